@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* param.c - the hints: one table of info keys, environment variables, defaults and help. */
+#include "param.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern char **environ;
+
+static const char *const memory_words[] = {"auto", "system", "cuda:device", NULL};
+static const char *const progress_words[] = {"calls", "thread", NULL};
+static const char *const log_words[] = {"error", "warn", "info", "debug", NULL};
+const char *const epx_param_transports[] = {"auto", "lsa", "nccl", "shm", "ucx", "mpi", NULL};
+
+#define FIELD(name) offsetof(struct epx_params, name)
+
+/* epx.7 and epx_info print this table: keep name, default and help on the lines they are on. */
+const struct epx_param epx_param_table[] = {
+    {"epx_memory", "auto",
+     "Memory space of the buffers: auto takes cuda:device only if every rank has a current CUDA "
+     "context.",
+     memory_words, 0, 0, FIELD(memory), 0},
+    {"epx_transport", "auto",
+     "Transport: auto takes the first usable one for the memory space, in the order listed.",
+     epx_param_transports, 0, 0, FIELD(transport), 0},
+    {"epx_timeout_ms", "300000",
+     "Milliseconds that a wait lasts before the rank waited for is given up; 0 waits for ever.",
+     NULL, 0, INT32_MAX, FIELD(timeout_ms), 0},
+    {"epx_max_sms", "16",
+     "Most streaming multiprocessors that kernels of one communicator may wait on.",
+     NULL, 1, 1024, FIELD(max_sms), 0},
+    {"epx_window_bytes", "16777216",
+     "Most bytes of each stage between user buffers and the wire, on each rank.",
+     NULL, 65536, (int64_t)1 << 30, FIELD(window_bytes), 0},
+    {"epx_progress", "calls",
+     "Who progresses operations on host memory: EPX calls, or a thread of the communicator (shm).",
+     progress_words, 0, 0, FIELD(progress), 0},
+    {"epx_ranks_per_node", "0",
+     "Pretend nodes of this many consecutive ranks; 0 asks MPI which ranks share a node.",
+     NULL, 0, INT32_MAX, FIELD(ranks_per_node), 0},
+    {"epx_log", "warn",
+     "Messages on standard error, up to this level; one setting a process, the latest wins.",
+     log_words, 0, 0, FIELD(log), 1},
+    {NULL, NULL, NULL, NULL, 0, 0, 0, 0},
+};
+
+void epx_param_variable(const struct epx_param *param, char *variable, size_t length)
+{
+    size_t i;
+
+    for (i = 0; i + 1 < length && param->name[i]; i++)
+        variable[i] = (char)toupper((unsigned char)param->name[i]);
+    variable[i] = '\0';
+}
+
+int64_t epx_param_value(const struct epx_param *param, const struct epx_params *params)
+{
+    int64_t value;
+
+    memcpy(&value, (const char *)params + param->offset, sizeof(value));
+    return value;
+}
+
+void epx_param_format(const struct epx_param *param, const struct epx_params *params, char *text,
+                      size_t length)
+{
+    int64_t value = epx_param_value(param, params);
+
+    if (param->words)
+        snprintf(text, length, "%s", param->words[value]);
+    else
+        snprintf(text, length, "%lld", (long long)value);
+}
+
+static int parse_word(const struct epx_param *param, const char *text, int64_t *value)
+{
+    char list[128] = "";
+
+    for (int i = 0; param->words[i]; i++) {
+        if (strcmp(text, param->words[i]) == 0) {
+            *value = i;
+            return EPX_SUCCESS;
+        }
+        if (i)
+            strncat(list, ", ", sizeof(list) - strlen(list) - 1);
+        strncat(list, param->words[i], sizeof(list) - strlen(list) - 1);
+    }
+    return epx_fail(EPX_ERR_INFO, "hint %s is \"%.64s\", not one of %s", param->name, text, list);
+}
+
+static int parse_number(const struct epx_param *param, const char *text, int64_t *value)
+{
+    char *end;
+    long long number;
+
+    errno = 0;
+    number = strtoll(text, &end, 10);
+    EPX_FAIL_IF(end == text || *end || errno || number < param->min || number > param->max,
+                EPX_ERR_INFO, "hint %s is \"%.64s\", not a number from %lld to %lld", param->name,
+                text, (long long)param->min, (long long)param->max);
+    *value = number;
+    return EPX_SUCCESS;
+}
+
+static int read_param(const struct epx_param *param, MPI_Info info, int64_t *value)
+{
+    char variable[64], text[MPI_MAX_INFO_VAL + 1];
+    int found = 0;
+    const char *env;
+
+    if (info != MPI_INFO_NULL)
+        EPX_TRY_MPI(MPI_Info_get(info, param->name, MPI_MAX_INFO_VAL, text, &found));
+    if (!found) {
+        epx_param_variable(param, variable, sizeof(variable));
+        env = getenv(variable);
+        snprintf(text, sizeof(text), "%s", env && *env ? env : param->default_value);
+    }
+    return param->words ? parse_word(param, text, value) : parse_number(param, text, value);
+}
+
+static const struct epx_param *find_param(const char *name, size_t length)
+{
+    for (const struct epx_param *p = epx_param_table; p->name; p++) {
+        size_t i = 0;
+
+        while (i < length && p->name[i] == tolower((unsigned char)name[i]))
+            i++;
+        if (i == length && p->name[i] == '\0')
+            return p;
+    }
+    return NULL;
+}
+
+static void warn_of_unknown_variables(void)
+{
+    for (char **entry = environ; *entry; entry++) {
+        size_t length = strcspn(*entry, "=");
+
+        if (strncmp(*entry, "EPX_", 4) == 0 && !find_param(*entry, length))
+            EPX_LOG_WARN("environment variable %.*s is not a hint of EPX, see epx(7)", (int)length,
+                         *entry);
+    }
+}
+
+static int warn_of_unknown_keys(MPI_Info info)
+{
+    char key[MPI_MAX_INFO_KEY + 1];
+    int keys = 0;
+
+    if (info != MPI_INFO_NULL)
+        EPX_TRY_MPI(MPI_Info_get_nkeys(info, &keys));
+    for (int i = 0; i < keys; i++) {
+        EPX_TRY_MPI(MPI_Info_get_nthkey(info, i, key));
+        if (strncmp(key, "epx_", 4) == 0 && !find_param(key, strlen(key)))
+            EPX_LOG_WARN("info key %s is not a hint of EPX, see epx(7)", key);
+    }
+    return EPX_SUCCESS;
+}
+
+int epx_params_read(MPI_Info info, struct epx_params *params)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    for (const struct epx_param *p = epx_param_table; p->name; p++)
+        EPX_TRY(read_param(p, info, (int64_t *)(void *)((char *)params + p->offset)));
+    epx_log_set_level((enum epx_log_level)params->log);
+    pthread_once(&once, warn_of_unknown_variables);
+    return warn_of_unknown_keys(info);
+}

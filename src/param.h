@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* param.h - the hints: one table of info keys, environment variables, defaults and help. */
+#ifndef EPX_PARAM_H
+#define EPX_PARAM_H
+
+#include "log.h"
+
+enum epx_memory_kind { EPX_MEMORY_AUTO, EPX_MEMORY_SYSTEM, EPX_MEMORY_CUDA };
+enum epx_progress { EPX_PROGRESS_CALLS, EPX_PROGRESS_THREAD };
+
+#define EPX_TRANSPORT_NAME_MAX 16
+
+/* The values in force for one communicator. Lists are stored as the index of the word. */
+struct epx_params {
+    int64_t memory;    /* enum epx_memory_kind */
+    int64_t transport; /* index into epx_param_transports */
+    int64_t timeout_ms;
+    int64_t max_sms;
+    int64_t window_bytes;
+    int64_t progress; /* enum epx_progress */
+    int64_t ranks_per_node;
+    int64_t log; /* enum epx_log_level */
+};
+
+struct epx_param {
+    const char *name;          /* info key; in capitals the environment variable */
+    const char *default_value;
+    const char *help;
+    const char *const *words;  /* the values of a list, NULL-terminated; NULL for a number */
+    int64_t min, max;          /* of a number; bytes and milliseconds as the name says */
+    size_t offset;             /* in struct epx_params */
+    int per_rank;              /* may differ across ranks */
+};
+
+/* The table, ended by a NULL name. */
+extern const struct epx_param epx_param_table[];
+/* The words of epx_transport, "auto" first. */
+extern const char *const epx_param_transports[];
+
+/* Info wins over environment wins over default. Local; info may be MPI_INFO_NULL. */
+int epx_params_read(MPI_Info info, struct epx_params *params);
+
+/* The value in force, as text. */
+void epx_param_format(const struct epx_param *param, const struct epx_params *params, char *text,
+                      size_t length);
+int64_t epx_param_value(const struct epx_param *param, const struct epx_params *params);
+/* EPX_TIMEOUT_MS for epx_timeout_ms. */
+void epx_param_variable(const struct epx_param *param, char *variable, size_t length);
+
+#endif

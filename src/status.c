@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* status.c - error codes, their texts, and this thread's last error message. */
+#include "status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "log.h"
+
+static const char *const texts[EPX_ERR_LASTCODE] = {
+    [EPX_SUCCESS] = "no error",
+    [EPX_ERR_ARG] = "invalid argument, or arguments that differ across ranks",
+    [EPX_ERR_COMM] = "invalid communicator",
+    [EPX_ERR_ROUTE] = "invalid route, or no tokens routed yet",
+    [EPX_ERR_REQUEST] = "invalid request",
+    [EPX_ERR_BUFFER] = "invalid, overlapping or wrongly placed buffer",
+    [EPX_ERR_COUNT] = "count, length or capacity out of range",
+    [EPX_ERR_TYPE] = "datatype unknown or unsuited to the operation",
+    [EPX_ERR_INFO] = "hint with an invalid value",
+    [EPX_ERR_TRUNCATE] = "more rows than the receive capacity",
+    [EPX_ERR_PENDING] = "routes, memory or operations left over",
+    [EPX_ERR_IN_STATUS] = "an operation failed, see the statuses",
+    [EPX_ERR_TIMEOUT] = "a rank did not answer in time",
+    [EPX_ERR_NO_MEM] = "not enough memory",
+    [EPX_ERR_TRANSPORT] = "transport not usable here",
+    [EPX_ERR_UNSUPPORTED] = "not supported by this build or machine",
+    [EPX_ERR_NOT_INITIALIZED] = "MPI is not initialized, or already finalized",
+    [EPX_ERR_MPI] = "MPI error",
+    [EPX_ERR_CUDA] = "CUDA error",
+    [EPX_ERR_INTERN] = "internal error",
+};
+
+static _Thread_local char message[EPX_MAX_ERROR_STRING];
+static _Thread_local const char *function;
+
+void epx_status_enter(const char *name)
+{
+    function = name;
+}
+
+const char *epx_status_function(void)
+{
+    return function;
+}
+
+int epx_fail(int code, const char *format, ...)
+{
+    va_list args;
+    int prefix = 0;
+
+    if (function)
+        prefix = snprintf(message, sizeof(message), "%s: ", function);
+    va_start(args, format);
+    vsnprintf(message + prefix, sizeof(message) - (size_t)prefix, format, args);
+    va_end(args);
+    EPX_LOG_ERROR("%s", message);
+    return code;
+}
+
+int epx_fail_mpi(int mpi_code, const char *call)
+{
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length;
+
+    MPI_Error_string(mpi_code, text, &length);
+    return epx_fail(EPX_ERR_MPI, "%s: %s", call, text);
+}
+
+int epx_fail_quietly(int code, const char *text)
+{
+    snprintf(message, sizeof(message), "%s", text);
+    return code;
+}
+
+const char *epx_status_message(void)
+{
+    return message;
+}
+
+const char *epx_status_text(int code)
+{
+    return code >= 0 && code < EPX_ERR_LASTCODE ? texts[code] : NULL;
+}
+
+void epx_status_copy(char *string, int *resultlen, size_t max, const char *text)
+{
+    int length = snprintf(string, max, "%s", text);
+
+    *resultlen = (size_t)length < max ? length : (int)max - 1;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * status.h - error codes on their way up: the first to detect an error calls epx_fail, which
+ * records and logs it with its values; everyone above passes the code on in silence.
+ */
+#ifndef EPX_STATUS_H
+#define EPX_STATUS_H
+
+#include "epx.h"
+
+#define EPX_PRINTF(position, first) __attribute__((format(printf, position, first)))
+
+/* Returns the error of a call, if it has one. */
+#define EPX_TRY(call)                                                                         \
+    do {                                                                                      \
+        int epx_rc_ = (call);                                                                 \
+        if (epx_rc_ != EPX_SUCCESS)                                                           \
+            return epx_rc_;                                                                   \
+    } while (0)
+
+/* Returns EPX_ERR_MPI, logged, if an MPI call fails. */
+#define EPX_TRY_MPI(call)                                                                     \
+    do {                                                                                      \
+        int epx_rc_ = (call);                                                                 \
+        if (epx_rc_ != MPI_SUCCESS)                                                           \
+            return epx_fail_mpi(epx_rc_, #call);                                              \
+    } while (0)
+
+#define EPX_FAIL_IF(condition, code, ...)                                                     \
+    do {                                                                                      \
+        if (condition)                                                                        \
+            return epx_fail(code, __VA_ARGS__);                                               \
+    } while (0)
+
+/* Names the public function that this thread is working for; messages start with it. */
+void epx_status_enter(const char *function);
+const char *epx_status_function(void);
+
+/* Record and log an error of this thread; return its code. */
+int epx_fail(int code, const char *format, ...) EPX_PRINTF(2, 3);
+int epx_fail_mpi(int mpi_code, const char *call);
+
+/* Records a message that another rank or another thread made, without logging it again. */
+int epx_fail_quietly(int code, const char *message);
+
+/* The message of this thread's last error. */
+const char *epx_status_message(void);
+
+/* The fixed text of an error code; NULL if there is no such code. */
+const char *epx_status_text(int code);
+
+/* Copies a string into a public buffer of max bytes. */
+void epx_status_copy(char *string, int *resultlen, size_t max, const char *text);
+
+#endif
