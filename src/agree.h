@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * agree.h - bounded blocking collectives of the library itself, over the traffic communicator.
+ * They progress all communicators meanwhile; a rank that does not come ends the communicator.
+ */
+#ifndef EPX_AGREE_H
+#define EPX_AGREE_H
+
+#include "comm.h"
+
+int epx_comm_await(struct epx_comm *comm, MPI_Request *request);
+/* Every rank learns the error of the first rank that failed; rc is this rank's own. */
+int epx_comm_agree(struct epx_comm *comm, int rc);
+/* EPX_ERR_ARG on all ranks unless the value is the same on all. */
+int epx_comm_same(struct epx_comm *comm, const char *name, int64_t value);
+int epx_comm_max(struct epx_comm *comm, int64_t value, int64_t *max);
+int epx_comm_allgather(struct epx_comm *comm, int64_t value, int64_t *values);
+
+#endif

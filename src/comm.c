@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* comm.c - the communicator: ranks and nodes, and its life from create to the last release. */
+#include "comm.h"
+
+#include <stdlib.h>
+
+#include "agree.h"
+#include "progress.h"
+
+enum { COMM_MAGIC = 0x45505843 };
+
+static pthread_mutex_t mutex;
+static pthread_once_t mutex_once = PTHREAD_ONCE_INIT;
+static struct epx_comm *all_comms; /* under the lock */
+
+static void create_mutex(void)
+{
+    pthread_mutexattr_t attr;
+
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&mutex, &attr);
+    pthread_mutexattr_destroy(&attr);
+}
+
+void epx_lock(void)
+{
+    pthread_once(&mutex_once, create_mutex);
+    pthread_mutex_lock(&mutex);
+}
+
+void epx_unlock(void)
+{
+    pthread_mutex_unlock(&mutex);
+}
+
+struct epx_comm *epx_comm_first(void)
+{
+    return all_comms;
+}
+
+void epx_comm_enlist(struct epx_comm *comm)
+{
+    struct epx_comm **end = &all_comms;
+
+    epx_lock();
+    while (*end)
+        end = &(*end)->next;
+    *end = comm;
+    epx_unlock();
+}
+
+void epx_comm_unlist(struct epx_comm *comm)
+{
+    struct epx_comm **link = &all_comms;
+
+    epx_lock();
+    while (*link && *link != comm)
+        link = &(*link)->next;
+    if (*link)
+        *link = comm->next;
+    comm->next = NULL;
+    epx_unlock();
+}
+
+int epx_comm_valid(const struct epx_comm *comm)
+{
+    return comm && comm->magic == COMM_MAGIC && !comm->closed;
+}
+
+enum epx_distance epx_comm_distance(const struct epx_comm *comm, int rank)
+{
+    if (rank == comm->rank)
+        return EPX_DISTANCE_SELF;
+    return comm->node[rank] == comm->node[comm->rank] ? EPX_DISTANCE_NODE : EPX_DISTANCE_NETWORK;
+}
+
+/* The duplicate is made nonblocking, so that a rank that does not come can be told. */
+static int duplicate(struct epx_comm *comm, MPI_Comm original)
+{
+    MPI_Request request;
+
+    EPX_TRY_MPI(MPI_Comm_idup(original, &comm->user, &request));
+    EPX_TRY(epx_comm_await(comm, &request));
+    EPX_TRY_MPI(MPI_Comm_dup(comm->user, &comm->traffic));
+    EPX_TRY_MPI(MPI_Comm_set_errhandler(comm->traffic, MPI_ERRORS_RETURN));
+    EPX_TRY_MPI(MPI_Comm_dup(comm->traffic, &comm->control));
+    return EPX_SUCCESS;
+}
+
+/* Numbers the nodes by their lowest rank, given each rank's node leader. */
+static int number_nodes(const int64_t *leaders, int size, int *node)
+{
+    int nodes = 0;
+
+    for (int r = 0; r < size; r++)
+        node[r] = leaders[r] == r ? nodes++ : node[leaders[r]];
+    return nodes;
+}
+
+static int find_leader(const struct epx_comm *comm, int64_t *leader)
+{
+    MPI_Comm node;
+    int64_t rank = comm->rank;
+
+    EPX_TRY_MPI(MPI_Comm_split_type(comm->traffic, MPI_COMM_TYPE_SHARED, comm->rank,
+                                    MPI_INFO_NULL, &node));
+    EPX_TRY_MPI(MPI_Allreduce(&rank, leader, 1, MPI_INT64_T, MPI_MIN, node));
+    EPX_TRY_MPI(MPI_Comm_free(&node));
+    return EPX_SUCCESS;
+}
+
+static int find_nodes(struct epx_comm *comm)
+{
+    int64_t *leaders = calloc((size_t)comm->size, sizeof(*leaders)), leader = 0;
+    int per_node = (int)comm->params.ranks_per_node, rc;
+
+    comm->node = calloc((size_t)comm->size, sizeof(*comm->node));
+    rc = epx_comm_agree(comm, leaders && comm->node
+                                  ? EPX_SUCCESS
+                                  : epx_fail(EPX_ERR_NO_MEM, "no memory for %d ranks", comm->size));
+    if (rc == EPX_SUCCESS)
+        rc = find_leader(comm, &leader);
+    if (rc == EPX_SUCCESS)
+        rc = epx_comm_allgather(comm, leader, leaders);
+    if (rc == EPX_SUCCESS) {
+        comm->num_nodes = comm->real_nodes = number_nodes(leaders, comm->size, comm->node);
+        for (int r = 0; per_node && r < comm->size; r++)
+            comm->node[r] = r / per_node;
+        if (per_node)
+            comm->num_nodes = comm->node[comm->size - 1] + 1;
+    }
+    free(leaders);
+    return rc;
+}
+
+static int same_params(struct epx_comm *comm)
+{
+    for (const struct epx_param *p = epx_param_table; p->name; p++)
+        if (!p->per_rank)
+            EPX_TRY(epx_comm_same(comm, p->name, epx_param_value(p, &comm->params)));
+    return EPX_SUCCESS;
+}
+
+static int init(struct epx_comm *comm, MPI_Comm original, int params_rc)
+{
+    EPX_TRY_MPI(MPI_Comm_rank(original, &comm->rank));
+    EPX_TRY_MPI(MPI_Comm_size(original, &comm->size));
+    EPX_TRY(duplicate(comm, original));
+    EPX_TRY(epx_comm_agree(comm, params_rc));
+    EPX_TRY(same_params(comm));
+    return find_nodes(comm);
+}
+
+int epx_comm_create(MPI_Comm original, const struct epx_params *params, int params_rc,
+                    struct epx_comm **newcomm)
+{
+    struct epx_comm *comm = calloc(1, sizeof(*comm));
+    int rc;
+
+    EPX_FAIL_IF(!comm, EPX_ERR_NO_MEM, "no memory for a communicator");
+    comm->magic = COMM_MAGIC;
+    comm->references = 1;
+    comm->params = *params;
+    comm->user = comm->traffic = comm->control = MPI_COMM_NULL;
+    comm->stats.size = sizeof(comm->stats);
+    rc = init(comm, original, params_rc);
+    if (rc != EPX_SUCCESS) {
+        epx_comm_close(comm);
+        epx_comm_release(comm);
+        return rc;
+    }
+    *newcomm = comm;
+    return EPX_SUCCESS;
+}
+
+/* A finished communicator's messages may still be on their way: MPI keeps what they need. */
+void epx_comm_close(struct epx_comm *comm)
+{
+    MPI_Comm *parts[] = {&comm->control, &comm->traffic, &comm->user};
+
+    comm->closed = 1;
+    for (int i = 0; i < 3 && !comm->finished; i++)
+        if (*parts[i] != MPI_COMM_NULL)
+            MPI_Comm_free(parts[i]);
+}
+
+void epx_comm_retain(struct epx_comm *comm)
+{
+    epx_lock();
+    comm->references++;
+    epx_unlock();
+}
+
+void epx_comm_release(struct epx_comm *comm)
+{
+    int references;
+
+    if (!comm)
+        return;
+    epx_lock();
+    references = --comm->references;
+    epx_unlock();
+    if (references)
+        return;
+    comm->magic = 0;
+    free(comm->node);
+    free(comm);
+}

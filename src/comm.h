@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm.h - the communicator: ranks and nodes, hints, the queue of its operations, and how it
+ * ends when a rank does not answer.
+ */
+#ifndef EPX_COMM_H
+#define EPX_COMM_H
+
+#include <pthread.h>
+
+#include "memory.h"
+#include "param.h"
+#include "stats.h"
+
+struct epx_transport;
+struct epx_kernels;
+struct epx_request;
+struct epx_route;
+
+/*
+ * How a transport tells the living from the dead. All are local, brief and called with the lock
+ * held; none of them calls MPI if the transport may be progressed by a thread.
+ */
+struct epx_liveness_ops {
+    /* Shows this rank's life and position; 1 and the message if a rank ended the communicator. */
+    int (*beat)(void *state, uint64_t epoch, char *message);
+    /* Asks who is alive; answered() then tells for each rank, with its position. */
+    void (*probe)(void *state);
+    int (*answered)(void *state, int rank, uint64_t *epoch);
+    /* Ends the communicator on all ranks; message becomes that of the first to do so. */
+    void (*announce)(void *state, char *message);
+};
+
+/* Time spent waiting without progress; see epx_comm_clock. */
+struct epx_clock {
+    int64_t last_pass_ns; /* 0 = stopped */
+    int64_t waited_ns;
+    int probed;
+};
+
+struct epx_comm {
+    uint32_t magic;
+    int references;
+    int closed; /* the user freed it; what remains are requests not yet waited for */
+    int rank, size;
+    MPI_Comm user;    /* duplicate with the user's error handler; the library never sends on it */
+    MPI_Comm traffic; /* collectives of this library */
+    MPI_Comm control; /* point-to-point messages of the transport */
+    struct epx_params params;
+    int *node; /* [size] node of each rank, numbered by lowest rank */
+    int num_nodes;
+    int real_nodes; /* what MPI says, whatever the hints pretend */
+
+    const struct epx_kernels *kernels;
+    struct epx_transport *transport;
+    const struct epx_liveness_ops *liveness;
+    void *liveness_state;
+
+    struct epx_request *first, *last; /* queue, in call order */
+    uint64_t epoch;                   /* operations queued so far; the same on all ranks */
+    uint64_t position;                /* of the operation at the head of the queue */
+    struct epx_clock clock;
+
+    struct epx_segment *segments;
+    int next_segment, next_route;
+    int num_segments, num_routes;
+
+    EPX_Stats stats;
+    int async_error;
+    char message[EPX_MAX_ERROR_STRING]; /* the last error */
+    int finished;                       /* 0, or the code that every operation completes with */
+    char finish_message[EPX_MAX_ERROR_STRING];
+
+    int threaded;
+    int thread_stops;
+    pthread_t thread;
+    struct epx_comm *next; /* all communicators of the process */
+};
+
+/* The lock of the library's objects. Held for a progress pass, never while waiting. */
+void epx_lock(void);
+void epx_unlock(void);
+
+/*
+ * Collective: duplicates comm, compares the hints, finds the nodes. params_rc is what reading
+ * the hints gave on this rank; every rank fails if one did. On error frees what it made.
+ */
+int epx_comm_create(MPI_Comm comm, const struct epx_params *params, int params_rc,
+                    struct epx_comm **newcomm);
+/* Gives back the MPI communicators; the memory goes with the last request that holds it. */
+void epx_comm_close(struct epx_comm *comm);
+void epx_comm_retain(struct epx_comm *comm);
+void epx_comm_release(struct epx_comm *comm);
+int epx_comm_valid(const struct epx_comm *comm);
+
+/* The communicators that are progressed; walk the list with the lock held. */
+void epx_comm_enlist(struct epx_comm *comm);
+void epx_comm_unlist(struct epx_comm *comm);
+struct epx_comm *epx_comm_first(void);
+
+enum epx_distance epx_comm_distance(const struct epx_comm *comm, int rank);
+
+#endif

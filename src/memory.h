@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* memory.h - windows, and the segments that EPX_Alloc_mem made from them. */
+#ifndef EPX_MEMORY_H
+#define EPX_MEMORY_H
+
+#include "status.h"
+
+enum { EPX_PAGE_BYTES = 4096, EPX_LINE_BYTES = 64 };
+
+/* Memory of this rank that the other ranks can store into, where the transport has such. */
+struct epx_window {
+    int num_ranks;
+    char **address; /* [num_ranks] where each rank's part is mapped here; NULL = not reachable */
+    char *own;
+    size_t own_bytes;
+    void *mapping; /* the transport's */
+    size_t mapping_bytes;
+};
+
+struct epx_segment {
+    int id; /* the same on all ranks */
+    size_t bytes; /* of this rank's part */
+    struct epx_window *window;
+    struct epx_segment *next;
+};
+
+/* A window in private memory: no other rank reaches it. NULL if there is not enough memory. */
+struct epx_window *epx_window_private(int num_ranks, int rank, size_t bytes);
+struct epx_window *epx_window_empty(int num_ranks);
+/* Frees a private or an empty window. */
+void epx_window_free(struct epx_window *window);
+
+/* Whether [buffer, buffer + bytes) lies in a segment, and where. */
+const struct epx_segment *epx_segment_find(const struct epx_segment *list, const void *buffer,
+                                           size_t bytes, int64_t *offset);
+const struct epx_segment *epx_segment_of_id(const struct epx_segment *list, int64_t id);
+
+/* Whether two buffers share a byte. */
+int epx_memory_overlap(const void *a, uint64_t a_bytes, const void *b, uint64_t b_bytes);
+
+/* Zeroed memory for n elements, 64-byte aligned; never NULL for n = 0. Freed with free(). */
+void *epx_memory_zeroed(size_t n, size_t element_bytes);
+
+#endif

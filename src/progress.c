@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* progress.c - who moves the queues on, for how long it waits, and how it gives up. */
+#include "progress.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "request.h"
+
+enum { SPINS_BEFORE_YIELD = 16, PASSES_BEFORE_MPI = 64 };
+
+static int64_t now_ns(void)
+{
+    struct timespec time;
+
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+static const char *current_operation(const struct epx_comm *comm)
+{
+    const char *function = epx_status_function();
+
+    if (comm->first)
+        return epx_verb_name(comm->first->call.verb);
+    return function ? function : "EPX";
+}
+
+/* The rank to blame: a silent one, else the one furthest behind, else the one waited for. */
+static int find_culprit(const struct epx_comm *comm, int waiting_for)
+{
+    uint64_t epoch, least = comm->position;
+    int culprit = waiting_for;
+
+    for (int i = 0; i < comm->size; i++) {
+        int rank = (i + (waiting_for < 0 ? 0 : waiting_for)) % comm->size;
+
+        if (rank == comm->rank)
+            continue;
+        if (!comm->liveness->answered(comm->liveness_state, rank, &epoch))
+            return rank;
+        if (epoch < least) {
+            least = epoch;
+            culprit = rank;
+        }
+    }
+    return culprit;
+}
+
+static void give_up(struct epx_comm *comm, int waiting_for)
+{
+    char message[EPX_MAX_ERROR_STRING];
+    int culprit = comm->liveness ? find_culprit(comm, waiting_for) : waiting_for;
+    long long timeout_ms = (long long)comm->params.timeout_ms;
+
+    if (culprit >= 0)
+        snprintf(message, sizeof(message), "%s: rank %d did not answer within %lld ms",
+                 current_operation(comm), culprit, timeout_ms);
+    else
+        snprintf(message, sizeof(message), "%s: not all %d ranks came within %lld ms",
+                 current_operation(comm), comm->size, timeout_ms);
+    if (comm->liveness)
+        comm->liveness->announce(comm->liveness_state, message);
+    epx_comm_finish(comm, message);
+}
+
+/*
+ * A gap between two passes counts for half the bound at most: a host that was busy elsewhere
+ * looks at least once more before it blames a peer.
+ */
+void epx_comm_clock(struct epx_comm *comm, struct epx_clock *clock, int moved, int waiting_for)
+{
+    int64_t bound = comm->params.timeout_ms * 1000000, now, gap;
+
+    if (moved || !bound || comm->finished) {
+        memset(clock, 0, sizeof(*clock));
+        return;
+    }
+    now = now_ns();
+    gap = clock->last_pass_ns ? now - clock->last_pass_ns : 0;
+    clock->last_pass_ns = now;
+    clock->waited_ns += gap < bound / 2 ? gap : bound / 2;
+    if (!clock->probed && clock->waited_ns >= bound / 2) {
+        clock->probed = 1;
+        if (comm->liveness)
+            comm->liveness->probe(comm->liveness_state);
+    } else if (clock->probed && clock->waited_ns >= bound) {
+        give_up(comm, waiting_for);
+    }
+}
+
+void epx_comm_finish(struct epx_comm *comm, const char *message)
+{
+    if (comm->finished)
+        return;
+    comm->finished = EPX_ERR_TIMEOUT;
+    comm->async_error = comm->async_error ? comm->async_error : EPX_ERR_TIMEOUT;
+    snprintf(comm->finish_message, sizeof(comm->finish_message), "%s", message);
+    snprintf(comm->message, sizeof(comm->message), "%s", message);
+    EPX_LOG_ERROR("%s; the communicator is finished", message);
+}
+
+static void drain_finished(struct epx_comm *comm)
+{
+    while (comm->first) {
+        epx_fail_quietly(comm->finished, comm->finish_message);
+        comm->stats.timeouts++;
+        epx_request_complete(comm->first, comm->finished);
+    }
+}
+
+static void listen_to_peers(struct epx_comm *comm)
+{
+    char message[EPX_MAX_ERROR_STRING];
+
+    if (!comm->finished && comm->liveness &&
+        comm->liveness->beat(comm->liveness_state, comm->position, message))
+        epx_comm_finish(comm, message);
+}
+
+static int progress_comm(struct epx_comm *comm)
+{
+    int any = 0;
+
+    listen_to_peers(comm);
+    while (comm->first && !comm->finished) {
+        struct epx_request *request = comm->first;
+        int moved = 0, error;
+
+        comm->position = request->epoch;
+        epx_status_enter(epx_verb_name(request->call.verb));
+        error = request->progress(request, &moved);
+        any |= moved;
+        if (error == EPX_SUCCESS && !request->complete) {
+            epx_comm_clock(comm, &comm->clock, moved, request->waiting_for);
+            break;
+        }
+        epx_request_complete(request, error);
+        comm->clock = (struct epx_clock){0};
+        any = 1;
+    }
+    if (comm->finished)
+        drain_finished(comm);
+    return any;
+}
+
+int epx_progress(void)
+{
+    const char *function = epx_status_function();
+    int moved = 0;
+
+    for (struct epx_comm *comm = epx_comm_first(); comm; comm = comm->next)
+        moved |= progress_comm(comm);
+    epx_status_enter(function);
+    return moved;
+}
+
+/* A blocked EPX call must not keep the user's own messages from moving. */
+static void progress_mpi(void)
+{
+    int flag;
+
+    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &flag, MPI_STATUS_IGNORE);
+}
+
+void epx_progress_pause(int idle_passes)
+{
+    if (idle_passes % PASSES_BEFORE_MPI == PASSES_BEFORE_MPI - 1)
+        progress_mpi();
+    if (idle_passes >= SPINS_BEFORE_YIELD)
+        sched_yield();
+}
+
+static void *thread_main(void *argument)
+{
+    static const struct timespec nap = {0, 50000};
+    struct epx_comm *comm = argument;
+    int idle = 0, stops = 0;
+
+    while (!stops) {
+        int queued;
+
+        epx_lock();
+        idle = progress_comm(comm) ? 0 : idle + 1;
+        queued = comm->first != NULL;
+        stops = comm->thread_stops;
+        epx_unlock();
+        if (!queued)
+            nanosleep(&nap, NULL);
+        else if (idle > SPINS_BEFORE_YIELD)
+            sched_yield();
+    }
+    return NULL;
+}
+
+int epx_comm_start_thread(struct epx_comm *comm)
+{
+    int error = pthread_create(&comm->thread, NULL, thread_main, comm);
+
+    EPX_FAIL_IF(error, EPX_ERR_NO_MEM, "no progress thread: %s", strerror(error));
+    comm->threaded = 1;
+    return EPX_SUCCESS;
+}
+
+void epx_comm_stop_thread(struct epx_comm *comm)
+{
+    if (!comm->threaded)
+        return;
+    epx_lock();
+    comm->thread_stops = 1;
+    epx_unlock();
+    pthread_join(comm->thread, NULL);
+    comm->threaded = 0;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* progress.h - who moves the queues on, for how long it waits, and how it gives up. */
+#ifndef EPX_PROGRESS_H
+#define EPX_PROGRESS_H
+
+#include "comm.h"
+
+/* One pass over the queues of all communicators; returns whether anything moved. */
+int epx_progress(void);
+/* Lets other processes run after a number of passes in which nothing moved. */
+void epx_progress_pause(int idle_passes);
+
+/* Ends the communicator: everything in flight and everything later completes with this error. */
+void epx_comm_finish(struct epx_comm *comm, const char *message);
+
+/*
+ * The clock of a wait: call it after each pass, with the lock held. When epx_timeout_ms have
+ * gone by without progress it finds out who is silent and ends the communicator.
+ */
+void epx_comm_clock(struct epx_comm *comm, struct epx_clock *clock, int moved, int waiting_for);
+
+/* The thread of the hint epx_progress=thread. */
+int epx_comm_start_thread(struct epx_comm *comm);
+void epx_comm_stop_thread(struct epx_comm *comm);
+
+#endif

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* request.c - one nonblocking operation: its arguments, its place in the queue, its outcome. */
+#include "request.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "progress.h"
+#include "route.h"
+
+enum { REQUEST_MAGIC = 0x45505852, REQUESTS_KEPT = 256 };
+
+static struct epx_request *unused; /* under the lock */
+static int num_unused;
+
+const char *epx_verb_name(enum epx_verb verb)
+{
+    static const char *const names[] = {"EPX_Route_tokens",      "EPX_Dispatch",
+                                        "EPX_Combine",           "EPX_Dispatch_backward",
+                                        "EPX_Combine_backward",  "EPX_Alltoallv"};
+
+    return names[verb];
+}
+
+static struct epx_request *take_unused(void)
+{
+    struct epx_request *request = unused;
+
+    if (request) {
+        unused = request->next;
+        num_unused--;
+    }
+    return request ? request : malloc(sizeof(*request));
+}
+
+struct epx_request *epx_request_create(struct epx_comm *comm, struct epx_route *route)
+{
+    struct epx_request *request;
+
+    epx_lock();
+    request = take_unused();
+    if (request) {
+        memset(request, 0, sizeof(*request));
+        request->magic = REQUEST_MAGIC;
+        request->waiting_for = -1;
+        request->comm = comm;
+        request->route = route;
+        epx_comm_retain(comm);
+        if (route)
+            epx_route_retain(route);
+    }
+    epx_unlock();
+    return request;
+}
+
+void epx_request_free(struct epx_request *request)
+{
+    if (!request)
+        return;
+    epx_route_release(request->route);
+    epx_comm_release(request->comm);
+    request->magic = 0;
+    epx_lock();
+    if (num_unused < REQUESTS_KEPT) {
+        request->next = unused;
+        unused = request;
+        num_unused++;
+        request = NULL;
+    }
+    epx_unlock();
+    free(request);
+}
+
+int epx_request_valid(const struct epx_request *request)
+{
+    return request && request->magic == REQUEST_MAGIC;
+}
+
+void epx_request_submit(struct epx_request *request)
+{
+    struct epx_comm *comm = request->comm;
+
+    epx_lock();
+    request->epoch = ++comm->epoch;
+    comm->stats.calls++;
+    if (comm->last)
+        comm->last->next = request;
+    else
+        comm->first = request;
+    comm->last = request;
+    epx_progress();
+    epx_unlock();
+}
+
+void epx_request_complete(struct epx_request *request, int error)
+{
+    struct epx_comm *comm = request->comm;
+
+    comm->first = request->next;
+    if (!comm->first)
+        comm->last = NULL;
+    request->next = NULL;
+    request->error = error;
+    if (error != EPX_SUCCESS) {
+        snprintf(request->message, sizeof(request->message), "%s", epx_status_message());
+        comm->async_error = comm->async_error ? comm->async_error : error;
+    }
+    request->complete = 1;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* request.h - one nonblocking operation: its arguments, its place in the queue, its outcome. */
+#ifndef EPX_REQUEST_H
+#define EPX_REQUEST_H
+
+#include "comm.h"
+
+enum epx_verb {
+    EPX_VERB_ROUTE_TOKENS,
+    EPX_VERB_DISPATCH,
+    EPX_VERB_COMBINE,
+    EPX_VERB_DISPATCH_BACKWARD,
+    EPX_VERB_COMBINE_BACKWARD,
+    EPX_VERB_ALLTOALLV,
+};
+
+/* What an operation was called with. Rows are row_bytes long. */
+struct epx_call {
+    enum epx_verb verb;
+    EPX_Datatype datatype;
+    int64_t count; /* elements a row */
+    int64_t row_bytes;
+    int num_tokens;         /* T of the routing that the call refers to */
+    const void *rows_in;    /* what the verb moves: sendbuf, grad_recv or grad; or expert_ids */
+    const void *forward_in; /* combine backward: the rows that combine was given */
+    const float *weights_in;
+    void *rows_out;
+    float *weights_out;
+    const int64_t *sendcounts, *sdispls; /* alltoallv, here and below */
+    int64_t *recvcounts, *rdispls;
+    int64_t recv_capacity;
+};
+
+struct epx_request {
+    uint32_t magic;
+    struct epx_comm *comm;
+    struct epx_route *route; /* NULL for alltoallv */
+    struct epx_call call;
+    /* One step of the operation; sets *moved if it got on, complete when it is through. */
+    int (*progress)(struct epx_request *request, int *moved);
+    uint64_t epoch;
+    int phase;
+    int waiting_for; /* a rank that the last step lacked something from, or -1 */
+    int complete;
+    int error;
+    int64_t received_bytes;
+    char message[EPX_MAX_ERROR_STRING];
+    struct epx_request *next;
+};
+
+const char *epx_verb_name(enum epx_verb verb);
+
+/* A request that holds its communicator and route; NULL if there is not enough memory. */
+struct epx_request *epx_request_create(struct epx_comm *comm, struct epx_route *route);
+void epx_request_free(struct epx_request *request);
+int epx_request_valid(const struct epx_request *request);
+
+/* Queues the request behind the earlier ones of its communicator. */
+void epx_request_submit(struct epx_request *request);
+/* Takes the head of the queue away with its outcome; the message is the thread's last one. */
+void epx_request_complete(struct epx_request *request, int error);
+
+#endif

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* route.h - the route: checked attributes, what was routed last, and the view of it. */
+#ifndef EPX_ROUTE_H
+#define EPX_ROUTE_H
+
+#include "comm.h"
+
+struct epx_plan;
+
+struct epx_route {
+    uint32_t magic;
+    int references;
+    struct epx_comm *comm;
+    EPX_Route_attr attr;
+    int id;               /* the same on all ranks */
+    int64_t capacity;     /* rows of this rank's receive buffer */
+    EPX_Route_view view;
+    struct epx_plan *plan; /* where everything goes; made and freed by plan_free's owner */
+    void (*plan_free)(struct epx_route *route);
+    int routed;           /* EPX_Route_tokens was called */
+    int num_tokens;       /* of the last call */
+    int error;            /* of the routing in force: operations on it complete likewise */
+    char message[EPX_MAX_ERROR_STRING];
+};
+
+/* Copies and checks attributes of any known size. Local. */
+int epx_route_read_attr(const EPX_Route_attr *attr, EPX_Route_attr *copy);
+/* Worst-case rows of a rank that owns num_local experts. */
+int64_t epx_route_worst_capacity(const EPX_Route_attr *attr, int num_ranks, int num_local);
+
+/* Collective: compares the attributes across ranks. */
+int epx_route_create(struct epx_comm *comm, const EPX_Route_attr *attr, struct epx_route **route);
+void epx_route_retain(struct epx_route *route);
+void epx_route_release(struct epx_route *route);
+int epx_route_valid(const struct epx_route *route);
+int epx_route_copy_view(const struct epx_route *route, EPX_Route_view *view);
+/* Rows of pair data an expert's rank has for each row of its buffer: 1, or K in rank-major. */
+int64_t epx_route_weights_per_row(const struct epx_route *route);
+
+#endif
