@@ -62,8 +62,8 @@ struct epx_comm {
     struct epx_clock clock;
 
     struct epx_segment *segments;
-    int next_segment, next_route;
-    int num_segments, num_routes;
+    int next_segment, next_route; /* numbers, the same on all ranks */
+    struct epx_route *routes; /* that the user has not freed */
 
     EPX_Stats stats;
     int async_error;

@@ -5,7 +5,12 @@
 
 #include "status.h"
 
-enum epx_log_level { EPX_LOG_LEVEL_ERROR, EPX_LOG_LEVEL_WARN, EPX_LOG_LEVEL_INFO, EPX_LOG_LEVEL_DEBUG };
+enum epx_log_level {
+    EPX_LOG_LEVEL_ERROR,
+    EPX_LOG_LEVEL_WARN,
+    EPX_LOG_LEVEL_INFO,
+    EPX_LOG_LEVEL_DEBUG
+};
 
 void epx_log_set_level(enum epx_log_level level);
 void epx_log_set_rank(int world_rank);

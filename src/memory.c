@@ -56,8 +56,7 @@ void epx_window_free(struct epx_window *window)
 {
     if (!window)
         return;
-    if (!window->mapping)
-        free(window->own);
+    free(window->own);
     free(window->address);
     free(window);
 }

@@ -20,6 +20,7 @@ struct epx_window {
 struct epx_segment {
     int id; /* the same on all ranks */
     size_t bytes; /* of this rank's part */
+    int reachable; /* the other ranks can store into it */
     struct epx_window *window;
     struct epx_segment *next;
 };
@@ -27,7 +28,7 @@ struct epx_segment {
 /* A window in private memory: no other rank reaches it. NULL if there is not enough memory. */
 struct epx_window *epx_window_private(int num_ranks, int rank, size_t bytes);
 struct epx_window *epx_window_empty(int num_ranks);
-/* Frees a private or an empty window. */
+/* Frees a window and its private memory; a transport unmaps its own and clears it first. */
 void epx_window_free(struct epx_window *window);
 
 /* Whether [buffer, buffer + bytes) lies in a segment, and where. */

@@ -33,7 +33,7 @@ const struct epx_param epx_param_table[] = {
     {"epx_max_sms", "16",
      "Most streaming multiprocessors that kernels of one communicator may wait on.",
      NULL, 1, 1024, FIELD(max_sms), 0},
-    {"epx_window_bytes", "16777216",
+    {"epx_window_bytes", "4194304",
      "Most bytes of each stage between user buffers and the wire, on each rank.",
      NULL, 65536, (int64_t)1 << 30, FIELD(window_bytes), 0},
     {"epx_progress", "calls",

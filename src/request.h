@@ -43,7 +43,7 @@ struct epx_request {
     int waiting_for; /* a rank that the last step lacked something from, or -1 */
     int complete;
     int error;
-    int64_t received_bytes;
+    int64_t received_rows;
     char message[EPX_MAX_ERROR_STRING];
     struct epx_request *next;
 };

@@ -131,6 +131,26 @@ void epx_route_release(struct epx_route *route)
     free(route);
 }
 
+void epx_route_enlist(struct epx_route *route)
+{
+    epx_lock();
+    route->next = route->comm->routes;
+    route->comm->routes = route;
+    epx_unlock();
+}
+
+void epx_route_unlist(struct epx_route *route)
+{
+    struct epx_route **link = &route->comm->routes;
+
+    epx_lock();
+    while (*link && *link != route)
+        link = &(*link)->next;
+    if (*link)
+        *link = route->next;
+    epx_unlock();
+}
+
 int epx_route_valid(const struct epx_route *route)
 {
     return route && route->magic == ROUTE_MAGIC;

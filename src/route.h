@@ -11,12 +11,14 @@ struct epx_route {
     uint32_t magic;
     int references;
     struct epx_comm *comm;
+    struct epx_route *next; /* of the communicator's routes */
     EPX_Route_attr attr;
     int id;               /* the same on all ranks */
     int64_t capacity;     /* rows of this rank's receive buffer */
     EPX_Route_view view;
-    struct epx_plan *plan; /* where everything goes; made and freed by plan_free's owner */
-    void (*plan_free)(struct epx_route *route);
+    struct epx_plan *plan; /* where everything goes */
+    struct epx_window *window; /* of the plan: what ranks exchange */
+    void (*plan_free)(struct epx_route *route); /* frees plan and window */
     int routed;           /* EPX_Route_tokens was called */
     int num_tokens;       /* of the last call */
     int error;            /* of the routing in force: operations on it complete likewise */
@@ -32,6 +34,9 @@ int64_t epx_route_worst_capacity(const EPX_Route_attr *attr, int num_ranks, int 
 int epx_route_create(struct epx_comm *comm, const EPX_Route_attr *attr, struct epx_route **route);
 void epx_route_retain(struct epx_route *route);
 void epx_route_release(struct epx_route *route);
+/* Puts it on, takes it off its communicator's list of routes that the user has not freed. */
+void epx_route_enlist(struct epx_route *route);
+void epx_route_unlist(struct epx_route *route);
 int epx_route_valid(const struct epx_route *route);
 int epx_route_copy_view(const struct epx_route *route, EPX_Route_view *view);
 /* Rows of pair data an expert's rank has for each row of its buffer: 1, or K in rank-major. */

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* ready.c - the first thing that every rank tells every other about an operation. */
+#include "ready.h"
+
+#include "route.h"
+
+static int64_t weights_told(const struct epx_request *request)
+{
+    const struct epx_call *call = &request->call;
+    int rows;
+
+    switch (call->verb) {
+    case EPX_VERB_DISPATCH: rows = call->num_tokens > 0; break;
+    case EPX_VERB_DISPATCH_BACKWARD: rows = request->route->capacity > 0; break;
+    default: return EPX_WEIGHTS_NONE;
+    }
+    if (call->weights_in)
+        return EPX_WEIGHTS_GIVEN;
+    return rows ? EPX_WEIGHTS_NONE : EPX_WEIGHTS_EITHER;
+}
+
+static const struct epx_segment *receive_segment(const struct epx_request *request,
+                                                 int64_t *offset)
+{
+    const struct epx_call *call = &request->call;
+    const struct epx_segment *segment;
+    int64_t rows;
+
+    if (call->verb == EPX_VERB_DISPATCH)
+        rows = request->route->capacity;
+    else if (call->verb == EPX_VERB_ALLTOALLV)
+        rows = call->recv_capacity;
+    else
+        return NULL;
+    segment = epx_segment_find(request->comm->segments, call->rows_out,
+                               (size_t)(rows * call->row_bytes), offset);
+    return segment && segment->reachable ? segment : NULL;
+}
+
+struct epx_ready epx_ready_of(const struct epx_request *request)
+{
+    const struct epx_call *call = &request->call;
+    struct epx_ready ready = {0};
+    const struct epx_segment *segment = receive_segment(request, &ready.offset);
+
+    ready.verb = call->verb;
+    ready.route = request->route ? request->route->id : -1;
+    ready.row_bytes = call->row_bytes;
+    ready.weights = weights_told(request);
+    ready.segment = segment ? segment->id : -1;
+    ready.capacity = call->recv_capacity;
+    for (int r = 0; call->verb == EPX_VERB_ALLTOALLV && r < request->comm->size; r++)
+        if (call->sendcounts[r] > ready.most_rows)
+            ready.most_rows = call->sendcounts[r];
+    return ready;
+}
+
+static int same(const char *what, int64_t first, int64_t value, int rank)
+{
+    EPX_FAIL_IF(first != value, EPX_ERR_ARG, "%s is %lld on rank 0, %lld on rank %d", what,
+                (long long)first, (long long)value, rank);
+    return EPX_SUCCESS;
+}
+
+static int agree_with_first(const struct epx_ready *first, const struct epx_ready *ready, int rank)
+{
+    EPX_FAIL_IF(ready->verb != first->verb, EPX_ERR_ARG,
+                "rank 0 called %s and rank %d %s at the same place",
+                epx_verb_name((enum epx_verb)first->verb), rank,
+                epx_verb_name((enum epx_verb)ready->verb));
+    EPX_TRY(same("the number of the route", first->route, ready->route, rank));
+    return same("the length of a row in bytes", first->row_bytes, ready->row_bytes, rank);
+}
+
+int epx_ready_agree(const struct epx_ready ready[], int num_ranks, int *weighted)
+{
+    int64_t told = EPX_WEIGHTS_EITHER;
+    int teller = 0;
+
+    for (int r = 0; r < num_ranks; r++) {
+        EPX_TRY(agree_with_first(&ready[0], &ready[r], r));
+        if (ready[r].weights == EPX_WEIGHTS_EITHER)
+            continue;
+        EPX_FAIL_IF(told != EPX_WEIGHTS_EITHER && told != ready[r].weights, EPX_ERR_ARG,
+                    "weights are NULL on rank %d but not on rank %d",
+                    told == EPX_WEIGHTS_NONE ? teller : r, told == EPX_WEIGHTS_NONE ? r : teller);
+        told = ready[r].weights;
+        teller = r;
+    }
+    *weighted = told == EPX_WEIGHTS_GIVEN;
+    return EPX_SUCCESS;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * ready.h - the first thing that every rank tells every other about an operation: what it is
+ * and where rows may be put. Rows move only after all of them were found to agree.
+ */
+#ifndef EPX_COLL_READY_H
+#define EPX_COLL_READY_H
+
+#include "request.h"
+
+enum { EPX_WEIGHTS_NONE, EPX_WEIGHTS_GIVEN, EPX_WEIGHTS_EITHER };
+
+struct epx_ready {
+    int64_t verb;
+    int64_t route; /* id, -1 = none */
+    int64_t row_bytes;
+    int64_t weights;  /* EITHER: a rank without rows gave none, which says nothing */
+    int64_t segment;  /* of the receive buffer; -1 = it is not reachable */
+    int64_t offset;   /* in the segment */
+    int64_t capacity; /* alltoallv: rows */
+    int64_t most_rows; /* alltoallv: most rows for one rank */
+};
+
+/* What this rank tells of the request. */
+struct epx_ready epx_ready_of(const struct epx_request *request);
+/* EPX_ERR_ARG unless all ranks tell the same; whether pair weights travel. */
+int epx_ready_agree(const struct epx_ready ready[], int num_ranks, int *weighted);
+
+#endif

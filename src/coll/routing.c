@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* routing.c - the plan of a route: memory, windows, view, and the steps of a routing. */
+#include "routing.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "agree.h"
+#include "verbs.h"
+
+/* Where the exchanged parts lie in each rank's window. */
+struct window_layout {
+    size_t matrix, records, pair_weights, bytes;
+};
+
+static size_t line_up(size_t bytes)
+{
+    return (size_t)epx_round_up((int64_t)bytes, EPX_LINE_BYTES);
+}
+
+static struct window_layout layout_window(const struct epx_plan *plan)
+{
+    struct window_layout layout = {0};
+    size_t ranks = (size_t)plan->num_ranks, tokens = (size_t)plan->max_tokens;
+
+    layout.records = line_up(ranks * epx_count_words(plan->count_shape) * sizeof(int32_t));
+    layout.pair_weights =
+        layout.records + line_up(ranks * tokens * epx_record_bytes(plan->record_shape));
+    layout.bytes = layout.pair_weights + line_up(tokens * (size_t)plan->top_k * sizeof(float));
+    return layout;
+}
+
+static void fix_plan(struct epx_plan *plan, const struct epx_route *route)
+{
+    const EPX_Route_attr *attr = &route->attr;
+
+    plan->rank = route->comm->rank;
+    plan->num_ranks = route->comm->size;
+    plan->num_experts = attr->num_experts;
+    plan->top_k = attr->top_k;
+    plan->max_tokens = attr->max_tokens;
+    plan->first_expert = epx_first_expert(plan->rank, plan->num_experts, plan->num_ranks);
+    plan->num_local =
+        epx_first_expert(plan->rank + 1, plan->num_experts, plan->num_ranks) - plan->first_expert;
+    plan->alignment = attr->alignment;
+    plan->index_bits = attr->index_bits;
+    plan->rank_major = attr->layout == EPX_RANK_MAJOR;
+    plan->drops = attr->overflow == EPX_OVERFLOW_DROP;
+    plan->count_shape.num_experts = plan->num_experts;
+    plan->count_shape.num_ranks = plan->num_ranks;
+    plan->record_shape = epx_record_shape(plan->top_k, plan->rank_major);
+    plan->short_rank = -1;
+}
+
+/* Allocates the next array; remembers a failure. */
+static void *array(int *failed, int64_t n, size_t element_bytes)
+{
+    void *memory = epx_memory_zeroed((size_t)n, element_bytes);
+
+    *failed |= !memory;
+    return memory;
+}
+
+static int allocate_home(struct epx_plan *plan)
+{
+    int64_t ranks = plan->num_ranks, tokens = plan->max_tokens, pairs = tokens * plan->top_k;
+    int64_t rows = tokens * (plan->top_k < ranks ? plan->top_k : ranks);
+    int failed = 0;
+
+    plan->owner = array(&failed, plan->num_experts, sizeof(*plan->owner));
+    plan->capacities = array(&failed, ranks, sizeof(*plan->capacities));
+    plan->pair_ranks = array(&failed, pairs, sizeof(*plan->pair_ranks));
+    plan->send_offset = array(&failed, ranks + 1, sizeof(*plan->send_offset));
+    plan->send_rows = array(&failed, ranks, sizeof(*plan->send_rows));
+    plan->send_token = array(&failed, rows, sizeof(*plan->send_token));
+    plan->send_slot = array(&failed, rows, sizeof(*plan->send_slot));
+    plan->token_offset = array(&failed, tokens + 1, sizeof(*plan->token_offset));
+    plan->token_rank = array(&failed, rows, sizeof(*plan->token_rank));
+    plan->token_slot = array(&failed, rows, sizeof(*plan->token_slot));
+    plan->token_row = array(&failed, rows, sizeof(*plan->token_row));
+    plan->next_slot = array(&failed, plan->num_experts, sizeof(*plan->next_slot));
+    plan->next_row = array(&failed, ranks, sizeof(*plan->next_row));
+    plan->last_token = array(&failed, ranks, sizeof(*plan->last_token));
+    plan->open_record = array(&failed, ranks, sizeof(*plan->open_record));
+    plan->token_rows = array(&failed, tokens, sizeof(*plan->token_rows));
+    plan->record_to = array(&failed, ranks, sizeof(*plan->record_to));
+    plan->matrix_of = array(&failed, ranks, sizeof(*plan->matrix_of));
+    plan->records_of = array(&failed, ranks, sizeof(*plan->records_of));
+    plan->pair_weights_of = array(&failed, ranks, sizeof(*plan->pair_weights_of));
+    plan->own_counts =
+        array(&failed, (int64_t)epx_count_words(plan->count_shape), sizeof(*plan->own_counts));
+    plan->slots = array(&failed, pairs, sizeof(*plan->slots));
+    return failed;
+}
+
+static int allocate_expert(struct epx_plan *plan, int64_t capacity)
+{
+    int64_t ids = plan->rank_major ? capacity * plan->top_k : 0;
+    int failed = 0;
+
+    plan->recv_rows = array(&failed, plan->num_ranks, sizeof(*plan->recv_rows));
+    plan->expert_counts = array(&failed, plan->num_local, sizeof(*plan->expert_counts));
+    plan->expert_offsets = array(&failed, plan->num_local + 1, sizeof(*plan->expert_offsets));
+    plan->rank_counts = array(&failed, plan->num_ranks, sizeof(*plan->rank_counts));
+    plan->row_expert_ids = array(&failed, ids, sizeof(*plan->row_expert_ids));
+    plan->row_tokens = array(&failed, capacity, sizeof(*plan->row_tokens));
+    plan->row_ranks = array(&failed, capacity, sizeof(*plan->row_ranks));
+    plan->num_rows = array(&failed, 1, sizeof(*plan->num_rows));
+    plan->required_rows = array(&failed, 1, sizeof(*plan->required_rows));
+    return failed;
+}
+
+static void free_arrays(struct epx_plan *plan)
+{
+    void *arrays[] = {
+        plan->owner,          plan->capacities,   plan->pair_ranks,   plan->send_offset,
+        plan->send_rows,      plan->send_token,   plan->send_slot,    plan->token_offset,
+        plan->token_rank,     plan->token_slot,   plan->token_row,    plan->next_slot,
+        plan->next_row,       plan->last_token,   plan->open_record,  plan->token_rows,
+        plan->record_to,      plan->matrix_of,    plan->records_of,   plan->pair_weights_of,
+        plan->slots,          plan->recv_rows,    plan->expert_counts, plan->expert_offsets,
+        plan->rank_counts,    plan->row_expert_ids, plan->row_tokens, plan->row_ranks,
+        plan->num_rows,       plan->required_rows, plan->own_records,
+        plan->own_counts,
+    };
+
+    for (size_t i = 0; i < sizeof(arrays) / sizeof(arrays[0]); i++)
+        free(arrays[i]);
+}
+
+static void plan_free(struct epx_route *route)
+{
+    struct epx_transport *transport = route->comm->transport;
+
+    if (route->window && transport)
+        transport->ops->window_free(transport->state, route->window);
+    free_arrays(route->plan);
+    free(route->plan);
+    route->plan = NULL;
+}
+
+static int find_capacity(struct epx_route *route)
+{
+    int64_t worst = epx_route_worst_capacity(&route->attr, route->comm->size,
+                                             route->plan->num_local);
+
+    route->capacity = route->attr.recv_capacity ? route->attr.recv_capacity : worst;
+    EPX_FAIL_IF(route->capacity > INT32_MAX, EPX_ERR_COUNT,
+                "the worst case is %lld rows, more than %d; set recv_capacity", (long long)worst,
+                INT32_MAX);
+    return EPX_SUCCESS;
+}
+
+static int allocate(struct epx_route *route)
+{
+    struct epx_plan *plan = route->plan;
+    size_t records = (size_t)plan->max_tokens *
+                     (size_t)(plan->top_k < plan->num_ranks ? plan->top_k : plan->num_ranks);
+    int failed = allocate_home(plan) | allocate_expert(plan, route->capacity);
+
+    if (route->comm->transport->staged)
+        plan->own_records = array(&failed, (int64_t)records, epx_record_bytes(plan->record_shape));
+    EPX_FAIL_IF(failed, EPX_ERR_NO_MEM, "no memory for a route of %d tokens to %lld rows",
+                plan->max_tokens, (long long)route->capacity);
+    for (int32_t r = 0; r < plan->num_ranks; r++)
+        for (int32_t e = epx_first_expert(r, plan->num_experts, plan->num_ranks);
+             e < epx_first_expert(r + 1, plan->num_experts, plan->num_ranks); e++)
+            plan->owner[e] = r;
+    memset(plan->slots, 0xff, (size_t)plan->max_tokens * (size_t)plan->top_k *
+                                  sizeof(*plan->slots));
+    return EPX_SUCCESS;
+}
+
+static void place_window(struct epx_route *route)
+{
+    struct epx_plan *plan = route->plan;
+    struct window_layout layout = layout_window(plan);
+
+    plan->matrix = (int32_t *)(void *)route->window->own;
+    plan->records = (int32_t *)(void *)(route->window->own + layout.records);
+    plan->pair_weights = (float *)(void *)(route->window->own + layout.pair_weights);
+    for (int32_t r = 0; r < plan->num_ranks; r++) {
+        char *there = route->window->address[r];
+
+        if (!there)
+            continue;
+        plan->matrix_of[r] = (int32_t *)(void *)there;
+        plan->records_of[r] = (int32_t *)(void *)(there + layout.records);
+        plan->pair_weights_of[r] = (float *)(void *)(there + layout.pair_weights);
+    }
+}
+
+static void show_view(struct epx_route *route)
+{
+    const struct epx_plan *plan = route->plan;
+    EPX_Route_view *view = &route->view;
+
+    view->num_local_experts = plan->num_local;
+    view->first_local_expert = plan->first_expert;
+    view->capacity = route->capacity;
+    view->expert_counts = plan->expert_counts;
+    view->expert_offsets = plan->rank_major ? NULL : plan->expert_offsets;
+    view->rank_counts = plan->rank_counts;
+    view->num_rows = plan->num_rows;
+    view->required_rows = plan->required_rows;
+    view->slots = plan->slots;
+    view->row_expert_ids = plan->rank_major ? plan->row_expert_ids : NULL;
+    view->row_tokens = plan->row_tokens;
+    view->row_ranks = plan->row_ranks;
+}
+
+int epx_routing_create(struct epx_route *route)
+{
+    struct epx_comm *comm = route->comm;
+    int rc;
+
+    route->plan_free = plan_free;
+    route->plan = epx_memory_zeroed(1, sizeof(*route->plan));
+    rc = route->plan ? EPX_SUCCESS : epx_fail(EPX_ERR_NO_MEM, "no memory for a plan");
+    if (rc == EPX_SUCCESS) {
+        fix_plan(route->plan, route);
+        rc = find_capacity(route);
+    }
+    if (rc == EPX_SUCCESS)
+        rc = allocate(route);
+    EPX_TRY(epx_comm_agree(comm, rc));
+    EPX_TRY(epx_comm_allgather(comm, route->capacity, route->plan->capacities));
+    EPX_TRY(comm->transport->ops->window_create(
+        comm->transport->state, layout_window(route->plan).bytes, &route->window));
+    place_window(route);
+    show_view(route);
+    return EPX_SUCCESS;
+}
+
+void epx_route_tokens_prepare(struct epx_request *request)
+{
+    request->progress =
+        request->comm->transport->direct ? epx_route_tokens_direct : epx_route_tokens_staged;
+}
+
+int epx_routing_count(struct epx_request *request)
+{
+    const struct epx_call *call = &request->call;
+    struct epx_plan *plan = request->route->plan;
+    struct epx_count_pairs args = {0};
+
+    plan->num_tokens = call->num_tokens;
+    args.ids = call->rows_in;
+    args.owner = plan->owner;
+    args.num_tokens = call->num_tokens;
+    args.top_k = plan->top_k;
+    args.index_bits = plan->index_bits;
+    args.shape = plan->count_shape;
+    args.counts = plan->own_counts;
+    args.last_token = plan->last_token;
+    args.bad = &plan->bad;
+    return request->comm->kernels->count_pairs(&args, EPX_STREAM_NULL);
+}
+
+int epx_routing_assign(struct epx_request *request)
+{
+    const struct epx_kernels *kernels = request->comm->kernels;
+    struct epx_plan *plan = request->route->plan;
+
+    EPX_TRY(kernels->offset_slabs(plan, EPX_STREAM_NULL));
+    EPX_FAIL_IF(plan->short_rank >= 0 && !plan->drops, EPX_ERR_TRUNCATE,
+                "rank %d needs room for %lld rows, its receive capacity is %lld",
+                plan->short_rank, (long long)plan->short_rows,
+                (long long)plan->capacities[plan->short_rank]);
+    return kernels->assign_slots(plan, request->call.rows_in, EPX_STREAM_NULL);
+}
+
+int epx_routing_finish(struct epx_request *request)
+{
+    struct epx_plan *plan = request->route->plan;
+
+    EPX_TRY(request->comm->kernels->index_rows(plan, EPX_STREAM_NULL));
+    request->route->error = EPX_SUCCESS;
+    request->received_rows = *plan->num_rows;
+    request->complete = 1;
+    request->comm->stats.dropped_rows += (uint64_t)plan->dropped;
+    if (plan->bad.pairs == 0)
+        return EPX_SUCCESS;
+    return epx_fail(EPX_ERR_ARG,
+                    "expert id %lld of token %d, choice %d is not in -1..%d (%lld such ids); "
+                    "they count as -1",
+                    (long long)plan->bad.value, plan->bad.token, plan->bad.choice,
+                    plan->num_experts - 1, (long long)plan->bad.pairs);
+}
+
+int epx_routing_keep(struct epx_request *request, int error)
+{
+    struct epx_route *route = request->route;
+
+    if (error != EPX_SUCCESS && !request->complete) {
+        route->error = error;
+        snprintf(route->message, sizeof(route->message), "%s", epx_status_message());
+    }
+    return error;
+}

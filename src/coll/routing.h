@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* routing.h - the plan of a route, and the steps that every EPX_Route_tokens takes. */
+#ifndef EPX_COLL_ROUTING_H
+#define EPX_COLL_ROUTING_H
+
+#include "kernels/kernels.h"
+#include "request.h"
+#include "route.h"
+#include "transport.h"
+
+/* Steps of a routing, local: count this rank's pairs; once all counts are here, give slots and
+ * write records; once all records are here, index the rows and say how it went. */
+int epx_routing_count(struct epx_request *request);
+int epx_routing_assign(struct epx_request *request);
+int epx_routing_finish(struct epx_request *request);
+/* Keeps a failed routing's error for the operations that stand on it. */
+int epx_routing_keep(struct epx_request *request, int error);
+
+#endif

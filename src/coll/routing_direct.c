@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * routing_direct.c - routing by stores: counts into every rank's matrix, then records into the
+ * records of the rows' ranks.
+ */
+#include "direct.h"
+#include "routing.h"
+#include "verbs.h"
+
+enum { POST, AGREE, AWAIT_COUNTS, AWAIT_RECORDS };
+
+static void store_counts(struct epx_direct *direct, const struct epx_request *request)
+{
+    const struct epx_plan *plan = request->route->plan;
+
+    for (int32_t r = 0; r < plan->num_ranks; r++) {
+        memcpy(epx_counts_of(plan->matrix_of[r], plan->count_shape, plan->rank), plan->own_counts,
+               epx_count_words(plan->count_shape) * sizeof(*plan->own_counts));
+        epx_direct_post_word(direct, request, r, EPX_WORD_COUNT, 0);
+    }
+}
+
+/* The first rank whose counts are not here; -1 if all are. */
+static int counts_lack(const struct epx_direct *direct, const struct epx_request *request)
+{
+    int64_t ignored;
+
+    for (int r = 0; r < direct->comm->size; r++)
+        if (!epx_direct_read_word(direct, request, r, EPX_WORD_COUNT, &ignored))
+            return r;
+    return -1;
+}
+
+static int records_lack(const struct epx_direct *direct, const struct epx_request *request)
+{
+    for (int r = 0; r < direct->comm->size; r++)
+        if (!epx_direct_arrived(direct, request, r))
+            return r;
+    return -1;
+}
+
+static int store_records(struct epx_direct *direct, struct epx_request *request)
+{
+    struct epx_plan *plan = request->route->plan;
+
+    for (int32_t r = 0; r < plan->num_ranks; r++)
+        plan->record_to[r] = epx_record_at(plan->records_of[r], plan->record_shape,
+                                           (int64_t)plan->rank * plan->max_tokens);
+    EPX_TRY(epx_routing_assign(request));
+    for (int r = 0; r < plan->num_ranks; r++)
+        epx_direct_post_arrival(direct, request, r);
+    request->phase = AWAIT_RECORDS;
+    return EPX_SUCCESS;
+}
+
+static int agree(struct epx_direct *direct, struct epx_request *request, int *moved)
+{
+    int weighted;
+
+    EPX_TRY(epx_direct_await_ready(direct, request, &weighted, moved));
+    if (*moved) {
+        store_counts(direct, request);
+        request->phase = AWAIT_COUNTS;
+    }
+    return EPX_SUCCESS;
+}
+
+static int step(struct epx_direct *direct, struct epx_request *request, int *moved)
+{
+    switch (request->phase) {
+    case POST:
+        epx_direct_post_ready(direct, request);
+        request->phase = AGREE;
+        return epx_routing_count(request);
+    case AGREE: return agree(direct, request, moved);
+    case AWAIT_COUNTS:
+        request->waiting_for = counts_lack(direct, request);
+        *moved = request->waiting_for < 0;
+        return *moved ? store_records(direct, request) : EPX_SUCCESS;
+    default:
+        request->waiting_for = records_lack(direct, request);
+        *moved = request->waiting_for < 0;
+        return *moved ? epx_routing_finish(request) : EPX_SUCCESS;
+    }
+}
+
+int epx_route_tokens_direct(struct epx_request *request, int *moved)
+{
+    return epx_routing_keep(request, step(epx_direct_of(request), request, moved));
+}

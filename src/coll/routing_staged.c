@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * routing_staged.c - routing by messages: counts by allgather, then the records by alltoallv in
+ * as many exchanges as the longest list of records needs, which every rank reads from the
+ * matrix.
+ */
+#include "routing.h"
+#include "staged.h"
+#include "verbs.h"
+
+enum { POST, AGREE, PACK, EXCHANGE };
+
+static int post(struct epx_staged *staged, struct epx_request *request)
+{
+    const struct epx_plan *plan = request->route->plan;
+    int bytes = (int)(epx_count_words(plan->count_shape) * sizeof(int32_t));
+
+    request->phase = AGREE;
+    staged->plan = plan;
+    EPX_TRY(epx_routing_count(request));
+    EPX_TRY(epx_staged_post_ready(staged, request));
+    return staged->transport->ops->allgather(staged->transport->state, plan->own_counts,
+                                             plan->matrix, bytes);
+}
+
+static int64_t most_records(const struct epx_plan *plan)
+{
+    int64_t most = 0;
+
+    for (int32_t s = 0; s < plan->num_ranks; s++)
+        for (int32_t d = 0; d < plan->num_ranks; d++)
+            if (epx_plan_unique(plan, s, d) > most)
+                most = epx_plan_unique(plan, s, d);
+    return most;
+}
+
+static int assign(struct epx_staged *staged, struct epx_request *request)
+{
+    struct epx_plan *plan = request->route->plan;
+    int64_t row = 0, per_round;
+    int weighted;
+
+    EPX_TRY(epx_ready_agree(staged->ready, plan->num_ranks, &weighted));
+    for (int32_t d = 0; d < plan->num_ranks; d++) {
+        plan->record_to[d] = epx_record_at(plan->own_records, plan->record_shape, row);
+        row += epx_plan_unique(plan, plan->rank, d);
+    }
+    per_round = epx_staged_rows(staged, (int64_t)epx_record_bytes(plan->record_shape));
+    staged->round = -1;
+    staged->num_rounds = (most_records(plan) + per_round - 1) / per_round;
+    staged->block_tokens = (int32_t)per_round;
+    request->phase = PACK;
+    return epx_routing_assign(request);
+}
+
+/* Records of a list that travel in the round under way. */
+static int32_t records_of_round(const struct epx_staged *staged, int32_t all)
+{
+    int64_t rest = all - staged->round * staged->block_tokens;
+
+    return rest < 0 ? 0 : rest < staged->block_tokens ? (int32_t)rest : staged->block_tokens;
+}
+
+static int pack(struct epx_staged *staged, struct epx_request *request)
+{
+    const struct epx_plan *plan = request->route->plan;
+    struct epx_block *block = &staged->block;
+    int64_t bytes = (int64_t)epx_record_bytes(plan->record_shape);
+
+    for (int32_t r = 0; r < plan->num_ranks; r++) {
+        block->home_rows[r] = records_of_round(staged, epx_plan_unique(plan, plan->rank, r));
+        block->expert_rows[r] = records_of_round(staged, plan->rank_counts[r]);
+    }
+    epx_staged_pack(block->home_rows, plan->num_ranks, bytes, staged->home_at,
+                    staged->home_counts, staged->home_displs);
+    epx_staged_pack(block->expert_rows, plan->num_ranks, bytes, staged->expert_at,
+                    staged->expert_counts, staged->expert_displs);
+    for (int32_t r = 0; r < plan->num_ranks; r++)
+        if (staged->home_counts[r])
+            memcpy(staged->home_stage + staged->home_at[r],
+                   epx_record_at(plan->record_to[r], plan->record_shape,
+                                 staged->round * staged->block_tokens),
+                   (size_t)staged->home_counts[r]);
+    request->phase = EXCHANGE;
+    return epx_staged_to_experts(staged);
+}
+
+static int unpack(struct epx_staged *staged, struct epx_request *request)
+{
+    const struct epx_plan *plan = request->route->plan;
+
+    for (int32_t r = 0; r < plan->num_ranks; r++)
+        if (staged->expert_counts[r])
+            memcpy(epx_plan_record(plan, r, staged->round * staged->block_tokens),
+                   staged->expert_stage + staged->expert_at[r], (size_t)staged->expert_counts[r]);
+    request->phase = PACK;
+    return EPX_SUCCESS;
+}
+
+static int step(struct epx_staged *staged, struct epx_request *request, int *moved)
+{
+    switch (request->phase) {
+    case POST: return post(staged, request);
+    case AGREE:
+        EPX_TRY(epx_staged_done(staged, moved));
+        return *moved ? assign(staged, request) : EPX_SUCCESS;
+    case PACK:
+        *moved = 1;
+        if (++staged->round >= staged->num_rounds)
+            return epx_routing_finish(request);
+        return pack(staged, request);
+    default:
+        EPX_TRY(epx_staged_done(staged, moved));
+        return *moved ? unpack(staged, request) : EPX_SUCCESS;
+    }
+}
+
+int epx_route_tokens_staged(struct epx_request *request, int *moved)
+{
+    return epx_routing_keep(request, step(epx_staged_of(request), request, moved));
+}

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * staged.c - ready words by allgather, and rows packed by rank through two bounded stages.
+ *
+ * Rows move block by block: a block is the rows of a range of token indices, the same range on
+ * every home rank, so all parts of a token travel in one exchange and the home can sum them at
+ * once. Its size follows from the stage, the number of ranks and the row, which all ranks share,
+ * and the number of blocks from the most tokens on any rank, which the count matrix tells: all
+ * ranks make the same exchanges. If not even one token a rank fits, rows are cut in segments.
+ */
+#include "staged.h"
+
+#include <stdlib.h>
+
+#include "agree.h"
+
+static int init(struct epx_staged *staged)
+{
+    size_t ranks = (size_t)staged->comm->size;
+    int64_t least = (int64_t)ranks * 2 * EPX_SEGMENT_QUANTUM;
+
+    staged->stage_bytes = staged->comm->params.window_bytes;
+    if (staged->stage_bytes < least)
+        staged->stage_bytes = least;
+    EPX_FAIL_IF(staged->stage_bytes > INT32_MAX, EPX_ERR_UNSUPPORTED,
+                "%zu ranks need a stage of %lld bytes, more than MPI counts can tell", ranks,
+                (long long)staged->stage_bytes);
+    staged->home_stage = epx_memory_zeroed(1, (size_t)staged->stage_bytes);
+    staged->expert_stage = epx_memory_zeroed(1, (size_t)staged->stage_bytes);
+    staged->ready = epx_memory_zeroed(ranks, sizeof(*staged->ready));
+    staged->home_at = epx_memory_zeroed(8 * ranks, sizeof(*staged->home_at));
+    staged->home_counts = epx_memory_zeroed(8 * ranks, sizeof(*staged->home_counts));
+    staged->sums = epx_memory_zeroed(ranks * EPX_MAX_TOP_K, sizeof(*staged->sums));
+    EPX_FAIL_IF(!staged->home_stage || !staged->expert_stage || !staged->ready ||
+                    !staged->home_at || !staged->home_counts || !staged->sums,
+                EPX_ERR_NO_MEM, "no memory for stages of %lld bytes",
+                (long long)staged->stage_bytes);
+    return EPX_SUCCESS;
+}
+
+/* Arrays of one element a rank, cut from two allocations. */
+static void place_arrays(struct epx_staged *staged)
+{
+    int ranks = staged->comm->size;
+    int *ints = staged->home_counts;
+
+    staged->expert_at = staged->home_at + ranks;
+    staged->block.home_row = staged->home_at + 2 * ranks;
+    staged->counts_in = staged->home_at + 3 * ranks;
+    staged->counts_out = staged->home_at + 4 * ranks;
+    staged->home_displs = ints + ranks;
+    staged->expert_counts = ints + 2 * ranks;
+    staged->expert_displs = ints + 3 * ranks;
+    staged->block.home_rows = ints + 4 * ranks;
+    staged->block.record = ints + 5 * ranks;
+    staged->block.record_end = ints + 6 * ranks;
+    staged->block.expert_rows = ints + 7 * ranks;
+    staged->block.home_at = staged->home_at;
+    staged->block.expert_at = staged->expert_at;
+    staged->block.home_stage = staged->home_stage;
+    staged->block.expert_stage = staged->expert_stage;
+}
+
+int epx_staged_create(struct epx_comm *comm, const struct epx_transport *transport,
+                      struct epx_staged **result)
+{
+    struct epx_staged *staged = epx_memory_zeroed(1, sizeof(*staged));
+    int rc = staged ? EPX_SUCCESS : epx_fail(EPX_ERR_NO_MEM, "no memory for the staged algorithm");
+
+    if (staged) {
+        staged->comm = comm;
+        staged->transport = transport;
+        rc = init(staged);
+    }
+    rc = epx_comm_agree(comm, rc);
+    if (rc != EPX_SUCCESS) {
+        epx_staged_free(staged);
+        return rc;
+    }
+    place_arrays(staged);
+    *result = staged;
+    return EPX_SUCCESS;
+}
+
+/* Stages of a finished communicator may still be part of a message: they stay. */
+void epx_staged_free(struct epx_staged *staged)
+{
+    if (!staged || staged->comm->finished)
+        return;
+    free(staged->home_stage);
+    free(staged->expert_stage);
+    free(staged->ready);
+    free(staged->home_at);
+    free(staged->home_counts);
+    free(staged->sums);
+    free(staged);
+}
+
+struct epx_staged *epx_staged_of(const struct epx_request *request)
+{
+    return request->comm->transport->staged;
+}
+
+int epx_staged_post_ready(struct epx_staged *staged, const struct epx_request *request)
+{
+    staged->own = epx_ready_of(request);
+    return staged->transport->ops->allgather(staged->transport->state, &staged->own,
+                                             staged->ready, (int)sizeof(staged->own));
+}
+
+int epx_staged_done(struct epx_staged *staged, int *moved)
+{
+    int done = 0;
+
+    EPX_TRY(staged->transport->ops->done(staged->transport->state, &done));
+    *moved |= done;
+    return EPX_SUCCESS;
+}
+
+int64_t epx_staged_rows(const struct epx_staged *staged, int64_t row_stride)
+{
+    int64_t rows = staged->stage_bytes / staged->comm->size / (row_stride ? row_stride : 1);
+
+    return rows < 1 ? 1 : rows > INT32_MAX / 2 ? INT32_MAX / 2 : rows;
+}
+
+static int32_t most_tokens(const struct epx_plan *plan)
+{
+    int32_t most = 0;
+
+    for (int32_t s = 0; s < plan->num_ranks; s++) {
+        int32_t tokens = *epx_num_tokens(epx_plan_counts(plan, s), plan->count_shape);
+
+        most = tokens > most ? tokens : most;
+    }
+    return most;
+}
+
+void epx_staged_begin(struct epx_staged *staged, const struct epx_request *request, int weighted)
+{
+    struct epx_block *block = &staged->block;
+    const struct epx_plan *plan = staged->plan;
+    int64_t weight_bytes = weighted ? epx_round_up(4 * (int64_t)plan->top_k, 8) : 0;
+    int64_t share = staged->stage_bytes / staged->comm->size - weight_bytes;
+
+    staged->cut = epx_segments_cut(request->call.row_bytes, share / 8 * 8);
+    block->row_stride = epx_round_up(staged->cut.bytes, 8) + weight_bytes;
+    staged->block_tokens = (int32_t)epx_staged_rows(staged, block->row_stride);
+    staged->most_tokens = most_tokens(plan);
+    block->first_token = block->end_token = 0;
+    block->segment = staged->cut.num - 1;
+    staged->next_token = 0;
+    for (int32_t r = 0; r < plan->num_ranks; r++) {
+        block->home_row[r] = plan->send_offset[r];
+        block->home_rows[r] = 0;
+        block->record[r] = block->record_end[r] = 0;
+    }
+}
+
+/* The end of a range of tokens on one home rank. */
+static int32_t clip_token(const struct epx_plan *plan, int32_t token)
+{
+    return token < plan->num_tokens ? token : plan->num_tokens;
+}
+
+static void find_home_rows(struct epx_block *block, const struct epx_plan *plan, int32_t rank)
+{
+    int64_t end = plan->send_offset[rank] + plan->send_rows[rank];
+    int64_t row = block->home_row[rank] + block->home_rows[rank];
+
+    block->home_row[rank] = row;
+    while (row < end && plan->send_token[row] < block->end_token)
+        row++;
+    block->home_rows[rank] = (int32_t)(row - block->home_row[rank]);
+}
+
+static void find_expert_rows(struct epx_block *block, const struct epx_plan *plan, int32_t end,
+                             int32_t rank)
+{
+    int32_t u = block->record_end[rank];
+
+    block->record[rank] = u;
+    block->expert_rows[rank] = 0;
+    for (; u < plan->rank_counts[rank]; u++) {
+        const int32_t *record = epx_plan_record(plan, rank, u);
+
+        if (record[EPX_RECORD_TOKEN] >= end)
+            break;
+        block->expert_rows[rank] += record[EPX_RECORD_SLOTS] > 0;
+    }
+    block->record_end[rank] = u;
+}
+
+int epx_staged_next_block(struct epx_staged *staged)
+{
+    struct epx_block *block = &staged->block;
+    const struct epx_plan *plan = staged->plan;
+    int64_t first = staged->next_token, end = first + staged->block_tokens;
+    int32_t last = end < INT32_MAX ? (int32_t)end : INT32_MAX;
+
+    if (++block->segment < staged->cut.num)
+        return 1;
+    block->segment = 0;
+    if (first >= staged->most_tokens)
+        return 0;
+    staged->next_token = last;
+    block->first_token = clip_token(plan, (int32_t)first);
+    block->end_token = clip_token(plan, last);
+    for (int32_t r = 0; r < plan->num_ranks; r++) {
+        find_home_rows(block, plan, r);
+        find_expert_rows(block, plan, last, r);
+    }
+    epx_staged_pack(block->home_rows, plan->num_ranks, block->row_stride, staged->home_at,
+                    staged->home_counts, staged->home_displs);
+    epx_staged_pack(block->expert_rows, plan->num_ranks, block->row_stride, staged->expert_at,
+                    staged->expert_counts, staged->expert_displs);
+    return 1;
+}
+
+void epx_staged_pack(const int32_t *rows, int num_ranks, int64_t row_stride, int64_t *at,
+                     int *counts, int *displs)
+{
+    int64_t offset = 0;
+
+    for (int r = 0; r < num_ranks; r++) {
+        at[r] = offset;
+        displs[r] = (int)offset;
+        counts[r] = (int)(rows[r] * row_stride);
+        offset += rows[r] * row_stride;
+    }
+}
+
+int epx_staged_to_experts(struct epx_staged *staged)
+{
+    return staged->transport->ops->alltoallv(staged->transport->state, staged->home_stage,
+                                             staged->home_counts, staged->home_displs,
+                                             staged->expert_stage, staged->expert_counts,
+                                             staged->expert_displs);
+}
+
+int epx_staged_to_homes(struct epx_staged *staged)
+{
+    return staged->transport->ops->alltoallv(staged->transport->state, staged->expert_stage,
+                                             staged->expert_counts, staged->expert_displs,
+                                             staged->home_stage, staged->home_counts,
+                                             staged->home_displs);
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * transport.h - what moves bytes. A transport is one file with a table of operations, one line
+ * in the list of transport.c and one line in the build.
+ */
+#ifndef EPX_COLL_TRANSPORT_H
+#define EPX_COLL_TRANSPORT_H
+
+#include "comm.h"
+
+enum { EPX_WHY_MAX = 256 };
+
+struct epx_direct;
+struct epx_staged;
+
+struct epx_transport_ops {
+    const char *name;
+    const char *description;
+    enum epx_memory_kind memory;
+
+    /* required */
+    /* Local: whether the communicator's ranks can use it; if not, why. */
+    int (*usable)(const struct epx_comm *comm, char *why);
+    /* Collective, agreed: *state stays NULL or half-built on error, free takes both. */
+    int (*create)(struct epx_comm *comm, void **state);
+    /* Local. */
+    void (*free)(void *state);
+    const struct epx_liveness_ops *liveness;
+    /* Collective, agreed. Windows of a staged transport are private memory. */
+    int (*window_create)(void *state, size_t bytes, struct epx_window **window);
+    /* Local. */
+    void (*window_free)(void *state, struct epx_window *window);
+
+    /* direct: ranks store into each other's windows, flags are C11 atomics in them */
+    int direct;
+    int threads; /* can be progressed by a thread of the library: no call of MPI */
+
+    /* staged: messages, nonblocking; done tells when all that was started has ended */
+    int (*allgather)(void *state, const void *send, void *recv, int bytes);
+    int (*alltoall)(void *state, const void *send, void *recv, int bytes);
+    /* counts and displacements in bytes, [R] each; the arrays stay until done */
+    int (*alltoallv)(void *state, const void *send, const int *sendcounts, const int *sdispls,
+                     void *recv, const int *recvcounts, const int *rdispls);
+    int (*done)(void *state, int *done);
+};
+
+struct epx_transport {
+    const struct epx_transport_ops *ops;
+    void *state;
+    struct epx_direct *direct; /* the ground of the algorithm: one of these two */
+    struct epx_staged *staged;
+};
+
+extern const struct epx_transport_ops epx_transport_shm;
+extern const struct epx_transport_ops epx_transport_mpi;
+
+/*
+ * Collective: attaches the first usable transport for the communicator's memory space, or the
+ * one that its hint names. With auto a transport that cannot be set up is passed over.
+ */
+int epx_transport_attach(struct epx_comm *comm);
+/* Local. */
+void epx_transport_detach(struct epx_comm *comm);
+const char *epx_transport_name(const struct epx_comm *comm);
+
+/* For epx_info. Collective over comm; index 0, 1, ...; EPX_ERR_ARG past the end. */
+struct epx_transport_report {
+    const char *name, *memory, *description;
+    int usable;
+    char why[EPX_WHY_MAX];
+};
+int epx_transport_report(MPI_Comm comm, int index, struct epx_transport_report *report);
+
+#endif

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * count_pairs_host.c - pairs of each expert and unique rows of each rank.
+ * Work: num_tokens * top_k. Reads ids, owner; writes a row of the count matrix and bad.
+ */
+#include "kernels.h"
+
+static void note_bad(struct epx_bad_id *bad, int32_t token, int32_t choice, int64_t value)
+{
+    if (bad->pairs++ == 0) {
+        bad->token = token;
+        bad->choice = choice;
+        bad->value = value;
+    }
+}
+
+int epx_count_pairs_host(const struct epx_count_pairs *a, EPX_Stream stream)
+{
+    int32_t *rows = epx_unique_rows(a->counts, a->shape);
+
+    (void)stream;
+    memset(a->counts, 0, epx_count_words(a->shape) * sizeof(*a->counts));
+    memset(a->last_token, 0xff, (size_t)a->shape.num_ranks * sizeof(*a->last_token));
+    a->bad->pairs = 0;
+    for (int32_t t = 0; t < a->num_tokens; t++)
+        for (int32_t k = 0; k < a->top_k; k++) {
+            int64_t id = epx_expert_id(a->ids, a->index_bits, (int64_t)t * a->top_k + k);
+
+            if (id < -1 || id >= a->shape.num_experts)
+                note_bad(a->bad, t, k, id);
+            if (id < 0 || id >= a->shape.num_experts)
+                continue;
+            a->counts[id]++;
+            if (a->last_token[a->owner[id]] != t)
+                rows[a->owner[id]]++;
+            a->last_token[a->owner[id]] = t;
+        }
+    *epx_num_tokens(a->counts, a->shape) = a->num_tokens;
+    return EPX_SUCCESS;
+}

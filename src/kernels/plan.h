@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * plan.h - what a routing decides, in the communicator's memory space: which pair goes to which
+ * slot, and the rows that travel, listed from both ends in the same order.
+ */
+#ifndef EPX_KERNELS_PLAN_H
+#define EPX_KERNELS_PLAN_H
+
+#include "layout.h"
+
+/* The first expert id out of range, in (token, choice) order. */
+struct epx_bad_id {
+    int64_t pairs; /* how many there are; the rest means something only if any */
+    int32_t token, choice;
+    int64_t value;
+};
+
+struct epx_plan {
+    /* fixed by the route */
+    int32_t rank, num_ranks, num_experts, top_k, max_tokens;
+    int32_t first_expert, num_local;
+    int32_t alignment, index_bits;
+    int rank_major, drops;
+    struct epx_count_shape count_shape;
+    struct epx_record_shape record_shape;
+    int32_t *owner;      /* [E] rank of each expert */
+    int64_t *capacities; /* [R] rows of each rank's receive buffer */
+
+    /* exchanged: each rank's row of the matrix, and the records of each source rank */
+    int32_t *matrix;     /* [R] rows, see layout.h */
+    int32_t *records;    /* [R][max_tokens] */
+    float *pair_weights; /* [max_tokens][K] routing weights or their gradients, under way */
+    int32_t **matrix_of; /* [R] the same three on each rank, where they can be stored into */
+    int32_t **records_of;
+    float **pair_weights_of;
+
+    /* the home side; a row travels if one of its pairs was kept */
+    int32_t num_tokens;
+    int32_t *pair_ranks;   /* [max_tokens][K] rank that the pair travels to; -1 = none */
+    int64_t *send_offset;  /* [R + 1] first row for each rank in the next two */
+    int32_t *send_rows;    /* [R] rows that travel to each rank */
+    int32_t *send_token;   /* by rank, in token order */
+    int32_t *send_slot;    /* where the row goes there first */
+    int64_t *token_offset; /* [max_tokens + 1] first row of each token in the next two */
+    int32_t *token_rank;   /* by token, in rank order */
+    int32_t *token_slot;
+    int32_t *token_row;    /* its place in the list of its rank */
+    int64_t dropped;       /* pairs (rank-major: unique rows) without room */
+    struct epx_bad_id bad;
+
+    /* the expert side */
+    int32_t *recv_rows; /* [R] rows that travel here from each rank */
+
+    /* what the view shows */
+    int32_t *expert_counts, *rank_counts, *slots;
+    int32_t *row_expert_ids, *row_tokens, *row_ranks;
+    int64_t *expert_offsets, *num_rows, *required_rows;
+    int32_t short_rank; /* the first rank without room for all rows; -1 = none */
+    int64_t short_rows; /* rows it would need */
+
+    /* work space of the kernels */
+    int64_t *next_slot;   /* [E] next slot of a pair for each expert */
+    int64_t *next_row;    /* [R] next slot of a row on each rank, rank-major */
+    int32_t *last_token;  /* [R] token of the last unique row for each rank */
+    int32_t *open_record; /* [R] number of unique rows for each rank so far */
+    int32_t **record_to;  /* [R] where this rank's records for each rank are written */
+    int32_t *own_counts;  /* this rank's row of the matrix, before it is sent */
+    int32_t *own_records; /* [max_tokens * min(K, R)] there if they have to be sent */
+    int32_t *token_rows;  /* [max_tokens] rows of each token so far */
+};
+
+EPX_HD int64_t epx_expert_id(const void *ids, int index_bits, int64_t pair)
+{
+    return index_bits == 32 ? ((const int32_t *)ids)[pair] : ((const int64_t *)ids)[pair];
+}
+
+EPX_HD int32_t *epx_plan_record(const struct epx_plan *plan, int32_t source, int64_t row)
+{
+    return epx_record_at(plan->records, plan->record_shape,
+                         (int64_t)source * plan->max_tokens + row);
+}
+
+EPX_HD int32_t *epx_plan_counts(const struct epx_plan *plan, int32_t source)
+{
+    return epx_counts_of(plan->matrix, plan->count_shape, source);
+}
+
+/* Unique rows from source to destination, those that were dropped included. */
+EPX_HD int32_t epx_plan_unique(const struct epx_plan *plan, int32_t source, int32_t destination)
+{
+    return epx_unique_rows(epx_plan_counts(plan, source), plan->count_shape)[destination];
+}
+
+#endif

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * row_arithmetic.h - products and sums over blocks of at most EPX_ROW_BLOCK elements, included
+ * once for each type that sums are kept in: EPX_SUM is the type, EPX_SUM_NAME(x) names a
+ * function for it. Loads and stores convert from and to the datatype.
+ */
+
+static inline void EPX_SUM_NAME(scale)(EPX_SUM *restrict a, int n, EPX_SUM weight)
+{
+    for (int i = 0; i < n; i++)
+        a[i] = EPX_SUM_NAME(epx_mul)(weight, a[i]);
+}
+
+static inline void EPX_SUM_NAME(add)(EPX_SUM *restrict sum, const EPX_SUM *restrict a, int n)
+{
+    for (int i = 0; i < n; i++)
+        sum[i] = EPX_SUM_NAME(epx_add)(sum[i], a[i]);
+}
+
+/* dst = round(w[0] * row[0] + w[1] * row[1] + ...), in this order; w NULL = 1 */
+static void EPX_SUM_NAME(sum_pairs)(EPX_Datatype datatype, const char *const rows[],
+                                    const float *weights, int num, int n, char *dst)
+{
+    EPX_SUM sum[EPX_ROW_BLOCK], term[EPX_ROW_BLOCK];
+
+    for (int k = 0; k < num; k++) {
+        EPX_SUM *to = k ? term : sum;
+
+        EPX_SUM_NAME(load)(datatype, rows[k], n, to);
+        if (weights)
+            EPX_SUM_NAME(scale)(to, n, weights[k]);
+        if (k)
+            EPX_SUM_NAME(add)(sum, term, n);
+    }
+    EPX_SUM_NAME(store)(datatype, sum, n, dst);
+}
+
+/* The sum of one node's rows; another node than the home's is rounded to the datatype. */
+static int EPX_SUM_NAME(sum_node)(EPX_Datatype datatype, const char *const rows[],
+                                  const int32_t ranks[], int num, int n, const int32_t *node,
+                                  int home, EPX_SUM *sum)
+{
+    EPX_SUM term[EPX_ROW_BLOCK];
+    char rounded[EPX_ROW_BLOCK * sizeof(EPX_SUM)];
+    int taken = 1;
+
+    EPX_SUM_NAME(load)(datatype, rows[0], n, sum);
+    for (; taken < num && node[ranks[taken]] == node[ranks[0]]; taken++) {
+        EPX_SUM_NAME(load)(datatype, rows[taken], n, term);
+        EPX_SUM_NAME(add)(sum, term, n);
+    }
+    if (node[ranks[0]] != node[home]) {
+        EPX_SUM_NAME(store)(datatype, sum, n, rounded);
+        EPX_SUM_NAME(load)(datatype, rounded, n, sum);
+    }
+    return taken;
+}
+
+/* dst = round(sum over the nodes, in order), from the first row on */
+static void EPX_SUM_NAME(sum_ranks)(EPX_Datatype datatype, const char *const rows[],
+                                    const int32_t ranks[], int num, int n, const int32_t *node,
+                                    int home, char *dst)
+{
+    EPX_SUM sum[EPX_ROW_BLOCK], term[EPX_ROW_BLOCK];
+    int taken = EPX_SUM_NAME(sum_node)(datatype, rows, ranks, num, n, node, home, sum);
+
+    while (taken < num) {
+        taken += EPX_SUM_NAME(sum_node)(datatype, rows + taken, ranks + taken, num - taken, n,
+                                        node, home, term);
+        EPX_SUM_NAME(add)(sum, term, n);
+    }
+    EPX_SUM_NAME(store)(datatype, sum, n, dst);
+}
+
+static void EPX_SUM_NAME(scale_row)(EPX_Datatype datatype, const char *src, float weight, int n,
+                                    char *dst)
+{
+    EPX_SUM row[EPX_ROW_BLOCK];
+
+    EPX_SUM_NAME(load)(datatype, src, n, row);
+    EPX_SUM_NAME(scale)(row, n, weight);
+    EPX_SUM_NAME(store)(datatype, row, n, dst);
+}
+
+/*
+ * The dot product of one block. Lane j sums elements j, j + 256, j + 512, j + 768; the lanes
+ * are added as a binary tree. The shape is part of the contract, see epx(7).
+ */
+static double EPX_SUM_NAME(dot_block)(EPX_Datatype datatype, const char *a, const char *b, int n)
+{
+    EPX_SUM x[EPX_ROW_BLOCK], y[EPX_ROW_BLOCK], lane[EPX_SUM_LANES] = {0};
+
+    EPX_SUM_NAME(load)(datatype, a, n, x);
+    EPX_SUM_NAME(load)(datatype, b, n, y);
+    for (int i = 0; i < n; i++)
+        lane[i % EPX_SUM_LANES] = EPX_SUM_NAME(epx_add)(lane[i % EPX_SUM_LANES],
+                                                        EPX_SUM_NAME(epx_mul)(x[i], y[i]));
+    for (int w = EPX_SUM_LANES / 2; w; w /= 2)
+        EPX_SUM_NAME(add)(lane, lane + w, w);
+    return lane[0];
+}
+
+static double EPX_SUM_NAME(add_block)(double sum, double block)
+{
+    return EPX_SUM_NAME(epx_add)((EPX_SUM)sum, (EPX_SUM)block);
+}

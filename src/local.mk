@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# libepx is libepx_core, which the unit tests link, with EPX_* alone exported; libepx_cuda is the
+# module for device memory, opened when the first device communicator is made.
+include_HEADERS = include/epx.h
+
+noinst_LTLIBRARIES += libepx_core.la
+libepx_core_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/src \
+  -DEPX_MODULE_DIR='"$(pkglibdir)"'
+libepx_core_la_LIBADD = $(MPI_LIBS)
+libepx_core_la_SOURCES = \
+  src/status.c \
+  src/status.h \
+  src/log.c \
+  src/log.h \
+  src/param.c \
+  src/param.h \
+  src/agree.c \
+  src/agree.h \
+  src/stats.c \
+  src/stats.h \
+  src/memory.c \
+  src/memory.h \
+  src/progress.c \
+  src/progress.h \
+  src/request.c \
+  src/request.h \
+  src/route.c \
+  src/route.h \
+  src/comm.c \
+  src/comm.h \
+  src/kernels/element.h \
+  src/kernels/layout.h \
+  src/kernels/plan.h \
+  src/kernels/row_arithmetic.h \
+  src/kernels/rows.h \
+  src/kernels/rows.c \
+  src/kernels/kernels.h \
+  src/kernels/kernels_host.c \
+  src/kernels/count_pairs_host.c \
+  src/kernels/offset_slabs_host.c \
+  src/kernels/assign_slots_host.c \
+  src/kernels/index_rows_host.c \
+  src/kernels/zero_padding_host.c \
+  src/kernels/pack_rows_host.c \
+  src/kernels/unpack_rows_host.c \
+  src/kernels/sum_pairs_host.c \
+  src/kernels/sum_ranks_host.c \
+  src/coll/ready.c \
+  src/coll/ready.h \
+  src/coll/direct.c \
+  src/coll/direct.h \
+  src/coll/staged.c \
+  src/coll/staged.h \
+  src/coll/transport_shm.c \
+  src/coll/transport_mpi.c \
+  src/coll/transport.c \
+  src/coll/transport.h \
+  src/coll/verbs.c \
+  src/coll/verbs.h \
+  src/coll/dispatch_direct.c \
+  src/coll/dispatch_staged.c \
+  src/coll/dispatch.c \
+  src/coll/combine_direct.c \
+  src/coll/combine_staged.c \
+  src/coll/combine.c \
+  src/coll/routing.c \
+  src/coll/routing.h \
+  src/coll/routing_direct.c \
+  src/coll/routing_staged.c \
+  src/coll/alltoallv.c \
+  src/coll/alltoallv.h \
+  src/coll/alltoallv_direct.c \
+  src/coll/alltoallv_staged.c \
+  src/api.h \
+  src/api_init.c \
+  src/api_comm.c \
+  src/api_route.c \
+  src/api_coll.c \
+  src/api_request.c
+
+lib_LTLIBRARIES += libepx.la
+libepx_la_SOURCES =
+libepx_la_LIBADD = libepx_core.la
+libepx_la_LDFLAGS = -version-info 0:0:0 -no-undefined -export-symbols-regex '^EPX_'
+
+if HAVE_CUDA
+pkglib_LTLIBRARIES += libepx_cuda.la
+endif
+libepx_cuda_la_LIBADD = $(CUDA_LIBS)
+libepx_cuda_la_LDFLAGS = -module -avoid-version -no-undefined -export-symbols-regex '^epx_' \
+  -Wl,-z,defs
+libepx_cuda_la_SOURCES = \
+  src/kernels/count_pairs.cu \
+  src/kernels/device.cuh
+
+SUFFIXES += .cu .lo
+MOSTLYCLEANFILES += src/kernels/*.cu.d
+
+EPX_NVCCFLAGS = $(NVCC_CCBIN_FLAG) $(NVCC_GENCODE) -std=c++17 -fmad=false \
+  -forward-unknown-to-host-compiler -Wall -Wextra -Wno-unused-function -ffp-contract=off \
+  -fno-exceptions -fno-threadsafe-statics
+
+AM_V_NVCC = $(am__v_NVCC_$(V))
+am__v_NVCC_ = $(am__v_NVCC_$(AM_DEFAULT_VERBOSITY))
+am__v_NVCC_0 = @echo "  NVCC    " $@;
+am__v_NVCC_1 =
+
+.cu.lo:
+	@$(MKDIR_P) $(@D)
+	$(AM_V_NVCC)$(LIBTOOL) $(AM_V_lt) --tag=CC $(AM_LIBTOOLFLAGS) $(LIBTOOLFLAGS) --mode=compile \
+	  $(NVCC) $(EPX_NVCCFLAGS) $(DEFS) $(DEFAULT_INCLUDES) -I$(top_srcdir)/src $(AM_CPPFLAGS) \
+	  $(CUDA_CPPFLAGS) $(NCCL_CPPFLAGS) -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX $(CPPFLAGS) \
+	  $(NVCCFLAGS) -MMD -MP -MF $*.cu.d -MT $@ -c -o $@ $<
+
+-include $(wildcard src/kernels/*.cu.d)
