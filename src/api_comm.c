@@ -131,7 +131,8 @@ static int check_leftovers(struct epx_comm *comm)
  * Collective, blocking; local after EPX_ERR_TIMEOUT. Completes the operations in flight; their
  * requests can still be waited for.
  * In/out: comm, set to EPX_COMM_NULL; kept if the call fails.
- * Errors: EPX_ERR_PENDING on all ranks if a rank has routes or memory left; EPX_ERR_COMM.
+ * Errors: EPX_ERR_PENDING on all ranks if a rank has routes or memory left; EPX_ERR_COMM;
+ * EPX_ERR_ARG for a NULL pointer.
  */
 int EPX_Comm_free(EPX_Comm *comm)
 {
@@ -139,7 +140,8 @@ int EPX_Comm_free(EPX_Comm *comm)
     int rc;
 
     EPX_API_ENTER();
-    EPX_FAIL_IF(!comm || !epx_comm_valid(*comm), EPX_ERR_COMM, "comm is not a communicator");
+    EPX_FAIL_IF(!comm, EPX_ERR_ARG, "comm is NULL");
+    EPX_FAIL_IF(!epx_comm_valid(*comm), EPX_ERR_COMM, "comm is not a communicator");
     freed = *comm;
     drain(freed);
     rc = check_leftovers(freed);

@@ -112,8 +112,9 @@ int EPX_Test(EPX_Request *request, int *flag, MPI_Status *status)
  * EPX_Waitall - wait until several operations are complete.
  *
  * Local, blocking. Input: n. In/out: requests, [n]. Output: statuses, [n] or MPI_STATUSES_IGNORE.
- * Errors: EPX_ERR_COUNT if n < 0; EPX_ERR_REQUEST, nothing is waited for; EPX_ERR_IN_STATUS if an
- * operation failed: its code is in the status's MPI_ERROR.
+ * Errors: EPX_ERR_COUNT if n < 0; EPX_ERR_ARG if requests is NULL; EPX_ERR_REQUEST, nothing is
+ * waited for; EPX_ERR_IN_STATUS if an operation failed: its code is in the status's MPI_ERROR,
+ * and the error handler was called with it, once for each operation that failed.
  */
 int EPX_Waitall(int n, EPX_Request requests[], MPI_Status statuses[])
 {
@@ -121,8 +122,9 @@ int EPX_Waitall(int n, EPX_Request requests[], MPI_Status statuses[])
 
     EPX_API_ENTER();
     EPX_FAIL_IF(n < 0, EPX_ERR_COUNT, "n is %d", n);
+    EPX_FAIL_IF(n && !requests, EPX_ERR_ARG, "requests is NULL");
     for (int i = 0; i < n; i++)
-        EPX_TRY(check_request(requests ? &requests[i] : NULL));
+        EPX_TRY(check_request(&requests[i]));
     for (int i = 0; i < n; i++) {
         MPI_Status *status = statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : &statuses[i];
 

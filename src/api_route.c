@@ -45,12 +45,14 @@ int EPX_Route_create(const EPX_Route_attr *attr, EPX_Comm comm, EPX_Route *route
  *
  * Collective; does not wait. Operations in flight on the route hold it until they complete. The
  * view's addresses are not valid any more.
- * In/out: route, set to EPX_ROUTE_NULL. Errors: EPX_ERR_ROUTE.
+ * In/out: route, set to EPX_ROUTE_NULL. Errors: EPX_ERR_ROUTE; EPX_ERR_ARG for a
+ * NULL pointer.
  */
 int EPX_Route_free(EPX_Route *route)
 {
     EPX_API_ENTER();
-    EPX_FAIL_IF(!route || !epx_route_valid(*route), EPX_ERR_ROUTE, "route is not a route");
+    EPX_FAIL_IF(!route, EPX_ERR_ARG, "route is NULL");
+    EPX_FAIL_IF(!epx_route_valid(*route), EPX_ERR_ROUTE, "route is not a route");
     epx_route_unlist(*route);
     epx_route_release(*route);
     *route = EPX_ROUTE_NULL;
