@@ -16,6 +16,7 @@ int epx_api_return(struct epx_comm *comm, int error);
 /* Registers the error codes with MPI, and the hook that frees leftovers at MPI_Finalize. */
 int epx_api_setup(void);
 /* Frees what a communicator holds, locally. */
+void epx_api_free_segment(struct epx_comm *comm, struct epx_segment *segment);
 void epx_api_free_comm(struct epx_comm *comm);
 
 /* A buffer that a call was given. */

@@ -72,32 +72,6 @@ int EPX_Comm_create(MPI_Comm comm, MPI_Info info, EPX_Comm *newcomm)
     return EPX_SUCCESS;
 }
 
-static void free_segment(struct epx_comm *comm, struct epx_segment *segment)
-{
-    struct epx_transport *transport = comm->transport;
-
-    if (!segment->reachable && !comm->finished)
-        epx_window_free(segment->window);
-    else if (transport)
-        transport->ops->window_free(transport->state, segment->window);
-    free(segment);
-}
-
-void epx_api_free_comm(struct epx_comm *comm)
-{
-    epx_comm_stop_thread(comm);
-    epx_comm_unlist(comm);
-    while (comm->segments) {
-        struct epx_segment *segment = comm->segments;
-
-        comm->segments = segment->next;
-        free_segment(comm, segment);
-    }
-    epx_transport_detach(comm);
-    epx_comm_close(comm);
-    epx_comm_release(comm);
-}
-
 /* Completes what is in flight. */
 static void drain(struct epx_comm *comm)
 {
@@ -376,7 +350,7 @@ static int free_mem(struct epx_comm *comm, void *base)
     segment = *link;
     *link = segment->next;
     epx_unlock();
-    free_segment(comm, segment);
+    epx_api_free_segment(comm, segment);
     return EPX_SUCCESS;
 }
 

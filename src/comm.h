@@ -53,6 +53,7 @@ struct epx_comm {
 
     const struct epx_kernels *kernels;
     struct epx_transport *transport;
+    struct epx_transport *spare; /* of routes for which there was too little shared memory */
     const struct epx_liveness_ops *liveness;
     void *liveness_state;
 

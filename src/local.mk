@@ -71,6 +71,7 @@ libepx_core_la_SOURCES = \
   src/coll/alltoallv.h \
   src/coll/alltoallv_direct.c \
   src/coll/alltoallv_staged.c \
+  src/api.c \
   src/api.h \
   src/api_init.c \
   src/api_comm.c \

@@ -58,7 +58,6 @@ void epx_request_free(struct epx_request *request)
 {
     if (!request)
         return;
-    epx_route_release(request->route);
     epx_comm_release(request->comm);
     request->magic = 0;
     epx_lock();
@@ -106,5 +105,7 @@ void epx_request_complete(struct epx_request *request, int error)
         snprintf(request->message, sizeof(request->message), "%s", epx_status_message());
         comm->async_error = comm->async_error ? comm->async_error : error;
     }
+    epx_route_release(request->route); /* a freed route goes with its last operation */
+    request->route = NULL;
     request->complete = 1;
 }

@@ -2,6 +2,7 @@
 /* route.c - the route: checked attributes, what was routed last, and the view of it. */
 #include "route.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -154,6 +155,15 @@ void epx_route_unlist(struct epx_route *route)
 int epx_route_valid(const struct epx_route *route)
 {
     return route && route->magic == ROUTE_MAGIC;
+}
+
+void epx_route_spoil(struct epx_comm *comm, int64_t id, int error)
+{
+    for (struct epx_route *route = comm->routes; route; route = route->next)
+        if (route->id == id) {
+            route->error = error;
+            snprintf(route->message, sizeof(route->message), "%s", epx_status_message());
+        }
 }
 
 int epx_route_copy_view(const struct epx_route *route, EPX_Route_view *view)

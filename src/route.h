@@ -14,6 +14,7 @@ struct epx_route {
     struct epx_route *next; /* of the communicator's routes */
     EPX_Route_attr attr;
     int id;               /* the same on all ranks */
+    struct epx_transport *transport; /* the communicator's, or its spare one */
     int64_t capacity;     /* rows of this rank's receive buffer */
     EPX_Route_view view;
     struct epx_plan *plan; /* where everything goes */
@@ -38,6 +39,8 @@ void epx_route_release(struct epx_route *route);
 void epx_route_enlist(struct epx_route *route);
 void epx_route_unlist(struct epx_route *route);
 int epx_route_valid(const struct epx_route *route);
+/* The routing of the numbered route failed on all ranks: so will the operations on it. */
+void epx_route_spoil(struct epx_comm *comm, int64_t id, int error);
 int epx_route_copy_view(const struct epx_route *route, EPX_Route_view *view);
 /* Rows of pair data an expert's rank has for each row of its buffer: 1, or K in rank-major. */
 int64_t epx_route_weights_per_row(const struct epx_route *route);

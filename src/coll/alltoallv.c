@@ -8,7 +8,7 @@
 void epx_alltoallv_prepare(struct epx_request *request)
 {
     request->progress =
-        request->comm->transport->direct ? epx_alltoallv_direct : epx_alltoallv_staged;
+        epx_transport_of(request)->direct ? epx_alltoallv_direct : epx_alltoallv_staged;
 }
 
 int epx_alltoallv_place(struct epx_request *request)

@@ -25,7 +25,7 @@ static int begin(struct epx_staged *staged, struct epx_request *request)
     int ranks = staged->comm->size, weighted;
     int64_t most = 0, rows;
 
-    EPX_TRY(epx_ready_agree(staged->ready, ranks, &weighted));
+    EPX_TRY(epx_ready_agree(staged->comm, staged->ready, &weighted));
     for (int r = 0; r < ranks; r++) {
         request->call.recvcounts[r] = staged->counts_in[r];
         most = staged->ready[r].most_rows > most ? staged->ready[r].most_rows : most;

@@ -6,7 +6,7 @@
 void epx_combine_prepare(struct epx_request *request)
 {
     request->progress =
-        request->comm->transport->direct ? epx_combine_direct : epx_combine_staged;
+        epx_transport_of(request)->direct ? epx_combine_direct : epx_combine_staged;
 }
 
 /* Pairs that did not travel have no gradient: all start at zero. */

@@ -110,11 +110,12 @@ static int init(struct epx_direct *direct)
     direct->popped = epx_memory_zeroed(ranks, sizeof(*direct->popped));
     direct->push_base = epx_memory_zeroed(ranks, sizeof(*direct->push_base));
     direct->pop_base = epx_memory_zeroed(ranks, sizeof(*direct->pop_base));
+    direct->buffers = epx_memory_zeroed(ranks, sizeof(*direct->buffers));
     direct->grants = epx_memory_zeroed(ranks, sizeof(*direct->grants));
     direct->sums = epx_memory_zeroed(ranks * EPX_MAX_TOP_K, sizeof(*direct->sums));
     EPX_FAIL_IF(!direct->ready || !direct->to || !direct->from || !direct->pushed ||
                     !direct->popped || !direct->push_base || !direct->pop_base ||
-                    !direct->grants || !direct->sums,
+                    !direct->buffers || !direct->grants || !direct->sums,
                 EPX_ERR_NO_MEM, "no memory for %d ranks", comm->size);
     direct->ring_bytes = ring_bytes(comm);
     return EPX_SUCCESS;
@@ -157,6 +158,7 @@ void epx_direct_free(struct epx_direct *direct)
     free(direct->popped);
     free(direct->push_base);
     free(direct->pop_base);
+    free(direct->buffers);
     free(direct->grants);
     free(direct->sums);
     free(direct);
@@ -164,7 +166,7 @@ void epx_direct_free(struct epx_direct *direct)
 
 struct epx_direct *epx_direct_of(const struct epx_request *request)
 {
-    return request->comm->transport->direct;
+    return epx_transport_of(request)->direct;
 }
 
 void epx_direct_post_ready(struct epx_direct *direct, const struct epx_request *request)
@@ -191,7 +193,7 @@ int epx_direct_await_ready(struct epx_direct *direct, struct epx_request *reques
         direct->ready[r] = line->words;
     }
     *moved = 1;
-    return epx_ready_agree(direct->ready, direct->comm->size, weighted);
+    return epx_ready_agree(direct->comm, direct->ready, weighted);
 }
 
 void epx_direct_begin(struct epx_direct *direct, int64_t row_bytes)

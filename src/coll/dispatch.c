@@ -6,7 +6,7 @@
 void epx_dispatch_prepare(struct epx_request *request)
 {
     request->progress =
-        request->comm->transport->direct ? epx_dispatch_direct : epx_dispatch_staged;
+        epx_transport_of(request)->direct ? epx_dispatch_direct : epx_dispatch_staged;
 }
 
 int epx_dispatch_begin(struct epx_request *request, int weighted)

@@ -14,9 +14,9 @@
 
 enum { POST, AGREE, MOVE };
 
-/* Where this rank's rows lie in a rank's receive buffer, NULL if only its ring takes them. */
-static char *receive_buffer(const struct epx_direct *direct, const struct epx_request *request,
-                            int rank)
+/* A rank's receive buffer where it can be stored into; NULL if only its ring takes rows. */
+static char *find_buffer(const struct epx_direct *direct, const struct epx_request *request,
+                         int rank)
 {
     const struct epx_ready *ready = &direct->ready[rank];
     const struct epx_segment *segment;
@@ -45,6 +45,8 @@ static int begin(struct epx_direct *direct, struct epx_request *request, int wei
     epx_direct_begin(direct, call->row_bytes);
     direct->home = epx_home_rows_of(request, direct->cut, weighted);
     direct->expert = epx_expert_rows_of(request, direct->cut, weighted, direct->sums);
+    for (int r = 0; r < direct->comm->size; r++)
+        direct->buffers[r] = find_buffer(direct, request, r);
     if (weighted && call->num_tokens)
         memcpy(plan->pair_weights, call->weights_in,
                (size_t)call->num_tokens * (size_t)plan->top_k * sizeof(*plan->pair_weights));
@@ -64,7 +66,7 @@ static int store_tokens(struct epx_direct *direct, const struct epx_request *req
         int64_t end = plan->token_offset[direct->token + 1];
 
         for (int64_t i = plan->token_offset[direct->token]; i < end; i++) {
-            char *to = receive_buffer(direct, request, plan->token_rank[i]);
+            char *to = direct->buffers[plan->token_rank[i]];
 
             if (!to || !row_bytes)
                 continue;
@@ -90,7 +92,7 @@ static int push_rows(struct epx_direct *direct, const struct epx_request *reques
     int64_t pushed = 0;
     char *slot;
 
-    if (receive_buffer(direct, request, rank))
+    if (direct->buffers[rank])
         return 0;
     while (to->row < plan->send_rows[rank] && pushed < EPX_DIRECT_STRIDE &&
            (slot = epx_ring_claim(direct, rank))) {
@@ -182,8 +184,7 @@ static int pop_rows(struct epx_direct *direct, int source)
 /* Whether all rows from and to a rank have moved. */
 static int through_with(struct epx_direct *direct, const struct epx_request *request, int rank)
 {
-    if (!receive_buffer(direct, request, rank) &&
-        direct->to[rank].row < direct->plan->send_rows[rank])
+    if (!direct->buffers[rank] && direct->to[rank].row < direct->plan->send_rows[rank])
         return 0;
     return !next_record(direct, rank) &&
            (!own_buffer_takes(direct, rank) || epx_direct_arrived(direct, request, rank));

@@ -12,7 +12,7 @@ static int begin(struct epx_staged *staged, struct epx_request *request)
 {
     int weighted;
 
-    EPX_TRY(epx_ready_agree(staged->ready, staged->comm->size, &weighted));
+    EPX_TRY(epx_ready_agree(staged->comm, staged->ready, &weighted));
     staged->plan = request->route->plan;
     epx_staged_begin(staged, request, weighted);
     staged->home = epx_home_rows_of(request, staged->cut, weighted);

@@ -72,7 +72,7 @@ static int agree_with_first(const struct epx_ready *first, const struct epx_read
     return same("the length of a row in bytes", first->row_bytes, ready->row_bytes, rank);
 }
 
-int epx_ready_agree(const struct epx_ready ready[], int num_ranks, int *weighted)
+static int agree(const struct epx_ready ready[], int num_ranks, int *weighted)
 {
     int64_t told = EPX_WEIGHTS_EITHER;
     int teller = 0;
@@ -89,4 +89,14 @@ int epx_ready_agree(const struct epx_ready ready[], int num_ranks, int *weighted
     }
     *weighted = told == EPX_WEIGHTS_GIVEN;
     return EPX_SUCCESS;
+}
+
+int epx_ready_agree(struct epx_comm *comm, const struct epx_ready ready[], int *weighted)
+{
+    int rc = agree(ready, comm->size, weighted);
+
+    for (int r = 0; rc != EPX_SUCCESS && r < comm->size; r++)
+        if (ready[r].verb == EPX_VERB_ROUTE_TOKENS)
+            epx_route_spoil(comm, ready[r].route, rc);
+    return rc;
 }

@@ -23,7 +23,10 @@ struct epx_ready {
 
 /* What this rank tells of the request. */
 struct epx_ready epx_ready_of(const struct epx_request *request);
-/* EPX_ERR_ARG unless all ranks tell the same; whether pair weights travel. */
-int epx_ready_agree(const struct epx_ready ready[], int num_ranks, int *weighted);
+/*
+ * EPX_ERR_ARG unless all ranks tell the same; whether pair weights travel. All ranks see the same
+ * words and come to the same verdict; a routing that one of them called is void on all.
+ */
+int epx_ready_agree(struct epx_comm *comm, const struct epx_ready ready[], int *weighted);
 
 #endif

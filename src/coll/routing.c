@@ -130,10 +130,10 @@ static void free_arrays(struct epx_plan *plan)
 
 static void plan_free(struct epx_route *route)
 {
-    struct epx_transport *transport = route->comm->transport;
-
-    if (route->window && transport)
-        transport->ops->window_free(transport->state, route->window);
+    if (!route->plan)
+        return;
+    if (route->window)
+        route->transport->ops->window_free(route->transport->state, route->window);
     free_arrays(route->plan);
     free(route->plan);
     route->plan = NULL;
@@ -154,12 +154,8 @@ static int find_capacity(struct epx_route *route)
 static int allocate(struct epx_route *route)
 {
     struct epx_plan *plan = route->plan;
-    size_t records = (size_t)plan->max_tokens *
-                     (size_t)(plan->top_k < plan->num_ranks ? plan->top_k : plan->num_ranks);
     int failed = allocate_home(plan) | allocate_expert(plan, route->capacity);
 
-    if (route->comm->transport->staged)
-        plan->own_records = array(&failed, (int64_t)records, epx_record_bytes(plan->record_shape));
     EPX_FAIL_IF(failed, EPX_ERR_NO_MEM, "no memory for a route of %d tokens to %lld rows",
                 plan->max_tokens, (long long)route->capacity);
     for (int32_t r = 0; r < plan->num_ranks; r++)
@@ -190,6 +186,40 @@ static void place_window(struct epx_route *route)
     }
 }
 
+/* Records that have to be sent are made here first. */
+static int allocate_records(struct epx_route *route)
+{
+    struct epx_plan *plan = route->plan;
+    int32_t most = plan->top_k < plan->num_ranks ? plan->top_k : plan->num_ranks;
+
+    plan->own_records = epx_memory_zeroed((size_t)plan->max_tokens * (size_t)most,
+                                          epx_record_bytes(plan->record_shape));
+    EPX_FAIL_IF(!plan->own_records, EPX_ERR_NO_MEM, "no memory for the records of %d tokens",
+                plan->max_tokens);
+    return EPX_SUCCESS;
+}
+
+static int create_window(struct epx_route *route)
+{
+    size_t bytes = layout_window(route->plan).bytes;
+    struct epx_transport *transport = route->transport, *spare;
+    int rc = transport->ops->window_create(transport->state, bytes, &route->window);
+
+    if (rc == EPX_ERR_NO_MEM) {
+        EPX_TRY(epx_transport_spare(route->comm, &spare));
+        if (!spare)
+            return rc;
+        EPX_LOG_WARN("%s; the route falls back to transport %s", epx_status_message(),
+                     spare->ops->name);
+        route->transport = spare;
+        rc = spare->ops->window_create(spare->state, bytes, &route->window);
+    }
+    EPX_TRY(rc);
+    if (!route->transport->staged)
+        return EPX_SUCCESS;
+    return epx_comm_agree(route->comm, allocate_records(route));
+}
+
 static void show_view(struct epx_route *route)
 {
     const struct epx_plan *plan = route->plan;
@@ -215,6 +245,7 @@ int epx_routing_create(struct epx_route *route)
     int rc;
 
     route->plan_free = plan_free;
+    route->transport = comm->transport;
     route->plan = epx_memory_zeroed(1, sizeof(*route->plan));
     rc = route->plan ? EPX_SUCCESS : epx_fail(EPX_ERR_NO_MEM, "no memory for a plan");
     if (rc == EPX_SUCCESS) {
@@ -225,8 +256,7 @@ int epx_routing_create(struct epx_route *route)
         rc = allocate(route);
     EPX_TRY(epx_comm_agree(comm, rc));
     EPX_TRY(epx_comm_allgather(comm, route->capacity, route->plan->capacities));
-    EPX_TRY(comm->transport->ops->window_create(
-        comm->transport->state, layout_window(route->plan).bytes, &route->window));
+    EPX_TRY(create_window(route));
     place_window(route);
     show_view(route);
     return EPX_SUCCESS;
@@ -235,7 +265,7 @@ int epx_routing_create(struct epx_route *route)
 void epx_route_tokens_prepare(struct epx_request *request)
 {
     request->progress =
-        request->comm->transport->direct ? epx_route_tokens_direct : epx_route_tokens_staged;
+        epx_transport_of(request)->direct ? epx_route_tokens_direct : epx_route_tokens_staged;
 }
 
 int epx_routing_count(struct epx_request *request)
@@ -244,7 +274,6 @@ int epx_routing_count(struct epx_request *request)
     struct epx_plan *plan = request->route->plan;
     struct epx_count_pairs args = {0};
 
-    plan->num_tokens = call->num_tokens;
     args.ids = call->rows_in;
     args.owner = plan->owner;
     args.num_tokens = call->num_tokens;
@@ -262,6 +291,7 @@ int epx_routing_assign(struct epx_request *request)
     const struct epx_kernels *kernels = request->comm->kernels;
     struct epx_plan *plan = request->route->plan;
 
+    plan->num_tokens = request->call.num_tokens;
     EPX_TRY(kernels->offset_slabs(plan, EPX_STREAM_NULL));
     EPX_FAIL_IF(plan->short_rank >= 0 && !plan->drops, EPX_ERR_TRUNCATE,
                 "rank %d needs room for %lld rows, its receive capacity is %lld",

@@ -40,7 +40,7 @@ static int assign(struct epx_staged *staged, struct epx_request *request)
     int64_t row = 0, per_round;
     int weighted;
 
-    EPX_TRY(epx_ready_agree(staged->ready, plan->num_ranks, &weighted));
+    EPX_TRY(epx_ready_agree(staged->comm, staged->ready, &weighted));
     for (int32_t d = 0; d < plan->num_ranks; d++) {
         plan->record_to[d] = epx_record_at(plan->own_records, plan->record_shape, row);
         row += epx_plan_unique(plan, plan->rank, d);

@@ -98,7 +98,7 @@ void epx_staged_free(struct epx_staged *staged)
 
 struct epx_staged *epx_staged_of(const struct epx_request *request)
 {
-    return request->comm->transport->staged;
+    return epx_transport_of(request)->staged;
 }
 
 int epx_staged_post_ready(struct epx_staged *staged, const struct epx_request *request)

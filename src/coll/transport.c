@@ -8,6 +8,7 @@
 
 #include "agree.h"
 #include "direct.h"
+#include "route.h"
 #include "staged.h"
 
 struct listed {
@@ -60,7 +61,8 @@ static int transport_init(struct epx_transport *transport, struct epx_comm *comm
     return epx_staged_create(comm, transport, &transport->staged);
 }
 
-static int attach(struct epx_comm *comm, const struct epx_transport_ops *ops)
+static int make(struct epx_comm *comm, const struct epx_transport_ops *ops,
+                struct epx_transport **result)
 {
     struct epx_transport *transport = epx_memory_zeroed(1, sizeof(*transport));
     int rc = transport ? EPX_SUCCESS : epx_fail(EPX_ERR_NO_MEM, "no memory for a transport");
@@ -74,11 +76,15 @@ static int attach(struct epx_comm *comm, const struct epx_transport_ops *ops)
         transport_free(transport);
         return rc;
     }
-    epx_lock();
-    comm->transport = transport;
-    comm->liveness_state = transport->state;
+    *result = transport;
+    return EPX_SUCCESS;
+}
+
+static int attach(struct epx_comm *comm, const struct epx_transport_ops *ops)
+{
+    EPX_TRY(make(comm, ops, &comm->transport));
+    comm->liveness_state = comm->transport->state;
     comm->liveness = ops->liveness;
-    epx_unlock();
     return EPX_SUCCESS;
 }
 
@@ -137,7 +143,25 @@ void epx_transport_detach(struct epx_comm *comm)
         return;
     comm->liveness = NULL;
     comm->transport = NULL;
+    transport_free(comm->spare);
+    comm->spare = NULL;
     transport_free(transport);
+}
+
+struct epx_transport *epx_transport_of(const struct epx_request *request)
+{
+    return request->route ? request->route->transport : request->comm->transport;
+}
+
+int epx_transport_spare(struct epx_comm *comm, struct epx_transport **spare)
+{
+    *spare = NULL;
+    if (comm->params.transport || comm->threaded || !comm->transport->ops->direct)
+        return EPX_SUCCESS;
+    if (!comm->spare)
+        EPX_TRY(make(comm, &epx_transport_mpi, &comm->spare));
+    *spare = comm->spare;
+    return EPX_SUCCESS;
 }
 
 const char *epx_transport_name(const struct epx_comm *comm)

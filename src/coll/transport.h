@@ -62,6 +62,13 @@ int epx_transport_attach(struct epx_comm *comm);
 /* Local. */
 void epx_transport_detach(struct epx_comm *comm);
 const char *epx_transport_name(const struct epx_comm *comm);
+/* The transport that an operation uses. */
+struct epx_transport *epx_transport_of(const struct epx_request *request);
+/*
+ * Collective: a transport that needs no shared memory, for a route whose windows do not fit.
+ * *spare stays NULL if the user named the transport or a thread progresses it.
+ */
+int epx_transport_spare(struct epx_comm *comm, struct epx_transport **spare);
 
 /* For epx_info. Collective over comm; index 0, 1, ...; EPX_ERR_ARG past the end. */
 struct epx_transport_report {
