@@ -1,0 +1,84 @@
+# shellcheck shell=sh
+# SPDX-License-Identifier: BSD-3-Clause
+# setup.sh - what quickstart and run-tests share; they source it at the top of the tree.
+missing=
+
+# need PACKAGE COMMAND... - the package is missing if the command fails.
+need() {
+    package=$1
+    shift
+    "$@" >/dev/null 2>&1 || missing="$missing $package"
+}
+
+has_mpi_headers() {
+    printf '#include <mpi.h>\n' | "${MPICC:-mpicc}" -E -
+}
+
+# POSIX has `type'; it also finds what is in /usr/sbin only for root.
+need_to_build() {
+    need build-essential sh -c 'type make && type gcc && type g++'
+    need autoconf type autoreconf
+    need automake type automake
+    need libtool type libtoolize
+    need pkg-config type pkg-config
+    need libopenmpi-dev has_mpi_headers
+    need openmpi-bin type "${MPIEXEC:-mpiexec}"
+}
+
+need_to_test() {
+    need check pkg-config --exists check
+    need mandoc type mandoc
+    need groff-base type groff
+}
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    elif [ -t 0 ]; then
+        sudo "$@"
+    else
+        sudo -n "$@"
+    fi
+}
+
+may_install() {
+    type apt-get >/dev/null 2>&1 && { [ "$(id -u)" -eq 0 ] || type sudo >/dev/null 2>&1; }
+}
+
+# Installs what is missing, or says what to install and ends.
+install_missing() {
+    [ -n "$missing" ] || return 0
+    echo "missing packages:$missing"
+    # shellcheck disable=SC2086 # a list of words
+    if may_install && as_root apt-get update &&
+        as_root env DEBIAN_FRONTEND=noninteractive \
+            apt-get install -y --no-install-recommends $missing; then
+        missing=
+        return 0
+    fi
+    echo "They cannot be installed from here. Please have root run" >&2
+    echo "    apt-get update && apt-get install -y --no-install-recommends$missing" >&2
+    exit 1
+}
+
+# Open MPI refuses root, and more ranks than cores, unless told otherwise.
+prepare_mpi() {
+    if [ "$(id -u)" -eq 0 ]; then
+        export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+        export PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    fi
+    export OMPI_MCA_rmaps_base_oversubscribe="${OMPI_MCA_rmaps_base_oversubscribe-1}"
+    export OMPI_MCA_mpi_yield_when_idle="${OMPI_MCA_mpi_yield_when_idle-1}"
+    export OMPI_MCA_hwloc_base_binding_policy="${OMPI_MCA_hwloc_base_binding_policy-none}"
+    : "${PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe}"
+    export PRTE_MCA_rmaps_default_mapping_policy
+}
+
+# build FOLDER [CONFIGURE-ARGUMENT...] - bootstraps, configures and builds out of tree.
+build() {
+    folder=$1
+    shift
+    [ -x configure ] || ./autogen.sh || return
+    mkdir -p "$folder"
+    (cd "$folder" && ../configure "$@" && make -j"$(nproc)")
+}

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# What EPX asks of the compilers, and the flags of its own that it gives them.
+
+# EPX_CHECK_C11 - fail unless CC knows C11 with atomics.
+AC_DEFUN([EPX_CHECK_C11], [
+AC_MSG_CHECKING([whether $CC knows C11 atomics])
+AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[
+#if __STDC_VERSION__ < 201112L || defined(__STDC_NO_ATOMICS__)
+#error "no C11 atomics"
+#endif
+#include <stdatomic.h>
+]], [[_Atomic unsigned flag = 0; return (int)atomic_load(&flag);]])],
+  [AC_MSG_RESULT([yes])],
+  [AC_MSG_RESULT([no])
+   AC_MSG_ERROR([EPX needs a compiler with C11 atomics, such as gcc 5 or clang 3.6])])
+])
+
+# EPX_CHECK_CXX - HAVE_CXX, for the tests of the headers; C++ is not needed to build.
+AC_DEFUN([EPX_CHECK_CXX], [
+AC_MSG_CHECKING([whether a C++ compiler works])
+epx_cxx=no
+AC_LANG_PUSH([C++])
+AC_COMPILE_IFELSE([AC_LANG_PROGRAM([], [])], [epx_cxx=yes])
+AC_LANG_POP([C++])
+AC_MSG_RESULT([$epx_cxx])
+AM_CONDITIONAL([HAVE_CXX], [test "$epx_cxx" = yes])
+])
+
+# EPX_ADD_FLAG(VARIABLE, FLAG, [IF-UNKNOWN]) - append FLAG if CC takes it without a warning.
+AC_DEFUN([EPX_ADD_FLAG], [
+AC_MSG_CHECKING([whether $CC takes $2])
+epx_save_CFLAGS=$CFLAGS
+CFLAGS="$CFLAGS -Werror $2"
+AC_COMPILE_IFELSE([AC_LANG_SOURCE([[int epx_flag(void); int epx_flag(void) { return 0; }]])],
+  [AC_MSG_RESULT([yes])
+   $1="$$1 $2"],
+  [AC_MSG_RESULT([no])
+   $3])
+CFLAGS=$epx_save_CFLAGS
+])
+
+# EPX_CHECK_FLAGS - EPX_CFLAGS: warnings, and sums that no compiler contracts.
+AC_DEFUN([EPX_CHECK_FLAGS], [
+AC_ARG_ENABLE([werror],
+  [AS_HELP_STRING([--enable-werror], [turn compiler warnings into errors])],
+  [], [enable_werror=no])
+EPX_CFLAGS=
+EPX_ADD_FLAG([EPX_CFLAGS], [-ffp-contract=off],
+  [AC_MSG_WARN([sums may differ from those of other builds in the last bit])])
+m4_foreach_w([epx_flag],
+  [-Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith
+   -Wwrite-strings -Wvla],
+  [EPX_ADD_FLAG([EPX_CFLAGS], epx_flag)])
+AS_IF([test "$enable_werror" = yes], [EPX_CFLAGS="$EPX_CFLAGS -Werror"])
+AC_SUBST([EPX_CFLAGS])
+])

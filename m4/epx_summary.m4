@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# EPX_SUMMARY - the table that ends configure.
+AC_DEFUN([EPX_SUMMARY], [
+cat <<_EPX_SUMMARY
+
+EPX $PACKAGE_VERSION
+
+  compiler     $CC $CFLAGS
+  own flags   $EPX_CFLAGS
+  MPI          $MPI_NAME ($epx_mpi_source)
+  launcher     $MPIEXEC
+  CUDA         $epx_cuda_summary
+  NCCL         $epx_nccl_summary
+  UCX          $epx_ucx_summary
+  Check        $epx_check (unit tests)
+  transports   shm mpi
+  prefix       $prefix
+
+_EPX_SUMMARY
+])

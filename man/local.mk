@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# A page for every public function; the links are functions that share a page. epx(7) gets its
+# hints from src/param.c.
+dist_man_MANS += \
+  man/EPX_Alloc_mem.3 \
+  man/EPX_Alltoallv.3 \
+  man/EPX_Combine.3 \
+  man/EPX_Combine_backward.3 \
+  man/EPX_Comm_create.3 \
+  man/EPX_Comm_free.3 \
+  man/EPX_Comm_get_async_error.3 \
+  man/EPX_Comm_get_error_message.3 \
+  man/EPX_Comm_get_info.3 \
+  man/EPX_Comm_get_stats.3 \
+  man/EPX_Comm_rank.3 \
+  man/EPX_Comm_set_errhandler.3 \
+  man/EPX_Comm_size.3 \
+  man/EPX_Dispatch.3 \
+  man/EPX_Dispatch_backward.3 \
+  man/EPX_Error_string.3 \
+  man/EPX_Free_mem.3 \
+  man/EPX_Get_library_version.3 \
+  man/EPX_Get_version.3 \
+  man/EPX_Route_create.3 \
+  man/EPX_Route_free.3 \
+  man/EPX_Route_get_view.3 \
+  man/EPX_Route_tokens.3 \
+  man/EPX_Test.3 \
+  man/EPX_Wait.3 \
+  man/EPX_Wait_enqueue.3 \
+  man/EPX_Waitall.3 \
+  man/epx_info.1 \
+  man/epx_moe.1
+
+nodist_man_MANS = man/epx.7
+
+EXTRA_DIST += \
+  HACKING.md \
+  NEWS \
+  examples/first.c \
+  man/epx.7.in \
+  man/hints.awk
+
+CLEANFILES += man/epx.7 man/epx.7.tmp
+
+man/epx.7: man/epx.7.in man/hints.awk src/param.c
+	$(AM_V_GEN)$(MKDIR_P) man && \
+	$(AWK) -f $(srcdir)/man/hints.awk $(srcdir)/src/param.c $(srcdir)/man/epx.7.in >$@.tmp && \
+	mv -f $@.tmp $@

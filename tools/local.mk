@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: BSD-3-Clause
+bin_PROGRAMS += epx_info
+epx_info_SOURCES = tools/epx_info.c
+epx_info_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/src
+epx_info_LDADD = libepx_core.la
