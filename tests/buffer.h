@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * buffer.h - user buffers between canaries, each with an image of what it must hold after the
+ * operation: inputs what they held before, outputs what the reference writes.
+ */
+#ifndef BUFFER_H
+#define BUFFER_H
+
+#include "epx.h"
+
+enum memory {
+    MEMORY_MALLOC,
+    MEMORY_WINDOW, /* EPX_Alloc_mem, at an offset that differs by rank */
+    MEMORY_MIXED   /* a window on even ranks, malloc on odd ones */
+};
+
+struct buffer {
+    void *data; /* NULL where the buffer is absent */
+    void *expected;
+    size_t bytes;
+    unsigned char *block;
+    size_t block_bytes, shift;
+    void *window;
+    EPX_Comm comm;
+};
+
+/* Collective unless malloc: bytes may differ by rank. Both images hold the canary pattern. */
+int buffer_create(struct buffer *buffer, size_t bytes, size_t element, enum memory memory,
+                  EPX_Comm comm);
+/* Takes what data holds for what it must hold. */
+void buffer_freeze(struct buffer *buffer);
+/* Both images hold the canary pattern again. */
+void buffer_reset(struct buffer *buffer);
+/* Expects every byte, canaries too, to be as it must be. */
+int buffer_check(const struct buffer *buffer, const char *what);
+/* Collective where buffer_create was. Takes an empty one. */
+void buffer_free(struct buffer *buffer);
+
+#endif

@@ -1,0 +1,140 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# The manual pages are well formed, complete, and agree with epx.h and with the hints.
+set -u
+srcdir=${srcdir:-.}
+top_builddir=${top_builddir:-.}
+header=$srcdir/include/epx.h
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+status=0
+
+fail() {
+    echo "lint_man: $*" >&2
+    status=1
+}
+
+if ! command -v mandoc >/dev/null 2>&1; then
+    echo "lint_man: skipped, there is no mandoc"
+    exit 77
+fi
+
+pages() {
+    ls "$srcdir"/man/*.[13] "$top_builddir"/man/epx.7
+}
+
+# expect_silence WHAT PAGE COMMAND... - what a checker says about a page is a finding.
+expect_silence() {
+    what=$1 page=$2
+    shift 2
+    said=$("$@" "$page" 2>&1 >"$work/stdout")
+    [ -z "$said" ] || fail "$what: $page
+$said"
+}
+
+lint_page() {
+    said=$(mandoc -Tlint -Wwarning "$1" 2>&1)
+    [ -z "$said" ] || fail "$said"
+    if command -v groff >/dev/null 2>&1; then
+        expect_silence groff "$1" groff -t -ww -man -Tascii
+    fi
+    if man --version 2>/dev/null | grep -q '^man 2'; then
+        expect_silence man "$1" env LC_ALL=C MANPAGER=cat man --warnings -l
+    fi
+}
+
+# A page as plain text: mandoc shows bold and italic by overstriking.
+plain_text() {
+    mandoc -Tascii "$1" | sed "s/.$(printf '\b')//g"
+}
+
+section() {
+    awk -v name="$1" '/^[A-Z]/ { on = $0 == name; next } on'
+}
+
+# One line for each function of epx.h: its prototype without white space.
+prototypes() {
+    awk '/^int EPX_/ { on = 1 } on { printf "%s", $0 } on && /;/ { print ""; on = 0 }' "$header" |
+        tr -d ' \t'
+}
+
+check_function() {
+    function=$(expr "$1" : 'int\(EPX_[A-Za-z_]*\)(')
+    page=$srcdir/man/$function.3
+    if [ ! -f "$page" ]; then
+        fail "$function has no page man/$function.3"
+        return
+    fi
+    plain_text "$page" >"$work/page"
+    section NAME <"$work/page" | grep -qw "$function" || fail "$page: NAME lacks $function"
+    section SYNOPSIS <"$work/page" | tr -d ' \t\n' | grep -qF "$1" ||
+        fail "$page: the prototype of $function is not that of epx.h: $1"
+    for name in "THREAD SAFETY" "STREAM SEMANTICS" ERRORS "SEE ALSO"; do
+        grep -qx "$name" "$work/page" || fail "$page: no section $name"
+    done
+}
+
+# The other way round: a page shows no function that epx.h lacks.
+check_synopsis() {
+    plain_text "$1" | section SYNOPSIS | tr -d ' \t\n' | tr ';' '\n' |
+        sed -n 's/.*\(intEPX_.*\)/\1;/p' >"$work/shown"
+    while read -r prototype; do
+        grep -qxF "$prototype" "$work/prototypes" ||
+            fail "$1: epx.h has no $prototype"
+    done <"$work/shown"
+}
+
+# Names of the interface that a page speaks of exist, and so do the pages it refers to.
+check_names() {
+    sed 's/\\f[BIPR]/ /g' "$1" | grep -o 'EPX_[A-Za-z0-9_]*[A-Za-z0-9]' | sort -u |
+        grep -vxF -f "$work/names" |
+        sed "s|^|lint_man: $1: unknown name |" >"$work/unknown"
+    sed -n 's/^\.BR \(E*e*[PpXx]*_*[A-Za-z_]*\) (\([137]\)).*/\1.\2/p' "$1" |
+        grep -i '^epx' >"$work/references"
+    while read -r reference; do
+        [ -f "$srcdir/man/$reference" ] || [ -f "$top_builddir/man/$reference" ] ||
+            fail "$1: refers to $reference, which does not exist"
+    done <"$work/references"
+    if [ -s "$work/unknown" ]; then
+        cat "$work/unknown" >&2
+        status=1
+    fi
+}
+
+known_names() {
+    grep -o 'EPX_[A-Za-z0-9_]*' "$header"
+    sed -n 's/.*{"\(epx_[a-z_]*\)".*/\1/p' "$srcdir/src/param.c" | tr '[:lower:]' '[:upper:]'
+}
+
+# epx.7 shows the table of param.c as epx_info prints it.
+check_hints() {
+    ! grep -q '@HINTS@' "$top_builddir/man/epx.7" || fail "epx.7 has no hints"
+    printf '@HINTS@\n' | awk -f "$srcdir/man/hints.awk" "$srcdir/src/param.c" - >"$work/hints" ||
+        fail "hints.awk cannot read param.c"
+    if [ ! -x "$top_builddir/epx_info" ]; then
+        fail "epx_info is not built"
+    elif ! "$top_builddir/epx_info" --hints-roff | diff "$work/hints" - >&2; then
+        fail "the hints of epx.7 (<) are not those of epx_info (>)"
+    fi
+    awk 'NR == FNR { hints = hints $0 "\n"; next } { page = page $0 "\n" }
+         END { exit !index(page, hints) }' "$work/hints" "$top_builddir/man/epx.7" ||
+        fail "man/epx.7 is older than the hints of param.c"
+}
+
+prototypes >"$work/prototypes"
+known_names | sort -u >"$work/names"
+[ -s "$work/prototypes" ] || {
+    echo "lint_man: no functions found in $header" >&2
+    exit 1
+}
+pages >"$work/pages" || fail "pages are missing"
+while read -r page; do
+    lint_page "$page"
+    check_synopsis "$page"
+    check_names "$page"
+done <"$work/pages"
+while read -r prototype; do
+    check_function "$prototype"
+done <"$work/prototypes"
+check_hints
+exit $status

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * suite.h - a Check suite that all ranks run together. A rank notes a failed EXPECT on standard
+ * error and goes on; SETTLE, collective, fails the test on every rank if any rank noted one. So
+ * no rank leaves a test while the others still wait for it in a collective.
+ */
+#ifndef SUITE_H
+#define SUITE_H
+
+#include <check.h>
+
+#include "epx.h"
+
+extern int suite_rank, suite_size;
+
+#if defined(__GNUC__)
+__attribute__((format(printf, 4, 5)))
+#endif
+int suite_complain(const char *file, int line, const char *condition, const char *format, ...);
+
+/* Collective: the number of failed expectations of all ranks since the last call. */
+int suite_complaints(void);
+
+/* Those of this rank alone; local. */
+int suite_own_complaints(void);
+
+/* 1 if the condition holds; else 0, and the test fails at the next SETTLE. */
+#define EXPECT(condition, ...)                                                                \
+    ((condition) ? 1 : suite_complain(__FILE__, __LINE__, #condition, __VA_ARGS__))
+
+#define EXPECT_CODE(call, wanted) suite_expect_code(__FILE__, __LINE__, #call, call, wanted)
+int suite_expect_code(const char *file, int line, const char *call, int code, int wanted);
+
+#define SETTLE()                                                                              \
+    do {                                                                                      \
+        int failed_ = suite_complaints();                                                     \
+        if (failed_)                                                                          \
+            ck_abort_msg("%d failed expectations, see standard error", failed_);              \
+    } while (0)
+
+/* An info object from pairs of key and value, ended by NULL. */
+MPI_Info suite_info(const char *key, ...);
+/* A communicator over MPI_COMM_WORLD with the hints of such a list; fails the test without. */
+EPX_Comm suite_comm(const char *key, ...);
+
+/* The transport that the run asks for: "auto" if none. */
+const char *suite_transport(void);
+
+/* Seconds since some time. */
+double suite_seconds(void);
+
+/* Ends the program on all ranks as skipped. */
+void suite_skip(const char *reason);
+
+/* Sets suite_rank and suite_size; errors of MPI_COMM_WORLD return. suite_main does it. */
+void suite_init(int *argc, char ***argv);
+
+/* The main function: 0 and the line " No Errors" if every test passed on every rank. */
+int suite_main(int *argc, char ***argv, Suite *(*make)(void));
+
+#endif

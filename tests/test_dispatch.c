@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test_dispatch.c - every row of EPX_Dispatch, for all datatypes, lengths and routings. */
+#include "operation.h"
+#include "suite.h"
+
+static EPX_Comm comm;
+
+static void open_comm(void)
+{
+    comm = suite_comm("epx_window_bytes", "65536", NULL);
+}
+
+static void close_comm(void)
+{
+    EXPECT_CODE(EPX_Comm_free(&comm), EPX_SUCCESS);
+    SETTLE();
+}
+
+START_TEST(every_row_arrives_once)
+{
+    struct scenario s = scenario_edge(_i);
+
+    scenario_print(&s);
+    layer_run(&s, comm, DISPATCH, 3);
+}
+END_TEST
+
+START_TEST(every_datatype_is_moved_as_it_is)
+{
+    struct scenario s = scenario_small(EPX_BYTE + _i / 2);
+
+    s.layout = _i % 2 ? EPX_RANK_MAJOR : EPX_EXPERT_MAJOR;
+    s.count = 51;
+    layer_run(&s, comm, DISPATCH, 2);
+}
+END_TEST
+
+static const int lengths[] = {1, 7, 4096, 65535, 65536, 65537, 200001, 2500003};
+
+START_TEST(rows_of_any_length_arrive)
+{
+    struct scenario s = scenario_small(EPX_BYTE);
+
+    s.experts = suite_size + 1;
+    s.top_k = 2;
+    s.max_tokens = 2;
+    s.capacity_percent = 100;
+    s.overflow = EPX_OVERFLOW_DROP;
+    s.layout = _i / 2 % 2 ? EPX_RANK_MAJOR : EPX_EXPERT_MAJOR;
+    s.alignment = s.layout == EPX_EXPERT_MAJOR ? 2 : 1;
+    s.count = lengths[_i / 2];
+    s.row_bytes_known = _i % 2 && s.count <= 65536;
+    s.memory = (enum memory)(_i % 3);
+    layer_run(&s, comm, DISPATCH, 2);
+}
+END_TEST
+
+START_TEST(empty_ranks_send_nothing)
+{
+    struct scenario s = scenario_small(EPX_FLOAT16);
+
+    s.tokens = _i % 2 ? TOKENS_NONE : TOKENS_ONE_RANK;
+    s.memory = (enum memory)(_i / 2);
+    layer_run(&s, comm, DISPATCH, 2);
+}
+END_TEST
+
+START_TEST(a_full_expert_takes_the_rows_of_all)
+{
+    struct scenario s = scenario_small(EPX_BFLOAT16);
+
+    s.routing = ROUTING_ONE_EXPERT;
+    s.tokens = TOKENS_FULL;
+    s.max_tokens = 64;
+    s.layout = _i ? EPX_RANK_MAJOR : EPX_EXPERT_MAJOR;
+    layer_run(&s, comm, DISPATCH, 2);
+}
+END_TEST
+
+START_TEST(stats_count_what_was_sent)
+{
+    struct scenario s = scenario_small(EPX_FLOAT32);
+    EPX_Stats stats = EPX_STATS_INIT;
+    uint64_t sent, all;
+
+    s.tokens = TOKENS_FULL;
+    layer_run(&s, comm, DISPATCH, 1);
+    EXPECT_CODE(EPX_Comm_get_stats(comm, &stats), EPX_SUCCESS);
+    EXPECT(stats.calls == 2, "%llu calls", (unsigned long long)stats.calls);
+    EXPECT(stats.timeouts == 0 && stats.host_syncs == 0, "timeouts or host syncs");
+    sent = stats.rows_self + stats.rows_node + stats.rows_network;
+    MPI_Allreduce(&sent, &all, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+    EXPECT(all >= (uint64_t)suite_size * 12 && all <= (uint64_t)suite_size * 36,
+           "%llu rows sent", (unsigned long long)all);
+    EXPECT(suite_size > 1 || stats.rows_self == sent, "one rank sent to others");
+    EXPECT(stats.bytes_self == stats.rows_self * 37 * 4, "%llu bytes in %llu rows",
+           (unsigned long long)stats.bytes_self, (unsigned long long)stats.rows_self);
+    SETTLE();
+}
+END_TEST
+
+START_TEST(any_dispatch_is_that_of_the_reference)
+{
+    struct scenario s = scenario_random(1000 + (uint64_t)_i);
+
+    scenario_print(&s);
+    layer_run(&s, comm, DISPATCH, 2);
+}
+END_TEST
+
+static Suite *make_suite(void)
+{
+    Suite *suite = suite_create("dispatch");
+    TCase *tcase = tcase_create("dispatch");
+
+    tcase_add_checked_fixture(tcase, open_comm, close_comm);
+    tcase_add_loop_test(tcase, every_row_arrives_once, 0, SCENARIO_EDGES);
+    tcase_add_loop_test(tcase, every_datatype_is_moved_as_it_is, 0, 14);
+    tcase_add_loop_test(tcase, rows_of_any_length_arrive, 0, 16);
+    tcase_add_loop_test(tcase, empty_ranks_send_nothing, 0, 6);
+    tcase_add_loop_test(tcase, a_full_expert_takes_the_rows_of_all, 0, 2);
+    tcase_add_test(tcase, stats_count_what_was_sent);
+    tcase_add_loop_test(tcase, any_dispatch_is_that_of_the_reference, 0, 40);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+int main(int argc, char **argv)
+{
+    return suite_main(&argc, &argv, make_suite);
+}
