@@ -5,14 +5,16 @@
 
 #include <cuda_runtime.h>
 
-enum { EPX_BLOCK_THREADS = 256, EPX_MOST_BLOCKS = 1024 };
+enum : int64_t { EPX_BLOCK_THREADS = 256, EPX_MOST_BLOCKS = 1024 };
 
 /* Blocks for n independent items, one thread each, that stride over what is left. */
 static inline unsigned epx_blocks_for(int64_t n)
 {
     int64_t blocks = (n + EPX_BLOCK_THREADS - 1) / EPX_BLOCK_THREADS;
 
-    return (unsigned)(blocks < 1 ? 1 : blocks > EPX_MOST_BLOCKS ? EPX_MOST_BLOCKS : blocks);
+    if (blocks > EPX_MOST_BLOCKS)
+        blocks = EPX_MOST_BLOCKS;
+    return (unsigned)(blocks < 1 ? 1 : blocks);
 }
 
 static inline int epx_cuda_status(cudaError_t error)
