@@ -55,6 +55,10 @@ void epx_api_free_comm(struct epx_comm *comm)
         comm->segments = segment->next;
         epx_api_free_segment(comm, segment);
     }
+    if (comm->finished) {
+        epx_comm_bury(comm);
+        return;
+    }
     epx_transport_detach(comm);
     epx_comm_close(comm);
     epx_comm_release(comm);
@@ -88,6 +92,7 @@ static int free_leftovers(MPI_Comm self, int keyval, void *attribute, void *stat
         EPX_LOG_WARN("a communicator of %d ranks was not freed before MPI_Finalize", comm->size);
         if (comm->first)
             epx_comm_finish(comm, "MPI_Finalize with operations in flight");
+        epx_progress();
         while (comm->routes) {
             struct epx_route *route = comm->routes;
 
@@ -96,6 +101,7 @@ static int free_leftovers(MPI_Comm self, int keyval, void *attribute, void *stat
         }
         epx_api_free_comm(comm);
     }
+    epx_request_free_all();
     return MPI_SUCCESS;
 }
 

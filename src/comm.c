@@ -11,7 +11,8 @@ enum { COMM_MAGIC = 0x45505843 };
 
 static pthread_mutex_t mutex;
 static pthread_once_t mutex_once = PTHREAD_ONCE_INIT;
-static struct epx_comm *all_comms; /* under the lock */
+static struct epx_comm *all_comms;    /* under the lock */
+static struct epx_comm *buried_comms; /* likewise */
 
 static void create_mutex(void)
 {
@@ -60,6 +61,15 @@ void epx_comm_unlist(struct epx_comm *comm)
     if (*link)
         *link = comm->next;
     comm->next = NULL;
+    epx_unlock();
+}
+
+void epx_comm_bury(struct epx_comm *comm)
+{
+    epx_lock();
+    comm->closed = 1;
+    comm->next = buried_comms;
+    buried_comms = comm;
     epx_unlock();
 }
 
@@ -174,7 +184,7 @@ int epx_comm_create(MPI_Comm original, const struct epx_params *params, int para
     return EPX_SUCCESS;
 }
 
-/* A finished communicator's messages may still be on their way: MPI keeps what they need. */
+/* Freeing is collective: a communicator that ended in its making is left to MPI. */
 void epx_comm_close(struct epx_comm *comm)
 {
     MPI_Comm *parts[] = {&comm->control, &comm->traffic, &comm->user};

@@ -98,6 +98,8 @@ int epx_comm_valid(const struct epx_comm *comm);
 void epx_comm_enlist(struct epx_comm *comm);
 void epx_comm_unlist(struct epx_comm *comm);
 struct epx_comm *epx_comm_first(void);
+/* Keeps a finished communicator for good: what its late peers and MPI may still touch. */
+void epx_comm_bury(struct epx_comm *comm);
 
 enum epx_distance epx_comm_distance(const struct epx_comm *comm, int rank);
 

@@ -13,6 +13,7 @@ enum { REQUEST_MAGIC = 0x45505852, REQUESTS_KEPT = 256 };
 
 static struct epx_request *unused; /* under the lock */
 static int num_unused;
+static struct epx_request *live;
 
 const char *epx_verb_name(enum epx_verb verb)
 {
@@ -34,6 +35,22 @@ static struct epx_request *take_unused(void)
     return request ? request : malloc(sizeof(*request));
 }
 
+static void link_live(struct epx_request *request)
+{
+    request->live_next = live;
+    request->live_link = &live;
+    if (live)
+        live->live_link = &request->live_next;
+    live = request;
+}
+
+static void unlink_live(struct epx_request *request)
+{
+    *request->live_link = request->live_next;
+    if (request->live_next)
+        request->live_next->live_link = request->live_link;
+}
+
 struct epx_request *epx_request_create(struct epx_comm *comm, struct epx_route *route)
 {
     struct epx_request *request;
@@ -46,6 +63,7 @@ struct epx_request *epx_request_create(struct epx_comm *comm, struct epx_route *
         request->waiting_for = -1;
         request->comm = comm;
         request->route = route;
+        link_live(request);
         epx_comm_retain(comm);
         if (route)
             epx_route_retain(route);
@@ -61,6 +79,7 @@ void epx_request_free(struct epx_request *request)
     epx_comm_release(request->comm);
     request->magic = 0;
     epx_lock();
+    unlink_live(request);
     if (num_unused < REQUESTS_KEPT) {
         request->next = unused;
         unused = request;
@@ -69,6 +88,19 @@ void epx_request_free(struct epx_request *request)
     }
     epx_unlock();
     free(request);
+}
+
+void epx_request_free_all(void)
+{
+    while (live)
+        epx_request_free(live);
+    while (unused) {
+        struct epx_request *request = unused;
+
+        unused = request->next;
+        free(request);
+    }
+    num_unused = 0;
 }
 
 int epx_request_valid(const struct epx_request *request)

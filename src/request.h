@@ -45,7 +45,8 @@ struct epx_request {
     int error;
     int64_t received_rows;
     char message[EPX_MAX_ERROR_STRING];
-    struct epx_request *next;
+    struct epx_request *next;                   /* in the queue */
+    struct epx_request *live_next, **live_link; /* all requests that the user holds */
 };
 
 const char *epx_verb_name(enum epx_verb verb);
@@ -53,6 +54,8 @@ const char *epx_verb_name(enum epx_verb verb);
 /* A request that holds its communicator and route; NULL if there is not enough memory. */
 struct epx_request *epx_request_create(struct epx_comm *comm, struct epx_route *route);
 void epx_request_free(struct epx_request *request);
+/* Frees the requests that nobody waited for. */
+void epx_request_free_all(void);
 int epx_request_valid(const struct epx_request *request);
 
 /* Queues the request behind the earlier ones of its communicator. */

@@ -68,31 +68,37 @@ static void to_host(void *to, const void *from, size_t bytes)
 }
 
 /* Runs the kernel on copies of the host twin's arguments; dirty memory must not matter. */
-static void count_on_device(const struct epx_count_pairs *host, size_t id_bytes, int32_t *counts,
-                            struct epx_bad_id *bad)
+static void count_on_device(const struct epx_count_pairs *host, size_t id_bytes, int32_t *experts,
+                            int32_t *counts, struct epx_bad_id *bad)
 {
+    size_t pair_bytes = (size_t)host->num_tokens * (size_t)host->top_k * sizeof(*experts);
     size_t count_bytes = epx_count_words(host->shape) * sizeof(*counts);
     struct epx_count_pairs device = *host;
 
     device.ids = to_device(host->ids, id_bytes);
     device.owner = to_device(host->owner, (size_t)host->shape.num_experts * sizeof(*host->owner));
+    device.experts = to_device(experts, pair_bytes);
     device.counts = to_device(counts, count_bytes);
     device.bad = to_device(bad, sizeof(*bad));
     cudaMemset(device.counts, 0x5a, count_bytes);
     cudaMemset(device.bad, 0x5a, sizeof(*bad));
     ck_assert_int_eq(count_pairs_device(&device, EPX_STREAM_NULL), EPX_SUCCESS);
     ck_assert_int_eq(cudaDeviceSynchronize(), cudaSuccess);
+    to_host(experts, device.experts, pair_bytes);
     to_host(counts, device.counts, count_bytes);
     to_host(bad, device.bad, sizeof(*bad));
     cudaFree((void *)(uintptr_t)device.ids);
     cudaFree((void *)(uintptr_t)device.owner);
+    cudaFree(device.experts);
     cudaFree(device.counts);
     cudaFree(device.bad);
 }
 
-static void compare(const struct epx_count_pairs *host, const int32_t *counts,
-                    const struct epx_bad_id *bad)
+static void compare(const struct epx_count_pairs *host, const int32_t *experts,
+                    const int32_t *counts, const struct epx_bad_id *bad)
 {
+    for (int64_t i = 0; i < (int64_t)host->num_tokens * host->top_k; i++)
+        ck_assert_int_eq(experts[i], host->experts[i]);
     for (size_t i = 0; i < epx_count_words(host->shape); i++)
         ck_assert_int_eq(counts[i], host->counts[i]);
     ck_assert_int_eq(bad->pairs, host->bad->pairs);
@@ -111,7 +117,10 @@ START_TEST(kernel_and_host_twin_count_alike)
     int32_t *owner = take((size_t)s->experts * sizeof(*owner));
     int32_t *counts = take(epx_count_words(shape) * sizeof(*counts));
     struct epx_bad_id host_bad, bad = {0};
+    int32_t *experts = take((size_t)s->tokens * (size_t)s->top_k * sizeof(*experts));
+    size_t pairs = (size_t)s->tokens * (size_t)s->top_k;
     struct epx_count_pairs host = {take(id_bytes), owner, s->tokens, s->top_k, s->bits, shape,
+                                   take(pairs * sizeof(int32_t)),
                                    take(epx_count_words(shape) * sizeof(*counts)),
                                    take((size_t)s->ranks * sizeof(int32_t)), &host_bad};
 
@@ -122,9 +131,11 @@ START_TEST(kernel_and_host_twin_count_alike)
             owner[e] = r;
     fill_ids(s, (void *)(uintptr_t)host.ids);
     ck_assert_int_eq(epx_count_pairs_host(&host, EPX_STREAM_NULL), EPX_SUCCESS);
-    count_on_device(&host, id_bytes, counts, &bad);
-    compare(&host, counts, &bad);
+    count_on_device(&host, id_bytes, experts, counts, &bad);
+    compare(&host, experts, counts, &bad);
     free((void *)(uintptr_t)host.ids);
+    free(host.experts);
+    free(experts);
     free(host.counts);
     free(host.last_token);
     free(counts);

@@ -69,6 +69,7 @@ static int allocate_home(struct epx_plan *plan)
 
     plan->owner = array(&failed, plan->num_experts, sizeof(*plan->owner));
     plan->capacities = array(&failed, ranks, sizeof(*plan->capacities));
+    plan->pair_experts = array(&failed, pairs, sizeof(*plan->pair_experts));
     plan->pair_ranks = array(&failed, pairs, sizeof(*plan->pair_ranks));
     plan->send_offset = array(&failed, ranks + 1, sizeof(*plan->send_offset));
     plan->send_rows = array(&failed, ranks, sizeof(*plan->send_rows));
@@ -121,7 +122,7 @@ static void free_arrays(struct epx_plan *plan)
         plan->slots,          plan->recv_rows,    plan->expert_counts, plan->expert_offsets,
         plan->rank_counts,    plan->row_expert_ids, plan->row_tokens, plan->row_ranks,
         plan->num_rows,       plan->required_rows, plan->own_records,
-        plan->own_counts,
+        plan->own_counts,     plan->pair_experts,
     };
 
     for (size_t i = 0; i < sizeof(arrays) / sizeof(arrays[0]); i++)
@@ -280,6 +281,7 @@ int epx_routing_count(struct epx_request *request)
     args.top_k = plan->top_k;
     args.index_bits = plan->index_bits;
     args.shape = plan->count_shape;
+    args.experts = plan->pair_experts;
     args.counts = plan->own_counts;
     args.last_token = plan->last_token;
     args.bad = &plan->bad;
@@ -297,7 +299,7 @@ int epx_routing_assign(struct epx_request *request)
                 "rank %d needs room for %lld rows, its receive capacity is %lld",
                 plan->short_rank, (long long)plan->short_rows,
                 (long long)plan->capacities[plan->short_rank]);
-    return kernels->assign_slots(plan, request->call.rows_in, EPX_STREAM_NULL);
+    return kernels->assign_slots(plan, EPX_STREAM_NULL);
 }
 
 int epx_routing_finish(struct epx_request *request)

@@ -82,10 +82,9 @@ int epx_staged_create(struct epx_comm *comm, const struct epx_transport *transpo
     return EPX_SUCCESS;
 }
 
-/* Stages of a finished communicator may still be part of a message: they stay. */
 void epx_staged_free(struct epx_staged *staged)
 {
-    if (!staged || staged->comm->finished)
+    if (!staged)
         return;
     free(staged->home_stage);
     free(staged->expert_stage);

@@ -105,8 +105,6 @@ static void mpi_free(void *state)
 
     if (!mpi)
         return;
-    if (mpi->comm->finished)
-        return; /* messages of the dead may still arrive: what MPI knows of stays */
     if (mpi->receive != MPI_REQUEST_NULL) {
         MPI_Cancel(&mpi->receive);
         MPI_Wait(&mpi->receive, MPI_STATUS_IGNORE);

@@ -2,7 +2,8 @@
 /*
  * assign_slots_host.c - gives each pair its slot, writes a record for each unique row, and
  * lists the rows that travel by rank and by token.
- * Work: max_tokens * top_k + rows. Reads ids, owner, next_slot or next_row (and advances them);
+ * Work: max_tokens * top_k + rows. Reads pair_experts, owner, next_slot or next_row (and advances
+ * them);
  * writes slots, pair_ranks, the records and the send and token lists. Order: (token, choice).
  */
 #include "kernels.h"
@@ -100,7 +101,7 @@ static void list_by_token(struct epx_plan *plan)
         }
 }
 
-int epx_assign_slots_host(struct epx_plan *plan, const void *ids, EPX_Stream stream)
+int epx_assign_slots_host(struct epx_plan *plan, EPX_Stream stream)
 {
     int64_t pairs = (int64_t)plan->num_tokens * plan->top_k;
     int64_t all = (int64_t)plan->max_tokens * plan->top_k;
@@ -108,13 +109,12 @@ int epx_assign_slots_host(struct epx_plan *plan, const void *ids, EPX_Stream str
     (void)stream;
     begin(plan);
     for (int64_t p = 0; p < pairs; p++) {
-        int64_t id = epx_expert_id(ids, plan->index_bits, p);
-        int valid = id >= 0 && id < plan->num_experts;
+        int32_t expert = plan->pair_experts[p];
 
-        plan->slots[p] = valid ? add_pair(plan, (int32_t)(p / plan->top_k),
-                                          (int32_t)(p % plan->top_k), (int32_t)id)
-                               : -1;
-        plan->pair_ranks[p] = plan->slots[p] >= 0 ? plan->owner[id] : -1;
+        plan->slots[p] = expert >= 0 ? add_pair(plan, (int32_t)(p / plan->top_k),
+                                                (int32_t)(p % plan->top_k), expert)
+                                     : -1;
+        plan->pair_ranks[p] = plan->slots[p] >= 0 ? plan->owner[expert] : -1;
     }
     memset(plan->slots + pairs, 0xff, (size_t)(all - pairs) * sizeof(*plan->slots));
     list_by_token(plan);

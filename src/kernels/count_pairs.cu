@@ -2,8 +2,8 @@
 /*
  * count_pairs.cu - pairs of each expert and unique rows of each rank; host twin
  * count_pairs_host.c, the same integers in another order.
- * Work: num_tokens * top_k, a thread a token. Reads ids, owner; writes a row of the count matrix
- * and bad. Order: sums of integers by atomics; the first bad id by the least pair index.
+ * Work: num_tokens * top_k, a thread a token. Reads ids, owner; writes experts, a row of the
+ * count matrix and bad. Order: sums of integers by atomics; the first bad id by the least pair index.
  * Launch: two kernels on the stream, no more than EPX_MOST_BLOCKS blocks of 256 threads.
  */
 #include "kernels.h"
@@ -23,12 +23,9 @@ static __device__ void note_bad(struct epx_bad_id *bad, int64_t pair)
 static __device__ bool seen_before(const struct epx_count_pairs &a, int64_t first, int32_t choice,
                                    int32_t rank)
 {
-    for (int32_t k = 0; k < choice; k++) {
-        int64_t id = epx_expert_id(a.ids, a.index_bits, first + k);
-
-        if (id >= 0 && id < a.shape.num_experts && a.owner[id] == rank)
+    for (int32_t k = 0; k < choice; k++)
+        if (a.experts[first + k] >= 0 && a.owner[a.experts[first + k]] == rank)
             return true;
-    }
     return false;
 }
 
@@ -39,10 +36,12 @@ static __device__ void count_token(const struct epx_count_pairs &a, int64_t toke
 
     for (int32_t k = 0; k < a.top_k; k++) {
         int64_t id = epx_expert_id(a.ids, a.index_bits, first + k);
+        bool valid = id >= 0 && id < a.shape.num_experts;
 
-        if (id < -1 || id >= a.shape.num_experts)
+        a.experts[first + k] = valid ? (int32_t)id : -1;
+        if (!valid && id != -1)
             note_bad(a.bad, first + k);
-        if (id < 0 || id >= a.shape.num_experts)
+        if (!valid)
             continue;
         atomicAdd(&a.counts[id], 1);
         if (!seen_before(a, first, k, a.owner[id]))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * count_pairs_host.c - pairs of each expert and unique rows of each rank.
- * Work: num_tokens * top_k. Reads ids, owner; writes a row of the count matrix and bad.
+ * Work: num_tokens * top_k. Reads ids, owner; writes experts, a row of the count matrix and bad.
  */
 #include "kernels.h"
 
@@ -24,11 +24,14 @@ int epx_count_pairs_host(const struct epx_count_pairs *a, EPX_Stream stream)
     a->bad->pairs = 0;
     for (int32_t t = 0; t < a->num_tokens; t++)
         for (int32_t k = 0; k < a->top_k; k++) {
-            int64_t id = epx_expert_id(a->ids, a->index_bits, (int64_t)t * a->top_k + k);
+            int64_t pair = (int64_t)t * a->top_k + k;
+            int64_t id = epx_expert_id(a->ids, a->index_bits, pair);
+            int valid = id >= 0 && id < a->shape.num_experts;
 
-            if (id < -1 || id >= a->shape.num_experts)
+            a->experts[pair] = valid ? (int32_t)id : -1;
+            if (!valid && id != -1)
                 note_bad(a->bad, t, k, id);
-            if (id < 0 || id >= a->shape.num_experts)
+            if (!valid)
                 continue;
             a->counts[id]++;
             if (a->last_token[a->owner[id]] != t)

@@ -9,12 +9,16 @@
 #include "plan.h"
 #include "rows.h"
 
-/* Counts the pairs of each expert and the unique rows of each rank, and finds bad ids. */
+/*
+ * Counts the pairs of each expert and the unique rows of each rank, and finds bad ids. What it
+ * counted is what it copies: the user's ids are read once.
+ */
 struct epx_count_pairs {
     const void *ids;       /* [num_tokens][top_k] */
     const int32_t *owner;  /* [E] */
     int32_t num_tokens, top_k, index_bits;
     struct epx_count_shape shape;
+    int32_t *experts;      /* out: [num_tokens][top_k] the ids, -1 in place of bad ones */
     int32_t *counts;       /* out: a row of the count matrix */
     int32_t *last_token;   /* [R] work space */
     struct epx_bad_id *bad; /* out */
@@ -40,7 +44,7 @@ struct epx_kernels {
     /* From the count matrix: slab offsets here, and this rank's first slots everywhere. */
     int (*offset_slabs)(struct epx_plan *plan, EPX_Stream stream);
     /* Gives each pair its slot, writes the records and lists the rows that travel. */
-    int (*assign_slots)(struct epx_plan *plan, const void *ids, EPX_Stream stream);
+    int (*assign_slots)(struct epx_plan *plan, EPX_Stream stream);
     /* From the records: the home of each row here, and how many rows travel here. */
     int (*index_rows)(struct epx_plan *plan, EPX_Stream stream);
     /* Zeroes padding rows and their weights (either may be NULL). */
@@ -64,7 +68,7 @@ extern const struct epx_kernels epx_kernels_host;
 
 int epx_count_pairs_host(const struct epx_count_pairs *args, EPX_Stream stream);
 int epx_offset_slabs_host(struct epx_plan *plan, EPX_Stream stream);
-int epx_assign_slots_host(struct epx_plan *plan, const void *ids, EPX_Stream stream);
+int epx_assign_slots_host(struct epx_plan *plan, EPX_Stream stream);
 int epx_index_rows_host(struct epx_plan *plan, EPX_Stream stream);
 int epx_zero_padding_host(const struct epx_plan *plan, void *rows, int64_t row_bytes,
                           float *row_weights, EPX_Stream stream);

@@ -36,6 +36,7 @@ struct epx_plan {
 
     /* the home side; a row travels if one of its pairs was kept */
     int32_t num_tokens;
+    int32_t *pair_experts; /* [max_tokens][K] expert id, -1 = none */
     int32_t *pair_ranks;   /* [max_tokens][K] rank that the pair travels to; -1 = none */
     int64_t *send_offset;  /* [R + 1] first row for each rank in the next two */
     int32_t *send_rows;    /* [R] rows that travel to each rank */
