@@ -3,7 +3,7 @@
  * count_pairs.cu - pairs of each expert and unique rows of each rank; host twin
  * count_pairs_host.c, the same integers in another order.
  * Work: num_tokens * top_k, a thread a token. Reads ids, owner; writes experts, a row of the
- * count matrix and bad. Order: sums of integers by atomics; the first bad id by the least pair index.
+ * count matrix and bad. Order: sums of integers by atomics; the first bad id by the least index.
  * Launch: two kernels on the stream, no more than EPX_MOST_BLOCKS blocks of 256 threads.
  */
 #include "kernels.h"
