@@ -183,7 +183,7 @@ int EPX_Alltoallv(const void *sendbuf, const int64_t sendcounts[], const int64_t
 /* Completion */
 int EPX_Wait(EPX_Request *request, MPI_Status *status);
 int EPX_Test(EPX_Request *request, int *flag, MPI_Status *status);
-int EPX_Waitall(int n, EPX_Request requests[], MPI_Status statuses[]);
+int EPX_Waitall(int n, EPX_Request requests[], MPI_Status *statuses);
 int EPX_Wait_enqueue(EPX_Request *request, EPX_Stream stream);
 
 #ifdef __cplusplus

@@ -116,7 +116,7 @@ int EPX_Test(EPX_Request *request, int *flag, MPI_Status *status)
  * waited for; EPX_ERR_IN_STATUS if an operation failed: its code is in the status's MPI_ERROR,
  * and the error handler was called with it, once for each operation that failed.
  */
-int EPX_Waitall(int n, EPX_Request requests[], MPI_Status statuses[])
+int EPX_Waitall(int n, EPX_Request requests[], MPI_Status *statuses)
 {
     int failed = 0;
 

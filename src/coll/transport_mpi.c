@@ -249,9 +249,9 @@ static int mpi_alltoallv(void *state, const void *send, const int *sendcounts, c
 static int mpi_done(void *state, int *done)
 {
     struct mpi *mpi = state;
+    MPI_Status statuses[MAX_COLLECTIVES]; /* MPI_STATUSES_IGNORE makes compilers warn */
 
-    EPX_TRY_MPI(
-        MPI_Testall(mpi->num_collectives, mpi->collectives, done, MPI_STATUSES_IGNORE));
+    EPX_TRY_MPI(MPI_Testall(mpi->num_collectives, mpi->collectives, done, statuses));
     if (*done)
         mpi->num_collectives = 0;
     return EPX_SUCCESS;
