@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* agree.c - bounded blocking collectives of the library itself. */
+/*
+ * agree.c - bounded blocking collectives of the library itself. What MPI reads and writes lies
+ * in the communicator's agreement, not on the stack: a collective that is given up may still
+ * complete later, and a communicator that gave up is buried, never freed.
+ */
 #include "agree.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "progress.h"
 
@@ -11,18 +17,23 @@ struct verdict {
     char message[EPX_MAX_ERROR_STRING];
 };
 
+struct epx_agreement {
+    struct verdict verdict;
+    int64_t value[2];
+    int64_t gathered[]; /* [R] */
+};
+
 int epx_comm_await(struct epx_comm *comm, MPI_Request *request)
 {
     struct epx_clock clock = {0};
-    int done = 0, idle = 0, mpi_error;
+    int done = 0, idle = 0;
 
-    while (!done) {
+    for (;;) {
         int finished, moved;
 
-        mpi_error = MPI_Test(request, &done, MPI_STATUS_IGNORE);
-        EPX_TRY_MPI(mpi_error);
+        EPX_TRY_MPI(MPI_Test(request, &done, MPI_STATUS_IGNORE));
         if (done)
-            break;
+            return EPX_SUCCESS;
         epx_lock();
         moved = epx_progress();
         epx_comm_clock(comm, &clock, 0, -1);
@@ -33,40 +44,61 @@ int epx_comm_await(struct epx_comm *comm, MPI_Request *request)
         idle = moved ? 0 : idle + 1;
         epx_progress_pause(idle);
     }
+}
+
+int epx_agreement_create(struct epx_comm *comm)
+{
+    comm->agreement = calloc(1, sizeof(*comm->agreement) +
+                                    (size_t)comm->size * sizeof(*comm->agreement->gathered));
+    EPX_FAIL_IF(!comm->agreement, EPX_ERR_NO_MEM, "no memory for %d ranks", comm->size);
     return EPX_SUCCESS;
 }
 
-static int allreduce(struct epx_comm *comm, int64_t *values, int n, MPI_Op op)
+static int check_alive(struct epx_comm *comm)
+{
+    int finished;
+
+    epx_lock();
+    finished = comm->finished;
+    epx_unlock();
+    return finished ? epx_fail_quietly(finished, comm->finish_message) : EPX_SUCCESS;
+}
+
+static int allreduce(struct epx_comm *comm, int n, MPI_Op op)
 {
     MPI_Request request;
 
-    if (comm->finished)
-        return epx_fail_quietly(comm->finished, comm->finish_message);
-    EPX_TRY_MPI(MPI_Iallreduce(MPI_IN_PLACE, values, n, MPI_INT64_T, op, comm->traffic, &request));
+    EPX_TRY(check_alive(comm));
+    EPX_TRY_MPI(MPI_Iallreduce(MPI_IN_PLACE, comm->agreement->value, n, MPI_INT64_T, op,
+                               comm->traffic, &request));
     return epx_comm_await(comm, &request);
 }
 
 int epx_comm_agree(struct epx_comm *comm, int rc)
 {
-    struct verdict verdict = {rc, ""};
-    int64_t first = rc == EPX_SUCCESS ? comm->size : comm->rank;
+    struct epx_agreement *agreement = comm->agreement;
+    struct verdict *verdict = &agreement->verdict;
     MPI_Request request;
 
-    snprintf(verdict.message, sizeof(verdict.message), "%s", epx_status_message());
-    EPX_TRY(allreduce(comm, &first, 1, MPI_MIN));
-    if (first == comm->size)
+    verdict->code = rc;
+    snprintf(verdict->message, sizeof(verdict->message), "%s", epx_status_message());
+    agreement->value[0] = rc == EPX_SUCCESS ? comm->size : comm->rank;
+    EPX_TRY(allreduce(comm, 1, MPI_MIN));
+    if (agreement->value[0] == comm->size)
         return EPX_SUCCESS;
-    EPX_TRY_MPI(MPI_Ibcast(&verdict, (int)sizeof(verdict), MPI_BYTE, (int)first, comm->traffic,
-                           &request));
+    EPX_TRY_MPI(MPI_Ibcast(verdict, (int)sizeof(*verdict), MPI_BYTE, (int)agreement->value[0],
+                           comm->traffic, &request));
     EPX_TRY(epx_comm_await(comm, &request));
-    return epx_fail_quietly(verdict.code, verdict.message);
+    return epx_fail_quietly(verdict->code, verdict->message);
 }
 
 int epx_comm_same(struct epx_comm *comm, const char *name, int64_t value)
 {
-    int64_t ends[2] = {value, -value};
+    int64_t *ends = comm->agreement->value;
 
-    EPX_TRY(allreduce(comm, ends, 2, MPI_MAX));
+    ends[0] = value;
+    ends[1] = -value;
+    EPX_TRY(allreduce(comm, 2, MPI_MAX));
     EPX_FAIL_IF(ends[0] != -ends[1], EPX_ERR_ARG,
                 "%s differs across ranks: %lld here, from %lld to %lld", name, (long long)value,
                 (long long)-ends[1], (long long)ends[0]);
@@ -75,17 +107,22 @@ int epx_comm_same(struct epx_comm *comm, const char *name, int64_t value)
 
 int epx_comm_max(struct epx_comm *comm, int64_t value, int64_t *max)
 {
-    *max = value;
-    return allreduce(comm, max, 1, MPI_MAX);
+    comm->agreement->value[0] = value;
+    EPX_TRY(allreduce(comm, 1, MPI_MAX));
+    *max = comm->agreement->value[0];
+    return EPX_SUCCESS;
 }
 
 int epx_comm_allgather(struct epx_comm *comm, int64_t value, int64_t *values)
 {
+    struct epx_agreement *agreement = comm->agreement;
     MPI_Request request;
 
-    if (comm->finished)
-        return epx_fail_quietly(comm->finished, comm->finish_message);
-    EPX_TRY_MPI(MPI_Iallgather(&value, 1, MPI_INT64_T, values, 1, MPI_INT64_T, comm->traffic,
-                               &request));
-    return epx_comm_await(comm, &request);
+    EPX_TRY(check_alive(comm));
+    agreement->value[0] = value;
+    EPX_TRY_MPI(MPI_Iallgather(agreement->value, 1, MPI_INT64_T, agreement->gathered, 1,
+                               MPI_INT64_T, comm->traffic, &request));
+    EPX_TRY(epx_comm_await(comm, &request));
+    memcpy(values, agreement->gathered, (size_t)comm->size * sizeof(*values));
+    return EPX_SUCCESS;
 }

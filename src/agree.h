@@ -8,6 +8,8 @@
 
 #include "comm.h"
 
+/* Local: the room that the others need. */
+int epx_agreement_create(struct epx_comm *comm);
 int epx_comm_await(struct epx_comm *comm, MPI_Request *request);
 /* Every rank learns the error of the first rank that failed; rc is this rank's own. */
 int epx_comm_agree(struct epx_comm *comm, int rc);

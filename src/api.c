@@ -55,13 +55,9 @@ void epx_api_free_comm(struct epx_comm *comm)
         comm->segments = segment->next;
         epx_api_free_segment(comm, segment);
     }
-    if (comm->finished) {
-        epx_comm_bury(comm);
-        return;
-    }
-    epx_transport_detach(comm);
+    if (!comm->finished)
+        epx_transport_detach(comm);
     epx_comm_close(comm);
-    epx_comm_release(comm);
 }
 
 static int add_error_codes(void)
@@ -88,19 +84,23 @@ static int free_leftovers(MPI_Comm self, int keyval, void *attribute, void *stat
     (void)keyval;
     (void)attribute;
     (void)state;
+    epx_lock();
     while ((comm = epx_comm_first())) {
         EPX_LOG_WARN("a communicator of %d ranks was not freed before MPI_Finalize", comm->size);
         if (comm->first)
-            epx_comm_finish(comm, "MPI_Finalize with operations in flight");
-        epx_progress();
+            epx_comm_give_up(comm, "MPI_Finalize with operations in flight");
         while (comm->routes) {
             struct epx_route *route = comm->routes;
 
             epx_route_unlist(route);
             epx_route_release(route);
         }
+        epx_comm_unlist(comm);
+        epx_unlock();
         epx_api_free_comm(comm);
+        epx_lock();
     }
+    epx_unlock();
     epx_request_free_all();
     return MPI_SUCCESS;
 }

@@ -284,9 +284,12 @@ static int allocate_window(struct epx_comm *comm, size_t bytes, struct epx_segme
         return rc;
     EPX_LOG_WARN("%s; EPX_Alloc_mem falls back to private memory", epx_status_message());
     segment->window = epx_window_private(comm->size, comm->rank, bytes);
-    return epx_comm_agree(comm, segment->window
-                                    ? EPX_SUCCESS
-                                    : epx_fail(EPX_ERR_NO_MEM, "no memory for %zu bytes", bytes));
+    rc = epx_comm_agree(comm, segment->window
+                                  ? EPX_SUCCESS
+                                  : epx_fail(EPX_ERR_NO_MEM, "no memory for %zu bytes", bytes));
+    if (rc != EPX_SUCCESS)
+        epx_window_free(segment->window);
+    return rc;
 }
 
 static int alloc_mem(struct epx_comm *comm, MPI_Aint bytes, void *baseptr)

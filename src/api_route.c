@@ -53,8 +53,10 @@ int EPX_Route_free(EPX_Route *route)
     EPX_API_ENTER();
     EPX_FAIL_IF(!route, EPX_ERR_ARG, "route is NULL");
     EPX_FAIL_IF(!epx_route_valid(*route), EPX_ERR_ROUTE, "route is not a route");
+    epx_lock();
     epx_route_unlist(*route);
     epx_route_release(*route);
+    epx_unlock();
     *route = EPX_ROUTE_NULL;
     return EPX_SUCCESS;
 }

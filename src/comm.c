@@ -64,15 +64,6 @@ void epx_comm_unlist(struct epx_comm *comm)
     epx_unlock();
 }
 
-void epx_comm_bury(struct epx_comm *comm)
-{
-    epx_lock();
-    comm->closed = 1;
-    comm->next = buried_comms;
-    buried_comms = comm;
-    epx_unlock();
-}
-
 int epx_comm_valid(const struct epx_comm *comm)
 {
     return comm && comm->magic == COMM_MAGIC && !comm->closed;
@@ -85,17 +76,21 @@ enum epx_distance epx_comm_distance(const struct epx_comm *comm, int rank)
     return comm->node[rank] == comm->node[comm->rank] ? EPX_DISTANCE_NODE : EPX_DISTANCE_NETWORK;
 }
 
-/* The duplicate is made nonblocking, so that a rank that does not come can be told. */
-static int duplicate(struct epx_comm *comm, MPI_Comm original)
+/* Made nonblocking, so that a rank that does not come can be told. */
+static int duplicate(struct epx_comm *comm, MPI_Comm original, MPI_Comm *copy)
 {
     MPI_Request request;
 
-    EPX_TRY_MPI(MPI_Comm_idup(original, &comm->user, &request));
-    EPX_TRY(epx_comm_await(comm, &request));
-    EPX_TRY_MPI(MPI_Comm_dup(comm->user, &comm->traffic));
+    EPX_TRY_MPI(MPI_Comm_idup(original, copy, &request));
+    return epx_comm_await(comm, &request);
+}
+
+static int duplicate_all(struct epx_comm *comm, MPI_Comm original)
+{
+    EPX_TRY(duplicate(comm, original, &comm->user));
+    EPX_TRY(duplicate(comm, comm->user, &comm->traffic));
     EPX_TRY_MPI(MPI_Comm_set_errhandler(comm->traffic, MPI_ERRORS_RETURN));
-    EPX_TRY_MPI(MPI_Comm_dup(comm->traffic, &comm->control));
-    return EPX_SUCCESS;
+    return duplicate(comm, comm->traffic, &comm->control);
 }
 
 /* Numbers the nodes by their lowest rank, given each rank's node leader. */
@@ -156,7 +151,8 @@ static int init(struct epx_comm *comm, MPI_Comm original, int params_rc)
 {
     EPX_TRY_MPI(MPI_Comm_rank(original, &comm->rank));
     EPX_TRY_MPI(MPI_Comm_size(original, &comm->size));
-    EPX_TRY(duplicate(comm, original));
+    EPX_TRY(epx_agreement_create(comm));
+    EPX_TRY(duplicate_all(comm, original));
     EPX_TRY(epx_comm_agree(comm, params_rc));
     EPX_TRY(same_params(comm));
     return find_nodes(comm);
@@ -177,22 +173,33 @@ int epx_comm_create(MPI_Comm original, const struct epx_params *params, int para
     rc = init(comm, original, params_rc);
     if (rc != EPX_SUCCESS) {
         epx_comm_close(comm);
-        epx_comm_release(comm);
         return rc;
     }
     *newcomm = comm;
     return EPX_SUCCESS;
 }
 
-/* Freeing is collective: a communicator that ended in its making is left to MPI. */
+static void bury(struct epx_comm *comm)
+{
+    epx_lock();
+    comm->next = buried_comms;
+    buried_comms = comm;
+    epx_unlock();
+}
+
 void epx_comm_close(struct epx_comm *comm)
 {
     MPI_Comm *parts[] = {&comm->control, &comm->traffic, &comm->user};
 
     comm->closed = 1;
-    for (int i = 0; i < 3 && !comm->finished; i++)
+    if (comm->finished) {
+        bury(comm);
+        return;
+    }
+    for (int i = 0; i < 3; i++)
         if (*parts[i] != MPI_COMM_NULL)
             MPI_Comm_free(parts[i]);
+    epx_comm_release(comm);
 }
 
 void epx_comm_retain(struct epx_comm *comm)
@@ -214,6 +221,7 @@ void epx_comm_release(struct epx_comm *comm)
     if (references)
         return;
     comm->magic = 0;
+    free(comm->agreement);
     free(comm->node);
     free(comm);
 }

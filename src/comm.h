@@ -7,6 +7,7 @@
 #define EPX_COMM_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "memory.h"
 #include "param.h"
@@ -16,6 +17,7 @@ struct epx_transport;
 struct epx_kernels;
 struct epx_request;
 struct epx_route;
+struct epx_agreement;
 
 /*
  * How a transport tells the living from the dead. All are local, brief and called with the lock
@@ -46,6 +48,7 @@ struct epx_comm {
     MPI_Comm user;    /* duplicate with the user's error handler; the library never sends on it */
     MPI_Comm traffic; /* collectives of this library */
     MPI_Comm control; /* point-to-point messages of the transport */
+    struct epx_agreement *agreement;
     struct epx_params params;
     int *node; /* [size] node of each rank, numbered by lowest rank */
     int num_nodes;
@@ -65,11 +68,12 @@ struct epx_comm {
     struct epx_segment *segments;
     int next_segment, next_route; /* numbers, the same on all ranks */
     struct epx_route *routes; /* that the user has not freed */
+    struct epx_route *buried; /* freed after the communicator finished */
 
     EPX_Stats stats;
     int async_error;
     char message[EPX_MAX_ERROR_STRING]; /* the last error */
-    int finished;                       /* 0, or the code that every operation completes with */
+    atomic_int finished;                /* 0, or the code that every operation completes with */
     char finish_message[EPX_MAX_ERROR_STRING];
 
     int threaded;
@@ -88,7 +92,10 @@ void epx_unlock(void);
  */
 int epx_comm_create(MPI_Comm comm, const struct epx_params *params, int params_rc,
                     struct epx_comm **newcomm);
-/* Gives back the MPI communicators; the memory goes with the last request that holds it. */
+/*
+ * Gives back the MPI communicators; the memory goes with the last request that holds it. A
+ * finished communicator is kept for good: its late peers and MPI may still touch what it has.
+ */
 void epx_comm_close(struct epx_comm *comm);
 void epx_comm_retain(struct epx_comm *comm);
 void epx_comm_release(struct epx_comm *comm);
@@ -98,8 +105,6 @@ int epx_comm_valid(const struct epx_comm *comm);
 void epx_comm_enlist(struct epx_comm *comm);
 void epx_comm_unlist(struct epx_comm *comm);
 struct epx_comm *epx_comm_first(void);
-/* Keeps a finished communicator for good: what its late peers and MPI may still touch. */
-void epx_comm_bury(struct epx_comm *comm);
 
 enum epx_distance epx_comm_distance(const struct epx_comm *comm, int rank);
 

@@ -106,12 +106,18 @@ static int parse_number(const struct epx_param *param, const char *text, int64_t
     return EPX_SUCCESS;
 }
 
+static int parse(const struct epx_param *param, const char *text, int64_t *value)
+{
+    return param->words ? parse_word(param, text, value) : parse_number(param, text, value);
+}
+
 static int read_param(const struct epx_param *param, MPI_Info info, int64_t *value)
 {
     char variable[64], text[MPI_MAX_INFO_VAL + 1];
     int found = 0;
     const char *env;
 
+    EPX_TRY(parse(param, param->default_value, value)); /* in force if another is invalid */
     if (info != MPI_INFO_NULL)
         EPX_TRY_MPI(MPI_Info_get(info, param->name, MPI_MAX_INFO_VAL, text, &found));
     if (!found) {
@@ -119,7 +125,7 @@ static int read_param(const struct epx_param *param, MPI_Info info, int64_t *val
         env = getenv(variable);
         snprintf(text, sizeof(text), "%s", env && *env ? env : param->default_value);
     }
-    return param->words ? parse_word(param, text, value) : parse_number(param, text, value);
+    return parse(param, text, value);
 }
 
 static const struct epx_param *find_param(const char *name, size_t length)
@@ -165,8 +171,14 @@ int epx_params_read(MPI_Info info, struct epx_params *params)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-    for (const struct epx_param *p = epx_param_table; p->name; p++)
-        EPX_TRY(read_param(p, info, (int64_t *)(void *)((char *)params + p->offset)));
+    int first = EPX_SUCCESS;
+
+    for (const struct epx_param *p = epx_param_table; p->name; p++) {
+        int rc = read_param(p, info, (int64_t *)(void *)((char *)params + p->offset));
+
+        first = first == EPX_SUCCESS ? rc : first;
+    }
+    EPX_TRY(first);
     epx_log_set_level((enum epx_log_level)params->log);
     pthread_once(&once, warn_of_unknown_variables);
     return warn_of_unknown_keys(info);

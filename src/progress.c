@@ -49,7 +49,38 @@ static int find_culprit(const struct epx_comm *comm, int waiting_for)
     return culprit;
 }
 
-static void give_up(struct epx_comm *comm, int waiting_for)
+static void finish(struct epx_comm *comm, const char *message)
+{
+    if (comm->finished)
+        return;
+    comm->finished = EPX_ERR_TIMEOUT;
+    comm->async_error = comm->async_error ? comm->async_error : EPX_ERR_TIMEOUT;
+    snprintf(comm->finish_message, sizeof(comm->finish_message), "%s", message);
+    snprintf(comm->message, sizeof(comm->message), "%s", message);
+    EPX_LOG_ERROR("%s; the communicator is finished", message);
+}
+
+static void drain_finished(struct epx_comm *comm)
+{
+    while (comm->first) {
+        epx_fail_quietly(comm->finished, comm->finish_message);
+        comm->stats.timeouts++;
+        epx_request_complete(comm->first, comm->finished);
+    }
+}
+
+void epx_comm_give_up(struct epx_comm *comm, const char *message)
+{
+    char first[EPX_MAX_ERROR_STRING];
+
+    snprintf(first, sizeof(first), "%s", message);
+    if (comm->liveness)
+        comm->liveness->announce(comm->liveness_state, first);
+    finish(comm, first);
+    drain_finished(comm);
+}
+
+static void blame(struct epx_comm *comm, int waiting_for)
 {
     char message[EPX_MAX_ERROR_STRING];
     int culprit = comm->liveness ? find_culprit(comm, waiting_for) : waiting_for;
@@ -61,9 +92,7 @@ static void give_up(struct epx_comm *comm, int waiting_for)
     else
         snprintf(message, sizeof(message), "%s: not all %d ranks came within %lld ms",
                  current_operation(comm), comm->size, timeout_ms);
-    if (comm->liveness)
-        comm->liveness->announce(comm->liveness_state, message);
-    epx_comm_finish(comm, message);
+    epx_comm_give_up(comm, message);
 }
 
 /*
@@ -87,27 +116,7 @@ void epx_comm_clock(struct epx_comm *comm, struct epx_clock *clock, int moved, i
         if (comm->liveness)
             comm->liveness->probe(comm->liveness_state);
     } else if (clock->probed && clock->waited_ns >= bound) {
-        give_up(comm, waiting_for);
-    }
-}
-
-void epx_comm_finish(struct epx_comm *comm, const char *message)
-{
-    if (comm->finished)
-        return;
-    comm->finished = EPX_ERR_TIMEOUT;
-    comm->async_error = comm->async_error ? comm->async_error : EPX_ERR_TIMEOUT;
-    snprintf(comm->finish_message, sizeof(comm->finish_message), "%s", message);
-    snprintf(comm->message, sizeof(comm->message), "%s", message);
-    EPX_LOG_ERROR("%s; the communicator is finished", message);
-}
-
-static void drain_finished(struct epx_comm *comm)
-{
-    while (comm->first) {
-        epx_fail_quietly(comm->finished, comm->finish_message);
-        comm->stats.timeouts++;
-        epx_request_complete(comm->first, comm->finished);
+        blame(comm, waiting_for);
     }
 }
 
@@ -117,7 +126,7 @@ static void listen_to_peers(struct epx_comm *comm)
 
     if (!comm->finished && comm->liveness &&
         comm->liveness->beat(comm->liveness_state, comm->position, message))
-        epx_comm_finish(comm, message);
+        finish(comm, message);
 }
 
 static int progress_comm(struct epx_comm *comm)
@@ -162,7 +171,7 @@ static void progress_mpi(void)
 {
     int flag;
 
-    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &flag, MPI_STATUS_IGNORE);
+    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
 }
 
 void epx_progress_pause(int idle_passes)

@@ -10,8 +10,8 @@ int epx_progress(void);
 /* Lets other processes run after a number of passes in which nothing moved. */
 void epx_progress_pause(int idle_passes);
 
-/* Ends the communicator: everything in flight and everything later completes with this error. */
-void epx_comm_finish(struct epx_comm *comm, const char *message);
+/* Ends the communicator on all ranks: everything in flight and everything later fails. */
+void epx_comm_give_up(struct epx_comm *comm, const char *message);
 
 /*
  * The clock of a wait: call it after each pass, with the lock held. When epx_timeout_ms have

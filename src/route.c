@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "agree.h"
+#include "request.h"
 
 enum { ROUTE_MAGIC = 0x4550584f, MAX_TOP_K = 64 };
 
@@ -125,6 +126,11 @@ void epx_route_release(struct epx_route *route)
     epx_unlock();
     if (references)
         return;
+    if (route->comm->finished) { /* late messages may still go to the plan */
+        route->next = route->comm->buried;
+        route->comm->buried = route;
+        return;
+    }
     if (route->plan_free)
         route->plan_free(route);
     epx_comm_release(route->comm);
@@ -157,13 +163,21 @@ int epx_route_valid(const struct epx_route *route)
     return route && route->magic == ROUTE_MAGIC;
 }
 
+static void spoil(struct epx_route *route, int64_t id, int error)
+{
+    if (!route || route->id != id)
+        return;
+    route->routed = 1;
+    route->error = error;
+    snprintf(route->message, sizeof(route->message), "%s", epx_status_message());
+}
+
 void epx_route_spoil(struct epx_comm *comm, int64_t id, int error)
 {
     for (struct epx_route *route = comm->routes; route; route = route->next)
-        if (route->id == id) {
-            route->error = error;
-            snprintf(route->message, sizeof(route->message), "%s", epx_status_message());
-        }
+        spoil(route, id, error);
+    for (struct epx_request *request = comm->first; request; request = request->next)
+        spoil(request->route, id, error);
 }
 
 int epx_route_copy_view(const struct epx_route *route, EPX_Route_view *view)

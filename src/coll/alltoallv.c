@@ -19,7 +19,8 @@ int epx_alltoallv_place(struct epx_request *request)
 
     for (int r = 0; r < comm->size; r++) {
         call->rdispls[r] = rows;
-        rows += call->recvcounts[r];
+        if (__builtin_add_overflow(rows, call->recvcounts[r], &rows))
+            rows = INT64_MAX;
         epx_stats_count_rows(&comm->stats, epx_comm_distance(comm, r), call->sendcounts[r],
                              call->row_bytes);
     }

@@ -8,20 +8,19 @@
 #include "direct.h"
 #include "verbs.h"
 
-enum { POST, AGREE, AWAIT_COUNTS, AWAIT_GRANTS, MOVE };
+enum { AWAIT_COUNTS = EPX_PHASE_VERB, AWAIT_GRANTS, MOVE };
 enum { GRANT_RING = -1, GRANT_NOTHING = -2 };
 
-static int agree(struct epx_direct *direct, struct epx_request *request, int *moved)
+static int begin(struct epx_direct *direct, struct epx_request *request, int *moved)
 {
     int weighted;
 
-    EPX_TRY(epx_direct_await_ready(direct, request, &weighted, moved));
+    EPX_TRY(epx_direct_handshake(request, &weighted, moved));
     if (!*moved)
         return EPX_SUCCESS;
     epx_direct_begin(direct, request->call.row_bytes);
     for (int r = 0; r < direct->comm->size; r++)
         epx_direct_post_word(direct, request, r, EPX_WORD_COUNT, request->call.sendcounts[r]);
-    request->phase = AWAIT_COUNTS;
     return EPX_SUCCESS;
 }
 
@@ -188,11 +187,6 @@ int epx_alltoallv_direct(struct epx_request *request, int *moved)
     struct epx_direct *direct = epx_direct_of(request);
 
     switch (request->phase) {
-    case POST:
-        epx_direct_post_ready(direct, request);
-        request->phase = AGREE;
-        /* fall through */
-    case AGREE: return agree(direct, request, moved);
     case AWAIT_COUNTS:
         request->waiting_for =
             words_lack(direct, request, EPX_WORD_COUNT, request->call.recvcounts);
@@ -206,6 +200,7 @@ int epx_alltoallv_direct(struct epx_request *request, int *moved)
         if (*moved)
             request->phase = MOVE;
         return EPX_SUCCESS;
-    default: return move(direct, request, moved);
+    case MOVE: return move(direct, request, moved);
+    default: return begin(direct, request, moved);
     }
 }

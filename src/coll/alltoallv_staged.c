@@ -8,24 +8,26 @@
 #include "staged.h"
 #include "verbs.h"
 
-enum { POST, AGREE, PACK, EXCHANGE };
+enum { AWAIT_COUNTS = EPX_PHASE_VERB, PACK, EXCHANGE };
 
-static int post(struct epx_staged *staged, struct epx_request *request)
+static int begin(struct epx_staged *staged, struct epx_request *request, int *moved)
 {
-    request->phase = AGREE;
+    int weighted;
+
+    EPX_TRY(epx_staged_handshake(request, &weighted, moved));
+    if (!*moved)
+        return EPX_SUCCESS;
     memcpy(staged->counts_out, request->call.sendcounts,
            (size_t)staged->comm->size * sizeof(*staged->counts_out));
-    EPX_TRY(epx_staged_post_ready(staged, request));
     return staged->transport->ops->alltoall(staged->transport->state, staged->counts_out,
                                             staged->counts_in, (int)sizeof(*staged->counts_out));
 }
 
-static int begin(struct epx_staged *staged, struct epx_request *request)
+static void place(struct epx_staged *staged, struct epx_request *request)
 {
-    int ranks = staged->comm->size, weighted;
+    int ranks = staged->comm->size;
     int64_t most = 0, rows;
 
-    EPX_TRY(epx_ready_agree(staged->comm, staged->ready, &weighted));
     for (int r = 0; r < ranks; r++) {
         request->call.recvcounts[r] = staged->counts_in[r];
         most = staged->ready[r].most_rows > most ? staged->ready[r].most_rows : most;
@@ -34,24 +36,23 @@ static int begin(struct epx_staged *staged, struct epx_request *request)
     staged->cut = epx_segments_cut(request->call.row_bytes, staged->stage_bytes / ranks);
     staged->block.row_stride = staged->cut.bytes;
     rows = epx_staged_rows(staged, staged->cut.bytes);
-    staged->block_tokens = (int32_t)rows;
+    staged->per_round = (int32_t)rows;
     staged->round = -1;
     staged->num_rounds = staged->cut.bytes ? (most + rows - 1) / rows * staged->cut.num : 0;
     request->phase = PACK;
-    return EPX_SUCCESS;
 }
 
 /* First row and number of rows of a list in the round under way. */
 static int64_t round_first(const struct epx_staged *staged)
 {
-    return staged->round / staged->cut.num * staged->block_tokens;
+    return staged->round / staged->cut.num * staged->per_round;
 }
 
 static int32_t round_rows(const struct epx_staged *staged, int64_t all)
 {
     int64_t rest = all - round_first(staged);
 
-    return rest < 0 ? 0 : rest < staged->block_tokens ? (int32_t)rest : staged->block_tokens;
+    return rest < 0 ? 0 : rest < staged->per_round ? (int32_t)rest : staged->per_round;
 }
 
 /* Copies one segment of num rows between a user's buffer and a stage. */
@@ -111,16 +112,18 @@ int epx_alltoallv_staged(struct epx_request *request, int *moved)
     struct epx_staged *staged = epx_staged_of(request);
 
     switch (request->phase) {
-    case POST: return post(staged, request);
-    case AGREE:
+    case AWAIT_COUNTS:
         EPX_TRY(epx_staged_done(staged, moved));
-        return *moved ? begin(staged, request) : EPX_SUCCESS;
+        if (*moved)
+            place(staged, request);
+        return EPX_SUCCESS;
     case PACK:
         *moved = 1;
         return ++staged->round < staged->num_rounds ? pack(staged, request)
                                                     : epx_alltoallv_finish(request);
-    default:
+    case EXCHANGE:
         EPX_TRY(epx_staged_done(staged, moved));
         return *moved ? unpack(staged, request) : EPX_SUCCESS;
+    default: return begin(staged, request, moved);
     }
 }

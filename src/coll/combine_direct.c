@@ -9,15 +9,12 @@
 #include "direct.h"
 #include "verbs.h"
 
-enum { POST, AGREE, MOVE };
-
 static int begin(struct epx_direct *direct, struct epx_request *request, int weighted)
 {
     direct->plan = request->route->plan;
     epx_direct_begin(direct, request->call.row_bytes);
     direct->home = epx_home_rows_of(request, direct->cut, weighted);
     direct->expert = epx_expert_rows_of(request, direct->cut, weighted, direct->sums);
-    request->phase = MOVE;
     return epx_combine_begin(request, weighted);
 }
 
@@ -148,15 +145,8 @@ int epx_combine_direct(struct epx_request *request, int *moved)
     struct epx_direct *direct = epx_direct_of(request);
     int weighted;
 
-    switch (request->phase) {
-    case POST:
-        EPX_TRY(epx_routing_error(request));
-        epx_direct_post_ready(direct, request);
-        request->phase = AGREE;
-        /* fall through */
-    case AGREE:
-        EPX_TRY(epx_direct_await_ready(direct, request, &weighted, moved));
-        return *moved ? begin(direct, request, weighted) : EPX_SUCCESS;
-    default: return move(direct, request, moved);
-    }
+    if (request->phase == EPX_PHASE_VERB)
+        return move(direct, request, moved);
+    EPX_TRY(epx_direct_handshake(request, &weighted, moved));
+    return *moved ? begin(direct, request, weighted) : EPX_SUCCESS;
 }

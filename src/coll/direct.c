@@ -25,7 +25,8 @@
  * n - 1; nobody stores rows, records, weights or words of n before all ranks posted ready n. So
  * no bank or window is written while its owner may still read what was there.
  *
- * On ranks without weights, rows or experts the same words are posted: no wait depends on data.
+ * On ranks without weights, rows or experts the same words are posted, and before an operation
+ * that is bound to fail too: no wait depends on data, and the banks' argument has no exception.
  */
 #include "direct.h"
 
@@ -169,7 +170,7 @@ struct epx_direct *epx_direct_of(const struct epx_request *request)
     return epx_transport_of(request)->direct;
 }
 
-void epx_direct_post_ready(struct epx_direct *direct, const struct epx_request *request)
+static void post_ready(struct epx_direct *direct, const struct epx_request *request)
 {
     struct epx_ready ready = epx_ready_of(request);
 
@@ -181,19 +182,33 @@ void epx_direct_post_ready(struct epx_direct *direct, const struct epx_request *
     }
 }
 
-int epx_direct_await_ready(struct epx_direct *direct, struct epx_request *request, int *weighted,
-                           int *moved)
+/* The first rank that is not ready, or -1 with everybody's words. */
+static int ready_lacks(struct epx_direct *direct, const struct epx_request *request)
 {
     for (int r = 0; r < direct->comm->size; r++) {
         struct ready_line *line = ready_line(direct, direct->comm->rank, r, request->epoch);
 
-        request->waiting_for = r;
         if (look(&line->epoch) < request->epoch)
-            return EPX_SUCCESS;
+            return r;
         direct->ready[r] = line->words;
     }
+    return -1;
+}
+
+int epx_direct_handshake(struct epx_request *request, int *weighted, int *moved)
+{
+    struct epx_direct *direct = epx_direct_of(request);
+
+    if (request->phase == EPX_PHASE_POST) {
+        post_ready(direct, request);
+        request->phase = EPX_PHASE_AGREE;
+    }
+    request->waiting_for = ready_lacks(direct, request);
+    if (request->waiting_for >= 0)
+        return EPX_SUCCESS;
     *moved = 1;
-    return epx_ready_agree(direct->comm, direct->ready, weighted);
+    request->phase = EPX_PHASE_VERB;
+    return epx_ready_agree(request, direct->ready, weighted);
 }
 
 void epx_direct_begin(struct epx_direct *direct, int64_t row_bytes)

@@ -50,11 +50,11 @@ int epx_direct_create(struct epx_comm *comm, const struct epx_transport *transpo
 void epx_direct_free(struct epx_direct *direct);
 struct epx_direct *epx_direct_of(const struct epx_request *request);
 
-/* Tells all ranks what this rank is about to do, and that it is through with all before. */
-void epx_direct_post_ready(struct epx_direct *direct, const struct epx_request *request);
-/* Once all ranks are ready: 1 in *moved, and the agreement's error. */
-int epx_direct_await_ready(struct epx_direct *direct, struct epx_request *request, int *weighted,
-                           int *moved);
+/*
+ * Tells all ranks what this rank is about to do, and that it is through with all before; once
+ * all of them are ready, 1 in *moved, the verb's first phase, and the agreement's error.
+ */
+int epx_direct_handshake(struct epx_request *request, int *weighted, int *moved);
 /* Begins to move rows of this length; cursors at their start. */
 void epx_direct_begin(struct epx_direct *direct, int64_t row_bytes);
 

@@ -12,8 +12,6 @@
 #include "direct.h"
 #include "verbs.h"
 
-enum { POST, AGREE, MOVE };
-
 /* A rank's receive buffer where it can be stored into; NULL if only its ring takes rows. */
 static char *find_buffer(const struct epx_direct *direct, const struct epx_request *request,
                          int rank)
@@ -50,7 +48,6 @@ static int begin(struct epx_direct *direct, struct epx_request *request, int wei
     if (weighted && call->num_tokens)
         memcpy(plan->pair_weights, call->weights_in,
                (size_t)call->num_tokens * (size_t)plan->top_k * sizeof(*plan->pair_weights));
-    request->phase = MOVE;
     return epx_dispatch_begin(request, weighted);
 }
 
@@ -211,15 +208,8 @@ int epx_dispatch_direct(struct epx_request *request, int *moved)
     struct epx_direct *direct = epx_direct_of(request);
     int weighted;
 
-    switch (request->phase) {
-    case POST:
-        EPX_TRY(epx_routing_error(request));
-        epx_direct_post_ready(direct, request);
-        request->phase = AGREE;
-        /* fall through */
-    case AGREE:
-        EPX_TRY(epx_direct_await_ready(direct, request, &weighted, moved));
-        return *moved ? begin(direct, request, weighted) : EPX_SUCCESS;
-    default: return move(direct, request, moved);
-    }
+    if (request->phase == EPX_PHASE_VERB)
+        return move(direct, request, moved);
+    EPX_TRY(epx_direct_handshake(request, &weighted, moved));
+    return *moved ? begin(direct, request, weighted) : EPX_SUCCESS;
 }

@@ -6,18 +6,14 @@
 #include "staged.h"
 #include "verbs.h"
 
-enum { POST, AGREE, PACK, EXCHANGE };
+enum { PACK = EPX_PHASE_VERB, EXCHANGE };
 
-static int begin(struct epx_staged *staged, struct epx_request *request)
+static int begin(struct epx_staged *staged, struct epx_request *request, int weighted)
 {
-    int weighted;
-
-    EPX_TRY(epx_ready_agree(staged->comm, staged->ready, &weighted));
     staged->plan = request->route->plan;
     epx_staged_begin(staged, request, weighted);
     staged->home = epx_home_rows_of(request, staged->cut, weighted);
     staged->expert = epx_expert_rows_of(request, staged->cut, weighted, staged->sums);
-    request->phase = PACK;
     return epx_dispatch_begin(request, weighted);
 }
 
@@ -44,18 +40,15 @@ static int unpack(struct epx_staged *staged, struct epx_request *request)
 int epx_dispatch_staged(struct epx_request *request, int *moved)
 {
     struct epx_staged *staged = epx_staged_of(request);
+    int weighted;
 
     switch (request->phase) {
-    case POST:
-        EPX_TRY(epx_routing_error(request));
-        request->phase = AGREE;
-        return epx_staged_post_ready(staged, request);
-    case AGREE:
-        EPX_TRY(epx_staged_done(staged, moved));
-        return *moved ? begin(staged, request) : EPX_SUCCESS;
     case PACK: return pack(staged, request, moved);
-    default:
+    case EXCHANGE:
         EPX_TRY(epx_staged_done(staged, moved));
         return *moved ? unpack(staged, request) : EPX_SUCCESS;
+    default:
+        EPX_TRY(epx_staged_handshake(request, &weighted, moved));
+        return *moved ? begin(staged, request, weighted) : EPX_SUCCESS;
     }
 }

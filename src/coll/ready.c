@@ -19,6 +19,20 @@ static int64_t weights_told(const struct epx_request *request)
     return rows ? EPX_WEIGHTS_NONE : EPX_WEIGHTS_EITHER;
 }
 
+static int adds(enum epx_verb verb)
+{
+    return verb == EPX_VERB_COMBINE || verb == EPX_VERB_COMBINE_BACKWARD ||
+           verb == EPX_VERB_DISPATCH_BACKWARD;
+}
+
+/* A routing does not stand on the one before. */
+static int routing_error(const struct epx_request *request)
+{
+    if (!request->route || request->call.verb == EPX_VERB_ROUTE_TOKENS)
+        return EPX_SUCCESS;
+    return request->route->error;
+}
+
 static const struct epx_segment *receive_segment(const struct epx_request *request,
                                                  int64_t *offset)
 {
@@ -43,12 +57,14 @@ struct epx_ready epx_ready_of(const struct epx_request *request)
     struct epx_ready ready = {0};
     const struct epx_segment *segment = receive_segment(request, &ready.offset);
 
+    ready.epoch = (int64_t)request->epoch;
     ready.verb = call->verb;
     ready.route = request->route ? request->route->id : -1;
+    ready.error = routing_error(request);
     ready.row_bytes = call->row_bytes;
+    ready.datatype = adds(call->verb) ? call->datatype : EPX_DATATYPE_NULL;
     ready.weights = weights_told(request);
     ready.segment = segment ? segment->id : -1;
-    ready.capacity = call->recv_capacity;
     for (int r = 0; call->verb == EPX_VERB_ALLTOALLV && r < request->comm->size; r++)
         if (call->sendcounts[r] > ready.most_rows)
             ready.most_rows = call->sendcounts[r];
@@ -64,12 +80,14 @@ static int same(const char *what, int64_t first, int64_t value, int rank)
 
 static int agree_with_first(const struct epx_ready *first, const struct epx_ready *ready, int rank)
 {
+    EPX_TRY(same("the number of the operation", first->epoch, ready->epoch, rank));
     EPX_FAIL_IF(ready->verb != first->verb, EPX_ERR_ARG,
                 "rank 0 called %s and rank %d %s at the same place",
                 epx_verb_name((enum epx_verb)first->verb), rank,
                 epx_verb_name((enum epx_verb)ready->verb));
     EPX_TRY(same("the number of the route", first->route, ready->route, rank));
-    return same("the length of a row in bytes", first->row_bytes, ready->row_bytes, rank);
+    EPX_TRY(same("the length of a row in bytes", first->row_bytes, ready->row_bytes, rank));
+    return same("the datatype", first->datatype, ready->datatype, rank);
 }
 
 static int agree(const struct epx_ready ready[], int num_ranks, int *weighted)
@@ -91,12 +109,25 @@ static int agree(const struct epx_ready ready[], int num_ranks, int *weighted)
     return EPX_SUCCESS;
 }
 
-int epx_ready_agree(struct epx_comm *comm, const struct epx_ready ready[], int *weighted)
+/* The same code on all ranks; with the message of the routing where this rank has it. */
+static int check_routing(const struct epx_request *request, const struct epx_ready ready[])
 {
+    int own = routing_error(request);
+
+    if (own)
+        return epx_fail_quietly(own, request->route->message);
+    for (int r = 0; r < request->comm->size; r++)
+        EPX_FAIL_IF(ready[r].error, (int)ready[r].error, "the routing failed on rank %d", r);
+    return EPX_SUCCESS;
+}
+
+int epx_ready_agree(struct epx_request *request, const struct epx_ready ready[], int *weighted)
+{
+    struct epx_comm *comm = request->comm;
     int rc = agree(ready, comm->size, weighted);
 
     for (int r = 0; rc != EPX_SUCCESS && r < comm->size; r++)
         if (ready[r].verb == EPX_VERB_ROUTE_TOKENS)
             epx_route_spoil(comm, ready[r].route, rc);
-    return rc;
+    return rc == EPX_SUCCESS ? check_routing(request, ready) : rc;
 }

@@ -11,22 +11,29 @@
 enum { EPX_WEIGHTS_NONE, EPX_WEIGHTS_GIVEN, EPX_WEIGHTS_EITHER };
 
 struct epx_ready {
+    int64_t epoch;
     int64_t verb;
     int64_t route; /* id, -1 = none */
+    int64_t error; /* of the routing that the operation stands on */
     int64_t row_bytes;
-    int64_t weights;  /* EITHER: a rank without rows gave none, which says nothing */
-    int64_t segment;  /* of the receive buffer; -1 = it is not reachable */
-    int64_t offset;   /* in the segment */
-    int64_t capacity; /* alltoallv: rows */
+    int64_t datatype; /* where rows are added */
+    int64_t weights;    /* EITHER: a rank without rows gave none, which says nothing */
+    int64_t segment;    /* of the receive buffer; -1 = it is not reachable */
+    int64_t offset;     /* in the segment */
     int64_t most_rows; /* alltoallv: most rows for one rank */
 };
 
 /* What this rank tells of the request. */
 struct epx_ready epx_ready_of(const struct epx_request *request);
 /*
- * EPX_ERR_ARG unless all ranks tell the same; whether pair weights travel. All ranks see the same
- * words and come to the same verdict; a routing that one of them called is void on all.
+ * EPX_ERR_ARG unless all ranks tell the same, else the routing's error; whether pair weights
+ * travel. All ranks see the same words and come to the same verdict; after a disagreement a
+ * routing that one of them called is void on all.
  */
-int epx_ready_agree(struct epx_comm *comm, const struct epx_ready ready[], int *weighted);
+int epx_ready_agree(struct epx_request *request, const struct epx_ready ready[], int *weighted);
+
+/* Every operation begins with the same two phases, whatever comes of it, so that no rank ever
+ * waits for a word that another did not post. Those of the verbs follow. */
+enum { EPX_PHASE_POST, EPX_PHASE_AGREE, EPX_PHASE_VERB };
 
 #endif

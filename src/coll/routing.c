@@ -52,6 +52,17 @@ static void fix_plan(struct epx_plan *plan, const struct epx_route *route)
     plan->short_rank = -1;
 }
 
+/* Ranks by (node, rank): each node's ranks in one run. */
+static void order_ranks(struct epx_plan *plan, const struct epx_comm *comm)
+{
+    int32_t placed = 0;
+
+    for (int node = 0; node < comm->num_nodes; node++)
+        for (int32_t r = 0; r < plan->num_ranks; r++)
+            if (comm->node[r] == node)
+                plan->rank_order[placed++] = r;
+}
+
 /* Allocates the next array; remembers a failure. */
 static void *array(int *failed, int64_t n, size_t element_bytes)
 {
@@ -68,6 +79,7 @@ static int allocate_home(struct epx_plan *plan)
     int failed = 0;
 
     plan->owner = array(&failed, plan->num_experts, sizeof(*plan->owner));
+    plan->rank_order = array(&failed, ranks, sizeof(*plan->rank_order));
     plan->capacities = array(&failed, ranks, sizeof(*plan->capacities));
     plan->pair_experts = array(&failed, pairs, sizeof(*plan->pair_experts));
     plan->pair_ranks = array(&failed, pairs, sizeof(*plan->pair_ranks));
@@ -122,7 +134,7 @@ static void free_arrays(struct epx_plan *plan)
         plan->slots,          plan->recv_rows,    plan->expert_counts, plan->expert_offsets,
         plan->rank_counts,    plan->row_expert_ids, plan->row_tokens, plan->row_ranks,
         plan->num_rows,       plan->required_rows, plan->own_records,
-        plan->own_counts,     plan->pair_experts,
+        plan->own_counts,     plan->pair_experts, plan->rank_order,
     };
 
     for (size_t i = 0; i < sizeof(arrays) / sizeof(arrays[0]); i++)
@@ -145,6 +157,9 @@ static int find_capacity(struct epx_route *route)
     int64_t worst = epx_route_worst_capacity(&route->attr, route->comm->size,
                                              route->plan->num_local);
 
+    EPX_FAIL_IF(epx_count_words(route->plan->count_shape) > INT32_MAX / sizeof(int32_t),
+                EPX_ERR_COUNT, "counts of %d experts do not fit one message",
+                route->attr.num_experts);
     route->capacity = route->attr.recv_capacity ? route->attr.recv_capacity : worst;
     EPX_FAIL_IF(route->capacity > INT32_MAX, EPX_ERR_COUNT,
                 "the worst case is %lld rows, more than %d; set recv_capacity", (long long)worst,
@@ -159,6 +174,7 @@ static int allocate(struct epx_route *route)
 
     EPX_FAIL_IF(failed, EPX_ERR_NO_MEM, "no memory for a route of %d tokens to %lld rows",
                 plan->max_tokens, (long long)route->capacity);
+    order_ranks(plan, route->comm);
     for (int32_t r = 0; r < plan->num_ranks; r++)
         for (int32_t e = epx_first_expert(r, plan->num_experts, plan->num_ranks);
              e < epx_first_expert(r + 1, plan->num_experts, plan->num_ranks); e++)

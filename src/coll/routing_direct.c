@@ -7,7 +7,7 @@
 #include "routing.h"
 #include "verbs.h"
 
-enum { POST, AGREE, AWAIT_COUNTS, AWAIT_RECORDS };
+enum { AWAIT_COUNTS = EPX_PHASE_VERB, AWAIT_RECORDS };
 
 static void store_counts(struct epx_direct *direct, const struct epx_request *request)
 {
@@ -53,34 +53,30 @@ static int store_records(struct epx_direct *direct, struct epx_request *request)
     return EPX_SUCCESS;
 }
 
-static int agree(struct epx_direct *direct, struct epx_request *request, int *moved)
+static int begin(struct epx_direct *direct, struct epx_request *request, int *moved)
 {
     int weighted;
 
-    EPX_TRY(epx_direct_await_ready(direct, request, &weighted, moved));
-    if (*moved) {
-        store_counts(direct, request);
-        request->phase = AWAIT_COUNTS;
-    }
+    EPX_TRY(epx_direct_handshake(request, &weighted, moved));
+    if (!*moved)
+        return EPX_SUCCESS;
+    EPX_TRY(epx_routing_count(request));
+    store_counts(direct, request);
     return EPX_SUCCESS;
 }
 
 static int step(struct epx_direct *direct, struct epx_request *request, int *moved)
 {
     switch (request->phase) {
-    case POST:
-        epx_direct_post_ready(direct, request);
-        request->phase = AGREE;
-        return epx_routing_count(request);
-    case AGREE: return agree(direct, request, moved);
     case AWAIT_COUNTS:
         request->waiting_for = counts_lack(direct, request);
         *moved = request->waiting_for < 0;
         return *moved ? store_records(direct, request) : EPX_SUCCESS;
-    default:
+    case AWAIT_RECORDS:
         request->waiting_for = records_lack(direct, request);
         *moved = request->waiting_for < 0;
         return *moved ? epx_routing_finish(request) : EPX_SUCCESS;
+    default: return begin(direct, request, moved);
     }
 }
 

@@ -8,19 +8,21 @@
 #include "staged.h"
 #include "verbs.h"
 
-enum { POST, AGREE, PACK, EXCHANGE };
+enum { AWAIT_COUNTS = EPX_PHASE_VERB, PACK, EXCHANGE };
 
-static int post(struct epx_staged *staged, struct epx_request *request)
+static int begin(struct epx_staged *staged, struct epx_request *request, int *moved)
 {
     const struct epx_plan *plan = request->route->plan;
-    int bytes = (int)(epx_count_words(plan->count_shape) * sizeof(int32_t));
+    int weighted;
 
-    request->phase = AGREE;
-    staged->plan = plan;
+    EPX_TRY(epx_staged_handshake(request, &weighted, moved));
+    if (!*moved)
+        return EPX_SUCCESS;
     EPX_TRY(epx_routing_count(request));
-    EPX_TRY(epx_staged_post_ready(staged, request));
     return staged->transport->ops->allgather(staged->transport->state, plan->own_counts,
-                                             plan->matrix, bytes);
+                                             plan->matrix,
+                                             (int)(epx_count_words(plan->count_shape) *
+                                                   sizeof(*plan->own_counts)));
 }
 
 static int64_t most_records(const struct epx_plan *plan)
@@ -37,18 +39,16 @@ static int64_t most_records(const struct epx_plan *plan)
 static int assign(struct epx_staged *staged, struct epx_request *request)
 {
     struct epx_plan *plan = request->route->plan;
-    int64_t row = 0, per_round;
-    int weighted;
+    int64_t row = 0, rows;
 
-    EPX_TRY(epx_ready_agree(staged->comm, staged->ready, &weighted));
     for (int32_t d = 0; d < plan->num_ranks; d++) {
         plan->record_to[d] = epx_record_at(plan->own_records, plan->record_shape, row);
         row += epx_plan_unique(plan, plan->rank, d);
     }
-    per_round = epx_staged_rows(staged, (int64_t)epx_record_bytes(plan->record_shape));
+    rows = epx_staged_rows(staged, (int64_t)epx_record_bytes(plan->record_shape));
     staged->round = -1;
-    staged->num_rounds = (most_records(plan) + per_round - 1) / per_round;
-    staged->block_tokens = (int32_t)per_round;
+    staged->num_rounds = (most_records(plan) + rows - 1) / rows;
+    staged->per_round = (int32_t)rows;
     request->phase = PACK;
     return epx_routing_assign(request);
 }
@@ -56,9 +56,9 @@ static int assign(struct epx_staged *staged, struct epx_request *request)
 /* Records of a list that travel in the round under way. */
 static int32_t records_of_round(const struct epx_staged *staged, int32_t all)
 {
-    int64_t rest = all - staged->round * staged->block_tokens;
+    int64_t rest = all - staged->round * staged->per_round;
 
-    return rest < 0 ? 0 : rest < staged->block_tokens ? (int32_t)rest : staged->block_tokens;
+    return rest < 0 ? 0 : rest < staged->per_round ? (int32_t)rest : staged->per_round;
 }
 
 static int pack(struct epx_staged *staged, struct epx_request *request)
@@ -79,7 +79,7 @@ static int pack(struct epx_staged *staged, struct epx_request *request)
         if (staged->home_counts[r])
             memcpy(staged->home_stage + staged->home_at[r],
                    epx_record_at(plan->record_to[r], plan->record_shape,
-                                 staged->round * staged->block_tokens),
+                                 staged->round * staged->per_round),
                    (size_t)staged->home_counts[r]);
     request->phase = EXCHANGE;
     return epx_staged_to_experts(staged);
@@ -91,7 +91,7 @@ static int unpack(struct epx_staged *staged, struct epx_request *request)
 
     for (int32_t r = 0; r < plan->num_ranks; r++)
         if (staged->expert_counts[r])
-            memcpy(epx_plan_record(plan, r, staged->round * staged->block_tokens),
+            memcpy(epx_plan_record(plan, r, staged->round * staged->per_round),
                    staged->expert_stage + staged->expert_at[r], (size_t)staged->expert_counts[r]);
     request->phase = PACK;
     return EPX_SUCCESS;
@@ -100,8 +100,7 @@ static int unpack(struct epx_staged *staged, struct epx_request *request)
 static int step(struct epx_staged *staged, struct epx_request *request, int *moved)
 {
     switch (request->phase) {
-    case POST: return post(staged, request);
-    case AGREE:
+    case AWAIT_COUNTS:
         EPX_TRY(epx_staged_done(staged, moved));
         return *moved ? assign(staged, request) : EPX_SUCCESS;
     case PACK:
@@ -109,9 +108,10 @@ static int step(struct epx_staged *staged, struct epx_request *request, int *mov
         if (++staged->round >= staged->num_rounds)
             return epx_routing_finish(request);
         return pack(staged, request);
-    default:
+    case EXCHANGE:
         EPX_TRY(epx_staged_done(staged, moved));
         return *moved ? unpack(staged, request) : EPX_SUCCESS;
+    default: return begin(staged, request, moved);
     }
 }
 

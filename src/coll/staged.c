@@ -100,13 +100,6 @@ struct epx_staged *epx_staged_of(const struct epx_request *request)
     return epx_transport_of(request)->staged;
 }
 
-int epx_staged_post_ready(struct epx_staged *staged, const struct epx_request *request)
-{
-    staged->own = epx_ready_of(request);
-    return staged->transport->ops->allgather(staged->transport->state, &staged->own,
-                                             staged->ready, (int)sizeof(staged->own));
-}
-
 int epx_staged_done(struct epx_staged *staged, int *moved)
 {
     int done = 0;
@@ -114,6 +107,24 @@ int epx_staged_done(struct epx_staged *staged, int *moved)
     EPX_TRY(staged->transport->ops->done(staged->transport->state, &done));
     *moved |= done;
     return EPX_SUCCESS;
+}
+
+int epx_staged_handshake(struct epx_request *request, int *weighted, int *moved)
+{
+    struct epx_staged *staged = epx_staged_of(request);
+    const struct epx_transport *transport = staged->transport;
+
+    if (request->phase == EPX_PHASE_POST) {
+        staged->own = epx_ready_of(request);
+        request->phase = EPX_PHASE_AGREE;
+        return transport->ops->allgather(transport->state, &staged->own, staged->ready,
+                                         (int)sizeof(staged->own));
+    }
+    EPX_TRY(epx_staged_done(staged, moved));
+    if (!*moved)
+        return EPX_SUCCESS;
+    request->phase = EPX_PHASE_VERB;
+    return epx_ready_agree(request, staged->ready, weighted);
 }
 
 int64_t epx_staged_rows(const struct epx_staged *staged, int64_t row_stride)
@@ -144,7 +155,7 @@ void epx_staged_begin(struct epx_staged *staged, const struct epx_request *reque
 
     staged->cut = epx_segments_cut(request->call.row_bytes, share / 8 * 8);
     block->row_stride = epx_round_up(staged->cut.bytes, 8) + weight_bytes;
-    staged->block_tokens = (int32_t)epx_staged_rows(staged, block->row_stride);
+    staged->per_round = (int32_t)epx_staged_rows(staged, block->row_stride);
     staged->most_tokens = most_tokens(plan);
     block->first_token = block->end_token = 0;
     block->segment = staged->cut.num - 1;
@@ -194,7 +205,7 @@ int epx_staged_next_block(struct epx_staged *staged)
 {
     struct epx_block *block = &staged->block;
     const struct epx_plan *plan = staged->plan;
-    int64_t first = staged->next_token, end = first + staged->block_tokens;
+    int64_t first = staged->next_token, end = first + staged->per_round;
     int32_t last = end < INT32_MAX ? (int32_t)end : INT32_MAX;
 
     if (++block->segment < staged->cut.num)

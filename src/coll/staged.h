@@ -23,7 +23,8 @@ struct epx_staged {
     struct epx_home_rows home;
     struct epx_expert_rows expert;
     struct epx_block block;
-    int32_t block_tokens, most_tokens, next_token;
+    int32_t per_round; /* tokens, records or rows of each rank in one exchange */
+    int32_t most_tokens, next_token;
     int64_t *home_at, *expert_at; /* [R], shown by the block */
     int64_t round, num_rounds;    /* routing and alltoallv, which have no tokens */
     int64_t *counts_in, *counts_out; /* [R] alltoallv: rows from and for each rank */
@@ -39,7 +40,8 @@ int epx_staged_create(struct epx_comm *comm, const struct epx_transport *transpo
 void epx_staged_free(struct epx_staged *staged);
 struct epx_staged *epx_staged_of(const struct epx_request *request);
 
-int epx_staged_post_ready(struct epx_staged *staged, const struct epx_request *request);
+/* As epx_direct_handshake. Nothing else is started before the ranks agree. */
+int epx_staged_handshake(struct epx_request *request, int *weighted, int *moved);
 /* 1 in *moved when all that was started has ended. */
 int epx_staged_done(struct epx_staged *staged, int *moved);
 

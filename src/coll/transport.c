@@ -43,9 +43,10 @@ static int usable_on_all(struct epx_comm *comm, const struct listed *entry, int 
     return rc == EPX_ERR_TRANSPORT ? EPX_SUCCESS : rc;
 }
 
-static void transport_free(struct epx_transport *transport)
+/* One that was given up in its making stays as it is. */
+static void transport_free(struct epx_transport *transport, const struct epx_comm *comm)
 {
-    if (!transport)
+    if (!transport || comm->finished)
         return;
     epx_direct_free(transport->direct);
     epx_staged_free(transport->staged);
@@ -73,7 +74,7 @@ static int make(struct epx_comm *comm, const struct epx_transport_ops *ops,
     if (rc == EPX_SUCCESS)
         rc = transport_init(transport, comm);
     if (rc != EPX_SUCCESS) {
-        transport_free(transport);
+        transport_free(transport, comm);
         return rc;
     }
     *result = transport;
@@ -143,9 +144,9 @@ void epx_transport_detach(struct epx_comm *comm)
         return;
     comm->liveness = NULL;
     comm->transport = NULL;
-    transport_free(comm->spare);
+    transport_free(comm->spare, comm);
     comm->spare = NULL;
-    transport_free(transport);
+    transport_free(transport, comm);
 }
 
 struct epx_transport *epx_transport_of(const struct epx_request *request)
@@ -171,7 +172,7 @@ const char *epx_transport_name(const struct epx_comm *comm)
 
 int epx_transport_report(MPI_Comm mpi_comm, int index, struct epx_transport_report *report)
 {
-    struct epx_params params;
+    struct epx_params params = {0};
     struct epx_comm *comm;
     int rc;
 
@@ -182,6 +183,5 @@ int epx_transport_report(MPI_Comm mpi_comm, int index, struct epx_transport_repo
                                             transports[index].description, 0, ""};
     rc = usable_on_all(comm, &transports[index], &report->usable, report->why);
     epx_comm_close(comm);
-    epx_comm_release(comm);
     return rc;
 }

@@ -120,6 +120,7 @@ static void mpi_free(void *state)
 static int mpi_create(struct epx_comm *comm, void **state)
 {
     struct mpi *mpi = calloc(1, sizeof(*mpi));
+    MPI_Request request;
     int rc = EPX_SUCCESS;
 
     *state = mpi;
@@ -133,7 +134,8 @@ static int mpi_create(struct epx_comm *comm, void **state)
     if (!mpi || !mpi->answered || !mpi->positions)
         rc = epx_fail(EPX_ERR_NO_MEM, "no memory for transport mpi");
     EPX_TRY(epx_comm_agree(comm, rc));
-    EPX_TRY_MPI(MPI_Comm_dup(comm->traffic, &mpi->data));
+    EPX_TRY_MPI(MPI_Comm_idup(comm->traffic, &mpi->data, &request));
+    EPX_TRY(epx_comm_await(comm, &request));
     return post_receive(mpi);
 }
 
@@ -213,27 +215,33 @@ static void mpi_window_free(void *state, struct epx_window *window)
     epx_window_free(window);
 }
 
+static int started(struct mpi *mpi, int mpi_error, const char *call)
+{
+    if (mpi_error != MPI_SUCCESS)
+        return epx_fail_mpi(mpi_error, call);
+    mpi->num_collectives++;
+    return EPX_SUCCESS;
+}
+
 static MPI_Request *next_collective(struct mpi *mpi)
 {
-    return &mpi->collectives[mpi->num_collectives++];
+    return &mpi->collectives[mpi->num_collectives];
 }
 
 static int mpi_allgather(void *state, const void *send, void *recv, int bytes)
 {
     struct mpi *mpi = state;
 
-    EPX_TRY_MPI(MPI_Iallgather(send, bytes, MPI_BYTE, recv, bytes, MPI_BYTE, mpi->data,
-                               next_collective(mpi)));
-    return EPX_SUCCESS;
+    return started(mpi, MPI_Iallgather(send, bytes, MPI_BYTE, recv, bytes, MPI_BYTE, mpi->data,
+                                       next_collective(mpi)), "MPI_Iallgather");
 }
 
 static int mpi_alltoall(void *state, const void *send, void *recv, int bytes)
 {
     struct mpi *mpi = state;
 
-    EPX_TRY_MPI(MPI_Ialltoall(send, bytes, MPI_BYTE, recv, bytes, MPI_BYTE, mpi->data,
-                              next_collective(mpi)));
-    return EPX_SUCCESS;
+    return started(mpi, MPI_Ialltoall(send, bytes, MPI_BYTE, recv, bytes, MPI_BYTE, mpi->data,
+                                      next_collective(mpi)), "MPI_Ialltoall");
 }
 
 static int mpi_alltoallv(void *state, const void *send, const int *sendcounts, const int *sdispls,
@@ -241,19 +249,20 @@ static int mpi_alltoallv(void *state, const void *send, const int *sendcounts, c
 {
     struct mpi *mpi = state;
 
-    EPX_TRY_MPI(MPI_Ialltoallv(send, sendcounts, sdispls, MPI_BYTE, recv, recvcounts, rdispls,
-                               MPI_BYTE, mpi->data, next_collective(mpi)));
-    return EPX_SUCCESS;
+    return started(mpi, MPI_Ialltoallv(send, sendcounts, sdispls, MPI_BYTE, recv, recvcounts,
+                                       rdispls, MPI_BYTE, mpi->data, next_collective(mpi)),
+                   "MPI_Ialltoallv");
 }
 
 static int mpi_done(void *state, int *done)
 {
     struct mpi *mpi = state;
     MPI_Status statuses[MAX_COLLECTIVES]; /* MPI_STATUSES_IGNORE makes compilers warn */
+    int error = MPI_Testall(mpi->num_collectives, mpi->collectives, done, statuses);
 
-    EPX_TRY_MPI(MPI_Testall(mpi->num_collectives, mpi->collectives, done, statuses));
-    if (*done)
+    if (error != MPI_SUCCESS || *done)
         mpi->num_collectives = 0;
+    EPX_TRY_MPI(error);
     return EPX_SUCCESS;
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "agree.h"
@@ -95,19 +96,20 @@ static int map_parts(struct shm *shm, const int64_t *bytes, int64_t key, size_t 
 {
     struct epx_comm *comm = shm->comm;
     char name[64];
-    int fd = -1, rc = EPX_SUCCESS;
+    int fd = -1, created = 0, rc = EPX_SUCCESS;
 
     window->mapping_bytes = place_parts(bytes, comm->size, offsets);
     snprintf(name, sizeof(name), "/epx-%llx", (unsigned long long)key);
     if (comm->rank == 0)
         rc = open_object(name, 1, window->mapping_bytes, &fd);
+    created = comm->rank == 0 && fd >= 0;
     rc = epx_comm_agree(comm, rc);
     if (rc == EPX_SUCCESS && comm->rank != 0)
         rc = open_object(name, 0, window->mapping_bytes, &fd);
     if (rc == EPX_SUCCESS)
         rc = map_object(fd, offsets[comm->rank], (size_t)bytes[comm->rank], window);
     rc = epx_comm_agree(comm, rc);
-    if (comm->rank == 0)
+    if (created)
         shm_unlink(name);
     if (fd >= 0)
         close(fd);
@@ -116,12 +118,15 @@ static int map_parts(struct shm *shm, const int64_t *bytes, int64_t key, size_t 
     return rc;
 }
 
-/* A name that no other communicator of the machine has at the same time. */
+/* A name that nothing else on the machine has: process, count and time. */
 static int64_t new_key(void)
 {
     static atomic_uint counter;
+    struct timespec now;
 
-    return ((int64_t)getpid() << 32) | atomic_fetch_add(&counter, 1);
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)(((uint64_t)getpid() << 40) ^ ((uint64_t)atomic_fetch_add(&counter, 1) << 32) ^
+                     ((uint64_t)now.tv_sec << 30) ^ (uint64_t)now.tv_nsec);
 }
 
 static void shm_window_free(void *state, struct epx_window *window)

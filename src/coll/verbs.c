@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* verbs.c - what all verbs on a route share: both ends of an operation, and its first checks. */
+/* verbs.c - what all verbs on a route share: an operation seen from both ends. */
 #include "verbs.h"
 
 static int gathers(enum epx_verb verb)
@@ -45,13 +45,4 @@ struct epx_expert_rows epx_expert_rows_of(const struct epx_request *request,
         expert.row_weights = call->weights_out;
     }
     return expert;
-}
-
-int epx_routing_error(const struct epx_request *request)
-{
-    const struct epx_route *route = request->route;
-
-    if (route->error == EPX_SUCCESS)
-        return EPX_SUCCESS;
-    return epx_fail_quietly(route->error, route->message);
 }

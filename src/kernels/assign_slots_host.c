@@ -82,7 +82,7 @@ static int32_t add_pair(struct epx_plan *plan, int32_t token, int32_t choice, in
     return (int32_t)slot;
 }
 
-/* The lists by rank, each in token order, read in rank order give the lists by token. */
+/* The lists by rank, each in token order, read in the order of sums give the lists by token. */
 static void list_by_token(struct epx_plan *plan)
 {
     plan->token_offset[0] = 0;
@@ -90,8 +90,8 @@ static void list_by_token(struct epx_plan *plan)
         plan->token_offset[t + 1] = plan->token_offset[t] + plan->token_rows[t];
         plan->token_rows[t] = 0;
     }
-    for (int32_t d = 0; d < plan->num_ranks; d++)
-        for (int32_t i = 0; i < plan->send_rows[d]; i++) {
+    for (int32_t r = 0; r < plan->num_ranks; r++)
+        for (int32_t i = 0, d = plan->rank_order[r]; i < plan->send_rows[d]; i++) {
             int32_t token = plan->send_token[plan->send_offset[d] + i];
             int64_t at = plan->token_offset[token] + plan->token_rows[token]++;
 

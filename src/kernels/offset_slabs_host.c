@@ -52,7 +52,7 @@ static int64_t offset_rank(struct epx_plan *plan, int32_t rank)
         plan->next_slot[e] = start + pairs_before(plan, e, plan->rank);
         if (rank == plan->rank) {
             plan->expert_offsets[e - first] = start;
-            plan->expert_counts[e - first] = (int32_t)total;
+            plan->expert_counts[e - first] = (int32_t)clamp(total, INT32_MAX);
         }
         start += epx_round_up(total, plan->alignment);
     }
@@ -83,8 +83,8 @@ static void offset_rank_major(struct epx_plan *plan)
             *plan->required_rows = required;
     }
     for (int32_t e = 0; e < plan->num_local; e++)
-        plan->expert_counts[e] =
-            (int32_t)pairs_before(plan, plan->first_expert + e, plan->num_ranks);
+        plan->expert_counts[e] = (int32_t)clamp(
+            pairs_before(plan, plan->first_expert + e, plan->num_ranks), INT32_MAX);
 }
 
 /* The view shows what is kept; without the drop policy too much is an error and stays. */

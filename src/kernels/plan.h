@@ -24,6 +24,7 @@ struct epx_plan {
     struct epx_count_shape count_shape;
     struct epx_record_shape record_shape;
     int32_t *owner;      /* [E] rank of each expert */
+    int32_t *rank_order; /* [R] ranks by (node, rank): the order of sums */
     int64_t *capacities; /* [R] rows of each rank's receive buffer */
 
     /* exchanged: each rank's row of the matrix, and the records of each source rank */
@@ -42,8 +43,8 @@ struct epx_plan {
     int32_t *send_rows;    /* [R] rows that travel to each rank */
     int32_t *send_token;   /* by rank, in token order */
     int32_t *send_slot;    /* where the row goes there first */
-    int64_t *token_offset; /* [max_tokens + 1] first row of each token in the next two */
-    int32_t *token_rank;   /* by token, in rank order */
+    int64_t *token_offset; /* [max_tokens + 1] first row of each token in the next three */
+    int32_t *token_rank;   /* by token, in the order of sums */
     int32_t *token_slot;
     int32_t *token_row;    /* its place in the list of its rank */
     int64_t dropped;       /* pairs (rank-major: unique rows) without room */

@@ -49,7 +49,7 @@ void epx_sum_row_pairs(const struct epx_plan *plan, const struct epx_expert_rows
 void epx_take_pair_weights(const struct epx_plan *plan, const struct epx_expert_rows *op,
                            int32_t *record, float *pair_weights);
 
-/* Home side: one segment of a token's result from the rows of num ranks, in rank order. */
+/* Home side: one segment of a token's result from the rows of num ranks, by (node, rank). */
 void epx_sum_token_rows(const struct epx_plan *plan, const struct epx_home_rows *op,
                         int32_t token, int64_t segment, const char *const rows[],
                         const int32_t ranks[], int num);
