@@ -110,7 +110,7 @@ static int attach_first(struct epx_comm *comm)
     int usable, rc;
 
     for (int i = 0; i < NUM_TRANSPORTS; i++) {
-        if (!transports[i].ops || transports[i].ops->memory != EPX_MEMORY_SYSTEM)
+        if (strcmp(transports[i].memory, "system") != 0)
             continue;
         EPX_TRY(usable_on_all(comm, &transports[i], &usable, why));
         if (!usable) {
