@@ -10,6 +10,7 @@
 
 enum { AWAIT_COUNTS = EPX_PHASE_VERB, AWAIT_GRANTS, MOVE };
 enum { GRANT_RING = -1, GRANT_NOTHING = -2 };
+enum { STORED_ALL = -1 };
 
 static int begin(struct epx_direct *direct, struct epx_request *request, int *moved)
 {
@@ -75,22 +76,22 @@ static const char *rows_for(const struct epx_request *request, int rank)
     return (const char *)request->call.rows_in + rows_bytes(request, request->call.sdispls[rank]);
 }
 
-/* Stores some of the rows for a rank; 0 when there is nothing to do. */
+/* Stores some of the rows for a rank; the last of them with the word that they are there. */
 static int store_rows(struct epx_direct *direct, const struct epx_request *request, int rank)
 {
     int64_t all = rows_bytes(request, request->call.sendcounts[rank]);
-    int64_t from = direct->to[rank].row, length = all - from;
+    int64_t from = direct->stored[rank], length = all - from;
 
+    if (from == STORED_ALL)
+        return 0;
     if (length > EPX_DIRECT_STRIDE)
         length = EPX_DIRECT_STRIDE;
     if (length)
         memcpy(granted(direct, request, rank) + from, rows_for(request, rank) + from,
                (size_t)length);
-    direct->to[rank].row += length;
-    if (from + length < all || direct->to[rank].segment)
-        return length > 0;
-    direct->to[rank].segment = 1;
-    epx_direct_post_arrival(direct, request, rank);
+    direct->stored[rank] = from + length < all ? from + length : STORED_ALL;
+    if (direct->stored[rank] == STORED_ALL)
+        epx_direct_post_arrival(direct, request, rank);
     return 1;
 }
 
@@ -128,7 +129,7 @@ static int send_rows(struct epx_direct *direct, const struct epx_request *reques
         return direct->to[rank].row == rows;
     }
     *moved |= store_rows(direct, request, rank);
-    return direct->to[rank].segment;
+    return direct->stored[rank] == STORED_ALL;
 }
 
 static int pop_rows(struct epx_direct *direct, const struct epx_request *request, int source)

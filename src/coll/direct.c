@@ -113,10 +113,11 @@ static int init(struct epx_direct *direct)
     direct->pop_base = epx_memory_zeroed(ranks, sizeof(*direct->pop_base));
     direct->buffers = epx_memory_zeroed(ranks, sizeof(*direct->buffers));
     direct->grants = epx_memory_zeroed(ranks, sizeof(*direct->grants));
+    direct->stored = epx_memory_zeroed(ranks, sizeof(*direct->stored));
     direct->sums = epx_memory_zeroed(ranks * EPX_MAX_TOP_K, sizeof(*direct->sums));
     EPX_FAIL_IF(!direct->ready || !direct->to || !direct->from || !direct->pushed ||
                     !direct->popped || !direct->push_base || !direct->pop_base ||
-                    !direct->buffers || !direct->grants || !direct->sums,
+                    !direct->buffers || !direct->grants || !direct->stored || !direct->sums,
                 EPX_ERR_NO_MEM, "no memory for %d ranks", comm->size);
     direct->ring_bytes = ring_bytes(comm);
     return EPX_SUCCESS;
@@ -161,6 +162,7 @@ void epx_direct_free(struct epx_direct *direct)
     free(direct->pop_base);
     free(direct->buffers);
     free(direct->grants);
+    free(direct->stored);
     free(direct->sums);
     free(direct);
 }
@@ -220,6 +222,7 @@ void epx_direct_begin(struct epx_direct *direct, int64_t row_bytes)
     direct->num_slots = direct->ring_bytes / direct->slot_bytes;
     memset(direct->to, 0, ranks * sizeof(*direct->to));
     memset(direct->from, 0, ranks * sizeof(*direct->from));
+    memset(direct->stored, 0, ranks * sizeof(*direct->stored));
     memcpy(direct->push_base, direct->pushed, ranks * sizeof(*direct->pushed));
     memcpy(direct->pop_base, direct->popped, ranks * sizeof(*direct->popped));
     direct->token = direct->token_segment = 0;
