@@ -27,7 +27,7 @@ static struct ref *make_ref(const struct scenario *s, const int64_t *recv_capaci
 {
     struct ref_input input = {suite_size, s->experts, s->top_k, s->max_tokens, s->alignment,
                               s->layout, s->overflow, s->ranks_per_node, recv_capacity,
-                              routing->tokens, routing->ids};
+                              routing->tokens, routing->ids, suite_nodes};
 
     return ref_create(&input);
 }

@@ -20,7 +20,7 @@ lints = \
   tests/lint_exports.sh \
   tests/lint_readme.sh
 TESTS += $(lints)
-EXTRA_DIST += $(lints) tests/run tests/testlist
+EXTRA_DIST += $(lints) tests/run tests/pretend_host tests/testlist
 
 # Every line of the matrix is a test of its own, listed by configure; an empty file names it.
 if HAVE_CHECK
@@ -65,9 +65,11 @@ test_programs = \
   tests/test_dispatch \
   tests/test_fatal \
   tests/test_faults \
+  tests/test_finalize \
   tests/test_hints \
   tests/test_killed \
   tests/test_lifetime \
+  tests/test_mismatch \
   tests/test_progress \
   tests/test_route \
   tests/test_shm_space \
@@ -96,6 +98,9 @@ tests_test_fatal_LDADD = libepx.la $(MPI_LIBS)
 tests_test_faults_CPPFLAGS = $(suite_cppflags)
 tests_test_faults_LDADD = $(suite_ldadd)
 
+tests_test_finalize_CPPFLAGS = $(suite_cppflags)
+tests_test_finalize_LDADD = $(suite_ldadd)
+
 tests_test_hints_CPPFLAGS = $(suite_cppflags)
 tests_test_hints_LDADD = $(suite_ldadd)
 
@@ -103,6 +108,9 @@ tests_test_killed_CPPFLAGS = $(suite_cppflags)
 tests_test_killed_LDADD = $(suite_ldadd)
 
 tests_test_lifetime_LDADD = libepx.la $(MPI_LIBS)
+
+tests_test_mismatch_CPPFLAGS = $(suite_cppflags)
+tests_test_mismatch_LDADD = $(suite_ldadd)
 
 tests_test_progress_CPPFLAGS = $(suite_cppflags)
 tests_test_progress_LDADD = $(suite_ldadd)
@@ -124,9 +132,17 @@ tests_test_transports_LDADD = $(suite_ldadd)
 
 unit_programs = \
   tests/unit_element \
+  tests/unit_log \
   tests/unit_memory \
   tests/unit_param \
+  tests/unit_plan \
+  tests/unit_progress \
+  tests/unit_ready \
   tests/unit_reference \
+  tests/unit_request \
+  tests/unit_ring \
+  tests/unit_rows \
+  tests/unit_stats \
   tests/unit_status
 
 # Kernels against their host twins.
@@ -145,14 +161,38 @@ unit_ldadd = tests/libsuite.la libepx_core.la $(CHECK_LIBS) $(MPI_LIBS) -lm
 tests_unit_element_CPPFLAGS = $(unit_cppflags)
 tests_unit_element_LDADD = $(unit_ldadd)
 
+tests_unit_log_CPPFLAGS = $(unit_cppflags)
+tests_unit_log_LDADD = $(unit_ldadd)
+
 tests_unit_memory_CPPFLAGS = $(unit_cppflags)
 tests_unit_memory_LDADD = $(unit_ldadd)
 
 tests_unit_param_CPPFLAGS = $(unit_cppflags)
 tests_unit_param_LDADD = $(unit_ldadd)
 
+tests_unit_plan_CPPFLAGS = $(unit_cppflags)
+tests_unit_plan_LDADD = $(unit_ldadd)
+
+tests_unit_progress_CPPFLAGS = $(unit_cppflags)
+tests_unit_progress_LDADD = $(unit_ldadd)
+
+tests_unit_ready_CPPFLAGS = $(unit_cppflags)
+tests_unit_ready_LDADD = $(unit_ldadd)
+
 tests_unit_reference_CPPFLAGS = $(unit_cppflags)
 tests_unit_reference_LDADD = $(unit_ldadd)
+
+tests_unit_request_CPPFLAGS = $(unit_cppflags)
+tests_unit_request_LDADD = $(unit_ldadd)
+
+tests_unit_ring_CPPFLAGS = $(unit_cppflags)
+tests_unit_ring_LDADD = $(unit_ldadd)
+
+tests_unit_rows_CPPFLAGS = $(unit_cppflags)
+tests_unit_rows_LDADD = $(unit_ldadd)
+
+tests_unit_stats_CPPFLAGS = $(unit_cppflags)
+tests_unit_stats_LDADD = $(unit_ldadd)
 
 tests_unit_status_CPPFLAGS = $(unit_cppflags)
 tests_unit_status_LDADD = $(unit_ldadd)

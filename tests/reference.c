@@ -418,17 +418,24 @@ static void add_rank(const struct combine *c, int token, int rank, struct sum *n
     free(partial.value);
 }
 
+static int node_of(const struct ref_input *in, int rank)
+{
+    if (in->ranks_per_node)
+        return rank / in->ranks_per_node;
+    return in->nodes ? in->nodes[rank] : 0;
+}
+
 static void add_node(const struct combine *c, int token, int node, struct sum *total)
 {
-    int size = c->ref->in.ranks_per_node ? c->ref->in.ranks_per_node : c->ref->in.ranks;
+    const struct ref_input *in = &c->ref->in;
     struct sum sum;
 
     sum_init(&sum, c->send->count);
     for (int rank = 0; rank < c->ref->in.ranks; rank++)
-        if (rank / size == node)
+        if (node_of(in, rank) == node)
             add_rank(c, token, rank, &sum);
     if (sum.terms) {
-        if (c->me / size != node)
+        if (node_of(in, c->me) != node)
             sum_round(c->send->datatype, &sum);
         sum_add(c->send->datatype, total, sum.value);
     }

@@ -13,10 +13,11 @@ struct ref_input {
     int ranks, experts, top_k, max_tokens, alignment;
     EPX_Layout layout;
     EPX_Overflow overflow;
-    int ranks_per_node;           /* 0 = one node */
+    int ranks_per_node;           /* 0 = as nodes says */
     const int64_t *recv_capacity; /* [ranks], 0 = the worst case */
     const int *tokens;            /* [ranks] */
     int64_t *const *ids;          /* [ranks] -> [tokens][top_k] */
+    const int *nodes;             /* [ranks] numbered by lowest rank; NULL = one node */
 };
 
 /* What one rank's view must say. */

@@ -10,6 +10,7 @@
 #define SHOWN_MAX 40
 
 int suite_rank, suite_size;
+int *suite_nodes;
 
 static int complaints, shown;
 
@@ -128,6 +129,21 @@ static int run_here(Suite *suite)
     return failed;
 }
 
+/* A rank's node is first known by its lowest rank, then by the number of such ranks below. */
+static void find_nodes(void)
+{
+    MPI_Comm node;
+    int lowest = suite_rank, nodes = 0;
+
+    suite_nodes = calloc((size_t)suite_size, sizeof(*suite_nodes));
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, suite_rank, MPI_INFO_NULL, &node);
+    MPI_Bcast(&lowest, 1, MPI_INT, 0, node);
+    MPI_Comm_free(&node);
+    MPI_Allgather(&lowest, 1, MPI_INT, suite_nodes, 1, MPI_INT, MPI_COMM_WORLD);
+    for (int r = 0; r < suite_size; r++)
+        suite_nodes[r] = suite_nodes[r] == r ? nodes++ : suite_nodes[suite_nodes[r]];
+}
+
 void suite_init(int *argc, char ***argv)
 {
     int provided;
@@ -136,6 +152,7 @@ void suite_init(int *argc, char ***argv)
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &suite_rank);
     MPI_Comm_size(MPI_COMM_WORLD, &suite_size);
+    find_nodes();
 }
 
 int suite_main(int *argc, char ***argv, Suite *(*make)(void))

@@ -12,6 +12,7 @@
 #include "epx.h"
 
 extern int suite_rank, suite_size;
+extern int *suite_nodes; /* [suite_size] node of each rank, numbered by lowest rank */
 
 #if defined(__GNUC__)
 __attribute__((format(printf, 4, 5)))
@@ -52,7 +53,7 @@ double suite_seconds(void);
 /* Ends the program on all ranks as skipped. */
 void suite_skip(const char *reason);
 
-/* Sets suite_rank and suite_size; errors of MPI_COMM_WORLD return. suite_main does it. */
+/* Sets suite_rank, suite_size, suite_nodes; errors of MPI_COMM_WORLD return. suite_main does it. */
 void suite_init(int *argc, char ***argv);
 
 /* The main function: 0 and the line " No Errors" if every test passed on every rank. */

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * unit_progress.c - the clock of a wait: when it gives up, and whom it blames. Time passes by
+ * moving the clock's last pass into the past; the bound is so long that real time is nothing.
+ */
+#include "progress.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "request.h"
+#include "suite.h"
+
+enum { RANKS = 5, ME = 1, BOUND_MS = 10000000 };
+
+static struct epx_comm comm;
+static struct epx_clock waited;
+static int alive[RANKS], probes, announcements;
+static uint64_t position_of[RANKS];
+static const char *earlier_message; /* of a rank that gave up first */
+
+static void probe(void *state)
+{
+    ck_assert_ptr_eq(state, alive);
+    probes++;
+}
+
+static int answered(void *state, int rank, uint64_t *epoch)
+{
+    ck_assert_ptr_eq(state, alive);
+    ck_assert_int_ne(rank, ME);
+    *epoch = position_of[rank];
+    return alive[rank];
+}
+
+static void announce(void *state, char *message)
+{
+    ck_assert_ptr_eq(state, alive);
+    announcements++;
+    if (earlier_message)
+        strcpy(message, earlier_message);
+}
+
+static const struct epx_liveness_ops fake_liveness = {
+    .probe = probe, .answered = answered, .announce = announce};
+
+static void begin(void)
+{
+    memset(&comm, 0, sizeof(comm));
+    memset(&waited, 0, sizeof(waited));
+    comm.references = 1;
+    comm.rank = ME;
+    comm.size = RANKS;
+    comm.position = 20;
+    comm.params.timeout_ms = BOUND_MS;
+    comm.liveness = &fake_liveness;
+    comm.liveness_state = alive;
+    probes = announcements = 0;
+    earlier_message = NULL;
+    epx_status_enter("EPX_Test");
+    for (int r = 0; r < RANKS; r++) {
+        alive[r] = 1;
+        position_of[r] = 20;
+    }
+}
+
+/* One pass, percent of the bound after the last. */
+static void pass(int percent, int moved, int waiting_for)
+{
+    if (waited.last_pass_ns)
+        waited.last_pass_ns -= (int64_t)BOUND_MS * 10000 * percent;
+    epx_comm_clock(&comm, &waited, moved, waiting_for);
+}
+
+static void wait_in_vain(int waiting_for)
+{
+    pass(0, 0, waiting_for);
+    for (int i = 0; i < 11 && !comm.finished; i++)
+        pass(10, 0, waiting_for);
+    ck_assert_int_eq(comm.finished, EPX_ERR_TIMEOUT);
+}
+
+static void expect_blamed(int rank)
+{
+    char wanted[64];
+
+    snprintf(wanted, sizeof(wanted), "EPX_Test: rank %d did not answer within %d ms", rank,
+             BOUND_MS);
+    ck_assert_str_eq(comm.finish_message, wanted);
+}
+
+START_TEST(nobody_gives_up_before_the_bound)
+{
+    pass(0, 0, 2);
+    for (int i = 1; i <= 4; i++)
+        pass(10, 0, 2);
+    ck_assert_int_eq(probes, 0);
+    for (int i = 5; i <= 9; i++)
+        pass(10, 0, 2);
+    ck_assert_int_eq(probes, 1);
+    ck_assert_int_eq(comm.finished, 0);
+    ck_assert_int_eq(announcements, 0);
+    pass(10, 0, 2);
+    ck_assert_int_eq(comm.finished, EPX_ERR_TIMEOUT);
+    ck_assert_int_eq(comm.async_error, EPX_ERR_TIMEOUT);
+    ck_assert_int_eq(announcements, 1);
+    ck_assert_int_eq(probes, 1);
+}
+END_TEST
+
+START_TEST(a_long_gap_counts_for_half_the_bound)
+{
+    pass(0, 0, 2);
+    pass(100000, 0, 2);
+    ck_assert_int_eq(comm.finished, 0);
+    ck_assert_int_eq(probes, 1);
+    pass(40, 0, 2);
+    ck_assert_int_eq(comm.finished, 0);
+    pass(100000, 0, 2);
+    ck_assert_int_eq(comm.finished, EPX_ERR_TIMEOUT);
+}
+END_TEST
+
+START_TEST(the_time_before_the_first_pass_does_not_count)
+{
+    epx_comm_clock(&comm, &waited, 0, 2);
+    ck_assert_int_eq(waited.waited_ns, 0);
+    ck_assert_int_ne(waited.last_pass_ns, 0);
+}
+END_TEST
+
+START_TEST(progress_starts_the_clock_anew)
+{
+    pass(0, 0, 2);
+    for (int i = 0; i < 50; i++)
+        pass(40, i % 2, 2);
+    ck_assert_int_eq(comm.finished, 0);
+    pass(0, 1, 2);
+    pass(0, 0, 2);
+    for (int i = 0; i < 9; i++)
+        pass(10, 0, 2);
+    pass(0, 1, 2);
+    ck_assert_int_eq(probes, 1);
+    pass(0, 0, 2);
+    for (int i = 0; i < 9; i++)
+        pass(10, 0, 2);
+    ck_assert_int_eq(probes, 2);
+    ck_assert_int_eq(comm.finished, 0);
+}
+END_TEST
+
+START_TEST(without_a_bound_nobody_gives_up)
+{
+    comm.params.timeout_ms = 0;
+    for (int i = 0; i < 100; i++)
+        pass(100, 0, 2);
+    ck_assert_int_eq(comm.finished, 0);
+    ck_assert_int_eq(probes, 0);
+}
+END_TEST
+
+START_TEST(a_silent_rank_is_blamed)
+{
+    alive[4] = 0;
+    position_of[0] = 3;
+    wait_in_vain(2);
+    expect_blamed(4);
+}
+END_TEST
+
+START_TEST(of_several_silent_ranks_the_one_waited_for_is_blamed)
+{
+    alive[0] = alive[3] = alive[4] = 0;
+    wait_in_vain(3);
+    expect_blamed(3);
+}
+END_TEST
+
+START_TEST(else_the_rank_furthest_behind_is_blamed)
+{
+    position_of[0] = 19;
+    position_of[3] = 17;
+    position_of[4] = 18;
+    wait_in_vain(2);
+    expect_blamed(3);
+}
+END_TEST
+
+START_TEST(else_the_rank_waited_for_is_blamed)
+{
+    position_of[3] = 25;
+    wait_in_vain(2);
+    expect_blamed(2);
+}
+END_TEST
+
+START_TEST(else_nobody_is_blamed)
+{
+    wait_in_vain(-1);
+    ck_assert_str_eq(comm.finish_message, "EPX_Test: not all 5 ranks came within 10000000 ms");
+}
+END_TEST
+
+START_TEST(before_there_is_a_transport_the_rank_waited_for_is_blamed)
+{
+    comm.liveness = NULL;
+    wait_in_vain(4);
+    expect_blamed(4);
+}
+END_TEST
+
+static void expect_timed_out(struct epx_request *request)
+{
+    ck_assert_int_eq(request->complete, 1);
+    ck_assert_int_eq(request->error, EPX_ERR_TIMEOUT);
+    ck_assert_str_eq(request->message, comm.finish_message);
+    epx_request_free(request);
+}
+
+static int never(struct epx_request *request, int *moved)
+{
+    (void)request;
+    *moved = 0;
+    return EPX_SUCCESS;
+}
+
+START_TEST(everything_in_flight_ends_with_the_first_message)
+{
+    struct epx_request *requests[3];
+
+    for (int i = 0; i < 3; i++) {
+        requests[i] = epx_request_create(&comm, NULL);
+        requests[i]->progress = never;
+        requests[i]->call.verb = EPX_VERB_COMBINE;
+        epx_request_submit(requests[i]);
+    }
+    earlier_message = "EPX_Dispatch: rank 4 did not answer within 7 ms";
+    wait_in_vain(2);
+    ck_assert_str_eq(comm.finish_message, earlier_message);
+    ck_assert_str_eq(comm.message, earlier_message);
+    ck_assert_uint_eq(comm.stats.timeouts, 3);
+    ck_assert_ptr_null(comm.first);
+    for (int i = 0; i < 3; i++)
+        expect_timed_out(requests[i]);
+    epx_comm_give_up(&comm, "again");
+    ck_assert_str_eq(comm.finish_message, earlier_message);
+}
+END_TEST
+
+static Suite *make_suite(void)
+{
+    Suite *suite = suite_create("progress");
+    TCase *tcase = tcase_create("progress");
+
+    tcase_add_checked_fixture(tcase, begin, NULL);
+    tcase_add_test(tcase, nobody_gives_up_before_the_bound);
+    tcase_add_test(tcase, a_long_gap_counts_for_half_the_bound);
+    tcase_add_test(tcase, the_time_before_the_first_pass_does_not_count);
+    tcase_add_test(tcase, progress_starts_the_clock_anew);
+    tcase_add_test(tcase, without_a_bound_nobody_gives_up);
+    tcase_add_test(tcase, a_silent_rank_is_blamed);
+    tcase_add_test(tcase, of_several_silent_ranks_the_one_waited_for_is_blamed);
+    tcase_add_test(tcase, else_the_rank_furthest_behind_is_blamed);
+    tcase_add_test(tcase, else_the_rank_waited_for_is_blamed);
+    tcase_add_test(tcase, else_nobody_is_blamed);
+    tcase_add_test(tcase, before_there_is_a_transport_the_rank_waited_for_is_blamed);
+    tcase_add_test(tcase, everything_in_flight_ends_with_the_first_message);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+int main(int argc, char **argv)
+{
+    return suite_main(&argc, &argv, make_suite);
+}
