@@ -30,7 +30,8 @@ dist_man_MANS += \
   man/EPX_Wait_enqueue.3 \
   man/EPX_Waitall.3 \
   man/epx_info.1 \
-  man/epx_moe.1
+  man/epx_moe.1 \
+  man/epx_perf.1
 
 nodist_man_MANS = man/epx.7
 

@@ -85,7 +85,7 @@ END_TEST
 START_TEST(only_verbs_that_add_tell_the_datatype)
 {
     static const int adds[] = {0, 0, 1, 1, 1, 0};
-    int64_t none[RANKS] = {0};
+    static const int64_t none[RANKS];
 
     request.call.sendcounts = none;
     for (int verb = EPX_VERB_ROUTE_TOKENS; verb <= EPX_VERB_ALLTOALLV; verb++) {

@@ -1,5 +1,22 @@
 # SPDX-License-Identifier: BSD-3-Clause
-bin_PROGRAMS += epx_info
+bin_PROGRAMS += epx_info epx_perf
 epx_info_SOURCES = tools/epx_info.c
 epx_info_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/src
 epx_info_LDADD = libepx_core.la
+
+epx_perf_SOURCES = \
+  tools/epx_perf.h \
+  tools/epx_perf.c \
+  tools/epx_perf_bench.c \
+  tools/epx_perf_check.c \
+  tools/epx_perf_ids.c \
+  tools/epx_perf_load.c \
+  tools/epx_perf_measure.c \
+  tools/epx_perf_options.c \
+  tools/epx_perf_peer.c \
+  tools/epx_perf_peer_sum.c \
+  tools/epx_perf_report.c \
+  tools/epx_perf_verb.c
+epx_perf_LDADD = libepx.la $(MPI_LIBS) -lm
+
+dist_bin_SCRIPTS = tools/epx_perf_plot

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * epx_perf.h - a benchmark of the collectives: epx_perf.c sweeps sizes, epx_perf_options.c reads
+ * the command line, epx_perf_ids.c makes expert ids and epx_perf_load.c rows, epx_perf_bench.c
+ * owns what EPX works on, epx_perf_verb.c is the sub-commands, epx_perf_peer.c with
+ * epx_perf_peer_sum.c does the same with MPI alone, epx_perf_check.c checks rows,
+ * epx_perf_measure.c takes the times and epx_perf_report.c prints.
+ */
+#ifndef EPX_PERF_H
+#define EPX_PERF_H
+
+#include <epx.h>
+#include <stdio.h>
+
+struct perf_verb;
+
+enum perf_peer_kind { PERF_PEER_NONE, PERF_PEER_MPI, PERF_PEER_MPI_BLOCKS };
+
+/* What the loop alternates. */
+enum perf_side { PERF_EPX, PERF_PEER, PERF_COPY, PERF_BARRIER, PERF_SIDES };
+
+/* Where a buffer lies; device memory would be another place. */
+enum perf_place { PERF_PLACE_HEAP, PERF_PLACE_WINDOW };
+
+struct perf_span {
+    int64_t min, max;
+};
+
+struct perf_options {
+    const struct perf_verb *verb;
+    struct perf_span tokens;    /* of a rank */
+    struct perf_span row_bytes; /* min 0: hidden elements */
+    int64_t hidden;
+    int64_t top_k, experts, alignment, iterations, warmup, seed, tests;
+    const char *datatype_name;
+    EPX_Datatype datatype;
+    EPX_Layout layout;
+    int place; /* enum perf_place of the rows at the experts' ranks */
+    int peer;  /* enum perf_peer_kind */
+    const char *skew, *transport, *json;
+    int full, check, usage;
+};
+
+/* One point of the sweep: the tokens of this rank, where they go, and what comes. */
+struct perf_load {
+    MPI_Comm comm;
+    int rank, size, tokens, top_k, experts, alignment;
+    int raw;                        /* rows are bytes that are only moved, not small numbers */
+    EPX_Datatype datatype;
+    int element_bytes, count;
+    int64_t row_bytes, pairs;       /* pairs = tokens * top_k */
+    int64_t *ids;                   /* [tokens][top_k] */
+    float *weights;                 /* [tokens][top_k] */
+    int64_t *rows_to, *rows_from;   /* [size] logical rows */
+    int64_t capacity;               /* rows that this rank receives, padding included, 1 at least */
+    int64_t logical_rows;           /* received by the rank that receives most */
+    int64_t wire_rows;              /* to or from other ranks, of the rank that has most */
+};
+
+struct perf_expected_row {
+    int32_t source, token, choice; /* source -1: padding */
+};
+
+struct perf_peer;
+
+/* What the timed operations work on. */
+struct perf_bench {
+    const struct perf_options *options;
+    struct perf_load load;
+    EPX_Comm comm;
+    EPX_Route route;
+    EPX_Request request;
+    EPX_Route_view view;
+    char *tokens, *rows, *sums;
+    float *row_weights;
+    int64_t weights; /* of a received row */
+    int64_t *counts, *displs, *recv_counts, *recv_displs; /* alltoallv: [size] each */
+    int64_t *peer_displs;                                 /* where each rank's rows to me begin */
+    int64_t *all_ids;                                     /* with checks: [size][tokens][top_k] */
+    struct perf_expected_row *expected;                   /* with checks: the rows of this rank */
+    int64_t num_expected;
+    int32_t *expected_slots;                              /* with checks: [tokens][top_k] */
+    struct perf_peer *peer;
+};
+
+struct perf_verb {
+    const char *name;
+    int sums;            /* rows are numbers that are added up */
+    int spreads;         /* tokens become rows: the ceiling copies from the ones to the others */
+    int gathers;         /* rows become tokens: it copies them back */
+    int waits;           /* start() waits for a part of the work, so nothing overlaps it */
+    int by_pairs;        /* the user packs a row for each pair: no unique rows */
+    void (*prepare)(struct perf_bench *bench); /* once, untimed */
+    void (*start)(struct perf_bench *bench);   /* all but the wait for bench->request */
+    void (*peer)(struct perf_peer *peer);
+    int64_t (*check)(const struct perf_bench *bench, enum perf_side side); /* wrong rows here */
+};
+
+struct perf_time {
+    double median, min, max; /* seconds, of the slowest rank in each iteration */
+};
+
+struct perf_result {
+    int tokens;
+    int64_t row_bytes, wire_bytes, logical_bytes, wrong_rows;
+    struct perf_time time[PERF_SIDES];
+    double compute, both, overlap; /* seconds, seconds, fraction; overlap -1: not measured */
+};
+
+/* Memory, zeroed and touched; ends the job if there is none. */
+void *perf_alloc(int64_t count, int64_t size);
+
+/* Options: 0, or -1 having said why on rank 0. */
+int perf_options_read(int argc, char **argv, int rank, struct perf_options *options);
+void perf_usage(FILE *stream);
+int perf_datatype_bytes(EPX_Datatype datatype);
+
+/* Load. Collective. */
+void perf_load_create(const struct perf_options *options, int tokens, int64_t row_bytes,
+                      MPI_Comm comm, struct perf_load *load);
+void perf_load_free(struct perf_load *load);
+int perf_owner(const struct perf_load *load, int64_t expert);
+int perf_first_expert(const struct perf_load *load, int rank);
+float perf_weight(int source, int64_t pair);
+/* The row of a token: bytes, or elements -1, 0, 1 times a small scale. */
+void perf_fill_row(const struct perf_load *load, int source, int64_t index, double scale,
+                   void *row);
+/* Multiplies rows of numbers by what stands for an expert. */
+double perf_factor(int64_t expert);
+void perf_scale_rows(const struct perf_load *load, double factor, int64_t rows, char *first);
+
+/* Ids by name of the skew; 0, or -1 if the name or the file will not do, message on rank 0. */
+int perf_ids_make(const struct perf_options *options, const struct perf_load *load, int64_t *ids);
+
+/* Bench. Collective. */
+void perf_bench_create(const struct perf_options *options, int tokens, int64_t row_bytes,
+                       EPX_Comm comm, struct perf_bench *bench);
+void perf_bench_free(struct perf_bench *bench);
+
+const struct perf_verb *perf_verb_find(const char *name);
+
+/* Peer: the same result by MPI_Alltoallv. Collective but for create, scale and free. */
+struct perf_peer *perf_peer_create(const struct perf_bench *bench);
+void perf_peer_free(struct perf_peer *peer);
+void perf_peer_route(struct perf_peer *peer);
+void perf_peer_dispatch(struct perf_peer *peer);
+void perf_peer_combine(struct perf_peer *peer);
+void perf_peer_layer(struct perf_peer *peer);
+void perf_peer_alltoallv(struct perf_peer *peer);
+void perf_peer_scale(struct perf_peer *peer);
+void perf_peer_poison(struct perf_peer *peer, int rows, int sums);
+int64_t perf_peer_num_rows(const struct perf_peer *peer);
+const char *perf_peer_rows(const struct perf_peer *peer);
+const char *perf_peer_sums(const struct perf_peer *peer);
+/* The received row of the pair that stands i-th by (expert, source, token, choice). */
+const char *perf_peer_row(const struct perf_peer *peer, int64_t i);
+/* to = w[0] * rows[0] + w[1] * rows[1] + ..., in float32 (float64 for float64) */
+void perf_peer_sum(EPX_Datatype datatype, const char *const rows[], const float weights[], int num,
+                   int count, char *to);
+
+/* Checks: wrong rows on this rank. */
+void perf_expect_create(struct perf_bench *bench); /* collective */
+void perf_expect_free(struct perf_bench *bench);
+int64_t perf_check_route(const struct perf_bench *bench, enum perf_side side);
+int64_t perf_check_dispatch(const struct perf_bench *bench, enum perf_side side);
+int64_t perf_check_sums(const struct perf_bench *bench, enum perf_side side);
+int64_t perf_check_alltoallv(const struct perf_bench *bench, enum perf_side side);
+
+/* Collective; the result is for rank 0. */
+void perf_measure(struct perf_bench *bench, struct perf_result *result);
+
+/* Report, on rank 0. */
+void perf_report_head(const struct perf_options *options, int size, const char *transport);
+void perf_report_line(const struct perf_options *options, const struct perf_result *result);
+/* 0, or -1 having said why. */
+int perf_report_json(const struct perf_options *options, int size, const char *transport,
+                     const struct perf_result *results, int num);
+
+#endif

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * epx_perf_check.c - what every rank should have, worked out from the ids of all ranks and the
+ * documented order of rows alone, and a comparison with what it has.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "epx_perf.h"
+
+static int owner_of(const struct perf_load *load, int64_t id)
+{
+    return id < 0 ? -1 : perf_owner(load, id);
+}
+
+static int64_t put(struct perf_expected_row *rows, int64_t at, int source, int64_t pair,
+                   int top_k)
+{
+    struct perf_expected_row row = {source, (int32_t)(pair / top_k), (int32_t)(pair % top_k)};
+
+    if (rows)
+        rows[at] = row;
+    return at + 1;
+}
+
+/* By (expert, source, token, choice), padded; the number of rows. */
+static int64_t list_by_expert(const struct perf_bench *bench, int rank,
+                              struct perf_expected_row *rows)
+{
+    const struct perf_load *load = &bench->load;
+    int last = perf_first_expert(load, rank + 1);
+    int64_t num = 0;
+
+    for (int e = perf_first_expert(load, rank); e < last; e++) {
+        for (int64_t i = 0; i < load->pairs * load->size; i++)
+            if (bench->all_ids[i] == e)
+                num = put(rows, num, (int)(i / load->pairs), i % load->pairs, load->top_k);
+        while (num % load->alignment)
+            num = put(rows, num, -1, 0, load->top_k);
+    }
+    return num;
+}
+
+/* By (source, token): the choice is the first one on the rank. */
+static int64_t list_by_rank(const struct perf_bench *bench, int rank,
+                            struct perf_expected_row *rows)
+{
+    const struct perf_load *load = &bench->load;
+    int64_t num = 0, taken = -1;
+
+    for (int64_t i = 0; i < load->pairs * load->size; i++)
+        if (taken != i / load->top_k && owner_of(load, bench->all_ids[i]) == rank) {
+            num = put(rows, num, (int)(i / load->pairs), i % load->pairs, load->top_k);
+            taken = i / load->top_k;
+        }
+    return num;
+}
+
+static int64_t list_rows(const struct perf_bench *bench, int rank, struct perf_expected_row *rows)
+{
+    return bench->options->layout == EPX_RANK_MAJOR ? list_by_rank(bench, rank, rows)
+                                                    : list_by_expert(bench, rank, rows);
+}
+
+/* The slots of this rank's pairs at one of the experts' ranks. */
+static void expect_slots(struct perf_bench *bench, int rank, const struct perf_expected_row *rows,
+                         int64_t num)
+{
+    const struct perf_load *load = &bench->load;
+
+    for (int64_t i = 0; i < num; i++) {
+        int64_t first = (int64_t)rows[i].token * load->top_k;
+
+        if (rows[i].source != load->rank)
+            continue;
+        for (int k = 0; k < load->top_k; k++)
+            if (bench->options->layout == EPX_RANK_MAJOR
+                    ? owner_of(load, load->ids[first + k]) == rank
+                    : k == rows[i].choice)
+                bench->expected_slots[first + k] = (int32_t)i;
+    }
+}
+
+void perf_expect_create(struct perf_bench *bench)
+{
+    const struct perf_load *load = &bench->load;
+    struct perf_expected_row *rows;
+
+    bench->all_ids = perf_alloc(load->pairs * load->size, sizeof(int64_t));
+    bench->expected_slots = perf_alloc(load->pairs, sizeof(int32_t));
+    for (int64_t i = 0; i < load->pairs; i++)
+        bench->expected_slots[i] = -1;
+    MPI_Allgather(load->ids, (int)load->pairs, MPI_INT64_T, bench->all_ids, (int)load->pairs,
+                  MPI_INT64_T, load->comm);
+    for (int r = 0; r < load->size; r++) {
+        int64_t num = list_rows(bench, r, NULL);
+
+        rows = perf_alloc(num, sizeof(*rows));
+        list_rows(bench, r, rows);
+        expect_slots(bench, r, rows, num);
+        if (r != load->rank) {
+            free(rows);
+            continue;
+        }
+        bench->expected = rows;
+        bench->num_expected = num;
+    }
+}
+
+void perf_expect_free(struct perf_bench *bench)
+{
+    free(bench->all_ids);
+    free(bench->expected);
+    free(bench->expected_slots);
+}
+
+static int64_t count_padding(const struct perf_bench *bench)
+{
+    int64_t padding = 0;
+
+    for (int64_t i = 0; i < bench->num_expected; i++)
+        padding += bench->expected[i].source < 0;
+    return padding;
+}
+
+int64_t perf_check_route(const struct perf_bench *bench, enum perf_side side)
+{
+    const EPX_Route_view *view = &bench->view;
+    int64_t wrong = 0;
+
+    if (side == PERF_PEER)
+        return perf_peer_num_rows(bench->peer) != bench->num_expected - count_padding(bench);
+    if (*view->num_rows != bench->num_expected || *view->required_rows != bench->num_expected)
+        return bench->num_expected + 1;
+    for (int64_t i = 0; i < bench->num_expected; i++) {
+        const struct perf_expected_row *row = &bench->expected[i];
+
+        wrong += view->row_ranks[i] != row->source ||
+                 view->row_tokens[i] != (row->source < 0 ? -1 : row->token);
+    }
+    for (int64_t i = 0; i < bench->load.pairs; i++)
+        wrong += view->slots[i] != bench->expected_slots[i];
+    return wrong;
+}
+
+static float expected_weight(const struct perf_bench *bench, const struct perf_expected_row *row,
+                             int choice)
+{
+    const struct perf_load *load = &bench->load;
+    int64_t pair = (int64_t)row->token * load->top_k + choice;
+
+    if (row->source < 0 ||
+        owner_of(load, bench->all_ids[row->source * load->pairs + pair]) != load->rank)
+        return 0;
+    return perf_weight(row->source, pair);
+}
+
+static int weights_differ(const struct perf_bench *bench, int64_t i)
+{
+    const struct perf_expected_row *row = &bench->expected[i];
+    int top_k = bench->load.top_k, differ = 0;
+
+    if (bench->options->layout == EPX_EXPERT_MAJOR)
+        return bench->row_weights[i] != expected_weight(bench, row, row->choice);
+    for (int k = 0; k < top_k; k++)
+        differ |= bench->row_weights[i * top_k + k] != expected_weight(bench, row, k);
+    return differ;
+}
+
+int64_t perf_check_dispatch(const struct perf_bench *bench, enum perf_side side)
+{
+    const struct perf_load *load = &bench->load;
+    size_t row_bytes = (size_t)load->row_bytes;
+    char *should = perf_alloc(1, load->row_bytes);
+    int64_t wrong = 0, pair = 0;
+
+    for (int64_t i = 0; i < bench->num_expected; i++) {
+        const struct perf_expected_row *row = &bench->expected[i];
+        const char *is = bench->rows + i * load->row_bytes;
+
+        if (side == PERF_PEER && row->source < 0)
+            continue;
+        if (side == PERF_PEER)
+            is = perf_peer_row(bench->peer, pair++);
+        memset(should, 0, row_bytes);
+        if (row->source >= 0)
+            perf_fill_row(load, row->source, row->token, 1, should);
+        wrong += memcmp(is, should, row_bytes) || (side == PERF_EPX && weights_differ(bench, i));
+    }
+    free(should);
+    return wrong;
+}
+
+/* By how much a token's row has grown when all its experts' rows are added up. */
+static double expected_scale(const struct perf_bench *bench, int token)
+{
+    const struct perf_load *load = &bench->load;
+    int by_rank = bench->options->layout == EPX_RANK_MAJOR;
+    int scaled = !bench->options->verb->spreads;
+    double scale = 0;
+
+    for (int r = 0; r < load->size; r++) {
+        int there = 0;
+
+        for (int64_t i = (int64_t)token * load->top_k; i < (token + 1) * (int64_t)load->top_k;
+             i++) {
+            if (owner_of(load, load->ids[i]) != r)
+                continue;
+            there = 1;
+            if (!by_rank)
+                scale += (double)load->weights[i] * (scaled ? perf_factor(load->ids[i]) : 1);
+        }
+        if (by_rank && there)
+            scale += scaled ? perf_factor(r) : 1;
+    }
+    return scale;
+}
+
+int64_t perf_check_sums(const struct perf_bench *bench, enum perf_side side)
+{
+    const struct perf_load *load = &bench->load;
+    const char *sums = side == PERF_PEER ? perf_peer_sums(bench->peer) : bench->sums;
+    char *should = perf_alloc(1, load->row_bytes);
+    int64_t wrong = 0;
+
+    for (int t = 0; t < load->tokens; t++) {
+        perf_fill_row(load, load->rank, t, expected_scale(bench, t), should);
+        wrong += memcmp(sums + t * load->row_bytes, should, (size_t)load->row_bytes) != 0;
+    }
+    free(should);
+    return wrong;
+}
+
+static int counts_differ(const struct perf_bench *bench)
+{
+    const struct perf_load *load = &bench->load;
+    int64_t displ = 0;
+
+    for (int s = 0; s < load->size; displ += load->rows_from[s++])
+        if (bench->recv_counts[s] != load->rows_from[s] || bench->recv_displs[s] != displ)
+            return 1;
+    return 0;
+}
+
+int64_t perf_check_alltoallv(const struct perf_bench *bench, enum perf_side side)
+{
+    const struct perf_load *load = &bench->load;
+    const char *is = side == PERF_PEER ? perf_peer_rows(bench->peer) : bench->rows;
+    char *should = perf_alloc(1, load->row_bytes);
+    int64_t wrong = side == PERF_EPX && counts_differ(bench);
+
+    for (int s = 0; s < load->size; s++)
+        for (int64_t i = 0; i < load->rows_from[s]; i++, is += load->row_bytes) {
+            perf_fill_row(load, s, bench->peer_displs[s] + i, 1, should);
+            wrong += memcmp(is, should, (size_t)load->row_bytes) != 0;
+        }
+    free(should);
+    return wrong;
+}

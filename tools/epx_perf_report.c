@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* epx_perf_report.c - columns for people, JSON for programs. */
+#include <errno.h>
+#include <string.h>
+
+#include "epx_perf.h"
+
+static const char *peer_name(int peer)
+{
+    return peer == PERF_PEER_MPI ? "mpi" : peer == PERF_PEER_MPI_BLOCKS ? "mpi-blocks" : "none";
+}
+
+static const char *place_name(int place)
+{
+    return place == PERF_PLACE_WINDOW ? "alloc" : "malloc";
+}
+
+static const char *layout_name(EPX_Layout layout)
+{
+    return layout == EPX_RANK_MAJOR ? "rank" : "expert";
+}
+
+static void print_units(const struct perf_options *options)
+{
+    printf("#%8s %9s %10s %10s %10s %9s %9s %6s", "", "(B)", "(us)", "(us)", "(us)", "(GB/s)",
+           "(GB/s)", "(%)");
+    if (options->full)
+        printf(" %12s %12s %9s %10s %10s %10s %7s", "(B)", "(B)", "(GB/s)", "(us)", "(us)",
+               "(us)", "(%)");
+    if (options->peer)
+        printf(" %10s %6s", "(us)", "");
+    if (options->check)
+        printf(" %7s", "rows");
+    putchar('\n');
+}
+
+void perf_report_head(const struct perf_options *options, int size, const char *transport)
+{
+    char version[EPX_MAX_LIBRARY_VERSION_STRING];
+    int length;
+
+    EPX_Get_library_version(version, &length);
+    printf("# %s\n# %s on %d rank%s, transport %s, receive buffers from %s\n", version,
+           options->verb->name, size, size == 1 ? "" : "s", transport,
+           options->place == PERF_PLACE_WINDOW ? "EPX_Alloc_mem" : "malloc");
+    printf("# top-%d of %d experts, %s, %s, layout %s, alignment %d, peer %s\n",
+           (int)options->top_k, (int)options->experts, options->skew, options->datatype_name,
+           layout_name(options->layout), (int)options->alignment, peer_name(options->peer));
+    printf("# %d iterations after %d, time of the slowest rank\n", (int)options->iterations,
+           (int)options->warmup);
+    printf("#%8s %9s %10s %10s %10s %9s %9s %6s", "tokens", "row", "median", "min", "max", "wire",
+           "logical", "copy");
+    if (options->full)
+        printf(" %12s %12s %9s %10s %10s %10s %7s", "wire", "logical", "copy", "barrier",
+               "compute", "both", "overlap");
+    if (options->peer)
+        printf(" %10s %6s", "peer", "ratio");
+    if (options->check)
+        printf(" %7s", "wrong");
+    putchar('\n');
+    print_units(options);
+}
+
+/* GB/s; 0 if nothing moved. */
+static double rate(int64_t bytes, double seconds)
+{
+    return seconds > 0 ? (double)bytes / seconds * 1e-9 : 0;
+}
+
+static double ratio(double above, double below)
+{
+    return below > 0 ? above / below : 0;
+}
+
+static void print_number(int width, int decimals, double value, int known)
+{
+    if (known)
+        printf(" %*.*f", width, decimals, value);
+    else
+        printf(" %*s", width, "-");
+}
+
+static void print_full(const struct perf_result *result)
+{
+    int known = result->logical_bytes > 0, overlaps = result->overlap >= 0;
+    double copy = rate(result->logical_bytes, result->time[PERF_COPY].median);
+
+    print_number(12, 0, (double)result->wire_bytes, known);
+    print_number(12, 0, (double)result->logical_bytes, known);
+    print_number(9, 2, copy, known);
+    print_number(10, 2, result->time[PERF_BARRIER].median * 1e6, 1);
+    print_number(10, 2, result->compute * 1e6, overlaps);
+    print_number(10, 2, result->both * 1e6, overlaps);
+    print_number(7, 1, result->overlap * 100, overlaps);
+}
+
+void perf_report_line(const struct perf_options *options, const struct perf_result *result)
+{
+    const struct perf_time *time = &result->time[PERF_EPX];
+    const struct perf_time *peer = &result->time[PERF_PEER];
+    int known = result->logical_bytes > 0;
+
+    printf(" %8d %9lld %10.2f %10.2f %10.2f", result->tokens, (long long)result->row_bytes,
+           time->median * 1e6, time->min * 1e6, time->max * 1e6);
+    print_number(9, 3, rate(result->wire_bytes, time->median), known);
+    print_number(9, 3, rate(result->logical_bytes, time->median), known);
+    print_number(6, 1, 100 * ratio(result->time[PERF_COPY].median, time->median), known);
+    if (options->full)
+        print_full(result);
+    if (options->peer)
+        printf(" %10.2f %6.2f", peer->median * 1e6, ratio(peer->median, time->median));
+    if (options->check)
+        printf(" %7lld", (long long)result->wrong_rows);
+    putchar('\n');
+    fflush(stdout);
+}
+
+static void write_text(FILE *file, const char *name, const char *text)
+{
+    fprintf(file, "  \"%s\": \"", name);
+    for (; *text; text++) {
+        if ((unsigned char)*text < ' ') {
+            fprintf(file, "\\u%04x", (unsigned)*text);
+            continue;
+        }
+        if (*text == '"' || *text == '\\')
+            fputc('\\', file);
+        fputc(*text, file);
+    }
+    fputs("\",\n", file);
+}
+
+static void write_number(FILE *file, const char *name, int64_t number)
+{
+    fprintf(file, "  \"%s\": %lld,\n", name, (long long)number);
+}
+
+static void write_options(FILE *file, const struct perf_options *options, int size,
+                          const char *transport)
+{
+    char version[EPX_MAX_LIBRARY_VERSION_STRING];
+    int length;
+
+    EPX_Get_library_version(version, &length);
+    write_text(file, "library", version);
+    write_text(file, "command", options->verb->name);
+    write_text(file, "transport", transport);
+    write_text(file, "memory", "host");
+    write_text(file, "receive_buffer", place_name(options->place));
+    write_text(file, "skew", options->skew);
+    write_text(file, "datatype", options->datatype_name);
+    write_text(file, "layout", layout_name(options->layout));
+    write_text(file, "peer", peer_name(options->peer));
+    write_number(file, "ranks", size);
+    write_number(file, "top_k", options->top_k);
+    write_number(file, "experts", options->experts);
+    write_number(file, "alignment", options->alignment);
+    write_number(file, "iterations", options->iterations);
+    write_number(file, "warm_up", options->warmup);
+    write_number(file, "tests", options->tests);
+    write_number(file, "seed", options->seed);
+}
+
+static void write_time(FILE *file, const char *name, const struct perf_time *time)
+{
+    fprintf(file, ", \"%s_us\": {\"median\": %.3f, \"min\": %.3f, \"max\": %.3f}", name,
+            time->median * 1e6, time->min * 1e6, time->max * 1e6);
+}
+
+static void write_result(FILE *file, const struct perf_options *options,
+                         const struct perf_result *result)
+{
+    const struct perf_time *time = result->time;
+
+    fprintf(file, "    {\"tokens\": %d, \"row_bytes\": %lld, \"wire_bytes\": %lld", result->tokens,
+            (long long)result->row_bytes, (long long)result->wire_bytes);
+    fprintf(file, ", \"logical_bytes\": %lld", (long long)result->logical_bytes);
+    write_time(file, "time", &time[PERF_EPX]);
+    write_time(file, "barrier", &time[PERF_BARRIER]);
+    if (result->logical_bytes) {
+        write_time(file, "copy", &time[PERF_COPY]);
+        fprintf(file, ", \"wire_GBps\": %.4f, \"logical_GBps\": %.4f, \"copy_GBps\": %.4f",
+                rate(result->wire_bytes, time[PERF_EPX].median),
+                rate(result->logical_bytes, time[PERF_EPX].median),
+                rate(result->logical_bytes, time[PERF_COPY].median));
+        fprintf(file, ", \"copy_fraction\": %.4f",
+                ratio(time[PERF_COPY].median, time[PERF_EPX].median));
+    }
+    if (options->peer) {
+        write_time(file, "peer", &time[PERF_PEER]);
+        fprintf(file, ", \"peer_ratio\": %.4f",
+                ratio(time[PERF_PEER].median, time[PERF_EPX].median));
+    }
+    if (result->overlap >= 0)
+        fprintf(file, ", \"compute_us\": %.3f, \"both_us\": %.3f, \"overlap\": %.4f",
+                result->compute * 1e6, result->both * 1e6, result->overlap);
+    if (options->check)
+        fprintf(file, ", \"wrong_rows\": %lld", (long long)result->wrong_rows);
+    fputc('}', file);
+}
+
+int perf_report_json(const struct perf_options *options, int size, const char *transport,
+                     const struct perf_result *results, int num)
+{
+    FILE *file = fopen(options->json, "w");
+    int failed;
+
+    if (!file) {
+        fprintf(stderr, "epx_perf: %s: %s\n", options->json, strerror(errno));
+        return -1;
+    }
+    fputs("{\n", file);
+    write_options(file, options, size, transport);
+    fputs("  \"results\": [\n", file);
+    for (int i = 0; i < num; i++) {
+        write_result(file, options, &results[i]);
+        fputs(i + 1 < num ? ",\n" : "\n", file);
+    }
+    fputs("  ]\n}\n", file);
+    failed = ferror(file);
+    if (fclose(file) || failed) {
+        fprintf(stderr, "epx_perf: %s: not written\n", options->json);
+        return -1;
+    }
+    return 0;
+}
