@@ -70,11 +70,6 @@ static int slot_count(int32_t *record)
     return record[EPX_RECORD_SLOTS];
 }
 
-static const int32_t *slots_of(int32_t *record)
-{
-    return record + EPX_RECORD_HEADER;
-}
-
 static int64_t row_offset(struct epx_segments cut, int64_t row, int64_t segment)
 {
     return row * cut.row_bytes + epx_segment_offset(cut, segment);
@@ -118,7 +113,7 @@ static void receive_scaled(const struct epx_expert_rows *op, double *sums, int32
     int64_t elements = bytes / epx_datatype_bytes(op->datatype);
 
     for (int i = 0; i < slot_count(record); i++) {
-        int32_t slot = slots_of(record)[i];
+        int32_t slot = epx_record_slots(record)[i];
         char *to = (char *)op->rows + row_offset(op->cut, slot, segment);
 
         if (op->weights_in)
@@ -141,7 +136,7 @@ static void receive_copies(const struct epx_expert_rows *op, int32_t *record,
     int64_t bytes = epx_segment_length(op->cut, segment);
 
     for (int i = 0; i < slot_count(record) && bytes; i++) {
-        char *to = (char *)op->rows + row_offset(op->cut, slots_of(record)[i], segment);
+        char *to = (char *)op->rows + row_offset(op->cut, epx_record_slots(record)[i], segment);
 
         if (to != data)
             memcpy(to, data, (size_t)bytes);
@@ -156,10 +151,10 @@ static void receive_weights(const struct epx_plan *plan, const struct epx_expert
 
     if (!plan->rank_major) {
         for (int i = 0; i < slot_count(record); i++)
-            op->row_weights[slots_of(record)[i]] = pair_weights[i];
+            op->row_weights[epx_record_slots(record)[i]] = pair_weights[i];
         return;
     }
-    to = op->row_weights + (int64_t)slots_of(record)[0] * plan->top_k;
+    to = op->row_weights + (int64_t)epx_record_slots(record)[0] * plan->top_k;
     memset(to, 0, (size_t)plan->top_k * sizeof(*to));
     for (int i = 0; i < record[EPX_RECORD_PAIRS]; i++)
         to[choices[i]] = pair_weights[i];
@@ -193,8 +188,8 @@ void epx_sum_row_pairs(const struct epx_plan *plan, const struct epx_expert_rows
 
         for (int k = 0; k < num; k++) {
             rows[k] = (const char *)op->rows_in +
-                      row_offset(op->cut, slots_of(record)[k], segment) + i * size;
-            weights[k] = weighted ? op->weights_in[slots_of(record)[k]] : 1;
+                      row_offset(op->cut, epx_record_slots(record)[k], segment) + i * size;
+            weights[k] = weighted ? op->weights_in[epx_record_slots(record)[k]] : 1;
         }
         if (op->datatype == EPX_FLOAT64)
             sum_pairs_double(op->datatype, rows, weighted ? weights : NULL, num, n, sum + i * size);
@@ -207,10 +202,10 @@ void epx_take_pair_weights(const struct epx_plan *plan, const struct epx_expert_
                            int32_t *record, float *pair_weights)
 {
     const uint8_t *choices = epx_record_choices(record, plan->record_shape);
+    const int32_t *slots = epx_record_slots(record);
 
     for (int i = 0; i < record[EPX_RECORD_PAIRS]; i++) {
-        int64_t at = plan->rank_major ? (int64_t)slots_of(record)[0] * plan->top_k + choices[i]
-                                      : slots_of(record)[i];
+        int64_t at = plan->rank_major ? (int64_t)slots[0] * plan->top_k + choices[i] : slots[i];
 
         pair_weights[i] = op->weights_in[at];
     }
