@@ -126,3 +126,17 @@ int epx_comm_allgather(struct epx_comm *comm, int64_t value, int64_t *values)
     memcpy(values, agreement->gathered, (size_t)comm->size * sizeof(*values));
     return EPX_SUCCESS;
 }
+
+int epx_comm_bcast(struct epx_comm *comm, void *data, int bytes)
+{
+    struct epx_agreement *agreement = comm->agreement;
+    MPI_Request request;
+
+    EPX_TRY(check_alive(comm));
+    memcpy(agreement->verdict.message, data, (size_t)bytes);
+    EPX_TRY_MPI(MPI_Ibcast(agreement->verdict.message, bytes, MPI_BYTE, 0, comm->traffic,
+                           &request));
+    EPX_TRY(epx_comm_await(comm, &request));
+    memcpy(data, agreement->verdict.message, (size_t)bytes);
+    return EPX_SUCCESS;
+}

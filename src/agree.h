@@ -16,6 +16,8 @@ int epx_comm_agree(struct epx_comm *comm, int rc);
 /* EPX_ERR_ARG on all ranks unless the value is the same on all. */
 int epx_comm_same(struct epx_comm *comm, const char *name, int64_t value);
 int epx_comm_max(struct epx_comm *comm, int64_t value, int64_t *max);
+/* From rank 0 to all; at most EPX_MAX_ERROR_STRING bytes. */
+int epx_comm_bcast(struct epx_comm *comm, void *data, int bytes);
 int epx_comm_allgather(struct epx_comm *comm, int64_t value, int64_t *values);
 
 #endif

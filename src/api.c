@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "coll/transport.h"
+#include "coll/module.h"
 #include "progress.h"
 
 static int mpi_codes[EPX_ERR_LASTCODE]; /* under the lock until set up */
@@ -150,12 +150,22 @@ static int overlap(const struct epx_buffer *a, const struct epx_buffer *b)
                               (uint64_t)(b->rows * b->row_bytes));
 }
 
-int epx_check_buffers(const struct epx_buffer *buffers, int num)
+static int check_space(const struct epx_comm *comm, const struct epx_buffer *buffer)
+{
+    const struct epx_device_ops *ops = epx_transport_device_ops(comm);
+
+    if (!ops || !buffer->address)
+        return EPX_SUCCESS;
+    return ops->check_buffer(comm->transport->device, buffer->name, buffer->address);
+}
+
+int epx_check_buffers(const struct epx_comm *comm, const struct epx_buffer *buffers, int num)
 {
     int64_t bytes;
 
     for (int i = 0; i < num; i++) {
         EPX_TRY(check_buffer(&buffers[i]));
+        EPX_TRY(check_space(comm, &buffers[i]));
         EPX_FAIL_IF(__builtin_mul_overflow(buffers[i].rows, buffers[i].row_bytes, &bytes),
                     EPX_ERR_COUNT, "%s of %lld rows of %lld bytes", buffers[i].name,
                     (long long)buffers[i].rows, (long long)buffers[i].row_bytes);

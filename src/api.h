@@ -28,7 +28,8 @@ struct epx_buffer {
     int written;
     int required; /* may not be NULL unless it is empty */
 };
-/* EPX_ERR_BUFFER for MPI_IN_PLACE, for NULL, and where a written buffer shares a byte. */
-int epx_check_buffers(const struct epx_buffer *buffers, int num);
+/* EPX_ERR_BUFFER for MPI_IN_PLACE, for NULL, for memory of another space than the communicator's,
+ * and where a written buffer shares a byte. */
+int epx_check_buffers(const struct epx_comm *comm, const struct epx_buffer *buffers, int num);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* api_coll.c - EPX_Dispatch, EPX_Combine, their backwards, EPX_Alltoallv: checks and hand-over. */
 #include "api.h"
+#include "coll/transport.h"
 #include "coll/verbs.h"
 
 /* Checks what every verb has, and fills in the call. */
@@ -41,8 +42,8 @@ static int submit(struct epx_comm *comm, struct epx_route *route, const struct e
     EPX_FAIL_IF(!queued, EPX_ERR_NO_MEM, "no memory for a request");
     queued->call = *call;
     prepare(queued);
+    EPX_TRY(epx_request_submit(queued));
     *request = queued;
-    epx_request_submit(queued);
     return EPX_SUCCESS;
 }
 
@@ -67,7 +68,7 @@ static struct epx_buffer weights_buffer(const char *name, const float *address, 
  *
  * Collective, nonblocking. All buffers belong to the library until the request completes.
  * Input: sendbuf, [T][count], T of the last EPX_Route_tokens; weights, [T][K] or NULL on all
- * ranks; count; datatype, any; route; stream, ignored on host memory.
+ * ranks; count; datatype, any; route; stream, that the work is queued on (host memory: ignored).
  * Output: recvbuf, [capacity][count], in the route's layout, padding rows zero; recv_weights,
  * [capacity], rank-major [capacity][K], or NULL; request. Rows past num_rows are left alone.
  * Errors: EPX_ERR_ROUTE, EPX_ERR_ARG, EPX_ERR_TYPE, EPX_ERR_COUNT, EPX_ERR_BUFFER. The request
@@ -79,12 +80,11 @@ int EPX_Dispatch(const void *sendbuf, const float *weights, void *recvbuf, float
                  int count, EPX_Datatype datatype, EPX_Route route, EPX_Stream stream,
                  EPX_Request *request)
 {
-    struct epx_call call = {.verb = EPX_VERB_DISPATCH, .rows_in = sendbuf, .weights_in = weights,
-                            .rows_out = recvbuf, .weights_out = recv_weights};
+    struct epx_call call = {.verb = EPX_VERB_DISPATCH, .stream = stream, .rows_in = sendbuf,
+                            .weights_in = weights, .rows_out = recvbuf, .weights_out = recv_weights};
     int rc;
 
     EPX_API_ENTER();
-    (void)stream;
     EPX_FAIL_IF(!epx_route_valid(route), EPX_ERR_ROUTE, "route is not a route");
     rc = check_route_call(route, count, datatype, request, &call);
     if (rc == EPX_SUCCESS) {
@@ -96,7 +96,7 @@ int EPX_Dispatch(const void *sendbuf, const float *weights, void *recvbuf, float
                            epx_route_weights_per_row(route), 1),
         };
 
-        rc = epx_check_buffers(buffers, 4);
+        rc = epx_check_buffers(route->comm, buffers, 4);
     }
     if (rc == EPX_SUCCESS)
         rc = submit(route->comm, route, &call, epx_dispatch_prepare, request);
@@ -117,12 +117,11 @@ int EPX_Dispatch(const void *sendbuf, const float *weights, void *recvbuf, float
 int EPX_Combine(const void *sendbuf, const float *weights, void *recvbuf, int count,
                 EPX_Datatype datatype, EPX_Route route, EPX_Stream stream, EPX_Request *request)
 {
-    struct epx_call call = {.verb = EPX_VERB_COMBINE, .rows_in = sendbuf, .weights_in = weights,
-                            .rows_out = recvbuf};
+    struct epx_call call = {.verb = EPX_VERB_COMBINE, .stream = stream, .rows_in = sendbuf,
+                            .weights_in = weights, .rows_out = recvbuf};
     int rc;
 
     EPX_API_ENTER();
-    (void)stream;
     EPX_FAIL_IF(!epx_route_valid(route), EPX_ERR_ROUTE, "route is not a route");
     rc = check_route_call(route, count, datatype, request, &call);
     if (rc == EPX_SUCCESS) {
@@ -132,7 +131,7 @@ int EPX_Combine(const void *sendbuf, const float *weights, void *recvbuf, int co
             rows_buffer("recvbuf", recvbuf, call.num_tokens, &call, 1),
         };
 
-        rc = epx_check_buffers(buffers, 3);
+        rc = epx_check_buffers(route->comm, buffers, 3);
     }
     if (rc == EPX_SUCCESS)
         rc = submit(route->comm, route, &call, epx_combine_prepare, request);
@@ -153,13 +152,13 @@ int EPX_Dispatch_backward(const void *grad_recv, const float *grad_recv_weights,
                           float *grad_weights, int count, EPX_Datatype datatype, EPX_Route route,
                           EPX_Stream stream, EPX_Request *request)
 {
-    struct epx_call call = {.verb = EPX_VERB_DISPATCH_BACKWARD, .rows_in = grad_recv,
+    struct epx_call call = {.verb = EPX_VERB_DISPATCH_BACKWARD, .stream = stream,
+                            .rows_in = grad_recv,
                             .weights_in = grad_recv_weights, .rows_out = grad_send,
                             .weights_out = grad_weights};
     int rc;
 
     EPX_API_ENTER();
-    (void)stream;
     EPX_FAIL_IF(!epx_route_valid(route), EPX_ERR_ROUTE, "route is not a route");
     rc = check_route_call(route, count, datatype, request, &call);
     if (rc == EPX_SUCCESS) {
@@ -171,7 +170,7 @@ int EPX_Dispatch_backward(const void *grad_recv, const float *grad_recv_weights,
             weights_buffer("grad_weights", grad_weights, call.num_tokens, route->attr.top_k, 1),
         };
 
-        rc = epx_check_buffers(buffers, 4);
+        rc = epx_check_buffers(route->comm, buffers, 4);
     }
     if (rc == EPX_SUCCESS)
         rc = submit(route->comm, route, &call, epx_combine_prepare, request);
@@ -194,13 +193,13 @@ int EPX_Combine_backward(const void *grad, const void *sendbuf, const float *wei
                          EPX_Datatype datatype, EPX_Route route, EPX_Stream stream,
                          EPX_Request *request)
 {
-    struct epx_call call = {.verb = EPX_VERB_COMBINE_BACKWARD, .rows_in = grad,
+    struct epx_call call = {.verb = EPX_VERB_COMBINE_BACKWARD, .stream = stream,
+                            .rows_in = grad,
                             .forward_in = sendbuf, .weights_in = weights,
                             .rows_out = grad_sendbuf, .weights_out = grad_slot_weights};
     int rc;
 
     EPX_API_ENTER();
-    (void)stream;
     EPX_FAIL_IF(!epx_route_valid(route), EPX_ERR_ROUTE, "route is not a route");
     rc = check_route_call(route, count, datatype, request, &call);
     if (rc == EPX_SUCCESS) {
@@ -213,16 +212,16 @@ int EPX_Combine_backward(const void *grad, const void *sendbuf, const float *wei
         };
 
         buffers[1].required = grad_slot_weights != NULL;
-        rc = epx_check_buffers(buffers, 5);
+        rc = epx_check_buffers(route->comm, buffers, 5);
     }
     if (rc == EPX_SUCCESS)
         rc = submit(route->comm, route, &call, epx_dispatch_prepare, request);
     return epx_api_return(route->comm, rc);
 }
 
+/* Counts in device memory are checked by the kernel. */
 static int check_counts(const struct epx_call *call, int ranks, int64_t *end_row)
 {
-    *end_row = 0;
     for (int r = 0; r < ranks; r++) {
         int64_t end;
 
@@ -240,7 +239,7 @@ static int check_counts(const struct epx_call *call, int ranks, int64_t *end_row
 static int check_alltoallv(struct epx_comm *comm, int count, EPX_Datatype datatype,
                            EPX_Request *request, struct epx_call *call)
 {
-    int64_t end_row;
+    int64_t end_row = 0;
 
     EPX_FAIL_IF(!request, EPX_ERR_ARG, "request is NULL");
     EPX_FAIL_IF(!call->sendcounts || !call->sdispls || !call->recvcounts || !call->rdispls,
@@ -248,7 +247,8 @@ static int check_alltoallv(struct epx_comm *comm, int count, EPX_Datatype dataty
     EPX_FAIL_IF(call->recv_capacity < 0, EPX_ERR_COUNT, "recv_capacity is %lld",
                 (long long)call->recv_capacity);
     EPX_TRY(check_rows(count, datatype, 0, call));
-    EPX_TRY(check_counts(call, comm->size, &end_row));
+    if (!epx_transport_device_ops(comm))
+        EPX_TRY(check_counts(call, comm->size, &end_row));
     {
         int64_t n = comm->size;
         struct epx_buffer buffers[] = {
@@ -260,7 +260,7 @@ static int check_alltoallv(struct epx_comm *comm, int count, EPX_Datatype dataty
             {"rdispls", call->rdispls, n, sizeof(int64_t), 1, 1},
         };
 
-        return epx_check_buffers(buffers, 6);
+        return epx_check_buffers(comm, buffers, 6);
     }
 }
 
@@ -270,7 +270,7 @@ static int check_alltoallv(struct epx_comm *comm, int count, EPX_Datatype dataty
  * Collective, nonblocking. All buffers and arrays belong to the library until the request
  * completes; counts and displacements are in rows and lie in the communicator's memory space.
  * Input: sendbuf; sendcounts, sdispls, [R]; recv_capacity, rows of recvbuf; count, elements of a
- * row; datatype, any; comm; stream, ignored on host memory.
+ * row; datatype, any; comm; stream, that the work is queued on (host memory: ignored).
  * Output: recvbuf, rows packed by source rank; recvcounts, rdispls, [R]; request.
  * Errors: EPX_ERR_COMM, EPX_ERR_ARG, EPX_ERR_TYPE, EPX_ERR_COUNT, EPX_ERR_BUFFER. The request
  * completes with EPX_ERR_TRUNCATE on a rank that lacks room: recvbuf is not written, recvcounts
@@ -282,14 +282,14 @@ int EPX_Alltoallv(const void *sendbuf, const int64_t sendcounts[], const int64_t
                   int count, EPX_Datatype datatype, EPX_Comm comm, EPX_Stream stream,
                   EPX_Request *request)
 {
-    struct epx_call call = {.verb = EPX_VERB_ALLTOALLV, .rows_in = sendbuf, .rows_out = recvbuf,
+    struct epx_call call = {.verb = EPX_VERB_ALLTOALLV, .stream = stream,
+                            .rows_in = sendbuf, .rows_out = recvbuf,
                             .sendcounts = sendcounts, .sdispls = sdispls,
                             .recvcounts = recvcounts, .rdispls = rdispls,
                             .recv_capacity = recv_capacity};
     int rc;
 
     EPX_API_ENTER();
-    (void)stream;
     EPX_FAIL_IF(!epx_comm_valid(comm), EPX_ERR_COMM, "comm is not a communicator");
     rc = check_alltoallv(comm, count, datatype, request, &call);
     if (rc == EPX_SUCCESS)

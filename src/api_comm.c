@@ -4,7 +4,7 @@
 
 #include "agree.h"
 #include "api.h"
-#include "coll/transport.h"
+#include "coll/module.h"
 #include "kernels/kernels.h"
 #include "progress.h"
 
@@ -14,6 +14,10 @@ static int choose_progress(struct epx_comm *comm)
 
     if (comm->params.progress == EPX_PROGRESS_CALLS)
         return EPX_SUCCESS;
+    if (comm->transport->device) { /* the GPU progresses */
+        comm->params.progress = EPX_PROGRESS_CALLS;
+        return EPX_SUCCESS;
+    }
     if (comm->transport->ops->threads)
         rc = epx_comm_start_thread(comm);
     else {
@@ -58,7 +62,7 @@ int EPX_Comm_create(MPI_Comm comm, MPI_Info info, EPX_Comm *newcomm)
     EPX_TRY(epx_api_setup());
     rc = epx_params_read(info, &params);
     EPX_TRY(epx_comm_create(comm, &params, rc, &created));
-    created->kernels = &epx_kernels_host;
+    created->kernels = &epx_kernels_host; /* device memory has its own, in the module */
     rc = epx_transport_attach(created);
     if (rc == EPX_SUCCESS) {
         epx_comm_enlist(created);
@@ -70,21 +74,6 @@ int EPX_Comm_create(MPI_Comm comm, MPI_Info info, EPX_Comm *newcomm)
     }
     *newcomm = created;
     return EPX_SUCCESS;
-}
-
-/* Completes what is in flight. */
-static void drain(struct epx_comm *comm)
-{
-    int idle = 0, moved, busy;
-
-    do {
-        epx_lock();
-        moved = epx_progress();
-        busy = comm->first != NULL;
-        epx_unlock();
-        idle = moved ? 0 : idle + 1;
-        epx_progress_pause(idle);
-    } while (busy);
 }
 
 static int check_leftovers(struct epx_comm *comm)
@@ -117,7 +106,7 @@ int EPX_Comm_free(EPX_Comm *comm)
     EPX_FAIL_IF(!comm, EPX_ERR_ARG, "comm is NULL");
     EPX_FAIL_IF(!epx_comm_valid(*comm), EPX_ERR_COMM, "comm is not a communicator");
     freed = *comm;
-    drain(freed);
+    epx_comm_drain(freed);
     rc = check_leftovers(freed);
     if (rc != EPX_SUCCESS)
         return epx_api_return(freed, rc);
@@ -163,8 +152,6 @@ static int set_hint(const struct epx_comm *comm, const struct epx_param *param, 
     epx_param_format(param, &comm->params, value, sizeof(value));
     if (param->offset == offsetof(struct epx_params, transport))
         EPX_TRY_MPI(MPI_Info_set(info, param->name, epx_transport_name(comm)));
-    else if (param->offset == offsetof(struct epx_params, memory))
-        EPX_TRY_MPI(MPI_Info_set(info, param->name, "system"));
     else
         EPX_TRY_MPI(MPI_Info_set(info, param->name, value));
     return EPX_SUCCESS;
@@ -225,13 +212,18 @@ int EPX_Comm_set_errhandler(EPX_Comm comm, MPI_Errhandler errhandler)
  */
 int EPX_Comm_get_async_error(EPX_Comm comm, int *errorcode)
 {
+    const struct epx_device_ops *ops;
+
     EPX_API_ENTER();
     EPX_FAIL_IF(!epx_comm_valid(comm), EPX_ERR_COMM, "comm is not a communicator");
+    ops = epx_transport_device_ops(comm);
     if (!errorcode)
         return epx_api_return(comm, epx_fail(EPX_ERR_ARG, "errorcode is NULL"));
     epx_lock();
     *errorcode = comm->async_error;
     comm->async_error = EPX_SUCCESS;
+    if (*errorcode == EPX_SUCCESS && ops)
+        *errorcode = ops->take_replay_error(comm->transport->device);
     epx_unlock();
     return EPX_SUCCESS;
 }
@@ -263,12 +255,18 @@ int EPX_Comm_get_error_message(EPX_Comm comm, char *string, int *resultlen)
  */
 int EPX_Comm_get_stats(EPX_Comm comm, EPX_Stats *stats)
 {
+    const struct epx_device_ops *ops;
+    EPX_Stats counted;
     int rc;
 
     EPX_API_ENTER();
     EPX_FAIL_IF(!epx_comm_valid(comm), EPX_ERR_COMM, "comm is not a communicator");
     epx_lock();
-    rc = epx_stats_copy(&comm->stats, stats);
+    counted = comm->stats;
+    ops = epx_transport_device_ops(comm);
+    if (ops)
+        ops->add_stats(comm->transport->device, &counted);
+    rc = epx_stats_copy(&counted, stats);
     epx_unlock();
     return epx_api_return(comm, rc);
 }
@@ -280,7 +278,7 @@ static int allocate_window(struct epx_comm *comm, size_t bytes, struct epx_segme
     int rc = transport->ops->window_create(transport->state, bytes, &segment->window);
 
     segment->reachable = rc == EPX_SUCCESS && transport->ops->direct;
-    if (rc != EPX_ERR_NO_MEM || comm->params.transport || !transport->ops->direct)
+    if (rc != EPX_ERR_NO_MEM || comm->params.transport || !transport->direct)
         return rc;
     EPX_LOG_WARN("%s; EPX_Alloc_mem falls back to private memory", epx_status_message());
     segment->window = epx_window_private(comm->size, comm->rank, bytes);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* api_request.c - EPX_Wait, EPX_Test, EPX_Waitall, EPX_Wait_enqueue. */
 #include "api.h"
+#include "coll/module.h"
 #include "progress.h"
 
 static void fill_status(MPI_Status *status, int64_t rows, int error)
@@ -56,11 +57,19 @@ static int take(EPX_Request *handle, MPI_Status *status)
     return error;
 }
 
-static int check_request(const EPX_Request *request)
+static int check_handle(const EPX_Request *request)
 {
     EPX_FAIL_IF(!request, EPX_ERR_REQUEST, "request is NULL");
     EPX_FAIL_IF(*request != EPX_REQUEST_NULL && !epx_request_valid(*request), EPX_ERR_REQUEST,
                 "request is not a request");
+    return EPX_SUCCESS;
+}
+
+static int check_request(const EPX_Request *request)
+{
+    EPX_TRY(check_handle(request));
+    EPX_FAIL_IF(*request != EPX_REQUEST_NULL && (*request)->captured, EPX_ERR_REQUEST,
+                "the request was made in a capture, where only EPX_Wait_enqueue completes it");
     return EPX_SUCCESS;
 }
 
@@ -133,14 +142,43 @@ int EPX_Waitall(int n, EPX_Request requests[], MPI_Status *statuses)
     return failed ? EPX_ERR_IN_STATUS : EPX_SUCCESS;
 }
 
+static int wait_enqueue(EPX_Request *handle, EPX_Stream stream)
+{
+    struct epx_request *request = *handle;
+    const struct epx_device_ops *ops = epx_transport_device_ops(request->comm);
+
+    EPX_TRY(ops->wait_enqueue(request, stream));
+    *handle = EPX_REQUEST_NULL;
+    if (request->captured)
+        epx_request_abandon(request);
+    else
+        request->detached = 1;
+    return EPX_SUCCESS;
+}
+
 /*
  * EPX_Wait_enqueue - let a stream wait for an operation.
  *
- * Local. On host memory there is no stream: it is EPX_Wait without a status.
- * In/out: request. Input: stream. Errors: as EPX_Wait.
+ * Local; does not block on device memory: later work on the stream comes after the operation,
+ * whose error, if any, EPX_Comm_get_async_error tells. On host memory there is no stream: it is
+ * EPX_Wait without a status. In a capture it is the only way to complete a request.
+ * In/out: request, freed and set to EPX_REQUEST_NULL. Input: stream.
+ * Errors: as EPX_Wait; EPX_ERR_CUDA.
  */
 int EPX_Wait_enqueue(EPX_Request *request, EPX_Stream stream)
 {
-    (void)stream;
-    return EPX_Wait(request, MPI_STATUS_IGNORE);
+    struct epx_comm *comm;
+    int rc = EPX_SUCCESS, pending;
+
+    EPX_API_ENTER();
+    EPX_TRY(check_handle(request));
+    if (*request == EPX_REQUEST_NULL || !(*request)->launch)
+        return EPX_Wait(request, MPI_STATUS_IGNORE);
+    comm = (*request)->comm;
+    epx_lock();
+    pending = !(*request)->complete;
+    if (pending)
+        rc = wait_enqueue(request, stream);
+    epx_unlock();
+    return pending ? epx_api_return(comm, rc) : EPX_Wait(request, MPI_STATUS_IGNORE);
 }

@@ -2,6 +2,7 @@
 /* api_route.c - EPX_Route_*. */
 #include "agree.h"
 #include "api.h"
+#include "coll/module.h"
 #include "coll/verbs.h"
 
 static int route_create(const EPX_Route_attr *attr, struct epx_comm *comm, EPX_Route *route)
@@ -13,7 +14,8 @@ static int route_create(const EPX_Route_attr *attr, struct epx_comm *comm, EPX_R
     EPX_FAIL_IF(!route, EPX_ERR_ARG, "route is NULL");
     EPX_TRY(epx_route_read_attr(attr, &checked));
     EPX_TRY(epx_route_create(comm, &checked, &created));
-    rc = epx_routing_create(created);
+    rc = epx_transport_device_ops(comm) ? epx_transport_device_ops(comm)->route_create(created)
+                                        : epx_routing_create(created);
     if (rc != EPX_SUCCESS) {
         epx_route_release(created);
         return rc;
@@ -71,11 +73,11 @@ static int check_tokens(const void *expert_ids, int num_tokens, const struct epx
     EPX_FAIL_IF(!request, EPX_ERR_ARG, "request is NULL");
     EPX_FAIL_IF(num_tokens < 0 || num_tokens > attr->max_tokens, EPX_ERR_COUNT,
                 "num_tokens is %d, want 0 to max_tokens, %d", num_tokens, attr->max_tokens);
-    return epx_check_buffers(&ids, 1);
+    return epx_check_buffers(route->comm, &ids, 1);
 }
 
 static int route_tokens(const void *expert_ids, int num_tokens, struct epx_route *route,
-                        EPX_Request *request)
+                        EPX_Stream stream, EPX_Request *request)
 {
     struct epx_request *queued;
 
@@ -83,13 +85,14 @@ static int route_tokens(const void *expert_ids, int num_tokens, struct epx_route
     queued = epx_request_create(route->comm, route);
     EPX_FAIL_IF(!queued, EPX_ERR_NO_MEM, "no memory for a request");
     queued->call.verb = EPX_VERB_ROUTE_TOKENS;
+    queued->call.stream = stream;
     queued->call.rows_in = expert_ids;
     queued->call.num_tokens = num_tokens;
     epx_route_tokens_prepare(queued);
+    EPX_TRY(epx_request_submit(queued));
     route->routed = 1;
     route->num_tokens = num_tokens;
     *request = queued;
-    epx_request_submit(queued);
     return EPX_SUCCESS;
 }
 
@@ -98,8 +101,8 @@ static int route_tokens(const void *expert_ids, int num_tokens, struct epx_route
  *
  * Collective, nonblocking; comes after all earlier operations on the route, on every rank.
  * Input: expert_ids, [num_tokens][top_k] of index_bits, -1 = no expert, read until the request
- * completes; num_tokens, 0..max_tokens, may differ by rank; route; stream, ignored on host
- * memory. Output: request; when it completes the view is filled.
+ * completes; num_tokens, 0..max_tokens, may differ by rank; route; stream, that the work is queued
+ * on (host memory: ignored). Output: request; when it completes the view is filled.
  * Errors: EPX_ERR_ROUTE, EPX_ERR_ARG (request NULL), EPX_ERR_COUNT, EPX_ERR_BUFFER. The request
  * completes with EPX_ERR_TRUNCATE on all ranks if a rank lacks room (EPX_OVERFLOW_ERROR); with
  * EPX_ERR_ARG on the rank that gave ids out of range, which count as -1, the routing is valid;
@@ -109,9 +112,9 @@ int EPX_Route_tokens(const void *expert_ids, int num_tokens, EPX_Route route, EP
                      EPX_Request *request)
 {
     EPX_API_ENTER();
-    (void)stream;
     EPX_FAIL_IF(!epx_route_valid(route), EPX_ERR_ROUTE, "route is not a route");
-    return epx_api_return(route->comm, route_tokens(expert_ids, num_tokens, route, request));
+    return epx_api_return(route->comm,
+                          route_tokens(expert_ids, num_tokens, route, stream, request));
 }
 
 /*

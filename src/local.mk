@@ -55,6 +55,8 @@ libepx_core_la_SOURCES = \
   src/coll/transport_mpi.c \
   src/coll/transport.c \
   src/coll/transport.h \
+  src/coll/module.c \
+  src/coll/module.h \
   src/coll/verbs.c \
   src/coll/verbs.h \
   src/coll/dispatch_direct.c \
@@ -87,15 +89,46 @@ libepx_la_LDFLAGS = -version-info 0:0:0 -no-undefined -export-symbols-regex '^EP
 if HAVE_CUDA
 pkglib_LTLIBRARIES += libepx_cuda.la
 endif
-libepx_cuda_la_LIBADD = $(CUDA_LIBS)
+# The vendors' headers are not held to our warnings.
+vendor_cppflags = $(patsubst -I%,-isystem%,$(CUDA_CPPFLAGS) $(NCCL_CPPFLAGS))
+libepx_cuda_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/src $(vendor_cppflags)
+libepx_cuda_la_LIBADD = $(NCCL_LIBS) $(CUDA_LIBS)
 libepx_cuda_la_LDFLAGS = -module -avoid-version -no-undefined -export-symbols-regex '^epx_' \
   -Wl,-z,defs
 libepx_cuda_la_SOURCES = \
   src/kernels/count_pairs.cu \
   src/kernels/device.cuh
+if HAVE_NCCL
+libepx_cuda_la_SOURCES += \
+  src/memory.c \
+  src/kernels/device.h \
+  src/kernels/rows.cuh \
+  src/kernels/records.cuh \
+  src/kernels/sums.cuh \
+  src/kernels/kernels_device.c \
+  src/kernels/route_tokens.cu \
+  src/kernels/dispatch_rows.cu \
+  src/kernels/spread_rows.cu \
+  src/kernels/scale_rows.cu \
+  src/kernels/combine_rows.cu \
+  src/kernels/sum_ranks.cu \
+  src/kernels/alltoallv_rows.cu \
+  src/coll/cuda.h \
+  src/coll/module_cuda.c \
+  src/coll/device.c \
+  src/coll/device.h \
+  src/coll/outcome.c \
+  src/coll/routing_device.c \
+  src/coll/dispatch_device.c \
+  src/coll/combine_device.c \
+  src/coll/alltoallv_device.c \
+  src/coll/transport_lsa.c \
+  src/coll/transport_lsa.h \
+  src/coll/transport_lsa_window.cu
+endif
 
 SUFFIXES += .cu .lo
-MOSTLYCLEANFILES += src/kernels/*.cu.d
+MOSTLYCLEANFILES += src/kernels/*.cu.d src/coll/*.cu.d
 
 EPX_NVCCFLAGS = $(NVCC_CCBIN_FLAG) $(NVCC_GENCODE) -std=c++17 -fmad=false \
   -forward-unknown-to-host-compiler -Wall -Wextra -Wno-unused-function -ffp-contract=off \
@@ -110,7 +143,7 @@ am__v_NVCC_1 =
 	@$(MKDIR_P) $(@D)
 	$(AM_V_NVCC)$(LIBTOOL) $(AM_V_lt) --tag=CC $(AM_LIBTOOLFLAGS) $(LIBTOOLFLAGS) --mode=compile \
 	  $(NVCC) $(EPX_NVCCFLAGS) $(DEFS) $(DEFAULT_INCLUDES) -I$(top_srcdir)/src $(AM_CPPFLAGS) \
-	  $(CUDA_CPPFLAGS) $(NCCL_CPPFLAGS) -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX $(CPPFLAGS) \
+	  $(vendor_cppflags) -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX $(CPPFLAGS) \
 	  $(NVCCFLAGS) -MMD -MP -MF $*.cu.d -MT $@ -c -o $@ $<
 
--include $(wildcard src/kernels/*.cu.d)
+-include $(wildcard src/kernels/*.cu.d src/coll/*.cu.d)

@@ -15,6 +15,9 @@ struct epx_window {
     size_t own_bytes;
     void *mapping; /* the transport's */
     size_t mapping_bytes;
+    int number;            /* device memory: the same on all ranks */
+    char **device_address; /* device memory: the addresses where kernels find them */
+    struct epx_window *next;
 };
 
 struct epx_segment {

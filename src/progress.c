@@ -7,8 +7,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "request.h"
-
 enum { SPINS_BEFORE_YIELD = 16, PASSES_BEFORE_MPI = 64 };
 
 static int64_t now_ns(void)
@@ -80,6 +78,29 @@ void epx_comm_give_up(struct epx_comm *comm, const char *message)
     drain_finished(comm);
 }
 
+void epx_comm_finish(struct epx_comm *comm, enum epx_verb verb, int culprit)
+{
+    char message[EPX_MAX_ERROR_STRING];
+
+    snprintf(message, sizeof(message), "%s: rank %d did not answer within %lld ms",
+             epx_verb_name(verb), culprit, (long long)comm->params.timeout_ms);
+    finish(comm, message);
+}
+
+void epx_comm_drain(struct epx_comm *comm)
+{
+    int idle = 0, moved, busy;
+
+    do {
+        epx_lock();
+        moved = epx_progress();
+        busy = comm->first != NULL;
+        epx_unlock();
+        idle = moved ? 0 : idle + 1;
+        epx_progress_pause(idle);
+    } while (busy);
+}
+
 static void blame(struct epx_comm *comm, int waiting_for)
 {
     char message[EPX_MAX_ERROR_STRING];
@@ -143,7 +164,8 @@ static int progress_comm(struct epx_comm *comm)
         error = request->progress(request, &moved);
         any |= moved;
         if (error == EPX_SUCCESS && !request->complete) {
-            epx_comm_clock(comm, &comm->clock, moved, request->waiting_for);
+            if (!request->launch)
+                epx_comm_clock(comm, &comm->clock, moved, request->waiting_for);
             break;
         }
         epx_request_complete(request, error);

@@ -3,7 +3,7 @@
 #ifndef EPX_PROGRESS_H
 #define EPX_PROGRESS_H
 
-#include "comm.h"
+#include "request.h"
 
 /* One pass over the queues of all communicators; returns whether anything moved. */
 int epx_progress(void);
@@ -12,6 +12,11 @@ void epx_progress_pause(int idle_passes);
 
 /* Ends the communicator on all ranks: everything in flight and everything later fails. */
 void epx_comm_give_up(struct epx_comm *comm, const char *message);
+
+/* Local: the communicator is over, because a rank was silent in an operation. */
+void epx_comm_finish(struct epx_comm *comm, enum epx_verb verb, int culprit);
+/* Completes what is in flight. */
+void epx_comm_drain(struct epx_comm *comm);
 
 /*
  * The clock of a wait: call it after each pass, with the lock held. When epx_timeout_ms have

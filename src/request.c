@@ -108,20 +108,44 @@ int epx_request_valid(const struct epx_request *request)
     return request && request->magic == REQUEST_MAGIC;
 }
 
-void epx_request_submit(struct epx_request *request)
+static void append(struct epx_comm *comm, struct epx_request *request)
 {
-    struct epx_comm *comm = request->comm;
-
-    epx_lock();
-    request->epoch = ++comm->epoch;
-    comm->stats.calls++;
     if (comm->last)
         comm->last->next = request;
     else
         comm->first = request;
     comm->last = request;
-    epx_progress();
+}
+
+static int start(struct epx_comm *comm, struct epx_request *request)
+{
+    if (request->launch && !comm->finished)
+        EPX_TRY(request->launch(request));
+    request->epoch = ++comm->epoch;
+    comm->stats.calls++;
+    if (!request->captured)
+        append(comm, request);
+    return EPX_SUCCESS;
+}
+
+int epx_request_submit(struct epx_request *request)
+{
+    int rc;
+
+    epx_lock();
+    rc = start(request->comm, request);
+    if (rc == EPX_SUCCESS)
+        epx_progress();
+    else
+        epx_request_abandon(request);
     epx_unlock();
+    return rc;
+}
+
+void epx_request_abandon(struct epx_request *request)
+{
+    epx_route_release(request->route);
+    epx_request_free(request);
 }
 
 void epx_request_complete(struct epx_request *request, int error)
@@ -140,4 +164,9 @@ void epx_request_complete(struct epx_request *request, int error)
     epx_route_release(request->route); /* a freed route goes with its last operation */
     request->route = NULL;
     request->complete = 1;
+    if (!request->detached)
+        return;
+    if (error != EPX_SUCCESS)
+        snprintf(comm->message, sizeof(comm->message), "%s", request->message);
+    epx_request_free(request);
 }

@@ -17,6 +17,7 @@ enum epx_verb {
 /* What an operation was called with. Rows are row_bytes long. */
 struct epx_call {
     enum epx_verb verb;
+    EPX_Stream stream;
     EPX_Datatype datatype;
     int64_t count; /* elements a row */
     int64_t row_bytes;
@@ -42,9 +43,16 @@ struct epx_request {
     int phase;
     int waiting_for; /* a rank that the last step lacked something from, or -1 */
     int complete;
+    int detached; /* nobody waits for it: it is freed when it is complete */
     int error;
     int64_t received_rows;
     char message[EPX_MAX_ERROR_STRING];
+    /* device memory */
+    int (*launch)(struct epx_request *request); /* queues its kernels; NULL on host memory */
+    int captured;    /* it belongs to a graph and never completes */
+    int completion;  /* where its outcome is written, with this number */
+    uint64_t number;
+    uint32_t polls;
     struct epx_request *next;                   /* in the queue */
     struct epx_request *live_next, **live_link; /* all requests that the user holds */
 };
@@ -58,8 +66,10 @@ void epx_request_free(struct epx_request *request);
 void epx_request_free_all(void);
 int epx_request_valid(const struct epx_request *request);
 
-/* Queues the request behind the earlier ones of its communicator. */
-void epx_request_submit(struct epx_request *request);
+/* Starts the request behind the earlier ones of its communicator; on error frees it. */
+int epx_request_submit(struct epx_request *request);
+/* Frees a request that is in no queue and not complete. */
+void epx_request_abandon(struct epx_request *request);
 /* Takes the head of the queue away with its outcome; the message is the thread's last one. */
 void epx_request_complete(struct epx_request *request, int error);
 

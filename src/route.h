@@ -6,6 +6,7 @@
 #include "comm.h"
 
 struct epx_plan;
+struct epx_device_plan;
 
 struct epx_route {
     uint32_t magic;
@@ -18,6 +19,7 @@ struct epx_route {
     int64_t capacity;     /* rows of this rank's receive buffer */
     EPX_Route_view view;
     struct epx_plan *plan; /* where everything goes */
+    struct epx_device_plan *device_plan; /* the same on device memory, instead */
     struct epx_window *window; /* of the plan: what ranks exchange */
     void (*plan_free)(struct epx_route *route); /* frees plan and window */
     int routed;           /* EPX_Route_tokens was called */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "space.h"
 #include "suite.h"
 
 #define GUARD ((size_t)64)
@@ -20,10 +21,23 @@ static void fill(unsigned char *bytes, size_t from, size_t n)
         bytes[i] = canary(from + i);
 }
 
+static void push_image(const struct buffer *buffer)
+{
+    if (buffer->place != buffer->block)
+        space_put(buffer->place, buffer->block, buffer->block_bytes);
+}
+
+void buffer_fetch(const struct buffer *buffer)
+{
+    if (buffer->place != buffer->block)
+        space_get(buffer->block, buffer->place, buffer->block_bytes);
+}
+
 void buffer_reset(struct buffer *buffer)
 {
     fill(buffer->block, 0, buffer->block_bytes);
     fill(buffer->expected, buffer->shift, buffer->bytes);
+    push_image(buffer);
 }
 
 int buffer_create(struct buffer *buffer, size_t bytes, size_t element, enum memory memory,
@@ -42,9 +56,11 @@ int buffer_create(struct buffer *buffer, size_t bytes, size_t element, enum memo
     if (!EXPECT_CODE(code, EPX_SUCCESS))
         return code;
     if (buffer->window && !(memory == MEMORY_MIXED && suite_rank % 2))
-        buffer->block = buffer->window;
+        buffer->place = buffer->window;
     else
-        buffer->block = malloc(buffer->block_bytes);
+        buffer->place = space_alloc(buffer->block_bytes);
+    buffer->block = space_is_device() ? malloc(buffer->block_bytes) : buffer->place;
+    buffer->address = buffer->place + buffer->shift;
     buffer->data = buffer->block + buffer->shift;
     buffer->expected = malloc(bytes + 1);
     buffer_reset(buffer);
@@ -53,8 +69,10 @@ int buffer_create(struct buffer *buffer, size_t bytes, size_t element, enum memo
 
 void buffer_freeze(struct buffer *buffer)
 {
-    if (buffer->data)
-        memcpy(buffer->expected, buffer->data, buffer->bytes);
+    if (!buffer->data)
+        return;
+    memcpy(buffer->expected, buffer->data, buffer->bytes);
+    push_image(buffer);
 }
 
 static int guards_intact(const struct buffer *buffer)
@@ -73,6 +91,7 @@ int buffer_check(const struct buffer *buffer, const char *what)
 
     if (!buffer->data)
         return 1;
+    buffer_fetch(buffer);
     if (memcmp(got, want, buffer->bytes) != 0)
         while (got[i] == want[i])
             i++;
@@ -86,8 +105,10 @@ int buffer_check(const struct buffer *buffer, const char *what)
 
 void buffer_free(struct buffer *buffer)
 {
-    if (buffer->block != buffer->window)
+    if (buffer->block != buffer->place)
         free(buffer->block);
+    if (buffer->place && buffer->place != buffer->window)
+        space_free(buffer->place);
     free(buffer->expected);
     if (buffer->comm)
         EXPECT_CODE(EPX_Free_mem(buffer->window, buffer->comm), EPX_SUCCESS);

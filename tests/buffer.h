@@ -15,10 +15,11 @@ enum memory {
 };
 
 struct buffer {
-    void *data; /* NULL where the buffer is absent */
+    void *address; /* what EPX is given; NULL where the buffer is absent */
+    void *data;    /* its image in host memory; the same on a host communicator */
     void *expected;
     size_t bytes;
-    unsigned char *block;
+    unsigned char *block, *place; /* with the canaries: the image, and what it is an image of */
     size_t block_bytes, shift;
     void *window;
     EPX_Comm comm;
@@ -27,8 +28,10 @@ struct buffer {
 /* Collective unless malloc: bytes may differ by rank. Both images hold the canary pattern. */
 int buffer_create(struct buffer *buffer, size_t bytes, size_t element, enum memory memory,
                   EPX_Comm comm);
-/* Takes what data holds for what it must hold. */
+/* Takes what the image holds for what it must hold. */
 void buffer_freeze(struct buffer *buffer);
+/* Makes the image what the memory holds. */
+void buffer_fetch(const struct buffer *buffer);
 /* Both images hold the canary pattern again. */
 void buffer_reset(struct buffer *buffer);
 /* Expects every byte, canaries too, to be as it must be. */

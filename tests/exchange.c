@@ -82,9 +82,9 @@ int exchange_start(struct exchange *x)
         x->recv_capacity = x->recv_rows > x->short_rows ? x->recv_rows - x->short_rows : 0;
     make_counts(x);
     make_rows(x);
-    return EPX_Alltoallv(x->send.bytes ? x->send.data : NULL, x->sendcounts.data,
-                         x->sdispls.data, x->recv.bytes ? x->recv.data : NULL,
-                         x->recvcounts.data, x->rdispls.data, x->recv_capacity, x->data.count,
+    return EPX_Alltoallv(x->send.bytes ? x->send.address : NULL, x->sendcounts.address,
+                         x->sdispls.address, x->recv.bytes ? x->recv.address : NULL,
+                         x->recvcounts.address, x->rdispls.address, x->recv_capacity, x->data.count,
                          x->data.datatype, x->comm, EPX_STREAM_NULL, &x->request);
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "space.h"
 #include "suite.h"
 
 static void make_ids(struct routing *routing, const struct scenario *s, uint64_t seed)
@@ -118,7 +119,7 @@ int routing_start(struct routing *routing, struct layer *layer, uint64_t seed)
                   MEMORY_MALLOC, layer->comm);
     store_ids(routing, s->index_bits);
     buffer_freeze(&routing->id_buffer);
-    return EPX_Route_tokens(tokens ? routing->id_buffer.data : NULL, tokens, layer->route,
+    return EPX_Route_tokens(tokens ? routing->id_buffer.address : NULL, tokens, layer->route,
                             EPX_STREAM_NULL, &routing->request);
 }
 
@@ -129,21 +130,40 @@ int routing_code(const struct routing *routing)
     return routing->ref->rank[suite_rank].bad_ids ? EPX_ERR_ARG : EPX_SUCCESS;
 }
 
-static int same32(const char *what, const int32_t *got, const int32_t *want, int64_t n)
+/* An image of a part of the view. */
+static void *fetch(const void *from, size_t bytes)
 {
-    for (int64_t i = 0; i < n; i++)
-        if (got[i] != want[i])
-            return EXPECT(0, "%s[%lld] is %d, not %d", what, (long long)i, got[i], want[i]);
-    return 1;
+    void *image = malloc(bytes + 1);
+
+    space_get(image, from, bytes);
+    return image;
 }
 
-static int same64(const char *what, const int64_t *got, const int64_t *want, int64_t n)
+static int same32(const char *what, const int32_t *shown, const int32_t *want, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++)
-        if (got[i] != want[i])
-            return EXPECT(0, "%s[%lld] is %lld, not %lld", what, (long long)i,
-                          (long long)got[i], (long long)want[i]);
-    return 1;
+    int32_t *got = fetch(shown, (size_t)n * sizeof(*got));
+    int64_t i = 0;
+    int ok;
+
+    while (i < n && got[i] == want[i])
+        i++;
+    ok = i == n || EXPECT(0, "%s[%lld] is %d, not %d", what, (long long)i, got[i], want[i]);
+    free(got);
+    return ok;
+}
+
+static int same64(const char *what, const int64_t *shown, const int64_t *want, int64_t n)
+{
+    int64_t *got = fetch(shown, (size_t)n * sizeof(*got));
+    int64_t i = 0;
+    int ok;
+
+    while (i < n && got[i] == want[i])
+        i++;
+    ok = i == n || EXPECT(0, "%s[%lld] is %lld, not %lld", what, (long long)i, (long long)got[i],
+                          (long long)want[i]);
+    free(got);
+    return ok;
 }
 
 static int check_rows(const EPX_Route_view *view, const struct ref *ref, const struct ref_rank *at)

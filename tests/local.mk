@@ -54,8 +54,16 @@ tests_libsuite_la_SOURCES = \
   tests/reference.h \
   tests/scenario.c \
   tests/scenario.h \
+  tests/space.h \
   tests/suite.c \
   tests/suite.h
+if HAVE_CUDA
+tests_libsuite_la_CPPFLAGS += $(vendor_cppflags)
+tests_libsuite_la_SOURCES += tests/space_cuda.c
+tests_libsuite_la_LIBADD = $(CUDA_LIBS)
+else
+tests_libsuite_la_SOURCES += tests/space_host.c
+endif
 
 test_programs = \
   tests/test_alltoallv \

@@ -124,22 +124,22 @@ static int call_verb(struct operation *op)
 {
     const struct scenario *s = &op->routing->layer->s;
     EPX_Route route = op->routing->layer->route;
-    const void *in = op->in.bytes ? op->in.data : NULL;
-    void *out = op->out.bytes ? op->out.data : NULL;
+    const void *in = op->in.bytes ? op->in.address : NULL;
+    void *out = op->out.bytes ? op->out.address : NULL;
 
     switch (op->verb) {
     case DISPATCH:
-        return EPX_Dispatch(in, op->weights.data, out, op->out_weights.data, s->count,
+        return EPX_Dispatch(in, op->weights.address, out, op->out_weights.address, s->count,
                             s->datatype, route, EPX_STREAM_NULL, &op->request);
     case COMBINE:
-        return EPX_Combine(in, op->weights.data, out, s->count, s->datatype, route,
+        return EPX_Combine(in, op->weights.address, out, s->count, s->datatype, route,
                            EPX_STREAM_NULL, &op->request);
     case DISPATCH_BACKWARD:
-        return EPX_Dispatch_backward(in, op->weights.data, out, op->out_weights.data, s->count,
+        return EPX_Dispatch_backward(in, op->weights.address, out, op->out_weights.address, s->count,
                                      s->datatype, route, EPX_STREAM_NULL, &op->request);
     default:
-        return EPX_Combine_backward(in, op->in2.bytes ? op->in2.data : NULL, op->weights.data,
-                                    out, op->out_weights.data, s->count, s->datatype, route,
+        return EPX_Combine_backward(in, op->in2.bytes ? op->in2.address : NULL, op->weights.address,
+                                    out, op->out_weights.address, s->count, s->datatype, route,
                                     EPX_STREAM_NULL, &op->request);
     }
 }

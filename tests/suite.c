@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "space.h"
+
 #define SHOWN_MAX 40
 
 int suite_rank, suite_size;
@@ -144,6 +146,15 @@ static void find_nodes(void)
         suite_nodes[r] = suite_nodes[r] == r ? nodes++ : suite_nodes[suite_nodes[r]];
 }
 
+static int rank_on_node(void)
+{
+    int before = 0;
+
+    for (int r = 0; r < suite_rank; r++)
+        before += suite_nodes[r] == suite_nodes[suite_rank];
+    return before;
+}
+
 void suite_init(int *argc, char ***argv)
 {
     int provided;
@@ -153,6 +164,7 @@ void suite_init(int *argc, char ***argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &suite_rank);
     MPI_Comm_size(MPI_COMM_WORLD, &suite_size);
     find_nodes();
+    space_init(rank_on_node());
 }
 
 int suite_main(int *argc, char ***argv, Suite *(*make)(void))

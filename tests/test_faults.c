@@ -49,13 +49,13 @@ static void close_layer(void)
 
 static int dispatch(int count, const float *weights, EPX_Route route)
 {
-    return EPX_Dispatch(home.data, weights, slots.data, NULL, count, EPX_FLOAT32, route,
+    return EPX_Dispatch(home.address, weights, slots.address, NULL, count, EPX_FLOAT32, route,
                         EPX_STREAM_NULL, &request);
 }
 
 static int combine(int count, EPX_Route route)
 {
-    return EPX_Combine(slots.data, NULL, home.data, count, EPX_FLOAT32, route, EPX_STREAM_NULL,
+    return EPX_Combine(slots.address, NULL, home.address, count, EPX_FLOAT32, route, EPX_STREAM_NULL,
                        &request);
 }
 

@@ -7,6 +7,8 @@
 
 void epx_alltoallv_prepare(struct epx_request *request)
 {
+    if (epx_device_prepare(request))
+        return;
     request->progress =
         epx_transport_of(request)->direct ? epx_alltoallv_direct : epx_alltoallv_staged;
 }

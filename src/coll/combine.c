@@ -5,6 +5,8 @@
 
 void epx_combine_prepare(struct epx_request *request)
 {
+    if (epx_device_prepare(request))
+        return;
     request->progress =
         epx_transport_of(request)->direct ? epx_combine_direct : epx_combine_staged;
 }

@@ -65,7 +65,7 @@ struct epx_ready epx_ready_of(const struct epx_request *request)
     ready.datatype = adds(call->verb) ? call->datatype : EPX_DATATYPE_NULL;
     ready.weights = weights_told(request);
     ready.segment = segment ? segment->id : -1;
-    for (int r = 0; call->verb == EPX_VERB_ALLTOALLV && r < request->comm->size; r++)
+    for (int r = 0; call->sendcounts && !request->launch && r < request->comm->size; r++)
         if (call->sendcounts[r] > ready.most_rows)
             ready.most_rows = call->sendcounts[r];
     return ready;

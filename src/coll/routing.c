@@ -281,6 +281,8 @@ int epx_routing_create(struct epx_route *route)
 
 void epx_route_tokens_prepare(struct epx_request *request)
 {
+    if (epx_device_prepare(request))
+        return;
     request->progress =
         epx_transport_of(request)->direct ? epx_route_tokens_direct : epx_route_tokens_staged;
 }

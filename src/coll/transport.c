@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* transport.c - the list of transports, in the order that auto tries them, and the choice. */
+#include "config.h"
+
 #include "transport.h"
 
 #include <stdio.h>
@@ -8,35 +10,59 @@
 
 #include "agree.h"
 #include "direct.h"
+#include "module.h"
 #include "route.h"
 #include "staged.h"
 
 struct listed {
     const char *name, *memory, *description;
-    const struct epx_transport_ops *ops; /* NULL = not part of this build */
+    const struct epx_transport_ops *ops; /* NULL = not part of this build, or of the module */
+    size_t in_module;                    /* where the module has it; 0 = it is not there */
 };
 
+#if HAVE_CUDA && HAVE_NCCL
+#define LSA offsetof(struct epx_module, lsa)
+#else
+#define LSA 0
+#endif
+
 static const struct listed transports[] = {
-    {"lsa", "cuda:device", "kernels store into NCCL symmetric windows", NULL},
-    {"nccl", "cuda:device", "NCCL send and receive with exact counts", NULL},
-    {"shm", "system", "ranks store into each other's shared memory", &epx_transport_shm},
-    {"ucx", "system", "UCX messages", NULL},
-    {"mpi", "system", "MPI collectives on host buffers", &epx_transport_mpi},
+    {"lsa", "cuda:device", "kernels store into NCCL symmetric windows", NULL, LSA},
+    {"nccl", "cuda:device", "NCCL send and receive with exact counts", NULL, 0},
+    {"shm", "system", "ranks store into each other's shared memory", &epx_transport_shm, 0},
+    {"ucx", "system", "UCX messages", NULL, 0},
+    {"mpi", "system", "MPI collectives on host buffers", &epx_transport_mpi, 0},
 };
 
 enum { NUM_TRANSPORTS = sizeof(transports) / sizeof(transports[0]) };
 
+/* What the build has; NULL and why if nothing. */
+static const struct epx_transport_ops *ops_of(const struct listed *entry, char *why)
+{
+    const struct epx_transport_ops *ops = entry->ops;
+    const struct epx_module *module;
+
+    snprintf(why, EPX_WHY_MAX, ops ? "usable" : "not part of this build");
+    if (!entry->in_module)
+        return ops;
+    module = epx_module_open();
+    snprintf(why, EPX_WHY_MAX, "%.*s", EPX_WHY_MAX - 1, module ? "usable" : epx_status_message());
+    if (module)
+        memcpy(&ops, (const char *)module + entry->in_module, sizeof(ops));
+    return ops;
+}
+
 /* Whether every rank can use it; why tells the first rank's reason. Collective. */
 static int usable_on_all(struct epx_comm *comm, const struct listed *entry, int *usable, char *why)
 {
-    int here = 0, rc;
+    const struct epx_transport_ops *ops = ops_of(entry, why);
+    int rc = epx_comm_agree(comm, ops ? EPX_SUCCESS : epx_fail_quietly(EPX_ERR_TRANSPORT, why));
 
-    snprintf(why, EPX_WHY_MAX, "not part of this build");
-    if (entry->ops) {
-        snprintf(why, EPX_WHY_MAX, "usable");
-        here = entry->ops->usable(comm, why);
+    if (rc == EPX_SUCCESS) {
+        int here = ops->usable(comm, why);
+
+        rc = epx_comm_agree(comm, here ? EPX_SUCCESS : epx_fail_quietly(EPX_ERR_TRANSPORT, why));
     }
-    rc = epx_comm_agree(comm, here ? EPX_SUCCESS : epx_fail_quietly(EPX_ERR_TRANSPORT, why));
     *usable = rc == EPX_SUCCESS;
     if (rc == EPX_ERR_TRANSPORT)
         snprintf(why, EPX_WHY_MAX, "%.*s", EPX_WHY_MAX - 1, epx_status_message());
@@ -50,6 +76,8 @@ static void transport_free(struct epx_transport *transport, const struct epx_com
         return;
     epx_direct_free(transport->direct);
     epx_staged_free(transport->staged);
+    if (transport->device_ops)
+        transport->device_ops->free(transport->device);
     transport->ops->free(transport->state);
     free(transport);
 }
@@ -57,6 +85,10 @@ static void transport_free(struct epx_transport *transport, const struct epx_com
 static int transport_init(struct epx_transport *transport, struct epx_comm *comm)
 {
     EPX_TRY(transport->ops->create(comm, &transport->state));
+    if (transport->ops->memory == EPX_MEMORY_CUDA) {
+        transport->device_ops = epx_module_open()->device;
+        return transport->device_ops->create(comm, transport, &transport->device);
+    }
     if (transport->ops->direct)
         return epx_direct_create(comm, transport, &transport->direct);
     return epx_staged_create(comm, transport, &transport->staged);
@@ -89,6 +121,13 @@ static int attach(struct epx_comm *comm, const struct epx_transport_ops *ops)
     return EPX_SUCCESS;
 }
 
+static int has_memory(const struct epx_comm *comm, const struct listed *entry)
+{
+    const char *memory = comm->params.memory == EPX_MEMORY_CUDA ? "cuda:device" : "system";
+
+    return strcmp(entry->memory, memory) == 0;
+}
+
 static int attach_named(struct epx_comm *comm, const char *name)
 {
     char why[EPX_WHY_MAX];
@@ -97,9 +136,11 @@ static int attach_named(struct epx_comm *comm, const char *name)
     for (int i = 0; i < NUM_TRANSPORTS; i++) {
         if (strcmp(transports[i].name, name) != 0)
             continue;
+        EPX_FAIL_IF(comm->params.memory && !has_memory(comm, &transports[i]), EPX_ERR_TRANSPORT,
+                    "transport %s is for %s memory", name, transports[i].memory);
         EPX_TRY(usable_on_all(comm, &transports[i], &usable, why));
         EPX_FAIL_IF(!usable, EPX_ERR_TRANSPORT, "transport %s is not usable: %s", name, why);
-        return attach(comm, transports[i].ops);
+        return attach(comm, ops_of(&transports[i], why));
     }
     return epx_fail(EPX_ERR_INTERN, "transport %s is not listed", name);
 }
@@ -110,28 +151,42 @@ static int attach_first(struct epx_comm *comm)
     int usable, rc;
 
     for (int i = 0; i < NUM_TRANSPORTS; i++) {
-        if (strcmp(transports[i].memory, "system") != 0)
+        if (!has_memory(comm, &transports[i]))
             continue;
         EPX_TRY(usable_on_all(comm, &transports[i], &usable, why));
         if (!usable) {
             EPX_LOG_INFO("transport %s passed over: %s", transports[i].name, why);
             continue;
         }
-        rc = attach(comm, transports[i].ops);
+        rc = attach(comm, ops_of(&transports[i], why));
         if (rc == EPX_SUCCESS || comm->finished)
             return rc;
         EPX_LOG_WARN("transport %s passed over: %s", transports[i].name, epx_status_message());
     }
-    return epx_fail(EPX_ERR_TRANSPORT, "no transport is usable");
+    return epx_fail(comm->params.memory == EPX_MEMORY_CUDA ? EPX_ERR_UNSUPPORTED
+                                                           : EPX_ERR_TRANSPORT,
+                    "no transport is usable: %s", why);
+}
+
+/* auto: device memory if every rank has a current CUDA context and no host transport is named. */
+static int choose_memory(struct epx_comm *comm)
+{
+    int64_t without = !epx_module_has_context(), anywhere;
+
+    if (comm->params.memory != EPX_MEMORY_AUTO || comm->params.transport)
+        return EPX_SUCCESS;
+    EPX_TRY(epx_comm_max(comm, without, &anywhere));
+    comm->params.memory = anywhere ? EPX_MEMORY_SYSTEM : EPX_MEMORY_CUDA;
+    return EPX_SUCCESS;
 }
 
 int epx_transport_attach(struct epx_comm *comm)
 {
     const char *name = epx_param_transports[comm->params.transport];
 
-    EPX_FAIL_IF(comm->params.memory == EPX_MEMORY_CUDA, EPX_ERR_UNSUPPORTED,
-                "epx_memory=cuda:device: this build has no transport for device memory");
+    EPX_TRY(choose_memory(comm));
     EPX_TRY(comm->params.transport ? attach_named(comm, name) : attach_first(comm));
+    comm->params.memory = comm->transport->ops->memory;
     EPX_LOG_INFO("transport %s: %s", epx_transport_name(comm), comm->transport->ops->description);
     return EPX_SUCCESS;
 }
@@ -149,6 +204,17 @@ void epx_transport_detach(struct epx_comm *comm)
     transport_free(transport, comm);
 }
 
+int epx_device_prepare(struct epx_request *request)
+{
+    const struct epx_device_ops *ops = epx_transport_device_ops(request->comm);
+
+    if (!ops)
+        return 0;
+    request->launch = ops->launch;
+    request->progress = ops->poll;
+    return 1;
+}
+
 struct epx_transport *epx_transport_of(const struct epx_request *request)
 {
     return request->route ? request->route->transport : request->comm->transport;
@@ -157,12 +223,17 @@ struct epx_transport *epx_transport_of(const struct epx_request *request)
 int epx_transport_spare(struct epx_comm *comm, struct epx_transport **spare)
 {
     *spare = NULL;
-    if (comm->params.transport || comm->threaded || !comm->transport->ops->direct)
+    if (comm->params.transport || comm->threaded || !comm->transport->direct)
         return EPX_SUCCESS;
     if (!comm->spare)
         EPX_TRY(make(comm, &epx_transport_mpi, &comm->spare));
     *spare = comm->spare;
     return EPX_SUCCESS;
+}
+
+const struct epx_device_ops *epx_transport_device_ops(const struct epx_comm *comm)
+{
+    return comm->transport ? comm->transport->device_ops : NULL;
 }
 
 const char *epx_transport_name(const struct epx_comm *comm)

@@ -12,6 +12,7 @@ enum { EPX_WHY_MAX = 256 };
 
 struct epx_direct;
 struct epx_staged;
+struct epx_device;
 
 struct epx_transport_ops {
     const char *name;
@@ -19,13 +20,14 @@ struct epx_transport_ops {
     enum epx_memory_kind memory;
 
     /* required */
-    /* Local: whether the communicator's ranks can use it; if not, why. */
-    int (*usable)(const struct epx_comm *comm, char *why);
+    /* Whether the communicator's ranks can use it as far as this rank sees; if not, why. Called by
+     * all ranks at the same place, without an error to agree on before. */
+    int (*usable)(struct epx_comm *comm, char *why);
     /* Collective, agreed: *state stays NULL or half-built on error, free takes both. */
     int (*create)(struct epx_comm *comm, void **state);
     /* Local. */
     void (*free)(void *state);
-    const struct epx_liveness_ops *liveness;
+    const struct epx_liveness_ops *liveness; /* NULL on device memory: kernels watch each other */
     /* Collective, agreed. Windows of a staged transport are private memory. */
     int (*window_create)(void *state, size_t bytes, struct epx_window **window);
     /* Local. */
@@ -47,8 +49,10 @@ struct epx_transport_ops {
 struct epx_transport {
     const struct epx_transport_ops *ops;
     void *state;
-    struct epx_direct *direct; /* the ground of the algorithm: one of these two */
+    struct epx_direct *direct; /* the ground of the algorithm: one of these three */
     struct epx_staged *staged;
+    struct epx_device *device;
+    const struct epx_device_ops *device_ops; /* device memory */
 };
 
 extern const struct epx_transport_ops epx_transport_shm;
@@ -62,6 +66,10 @@ int epx_transport_attach(struct epx_comm *comm);
 /* Local. */
 void epx_transport_detach(struct epx_comm *comm);
 const char *epx_transport_name(const struct epx_comm *comm);
+/* The operations on device memory, NULL on host memory. */
+const struct epx_device_ops *epx_transport_device_ops(const struct epx_comm *comm);
+/* Local: gives a request on device memory its functions; 0 on host memory. */
+int epx_device_prepare(struct epx_request *request);
 /* The transport that an operation uses. */
 struct epx_transport *epx_transport_of(const struct epx_request *request);
 /*

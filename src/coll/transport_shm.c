@@ -42,7 +42,7 @@ static struct life *life_of(const struct shm *shm, int rank)
     return (struct life *)(void *)shm->lives->address[rank];
 }
 
-static int shm_usable(const struct epx_comm *comm, char *why)
+static int shm_usable(struct epx_comm *comm, char *why)
 {
     if (comm->num_nodes == 1 && comm->real_nodes == 1)
         return 1;

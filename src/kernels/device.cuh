@@ -1,9 +1,43 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* device.cuh - what kernels share that only nvcc understands. */
+/*
+ * device.cuh - what kernels share that only nvcc understands: order of memory, bounded waits,
+ * and the protocol between the kernels of different ranks.
+ *
+ * Kernels of one communicator run one after the other on each rank, in the same order on all
+ * ranks, so that operations need no names: every rank counts them, in epx_device_state.epoch.
+ * Everything in a control window is written by others and read by its owner.
+ *
+ *   ready[2][s]   writer s: what s is about to do in operation n, in bank n & 1. Every word carries
+ *                 n, so it needs no fence. s posts it after all its earlier work, hence it also
+ *                 says: my windows, stages and receive buffer may be written. Two banks are
+ *                 enough: s posts n + 2 after it finished n + 1, for which it had the owner's
+ *                 ready of n + 1, which the owner posts after all its blocks have read ready n.
+ *   arrived[s]    writer s: one more from every block of s after each round, behind a fence that
+ *                 follows all stores of the block. Grows only; compared with >=. The number of
+ *                 blocks and rounds is the same on all ranks, so the owner knows what to wait for:
+ *                 arrivals before the operation + blocks * rounds.
+ *   credited[s]   writer s: the same after each block of s has taken from its stage what came in
+ *                 the round. A sender stores the next round after the credits of all ranks. The
+ *                 last round gives none: the ready of the next operation says the same.
+ *   counts[2][s]  writer s: alltoallv's counts of operation n, as ready.
+ *   abort         0, or who is silent. Decided by compare-and-swap on rank 0's word, which is
+ *                 mapped also when rank 0 is dead, then stored to all ranks. Never cleared.
+ *
+ * Invariant: nothing is stored into a rank's windows for operation n before all ranks posted
+ * ready n and were found to agree; all ranks see the same words and come to the same verdict.
+ * Post before you wait: ready is posted before the first wait, arrivals of a round before the wait
+ * for those of others. No wait depends on a later kernel; blocks that wait are `comm.blocks` at
+ * most. Every wait ends by the abort word or by the clock, and its kernel ends normally.
+ *
+ * Order of memory: stores of a block, block barrier, fence.acq_rel.sys and a relaxed add by one
+ * thread a peer; there ld.acquire.sys, block barrier, plain loads (never ld.global.nc).
+ */
 #ifndef EPX_KERNELS_DEVICE_CUH
 #define EPX_KERNELS_DEVICE_CUH
 
 #include <cuda_runtime.h>
+
+#include "device.h"
 
 enum : int64_t { EPX_BLOCK_THREADS = 256, EPX_MOST_BLOCKS = 1024 };
 
@@ -17,9 +51,490 @@ static inline unsigned epx_blocks_for(int64_t n)
     return (unsigned)(blocks < 1 ? 1 : blocks);
 }
 
+/* Blocks of kernels whose warps take a row each and wait for nothing. */
+static inline unsigned epx_blocks_for_rows(int64_t rows)
+{
+    const int64_t most = 132 * 4, warps = EPX_WAITING_THREADS / EPX_WARP;
+    int64_t blocks = (rows + warps - 1) / warps;
+
+    return (unsigned)(blocks < 1 ? 1 : blocks < most ? blocks : most);
+}
+
 static inline int epx_cuda_status(cudaError_t error)
 {
     return error == cudaSuccess ? EPX_SUCCESS : EPX_ERR_CUDA;
 }
+
+#ifdef __CUDACC__
+
+static __device__ __forceinline__ uint64_t load_acquire_sys(const uint64_t *p)
+{
+    uint64_t value;
+
+    asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(p) : "memory");
+    return value;
+}
+
+static __device__ __forceinline__ uint64_t load_relaxed_sys(const uint64_t *p)
+{
+    uint64_t value;
+
+    asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(p) : "memory");
+    return value;
+}
+
+static __device__ __forceinline__ uint64_t load_acquire_gpu(const uint64_t *p)
+{
+    uint64_t value;
+
+    asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(p) : "memory");
+    return value;
+}
+
+static __device__ __forceinline__ void store_relaxed_sys(uint64_t *p, uint64_t value)
+{
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(value) : "memory");
+}
+
+static __device__ __forceinline__ void add_relaxed_sys(uint64_t *p, uint64_t value)
+{
+    asm volatile("red.relaxed.sys.global.add.u64 [%0], %1;" ::"l"(p), "l"(value) : "memory");
+}
+
+static __device__ __forceinline__ void fence_sys()
+{
+    asm volatile("fence.acq_rel.sys;" ::: "memory");
+}
+
+static __device__ __forceinline__ uint64_t global_timer_ns()
+{
+    uint64_t now;
+
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+    return now;
+}
+
+static __device__ __forceinline__ int32_t lane_id()
+{
+    return (int32_t)(threadIdx.x % EPX_WARP);
+}
+
+static __device__ __forceinline__ int32_t global_warp()
+{
+    return (int32_t)((blockIdx.x * blockDim.x + threadIdx.x) / EPX_WARP);
+}
+
+static __device__ __forceinline__ int32_t num_global_warps()
+{
+    return (int32_t)(gridDim.x * (blockDim.x / EPX_WARP));
+}
+
+/* A debug build waits here for a random time, so that rare orders of events are seen. */
+#ifdef EPX_DELAYS
+static __device__ __forceinline__ void delay()
+{
+    uint32_t random = (uint32_t)global_timer_ns() * 2654435761u ^ (blockIdx.x * 40503u);
+
+    if (random >> 29 == 0)
+        for (uint32_t i = 0; i < (random >> 20 & 63); i++)
+            __nanosleep(1000);
+}
+#else
+static __device__ __forceinline__ void delay()
+{
+}
+#endif
+
+/* What a block knows of the operation under way; in shared memory. */
+struct exchange {
+    uint64_t epoch, arrivals, credits; /* the last two before the operation */
+    struct epx_outcome outcome;
+    int32_t weighted;
+    uint32_t ready[EPX_MOST_DEVICE_RANKS * EPX_READY_WORDS];
+};
+
+static __device__ __forceinline__ uint64_t *abort_word(const struct epx_device_comm &c, int32_t rank)
+{
+    return (uint64_t *)(void *)c.control[rank];
+}
+
+/* The rank that is furthest behind: in operations begun, then in rounds. */
+static __device__ int32_t find_culprit(const struct epx_device_comm &c, int32_t waiting_for)
+{
+    char *own = c.control[c.rank];
+    uint64_t least = ~0ULL, least_arrived = ~0ULL;
+    int32_t culprit = waiting_for;
+
+    for (int32_t i = 0; i < c.num_ranks; i++) {
+        int32_t r = (waiting_for + i) % c.num_ranks;
+        uint64_t even = load_relaxed_sys(epx_control_ready(own, c.num_ranks, 0, r)) >> 32;
+        uint64_t odd = load_relaxed_sys(epx_control_ready(own, c.num_ranks, 1, r)) >> 32;
+        uint64_t begun = even > odd ? even : odd;
+        uint64_t arrived = load_relaxed_sys(epx_control_arrived(own, r));
+
+        if (r == c.rank || begun > least || (begun == least && arrived >= least_arrived))
+            continue;
+        least = begun;
+        least_arrived = arrived;
+        culprit = r;
+    }
+    return culprit;
+}
+
+/* Ends the communicator on all ranks; the first to come decides whom it names. */
+static __device__ void give_up(const struct epx_device_comm &c, int32_t verb, int32_t culprit)
+{
+    uint64_t mine = (uint64_t)(uint32_t)verb << 32 | (uint32_t)(culprit + 1);
+    uint64_t first = atomicCAS_system((unsigned long long *)abort_word(c, 0), 0ULL,
+                                      (unsigned long long)mine);
+
+    for (int32_t r = 0; r < c.num_ranks; r++)
+        store_relaxed_sys(abort_word(c, r), first ? first : mine);
+}
+
+static __device__ bool aborted(const struct epx_device_comm &c)
+{
+    return load_relaxed_sys(abort_word(c, c.rank)) != 0;
+}
+
+static __device__ struct epx_outcome outcome_of_abort(const struct epx_device_comm &c)
+{
+    uint64_t word = load_relaxed_sys(abort_word(c, c.rank));
+    struct epx_outcome outcome = {EPX_ERR_TIMEOUT, EPX_OUTCOME_SILENT, 0, 0, 0, 0, 0};
+
+    outcome.rank = (int32_t)(uint32_t)word - 1;
+    outcome.a = (int64_t)(word >> 32);
+    return outcome;
+}
+
+/* The clock of one wait: whether to go on. */
+struct patience {
+    uint64_t start_ns;
+    uint32_t spins;
+};
+
+static __device__ bool keep_waiting(const struct epx_device_comm &c, struct patience &p,
+                                    int32_t waiting_for)
+{
+    uint64_t now;
+
+    if (++p.spins % 128)
+        return true;
+    if (aborted(c))
+        return false;
+    now = global_timer_ns();
+    p.start_ns = p.start_ns ? p.start_ns : now;
+    if (!c.timeout_ns || now - p.start_ns < c.timeout_ns)
+        return true;
+    give_up(c, c.verb, find_culprit(c, waiting_for));
+    return false;
+}
+
+static __device__ bool await_at_least(const struct epx_device_comm &c, const uint64_t *word,
+                                      uint64_t target, int32_t waiting_for)
+{
+    struct patience patience = {0, 0};
+
+    while (load_acquire_sys(word) < target)
+        if (!keep_waiting(c, patience, waiting_for))
+            return false;
+    return true;
+}
+
+/* A word that carries the number of its operation. */
+static __device__ bool await_tagged(const struct epx_device_comm &c, const uint64_t *word,
+                                    uint32_t epoch, int32_t waiting_for, uint32_t *payload)
+{
+    struct patience patience = {0, 0};
+    uint64_t value;
+
+    while ((int32_t)((uint32_t)((value = load_relaxed_sys(word)) >> 32) - epoch) < 0)
+        if (!keep_waiting(c, patience, waiting_for))
+            return false;
+    *payload = (uint32_t)value;
+    return true;
+}
+
+static __device__ __forceinline__ uint64_t tagged(uint64_t epoch, uint32_t payload)
+{
+    return epoch << 32 | payload;
+}
+
+/* Whether every thread of the block is content; if not the operation has been given up. */
+static __device__ bool all_content(const struct epx_device_comm &c, struct exchange &x, bool ok)
+{
+    if (__syncthreads_and(ok))
+        return true;
+    if (threadIdx.x == 0 && x.outcome.code == EPX_SUCCESS)
+        x.outcome = outcome_of_abort(c);
+    __syncthreads();
+    return false;
+}
+
+static __device__ void post_ready(const struct epx_device_comm &c,
+                                  const struct epx_ready_note &note, int32_t routing_error,
+                                  const struct exchange &x)
+{
+    for (int32_t i = (int32_t)threadIdx.x; i < c.num_ranks * EPX_READY_WORDS;
+         i += (int32_t)blockDim.x) {
+        int32_t rank = i / EPX_READY_WORDS, word = i % EPX_READY_WORDS;
+        uint64_t *to = epx_control_ready(c.control[rank], c.num_ranks, (uint32_t)x.epoch, c.rank);
+        uint32_t payload = word == EPX_READY_ERROR ? (uint32_t)routing_error : note.word[word];
+
+        store_relaxed_sys(to + word, tagged(x.epoch, payload));
+    }
+}
+
+/* First step of every kernel that begins an operation; the first block tells the others. */
+static __device__ void begin_exchange(const struct epx_device_comm &c,
+                                      const struct epx_ready_note &note, int32_t routing_error,
+                                      struct exchange &x)
+{
+    if (threadIdx.x == 0) {
+        x.epoch = c.state->epoch + 1;
+        x.arrivals = c.state->arrivals;
+        x.credits = c.state->credits;
+        x.outcome = epx_outcome();
+        x.weighted = 0;
+    }
+    __syncthreads();
+    delay();
+    if (all_content(c, x, !aborted(c)) && blockIdx.x == 0)
+        post_ready(c, note, routing_error, x);
+}
+
+static __device__ __forceinline__ uint32_t ready_word(const struct exchange &x, int32_t rank,
+                                                      int32_t word)
+{
+    return x.ready[rank * EPX_READY_WORDS + word];
+}
+
+static __device__ __forceinline__ int64_t ready_long(const struct exchange &x, int32_t rank,
+                                                     int32_t low)
+{
+    return (int64_t)((uint64_t)ready_word(x, rank, low + 1) << 32 | ready_word(x, rank, low));
+}
+
+/* The first word of the first rank that is not as rank 0's. */
+static __device__ void find_difference(const struct epx_device_comm &c, struct exchange &x)
+{
+    for (int32_t i = 0; i < c.num_ranks * EPX_READY_COMPARED; i++) {
+        int32_t rank = i / EPX_READY_COMPARED, word = i % EPX_READY_COMPARED;
+        int32_t low = word == EPX_READY_ROW_HIGH ? EPX_READY_ROW_LOW : word;
+        bool wide = low == EPX_READY_ROW_LOW;
+
+        if (ready_word(x, rank, word) == ready_word(x, 0, word))
+            continue;
+        x.outcome.code = EPX_ERR_ARG;
+        x.outcome.what = EPX_OUTCOME_DIFFERS;
+        x.outcome.rank = rank;
+        x.outcome.a = low;
+        x.outcome.b = wide ? ready_long(x, 0, low) : (int32_t)ready_word(x, 0, low);
+        x.outcome.c = wide ? ready_long(x, rank, low) : (int32_t)ready_word(x, rank, low);
+        return;
+    }
+}
+
+/* Values of EPX_READY_WEIGHTS, as in coll/ready.h. */
+enum { WEIGHTS_NONE, WEIGHTS_GIVEN, WEIGHTS_EITHER };
+
+static __device__ void find_weights(const struct epx_device_comm &c, struct exchange &x)
+{
+    int32_t given = -1, none = -1;
+
+    for (int32_t r = c.num_ranks - 1; r >= 0; r--) {
+        uint32_t told = ready_word(x, r, EPX_READY_WEIGHTS);
+
+        given = told == WEIGHTS_GIVEN ? r : given;
+        none = told == WEIGHTS_NONE ? r : none;
+    }
+    x.weighted = given >= 0;
+    if (given < 0 || none < 0)
+        return;
+    x.outcome.code = EPX_ERR_ARG;
+    x.outcome.what = EPX_OUTCOME_WEIGHTS;
+    x.outcome.rank = none;
+    x.outcome.a = given;
+}
+
+static __device__ void find_routing_error(const struct epx_device_comm &c, struct exchange &x,
+                                          const struct epx_outcome *routing)
+{
+    if (routing && routing->code != EPX_SUCCESS) {
+        x.outcome = *routing;
+        return;
+    }
+    for (int32_t r = 0; r < c.num_ranks && x.outcome.code == EPX_SUCCESS; r++) {
+        x.outcome.code = (int32_t)ready_word(x, r, EPX_READY_ERROR);
+        x.outcome.what = EPX_OUTCOME_ROUTING;
+        x.outcome.rank = r;
+    }
+}
+
+/*
+ * All blocks, before the first store into another rank's memory: waits for the ready words of
+ * all ranks and compares them. routing is NULL for operations that stand on none.
+ */
+static __device__ bool await_ready(const struct epx_device_comm &c, struct exchange &x,
+                                   const struct epx_outcome *routing)
+{
+    const uint64_t *own = epx_control_ready(c.control[c.rank], c.num_ranks, (uint32_t)x.epoch, 0);
+    bool ok = x.outcome.code == EPX_SUCCESS;
+
+    for (int32_t i = (int32_t)threadIdx.x; ok && i < c.num_ranks * EPX_READY_WORDS;
+         i += (int32_t)blockDim.x)
+        ok = await_tagged(c, own + i, (uint32_t)x.epoch, i / EPX_READY_WORDS, &x.ready[i]);
+    if (!all_content(c, x, ok))
+        return false;
+    if (threadIdx.x == 0) {
+        find_difference(c, x);
+        if (x.outcome.code == EPX_SUCCESS)
+            find_weights(c, x);
+        if (x.outcome.code == EPX_SUCCESS)
+            find_routing_error(c, x, routing);
+    }
+    __syncthreads();
+    return x.outcome.code == EPX_SUCCESS;
+}
+
+/* After the block's stores of a round. */
+static __device__ void signal_arrival(const struct epx_device_comm &c)
+{
+    delay();
+    __syncthreads();
+    for (int32_t r = (int32_t)threadIdx.x; r < c.num_ranks; r += (int32_t)blockDim.x) {
+        fence_sys();
+        add_relaxed_sys(epx_control_arrived(c.control[r], c.rank), 1);
+    }
+}
+
+/* rounds: how many of this operation must have arrived from every rank. */
+static __device__ bool await_arrivals(const struct epx_device_comm &c, struct exchange &x,
+                                      uint64_t rounds)
+{
+    uint64_t target = x.arrivals + rounds * (uint64_t)c.blocks;
+    bool ok = true;
+
+    for (int32_t r = (int32_t)threadIdx.x; ok && r < c.num_ranks; r += (int32_t)blockDim.x)
+        ok = await_at_least(c, epx_control_arrived(c.control[c.rank], r), target, r);
+    delay();
+    return all_content(c, x, ok);
+}
+
+static __device__ void signal_credit(const struct epx_device_comm &c)
+{
+    delay();
+    __syncthreads();
+    for (int32_t r = (int32_t)threadIdx.x; r < c.num_ranks; r += (int32_t)blockDim.x) {
+        fence_sys();
+        add_relaxed_sys(epx_control_credited(c.control[r], c.num_ranks, c.rank), 1);
+    }
+}
+
+static __device__ bool await_credits(const struct epx_device_comm &c, struct exchange &x,
+                                     uint64_t rounds)
+{
+    uint64_t target = x.credits + rounds * (uint64_t)c.blocks;
+    bool ok = true;
+
+    for (int32_t r = (int32_t)threadIdx.x; ok && r < c.num_ranks; r += (int32_t)blockDim.x)
+        ok = await_at_least(c, epx_control_credited(c.control[c.rank], c.num_ranks, r), target, r);
+    return all_content(c, x, ok);
+}
+
+/* All blocks of a kernel that waits meet here; it is launched with comm.blocks blocks. */
+static __device__ bool grid_barrier(const struct epx_device_comm &c, struct exchange &x)
+{
+    bool ok = true;
+
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        struct patience patience = {0, 0};
+        unsigned long long blocks = (unsigned long long)c.blocks, ticket;
+
+        __threadfence();
+        ticket = atomicAdd((unsigned long long *)&c.state->barrier, 1ULL);
+        while (ok && load_acquire_gpu(&c.state->barrier) < (ticket / blocks + 1) * blocks)
+            ok = keep_waiting(c, patience, c.rank);
+    }
+    return all_content(c, x, ok);
+}
+
+/* Whether this is the last block of its kernel to end; it sees what all others wrote. */
+static __device__ bool is_last_block(const struct epx_device_comm &c)
+{
+    __shared__ bool last;
+
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence();
+        last = atomicInc(&c.state->ended, gridDim.x - 1) == gridDim.x - 1;
+        __threadfence();
+    }
+    __syncthreads();
+    return last;
+}
+
+/* Tells the host; one thread. */
+static __device__ void complete(const struct epx_device_comm &c, int64_t rows,
+                                const struct epx_outcome &outcome)
+{
+    struct epx_completion *to = c.completion;
+
+    *c.shown_stats = c.state->stats;
+    if (c.captured && (outcome.code == EPX_SUCCESS || *(volatile uint64_t *)&to->number))
+        return;
+    to->rows = rows;
+    to->outcome = outcome;
+    fence_sys();
+    store_relaxed_sys(&to->number, c.number);
+}
+
+/* The last step of an operation, by one thread of its last block. */
+static __device__ void end_operation(const struct epx_device_comm &c, uint64_t rounds,
+                                     int64_t rows, const struct epx_outcome &outcome)
+{
+    bool cut_short = outcome.code == EPX_SUCCESS && aborted(c);
+
+    c.state->epoch++;
+    c.state->arrivals += rounds * (uint64_t)c.blocks;
+    c.state->credits += rounds > 1 ? (rounds - 1) * (uint64_t)c.blocks : 0;
+    complete(c, rows, cut_short ? outcome_of_abort(c) : outcome);
+}
+
+/* The first of two kernels leaves to the second what it found out; one thread of one block. */
+static __device__ void hand_over(const struct epx_device_comm &c, const struct exchange &x,
+                                 uint64_t rounds)
+{
+    c.state->rounds = rounds;
+    c.state->weighted = x.weighted;
+    c.state->outcome = x.outcome;
+}
+
+/* Whether the second kernel has anything to do. */
+static __device__ bool is_on(const struct epx_device_comm &c)
+{
+    return c.state->outcome.code == EPX_SUCCESS && !aborted(c);
+}
+
+/* Rows sent to one rank, for the statistics; one thread. */
+static __device__ void count_rows_to(const struct epx_device_comm &c, int32_t rank, int64_t rows,
+                                     int64_t row_bytes)
+{
+    struct epx_device_stats *stats = &c.state->stats;
+    uint64_t bytes = (uint64_t)rows * (uint64_t)row_bytes;
+
+    *(rank == c.rank ? &stats->rows_self : &stats->rows_node) += (uint64_t)rows;
+    *(rank == c.rank ? &stats->bytes_self : &stats->bytes_node) += bytes;
+}
+
+static __device__ void count_rows(const struct epx_device_comm &c, const int32_t *rows,
+                                  int64_t row_bytes)
+{
+    for (int32_t r = 0; r < c.num_ranks; r++)
+        count_rows_to(c, r, rows[r], row_bytes);
+}
+
+#endif
 
 #endif

@@ -27,6 +27,11 @@ EPX_HD int32_t epx_first_expert(int32_t rank, int32_t num_experts, int32_t num_r
     return (int32_t)((int64_t)rank * num_experts / num_ranks);
 }
 
+EPX_HD int64_t epx_expert_id(const void *ids, int index_bits, int64_t pair)
+{
+    return index_bits == 32 ? ((const int32_t *)ids)[pair] : ((const int64_t *)ids)[pair];
+}
+
 EPX_HD int64_t epx_round_up(int64_t value, int64_t multiple)
 {
     return (value + multiple - 1) / multiple * multiple;

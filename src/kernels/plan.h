@@ -71,11 +71,6 @@ struct epx_plan {
     int32_t *token_rows;  /* [max_tokens] rows of each token so far */
 };
 
-EPX_HD int64_t epx_expert_id(const void *ids, int index_bits, int64_t pair)
-{
-    return index_bits == 32 ? ((const int32_t *)ids)[pair] : ((const int64_t *)ids)[pair];
-}
-
 EPX_HD int32_t *epx_plan_record(const struct epx_plan *plan, int32_t source, int64_t row)
 {
     return epx_record_at(plan->records, plan->record_shape,

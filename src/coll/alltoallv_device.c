@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* alltoallv_device.c - alltoallv on device memory: counts are read by the kernel alone. */
+#include "cuda.h"
+#include "device.h"
+
+int epx_alltoallv_device(const struct epx_request *request)
+{
+    const struct epx_call *call = &request->call;
+    const struct epx_device *device = epx_device_of(request);
+    struct epx_alltoallv_rows args = {
+        .comm = epx_device_comm_of(request),
+        .note = epx_ready_note_of(request),
+        .stage = device->stage,
+        .stage_bytes = device->stage_bytes,
+        .row_bytes = call->row_bytes,
+        .rows = call->rows_in,
+        .sendcounts = call->sendcounts,
+        .sdispls = call->sdispls,
+        .recv = call->rows_out,
+        .recvcounts = call->recvcounts,
+        .rdispls = call->rdispls,
+        .recv_capacity = call->recv_capacity,
+    };
+
+    EPX_TRY_LAUNCH(epx_launch_alltoallv_rows(&args, call->stream));
+    return EPX_SUCCESS;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* combine_device.c - combine and dispatch backward on device memory. */
+#include "cuda.h"
+#include "device.h"
+
+int epx_combine_device(const struct epx_request *request)
+{
+    const struct epx_call *call = &request->call;
+    const struct epx_device_plan *plan = epx_device_plan_of(request);
+    struct epx_combine_rows args = {
+        .comm = epx_device_comm_of(request),
+        .note = epx_ready_note_of(request),
+        .plan = *plan,
+        .rounds = epx_rounds_of(call->row_bytes, plan->most_rows, plan->max_tokens,
+                                plan->stage_bytes),
+        .num_tokens = call->num_tokens,
+        .backward = call->verb == EPX_VERB_DISPATCH_BACKWARD,
+        .datatype = call->datatype,
+        .row_bytes = call->row_bytes,
+        .rows = call->rows_in,
+        .weights = call->weights_in,
+        .sums = call->rows_out,
+        .grad_weights = call->weights_out,
+    };
+
+    EPX_TRY_LAUNCH(epx_launch_combine_rows(&args, call->stream));
+    EPX_TRY_LAUNCH(epx_launch_sum_ranks(&args, call->stream));
+    return EPX_SUCCESS;
+}

@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * device.c - a communicator on device memory. An operation is kernels queued on the user's stream;
+ * the last of them writes its outcome into pinned memory, where EPX_Wait and EPX_Test look. So no
+ * call asks CUDA whether anything is done.
+ *
+ * The kernels of a communicator run in call order: each operation waits for the event of the one
+ * before it, if that was queued on another stream. In a capture the same holds among the
+ * operations of the capture; a graph is ordered against the rest by whoever launches it.
+ */
+#include "device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "agree.h"
+#include "cuda.h"
+#include "progress.h"
+
+enum { SHARED_COMPLETION = EPX_MOST_IN_FLIGHT - 1, POLLS_BEFORE_QUERY = 1 << 16 };
+
+struct epx_device *epx_device_of(const struct epx_request *request)
+{
+    return request->comm->transport->device;
+}
+
+/* Where things lie in the communicator's window. */
+struct window_layout {
+    size_t stage, state, tables, bytes;
+};
+
+static size_t line_up(size_t bytes)
+{
+    return (size_t)epx_round_up((int64_t)bytes, 256);
+}
+
+/* Every rank has room for one segment of a row from each rank. */
+static int64_t stage_bytes(const struct epx_comm *comm)
+{
+    int64_t least = (int64_t)comm->size * EPX_SEGMENT_QUANTUM, wanted = comm->params.window_bytes;
+
+    return wanted > least ? wanted : least;
+}
+
+static struct window_layout layout_window(const struct epx_comm *comm)
+{
+    struct window_layout layout = {0};
+
+    layout.stage = line_up(epx_control_bytes(comm->size));
+    layout.state = layout.stage + line_up((size_t)stage_bytes(comm));
+    layout.tables = layout.state + line_up(sizeof(struct epx_device_state));
+    layout.bytes = layout.tables + 2 * (size_t)comm->size * sizeof(char *);
+    return layout;
+}
+
+static int place_window(struct epx_device *device)
+{
+    struct epx_window *window = device->window;
+    struct window_layout layout = layout_window(device->comm);
+    size_t ranks = (size_t)window->num_ranks, row = ranks * sizeof(char *);
+    char **stage = calloc(ranks, sizeof(*stage));
+    cudaError_t error;
+
+    EPX_FAIL_IF(!stage, EPX_ERR_NO_MEM, "no memory for %zu ranks", ranks);
+    for (size_t r = 0; r < ranks; r++)
+        stage[r] = window->address[r] + layout.stage;
+    device->control = (char **)(void *)(window->own + layout.tables);
+    device->stage = device->control + ranks;
+    device->state = (struct epx_device_state *)(void *)(window->own + layout.state);
+    device->stage_bytes = stage_bytes(device->comm);
+    error = cudaMemset(window->own, 0, layout.bytes);
+    if (error == cudaSuccess)
+        error = cudaMemcpy(device->control, window->address, row, cudaMemcpyHostToDevice);
+    if (error == cudaSuccess)
+        error = cudaMemcpy(device->stage, stage, row, cudaMemcpyHostToDevice);
+    if (error == cudaSuccess)
+        error = cudaDeviceSynchronize();
+    free(stage);
+    EPX_TRY_CUDA(error);
+    return EPX_SUCCESS;
+}
+
+static int allocate_completions(struct epx_device *device)
+{
+    size_t bytes = EPX_MOST_IN_FLIGHT * sizeof(*device->completions);
+
+    device->events = calloc(EPX_MOST_IN_FLIGHT, sizeof(*device->events));
+    device->unused = calloc(EPX_MOST_IN_FLIGHT, sizeof(*device->unused));
+    EPX_FAIL_IF(!device->events || !device->unused, EPX_ERR_NO_MEM, "no memory for %d completions",
+                EPX_MOST_IN_FLIGHT);
+    EPX_TRY_CUDA(cudaHostAlloc((void **)&device->completions, bytes, cudaHostAllocPortable));
+    EPX_TRY_CUDA(cudaHostAlloc((void **)&device->stats, sizeof(*device->stats),
+                               cudaHostAllocPortable));
+    memset(device->completions, 0, bytes);
+    memset(device->stats, 0, sizeof(*device->stats));
+    for (int i = SHARED_COMPLETION - 1; i >= 0; i--)
+        device->unused[device->num_unused++] = i;
+    return EPX_SUCCESS;
+}
+
+static int init(struct epx_device *device)
+{
+    EPX_TRY_CUDA(cudaGetDevice(&device->ordinal));
+    EPX_TRY(allocate_completions(device));
+    EPX_TRY_CUDA(cudaEventCreateWithFlags(&device->capture_order, cudaEventDisableTiming));
+    EPX_TRY_LAUNCH(epx_load_kernels());
+    return EPX_SUCCESS;
+}
+
+/* All of them must run at once on every rank's GPU. */
+static int find_blocks(struct epx_device *device)
+{
+    int64_t wanted = device->comm->params.max_sms, most;
+    int sms = 0, rc = EPX_SUCCESS;
+    cudaError_t error = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount,
+                                               device->ordinal);
+
+    if (error != cudaSuccess)
+        rc = epx_fail_cuda(error, "cudaDeviceGetAttribute");
+    EPX_TRY(epx_comm_agree(device->comm, rc));
+    EPX_TRY(epx_comm_max(device->comm, -(wanted < sms ? wanted : sms), &most));
+    device->blocks = (int)-most;
+    return EPX_SUCCESS;
+}
+
+static void device_free(struct epx_device *device)
+{
+    if (!device)
+        return;
+    if (device->window)
+        device->transport->ops->window_free(device->transport->state, device->window);
+    for (int i = 0; device->events && i < EPX_MOST_IN_FLIGHT; i++)
+        if (device->events[i])
+            cudaEventDestroy(device->events[i]);
+    if (device->capture_order)
+        cudaEventDestroy(device->capture_order);
+    cudaFreeHost(device->completions);
+    cudaFreeHost(device->stats);
+    free(device->events);
+    free(device->unused);
+    free(device);
+}
+
+static int device_create(struct epx_comm *comm, const struct epx_transport *transport,
+                         struct epx_device **result)
+{
+    struct epx_device *device = calloc(1, sizeof(*device));
+    int rc = device ? EPX_SUCCESS : epx_fail(EPX_ERR_NO_MEM, "no memory for a device");
+
+    *result = device;
+    if (device) {
+        device->comm = comm;
+        device->transport = transport;
+        rc = init(device);
+    }
+    EPX_TRY(epx_comm_agree(comm, rc));
+    EPX_TRY(find_blocks(device));
+    EPX_TRY(transport->ops->window_create(transport->state, layout_window(comm).bytes,
+                                          &device->window));
+    return epx_comm_agree(comm, place_window(device));
+}
+
+struct epx_rounds epx_rounds_of(int64_t row_bytes, int32_t width, int32_t max_tokens,
+                                int64_t stage_bytes_)
+{
+    struct epx_rounds rounds;
+    int64_t share = stage_bytes_ / width / 16 * 16, tokens;
+
+    rounds.cut = epx_segments_cut(row_bytes, share);
+    rounds.width = width;
+    rounds.pitch = epx_round_up(rounds.cut.bytes ? rounds.cut.bytes : 1, 16);
+    tokens = share / rounds.pitch;
+    rounds.tokens = (int32_t)(tokens < max_tokens ? tokens : max_tokens);
+    rounds.tokens = rounds.tokens ? rounds.tokens : 1;
+    rounds.num = (max_tokens + rounds.tokens - 1) / rounds.tokens * rounds.cut.num;
+    rounds.num = rounds.num ? rounds.num : 1;
+    return rounds;
+}
+
+struct epx_device_comm epx_device_comm_of(const struct epx_request *request)
+{
+    const struct epx_device *device = epx_device_of(request);
+    const struct epx_window *window = device->window;
+    struct epx_comm *comm = request->comm;
+    struct epx_device_comm args = {0};
+
+    args.rank = comm->rank;
+    args.num_ranks = comm->size;
+    args.blocks = device->blocks;
+    args.timeout_ns = (uint64_t)comm->params.timeout_ms * 1000000;
+    args.state = device->state;
+    args.control = device->control;
+    args.segments = window->device_address - (size_t)window->number * (size_t)comm->size;
+    args.shown_stats = device->stats;
+    args.completion = &device->completions[request->captured ? SHARED_COMPLETION
+                                                             : request->completion];
+    args.number = request->number;
+    args.captured = request->captured;
+    args.verb = (int32_t)request->call.verb;
+    return args;
+}
+
+/* Rows of the buffer that other ranks store into. */
+static int64_t received_bytes(const struct epx_request *request)
+{
+    const struct epx_call *call = &request->call;
+
+    switch (call->verb) {
+    case EPX_VERB_DISPATCH:
+    case EPX_VERB_COMBINE_BACKWARD: return request->route->capacity * call->row_bytes;
+    case EPX_VERB_ALLTOALLV: return call->recv_capacity * call->row_bytes;
+    default: return 0;
+    }
+}
+
+/* The window that the receive buffer lies in; for an empty buffer any will do. */
+static void note_buffer(const struct epx_request *request, struct epx_ready_note *note)
+{
+    int64_t offset = 0, bytes = received_bytes(request);
+    const struct epx_segment *segment = epx_segment_find(
+        request->comm->segments, request->call.rows_out, (size_t)bytes, &offset);
+    int number = segment ? segment->window->number : bytes ? -1 : 0;
+
+    note->word[EPX_READY_SEGMENT] = (uint32_t)number;
+    note->word[EPX_READY_OFFSET_LOW] = (uint32_t)offset;
+    note->word[EPX_READY_OFFSET_HIGH] = (uint32_t)((uint64_t)offset >> 32);
+}
+
+struct epx_ready_note epx_ready_note_of(const struct epx_request *request)
+{
+    struct epx_ready ready = epx_ready_of(request);
+    uint64_t row_bytes = (uint64_t)ready.row_bytes;
+    uint64_t capacity = (uint64_t)request->call.recv_capacity;
+    struct epx_ready_note note = {{0}};
+
+    note.word[EPX_READY_VERB] = (uint32_t)ready.verb;
+    note.word[EPX_READY_ROUTE] = (uint32_t)ready.route;
+    note.word[EPX_READY_ROW_LOW] = (uint32_t)row_bytes;
+    note.word[EPX_READY_ROW_HIGH] = (uint32_t)(row_bytes >> 32);
+    note.word[EPX_READY_DATATYPE] = (uint32_t)ready.datatype;
+    note.word[EPX_READY_WEIGHTS] = (uint32_t)ready.weights;
+    note.word[EPX_READY_CAPACITY_LOW] = (uint32_t)capacity;
+    note.word[EPX_READY_CAPACITY_HIGH] = (uint32_t)(capacity >> 32);
+    note_buffer(request, &note);
+    return note;
+}
+
+/* The stream's capture, 0 if it has none. */
+static int find_capture(EPX_Stream stream, unsigned long long *capture)
+{
+    enum cudaStreamCaptureStatus status;
+    unsigned long long id = 0;
+
+#if CUDART_VERSION >= 13000
+    EPX_TRY_CUDA(cudaStreamGetCaptureInfo(stream, &status, &id, NULL, NULL, NULL, NULL));
+#else
+    EPX_TRY_CUDA(cudaStreamGetCaptureInfo(stream, &status, &id));
+#endif
+    EPX_FAIL_IF(status == cudaStreamCaptureStatusInvalidated, EPX_ERR_CUDA,
+                "the capture of the stream was invalidated");
+    *capture = status == cudaStreamCaptureStatusActive ? id : 0;
+    return EPX_SUCCESS;
+}
+
+static int queue_kernels(struct epx_request *request)
+{
+    switch (request->call.verb) {
+    case EPX_VERB_ROUTE_TOKENS: return epx_route_tokens_device(request);
+    case EPX_VERB_DISPATCH:
+    case EPX_VERB_COMBINE_BACKWARD: return epx_dispatch_device(request);
+    case EPX_VERB_COMBINE:
+    case EPX_VERB_DISPATCH_BACKWARD: return epx_combine_device(request);
+    default: return epx_alltoallv_device(request);
+    }
+}
+
+static int take_completion(struct epx_device *device, struct epx_request *request)
+{
+    int index;
+
+    EPX_FAIL_IF(device->num_unused == 0, EPX_ERR_NO_MEM, "%d operations are in flight",
+                SHARED_COMPLETION);
+    index = device->unused[device->num_unused - 1];
+    if (!device->events[index])
+        EPX_TRY_CUDA(cudaEventCreateWithFlags(&device->events[index], cudaEventDisableTiming));
+    device->num_unused--;
+    request->completion = index;
+    request->number = ++device->number;
+    return EPX_SUCCESS;
+}
+
+static void give_completion(struct epx_device *device, const struct epx_request *request)
+{
+    device->unused[device->num_unused++] = request->completion;
+}
+
+/* Behind the operation before it, and in front of the next. */
+static int queue_in_order(struct epx_device *device, struct epx_request *request,
+                          unsigned long long capture)
+{
+    EPX_Stream stream = request->call.stream;
+    cudaEvent_t event = device->events[request->completion];
+
+    if (capture && capture == device->capture)
+        EPX_TRY_CUDA(cudaStreamWaitEvent(stream, device->capture_order, 0));
+    else if (!capture && device->order)
+        EPX_TRY_CUDA(cudaStreamWaitEvent(stream, device->order, 0));
+    EPX_TRY(queue_kernels(request));
+    EPX_TRY_CUDA(cudaEventRecord(event, stream));
+    if (capture)
+        EPX_TRY_CUDA(cudaEventRecord(device->capture_order, stream));
+    if (capture)
+        device->capture = capture;
+    else
+        device->order = event;
+    return EPX_SUCCESS;
+}
+
+static int launch_here(struct epx_device *device, struct epx_request *request)
+{
+    unsigned long long capture = 0;
+    int rc;
+
+    EPX_TRY(find_capture(request->call.stream, &capture));
+    EPX_TRY(take_completion(device, request));
+    request->captured = capture != 0;
+    rc = queue_in_order(device, request, capture);
+    if (rc != EPX_SUCCESS)
+        give_completion(device, request);
+    return rc;
+}
+
+/* Any thread may call, with another device current. */
+static int device_launch(struct epx_request *request)
+{
+    struct epx_device *device = epx_device_of(request);
+    int current, rc;
+
+    EPX_TRY_CUDA(cudaGetDevice(&current));
+    if (current == device->ordinal)
+        return launch_here(device, request);
+    EPX_TRY_CUDA(cudaSetDevice(device->ordinal));
+    rc = launch_here(device, request);
+    EPX_TRY_CUDA(cudaSetDevice(current));
+    return rc;
+}
+
+/* A context that was lost never completes anything. */
+static int check_context(struct epx_device *device, struct epx_request *request)
+{
+    cudaError_t error;
+
+    if (++request->polls % POLLS_BEFORE_QUERY)
+        return EPX_SUCCESS;
+    error = cudaEventQuery(device->events[request->completion]);
+    if (error == cudaSuccess || error == cudaErrorNotReady)
+        return EPX_SUCCESS;
+    return epx_fail_cuda(error, "an operation in flight");
+}
+
+static int device_poll(struct epx_request *request, int *moved)
+{
+    struct epx_device *device = epx_device_of(request);
+    const struct epx_completion *completion = &device->completions[request->completion];
+    struct epx_outcome outcome;
+
+    if (__atomic_load_n(&completion->number, __ATOMIC_ACQUIRE) != request->number)
+        return check_context(device, request);
+    *moved = 1;
+    outcome = completion->outcome;
+    request->received_rows = completion->rows;
+    request->complete = 1;
+    give_completion(device, request);
+    return epx_outcome_report(request, &outcome);
+}
+
+static int device_wait_enqueue(struct epx_request *request, EPX_Stream stream)
+{
+    struct epx_device *device = epx_device_of(request);
+
+    if (!request->complete || request->captured)
+        EPX_TRY_CUDA(cudaStreamWaitEvent(stream, device->events[request->completion], 0));
+    if (request->captured)
+        give_completion(device, request);
+    return EPX_SUCCESS;
+}
+
+static int device_check_buffer(const struct epx_device *device, const char *name,
+                               const void *address)
+{
+    struct cudaPointerAttributes attributes;
+
+    EPX_TRY_CUDA(cudaPointerGetAttributes(&attributes, address));
+    EPX_FAIL_IF(attributes.type != cudaMemoryTypeDevice &&
+                    attributes.type != cudaMemoryTypeManaged,
+                EPX_ERR_BUFFER, "%s is not in device memory", name);
+    EPX_FAIL_IF(attributes.type == cudaMemoryTypeDevice && attributes.device != device->ordinal,
+                EPX_ERR_BUFFER, "%s is in the memory of device %d, the communicator's is %d", name,
+                attributes.device, device->ordinal);
+    return EPX_SUCCESS;
+}
+
+static int device_take_replay_error(struct epx_device *device)
+{
+    struct epx_completion *shared = &device->completions[SHARED_COMPLETION];
+    int code;
+
+    if (__atomic_load_n(&shared->number, __ATOMIC_ACQUIRE) == 0)
+        return EPX_SUCCESS;
+    code = shared->outcome.code;
+    __atomic_store_n(&shared->number, 0, __ATOMIC_RELEASE);
+    return code;
+}
+
+static void device_add_stats(const struct epx_device *device, EPX_Stats *stats)
+{
+    const struct epx_device_stats *counted = device->stats;
+
+    stats->rows_self += counted->rows_self;
+    stats->rows_node += counted->rows_node;
+    stats->bytes_self += counted->bytes_self;
+    stats->bytes_node += counted->bytes_node;
+    stats->dropped_rows += counted->dropped_rows;
+}
+
+const struct epx_device_ops epx_device_ops = {
+    .create = device_create,
+    .free = device_free,
+    .route_create = epx_device_route_create,
+    .launch = device_launch,
+    .poll = device_poll,
+    .wait_enqueue = device_wait_enqueue,
+    .check_buffer = device_check_buffer,
+    .take_replay_error = device_take_replay_error,
+    .add_stats = device_add_stats,
+};

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* dispatch_device.c - dispatch and combine backward on device memory. */
+#include "cuda.h"
+#include "device.h"
+
+int epx_dispatch_device(const struct epx_request *request)
+{
+    const struct epx_call *call = &request->call;
+    const struct epx_device_plan *plan = epx_device_plan_of(request);
+    int scales = call->verb == EPX_VERB_COMBINE_BACKWARD;
+    struct epx_dispatch_rows args = {
+        .comm = epx_device_comm_of(request),
+        .note = epx_ready_note_of(request),
+        .plan = *plan,
+        .rounds = epx_rounds_of(call->row_bytes, request->comm->size, plan->max_tokens,
+                                plan->stage_bytes),
+        .num_tokens = call->num_tokens,
+        .datatype = call->datatype,
+        .row_bytes = call->row_bytes,
+        .rows = call->rows_in,
+        .weights = call->weights_in,
+        .forward = call->forward_in,
+        .recv = call->rows_out,
+        .recv_weights = call->weights_out,
+    };
+
+    EPX_TRY_LAUNCH(epx_launch_dispatch_rows(&args, call->stream));
+    if (scales)
+        EPX_TRY_LAUNCH(epx_launch_scale_rows(&args, call->stream));
+    else
+        EPX_TRY_LAUNCH(epx_launch_spread_rows(&args, call->stream));
+    return EPX_SUCCESS;
+}

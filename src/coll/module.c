@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* module.c - opens libepx_cuda. */
+#include "module.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "agree.h"
+#include "progress.h"
+
+static const struct epx_core core = {
+    .fail_quietly = epx_fail_quietly,
+    .message = epx_status_message,
+    .function = epx_status_function,
+    .log = epx_log,
+    .agree = epx_comm_agree,
+    .max = epx_comm_max,
+    .allgather = epx_comm_allgather,
+    .bcast = epx_comm_bcast,
+    .drain = epx_comm_drain,
+    .finish = epx_comm_finish,
+    .verb_name = epx_verb_name,
+    .worst_capacity = epx_route_worst_capacity,
+    .ready_of = epx_ready_of,
+};
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static const struct epx_module *module;
+static char why[EPX_MAX_ERROR_STRING];
+
+/* Where it is installed, or beside the library that is not installed yet. */
+static void *open_library(void)
+{
+    static const char *const paths[] = {EPX_MODULE_DIR "/libepx_cuda.so", "libepx_cuda.so"};
+    const char *path = getenv("EPX_MODULE"); /* for tests of what is not installed */
+    void *library = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+
+    for (size_t i = 0; !path && !library && i < sizeof(paths) / sizeof(paths[0]); i++) {
+        library = dlopen(paths[i], RTLD_NOW | RTLD_LOCAL);
+        if (!library && !why[0])
+            snprintf(why, sizeof(why), "%s", dlerror());
+    }
+    if (!library && !why[0])
+        snprintf(why, sizeof(why), "%s", dlerror());
+    return library;
+}
+
+static void open_module(void)
+{
+    void *library = open_library();
+    epx_module_entry *entry = NULL;
+
+    if (!library)
+        return;
+    *(void **)&entry = dlsym(library, "epx_cuda_module");
+    module = entry ? entry(&core) : NULL;
+    if (!module || module->version != EPX_MODULE_VERSION) {
+        snprintf(why, sizeof(why), "libepx_cuda is of another version than libepx");
+        module = NULL;
+    }
+}
+
+const struct epx_module *epx_module_open(void)
+{
+    pthread_once(&once, open_module);
+    if (!module)
+        epx_fail_quietly(EPX_ERR_UNSUPPORTED, why);
+    return module;
+}
+
+int epx_module_has_context(void)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    int (*get_current)(void **) = NULL;
+    void *context = NULL;
+
+    if (!driver)
+        return 0;
+    *(void **)&get_current = dlsym(driver, "cuCtxGetCurrent");
+    if (!get_current || get_current(&context) != 0)
+        context = NULL;
+    dlclose(driver);
+    return context != NULL;
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * module_cuda.c - the entry of libepx_cuda, and what it calls in libepx under the names that both
+ * sides use.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "agree.h"
+#include "cuda.h"
+#include "device.h"
+#include "module.h"
+#include "progress.h"
+
+static const struct epx_core *core;
+
+int epx_fail_quietly(int code, const char *message)
+{
+    return core->fail_quietly(code, message);
+}
+
+int epx_fail(int code, const char *format, ...)
+{
+    const char *function = core->function();
+    char message[EPX_MAX_ERROR_STRING];
+    int prefix = function ? snprintf(message, sizeof(message), "%s: ", function) : 0;
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(message + prefix, sizeof(message) - (size_t)prefix, format, args);
+    va_end(args);
+    core->log(EPX_LOG_LEVEL_ERROR, "%s", message);
+    return core->fail_quietly(code, message);
+}
+
+int epx_fail_cuda(cudaError_t error, const char *call)
+{
+    int code = error == cudaErrorMemoryAllocation ? EPX_ERR_NO_MEM : EPX_ERR_CUDA;
+
+    return epx_fail(code, "%s: %s", call, cudaGetErrorString(error));
+}
+
+const char *epx_status_message(void)
+{
+    return core->message();
+}
+
+int epx_comm_agree(struct epx_comm *comm, int rc)
+{
+    return core->agree(comm, rc);
+}
+
+int epx_comm_max(struct epx_comm *comm, int64_t value, int64_t *max)
+{
+    return core->max(comm, value, max);
+}
+
+int epx_comm_allgather(struct epx_comm *comm, int64_t value, int64_t *values)
+{
+    return core->allgather(comm, value, values);
+}
+
+int epx_comm_bcast(struct epx_comm *comm, void *data, int bytes)
+{
+    return core->bcast(comm, data, bytes);
+}
+
+void epx_comm_drain(struct epx_comm *comm)
+{
+    core->drain(comm);
+}
+
+void epx_comm_finish(struct epx_comm *comm, enum epx_verb verb, int culprit)
+{
+    core->finish(comm, verb, culprit);
+}
+
+const char *epx_verb_name(enum epx_verb verb)
+{
+    return core->verb_name(verb);
+}
+
+int64_t epx_route_worst_capacity(const EPX_Route_attr *attr, int num_ranks, int num_local)
+{
+    return core->worst_capacity(attr, num_ranks, num_local);
+}
+
+struct epx_ready epx_ready_of(const struct epx_request *request)
+{
+    return core->ready_of(request);
+}
+
+const struct epx_module *epx_cuda_module(const struct epx_core *given);
+
+const struct epx_module *epx_cuda_module(const struct epx_core *given)
+{
+    static const struct epx_module module = {EPX_MODULE_VERSION, &epx_transport_lsa,
+                                             &epx_device_ops};
+
+    core = given;
+    return &module;
+}

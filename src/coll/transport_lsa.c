@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * transport_lsa.c - kernels store into the other GPUs' memory: NCCL's symmetric windows, whose
+ * peers' addresses are looked up once, so that nothing else knows of NCCL. One rank alone has
+ * plain device memory.
+ *
+ * NCCL places windows by counting: all ranks must register and deregister in the same order. So
+ * a freed window is only laid aside; the next collective call that makes a window first ends
+ * what is in flight, then deregisters those laid aside, by number.
+ */
+#include "transport_lsa.h"
+
+#include <nccl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agree.h"
+#include "cuda.h"
+#include "progress.h"
+#include "transport.h"
+
+enum { MOST_WINDOWS = 1 << 16, WINDOW_BYTES = 4096 };
+
+#define TRY_NCCL(call)                                                                        \
+    do {                                                                                      \
+        ncclResult_t rc_ = (call);                                                            \
+        if (rc_ != ncclSuccess)                                                               \
+            return epx_fail(EPX_ERR_TRANSPORT, "%s: %s", #call, ncclGetErrorString(rc_));     \
+    } while (0)
+
+/* What a window is to this transport. */
+struct mapping {
+    void *base;
+    ncclWindow_t handle; /* NULL on one rank */
+};
+
+struct lsa {
+    struct epx_comm *comm;
+    ncclComm_t nccl;
+    cudaStream_t stream;
+    char **table;        /* [MOST_WINDOWS][R] device memory */
+    int next_number;
+    struct epx_window *laid_aside; /* by number */
+};
+
+static int same_device_twice(const struct epx_comm *comm, const int64_t *devices)
+{
+    for (int r = 0; r < comm->size; r++)
+        for (int s = 0; s < r; s++)
+            if (devices[r] == devices[s])
+                return 1;
+    return 0;
+}
+
+/* A number that only this GPU has, or 0 without a usable one. */
+static int64_t device_number(char *why)
+{
+    struct cudaDeviceProp properties;
+    int count = 0, ordinal = 0;
+    int64_t number = 0;
+    cudaError_t error = cudaGetDeviceCount(&count);
+
+    if (error == cudaSuccess && count > 0)
+        error = cudaGetDevice(&ordinal);
+    if (error == cudaSuccess && count > 0)
+        error = cudaGetDeviceProperties(&properties, ordinal);
+    if (error != cudaSuccess || count < 1) {
+        cudaGetLastError();
+        snprintf(why, EPX_WHY_MAX, "no CUDA device: %s",
+                 error != cudaSuccess ? cudaGetErrorString(error) : "none is visible");
+        return 0;
+    }
+    for (size_t i = 0; i < sizeof(properties.uuid.bytes); i++)
+        number = number * 131 + (unsigned char)properties.uuid.bytes[i];
+    if (properties.major < 9) {
+        snprintf(why, EPX_WHY_MAX, "the device has compute capability %d.%d, want 9.0",
+                 properties.major, properties.minor);
+        return 0;
+    }
+    return number ? number : 1;
+}
+
+static int check_versions(char *why)
+{
+    int version = 0;
+
+    if (ncclGetVersion(&version) == ncclSuccess && version == NCCL_VERSION_CODE)
+        return 1;
+    snprintf(why, EPX_WHY_MAX, "NCCL is of version %d at run time, EPX was built with %d", version,
+             NCCL_VERSION_CODE);
+    return 0;
+}
+
+/* Collective, because only together the ranks know that two of them have one GPU. */
+static int lsa_usable(struct epx_comm *comm, char *why)
+{
+    int64_t *devices = calloc((size_t)comm->size, sizeof(*devices));
+    int64_t number = devices ? device_number(why) : 0;
+    int usable = number != 0 && check_versions(why);
+
+    if (!devices || epx_comm_allgather(comm, number, devices) != EPX_SUCCESS)
+        usable = 0;
+    else if (comm->num_nodes > 1 || comm->real_nodes > 1) {
+        snprintf(why, EPX_WHY_MAX, "the ranks are on %d nodes%s", comm->num_nodes,
+                 comm->params.ranks_per_node ? " (epx_ranks_per_node)" : "");
+        usable = 0;
+    } else if (usable && same_device_twice(comm, devices)) {
+        snprintf(why, EPX_WHY_MAX, "two ranks have the same GPU");
+        usable = 0;
+    } else if (usable && comm->size > EPX_MOST_DEVICE_RANKS) {
+        snprintf(why, EPX_WHY_MAX, "%d ranks, want at most %d", comm->size, EPX_MOST_DEVICE_RANKS);
+        usable = 0;
+    }
+    free(devices);
+    return usable;
+}
+
+static void destroy_mapping(struct mapping *mapping, ncclComm_t nccl)
+{
+    if (mapping->handle)
+        ncclCommWindowDeregister(nccl, mapping->handle);
+    if (mapping->base && nccl)
+        ncclMemFree(mapping->base);
+    else if (mapping->base)
+        cudaFree(mapping->base);
+    free(mapping);
+}
+
+static void destroy_window(struct lsa *lsa, struct epx_window *window)
+{
+    if (window->mapping)
+        destroy_mapping(window->mapping, lsa->nccl);
+    window->own = NULL; /* it was the mapping's */
+    epx_window_free(window);
+}
+
+/* Nothing on this rank uses them any more. */
+static void destroy_laid_aside(struct lsa *lsa)
+{
+    while (lsa->laid_aside) {
+        struct epx_window *window = lsa->laid_aside;
+
+        lsa->laid_aside = window->next;
+        destroy_window(lsa, window);
+    }
+}
+
+static void lsa_window_free(void *state, struct epx_window *window)
+{
+    struct lsa *lsa = state;
+    struct epx_window **link = &lsa->laid_aside;
+
+    if (!window)
+        return;
+    while (*link && (*link)->number < window->number)
+        link = &(*link)->next;
+    window->next = *link;
+    *link = window;
+}
+
+static int allocate(struct lsa *lsa, size_t bytes, struct mapping *mapping)
+{
+    if (lsa->nccl)
+        TRY_NCCL(ncclMemAlloc(&mapping->base, bytes));
+    else
+        EPX_TRY_CUDA(cudaMalloc(&mapping->base, bytes));
+    return EPX_SUCCESS;
+}
+
+static int find_peers(struct lsa *lsa, struct epx_window *window, struct mapping *mapping)
+{
+    struct epx_comm *comm = lsa->comm;
+    char **row = lsa->table + (size_t)window->number * (size_t)comm->size;
+    size_t row_bytes = (size_t)comm->size * sizeof(*row);
+
+    if (mapping->handle)
+        EPX_TRY_LAUNCH(epx_lsa_resolve(mapping->handle, mapping->base, comm->rank, comm->size, row,
+                                       lsa->stream));
+    else
+        EPX_TRY_CUDA(cudaMemcpyAsync(row, &mapping->base, sizeof(mapping->base),
+                                     cudaMemcpyHostToDevice, lsa->stream));
+    EPX_TRY_CUDA(cudaMemcpyAsync(window->address, row, row_bytes, cudaMemcpyDeviceToHost,
+                                 lsa->stream));
+    EPX_TRY_CUDA(cudaStreamSynchronize(lsa->stream));
+    window->device_address = row;
+    return EPX_SUCCESS;
+}
+
+static int register_window(struct lsa *lsa, size_t bytes, struct mapping *mapping)
+{
+    if (!lsa->nccl)
+        return EPX_SUCCESS;
+    TRY_NCCL(ncclCommWindowRegister(lsa->nccl, mapping->base, bytes, &mapping->handle,
+                                    NCCL_WIN_COLL_SYMMETRIC));
+    EPX_FAIL_IF(!mapping->handle, EPX_ERR_TRANSPORT,
+                "NCCL gives no symmetric window: not all GPUs can reach each other's memory");
+    return EPX_SUCCESS;
+}
+
+static int check_reach(const struct lsa *lsa)
+{
+    int reach = lsa->nccl ? epx_lsa_reach(lsa->nccl) : 1;
+
+    EPX_FAIL_IF(reach < lsa->comm->size, EPX_ERR_TRANSPORT,
+                "only %d of %d GPUs can reach each other's memory", reach, lsa->comm->size);
+    return EPX_SUCCESS;
+}
+
+static int init_window(struct lsa *lsa, size_t bytes, struct epx_window *window)
+{
+    struct epx_comm *comm = lsa->comm;
+    struct mapping *mapping = window->mapping;
+
+    EPX_TRY(epx_comm_agree(comm, allocate(lsa, bytes, mapping)));
+    EPX_TRY(epx_comm_agree(comm, register_window(lsa, bytes, mapping)));
+    EPX_TRY(epx_comm_agree(comm, check_reach(lsa)));
+    EPX_TRY(epx_comm_agree(comm, find_peers(lsa, window, mapping)));
+    window->own = mapping->base;
+    window->mapping_bytes = bytes;
+    return EPX_SUCCESS;
+}
+
+static int make_window(struct lsa *lsa, size_t own_bytes, struct epx_window **result)
+{
+    struct epx_window *window = epx_window_empty(lsa->comm->size);
+
+    *result = window;
+    if (window) {
+        window->mapping = calloc(1, sizeof(struct mapping));
+        window->number = lsa->next_number++;
+        window->own_bytes = own_bytes;
+    }
+    EPX_FAIL_IF(!window || !window->mapping, EPX_ERR_NO_MEM, "no memory for a window");
+    EPX_FAIL_IF(window->number >= MOST_WINDOWS, EPX_ERR_NO_MEM,
+                "a communicator can make %d windows in its life", MOST_WINDOWS);
+    return EPX_SUCCESS;
+}
+
+static int lsa_window_create(void *state, size_t own_bytes, struct epx_window **result)
+{
+    struct lsa *lsa = state;
+    struct epx_window *window = NULL;
+    int64_t most = 0;
+    int rc;
+
+    if (lsa->laid_aside)
+        epx_comm_drain(lsa->comm);
+    destroy_laid_aside(lsa);
+    rc = epx_comm_agree(lsa->comm, make_window(lsa, own_bytes, &window));
+    if (rc == EPX_SUCCESS)
+        rc = epx_comm_max(lsa->comm, (int64_t)(own_bytes ? own_bytes : 1), &most);
+    if (rc == EPX_SUCCESS)
+        rc = init_window(lsa, (size_t)epx_round_up(most, WINDOW_BYTES), window);
+    if (rc != EPX_SUCCESS) {
+        if (window && !lsa->comm->finished)
+            destroy_window(lsa, window);
+        return rc;
+    }
+    *result = window;
+    return EPX_SUCCESS;
+}
+
+static void lsa_free(void *state)
+{
+    struct lsa *lsa = state;
+
+    if (!lsa)
+        return;
+    destroy_laid_aside(lsa);
+    if (lsa->nccl)
+        ncclCommDestroy(lsa->nccl);
+    cudaFree(lsa->table);
+    if (lsa->stream)
+        cudaStreamDestroy(lsa->stream);
+    free(lsa);
+}
+
+static int init(struct lsa *lsa)
+{
+    size_t entries = (size_t)MOST_WINDOWS * (size_t)lsa->comm->size;
+
+    EPX_TRY_CUDA(cudaStreamCreateWithFlags(&lsa->stream, cudaStreamNonBlocking));
+    EPX_TRY_CUDA(cudaMalloc((void **)&lsa->table, entries * sizeof(*lsa->table)));
+    return EPX_SUCCESS;
+}
+
+static int make_id(const struct lsa *lsa, ncclUniqueId *id)
+{
+    if (lsa->comm->rank == 0)
+        TRY_NCCL(ncclGetUniqueId(id));
+    return EPX_SUCCESS;
+}
+
+static int join(struct lsa *lsa, ncclUniqueId id)
+{
+    TRY_NCCL(ncclCommInitRank(&lsa->nccl, lsa->comm->size, id, lsa->comm->rank));
+    return EPX_SUCCESS;
+}
+
+static int connect_ranks(struct lsa *lsa)
+{
+    ncclUniqueId id;
+
+    if (lsa->comm->size == 1)
+        return EPX_SUCCESS;
+    memset(&id, 0, sizeof(id));
+    EPX_TRY(epx_comm_agree(lsa->comm, make_id(lsa, &id)));
+    EPX_TRY(epx_comm_bcast(lsa->comm, &id, (int)sizeof(id)));
+    return epx_comm_agree(lsa->comm, join(lsa, id));
+}
+
+static int lsa_create(struct epx_comm *comm, void **state)
+{
+    struct lsa *lsa = calloc(1, sizeof(*lsa));
+    int rc = lsa ? EPX_SUCCESS : epx_fail(EPX_ERR_NO_MEM, "no memory for transport lsa");
+
+    *state = lsa;
+    if (lsa) {
+        lsa->comm = comm;
+        rc = init(lsa);
+    }
+    EPX_TRY(epx_comm_agree(comm, rc));
+    return connect_ranks(lsa);
+}
+
+const struct epx_transport_ops epx_transport_lsa = {
+    .name = "lsa",
+    .description = "kernels store into NCCL symmetric windows",
+    .memory = EPX_MEMORY_CUDA,
+    .usable = lsa_usable,
+    .create = lsa_create,
+    .free = lsa_free,
+    .window_create = lsa_window_create,
+    .window_free = lsa_window_free,
+    .direct = 1,
+};

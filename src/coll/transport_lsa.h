@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* transport_lsa.h - what only nvcc can ask NCCL's windows. */
+#ifndef EPX_COLL_TRANSPORT_LSA_H
+#define EPX_COLL_TRANSPORT_LSA_H
+
+#include <nccl.h>
+
+#include "kernels/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+/* Writes where each rank's part of the window is mapped here; row is [num_ranks] device memory. */
+int epx_lsa_resolve(ncclWindow_t window, void *own, int rank, int num_ranks, char **row,
+                    EPX_Stream stream);
+/* How many ranks can load and store each other's windows, this one included. */
+int epx_lsa_reach(ncclComm_t comm);
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * alltoallv_rows.cu - an exact exchange of rows: every rank tells all ranks all of its counts,
+ * so that each works out for itself where its rows go and who lacks room; then rows are stored to
+ * their places, or through the stages of ranks whose buffer is in no window, in rounds.
+ * Work: reads and writes the rows that are sent. Order: none, every byte has one writer.
+ * Launch: comm.blocks blocks, which wait for other ranks; ends the operation.
+ */
+#include "device.cuh"
+
+/* What every block works out for itself; in shared memory. */
+struct placement {
+    int64_t send_count[EPX_MOST_DEVICE_RANKS];
+    int64_t send_from[EPX_MOST_DEVICE_RANKS];  /* own displacements */
+    int64_t place[EPX_MOST_DEVICE_RANKS];      /* where this rank's rows start on each rank */
+    int64_t recv_count[EPX_MOST_DEVICE_RANKS];
+    int64_t total[EPX_MOST_DEVICE_RANKS];      /* rows for each rank */
+    unsigned long long most_staged_bytes;      /* of one rank for one that is staged */
+    int32_t bad;                               /* the first rank with a negative count; -1 */
+};
+
+static __device__ void read_counts(const struct epx_alltoallv_rows &a, struct placement &p)
+{
+    for (int32_t r = (int32_t)threadIdx.x; r < a.comm.num_ranks; r += (int32_t)blockDim.x) {
+        p.send_count[r] = a.sendcounts[r];
+        p.send_from[r] = a.sdispls[r];
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        p.bad = -1;
+        p.most_staged_bytes = 0;
+        for (int32_t r = a.comm.num_ranks - 1; r >= 0; r--)
+            if (p.send_count[r] < 0 || (p.send_count[r] && p.send_from[r] < 0))
+                p.bad = r;
+    }
+    __syncthreads();
+    for (int32_t r = (int32_t)threadIdx.x; p.bad >= 0 && r < a.comm.num_ranks;
+         r += (int32_t)blockDim.x)
+        p.send_count[r] = 0;
+    __syncthreads();
+}
+
+static __device__ void post_counts(const struct epx_alltoallv_rows &a, const struct exchange &x,
+                                   const struct placement &p)
+{
+    int32_t num = a.comm.num_ranks;
+
+    for (int32_t i = (int32_t)threadIdx.x; i < num * num * 2; i += (int32_t)blockDim.x) {
+        int32_t rank = i / (num * 2), word = i % (num * 2);
+        uint64_t count = (uint64_t)p.send_count[word / 2];
+        uint64_t *to = epx_control_counts(a.comm.control[rank], num, (uint32_t)x.epoch,
+                                          a.comm.rank);
+
+        store_relaxed_sys(to + word, tagged(x.epoch, (uint32_t)(word % 2 ? count >> 32 : count)));
+    }
+}
+
+static __device__ bool await_count(const struct epx_alltoallv_rows &a, const struct exchange &x,
+                                   int32_t source, int32_t target, int64_t *count)
+{
+    const uint64_t *words = epx_control_counts(a.comm.control[a.comm.rank], a.comm.num_ranks,
+                                               (uint32_t)x.epoch, source) + 2 * target;
+    uint32_t low = 0, high = 0;
+    bool ok = await_tagged(a.comm, words, (uint32_t)x.epoch, source, &low) &&
+              await_tagged(a.comm, words + 1, (uint32_t)x.epoch, source, &high);
+
+    *count = (int64_t)((uint64_t)high << 32 | low);
+    return ok;
+}
+
+/* A sum of counts that stays at the largest number. */
+static __device__ __forceinline__ int64_t add_rows(int64_t a, int64_t b)
+{
+    return a > INT64_MAX - b ? INT64_MAX : a + b;
+}
+
+static __device__ __forceinline__ bool has_room(const struct exchange &x,
+                                                const struct placement &p, int32_t rank)
+{
+    return p.total[rank] <= ready_long(x, rank, EPX_READY_CAPACITY_LOW);
+}
+
+static __device__ __forceinline__ bool is_direct(const struct exchange &x, int32_t rank)
+{
+    return (int32_t)ready_word(x, rank, EPX_READY_SEGMENT) >= 0;
+}
+
+/* A thread a rank: the counts of all sources for it. */
+static __device__ bool place_rows(const struct epx_alltoallv_rows &a, struct exchange &x,
+                                  struct placement &p)
+{
+    bool ok = true;
+
+    for (int32_t d = (int32_t)threadIdx.x; d < a.comm.num_ranks; d += (int32_t)blockDim.x) {
+        int64_t rows = 0, most = 0;
+
+        for (int32_t s = 0; ok && s < a.comm.num_ranks; s++) {
+            int64_t count = 0;
+
+            ok = await_count(a, x, s, d, &count);
+            if (s == a.comm.rank)
+                p.place[d] = rows;
+            if (d == a.comm.rank)
+                p.recv_count[s] = count;
+            rows = add_rows(rows, count);
+            most = count > most ? count : most;
+        }
+        p.total[d] = rows;
+        if (!is_direct(x, d) && has_room(x, p, d))
+            atomicMax(&p.most_staged_bytes, (unsigned long long)(most * a.row_bytes));
+    }
+    return all_content(a.comm, x, ok);
+}
+
+static __device__ void show_counts(const struct epx_alltoallv_rows &a, const struct placement &p)
+{
+    int64_t rows = 0;
+
+    for (int32_t s = 0; s < a.comm.num_ranks; s++) {
+        a.recvcounts[s] = p.recv_count[s];
+        a.rdispls[s] = rows;
+        rows = add_rows(rows, p.recv_count[s]);
+    }
+}
+
+template <typename Unit>
+static __device__ void copy_units(const char *from, char *to, int64_t bytes)
+{
+    const int UNROLL = 4;
+    int64_t units = bytes / (int64_t)sizeof(Unit);
+
+    for (int64_t first = threadIdx.x; first < units; first += (int64_t)blockDim.x * UNROLL) {
+        Unit data[UNROLL];
+
+#pragma unroll
+        for (int j = 0; j < UNROLL; j++)
+            if (first + j * (int64_t)blockDim.x < units)
+                data[j] = ((const Unit *)from)[first + j * (int64_t)blockDim.x];
+#pragma unroll
+        for (int j = 0; j < UNROLL; j++)
+            if (first + j * (int64_t)blockDim.x < units)
+                ((Unit *)to)[first + j * (int64_t)blockDim.x] = data[j];
+    }
+}
+
+/* The whole block: bytes of any alignment. */
+static __device__ void copy_bytes(const char *from, char *to, int64_t bytes)
+{
+    uint32_t odd = (uint32_t)(uintptr_t)from | (uint32_t)(uintptr_t)to | (uint32_t)bytes;
+
+    if (odd % 16 == 0)
+        copy_units<uint4>(from, to, bytes);
+    else if (odd % 4 == 0)
+        copy_units<uint32_t>(from, to, bytes);
+    else if (odd % 2 == 0)
+        copy_units<uint16_t>(from, to, bytes);
+    else
+        copy_units<uint8_t>(from, to, bytes);
+}
+
+/* This block's share of a copy that all blocks do together, cut at 16 bytes. */
+static __device__ void copy_share(const char *from, char *to, int64_t bytes)
+{
+    int64_t lines = (bytes + 15) / 16;
+    int64_t first = blockIdx.x * lines / gridDim.x * 16;
+    int64_t end = (blockIdx.x + 1) * lines / gridDim.x * 16;
+
+    end = end < bytes ? end : bytes;
+    if (first < end)
+        copy_bytes(from + first, to + first, end - first);
+}
+
+static __device__ __forceinline__ const char *rows_for(const struct epx_alltoallv_rows &a,
+                                                       const struct placement &p, int32_t rank)
+{
+    return a.rows + p.send_from[rank] * a.row_bytes;
+}
+
+/* The bytes of one rank that go through a stage in a round. */
+struct slice {
+    int64_t from, bytes;
+};
+
+static __device__ struct slice slice_of(int64_t rows, int64_t row_bytes, int64_t share,
+                                        int64_t round)
+{
+    int64_t all = rows * row_bytes;
+    struct slice slice = {round * share, 0};
+
+    slice.bytes = all - slice.from < share ? all - slice.from : share;
+    slice.bytes = slice.bytes > 0 ? slice.bytes : 0;
+    return slice;
+}
+
+static __device__ int64_t stage_share(const struct epx_alltoallv_rows &a)
+{
+    return a.stage_bytes / a.comm.num_ranks / 16 * 16;
+}
+
+/* Direct places in the first round, staged ones slice by slice. Blocks start at different ranks. */
+static __device__ void send_round(const struct epx_alltoallv_rows &a, const struct exchange &x,
+                                  const struct placement &p, int64_t round)
+{
+    for (int32_t i = 0; i < a.comm.num_ranks; i++) {
+        int32_t d = (int32_t)((a.comm.rank + 1 + i + blockIdx.x) % (uint32_t)a.comm.num_ranks);
+
+        if (!has_room(x, p, d) || p.send_count[d] == 0)
+            continue;
+        if (is_direct(x, d)) {
+            int64_t segment = (int32_t)ready_word(x, d, EPX_READY_SEGMENT);
+            char *to = a.comm.segments[segment * a.comm.num_ranks + d] +
+                       ready_long(x, d, EPX_READY_OFFSET_LOW) + p.place[d] * a.row_bytes;
+
+            if (round == 0)
+                copy_share(rows_for(a, p, d), to, p.send_count[d] * a.row_bytes);
+        } else {
+            struct slice slice = slice_of(p.send_count[d], a.row_bytes, stage_share(a), round);
+
+            copy_share(rows_for(a, p, d) + slice.from,
+                       a.stage[d] + a.comm.rank * stage_share(a), slice.bytes);
+        }
+    }
+}
+
+static __device__ void take_round(const struct epx_alltoallv_rows &a, const struct placement &p,
+                                  int64_t round)
+{
+    int64_t rows = 0;
+
+    for (int32_t s = 0; s < a.comm.num_ranks; s++) {
+        struct slice slice = slice_of(p.recv_count[s], a.row_bytes, stage_share(a), round);
+
+        copy_share(a.stage[a.comm.rank] + s * stage_share(a),
+                   a.recv + rows * a.row_bytes + slice.from, slice.bytes);
+        rows += p.recv_count[s];
+    }
+}
+
+static __device__ int64_t move_rows(const struct epx_alltoallv_rows &a, struct exchange &x,
+                                    const struct placement &p)
+{
+    int64_t share = stage_share(a), me = a.comm.rank;
+    int64_t rounds = ((int64_t)p.most_staged_bytes + share - 1) / share;
+    bool takes = !is_direct(x, (int32_t)me) && has_room(x, p, (int32_t)me);
+
+    rounds = rounds ? rounds : 1;
+    for (int64_t i = 0; i < rounds; i++) {
+        if (i && !await_credits(a.comm, x, (uint64_t)i))
+            break;
+        send_round(a, x, p, i);
+        signal_arrival(a.comm);
+        if (!await_arrivals(a.comm, x, (uint64_t)i + 1))
+            break;
+        if (takes)
+            take_round(a, p, i);
+        if (i + 1 < rounds)
+            signal_credit(a.comm);
+    }
+    return rounds;
+}
+
+static __device__ struct epx_outcome outcome_of(const struct epx_alltoallv_rows &a,
+                                                const struct exchange &x,
+                                                const struct placement &p)
+{
+    struct epx_outcome outcome = x.outcome;
+
+    if (outcome.code == EPX_SUCCESS && p.bad >= 0) {
+        outcome = {EPX_ERR_COUNT, EPX_OUTCOME_BAD_COUNT, p.bad, 0, a.sendcounts[p.bad],
+                   a.sdispls[p.bad], 0};
+    } else if (outcome.code == EPX_SUCCESS && !has_room(x, p, a.comm.rank)) {
+        outcome = {EPX_ERR_TRUNCATE, EPX_OUTCOME_SHORT, a.comm.rank, 0, p.total[a.comm.rank],
+                   a.recv_capacity, 0};
+    }
+    return outcome;
+}
+
+static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
+    alltoallv_rows(const __grid_constant__ struct epx_alltoallv_rows a)
+{
+    __shared__ struct exchange x;
+    __shared__ struct placement p;
+    int64_t rounds = 0;
+
+    begin_exchange(a.comm, a.note, 0, x);
+    read_counts(a, p);
+    if (x.outcome.code == EPX_SUCCESS && blockIdx.x == 0)
+        post_counts(a, x, p);
+    if (x.outcome.code == EPX_SUCCESS && await_ready(a.comm, x, NULL) && place_rows(a, x, p)) {
+        if (blockIdx.x == 0 && threadIdx.x == 0)
+            show_counts(a, p);
+        rounds = move_rows(a, x, p);
+    }
+    if (!is_last_block(a.comm) || threadIdx.x)
+        return;
+    if (x.outcome.code == EPX_SUCCESS)
+        for (int32_t r = 0; r < a.comm.num_ranks; r++)
+            count_rows_to(a.comm, r, p.send_count[r], a.row_bytes);
+    end_operation(a.comm, (uint64_t)rounds,
+                  x.outcome.code == EPX_SUCCESS ? p.total[a.comm.rank] : 0, outcome_of(a, x, p));
+}
+
+int epx_launch_alltoallv_rows(const struct epx_alltoallv_rows *args, EPX_Stream stream)
+{
+    alltoallv_rows<<<(unsigned)args->comm.blocks, EPX_WAITING_THREADS, 0, stream>>>(*args);
+    return epx_cuda_status(cudaGetLastError());
+}
+
+int epx_load_alltoallv_rows(void)
+{
+    cudaFuncAttributes attributes;
+
+    return epx_cuda_status(cudaFuncGetAttributes(&attributes, alltoallv_rows));
+}

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * device.h - what kernels on device memory are given: the communicator, the plan of a route and
+ * the arguments of each launcher. device.cuh explains the protocol between the ranks' kernels.
+ */
+#ifndef EPX_KERNELS_DEVICE_H
+#define EPX_KERNELS_DEVICE_H
+
+#include "element.h"
+#include "layout.h"
+
+enum {
+    EPX_READY_WORDS = 16,     /* of one rank about one operation */
+    EPX_WAITING_THREADS = 512, /* of a block that may wait for other ranks */
+    EPX_WARP = 32
+};
+
+/* The words of a ready note, 32 bits each; the first five are compared across ranks. */
+enum epx_ready_word {
+    EPX_READY_VERB,
+    EPX_READY_ROUTE,    /* id, -1 = none */
+    EPX_READY_ROW_LOW,  /* bytes of a row */
+    EPX_READY_ROW_HIGH,
+    EPX_READY_DATATYPE, /* where rows are added */
+    EPX_READY_WEIGHTS,  /* enum of ready.h */
+    EPX_READY_SEGMENT,  /* of the receive buffer; -1 = it cannot be stored into */
+    EPX_READY_OFFSET_LOW,
+    EPX_READY_OFFSET_HIGH,
+    EPX_READY_CAPACITY_LOW, /* alltoallv: rows of the receive buffer */
+    EPX_READY_CAPACITY_HIGH,
+    EPX_READY_ERROR         /* of the routing that the operation stands on; added by the kernel */
+};
+
+enum { EPX_READY_COMPARED = EPX_READY_WEIGHTS, EPX_MOST_DEVICE_RANKS = 128 };
+
+struct epx_ready_note {
+    uint32_t word[EPX_READY_WORDS];
+};
+
+/* How an operation ended; the meaning of the values depends on what. */
+enum epx_outcome_what {
+    EPX_OUTCOME_FINE,
+    EPX_OUTCOME_SILENT,      /* rank did not answer; a = verb */
+    EPX_OUTCOME_DIFFERS,     /* word `a` of rank differs from rank 0's: b here is 0's, c its own */
+    EPX_OUTCOME_WEIGHTS,     /* weights are NULL on rank but not on rank a */
+    EPX_OUTCOME_SHORT,       /* rank needs a rows, its capacity is b */
+    EPX_OUTCOME_BAD_ID,      /* token a, choice b, value c; rank holds how many, at most INT_MAX */
+    EPX_OUTCOME_BAD_COUNT,   /* alltoallv: sendcounts[rank] is a, sdispls[rank] is b */
+    EPX_OUTCOME_ROUTING      /* the routing failed on rank */
+};
+
+struct epx_outcome {
+    int32_t code; /* EPX_ERR_* */
+    int32_t what; /* enum epx_outcome_what */
+    int32_t rank;
+    int32_t unused;
+    int64_t a, b, c;
+};
+
+/* Pinned host memory: written by the last block of an operation, read by EPX_Wait and EPX_Test. */
+struct epx_completion {
+    uint64_t number; /* written last; the operation's when it is over */
+    int64_t rows;    /* that this rank received */
+    struct epx_outcome outcome;
+};
+
+/* Counted by kernels in device memory, shown in pinned host memory. */
+struct epx_device_stats {
+    uint64_t rows_self, rows_node, bytes_self, bytes_node, dropped_rows;
+};
+
+/*
+ * What other ranks write into this rank's control window. device.cuh says who writes what when.
+ *   uint64 abort                        0, or who is silent: verb << 32 | rank + 1
+ *   uint64 arrived[R]
+ *   uint64 credited[R]
+ *   uint64 ready[2][R][EPX_READY_WORDS] epoch << 32 | word
+ *   uint64 counts[2][R][R][2]           alltoallv: epoch << 32 | half of a count, low half first
+ */
+enum { EPX_CONTROL_HEADER = 16 }; /* words before arrived */
+
+EPX_HD uint64_t *epx_control_arrived(char *control, int32_t source)
+{
+    return (uint64_t *)(void *)control + EPX_CONTROL_HEADER + source;
+}
+
+EPX_HD uint64_t *epx_control_credited(char *control, int32_t num_ranks, int32_t source)
+{
+    return epx_control_arrived(control, num_ranks) + source;
+}
+
+EPX_HD uint64_t *epx_control_ready(char *control, int32_t num_ranks, uint32_t epoch,
+                                   int32_t source)
+{
+    return epx_control_credited(control, num_ranks, num_ranks) +
+           ((int64_t)(epoch & 1) * num_ranks + source) * EPX_READY_WORDS;
+}
+
+EPX_HD uint64_t *epx_control_counts(char *control, int32_t num_ranks, uint32_t epoch,
+                                    int32_t source)
+{
+    return epx_control_ready(control, num_ranks, 0, 2 * num_ranks) +
+           ((int64_t)(epoch & 1) * num_ranks + source) * num_ranks * 2;
+}
+
+EPX_HD size_t epx_control_bytes(int32_t num_ranks)
+{
+    return (size_t)((char *)epx_control_counts((char *)0, num_ranks, 0, 2 * num_ranks) -
+                    (char *)0);
+}
+
+/* Private device memory of a communicator. Written by the kernels of one operation at a time. */
+struct epx_device_state {
+    uint64_t epoch;    /* operations begun and ended */
+    uint64_t arrivals; /* that each source has posted in all of them */
+    uint64_t credits;  /* likewise */
+    uint64_t barrier;  /* blocks that have come to a barrier, in all kernels */
+    uint64_t rounds;   /* of the operation under way, as the next two */
+    uint32_t ended;    /* blocks of the kernel under way that have ended; back to 0 with the last */
+    int32_t weighted;
+    struct epx_outcome outcome;
+    struct epx_device_stats stats;
+};
+
+/* By value in the arguments of every kernel. */
+struct epx_device_comm {
+    int32_t rank, num_ranks;
+    int32_t blocks;      /* of the kernels that wait; the same on all ranks */
+    int32_t poisons;     /* debug build: stages are poisoned before they are used */
+    uint64_t timeout_ns; /* 0 = for ever */
+    struct epx_device_state *state;
+    char *const *control;  /* [R] */
+    char *const *segments; /* [segments][R] windows of EPX_Alloc_mem */
+    struct epx_device_stats *shown_stats; /* pinned */
+    struct epx_completion *completion;    /* pinned; of this operation */
+    uint64_t number;
+    int32_t captured; /* the completion is shared by all that was captured: errors alone */
+    int32_t verb;
+};
+
+/*
+ * Rows of long tables go through a stage in rounds: `tokens` tokens and one segment at a time.
+ * At the receiver the row of (source, token) lies at [source][token - first token], that of
+ * combine at [token - first token][place]; a row takes `pitch` bytes.
+ */
+struct epx_rounds {
+    int32_t tokens;
+    int32_t width; /* rows a token */
+    int64_t pitch;
+    struct epx_segments cut;
+    int64_t num; /* rounds */
+};
+
+/*
+ * A record on the wire and at the receiver: 16 bytes, then 8 for each pair, K of them rounded up
+ * to an even number. The sender knows a pair by its index among its own pairs of that expert; the
+ * receiver, once it has all counts, puts the slot there.
+ */
+struct epx_wire_record {
+    int32_t token;
+    int32_t place;     /* among the token's ranks, in rank order */
+    int32_t num_pairs; /* sent; the receiver keeps the first of them that have room */
+    int32_t num_slots; /* set by the receiver: pairs kept (rank-major: 1 if the row is) */
+};
+
+struct epx_wire_pair {
+    int32_t slot;          /* sent: index among the sender's pairs of the expert */
+    uint32_t expert_choice; /* local expert << 8 | choice */
+};
+
+enum { EPX_MOST_LOCAL_EXPERTS = 1 << 24 };
+
+EPX_HD int64_t epx_wire_record_bytes(int32_t top_k)
+{
+    return 16 + 8 * epx_round_up(top_k, 2);
+}
+
+/* Device memory of one route. */
+struct epx_device_plan {
+    int32_t num_experts, top_k, max_tokens;
+    int32_t first_expert, num_local;
+    int32_t alignment, index_bits;
+    int32_t rank_major, drops;
+    int32_t most_rows; /* rows of a token: min(K, R) */
+    int64_t record_bytes;
+
+    const int32_t *owner;      /* [E] */
+    const int64_t *capacities; /* [R] */
+
+    /* windows: tables of R addresses */
+    char *const *counts;  /* at each rank int32[R][E + R]: pairs of experts, rows of ranks */
+    char *const *records; /* at each rank [R][max_tokens] records */
+    char *const *weights; /* at each rank float[R][max_tokens][K]: of source ranks' pairs; the
+                             first max_tokens * K take the gradients of this rank's own pairs */
+    char *const *stage;
+    int64_t stage_bytes;
+
+    /* home side */
+    int32_t *experts;    /* [max_tokens][K] id, -1 = none */
+    int32_t *index;      /* [max_tokens][K] among this rank's pairs of the expert */
+    int32_t *row;        /* [max_tokens][K] number of the row of (token, rank), at its first pair */
+    int32_t *pair_rank;  /* [max_tokens][K] where the pair travels to, -1 = it does not */
+    int32_t *slots;      /* [max_tokens][K] */
+    int32_t *token_num;  /* [max_tokens] rows of a token */
+    int32_t *token_rank; /* [max_tokens][most_rows] in rank order */
+    int32_t *token_slot; /* likewise: the first slot there, -1 = dropped */
+    int32_t *send_rows;  /* [R] rows kept */
+
+    /* expert side */
+    int32_t *recv_rows; /* [R] rows kept */
+    int64_t *base;      /* [E] first slot of this rank's pairs of each expert */
+    int64_t *from;      /* [L][R] first slot of each source's pairs; rank-major [R], of its rows */
+    int32_t *block_counts; /* [blocks][E + R] */
+    int32_t *warp_counts;  /* [blocks][E + R], used where shared memory is too small */
+
+    /* what the view shows */
+    int32_t *expert_counts, *rank_counts;
+    int32_t *row_expert_ids, *row_tokens, *row_ranks;
+    int64_t *expert_offsets, *num_rows, *required_rows;
+
+    struct epx_outcome *outcome; /* of the routing: operations on it end likewise */
+    uint64_t *bad;               /* [2] how many bad ids, and the first: inverted pair index */
+    int64_t *dropped;
+};
+
+EPX_HD struct epx_wire_record *epx_wire_record_at(const struct epx_device_plan *plan,
+                                                  char *records, int32_t source, int64_t row)
+{
+    return (struct epx_wire_record *)(void *)(records + ((int64_t)source * plan->max_tokens + row) *
+                                                            plan->record_bytes);
+}
+
+EPX_HD struct epx_wire_pair *epx_wire_pairs(struct epx_wire_record *record)
+{
+    return (struct epx_wire_pair *)(void *)(record + 1);
+}
+
+/* The arguments of the kernels. */
+struct epx_route_tokens {
+    struct epx_device_comm comm;
+    struct epx_ready_note note;
+    struct epx_device_plan plan;
+    const void *ids;
+    int32_t num_tokens;
+};
+
+/* Dispatch, and combine backward, which scales what arrives. */
+struct epx_dispatch_rows {
+    struct epx_device_comm comm;
+    struct epx_ready_note note;
+    struct epx_device_plan plan;
+    struct epx_rounds rounds; /* used if a receive buffer cannot be stored into */
+    int32_t num_tokens;
+    EPX_Datatype datatype;
+    int64_t row_bytes;
+    const char *rows;     /* [T] */
+    const float *weights; /* [T][K] or NULL; combine backward: [capacity] or NULL, of the slots */
+    const char *forward;  /* combine backward: [capacity] rows that combine was given, or NULL */
+    char *recv;           /* [capacity] */
+    float *recv_weights;  /* or NULL */
+};
+
+/* Combine, and dispatch backward, whose weights are those of pairs and travel. */
+struct epx_combine_rows {
+    struct epx_device_comm comm;
+    struct epx_ready_note note;
+    struct epx_device_plan plan;
+    struct epx_rounds rounds;
+    int32_t num_tokens;
+    int32_t backward;
+    EPX_Datatype datatype;
+    int64_t row_bytes;
+    const char *rows;     /* [capacity] */
+    const float *weights; /* or NULL */
+    char *sums;           /* [T] */
+    float *grad_weights;  /* [T][K] or NULL; dispatch backward */
+};
+
+struct epx_alltoallv_rows {
+    struct epx_device_comm comm;
+    struct epx_ready_note note;
+    char *const *stage; /* [R] */
+    int64_t stage_bytes;
+    int64_t row_bytes;
+    const char *rows;
+    const int64_t *sendcounts, *sdispls;
+    char *recv;
+    int64_t *recvcounts, *rdispls;
+    int64_t recv_capacity;
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+/* Launchers: EPX_SUCCESS, or EPX_ERR_CUDA with the error left to cudaGetLastError. */
+int epx_launch_route_tokens(const struct epx_route_tokens *args, EPX_Stream stream);
+int epx_launch_dispatch_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
+int epx_launch_spread_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
+int epx_launch_scale_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
+int epx_launch_combine_rows(const struct epx_combine_rows *args, EPX_Stream stream);
+int epx_launch_sum_ranks(const struct epx_combine_rows *args, EPX_Stream stream);
+int epx_launch_alltoallv_rows(const struct epx_alltoallv_rows *args, EPX_Stream stream);
+/* Load every kernel now: loading one later could wait for a kernel that waits. */
+int epx_load_kernels(void);
+int epx_load_route_tokens(void);
+int epx_load_dispatch_rows(void);
+int epx_load_spread_rows(void);
+int epx_load_scale_rows(void);
+int epx_load_combine_rows(void);
+int epx_load_sum_ranks(void);
+int epx_load_alltoallv_rows(void);
+#ifdef __cplusplus
+}
+#endif
+
+#endif

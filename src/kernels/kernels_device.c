@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* kernels_device.c - the list of kernels of the CUDA module. */
+#include "device.h"
+
+int epx_load_kernels(void)
+{
+    static int (*const loaders[])(void) = {
+        epx_load_route_tokens, epx_load_dispatch_rows, epx_load_spread_rows, epx_load_scale_rows,
+        epx_load_combine_rows, epx_load_sum_ranks,     epx_load_alltoallv_rows,
+    };
+
+    for (size_t i = 0; i < sizeof(loaders) / sizeof(loaders[0]); i++)
+        if (loaders[i]() != EPX_SUCCESS)
+            return EPX_ERR_CUDA;
+    return EPX_SUCCESS;
+}

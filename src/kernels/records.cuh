@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* records.cuh - how kernels walk the records that came from all ranks. */
+#ifndef EPX_KERNELS_RECORDS_CUH
+#define EPX_KERNELS_RECORDS_CUH
+
+#include "rows.cuh"
+
+struct row_source {
+    int32_t source;
+    int64_t row;
+};
+
+/* The index-th record of all, by source; its source is num_ranks past the end. */
+static __device__ struct row_source find_record(const struct epx_device_plan &plan,
+                                                int32_t num_ranks, int64_t index)
+{
+    struct row_source at = {0, index};
+
+    while (at.source < num_ranks && at.row >= plan.rank_counts[at.source])
+        at.row -= plan.rank_counts[at.source++];
+    return at;
+}
+
+/* The first record of a source with a token not below the given one; records are in order. */
+static __device__ int64_t first_record(const struct epx_device_plan &plan, char *records,
+                                       int32_t source, int64_t token)
+{
+    int64_t low = 0, high = plan.rank_counts[source];
+
+    if (token <= 0 || token >= plan.max_tokens)
+        return token <= 0 ? 0 : high;
+    while (low < high) {
+        int64_t middle = (low + high) / 2;
+
+        if (epx_wire_record_at(&plan, records, source, middle)->token < token)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* The i-th of the rows that could be padding; -1 if it is none. */
+static __device__ int64_t padding_slot(const struct epx_device_plan &plan, int64_t i)
+{
+    int64_t most = plan.alignment - 1, local = i / most;
+    int64_t slot = plan.expert_offsets[local] + plan.expert_counts[local] + i % most;
+
+    return slot < plan.expert_offsets[local + 1] ? slot : -1;
+}
+
+static __device__ void zero_padding(const struct epx_device_plan &plan, char *rows,
+                                    int64_t row_bytes, float *row_weights)
+{
+    int64_t most = plan.rank_major ? 0 : (int64_t)plan.num_local * (plan.alignment - 1);
+
+    for (int64_t i = global_warp(); i < most; i += num_global_warps()) {
+        int64_t slot = padding_slot(plan, i);
+
+        if (slot < 0)
+            continue;
+        zero_row(rows + slot * row_bytes, row_bytes);
+        if (row_weights && lane_id() == 0)
+            row_weights[slot] = 0;
+    }
+}
+
+#endif

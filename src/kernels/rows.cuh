@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * rows.cuh - what one warp does to one row: store it to several places, sum rows into one. Row
+ * memory that peers write is read by plain loads.
+ */
+#ifndef EPX_KERNELS_ROWS_CUH
+#define EPX_KERNELS_ROWS_CUH
+
+#include "device.cuh"
+
+enum { ROW_UNROLL = 4, SUM_UNROLL = 2 };
+
+/* The tokens and the segment of one round. */
+struct round {
+    int64_t first_token, end_token;
+    int64_t segment;
+};
+
+static __device__ struct round round_of(const struct epx_rounds &rounds, int64_t number)
+{
+    struct round round;
+
+    round.segment = number % rounds.cut.num;
+    round.first_token = number / rounds.cut.num * rounds.tokens;
+    round.end_token = round.first_token + rounds.tokens;
+    return round;
+}
+
+/* The rows that one warp works on together; in shared memory, one list a warp. */
+struct row_list {
+    char *row[EPX_MAX_TOP_K]; /* NULL = no place to store to */
+    float weight[EPX_MAX_TOP_K];
+};
+
+static __device__ __forceinline__ uint32_t misalignment(const void *address)
+{
+    return (uint32_t)(uintptr_t)address & 15u;
+}
+
+/* Of all rows of the list. */
+static __device__ uint32_t list_misalignment(const struct row_list &list, int32_t num)
+{
+    uint32_t odd = 0;
+
+    for (int32_t i = lane_id(); i < num; i += EPX_WARP)
+        odd |= misalignment(list.row[i]);
+    return __reduce_or_sync(~0u, odd);
+}
+
+template <typename Unit>
+static __device__ void store_units(const char *from, const struct row_list &to, int32_t num,
+                                   int64_t bytes)
+{
+    const Unit *source = (const Unit *)from;
+    int64_t units = bytes / (int64_t)sizeof(Unit);
+
+    for (int64_t first = 0; first < units; first += EPX_WARP * ROW_UNROLL) {
+        Unit data[ROW_UNROLL];
+
+#pragma unroll
+        for (int j = 0; j < ROW_UNROLL; j++) {
+            int64_t i = first + j * EPX_WARP + lane_id();
+
+            if (i < units)
+                data[j] = source[i];
+        }
+        for (int32_t p = 0; p < num; p++) {
+            Unit *place = (Unit *)(void *)to.row[p];
+
+            if (!place)
+                continue;
+#pragma unroll
+            for (int j = 0; j < ROW_UNROLL; j++) {
+                int64_t i = first + j * EPX_WARP + lane_id();
+
+                if (i < units)
+                    place[i] = data[j];
+            }
+        }
+    }
+}
+
+/* The whole warp: stores a row of any length and alignment to the places of the list. */
+static __device__ void store_row(const char *from, const struct row_list &to, int32_t num,
+                                 int64_t bytes)
+{
+    uint32_t odd = list_misalignment(to, num) | misalignment(from) | ((uint32_t)bytes & 15u);
+
+    if ((odd & 15) == 0)
+        store_units<uint4>(from, to, num, bytes);
+    else if ((odd & 7) == 0)
+        store_units<uint2>(from, to, num, bytes);
+    else if ((odd & 3) == 0)
+        store_units<uint32_t>(from, to, num, bytes);
+    else if ((odd & 1) == 0)
+        store_units<uint16_t>(from, to, num, bytes);
+    else
+        store_units<uint8_t>(from, to, num, bytes);
+}
+
+static __device__ void zero_row(char *to, int64_t bytes)
+{
+    if ((misalignment(to) | ((uint32_t)bytes & 15u)) == 0) {
+        for (int64_t i = lane_id(); i < bytes / 16; i += EPX_WARP)
+            ((uint4 *)to)[i] = make_uint4(0, 0, 0, 0);
+        return;
+    }
+    for (int64_t i = lane_id(); i < bytes; i += EPX_WARP)
+        to[i] = 0;
+}
+
+/* The types that are added: how they are stored, and what their sums are kept in. */
+struct float16 {
+    uint16_t bits;
+    typedef float sum;
+    static __device__ __forceinline__ float load(float16 a) { return epx_float_of_float16(a.bits); }
+    static __device__ __forceinline__ float16 store(float a) { return {epx_float16_of_float(a)}; }
+};
+
+struct bfloat16 {
+    uint16_t bits;
+    typedef float sum;
+    static __device__ __forceinline__ float load(bfloat16 a)
+    {
+        return epx_float_of_bfloat16(a.bits);
+    }
+    static __device__ __forceinline__ bfloat16 store(float a) { return {epx_bfloat16_of_float(a)}; }
+};
+
+struct float32 {
+    float value;
+    typedef float sum;
+    static __device__ __forceinline__ float load(float32 a) { return a.value; }
+    static __device__ __forceinline__ float32 store(float a) { return {a}; }
+};
+
+struct float64 {
+    double value;
+    typedef double sum;
+    static __device__ __forceinline__ double load(float64 a) { return a.value; }
+    static __device__ __forceinline__ float64 store(double a) { return {a}; }
+};
+
+static __device__ __forceinline__ float mul(float a, float b) { return epx_mul_float(a, b); }
+static __device__ __forceinline__ float add(float a, float b) { return epx_add_float(a, b); }
+static __device__ __forceinline__ double mul(double a, double b) { return epx_mul_double(a, b); }
+static __device__ __forceinline__ double add(double a, double b) { return epx_add_double(a, b); }
+
+/* Elements that are loaded at once. */
+template <typename T, int N> struct alignas(sizeof(T) * N) pack {
+    T element[N];
+};
+
+/*
+ * out = round(w[0] * rows[0] + w[1] * rows[1] + ...), in this order, products and sums rounded;
+ * WEIGHTED false: without products.
+ */
+template <typename T, int N, bool WEIGHTED>
+static __device__ void sum_packs(const struct row_list &list, int32_t num, int64_t elements,
+                                 char *out)
+{
+    typedef typename T::sum sum;
+    int64_t packs = elements / N;
+
+    for (int64_t first = lane_id(); first < packs; first += EPX_WARP * SUM_UNROLL) {
+        sum total[SUM_UNROLL][N];
+
+        for (int32_t r = 0; r < num; r++) {
+            const pack<T, N> *from = (const pack<T, N> *)(const void *)list.row[r];
+            sum w = WEIGHTED ? (sum)list.weight[r] : (sum)1;
+            pack<T, N> data[SUM_UNROLL];
+
+#pragma unroll
+            for (int u = 0; u < SUM_UNROLL; u++)
+                if (first + u * EPX_WARP < packs)
+                    data[u] = from[first + u * EPX_WARP];
+#pragma unroll
+            for (int u = 0; u < SUM_UNROLL; u++)
+#pragma unroll
+                for (int n = 0; n < N; n++) {
+                    sum term = T::load(data[u].element[n]);
+
+                    term = WEIGHTED ? mul(w, term) : term;
+                    total[u][n] = r ? add(total[u][n], term) : term;
+                }
+        }
+#pragma unroll
+        for (int u = 0; u < SUM_UNROLL; u++) {
+            pack<T, N> rounded;
+
+#pragma unroll
+            for (int n = 0; n < N; n++)
+                rounded.element[n] = T::store(total[u][n]);
+            if (first + u * EPX_WARP < packs)
+                ((pack<T, N> *)(void *)out)[first + u * EPX_WARP] = rounded;
+        }
+    }
+}
+
+template <typename T>
+static __device__ void sum_rows_of(const struct row_list &list, int32_t num, int weighted,
+                                   int64_t bytes, char *out)
+{
+    const int N = 16 / sizeof(T);
+    int64_t elements = bytes / (int64_t)sizeof(T);
+    uint32_t odd = list_misalignment(list, num) | misalignment(out) | ((uint32_t)bytes & 15u);
+
+    if (odd == 0 && weighted)
+        sum_packs<T, N, true>(list, num, elements, out);
+    else if (odd == 0)
+        sum_packs<T, N, false>(list, num, elements, out);
+    else if (weighted)
+        sum_packs<T, 1, true>(list, num, elements, out);
+    else
+        sum_packs<T, 1, false>(list, num, elements, out);
+}
+
+/* The whole warp: the sum of rows of a datatype that adds; num = 0 gives zeros. */
+static __device__ void sum_rows(EPX_Datatype datatype, const struct row_list &list, int32_t num,
+                                int weighted, int64_t bytes, char *out)
+{
+    if (num == 0)
+        zero_row(out, bytes);
+    else if (datatype == EPX_BFLOAT16)
+        sum_rows_of<bfloat16>(list, num, weighted, bytes, out);
+    else if (datatype == EPX_FLOAT16)
+        sum_rows_of<float16>(list, num, weighted, bytes, out);
+    else if (datatype == EPX_FLOAT32)
+        sum_rows_of<float32>(list, num, weighted, bytes, out);
+    else
+        sum_rows_of<float64>(list, num, weighted, bytes, out);
+}
+
+#endif

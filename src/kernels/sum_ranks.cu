@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * sum_ranks.cu - after combine_rows, home side of combine and dispatch backward: each token's rows
+ * from the stage, summed in rank order; gradients of pair weights.
+ * Work: reads this rank's unique rows, writes T rows. Order: ranks.
+ * Launch: the whole device, waits for nothing; ends the operation.
+ */
+#include "sums.cuh"
+
+static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
+    sum_ranks(const __grid_constant__ struct epx_combine_rows a)
+{
+    __shared__ struct row_list lists[EPX_WAITING_THREADS / EPX_WARP];
+    bool on = is_on(a.comm), weighted = a.backward && a.comm.state->weighted;
+
+    if (on && a.rounds.num == 1)
+        sum_tokens(a, round_of(a.rounds, 0), weighted, lists[threadIdx.x / EPX_WARP]);
+    if (!is_last_block(a.comm) || threadIdx.x)
+        return;
+    if (on)
+        count_rows(a.comm, a.plan.recv_rows, a.row_bytes);
+    end_operation(a.comm, a.comm.state->rounds, a.num_tokens, a.comm.state->outcome);
+}
+
+int epx_launch_sum_ranks(const struct epx_combine_rows *args, EPX_Stream stream)
+{
+    sum_ranks<<<epx_blocks_for_rows(args->plan.max_tokens), EPX_WAITING_THREADS, 0, stream>>>(
+        *args);
+    return epx_cuda_status(cudaGetLastError());
+}
+
+int epx_load_sum_ranks(void)
+{
+    cudaFuncAttributes attributes;
+
+    return epx_cuda_status(cudaFuncGetAttributes(&attributes, sum_ranks));
+}

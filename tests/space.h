@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * space.h - the memory space that the run is about: the host, or the GPU of this rank, asked for
+ * by EPX_MEMORY=cuda:device. Tests work on images in host memory and copy.
+ */
+#ifndef SPACE_H
+#define SPACE_H
+
+#include <stddef.h>
+
+/* Takes the GPU for this rank of its node; ends the program as skipped if there is none. */
+void space_init(int rank_on_node);
+int space_is_device(void);
+
+/* Memory of the space. */
+void *space_alloc(size_t bytes);
+void space_free(void *memory);
+/* Copies to and from it, through a stream of its own: whatever is in flight goes on. */
+void space_put(void *to, const void *image, size_t bytes);
+void space_get(void *image, const void *from, size_t bytes);
+
+#endif

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* space_cuda.c - the memory space of a build with CUDA: the host or this rank's GPU. */
+#include "space.h"
+
+#include <cuda_runtime_api.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "suite.h"
+
+static cudaStream_t copies; /* NULL on host memory */
+
+static void must(cudaError_t error, const char *what)
+{
+    if (error == cudaSuccess)
+        return;
+    suite_complain(__FILE__, __LINE__, what, "%s", cudaGetErrorString(error));
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+void space_init(int rank_on_node)
+{
+    const char *memory = getenv("EPX_MEMORY");
+    int devices = 0;
+
+    if (!memory || strcmp(memory, "cuda:device") != 0)
+        return;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices < 1)
+        suite_skip("no CUDA device");
+    if (devices < suite_size)
+        suite_skip("fewer GPUs than ranks");
+    must(cudaSetDevice(rank_on_node % devices), "cudaSetDevice");
+    must(cudaStreamCreateWithFlags(&copies, cudaStreamNonBlocking), "cudaStreamCreate");
+}
+
+int space_is_device(void)
+{
+    return copies != NULL;
+}
+
+void *space_alloc(size_t bytes)
+{
+    void *memory = NULL;
+
+    if (!copies)
+        return malloc(bytes ? bytes : 1);
+    must(cudaMalloc(&memory, bytes ? bytes : 1), "cudaMalloc");
+    return memory;
+}
+
+void space_free(void *memory)
+{
+    if (copies)
+        must(cudaFree(memory), "cudaFree");
+    else
+        free(memory);
+}
+
+static void copy(void *to, const void *from, size_t bytes)
+{
+    if (copies) {
+        must(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, copies), "cudaMemcpyAsync");
+        must(cudaStreamSynchronize(copies), "cudaStreamSynchronize");
+    } else if (bytes) {
+        memcpy(to, from, bytes);
+    }
+}
+
+void space_put(void *to, const void *image, size_t bytes)
+{
+    copy(to, image, bytes);
+}
+
+void space_get(void *image, const void *from, size_t bytes)
+{
+    copy(image, from, bytes);
+}
