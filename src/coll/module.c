@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* module.c - opens libepx_cuda. */
+#define _GNU_SOURCE /* dladdr */
 #include "module.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "agree.h"
 #include "progress.h"
@@ -29,20 +32,31 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const struct epx_module *module;
 static char why[EPX_MAX_ERROR_STRING];
 
-/* Where it is installed, or beside the library that is not installed yet. */
+/* Where it is installed; else near the library, wherever that was moved or built. */
 static void *open_library(void)
 {
-    static const char *const paths[] = {EPX_MODULE_DIR "/libepx_cuda.so", "libepx_cuda.so"};
-    const char *path = getenv("EPX_MODULE"); /* for tests of what is not installed */
-    void *library = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    static const char *const places[] = {"epx/", "", ".libs/"};
+    char path[PATH_MAX];
+    Dl_info here;
+    void *library = dlopen(EPX_MODULE_DIR "/libepx_cuda.so", RTLD_NOW | RTLD_LOCAL);
+    const char *slash;
 
-    for (size_t i = 0; !path && !library && i < sizeof(paths) / sizeof(paths[0]); i++) {
-        library = dlopen(paths[i], RTLD_NOW | RTLD_LOCAL);
-        if (!library && !why[0])
+    if (library)
+        return library;
+    snprintf(why, sizeof(why), "%s", dlerror());
+    if (!dladdr(&once, &here) || !here.dli_fname)
+        return NULL;
+    slash = strrchr(here.dli_fname, '/');
+    for (size_t i = 0; !library && i < sizeof(places) / sizeof(places[0]); i++) {
+        int folder = slash ? (int)(slash - here.dli_fname) + 1 : 0;
+
+        snprintf(path, sizeof(path), "%.*s%slibepx_cuda.so", folder, here.dli_fname, places[i]);
+        if (access(path, R_OK) != 0)
+            continue;
+        library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        if (!library)
             snprintf(why, sizeof(why), "%s", dlerror());
     }
-    if (!library && !why[0])
-        snprintf(why, sizeof(why), "%s", dlerror());
     return library;
 }
 

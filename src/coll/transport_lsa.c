@@ -293,9 +293,13 @@ static int make_id(const struct lsa *lsa, ncclUniqueId *id)
     return EPX_SUCCESS;
 }
 
+/* Only its windows are used: one channel is enough for a communicator that moves nothing. */
 static int join(struct lsa *lsa, ncclUniqueId id)
 {
-    TRY_NCCL(ncclCommInitRank(&lsa->nccl, lsa->comm->size, id, lsa->comm->rank));
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+
+    config.minCTAs = config.maxCTAs = 1;
+    TRY_NCCL(ncclCommInitRankConfig(&lsa->nccl, lsa->comm->size, id, lsa->comm->rank, &config));
     return EPX_SUCCESS;
 }
 

@@ -364,10 +364,13 @@ static __device__ void find_routing_error(const struct epx_device_comm &c, struc
         x.outcome = *routing;
         return;
     }
-    for (int32_t r = 0; r < c.num_ranks && x.outcome.code == EPX_SUCCESS; r++) {
+    for (int32_t r = 0; r < c.num_ranks; r++) {
+        if (ready_word(x, r, EPX_READY_ERROR) == EPX_SUCCESS)
+            continue;
         x.outcome.code = (int32_t)ready_word(x, r, EPX_READY_ERROR);
         x.outcome.what = EPX_OUTCOME_ROUTING;
         x.outcome.rank = r;
+        return;
     }
 }
 
