@@ -67,6 +67,7 @@ int layer_open(struct layer *layer, const struct scenario *scenario, EPX_Comm co
     scenario_complete(s);
     layer->comm = comm;
     layer->route = EPX_ROUTE_NULL;
+    layer->stream = EPX_STREAM_NULL;
     layer->view = empty;
     layer->recv_capacity = make_capacities(s);
     attr.num_experts = s->experts;
@@ -104,23 +105,51 @@ static void store_ids(const struct routing *routing, int index_bits)
     }
 }
 
-int routing_start(struct routing *routing, struct layer *layer, uint64_t seed)
+void routing_prepare(struct routing *routing, struct layer *layer, uint64_t seed)
 {
     const struct scenario *s = &layer->s;
     size_t id_bytes = (size_t)s->index_bits / 8;
-    int tokens;
 
     memset(routing, 0, sizeof(*routing));
     routing->layer = layer;
     make_ids(routing, s, seed);
     routing->ref = make_ref(s, layer->recv_capacity, routing);
-    tokens = routing->tokens[suite_rank];
-    buffer_create(&routing->id_buffer, (size_t)(tokens * s->top_k) * id_bytes, id_bytes,
+    buffer_create(&routing->id_buffer,
+                  (size_t)(routing->tokens[suite_rank] * s->top_k) * id_bytes, id_bytes,
                   MEMORY_MALLOC, layer->comm);
     store_ids(routing, s->index_bits);
     buffer_freeze(&routing->id_buffer);
+}
+
+void routing_refill(struct routing *routing, uint64_t seed)
+{
+    const struct scenario *s = &routing->layer->s;
+
+    ref_free(routing->ref);
+    for (int r = 0; r < suite_size; r++) {
+        int used = s->top_k * data_below(seed, 93, (uint64_t)r, routing->tokens[r] + 1);
+
+        for (int i = 0; i < s->top_k * routing->tokens[r]; i++)
+            routing->ids[r][i] = i < used ? scenario_id(s, seed, r, i) : -1;
+    }
+    routing->ref = make_ref(s, routing->layer->recv_capacity, routing);
+    store_ids(routing, s->index_bits);
+    buffer_freeze(&routing->id_buffer);
+}
+
+int routing_call(struct routing *routing)
+{
+    const struct layer *layer = routing->layer;
+    int tokens = routing->tokens[suite_rank];
+
     return EPX_Route_tokens(tokens ? routing->id_buffer.address : NULL, tokens, layer->route,
-                            EPX_STREAM_NULL, &routing->request);
+                            layer->stream, &routing->request);
+}
+
+int routing_start(struct routing *routing, struct layer *layer, uint64_t seed)
+{
+    routing_prepare(routing, layer, seed);
+    return routing_call(routing);
 }
 
 int routing_code(const struct routing *routing)

@@ -13,6 +13,7 @@ struct layer {
     struct scenario s;
     EPX_Comm comm;
     EPX_Route route;
+    EPX_Stream stream; /* of its calls; none at first */
     EPX_Route_view view;
     int64_t *recv_capacity; /* [ranks] as asked for */
 };
@@ -30,7 +31,11 @@ struct routing {
 int layer_open(struct layer *layer, const struct scenario *scenario, EPX_Comm comm);
 void layer_close(struct layer *layer);
 
-/* Each start returns the code of its EPX call. */
+/* Makes the ids and what they lead to; then calls; each start returns the code of its EPX call. */
+void routing_prepare(struct routing *routing, struct layer *layer, uint64_t seed);
+int routing_call(struct routing *routing);
+/* Other ids in the same buffer: T stays, unused tokens have ids of -1. */
+void routing_refill(struct routing *routing, uint64_t seed);
 int routing_start(struct routing *routing, struct layer *layer, uint64_t seed);
 /* The code that its request must complete with here. */
 int routing_code(const struct routing *routing);

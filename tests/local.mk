@@ -59,7 +59,7 @@ tests_libsuite_la_SOURCES = \
   tests/suite.h
 if HAVE_CUDA
 tests_libsuite_la_CPPFLAGS += $(vendor_cppflags)
-tests_libsuite_la_SOURCES += tests/space_cuda.c
+tests_libsuite_la_SOURCES += tests/gpu.cu tests/gpu.h tests/space_cuda.c
 tests_libsuite_la_LIBADD = $(CUDA_LIBS)
 else
 tests_libsuite_la_SOURCES += tests/space_host.c
@@ -157,7 +157,9 @@ unit_programs = \
 if HAVE_CUDA
 check_PROGRAMS += $(cuda_programs)
 endif
-cuda_programs = tests/unit_count_pairs
+cuda_programs = tests/unit_count_pairs tests/test_device
+tests_test_device_CPPFLAGS = $(suite_cppflags) $(vendor_cppflags)
+tests_test_device_LDADD = $(suite_ldadd) $(CUDA_LIBS)
 tests_unit_count_pairs_CPPFLAGS = $(unit_cppflags) $(CUDA_CPPFLAGS) \
   -DEPX_CUDA_MODULE='"$(abs_builddir)/.libs/libepx_cuda.so"'
 tests_unit_count_pairs_LDADD = $(unit_ldadd) $(CUDA_LIBS)

@@ -120,7 +120,7 @@ static void expect_rows(struct operation *op, const uint64_t *seed)
     }
 }
 
-static int call_verb(struct operation *op)
+int operation_call(struct operation *op)
 {
     const struct scenario *s = &op->routing->layer->s;
     EPX_Route route = op->routing->layer->route;
@@ -130,36 +130,63 @@ static int call_verb(struct operation *op)
     switch (op->verb) {
     case DISPATCH:
         return EPX_Dispatch(in, op->weights.address, out, op->out_weights.address, s->count,
-                            s->datatype, route, EPX_STREAM_NULL, &op->request);
+                            s->datatype, route, op->routing->layer->stream, &op->request);
     case COMBINE:
         return EPX_Combine(in, op->weights.address, out, s->count, s->datatype, route,
-                           EPX_STREAM_NULL, &op->request);
+                           op->routing->layer->stream, &op->request);
     case DISPATCH_BACKWARD:
         return EPX_Dispatch_backward(in, op->weights.address, out, op->out_weights.address, s->count,
-                                     s->datatype, route, EPX_STREAM_NULL, &op->request);
+                                     s->datatype, route, op->routing->layer->stream, &op->request);
     default:
         return EPX_Combine_backward(in, op->in2.bytes ? op->in2.address : NULL, op->weights.address,
                                     out, op->out_weights.address, s->count, s->datatype, route,
-                                    EPX_STREAM_NULL, &op->request);
+                                    op->routing->layer->stream, &op->request);
     }
+}
+
+static void set_data(struct operation *op, uint64_t seed)
+{
+    const struct scenario *s = &op->routing->layer->s;
+    int numeric = op->verb != DISPATCH;
+
+    op->in_data = (struct data){data_hash(seed, 1, op->verb), s->datatype, s->count, numeric};
+    op->in2_data = (struct data){data_hash(seed, 2, op->verb), s->datatype, s->count, numeric};
+    op->weight_seed = data_hash(seed, 3, op->verb);
+}
+
+void operation_prepare(struct operation *op, struct routing *routing, enum verb verb,
+                       uint64_t seed)
+{
+    memset(op, 0, sizeof(*op));
+    op->routing = routing;
+    op->verb = verb;
+    set_data(op, seed);
+    make_inputs(op);
+    make_outputs(op);
+    if (!routing->ref->truncated)
+        expect_rows(op, routing->layer->s.weightless ? NULL : &op->weight_seed);
+}
+
+void operation_refill(struct operation *op, uint64_t seed)
+{
+    int64_t row_bytes = (int64_t)scenario_row_bytes(&op->routing->layer->s);
+
+    set_data(op, seed);
+    fill_rows(&op->in, &op->in_data, (int64_t)op->in.bytes / row_bytes);
+    if (op->in2.data)
+        fill_rows(&op->in2, &op->in2_data, (int64_t)op->in2.bytes / row_bytes);
+    if (op->weights.data)
+        fill_weights(&op->weights, op->weight_seed, (int64_t)(op->weights.bytes / sizeof(float)));
+    buffer_reset(&op->out);
+    if (op->out_weights.data)
+        buffer_reset(&op->out_weights);
+    expect_rows(op, op->weights.data ? &op->weight_seed : NULL);
 }
 
 int operation_start(struct operation *op, struct routing *routing, enum verb verb, uint64_t seed)
 {
-    const struct scenario *s = &routing->layer->s;
-    int numeric = verb != DISPATCH;
-
-    memset(op, 0, sizeof(*op));
-    op->routing = routing;
-    op->verb = verb;
-    op->in_data = (struct data){data_hash(seed, 1, verb), s->datatype, s->count, numeric};
-    op->in2_data = (struct data){data_hash(seed, 2, verb), s->datatype, s->count, numeric};
-    op->weight_seed = data_hash(seed, 3, verb);
-    make_inputs(op);
-    make_outputs(op);
-    if (!routing->ref->truncated)
-        expect_rows(op, s->weightless ? NULL : &op->weight_seed);
-    return call_verb(op);
+    operation_prepare(op, routing, verb, seed);
+    return operation_call(op);
 }
 
 int64_t operation_rows(const struct operation *op)

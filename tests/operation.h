@@ -19,6 +19,12 @@ struct operation {
     EPX_Request request;
 };
 
+/* Makes the buffers; then calls the verb. */
+void operation_prepare(struct operation *operation, struct routing *routing, enum verb verb,
+                       uint64_t seed);
+int operation_call(struct operation *operation);
+/* Other data in the same buffers, for the routing in force; nothing may be in flight. */
+void operation_refill(struct operation *operation, uint64_t seed);
 int operation_start(struct operation *operation, struct routing *routing, enum verb verb,
                     uint64_t seed);
 /* The rows that its status must report. */

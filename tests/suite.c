@@ -94,6 +94,14 @@ EPX_Comm suite_comm(const char *key, ...)
     return comm;
 }
 
+void suite_add_fixture(TCase *tcase, void (*open)(void), void (*close)(void))
+{
+    if (space_is_device())
+        tcase_add_unchecked_fixture(tcase, open, close);
+    else
+        tcase_add_checked_fixture(tcase, open, close);
+}
+
 const char *suite_transport(void)
 {
     const char *transport = getenv("EPX_TRANSPORT");

@@ -44,6 +44,9 @@ MPI_Info suite_info(const char *key, ...);
 /* A communicator over MPI_COMM_WORLD with the hints of such a list; fails the test without. */
 EPX_Comm suite_comm(const char *key, ...);
 
+/* A communicator for each test; on a GPU, where that takes long, one for all of them. */
+void suite_add_fixture(TCase *tcase, void (*open)(void), void (*close)(void));
+
 /* The transport that the run asks for: "auto" if none. */
 const char *suite_transport(void);
 

@@ -80,7 +80,7 @@ static Suite *make_suite(void)
     Suite *suite = suite_create("backward");
     TCase *tcase = tcase_create("backward");
 
-    tcase_add_checked_fixture(tcase, open_comm, close_comm);
+    suite_add_fixture(tcase, open_comm, close_comm);
     tcase_add_loop_test(tcase, dispatch_backward_sums_the_gradients_of_a_token, 0,
                         SCENARIO_EDGES);
     tcase_add_loop_test(tcase, combine_backward_scales_the_gradient_of_a_row, 0, SCENARIO_EDGES);

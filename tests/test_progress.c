@@ -426,7 +426,7 @@ static Suite *make_suite(void)
     Suite *suite = suite_create("progress");
     TCase *tcase = tcase_create("in flight");
 
-    tcase_add_checked_fixture(tcase, open_comm, close_comm);
+    suite_add_fixture(tcase, open_comm, close_comm);
     tcase_add_loop_test(tcase, operations_on_one_route_complete_in_any_order, 0, ORDERS);
     tcase_add_loop_test(tcase, routings_of_one_route_queue_behind_its_operations, 0, ORDERS);
     tcase_add_loop_test(tcase, operations_on_several_routes_complete_in_any_order, 0, ORDERS);

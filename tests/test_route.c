@@ -134,7 +134,7 @@ static Suite *make_suite(void)
     Suite *suite = suite_create("route");
     TCase *tcase = tcase_create("view");
 
-    tcase_add_checked_fixture(tcase, open_comm, close_comm);
+    suite_add_fixture(tcase, open_comm, close_comm);
     tcase_add_loop_test(tcase, view_tells_every_pair_and_row, 0, SCENARIO_EDGES);
     tcase_add_loop_test(tcase, alignment_pads_every_slab, 0, 9);
     tcase_add_loop_test(tcase, ids_of_both_widths_mean_the_same, 0, 2);
