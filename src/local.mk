@@ -108,10 +108,14 @@ libepx_cuda_la_SOURCES += \
   src/kernels/kernels_device.c \
   src/kernels/route_tokens.cu \
   src/kernels/dispatch_rows.cu \
+  src/kernels/sends.cuh \
+  src/kernels/store_rows.cu \
   src/kernels/spread_rows.cu \
   src/kernels/scale_rows.cu \
   src/kernels/combine_rows.cu \
+  src/kernels/store_sums.cu \
   src/kernels/sum_ranks.cu \
+  src/kernels/await_rows.cu \
   src/kernels/alltoallv_rows.cu \
   src/coll/cuda.h \
   src/coll/module_cuda.c \

@@ -51,7 +51,7 @@ struct epx_request {
     int (*launch)(struct epx_request *request); /* queues its kernels; NULL on host memory */
     int captured;    /* it belongs to a graph and never completes */
     int completion;  /* where its outcome is written, with this number */
-    uint64_t number;
+    uint32_t number;
     uint32_t polls;
     struct epx_request *next;                   /* in the queue */
     struct epx_request *live_next, **live_link; /* all requests that the user holds */

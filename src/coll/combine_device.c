@@ -13,6 +13,7 @@ int epx_combine_device(const struct epx_request *request)
         .plan = *plan,
         .rounds = epx_rounds_of(call->row_bytes, plan->most_rows, plan->max_tokens,
                                 plan->stage_bytes),
+        .large = epx_device_is_large(request),
         .num_tokens = call->num_tokens,
         .backward = call->verb == EPX_VERB_DISPATCH_BACKWARD,
         .datatype = call->datatype,
@@ -23,7 +24,12 @@ int epx_combine_device(const struct epx_request *request)
         .grad_weights = call->weights_out,
     };
 
+    args.large = args.large && args.rounds.num == 1;
     EPX_TRY_LAUNCH(epx_launch_combine_rows(&args, call->stream));
+    if (args.large) {
+        EPX_TRY_LAUNCH(epx_launch_store_sums(&args, call->stream));
+        EPX_TRY_LAUNCH(epx_launch_await_rows(&args.comm, call->stream));
+    }
     EPX_TRY_LAUNCH(epx_launch_sum_ranks(&args, call->stream));
     return EPX_SUCCESS;
 }

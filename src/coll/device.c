@@ -17,7 +17,11 @@
 #include "cuda.h"
 #include "progress.h"
 
-enum { SHARED_COMPLETION = EPX_MOST_IN_FLIGHT - 1, POLLS_BEFORE_QUERY = 1 << 16 };
+enum {
+    SHARED_COMPLETION = EPX_MOST_IN_FLIGHT - 1,
+    POLLS_BEFORE_QUERY = 1 << 16,
+    LARGE_BYTES = 8 << 20
+};
 
 struct epx_device *epx_device_of(const struct epx_request *request)
 {
@@ -84,10 +88,11 @@ static int allocate_completions(struct epx_device *device)
 {
     size_t bytes = EPX_MOST_IN_FLIGHT * sizeof(*device->completions);
 
-    device->events = calloc(EPX_MOST_IN_FLIGHT, sizeof(*device->events));
+    device->events = calloc(2 * EPX_MOST_IN_FLIGHT, sizeof(*device->events));
     device->unused = calloc(EPX_MOST_IN_FLIGHT, sizeof(*device->unused));
     EPX_FAIL_IF(!device->events || !device->unused, EPX_ERR_NO_MEM, "no memory for %d completions",
                 EPX_MOST_IN_FLIGHT);
+    device->captured_events = device->events + EPX_MOST_IN_FLIGHT;
     EPX_TRY_CUDA(cudaHostAlloc((void **)&device->completions, bytes, cudaHostAllocPortable));
     EPX_TRY_CUDA(cudaHostAlloc((void **)&device->stats, sizeof(*device->stats),
                                cudaHostAllocPortable));
@@ -129,7 +134,7 @@ static void device_free(struct epx_device *device)
         return;
     if (device->window)
         device->transport->ops->window_free(device->transport->state, device->window);
-    for (int i = 0; device->events && i < EPX_MOST_IN_FLIGHT; i++)
+    for (int i = 0; device->events && i < 2 * EPX_MOST_IN_FLIGHT; i++)
         if (device->events[i])
             cudaEventDestroy(device->events[i]);
     if (device->capture_order)
@@ -158,6 +163,11 @@ static int device_create(struct epx_comm *comm, const struct epx_transport *tran
     EPX_TRY(transport->ops->window_create(transport->state, layout_window(comm).bytes,
                                           &device->window));
     return epx_comm_agree(comm, place_window(device));
+}
+
+int epx_device_is_large(const struct epx_request *request)
+{
+    return request->route->attr.max_tokens * request->call.row_bytes >= LARGE_BYTES;
 }
 
 struct epx_rounds epx_rounds_of(int64_t row_bytes, int32_t width, int32_t max_tokens,
@@ -274,18 +284,21 @@ static int queue_kernels(struct epx_request *request)
     }
 }
 
+static cudaEvent_t *event_of(const struct epx_device *device, const struct epx_request *request)
+{
+    return (request->captured ? device->captured_events : device->events) + request->completion;
+}
+
 static int take_completion(struct epx_device *device, struct epx_request *request)
 {
-    int index;
-
     EPX_FAIL_IF(device->num_unused == 0, EPX_ERR_NO_MEM, "%d operations are in flight",
                 SHARED_COMPLETION);
-    index = device->unused[device->num_unused - 1];
-    if (!device->events[index])
-        EPX_TRY_CUDA(cudaEventCreateWithFlags(&device->events[index], cudaEventDisableTiming));
+    request->completion = device->unused[device->num_unused - 1];
+    if (!*event_of(device, request))
+        EPX_TRY_CUDA(cudaEventCreateWithFlags(event_of(device, request), cudaEventDisableTiming));
     device->num_unused--;
-    request->completion = index;
-    request->number = ++device->number;
+    device->number = device->number % INT32_MAX + 1;
+    request->number = device->number;
     return EPX_SUCCESS;
 }
 
@@ -294,25 +307,40 @@ static void give_completion(struct epx_device *device, const struct epx_request 
     device->unused[device->num_unused++] = request->completion;
 }
 
-/* Behind the operation before it, and in front of the next. */
+/* Behind the operation before it. On the same stream it is so anyway. */
+static int queue_order(struct epx_device *device, const struct epx_request *request,
+                       unsigned long long capture)
+{
+    EPX_Stream stream = request->call.stream;
+    unsigned long long id;
+
+    if (capture) {
+        if (capture == device->capture)
+            EPX_TRY_CUDA(cudaStreamWaitEvent(stream, device->capture_order, 0));
+        return EPX_SUCCESS;
+    }
+    EPX_TRY_CUDA(cudaStreamGetId(stream, &id));
+    if (device->order && id != device->order_stream)
+        EPX_TRY_CUDA(cudaStreamWaitEvent(stream, device->order, 0));
+    device->order_stream = id;
+    return EPX_SUCCESS;
+}
+
 static int queue_in_order(struct epx_device *device, struct epx_request *request,
                           unsigned long long capture)
 {
     EPX_Stream stream = request->call.stream;
-    cudaEvent_t event = device->events[request->completion];
+    cudaEvent_t event = *event_of(device, request);
 
-    if (capture && capture == device->capture)
-        EPX_TRY_CUDA(cudaStreamWaitEvent(stream, device->capture_order, 0));
-    else if (!capture && device->order)
-        EPX_TRY_CUDA(cudaStreamWaitEvent(stream, device->order, 0));
+    EPX_TRY(queue_order(device, request, capture));
     EPX_TRY(queue_kernels(request));
     EPX_TRY_CUDA(cudaEventRecord(event, stream));
-    if (capture)
-        EPX_TRY_CUDA(cudaEventRecord(device->capture_order, stream));
-    if (capture)
-        device->capture = capture;
-    else
+    if (!capture) {
         device->order = event;
+        return EPX_SUCCESS;
+    }
+    EPX_TRY_CUDA(cudaEventRecord(device->capture_order, stream));
+    device->capture = capture;
     return EPX_SUCCESS;
 }
 
@@ -322,8 +350,8 @@ static int launch_here(struct epx_device *device, struct epx_request *request)
     int rc;
 
     EPX_TRY(find_capture(request->call.stream, &capture));
-    EPX_TRY(take_completion(device, request));
     request->captured = capture != 0;
+    EPX_TRY(take_completion(device, request));
     rc = queue_in_order(device, request, capture);
     if (rc != EPX_SUCCESS)
         give_completion(device, request);
@@ -352,7 +380,7 @@ static int check_context(struct epx_device *device, struct epx_request *request)
 
     if (++request->polls % POLLS_BEFORE_QUERY)
         return EPX_SUCCESS;
-    error = cudaEventQuery(device->events[request->completion]);
+    error = cudaEventQuery(*event_of(device, request));
     if (error == cudaSuccess || error == cudaErrorNotReady)
         return EPX_SUCCESS;
     return epx_fail_cuda(error, "an operation in flight");
@@ -360,15 +388,18 @@ static int check_context(struct epx_device *device, struct epx_request *request)
 
 static int device_poll(struct epx_request *request, int *moved)
 {
+    static const struct epx_outcome fine;
     struct epx_device *device = epx_device_of(request);
     const struct epx_completion *completion = &device->completions[request->completion];
+    uint64_t word = __atomic_load_n(&completion->word, __ATOMIC_ACQUIRE);
+    int details = (uint32_t)word == EPX_COMPLETION_DETAILS;
     struct epx_outcome outcome;
 
-    if (__atomic_load_n(&completion->number, __ATOMIC_ACQUIRE) != request->number)
+    if (word >> 32 != request->number)
         return check_context(device, request);
     *moved = 1;
-    outcome = completion->outcome;
-    request->received_rows = completion->rows;
+    outcome = details ? completion->outcome : fine;
+    request->received_rows = details ? completion->rows : (int64_t)(uint32_t)word;
     request->complete = 1;
     give_completion(device, request);
     return epx_outcome_report(request, &outcome);
@@ -377,9 +408,12 @@ static int device_poll(struct epx_request *request, int *moved)
 static int device_wait_enqueue(struct epx_request *request, EPX_Stream stream)
 {
     struct epx_device *device = epx_device_of(request);
+    unsigned long long own, other;
 
-    if (!request->complete || request->captured)
-        EPX_TRY_CUDA(cudaStreamWaitEvent(stream, device->events[request->completion], 0));
+    EPX_TRY_CUDA(cudaStreamGetId(request->call.stream, &own));
+    EPX_TRY_CUDA(cudaStreamGetId(stream, &other));
+    if (own != other)
+        EPX_TRY_CUDA(cudaStreamWaitEvent(stream, *event_of(device, request), 0));
     if (request->captured)
         give_completion(device, request);
     return EPX_SUCCESS;
@@ -405,10 +439,10 @@ static int device_take_replay_error(struct epx_device *device)
     struct epx_completion *shared = &device->completions[SHARED_COMPLETION];
     int code;
 
-    if (__atomic_load_n(&shared->number, __ATOMIC_ACQUIRE) == 0)
+    if (__atomic_load_n(&shared->word, __ATOMIC_ACQUIRE) == 0)
         return EPX_SUCCESS;
     code = shared->outcome.code;
-    __atomic_store_n(&shared->number, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&shared->word, 0, __ATOMIC_RELEASE);
     return code;
 }
 

@@ -25,12 +25,13 @@ struct epx_device {
                                            captured operations */
     struct epx_device_stats *stats;     /* pinned */
     cudaEvent_t *events;                /* [EPX_MOST_IN_FLIGHT] of operations, made when needed */
+    cudaEvent_t *captured_events;       /* likewise, of those captured */
     int *unused, num_unused;            /* completions */
-    uint64_t number;                    /* of operations, in completions */
-    uint64_t replay_told;
+    uint32_t number;                    /* of operations, in completions */
 
     /* the order of operations across streams, outside and inside a capture */
     cudaEvent_t order, capture_order;
+    unsigned long long order_stream; /* id of the stream of the last operation */
     unsigned long long capture; /* id of the capture that capture_order was recorded in */
 };
 
@@ -44,6 +45,9 @@ struct epx_device *epx_device_of(const struct epx_request *request);
 /* What every kernel of the operation is given, and its ready note. */
 struct epx_device_comm epx_device_comm_of(const struct epx_request *request);
 struct epx_ready_note epx_ready_note_of(const struct epx_request *request);
+
+/* Whether the whole device is worth two more kernels: route constants alone decide. */
+int epx_device_is_large(const struct epx_request *request);
 
 /* How rows of an operation go through a stage that holds `width` rows a token. */
 struct epx_rounds epx_rounds_of(int64_t row_bytes, int32_t width, int32_t max_tokens,

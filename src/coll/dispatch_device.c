@@ -14,6 +14,7 @@ int epx_dispatch_device(const struct epx_request *request)
         .plan = *plan,
         .rounds = epx_rounds_of(call->row_bytes, request->comm->size, plan->max_tokens,
                                 plan->stage_bytes),
+        .large = epx_device_is_large(request),
         .num_tokens = call->num_tokens,
         .datatype = call->datatype,
         .row_bytes = call->row_bytes,
@@ -25,6 +26,10 @@ int epx_dispatch_device(const struct epx_request *request)
     };
 
     EPX_TRY_LAUNCH(epx_launch_dispatch_rows(&args, call->stream));
+    if (args.large) {
+        EPX_TRY_LAUNCH(epx_launch_store_rows(&args, call->stream));
+        EPX_TRY_LAUNCH(epx_launch_await_rows(&args.comm, call->stream));
+    }
     if (scales)
         EPX_TRY_LAUNCH(epx_launch_scale_rows(&args, call->stream));
     else

@@ -63,6 +63,7 @@ static void carve_home(struct arena *arena, struct epx_device_plan *plan)
     CARVE(arena, plan->experts, pairs);
     CARVE(arena, plan->index, pairs);
     CARVE(arena, plan->row, pairs);
+    CARVE(arena, plan->place, pairs);
     CARVE(arena, plan->pair_rank, pairs);
     CARVE(arena, plan->slots, pairs);
     CARVE(arena, plan->token_num, plan->max_tokens);

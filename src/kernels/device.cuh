@@ -463,6 +463,47 @@ static __device__ bool grid_barrier(const struct epx_device_comm &c, struct exch
     return all_content(c, x, ok);
 }
 
+/* Tells the host; one thread. */
+static __device__ void complete(const struct epx_device_comm &c, int64_t rows,
+                                const struct epx_outcome &outcome)
+{
+    struct epx_completion *to = c.completion;
+    bool fine = outcome.code == EPX_SUCCESS && rows < EPX_COMPLETION_DETAILS;
+
+    *c.shown_stats = c.state->stats;
+    if (c.captured && (outcome.code == EPX_SUCCESS || *(volatile uint64_t *)&to->word))
+        return;
+    if (!fine) {
+        to->rows = rows;
+        to->outcome = outcome;
+        fence_sys();
+    }
+    store_relaxed_sys(&to->word, (uint64_t)c.number << 32 |
+                                     (fine ? (uint32_t)rows : EPX_COMPLETION_DETAILS));
+}
+
+/* The last step of an operation, by one thread of its last block. */
+static __device__ void end_operation(const struct epx_device_comm &c, uint64_t rounds,
+                                     int64_t rows, const struct epx_outcome &outcome)
+{
+    bool cut_short = outcome.code == EPX_SUCCESS && aborted(c);
+
+    c.state->epoch++;
+    c.state->arrivals += rounds * (uint64_t)c.blocks;
+    c.state->credits += rounds > 1 ? (rounds - 1) * (uint64_t)c.blocks : 0;
+    complete(c, rows, cut_short ? outcome_of_abort(c) : outcome);
+}
+
+/* The first kernel leaves to the next what it found out; one thread of one block. */
+static __device__ void hand_over(const struct epx_device_comm &c, const struct exchange &x,
+                                 uint64_t rounds, bool deferred)
+{
+    c.state->rounds = rounds;
+    c.state->deferred = deferred;
+    c.state->weighted = x.weighted;
+    c.state->outcome = x.outcome;
+}
+
 /* Whether this is the last block of its kernel to end; it sees what all others wrote. */
 static __device__ bool is_last_block(const struct epx_device_comm &c)
 {
@@ -478,46 +519,40 @@ static __device__ bool is_last_block(const struct epx_device_comm &c)
     return last;
 }
 
-/* Tells the host; one thread. */
-static __device__ void complete(const struct epx_device_comm &c, int64_t rows,
-                                const struct epx_outcome &outcome)
+/* What a later kernel of the operation knows of it: everybody's ready words are there. */
+static __device__ void resume_exchange(const struct epx_device_comm &c, struct exchange &x)
 {
-    struct epx_completion *to = c.completion;
+    if (threadIdx.x == 0) {
+        x.epoch = c.state->epoch + 1;
+        x.arrivals = c.state->arrivals;
+        x.credits = c.state->credits;
+        x.outcome = c.state->outcome;
+        x.weighted = c.state->weighted;
+    }
+    __syncthreads();
+    for (int32_t i = (int32_t)threadIdx.x; i < c.num_ranks * EPX_READY_WORDS;
+         i += (int32_t)blockDim.x)
+        x.ready[i] = (uint32_t)load_relaxed_sys(
+            epx_control_ready(c.control[c.rank], c.num_ranks, (uint32_t)x.epoch, 0) + i);
+    __syncthreads();
+}
 
-    *c.shown_stats = c.state->stats;
-    if (c.captured && (outcome.code == EPX_SUCCESS || *(volatile uint64_t *)&to->number))
+/* Every block of a kernel without waits; the last posts for as many blocks as wait. */
+static __device__ void signal_arrival_of_all(const struct epx_device_comm &c, bool on)
+{
+    fence_sys(); /* of each thread's stores, before the block counts as ended */
+    if (!is_last_block(c) || !on)
         return;
-    to->rows = rows;
-    to->outcome = outcome;
-    fence_sys();
-    store_relaxed_sys(&to->number, c.number);
+    for (int32_t r = (int32_t)threadIdx.x; r < c.num_ranks; r += (int32_t)blockDim.x) {
+        fence_sys();
+        add_relaxed_sys(epx_control_arrived(c.control[r], c.rank), (uint64_t)c.blocks);
+    }
 }
 
-/* The last step of an operation, by one thread of its last block. */
-static __device__ void end_operation(const struct epx_device_comm &c, uint64_t rounds,
-                                     int64_t rows, const struct epx_outcome &outcome)
-{
-    bool cut_short = outcome.code == EPX_SUCCESS && aborted(c);
-
-    c.state->epoch++;
-    c.state->arrivals += rounds * (uint64_t)c.blocks;
-    c.state->credits += rounds > 1 ? (rounds - 1) * (uint64_t)c.blocks : 0;
-    complete(c, rows, cut_short ? outcome_of_abort(c) : outcome);
-}
-
-/* The first of two kernels leaves to the second what it found out; one thread of one block. */
-static __device__ void hand_over(const struct epx_device_comm &c, const struct exchange &x,
-                                 uint64_t rounds)
-{
-    c.state->rounds = rounds;
-    c.state->weighted = x.weighted;
-    c.state->outcome = x.outcome;
-}
-
-/* Whether the second kernel has anything to do. */
+/* Whether a later kernel has anything to do. */
 static __device__ bool is_on(const struct epx_device_comm &c)
 {
-    return c.state->outcome.code == EPX_SUCCESS && !aborted(c);
+    return __syncthreads_and(c.state->outcome.code == EPX_SUCCESS && !aborted(c));
 }
 
 /* Rows sent to one rank, for the statistics; one thread. */

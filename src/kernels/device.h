@@ -57,12 +57,18 @@ struct epx_outcome {
     int64_t a, b, c;
 };
 
-/* Pinned host memory: written by the last block of an operation, read by EPX_Wait and EPX_Test. */
+/*
+ * Pinned host memory: written by the last block of an operation, read by EPX_Wait and EPX_Test. The
+ * word is written last: number << 32 | rows; or number << 32 | EPX_COMPLETION_DETAILS if the rest
+ * was written before it. Most operations write the word alone, for which they need no fence.
+ */
 struct epx_completion {
-    uint64_t number; /* written last; the operation's when it is over */
-    int64_t rows;    /* that this rank received */
+    uint64_t word;
+    int64_t rows; /* that this rank received */
     struct epx_outcome outcome;
 };
+
+#define EPX_COMPLETION_DETAILS 0xffffffffu
 
 /* Counted by kernels in device memory, shown in pinned host memory. */
 struct epx_device_stats {
@@ -118,6 +124,8 @@ struct epx_device_state {
     uint64_t rounds;   /* of the operation under way, as the next two */
     uint32_t ended;    /* blocks of the kernel under way that have ended; back to 0 with the last */
     int32_t weighted;
+    int32_t deferred;  /* rows are stored by the next kernel, on the whole device */
+    int32_t unused;
     struct epx_outcome outcome;
     struct epx_device_stats stats;
 };
@@ -133,7 +141,7 @@ struct epx_device_comm {
     char *const *segments; /* [segments][R] windows of EPX_Alloc_mem */
     struct epx_device_stats *shown_stats; /* pinned */
     struct epx_completion *completion;    /* pinned; of this operation */
-    uint64_t number;
+    uint32_t number;
     int32_t captured; /* the completion is shared by all that was captured: errors alone */
     int32_t verb;
 };
@@ -199,6 +207,7 @@ struct epx_device_plan {
     int32_t *experts;    /* [max_tokens][K] id, -1 = none */
     int32_t *index;      /* [max_tokens][K] among this rank's pairs of the expert */
     int32_t *row;        /* [max_tokens][K] number of the row of (token, rank), at its first pair */
+    int32_t *place;      /* [max_tokens][K] of that row among the token's, in rank order */
     int32_t *pair_rank;  /* [max_tokens][K] where the pair travels to, -1 = it does not */
     int32_t *slots;      /* [max_tokens][K] */
     int32_t *token_num;  /* [max_tokens] rows of a token */
@@ -235,6 +244,27 @@ EPX_HD struct epx_wire_pair *epx_wire_pairs(struct epx_wire_record *record)
     return (struct epx_wire_pair *)(void *)(record + 1);
 }
 
+/* A row is cut into slices, a warp each, where there are fewer rows than warps. */
+struct epx_slices {
+    int32_t num;
+    int64_t bytes; /* of each but the last */
+};
+
+enum { EPX_LEAST_SLICE_BYTES = 2048, EPX_SLICE_QUANTUM = 512 };
+
+EPX_HD struct epx_slices epx_slices_of(int64_t row_bytes, int64_t rows, int64_t warps)
+{
+    struct epx_slices slices;
+    int64_t most = (row_bytes + EPX_LEAST_SLICE_BYTES - 1) / EPX_LEAST_SLICE_BYTES;
+    int64_t wanted = rows ? warps / rows : warps;
+
+    wanted = wanted < most ? wanted : most;
+    slices.bytes = epx_round_up(wanted > 1 ? (row_bytes + wanted - 1) / wanted : row_bytes,
+                                EPX_SLICE_QUANTUM);
+    slices.num = slices.bytes ? (int32_t)((row_bytes + slices.bytes - 1) / slices.bytes) : 1;
+    return slices;
+}
+
 /* The arguments of the kernels. */
 struct epx_route_tokens {
     struct epx_device_comm comm;
@@ -250,6 +280,7 @@ struct epx_dispatch_rows {
     struct epx_ready_note note;
     struct epx_device_plan plan;
     struct epx_rounds rounds; /* used if a receive buffer cannot be stored into */
+    int32_t large;            /* rows are stored by the whole device if no stage is used */
     int32_t num_tokens;
     EPX_Datatype datatype;
     int64_t row_bytes;
@@ -266,6 +297,7 @@ struct epx_combine_rows {
     struct epx_ready_note note;
     struct epx_device_plan plan;
     struct epx_rounds rounds;
+    int32_t large; /* rows are summed and stored by the whole device; one round */
     int32_t num_tokens;
     int32_t backward;
     EPX_Datatype datatype;
@@ -295,19 +327,25 @@ extern "C" {
 /* Launchers: EPX_SUCCESS, or EPX_ERR_CUDA with the error left to cudaGetLastError. */
 int epx_launch_route_tokens(const struct epx_route_tokens *args, EPX_Stream stream);
 int epx_launch_dispatch_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
+int epx_launch_store_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
 int epx_launch_spread_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
 int epx_launch_scale_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
 int epx_launch_combine_rows(const struct epx_combine_rows *args, EPX_Stream stream);
+int epx_launch_store_sums(const struct epx_combine_rows *args, EPX_Stream stream);
 int epx_launch_sum_ranks(const struct epx_combine_rows *args, EPX_Stream stream);
 int epx_launch_alltoallv_rows(const struct epx_alltoallv_rows *args, EPX_Stream stream);
+int epx_launch_await_rows(const struct epx_device_comm *comm, EPX_Stream stream);
 /* Load every kernel now: loading one later could wait for a kernel that waits. */
 int epx_load_kernels(void);
 int epx_load_route_tokens(void);
 int epx_load_dispatch_rows(void);
+int epx_load_store_rows(void);
 int epx_load_spread_rows(void);
 int epx_load_scale_rows(void);
 int epx_load_combine_rows(void);
+int epx_load_store_sums(void);
 int epx_load_sum_ranks(void);
+int epx_load_await_rows(void);
 int epx_load_alltoallv_rows(void);
 #ifdef __cplusplus
 }

@@ -2,82 +2,13 @@
 /*
  * dispatch_rows.cu - stores each token's row once to every rank that needs it: straight into its
  * first slot there if that rank's receive buffer is in a window, else into its stage, from
- * where its own blocks copy the row to the slot, round by round. Pair weights go beside.
+ * where its own blocks copy the row to the slot, round by round. Pair weights go beside. If there
+ * is much to do and no stage in use, store_rows does all but the agreement.
  * Work: reads T rows, writes this rank's unique rows. Order: none, every byte has one writer.
  * Launch: comm.blocks blocks, which wait for other ranks. spread_rows or scale_rows follows.
  */
-#include "records.cuh"
+#include "sends.cuh"
 
-
-static __device__ bool is_direct(const struct exchange &x, int32_t rank)
-{
-    return (int32_t)ready_word(x, rank, EPX_READY_SEGMENT) >= 0;
-}
-
-static __device__ bool any_staged(const struct epx_device_comm &c, const struct exchange &x)
-{
-    bool staged = false;
-
-    for (int32_t r = 0; r < c.num_ranks; r++)
-        staged = staged || !is_direct(x, r);
-    return staged;
-}
-
-/* Where the segment of a token's row goes on a rank; NULL if it was dropped. */
-static __device__ char *place_on(const struct epx_dispatch_rows &a, const struct exchange &x,
-                                 const struct epx_segments &cut, const struct round &round,
-                                 int64_t token, int32_t rank, int32_t slot)
-{
-    if (slot < 0)
-        return NULL;
-    if (is_direct(x, rank)) {
-        int64_t segment = (int32_t)ready_word(x, rank, EPX_READY_SEGMENT);
-        char *window = a.comm.segments[segment * a.comm.num_ranks + rank];
-
-        return window + ready_long(x, rank, EPX_READY_OFFSET_LOW) + slot * cut.row_bytes +
-               epx_segment_offset(cut, round.segment);
-    }
-    return a.plan.stage[rank] +
-           ((int64_t)a.comm.rank * a.rounds.tokens + token - round.first_token) * a.rounds.pitch;
-}
-
-static __device__ void send_token(const struct epx_dispatch_rows &a, const struct exchange &x,
-                                  const struct epx_segments &cut, const struct round &round,
-                                  int64_t token, struct row_list &list)
-{
-    int64_t first = token * a.plan.most_rows;
-    int32_t num = a.plan.token_num[token];
-
-    for (int32_t i = lane_id(); i < num; i += EPX_WARP)
-        list.row[i] = place_on(a, x, cut, round, token, a.plan.token_rank[first + i],
-                               a.plan.token_slot[first + i]);
-    __syncwarp();
-    store_row(a.rows + token * cut.row_bytes + epx_segment_offset(cut, round.segment), list, num,
-              epx_segment_length(cut, round.segment));
-    __syncwarp();
-}
-
-/* Each pair's weight to the rank that the pair travels to, at [source][token][choice]. */
-static __device__ void send_weights(const struct epx_dispatch_rows &a)
-{
-    int64_t pairs = (int64_t)a.num_tokens * a.plan.top_k;
-    int64_t mine = (int64_t)a.comm.rank * a.plan.max_tokens * a.plan.top_k;
-
-    for (int64_t p = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; p < pairs;
-         p += (int64_t)gridDim.x * blockDim.x)
-        if (a.plan.pair_rank[p] >= 0)
-            ((float *)(void *)a.plan.weights[a.plan.pair_rank[p]])[mine + p] = a.weights[p];
-}
-
-static __device__ void send_rows(const struct epx_dispatch_rows &a, const struct exchange &x,
-                                 const struct epx_segments &cut, const struct round &round,
-                                 struct row_list &list)
-{
-    int64_t end = round.end_token < a.num_tokens ? round.end_token : a.num_tokens;
-
-    for (int64_t t = round.first_token + global_warp(); t < end; t += num_global_warps())
-        send_token(a, x, cut, round, t, list);
-}
 
 /* From the stage to each row's first slot. */
 static __device__ void take_rows(const struct epx_dispatch_rows &a, const struct round &round,
@@ -138,16 +69,19 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     __shared__ struct exchange x;
     __shared__ struct row_list lists[EPX_WAITING_THREADS / EPX_WARP];
     int64_t num_rounds = 0;
+    bool deferred = false;
 
     begin_exchange(a.comm, a.note, a.plan.outcome->code, x);
     if (x.outcome.code == EPX_SUCCESS && await_ready(a.comm, x, a.plan.outcome)) {
         bool staged = any_staged(a.comm, x);
 
         num_rounds = staged ? a.rounds.num : 1;
-        move_rows(a, x, staged, num_rounds, lists[threadIdx.x / EPX_WARP]);
+        deferred = a.large && !staged;
+        if (!deferred)
+            move_rows(a, x, staged, num_rounds, lists[threadIdx.x / EPX_WARP]);
     }
     if (blockIdx.x == 0 && threadIdx.x == 0)
-        hand_over(a.comm, x, (uint64_t)num_rounds);
+        hand_over(a.comm, x, (uint64_t)num_rounds, deferred);
 }
 
 int epx_launch_dispatch_rows(const struct epx_dispatch_rows *args, EPX_Stream stream)

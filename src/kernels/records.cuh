@@ -21,6 +21,15 @@ static __device__ struct row_source find_record(const struct epx_device_plan &pl
     return at;
 }
 
+static __device__ int64_t num_records(const struct epx_device_plan &plan, int32_t num_ranks)
+{
+    int64_t num = 0;
+
+    for (int32_t s = 0; s < num_ranks; s++)
+        num += plan.rank_counts[s];
+    return num;
+}
+
 /* The first record of a source with a token not below the given one; records are in order. */
 static __device__ int64_t first_record(const struct epx_device_plan &plan, char *records,
                                        int32_t source, int64_t token)

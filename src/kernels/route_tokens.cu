@@ -11,7 +11,7 @@
  */
 #include "rows.cuh"
 
-enum { MOST_SHARED_COUNTS = 40 * 1024 };
+enum { ROUTING_THREADS = 1024, MOST_SHARED_COUNTS = 40 * 1024 };
 
 /* The tokens of one counting warp, and its counters: pairs of each expert, rows of each rank. */
 struct chunk {
@@ -219,8 +219,10 @@ static __device__ void send_record(const struct epx_route_tokens &a, int64_t pai
     }
     if (num % 2)
         to[num / 2] = two;
-    *(int4 *)(void *)record = make_int4((int32_t)(first / plan.top_k),
-                                        place_of(plan, first, rank), num, 0);
+    plan.place[pair] = place_of(plan, first, rank);
+    plan.token_rank[first / plan.top_k * plan.most_rows + plan.place[pair]] = rank;
+    *(int4 *)(void *)record =
+        make_int4((int32_t)(first / plan.top_k), plan.place[pair], num, 0);
 }
 
 static __device__ void send_records(const struct epx_route_tokens &a, const struct chunk &chunk)
@@ -228,23 +230,46 @@ static __device__ void send_records(const struct epx_route_tokens &a, const stru
     int64_t end = (int64_t)chunk.end_token * a.plan.top_k;
 
     for (int64_t pair = (int64_t)chunk.first_token * a.plan.top_k + lane_id(); pair < end;
-         pair += EPX_WARP)
+         pair += EPX_WARP) {
         if (a.plan.row[pair] >= 0)
             send_record(a, pair);
+        if (pair % a.plan.top_k == 0)
+            a.plan.token_num[pair / a.plan.top_k] = place_of(a.plan, pair, INT32_MAX);
+    }
 }
 
 /* What every block works out for itself from the count matrix. */
 struct offsets {
+    const int32_t *matrix; /* in shared memory if it fits */
+    int64_t records[EPX_MOST_DEVICE_RANKS + 1]; /* that came from the ranks before */
+    int32_t send_rows[EPX_MOST_DEVICE_RANKS];   /* kept, as far as this block sees */
+    int32_t recv_rows[EPX_MOST_DEVICE_RANKS];
     int64_t row_base[EPX_MOST_DEVICE_RANKS]; /* rank-major: first slot of this rank's rows there */
     int64_t required[EPX_MOST_DEVICE_RANKS];
     int32_t short_rank;
 };
 
 static __device__ __forceinline__ const int32_t *counts_from(const struct epx_route_tokens &a,
+                                                             const struct offsets &o,
                                                              int32_t source)
 {
-    return (const int32_t *)(const void *)a.plan.counts[a.comm.rank] +
-           (int64_t)source * num_counts(a);
+    return o.matrix + (int64_t)source * num_counts(a);
+}
+
+/* The whole block; the counters of the warps are not needed any more. */
+static __device__ void read_matrix(const struct epx_route_tokens &a, int32_t *shared_counts,
+                                   struct offsets &o)
+{
+    const int32_t *matrix = (const int32_t *)(const void *)a.plan.counts[a.comm.rank];
+    int64_t num = (int64_t)a.comm.num_ranks * num_counts(a);
+
+    for (int64_t i = threadIdx.x; num <= MOST_SHARED_COUNTS && i < num; i += blockDim.x)
+        shared_counts[i] = matrix[i];
+    for (int32_t r = (int32_t)threadIdx.x; r < a.comm.num_ranks; r += (int32_t)blockDim.x)
+        o.send_rows[r] = o.recv_rows[r] = 0;
+    if (threadIdx.x == 0)
+        o.matrix = num <= MOST_SHARED_COUNTS ? shared_counts : matrix;
+    __syncthreads();
 }
 
 static __device__ int64_t inclusive_scan(int64_t value)
@@ -258,15 +283,15 @@ static __device__ int64_t inclusive_scan(int64_t value)
 }
 
 /* Where an expert's pairs from each source start, given the start of its slab; its own view. */
-static __device__ void place_local_expert(const struct epx_route_tokens &a, int32_t expert,
-                                          int64_t start)
+static __device__ void place_local_expert(const struct epx_route_tokens &a,
+                                          const struct offsets &o, int32_t expert, int64_t start)
 {
     int32_t local = expert - a.plan.first_expert;
     int64_t at = start;
 
     for (int32_t s = 0; s < a.comm.num_ranks; s++) {
         a.plan.from[(int64_t)local * a.comm.num_ranks + s] = at;
-        at += counts_from(a, s)[expert];
+        at += counts_from(a, o, s)[expert];
     }
     if (blockIdx.x == 0) {
         a.plan.expert_offsets[local] = start;
@@ -275,7 +300,8 @@ static __device__ void place_local_expert(const struct epx_route_tokens &a, int3
 }
 
 /* One warp: the slabs of one rank in expert-major order; returns the rows that they take. */
-static __device__ int64_t offset_rank(const struct epx_route_tokens &a, int32_t rank)
+static __device__ int64_t offset_rank(const struct epx_route_tokens &a, const struct offsets &o,
+                                      int32_t rank)
 {
     int32_t first = epx_first_expert(rank, a.plan.num_experts, a.comm.num_ranks);
     int32_t end = epx_first_expert(rank + 1, a.plan.num_experts, a.comm.num_ranks);
@@ -286,7 +312,7 @@ static __device__ int64_t offset_rank(const struct epx_route_tokens &a, int32_t 
         int64_t total = 0, before = 0, slab, through;
 
         for (int32_t s = 0; expert < end && s < a.comm.num_ranks; s++) {
-            int32_t pairs = counts_from(a, s)[expert];
+            int32_t pairs = counts_from(a, o, s)[expert];
 
             before += s < a.comm.rank ? pairs : 0;
             total += pairs;
@@ -296,7 +322,7 @@ static __device__ int64_t offset_rank(const struct epx_route_tokens &a, int32_t 
         if (expert < end) {
             a.plan.base[expert] = start + through - slab + before;
             if (rank == a.comm.rank)
-                place_local_expert(a, expert, start + through - slab);
+                place_local_expert(a, o, expert, start + through - slab);
         }
         start += __shfl_sync(~0u, through, EPX_WARP - 1);
     }
@@ -314,7 +340,7 @@ static __device__ int64_t offset_rows(const struct epx_route_tokens &a, int32_t 
             o.row_base[rank] = rows;
         if (rank == a.comm.rank)
             a.plan.from[s] = rows;
-        rows += counts_from(a, s)[a.plan.num_experts + rank];
+        rows += counts_from(a, o, s)[a.plan.num_experts + rank];
     }
     return rows;
 }
@@ -325,7 +351,7 @@ static __device__ void show_counts(const struct epx_route_tokens &a, const struc
     int64_t required = o.required[a.comm.rank], capacity = plan.capacities[a.comm.rank];
 
     for (int32_t s = (int32_t)threadIdx.x; s < a.comm.num_ranks; s += (int32_t)blockDim.x)
-        plan.rank_counts[s] = counts_from(a, s)[plan.num_experts + a.comm.rank];
+        plan.rank_counts[s] = counts_from(a, o, s)[plan.num_experts + a.comm.rank];
     if (threadIdx.x == 0) {
         *plan.required_rows = required;
         *plan.num_rows = plan.drops && required > capacity ? capacity : required;
@@ -343,13 +369,13 @@ static __device__ void show_counts(const struct epx_route_tokens &a, const struc
 }
 
 /* The failed routing's view: rank-major counts are those of the pairs that would have come. */
-static __device__ void show_pairs(const struct epx_route_tokens &a)
+static __device__ void show_pairs(const struct epx_route_tokens &a, const struct offsets &o)
 {
     for (int32_t e = (int32_t)threadIdx.x; e < a.plan.num_local; e += (int32_t)blockDim.x) {
         int64_t pairs = 0;
 
         for (int32_t s = 0; s < a.comm.num_ranks; s++)
-            pairs += counts_from(a, s)[a.plan.first_expert + e];
+            pairs += counts_from(a, o, s)[a.plan.first_expert + e];
         a.plan.expert_counts[e] = (int32_t)(pairs < INT32_MAX ? pairs : INT32_MAX);
     }
 }
@@ -360,13 +386,17 @@ static __device__ void find_offsets(const struct epx_route_tokens &a, struct off
     int32_t warp = (int32_t)threadIdx.x / EPX_WARP, warps = (int32_t)blockDim.x / EPX_WARP;
 
     for (int32_t d = warp; d < a.comm.num_ranks; d += warps) {
-        int64_t rows = a.plan.rank_major ? offset_rows(a, d, o) : offset_rank(a, d);
+        int64_t rows = a.plan.rank_major ? offset_rows(a, d, o) : offset_rank(a, o, d);
 
         if (lane_id() == 0)
             o.required[d] = rows;
     }
     __syncthreads();
     if (threadIdx.x == 0) {
+        o.records[0] = 0;
+        for (int32_t s = 0; s < a.comm.num_ranks; s++)
+            o.records[s + 1] =
+                o.records[s] + counts_from(a, o, s)[a.plan.num_experts + a.comm.rank];
         o.short_rank = -1;
         for (int32_t d = a.comm.num_ranks - 1; d >= 0; d--)
             if (o.required[d] > a.plan.capacities[d])
@@ -376,7 +406,7 @@ static __device__ void find_offsets(const struct epx_route_tokens &a, struct off
         show_counts(a, o);
     __syncthreads();
     if (blockIdx.x == 0 && a.plan.rank_major && o.short_rank >= 0 && !a.plan.drops)
-        show_pairs(a);
+        show_pairs(a, o);
 }
 
 /* The slot that a pair of this rank would have with endless room. */
@@ -389,21 +419,20 @@ static __device__ int64_t slot_of(const struct epx_device_plan &plan, const stru
 }
 
 /* The row that begins with this pair, in the token's list; its first slot is of a kept pair. */
-static __device__ void list_row(const struct epx_device_plan &plan, const struct offsets &o,
+static __device__ void list_row(const struct epx_device_plan &plan, struct offsets &o,
                                 int64_t pair, int32_t rank)
 {
     int64_t first = pair - pair % plan.top_k, token = pair / plan.top_k;
-    int64_t at = token * plan.most_rows + place_of(plan, first, rank), slot = -1;
+    int64_t at = token * plan.most_rows + plan.place[pair], slot = -1;
 
     for (int64_t p = pair; slot < 0 && p < first + plan.top_k; p++)
         if (plan.experts[p] >= 0 && plan.owner[plan.experts[p]] == rank) {
             slot = slot_of(plan, o, p, pair, rank);
             slot = slot < plan.capacities[rank] ? slot : -1;
         }
-    plan.token_rank[at] = rank;
     plan.token_slot[at] = (int32_t)slot;
     if (slot >= 0)
-        atomicAdd(&plan.send_rows[rank], 1);
+        atomicAdd(&o.send_rows[rank], 1);
     else if (plan.rank_major)
         atomicAdd((unsigned long long *)plan.dropped, 1ULL);
 }
@@ -418,7 +447,7 @@ static __device__ int64_t first_pair_of_row(const struct epx_device_plan &plan, 
     return p;
 }
 
-static __device__ void assign_pair(const struct epx_device_plan &plan, const struct offsets &o,
+static __device__ void assign_pair(const struct epx_device_plan &plan, struct offsets &o,
                                    int64_t pair)
 {
     int32_t expert = plan.experts[pair], rank = expert >= 0 ? plan.owner[expert] : -1;
@@ -437,12 +466,9 @@ static __device__ void assign_pair(const struct epx_device_plan &plan, const str
     }
     plan.slots[pair] = (int32_t)slot;
     plan.pair_rank[pair] = slot >= 0 ? rank : -1;
-    if (pair % plan.top_k == plan.top_k - 1)
-        plan.token_num[pair / plan.top_k] =
-            place_of(plan, pair - pair % plan.top_k, INT32_MAX);
 }
 
-static __device__ void assign_slots(const struct epx_route_tokens &a, const struct offsets &o)
+static __device__ void assign_slots(const struct epx_route_tokens &a, struct offsets &o)
 {
     int64_t pairs = (int64_t)a.num_tokens * a.plan.top_k;
     int64_t all = (int64_t)a.plan.max_tokens * a.plan.top_k;
@@ -501,30 +527,30 @@ static __device__ void index_rank_major(const struct epx_route_tokens &a, int32_
 }
 
 /* The records that came: from indices to slots, and what the view says of each row. */
-static __device__ void index_records(const struct epx_route_tokens &a)
+static __device__ void index_records(const struct epx_route_tokens &a, struct offsets &o)
 {
-    int64_t capacity = a.plan.capacities[a.comm.rank];
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    int64_t capacity = a.plan.capacities[a.comm.rank], all = o.records[a.comm.num_ranks];
+    int32_t source = 0;
 
-    for (int32_t s = 0; s < a.comm.num_ranks; s++) {
-        int32_t rows = counts_from(a, s)[a.plan.num_experts + a.comm.rank];
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < all;
+         i += (int64_t)gridDim.x * blockDim.x) {
+        struct epx_wire_record *record;
 
-        for (int64_t u = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; u < rows; u += step) {
-            struct epx_wire_record *record =
-                epx_wire_record_at(&a.plan, a.plan.records[a.comm.rank], s, u);
-
-            if (a.plan.rank_major)
-                index_rank_major(a, s, u, record, capacity);
-            else
-                index_expert_major(a, s, record, capacity);
-            if (record->num_slots)
-                atomicAdd(&a.plan.recv_rows[s], 1);
-        }
+        while (i >= o.records[source + 1])
+            source++;
+        record = epx_wire_record_at(&a.plan, a.plan.records[a.comm.rank], source,
+                                    i - o.records[source]);
+        if (a.plan.rank_major)
+            index_rank_major(a, source, i - o.records[source], record, capacity);
+        else
+            index_expert_major(a, source, record, capacity);
+        if (record->num_slots)
+            atomicAdd(&o.recv_rows[source], 1);
     }
 }
 
 /* Rows between the slabs, found from `from` of the last source and the next slab's start. */
-static __device__ void index_padding(const struct epx_route_tokens &a)
+static __device__ void index_padding(const struct epx_route_tokens &a, const struct offsets &o)
 {
     const struct epx_device_plan &plan = a.plan;
     int64_t capacity = plan.capacities[a.comm.rank], most = plan.alignment - 1;
@@ -534,11 +560,20 @@ static __device__ void index_padding(const struct epx_route_tokens &a)
          !plan.rank_major && i < plan.num_local * most; i += (int64_t)gridDim.x * blockDim.x) {
         int64_t local = i / most, start = plan.from[local * a.comm.num_ranks];
         int64_t end = plan.from[local * a.comm.num_ranks + last] +
-                      counts_from(a, last)[plan.first_expert + local];
+                      counts_from(a, o, last)[plan.first_expert + local];
         int64_t slot = end + i % most;
 
         if (slot < start + epx_round_up(end - start, plan.alignment) && slot < capacity)
             plan.row_tokens[slot] = plan.row_ranks[slot] = -1;
+    }
+}
+
+static __device__ void add_kept_rows(const struct epx_route_tokens &a, const struct offsets &o)
+{
+    __syncthreads();
+    for (int32_t r = (int32_t)threadIdx.x; r < a.comm.num_ranks; r += (int32_t)blockDim.x) {
+        atomicAdd(&a.plan.send_rows[r], o.send_rows[r]);
+        atomicAdd(&a.plan.recv_rows[r], o.recv_rows[r]);
     }
 }
 
@@ -602,7 +637,7 @@ static __device__ bool exchange_counts(const struct epx_route_tokens &a, struct 
     return true;
 }
 
-static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
+static __global__ void __launch_bounds__(ROUTING_THREADS)
     route_tokens(const __grid_constant__ struct epx_route_tokens a, int32_t counting_warps,
                  int32_t in_shared)
 {
@@ -617,14 +652,16 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     if (x.outcome.code == EPX_SUCCESS)
         exchanged = exchange_counts(a, x, counting_warps, counts);
     if (exchanged && await_arrivals(a.comm, x, 1)) {
+        read_matrix(a, shared_counts, o);
         find_offsets(a, o);
         if (o.short_rank >= 0 && !a.plan.drops) {
             if (threadIdx.x == 0)
                 x.outcome = outcome_short(a, o);
         } else {
             assign_slots(a, o);
-            index_records(a);
-            index_padding(a);
+            index_records(a, o);
+            index_padding(a, o);
+            add_kept_rows(a, o);
         }
     }
     if (is_last_block(a.comm) && threadIdx.x == 0)
@@ -634,11 +671,16 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
 int epx_launch_route_tokens(const struct epx_route_tokens *args, EPX_Stream stream)
 {
     int64_t counts = args->plan.num_experts + args->comm.num_ranks;
-    int64_t fit = MOST_SHARED_COUNTS / counts, most = EPX_WAITING_THREADS / EPX_WARP;
+    int64_t fit = MOST_SHARED_COUNTS / counts, most = ROUTING_THREADS / EPX_WARP;
     int32_t warps = (int32_t)(fit > most ? most : fit);
-    size_t bytes = (size_t)(warps * counts) * sizeof(int32_t);
+    int64_t matrix = args->comm.num_ranks * counts;
+    size_t words = (size_t)(warps * counts), bytes;
 
-    route_tokens<<<(unsigned)args->comm.blocks, EPX_WAITING_THREADS, bytes, stream>>>(
+    if (matrix <= MOST_SHARED_COUNTS && (size_t)matrix > words)
+        words = (size_t)matrix;
+    bytes = words * sizeof(int32_t);
+
+    route_tokens<<<(unsigned)args->comm.blocks, ROUTING_THREADS, bytes, stream>>>(
         *args, warps ? warps : 1, warps > 0);
     return epx_cuda_status(cudaGetLastError());
 }

@@ -37,6 +37,21 @@ static __device__ __forceinline__ uint32_t misalignment(const void *address)
     return (uint32_t)(uintptr_t)address & 15u;
 }
 
+/* Bytes of a row segment that one warp does. */
+struct part {
+    int64_t offset, bytes;
+};
+
+static __device__ __forceinline__ struct part part_of(const struct epx_slices &slices,
+                                                      int32_t slice, int64_t length)
+{
+    struct part part = {slice * slices.bytes, slices.bytes};
+
+    part.bytes = length - part.offset < part.bytes ? length - part.offset : part.bytes;
+    part.bytes = part.bytes > 0 ? part.bytes : 0;
+    return part;
+}
+
 /* Of all rows of the list. */
 static __device__ uint32_t list_misalignment(const struct row_list &list, int32_t num)
 {
@@ -151,6 +166,34 @@ template <typename T, int N> struct alignas(sizeof(T) * N) pack {
     T element[N];
 };
 
+template <typename T, int N>
+static __device__ __forceinline__ void load_packs(const char *row, int64_t first, int64_t packs,
+                                                  pack<T, N> data[SUM_UNROLL])
+{
+    const pack<T, N> *from = (const pack<T, N> *)(const void *)row;
+
+#pragma unroll
+    for (int u = 0; u < SUM_UNROLL; u++)
+        if (first + u * EPX_WARP < packs)
+            data[u] = from[first + u * EPX_WARP];
+}
+
+template <typename T, int N, bool WEIGHTED>
+static __device__ __forceinline__ void add_packs(const pack<T, N> data[SUM_UNROLL], float weight,
+                                                 bool is_first,
+                                                 typename T::sum total[SUM_UNROLL][N])
+{
+#pragma unroll
+    for (int u = 0; u < SUM_UNROLL; u++)
+#pragma unroll
+        for (int n = 0; n < N; n++) {
+            typename T::sum term = T::load(data[u].element[n]);
+
+            term = WEIGHTED ? mul((typename T::sum)weight, term) : term;
+            total[u][n] = is_first ? term : add(total[u][n], term);
+        }
+}
+
 /*
  * out = round(w[0] * rows[0] + w[1] * rows[1] + ...), in this order, products and sums rounded;
  * WEIGHTED false: without products.
@@ -165,24 +208,17 @@ static __device__ void sum_packs(const struct row_list &list, int32_t num, int64
     for (int64_t first = lane_id(); first < packs; first += EPX_WARP * SUM_UNROLL) {
         sum total[SUM_UNROLL][N];
 
-        for (int32_t r = 0; r < num; r++) {
-            const pack<T, N> *from = (const pack<T, N> *)(const void *)list.row[r];
-            sum w = WEIGHTED ? (sum)list.weight[r] : (sum)1;
-            pack<T, N> data[SUM_UNROLL];
+        for (int32_t r = 0; r < num; r += 2) {
+            pack<T, N> data[2][SUM_UNROLL];
 
 #pragma unroll
-            for (int u = 0; u < SUM_UNROLL; u++)
-                if (first + u * EPX_WARP < packs)
-                    data[u] = from[first + u * EPX_WARP];
+            for (int i = 0; i < 2; i++)
+                if (r + i < num)
+                    load_packs<T, N>(list.row[r + i], first, packs, data[i]);
 #pragma unroll
-            for (int u = 0; u < SUM_UNROLL; u++)
-#pragma unroll
-                for (int n = 0; n < N; n++) {
-                    sum term = T::load(data[u].element[n]);
-
-                    term = WEIGHTED ? mul(w, term) : term;
-                    total[u][n] = r ? add(total[u][n], term) : term;
-                }
+            for (int i = 0; i < 2; i++)
+                if (r + i < num)
+                    add_packs<T, N, WEIGHTED>(data[i], list.weight[r + i], r + i == 0, total);
         }
 #pragma unroll
         for (int u = 0; u < SUM_UNROLL; u++) {

@@ -7,8 +7,8 @@
  */
 #include "records.cuh"
 
-static __device__ void spread_row(const struct epx_dispatch_rows &a, struct epx_wire_record *record,
-                                  struct row_list &list)
+static __device__ void spread_row(const struct epx_dispatch_rows &a, const struct part &part,
+                                  struct epx_wire_record *record, struct row_list &list)
 {
     const struct epx_wire_pair *pairs = epx_wire_pairs(record);
     int32_t num = a.plan.rank_major ? 1 : record->num_slots;
@@ -16,9 +16,9 @@ static __device__ void spread_row(const struct epx_dispatch_rows &a, struct epx_
     if (num < 2)
         return;
     for (int32_t i = lane_id(); i < num - 1; i += EPX_WARP)
-        list.row[i] = a.recv + pairs[i + 1].slot * a.row_bytes;
+        list.row[i] = a.recv + pairs[i + 1].slot * a.row_bytes + part.offset;
     __syncwarp();
-    store_row(a.recv + pairs[0].slot * a.row_bytes, list, num - 1, a.row_bytes);
+    store_row(a.recv + pairs[0].slot * a.row_bytes + part.offset, list, num - 1, part.bytes);
     __syncwarp();
 }
 
@@ -47,9 +47,12 @@ static __device__ void spread_records(const struct epx_dispatch_rows &a, struct 
                                       bool weighted)
 {
     char *records = a.plan.records[a.comm.rank];
+    struct epx_slices slices = epx_slices_of(
+        a.row_bytes, num_records(a.plan, a.comm.num_ranks), num_global_warps());
 
     for (int64_t i = global_warp();; i += num_global_warps()) {
-        struct row_source at = find_record(a.plan, a.comm.num_ranks, i);
+        struct row_source at = find_record(a.plan, a.comm.num_ranks, i / slices.num);
+        struct part part = part_of(slices, (int32_t)(i % slices.num), a.row_bytes);
         struct epx_wire_record *record;
 
         if (at.source == a.comm.num_ranks)
@@ -57,9 +60,9 @@ static __device__ void spread_records(const struct epx_dispatch_rows &a, struct 
         record = epx_wire_record_at(&a.plan, records, at.source, at.row);
         if (record->num_slots == 0)
             continue;
-        if (a.row_bytes)
-            spread_row(a, record, list);
-        if (weighted)
+        if (part.bytes)
+            spread_row(a, part, record, list);
+        if (weighted && part.offset == 0)
             spread_weights(a, at.source, record);
     }
 }

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* sums.cuh - home side of combine: a token's rows from the stage, in rank order, into its sum. */
+/*
+ * sums.cuh - both sides of combine: the sum of each row's pairs into the home rank's stage; a
+ * token's rows from the stage, in rank order, into its sum.
+ */
 #ifndef EPX_KERNELS_SUMS_CUH
 #define EPX_KERNELS_SUMS_CUH
 
-#include "rows.cuh"
+#include "records.cuh"
 
 /* The rows of a token that were kept, in rank order; returns their number. */
 static __device__ int32_t list_parts(const struct epx_combine_rows &a, const struct round &round,
-                                     int64_t token, struct row_list &list)
+                                     int64_t token, int64_t offset, struct row_list &list)
 {
     int32_t num = a.plan.token_num[token], kept = 0;
-    char *first = a.plan.stage[a.comm.rank] +
+    char *first = a.plan.stage[a.comm.rank] + offset +
                   (token - round.first_token) * a.rounds.width * a.rounds.pitch;
 
     for (int32_t at = 0; at < num; at += EPX_WARP) {
@@ -35,21 +38,107 @@ static __device__ void take_weights(const struct epx_combine_rows &a, int64_t to
         a.grad_weights[p] = a.plan.pair_rank[p] >= 0 ? grads[p] : 0;
 }
 
-/* One warp a token. */
+/* One warp a slice of a token's row. */
 static __device__ void sum_tokens(const struct epx_combine_rows &a, const struct round &round,
                                   bool weighted, struct row_list &list)
 {
     const struct epx_segments &cut = a.rounds.cut;
     int64_t end = round.end_token < a.num_tokens ? round.end_token : a.num_tokens;
+    int64_t length = epx_segment_length(cut, round.segment);
+    struct epx_slices slices =
+        epx_slices_of(length, end - round.first_token, num_global_warps());
 
-    for (int64_t t = round.first_token + global_warp(); t < end; t += num_global_warps()) {
-        int32_t num = list_parts(a, round, t, list);
+    for (int64_t i = global_warp(); i < (end - round.first_token) * slices.num;
+         i += num_global_warps()) {
+        int64_t t = round.first_token + i / slices.num;
+        struct part part = part_of(slices, (int32_t)(i % slices.num), length);
+        int32_t num = list_parts(a, round, t, part.offset, list);
 
-        sum_rows(a.datatype, list, num, 0, epx_segment_length(cut, round.segment),
-                 a.sums + t * cut.row_bytes + epx_segment_offset(cut, round.segment));
-        if (weighted && a.grad_weights && round.segment == 0)
+        sum_rows(a.datatype, list, num, 0, part.bytes,
+                 a.sums + t * cut.row_bytes + epx_segment_offset(cut, round.segment) +
+                     part.offset);
+        if (weighted && a.grad_weights && round.segment == 0 && part.offset == 0)
             take_weights(a, t);
         __syncwarp();
+    }
+}
+
+/* Expert side: the pairs of a record, from an offset into their rows on. */
+static __device__ void list_pairs(const struct epx_combine_rows &a, int64_t offset,
+                                  struct epx_wire_record *record, struct row_list &list)
+{
+    const struct epx_wire_pair *pairs = epx_wire_pairs(record);
+    int weighted = a.weights && !a.backward;
+
+    for (int32_t i = lane_id(); i < record->num_slots; i += EPX_WARP) {
+        int64_t slot = pairs[i].slot;
+
+        list.row[i] = (char *)(uintptr_t)a.rows + slot * a.rounds.cut.row_bytes + offset;
+        list.weight[i] = weighted ? a.weights[slot] : 1;
+    }
+    __syncwarp();
+}
+
+/* The gradients of the pairs' weights, to the home rank at [token][choice]. */
+static __device__ void send_weights(const struct epx_combine_rows &a, int32_t home,
+                                    struct epx_wire_record *record)
+{
+    const struct epx_wire_pair *pairs = epx_wire_pairs(record);
+    float *to = (float *)(void *)a.plan.weights[home] + (int64_t)record->token * a.plan.top_k;
+
+    for (int32_t i = lane_id(); i < record->num_pairs; i += EPX_WARP) {
+        int64_t slot = pairs[i].slot, choice = pairs[i].expert_choice & 255;
+
+        to[choice] = a.weights[a.plan.rank_major ? slot * a.plan.top_k + choice : slot];
+    }
+}
+
+static __device__ void send_sum(const struct epx_combine_rows &a, const struct round &round,
+                                const struct part &part, bool weighted, int32_t home,
+                                struct epx_wire_record *record, struct row_list &list)
+{
+    int64_t at = (record->token - round.first_token) * a.rounds.width + record->place;
+    int64_t offset = epx_segment_offset(a.rounds.cut, round.segment) + part.offset;
+
+    if (record->num_slots == 0)
+        return;
+    list_pairs(a, offset, record, list);
+    sum_rows(a.datatype, list, record->num_slots, a.weights && !a.backward, part.bytes,
+             a.plan.stage[home] + at * a.rounds.pitch + part.offset);
+    if (weighted && offset == 0)
+        send_weights(a, home, record);
+    __syncwarp();
+}
+
+/* The records of all home ranks in turn, so that no rank is stored to by all at once. */
+static __device__ void send_sums(const struct epx_combine_rows &a, const struct round &round,
+                                 bool weighted, struct row_list &list)
+{
+    char *records = a.plan.records[a.comm.rank];
+    int64_t length = epx_segment_length(a.rounds.cut, round.segment);
+    __shared__ int64_t first[EPX_MOST_DEVICE_RANKS], end[EPX_MOST_DEVICE_RANKS];
+    __shared__ unsigned long long most;
+    struct epx_slices slices;
+
+    if (threadIdx.x == 0)
+        most = 0;
+    __syncthreads();
+    for (int32_t s = (int32_t)threadIdx.x; s < a.comm.num_ranks; s += (int32_t)blockDim.x) {
+        first[s] = first_record(a.plan, records, s, round.first_token);
+        end[s] = first_record(a.plan, records, s, round.end_token);
+        atomicMax(&most, (unsigned long long)(end[s] - first[s]));
+    }
+    __syncthreads();
+    slices = epx_slices_of(length, (int64_t)most * a.comm.num_ranks, num_global_warps());
+    for (int64_t i = global_warp(); i < (int64_t)most * a.comm.num_ranks * slices.num;
+         i += num_global_warps()) {
+        int64_t row = i / slices.num;
+        int32_t home = (int32_t)((row + a.comm.rank) % a.comm.num_ranks);
+        int64_t u = first[home] + row / a.comm.num_ranks;
+
+        if (u < end[home])
+            send_sum(a, round, part_of(slices, (int32_t)(i % slices.num), length), weighted, home,
+                     epx_wire_record_at(&a.plan, records, home, u), list);
     }
 }
 
