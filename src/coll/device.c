@@ -312,7 +312,7 @@ static int queue_order(struct epx_device *device, const struct epx_request *requ
                        unsigned long long capture)
 {
     EPX_Stream stream = request->call.stream;
-    unsigned long long id;
+    unsigned long long id; /* other than its handle it is never used again */
 
     if (capture) {
         if (capture == device->capture)
@@ -408,11 +408,8 @@ static int device_poll(struct epx_request *request, int *moved)
 static int device_wait_enqueue(struct epx_request *request, EPX_Stream stream)
 {
     struct epx_device *device = epx_device_of(request);
-    unsigned long long own, other;
 
-    EPX_TRY_CUDA(cudaStreamGetId(request->call.stream, &own));
-    EPX_TRY_CUDA(cudaStreamGetId(stream, &other));
-    if (own != other)
+    if (stream != request->call.stream)
         EPX_TRY_CUDA(cudaStreamWaitEvent(stream, *event_of(device, request), 0));
     if (request->captured)
         give_completion(device, request);
