@@ -9,8 +9,10 @@
 #include "element.h"
 #include "plan.h"
 
-/* Elements over which a row is processed at a time; also the block of a weight gradient's sum. */
-enum { EPX_ROW_BLOCK = 1024, EPX_SUM_LANES = 256 };
+/* Elements over which a row is processed at a time. Rows are added in short blocks, so that the
+ * processor reads several rows ahead at once; the longer block and its lanes are the shape of a
+ * weight gradient's sum. */
+enum { EPX_SUM_BLOCK = 256, EPX_ROW_BLOCK = 1024, EPX_SUM_LANES = 256 };
 
 /* One operation seen from the expert's rank. */
 struct epx_expert_rows {
