@@ -139,7 +139,7 @@ static void receive_copies(const struct epx_expert_rows *op, int32_t *record,
         char *to = (char *)op->rows + row_offset(op->cut, epx_record_slots(record)[i], segment);
 
         if (to != data)
-            memcpy(to, data, (size_t)bytes);
+            epx_row_copy(to, data, bytes, op->bypasses);
     }
 }
 
