@@ -32,6 +32,8 @@ libepx_core_la_SOURCES = \
   src/kernels/layout.h \
   src/kernels/plan.h \
   src/kernels/row_arithmetic.h \
+  src/kernels/row_copy.c \
+  src/kernels/row_copy.h \
   src/kernels/rows.h \
   src/kernels/rows.c \
   src/kernels/kernels.h \

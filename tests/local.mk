@@ -66,6 +66,7 @@ tests_libsuite_la_SOURCES += tests/space_host.c
 endif
 
 test_programs = \
+  tests/soak \
   tests/test_alltoallv \
   tests/test_arguments \
   tests/test_backward \
@@ -77,6 +78,7 @@ test_programs = \
   tests/test_hints \
   tests/test_killed \
   tests/test_lifetime \
+  tests/test_memory \
   tests/test_mismatch \
   tests/test_progress \
   tests/test_route \
@@ -137,6 +139,28 @@ tests_test_threads_LDADD = $(suite_ldadd)
 
 tests_test_transports_CPPFLAGS = $(suite_cppflags)
 tests_test_transports_LDADD = $(suite_ldadd)
+
+# These see every allocation of the library, which is linked as a whole.
+allocation_sources = tests/allocation.c tests/allocation.h
+allocation_ldflags = -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc \
+  -Wl,--wrap=posix_memalign -Wl,--wrap=free -Wl,--wrap=mmap -Wl,--wrap=munmap \
+  -Wl,--wrap=posix_fallocate
+
+tests_soak_SOURCES = tests/soak.c $(allocation_sources)
+tests_soak_CPPFLAGS = $(suite_cppflags)
+tests_soak_LDFLAGS = $(allocation_ldflags)
+tests_soak_LDADD = $(unit_ldadd)
+
+# make check takes a few hundred of these steps.
+soak: tests/soak
+	SOAK_STEPS=$${SOAK_STEPS-10000} TIMEOUT_S=$${TIMEOUT_S-7200} MPIEXEC='$(MPIEXEC)' \
+	  $(SHELL) $(srcdir)/tests/run tests/soak-4.mpi
+.PHONY: soak
+
+tests_test_memory_SOURCES = tests/test_memory.c $(allocation_sources)
+tests_test_memory_CPPFLAGS = $(suite_cppflags) -DEPX_MANUAL='"$(abs_srcdir)/man/epx.7.in"'
+tests_test_memory_LDFLAGS = $(allocation_ldflags)
+tests_test_memory_LDADD = $(unit_ldadd)
 
 unit_programs = \
   tests/unit_element \

@@ -77,6 +77,19 @@ START_TEST(a_full_expert_takes_the_rows_of_all)
 }
 END_TEST
 
+/* So many that stores bypass the caches, there and here. */
+START_TEST(more_rows_than_caches_hold_arrive)
+{
+    struct scenario s = scenario_small(EPX_FLOAT32);
+
+    s.tokens = TOKENS_FULL;
+    s.max_tokens = 256;
+    s.count = suite_size > 4 ? 100 : 10001;
+    s.memory = MEMORY_WINDOW;
+    layer_run(&s, comm, DISPATCH, 1);
+}
+END_TEST
+
 START_TEST(stats_count_what_was_sent)
 {
     struct scenario s = scenario_small(EPX_FLOAT32);
@@ -121,6 +134,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, rows_of_any_length_arrive, 0, 16);
     tcase_add_loop_test(tcase, empty_ranks_send_nothing, 0, 6);
     tcase_add_loop_test(tcase, a_full_expert_takes_the_rows_of_all, 0, 2);
+    tcase_add_test(tcase, more_rows_than_caches_hold_arrive);
     tcase_add_test(tcase, stats_count_what_was_sent);
     tcase_add_loop_test(tcase, any_dispatch_is_that_of_the_reference, 0, 40);
     suite_add_tcase(suite, tcase);

@@ -156,7 +156,7 @@ static void take_home(struct epx_plan *p)
     p->next_slot = take(p->num_experts, sizeof(*p->next_slot));
     p->next_row = take(p->num_ranks, sizeof(*p->next_row));
     p->last_token = take(p->num_ranks, sizeof(*p->last_token));
-    p->open_record = take(p->num_ranks, sizeof(*p->open_record));
+    p->open_records = take(p->num_ranks, sizeof(*p->open_records));
     p->token_rows = take(p->max_tokens, sizeof(*p->token_rows));
     p->record_to = take(p->num_ranks, sizeof(*p->record_to));
     p->slots = take(pairs, sizeof(*p->slots));

@@ -193,6 +193,29 @@ START_TEST(pairs_are_summed_in_choice_order_without_fma)
 }
 END_TEST
 
+/* Any length at any place, past the caches (1) or not (0): the bytes and no others. */
+START_TEST(a_row_is_copied_whole_and_alone)
+{
+    enum { PLACES = 66, LENGTH = 700 };
+    static char from[PLACES + LENGTH], to[PLACES + LENGTH + 64], expected[PLACES + LENGTH + 64];
+    int wrong = 0;
+
+    for (int i = 0; i < PLACES + LENGTH; i++)
+        from[i] = (char)(i * 7 + i / 256);
+    for (int length = 0; length <= LENGTH; length += length < 300 ? 37 : 1)
+        for (int place = 0; place < PLACES; place++) {
+            memset(to, 0x5a, sizeof(to));
+            memset(expected, 0x5a, sizeof(expected));
+            memcpy(expected + place, from + place / 5, (size_t)length);
+            epx_row_copy(to + place, from + place / 5, length, _i);
+            epx_row_copy_fence();
+            wrong += memcmp(to, expected, sizeof(to)) != 0;
+        }
+    EXPECT(wrong == 0, "%d copies are wrong", wrong);
+    SETTLE();
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("rows");
@@ -206,6 +229,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, sums_start_from_the_first_term, 0, 4);
     tcase_add_test(tcase, long_rows_are_summed_in_every_segment);
     tcase_add_test(tcase, pairs_are_summed_in_choice_order_without_fma);
+    tcase_add_loop_test(tcase, a_row_is_copied_whole_and_alone, 0, 2);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -35,16 +35,18 @@ static void read_transport(EPX_Comm comm, char *transport)
     MPI_Info_free(&info);
 }
 
-static void measure_point(const struct perf_options *options, EPX_Comm comm, int tokens,
-                          int64_t row_bytes, struct perf_result *result)
+static int measure_point(const struct perf_options *options, EPX_Comm comm, int tokens,
+                         int64_t row_bytes, struct perf_result *result)
 {
     struct perf_bench bench;
 
-    perf_bench_create(options, tokens, row_bytes, comm, &bench);
+    if (perf_bench_create(options, tokens, row_bytes, comm, &bench))
+        return -1;
     perf_measure(&bench, result);
     if (bench.load.rank == 0)
         perf_report_line(options, result);
     perf_bench_free(&bench);
+    return 0;
 }
 
 static int64_t next(int64_t size)
@@ -52,57 +54,86 @@ static int64_t next(int64_t size)
     return size ? 2 * size : 1;
 }
 
-/* The number of points. */
+/* The number of points; -1 if the expert ids could not be made. */
 static int sweep(const struct perf_options *options, EPX_Comm comm, struct perf_result *results)
 {
     int num = 0;
 
     for (int64_t t = options->tokens.min; t <= options->tokens.max; t = next(t))
         for (int64_t b = options->row_bytes.min; b <= options->row_bytes.max; b = next(b))
-            if (num < MAX_POINTS)
-                measure_point(options, comm, (int)t, b, &results[num++]);
+            if (num < MAX_POINTS && measure_point(options, comm, (int)t, b, &results[num++]))
+                return -1;
     return num;
 }
 
-static int run(const struct perf_options *options, int rank, int size)
+/* Rank 0's file for the results; 0, or -1 on all ranks if there is none. */
+static int open_json(const struct perf_options *options, int rank, FILE **json)
 {
-    struct perf_result *results;
-    char transport[MPI_MAX_INFO_VAL + 1];
-    EPX_Comm comm = create_comm(options);
-    int num, failed = 0;
+    int failed;
 
-    if (!comm)
-        return EXIT_FAILURE;
-    results = perf_alloc(MAX_POINTS, sizeof(*results));
+    *json = rank == 0 && options->json ? perf_report_open(options->json) : NULL;
+    failed = rank == 0 && options->json && !*json;
+    MPI_Bcast(&failed, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    return failed ? -1 : 0;
+}
+
+static int any_wrong(const struct perf_result *results, int num)
+{
+    for (int i = 0; i < num; i++)
+        if (results[i].wrong_rows)
+            return 1;
+    return 0;
+}
+
+static int measure(const struct perf_options *options, EPX_Comm comm, int rank, FILE *json)
+{
+    struct perf_result *results = perf_alloc(MAX_POINTS, sizeof(*results));
+    char transport[MPI_MAX_INFO_VAL + 1];
+    int num, size, failed;
+
+    EPX_Comm_size(comm, &size);
     read_transport(comm, transport);
     if (rank == 0)
         perf_report_head(options, size, transport);
     num = sweep(options, comm, results);
-    EPX_Comm_free(&comm);
-    for (int i = 0; i < num; i++)
-        failed |= results[i].wrong_rows != 0;
-    if (rank == 0 && options->check && !failed)
+    failed = any_wrong(results, num);
+    if (rank == 0 && options->check && num >= 0 && !failed)
         puts("# every row right");
-    if (rank == 0 && options->json)
-        failed |= perf_report_json(options, size, transport, results, num);
+    if (json)
+        failed |= perf_report_json(json, options, size, transport, results, num);
     free(results);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return num < 0 ? 2 : failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+static int run(const struct perf_options *options, int rank)
+{
+    EPX_Comm comm;
+    FILE *json;
+    int rc;
+
+    if (open_json(options, rank, &json))
+        return EXIT_FAILURE;
+    comm = create_comm(options);
+    if (!comm)
+        return EXIT_FAILURE;
+    rc = measure(options, comm, rank, json);
+    EPX_Comm_free(&comm);
+    return rc;
 }
 
 int main(int argc, char **argv)
 {
     struct perf_options options;
-    int rank, size, rc = EXIT_SUCCESS;
+    int rank, rc = EXIT_SUCCESS;
 
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
     if (perf_options_read(argc, argv, rank, &options))
         rc = 2;
     else if (options.usage && rank == 0)
         perf_usage(stdout);
     else if (!options.usage)
-        rc = run(&options, rank, size);
+        rc = run(&options, rank);
     MPI_Finalize();
     return rc;
 }

@@ -115,9 +115,9 @@ int perf_options_read(int argc, char **argv, int rank, struct perf_options *opti
 void perf_usage(FILE *stream);
 int perf_datatype_bytes(EPX_Datatype datatype);
 
-/* Load. Collective. */
-void perf_load_create(const struct perf_options *options, int tokens, int64_t row_bytes,
-                      MPI_Comm comm, struct perf_load *load);
+/* Load. Collective: 0, or -1 on all ranks, one of them having said why. */
+int perf_load_create(const struct perf_options *options, int tokens, int64_t row_bytes,
+                     MPI_Comm comm, struct perf_load *load);
 void perf_load_free(struct perf_load *load);
 int perf_owner(const struct perf_load *load, int64_t expert);
 int perf_first_expert(const struct perf_load *load, int rank);
@@ -129,12 +129,12 @@ void perf_fill_row(const struct perf_load *load, int source, int64_t index, doub
 double perf_factor(int64_t expert);
 void perf_scale_rows(const struct perf_load *load, double factor, int64_t rows, char *first);
 
-/* Ids by name of the skew; 0, or -1 if the name or the file will not do, message on rank 0. */
+/* Ids by name of the skew; likewise, if the name or the file will not do. */
 int perf_ids_make(const struct perf_options *options, const struct perf_load *load, int64_t *ids);
 
-/* Bench. Collective. */
-void perf_bench_create(const struct perf_options *options, int tokens, int64_t row_bytes,
-                       EPX_Comm comm, struct perf_bench *bench);
+/* Bench. Likewise. */
+int perf_bench_create(const struct perf_options *options, int tokens, int64_t row_bytes,
+                      EPX_Comm comm, struct perf_bench *bench);
 void perf_bench_free(struct perf_bench *bench);
 
 const struct perf_verb *perf_verb_find(const char *name);
@@ -172,8 +172,9 @@ void perf_measure(struct perf_bench *bench, struct perf_result *result);
 /* Report, on rank 0. */
 void perf_report_head(const struct perf_options *options, int size, const char *transport);
 void perf_report_line(const struct perf_options *options, const struct perf_result *result);
-/* 0, or -1 having said why. */
-int perf_report_json(const struct perf_options *options, int size, const char *transport,
-                     const struct perf_result *results, int num);
+/* To a new file: opened before anything is measured. NULL, or -1, having said why. */
+FILE *perf_report_open(const char *name);
+int perf_report_json(FILE *file, const struct perf_options *options, int size,
+                     const char *transport, const struct perf_result *results, int num);
 
 #endif

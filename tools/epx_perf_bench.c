@@ -78,13 +78,16 @@ static void create_counts(struct perf_bench *bench)
     MPI_Alltoall(bench->displs, 1, MPI_INT64_T, bench->peer_displs, 1, MPI_INT64_T, load->comm);
 }
 
-void perf_bench_create(const struct perf_options *options, int tokens, int64_t row_bytes,
-                       EPX_Comm comm, struct perf_bench *bench)
+int perf_bench_create(const struct perf_options *options, int tokens, int64_t row_bytes,
+                      EPX_Comm comm, struct perf_bench *bench)
 {
     memset(bench, 0, sizeof(*bench));
     bench->options = options;
     bench->comm = comm;
-    perf_load_create(options, tokens, row_bytes, MPI_COMM_WORLD, &bench->load);
+    if (perf_load_create(options, tokens, row_bytes, MPI_COMM_WORLD, &bench->load)) {
+        perf_load_free(&bench->load);
+        return -1;
+    }
     if (!options->verb->by_pairs)
         create_route(bench);
     if (has_rows(bench))
@@ -96,6 +99,7 @@ void perf_bench_create(const struct perf_options *options, int tokens, int64_t r
         perf_expect_create(bench);
     if (options->verb->prepare)
         options->verb->prepare(bench);
+    return 0;
 }
 
 void perf_bench_free(struct perf_bench *bench)

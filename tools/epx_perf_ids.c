@@ -12,10 +12,11 @@
 
 #include "epx_perf.h"
 
-static int complain(const struct perf_load *load, const char *what, const char *which)
+static char complaint[512];
+
+static int complain(const char *what, const char *which)
 {
-    if (load->rank == 0)
-        fprintf(stderr, "epx_perf: %s: %s\n", which, what);
+    snprintf(complaint, sizeof(complaint), "%s: %s", which, what);
     return -1;
 }
 
@@ -112,10 +113,10 @@ static int take_rows(const struct perf_load *load, const char *path, const int64
     int64_t rows = num / load->top_k, first = (int64_t)load->rank * load->tokens;
 
     if (rows == 0 || num % load->top_k)
-        return complain(load, "not a multiple of top-k ids", path);
+        return complain("not a multiple of top-k ids", path);
     for (int64_t i = 0; i < num; i++)
         if (from[i] < -1 || from[i] >= load->experts)
-            return complain(load, "an id is not from -1 to experts - 1", path);
+            return complain("an id is not from -1 to experts - 1", path);
     for (int64_t t = 0; t < load->tokens; t++)
         memcpy(ids + t * load->top_k, from + (first + t) % rows * load->top_k,
                (size_t)load->top_k * sizeof(*ids));
@@ -129,17 +130,17 @@ static int read_file(const struct perf_load *load, const char *path, int64_t *id
     int rc;
 
     if (!file)
-        return complain(load, strerror(errno), path);
+        return complain(strerror(errno), path);
     numbers = read_numbers(file, &num);
     fclose(file);
     if (!numbers)
-        return complain(load, "not a file of numbers", path);
+        return complain("not a file of numbers", path);
     rc = take_rows(load, path, numbers, num, ids);
     free(numbers);
     return rc;
 }
 
-int perf_ids_make(const struct perf_options *options, const struct perf_load *load, int64_t *ids)
+static int make_ids(const struct perf_options *options, const struct perf_load *load, int64_t *ids)
 {
     const char *skew = options->skew;
     double exponent = 0;
@@ -150,10 +151,21 @@ int perf_ids_make(const struct perf_options *options, const struct perf_load *lo
     if (strncmp(skew, "zipf:", 5) == 0) {
         exponent = strtod(skew + 5, &end);
         if (end == skew + 5 || *end || !(exponent >= 0 && exponent <= 100))
-            return complain(load, "not zipf:EXPONENT with an exponent from 0 to 100", skew);
+            return complain("not zipf:EXPONENT with an exponent from 0 to 100", skew);
     } else if (strcmp(skew, "uniform") != 0) {
-        return complain(load, "not uniform, zipf:EXPONENT or file:PATH", skew);
+        return complain("not uniform, zipf:EXPONENT or file:PATH", skew);
     }
     draw(options, load, exponent, ids);
     return 0;
+}
+
+/* A file may lie on some ranks' machines alone: the first rank that fails says why. */
+int perf_ids_make(const struct perf_options *options, const struct perf_load *load, int64_t *ids)
+{
+    int first = make_ids(options, load, ids) ? load->rank : load->size;
+
+    MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, load->comm);
+    if (first == load->rank)
+        fprintf(stderr, "epx_perf: rank %d: %s\n", load->rank, complaint);
+    return first < load->size ? -1 : 0;
 }

@@ -218,7 +218,7 @@ static void count_rows(const struct perf_options *options, struct perf_load *loa
     free(expert_rows);
 }
 
-void perf_load_create(const struct perf_options *options, int tokens, int64_t row_bytes,
+int perf_load_create(const struct perf_options *options, int tokens, int64_t row_bytes,
                       MPI_Comm comm, struct perf_load *load)
 {
     MPI_Comm_rank(comm, &load->rank);
@@ -238,13 +238,12 @@ void perf_load_create(const struct perf_options *options, int tokens, int64_t ro
     load->weights = perf_alloc(load->pairs, sizeof(*load->weights));
     load->rows_to = perf_alloc(load->size, sizeof(*load->rows_to));
     load->rows_from = perf_alloc(load->size, sizeof(*load->rows_from));
-    if (perf_ids_make(options, load, load->ids)) {
-        MPI_Barrier(comm);
-        MPI_Abort(comm, 2);
-    }
+    if (perf_ids_make(options, load, load->ids))
+        return -1;
     for (int64_t i = 0; i < load->pairs; i++)
         load->weights[i] = perf_weight(load->rank, i);
     count_rows(options, load);
+    return 0;
 }
 
 void perf_load_free(struct perf_load *load)

@@ -199,16 +199,20 @@ static void write_result(FILE *file, const struct perf_options *options,
     fputc('}', file);
 }
 
-int perf_report_json(const struct perf_options *options, int size, const char *transport,
-                     const struct perf_result *results, int num)
+FILE *perf_report_open(const char *name)
 {
-    FILE *file = fopen(options->json, "w");
+    FILE *file = fopen(name, "w");
+
+    if (!file)
+        fprintf(stderr, "epx_perf: %s: %s\n", name, strerror(errno));
+    return file;
+}
+
+int perf_report_json(FILE *file, const struct perf_options *options, int size,
+                     const char *transport, const struct perf_result *results, int num)
+{
     int failed;
 
-    if (!file) {
-        fprintf(stderr, "epx_perf: %s: %s\n", options->json, strerror(errno));
-        return -1;
-    }
     fputs("{\n", file);
     write_options(file, options, size, transport);
     fputs("  \"results\": [\n", file);

@@ -12,16 +12,25 @@ enum { AWAIT_COUNTS = EPX_PHASE_VERB, AWAIT_GRANTS, MOVE };
 enum { GRANT_RING = -1, GRANT_NOTHING = -2 };
 enum { STORED_ALL = -1 };
 
+static int64_t rows_bytes(const struct epx_request *request, int64_t rows)
+{
+    return rows * request->call.row_bytes;
+}
+
 static int begin(struct epx_direct *direct, struct epx_request *request, int *moved)
 {
+    int64_t rows = 0;
     int weighted;
 
     EPX_TRY(epx_direct_handshake(request, &weighted, moved));
     if (!*moved)
         return EPX_SUCCESS;
     epx_direct_begin(direct, request->call.row_bytes);
-    for (int r = 0; r < direct->comm->size; r++)
+    for (int r = 0; r < direct->comm->size; r++) {
+        rows += request->call.sendcounts[r];
         epx_direct_post_word(direct, request, r, EPX_WORD_COUNT, request->call.sendcounts[r]);
+    }
+    direct->bypasses = epx_rows_bypass(rows_bytes(request, rows));
     return EPX_SUCCESS;
 }
 
@@ -66,11 +75,6 @@ static char *granted(const struct epx_direct *direct, const struct epx_request *
     return buffer + direct->grants[rank] * request->call.row_bytes;
 }
 
-static int64_t rows_bytes(const struct epx_request *request, int64_t rows)
-{
-    return rows * request->call.row_bytes;
-}
-
 static const char *rows_for(const struct epx_request *request, int rank)
 {
     return (const char *)request->call.rows_in + rows_bytes(request, request->call.sdispls[rank]);
@@ -87,8 +91,9 @@ static int store_rows(struct epx_direct *direct, const struct epx_request *reque
     if (length > EPX_DIRECT_STRIDE)
         length = EPX_DIRECT_STRIDE;
     if (length)
-        memcpy(granted(direct, request, rank) + from, rows_for(request, rank) + from,
-               (size_t)length);
+        epx_row_copy(granted(direct, request, rank) + from, rows_for(request, rank) + from, length,
+                     direct->bypasses);
+    epx_row_copy_fence();
     direct->stored[rank] = from + length < all ? from + length : STORED_ALL;
     if (direct->stored[rank] == STORED_ALL)
         epx_direct_post_arrival(direct, request, rank);

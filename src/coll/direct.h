@@ -33,6 +33,7 @@ struct epx_direct {
     struct epx_expert_rows expert;
     struct epx_cursor *to, *from; /* [R] */
     int64_t token, token_segment;
+    int bypasses;    /* rows stored into others' buffers bypass the caches */
     char **buffers;  /* [R] receive buffers that can be stored into; NULL = take the ring */
     int64_t *grants; /* [R] alltoallv: what the receivers granted */
     int64_t *stored; /* [R] alltoallv: bytes stored into each receive buffer */

@@ -3,11 +3,11 @@
  * dispatch_direct.c - dispatch by stores into the windows of the experts' ranks.
  *
  * A receive buffer in window memory is stored into at once: a token is read once and stored to
- * the first slot of each rank that needs it; when a rank's rows are all there the receiver
- * copies them to their other slots. Another receive buffer, and combine backward, which scales
- * what it receives, take their rows from rings. A rank's own rows never need a ring unless they
- * are scaled. Pair weights are put into this rank's own pair_weights before any row, and the
- * receiver fetches them there.
+ * all its slots on this rank and to the first slot of each other rank that needs it; when a
+ * rank's rows are all there the receiver copies them to their other slots. Another receive
+ * buffer, and combine backward, which scales what it receives, take their rows from rings. A
+ * rank's own rows never need a ring unless they are scaled. Pair weights are put into this rank's
+ * own pair_weights before any row, and the receiver fetches them there.
  */
 #include "direct.h"
 #include "verbs.h"
@@ -43,6 +43,7 @@ static int begin(struct epx_direct *direct, struct epx_request *request, int wei
     epx_direct_begin(direct, call->row_bytes);
     direct->home = epx_home_rows_of(request, direct->cut, weighted);
     direct->expert = epx_expert_rows_of(request, direct->cut, weighted, direct->sums);
+    direct->bypasses = epx_rows_bypass(plan->send_offset[plan->num_ranks] * call->row_bytes);
     for (int r = 0; r < direct->comm->size; r++)
         direct->buffers[r] = find_buffer(direct, request, r);
     if (weighted && call->num_tokens)
@@ -51,29 +52,87 @@ static int begin(struct epx_direct *direct, struct epx_request *request, int wei
     return epx_dispatch_begin(request, weighted);
 }
 
-/* Stores the rows of the next tokens to all receive buffers that can be stored into. */
-static int store_tokens(struct epx_direct *direct, const struct epx_request *request)
+static void receive(struct epx_direct *direct, int source, int32_t *record, int64_t segment,
+                    const char *data)
+{
+    const struct epx_plan *plan = direct->plan;
+    const uint8_t *choices = epx_record_choices(record, plan->record_shape);
+    float weights[EPX_MAX_TOP_K];
+
+    if (direct->expert.weighted && segment == 0)
+        for (int i = 0; i < record[EPX_RECORD_PAIRS]; i++)
+            weights[i] = plan->pair_weights_of[source][(int64_t)record[EPX_RECORD_TOKEN] *
+                                                           plan->top_k + choices[i]];
+    epx_receive_row(plan, &direct->expert, source, record, segment, data, weights);
+}
+
+/* The next record of a source whose row travels; NULL at the end. */
+static int32_t *next_record(struct epx_direct *direct, int source)
+{
+    const struct epx_plan *plan = direct->plan;
+    struct epx_cursor *from = &direct->from[source];
+
+    while (from->row < plan->rank_counts[source]) {
+        int32_t *record = epx_plan_record(plan, source, from->row);
+
+        if (record[EPX_RECORD_SLOTS])
+            return record;
+        from->row++;
+    }
+    return NULL;
+}
+
+static void receive_segments(struct epx_direct *direct, int source, int32_t *record,
+                             const char *row)
+{
+    for (int64_t segment = 0; segment < direct->cut.num; segment++)
+        receive(direct, source, record, segment, row + epx_segment_offset(direct->cut, segment));
+}
+
+/* A row of this rank's own goes from the user's buffer to all its slots. */
+static int64_t receive_own(struct epx_direct *direct, const char *row)
+{
+    int me = direct->comm->rank;
+    int32_t *record = next_record(direct, me);
+
+    receive_segments(direct, me, record, row);
+    direct->from[me].row++;
+    return record[EPX_RECORD_SLOTS] * direct->cut.row_bytes;
+}
+
+/* Stores one token to all receive buffers that can be stored into; returns the bytes. */
+static int64_t store_token(struct epx_direct *direct, const struct epx_request *request)
 {
     const struct epx_plan *plan = direct->plan;
     int64_t row_bytes = request->call.row_bytes, stored = 0;
+    const char *row = (const char *)request->call.rows_in + direct->token * row_bytes;
 
-    if (direct->token > plan->num_tokens)
-        return 0;
-    for (; direct->token < plan->num_tokens && stored < EPX_DIRECT_STRIDE; direct->token++) {
-        int64_t end = plan->token_offset[direct->token + 1];
+    for (int64_t i = plan->token_offset[direct->token];
+         i < plan->token_offset[direct->token + 1]; i++) {
+        char *to = direct->buffers[plan->token_rank[i]];
 
-        for (int64_t i = plan->token_offset[direct->token]; i < end; i++) {
-            char *to = direct->buffers[plan->token_rank[i]];
-
-            if (!to || !row_bytes)
-                continue;
-            memcpy(to + plan->token_slot[i] * row_bytes,
-                   (const char *)request->call.rows_in + direct->token * row_bytes,
-                   (size_t)row_bytes);
-            stored += row_bytes;
+        if (!to)
+            continue;
+        if (plan->token_rank[i] == plan->rank) {
+            stored += receive_own(direct, row);
+            continue;
         }
+        epx_row_copy(to + plan->token_slot[i] * row_bytes, row, row_bytes, direct->bypasses);
+        stored += row_bytes;
     }
-    if (direct->token == plan->num_tokens) {
+    return stored;
+}
+
+static int store_tokens(struct epx_direct *direct, const struct epx_request *request)
+{
+    int64_t stored = 0;
+
+    if (direct->token > direct->plan->num_tokens)
+        return 0;
+    for (; direct->token < direct->plan->num_tokens && stored < EPX_DIRECT_STRIDE; direct->token++)
+        stored += store_token(direct, request);
+    if (direct->token == direct->plan->num_tokens) {
+        epx_row_copy_fence();
         for (int r = 0; r < direct->comm->size; r++)
             epx_direct_post_arrival(direct, request, r);
         direct->token++;
@@ -108,36 +167,6 @@ static int push_rows(struct epx_direct *direct, const struct epx_request *reques
     return pushed > 0;
 }
 
-static void receive(struct epx_direct *direct, int source, int32_t *record, int64_t segment,
-                    const char *data)
-{
-    const struct epx_plan *plan = direct->plan;
-    const uint8_t *choices = epx_record_choices(record, plan->record_shape);
-    float weights[EPX_MAX_TOP_K];
-
-    if (direct->expert.weighted && segment == 0)
-        for (int i = 0; i < record[EPX_RECORD_PAIRS]; i++)
-            weights[i] = plan->pair_weights_of[source][(int64_t)record[EPX_RECORD_TOKEN] *
-                                                           plan->top_k + choices[i]];
-    epx_receive_row(plan, &direct->expert, source, record, segment, data, weights);
-}
-
-/* The next record of a source whose row travels; NULL at the end. */
-static int32_t *next_record(struct epx_direct *direct, int source)
-{
-    const struct epx_plan *plan = direct->plan;
-    struct epx_cursor *from = &direct->from[source];
-
-    while (from->row < plan->rank_counts[source]) {
-        int32_t *record = epx_plan_record(plan, source, from->row);
-
-        if (record[EPX_RECORD_SLOTS])
-            return record;
-        from->row++;
-    }
-    return NULL;
-}
-
 /* Rows that lie in their first slots already: to their other slots. */
 static int spread_rows(struct epx_direct *direct, const struct epx_request *request, int source)
 {
@@ -145,17 +174,17 @@ static int spread_rows(struct epx_direct *direct, const struct epx_request *requ
     int64_t spread = 0;
     int32_t *record;
 
-    if (direct->from[source].row == direct->plan->rank_counts[source] ||
+    if (source == direct->comm->rank ||
+        direct->from[source].row == direct->plan->rank_counts[source] ||
         !epx_direct_arrived(direct, request, source))
         return 0;
     while (spread < EPX_DIRECT_STRIDE && (record = next_record(direct, source))) {
-        for (int64_t segment = 0; segment < direct->cut.num; segment++)
-            receive(direct, source, record, segment,
-                    (char *)call->rows_out + epx_record_slots(record)[0] * call->row_bytes +
-                        epx_segment_offset(direct->cut, segment));
+        receive_segments(direct, source, record,
+                         (char *)call->rows_out + epx_record_slots(record)[0] * call->row_bytes);
         spread += record[EPX_RECORD_SLOTS] * (call->row_bytes + 1);
         direct->from[source].row++;
     }
+    epx_row_copy_fence();
     return 1;
 }
 
@@ -173,8 +202,10 @@ static int pop_rows(struct epx_direct *direct, int source)
         popped += direct->slot_bytes;
         epx_cursor_step(from, direct->cut);
     }
-    if (popped)
+    if (popped) {
+        epx_row_copy_fence();
         epx_ring_release(direct, source);
+    }
     return popped > 0;
 }
 

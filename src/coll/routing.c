@@ -94,7 +94,7 @@ static int allocate_home(struct epx_plan *plan)
     plan->next_slot = array(&failed, plan->num_experts, sizeof(*plan->next_slot));
     plan->next_row = array(&failed, ranks, sizeof(*plan->next_row));
     plan->last_token = array(&failed, ranks, sizeof(*plan->last_token));
-    plan->open_record = array(&failed, ranks, sizeof(*plan->open_record));
+    plan->open_records = array(&failed, ranks, sizeof(*plan->open_records));
     plan->token_rows = array(&failed, tokens, sizeof(*plan->token_rows));
     plan->record_to = array(&failed, ranks, sizeof(*plan->record_to));
     plan->matrix_of = array(&failed, ranks, sizeof(*plan->matrix_of));
@@ -129,7 +129,7 @@ static void free_arrays(struct epx_plan *plan)
         plan->owner,          plan->capacities,   plan->pair_ranks,   plan->send_offset,
         plan->send_rows,      plan->send_token,   plan->send_slot,    plan->token_offset,
         plan->token_rank,     plan->token_slot,   plan->token_row,    plan->next_slot,
-        plan->next_row,       plan->last_token,   plan->open_record,  plan->token_rows,
+        plan->next_row,       plan->last_token,   plan->open_records, plan->token_rows,
         plan->record_to,      plan->matrix_of,    plan->records_of,   plan->pair_weights_of,
         plan->slots,          plan->recv_rows,    plan->expert_counts, plan->expert_offsets,
         plan->rank_counts,    plan->row_expert_ids, plan->row_tokens, plan->row_ranks,

@@ -3,8 +3,8 @@
  * assign_slots_host.c - gives each pair its slot, writes a record for each unique row, and
  * lists the rows that travel by rank and by token.
  * Work: max_tokens * top_k + rows. Reads pair_experts, owner, next_slot or next_row (and advances
- * them);
- * writes slots, pair_ranks, the records and the send and token lists. Order: (token, choice).
+ * them); writes slots, pair_ranks, the records and the send and token lists. Order:
+ * (token, choice).
  */
 #include "kernels.h"
 
@@ -17,69 +17,104 @@ static void begin(struct epx_plan *plan)
     for (int32_t d = 0; d < plan->num_ranks; d++) {
         plan->send_offset[d + 1] = plan->send_offset[d] + rows[d];
         plan->send_rows[d] = 0;
-        plan->last_token[d] = -1;
-        plan->open_record[d] = 0;
+        plan->open_records[d].next = plan->record_to[d];
+        plan->open_records[d].token = -1;
     }
     memset(plan->token_rows, 0, (size_t)plan->num_tokens * sizeof(*plan->token_rows));
 }
 
-/* The record of (token, rank), begun with the token's first pair there. */
-static int32_t *record_of(struct epx_plan *plan, int32_t token, int32_t rank)
+/* Opens the record of (token, rank); it lies open until the rank's next one. */
+static inline void open_record(const struct epx_plan *plan, struct epx_open_record *open,
+                               int32_t token)
 {
-    int32_t *record;
-
-    if (plan->last_token[rank] != token) {
-        plan->last_token[rank] = token;
-        record = epx_record_at(plan->record_to[rank], plan->record_shape,
-                               plan->open_record[rank]++);
-        record[EPX_RECORD_TOKEN] = token;
-        record[EPX_RECORD_SLOTS] = 0;
-        record[EPX_RECORD_PAIRS] = 0;
-        if (plan->rank_major && ++plan->next_row[rank] > plan->capacities[rank])
-            plan->dropped++;
-        return record;
-    }
-    return epx_record_at(plan->record_to[rank], plan->record_shape, plan->open_record[rank] - 1);
+    open->record = open->next;
+    open->next = epx_record_at(open->next, plan->record_shape, 1);
+    open->token = token;
+    open->pairs = 0;
+    open->record[EPX_RECORD_TOKEN] = token;
+    open->record[EPX_RECORD_SLOTS] = 0;
+    open->record[EPX_RECORD_PAIRS] = 0;
 }
 
-static void list_row(struct epx_plan *plan, int32_t token, int32_t rank, int32_t slot)
+static inline void list_row(const struct epx_plan *plan, int32_t token, int32_t rank, int64_t slot)
 {
     int64_t at = plan->send_offset[rank] + plan->send_rows[rank]++;
 
     plan->send_token[at] = token;
-    plan->send_slot[at] = slot;
+    plan->send_slot[at] = (int32_t)slot;
     plan->token_rows[token]++;
 }
 
-static int64_t take_slot(struct epx_plan *plan, int32_t expert, int32_t rank)
+/* Returns the place of the pair in the record. */
+static inline int32_t add_pair(const struct epx_plan *plan, struct epx_open_record *open,
+                               int32_t choice)
 {
-    if (plan->rank_major)
-        return plan->next_row[rank] - 1;
-    return plan->next_slot[expert]++;
+    int32_t pair = open->pairs++;
+
+    open->record[EPX_RECORD_PAIRS] = pair + 1;
+    epx_record_choices(open->record, plan->record_shape)[pair] = (uint8_t)choice;
+    return pair;
 }
 
-/* Appends a pair to its record; returns its slot, or -1 if there is no room. */
-static int32_t add_pair(struct epx_plan *plan, int32_t token, int32_t choice, int32_t expert)
+/* Expert-major: every pair takes a slot. Returns it, or -1 if there is no room. */
+static inline int32_t assign_pair(struct epx_plan *plan, int32_t token, int32_t choice,
+                                  int32_t expert)
 {
-    int32_t rank = plan->owner[expert];
-    int32_t *record = record_of(plan, token, rank);
-    int64_t slot = take_slot(plan, expert, rank);
-    int32_t pair = record[EPX_RECORD_PAIRS];
+    int32_t rank = plan->owner[expert], pair;
+    struct epx_open_record *open = &plan->open_records[rank];
+    int64_t slot = plan->next_slot[expert]++;
 
+    if (open->token != token)
+        open_record(plan, open, token);
     if (slot >= plan->capacities[rank]) {
-        plan->dropped += !plan->rank_major;
+        plan->dropped++;
         return -1;
     }
+    pair = add_pair(plan, open, choice);
     if (pair == 0)
-        list_row(plan, token, rank, (int32_t)slot);
-    if (!plan->rank_major || pair == 0)
-        epx_record_slots(record)[record[EPX_RECORD_SLOTS]++] = (int32_t)slot;
-    if (plan->rank_major)
-        epx_record_experts(record, plan->record_shape)[pair] =
-            expert - epx_first_expert(rank, plan->num_experts, plan->num_ranks);
-    epx_record_choices(record, plan->record_shape)[pair] = (uint8_t)choice;
-    record[EPX_RECORD_PAIRS] = pair + 1;
+        list_row(plan, token, rank, slot);
+    open->record[EPX_RECORD_SLOTS] = pair + 1;
+    epx_record_slots(open->record)[pair] = (int32_t)slot;
     return (int32_t)slot;
+}
+
+/* Rank-major: the pairs of a token for one rank share the slot that the first of them takes. */
+static inline int32_t assign_row(struct epx_plan *plan, int32_t token, int32_t choice,
+                                 int32_t expert)
+{
+    int32_t rank = plan->owner[expert], pair;
+    struct epx_open_record *open = &plan->open_records[rank];
+
+    if (open->token != token) {
+        open_record(plan, open, token);
+        open->slot = plan->next_row[rank]++;
+        plan->dropped += open->slot >= plan->capacities[rank];
+    }
+    if (open->slot >= plan->capacities[rank])
+        return -1;
+    pair = add_pair(plan, open, choice);
+    if (pair == 0)
+        list_row(plan, token, rank, open->slot);
+    open->record[EPX_RECORD_SLOTS] = 1;
+    epx_record_slots(open->record)[0] = (int32_t)open->slot;
+    epx_record_experts(open->record, plan->record_shape)[pair] =
+        expert - epx_first_expert(rank, plan->num_experts, plan->num_ranks);
+    return (int32_t)open->slot;
+}
+
+static inline void assign_pairs(struct epx_plan *plan,
+                                int32_t (*assign)(struct epx_plan *, int32_t, int32_t, int32_t))
+{
+    int64_t pair = 0;
+
+    for (int32_t t = 0; t < plan->num_tokens; t++)
+        for (int32_t k = 0; k < plan->top_k; k++, pair++) {
+            int32_t expert = plan->pair_experts[pair];
+            int32_t slot = expert >= 0 ? assign(plan, t, k, expert) : -1;
+
+            plan->slots[pair] = slot;
+            plan->pair_ranks[pair] = slot >= 0 ? plan->owner[expert] : -1;
+        }
 }
 
 /* The lists by rank, each in token order, read in the order of sums give the lists by token. */
@@ -105,17 +140,16 @@ int epx_assign_slots_host(struct epx_plan *plan, EPX_Stream stream)
 {
     int64_t pairs = (int64_t)plan->num_tokens * plan->top_k;
     int64_t all = (int64_t)plan->max_tokens * plan->top_k;
+    struct epx_plan copy; /* which no store can alias */
 
     (void)stream;
     begin(plan);
-    for (int64_t p = 0; p < pairs; p++) {
-        int32_t expert = plan->pair_experts[p];
-
-        plan->slots[p] = expert >= 0 ? add_pair(plan, (int32_t)(p / plan->top_k),
-                                                (int32_t)(p % plan->top_k), expert)
-                                     : -1;
-        plan->pair_ranks[p] = plan->slots[p] >= 0 ? plan->owner[expert] : -1;
-    }
+    copy = *plan;
+    if (plan->rank_major)
+        assign_pairs(&copy, assign_row);
+    else
+        assign_pairs(&copy, assign_pair);
+    plan->dropped = copy.dropped;
     memset(plan->slots + pairs, 0xff, (size_t)(all - pairs) * sizeof(*plan->slots));
     list_by_token(plan);
     return EPX_SUCCESS;

@@ -15,6 +15,13 @@ struct epx_bad_id {
     int64_t value;
 };
 
+/* The record that a rank's pairs are being added to, of the token given. */
+struct epx_open_record {
+    int32_t *record, *next;
+    int32_t token, pairs;
+    int64_t slot; /* rank-major */
+};
+
 struct epx_plan {
     /* fixed by the route */
     int32_t rank, num_ranks, num_experts, top_k, max_tokens;
@@ -64,7 +71,7 @@ struct epx_plan {
     int64_t *next_slot;   /* [E] next slot of a pair for each expert */
     int64_t *next_row;    /* [R] next slot of a row on each rank, rank-major */
     int32_t *last_token;  /* [R] token of the last unique row for each rank */
-    int32_t *open_record; /* [R] number of unique rows for each rank so far */
+    struct epx_open_record *open_records; /* [R] */
     int32_t **record_to;  /* [R] where this rank's records for each rank are written */
     int32_t *own_counts;  /* this rank's row of the matrix, before it is sent */
     int32_t *own_records; /* [max_tokens * min(K, R)] there if they have to be sent */

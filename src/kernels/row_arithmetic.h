@@ -5,32 +5,60 @@
  * function for it. Loads and stores convert from and to the datatype.
  */
 
+static inline EPX_SUM EPX_SUM_NAME(element)(const char *row, int i)
+{
+    EPX_SUM value;
+
+    memcpy(&value, row + (size_t)i * sizeof(value), sizeof(value));
+    return value;
+}
+
 static inline void EPX_SUM_NAME(scale)(EPX_SUM *restrict a, int n, EPX_SUM weight)
 {
     for (int i = 0; i < n; i++)
         a[i] = EPX_SUM_NAME(epx_mul)(weight, a[i]);
 }
 
-static inline void EPX_SUM_NAME(add)(EPX_SUM *restrict sum, const EPX_SUM *restrict a, int n)
+static inline void EPX_SUM_NAME(add)(EPX_SUM *restrict sum, const char *restrict row, int n)
 {
     for (int i = 0; i < n; i++)
-        sum[i] = EPX_SUM_NAME(epx_add)(sum[i], a[i]);
+        sum[i] = EPX_SUM_NAME(epx_add)(sum[i], EPX_SUM_NAME(element)(row, i));
+}
+
+static inline void EPX_SUM_NAME(add_scaled)(EPX_SUM *restrict sum, const char *restrict row, int n,
+                                            EPX_SUM weight)
+{
+    for (int i = 0; i < n; i++)
+        sum[i] = EPX_SUM_NAME(epx_add)(sum[i], EPX_SUM_NAME(epx_mul)(
+                                                   weight, EPX_SUM_NAME(element)(row, i)));
+}
+
+/* Elements of the type of the sums: the row itself if it has them, else its conversion. */
+static inline const char *EPX_SUM_NAME(convert)(EPX_Datatype datatype, const char *row, int n,
+                                                EPX_SUM *converted)
+{
+    if (epx_datatype_bytes(datatype) == (int)sizeof(EPX_SUM))
+        return row;
+    EPX_SUM_NAME(load)(datatype, row, n, converted);
+    return (const char *)converted;
 }
 
 /* dst = round(w[0] * row[0] + w[1] * row[1] + ...), in this order; w NULL = 1 */
 static void EPX_SUM_NAME(sum_pairs)(EPX_Datatype datatype, const char *const rows[],
                                     const float *weights, int num, int n, char *dst)
 {
-    EPX_SUM sum[EPX_ROW_BLOCK], term[EPX_ROW_BLOCK];
+    EPX_SUM sum[EPX_SUM_BLOCK], term[EPX_SUM_BLOCK];
 
-    for (int k = 0; k < num; k++) {
-        EPX_SUM *to = k ? term : sum;
+    EPX_SUM_NAME(load)(datatype, rows[0], n, sum);
+    if (weights)
+        EPX_SUM_NAME(scale)(sum, n, weights[0]);
+    for (int k = 1; k < num; k++) {
+        const char *row = EPX_SUM_NAME(convert)(datatype, rows[k], n, term);
 
-        EPX_SUM_NAME(load)(datatype, rows[k], n, to);
         if (weights)
-            EPX_SUM_NAME(scale)(to, n, weights[k]);
-        if (k)
-            EPX_SUM_NAME(add)(sum, term, n);
+            EPX_SUM_NAME(add_scaled)(sum, row, n, weights[k]);
+        else
+            EPX_SUM_NAME(add)(sum, row, n);
     }
     EPX_SUM_NAME(store)(datatype, sum, n, dst);
 }
@@ -40,15 +68,13 @@ static int EPX_SUM_NAME(sum_node)(EPX_Datatype datatype, const char *const rows[
                                   const int32_t ranks[], int num, int n, const int32_t *node,
                                   int home, EPX_SUM *sum)
 {
-    EPX_SUM term[EPX_ROW_BLOCK];
-    char rounded[EPX_ROW_BLOCK * sizeof(EPX_SUM)];
+    EPX_SUM term[EPX_SUM_BLOCK];
+    char rounded[EPX_SUM_BLOCK * sizeof(EPX_SUM)];
     int taken = 1;
 
     EPX_SUM_NAME(load)(datatype, rows[0], n, sum);
-    for (; taken < num && node[ranks[taken]] == node[ranks[0]]; taken++) {
-        EPX_SUM_NAME(load)(datatype, rows[taken], n, term);
-        EPX_SUM_NAME(add)(sum, term, n);
-    }
+    for (; taken < num && node[ranks[taken]] == node[ranks[0]]; taken++)
+        EPX_SUM_NAME(add)(sum, EPX_SUM_NAME(convert)(datatype, rows[taken], n, term), n);
     if (node[ranks[0]] != node[home]) {
         EPX_SUM_NAME(store)(datatype, sum, n, rounded);
         EPX_SUM_NAME(load)(datatype, rounded, n, sum);
@@ -61,13 +87,13 @@ static void EPX_SUM_NAME(sum_ranks)(EPX_Datatype datatype, const char *const row
                                     const int32_t ranks[], int num, int n, const int32_t *node,
                                     int home, char *dst)
 {
-    EPX_SUM sum[EPX_ROW_BLOCK], term[EPX_ROW_BLOCK];
+    EPX_SUM sum[EPX_SUM_BLOCK], term[EPX_SUM_BLOCK];
     int taken = EPX_SUM_NAME(sum_node)(datatype, rows, ranks, num, n, node, home, sum);
 
     while (taken < num) {
         taken += EPX_SUM_NAME(sum_node)(datatype, rows + taken, ranks + taken, num - taken, n,
                                         node, home, term);
-        EPX_SUM_NAME(add)(sum, term, n);
+        EPX_SUM_NAME(add)(sum, (const char *)term, n);
     }
     EPX_SUM_NAME(store)(datatype, sum, n, dst);
 }
@@ -96,7 +122,7 @@ static double EPX_SUM_NAME(dot_block)(EPX_Datatype datatype, const char *a, cons
         lane[i % EPX_SUM_LANES] = EPX_SUM_NAME(epx_add)(lane[i % EPX_SUM_LANES],
                                                         EPX_SUM_NAME(epx_mul)(x[i], y[i]));
     for (int w = EPX_SUM_LANES / 2; w; w /= 2)
-        EPX_SUM_NAME(add)(lane, lane + w, w);
+        EPX_SUM_NAME(add)(lane, (const char *)(lane + w), w);
     return lane[0];
 }
 

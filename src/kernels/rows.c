@@ -139,7 +139,7 @@ static void receive_copies(const struct epx_expert_rows *op, int32_t *record,
         char *to = (char *)op->rows + row_offset(op->cut, epx_record_slots(record)[i], segment);
 
         if (to != data)
-            memcpy(to, data, (size_t)bytes);
+            epx_row_copy(to, data, bytes, op->bypasses);
     }
 }
 
@@ -183,8 +183,8 @@ void epx_sum_row_pairs(const struct epx_plan *plan, const struct epx_expert_rows
     int64_t elements = epx_segment_length(op->cut, segment) / size;
 
     (void)plan;
-    for (int64_t i = 0; i < elements; i += EPX_ROW_BLOCK) {
-        int n = (int)(elements - i < EPX_ROW_BLOCK ? elements - i : EPX_ROW_BLOCK);
+    for (int64_t i = 0; i < elements; i += EPX_SUM_BLOCK) {
+        int n = (int)(elements - i < EPX_SUM_BLOCK ? elements - i : EPX_SUM_BLOCK);
 
         for (int k = 0; k < num; k++) {
             rows[k] = (const char *)op->rows_in +
@@ -222,8 +222,8 @@ void epx_sum_token_rows(const struct epx_plan *plan, const struct epx_home_rows 
 
     if (num == 0 && bytes)
         memset(to, 0, (size_t)bytes);
-    for (int64_t i = 0; num && i < elements; i += EPX_ROW_BLOCK) {
-        int n = (int)(elements - i < EPX_ROW_BLOCK ? elements - i : EPX_ROW_BLOCK);
+    for (int64_t i = 0; num && i < elements; i += EPX_SUM_BLOCK) {
+        int n = (int)(elements - i < EPX_SUM_BLOCK ? elements - i : EPX_SUM_BLOCK);
 
         for (int k = 0; k < num; k++)
             block[k] = rows[k] + i * size;

@@ -8,9 +8,12 @@
 
 #include "element.h"
 #include "plan.h"
+#include "row_copy.h"
 
-/* Elements over which a row is processed at a time; also the block of a weight gradient's sum. */
-enum { EPX_ROW_BLOCK = 1024, EPX_SUM_LANES = 256 };
+/* Elements over which a row is processed at a time. Rows are added in short blocks, so that the
+ * processor reads several rows ahead at once; the longer block and its lanes are the shape of a
+ * weight gradient's sum. */
+enum { EPX_SUM_BLOCK = 256, EPX_ROW_BLOCK = 1024, EPX_SUM_LANES = 256 };
 
 /* One operation seen from the expert's rank. */
 struct epx_expert_rows {
@@ -18,6 +21,7 @@ struct epx_expert_rows {
     struct epx_segments cut;
     int weighted;            /* pair weights travel with the rows */
     int scales;              /* combine backward: rows are scaled into their slots */
+    int bypasses;            /* copied rows bypass the caches */
     void *rows;              /* out: [capacity] rows */
     float *row_weights;      /* out or NULL: [capacity], rank-major dispatch [capacity][K] */
     const void *rows_in;     /* rows that are summed; combine backward: those combine was given */

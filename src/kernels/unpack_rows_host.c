@@ -23,5 +23,6 @@ int epx_unpack_rows_host(const struct epx_plan *plan, const struct epx_expert_ro
             from += block->row_stride;
         }
     }
+    epx_row_copy_fence();
     return EPX_SUCCESS;
 }

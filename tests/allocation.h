@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * allocation.h - counts what the library asks of the C library and the system. The program is
+ * linked with -Wl,--wrap for each function of allocation.c, so the allocations of everything
+ * linked statically into it, the tests' own among them, are seen, those of MPI are not.
+ */
+#ifndef ALLOCATION_H
+#define ALLOCATION_H
+
+#include <stdint.h>
+
+struct allocation {
+    int64_t calls;        /* allocations ever */
+    int64_t live_blocks;  /* not yet freed */
+    int64_t live_bytes;   /* as asked for */
+    int64_t mapped_bytes; /* by mmap, not yet unmapped */
+    int64_t shared_bytes; /* ever reserved by this rank in files by posix_fallocate */
+};
+
+struct allocation allocation_now(void);
+/* What was allocated since. */
+struct allocation allocation_since(const struct allocation *before);
+
+#endif
