@@ -17,6 +17,7 @@ lints = \
   tests/lint_man.sh \
   tests/lint_layers.sh \
   tests/lint_headers.sh \
+  tests/lint_inject.sh \
   tests/lint_exports.sh \
   tests/lint_readme.sh
 TESTS += $(lints)
@@ -67,6 +68,7 @@ test_programs = \
   tests/test_faults \
   tests/test_finalize \
   tests/test_hints \
+  tests/test_inject \
   tests/test_killed \
   tests/test_lifetime \
   tests/test_mismatch \
@@ -103,6 +105,14 @@ tests_test_finalize_LDADD = $(suite_ldadd)
 
 tests_test_hints_CPPFLAGS = $(suite_cppflags)
 tests_test_hints_LDADD = $(suite_ldadd)
+
+# Stands between the library's inside and what it calls.
+tests_test_inject_SOURCES = tests/test_inject.c tests/inject.c tests/inject.h
+tests_test_inject_CPPFLAGS = $(unit_cppflags)
+tests_test_inject_LDADD = $(unit_ldadd)
+tests_test_inject_LDFLAGS = -Wl,--wrap=malloc,--wrap=calloc,--wrap=posix_memalign,--wrap=free \
+  -Wl,--wrap=mmap,--wrap=munmap,--wrap=shm_open,--wrap=ftruncate,--wrap=posix_fallocate \
+  -Wl,--wrap=pthread_create
 
 tests_test_killed_CPPFLAGS = $(suite_cppflags)
 tests_test_killed_LDADD = $(suite_ldadd)

@@ -106,7 +106,8 @@ static void mpi_free(void *state)
     if (!mpi)
         return;
     if (mpi->receive != MPI_REQUEST_NULL) {
-        MPI_Cancel(&mpi->receive);
+        if (MPI_Cancel(&mpi->receive) != MPI_SUCCESS)
+            return; /* the receive stays posted, and so does its buffer */
         MPI_Wait(&mpi->receive, MPI_STATUS_IGNORE);
     }
     forget_sent(mpi);
@@ -134,9 +135,9 @@ static int mpi_create(struct epx_comm *comm, void **state)
     if (!mpi || !mpi->answered || !mpi->positions)
         rc = epx_fail(EPX_ERR_NO_MEM, "no memory for transport mpi");
     EPX_TRY(epx_comm_agree(comm, rc));
-    EPX_TRY_MPI(MPI_Comm_idup(comm->traffic, &mpi->data, &request));
+    EPX_TRY_COLLECTIVE(comm, MPI_Comm_idup(comm->traffic, &mpi->data, &request));
     EPX_TRY(epx_comm_await(comm, &request));
-    return post_receive(mpi);
+    return epx_comm_agree(comm, post_receive(mpi));
 }
 
 static int read_letter(struct mpi *mpi, char *message)
