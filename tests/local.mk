@@ -3,6 +3,7 @@
 TEST_EXTENSIONS = .sh .mpi
 AM_TESTS_ENVIRONMENT = \
   MPIEXEC='$(MPIEXEC)'; export MPIEXEC; \
+  SANITIZER='$(SANITIZER)'; export SANITIZER; \
   srcdir='$(srcdir)'; export srcdir; \
   CC='$(CC)'; export CC; \
   CXX='$(CXX)'; export CXX; \
@@ -21,7 +22,7 @@ lints = \
   tests/lint_exports.sh \
   tests/lint_readme.sh
 TESTS += $(lints)
-EXTRA_DIST += $(lints) tests/run tests/pretend_host tests/testlist
+EXTRA_DIST += $(lints) tests/run tests/pretend_host tests/testlist tests/lsan.supp tests/tsan.supp
 
 # Every line of the matrix is a test of its own, listed by configure; an empty file names it.
 if HAVE_CHECK
