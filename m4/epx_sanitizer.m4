@@ -25,3 +25,14 @@ AS_IF([test -n "$SANITIZER"], [
 ])
 AC_SUBST([SANITIZER])
 ])
+
+# EPX_CHECK_JITTER - ENABLE_JITTER: a build for the tests that src/jitter.h explains.
+AC_DEFUN([EPX_CHECK_JITTER], [
+AC_ARG_ENABLE([jitter],
+  [AS_HELP_STRING([--enable-jitter],
+    [sleep at random where ranks meet and poison stale memory, to test the protocols])],
+  [], [enable_jitter=no])
+AM_CONDITIONAL([ENABLE_JITTER], [test "$enable_jitter" = yes])
+AS_IF([test "$enable_jitter" = yes],
+  [AC_DEFINE([ENABLE_JITTER], [1], [Sleep at random and poison stale memory])])
+])

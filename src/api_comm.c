@@ -5,6 +5,7 @@
 #include "agree.h"
 #include "api.h"
 #include "coll/transport.h"
+#include "jitter.h"
 #include "kernels/kernels.h"
 #include "progress.h"
 
@@ -318,6 +319,7 @@ static int alloc_mem(struct epx_comm *comm, MPI_Aint bytes, void *baseptr)
         free(segment);
         return rc;
     }
+    epx_poison(segment->window->own, (size_t)bytes);
     epx_lock();
     segment->bytes = (size_t)bytes;
     segment->id = comm->next_segment++;

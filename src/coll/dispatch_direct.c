@@ -10,6 +10,7 @@
  * receiver fetches them there.
  */
 #include "direct.h"
+#include "jitter.h"
 #include "verbs.h"
 
 /* A rank's receive buffer where it can be stored into; NULL if only its ring takes rows. */
@@ -45,6 +46,9 @@ static int begin(struct epx_direct *direct, struct epx_request *request, int wei
     direct->expert = epx_expert_rows_of(request, direct->cut, weighted, direct->sums);
     for (int r = 0; r < direct->comm->size; r++)
         direct->buffers[r] = find_buffer(direct, request, r);
+    if (weighted)
+        epx_poison(plan->pair_weights, (size_t)plan->max_tokens * (size_t)plan->top_k *
+                                           sizeof(*plan->pair_weights));
     if (weighted && call->num_tokens)
         memcpy(plan->pair_weights, call->weights_in,
                (size_t)call->num_tokens * (size_t)plan->top_k * sizeof(*plan->pair_weights));
