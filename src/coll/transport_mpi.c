@@ -38,6 +38,7 @@ struct mpi {
     char *answered;      /* [R] since the last probe */
     uint64_t *positions; /* [R] */
     uint64_t position;
+    struct mpi *next_kept;
 };
 
 static int mpi_usable(const struct epx_comm *comm, char *why)
@@ -99,6 +100,17 @@ static void send_to_others(struct mpi *mpi, enum letter_kind kind, const char *m
             send_letter(mpi, r, kind, message);
 }
 
+/* The receive stays posted, and so does its buffer. */
+static void keep_forever(struct mpi *mpi)
+{
+    static struct mpi *kept;
+
+    epx_lock();
+    mpi->next_kept = kept;
+    kept = mpi;
+    epx_unlock();
+}
+
 static void mpi_free(void *state)
 {
     struct mpi *mpi = state;
@@ -106,8 +118,10 @@ static void mpi_free(void *state)
     if (!mpi)
         return;
     if (mpi->receive != MPI_REQUEST_NULL) {
-        if (MPI_Cancel(&mpi->receive) != MPI_SUCCESS)
-            return; /* the receive stays posted, and so does its buffer */
+        if (MPI_Cancel(&mpi->receive) != MPI_SUCCESS) {
+            keep_forever(mpi);
+            return;
+        }
         MPI_Wait(&mpi->receive, MPI_STATUS_IGNORE);
     }
     forget_sent(mpi);
