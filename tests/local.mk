@@ -4,6 +4,7 @@ TEST_EXTENSIONS = .sh .mpi
 AM_TESTS_ENVIRONMENT = \
   MPIEXEC='$(MPIEXEC)'; export MPIEXEC; \
   SANITIZER='$(SANITIZER)'; export SANITIZER; \
+  VALGRIND='$(VALGRIND)'; export VALGRIND; \
   srcdir='$(srcdir)'; export srcdir; \
   CC='$(CC)'; export CC; \
   CXX='$(CXX)'; export CXX; \
@@ -22,7 +23,8 @@ lints = \
   tests/lint_exports.sh \
   tests/lint_readme.sh
 TESTS += $(lints)
-EXTRA_DIST += $(lints) tests/run tests/pretend_host tests/testlist tests/lsan.supp tests/tsan.supp
+EXTRA_DIST += $(lints) tests/run tests/pretend_host tests/testlist \
+  tests/lsan.supp tests/tsan.supp tests/valgrind.supp tests/short
 
 # Every line of the matrix is a test of its own, listed by configure; an empty file names it.
 if HAVE_CHECK
@@ -238,3 +240,11 @@ clean-local: clean-fuzz
 clean-fuzz:
 	rm -rf fuzz
 .PHONY: clean-fuzz
+
+# Runs of a few minutes for builds that are slow. tests/short picks them from the matrix.
+.PHONY: check-brief check-valgrind
+check-brief:
+	$(MAKE) check TESTS="`sh $(srcdir)/tests/short $(srcdir)`"
+
+check-valgrind:
+	$(MAKE) check VALGRIND='valgrind' TESTS="`sh $(srcdir)/tests/short $(srcdir) valgrind`"
