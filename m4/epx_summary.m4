@@ -7,6 +7,7 @@ EPX $PACKAGE_VERSION
 
   compiler     $CC $CFLAGS
   own flags   $EPX_CFLAGS
+  sanitizer    ${SANITIZER:-no}, jitter $enable_jitter
   MPI          $MPI_NAME ($epx_mpi_source)
   launcher     $MPIEXEC
   CUDA         $epx_cuda_summary

@@ -7,21 +7,22 @@
 #include "agree.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "progress.h"
 
-struct verdict {
-    int32_t code;
+/* The peers are in the collective, or will be: what it left of them and of MPI nobody knows. */
+int epx_comm_break(struct epx_comm *comm, int mpi_error, const char *call)
+{
     char message[EPX_MAX_ERROR_STRING];
-};
+    int rc = epx_fail_mpi(mpi_error, call);
 
-struct epx_agreement {
-    struct verdict verdict;
-    int64_t value[2];
-    int64_t gathered[]; /* [R] */
-};
+    epx_status_locate(comm->rank, message);
+    epx_lock();
+    epx_comm_give_up(comm, message);
+    epx_unlock();
+    return epx_fail_quietly(rc, message);
+}
 
 int epx_comm_await(struct epx_comm *comm, MPI_Request *request)
 {
@@ -31,7 +32,7 @@ int epx_comm_await(struct epx_comm *comm, MPI_Request *request)
     for (;;) {
         int finished, moved;
 
-        EPX_TRY_MPI(MPI_Test(request, &done, MPI_STATUS_IGNORE));
+        EPX_TRY_COLLECTIVE(comm, MPI_Test(request, &done, MPI_STATUS_IGNORE));
         if (done)
             return EPX_SUCCESS;
         epx_lock();
@@ -44,14 +45,6 @@ int epx_comm_await(struct epx_comm *comm, MPI_Request *request)
         idle = moved ? 0 : idle + 1;
         epx_progress_pause(idle);
     }
-}
-
-int epx_agreement_create(struct epx_comm *comm)
-{
-    comm->agreement = calloc(1, sizeof(*comm->agreement) +
-                                    (size_t)comm->size * sizeof(*comm->agreement->gathered));
-    EPX_FAIL_IF(!comm->agreement, EPX_ERR_NO_MEM, "no memory for %d ranks", comm->size);
-    return EPX_SUCCESS;
 }
 
 static int check_alive(struct epx_comm *comm)
@@ -69,32 +62,32 @@ static int allreduce(struct epx_comm *comm, int n, MPI_Op op)
     MPI_Request request;
 
     EPX_TRY(check_alive(comm));
-    EPX_TRY_MPI(MPI_Iallreduce(MPI_IN_PLACE, comm->agreement->value, n, MPI_INT64_T, op,
-                               comm->traffic, &request));
+    EPX_TRY_COLLECTIVE(comm, MPI_Iallreduce(MPI_IN_PLACE, comm->agreement.value, n, MPI_INT64_T, op,
+                                            comm->traffic, &request));
     return epx_comm_await(comm, &request);
 }
 
 int epx_comm_agree(struct epx_comm *comm, int rc)
 {
-    struct epx_agreement *agreement = comm->agreement;
-    struct verdict *verdict = &agreement->verdict;
+    struct epx_agreement *agreement = &comm->agreement;
     MPI_Request request;
 
-    verdict->code = rc;
-    snprintf(verdict->message, sizeof(verdict->message), "%s", epx_status_message());
+    agreement->code = rc;
+    snprintf(agreement->message, sizeof(agreement->message), "%s", epx_status_message());
     agreement->value[0] = rc == EPX_SUCCESS ? comm->size : comm->rank;
     EPX_TRY(allreduce(comm, 1, MPI_MIN));
     if (agreement->value[0] == comm->size)
         return EPX_SUCCESS;
-    EPX_TRY_MPI(MPI_Ibcast(verdict, (int)sizeof(*verdict), MPI_BYTE, (int)agreement->value[0],
-                           comm->traffic, &request));
+    EPX_TRY_COLLECTIVE(comm, MPI_Ibcast(agreement, (int)offsetof(struct epx_agreement, value),
+                                        MPI_BYTE, (int)agreement->value[0], comm->traffic,
+                                        &request));
     EPX_TRY(epx_comm_await(comm, &request));
-    return epx_fail_quietly(verdict->code, verdict->message);
+    return epx_fail_quietly(agreement->code, agreement->message);
 }
 
 int epx_comm_same(struct epx_comm *comm, const char *name, int64_t value)
 {
-    int64_t *ends = comm->agreement->value;
+    int64_t *ends = comm->agreement.value;
 
     ends[0] = value;
     ends[1] = -value;
@@ -107,21 +100,21 @@ int epx_comm_same(struct epx_comm *comm, const char *name, int64_t value)
 
 int epx_comm_max(struct epx_comm *comm, int64_t value, int64_t *max)
 {
-    comm->agreement->value[0] = value;
+    comm->agreement.value[0] = value;
     EPX_TRY(allreduce(comm, 1, MPI_MAX));
-    *max = comm->agreement->value[0];
+    *max = comm->agreement.value[0];
     return EPX_SUCCESS;
 }
 
 int epx_comm_allgather(struct epx_comm *comm, int64_t value, int64_t *values)
 {
-    struct epx_agreement *agreement = comm->agreement;
+    struct epx_agreement *agreement = &comm->agreement;
     MPI_Request request;
 
     EPX_TRY(check_alive(comm));
     agreement->value[0] = value;
-    EPX_TRY_MPI(MPI_Iallgather(agreement->value, 1, MPI_INT64_T, agreement->gathered, 1,
-                               MPI_INT64_T, comm->traffic, &request));
+    EPX_TRY_COLLECTIVE(comm, MPI_Iallgather(agreement->value, 1, MPI_INT64_T, agreement->gathered,
+                                            1, MPI_INT64_T, comm->traffic, &request));
     EPX_TRY(epx_comm_await(comm, &request));
     memcpy(values, agreement->gathered, (size_t)comm->size * sizeof(*values));
     return EPX_SUCCESS;
@@ -129,14 +122,13 @@ int epx_comm_allgather(struct epx_comm *comm, int64_t value, int64_t *values)
 
 int epx_comm_bcast(struct epx_comm *comm, void *data, int bytes)
 {
-    struct epx_agreement *agreement = comm->agreement;
+    char *message = comm->agreement.message;
     MPI_Request request;
 
     EPX_TRY(check_alive(comm));
-    memcpy(agreement->verdict.message, data, (size_t)bytes);
-    EPX_TRY_MPI(MPI_Ibcast(agreement->verdict.message, bytes, MPI_BYTE, 0, comm->traffic,
-                           &request));
+    memcpy(message, data, (size_t)bytes);
+    EPX_TRY_COLLECTIVE(comm, MPI_Ibcast(message, bytes, MPI_BYTE, 0, comm->traffic, &request));
     EPX_TRY(epx_comm_await(comm, &request));
-    memcpy(data, agreement->verdict.message, (size_t)bytes);
+    memcpy(data, message, (size_t)bytes);
     return EPX_SUCCESS;
 }

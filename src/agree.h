@@ -8,8 +8,15 @@
 
 #include "comm.h"
 
-/* Local: the room that the others need. */
-int epx_agreement_create(struct epx_comm *comm);
+/* As EPX_TRY_MPI for a call that starts or ends a collective; its failure ends the communicator. */
+#define EPX_TRY_COLLECTIVE(comm, call)                                                        \
+    do {                                                                                      \
+        int epx_rc_ = (call);                                                                 \
+        if (epx_rc_ != MPI_SUCCESS)                                                           \
+            return epx_comm_break(comm, epx_rc_, #call);                                      \
+    } while (0)
+int epx_comm_break(struct epx_comm *comm, int mpi_error, const char *call);
+
 int epx_comm_await(struct epx_comm *comm, MPI_Request *request);
 /* Every rank learns the error of the first rank that failed; rc is this rank's own. */
 int epx_comm_agree(struct epx_comm *comm, int rc);
@@ -18,6 +25,7 @@ int epx_comm_same(struct epx_comm *comm, const char *name, int64_t value);
 int epx_comm_max(struct epx_comm *comm, int64_t value, int64_t *max);
 /* From rank 0 to all; at most EPX_MAX_ERROR_STRING bytes. */
 int epx_comm_bcast(struct epx_comm *comm, void *data, int bytes);
+/* Not before the nodes are found. */
 int epx_comm_allgather(struct epx_comm *comm, int64_t value, int64_t *values);
 
 #endif

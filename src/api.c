@@ -13,7 +13,7 @@ static int is_set_up;
 
 int epx_api_enter(const char *function)
 {
-    int initialized = 0, finalized = 0;
+    int initialized = 0, finalized = 1;
 
     epx_status_enter(function);
     MPI_Initialized(&initialized);
@@ -115,15 +115,24 @@ static int add_finalize_hook(void)
     return EPX_SUCCESS;
 }
 
+static int find_world_rank(void)
+{
+    int rank;
+
+    EPX_TRY_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
+    epx_log_set_rank(rank);
+    return EPX_SUCCESS;
+}
+
 int epx_api_setup(void)
 {
-    int rc = EPX_SUCCESS, rank;
+    int rc = EPX_SUCCESS;
 
     epx_lock();
     if (!is_set_up) {
-        MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-        epx_log_set_rank(rank);
-        rc = add_error_codes();
+        rc = find_world_rank();
+        if (rc == EPX_SUCCESS)
+            rc = add_error_codes();
         if (rc == EPX_SUCCESS)
             rc = add_finalize_hook();
         is_set_up = rc == EPX_SUCCESS;

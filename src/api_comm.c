@@ -5,6 +5,7 @@
 #include "agree.h"
 #include "api.h"
 #include "coll/module.h"
+#include "jitter.h"
 #include "kernels/kernels.h"
 #include "progress.h"
 
@@ -54,14 +55,14 @@ int EPX_Comm_create(MPI_Comm comm, MPI_Info info, EPX_Comm *newcomm)
 {
     struct epx_params params = {0};
     struct epx_comm *created;
-    int rc;
+    int rc, setup_rc;
 
     EPX_API_ENTER();
     EPX_FAIL_IF(!newcomm, EPX_ERR_ARG, "newcomm is NULL");
     EPX_TRY(check_mpi_comm(comm));
-    EPX_TRY(epx_api_setup());
+    setup_rc = epx_api_setup();
     rc = epx_params_read(info, &params);
-    EPX_TRY(epx_comm_create(comm, &params, rc, &created));
+    EPX_TRY(epx_comm_create(comm, &params, rc ? rc : setup_rc, &created));
     created->kernels = &epx_kernels_host; /* device memory has its own, in the module */
     rc = epx_transport_attach(created);
     if (rc == EPX_SUCCESS) {
@@ -80,12 +81,15 @@ static int check_leftovers(struct epx_comm *comm)
 {
     int64_t here = comm->routes || comm->segments, anywhere;
 
-    if (comm->finished || epx_comm_max(comm, here, &anywhere) != EPX_SUCCESS)
-        anywhere = here;
+    int rc = EPX_SUCCESS;
+
+    anywhere = here;
+    if (!comm->finished)
+        rc = epx_comm_max(comm, here, &anywhere);
     EPX_FAIL_IF(here, EPX_ERR_PENDING, "free the communicator's %s first",
                 comm->routes ? "routes" : "memory");
     EPX_FAIL_IF(anywhere, EPX_ERR_PENDING, "another rank has routes or memory left");
-    return EPX_SUCCESS;
+    return rc;
 }
 
 /*
@@ -93,9 +97,9 @@ static int check_leftovers(struct epx_comm *comm)
  *
  * Collective, blocking; local after EPX_ERR_TIMEOUT. Completes the operations in flight; their
  * requests can still be waited for.
- * In/out: comm, set to EPX_COMM_NULL; kept if the call fails.
+ * In/out: comm, set to EPX_COMM_NULL; kept with EPX_ERR_PENDING.
  * Errors: EPX_ERR_PENDING on all ranks if a rank has routes or memory left; EPX_ERR_COMM;
- * EPX_ERR_ARG for a NULL pointer.
+ * EPX_ERR_ARG for a NULL pointer; EPX_ERR_TIMEOUT or EPX_ERR_MPI, it is freed then.
  */
 int EPX_Comm_free(EPX_Comm *comm)
 {
@@ -108,11 +112,12 @@ int EPX_Comm_free(EPX_Comm *comm)
     freed = *comm;
     epx_comm_drain(freed);
     rc = check_leftovers(freed);
-    if (rc != EPX_SUCCESS)
-        return epx_api_return(freed, rc);
+    epx_api_return(freed, rc);
+    if (rc == EPX_ERR_PENDING)
+        return rc;
     *comm = EPX_COMM_NULL;
     epx_api_free_comm(freed);
-    return EPX_SUCCESS;
+    return rc;
 }
 
 /*
@@ -160,11 +165,16 @@ static int set_hint(const struct epx_comm *comm, const struct epx_param *param, 
 static int get_info(const struct epx_comm *comm, MPI_Info *info_used)
 {
     MPI_Info info;
+    int rc = EPX_SUCCESS;
 
     EPX_FAIL_IF(!info_used, EPX_ERR_ARG, "info_used is NULL");
     EPX_TRY_MPI(MPI_Info_create(&info));
-    for (const struct epx_param *p = epx_param_table; p->name; p++)
-        EPX_TRY(set_hint(comm, p, info));
+    for (const struct epx_param *p = epx_param_table; p->name && rc == EPX_SUCCESS; p++)
+        rc = set_hint(comm, p, info);
+    if (rc != EPX_SUCCESS) {
+        MPI_Info_free(&info);
+        return rc;
+    }
     *info_used = info;
     return EPX_SUCCESS;
 }
@@ -199,7 +209,8 @@ int EPX_Comm_set_errhandler(EPX_Comm comm, MPI_Errhandler errhandler)
     if (errhandler == MPI_ERRHANDLER_NULL)
         return epx_api_return(comm, epx_fail(EPX_ERR_ARG, "errhandler is MPI_ERRHANDLER_NULL"));
     error = MPI_Comm_set_errhandler(comm->user, errhandler);
-    EPX_TRY_MPI(error);
+    if (error != MPI_SUCCESS)
+        return epx_api_return(comm, epx_fail_mpi(error, "MPI_Comm_set_errhandler"));
     return EPX_SUCCESS;
 }
 
@@ -306,6 +317,7 @@ static int alloc_mem(struct epx_comm *comm, MPI_Aint bytes, void *baseptr)
         free(segment);
         return rc;
     }
+    epx_poison(segment->window->own, (size_t)bytes);
     epx_lock();
     segment->bytes = (size_t)bytes;
     segment->id = comm->next_segment++;
@@ -336,23 +348,22 @@ int EPX_Alloc_mem(MPI_Aint bytes, EPX_Comm comm, void *baseptr)
 static int free_mem(struct epx_comm *comm, void *base)
 {
     struct epx_segment **link = &comm->segments, *segment;
+    int rc = EPX_SUCCESS;
 
     while (*link && (*link)->window->own != base)
         link = &(*link)->next;
     EPX_FAIL_IF(!*link, EPX_ERR_BUFFER, "base %p is not from EPX_Alloc_mem on this communicator",
                 base);
-    if (!comm->finished) {
-        int rc = epx_comm_same(comm, "the allocation to be freed", (*link)->id);
-
-        if (rc != EPX_SUCCESS && !comm->finished)
-            return rc;
-    }
+    if (!comm->finished)
+        rc = epx_comm_same(comm, "the allocation to be freed", (*link)->id);
+    if (rc != EPX_SUCCESS && !comm->finished)
+        return rc;
     epx_lock();
     segment = *link;
     *link = segment->next;
     epx_unlock();
     epx_api_free_segment(comm, segment);
-    return EPX_SUCCESS;
+    return rc;
 }
 
 /*
@@ -361,7 +372,8 @@ static int free_mem(struct epx_comm *comm, void *base)
  * Collective, blocking; local after EPX_ERR_TIMEOUT. No operation in flight may use it.
  * Input: base, what EPX_Alloc_mem gave; comm.
  * Errors: EPX_ERR_COMM; EPX_ERR_BUFFER for another address; EPX_ERR_ARG on all ranks if they
- * name different allocations, nothing is freed then.
+ * name different allocations, nothing is freed then; EPX_ERR_TIMEOUT or EPX_ERR_MPI, it is freed
+ * then.
  */
 int EPX_Free_mem(void *base, EPX_Comm comm)
 {

@@ -3,6 +3,7 @@
 #include "comm.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "agree.h"
 #include "progress.h"
@@ -13,6 +14,8 @@ static pthread_mutex_t mutex;
 static pthread_once_t mutex_once = PTHREAD_ONCE_INIT;
 static struct epx_comm *all_comms;    /* under the lock */
 static struct epx_comm *buried_comms; /* likewise */
+static struct epx_comm spare_comm;    /* likewise */
+static int spare_taken;
 
 static void create_mutex(void)
 {
@@ -81,7 +84,7 @@ static int duplicate(struct epx_comm *comm, MPI_Comm original, MPI_Comm *copy)
 {
     MPI_Request request;
 
-    EPX_TRY_MPI(MPI_Comm_idup(original, copy, &request));
+    EPX_TRY_COLLECTIVE(comm, MPI_Comm_idup(original, copy, &request));
     return epx_comm_await(comm, &request);
 }
 
@@ -89,8 +92,14 @@ static int duplicate_all(struct epx_comm *comm, MPI_Comm original)
 {
     EPX_TRY(duplicate(comm, original, &comm->user));
     EPX_TRY(duplicate(comm, comm->user, &comm->traffic));
-    EPX_TRY_MPI(MPI_Comm_set_errhandler(comm->traffic, MPI_ERRORS_RETURN));
     return duplicate(comm, comm->traffic, &comm->control);
+}
+
+static int return_errors(const struct epx_comm *comm)
+{
+    EPX_TRY_MPI(MPI_Comm_set_errhandler(comm->traffic, MPI_ERRORS_RETURN));
+    EPX_TRY_MPI(MPI_Comm_set_errhandler(comm->control, MPI_ERRORS_RETURN));
+    return EPX_SUCCESS;
 }
 
 /* Numbers the nodes by their lowest rank, given each rank's node leader. */
@@ -103,29 +112,53 @@ static int number_nodes(const int64_t *leaders, int size, int *node)
     return nodes;
 }
 
-static int find_leader(const struct epx_comm *comm, int64_t *leader)
+/* The lowest rank of this rank's node. */
+static int lowest_rank(struct epx_comm *comm, MPI_Comm node, int64_t *lowest)
+{
+    int64_t *value = comm->agreement.value;
+    MPI_Request request;
+
+    value[0] = comm->rank;
+    EPX_TRY_COLLECTIVE(comm, MPI_Iallreduce(MPI_IN_PLACE, value, 1, MPI_INT64_T, MPI_MIN, node,
+                                            &request));
+    EPX_TRY(epx_comm_await(comm, &request));
+    *lowest = value[0];
+    return EPX_SUCCESS;
+}
+
+static int find_leader(struct epx_comm *comm, int64_t *leader)
 {
     MPI_Comm node;
-    int64_t rank = comm->rank;
+    int rc;
 
     EPX_TRY_MPI(MPI_Comm_split_type(comm->traffic, MPI_COMM_TYPE_SHARED, comm->rank,
                                     MPI_INFO_NULL, &node));
-    EPX_TRY_MPI(MPI_Allreduce(&rank, leader, 1, MPI_INT64_T, MPI_MIN, node));
-    EPX_TRY_MPI(MPI_Comm_free(&node));
+    rc = lowest_rank(comm, node, leader);
+    if (!comm->finished)
+        MPI_Comm_free(&node);
+    return rc;
+}
+
+static int allocate_ranks(struct epx_comm *comm, int64_t **leaders)
+{
+    size_t ranks = (size_t)comm->size;
+
+    *leaders = calloc(ranks, sizeof(**leaders));
+    comm->node = calloc(ranks, sizeof(*comm->node));
+    comm->agreement.gathered = calloc(ranks, sizeof(*comm->agreement.gathered));
+    EPX_FAIL_IF(!*leaders || !comm->node || !comm->agreement.gathered, EPX_ERR_NO_MEM,
+                "no memory for %d ranks", comm->size);
     return EPX_SUCCESS;
 }
 
 static int find_nodes(struct epx_comm *comm)
 {
-    int64_t *leaders = calloc((size_t)comm->size, sizeof(*leaders)), leader = 0;
-    int per_node = (int)comm->params.ranks_per_node, rc;
+    int64_t *leaders, leader = 0;
+    int per_node = (int)comm->params.ranks_per_node;
+    int rc = epx_comm_agree(comm, allocate_ranks(comm, &leaders));
 
-    comm->node = calloc((size_t)comm->size, sizeof(*comm->node));
-    rc = epx_comm_agree(comm, leaders && comm->node
-                                  ? EPX_SUCCESS
-                                  : epx_fail(EPX_ERR_NO_MEM, "no memory for %d ranks", comm->size));
     if (rc == EPX_SUCCESS)
-        rc = find_leader(comm, &leader);
+        rc = epx_comm_agree(comm, find_leader(comm, &leader));
     if (rc == EPX_SUCCESS)
         rc = epx_comm_allgather(comm, leader, leaders);
     if (rc == EPX_SUCCESS) {
@@ -147,30 +180,65 @@ static int same_params(struct epx_comm *comm)
     return EPX_SUCCESS;
 }
 
-static int init(struct epx_comm *comm, MPI_Comm original, int params_rc)
+static int init(struct epx_comm *comm, MPI_Comm original, int own_rc)
 {
     EPX_TRY_MPI(MPI_Comm_rank(original, &comm->rank));
     EPX_TRY_MPI(MPI_Comm_size(original, &comm->size));
-    EPX_TRY(epx_agreement_create(comm));
     EPX_TRY(duplicate_all(comm, original));
-    EPX_TRY(epx_comm_agree(comm, params_rc));
+    EPX_TRY(epx_comm_agree(comm, own_rc == EPX_SUCCESS ? return_errors(comm) : own_rc));
     EPX_TRY(same_params(comm));
     return find_nodes(comm);
 }
 
-int epx_comm_create(MPI_Comm original, const struct epx_params *params, int params_rc,
-                    struct epx_comm **newcomm)
+/*
+ * Memory for a communicator; the first that finds none is made in the spare one, so that this
+ * rank can tell the others.
+ */
+static struct epx_comm *allocate_comm(int *own_rc)
 {
     struct epx_comm *comm = calloc(1, sizeof(*comm));
+
+    if (comm)
+        return comm;
+    *own_rc = epx_fail(EPX_ERR_NO_MEM, "no memory for a communicator");
+    epx_lock();
+    if (!spare_taken) {
+        spare_taken = 1;
+        memset(&spare_comm, 0, sizeof(spare_comm));
+        comm = &spare_comm;
+    }
+    epx_unlock();
+    return comm;
+}
+
+static void free_comm(struct epx_comm *comm)
+{
+    comm->magic = 0;
+    free(comm->agreement.gathered);
+    free(comm->node);
+    if (comm != &spare_comm) {
+        free(comm);
+        return;
+    }
+    epx_lock();
+    spare_taken = 0;
+    epx_unlock();
+}
+
+int epx_comm_create(MPI_Comm original, const struct epx_params *params, int own_rc,
+                    struct epx_comm **newcomm)
+{
+    struct epx_comm *comm = allocate_comm(&own_rc);
     int rc;
 
-    EPX_FAIL_IF(!comm, EPX_ERR_NO_MEM, "no memory for a communicator");
+    if (!comm)
+        return own_rc;
     comm->magic = COMM_MAGIC;
     comm->references = 1;
     comm->params = *params;
     comm->user = comm->traffic = comm->control = MPI_COMM_NULL;
     comm->stats.size = sizeof(comm->stats);
-    rc = init(comm, original, params_rc);
+    rc = init(comm, original, own_rc);
     if (rc != EPX_SUCCESS) {
         epx_comm_close(comm);
         return rc;
@@ -218,10 +286,6 @@ void epx_comm_release(struct epx_comm *comm)
     epx_lock();
     references = --comm->references;
     epx_unlock();
-    if (references)
-        return;
-    comm->magic = 0;
-    free(comm->agreement);
-    free(comm->node);
-    free(comm);
+    if (references == 0)
+        free_comm(comm);
 }

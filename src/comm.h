@@ -17,7 +17,6 @@ struct epx_transport;
 struct epx_kernels;
 struct epx_request;
 struct epx_route;
-struct epx_agreement;
 
 /*
  * How a transport tells the living from the dead. All are local, brief and called with the lock
@@ -40,6 +39,14 @@ struct epx_clock {
     int probed;
 };
 
+/* What MPI reads and writes in the collectives of agree.h. */
+struct epx_agreement {
+    int32_t code;
+    char message[EPX_MAX_ERROR_STRING];
+    int64_t value[2];
+    int64_t *gathered; /* [size] */
+};
+
 struct epx_comm {
     uint32_t magic;
     int references;
@@ -48,7 +55,7 @@ struct epx_comm {
     MPI_Comm user;    /* duplicate with the user's error handler; the library never sends on it */
     MPI_Comm traffic; /* collectives of this library */
     MPI_Comm control; /* point-to-point messages of the transport */
-    struct epx_agreement *agreement;
+    struct epx_agreement agreement;
     struct epx_params params;
     int *node; /* [size] node of each rank, numbered by lowest rank */
     int num_nodes;
@@ -87,10 +94,10 @@ void epx_lock(void);
 void epx_unlock(void);
 
 /*
- * Collective: duplicates comm, compares the hints, finds the nodes. params_rc is what reading
- * the hints gave on this rank; every rank fails if one did. On error frees what it made.
+ * Collective: duplicates comm, compares the hints, finds the nodes. own_rc is what went before
+ * on this rank; every rank fails if one did. On error frees what it made.
  */
-int epx_comm_create(MPI_Comm comm, const struct epx_params *params, int params_rc,
+int epx_comm_create(MPI_Comm comm, const struct epx_params *params, int own_rc,
                     struct epx_comm **newcomm);
 /*
  * Gives back the MPI communicators; the memory goes with the last request that holds it. A

@@ -14,6 +14,7 @@ libepx_core_la_SOURCES = \
   src/log.h \
   src/param.c \
   src/param.h \
+  src/jitter.h \
   src/agree.c \
   src/agree.h \
   src/stats.c \
@@ -82,6 +83,10 @@ libepx_core_la_SOURCES = \
   src/api_route.c \
   src/api_coll.c \
   src/api_request.c
+
+if ENABLE_JITTER
+libepx_core_la_SOURCES += src/jitter.c
+endif
 
 lib_LTLIBRARIES += libepx.la
 libepx_la_SOURCES =

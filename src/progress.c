@@ -150,6 +150,15 @@ static void listen_to_peers(struct epx_comm *comm)
         finish(comm, message);
 }
 
+/* The peers are still in the collective that failed in MPI here. */
+static void end_broken(struct epx_comm *comm)
+{
+    char message[EPX_MAX_ERROR_STRING];
+
+    epx_status_locate(comm->rank, message);
+    epx_comm_give_up(comm, message);
+}
+
 static int progress_comm(struct epx_comm *comm)
 {
     int any = 0;
@@ -171,6 +180,8 @@ static int progress_comm(struct epx_comm *comm)
         epx_request_complete(request, error);
         comm->clock = (struct epx_clock){0};
         any = 1;
+        if (error == EPX_ERR_MPI)
+            end_broken(comm);
     }
     if (comm->finished)
         drain_finished(comm);

@@ -78,6 +78,14 @@ const char *epx_status_message(void)
     return message;
 }
 
+void epx_status_locate(int rank, char located[EPX_MAX_ERROR_STRING])
+{
+    enum { ROOM_FOR_RANK = 24 };
+
+    snprintf(located, EPX_MAX_ERROR_STRING, "%.*s (on rank %d)",
+             EPX_MAX_ERROR_STRING - ROOM_FOR_RANK, message, rank);
+}
+
 const char *epx_status_text(int code)
 {
     return code >= 0 && code < EPX_ERR_LASTCODE ? texts[code] : NULL;

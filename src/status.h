@@ -46,6 +46,9 @@ int epx_fail_quietly(int code, const char *message);
 /* The message of this thread's last error. */
 const char *epx_status_message(void);
 
+/* The message of this thread's last error with the rank it happened on. */
+void epx_status_locate(int rank, char located[EPX_MAX_ERROR_STRING]);
+
 /* The fixed text of an error code; NULL if there is no such code. */
 const char *epx_status_text(int code);
 

@@ -17,7 +17,7 @@ trap 'rm -rf "$work"' EXIT
 
 layer() {
     case $1 in
-    src/status.* | src/log.* | src/param.*) echo 1 ;;
+    src/status.* | src/log.* | src/param.* | src/jitter.*) echo 1 ;;
     src/api.* | src/api_*.c) echo 5 ;;
     src/kernels/*) echo 3 ;;
     src/coll/*) echo 4 ;;

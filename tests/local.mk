@@ -3,6 +3,8 @@
 TEST_EXTENSIONS = .sh .mpi
 AM_TESTS_ENVIRONMENT = \
   MPIEXEC='$(MPIEXEC)'; export MPIEXEC; \
+  SANITIZER='$(SANITIZER)'; export SANITIZER; \
+  VALGRIND='$(VALGRIND)'; export VALGRIND; \
   srcdir='$(srcdir)'; export srcdir; \
   CC='$(CC)'; export CC; \
   CXX='$(CXX)'; export CXX; \
@@ -17,10 +19,12 @@ lints = \
   tests/lint_man.sh \
   tests/lint_layers.sh \
   tests/lint_headers.sh \
+  tests/lint_inject.sh \
   tests/lint_exports.sh \
   tests/lint_readme.sh
 TESTS += $(lints)
-EXTRA_DIST += $(lints) tests/run tests/pretend_host tests/testlist
+EXTRA_DIST += $(lints) tests/run tests/pretend_host tests/testlist \
+  tests/lsan.supp tests/tsan.supp tests/valgrind.supp tests/short
 
 # Every line of the matrix is a test of its own, listed by configure; an empty file names it.
 if HAVE_CHECK
@@ -76,6 +80,7 @@ test_programs = \
   tests/test_faults \
   tests/test_finalize \
   tests/test_hints \
+  tests/test_inject \
   tests/test_killed \
   tests/test_lifetime \
   tests/test_memory \
@@ -113,6 +118,14 @@ tests_test_finalize_LDADD = $(suite_ldadd)
 
 tests_test_hints_CPPFLAGS = $(suite_cppflags)
 tests_test_hints_LDADD = $(suite_ldadd)
+
+# Stands between the library's inside and what it calls.
+tests_test_inject_SOURCES = tests/test_inject.c tests/inject.c tests/inject.h
+tests_test_inject_CPPFLAGS = $(unit_cppflags)
+tests_test_inject_LDADD = $(unit_ldadd)
+tests_test_inject_LDFLAGS = -Wl,--wrap=malloc,--wrap=calloc,--wrap=posix_memalign,--wrap=free \
+  -Wl,--wrap=mmap,--wrap=munmap,--wrap=shm_open,--wrap=ftruncate,--wrap=posix_fallocate \
+  -Wl,--wrap=pthread_create
 
 tests_test_killed_CPPFLAGS = $(suite_cppflags)
 tests_test_killed_LDADD = $(suite_ldadd)
@@ -230,3 +243,42 @@ tests_unit_stats_LDADD = $(unit_ldadd)
 
 tests_unit_status_CPPFLAGS = $(unit_cppflags)
 tests_unit_status_LDADD = $(unit_ldadd)
+
+# The fuzz target: replayed over its corpus by `make check' with any compiler; `make fuzz' lets
+# clang's libFuzzer look for more, from the corpus, into fuzz/ of the build. A fault stops it and
+# leaves the input in fuzz/.
+check_PROGRAMS += tests/fuzz_replay
+EXTRA_DIST += tests/corpus
+tests_fuzz_replay_SOURCES = tests/fuzz_api.c tests/fuzz.h tests/fuzz_replay.c
+tests_fuzz_replay_LDADD = libepx.la $(MPI_LIBS)
+
+FUZZ_SECONDS = 60
+FUZZ_CC = clang
+FUZZ_CFLAGS = -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all
+fuzz_sources = $(filter %.c,$(libepx_core_la_SOURCES)) tests/fuzz_api.c
+
+fuzz/fuzz_api: $(addprefix $(srcdir)/,$(fuzz_sources))
+	@$(MKDIR_P) fuzz
+	$(FUZZ_CC) $(FUZZ_CFLAGS) -ffp-contract=off $(DEFAULT_INCLUDES) $(libepx_core_la_CPPFLAGS) \
+	  -o $@ $^ $(MPI_LIBS) -lpthread -lrt -ldl
+
+.PHONY: fuzz
+fuzz: fuzz/fuzz_api
+	@$(MKDIR_P) fuzz/found
+	OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ASAN_OPTIONS=detect_leaks=0 \
+	  fuzz/fuzz_api -max_total_time=$(FUZZ_SECONDS) -max_len=512 -timeout=60 -handle_xfsz=0 \
+	  -close_fd_mask=2 -print_final_stats=1 -artifact_prefix=fuzz/ fuzz/found \
+	  $(srcdir)/tests/corpus
+
+clean-local: clean-fuzz
+clean-fuzz:
+	rm -rf fuzz
+.PHONY: clean-fuzz
+
+# Runs of a few minutes for builds that are slow. tests/short picks them from the matrix.
+.PHONY: check-brief check-valgrind
+check-brief:
+	$(MAKE) check TESTS="`sh $(srcdir)/tests/short $(srcdir)`"
+
+check-valgrind:
+	$(MAKE) check VALGRIND='valgrind' TESTS="`sh $(srcdir)/tests/short $(srcdir) valgrind`"

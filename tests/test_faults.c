@@ -322,28 +322,41 @@ START_TEST(a_communicator_with_a_route_or_memory_is_not_freed)
 }
 END_TEST
 
+static TCase *across_ranks(void)
+{
+    TCase *tcase = tcase_create("across ranks");
+
+    tcase_add_checked_fixture(tcase, open_layer, close_layer);
+    tcase_add_loop_test(tcase, rows_must_be_of_one_length, 0, 3);
+    tcase_add_loop_test(tcase, weights_are_given_on_all_ranks_or_none, 0, 3);
+    tcase_add_loop_test(tcase, ranks_must_call_the_same_operation, 0, 3);
+    tcase_add_loop_test(tcase, ranks_must_call_on_the_same_route, 0, 3);
+    tcase_add_loop_test(tcase, exchanges_must_have_rows_of_one_length, 0, 3);
+    tcase_add_loop_test(tcase, attributes_must_agree, 0, 7);
+    tcase_add_loop_test(tcase, hints_must_agree, 0, 3);
+    return tcase;
+}
+
+static TCase *anywhere(void)
+{
+    TCase *tcase = tcase_create("anywhere");
+
+    tcase_add_checked_fixture(tcase, open_layer, close_layer);
+    tcase_add_test(tcase, a_bad_id_calls_the_error_handler_once);
+    tcase_add_test(tcase, an_overflow_calls_the_error_handler_once_an_operation);
+    tcase_add_loop_test(tcase, waitall_tells_which_operation_failed, 0, 2);
+    tcase_add_test(tcase, an_async_error_is_read_once);
+    tcase_add_test(tcase, a_communicator_with_a_route_or_memory_is_not_freed);
+    return tcase;
+}
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("faults");
-    TCase *across = tcase_create("across ranks"), *anywhere = tcase_create("anywhere");
 
-    tcase_add_checked_fixture(across, open_layer, close_layer);
-    tcase_add_loop_test(across, rows_must_be_of_one_length, 0, 3);
-    tcase_add_loop_test(across, weights_are_given_on_all_ranks_or_none, 0, 3);
-    tcase_add_loop_test(across, ranks_must_call_the_same_operation, 0, 3);
-    tcase_add_loop_test(across, ranks_must_call_on_the_same_route, 0, 3);
-    tcase_add_loop_test(across, exchanges_must_have_rows_of_one_length, 0, 3);
-    tcase_add_loop_test(across, attributes_must_agree, 0, 7);
-    tcase_add_loop_test(across, hints_must_agree, 0, 3);
-    tcase_add_checked_fixture(anywhere, open_layer, close_layer);
-    tcase_add_test(anywhere, a_bad_id_calls_the_error_handler_once);
-    tcase_add_test(anywhere, an_overflow_calls_the_error_handler_once_an_operation);
-    tcase_add_loop_test(anywhere, waitall_tells_which_operation_failed, 0, 2);
-    tcase_add_test(anywhere, an_async_error_is_read_once);
-    tcase_add_test(anywhere, a_communicator_with_a_route_or_memory_is_not_freed);
     if (suite_size > 1)
-        suite_add_tcase(suite, across);
-    suite_add_tcase(suite, anywhere);
+        suite_add_tcase(suite, across_ranks());
+    suite_add_tcase(suite, anywhere());
     return suite;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test_stall.c - a rank that is late within the bound is waited for; past it, it is named. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -116,6 +117,11 @@ START_TEST(a_rank_late_past_the_bound_is_named_to_all)
     EXPECT(code == EPX_ERR_TIMEOUT, "async error %d", code);
     names_rank(comm, sleeper);
     expect_finished(comm, &layer, &later);
+    exchange_free(&later);
+    for (int i = 0; i < 3; i++)
+        operation_free(&op[i]);
+    routing_free(&routing);
+    free(layer.recv_capacity);
     EXPECT_CODE(EPX_Comm_free(&comm), EPX_SUCCESS);
     SETTLE();
     comm = suite_comm(NULL);

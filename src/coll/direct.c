@@ -33,6 +33,7 @@
 #include <stdlib.h>
 
 #include "agree.h"
+#include "jitter.h"
 #include "route.h"
 
 struct ready_line {
@@ -83,11 +84,14 @@ static char *ring(const struct epx_direct *direct, int owner, int writer)
 
 static void post(_Atomic uint64_t *flag, uint64_t value)
 {
+    epx_jitter();
     atomic_store_explicit(flag, value, memory_order_release);
+    epx_jitter();
 }
 
 static uint64_t look(_Atomic uint64_t *flag)
 {
+    epx_jitter();
     return atomic_load_explicit(flag, memory_order_acquire);
 }
 
@@ -143,6 +147,7 @@ int epx_direct_create(struct epx_comm *comm, const struct epx_transport *transpo
         epx_direct_free(direct);
         return rc;
     }
+    epx_poison(ring(direct, comm->rank, 0), (size_t)(comm->size * direct->ring_bytes));
     *result = direct;
     return EPX_SUCCESS;
 }
@@ -262,20 +267,25 @@ void epx_ring_publish(struct epx_direct *direct, int rank)
     post(&flag_line(direct, rank, direct->comm->rank, LINE_HEAD)->flag, direct->pushed[rank]);
 }
 
-const char *epx_ring_peek(const struct epx_direct *direct, int rank)
+/* Of the ring from a rank: the slot to be popped next. */
+static char *next_slot(const struct epx_direct *direct, int rank)
 {
-    int me = direct->comm->rank;
-    uint64_t put = look(&flag_line(direct, me, rank, LINE_HEAD)->flag);
     uint64_t place = direct->popped[rank] - direct->pop_base[rank];
 
-    if (put == direct->popped[rank])
-        return NULL;
-    return ring(direct, me, rank) +
+    return ring(direct, direct->comm->rank, rank) +
            (int64_t)(place % (uint64_t)direct->num_slots) * direct->slot_bytes;
+}
+
+const char *epx_ring_peek(const struct epx_direct *direct, int rank)
+{
+    uint64_t put = look(&flag_line(direct, direct->comm->rank, rank, LINE_HEAD)->flag);
+
+    return put == direct->popped[rank] ? NULL : next_slot(direct, rank);
 }
 
 void epx_ring_pop(struct epx_direct *direct, int rank)
 {
+    epx_poison(next_slot(direct, rank), (size_t)direct->slot_bytes);
     direct->popped[rank]++;
 }
 

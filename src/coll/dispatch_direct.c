@@ -10,6 +10,7 @@
  * own pair_weights before any row, and the receiver fetches them there.
  */
 #include "direct.h"
+#include "jitter.h"
 #include "verbs.h"
 
 /* A rank's receive buffer where it can be stored into; NULL if only its ring takes rows. */
@@ -46,6 +47,9 @@ static int begin(struct epx_direct *direct, struct epx_request *request, int wei
     direct->bypasses = epx_rows_bypass(plan->send_offset[plan->num_ranks] * call->row_bytes);
     for (int r = 0; r < direct->comm->size; r++)
         direct->buffers[r] = find_buffer(direct, request, r);
+    if (weighted)
+        epx_poison(plan->pair_weights, (size_t)plan->max_tokens * (size_t)plan->top_k *
+                                           sizeof(*plan->pair_weights));
     if (weighted && call->num_tokens)
         memcpy(plan->pair_weights, call->weights_in,
                (size_t)call->num_tokens * (size_t)plan->top_k * sizeof(*plan->pair_weights));

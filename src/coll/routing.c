@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "agree.h"
+#include "jitter.h"
 #include "verbs.h"
 
 /* Where the exchanged parts lie in each rank's window. */
@@ -189,6 +190,7 @@ static void place_window(struct epx_route *route)
     struct epx_plan *plan = route->plan;
     struct window_layout layout = layout_window(plan);
 
+    epx_poison(route->window->own, layout.bytes);
     plan->matrix = (int32_t *)(void *)route->window->own;
     plan->records = (int32_t *)(void *)(route->window->own + layout.records);
     plan->pair_weights = (float *)(void *)(route->window->own + layout.pair_weights);

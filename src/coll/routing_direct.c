@@ -4,6 +4,7 @@
  * records of the rows' ranks.
  */
 #include "direct.h"
+#include "jitter.h"
 #include "routing.h"
 #include "verbs.h"
 
@@ -53,10 +54,21 @@ static int store_records(struct epx_direct *direct, struct epx_request *request)
     return EPX_SUCCESS;
 }
 
+/* Only this rank reads them, and it is through with the routing before. */
+static void poison_window(struct epx_plan *plan)
+{
+    epx_poison(plan->matrix, (size_t)plan->num_ranks * epx_count_words(plan->count_shape) *
+                                 sizeof(*plan->matrix));
+    epx_poison(plan->records, (size_t)plan->num_ranks * (size_t)plan->max_tokens *
+                                  epx_record_bytes(plan->record_shape));
+}
+
 static int begin(struct epx_direct *direct, struct epx_request *request, int *moved)
 {
     int weighted;
 
+    if (request->phase == EPX_PHASE_POST)
+        poison_window(request->route->plan);
     EPX_TRY(epx_direct_handshake(request, &weighted, moved));
     if (!*moved)
         return EPX_SUCCESS;

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "agree.h"
+#include "jitter.h"
 
 static int init(struct epx_staged *staged)
 {
@@ -115,6 +116,7 @@ int epx_staged_handshake(struct epx_request *request, int *weighted, int *moved)
     const struct epx_transport *transport = staged->transport;
 
     if (request->phase == EPX_PHASE_POST) {
+        epx_jitter();
         staged->own = epx_ready_of(request);
         request->phase = EPX_PHASE_AGREE;
         return transport->ops->allgather(transport->state, &staged->own, staged->ready,
@@ -208,6 +210,8 @@ int epx_staged_next_block(struct epx_staged *staged)
     int64_t first = staged->next_token, end = first + staged->per_round;
     int32_t last = end < INT32_MAX ? (int32_t)end : INT32_MAX;
 
+    epx_poison(staged->home_stage, (size_t)staged->stage_bytes);
+    epx_poison(staged->expert_stage, (size_t)staged->stage_bytes);
     if (++block->segment < staged->cut.num)
         return 1;
     block->segment = 0;
@@ -242,6 +246,8 @@ void epx_staged_pack(const int32_t *rows, int num_ranks, int64_t row_stride, int
 
 int epx_staged_to_experts(struct epx_staged *staged)
 {
+    epx_jitter();
+    epx_poison(staged->expert_stage, (size_t)staged->stage_bytes);
     return staged->transport->ops->alltoallv(staged->transport->state, staged->home_stage,
                                              staged->home_counts, staged->home_displs,
                                              staged->expert_stage, staged->expert_counts,
@@ -250,6 +256,8 @@ int epx_staged_to_experts(struct epx_staged *staged)
 
 int epx_staged_to_homes(struct epx_staged *staged)
 {
+    epx_jitter();
+    epx_poison(staged->home_stage, (size_t)staged->stage_bytes);
     return staged->transport->ops->alltoallv(staged->transport->state, staged->expert_stage,
                                              staged->expert_counts, staged->expert_displs,
                                              staged->home_stage, staged->home_counts,

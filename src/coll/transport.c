@@ -69,7 +69,7 @@ static int usable_on_all(struct epx_comm *comm, const struct listed *entry, int 
     return rc == EPX_ERR_TRANSPORT ? EPX_SUCCESS : rc;
 }
 
-/* One that was given up in its making stays as it is. */
+/* That of a finished communicator stays as it is: its late peers and MPI may still touch it. */
 static void transport_free(struct epx_transport *transport, const struct epx_comm *comm)
 {
     if (!transport || comm->finished)
@@ -103,14 +103,14 @@ static int make(struct epx_comm *comm, const struct epx_transport_ops *ops,
     if (transport)
         transport->ops = ops;
     rc = epx_comm_agree(comm, rc);
+    *result = transport;
     if (rc == EPX_SUCCESS)
         rc = transport_init(transport, comm);
-    if (rc != EPX_SUCCESS) {
+    if (rc != EPX_SUCCESS && !comm->finished) {
         transport_free(transport, comm);
-        return rc;
+        *result = NULL;
     }
-    *result = transport;
-    return EPX_SUCCESS;
+    return rc;
 }
 
 static int attach(struct epx_comm *comm, const struct epx_transport_ops *ops)

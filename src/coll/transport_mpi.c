@@ -38,6 +38,7 @@ struct mpi {
     char *answered;      /* [R] since the last probe */
     uint64_t *positions; /* [R] */
     uint64_t position;
+    struct mpi *next_kept;
 };
 
 static int mpi_usable(struct epx_comm *comm, char *why)
@@ -99,6 +100,17 @@ static void send_to_others(struct mpi *mpi, enum letter_kind kind, const char *m
             send_letter(mpi, r, kind, message);
 }
 
+/* The receive stays posted, and so does its buffer. */
+static void keep_forever(struct mpi *mpi)
+{
+    static struct mpi *kept;
+
+    epx_lock();
+    mpi->next_kept = kept;
+    kept = mpi;
+    epx_unlock();
+}
+
 static void mpi_free(void *state)
 {
     struct mpi *mpi = state;
@@ -106,7 +118,10 @@ static void mpi_free(void *state)
     if (!mpi)
         return;
     if (mpi->receive != MPI_REQUEST_NULL) {
-        MPI_Cancel(&mpi->receive);
+        if (MPI_Cancel(&mpi->receive) != MPI_SUCCESS) {
+            keep_forever(mpi);
+            return;
+        }
         MPI_Wait(&mpi->receive, MPI_STATUS_IGNORE);
     }
     forget_sent(mpi);
@@ -134,9 +149,9 @@ static int mpi_create(struct epx_comm *comm, void **state)
     if (!mpi || !mpi->answered || !mpi->positions)
         rc = epx_fail(EPX_ERR_NO_MEM, "no memory for transport mpi");
     EPX_TRY(epx_comm_agree(comm, rc));
-    EPX_TRY_MPI(MPI_Comm_idup(comm->traffic, &mpi->data, &request));
+    EPX_TRY_COLLECTIVE(comm, MPI_Comm_idup(comm->traffic, &mpi->data, &request));
     EPX_TRY(epx_comm_await(comm, &request));
-    return post_receive(mpi);
+    return epx_comm_agree(comm, post_receive(mpi));
 }
 
 static int read_letter(struct mpi *mpi, char *message)
