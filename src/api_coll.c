@@ -81,7 +81,8 @@ int EPX_Dispatch(const void *sendbuf, const float *weights, void *recvbuf, float
                  EPX_Request *request)
 {
     struct epx_call call = {.verb = EPX_VERB_DISPATCH, .stream = stream, .rows_in = sendbuf,
-                            .weights_in = weights, .rows_out = recvbuf, .weights_out = recv_weights};
+                            .weights_in = weights, .rows_out = recvbuf,
+                            .weights_out = recv_weights};
     int rc;
 
     EPX_API_ENTER();

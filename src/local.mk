@@ -124,7 +124,7 @@ libepx_cuda_la_SOURCES += \
   src/kernels/sum_ranks.cu \
   src/kernels/await_rows.cu \
   src/kernels/alltoallv_rows.cu \
-  src/coll/cuda.h \
+  src/coll/cuda_errors.h \
   src/coll/module_cuda.c \
   src/coll/device.c \
   src/coll/device.h \

@@ -123,6 +123,8 @@ int __real_posix_fallocate(int fd, off_t offset, off_t bytes);
 int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *),
                           void *argument);
 
+void *__real_dlopen(const char *name, int flags);
+
 void *__wrap_malloc(size_t bytes);
 void *__wrap_calloc(size_t n, size_t bytes);
 int __wrap_posix_memalign(void **pointer, size_t alignment, size_t bytes);
@@ -134,6 +136,7 @@ int __wrap_ftruncate(int fd, off_t bytes);
 int __wrap_posix_fallocate(int fd, off_t offset, off_t bytes);
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *),
                           void *argument);
+void *__wrap_dlopen(const char *name, int flags);
 
 void *__wrap_malloc(size_t bytes)
 {
@@ -209,6 +212,11 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(
     if (fails(INJECT_SHORTAGE, "pthread_create"))
         return EAGAIN;
     return __real_pthread_create(thread, attr, start, argument);
+}
+
+void *__wrap_dlopen(const char *name, int flags)
+{
+    return fails(INJECT_SHORTAGE, "dlopen") ? NULL : __real_dlopen(name, flags);
 }
 
 /* MPI's. A call that fails took no part. */

@@ -57,7 +57,7 @@ angle_includes() {
 
 in_cuda_module() {
     case $1 in *.cu | *.cuh) return 0 ;; esac
-    awk '/^libepx_cuda_la_SOURCES/ { on = 1 } on { print } on && !/\\$/ { exit }' src/local.mk |
+    awk '/^libepx_cuda_la_SOURCES/ { on = 1 } on { print } !/\\$/ { on = 0 }' src/local.mk |
         grep -qw "$1"
 }
 
@@ -72,6 +72,7 @@ check_vendor() {
     ucp/* | ucs/* | uct/*)
         [ "$1" = src/coll/transport_ucx.c ] || fail "$1: includes $2, which is for transport_ucx.c"
         ;;
+    cuda_errors.h) ;; # our own
     cuda* | cooperative_groups* | nv/*)
         in_cuda_module "$1" || fail "$1: includes $2, which is for .cu files and the CUDA module"
         ;;

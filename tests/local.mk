@@ -125,7 +125,7 @@ tests_test_inject_CPPFLAGS = $(unit_cppflags)
 tests_test_inject_LDADD = $(unit_ldadd)
 tests_test_inject_LDFLAGS = -Wl,--wrap=malloc,--wrap=calloc,--wrap=posix_memalign,--wrap=free \
   -Wl,--wrap=mmap,--wrap=munmap,--wrap=shm_open,--wrap=ftruncate,--wrap=posix_fallocate \
-  -Wl,--wrap=pthread_create
+  -Wl,--wrap=pthread_create,--wrap=dlopen
 
 tests_test_killed_CPPFLAGS = $(suite_cppflags)
 tests_test_killed_LDADD = $(suite_ldadd)

@@ -135,8 +135,9 @@ int operation_call(struct operation *op)
         return EPX_Combine(in, op->weights.address, out, s->count, s->datatype, route,
                            op->routing->layer->stream, &op->request);
     case DISPATCH_BACKWARD:
-        return EPX_Dispatch_backward(in, op->weights.address, out, op->out_weights.address, s->count,
-                                     s->datatype, route, op->routing->layer->stream, &op->request);
+        return EPX_Dispatch_backward(in, op->weights.address, out, op->out_weights.address,
+                                     s->count, s->datatype, route, op->routing->layer->stream,
+                                     &op->request);
     default:
         return EPX_Combine_backward(in, op->in2.bytes ? op->in2.address : NULL, op->weights.address,
                                     out, op->out_weights.address, s->count, s->datatype, route,

@@ -55,8 +55,8 @@ static int dispatch(int count, const float *weights, EPX_Route route)
 
 static int combine(int count, EPX_Route route)
 {
-    return EPX_Combine(slots.address, NULL, home.address, count, EPX_FLOAT32, route, EPX_STREAM_NULL,
-                       &request);
+    return EPX_Combine(slots.address, NULL, home.address, count, EPX_FLOAT32, route,
+                       EPX_STREAM_NULL, &request);
 }
 
 static void expect_refused_everywhere(int started)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* alltoallv_device.c - alltoallv on device memory: counts are read by the kernel alone. */
-#include "cuda.h"
+#include "cuda_errors.h"
 #include "device.h"
 
 int epx_alltoallv_device(const struct epx_request *request)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* combine_device.c - combine and dispatch backward on device memory. */
-#include "cuda.h"
+#include "cuda_errors.h"
 #include "device.h"
 
 int epx_combine_device(const struct epx_request *request)

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "agree.h"
-#include "cuda.h"
+#include "cuda_errors.h"
 #include "progress.h"
 
 enum {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* dispatch_device.c - dispatch and combine backward on device memory. */
-#include "cuda.h"
+#include "cuda_errors.h"
 #include "device.h"
 
 int epx_dispatch_device(const struct epx_request *request)

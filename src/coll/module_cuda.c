@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 #include "agree.h"
-#include "cuda.h"
+#include "cuda_errors.h"
 #include "device.h"
 #include "module.h"
 #include "progress.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "agree.h"
-#include "cuda.h"
+#include "cuda_errors.h"
 #include "device.h"
 
 /* The exchanged parts of the window, in this order, have the same offsets on all ranks. */

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "agree.h"
-#include "cuda.h"
+#include "cuda_errors.h"
 #include "progress.h"
 #include "transport.h"
 

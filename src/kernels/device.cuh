@@ -153,7 +153,8 @@ struct exchange {
     uint32_t ready[EPX_MOST_DEVICE_RANKS * EPX_READY_WORDS];
 };
 
-static __device__ __forceinline__ uint64_t *abort_word(const struct epx_device_comm &c, int32_t rank)
+static __device__ __forceinline__ uint64_t *abort_word(const struct epx_device_comm &c,
+                                                       int32_t rank)
 {
     return (uint64_t *)(void *)c.control[rank];
 }

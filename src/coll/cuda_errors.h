@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cuda.h - errors of CUDA calls on their way up; for the files of the CUDA module. */
-#ifndef EPX_COLL_CUDA_H
-#define EPX_COLL_CUDA_H
+/* cuda_errors.h - errors of CUDA calls on their way up; for the files of the CUDA module. */
+#ifndef EPX_COLL_CUDA_ERRORS_H
+#define EPX_COLL_CUDA_ERRORS_H
 
 #include <cuda_runtime_api.h>
 
