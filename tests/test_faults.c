@@ -8,6 +8,7 @@
 #include "exchange.h"
 #include "fault.h"
 #include "operation.h"
+#include "space.h"
 #include "suite.h"
 
 static EPX_Comm comm;
@@ -87,11 +88,12 @@ END_TEST
 
 START_TEST(weights_are_given_on_all_ranks_or_none)
 {
-    static float weights[4096];
+    float *weights = space_alloc(4096 * sizeof(*weights));
     int odd = odd_rank(_i) == suite_rank;
 
     expect_refused_everywhere(dispatch(10, odd ? NULL : weights, layer.route));
     expect_refused_everywhere(dispatch(10, odd ? weights : NULL, layer.route));
+    space_free(weights);
 }
 END_TEST
 

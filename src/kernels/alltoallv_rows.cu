@@ -85,31 +85,35 @@ static __device__ __forceinline__ bool is_direct(const struct exchange &x, int32
     return (int32_t)ready_word(x, rank, EPX_READY_SEGMENT) >= 0;
 }
 
-/* A thread a rank: the counts of all sources for it. */
+/* counts is [source][target], in shared memory. A thread a rank adds those of all sources for it. */
 static __device__ bool place_rows(const struct epx_alltoallv_rows &a, struct exchange &x,
-                                  struct placement &p)
+                                  struct placement &p, int64_t *counts)
 {
+    int32_t num = a.comm.num_ranks;
     bool ok = true;
 
-    for (int32_t d = (int32_t)threadIdx.x; d < a.comm.num_ranks; d += (int32_t)blockDim.x) {
+    for (int32_t i = (int32_t)threadIdx.x; ok && i < num * num; i += (int32_t)blockDim.x)
+        ok = await_count(a, x, i / num, i % num, &counts[i]);
+    if (!all_content(a.comm, x, ok))
+        return false;
+    for (int32_t d = (int32_t)threadIdx.x; d < num; d += (int32_t)blockDim.x) {
         int64_t rows = 0, most = 0;
 
-        for (int32_t s = 0; ok && s < a.comm.num_ranks; s++) {
-            int64_t count = 0;
+        for (int32_t s = 0; s < num; s++) {
+            int64_t count = counts[s * num + d];
 
-            ok = await_count(a, x, s, d, &count);
             if (s == a.comm.rank)
                 p.place[d] = rows;
-            if (d == a.comm.rank)
-                p.recv_count[s] = count;
             rows = add_rows(rows, count);
             most = count > most ? count : most;
         }
+        p.recv_count[d] = counts[d * num + a.comm.rank];
         p.total[d] = rows;
         if (!is_direct(x, d) && has_room(x, p, d))
             atomicMax(&p.most_staged_bytes, (unsigned long long)(most * a.row_bytes));
     }
-    return all_content(a.comm, x, ok);
+    __syncthreads();
+    return true;
 }
 
 static __device__ void show_counts(const struct epx_alltoallv_rows &a, const struct placement &p)
@@ -278,6 +282,7 @@ static __device__ struct epx_outcome outcome_of(const struct epx_alltoallv_rows 
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     alltoallv_rows(const __grid_constant__ struct epx_alltoallv_rows a)
 {
+    extern __shared__ int64_t counts[];
     __shared__ struct exchange x;
     __shared__ struct placement p;
     int64_t rounds = 0;
@@ -286,7 +291,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     read_counts(a, p);
     if (x.outcome.code == EPX_SUCCESS && blockIdx.x == 0)
         post_counts(a, x, p);
-    if (x.outcome.code == EPX_SUCCESS && await_ready(a.comm, x, NULL) && place_rows(a, x, p)) {
+    if (x.outcome.code == EPX_SUCCESS && await_ready(a.comm, x, NULL) && place_rows(a, x, p, counts)) {
         if (blockIdx.x == 0 && threadIdx.x == 0)
             show_counts(a, p);
         rounds = move_rows(a, x, p);
@@ -302,13 +307,16 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
 
 int epx_launch_alltoallv_rows(const struct epx_alltoallv_rows *args, EPX_Stream stream)
 {
-    alltoallv_rows<<<(unsigned)args->comm.blocks, EPX_WAITING_THREADS, 0, stream>>>(*args);
+    size_t ranks = (size_t)args->comm.num_ranks, bytes = ranks * ranks * sizeof(int64_t);
+
+    alltoallv_rows<<<(unsigned)args->comm.blocks, EPX_WAITING_THREADS, bytes, stream>>>(*args);
     return epx_cuda_status(cudaGetLastError());
 }
 
 int epx_load_alltoallv_rows(void)
 {
-    cudaFuncAttributes attributes;
+    const int most = EPX_MOST_DEVICE_RANKS * EPX_MOST_DEVICE_RANKS * (int)sizeof(int64_t);
 
-    return epx_cuda_status(cudaFuncGetAttributes(&attributes, alltoallv_rows));
+    return epx_cuda_status(cudaFuncSetAttribute(
+        alltoallv_rows, cudaFuncAttributeMaxDynamicSharedMemorySize, most));
 }

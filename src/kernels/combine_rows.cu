@@ -44,7 +44,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
             move_sums(a, x, lists[threadIdx.x / EPX_WARP]);
     }
     if (blockIdx.x == 0 && threadIdx.x == 0)
-        hand_over(a.comm, x, (uint64_t)num_rounds, a.large);
+        hand_over(a.comm, x, (uint64_t)num_rounds, a.large, a.plan.outcome);
 }
 
 int epx_launch_combine_rows(const struct epx_combine_rows *args, EPX_Stream stream)

@@ -336,8 +336,9 @@ static __device__ void find_difference(const struct epx_device_comm &c, struct e
     }
 }
 
-/* Values of EPX_READY_WEIGHTS, as in coll/ready.h. */
+/* Values of EPX_READY_WEIGHTS, as in coll/ready.h; of EPX_READY_VERB, as in request.h. */
 enum { WEIGHTS_NONE, WEIGHTS_GIVEN, WEIGHTS_EITHER };
+enum { ROUTE_TOKENS = 0 };
 
 static __device__ void find_weights(const struct epx_device_comm &c, struct exchange &x)
 {
@@ -349,9 +350,6 @@ static __device__ void find_weights(const struct epx_device_comm &c, struct exch
         given = told == WEIGHTS_GIVEN ? r : given;
         none = told == WEIGHTS_NONE ? r : none;
     }
-    x.weighted = given >= 0;
-    if (given < 0 || none < 0)
-        return;
     x.outcome.code = EPX_ERR_ARG;
     x.outcome.what = EPX_OUTCOME_WEIGHTS;
     x.outcome.rank = none;
@@ -365,14 +363,78 @@ static __device__ void find_routing_error(const struct epx_device_comm &c, struc
         x.outcome = *routing;
         return;
     }
-    for (int32_t r = 0; r < c.num_ranks; r++) {
+    for (int32_t r = c.num_ranks - 1; r >= 0; r--) {
         if (ready_word(x, r, EPX_READY_ERROR) == EPX_SUCCESS)
             continue;
         x.outcome.code = (int32_t)ready_word(x, r, EPX_READY_ERROR);
         x.outcome.what = EPX_OUTCOME_ROUTING;
         x.outcome.rank = r;
-        return;
     }
+}
+
+/* Whether a word of any rank is the given one. */
+static __device__ bool any_says(const struct epx_device_comm &c, const struct exchange &x,
+                                int32_t word, uint32_t value)
+{
+    bool says = false;
+
+    for (int32_t r = (int32_t)threadIdx.x; r < c.num_ranks; r += (int32_t)blockDim.x)
+        says = says || ready_word(x, r, word) == value;
+    return __syncthreads_or(says);
+}
+
+static __device__ bool any_fails(const struct epx_device_comm &c, const struct exchange &x)
+{
+    bool fails = false;
+
+    for (int32_t r = (int32_t)threadIdx.x; r < c.num_ranks; r += (int32_t)blockDim.x)
+        fails = fails || ready_word(x, r, EPX_READY_ERROR) != EPX_SUCCESS;
+    return __syncthreads_or(fails);
+}
+
+static __device__ bool any_differs(const struct epx_device_comm &c, const struct exchange &x)
+{
+    bool differs = false;
+
+    for (int32_t i = (int32_t)threadIdx.x; i < c.num_ranks * EPX_READY_WORDS;
+         i += (int32_t)blockDim.x)
+        differs = differs || (i % EPX_READY_WORDS < EPX_READY_COMPARED &&
+                              x.ready[i] != x.ready[i % EPX_READY_WORDS]);
+    return __syncthreads_or(differs);
+}
+
+/* The whole block: the verdict on everybody's words. All ranks come to the same. */
+static __device__ bool judge_ready(const struct epx_device_comm &c, struct exchange &x,
+                                   const struct epx_outcome *routing)
+{
+    bool differs = any_differs(c, x);
+    bool given = any_says(c, x, EPX_READY_WEIGHTS, WEIGHTS_GIVEN);
+    bool none = any_says(c, x, EPX_READY_WEIGHTS, WEIGHTS_NONE);
+    bool failed = any_fails(c, x);
+
+    if (threadIdx.x == 0) {
+        x.weighted = given;
+        if (differs)
+            find_difference(c, x);
+        else if (given && none)
+            find_weights(c, x);
+        else if (failed)
+            find_routing_error(c, x, routing);
+    }
+    __syncthreads();
+    return x.outcome.code == EPX_SUCCESS;
+}
+
+/* After a disagreement a routing that any rank called is void: this rank's, if it is that. */
+static __device__ void spoil_routing(const struct epx_device_comm &c, const struct exchange &x,
+                                     struct epx_outcome *routing)
+{
+    if (x.outcome.what != EPX_OUTCOME_DIFFERS && x.outcome.what != EPX_OUTCOME_WEIGHTS)
+        return;
+    for (int32_t r = 0; r < c.num_ranks; r++)
+        if (ready_word(x, r, EPX_READY_VERB) == ROUTE_TOKENS &&
+            ready_word(x, r, EPX_READY_ROUTE) == ready_word(x, c.rank, EPX_READY_ROUTE))
+            *routing = x.outcome;
 }
 
 /*
@@ -388,17 +450,7 @@ static __device__ bool await_ready(const struct epx_device_comm &c, struct excha
     for (int32_t i = (int32_t)threadIdx.x; ok && i < c.num_ranks * EPX_READY_WORDS;
          i += (int32_t)blockDim.x)
         ok = await_tagged(c, own + i, (uint32_t)x.epoch, i / EPX_READY_WORDS, &x.ready[i]);
-    if (!all_content(c, x, ok))
-        return false;
-    if (threadIdx.x == 0) {
-        find_difference(c, x);
-        if (x.outcome.code == EPX_SUCCESS)
-            find_weights(c, x);
-        if (x.outcome.code == EPX_SUCCESS)
-            find_routing_error(c, x, routing);
-    }
-    __syncthreads();
-    return x.outcome.code == EPX_SUCCESS;
+    return all_content(c, x, ok) && judge_ready(c, x, routing);
 }
 
 /* After the block's stores of a round. */
@@ -497,8 +549,9 @@ static __device__ void end_operation(const struct epx_device_comm &c, uint64_t r
 
 /* The first kernel leaves to the next what it found out; one thread of one block. */
 static __device__ void hand_over(const struct epx_device_comm &c, const struct exchange &x,
-                                 uint64_t rounds, bool deferred)
+                                 uint64_t rounds, bool deferred, struct epx_outcome *routing)
 {
+    spoil_routing(c, x, routing);
     c.state->rounds = rounds;
     c.state->deferred = deferred;
     c.state->weighted = x.weighted;

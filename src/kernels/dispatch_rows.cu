@@ -81,7 +81,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
             move_rows(a, x, staged, num_rounds, lists[threadIdx.x / EPX_WARP]);
     }
     if (blockIdx.x == 0 && threadIdx.x == 0)
-        hand_over(a.comm, x, (uint64_t)num_rounds, deferred);
+        hand_over(a.comm, x, (uint64_t)num_rounds, deferred, a.plan.outcome);
 }
 
 int epx_launch_dispatch_rows(const struct epx_dispatch_rows *args, EPX_Stream stream)
