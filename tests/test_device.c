@@ -328,6 +328,23 @@ START_TEST(operations_on_several_streams_do_not_disturb_each_other)
 }
 END_TEST
 
+/* So much that the whole GPU moves it, in several chunks of tokens. */
+START_TEST(many_rows_go_in_chunks)
+{
+    struct scenario s = scenario_small(_i < VERBS ? EPX_BFLOAT16 : EPX_FLOAT32);
+
+    s.max_tokens = 513;
+    s.count = _i < VERBS ? 35000 : 17000;
+    s.alignment = 16;
+    s.routing = _i % 2 ? ROUTING_SKEWED : ROUTING_HOLES;
+    s.tokens = _i < VERBS ? TOKENS_FULL : TOKENS_UNEVEN;
+    s.memory = MEMORY_WINDOW;
+    s.row_bytes_known = 1;
+    s.capacity_percent = 110;
+    layer_run(&s, comm, (enum verb)(_i % VERBS), 1);
+}
+END_TEST
+
 START_TEST(memory_of_the_host_is_refused)
 {
     struct scenario s = scenario_small(EPX_FLOAT32);
@@ -359,6 +376,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, graphs_of_two_routes_take_turns_with_plain_calls);
     tcase_add_test(tcase, an_error_in_a_replay_is_told_later);
     tcase_add_loop_test(tcase, operations_on_several_streams_do_not_disturb_each_other, 0, 4);
+    tcase_add_loop_test(tcase, many_rows_go_in_chunks, 0, 2 * VERBS);
     tcase_add_test(tcase, memory_of_the_host_is_refused);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -20,7 +20,9 @@
 enum {
     SHARED_COMPLETION = EPX_MOST_IN_FLIGHT - 1,
     POLLS_BEFORE_QUERY = 1 << 16,
-    LARGE_BYTES = 8 << 20
+    LEAST_LARGE_BYTES = 1 << 19,
+    LEAST_CHUNK_BYTES = 8 << 20,
+    MOST_CHUNKS = 4
 };
 
 struct epx_device *epx_device_of(const struct epx_request *request)
@@ -108,6 +110,9 @@ static int init(struct epx_device *device)
     EPX_TRY_CUDA(cudaGetDevice(&device->ordinal));
     EPX_TRY(allocate_completions(device));
     EPX_TRY_CUDA(cudaEventCreateWithFlags(&device->capture_order, cudaEventDisableTiming));
+    EPX_TRY_CUDA(cudaEventCreateWithFlags(&device->fork, cudaEventDisableTiming));
+    EPX_TRY_CUDA(cudaEventCreateWithFlags(&device->join, cudaEventDisableTiming));
+    EPX_TRY_CUDA(cudaStreamCreateWithFlags(&device->beside, cudaStreamNonBlocking));
     EPX_TRY_LAUNCH(epx_load_kernels());
     return EPX_SUCCESS;
 }
@@ -130,6 +135,8 @@ static int find_blocks(struct epx_device *device)
 
 static void device_free(struct epx_device *device)
 {
+    cudaEvent_t *own[] = {&device->capture_order, &device->fork, &device->join};
+
     if (!device)
         return;
     if (device->window)
@@ -137,8 +144,11 @@ static void device_free(struct epx_device *device)
     for (int i = 0; device->events && i < 2 * EPX_MOST_IN_FLIGHT; i++)
         if (device->events[i])
             cudaEventDestroy(device->events[i]);
-    if (device->capture_order)
-        cudaEventDestroy(device->capture_order);
+    for (int i = 0; i < 3; i++)
+        if (*own[i])
+            cudaEventDestroy(*own[i]);
+    if (device->beside)
+        cudaStreamDestroy(device->beside);
     cudaFreeHost(device->completions);
     cudaFreeHost(device->stats);
     free(device->events);
@@ -165,9 +175,32 @@ static int device_create(struct epx_comm *comm, const struct epx_transport *tran
     return epx_comm_agree(comm, place_window(device));
 }
 
-int epx_device_is_large(const struct epx_request *request)
+int32_t epx_device_chunks(const struct epx_request *request)
 {
-    return request->route->attr.max_tokens * request->call.row_bytes >= LARGE_BYTES;
+    int64_t bytes = request->route->attr.max_tokens * request->call.row_bytes;
+
+    if (bytes < LEAST_LARGE_BYTES)
+        return 0;
+    return bytes < MOST_CHUNKS * LEAST_CHUNK_BYTES ? 1 : MOST_CHUNKS;
+}
+
+int epx_device_fork(const struct epx_request *request, EPX_Stream *beside)
+{
+    struct epx_device *device = epx_device_of(request);
+
+    *beside = device->beside;
+    EPX_TRY_CUDA(cudaEventRecord(device->fork, request->call.stream));
+    EPX_TRY_CUDA(cudaStreamWaitEvent(device->beside, device->fork, 0));
+    return EPX_SUCCESS;
+}
+
+int epx_device_join(const struct epx_request *request)
+{
+    struct epx_device *device = epx_device_of(request);
+
+    EPX_TRY_CUDA(cudaEventRecord(device->join, device->beside));
+    EPX_TRY_CUDA(cudaStreamWaitEvent(request->call.stream, device->join, 0));
+    return EPX_SUCCESS;
 }
 
 struct epx_rounds epx_rounds_of(int64_t row_bytes, int32_t width, int32_t max_tokens,

@@ -29,6 +29,9 @@ struct epx_device {
     int *unused, num_unused;            /* completions */
     uint32_t number;                    /* of operations, in completions */
 
+    cudaStream_t beside; /* for chunks */
+    cudaEvent_t fork, join;
+
     /* the order of operations across streams, outside and inside a capture */
     cudaEvent_t order, capture_order;
     unsigned long long order_stream; /* id of the stream of the last operation */
@@ -46,8 +49,11 @@ struct epx_device *epx_device_of(const struct epx_request *request);
 struct epx_device_comm epx_device_comm_of(const struct epx_request *request);
 struct epx_ready_note epx_ready_note_of(const struct epx_request *request);
 
-/* Whether the whole device is worth two more kernels: route constants alone decide. */
-int epx_device_is_large(const struct epx_request *request);
+/* Chunks of tokens, 0 where the blocks that wait do all; route constants alone decide. */
+int32_t epx_device_chunks(const struct epx_request *request);
+/* A stream beside the operation's, which starts after what was queued so far; and back. */
+int epx_device_fork(const struct epx_request *request, EPX_Stream *beside);
+int epx_device_join(const struct epx_request *request);
 
 /* How rows of an operation go through a stage that holds `width` rows a token. */
 struct epx_rounds epx_rounds_of(int64_t row_bytes, int32_t width, int32_t max_tokens,

@@ -3,18 +3,38 @@
 #include "cuda_errors.h"
 #include "device.h"
 
+/* Chunks are spread on a stream beside, while later ones are stored. */
+static int queue_chunks(const struct epx_request *request, const struct epx_dispatch_rows *args,
+                        int32_t num)
+{
+    EPX_Stream stream = request->call.stream, beside;
+    int32_t tokens = args->plan.max_tokens;
+
+    EPX_TRY(epx_device_fork(request, &beside));
+    for (int32_t i = 0; i < num; i++)
+        EPX_TRY_LAUNCH(epx_launch_store_rows(args, epx_chunk_of(i, num, tokens), stream));
+    for (int32_t i = 0; i < num - 1; i++) {
+        EPX_TRY_LAUNCH(epx_launch_await_rows(&args->comm, epx_chunk_of(i, num, tokens), beside));
+        EPX_TRY_LAUNCH(epx_launch_spread_rows(args, epx_chunk_of(i, num, tokens), beside));
+    }
+    EPX_TRY(epx_device_join(request));
+    EPX_TRY_LAUNCH(epx_launch_await_rows(&args->comm, epx_chunk_of(num - 1, num, tokens), stream));
+    return EPX_SUCCESS;
+}
+
 int epx_dispatch_device(const struct epx_request *request)
 {
     const struct epx_call *call = &request->call;
     const struct epx_device_plan *plan = epx_device_plan_of(request);
     int scales = call->verb == EPX_VERB_COMBINE_BACKWARD;
+    int32_t num;
     struct epx_dispatch_rows args = {
         .comm = epx_device_comm_of(request),
         .note = epx_ready_note_of(request),
         .plan = *plan,
         .rounds = epx_rounds_of(call->row_bytes, request->comm->size, plan->max_tokens,
                                 plan->stage_bytes),
-        .large = epx_device_is_large(request),
+        .chunks = scales ? epx_device_chunks(request) > 0 : epx_device_chunks(request),
         .num_tokens = call->num_tokens,
         .datatype = call->datatype,
         .row_bytes = call->row_bytes,
@@ -25,14 +45,14 @@ int epx_dispatch_device(const struct epx_request *request)
         .recv_weights = call->weights_out,
     };
 
+    num = args.chunks ? args.chunks : 1;
     EPX_TRY_LAUNCH(epx_launch_dispatch_rows(&args, call->stream));
-    if (args.large) {
-        EPX_TRY_LAUNCH(epx_launch_store_rows(&args, call->stream));
-        EPX_TRY_LAUNCH(epx_launch_await_rows(&args.comm, call->stream));
-    }
+    if (args.chunks)
+        EPX_TRY(queue_chunks(request, &args, num));
     if (scales)
         EPX_TRY_LAUNCH(epx_launch_scale_rows(&args, call->stream));
     else
-        EPX_TRY_LAUNCH(epx_launch_spread_rows(&args, call->stream));
+        EPX_TRY_LAUNCH(epx_launch_spread_rows(
+            &args, epx_chunk_of(num - 1, num, plan->max_tokens), call->stream));
     return EPX_SUCCESS;
 }

@@ -301,8 +301,8 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     if (x.outcome.code == EPX_SUCCESS)
         for (int32_t r = 0; r < a.comm.num_ranks; r++)
             count_rows_to(a.comm, r, p.send_count[r], a.row_bytes);
-    end_operation(a.comm, (uint64_t)rounds,
-                  x.outcome.code == EPX_SUCCESS ? p.total[a.comm.rank] : 0, outcome_of(a, x, p));
+    end_rounds(a.comm, (uint64_t)rounds, rounds ? (uint64_t)rounds - 1 : 0,
+               x.outcome.code == EPX_SUCCESS ? p.total[a.comm.rank] : 0, outcome_of(a, x, p));
 }
 
 int epx_launch_alltoallv_rows(const struct epx_alltoallv_rows *args, EPX_Stream stream)

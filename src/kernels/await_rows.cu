@@ -6,7 +6,8 @@
  */
 #include "device.cuh"
 
-static __global__ void await_rows(const __grid_constant__ struct epx_device_comm c)
+static __global__ void await_rows(const __grid_constant__ struct epx_device_comm c,
+                                  struct epx_chunk chunk)
 {
     __shared__ struct exchange x;
 
@@ -17,13 +18,13 @@ static __global__ void await_rows(const __grid_constant__ struct epx_device_comm
         x.outcome = epx_outcome();
     }
     __syncthreads();
-    if (!await_arrivals(c, x, 1) && threadIdx.x == 0)
-        c.state->outcome = x.outcome;
+    await_arrivals(c, x, (uint64_t)chunk.number + 1); /* else the abort word is set */
 }
 
-int epx_launch_await_rows(const struct epx_device_comm *comm, EPX_Stream stream)
+int epx_launch_await_rows(const struct epx_device_comm *comm, struct epx_chunk chunk,
+                          EPX_Stream stream)
 {
-    await_rows<<<1, EPX_WARP, 0, stream>>>(*comm);
+    await_rows<<<1, EPX_WARP, 0, stream>>>(*comm, chunk);
     return epx_cuda_status(cudaGetLastError());
 }
 

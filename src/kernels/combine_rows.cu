@@ -39,12 +39,12 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
 
     begin_exchange(a.comm, a.note, a.plan.outcome->code, x);
     if (x.outcome.code == EPX_SUCCESS && await_ready(a.comm, x, a.plan.outcome)) {
-        num_rounds = a.rounds.num;
-        if (!a.large)
+        num_rounds = a.chunks ? a.chunks : a.rounds.num;
+        if (!a.chunks)
             move_sums(a, x, lists[threadIdx.x / EPX_WARP]);
     }
     if (blockIdx.x == 0 && threadIdx.x == 0)
-        hand_over(a.comm, x, (uint64_t)num_rounds, a.large, a.plan.outcome);
+        hand_over(a.comm, x, (uint64_t)num_rounds, a.chunks != 0, a.plan.outcome);
 }
 
 int epx_launch_combine_rows(const struct epx_combine_rows *args, EPX_Stream stream)

@@ -41,6 +41,9 @@
 
 enum : int64_t { EPX_BLOCK_THREADS = 256, EPX_MOST_BLOCKS = 1024 };
 
+/* Blocks that keep all links busy with stores, and leave room for those that spread or sum. */
+enum : int64_t { EPX_STORING_BLOCKS = 64, EPX_ROW_BLOCKS = 132 * 4 };
+
 /* Blocks for n independent items, one thread each, that stride over what is left. */
 static inline unsigned epx_blocks_for(int64_t n)
 {
@@ -51,11 +54,12 @@ static inline unsigned epx_blocks_for(int64_t n)
     return (unsigned)(blocks < 1 ? 1 : blocks);
 }
 
-/* Blocks of kernels whose warps take a row each and wait for nothing. */
-static inline unsigned epx_blocks_for_rows(int64_t rows)
+/* Blocks of kernels whose warps take a slice of a row each and wait for nothing. */
+static inline unsigned epx_blocks_for_rows(int64_t rows, int64_t row_bytes, int64_t most)
 {
-    const int64_t most = 132 * 4, warps = EPX_WAITING_THREADS / EPX_WARP;
-    int64_t blocks = (rows + warps - 1) / warps;
+    const int64_t warps = EPX_WAITING_THREADS / EPX_WARP;
+    int64_t slices = rows * (row_bytes / EPX_LEAST_SLICE_BYTES + 1);
+    int64_t blocks = (slices + warps - 1) / warps;
 
     return (unsigned)(blocks < 1 ? 1 : blocks < most ? blocks : most);
 }
@@ -536,15 +540,22 @@ static __device__ void complete(const struct epx_device_comm &c, int64_t rows,
 }
 
 /* The last step of an operation, by one thread of its last block. */
-static __device__ void end_operation(const struct epx_device_comm &c, uint64_t rounds,
-                                     int64_t rows, const struct epx_outcome &outcome)
+static __device__ void end_rounds(const struct epx_device_comm &c, uint64_t rounds,
+                                  uint64_t credit_rounds, int64_t rows,
+                                  const struct epx_outcome &outcome)
 {
     bool cut_short = outcome.code == EPX_SUCCESS && aborted(c);
 
     c.state->epoch++;
     c.state->arrivals += rounds * (uint64_t)c.blocks;
-    c.state->credits += rounds > 1 ? (rounds - 1) * (uint64_t)c.blocks : 0;
+    c.state->credits += credit_rounds * (uint64_t)c.blocks;
     complete(c, rows, cut_short ? outcome_of_abort(c) : outcome);
+}
+
+/* The same after hand_over. */
+static __device__ void end_operation(const struct epx_device_comm &c, int64_t rows)
+{
+    end_rounds(c, c.state->rounds, c.state->credit_rounds, rows, c.state->outcome);
 }
 
 /* The first kernel leaves to the next what it found out; one thread of one block. */
@@ -553,6 +564,7 @@ static __device__ void hand_over(const struct epx_device_comm &c, const struct e
 {
     spoil_routing(c, x, routing);
     c.state->rounds = rounds;
+    c.state->credit_rounds = deferred || rounds == 0 ? 0 : rounds - 1;
     c.state->deferred = deferred;
     c.state->weighted = x.weighted;
     c.state->outcome = x.outcome;

@@ -121,7 +121,8 @@ struct epx_device_state {
     uint64_t arrivals; /* that each source has posted in all of them */
     uint64_t credits;  /* likewise */
     uint64_t barrier;  /* blocks that have come to a barrier, in all kernels */
-    uint64_t rounds;   /* of the operation under way, as the next two */
+    uint64_t rounds;   /* of the operation under way, as what follows */
+    uint64_t credit_rounds;
     uint32_t ended;    /* blocks of the kernel under way that have ended; back to 0 with the last */
     int32_t weighted;
     int32_t deferred;  /* rows are stored by the next kernel, on the whole device */
@@ -265,6 +266,26 @@ EPX_HD struct epx_slices epx_slices_of(int64_t row_bytes, int64_t rows, int64_t 
     return slices;
 }
 
+/*
+ * Where rows are many they go in chunks of tokens, so that a chunk is spread or summed while the
+ * next is stored. Each chunk is a round of arrivals.
+ */
+struct epx_chunk {
+    int32_t number, num; /* of num */
+    int64_t first_token, end_token;
+};
+
+EPX_HD struct epx_chunk epx_chunk_of(int32_t number, int32_t num, int32_t max_tokens)
+{
+    struct epx_chunk chunk;
+
+    chunk.number = number;
+    chunk.num = num;
+    chunk.first_token = (int64_t)max_tokens * number / num;
+    chunk.end_token = (int64_t)max_tokens * (number + 1) / num;
+    return chunk;
+}
+
 /* The arguments of the kernels. */
 struct epx_route_tokens {
     struct epx_device_comm comm;
@@ -280,7 +301,7 @@ struct epx_dispatch_rows {
     struct epx_ready_note note;
     struct epx_device_plan plan;
     struct epx_rounds rounds; /* used if a receive buffer cannot be stored into */
-    int32_t large;            /* rows are stored by the whole device if no stage is used */
+    int32_t chunks;           /* 0 = all by the blocks that wait; so it is if a stage is used */
     int32_t num_tokens;
     EPX_Datatype datatype;
     int64_t row_bytes;
@@ -297,7 +318,7 @@ struct epx_combine_rows {
     struct epx_ready_note note;
     struct epx_device_plan plan;
     struct epx_rounds rounds;
-    int32_t large; /* rows are summed and stored by the whole device; one round */
+    int32_t chunks; /* 0 = all by the blocks that wait; else there is one round */
     int32_t num_tokens;
     int32_t backward;
     EPX_Datatype datatype;
@@ -327,14 +348,19 @@ extern "C" {
 /* Launchers: EPX_SUCCESS, or EPX_ERR_CUDA with the error left to cudaGetLastError. */
 int epx_launch_route_tokens(const struct epx_route_tokens *args, EPX_Stream stream);
 int epx_launch_dispatch_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
-int epx_launch_store_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
-int epx_launch_spread_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
+int epx_launch_store_rows(const struct epx_dispatch_rows *args, struct epx_chunk chunk,
+                          EPX_Stream stream);
+int epx_launch_spread_rows(const struct epx_dispatch_rows *args, struct epx_chunk chunk,
+                           EPX_Stream stream);
 int epx_launch_scale_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
 int epx_launch_combine_rows(const struct epx_combine_rows *args, EPX_Stream stream);
-int epx_launch_store_sums(const struct epx_combine_rows *args, EPX_Stream stream);
-int epx_launch_sum_ranks(const struct epx_combine_rows *args, EPX_Stream stream);
+int epx_launch_store_sums(const struct epx_combine_rows *args, struct epx_chunk chunk,
+                          EPX_Stream stream);
+int epx_launch_sum_ranks(const struct epx_combine_rows *args, struct epx_chunk chunk,
+                         EPX_Stream stream);
 int epx_launch_alltoallv_rows(const struct epx_alltoallv_rows *args, EPX_Stream stream);
-int epx_launch_await_rows(const struct epx_device_comm *comm, EPX_Stream stream);
+int epx_launch_await_rows(const struct epx_device_comm *comm, struct epx_chunk chunk,
+                          EPX_Stream stream);
 /* Load every kernel now: loading one later could wait for a kernel that waits. */
 int epx_load_kernels(void);
 int epx_load_route_tokens(void);

@@ -75,8 +75,8 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     if (x.outcome.code == EPX_SUCCESS && await_ready(a.comm, x, a.plan.outcome)) {
         bool staged = any_staged(a.comm, x);
 
-        num_rounds = staged ? a.rounds.num : 1;
-        deferred = a.large && !staged;
+        deferred = a.chunks && !staged;
+        num_rounds = staged ? a.rounds.num : deferred ? a.chunks : 1;
         if (!deferred)
             move_rows(a, x, staged, num_rounds, lists[threadIdx.x / EPX_WARP]);
     }

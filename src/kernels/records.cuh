@@ -21,15 +21,6 @@ static __device__ struct row_source find_record(const struct epx_device_plan &pl
     return at;
 }
 
-static __device__ int64_t num_records(const struct epx_device_plan &plan, int32_t num_ranks)
-{
-    int64_t num = 0;
-
-    for (int32_t s = 0; s < num_ranks; s++)
-        num += plan.rank_counts[s];
-    return num;
-}
-
 /* The first record of a source with a token not below the given one; records are in order. */
 static __device__ int64_t first_record(const struct epx_device_plan &plan, char *records,
                                        int32_t source, int64_t token)
@@ -47,6 +38,49 @@ static __device__ int64_t first_record(const struct epx_device_plan &plan, char 
             high = middle;
     }
     return low;
+}
+
+/* The records of all sources whose tokens are in a range; in shared memory. */
+struct record_range {
+    int32_t num_ranks;
+    int64_t num;
+    int64_t first[EPX_MOST_DEVICE_RANKS], end[EPX_MOST_DEVICE_RANKS];
+};
+
+/* The whole block. */
+static __device__ void find_range(const struct epx_device_plan &plan, int32_t num_ranks,
+                                  char *records, int64_t first_token, int64_t end_token,
+                                  struct record_range &range)
+{
+    for (int32_t i = (int32_t)threadIdx.x; i < 2 * num_ranks; i += (int32_t)blockDim.x) {
+        int32_t source = i / 2;
+
+        if (i % 2)
+            range.end[source] = first_record(plan, records, source, end_token);
+        else
+            range.first[source] = first_record(plan, records, source, first_token);
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        range.num_ranks = num_ranks;
+        range.num = 0;
+        for (int32_t s = 0; s < num_ranks; s++)
+            range.num += range.end[s] - range.first[s];
+    }
+    __syncthreads();
+}
+
+/* The index-th record of a range, by source. */
+static __device__ struct row_source find_in_range(const struct record_range &range, int64_t index)
+{
+    struct row_source at = {0, index};
+
+    while (at.row >= range.end[at.source] - range.first[at.source]) {
+        at.row -= range.end[at.source] - range.first[at.source];
+        at.source++;
+    }
+    at.row += range.first[at.source];
+    return at;
 }
 
 /* The i-th of the rows that could be padding; -1 if it is none. */

@@ -612,7 +612,7 @@ static __device__ void end_routing(const struct epx_route_tokens &a, const struc
         a.comm.state->stats.dropped_rows += (uint64_t)*a.plan.dropped;
     }
     a.plan.bad[0] = a.plan.bad[1] = 0;
-    end_operation(a.comm, exchanged, *a.plan.num_rows, outcome);
+    end_rounds(a.comm, exchanged, 0, *a.plan.num_rows, outcome);
 }
 
 static __device__ bool exchange_counts(const struct epx_route_tokens &a, struct exchange &x,

@@ -43,21 +43,20 @@ static __device__ void spread_weights(const struct epx_dispatch_rows &a, int32_t
     }
 }
 
-static __device__ void spread_records(const struct epx_dispatch_rows &a, struct row_list &list,
+/* The records of the chunk's tokens. */
+static __device__ void spread_records(const struct epx_dispatch_rows &a,
+                                      const struct record_range &range, struct row_list &list,
                                       bool weighted)
 {
     char *records = a.plan.records[a.comm.rank];
-    struct epx_slices slices = epx_slices_of(
-        a.row_bytes, num_records(a.plan, a.comm.num_ranks), num_global_warps());
+    struct epx_slices slices = epx_slices_of(a.row_bytes, range.num, num_global_warps());
 
-    for (int64_t i = global_warp();; i += num_global_warps()) {
-        struct row_source at = find_record(a.plan, a.comm.num_ranks, i / slices.num);
+    for (int64_t i = global_warp(); i < range.num * slices.num; i += num_global_warps()) {
+        struct row_source at = find_in_range(range, i / slices.num);
         struct part part = part_of(slices, (int32_t)(i % slices.num), a.row_bytes);
-        struct epx_wire_record *record;
+        struct epx_wire_record *record =
+            epx_wire_record_at(&a.plan, records, at.source, at.row);
 
-        if (at.source == a.comm.num_ranks)
-            return;
-        record = epx_wire_record_at(&a.plan, records, at.source, at.row);
         if (record->num_slots == 0)
             continue;
         if (part.bytes)
@@ -68,27 +67,37 @@ static __device__ void spread_records(const struct epx_dispatch_rows &a, struct 
 }
 
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
-    spread_rows(const __grid_constant__ struct epx_dispatch_rows a)
+    spread_rows(const __grid_constant__ struct epx_dispatch_rows a, struct epx_chunk chunk)
 {
+    __shared__ struct record_range range;
     __shared__ struct row_list lists[EPX_WAITING_THREADS / EPX_WARP];
     bool on = is_on(a.comm), weighted = a.comm.state->weighted && a.recv_weights;
+    bool whole = !a.comm.state->deferred; /* then the last chunk stands for all */
+    bool last = chunk.number == chunk.num - 1;
 
-    if (on) {
-        spread_records(a, lists[threadIdx.x / EPX_WARP], weighted);
-        zero_padding(a.plan, a.recv, a.row_bytes, weighted ? a.recv_weights : NULL);
+    if (on && (last || !whole)) {
+        find_range(a.plan, a.comm.num_ranks, a.plan.records[a.comm.rank],
+                   whole ? 0 : chunk.first_token, chunk.end_token, range);
+        spread_records(a, range, lists[threadIdx.x / EPX_WARP], weighted);
     }
+    if (!last)
+        return;
+    if (on)
+        zero_padding(a.plan, a.recv, a.row_bytes, weighted ? a.recv_weights : NULL);
     if (!is_last_block(a.comm) || threadIdx.x)
         return;
     if (on)
         count_rows(a.comm, a.plan.send_rows, a.row_bytes);
-    end_operation(a.comm, a.comm.state->rounds, *a.plan.num_rows, a.comm.state->outcome);
+    end_operation(a.comm, *a.plan.num_rows);
 }
 
-int epx_launch_spread_rows(const struct epx_dispatch_rows *args, EPX_Stream stream)
+int epx_launch_spread_rows(const struct epx_dispatch_rows *args, struct epx_chunk chunk,
+                           EPX_Stream stream)
 {
-    unsigned blocks = epx_blocks_for_rows((int64_t)args->plan.max_tokens * args->comm.num_ranks);
+    int64_t rows = (chunk.end_token - chunk.first_token) * args->comm.num_ranks;
 
-    spread_rows<<<blocks, EPX_WAITING_THREADS, 0, stream>>>(*args);
+    spread_rows<<<epx_blocks_for_rows(rows, args->row_bytes, EPX_ROW_BLOCKS),
+                  EPX_WAITING_THREADS, 0, stream>>>(*args, chunk);
     return epx_cuda_status(cudaGetLastError());
 }
 

@@ -8,24 +8,30 @@
 #include "sums.cuh"
 
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
-    sum_ranks(const __grid_constant__ struct epx_combine_rows a)
+    sum_ranks(const __grid_constant__ struct epx_combine_rows a, struct epx_chunk chunk)
 {
+    const struct round round = {chunk.first_token, chunk.end_token, 0};
     __shared__ struct row_list lists[EPX_WAITING_THREADS / EPX_WARP];
     bool on = is_on(a.comm), weighted = a.backward && a.comm.state->weighted;
 
     if (on && a.rounds.num == 1)
-        sum_tokens(a, round_of(a.rounds, 0), weighted, lists[threadIdx.x / EPX_WARP]);
+        sum_tokens(a, round, weighted, lists[threadIdx.x / EPX_WARP]);
+    if (chunk.number < chunk.num - 1)
+        return;
     if (!is_last_block(a.comm) || threadIdx.x)
         return;
     if (on)
         count_rows(a.comm, a.plan.recv_rows, a.row_bytes);
-    end_operation(a.comm, a.comm.state->rounds, a.num_tokens, a.comm.state->outcome);
+    end_operation(a.comm, a.num_tokens);
 }
 
-int epx_launch_sum_ranks(const struct epx_combine_rows *args, EPX_Stream stream)
+int epx_launch_sum_ranks(const struct epx_combine_rows *args, struct epx_chunk chunk,
+                         EPX_Stream stream)
 {
-    sum_ranks<<<epx_blocks_for_rows(args->plan.max_tokens), EPX_WAITING_THREADS, 0, stream>>>(
-        *args);
+    unsigned blocks = epx_blocks_for_rows(chunk.end_token - chunk.first_token, args->row_bytes,
+                                          EPX_ROW_BLOCKS);
+
+    sum_ranks<<<blocks, EPX_WAITING_THREADS, 0, stream>>>(*args, chunk);
     return epx_cuda_status(cudaGetLastError());
 }
 
