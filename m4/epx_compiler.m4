@@ -57,3 +57,23 @@ m4_foreach_w([epx_flag],
 AS_IF([test "$enable_werror" = yes], [EPX_CFLAGS="$EPX_CFLAGS -Werror"])
 AC_SUBST([EPX_CFLAGS])
 ])
+
+# EPX_CHECK_WEAK_ALIASES - EPX_PROFILING, yes if CC makes EPX_X a weak alias of PEPX_X.
+AC_DEFUN([EPX_CHECK_WEAK_ALIASES], [
+AC_CACHE_CHECK([whether $CC makes weak aliases], [epx_cv_weak_aliases],
+  [AC_LINK_IFELSE([AC_LANG_SOURCE([[
+#define EPX_PRAGMA(text) _Pragma(#text)
+#define EPX_PROFILED(name) EPX_PRAGMA(weak EPX_##name = PEPX_##name)
+int EPX_Try(void);
+int PEPX_Try(void);
+EPX_PROFILED(Try)
+int PEPX_Try(void) { return 0; }
+int main(void) { return EPX_Try(); }
+]])], [epx_cv_weak_aliases=yes], [epx_cv_weak_aliases=no])])
+AS_IF([test "$epx_cv_weak_aliases" = yes],
+  [AC_DEFINE([EPX_WEAK_ALIASES], [1], [EPX_X can be a weak alias of PEPX_X])
+   epx_profiling_summary="yes, EPX_* are weak aliases of PEPX_*"],
+  [epx_profiling_summary="no, $CC makes no weak aliases: there are no PEPX_* functions"])
+AM_CONDITIONAL([HAVE_PROFILING], [test "$epx_cv_weak_aliases" = yes])
+AC_SUBST([EPX_PROFILING], [$epx_cv_weak_aliases])
+])

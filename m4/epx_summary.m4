@@ -13,6 +13,7 @@ EPX $PACKAGE_VERSION
   NCCL         $epx_nccl_summary
   UCX          $epx_ucx_summary
   Check        $epx_check (unit tests)
+  profiling    $epx_profiling_summary
   transports   shm mpi
   prefix       $prefix
 

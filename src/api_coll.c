@@ -3,6 +3,12 @@
 #include "api.h"
 #include "coll/verbs.h"
 
+EPX_PROFILED(Dispatch)
+EPX_PROFILED(Combine)
+EPX_PROFILED(Dispatch_backward)
+EPX_PROFILED(Combine_backward)
+EPX_PROFILED(Alltoallv)
+
 /* Checks what every verb has, and fills in the call. */
 static int check_rows(int count, EPX_Datatype datatype, int64_t max_row_bytes,
                       struct epx_call *call)

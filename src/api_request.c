@@ -3,6 +3,11 @@
 #include "api.h"
 #include "progress.h"
 
+EPX_PROFILED(Wait)
+EPX_PROFILED(Test)
+EPX_PROFILED(Waitall)
+EPX_PROFILED(Wait_enqueue)
+
 static void fill_status(MPI_Status *status, int64_t rows, int error)
 {
     if (status == MPI_STATUS_IGNORE)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# libepx is libepx_core, which the unit tests link, with EPX_* alone exported; libepx_cuda is the
-# module for device memory, opened when the first device communicator is made.
+# libepx is libepx_core, which the unit tests link, with EPX_* and PEPX_* alone exported;
+# libepx_cuda is the module for device memory, opened when the first device communicator is made.
 include_HEADERS = include/epx.h
 
 noinst_LTLIBRARIES += libepx_core.la
@@ -71,6 +71,7 @@ libepx_core_la_SOURCES = \
   src/coll/alltoallv.h \
   src/coll/alltoallv_direct.c \
   src/coll/alltoallv_staged.c \
+  src/profile.h \
   src/api.c \
   src/api.h \
   src/api_init.c \
@@ -82,7 +83,7 @@ libepx_core_la_SOURCES = \
 lib_LTLIBRARIES += libepx.la
 libepx_la_SOURCES =
 libepx_la_LIBADD = libepx_core.la
-libepx_la_LDFLAGS = -version-info 0:0:0 -no-undefined -export-symbols-regex '^EPX_'
+libepx_la_LDFLAGS = -version-info 0:0:0 -no-undefined -export-symbols-regex '^P?EPX_'
 
 if HAVE_CUDA
 pkglib_LTLIBRARIES += libepx_cuda.la

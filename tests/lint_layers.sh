@@ -18,7 +18,7 @@ trap 'rm -rf "$work"' EXIT
 layer() {
     case $1 in
     src/status.* | src/log.* | src/param.*) echo 1 ;;
-    src/api.* | src/api_*.c) echo 5 ;;
+    src/api.* | src/api_*.c | src/profile.h) echo 5 ;;
     src/kernels/*) echo 3 ;;
     src/coll/*) echo 4 ;;
     src/comm.* | src/route.* | src/request.* | src/memory.* | src/stats.*) echo 2 ;;

@@ -70,6 +70,7 @@ test_programs = \
   tests/test_killed \
   tests/test_lifetime \
   tests/test_mismatch \
+  tests/test_profiling \
   tests/test_progress \
   tests/test_route \
   tests/test_shm_space \
@@ -111,6 +112,18 @@ tests_test_lifetime_LDADD = libepx.la $(MPI_LIBS)
 
 tests_test_mismatch_CPPFLAGS = $(suite_cppflags)
 tests_test_mismatch_LDADD = $(suite_ldadd)
+
+tests_test_profiling_CPPFLAGS = $(suite_cppflags)
+tests_test_profiling_SOURCES = tests/test_profiling.c tests/profile_tool.h
+tests_test_profiling_LDADD = $(suite_ldadd)
+
+# A preloaded tool; the shell that starts the program is given it too, so it binds when called.
+if HAVE_PROFILING
+check_LTLIBRARIES += tests/profile_tool.la
+endif
+tests_profile_tool_la_SOURCES = tests/profile_tool.c tests/profile_tool.h
+tests_profile_tool_la_LDFLAGS = -module -shared -avoid-version -rpath $(abs_builddir)/tests \
+  -Wl,-z,lazy
 
 tests_test_progress_CPPFLAGS = $(suite_cppflags)
 tests_test_progress_LDADD = $(suite_ldadd)
