@@ -9,6 +9,7 @@ EPX $PACKAGE_VERSION
   own flags   $EPX_CFLAGS
   MPI          $MPI_NAME ($epx_mpi_source)
   launcher     $MPIEXEC
+  Fortran      ${MPIFC:-no wrapper found} (test of epx_f08)
   CUDA         $epx_cuda_summary
   NCCL         $epx_nccl_summary
   UCX          $epx_ucx_summary

@@ -3,7 +3,6 @@
 #ifndef EPX_API_H
 #define EPX_API_H
 
-#include "profile.h"
 #include "request.h"
 #include "route.h"
 

@@ -2,6 +2,7 @@
 /* api_coll.c - EPX_Dispatch, EPX_Combine, their backwards, EPX_Alltoallv: checks and hand-over. */
 #include "api.h"
 #include "coll/verbs.h"
+#include "profile.h"
 
 EPX_PROFILED(Dispatch)
 EPX_PROFILED(Combine)

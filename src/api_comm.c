@@ -6,6 +6,7 @@
 #include "api.h"
 #include "coll/transport.h"
 #include "kernels/kernels.h"
+#include "profile.h"
 #include "progress.h"
 
 EPX_PROFILED(Comm_create)

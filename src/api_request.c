@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* api_request.c - EPX_Wait, EPX_Test, EPX_Waitall, EPX_Wait_enqueue. */
 #include "api.h"
+#include "profile.h"
 #include "progress.h"
 
 EPX_PROFILED(Wait)

@@ -3,6 +3,7 @@
 #include "agree.h"
 #include "api.h"
 #include "coll/verbs.h"
+#include "profile.h"
 
 EPX_PROFILED(Route_create)
 EPX_PROFILED(Route_free)

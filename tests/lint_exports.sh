@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# libepx.so exports the functions of epx.h, all of them and nothing else.
+# libepx.so exports the functions of epx.h, EPX_X weak beside PEPX_X, and what the Fortran module
+# calls: all of them and nothing else.
 set -u
 srcdir=${srcdir:-.}
 top_builddir=${top_builddir:-.}
@@ -48,9 +49,10 @@ sed 's/^int\(EPX_[A-Za-z_]*\)(.*/\1/' "$work/functions" >"$work/names"
 {
     cat "$work/names"
     [ "$(configured EPX_PROFILING)" = no ] || sed 's/^/P/' "$work/names"
+    sed -n 's/.*bind(C, name="\(epx_f08_[a-z_]*\)").*/\1/p' "$srcdir/fortran/epx_f08.F90"
 } | sort >"$work/declared"
 diff "$work/declared" "$work/exported" >&2 || {
-    echo "lint_exports: epx.h (<) and libepx.so (>) differ" >&2
+    echo "lint_exports: epx.h with epx_f08 (<) and libepx.so (>) differ" >&2
     exit 1
 }
 [ "$(configured EPX_PROFILING)" = no ] ||

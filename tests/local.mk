@@ -19,8 +19,9 @@ lints = \
   tests/lint_headers.sh \
   tests/lint_exports.sh \
   tests/lint_readme.sh
-TESTS += $(lints)
-EXTRA_DIST += $(lints) tests/run tests/pretend_host tests/testlist
+TESTS += $(lints) tests/check_fortran.sh
+EXTRA_DIST += $(lints) tests/check_fortran.sh tests/fortran.F90
+EXTRA_DIST += tests/run tests/pretend_host tests/testlist
 
 # Every line of the matrix is a test of its own, listed by configure; an empty file names it.
 if HAVE_CHECK
