@@ -139,6 +139,7 @@ contains
   subroutine rows_arrive_with_their_weights()
     type(EPX_Request) :: requests(2)
     type(MPI_Status) :: statuses(2)
+    integer(c_int64_t) :: all_rows
     integer(c_int) :: error
     integer :: i, r
 
@@ -151,7 +152,6 @@ contains
     call EPX_Waitall(2_c_int, requests, statuses, error)
     call expect_code(error, EPX_SUCCESS, 'EPX_Waitall')
     call expect(all(requests == EPX_REQUEST_NULL), 'requests are null when complete')
-    call expect(num_rows > 0, 'rows arrived')
     call expect_rows(statuses(1), int(num_rows), 'EPX_Route_tokens')
     call expect_rows(statuses(2), int(num_rows), 'EPX_Dispatch')
     do r = 1, int(num_rows)
@@ -160,8 +160,8 @@ contains
       end do
       call expect(row_weights(r) == 0.25 .or. row_weights(r) == 0.5, 'a row''s weight')
     end do
-    call MPI_Allreduce(MPI_IN_PLACE, num_rows, 1, MPI_INTEGER8, MPI_SUM, MPI_COMM_WORLD)
-    call expect(num_rows == ranks*TOKENS*TOP_K, 'every pair arrived')
+    call MPI_Allreduce(num_rows, all_rows, 1, MPI_INTEGER8, MPI_SUM, MPI_COMM_WORLD)
+    call expect(all_rows == ranks*TOKENS*TOP_K, 'every pair arrived')
   end subroutine
 
   ! Every pair's row is the token itself: weighted, the token comes back 0.75 times.
