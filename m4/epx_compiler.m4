@@ -51,7 +51,7 @@ EPX_ADD_FLAG([EPX_CFLAGS], [-fvect-cost-model=dynamic])
 EPX_ADD_FLAG([EPX_CFLAGS], [-ffp-contract=off],
   [AC_MSG_WARN([sums may differ from those of other builds in the last bit])])
 m4_foreach_w([epx_flag],
-  [-Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith
+  [-Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith
    -Wwrite-strings -Wvla],
   [EPX_ADD_FLAG([EPX_CFLAGS], epx_flag)])
 AS_IF([test "$enable_werror" = yes], [EPX_CFLAGS="$EPX_CFLAGS -Werror"])
@@ -62,12 +62,11 @@ AC_SUBST([EPX_CFLAGS])
 AC_DEFUN([EPX_CHECK_WEAK_ALIASES], [
 AC_CACHE_CHECK([whether $CC makes weak aliases], [epx_cv_weak_aliases],
   [AC_LINK_IFELSE([AC_LANG_SOURCE([[
-#define EPX_PRAGMA(text) _Pragma(#text)
-#define EPX_PROFILED(name) EPX_PRAGMA(weak EPX_##name = PEPX_##name)
-int EPX_Try(void);
 int PEPX_Try(void);
-EPX_PROFILED(Try)
+extern __typeof__(PEPX_Try) epx_weak_Try __asm__("EPX_Try")
+    __attribute__((weak, alias("PEPX_Try")));
 int PEPX_Try(void) { return 0; }
+int EPX_Try(void);
 int main(void) { return EPX_Try(); }
 ]])], [epx_cv_weak_aliases=yes], [epx_cv_weak_aliases=no])])
 AS_IF([test "$epx_cv_weak_aliases" = yes],
