@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Every header compiles alone in C; epx.h, and the first program, also as strict C99 and C++, without
-# a warning.
+# Every header compiles alone in C; epx.h, and the first program, also as strict C99 and C++,
+# without a warning.
 set -u
 srcdir=${srcdir:-.}
 top_builddir=${top_builddir:-.}

@@ -35,6 +35,16 @@ $(TEST_MATRIX): $(srcdir)/tests/testlist
 	@$(MKDIR_P) tests
 	@: >$@
 
+# Enough to try another MPI or compiler by: no more ranks than a small machine has cores, and not
+# those tests that wait for time-outs or fill the memory.
+short_tests = $(lints) tests/check_fortran.sh \
+  $(filter-out tests/test_big-% tests/test_mismatch-%,$(filter %-1.mpi %-2.mpi,$(TEST_MATRIX)))
+
+check-short:
+	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(short_tests)'
+
+.PHONY: check-short
+
 suite_cppflags = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 
 tests_libsuite_la_CPPFLAGS = $(suite_cppflags)
@@ -62,6 +72,7 @@ test_programs = \
   tests/test_alltoallv \
   tests/test_arguments \
   tests/test_backward \
+  tests/test_big \
   tests/test_combine \
   tests/test_dispatch \
   tests/test_fatal \
@@ -88,6 +99,9 @@ tests_test_arguments_LDADD = $(suite_ldadd)
 
 tests_test_backward_CPPFLAGS = $(suite_cppflags)
 tests_test_backward_LDADD = $(suite_ldadd)
+
+tests_test_big_CPPFLAGS = $(suite_cppflags)
+tests_test_big_LDADD = $(suite_ldadd)
 
 tests_test_combine_CPPFLAGS = $(suite_cppflags)
 tests_test_combine_LDADD = $(suite_ldadd)
