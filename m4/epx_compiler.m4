@@ -73,6 +73,7 @@ AS_IF([test "$epx_cv_weak_aliases" = yes],
   [AC_DEFINE([EPX_WEAK_ALIASES], [1], [EPX_X can be a weak alias of PEPX_X])
    epx_profiling_summary="yes, EPX_* are weak aliases of PEPX_*"],
   [epx_profiling_summary="no, $CC makes no weak aliases: there are no PEPX_* functions"])
-AM_CONDITIONAL([HAVE_PROFILING], [test "$epx_cv_weak_aliases" = yes])
+AM_CONDITIONAL([HAVE_PROFILE_TOOL],
+  [test "$epx_cv_weak_aliases" = yes && test "$enable_shared" = yes])
 AC_SUBST([EPX_PROFILING], [$epx_cv_weak_aliases])
 ])

@@ -133,7 +133,7 @@ tests_test_profiling_SOURCES = tests/test_profiling.c tests/profile_tool.h
 tests_test_profiling_LDADD = $(suite_ldadd)
 
 # A preloaded tool; the shell that starts the program is given it too, so it binds when called.
-if HAVE_PROFILING
+if HAVE_PROFILE_TOOL
 check_LTLIBRARIES += tests/profile_tool.la
 endif
 tests_profile_tool_la_SOURCES = tests/profile_tool.c tests/profile_tool.h
