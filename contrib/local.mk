@@ -2,12 +2,18 @@
 EXTRA_DIST += \
   autogen.sh \
   contrib/check-install \
+  contrib/check-macro \
   contrib/quickstart \
   contrib/run-tests \
   contrib/setup.sh
 
 installcheck-local:
-	CC='$(CC)' MPIEXEC='$(MPIEXEC)' NM='$(NM)' PKG_CONFIG='$(PKG_CONFIG)' \
+	@CC='$(CC)' MPIEXEC='$(MPIEXEC)' NM='$(NM)' PKG_CONFIG='$(PKG_CONFIG)' \
+	PREFIX='$(DESTDIR)$(prefix)' ACLOCALDIR='$(DESTDIR)$(aclocaldir)' \
 	INCLUDEDIR='$(DESTDIR)$(includedir)' LIBDIR='$(DESTDIR)$(libdir)' \
 	BINDIR='$(DESTDIR)$(bindir)' VERSION='$(PACKAGE_VERSION)' \
-	  sh $(srcdir)/contrib/check-install $(srcdir)/examples/first.c
+	MPI_CFLAGS='$(MPI_CFLAGS)' MPI_LIBS='$(MPI_LIBS)'; \
+	export CC MPIEXEC NM PKG_CONFIG PREFIX ACLOCALDIR INCLUDEDIR LIBDIR BINDIR VERSION \
+	  MPI_CFLAGS MPI_LIBS; \
+	sh $(srcdir)/contrib/check-install $(srcdir)/examples/first.c && \
+	sh $(srcdir)/contrib/check-macro $(srcdir)/examples/first.c

@@ -186,6 +186,52 @@ int EPX_Test(EPX_Request *request, int *flag, MPI_Status *status);
 int EPX_Waitall(int n, EPX_Request requests[], MPI_Status *statuses);
 int EPX_Wait_enqueue(EPX_Request *request, EPX_Stream stream);
 
+/*
+ * The same functions for tools: a tool defines EPX_Dispatch and calls PEPX_Dispatch, see
+ * PROFILING in epx(7).
+ */
+int PEPX_Get_version(int *major, int *minor, int *patch);
+int PEPX_Get_library_version(char *version, int *resultlen);
+int PEPX_Error_string(int errorcode, char *string, int *resultlen);
+int PEPX_Comm_create(MPI_Comm comm, MPI_Info info, EPX_Comm *newcomm);
+int PEPX_Comm_free(EPX_Comm *comm);
+int PEPX_Comm_rank(EPX_Comm comm, int *rank);
+int PEPX_Comm_size(EPX_Comm comm, int *size);
+int PEPX_Comm_get_info(EPX_Comm comm, MPI_Info *info_used);
+int PEPX_Comm_set_errhandler(EPX_Comm comm, MPI_Errhandler errhandler);
+int PEPX_Comm_get_async_error(EPX_Comm comm, int *errorcode);
+int PEPX_Comm_get_error_message(EPX_Comm comm, char *string, int *resultlen);
+int PEPX_Comm_get_stats(EPX_Comm comm, EPX_Stats *stats);
+int PEPX_Alloc_mem(MPI_Aint bytes, EPX_Comm comm, void *baseptr);
+int PEPX_Free_mem(void *base, EPX_Comm comm);
+int PEPX_Route_create(const EPX_Route_attr *attr, EPX_Comm comm, EPX_Route *route);
+int PEPX_Route_free(EPX_Route *route);
+int PEPX_Route_tokens(const void *expert_ids, int num_tokens, EPX_Route route, EPX_Stream stream,
+                      EPX_Request *request);
+int PEPX_Route_get_view(EPX_Route route, EPX_Route_view *view);
+int PEPX_Dispatch(const void *sendbuf, const float *weights, void *recvbuf, float *recv_weights,
+                  int count, EPX_Datatype datatype, EPX_Route route, EPX_Stream stream,
+                  EPX_Request *request);
+int PEPX_Combine(const void *sendbuf, const float *weights, void *recvbuf, int count,
+                 EPX_Datatype datatype, EPX_Route route, EPX_Stream stream,
+                 EPX_Request *request);
+int PEPX_Dispatch_backward(const void *grad_recv, const float *grad_recv_weights,
+                           void *grad_send, float *grad_weights, int count,
+                           EPX_Datatype datatype, EPX_Route route, EPX_Stream stream,
+                           EPX_Request *request);
+int PEPX_Combine_backward(const void *grad, const void *sendbuf, const float *weights,
+                          void *grad_sendbuf, float *grad_slot_weights, int count,
+                          EPX_Datatype datatype, EPX_Route route, EPX_Stream stream,
+                          EPX_Request *request);
+int PEPX_Alltoallv(const void *sendbuf, const int64_t sendcounts[], const int64_t sdispls[],
+                   void *recvbuf, int64_t recvcounts[], int64_t rdispls[], int64_t recv_capacity,
+                   int count, EPX_Datatype datatype, EPX_Comm comm, EPX_Stream stream,
+                   EPX_Request *request);
+int PEPX_Wait(EPX_Request *request, MPI_Status *status);
+int PEPX_Test(EPX_Request *request, int *flag, MPI_Status *status);
+int PEPX_Waitall(int n, EPX_Request requests[], MPI_Status *statuses);
+int PEPX_Wait_enqueue(EPX_Request *request, EPX_Stream stream);
+
 #ifdef __cplusplus
 }
 #endif

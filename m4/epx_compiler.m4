@@ -51,9 +51,29 @@ EPX_ADD_FLAG([EPX_CFLAGS], [-fvect-cost-model=dynamic])
 EPX_ADD_FLAG([EPX_CFLAGS], [-ffp-contract=off],
   [AC_MSG_WARN([sums may differ from those of other builds in the last bit])])
 m4_foreach_w([epx_flag],
-  [-Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith
+  [-Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith
    -Wwrite-strings -Wvla],
   [EPX_ADD_FLAG([EPX_CFLAGS], epx_flag)])
 AS_IF([test "$enable_werror" = yes], [EPX_CFLAGS="$EPX_CFLAGS -Werror"])
 AC_SUBST([EPX_CFLAGS])
+])
+
+# EPX_CHECK_WEAK_ALIASES - EPX_PROFILING, yes if CC makes EPX_X a weak alias of PEPX_X.
+AC_DEFUN([EPX_CHECK_WEAK_ALIASES], [
+AC_CACHE_CHECK([whether $CC makes weak aliases], [epx_cv_weak_aliases],
+  [AC_LINK_IFELSE([AC_LANG_SOURCE([[
+int PEPX_Try(void);
+extern __typeof__(PEPX_Try) epx_weak_Try __asm__("EPX_Try")
+    __attribute__((weak, alias("PEPX_Try")));
+int PEPX_Try(void) { return 0; }
+int EPX_Try(void);
+int main(void) { return EPX_Try(); }
+]])], [epx_cv_weak_aliases=yes], [epx_cv_weak_aliases=no])])
+AS_IF([test "$epx_cv_weak_aliases" = yes],
+  [AC_DEFINE([EPX_WEAK_ALIASES], [1], [EPX_X can be a weak alias of PEPX_X])
+   epx_profiling_summary="yes, EPX_* are weak aliases of PEPX_*"],
+  [epx_profiling_summary="no, $CC makes no weak aliases: there are no PEPX_* functions"])
+AM_CONDITIONAL([HAVE_PROFILE_TOOL],
+  [test "$epx_cv_weak_aliases" = yes && test "$enable_shared" = yes])
+AC_SUBST([EPX_PROFILING], [$epx_cv_weak_aliases])
 ])

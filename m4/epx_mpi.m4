@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # MPI's flags for whatever CC is: CC is never replaced by a wrapper.
 
-# EPX_CHECK_MPI - MPI_CFLAGS, MPI_LIBS, MPI_KIND (openmpi, mpich, other), MPI_NAME, MPIEXEC.
+# EPX_CHECK_MPI - MPI_CFLAGS, MPI_LIBS, MPI_KIND (openmpi, mpich, other), MPI_NAME, MPIEXEC,
+# MPIFC.
 AC_DEFUN([EPX_CHECK_MPI], [
 AC_ARG_VAR([MPICC], [MPI's compiler wrapper; only asked for its flags])
 AC_ARG_VAR([MPIEXEC], [MPI's launcher, for the tests])
+AC_ARG_VAR([MPIFC], [MPI's Fortran compiler wrapper, for the test of epx_f08])
 AC_ARG_VAR([MPI_CFLAGS], [C compiler flags for MPI, if no wrapper is to be asked])
 AC_ARG_VAR([MPI_LIBS], [linker flags for MPI, if no wrapper is to be asked])
 AC_ARG_WITH([mpi],
@@ -123,7 +125,7 @@ CPPFLAGS=$epx_save_CPPFLAGS
 AC_SUBST([MPI_KIND])
 ])
 
-# The launcher beside the wrapper, with the wrapper's suffix, before any other of that name.
+# The launcher and the Fortran wrapper beside the wrapper, with the wrapper's suffix, before any other of the name.
 AC_DEFUN([_EPX_MPI_LAUNCHER], [
 for epx_mpi_wrapper in ${MPICC:-$CC}; do :; done
 AS_CASE([$epx_mpi_wrapper],
@@ -138,6 +140,9 @@ AS_IF([test -z "$MPIEXEC"],
 AS_IF([test -n "$MPIEXEC"], [_EPX_MPI_LAUNCHER_NAME],
   [AC_MSG_WARN([no mpiexec found: programs can be built but not tested])
    MPIEXEC=mpiexec])
+AS_IF([test -z "$MPIFC"],
+  [AC_PATH_PROGS([MPIFC], [mpifort$epx_mpi_suffix mpifort mpifort.$MPI_KIND], [],
+     [$epx_mpi_path])])
 ])
 
 AC_DEFUN([_EPX_MPI_LAUNCHER_NAME], [

@@ -10,10 +10,12 @@ EPX $PACKAGE_VERSION
   sanitizer    ${SANITIZER:-no}, jitter $enable_jitter
   MPI          $MPI_NAME ($epx_mpi_source)
   launcher     $MPIEXEC
+  Fortran      ${MPIFC:-no wrapper found} (test of epx_f08)
   CUDA         $epx_cuda_summary
   NCCL         $epx_nccl_summary
   UCX          $epx_ucx_summary
   Check        $epx_check (unit tests)
+  profiling    $epx_profiling_summary
   transports   shm mpi
   prefix       $prefix
 

@@ -3,6 +3,13 @@
 #include "api.h"
 #include "coll/transport.h"
 #include "coll/verbs.h"
+#include "profile.h"
+
+EPX_PROFILED(Dispatch)
+EPX_PROFILED(Combine)
+EPX_PROFILED(Dispatch_backward)
+EPX_PROFILED(Combine_backward)
+EPX_PROFILED(Alltoallv)
 
 /* Checks what every verb has, and fills in the call. */
 static int check_rows(int count, EPX_Datatype datatype, int64_t max_row_bytes,

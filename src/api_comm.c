@@ -7,7 +7,20 @@
 #include "coll/module.h"
 #include "jitter.h"
 #include "kernels/kernels.h"
+#include "profile.h"
 #include "progress.h"
+
+EPX_PROFILED(Comm_create)
+EPX_PROFILED(Comm_free)
+EPX_PROFILED(Comm_rank)
+EPX_PROFILED(Comm_size)
+EPX_PROFILED(Comm_get_info)
+EPX_PROFILED(Comm_set_errhandler)
+EPX_PROFILED(Comm_get_async_error)
+EPX_PROFILED(Comm_get_error_message)
+EPX_PROFILED(Comm_get_stats)
+EPX_PROFILED(Alloc_mem)
+EPX_PROFILED(Free_mem)
 
 static int choose_progress(struct epx_comm *comm)
 {

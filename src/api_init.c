@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* api_init.c - EPX_Get_version, EPX_Get_library_version, EPX_Error_string. */
 #include "config.h"
+#include "profile.h"
 #include "status.h"
+
+EPX_PROFILED(Get_version)
+EPX_PROFILED(Get_library_version)
+EPX_PROFILED(Error_string)
 
 /*
  * EPX_Get_version - get the version of the interface.

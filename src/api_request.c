@@ -2,7 +2,13 @@
 /* api_request.c - EPX_Wait, EPX_Test, EPX_Waitall, EPX_Wait_enqueue. */
 #include "api.h"
 #include "coll/module.h"
+#include "profile.h"
 #include "progress.h"
+
+EPX_PROFILED(Wait)
+EPX_PROFILED(Test)
+EPX_PROFILED(Waitall)
+EPX_PROFILED(Wait_enqueue)
 
 static void fill_status(MPI_Status *status, int64_t rows, int error)
 {

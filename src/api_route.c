@@ -4,6 +4,12 @@
 #include "api.h"
 #include "coll/module.h"
 #include "coll/verbs.h"
+#include "profile.h"
+
+EPX_PROFILED(Route_create)
+EPX_PROFILED(Route_free)
+EPX_PROFILED(Route_tokens)
+EPX_PROFILED(Route_get_view)
 
 static int route_create(const EPX_Route_attr *attr, struct epx_comm *comm, EPX_Route *route)
 {

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# libepx is libepx_core, which the unit tests link, with EPX_* alone exported; libepx_cuda is the
-# module for device memory, opened when the first device communicator is made.
+# libepx is libepx_core, which the unit tests link, with EPX_*, PEPX_* and what the Fortran module
+# calls, epx_f08_*, alone exported; libepx_cuda is the module for device memory, opened when the
+# first device communicator is made.
 include_HEADERS = include/epx.h
 
 noinst_LTLIBRARIES += libepx_core.la
@@ -76,13 +77,16 @@ libepx_core_la_SOURCES = \
   src/coll/alltoallv.h \
   src/coll/alltoallv_direct.c \
   src/coll/alltoallv_staged.c \
+  src/profile.h \
   src/api.c \
   src/api.h \
   src/api_init.c \
   src/api_comm.c \
   src/api_route.c \
   src/api_coll.c \
-  src/api_request.c
+  src/api_request.c \
+  src/f08.c \
+  src/f08.h
 
 if ENABLE_JITTER
 libepx_core_la_SOURCES += src/jitter.c
@@ -91,7 +95,7 @@ endif
 lib_LTLIBRARIES += libepx.la
 libepx_la_SOURCES =
 libepx_la_LIBADD = libepx_core.la
-libepx_la_LDFLAGS = -version-info 0:0:0 -no-undefined -export-symbols-regex '^EPX_'
+libepx_la_LDFLAGS = -version-info 0:0:0 -no-undefined -export-symbols-regex '^(P?EPX|epx_f08)_'
 
 if HAVE_CUDA
 pkglib_LTLIBRARIES += libepx_cuda.la

@@ -36,7 +36,7 @@ static _Thread_local const char *function;
 
 void epx_status_enter(const char *name)
 {
-    function = name;
+    function = name && *name == 'P' ? name + 1 : name;
 }
 
 const char *epx_status_function(void)

@@ -32,7 +32,7 @@
             return epx_fail(code, __VA_ARGS__);                                               \
     } while (0)
 
-/* Names the public function that this thread is working for; messages start with it. */
+/* Names the public function that this thread works for; messages start with it, less its P. */
 void epx_status_enter(const char *function);
 const char *epx_status_function(void);
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# libepx.so exports the functions of epx.h, all of them and nothing else.
+# libepx.so exports the functions of epx.h, EPX_X weak beside PEPX_X, and what the Fortran module
+# calls: all of them and nothing else.
 set -u
 srcdir=${srcdir:-.}
 top_builddir=${top_builddir:-.}
@@ -17,14 +18,45 @@ if [ ! -f "$library" ]; then
     exit 1
 fi
 
-NM=${NM:-$(sed -n 's/^NM = //p' "$top_builddir/Makefile")}
-${NM:-nm} -D --defined-only "$library" | awk '{ sub(/@.*/, "", $NF); print $NF }' |
-    sort -u >"$work/exported"
-sed -n 's/^int \(EPX_[A-Za-z_]*\)(.*/\1/p' "$srcdir/include/epx.h" | sort >"$work/declared"
-if [ ! -s "$work/declared" ]; then
+# The value of a variable of the Makefile.
+configured() {
+    sed -n "s/^$1 = //p" "$top_builddir/Makefile"
+}
+
+# Prototypes of epx.h whose function's name starts with this, one a line without white space.
+prototypes() {
+    awk -v start="^int $1" '$0 ~ start { on = 1 } on { printf "%s", $0 }
+        on && /;/ { print ""; on = 0 }' "$srcdir/include/epx.h" | tr -d ' \t'
+}
+
+NM=${NM:-$(configured NM)}
+${NM:-nm} -D --defined-only "$library" | awk '{ sub(/@.*/, "", $NF); print $NF, $(NF - 1) }' |
+    sort -u >"$work/symbols"
+cut -d ' ' -f 1 "$work/symbols" >"$work/exported"
+
+prototypes EPX_ >"$work/functions"
+prototypes PEPX_ | sed 's/^intP/int/' >"$work/profiled"
+if [ ! -s "$work/functions" ]; then
     echo "lint_exports: no functions found in epx.h" >&2
     exit 1
 fi
-diff "$work/declared" "$work/exported" >&2 && exit 0
-echo "lint_exports: epx.h (<) and libepx.so (>) differ" >&2
-exit 1
+diff "$work/functions" "$work/profiled" >&2 || {
+    echo "lint_exports: EPX_* (<) and PEPX_* (>) of epx.h differ" >&2
+    exit 1
+}
+
+sed 's/^int\(EPX_[A-Za-z_]*\)(.*/\1/' "$work/functions" >"$work/names"
+{
+    cat "$work/names"
+    [ "$(configured EPX_PROFILING)" = no ] || sed 's/^/P/' "$work/names"
+    sed -n 's/.*bind(C, name="\(epx_f08_[a-z_]*\)").*/\1/p' "$srcdir/fortran/epx_f08.F90"
+} | sort >"$work/declared"
+diff "$work/declared" "$work/exported" >&2 || {
+    echo "lint_exports: epx.h with epx_f08 (<) and libepx.so (>) differ" >&2
+    exit 1
+}
+[ "$(configured EPX_PROFILING)" = no ] ||
+    ! grep '^EPX_.* [^W]$' "$work/symbols" >&2 || {
+    echo "lint_exports: a tool cannot take the place of what is not weak" >&2
+    exit 1
+}

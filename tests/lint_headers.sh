@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Every header compiles alone in C; epx.h alone also as C99 and as C++, without a warning.
+# Every header compiles alone in C; epx.h, and the first program, also as strict C99 and C++,
+# without a warning.
 set -u
 srcdir=${srcdir:-.}
 top_builddir=${top_builddir:-.}
@@ -24,7 +25,7 @@ CC=${CC:-$(configured CC)}
 CXX=${CXX:-$(configured CXX)}
 # MPI's own headers may warn.
 mpi_flags=$(configured MPI_CFLAGS | sed 's/-I */-isystem /g')
-warnings="-Wall -Wextra -Wpedantic -Werror"
+warnings="-Wall -Wextra -Werror -pedantic-errors"
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 
@@ -70,11 +71,18 @@ while read -r header; do
     compile "$work/alone.c" "$CC" -std=c11 || fail "$header does not compile alone"
 done <"$work/headers"
 
-compile "$work/epx.c" "$CC" -std=c99 || fail "epx.h is not clean C99"
+cp "$srcdir/examples/first.c" "$work/first.c"
+cp "$srcdir/examples/first.c" "$work/first.cc"
+for program in epx first; do
+    compile "$work/$program.c" "$CC" -std=c99 || fail "$program.c is not clean C99"
+done
 if printf 'int main() { return 0; }\n' >"$work/try.cc" &&
     ${CXX:-false} -fsyntax-only "$work/try.cc" >"$work/said" 2>&1; then
     for standard in c++11 c++17; do
-        compile "$work/epx.cc" "$CXX" -std=$standard || fail "epx.h is not clean $standard"
+        for program in epx first; do
+            compile "$work/$program.cc" "$CXX" -std=$standard ||
+                fail "$program.c is not clean $standard"
+        done
     done
 else
     echo "lint_headers: epx.h is not tried as C++, there is no C++ compiler"

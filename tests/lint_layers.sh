@@ -18,7 +18,7 @@ trap 'rm -rf "$work"' EXIT
 layer() {
     case $1 in
     src/status.* | src/log.* | src/param.* | src/jitter.*) echo 1 ;;
-    src/api.* | src/api_*.c) echo 5 ;;
+    src/api.* | src/api_*.c | src/profile.h | src/f08.*) echo 5 ;;
     src/kernels/*) echo 3 ;;
     src/coll/*) echo 4 ;;
     src/comm.* | src/route.* | src/request.* | src/memory.* | src/stats.*) echo 2 ;;
@@ -121,7 +121,8 @@ sources() {
 
 licensed_files() {
     sources
-    find include tests tools examples man contrib -type f \( -name '*.[ch]' -o -name '*.sh' \
+    find include fortran tests tools examples man contrib -type f \( -name '*.[ch]' \
+        -o -name '*.F90' -o -name '*.sh' \
         -o -name '*.mk' -o -name '*.awk' -o -name '*.[13]' -o -name '*.in' -o -name '*.txt.in' \)
     find src m4 -name '*.mk' -o -name 'epx*.m4'
     ls configure.ac Makefile.am autogen.sh contrib/quickstart contrib/run-tests
@@ -146,8 +147,8 @@ while read -r file; do
     check_license "$file"
 done <"$work/licensed"
 
-find src include tests tools examples -name '*.c' -o -name '*.h' -o -name '*.cu' \
-    -o -name '*.cuh' -o -name '*.sh' -o -name '*.mk' >"$work/texts"
+find src include fortran tests tools examples -name '*.c' -o -name '*.F90' -o -name '*.h' \
+    -o -name '*.cu' -o -name '*.cuh' -o -name '*.sh' -o -name '*.mk' >"$work/texts"
 while read -r file; do
     awk -v file="$file" 'length > 100 { print "lint_layers: " file ":" FNR ": " length " columns"
                                         bad = 1 } END { exit bad }' "$file" >&2 || status=1

@@ -102,7 +102,7 @@ check_names() {
 }
 
 known_names() {
-    grep -o 'EPX_[A-Za-z0-9_]*' "$header"
+    grep -oh 'EPX_[A-Za-z0-9_]*' "$header" "$srcdir/fortran/epx_f08.F90" "$srcdir/m4/epx.m4"
     sed -n 's/.*{"\(epx_[a-z_]*\)".*/\1/p' "$srcdir/src/param.c" | tr '[:lower:]' '[:upper:]'
 }
 

@@ -22,8 +22,9 @@ lints = \
   tests/lint_inject.sh \
   tests/lint_exports.sh \
   tests/lint_readme.sh
-TESTS += $(lints)
-EXTRA_DIST += $(lints) tests/run tests/pretend_host tests/testlist \
+TESTS += $(lints) tests/check_fortran.sh
+EXTRA_DIST += $(lints) tests/check_fortran.sh tests/fortran.F90
+EXTRA_DIST += tests/run tests/pretend_host tests/testlist \
   tests/lsan.supp tests/tsan.supp tests/valgrind.supp tests/short
 
 # Every line of the matrix is a test of its own, listed by configure; an empty file names it.
@@ -37,6 +38,16 @@ CLEANFILES += $(TEST_MATRIX)
 $(TEST_MATRIX): $(srcdir)/tests/testlist
 	@$(MKDIR_P) tests
 	@: >$@
+
+# Enough to try another MPI or compiler by: no more ranks than a small machine has cores, and not
+# those tests that wait for time-outs or fill the memory.
+short_tests = $(lints) tests/check_fortran.sh \
+  $(filter-out tests/test_big-% tests/test_mismatch-%,$(filter %-1.mpi %-2.mpi,$(TEST_MATRIX)))
+
+check-short:
+	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(short_tests)'
+
+.PHONY: check-short
 
 suite_cppflags = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 
@@ -74,6 +85,7 @@ test_programs = \
   tests/test_alltoallv \
   tests/test_arguments \
   tests/test_backward \
+  tests/test_big \
   tests/test_combine \
   tests/test_dispatch \
   tests/test_fatal \
@@ -85,6 +97,7 @@ test_programs = \
   tests/test_lifetime \
   tests/test_memory \
   tests/test_mismatch \
+  tests/test_profiling \
   tests/test_progress \
   tests/test_route \
   tests/test_shm_space \
@@ -101,6 +114,9 @@ tests_test_arguments_LDADD = $(suite_ldadd)
 
 tests_test_backward_CPPFLAGS = $(suite_cppflags)
 tests_test_backward_LDADD = $(suite_ldadd)
+
+tests_test_big_CPPFLAGS = $(suite_cppflags)
+tests_test_big_LDADD = $(suite_ldadd)
 
 tests_test_combine_CPPFLAGS = $(suite_cppflags)
 tests_test_combine_LDADD = $(suite_ldadd)
@@ -134,6 +150,18 @@ tests_test_lifetime_LDADD = libepx.la $(MPI_LIBS)
 
 tests_test_mismatch_CPPFLAGS = $(suite_cppflags)
 tests_test_mismatch_LDADD = $(suite_ldadd)
+
+tests_test_profiling_CPPFLAGS = $(suite_cppflags)
+tests_test_profiling_SOURCES = tests/test_profiling.c tests/profile_tool.h
+tests_test_profiling_LDADD = $(suite_ldadd)
+
+# A preloaded tool; the shell that starts the program is given it too, so it binds when called.
+if HAVE_PROFILE_TOOL
+check_LTLIBRARIES += tests/profile_tool.la
+endif
+tests_profile_tool_la_SOURCES = tests/profile_tool.c tests/profile_tool.h
+tests_profile_tool_la_LDFLAGS = -module -shared -avoid-version -rpath $(abs_builddir)/tests \
+  -Wl,-z,lazy
 
 tests_test_progress_CPPFLAGS = $(suite_cppflags)
 tests_test_progress_LDADD = $(suite_ldadd)

@@ -36,6 +36,16 @@ START_TEST(an_error_passes_through_with_its_message)
 }
 END_TEST
 
+START_TEST(a_message_names_the_function_that_was_called)
+{
+    int reached = 0;
+
+    epx_status_enter("PEPX_Test");
+    ck_assert_int_eq(try_it(1, &reached), EPX_ERR_COUNT);
+    ck_assert_str_eq(epx_status_message(), "EPX_Test: count is 7");
+}
+END_TEST
+
 START_TEST(a_long_message_is_cut)
 {
     char value[2 * EPX_MAX_ERROR_STRING];
@@ -122,6 +132,7 @@ static Suite *make_suite(void)
     TCase *tcase = tcase_create("status");
 
     tcase_add_test(tcase, an_error_passes_through_with_its_message);
+    tcase_add_test(tcase, a_message_names_the_function_that_was_called);
     tcase_add_test(tcase, a_long_message_is_cut);
     tcase_add_test(tcase, a_quiet_message_is_kept_as_it_is);
     tcase_add_test(tcase, an_mpi_error_brings_its_text);
