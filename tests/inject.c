@@ -253,6 +253,8 @@ FORWARD(Comm_size, (MPI_Comm comm, int *size), (comm, size))
 FORWARD(Comm_test_inter, (MPI_Comm comm, int *inter), (comm, inter))
 FORWARD(Error_string, (int code, char *text, int *length), (code, text, length))
 FORWARD(Finalized, (int *flag), (flag))
+FORWARD(Get_elements_x, (const MPI_Status *status, MPI_Datatype type, MPI_Count *count),
+        (status, type, count))
 FORWARD(Iallgather,
         (const void *send, int sendcount, MPI_Datatype sendtype, void *recv, int recvcount,
          MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request),

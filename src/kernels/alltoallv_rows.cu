@@ -85,7 +85,7 @@ static __device__ __forceinline__ bool is_direct(const struct exchange &x, int32
     return (int32_t)ready_word(x, rank, EPX_READY_SEGMENT) >= 0;
 }
 
-/* counts is [source][target], in shared memory. A thread a rank adds those of all sources for it. */
+/* counts is [source][target], in shared memory. A thread a rank adds those for it. */
 static __device__ bool place_rows(const struct epx_alltoallv_rows &a, struct exchange &x,
                                   struct placement &p, int64_t *counts)
 {
@@ -291,7 +291,8 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     read_counts(a, p);
     if (x.outcome.code == EPX_SUCCESS && blockIdx.x == 0)
         post_counts(a, x, p);
-    if (x.outcome.code == EPX_SUCCESS && await_ready(a.comm, x, NULL) && place_rows(a, x, p, counts)) {
+    if (x.outcome.code == EPX_SUCCESS && await_ready(a.comm, x, NULL) &&
+        place_rows(a, x, p, counts)) {
         if (blockIdx.x == 0 && threadIdx.x == 0)
             show_counts(a, p);
         rounds = move_rows(a, x, p);

@@ -3,7 +3,8 @@
  * store_rows.cu - after dispatch_rows, if there is much to do and no stage in use: each token's row
  * into its first slot on every rank that needs it, a chunk of tokens at a time.
  * Work: reads T rows, writes this rank's unique rows. Order: none, every byte has one writer.
- * Launch: up to the whole device, waits for nothing. await_rows and spread_rows or scale_rows follow.
+ * Launch: up to the whole device, waits for nothing. await_rows, then spread_rows or scale_rows
+ * follow.
  */
 #include "sends.cuh"
 
