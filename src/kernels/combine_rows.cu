@@ -9,6 +9,7 @@
  */
 #include "sums.cuh"
 
+template <typename T>
 static __device__ void move_sums(const struct epx_combine_rows &a, struct exchange &x,
                                  struct row_list &list)
 {
@@ -19,17 +20,18 @@ static __device__ void move_sums(const struct epx_combine_rows &a, struct exchan
 
         if (i && !await_credits(a.comm, x, (uint64_t)i))
             return;
-        send_sums(a, round, weighted, list);
+        send_sums<T>(a, round, weighted, list);
         signal_arrival(a.comm);
         if (!await_arrivals(a.comm, x, (uint64_t)i + 1))
             return;
         if (a.rounds.num > 1)
-            sum_tokens(a, round, weighted, list);
+            sum_tokens<T>(a, round, weighted, list);
         if (i + 1 < a.rounds.num)
             signal_credit(a.comm);
     }
 }
 
+template <typename T>
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     combine_rows(const __grid_constant__ struct epx_combine_rows a)
 {
@@ -41,21 +43,23 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     if (x.outcome.code == EPX_SUCCESS && await_ready(a.comm, x, a.plan.outcome)) {
         num_rounds = a.chunks ? a.chunks : a.rounds.num;
         if (!a.chunks)
-            move_sums(a, x, lists[threadIdx.x / EPX_WARP]);
+            move_sums<T>(a, x, lists[threadIdx.x / EPX_WARP]);
     }
     if (blockIdx.x == 0 && threadIdx.x == 0)
         hand_over(a.comm, x, (uint64_t)num_rounds, a.chunks != 0, a.plan.outcome);
 }
 
+static void (*const kernels[NUM_ADDED_TYPES])(struct epx_combine_rows) =
+    KERNELS_OF_TYPES(combine_rows);
+
 int epx_launch_combine_rows(const struct epx_combine_rows *args, EPX_Stream stream)
 {
-    combine_rows<<<(unsigned)args->comm.blocks, EPX_WAITING_THREADS, 0, stream>>>(*args);
+    kernels[args->datatype - EPX_FLOAT16]
+        <<<(unsigned)args->comm.blocks, EPX_WAITING_THREADS, 0, stream>>>(*args);
     return epx_cuda_status(cudaGetLastError());
 }
 
 int epx_load_combine_rows(void)
 {
-    cudaFuncAttributes attributes;
-
-    return epx_cuda_status(cudaFuncGetAttributes(&attributes, combine_rows));
+    return epx_load_all((const void *const *)kernels, NUM_ADDED_TYPES);
 }

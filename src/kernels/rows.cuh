@@ -233,15 +233,18 @@ static __device__ void sum_packs(const struct row_list &list, int32_t num, int64
     }
 }
 
+/* The whole warp: the sum of rows of a type that adds; num = 0 gives zeros. */
 template <typename T>
-static __device__ void sum_rows_of(const struct row_list &list, int32_t num, int weighted,
-                                   int64_t bytes, char *out)
+static __device__ void sum_rows(const struct row_list &list, int32_t num, int weighted,
+                                int64_t bytes, char *out)
 {
     const int N = 16 / sizeof(T);
     int64_t elements = bytes / (int64_t)sizeof(T);
     uint32_t odd = list_misalignment(list, num) | misalignment(out) | ((uint32_t)bytes & 15u);
 
-    if (odd == 0 && weighted)
+    if (num == 0)
+        zero_row(out, bytes);
+    else if (odd == 0 && weighted)
         sum_packs<T, N, true>(list, num, elements, out);
     else if (odd == 0)
         sum_packs<T, N, false>(list, num, elements, out);
@@ -251,20 +254,18 @@ static __device__ void sum_rows_of(const struct row_list &list, int32_t num, int
         sum_packs<T, 1, false>(list, num, elements, out);
 }
 
-/* The whole warp: the sum of rows of a datatype that adds; num = 0 gives zeros. */
-static __device__ void sum_rows(EPX_Datatype datatype, const struct row_list &list, int32_t num,
-                                int weighted, int64_t bytes, char *out)
+/* One kernel for each datatype that adds, from EPX_FLOAT16 on. */
+#define KERNELS_OF_TYPES(kernel) {kernel<float16>, kernel<bfloat16>, kernel<float32>, kernel<float64>}
+enum { NUM_ADDED_TYPES = 4 };
+
+static inline int epx_load_all(const void *const kernels[], int num)
 {
-    if (num == 0)
-        zero_row(out, bytes);
-    else if (datatype == EPX_BFLOAT16)
-        sum_rows_of<bfloat16>(list, num, weighted, bytes, out);
-    else if (datatype == EPX_FLOAT16)
-        sum_rows_of<float16>(list, num, weighted, bytes, out);
-    else if (datatype == EPX_FLOAT32)
-        sum_rows_of<float32>(list, num, weighted, bytes, out);
-    else
-        sum_rows_of<float64>(list, num, weighted, bytes, out);
+    cudaFuncAttributes attributes;
+    cudaError_t error = cudaSuccess;
+
+    for (int i = 0; i < num && error == cudaSuccess; i++)
+        error = cudaFuncGetAttributes(&attributes, kernels[i]);
+    return epx_cuda_status(error);
 }
 
 #endif

@@ -7,6 +7,7 @@
  */
 #include "sums.cuh"
 
+template <typename T>
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     store_sums(const __grid_constant__ struct epx_combine_rows a, struct epx_chunk chunk)
 {
@@ -16,25 +17,26 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     bool on = is_on(a.comm);
 
     if (on)
-        send_sums(a, round, a.backward && a.comm.state->weighted,
+        send_sums<T>(a, round, a.backward && a.comm.state->weighted,
                   lists[threadIdx.x / EPX_WARP]);
     signal_arrival_of_all(a.comm, on);
 }
 
+static void (*const kernels[NUM_ADDED_TYPES])(struct epx_combine_rows, struct epx_chunk) =
+    KERNELS_OF_TYPES(store_sums);
+
 int epx_launch_store_sums(const struct epx_combine_rows *args, struct epx_chunk chunk,
                           EPX_Stream stream)
 {
-    int64_t most = chunk.num > 1 ? EPX_STORING_BLOCKS : EPX_ROW_BLOCKS;
+    int64_t most = chunk.num > 1 ? EPX_SUMMING_BLOCKS : EPX_ROW_BLOCKS;
     int64_t rows = (chunk.end_token - chunk.first_token) * args->comm.num_ranks;
 
-    store_sums<<<epx_blocks_for_rows(rows, args->row_bytes, most), EPX_WAITING_THREADS, 0,
-                 stream>>>(*args, chunk);
+    kernels[args->datatype - EPX_FLOAT16]<<<epx_blocks_for_rows(rows, args->row_bytes, most),
+                                            EPX_WAITING_THREADS, 0, stream>>>(*args, chunk);
     return epx_cuda_status(cudaGetLastError());
 }
 
 int epx_load_store_sums(void)
 {
-    cudaFuncAttributes attributes;
-
-    return epx_cuda_status(cudaFuncGetAttributes(&attributes, store_sums));
+    return epx_load_all((const void *const *)kernels, NUM_ADDED_TYPES);
 }

@@ -7,6 +7,7 @@
  */
 #include "sums.cuh"
 
+template <typename T>
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     sum_ranks(const __grid_constant__ struct epx_combine_rows a, struct epx_chunk chunk)
 {
@@ -15,7 +16,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     bool on = is_on(a.comm), weighted = a.backward && a.comm.state->weighted;
 
     if (on && a.rounds.num == 1)
-        sum_tokens(a, round, weighted, lists[threadIdx.x / EPX_WARP]);
+        sum_tokens<T>(a, round, weighted, lists[threadIdx.x / EPX_WARP]);
     if (chunk.number < chunk.num - 1)
         return;
     if (!is_last_block(a.comm) || threadIdx.x)
@@ -25,19 +26,21 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     end_operation(a.comm, a.num_tokens);
 }
 
+static void (*const kernels[NUM_ADDED_TYPES])(struct epx_combine_rows, struct epx_chunk) =
+    KERNELS_OF_TYPES(sum_ranks);
+
 int epx_launch_sum_ranks(const struct epx_combine_rows *args, struct epx_chunk chunk,
                          EPX_Stream stream)
 {
     unsigned blocks = epx_blocks_for_rows(chunk.end_token - chunk.first_token, args->row_bytes,
                                           EPX_ROW_BLOCKS);
 
-    sum_ranks<<<blocks, EPX_WAITING_THREADS, 0, stream>>>(*args, chunk);
+    kernels[args->datatype - EPX_FLOAT16]<<<blocks, EPX_WAITING_THREADS, 0, stream>>>(*args,
+                                                                                      chunk);
     return epx_cuda_status(cudaGetLastError());
 }
 
 int epx_load_sum_ranks(void)
 {
-    cudaFuncAttributes attributes;
-
-    return epx_cuda_status(cudaFuncGetAttributes(&attributes, sum_ranks));
+    return epx_load_all((const void *const *)kernels, NUM_ADDED_TYPES);
 }

@@ -46,6 +46,7 @@ static __device__ void take_weights(const struct epx_combine_rows &a, int64_t to
 }
 
 /* One warp a slice of a token's row. */
+template <typename T>
 static __device__ void sum_tokens(const struct epx_combine_rows &a, const struct round &round,
                                   bool weighted, struct row_list &list)
 {
@@ -61,7 +62,7 @@ static __device__ void sum_tokens(const struct epx_combine_rows &a, const struct
         struct part part = part_of(slices, (int32_t)(i % slices.num), length);
         int32_t num = list_parts(a, round, t, part.offset, list);
 
-        sum_rows(a.datatype, list, num, 0, part.bytes,
+        sum_rows<T>(list, num, 0, part.bytes,
                  a.sums + t * cut.row_bytes + epx_segment_offset(cut, round.segment) +
                      part.offset);
         if (weighted && a.grad_weights && round.segment == 0 && part.offset == 0)
@@ -100,6 +101,7 @@ static __device__ void send_weights(const struct epx_combine_rows &a, int32_t ho
     }
 }
 
+template <typename T>
 static __device__ void send_sum(const struct epx_combine_rows &a, const struct round &round,
                                 const struct part &part, bool weighted, int32_t home,
                                 struct epx_wire_record *record, struct row_list &list)
@@ -110,7 +112,7 @@ static __device__ void send_sum(const struct epx_combine_rows &a, const struct r
     if (record->num_slots == 0)
         return;
     list_pairs(a, offset, record, list);
-    sum_rows(a.datatype, list, record->num_slots, a.weights && !a.backward, part.bytes,
+    sum_rows<T>(list, record->num_slots, a.weights && !a.backward, part.bytes,
              a.plan.stage[home] + at * a.rounds.pitch + part.offset);
     if (weighted && offset == 0)
         send_weights(a, home, record);
@@ -118,6 +120,7 @@ static __device__ void send_sum(const struct epx_combine_rows &a, const struct r
 }
 
 /* The records of all home ranks in turn, so that no rank is stored to by all at once. */
+template <typename T>
 static __device__ void send_sums(const struct epx_combine_rows &a, const struct round &round,
                                  bool weighted, struct row_list &list)
 {
@@ -144,7 +147,7 @@ static __device__ void send_sums(const struct epx_combine_rows &a, const struct 
         int64_t u = first[home] + row / a.comm.num_ranks;
 
         if (u < end[home])
-            send_sum(a, round, part_of(slices, (int32_t)(i % slices.num), length), weighted, home,
+            send_sum<T>(a, round, part_of(slices, (int32_t)(i % slices.num), length), weighted, home,
                      epx_wire_record_at(&a.plan, records, home, u), list);
     }
 }
