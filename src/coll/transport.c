@@ -136,7 +136,7 @@ static int attach_named(struct epx_comm *comm, const char *name)
     for (int i = 0; i < NUM_TRANSPORTS; i++) {
         if (strcmp(transports[i].name, name) != 0)
             continue;
-        EPX_FAIL_IF(comm->params.memory && !has_memory(comm, &transports[i]), EPX_ERR_TRANSPORT,
+        EPX_FAIL_IF(comm->params.memory && !has_memory(comm, &transports[i]), EPX_ERR_UNSUPPORTED,
                     "transport %s is for %s memory", name, transports[i].memory);
         EPX_TRY(usable_on_all(comm, &transports[i], &usable, why));
         EPX_FAIL_IF(!usable, EPX_ERR_TRANSPORT, "transport %s is not usable: %s", name, why);
