@@ -184,22 +184,39 @@ int32_t epx_device_chunks(const struct epx_request *request)
     return bytes < MOST_CHUNKS * LEAST_CHUNK_BYTES ? 1 : MOST_CHUNKS;
 }
 
-int epx_device_fork(const struct epx_request *request, EPX_Stream *beside)
+/* The stream beside starts after what was queued so far. */
+static int fork_stream(struct epx_device *device, EPX_Stream stream)
 {
-    struct epx_device *device = epx_device_of(request);
-
-    *beside = device->beside;
-    EPX_TRY_CUDA(cudaEventRecord(device->fork, request->call.stream));
+    EPX_TRY_CUDA(cudaEventRecord(device->fork, stream));
     EPX_TRY_CUDA(cudaStreamWaitEvent(device->beside, device->fork, 0));
     return EPX_SUCCESS;
 }
 
-int epx_device_join(const struct epx_request *request)
+static int join_stream(struct epx_device *device, EPX_Stream stream)
+{
+    EPX_TRY_CUDA(cudaEventRecord(device->join, device->beside));
+    EPX_TRY_CUDA(cudaStreamWaitEvent(stream, device->join, 0));
+    return EPX_SUCCESS;
+}
+
+int epx_device_queue_chunks(const struct epx_request *request, const struct epx_device_comm *comm,
+                            int32_t num, struct epx_chunk_steps steps)
 {
     struct epx_device *device = epx_device_of(request);
+    EPX_Stream stream = request->call.stream;
+    int32_t tokens = request->route->attr.max_tokens;
 
-    EPX_TRY_CUDA(cudaEventRecord(device->join, device->beside));
-    EPX_TRY_CUDA(cudaStreamWaitEvent(request->call.stream, device->join, 0));
+    EPX_TRY(fork_stream(device, stream));
+    for (int32_t i = 0; i < num; i++)
+        EPX_TRY_LAUNCH(steps.store(steps.args, epx_chunk_of(i, num, tokens), stream));
+    for (int32_t i = 0; i < num - 1; i++) {
+        struct epx_chunk chunk = epx_chunk_of(i, num, tokens);
+
+        EPX_TRY_LAUNCH(epx_launch_await_rows(comm, chunk, device->beside));
+        EPX_TRY_LAUNCH(steps.take(steps.args, chunk, device->beside));
+    }
+    EPX_TRY(join_stream(device, stream));
+    EPX_TRY_LAUNCH(epx_launch_await_rows(comm, epx_chunk_of(num - 1, num, tokens), stream));
     return EPX_SUCCESS;
 }
 

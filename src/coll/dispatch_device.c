@@ -3,23 +3,14 @@
 #include "cuda_errors.h"
 #include "device.h"
 
-/* Chunks are spread on a stream beside, while later ones are stored. */
-static int queue_chunks(const struct epx_request *request, const struct epx_dispatch_rows *args,
-                        int32_t num)
+static int store_chunk(const void *args, struct epx_chunk chunk, EPX_Stream stream)
 {
-    EPX_Stream stream = request->call.stream, beside;
-    int32_t tokens = args->plan.max_tokens;
+    return epx_launch_store_rows(args, chunk, stream);
+}
 
-    EPX_TRY(epx_device_fork(request, &beside));
-    for (int32_t i = 0; i < num; i++)
-        EPX_TRY_LAUNCH(epx_launch_store_rows(args, epx_chunk_of(i, num, tokens), stream));
-    for (int32_t i = 0; i < num - 1; i++) {
-        EPX_TRY_LAUNCH(epx_launch_await_rows(&args->comm, epx_chunk_of(i, num, tokens), beside));
-        EPX_TRY_LAUNCH(epx_launch_spread_rows(args, epx_chunk_of(i, num, tokens), beside));
-    }
-    EPX_TRY(epx_device_join(request));
-    EPX_TRY_LAUNCH(epx_launch_await_rows(&args->comm, epx_chunk_of(num - 1, num, tokens), stream));
-    return EPX_SUCCESS;
+static int take_chunk(const void *args, struct epx_chunk chunk, EPX_Stream stream)
+{
+    return epx_launch_spread_rows(args, chunk, stream);
 }
 
 int epx_dispatch_device(const struct epx_request *request)
@@ -44,11 +35,12 @@ int epx_dispatch_device(const struct epx_request *request)
         .recv = call->rows_out,
         .recv_weights = call->weights_out,
     };
+    struct epx_chunk_steps steps = {store_chunk, take_chunk, &args};
 
     num = args.chunks ? args.chunks : 1;
     EPX_TRY_LAUNCH(epx_launch_dispatch_rows(&args, call->stream));
     if (args.chunks)
-        EPX_TRY(queue_chunks(request, &args, num));
+        EPX_TRY(epx_device_queue_chunks(request, &args.comm, num, steps));
     if (scales)
         EPX_TRY_LAUNCH(epx_launch_scale_rows(&args, call->stream));
     else
