@@ -330,7 +330,8 @@ static int alloc_mem(struct epx_comm *comm, MPI_Aint bytes, void *baseptr)
         free(segment);
         return rc;
     }
-    epx_poison(segment->window->own, (size_t)bytes);
+    if (!epx_transport_device_ops(comm))
+        epx_poison(segment->window->own, (size_t)bytes);
     epx_lock();
     segment->bytes = (size_t)bytes;
     segment->id = comm->next_segment++;

@@ -177,6 +177,7 @@ static int progress_comm(struct epx_comm *comm)
                 epx_comm_clock(comm, &comm->clock, moved, request->waiting_for);
             break;
         }
+        comm->stats.timeouts += error == EPX_ERR_TIMEOUT;
         epx_request_complete(request, error);
         comm->clock = (struct epx_clock){0};
         any = 1;

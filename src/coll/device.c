@@ -489,6 +489,8 @@ static int device_take_replay_error(struct epx_device *device)
     if (__atomic_load_n(&shared->word, __ATOMIC_ACQUIRE) == 0)
         return EPX_SUCCESS;
     code = shared->outcome.code;
+    if (shared->outcome.what == EPX_OUTCOME_SILENT)
+        epx_comm_finish(device->comm, (enum epx_verb)shared->outcome.a, shared->outcome.rank);
     __atomic_store_n(&shared->word, 0, __ATOMIC_RELEASE);
     return code;
 }

@@ -5,7 +5,7 @@
  * plain device memory.
  *
  * NCCL places windows by counting: all ranks must register and deregister in the same order. So
- * a freed window is only laid aside; the next collective call that makes a window first ends
+ * a freed window is only laid aside; the next collective call that makes a window first completes
  * what is in flight, then deregisters those laid aside, by number.
  */
 #include "transport_lsa.h"
@@ -245,8 +245,10 @@ static int lsa_window_create(void *state, size_t own_bytes, struct epx_window **
     int64_t most = 0;
     int rc;
 
-    if (lsa->laid_aside)
-        epx_comm_drain(lsa->comm);
+    /* Only once all is complete have all ranks laid the same windows aside. */
+    epx_comm_drain(lsa->comm);
+    if (lsa->comm->finished)
+        return epx_fail_quietly(lsa->comm->finished, lsa->comm->finish_message);
     destroy_laid_aside(lsa);
     rc = epx_comm_agree(lsa->comm, make_window(lsa, own_bytes, &window));
     if (rc == EPX_SUCCESS)

@@ -288,9 +288,11 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     int64_t rounds = 0;
 
     begin_exchange(a.comm, a.note, 0, x);
-    read_counts(a, p);
-    if (x.outcome.code == EPX_SUCCESS && blockIdx.x == 0)
-        post_counts(a, x, p);
+    if (x.outcome.code == EPX_SUCCESS) {
+        read_counts(a, p); /* else the counts may be gone */
+        if (blockIdx.x == 0)
+            post_counts(a, x, p);
+    }
     if (x.outcome.code == EPX_SUCCESS && await_ready(a.comm, x, NULL) &&
         place_rows(a, x, p, counts)) {
         if (blockIdx.x == 0 && threadIdx.x == 0)
