@@ -41,8 +41,8 @@
 
 enum : int64_t { EPX_BLOCK_THREADS = 256, EPX_MOST_BLOCKS = 1024 };
 
-/* Blocks that keep all links busy with stores of rows, or of sums of rows, and leave multiprocessors
- * to those that spread or sum the chunk before; blocks of kernels that have the device alone. */
+/* Blocks that keep all links busy with stores of rows, or of sums of rows, and leave the rest of
+ * the device to those that spread or sum the chunk before; blocks of kernels that are alone. */
 enum : int64_t { EPX_STORING_BLOCKS = 64, EPX_SUMMING_BLOCKS = 88, EPX_ROW_BLOCKS = 132 * 4 };
 
 /* Blocks for n independent items, one thread each, that stride over what is left. */

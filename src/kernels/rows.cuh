@@ -255,7 +255,10 @@ static __device__ void sum_rows(const struct row_list &list, int32_t num, int we
 }
 
 /* One kernel for each datatype that adds, from EPX_FLOAT16 on. */
-#define KERNELS_OF_TYPES(kernel) {kernel<float16>, kernel<bfloat16>, kernel<float32>, kernel<float64>}
+#define KERNELS_OF_TYPES(kernel)                                                              \
+    {                                                                                         \
+        kernel<float16>, kernel<bfloat16>, kernel<float32>, kernel<float64>                   \
+    }
 enum { NUM_ADDED_TYPES = 4 };
 
 static inline int epx_load_all(const void *const kernels[], int num)

@@ -145,10 +145,11 @@ static __device__ void send_sums(const struct epx_combine_rows &a, const struct 
         int64_t row = i / slices.num;
         int32_t home = (int32_t)((row + a.comm.rank) % a.comm.num_ranks);
         int64_t u = first[home] + row / a.comm.num_ranks;
+        struct part part = part_of(slices, (int32_t)(i % slices.num), length);
 
         if (u < end[home])
-            send_sum<T>(a, round, part_of(slices, (int32_t)(i % slices.num), length), weighted, home,
-                     epx_wire_record_at(&a.plan, records, home, u), list);
+            send_sum<T>(a, round, part, weighted, home,
+                        epx_wire_record_at(&a.plan, records, home, u), list);
     }
 }
 
