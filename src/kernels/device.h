@@ -111,8 +111,10 @@ EPX_HD uint64_t *epx_control_counts(char *control, int32_t num_ranks, uint32_t e
 
 EPX_HD size_t epx_control_bytes(int32_t num_ranks)
 {
-    return (size_t)((char *)epx_control_counts((char *)0, num_ranks, 0, 2 * num_ranks) -
-                    (char *)0);
+    size_t ranks = (size_t)num_ranks;
+    size_t words = EPX_CONTROL_HEADER + 2 * ranks + 2 * ranks * EPX_READY_WORDS + 4 * ranks * ranks;
+
+    return words * sizeof(uint64_t);
 }
 
 /* Private device memory of a communicator. Written by the kernels of one operation at a time. */
