@@ -78,12 +78,18 @@ void epx_comm_give_up(struct epx_comm *comm, const char *message)
     drain_finished(comm);
 }
 
+static void describe_silence(const struct epx_comm *comm, const char *operation, int culprit,
+                             char *message, size_t length)
+{
+    snprintf(message, length, "%s: rank %d did not answer within %lld ms", operation, culprit,
+             (long long)comm->params.timeout_ms);
+}
+
 void epx_comm_finish(struct epx_comm *comm, enum epx_verb verb, int culprit)
 {
     char message[EPX_MAX_ERROR_STRING];
 
-    snprintf(message, sizeof(message), "%s: rank %d did not answer within %lld ms",
-             epx_verb_name(verb), culprit, (long long)comm->params.timeout_ms);
+    describe_silence(comm, epx_verb_name(verb), culprit, message, sizeof(message));
     finish(comm, message);
 }
 
@@ -108,8 +114,7 @@ static void blame(struct epx_comm *comm, int waiting_for)
     long long timeout_ms = (long long)comm->params.timeout_ms;
 
     if (culprit >= 0)
-        snprintf(message, sizeof(message), "%s: rank %d did not answer within %lld ms",
-                 current_operation(comm), culprit, timeout_ms);
+        describe_silence(comm, current_operation(comm), culprit, message, sizeof(message));
     else
         snprintf(message, sizeof(message), "%s: not all %d ranks came within %lld ms",
                  current_operation(comm), comm->size, timeout_ms);

@@ -65,6 +65,7 @@ struct epx_ready epx_ready_of(const struct epx_request *request)
     ready.datatype = adds(call->verb) ? call->datatype : EPX_DATATYPE_NULL;
     ready.weights = weights_told(request);
     ready.segment = segment ? segment->id : -1;
+    /* Counts in device memory are for its kernel to read. */
     for (int r = 0; call->sendcounts && !request->launch && r < request->comm->size; r++)
         if (call->sendcounts[r] > ready.most_rows)
             ready.most_rows = call->sendcounts[r];

@@ -171,11 +171,11 @@ static int attach_first(struct epx_comm *comm)
 /* auto: device memory if every rank has a current CUDA context and no host transport is named. */
 static int choose_memory(struct epx_comm *comm)
 {
-    int64_t without = !epx_module_has_context(), anywhere;
+    int64_t anywhere;
 
     if (comm->params.memory != EPX_MEMORY_AUTO || comm->params.transport)
         return EPX_SUCCESS;
-    EPX_TRY(epx_comm_max(comm, without, &anywhere));
+    EPX_TRY(epx_comm_max(comm, !epx_module_has_context(), &anywhere));
     comm->params.memory = anywhere ? EPX_MEMORY_SYSTEM : EPX_MEMORY_CUDA;
     return EPX_SUCCESS;
 }

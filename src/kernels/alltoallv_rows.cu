@@ -80,11 +80,6 @@ static __device__ __forceinline__ bool has_room(const struct exchange &x,
     return p.total[rank] <= ready_long(x, rank, EPX_READY_CAPACITY_LOW);
 }
 
-static __device__ __forceinline__ bool is_direct(const struct exchange &x, int32_t rank)
-{
-    return (int32_t)ready_word(x, rank, EPX_READY_SEGMENT) >= 0;
-}
-
 /* counts is [source][target], in shared memory. A thread a rank adds those for it. */
 static __device__ bool place_rows(const struct epx_alltoallv_rows &a, struct exchange &x,
                                   struct placement &p, int64_t *counts)

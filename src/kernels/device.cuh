@@ -321,6 +321,12 @@ static __device__ __forceinline__ int64_t ready_long(const struct exchange &x, i
     return (int64_t)((uint64_t)ready_word(x, rank, low + 1) << 32 | ready_word(x, rank, low));
 }
 
+/* Whether the rank's receive buffer can be stored into; else rows go through its stage. */
+static __device__ __forceinline__ bool is_direct(const struct exchange &x, int32_t rank)
+{
+    return (int32_t)ready_word(x, rank, EPX_READY_SEGMENT) >= 0;
+}
+
 /* The first word of the first rank that is not as rank 0's. */
 static __device__ void find_difference(const struct epx_device_comm &c, struct exchange &x)
 {

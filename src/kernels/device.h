@@ -137,7 +137,6 @@ struct epx_device_state {
 struct epx_device_comm {
     int32_t rank, num_ranks;
     int32_t blocks;      /* of the kernels that wait; the same on all ranks */
-    int32_t poisons;     /* debug build: stages are poisoned before they are used */
     uint64_t timeout_ns; /* 0 = for ever */
     struct epx_device_state *state;
     char *const *control;  /* [R] */

@@ -8,11 +8,6 @@
 
 #include "records.cuh"
 
-static __device__ bool is_direct(const struct exchange &x, int32_t rank)
-{
-    return (int32_t)ready_word(x, rank, EPX_READY_SEGMENT) >= 0;
-}
-
 static __device__ bool any_staged(const struct epx_device_comm &c, const struct exchange &x)
 {
     bool staged = false;
