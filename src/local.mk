@@ -117,6 +117,8 @@ libepx_cuda_la_SOURCES += \
   src/kernels/records.cuh \
   src/kernels/sums.cuh \
   src/kernels/kernels_device.c \
+  src/kernels/pairs.cuh \
+  src/kernels/slots.cuh \
   src/kernels/route_tokens.cu \
   src/kernels/dispatch_rows.cu \
   src/kernels/sends.cuh \
@@ -127,6 +129,7 @@ libepx_cuda_la_SOURCES += \
   src/kernels/store_sums.cu \
   src/kernels/sum_ranks.cu \
   src/kernels/await_rows.cu \
+  src/kernels/packets.cuh \
   src/kernels/alltoallv_rows.cu \
   src/coll/cuda_errors.h \
   src/coll/module_cuda.c \

@@ -3,21 +3,10 @@
 #include "cuda_errors.h"
 #include "device.h"
 
-static int store_chunk(const void *args, struct epx_chunk chunk, EPX_Stream stream)
-{
-    return epx_launch_store_sums(args, chunk, stream);
-}
-
-static int take_chunk(const void *args, struct epx_chunk chunk, EPX_Stream stream)
-{
-    return epx_launch_sum_ranks(args, chunk, stream);
-}
-
 int epx_combine_device(const struct epx_request *request)
 {
     const struct epx_call *call = &request->call;
     const struct epx_device_plan *plan = epx_device_plan_of(request);
-    int32_t num;
     struct epx_combine_rows args = {
         .comm = epx_device_comm_of(request),
         .note = epx_ready_note_of(request),
@@ -34,14 +23,15 @@ int epx_combine_device(const struct epx_request *request)
         .sums = call->rows_out,
         .grad_weights = call->weights_out,
     };
-    struct epx_chunk_steps steps = {store_chunk, take_chunk, &args};
+    struct epx_chunk all = epx_chunk_of(0, 1, plan->max_tokens);
 
-    args.chunks = args.rounds.num == 1 ? args.chunks : 0;
-    num = args.chunks ? args.chunks : 1;
+    /* Sums need the whole device: to store a chunk beside the summing of another slows both. */
+    args.chunks = args.rounds.num == 1 && args.chunks;
     EPX_TRY_LAUNCH(epx_launch_combine_rows(&args, call->stream));
-    if (args.chunks)
-        EPX_TRY(epx_device_queue_chunks(request, &args.comm, num, steps));
-    EPX_TRY_LAUNCH(epx_launch_sum_ranks(&args, epx_chunk_of(num - 1, num, plan->max_tokens),
-                                        call->stream));
+    if (args.chunks) {
+        EPX_TRY_LAUNCH(epx_launch_store_sums(&args, all, call->stream));
+        EPX_TRY_LAUNCH(epx_launch_await_rows(&args.comm, all, call->stream));
+    }
+    EPX_TRY_LAUNCH(epx_launch_sum_ranks(&args, all, call->stream));
     return EPX_SUCCESS;
 }

@@ -250,6 +250,7 @@ struct epx_device_comm epx_device_comm_of(const struct epx_request *request)
     args.timeout_ns = (uint64_t)comm->params.timeout_ms * 1000000;
     args.state = device->state;
     args.control = device->control;
+    args.own_control = window->own;
     args.segments = window->device_address - (size_t)window->number * (size_t)comm->size;
     args.shown_stats = device->stats;
     args.completion = &device->completions[request->captured ? SHARED_COMPLETION

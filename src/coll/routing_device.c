@@ -60,10 +60,7 @@ static void carve_home(struct arena *arena, struct epx_device_plan *plan)
     int64_t pairs = (int64_t)plan->max_tokens * plan->top_k;
     int64_t rows = (int64_t)plan->max_tokens * plan->most_rows;
 
-    CARVE(arena, plan->experts, pairs);
-    CARVE(arena, plan->index, pairs);
-    CARVE(arena, plan->row, pairs);
-    CARVE(arena, plan->place, pairs);
+    CARVE(arena, plan->pairs, pairs);
     CARVE(arena, plan->pair_rank, pairs);
     CARVE(arena, plan->slots, pairs);
     CARVE(arena, plan->token_num, plan->max_tokens);

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * alltoallv_rows.cu - an exact exchange of rows: every rank tells all ranks all of its counts,
- * so that each works out for itself where its rows go and who lacks room; then rows are stored to
- * their places, or through the stages of ranks whose buffer is in no window, in rounds.
+ * so that each works out for itself where its rows go and who lacks room. Few rows for a rank go
+ * with the counts, in packets; many are stored to their places then, or through the stages of
+ * ranks whose buffer is in no window, in rounds.
  * Work: reads and writes the rows that are sent. Order: none, every byte has one writer.
  * Launch: comm.blocks blocks, which wait for other ranks; ends the operation.
  */
-#include "device.cuh"
+#include "packets.cuh"
+
+enum { ALLTOALLV_THREADS = 1024 };
 
 /* What every block works out for itself; in shared memory. */
 struct placement {
@@ -16,8 +19,16 @@ struct placement {
     int64_t recv_count[EPX_MOST_DEVICE_RANKS];
     int64_t total[EPX_MOST_DEVICE_RANKS];      /* rows for each rank */
     unsigned long long most_staged_bytes;      /* of one rank for one that is staged */
+    int64_t packed_rows;                       /* so many, or fewer, go in packets */
+    int32_t any_stored;                        /* whether any rank has more for any */
     int32_t bad;                               /* the first rank with a negative count; -1 */
+    struct packet_list packets;                /* to all ranks, then from all */
 };
+
+static __device__ __forceinline__ bool is_packed(const struct placement &p, int64_t rows)
+{
+    return rows <= p.packed_rows;
+}
 
 static __device__ void read_counts(const struct epx_alltoallv_rows &a, struct placement &p)
 {
@@ -27,6 +38,8 @@ static __device__ void read_counts(const struct epx_alltoallv_rows &a, struct pl
     }
     __syncthreads();
     if (threadIdx.x == 0) {
+        p.packed_rows = a.row_bytes ? epx_most_packed(a.comm.num_ranks) / a.row_bytes : INT64_MAX;
+        p.any_stored = 0;
         p.bad = -1;
         p.most_staged_bytes = 0;
         for (int32_t r = a.comm.num_ranks - 1; r >= 0; r--)
@@ -38,6 +51,25 @@ static __device__ void read_counts(const struct epx_alltoallv_rows &a, struct pl
          r += (int32_t)blockDim.x)
         p.send_count[r] = 0;
     __syncthreads();
+}
+
+/* The whole block, before it knows anything of the other ranks. */
+static __device__ void send_packed(const struct epx_alltoallv_rows &a, const struct exchange &x,
+                                   struct placement &p)
+{
+    int32_t num = a.comm.num_ranks;
+
+    for (int32_t r = (int32_t)threadIdx.x; r < num; r += (int32_t)blockDim.x) {
+        p.packets.rows[r] = (char *)(uintptr_t)a.rows + p.send_from[r] * a.row_bytes;
+        p.packets.bytes[r] = is_packed(p, p.send_count[r]) ? p.send_count[r] * a.row_bytes : 0;
+        p.packets.packets[r] = epx_control_packets(a.comm.control[r], num, (uint32_t)x.epoch,
+                                                   a.comm.rank);
+    }
+    __syncthreads();
+    if (threadIdx.x == 0)
+        number_packets(p.packets, num);
+    __syncthreads();
+    send_packets(p.packets, num, x.epoch);
 }
 
 static __device__ void post_counts(const struct epx_alltoallv_rows &a, const struct exchange &x,
@@ -58,7 +90,7 @@ static __device__ void post_counts(const struct epx_alltoallv_rows &a, const str
 static __device__ bool await_count(const struct epx_alltoallv_rows &a, const struct exchange &x,
                                    int32_t source, int32_t target, int64_t *count)
 {
-    const uint64_t *words = epx_control_counts(a.comm.control[a.comm.rank], a.comm.num_ranks,
+    const uint64_t *words = epx_control_counts(a.comm.own_control, a.comm.num_ranks,
                                                (uint32_t)x.epoch, source) + 2 * target;
     uint32_t low = 0, high = 0;
     bool ok = await_tagged(a.comm, words, (uint32_t)x.epoch, source, &low) &&
@@ -104,7 +136,9 @@ static __device__ bool place_rows(const struct epx_alltoallv_rows &a, struct exc
         }
         p.recv_count[d] = counts[d * num + a.comm.rank];
         p.total[d] = rows;
-        if (!is_direct(x, d) && has_room(x, p, d))
+        if (!is_packed(p, most))
+            p.any_stored = 1;
+        if (!is_packed(p, most) && !is_direct(x, d) && has_room(x, p, d))
             atomicMax(&p.most_staged_bytes, (unsigned long long)(most * a.row_bytes));
     }
     __syncthreads();
@@ -203,7 +237,7 @@ static __device__ void send_round(const struct epx_alltoallv_rows &a, const stru
     for (int32_t i = 0; i < a.comm.num_ranks; i++) {
         int32_t d = (int32_t)((a.comm.rank + 1 + i + blockIdx.x) % (uint32_t)a.comm.num_ranks);
 
-        if (!has_room(x, p, d) || p.send_count[d] == 0)
+        if (!has_room(x, p, d) || is_packed(p, p.send_count[d]))
             continue;
         if (is_direct(x, d)) {
             int64_t segment = (int32_t)ready_word(x, d, EPX_READY_SEGMENT);
@@ -229,10 +263,34 @@ static __device__ void take_round(const struct epx_alltoallv_rows &a, const stru
     for (int32_t s = 0; s < a.comm.num_ranks; s++) {
         struct slice slice = slice_of(p.recv_count[s], a.row_bytes, stage_share(a), round);
 
-        copy_share(a.stage[a.comm.rank] + s * stage_share(a),
-                   a.recv + rows * a.row_bytes + slice.from, slice.bytes);
+        if (!is_packed(p, p.recv_count[s]))
+            copy_share(a.stage[a.comm.rank] + s * stage_share(a),
+                       a.recv + rows * a.row_bytes + slice.from, slice.bytes);
         rows += p.recv_count[s];
     }
+}
+
+/* The whole block: rows are packed by source, as they will lie. */
+static __device__ bool take_packed(const struct epx_alltoallv_rows &a, struct exchange &x,
+                                   struct placement &p)
+{
+    int32_t num = a.comm.num_ranks;
+
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        int64_t rows = 0;
+
+        for (int32_t s = 0; s < num; s++) {
+            p.packets.rows[s] = a.recv + rows * a.row_bytes;
+            p.packets.bytes[s] = is_packed(p, p.recv_count[s]) ? p.recv_count[s] * a.row_bytes : 0;
+            p.packets.packets[s] = epx_control_packets(a.comm.own_control, num, (uint32_t)x.epoch,
+                                                       s);
+            rows += p.recv_count[s];
+        }
+        number_packets(p.packets, num);
+    }
+    __syncthreads();
+    return all_content(a.comm, x, take_packets(a.comm, p.packets, x.epoch));
 }
 
 static __device__ int64_t move_rows(const struct epx_alltoallv_rows &a, struct exchange &x,
@@ -274,7 +332,7 @@ static __device__ struct epx_outcome outcome_of(const struct epx_alltoallv_rows 
     return outcome;
 }
 
-static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
+static __global__ void __launch_bounds__(ALLTOALLV_THREADS)
     alltoallv_rows(const __grid_constant__ struct epx_alltoallv_rows a)
 {
     extern __shared__ int64_t counts[];
@@ -287,18 +345,19 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
         read_counts(a, p); /* else the counts may be gone */
         if (blockIdx.x == 0)
             post_counts(a, x, p);
+        send_packed(a, x, p);
     }
     if (x.outcome.code == EPX_SUCCESS && await_ready(a.comm, x, NULL) &&
         place_rows(a, x, p, counts)) {
         if (blockIdx.x == 0 && threadIdx.x == 0)
             show_counts(a, p);
-        rounds = move_rows(a, x, p);
+        if (!has_room(x, p, a.comm.rank) || take_packed(a, x, p))
+            rounds = p.any_stored ? move_rows(a, x, p) : 0;
     }
     if (!is_last_block(a.comm) || threadIdx.x)
         return;
     if (x.outcome.code == EPX_SUCCESS)
-        for (int32_t r = 0; r < a.comm.num_ranks; r++)
-            count_rows_to(a.comm, r, p.send_count[r], a.row_bytes);
+        count_rows(a.comm, p.send_count, a.row_bytes);
     end_rounds(a.comm, (uint64_t)rounds, rounds ? (uint64_t)rounds - 1 : 0,
                x.outcome.code == EPX_SUCCESS ? p.total[a.comm.rank] : 0, outcome_of(a, x, p));
 }
@@ -307,7 +366,7 @@ int epx_launch_alltoallv_rows(const struct epx_alltoallv_rows *args, EPX_Stream 
 {
     size_t ranks = (size_t)args->comm.num_ranks, bytes = ranks * ranks * sizeof(int64_t);
 
-    alltoallv_rows<<<(unsigned)args->comm.blocks, EPX_WAITING_THREADS, bytes, stream>>>(*args);
+    alltoallv_rows<<<(unsigned)args->comm.blocks, ALLTOALLV_THREADS, bytes, stream>>>(*args);
     return epx_cuda_status(cudaGetLastError());
 }
 

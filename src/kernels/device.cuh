@@ -20,11 +20,13 @@
  *                 the round. A sender stores the next round after the credits of all ranks. The
  *                 last round gives none: the ready of the next operation says the same.
  *   counts[2][s]  writer s: alltoallv's counts of operation n, as ready.
+ *   packets[2][s] writer s: alltoallv's rows of operation n, if they are few; in banks as ready, but
+ *                 needs no ready itself: s is in n, so the owner is done with n - 2.
  *   abort         0, or who is silent. Decided by compare-and-swap on rank 0's word, which is
  *                 mapped also when rank 0 is dead, then stored to all ranks. Never cleared.
  *
- * Invariant: nothing is stored into a rank's windows for operation n before all ranks posted
- * ready n and were found to agree; all ranks see the same words and come to the same verdict.
+ * Invariant: nothing but such words is stored into a rank's windows for operation n before all ranks
+ * posted ready n and were found to agree; all ranks see the same words and come to the same verdict.
  * Post before you wait: ready is posted before the first wait, arrivals of a round before the wait
  * for those of others. No wait depends on a later kernel; blocks that wait are `comm.blocks` at
  * most. Every wait ends by the abort word or by the clock, and its kernel ends normally.
@@ -41,9 +43,9 @@
 
 enum : int64_t { EPX_BLOCK_THREADS = 256, EPX_MOST_BLOCKS = 1024 };
 
-/* Blocks that keep all links busy with stores of rows, or of sums of rows, and leave the rest of
- * the device to those that spread or sum the chunk before; blocks of kernels that are alone. */
-enum : int64_t { EPX_STORING_BLOCKS = 64, EPX_SUMMING_BLOCKS = 88, EPX_ROW_BLOCKS = 132 * 4 };
+/* Blocks that keep all links busy with stores of rows and leave the rest of the device to those
+ * that spread the chunk before; blocks of kernels that are alone. */
+enum : int64_t { EPX_STORING_BLOCKS = 64, EPX_ROW_BLOCKS = 132 * 4 };
 
 /* Blocks for n independent items, one thread each, that stride over what is left. */
 static inline unsigned epx_blocks_for(int64_t n)
@@ -167,7 +169,7 @@ static __device__ __forceinline__ uint64_t *abort_word(const struct epx_device_c
 /* The rank that is furthest behind: in operations begun, then in rounds. */
 static __device__ int32_t find_culprit(const struct epx_device_comm &c, int32_t waiting_for)
 {
-    char *own = c.control[c.rank];
+    char *own = c.own_control;
     uint64_t least = ~0ULL, least_arrived = ~0ULL;
     int32_t culprit = waiting_for;
 
@@ -200,12 +202,12 @@ static __device__ void give_up(const struct epx_device_comm &c, int32_t verb, in
 
 static __device__ bool aborted(const struct epx_device_comm &c)
 {
-    return load_relaxed_sys(abort_word(c, c.rank)) != 0;
+    return load_relaxed_sys((uint64_t *)(void *)c.own_control) != 0;
 }
 
 static __device__ struct epx_outcome outcome_of_abort(const struct epx_device_comm &c)
 {
-    uint64_t word = load_relaxed_sys(abort_word(c, c.rank));
+    uint64_t word = load_relaxed_sys((uint64_t *)(void *)c.own_control);
     struct epx_outcome outcome = {EPX_ERR_TIMEOUT, EPX_OUTCOME_SILENT, 0, 0, 0, 0, 0};
 
     outcome.rank = (int32_t)(uint32_t)word - 1;
@@ -277,14 +279,20 @@ static __device__ bool all_content(const struct epx_device_comm &c, struct excha
     return false;
 }
 
+/* Where a thread's ready word goes; looked up before its value is known. */
+static __device__ __forceinline__ char *control_of_word(const struct epx_device_comm &c, int32_t i)
+{
+    return i < c.num_ranks * EPX_READY_WORDS ? c.control[i / EPX_READY_WORDS] : NULL;
+}
+
 static __device__ void post_ready(const struct epx_device_comm &c,
                                   const struct epx_ready_note &note, int32_t routing_error,
-                                  const struct exchange &x)
+                                  const struct exchange &x, char *control)
 {
     for (int32_t i = (int32_t)threadIdx.x; i < c.num_ranks * EPX_READY_WORDS;
-         i += (int32_t)blockDim.x) {
-        int32_t rank = i / EPX_READY_WORDS, word = i % EPX_READY_WORDS;
-        uint64_t *to = epx_control_ready(c.control[rank], c.num_ranks, (uint32_t)x.epoch, c.rank);
+         i += (int32_t)blockDim.x, control = control_of_word(c, i)) {
+        int32_t word = i % EPX_READY_WORDS;
+        uint64_t *to = epx_control_ready(control, c.num_ranks, (uint32_t)x.epoch, c.rank);
         uint32_t payload = word == EPX_READY_ERROR ? (uint32_t)routing_error : note.word[word];
 
         store_relaxed_sys(to + word, tagged(x.epoch, payload));
@@ -296,6 +304,8 @@ static __device__ void begin_exchange(const struct epx_device_comm &c,
                                       const struct epx_ready_note &note, int32_t routing_error,
                                       struct exchange &x)
 {
+    char *control = blockIdx.x == 0 ? control_of_word(c, (int32_t)threadIdx.x) : NULL;
+
     if (threadIdx.x == 0) {
         x.epoch = c.state->epoch + 1;
         x.arrivals = c.state->arrivals;
@@ -303,10 +313,9 @@ static __device__ void begin_exchange(const struct epx_device_comm &c,
         x.outcome = epx_outcome();
         x.weighted = 0;
     }
-    __syncthreads();
     delay();
     if (all_content(c, x, !aborted(c)) && blockIdx.x == 0)
-        post_ready(c, note, routing_error, x);
+        post_ready(c, note, routing_error, x, control);
 }
 
 static __device__ __forceinline__ uint32_t ready_word(const struct exchange &x, int32_t rank,
@@ -455,7 +464,7 @@ static __device__ void spoil_routing(const struct epx_device_comm &c, const stru
 static __device__ bool await_ready(const struct epx_device_comm &c, struct exchange &x,
                                    const struct epx_outcome *routing)
 {
-    const uint64_t *own = epx_control_ready(c.control[c.rank], c.num_ranks, (uint32_t)x.epoch, 0);
+    const uint64_t *own = epx_control_ready(c.own_control, c.num_ranks, (uint32_t)x.epoch, 0);
     bool ok = x.outcome.code == EPX_SUCCESS;
 
     for (int32_t i = (int32_t)threadIdx.x; ok && i < c.num_ranks * EPX_READY_WORDS;
@@ -483,7 +492,7 @@ static __device__ bool await_arrivals(const struct epx_device_comm &c, struct ex
     bool ok = true;
 
     for (int32_t r = (int32_t)threadIdx.x; ok && r < c.num_ranks; r += (int32_t)blockDim.x)
-        ok = await_at_least(c, epx_control_arrived(c.control[c.rank], r), target, r);
+        ok = await_at_least(c, epx_control_arrived(c.own_control, r), target, r);
     delay();
     return all_content(c, x, ok);
 }
@@ -505,7 +514,7 @@ static __device__ bool await_credits(const struct epx_device_comm &c, struct exc
     bool ok = true;
 
     for (int32_t r = (int32_t)threadIdx.x; ok && r < c.num_ranks; r += (int32_t)blockDim.x)
-        ok = await_at_least(c, epx_control_credited(c.control[c.rank], c.num_ranks, r), target, r);
+        ok = await_at_least(c, epx_control_credited(c.own_control, c.num_ranks, r), target, r);
     return all_content(c, x, ok);
 }
 
@@ -606,7 +615,7 @@ static __device__ void resume_exchange(const struct epx_device_comm &c, struct e
     for (int32_t i = (int32_t)threadIdx.x; i < c.num_ranks * EPX_READY_WORDS;
          i += (int32_t)blockDim.x)
         x.ready[i] = (uint32_t)load_relaxed_sys(
-            epx_control_ready(c.control[c.rank], c.num_ranks, (uint32_t)x.epoch, 0) + i);
+            epx_control_ready(c.own_control, c.num_ranks, (uint32_t)x.epoch, 0) + i);
     __syncthreads();
 }
 
@@ -628,22 +637,20 @@ static __device__ bool is_on(const struct epx_device_comm &c)
     return __syncthreads_and(c.state->outcome.code == EPX_SUCCESS && !aborted(c));
 }
 
-/* Rows sent to one rank, for the statistics; one thread. */
-static __device__ void count_rows_to(const struct epx_device_comm &c, int32_t rank, int64_t rows,
-                                     int64_t row_bytes)
-{
-    struct epx_device_stats *stats = &c.state->stats;
-    uint64_t bytes = (uint64_t)rows * (uint64_t)row_bytes;
-
-    *(rank == c.rank ? &stats->rows_self : &stats->rows_node) += (uint64_t)rows;
-    *(rank == c.rank ? &stats->bytes_self : &stats->bytes_node) += bytes;
-}
-
-static __device__ void count_rows(const struct epx_device_comm &c, const int32_t *rows,
+/* Rows sent to each rank, for the statistics; one thread. */
+template <typename Count>
+static __device__ void count_rows(const struct epx_device_comm &c, const Count *rows,
                                   int64_t row_bytes)
 {
+    struct epx_device_stats *stats = &c.state->stats;
+    uint64_t self = (uint64_t)rows[c.rank], all = 0;
+
     for (int32_t r = 0; r < c.num_ranks; r++)
-        count_rows_to(c, r, rows[r], row_bytes);
+        all += (uint64_t)rows[r];
+    stats->rows_self += self;
+    stats->rows_node += all - self;
+    stats->bytes_self += self * (uint64_t)row_bytes;
+    stats->bytes_node += (all - self) * (uint64_t)row_bytes;
 }
 
 #endif

@@ -82,6 +82,7 @@ struct epx_device_stats {
  *   uint64 credited[R]
  *   uint64 ready[2][R][EPX_READY_WORDS] epoch << 32 | word
  *   uint64 counts[2][R][R][2]           alltoallv: epoch << 32 | half of a count, low half first
+ *   uint64 packets[2][R][P]             alltoallv: tag << 32 | four bytes of the rows of source R
  */
 enum { EPX_CONTROL_HEADER = 16 }; /* words before arrived */
 
@@ -109,10 +110,28 @@ EPX_HD uint64_t *epx_control_counts(char *control, int32_t num_ranks, uint32_t e
            ((int64_t)(epoch & 1) * num_ranks + source) * num_ranks * 2;
 }
 
+/* Rows of so few bytes go to a rank in packets. A multiple of 16. */
+enum { EPX_MOST_PACKED_BYTES = 1 << 16, EPX_PACKED_BYTES = 1 << 19 };
+
+EPX_HD int32_t epx_most_packed(int32_t num_ranks)
+{
+    int32_t share = EPX_PACKED_BYTES / num_ranks / 16 * 16;
+
+    return share < EPX_MOST_PACKED_BYTES ? share : EPX_MOST_PACKED_BYTES;
+}
+
+EPX_HD uint64_t *epx_control_packets(char *control, int32_t num_ranks, uint32_t epoch,
+                                     int32_t source)
+{
+    return epx_control_counts(control, num_ranks, 0, 2 * num_ranks) +
+           ((int64_t)(epoch & 1) * num_ranks + source) * (epx_most_packed(num_ranks) / 4);
+}
+
 EPX_HD size_t epx_control_bytes(int32_t num_ranks)
 {
-    size_t ranks = (size_t)num_ranks;
-    size_t words = EPX_CONTROL_HEADER + 2 * ranks + 2 * ranks * EPX_READY_WORDS + 4 * ranks * ranks;
+    size_t ranks = (size_t)num_ranks, packets = (size_t)epx_most_packed(num_ranks) / 4;
+    size_t words = EPX_CONTROL_HEADER + 2 * ranks + 2 * ranks * EPX_READY_WORDS +
+                   4 * ranks * ranks + 2 * ranks * packets;
 
     return words * sizeof(uint64_t);
 }
@@ -140,6 +159,7 @@ struct epx_device_comm {
     uint64_t timeout_ns; /* 0 = for ever */
     struct epx_device_state *state;
     char *const *control;  /* [R] */
+    char *own_control;     /* this rank's of them */
     char *const *segments; /* [segments][R] windows of EPX_Alloc_mem */
     struct epx_device_stats *shown_stats; /* pinned */
     struct epx_completion *completion;    /* pinned; of this operation */
@@ -185,6 +205,14 @@ EPX_HD int64_t epx_wire_record_bytes(int32_t top_k)
     return 16 + 8 * epx_round_up(top_k, 2);
 }
 
+/* What a routing keeps of a pair, read and written at once. */
+struct epx_device_pair {
+    int32_t expert;     /* -1 = none: the rest means nothing */
+    int32_t index;      /* among this rank's pairs of the expert */
+    int32_t row;        /* number of the row of (token, rank) */
+    int32_t lead_place; /* first choice of the row << 8 | place of the row, in rank order */
+};
+
 /* Device memory of one route. */
 struct epx_device_plan {
     int32_t num_experts, top_k, max_tokens;
@@ -206,10 +234,7 @@ struct epx_device_plan {
     int64_t stage_bytes;
 
     /* home side */
-    int32_t *experts;    /* [max_tokens][K] id, -1 = none */
-    int32_t *index;      /* [max_tokens][K] among this rank's pairs of the expert */
-    int32_t *row;        /* [max_tokens][K] number of the row of (token, rank), at its first pair */
-    int32_t *place;      /* [max_tokens][K] of that row among the token's, in rank order */
+    struct epx_device_pair *pairs; /* [max_tokens][K] */
     int32_t *pair_rank;  /* [max_tokens][K] where the pair travels to, -1 = it does not */
     int32_t *slots;      /* [max_tokens][K] */
     int32_t *token_num;  /* [max_tokens] rows of a token */
@@ -219,8 +244,8 @@ struct epx_device_plan {
 
     /* expert side */
     int32_t *recv_rows; /* [R] rows kept */
-    int64_t *base;      /* [E] first slot of this rank's pairs of each expert */
-    int64_t *from;      /* [L][R] first slot of each source's pairs; rank-major [R], of its rows */
+    int64_t *base;      /* [E] first slot of this rank's pairs of each expert, if many */
+    int64_t *from;      /* [L][R] first slot of each source's pairs, if many; rank-major [R], rows */
     int32_t *block_counts; /* [blocks][E + R] */
     int32_t *warp_counts;  /* [blocks][E + R], used where shared memory is too small */
 

@@ -28,11 +28,11 @@ static void (*const kernels[NUM_ADDED_TYPES])(struct epx_combine_rows, struct ep
 int epx_launch_store_sums(const struct epx_combine_rows *args, struct epx_chunk chunk,
                           EPX_Stream stream)
 {
-    int64_t most = chunk.num > 1 ? EPX_SUMMING_BLOCKS : EPX_ROW_BLOCKS;
     int64_t rows = (chunk.end_token - chunk.first_token) * args->comm.num_ranks;
+    unsigned blocks = epx_blocks_for_rows(rows, args->row_bytes, EPX_ROW_BLOCKS);
 
-    kernels[args->datatype - EPX_FLOAT16]<<<epx_blocks_for_rows(rows, args->row_bytes, most),
-                                            EPX_WAITING_THREADS, 0, stream>>>(*args, chunk);
+    kernels[args->datatype - EPX_FLOAT16]<<<blocks, EPX_WAITING_THREADS, 0, stream>>>(*args,
+                                                                                      chunk);
     return epx_cuda_status(cudaGetLastError());
 }
 
