@@ -3,12 +3,11 @@
 #include "jitter.h"
 
 #include <stdatomic.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { PATTERN = 0xeb, SHORT_NS = 100000, LONG_NS = 3000000 };
+enum { SHORT_NS = 100000, LONG_NS = 3000000 };
 
 static atomic_ullong counter;
 static atomic_int is_seeded;
@@ -20,6 +19,12 @@ static uint64_t number_of(const char *variable)
     return text ? strtoull(text, NULL, 10) : 0;
 }
 
+uint64_t epx_jitter_seed(void)
+{
+    return number_of("JITTER_SEED") * 1000003 + number_of("OMPI_COMM_WORLD_RANK") +
+           number_of("PMI_RANK");
+}
+
 /* splitmix64: Steele, Lea, Flood, Fast splittable pseudorandom number generators, 2014. */
 static uint64_t next_random(void)
 {
@@ -27,8 +32,7 @@ static uint64_t next_random(void)
     uint64_t z;
 
     if (!atomic_exchange(&is_seeded, 1))
-        atomic_fetch_add(&counter, number_of("JITTER_SEED") * 1000003 +
-                                       number_of("OMPI_COMM_WORLD_RANK") + number_of("PMI_RANK"));
+        atomic_fetch_add(&counter, epx_jitter_seed());
     z = atomic_fetch_add(&counter, step) + step;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
     z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
@@ -49,5 +53,5 @@ void epx_jitter(void)
 void epx_poison(void *memory, size_t bytes)
 {
     if (bytes)
-        memset(memory, PATTERN, bytes);
+        memset(memory, EPX_PATTERN, bytes);
 }

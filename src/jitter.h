@@ -2,20 +2,34 @@
 /*
  * jitter.h - --enable-jitter: sleeps of random length where ranks meet, and a pattern in memory
  * whose content nobody may count on, so that a wrong order shows as a wrong byte. Nothing else.
+ * kernels/jitter.cuh has the sleeps of kernels.
  */
 #ifndef EPX_JITTER_H
 #define EPX_JITTER_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "config.h"
 
+enum { EPX_PATTERN = 0xeb };
+
 #if ENABLE_JITTER
+enum { EPX_JITTERS = 1 };
 void epx_jitter(void);
+/* Of this rank, for the sleeps of its kernels. */
+uint64_t epx_jitter_seed(void);
 void epx_poison(void *memory, size_t bytes);
 #else
+enum { EPX_JITTERS = 0 };
+
 static inline void epx_jitter(void)
 {
+}
+
+static inline uint64_t epx_jitter_seed(void)
+{
+    return 0;
 }
 
 static inline void epx_poison(void *memory, size_t bytes)

@@ -108,7 +108,8 @@ libepx_cuda_la_LDFLAGS = -module -avoid-version -no-undefined -export-symbols-re
   -Wl,-z,defs
 libepx_cuda_la_SOURCES = \
   src/kernels/count_pairs.cu \
-  src/kernels/device.cuh
+  src/kernels/device.cuh \
+  src/kernels/jitter.cuh
 if HAVE_NCCL
 libepx_cuda_la_SOURCES += \
   src/memory.c \
@@ -143,6 +144,9 @@ libepx_cuda_la_SOURCES += \
   src/coll/transport_lsa.c \
   src/coll/transport_lsa.h \
   src/coll/transport_lsa_window.cu
+if ENABLE_JITTER
+libepx_cuda_la_SOURCES += src/jitter.c
+endif
 endif
 
 SUFFIXES += .cu .lo

@@ -15,6 +15,7 @@
 
 #include "agree.h"
 #include "cuda_errors.h"
+#include "jitter.h"
 #include "progress.h"
 
 enum {
@@ -258,6 +259,7 @@ struct epx_device_comm epx_device_comm_of(const struct epx_request *request)
     args.number = request->number;
     args.captured = request->captured;
     args.verb = (int32_t)request->call.verb;
+    args.jitter_seed = epx_jitter_seed();
     return args;
 }
 
@@ -335,6 +337,21 @@ static int queue_kernels(struct epx_request *request)
     }
 }
 
+/*
+ * --enable-jitter: what this operation takes, before its first kernel posts ready. Until then no
+ * rank stores there, and nothing is left of earlier operations that anyone has yet to read.
+ */
+static int poison(const struct epx_device *device, const struct epx_request *request)
+{
+    char *stage = device->window->own + layout_window(device->comm).stage;
+
+    if (request->route)
+        EPX_TRY(epx_device_route_poison(request));
+    EPX_TRY_CUDA(cudaMemsetAsync(stage, EPX_PATTERN, (size_t)device->stage_bytes,
+                                 request->call.stream));
+    return EPX_SUCCESS;
+}
+
 static cudaEvent_t *event_of(const struct epx_device *device, const struct epx_request *request)
 {
     return (request->captured ? device->captured_events : device->events) + request->completion;
@@ -384,6 +401,9 @@ static int queue_in_order(struct epx_device *device, struct epx_request *request
     cudaEvent_t event = *event_of(device, request);
 
     EPX_TRY(queue_order(device, request, capture));
+    epx_jitter();
+    if (EPX_JITTERS)
+        EPX_TRY(poison(device, request));
     EPX_TRY(queue_kernels(request));
     EPX_TRY_CUDA(cudaEventRecord(event, stream));
     if (!capture) {

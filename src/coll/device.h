@@ -68,6 +68,8 @@ struct epx_rounds epx_rounds_of(int64_t row_bytes, int32_t width, int32_t max_to
 
 /* Collective, agreed: see epx_device_ops. */
 int epx_device_route_create(struct epx_route *route);
+/* Local: fills what an operation takes of its route's window with a pattern, on its stream. */
+int epx_device_route_poison(const struct epx_request *request);
 /* The plan of a route, for kernels. */
 const struct epx_device_plan *epx_device_plan_of(const struct epx_request *request);
 

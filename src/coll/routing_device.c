@@ -9,6 +9,7 @@
 #include "agree.h"
 #include "cuda_errors.h"
 #include "device.h"
+#include "jitter.h"
 
 /* The exchanged parts of the window, in this order, have the same offsets on all ranks. */
 enum { PART_COUNTS, PART_RECORDS, PART_WEIGHTS, PART_STAGE, NUM_PARTS };
@@ -275,6 +276,25 @@ int epx_device_route_create(struct epx_route *route)
 const struct epx_device_plan *epx_device_plan_of(const struct epx_request *request)
 {
     return request->route->device_plan;
+}
+
+/* A routing takes all that it or its operations make; those take pair weights and the stage. */
+int epx_device_route_poison(const struct epx_request *request)
+{
+    const struct epx_device_plan *plan = epx_device_plan_of(request);
+    char *start = request->route->window->own, *end = (char *)plan->experts;
+    struct arena measured = {NULL, 0};
+    size_t offsets[NUM_PARTS];
+
+    carve_exchanged(&measured, request->route, plan, offsets);
+    if (request->call.verb == EPX_VERB_ROUTE_TOKENS)
+        end = (char *)(uintptr_t)plan->owner;
+    else
+        start += offsets[PART_WEIGHTS];
+    if (start < end)
+        EPX_TRY_CUDA(cudaMemsetAsync(start, EPX_PATTERN, (size_t)(end - start),
+                                     request->call.stream));
+    return EPX_SUCCESS;
 }
 
 int epx_route_tokens_device(const struct epx_request *request)

@@ -83,6 +83,7 @@ static __device__ void post_counts(const struct epx_alltoallv_rows &a, const str
         uint64_t *to = epx_control_counts(a.comm.control[rank], num, (uint32_t)x.epoch,
                                           a.comm.rank);
 
+        EPX_DELAY(a.comm);
         store_relaxed_sys(to + word, tagged(x.epoch, (uint32_t)(word % 2 ? count >> 32 : count)));
     }
 }
@@ -119,6 +120,7 @@ static __device__ bool place_rows(const struct epx_alltoallv_rows &a, struct exc
     int32_t num = a.comm.num_ranks;
     bool ok = true;
 
+    EPX_DELAY(a.comm);
     for (int32_t i = (int32_t)threadIdx.x; ok && i < num * num; i += (int32_t)blockDim.x)
         ok = await_count(a, x, i / num, i % num, &counts[i]);
     if (!all_content(a.comm, x, ok))

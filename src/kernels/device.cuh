@@ -40,6 +40,7 @@
 #include <cuda_runtime.h>
 
 #include "device.h"
+#include "jitter.cuh"
 
 enum : int64_t { EPX_BLOCK_THREADS = 256, EPX_MOST_BLOCKS = 1024 };
 
@@ -136,22 +137,6 @@ static __device__ __forceinline__ int32_t num_global_warps()
     return (int32_t)(gridDim.x * (blockDim.x / EPX_WARP));
 }
 
-/* A debug build waits here for a random time, so that rare orders of events are seen. */
-#ifdef EPX_DELAYS
-static __device__ __forceinline__ void delay()
-{
-    uint32_t random = (uint32_t)global_timer_ns() * 2654435761u ^ (blockIdx.x * 40503u);
-
-    if (random >> 29 == 0)
-        for (uint32_t i = 0; i < (random >> 20 & 63); i++)
-            __nanosleep(1000);
-}
-#else
-static __device__ __forceinline__ void delay()
-{
-}
-#endif
-
 /* What a block knows of the operation under way; in shared memory. */
 struct exchange {
     uint64_t epoch, arrivals, credits; /* the last two before the operation */
@@ -196,8 +181,10 @@ static __device__ void give_up(const struct epx_device_comm &c, int32_t verb, in
     uint64_t first = atomicCAS_system((unsigned long long *)abort_word(c, 0), 0ULL,
                                       (unsigned long long)mine);
 
-    for (int32_t r = 0; r < c.num_ranks; r++)
+    for (int32_t r = 0; r < c.num_ranks; r++) {
+        EPX_DELAY(c);
         store_relaxed_sys(abort_word(c, r), first ? first : mine);
+    }
 }
 
 static __device__ bool aborted(const struct epx_device_comm &c)
@@ -295,6 +282,7 @@ static __device__ void post_ready(const struct epx_device_comm &c,
         uint64_t *to = epx_control_ready(control, c.num_ranks, (uint32_t)x.epoch, c.rank);
         uint32_t payload = word == EPX_READY_ERROR ? (uint32_t)routing_error : note.word[word];
 
+        EPX_DELAY(c);
         store_relaxed_sys(to + word, tagged(x.epoch, payload));
     }
 }
@@ -313,7 +301,7 @@ static __device__ void begin_exchange(const struct epx_device_comm &c,
         x.outcome = epx_outcome();
         x.weighted = 0;
     }
-    delay();
+    EPX_DELAY(c);
     if (all_content(c, x, !aborted(c)) && blockIdx.x == 0)
         post_ready(c, note, routing_error, x, control);
 }
@@ -467,17 +455,21 @@ static __device__ bool await_ready(const struct epx_device_comm &c, struct excha
     const uint64_t *own = epx_control_ready(c.own_control, c.num_ranks, (uint32_t)x.epoch, 0);
     bool ok = x.outcome.code == EPX_SUCCESS;
 
+    EPX_DELAY(c);
     for (int32_t i = (int32_t)threadIdx.x; ok && i < c.num_ranks * EPX_READY_WORDS;
          i += (int32_t)blockDim.x)
         ok = await_tagged(c, own + i, (uint32_t)x.epoch, i / EPX_READY_WORDS, &x.ready[i]);
-    return all_content(c, x, ok) && judge_ready(c, x, routing);
+    ok = all_content(c, x, ok) && judge_ready(c, x, routing);
+    EPX_DELAY(c);
+    return ok;
 }
 
 /* After the block's stores of a round. */
 static __device__ void signal_arrival(const struct epx_device_comm &c)
 {
-    delay();
+    EPX_DELAY(c);
     __syncthreads();
+    EPX_DELAY(c);
     for (int32_t r = (int32_t)threadIdx.x; r < c.num_ranks; r += (int32_t)blockDim.x) {
         fence_sys();
         add_relaxed_sys(epx_control_arrived(c.control[r], c.rank), 1);
@@ -491,16 +483,19 @@ static __device__ bool await_arrivals(const struct epx_device_comm &c, struct ex
     uint64_t target = x.arrivals + rounds * (uint64_t)c.blocks;
     bool ok = true;
 
+    EPX_DELAY(c);
     for (int32_t r = (int32_t)threadIdx.x; ok && r < c.num_ranks; r += (int32_t)blockDim.x)
         ok = await_at_least(c, epx_control_arrived(c.own_control, r), target, r);
-    delay();
-    return all_content(c, x, ok);
+    ok = all_content(c, x, ok);
+    EPX_DELAY(c);
+    return ok;
 }
 
 static __device__ void signal_credit(const struct epx_device_comm &c)
 {
-    delay();
+    EPX_DELAY(c);
     __syncthreads();
+    EPX_DELAY(c);
     for (int32_t r = (int32_t)threadIdx.x; r < c.num_ranks; r += (int32_t)blockDim.x) {
         fence_sys();
         add_relaxed_sys(epx_control_credited(c.control[r], c.num_ranks, c.rank), 1);
@@ -513,9 +508,12 @@ static __device__ bool await_credits(const struct epx_device_comm &c, struct exc
     uint64_t target = x.credits + rounds * (uint64_t)c.blocks;
     bool ok = true;
 
+    EPX_DELAY(c);
     for (int32_t r = (int32_t)threadIdx.x; ok && r < c.num_ranks; r += (int32_t)blockDim.x)
         ok = await_at_least(c, epx_control_credited(c.own_control, c.num_ranks, r), target, r);
-    return all_content(c, x, ok);
+    ok = all_content(c, x, ok);
+    EPX_DELAY(c);
+    return ok;
 }
 
 /* All blocks of a kernel that waits meet here; it is launched with comm.blocks blocks. */
@@ -523,6 +521,7 @@ static __device__ bool grid_barrier(const struct epx_device_comm &c, struct exch
 {
     bool ok = true;
 
+    EPX_DELAY(c);
     __syncthreads();
     if (threadIdx.x == 0) {
         struct patience patience = {0, 0};
@@ -533,7 +532,9 @@ static __device__ bool grid_barrier(const struct epx_device_comm &c, struct exch
         while (ok && load_acquire_gpu(&c.state->barrier) < (ticket / blocks + 1) * blocks)
             ok = keep_waiting(c, patience, c.rank);
     }
-    return all_content(c, x, ok);
+    ok = all_content(c, x, ok);
+    EPX_DELAY(c);
+    return ok;
 }
 
 /* Tells the host; one thread. */
@@ -546,10 +547,12 @@ static __device__ void complete(const struct epx_device_comm &c, int64_t rows,
     *c.shown_stats = c.state->stats;
     if (c.captured && (outcome.code == EPX_SUCCESS || *(volatile uint64_t *)&to->word))
         return;
+    EPX_DELAY(c);
     if (!fine) {
         to->rows = rows;
         to->outcome = outcome;
         fence_sys();
+        EPX_DELAY(c);
     }
     store_relaxed_sys(&to->word, (uint64_t)c.number << 32 |
                                      (fine ? (uint32_t)rows : EPX_COMPLETION_DETAILS));
@@ -579,6 +582,7 @@ static __device__ void hand_over(const struct epx_device_comm &c, const struct e
                                  uint64_t rounds, bool deferred, struct epx_outcome *routing)
 {
     spoil_routing(c, x, routing);
+    EPX_DELAY(c);
     c.state->rounds = rounds;
     c.state->credit_rounds = deferred || rounds == 0 ? 0 : rounds - 1;
     c.state->deferred = deferred;
@@ -591,6 +595,7 @@ static __device__ bool is_last_block(const struct epx_device_comm &c)
 {
     __shared__ bool last;
 
+    EPX_DELAY(c);
     __syncthreads();
     if (threadIdx.x == 0) {
         __threadfence();
@@ -625,6 +630,7 @@ static __device__ void signal_arrival_of_all(const struct epx_device_comm &c, bo
     fence_sys(); /* of each thread's stores, before the block counts as ended */
     if (!is_last_block(c) || !on)
         return;
+    EPX_DELAY(c);
     for (int32_t r = (int32_t)threadIdx.x; r < c.num_ranks; r += (int32_t)blockDim.x) {
         fence_sys();
         add_relaxed_sys(epx_control_arrived(c.control[r], c.rank), (uint64_t)c.blocks);
@@ -634,6 +640,7 @@ static __device__ void signal_arrival_of_all(const struct epx_device_comm &c, bo
 /* Whether a later kernel has anything to do. */
 static __device__ bool is_on(const struct epx_device_comm &c)
 {
+    EPX_DELAY(c);
     return __syncthreads_and(c.state->outcome.code == EPX_SUCCESS && !aborted(c));
 }
 

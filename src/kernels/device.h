@@ -166,6 +166,7 @@ struct epx_device_comm {
     uint32_t number;
     int32_t captured; /* the completion is shared by all that was captured: errors alone */
     int32_t verb;
+    uint64_t jitter_seed; /* --enable-jitter */
 };
 
 /*

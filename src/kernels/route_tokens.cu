@@ -179,6 +179,7 @@ static __device__ bool exchange_counts(const struct epx_route_tokens &a, struct 
     if (!grid_barrier(a.comm, x) || !await_ready(a.comm, x, NULL))
         return false;
     sum_over_blocks(a, counting_warps, counts);
+    EPX_DELAY(a.comm);
     __syncthreads();
     number_chunk(a, table, chunk);
     signal_arrival(a.comm);
