@@ -132,6 +132,8 @@ libepx_cuda_la_SOURCES += \
   src/coll/module_cuda.c \
   src/coll/device.c \
   src/coll/device.h \
+  src/coll/device_scope.c \
+  src/coll/device_scope.h \
   src/coll/outcome.c \
   src/coll/routing_device.c \
   src/coll/dispatch_device.c \

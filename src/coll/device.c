@@ -15,6 +15,7 @@
 
 #include "agree.h"
 #include "cuda_errors.h"
+#include "device_scope.h"
 #include "progress.h"
 
 enum {
@@ -74,13 +75,14 @@ static int place_window(struct epx_device *device)
     device->stage = device->control + ranks;
     device->state = (struct epx_device_state *)(void *)(window->own + layout.state);
     device->stage_bytes = stage_bytes(device->comm);
-    error = cudaMemset(window->own, 0, layout.bytes);
+    error = cudaMemsetAsync(window->own, 0, layout.bytes, device->stream);
     if (error == cudaSuccess)
-        error = cudaMemcpy(device->control, window->address, row, cudaMemcpyHostToDevice);
+        error = cudaMemcpyAsync(device->control, window->address, row, cudaMemcpyHostToDevice,
+                                device->stream);
     if (error == cudaSuccess)
-        error = cudaMemcpy(device->stage, stage, row, cudaMemcpyHostToDevice);
+        error = cudaMemcpyAsync(device->stage, stage, row, cudaMemcpyHostToDevice, device->stream);
     if (error == cudaSuccess)
-        error = cudaDeviceSynchronize();
+        error = cudaStreamSynchronize(device->stream);
     free(stage);
     EPX_TRY_CUDA(error);
     return EPX_SUCCESS;
@@ -105,14 +107,23 @@ static int allocate_completions(struct epx_device *device)
     return EPX_SUCCESS;
 }
 
+static int create_streams(struct epx_device *device)
+{
+    int least, greatest;
+
+    EPX_TRY_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    EPX_TRY_CUDA(cudaStreamCreateWithPriority(&device->stream, cudaStreamNonBlocking, greatest));
+    EPX_TRY_CUDA(cudaStreamCreateWithFlags(&device->beside, cudaStreamNonBlocking));
+    return EPX_SUCCESS;
+}
+
 static int init(struct epx_device *device)
 {
-    EPX_TRY_CUDA(cudaGetDevice(&device->ordinal));
     EPX_TRY(allocate_completions(device));
     EPX_TRY_CUDA(cudaEventCreateWithFlags(&device->capture_order, cudaEventDisableTiming));
     EPX_TRY_CUDA(cudaEventCreateWithFlags(&device->fork, cudaEventDisableTiming));
     EPX_TRY_CUDA(cudaEventCreateWithFlags(&device->join, cudaEventDisableTiming));
-    EPX_TRY_CUDA(cudaStreamCreateWithFlags(&device->beside, cudaStreamNonBlocking));
+    EPX_TRY(create_streams(device));
     EPX_TRY_LAUNCH(epx_load_kernels());
     return EPX_SUCCESS;
 }
@@ -133,14 +144,10 @@ static int find_blocks(struct epx_device *device)
     return EPX_SUCCESS;
 }
 
-static void device_free(struct epx_device *device)
+static void free_cuda(struct epx_device *device)
 {
     cudaEvent_t *own[] = {&device->capture_order, &device->fork, &device->join};
 
-    if (!device)
-        return;
-    if (device->window)
-        device->transport->ops->window_free(device->transport->state, device->window);
     for (int i = 0; device->events && i < 2 * EPX_MOST_IN_FLIGHT; i++)
         if (device->events[i])
             cudaEventDestroy(device->events[i]);
@@ -149,30 +156,63 @@ static void device_free(struct epx_device *device)
             cudaEventDestroy(*own[i]);
     if (device->beside)
         cudaStreamDestroy(device->beside);
+    if (device->stream)
+        cudaStreamDestroy(device->stream);
     cudaFreeHost(device->completions);
     cudaFreeHost(device->stats);
+}
+
+static void device_free(struct epx_device *device)
+{
+    struct epx_device_scope scope;
+
+    if (!device)
+        return;
+    if (device->window)
+        device->transport->ops->window_free(device->transport->state, device->window);
+    if (epx_device_enter(device->ordinal, &scope) == cudaSuccess) {
+        free_cuda(device);
+        epx_device_leave(&scope);
+    }
     free(device->events);
     free(device->unused);
     free(device);
 }
 
-static int device_create(struct epx_comm *comm, const struct epx_transport *transport,
-                         struct epx_device **result)
+static int init_all(struct epx_device *device)
 {
-    struct epx_device *device = calloc(1, sizeof(*device));
-    int rc = device ? EPX_SUCCESS : epx_fail(EPX_ERR_NO_MEM, "no memory for a device");
+    struct epx_comm *comm = device->comm;
+    const struct epx_transport *transport = device->transport;
 
-    *result = device;
-    if (device) {
-        device->comm = comm;
-        device->transport = transport;
-        rc = init(device);
-    }
-    EPX_TRY(epx_comm_agree(comm, rc));
+    EPX_TRY(epx_comm_agree(comm, init(device)));
     EPX_TRY(find_blocks(device));
     EPX_TRY(transport->ops->window_create(transport->state, layout_window(comm).bytes,
                                           &device->window));
     return epx_comm_agree(comm, place_window(device));
+}
+
+/* The ranks agree also if one of them has no memory for the struct or loses its device. */
+static int device_create(struct epx_comm *comm, const struct epx_transport *transport,
+                         struct epx_device **result)
+{
+    struct epx_device *device = calloc(1, sizeof(*device));
+    struct epx_device_scope scope;
+    cudaError_t error;
+    int rc;
+
+    *result = device;
+    if (!device)
+        return epx_comm_agree(comm, epx_fail(EPX_ERR_NO_MEM, "no memory for a device"));
+    device->comm = comm;
+    device->transport = transport;
+    error = cudaGetDevice(&device->ordinal);
+    if (error == cudaSuccess)
+        error = epx_device_enter(device->ordinal, &scope);
+    if (error != cudaSuccess)
+        return epx_comm_agree(comm, epx_fail_cuda(error, "cudaGetDevice"));
+    rc = init_all(device);
+    epx_device_leave(&scope);
+    return rc;
 }
 
 int32_t epx_device_chunks(const struct epx_request *request)
@@ -408,29 +448,29 @@ static int launch_here(struct epx_device *device, struct epx_request *request)
     return rc;
 }
 
-/* Any thread may call, with another device current. */
 static int device_launch(struct epx_request *request)
 {
     struct epx_device *device = epx_device_of(request);
-    int current, rc;
+    struct epx_device_scope scope;
+    int rc;
 
-    EPX_TRY_CUDA(cudaGetDevice(&current));
-    if (current == device->ordinal)
-        return launch_here(device, request);
-    EPX_TRY_CUDA(cudaSetDevice(device->ordinal));
+    EPX_TRY_CUDA(epx_device_enter(device->ordinal, &scope));
     rc = launch_here(device, request);
-    EPX_TRY_CUDA(cudaSetDevice(current));
+    epx_device_leave(&scope);
     return rc;
 }
 
 /* A context that was lost never completes anything. */
 static int check_context(struct epx_device *device, struct epx_request *request)
 {
+    struct epx_device_scope scope;
     cudaError_t error;
 
     if (++request->polls % POLLS_BEFORE_QUERY)
         return EPX_SUCCESS;
-    error = cudaEventQuery(*event_of(device, request));
+    EPX_TRY_CUDA(epx_device_enter(device->ordinal, &scope));
+    error = epx_device_query(*event_of(device, request));
+    epx_device_leave(&scope);
     if (error == cudaSuccess || error == cudaErrorNotReady)
         return EPX_SUCCESS;
     return epx_fail_cuda(error, "an operation in flight");
@@ -455,12 +495,26 @@ static int device_poll(struct epx_request *request, int *moved)
     return epx_outcome_report(request, &outcome);
 }
 
+static int queue_wait(const struct epx_device *device, const struct epx_request *request,
+                      EPX_Stream stream)
+{
+    struct epx_device_scope scope;
+    cudaError_t error;
+
+    if (stream == request->call.stream)
+        return EPX_SUCCESS;
+    EPX_TRY_CUDA(epx_device_enter(device->ordinal, &scope));
+    error = cudaStreamWaitEvent(stream, *event_of(device, request), 0);
+    epx_device_leave(&scope);
+    EPX_TRY_CUDA(error);
+    return EPX_SUCCESS;
+}
+
 static int device_wait_enqueue(struct epx_request *request, EPX_Stream stream)
 {
     struct epx_device *device = epx_device_of(request);
 
-    if (stream != request->call.stream)
-        EPX_TRY_CUDA(cudaStreamWaitEvent(stream, *event_of(device, request), 0));
+    EPX_TRY(queue_wait(device, request, stream));
     if (request->captured)
         give_completion(device, request);
     return EPX_SUCCESS;
@@ -470,8 +524,13 @@ static int device_check_buffer(const struct epx_device *device, const char *name
                                const void *address)
 {
     struct cudaPointerAttributes attributes;
+    struct epx_device_scope scope;
+    cudaError_t error;
 
-    EPX_TRY_CUDA(cudaPointerGetAttributes(&attributes, address));
+    EPX_TRY_CUDA(epx_device_enter(device->ordinal, &scope));
+    error = cudaPointerGetAttributes(&attributes, address);
+    epx_device_leave(&scope);
+    EPX_TRY_CUDA(error);
     EPX_FAIL_IF(attributes.type != cudaMemoryTypeDevice &&
                     attributes.type != cudaMemoryTypeManaged,
                 EPX_ERR_BUFFER, "%s is not in device memory", name);

@@ -29,6 +29,7 @@ struct epx_device {
     int *unused, num_unused;            /* completions */
     uint32_t number;                    /* of operations, in completions */
 
+    cudaStream_t stream; /* the library's own, before all others */
     cudaStream_t beside; /* for chunks */
     cudaEvent_t fork, join;
 

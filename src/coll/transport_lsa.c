@@ -18,6 +18,7 @@
 
 #include "agree.h"
 #include "cuda_errors.h"
+#include "device_scope.h"
 #include "progress.h"
 #include "transport.h"
 
@@ -38,6 +39,7 @@ struct mapping {
 
 struct lsa {
     struct epx_comm *comm;
+    int ordinal; /* of the GPU */
     ncclComm_t nccl;
     cudaStream_t stream;
     char **table;        /* [MOST_WINDOWS][R] device memory */
@@ -225,11 +227,12 @@ static int init_window(struct lsa *lsa, size_t bytes, struct epx_window *window)
 static int make_window(struct lsa *lsa, size_t own_bytes, struct epx_window **result)
 {
     struct epx_window *window = epx_window_empty(lsa->comm->size);
+    int number = lsa->next_number++; /* counted also where there is no memory */
 
     *result = window;
     if (window) {
         window->mapping = calloc(1, sizeof(struct mapping));
-        window->number = lsa->next_number++;
+        window->number = number;
         window->own_bytes = own_bytes;
     }
     EPX_FAIL_IF(!window || !window->mapping, EPX_ERR_NO_MEM, "no memory for a window");
@@ -238,9 +241,8 @@ static int make_window(struct lsa *lsa, size_t own_bytes, struct epx_window **re
     return EPX_SUCCESS;
 }
 
-static int lsa_window_create(void *state, size_t own_bytes, struct epx_window **result)
+static int create_window(struct lsa *lsa, size_t own_bytes, struct epx_window **result)
 {
-    struct lsa *lsa = state;
     struct epx_window *window = NULL;
     int64_t most = 0;
     int rc;
@@ -264,18 +266,41 @@ static int lsa_window_create(void *state, size_t own_bytes, struct epx_window **
     return EPX_SUCCESS;
 }
 
-static void lsa_free(void *state)
+static int lsa_window_create(void *state, size_t own_bytes, struct epx_window **result)
 {
     struct lsa *lsa = state;
+    struct epx_device_scope scope;
+    cudaError_t error = epx_device_enter(lsa->ordinal, &scope);
+    int rc;
 
-    if (!lsa)
-        return;
+    if (error != cudaSuccess)
+        return epx_comm_agree(lsa->comm, epx_fail_cuda(error, "cudaSetDevice"));
+    rc = create_window(lsa, own_bytes, result);
+    epx_device_leave(&scope);
+    return rc;
+}
+
+static void free_cuda(struct lsa *lsa)
+{
     destroy_laid_aside(lsa);
     if (lsa->nccl)
         ncclCommDestroy(lsa->nccl);
     cudaFree(lsa->table);
     if (lsa->stream)
         cudaStreamDestroy(lsa->stream);
+}
+
+static void lsa_free(void *state)
+{
+    struct lsa *lsa = state;
+    struct epx_device_scope scope;
+
+    if (!lsa)
+        return;
+    if (epx_device_enter(lsa->ordinal, &scope) == cudaSuccess) {
+        free_cuda(lsa);
+        epx_device_leave(&scope);
+    }
     free(lsa);
 }
 
@@ -285,6 +310,7 @@ static int init(struct lsa *lsa)
 
     EPX_TRY_CUDA(cudaStreamCreateWithFlags(&lsa->stream, cudaStreamNonBlocking));
     EPX_TRY_CUDA(cudaMalloc((void **)&lsa->table, entries * sizeof(*lsa->table)));
+    EPX_TRY_LAUNCH(epx_lsa_load());
     return EPX_SUCCESS;
 }
 
@@ -317,18 +343,31 @@ static int connect_ranks(struct lsa *lsa)
     return epx_comm_agree(lsa->comm, join(lsa, id));
 }
 
+static int init_all(struct lsa *lsa)
+{
+    EPX_TRY(epx_comm_agree(lsa->comm, init(lsa)));
+    return connect_ranks(lsa);
+}
+
 static int lsa_create(struct epx_comm *comm, void **state)
 {
     struct lsa *lsa = calloc(1, sizeof(*lsa));
-    int rc = lsa ? EPX_SUCCESS : epx_fail(EPX_ERR_NO_MEM, "no memory for transport lsa");
+    struct epx_device_scope scope;
+    cudaError_t error;
+    int rc;
 
     *state = lsa;
-    if (lsa) {
-        lsa->comm = comm;
-        rc = init(lsa);
-    }
-    EPX_TRY(epx_comm_agree(comm, rc));
-    return connect_ranks(lsa);
+    if (!lsa)
+        return epx_comm_agree(comm, epx_fail(EPX_ERR_NO_MEM, "no memory for transport lsa"));
+    lsa->comm = comm;
+    error = cudaGetDevice(&lsa->ordinal);
+    if (error == cudaSuccess)
+        error = epx_device_enter(lsa->ordinal, &scope);
+    if (error != cudaSuccess)
+        return epx_comm_agree(comm, epx_fail_cuda(error, "cudaGetDevice"));
+    rc = init_all(lsa);
+    epx_device_leave(&scope);
+    return rc;
 }
 
 const struct epx_transport_ops epx_transport_lsa = {
