@@ -128,10 +128,13 @@ libepx_cuda_la_SOURCES += \
   src/kernels/sum_ranks.cu \
   src/kernels/await_rows.cu \
   src/kernels/alltoallv_rows.cu \
+  src/kernels/announce_end.cu \
   src/coll/cuda_errors.h \
   src/coll/module_cuda.c \
   src/coll/device.c \
   src/coll/device.h \
+  src/coll/device_liveness.c \
+  src/coll/device_order.c \
   src/coll/device_scope.c \
   src/coll/device_scope.h \
   src/coll/outcome.c \

@@ -3,28 +3,20 @@
  * device.c - a communicator on device memory. An operation is kernels queued on the user's stream;
  * the last of them writes its outcome into pinned memory, where EPX_Wait and EPX_Test look. So no
  * call asks CUDA whether anything is done.
- *
- * The kernels of a communicator run in call order: each operation waits for the event of the one
- * before it, if that was queued on another stream. In a capture the same holds among the
- * operations of the capture; a graph is ordered against the rest by whoever launches it.
  */
 #include "device.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "agree.h"
 #include "cuda_errors.h"
 #include "device_scope.h"
+#include "log.h"
 #include "progress.h"
 
-enum {
-    SHARED_COMPLETION = EPX_MOST_IN_FLIGHT - 1,
-    POLLS_BEFORE_QUERY = 1 << 16,
-    LEAST_LARGE_BYTES = 1 << 19,
-    LEAST_CHUNK_BYTES = 8 << 20,
-    MOST_CHUNKS = 4
-};
+enum { SHARED_COMPLETION = EPX_MOST_IN_FLIGHT - 1 };
 
 struct epx_device *epx_device_of(const struct epx_request *request)
 {
@@ -100,7 +92,10 @@ static int allocate_completions(struct epx_device *device)
     EPX_TRY_CUDA(cudaHostAlloc((void **)&device->completions, bytes, cudaHostAllocPortable));
     EPX_TRY_CUDA(cudaHostAlloc((void **)&device->stats, sizeof(*device->stats),
                                cudaHostAllocPortable));
+    EPX_TRY_CUDA(cudaHostAlloc((void **)&device->notes, sizeof(*device->notes),
+                               cudaHostAllocPortable));
     memset(device->completions, 0, bytes);
+    memset(device->notes, 0, sizeof(*device->notes));
     memset(device->stats, 0, sizeof(*device->stats));
     for (int i = SHARED_COMPLETION - 1; i >= 0; i--)
         device->unused[device->num_unused++] = i;
@@ -113,16 +108,13 @@ static int create_streams(struct epx_device *device)
 
     EPX_TRY_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
     EPX_TRY_CUDA(cudaStreamCreateWithPriority(&device->stream, cudaStreamNonBlocking, greatest));
-    EPX_TRY_CUDA(cudaStreamCreateWithFlags(&device->beside, cudaStreamNonBlocking));
-    return EPX_SUCCESS;
+    EPX_TRY_CUDA(cudaEventCreateWithFlags(&device->copied, cudaEventDisableTiming));
+    return epx_side_create(&device->plain);
 }
 
 static int init(struct epx_device *device)
 {
     EPX_TRY(allocate_completions(device));
-    EPX_TRY_CUDA(cudaEventCreateWithFlags(&device->capture_order, cudaEventDisableTiming));
-    EPX_TRY_CUDA(cudaEventCreateWithFlags(&device->fork, cudaEventDisableTiming));
-    EPX_TRY_CUDA(cudaEventCreateWithFlags(&device->join, cudaEventDisableTiming));
     EPX_TRY(create_streams(device));
     EPX_TRY_LAUNCH(epx_load_kernels());
     return EPX_SUCCESS;
@@ -146,20 +138,23 @@ static int find_blocks(struct epx_device *device)
 
 static void free_cuda(struct epx_device *device)
 {
-    cudaEvent_t *own[] = {&device->capture_order, &device->fork, &device->join};
-
     for (int i = 0; device->events && i < 2 * EPX_MOST_IN_FLIGHT; i++)
         if (device->events[i])
             cudaEventDestroy(device->events[i]);
-    for (int i = 0; i < 3; i++)
-        if (*own[i])
-            cudaEventDestroy(*own[i]);
-    if (device->beside)
-        cudaStreamDestroy(device->beside);
+    while (device->captures) {
+        struct epx_side *side = device->captures;
+
+        device->captures = side->next;
+        epx_side_free(side);
+    }
+    epx_side_free(device->plain);
+    if (device->copied)
+        cudaEventDestroy(device->copied);
     if (device->stream)
         cudaStreamDestroy(device->stream);
     cudaFreeHost(device->completions);
     cudaFreeHost(device->stats);
+    cudaFreeHost(device->notes);
 }
 
 static void device_free(struct epx_device *device)
@@ -213,51 +208,6 @@ static int device_create(struct epx_comm *comm, const struct epx_transport *tran
     rc = init_all(device);
     epx_device_leave(&scope);
     return rc;
-}
-
-int32_t epx_device_chunks(const struct epx_request *request)
-{
-    int64_t bytes = request->route->attr.max_tokens * request->call.row_bytes;
-
-    if (bytes < LEAST_LARGE_BYTES)
-        return 0;
-    return bytes < MOST_CHUNKS * LEAST_CHUNK_BYTES ? 1 : MOST_CHUNKS;
-}
-
-/* The stream beside starts after what was queued so far. */
-static int fork_stream(struct epx_device *device, EPX_Stream stream)
-{
-    EPX_TRY_CUDA(cudaEventRecord(device->fork, stream));
-    EPX_TRY_CUDA(cudaStreamWaitEvent(device->beside, device->fork, 0));
-    return EPX_SUCCESS;
-}
-
-static int join_stream(struct epx_device *device, EPX_Stream stream)
-{
-    EPX_TRY_CUDA(cudaEventRecord(device->join, device->beside));
-    EPX_TRY_CUDA(cudaStreamWaitEvent(stream, device->join, 0));
-    return EPX_SUCCESS;
-}
-
-int epx_device_queue_chunks(const struct epx_request *request, const struct epx_device_comm *comm,
-                            int32_t num, struct epx_chunk_steps steps)
-{
-    struct epx_device *device = epx_device_of(request);
-    EPX_Stream stream = request->call.stream;
-    int32_t tokens = request->route->attr.max_tokens;
-
-    EPX_TRY(fork_stream(device, stream));
-    for (int32_t i = 0; i < num; i++)
-        EPX_TRY_LAUNCH(steps.store(steps.args, epx_chunk_of(i, num, tokens), stream));
-    for (int32_t i = 0; i < num - 1; i++) {
-        struct epx_chunk chunk = epx_chunk_of(i, num, tokens);
-
-        EPX_TRY_LAUNCH(epx_launch_await_rows(comm, chunk, device->beside));
-        EPX_TRY_LAUNCH(steps.take(steps.args, chunk, device->beside));
-    }
-    EPX_TRY(join_stream(device, stream));
-    EPX_TRY_LAUNCH(epx_launch_await_rows(comm, epx_chunk_of(num - 1, num, tokens), stream));
-    return EPX_SUCCESS;
 }
 
 struct epx_rounds epx_rounds_of(int64_t row_bytes, int32_t width, int32_t max_tokens,
@@ -345,23 +295,6 @@ struct epx_ready_note epx_ready_note_of(const struct epx_request *request)
     return note;
 }
 
-/* The stream's capture, 0 if it has none. */
-static int find_capture(EPX_Stream stream, unsigned long long *capture)
-{
-    enum cudaStreamCaptureStatus status;
-    unsigned long long id = 0;
-
-#if CUDART_VERSION >= 13000
-    EPX_TRY_CUDA(cudaStreamGetCaptureInfo(stream, &status, &id, NULL, NULL, NULL, NULL));
-#else
-    EPX_TRY_CUDA(cudaStreamGetCaptureInfo(stream, &status, &id));
-#endif
-    EPX_FAIL_IF(status == cudaStreamCaptureStatusInvalidated, EPX_ERR_CUDA,
-                "the capture of the stream was invalidated");
-    *capture = status == cudaStreamCaptureStatusActive ? id : 0;
-    return EPX_SUCCESS;
-}
-
 static int queue_kernels(struct epx_request *request)
 {
     switch (request->call.verb) {
@@ -381,7 +314,8 @@ static cudaEvent_t *event_of(const struct epx_device *device, const struct epx_r
 
 static int take_completion(struct epx_device *device, struct epx_request *request)
 {
-    EPX_FAIL_IF(device->num_unused == 0, EPX_ERR_NO_MEM, "%d operations are in flight",
+    EPX_FAIL_IF(device->num_unused == 0, EPX_ERR_NO_MEM,
+                "%d operations are in flight; wait for one of them and call again",
                 SHARED_COMPLETION);
     request->completion = device->unused[device->num_unused - 1];
     if (!*event_of(device, request))
@@ -397,52 +331,50 @@ static void give_completion(struct epx_device *device, const struct epx_request 
     device->unused[device->num_unused++] = request->completion;
 }
 
-/* Behind the operation before it. On the same stream it is so anyway. */
-static int queue_order(struct epx_device *device, const struct epx_request *request,
-                       unsigned long long capture)
+static int queue_operation(struct epx_device *device, struct epx_request *request,
+                           unsigned long long capture)
 {
-    EPX_Stream stream = request->call.stream;
-    unsigned long long id; /* other than its handle it is never used again */
-
-    if (capture) {
-        if (capture == device->capture)
-            EPX_TRY_CUDA(cudaStreamWaitEvent(stream, device->capture_order, 0));
-        return EPX_SUCCESS;
-    }
-    EPX_TRY_CUDA(cudaStreamGetId(stream, &id));
-    if (device->order && id != device->order_stream)
-        EPX_TRY_CUDA(cudaStreamWaitEvent(stream, device->order, 0));
-    device->order_stream = id;
-    return EPX_SUCCESS;
-}
-
-static int queue_in_order(struct epx_device *device, struct epx_request *request,
-                          unsigned long long capture)
-{
-    EPX_Stream stream = request->call.stream;
-    cudaEvent_t event = *event_of(device, request);
-
-    EPX_TRY(queue_order(device, request, capture));
     EPX_TRY(queue_kernels(request));
-    EPX_TRY_CUDA(cudaEventRecord(event, stream));
-    if (!capture) {
-        device->order = event;
-        return EPX_SUCCESS;
-    }
-    EPX_TRY_CUDA(cudaEventRecord(device->capture_order, stream));
-    device->capture = capture;
-    return EPX_SUCCESS;
+    return epx_device_queue_end(device, *event_of(device, request), request->call.stream, capture);
 }
 
+/* How far the operation was queued nobody knows: the ranks would be out of step. */
+static int end_halfway(struct epx_device *device, int rc)
+{
+    enum { ROOM_FOR_RANK = 48 };
+    char message[EPX_MAX_ERROR_STRING];
+
+    snprintf(message, sizeof(message), "%.*s (in the middle of the operation, on rank %d)",
+             EPX_MAX_ERROR_STRING - ROOM_FOR_RANK, epx_status_message(), device->comm->rank);
+    epx_comm_give_up(device->comm, message);
+    return epx_fail_quietly(rc, message);
+}
+
+/* Launchers would take an error that nobody asked for as their own. */
+static void forget_earlier_error(void)
+{
+    cudaError_t error = cudaGetLastError();
+
+    if (error != cudaSuccess && error != cudaErrorNotReady)
+        EPX_LOG_WARN("an earlier CUDA call of this thread failed: %s", cudaGetErrorString(error));
+}
+
+/* An error before the first kernel leaves all as it was. */
 static int launch_here(struct epx_device *device, struct epx_request *request)
 {
     unsigned long long capture = 0;
     int rc;
 
-    EPX_TRY(find_capture(request->call.stream, &capture));
+    forget_earlier_error();
+    EPX_TRY(epx_device_find_capture(request->call.stream, &capture));
     request->captured = capture != 0;
     EPX_TRY(take_completion(device, request));
-    rc = queue_in_order(device, request, capture);
+    rc = epx_device_queue_behind(device, request->call.stream, capture);
+    if (rc == EPX_SUCCESS) {
+        rc = queue_operation(device, request, capture);
+        if (rc != EPX_SUCCESS && !capture)
+            return end_halfway(device, rc);
+    }
     if (rc != EPX_SUCCESS)
         give_completion(device, request);
     return rc;
@@ -460,22 +392,6 @@ static int device_launch(struct epx_request *request)
     return rc;
 }
 
-/* A context that was lost never completes anything. */
-static int check_context(struct epx_device *device, struct epx_request *request)
-{
-    struct epx_device_scope scope;
-    cudaError_t error;
-
-    if (++request->polls % POLLS_BEFORE_QUERY)
-        return EPX_SUCCESS;
-    EPX_TRY_CUDA(epx_device_enter(device->ordinal, &scope));
-    error = epx_device_query(*event_of(device, request));
-    epx_device_leave(&scope);
-    if (error == cudaSuccess || error == cudaErrorNotReady)
-        return EPX_SUCCESS;
-    return epx_fail_cuda(error, "an operation in flight");
-}
-
 static int device_poll(struct epx_request *request, int *moved)
 {
     static const struct epx_outcome fine;
@@ -486,7 +402,7 @@ static int device_poll(struct epx_request *request, int *moved)
     struct epx_outcome outcome;
 
     if (word >> 32 != request->number)
-        return check_context(device, request);
+        return epx_device_check(device, request, *event_of(device, request));
     *moved = 1;
     outcome = details ? completion->outcome : fine;
     request->received_rows = details ? completion->rows : (int64_t)(uint32_t)word;
@@ -508,6 +424,16 @@ static int queue_wait(const struct epx_device *device, const struct epx_request 
     epx_device_leave(&scope);
     EPX_TRY_CUDA(error);
     return EPX_SUCCESS;
+}
+
+static int device_ended(const struct epx_request *request)
+{
+    const struct epx_device *device = epx_device_of(request);
+    const struct epx_completion *completion = &device->completions[request->completion];
+
+    if (!request->number)
+        return 1;
+    return __atomic_load_n(&completion->word, __ATOMIC_ACQUIRE) >> 32 == request->number;
 }
 
 static int device_wait_enqueue(struct epx_request *request, EPX_Stream stream)
@@ -549,7 +475,7 @@ static int device_take_replay_error(struct epx_device *device)
         return EPX_SUCCESS;
     code = shared->outcome.code;
     if (shared->outcome.what == EPX_OUTCOME_SILENT)
-        epx_comm_finish(device->comm, (enum epx_verb)shared->outcome.a, shared->outcome.rank);
+        epx_device_note_abort(device, &shared->outcome);
     __atomic_store_n(&shared->word, 0, __ATOMIC_RELEASE);
     return code;
 }
@@ -566,11 +492,13 @@ static void device_add_stats(const struct epx_device *device, EPX_Stats *stats)
 }
 
 const struct epx_device_ops epx_device_ops = {
+    .liveness = &epx_device_liveness,
     .create = device_create,
     .free = device_free,
     .route_create = epx_device_route_create,
     .launch = device_launch,
     .poll = device_poll,
+    .ended = device_ended,
     .wait_enqueue = device_wait_enqueue,
     .check_buffer = device_check_buffer,
     .take_replay_error = device_take_replay_error,

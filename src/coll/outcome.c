@@ -34,7 +34,7 @@ int epx_outcome_report(const struct epx_request *request, const struct epx_outco
     switch ((enum epx_outcome_what)o->what) {
     case EPX_OUTCOME_FINE: return EPX_SUCCESS;
     case EPX_OUTCOME_SILENT:
-        epx_comm_finish(request->comm, (enum epx_verb)o->a, o->rank);
+        epx_device_note_abort(epx_device_of(request), o);
         return epx_fail_quietly(o->code, request->comm->finish_message);
     case EPX_OUTCOME_DIFFERS: return report_difference(o);
     case EPX_OUTCOME_WEIGHTS:

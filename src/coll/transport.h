@@ -27,7 +27,7 @@ struct epx_transport_ops {
     int (*create)(struct epx_comm *comm, void **state);
     /* Local. */
     void (*free)(void *state);
-    const struct epx_liveness_ops *liveness; /* NULL on device memory: kernels watch each other */
+    const struct epx_liveness_ops *liveness; /* NULL on device memory: epx_device_ops has it */
     /* Collective, agreed. Windows of a staged transport are private memory. */
     int (*window_create)(void *state, size_t bytes, struct epx_window **window);
     /* Local. */
