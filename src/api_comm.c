@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* api_comm.c - EPX_Comm_*, EPX_Alloc_mem, EPX_Free_mem. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "agree.h"
@@ -227,6 +228,21 @@ int EPX_Comm_set_errhandler(EPX_Comm comm, MPI_Errhandler errhandler)
     return EPX_SUCCESS;
 }
 
+/* What the GPU has to tell and no request does: errors of replayed graphs, the end. */
+static void listen_to_device(struct epx_comm *comm)
+{
+    int error;
+
+    epx_progress();
+    if (comm->async_error)
+        return;
+    error = epx_transport_device_ops(comm)->take_replay_error(comm->transport->device);
+    if (error == EPX_SUCCESS)
+        return;
+    comm->async_error = error;
+    snprintf(comm->message, sizeof(comm->message), "%s", epx_status_message());
+}
+
 /*
  * EPX_Comm_get_async_error - get the first error of an operation that was not asked for yet.
  *
@@ -236,18 +252,15 @@ int EPX_Comm_set_errhandler(EPX_Comm comm, MPI_Errhandler errhandler)
  */
 int EPX_Comm_get_async_error(EPX_Comm comm, int *errorcode)
 {
-    const struct epx_device_ops *ops;
-
     EPX_API_ENTER();
     EPX_FAIL_IF(!epx_comm_valid(comm), EPX_ERR_COMM, "comm is not a communicator");
-    ops = epx_transport_device_ops(comm);
     if (!errorcode)
         return epx_api_return(comm, epx_fail(EPX_ERR_ARG, "errorcode is NULL"));
     epx_lock();
+    if (epx_transport_device_ops(comm))
+        listen_to_device(comm);
     *errorcode = comm->async_error;
     comm->async_error = EPX_SUCCESS;
-    if (*errorcode == EPX_SUCCESS && ops)
-        *errorcode = ops->take_replay_error(comm->transport->device);
     epx_unlock();
     return EPX_SUCCESS;
 }

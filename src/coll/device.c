@@ -408,7 +408,7 @@ static int device_poll(struct epx_request *request, int *moved)
     request->received_rows = details ? completion->rows : (int64_t)(uint32_t)word;
     request->complete = 1;
     give_completion(device, request);
-    return epx_outcome_report(request, &outcome);
+    return epx_outcome_report(device, request, &outcome);
 }
 
 static int queue_wait(const struct epx_device *device, const struct epx_request *request,
@@ -466,18 +466,23 @@ static int device_check_buffer(const struct epx_device *device, const char *name
     return EPX_SUCCESS;
 }
 
+/* The word goes back to 0 last: until then kernels of replays keep their errors to themselves. */
 static int device_take_replay_error(struct epx_device *device)
 {
     struct epx_completion *shared = &device->completions[SHARED_COMPLETION];
-    int code;
+    const char *function = epx_status_function();
+    struct epx_outcome outcome;
 
     if (__atomic_load_n(&shared->word, __ATOMIC_ACQUIRE) == 0)
         return EPX_SUCCESS;
-    code = shared->outcome.code;
-    if (shared->outcome.what == EPX_OUTCOME_SILENT)
-        epx_device_note_abort(device, &shared->outcome);
+    outcome = shared->outcome;
     __atomic_store_n(&shared->word, 0, __ATOMIC_RELEASE);
-    return code;
+    if (outcome.what == EPX_OUTCOME_SILENT && device->comm->finished)
+        return EPX_SUCCESS; /* told already */
+    epx_status_enter("in a replayed graph");
+    epx_outcome_report(device, NULL, &outcome);
+    epx_status_enter(function);
+    return outcome.code;
 }
 
 static void device_add_stats(const struct epx_device *device, EPX_Stats *stats)

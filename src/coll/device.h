@@ -119,7 +119,8 @@ int epx_device_copy(struct epx_device *device, void *to, const void *from, size_
 /* The communicator is over, as an outcome says that has the abort word. */
 void epx_device_note_abort(struct epx_device *device, const struct epx_outcome *outcome);
 
-/* The code and the message of how an operation ended. */
-int epx_outcome_report(const struct epx_request *request, const struct epx_outcome *outcome);
+/* The code and the message of how an operation ended; request NULL in a replayed graph. */
+int epx_outcome_report(struct epx_device *device, const struct epx_request *request,
+                       const struct epx_outcome *outcome);
 
 #endif

@@ -55,7 +55,8 @@ struct epx_device_ops {
     int (*wait_enqueue)(struct epx_request *request, EPX_Stream stream);
     /* Local: EPX_ERR_BUFFER unless kernels can use the address. */
     int (*check_buffer)(const struct epx_device *device, const char *name, const void *address);
-    /* Local: the error of an operation in a replayed graph that was not told yet. */
+    /* Local: the error of an operation in a replayed graph that was not told yet, with its message
+     * as that of this thread. */
     int (*take_replay_error)(struct epx_device *device);
     void (*add_stats)(const struct epx_device *device, EPX_Stats *stats);
 };
