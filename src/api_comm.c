@@ -287,7 +287,8 @@ int EPX_Comm_get_error_message(EPX_Comm comm, char *string, int *resultlen)
 /*
  * EPX_Comm_get_stats - get the counters of the communicator.
  *
- * Local. Input: comm; stats->size, sizeof(EPX_Stats). Output: stats.
+ * Local. On device memory it waits for a copy from the GPU.
+ * Input: comm; stats->size, sizeof(EPX_Stats). Output: stats.
  * Errors: EPX_ERR_COMM; EPX_ERR_ARG if stats is NULL or too small.
  */
 int EPX_Comm_get_stats(EPX_Comm comm, EPX_Stats *stats)

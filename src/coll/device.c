@@ -90,13 +90,10 @@ static int allocate_completions(struct epx_device *device)
                 EPX_MOST_IN_FLIGHT);
     device->captured_events = device->events + EPX_MOST_IN_FLIGHT;
     EPX_TRY_CUDA(cudaHostAlloc((void **)&device->completions, bytes, cudaHostAllocPortable));
-    EPX_TRY_CUDA(cudaHostAlloc((void **)&device->stats, sizeof(*device->stats),
-                               cudaHostAllocPortable));
     EPX_TRY_CUDA(cudaHostAlloc((void **)&device->notes, sizeof(*device->notes),
                                cudaHostAllocPortable));
     memset(device->completions, 0, bytes);
     memset(device->notes, 0, sizeof(*device->notes));
-    memset(device->stats, 0, sizeof(*device->stats));
     for (int i = SHARED_COMPLETION - 1; i >= 0; i--)
         device->unused[device->num_unused++] = i;
     return EPX_SUCCESS;
@@ -153,7 +150,6 @@ static void free_cuda(struct epx_device *device)
     if (device->stream)
         cudaStreamDestroy(device->stream);
     cudaFreeHost(device->completions);
-    cudaFreeHost(device->stats);
     cudaFreeHost(device->notes);
 }
 
@@ -241,7 +237,7 @@ struct epx_device_comm epx_device_comm_of(const struct epx_request *request)
     args.state = device->state;
     args.control = device->control;
     args.segments = window->device_address - (size_t)window->number * (size_t)comm->size;
-    args.shown_stats = device->stats;
+    args.shown_stats = &device->state->stats; /* they are shown by a copy when asked for */
     args.completion = &device->completions[request->captured ? SHARED_COMPLETION
                                                              : request->completion];
     args.number = request->number;
@@ -485,10 +481,15 @@ static int device_take_replay_error(struct epx_device *device)
     return outcome.code;
 }
 
-static void device_add_stats(const struct epx_device *device, EPX_Stats *stats)
+/*
+ * The kernels count in device memory, where nothing is torn or late: an operation's last kernel has
+ * counted before it writes the completion that the host saw before it asked for this copy.
+ */
+static void device_add_stats(struct epx_device *device, EPX_Stats *stats)
 {
-    const struct epx_device_stats *counted = device->stats;
+    const struct epx_device_stats *counted = &device->notes->stats;
 
+    epx_device_copy(device, &device->notes->stats, &device->state->stats, sizeof(*counted));
     stats->rows_self += counted->rows_self;
     stats->rows_node += counted->rows_node;
     stats->bytes_self += counted->bytes_self;

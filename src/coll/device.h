@@ -19,6 +19,7 @@ struct epx_device_notes {
     uint64_t verdict; /* of the host's own announcement; 0 = its kernel has not run */
     char reason[EPX_MAX_ERROR_STRING];      /* of this host */
     char peer_reason[EPX_MAX_ERROR_STRING]; /* of the rank that gave up */
+    struct epx_device_stats stats;          /* the last copy */
 };
 
 /* What operations have beside the user's streams, and where the last of them is. */
@@ -43,7 +44,6 @@ struct epx_device {
 
     struct epx_completion *completions; /* [EPX_MOST_IN_FLIGHT] pinned; the last is shared by all
                                            captured operations */
-    struct epx_device_stats *stats;     /* pinned */
     struct epx_device_notes *notes;     /* pinned */
     cudaEvent_t *events;                /* [EPX_MOST_IN_FLIGHT] of operations, made when needed */
     cudaEvent_t *captured_events;       /* likewise, of those captured */

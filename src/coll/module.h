@@ -58,7 +58,9 @@ struct epx_device_ops {
     /* Local: the error of an operation in a replayed graph that was not told yet, with its message
      * as that of this thread. */
     int (*take_replay_error)(struct epx_device *device);
-    void (*add_stats)(const struct epx_device *device, EPX_Stats *stats);
+    /* Local: waits for a copy from the GPU, some microseconds; after half a second without one the
+     * numbers are those of the last call. */
+    void (*add_stats)(struct epx_device *device, EPX_Stats *stats);
 };
 
 /* What the module gives libepx. */

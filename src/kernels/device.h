@@ -70,7 +70,7 @@ struct epx_completion {
 
 #define EPX_COMPLETION_DETAILS 0xffffffffu
 
-/* Counted by kernels in device memory, shown in pinned host memory. */
+/* Counted by kernels in device memory; the host copies them. */
 struct epx_device_stats {
     uint64_t rows_self, rows_node, bytes_self, bytes_node, dropped_rows;
 };
@@ -153,7 +153,7 @@ struct epx_device_comm {
     struct epx_device_state *state;
     char *const *control;  /* [R] */
     char *const *segments; /* [segments][R] windows of EPX_Alloc_mem */
-    struct epx_device_stats *shown_stats; /* pinned */
+    struct epx_device_stats *shown_stats; /* those of state */
     struct epx_completion *completion;    /* pinned; of this operation */
     uint32_t number;
     int32_t captured; /* the completion is shared by all that was captured: errors alone */
