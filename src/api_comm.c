@@ -373,17 +373,27 @@ int EPX_Alloc_mem(MPI_Aint bytes, EPX_Comm comm, void *baseptr)
     return epx_api_return(comm, alloc_mem(comm, bytes, baseptr));
 }
 
+/* All ranks name the same allocation, and where it matters nothing is in flight on any. */
+static int agree_to_free(struct epx_comm *comm, const struct epx_segment *segment)
+{
+    if (comm->transport->ops->reclaim)
+        epx_comm_drain(comm);
+    if (comm->finished)
+        return EPX_SUCCESS;
+    return epx_comm_same(comm, "the allocation to be freed", segment->id);
+}
+
 static int free_mem(struct epx_comm *comm, void *base)
 {
+    const struct epx_transport_ops *ops = comm->transport->ops;
     struct epx_segment **link = &comm->segments, *segment;
-    int rc = EPX_SUCCESS;
+    int rc;
 
     while (*link && (*link)->window->own != base)
         link = &(*link)->next;
     EPX_FAIL_IF(!*link, EPX_ERR_BUFFER, "base %p is not from EPX_Alloc_mem on this communicator",
                 base);
-    if (!comm->finished)
-        rc = epx_comm_same(comm, "the allocation to be freed", (*link)->id);
+    rc = agree_to_free(comm, *link);
     if (rc != EPX_SUCCESS && !comm->finished)
         return rc;
     epx_lock();
@@ -391,13 +401,16 @@ static int free_mem(struct epx_comm *comm, void *base)
     *link = segment->next;
     epx_unlock();
     epx_api_free_segment(comm, segment);
+    if (ops->reclaim && !comm->finished)
+        ops->reclaim(comm->transport->state);
     return rc;
 }
 
 /*
  * EPX_Free_mem - free memory of EPX_Alloc_mem.
  *
- * Collective, blocking; local after EPX_ERR_TIMEOUT. No operation in flight may use it.
+ * Collective, blocking; local after EPX_ERR_TIMEOUT. No operation in flight may use it; on device
+ * memory all of them are completed first.
  * Input: base, what EPX_Alloc_mem gave; comm.
  * Errors: EPX_ERR_COMM; EPX_ERR_BUFFER for another address; EPX_ERR_ARG on all ranks if they
  * name different allocations, nothing is freed then; EPX_ERR_TIMEOUT or EPX_ERR_MPI, it is freed

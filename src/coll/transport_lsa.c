@@ -4,9 +4,10 @@
  * peers' addresses are looked up once, so that nothing else knows of NCCL. One rank alone has
  * plain device memory.
  *
- * NCCL places windows by counting: all ranks must register and deregister in the same order. So
- * a freed window is only laid aside; the next collective call that makes a window first completes
- * what is in flight, then deregisters those laid aside, by number.
+ * NCCL places windows by counting: all ranks must register and deregister in the same order. But
+ * a route that is freed goes with its last operation, which ends on each rank at another time. So
+ * a freed window is only laid aside; a collective call that makes a window or frees memory first
+ * completes what is in flight, then deregisters those laid aside, by number.
  */
 #include "transport_lsa.h"
 
@@ -280,6 +281,17 @@ static int lsa_window_create(void *state, size_t own_bytes, struct epx_window **
     return rc;
 }
 
+static void lsa_reclaim(void *state)
+{
+    struct lsa *lsa = state;
+    struct epx_device_scope scope;
+
+    if (epx_device_enter(lsa->ordinal, &scope) != cudaSuccess)
+        return;
+    destroy_laid_aside(lsa);
+    epx_device_leave(&scope);
+}
+
 static void free_cuda(struct lsa *lsa)
 {
     destroy_laid_aside(lsa);
@@ -379,5 +391,6 @@ const struct epx_transport_ops epx_transport_lsa = {
     .free = lsa_free,
     .window_create = lsa_window_create,
     .window_free = lsa_window_free,
+    .reclaim = lsa_reclaim,
     .direct = 1,
 };
