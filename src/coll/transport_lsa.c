@@ -57,12 +57,21 @@ static int same_device_twice(const struct epx_comm *comm, const int64_t *devices
     return 0;
 }
 
-/* A number that only this GPU has, or 0 without a usable one. */
+/* A number that only this GPU has. */
+static int64_t number_of(const struct cudaDeviceProp *properties)
+{
+    uint64_t number = 0;
+
+    for (size_t i = 0; i < sizeof(properties->uuid.bytes); i++)
+        number = number * 131 + (unsigned char)properties->uuid.bytes[i];
+    return number ? (int64_t)number : 1;
+}
+
+/* That of the current GPU, or 0 without a usable one. */
 static int64_t device_number(char *why)
 {
     struct cudaDeviceProp properties;
     int count = 0, ordinal = 0;
-    int64_t number = 0;
     cudaError_t error = cudaGetDeviceCount(&count);
 
     if (error == cudaSuccess && count > 0)
@@ -75,14 +84,46 @@ static int64_t device_number(char *why)
                  error != cudaSuccess ? cudaGetErrorString(error) : "none is visible");
         return 0;
     }
-    for (size_t i = 0; i < sizeof(properties.uuid.bytes); i++)
-        number = number * 131 + (unsigned char)properties.uuid.bytes[i];
     if (properties.major < 9) {
         snprintf(why, EPX_WHY_MAX, "the device has compute capability %d.%d, want 9.0",
                  properties.major, properties.minor);
         return 0;
     }
-    return number ? number : 1;
+    return number_of(&properties);
+}
+
+/* The rank that has the visible GPU, -1 = none. */
+static int rank_of_device(const struct epx_comm *comm, const int64_t *devices, int ordinal)
+{
+    struct cudaDeviceProp properties;
+
+    if (cudaGetDeviceProperties(&properties, ordinal) != cudaSuccess)
+        return -1;
+    for (int r = 0; r < comm->size; r++)
+        if (devices[r] == number_of(&properties))
+            return r;
+    return -1;
+}
+
+/*
+ * A rank whose memory this GPU reaches without atomics, which the flags need, or -1. Of GPUs that
+ * this process does not see NCCL tells later whether they can be reached.
+ */
+static int rank_without_atomics(const struct epx_comm *comm, const int64_t *devices)
+{
+    int count = 0, own = 0, without = -1;
+
+    if (cudaGetDeviceCount(&count) != cudaSuccess || cudaGetDevice(&own) != cudaSuccess)
+        count = 0;
+    for (int d = 0; d < count && without < 0; d++) {
+        int rank = d == own ? -1 : rank_of_device(comm, devices, d), atomics = 1;
+
+        if (rank >= 0 && cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported,
+                                                   own, d) == cudaSuccess && !atomics)
+            without = rank;
+    }
+    cudaGetLastError();
+    return without;
 }
 
 static int check_versions(char *why)
@@ -94,6 +135,26 @@ static int check_versions(char *why)
     snprintf(why, EPX_WHY_MAX, "NCCL is of version %d at run time, EPX was built with %d", version,
              NCCL_VERSION_CODE);
     return 0;
+}
+
+/* What only the ranks together know; each has a usable GPU of its own. */
+static int check_devices(const struct epx_comm *comm, const int64_t *devices, char *why)
+{
+    int without;
+
+    if (same_device_twice(comm, devices)) {
+        snprintf(why, EPX_WHY_MAX, "two ranks have the same GPU");
+        return 0;
+    }
+    if (comm->size > EPX_MOST_DEVICE_RANKS) {
+        snprintf(why, EPX_WHY_MAX, "%d ranks, want at most %d", comm->size, EPX_MOST_DEVICE_RANKS);
+        return 0;
+    }
+    without = rank_without_atomics(comm, devices);
+    if (without >= 0)
+        snprintf(why, EPX_WHY_MAX, "the GPU of rank %d has no atomics on the memory of that of "
+                 "rank %d", comm->rank, without);
+    return without < 0;
 }
 
 /* Collective, because only together the ranks know that two of them have one GPU. */
@@ -109,12 +170,8 @@ static int lsa_usable(struct epx_comm *comm, char *why)
         snprintf(why, EPX_WHY_MAX, "the ranks are on %d nodes%s", comm->num_nodes,
                  comm->params.ranks_per_node ? " (epx_ranks_per_node)" : "");
         usable = 0;
-    } else if (usable && same_device_twice(comm, devices)) {
-        snprintf(why, EPX_WHY_MAX, "two ranks have the same GPU");
-        usable = 0;
-    } else if (usable && comm->size > EPX_MOST_DEVICE_RANKS) {
-        snprintf(why, EPX_WHY_MAX, "%d ranks, want at most %d", comm->size, EPX_MOST_DEVICE_RANKS);
-        usable = 0;
+    } else {
+        usable = usable && check_devices(comm, devices, why);
     }
     free(devices);
     return usable;
