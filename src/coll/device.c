@@ -16,8 +16,6 @@
 #include "log.h"
 #include "progress.h"
 
-enum { SHARED_COMPLETION = EPX_MOST_IN_FLIGHT - 1 };
-
 struct epx_device *epx_device_of(const struct epx_request *request)
 {
     return request->comm->transport->device;
@@ -94,7 +92,7 @@ static int allocate_completions(struct epx_device *device)
                                cudaHostAllocPortable));
     memset(device->completions, 0, bytes);
     memset(device->notes, 0, sizeof(*device->notes));
-    for (int i = SHARED_COMPLETION - 1; i >= 0; i--)
+    for (int i = EPX_SHARED_COMPLETION - 1; i >= 0; i--)
         device->unused[device->num_unused++] = i;
     return EPX_SUCCESS;
 }
@@ -206,91 +204,6 @@ static int device_create(struct epx_comm *comm, const struct epx_transport *tran
     return rc;
 }
 
-struct epx_rounds epx_rounds_of(int64_t row_bytes, int32_t width, int32_t max_tokens,
-                                int64_t stage_bytes_)
-{
-    struct epx_rounds rounds;
-    int64_t share = stage_bytes_ / width / 16 * 16, tokens;
-
-    rounds.cut = epx_segments_cut(row_bytes, share);
-    rounds.width = width;
-    rounds.pitch = epx_round_up(rounds.cut.bytes ? rounds.cut.bytes : 1, 16);
-    tokens = share / rounds.pitch;
-    rounds.tokens = (int32_t)(tokens < max_tokens ? tokens : max_tokens);
-    rounds.tokens = rounds.tokens ? rounds.tokens : 1;
-    rounds.num = (max_tokens + rounds.tokens - 1) / rounds.tokens * rounds.cut.num;
-    rounds.num = rounds.num ? rounds.num : 1;
-    return rounds;
-}
-
-struct epx_device_comm epx_device_comm_of(const struct epx_request *request)
-{
-    const struct epx_device *device = epx_device_of(request);
-    const struct epx_window *window = device->window;
-    struct epx_comm *comm = request->comm;
-    struct epx_device_comm args = {0};
-
-    args.rank = comm->rank;
-    args.num_ranks = comm->size;
-    args.blocks = device->blocks;
-    args.timeout_ns = (uint64_t)comm->params.timeout_ms * 1000000;
-    args.state = device->state;
-    args.control = device->control;
-    args.segments = window->device_address - (size_t)window->number * (size_t)comm->size;
-    args.shown_stats = &device->state->stats; /* they are shown by a copy when asked for */
-    args.completion = &device->completions[request->captured ? SHARED_COMPLETION
-                                                             : request->completion];
-    args.number = request->number;
-    args.captured = request->captured;
-    args.verb = (int32_t)request->call.verb;
-    return args;
-}
-
-/* Rows of the buffer that other ranks store into. */
-static int64_t received_bytes(const struct epx_request *request)
-{
-    const struct epx_call *call = &request->call;
-
-    switch (call->verb) {
-    case EPX_VERB_DISPATCH:
-    case EPX_VERB_COMBINE_BACKWARD: return request->route->capacity * call->row_bytes;
-    case EPX_VERB_ALLTOALLV: return call->recv_capacity * call->row_bytes;
-    default: return 0;
-    }
-}
-
-/* The window that the receive buffer lies in; for an empty buffer any will do. */
-static void note_buffer(const struct epx_request *request, struct epx_ready_note *note)
-{
-    int64_t offset = 0, bytes = received_bytes(request);
-    const struct epx_segment *segment = epx_segment_find(
-        request->comm->segments, request->call.rows_out, (size_t)bytes, &offset);
-    int number = segment ? segment->window->number : bytes ? -1 : 0;
-
-    note->word[EPX_READY_SEGMENT] = (uint32_t)number;
-    note->word[EPX_READY_OFFSET_LOW] = (uint32_t)offset;
-    note->word[EPX_READY_OFFSET_HIGH] = (uint32_t)((uint64_t)offset >> 32);
-}
-
-struct epx_ready_note epx_ready_note_of(const struct epx_request *request)
-{
-    struct epx_ready ready = epx_ready_of(request);
-    uint64_t row_bytes = (uint64_t)ready.row_bytes;
-    uint64_t capacity = (uint64_t)request->call.recv_capacity;
-    struct epx_ready_note note = {{0}};
-
-    note.word[EPX_READY_VERB] = (uint32_t)ready.verb;
-    note.word[EPX_READY_ROUTE] = (uint32_t)ready.route;
-    note.word[EPX_READY_ROW_LOW] = (uint32_t)row_bytes;
-    note.word[EPX_READY_ROW_HIGH] = (uint32_t)(row_bytes >> 32);
-    note.word[EPX_READY_DATATYPE] = (uint32_t)ready.datatype;
-    note.word[EPX_READY_WEIGHTS] = (uint32_t)ready.weights;
-    note.word[EPX_READY_CAPACITY_LOW] = (uint32_t)capacity;
-    note.word[EPX_READY_CAPACITY_HIGH] = (uint32_t)(capacity >> 32);
-    note_buffer(request, &note);
-    return note;
-}
-
 static int queue_kernels(struct epx_request *request)
 {
     switch (request->call.verb) {
@@ -312,7 +225,7 @@ static int take_completion(struct epx_device *device, struct epx_request *reques
 {
     EPX_FAIL_IF(device->num_unused == 0, EPX_ERR_NO_MEM,
                 "%d operations are in flight; wait for one of them and call again",
-                SHARED_COMPLETION);
+                EPX_SHARED_COMPLETION);
     request->completion = device->unused[device->num_unused - 1];
     if (!*event_of(device, request))
         EPX_TRY_CUDA(cudaEventCreateWithFlags(event_of(device, request), cudaEventDisableTiming));
@@ -465,7 +378,7 @@ static int device_check_buffer(const struct epx_device *device, const char *name
 /* The word goes back to 0 last: until then kernels of replays keep their errors to themselves. */
 static int device_take_replay_error(struct epx_device *device)
 {
-    struct epx_completion *shared = &device->completions[SHARED_COMPLETION];
+    struct epx_completion *shared = &device->completions[EPX_SHARED_COMPLETION];
     const char *function = epx_status_function();
     struct epx_outcome outcome;
 

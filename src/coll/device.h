@@ -60,7 +60,7 @@ struct epx_device {
     struct epx_side *side;     /* of the operation that is being queued */
 };
 
-enum { EPX_MOST_IN_FLIGHT = 4096 };
+enum { EPX_MOST_IN_FLIGHT = 4096, EPX_SHARED_COMPLETION = EPX_MOST_IN_FLIGHT - 1 };
 
 extern const struct epx_transport_ops epx_transport_lsa;
 extern const struct epx_device_ops epx_device_ops;

@@ -32,8 +32,8 @@ struct epx_transport_ops {
     int (*window_create)(void *state, size_t bytes, struct epx_window **window);
     /* Local. */
     void (*window_free)(void *state, struct epx_window *window);
-    /* Collective: gives the memory of freed windows back, when on all ranks nothing is in flight and
-     * the same windows have been freed. NULL = window_free does. */
+    /* Collective: gives the memory of freed windows back, when on all ranks nothing is in flight
+     * and the same windows have been freed. NULL = window_free does. */
     void (*reclaim)(void *state);
 
     /* direct: ranks store into each other's windows, flags are C11 atomics in them */
