@@ -87,8 +87,12 @@ static int free_leftovers(MPI_Comm self, int keyval, void *attribute, void *stat
     epx_lock();
     while ((comm = epx_comm_first())) {
         EPX_LOG_WARN("a communicator of %d ranks was not freed before MPI_Finalize", comm->size);
-        if (comm->first)
+        if (comm->first) {
             epx_comm_give_up(comm, "MPI_Finalize with operations in flight");
+            epx_unlock();
+            epx_comm_drain(comm);
+            epx_lock();
+        }
         while (comm->routes) {
             struct epx_route *route = comm->routes;
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* api_comm.c - EPX_Comm_*, EPX_Alloc_mem, EPX_Free_mem. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "agree.h"
@@ -227,6 +228,21 @@ int EPX_Comm_set_errhandler(EPX_Comm comm, MPI_Errhandler errhandler)
     return EPX_SUCCESS;
 }
 
+/* What the GPU has to tell and no request does: errors of replayed graphs, the end. */
+static void listen_to_device(struct epx_comm *comm)
+{
+    int error;
+
+    epx_progress();
+    if (comm->async_error)
+        return;
+    error = epx_transport_device_ops(comm)->take_replay_error(comm->transport->device);
+    if (error == EPX_SUCCESS)
+        return;
+    comm->async_error = error;
+    snprintf(comm->message, sizeof(comm->message), "%s", epx_status_message());
+}
+
 /*
  * EPX_Comm_get_async_error - get the first error of an operation that was not asked for yet.
  *
@@ -236,18 +252,15 @@ int EPX_Comm_set_errhandler(EPX_Comm comm, MPI_Errhandler errhandler)
  */
 int EPX_Comm_get_async_error(EPX_Comm comm, int *errorcode)
 {
-    const struct epx_device_ops *ops;
-
     EPX_API_ENTER();
     EPX_FAIL_IF(!epx_comm_valid(comm), EPX_ERR_COMM, "comm is not a communicator");
-    ops = epx_transport_device_ops(comm);
     if (!errorcode)
         return epx_api_return(comm, epx_fail(EPX_ERR_ARG, "errorcode is NULL"));
     epx_lock();
+    if (epx_transport_device_ops(comm))
+        listen_to_device(comm);
     *errorcode = comm->async_error;
     comm->async_error = EPX_SUCCESS;
-    if (*errorcode == EPX_SUCCESS && ops)
-        *errorcode = ops->take_replay_error(comm->transport->device);
     epx_unlock();
     return EPX_SUCCESS;
 }
@@ -274,7 +287,8 @@ int EPX_Comm_get_error_message(EPX_Comm comm, char *string, int *resultlen)
 /*
  * EPX_Comm_get_stats - get the counters of the communicator.
  *
- * Local. Input: comm; stats->size, sizeof(EPX_Stats). Output: stats.
+ * Local. On device memory it waits for a copy from the GPU.
+ * Input: comm; stats->size, sizeof(EPX_Stats). Output: stats.
  * Errors: EPX_ERR_COMM; EPX_ERR_ARG if stats is NULL or too small.
  */
 int EPX_Comm_get_stats(EPX_Comm comm, EPX_Stats *stats)
@@ -359,17 +373,27 @@ int EPX_Alloc_mem(MPI_Aint bytes, EPX_Comm comm, void *baseptr)
     return epx_api_return(comm, alloc_mem(comm, bytes, baseptr));
 }
 
+/* All ranks name the same allocation, and where it matters nothing is in flight on any. */
+static int agree_to_free(struct epx_comm *comm, const struct epx_segment *segment)
+{
+    if (comm->transport->ops->reclaim)
+        epx_comm_drain(comm);
+    if (comm->finished)
+        return EPX_SUCCESS;
+    return epx_comm_same(comm, "the allocation to be freed", segment->id);
+}
+
 static int free_mem(struct epx_comm *comm, void *base)
 {
+    const struct epx_transport_ops *ops = comm->transport->ops;
     struct epx_segment **link = &comm->segments, *segment;
-    int rc = EPX_SUCCESS;
+    int rc;
 
     while (*link && (*link)->window->own != base)
         link = &(*link)->next;
     EPX_FAIL_IF(!*link, EPX_ERR_BUFFER, "base %p is not from EPX_Alloc_mem on this communicator",
                 base);
-    if (!comm->finished)
-        rc = epx_comm_same(comm, "the allocation to be freed", (*link)->id);
+    rc = agree_to_free(comm, *link);
     if (rc != EPX_SUCCESS && !comm->finished)
         return rc;
     epx_lock();
@@ -377,13 +401,16 @@ static int free_mem(struct epx_comm *comm, void *base)
     *link = segment->next;
     epx_unlock();
     epx_api_free_segment(comm, segment);
+    if (ops->reclaim && !comm->finished)
+        ops->reclaim(comm->transport->state);
     return rc;
 }
 
 /*
  * EPX_Free_mem - free memory of EPX_Alloc_mem.
  *
- * Collective, blocking; local after EPX_ERR_TIMEOUT. No operation in flight may use it.
+ * Collective, blocking; local after EPX_ERR_TIMEOUT. No operation in flight may use it; on device
+ * memory all of them are completed first.
  * Input: base, what EPX_Alloc_mem gave; comm.
  * Errors: EPX_ERR_COMM; EPX_ERR_BUFFER for another address; EPX_ERR_ARG on all ranks if they
  * name different allocations, nothing is freed then; EPX_ERR_TIMEOUT or EPX_ERR_MPI, it is freed

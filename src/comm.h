@@ -82,6 +82,7 @@ struct epx_comm {
     char message[EPX_MAX_ERROR_STRING]; /* the last error */
     atomic_int finished;                /* 0, or the code that every operation completes with */
     char finish_message[EPX_MAX_ERROR_STRING];
+    int64_t finished_ns; /* when that was */
 
     int threaded;
     int thread_stops;

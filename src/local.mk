@@ -132,10 +132,16 @@ libepx_cuda_la_SOURCES += \
   src/kernels/await_rows.cu \
   src/kernels/packets.cuh \
   src/kernels/alltoallv_rows.cu \
+  src/kernels/announce_end.cu \
   src/coll/cuda_errors.h \
   src/coll/module_cuda.c \
   src/coll/device.c \
   src/coll/device.h \
+  src/coll/device_args.c \
+  src/coll/device_liveness.c \
+  src/coll/device_order.c \
+  src/coll/device_scope.c \
+  src/coll/device_scope.h \
   src/coll/outcome.c \
   src/coll/routing_device.c \
   src/coll/dispatch_device.c \

@@ -8,8 +8,9 @@
 #include <time.h>
 
 enum { SPINS_BEFORE_YIELD = 16, PASSES_BEFORE_MPI = 64 };
+#define GRACE_NS 5000000000LL
 
-static int64_t now_ns(void)
+int64_t epx_now_ns(void)
 {
     struct timespec time;
 
@@ -47,20 +48,42 @@ static int find_culprit(const struct epx_comm *comm, int waiting_for)
     return culprit;
 }
 
-static void finish(struct epx_comm *comm, const char *message)
+void epx_comm_finish(struct epx_comm *comm, const char *message)
 {
     if (comm->finished)
         return;
     comm->finished = EPX_ERR_TIMEOUT;
+    comm->finished_ns = epx_now_ns();
     comm->async_error = comm->async_error ? comm->async_error : EPX_ERR_TIMEOUT;
     snprintf(comm->finish_message, sizeof(comm->finish_message), "%s", message);
     snprintf(comm->message, sizeof(comm->message), "%s", message);
     EPX_LOG_ERROR("%s; the communicator is finished", message);
 }
 
+void epx_comm_describe_silence(const struct epx_comm *comm, const char *operation, int culprit,
+                               char *message)
+{
+    snprintf(message, EPX_MAX_ERROR_STRING, "%s: rank %d did not answer within %lld ms", operation,
+             culprit, (long long)comm->params.timeout_ms);
+}
+
+/*
+ * Kernels end soon after their communicator, and may store into the user's buffers until then. What
+ * has not ended after the grace has not begun: it will see the end first, and store nothing.
+ */
+static int is_over(const struct epx_comm *comm, const struct epx_request *request)
+{
+    int64_t bound = comm->params.timeout_ms * 1000000;
+
+    if (!request->ended || request->ended(request))
+        return 1;
+    bound = bound && bound < GRACE_NS ? bound : GRACE_NS;
+    return epx_now_ns() - comm->finished_ns > bound;
+}
+
 static void drain_finished(struct epx_comm *comm)
 {
-    while (comm->first) {
+    while (comm->first && is_over(comm, comm->first)) {
         epx_fail_quietly(comm->finished, comm->finish_message);
         comm->stats.timeouts++;
         epx_request_complete(comm->first, comm->finished);
@@ -74,23 +97,8 @@ void epx_comm_give_up(struct epx_comm *comm, const char *message)
     snprintf(first, sizeof(first), "%s", message);
     if (comm->liveness)
         comm->liveness->announce(comm->liveness_state, first);
-    finish(comm, first);
+    epx_comm_finish(comm, first);
     drain_finished(comm);
-}
-
-static void describe_silence(const struct epx_comm *comm, const char *operation, int culprit,
-                             char *message, size_t length)
-{
-    snprintf(message, length, "%s: rank %d did not answer within %lld ms", operation, culprit,
-             (long long)comm->params.timeout_ms);
-}
-
-void epx_comm_finish(struct epx_comm *comm, enum epx_verb verb, int culprit)
-{
-    char message[EPX_MAX_ERROR_STRING];
-
-    describe_silence(comm, epx_verb_name(verb), culprit, message, sizeof(message));
-    finish(comm, message);
 }
 
 void epx_comm_drain(struct epx_comm *comm)
@@ -114,7 +122,7 @@ static void blame(struct epx_comm *comm, int waiting_for)
     long long timeout_ms = (long long)comm->params.timeout_ms;
 
     if (culprit >= 0)
-        describe_silence(comm, current_operation(comm), culprit, message, sizeof(message));
+        epx_comm_describe_silence(comm, current_operation(comm), culprit, message);
     else
         snprintf(message, sizeof(message), "%s: not all %d ranks came within %lld ms",
                  current_operation(comm), comm->size, timeout_ms);
@@ -133,7 +141,7 @@ void epx_comm_clock(struct epx_comm *comm, struct epx_clock *clock, int moved, i
         memset(clock, 0, sizeof(*clock));
         return;
     }
-    now = now_ns();
+    now = epx_now_ns();
     gap = clock->last_pass_ns ? now - clock->last_pass_ns : 0;
     clock->last_pass_ns = now;
     clock->waited_ns += gap < bound / 2 ? gap : bound / 2;
@@ -152,7 +160,7 @@ static void listen_to_peers(struct epx_comm *comm)
 
     if (!comm->finished && comm->liveness &&
         comm->liveness->beat(comm->liveness_state, comm->position, message))
-        finish(comm, message);
+        epx_comm_finish(comm, message);
 }
 
 /* The peers are still in the collective that failed in MPI here. */

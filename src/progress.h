@@ -5,6 +5,9 @@
 
 #include "request.h"
 
+/* Since some time. */
+int64_t epx_now_ns(void);
+
 /* One pass over the queues of all communicators; returns whether anything moved. */
 int epx_progress(void);
 /* Lets other processes run after a number of passes in which nothing moved. */
@@ -13,8 +16,11 @@ void epx_progress_pause(int idle_passes);
 /* Ends the communicator on all ranks: everything in flight and everything later fails. */
 void epx_comm_give_up(struct epx_comm *comm, const char *message);
 
-/* Local: the communicator is over, because a rank was silent in an operation. */
-void epx_comm_finish(struct epx_comm *comm, enum epx_verb verb, int culprit);
+/* Local: the communicator is over, as all ranks learn in their own ways. */
+void epx_comm_finish(struct epx_comm *comm, const char *message);
+/* The message of EPX_MAX_ERROR_STRING bytes about a rank that did not answer in time. */
+void epx_comm_describe_silence(const struct epx_comm *comm, const char *operation, int culprit,
+                               char *message);
 /* Completes what is in flight. */
 void epx_comm_drain(struct epx_comm *comm);
 

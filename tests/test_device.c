@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "exchange.h"
+#include "fault.h"
 #include "gpu.h"
 #include "operation.h"
 #include "space.h"
@@ -55,6 +56,19 @@ struct step {
     cudaGraphExec_t graph;
 };
 
+static void prepare_scenario(struct step *step, const struct scenario *s, cudaStream_t stream,
+                             EPX_Comm on)
+{
+    layer_open(&step->layer, s, on);
+    SETTLE();
+    step->layer.stream = stream;
+    step->graph = NULL;
+    routing_prepare(&step->routing, &step->layer, s->seed);
+    for (int v = 0; v < VERBS; v++)
+        operation_prepare(&step->ops[v], &step->routing, (enum verb)v, (uint64_t)v);
+    step->next_rows = space_alloc(step->ops[COMBINE].in.bytes);
+}
+
 static void prepare_step(struct step *step, int variant, cudaStream_t stream, EPX_Comm on)
 {
     struct scenario s = scenario_small(variant % 2 ? EPX_FLOAT32 : EPX_BFLOAT16);
@@ -65,14 +79,7 @@ static void prepare_step(struct step *step, int variant, cudaStream_t stream, EP
     s.row_bytes_known = variant % 2;
     s.tokens = TOKENS_FULL;
     s.seed += (uint64_t)variant;
-    layer_open(&step->layer, &s, on);
-    SETTLE();
-    step->layer.stream = stream;
-    step->graph = NULL;
-    routing_prepare(&step->routing, &step->layer, s.seed);
-    for (int v = 0; v < VERBS; v++)
-        operation_prepare(&step->ops[v], &step->routing, (enum verb)v, (uint64_t)v);
-    step->next_rows = space_alloc(step->ops[COMBINE].in.bytes);
+    prepare_scenario(step, &s, stream, on);
 }
 
 static void users_kernel(struct step *step)
@@ -110,6 +117,13 @@ static void enqueue_waits(struct step *step, cudaStream_t stream)
     EXPECT_CODE(EPX_Wait_enqueue(&step->routing.request, stream), EPX_SUCCESS);
     for (int v = 0; v < VERBS; v++)
         EXPECT_CODE(EPX_Wait_enqueue(&step->ops[v].request, stream), EPX_SUCCESS);
+}
+
+static void wait_for_step(struct step *step)
+{
+    EXPECT_CODE(EPX_Wait(&step->routing.request, MPI_STATUS_IGNORE), EPX_SUCCESS);
+    for (int v = 0; v < VERBS; v++)
+        EXPECT_CODE(EPX_Wait(&step->ops[v].request, MPI_STATUS_IGNORE), EPX_SUCCESS);
 }
 
 static void check_step(struct step *step)
@@ -191,19 +205,28 @@ START_TEST(a_stream_that_waits_comes_after_the_operation)
 }
 END_TEST
 
-static void capture_step(struct step *step)
+static void begin_capture(struct step *step)
 {
-    cudaStream_t stream = step->layer.stream;
+    must(cudaStreamBeginCapture(step->layer.stream, cudaStreamCaptureModeThreadLocal));
+}
+
+static void end_capture(struct step *step)
+{
     cudaGraph_t graph;
 
-    must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    call_step(step);
-    EXPECT_CODE(EPX_Wait(&step->routing.request, MPI_STATUS_IGNORE), EPX_ERR_REQUEST);
-    enqueue_waits(step, stream);
-    must(cudaStreamEndCapture(stream, &graph));
+    enqueue_waits(step, step->layer.stream);
+    must(cudaStreamEndCapture(step->layer.stream, &graph));
     must(cudaGraphInstantiate(&step->graph, graph, 0));
     must(cudaGraphDestroy(graph));
     SETTLE();
+}
+
+static void capture_step(struct step *step)
+{
+    begin_capture(step);
+    call_step(step);
+    EXPECT_CODE(EPX_Wait(&step->routing.request, MPI_STATUS_IGNORE), EPX_ERR_REQUEST);
+    end_capture(step);
 }
 
 static void refill_step(struct step *step, uint64_t seed)
@@ -222,6 +245,67 @@ static void replay_step(struct step *step, uint64_t seed)
     buffer_fetch(&step->ops[COMBINE].in);
     check_step(step);
 }
+
+static struct scenario scenario_in_chunks(void)
+{
+    struct scenario s = scenario_small(EPX_FLOAT32);
+
+    s.tokens = TOKENS_FULL;
+    s.max_tokens = 64;
+    s.count = 1 << 12;
+    s.row_bytes_known = 1;
+    return s;
+}
+
+/* A call of each in turn: two captures under way, and plain calls. */
+static void call_in_turns(struct step steps[3])
+{
+    for (int i = 0; i < 3; i++)
+        EXPECT_CODE(routing_call(&steps[i].routing), EPX_SUCCESS);
+    for (int v = 0; v < VERBS; v++)
+        for (int i = 0; i < 3; i++) {
+            if (v == COMBINE)
+                users_kernel(&steps[i]);
+            EXPECT_CODE(operation_call(&steps[i].ops[v]), EPX_SUCCESS);
+        }
+}
+
+/* Twice, so that the second captures find what the first ones left. */
+START_TEST(captures_and_plain_calls_do_not_meet)
+{
+    struct scenario s = scenario_in_chunks();
+    struct step steps[3];
+
+    for (int i = 0; i < 3; i++)
+        prepare_scenario(&steps[i], &s, new_stream(), comm);
+    for (uint64_t round = 0; round < 2; round++) {
+        for (int i = 0; i < 3; i++)
+            refill_step(&steps[i], 50 * round + (uint64_t)i);
+        SETTLE();
+        begin_capture(&steps[0]);
+        begin_capture(&steps[1]);
+        call_in_turns(steps);
+        wait_for_step(&steps[2]);
+        end_capture(&steps[0]);
+        end_capture(&steps[1]);
+        buffer_fetch(&steps[2].ops[COMBINE].in);
+        check_step(&steps[2]);
+        for (uint64_t i = 0; i < 6; i++)
+            replay_step(&steps[i % 2], 50 * round + 10 + i);
+        SETTLE();
+        for (int i = 0; i < 2; i++) {
+            must(cudaGraphExecDestroy(steps[i].graph));
+            steps[i].graph = NULL;
+        }
+    }
+    for (int i = 0; i < 3; i++) {
+        cudaStream_t stream = steps[i].layer.stream;
+
+        free_step(&steps[i]);
+        must(cudaStreamDestroy(stream));
+    }
+}
+END_TEST
 
 static void expect_no_error(void)
 {
@@ -290,6 +374,8 @@ START_TEST(an_error_in_a_replay_is_told_later)
         bad = step.routing.ref->rank[suite_rank].bad_ids > 0;
         EXPECT_CODE(EPX_Comm_get_async_error(comm, &error), EPX_SUCCESS);
         EXPECT(error == (bad ? EPX_ERR_ARG : EPX_SUCCESS), "error %d for %d bad ids", error, bad);
+        if (bad)
+            fault_message_has(comm, "in a replayed graph: expert id ");
         SETTLE();
         MPI_Allreduce(MPI_IN_PLACE, &error, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     }
@@ -362,6 +448,159 @@ START_TEST(memory_of_the_host_is_refused)
 }
 END_TEST
 
+static EPX_Route any_route(void)
+{
+    EPX_Route_attr attr = EPX_ROUTE_ATTR_INIT;
+    EPX_Route route = EPX_ROUTE_NULL;
+
+    attr.num_experts = attr.top_k = attr.max_tokens = 8;
+    EXPECT_CODE(EPX_Route_create(&attr, comm, &route), EPX_SUCCESS);
+    return route;
+}
+
+/* With one GPU it is its own neighbour, and there is little to see. */
+START_TEST(another_device_may_be_current)
+{
+    EPX_Stats stats = EPX_STATS_INIT;
+    cudaStream_t stream = new_stream();
+    int own, other, devices, current = -1;
+    struct step step;
+    EPX_Route route;
+    void *base;
+
+    prepare_step(&step, 0, stream, comm);
+    must(cudaGetDevice(&own));
+    must(cudaGetDeviceCount(&devices));
+    other = (own + 1) % devices;
+    must(cudaSetDevice(other));
+    route = any_route();
+    EXPECT_CODE(EPX_Alloc_mem(1 << 20, comm, &base), EPX_SUCCESS);
+    EXPECT_CODE(routing_call(&step.routing), EPX_SUCCESS);
+    for (int v = 0; v < VERBS; v++)
+        EXPECT_CODE(operation_call(&step.ops[v]), EPX_SUCCESS);
+    wait_for_step(&step);
+    EXPECT_CODE(EPX_Comm_get_stats(comm, &stats), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Free_mem(base, comm), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Route_free(&route), EPX_SUCCESS);
+    must(cudaGetDevice(&current));
+    EXPECT(current == other, "device %d is current, not %d", current, other);
+    must(cudaSetDevice(own));
+    check_step(&step);
+    SETTLE();
+    free_step(&step);
+    must(cudaStreamDestroy(stream));
+}
+END_TEST
+
+static size_t free_bytes(void)
+{
+    size_t bytes = 0, total;
+
+    SETTLE(); /* what a rank frees is given back when all have */
+    must(cudaMemGetInfo(&bytes, &total));
+    SETTLE();
+    return bytes;
+}
+
+START_TEST(freed_memory_is_given_back)
+{
+    const MPI_Aint bytes = (MPI_Aint)1 << 28;
+    size_t before = 0, during, after;
+    void *base;
+
+    for (int i = 0; i < 2; i++) { /* the first time NCCL allocates for itself, too */
+        before = free_bytes();
+        EXPECT_CODE(EPX_Alloc_mem(bytes, comm, &base), EPX_SUCCESS);
+        during = free_bytes();
+        EXPECT_CODE(EPX_Free_mem(base, comm), EPX_SUCCESS);
+    }
+    after = free_bytes();
+    EXPECT(during + (size_t)bytes / 2 < after, "%zu bytes free with it, %zu then", during, after);
+    EXPECT(before < after + (size_t)bytes / 2, "%zu bytes free before, %zu then", before, after);
+    SETTLE();
+}
+END_TEST
+
+static EPX_Comm hasty_comm(void)
+{
+    return suite_comm("epx_timeout_ms", "600", "epx_window_bytes", "65536", NULL);
+}
+
+static void expect_one_message(EPX_Comm ended, const char *part)
+{
+    char own[EPX_MAX_ERROR_STRING] = "", first[EPX_MAX_ERROR_STRING];
+    int length;
+
+    EXPECT_CODE(EPX_Comm_get_error_message(ended, own, &length), EPX_SUCCESS);
+    memcpy(first, own, sizeof(first));
+    MPI_Bcast(first, (int)sizeof(first), MPI_CHAR, 0, MPI_COMM_WORLD);
+    EXPECT(strcmp(own, first) == 0, "\"%s\", on rank 0 \"%s\"", own, first);
+    EXPECT(strstr(own, part) != NULL, "\"%s\" lacks \"%s\"", own, part);
+}
+
+static void exchange_in_vain(EPX_Comm on)
+{
+    struct exchange x = {.comm = on, .data = {5, EPX_BYTE, 16, 0}, .most_rows = 3};
+
+    EXPECT_CODE(exchange_start(&x), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Wait(&x.request, MPI_STATUS_IGNORE), EPX_ERR_TIMEOUT);
+    exchange_free(&x);
+}
+
+static void expect_to_hear(EPX_Comm on)
+{
+    double start = suite_seconds();
+    int error = EPX_SUCCESS, again = -1;
+
+    while (error == EPX_SUCCESS && suite_seconds() - start < 10)
+        EXPECT_CODE(EPX_Comm_get_async_error(on, &error), EPX_SUCCESS);
+    EXPECT(error == EPX_ERR_TIMEOUT, "error %d after %.1f s", error, suite_seconds() - start);
+    EXPECT_CODE(EPX_Comm_get_async_error(on, &again), EPX_SUCCESS);
+    EXPECT(again == EPX_SUCCESS, "error %d is told again", again);
+}
+
+START_TEST(an_idle_rank_hears_of_the_end)
+{
+    EPX_Comm hasty = hasty_comm();
+
+    if (suite_size > 1) {
+        if (suite_rank == 0)
+            expect_to_hear(hasty);
+        else
+            exchange_in_vain(hasty);
+        expect_one_message(hasty, "rank 0 ");
+    }
+    SETTLE();
+    EXPECT_CODE(EPX_Comm_free(&hasty), EPX_SUCCESS);
+    SETTLE();
+}
+END_TEST
+
+/* The last rank waits in vain in MPI, and longest; the others hear of it in their kernels. */
+START_TEST(kernels_end_when_a_host_gives_up)
+{
+    EPX_Comm hasty = hasty_comm();
+    double start = suite_seconds();
+    void *base;
+
+    if (suite_size > 1) {
+        if (suite_rank == suite_size - 1) {
+            EXPECT_CODE(EPX_Alloc_mem(64, hasty, &base), EPX_ERR_TIMEOUT);
+        } else {
+            while (suite_seconds() - start < 0.3)
+                continue;
+            exchange_in_vain(hasty);
+        }
+        EXPECT(suite_seconds() - start < 3, "took %.1f s", suite_seconds() - start);
+        expect_one_message(hasty, "EPX_Alloc_mem: not all ");
+    }
+    SETTLE();
+    EXPECT_CODE(EPX_Comm_free(&hasty), EPX_SUCCESS);
+    SETTLE();
+    layer_works(comm);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("device");
@@ -378,6 +617,11 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, operations_on_several_streams_do_not_disturb_each_other, 0, 4);
     tcase_add_loop_test(tcase, many_rows_go_in_chunks, 0, 2 * VERBS);
     tcase_add_test(tcase, memory_of_the_host_is_refused);
+    tcase_add_test(tcase, captures_and_plain_calls_do_not_meet);
+    tcase_add_test(tcase, another_device_may_be_current);
+    tcase_add_test(tcase, freed_memory_is_given_back);
+    tcase_add_test(tcase, an_idle_rank_hears_of_the_end);
+    tcase_add_test(tcase, kernels_end_when_a_host_gives_up);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -33,6 +33,14 @@ static int answered(void *state, int rank, uint64_t *epoch)
     return alive[rank];
 }
 
+static int beat(void *state, uint64_t epoch, char *message)
+{
+    (void)epoch;
+    (void)message;
+    ck_assert_ptr_eq(state, alive);
+    return 0;
+}
+
 static void announce(void *state, char *message)
 {
     ck_assert_ptr_eq(state, alive);
@@ -42,7 +50,7 @@ static void announce(void *state, char *message)
 }
 
 static const struct epx_liveness_ops fake_liveness = {
-    .probe = probe, .answered = answered, .announce = announce};
+    .beat = beat, .probe = probe, .answered = answered, .announce = announce};
 
 static void begin(void)
 {
@@ -247,6 +255,51 @@ START_TEST(everything_in_flight_ends_with_the_first_message)
 }
 END_TEST
 
+static int kernels_ended;
+
+static int ended(const struct epx_request *request)
+{
+    ck_assert_ptr_eq(request->comm, &comm);
+    return kernels_ended;
+}
+
+static struct epx_request *give_up_with_kernels(void)
+{
+    struct epx_request *request = epx_request_create(&comm, NULL);
+
+    kernels_ended = 0;
+    request->progress = never;
+    request->ended = ended;
+    epx_comm_enlist(&comm);
+    epx_request_submit(request);
+    epx_comm_give_up(&comm, "enough");
+    epx_progress();
+    ck_assert_int_eq(request->complete, 0);
+    return request;
+}
+
+START_TEST(a_request_does_not_end_before_its_kernels)
+{
+    struct epx_request *request = give_up_with_kernels();
+
+    kernels_ended = 1;
+    epx_progress();
+    epx_comm_unlist(&comm);
+    expect_timed_out(request);
+}
+END_TEST
+
+START_TEST(kernels_that_never_end_are_not_waited_for)
+{
+    struct epx_request *request = give_up_with_kernels();
+
+    comm.finished_ns -= 10000000000LL;
+    epx_progress();
+    epx_comm_unlist(&comm);
+    expect_timed_out(request);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("progress");
@@ -265,6 +318,8 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, else_nobody_is_blamed);
     tcase_add_test(tcase, before_there_is_a_transport_the_rank_waited_for_is_blamed);
     tcase_add_test(tcase, everything_in_flight_ends_with_the_first_message);
+    tcase_add_test(tcase, a_request_does_not_end_before_its_kernels);
+    tcase_add_test(tcase, kernels_that_never_end_are_not_waited_for);
     suite_add_tcase(suite, tcase);
     return suite;
 }

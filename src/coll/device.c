@@ -3,28 +3,19 @@
  * device.c - a communicator on device memory. An operation is kernels queued on the user's stream;
  * the last of them writes its outcome into pinned memory, where EPX_Wait and EPX_Test look. So no
  * call asks CUDA whether anything is done.
- *
- * The kernels of a communicator run in call order: each operation waits for the event of the one
- * before it, if that was queued on another stream. In a capture the same holds among the
- * operations of the capture; a graph is ordered against the rest by whoever launches it.
  */
 #include "device.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "agree.h"
 #include "cuda_errors.h"
+#include "device_scope.h"
 #include "jitter.h"
+#include "log.h"
 #include "progress.h"
-
-enum {
-    SHARED_COMPLETION = EPX_MOST_IN_FLIGHT - 1,
-    POLLS_BEFORE_QUERY = 1 << 16,
-    LEAST_LARGE_BYTES = 1 << 19,
-    LEAST_CHUNK_BYTES = 8 << 20,
-    MOST_CHUNKS = 4
-};
 
 struct epx_device *epx_device_of(const struct epx_request *request)
 {
@@ -75,13 +66,14 @@ static int place_window(struct epx_device *device)
     device->stage = device->control + ranks;
     device->state = (struct epx_device_state *)(void *)(window->own + layout.state);
     device->stage_bytes = stage_bytes(device->comm);
-    error = cudaMemset(window->own, 0, layout.bytes);
+    error = cudaMemsetAsync(window->own, 0, layout.bytes, device->stream);
     if (error == cudaSuccess)
-        error = cudaMemcpy(device->control, window->address, row, cudaMemcpyHostToDevice);
+        error = cudaMemcpyAsync(device->control, window->address, row, cudaMemcpyHostToDevice,
+                                device->stream);
     if (error == cudaSuccess)
-        error = cudaMemcpy(device->stage, stage, row, cudaMemcpyHostToDevice);
+        error = cudaMemcpyAsync(device->stage, stage, row, cudaMemcpyHostToDevice, device->stream);
     if (error == cudaSuccess)
-        error = cudaDeviceSynchronize();
+        error = cudaStreamSynchronize(device->stream);
     free(stage);
     EPX_TRY_CUDA(error);
     return EPX_SUCCESS;
@@ -97,23 +89,29 @@ static int allocate_completions(struct epx_device *device)
                 EPX_MOST_IN_FLIGHT);
     device->captured_events = device->events + EPX_MOST_IN_FLIGHT;
     EPX_TRY_CUDA(cudaHostAlloc((void **)&device->completions, bytes, cudaHostAllocPortable));
-    EPX_TRY_CUDA(cudaHostAlloc((void **)&device->stats, sizeof(*device->stats),
+    EPX_TRY_CUDA(cudaHostAlloc((void **)&device->notes, sizeof(*device->notes),
                                cudaHostAllocPortable));
     memset(device->completions, 0, bytes);
-    memset(device->stats, 0, sizeof(*device->stats));
-    for (int i = SHARED_COMPLETION - 1; i >= 0; i--)
+    memset(device->notes, 0, sizeof(*device->notes));
+    for (int i = EPX_SHARED_COMPLETION - 1; i >= 0; i--)
         device->unused[device->num_unused++] = i;
     return EPX_SUCCESS;
 }
 
+static int create_streams(struct epx_device *device)
+{
+    int least, greatest;
+
+    EPX_TRY_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    EPX_TRY_CUDA(cudaStreamCreateWithPriority(&device->stream, cudaStreamNonBlocking, greatest));
+    EPX_TRY_CUDA(cudaEventCreateWithFlags(&device->copied, cudaEventDisableTiming));
+    return epx_side_create(&device->plain);
+}
+
 static int init(struct epx_device *device)
 {
-    EPX_TRY_CUDA(cudaGetDevice(&device->ordinal));
     EPX_TRY(allocate_completions(device));
-    EPX_TRY_CUDA(cudaEventCreateWithFlags(&device->capture_order, cudaEventDisableTiming));
-    EPX_TRY_CUDA(cudaEventCreateWithFlags(&device->fork, cudaEventDisableTiming));
-    EPX_TRY_CUDA(cudaEventCreateWithFlags(&device->join, cudaEventDisableTiming));
-    EPX_TRY_CUDA(cudaStreamCreateWithFlags(&device->beside, cudaStreamNonBlocking));
+    EPX_TRY(create_streams(device));
     EPX_TRY_LAUNCH(epx_load_kernels());
     return EPX_SUCCESS;
 }
@@ -134,195 +132,77 @@ static int find_blocks(struct epx_device *device)
     return EPX_SUCCESS;
 }
 
+static void free_cuda(struct epx_device *device)
+{
+    for (int i = 0; device->events && i < 2 * EPX_MOST_IN_FLIGHT; i++)
+        if (device->events[i])
+            cudaEventDestroy(device->events[i]);
+    while (device->captures) {
+        struct epx_side *side = device->captures;
+
+        device->captures = side->next;
+        epx_side_free(side);
+    }
+    epx_side_free(device->plain);
+    if (device->copied)
+        cudaEventDestroy(device->copied);
+    if (device->stream)
+        cudaStreamDestroy(device->stream);
+    cudaFreeHost(device->completions);
+    cudaFreeHost(device->notes);
+}
+
 static void device_free(struct epx_device *device)
 {
-    cudaEvent_t *own[] = {&device->capture_order, &device->fork, &device->join};
+    struct epx_device_scope scope;
 
     if (!device)
         return;
     if (device->window)
         device->transport->ops->window_free(device->transport->state, device->window);
-    for (int i = 0; device->events && i < 2 * EPX_MOST_IN_FLIGHT; i++)
-        if (device->events[i])
-            cudaEventDestroy(device->events[i]);
-    for (int i = 0; i < 3; i++)
-        if (*own[i])
-            cudaEventDestroy(*own[i]);
-    if (device->beside)
-        cudaStreamDestroy(device->beside);
-    cudaFreeHost(device->completions);
-    cudaFreeHost(device->stats);
+    if (epx_device_enter(device->ordinal, &scope) == cudaSuccess) {
+        free_cuda(device);
+        epx_device_leave(&scope);
+    }
     free(device->events);
     free(device->unused);
     free(device);
 }
 
-static int device_create(struct epx_comm *comm, const struct epx_transport *transport,
-                         struct epx_device **result)
+static int init_all(struct epx_device *device)
 {
-    struct epx_device *device = calloc(1, sizeof(*device));
-    int rc = device ? EPX_SUCCESS : epx_fail(EPX_ERR_NO_MEM, "no memory for a device");
+    struct epx_comm *comm = device->comm;
+    const struct epx_transport *transport = device->transport;
 
-    *result = device;
-    if (device) {
-        device->comm = comm;
-        device->transport = transport;
-        rc = init(device);
-    }
-    EPX_TRY(epx_comm_agree(comm, rc));
+    EPX_TRY(epx_comm_agree(comm, init(device)));
     EPX_TRY(find_blocks(device));
     EPX_TRY(transport->ops->window_create(transport->state, layout_window(comm).bytes,
                                           &device->window));
     return epx_comm_agree(comm, place_window(device));
 }
 
-int32_t epx_device_chunks(const struct epx_request *request)
+/* The ranks agree also if one of them has no memory for the struct or loses its device. */
+static int device_create(struct epx_comm *comm, const struct epx_transport *transport,
+                         struct epx_device **result)
 {
-    int64_t bytes = request->route->attr.max_tokens * request->call.row_bytes;
+    struct epx_device *device = calloc(1, sizeof(*device));
+    struct epx_device_scope scope;
+    cudaError_t error;
+    int rc;
 
-    if (bytes < LEAST_LARGE_BYTES)
-        return 0;
-    return bytes < MOST_CHUNKS * LEAST_CHUNK_BYTES ? 1 : MOST_CHUNKS;
-}
-
-/* The stream beside starts after what was queued so far. */
-static int fork_stream(struct epx_device *device, EPX_Stream stream)
-{
-    EPX_TRY_CUDA(cudaEventRecord(device->fork, stream));
-    EPX_TRY_CUDA(cudaStreamWaitEvent(device->beside, device->fork, 0));
-    return EPX_SUCCESS;
-}
-
-static int join_stream(struct epx_device *device, EPX_Stream stream)
-{
-    EPX_TRY_CUDA(cudaEventRecord(device->join, device->beside));
-    EPX_TRY_CUDA(cudaStreamWaitEvent(stream, device->join, 0));
-    return EPX_SUCCESS;
-}
-
-int epx_device_queue_chunks(const struct epx_request *request, const struct epx_device_comm *comm,
-                            int32_t num, struct epx_chunk_steps steps)
-{
-    struct epx_device *device = epx_device_of(request);
-    EPX_Stream stream = request->call.stream;
-    int32_t tokens = request->route->attr.max_tokens;
-
-    EPX_TRY(fork_stream(device, stream));
-    for (int32_t i = 0; i < num; i++)
-        EPX_TRY_LAUNCH(steps.store(steps.args, epx_chunk_of(i, num, tokens), stream));
-    for (int32_t i = 0; i < num - 1; i++) {
-        struct epx_chunk chunk = epx_chunk_of(i, num, tokens);
-
-        EPX_TRY_LAUNCH(epx_launch_await_rows(comm, chunk, device->beside));
-        EPX_TRY_LAUNCH(steps.take(steps.args, chunk, device->beside));
-    }
-    EPX_TRY(join_stream(device, stream));
-    EPX_TRY_LAUNCH(epx_launch_await_rows(comm, epx_chunk_of(num - 1, num, tokens), stream));
-    return EPX_SUCCESS;
-}
-
-struct epx_rounds epx_rounds_of(int64_t row_bytes, int32_t width, int32_t max_tokens,
-                                int64_t stage_bytes_)
-{
-    struct epx_rounds rounds;
-    int64_t share = stage_bytes_ / width / 16 * 16, tokens;
-
-    rounds.cut = epx_segments_cut(row_bytes, share);
-    rounds.width = width;
-    rounds.pitch = epx_round_up(rounds.cut.bytes ? rounds.cut.bytes : 1, 16);
-    tokens = share / rounds.pitch;
-    rounds.tokens = (int32_t)(tokens < max_tokens ? tokens : max_tokens);
-    rounds.tokens = rounds.tokens ? rounds.tokens : 1;
-    rounds.num = (max_tokens + rounds.tokens - 1) / rounds.tokens * rounds.cut.num;
-    rounds.num = rounds.num ? rounds.num : 1;
-    return rounds;
-}
-
-struct epx_device_comm epx_device_comm_of(const struct epx_request *request)
-{
-    const struct epx_device *device = epx_device_of(request);
-    const struct epx_window *window = device->window;
-    struct epx_comm *comm = request->comm;
-    struct epx_device_comm args = {0};
-
-    args.rank = comm->rank;
-    args.num_ranks = comm->size;
-    args.blocks = device->blocks;
-    args.timeout_ns = (uint64_t)comm->params.timeout_ms * 1000000;
-    args.state = device->state;
-    args.control = device->control;
-    args.own_control = window->own;
-    args.segments = window->device_address - (size_t)window->number * (size_t)comm->size;
-    args.shown_stats = device->stats;
-    args.completion = &device->completions[request->captured ? SHARED_COMPLETION
-                                                             : request->completion];
-    args.number = request->number;
-    args.captured = request->captured;
-    args.verb = (int32_t)request->call.verb;
-    args.jitter_seed = epx_jitter_seed();
-    return args;
-}
-
-/* Rows of the buffer that other ranks store into. */
-static int64_t received_bytes(const struct epx_request *request)
-{
-    const struct epx_call *call = &request->call;
-
-    switch (call->verb) {
-    case EPX_VERB_DISPATCH:
-    case EPX_VERB_COMBINE_BACKWARD: return request->route->capacity * call->row_bytes;
-    case EPX_VERB_ALLTOALLV: return call->recv_capacity * call->row_bytes;
-    default: return 0;
-    }
-}
-
-/* The window that the receive buffer lies in; for an empty buffer any will do. */
-static void note_buffer(const struct epx_request *request, struct epx_ready_note *note)
-{
-    int64_t offset = 0, bytes = received_bytes(request);
-    const struct epx_segment *segment = epx_segment_find(
-        request->comm->segments, request->call.rows_out, (size_t)bytes, &offset);
-    int number = segment ? segment->window->number : bytes ? -1 : 0;
-
-    note->word[EPX_READY_SEGMENT] = (uint32_t)number;
-    note->word[EPX_READY_OFFSET_LOW] = (uint32_t)offset;
-    note->word[EPX_READY_OFFSET_HIGH] = (uint32_t)((uint64_t)offset >> 32);
-}
-
-struct epx_ready_note epx_ready_note_of(const struct epx_request *request)
-{
-    struct epx_ready ready = epx_ready_of(request);
-    uint64_t row_bytes = (uint64_t)ready.row_bytes;
-    uint64_t capacity = (uint64_t)request->call.recv_capacity;
-    struct epx_ready_note note = {{0}};
-
-    note.word[EPX_READY_VERB] = (uint32_t)ready.verb;
-    note.word[EPX_READY_ROUTE] = (uint32_t)ready.route;
-    note.word[EPX_READY_ROW_LOW] = (uint32_t)row_bytes;
-    note.word[EPX_READY_ROW_HIGH] = (uint32_t)(row_bytes >> 32);
-    note.word[EPX_READY_DATATYPE] = (uint32_t)ready.datatype;
-    note.word[EPX_READY_WEIGHTS] = (uint32_t)ready.weights;
-    note.word[EPX_READY_CAPACITY_LOW] = (uint32_t)capacity;
-    note.word[EPX_READY_CAPACITY_HIGH] = (uint32_t)(capacity >> 32);
-    note_buffer(request, &note);
-    return note;
-}
-
-/* The stream's capture, 0 if it has none. */
-static int find_capture(EPX_Stream stream, unsigned long long *capture)
-{
-    enum cudaStreamCaptureStatus status;
-    unsigned long long id = 0;
-
-#if CUDART_VERSION >= 13000
-    EPX_TRY_CUDA(cudaStreamGetCaptureInfo(stream, &status, &id, NULL, NULL, NULL, NULL));
-#else
-    EPX_TRY_CUDA(cudaStreamGetCaptureInfo(stream, &status, &id));
-#endif
-    EPX_FAIL_IF(status == cudaStreamCaptureStatusInvalidated, EPX_ERR_CUDA,
-                "the capture of the stream was invalidated");
-    *capture = status == cudaStreamCaptureStatusActive ? id : 0;
-    return EPX_SUCCESS;
+    *result = device;
+    if (!device)
+        return epx_comm_agree(comm, epx_fail(EPX_ERR_NO_MEM, "no memory for a device"));
+    device->comm = comm;
+    device->transport = transport;
+    error = cudaGetDevice(&device->ordinal);
+    if (error == cudaSuccess)
+        error = epx_device_enter(device->ordinal, &scope);
+    if (error != cudaSuccess)
+        return epx_comm_agree(comm, epx_fail_cuda(error, "cudaGetDevice"));
+    rc = init_all(device);
+    epx_device_leave(&scope);
+    return rc;
 }
 
 static int queue_kernels(struct epx_request *request)
@@ -359,8 +239,9 @@ static cudaEvent_t *event_of(const struct epx_device *device, const struct epx_r
 
 static int take_completion(struct epx_device *device, struct epx_request *request)
 {
-    EPX_FAIL_IF(device->num_unused == 0, EPX_ERR_NO_MEM, "%d operations are in flight",
-                SHARED_COMPLETION);
+    EPX_FAIL_IF(device->num_unused == 0, EPX_ERR_NO_MEM,
+                "%d operations are in flight; wait for one of them and call again",
+                EPX_SHARED_COMPLETION);
     request->completion = device->unused[device->num_unused - 1];
     if (!*event_of(device, request))
         EPX_TRY_CUDA(cudaEventCreateWithFlags(event_of(device, request), cudaEventDisableTiming));
@@ -375,86 +256,68 @@ static void give_completion(struct epx_device *device, const struct epx_request 
     device->unused[device->num_unused++] = request->completion;
 }
 
-/* Behind the operation before it. On the same stream it is so anyway. */
-static int queue_order(struct epx_device *device, const struct epx_request *request,
-                       unsigned long long capture)
+static int queue_operation(struct epx_device *device, struct epx_request *request,
+                           unsigned long long capture)
 {
-    EPX_Stream stream = request->call.stream;
-    unsigned long long id; /* other than its handle it is never used again */
-
-    if (capture) {
-        if (capture == device->capture)
-            EPX_TRY_CUDA(cudaStreamWaitEvent(stream, device->capture_order, 0));
-        return EPX_SUCCESS;
-    }
-    EPX_TRY_CUDA(cudaStreamGetId(stream, &id));
-    if (device->order && id != device->order_stream)
-        EPX_TRY_CUDA(cudaStreamWaitEvent(stream, device->order, 0));
-    device->order_stream = id;
-    return EPX_SUCCESS;
-}
-
-static int queue_in_order(struct epx_device *device, struct epx_request *request,
-                          unsigned long long capture)
-{
-    EPX_Stream stream = request->call.stream;
-    cudaEvent_t event = *event_of(device, request);
-
-    EPX_TRY(queue_order(device, request, capture));
     epx_jitter();
     if (EPX_JITTERS)
         EPX_TRY(poison(device, request));
     EPX_TRY(queue_kernels(request));
-    EPX_TRY_CUDA(cudaEventRecord(event, stream));
-    if (!capture) {
-        device->order = event;
-        return EPX_SUCCESS;
-    }
-    EPX_TRY_CUDA(cudaEventRecord(device->capture_order, stream));
-    device->capture = capture;
-    return EPX_SUCCESS;
+    return epx_device_queue_end(device, *event_of(device, request), request->call.stream, capture);
 }
 
+/* How far the operation was queued nobody knows: the ranks would be out of step. */
+static int end_halfway(struct epx_device *device, int rc)
+{
+    enum { ROOM_FOR_RANK = 48 };
+    char message[EPX_MAX_ERROR_STRING];
+
+    snprintf(message, sizeof(message), "%.*s (in the middle of the operation, on rank %d)",
+             EPX_MAX_ERROR_STRING - ROOM_FOR_RANK, epx_status_message(), device->comm->rank);
+    epx_comm_give_up(device->comm, message);
+    return epx_fail_quietly(rc, message);
+}
+
+/* Launchers would take an error that nobody asked for as their own. */
+static void forget_earlier_error(void)
+{
+    cudaError_t error = cudaGetLastError();
+
+    if (error != cudaSuccess && error != cudaErrorNotReady)
+        EPX_LOG_WARN("an earlier CUDA call of this thread failed: %s", cudaGetErrorString(error));
+}
+
+/* An error before the first kernel leaves all as it was. */
 static int launch_here(struct epx_device *device, struct epx_request *request)
 {
     unsigned long long capture = 0;
     int rc;
 
-    EPX_TRY(find_capture(request->call.stream, &capture));
+    forget_earlier_error();
+    EPX_TRY(epx_device_find_capture(request->call.stream, &capture));
     request->captured = capture != 0;
     EPX_TRY(take_completion(device, request));
-    rc = queue_in_order(device, request, capture);
+    rc = epx_device_queue_behind(device, request->call.stream, capture);
+    if (rc == EPX_SUCCESS) {
+        rc = queue_operation(device, request, capture);
+        if (rc != EPX_SUCCESS && !capture)
+            return end_halfway(device, rc);
+    }
     if (rc != EPX_SUCCESS)
         give_completion(device, request);
     return rc;
 }
 
-/* Any thread may call, with another device current. */
 static int device_launch(struct epx_request *request)
 {
     struct epx_device *device = epx_device_of(request);
-    int current, rc;
+    struct epx_device_scope scope;
+    int rc;
 
-    EPX_TRY_CUDA(cudaGetDevice(&current));
-    if (current == device->ordinal)
-        return launch_here(device, request);
-    EPX_TRY_CUDA(cudaSetDevice(device->ordinal));
+    EPX_TRY_CUDA(epx_device_enter(device->ordinal, &scope));
     rc = launch_here(device, request);
-    EPX_TRY_CUDA(cudaSetDevice(current));
+    epx_device_leave(&scope);
     return rc;
-}
-
-/* A context that was lost never completes anything. */
-static int check_context(struct epx_device *device, struct epx_request *request)
-{
-    cudaError_t error;
-
-    if (++request->polls % POLLS_BEFORE_QUERY)
-        return EPX_SUCCESS;
-    error = cudaEventQuery(*event_of(device, request));
-    if (error == cudaSuccess || error == cudaErrorNotReady)
-        return EPX_SUCCESS;
-    return epx_fail_cuda(error, "an operation in flight");
 }
 
 static int device_poll(struct epx_request *request, int *moved)
@@ -467,21 +330,45 @@ static int device_poll(struct epx_request *request, int *moved)
     struct epx_outcome outcome;
 
     if (word >> 32 != request->number)
-        return check_context(device, request);
+        return epx_device_check(device, request, *event_of(device, request));
     *moved = 1;
     outcome = details ? completion->outcome : fine;
     request->received_rows = details ? completion->rows : (int64_t)(uint32_t)word;
     request->complete = 1;
     give_completion(device, request);
-    return epx_outcome_report(request, &outcome);
+    return epx_outcome_report(device, request, &outcome);
+}
+
+static int queue_wait(const struct epx_device *device, const struct epx_request *request,
+                      EPX_Stream stream)
+{
+    struct epx_device_scope scope;
+    cudaError_t error;
+
+    if (stream == request->call.stream)
+        return EPX_SUCCESS;
+    EPX_TRY_CUDA(epx_device_enter(device->ordinal, &scope));
+    error = cudaStreamWaitEvent(stream, *event_of(device, request), 0);
+    epx_device_leave(&scope);
+    EPX_TRY_CUDA(error);
+    return EPX_SUCCESS;
+}
+
+static int device_ended(const struct epx_request *request)
+{
+    const struct epx_device *device = epx_device_of(request);
+    const struct epx_completion *completion = &device->completions[request->completion];
+
+    if (!request->number)
+        return 1;
+    return __atomic_load_n(&completion->word, __ATOMIC_ACQUIRE) >> 32 == request->number;
 }
 
 static int device_wait_enqueue(struct epx_request *request, EPX_Stream stream)
 {
     struct epx_device *device = epx_device_of(request);
 
-    if (stream != request->call.stream)
-        EPX_TRY_CUDA(cudaStreamWaitEvent(stream, *event_of(device, request), 0));
+    EPX_TRY(queue_wait(device, request, stream));
     if (request->captured)
         give_completion(device, request);
     return EPX_SUCCESS;
@@ -491,8 +378,13 @@ static int device_check_buffer(const struct epx_device *device, const char *name
                                const void *address)
 {
     struct cudaPointerAttributes attributes;
+    struct epx_device_scope scope;
+    cudaError_t error;
 
-    EPX_TRY_CUDA(cudaPointerGetAttributes(&attributes, address));
+    EPX_TRY_CUDA(epx_device_enter(device->ordinal, &scope));
+    error = cudaPointerGetAttributes(&attributes, address);
+    epx_device_leave(&scope);
+    EPX_TRY_CUDA(error);
     EPX_FAIL_IF(attributes.type != cudaMemoryTypeDevice &&
                     attributes.type != cudaMemoryTypeManaged,
                 EPX_ERR_BUFFER, "%s is not in device memory", name);
@@ -502,24 +394,34 @@ static int device_check_buffer(const struct epx_device *device, const char *name
     return EPX_SUCCESS;
 }
 
+/* The word goes back to 0 last: until then kernels of replays keep their errors to themselves. */
 static int device_take_replay_error(struct epx_device *device)
 {
-    struct epx_completion *shared = &device->completions[SHARED_COMPLETION];
-    int code;
+    struct epx_completion *shared = &device->completions[EPX_SHARED_COMPLETION];
+    const char *function = epx_status_function();
+    struct epx_outcome outcome;
 
     if (__atomic_load_n(&shared->word, __ATOMIC_ACQUIRE) == 0)
         return EPX_SUCCESS;
-    code = shared->outcome.code;
-    if (shared->outcome.what == EPX_OUTCOME_SILENT)
-        epx_comm_finish(device->comm, (enum epx_verb)shared->outcome.a, shared->outcome.rank);
+    outcome = shared->outcome;
     __atomic_store_n(&shared->word, 0, __ATOMIC_RELEASE);
-    return code;
+    if (outcome.what == EPX_OUTCOME_SILENT && device->comm->finished)
+        return EPX_SUCCESS; /* told already */
+    epx_status_enter("in a replayed graph");
+    epx_outcome_report(device, NULL, &outcome);
+    epx_status_enter(function);
+    return outcome.code;
 }
 
-static void device_add_stats(const struct epx_device *device, EPX_Stats *stats)
+/*
+ * The kernels count in device memory, where nothing is torn or late: an operation's last kernel has
+ * counted before it writes the completion that the host saw before it asked for this copy.
+ */
+static void device_add_stats(struct epx_device *device, EPX_Stats *stats)
 {
-    const struct epx_device_stats *counted = device->stats;
+    const struct epx_device_stats *counted = &device->notes->stats;
 
+    epx_device_copy(device, &device->notes->stats, &device->state->stats, sizeof(*counted));
     stats->rows_self += counted->rows_self;
     stats->rows_node += counted->rows_node;
     stats->bytes_self += counted->bytes_self;
@@ -528,11 +430,13 @@ static void device_add_stats(const struct epx_device *device, EPX_Stats *stats)
 }
 
 const struct epx_device_ops epx_device_ops = {
+    .liveness = &epx_device_liveness,
     .create = device_create,
     .free = device_free,
     .route_create = epx_device_route_create,
     .launch = device_launch,
     .poll = device_poll,
+    .ended = device_ended,
     .wait_enqueue = device_wait_enqueue,
     .check_buffer = device_check_buffer,
     .take_replay_error = device_take_replay_error,

@@ -11,6 +11,27 @@
 #include "kernels/device.h"
 #include "module.h"
 
+#define EPX_ABORT_UNKNOWN UINT64_MAX
+
+/* What the host reads of the GPU and tells it, besides completions; in pinned memory. */
+struct epx_device_notes {
+    uint64_t abort;   /* the abort word of the last look; EPX_ABORT_UNKNOWN during one */
+    uint64_t verdict; /* of the host's own announcement; 0 = its kernel has not run */
+    char reason[EPX_MAX_ERROR_STRING];      /* of this host */
+    char peer_reason[EPX_MAX_ERROR_STRING]; /* of the rank that gave up */
+    struct epx_device_stats stats;          /* the last copy */
+};
+
+/* What operations have beside the user's streams, and where the last of them is. */
+struct epx_side {
+    cudaStream_t stream; /* for chunks */
+    cudaEvent_t fork, join;
+    cudaEvent_t last;               /* of the last operation; NULL = there is none */
+    unsigned long long last_stream; /* id of its stream */
+    cudaEvent_t order;              /* in a capture `last` is this one */
+    struct epx_side *next;
+};
+
 struct epx_device {
     struct epx_comm *comm;
     const struct epx_transport *transport;
@@ -23,22 +44,23 @@ struct epx_device {
 
     struct epx_completion *completions; /* [EPX_MOST_IN_FLIGHT] pinned; the last is shared by all
                                            captured operations */
-    struct epx_device_stats *stats;     /* pinned */
+    struct epx_device_notes *notes;     /* pinned */
     cudaEvent_t *events;                /* [EPX_MOST_IN_FLIGHT] of operations, made when needed */
     cudaEvent_t *captured_events;       /* likewise, of those captured */
     int *unused, num_unused;            /* completions */
     uint32_t number;                    /* of operations, in completions */
 
-    cudaStream_t beside; /* for chunks */
-    cudaEvent_t fork, join;
+    cudaStream_t stream; /* the library's own, before all others */
+    cudaEvent_t copied;  /* of what was last copied to notes */
+    int64_t next_look_ns;
+    uint32_t passes;
 
-    /* the order of operations across streams, outside and inside a capture */
-    cudaEvent_t order, capture_order;
-    unsigned long long order_stream; /* id of the stream of the last operation */
-    unsigned long long capture; /* id of the capture that capture_order was recorded in */
+    struct epx_side *plain;    /* outside captures */
+    struct epx_side *captures; /* those of captures, and free ones */
+    struct epx_side *side;     /* of the operation that is being queued */
 };
 
-enum { EPX_MOST_IN_FLIGHT = 4096 };
+enum { EPX_MOST_IN_FLIGHT = 4096, EPX_SHARED_COMPLETION = EPX_MOST_IN_FLIGHT - 1 };
 
 extern const struct epx_transport_ops epx_transport_lsa;
 extern const struct epx_device_ops epx_device_ops;
@@ -48,6 +70,17 @@ struct epx_device *epx_device_of(const struct epx_request *request);
 /* What every kernel of the operation is given, and its ready note. */
 struct epx_device_comm epx_device_comm_of(const struct epx_request *request);
 struct epx_ready_note epx_ready_note_of(const struct epx_request *request);
+
+int epx_side_create(struct epx_side **side);
+void epx_side_free(struct epx_side *side);
+/* The stream's capture, 0 if it has none. */
+int epx_device_find_capture(EPX_Stream stream, unsigned long long *capture);
+/* The stream waits for the operation before; what is queued then is the next. */
+int epx_device_queue_behind(struct epx_device *device, EPX_Stream stream,
+                            unsigned long long capture);
+/* The operation is queued; its event is recorded. */
+int epx_device_queue_end(struct epx_device *device, cudaEvent_t event, EPX_Stream stream,
+                         unsigned long long capture);
 
 /* Chunks of tokens, 0 where the blocks that wait do all; route constants alone decide. */
 int32_t epx_device_chunks(const struct epx_request *request);
@@ -79,7 +112,17 @@ int epx_dispatch_device(const struct epx_request *request);
 int epx_combine_device(const struct epx_request *request);
 int epx_alltoallv_device(const struct epx_request *request);
 
-/* The code and the message of how an operation ended. */
-int epx_outcome_report(const struct epx_request *request, const struct epx_outcome *outcome);
+extern const struct epx_liveness_ops epx_device_liveness;
+/* Now and then: an error if the context was lost, which never completes anything. */
+int epx_device_check(const struct epx_device *device, struct epx_request *request,
+                     cudaEvent_t event);
+/* Copies from device to pinned memory; whether it came in time. */
+int epx_device_copy(struct epx_device *device, void *to, const void *from, size_t bytes);
+/* The communicator is over, as an outcome says that has the abort word. */
+void epx_device_note_abort(struct epx_device *device, const struct epx_outcome *outcome);
+
+/* The code and the message of how an operation ended; request NULL in a replayed graph. */
+int epx_outcome_report(struct epx_device *device, const struct epx_request *request,
+                       const struct epx_outcome *outcome);
 
 #endif

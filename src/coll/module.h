@@ -12,20 +12,25 @@
 #include "route.h"
 #include "transport.h"
 
-enum { EPX_MODULE_VERSION = 1 };
+enum { EPX_MODULE_VERSION = 2 };
 
 /* What libepx gives its module; module_cuda.c wraps them under their own names. */
 struct epx_core {
     int (*fail_quietly)(int code, const char *message);
     const char *(*message)(void);
     const char *(*function)(void);
+    void (*enter)(const char *function);
     void (*log)(enum epx_log_level level, const char *format, ...) EPX_PRINTF(2, 3);
     int (*agree)(struct epx_comm *comm, int rc);
     int (*max)(struct epx_comm *comm, int64_t value, int64_t *max);
     int (*allgather)(struct epx_comm *comm, int64_t value, int64_t *values);
     int (*bcast)(struct epx_comm *comm, void *data, int bytes);
     void (*drain)(struct epx_comm *comm);
-    void (*finish)(struct epx_comm *comm, enum epx_verb verb, int culprit);
+    void (*finish)(struct epx_comm *comm, const char *message);
+    void (*give_up)(struct epx_comm *comm, const char *message);
+    void (*describe_silence)(const struct epx_comm *comm, const char *operation, int culprit,
+                             char *message);
+    int64_t (*now_ns)(void);
     const char *(*verb_name)(enum epx_verb verb);
     int64_t (*worst_capacity)(const EPX_Route_attr *attr, int num_ranks, int num_local);
     struct epx_ready (*ready_of)(const struct epx_request *request);
@@ -33,6 +38,7 @@ struct epx_core {
 
 /* Operations on device memory; state is what create made. */
 struct epx_device_ops {
+    const struct epx_liveness_ops *liveness; /* of what create made */
     /* Collective, agreed: what a communicator needs beyond its transport. */
     int (*create)(struct epx_comm *comm, const struct epx_transport *transport,
                   struct epx_device **device);
@@ -43,13 +49,18 @@ struct epx_device_ops {
     /* Local: queues the kernels of an operation on its stream; then poll asks after it. */
     int (*launch)(struct epx_request *request);
     int (*poll)(struct epx_request *request, int *moved);
+    /* Local, after the communicator finished: whether its kernels are through, or it has none. */
+    int (*ended)(const struct epx_request *request);
     /* Local: the stream waits for the operation; the request is over then if it was captured. */
     int (*wait_enqueue)(struct epx_request *request, EPX_Stream stream);
     /* Local: EPX_ERR_BUFFER unless kernels can use the address. */
     int (*check_buffer)(const struct epx_device *device, const char *name, const void *address);
-    /* Local: the error of an operation in a replayed graph that was not told yet. */
+    /* Local: the error of an operation in a replayed graph that was not told yet, with its message
+     * as that of this thread. */
     int (*take_replay_error)(struct epx_device *device);
-    void (*add_stats)(const struct epx_device *device, EPX_Stats *stats);
+    /* Local: waits for a copy from the GPU, some microseconds; after half a second without one the
+     * numbers are those of the last call. */
+    void (*add_stats)(struct epx_device *device, EPX_Stats *stats);
 };
 
 /* What the module gives libepx. */

@@ -40,9 +40,30 @@ int epx_fail_cuda(cudaError_t error, const char *call)
     return epx_fail(code, "%s: %s", call, cudaGetErrorString(error));
 }
 
+void epx_log(enum epx_log_level level, const char *format, ...)
+{
+    char message[EPX_MAX_ERROR_STRING];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(message, sizeof(message), format, args);
+    va_end(args);
+    core->log(level, "%s", message);
+}
+
 const char *epx_status_message(void)
 {
     return core->message();
+}
+
+const char *epx_status_function(void)
+{
+    return core->function();
+}
+
+void epx_status_enter(const char *function)
+{
+    core->enter(function);
 }
 
 int epx_comm_agree(struct epx_comm *comm, int rc)
@@ -70,9 +91,25 @@ void epx_comm_drain(struct epx_comm *comm)
     core->drain(comm);
 }
 
-void epx_comm_finish(struct epx_comm *comm, enum epx_verb verb, int culprit)
+void epx_comm_finish(struct epx_comm *comm, const char *message)
 {
-    core->finish(comm, verb, culprit);
+    core->finish(comm, message);
+}
+
+void epx_comm_give_up(struct epx_comm *comm, const char *message)
+{
+    core->give_up(comm, message);
+}
+
+void epx_comm_describe_silence(const struct epx_comm *comm, const char *operation, int culprit,
+                               char *message)
+{
+    core->describe_silence(comm, operation, culprit, message);
+}
+
+int64_t epx_now_ns(void)
+{
+    return core->now_ns();
 }
 
 const char *epx_verb_name(enum epx_verb verb)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* outcome.c - what a kernel found wrong, in words; the same as the host algorithms say. */
+/*
+ * outcome.c - what a kernel found wrong, in words; the same as the host algorithms say. Of an
+ * operation in a replayed graph there is no request, and less is known.
+ */
 #include "device.h"
 #include "progress.h"
 
@@ -22,31 +25,41 @@ static int report_difference(const struct epx_outcome *o)
 
 static int report_short(const struct epx_request *request, const struct epx_outcome *o)
 {
-    if (request->call.verb == EPX_VERB_ALLTOALLV)
+    if (request && request->call.verb == EPX_VERB_ALLTOALLV)
         return epx_fail(o->code, "%lld rows for rank %d, its receive capacity is %lld",
                         (long long)o->a, o->rank, (long long)o->b);
     return epx_fail(o->code, "rank %d needs room for %lld rows, its receive capacity is %lld",
                     o->rank, (long long)o->a, (long long)o->b);
 }
 
-int epx_outcome_report(const struct epx_request *request, const struct epx_outcome *o)
+static int report_bad_id(const struct epx_request *request, const struct epx_outcome *o)
+{
+    if (!request)
+        return epx_fail(o->code,
+                        "expert id %lld of token %lld, choice %lld is out of range (%d such ids); "
+                        "they count as -1",
+                        (long long)o->c, (long long)o->a, (long long)o->b, o->rank);
+    return epx_fail(o->code,
+                    "expert id %lld of token %lld, choice %lld is not in -1..%d (%d such ids); "
+                    "they count as -1",
+                    (long long)o->c, (long long)o->a, (long long)o->b,
+                    request->route->attr.num_experts - 1, o->rank);
+}
+
+int epx_outcome_report(struct epx_device *device, const struct epx_request *request,
+                       const struct epx_outcome *o)
 {
     switch ((enum epx_outcome_what)o->what) {
     case EPX_OUTCOME_FINE: return EPX_SUCCESS;
     case EPX_OUTCOME_SILENT:
-        epx_comm_finish(request->comm, (enum epx_verb)o->a, o->rank);
-        return epx_fail_quietly(o->code, request->comm->finish_message);
+        epx_device_note_abort(device, o);
+        return epx_fail_quietly(o->code, device->comm->finish_message);
     case EPX_OUTCOME_DIFFERS: return report_difference(o);
     case EPX_OUTCOME_WEIGHTS:
         return epx_fail(o->code, "weights are NULL on rank %d but not on rank %lld", o->rank,
                         (long long)o->a);
     case EPX_OUTCOME_SHORT: return report_short(request, o);
-    case EPX_OUTCOME_BAD_ID:
-        return epx_fail(o->code,
-                        "expert id %lld of token %lld, choice %lld is not in -1..%d (%d such "
-                        "ids); they count as -1",
-                        (long long)o->c, (long long)o->a, (long long)o->b,
-                        request->route->attr.num_experts - 1, o->rank);
+    case EPX_OUTCOME_BAD_ID: return report_bad_id(request, o);
     case EPX_OUTCOME_BAD_COUNT:
         return epx_fail(o->code, "sendcounts[%d] is %lld, sdispls[%d] is %lld", o->rank,
                         (long long)o->a, o->rank, (long long)o->b);

@@ -9,6 +9,7 @@
 #include "agree.h"
 #include "cuda_errors.h"
 #include "device.h"
+#include "device_scope.h"
 #include "jitter.h"
 
 /* The exchanged parts of the window, in this order, have the same offsets on all ranks. */
@@ -145,9 +146,14 @@ static int find_capacity(struct epx_route *route, const struct epx_device_plan *
     return EPX_SUCCESS;
 }
 
-static int upload(const void *to, const void *from, size_t bytes)
+/* On the library's stream, and waits for that alone. */
+static int upload(const struct epx_route *route, const void *to, const void *from, size_t bytes)
 {
-    EPX_TRY_CUDA(cudaMemcpy((void *)(uintptr_t)to, from, bytes, cudaMemcpyHostToDevice));
+    cudaStream_t stream = route->transport->device->stream;
+
+    EPX_TRY_CUDA(cudaMemcpyAsync((void *)(uintptr_t)to, from, bytes, cudaMemcpyHostToDevice,
+                                 stream));
+    EPX_TRY_CUDA(cudaStreamSynchronize(stream));
     return EPX_SUCCESS;
 }
 
@@ -161,7 +167,7 @@ static int upload_owners(const struct epx_route *route, const struct epx_device_
         for (int32_t e = epx_first_expert(r, plan->num_experts, ranks);
              e < epx_first_expert(r + 1, plan->num_experts, ranks); e++)
             owner[e] = r;
-    rc = upload(plan->owner, owner, (size_t)plan->num_experts * sizeof(*owner));
+    rc = upload(route, plan->owner, owner, (size_t)plan->num_experts * sizeof(*owner));
     free(owner);
     return rc;
 }
@@ -178,7 +184,7 @@ static int upload_tables(const struct epx_route *route, struct epx_device_plan *
     for (size_t part = 0; part < NUM_PARTS; part++)
         for (size_t r = 0; r < ranks; r++)
             table[part * ranks + r] = route->window->address[r] + offsets[part];
-    rc = upload(plan->counts, table, NUM_PARTS * ranks * sizeof(*table));
+    rc = upload(route, plan->counts, table, NUM_PARTS * ranks * sizeof(*table));
     free(table);
     plan->records = plan->counts + PART_RECORDS * ranks;
     plan->weights = plan->counts + PART_WEIGHTS * ranks;
@@ -186,24 +192,35 @@ static int upload_tables(const struct epx_route *route, struct epx_device_plan *
     return rc;
 }
 
-static int fill_window(struct epx_route *route, struct epx_device_plan *plan,
-                       const int64_t *capacities, const size_t offsets[NUM_PARTS], size_t bytes)
+static int fill(const struct epx_route *route, struct epx_device_plan *plan,
+                const int64_t *capacities, const size_t offsets[NUM_PARTS], size_t bytes)
 {
-    struct epx_device *device = route->transport->device;
+    const struct epx_device *device = route->transport->device;
+    size_t slots_bytes = (size_t)plan->max_tokens * (size_t)plan->top_k * sizeof(*plan->slots);
 
-    EPX_TRY_CUDA(cudaMemset(route->window->own, 0, bytes));
-    EPX_TRY_CUDA(cudaMemset(plan->slots, 0xff, (size_t)plan->max_tokens * (size_t)plan->top_k *
-                                                   sizeof(*plan->slots)));
-    EPX_TRY(upload(plan->capacities, capacities,
+    EPX_TRY_CUDA(cudaMemsetAsync(route->window->own, 0, bytes, device->stream));
+    EPX_TRY_CUDA(cudaMemsetAsync(plan->slots, 0xff, slots_bytes, device->stream));
+    EPX_TRY(upload(route, plan->capacities, capacities,
                    (size_t)route->comm->size * sizeof(*capacities)));
     EPX_TRY(upload_owners(route, plan));
     EPX_TRY(upload_tables(route, plan, offsets));
-    EPX_TRY_CUDA(cudaDeviceSynchronize());
     if (plan->stage_bytes == 0) {
         plan->stage = device->stage;
         plan->stage_bytes = device->stage_bytes;
     }
     return EPX_SUCCESS;
+}
+
+static int fill_window(const struct epx_route *route, struct epx_device_plan *plan,
+                       const int64_t *capacities, const size_t offsets[NUM_PARTS], size_t bytes)
+{
+    struct epx_device_scope scope;
+    int rc;
+
+    EPX_TRY_CUDA(epx_device_enter(route->transport->device->ordinal, &scope));
+    rc = fill(route, plan, capacities, offsets, bytes);
+    epx_device_leave(&scope);
+    return rc;
 }
 
 static void show_view(struct epx_route *route, const struct epx_device_plan *plan)
@@ -282,7 +299,7 @@ const struct epx_device_plan *epx_device_plan_of(const struct epx_request *reque
 int epx_device_route_poison(const struct epx_request *request)
 {
     const struct epx_device_plan *plan = epx_device_plan_of(request);
-    char *start = request->route->window->own, *end = (char *)plan->experts;
+    char *start = request->route->window->own, *end = (char *)plan->pairs;
     struct arena measured = {NULL, 0};
     size_t offsets[NUM_PARTS];
 

@@ -115,9 +115,17 @@ static int make(struct epx_comm *comm, const struct epx_transport_ops *ops,
 
 static int attach(struct epx_comm *comm, const struct epx_transport_ops *ops)
 {
+    struct epx_transport *transport;
+
     EPX_TRY(make(comm, ops, &comm->transport));
-    comm->liveness_state = comm->transport->state;
-    comm->liveness = ops->liveness;
+    transport = comm->transport;
+    if (transport->device_ops) {
+        comm->liveness_state = transport->device;
+        comm->liveness = transport->device_ops->liveness;
+    } else {
+        comm->liveness_state = transport->state;
+        comm->liveness = ops->liveness;
+    }
     return EPX_SUCCESS;
 }
 
@@ -212,6 +220,7 @@ int epx_device_prepare(struct epx_request *request)
         return 0;
     request->launch = ops->launch;
     request->progress = ops->poll;
+    request->ended = ops->ended;
     return 1;
 }
 

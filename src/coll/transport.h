@@ -27,11 +27,14 @@ struct epx_transport_ops {
     int (*create)(struct epx_comm *comm, void **state);
     /* Local. */
     void (*free)(void *state);
-    const struct epx_liveness_ops *liveness; /* NULL on device memory: kernels watch each other */
+    const struct epx_liveness_ops *liveness; /* NULL on device memory: epx_device_ops has it */
     /* Collective, agreed. Windows of a staged transport are private memory. */
     int (*window_create)(void *state, size_t bytes, struct epx_window **window);
     /* Local. */
     void (*window_free)(void *state, struct epx_window *window);
+    /* Collective: gives the memory of freed windows back, when on all ranks nothing is in flight
+     * and the same windows have been freed. NULL = window_free does. */
+    void (*reclaim)(void *state);
 
     /* direct: ranks store into each other's windows, flags are C11 atomics in them */
     int direct;

@@ -4,9 +4,10 @@
  * peers' addresses are looked up once, so that nothing else knows of NCCL. One rank alone has
  * plain device memory.
  *
- * NCCL places windows by counting: all ranks must register and deregister in the same order. So
- * a freed window is only laid aside; the next collective call that makes a window first completes
- * what is in flight, then deregisters those laid aside, by number.
+ * NCCL places windows by counting: all ranks must register and deregister in the same order. But
+ * a route that is freed goes with its last operation, which ends on each rank at another time. So
+ * a freed window is only laid aside; a collective call that makes a window or frees memory first
+ * completes what is in flight, then deregisters those laid aside, by number.
  */
 #include "transport_lsa.h"
 
@@ -18,6 +19,7 @@
 
 #include "agree.h"
 #include "cuda_errors.h"
+#include "device_scope.h"
 #include "progress.h"
 #include "transport.h"
 
@@ -38,6 +40,7 @@ struct mapping {
 
 struct lsa {
     struct epx_comm *comm;
+    int ordinal; /* of the GPU */
     ncclComm_t nccl;
     cudaStream_t stream;
     char **table;        /* [MOST_WINDOWS][R] device memory */
@@ -54,12 +57,21 @@ static int same_device_twice(const struct epx_comm *comm, const int64_t *devices
     return 0;
 }
 
-/* A number that only this GPU has, or 0 without a usable one. */
+/* A number that only this GPU has. */
+static int64_t number_of(const struct cudaDeviceProp *properties)
+{
+    uint64_t number = 0;
+
+    for (size_t i = 0; i < sizeof(properties->uuid.bytes); i++)
+        number = number * 131 + (unsigned char)properties->uuid.bytes[i];
+    return number ? (int64_t)number : 1;
+}
+
+/* That of the current GPU, or 0 without a usable one. */
 static int64_t device_number(char *why)
 {
     struct cudaDeviceProp properties;
     int count = 0, ordinal = 0;
-    int64_t number = 0;
     cudaError_t error = cudaGetDeviceCount(&count);
 
     if (error == cudaSuccess && count > 0)
@@ -72,14 +84,46 @@ static int64_t device_number(char *why)
                  error != cudaSuccess ? cudaGetErrorString(error) : "none is visible");
         return 0;
     }
-    for (size_t i = 0; i < sizeof(properties.uuid.bytes); i++)
-        number = number * 131 + (unsigned char)properties.uuid.bytes[i];
     if (properties.major < 9) {
         snprintf(why, EPX_WHY_MAX, "the device has compute capability %d.%d, want 9.0",
                  properties.major, properties.minor);
         return 0;
     }
-    return number ? number : 1;
+    return number_of(&properties);
+}
+
+/* The rank that has the visible GPU, -1 = none. */
+static int rank_of_device(const struct epx_comm *comm, const int64_t *devices, int ordinal)
+{
+    struct cudaDeviceProp properties;
+
+    if (cudaGetDeviceProperties(&properties, ordinal) != cudaSuccess)
+        return -1;
+    for (int r = 0; r < comm->size; r++)
+        if (devices[r] == number_of(&properties))
+            return r;
+    return -1;
+}
+
+/*
+ * A rank whose memory this GPU reaches without atomics, which the flags need, or -1. Of GPUs that
+ * this process does not see NCCL tells later whether they can be reached.
+ */
+static int rank_without_atomics(const struct epx_comm *comm, const int64_t *devices)
+{
+    int count = 0, own = 0, without = -1;
+
+    if (cudaGetDeviceCount(&count) != cudaSuccess || cudaGetDevice(&own) != cudaSuccess)
+        count = 0;
+    for (int d = 0; d < count && without < 0; d++) {
+        int rank = d == own ? -1 : rank_of_device(comm, devices, d), atomics = 1;
+
+        if (rank >= 0 && cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported,
+                                                   own, d) == cudaSuccess && !atomics)
+            without = rank;
+    }
+    cudaGetLastError();
+    return without;
 }
 
 static int check_versions(char *why)
@@ -91,6 +135,26 @@ static int check_versions(char *why)
     snprintf(why, EPX_WHY_MAX, "NCCL is of version %d at run time, EPX was built with %d", version,
              NCCL_VERSION_CODE);
     return 0;
+}
+
+/* What only the ranks together know; each has a usable GPU of its own. */
+static int check_devices(const struct epx_comm *comm, const int64_t *devices, char *why)
+{
+    int without;
+
+    if (same_device_twice(comm, devices)) {
+        snprintf(why, EPX_WHY_MAX, "two ranks have the same GPU");
+        return 0;
+    }
+    if (comm->size > EPX_MOST_DEVICE_RANKS) {
+        snprintf(why, EPX_WHY_MAX, "%d ranks, want at most %d", comm->size, EPX_MOST_DEVICE_RANKS);
+        return 0;
+    }
+    without = rank_without_atomics(comm, devices);
+    if (without >= 0)
+        snprintf(why, EPX_WHY_MAX, "the GPU of rank %d has no atomics on the memory of that of "
+                 "rank %d", comm->rank, without);
+    return without < 0;
 }
 
 /* Collective, because only together the ranks know that two of them have one GPU. */
@@ -106,12 +170,8 @@ static int lsa_usable(struct epx_comm *comm, char *why)
         snprintf(why, EPX_WHY_MAX, "the ranks are on %d nodes%s", comm->num_nodes,
                  comm->params.ranks_per_node ? " (epx_ranks_per_node)" : "");
         usable = 0;
-    } else if (usable && same_device_twice(comm, devices)) {
-        snprintf(why, EPX_WHY_MAX, "two ranks have the same GPU");
-        usable = 0;
-    } else if (usable && comm->size > EPX_MOST_DEVICE_RANKS) {
-        snprintf(why, EPX_WHY_MAX, "%d ranks, want at most %d", comm->size, EPX_MOST_DEVICE_RANKS);
-        usable = 0;
+    } else {
+        usable = usable && check_devices(comm, devices, why);
     }
     free(devices);
     return usable;
@@ -225,11 +285,12 @@ static int init_window(struct lsa *lsa, size_t bytes, struct epx_window *window)
 static int make_window(struct lsa *lsa, size_t own_bytes, struct epx_window **result)
 {
     struct epx_window *window = epx_window_empty(lsa->comm->size);
+    int number = lsa->next_number++; /* counted also where there is no memory */
 
     *result = window;
     if (window) {
         window->mapping = calloc(1, sizeof(struct mapping));
-        window->number = lsa->next_number++;
+        window->number = number;
         window->own_bytes = own_bytes;
     }
     EPX_FAIL_IF(!window || !window->mapping, EPX_ERR_NO_MEM, "no memory for a window");
@@ -238,9 +299,8 @@ static int make_window(struct lsa *lsa, size_t own_bytes, struct epx_window **re
     return EPX_SUCCESS;
 }
 
-static int lsa_window_create(void *state, size_t own_bytes, struct epx_window **result)
+static int create_window(struct lsa *lsa, size_t own_bytes, struct epx_window **result)
 {
-    struct lsa *lsa = state;
     struct epx_window *window = NULL;
     int64_t most = 0;
     int rc;
@@ -264,18 +324,52 @@ static int lsa_window_create(void *state, size_t own_bytes, struct epx_window **
     return EPX_SUCCESS;
 }
 
-static void lsa_free(void *state)
+static int lsa_window_create(void *state, size_t own_bytes, struct epx_window **result)
 {
     struct lsa *lsa = state;
+    struct epx_device_scope scope;
+    cudaError_t error = epx_device_enter(lsa->ordinal, &scope);
+    int rc;
 
-    if (!lsa)
+    if (error != cudaSuccess)
+        return epx_comm_agree(lsa->comm, epx_fail_cuda(error, "cudaSetDevice"));
+    rc = create_window(lsa, own_bytes, result);
+    epx_device_leave(&scope);
+    return rc;
+}
+
+static void lsa_reclaim(void *state)
+{
+    struct lsa *lsa = state;
+    struct epx_device_scope scope;
+
+    if (epx_device_enter(lsa->ordinal, &scope) != cudaSuccess)
         return;
+    destroy_laid_aside(lsa);
+    epx_device_leave(&scope);
+}
+
+static void free_cuda(struct lsa *lsa)
+{
     destroy_laid_aside(lsa);
     if (lsa->nccl)
         ncclCommDestroy(lsa->nccl);
     cudaFree(lsa->table);
     if (lsa->stream)
         cudaStreamDestroy(lsa->stream);
+}
+
+static void lsa_free(void *state)
+{
+    struct lsa *lsa = state;
+    struct epx_device_scope scope;
+
+    if (!lsa)
+        return;
+    if (epx_device_enter(lsa->ordinal, &scope) == cudaSuccess) {
+        free_cuda(lsa);
+        epx_device_leave(&scope);
+    }
     free(lsa);
 }
 
@@ -285,6 +379,7 @@ static int init(struct lsa *lsa)
 
     EPX_TRY_CUDA(cudaStreamCreateWithFlags(&lsa->stream, cudaStreamNonBlocking));
     EPX_TRY_CUDA(cudaMalloc((void **)&lsa->table, entries * sizeof(*lsa->table)));
+    EPX_TRY_LAUNCH(epx_lsa_load());
     return EPX_SUCCESS;
 }
 
@@ -317,18 +412,31 @@ static int connect_ranks(struct lsa *lsa)
     return epx_comm_agree(lsa->comm, join(lsa, id));
 }
 
+static int init_all(struct lsa *lsa)
+{
+    EPX_TRY(epx_comm_agree(lsa->comm, init(lsa)));
+    return connect_ranks(lsa);
+}
+
 static int lsa_create(struct epx_comm *comm, void **state)
 {
     struct lsa *lsa = calloc(1, sizeof(*lsa));
-    int rc = lsa ? EPX_SUCCESS : epx_fail(EPX_ERR_NO_MEM, "no memory for transport lsa");
+    struct epx_device_scope scope;
+    cudaError_t error;
+    int rc;
 
     *state = lsa;
-    if (lsa) {
-        lsa->comm = comm;
-        rc = init(lsa);
-    }
-    EPX_TRY(epx_comm_agree(comm, rc));
-    return connect_ranks(lsa);
+    if (!lsa)
+        return epx_comm_agree(comm, epx_fail(EPX_ERR_NO_MEM, "no memory for transport lsa"));
+    lsa->comm = comm;
+    error = cudaGetDevice(&lsa->ordinal);
+    if (error == cudaSuccess)
+        error = epx_device_enter(lsa->ordinal, &scope);
+    if (error != cudaSuccess)
+        return epx_comm_agree(comm, epx_fail_cuda(error, "cudaGetDevice"));
+    rc = init_all(lsa);
+    epx_device_leave(&scope);
+    return rc;
 }
 
 const struct epx_transport_ops epx_transport_lsa = {
@@ -340,5 +448,6 @@ const struct epx_transport_ops epx_transport_lsa = {
     .free = lsa_free,
     .window_create = lsa_window_create,
     .window_free = lsa_window_free,
+    .reclaim = lsa_reclaim,
     .direct = 1,
 };

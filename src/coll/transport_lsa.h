@@ -13,6 +13,8 @@ extern "C" {
 /* Writes where each rank's part of the window is mapped here; row is [num_ranks] device memory. */
 int epx_lsa_resolve(ncclWindow_t window, void *own, int rank, int num_ranks, char **row,
                     EPX_Stream stream);
+/* Loads its kernel now: loading it later could wait for a kernel that waits. */
+int epx_lsa_load(void);
 /* How many ranks can load and store each other's windows, this one included. */
 int epx_lsa_reach(ncclComm_t comm);
 #ifdef __cplusplus

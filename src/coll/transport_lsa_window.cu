@@ -20,6 +20,13 @@ int epx_lsa_resolve(ncclWindow_t window, void *own, int rank, int num_ranks, cha
     return cudaGetLastError() == cudaSuccess ? EPX_SUCCESS : EPX_ERR_CUDA;
 }
 
+int epx_lsa_load(void)
+{
+    cudaFuncAttributes attributes;
+
+    return cudaFuncGetAttributes(&attributes, resolve) == cudaSuccess ? EPX_SUCCESS : EPX_ERR_CUDA;
+}
+
 int epx_lsa_reach(ncclComm_t comm)
 {
     return ncclTeamLsa(comm).nRanks;

@@ -544,7 +544,6 @@ static __device__ void complete(const struct epx_device_comm &c, int64_t rows,
     struct epx_completion *to = c.completion;
     bool fine = outcome.code == EPX_SUCCESS && rows < EPX_COMPLETION_DETAILS;
 
-    *c.shown_stats = c.state->stats;
     if (c.captured && (outcome.code == EPX_SUCCESS || *(volatile uint64_t *)&to->word))
         return;
     EPX_DELAY(c);

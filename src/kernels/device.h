@@ -70,20 +70,23 @@ struct epx_completion {
 
 #define EPX_COMPLETION_DETAILS 0xffffffffu
 
-/* Counted by kernels in device memory, shown in pinned host memory. */
+/* Counted by kernels in device memory; the host copies them. */
 struct epx_device_stats {
     uint64_t rows_self, rows_node, bytes_self, bytes_node, dropped_rows;
 };
 
 /*
  * What other ranks write into this rank's control window. device.cuh says who writes what when.
- *   uint64 abort                        0, or who is silent: verb << 32 | rank + 1
+ *   uint64 abort                        0; or who is silent: verb << 32 | rank + 1; or whose host
+ *                                       gave up, with EPX_ABORT_BY_HOST in place of the verb
  *   uint64 arrived[R]
  *   uint64 credited[R]
  *   uint64 ready[2][R][EPX_READY_WORDS] epoch << 32 | word
  *   uint64 counts[2][R][R][2]           alltoallv: epoch << 32 | half of a count, low half first
  *   uint64 packets[2][R][P]             alltoallv: tag << 32 | four bytes of the rows of source R
+ *   char reason[EPX_MAX_ERROR_STRING]   written by its owner's host before it gives up
  */
+enum { EPX_ABORT_BY_HOST = -1 };
 enum { EPX_CONTROL_HEADER = 16 }; /* words before arrived */
 
 EPX_HD uint64_t *epx_control_arrived(char *control, int32_t source)
@@ -127,13 +130,22 @@ EPX_HD uint64_t *epx_control_packets(char *control, int32_t num_ranks, uint32_t 
            ((int64_t)(epoch & 1) * num_ranks + source) * (epx_most_packed(num_ranks) / 4);
 }
 
-EPX_HD size_t epx_control_bytes(int32_t num_ranks)
+EPX_HD size_t epx_control_words(int32_t num_ranks)
 {
     size_t ranks = (size_t)num_ranks, packets = (size_t)epx_most_packed(num_ranks) / 4;
-    size_t words = EPX_CONTROL_HEADER + 2 * ranks + 2 * ranks * EPX_READY_WORDS +
-                   4 * ranks * ranks + 2 * ranks * packets;
 
-    return words * sizeof(uint64_t);
+    return EPX_CONTROL_HEADER + 2 * ranks + 2 * ranks * EPX_READY_WORDS + 4 * ranks * ranks +
+           2 * ranks * packets;
+}
+
+EPX_HD char *epx_control_reason(char *control, int32_t num_ranks)
+{
+    return control + epx_control_words(num_ranks) * sizeof(uint64_t);
+}
+
+EPX_HD size_t epx_control_bytes(int32_t num_ranks)
+{
+    return epx_control_words(num_ranks) * sizeof(uint64_t) + EPX_MAX_ERROR_STRING;
 }
 
 /* Private device memory of a communicator. Written by the kernels of one operation at a time. */
@@ -161,7 +173,6 @@ struct epx_device_comm {
     char *const *control;  /* [R] */
     char *own_control;     /* this rank's of them */
     char *const *segments; /* [segments][R] windows of EPX_Alloc_mem */
-    struct epx_device_stats *shown_stats; /* pinned */
     struct epx_completion *completion;    /* pinned; of this operation */
     uint32_t number;
     int32_t captured; /* the completion is shared by all that was captured: errors alone */
@@ -356,6 +367,13 @@ struct epx_combine_rows {
     float *grad_weights;  /* [T][K] or NULL; dispatch backward */
 };
 
+/* The end that a host announces. Of comm it takes rank, num_ranks and control. */
+struct epx_announce_end {
+    struct epx_device_comm comm;
+    const char *reason; /* pinned, EPX_MAX_ERROR_STRING bytes */
+    uint64_t *verdict;  /* pinned; the abort word that all ranks have then */
+};
+
 struct epx_alltoallv_rows {
     struct epx_device_comm comm;
     struct epx_ready_note note;
@@ -388,6 +406,7 @@ int epx_launch_sum_ranks(const struct epx_combine_rows *args, struct epx_chunk c
 int epx_launch_alltoallv_rows(const struct epx_alltoallv_rows *args, EPX_Stream stream);
 int epx_launch_await_rows(const struct epx_device_comm *comm, struct epx_chunk chunk,
                           EPX_Stream stream);
+int epx_launch_announce_end(const struct epx_announce_end *args, EPX_Stream stream);
 /* Load every kernel now: loading one later could wait for a kernel that waits. */
 int epx_load_kernels(void);
 int epx_load_route_tokens(void);
@@ -400,6 +419,7 @@ int epx_load_store_sums(void);
 int epx_load_sum_ranks(void);
 int epx_load_await_rows(void);
 int epx_load_alltoallv_rows(void);
+int epx_load_announce_end(void);
 #ifdef __cplusplus
 }
 #endif

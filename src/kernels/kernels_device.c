@@ -8,7 +8,7 @@ int epx_load_kernels(void)
         epx_load_route_tokens, epx_load_dispatch_rows, epx_load_store_rows,
         epx_load_spread_rows,  epx_load_scale_rows,    epx_load_combine_rows,
         epx_load_store_sums,   epx_load_sum_ranks,     epx_load_alltoallv_rows,
-        epx_load_await_rows,
+        epx_load_await_rows,   epx_load_announce_end,
     };
 
     for (size_t i = 0; i < sizeof(loaders) / sizeof(loaders[0]); i++)

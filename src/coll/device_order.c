@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * device_order.c - the order of a communicator's operations across streams, and what goes beside
+ * the user's stream. Each operation waits for the event of the one before it, if that was queued
+ * on another stream. In a capture the same holds among the operations of the capture; a graph is
+ * ordered against the rest by whoever launches it.
+ *
+ * A capture has a side of its own, so that neither another capture nor what is called outside
+ * meets its events. A side belongs to the capture that its stream is in, which the first operation
+ * sees to; it is free again when CUDA has ended that capture.
+ */
+#include <stdlib.h>
+
+#include "cuda_errors.h"
+#include "device.h"
+
+enum { LEAST_LARGE_BYTES = 1 << 19, LEAST_CHUNK_BYTES = 8 << 20, MOST_CHUNKS = 4 };
+
+static int init_side(struct epx_side *side)
+{
+    EPX_TRY_CUDA(cudaStreamCreateWithFlags(&side->stream, cudaStreamNonBlocking));
+    EPX_TRY_CUDA(cudaEventCreateWithFlags(&side->fork, cudaEventDisableTiming));
+    EPX_TRY_CUDA(cudaEventCreateWithFlags(&side->join, cudaEventDisableTiming));
+    EPX_TRY_CUDA(cudaEventCreateWithFlags(&side->order, cudaEventDisableTiming));
+    return EPX_SUCCESS;
+}
+
+void epx_side_free(struct epx_side *side)
+{
+    if (!side)
+        return;
+    if (side->order)
+        cudaEventDestroy(side->order);
+    if (side->join)
+        cudaEventDestroy(side->join);
+    if (side->fork)
+        cudaEventDestroy(side->fork);
+    if (side->stream)
+        cudaStreamDestroy(side->stream);
+    free(side);
+}
+
+int epx_side_create(struct epx_side **result)
+{
+    struct epx_side *side = calloc(1, sizeof(*side));
+    int rc;
+
+    EPX_FAIL_IF(!side, EPX_ERR_NO_MEM, "no memory for a stream");
+    rc = init_side(side);
+    if (rc != EPX_SUCCESS) {
+        epx_side_free(side);
+        return rc;
+    }
+    *result = side;
+    return EPX_SUCCESS;
+}
+
+static cudaError_t ask_capture(EPX_Stream stream, enum cudaStreamCaptureStatus *status,
+                               unsigned long long *id)
+{
+#if CUDART_VERSION >= 13000
+    return cudaStreamGetCaptureInfo(stream, status, id, NULL, NULL, NULL, NULL);
+#else
+    return cudaStreamGetCaptureInfo(stream, status, id);
+#endif
+}
+
+int epx_device_find_capture(EPX_Stream stream, unsigned long long *capture)
+{
+    enum cudaStreamCaptureStatus status;
+    unsigned long long id = 0;
+
+    EPX_TRY_CUDA(ask_capture(stream, &status, &id));
+    EPX_FAIL_IF(status == cudaStreamCaptureStatusInvalidated, EPX_ERR_CUDA,
+                "the capture of the stream was invalidated");
+    *capture = status == cudaStreamCaptureStatusActive ? id : 0;
+    return EPX_SUCCESS;
+}
+
+/* The side of the capture; else one that is free, or NULL. */
+static int look_for_side(const struct epx_device *device, unsigned long long capture,
+                         struct epx_side **found)
+{
+    *found = NULL;
+    for (struct epx_side *side = device->captures; side; side = side->next) {
+        enum cudaStreamCaptureStatus status;
+        unsigned long long id = 0;
+
+        EPX_TRY_CUDA(ask_capture(side->stream, &status, &id));
+        if (status == cudaStreamCaptureStatusActive && id == capture) {
+            *found = side;
+            return EPX_SUCCESS;
+        }
+        if (status == cudaStreamCaptureStatusNone) {
+            side->last = NULL;
+            *found = side;
+        }
+    }
+    return EPX_SUCCESS;
+}
+
+static int find_side(struct epx_device *device, unsigned long long capture)
+{
+    device->side = device->plain;
+    if (!capture)
+        return EPX_SUCCESS;
+    EPX_TRY(look_for_side(device, capture, &device->side));
+    if (device->side)
+        return EPX_SUCCESS;
+    EPX_TRY(epx_side_create(&device->side));
+    device->side->next = device->captures;
+    device->captures = device->side;
+    return EPX_SUCCESS;
+}
+
+int epx_device_queue_behind(struct epx_device *device, EPX_Stream stream,
+                            unsigned long long capture)
+{
+    struct epx_side *side;
+    unsigned long long id; /* other than its handle it is never used again */
+
+    EPX_TRY(find_side(device, capture));
+    side = device->side;
+    EPX_TRY_CUDA(cudaStreamGetId(stream, &id));
+    if (side->last && id != side->last_stream)
+        EPX_TRY_CUDA(cudaStreamWaitEvent(stream, side->last, 0));
+    side->last_stream = id;
+    return EPX_SUCCESS;
+}
+
+/* The side's stream starts after what was queued so far. */
+static int fork_stream(const struct epx_side *side, EPX_Stream stream)
+{
+    EPX_TRY_CUDA(cudaEventRecord(side->fork, stream));
+    EPX_TRY_CUDA(cudaStreamWaitEvent(side->stream, side->fork, 0));
+    return EPX_SUCCESS;
+}
+
+static int join_stream(const struct epx_side *side, EPX_Stream stream)
+{
+    EPX_TRY_CUDA(cudaEventRecord(side->join, side->stream));
+    EPX_TRY_CUDA(cudaStreamWaitEvent(stream, side->join, 0));
+    return EPX_SUCCESS;
+}
+
+/* Its stream goes into the capture, if chunks have not taken it there. */
+static int bind_side(const struct epx_side *side, EPX_Stream stream, unsigned long long capture)
+{
+    unsigned long long bound;
+
+    EPX_TRY(epx_device_find_capture(side->stream, &bound));
+    if (bound == capture)
+        return EPX_SUCCESS;
+    EPX_TRY(fork_stream(side, stream));
+    return join_stream(side, stream);
+}
+
+int epx_device_queue_end(struct epx_device *device, cudaEvent_t event, EPX_Stream stream,
+                         unsigned long long capture)
+{
+    struct epx_side *side = device->side;
+
+    EPX_TRY_CUDA(cudaEventRecord(event, stream));
+    side->last = event;
+    if (!capture)
+        return EPX_SUCCESS;
+    EPX_TRY_CUDA(cudaEventRecord(side->order, stream)); /* the event may go to another capture */
+    side->last = side->order;
+    return bind_side(side, stream, capture);
+}
+
+int32_t epx_device_chunks(const struct epx_request *request)
+{
+    int64_t bytes = request->route->attr.max_tokens * request->call.row_bytes;
+
+    if (bytes < LEAST_LARGE_BYTES)
+        return 0;
+    return bytes < MOST_CHUNKS * LEAST_CHUNK_BYTES ? 1 : MOST_CHUNKS;
+}
+
+int epx_device_queue_chunks(const struct epx_request *request, const struct epx_device_comm *comm,
+                            int32_t num, struct epx_chunk_steps steps)
+{
+    const struct epx_side *side = epx_device_of(request)->side;
+    EPX_Stream stream = request->call.stream;
+    int32_t tokens = request->route->attr.max_tokens;
+
+    EPX_TRY(fork_stream(side, stream));
+    for (int32_t i = 0; i < num; i++)
+        EPX_TRY_LAUNCH(steps.store(steps.args, epx_chunk_of(i, num, tokens), stream));
+    for (int32_t i = 0; i < num - 1; i++) {
+        struct epx_chunk chunk = epx_chunk_of(i, num, tokens);
+
+        EPX_TRY_LAUNCH(epx_launch_await_rows(comm, chunk, side->stream));
+        EPX_TRY_LAUNCH(steps.take(steps.args, chunk, side->stream));
+    }
+    EPX_TRY(join_stream(side, stream));
+    EPX_TRY_LAUNCH(epx_launch_await_rows(comm, epx_chunk_of(num - 1, num, tokens), stream));
+    return EPX_SUCCESS;
+}
