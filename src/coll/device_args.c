@@ -15,7 +15,7 @@ struct epx_rounds epx_rounds_of(int64_t row_bytes, int32_t width, int32_t max_to
     tokens = share / rounds.pitch;
     rounds.tokens = (int32_t)(tokens < max_tokens ? tokens : max_tokens);
     rounds.tokens = rounds.tokens ? rounds.tokens : 1;
-    rounds.num = (max_tokens + rounds.tokens - 1) / rounds.tokens * rounds.cut.num;
+    rounds.num = ((int64_t)max_tokens + rounds.tokens - 1) / rounds.tokens * rounds.cut.num;
     rounds.num = rounds.num ? rounds.num : 1;
     return rounds;
 }

@@ -63,6 +63,9 @@ int epx_outcome_report(struct epx_device *device, const struct epx_request *requ
     case EPX_OUTCOME_BAD_COUNT:
         return epx_fail(o->code, "sendcounts[%d] is %lld, sdispls[%d] is %lld", o->rank,
                         (long long)o->a, o->rank, (long long)o->b);
+    case EPX_OUTCOME_NO_ROWS:
+        return epx_fail(o->code, "sendbuf is NULL but sendcounts[%d] is %lld", o->rank,
+                        (long long)o->a);
     case EPX_OUTCOME_ROUTING:
         return epx_fail(o->code, "the routing failed on rank %d", o->rank);
     }

@@ -94,7 +94,7 @@ static void carve_tables(struct arena *arena, struct epx_device_plan *plan, int6
     CARVE(arena, plan->rank_counts, ranks);
     CARVE(arena, plan->base, plan->num_experts);
     CARVE(arena, plan->block_counts, blocks * counts);
-    CARVE(arena, plan->warp_counts, blocks * counts);
+    CARVE(arena, plan->warp_counts, blocks * 3 * counts);
     CARVE(arena, plan->num_rows, 1);
     CARVE(arena, plan->required_rows, 1);
     CARVE(arena, plan->outcome, 1);
@@ -136,9 +136,12 @@ static int find_capacity(struct epx_route *route, const struct epx_device_plan *
 {
     int64_t worst = epx_route_worst_capacity(&route->attr, route->comm->size, plan->num_local);
 
-    EPX_FAIL_IF(plan->num_local >= EPX_MOST_LOCAL_EXPERTS, EPX_ERR_COUNT,
-                "%d experts on one rank, want fewer than %d", plan->num_local,
-                EPX_MOST_LOCAL_EXPERTS);
+    EPX_FAIL_IF((int64_t)plan->max_tokens * plan->top_k > INT32_MAX, EPX_ERR_COUNT,
+                "%d tokens of %d choices are more than %d pairs", plan->max_tokens, plan->top_k,
+                INT32_MAX);
+    EPX_FAIL_IF(plan->num_experts > EPX_MOST_DEVICE_EXPERTS, EPX_ERR_COUNT,
+                "%d experts, want at most %d on device memory", plan->num_experts,
+                EPX_MOST_DEVICE_EXPERTS);
     route->capacity = route->attr.recv_capacity ? route->attr.recv_capacity : worst;
     EPX_FAIL_IF(route->capacity > INT32_MAX, EPX_ERR_COUNT,
                 "the worst case is %lld rows, more than %d; set recv_capacity", (long long)worst,

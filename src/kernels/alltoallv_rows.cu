@@ -13,15 +13,17 @@ enum { ALLTOALLV_THREADS = 1024 };
 
 /* What every block works out for itself; in shared memory. */
 struct placement {
+    char *control[EPX_MOST_DEVICE_RANKS];
     int64_t send_count[EPX_MOST_DEVICE_RANKS];
     int64_t send_from[EPX_MOST_DEVICE_RANKS];  /* own displacements */
     int64_t place[EPX_MOST_DEVICE_RANKS];      /* where this rank's rows start on each rank */
     int64_t recv_count[EPX_MOST_DEVICE_RANKS];
+    int64_t recv_place[EPX_MOST_DEVICE_RANKS];
     int64_t total[EPX_MOST_DEVICE_RANKS];      /* rows for each rank */
     unsigned long long most_staged_bytes;      /* of one rank for one that is staged */
     int64_t packed_rows;                       /* so many, or fewer, go in packets */
     int32_t any_stored;                        /* whether any rank has more for any */
-    int32_t bad;                               /* the first rank with a negative count; -1 */
+    int32_t bad;                               /* the first rank with a count that cannot be; -1 */
     struct packet_list packets;                /* to all ranks, then from all */
 };
 
@@ -30,46 +32,67 @@ static __device__ __forceinline__ bool is_packed(const struct placement &p, int6
     return rows <= p.packed_rows;
 }
 
-static __device__ void read_counts(const struct epx_alltoallv_rows &a, struct placement &p)
+/* One warp: a rank's packets, after those of the lanes before it and `num` more. */
+static __device__ int32_t list_packets(struct packet_list &list, int32_t rank, int32_t num_ranks,
+                                       int32_t num, char *rows, uint64_t *packets, int64_t bytes)
 {
-    for (int32_t r = (int32_t)threadIdx.x; r < a.comm.num_ranks; r += (int32_t)blockDim.x) {
-        p.send_count[r] = a.sendcounts[r];
-        p.send_from[r] = a.sdispls[r];
+    int64_t through = inclusive_scan(packets_for(bytes));
+
+    if (rank < num_ranks) {
+        list.rows[rank] = rows;
+        list.packets[rank] = packets;
+        list.bytes[rank] = bytes;
+        list.first[rank + 1] = num + (int32_t)through;
     }
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        p.packed_rows = a.row_bytes ? epx_most_packed(a.comm.num_ranks) / a.row_bytes : INT64_MAX;
-        p.any_stored = 0;
-        p.bad = -1;
-        p.most_staged_bytes = 0;
-        for (int32_t r = a.comm.num_ranks - 1; r >= 0; r--)
-            if (p.send_count[r] < 0 || (p.send_count[r] && p.send_from[r] < 0))
-                p.bad = r;
-    }
-    __syncthreads();
-    for (int32_t r = (int32_t)threadIdx.x; p.bad >= 0 && r < a.comm.num_ranks;
-         r += (int32_t)blockDim.x)
-        p.send_count[r] = 0;
-    __syncthreads();
+    return num + (int32_t)__shfl_sync(~0u, through, EPX_WARP - 1);
 }
 
-/* The whole block, before it knows anything of the other ranks. */
-static __device__ void send_packed(const struct epx_alltoallv_rows &a, const struct exchange &x,
-                                   struct placement &p)
+/* One warp: this rank's counts; one that cannot be voids all. Returns the first such rank. */
+static __device__ int32_t read_counts(const struct epx_alltoallv_rows &a, struct placement &p)
 {
-    int32_t num = a.comm.num_ranks;
+    bool has_rows = a.rows || a.row_bytes == 0;
+    int32_t bad = -1;
 
-    for (int32_t r = (int32_t)threadIdx.x; r < num; r += (int32_t)blockDim.x) {
-        p.packets.rows[r] = (char *)(uintptr_t)a.rows + p.send_from[r] * a.row_bytes;
-        p.packets.bytes[r] = is_packed(p, p.send_count[r]) ? p.send_count[r] * a.row_bytes : 0;
-        p.packets.packets[r] = epx_control_packets(a.comm.control[r], num, (uint32_t)x.epoch,
-                                                   a.comm.rank);
+    for (int32_t first = 0; first < a.comm.num_ranks; first += EPX_WARP) {
+        int32_t r = first + lane_id();
+        bool valid = r < a.comm.num_ranks;
+        int64_t count = valid ? a.sendcounts[r] : 0, from = valid ? a.sdispls[r] : 0;
+        uint32_t lanes = __ballot_sync(~0u, count < 0 || (count && (from < 0 || !has_rows)));
+
+        if (valid) {
+            p.control[r] = a.comm.control[r];
+            p.send_count[r] = count;
+            p.send_from[r] = from;
+        }
+        bad = bad < 0 && lanes ? first + __ffs((int)lanes) - 1 : bad;
     }
-    __syncthreads();
-    if (threadIdx.x == 0)
-        number_packets(p.packets, num);
-    __syncthreads();
-    send_packets(p.packets, num, x.epoch);
+    return bad;
+}
+
+/* One warp, before anything is known of the other ranks. */
+static __device__ void plan_sends(const struct epx_alltoallv_rows &a, struct placement &p)
+{
+    int32_t ranks = a.comm.num_ranks, num = 0, bad = read_counts(a, p);
+    int64_t most = a.row_bytes ? epx_most_packed(ranks) / a.row_bytes : INT64_MAX;
+
+    if (lane_id() == 0) {
+        p.packed_rows = most;
+        p.any_stored = 0;
+        p.most_staged_bytes = 0;
+        p.bad = bad;
+        p.packets.first[0] = 0;
+    }
+    for (int32_t first = 0; first < ranks; first += EPX_WARP) {
+        int32_t r = first + lane_id(), at = r < ranks ? r : 0;
+        int64_t count = r < ranks && bad < 0 ? p.send_count[at] : 0;
+        int64_t bytes = count <= most ? count * a.row_bytes : 0;
+
+        if (r < ranks)
+            p.send_count[r] = count;
+        num = list_packets(p.packets, r, ranks, num,
+                           (char *)(uintptr_t)a.rows + p.send_from[at] * a.row_bytes,
+                           epx_control_packets(p.control[at], ranks, 0, a.comm.rank), bytes);
+    }
 }
 
 static __device__ void post_counts(const struct epx_alltoallv_rows &a, const struct exchange &x,
@@ -80,31 +103,55 @@ static __device__ void post_counts(const struct epx_alltoallv_rows &a, const str
     for (int32_t i = (int32_t)threadIdx.x; i < num * num * 2; i += (int32_t)blockDim.x) {
         int32_t rank = i / (num * 2), word = i % (num * 2);
         uint64_t count = (uint64_t)p.send_count[word / 2];
-        uint64_t *to = epx_control_counts(a.comm.control[rank], num, (uint32_t)x.epoch,
-                                          a.comm.rank);
+        uint64_t *to = epx_control_counts(p.control[rank], num, (uint32_t)x.epoch, a.comm.rank);
 
         EPX_DELAY(a.comm);
-        store_relaxed_sys(to + word, tagged(x.epoch, (uint32_t)(word % 2 ? count >> 32 : count)));
+        store_relaxed_sys(to + word, tag_of(x.epoch) | (uint32_t)(word % 2 ? count >> 32 : count));
     }
 }
 
+/* Whether the source is in another operation, which posts no counts. */
+static __device__ bool is_elsewhere(const struct epx_alltoallv_rows &a, const struct exchange &x,
+                                    int32_t source)
+{
+    uint64_t verb = load_relaxed_sys(epx_control_ready(a.comm.own_control, a.comm.num_ranks,
+                                                       (uint32_t)x.epoch, source) +
+                                     EPX_READY_VERB);
+
+    return verb >> 32 == (uint32_t)x.epoch &&
+           (uint32_t)verb != a.note.word[EPX_READY_VERB];
+}
+
+/* Also ends, and well, if there will be no count: await_ready tells why. */
 static __device__ bool await_count(const struct epx_alltoallv_rows &a, const struct exchange &x,
                                    int32_t source, int32_t target, int64_t *count)
 {
     const uint64_t *words = epx_control_counts(a.comm.own_control, a.comm.num_ranks,
                                                (uint32_t)x.epoch, source) + 2 * target;
-    uint32_t low = 0, high = 0;
-    bool ok = await_tagged(a.comm, words, (uint32_t)x.epoch, source, &low) &&
-              await_tagged(a.comm, words + 1, (uint32_t)x.epoch, source, &high);
+    uint64_t tag = tag_of(x.epoch);
+    struct patience patience = {0, 0};
+    struct packet packet;
 
-    *count = (int64_t)((uint64_t)high << 32 | low);
-    return ok;
+    while (!has_tag(packet = load_packet(words), tag))
+        if (is_elsewhere(a, x, source))
+            return true;
+        else if (!keep_waiting(a.comm, patience, source))
+            return false;
+    *count = (int64_t)((uint64_t)(uint32_t)packet.high << 32 | (uint32_t)packet.low);
+    return true;
 }
 
-/* A sum of counts that stays at the largest number. */
-static __device__ __forceinline__ int64_t add_rows(int64_t a, int64_t b)
+/* counts is [source][target], in shared memory; complete after the next barrier of the block. */
+static __device__ bool await_counts(const struct epx_alltoallv_rows &a, const struct exchange &x,
+                                    int64_t *counts)
 {
-    return a > INT64_MAX - b ? INT64_MAX : a + b;
+    int32_t num = a.comm.num_ranks;
+    bool ok = x.outcome.code == EPX_SUCCESS;
+
+    EPX_DELAY(a.comm);
+    for (int32_t i = (int32_t)threadIdx.x; ok && i < num * num; i += (int32_t)blockDim.x)
+        ok = await_count(a, x, i / num, i % num, &counts[i]);
+    return ok;
 }
 
 static __device__ __forceinline__ bool has_room(const struct exchange &x,
@@ -113,19 +160,13 @@ static __device__ __forceinline__ bool has_room(const struct exchange &x,
     return p.total[rank] <= ready_long(x, rank, EPX_READY_CAPACITY_LOW);
 }
 
-/* counts is [source][target], in shared memory. A thread a rank adds those for it. */
-static __device__ bool place_rows(const struct epx_alltoallv_rows &a, struct exchange &x,
-                                  struct placement &p, int64_t *counts)
+/* One warp: where this rank's rows go on each rank. A lane adds those for its rank. */
+static __device__ void place_sends(const struct epx_alltoallv_rows &a, const struct exchange &x,
+                                   struct placement &p, const int64_t *counts)
 {
     int32_t num = a.comm.num_ranks;
-    bool ok = true;
 
-    EPX_DELAY(a.comm);
-    for (int32_t i = (int32_t)threadIdx.x; ok && i < num * num; i += (int32_t)blockDim.x)
-        ok = await_count(a, x, i / num, i % num, &counts[i]);
-    if (!all_content(a.comm, x, ok))
-        return false;
-    for (int32_t d = (int32_t)threadIdx.x; d < num; d += (int32_t)blockDim.x) {
+    for (int32_t d = lane_id(); d < num; d += EPX_WARP) {
         int64_t rows = 0, most = 0;
 
         for (int32_t s = 0; s < num; s++) {
@@ -133,28 +174,50 @@ static __device__ bool place_rows(const struct epx_alltoallv_rows &a, struct exc
 
             if (s == a.comm.rank)
                 p.place[d] = rows;
-            rows = add_rows(rows, count);
+            rows = add_capped(rows, count);
             most = count > most ? count : most;
         }
-        p.recv_count[d] = counts[d * num + a.comm.rank];
         p.total[d] = rows;
-        if (!is_packed(p, most))
-            p.any_stored = 1;
-        if (!is_packed(p, most) && !is_direct(x, d) && has_room(x, p, d))
+        if (is_packed(p, most))
+            continue;
+        p.any_stored = 1;
+        if (!is_direct(x, d) && has_room(x, p, d))
             atomicMax(&p.most_staged_bytes, (unsigned long long)(most * a.row_bytes));
     }
-    __syncthreads();
-    return true;
+    __syncwarp();
+}
+
+/* One warp: rows come packed by source. The packets are those from all ranks now. */
+static __device__ void place_receives(const struct epx_alltoallv_rows &a,
+                                      const struct exchange &x, struct placement &p,
+                                      const int64_t *counts)
+{
+    int32_t ranks = a.comm.num_ranks, num = 0;
+    bool takes = has_room(x, p, a.comm.rank);
+    int64_t rows = 0;
+
+    for (int32_t first = 0; first < ranks; first += EPX_WARP) {
+        int32_t s = first + lane_id(), at = s < ranks ? s : 0;
+        int64_t count = s < ranks ? counts[s * ranks + a.comm.rank] : 0;
+        int64_t through = inclusive_scan(count);
+        int64_t place = add_capped(rows, through - count);
+        int64_t bytes = takes && is_packed(p, count) ? count * a.row_bytes : 0;
+
+        if (s < ranks) {
+            p.recv_count[s] = count;
+            p.recv_place[s] = place;
+        }
+        num = list_packets(p.packets, s, ranks, num, a.recv + (bytes ? place * a.row_bytes : 0),
+                           epx_control_packets(a.comm.own_control, ranks, 0, at), bytes);
+        rows = add_capped(rows, __shfl_sync(~0u, through, EPX_WARP - 1));
+    }
 }
 
 static __device__ void show_counts(const struct epx_alltoallv_rows &a, const struct placement &p)
 {
-    int64_t rows = 0;
-
-    for (int32_t s = 0; s < a.comm.num_ranks; s++) {
+    for (int32_t s = (int32_t)threadIdx.x; s < a.comm.num_ranks; s += (int32_t)blockDim.x) {
         a.recvcounts[s] = p.recv_count[s];
-        a.rdispls[s] = rows;
-        rows = add_rows(rows, p.recv_count[s]);
+        a.rdispls[s] = p.recv_place[s];
     }
 }
 
@@ -260,39 +323,13 @@ static __device__ void send_round(const struct epx_alltoallv_rows &a, const stru
 static __device__ void take_round(const struct epx_alltoallv_rows &a, const struct placement &p,
                                   int64_t round)
 {
-    int64_t rows = 0;
-
     for (int32_t s = 0; s < a.comm.num_ranks; s++) {
         struct slice slice = slice_of(p.recv_count[s], a.row_bytes, stage_share(a), round);
 
         if (!is_packed(p, p.recv_count[s]))
             copy_share(a.stage[a.comm.rank] + s * stage_share(a),
-                       a.recv + rows * a.row_bytes + slice.from, slice.bytes);
-        rows += p.recv_count[s];
+                       a.recv + p.recv_place[s] * a.row_bytes + slice.from, slice.bytes);
     }
-}
-
-/* The whole block: rows are packed by source, as they will lie. */
-static __device__ bool take_packed(const struct epx_alltoallv_rows &a, struct exchange &x,
-                                   struct placement &p)
-{
-    int32_t num = a.comm.num_ranks;
-
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        int64_t rows = 0;
-
-        for (int32_t s = 0; s < num; s++) {
-            p.packets.rows[s] = a.recv + rows * a.row_bytes;
-            p.packets.bytes[s] = is_packed(p, p.recv_count[s]) ? p.recv_count[s] * a.row_bytes : 0;
-            p.packets.packets[s] = epx_control_packets(a.comm.own_control, num, (uint32_t)x.epoch,
-                                                       s);
-            rows += p.recv_count[s];
-        }
-        number_packets(p.packets, num);
-    }
-    __syncthreads();
-    return all_content(a.comm, x, take_packets(a.comm, p.packets, x.epoch));
 }
 
 static __device__ int64_t move_rows(const struct epx_alltoallv_rows &a, struct exchange &x,
@@ -324,7 +361,9 @@ static __device__ struct epx_outcome outcome_of(const struct epx_alltoallv_rows 
 {
     struct epx_outcome outcome = x.outcome;
 
-    if (outcome.code == EPX_SUCCESS && p.bad >= 0) {
+    if (outcome.code == EPX_SUCCESS && p.bad >= 0 && a.sendcounts[p.bad] > 0 && !a.rows) {
+        outcome = {EPX_ERR_BUFFER, EPX_OUTCOME_NO_ROWS, p.bad, 0, a.sendcounts[p.bad], 0, 0};
+    } else if (outcome.code == EPX_SUCCESS && p.bad >= 0) {
         outcome = {EPX_ERR_COUNT, EPX_OUTCOME_BAD_COUNT, p.bad, 0, a.sendcounts[p.bad],
                    a.sdispls[p.bad], 0};
     } else if (outcome.code == EPX_SUCCESS && !has_room(x, p, a.comm.rank)) {
@@ -334,6 +373,22 @@ static __device__ struct epx_outcome outcome_of(const struct epx_alltoallv_rows 
     return outcome;
 }
 
+/* The whole block, once the ranks were found to agree; returns the rounds. */
+static __device__ int64_t exchange_rows(const struct epx_alltoallv_rows &a, struct exchange &x,
+                                        struct placement &p, const int64_t *counts)
+{
+    if (threadIdx.x < EPX_WARP) {
+        place_sends(a, x, p, counts);
+        place_receives(a, x, p, counts);
+    }
+    __syncthreads();
+    if (blockIdx.x == 0)
+        show_counts(a, p);
+    if (!all_content(a.comm, x, take_packets(a.comm, p.packets, x.epoch)))
+        return 0;
+    return p.any_stored ? move_rows(a, x, p) : 0;
+}
+
 static __global__ void __launch_bounds__(ALLTOALLV_THREADS)
     alltoallv_rows(const __grid_constant__ struct epx_alltoallv_rows a)
 {
@@ -341,27 +396,27 @@ static __global__ void __launch_bounds__(ALLTOALLV_THREADS)
     __shared__ struct exchange x;
     __shared__ struct placement p;
     int64_t rounds = 0;
+    bool counted, failed;
 
+    if (threadIdx.x < EPX_WARP)
+        plan_sends(a, p);
     begin_exchange(a.comm, a.note, 0, x);
     if (x.outcome.code == EPX_SUCCESS) {
-        read_counts(a, p); /* else the counts may be gone */
         if (blockIdx.x == 0)
             post_counts(a, x, p);
-        send_packed(a, x, p);
+        send_packets(p.packets, a.comm.num_ranks, x.epoch);
     }
-    if (x.outcome.code == EPX_SUCCESS && await_ready(a.comm, x, NULL) &&
-        place_rows(a, x, p, counts)) {
-        if (blockIdx.x == 0 && threadIdx.x == 0)
-            show_counts(a, p);
-        if (!has_room(x, p, a.comm.rank) || take_packed(a, x, p))
-            rounds = p.any_stored ? move_rows(a, x, p) : 0;
-    }
-    if (!is_last_block(a.comm) || threadIdx.x)
+    counted = await_counts(a, x, counts);
+    if (await_ready(a.comm, a.note, x, NULL, counted))
+        rounds = exchange_rows(a, x, p, counts);
+    failed = x.outcome.what == EPX_OUTCOME_SILENT;
+    if (!is_last_block(a.comm, failed) || threadIdx.x)
         return;
+    x.outcome = outcome_of_all(a.comm, x.outcome, failed);
     if (x.outcome.code == EPX_SUCCESS)
         count_rows(a.comm, p.send_count, a.row_bytes);
-    end_rounds(a.comm, (uint64_t)rounds, rounds ? (uint64_t)rounds - 1 : 0,
-               x.outcome.code == EPX_SUCCESS ? p.total[a.comm.rank] : 0, outcome_of(a, x, p));
+    end_exchange(a.comm, x, (uint64_t)rounds, rounds ? (uint64_t)rounds - 1 : 0,
+                 x.outcome.code == EPX_SUCCESS ? p.total[a.comm.rank] : 0, outcome_of(a, x, p));
 }
 
 int epx_launch_alltoallv_rows(const struct epx_alltoallv_rows *args, EPX_Stream stream)

@@ -40,7 +40,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     int64_t num_rounds = 0;
 
     begin_exchange(a.comm, a.note, a.plan.outcome->code, x);
-    if (x.outcome.code == EPX_SUCCESS && await_ready(a.comm, x, a.plan.outcome)) {
+    if (x.outcome.code == EPX_SUCCESS && await_ready(a.comm, a.note, x, a.plan.outcome)) {
         num_rounds = a.chunks ? a.chunks : a.rounds.num;
         if (!a.chunks)
             move_sums<T>(a, x, lists[threadIdx.x / EPX_WARP]);

@@ -109,6 +109,22 @@ static __device__ __forceinline__ void add_relaxed_sys(uint64_t *p, uint64_t val
     asm volatile("red.relaxed.sys.global.add.u64 [%0], %1;" ::"l"(p), "l"(value) : "memory");
 }
 
+static __device__ __forceinline__ void add_release_gpu(uint64_t *p, uint64_t value)
+{
+    asm volatile("red.release.gpu.global.add.u64 [%0], %1;" ::"l"(p), "l"(value) : "memory");
+}
+
+static __device__ __forceinline__ uint64_t fetch_add_acq_rel_gpu(uint64_t *p, uint64_t value)
+{
+    uint64_t before;
+
+    asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], %2;"
+                 : "=l"(before)
+                 : "l"(p), "l"(value)
+                 : "memory");
+    return before;
+}
+
 static __device__ __forceinline__ void fence_sys()
 {
     asm volatile("fence.acq_rel.sys;" ::: "memory");
@@ -137,11 +153,30 @@ static __device__ __forceinline__ int32_t num_global_warps()
     return (int32_t)(gridDim.x * (blockDim.x / EPX_WARP));
 }
 
+/* Sums of counts stay at the largest number. */
+static __device__ __forceinline__ int64_t add_capped(int64_t a, int64_t b)
+{
+    return a > INT64_MAX - b ? INT64_MAX : a + b;
+}
+
+/* Over the lanes of a warp. */
+static __device__ int64_t inclusive_scan(int64_t value)
+{
+    for (int32_t d = 1; d < EPX_WARP; d *= 2) {
+        int64_t below = __shfl_up_sync(~0u, value, d);
+
+        value = lane_id() >= d ? add_capped(value, below) : value;
+    }
+    return value;
+}
+
 /* What a block knows of the operation under way; in shared memory. */
 struct exchange {
     uint64_t epoch, arrivals, credits; /* the last two before the operation */
+    uint64_t barrier;                  /* at least the blocks that came to barriers before it */
     struct epx_outcome outcome;
     int32_t weighted;
+    uint32_t findings; /* of the ready words, enum finding */
     uint32_t ready[EPX_MOST_DEVICE_RANKS * EPX_READY_WORDS];
 };
 
@@ -298,8 +333,10 @@ static __device__ void begin_exchange(const struct epx_device_comm &c,
         x.epoch = c.state->epoch + 1;
         x.arrivals = c.state->arrivals;
         x.credits = c.state->credits;
+        x.barrier = c.state->barrier;
         x.outcome = epx_outcome();
         x.weighted = 0;
+        x.findings = 0;
     }
     EPX_DELAY(c);
     if (all_content(c, x, !aborted(c)) && blockIdx.x == 0)
@@ -380,57 +417,38 @@ static __device__ void find_routing_error(const struct epx_device_comm &c, struc
     }
 }
 
-/* Whether a word of any rank is the given one. */
-static __device__ bool any_says(const struct epx_device_comm &c, const struct exchange &x,
-                                int32_t word, uint32_t value)
+/* What the ready words of all ranks say, each thread of its own. */
+enum finding { FOUND_GIVEN = 1, FOUND_NONE = 2, FOUND_DIFFERENCE = 4, FOUND_ERROR = 8 };
+
+/* A rank differs from some other if and only if it differs from this one, or this one does too. */
+static __device__ uint32_t findings_of(const struct epx_ready_note &note, int32_t word,
+                                       uint32_t payload)
 {
-    bool says = false;
-
-    for (int32_t r = (int32_t)threadIdx.x; r < c.num_ranks; r += (int32_t)blockDim.x)
-        says = says || ready_word(x, r, word) == value;
-    return __syncthreads_or(says);
-}
-
-static __device__ bool any_fails(const struct epx_device_comm &c, const struct exchange &x)
-{
-    bool fails = false;
-
-    for (int32_t r = (int32_t)threadIdx.x; r < c.num_ranks; r += (int32_t)blockDim.x)
-        fails = fails || ready_word(x, r, EPX_READY_ERROR) != EPX_SUCCESS;
-    return __syncthreads_or(fails);
-}
-
-static __device__ bool any_differs(const struct epx_device_comm &c, const struct exchange &x)
-{
-    bool differs = false;
-
-    for (int32_t i = (int32_t)threadIdx.x; i < c.num_ranks * EPX_READY_WORDS;
-         i += (int32_t)blockDim.x)
-        differs = differs || (i % EPX_READY_WORDS < EPX_READY_COMPARED &&
-                              x.ready[i] != x.ready[i % EPX_READY_WORDS]);
-    return __syncthreads_or(differs);
+    if (word < EPX_READY_COMPARED)
+        return payload != note.word[word] ? FOUND_DIFFERENCE : 0;
+    if (word == EPX_READY_WEIGHTS)
+        return payload == WEIGHTS_GIVEN ? FOUND_GIVEN : payload == WEIGHTS_NONE ? FOUND_NONE : 0;
+    return word == EPX_READY_ERROR && payload != EPX_SUCCESS ? FOUND_ERROR : 0;
 }
 
 /* The whole block: the verdict on everybody's words. All ranks come to the same. */
 static __device__ bool judge_ready(const struct epx_device_comm &c, struct exchange &x,
                                    const struct epx_outcome *routing)
 {
-    bool differs = any_differs(c, x);
-    bool given = any_says(c, x, EPX_READY_WEIGHTS, WEIGHTS_GIVEN);
-    bool none = any_says(c, x, EPX_READY_WEIGHTS, WEIGHTS_NONE);
-    bool failed = any_fails(c, x);
+    const uint32_t both = FOUND_GIVEN | FOUND_NONE;
+    bool agreed = !(x.findings & (FOUND_DIFFERENCE | FOUND_ERROR)) && (x.findings & both) != both;
 
     if (threadIdx.x == 0) {
-        x.weighted = given;
-        if (differs)
+        x.weighted = (x.findings & FOUND_GIVEN) != 0;
+        if (x.findings & FOUND_DIFFERENCE)
             find_difference(c, x);
-        else if (given && none)
+        else if ((x.findings & both) == both)
             find_weights(c, x);
-        else if (failed)
+        else if (x.findings & FOUND_ERROR)
             find_routing_error(c, x, routing);
     }
     __syncthreads();
-    return x.outcome.code == EPX_SUCCESS;
+    return agreed;
 }
 
 /* After a disagreement a routing that any rank called is void: this rank's, if it is that. */
@@ -447,18 +465,27 @@ static __device__ void spoil_routing(const struct epx_device_comm &c, const stru
 
 /*
  * All blocks, before the first store into another rank's memory: waits for the ready words of
- * all ranks and compares them. routing is NULL for operations that stand on none.
+ * all ranks and compares them. routing is NULL for operations that stand on none; content is
+ * whether what this thread waited for beside them has come.
  */
-static __device__ bool await_ready(const struct epx_device_comm &c, struct exchange &x,
-                                   const struct epx_outcome *routing)
+static __device__ bool await_ready(const struct epx_device_comm &c,
+                                   const struct epx_ready_note &note, struct exchange &x,
+                                   const struct epx_outcome *routing, bool content = true)
 {
     const uint64_t *own = epx_control_ready(c.own_control, c.num_ranks, (uint32_t)x.epoch, 0);
-    bool ok = x.outcome.code == EPX_SUCCESS;
+    bool ok = content && x.outcome.code == EPX_SUCCESS;
 
     EPX_DELAY(c);
     for (int32_t i = (int32_t)threadIdx.x; ok && i < c.num_ranks * EPX_READY_WORDS;
-         i += (int32_t)blockDim.x)
-        ok = await_tagged(c, own + i, (uint32_t)x.epoch, i / EPX_READY_WORDS, &x.ready[i]);
+         i += (int32_t)blockDim.x) {
+        uint32_t payload = 0, found;
+
+        ok = await_tagged(c, own + i, (uint32_t)x.epoch, i / EPX_READY_WORDS, &payload);
+        found = findings_of(note, i % EPX_READY_WORDS, payload);
+        x.ready[i] = payload;
+        if (ok && found)
+            atomicOr(&x.findings, found);
+    }
     ok = all_content(c, x, ok) && judge_ready(c, x, routing);
     EPX_DELAY(c);
     return ok;
@@ -516,20 +543,24 @@ static __device__ bool await_credits(const struct epx_device_comm &c, struct exc
     return ok;
 }
 
-/* All blocks of a kernel that waits meet here; it is launched with comm.blocks blocks. */
-static __device__ bool grid_barrier(const struct epx_device_comm &c, struct exchange &x)
+/* All blocks of a kernel that waits meet, once in a kernel: it has comm.blocks blocks. */
+static __device__ void come_to_barrier(const struct epx_device_comm &c)
+{
+    EPX_DELAY(c);
+    __syncthreads();
+    if (threadIdx.x == 0)
+        add_release_gpu(&c.state->barrier, 1);
+}
+
+static __device__ bool await_barrier(const struct epx_device_comm &c, struct exchange &x)
 {
     bool ok = true;
 
-    EPX_DELAY(c);
-    __syncthreads();
     if (threadIdx.x == 0) {
         struct patience patience = {0, 0};
-        unsigned long long blocks = (unsigned long long)c.blocks, ticket;
+        uint64_t blocks = (uint64_t)c.blocks, all = (x.barrier / blocks + 1) * blocks;
 
-        __threadfence();
-        ticket = atomicAdd((unsigned long long *)&c.state->barrier, 1ULL);
-        while (ok && load_acquire_gpu(&c.state->barrier) < (ticket / blocks + 1) * blocks)
+        while (ok && load_acquire_gpu(&c.state->barrier) < all)
             ok = keep_waiting(c, patience, c.rank);
     }
     ok = all_content(c, x, ok);
@@ -557,23 +588,35 @@ static __device__ void complete(const struct epx_device_comm &c, int64_t rows,
                                      (fine ? (uint32_t)rows : EPX_COMPLETION_DETAILS));
 }
 
-/* The last step of an operation, by one thread of its last block. */
-static __device__ void end_rounds(const struct epx_device_comm &c, uint64_t rounds,
-                                  uint64_t credit_rounds, int64_t rows,
-                                  const struct epx_outcome &outcome)
+/* The outcome of an operation of one kernel, in its last block. */
+static __device__ struct epx_outcome outcome_of_all(const struct epx_device_comm &c,
+                                                    const struct epx_outcome &here, bool any_failed)
 {
-    bool cut_short = outcome.code == EPX_SUCCESS && aborted(c);
-
-    c.state->epoch++;
-    c.state->arrivals += rounds * (uint64_t)c.blocks;
-    c.state->credits += credit_rounds * (uint64_t)c.blocks;
-    complete(c, rows, cut_short ? outcome_of_abort(c) : outcome);
+    return here.code == EPX_SUCCESS && any_failed ? outcome_of_abort(c) : here;
 }
 
-/* The same after hand_over. */
+/* The last step of an operation of one kernel, by one thread of its last block. */
+static __device__ void end_exchange(const struct epx_device_comm &c, const struct exchange &x,
+                                    uint64_t rounds, uint64_t credit_rounds, int64_t rows,
+                                    const struct epx_outcome &outcome)
+{
+    c.state->epoch = x.epoch;
+    c.state->arrivals = x.arrivals + rounds * (uint64_t)c.blocks;
+    c.state->credits = x.credits + credit_rounds * (uint64_t)c.blocks;
+    complete(c, rows, outcome);
+}
+
+/* The same after hand_over; kernels without waits may have seen the abort word. */
 static __device__ void end_operation(const struct epx_device_comm &c, int64_t rows)
 {
-    end_rounds(c, c.state->rounds, c.state->credit_rounds, rows, c.state->outcome);
+    struct epx_outcome outcome = c.state->outcome;
+
+    if (outcome.code == EPX_SUCCESS && aborted(c))
+        outcome = outcome_of_abort(c);
+    c.state->epoch++;
+    c.state->arrivals += c.state->rounds * (uint64_t)c.blocks;
+    c.state->credits += c.state->credit_rounds * (uint64_t)c.blocks;
+    complete(c, rows, outcome);
 }
 
 /* The first kernel leaves to the next what it found out; one thread of one block. */
@@ -589,20 +632,31 @@ static __device__ void hand_over(const struct epx_device_comm &c, const struct e
     c.state->outcome = x.outcome;
 }
 
-/* Whether this is the last block of its kernel to end; it sees what all others wrote. */
-static __device__ bool is_last_block(const struct epx_device_comm &c)
+/*
+ * Whether this is the last block of its kernel to end; it sees what all others wrote, and whether
+ * any of them has failed.
+ */
+static __device__ bool is_last_block(const struct epx_device_comm &c, bool &failed)
 {
-    __shared__ bool last;
+    __shared__ uint64_t before;
 
     EPX_DELAY(c);
     __syncthreads();
     if (threadIdx.x == 0) {
-        __threadfence();
-        last = atomicInc(&c.state->ended, gridDim.x - 1) == gridDim.x - 1;
-        __threadfence();
+        before = fetch_add_acq_rel_gpu(&c.state->ended, (uint64_t)failed << 32 | 1);
+        if ((uint32_t)before == gridDim.x - 1)
+            c.state->ended = 0;
     }
     __syncthreads();
-    return last;
+    failed = failed || before >> 32;
+    return (uint32_t)before == gridDim.x - 1;
+}
+
+static __device__ bool is_last_block(const struct epx_device_comm &c)
+{
+    bool failed = false;
+
+    return is_last_block(c, failed);
 }
 
 /* What a later kernel of the operation knows of it: everybody's ready words are there. */
@@ -627,7 +681,7 @@ static __device__ void resume_exchange(const struct epx_device_comm &c, struct e
 static __device__ void signal_arrival_of_all(const struct epx_device_comm &c, bool on)
 {
     fence_sys(); /* of each thread's stores, before the block counts as ended */
-    if (!is_last_block(c) || !on)
+    if (!is_last_block(c) || !on || aborted(c)) /* what a block has seen the last one sees too */
         return;
     EPX_DELAY(c);
     for (int32_t r = (int32_t)threadIdx.x; r < c.num_ranks; r += (int32_t)blockDim.x) {
@@ -643,20 +697,26 @@ static __device__ bool is_on(const struct epx_device_comm &c)
     return __syncthreads_and(c.state->outcome.code == EPX_SUCCESS && !aborted(c));
 }
 
+/* Without waiting for what was there. */
+static __device__ __forceinline__ void add_to(uint64_t *sum, uint64_t value)
+{
+    atomicAdd((unsigned long long *)sum, (unsigned long long)value);
+}
+
 /* Rows sent to each rank, for the statistics; one thread. */
 template <typename Count>
 static __device__ void count_rows(const struct epx_device_comm &c, const Count *rows,
                                   int64_t row_bytes)
 {
     struct epx_device_stats *stats = &c.state->stats;
-    uint64_t self = (uint64_t)rows[c.rank], all = 0;
+    uint64_t self = (uint64_t)rows[c.rank], all = 0, bytes = (uint64_t)row_bytes;
 
     for (int32_t r = 0; r < c.num_ranks; r++)
         all += (uint64_t)rows[r];
-    stats->rows_self += self;
-    stats->rows_node += all - self;
-    stats->bytes_self += self * (uint64_t)row_bytes;
-    stats->bytes_node += (all - self) * (uint64_t)row_bytes;
+    add_to(&stats->rows_self, self);
+    add_to(&stats->rows_node, all - self);
+    add_to(&stats->bytes_self, self * bytes);
+    add_to(&stats->bytes_node, (all - self) * bytes);
 }
 
 #endif

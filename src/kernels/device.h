@@ -46,6 +46,7 @@ enum epx_outcome_what {
     EPX_OUTCOME_SHORT,       /* rank needs a rows, its capacity is b */
     EPX_OUTCOME_BAD_ID,      /* token a, choice b, value c; rank holds how many, at most INT_MAX */
     EPX_OUTCOME_BAD_COUNT,   /* alltoallv: sendcounts[rank] is a, sdispls[rank] is b */
+    EPX_OUTCOME_NO_ROWS,     /* alltoallv: sendcounts[rank] is a, but there is no buffer */
     EPX_OUTCOME_ROUTING      /* the routing failed on rank */
 };
 
@@ -82,7 +83,7 @@ struct epx_device_stats {
  *   uint64 arrived[R]
  *   uint64 credited[R]
  *   uint64 ready[2][R][EPX_READY_WORDS] epoch << 32 | word
- *   uint64 counts[2][R][R][2]           alltoallv: epoch << 32 | half of a count, low half first
+ *   uint64 counts[2][R][R][2]           alltoallv: tag << 32 | half of a count, low half first
  *   uint64 packets[2][R][P]             alltoallv: tag << 32 | four bytes of the rows of source R
  *   char reason[EPX_MAX_ERROR_STRING]   written by its owner's host before it gives up
  */
@@ -156,10 +157,10 @@ struct epx_device_state {
     uint64_t barrier;  /* blocks that have come to a barrier, in all kernels */
     uint64_t rounds;   /* of the operation under way, as what follows */
     uint64_t credit_rounds;
-    uint32_t ended;    /* blocks of the kernel under way that have ended; back to 0 with the last */
+    uint64_t ended;    /* blocks of the kernel under way that failed << 32 | that have ended; back to
+                          0 with the last */
     int32_t weighted;
     int32_t deferred;  /* rows are stored by the next kernel, on the whole device */
-    int32_t unused;
     struct epx_outcome outcome;
     struct epx_device_stats stats;
 };
@@ -210,7 +211,7 @@ struct epx_wire_pair {
     uint32_t expert_choice; /* local expert << 8 | choice */
 };
 
-enum { EPX_MOST_LOCAL_EXPERTS = 1 << 24 };
+enum { EPX_MOST_DEVICE_EXPERTS = 1 << 24 }; /* of all ranks */
 
 EPX_HD int64_t epx_wire_record_bytes(int32_t top_k)
 {
@@ -259,7 +260,7 @@ struct epx_device_plan {
     int64_t *base;      /* [E] first slot of this rank's pairs of each expert, if many */
     int64_t *from;      /* [L][R] first slot of each source's pairs, if many; rank-major [R], rows */
     int32_t *block_counts; /* [blocks][E + R] */
-    int32_t *warp_counts;  /* [blocks][E + R], used where shared memory is too small */
+    int32_t *warp_counts;  /* [blocks][3][E + R], used where shared memory is too small */
 
     /* what the view shows */
     int32_t *expert_counts, *rank_counts;

@@ -72,7 +72,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     bool deferred = false;
 
     begin_exchange(a.comm, a.note, a.plan.outcome->code, x);
-    if (x.outcome.code == EPX_SUCCESS && await_ready(a.comm, x, a.plan.outcome)) {
+    if (x.outcome.code == EPX_SUCCESS && await_ready(a.comm, a.note, x, a.plan.outcome)) {
         bool staged = any_staged(a.comm, x);
 
         deferred = a.chunks && !staged;

@@ -17,8 +17,8 @@ struct packet {
 
 /* Packets to or from each rank, one behind the other; in shared memory. */
 struct packet_list {
-    char *rows[EPX_MOST_DEVICE_RANKS]; /* where they come from, or go to */
-    uint64_t *packets[EPX_MOST_DEVICE_RANKS];
+    char *rows[EPX_MOST_DEVICE_RANKS];        /* where they come from, or go to */
+    uint64_t *packets[EPX_MOST_DEVICE_RANKS]; /* in bank 0 */
     int64_t bytes[EPX_MOST_DEVICE_RANKS];
     int32_t first[EPX_MOST_DEVICE_RANKS + 1];
 };
@@ -74,16 +74,15 @@ static __device__ void write_bytes(char *to, int64_t num, uint64_t bytes)
         to[i] = (char)(bytes >> 8 * i);
 }
 
-/* One thread, once bytes are known. */
-static __device__ void number_packets(struct packet_list &list, int32_t num_ranks)
+static __device__ __forceinline__ int32_t packets_for(int64_t bytes)
 {
-    int32_t num = 0;
+    return (int32_t)((bytes + PACKET_BYTES - 1) / PACKET_BYTES);
+}
 
-    for (int32_t r = 0; r < num_ranks; r++) {
-        list.first[r] = num;
-        num += (int32_t)((list.bytes[r] + PACKET_BYTES - 1) / PACKET_BYTES);
-    }
-    list.first[num_ranks] = num;
+/* Words from bank 0 to that of an operation. */
+static __device__ __forceinline__ int64_t bank_of(int32_t num_ranks, uint64_t epoch)
+{
+    return (int64_t)(epoch & 1) * num_ranks * (epx_most_packed(num_ranks) / 4);
 }
 
 /* The rank of the i-th packet, not below the one given. */
@@ -99,6 +98,7 @@ static __device__ void send_packets(const struct packet_list &list, int32_t num_
                                     uint64_t epoch)
 {
     int32_t threads = (int32_t)(gridDim.x * blockDim.x), num = list.first[num_ranks], rank = 0;
+    int64_t bank = bank_of(num_ranks, epoch);
 
     for (int32_t start = (int32_t)(blockIdx.x * blockDim.x + threadIdx.x); start < num;
          start += threads * PACKET_BATCH) {
@@ -114,7 +114,7 @@ static __device__ void send_packets(const struct packet_list &list, int32_t num_
                 continue;
             rank = rank_of_packet(list, i, rank);
             at = i - list.first[rank];
-            to[j] = list.packets[rank] + 2 * at;
+            to[j] = list.packets[rank] + bank + 2 * at;
             bytes[j] = read_bytes(list.rows[rank] + at * PACKET_BYTES,
                                   list.bytes[rank] - at * PACKET_BYTES);
         }
@@ -143,6 +143,7 @@ static __device__ bool take_packets(const struct epx_device_comm &c,
                                     const struct packet_list &list, uint64_t epoch)
 {
     int32_t threads = (int32_t)(gridDim.x * blockDim.x), num = list.first[c.num_ranks];
+    int64_t bank = bank_of(c.num_ranks, epoch);
     uint64_t tag = tag_of(epoch);
     bool ok = true;
 
@@ -158,7 +159,8 @@ static __device__ bool take_packets(const struct epx_device_comm &c,
             if (i >= num)
                 continue;
             source = rank_of_packet(list, i, source);
-            packet[j] = load_packet(list.packets[source] + 2 * (int64_t)(i - list.first[source]));
+            packet[j] = load_packet(list.packets[source] + bank +
+                                    2 * (int64_t)(i - list.first[source]));
         }
         source = first_source;
 #pragma unroll
@@ -170,7 +172,7 @@ static __device__ bool take_packets(const struct epx_device_comm &c,
                 continue;
             source = rank_of_packet(list, i, source);
             at = i - list.first[source];
-            ok = await_packet(c, list.packets[source] + 2 * at, tag, source, packet[j]);
+            ok = await_packet(c, list.packets[source] + bank + 2 * at, tag, source, packet[j]);
             if (ok)
                 write_bytes(list.rows[source] + at * PACKET_BYTES,
                             list.bytes[source] - at * PACKET_BYTES,

@@ -19,10 +19,11 @@ struct chunk {
     int32_t *counts;
 };
 
-/* What all warps look up for each rank; in shared memory. */
+/* What all warps look up; in shared memory. */
 struct rank_table {
+    const uint8_t *owner; /* of each expert; NULL = too many, the plan has it */
     char *records[EPX_MOST_DEVICE_RANKS];
-    int32_t first_expert[EPX_MOST_DEVICE_RANKS];
+    int32_t first_expert[EPX_MOST_DEVICE_RANKS + 1];
 };
 
 /* How the lanes of a warp share the tokens of a step. */
@@ -143,9 +144,11 @@ static __device__ int32_t check_id(const struct epx_device_plan &plan, int64_t i
 }
 
 static __device__ __forceinline__ int32_t rank_of(const struct epx_device_plan &plan,
-                                                  int32_t expert)
+                                                  const struct rank_table &table, int32_t expert)
 {
-    return expert >= 0 ? plan.owner[expert] : -1;
+    if (expert < 0)
+        return -1;
+    return table.owner ? table.owner[expert] : plan.owner[expert];
 }
 
 /* The lanes of the step whose pairs are of the same token and go to the same rank. */
@@ -157,22 +160,25 @@ static __device__ __forceinline__ uint32_t same_row(const struct lanes &lanes, i
 }
 
 /* The first choice of the token that goes to the rank, looked up in memory. */
-static __device__ int32_t find_lead(const struct epx_device_plan &plan, const struct position &at,
+static __device__ int32_t find_lead(const struct epx_device_plan &plan,
+                                    const struct rank_table &table, const struct position &at,
                                     int32_t rank)
 {
     int64_t first = at.pair - at.choice;
     int32_t choice = 0;
 
-    while (choice < at.choice && rank_of(plan, plan.pairs[first + choice].expert) != rank)
+    while (choice < at.choice && rank_of(plan, table, plan.pairs[first + choice].expert) != rank)
         choice++;
     return choice;
 }
 
-static __device__ void count_pair(const struct epx_route_tokens &a, const struct chunk &chunk,
+static __device__ void count_pair(const struct epx_route_tokens &a,
+                                  const struct rank_table &table, const struct chunk &chunk,
                                   const struct lanes &lanes, const struct position &at, int64_t id)
 {
     const struct epx_device_plan &plan = a.plan;
-    int32_t expert = at.valid ? check_id(plan, id, at.pair) : -1, rank = rank_of(plan, expert);
+    int32_t expert = at.valid ? check_id(plan, id, at.pair) : -1;
+    int32_t rank = rank_of(plan, table, expert);
     bool leads;
 
     if (at.valid)
@@ -183,7 +189,7 @@ static __device__ void count_pair(const struct epx_route_tokens &a, const struct
         int32_t lead;
 
         __syncwarp();
-        lead = rank >= 0 ? find_lead(plan, at, rank) : 0;
+        lead = rank >= 0 ? find_lead(plan, table, at, rank) : 0;
         leads = lead == at.choice;
         if (at.valid)
             plan.pairs[at.pair].lead_place = lead << 8;
@@ -195,7 +201,8 @@ static __device__ void count_pair(const struct epx_route_tokens &a, const struct
         atomicAdd(&chunk.counts[plan.num_experts + rank], 1);
 }
 
-static __device__ void count_chunk(const struct epx_route_tokens &a, const struct chunk &chunk)
+static __device__ void count_chunk(const struct epx_route_tokens &a,
+                                   const struct rank_table &table, const struct chunk &chunk)
 {
     const struct epx_device_plan &plan = a.plan;
     struct lanes lanes = lanes_of(plan.top_k);
@@ -213,17 +220,21 @@ static __device__ void count_chunk(const struct epx_route_tokens &a, const struc
 #pragma unroll
         for (int32_t j = 0; j < BATCH_STEPS; j++)
             if (step + j < steps)
-                count_pair(a, chunk, lanes, position_of(lanes, plan.top_k, chunk, step + j), id[j]);
+                count_pair(a, table, chunk, lanes,
+                           position_of(lanes, plan.top_k, chunk, step + j), id[j]);
     }
     __syncwarp();
 }
 
-/* Lanes with the same key take consecutive numbers from its counter, in lane order. */
-static __device__ int32_t take_number(int32_t *counters, int32_t key)
+/*
+ * Lanes with the same key take consecutive numbers from its counter, in lane order, after those
+ * of the blocks before.
+ */
+static __device__ int32_t take_number(int32_t *counters, const int32_t *before, int32_t key)
 {
     uint32_t same = __match_any_sync(~0u, key >= 0 ? key : -1 - lane_id());
     uint32_t below = same & lanes_below();
-    int32_t number = key >= 0 ? counters[key] + __popc(below) : -1;
+    int32_t number = key >= 0 ? before[key] + counters[key] + __popc(below) : -1;
 
     __syncwarp();
     if (key >= 0 && below == 0)
@@ -260,6 +271,7 @@ static __device__ struct group group_in_step(const struct lanes &lanes, int32_t 
 }
 
 static __device__ struct group group_in_memory(const struct epx_device_plan &plan,
+                                               const struct rank_table &table,
                                                const struct position &at, int32_t rank)
 {
     int64_t first = at.pair - at.choice;
@@ -277,7 +289,7 @@ static __device__ struct group group_in_memory(const struct epx_device_plan &pla
         group.num += lead == group.lead;
         group.before += lead == group.lead && choice < at.choice;
         group.rows += lead == choice;
-        group.place += lead == choice && rank_of(plan, expert) < rank;
+        group.place += lead == choice && rank_of(plan, table, expert) < rank;
     }
     return group;
 }
@@ -315,18 +327,19 @@ static __device__ void send_pair(const struct epx_route_tokens &a, const struct 
 
 static __device__ void number_pair(const struct epx_route_tokens &a,
                                    const struct rank_table &table, const struct chunk &chunk,
-                                   const struct lanes &lanes, const struct position &at,
-                                   int32_t expert)
+                                   const int32_t *before, const struct lanes &lanes,
+                                   const struct position &at, int32_t expert)
 {
     const struct epx_device_plan &plan = a.plan;
-    int32_t rank = rank_of(plan, expert);
+    int32_t rank = rank_of(plan, table, expert);
     struct group group = lanes.tokens ? group_in_step(lanes, plan.top_k, rank)
-                                      : group_in_memory(plan, at, rank);
+                                      : group_in_memory(plan, table, at, rank);
     bool leads = rank >= 0 && group.lead == at.choice;
     struct epx_device_pair pair = {expert, 0, 0, group.lead << 8 | group.place};
 
-    pair.index = take_number(chunk.counts, expert);
-    pair.row = take_number(chunk.counts + plan.num_experts, leads ? rank : -1);
+    pair.index = take_number(chunk.counts, before, expert);
+    pair.row = take_number(chunk.counts + plan.num_experts, before + plan.num_experts,
+                           leads ? rank : -1);
     pair.row = row_of_lead(plan, lanes, at, group.lead, pair.row);
     if (!at.valid)
         return;
@@ -338,7 +351,8 @@ static __device__ void number_pair(const struct epx_route_tokens &a,
 }
 
 static __device__ void number_chunk(const struct epx_route_tokens &a,
-                                    const struct rank_table &table, const struct chunk &chunk)
+                                    const struct rank_table &table, const struct chunk &chunk,
+                                    const int32_t *before)
 {
     const struct epx_device_plan &plan = a.plan;
     struct lanes lanes = lanes_of(plan.top_k);
@@ -356,7 +370,7 @@ static __device__ void number_chunk(const struct epx_route_tokens &a,
 #pragma unroll
         for (int32_t j = 0; j < BATCH_STEPS; j++)
             if (step + j < steps)
-                number_pair(a, table, chunk, lanes,
+                number_pair(a, table, chunk, before, lanes,
                             position_of(lanes, plan.top_k, chunk, step + j), expert[j]);
     }
 }

@@ -12,31 +12,37 @@
 
 enum {
     ROUTING_THREADS = 1024,
-    MOST_SHARED_COUNTS = 32 * 1024, /* counters of all warps, later the matrix */
+    MOST_SHARED_COUNTS = 32 * 1024, /* counters, later the matrix */
     MOST_SHARED_OFFSETS = 4 * 1024, /* of `base`, of `from` */
+    MOST_SHARED_OWNERS = 8 * 1024,
+    SUMS = 2, /* beside the counters of the warps: what the blocks before have counted, and all */
     WARPS_AT_ONCE = 8
 };
 
 /* What of a routing is in dynamic shared memory; the rest is in the plan. */
 struct shared_parts {
-    int32_t warps; /* that count; 0 = one, in the plan */
-    int32_t base, from;
-    int32_t words; /* of counts */
-    int32_t matrix;
+    int32_t base, from; /* offsets */
+    int32_t owners;     /* bytes, a multiple of 8 */
+    int32_t warps;      /* that count; 0 = one, in the plan */
+    int32_t words;      /* of their counters */
+    int32_t matrix;     /* whether it takes their place */
 };
 
 static struct shared_parts parts_of(const struct epx_route_tokens *args)
 {
     int64_t ranks = args->comm.num_ranks, counts = args->plan.num_experts + ranks;
-    int64_t fit = MOST_SHARED_COUNTS / counts, most = ROUTING_THREADS / EPX_WARP;
+    int64_t fit = MOST_SHARED_COUNTS / counts - SUMS, most = ROUTING_THREADS / EPX_WARP;
     int64_t from = args->plan.rank_major ? ranks : args->plan.num_local * ranks;
     struct shared_parts parts;
 
-    parts.warps = (int32_t)(fit < most ? fit : most);
+    parts.warps = (int32_t)(fit < 0 ? 0 : fit < most ? fit : most);
     parts.base = args->plan.num_experts <= MOST_SHARED_OFFSETS ? args->plan.num_experts : 0;
     parts.from = from <= MOST_SHARED_OFFSETS ? (int32_t)from : 0;
     parts.matrix = ranks * counts <= MOST_SHARED_COUNTS;
-    parts.words = (int32_t)(parts.warps * counts);
+    parts.owners = args->plan.num_experts <= MOST_SHARED_OWNERS
+                       ? (int32_t)epx_round_up(args->plan.num_experts, 8)
+                       : 0;
+    parts.words = (int32_t)(parts.warps ? (parts.warps + SUMS) * counts : 0);
     if (parts.matrix && ranks * counts > parts.words)
         parts.words = (int32_t)(ranks * counts);
     return parts;
@@ -45,7 +51,9 @@ static struct shared_parts parts_of(const struct epx_route_tokens *args)
 static __device__ void zero_counts(const struct epx_route_tokens &a, int32_t counting_warps,
                                    int32_t *counts)
 {
-    for (int64_t i = threadIdx.x; i < (int64_t)counting_warps * num_counts(a); i += blockDim.x)
+    int64_t num = (int64_t)(counting_warps + SUMS) * num_counts(a);
+
+    for (int64_t i = threadIdx.x; i < num; i += blockDim.x)
         counts[i] = 0;
 }
 
@@ -60,17 +68,41 @@ static __device__ void zero_sums(const struct epx_route_tokens &a)
         *a.plan.dropped = 0;
 }
 
-static __device__ void look_up_ranks(const struct epx_route_tokens &a, struct rank_table &table)
+static __device__ void look_up(const struct epx_route_tokens &a, uint8_t *owner,
+                               struct rank_table &table)
 {
-    for (int32_t r = (int32_t)threadIdx.x; r < a.comm.num_ranks; r += (int32_t)blockDim.x) {
+    int32_t ranks = a.comm.num_ranks, experts = a.plan.num_experts;
+
+    for (int32_t r = (int32_t)threadIdx.x; r < ranks; r += (int32_t)blockDim.x)
         table.records[r] = a.plan.records[r];
-        table.first_expert[r] = epx_first_expert(r, a.plan.num_experts, a.comm.num_ranks);
+    for (int32_t e = (int32_t)threadIdx.x; owner && e < experts; e += (int32_t)blockDim.x)
+        owner[e] = (uint8_t)a.plan.owner[e];
+    for (int32_t r = (int32_t)threadIdx.x; r <= ranks; r += (int32_t)blockDim.x)
+        table.first_expert[r] = epx_first_expert(r, experts, ranks);
+    if (threadIdx.x == 0)
+        table.owner = owner;
+}
+
+static __device__ void sum_over_warps(const struct epx_route_tokens &a, int32_t counting_warps,
+                                      const int32_t *counts)
+{
+    int32_t num = num_counts(a);
+
+    for (int32_t i = (int32_t)threadIdx.x; i < num; i += (int32_t)blockDim.x) {
+        int32_t sum = 0;
+
+#pragma unroll 8
+        for (int32_t w = 0; w < counting_warps; w++)
+            sum += counts[(int64_t)w * num + i];
+        a.plan.block_counts[(int64_t)blockIdx.x * num + i] = sum;
     }
 }
 
-/* One counter of all warps becomes what the earlier ones have counted, `sum` before the first. */
-static __device__ int32_t scan_counter(int32_t *counter, int32_t num, int32_t warps, int32_t sum)
+/* One counter of all warps becomes what the earlier ones have counted. */
+static __device__ void scan_counter(int32_t *counter, int32_t num, int32_t warps)
 {
+    int32_t sum = 0;
+
     for (int32_t first = 0; first < warps; first += WARPS_AT_ONCE) {
         int32_t here[WARPS_AT_ONCE];
 
@@ -84,50 +116,46 @@ static __device__ int32_t scan_counter(int32_t *counter, int32_t num, int32_t wa
             sum += here[w];
         }
     }
-    return sum;
 }
 
-static __device__ int32_t sum_counter(const int32_t *counter, int32_t num, int32_t warps)
-{
-    int32_t sum = 0;
-
-#pragma unroll 8
-    for (int32_t w = 0; w < warps; w++)
-        sum += counter[(int64_t)w * num];
-    return sum;
-}
-
-static __device__ void sum_over_warps(const struct epx_route_tokens &a, int32_t counting_warps,
-                                      const int32_t *counts)
+static __device__ void scan_counters(const struct epx_route_tokens &a, int32_t counting_warps,
+                                     int32_t *counts)
 {
     int32_t num = num_counts(a);
 
     for (int32_t i = (int32_t)threadIdx.x; i < num; i += (int32_t)blockDim.x)
-        a.plan.block_counts[(int64_t)blockIdx.x * num + i] =
-            sum_counter(counts + i, num, counting_warps);
+        scan_counter(counts + i, num, counting_warps);
 }
 
-/* Adds what the earlier blocks have counted; the totals go to all ranks, each from one block. */
-static __device__ void sum_over_blocks(const struct epx_route_tokens &a, int32_t counting_warps,
-                                       int32_t *counts)
+/* The totals go to all ranks, each from one block. */
+static __device__ void send_totals(const struct epx_route_tokens &a, const int32_t *total)
 {
     int32_t num = num_counts(a), me = a.comm.rank;
 
-    for (int32_t i = (int32_t)threadIdx.x; i < num; i += (int32_t)blockDim.x) {
-        int32_t before = 0, total = 0;
-
-#pragma unroll 8
-        for (int32_t b = 0; b < a.comm.blocks; b++) {
-            int32_t there = a.plan.block_counts[(int64_t)b * num + i];
-
-            before += b < (int32_t)blockIdx.x ? there : 0;
-            total += there;
-        }
-        scan_counter(counts + i, num, counting_warps, before);
+    for (int32_t i = (int32_t)threadIdx.x; i < num; i += (int32_t)blockDim.x)
         if (i / EPX_WARP % a.comm.blocks == (int32_t)blockIdx.x)
             for (int32_t r = 0; r < a.comm.num_ranks; r++)
-                ((int32_t *)(void *)a.plan.counts[r])[(int64_t)me * num + i] = total;
+                ((int32_t *)(void *)a.plan.counts[r])[(int64_t)me * num + i] = total[i];
+}
+
+/* The whole block: what the blocks before have counted, and all. */
+static __device__ void sum_over_blocks(const struct epx_route_tokens &a, int32_t *before,
+                                       int32_t *total)
+{
+    uint32_t num = (uint32_t)num_counts(a), all = num * (uint32_t)a.comm.blocks;
+
+#pragma unroll 8
+    for (uint32_t i = threadIdx.x; i < all; i += blockDim.x) {
+        int32_t there = a.plan.block_counts[i];
+        uint32_t counter = i % num;
+
+        if (there)
+            atomicAdd(&total[counter], there);
+        if (there && i / num < blockIdx.x)
+            atomicAdd(&before[counter], there);
     }
+    __syncthreads();
+    send_totals(a, total);
 }
 
 static __device__ struct epx_outcome outcome_short(const struct offsets &o)
@@ -161,10 +189,10 @@ static __device__ void end_routing(const struct epx_route_tokens &a, const struc
     *a.plan.outcome = outcome;
     if (outcome.code == EPX_SUCCESS) {
         outcome = outcome_of_ids(a);
-        a.comm.state->stats.dropped_rows += (uint64_t)*a.plan.dropped;
+        add_to(&a.comm.state->stats.dropped_rows, (uint64_t)*a.plan.dropped);
     }
     a.plan.bad[0] = a.plan.bad[1] = 0;
-    end_rounds(a.comm, exchanged, 0, *a.plan.num_rows, outcome);
+    end_exchange(a.comm, x, exchanged, 0, *a.plan.num_rows, outcome);
 }
 
 static __device__ bool exchange_counts(const struct epx_route_tokens &a, struct exchange &x,
@@ -172,30 +200,35 @@ static __device__ bool exchange_counts(const struct epx_route_tokens &a, struct 
                                        int32_t *counts)
 {
     struct chunk chunk = chunk_of(a, counting_warps, counts);
+    int32_t *before = counts + (int64_t)counting_warps * num_counts(a);
 
-    count_chunk(a, chunk);
+    count_chunk(a, table, chunk);
     __syncthreads();
     sum_over_warps(a, counting_warps, counts);
-    if (!grid_barrier(a.comm, x) || !await_ready(a.comm, x, NULL))
+    come_to_barrier(a.comm);
+    scan_counters(a, counting_warps, counts);
+    if (!await_ready(a.comm, a.note, x, NULL) || !await_barrier(a.comm, x))
         return false;
-    sum_over_blocks(a, counting_warps, counts);
-    EPX_DELAY(a.comm);
-    __syncthreads();
-    number_chunk(a, table, chunk);
+    sum_over_blocks(a, before, before + num_counts(a));
+    number_chunk(a, table, chunk, before);
     signal_arrival(a.comm);
     return true;
 }
 
 static __device__ void find_slots(const struct epx_route_tokens &a, struct exchange &x,
-                                  struct offsets &o)
+                                  const struct rank_table &table, struct offsets &o)
 {
-    find_offsets(a, o);
+    find_offsets(a, table, o);
+    if (blockIdx.x == 0)
+        show_counts(a, o);
     if (o.short_rank >= 0 && !a.plan.drops) {
         if (threadIdx.x == 0)
             x.outcome = outcome_short(o);
         return;
     }
-    assign_slots(a, o);
+    if (blockIdx.x == 0)
+        show_rows(a, o);
+    assign_slots(a, table, o);
     index_records(a, o);
     index_padding(a, o);
     add_kept_rows(a, o);
@@ -208,13 +241,14 @@ static __global__ void __launch_bounds__(ROUTING_THREADS)
     __shared__ struct exchange x;
     __shared__ struct rank_table table;
     __shared__ struct offsets o;
-    int32_t *shared_counts = (int32_t *)(void *)(shared + parts.base + parts.from);
-    int32_t *counts = parts.warps ? shared_counts
-                                  : a.plan.warp_counts + (int64_t)blockIdx.x * num_counts(a);
+    uint8_t *owner = (uint8_t *)(void *)(shared + parts.base + parts.from);
+    int32_t *room = (int32_t *)(void *)(owner + parts.owners), *counts = room;
     int32_t counting_warps = parts.warps ? parts.warps : 1;
-    bool exchanged = false;
+    bool exchanged = false, failed;
 
-    look_up_ranks(a, table);
+    if (!parts.warps)
+        counts = a.plan.warp_counts + (int64_t)blockIdx.x * (1 + SUMS) * num_counts(a);
+    look_up(a, parts.owners ? owner : NULL, table);
     zero_counts(a, counting_warps, counts);
     if (threadIdx.x == 0) {
         o.base = parts.base ? shared : a.plan.base;
@@ -227,18 +261,21 @@ static __global__ void __launch_bounds__(ROUTING_THREADS)
         exchanged = exchange_counts(a, x, table, counting_warps, counts);
     }
     if (exchanged && await_arrivals(a.comm, x, 1)) {
-        read_matrix(a, parts.matrix ? shared_counts : NULL, o);
-        find_slots(a, x, o);
+        read_matrix(a, parts.matrix ? room : NULL, o);
+        find_slots(a, x, table, o);
     }
-    if (is_last_block(a.comm) && threadIdx.x == 0)
+    failed = x.outcome.what == EPX_OUTCOME_SILENT;
+    if (is_last_block(a.comm, failed) && threadIdx.x == 0) {
+        x.outcome = outcome_of_all(a.comm, x.outcome, failed);
         end_routing(a, x, exchanged);
+    }
 }
 
 int epx_launch_route_tokens(const struct epx_route_tokens *args, EPX_Stream stream)
 {
     struct shared_parts parts = parts_of(args);
     size_t bytes = (size_t)(parts.base + parts.from) * sizeof(int64_t) +
-                   (size_t)parts.words * sizeof(int32_t);
+                   (size_t)parts.owners + (size_t)parts.words * sizeof(int32_t);
 
     route_tokens<<<(unsigned)args->comm.blocks, ROUTING_THREADS, bytes, stream>>>(*args, parts);
     return epx_cuda_status(cudaGetLastError());
@@ -246,7 +283,7 @@ int epx_launch_route_tokens(const struct epx_route_tokens *args, EPX_Stream stre
 
 int epx_load_route_tokens(void)
 {
-    const int bytes = MOST_SHARED_COUNTS * (int)sizeof(int32_t) +
+    const int bytes = MOST_SHARED_COUNTS * (int)sizeof(int32_t) + MOST_SHARED_OWNERS +
                       2 * MOST_SHARED_OFFSETS * (int)sizeof(int64_t);
 
     return epx_cuda_status(

@@ -53,16 +53,6 @@ static __device__ void read_matrix(const struct epx_route_tokens &a, int32_t *ro
     __syncthreads();
 }
 
-static __device__ int64_t inclusive_scan(int64_t value)
-{
-    for (int32_t d = 1; d < EPX_WARP; d *= 2) {
-        int64_t below = __shfl_up_sync(~0u, value, d);
-
-        value += lane_id() >= d ? below : 0;
-    }
-    return value;
-}
-
 /* Where an expert's pairs from each source start, given the start of its slab; its own view. */
 static __device__ void place_local_expert(const struct epx_route_tokens &a,
                                           const struct offsets &o, int32_t expert, int64_t start)
@@ -81,11 +71,11 @@ static __device__ void place_local_expert(const struct epx_route_tokens &a,
 }
 
 /* One warp: the slabs of one rank in expert-major order; returns the rows that they take. */
-static __device__ int64_t offset_rank(const struct epx_route_tokens &a, const struct offsets &o,
+static __device__ int64_t offset_rank(const struct epx_route_tokens &a,
+                                      const struct rank_table &table, const struct offsets &o,
                                       int32_t rank)
 {
-    int32_t first = epx_first_expert(rank, a.plan.num_experts, a.comm.num_ranks);
-    int32_t end = epx_first_expert(rank + 1, a.plan.num_experts, a.comm.num_ranks);
+    int32_t first = table.first_expert[rank], end = table.first_expert[rank + 1];
     int64_t start = 0;
 
     for (int32_t at = first; at < end; at += EPX_WARP) {
@@ -193,13 +183,14 @@ static __device__ void show_rows(const struct epx_route_tokens &a, const struct 
     }
 }
 
-/* Every block works out the same; the first one shows it. */
-static __device__ void find_offsets(const struct epx_route_tokens &a, struct offsets &o)
+/* Every block works out the same. */
+static __device__ void find_offsets(const struct epx_route_tokens &a,
+                                    const struct rank_table &table, struct offsets &o)
 {
     int32_t warp = (int32_t)threadIdx.x / EPX_WARP, warps = (int32_t)blockDim.x / EPX_WARP;
 
     for (int32_t d = warp; d < a.comm.num_ranks; d += warps) {
-        int64_t rows = a.plan.rank_major ? offset_rows(a, d, o) : offset_rank(a, o, d);
+        int64_t rows = a.plan.rank_major ? offset_rows(a, d, o) : offset_rank(a, table, o, d);
 
         if (lane_id() == 0)
             o.required[d] = rows;
@@ -215,10 +206,6 @@ static __device__ void find_offsets(const struct epx_route_tokens &a, struct off
             if (is_short(o, d))
                 o.short_rank = d;
     }
-    if (blockIdx.x == 0) {
-        show_counts(a, o);
-        show_rows(a, o);
-    }
     __syncthreads();
 }
 
@@ -231,13 +218,14 @@ static __device__ __forceinline__ int64_t slot_of(const struct epx_device_plan &
 }
 
 /* Expert-major, where room is short: the first slot of a row, given that of its first pair. */
-static __device__ int64_t first_kept(const struct epx_device_plan &plan, const struct offsets &o,
+static __device__ int64_t first_kept(const struct epx_device_plan &plan,
+                                   const struct rank_table &table, const struct offsets &o,
                                      const struct position &at, int32_t rank, int64_t slot)
 {
     for (int32_t choice = at.choice + 1; slot < 0 && choice < plan.top_k; choice++) {
         struct epx_device_pair other = load_pair(plan, at.pair - at.choice + choice);
 
-        if (rank_of(plan, other.expert) != rank)
+        if (rank_of(plan, table, other.expert) != rank)
             continue;
         slot = slot_of(plan, o, other, rank);
         slot = slot < o.capacity[rank] ? slot : -1;
@@ -246,23 +234,25 @@ static __device__ int64_t first_kept(const struct epx_device_plan &plan, const s
 }
 
 /* The row that begins with this pair, in the token's list. */
-static __device__ void list_row(const struct epx_device_plan &plan, struct offsets &o,
+static __device__ void list_row(const struct epx_device_plan &plan,
+                                   const struct rank_table &table, struct offsets &o,
                                 const struct position &at, int32_t place, int32_t rank,
                                 int64_t slot)
 {
     if (is_short(o, rank)) {
         if (!plan.rank_major)
-            slot = first_kept(plan, o, at, rank, slot);
+            slot = first_kept(plan, table, o, at, rank, slot);
         if (slot >= 0)
             atomicAdd(&o.send_rows[rank], 1);
     }
     plan.token_slot[(int64_t)at.token * plan.most_rows + place] = (int32_t)slot;
 }
 
-static __device__ void assign_pair(const struct epx_device_plan &plan, struct offsets &o,
+static __device__ void assign_pair(const struct epx_device_plan &plan,
+                                   const struct rank_table &table, struct offsets &o,
                                    const struct position &at, const struct epx_device_pair &pair)
 {
-    int32_t rank = rank_of(plan, pair.expert);
+    int32_t rank = rank_of(plan, table, pair.expert);
     int64_t slot = -1;
 
     if (rank >= 0) {
@@ -275,13 +265,14 @@ static __device__ void assign_pair(const struct epx_device_plan &plan, struct of
                 atomicAdd((unsigned long long *)plan.dropped, 1ULL);
         }
         if (leads)
-            list_row(plan, o, at, place_of(pair.lead_place), rank, slot);
+            list_row(plan, table, o, at, place_of(pair.lead_place), rank, slot);
     }
     plan.slots[at.pair] = (int32_t)slot;
     plan.pair_rank[at.pair] = slot >= 0 ? rank : -1;
 }
 
-static __device__ void assign_slots(const struct epx_route_tokens &a, struct offsets &o)
+static __device__ void assign_slots(const struct epx_route_tokens &a,
+                                    const struct rank_table &table, struct offsets &o)
 {
     const struct epx_device_plan &plan = a.plan;
     struct chunk chunk = chunk_of(a, (int32_t)blockDim.x / EPX_WARP, NULL);
@@ -304,7 +295,7 @@ static __device__ void assign_slots(const struct epx_route_tokens &a, struct off
             struct position at = position_of(lanes, plan.top_k, chunk, step + j);
 
             if (at.valid)
-                assign_pair(plan, o, at, pair[j]);
+                assign_pair(plan, table, o, at, pair[j]);
         }
     }
     for (int64_t p = (int64_t)a.num_tokens * plan.top_k + blockIdx.x * blockDim.x + threadIdx.x;
