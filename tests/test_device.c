@@ -458,6 +458,21 @@ static EPX_Route any_route(void)
     return route;
 }
 
+/* A stream of the current device, which is not the communicator's. */
+static void expect_stream_refused(struct step *step)
+{
+#if CUDART_VERSION >= 12080
+    cudaStream_t own = step->layer.stream;
+
+    step->layer.stream = new_stream();
+    EXPECT_CODE(routing_call(&step->routing), EPX_ERR_ARG);
+    must(cudaStreamDestroy(step->layer.stream));
+    step->layer.stream = own;
+#else
+    (void)step;
+#endif
+}
+
 /* With one GPU it is its own neighbour, and there is little to see. */
 START_TEST(another_device_may_be_current)
 {
@@ -475,6 +490,8 @@ START_TEST(another_device_may_be_current)
     must(cudaSetDevice(other));
     route = any_route();
     EXPECT_CODE(EPX_Alloc_mem(1 << 20, comm, &base), EPX_SUCCESS);
+    if (other != own)
+        expect_stream_refused(&step);
     EXPECT_CODE(routing_call(&step.routing), EPX_SUCCESS);
     for (int v = 0; v < VERBS; v++)
         EXPECT_CODE(operation_call(&step.ops[v]), EPX_SUCCESS);

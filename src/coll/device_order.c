@@ -77,6 +77,20 @@ int epx_device_find_capture(EPX_Stream stream, unsigned long long *capture)
     return EPX_SUCCESS;
 }
 
+/* A kernel could not be launched there. Before CUDA 12.8 it is found out then. */
+int epx_device_check_stream(const struct epx_device *device, EPX_Stream stream)
+{
+    int ordinal = device->ordinal;
+
+#if CUDART_VERSION >= 12080
+    EPX_TRY_CUDA(cudaStreamGetDevice(stream, &ordinal));
+#endif
+    (void)stream;
+    EPX_FAIL_IF(ordinal != device->ordinal, EPX_ERR_ARG,
+                "the stream is of device %d, the communicator's is %d", ordinal, device->ordinal);
+    return EPX_SUCCESS;
+}
+
 /* The side of the capture; else one that is free, or NULL. */
 static int look_for_side(const struct epx_device *device, unsigned long long capture,
                          struct epx_side **found)
