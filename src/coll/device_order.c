@@ -77,15 +77,26 @@ int epx_device_find_capture(EPX_Stream stream, unsigned long long *capture)
     return EPX_SUCCESS;
 }
 
-/* A kernel could not be launched there. Before CUDA 12.8 it is found out then. */
-int epx_device_check_stream(const struct epx_device *device, EPX_Stream stream)
+/* Of a stream that cannot be asked, or by a CUDA before 12.8, it is found out at the launch. */
+static int device_of_stream(EPX_Stream stream, int ordinal)
 {
-    int ordinal = device->ordinal;
-
 #if CUDART_VERSION >= 12080
-    EPX_TRY_CUDA(cudaStreamGetDevice(stream, &ordinal));
+    int found;
+
+    if (stream && stream != cudaStreamLegacy && stream != cudaStreamPerThread) {
+        if (cudaStreamGetDevice(stream, &found) == cudaSuccess)
+            return found;
+        cudaGetLastError();
+    }
 #endif
     (void)stream;
+    return ordinal;
+}
+
+int epx_device_check_stream(const struct epx_device *device, EPX_Stream stream)
+{
+    int ordinal = device_of_stream(stream, device->ordinal);
+
     EPX_FAIL_IF(ordinal != device->ordinal, EPX_ERR_ARG,
                 "the stream is of device %d, the communicator's is %d", ordinal, device->ordinal);
     return EPX_SUCCESS;
