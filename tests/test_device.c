@@ -4,6 +4,7 @@
  * their order, CUDA graphs, operations on several streams and communicators at once.
  */
 #include <cuda_runtime_api.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -458,6 +459,21 @@ static EPX_Route any_route(void)
     return route;
 }
 
+/* A stream of the current device, which is not the communicator's. */
+static void expect_stream_refused(struct step *step)
+{
+#if CUDART_VERSION >= 12080
+    cudaStream_t own = step->layer.stream;
+
+    step->layer.stream = new_stream();
+    EXPECT_CODE(routing_call(&step->routing), EPX_ERR_ARG);
+    must(cudaStreamDestroy(step->layer.stream));
+    step->layer.stream = own;
+#else
+    (void)step;
+#endif
+}
+
 /* With one GPU it is its own neighbour, and there is little to see. */
 START_TEST(another_device_may_be_current)
 {
@@ -475,6 +491,8 @@ START_TEST(another_device_may_be_current)
     must(cudaSetDevice(other));
     route = any_route();
     EXPECT_CODE(EPX_Alloc_mem(1 << 20, comm, &base), EPX_SUCCESS);
+    if (other != own)
+        expect_stream_refused(&step);
     EXPECT_CODE(routing_call(&step.routing), EPX_SUCCESS);
     for (int v = 0; v < VERBS; v++)
         EXPECT_CODE(operation_call(&step.ops[v]), EPX_SUCCESS);
@@ -485,6 +503,76 @@ START_TEST(another_device_may_be_current)
     must(cudaGetDevice(&current));
     EXPECT(current == other, "device %d is current, not %d", current, other);
     must(cudaSetDevice(own));
+    check_step(&step);
+    SETTLE();
+    free_step(&step);
+    must(cudaStreamDestroy(stream));
+}
+END_TEST
+
+struct capturer {
+    pthread_barrier_t begun, over;
+    int device;
+    cudaError_t ended;
+};
+
+/* In the strictest mode: a call that could spoil a capture spoils it from any thread. */
+static void *capture_meanwhile(void *argument)
+{
+    struct capturer *capturer = argument;
+    cudaStream_t stream;
+    cudaGraph_t graph;
+
+    must(cudaSetDevice(capturer->device));
+    stream = new_stream();
+    must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    pthread_barrier_wait(&capturer->begun);
+    pthread_barrier_wait(&capturer->over);
+    capturer->ended = cudaStreamEndCapture(stream, &graph);
+    if (capturer->ended == cudaSuccess)
+        must(cudaGraphDestroy(graph));
+    must(cudaStreamDestroy(stream));
+    return NULL;
+}
+
+static void look_for(double seconds)
+{
+    EPX_Stats stats = EPX_STATS_INIT;
+    double start = suite_seconds();
+    int error = -1;
+
+    while (suite_seconds() - start < seconds) {
+        EXPECT_CODE(EPX_Comm_get_async_error(comm, &error), EPX_SUCCESS);
+        EXPECT(error == EPX_SUCCESS, "error %d", error);
+    }
+    EXPECT_CODE(EPX_Comm_get_stats(comm, &stats), EPX_SUCCESS);
+}
+
+START_TEST(a_capture_of_another_thread_is_left_alone)
+{
+    cudaStream_t stream = new_stream();
+    struct capturer capturer = {.ended = cudaErrorUnknown};
+    struct step step;
+    pthread_t thread;
+
+    prepare_step(&step, 0, stream, comm);
+    must(cudaGetDevice(&capturer.device));
+    pthread_barrier_init(&capturer.begun, NULL, 2);
+    pthread_barrier_init(&capturer.over, NULL, 2);
+    pthread_create(&thread, NULL, capture_meanwhile, &capturer);
+    pthread_barrier_wait(&capturer.begun);
+    if (suite_rank == 0)
+        look_for(0.1); /* meanwhile the others poll for long */
+    EXPECT_CODE(routing_call(&step.routing), EPX_SUCCESS);
+    for (int v = 0; v < VERBS; v++)
+        EXPECT_CODE(operation_call(&step.ops[v]), EPX_SUCCESS);
+    wait_for_step(&step);
+    look_for(0.05);
+    pthread_barrier_wait(&capturer.over);
+    pthread_join(thread, NULL);
+    must(capturer.ended);
+    pthread_barrier_destroy(&capturer.begun);
+    pthread_barrier_destroy(&capturer.over);
     check_step(&step);
     SETTLE();
     free_step(&step);
@@ -619,6 +707,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, memory_of_the_host_is_refused);
     tcase_add_test(tcase, captures_and_plain_calls_do_not_meet);
     tcase_add_test(tcase, another_device_may_be_current);
+    tcase_add_test(tcase, a_capture_of_another_thread_is_left_alone);
     tcase_add_test(tcase, freed_memory_is_given_back);
     tcase_add_test(tcase, an_idle_rank_hears_of_the_end);
     tcase_add_test(tcase, kernels_end_when_a_host_gives_up);

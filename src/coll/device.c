@@ -294,6 +294,7 @@ static int launch_here(struct epx_device *device, struct epx_request *request)
     int rc;
 
     forget_earlier_error();
+    EPX_TRY(epx_device_check_stream(device, request->call.stream));
     EPX_TRY(epx_device_find_capture(request->call.stream, &capture));
     request->captured = capture != 0;
     EPX_TRY(take_completion(device, request));
@@ -350,8 +351,7 @@ static int queue_wait(const struct epx_device *device, const struct epx_request 
     EPX_TRY_CUDA(epx_device_enter(device->ordinal, &scope));
     error = cudaStreamWaitEvent(stream, *event_of(device, request), 0);
     epx_device_leave(&scope);
-    EPX_TRY_CUDA(error);
-    return EPX_SUCCESS;
+    return error == cudaSuccess ? EPX_SUCCESS : epx_fail_cuda(error, "cudaStreamWaitEvent");
 }
 
 static int device_ended(const struct epx_request *request)
@@ -384,7 +384,8 @@ static int device_check_buffer(const struct epx_device *device, const char *name
     EPX_TRY_CUDA(epx_device_enter(device->ordinal, &scope));
     error = cudaPointerGetAttributes(&attributes, address);
     epx_device_leave(&scope);
-    EPX_TRY_CUDA(error);
+    if (error != cudaSuccess)
+        return epx_fail_cuda(error, name);
     EPX_FAIL_IF(attributes.type != cudaMemoryTypeDevice &&
                     attributes.type != cudaMemoryTypeManaged,
                 EPX_ERR_BUFFER, "%s is not in device memory", name);

@@ -73,6 +73,8 @@ struct epx_ready_note epx_ready_note_of(const struct epx_request *request);
 
 int epx_side_create(struct epx_side **side);
 void epx_side_free(struct epx_side *side);
+/* EPX_ERR_ARG for a stream of another device. */
+int epx_device_check_stream(const struct epx_device *device, EPX_Stream stream);
 /* The stream's capture, 0 if it has none. */
 int epx_device_find_capture(EPX_Stream stream, unsigned long long *capture);
 /* The stream waits for the operation before; what is queued then is the next. */

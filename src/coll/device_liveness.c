@@ -32,7 +32,7 @@ static uint64_t load_word(const uint64_t *word)
 
 static cudaError_t queue_copy(struct epx_device *device, void *to, const void *from, size_t bytes)
 {
-    cudaError_t error = cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, device->stream);
+    cudaError_t error = cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, device->stream);
 
     if (error == cudaSuccess)
         error = cudaEventRecord(device->copied, device->stream);

@@ -77,6 +77,31 @@ int epx_device_find_capture(EPX_Stream stream, unsigned long long *capture)
     return EPX_SUCCESS;
 }
 
+/* Of a stream that cannot be asked, or by a CUDA before 12.8, it is found out at the launch. */
+static int device_of_stream(EPX_Stream stream, int ordinal)
+{
+#if CUDART_VERSION >= 12080
+    int found;
+
+    if (stream && stream != cudaStreamLegacy && stream != cudaStreamPerThread) {
+        if (cudaStreamGetDevice(stream, &found) == cudaSuccess)
+            return found;
+        cudaGetLastError();
+    }
+#endif
+    (void)stream;
+    return ordinal;
+}
+
+int epx_device_check_stream(const struct epx_device *device, EPX_Stream stream)
+{
+    int ordinal = device_of_stream(stream, device->ordinal);
+
+    EPX_FAIL_IF(ordinal != device->ordinal, EPX_ERR_ARG,
+                "the stream is of device %d, the communicator's is %d", ordinal, device->ordinal);
+    return EPX_SUCCESS;
+}
+
 /* The side of the capture; else one that is free, or NULL. */
 static int look_for_side(const struct epx_device *device, unsigned long long capture,
                          struct epx_side **found)
