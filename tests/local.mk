@@ -104,7 +104,8 @@ test_programs = \
   tests/test_shm_space \
   tests/test_stall \
   tests/test_threads \
-  tests/test_transports
+  tests/test_transports \
+  tests/test_twins
 suite_ldadd = tests/libsuite.la libepx.la $(CHECK_LIBS) $(MPI_LIBS) -lm
 
 tests_test_alltoallv_CPPFLAGS = $(suite_cppflags)
@@ -181,6 +182,9 @@ tests_test_threads_LDADD = $(suite_ldadd)
 
 tests_test_transports_CPPFLAGS = $(suite_cppflags)
 tests_test_transports_LDADD = $(suite_ldadd)
+
+tests_test_twins_CPPFLAGS = $(suite_cppflags)
+tests_test_twins_LDADD = $(suite_ldadd)
 
 # These see every allocation of the library, which is linked as a whole.
 allocation_sources = tests/allocation.c tests/allocation.h
