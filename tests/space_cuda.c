@@ -48,6 +48,23 @@ void *space_alloc(size_t bytes)
     return memory;
 }
 
+void *space_alloc_elsewhere(size_t bytes)
+{
+    void *memory;
+    int devices, here;
+
+    if (!copies)
+        return NULL;
+    must(cudaGetDeviceCount(&devices), "cudaGetDeviceCount");
+    must(cudaGetDevice(&here), "cudaGetDevice");
+    if (devices < 2)
+        return NULL;
+    must(cudaSetDevice((here + 1) % devices), "cudaSetDevice");
+    memory = space_alloc(bytes);
+    must(cudaSetDevice(here), "cudaSetDevice");
+    return memory;
+}
+
 void space_free(void *memory)
 {
     if (copies)

@@ -194,11 +194,15 @@ END_TEST
 static void capture_step(struct step *step)
 {
     cudaStream_t stream = step->layer.stream;
+    EPX_Request *request = &step->routing.request;
     cudaGraph_t graph;
+    int flag;
 
     must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
     call_step(step);
-    EXPECT_CODE(EPX_Wait(&step->routing.request, MPI_STATUS_IGNORE), EPX_ERR_REQUEST);
+    EXPECT_CODE(EPX_Wait(request, MPI_STATUS_IGNORE), EPX_ERR_REQUEST);
+    EXPECT_CODE(EPX_Test(request, &flag, MPI_STATUS_IGNORE), EPX_ERR_REQUEST);
+    EXPECT_CODE(EPX_Waitall(1, request, MPI_STATUSES_IGNORE), EPX_ERR_REQUEST);
     enqueue_waits(step, stream);
     must(cudaStreamEndCapture(stream, &graph));
     must(cudaGraphInstantiate(&step->graph, graph, 0));
