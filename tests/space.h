@@ -11,6 +11,8 @@
 /* Takes the GPU for this rank of its node; ends the program as skipped if there is none. */
 void space_init(int rank_on_node);
 int space_is_device(void);
+/* GPUs that this process sees, whatever the run is about. */
+int space_num_gpus(void);
 
 /* Memory of the space. */
 void *space_alloc(size_t bytes);

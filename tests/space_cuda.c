@@ -21,11 +21,11 @@ static void must(cudaError_t error, const char *what)
 void space_init(int rank_on_node)
 {
     const char *memory = getenv("EPX_MEMORY");
-    int devices = 0;
+    int devices = space_num_gpus();
 
     if (!memory || strcmp(memory, "cuda:device") != 0)
         return;
-    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices < 1)
+    if (devices < 1)
         suite_skip("no CUDA device");
     if (devices < suite_size)
         suite_skip("fewer GPUs than ranks");
@@ -36,6 +36,13 @@ void space_init(int rank_on_node)
 int space_is_device(void)
 {
     return copies != NULL;
+}
+
+int space_num_gpus(void)
+{
+    int devices = 0;
+
+    return cudaGetDeviceCount(&devices) == cudaSuccess ? devices : 0;
 }
 
 void *space_alloc(size_t bytes)
@@ -51,14 +58,11 @@ void *space_alloc(size_t bytes)
 void *space_alloc_elsewhere(size_t bytes)
 {
     void *memory;
-    int devices, here;
+    int devices = space_num_gpus(), here;
 
-    if (!copies)
+    if (!copies || devices < 2)
         return NULL;
-    must(cudaGetDeviceCount(&devices), "cudaGetDeviceCount");
     must(cudaGetDevice(&here), "cudaGetDevice");
-    if (devices < 2)
-        return NULL;
     must(cudaSetDevice((here + 1) % devices), "cudaSetDevice");
     memory = space_alloc(bytes);
     must(cudaSetDevice(here), "cudaSetDevice");

@@ -21,6 +21,11 @@ int space_is_device(void)
     return 0;
 }
 
+int space_num_gpus(void)
+{
+    return 0;
+}
+
 void *space_alloc(size_t bytes)
 {
     return malloc(bytes ? bytes : 1);
