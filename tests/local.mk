@@ -148,7 +148,8 @@ tests_test_inject_LDFLAGS = -Wl,--wrap=malloc,--wrap=calloc,--wrap=posix_memalig
 tests_test_killed_CPPFLAGS = $(suite_cppflags)
 tests_test_killed_LDADD = $(suite_ldadd)
 
-tests_test_lifetime_LDADD = libepx.la $(MPI_LIBS)
+tests_test_lifetime_CPPFLAGS = $(suite_cppflags)
+tests_test_lifetime_LDADD = $(suite_ldadd)
 
 tests_test_mismatch_CPPFLAGS = $(suite_cppflags)
 tests_test_mismatch_LDADD = $(suite_ldadd)
