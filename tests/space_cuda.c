@@ -9,6 +9,7 @@
 #include "suite.h"
 
 static cudaStream_t copies; /* NULL on host memory */
+static int ordinal;         /* of this rank's GPU */
 
 static void must(cudaError_t error, const char *what)
 {
@@ -29,7 +30,8 @@ void space_init(int rank_on_node)
         suite_skip("no CUDA device");
     if (devices < suite_size)
         suite_skip("fewer GPUs than ranks");
-    must(cudaSetDevice(rank_on_node % devices), "cudaSetDevice");
+    ordinal = rank_on_node % devices;
+    must(cudaSetDevice(ordinal), "cudaSetDevice");
     must(cudaStreamCreateWithFlags(&copies, cudaStreamNonBlocking), "cudaStreamCreate");
 }
 
@@ -45,6 +47,27 @@ int space_num_gpus(void)
     return cudaGetDeviceCount(&devices) == cudaSuccess ? devices : 0;
 }
 
+void space_enter_thread(void)
+{
+    if (copies)
+        must(cudaSetDevice(ordinal), "cudaSetDevice");
+}
+
+EPX_Stream space_new_stream(void)
+{
+    cudaStream_t stream = NULL;
+
+    if (copies)
+        must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+    return stream;
+}
+
+void space_free_stream(EPX_Stream stream)
+{
+    if (stream)
+        must(cudaStreamDestroy(stream), "cudaStreamDestroy");
+}
+
 void *space_alloc(size_t bytes)
 {
     void *memory = NULL;
@@ -58,14 +81,13 @@ void *space_alloc(size_t bytes)
 void *space_alloc_elsewhere(size_t bytes)
 {
     void *memory;
-    int devices = space_num_gpus(), here;
+    int devices = space_num_gpus();
 
     if (!copies || devices < 2)
         return NULL;
-    must(cudaGetDevice(&here), "cudaGetDevice");
-    must(cudaSetDevice((here + 1) % devices), "cudaSetDevice");
+    must(cudaSetDevice((ordinal + 1) % devices), "cudaSetDevice");
     memory = space_alloc(bytes);
-    must(cudaSetDevice(here), "cudaSetDevice");
+    must(cudaSetDevice(ordinal), "cudaSetDevice");
     return memory;
 }
 

@@ -239,7 +239,8 @@ static void route_both(const struct scenario *s, int tokens)
     same_views(s, code == EPX_ERR_TRUNCATE);
 }
 
-static struct argument random_rows(const struct scenario *s, enum verb verb, int which, int64_t rows)
+static struct argument random_rows(const struct scenario *s, enum verb verb, int which,
+                                   int64_t rows)
 {
     struct data data = {data_hash(s->seed, (uint64_t)verb, (uint64_t)which), s->datatype, s->count,
                         verb != DISPATCH};

@@ -128,8 +128,9 @@ EPX_HD void step_wire(const uint64_t *in, uint64_t *out)
 
 EPX_HD void step_segments(const uint64_t *in, uint64_t *out)
 {
-    struct epx_segments cut = epx_segments_cut(
-        (int64_t)(in[0] % (1ULL << (in[3] % 40))), EPX_SEGMENT_QUANTUM + (int64_t)(in[1] % (1 << 24)));
+    struct epx_segments cut =
+        epx_segments_cut((int64_t)(in[0] % (1ULL << (in[3] % 40))),
+                         EPX_SEGMENT_QUANTUM + (int64_t)(in[1] % (1 << 24)));
     int64_t segment = (int64_t)(in[2] % (uint64_t)cut.num);
 
     out[0] = (uint64_t)cut.bytes;
