@@ -30,7 +30,7 @@ EXTRA_DIST += tests/run tests/pretend_host tests/testlist \
 # Every line of the matrix is a test of its own, listed by configure; an empty file names it.
 if HAVE_CHECK
 TESTS += @TEST_MATRIX@
-check_LTLIBRARIES += tests/libsuite.la
+check_LTLIBRARIES += tests/libsuite.la tests/libtwins.la
 check_PROGRAMS += $(test_programs) $(unit_programs)
 endif
 CLEANFILES += $(TEST_MATRIX)
@@ -104,7 +104,8 @@ test_programs = \
   tests/test_shm_space \
   tests/test_stall \
   tests/test_threads \
-  tests/test_transports
+  tests/test_transports \
+  tests/test_twins
 suite_ldadd = tests/libsuite.la libepx.la $(CHECK_LIBS) $(MPI_LIBS) -lm
 
 tests_test_alltoallv_CPPFLAGS = $(suite_cppflags)
@@ -147,7 +148,8 @@ tests_test_inject_LDFLAGS = -Wl,--wrap=malloc,--wrap=calloc,--wrap=posix_memalig
 tests_test_killed_CPPFLAGS = $(suite_cppflags)
 tests_test_killed_LDADD = $(suite_ldadd)
 
-tests_test_lifetime_LDADD = libepx.la $(MPI_LIBS)
+tests_test_lifetime_CPPFLAGS = $(suite_cppflags)
+tests_test_lifetime_LDADD = $(suite_ldadd)
 
 tests_test_mismatch_CPPFLAGS = $(suite_cppflags)
 tests_test_mismatch_LDADD = $(suite_ldadd)
@@ -182,6 +184,9 @@ tests_test_threads_LDADD = $(suite_ldadd)
 tests_test_transports_CPPFLAGS = $(suite_cppflags)
 tests_test_transports_LDADD = $(suite_ldadd)
 
+tests_test_twins_CPPFLAGS = $(suite_cppflags)
+tests_test_twins_LDADD = $(suite_ldadd)
+
 # These see every allocation of the library, which is linked as a whole.
 allocation_sources = tests/allocation.c tests/allocation.h
 allocation_ldflags = -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc \
@@ -206,6 +211,7 @@ tests_test_memory_LDADD = $(unit_ldadd)
 
 unit_programs = \
   tests/unit_element \
+  tests/unit_kernels \
   tests/unit_log \
   tests/unit_memory \
   tests/unit_param \
@@ -236,6 +242,18 @@ unit_ldadd = tests/libsuite.la libepx_core.la $(CHECK_LIBS) $(MPI_LIBS) -lm
 
 tests_unit_element_CPPFLAGS = $(unit_cppflags)
 tests_unit_element_LDADD = $(unit_ldadd)
+
+# The device runs there what the host runs in the test.
+tests_libtwins_la_CPPFLAGS = $(unit_cppflags)
+tests_libtwins_la_SOURCES = tests/twins.h
+if HAVE_CUDA
+tests_libtwins_la_SOURCES += tests/twins.cu
+tests_libtwins_la_LIBADD = $(CUDA_LIBS)
+else
+tests_libtwins_la_SOURCES += tests/twins_host.c
+endif
+tests_unit_kernels_CPPFLAGS = $(unit_cppflags)
+tests_unit_kernels_LDADD = tests/libtwins.la $(unit_ldadd)
 
 tests_unit_log_CPPFLAGS = $(unit_cppflags)
 tests_unit_log_LDADD = $(unit_ldadd)

@@ -8,13 +8,25 @@
 
 #include <stddef.h>
 
+#include "epx.h"
+
 /* Takes the GPU for this rank of its node; ends the program as skipped if there is none. */
 void space_init(int rank_on_node);
 int space_is_device(void);
+/* GPUs that this process sees, whatever the run is about. */
+int space_num_gpus(void);
+
+/* Another thread: has the same GPU from now on. */
+void space_enter_thread(void);
+/* A stream of its own; none on the host. */
+EPX_Stream space_new_stream(void);
+void space_free_stream(EPX_Stream stream);
 
 /* Memory of the space. */
 void *space_alloc(size_t bytes);
 void space_free(void *memory);
+/* Memory of another GPU of this machine; NULL on the host, or if there is one GPU. */
+void *space_alloc_elsewhere(size_t bytes);
 /* Copies to and from it, through a stream of its own: whatever is in flight goes on. */
 void space_put(void *to, const void *image, size_t bytes);
 void space_get(void *image, const void *from, size_t bytes);

@@ -9,6 +9,7 @@
 #include "suite.h"
 
 static cudaStream_t copies; /* NULL on host memory */
+static int ordinal;         /* of this rank's GPU */
 
 static void must(cudaError_t error, const char *what)
 {
@@ -21,21 +22,50 @@ static void must(cudaError_t error, const char *what)
 void space_init(int rank_on_node)
 {
     const char *memory = getenv("EPX_MEMORY");
-    int devices = 0;
+    int devices = space_num_gpus();
 
     if (!memory || strcmp(memory, "cuda:device") != 0)
         return;
-    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices < 1)
+    if (devices < 1)
         suite_skip("no CUDA device");
     if (devices < suite_size)
         suite_skip("fewer GPUs than ranks");
-    must(cudaSetDevice(rank_on_node % devices), "cudaSetDevice");
+    ordinal = rank_on_node % devices;
+    must(cudaSetDevice(ordinal), "cudaSetDevice");
     must(cudaStreamCreateWithFlags(&copies, cudaStreamNonBlocking), "cudaStreamCreate");
 }
 
 int space_is_device(void)
 {
     return copies != NULL;
+}
+
+int space_num_gpus(void)
+{
+    int devices = 0;
+
+    return cudaGetDeviceCount(&devices) == cudaSuccess ? devices : 0;
+}
+
+void space_enter_thread(void)
+{
+    if (copies)
+        must(cudaSetDevice(ordinal), "cudaSetDevice");
+}
+
+EPX_Stream space_new_stream(void)
+{
+    cudaStream_t stream = NULL;
+
+    if (copies)
+        must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+    return stream;
+}
+
+void space_free_stream(EPX_Stream stream)
+{
+    if (stream)
+        must(cudaStreamDestroy(stream), "cudaStreamDestroy");
 }
 
 void *space_alloc(size_t bytes)
@@ -45,6 +75,19 @@ void *space_alloc(size_t bytes)
     if (!copies)
         return malloc(bytes ? bytes : 1);
     must(cudaMalloc(&memory, bytes ? bytes : 1), "cudaMalloc");
+    return memory;
+}
+
+void *space_alloc_elsewhere(size_t bytes)
+{
+    void *memory;
+    int devices = space_num_gpus();
+
+    if (!copies || devices < 2)
+        return NULL;
+    must(cudaSetDevice((ordinal + 1) % devices), "cudaSetDevice");
+    memory = space_alloc(bytes);
+    must(cudaSetDevice(ordinal), "cudaSetDevice");
     return memory;
 }
 

@@ -21,9 +21,34 @@ int space_is_device(void)
     return 0;
 }
 
+int space_num_gpus(void)
+{
+    return 0;
+}
+
+void space_enter_thread(void)
+{
+}
+
+EPX_Stream space_new_stream(void)
+{
+    return EPX_STREAM_NULL;
+}
+
+void space_free_stream(EPX_Stream stream)
+{
+    (void)stream;
+}
+
 void *space_alloc(size_t bytes)
 {
     return malloc(bytes ? bytes : 1);
+}
+
+void *space_alloc_elsewhere(size_t bytes)
+{
+    (void)bytes;
+    return NULL;
 }
 
 void space_free(void *memory)

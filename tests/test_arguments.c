@@ -7,6 +7,7 @@
 #include "exchange.h"
 #include "fault.h"
 #include "operation.h"
+#include "space.h"
 #include "suite.h"
 
 enum { K = 2, MAX_TOKENS = 4, COUNT = 8 };
@@ -15,11 +16,10 @@ static EPX_Comm comm;
 static EPX_Route route;
 static EPX_Request request;
 
-/* Buffers large enough for any call here. */
-static int64_t ids[MAX_TOKENS * K];
-static float weights[4096], more_weights[4096];
-static float home_rows[MAX_TOKENS * COUNT];
-static float *slot_rows, *more_slot_rows;
+/* Buffers large enough for any call here, in the memory that the run is about. */
+static int64_t *ids;
+static float *weights, *more_weights;
+static float *home_rows, *slot_rows, *more_slot_rows;
 
 static EPX_Route_attr good_attr(void)
 {
@@ -39,18 +39,87 @@ static void route_tokens(void)
     SETTLE();
 }
 
+static void *new_floats(size_t n)
+{
+    float *image = calloc(n, sizeof(*image)), *memory = space_alloc(n * sizeof(*image));
+
+    space_put(memory, image, n * sizeof(*image));
+    free(image);
+    return memory;
+}
+
+static void make_buffers(void)
+{
+    size_t rows = (size_t)suite_size * MAX_TOKENS * K;
+    int64_t image[MAX_TOKENS * K];
+
+    for (int i = 0; i < MAX_TOKENS * K; i++)
+        image[i] = i % suite_size;
+    ids = space_alloc(sizeof(image));
+    space_put(ids, image, sizeof(image));
+    weights = new_floats(4096);
+    more_weights = new_floats(4096);
+    home_rows = new_floats(MAX_TOKENS * COUNT);
+    slot_rows = new_floats(rows * COUNT);
+    more_slot_rows = new_floats(rows * COUNT);
+}
+
+static void free_buffers(void)
+{
+    space_free(ids);
+    space_free(weights);
+    space_free(more_weights);
+    space_free(home_rows);
+    space_free(slot_rows);
+    space_free(more_slot_rows);
+}
+
+/* The arguments of an exchange of one row with every rank. */
+static struct {
+    int64_t counts_image[64], displs_image[64];
+    int64_t *sendcounts, *sdispls, *recvcounts, *rdispls;
+    void *in, *out;
+    int64_t capacity;
+    int count;
+    EPX_Datatype datatype;
+} x;
+
+static void make_exchange(void)
+{
+    x.sendcounts = space_alloc(sizeof(x.counts_image));
+    x.sdispls = space_alloc(sizeof(x.counts_image));
+    x.recvcounts = space_alloc(sizeof(x.counts_image));
+    x.rdispls = space_alloc(sizeof(x.counts_image));
+}
+
+static void free_exchange(void)
+{
+    space_free(x.sendcounts);
+    space_free(x.sdispls);
+    space_free(x.recvcounts);
+    space_free(x.rdispls);
+}
+
+static void open_comm(void)
+{
+    comm = suite_comm(NULL);
+    fault_watch(comm);
+    make_exchange();
+}
+
+static void close_comm(void)
+{
+    free_exchange();
+    EXPECT_CODE(EPX_Comm_free(&comm), EPX_SUCCESS);
+    SETTLE();
+}
+
 static void open_route(void)
 {
     EPX_Route_attr attr = good_attr();
-    size_t rows = (size_t)suite_size * MAX_TOKENS * K;
 
-    for (int i = 0; i < MAX_TOKENS * K; i++)
-        ids[i] = i % suite_size;
-    slot_rows = calloc(rows * COUNT, sizeof(float));
-    more_slot_rows = calloc(rows * COUNT, sizeof(float));
+    make_buffers();
     request = EPX_REQUEST_NULL;
-    comm = suite_comm(NULL);
-    fault_watch(comm);
     EXPECT_CODE(EPX_Route_create(&attr, comm, &route), EPX_SUCCESS);
     SETTLE();
 }
@@ -62,9 +131,7 @@ static void close_route(void)
     route_tokens();
     layer_works(comm);
     EXPECT_CODE(EPX_Route_free(&route), EPX_SUCCESS);
-    EXPECT_CODE(EPX_Comm_free(&comm), EPX_SUCCESS);
-    free(slot_rows);
-    free(more_slot_rows);
+    free_buffers();
     SETTLE();
 }
 
@@ -431,27 +498,25 @@ START_TEST(collectives_need_a_route_and_a_request)
 }
 END_TEST
 
-/* The arguments of an exchange of one row with every rank. */
-static struct {
-    int64_t sendcounts[64], sdispls[64], recvcounts[64], rdispls[64];
-    void *in, *out;
-    int64_t capacity;
-    int count;
-    EPX_Datatype datatype;
-} x;
-
 static int alltoallv(void)
 {
     return EPX_Alltoallv(x.in, x.sendcounts, x.sdispls, x.out, x.recvcounts, x.rdispls,
                          x.capacity, x.count, x.datatype, comm, EPX_STREAM_NULL, &request);
 }
 
+static void put_counts(void)
+{
+    space_put(x.sendcounts, x.counts_image, sizeof(x.counts_image));
+    space_put(x.sdispls, x.displs_image, sizeof(x.displs_image));
+}
+
 static void good_exchange(void)
 {
     for (int r = 0; r < suite_size; r++) {
-        x.sendcounts[r] = 1;
-        x.sdispls[r] = r;
+        x.counts_image[r] = 1;
+        x.displs_image[r] = r;
     }
+    put_counts();
     x.in = slot_rows;
     x.out = more_slot_rows;
     x.capacity = suite_size;
@@ -466,19 +531,48 @@ static void good_exchange(void)
         EXPECT_FAULT(comm, alltoallv(), wanted);                                              \
     } while (0)
 
+/* Counts on a device are read by the kernel alone: the request fails, not the call. */
+static void expect_counts_refused(void)
+{
+    put_counts();
+    if (!space_is_device()) {
+        EXPECT_FAULT(comm, alltoallv(), EPX_ERR_COUNT);
+        return;
+    }
+    EXPECT_CODE(alltoallv(), EPX_SUCCESS);
+    EXPECT_FAULT(comm, EPX_Wait(&request, MPI_STATUS_IGNORE), EPX_ERR_COUNT);
+}
+
+START_TEST(alltoallv_checks_its_counts)
+{
+    good_exchange();
+    x.counts_image[0] = -1;
+    expect_counts_refused();
+    good_exchange();
+    x.displs_image[0] = -1;
+    expect_counts_refused();
+    good_exchange();
+    EXPECT_CODE(alltoallv(), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Wait(&request, MPI_STATUS_IGNORE), EPX_SUCCESS);
+    SETTLE();
+}
+END_TEST
+
+/* How long sendbuf is a device knows, the host does not. */
 START_TEST(alltoallv_checks_its_arguments)
 {
-    EXCHANGE_REFUSED(sendcounts[0], -1, EPX_ERR_COUNT);
-    EXCHANGE_REFUSED(sdispls[0], -1, EPX_ERR_COUNT);
     EXCHANGE_REFUSED(capacity, -1, EPX_ERR_COUNT);
     EXCHANGE_REFUSED(count, -1, EPX_ERR_COUNT);
     EXCHANGE_REFUSED(datatype, EPX_DATATYPE_NULL, EPX_ERR_TYPE);
     EXCHANGE_REFUSED(datatype, EPX_FLOAT64 + 1, EPX_ERR_TYPE);
-    EXCHANGE_REFUSED(in, NULL, EPX_ERR_BUFFER);
+    if (!space_is_device()) {
+        EXCHANGE_REFUSED(in, NULL, EPX_ERR_BUFFER);
+        EXCHANGE_REFUSED(out, slot_rows, EPX_ERR_BUFFER);
+    }
     EXCHANGE_REFUSED(out, NULL, EPX_ERR_BUFFER);
     EXCHANGE_REFUSED(in, MPI_IN_PLACE, EPX_ERR_BUFFER);
     EXCHANGE_REFUSED(out, MPI_IN_PLACE, EPX_ERR_BUFFER);
-    EXCHANGE_REFUSED(out, slot_rows, EPX_ERR_BUFFER);
+    EXCHANGE_REFUSED(out, x.sendcounts, EPX_ERR_BUFFER);
     SETTLE();
 }
 END_TEST
@@ -507,6 +601,66 @@ START_TEST(alltoallv_needs_its_arrays)
                  EPX_ERR_ARG);
     EXPECT_FAULT(NULL, alltoallv_of(x.sendcounts, x.sdispls, x.recvcounts, x.rdispls,
                                     EPX_COMM_NULL, r), EPX_ERR_COMM);
+    SETTLE();
+}
+END_TEST
+
+/* Calls every function with memory that kernels cannot use in place of each buffer in turn. */
+static void expect_memory_refused(void *wrong)
+{
+    EPX_Stream s = EPX_STREAM_NULL;
+    EPX_Request *r = &request;
+    int n = COUNT, type = EPX_FLOAT32;
+
+#define OR_WRONG(place, good) (i == (place) ? wrong : (void *)(good))
+    EXPECT_FAULT(comm, EPX_Route_tokens(wrong, 1, route, s, r), EPX_ERR_BUFFER);
+    for (int i = 0; i < 4; i++)
+        EXPECT_FAULT(comm, EPX_Dispatch(OR_WRONG(0, home_rows), OR_WRONG(1, weights),
+                                        OR_WRONG(2, slot_rows), OR_WRONG(3, more_weights), n,
+                                        type, route, s, r), EPX_ERR_BUFFER);
+    for (int i = 0; i < 3; i++)
+        EXPECT_FAULT(comm, EPX_Combine(OR_WRONG(0, slot_rows), OR_WRONG(1, weights),
+                                       OR_WRONG(2, home_rows), n, type, route, s, r),
+                     EPX_ERR_BUFFER);
+    for (int i = 0; i < 4; i++)
+        EXPECT_FAULT(comm, EPX_Dispatch_backward(OR_WRONG(0, slot_rows), OR_WRONG(1, weights),
+                                                 OR_WRONG(2, home_rows),
+                                                 OR_WRONG(3, more_weights), n, type, route, s, r),
+                     EPX_ERR_BUFFER);
+    for (int i = 0; i < 5; i++)
+        EXPECT_FAULT(comm, EPX_Combine_backward(OR_WRONG(0, home_rows),
+                                                OR_WRONG(1, more_slot_rows), OR_WRONG(2, weights),
+                                                OR_WRONG(3, slot_rows), OR_WRONG(4, more_weights),
+                                                n, type, route, s, r), EPX_ERR_BUFFER);
+    for (int i = 0; i < 6; i++)
+        EXPECT_FAULT(comm, EPX_Alltoallv(OR_WRONG(0, slot_rows), OR_WRONG(1, x.sendcounts),
+                                         OR_WRONG(2, x.sdispls), OR_WRONG(3, more_slot_rows),
+                                         OR_WRONG(4, x.recvcounts), OR_WRONG(5, x.rdispls),
+                                         suite_size, n, type, comm, s, r), EPX_ERR_BUFFER);
+#undef OR_WRONG
+}
+
+START_TEST(a_device_refuses_memory_of_the_host)
+{
+    static float here[4096];
+
+    route_tokens();
+    expect_memory_refused(here);
+    SETTLE();
+}
+END_TEST
+
+START_TEST(a_device_refuses_memory_of_another)
+{
+    void *elsewhere = space_alloc_elsewhere(4096 * sizeof(float));
+
+    route_tokens();
+    if (elsewhere) {
+        expect_memory_refused(elsewhere);
+        space_free(elsewhere);
+    } else if (suite_rank == 0) {
+        printf("no other GPU: nothing tried\n");
+    }
     SETTLE();
 }
 END_TEST
@@ -555,6 +709,7 @@ static Suite *make_suite(void)
     Suite *suite = suite_create("arguments");
     TCase *tcase = tcase_create("arguments");
 
+    suite_add_fixture(tcase, open_comm, close_comm);
     tcase_add_checked_fixture(tcase, open_route, close_route);
     tcase_add_test(tcase, library_calls_need_outputs);
     tcase_add_test(tcase, every_code_has_a_text_of_its_own);
@@ -573,11 +728,16 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, collectives_check_their_buffers, 0, 4);
     tcase_add_test(tcase, collectives_check_their_weights);
     tcase_add_test(tcase, collectives_need_a_route_and_a_request);
+    tcase_add_test(tcase, alltoallv_checks_its_counts);
     tcase_add_test(tcase, alltoallv_checks_its_arguments);
     tcase_add_test(tcase, alltoallv_needs_its_arrays);
     tcase_add_test(tcase, completion_calls_check_their_arguments);
     tcase_add_test(tcase, a_good_call_after_a_refused_one_is_that_call);
     tcase_add_test(tcase, messages_name_function_and_values);
+    if (space_is_device()) {
+        tcase_add_test(tcase, a_device_refuses_memory_of_the_host);
+        tcase_add_test(tcase, a_device_refuses_memory_of_another);
+    }
     suite_add_tcase(suite, tcase);
     return suite;
 }

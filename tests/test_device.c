@@ -224,9 +224,14 @@ static void end_capture(struct step *step)
 
 static void capture_step(struct step *step)
 {
+    EPX_Request *request = &step->routing.request;
+    int flag;
+
     begin_capture(step);
     call_step(step);
-    EXPECT_CODE(EPX_Wait(&step->routing.request, MPI_STATUS_IGNORE), EPX_ERR_REQUEST);
+    EXPECT_CODE(EPX_Wait(request, MPI_STATUS_IGNORE), EPX_ERR_REQUEST);
+    EXPECT_CODE(EPX_Test(request, &flag, MPI_STATUS_IGNORE), EPX_ERR_REQUEST);
+    EXPECT_CODE(EPX_Waitall(1, request, MPI_STATUSES_IGNORE), EPX_ERR_REQUEST);
     end_capture(step);
 }
 

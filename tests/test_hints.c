@@ -6,12 +6,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "exchange.h"
 #include "operation.h"
+#include "space.h"
 #include "suite.h"
 
-static int create(const char *key, const char *value, EPX_Comm *comm)
+/* With one hint, or two. */
+static int create(const char *const hints[4], EPX_Comm *comm)
 {
-    MPI_Info info = suite_info(key, value, NULL);
+    MPI_Info info = suite_info(hints[0], hints[1], hints[2], hints[3], NULL);
     int code;
 
     *comm = EPX_COMM_NULL;
@@ -20,13 +23,20 @@ static int create(const char *key, const char *value, EPX_Comm *comm)
     return code;
 }
 
-static void expect_refused(const char *key, const char *value, int wanted)
+static void expect_both_refused(const char *const hints[4], int wanted)
 {
     EPX_Comm comm;
 
-    EXPECT(create(key, value, &comm) == wanted, "%s=%s", key, value);
-    EXPECT(comm == EPX_COMM_NULL, "%s=%s made a communicator", key, value);
+    EXPECT(create(hints, &comm) == wanted, "%s=%s", hints[0], hints[1]);
+    EXPECT(comm == EPX_COMM_NULL, "%s=%s made a communicator", hints[0], hints[1]);
     SETTLE();
+}
+
+static void expect_refused(const char *key, const char *value, int wanted)
+{
+    const char *const hints[4] = {key, value};
+
+    expect_both_refused(hints, wanted);
 }
 
 static const char *const bad_values[][2] = {
@@ -54,7 +64,7 @@ START_TEST(bad_values_in_the_environment_are_refused)
 }
 END_TEST
 
-START_TEST(transports_of_devices_are_unusable_on_the_host)
+START_TEST(transports_of_devices_are_unusable_without_one)
 {
     expect_refused("epx_transport", "lsa", EPX_ERR_TRANSPORT);
     expect_refused("epx_transport", "nccl", EPX_ERR_TRANSPORT);
@@ -64,6 +74,44 @@ END_TEST
 START_TEST(device_memory_needs_a_device)
 {
     expect_refused("epx_memory", "cuda:device", EPX_ERR_UNSUPPORTED);
+}
+END_TEST
+
+START_TEST(transport_and_memory_must_go_together)
+{
+    static const char *const wrong[][4] = {
+        {"epx_transport", "lsa", "epx_memory", "system"},
+        {"epx_transport", "shm", "epx_memory", "cuda:device"},
+        {"epx_transport", "mpi", "epx_memory", "cuda:device"},
+    };
+
+    expect_both_refused(wrong[_i], EPX_ERR_UNSUPPORTED);
+}
+END_TEST
+
+/* The environment asks for device memory; info wins. */
+START_TEST(a_host_communicator_works_beside_the_device)
+{
+    EPX_Comm device = suite_comm(NULL), host;
+    const char *const hints[4] = {"epx_memory", "system", "epx_transport", "auto"};
+    struct exchange x = {.data = {3, EPX_FLOAT32, 16, 0}, .most_rows = 5};
+    int64_t counts[64] = {0}, displs[64] = {0}, recvcounts[64], rdispls[64];
+    EPX_Request request;
+
+    EXPECT_CODE(create(hints, &host), EPX_SUCCESS);
+    SETTLE();
+    x.comm = device;
+    EXPECT_CODE(exchange_start(&x), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Alltoallv(NULL, counts, displs, NULL, recvcounts, rdispls, 0, 1, EPX_BYTE,
+                              host, EPX_STREAM_NULL, &request), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Wait(&request, MPI_STATUS_IGNORE), EPX_SUCCESS);
+    exchange_finish(&x);
+    SETTLE();
+    exchange_free(&x);
+    EXPECT_CODE(EPX_Comm_free(&host), EPX_SUCCESS);
+    layer_works(device);
+    EXPECT_CODE(EPX_Comm_free(&device), EPX_SUCCESS);
+    SETTLE();
 }
 END_TEST
 
@@ -111,7 +159,7 @@ START_TEST(info_used_has_every_hint)
 
     for (int i = 0; i < 5; i++)
         hint_is(comm, keys[i], NULL);
-    hint_is(comm, "epx_memory", "system");
+    hint_is(comm, "epx_memory", space_is_device() ? "cuda:device" : "system");
     hint_is(comm, "epx_progress", "calls");
     hint_is(comm, "epx_transport",
             strcmp(suite_transport(), "auto") == 0 ? NULL : suite_transport());
@@ -199,8 +247,13 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, bad_values_are_refused, 0,
                         (int)(sizeof(bad_values) / sizeof(*bad_values)));
     tcase_add_test(tcase, bad_values_in_the_environment_are_refused);
-    tcase_add_test(tcase, transports_of_devices_are_unusable_on_the_host);
-    tcase_add_test(tcase, device_memory_needs_a_device);
+    if (space_num_gpus() == 0) {
+        tcase_add_test(tcase, transports_of_devices_are_unusable_without_one);
+        tcase_add_test(tcase, device_memory_needs_a_device);
+    }
+    tcase_add_loop_test(tcase, transport_and_memory_must_go_together, 0, 3);
+    if (space_is_device())
+        tcase_add_test(tcase, a_host_communicator_works_beside_the_device);
     tcase_add_test(tcase, info_wins_over_environment_wins_over_default);
     tcase_add_test(tcase, info_used_has_every_hint);
     tcase_add_test(tcase, an_unknown_hint_is_warned_of_and_ignored);

@@ -7,9 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "epx.h"
+#include "space.h"
+#include "suite.h"
 
 static int errors;
+static int64_t *id; /* what is routed, also by what is left in flight */
 
 static void expect(const char *what, int code, int wanted)
 {
@@ -19,6 +21,7 @@ static void expect(const char *what, int code, int wanted)
     fprintf(stderr, "%s gave %d, not %d\n", what, code, wanted);
 }
 
+#undef EXPECT
 #define EXPECT(call, wanted) expect(#call, call, wanted)
 
 /* The library's own calls work at any time; those that need MPI say that it is not there. */
@@ -53,8 +56,8 @@ static void leave_objects(const char *progress)
     EPX_Request request;
     EPX_Comm comm;
     MPI_Info info;
+    char image[5000];
     void *base = NULL;
-    int64_t id = 0;
 
     MPI_Info_create(&info);
     MPI_Info_set(info, "epx_progress", progress);
@@ -65,27 +68,34 @@ static void leave_objects(const char *progress)
     MPI_Info_free(&info);
     EXPECT(EPX_Alloc_mem(5000, comm, &base), EPX_SUCCESS);
     EXPECT(EPX_Route_create(&attr, comm, &route), EPX_SUCCESS);
-    EXPECT(EPX_Route_tokens(&id, 1, route, EPX_STREAM_NULL, &request), EPX_SUCCESS);
+    EXPECT(EPX_Route_tokens(id, 1, route, EPX_STREAM_NULL, &request), EPX_SUCCESS);
     EXPECT(EPX_Wait(&request, MPI_STATUS_IGNORE), EPX_SUCCESS);
-    EXPECT(EPX_Route_tokens(&id, 1, route, EPX_STREAM_NULL, &request), EPX_SUCCESS);
-    memset(base, 1, 5000);
+    EXPECT(EPX_Route_tokens(id, 1, route, EPX_STREAM_NULL, &request), EPX_SUCCESS);
+    memset(image, 1, sizeof(image));
+    space_put(base, image, sizeof(image));
 }
 
 int main(int argc, char **argv)
 {
-    int rank, sum;
+    const int64_t none = 0;
+    int sum;
 
     try_without_mpi();
     MPI_Init(&argc, &argv);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_rank(MPI_COMM_WORLD, &suite_rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &suite_size);
+    space_init(suite_rank); /* all ranks are on one node */
+    id = space_alloc(sizeof(*id));
+    space_put(id, &none, sizeof(*id));
     leave_objects("calls");
     leave_objects("thread");
     MPI_Allreduce(&errors, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     errors = 0;
     MPI_Finalize();
     try_without_mpi();
-    if (rank == 0)
+    space_free(id);
+    if (suite_rank == 0)
         printf(sum + errors ? " Found %d errors\n" : " No Errors\n", sum + errors);
     return sum + errors ? EXIT_FAILURE : EXIT_SUCCESS;
 }

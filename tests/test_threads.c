@@ -1,61 +1,89 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_threads.c - one communicator a thread, where MPI provides MPI_THREAD_MULTIPLE. */
+/*
+ * test_threads.c - one communicator a thread, where MPI provides MPI_THREAD_MULTIPLE. On a device
+ * ranks queue the kernels of their threads in different orders, so no two streams may share a
+ * connection to it.
+ */
 #include <pthread.h>
 #include <stdio.h>
 
 #include "operation.h"
+#include "space.h"
 #include "suite.h"
 
-#define THREADS 3
+enum { THREADS = 3, CALLS = 10 };
 
+/* Device memory is made before and freed after: both can wait for the kernels of all threads. */
 struct worker {
     pthread_t thread;
     EPX_Comm comm;
     struct layer layer;
+    struct routing routings[CALLS];
+    struct operation ops[CALLS][VERBS];
 };
 
-static void run_verbs(struct worker *worker, uint64_t seed)
+static void open_worker(struct worker *worker, const char *progress)
 {
-    struct operation ops[VERBS];
-    struct routing routing;
+    struct scenario s = scenario_small(EPX_BFLOAT16);
 
-    EXPECT_CODE(routing_start(&routing, &worker->layer, seed), EPX_SUCCESS);
+    worker->comm = suite_comm("epx_progress", progress, NULL);
+    layer_open(&worker->layer, &s, worker->comm);
+    SETTLE();
+    worker->layer.stream = space_new_stream();
+    for (int call = 0; call < CALLS; call++) {
+        routing_prepare(&worker->routings[call], &worker->layer, (uint64_t)call);
+        for (int i = 0; i < VERBS; i++)
+            operation_prepare(&worker->ops[call][i], &worker->routings[call], (enum verb)i,
+                              (uint64_t)call);
+    }
+}
+
+static void close_worker(struct worker *worker)
+{
+    for (int call = 0; call < CALLS; call++) {
+        for (int i = 0; i < VERBS; i++)
+            operation_free(&worker->ops[call][i]);
+        routing_free(&worker->routings[call]);
+    }
+    space_free_stream(worker->layer.stream);
+    layer_close(&worker->layer);
+    EXPECT_CODE(EPX_Comm_free(&worker->comm), EPX_SUCCESS);
+}
+
+static void run_verbs(struct routing *routing, struct operation ops[VERBS])
+{
+    EXPECT_CODE(routing_call(routing), EPX_SUCCESS);
     for (int i = 0; i < VERBS; i++)
-        EXPECT_CODE(operation_start(&ops[i], &routing, (enum verb)i, seed), EPX_SUCCESS);
+        EXPECT_CODE(operation_call(&ops[i]), EPX_SUCCESS);
     for (int i = VERBS - 1; i >= 0; i--)
         operation_finish(&ops[i]);
-    routing_finish(&routing);
-    for (int i = 0; i < VERBS; i++)
-        operation_free(&ops[i]);
-    routing_free(&routing);
+    routing_finish(routing);
 }
 
 static void *work(void *argument)
 {
-    for (uint64_t call = 0; call < 10; call++)
-        run_verbs(argument, call);
+    struct worker *worker = argument;
+
+    space_enter_thread();
+    for (int call = 0; call < CALLS; call++)
+        run_verbs(&worker->routings[call], worker->ops[call]);
     return NULL;
 }
 
 static void run_threads(const char *progress)
 {
-    struct scenario s = scenario_small(EPX_BFLOAT16);
-    struct worker workers[THREADS];
+    static struct worker workers[THREADS];
 
-    for (int i = 0; i < THREADS; i++) {
-        workers[i].comm = suite_comm("epx_progress", progress, NULL);
-        layer_open(&workers[i].layer, &s, workers[i].comm);
-        SETTLE();
-    }
+    for (int i = 0; i < THREADS; i++)
+        open_worker(&workers[i], progress);
+    SETTLE();
     for (int i = 0; i < THREADS; i++)
         pthread_create(&workers[i].thread, NULL, work, &workers[i]);
     for (int i = 0; i < THREADS; i++)
         pthread_join(workers[i].thread, NULL);
     SETTLE();
-    for (int i = 0; i < THREADS; i++) {
-        layer_close(&workers[i].layer);
-        EXPECT_CODE(EPX_Comm_free(&workers[i].comm), EPX_SUCCESS);
-    }
+    for (int i = 0; i < THREADS; i++)
+        close_worker(&workers[i]);
     SETTLE();
 }
 
