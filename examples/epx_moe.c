@@ -149,14 +149,15 @@ static void read_batch(const struct moe_layer *l, const struct moe_text *text, i
     }
 }
 
-/* Half the square of y - target, summed over this rank's tokens; grad_y is y - target. */
-static double square_loss(const struct moe_options *o, struct moe_batch *b)
+/* Half the square of y - target, summed over this rank's tokens. */
+static double square_loss(const struct moe_options *o, const struct moe_batch *b)
 {
     double loss = 0;
 
     for (int64_t i = 0; i < (int64_t)b->num_tokens * o->hidden; i++) {
-        b->grad_y[i] = b->y[i] - b->target[i];
-        loss += 0.5 * b->grad_y[i] * b->grad_y[i];
+        float difference = b->y[i] - b->target[i];
+
+        loss += 0.5 * difference * difference;
     }
     return loss;
 }
@@ -168,9 +169,9 @@ static double run_step(struct moe_layer *l, struct moe_batch *b, struct moe_chec
     double sums[2], rate;
 
     moe_layer_forward(l, b);
+    moe_layer_backward(l, b);
     sums[0] = square_loss(&l->opt, b);
     sums[1] = b->num_tokens;
-    moe_layer_backward(l, b);
     MPI_Allreduce(MPI_IN_PLACE, sums, 2, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     moe_check_step(check, l, b, step, sums[0]);
     rate = sums[1] > 0 ? l->opt.rate / sums[1] : 0;

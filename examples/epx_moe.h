@@ -2,7 +2,7 @@
 /*
  * epx_moe.h - a small mixture-of-experts layer on text: epx_moe.c runs it, epx_moe_layer.c is the
  * layer on EPX, epx_moe_text.c makes its tokens, epx_moe_model.c is its arithmetic, and
- * epx_moe_serial.c checks it.
+ * epx_moe_serial.c checks it. epx_moe_space.h is what differs between host and GPU.
  */
 #ifndef EPX_MOE_H
 #define EPX_MOE_H
@@ -23,6 +23,9 @@ struct moe_options {
     double rate;            /* learning rate */
     uint64_t seed;
 };
+
+/* Says what is wrong and ends the program. */
+void moe_fail(const char *format, ...);
 
 /* Memory, zeroed; ends the program if there is none. */
 void *moe_alloc(int64_t count, size_t size);
@@ -123,8 +126,14 @@ struct moe_layer {
     float *out;                         /* rows that the experts make of them */
     float *grad_out, *grad_out_weights; /* what combine backward brings */
     float *grad_recv, *grad_recv_weights;
-    float *expert_row;                  /* rank-major: the row of one expert and its gradient */
+    const struct moe_space *space;
+    EPX_Stream stream;
+    struct moe_batch batch;             /* the step's, where the collectives read and write it */
+    struct moe_host *host;              /* what the space keeps: one of them is NULL */
+    struct moe_gpu *gpu;
     double seconds[MOE_NUM_PHASES];
+    int64_t num_rows;                   /* received in this step */
+    const int32_t *expert_counts;       /* [L] pairs of the local experts in this step */
     int64_t rows;                       /* received, all steps */
     int64_t *expert_rows;               /* [E] pairs of the local experts, all steps */
 };
@@ -132,6 +141,8 @@ struct moe_layer {
 /* Collective. */
 void moe_layer_create(const struct moe_options *opt, struct moe_layer *layer);
 void moe_layer_free(struct moe_layer *layer);
+/* Reads x and target; y and the gradients, of half the square of y - target, are on the host when
+ * backward returns. */
 void moe_layer_forward(struct moe_layer *layer, struct moe_batch *batch);
 void moe_layer_backward(struct moe_layer *layer, struct moe_batch *batch);
 

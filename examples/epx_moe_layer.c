@@ -3,10 +3,10 @@
  * epx_moe_layer.c - the layer on EPX: route, dispatch, experts, combine, and their backwards.
  * Expert-major rows are one a (token, choice): an expert works on a slab, and combine multiplies
  * by the routing weights. Rank-major rows are one a (token, rank): the rank sums its experts.
+ * On a GPU all of a step's work is queued on one stream, and the host waits for the last of it.
  */
-#include "epx_moe.h"
+#include "epx_moe_space.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,8 +22,7 @@ static void check(int code, EPX_Comm comm)
         EPX_Comm_get_error_message(comm, message, &length);
     else
         EPX_Error_string(code, message, &length);
-    fprintf(stderr, "epx_moe: %s\n", message);
-    MPI_Abort(MPI_COMM_WORLD, 1);
+    moe_fail("%s", message);
 }
 
 /* Rows to receive, if they are limited: an even load of the local experts times the factor. */
@@ -82,17 +81,25 @@ static void alloc_buffers(struct moe_layer *l)
     l->recv_weights = alloc_window(l, row_weights);
     l->grad_out = alloc_window(l, hidden);
     l->grad_out_weights = alloc_window(l, 1);
-    l->out = moe_alloc(capacity * hidden, sizeof(float));
-    l->grad_recv = moe_alloc(capacity * hidden, sizeof(float));
-    l->grad_recv_weights = moe_alloc(capacity * row_weights, sizeof(float));
-    l->expert_row = moe_alloc(2 * hidden, sizeof(float));
+    l->out = l->space->alloc(capacity * hidden, sizeof(float));
+    l->grad_recv = l->space->alloc(capacity * hidden, sizeof(float));
+    l->grad_recv_weights = l->space->alloc(capacity * row_weights, sizeof(float));
     l->expert_rows = moe_alloc(l->opt.num_experts, sizeof(int64_t));
+}
+
+/* The hint says where rows lie; a GPU has to be taken before the communicator is made. */
+static const struct moe_space *choose_space(void)
+{
+    const char *memory = getenv("EPX_MEMORY");
+
+    return memory && strcmp(memory, "cuda:device") == 0 ? moe_space_cuda() : &moe_space_host;
 }
 
 void moe_layer_create(const struct moe_options *opt, struct moe_layer *l)
 {
     memset(l, 0, sizeof(*l));
     l->opt = *opt;
+    l->space = choose_space();
     check(EPX_Comm_create(MPI_COMM_WORLD, MPI_INFO_NULL, &l->comm), EPX_COMM_NULL);
     check(EPX_Comm_set_errhandler(l->comm, MPI_ERRORS_RETURN), l->comm);
     check(EPX_Comm_rank(l->comm, &l->rank), l->comm);
@@ -100,10 +107,12 @@ void moe_layer_create(const struct moe_options *opt, struct moe_layer *l)
     create_route(l);
     alloc_buffers(l);
     l->model = moe_model_create(opt, l->view.first_local_expert, l->view.num_local_experts);
+    l->space->create(l);
 }
 
 void moe_layer_free(struct moe_layer *l)
 {
+    l->space->destroy(l);
     check(EPX_Free_mem(l->grad_out_weights, l->comm), l->comm);
     check(EPX_Free_mem(l->grad_out, l->comm), l->comm);
     check(EPX_Free_mem(l->recv_weights, l->comm), l->comm);
@@ -111,20 +120,10 @@ void moe_layer_free(struct moe_layer *l)
     check(EPX_Route_free(&l->route), l->comm);
     check(EPX_Comm_free(&l->comm), EPX_COMM_NULL);
     moe_model_free(l->model);
-    free(l->out);
-    free(l->grad_recv);
-    free(l->grad_recv_weights);
-    free(l->expert_row);
+    l->space->free(l->out);
+    l->space->free(l->grad_recv);
+    l->space->free(l->grad_recv_weights);
     free(l->expert_rows);
-}
-
-/* Charges the time since *start to a phase and starts anew. */
-static void lap(struct moe_layer *l, enum moe_phase phase, double *start)
-{
-    double now = MPI_Wtime();
-
-    l->seconds[phase] += now - *start;
-    *start = now;
 }
 
 static void choose_experts(struct moe_layer *l, struct moe_batch *b)
@@ -136,112 +135,29 @@ static void choose_experts(struct moe_layer *l, struct moe_batch *b)
                            b->ids + t * top_k, b->weights + t * top_k);
 }
 
-static void route(struct moe_layer *l, struct moe_batch *b)
+/* The stream's later work comes after the operation. On the host there is no stream: this waits. */
+static void wait_in_order(struct moe_layer *l, EPX_Request *request)
 {
-    EPX_Request request;
-
-    check(EPX_Route_tokens(b->ids, b->num_tokens, l->route, EPX_STREAM_NULL, &request), l->comm);
-    check(EPX_Wait(&request, MPI_STATUS_IGNORE), l->comm);
-    l->rows += *l->view.num_rows;
-    for (int e = 0; e < l->view.num_local_experts; e++)
-        l->expert_rows[l->view.first_local_expert + e] += l->view.expert_counts[e];
+    check(EPX_Wait_enqueue(request, l->stream), l->comm);
 }
 
-static void dispatch(struct moe_layer *l, struct moe_batch *b)
+static void route(struct moe_layer *l)
 {
     EPX_Request request;
 
-    check(EPX_Dispatch(b->x, b->weights, l->recv, l->recv_weights, l->opt.hidden, EPX_FLOAT32,
-                       l->route, EPX_STREAM_NULL, &request),
+    check(EPX_Route_tokens(l->batch.ids, l->batch.num_tokens, l->route, l->stream, &request),
           l->comm);
-    check(EPX_Wait(&request, MPI_STATUS_IGNORE), l->comm);
+    wait_in_order(l, &request);
 }
 
-static void expert_major_forward(struct moe_layer *l)
+static void dispatch(struct moe_layer *l)
 {
-    const EPX_Route_view *v = &l->view;
+    EPX_Request request;
 
-    for (int e = 0; e < v->num_local_experts; e++) {
-        int64_t first = v->expert_offsets[e] * l->opt.hidden;
-
-        moe_expert_forward(l->model, e, l->recv + first, l->out + first, v->expert_counts[e]);
-    }
-}
-
-static void expert_major_backward(struct moe_layer *l)
-{
-    const EPX_Route_view *v = &l->view;
-
-    for (int e = 0; e < v->num_local_experts; e++) {
-        int64_t first = v->expert_offsets[e] * l->opt.hidden;
-
-        moe_expert_backward(l->model, e, l->recv + first, l->grad_out + first,
-                            l->grad_recv + first, v->expert_counts[e]);
-    }
-}
-
-static void add_scaled(float *sum, float scale, const float *row, int hidden)
-{
-    for (int i = 0; i < hidden; i++)
-        sum[i] += scale * row[i];
-}
-
-static float dot(const float *a, const float *b, int hidden)
-{
-    float sum = 0;
-
-    for (int i = 0; i < hidden; i++)
-        sum += a[i] * b[i];
-    return sum;
-}
-
-static void rank_major_forward(struct moe_layer *l)
-{
-    int hidden = l->opt.hidden, top_k = l->opt.top_k;
-
-    for (int64_t row = 0; row < *l->view.num_rows; row++) {
-        float *out = l->out + row * hidden;
-
-        memset(out, 0, (size_t)hidden * sizeof(*out));
-        for (int64_t pair = row * top_k; pair < (row + 1) * top_k; pair++) {
-            int e = l->view.row_expert_ids[pair];
-
-            if (e < 0)
-                continue;
-            moe_expert_forward(l->model, e, l->recv + row * hidden, l->expert_row, 1);
-            add_scaled(out, l->recv_weights[pair], l->expert_row, hidden);
-        }
-    }
-}
-
-/* One expert of a row: answers the gradient of its weight and adds to that of the row. */
-static float pair_backward(struct moe_layer *l, int e, float weight, int64_t row)
-{
-    int hidden = l->opt.hidden;
-    const float *x = l->recv + row * hidden, *grad_out = l->grad_out + row * hidden;
-    float *y = l->expert_row, *grad_y = y, *grad_x = y + hidden, grad_weight;
-
-    moe_expert_forward(l->model, e, x, y, 1);
-    grad_weight = dot(grad_out, y, hidden);
-    for (int i = 0; i < hidden; i++)
-        grad_y[i] = weight * grad_out[i];
-    moe_expert_backward(l->model, e, x, grad_y, grad_x, 1);
-    add_scaled(l->grad_recv + row * hidden, 1.0f, grad_x, hidden);
-    return grad_weight;
-}
-
-static void rank_major_backward(struct moe_layer *l)
-{
-    int64_t hidden = l->opt.hidden, top_k = l->opt.top_k, num_rows = *l->view.num_rows;
-
-    memset(l->grad_recv, 0, (size_t)(num_rows * hidden) * sizeof(float));
-    for (int64_t row = 0; row < num_rows; row++)
-        for (int64_t pair = row * top_k; pair < (row + 1) * top_k; pair++) {
-            int e = l->view.row_expert_ids[pair];
-
-            l->grad_recv_weights[pair] =
-                e < 0 ? 0 : pair_backward(l, e, l->recv_weights[pair], row);
-        }
+    check(EPX_Dispatch(l->batch.x, l->batch.weights, l->recv, l->recv_weights, l->opt.hidden,
+                       EPX_FLOAT32, l->route, l->stream, &request),
+          l->comm);
+    wait_in_order(l, &request);
 }
 
 /* The weights of combine: those that came with the rows, or none if the experts' sum has them. */
@@ -250,37 +166,42 @@ static const float *combine_weights(const struct moe_layer *l)
     return l->opt.layout == EPX_RANK_MAJOR ? NULL : l->recv_weights;
 }
 
-static void combine(struct moe_layer *l, struct moe_batch *b)
+static void combine(struct moe_layer *l)
 {
     EPX_Request request;
 
-    check(EPX_Combine(l->out, combine_weights(l), b->y, l->opt.hidden, EPX_FLOAT32, l->route,
-                      EPX_STREAM_NULL, &request),
+    check(EPX_Combine(l->out, combine_weights(l), l->batch.y, l->opt.hidden, EPX_FLOAT32, l->route,
+                      l->stream, &request),
           l->comm);
-    check(EPX_Wait(&request, MPI_STATUS_IGNORE), l->comm);
+    wait_in_order(l, &request);
 }
 
-static void combine_backward(struct moe_layer *l, struct moe_batch *b)
+static void combine_backward(struct moe_layer *l)
 {
     EPX_Request request;
 
-    check(EPX_Combine_backward(b->grad_y, l->out, combine_weights(l), l->grad_out,
+    check(EPX_Combine_backward(l->batch.grad_y, l->out, combine_weights(l), l->grad_out,
                                combine_weights(l) ? l->grad_out_weights : NULL, l->opt.hidden,
-                               EPX_FLOAT32, l->route, EPX_STREAM_NULL, &request),
+                               EPX_FLOAT32, l->route, l->stream, &request),
           l->comm);
-    check(EPX_Wait(&request, MPI_STATUS_IGNORE), l->comm);
+    wait_in_order(l, &request);
 }
 
-static void dispatch_backward(struct moe_layer *l, struct moe_batch *b)
+/* The last operation of a step: the host waits for it, and asks how those before it ended. */
+static void dispatch_backward(struct moe_layer *l)
 {
     const float *grad_recv_weights =
         l->opt.layout == EPX_RANK_MAJOR ? l->grad_recv_weights : l->grad_out_weights;
     EPX_Request request;
+    int error;
 
-    check(EPX_Dispatch_backward(l->grad_recv, grad_recv_weights, b->grad_x, b->grad_weights,
-                                l->opt.hidden, EPX_FLOAT32, l->route, EPX_STREAM_NULL, &request),
+    check(EPX_Dispatch_backward(l->grad_recv, grad_recv_weights, l->batch.grad_x,
+                                l->batch.grad_weights, l->opt.hidden, EPX_FLOAT32, l->route,
+                                l->stream, &request),
           l->comm);
     check(EPX_Wait(&request, MPI_STATUS_IGNORE), l->comm);
+    check(EPX_Comm_get_async_error(l->comm, &error), l->comm);
+    check(error, l->comm);
 }
 
 /* Every rank has the router: its gradient is the sum over the tokens of all ranks. */
@@ -296,38 +217,44 @@ static void router_backward(struct moe_layer *l, struct moe_batch *b)
                   MPI_SUM, MPI_COMM_WORLD);
 }
 
+static void count_rows(struct moe_layer *l)
+{
+    l->rows += l->num_rows;
+    for (int e = 0; e < l->view.num_local_experts; e++)
+        l->expert_rows[l->view.first_local_expert + e] += l->expert_counts[e];
+}
+
 void moe_layer_forward(struct moe_layer *l, struct moe_batch *b)
 {
     double start = MPI_Wtime();
 
     choose_experts(l, b);
-    lap(l, MOE_ROUTER, &start);
-    route(l, b);
-    lap(l, MOE_ROUTE, &start);
-    dispatch(l, b);
-    lap(l, MOE_DISPATCH, &start);
-    if (l->opt.layout == EPX_RANK_MAJOR)
-        rank_major_forward(l);
-    else
-        expert_major_forward(l);
-    lap(l, MOE_EXPERTS, &start);
-    combine(l, b);
-    lap(l, MOE_COMBINE, &start);
+    l->seconds[MOE_ROUTER] += MPI_Wtime() - start;
+    l->space->put_step(l, b);
+    route(l);
+    l->space->lap(l, MOE_ROUTE);
+    dispatch(l);
+    l->space->lap(l, MOE_DISPATCH);
+    l->space->experts_forward(l);
+    l->space->lap(l, MOE_EXPERTS);
+    combine(l);
+    l->space->lap(l, MOE_COMBINE);
 }
 
 void moe_layer_backward(struct moe_layer *l, struct moe_batch *b)
 {
-    double start = MPI_Wtime();
+    double start;
 
-    combine_backward(l, b);
-    lap(l, MOE_COMBINE_BACKWARD, &start);
-    if (l->opt.layout == EPX_RANK_MAJOR)
-        rank_major_backward(l);
-    else
-        expert_major_backward(l);
-    lap(l, MOE_EXPERTS_BACKWARD, &start);
-    dispatch_backward(l, b);
-    lap(l, MOE_DISPATCH_BACKWARD, &start);
+    l->space->loss_gradient(l);
+    combine_backward(l);
+    l->space->lap(l, MOE_COMBINE_BACKWARD);
+    l->space->experts_backward(l);
+    l->space->lap(l, MOE_EXPERTS_BACKWARD);
+    dispatch_backward(l);
+    l->space->lap(l, MOE_DISPATCH_BACKWARD);
+    l->space->get_step(l, b);
+    count_rows(l);
+    start = MPI_Wtime();
     router_backward(l, b);
-    lap(l, MOE_ROUTER_BACKWARD, &start);
+    l->seconds[MOE_ROUTER_BACKWARD] += MPI_Wtime() - start;
 }

@@ -3,19 +3,29 @@
 #include "epx_moe.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+void moe_fail(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    fputs("epx_moe: ", stderr);
+    vfprintf(stderr, format, args);
+    fputs("\n", stderr);
+    va_end(args);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
 
 void *moe_alloc(int64_t count, size_t size)
 {
     void *memory = calloc(count ? (size_t)count : 1, size);
 
-    if (!memory) {
-        fprintf(stderr, "epx_moe: no memory for %lld elements of %zu bytes\n", (long long)count,
-                size);
-        MPI_Abort(MPI_COMM_WORLD, 1);
-    }
+    if (!memory)
+        moe_fail("no memory for %lld elements of %zu bytes", (long long)count, size);
     return memory;
 }
 

@@ -446,7 +446,7 @@ void moe_check_step(struct moe_check *c, const struct moe_layer *l, const struct
     MPI_Request requests[NUM_TAGS];
     MPI_Status statuses[NUM_TAGS];
 
-    MPI_Isend(l->view.expert_counts, n, MPI_INT32_T, 0, TAG_COUNTS, MPI_COMM_WORLD, &requests[0]);
+    MPI_Isend(l->expert_counts, n, MPI_INT32_T, 0, TAG_COUNTS, MPI_COMM_WORLD, &requests[0]);
     MPI_Isend(b->y, rows, MPI_FLOAT, 0, TAG_Y, MPI_COMM_WORLD, &requests[1]);
     MPI_Isend(b->grad_x, rows, MPI_FLOAT, 0, TAG_GRAD_X, MPI_COMM_WORLD, &requests[2]);
     MPI_Isend(l->model->grad_experts, (int)(n * size), MPI_FLOAT, 0, TAG_GRAD_EXPERTS,

@@ -9,9 +9,27 @@ epx_moe_files = \
   examples/epx_moe_layer.c \
   examples/epx_moe_model.c \
   examples/epx_moe_serial.c \
+  examples/epx_moe_space.h \
+  examples/epx_moe_space_host.c \
   examples/epx_moe_text.c
 
+# What runs on the GPU, or the file that says that nothing does.
+epx_moe_cuda_files = \
+  examples/epx_moe_experts.h \
+  examples/epx_moe_experts.cu \
+  examples/epx_moe_space_cuda.c
+epx_moe_no_cuda_files = examples/epx_moe_space_none.c
+if HAVE_CUDA
+noinst_LTLIBRARIES += libepx_moe_cuda.la
+libepx_moe_cuda_la_CPPFLAGS = $(AM_CPPFLAGS) $(vendor_cppflags)
+libepx_moe_cuda_la_SOURCES = $(epx_moe_cuda_files)
+libepx_moe_cuda_la_LIBADD = $(CUDA_LIBS)
+epx_moe_LDADD += libepx_moe_cuda.la
+else
+epx_moe_SOURCES += $(epx_moe_no_cuda_files)
+endif
+
 exampledir = $(docdir)/examples
-dist_example_DATA = $(epx_moe_files) \
+dist_example_DATA = $(epx_moe_files) $(epx_moe_cuda_files) $(epx_moe_no_cuda_files) \
   examples/first.c \
   examples/harbour.txt
