@@ -14,8 +14,13 @@ epx_perf_SOURCES = \
   tools/epx_perf_measure.c \
   tools/epx_perf_options.c \
   tools/epx_perf_peer.c \
+  tools/epx_perf_peer.h \
+  tools/epx_perf_peer_mpi.c \
   tools/epx_perf_peer_sum.c \
   tools/epx_perf_report.c \
+  tools/epx_perf_space.c \
+  tools/epx_perf_space.h \
+  tools/epx_perf_space_host.c \
   tools/epx_perf_verb.c
 epx_perf_LDADD = libepx.la $(MPI_LIBS) -lm
 
