@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* epx_perf_space.c - the memory spaces of this build, and buffers. */
+/* epx_perf_space.c - the memory spaces of this build, the only #if HAVE_CUDA, and buffers. */
 #include "epx_perf_space.h"
 
 #include <string.h>
 
+#include "config.h"
+
 static const struct perf_space *const spaces[] = {
     &perf_space_host,
+#if HAVE_CUDA
+    &perf_space_cuda,
+#endif
     NULL,
 };
 
