@@ -156,7 +156,7 @@ endif
 endif
 
 SUFFIXES += .cu .lo
-MOSTLYCLEANFILES += src/kernels/*.cu.d src/coll/*.cu.d examples/*.cu.d tests/*.cu.d
+MOSTLYCLEANFILES += src/kernels/*.cu.d src/coll/*.cu.d examples/*.cu.d tests/*.cu.d tools/*.cu.d
 
 EPX_NVCCFLAGS = $(NVCC_CCBIN_FLAG) $(NVCC_GENCODE) -std=c++17 -fmad=false \
   -forward-unknown-to-host-compiler -Wall -Wextra -Wno-unused-function -ffp-contract=off \
@@ -174,4 +174,4 @@ am__v_NVCC_1 =
 	  $(vendor_cppflags) -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX $(CPPFLAGS) \
 	  $(NVCCFLAGS) -MMD -MP -MF $*.cu.d -MT $@ -c -o $@ $<
 
--include $(wildcard src/kernels/*.cu.d src/coll/*.cu.d examples/*.cu.d tests/*.cu.d)
+-include $(wildcard src/kernels/*.cu.d src/coll/*.cu.d examples/*.cu.d tests/*.cu.d tools/*.cu.d)

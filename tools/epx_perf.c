@@ -7,6 +7,14 @@
 
 enum { MAX_POINTS = 1024 };
 
+static void set_number(MPI_Info info, const char *name, int64_t number)
+{
+    char text[32];
+
+    snprintf(text, sizeof(text), "%lld", (long long)number);
+    MPI_Info_set(info, name, text);
+}
+
 /* EPX_COMM_NULL if the transport is not usable; the library has said so. */
 static EPX_Comm create_comm(const struct perf_options *options)
 {
@@ -16,35 +24,25 @@ static EPX_Comm create_comm(const struct perf_options *options)
     MPI_Info_create(&info);
     if (options->transport)
         MPI_Info_set(info, "epx_transport", options->transport);
-    MPI_Info_set(info, "epx_memory", "system");
+    if (options->max_sms)
+        set_number(info, "epx_max_sms", options->max_sms);
+    MPI_Info_set(info, "epx_memory", options->space->hint);
     if (EPX_Comm_create(MPI_COMM_WORLD, info, &comm) != EPX_SUCCESS)
         comm = EPX_COMM_NULL;
     MPI_Info_free(&info);
     return comm;
 }
 
-static void read_transport(EPX_Comm comm, char *transport)
-{
-    MPI_Info info;
-    int found;
-
-    EPX_Comm_get_info(comm, &info);
-    MPI_Info_get(info, "epx_transport", MPI_MAX_INFO_VAL, transport, &found);
-    if (!found)
-        strcpy(transport, "unknown");
-    MPI_Info_free(&info);
-}
-
-static int measure_point(const struct perf_options *options, EPX_Comm comm, int tokens,
-                         int64_t row_bytes, struct perf_result *result)
+static int measure_point(const struct perf_run *run, EPX_Comm comm, int tokens, int64_t row_bytes,
+                         struct perf_result *result)
 {
     struct perf_bench bench;
 
-    if (perf_bench_create(options, tokens, row_bytes, comm, &bench))
+    if (perf_bench_create(run->options, tokens, row_bytes, comm, &bench))
         return -1;
     perf_measure(&bench, result);
-    if (bench.load.rank == 0)
-        perf_report_line(options, result);
+    if (run->rank == 0)
+        perf_report_line(run, result);
     perf_bench_free(&bench);
     return 0;
 }
@@ -55,13 +53,14 @@ static int64_t next(int64_t size)
 }
 
 /* The number of points; -1 if the expert ids could not be made. */
-static int sweep(const struct perf_options *options, EPX_Comm comm, struct perf_result *results)
+static int sweep(const struct perf_run *run, EPX_Comm comm, struct perf_result *results)
 {
+    const struct perf_options *options = run->options;
     int num = 0;
 
     for (int64_t t = options->tokens.min; t <= options->tokens.max; t = next(t))
         for (int64_t b = options->row_bytes.min; b <= options->row_bytes.max; b = next(b))
-            if (num < MAX_POINTS && measure_point(options, comm, (int)t, b, &results[num++]))
+            if (num < MAX_POINTS && measure_point(run, comm, (int)t, b, &results[num++]))
                 return -1;
     return num;
 }
@@ -85,39 +84,55 @@ static int any_wrong(const struct perf_result *results, int num)
     return 0;
 }
 
-static int measure(const struct perf_options *options, EPX_Comm comm, int rank, FILE *json)
+static int measure(struct perf_run *run, EPX_Comm comm, FILE *json)
 {
     struct perf_result *results = perf_alloc(MAX_POINTS, sizeof(*results));
-    char transport[MPI_MAX_INFO_VAL + 1];
-    int num, size, failed;
+    const struct perf_options *options = run->options;
+    int num, failed;
 
-    EPX_Comm_size(comm, &size);
-    read_transport(comm, transport);
-    if (rank == 0)
-        perf_report_head(options, size, transport);
-    num = sweep(options, comm, results);
+    perf_read_hint(comm, "epx_transport", run->transport);
+    if (options->ceiling)
+        run->ceiling = options->space->ceiling(MPI_COMM_WORLD);
+    if (run->rank == 0)
+        perf_report_head(run);
+    num = sweep(run, comm, results);
     failed = any_wrong(results, num);
-    if (rank == 0 && options->check && num >= 0 && !failed)
+    if (run->rank == 0 && options->check && num >= 0 && !failed)
         puts("# every row right");
     if (json)
-        failed |= perf_report_json(json, options, size, transport, results, num);
+        failed |= perf_report_json(json, run, results, num);
     free(results);
     return num < 0 ? 2 : failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
+static int measure_with_peer(struct perf_run *run, FILE *json)
+{
+    const struct perf_peer_kind *peer = run->options->peer;
+    EPX_Comm comm = create_comm(run->options);
+    int rc = EXIT_FAILURE;
+
+    if (!comm)
+        return EXIT_FAILURE;
+    if (!peer || perf_peer_open(peer) == 0) {
+        rc = measure(run, comm, json);
+        if (peer)
+            perf_peer_close(peer);
+    }
+    EPX_Comm_free(&comm);
+    return rc;
+}
+
 static int run(const struct perf_options *options, int rank)
 {
-    EPX_Comm comm;
+    struct perf_run run = {.options = options, .rank = rank};
     FILE *json;
     int rc;
 
-    if (open_json(options, rank, &json))
+    MPI_Comm_size(MPI_COMM_WORLD, &run.size);
+    if (options->space->open(MPI_COMM_WORLD))
         return EXIT_FAILURE;
-    comm = create_comm(options);
-    if (!comm)
-        return EXIT_FAILURE;
-    rc = measure(options, comm, rank, json);
-    EPX_Comm_free(&comm);
+    rc = open_json(options, rank, &json) ? EXIT_FAILURE : measure_with_peer(&run, json);
+    options->space->close();
     return rc;
 }
 

@@ -2,9 +2,10 @@
 /*
  * epx_perf.h - a benchmark of the collectives: epx_perf.c sweeps sizes, epx_perf_options.c reads
  * the command line, epx_perf_ids.c makes expert ids and epx_perf_load.c rows, epx_perf_bench.c
- * owns what EPX works on, epx_perf_verb.c is the sub-commands, epx_perf_peer.c with
- * epx_perf_peer_sum.c does the same with MPI alone, epx_perf_check.c checks rows,
- * epx_perf_measure.c takes the times and epx_perf_report.c prints.
+ * owns what EPX works on, in a space of memory (epx_perf_space.h), epx_perf_verb.c is the
+ * sub-commands, epx_perf_peer.c does the same without EPX, in steps of MPI or of NCCL
+ * (epx_perf_peer.h), epx_perf_check.c checks rows, epx_perf_measure.c takes the times and
+ * epx_perf_report.c prints.
  */
 #ifndef EPX_PERF_H
 #define EPX_PERF_H
@@ -12,14 +13,15 @@
 #include <epx.h>
 #include <stdio.h>
 
-struct perf_verb;
+#include "epx_perf_space.h"
 
-enum perf_peer_kind { PERF_PEER_NONE, PERF_PEER_MPI, PERF_PEER_MPI_BLOCKS };
+struct perf_verb;
+struct perf_peer_kind;
 
 /* What the loop alternates. */
 enum perf_side { PERF_EPX, PERF_PEER, PERF_COPY, PERF_BARRIER, PERF_SIDES };
 
-/* Where a buffer lies; device memory would be another place. */
+/* What allocated a buffer. */
 enum perf_place { PERF_PLACE_HEAP, PERF_PLACE_WINDOW };
 
 struct perf_span {
@@ -32,13 +34,16 @@ struct perf_options {
     struct perf_span row_bytes; /* min 0: hidden elements */
     int64_t hidden;
     int64_t top_k, experts, alignment, iterations, warmup, seed, tests;
+    int64_t batch;              /* operations one after the other in a timing */
+    int64_t max_sms;            /* 0: as the library has it */
     const char *datatype_name;
     EPX_Datatype datatype;
     EPX_Layout layout;
     int place; /* enum perf_place of the rows at the experts' ranks */
-    int peer;  /* enum perf_peer_kind */
+    const struct perf_peer_kind *peer; /* NULL: none */
+    const struct perf_space *space;
     const char *skew, *transport, *json;
-    int full, check, usage;
+    int full, check, graph, ceiling, usage;
 };
 
 /* One point of the sweep: the tokens of this rank, where they go, and what comes. */
@@ -63,6 +68,8 @@ struct perf_expected_row {
 
 struct perf_peer;
 
+enum { PERF_VIEW_ARRAYS = 7 };
+
 /* What the timed operations work on. */
 struct perf_bench {
     const struct perf_options *options;
@@ -70,12 +77,15 @@ struct perf_bench {
     EPX_Comm comm;
     EPX_Route route;
     EPX_Request request;
-    EPX_Route_view view;
-    char *tokens, *rows, *sums;
-    float *row_weights;
-    int64_t weights; /* of a received row */
-    int64_t *counts, *displs, *recv_counts, *recv_displs; /* alltoallv: [size] each */
-    int64_t *peer_displs;                                 /* where each rank's rows to me begin */
+    EPX_Route_view view, seen;            /* seen: its arrays, as the host last saw them */
+    struct perf_buffer view_arrays[PERF_VIEW_ARRAYS];
+    EPX_Stream stream;
+    void *graph;                          /* of a batch; NULL: EPX is called */
+    struct perf_buffer ids, token_weights; /* those of the load */
+    struct perf_buffer tokens, rows, row_weights, sums;
+    int64_t weights;                      /* of a received row */
+    struct perf_buffer counts, displs, recv_counts, recv_displs; /* alltoallv: int64_t[size] */
+    int64_t *peer_displs;                 /* where each rank's rows to me begin */
     int64_t *all_ids;                                     /* with checks: [size][tokens][top_k] */
     struct perf_expected_row *expected;                   /* with checks: the rows of this rank */
     int64_t num_expected;
@@ -88,7 +98,7 @@ struct perf_verb {
     int sums;            /* rows are numbers that are added up */
     int spreads;         /* tokens become rows: the ceiling copies from the ones to the others */
     int gathers;         /* rows become tokens: it copies them back */
-    int waits;           /* start() waits for a part of the work, so nothing overlaps it */
+    int waits;           /* start() waits for a part of the work: on the host nothing overlaps it */
     int by_pairs;        /* the user packs a row for each pair: no unique rows */
     void (*prepare)(struct perf_bench *bench); /* once, untimed */
     void (*start)(struct perf_bench *bench);   /* all but the wait for bench->request */
@@ -136,12 +146,27 @@ int perf_ids_make(const struct perf_options *options, const struct perf_load *lo
 int perf_bench_create(const struct perf_options *options, int tokens, int64_t row_bytes,
                       EPX_Comm comm, struct perf_bench *bench);
 void perf_bench_free(struct perf_bench *bench);
+/* One operation of EPX, complete where the space completes it. */
+void perf_bench_operate(struct perf_bench *bench);
+/* Before a checked operation, and after it: outputs are overwritten, and images made of them. */
+void perf_bench_poison(struct perf_bench *bench);
+void perf_bench_fetch(struct perf_bench *bench);
 
 const struct perf_verb *perf_verb_find(const char *name);
 
-/* Peer: the same result by MPI_Alltoallv. Collective but for create, scale and free. */
-struct perf_peer *perf_peer_create(const struct perf_bench *bench);
+/* Peer: the same result without EPX. Collective but for create, free, scale and what follows. */
+const struct perf_peer_kind *perf_peer_find(const char *name);
+const char *perf_peer_name(const struct perf_peer_kind *kind);
+/* Whether that kind does it: 0, or why not. */
+const char *perf_peer_refuses(const struct perf_options *options);
+/* Once in a run: 0, or -1 on all ranks, one of them having said why. */
+int perf_peer_open(const struct perf_peer_kind *kind);
+void perf_peer_close(const struct perf_peer_kind *kind);
+/* NULL on all ranks if the load is none for it, rank 0 having said so. */
+struct perf_peer *perf_peer_create(struct perf_bench *bench);
 void perf_peer_free(struct perf_peer *peer);
+/* What is not timed, before the timed operations. */
+void perf_peer_learn(struct perf_peer *peer);
 void perf_peer_route(struct perf_peer *peer);
 void perf_peer_dispatch(struct perf_peer *peer);
 void perf_peer_combine(struct perf_peer *peer);
@@ -149,6 +174,8 @@ void perf_peer_layer(struct perf_peer *peer);
 void perf_peer_alltoallv(struct perf_peer *peer);
 void perf_peer_scale(struct perf_peer *peer);
 void perf_peer_poison(struct perf_peer *peer, int rows, int sums);
+/* Results, as the host sees them after fetch. */
+void perf_peer_fetch(struct perf_peer *peer, int rows, int sums);
 int64_t perf_peer_num_rows(const struct perf_peer *peer);
 const char *perf_peer_rows(const struct perf_peer *peer);
 const char *perf_peer_sums(const struct perf_peer *peer);
@@ -168,13 +195,25 @@ int64_t perf_check_alltoallv(const struct perf_bench *bench, enum perf_side side
 
 /* Collective; the result is for rank 0. */
 void perf_measure(struct perf_bench *bench, struct perf_result *result);
+/* Over iterations, of the slowest rank in each; the same on all ranks. Sorts the times. */
+struct perf_time perf_summarize(MPI_Comm comm, double *times, int num);
+/* A hint in force; "unknown" if there is none. text has MPI_MAX_INFO_VAL + 1 characters. */
+void perf_read_hint(EPX_Comm comm, const char *name, char *text);
+
+/* What the whole run has in common. */
+struct perf_run {
+    const struct perf_options *options;
+    int rank, size;
+    char transport[MPI_MAX_INFO_VAL + 1];
+    double ceiling; /* bytes a second; 0: not measured */
+};
 
 /* Report, on rank 0. */
-void perf_report_head(const struct perf_options *options, int size, const char *transport);
-void perf_report_line(const struct perf_options *options, const struct perf_result *result);
+void perf_report_head(const struct perf_run *run);
+void perf_report_line(const struct perf_run *run, const struct perf_result *result);
 /* To a new file: opened before anything is measured. NULL, or -1, having said why. */
 FILE *perf_report_open(const char *name);
-int perf_report_json(FILE *file, const struct perf_options *options, int size,
-                     const char *transport, const struct perf_result *results, int num);
+int perf_report_json(FILE *file, const struct perf_run *run, const struct perf_result *results,
+                     int num);
 
 #endif

@@ -5,22 +5,32 @@
 
 #include "epx_perf.h"
 
-static void *place_alloc(const struct perf_bench *bench, int64_t bytes)
+/* In the space, filled by the host: perf_buffer_send() hands it over. */
+static void *create_input(struct perf_bench *bench, struct perf_buffer *buffer, int64_t bytes)
 {
-    void *memory;
-
-    if (bench->options->place == PERF_PLACE_HEAP)
-        return perf_alloc(bytes, 1);
-    EPX_Alloc_mem((MPI_Aint)bytes, bench->comm, &memory);
-    return bytes ? memset(memory, 0, (size_t)bytes) : memory;
+    perf_buffer_create(buffer, bench->options->space, bytes, EPX_COMM_NULL);
+    return perf_buffer_image(buffer);
 }
 
-static void place_free(const struct perf_bench *bench, void *memory)
+static void create_output(struct perf_bench *bench, struct perf_buffer *buffer, int64_t bytes)
 {
-    if (bench->options->place == PERF_PLACE_HEAP)
-        free(memory);
-    else
-        EPX_Free_mem(memory, bench->comm);
+    perf_buffer_create(buffer, bench->options->space, bytes, EPX_COMM_NULL);
+}
+
+/* What the user calls a receive buffer. */
+static void create_receive_buffer(struct perf_bench *bench, struct perf_buffer *buffer,
+                                  int64_t bytes)
+{
+    int window = bench->options->place == PERF_PLACE_WINDOW;
+
+    perf_buffer_create(buffer, bench->options->space, bytes, window ? bench->comm : EPX_COMM_NULL);
+}
+
+static void create_copy(struct perf_bench *bench, struct perf_buffer *buffer, const void *from,
+                        int64_t bytes)
+{
+    memcpy(create_input(bench, buffer, bytes), from, (size_t)bytes);
+    perf_buffer_send(buffer);
 }
 
 static int has_rows(const struct perf_bench *bench)
@@ -43,39 +53,59 @@ static void create_route(struct perf_bench *bench)
     bench->view = empty;
     EPX_Route_create(&attr, bench->comm, &bench->route);
     EPX_Route_get_view(bench->route, &bench->view);
+    bench->seen = bench->view;
+}
+
+static void create_tokens(struct perf_bench *bench)
+{
+    const struct perf_load *load = &bench->load;
+    int64_t num = bench->options->verb->by_pairs ? load->pairs : load->tokens;
+    char *tokens = create_input(bench, &bench->tokens, num * load->row_bytes);
+
+    for (int64_t i = 0; i < num; i++)
+        perf_fill_row(load, load->rank, i, 1, tokens + i * load->row_bytes);
+    perf_buffer_send(&bench->tokens);
 }
 
 static void create_rows(struct perf_bench *bench)
 {
     const struct perf_load *load = &bench->load;
-    int by_pairs = bench->options->verb->by_pairs;
-    int64_t num = by_pairs ? load->pairs : load->tokens;
 
     bench->weights = bench->options->layout == EPX_RANK_MAJOR ? load->top_k : 1;
-    bench->tokens = perf_alloc(num, load->row_bytes);
-    for (int64_t i = 0; i < num; i++)
-        perf_fill_row(load, load->rank, i, 1, bench->tokens + i * load->row_bytes);
-    bench->sums = perf_alloc(load->tokens, load->row_bytes);
-    bench->rows = place_alloc(bench, load->capacity * load->row_bytes);
-    bench->row_weights =
-        place_alloc(bench, load->capacity * bench->weights * (int64_t)sizeof(float));
+    create_tokens(bench);
+    create_output(bench, &bench->sums, load->tokens * load->row_bytes);
+    create_receive_buffer(bench, &bench->rows, load->capacity * load->row_bytes);
+    create_receive_buffer(bench, &bench->row_weights,
+                          load->capacity * bench->weights * (int64_t)sizeof(float));
 }
 
 /* Rows for rank r stand after those for the ranks before it. */
 static void create_counts(struct perf_bench *bench)
 {
     const struct perf_load *load = &bench->load;
+    int64_t bytes = load->size * (int64_t)sizeof(int64_t);
+    int64_t *counts = create_input(bench, &bench->counts, bytes);
+    int64_t *displs = create_input(bench, &bench->displs, bytes);
 
-    bench->counts = perf_alloc(load->size, sizeof(int64_t));
-    bench->displs = perf_alloc(load->size, sizeof(int64_t));
-    bench->recv_counts = perf_alloc(load->size, sizeof(int64_t));
-    bench->recv_displs = perf_alloc(load->size, sizeof(int64_t));
+    create_output(bench, &bench->recv_counts, bytes);
+    create_output(bench, &bench->recv_displs, bytes);
     bench->peer_displs = perf_alloc(load->size, sizeof(int64_t));
     for (int r = 0; r < load->size; r++) {
-        bench->counts[r] = load->rows_to[r];
-        bench->displs[r] = r ? bench->displs[r - 1] + bench->counts[r - 1] : 0;
+        counts[r] = load->rows_to[r];
+        displs[r] = r ? displs[r - 1] + counts[r - 1] : 0;
     }
-    MPI_Alltoall(bench->displs, 1, MPI_INT64_T, bench->peer_displs, 1, MPI_INT64_T, load->comm);
+    perf_buffer_send(&bench->counts);
+    perf_buffer_send(&bench->displs);
+    MPI_Alltoall(displs, 1, MPI_INT64_T, bench->peer_displs, 1, MPI_INT64_T, load->comm);
+}
+
+static void create_choices(struct perf_bench *bench)
+{
+    const struct perf_load *load = &bench->load;
+
+    create_copy(bench, &bench->ids, load->ids, load->pairs * (int64_t)sizeof(*load->ids));
+    create_copy(bench, &bench->token_weights, load->weights,
+                load->pairs * (int64_t)sizeof(*load->weights));
 }
 
 int perf_bench_create(const struct perf_options *options, int tokens, int64_t row_bytes,
@@ -84,17 +114,21 @@ int perf_bench_create(const struct perf_options *options, int tokens, int64_t ro
     memset(bench, 0, sizeof(*bench));
     bench->options = options;
     bench->comm = comm;
+    bench->stream = options->space->stream ? options->space->stream() : EPX_STREAM_NULL;
     if (perf_load_create(options, tokens, row_bytes, MPI_COMM_WORLD, &bench->load)) {
         perf_load_free(&bench->load);
         return -1;
     }
     if (!options->verb->by_pairs)
         create_route(bench);
+    create_choices(bench);
     if (has_rows(bench))
         create_rows(bench);
     create_counts(bench);
-    if (options->peer)
-        bench->peer = perf_peer_create(bench);
+    if (options->peer && !(bench->peer = perf_peer_create(bench))) {
+        perf_bench_free(bench);
+        return -1;
+    }
     if (options->check)
         perf_expect_create(bench);
     if (options->verb->prepare)
@@ -106,18 +140,86 @@ void perf_bench_free(struct perf_bench *bench)
 {
     perf_expect_free(bench);
     perf_peer_free(bench->peer);
-    free(bench->counts);
-    free(bench->displs);
-    free(bench->recv_counts);
-    free(bench->recv_displs);
+    perf_buffer_free(&bench->ids);
+    perf_buffer_free(&bench->token_weights);
+    perf_buffer_free(&bench->counts);
+    perf_buffer_free(&bench->displs);
+    perf_buffer_free(&bench->recv_counts);
+    perf_buffer_free(&bench->recv_displs);
+    perf_buffer_free(&bench->row_weights);
+    perf_buffer_free(&bench->rows);
+    perf_buffer_free(&bench->sums);
+    perf_buffer_free(&bench->tokens);
+    for (int i = 0; i < PERF_VIEW_ARRAYS; i++)
+        perf_buffer_free(&bench->view_arrays[i]);
     free(bench->peer_displs);
-    if (has_rows(bench)) {
-        place_free(bench, bench->row_weights);
-        place_free(bench, bench->rows);
-    }
-    free(bench->sums);
-    free(bench->tokens);
     if (bench->route)
         EPX_Route_free(&bench->route);
     perf_load_free(&bench->load);
+}
+
+void perf_bench_operate(struct perf_bench *bench)
+{
+    bench->options->verb->start(bench);
+    EPX_Wait_enqueue(&bench->request, bench->stream);
+}
+
+void perf_bench_poison(struct perf_bench *bench)
+{
+    const struct perf_verb *verb = bench->options->verb;
+
+    if (verb->spreads) {
+        perf_buffer_poison(&bench->rows);
+        perf_buffer_poison(&bench->row_weights);
+    }
+    if (verb->gathers)
+        perf_buffer_poison(&bench->sums);
+    perf_buffer_poison(&bench->recv_counts);
+}
+
+/* An array of the view. */
+static const void *look(struct perf_bench *bench, int i, const void *array, int64_t num,
+                        size_t size)
+{
+    struct perf_buffer *buffer = &bench->view_arrays[i];
+
+    if (!array)
+        return NULL;
+    if (!buffer->space)
+        perf_buffer_borrow(buffer, bench->options->space, (void *)(uintptr_t)array,
+                           num * (int64_t)size);
+    return perf_buffer_fetch(buffer);
+}
+
+static void look_at_view(struct perf_bench *bench)
+{
+    const EPX_Route_view *view = &bench->view;
+    int64_t experts = view->num_local_experts, rows = view->capacity;
+
+    bench->seen.expert_counts = look(bench, 0, view->expert_counts, experts, sizeof(int32_t));
+    bench->seen.expert_offsets =
+        look(bench, 1, view->expert_offsets, experts + 1, sizeof(int64_t));
+    bench->seen.num_rows = look(bench, 2, view->num_rows, 1, sizeof(int64_t));
+    bench->seen.required_rows = look(bench, 3, view->required_rows, 1, sizeof(int64_t));
+    bench->seen.slots = look(bench, 4, view->slots, bench->load.pairs, sizeof(int32_t));
+    bench->seen.row_tokens = look(bench, 5, view->row_tokens, rows, sizeof(int32_t));
+    bench->seen.row_ranks = look(bench, 6, view->row_ranks, rows, sizeof(int32_t));
+}
+
+void perf_bench_fetch(struct perf_bench *bench)
+{
+    const struct perf_verb *verb = bench->options->verb;
+
+    if (verb->spreads) {
+        perf_buffer_fetch(&bench->rows);
+        perf_buffer_fetch(&bench->row_weights);
+    }
+    if (verb->gathers)
+        perf_buffer_fetch(&bench->sums);
+    if (verb->by_pairs) {
+        perf_buffer_fetch(&bench->recv_counts);
+        perf_buffer_fetch(&bench->recv_displs);
+    } else {
+        look_at_view(bench);
+    }
 }

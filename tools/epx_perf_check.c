@@ -125,7 +125,7 @@ static int64_t count_padding(const struct perf_bench *bench)
 
 int64_t perf_check_route(const struct perf_bench *bench, enum perf_side side)
 {
-    const EPX_Route_view *view = &bench->view;
+    const EPX_Route_view *view = &bench->seen;
     int64_t wrong = 0;
 
     if (side == PERF_PEER)
@@ -158,12 +158,13 @@ static float expected_weight(const struct perf_bench *bench, const struct perf_e
 static int weights_differ(const struct perf_bench *bench, int64_t i)
 {
     const struct perf_expected_row *row = &bench->expected[i];
+    const float *weights = bench->row_weights.image;
     int top_k = bench->load.top_k, differ = 0;
 
     if (bench->options->layout == EPX_EXPERT_MAJOR)
-        return bench->row_weights[i] != expected_weight(bench, row, row->choice);
+        return weights[i] != expected_weight(bench, row, row->choice);
     for (int k = 0; k < top_k; k++)
-        differ |= bench->row_weights[i * top_k + k] != expected_weight(bench, row, k);
+        differ |= weights[i * top_k + k] != expected_weight(bench, row, k);
     return differ;
 }
 
@@ -176,7 +177,7 @@ int64_t perf_check_dispatch(const struct perf_bench *bench, enum perf_side side)
 
     for (int64_t i = 0; i < bench->num_expected; i++) {
         const struct perf_expected_row *row = &bench->expected[i];
-        const char *is = bench->rows + i * load->row_bytes;
+        const char *is = (const char *)bench->rows.image + i * load->row_bytes;
 
         if (side == PERF_PEER && row->source < 0)
             continue;
@@ -219,7 +220,7 @@ static double expected_scale(const struct perf_bench *bench, int token)
 int64_t perf_check_sums(const struct perf_bench *bench, enum perf_side side)
 {
     const struct perf_load *load = &bench->load;
-    const char *sums = side == PERF_PEER ? perf_peer_sums(bench->peer) : bench->sums;
+    const char *sums = side == PERF_PEER ? perf_peer_sums(bench->peer) : bench->sums.image;
     char *should = perf_alloc(1, load->row_bytes);
     int64_t wrong = 0;
 
@@ -234,10 +235,11 @@ int64_t perf_check_sums(const struct perf_bench *bench, enum perf_side side)
 static int counts_differ(const struct perf_bench *bench)
 {
     const struct perf_load *load = &bench->load;
+    const int64_t *counts = bench->recv_counts.image, *displs = bench->recv_displs.image;
     int64_t displ = 0;
 
     for (int s = 0; s < load->size; displ += load->rows_from[s++])
-        if (bench->recv_counts[s] != load->rows_from[s] || bench->recv_displs[s] != displ)
+        if (counts[s] != load->rows_from[s] || displs[s] != displ)
             return 1;
     return 0;
 }
@@ -245,7 +247,7 @@ static int counts_differ(const struct perf_bench *bench)
 int64_t perf_check_alltoallv(const struct perf_bench *bench, enum perf_side side)
 {
     const struct perf_load *load = &bench->load;
-    const char *is = side == PERF_PEER ? perf_peer_rows(bench->peer) : bench->rows;
+    const char *is = side == PERF_PEER ? perf_peer_rows(bench->peer) : bench->rows.image;
     char *should = perf_alloc(1, load->row_bytes);
     int64_t wrong = side == PERF_EPX && counts_differ(bench);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * epx_perf_ids.c - expert ids: drawn without replacement with weights, or read from a file.
+ * epx_perf_ids.c - expert ids: drawn without replacement with weights, dealt out in turn, or read
+ * from a file.
  *
  * To draw K of E with weights, give each expert an exponential variable divided by its weight
  * and take the K smallest (Efraimidis and Spirakis, Information Processing Letters 97, 2006).
@@ -70,6 +71,19 @@ static void draw(const struct perf_options *options, const struct perf_load *loa
             ids[have] = -1;
     }
     free(rarity);
+}
+
+/* Pairs go to the ranks in turn, and on each rank to its experts in turn. */
+static int deal_out(const struct perf_load *load, int64_t *ids)
+{
+    if (load->experts < load->size)
+        return complain("some rank has no expert", "even");
+    for (int64_t i = 0; i < load->pairs; i++) {
+        int rank = (int)(i % load->size), first = perf_first_expert(load, rank);
+
+        ids[i] = first + i / load->size % (perf_first_expert(load, rank + 1) - first);
+    }
+    return 0;
 }
 
 static int64_t *grow(int64_t *ids, int64_t have, int64_t *room)
@@ -148,12 +162,14 @@ static int make_ids(const struct perf_options *options, const struct perf_load *
 
     if (strncmp(skew, "file:", 5) == 0)
         return read_file(load, skew + 5, ids);
+    if (strcmp(skew, "even") == 0)
+        return deal_out(load, ids);
     if (strncmp(skew, "zipf:", 5) == 0) {
         exponent = strtod(skew + 5, &end);
         if (end == skew + 5 || *end || !(exponent >= 0 && exponent <= 100))
             return complain("not zipf:EXPONENT with an exponent from 0 to 100", skew);
     } else if (strcmp(skew, "uniform") != 0) {
-        return complain("not uniform, zipf:EXPONENT or file:PATH", skew);
+        return complain("not uniform, zipf:EXPONENT, even or file:PATH", skew);
     }
     draw(options, load, exponent, ids);
     return 0;

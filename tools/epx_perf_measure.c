@@ -9,29 +9,6 @@
 
 #include "epx_perf.h"
 
-enum { COMPUTE_ELEMENTS = 512, COPY_PIECE = 32768 };
-
-/*
- * Copies between the tokens at home and the rows received. Each piece of the shorter side is
- * used for as many pieces of the longer one as there are, one after the other, so that like a
- * token it crosses the memory bus once.
- */
-static void copy_pieces(char *home, int64_t home_bytes, char *rows, int64_t rows_bytes,
-                        int gathers)
-{
-    int64_t times = home_bytes ? (rows_bytes + home_bytes - 1) / home_bytes : 0, done = 0;
-
-    for (int64_t at = 0; at < home_bytes; at += COPY_PIECE)
-        for (int64_t i = 0; i < times && done < rows_bytes; i++) {
-            int64_t n = home_bytes - at < COPY_PIECE ? home_bytes - at : COPY_PIECE;
-
-            n = n < rows_bytes - done ? n : rows_bytes - done;
-            memcpy(gathers ? home + at : rows + done, gathers ? rows + done : home + at,
-                   (size_t)n);
-            done += n;
-        }
-}
-
 static int64_t received_bytes(const struct perf_load *load)
 {
     int64_t rows = 0;
@@ -41,31 +18,43 @@ static int64_t received_bytes(const struct perf_load *load)
     return rows * load->row_bytes;
 }
 
-/* The ceiling: as many bytes as this rank receives, between the buffers that the verb uses. */
+/* As many bytes as this rank receives, between the buffers that the verb uses. */
 static void copy(struct perf_bench *bench)
 {
     const struct perf_load *load = &bench->load;
     const struct perf_verb *verb = bench->options->verb;
-    int64_t total = received_bytes(load);
-    int64_t home = (verb->by_pairs ? load->pairs : load->tokens) * load->row_bytes;
+    struct perf_copy copy = {.rows = bench->rows.address, .rows_bytes = received_bytes(load)};
 
-    if (verb->spreads)
-        copy_pieces(bench->tokens, home, bench->rows, total, 0);
-    if (verb->gathers)
-        copy_pieces(bench->sums, home, bench->rows, total, 1);
+    copy.home_bytes = (verb->by_pairs ? load->pairs : load->tokens) * load->row_bytes;
+    if (verb->spreads) {
+        copy.home = bench->tokens.address;
+        bench->options->space->copy(&copy);
+    }
+    if (verb->gathers) {
+        copy.home = bench->sums.address;
+        copy.gathers = 1;
+        bench->options->space->copy(&copy);
+    }
 }
 
-static void run(struct perf_bench *bench, enum perf_side side)
+static void operate(struct perf_bench *bench, enum perf_side side)
 {
     switch (side) {
-    case PERF_EPX:
-        bench->options->verb->start(bench);
-        EPX_Wait(&bench->request, MPI_STATUS_IGNORE);
-        break;
+    case PERF_EPX: perf_bench_operate(bench); break;
     case PERF_PEER: bench->options->verb->peer(bench->peer); break;
     case PERF_COPY: copy(bench); break;
     default: MPI_Barrier(bench->load.comm);
     }
+}
+
+/* A batch; EPX's may be a graph. */
+static void run(struct perf_bench *bench, enum perf_side side)
+{
+    if (side == PERF_EPX && bench->graph)
+        bench->options->space->replay(bench->graph);
+    else
+        for (int64_t i = 0; i < bench->options->batch; i++)
+            operate(bench, side);
 }
 
 static int runs(const struct perf_bench *bench, enum perf_side side)
@@ -80,36 +69,40 @@ static int runs(const struct perf_bench *bench, enum perf_side side)
 static void poison(struct perf_bench *bench, enum perf_side side)
 {
     const struct perf_verb *verb = bench->options->verb;
-    const struct perf_load *load = &bench->load;
 
     if (side == PERF_PEER)
         perf_peer_poison(bench->peer, verb->spreads, verb->gathers);
-    if (side != PERF_EPX)
-        return;
-    if (verb->spreads)
-        memset(bench->rows, 0xa5, (size_t)(load->capacity * load->row_bytes));
-    if (verb->spreads)
-        memset(bench->row_weights, 0xa5, (size_t)(load->capacity * bench->weights) * sizeof(float));
-    if (verb->gathers)
-        memset(bench->sums, 0xa5, (size_t)(load->tokens * load->row_bytes));
-    memset(bench->recv_counts, 0xa5, (size_t)load->size * sizeof(int64_t));
+    else
+        perf_bench_poison(bench);
 }
 
-/* Seconds on this rank; adds wrong rows. */
+static int64_t check(struct perf_bench *bench, enum perf_side side)
+{
+    const struct perf_verb *verb = bench->options->verb;
+
+    if (side == PERF_PEER)
+        perf_peer_fetch(bench->peer, verb->spreads, verb->gathers);
+    else
+        perf_bench_fetch(bench);
+    return verb->check(bench, side);
+}
+
+/* Seconds for one operation on this rank; adds wrong rows. */
 static double run_once(struct perf_bench *bench, enum perf_side side, int64_t *wrong)
 {
+    const struct perf_space *space = bench->options->space;
     int checks = bench->options->check && side <= PERF_PEER;
-    double start, time;
+    double time;
 
     if (checks)
         poison(bench, side);
     MPI_Barrier(bench->load.comm);
-    start = MPI_Wtime();
+    space->start_clock();
     run(bench, side);
-    time = MPI_Wtime() - start;
+    time = space->stop_clock();
     if (checks)
-        *wrong += bench->options->verb->check(bench, side);
-    return time;
+        *wrong += check(bench, side);
+    return time / (double)bench->options->batch;
 }
 
 static int compare(const void *a, const void *b)
@@ -119,13 +112,11 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Over iterations, of the slowest rank in each; the same on all ranks. */
-static struct perf_time summarize(const struct perf_bench *bench, double *times)
+struct perf_time perf_summarize(MPI_Comm comm, double *times, int num)
 {
-    int num = (int)bench->options->iterations;
     struct perf_time time;
 
-    MPI_Allreduce(MPI_IN_PLACE, times, num, MPI_DOUBLE, MPI_MAX, bench->load.comm);
+    MPI_Allreduce(MPI_IN_PLACE, times, num, MPI_DOUBLE, MPI_MAX, comm);
     qsort(times, (size_t)num, sizeof(*times), compare);
     time.min = times[0];
     time.max = times[num - 1];
@@ -147,69 +138,79 @@ static void alternate(struct perf_bench *bench, struct perf_result *result)
                     times[side * num + i] = time;
             }
     for (int side = 0; side < PERF_SIDES; side++)
-        result->time[side] = summarize(bench, times + side * num);
+        result->time[side] = perf_summarize(bench->load.comm, times + side * num, (int)num);
     MPI_Allreduce(&wrong, &result->wrong_rows, 1, MPI_INT64_T, MPI_SUM, bench->load.comm);
     free(times);
 }
 
-/* Work in the first cache that no compiler can leave out. */
-static void compute(int64_t units)
+void perf_read_hint(EPX_Comm comm, const char *name, char *text)
 {
-    static double x[COMPUTE_ELEMENTS];
-    static volatile double sink;
+    MPI_Info info;
+    int found;
 
-    for (int64_t unit = 0; unit < units; unit++) {
-        for (int i = 0; i < COMPUTE_ELEMENTS; i++)
-            x[i] = x[i] * 0.5 + 1;
-        sink = x[unit % COMPUTE_ELEMENTS];
+    EPX_Comm_get_info(comm, &info);
+    MPI_Info_get(info, name, MPI_MAX_INFO_VAL, text, &found);
+    if (!found)
+        strcpy(text, "unknown");
+    MPI_Info_free(&info);
+}
+
+/* Multiprocessors that a computation leaves to the kernels that wait for other ranks. */
+static int spare_sms(const struct perf_bench *bench)
+{
+    char text[MPI_MAX_INFO_VAL + 1];
+
+    perf_read_hint(bench->comm, "epx_max_sms", text);
+    return atoi(text);
+}
+
+/* One of the three that overlap is worked out of. */
+struct overlap_part {
+    int operates, computes;
+    int64_t units;
+    int spare_sms;
+};
+
+/* Start, compute with an EPX_Test now and then, wait. */
+static void overlap_once(struct perf_bench *bench, const struct overlap_part *part)
+{
+    const struct perf_space *space = bench->options->space;
+    int64_t tests = part->operates ? bench->options->tests : 0;
+    int done;
+
+    if (part->operates)
+        bench->options->verb->start(bench);
+    for (int64_t i = 0; i <= tests && part->computes; i++) {
+        space->compute(part->units / (tests + 1), part->spare_sms);
+        if (i < tests)
+            EPX_Test(&bench->request, &done, MPI_STATUS_IGNORE);
     }
-    (void)sink;
+    EPX_Wait_enqueue(&bench->request, bench->stream);
+}
+
+static double time_overlap(struct perf_bench *bench, const struct overlap_part *part)
+{
+    const struct perf_space *space = bench->options->space;
+
+    MPI_Barrier(bench->load.comm);
+    space->start_clock();
+    overlap_once(bench, part);
+    return space->stop_clock();
 }
 
 /* Units of computation that take this rank about as long. */
-static int64_t calibrate(double seconds)
+static int64_t calibrate(const struct perf_space *space, double seconds, int spare_sms)
 {
     int64_t units = 1;
     double time = 0;
 
     while (time < 1e-3) {
-        double start = MPI_Wtime();
-
         units *= 2;
-        compute(units);
-        time = MPI_Wtime() - start;
+        space->start_clock();
+        space->compute(units, spare_sms);
+        time = space->stop_clock();
     }
     return 1 + (int64_t)((double)units * seconds / time);
-}
-
-/* Start, compute with an EPX_Test now and then, wait. */
-static void overlap_once(struct perf_bench *bench, int64_t units)
-{
-    int64_t tests = bench->options->tests;
-    int done;
-
-    bench->options->verb->start(bench);
-    for (int64_t i = 0; i <= tests; i++) {
-        compute(units / (tests + 1));
-        if (i < tests)
-            EPX_Test(&bench->request, &done, MPI_STATUS_IGNORE);
-    }
-    EPX_Wait(&bench->request, MPI_STATUS_IGNORE);
-}
-
-static double time_overlap(struct perf_bench *bench, int part, int64_t units)
-{
-    double start;
-
-    MPI_Barrier(bench->load.comm);
-    start = MPI_Wtime();
-    if (part == 0)
-        run(bench, PERF_EPX);
-    else if (part == 1)
-        compute(units);
-    else
-        overlap_once(bench, units);
-    return MPI_Wtime() - start;
 }
 
 /*
@@ -218,27 +219,56 @@ static double time_overlap(struct perf_bench *bench, int part, int64_t units)
  */
 static void measure_overlap(struct perf_bench *bench, struct perf_result *result)
 {
-    int64_t num = bench->options->iterations;
-    int64_t units = calibrate(result->time[PERF_EPX].median);
-    double *times = perf_alloc(num * 3, sizeof(*times)), pure, shorter;
+    int num = (int)bench->options->iterations, spare = spare_sms(bench);
+    int64_t units =
+        calibrate(bench->options->space, result->time[PERF_EPX].median, spare);
+    const struct overlap_part parts[] = {{1, 0, 0, 0}, {0, 1, units, spare}, {1, 1, units, spare}};
+    double *times = perf_alloc((int64_t)num * 3, sizeof(*times)), median[3], pure, shorter;
 
-    for (int64_t i = 0; i < num; i++)
+    for (int i = 0; i < num; i++)
         for (int part = 0; part < 3; part++)
-            times[part * num + i] = time_overlap(bench, part, units);
-    pure = summarize(bench, times).median;
-    result->compute = summarize(bench, times + num).median;
-    result->both = summarize(bench, times + 2 * num).median;
+            times[part * num + i] = time_overlap(bench, &parts[part]);
+    for (int part = 0; part < 3; part++)
+        median[part] = perf_summarize(bench->load.comm, times + part * num, num).median;
+    pure = median[0];
+    result->compute = median[1];
+    result->both = median[2];
     shorter = pure < result->compute ? pure : result->compute;
     result->overlap = (pure + result->compute - result->both) / shorter;
     result->overlap = result->overlap < 0 ? 0 : result->overlap > 1 ? 1 : result->overlap;
     free(times);
 }
 
+/* A batch of EPX's operations as a graph, once. */
+static void capture(struct perf_bench *bench)
+{
+    const struct perf_space *space = bench->options->space;
+
+    space->start_capture();
+    for (int64_t i = 0; i < bench->options->batch; i++)
+        perf_bench_operate(bench);
+    bench->graph = space->end_capture();
+}
+
+/* What went wrong where no request could tell. */
+static void expect_no_error(const struct perf_bench *bench)
+{
+    char message[EPX_MAX_ERROR_STRING];
+    int error = EPX_SUCCESS, length;
+
+    EPX_Comm_get_async_error(bench->comm, &error);
+    if (error == EPX_SUCCESS)
+        return;
+    EPX_Comm_get_error_message(bench->comm, message, &length);
+    fprintf(stderr, "epx_perf: %s\n", message);
+    MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+}
+
 void perf_measure(struct perf_bench *bench, struct perf_result *result)
 {
+    const struct perf_options *options = bench->options;
     const struct perf_load *load = &bench->load;
-    const struct perf_verb *verb = bench->options->verb;
-    int directions = verb->spreads + verb->gathers;
+    int directions = options->verb->spreads + options->verb->gathers;
 
     memset(result, 0, sizeof(*result));
     result->tokens = load->tokens;
@@ -246,7 +276,13 @@ void perf_measure(struct perf_bench *bench, struct perf_result *result)
     result->wire_bytes = directions * load->wire_rows * load->row_bytes;
     result->logical_bytes = directions * load->logical_rows * load->row_bytes;
     result->overlap = -1;
+    if (options->graph)
+        capture(bench);
     alternate(bench, result);
-    if (bench->options->full && !verb->waits)
+    if (bench->graph)
+        options->space->free_graph(bench->graph);
+    bench->graph = NULL;
+    if (options->full && (options->space->stream || !options->verb->waits))
         measure_overlap(bench, result);
+    expect_no_error(bench);
 }

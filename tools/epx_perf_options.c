@@ -8,7 +8,18 @@
 
 #include "epx_perf.h"
 
-enum { OPTION_TRANSPORT = 256, OPTION_PEER, OPTION_JSON, OPTION_SEED, OPTION_TESTS };
+enum {
+    OPTION_TRANSPORT = 256,
+    OPTION_PEER,
+    OPTION_JSON,
+    OPTION_SEED,
+    OPTION_TESTS,
+    OPTION_BATCH,
+    OPTION_GRAPH,
+    OPTION_CEILING,
+    OPTION_MAX_SMS
+};
+enum { GRAPH_BATCH = 10 };
 
 static const char usage[] =
     "usage: epx_perf route|dispatch|combine|alltoallv|layer [options]\n"
@@ -17,20 +28,25 @@ static const char usage[] =
     "  -H, --hidden N             elements of a row (2048)\n"
     "  -k, --top-k N              experts of a token (8)\n"
     "  -e, --experts N            experts of all ranks (64)\n"
-    "  -s, --skew S               uniform, zipf:EXPONENT or file:PATH (uniform)\n"
+    "  -s, --skew S               uniform, zipf:EXPONENT, even or file:PATH (uniform)\n"
     "  -T, --datatype T           byte, float8_e4m3, float8_e5m2, float16, bfloat16, float32,\n"
     "                             float64 (float32)\n"
     "  -l, --layout L             expert or rank (expert)\n"
     "  -a, --alignment N          rows that slabs are aligned to (1)\n"
     "  -r, --receive-buffer B     alloc (EPX_Alloc_mem) or malloc (alloc)\n"
-    "  -d, --memory M             host (host)\n"
+    "  -d, --memory M             host or cuda (host)\n"
     "      --transport NAME       as the hint epx_transport\n"
+    "      --max-sms N            as the hint epx_max_sms\n"
+    "      --batch N              operations one after the other in a timing (1)\n"
+    "      --graph                replay EPX's batch, then of 10, from a CUDA graph\n"
+    "      --ceiling              measure how fast the GPUs store into each other's memory\n"
     "  -i, --iterations N         timed iterations (20)\n"
     "  -x, --warm-up N            iterations before them (3)\n"
     "  -c, --check                check every result\n"
     "  -f, --full                 all columns, overlap among them\n"
     "      --tests N              EPX_Test calls during the computation of the overlap (0)\n"
-    "      --peer P               mpi or mpi-blocks: alternate with MPI_Alltoallv by hand\n"
+    "      --peer P               alternate with the same by hand: none, mpi or mpi-blocks; with\n"
+    "                             -d cuda nccl, nccl-counted or nccl-alltoall (none)\n"
     "      --json FILE            write the results to FILE too\n"
     "      --seed N               of ids (1)\n"
     "  -h, --help                 this text\n";
@@ -54,6 +70,10 @@ static const struct option long_options[] = {
     {"full", no_argument, NULL, 'f'},
     {"tests", required_argument, NULL, OPTION_TESTS},
     {"peer", required_argument, NULL, OPTION_PEER},
+    {"batch", required_argument, NULL, OPTION_BATCH},
+    {"graph", no_argument, NULL, OPTION_GRAPH},
+    {"ceiling", no_argument, NULL, OPTION_CEILING},
+    {"max-sms", required_argument, NULL, OPTION_MAX_SMS},
     {"json", required_argument, NULL, OPTION_JSON},
     {"seed", required_argument, NULL, OPTION_SEED},
     {"help", no_argument, NULL, 'h'},
@@ -74,9 +94,6 @@ static const struct word layout_words[] = {
     {"expert", EPX_EXPERT_MAJOR}, {"rank", EPX_RANK_MAJOR}, {NULL, 0}};
 static const struct word place_words[] = {
     {"alloc", PERF_PLACE_WINDOW}, {"malloc", PERF_PLACE_HEAP}, {NULL, 0}};
-static const struct word memory_words[] = {{"host", 0}, {NULL, 0}};
-static const struct word peer_words[] = {
-    {"mpi", PERF_PEER_MPI}, {"mpi-blocks", PERF_PEER_MPI_BLOCKS}, {NULL, 0}};
 
 static int speaks; /* rank 0 alone tells what is wrong */
 
@@ -148,6 +165,25 @@ static int read_word(const char *text, const struct word *words, int *value)
     return complain("\"%s\" is not a value of that option, see epx_perf --help", text);
 }
 
+static int read_space(const char *text, const struct perf_space **space)
+{
+    *space = perf_space_find(text);
+    if (*space)
+        return 0;
+    return strcmp(text, "cuda") == 0 ? complain("built without CUDA")
+                                     : complain("\"%s\" is not host or cuda", text);
+}
+
+static int read_peer(const char *text, const struct perf_peer_kind **peer)
+{
+    *peer = perf_peer_find(text);
+    if (*peer || strcmp(text, "none") == 0)
+        return 0;
+    return strncmp(text, "nccl", 4) == 0
+               ? complain("--peer %s: no such peer, or built without NCCL", text)
+               : complain("--peer %s: no such peer, see epx_perf --help", text);
+}
+
 static int read_size_option(int option, const char *text, struct perf_options *options)
 {
     switch (option) {
@@ -160,14 +196,14 @@ static int read_size_option(int option, const char *text, struct perf_options *o
     case 'i': return read_number(text, 1, 1 << 24, &options->iterations);
     case 'x': return read_number(text, 0, 1 << 24, &options->warmup);
     case OPTION_TESTS: return read_number(text, 0, 1 << 20, &options->tests);
+    case OPTION_BATCH: return read_number(text, 1, 1000, &options->batch);
+    case OPTION_MAX_SMS: return read_number(text, 1, 1024, &options->max_sms);
     default: return read_number(text, 0, INT32_MAX, &options->seed);
     }
 }
 
 static int read_option(int option, const char *text, struct perf_options *options)
 {
-    int host;
-
     switch (option) {
     case 's': options->skew = text; return 0;
     case 'T':
@@ -175,16 +211,29 @@ static int read_option(int option, const char *text, struct perf_options *option
         return read_word(text, datatype_words, &options->datatype);
     case 'l': return read_word(text, layout_words, &options->layout);
     case 'r': return read_word(text, place_words, &options->place);
-    case 'd': return read_word(text, memory_words, &host);
+    case 'd': return read_space(text, &options->space);
     case 'c': options->check = 1; return 0;
     case 'f': options->full = 1; return 0;
     case 'h': options->usage = 1; return 0;
     case OPTION_TRANSPORT: options->transport = text; return 0;
-    case OPTION_PEER: return read_word(text, peer_words, &options->peer);
+    case OPTION_PEER: return read_peer(text, &options->peer);
+    case OPTION_GRAPH: options->graph = 1; return 0;
+    case OPTION_CEILING: options->ceiling = 1; return 0;
     case OPTION_JSON: options->json = text; return 0;
     case '?': return -1;
     default: return read_size_option(option, text, options);
     }
+}
+
+static int check_space(struct perf_options *options)
+{
+    if (options->graph && !options->space->replay)
+        return complain("--graph needs -d cuda");
+    if (options->ceiling && !options->space->ceiling)
+        return complain("--ceiling is for -d cuda: on host memory the ceiling is the copy");
+    if (options->batch == 0)
+        options->batch = options->graph ? GRAPH_BATCH : 1;
+    return 0;
 }
 
 /* What one option alone cannot tell. */
@@ -205,11 +254,10 @@ static int check_options(struct perf_options *options)
     if (adds && options->datatype <= EPX_FLOAT8_E5M2)
         return complain("%s cannot be added: %s needs float16, bfloat16, float32 or float64",
                         options->datatype_name, options->verb->name);
-    if (options->peer && options->layout == EPX_RANK_MAJOR)
-        return complain("--peer works by experts: it needs -l expert");
-    if (options->peer && adds && options->datatype == EPX_FLOAT16)
-        return complain("--peer adds bfloat16, float32 and float64 alone");
-    return 0;
+    if (options->peer && perf_peer_refuses(options))
+        return complain("--peer %s: %s", perf_peer_name(options->peer),
+                        perf_peer_refuses(options));
+    return check_space(options);
 }
 
 int perf_options_read(int argc, char **argv, int rank, struct perf_options *options)
@@ -218,7 +266,7 @@ int perf_options_read(int argc, char **argv, int rank, struct perf_options *opti
         .tokens = {4096, 4096}, .hidden = 2048, .top_k = 8, .experts = 64, .alignment = 1,
         .iterations = 20, .warmup = 3, .seed = 1, .datatype_name = "float32",
         .datatype = EPX_FLOAT32, .layout = EPX_EXPERT_MAJOR, .place = PERF_PLACE_WINDOW,
-        .skew = "uniform"};
+        .space = &perf_space_host, .skew = "uniform"};
     int option;
 
     *options = defaults;

@@ -5,14 +5,9 @@
 
 #include "epx_perf.h"
 
-static const char *peer_name(int peer)
+static const char *place_name(const struct perf_options *options)
 {
-    return peer == PERF_PEER_MPI ? "mpi" : peer == PERF_PEER_MPI_BLOCKS ? "mpi-blocks" : "none";
-}
-
-static const char *place_name(int place)
-{
-    return place == PERF_PLACE_WINDOW ? "alloc" : "malloc";
+    return options->place == PERF_PLACE_WINDOW ? "alloc" : "malloc";
 }
 
 static const char *layout_name(EPX_Layout layout)
@@ -24,41 +19,75 @@ static void print_units(const struct perf_options *options)
 {
     printf("#%8s %9s %10s %10s %10s %9s %9s %6s", "", "(B)", "(us)", "(us)", "(us)", "(GB/s)",
            "(GB/s)", "(%)");
+    if (options->ceiling)
+        printf(" %7s %7s", "(%)", "(%)");
     if (options->full)
         printf(" %12s %12s %9s %10s %10s %10s %7s", "(B)", "(B)", "(GB/s)", "(us)", "(us)",
                "(us)", "(%)");
     if (options->peer)
         printf(" %10s %6s", "(us)", "");
+    if (options->peer && options->ceiling)
+        printf(" %7s", "(%)");
     if (options->check)
         printf(" %7s", "rows");
     putchar('\n');
 }
 
-void perf_report_head(const struct perf_options *options, int size, const char *transport)
+static void print_columns(const struct perf_options *options)
 {
-    char version[EPX_MAX_LIBRARY_VERSION_STRING];
-    int length;
-
-    EPX_Get_library_version(version, &length);
-    printf("# %s\n# %s on %d rank%s, transport %s, receive buffers from %s\n", version,
-           options->verb->name, size, size == 1 ? "" : "s", transport,
-           options->place == PERF_PLACE_WINDOW ? "EPX_Alloc_mem" : "malloc");
-    printf("# top-%d of %d experts, %s, %s, layout %s, alignment %d, peer %s\n",
-           (int)options->top_k, (int)options->experts, options->skew, options->datatype_name,
-           layout_name(options->layout), (int)options->alignment, peer_name(options->peer));
-    printf("# %d iterations after %d, time of the slowest rank\n", (int)options->iterations,
-           (int)options->warmup);
     printf("#%8s %9s %10s %10s %10s %9s %9s %6s", "tokens", "row", "median", "min", "max", "wire",
            "logical", "copy");
+    if (options->ceiling)
+        printf(" %7s %7s", "of_ceil", "log_of");
     if (options->full)
         printf(" %12s %12s %9s %10s %10s %10s %7s", "wire", "logical", "copy", "barrier",
                "compute", "both", "overlap");
     if (options->peer)
         printf(" %10s %6s", "peer", "ratio");
+    if (options->peer && options->ceiling)
+        printf(" %7s", "peer_of");
     if (options->check)
         printf(" %7s", "wrong");
     putchar('\n');
     print_units(options);
+}
+
+/* How one number comes about. */
+static void print_method(const struct perf_run *run)
+{
+    const struct perf_options *options = run->options;
+
+    printf("# %d iterations after %d, time of the slowest rank\n", (int)options->iterations,
+           (int)options->warmup);
+    if (options->max_sms)
+        printf("# epx_max_sms %d\n", (int)options->max_sms);
+    if (options->batch > 1 || options->graph)
+        printf("# a time is that of %d operations in a row, divided by %d\n", (int)options->batch,
+               (int)options->batch);
+    if (options->graph)
+        printf("# EPX is replayed from a graph%s\n", options->peer ? ", the peer is called" : "");
+    if (options->ceiling && run->size == 1)
+        puts("# ceiling: one rank, no peers");
+    else if (options->ceiling)
+        printf("# ceiling: %.1f GB/s stored by each GPU into the others\n", run->ceiling * 1e-9);
+}
+
+void perf_report_head(const struct perf_run *run)
+{
+    const struct perf_options *options = run->options;
+    char version[EPX_MAX_LIBRARY_VERSION_STRING];
+    int length;
+
+    EPX_Get_library_version(version, &length);
+    printf("# %s\n# %s on %d rank%s, memory %s, transport %s, receive buffers from %s\n", version,
+           options->verb->name, run->size, run->size == 1 ? "" : "s", options->space->name,
+           run->transport,
+           options->place == PERF_PLACE_WINDOW ? "EPX_Alloc_mem" : options->space->heap);
+    printf("# top-%d of %d experts, %s, %s, layout %s, alignment %d, peer %s\n",
+           (int)options->top_k, (int)options->experts, options->skew, options->datatype_name,
+           layout_name(options->layout), (int)options->alignment, perf_peer_name(options->peer));
+    print_method(run);
+    print_columns(options);
 }
 
 /* GB/s; 0 if nothing moved. */
@@ -94,21 +123,33 @@ static void print_full(const struct perf_result *result)
     print_number(7, 1, result->overlap * 100, overlaps);
 }
 
-void perf_report_line(const struct perf_options *options, const struct perf_result *result)
+static double of_ceiling(const struct perf_run *run, int64_t bytes, const struct perf_time *time)
 {
+    return ratio(rate(bytes, time->median), run->ceiling * 1e-9);
+}
+
+void perf_report_line(const struct perf_run *run, const struct perf_result *result)
+{
+    const struct perf_options *options = run->options;
     const struct perf_time *time = &result->time[PERF_EPX];
     const struct perf_time *peer = &result->time[PERF_PEER];
-    int known = result->logical_bytes > 0;
+    int known = result->logical_bytes > 0, limited = known && run->ceiling > 0;
 
     printf(" %8d %9lld %10.2f %10.2f %10.2f", result->tokens, (long long)result->row_bytes,
            time->median * 1e6, time->min * 1e6, time->max * 1e6);
     print_number(9, 3, rate(result->wire_bytes, time->median), known);
     print_number(9, 3, rate(result->logical_bytes, time->median), known);
     print_number(6, 1, 100 * ratio(result->time[PERF_COPY].median, time->median), known);
+    if (options->ceiling) {
+        print_number(7, 1, 100 * of_ceiling(run, result->wire_bytes, time), limited);
+        print_number(7, 1, 100 * of_ceiling(run, result->logical_bytes, time), limited);
+    }
     if (options->full)
         print_full(result);
     if (options->peer)
         printf(" %10.2f %6.2f", peer->median * 1e6, ratio(peer->median, time->median));
+    if (options->peer && options->ceiling)
+        print_number(7, 1, 100 * of_ceiling(run, result->wire_bytes, peer), limited);
     if (options->check)
         printf(" %7lld", (long long)result->wrong_rows);
     putchar('\n');
@@ -135,23 +176,23 @@ static void write_number(FILE *file, const char *name, int64_t number)
     fprintf(file, "  \"%s\": %lld,\n", name, (long long)number);
 }
 
-static void write_options(FILE *file, const struct perf_options *options, int size,
-                          const char *transport)
+static void write_options(FILE *file, const struct perf_run *run)
 {
+    const struct perf_options *options = run->options;
     char version[EPX_MAX_LIBRARY_VERSION_STRING];
     int length;
 
     EPX_Get_library_version(version, &length);
     write_text(file, "library", version);
     write_text(file, "command", options->verb->name);
-    write_text(file, "transport", transport);
-    write_text(file, "memory", "host");
-    write_text(file, "receive_buffer", place_name(options->place));
+    write_text(file, "transport", run->transport);
+    write_text(file, "memory", options->space->name);
+    write_text(file, "receive_buffer", place_name(options));
     write_text(file, "skew", options->skew);
     write_text(file, "datatype", options->datatype_name);
     write_text(file, "layout", layout_name(options->layout));
-    write_text(file, "peer", peer_name(options->peer));
-    write_number(file, "ranks", size);
+    write_text(file, "peer", perf_peer_name(options->peer));
+    write_number(file, "ranks", run->size);
     write_number(file, "top_k", options->top_k);
     write_number(file, "experts", options->experts);
     write_number(file, "alignment", options->alignment);
@@ -159,6 +200,11 @@ static void write_options(FILE *file, const struct perf_options *options, int si
     write_number(file, "warm_up", options->warmup);
     write_number(file, "tests", options->tests);
     write_number(file, "seed", options->seed);
+    write_number(file, "batch", options->batch);
+    write_number(file, "graph", options->graph);
+    write_number(file, "max_sms", options->max_sms);
+    if (run->ceiling > 0)
+        fprintf(file, "  \"ceiling_GBps\": %.4f,\n", run->ceiling * 1e-9);
 }
 
 static void write_time(FILE *file, const char *name, const struct perf_time *time)
@@ -167,9 +213,28 @@ static void write_time(FILE *file, const char *name, const struct perf_time *tim
             time->median * 1e6, time->min * 1e6, time->max * 1e6);
 }
 
-static void write_result(FILE *file, const struct perf_options *options,
-                         const struct perf_result *result)
+static void write_rates(FILE *file, const struct perf_run *run, const struct perf_result *result)
 {
+    const struct perf_time *time = result->time;
+
+    fprintf(file, ", \"wire_GBps\": %.4f, \"logical_GBps\": %.4f, \"copy_GBps\": %.4f",
+            rate(result->wire_bytes, time[PERF_EPX].median),
+            rate(result->logical_bytes, time[PERF_EPX].median),
+            rate(result->logical_bytes, time[PERF_COPY].median));
+    fprintf(file, ", \"copy_fraction\": %.4f",
+            ratio(time[PERF_COPY].median, time[PERF_EPX].median));
+    if (run->ceiling > 0)
+        fprintf(file, ", \"ceiling_fraction\": %.4f, \"logical_ceiling_fraction\": %.4f",
+                of_ceiling(run, result->wire_bytes, &time[PERF_EPX]),
+                of_ceiling(run, result->logical_bytes, &time[PERF_EPX]));
+    if (run->ceiling > 0 && run->options->peer)
+        fprintf(file, ", \"peer_ceiling_fraction\": %.4f",
+                of_ceiling(run, result->wire_bytes, &time[PERF_PEER]));
+}
+
+static void write_result(FILE *file, const struct perf_run *run, const struct perf_result *result)
+{
+    const struct perf_options *options = run->options;
     const struct perf_time *time = result->time;
 
     fprintf(file, "    {\"tokens\": %d, \"row_bytes\": %lld, \"wire_bytes\": %lld", result->tokens,
@@ -179,12 +244,7 @@ static void write_result(FILE *file, const struct perf_options *options,
     write_time(file, "barrier", &time[PERF_BARRIER]);
     if (result->logical_bytes) {
         write_time(file, "copy", &time[PERF_COPY]);
-        fprintf(file, ", \"wire_GBps\": %.4f, \"logical_GBps\": %.4f, \"copy_GBps\": %.4f",
-                rate(result->wire_bytes, time[PERF_EPX].median),
-                rate(result->logical_bytes, time[PERF_EPX].median),
-                rate(result->logical_bytes, time[PERF_COPY].median));
-        fprintf(file, ", \"copy_fraction\": %.4f",
-                ratio(time[PERF_COPY].median, time[PERF_EPX].median));
+        write_rates(file, run, result);
     }
     if (options->peer) {
         write_time(file, "peer", &time[PERF_PEER]);
@@ -208,22 +268,22 @@ FILE *perf_report_open(const char *name)
     return file;
 }
 
-int perf_report_json(FILE *file, const struct perf_options *options, int size,
-                     const char *transport, const struct perf_result *results, int num)
+int perf_report_json(FILE *file, const struct perf_run *run, const struct perf_result *results,
+                     int num)
 {
     int failed;
 
     fputs("{\n", file);
-    write_options(file, options, size, transport);
+    write_options(file, run);
     fputs("  \"results\": [\n", file);
     for (int i = 0; i < num; i++) {
-        write_result(file, options, &results[i]);
+        write_result(file, run, &results[i]);
         fputs(i + 1 < num ? ",\n" : "\n", file);
     }
     fputs("  ]\n}\n", file);
     failed = ferror(file);
     if (fclose(file) || failed) {
-        fprintf(stderr, "epx_perf: %s: not written\n", options->json);
+        fprintf(stderr, "epx_perf: %s: not written\n", run->options->json);
         return -1;
     }
     return 0;

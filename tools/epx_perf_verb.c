@@ -6,35 +6,37 @@
 
 static void start_route(struct perf_bench *bench)
 {
-    EPX_Route_tokens(bench->load.ids, bench->load.tokens, bench->route, EPX_STREAM_NULL,
+    EPX_Route_tokens(bench->ids.address, bench->load.tokens, bench->route, bench->stream,
                      &bench->request);
 }
 
 static void start_dispatch(struct perf_bench *bench)
 {
-    EPX_Dispatch(bench->tokens, bench->load.weights, bench->rows, bench->row_weights,
-                 bench->load.count, bench->load.datatype, bench->route, EPX_STREAM_NULL,
-                 &bench->request);
+    EPX_Dispatch(bench->tokens.address, bench->token_weights.address, bench->rows.address,
+                 bench->row_weights.address, bench->load.count, bench->load.datatype, bench->route,
+                 bench->stream, &bench->request);
 }
 
 /* A rank-major row has the weights of its token in it already. */
 static void start_combine(struct perf_bench *bench)
 {
     const float *weights =
-        bench->options->layout == EPX_RANK_MAJOR ? NULL : bench->row_weights;
+        bench->options->layout == EPX_RANK_MAJOR ? NULL : bench->row_weights.address;
 
-    EPX_Combine(bench->rows, weights, bench->sums, bench->load.count, bench->load.datatype,
-                bench->route, EPX_STREAM_NULL, &bench->request);
+    EPX_Combine(bench->rows.address, weights, bench->sums.address, bench->load.count,
+                bench->load.datatype, bench->route, bench->stream, &bench->request);
 }
 
 static void start_alltoallv(struct perf_bench *bench)
 {
-    EPX_Alltoallv(bench->tokens, bench->counts, bench->displs, bench->rows, bench->recv_counts,
-                  bench->recv_displs, bench->load.capacity, bench->load.count,
-                  bench->load.datatype, bench->comm, EPX_STREAM_NULL, &bench->request);
+    EPX_Alltoallv(bench->tokens.address, bench->counts.address, bench->displs.address,
+                  bench->rows.address, bench->recv_counts.address, bench->recv_displs.address,
+                  bench->load.capacity, bench->load.count, bench->load.datatype, bench->comm,
+                  bench->stream, &bench->request);
 }
 
-/* The experts would work where it waits: combine reads what dispatch wrote. */
+/* The experts would work where it waits, the stream or the host: combine reads what dispatch
+ * wrote. */
 static void start_layer(struct perf_bench *bench)
 {
     EPX_Request routing;
@@ -42,44 +44,55 @@ static void start_layer(struct perf_bench *bench)
     start_route(bench);
     routing = bench->request;
     start_dispatch(bench);
-    EPX_Wait(&routing, MPI_STATUS_IGNORE);
-    EPX_Wait(&bench->request, MPI_STATUS_IGNORE);
+    EPX_Wait_enqueue(&routing, bench->stream);
+    EPX_Wait_enqueue(&bench->request, bench->stream);
     start_combine(bench);
+}
+
+static void learn_peer(struct perf_bench *bench)
+{
+    if (bench->peer)
+        perf_peer_learn(bench->peer);
 }
 
 static void prepare_dispatch(struct perf_bench *bench)
 {
     start_route(bench);
     EPX_Wait(&bench->request, MPI_STATUS_IGNORE);
-    if (bench->peer)
-        perf_peer_route(bench->peer);
+    learn_peer(bench);
 }
 
 /* Stands for the experts: every slab, or a whole rank's rows, times a factor. */
 static void scale_slabs(struct perf_bench *bench)
 {
     const struct perf_load *load = &bench->load;
-    const EPX_Route_view *view = &bench->view;
+    const EPX_Route_view *view = &bench->seen;
+    char *rows = perf_buffer_fetch(&bench->rows);
 
-    if (bench->options->layout == EPX_RANK_MAJOR) {
-        perf_scale_rows(load, perf_factor(load->rank), *view->num_rows, bench->rows);
-        return;
-    }
-    for (int e = 0; e < view->num_local_experts; e++)
-        perf_scale_rows(load, perf_factor(view->first_local_expert + e), view->expert_counts[e],
-                        bench->rows + view->expert_offsets[e] * load->row_bytes);
+    if (bench->options->layout == EPX_RANK_MAJOR)
+        perf_scale_rows(load, perf_factor(load->rank), *view->num_rows, rows);
+    else
+        for (int e = 0; e < view->num_local_experts; e++)
+            perf_scale_rows(load, perf_factor(view->first_local_expert + e),
+                            view->expert_counts[e],
+                            rows + view->expert_offsets[e] * load->row_bytes);
+    perf_buffer_send(&bench->rows);
 }
 
+/* What the rows hold matters to checks alone. */
 static void prepare_combine(struct perf_bench *bench)
 {
     prepare_dispatch(bench);
     start_dispatch(bench);
     EPX_Wait(&bench->request, MPI_STATUS_IGNORE);
-    scale_slabs(bench);
-    if (!bench->peer)
+    if (bench->peer)
+        perf_peer_dispatch(bench->peer);
+    if (!bench->options->check)
         return;
-    perf_peer_dispatch(bench->peer);
-    perf_peer_scale(bench->peer);
+    perf_bench_fetch(bench);
+    scale_slabs(bench);
+    if (bench->peer)
+        perf_peer_scale(bench->peer);
 }
 
 static const struct perf_verb verbs[] = {
@@ -88,10 +101,10 @@ static const struct perf_verb verbs[] = {
      .peer = perf_peer_dispatch, .check = perf_check_dispatch},
     {.name = "combine", .sums = 1, .gathers = 1, .prepare = prepare_combine,
      .start = start_combine, .peer = perf_peer_combine, .check = perf_check_sums},
-    {.name = "alltoallv", .spreads = 1, .by_pairs = 1, .start = start_alltoallv,
-     .peer = perf_peer_alltoallv, .check = perf_check_alltoallv},
-    {.name = "layer", .sums = 1, .spreads = 1, .gathers = 1, .waits = 1, .start = start_layer,
-     .peer = perf_peer_layer, .check = perf_check_sums},
+    {.name = "alltoallv", .spreads = 1, .by_pairs = 1, .prepare = learn_peer,
+     .start = start_alltoallv, .peer = perf_peer_alltoallv, .check = perf_check_alltoallv},
+    {.name = "layer", .sums = 1, .spreads = 1, .gathers = 1, .waits = 1, .prepare = learn_peer,
+     .start = start_layer, .peer = perf_peer_layer, .check = perf_check_sums},
     {.name = NULL},
 };
 

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* epx_perf_space.c - the memory spaces of this build, the only #if HAVE_CUDA, and buffers. */
+#include "epx_perf_space.h"
+
+#include <string.h>
+
+#include "config.h"
+
+static const struct perf_space *const spaces[] = {
+    &perf_space_host,
+#if HAVE_CUDA
+    &perf_space_cuda,
+#endif
+    NULL,
+};
+
+const struct perf_space *perf_space_find(const char *name)
+{
+    for (int i = 0; spaces[i]; i++)
+        if (strcmp(spaces[i]->name, name) == 0)
+            return spaces[i];
+    return NULL;
+}
+
+void perf_buffer_create(struct perf_buffer *buffer, const struct perf_space *space, int64_t bytes,
+                        EPX_Comm comm)
+{
+    perf_buffer_borrow(buffer, space, NULL, bytes);
+    buffer->window = comm;
+    buffer->borrowed = 0;
+    if (comm)
+        EPX_Alloc_mem((MPI_Aint)bytes, comm, &buffer->address);
+    else
+        buffer->address = space->alloc(bytes);
+    if (bytes)
+        space->fill(buffer->address, 0, bytes);
+}
+
+void perf_buffer_borrow(struct perf_buffer *buffer, const struct perf_space *space, void *memory,
+                        int64_t bytes)
+{
+    memset(buffer, 0, sizeof(*buffer));
+    buffer->space = space;
+    buffer->address = memory;
+    buffer->bytes = bytes;
+    buffer->borrowed = 1;
+}
+
+void perf_buffer_free(struct perf_buffer *buffer)
+{
+    if (!buffer->space)
+        return;
+    if (buffer->image && buffer->space->free_image)
+        buffer->space->free_image(buffer->image);
+    if (buffer->window)
+        EPX_Free_mem(buffer->address, buffer->window);
+    else if (!buffer->borrowed)
+        buffer->space->free(buffer->address);
+    memset(buffer, 0, sizeof(*buffer));
+}
+
+void *perf_buffer_image(struct perf_buffer *buffer)
+{
+    const struct perf_space *space = buffer->space;
+
+    if (!buffer->image)
+        buffer->image = space->get ? space->alloc_image(buffer->bytes) : buffer->address;
+    return buffer->image;
+}
+
+void perf_buffer_send(struct perf_buffer *buffer)
+{
+    if (buffer->space->put && buffer->bytes)
+        buffer->space->put(buffer->address, buffer->image, buffer->bytes);
+}
+
+void *perf_buffer_fetch(struct perf_buffer *buffer)
+{
+    void *image = perf_buffer_image(buffer);
+
+    if (buffer->space->get && buffer->bytes)
+        buffer->space->get(image, buffer->address, buffer->bytes);
+    return image;
+}
+
+void perf_buffer_poison(struct perf_buffer *buffer)
+{
+    if (buffer->bytes)
+        buffer->space->fill(buffer->address, 0xa5, buffer->bytes);
+}
