@@ -210,16 +210,18 @@ int epx_device_queue_chunks(const struct epx_request *request, const struct epx_
     EPX_Stream stream = request->call.stream;
     int32_t tokens = request->route->attr.max_tokens;
 
-    EPX_TRY(fork_stream(side, stream));
-    for (int32_t i = 0; i < num; i++)
-        EPX_TRY_LAUNCH(steps.store(steps.args, epx_chunk_of(i, num, tokens), stream));
-    for (int32_t i = 0; i < num - 1; i++) {
+    for (int32_t i = 0; i < num; i++) {
         struct epx_chunk chunk = epx_chunk_of(i, num, tokens);
 
+        EPX_TRY_LAUNCH(steps.store(steps.args, chunk, stream));
+        if (i == num - 1)
+            break;
+        EPX_TRY(fork_stream(side, stream)); /* what is awaited is this rank's too */
         EPX_TRY_LAUNCH(epx_launch_await_rows(comm, chunk, side->stream));
         EPX_TRY_LAUNCH(steps.take(steps.args, chunk, side->stream));
     }
-    EPX_TRY(join_stream(side, stream));
+    if (num > 1)
+        EPX_TRY(join_stream(side, stream));
     EPX_TRY_LAUNCH(epx_launch_await_rows(comm, epx_chunk_of(num - 1, num, tokens), stream));
     return EPX_SUCCESS;
 }
