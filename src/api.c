@@ -6,7 +6,10 @@
 #include <stdlib.h>
 
 #include "coll/module.h"
+#include "coll/transport.h"
 #include "progress.h"
+
+enum { LEAVING_MS = 1000 };
 
 static int mpi_codes[EPX_ERR_LASTCODE]; /* under the lock until set up */
 static int is_set_up;
@@ -75,6 +78,25 @@ static int add_error_codes(void)
     return EPX_SUCCESS;
 }
 
+/*
+ * On device memory the GPU may soon be done with what is in flight, without this host; the peers
+ * then miss nothing. Windows there are given back by all ranks together, hence not any more.
+ */
+static void leave_device(struct epx_comm *comm)
+{
+    const int64_t end = epx_now_ns() + LEAVING_MS * 1000000LL;
+    int idle = 0;
+
+    while (comm->first && epx_now_ns() < end) {
+        epx_progress();
+        epx_unlock();
+        epx_progress_pause(idle++);
+        epx_lock();
+    }
+    if (!comm->first && !comm->finished)
+        comm->finished = EPX_ERR_TIMEOUT;
+}
+
 /* Called by MPI_Finalize while MPI still works. */
 static int free_leftovers(MPI_Comm self, int keyval, void *attribute, void *state)
 {
@@ -87,6 +109,8 @@ static int free_leftovers(MPI_Comm self, int keyval, void *attribute, void *stat
     epx_lock();
     while ((comm = epx_comm_first())) {
         EPX_LOG_WARN("a communicator of %d ranks was not freed before MPI_Finalize", comm->size);
+        if (epx_transport_device_ops(comm))
+            leave_device(comm);
         if (comm->first) {
             epx_comm_give_up(comm, "MPI_Finalize with operations in flight");
             epx_unlock();

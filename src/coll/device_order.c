@@ -141,13 +141,14 @@ static int find_side(struct epx_device *device, unsigned long long capture)
 int epx_device_queue_behind(struct epx_device *device, EPX_Stream stream,
                             unsigned long long capture)
 {
+    unsigned long long id = 0; /* other than its handle it is never used again */
     struct epx_side *side;
-    unsigned long long id; /* other than its handle it is never used again */
 
     EPX_TRY(find_side(device, capture));
     side = device->side;
-    EPX_TRY_CUDA(cudaStreamGetId(stream, &id));
-    if (side->last && id != side->last_stream)
+    if (!capture) /* in one the id must not be asked for */
+        EPX_TRY_CUDA(cudaStreamGetId(stream, &id));
+    if (side->last && (capture || id != side->last_stream))
         EPX_TRY_CUDA(cudaStreamWaitEvent(stream, side->last, 0));
     side->last_stream = id;
     return EPX_SUCCESS;
