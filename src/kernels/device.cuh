@@ -20,13 +20,15 @@
  *                 the round. A sender stores the next round after the credits of all ranks. The
  *                 last round gives none: the ready of the next operation says the same.
  *   counts[2][s]  writer s: alltoallv's counts of operation n, as ready.
- *   packets[2][s] writer s: alltoallv's rows of operation n, if they are few; in banks as ready, but
- *                 needs no ready itself: s is in n, so the owner is done with n - 2.
- *   abort         0, or who is silent. Decided by compare-and-swap on rank 0's word, which is
+ *   packets[2][s] writer s: alltoallv's rows of operation n, if they are few; in banks as ready,
+ *                 but needs no ready itself: s is in n, so the owner is done with n - 2.
+ *   abort         0, or who is silent, or whose host gave up for a reason that stands in its own
+ *                 window. Decided by compare-and-swap on rank 0's word, which is
  *                 mapped also when rank 0 is dead, then stored to all ranks. Never cleared.
  *
- * Invariant: nothing but such words is stored into a rank's windows for operation n before all ranks
- * posted ready n and were found to agree; all ranks see the same words and come to the same verdict.
+ * Invariant: nothing but words in banks is stored into a rank's windows for operation n before all
+ * ranks posted ready n and were found to agree; all ranks see the same words and come to the same
+ * verdict.
  * Post before you wait: ready is posted before the first wait, arrivals of a round before the wait
  * for those of others. No wait depends on a later kernel; blocks that wait are `comm.blocks` at
  * most. Every wait ends by the abort word or by the clock, and its kernel ends normally.

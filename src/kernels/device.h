@@ -157,8 +157,8 @@ struct epx_device_state {
     uint64_t barrier;  /* blocks that have come to a barrier, in all kernels */
     uint64_t rounds;   /* of the operation under way, as what follows */
     uint64_t credit_rounds;
-    uint64_t ended;    /* blocks of the kernel under way that failed << 32 | that have ended; back to
-                          0 with the last */
+    uint64_t ended;    /* blocks of the kernel under way that failed << 32 | that have ended; the
+                          last sets it to 0 */
     int32_t weighted;
     int32_t deferred;  /* rows are stored by the next kernel, on the whole device */
     struct epx_outcome outcome;
@@ -258,7 +258,7 @@ struct epx_device_plan {
     /* expert side */
     int32_t *recv_rows; /* [R] rows kept */
     int64_t *base;      /* [E] first slot of this rank's pairs of each expert, if many */
-    int64_t *from;      /* [L][R] first slot of each source's pairs, if many; rank-major [R], rows */
+    int64_t *from;      /* [L][R] first slot of each source's pairs, if many; rank-major [R] */
     int32_t *block_counts; /* [blocks][E + R] */
     int32_t *warp_counts;  /* [blocks][3][E + R], used where shared memory is too small */
 
