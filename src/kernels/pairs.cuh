@@ -30,6 +30,7 @@ struct rank_table {
 struct lanes {
     int32_t tokens;        /* of a step; 0 = it takes half a token */
     int32_t token, choice; /* of this lane; an idle lane has choice top_k */
+    uint32_t same_token;   /* lanes of the token */
 };
 
 struct position {
@@ -46,6 +47,29 @@ static __device__ __forceinline__ int32_t num_counts(const struct epx_route_toke
 static __device__ __forceinline__ uint32_t lanes_below()
 {
     return (1u << lane_id()) - 1;
+}
+
+/* Some warps of every block, from `first` on. */
+struct crew {
+    int32_t first, num;
+};
+
+static __device__ __forceinline__ bool is_in_crew(const struct crew &crew)
+{
+    int32_t warp = (int32_t)threadIdx.x / EPX_WARP;
+
+    return warp >= crew.first && warp < crew.first + crew.num;
+}
+
+/* Among the threads of the crew in all blocks. */
+static __device__ __forceinline__ int64_t thread_in_crew(const struct crew &crew)
+{
+    return ((int64_t)blockIdx.x * crew.num - crew.first) * EPX_WARP + threadIdx.x;
+}
+
+static __device__ __forceinline__ int64_t threads_of_crew(const struct crew &crew)
+{
+    return (int64_t)gridDim.x * crew.num * EPX_WARP;
 }
 
 /* The block has a run of tokens, of which each of its first warps has a run. */
@@ -66,12 +90,13 @@ static __device__ struct chunk chunk_of(const struct epx_route_tokens &a, int32_
 
 static __device__ struct lanes lanes_of(int32_t top_k)
 {
-    struct lanes lanes = {EPX_WARP / top_k, 0, lane_id()};
+    struct lanes lanes = {EPX_WARP / top_k, 0, lane_id(), ~0u};
 
     if (lanes.tokens == 0)
         return lanes;
     lanes.token = lane_id() / top_k;
     lanes.choice = lanes.token < lanes.tokens ? lane_id() % top_k : top_k;
+    lanes.same_token = (~0u >> (EPX_WARP - top_k)) << (lane_id() - lanes.choice);
     return lanes;
 }
 
@@ -151,12 +176,20 @@ static __device__ __forceinline__ int32_t rank_of(const struct epx_device_plan &
     return table.owner ? table.owner[expert] : plan.owner[expert];
 }
 
-/* The lanes of the step whose pairs are of the same token and go to the same rank. */
-static __device__ __forceinline__ uint32_t same_row(const struct lanes &lanes, int32_t rank)
+/*
+ * The lanes with the same key, this one too if its key is not negative; keys are below `keys`. A
+ * vote a bit: __match_any_sync takes longer the more keys there are.
+ */
+static __device__ uint32_t same_key(int32_t key, int32_t keys)
 {
-    int32_t first = lane_id() - lanes.choice;
+    uint32_t same = __ballot_sync(~0u, key >= 0);
 
-    return __match_any_sync(~0u, rank >= 0 ? first << 8 | rank : -1 - lane_id());
+    for (int32_t bit = 0; keys - 1 >> bit; bit++) {
+        uint32_t ones = __ballot_sync(~0u, key >> bit & 1);
+
+        same &= key >> bit & 1 ? ones : ~ones;
+    }
+    return same;
 }
 
 /* The first choice of the token that goes to the rank, looked up in memory. */
@@ -184,7 +217,7 @@ static __device__ void count_pair(const struct epx_route_tokens &a,
     if (at.valid)
         plan.pairs[at.pair].expert = expert;
     if (lanes.tokens) {
-        leads = (same_row(lanes, rank) & lanes_below()) == 0;
+        leads = (same_key(rank, a.comm.num_ranks) & lanes.same_token & lanes_below()) == 0;
     } else {
         int32_t lead;
 
@@ -230,10 +263,10 @@ static __device__ void count_chunk(const struct epx_route_tokens &a,
  * Lanes with the same key take consecutive numbers from its counter, in lane order, after those
  * of the blocks before.
  */
-static __device__ int32_t take_number(int32_t *counters, const int32_t *before, int32_t key)
+static __device__ int32_t take_number(int32_t *counters, const int32_t *before, int32_t key,
+                                      int32_t keys)
 {
-    uint32_t same = __match_any_sync(~0u, key >= 0 ? key : -1 - lane_id());
-    uint32_t below = same & lanes_below();
+    uint32_t same = same_key(key, keys), below = same & lanes_below();
     int32_t number = key >= 0 ? before[key] + counters[key] + __popc(below) : -1;
 
     __syncwarp();
@@ -252,14 +285,15 @@ struct group {
 };
 
 static __device__ struct group group_in_step(const struct lanes &lanes, int32_t top_k,
-                                             int32_t rank)
+                                             int32_t rank, int32_t num_ranks)
 {
     int32_t first = lane_id() - lanes.choice;
-    uint32_t same = same_row(lanes, rank);
+    uint32_t same = same_key(rank, num_ranks) & lanes.same_token;
     uint32_t leads = __ballot_sync(~0u, rank >= 0 && (same & lanes_below()) == 0);
-    struct group group = {__ffs((int)same) - 1 - first, __popc(same & lanes_below()),
-                          __popc(same), 0, 0};
+    struct group group = {lanes.choice, __popc(same & lanes_below()), __popc(same), 0, 0};
 
+    if (rank >= 0)
+        group.lead = __ffs((int)same) - 1 - first;
     for (int32_t choice = 0; choice < top_k; choice++) {
         int32_t other = __shfl_sync(~0u, rank, first + choice);
         int32_t counts = (int32_t)(leads >> (first + choice) & 1);
@@ -321,7 +355,8 @@ static __device__ void send_pair(const struct epx_route_tokens &a, const struct 
         make_int2(pair.index, (int32_t)(local << 8 | (uint32_t)at.choice));
     if (group.lead != at.choice)
         return;
-    *(int4 *)(void *)record = make_int4(at.token, group.place, group.num, 0);
+    *(int4 *)(void *)record = make_int4(at.token, group.place, group.num,
+                                        plan.rank_major ? 1 : group.num);
     plan.token_rank[(int64_t)at.token * plan.most_rows + group.place] = rank;
 }
 
@@ -332,14 +367,14 @@ static __device__ void number_pair(const struct epx_route_tokens &a,
 {
     const struct epx_device_plan &plan = a.plan;
     int32_t rank = rank_of(plan, table, expert);
-    struct group group = lanes.tokens ? group_in_step(lanes, plan.top_k, rank)
+    struct group group = lanes.tokens ? group_in_step(lanes, plan.top_k, rank, a.comm.num_ranks)
                                       : group_in_memory(plan, table, at, rank);
     bool leads = rank >= 0 && group.lead == at.choice;
     struct epx_device_pair pair = {expert, 0, 0, group.lead << 8 | group.place};
 
-    pair.index = take_number(chunk.counts, before, expert);
+    pair.index = take_number(chunk.counts, before, expert, plan.num_experts);
     pair.row = take_number(chunk.counts + plan.num_experts, before + plan.num_experts,
-                           leads ? rank : -1);
+                           leads ? rank : -1, a.comm.num_ranks);
     pair.row = row_of_lead(plan, lanes, at, group.lead, pair.row);
     if (!at.valid)
         return;

@@ -16,7 +16,9 @@ enum {
     MOST_SHARED_OFFSETS = 4 * 1024, /* of `base`, of `from` */
     MOST_SHARED_OWNERS = 8 * 1024,
     SUMS = 2, /* beside the counters of the warps: what the blocks before have counted, and all */
-    WARPS_AT_ONCE = 8
+    WARPS_AT_ONCE = 8,
+    ROUTING_WARPS = ROUTING_THREADS / EPX_WARP,
+    ASSIGNING_WARPS = 12 /* slots of pairs; the others work on the records meanwhile */
 };
 
 /* What of a routing is in dynamic shared memory; the rest is in the plan. */
@@ -31,7 +33,7 @@ struct shared_parts {
 static struct shared_parts parts_of(const struct epx_route_tokens *args)
 {
     int64_t ranks = args->comm.num_ranks, counts = args->plan.num_experts + ranks;
-    int64_t fit = MOST_SHARED_COUNTS / counts - SUMS, most = ROUTING_THREADS / EPX_WARP;
+    int64_t fit = MOST_SHARED_COUNTS / counts - SUMS, most = ROUTING_WARPS;
     int64_t from = args->plan.rank_major ? ranks : args->plan.num_local * ranks;
     struct shared_parts parts;
 
@@ -68,18 +70,20 @@ static __device__ void zero_sums(const struct epx_route_tokens &a)
         *a.plan.dropped = 0;
 }
 
+/* By the last threads: the first ones begin the exchange meanwhile. */
 static __device__ void look_up(const struct epx_route_tokens &a, uint8_t *owner,
                                struct rank_table &table)
 {
     int32_t ranks = a.comm.num_ranks, experts = a.plan.num_experts;
+    int32_t thread = ROUTING_THREADS - 1 - (int32_t)threadIdx.x;
 
-    for (int32_t r = (int32_t)threadIdx.x; r < ranks; r += (int32_t)blockDim.x)
+    for (int32_t r = thread; r < ranks; r += ROUTING_THREADS)
         table.records[r] = a.plan.records[r];
-    for (int32_t e = (int32_t)threadIdx.x; owner && e < experts; e += (int32_t)blockDim.x)
+    for (int32_t e = thread; owner && e < experts; e += ROUTING_THREADS)
         owner[e] = (uint8_t)a.plan.owner[e];
-    for (int32_t r = (int32_t)threadIdx.x; r <= ranks; r += (int32_t)blockDim.x)
+    for (int32_t r = thread; r <= ranks; r += ROUTING_THREADS)
         table.first_expert[r] = epx_first_expert(r, experts, ranks);
-    if (threadIdx.x == 0)
+    if (thread == 0)
         table.owner = owner;
 }
 
@@ -138,21 +142,29 @@ static __device__ void send_totals(const struct epx_route_tokens &a, const int32
                 ((int32_t *)(void *)a.plan.counts[r])[(int64_t)me * num + i] = total[i];
 }
 
-/* The whole block: what the blocks before have counted, and all. */
+/*
+ * The whole block: what the blocks before have counted, and all. Where counters are few several
+ * threads share one.
+ */
 static __device__ void sum_over_blocks(const struct epx_route_tokens &a, int32_t *before,
                                        int32_t *total)
 {
-    uint32_t num = (uint32_t)num_counts(a), all = num * (uint32_t)a.comm.blocks;
+    uint32_t num = (uint32_t)num_counts(a), shares = ROUTING_THREADS / num;
 
-#pragma unroll 8
-    for (uint32_t i = threadIdx.x; i < all; i += blockDim.x) {
-        int32_t there = a.plan.block_counts[i];
+    shares = shares ? shares : 1;
+    for (uint32_t i = threadIdx.x; i < num * shares; i += ROUTING_THREADS) {
         uint32_t counter = i % num;
+        int32_t sum = 0, sum_before = 0;
 
-        if (there)
-            atomicAdd(&total[counter], there);
-        if (there && i / num < blockIdx.x)
-            atomicAdd(&before[counter], there);
+#pragma unroll 16
+        for (uint32_t b = i / num; b < (uint32_t)a.comm.blocks; b += shares) {
+            int32_t there = a.plan.block_counts[(int64_t)b * num + counter];
+
+            sum += there;
+            sum_before += b < blockIdx.x ? there : 0;
+        }
+        atomicAdd(&total[counter], sum);
+        atomicAdd(&before[counter], sum_before);
     }
     __syncthreads();
     send_totals(a, total);
@@ -218,6 +230,9 @@ static __device__ bool exchange_counts(const struct epx_route_tokens &a, struct 
 static __device__ void find_slots(const struct epx_route_tokens &a, struct exchange &x,
                                   const struct rank_table &table, struct offsets &o)
 {
+    const struct crew assigning = {0, ASSIGNING_WARPS};
+    const struct crew indexing = {ASSIGNING_WARPS, ROUTING_WARPS - ASSIGNING_WARPS};
+
     find_offsets(a, table, o);
     if (blockIdx.x == 0)
         show_counts(a, o);
@@ -228,8 +243,10 @@ static __device__ void find_slots(const struct epx_route_tokens &a, struct excha
     }
     if (blockIdx.x == 0)
         show_rows(a, o);
-    assign_slots(a, table, o);
-    index_records(a, o);
+    if (is_in_crew(assigning))
+        assign_slots(a, table, assigning, o);
+    else
+        index_records(a, indexing, o);
     index_padding(a, o);
     add_kept_rows(a, o);
 }

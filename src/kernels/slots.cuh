@@ -272,10 +272,11 @@ static __device__ void assign_pair(const struct epx_device_plan &plan,
 }
 
 static __device__ void assign_slots(const struct epx_route_tokens &a,
-                                    const struct rank_table &table, struct offsets &o)
+                                    const struct rank_table &table, const struct crew &crew,
+                                    struct offsets &o)
 {
     const struct epx_device_plan &plan = a.plan;
-    struct chunk chunk = chunk_of(a, (int32_t)blockDim.x / EPX_WARP, NULL);
+    struct chunk chunk = chunk_of(a, crew.num, NULL);
     struct lanes lanes = lanes_of(plan.top_k);
     int32_t steps = num_steps(lanes, chunk);
     int64_t all = (int64_t)plan.max_tokens * plan.top_k;
@@ -298,14 +299,9 @@ static __device__ void assign_slots(const struct epx_route_tokens &a,
                 assign_pair(plan, table, o, at, pair[j]);
         }
     }
-    for (int64_t p = (int64_t)a.num_tokens * plan.top_k + blockIdx.x * blockDim.x + threadIdx.x;
-         p < all; p += (int64_t)gridDim.x * blockDim.x)
+    for (int64_t p = (int64_t)a.num_tokens * plan.top_k + thread_in_crew(crew); p < all;
+         p += threads_of_crew(crew))
         plan.slots[p] = -1;
-}
-
-static __device__ __forceinline__ int2 pair_of_two(int4 two, int32_t i)
-{
-    return i % 2 ? make_int2(two.z, two.w) : make_int2(two.x, two.y);
 }
 
 static __device__ __forceinline__ void show_row(const struct epx_device_plan &plan, int64_t slot,
@@ -315,22 +311,48 @@ static __device__ __forceinline__ void show_row(const struct epx_device_plan &pl
     plan.row_ranks[slot] = source;
 }
 
-/* Returns the pairs kept. two are the first two, which were loaded with the head. */
-static __device__ int32_t index_expert_major(const struct epx_route_tokens &a,
-                                             const struct offsets &o, int32_t source,
-                                             struct epx_wire_record *record, int4 head, int4 two)
+/* Two pairs of a record: as they came, then the kept ones as they stay. */
+static __device__ __forceinline__ int4 *two_pairs(struct epx_wire_record *record, int32_t i)
+{
+    return (int4 *)(void *)epx_wire_pairs(record) + i / 2;
+}
+
+static __device__ __forceinline__ int64_t slot_in_slab(const struct epx_route_tokens &a,
+                                                       const struct offsets &o, int32_t source,
+                                                       int2 pair)
+{
+    return o.from[(int64_t)((uint32_t)pair.y >> 8) * a.comm.num_ranks + source] + pair.x;
+}
+
+/* Where there is room for all. two are the first two pairs, which were loaded with the head. */
+static __device__ void index_all(const struct epx_route_tokens &a, const struct offsets &o,
+                                 int32_t source, struct epx_wire_record *record, int4 head,
+                                 int4 two)
+{
+    for (int32_t i = 0; i < head.z; i += 2) {
+        if (i)
+            two = *two_pairs(record, i);
+        two.x = (int32_t)slot_in_slab(a, o, source, make_int2(two.x, two.y));
+        show_row(a.plan, two.x, source, head.x);
+        if (i + 1 < head.z) {
+            two.z = (int32_t)slot_in_slab(a, o, source, make_int2(two.z, two.w));
+            show_row(a.plan, two.z, source, head.x);
+        }
+        *two_pairs(record, i) = two;
+    }
+}
+
+/* Returns the pairs kept. */
+static __device__ int32_t index_some(const struct epx_route_tokens &a, const struct offsets &o,
+                                     int32_t source, struct epx_wire_record *record, int4 head)
 {
     int2 *pairs = (int2 *)(void *)epx_wire_pairs(record);
     int32_t kept = 0;
 
     for (int32_t i = 0; i < head.z; i++) {
-        int2 pair;
-        int64_t slot;
+        int2 pair = pairs[i];
+        int64_t slot = slot_in_slab(a, o, source, pair);
 
-        if (i && i % 2 == 0)
-            two = ((const int4 *)(const void *)pairs)[i / 2];
-        pair = pair_of_two(two, i);
-        slot = o.from[(int64_t)((uint32_t)pair.y >> 8) * a.comm.num_ranks + source] + pair.x;
         if (slot >= o.capacity[a.comm.rank])
             continue;
         pairs[kept++] = make_int2((int32_t)slot, pair.y);
@@ -339,9 +361,10 @@ static __device__ int32_t index_expert_major(const struct epx_route_tokens &a,
     return kept;
 }
 
+/* Returns the pairs kept. */
 static __device__ int32_t index_rank_major(const struct epx_route_tokens &a,
                                            const struct offsets &o, int32_t source, int64_t row,
-                                           struct epx_wire_record *record, int4 head, int4 two)
+                                           struct epx_wire_record *record, int4 head)
 {
     const struct epx_device_plan &plan = a.plan;
     int2 *pairs = (int2 *)(void *)epx_wire_pairs(record);
@@ -354,12 +377,9 @@ static __device__ int32_t index_rank_major(const struct epx_route_tokens &a,
     for (int32_t k = 0; k < plan.top_k; k++)
         experts[k] = -1;
     for (int32_t i = 0; i < head.z; i++) {
-        int2 pair;
+        int2 pair = pairs[i];
 
-        if (i && i % 2 == 0)
-            two = ((const int4 *)(const void *)pairs)[i / 2];
-        pair = pair_of_two(two, i);
-        pairs[i] = make_int2((int32_t)slot, pair.y);
+        pairs[i].x = (int32_t)slot;
         experts[pair.y & 255] = (int32_t)((uint32_t)pair.y >> 8);
         if (is_short(o, a.comm.rank))
             atomicAdd(&plan.expert_counts[(uint32_t)pair.y >> 8], 1);
@@ -367,31 +387,42 @@ static __device__ int32_t index_rank_major(const struct epx_route_tokens &a,
     return head.z;
 }
 
+static __device__ void clip_record(const struct epx_route_tokens &a, struct offsets &o,
+                                   int32_t source, struct epx_wire_record *record, int32_t kept)
+{
+    record->num_pairs = kept;
+    record->num_slots = a.plan.rank_major ? kept > 0 : kept;
+    if (kept)
+        atomicAdd(&o.recv_rows[source], 1);
+}
+
 /* The records that came: from indices to slots, and what the view says of each row. */
-static __device__ void index_records(const struct epx_route_tokens &a, struct offsets &o)
+static __device__ void index_records(const struct epx_route_tokens &a, const struct crew &crew,
+                                     struct offsets &o)
 {
     int64_t all = o.records[a.comm.num_ranks];
+    bool clips = is_short(o, a.comm.rank);
     int32_t source = 0;
 
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < all;
-         i += (int64_t)gridDim.x * blockDim.x) {
+    for (int64_t i = thread_in_crew(crew); i < all; i += threads_of_crew(crew)) {
         struct epx_wire_record *record;
+        int32_t kept = 0;
         int4 head, two;
-        int32_t kept;
 
         while (i >= o.records[source + 1])
             source++;
         record = epx_wire_record_at(&a.plan, a.plan.records[a.comm.rank], source,
                                     i - o.records[source]);
         head = *(const int4 *)(const void *)record;
-        two = *(const int4 *)(const void *)epx_wire_pairs(record);
-        kept = a.plan.rank_major
-                   ? index_rank_major(a, o, source, i - o.records[source], record, head, two)
-                   : index_expert_major(a, o, source, record, head, two);
-        record->num_pairs = kept;
-        record->num_slots = a.plan.rank_major ? kept > 0 : kept;
-        if (kept && is_short(o, a.comm.rank))
-            atomicAdd(&o.recv_rows[source], 1);
+        two = *two_pairs(record, 0);
+        if (a.plan.rank_major)
+            kept = index_rank_major(a, o, source, i - o.records[source], record, head);
+        else if (clips)
+            kept = index_some(a, o, source, record, head);
+        else
+            index_all(a, o, source, record, head, two);
+        if (clips)
+            clip_record(a, o, source, record, kept);
     }
 }
 
