@@ -111,7 +111,7 @@ static __device__ void post_counts(const struct epx_alltoallv_rows &a, const str
 }
 
 /* Whether the source is in another operation, which posts no counts. */
-static __device__ bool is_elsewhere(const struct epx_alltoallv_rows &a, const struct exchange &x,
+static __device__ EPX_COLD bool is_elsewhere(const struct epx_alltoallv_rows &a, const struct exchange &x,
                                     int32_t source)
 {
     uint64_t verb = load_relaxed_sys(epx_control_ready(a.comm.own_control, a.comm.num_ranks,
@@ -257,7 +257,7 @@ static __device__ void copy_bytes(const char *from, char *to, int64_t bytes)
 }
 
 /* This block's share of a copy that all blocks do together, cut at 16 bytes. */
-static __device__ void copy_share(const char *from, char *to, int64_t bytes)
+static __device__ __noinline__ void copy_share(const char *from, char *to, int64_t bytes)
 {
     int64_t lines = (bytes + 15) / 16;
     int64_t first = blockIdx.x * lines / gridDim.x * 16;
@@ -332,7 +332,7 @@ static __device__ void take_round(const struct epx_alltoallv_rows &a, const stru
     }
 }
 
-static __device__ int64_t move_rows(const struct epx_alltoallv_rows &a, struct exchange &x,
+static __device__ EPX_COLD int64_t move_rows(const struct epx_alltoallv_rows &a, struct exchange &x,
                                     const struct placement &p)
 {
     int64_t share = stage_share(a), me = a.comm.rank;
@@ -355,7 +355,7 @@ static __device__ int64_t move_rows(const struct epx_alltoallv_rows &a, struct e
     return rounds;
 }
 
-static __device__ struct epx_outcome outcome_of(const struct epx_alltoallv_rows &a,
+static __device__ EPX_COLD struct epx_outcome outcome_of(const struct epx_alltoallv_rows &a,
                                                 const struct exchange &x,
                                                 const struct placement &p)
 {

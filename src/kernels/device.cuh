@@ -77,6 +77,9 @@ static inline int epx_cuda_status(cudaError_t error)
 
 #ifdef __CUDACC__
 
+/* Of what runs seldom: kept out of the way of what always does, whose code must be fetched too. */
+#define EPX_COLD __noinline__
+
 static __device__ __forceinline__ uint64_t load_acquire_sys(const uint64_t *p)
 {
     uint64_t value;
@@ -189,7 +192,7 @@ static __device__ __forceinline__ uint64_t *abort_word(const struct epx_device_c
 }
 
 /* The rank that is furthest behind: in operations begun, then in rounds. */
-static __device__ int32_t find_culprit(const struct epx_device_comm &c, int32_t waiting_for)
+static __device__ EPX_COLD int32_t find_culprit(const struct epx_device_comm &c, int32_t waiting_for)
 {
     char *own = c.own_control;
     uint64_t least = ~0ULL, least_arrived = ~0ULL;
@@ -212,7 +215,7 @@ static __device__ int32_t find_culprit(const struct epx_device_comm &c, int32_t 
 }
 
 /* Ends the communicator on all ranks; the first to come decides whom it names. */
-static __device__ void give_up(const struct epx_device_comm &c, int32_t verb, int32_t culprit)
+static __device__ EPX_COLD void give_up(const struct epx_device_comm &c, int32_t verb, int32_t culprit)
 {
     uint64_t mine = (uint64_t)(uint32_t)verb << 32 | (uint32_t)(culprit + 1);
     uint64_t first = atomicCAS_system((unsigned long long *)abort_word(c, 0), 0ULL,
@@ -229,7 +232,7 @@ static __device__ bool aborted(const struct epx_device_comm &c)
     return load_relaxed_sys((uint64_t *)(void *)c.own_control) != 0;
 }
 
-static __device__ struct epx_outcome outcome_of_abort(const struct epx_device_comm &c)
+static __device__ EPX_COLD struct epx_outcome outcome_of_abort(const struct epx_device_comm &c)
 {
     uint64_t word = load_relaxed_sys((uint64_t *)(void *)c.own_control);
     struct epx_outcome outcome = {EPX_ERR_TIMEOUT, EPX_OUTCOME_SILENT, 0, 0, 0, 0, 0};
@@ -245,21 +248,26 @@ struct patience {
     uint32_t spins;
 };
 
-static __device__ bool keep_waiting(const struct epx_device_comm &c, struct patience &p,
-                                    int32_t waiting_for)
+/* Now and then: whether the time is over, or another rank gave up. */
+static __device__ EPX_COLD bool lose_patience(const struct epx_device_comm &c, struct patience &p,
+                                              int32_t waiting_for)
 {
     uint64_t now;
 
-    if (++p.spins % 128)
-        return true;
     if (aborted(c))
-        return false;
+        return true;
     now = global_timer_ns();
     p.start_ns = p.start_ns ? p.start_ns : now;
     if (!c.timeout_ns || now - p.start_ns < c.timeout_ns)
-        return true;
+        return false;
     give_up(c, c.verb, find_culprit(c, waiting_for));
-    return false;
+    return true;
+}
+
+static __device__ __forceinline__ bool keep_waiting(const struct epx_device_comm &c,
+                                                    struct patience &p, int32_t waiting_for)
+{
+    return ++p.spins % 128 || !lose_patience(c, p, waiting_for);
 }
 
 static __device__ bool await_at_least(const struct epx_device_comm &c, const uint64_t *word,
@@ -364,7 +372,7 @@ static __device__ __forceinline__ bool is_direct(const struct exchange &x, int32
 }
 
 /* The first word of the first rank that is not as rank 0's. */
-static __device__ void find_difference(const struct epx_device_comm &c, struct exchange &x)
+static __device__ EPX_COLD void find_difference(const struct epx_device_comm &c, struct exchange &x)
 {
     for (int32_t i = 0; i < c.num_ranks * EPX_READY_COMPARED; i++) {
         int32_t rank = i / EPX_READY_COMPARED, word = i % EPX_READY_COMPARED;
@@ -387,7 +395,7 @@ static __device__ void find_difference(const struct epx_device_comm &c, struct e
 enum { WEIGHTS_NONE, WEIGHTS_GIVEN, WEIGHTS_EITHER };
 enum { ROUTE_TOKENS = 0 };
 
-static __device__ void find_weights(const struct epx_device_comm &c, struct exchange &x)
+static __device__ EPX_COLD void find_weights(const struct epx_device_comm &c, struct exchange &x)
 {
     int32_t given = -1, none = -1;
 
@@ -403,7 +411,7 @@ static __device__ void find_weights(const struct epx_device_comm &c, struct exch
     x.outcome.a = given;
 }
 
-static __device__ void find_routing_error(const struct epx_device_comm &c, struct exchange &x,
+static __device__ EPX_COLD void find_routing_error(const struct epx_device_comm &c, struct exchange &x,
                                           const struct epx_outcome *routing)
 {
     if (routing && routing->code != EPX_SUCCESS) {
@@ -454,7 +462,7 @@ static __device__ bool judge_ready(const struct epx_device_comm &c, struct excha
 }
 
 /* After a disagreement a routing that any rank called is void: this rank's, if it is that. */
-static __device__ void spoil_routing(const struct epx_device_comm &c, const struct exchange &x,
+static __device__ EPX_COLD void spoil_routing(const struct epx_device_comm &c, const struct exchange &x,
                                      struct epx_outcome *routing)
 {
     if (x.outcome.what != EPX_OUTCOME_DIFFERS && x.outcome.what != EPX_OUTCOME_WEIGHTS)

@@ -52,26 +52,35 @@ static __device__ __forceinline__ bool has_tag(const struct packet &packet, uint
     return ((packet.low ^ tag) | (packet.high ^ tag)) >> 32 == 0;
 }
 
-/* At most eight bytes. */
-static __device__ uint64_t read_bytes(const char *from, int64_t num)
+static __device__ EPX_COLD uint64_t read_some(const char *from, int64_t num)
 {
     uint64_t bytes = 0;
 
-    if (num >= PACKET_BYTES && (uintptr_t)from % PACKET_BYTES == 0)
-        return *(const uint64_t *)(const void *)from;
     for (int32_t i = 0; i < PACKET_BYTES && i < num; i++)
         bytes |= (uint64_t)(uint8_t)from[i] << 8 * i;
     return bytes;
 }
 
-static __device__ void write_bytes(char *to, int64_t num, uint64_t bytes)
+static __device__ EPX_COLD void write_some(char *to, int64_t num, uint64_t bytes)
 {
-    if (num >= PACKET_BYTES && (uintptr_t)to % PACKET_BYTES == 0) {
-        *(uint64_t *)(void *)to = bytes;
-        return;
-    }
     for (int32_t i = 0; i < PACKET_BYTES && i < num; i++)
         to[i] = (char)(bytes >> 8 * i);
+}
+
+/* At most eight bytes. */
+static __device__ __forceinline__ uint64_t read_bytes(const char *from, int64_t num)
+{
+    if (num >= PACKET_BYTES && (uintptr_t)from % PACKET_BYTES == 0)
+        return *(const uint64_t *)(const void *)from;
+    return read_some(from, num);
+}
+
+static __device__ __forceinline__ void write_bytes(char *to, int64_t num, uint64_t bytes)
+{
+    if (num >= PACKET_BYTES && (uintptr_t)to % PACKET_BYTES == 0)
+        *(uint64_t *)(void *)to = bytes;
+    else
+        write_some(to, num, bytes);
 }
 
 static __device__ __forceinline__ int32_t packets_for(int64_t bytes)

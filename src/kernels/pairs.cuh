@@ -11,8 +11,6 @@
 
 #include "device.cuh"
 
-enum { BATCH_STEPS = 4 }; /* whose loads are under way at once */
-
 /* The tokens of one warp, and its counters: pairs of each expert, rows of each rank. */
 struct chunk {
     int32_t first_token, end_token;
@@ -153,7 +151,7 @@ static __device__ void store_pair(const struct epx_device_plan &plan, int64_t pa
     *(int4 *)(void *)&plan.pairs[pair] = make_int4(p.expert, p.index, p.row, p.lead_place);
 }
 
-static __device__ void note_bad(const struct epx_device_plan &plan, int64_t pair)
+static __device__ EPX_COLD void note_bad(const struct epx_device_plan &plan, int64_t pair)
 {
     atomicAdd((unsigned long long *)&plan.bad[0], 1ULL);
     atomicMax((unsigned long long *)&plan.bad[1], ~(unsigned long long)pair);
@@ -184,6 +182,7 @@ static __device__ uint32_t same_key(int32_t key, int32_t keys)
 {
     uint32_t same = __ballot_sync(~0u, key >= 0);
 
+#pragma unroll 1
     for (int32_t bit = 0; keys - 1 >> bit; bit++) {
         uint32_t ones = __ballot_sync(~0u, key >> bit & 1);
 
@@ -193,7 +192,7 @@ static __device__ uint32_t same_key(int32_t key, int32_t keys)
 }
 
 /* The first choice of the token that goes to the rank, looked up in memory. */
-static __device__ int32_t find_lead(const struct epx_device_plan &plan,
+static __device__ EPX_COLD int32_t find_lead(const struct epx_device_plan &plan,
                                     const struct rank_table &table, const struct position &at,
                                     int32_t rank)
 {
@@ -234,27 +233,33 @@ static __device__ void count_pair(const struct epx_route_tokens &a,
         atomicAdd(&chunk.counts[plan.num_experts + rank], 1);
 }
 
+static __device__ __forceinline__ int64_t load_id(const struct epx_route_tokens &a,
+                                                  const struct position &at)
+{
+    return at.valid ? epx_expert_id(a.ids, a.plan.index_bits, at.pair) : -1;
+}
+
+/*
+ * Here and below the load of the next step is under way during a step. The loops stay rolled:
+ * most code runs only a few times in a kernel, so that fetching it is what takes long.
+ */
 static __device__ void count_chunk(const struct epx_route_tokens &a,
                                    const struct rank_table &table, const struct chunk &chunk)
 {
-    const struct epx_device_plan &plan = a.plan;
-    struct lanes lanes = lanes_of(plan.top_k);
+    int32_t top_k = a.plan.top_k;
+    struct lanes lanes = lanes_of(top_k);
     int32_t steps = num_steps(lanes, chunk);
+    struct position at = position_of(lanes, top_k, chunk, 0);
+    int64_t id = load_id(a, at);
 
-    for (int32_t step = 0; step < steps; step += BATCH_STEPS) {
-        int64_t id[BATCH_STEPS];
+#pragma unroll 1
+    for (int32_t step = 1; step <= steps; step++) {
+        struct position next = position_of(lanes, top_k, chunk, step);
+        int64_t next_id = load_id(a, next);
 
-#pragma unroll
-        for (int32_t j = 0; j < BATCH_STEPS; j++) {
-            struct position at = position_of(lanes, plan.top_k, chunk, step + j);
-
-            id[j] = at.valid ? epx_expert_id(a.ids, plan.index_bits, at.pair) : -1;
-        }
-#pragma unroll
-        for (int32_t j = 0; j < BATCH_STEPS; j++)
-            if (step + j < steps)
-                count_pair(a, table, chunk, lanes,
-                           position_of(lanes, plan.top_k, chunk, step + j), id[j]);
+        count_pair(a, table, chunk, lanes, at, id);
+        at = next;
+        id = next_id;
     }
     __syncwarp();
 }
@@ -294,6 +299,7 @@ static __device__ struct group group_in_step(const struct lanes &lanes, int32_t 
 
     if (rank >= 0)
         group.lead = __ffs((int)same) - 1 - first;
+#pragma unroll 2
     for (int32_t choice = 0; choice < top_k; choice++) {
         int32_t other = __shfl_sync(~0u, rank, first + choice);
         int32_t counts = (int32_t)(leads >> (first + choice) & 1);
@@ -304,7 +310,7 @@ static __device__ struct group group_in_step(const struct lanes &lanes, int32_t 
     return group;
 }
 
-static __device__ struct group group_in_memory(const struct epx_device_plan &plan,
+static __device__ EPX_COLD struct group group_in_memory(const struct epx_device_plan &plan,
                                                const struct rank_table &table,
                                                const struct position &at, int32_t rank)
 {
@@ -385,28 +391,30 @@ static __device__ void number_pair(const struct epx_route_tokens &a,
         plan.token_num[at.token] = group.rows;
 }
 
+static __device__ __forceinline__ int32_t load_expert(const struct epx_device_plan &plan,
+                                                      const struct position &at)
+{
+    return at.valid ? plan.pairs[at.pair].expert : -1;
+}
+
 static __device__ void number_chunk(const struct epx_route_tokens &a,
                                     const struct rank_table &table, const struct chunk &chunk,
                                     const int32_t *before)
 {
-    const struct epx_device_plan &plan = a.plan;
-    struct lanes lanes = lanes_of(plan.top_k);
+    int32_t top_k = a.plan.top_k;
+    struct lanes lanes = lanes_of(top_k);
     int32_t steps = num_steps(lanes, chunk);
+    struct position at = position_of(lanes, top_k, chunk, 0);
+    int32_t expert = load_expert(a.plan, at);
 
-    for (int32_t step = 0; step < steps; step += BATCH_STEPS) {
-        int32_t expert[BATCH_STEPS];
+#pragma unroll 1
+    for (int32_t step = 1; step <= steps; step++) {
+        struct position next = position_of(lanes, top_k, chunk, step);
+        int32_t next_expert = load_expert(a.plan, next);
 
-#pragma unroll
-        for (int32_t j = 0; j < BATCH_STEPS; j++) {
-            struct position at = position_of(lanes, plan.top_k, chunk, step + j);
-
-            expert[j] = at.valid ? plan.pairs[at.pair].expert : -1;
-        }
-#pragma unroll
-        for (int32_t j = 0; j < BATCH_STEPS; j++)
-            if (step + j < steps)
-                number_pair(a, table, chunk, before, lanes,
-                            position_of(lanes, plan.top_k, chunk, step + j), expert[j]);
+        number_pair(a, table, chunk, before, lanes, at, expert);
+        at = next;
+        expert = next_expert;
     }
 }
 

@@ -17,6 +17,7 @@ enum {
     MOST_SHARED_OWNERS = 8 * 1024,
     SUMS = 2, /* beside the counters of the warps: what the blocks before have counted, and all */
     WARPS_AT_ONCE = 8,
+    BLOCKS_AT_ONCE = 12,
     ROUTING_WARPS = ROUTING_THREADS / EPX_WARP,
     ASSIGNING_WARPS = 12 /* slots of pairs; the others work on the records meanwhile */
 };
@@ -152,16 +153,26 @@ static __device__ void sum_over_blocks(const struct epx_route_tokens &a, int32_t
     uint32_t num = (uint32_t)num_counts(a), shares = ROUTING_THREADS / num;
 
     shares = shares ? shares : 1;
+#pragma unroll 1
     for (uint32_t i = threadIdx.x; i < num * shares; i += ROUTING_THREADS) {
-        uint32_t counter = i % num;
+        uint32_t counter = i % num, blocks = (uint32_t)a.comm.blocks;
         int32_t sum = 0, sum_before = 0;
 
-#pragma unroll 16
-        for (uint32_t b = i / num; b < (uint32_t)a.comm.blocks; b += shares) {
-            int32_t there = a.plan.block_counts[(int64_t)b * num + counter];
+#pragma unroll 1
+        for (uint32_t first = i / num; first < blocks; first += shares * BLOCKS_AT_ONCE) {
+            int32_t there[BLOCKS_AT_ONCE];
 
-            sum += there;
-            sum_before += b < blockIdx.x ? there : 0;
+#pragma unroll
+            for (uint32_t j = 0; j < BLOCKS_AT_ONCE; j++) {
+                uint32_t b = first + j * shares;
+
+                there[j] = b < blocks ? a.plan.block_counts[(int64_t)b * num + counter] : 0;
+            }
+#pragma unroll
+            for (uint32_t j = 0; j < BLOCKS_AT_ONCE; j++) {
+                sum += there[j];
+                sum_before += first + j * shares < blockIdx.x ? there[j] : 0;
+            }
         }
         atomicAdd(&total[counter], sum);
         atomicAdd(&before[counter], sum_before);
@@ -178,7 +189,7 @@ static __device__ struct epx_outcome outcome_short(const struct offsets &o)
     return outcome;
 }
 
-static __device__ struct epx_outcome outcome_of_ids(const struct epx_route_tokens &a)
+static __device__ EPX_COLD struct epx_outcome outcome_of_ids(const struct epx_route_tokens &a)
 {
     struct epx_outcome outcome = {EPX_ERR_ARG, EPX_OUTCOME_BAD_ID, 0, 0, 0, 0, 0};
     int64_t pair = (int64_t)~a.plan.bad[1];

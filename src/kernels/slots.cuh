@@ -101,7 +101,7 @@ static __device__ int64_t offset_rank(const struct epx_route_tokens &a,
 }
 
 /* One warp, rank-major: this rank's first row there; returns the rows that come there. */
-static __device__ int64_t offset_rows(const struct epx_route_tokens &a, int32_t rank,
+static __device__ EPX_COLD int64_t offset_rows(const struct epx_route_tokens &a, int32_t rank,
                                       struct offsets &o)
 {
     int64_t rows = 0;
@@ -131,7 +131,7 @@ static __device__ void show_totals(const struct epx_route_tokens &a, const struc
 }
 
 /* Expert-major, after some rows were dropped. */
-static __device__ void clip_experts(const struct epx_route_tokens &a, const struct offsets &o)
+static __device__ EPX_COLD void clip_experts(const struct epx_route_tokens &a, const struct offsets &o)
 {
     const struct epx_device_plan &plan = a.plan;
     int64_t capacity = o.capacity[a.comm.rank];
@@ -147,7 +147,7 @@ static __device__ void clip_experts(const struct epx_route_tokens &a, const stru
 }
 
 /* Rank-major, unless rows are dropped: the pairs of each expert. */
-static __device__ void count_all_pairs(const struct epx_route_tokens &a, const struct offsets &o)
+static __device__ EPX_COLD void count_all_pairs(const struct epx_route_tokens &a, const struct offsets &o)
 {
     for (int32_t e = (int32_t)threadIdx.x; e < a.plan.num_local; e += (int32_t)blockDim.x) {
         int64_t pairs = 0;
@@ -218,7 +218,7 @@ static __device__ __forceinline__ int64_t slot_of(const struct epx_device_plan &
 }
 
 /* Expert-major, where room is short: the first slot of a row, given that of its first pair. */
-static __device__ int64_t first_kept(const struct epx_device_plan &plan,
+static __device__ EPX_COLD int64_t first_kept(const struct epx_device_plan &plan,
                                    const struct rank_table &table, const struct offsets &o,
                                      const struct position &at, int32_t rank, int64_t slot)
 {
@@ -279,26 +279,25 @@ static __device__ void assign_slots(const struct epx_route_tokens &a,
     struct chunk chunk = chunk_of(a, crew.num, NULL);
     struct lanes lanes = lanes_of(plan.top_k);
     int32_t steps = num_steps(lanes, chunk);
+    struct position at = position_of(lanes, plan.top_k, chunk, 0);
+    struct epx_device_pair pair = {-1, 0, 0, 0};
     int64_t all = (int64_t)plan.max_tokens * plan.top_k;
 
-    for (int32_t step = 0; step < steps; step += BATCH_STEPS) {
-        struct epx_device_pair pair[BATCH_STEPS];
+    if (at.valid)
+        pair = load_pair(plan, at.pair);
+#pragma unroll 1
+    for (int32_t step = 1; step <= steps; step++) {
+        struct position next = position_of(lanes, plan.top_k, chunk, step);
+        struct epx_device_pair next_pair = pair;
 
-#pragma unroll
-        for (int32_t j = 0; j < BATCH_STEPS; j++) {
-            struct position at = position_of(lanes, plan.top_k, chunk, step + j);
-
-            if (at.valid)
-                pair[j] = load_pair(plan, at.pair);
-        }
-#pragma unroll
-        for (int32_t j = 0; j < BATCH_STEPS; j++) {
-            struct position at = position_of(lanes, plan.top_k, chunk, step + j);
-
-            if (at.valid)
-                assign_pair(plan, table, o, at, pair[j]);
-        }
+        if (next.valid)
+            next_pair = load_pair(plan, next.pair);
+        if (at.valid)
+            assign_pair(plan, table, o, at, pair);
+        at = next;
+        pair = next_pair;
     }
+#pragma unroll 1
     for (int64_t p = (int64_t)a.num_tokens * plan.top_k + thread_in_crew(crew); p < all;
          p += threads_of_crew(crew))
         plan.slots[p] = -1;
@@ -329,6 +328,7 @@ static __device__ void index_all(const struct epx_route_tokens &a, const struct 
                                  int32_t source, struct epx_wire_record *record, int4 head,
                                  int4 two)
 {
+#pragma unroll 1
     for (int32_t i = 0; i < head.z; i += 2) {
         if (i)
             two = *two_pairs(record, i);
@@ -343,7 +343,7 @@ static __device__ void index_all(const struct epx_route_tokens &a, const struct 
 }
 
 /* Returns the pairs kept. */
-static __device__ int32_t index_some(const struct epx_route_tokens &a, const struct offsets &o,
+static __device__ EPX_COLD int32_t index_some(const struct epx_route_tokens &a, const struct offsets &o,
                                      int32_t source, struct epx_wire_record *record, int4 head)
 {
     int2 *pairs = (int2 *)(void *)epx_wire_pairs(record);
@@ -362,7 +362,7 @@ static __device__ int32_t index_some(const struct epx_route_tokens &a, const str
 }
 
 /* Returns the pairs kept. */
-static __device__ int32_t index_rank_major(const struct epx_route_tokens &a,
+static __device__ EPX_COLD int32_t index_rank_major(const struct epx_route_tokens &a,
                                            const struct offsets &o, int32_t source, int64_t row,
                                            struct epx_wire_record *record, int4 head)
 {
@@ -387,7 +387,7 @@ static __device__ int32_t index_rank_major(const struct epx_route_tokens &a,
     return head.z;
 }
 
-static __device__ void clip_record(const struct epx_route_tokens &a, struct offsets &o,
+static __device__ EPX_COLD void clip_record(const struct epx_route_tokens &a, struct offsets &o,
                                    int32_t source, struct epx_wire_record *record, int32_t kept)
 {
     record->num_pairs = kept;
@@ -404,6 +404,7 @@ static __device__ void index_records(const struct epx_route_tokens &a, const str
     bool clips = is_short(o, a.comm.rank);
     int32_t source = 0;
 
+#pragma unroll 1
     for (int64_t i = thread_in_crew(crew); i < all; i += threads_of_crew(crew)) {
         struct epx_wire_record *record;
         int32_t kept = 0;
@@ -427,7 +428,7 @@ static __device__ void index_records(const struct epx_route_tokens &a, const str
 }
 
 /* Rows between the slabs, found from `from` of the last source and the next slab's start. */
-static __device__ void index_padding(const struct epx_route_tokens &a, const struct offsets &o)
+static __device__ EPX_COLD void index_padding(const struct epx_route_tokens &a, const struct offsets &o)
 {
     const struct epx_device_plan &plan = a.plan;
     int64_t capacity = o.capacity[a.comm.rank], most = plan.alignment - 1;
@@ -446,7 +447,7 @@ static __device__ void index_padding(const struct epx_route_tokens &a, const str
 }
 
 /* Where room is short blocks have counted what they kept. */
-static __device__ void add_kept_rows(const struct epx_route_tokens &a, const struct offsets &o)
+static __device__ EPX_COLD void add_kept_rows(const struct epx_route_tokens &a, const struct offsets &o)
 {
     __syncthreads();
     for (int32_t r = (int32_t)threadIdx.x; o.short_rank >= 0 && r < a.comm.num_ranks;
