@@ -30,7 +30,7 @@ const struct epx_param epx_param_table[] = {
     {"epx_timeout_ms", "300000",
      "Milliseconds that a wait lasts before the rank waited for is given up; 0 waits for ever.",
      NULL, 0, INT32_MAX, FIELD(timeout_ms), 0},
-    {"epx_max_sms", "16",
+    {"epx_max_sms", "32",
      "Most streaming multiprocessors that kernels of one communicator may wait on.",
      NULL, 1, 1024, FIELD(max_sms), 0},
     {"epx_window_bytes", "4194304",

@@ -421,19 +421,45 @@ START_TEST(operations_on_several_streams_do_not_disturb_each_other)
 END_TEST
 
 /* So much that the whole GPU moves it, in several chunks of tokens. */
-START_TEST(many_rows_go_in_chunks)
+static struct scenario scenario_of_many_rows(EPX_Datatype datatype)
 {
-    struct scenario s = scenario_small(_i < VERBS ? EPX_BFLOAT16 : EPX_FLOAT32);
+    struct scenario s = scenario_small(datatype);
 
     s.max_tokens = 513;
-    s.count = _i < VERBS ? 35000 : 17000;
+    s.count = datatype == EPX_BFLOAT16 ? 35000 : 17000;
     s.alignment = 16;
-    s.routing = _i % 2 ? ROUTING_SKEWED : ROUTING_HOLES;
-    s.tokens = _i < VERBS ? TOKENS_FULL : TOKENS_UNEVEN;
+    s.tokens = TOKENS_FULL;
     s.memory = MEMORY_WINDOW;
     s.row_bytes_known = 1;
     s.capacity_percent = 110;
+    return s;
+}
+
+START_TEST(many_rows_go_in_chunks)
+{
+    struct scenario s = scenario_of_many_rows(_i < VERBS ? EPX_BFLOAT16 : EPX_FLOAT32);
+
+    s.routing = _i % 2 ? ROUTING_SKEWED : ROUTING_HOLES;
+    s.tokens = _i < VERBS ? TOKENS_FULL : TOKENS_UNEVEN;
     layer_run(&s, comm, (enum verb)(_i % VERBS), 1);
+}
+END_TEST
+
+START_TEST(many_rows_go_in_chunks_in_a_graph)
+{
+    struct scenario s = scenario_of_many_rows(EPX_BFLOAT16);
+    cudaStream_t stream = new_stream();
+    struct step step;
+
+    s.capacity_percent = 0;
+    s.top_k = 2;
+    prepare_scenario(&step, &s, stream, comm);
+    capture_step(&step);
+    for (uint64_t i = 1; i <= 2; i++)
+        replay_step(&step, i);
+    SETTLE();
+    free_step(&step);
+    must(cudaStreamDestroy(stream));
 }
 END_TEST
 
@@ -709,6 +735,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, an_error_in_a_replay_is_told_later);
     tcase_add_loop_test(tcase, operations_on_several_streams_do_not_disturb_each_other, 0, 4);
     tcase_add_loop_test(tcase, many_rows_go_in_chunks, 0, 2 * VERBS);
+    tcase_add_test(tcase, many_rows_go_in_chunks_in_a_graph);
     tcase_add_test(tcase, memory_of_the_host_is_refused);
     tcase_add_test(tcase, captures_and_plain_calls_do_not_meet);
     tcase_add_test(tcase, another_device_may_be_current);

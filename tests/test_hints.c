@@ -145,7 +145,7 @@ START_TEST(info_wins_over_environment_wins_over_default)
     EXPECT_CODE(EPX_Comm_free(&comm), EPX_SUCCESS);
     unsetenv("EPX_MAX_SMS");
     comm = suite_comm(NULL);
-    hint_is(comm, "epx_max_sms", "16");
+    hint_is(comm, "epx_max_sms", "32");
     EXPECT_CODE(EPX_Comm_free(&comm), EPX_SUCCESS);
     SETTLE();
 }

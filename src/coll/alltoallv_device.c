@@ -7,6 +7,7 @@ int epx_alltoallv_device(const struct epx_request *request)
 {
     const struct epx_call *call = &request->call;
     const struct epx_device *device = epx_device_of(request);
+    int32_t ranks = request->comm->size;
     struct epx_alltoallv_rows args = {
         .comm = epx_device_comm_of(request),
         .note = epx_ready_note_of(request),
@@ -20,6 +21,8 @@ int epx_alltoallv_device(const struct epx_request *request)
         .recvcounts = call->recvcounts,
         .rdispls = call->rdispls,
         .recv_capacity = call->recv_capacity,
+        .packed_rows = call->row_bytes ? epx_most_packed(ranks) / call->row_bytes : INT64_MAX,
+        .bank_words = epx_packet_words(ranks),
     };
 
     EPX_TRY_LAUNCH(epx_launch_alltoallv_rows(&args, call->stream));

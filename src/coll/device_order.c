@@ -13,8 +13,14 @@
 
 #include "cuda_errors.h"
 #include "device.h"
+#include "jitter.h"
 
-enum { LEAST_LARGE_BYTES = 1 << 19, LEAST_CHUNK_BYTES = 8 << 20, MOST_CHUNKS = 4 };
+/* --enable-jitter wants chunks in small tests too. */
+enum {
+    LEAST_LARGE_BYTES = EPX_JITTERS ? 1 << 12 : 1 << 19,
+    LEAST_CHUNK_BYTES = EPX_JITTERS ? 1 << 12 : 8 << 20,
+    MOST_CHUNKS = 4
+};
 
 static int init_side(struct epx_side *side)
 {

@@ -21,15 +21,20 @@ struct placement {
     int64_t recv_place[EPX_MOST_DEVICE_RANKS];
     int64_t total[EPX_MOST_DEVICE_RANKS];      /* rows for each rank */
     unsigned long long most_staged_bytes;      /* of one rank for one that is staged */
-    int64_t packed_rows;                       /* so many, or fewer, go in packets */
     int32_t any_stored;                        /* whether any rank has more for any */
     int32_t bad;                               /* the first rank with a count that cannot be; -1 */
     struct packet_list packets;                /* to all ranks, then from all */
 };
 
-static __device__ __forceinline__ bool is_packed(const struct placement &p, int64_t rows)
+static __device__ __forceinline__ bool is_packed(const struct epx_alltoallv_rows &a, int64_t rows)
 {
-    return rows <= p.packed_rows;
+    return rows <= a.packed_rows;
+}
+
+/* Warps that work side by side before all meet: the first one begins the exchange. */
+static __device__ __forceinline__ bool is_warp(int32_t number)
+{
+    return (int32_t)threadIdx.x / EPX_WARP == number;
 }
 
 /* One warp: a rank's packets, after those of the lanes before it and `num` more. */
@@ -73,10 +78,8 @@ static __device__ int32_t read_counts(const struct epx_alltoallv_rows &a, struct
 static __device__ void plan_sends(const struct epx_alltoallv_rows &a, struct placement &p)
 {
     int32_t ranks = a.comm.num_ranks, num = 0, bad = read_counts(a, p);
-    int64_t most = a.row_bytes ? epx_most_packed(ranks) / a.row_bytes : INT64_MAX;
 
     if (lane_id() == 0) {
-        p.packed_rows = most;
         p.any_stored = 0;
         p.most_staged_bytes = 0;
         p.bad = bad;
@@ -85,13 +88,14 @@ static __device__ void plan_sends(const struct epx_alltoallv_rows &a, struct pla
     for (int32_t first = 0; first < ranks; first += EPX_WARP) {
         int32_t r = first + lane_id(), at = r < ranks ? r : 0;
         int64_t count = r < ranks && bad < 0 ? p.send_count[at] : 0;
-        int64_t bytes = count <= most ? count * a.row_bytes : 0;
+        int64_t bytes = is_packed(a, count) ? count * a.row_bytes : 0;
 
         if (r < ranks)
             p.send_count[r] = count;
         num = list_packets(p.packets, r, ranks, num,
                            (char *)(uintptr_t)a.rows + p.send_from[at] * a.row_bytes,
-                           epx_control_packets(p.control[at], ranks, 0, a.comm.rank), bytes);
+                           epx_control_packets(p.control[at], ranks, a.bank_words, a.comm.rank),
+                           bytes);
     }
 }
 
@@ -149,7 +153,8 @@ static __device__ bool await_counts(const struct epx_alltoallv_rows &a, const st
     bool ok = x.outcome.code == EPX_SUCCESS;
 
     EPX_DELAY(a.comm);
-    for (int32_t i = (int32_t)threadIdx.x; ok && i < num * num; i += (int32_t)blockDim.x)
+    for (int32_t i = ALLTOALLV_THREADS - 1 - (int32_t)threadIdx.x; ok && i < num * num;
+         i += ALLTOALLV_THREADS) /* the last threads: the first ones wait for ready */
         ok = await_count(a, x, i / num, i % num, &counts[i]);
     return ok;
 }
@@ -178,7 +183,7 @@ static __device__ void place_sends(const struct epx_alltoallv_rows &a, const str
             most = count > most ? count : most;
         }
         p.total[d] = rows;
-        if (is_packed(p, most))
+        if (is_packed(a, most))
             continue;
         p.any_stored = 1;
         if (!is_direct(x, d) && has_room(x, p, d))
@@ -187,13 +192,22 @@ static __device__ void place_sends(const struct epx_alltoallv_rows &a, const str
     __syncwarp();
 }
 
+/* One warp: what comes in all. */
+static __device__ int64_t rows_received(const struct epx_alltoallv_rows &a, const int64_t *counts)
+{
+    int64_t rows = 0;
+
+    for (int32_t s = 0; s < a.comm.num_ranks; s++)
+        rows = add_capped(rows, counts[s * a.comm.num_ranks + a.comm.rank]);
+    return rows;
+}
+
 /* One warp: rows come packed by source. The packets are those from all ranks now. */
-static __device__ void place_receives(const struct epx_alltoallv_rows &a,
-                                      const struct exchange &x, struct placement &p,
+static __device__ void place_receives(const struct epx_alltoallv_rows &a, struct placement &p,
                                       const int64_t *counts)
 {
     int32_t ranks = a.comm.num_ranks, num = 0;
-    bool takes = has_room(x, p, a.comm.rank);
+    bool takes = rows_received(a, counts) <= a.recv_capacity;
     int64_t rows = 0;
 
     for (int32_t first = 0; first < ranks; first += EPX_WARP) {
@@ -201,14 +215,14 @@ static __device__ void place_receives(const struct epx_alltoallv_rows &a,
         int64_t count = s < ranks ? counts[s * ranks + a.comm.rank] : 0;
         int64_t through = inclusive_scan(count);
         int64_t place = add_capped(rows, through - count);
-        int64_t bytes = takes && is_packed(p, count) ? count * a.row_bytes : 0;
+        int64_t bytes = takes && is_packed(a, count) ? count * a.row_bytes : 0;
 
         if (s < ranks) {
             p.recv_count[s] = count;
             p.recv_place[s] = place;
         }
         num = list_packets(p.packets, s, ranks, num, a.recv + (bytes ? place * a.row_bytes : 0),
-                           epx_control_packets(a.comm.own_control, ranks, 0, at), bytes);
+                           epx_control_packets(a.comm.own_control, ranks, a.bank_words, at), bytes);
         rows = add_capped(rows, __shfl_sync(~0u, through, EPX_WARP - 1));
     }
 }
@@ -302,7 +316,7 @@ static __device__ void send_round(const struct epx_alltoallv_rows &a, const stru
     for (int32_t i = 0; i < a.comm.num_ranks; i++) {
         int32_t d = (int32_t)((a.comm.rank + 1 + i + blockIdx.x) % (uint32_t)a.comm.num_ranks);
 
-        if (!has_room(x, p, d) || is_packed(p, p.send_count[d]))
+        if (!has_room(x, p, d) || is_packed(a, p.send_count[d]))
             continue;
         if (is_direct(x, d)) {
             int64_t segment = (int32_t)ready_word(x, d, EPX_READY_SEGMENT);
@@ -326,7 +340,7 @@ static __device__ void take_round(const struct epx_alltoallv_rows &a, const stru
     for (int32_t s = 0; s < a.comm.num_ranks; s++) {
         struct slice slice = slice_of(p.recv_count[s], a.row_bytes, stage_share(a), round);
 
-        if (!is_packed(p, p.recv_count[s]))
+        if (!is_packed(a, p.recv_count[s]))
             copy_share(a.stage[a.comm.rank] + s * stage_share(a),
                        a.recv + p.recv_place[s] * a.row_bytes + slice.from, slice.bytes);
     }
@@ -377,14 +391,14 @@ static __device__ EPX_COLD struct epx_outcome outcome_of(const struct epx_alltoa
 static __device__ int64_t exchange_rows(const struct epx_alltoallv_rows &a, struct exchange &x,
                                         struct placement &p, const int64_t *counts)
 {
-    if (threadIdx.x < EPX_WARP) {
+    if (is_warp(0))
         place_sends(a, x, p, counts);
-        place_receives(a, x, p, counts);
-    }
+    else if (is_warp(1))
+        place_receives(a, p, counts);
     __syncthreads();
     if (blockIdx.x == 0)
         show_counts(a, p);
-    if (!all_content(a.comm, x, take_packets(a.comm, p.packets, x.epoch)))
+    if (!all_content(a.comm, x, take_packets(a.comm, p.packets, x.epoch, a.bank_words)))
         return 0;
     return p.any_stored ? move_rows(a, x, p) : 0;
 }
@@ -398,13 +412,13 @@ static __global__ void __launch_bounds__(ALLTOALLV_THREADS)
     int64_t rounds = 0;
     bool counted, failed;
 
-    if (threadIdx.x < EPX_WARP)
+    if (is_warp(1))
         plan_sends(a, p);
     begin_exchange(a.comm, a.note, 0, x);
     if (x.outcome.code == EPX_SUCCESS) {
-        if (blockIdx.x == 0)
+        if (blockIdx.x == gridDim.x - 1)
             post_counts(a, x, p);
-        send_packets(p.packets, a.comm.num_ranks, x.epoch);
+        send_packets(p.packets, a.comm.num_ranks, x.epoch, a.bank_words);
     }
     counted = await_counts(a, x, counts);
     if (await_ready(a.comm, a.note, x, NULL, counted))

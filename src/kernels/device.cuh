@@ -248,26 +248,29 @@ struct patience {
     uint32_t spins;
 };
 
-/* Now and then: whether the time is over, or another rank gave up. */
-static __device__ EPX_COLD bool lose_patience(const struct epx_device_comm &c, struct patience &p,
-                                              int32_t waiting_for)
+/* Now and then: when the wait began, or 0 if it is over because of time or another rank. */
+static __device__ EPX_COLD uint64_t check_patience(const struct epx_device_comm &c,
+                                                   uint64_t start_ns, int32_t waiting_for)
 {
     uint64_t now;
 
     if (aborted(c))
-        return true;
+        return 0;
     now = global_timer_ns();
-    p.start_ns = p.start_ns ? p.start_ns : now;
-    if (!c.timeout_ns || now - p.start_ns < c.timeout_ns)
-        return false;
+    start_ns = start_ns ? start_ns : now;
+    if (!c.timeout_ns || now - start_ns < c.timeout_ns)
+        return start_ns;
     give_up(c, c.verb, find_culprit(c, waiting_for));
-    return true;
+    return 0;
 }
 
 static __device__ __forceinline__ bool keep_waiting(const struct epx_device_comm &c,
                                                     struct patience &p, int32_t waiting_for)
 {
-    return ++p.spins % 128 || !lose_patience(c, p, waiting_for);
+    if (++p.spins % 128)
+        return true;
+    p.start_ns = check_patience(c, p.start_ns, waiting_for);
+    return p.start_ns != 0;
 }
 
 static __device__ bool await_at_least(const struct epx_device_comm &c, const uint64_t *word,

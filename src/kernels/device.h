@@ -124,19 +124,25 @@ EPX_HD int32_t epx_most_packed(int32_t num_ranks)
     return share < EPX_MOST_PACKED_BYTES ? share : EPX_MOST_PACKED_BYTES;
 }
 
-EPX_HD uint64_t *epx_control_packets(char *control, int32_t num_ranks, uint32_t epoch,
+EPX_HD int64_t epx_packet_words(int32_t num_ranks)
+{
+    return (int64_t)num_ranks * (epx_most_packed(num_ranks) / 4);
+}
+
+/* Of bank 0; bank_words is epx_packet_words(num_ranks). */
+EPX_HD uint64_t *epx_control_packets(char *control, int32_t num_ranks, int64_t bank_words,
                                      int32_t source)
 {
     return epx_control_counts(control, num_ranks, 0, 2 * num_ranks) +
-           ((int64_t)(epoch & 1) * num_ranks + source) * (epx_most_packed(num_ranks) / 4);
+           bank_words / num_ranks * source;
 }
 
 EPX_HD size_t epx_control_words(int32_t num_ranks)
 {
-    size_t ranks = (size_t)num_ranks, packets = (size_t)epx_most_packed(num_ranks) / 4;
+    size_t ranks = (size_t)num_ranks, packets = (size_t)epx_packet_words(num_ranks);
 
     return EPX_CONTROL_HEADER + 2 * ranks + 2 * ranks * EPX_READY_WORDS + 4 * ranks * ranks +
-           2 * ranks * packets;
+           2 * packets;
 }
 
 EPX_HD char *epx_control_reason(char *control, int32_t num_ranks)
@@ -386,6 +392,8 @@ struct epx_alltoallv_rows {
     char *recv;
     int64_t *recvcounts, *rdispls;
     int64_t recv_capacity;
+    int64_t packed_rows; /* so many rows for a rank, or fewer, go in packets */
+    int64_t bank_words;  /* of all packets of an operation */
 };
 
 #ifdef __cplusplus

@@ -88,12 +88,6 @@ static __device__ __forceinline__ int32_t packets_for(int64_t bytes)
     return (int32_t)((bytes + PACKET_BYTES - 1) / PACKET_BYTES);
 }
 
-/* Words from bank 0 to that of an operation. */
-static __device__ __forceinline__ int64_t bank_of(int32_t num_ranks, uint64_t epoch)
-{
-    return (int64_t)(epoch & 1) * num_ranks * (epx_most_packed(num_ranks) / 4);
-}
-
 /* The rank of the i-th packet, not below the one given. */
 static __device__ __forceinline__ int32_t rank_of_packet(const struct packet_list &list, int32_t i,
                                                          int32_t rank)
@@ -104,10 +98,10 @@ static __device__ __forceinline__ int32_t rank_of_packet(const struct packet_lis
 }
 
 static __device__ void send_packets(const struct packet_list &list, int32_t num_ranks,
-                                    uint64_t epoch)
+                                    uint64_t epoch, int64_t bank_words)
 {
     int32_t threads = (int32_t)(gridDim.x * blockDim.x), num = list.first[num_ranks], rank = 0;
-    int64_t bank = bank_of(num_ranks, epoch);
+    int64_t bank = epoch % 2 * bank_words;
 
     for (int32_t start = (int32_t)(blockIdx.x * blockDim.x + threadIdx.x); start < num;
          start += threads * PACKET_BATCH) {
@@ -149,10 +143,11 @@ static __device__ bool await_packet(const struct epx_device_comm &c, const uint6
 }
 
 static __device__ bool take_packets(const struct epx_device_comm &c,
-                                    const struct packet_list &list, uint64_t epoch)
+                                    const struct packet_list &list, uint64_t epoch,
+                                    int64_t bank_words)
 {
     int32_t threads = (int32_t)(gridDim.x * blockDim.x), num = list.first[c.num_ranks];
-    int64_t bank = bank_of(c.num_ranks, epoch);
+    int64_t bank = epoch % 2 * bank_words;
     uint64_t tag = tag_of(epoch);
     bool ok = true;
 
