@@ -115,8 +115,8 @@ static __device__ void post_counts(const struct epx_alltoallv_rows &a, const str
 }
 
 /* Whether the source is in another operation, which posts no counts. */
-static __device__ EPX_COLD bool is_elsewhere(const struct epx_alltoallv_rows &a, const struct exchange &x,
-                                    int32_t source)
+static __device__ EPX_COLD bool is_elsewhere(const struct epx_alltoallv_rows &a,
+                                             const struct exchange &x, int32_t source)
 {
     uint64_t verb = load_relaxed_sys(epx_control_ready(a.comm.own_control, a.comm.num_ranks,
                                                        (uint32_t)x.epoch, source) +
@@ -346,8 +346,8 @@ static __device__ void take_round(const struct epx_alltoallv_rows &a, const stru
     }
 }
 
-static __device__ EPX_COLD int64_t move_rows(const struct epx_alltoallv_rows &a, struct exchange &x,
-                                    const struct placement &p)
+static __device__ EPX_COLD int64_t move_rows(const struct epx_alltoallv_rows &a,
+                                             struct exchange &x, const struct placement &p)
 {
     int64_t share = stage_share(a), me = a.comm.rank;
     int64_t rounds = ((int64_t)p.most_staged_bytes + share - 1) / share;
@@ -370,8 +370,8 @@ static __device__ EPX_COLD int64_t move_rows(const struct epx_alltoallv_rows &a,
 }
 
 static __device__ EPX_COLD struct epx_outcome outcome_of(const struct epx_alltoallv_rows &a,
-                                                const struct exchange &x,
-                                                const struct placement &p)
+                                                         const struct exchange &x,
+                                                         const struct placement &p)
 {
     struct epx_outcome outcome = x.outcome;
 

@@ -192,7 +192,8 @@ static __device__ __forceinline__ uint64_t *abort_word(const struct epx_device_c
 }
 
 /* The rank that is furthest behind: in operations begun, then in rounds. */
-static __device__ EPX_COLD int32_t find_culprit(const struct epx_device_comm &c, int32_t waiting_for)
+static __device__ EPX_COLD int32_t find_culprit(const struct epx_device_comm &c,
+                                                int32_t waiting_for)
 {
     char *own = c.own_control;
     uint64_t least = ~0ULL, least_arrived = ~0ULL;
@@ -215,7 +216,8 @@ static __device__ EPX_COLD int32_t find_culprit(const struct epx_device_comm &c,
 }
 
 /* Ends the communicator on all ranks; the first to come decides whom it names. */
-static __device__ EPX_COLD void give_up(const struct epx_device_comm &c, int32_t verb, int32_t culprit)
+static __device__ EPX_COLD void give_up(const struct epx_device_comm &c, int32_t verb,
+                                        int32_t culprit)
 {
     uint64_t mine = (uint64_t)(uint32_t)verb << 32 | (uint32_t)(culprit + 1);
     uint64_t first = atomicCAS_system((unsigned long long *)abort_word(c, 0), 0ULL,
@@ -414,8 +416,9 @@ static __device__ EPX_COLD void find_weights(const struct epx_device_comm &c, st
     x.outcome.a = given;
 }
 
-static __device__ EPX_COLD void find_routing_error(const struct epx_device_comm &c, struct exchange &x,
-                                          const struct epx_outcome *routing)
+static __device__ EPX_COLD void find_routing_error(const struct epx_device_comm &c,
+                                                   struct exchange &x,
+                                                   const struct epx_outcome *routing)
 {
     if (routing && routing->code != EPX_SUCCESS) {
         x.outcome = *routing;
@@ -465,8 +468,9 @@ static __device__ bool judge_ready(const struct epx_device_comm &c, struct excha
 }
 
 /* After a disagreement a routing that any rank called is void: this rank's, if it is that. */
-static __device__ EPX_COLD void spoil_routing(const struct epx_device_comm &c, const struct exchange &x,
-                                     struct epx_outcome *routing)
+static __device__ EPX_COLD void spoil_routing(const struct epx_device_comm &c,
+                                              const struct exchange &x,
+                                              struct epx_outcome *routing)
 {
     if (x.outcome.what != EPX_OUTCOME_DIFFERS && x.outcome.what != EPX_OUTCOME_WEIGHTS)
         return;

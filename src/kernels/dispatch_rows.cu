@@ -9,7 +9,6 @@
  */
 #include "sends.cuh"
 
-
 /* From the stage to each row's first slot. */
 static __device__ void take_rows(const struct epx_dispatch_rows &a, const struct round &round,
                                  struct row_list &list)

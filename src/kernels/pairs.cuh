@@ -193,8 +193,8 @@ static __device__ uint32_t same_key(int32_t key, int32_t keys)
 
 /* The first choice of the token that goes to the rank, looked up in memory. */
 static __device__ EPX_COLD int32_t find_lead(const struct epx_device_plan &plan,
-                                    const struct rank_table &table, const struct position &at,
-                                    int32_t rank)
+                                             const struct rank_table &table,
+                                             const struct position &at, int32_t rank)
 {
     int64_t first = at.pair - at.choice;
     int32_t choice = 0;
@@ -311,8 +311,8 @@ static __device__ struct group group_in_step(const struct lanes &lanes, int32_t 
 }
 
 static __device__ EPX_COLD struct group group_in_memory(const struct epx_device_plan &plan,
-                                               const struct rank_table &table,
-                                               const struct position &at, int32_t rank)
+                                                        const struct rank_table &table,
+                                                        const struct position &at, int32_t rank)
 {
     int64_t first = at.pair - at.choice;
     struct group group = {0, 0, 0, 0, 0};

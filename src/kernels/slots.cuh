@@ -102,7 +102,7 @@ static __device__ int64_t offset_rank(const struct epx_route_tokens &a,
 
 /* One warp, rank-major: this rank's first row there; returns the rows that come there. */
 static __device__ EPX_COLD int64_t offset_rows(const struct epx_route_tokens &a, int32_t rank,
-                                      struct offsets &o)
+                                               struct offsets &o)
 {
     int64_t rows = 0;
 
@@ -131,7 +131,8 @@ static __device__ void show_totals(const struct epx_route_tokens &a, const struc
 }
 
 /* Expert-major, after some rows were dropped. */
-static __device__ EPX_COLD void clip_experts(const struct epx_route_tokens &a, const struct offsets &o)
+static __device__ EPX_COLD void clip_experts(const struct epx_route_tokens &a,
+                                             const struct offsets &o)
 {
     const struct epx_device_plan &plan = a.plan;
     int64_t capacity = o.capacity[a.comm.rank];
@@ -147,7 +148,8 @@ static __device__ EPX_COLD void clip_experts(const struct epx_route_tokens &a, c
 }
 
 /* Rank-major, unless rows are dropped: the pairs of each expert. */
-static __device__ EPX_COLD void count_all_pairs(const struct epx_route_tokens &a, const struct offsets &o)
+static __device__ EPX_COLD void count_all_pairs(const struct epx_route_tokens &a,
+                                                const struct offsets &o)
 {
     for (int32_t e = (int32_t)threadIdx.x; e < a.plan.num_local; e += (int32_t)blockDim.x) {
         int64_t pairs = 0;
@@ -219,8 +221,9 @@ static __device__ __forceinline__ int64_t slot_of(const struct epx_device_plan &
 
 /* Expert-major, where room is short: the first slot of a row, given that of its first pair. */
 static __device__ EPX_COLD int64_t first_kept(const struct epx_device_plan &plan,
-                                   const struct rank_table &table, const struct offsets &o,
-                                     const struct position &at, int32_t rank, int64_t slot)
+                                              const struct rank_table &table,
+                                              const struct offsets &o, const struct position &at,
+                                              int32_t rank, int64_t slot)
 {
     for (int32_t choice = at.choice + 1; slot < 0 && choice < plan.top_k; choice++) {
         struct epx_device_pair other = load_pair(plan, at.pair - at.choice + choice);
@@ -234,10 +237,9 @@ static __device__ EPX_COLD int64_t first_kept(const struct epx_device_plan &plan
 }
 
 /* The row that begins with this pair, in the token's list. */
-static __device__ void list_row(const struct epx_device_plan &plan,
-                                   const struct rank_table &table, struct offsets &o,
-                                const struct position &at, int32_t place, int32_t rank,
-                                int64_t slot)
+static __device__ void list_row(const struct epx_device_plan &plan, const struct rank_table &table,
+                                struct offsets &o, const struct position &at, int32_t place,
+                                int32_t rank, int64_t slot)
 {
     if (is_short(o, rank)) {
         if (!plan.rank_major)
@@ -343,8 +345,9 @@ static __device__ void index_all(const struct epx_route_tokens &a, const struct 
 }
 
 /* Returns the pairs kept. */
-static __device__ EPX_COLD int32_t index_some(const struct epx_route_tokens &a, const struct offsets &o,
-                                     int32_t source, struct epx_wire_record *record, int4 head)
+static __device__ EPX_COLD int32_t index_some(const struct epx_route_tokens &a,
+                                              const struct offsets &o, int32_t source,
+                                              struct epx_wire_record *record, int4 head)
 {
     int2 *pairs = (int2 *)(void *)epx_wire_pairs(record);
     int32_t kept = 0;
@@ -363,8 +366,9 @@ static __device__ EPX_COLD int32_t index_some(const struct epx_route_tokens &a, 
 
 /* Returns the pairs kept. */
 static __device__ EPX_COLD int32_t index_rank_major(const struct epx_route_tokens &a,
-                                           const struct offsets &o, int32_t source, int64_t row,
-                                           struct epx_wire_record *record, int4 head)
+                                                    const struct offsets &o, int32_t source,
+                                                    int64_t row, struct epx_wire_record *record,
+                                                    int4 head)
 {
     const struct epx_device_plan &plan = a.plan;
     int2 *pairs = (int2 *)(void *)epx_wire_pairs(record);
@@ -388,7 +392,8 @@ static __device__ EPX_COLD int32_t index_rank_major(const struct epx_route_token
 }
 
 static __device__ EPX_COLD void clip_record(const struct epx_route_tokens &a, struct offsets &o,
-                                   int32_t source, struct epx_wire_record *record, int32_t kept)
+                                            int32_t source, struct epx_wire_record *record,
+                                            int32_t kept)
 {
     record->num_pairs = kept;
     record->num_slots = a.plan.rank_major ? kept > 0 : kept;
@@ -428,7 +433,8 @@ static __device__ void index_records(const struct epx_route_tokens &a, const str
 }
 
 /* Rows between the slabs, found from `from` of the last source and the next slab's start. */
-static __device__ EPX_COLD void index_padding(const struct epx_route_tokens &a, const struct offsets &o)
+static __device__ EPX_COLD void index_padding(const struct epx_route_tokens &a,
+                                              const struct offsets &o)
 {
     const struct epx_device_plan &plan = a.plan;
     int64_t capacity = o.capacity[a.comm.rank], most = plan.alignment - 1;
@@ -447,7 +453,8 @@ static __device__ EPX_COLD void index_padding(const struct epx_route_tokens &a, 
 }
 
 /* Where room is short blocks have counted what they kept. */
-static __device__ EPX_COLD void add_kept_rows(const struct epx_route_tokens &a, const struct offsets &o)
+static __device__ EPX_COLD void add_kept_rows(const struct epx_route_tokens &a,
+                                              const struct offsets &o)
 {
     __syncthreads();
     for (int32_t r = (int32_t)threadIdx.x; o.short_rank >= 0 && r < a.comm.num_ranks;
