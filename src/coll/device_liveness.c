@@ -19,6 +19,7 @@
 #include "cuda_errors.h"
 #include "device.h"
 #include "device_scope.h"
+#include "jitter.h"
 #include "progress.h"
 
 #define MS 1000000LL
@@ -176,6 +177,8 @@ static int queue_announcement(struct epx_device *device)
     args.comm.rank = device->comm->rank;
     args.comm.num_ranks = device->comm->size;
     args.comm.control = device->control;
+    args.comm.state = device->state;
+    args.comm.jitter_seed = epx_jitter_seed();
     EPX_TRY_LAUNCH(epx_launch_announce_end(&args, device->stream));
     return EPX_SUCCESS;
 }

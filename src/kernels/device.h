@@ -374,7 +374,8 @@ struct epx_combine_rows {
     float *grad_weights;  /* [T][K] or NULL; dispatch backward */
 };
 
-/* The end that a host announces. Of comm it takes rank, num_ranks and control. */
+/* The end that a host announces. Of comm it takes rank, num_ranks and control; for --enable-jitter
+ * state and jitter_seed. */
 struct epx_announce_end {
     struct epx_device_comm comm;
     const char *reason; /* pinned, EPX_MAX_ERROR_STRING bytes */
