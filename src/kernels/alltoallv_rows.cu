@@ -375,7 +375,8 @@ static __device__ EPX_COLD struct epx_outcome outcome_of(const struct epx_alltoa
 {
     struct epx_outcome outcome = x.outcome;
 
-    if (outcome.code == EPX_SUCCESS && p.bad >= 0 && a.sendcounts[p.bad] > 0 && !a.rows) {
+    if (outcome.code == EPX_SUCCESS && p.bad >= 0 && a.sendcounts[p.bad] > 0 &&
+        a.sdispls[p.bad] >= 0) {
         outcome = {EPX_ERR_BUFFER, EPX_OUTCOME_NO_ROWS, p.bad, 0, a.sendcounts[p.bad], 0, 0};
     } else if (outcome.code == EPX_SUCCESS && p.bad >= 0) {
         outcome = {EPX_ERR_COUNT, EPX_OUTCOME_BAD_COUNT, p.bad, 0, a.sendcounts[p.bad],
