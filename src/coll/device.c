@@ -132,8 +132,11 @@ static int find_blocks(struct epx_device *device)
     return EPX_SUCCESS;
 }
 
+/* A look at the abort word may be under way: into notes, from the window. */
 static void free_cuda(struct epx_device *device)
 {
+    if (device->stream)
+        cudaStreamSynchronize(device->stream);
     for (int i = 0; device->events && i < 2 * EPX_MOST_IN_FLIGHT; i++)
         if (device->events[i])
             cudaEventDestroy(device->events[i]);
