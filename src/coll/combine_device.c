@@ -13,7 +13,6 @@ int epx_combine_device(const struct epx_request *request)
         .plan = *plan,
         .rounds = epx_rounds_of(call->row_bytes, plan->most_rows, plan->max_tokens,
                                 plan->stage_bytes),
-        .chunks = epx_device_chunks(request),
         .num_tokens = call->num_tokens,
         .backward = call->verb == EPX_VERB_DISPATCH_BACKWARD,
         .datatype = call->datatype,
@@ -26,12 +25,12 @@ int epx_combine_device(const struct epx_request *request)
     struct epx_chunk all = epx_chunk_of(0, 1, plan->max_tokens);
 
     /* Sums need the whole device: to store a chunk beside the summing of another slows both. */
-    args.chunks = args.rounds.num == 1 && args.chunks;
+    args.deferred = args.rounds.num == 1 && epx_device_chunks(request);
     EPX_TRY_LAUNCH(epx_launch_combine_rows(&args, call->stream));
-    if (args.chunks) {
-        EPX_TRY_LAUNCH(epx_launch_store_sums(&args, all, call->stream));
+    if (args.deferred) {
+        EPX_TRY_LAUNCH(epx_launch_store_sums(&args, call->stream));
         EPX_TRY_LAUNCH(epx_launch_await_rows(&args.comm, all, call->stream));
     }
-    EPX_TRY_LAUNCH(epx_launch_sum_ranks(&args, all, call->stream));
+    EPX_TRY_LAUNCH(epx_launch_sum_ranks(&args, call->stream));
     return EPX_SUCCESS;
 }

@@ -86,16 +86,10 @@ int epx_device_queue_end(struct epx_device *device, cudaEvent_t event, EPX_Strea
 
 /* Chunks of tokens, 0 where the blocks that wait do all; route constants alone decide. */
 int32_t epx_device_chunks(const struct epx_request *request);
-/* The launchers of an operation in chunks: what stores one, what takes one that has arrived. */
-struct epx_chunk_steps {
-    int (*store)(const void *args, struct epx_chunk chunk, EPX_Stream stream);
-    int (*take)(const void *args, struct epx_chunk chunk, EPX_Stream stream);
-    const void *args;
-};
-/* Stores num chunks on the operation's stream and takes all but the last, which has arrived when
- * the stream gets there, on a stream beside. */
-int epx_device_queue_chunks(const struct epx_request *request, const struct epx_device_comm *comm,
-                            int32_t num, struct epx_chunk_steps steps);
+/* Stores args->chunks chunks on the operation's stream and spreads all but the last, which has
+ * arrived when the stream gets there, on a stream beside. */
+int epx_device_queue_chunks(const struct epx_request *request,
+                            const struct epx_dispatch_rows *args);
 
 /* How rows of an operation go through a stage that holds `width` rows a token. */
 struct epx_rounds epx_rounds_of(int64_t row_bytes, int32_t width, int32_t max_tokens,

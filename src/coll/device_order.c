@@ -216,25 +216,25 @@ int32_t epx_device_chunks(const struct epx_request *request)
     return bytes < MOST_CHUNKS * LEAST_CHUNK_BYTES ? 1 : MOST_CHUNKS;
 }
 
-int epx_device_queue_chunks(const struct epx_request *request, const struct epx_device_comm *comm,
-                            int32_t num, struct epx_chunk_steps steps)
+int epx_device_queue_chunks(const struct epx_request *request,
+                            const struct epx_dispatch_rows *args)
 {
     const struct epx_side *side = epx_device_of(request)->side;
     EPX_Stream stream = request->call.stream;
-    int32_t tokens = request->route->attr.max_tokens;
+    int32_t num = args->chunks, tokens = args->plan.max_tokens;
 
     for (int32_t i = 0; i < num; i++) {
         struct epx_chunk chunk = epx_chunk_of(i, num, tokens);
 
-        EPX_TRY_LAUNCH(steps.store(steps.args, chunk, stream));
+        EPX_TRY_LAUNCH(epx_launch_store_rows(args, chunk, stream));
         if (i == num - 1)
             break;
         EPX_TRY(fork_stream(side, stream)); /* what is awaited is this rank's too */
-        EPX_TRY_LAUNCH(epx_launch_await_rows(comm, chunk, side->stream));
-        EPX_TRY_LAUNCH(steps.take(steps.args, chunk, side->stream));
+        EPX_TRY_LAUNCH(epx_launch_await_rows(&args->comm, chunk, side->stream));
+        EPX_TRY_LAUNCH(epx_launch_spread_rows(args, chunk, side->stream));
     }
     if (num > 1)
         EPX_TRY(join_stream(side, stream));
-    EPX_TRY_LAUNCH(epx_launch_await_rows(comm, epx_chunk_of(num - 1, num, tokens), stream));
+    EPX_TRY_LAUNCH(epx_launch_await_rows(&args->comm, epx_chunk_of(num - 1, num, tokens), stream));
     return EPX_SUCCESS;
 }

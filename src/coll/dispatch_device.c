@@ -3,16 +3,6 @@
 #include "cuda_errors.h"
 #include "device.h"
 
-static int store_chunk(const void *args, struct epx_chunk chunk, EPX_Stream stream)
-{
-    return epx_launch_store_rows(args, chunk, stream);
-}
-
-static int take_chunk(const void *args, struct epx_chunk chunk, EPX_Stream stream)
-{
-    return epx_launch_spread_rows(args, chunk, stream);
-}
-
 int epx_dispatch_device(const struct epx_request *request)
 {
     const struct epx_call *call = &request->call;
@@ -35,12 +25,11 @@ int epx_dispatch_device(const struct epx_request *request)
         .recv = call->rows_out,
         .recv_weights = call->weights_out,
     };
-    struct epx_chunk_steps steps = {store_chunk, take_chunk, &args};
 
     num = args.chunks ? args.chunks : 1;
     EPX_TRY_LAUNCH(epx_launch_dispatch_rows(&args, call->stream));
     if (args.chunks)
-        EPX_TRY(epx_device_queue_chunks(request, &args.comm, num, steps));
+        EPX_TRY(epx_device_queue_chunks(request, &args));
     if (scales)
         EPX_TRY_LAUNCH(epx_launch_scale_rows(&args, call->stream));
     else

@@ -41,12 +41,12 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
 
     begin_exchange(a.comm, a.note, a.plan.outcome->code, x);
     if (x.outcome.code == EPX_SUCCESS && await_ready(a.comm, a.note, x, a.plan.outcome)) {
-        num_rounds = a.chunks ? a.chunks : a.rounds.num;
-        if (!a.chunks)
+        num_rounds = a.rounds.num;
+        if (!a.deferred)
             move_sums<T>(a, x, lists[threadIdx.x / EPX_WARP]);
     }
     if (blockIdx.x == 0 && threadIdx.x == 0)
-        hand_over(a.comm, x, (uint64_t)num_rounds, a.chunks != 0, a.plan.outcome);
+        hand_over(a.comm, x, (uint64_t)num_rounds, a.deferred, a.plan.outcome);
 }
 
 static void (*const kernels[NUM_ADDED_TYPES])(struct epx_combine_rows) =

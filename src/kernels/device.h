@@ -312,8 +312,8 @@ EPX_HD struct epx_slices epx_slices_of(int64_t row_bytes, int64_t rows, int64_t 
 }
 
 /*
- * Where rows are many they go in chunks of tokens, so that a chunk is spread or summed while the
- * next is stored. Each chunk is a round of arrivals.
+ * Where rows are many dispatch goes in chunks of tokens, so that a chunk is spread while the next
+ * is stored. Each chunk is a round of arrivals.
  */
 struct epx_chunk {
     int32_t number, num; /* of num */
@@ -363,7 +363,7 @@ struct epx_combine_rows {
     struct epx_ready_note note;
     struct epx_device_plan plan;
     struct epx_rounds rounds;
-    int32_t chunks; /* 0 = all by the blocks that wait; else there is one round */
+    int32_t deferred; /* store_sums stores; there is one round then */
     int32_t num_tokens;
     int32_t backward;
     EPX_Datatype datatype;
@@ -409,10 +409,8 @@ int epx_launch_spread_rows(const struct epx_dispatch_rows *args, struct epx_chun
                            EPX_Stream stream);
 int epx_launch_scale_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
 int epx_launch_combine_rows(const struct epx_combine_rows *args, EPX_Stream stream);
-int epx_launch_store_sums(const struct epx_combine_rows *args, struct epx_chunk chunk,
-                          EPX_Stream stream);
-int epx_launch_sum_ranks(const struct epx_combine_rows *args, struct epx_chunk chunk,
-                         EPX_Stream stream);
+int epx_launch_store_sums(const struct epx_combine_rows *args, EPX_Stream stream);
+int epx_launch_sum_ranks(const struct epx_combine_rows *args, EPX_Stream stream);
 int epx_launch_alltoallv_rows(const struct epx_alltoallv_rows *args, EPX_Stream stream);
 int epx_launch_await_rows(const struct epx_device_comm *comm, struct epx_chunk chunk,
                           EPX_Stream stream);

@@ -9,16 +9,13 @@
 
 template <typename T>
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
-    sum_ranks(const __grid_constant__ struct epx_combine_rows a, struct epx_chunk chunk)
+    sum_ranks(const __grid_constant__ struct epx_combine_rows a)
 {
-    const struct round round = {chunk.first_token, chunk.end_token, 0};
     __shared__ struct row_list lists[EPX_WAITING_THREADS / EPX_WARP];
     bool on = is_on(a.comm), weighted = a.backward && a.comm.state->weighted;
 
     if (on && a.rounds.num == 1)
-        sum_tokens<T>(a, round, weighted, lists[threadIdx.x / EPX_WARP]);
-    if (chunk.number < chunk.num - 1)
-        return;
+        sum_tokens<T>(a, round_of(a.rounds, 0), weighted, lists[threadIdx.x / EPX_WARP]);
     if (!is_last_block(a.comm) || threadIdx.x)
         return;
     if (on)
@@ -26,17 +23,14 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     end_operation(a.comm, a.num_tokens);
 }
 
-static void (*const kernels[NUM_ADDED_TYPES])(struct epx_combine_rows, struct epx_chunk) =
+static void (*const kernels[NUM_ADDED_TYPES])(struct epx_combine_rows) =
     KERNELS_OF_TYPES(sum_ranks);
 
-int epx_launch_sum_ranks(const struct epx_combine_rows *args, struct epx_chunk chunk,
-                         EPX_Stream stream)
+int epx_launch_sum_ranks(const struct epx_combine_rows *args, EPX_Stream stream)
 {
-    unsigned blocks = epx_blocks_for_rows(chunk.end_token - chunk.first_token, args->row_bytes,
-                                          EPX_ROW_BLOCKS);
+    unsigned blocks = epx_blocks_for_rows(args->plan.max_tokens, args->row_bytes, EPX_ROW_BLOCKS);
 
-    kernels[args->datatype - EPX_FLOAT16]<<<blocks, EPX_WAITING_THREADS, 0, stream>>>(*args,
-                                                                                      chunk);
+    kernels[args->datatype - EPX_FLOAT16]<<<blocks, EPX_WAITING_THREADS, 0, stream>>>(*args);
     return epx_cuda_status(cudaGetLastError());
 }
 

@@ -8,20 +8,13 @@
 
 #include "records.cuh"
 
-/* The token whose rows lie at the start of the stage: chunks have the whole of it. */
-static __device__ __forceinline__ int64_t stage_token(const struct epx_combine_rows &a,
-                                                      const struct round &round)
-{
-    return a.chunks ? 0 : round.first_token;
-}
-
 /* The rows of a token that were kept, in rank order; returns their number. */
 static __device__ int32_t list_parts(const struct epx_combine_rows &a, const struct round &round,
                                      int64_t token, int64_t offset, struct row_list &list)
 {
     int32_t num = a.plan.token_num[token], kept = 0;
     char *first = a.plan.stage[a.comm.rank] + offset +
-                  (token - stage_token(a, round)) * a.rounds.width * a.rounds.pitch;
+                  (token - round.first_token) * a.rounds.width * a.rounds.pitch;
 
     for (int32_t at = 0; at < num; at += EPX_WARP) {
         int32_t i = at + lane_id();
@@ -106,7 +99,7 @@ static __device__ void send_sum(const struct epx_combine_rows &a, const struct r
                                 const struct part &part, bool weighted, int32_t home,
                                 struct epx_wire_record *record, struct row_list &list)
 {
-    int64_t at = (record->token - stage_token(a, round)) * a.rounds.width + record->place;
+    int64_t at = (record->token - round.first_token) * a.rounds.width + record->place;
     int64_t offset = epx_segment_offset(a.rounds.cut, round.segment) + part.offset;
 
     if (record->num_slots == 0)
