@@ -343,13 +343,14 @@ static int device_poll(struct epx_request *request, int *moved)
     return epx_outcome_report(device, request, &outcome);
 }
 
+/* What was called after the communicator finished has no kernels and no event. */
 static int queue_wait(const struct epx_device *device, const struct epx_request *request,
                       EPX_Stream stream)
 {
     struct epx_device_scope scope;
     cudaError_t error;
 
-    if (stream == request->call.stream)
+    if (stream == request->call.stream || !request->number)
         return EPX_SUCCESS;
     EPX_TRY_CUDA(epx_device_enter(device->ordinal, &scope));
     error = cudaStreamWaitEvent(stream, *event_of(device, request), 0);
