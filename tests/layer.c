@@ -59,7 +59,7 @@ static int64_t *make_capacities(const struct scenario *s)
 
 int layer_open(struct layer *layer, const struct scenario *scenario, EPX_Comm comm)
 {
-    EPX_Route_attr attr = EPX_ROUTE_ATTR_INIT;
+    EPX_Route_attr attr;
     const EPX_Route_view empty = EPX_ROUTE_VIEW_INIT;
     struct scenario *s = &layer->s;
 
@@ -70,15 +70,7 @@ int layer_open(struct layer *layer, const struct scenario *scenario, EPX_Comm co
     layer->stream = EPX_STREAM_NULL;
     layer->view = empty;
     layer->recv_capacity = make_capacities(s);
-    attr.num_experts = s->experts;
-    attr.top_k = s->top_k;
-    attr.max_tokens = s->max_tokens;
-    attr.alignment = s->alignment;
-    attr.index_bits = s->index_bits;
-    attr.layout = s->layout;
-    attr.overflow = s->overflow;
-    attr.recv_capacity = layer->recv_capacity[suite_rank];
-    attr.max_row_bytes = s->row_bytes_known ? (int64_t)scenario_row_bytes(s) : 0;
+    attr = scenario_attr(s, layer->recv_capacity[suite_rank]);
     if (!EXPECT_CODE(EPX_Route_create(&attr, comm, &layer->route), EPX_SUCCESS))
         return 0;
     return EXPECT_CODE(EPX_Route_get_view(layer->route, &layer->view), EPX_SUCCESS);

@@ -125,6 +125,22 @@ size_t scenario_row_bytes(const struct scenario *s)
     return (size_t)s->count * data_size(s->datatype);
 }
 
+EPX_Route_attr scenario_attr(const struct scenario *s, int64_t capacity)
+{
+    EPX_Route_attr attr = EPX_ROUTE_ATTR_INIT;
+
+    attr.num_experts = s->experts;
+    attr.top_k = s->top_k;
+    attr.max_tokens = s->max_tokens;
+    attr.alignment = s->alignment;
+    attr.index_bits = s->index_bits;
+    attr.layout = s->layout;
+    attr.overflow = s->overflow;
+    attr.recv_capacity = capacity;
+    attr.max_row_bytes = s->row_bytes_known ? (int64_t)scenario_row_bytes(s) : 0;
+    return attr;
+}
+
 /* What differs from the small scenario; R is the number of ranks. */
 struct scenario scenario_edge(int i)
 {

@@ -57,5 +57,7 @@ void scenario_complete(struct scenario *scenario);
 int scenario_tokens(const struct scenario *scenario, uint64_t seed, int rank);
 int64_t scenario_id(const struct scenario *scenario, uint64_t seed, int rank, int pair);
 size_t scenario_row_bytes(const struct scenario *scenario);
+/* Of a route for it; capacity is this rank's, 0 = the worst case. */
+EPX_Route_attr scenario_attr(const struct scenario *scenario, int64_t capacity);
 
 #endif

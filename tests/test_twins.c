@@ -143,17 +143,8 @@ static int wait_both(const char *what)
 
 static void open_routes(const struct scenario *s, int64_t capacity)
 {
-    EPX_Route_attr attr = EPX_ROUTE_ATTR_INIT;
+    EPX_Route_attr attr = scenario_attr(s, capacity);
 
-    attr.num_experts = s->experts;
-    attr.top_k = s->top_k;
-    attr.max_tokens = s->max_tokens;
-    attr.alignment = s->alignment;
-    attr.index_bits = s->index_bits;
-    attr.layout = s->layout;
-    attr.overflow = s->overflow;
-    attr.recv_capacity = capacity;
-    attr.max_row_bytes = s->row_bytes_known ? (int64_t)scenario_row_bytes(s) : 0;
     for (int i = 0; i < SIDES; i++)
         EXPECT_CODE(EPX_Route_create(&attr, sides[i].comm, &sides[i].route), EPX_SUCCESS);
     SETTLE();
