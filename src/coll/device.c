@@ -297,8 +297,9 @@ static int launch_here(struct epx_device *device, struct epx_request *request)
     int rc;
 
     forget_earlier_error();
-    EPX_TRY(epx_device_check_stream(device, request->call.stream));
     EPX_TRY(epx_device_find_capture(request->call.stream, &capture));
+    if (!capture)
+        EPX_TRY(epx_device_check_stream(device, request->call.stream));
     request->captured = capture != 0;
     EPX_TRY(take_completion(device, request));
     rc = epx_device_queue_behind(device, request->call.stream, capture);

@@ -73,7 +73,7 @@ struct epx_ready_note epx_ready_note_of(const struct epx_request *request);
 
 int epx_side_create(struct epx_side **side);
 void epx_side_free(struct epx_side *side);
-/* EPX_ERR_ARG for a stream of another device. */
+/* EPX_ERR_ARG for a stream of another device. To ask one in a capture would end the capture. */
 int epx_device_check_stream(const struct epx_device *device, EPX_Stream stream);
 /* The stream's capture, 0 if it has none. */
 int epx_device_find_capture(EPX_Stream stream, unsigned long long *capture);

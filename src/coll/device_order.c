@@ -83,18 +83,12 @@ int epx_device_find_capture(EPX_Stream stream, unsigned long long *capture)
     return EPX_SUCCESS;
 }
 
-/*
- * Of a stream that cannot be asked, or by a CUDA before 12.8, it is found out at the launch. To ask
- * one in a capture would end the capture.
- */
+/* Of a stream that cannot be asked, or by a CUDA before 12.8, it is found out at the launch. */
 static int device_of_stream(EPX_Stream stream, int ordinal)
 {
 #if CUDART_VERSION >= 12080
-    unsigned long long capture;
     int found;
 
-    if (epx_device_find_capture(stream, &capture) != EPX_SUCCESS || capture)
-        return ordinal;
     if (stream && stream != cudaStreamLegacy && stream != cudaStreamPerThread) {
         if (cudaStreamGetDevice(stream, &found) == cudaSuccess)
             return found;
