@@ -71,6 +71,7 @@ static __device__ int32_t read_counts(const struct epx_alltoallv_rows &a, struct
         }
         bad = bad < 0 && lanes ? first + __ffs((int)lanes) - 1 : bad;
     }
+    __syncwarp();
     return bad;
 }
 
@@ -427,8 +428,7 @@ static __global__ void __launch_bounds__(ALLTOALLV_THREADS)
     counted = await_counts(a, x, counts);
     if (await_ready(a.comm, a.note, x, NULL, counted))
         rounds = exchange_rows(a, x, p, counts);
-    failed = x.outcome.what == EPX_OUTCOME_SILENT;
-    if (!is_last_block(a.comm, failed) || threadIdx.x)
+    if (!is_last_block(a.comm, &x, failed) || threadIdx.x)
         return;
     x.outcome = outcome_of_all(a.comm, x.outcome, failed);
     if (x.outcome.code == EPX_SUCCESS)

@@ -292,8 +292,7 @@ static __global__ void __launch_bounds__(ROUTING_THREADS)
         read_matrix(a, parts.matrix ? room : NULL, o);
         find_slots(a, x, table, o);
     }
-    failed = x.outcome.what == EPX_OUTCOME_SILENT;
-    if (is_last_block(a.comm, failed) && threadIdx.x == 0) {
+    if (is_last_block(a.comm, &x, failed) && threadIdx.x == 0) {
         x.outcome = outcome_of_all(a.comm, x.outcome, failed);
         end_routing(a, x, exchanged);
     }
