@@ -71,6 +71,7 @@ static __device__ int32_t read_counts(const struct epx_alltoallv_rows &a, struct
         }
         bad = bad < 0 && lanes ? first + __ffs((int)lanes) - 1 : bad;
     }
+    __syncwarp();
     return bad;
 }
 
@@ -238,21 +239,25 @@ static __device__ void show_counts(const struct epx_alltoallv_rows &a, const str
 template <typename Unit>
 static __device__ void copy_units(const char *from, char *to, int64_t bytes)
 {
-    const int UNROLL = 4;
-    int64_t units = bytes / (int64_t)sizeof(Unit);
+    const int32_t BATCH = 8; /* loads under way at once */
+    int64_t units = bytes / (int64_t)sizeof(Unit), i = threadIdx.x;
+    const Unit *source = (const Unit *)(const void *)from;
+    Unit *target = (Unit *)(void *)to;
 
-    for (int64_t first = threadIdx.x; first < units; first += (int64_t)blockDim.x * UNROLL) {
-        Unit data[UNROLL];
+#pragma unroll 1
+    for (; i + (BATCH - 1) * ALLTOALLV_THREADS < units; i += BATCH * ALLTOALLV_THREADS) {
+        Unit data[BATCH];
 
 #pragma unroll
-        for (int j = 0; j < UNROLL; j++)
-            if (first + j * (int64_t)blockDim.x < units)
-                data[j] = ((const Unit *)from)[first + j * (int64_t)blockDim.x];
+        for (int32_t j = 0; j < BATCH; j++)
+            data[j] = source[i + j * ALLTOALLV_THREADS];
 #pragma unroll
-        for (int j = 0; j < UNROLL; j++)
-            if (first + j * (int64_t)blockDim.x < units)
-                ((Unit *)to)[first + j * (int64_t)blockDim.x] = data[j];
+        for (int32_t j = 0; j < BATCH; j++)
+            target[i + j * ALLTOALLV_THREADS] = data[j];
     }
+#pragma unroll 4
+    for (; i < units; i += ALLTOALLV_THREADS)
+        target[i] = source[i];
 }
 
 /* The whole block: bytes of any alignment. */
@@ -424,8 +429,7 @@ static __global__ void __launch_bounds__(ALLTOALLV_THREADS)
     counted = await_counts(a, x, counts);
     if (await_ready(a.comm, a.note, x, NULL, counted))
         rounds = exchange_rows(a, x, p, counts);
-    failed = x.outcome.what == EPX_OUTCOME_SILENT;
-    if (!is_last_block(a.comm, failed) || threadIdx.x)
+    if (!is_last_block(a.comm, &x, failed) || threadIdx.x)
         return;
     x.outcome = outcome_of_all(a.comm, x.outcome, failed);
     if (x.outcome.code == EPX_SUCCESS)

@@ -651,29 +651,32 @@ static __device__ void hand_over(const struct epx_device_comm &c, const struct e
 
 /*
  * Whether this is the last block of its kernel to end; it sees what all others wrote, and whether
- * any of them has failed.
+ * any of them was given up. x is NULL in kernels that wait for nothing.
  */
-static __device__ bool is_last_block(const struct epx_device_comm &c, bool &failed)
+static __device__ bool is_last_block(const struct epx_device_comm &c, const struct exchange *x,
+                                     bool &any_failed)
 {
-    __shared__ uint64_t before;
+    __shared__ uint64_t ended;
 
     EPX_DELAY(c);
     __syncthreads();
     if (threadIdx.x == 0) {
-        before = fetch_add_acq_rel_gpu(&c.state->ended, (uint64_t)failed << 32 | 1);
-        if ((uint32_t)before == gridDim.x - 1)
+        uint64_t failed = x && x->outcome.what == EPX_OUTCOME_SILENT;
+
+        ended = fetch_add_acq_rel_gpu(&c.state->ended, failed << 32 | 1) + (failed << 32);
+        if ((uint32_t)ended == gridDim.x - 1)
             c.state->ended = 0;
     }
     __syncthreads();
-    failed = failed || before >> 32;
-    return (uint32_t)before == gridDim.x - 1;
+    any_failed = ended >> 32;
+    return (uint32_t)ended == gridDim.x - 1;
 }
 
 static __device__ bool is_last_block(const struct epx_device_comm &c)
 {
-    bool failed = false;
+    bool any_failed;
 
-    return is_last_block(c, failed);
+    return is_last_block(c, NULL, any_failed);
 }
 
 /* What a later kernel of the operation knows of it: everybody's ready words are there. */

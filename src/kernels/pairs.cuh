@@ -47,27 +47,15 @@ static __device__ __forceinline__ uint32_t lanes_below()
     return (1u << lane_id()) - 1;
 }
 
-/* Some warps of every block, from `first` on. */
-struct crew {
-    int32_t first, num;
-};
-
-static __device__ __forceinline__ bool is_in_crew(const struct crew &crew)
+/* Among the threads of all blocks. */
+static __device__ __forceinline__ int64_t global_thread()
 {
-    int32_t warp = (int32_t)threadIdx.x / EPX_WARP;
-
-    return warp >= crew.first && warp < crew.first + crew.num;
+    return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
 }
 
-/* Among the threads of the crew in all blocks. */
-static __device__ __forceinline__ int64_t thread_in_crew(const struct crew &crew)
+static __device__ __forceinline__ int64_t num_global_threads()
 {
-    return ((int64_t)blockIdx.x * crew.num - crew.first) * EPX_WARP + threadIdx.x;
-}
-
-static __device__ __forceinline__ int64_t threads_of_crew(const struct crew &crew)
-{
-    return (int64_t)gridDim.x * crew.num * EPX_WARP;
+    return (int64_t)gridDim.x * blockDim.x;
 }
 
 /* The block has a run of tokens, of which each of its first warps has a run. */

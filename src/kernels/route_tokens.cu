@@ -18,8 +18,7 @@ enum {
     SUMS = 2, /* beside the counters of the warps: what the blocks before have counted, and all */
     WARPS_AT_ONCE = 8,
     BLOCKS_AT_ONCE = 12,
-    ROUTING_WARPS = ROUTING_THREADS / EPX_WARP,
-    ASSIGNING_WARPS = 12 /* slots of pairs; the others work on the records meanwhile */
+    ROUTING_WARPS = ROUTING_THREADS / EPX_WARP
 };
 
 /* What of a routing is in dynamic shared memory; the rest is in the plan. */
@@ -241,9 +240,6 @@ static __device__ bool exchange_counts(const struct epx_route_tokens &a, struct 
 static __device__ void find_slots(const struct epx_route_tokens &a, struct exchange &x,
                                   const struct rank_table &table, struct offsets &o)
 {
-    const struct crew assigning = {0, ASSIGNING_WARPS};
-    const struct crew indexing = {ASSIGNING_WARPS, ROUTING_WARPS - ASSIGNING_WARPS};
-
     find_offsets(a, table, o);
     if (blockIdx.x == 0)
         show_counts(a, o);
@@ -254,10 +250,8 @@ static __device__ void find_slots(const struct epx_route_tokens &a, struct excha
     }
     if (blockIdx.x == 0)
         show_rows(a, o);
-    if (is_in_crew(assigning))
-        assign_slots(a, table, assigning, o);
-    else
-        index_records(a, indexing, o);
+    index_records(a, o);
+    assign_slots(a, table, o);
     index_padding(a, o);
     add_kept_rows(a, o);
 }
@@ -292,8 +286,7 @@ static __global__ void __launch_bounds__(ROUTING_THREADS)
         read_matrix(a, parts.matrix ? room : NULL, o);
         find_slots(a, x, table, o);
     }
-    failed = x.outcome.what == EPX_OUTCOME_SILENT;
-    if (is_last_block(a.comm, failed) && threadIdx.x == 0) {
+    if (is_last_block(a.comm, &x, failed) && threadIdx.x == 0) {
         x.outcome = outcome_of_all(a.comm, x.outcome, failed);
         end_routing(a, x, exchanged);
     }

@@ -274,11 +274,10 @@ static __device__ void assign_pair(const struct epx_device_plan &plan,
 }
 
 static __device__ void assign_slots(const struct epx_route_tokens &a,
-                                    const struct rank_table &table, const struct crew &crew,
-                                    struct offsets &o)
+                                    const struct rank_table &table, struct offsets &o)
 {
     const struct epx_device_plan &plan = a.plan;
-    struct chunk chunk = chunk_of(a, crew.num, NULL);
+    struct chunk chunk = chunk_of(a, (int32_t)blockDim.x / EPX_WARP, NULL);
     struct lanes lanes = lanes_of(plan.top_k);
     int32_t steps = num_steps(lanes, chunk);
     struct position at = position_of(lanes, plan.top_k, chunk, 0);
@@ -300,8 +299,8 @@ static __device__ void assign_slots(const struct epx_route_tokens &a,
         pair = next_pair;
     }
 #pragma unroll 1
-    for (int64_t p = (int64_t)a.num_tokens * plan.top_k + thread_in_crew(crew); p < all;
-         p += threads_of_crew(crew))
+    for (int64_t p = (int64_t)a.num_tokens * plan.top_k + global_thread(); p < all;
+         p += num_global_threads())
         plan.slots[p] = -1;
 }
 
@@ -402,15 +401,14 @@ static __device__ EPX_COLD void clip_record(const struct epx_route_tokens &a, st
 }
 
 /* The records that came: from indices to slots, and what the view says of each row. */
-static __device__ void index_records(const struct epx_route_tokens &a, const struct crew &crew,
-                                     struct offsets &o)
+static __device__ void index_records(const struct epx_route_tokens &a, struct offsets &o)
 {
     int64_t all = o.records[a.comm.num_ranks];
     bool clips = is_short(o, a.comm.rank);
     int32_t source = 0;
 
 #pragma unroll 1
-    for (int64_t i = thread_in_crew(crew); i < all; i += threads_of_crew(crew)) {
+    for (int64_t i = global_thread(); i < all; i += num_global_threads()) {
         struct epx_wire_record *record;
         int32_t kept = 0;
         int4 head, two;
@@ -440,8 +438,8 @@ static __device__ EPX_COLD void index_padding(const struct epx_route_tokens &a,
     int64_t capacity = o.capacity[a.comm.rank], most = plan.alignment - 1;
     int32_t last = a.comm.num_ranks - 1;
 
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-         !plan.rank_major && i < plan.num_local * most; i += (int64_t)gridDim.x * blockDim.x) {
+    for (int64_t i = global_thread(); !plan.rank_major && i < plan.num_local * most;
+         i += num_global_threads()) {
         int64_t local = i / most, start = o.from[local * a.comm.num_ranks];
         int64_t end = o.from[local * a.comm.num_ranks + last] +
                       counts_from(a, o, last)[plan.first_expert + local];
