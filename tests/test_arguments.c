@@ -551,6 +551,8 @@ START_TEST(alltoallv_checks_its_counts)
     good_exchange();
     x.displs_image[0] = -1;
     expect_counts_refused();
+    x.in = NULL;
+    expect_counts_refused();
     good_exchange();
     EXPECT_CODE(alltoallv(), EPX_SUCCESS);
     EXPECT_CODE(EPX_Wait(&request, MPI_STATUS_IGNORE), EPX_SUCCESS);
