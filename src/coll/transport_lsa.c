@@ -220,12 +220,27 @@ static void lsa_window_free(void *state, struct epx_window *window)
     *link = window;
 }
 
+/* NCCL does not say that it was memory that it lacked. */
+static int is_too_much(size_t bytes)
+{
+    size_t unused = 0, all;
+
+    return cudaMemGetInfo(&unused, &all) == cudaSuccess && unused < bytes;
+}
+
 static int allocate(struct lsa *lsa, size_t bytes, struct mapping *mapping)
 {
-    if (lsa->nccl)
-        TRY_NCCL(ncclMemAlloc(&mapping->base, bytes));
-    else
+    ncclResult_t result;
+
+    if (!lsa->nccl) {
         EPX_TRY_CUDA(cudaMalloc(&mapping->base, bytes));
+        return EPX_SUCCESS;
+    }
+    result = ncclMemAlloc(&mapping->base, bytes);
+    EPX_FAIL_IF(result != ncclSuccess && is_too_much(bytes), EPX_ERR_NO_MEM,
+                "no %zu bytes of device memory", bytes);
+    EPX_FAIL_IF(result != ncclSuccess, EPX_ERR_TRANSPORT, "ncclMemAlloc: %s",
+                ncclGetErrorString(result));
     return EPX_SUCCESS;
 }
 
