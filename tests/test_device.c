@@ -276,19 +276,6 @@ static void call_in_turns(struct step steps[3])
         }
 }
 
-/* More than any GPU has; a little for the others. */
-START_TEST(too_much_memory_is_told_to_all)
-{
-    MPI_Aint bytes = suite_rank == suite_size - 1 ? (MPI_Aint)1 << 45 : 64;
-    void *base = NULL;
-
-    EXPECT_CODE(EPX_Alloc_mem(bytes, comm, &base), EPX_ERR_NO_MEM);
-    EXPECT(base == NULL, "there is memory at %p", base);
-    SETTLE();
-    layer_works(comm);
-}
-END_TEST
-
 /* Twice, so that the second captures find what the first ones left. */
 START_TEST(captures_and_plain_calls_do_not_meet)
 {
@@ -750,7 +737,6 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, many_rows_go_in_chunks, 0, 2 * VERBS);
     tcase_add_test(tcase, many_rows_go_in_chunks_in_a_graph);
     tcase_add_test(tcase, memory_of_the_host_is_refused);
-    tcase_add_test(tcase, too_much_memory_is_told_to_all);
     tcase_add_test(tcase, captures_and_plain_calls_do_not_meet);
     tcase_add_test(tcase, another_device_may_be_current);
     tcase_add_test(tcase, a_capture_of_another_thread_is_left_alone);
