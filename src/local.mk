@@ -109,7 +109,10 @@ libepx_cuda_la_LDFLAGS = -module -avoid-version -no-undefined -export-symbols-re
 libepx_cuda_la_SOURCES = \
   src/kernels/count_pairs.cu \
   src/kernels/device.cuh \
-  src/kernels/jitter.cuh
+  src/kernels/jitter.cuh \
+  src/kernels/order.cuh \
+  src/kernels/ready.cuh \
+  src/kernels/waits.cuh
 if HAVE_NCCL
 libepx_cuda_la_SOURCES += \
   src/memory.c \
