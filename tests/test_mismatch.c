@@ -15,7 +15,7 @@
 #include "space.h"
 #include "suite.h"
 
-enum { ROUNDS = 5, SLOW_MS = 40, LATE_MS = 1200 };
+enum { ROUNDS = 5, SLOW_MS = 40, LATE_MS = 800 };
 
 static EPX_Comm comm;
 static struct layer a, b; /* of different numbers of experts */

@@ -30,7 +30,7 @@ static struct scenario long_rows(void)
 /* The sleeper is late for the call, or leaves in the middle of the operation. */
 START_TEST(a_rank_late_within_the_bound_is_waited_for)
 {
-    EPX_Comm comm = suite_comm("epx_timeout_ms", "3000", "epx_window_bytes", "65536", NULL);
+    EPX_Comm comm = suite_comm("epx_timeout_ms", "2000", "epx_window_bytes", "65536", NULL);
     struct scenario s = long_rows();
     struct routing routing;
     struct operation op;
@@ -43,10 +43,10 @@ START_TEST(a_rank_late_within_the_bound_is_waited_for)
     routing_finish(&routing);
     SETTLE();
     if (_i < 2 && suite_rank == sleeper)
-        sleep_ms(1500);
+        sleep_ms(1000);
     EXPECT_CODE(operation_start(&op, &routing, DISPATCH, 2), EPX_SUCCESS);
     if (_i >= 2 && suite_rank == sleeper && op.request != EPX_REQUEST_NULL)
-        sleep_ms(1500);
+        sleep_ms(1000);
     operation_finish(&op);
     EXPECT_CODE(EPX_Comm_get_async_error(comm, &flag), EPX_SUCCESS);
     EXPECT(flag == EPX_SUCCESS, "error %d", flag);
