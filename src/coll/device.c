@@ -83,11 +83,10 @@ static int allocate_completions(struct epx_device *device)
 {
     size_t bytes = EPX_MOST_IN_FLIGHT * sizeof(*device->completions);
 
-    device->events = calloc(2 * EPX_MOST_IN_FLIGHT, sizeof(*device->events));
+    device->events = calloc(EPX_MOST_IN_FLIGHT, sizeof(*device->events));
     device->unused = calloc(EPX_MOST_IN_FLIGHT, sizeof(*device->unused));
     EPX_FAIL_IF(!device->events || !device->unused, EPX_ERR_NO_MEM, "no memory for %d completions",
                 EPX_MOST_IN_FLIGHT);
-    device->captured_events = device->events + EPX_MOST_IN_FLIGHT;
     EPX_TRY_CUDA(cudaHostAlloc((void **)&device->completions, bytes, cudaHostAllocPortable));
     EPX_TRY_CUDA(cudaHostAlloc((void **)&device->notes, sizeof(*device->notes),
                                cudaHostAllocPortable));
@@ -105,7 +104,8 @@ static int create_streams(struct epx_device *device)
     EPX_TRY_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
     EPX_TRY_CUDA(cudaStreamCreateWithPriority(&device->stream, cudaStreamNonBlocking, greatest));
     EPX_TRY_CUDA(cudaEventCreateWithFlags(&device->copied, cudaEventDisableTiming));
-    return epx_side_create(&device->plain);
+    EPX_TRY(epx_side_create(&device->plain));
+    return epx_device_init_order(device);
 }
 
 static int init(struct epx_device *device)
@@ -137,7 +137,7 @@ static void free_cuda(struct epx_device *device)
 {
     if (device->stream)
         cudaStreamSynchronize(device->stream);
-    for (int i = 0; device->events && i < 2 * EPX_MOST_IN_FLIGHT; i++)
+    for (int i = 0; device->events && i < EPX_MOST_IN_FLIGHT; i++)
         if (device->events[i])
             cudaEventDestroy(device->events[i]);
     while (device->captures) {
@@ -235,21 +235,19 @@ static int poison(const struct epx_device *device, const struct epx_request *req
     return EPX_SUCCESS;
 }
 
-static cudaEvent_t *event_of(const struct epx_device *device, const struct epx_request *request)
-{
-    return (request->captured ? device->captured_events : device->events) + request->completion;
-}
-
 static int take_completion(struct epx_device *device, struct epx_request *request)
 {
+    cudaEvent_t *event;
+
     EPX_FAIL_IF(device->num_unused == 0, EPX_ERR_NO_MEM,
                 "%d operations are in flight; wait for one of them and call again",
                 EPX_SHARED_COMPLETION);
     request->completion = device->unused[device->num_unused - 1];
-    if (!*event_of(device, request))
-        EPX_TRY_CUDA(cudaEventCreateWithFlags(event_of(device, request), cudaEventDisableTiming));
+    event = &device->events[request->completion];
+    if (request->captured && !*event)
+        EPX_TRY_CUDA(cudaEventCreateWithFlags(event, cudaEventDisableTiming));
     device->num_unused--;
-    device->number = device->number % INT32_MAX + 1;
+    device->number = device->number == UINT32_MAX ? 1 : device->number + 1;
     request->number = device->number;
     return EPX_SUCCESS;
 }
@@ -266,7 +264,7 @@ static int queue_operation(struct epx_device *device, struct epx_request *reques
     if (EPX_JITTERS)
         EPX_TRY(poison(device, request));
     EPX_TRY(queue_kernels(request));
-    return epx_device_queue_end(device, *event_of(device, request), request->call.stream, capture);
+    return epx_device_queue_end(device, request, capture);
 }
 
 /* How far the operation was queued nobody knows: the ranks would be out of step. */
@@ -335,7 +333,7 @@ static int device_poll(struct epx_request *request, int *moved)
     struct epx_outcome outcome;
 
     if (word >> 32 != request->number)
-        return epx_device_check(device, request, *event_of(device, request));
+        return epx_device_check(device, request);
     *moved = 1;
     outcome = details ? completion->outcome : fine;
     request->received_rows = details ? completion->rows : (int64_t)(uint32_t)word;
@@ -344,19 +342,19 @@ static int device_poll(struct epx_request *request, int *moved)
     return epx_outcome_report(device, request, &outcome);
 }
 
-/* What was called after the communicator finished has no kernels and no event. */
+/* What was called after the communicator finished has no kernels. */
 static int queue_wait(const struct epx_device *device, const struct epx_request *request,
                       EPX_Stream stream)
 {
     struct epx_device_scope scope;
-    cudaError_t error;
+    int rc;
 
     if (stream == request->call.stream || !request->number)
         return EPX_SUCCESS;
     EPX_TRY_CUDA(epx_device_enter(device->ordinal, &scope));
-    error = cudaStreamWaitEvent(stream, *event_of(device, request), 0);
+    rc = epx_device_queue_wait(device, request, stream);
     epx_device_leave(&scope);
-    return error == cudaSuccess ? EPX_SUCCESS : epx_fail_cuda(error, "cudaStreamWaitEvent");
+    return rc;
 }
 
 static int device_ended(const struct epx_request *request)

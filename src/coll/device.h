@@ -6,6 +6,7 @@
 #ifndef EPX_COLL_DEVICE_H
 #define EPX_COLL_DEVICE_H
 
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 
 #include "kernels/device.h"
@@ -22,15 +23,18 @@ struct epx_device_notes {
     struct epx_device_stats stats;          /* the last copy */
 };
 
-/* What operations have beside the user's streams, and where the last of them is. */
+/* What operations have beside the user's streams. */
 struct epx_side {
     cudaStream_t stream; /* for chunks */
     cudaEvent_t fork, join;
-    cudaEvent_t last;               /* of the last operation; NULL = there is none */
-    unsigned long long last_stream; /* id of its stream */
-    cudaEvent_t order;              /* in a capture `last` is this one */
+    cudaEvent_t order; /* in a capture, of its last operation */
+    int has_last;      /* whether there is one */
     struct epx_side *next;
 };
+
+/* The driver's call for a stream to wait until a word is at least a value. */
+typedef CUresult CUDAAPI epx_wait_value(CUstream stream, CUdeviceptr word, cuuint64_t value,
+                                        unsigned flags);
 
 struct epx_device {
     struct epx_comm *comm;
@@ -45,19 +49,24 @@ struct epx_device {
     struct epx_completion *completions; /* [EPX_MOST_IN_FLIGHT] pinned; the last is shared by all
                                            captured operations */
     struct epx_device_notes *notes;     /* pinned */
-    cudaEvent_t *events;                /* [EPX_MOST_IN_FLIGHT] of operations, made when needed */
-    cudaEvent_t *captured_events;       /* likewise, of those captured */
+    cudaEvent_t *events;                /* [EPX_MOST_IN_FLIGHT] of those captured, made when
+                                           needed */
     int *unused, num_unused;            /* completions */
     uint32_t number;                    /* of operations, in completions */
 
     cudaStream_t stream; /* the library's own, before all others */
     cudaEvent_t copied;  /* of what was last copied to notes */
+    epx_wait_value *wait_value;
     int64_t next_look_ns;
     uint32_t passes;
 
     struct epx_side *plain;    /* outside captures */
     struct epx_side *captures; /* those of captures, and free ones */
     struct epx_side *side;     /* of the operation that is being queued */
+
+    int last_completion; /* of the last operation outside captures */
+    uint32_t last_number;           /* 0 = there is none */
+    unsigned long long last_stream; /* id of its stream */
 };
 
 enum { EPX_MOST_IN_FLIGHT = 4096, EPX_SHARED_COMPLETION = EPX_MOST_IN_FLIGHT - 1 };
@@ -80,9 +89,14 @@ int epx_device_find_capture(EPX_Stream stream, unsigned long long *capture);
 /* The stream waits for the operation before; what is queued then is the next. */
 int epx_device_queue_behind(struct epx_device *device, EPX_Stream stream,
                             unsigned long long capture);
-/* The operation is queued; its event is recorded. */
-int epx_device_queue_end(struct epx_device *device, cudaEvent_t event, EPX_Stream stream,
+/* The operation is queued; in a capture its event is recorded. */
+int epx_device_queue_end(struct epx_device *device, const struct epx_request *request,
                          unsigned long long capture);
+/* The stream waits for the operation. */
+int epx_device_queue_wait(const struct epx_device *device, const struct epx_request *request,
+                          EPX_Stream stream);
+/* Finds the driver's calls. */
+int epx_device_init_order(struct epx_device *device);
 
 /* Chunks of tokens, 0 where the blocks that wait do all; route constants alone decide. */
 int32_t epx_device_chunks(const struct epx_request *request);
@@ -110,8 +124,7 @@ int epx_alltoallv_device(const struct epx_request *request);
 
 extern const struct epx_liveness_ops epx_device_liveness;
 /* Now and then: an error if the context was lost, which never completes anything. */
-int epx_device_check(const struct epx_device *device, struct epx_request *request,
-                     cudaEvent_t event);
+int epx_device_check(const struct epx_device *device, struct epx_request *request);
 /* Copies from device to pinned memory; whether it came in time. */
 int epx_device_copy(struct epx_device *device, void *to, const void *from, size_t bytes);
 /* The communicator is over, as an outcome says that has the abort word. */

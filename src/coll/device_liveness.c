@@ -208,8 +208,7 @@ const struct epx_liveness_ops epx_device_liveness = {
     .announce = announce,
 };
 
-int epx_device_check(const struct epx_device *device, struct epx_request *request,
-                     cudaEvent_t event)
+int epx_device_check(const struct epx_device *device, struct epx_request *request)
 {
     struct epx_device_scope scope;
     cudaError_t error;
@@ -217,7 +216,9 @@ int epx_device_check(const struct epx_device *device, struct epx_request *reques
     if (++request->polls % POLLS_BEFORE_QUERY)
         return EPX_SUCCESS;
     EPX_TRY_CUDA(epx_device_enter(device->ordinal, &scope));
-    error = epx_device_query(event);
+    error = cudaEventRecord(device->copied, device->stream);
+    if (error == cudaSuccess)
+        error = epx_device_query(device->copied);
     epx_device_leave(&scope);
     if (error == cudaSuccess || error == cudaErrorNotReady)
         return EPX_SUCCESS;

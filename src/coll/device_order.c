@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * device_order.c - the order of a communicator's operations across streams, and what goes beside
- * the user's stream. Each operation waits for the event of the one before it, if that was queued
- * on another stream. In a capture the same holds among the operations of the capture; a graph is
- * ordered against the rest by whoever launches it.
+ * the user's stream. An operation on another stream than the one before waits for it: until the
+ * word of its completion has its number or a later one, since an event after every operation would
+ * cost each two microseconds. In a capture, where events cost nothing, the same holds among the
+ * operations of the capture; a graph is ordered against the rest by whoever launches it.
  *
  * A capture has a side of its own, so that neither another capture nor what is called outside
  * meets its events. A side belongs to the capture that its stream is in, which the first operation
@@ -21,6 +22,33 @@ enum {
     LEAST_CHUNK_BYTES = EPX_JITTERS ? 1 << 12 : 8 << 20,
     MOST_CHUNKS = 4
 };
+
+static cudaError_t find_driver_call(const char *name, void **call)
+{
+    enum cudaDriverEntryPointQueryResult result;
+    cudaError_t error;
+
+#if CUDART_VERSION >= 12050
+    error = cudaGetDriverEntryPointByVersion(name, call, 11070, cudaEnableDefault, &result);
+#else
+    error = cudaGetDriverEntryPoint(name, call, cudaEnableDefault, &result);
+#endif
+    if (error == cudaSuccess && result != cudaDriverEntryPointSuccess)
+        error = cudaErrorSymbolNotFound;
+    return error;
+}
+
+int epx_device_init_order(struct epx_device *device)
+{
+    union {
+        void *data;
+        epx_wait_value *function;
+    } call;
+
+    EPX_TRY_CUDA(find_driver_call("cuStreamWaitValue64", &call.data));
+    device->wait_value = call.function;
+    return EPX_SUCCESS;
+}
 
 static int init_side(struct epx_side *side)
 {
@@ -123,7 +151,7 @@ static int look_for_side(const struct epx_device *device, unsigned long long cap
             return EPX_SUCCESS;
         }
         if (status == cudaStreamCaptureStatusNone) {
-            side->last = NULL;
+            side->has_last = 0;
             *found = side;
         }
     }
@@ -144,20 +172,49 @@ static int find_side(struct epx_device *device, unsigned long long capture)
     return EPX_SUCCESS;
 }
 
+/* The word grows modulo 2^64, in which the driver compares. */
+static int await_number(const struct epx_device *device, int completion, uint32_t number,
+                        EPX_Stream stream)
+{
+    CUresult error = device->wait_value(
+        stream, (CUdeviceptr)(uintptr_t)&device->completions[completion].word,
+        (cuuint64_t)number << 32, CU_STREAM_WAIT_VALUE_GEQ);
+
+    EPX_FAIL_IF(error != CUDA_SUCCESS, EPX_ERR_CUDA, "cuStreamWaitValue64 failed with error %d",
+                (int)error);
+    return EPX_SUCCESS;
+}
+
 int epx_device_queue_behind(struct epx_device *device, EPX_Stream stream,
                             unsigned long long capture)
 {
-    unsigned long long id = 0; /* other than its handle it is never used again */
-    struct epx_side *side;
+    unsigned long long id; /* other than its handle it is never used again */
 
     EPX_TRY(find_side(device, capture));
-    side = device->side;
-    if (!capture) /* in one the id must not be asked for */
-        EPX_TRY_CUDA(cudaStreamGetId(stream, &id));
-    if (side->last && (capture || id != side->last_stream))
-        EPX_TRY_CUDA(cudaStreamWaitEvent(stream, side->last, 0));
-    side->last_stream = id;
+    if (capture) { /* in one the id must not be asked for */
+        if (device->side->has_last)
+            EPX_TRY_CUDA(cudaStreamWaitEvent(stream, device->side->order, 0));
+        return EPX_SUCCESS;
+    }
+    EPX_TRY_CUDA(cudaStreamGetId(stream, &id));
+    if (device->last_number && id != device->last_stream)
+        EPX_TRY(await_number(device, device->last_completion, device->last_number, stream));
+    device->last_stream = id;
     return EPX_SUCCESS;
+}
+
+int epx_device_queue_wait(const struct epx_device *device, const struct epx_request *request,
+                          EPX_Stream stream)
+{
+    unsigned long long capture;
+
+    if (request->captured) {
+        EPX_TRY_CUDA(cudaStreamWaitEvent(stream, device->events[request->completion], 0));
+        return EPX_SUCCESS;
+    }
+    EPX_TRY(epx_device_find_capture(stream, &capture));
+    EPX_FAIL_IF(capture, EPX_ERR_REQUEST, "the request was made outside the stream's capture");
+    return await_number(device, request->completion, request->number, stream);
 }
 
 /* The side's stream starts after what was queued so far. */
@@ -187,18 +244,20 @@ static int bind_side(const struct epx_side *side, EPX_Stream stream, unsigned lo
     return join_stream(side, stream);
 }
 
-int epx_device_queue_end(struct epx_device *device, cudaEvent_t event, EPX_Stream stream,
+int epx_device_queue_end(struct epx_device *device, const struct epx_request *request,
                          unsigned long long capture)
 {
-    struct epx_side *side = device->side;
+    EPX_Stream stream = request->call.stream;
 
-    EPX_TRY_CUDA(cudaEventRecord(event, stream));
-    side->last = event;
-    if (!capture)
+    if (!capture) {
+        device->last_completion = request->completion;
+        device->last_number = request->number;
         return EPX_SUCCESS;
-    EPX_TRY_CUDA(cudaEventRecord(side->order, stream)); /* the event may go to another capture */
-    side->last = side->order;
-    return bind_side(side, stream, capture);
+    }
+    EPX_TRY_CUDA(cudaEventRecord(device->events[request->completion], stream));
+    EPX_TRY_CUDA(cudaEventRecord(device->side->order, stream)); /* the other may go elsewhere */
+    device->side->has_last = 1;
+    return bind_side(device->side, stream, capture);
 }
 
 int32_t epx_device_chunks(const struct epx_request *request)
