@@ -9,7 +9,14 @@
  */
 #include "packets.cuh"
 
-enum { ALLTOALLV_THREADS = 1024 };
+enum { ALLTOALLV_THREADS = 1024, PIECE_BYTES = 4096 };
+
+/* What of one rank's rows all blocks move together. */
+struct copy {
+    const char *from;
+    char *to;
+    int64_t bytes;
+};
 
 /* What every block works out for itself; in shared memory. */
 struct placement {
@@ -24,6 +31,7 @@ struct placement {
     int32_t any_stored;                        /* whether any rank has more for any */
     int32_t bad;                               /* the first rank with a count that cannot be; -1 */
     struct packet_list packets;                /* to all ranks, then from all */
+    struct copy copy[EPX_MOST_DEVICE_RANKS];   /* to or from all ranks, of a round */
 };
 
 static __device__ __forceinline__ bool is_packed(const struct epx_alltoallv_rows &a, int64_t rows)
@@ -236,32 +244,33 @@ static __device__ void show_counts(const struct epx_alltoallv_rows &a, const str
     }
 }
 
+/* A warp: bytes that are all a multiple of a unit. */
 template <typename Unit>
-static __device__ void copy_units(const char *from, char *to, int64_t bytes)
+static __device__ void copy_units(const char *from, char *to, int32_t bytes)
 {
     const int32_t BATCH = 8; /* loads under way at once */
-    int64_t units = bytes / (int64_t)sizeof(Unit), i = threadIdx.x;
+    int32_t units = bytes / (int32_t)sizeof(Unit), i = lane_id();
     const Unit *source = (const Unit *)(const void *)from;
     Unit *target = (Unit *)(void *)to;
 
 #pragma unroll 1
-    for (; i + (BATCH - 1) * ALLTOALLV_THREADS < units; i += BATCH * ALLTOALLV_THREADS) {
+    for (; i + (BATCH - 1) * EPX_WARP < units; i += BATCH * EPX_WARP) {
         Unit data[BATCH];
 
 #pragma unroll
         for (int32_t j = 0; j < BATCH; j++)
-            data[j] = source[i + j * ALLTOALLV_THREADS];
+            data[j] = source[i + j * EPX_WARP];
 #pragma unroll
         for (int32_t j = 0; j < BATCH; j++)
-            target[i + j * ALLTOALLV_THREADS] = data[j];
+            target[i + j * EPX_WARP] = data[j];
     }
 #pragma unroll 4
-    for (; i < units; i += ALLTOALLV_THREADS)
+    for (; i < units; i += EPX_WARP)
         target[i] = source[i];
 }
 
-/* The whole block: bytes of any alignment. */
-static __device__ void copy_bytes(const char *from, char *to, int64_t bytes)
+/* A warp: bytes of any alignment. */
+static __device__ __noinline__ void copy_bytes(const char *from, char *to, int32_t bytes)
 {
     uint32_t odd = (uint32_t)(uintptr_t)from | (uint32_t)(uintptr_t)to | (uint32_t)bytes;
 
@@ -275,84 +284,131 @@ static __device__ void copy_bytes(const char *from, char *to, int64_t bytes)
         copy_units<uint8_t>(from, to, bytes);
 }
 
-/* This block's share of a copy that all blocks do together, cut at 16 bytes. */
-static __device__ __noinline__ void copy_share(const char *from, char *to, int64_t bytes)
-{
-    int64_t lines = (bytes + 15) / 16;
-    int64_t first = blockIdx.x * lines / gridDim.x * 16;
-    int64_t end = (blockIdx.x + 1) * lines / gridDim.x * 16;
-
-    end = end < bytes ? end : bytes;
-    if (first < end)
-        copy_bytes(from + first, to + first, end - first);
-}
-
-static __device__ __forceinline__ const char *rows_for(const struct epx_alltoallv_rows &a,
-                                                       const struct placement &p, int32_t rank)
-{
-    return a.rows + p.send_from[rank] * a.row_bytes;
-}
-
-/* The bytes of one rank that go through a stage in a round. */
-struct slice {
-    int64_t from, bytes;
-};
-
-static __device__ struct slice slice_of(int64_t rows, int64_t row_bytes, int64_t share,
-                                        int64_t round)
-{
-    int64_t all = rows * row_bytes;
-    struct slice slice = {round * share, 0};
-
-    slice.bytes = all - slice.from < share ? all - slice.from : share;
-    slice.bytes = slice.bytes > 0 ? slice.bytes : 0;
-    return slice;
-}
-
 static __device__ int64_t stage_share(const struct epx_alltoallv_rows &a)
 {
     return a.stage_bytes / a.comm.num_ranks / 16 * 16;
 }
 
-/* Direct places in the first round, staged ones slice by slice. Blocks start at different ranks. */
-static __device__ void send_round(const struct epx_alltoallv_rows &a, const struct exchange &x,
-                                  const struct placement &p, int64_t round)
+/* What a round moves of so many rows that go through a stage: their bytes from `at`. */
+static __device__ __forceinline__ int64_t bytes_in_round(const struct epx_alltoallv_rows &a,
+                                                         int64_t rows, int64_t at)
 {
-    for (int32_t i = 0; i < a.comm.num_ranks; i++) {
-        int32_t d = (int32_t)((a.comm.rank + 1 + i + blockIdx.x) % (uint32_t)a.comm.num_ranks);
+    int64_t left = rows * a.row_bytes - at, share = stage_share(a);
 
-        if (!has_room(x, p, d) || is_packed(a, p.send_count[d]))
-            continue;
-        if (is_direct(x, d)) {
-            int64_t segment = (int32_t)ready_word(x, d, EPX_READY_SEGMENT);
-            char *to = a.comm.segments[segment * a.comm.num_ranks + d] +
-                       ready_long(x, d, EPX_READY_OFFSET_LOW) + p.place[d] * a.row_bytes;
+    return left < 0 ? 0 : left < share ? left : share;
+}
 
-            if (round == 0)
-                copy_share(rows_for(a, p, d), to, p.send_count[d] * a.row_bytes);
-        } else {
-            struct slice slice = slice_of(p.send_count[d], a.row_bytes, stage_share(a), round);
+/* Direct places in the first round, staged ones share by share. */
+static __device__ struct copy copy_to(const struct epx_alltoallv_rows &a, const struct exchange &x,
+                                      const struct placement &p, int32_t rank, int64_t round)
+{
+    int64_t rows = p.send_count[rank], segment = (int32_t)ready_word(x, rank, EPX_READY_SEGMENT);
+    struct copy copy = {a.rows + p.send_from[rank] * a.row_bytes, NULL, 0};
 
-            copy_share(rows_for(a, p, d) + slice.from,
-                       a.stage[d] + a.comm.rank * stage_share(a), slice.bytes);
-        }
+    if (!has_room(x, p, rank) || is_packed(a, rows))
+        return copy;
+    if (is_direct(x, rank)) {
+        copy.to = a.comm.segments[segment * a.comm.num_ranks + rank] +
+                  ready_long(x, rank, EPX_READY_OFFSET_LOW) + p.place[rank] * a.row_bytes;
+        copy.bytes = round == 0 ? rows * a.row_bytes : 0;
+    } else {
+        copy.from += round * stage_share(a);
+        copy.to = a.stage[rank] + a.comm.rank * stage_share(a);
+        copy.bytes = bytes_in_round(a, rows, round * stage_share(a));
+    }
+    return copy;
+}
+
+static __device__ struct copy copy_from(const struct epx_alltoallv_rows &a,
+                                        const struct placement &p, int32_t rank, int64_t round)
+{
+    int64_t rows = p.recv_count[rank], at = round * stage_share(a);
+    struct copy copy = {a.stage[a.comm.rank] + rank * stage_share(a), NULL, 0};
+
+    if (is_packed(a, rows))
+        return copy;
+    copy.to = a.recv + p.recv_place[rank] * a.row_bytes + at;
+    copy.bytes = bytes_in_round(a, rows, at);
+    return copy;
+}
+
+/*
+ * A team of warps, of all blocks: pieces of copies from `first` on take turns, and so do a warp's
+ * own. None of the ranks is then behind at the end, and no link idle.
+ */
+static __device__ void copy_in_turns(const struct placement &p, int32_t num_ranks, int32_t first,
+                                     int32_t num, int32_t warp, int32_t warps)
+{
+    int32_t skew = warps % num == 0, turn = 0;
+    int64_t most = 0;
+
+    for (int32_t i = 0; i < num; i++) {
+        int64_t bytes = p.copy[(first + i) % num_ranks].bytes;
+
+        most = bytes > most ? bytes : most;
+    }
+    most = (most + PIECE_BYTES - 1) / PIECE_BYTES * num;
+#pragma unroll 1
+    for (int64_t i = warp; i < most; i += warps, turn += skew) {
+        int64_t piece = i / num, at = piece * PIECE_BYTES;
+        int32_t next = (int32_t)(i - piece * num + turn) % num;
+        const struct copy &copy = p.copy[(first + next) % num_ranks];
+        int64_t left = copy.bytes - at;
+
+        if (left > 0)
+            copy_bytes(copy.from + at, copy.to + at,
+                       (int32_t)(left < PIECE_BYTES ? left : PIECE_BYTES));
     }
 }
 
-static __device__ void take_round(const struct epx_alltoallv_rows &a, const struct placement &p,
+/* Warps of each block for the rank's own rows, which no link slows down: by their bytes. */
+static __device__ int32_t num_keepers(const struct placement &p, int32_t num_ranks, int32_t rank)
+{
+    const int32_t warps = ALLTOALLV_THREADS / EPX_WARP;
+    double own = (double)p.copy[rank].bytes, all = 0;
+    int32_t keepers;
+
+    for (int32_t r = 0; r < num_ranks; r++)
+        all += (double)p.copy[r].bytes;
+    if (own == 0 || own == all)
+        return own == 0 ? 0 : warps;
+    keepers = (int32_t)(own / all * warps + 0.5);
+    return keepers < 1 ? 1 : keepers < warps ? keepers : warps - 1;
+}
+
+/* The whole block. */
+static __device__ void send_round(const struct epx_alltoallv_rows &a, const struct exchange &x,
+                                  struct placement &p, int64_t round)
+{
+    int32_t num = a.comm.num_ranks, me = a.comm.rank, warp = (int32_t)threadIdx.x / EPX_WARP;
+    int32_t blocks = (int32_t)gridDim.x, block = (int32_t)blockIdx.x, keepers, senders;
+
+    for (int32_t d = (int32_t)threadIdx.x; d < num; d += ALLTOALLV_THREADS)
+        p.copy[d] = copy_to(a, x, p, d, round);
+    __syncthreads();
+    keepers = num_keepers(p, num, me);
+    senders = ALLTOALLV_THREADS / EPX_WARP - keepers;
+    if (warp >= senders)
+        copy_in_turns(p, num, me, 1, (warp - senders) * blocks + block, keepers * blocks);
+    else if (num > 1)
+        copy_in_turns(p, num, me + 1, num - 1, warp * blocks + block, senders * blocks);
+}
+
+/* The whole block, after all others have read p.copy. */
+static __device__ void take_round(const struct epx_alltoallv_rows &a, struct placement &p,
                                   int64_t round)
 {
-    for (int32_t s = 0; s < a.comm.num_ranks; s++) {
-        struct slice slice = slice_of(p.recv_count[s], a.row_bytes, stage_share(a), round);
+    int32_t num = a.comm.num_ranks, blocks = (int32_t)gridDim.x;
 
-        if (!is_packed(a, p.recv_count[s]))
-            copy_share(a.stage[a.comm.rank] + s * stage_share(a),
-                       a.recv + p.recv_place[s] * a.row_bytes + slice.from, slice.bytes);
-    }
+    for (int32_t s = (int32_t)threadIdx.x; s < num; s += ALLTOALLV_THREADS)
+        p.copy[s] = copy_from(a, p, s, round);
+    __syncthreads();
+    copy_in_turns(p, num, 0, num, (int32_t)threadIdx.x / EPX_WARP * blocks + (int32_t)blockIdx.x,
+                  ALLTOALLV_THREADS / EPX_WARP * blocks);
 }
 
 static __device__ EPX_COLD int64_t move_rows(const struct epx_alltoallv_rows &a,
-                                             struct exchange &x, const struct placement &p)
+                                             struct exchange &x, struct placement &p)
 {
     int64_t share = stage_share(a), me = a.comm.rank;
     int64_t rounds = ((int64_t)p.most_staged_bytes + share - 1) / share;

@@ -115,7 +115,7 @@ EPX_HD uint64_t *epx_control_counts(char *control, int32_t num_ranks, uint32_t e
 }
 
 /* Rows of so few bytes go to a rank in packets. A multiple of 16. */
-enum { EPX_MOST_PACKED_BYTES = 1 << 17, EPX_PACKED_BYTES = 1 << 20 };
+enum { EPX_MOST_PACKED_BYTES = 1 << 18, EPX_PACKED_BYTES = 1 << 20 };
 
 EPX_HD int32_t epx_most_packed(int32_t num_ranks)
 {
