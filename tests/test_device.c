@@ -206,6 +206,32 @@ START_TEST(a_stream_that_waits_comes_after_the_operation)
 }
 END_TEST
 
+START_TEST(a_capture_cannot_wait_for_a_request_outside)
+{
+    cudaStream_t stream = new_stream(), captured = new_stream();
+    cudaGraph_t graph;
+    struct step step;
+    int *flag;
+
+    must(cudaHostAlloc((void **)&flag, sizeof(*flag), cudaHostAllocDefault));
+    prepare_step(&step, 0, stream, comm);
+    *(volatile int *)flag = 1;
+    gpu_hold(flag, stream);
+    EXPECT_CODE(routing_call(&step.routing), EPX_SUCCESS);
+    must(cudaStreamBeginCapture(captured, cudaStreamCaptureModeRelaxed));
+    EXPECT_CODE(EPX_Wait_enqueue(&step.routing.request, captured), EPX_ERR_REQUEST);
+    must(cudaStreamEndCapture(captured, &graph));
+    must(cudaGraphDestroy(graph));
+    *(volatile int *)flag = 0;
+    routing_finish(&step.routing);
+    SETTLE();
+    free_step(&step);
+    must(cudaFreeHost(flag));
+    must(cudaStreamDestroy(stream));
+    must(cudaStreamDestroy(captured));
+}
+END_TEST
+
 static void begin_capture(struct step *step, enum cudaStreamCaptureMode mode)
 {
     must(cudaStreamBeginCapture(step->layer.stream, mode));
@@ -275,6 +301,19 @@ static void call_in_turns(struct step steps[3])
             EXPECT_CODE(operation_call(&steps[i].ops[v]), EPX_SUCCESS);
         }
 }
+
+/* More than any GPU has; a little for the others. */
+START_TEST(too_much_memory_is_told_to_all)
+{
+    MPI_Aint bytes = suite_rank == suite_size - 1 ? (MPI_Aint)1 << 45 : 64;
+    void *base = NULL;
+
+    EXPECT_CODE(EPX_Alloc_mem(bytes, comm, &base), EPX_ERR_NO_MEM);
+    EXPECT(base == NULL, "there is memory at %p", base);
+    SETTLE();
+    layer_works(comm);
+}
+END_TEST
 
 /* Twice, so that the second captures find what the first ones left. */
 START_TEST(captures_and_plain_calls_do_not_meet)
@@ -737,7 +776,9 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, many_rows_go_in_chunks, 0, 2 * VERBS);
     tcase_add_test(tcase, many_rows_go_in_chunks_in_a_graph);
     tcase_add_test(tcase, memory_of_the_host_is_refused);
+    tcase_add_test(tcase, too_much_memory_is_told_to_all);
     tcase_add_test(tcase, captures_and_plain_calls_do_not_meet);
+    tcase_add_test(tcase, a_capture_cannot_wait_for_a_request_outside);
     tcase_add_test(tcase, another_device_may_be_current);
     tcase_add_test(tcase, a_capture_of_another_thread_is_left_alone);
     tcase_add_test(tcase, freed_memory_is_given_back);
