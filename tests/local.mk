@@ -24,7 +24,7 @@ lints = \
   tests/lint_readme.sh
 TESTS += $(lints) tests/check_fortran.sh
 EXTRA_DIST += $(lints) tests/check_fortran.sh tests/fortran.F90
-EXTRA_DIST += tests/run tests/pretend_host tests/testlist \
+EXTRA_DIST += tests/run tests/pretend_host tests/simulated_nodes tests/testlist \
   tests/lsan.supp tests/tsan.supp tests/valgrind.supp tests/short
 
 # Every line of the matrix is a test of its own, listed by configure; an empty file names it.
