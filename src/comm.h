@@ -36,7 +36,7 @@ struct epx_liveness_ops {
 struct epx_clock {
     int64_t last_pass_ns; /* 0 = stopped */
     int64_t waited_ns;
-    int probed;
+    uint64_t looks; /* for answers, since the peers were asked; 0 = not asked */
 };
 
 /* What MPI reads and writes in the collectives of agree.h. */
