@@ -88,6 +88,7 @@ test_programs = \
   tests/test_backward \
   tests/test_big \
   tests/test_combine \
+  tests/test_cut \
   tests/test_dispatch \
   tests/test_fatal \
   tests/test_faults \
@@ -122,6 +123,9 @@ tests_test_big_LDADD = $(suite_ldadd)
 
 tests_test_combine_CPPFLAGS = $(suite_cppflags)
 tests_test_combine_LDADD = $(suite_ldadd)
+
+tests_test_cut_CPPFLAGS = $(suite_cppflags)
+tests_test_cut_LDADD = $(suite_ldadd)
 
 tests_test_dispatch_CPPFLAGS = $(suite_cppflags)
 tests_test_dispatch_LDADD = $(suite_ldadd)
