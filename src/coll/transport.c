@@ -240,6 +240,20 @@ int epx_transport_spare(struct epx_comm *comm, struct epx_transport **spare)
     return EPX_SUCCESS;
 }
 
+int epx_transport_private_window(struct epx_comm *comm, size_t bytes, struct epx_window **window)
+{
+    struct epx_window *own = epx_window_private(comm->size, comm->rank, bytes);
+    int rc = own ? EPX_SUCCESS : epx_fail(EPX_ERR_NO_MEM, "no memory for %zu bytes", bytes);
+
+    rc = epx_comm_agree(comm, rc);
+    if (rc != EPX_SUCCESS) {
+        epx_window_free(own);
+        return rc;
+    }
+    *window = own;
+    return EPX_SUCCESS;
+}
+
 const struct epx_device_ops *epx_transport_device_ops(const struct epx_comm *comm)
 {
     return comm->transport ? comm->transport->device_ops : NULL;
