@@ -26,11 +26,17 @@ struct listed {
 #define LSA 0
 #endif
 
+#if HAVE_UCX
+#define UCX &epx_transport_ucx
+#else
+#define UCX NULL
+#endif
+
 static const struct listed transports[] = {
     {"lsa", "cuda:device", "kernels store into NCCL symmetric windows", NULL, LSA},
     {"nccl", "cuda:device", "NCCL send and receive with exact counts", NULL, 0},
     {"shm", "system", "ranks store into each other's shared memory", &epx_transport_shm, 0},
-    {"ucx", "system", "UCX messages", NULL, 0},
+    {"ucx", "system", "UCX: stores within a node, messages between nodes", UCX, 0},
     {"mpi", "system", "MPI collectives on host buffers", &epx_transport_mpi, 0},
 };
 

@@ -67,6 +67,7 @@ struct epx_transport {
 };
 
 extern const struct epx_transport_ops epx_transport_shm;
+extern const struct epx_transport_ops epx_transport_ucx;
 extern const struct epx_transport_ops epx_transport_mpi;
 
 /* Collective, agreed: a window that no other rank reaches. */
