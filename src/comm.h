@@ -59,7 +59,8 @@ struct epx_comm {
     struct epx_params params;
     int *node; /* [size] node of each rank, numbered by lowest rank */
     int num_nodes;
-    int real_nodes; /* what MPI says, whatever the hints pretend */
+    int *real_node; /* [size] and real_nodes: what MPI says, whatever the hints pretend */
+    int real_nodes;
 
     const struct epx_kernels *kernels;
     struct epx_transport *transport;
