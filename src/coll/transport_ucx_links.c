@@ -638,6 +638,13 @@ static int exchange_offers(struct epx_links *links, const char *own, size_t *str
     return rc;
 }
 
+/* MPI is through with it. */
+static void end_exchange(struct epx_links *links)
+{
+    free(links->exchange);
+    links->exchange = NULL;
+}
+
 static int may_store(const struct epx_comm *comm, int rank)
 {
     return comm->real_node[rank] == comm->real_node[comm->rank] &&
@@ -672,6 +679,7 @@ int epx_links_share(struct epx_links *links, size_t bytes, char **own, char **ad
         address[r] = map(&links->link[r], (const struct offer *)(const void *)offer);
         failures += !address[r];
     }
+    end_exchange(links);
     EPX_TRY(epx_comm_max(comm, failures, &anywhere));
     for (int r = 0; anywhere && r < comm->size; r++)
         address[r] = NULL;
