@@ -2,8 +2,8 @@
 /*
  * test_cut.c - the link of a node is cut in the middle of a dispatch. If it comes back within the
  * bound the dispatch completes; if not, every rank learns within it that one on the other side is
- * silent, frees what it has and leaves. MPI can no more tell what others found: each rank answers
- * with its exit code.
+ * silent, frees what it has, makes no other communicator, and leaves. MPI can no more tell what
+ * others found: each rank answers with its exit code.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,12 +16,12 @@
 
 enum { TIMEOUT_MS = 3000, CUT_S = 1, PATIENCE_S = 10 };
 
-static EPX_Comm create_comm(void)
+static EPX_Comm create_comm(const char *timeout_ms, int wanted)
 {
-    MPI_Info info = suite_info("epx_timeout_ms", "3000", "epx_window_bytes", "65536", NULL);
+    MPI_Info info = suite_info("epx_timeout_ms", timeout_ms, "epx_window_bytes", "65536", NULL);
     EPX_Comm comm = EPX_COMM_NULL;
 
-    EXPECT_CODE(EPX_Comm_create(MPI_COMM_WORLD, info, &comm), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Comm_create(MPI_COMM_WORLD, info, &comm), wanted);
     MPI_Info_free(&info);
     return comm;
 }
@@ -135,6 +135,15 @@ static void be_cut_off(struct routing *routing)
     EXPECT(seconds < 1, "what came after took %.1f s", seconds);
 }
 
+static void make_none_cut_off(void)
+{
+    double start = suite_seconds(), seconds;
+
+    create_comm("1000", EPX_ERR_TIMEOUT);
+    seconds = suite_seconds() - start;
+    EXPECT(seconds < 3, "took %.1f s", seconds);
+}
+
 int main(int argc, char **argv)
 {
     struct routing routing;
@@ -146,13 +155,14 @@ int main(int argc, char **argv)
     if (!getenv("NODE_ORDERS") || !getenv("NODE_OBEYED"))
         suite_skip("only simulated nodes can be cut off");
     s = long_rows();
-    comm = create_comm();
+    comm = create_comm("3000", EPX_SUCCESS);
     fault_watch(comm);
     layer_open(&layer, &s, comm);
     EXPECT_CODE(routing_start(&routing, &layer, s.seed), EPX_SUCCESS);
     routing_finish(&routing);
     be_cut_for_a_while(&routing);
     be_cut_off(&routing);
+    make_none_cut_off();
     MPI_Finalize();
     if (suite_rank == 0)
         printf(suite_own_complaints() ? " Found 1 errors\n" : " No Errors\n");
