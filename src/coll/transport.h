@@ -48,7 +48,7 @@ struct epx_transport_ops {
     int (*alltoallv)(void *state, const void *send, const int *sendcounts, void *recv,
                      const int *recvcounts, const int *displs);
     int (*done)(void *state, int *done);
-    /* Collective, agreed, once: memory of the transport's for the two stages; NULL = any will do. */
+    /* Collective, agreed, once: the transport's memory for the two stages; NULL = any will do. */
     int (*stages)(void *state, size_t bytes, char **home_stage, char **expert_stage);
     /* Where to put what the next collective, an alltoallv, takes to a rank, before it is started;
      * NULL = the rank still needs that memory. Given are the rank's place in the stage it goes
