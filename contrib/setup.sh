@@ -29,6 +29,7 @@ need_to_test() {
     need check pkg-config --exists check
     need mandoc type mandoc
     need groff-base type groff
+    need iproute2 type ip
 }
 
 as_root() {

@@ -145,9 +145,10 @@ static int allocate_ranks(struct epx_comm *comm, int64_t **leaders)
 
     *leaders = calloc(ranks, sizeof(**leaders));
     comm->node = calloc(ranks, sizeof(*comm->node));
+    comm->real_node = calloc(ranks, sizeof(*comm->real_node));
     comm->agreement.gathered = calloc(ranks, sizeof(*comm->agreement.gathered));
-    EPX_FAIL_IF(!*leaders || !comm->node || !comm->agreement.gathered, EPX_ERR_NO_MEM,
-                "no memory for %d ranks", comm->size);
+    EPX_FAIL_IF(!*leaders || !comm->node || !comm->real_node || !comm->agreement.gathered,
+                EPX_ERR_NO_MEM, "no memory for %d ranks", comm->size);
     return EPX_SUCCESS;
 }
 
@@ -162,9 +163,9 @@ static int find_nodes(struct epx_comm *comm)
     if (rc == EPX_SUCCESS)
         rc = epx_comm_allgather(comm, leader, leaders);
     if (rc == EPX_SUCCESS) {
-        comm->num_nodes = comm->real_nodes = number_nodes(leaders, comm->size, comm->node);
-        for (int r = 0; per_node && r < comm->size; r++)
-            comm->node[r] = r / per_node;
+        comm->num_nodes = comm->real_nodes = number_nodes(leaders, comm->size, comm->real_node);
+        for (int r = 0; r < comm->size; r++)
+            comm->node[r] = per_node ? r / per_node : comm->real_node[r];
         if (per_node)
             comm->num_nodes = comm->node[comm->size - 1] + 1;
     }
@@ -216,6 +217,7 @@ static void free_comm(struct epx_comm *comm)
     comm->magic = 0;
     free(comm->agreement.gathered);
     free(comm->node);
+    free(comm->real_node);
     if (comm != &spare_comm) {
         free(comm);
         return;

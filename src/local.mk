@@ -6,7 +6,7 @@ include_HEADERS = include/epx.h
 
 noinst_LTLIBRARIES += libepx_core.la
 libepx_core_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/src \
-  -DEPX_MODULE_DIR='"$(pkglibdir)"'
+  $(patsubst -I%,-isystem%,$(UCX_CPPFLAGS)) -DEPX_MODULE_DIR='"$(pkglibdir)"'
 libepx_core_la_LIBADD = $(MPI_LIBS)
 libepx_core_la_SOURCES = \
   src/status.c \
@@ -90,6 +90,14 @@ libepx_core_la_SOURCES = \
 
 if ENABLE_JITTER
 libepx_core_la_SOURCES += src/jitter.c
+endif
+
+if HAVE_UCX
+libepx_core_la_LIBADD += $(UCX_LIBS)
+libepx_core_la_SOURCES += \
+  src/coll/transport_ucx.c \
+  src/coll/transport_ucx_links.c \
+  src/coll/transport_ucx_links.h
 endif
 
 lib_LTLIBRARIES += libepx.la

@@ -37,7 +37,8 @@ const struct epx_param epx_param_table[] = {
      "Most bytes of each stage between user buffers and the wire, on each rank.",
      NULL, 65536, (int64_t)1 << 30, FIELD(window_bytes), 0},
     {"epx_progress", "calls",
-     "Who progresses operations on host memory: EPX calls, or a thread of the communicator (shm).",
+     "Who progresses operations on host memory: EPX calls, or a thread of the communicator (shm,"
+     " ucx).",
      progress_words, 0, 0, FIELD(progress), 0},
     {"epx_ranks_per_node", "0",
      "Pretend nodes of this many consecutive ranks; 0 asks MPI which ranks share a node.",

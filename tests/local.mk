@@ -24,7 +24,7 @@ lints = \
   tests/lint_readme.sh
 TESTS += $(lints) tests/check_fortran.sh
 EXTRA_DIST += $(lints) tests/check_fortran.sh tests/fortran.F90
-EXTRA_DIST += tests/run tests/pretend_host tests/testlist \
+EXTRA_DIST += tests/run tests/pretend_host tests/simulated_nodes tests/testlist \
   tests/lsan.supp tests/tsan.supp tests/valgrind.supp tests/short
 
 # Every line of the matrix is a test of its own, listed by configure; an empty file names it.
@@ -88,6 +88,7 @@ test_programs = \
   tests/test_backward \
   tests/test_big \
   tests/test_combine \
+  tests/test_cut \
   tests/test_dispatch \
   tests/test_fatal \
   tests/test_faults \
@@ -122,6 +123,9 @@ tests_test_big_LDADD = $(suite_ldadd)
 
 tests_test_combine_CPPFLAGS = $(suite_cppflags)
 tests_test_combine_LDADD = $(suite_ldadd)
+
+tests_test_cut_CPPFLAGS = $(suite_cppflags)
+tests_test_cut_LDADD = $(suite_ldadd)
 
 tests_test_dispatch_CPPFLAGS = $(suite_cppflags)
 tests_test_dispatch_LDADD = $(suite_ldadd)

@@ -14,7 +14,9 @@ struct epx_staged {
     struct epx_comm *comm;
     const struct epx_transport *transport;
     int64_t stage_bytes; /* of each of the two stages */
+    int64_t share_bytes; /* what each rank has of a stage, the same places on all ranks */
     char *home_stage, *expert_stage;
+    char **home_at, **expert_at; /* [R] shown by the block: where rows for and from a rank are */
 
     /* the operation at the head of the queue */
     struct epx_ready own, *ready; /* [R] */
@@ -25,11 +27,11 @@ struct epx_staged {
     struct epx_block block;
     int32_t per_round; /* tokens, records or rows of each rank in one exchange */
     int32_t most_tokens, next_token;
-    int64_t *home_at, *expert_at; /* [R], shown by the block */
     int64_t round, num_rounds;    /* routing and alltoallv, which have no tokens */
     int64_t *counts_in, *counts_out; /* [R] alltoallv: rows from and for each rank */
 
-    int *home_counts, *home_displs, *expert_counts, *expert_displs; /* [R] bytes */
+    int *home_counts, *expert_counts, *displs; /* [R] bytes */
+    int stale; /* the stages have the rows of an exchange that is over */
     double *sums; /* [R][EPX_MAX_TOP_K] */
 };
 
@@ -47,17 +49,19 @@ int epx_staged_done(struct epx_staged *staged, int *moved);
 
 /* Begins to move the rows of a routing; the first block is the next. */
 void epx_staged_begin(struct epx_staged *staged, const struct epx_request *request, int weighted);
-/* Finds the rows of the next block, or of its next segment; 0 when there are no more. */
-int epx_staged_next_block(struct epx_staged *staged);
+/* Measures the next block, or its next segment, for this phase; completes after the last. */
+int epx_staged_next_block(struct epx_staged *staged, struct epx_request *request, int phase);
 
-/* Rows for a rank, in a stage of the given share for each rank. */
+/* Rows that fit into a rank's share. */
 int64_t epx_staged_rows(const struct epx_staged *staged, int64_t row_stride);
 
-/* Starts an exchange of counts * unit bytes: from the home stage to the expert stage, or back. */
-int epx_staged_to_experts(struct epx_staged *staged);
-int epx_staged_to_homes(struct epx_staged *staged);
-/* Displacements of densely packed rows; counts and displacements in bytes too. */
-void epx_staged_pack(const int32_t *rows, int num_ranks, int64_t row_stride, int64_t *at,
-                     int *counts, int *displs);
+/*
+ * An exchange: measure takes the number of rows from the block; claim finds where the rows for
+ * each rank go, 0 = not yet; when they are there send lets them go, and done tells the end.
+ */
+enum epx_way { EPX_TO_EXPERTS, EPX_TO_HOMES };
+void epx_staged_measure(struct epx_staged *staged);
+int epx_staged_claim(struct epx_staged *staged, enum epx_way way);
+int epx_staged_send(struct epx_staged *staged, enum epx_way way);
 
 #endif

@@ -26,11 +26,17 @@ struct listed {
 #define LSA 0
 #endif
 
+#if HAVE_UCX
+#define UCX &epx_transport_ucx
+#else
+#define UCX NULL
+#endif
+
 static const struct listed transports[] = {
     {"lsa", "cuda:device", "kernels store into NCCL symmetric windows", NULL, LSA},
     {"nccl", "cuda:device", "NCCL send and receive with exact counts", NULL, 0},
     {"shm", "system", "ranks store into each other's shared memory", &epx_transport_shm, 0},
-    {"ucx", "system", "UCX messages", NULL, 0},
+    {"ucx", "system", "UCX: stores within a node, messages between nodes", UCX, 0},
     {"mpi", "system", "MPI collectives on host buffers", &epx_transport_mpi, 0},
 };
 
@@ -237,6 +243,20 @@ int epx_transport_spare(struct epx_comm *comm, struct epx_transport **spare)
     if (!comm->spare)
         EPX_TRY(make(comm, &epx_transport_mpi, &comm->spare));
     *spare = comm->spare;
+    return EPX_SUCCESS;
+}
+
+int epx_transport_private_window(struct epx_comm *comm, size_t bytes, struct epx_window **window)
+{
+    struct epx_window *own = epx_window_private(comm->size, comm->rank, bytes);
+    int rc = own ? EPX_SUCCESS : epx_fail(EPX_ERR_NO_MEM, "no memory for %zu bytes", bytes);
+
+    rc = epx_comm_agree(comm, rc);
+    if (rc != EPX_SUCCESS) {
+        epx_window_free(own);
+        return rc;
+    }
+    *window = own;
     return EPX_SUCCESS;
 }
 

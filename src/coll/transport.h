@@ -43,10 +43,18 @@ struct epx_transport_ops {
     /* staged: messages, nonblocking; done tells when all that was started has ended */
     int (*allgather)(void *state, const void *send, void *recv, int bytes);
     int (*alltoall)(void *state, const void *send, void *recv, int bytes);
-    /* counts and displacements in bytes, [R] each; the arrays stay until done */
-    int (*alltoallv)(void *state, const void *send, const int *sendcounts, const int *sdispls,
-                     void *recv, const int *recvcounts, const int *rdispls);
+    /* From one stage to the other; counts and displacements in bytes, [R] each, stay until done. A
+     * rank has the same displacement in both stages and on all ranks. */
+    int (*alltoallv)(void *state, const void *send, const int *sendcounts, void *recv,
+                     const int *recvcounts, const int *displs);
     int (*done)(void *state, int *done);
+    /* Collective, agreed, once: the transport's memory for the two stages; NULL = any will do. */
+    int (*stages)(void *state, size_t bytes, char **home_stage, char **expert_stage);
+    /* Where to put what the next collective, an alltoallv, takes to a rank, before it is started;
+     * NULL = the rank still needs that memory. Given are the rank's place in the stage it goes
+     * from, and this rank's in the stage it goes into, which may be stored into from now on, and
+     * from the start of any other collective. Without this operation it is the first of them. */
+    char *(*place)(void *state, int rank, char *from, char *into);
 };
 
 struct epx_transport {
@@ -59,7 +67,11 @@ struct epx_transport {
 };
 
 extern const struct epx_transport_ops epx_transport_shm;
+extern const struct epx_transport_ops epx_transport_ucx;
 extern const struct epx_transport_ops epx_transport_mpi;
+
+/* Collective, agreed: a window that no other rank reaches. */
+int epx_transport_private_window(struct epx_comm *comm, size_t bytes, struct epx_window **window);
 
 /*
  * Collective: attaches the first usable transport for the communicator's memory space, or the

@@ -212,16 +212,8 @@ static void mpi_announce(void *state, char *message)
 static int mpi_window_create(void *state, size_t bytes, struct epx_window **window)
 {
     struct mpi *mpi = state;
-    struct epx_window *own = epx_window_private(mpi->comm->size, mpi->comm->rank, bytes);
-    int rc = own ? EPX_SUCCESS : epx_fail(EPX_ERR_NO_MEM, "no memory for %zu bytes", bytes);
 
-    rc = epx_comm_agree(mpi->comm, rc);
-    if (rc != EPX_SUCCESS) {
-        epx_window_free(own);
-        return rc;
-    }
-    *window = own;
-    return EPX_SUCCESS;
+    return epx_transport_private_window(mpi->comm, bytes, window);
 }
 
 static void mpi_window_free(void *state, struct epx_window *window)
@@ -259,13 +251,13 @@ static int mpi_alltoall(void *state, const void *send, void *recv, int bytes)
                                       next_collective(mpi)), "MPI_Ialltoall");
 }
 
-static int mpi_alltoallv(void *state, const void *send, const int *sendcounts, const int *sdispls,
-                         void *recv, const int *recvcounts, const int *rdispls)
+static int mpi_alltoallv(void *state, const void *send, const int *sendcounts, void *recv,
+                         const int *recvcounts, const int *displs)
 {
     struct mpi *mpi = state;
 
-    return started(mpi, MPI_Ialltoallv(send, sendcounts, sdispls, MPI_BYTE, recv, recvcounts,
-                                       rdispls, MPI_BYTE, mpi->data, next_collective(mpi)),
+    return started(mpi, MPI_Ialltoallv(send, sendcounts, displs, MPI_BYTE, recv, recvcounts,
+                                       displs, MPI_BYTE, mpi->data, next_collective(mpi)),
                    "MPI_Ialltoallv");
 }
 

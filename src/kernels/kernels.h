@@ -34,9 +34,8 @@ struct epx_block {
     int32_t *record;          /* [R] first record from each rank */
     int32_t *record_end;      /* [R] */
     int32_t *expert_rows;     /* [R] records in between that travel */
-    const int64_t *home_at;   /* [R] offset of each rank's rows in the home side's stage */
-    const int64_t *expert_at; /* [R] likewise in the expert side's stage */
-    char *home_stage, *expert_stage;
+    char *const *home_at;     /* [R] where each rank's rows are, or go, on the home side */
+    char *const *expert_at;   /* [R] likewise on the expert side */
 };
 
 struct epx_kernels {
@@ -50,16 +49,16 @@ struct epx_kernels {
     /* Zeroes padding rows and their weights (either may be NULL). */
     int (*zero_padding)(const struct epx_plan *plan, void *rows, int64_t row_bytes,
                         float *row_weights, EPX_Stream stream);
-    /* Home side: rows and pair weights of a block into the stage. */
+    /* Home side: rows and pair weights of a block to their place. */
     int (*pack_rows)(const struct epx_plan *plan, const struct epx_home_rows *rows,
                      const struct epx_block *block, EPX_Stream stream);
-    /* Expert side: a block from the stage to its slots. */
+    /* Expert side: a block to its slots. */
     int (*unpack_rows)(const struct epx_plan *plan, const struct epx_expert_rows *rows,
                        const struct epx_block *block, EPX_Stream stream);
-    /* Expert side: the sum of each row's pairs into the stage. */
+    /* Expert side: the sum of each row's pairs to its place. */
     int (*sum_pairs)(const struct epx_plan *plan, const struct epx_expert_rows *rows,
                      const struct epx_block *block, EPX_Stream stream);
-    /* Home side: the sum of each token's rows from the stage. */
+    /* Home side: the sum of each token's rows. */
     int (*sum_ranks)(const struct epx_plan *plan, const struct epx_home_rows *rows,
                      const struct epx_block *block, EPX_Stream stream);
 };
