@@ -55,6 +55,8 @@ libepx_core_la_SOURCES = \
   src/coll/direct.h \
   src/coll/staged.c \
   src/coll/staged.h \
+  src/coll/node_window.c \
+  src/coll/node_window.h \
   src/coll/transport_shm.c \
   src/coll/transport_mpi.c \
   src/coll/transport.c \
