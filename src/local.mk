@@ -49,6 +49,12 @@ libepx_core_la_SOURCES = \
   src/kernels/unpack_rows_host.c \
   src/kernels/sum_pairs_host.c \
   src/kernels/sum_ranks_host.c \
+  src/kernels/node_rows.h \
+  src/kernels/list_node_rows_host.c \
+  src/kernels/pack_node_rows_host.c \
+  src/kernels/unpack_node_rows_host.c \
+  src/kernels/sum_node_ranks_host.c \
+  src/kernels/sum_nodes_host.c \
   src/coll/ready.c \
   src/coll/ready.h \
   src/coll/direct.c \
