@@ -112,6 +112,19 @@ static int number_nodes(const int64_t *leaders, int size, int *node)
     return nodes;
 }
 
+/* Pretends nodes; tells whether the ranks of each share a leader, hence memory. */
+static int pretend_nodes(struct epx_comm *comm, const int64_t *leaders, int ranks_per_node)
+{
+    int share = 1;
+
+    for (int r = 0; r < comm->size; r++) {
+        comm->node[r] = r / ranks_per_node;
+        share &= leaders[r] == leaders[r / ranks_per_node * ranks_per_node];
+    }
+    comm->num_nodes = comm->node[comm->size - 1] + 1;
+    return share;
+}
+
 /* The lowest rank of this rank's node. */
 static int lowest_rank(struct epx_comm *comm, MPI_Comm node, int64_t *lowest)
 {
@@ -163,10 +176,7 @@ static int find_nodes(struct epx_comm *comm)
         rc = epx_comm_allgather(comm, leader, leaders);
     if (rc == EPX_SUCCESS) {
         comm->num_nodes = comm->real_nodes = number_nodes(leaders, comm->size, comm->node);
-        for (int r = 0; per_node && r < comm->size; r++)
-            comm->node[r] = r / per_node;
-        if (per_node)
-            comm->num_nodes = comm->node[comm->size - 1] + 1;
+        comm->nodes_share_memory = !per_node || pretend_nodes(comm, leaders, per_node);
     }
     free(leaders);
     return rc;

@@ -60,6 +60,7 @@ struct epx_comm {
     int *node; /* [size] node of each rank, numbered by lowest rank */
     int num_nodes;
     int real_nodes; /* what MPI says, whatever the hints pretend */
+    int nodes_share_memory; /* no node that the hints pretend spans real ones */
 
     const struct epx_kernels *kernels;
     struct epx_transport *transport;

@@ -63,6 +63,8 @@ libepx_core_la_SOURCES = \
   src/coll/staged.h \
   src/coll/node_window.c \
   src/coll/node_window.h \
+  src/coll/tiers.c \
+  src/coll/tiers.h \
   src/coll/transport_shm.c \
   src/coll/transport_mpi.c \
   src/coll/transport.c \
@@ -73,14 +75,18 @@ libepx_core_la_SOURCES = \
   src/coll/verbs.h \
   src/coll/dispatch_direct.c \
   src/coll/dispatch_staged.c \
+  src/coll/dispatch_tiered.c \
   src/coll/dispatch.c \
   src/coll/combine_direct.c \
   src/coll/combine_staged.c \
+  src/coll/combine_tiered.c \
   src/coll/combine.c \
   src/coll/routing.c \
   src/coll/routing.h \
   src/coll/routing_direct.c \
   src/coll/routing_staged.c \
+  src/coll/routing_tiered.c \
+  src/coll/node_plan.c \
   src/coll/alltoallv.c \
   src/coll/alltoallv.h \
   src/coll/alltoallv_direct.c \
