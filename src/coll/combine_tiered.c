@@ -14,13 +14,11 @@ static int fill(struct epx_tiers *tiers, struct epx_request *request, int *moved
     struct epx_staged *staged = tiers->staged;
     struct epx_block block;
 
-    if (!epx_tiers_may_fill(tiers, request))
+    request->complete = !epx_staged_has_block(staged);
+    *moved = request->complete || epx_tiers_may_fill(tiers, request);
+    if (request->complete || !*moved)
         return EPX_SUCCESS;
-    *moved = 1;
-    if (!epx_tiers_next_block(tiers)) {
-        request->complete = 1;
-        return EPX_SUCCESS;
-    }
+    epx_tiers_next_block(tiers);
     request->phase = RELAY;
     block = staged->block;
     block.expert_stage = epx_tiers_area(tiers);

@@ -203,6 +203,12 @@ static void find_expert_rows(struct epx_block *block, const struct epx_plan *pla
     block->record_end[rank] = u;
 }
 
+int epx_staged_has_block(const struct epx_staged *staged)
+{
+    return staged->block.segment + 1 < staged->cut.num ||
+           staged->next_token < staged->most_tokens;
+}
+
 int epx_staged_next_block(struct epx_staged *staged)
 {
     struct epx_block *block = &staged->block;
@@ -212,11 +218,11 @@ int epx_staged_next_block(struct epx_staged *staged)
 
     epx_poison(staged->home_stage, (size_t)staged->stage_bytes);
     epx_poison(staged->expert_stage, (size_t)staged->stage_bytes);
+    if (!epx_staged_has_block(staged))
+        return 0;
     if (++block->segment < staged->cut.num)
         return 1;
     block->segment = 0;
-    if (first >= staged->most_tokens)
-        return 0;
     staged->next_token = last;
     block->first_token = clip_token(plan, (int32_t)first);
     block->end_token = clip_token(plan, last);

@@ -47,6 +47,7 @@ int epx_staged_done(struct epx_staged *staged, int *moved);
 
 /* Begins to move the rows of a routing; the first block is the next. */
 void epx_staged_begin(struct epx_staged *staged, const struct epx_request *request, int weighted);
+int epx_staged_has_block(const struct epx_staged *staged);
 /* Finds the rows of the next block, or of its next segment; 0 when there are no more. */
 int epx_staged_next_block(struct epx_staged *staged);
 

@@ -296,18 +296,17 @@ static void pack_entries(struct epx_tiers *tiers, const struct epx_plan *plan)
     block->entry[me] = block->home_row[own];
 }
 
-int epx_tiers_next_block(struct epx_tiers *tiers)
+void epx_tiers_next_block(struct epx_tiers *tiers)
 {
     struct epx_staged *staged = tiers->staged;
     const struct epx_plan *plan = staged->plan;
     struct epx_node_block *block = &tiers->block;
 
-    if (!epx_staged_next_block(staged))
-        return 0;
+    epx_staged_next_block(staged);
     tiers->round++;
     epx_poison(epx_tiers_area(tiers), (size_t)staged->stage_bytes);
     if (staged->block.segment > 0)
-        return 1;
+        return;
     for (int32_t m = 0; m < plan->by_node->nodes.num_nodes; m++)
         find_home_rows(block, plan, m);
     for (int32_t s = 0; s < plan->num_ranks; s++)
@@ -315,7 +314,6 @@ int epx_tiers_next_block(struct epx_tiers *tiers)
             find_entries(block, plan, staged->next_token, s);
     pack_homes(tiers, plan);
     pack_entries(tiers, plan);
-    return 1;
 }
 
 int epx_tiers_to_relays(struct epx_tiers *tiers)
