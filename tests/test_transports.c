@@ -7,17 +7,22 @@
 #include "suite.h"
 
 static EPX_Comm direct, staged;
+static EPX_Comm nodes, tiers; /* pretended nodes of 2 */
 
 static void open_comms(void)
 {
     direct = suite_comm("epx_transport", "shm", NULL);
     staged = suite_comm("epx_transport", "mpi", NULL);
+    nodes = suite_comm("epx_transport", "mpi", "epx_ranks_per_node", "2", NULL);
+    tiers = suite_comm("epx_transport", "shm+mpi", "epx_ranks_per_node", "2", NULL);
 }
 
 static void close_comms(void)
 {
     EXPECT_CODE(EPX_Comm_free(&direct), EPX_SUCCESS);
     EXPECT_CODE(EPX_Comm_free(&staged), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Comm_free(&nodes), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Comm_free(&tiers), EPX_SUCCESS);
     SETTLE();
 }
 
@@ -82,6 +87,16 @@ START_TEST(shm_and_mpi_give_the_same_bytes)
 }
 END_TEST
 
+START_TEST(tiers_and_messages_alone_give_the_same_bytes)
+{
+    struct scenario s = scenario_of(_i);
+
+    s.ranks_per_node = 2;
+    for (enum verb verb = DISPATCH; verb < VERBS; verb++)
+        compare(nodes, tiers, &s, verb);
+}
+END_TEST
+
 START_TEST(two_runs_give_the_same_bytes)
 {
     struct scenario s = scenario_of(_i);
@@ -100,6 +115,7 @@ static Suite *make_suite(void)
 
     tcase_add_checked_fixture(tcase, open_comms, close_comms);
     tcase_add_loop_test(tcase, shm_and_mpi_give_the_same_bytes, 0, 16);
+    tcase_add_loop_test(tcase, tiers_and_messages_alone_give_the_same_bytes, 0, 16);
     tcase_add_loop_test(tcase, two_runs_give_the_same_bytes, 0, 8);
     suite_add_tcase(suite, tcase);
     return suite;
