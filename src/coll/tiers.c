@@ -18,9 +18,12 @@
  * count matrix, which all have.
  *
  * Invariant: taken <= filled <= taken + 1 for every rank, and no rank fills n before all of its
- * node took n - 1; so an area is never written while it is read, and one area is enough. A rank
- * waits for filled of round n only after it has filled its own part of n, or let go what that
- * needs: no cycle. Messages of round n are waited for by nobody who holds back his own.
+ * node took n - 1; so an area is never written while it is read, and one area is enough.
+ *
+ * No cycle: to fill n a rank waits for nobody's n, but in a dispatch for the messages of the homes
+ * it serves, and these send them before they wait for anything of n; to take n it waits for what
+ * is filled, and in a combine for messages of relays that wait for what is filled alone. So the
+ * rank that is furthest behind can always go on.
  */
 #include "tiers.h"
 
