@@ -445,6 +445,8 @@ static void check_relays(const struct epx_plan *p, const struct shape *s)
         if (size[node] && node != s->node[p->rank])
             most += (size[node] + size[s->node[p->rank]] - 1) / size[s->node[p->rank]];
     ck_assert_int_le(served, most);
+    ck_assert_int_ge(p->by_node->rows_per_token, served + 1);
+    ck_assert_int_ge(p->by_node->rows_per_token, p->by_node->nodes.num_nodes - 1);
 }
 
 static int kept_on_node(const struct epx_plan *p, const struct shape *s, int token, int node)

@@ -68,7 +68,7 @@ int epx_combine_tiered(struct epx_request *request, int *moved)
         EPX_TRY(epx_staged_handshake(request, &weighted, moved));
         if (!*moved)
             return EPX_SUCCESS;
-        epx_tiers_begin(tiers, request, weighted);
+        epx_tiers_begin(tiers, request, tiers->comm->size, weighted);
         return epx_combine_begin(request, weighted);
     }
 }

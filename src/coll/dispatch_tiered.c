@@ -61,7 +61,7 @@ int epx_dispatch_tiered(struct epx_request *request, int *moved)
         EPX_TRY(epx_staged_handshake(request, &weighted, moved));
         if (!*moved)
             return EPX_SUCCESS;
-        epx_tiers_begin(tiers, request, weighted);
+        epx_tiers_begin(tiers, request, request->route->plan->by_node->rows_per_token, weighted);
         return epx_dispatch_begin(request, weighted);
     }
 }

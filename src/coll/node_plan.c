@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* node_plan.c - memory of the part of a plan that lists rows by node. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "tiers.h"
 
@@ -15,6 +16,24 @@ static void place_ranks(struct epx_nodes *nodes, const struct epx_plan *plan)
         nodes->index[rank] = i - nodes->first[node];
         nodes->first[node + 1] = i + 1;
     }
+}
+
+/*
+ * What a stage must take of each token index: a home's rows for all other nodes, or a relay's of
+ * the homes that it serves and its own. The same on all ranks.
+ */
+static int32_t most_rows(const struct epx_nodes *nodes, int32_t num_ranks, int32_t *at_relay)
+{
+    int32_t most = nodes->num_nodes;
+
+    memset(at_relay, 0, (size_t)num_ranks * sizeof(*at_relay));
+    for (int32_t s = 0; s < num_ranks; s++)
+        for (int32_t m = 0; m < nodes->num_nodes; m++) {
+            int32_t rows = ++at_relay[epx_relay(nodes, s, m)];
+
+            most = rows > most ? rows : most;
+        }
+    return most;
 }
 
 /* Numbers the homes that this rank serves; returns how many they are. */
@@ -75,6 +94,7 @@ int epx_node_plan_create(const struct epx_comm *comm, struct epx_plan *plan)
     }
     if (!failed) {
         place_ranks(&by_node->nodes, plan);
+        by_node->rows_per_token = most_rows(&by_node->nodes, plan->num_ranks, by_node->pairs);
         by_node->entries = array(&failed, find_served(by_node, plan) * (int64_t)plan->max_tokens,
                                  epx_entry_bytes(plan->top_k));
     }

@@ -129,11 +129,16 @@ int epx_staged_handshake(struct epx_request *request, int *weighted, int *moved)
     return epx_ready_agree(request, staged->ready, weighted);
 }
 
-int64_t epx_staged_rows(const struct epx_staged *staged, int64_t row_stride)
+static int64_t rows_in(int64_t bytes, int64_t row_stride)
 {
-    int64_t rows = staged->stage_bytes / staged->comm->size / (row_stride ? row_stride : 1);
+    int64_t rows = bytes / (row_stride ? row_stride : 1);
 
     return rows < 1 ? 1 : rows > INT32_MAX / 2 ? INT32_MAX / 2 : rows;
+}
+
+int64_t epx_staged_rows(const struct epx_staged *staged, int64_t row_stride)
+{
+    return rows_in(staged->stage_bytes / staged->comm->size, row_stride);
 }
 
 static int32_t most_tokens(const struct epx_plan *plan)
@@ -148,16 +153,19 @@ static int32_t most_tokens(const struct epx_plan *plan)
     return most;
 }
 
-void epx_staged_begin(struct epx_staged *staged, const struct epx_request *request, int weighted)
+void epx_staged_begin(struct epx_staged *staged, const struct epx_request *request,
+                      int rows_per_token, int weighted)
 {
     struct epx_block *block = &staged->block;
     const struct epx_plan *plan = staged->plan;
     int64_t weight_bytes = weighted ? epx_round_up(4 * (int64_t)plan->top_k, 8) : 0;
-    int64_t share = staged->stage_bytes / staged->comm->size - weight_bytes;
+    int64_t share = staged->stage_bytes / rows_per_token;
+    int64_t most = INT32_MAX / staged->comm->size; /* bytes of all ranks' rows are told as int */
 
-    staged->cut = epx_segments_cut(request->call.row_bytes, share / 8 * 8);
+    share = share < most ? share : most;
+    staged->cut = epx_segments_cut(request->call.row_bytes, (share - weight_bytes) / 8 * 8);
     block->row_stride = epx_round_up(staged->cut.bytes, 8) + weight_bytes;
-    staged->per_round = (int32_t)epx_staged_rows(staged, block->row_stride);
+    staged->per_round = (int32_t)rows_in(share, block->row_stride);
     staged->most_tokens = most_tokens(plan);
     block->first_token = block->end_token = 0;
     block->segment = staged->cut.num - 1;

@@ -45,8 +45,10 @@ int epx_staged_handshake(struct epx_request *request, int *weighted, int *moved)
 /* 1 in *moved when all that was started has ended. */
 int epx_staged_done(struct epx_staged *staged, int *moved);
 
-/* Begins to move the rows of a routing; the first block is the next. */
-void epx_staged_begin(struct epx_staged *staged, const struct epx_request *request, int weighted);
+/* Begins to move the rows of a routing; the first block is the next. A token has at most so many
+ * rows in a stage. */
+void epx_staged_begin(struct epx_staged *staged, const struct epx_request *request,
+                      int rows_per_token, int weighted);
 int epx_staged_has_block(const struct epx_staged *staged);
 /* Finds the rows of the next block, or of its next segment; 0 when there are no more. */
 int epx_staged_next_block(struct epx_staged *staged);

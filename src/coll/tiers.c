@@ -218,13 +218,14 @@ void epx_tiers_post_taken(struct epx_tiers *tiers)
     post(&part_of(tiers, tiers->comm->rank)->taken, tiers->round);
 }
 
-void epx_tiers_begin(struct epx_tiers *tiers, struct epx_request *request, int weighted)
+void epx_tiers_begin(struct epx_tiers *tiers, struct epx_request *request, int rows_per_token,
+                     int weighted)
 {
     struct epx_staged *staged = tiers->staged;
     size_t ranks = (size_t)tiers->comm->size;
 
     staged->plan = request->route->plan;
-    epx_staged_begin(staged, request, weighted);
+    epx_staged_begin(staged, request, rows_per_token, weighted);
     memset(tiers->node_rows, 0, 2 * ranks * sizeof(*tiers->node_rows));
     memset(tiers->node_at, 0, 4 * ranks * sizeof(*tiers->node_at));
     staged->home = epx_home_rows_of(request, staged->cut, weighted);

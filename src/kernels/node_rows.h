@@ -20,6 +20,7 @@ struct epx_nodes {
 
 struct epx_node_plan {
     struct epx_nodes nodes;
+    int32_t rows_per_token; /* at most so many node rows of a token on all homes meet in a stage */
 
     /* the home side */
     int32_t *rows;      /* [N] node rows for each node */
