@@ -152,6 +152,19 @@ static int allocate_ranks(struct epx_comm *comm, int64_t **leaders)
     return EPX_SUCCESS;
 }
 
+/* Pretends nodes; tells whether the ranks of each are of one real node, hence share memory. */
+static int pretend_nodes(struct epx_comm *comm, int ranks_per_node)
+{
+    int share = 1;
+
+    for (int r = 0; r < comm->size; r++) {
+        comm->node[r] = r / ranks_per_node;
+        share &= comm->real_node[r] == comm->real_node[r / ranks_per_node * ranks_per_node];
+    }
+    comm->num_nodes = comm->node[comm->size - 1] + 1;
+    return share;
+}
+
 static int find_nodes(struct epx_comm *comm)
 {
     int64_t *leaders, leader = 0;
@@ -164,10 +177,8 @@ static int find_nodes(struct epx_comm *comm)
         rc = epx_comm_allgather(comm, leader, leaders);
     if (rc == EPX_SUCCESS) {
         comm->num_nodes = comm->real_nodes = number_nodes(leaders, comm->size, comm->real_node);
-        for (int r = 0; r < comm->size; r++)
-            comm->node[r] = per_node ? r / per_node : comm->real_node[r];
-        if (per_node)
-            comm->num_nodes = comm->node[comm->size - 1] + 1;
+        memcpy(comm->node, comm->real_node, (size_t)comm->size * sizeof(*comm->node));
+        comm->nodes_share_memory = !per_node || pretend_nodes(comm, per_node);
     }
     free(leaders);
     return rc;

@@ -61,6 +61,7 @@ struct epx_comm {
     int num_nodes;
     int *real_node; /* [size] and real_nodes: what MPI says, whatever the hints pretend */
     int real_nodes;
+    int nodes_share_memory; /* no node that the hints pretend spans real ones */
 
     const struct epx_kernels *kernels;
     struct epx_transport *transport;

@@ -49,12 +49,22 @@ libepx_core_la_SOURCES = \
   src/kernels/unpack_rows_host.c \
   src/kernels/sum_pairs_host.c \
   src/kernels/sum_ranks_host.c \
+  src/kernels/node_rows.h \
+  src/kernels/list_node_rows_host.c \
+  src/kernels/pack_node_rows_host.c \
+  src/kernels/unpack_node_rows_host.c \
+  src/kernels/sum_node_ranks_host.c \
+  src/kernels/sum_nodes_host.c \
   src/coll/ready.c \
   src/coll/ready.h \
   src/coll/direct.c \
   src/coll/direct.h \
   src/coll/staged.c \
   src/coll/staged.h \
+  src/coll/node_window.c \
+  src/coll/node_window.h \
+  src/coll/tiers.c \
+  src/coll/tiers.h \
   src/coll/transport_shm.c \
   src/coll/transport_mpi.c \
   src/coll/transport.c \
@@ -65,14 +75,18 @@ libepx_core_la_SOURCES = \
   src/coll/verbs.h \
   src/coll/dispatch_direct.c \
   src/coll/dispatch_staged.c \
+  src/coll/dispatch_tiered.c \
   src/coll/dispatch.c \
   src/coll/combine_direct.c \
   src/coll/combine_staged.c \
+  src/coll/combine_tiered.c \
   src/coll/combine.c \
   src/coll/routing.c \
   src/coll/routing.h \
   src/coll/routing_direct.c \
   src/coll/routing_staged.c \
+  src/coll/routing_tiered.c \
+  src/coll/node_plan.c \
   src/coll/alltoallv.c \
   src/coll/alltoallv.h \
   src/coll/alltoallv_direct.c \

@@ -227,7 +227,8 @@ unit_programs = \
   tests/unit_ring \
   tests/unit_rows \
   tests/unit_stats \
-  tests/unit_status
+  tests/unit_status \
+  tests/unit_tiers
 
 # Kernels against their host twins.
 if HAVE_CUDA
@@ -294,6 +295,9 @@ tests_unit_stats_LDADD = $(unit_ldadd)
 
 tests_unit_status_CPPFLAGS = $(unit_cppflags)
 tests_unit_status_LDADD = $(unit_ldadd)
+
+tests_unit_tiers_CPPFLAGS = $(unit_cppflags)
+tests_unit_tiers_LDADD = $(unit_ldadd)
 
 # The fuzz target: replayed over its corpus by `make check' with any compiler; `make fuzz' lets
 # clang's libFuzzer look for more, from the corpus, into fuzz/ of the build. A fault stops it and

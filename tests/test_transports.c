@@ -10,7 +10,7 @@
 #include "operation.h"
 #include "suite.h"
 
-static const char *const names[] = {"shm", "ucx", "mpi"};
+static const char *const names[] = {"shm", "shm+ucx", "ucx", "shm+mpi", "mpi"};
 static const char *const ranks_per_node[] = {"0", "2"};
 
 enum { NAMES = sizeof(names) / sizeof(*names), KINDS_OF_NODES = 2 };
@@ -20,11 +20,15 @@ static EPX_Comm comms[KINDS_OF_NODES][NAMES]; /* EPX_COMM_NULL where the transpo
 /* Whether transport i may find that it cannot serve these nodes. */
 static int may_refuse(int nodes, int i)
 {
-    int several = nodes && suite_size > 2;
+    int tiered = strchr(names[i], '+') != NULL, real = 0;
 
     for (int r = 0; r < suite_size; r++)
-        several |= suite_nodes[r] != 0;
-    return strcmp(names[i], "ucx") == 0 || (several && strcmp(names[i], "shm") == 0);
+        real |= suite_nodes[r] != 0;
+    if (strstr(names[i], "ucx"))
+        return 1;
+    if (tiered) /* pretended nodes may span real ones */
+        return nodes && real;
+    return strcmp(names[i], "shm") == 0 && (real || (nodes && suite_size > 2));
 }
 
 static void open_comm(int nodes, int i)

@@ -11,7 +11,7 @@ enum { NEXT = EPX_PHASE_VERB, SUM_PAIRS, EXCHANGE };
 static int begin(struct epx_staged *staged, struct epx_request *request, int weighted)
 {
     staged->plan = request->route->plan;
-    epx_staged_begin(staged, request, weighted);
+    epx_staged_begin(staged, request, staged->comm->size, weighted);
     staged->home = epx_home_rows_of(request, staged->cut, weighted);
     staged->expert = epx_expert_rows_of(request, staged->cut, weighted, staged->sums);
     return epx_combine_begin(request, weighted);

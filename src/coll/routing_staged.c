@@ -10,8 +10,9 @@
 
 enum { AWAIT_COUNTS = EPX_PHASE_VERB, NEXT, PACK, EXCHANGE };
 
-static int begin(struct epx_staged *staged, struct epx_request *request, int *moved)
+int epx_routing_begin_staged(struct epx_request *request, int *moved)
 {
+    const struct epx_staged *staged = epx_staged_of(request);
     const struct epx_plan *plan = request->route->plan;
     int weighted;
 
@@ -25,7 +26,7 @@ static int begin(struct epx_staged *staged, struct epx_request *request, int *mo
                                                    sizeof(*plan->own_counts)));
 }
 
-static int64_t most_records(const struct epx_plan *plan)
+int64_t epx_routing_most_records(const struct epx_plan *plan)
 {
     int64_t most = 0;
 
@@ -36,21 +37,28 @@ static int64_t most_records(const struct epx_plan *plan)
     return most;
 }
 
-static int assign(struct epx_staged *staged, struct epx_request *request)
+int epx_routing_assign_staged(struct epx_request *request)
 {
     struct epx_plan *plan = request->route->plan;
-    int64_t row = 0, rows;
+    int64_t row = 0;
 
     for (int32_t d = 0; d < plan->num_ranks; d++) {
         plan->record_to[d] = epx_record_at(plan->own_records, plan->record_shape, row);
         row += epx_plan_unique(plan, plan->rank, d);
     }
-    rows = epx_staged_rows(staged, (int64_t)epx_record_bytes(plan->record_shape));
+    return epx_routing_assign(request);
+}
+
+static int assign(struct epx_staged *staged, struct epx_request *request)
+{
+    const struct epx_plan *plan = request->route->plan;
+    int64_t rows = epx_staged_rows(staged, (int64_t)epx_record_bytes(plan->record_shape));
+
     staged->round = -1;
-    staged->num_rounds = (most_records(plan) + rows - 1) / rows;
+    staged->num_rounds = (epx_routing_most_records(plan) + rows - 1) / rows;
     staged->per_round = (int32_t)rows;
     request->phase = NEXT;
-    return epx_routing_assign(request);
+    return epx_routing_assign_staged(request);
 }
 
 /* Records of a list that travel in the round under way. */
@@ -118,7 +126,7 @@ static int step(struct epx_staged *staged, struct epx_request *request, int *mov
     case EXCHANGE:
         EPX_TRY(epx_staged_done(staged, moved));
         return *moved ? unpack(staged, request) : EPX_SUCCESS;
-    default: return begin(staged, request, moved);
+    default: return epx_routing_begin_staged(request, moved);
     }
 }
 

@@ -45,7 +45,7 @@ static int make_stages(struct epx_staged *staged)
     size_t bytes = (size_t)staged->stage_bytes;
     int rc = EPX_SUCCESS;
 
-    if (transport->ops->stages)
+    if (transport->ops->stages && !staged->tiered)
         return transport->ops->stages(transport->state, bytes, &staged->home_stage,
                                       &staged->expert_stage);
     staged->home_stage = epx_memory_zeroed(1, bytes);
@@ -76,7 +76,7 @@ static void place_arrays(struct epx_staged *staged)
         staged->displs[r] = (int)(r * staged->share_bytes);
 }
 
-int epx_staged_create(struct epx_comm *comm, const struct epx_transport *transport,
+int epx_staged_create(struct epx_comm *comm, const struct epx_transport *transport, int tiered,
                       struct epx_staged **result)
 {
     struct epx_staged *staged = epx_memory_zeroed(1, sizeof(*staged));
@@ -85,6 +85,7 @@ int epx_staged_create(struct epx_comm *comm, const struct epx_transport *transpo
     if (staged) {
         staged->comm = comm;
         staged->transport = transport;
+        staged->tiered = tiered;
         rc = init(staged);
     }
     rc = epx_comm_agree(comm, rc);
@@ -103,7 +104,7 @@ void epx_staged_free(struct epx_staged *staged)
 {
     if (!staged)
         return;
-    if (!staged->transport->ops->stages) {
+    if (!staged->transport->ops->stages || staged->tiered) {
         free(staged->home_stage);
         free(staged->expert_stage);
     }
@@ -160,11 +161,16 @@ int epx_staged_handshake(struct epx_request *request, int *weighted, int *moved)
     return epx_ready_agree(request, staged->ready, weighted);
 }
 
-int64_t epx_staged_rows(const struct epx_staged *staged, int64_t row_stride)
+static int64_t rows_in(int64_t bytes, int64_t row_stride)
 {
-    int64_t rows = staged->share_bytes / (row_stride ? row_stride : 1);
+    int64_t rows = bytes / (row_stride ? row_stride : 1);
 
     return rows < 1 ? 1 : rows > INT32_MAX / 2 ? INT32_MAX / 2 : rows;
+}
+
+int64_t epx_staged_rows(const struct epx_staged *staged, int64_t row_stride)
+{
+    return rows_in(staged->share_bytes, row_stride);
 }
 
 static int32_t most_tokens(const struct epx_plan *plan)
@@ -179,16 +185,19 @@ static int32_t most_tokens(const struct epx_plan *plan)
     return most;
 }
 
-void epx_staged_begin(struct epx_staged *staged, const struct epx_request *request, int weighted)
+void epx_staged_begin(struct epx_staged *staged, const struct epx_request *request,
+                      int rows_per_token, int weighted)
 {
     struct epx_block *block = &staged->block;
     const struct epx_plan *plan = staged->plan;
     int64_t weight_bytes = weighted ? epx_round_up(4 * (int64_t)plan->top_k, 8) : 0;
-    int64_t share = staged->share_bytes - weight_bytes;
+    int64_t share = staged->share_bytes * staged->comm->size / rows_per_token;
+    int64_t most = INT32_MAX / staged->comm->size; /* bytes of all ranks' rows are told as int */
 
-    staged->cut = epx_segments_cut(request->call.row_bytes, share / 8 * 8);
+    share = share < most ? share : most;
+    staged->cut = epx_segments_cut(request->call.row_bytes, (share - weight_bytes) / 8 * 8);
     block->row_stride = epx_round_up(staged->cut.bytes, 8) + weight_bytes;
-    staged->per_round = (int32_t)epx_staged_rows(staged, block->row_stride);
+    staged->per_round = (int32_t)rows_in(share, block->row_stride);
     staged->most_tokens = most_tokens(plan);
     block->first_token = block->end_token = 0;
     block->segment = staged->cut.num - 1;
@@ -234,8 +243,13 @@ static void find_expert_rows(struct epx_block *block, const struct epx_plan *pla
     block->record_end[rank] = u;
 }
 
-/* 0 when there are no more. */
-static int find_block(struct epx_staged *staged)
+int epx_staged_has_block(const struct epx_staged *staged)
+{
+    return staged->block.segment + 1 < staged->cut.num ||
+           staged->next_token < staged->most_tokens;
+}
+
+void epx_staged_find_block(struct epx_staged *staged)
 {
     struct epx_block *block = &staged->block;
     const struct epx_plan *plan = staged->plan;
@@ -243,10 +257,8 @@ static int find_block(struct epx_staged *staged)
     int32_t last = end < INT32_MAX ? (int32_t)end : INT32_MAX;
 
     if (++block->segment < staged->cut.num)
-        return 1;
+        return;
     block->segment = 0;
-    if (first >= staged->most_tokens)
-        return 0;
     staged->next_token = last;
     block->first_token = clip_token(plan, (int32_t)first);
     block->end_token = clip_token(plan, last);
@@ -254,15 +266,15 @@ static int find_block(struct epx_staged *staged)
         find_home_rows(block, plan, r);
         find_expert_rows(block, plan, last, r);
     }
-    return 1;
 }
 
 int epx_staged_next_block(struct epx_staged *staged, struct epx_request *request, int phase)
 {
-    if (!find_block(staged)) {
+    if (!epx_staged_has_block(staged)) {
         request->complete = 1;
         return EPX_SUCCESS;
     }
+    epx_staged_find_block(staged);
     epx_staged_measure(staged);
     request->phase = phase;
     return EPX_SUCCESS;
@@ -291,7 +303,7 @@ int epx_staged_claim(struct epx_staged *staged, enum epx_way way)
     for (int r = 0; r < staged->comm->size; r++) {
         out_at[r] = from + staged->displs[r];
         in_at[r] = into + staged->displs[r];
-        if (transport->ops->place)
+        if (transport->ops->place && !staged->tiered)
             out_at[r] = transport->ops->place(transport->state, r, out_at[r],
                                               into + staged->displs[staged->comm->rank]);
         claimed &= out_at[r] != NULL;
@@ -307,9 +319,10 @@ int epx_staged_send(struct epx_staged *staged, enum epx_way way)
     staged->stale = 1;
     if (way == EPX_TO_EXPERTS)
         return transport->ops->alltoallv(transport->state, staged->home_stage,
-                                         staged->home_counts, staged->expert_stage,
-                                         staged->expert_counts, staged->displs);
+                                         staged->home_counts, staged->displs,
+                                         staged->expert_stage, staged->expert_counts,
+                                         staged->displs);
     return transport->ops->alltoallv(transport->state, staged->expert_stage,
-                                     staged->expert_counts, staged->home_stage,
+                                     staged->expert_counts, staged->displs, staged->home_stage,
                                      staged->home_counts, staged->displs);
 }

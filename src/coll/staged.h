@@ -13,6 +13,7 @@
 struct epx_staged {
     struct epx_comm *comm;
     const struct epx_transport *transport;
+    int tiered;          /* the transport's own places are not used: all goes in messages */
     int64_t stage_bytes; /* of each of the two stages */
     int64_t share_bytes; /* what each rank has of a stage, the same places on all ranks */
     char *home_stage, *expert_stage;
@@ -36,7 +37,7 @@ struct epx_staged {
 };
 
 /* Collective, agreed. */
-int epx_staged_create(struct epx_comm *comm, const struct epx_transport *transport,
+int epx_staged_create(struct epx_comm *comm, const struct epx_transport *transport, int tiered,
                       struct epx_staged **staged);
 /* Local. */
 void epx_staged_free(struct epx_staged *staged);
@@ -47,8 +48,13 @@ int epx_staged_handshake(struct epx_request *request, int *weighted, int *moved)
 /* 1 in *moved when all that was started has ended. */
 int epx_staged_done(struct epx_staged *staged, int *moved);
 
-/* Begins to move the rows of a routing; the first block is the next. */
-void epx_staged_begin(struct epx_staged *staged, const struct epx_request *request, int weighted);
+/* Begins to move the rows of a routing; the first block is the next. A token has at most so many
+ * rows in a stage. */
+void epx_staged_begin(struct epx_staged *staged, const struct epx_request *request,
+                      int rows_per_token, int weighted);
+int epx_staged_has_block(const struct epx_staged *staged);
+/* Finds the rows of the next block, or of its next segment, where there is one. */
+void epx_staged_find_block(struct epx_staged *staged);
 /* Measures the next block, or its next segment, for this phase; completes after the last. */
 int epx_staged_next_block(struct epx_staged *staged, struct epx_request *request, int phase);
 

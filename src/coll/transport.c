@@ -13,11 +13,13 @@
 #include "module.h"
 #include "route.h"
 #include "staged.h"
+#include "tiers.h"
 
 struct listed {
     const char *name, *memory, *description;
     const struct epx_transport_ops *ops; /* NULL = not part of this build, or of the module */
     size_t in_module;                    /* where the module has it; 0 = it is not there */
+    int tiered;                          /* ops between nodes, shared memory inside them */
 };
 
 #if HAVE_CUDA && HAVE_NCCL
@@ -33,11 +35,14 @@ struct listed {
 #endif
 
 static const struct listed transports[] = {
-    {"lsa", "cuda:device", "kernels store into NCCL symmetric windows", NULL, LSA},
-    {"nccl", "cuda:device", "NCCL send and receive with exact counts", NULL, 0},
-    {"shm", "system", "ranks store into each other's shared memory", &epx_transport_shm, 0},
-    {"ucx", "system", "UCX: stores within a node, messages between nodes", UCX, 0},
-    {"mpi", "system", "MPI collectives on host buffers", &epx_transport_mpi, 0},
+    {"lsa", "cuda:device", "kernels store into NCCL symmetric windows", NULL, LSA, 0},
+    {"nccl", "cuda:device", "NCCL send and receive with exact counts", NULL, 0, 0},
+    {"shm", "system", "ranks store into each other's shared memory", &epx_transport_shm, 0, 0},
+    {"shm+ucx", "system", "shared memory inside a node, UCX between nodes", UCX, 0, 1},
+    {"ucx", "system", "UCX: stores within a node, messages between nodes", UCX, 0, 0},
+    {"shm+mpi", "system", "shared memory inside a node, MPI between nodes", &epx_transport_mpi, 0,
+     1},
+    {"mpi", "system", "MPI collectives on host buffers", &epx_transport_mpi, 0, 0},
 };
 
 enum { NUM_TRANSPORTS = sizeof(transports) / sizeof(transports[0]) };
@@ -65,7 +70,7 @@ static int usable_on_all(struct epx_comm *comm, const struct listed *entry, int 
     int rc = epx_comm_agree(comm, ops ? EPX_SUCCESS : epx_fail_quietly(EPX_ERR_TRANSPORT, why));
 
     if (rc == EPX_SUCCESS) {
-        int here = ops->usable(comm, why);
+        int here = (!entry->tiered || epx_tiers_usable(comm, why)) && ops->usable(comm, why);
 
         rc = epx_comm_agree(comm, here ? EPX_SUCCESS : epx_fail_quietly(EPX_ERR_TRANSPORT, why));
     }
@@ -81,6 +86,7 @@ static void transport_free(struct epx_transport *transport, const struct epx_com
     if (!transport || comm->finished)
         return;
     epx_direct_free(transport->direct);
+    epx_tiers_free(transport->tiers);
     epx_staged_free(transport->staged);
     if (transport->device_ops)
         transport->device_ops->free(transport->device);
@@ -88,7 +94,7 @@ static void transport_free(struct epx_transport *transport, const struct epx_com
     free(transport);
 }
 
-static int transport_init(struct epx_transport *transport, struct epx_comm *comm)
+static int transport_init(struct epx_transport *transport, struct epx_comm *comm, int tiered)
 {
     EPX_TRY(transport->ops->create(comm, &transport->state));
     if (transport->ops->memory == EPX_MEMORY_CUDA) {
@@ -97,21 +103,25 @@ static int transport_init(struct epx_transport *transport, struct epx_comm *comm
     }
     if (transport->ops->direct)
         return epx_direct_create(comm, transport, &transport->direct);
-    return epx_staged_create(comm, transport, &transport->staged);
+    EPX_TRY(epx_staged_create(comm, transport, tiered, &transport->staged));
+    return tiered ? epx_tiers_create(comm, transport->staged, &transport->tiers) : EPX_SUCCESS;
 }
 
-static int make(struct epx_comm *comm, const struct epx_transport_ops *ops,
-                struct epx_transport **result)
+static int make(struct epx_comm *comm, const struct listed *entry, struct epx_transport **result)
 {
+    char why[EPX_WHY_MAX];
     struct epx_transport *transport = epx_memory_zeroed(1, sizeof(*transport));
     int rc = transport ? EPX_SUCCESS : epx_fail(EPX_ERR_NO_MEM, "no memory for a transport");
 
-    if (transport)
-        transport->ops = ops;
+    if (transport) {
+        transport->name = entry->name;
+        transport->description = entry->description;
+        transport->ops = ops_of(entry, why);
+    }
     rc = epx_comm_agree(comm, rc);
     *result = transport;
     if (rc == EPX_SUCCESS)
-        rc = transport_init(transport, comm);
+        rc = transport_init(transport, comm, entry->tiered);
     if (rc != EPX_SUCCESS && !comm->finished) {
         transport_free(transport, comm);
         *result = NULL;
@@ -119,18 +129,18 @@ static int make(struct epx_comm *comm, const struct epx_transport_ops *ops,
     return rc;
 }
 
-static int attach(struct epx_comm *comm, const struct epx_transport_ops *ops)
+static int attach(struct epx_comm *comm, const struct listed *entry)
 {
     struct epx_transport *transport;
 
-    EPX_TRY(make(comm, ops, &comm->transport));
+    EPX_TRY(make(comm, entry, &comm->transport));
     transport = comm->transport;
     if (transport->device_ops) {
         comm->liveness_state = transport->device;
         comm->liveness = transport->device_ops->liveness;
     } else {
         comm->liveness_state = transport->state;
-        comm->liveness = ops->liveness;
+        comm->liveness = transport->ops->liveness;
     }
     return EPX_SUCCESS;
 }
@@ -154,7 +164,7 @@ static int attach_named(struct epx_comm *comm, const char *name)
                     "transport %s is for %s memory", name, transports[i].memory);
         EPX_TRY(usable_on_all(comm, &transports[i], &usable, why));
         EPX_FAIL_IF(!usable, EPX_ERR_TRANSPORT, "transport %s is not usable: %s", name, why);
-        return attach(comm, ops_of(&transports[i], why));
+        return attach(comm, &transports[i]);
     }
     return epx_fail(EPX_ERR_INTERN, "transport %s is not listed", name);
 }
@@ -172,7 +182,7 @@ static int attach_first(struct epx_comm *comm)
             EPX_LOG_INFO("transport %s passed over: %s", transports[i].name, why);
             continue;
         }
-        rc = attach(comm, ops_of(&transports[i], why));
+        rc = attach(comm, &transports[i]);
         if (rc == EPX_SUCCESS || comm->finished)
             return rc;
         EPX_LOG_WARN("transport %s passed over: %s", transports[i].name, epx_status_message());
@@ -201,7 +211,7 @@ int epx_transport_attach(struct epx_comm *comm)
     EPX_TRY(choose_memory(comm));
     EPX_TRY(comm->params.transport ? attach_named(comm, name) : attach_first(comm));
     comm->params.memory = comm->transport->ops->memory;
-    EPX_LOG_INFO("transport %s: %s", epx_transport_name(comm), comm->transport->ops->description);
+    EPX_LOG_INFO("transport %s: %s", comm->transport->name, comm->transport->description);
     return EPX_SUCCESS;
 }
 
@@ -241,7 +251,7 @@ int epx_transport_spare(struct epx_comm *comm, struct epx_transport **spare)
     if (comm->params.transport || comm->threaded || !comm->transport->direct)
         return EPX_SUCCESS;
     if (!comm->spare)
-        EPX_TRY(make(comm, &epx_transport_mpi, &comm->spare));
+        EPX_TRY(make(comm, &transports[NUM_TRANSPORTS - 1], &comm->spare)); /* always usable */
     *spare = comm->spare;
     return EPX_SUCCESS;
 }
@@ -267,7 +277,7 @@ const struct epx_device_ops *epx_transport_device_ops(const struct epx_comm *com
 
 const char *epx_transport_name(const struct epx_comm *comm)
 {
-    return comm->transport ? comm->transport->ops->name : "none";
+    return comm->transport ? comm->transport->name : "none";
 }
 
 int epx_transport_report(MPI_Comm mpi_comm, int index, struct epx_transport_report *report)

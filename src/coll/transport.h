@@ -12,6 +12,7 @@ enum { EPX_WHY_MAX = 256 };
 
 struct epx_direct;
 struct epx_staged;
+struct epx_tiers;
 struct epx_device;
 
 struct epx_transport_ops {
@@ -43,12 +44,12 @@ struct epx_transport_ops {
     /* staged: messages, nonblocking; done tells when all that was started has ended */
     int (*allgather)(void *state, const void *send, void *recv, int bytes);
     int (*alltoall)(void *state, const void *send, void *recv, int bytes);
-    /* From one stage to the other; counts and displacements in bytes, [R] each, stay until done. A
-     * rank has the same displacement in both stages and on all ranks. */
-    int (*alltoallv)(void *state, const void *send, const int *sendcounts, void *recv,
-                     const int *recvcounts, const int *displs);
+    /* Counts and displacements in bytes, [R] each; the arrays stay until done. */
+    int (*alltoallv)(void *state, const void *send, const int *sendcounts, const int *sdispls,
+                     void *recv, const int *recvcounts, const int *rdispls);
     int (*done)(void *state, int *done);
-    /* Collective, agreed, once: the transport's memory for the two stages; NULL = any will do. */
+    /* Collective, agreed, once: the transport's memory for the two stages, between which a rank then
+     * has the same displacement in both and on all ranks. NULL, or not called = any memory will do. */
     int (*stages)(void *state, size_t bytes, char **home_stage, char **expert_stage);
     /* Where to put what the next collective, an alltoallv, takes to a rank, before it is started;
      * NULL = the rank still needs that memory. Given are the rank's place in the stage it goes
@@ -58,11 +59,13 @@ struct epx_transport_ops {
 };
 
 struct epx_transport {
-    const struct epx_transport_ops *ops;
+    const char *name, *description;
+    const struct epx_transport_ops *ops; /* with tiers: of the messages between nodes */
     void *state;
     struct epx_direct *direct; /* the ground of the algorithm: one of these three */
     struct epx_staged *staged;
     struct epx_device *device;
+    struct epx_tiers *tiers; /* beside staged: shared memory inside each node */
     const struct epx_device_ops *device_ops; /* device memory */
 };
 

@@ -251,13 +251,13 @@ static int mpi_alltoall(void *state, const void *send, void *recv, int bytes)
                                       next_collective(mpi)), "MPI_Ialltoall");
 }
 
-static int mpi_alltoallv(void *state, const void *send, const int *sendcounts, void *recv,
-                         const int *recvcounts, const int *displs)
+static int mpi_alltoallv(void *state, const void *send, const int *sendcounts, const int *sdispls,
+                         void *recv, const int *recvcounts, const int *rdispls)
 {
     struct mpi *mpi = state;
 
-    return started(mpi, MPI_Ialltoallv(send, sendcounts, displs, MPI_BYTE, recv, recvcounts,
-                                       displs, MPI_BYTE, mpi->data, next_collective(mpi)),
+    return started(mpi, MPI_Ialltoallv(send, sendcounts, sdispls, MPI_BYTE, recv, recvcounts,
+                                       rdispls, MPI_BYTE, mpi->data, next_collective(mpi)),
                    "MPI_Ialltoallv");
 }
 

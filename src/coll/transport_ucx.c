@@ -51,7 +51,8 @@ struct blocks {
 struct ucx {
     struct epx_comm *comm;
     struct epx_links *links;
-    char *part, **parts; /* of this rank; [R] mapped here, NULL for those reached by messages */
+    char *part, **parts; /* of this rank, NULL if its memory is not asked for; [R] mapped here,
+                            NULL for those reached by messages */
     size_t stage_bytes;
     uint64_t number, ready;
     struct blocks out, in;
@@ -101,7 +102,7 @@ static int is_message(const struct ucx *ucx, const struct blocks *blocks, int ra
 
 static void publish_ready(struct ucx *ucx, uint64_t number)
 {
-    if (ucx->ready >= number)
+    if (!ucx->part || ucx->ready >= number)
         return;
     ucx->ready = number;
     atomic_store_explicit(&board_of(ucx->part)->ready, number, memory_order_release);
@@ -234,12 +235,12 @@ static int ucx_alltoall(void *state, const void *send, void *recv, int bytes)
                  (struct blocks){.base = recv, .bytes = bytes, .stride = bytes});
 }
 
-static int ucx_alltoallv(void *state, const void *send, const int *sendcounts, void *recv,
-                         const int *recvcounts, const int *displs)
+static int ucx_alltoallv(void *state, const void *send, const int *sendcounts, const int *sdispls,
+                         void *recv, const int *recvcounts, const int *rdispls)
 {
     return start(state,
-                 (struct blocks){.base = (char *)send, .counts = sendcounts, .displs = displs},
-                 (struct blocks){.base = recv, .counts = recvcounts, .displs = displs});
+                 (struct blocks){.base = (char *)send, .counts = sendcounts, .displs = sdispls},
+                 (struct blocks){.base = recv, .counts = recvcounts, .displs = rdispls});
 }
 
 static int ucx_done(void *state, int *done)

@@ -38,6 +38,8 @@ struct epx_block {
     char *const *expert_at;   /* [R] likewise on the expert side */
 };
 
+struct epx_node_block;
+
 struct epx_kernels {
     int (*count_pairs)(const struct epx_count_pairs *args, EPX_Stream stream);
     /* From the count matrix: slab offsets here, and this rank's first slots everywhere. */
@@ -61,6 +63,22 @@ struct epx_kernels {
     /* Home side: the sum of each token's rows. */
     int (*sum_ranks)(const struct epx_plan *plan, const struct epx_home_rows *rows,
                      const struct epx_block *block, EPX_Stream stream);
+
+    /* Where a row crosses to another node once; see node_rows.h. */
+    /* Numbers the rows by node. */
+    int (*list_node_rows)(struct epx_plan *plan, EPX_Stream stream);
+    /* Home side: rows and weights of a block into its area and the stage. */
+    int (*pack_node_rows)(const struct epx_plan *plan, const struct epx_home_rows *rows,
+                          const struct epx_node_block *block, EPX_Stream stream);
+    /* Expert side: a block from the areas of the node to its slots. */
+    int (*unpack_node_rows)(const struct epx_plan *plan, const struct epx_expert_rows *rows,
+                            const struct epx_node_block *block, EPX_Stream stream);
+    /* Relay: the sum of each node row's parts into the stage. */
+    int (*sum_node_ranks)(const struct epx_plan *plan, const struct epx_expert_rows *rows,
+                          const struct epx_node_block *block, EPX_Stream stream);
+    /* Home side: the sum of each token's rows from the areas and the stage. */
+    int (*sum_nodes)(const struct epx_plan *plan, const struct epx_home_rows *rows,
+                     const struct epx_node_block *block, EPX_Stream stream);
 };
 
 extern const struct epx_kernels epx_kernels_host;
@@ -79,5 +97,14 @@ int epx_sum_pairs_host(const struct epx_plan *plan, const struct epx_expert_rows
                        const struct epx_block *block, EPX_Stream stream);
 int epx_sum_ranks_host(const struct epx_plan *plan, const struct epx_home_rows *rows,
                        const struct epx_block *block, EPX_Stream stream);
+int epx_list_node_rows_host(struct epx_plan *plan, EPX_Stream stream);
+int epx_pack_node_rows_host(const struct epx_plan *plan, const struct epx_home_rows *rows,
+                            const struct epx_node_block *block, EPX_Stream stream);
+int epx_unpack_node_rows_host(const struct epx_plan *plan, const struct epx_expert_rows *rows,
+                              const struct epx_node_block *block, EPX_Stream stream);
+int epx_sum_node_ranks_host(const struct epx_plan *plan, const struct epx_expert_rows *rows,
+                            const struct epx_node_block *block, EPX_Stream stream);
+int epx_sum_nodes_host(const struct epx_plan *plan, const struct epx_home_rows *rows,
+                       const struct epx_node_block *block, EPX_Stream stream);
 
 #endif
