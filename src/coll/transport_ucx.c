@@ -214,10 +214,10 @@ static int start(struct ucx *ucx, struct blocks out, struct blocks in)
     ucx->in = in;
     memset(ucx->taken, 0, (size_t)ucx->comm->size);
     ucx->taken[self] = 1;
-    if (!out.counts) {
+    if (!out.counts)
         publish_ready(ucx, ucx->number + 1);
+    if (!out.counts || !ucx->part) /* else its place was the place it goes to */
         memcpy(block_at(&in, self), block_at(&out, self), block_bytes(&out, self));
-    }
     for (int i = 1; i < ucx->comm->size; i++)
         EPX_TRY(give(ucx, (self + i) % ucx->comm->size));
     return EPX_SUCCESS;
