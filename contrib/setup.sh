@@ -11,7 +11,7 @@ need() {
 }
 
 has_mpi_headers() {
-    printf '#include <mpi.h>\n' | "${MPICC:-mpicc}" -E -
+    printf '#include <mpi.h>\n' | "${MPICC:-mpicc}" -E -x c -
 }
 
 # POSIX has `type'; it also finds what is in /usr/sbin only for root.
