@@ -14,7 +14,6 @@ struct epx_tiers {
     struct epx_staged *staged;
     struct epx_window *window; /* shared by the ranks of the node */
     uint64_t round;            /* exchanges since the communicator was made; alike on all ranks */
-    int64_t record_rounds;     /* of a routing: those that move records, before the entries */
     struct epx_node_block block;
     int32_t *node_rows;  /* memory of the block's arrays */
     int64_t *node_at;
