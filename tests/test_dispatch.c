@@ -92,6 +92,18 @@ START_TEST(more_rows_than_caches_hold_arrive)
 }
 END_TEST
 
+/* So many that their records do not fit a stage, and short rows that do. */
+START_TEST(more_tokens_than_a_stage_takes_are_routed)
+{
+    struct scenario s = scenario_small(EPX_FLOAT32);
+
+    s.tokens = TOKENS_FULL;
+    s.max_tokens = 2000;
+    s.count = 2;
+    layer_run(&s, comm, _i ? COMBINE : DISPATCH, 1);
+}
+END_TEST
+
 static int on_tiers(void)
 {
     char transport[64] = "";
@@ -169,6 +181,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, empty_ranks_send_nothing, 0, 6);
     tcase_add_loop_test(tcase, a_full_expert_takes_the_rows_of_all, 0, 2);
     tcase_add_test(tcase, more_rows_than_caches_hold_arrive);
+    tcase_add_loop_test(tcase, more_tokens_than_a_stage_takes_are_routed, 0, 2);
     tcase_add_test(tcase, stats_count_what_was_sent);
     tcase_add_loop_test(tcase, any_dispatch_is_that_of_the_reference, 0, 40);
     suite_add_tcase(suite, tcase);

@@ -2,8 +2,8 @@
 /*
  * routing_tiered.c - routing by messages where rows cross to a node once: counts by allgather,
  * then the numbers of node rows likewise, then by alltoallv the records, each with its node row,
- * and to the relays an entry for each node row. Every rank reads from the two matrices how many
- * exchanges the longest lists need.
+ * and behind them, to the relays, an entry for each node row. Every rank reads from the two
+ * matrices how many exchanges the longest lists need.
  */
 #include "routing.h"
 #include "tiers.h"
@@ -11,42 +11,45 @@
 
 enum { AWAIT_COUNTS = EPX_PHASE_VERB, AWAIT_NODE_ROWS, NEXT, PACK, EXCHANGE };
 
-/* What the round under way moves: records, or entries. */
-struct list {
-    int entries;
-    int64_t bytes; /* of an item */
-    int64_t first; /* item of every list that the round begins with */
-    int64_t per_round;
+/* Part of a list that one round moves. */
+struct items {
+    int64_t first;
+    int32_t num;
 };
 
+/* A record and the number of its node row. */
 static int64_t record_bytes(const struct epx_plan *plan)
 {
     return (int64_t)epx_record_bytes(plan->record_shape) + (int64_t)sizeof(int32_t);
 }
 
-static struct list list_of_round(const struct epx_tiers *tiers, const struct epx_plan *plan)
+static int64_t entry_bytes(const struct epx_plan *plan)
 {
-    int64_t round = tiers->staged->round;
-    struct list list = {.entries = round >= tiers->record_rounds};
-
-    list.bytes = list.entries ? (int64_t)epx_entry_bytes(plan->top_k) : record_bytes(plan);
-    list.per_round = epx_staged_rows(tiers->staged, list.bytes);
-    list.first = (round - (list.entries ? tiers->record_rounds : 0)) * list.per_round;
-    return list;
+    return (int64_t)epx_entry_bytes(plan->top_k);
 }
 
-static int32_t items_of_round(struct list list, int64_t all)
+/* Each of the two lists for a rank has half of its share of the stage. */
+static int64_t per_round(const struct epx_staged *staged, int64_t item_bytes)
 {
-    int64_t rest = all - list.first;
-
-    return rest < 0 ? 0 : (int32_t)(rest < list.per_round ? rest : list.per_round);
+    return epx_staged_rows(staged, 2 * item_bytes);
 }
 
-static int64_t rounds_of(const struct epx_tiers *tiers, int64_t most, int64_t item_bytes)
+static int64_t rounds_of(const struct epx_staged *staged, int64_t most, int64_t item_bytes)
 {
-    int64_t per_round = epx_staged_rows(tiers->staged, item_bytes);
+    int64_t items = per_round(staged, item_bytes);
 
-    return (most + per_round - 1) / per_round;
+    return (most + items - 1) / items;
+}
+
+static struct items items_of_round(const struct epx_staged *staged, int64_t all,
+                                   int64_t item_bytes)
+{
+    int64_t most = per_round(staged, item_bytes);
+    struct items items = {.first = staged->round * most};
+    int64_t rest = all - items.first;
+
+    items.num = rest < 0 ? 0 : (int32_t)(rest < most ? rest : most);
+    return items;
 }
 
 static int assign(struct epx_tiers *tiers, struct epx_request *request)
@@ -81,101 +84,100 @@ static int64_t most_entries(const struct epx_plan *plan)
 static void plan_rounds(struct epx_tiers *tiers, struct epx_request *request)
 {
     const struct epx_plan *plan = request->route->plan;
-    int64_t entry_bytes = (int64_t)epx_entry_bytes(plan->top_k);
+    struct epx_staged *staged = tiers->staged;
+    int64_t records = rounds_of(staged, epx_routing_most_records(plan), record_bytes(plan));
+    int64_t entries = rounds_of(staged, most_entries(plan), entry_bytes(plan));
 
-    tiers->record_rounds =
-        rounds_of(tiers, epx_routing_most_records(plan), record_bytes(plan));
-    tiers->staged->round = -1;
-    tiers->staged->num_rounds =
-        tiers->record_rounds + rounds_of(tiers, most_entries(plan), entry_bytes);
+    staged->round = -1;
+    staged->num_rounds = records > entries ? records : entries;
     request->phase = NEXT;
 }
 
-static int64_t items_to(const struct epx_plan *plan, struct list list, int32_t rank)
+static struct items records_to(const struct epx_staged *staged, const struct epx_plan *plan,
+                               int32_t rank)
+{
+    return items_of_round(staged, epx_plan_unique(plan, plan->rank, rank), record_bytes(plan));
+}
+
+static struct items records_from(const struct epx_staged *staged, const struct epx_plan *plan,
+                                 int32_t rank)
+{
+    return items_of_round(staged, plan->rank_counts[rank], record_bytes(plan));
+}
+
+static struct items entries_to(const struct epx_staged *staged, const struct epx_plan *plan,
+                               int32_t rank)
 {
     const struct epx_nodes *nodes = &plan->by_node->nodes;
     int32_t node = nodes->node[rank];
+    int relays = node != nodes->own && epx_relay(nodes, plan->rank, node) == rank;
 
-    if (!list.entries)
-        return epx_plan_unique(plan, plan->rank, rank);
-    return node != nodes->own && epx_relay(nodes, plan->rank, node) == rank
-               ? plan->by_node->rows[node]
-               : 0;
+    return items_of_round(staged, relays ? plan->by_node->rows[node] : 0, entry_bytes(plan));
 }
 
-static int64_t items_from(const struct epx_plan *plan, struct list list, int32_t rank)
+static struct items entries_from(const struct epx_staged *staged, const struct epx_plan *plan,
+                                 int32_t rank)
 {
     const struct epx_node_plan *by_node = plan->by_node;
+    int64_t at = (int64_t)rank * by_node->nodes.num_nodes + by_node->nodes.own;
 
-    if (!list.entries)
-        return plan->rank_counts[rank];
-    return by_node->served[rank] >= 0
-               ? by_node->matrix[(int64_t)rank * by_node->nodes.num_nodes + by_node->nodes.own]
-               : 0;
+    return items_of_round(staged, by_node->served[rank] >= 0 ? by_node->matrix[at] : 0,
+                          entry_bytes(plan));
 }
 
-/* One record, and the node row of its token. */
-static void pack_record(const struct epx_plan *plan, int32_t rank, int64_t index, char *to)
+static void pack_items(const struct epx_staged *staged, const struct epx_plan *plan, int32_t rank)
 {
+    struct items records = records_to(staged, plan, rank);
+    struct items entries = entries_to(staged, plan, rank);
+    const int32_t *rows = plan->by_node->send_row + plan->send_offset[rank] + records.first;
     size_t bytes = epx_record_bytes(plan->record_shape);
-
-    memcpy(to, epx_record_at(plan->record_to[rank], plan->record_shape, index), bytes);
-    memcpy(to + bytes, &plan->by_node->send_row[plan->send_offset[rank] + index],
-           sizeof(*plan->by_node->send_row));
-}
-
-static void unpack_record(const struct epx_plan *plan, int32_t rank, int64_t index,
-                          const char *from)
-{
-    size_t bytes = epx_record_bytes(plan->record_shape);
-
-    memcpy(epx_plan_record(plan, rank, index), from, bytes);
-    memcpy(&plan->by_node->record_row[(int64_t)rank * plan->max_tokens + index], from + bytes,
-           sizeof(*plan->by_node->record_row));
-}
-
-static void pack_items(const struct epx_tiers *tiers, const struct epx_plan *plan,
-                       struct list list, int32_t rank)
-{
-    const struct epx_staged *staged = tiers->staged;
     char *to = staged->home_at[rank];
 
-    for (int32_t i = 0; i < staged->block.home_rows[rank]; i++, to += list.bytes) {
-        if (list.entries)
-            epx_entry_write(plan, plan->by_node->nodes.node[rank], list.first + i,
-                            (int32_t *)(void *)to);
-        else
-            pack_record(plan, rank, list.first + i, to);
+    for (int32_t i = 0; i < records.num; i++, to += record_bytes(plan)) {
+        memcpy(to, epx_record_at(plan->record_to[rank], plan->record_shape, records.first + i),
+               bytes);
+        memcpy(to + bytes, &rows[i], sizeof(*rows));
     }
+    for (int32_t i = 0; i < entries.num; i++, to += entry_bytes(plan))
+        epx_entry_write(plan, plan->by_node->nodes.node[rank], entries.first + i,
+                        (int32_t *)(void *)to);
 }
 
-static void unpack_items(const struct epx_tiers *tiers, const struct epx_plan *plan,
-                         struct list list, int32_t rank)
+static void unpack_items(const struct epx_staged *staged, const struct epx_plan *plan,
+                         int32_t rank)
 {
-    const struct epx_staged *staged = tiers->staged;
+    struct items records = records_from(staged, plan, rank);
+    struct items entries = entries_from(staged, plan, rank);
+    int32_t *rows = plan->by_node->record_row + (int64_t)rank * plan->max_tokens + records.first;
+    size_t bytes = epx_record_bytes(plan->record_shape);
     const char *from = staged->expert_at[rank];
 
-    for (int32_t i = 0; i < staged->block.expert_rows[rank]; i++, from += list.bytes) {
-        if (list.entries)
-            memcpy(epx_plan_entry(plan, rank, list.first + i), from, (size_t)list.bytes);
-        else
-            unpack_record(plan, rank, list.first + i, from);
+    for (int32_t i = 0; i < records.num; i++, from += record_bytes(plan)) {
+        memcpy(epx_plan_record(plan, rank, records.first + i), from, bytes);
+        memcpy(&rows[i], from + bytes, sizeof(*rows));
     }
+    if (entries.num)
+        memcpy(epx_plan_entry(plan, rank, entries.first), from,
+               (size_t)(entries.num * entry_bytes(plan)));
+}
+
+static int32_t bytes_of(const struct epx_plan *plan, struct items records, struct items entries)
+{
+    return (int32_t)(records.num * record_bytes(plan) + entries.num * entry_bytes(plan));
 }
 
 static int next(struct epx_tiers *tiers, struct epx_request *request)
 {
     const struct epx_plan *plan = request->route->plan;
     struct epx_staged *staged = tiers->staged;
-    struct list list;
+    int32_t *out = staged->block.home_rows, *in = staged->block.expert_rows; /* bytes here */
 
     if (++staged->round >= staged->num_rounds)
         return epx_routing_finish(request);
-    list = list_of_round(tiers, plan);
-    staged->block.row_stride = list.bytes;
+    staged->block.row_stride = 1;
     for (int32_t r = 0; r < plan->num_ranks; r++) {
-        staged->block.home_rows[r] = items_of_round(list, items_to(plan, list, r));
-        staged->block.expert_rows[r] = items_of_round(list, items_from(plan, list, r));
+        out[r] = bytes_of(plan, records_to(staged, plan, r), entries_to(staged, plan, r));
+        in[r] = bytes_of(plan, records_from(staged, plan, r), entries_from(staged, plan, r));
     }
     epx_staged_measure(staged);
     request->phase = PACK;
@@ -184,24 +186,21 @@ static int next(struct epx_tiers *tiers, struct epx_request *request)
 
 static int pack(struct epx_tiers *tiers, struct epx_request *request, int *moved)
 {
-    const struct epx_plan *plan = request->route->plan;
+    struct epx_staged *staged = tiers->staged;
 
-    if (!epx_staged_claim(tiers->staged, EPX_TO_EXPERTS))
+    if (!epx_staged_claim(staged, EPX_TO_EXPERTS))
         return EPX_SUCCESS;
     *moved = 1;
-    for (int32_t r = 0; r < plan->num_ranks; r++)
-        pack_items(tiers, plan, list_of_round(tiers, plan), r);
+    for (int32_t r = 0; r < tiers->comm->size; r++)
+        pack_items(staged, request->route->plan, r);
     request->phase = EXCHANGE;
-    return epx_staged_send(tiers->staged, EPX_TO_EXPERTS);
+    return epx_staged_send(staged, EPX_TO_EXPERTS);
 }
 
 static int unpack(struct epx_tiers *tiers, struct epx_request *request)
 {
-    const struct epx_plan *plan = request->route->plan;
-    struct list list = list_of_round(tiers, plan);
-
-    for (int32_t r = 0; r < plan->num_ranks; r++)
-        unpack_items(tiers, plan, list, r);
+    for (int32_t r = 0; r < tiers->comm->size; r++)
+        unpack_items(tiers->staged, request->route->plan, r);
     request->phase = NEXT;
     return EPX_SUCCESS;
 }

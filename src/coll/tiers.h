@@ -14,7 +14,6 @@ struct epx_tiers {
     struct epx_staged *staged;
     struct epx_window *window; /* shared by the ranks of the node */
     uint64_t round;            /* exchanges since the communicator was made; alike on all ranks */
-    int64_t record_rounds;     /* of a routing: those that move records, before the entries */
     struct epx_node_block block;
     int *home_displs, *relay_displs; /* [R] bytes: in the home stage; in the area or relay stage */
     int64_t *part_at;    /* [R] combine: where a home's parts lie in the own area */
