@@ -183,10 +183,11 @@ static int letters_under_way(const struct epx_links *links)
 static void post_letters(struct epx_links *links, int64_t bound_ns)
 {
     int64_t start = epx_now_ns();
+    unsigned moved;
 
-    while (ucp_worker_progress(links->worker) ||
-           (letters_under_way(links) && epx_now_ns() - start < bound_ns))
-        ;
+    do
+        moved = ucp_worker_progress(links->worker);
+    while ((moved || letters_under_way(links)) && epx_now_ns() - start < bound_ns);
 }
 
 static void read_end(struct epx_links *links, const void *text, size_t bytes)
@@ -475,12 +476,15 @@ static int connect_all(struct epx_links *links)
     return epx_comm_agree(links->comm, rc);
 }
 
-/* A rank that has not greeted; -1 if all have. */
+/* A rank that has not greeted, or was not greeted; -1 if there is none. */
 static int ungreeted(const struct epx_links *links)
 {
-    for (int r = 0; r < links->comm->size; r++)
-        if (r != links->comm->rank && !links->link[r].greeted)
+    for (int r = 0; r < links->comm->size; r++) {
+        const struct link *link = &links->link[r];
+
+        if (link->endpoint && (!link->greeted || link->letters[LETTER_HELLO].under_way))
             return r;
+    }
     return -1;
 }
 
@@ -492,7 +496,7 @@ static int greet(struct epx_links *links)
 
     bound = bound && bound < GREETING_NS ? bound : GREETING_NS;
     send_to_others(links, LETTER_HELLO, "");
-    while (ungreeted(links) >= 0 || letters_under_way(links)) {
+    while (ungreeted(links) >= 0) {
         int moved = (int)ucp_worker_progress(links->worker);
 
         epx_lock();
