@@ -389,7 +389,7 @@ static int make_context(struct epx_links *links)
     TRY_UCX(ucp_config_read(NULL, NULL, &config));
     /* A connection that is reset during a put over TCP would abort the process. The name is that
      * of UCX 1.13 to 1.16, then that of later ones. */
-    if (ucp_config_modify(config, "PUT_ENABLE", "n") != UCS_OK)
+    if (links->comm->real_nodes > 1 && ucp_config_modify(config, "PUT_ENABLE", "n") != UCS_OK)
         ucp_config_modify(config, "TCP_PUT_ENABLE", "n");
     status = ucp_init(&params, config, &links->context);
     ucp_config_release(config);
