@@ -280,6 +280,16 @@ const char *epx_transport_name(const struct epx_comm *comm)
     return comm->transport ? comm->transport->name : "none";
 }
 
+void epx_transport_list(char *text, size_t bytes)
+{
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (int i = 0; i < NUM_TRANSPORTS && used < bytes; i++)
+        if (transports[i].ops || transports[i].in_module)
+            used += (size_t)snprintf(text + used, bytes - used, " %s", transports[i].name);
+}
+
 int epx_transport_report(MPI_Comm mpi_comm, int index, struct epx_transport_report *report)
 {
     struct epx_params params = {0};

@@ -96,6 +96,9 @@ struct epx_transport *epx_transport_of(const struct epx_request *request);
  */
 int epx_transport_spare(struct epx_comm *comm, struct epx_transport **spare);
 
+/* Local: a blank and the name of each transport that is part of the build. */
+void epx_transport_list(char *text, size_t bytes);
+
 /* For epx_info. Collective over comm; index 0, 1, ...; EPX_ERR_ARG past the end. */
 struct epx_transport_report {
     const char *name, *memory, *description;
