@@ -57,6 +57,7 @@ libepx_core_la_SOURCES = \
   src/kernels/sum_nodes_host.c \
   src/coll/ready.c \
   src/coll/ready.h \
+  src/coll/flags.h \
   src/coll/direct.c \
   src/coll/direct.h \
   src/coll/staged.c \

@@ -33,6 +33,7 @@
 #include <stdlib.h>
 
 #include "agree.h"
+#include "flags.h"
 #include "jitter.h"
 #include "route.h"
 
@@ -80,19 +81,6 @@ static char *ring(const struct epx_direct *direct, int owner, int writer)
 {
     return direct->window->address[owner] + flags_bytes(direct->comm->size) +
            writer * direct->ring_bytes;
-}
-
-static void post(_Atomic uint64_t *flag, uint64_t value)
-{
-    epx_jitter();
-    atomic_store_explicit(flag, value, memory_order_release);
-    epx_jitter();
-}
-
-static uint64_t look(_Atomic uint64_t *flag)
-{
-    epx_jitter();
-    return atomic_load_explicit(flag, memory_order_acquire);
 }
 
 /* Two slots at least, of one quantum each. */
@@ -185,7 +173,7 @@ static void post_ready(struct epx_direct *direct, const struct epx_request *requ
         struct ready_line *line = ready_line(direct, r, direct->comm->rank, request->epoch);
 
         line->words = ready;
-        post(&line->epoch, request->epoch);
+        epx_flag_post(&line->epoch, request->epoch);
     }
 }
 
@@ -195,7 +183,7 @@ static int ready_lacks(struct epx_direct *direct, const struct epx_request *requ
     for (int r = 0; r < direct->comm->size; r++) {
         struct ready_line *line = ready_line(direct, direct->comm->rank, r, request->epoch);
 
-        if (look(&line->epoch) < request->epoch)
+        if (epx_flag_look(&line->epoch) < request->epoch)
             return r;
         direct->ready[r] = line->words;
     }
@@ -236,19 +224,19 @@ void epx_direct_begin(struct epx_direct *direct, int64_t row_bytes)
 void epx_direct_post_arrival(struct epx_direct *direct, const struct epx_request *request,
                              int rank)
 {
-    post(&flag_line(direct, rank, direct->comm->rank, LINE_ARRIVED)->flag, request->epoch);
+    epx_flag_post(&flag_line(direct, rank, direct->comm->rank, LINE_ARRIVED)->flag, request->epoch);
 }
 
 int epx_direct_arrived(const struct epx_direct *direct, const struct epx_request *request, int rank)
 {
-    return look(&flag_line(direct, direct->comm->rank, rank, LINE_ARRIVED)->flag) >=
+    return epx_flag_look(&flag_line(direct, direct->comm->rank, rank, LINE_ARRIVED)->flag) >=
            request->epoch;
 }
 
 char *epx_ring_claim(struct epx_direct *direct, int rank)
 {
     int me = direct->comm->rank;
-    uint64_t taken = look(&flag_line(direct, me, rank, LINE_TAIL)->flag);
+    uint64_t taken = epx_flag_look(&flag_line(direct, me, rank, LINE_TAIL)->flag);
     uint64_t place = direct->pushed[rank] - direct->push_base[rank];
 
     if (direct->pushed[rank] - taken >= (uint64_t)direct->num_slots)
@@ -264,7 +252,8 @@ void epx_ring_push(struct epx_direct *direct, int rank)
 
 void epx_ring_publish(struct epx_direct *direct, int rank)
 {
-    post(&flag_line(direct, rank, direct->comm->rank, LINE_HEAD)->flag, direct->pushed[rank]);
+    epx_flag_post(&flag_line(direct, rank, direct->comm->rank, LINE_HEAD)->flag,
+                  direct->pushed[rank]);
 }
 
 /* Of the ring from a rank: the slot to be popped next. */
@@ -278,7 +267,7 @@ static char *next_slot(const struct epx_direct *direct, int rank)
 
 const char *epx_ring_peek(const struct epx_direct *direct, int rank)
 {
-    uint64_t put = look(&flag_line(direct, direct->comm->rank, rank, LINE_HEAD)->flag);
+    uint64_t put = epx_flag_look(&flag_line(direct, direct->comm->rank, rank, LINE_HEAD)->flag);
 
     return put == direct->popped[rank] ? NULL : next_slot(direct, rank);
 }
@@ -291,7 +280,8 @@ void epx_ring_pop(struct epx_direct *direct, int rank)
 
 void epx_ring_release(struct epx_direct *direct, int rank)
 {
-    post(&flag_line(direct, rank, direct->comm->rank, LINE_TAIL)->flag, direct->popped[rank]);
+    epx_flag_post(&flag_line(direct, rank, direct->comm->rank, LINE_TAIL)->flag,
+                  direct->popped[rank]);
 }
 
 void epx_direct_post_word(struct epx_direct *direct, const struct epx_request *request, int rank,
@@ -300,7 +290,7 @@ void epx_direct_post_word(struct epx_direct *direct, const struct epx_request *r
     struct flag_line *line = flag_line(direct, rank, direct->comm->rank, LINE_WORDS + (int)word);
 
     line->value = value;
-    post(&line->flag, request->epoch);
+    epx_flag_post(&line->flag, request->epoch);
 }
 
 int epx_direct_read_word(const struct epx_direct *direct, const struct epx_request *request,
@@ -308,7 +298,7 @@ int epx_direct_read_word(const struct epx_direct *direct, const struct epx_reque
 {
     struct flag_line *line = flag_line(direct, direct->comm->rank, rank, LINE_WORDS + (int)word);
 
-    if (look(&line->flag) < request->epoch)
+    if (epx_flag_look(&line->flag) < request->epoch)
         return 0;
     *value = line->value;
     return 1;

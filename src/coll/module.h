@@ -12,7 +12,7 @@
 #include "route.h"
 #include "transport.h"
 
-enum { EPX_MODULE_VERSION = 2 };
+enum { EPX_MODULE_VERSION = 3 };
 
 /* What libepx gives its module; module_cuda.c wraps them under their own names. */
 struct epx_core {

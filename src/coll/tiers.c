@@ -33,6 +33,7 @@
 #include <string.h>
 
 #include "agree.h"
+#include "flags.h"
 #include "jitter.h"
 #include "node_window.h"
 #include "verbs.h"
@@ -53,19 +54,6 @@ static size_t area_offset(int num_ranks)
     size_t bytes = sizeof(struct part) + 2 * (size_t)num_ranks * sizeof(int64_t);
 
     return (size_t)epx_round_up((int64_t)bytes, EPX_LINE_BYTES);
-}
-
-static void post(_Atomic uint64_t *flag, uint64_t value)
-{
-    epx_jitter();
-    atomic_store_explicit(flag, value, memory_order_release);
-    epx_jitter();
-}
-
-static uint64_t look(_Atomic uint64_t *flag)
-{
-    epx_jitter();
-    return atomic_load_explicit(flag, memory_order_acquire);
 }
 
 static int shares_a_node(const struct epx_comm *comm)
@@ -192,7 +180,7 @@ static int lacks(const struct epx_tiers *tiers, int taken, uint64_t value)
     for (int i = 0, r = tiers->comm->rank; i < size; i++, r = (r + 1) % size) {
         if (!tiers->window->address[r])
             continue;
-        if (look(taken ? &part_of(tiers, r)->taken : &part_of(tiers, r)->filled) < value)
+        if (epx_flag_look(taken ? &part_of(tiers, r)->taken : &part_of(tiers, r)->filled) < value)
             return r;
     }
     return -1;
@@ -217,12 +205,12 @@ void epx_tiers_post_filled(struct epx_tiers *tiers, const int64_t *home_at)
 
     memcpy(own->tables, home_at, ranks * sizeof(*home_at));
     memcpy(own->tables + ranks, tiers->block.entry, ranks * sizeof(*tiers->block.entry));
-    post(&own->filled, tiers->round);
+    epx_flag_post(&own->filled, tiers->round);
 }
 
 void epx_tiers_post_taken(struct epx_tiers *tiers)
 {
-    post(&part_of(tiers, tiers->comm->rank)->taken, tiers->round);
+    epx_flag_post(&part_of(tiers, tiers->comm->rank)->taken, tiers->round);
 }
 
 void epx_tiers_begin(struct epx_tiers *tiers, struct epx_request *request, int rows_per_token,

@@ -16,8 +16,6 @@ struct epx_tiers;
 struct epx_device;
 
 struct epx_transport_ops {
-    const char *name;
-    const char *description;
     enum epx_memory_kind memory;
 
     /* required */

@@ -455,8 +455,6 @@ static int lsa_create(struct epx_comm *comm, void **state)
 }
 
 const struct epx_transport_ops epx_transport_lsa = {
-    .name = "lsa",
-    .description = "kernels store into NCCL symmetric windows",
     .memory = EPX_MEMORY_CUDA,
     .usable = lsa_usable,
     .create = lsa_create,

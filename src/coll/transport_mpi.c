@@ -281,8 +281,6 @@ static const struct epx_liveness_ops mpi_liveness = {
 };
 
 const struct epx_transport_ops epx_transport_mpi = {
-    .name = "mpi",
-    .description = "MPI collectives on host buffers",
     .memory = EPX_MEMORY_SYSTEM,
     .usable = mpi_usable,
     .create = mpi_create,

@@ -142,8 +142,6 @@ static const struct epx_liveness_ops shm_liveness = {
 };
 
 const struct epx_transport_ops epx_transport_shm = {
-    .name = "shm",
-    .description = "ranks store into each other's shared memory",
     .memory = EPX_MEMORY_SYSTEM,
     .usable = shm_usable,
     .create = shm_create,

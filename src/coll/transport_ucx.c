@@ -309,8 +309,6 @@ static const struct epx_liveness_ops ucx_liveness = {
 };
 
 const struct epx_transport_ops epx_transport_ucx = {
-    .name = "ucx",
-    .description = "UCX: stores within a node, messages between nodes",
     .memory = EPX_MEMORY_SYSTEM,
     .usable = ucx_usable,
     .create = ucx_create,
