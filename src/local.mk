@@ -56,6 +56,8 @@ libepx_core_la_SOURCES = \
   src/coll/staged.c \
   src/coll/staged.h \
   src/coll/transport_shm.c \
+  src/coll/letters.c \
+  src/coll/letters.h \
   src/coll/transport_mpi.c \
   src/coll/transport.c \
   src/coll/transport.h \
