@@ -22,13 +22,15 @@ struct listed {
 
 #if HAVE_CUDA && HAVE_NCCL
 #define LSA offsetof(struct epx_module, lsa)
+#define NCCL offsetof(struct epx_module, nccl)
 #else
 #define LSA 0
+#define NCCL 0
 #endif
 
 static const struct listed transports[] = {
     {"lsa", "cuda:device", "kernels store into NCCL symmetric windows", NULL, LSA},
-    {"nccl", "cuda:device", "NCCL send and receive with exact counts", NULL, 0},
+    {"nccl", "cuda:device", "NCCL send and receive with exact counts", NULL, NCCL},
     {"shm", "system", "ranks store into each other's shared memory", &epx_transport_shm, 0},
     {"ucx", "system", "UCX messages", NULL, 0},
     {"mpi", "system", "MPI collectives on host buffers", &epx_transport_mpi, 0},
@@ -72,6 +74,8 @@ static int usable_on_all(struct epx_comm *comm, const struct listed *entry, int 
 /* That of a finished communicator stays as it is: its late peers and MPI may still touch it. */
 static void transport_free(struct epx_transport *transport, const struct epx_comm *comm)
 {
+    if (transport && comm->finished && transport->device_ops)
+        transport->device_ops->retire(transport->device);
     if (!transport || comm->finished)
         return;
     epx_direct_free(transport->direct);

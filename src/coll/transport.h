@@ -11,6 +11,7 @@
 enum { EPX_WHY_MAX = 256 };
 
 struct epx_direct;
+struct epx_exchange;
 struct epx_staged;
 struct epx_device;
 
@@ -47,6 +48,14 @@ struct epx_transport_ops {
     int (*alltoallv)(void *state, const void *send, const int *sendcounts, const int *sdispls,
                      void *recv, const int *recvcounts, const int *rdispls);
     int (*done)(void *state, int *done);
+
+    /* messages between device memories; called by the proxy's thread alone, on its device */
+    /* Starts an exchange; what it queues on the stream comes before the next. */
+    int (*exchange)(void *state, const struct epx_exchange *exchange, void *stream);
+    /* Whether all of it is queued on the stream; NULL = exchange queues all. */
+    int (*queued)(void *state, int *queued);
+    /* Ends what waits for peers, after the communicator finished. */
+    void (*abort)(void *state);
 };
 
 struct epx_transport {
