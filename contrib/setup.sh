@@ -11,7 +11,7 @@ need() {
 }
 
 has_mpi_headers() {
-    printf '#include <mpi.h>\n' | "${MPICC:-mpicc}" -E -
+    printf '#include <mpi.h>\n' | "${MPICC:-mpicc}" -E -x c -
 }
 
 # POSIX has `type'; it also finds what is in /usr/sbin only for root.
@@ -29,6 +29,7 @@ need_to_test() {
     need check pkg-config --exists check
     need mandoc type mandoc
     need groff-base type groff
+    need iproute2 type ip
 }
 
 as_root() {

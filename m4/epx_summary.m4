@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # EPX_SUMMARY - the table that ends configure.
 AC_DEFUN([EPX_SUMMARY], [
+epx_transports="shm mpi"
+AS_IF([test "$epx_ucx" = yes], [epx_transports="shm ucx mpi"])
 cat <<_EPX_SUMMARY
 
 EPX $PACKAGE_VERSION
@@ -16,7 +18,7 @@ EPX $PACKAGE_VERSION
   UCX          $epx_ucx_summary
   Check        $epx_check (unit tests)
   profiling    $epx_profiling_summary
-  transports   shm mpi
+  transports   $epx_transports
   prefix       $prefix
 
 _EPX_SUMMARY

@@ -120,6 +120,16 @@ int epx_comm_allgather(struct epx_comm *comm, int64_t value, int64_t *values)
     return EPX_SUCCESS;
 }
 
+int epx_comm_allgather_bytes(struct epx_comm *comm, const void *own, int bytes, void *all)
+{
+    MPI_Request request;
+
+    EPX_TRY(check_alive(comm));
+    EPX_TRY_COLLECTIVE(comm, MPI_Iallgather(own, bytes, MPI_BYTE, all, bytes, MPI_BYTE,
+                                            comm->traffic, &request));
+    return epx_comm_await(comm, &request);
+}
+
 int epx_comm_bcast(struct epx_comm *comm, void *data, int bytes)
 {
     char *message = comm->agreement.message;

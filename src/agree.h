@@ -27,5 +27,7 @@ int epx_comm_max(struct epx_comm *comm, int64_t value, int64_t *max);
 int epx_comm_bcast(struct epx_comm *comm, void *data, int bytes);
 /* Not before the nodes are found. */
 int epx_comm_allgather(struct epx_comm *comm, int64_t value, int64_t *values);
+/* all is [size][bytes]. If it fails, MPI may still read and write both for good. */
+int epx_comm_allgather_bytes(struct epx_comm *comm, const void *own, int bytes, void *all);
 
 #endif

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* api_init.c - EPX_Get_version, EPX_Get_library_version, EPX_Error_string. */
 #include "config.h"
+
+#include <stdio.h>
+
+#include "coll/transport.h"
 #include "profile.h"
 #include "status.h"
 
@@ -27,7 +31,7 @@ int EPX_Get_version(int *major, int *minor, int *patch)
 }
 
 /*
- * EPX_Get_library_version - describe this build of the library.
+ * EPX_Get_library_version - describe this build of the library: its version and transports.
  *
  * Local. Works before MPI_Init and after MPI_Finalize.
  * Output: version, of EPX_MAX_LIBRARY_VERSION_STRING bytes; resultlen, its length without NUL.
@@ -35,10 +39,13 @@ int EPX_Get_version(int *major, int *minor, int *patch)
  */
 int EPX_Get_library_version(char *version, int *resultlen)
 {
+    char transports[EPX_MAX_LIBRARY_VERSION_STRING / 2], text[EPX_MAX_LIBRARY_VERSION_STRING];
+
     epx_status_enter(__func__);
     EPX_FAIL_IF(!version || !resultlen, EPX_ERR_ARG, "an argument is NULL");
-    epx_status_copy(version, resultlen, EPX_MAX_LIBRARY_VERSION_STRING,
-                    PACKAGE_NAME " " PACKAGE_VERSION ", transports shm and mpi on host memory");
+    epx_transport_list(transports, sizeof(transports));
+    snprintf(text, sizeof(text), PACKAGE_NAME " " PACKAGE_VERSION ", transports%s", transports);
+    epx_status_copy(version, resultlen, EPX_MAX_LIBRARY_VERSION_STRING, text);
     return EPX_SUCCESS;
 }
 

@@ -145,10 +145,24 @@ static int allocate_ranks(struct epx_comm *comm, int64_t **leaders)
 
     *leaders = calloc(ranks, sizeof(**leaders));
     comm->node = calloc(ranks, sizeof(*comm->node));
+    comm->real_node = calloc(ranks, sizeof(*comm->real_node));
     comm->agreement.gathered = calloc(ranks, sizeof(*comm->agreement.gathered));
-    EPX_FAIL_IF(!*leaders || !comm->node || !comm->agreement.gathered, EPX_ERR_NO_MEM,
-                "no memory for %d ranks", comm->size);
+    EPX_FAIL_IF(!*leaders || !comm->node || !comm->real_node || !comm->agreement.gathered,
+                EPX_ERR_NO_MEM, "no memory for %d ranks", comm->size);
     return EPX_SUCCESS;
+}
+
+/* Pretends nodes; tells whether the ranks of each are of one real node, hence share memory. */
+static int pretend_nodes(struct epx_comm *comm, int ranks_per_node)
+{
+    int share = 1;
+
+    for (int r = 0; r < comm->size; r++) {
+        comm->node[r] = r / ranks_per_node;
+        share &= comm->real_node[r] == comm->real_node[r / ranks_per_node * ranks_per_node];
+    }
+    comm->num_nodes = comm->node[comm->size - 1] + 1;
+    return share;
 }
 
 static int find_nodes(struct epx_comm *comm)
@@ -162,11 +176,9 @@ static int find_nodes(struct epx_comm *comm)
     if (rc == EPX_SUCCESS)
         rc = epx_comm_allgather(comm, leader, leaders);
     if (rc == EPX_SUCCESS) {
-        comm->num_nodes = comm->real_nodes = number_nodes(leaders, comm->size, comm->node);
-        for (int r = 0; per_node && r < comm->size; r++)
-            comm->node[r] = r / per_node;
-        if (per_node)
-            comm->num_nodes = comm->node[comm->size - 1] + 1;
+        comm->num_nodes = comm->real_nodes = number_nodes(leaders, comm->size, comm->real_node);
+        memcpy(comm->node, comm->real_node, (size_t)comm->size * sizeof(*comm->node));
+        comm->nodes_share_memory = !per_node || pretend_nodes(comm, per_node);
     }
     free(leaders);
     return rc;
@@ -216,6 +228,7 @@ static void free_comm(struct epx_comm *comm)
     comm->magic = 0;
     free(comm->agreement.gathered);
     free(comm->node);
+    free(comm->real_node);
     if (comm != &spare_comm) {
         free(comm);
         return;

@@ -36,7 +36,7 @@ struct epx_liveness_ops {
 struct epx_clock {
     int64_t last_pass_ns; /* 0 = stopped */
     int64_t waited_ns;
-    int probed;
+    uint64_t looks; /* for answers, since the peers were asked; 0 = not asked */
 };
 
 /* What MPI reads and writes in the collectives of agree.h. */
@@ -59,7 +59,9 @@ struct epx_comm {
     struct epx_params params;
     int *node; /* [size] node of each rank, numbered by lowest rank */
     int num_nodes;
-    int real_nodes; /* what MPI says, whatever the hints pretend */
+    int *real_node; /* [size] and real_nodes: what MPI says, whatever the hints pretend */
+    int real_nodes;
+    int nodes_share_memory; /* no node that the hints pretend spans real ones */
 
     const struct epx_kernels *kernels;
     struct epx_transport *transport;

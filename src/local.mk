@@ -6,7 +6,7 @@ include_HEADERS = include/epx.h
 
 noinst_LTLIBRARIES += libepx_core.la
 libepx_core_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/src \
-  -DEPX_MODULE_DIR='"$(pkglibdir)"'
+  $(patsubst -I%,-isystem%,$(UCX_CPPFLAGS)) -DEPX_MODULE_DIR='"$(pkglibdir)"'
 libepx_core_la_LIBADD = $(MPI_LIBS)
 libepx_core_la_SOURCES = \
   src/status.c \
@@ -49,12 +49,22 @@ libepx_core_la_SOURCES = \
   src/kernels/unpack_rows_host.c \
   src/kernels/sum_pairs_host.c \
   src/kernels/sum_ranks_host.c \
+  src/kernels/node_rows.h \
+  src/kernels/list_node_rows_host.c \
+  src/kernels/pack_node_rows_host.c \
+  src/kernels/unpack_node_rows_host.c \
+  src/kernels/sum_node_ranks_host.c \
+  src/kernels/sum_nodes_host.c \
   src/coll/ready.c \
   src/coll/ready.h \
   src/coll/direct.c \
   src/coll/direct.h \
   src/coll/staged.c \
   src/coll/staged.h \
+  src/coll/node_window.c \
+  src/coll/node_window.h \
+  src/coll/tiers.c \
+  src/coll/tiers.h \
   src/coll/transport_shm.c \
   src/coll/letters.c \
   src/coll/letters.h \
@@ -67,14 +77,18 @@ libepx_core_la_SOURCES = \
   src/coll/verbs.h \
   src/coll/dispatch_direct.c \
   src/coll/dispatch_staged.c \
+  src/coll/dispatch_tiered.c \
   src/coll/dispatch.c \
   src/coll/combine_direct.c \
   src/coll/combine_staged.c \
+  src/coll/combine_tiered.c \
   src/coll/combine.c \
   src/coll/routing.c \
   src/coll/routing.h \
   src/coll/routing_direct.c \
   src/coll/routing_staged.c \
+  src/coll/routing_tiered.c \
+  src/coll/node_plan.c \
   src/coll/alltoallv.c \
   src/coll/alltoallv.h \
   src/coll/alltoallv_direct.c \
@@ -92,6 +106,14 @@ libepx_core_la_SOURCES = \
 
 if ENABLE_JITTER
 libepx_core_la_SOURCES += src/jitter.c
+endif
+
+if HAVE_UCX
+libepx_core_la_LIBADD += $(UCX_LIBS)
+libepx_core_la_SOURCES += \
+  src/coll/transport_ucx.c \
+  src/coll/transport_ucx_links.c \
+  src/coll/transport_ucx_links.h
 endif
 
 lib_LTLIBRARIES += libepx.la

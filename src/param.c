@@ -14,7 +14,8 @@ extern char **environ;
 static const char *const memory_words[] = {"auto", "system", "cuda:device", NULL};
 static const char *const progress_words[] = {"calls", "thread", NULL};
 static const char *const log_words[] = {"error", "warn", "info", "debug", NULL};
-const char *const epx_param_transports[] = {"auto", "lsa", "nccl", "shm", "ucx", "mpi", NULL};
+const char *const epx_param_transports[] = {"auto", "lsa", "nccl", "shm", "shm+ucx",
+                                           "ucx", "shm+mpi", "mpi", NULL};
 
 #define FIELD(name) offsetof(struct epx_params, name)
 
@@ -37,7 +38,8 @@ const struct epx_param epx_param_table[] = {
      "Most bytes of each stage between user buffers and the wire, on each rank.",
      NULL, 65536, (int64_t)1 << 30, FIELD(window_bytes), 0},
     {"epx_progress", "calls",
-     "Who progresses operations on host memory: EPX calls, or a thread of the communicator (shm).",
+     "Who progresses operations on host memory: EPX calls, or a thread of the communicator (shm,"
+     " ucx).",
      progress_words, 0, 0, FIELD(progress), 0},
     {"epx_ranks_per_node", "0",
      "Pretend nodes of this many consecutive ranks; 0 asks MPI which ranks share a node.",

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { SPINS_BEFORE_YIELD = 16, PASSES_BEFORE_MPI = 64 };
+enum { SPINS_BEFORE_YIELD = 16, PASSES_BEFORE_MPI = 64, LOOKS_BEFORE_BLAME = 32 };
 #define GRACE_NS 5000000000LL
 
 int64_t epx_now_ns(void)
@@ -130,8 +130,9 @@ static void blame(struct epx_comm *comm, int waiting_for)
 }
 
 /*
- * A gap between two passes counts for half the bound at most: a host that was busy elsewhere
- * looks at least once more before it blames a peer.
+ * A gap between two passes counts for half the bound at most, and a host that was busy elsewhere
+ * looks for answers some times before it blames a peer: MPI takes several passes to read what came
+ * by the network.
  */
 void epx_comm_clock(struct epx_comm *comm, struct epx_clock *clock, int moved, int waiting_for)
 {
@@ -145,13 +146,12 @@ void epx_comm_clock(struct epx_comm *comm, struct epx_clock *clock, int moved, i
     gap = clock->last_pass_ns ? now - clock->last_pass_ns : 0;
     clock->last_pass_ns = now;
     clock->waited_ns += gap < bound / 2 ? gap : bound / 2;
-    if (!clock->probed && clock->waited_ns >= bound / 2) {
-        clock->probed = 1;
-        if (comm->liveness)
-            comm->liveness->probe(comm->liveness_state);
-    } else if (clock->probed && clock->waited_ns >= bound) {
+    if (clock->waited_ns < bound / 2)
+        return;
+    if (clock->looks++ == 0 && comm->liveness)
+        comm->liveness->probe(comm->liveness_state);
+    else if (clock->looks > LOOKS_BEFORE_BLAME && clock->waited_ns >= bound)
         blame(comm, waiting_for);
-    }
 }
 
 static void listen_to_peers(struct epx_comm *comm)

@@ -70,7 +70,10 @@ check_vendor() {
         esac
         ;;
     ucp/* | ucs/* | uct/*)
-        [ "$1" = src/coll/transport_ucx.c ] || fail "$1: includes $2, which is for transport_ucx.c"
+        case $1 in
+        src/coll/transport_ucx*) ;;
+        *) fail "$1: includes $2, which is for transport_ucx" ;;
+        esac
         ;;
     cuda_errors.h) ;; # our own
     cuda* | cooperative_groups* | nv/*)

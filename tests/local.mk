@@ -24,7 +24,7 @@ lints = \
   tests/lint_readme.sh
 TESTS += $(lints) tests/check_fortran.sh
 EXTRA_DIST += $(lints) tests/check_fortran.sh tests/fortran.F90
-EXTRA_DIST += tests/run tests/pretend_host tests/testlist \
+EXTRA_DIST += tests/run tests/pretend_host tests/simulated_nodes tests/testlist \
   tests/lsan.supp tests/tsan.supp tests/valgrind.supp tests/short
 
 # Every line of the matrix is a test of its own, listed by configure; an empty file names it.
@@ -88,6 +88,7 @@ test_programs = \
   tests/test_backward \
   tests/test_big \
   tests/test_combine \
+  tests/test_cut \
   tests/test_dispatch \
   tests/test_fatal \
   tests/test_faults \
@@ -122,6 +123,9 @@ tests_test_big_LDADD = $(suite_ldadd)
 
 tests_test_combine_CPPFLAGS = $(suite_cppflags)
 tests_test_combine_LDADD = $(suite_ldadd)
+
+tests_test_cut_CPPFLAGS = $(suite_cppflags)
+tests_test_cut_LDADD = $(suite_ldadd)
 
 tests_test_dispatch_CPPFLAGS = $(suite_cppflags)
 tests_test_dispatch_LDADD = $(suite_ldadd)
@@ -224,7 +228,8 @@ unit_programs = \
   tests/unit_ring \
   tests/unit_rows \
   tests/unit_stats \
-  tests/unit_status
+  tests/unit_status \
+  tests/unit_tiers
 
 # Kernels against their host twins.
 if HAVE_CUDA
@@ -294,6 +299,9 @@ tests_unit_stats_LDADD = $(unit_ldadd)
 
 tests_unit_status_CPPFLAGS = $(unit_cppflags)
 tests_unit_status_LDADD = $(unit_ldadd)
+
+tests_unit_tiers_CPPFLAGS = $(unit_cppflags)
+tests_unit_tiers_LDADD = $(unit_ldadd)
 
 # The fuzz target: replayed over its corpus by `make check' with any compiler; `make fuzz' lets
 # clang's libFuzzer look for more, from the corpus, into fuzz/ of the build. A fault stops it and

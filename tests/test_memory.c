@@ -15,10 +15,13 @@ enum { PAGE = 4096, REQUEST_BYTES = 1024 };
 
 #define COMM_SHARED R*max(16384, W/R) + 576*R
 #define COMM_STAGES 2*max(W, 16384*R)
+#define COMM_CELLS 8192*R
+#define COMM_AREA max(W, 16384*R) + 16*R + 128
 #define ROUTE_PRIVATE 12*T*K + 12*T + 20*U + 16*E + 12*L + 8*C
 #define ROUTE_RANK_MAJOR 4*K*C
 #define ROUTE_EXCHANGED 4*R*(E + R + 1) + R*T*B + 4*T*K
 #define ROUTE_RECORDS U*B
+#define ROUTE_BY_NODE 4*N*T + 8*U + 4*N*R + 4*R*T + H*T*G
 #define TEXT_OF(formula) #formula
 #define TEXT(formula) TEXT_OF(formula)
 
@@ -28,6 +31,17 @@ static int64_t R;
 static int on_shm(void)
 {
     return strcmp(suite_transport(), "shm") == 0;
+}
+
+/* Its stages come from UCX, which is not counted. */
+static int on_ucx(void)
+{
+    return strcmp(suite_transport(), "ucx") == 0;
+}
+
+static int on_tiers(void)
+{
+    return strchr(suite_transport(), '+') != NULL;
 }
 
 static int64_t min(int64_t a, int64_t b)
@@ -56,10 +70,12 @@ static int manual_says(const char *formula)
 START_TEST(the_formulas_are_those_of_the_manual)
 {
     static const char *const formulas[] = {TEXT(COMM_SHARED), TEXT(COMM_STAGES),
+                                           TEXT(COMM_CELLS), TEXT(COMM_AREA),
                                            TEXT(ROUTE_PRIVATE), TEXT(ROUTE_RANK_MAJOR),
-                                           TEXT(ROUTE_EXCHANGED), TEXT(ROUTE_RECORDS)};
+                                           TEXT(ROUTE_EXCHANGED), TEXT(ROUTE_RECORDS),
+                                           TEXT(ROUTE_BY_NODE)};
 
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < 9; i++)
         EXPECT(manual_says(formulas[i]), "no %s in " EPX_MANUAL, formulas[i]);
     SETTLE();
 }
@@ -82,8 +98,8 @@ static const int64_t window_bytes[] = {65536, 1 << 20, 4194304};
 START_TEST(a_communicator_takes_what_the_manual_says)
 {
     int64_t W = window_bytes[_i];
-    int64_t S = on_shm() ? COMM_SHARED : 0;
-    int64_t P = on_shm() ? 0 : COMM_STAGES;
+    int64_t S = on_shm() ? COMM_SHARED : on_tiers() ? COMM_AREA : 0;
+    int64_t P = on_shm() || on_ucx() ? 0 : COMM_STAGES;
     struct allocation before = allocation_now(), since;
     char text[32];
 
@@ -91,7 +107,7 @@ START_TEST(a_communicator_takes_what_the_manual_says)
     comm = create(text);
     since = allocation_since(&before);
     expect_bytes("private", since.live_bytes, P, 4096 + 1024 * R);
-    expect_bytes("shared", since.shared_bytes, S, on_shm() ? 3 * PAGE : 0);
+    expect_bytes("shared", since.shared_bytes, S, S ? 3 * PAGE : 0);
     EXPECT_CODE(EPX_Comm_free(&comm), EPX_SUCCESS);
     since = allocation_since(&before);
     EXPECT(since.live_blocks == 0, "%lld blocks left", (long long)since.live_blocks);
@@ -142,12 +158,46 @@ static EPX_Route create_route(const struct shape *shape)
     return route;
 }
 
+/* Ranks of the same node with a lower number, and all of them. */
+static int64_t place_in_node(int rank, int64_t *size)
+{
+    int64_t place = 0;
+
+    *size = 0;
+    for (int r = 0; r < suite_size; r++) {
+        place += r < rank && suite_nodes[r] == suite_nodes[rank];
+        *size += suite_nodes[r] == suite_nodes[rank];
+    }
+    return place;
+}
+
+/* Ranks of other nodes whose place in their node is this rank's, modulo the size of its node. */
+static int64_t homes_served(void)
+{
+    int64_t size, other, homes = 0, mine = place_in_node(suite_rank, &size);
+
+    for (int r = 0; r < suite_size; r++)
+        homes += suite_nodes[r] != suite_nodes[suite_rank] &&
+                 place_in_node(r, &other) % size == mine;
+    return homes;
+}
+
+static int64_t num_nodes(void)
+{
+    int64_t most = 0;
+
+    for (int r = 0; r < suite_size; r++)
+        most = max(most, suite_nodes[r]);
+    return most + 1;
+}
+
 START_TEST(a_route_takes_what_the_manual_says)
 {
     const struct shape *shape = &shapes[_i];
     int rank_major = shape->layout == EPX_RANK_MAJOR;
     int64_t E = shape->experts, K = shape->top_k, T = shape->max_tokens;
     int64_t U = T * min(K, R), B = rank_major ? 16 + 5 * K : 12 + 5 * K;
+    int64_t N = num_nodes(), H = homes_served(), G = (4 + 2 * K + 3) / 4 * 4;
     struct allocation before = allocation_now(), since;
     EPX_Route route = create_route(shape);
     EPX_Route_view view = EPX_ROUTE_VIEW_INIT;
@@ -162,6 +212,7 @@ START_TEST(a_route_takes_what_the_manual_says)
     P = ROUTE_PRIVATE;
     P += rank_major ? ROUTE_RANK_MAJOR : 0;
     P += on_shm() ? 0 : X + ROUTE_RECORDS;
+    P += on_tiers() ? ROUTE_BY_NODE : 0;
     expect_bytes("private", since.live_bytes, P, 4096 + 128 * R);
     expect_bytes("shared", since.shared_bytes, on_shm() ? X : 0, on_shm() ? 2 * PAGE : 0);
     EXPECT_CODE(EPX_Route_free(&route), EPX_SUCCESS);

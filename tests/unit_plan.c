@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "coll/tiers.h"
 #include "kernels/kernels.h"
+#include "kernels/node_rows.h"
 #include "reference.h"
 #include "route.h"
 #include "suite.h"
@@ -395,6 +397,139 @@ static void check_records(const struct epx_plan *p)
         }
 }
 
+/* The part of a plan that lists rows by node, as a route on tiers makes it. */
+static void list_by_node(struct epx_plan *p, const struct shape *s)
+{
+    int node[MOST_RANKS];
+    struct epx_comm comm = {.rank = p->rank, .size = s->ranks, .node = node};
+
+    for (int r = 0; r < s->ranks; r++) {
+        node[r] = s->node[r];
+        comm.num_nodes = node[r] >= comm.num_nodes ? node[r] + 1 : comm.num_nodes;
+    }
+    ck_assert_int_eq(epx_node_plan_create(&comm, p), EPX_SUCCESS);
+    p->by_node->nodes.node = s->node;
+    ck_assert_int_eq(epx_list_node_rows_host(p, EPX_STREAM_NULL), EPX_SUCCESS);
+}
+
+static int place_in_node(const struct shape *s, int rank)
+{
+    int place = 0;
+
+    for (int r = 0; r < rank; r++)
+        place += s->node[r] == s->node[rank];
+    return place;
+}
+
+/* One rank of each node serves a home, no rank of a node more homes than it must. */
+static void check_relays(const struct epx_plan *p, const struct shape *s)
+{
+    int served = 0, most = 0, size[MOST_RANKS] = {0};
+
+    for (int r = 0; r < s->ranks; r++)
+        size[s->node[r]]++;
+    for (int home = 0; home < s->ranks; home++) {
+        int relay = epx_relay(&p->by_node->nodes, home, s->node[p->rank]);
+        int mine = relay == p->rank && home != p->rank;
+
+        ck_assert_int_eq(s->node[relay], s->node[p->rank]);
+        if (s->node[home] == s->node[p->rank])
+            ck_assert_int_eq(relay, home);
+        else
+            ck_assert_int_eq(place_in_node(s, relay),
+                             place_in_node(s, home) % size[s->node[p->rank]]);
+        ck_assert_int_eq(p->by_node->served[home], mine ? served : -1);
+        served += mine;
+    }
+    for (int node = 0; node < MOST_RANKS; node++)
+        if (size[node] && node != s->node[p->rank])
+            most += (size[node] + size[s->node[p->rank]] - 1) / size[s->node[p->rank]];
+    ck_assert_int_le(served, most);
+    ck_assert_int_ge(p->by_node->rows_per_token, served + 1);
+    ck_assert_int_ge(p->by_node->rows_per_token, p->by_node->nodes.num_nodes - 1);
+}
+
+static int kept_on_node(const struct epx_plan *p, const struct shape *s, int token, int node)
+{
+    int kept = 0;
+
+    for (int k = 0; k < p->top_k; k++) {
+        int rank = kept_on(p, (int64_t)token * p->top_k + k);
+
+        kept += rank >= 0 && s->node[rank] == node;
+    }
+    return kept;
+}
+
+static void check_entry(const struct epx_plan *p, const struct shape *s, int node, int row)
+{
+    int32_t entry[1 + EPX_MAX_TOP_K / 2];
+    int token = p->by_node->row_token[node * p->max_tokens + row];
+
+    epx_entry_write(p, node, row, entry);
+    ck_assert_int_eq(entry[0], token);
+    for (int k = 0; k < p->top_k; k++) {
+        int rank = kept_on(p, (int64_t)token * p->top_k + k);
+        int there = rank >= 0 && s->node[rank] == node;
+
+        ck_assert_int_eq(epx_entry_ranks(entry)[k],
+                         there ? place_in_node(s, rank) : EPX_ELSEWHERE);
+    }
+}
+
+/* A row for every token with a kept pair there, which the list by token knows. */
+static void check_node_rows(const struct epx_plan *p, const struct shape *s, int node)
+{
+    int rows = 0;
+
+    for (int t = 0; t < p->num_tokens; t++) {
+        if (!kept_on_node(p, s, t, node))
+            continue;
+        ck_assert_int_eq(p->by_node->row_token[node * p->max_tokens + rows], t);
+        for (int64_t i = p->token_offset[t]; i < p->token_offset[t + 1]; i++)
+            if (s->node[p->token_rank[i]] == node)
+                ck_assert_int_eq(p->by_node->token_row[i], rows);
+        check_entry(p, s, node, rows++);
+    }
+    ck_assert_int_eq(p->by_node->rows[node], rows);
+}
+
+/* Each record is sent with the row of its token. */
+static void check_record_rows(const struct epx_plan *p, const struct shape *s)
+{
+    for (int d = 0; d < s->ranks; d++)
+        for (int32_t u = 0; u < epx_plan_unique(p, p->rank, d); u++) {
+            const int32_t *record = epx_plan_record(&plans[d], p->rank, u);
+            int32_t row = p->by_node->send_row[p->send_offset[d] + u];
+
+            ck_assert_int_eq(row >= 0, record[EPX_RECORD_SLOTS] > 0);
+            if (row >= 0)
+                ck_assert_int_eq(p->by_node->row_token[s->node[d] * p->max_tokens + row],
+                                 record[EPX_RECORD_TOKEN]);
+        }
+}
+
+START_TEST(rows_by_node_match_the_reference)
+{
+    const struct shape *s = &shapes[_i];
+
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        make_input(s, seed);
+        make_reference(s);
+        route(s);
+        for (int r = 0; !ref->truncated && r < s->ranks; r++) {
+            list_by_node(&plans[r], s);
+            check_relays(&plans[r], s);
+            for (int node = 0; node < plans[r].by_node->nodes.num_nodes; node++)
+                check_node_rows(&plans[r], s, node);
+            check_record_rows(&plans[r], s);
+            epx_node_plan_free(&plans[r]);
+        }
+        give_back();
+    }
+}
+END_TEST
+
 START_TEST(plans_match_the_reference)
 {
     const struct shape *s = &shapes[_i];
@@ -459,6 +594,7 @@ static Suite *make_suite(void)
     TCase *tcase = tcase_create("plan");
 
     tcase_add_loop_test(tcase, plans_match_the_reference, 0, SHAPES);
+    tcase_add_loop_test(tcase, rows_by_node_match_the_reference, 0, SHAPES);
     tcase_add_test(tcase, a_route_orders_ranks_by_node);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -11,7 +11,7 @@
 #include "request.h"
 #include "suite.h"
 
-enum { RANKS = 5, ME = 1, BOUND_MS = 10000000 };
+enum { RANKS = 5, ME = 1, BOUND_MS = 10000000, LOOKS = 32 };
 
 static struct epx_comm comm;
 static struct epx_clock waited;
@@ -73,11 +73,19 @@ static void begin(void)
 }
 
 /* One pass, percent of the bound after the last. */
-static void pass(int percent, int moved, int waiting_for)
+static void pass_once(int percent, int moved, int waiting_for)
 {
     if (waited.last_pass_ns)
         waited.last_pass_ns -= (int64_t)BOUND_MS * 10000 * percent;
     epx_comm_clock(&comm, &waited, moved, waiting_for);
+}
+
+/* As many more in no time as it takes to look for answers. */
+static void pass(int percent, int moved, int waiting_for)
+{
+    pass_once(percent, moved, waiting_for);
+    for (int i = 0; i < LOOKS && !comm.finished && waited.last_pass_ns; i++)
+        pass_once(0, 0, waiting_for);
 }
 
 static void wait_in_vain(int waiting_for)
@@ -126,6 +134,23 @@ START_TEST(a_long_gap_counts_for_half_the_bound)
     ck_assert_int_eq(comm.finished, 0);
     pass(100000, 0, 2);
     ck_assert_int_eq(comm.finished, EPX_ERR_TIMEOUT);
+}
+END_TEST
+
+START_TEST(answers_are_looked_for_before_a_rank_is_blamed)
+{
+    alive[4] = 0;
+    pass_once(0, 0, 2);
+    pass_once(100000, 0, 2);
+    ck_assert_int_eq(probes, 1);
+    for (int i = 1; i < LOOKS; i++)
+        pass_once(100000, 0, 2);
+    ck_assert_int_eq(comm.finished, 0);
+    alive[4] = 1;
+    alive[3] = 0;
+    pass_once(0, 0, 2);
+    ck_assert_int_eq(probes, 1);
+    expect_blamed(3);
 }
 END_TEST
 
@@ -308,6 +333,7 @@ static Suite *make_suite(void)
     tcase_add_checked_fixture(tcase, begin, NULL);
     tcase_add_test(tcase, nobody_gives_up_before_the_bound);
     tcase_add_test(tcase, a_long_gap_counts_for_half_the_bound);
+    tcase_add_test(tcase, answers_are_looked_for_before_a_rank_is_blamed);
     tcase_add_test(tcase, the_time_before_the_first_pass_does_not_count);
     tcase_add_test(tcase, progress_starts_the_clock_anew);
     tcase_add_test(tcase, without_a_bound_nobody_gives_up);

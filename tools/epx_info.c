@@ -135,7 +135,7 @@ static void print_transports(int rank)
     for (int i = 0; epx_transport_report(MPI_COMM_WORLD, i, &report) == EPX_SUCCESS; i++) {
         if (rank)
             continue;
-        printf("  %-5s %-12s %s\n", report.name, report.memory, report.description);
+        printf("  %-7s %-12s %s\n", report.name, report.memory, report.description);
         if (report.usable)
             printf("    usable\n");
         else

@@ -5,10 +5,11 @@
  * without room takes the rows into its stage and lets them go.
  */
 #include "alltoallv.h"
+#include "kernels/row_copy.h"
 #include "staged.h"
 #include "verbs.h"
 
-enum { AWAIT_COUNTS = EPX_PHASE_VERB, PACK, EXCHANGE };
+enum { AWAIT_COUNTS = EPX_PHASE_VERB, NEXT, PACK, EXCHANGE };
 
 static int begin(struct epx_staged *staged, struct epx_request *request, int *moved)
 {
@@ -33,13 +34,13 @@ static void place(struct epx_staged *staged, struct epx_request *request)
         most = staged->ready[r].most_rows > most ? staged->ready[r].most_rows : most;
     }
     epx_alltoallv_place(request);
-    staged->cut = epx_segments_cut(request->call.row_bytes, staged->stage_bytes / ranks);
+    staged->cut = epx_segments_cut(request->call.row_bytes, staged->share_bytes);
     staged->block.row_stride = staged->cut.bytes;
     rows = epx_staged_rows(staged, staged->cut.bytes);
     staged->per_round = (int32_t)rows;
     staged->round = -1;
     staged->num_rounds = staged->cut.bytes ? (most + rows - 1) / rows * staged->cut.num : 0;
-    request->phase = PACK;
+    request->phase = NEXT;
 }
 
 /* First row and number of rows of a list in the round under way. */
@@ -55,55 +56,96 @@ static int32_t round_rows(const struct epx_staged *staged, int64_t all)
     return rest < 0 ? 0 : rest < staged->per_round ? (int32_t)rest : staged->per_round;
 }
 
-/* Copies one segment of num rows between a user's buffer and a stage. */
-static void copy_rows(const struct epx_staged *staged, char *to, int64_t to_stride,
-                      const char *from, int64_t from_stride, int32_t num)
-{
-    size_t bytes = (size_t)epx_segment_length(staged->cut, staged->round % staged->cut.num);
-
-    for (int32_t i = 0; i < num; i++)
-        memcpy(to + i * to_stride, from + i * from_stride, bytes);
-}
-
 static int64_t user_offset(const struct epx_staged *staged, int64_t row)
 {
     return (row + round_first(staged)) * staged->cut.row_bytes +
            epx_segment_offset(staged->cut, staged->round % staged->cut.num);
 }
 
-static int pack(struct epx_staged *staged, struct epx_request *request)
+/* One segment of num rows into a stage. */
+static void put_rows(const struct epx_staged *staged, char *to, const char *from, int32_t num)
+{
+    size_t bytes = (size_t)epx_segment_length(staged->cut, staged->round % staged->cut.num);
+
+    for (int32_t i = 0; i < num; i++)
+        memcpy(to + i * staged->block.row_stride, from + i * staged->cut.row_bytes, bytes);
+}
+
+/* One segment of num rows into the user's buffer. */
+static void get_rows(const struct epx_request *request, int64_t row, const char *from,
+                     int64_t from_stride, int32_t num)
+{
+    const struct epx_staged *staged = epx_staged_of(request);
+    char *to = (char *)request->call.rows_out + user_offset(staged, row);
+    int64_t bytes = epx_segment_length(staged->cut, staged->round % staged->cut.num);
+    int bypasses = epx_rows_bypass(request->received_rows * staged->cut.row_bytes);
+
+    for (int32_t i = 0; i < num; i++)
+        epx_row_copy(to + i * staged->cut.row_bytes, from + i * from_stride, bytes, bypasses);
+}
+
+static int fits(const struct epx_request *request)
+{
+    return request->received_rows <= request->call.recv_capacity;
+}
+
+/* Rows to this rank itself need no stage. */
+static void copy_own(struct epx_staged *staged, struct epx_request *request)
 {
     const struct epx_call *call = &request->call;
     struct epx_block *block = &staged->block;
-    int ranks = staged->comm->size;
+    int self = staged->comm->rank;
 
-    for (int r = 0; r < ranks; r++) {
+    if (fits(request))
+        get_rows(request, call->rdispls[self],
+                 (const char *)call->rows_in + user_offset(staged, call->sdispls[self]),
+                 call->row_bytes, block->home_rows[self]);
+    block->home_rows[self] = block->expert_rows[self] = 0;
+}
+
+static int next(struct epx_staged *staged, struct epx_request *request)
+{
+    const struct epx_call *call = &request->call;
+    struct epx_block *block = &staged->block;
+
+    if (++staged->round >= staged->num_rounds)
+        return epx_alltoallv_finish(request);
+    for (int r = 0; r < staged->comm->size; r++) {
         block->home_rows[r] = round_rows(staged, call->sendcounts[r]);
         block->expert_rows[r] = round_rows(staged, call->recvcounts[r]);
     }
-    epx_staged_pack(block->home_rows, ranks, block->row_stride, staged->home_at,
-                    staged->home_counts, staged->home_displs);
-    epx_staged_pack(block->expert_rows, ranks, block->row_stride, staged->expert_at,
-                    staged->expert_counts, staged->expert_displs);
-    for (int r = 0; r < ranks; r++)
-        copy_rows(staged, staged->home_stage + staged->home_at[r], block->row_stride,
-                  (const char *)call->rows_in + user_offset(staged, call->sdispls[r]),
-                  call->row_bytes, block->home_rows[r]);
+    copy_own(staged, request);
+    epx_staged_measure(staged);
+    request->phase = PACK;
+    return EPX_SUCCESS;
+}
+
+static int pack(struct epx_staged *staged, struct epx_request *request, int *moved)
+{
+    const struct epx_call *call = &request->call;
+    const struct epx_block *block = &staged->block;
+
+    if (!epx_staged_claim(staged, EPX_TO_EXPERTS))
+        return EPX_SUCCESS;
+    for (int r = 0; r < staged->comm->size; r++)
+        put_rows(staged, staged->home_at[r],
+                 (const char *)call->rows_in + user_offset(staged, call->sdispls[r]),
+                 block->home_rows[r]);
+    *moved = 1;
     request->phase = EXCHANGE;
-    return epx_staged_to_experts(staged);
+    return epx_staged_send(staged, EPX_TO_EXPERTS);
 }
 
 static int unpack(struct epx_staged *staged, struct epx_request *request)
 {
     const struct epx_call *call = &request->call;
     const struct epx_block *block = &staged->block;
-    int fits = request->received_rows <= call->recv_capacity;
 
-    for (int r = 0; fits && r < staged->comm->size; r++)
-        copy_rows(staged, (char *)call->rows_out + user_offset(staged, call->rdispls[r]),
-                  call->row_bytes, staged->expert_stage + staged->expert_at[r], block->row_stride,
-                  block->expert_rows[r]);
-    request->phase = PACK;
+    for (int r = 0; fits(request) && r < staged->comm->size; r++)
+        get_rows(request, call->rdispls[r], staged->expert_at[r], block->row_stride,
+                 block->expert_rows[r]);
+    epx_row_copy_fence();
+    request->phase = NEXT;
     return EPX_SUCCESS;
 }
 
@@ -117,10 +159,8 @@ int epx_alltoallv_staged(struct epx_request *request, int *moved)
         if (*moved)
             place(staged, request);
         return EPX_SUCCESS;
-    case PACK:
-        *moved = 1;
-        return ++staged->round < staged->num_rounds ? pack(staged, request)
-                                                    : epx_alltoallv_finish(request);
+    case NEXT: *moved = 1; return next(staged, request);
+    case PACK: return pack(staged, request, moved);
     case EXCHANGE:
         EPX_TRY(epx_staged_done(staged, moved));
         return *moved ? unpack(staged, request) : EPX_SUCCESS;

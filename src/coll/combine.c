@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* combine.c - combine and dispatch backward: the experts' rows go home and are summed there. */
+#include "kernels/node_rows.h"
 #include "transport.h"
 #include "verbs.h"
 
@@ -7,8 +8,27 @@ void epx_combine_prepare(struct epx_request *request)
 {
     if (epx_device_prepare(request))
         return;
-    request->progress =
-        epx_transport_of(request)->direct ? epx_combine_direct : epx_combine_staged;
+    request->progress = epx_choose_algorithm(request, epx_combine_direct, epx_combine_staged,
+                                             epx_combine_tiered);
+}
+
+/* What goes to another node goes to the relay, or from there as one row. */
+static void count_rows(struct epx_request *request)
+{
+    const struct epx_plan *plan = request->route->plan;
+    const struct epx_node_plan *by_node = plan->by_node;
+    struct epx_comm *comm = request->comm;
+
+    for (int r = 0; r < comm->size; r++) {
+        enum epx_distance distance = epx_comm_distance(comm, r);
+        int64_t rows = plan->recv_rows[r];
+
+        if (by_node && by_node->served[r] >= 0)
+            rows = by_node->matrix[(int64_t)r * comm->num_nodes + by_node->nodes.own];
+        else if (by_node && distance == EPX_DISTANCE_NETWORK)
+            distance = EPX_DISTANCE_NODE;
+        epx_stats_count_rows(&comm->stats, distance, rows, request->call.row_bytes);
+    }
 }
 
 /* Pairs that did not travel have no gradient: all start at zero. */
@@ -16,11 +36,8 @@ int epx_combine_begin(struct epx_request *request, int weighted)
 {
     const struct epx_call *call = &request->call;
     const struct epx_plan *plan = request->route->plan;
-    struct epx_comm *comm = request->comm;
 
-    for (int r = 0; r < comm->size; r++)
-        epx_stats_count_rows(&comm->stats, epx_comm_distance(comm, r), plan->recv_rows[r],
-                             call->row_bytes);
+    count_rows(request);
     if (weighted && call->weights_out && call->num_tokens)
         memset(call->weights_out, 0,
                (size_t)call->num_tokens * (size_t)plan->top_k * sizeof(*call->weights_out));

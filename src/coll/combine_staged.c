@@ -6,12 +6,12 @@
 #include "staged.h"
 #include "verbs.h"
 
-enum { SUM_PAIRS = EPX_PHASE_VERB, EXCHANGE };
+enum { NEXT = EPX_PHASE_VERB, SUM_PAIRS, EXCHANGE };
 
 static int begin(struct epx_staged *staged, struct epx_request *request, int weighted)
 {
     staged->plan = request->route->plan;
-    epx_staged_begin(staged, request, weighted);
+    epx_staged_begin(staged, request, staged->comm->size, weighted);
     staged->home = epx_home_rows_of(request, staged->cut, weighted);
     staged->expert = epx_expert_rows_of(request, staged->cut, weighted, staged->sums);
     return epx_combine_begin(request, weighted);
@@ -19,20 +19,18 @@ static int begin(struct epx_staged *staged, struct epx_request *request, int wei
 
 static int sum_pairs(struct epx_staged *staged, struct epx_request *request, int *moved)
 {
-    *moved = 1;
-    if (!epx_staged_next_block(staged)) {
-        request->complete = 1;
+    if (!epx_staged_claim(staged, EPX_TO_HOMES))
         return EPX_SUCCESS;
-    }
+    *moved = 1;
     request->phase = EXCHANGE;
     EPX_TRY(staged->comm->kernels->sum_pairs(staged->plan, &staged->expert, &staged->block,
                                              EPX_STREAM_NULL));
-    return epx_staged_to_homes(staged);
+    return epx_staged_send(staged, EPX_TO_HOMES);
 }
 
 static int sum_ranks(struct epx_staged *staged, struct epx_request *request)
 {
-    request->phase = SUM_PAIRS;
+    request->phase = NEXT;
     return staged->comm->kernels->sum_ranks(staged->plan, &staged->home, &staged->block,
                                             EPX_STREAM_NULL);
 }
@@ -43,6 +41,7 @@ int epx_combine_staged(struct epx_request *request, int *moved)
     int weighted;
 
     switch (request->phase) {
+    case NEXT: *moved = 1; return epx_staged_next_block(staged, request, SUM_PAIRS);
     case SUM_PAIRS: return sum_pairs(staged, request, moved);
     case EXCHANGE:
         EPX_TRY(epx_staged_done(staged, moved));

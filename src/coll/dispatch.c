@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* dispatch.c - dispatch and combine backward: rows of the home ranks go to the experts. */
+#include "kernels/node_rows.h"
 #include "transport.h"
 #include "verbs.h"
 
@@ -7,8 +8,27 @@ void epx_dispatch_prepare(struct epx_request *request)
 {
     if (epx_device_prepare(request))
         return;
-    request->progress =
-        epx_transport_of(request)->direct ? epx_dispatch_direct : epx_dispatch_staged;
+    request->progress = epx_choose_algorithm(request, epx_dispatch_direct, epx_dispatch_staged,
+                                             epx_dispatch_tiered);
+}
+
+/* A row counts where it goes; one that a relay of this node passed on, where it is taken. */
+static void count_rows(struct epx_request *request)
+{
+    const struct epx_plan *plan = request->route->plan;
+    struct epx_comm *comm = request->comm;
+    int64_t row_bytes = request->call.row_bytes;
+
+    for (int r = 0; r < comm->size; r++)
+        if (!plan->by_node || epx_comm_distance(comm, r) != EPX_DISTANCE_NETWORK)
+            epx_stats_count_rows(&comm->stats, epx_comm_distance(comm, r), plan->send_rows[r],
+                                 row_bytes);
+        else if (epx_relay(&plan->by_node->nodes, r, comm->node[comm->rank]) != comm->rank)
+            epx_stats_count_rows(&comm->stats, EPX_DISTANCE_NODE, plan->recv_rows[r], row_bytes);
+    for (int m = 0; plan->by_node && m < comm->num_nodes; m++)
+        if (m != comm->node[comm->rank])
+            epx_stats_count_rows(&comm->stats, EPX_DISTANCE_NETWORK, plan->by_node->rows[m],
+                                 row_bytes);
 }
 
 int epx_dispatch_begin(struct epx_request *request, int weighted)
@@ -18,9 +38,7 @@ int epx_dispatch_begin(struct epx_request *request, int weighted)
     struct epx_comm *comm = request->comm;
     int writes_weights = weighted || call->verb == EPX_VERB_COMBINE_BACKWARD;
 
-    for (int r = 0; r < comm->size; r++)
-        epx_stats_count_rows(&comm->stats, epx_comm_distance(comm, r), plan->send_rows[r],
-                             call->row_bytes);
+    count_rows(request);
     request->received_rows = *plan->num_rows;
     return comm->kernels->zero_padding(plan, call->rows_out, call->row_bytes,
                                        writes_weights ? call->weights_out : NULL,

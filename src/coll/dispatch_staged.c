@@ -6,12 +6,12 @@
 #include "staged.h"
 #include "verbs.h"
 
-enum { PACK = EPX_PHASE_VERB, EXCHANGE };
+enum { NEXT = EPX_PHASE_VERB, PACK, EXCHANGE };
 
 static int begin(struct epx_staged *staged, struct epx_request *request, int weighted)
 {
     staged->plan = request->route->plan;
-    epx_staged_begin(staged, request, weighted);
+    epx_staged_begin(staged, request, staged->comm->size, weighted);
     staged->home = epx_home_rows_of(request, staged->cut, weighted);
     staged->expert = epx_expert_rows_of(request, staged->cut, weighted, staged->sums);
     return epx_dispatch_begin(request, weighted);
@@ -19,20 +19,18 @@ static int begin(struct epx_staged *staged, struct epx_request *request, int wei
 
 static int pack(struct epx_staged *staged, struct epx_request *request, int *moved)
 {
-    *moved = 1;
-    if (!epx_staged_next_block(staged)) {
-        request->complete = 1;
+    if (!epx_staged_claim(staged, EPX_TO_EXPERTS))
         return EPX_SUCCESS;
-    }
+    *moved = 1;
     request->phase = EXCHANGE;
     EPX_TRY(staged->comm->kernels->pack_rows(staged->plan, &staged->home, &staged->block,
                                              EPX_STREAM_NULL));
-    return epx_staged_to_experts(staged);
+    return epx_staged_send(staged, EPX_TO_EXPERTS);
 }
 
 static int unpack(struct epx_staged *staged, struct epx_request *request)
 {
-    request->phase = PACK;
+    request->phase = NEXT;
     return staged->comm->kernels->unpack_rows(staged->plan, &staged->expert, &staged->block,
                                               EPX_STREAM_NULL);
 }
@@ -43,6 +41,7 @@ int epx_dispatch_staged(struct epx_request *request, int *moved)
     int weighted;
 
     switch (request->phase) {
+    case NEXT: *moved = 1; return epx_staged_next_block(staged, request, PACK);
     case PACK: return pack(staged, request, moved);
     case EXCHANGE:
         EPX_TRY(epx_staged_done(staged, moved));

@@ -7,6 +7,7 @@
 
 #include "agree.h"
 #include "jitter.h"
+#include "tiers.h"
 #include "verbs.h"
 
 /* Where the exchanged parts lie in each rank's window. */
@@ -148,6 +149,7 @@ static void plan_free(struct epx_route *route)
         return;
     if (route->window)
         route->transport->ops->window_free(route->transport->state, route->window);
+    epx_node_plan_free(route->plan);
     free_arrays(route->plan);
     free(route->plan);
     route->plan = NULL;
@@ -182,7 +184,7 @@ static int allocate(struct epx_route *route)
             plan->owner[e] = r;
     memset(plan->slots, 0xff, (size_t)plan->max_tokens * (size_t)plan->top_k *
                                   sizeof(*plan->slots));
-    return EPX_SUCCESS;
+    return route->transport->tiers ? epx_node_plan_create(route->comm, plan) : EPX_SUCCESS;
 }
 
 static void place_window(struct epx_route *route)
@@ -229,7 +231,7 @@ static int create_window(struct epx_route *route)
         if (!spare)
             return rc;
         EPX_LOG_WARN("%s; the route falls back to transport %s", epx_status_message(),
-                     spare->ops->name);
+                     spare->name);
         route->transport = spare;
         rc = spare->ops->window_create(spare->state, bytes, &route->window);
     }
@@ -285,8 +287,8 @@ void epx_route_tokens_prepare(struct epx_request *request)
 {
     if (epx_device_prepare(request))
         return;
-    request->progress =
-        epx_transport_of(request)->direct ? epx_route_tokens_direct : epx_route_tokens_staged;
+    request->progress = epx_choose_algorithm(request, epx_route_tokens_direct,
+                                             epx_route_tokens_staged, epx_route_tokens_tiered);
 }
 
 int epx_routing_count(struct epx_request *request)

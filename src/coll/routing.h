@@ -13,6 +13,11 @@
 int epx_routing_count(struct epx_request *request);
 int epx_routing_assign(struct epx_request *request);
 int epx_routing_finish(struct epx_request *request);
+/* Messages: handshake and counts by allgather; records where they are sent from; the longest list
+ * of records between two ranks. */
+int epx_routing_begin_staged(struct epx_request *request, int *moved);
+int epx_routing_assign_staged(struct epx_request *request);
+int64_t epx_routing_most_records(const struct epx_plan *plan);
 /* Keeps a failed routing's error for the operations that stand on it. */
 int epx_routing_keep(struct epx_request *request, int error);
 

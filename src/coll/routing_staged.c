@@ -8,10 +8,11 @@
 #include "staged.h"
 #include "verbs.h"
 
-enum { AWAIT_COUNTS = EPX_PHASE_VERB, PACK, EXCHANGE };
+enum { AWAIT_COUNTS = EPX_PHASE_VERB, NEXT, PACK, EXCHANGE };
 
-static int begin(struct epx_staged *staged, struct epx_request *request, int *moved)
+int epx_routing_begin_staged(struct epx_request *request, int *moved)
 {
+    const struct epx_staged *staged = epx_staged_of(request);
     const struct epx_plan *plan = request->route->plan;
     int weighted;
 
@@ -25,7 +26,7 @@ static int begin(struct epx_staged *staged, struct epx_request *request, int *mo
                                                    sizeof(*plan->own_counts)));
 }
 
-static int64_t most_records(const struct epx_plan *plan)
+int64_t epx_routing_most_records(const struct epx_plan *plan)
 {
     int64_t most = 0;
 
@@ -36,21 +37,28 @@ static int64_t most_records(const struct epx_plan *plan)
     return most;
 }
 
-static int assign(struct epx_staged *staged, struct epx_request *request)
+int epx_routing_assign_staged(struct epx_request *request)
 {
     struct epx_plan *plan = request->route->plan;
-    int64_t row = 0, rows;
+    int64_t row = 0;
 
     for (int32_t d = 0; d < plan->num_ranks; d++) {
         plan->record_to[d] = epx_record_at(plan->own_records, plan->record_shape, row);
         row += epx_plan_unique(plan, plan->rank, d);
     }
-    rows = epx_staged_rows(staged, (int64_t)epx_record_bytes(plan->record_shape));
-    staged->round = -1;
-    staged->num_rounds = (most_records(plan) + rows - 1) / rows;
-    staged->per_round = (int32_t)rows;
-    request->phase = PACK;
     return epx_routing_assign(request);
+}
+
+static int assign(struct epx_staged *staged, struct epx_request *request)
+{
+    const struct epx_plan *plan = request->route->plan;
+    int64_t rows = epx_staged_rows(staged, (int64_t)epx_record_bytes(plan->record_shape));
+
+    staged->round = -1;
+    staged->num_rounds = (epx_routing_most_records(plan) + rows - 1) / rows;
+    staged->per_round = (int32_t)rows;
+    request->phase = NEXT;
+    return epx_routing_assign_staged(request);
 }
 
 /* Records of a list that travel in the round under way. */
@@ -61,28 +69,38 @@ static int32_t records_of_round(const struct epx_staged *staged, int32_t all)
     return rest < 0 ? 0 : rest < staged->per_round ? (int32_t)rest : staged->per_round;
 }
 
-static int pack(struct epx_staged *staged, struct epx_request *request)
+static int next(struct epx_staged *staged, struct epx_request *request)
 {
     const struct epx_plan *plan = request->route->plan;
     struct epx_block *block = &staged->block;
-    int64_t bytes = (int64_t)epx_record_bytes(plan->record_shape);
 
+    if (++staged->round >= staged->num_rounds)
+        return epx_routing_finish(request);
+    block->row_stride = (int64_t)epx_record_bytes(plan->record_shape);
     for (int32_t r = 0; r < plan->num_ranks; r++) {
         block->home_rows[r] = records_of_round(staged, epx_plan_unique(plan, plan->rank, r));
         block->expert_rows[r] = records_of_round(staged, plan->rank_counts[r]);
     }
-    epx_staged_pack(block->home_rows, plan->num_ranks, bytes, staged->home_at,
-                    staged->home_counts, staged->home_displs);
-    epx_staged_pack(block->expert_rows, plan->num_ranks, bytes, staged->expert_at,
-                    staged->expert_counts, staged->expert_displs);
+    epx_staged_measure(staged);
+    request->phase = PACK;
+    return EPX_SUCCESS;
+}
+
+static int pack(struct epx_staged *staged, struct epx_request *request, int *moved)
+{
+    const struct epx_plan *plan = request->route->plan;
+
+    if (!epx_staged_claim(staged, EPX_TO_EXPERTS))
+        return EPX_SUCCESS;
     for (int32_t r = 0; r < plan->num_ranks; r++)
         if (staged->home_counts[r])
-            memcpy(staged->home_stage + staged->home_at[r],
+            memcpy(staged->home_at[r],
                    epx_record_at(plan->record_to[r], plan->record_shape,
                                  staged->round * staged->per_round),
                    (size_t)staged->home_counts[r]);
+    *moved = 1;
     request->phase = EXCHANGE;
-    return epx_staged_to_experts(staged);
+    return epx_staged_send(staged, EPX_TO_EXPERTS);
 }
 
 static int unpack(struct epx_staged *staged, struct epx_request *request)
@@ -92,8 +110,8 @@ static int unpack(struct epx_staged *staged, struct epx_request *request)
     for (int32_t r = 0; r < plan->num_ranks; r++)
         if (staged->expert_counts[r])
             memcpy(epx_plan_record(plan, r, staged->round * staged->per_round),
-                   staged->expert_stage + staged->expert_at[r], (size_t)staged->expert_counts[r]);
-    request->phase = PACK;
+                   staged->expert_at[r], (size_t)staged->expert_counts[r]);
+    request->phase = NEXT;
     return EPX_SUCCESS;
 }
 
@@ -103,15 +121,12 @@ static int step(struct epx_staged *staged, struct epx_request *request, int *mov
     case AWAIT_COUNTS:
         EPX_TRY(epx_staged_done(staged, moved));
         return *moved ? assign(staged, request) : EPX_SUCCESS;
-    case PACK:
-        *moved = 1;
-        if (++staged->round >= staged->num_rounds)
-            return epx_routing_finish(request);
-        return pack(staged, request);
+    case NEXT: *moved = 1; return next(staged, request);
+    case PACK: return pack(staged, request, moved);
     case EXCHANGE:
         EPX_TRY(epx_staged_done(staged, moved));
         return *moved ? unpack(staged, request) : EPX_SUCCESS;
-    default: return begin(staged, request, moved);
+    default: return epx_routing_begin_staged(request, moved);
     }
 }
 

@@ -26,43 +26,57 @@ static int init(struct epx_staged *staged)
     EPX_FAIL_IF(staged->stage_bytes > INT32_MAX, EPX_ERR_UNSUPPORTED,
                 "%zu ranks need a stage of %lld bytes, more than MPI counts can tell", ranks,
                 (long long)staged->stage_bytes);
-    staged->home_stage = epx_memory_zeroed(1, (size_t)staged->stage_bytes);
-    staged->expert_stage = epx_memory_zeroed(1, (size_t)staged->stage_bytes);
+    staged->share_bytes = staged->stage_bytes / (int64_t)ranks / EPX_LINE_BYTES * EPX_LINE_BYTES;
     staged->ready = epx_memory_zeroed(ranks, sizeof(*staged->ready));
-    staged->home_at = epx_memory_zeroed(8 * ranks, sizeof(*staged->home_at));
-    staged->home_counts = epx_memory_zeroed(8 * ranks, sizeof(*staged->home_counts));
+    staged->home_at = epx_memory_zeroed(2 * ranks, sizeof(*staged->home_at));
+    staged->counts_in = epx_memory_zeroed(3 * ranks, sizeof(*staged->counts_in));
+    staged->home_counts = epx_memory_zeroed(7 * ranks, sizeof(*staged->home_counts));
     staged->sums = epx_memory_zeroed(ranks * EPX_MAX_TOP_K, sizeof(*staged->sums));
-    EPX_FAIL_IF(!staged->home_stage || !staged->expert_stage || !staged->ready ||
-                    !staged->home_at || !staged->home_counts || !staged->sums,
-                EPX_ERR_NO_MEM, "no memory for stages of %lld bytes",
-                (long long)staged->stage_bytes);
+    EPX_FAIL_IF(!staged->ready || !staged->home_at || !staged->counts_in ||
+                    !staged->home_counts || !staged->sums,
+                EPX_ERR_NO_MEM, "no memory for the staged algorithm on %zu ranks", ranks);
     return EPX_SUCCESS;
 }
 
-/* Arrays of one element a rank, cut from two allocations. */
+/* Collective, agreed. */
+static int make_stages(struct epx_staged *staged)
+{
+    const struct epx_transport *transport = staged->transport;
+    size_t bytes = (size_t)staged->stage_bytes;
+    int rc = EPX_SUCCESS;
+
+    if (transport->ops->stages && !staged->tiered)
+        return transport->ops->stages(transport->state, bytes, &staged->home_stage,
+                                      &staged->expert_stage);
+    staged->home_stage = epx_memory_zeroed(1, bytes);
+    staged->expert_stage = epx_memory_zeroed(1, bytes);
+    if (!staged->home_stage || !staged->expert_stage)
+        rc = epx_fail(EPX_ERR_NO_MEM, "no memory for stages of %zu bytes", bytes);
+    return epx_comm_agree(staged->comm, rc);
+}
+
+/* Arrays of one element a rank, cut from three allocations. */
 static void place_arrays(struct epx_staged *staged)
 {
     int ranks = staged->comm->size;
     int *ints = staged->home_counts;
 
     staged->expert_at = staged->home_at + ranks;
-    staged->block.home_row = staged->home_at + 2 * ranks;
-    staged->counts_in = staged->home_at + 3 * ranks;
-    staged->counts_out = staged->home_at + 4 * ranks;
-    staged->home_displs = ints + ranks;
-    staged->expert_counts = ints + 2 * ranks;
-    staged->expert_displs = ints + 3 * ranks;
-    staged->block.home_rows = ints + 4 * ranks;
-    staged->block.record = ints + 5 * ranks;
-    staged->block.record_end = ints + 6 * ranks;
-    staged->block.expert_rows = ints + 7 * ranks;
     staged->block.home_at = staged->home_at;
     staged->block.expert_at = staged->expert_at;
-    staged->block.home_stage = staged->home_stage;
-    staged->block.expert_stage = staged->expert_stage;
+    staged->counts_out = staged->counts_in + ranks;
+    staged->block.home_row = staged->counts_in + 2 * ranks;
+    staged->expert_counts = ints + ranks;
+    staged->displs = ints + 2 * ranks;
+    staged->block.home_rows = ints + 3 * ranks;
+    staged->block.record = ints + 4 * ranks;
+    staged->block.record_end = ints + 5 * ranks;
+    staged->block.expert_rows = ints + 6 * ranks;
+    for (int r = 0; r < ranks; r++)
+        staged->displs[r] = (int)(r * staged->share_bytes);
 }
 
-int epx_staged_create(struct epx_comm *comm, const struct epx_transport *transport,
+int epx_staged_create(struct epx_comm *comm, const struct epx_transport *transport, int tiered,
                       struct epx_staged **result)
 {
     struct epx_staged *staged = epx_memory_zeroed(1, sizeof(*staged));
@@ -71,9 +85,12 @@ int epx_staged_create(struct epx_comm *comm, const struct epx_transport *transpo
     if (staged) {
         staged->comm = comm;
         staged->transport = transport;
+        staged->tiered = tiered;
         rc = init(staged);
     }
     rc = epx_comm_agree(comm, rc);
+    if (rc == EPX_SUCCESS)
+        rc = make_stages(staged);
     if (rc != EPX_SUCCESS) {
         epx_staged_free(staged);
         return rc;
@@ -87,10 +104,13 @@ void epx_staged_free(struct epx_staged *staged)
 {
     if (!staged)
         return;
-    free(staged->home_stage);
-    free(staged->expert_stage);
+    if (!staged->transport->ops->stages || staged->tiered) {
+        free(staged->home_stage);
+        free(staged->expert_stage);
+    }
     free(staged->ready);
     free(staged->home_at);
+    free(staged->counts_in);
     free(staged->home_counts);
     free(staged->sums);
     free(staged);
@@ -110,6 +130,16 @@ int epx_staged_done(struct epx_staged *staged, int *moved)
     return EPX_SUCCESS;
 }
 
+/* Before the peers may store the next rows there. */
+static void forget(struct epx_staged *staged)
+{
+    if (!staged->stale)
+        return;
+    epx_poison(staged->home_stage, (size_t)staged->stage_bytes);
+    epx_poison(staged->expert_stage, (size_t)staged->stage_bytes);
+    staged->stale = 0;
+}
+
 int epx_staged_handshake(struct epx_request *request, int *weighted, int *moved)
 {
     struct epx_staged *staged = epx_staged_of(request);
@@ -117,6 +147,8 @@ int epx_staged_handshake(struct epx_request *request, int *weighted, int *moved)
 
     if (request->phase == EPX_PHASE_POST) {
         epx_jitter();
+        staged->stale = 1;
+        forget(staged);
         staged->own = epx_ready_of(request);
         request->phase = EPX_PHASE_AGREE;
         return transport->ops->allgather(transport->state, &staged->own, staged->ready,
@@ -129,11 +161,16 @@ int epx_staged_handshake(struct epx_request *request, int *weighted, int *moved)
     return epx_ready_agree(request, staged->ready, weighted);
 }
 
-int64_t epx_staged_rows(const struct epx_staged *staged, int64_t row_stride)
+static int64_t rows_in(int64_t bytes, int64_t row_stride)
 {
-    int64_t rows = staged->stage_bytes / staged->comm->size / (row_stride ? row_stride : 1);
+    int64_t rows = bytes / (row_stride ? row_stride : 1);
 
     return rows < 1 ? 1 : rows > INT32_MAX / 2 ? INT32_MAX / 2 : rows;
+}
+
+int64_t epx_staged_rows(const struct epx_staged *staged, int64_t row_stride)
+{
+    return rows_in(staged->share_bytes, row_stride);
 }
 
 static int32_t most_tokens(const struct epx_plan *plan)
@@ -148,16 +185,19 @@ static int32_t most_tokens(const struct epx_plan *plan)
     return most;
 }
 
-void epx_staged_begin(struct epx_staged *staged, const struct epx_request *request, int weighted)
+void epx_staged_begin(struct epx_staged *staged, const struct epx_request *request,
+                      int rows_per_token, int weighted)
 {
     struct epx_block *block = &staged->block;
     const struct epx_plan *plan = staged->plan;
     int64_t weight_bytes = weighted ? epx_round_up(4 * (int64_t)plan->top_k, 8) : 0;
-    int64_t share = staged->stage_bytes / staged->comm->size - weight_bytes;
+    int64_t share = staged->share_bytes * staged->comm->size / rows_per_token;
+    int64_t most = INT32_MAX / staged->comm->size; /* bytes of all ranks' rows are told as int */
 
-    staged->cut = epx_segments_cut(request->call.row_bytes, share / 8 * 8);
+    share = share < most ? share : most;
+    staged->cut = epx_segments_cut(request->call.row_bytes, (share - weight_bytes) / 8 * 8);
     block->row_stride = epx_round_up(staged->cut.bytes, 8) + weight_bytes;
-    staged->per_round = (int32_t)epx_staged_rows(staged, block->row_stride);
+    staged->per_round = (int32_t)rows_in(share, block->row_stride);
     staged->most_tokens = most_tokens(plan);
     block->first_token = block->end_token = 0;
     block->segment = staged->cut.num - 1;
@@ -203,20 +243,22 @@ static void find_expert_rows(struct epx_block *block, const struct epx_plan *pla
     block->record_end[rank] = u;
 }
 
-int epx_staged_next_block(struct epx_staged *staged)
+int epx_staged_has_block(const struct epx_staged *staged)
+{
+    return staged->block.segment + 1 < staged->cut.num ||
+           staged->next_token < staged->most_tokens;
+}
+
+void epx_staged_find_block(struct epx_staged *staged)
 {
     struct epx_block *block = &staged->block;
     const struct epx_plan *plan = staged->plan;
     int64_t first = staged->next_token, end = first + staged->per_round;
     int32_t last = end < INT32_MAX ? (int32_t)end : INT32_MAX;
 
-    epx_poison(staged->home_stage, (size_t)staged->stage_bytes);
-    epx_poison(staged->expert_stage, (size_t)staged->stage_bytes);
     if (++block->segment < staged->cut.num)
-        return 1;
+        return;
     block->segment = 0;
-    if (first >= staged->most_tokens)
-        return 0;
     staged->next_token = last;
     block->first_token = clip_token(plan, (int32_t)first);
     block->end_token = clip_token(plan, last);
@@ -224,42 +266,63 @@ int epx_staged_next_block(struct epx_staged *staged)
         find_home_rows(block, plan, r);
         find_expert_rows(block, plan, last, r);
     }
-    epx_staged_pack(block->home_rows, plan->num_ranks, block->row_stride, staged->home_at,
-                    staged->home_counts, staged->home_displs);
-    epx_staged_pack(block->expert_rows, plan->num_ranks, block->row_stride, staged->expert_at,
-                    staged->expert_counts, staged->expert_displs);
-    return 1;
 }
 
-void epx_staged_pack(const int32_t *rows, int num_ranks, int64_t row_stride, int64_t *at,
-                     int *counts, int *displs)
+int epx_staged_next_block(struct epx_staged *staged, struct epx_request *request, int phase)
 {
-    int64_t offset = 0;
+    if (!epx_staged_has_block(staged)) {
+        request->complete = 1;
+        return EPX_SUCCESS;
+    }
+    epx_staged_find_block(staged);
+    epx_staged_measure(staged);
+    request->phase = phase;
+    return EPX_SUCCESS;
+}
 
-    for (int r = 0; r < num_ranks; r++) {
-        at[r] = offset;
-        displs[r] = (int)offset;
-        counts[r] = (int)(rows[r] * row_stride);
-        offset += rows[r] * row_stride;
+void epx_staged_measure(struct epx_staged *staged)
+{
+    const struct epx_block *block = &staged->block;
+
+    for (int r = 0; r < staged->comm->size; r++) {
+        staged->home_counts[r] = (int)(block->home_rows[r] * block->row_stride);
+        staged->expert_counts[r] = (int)(block->expert_rows[r] * block->row_stride);
     }
 }
 
-int epx_staged_to_experts(struct epx_staged *staged)
+int epx_staged_claim(struct epx_staged *staged, enum epx_way way)
 {
-    epx_jitter();
-    epx_poison(staged->expert_stage, (size_t)staged->stage_bytes);
-    return staged->transport->ops->alltoallv(staged->transport->state, staged->home_stage,
-                                             staged->home_counts, staged->home_displs,
-                                             staged->expert_stage, staged->expert_counts,
-                                             staged->expert_displs);
+    const struct epx_transport *transport = staged->transport;
+    char *from = way == EPX_TO_EXPERTS ? staged->home_stage : staged->expert_stage;
+    char *into = way == EPX_TO_EXPERTS ? staged->expert_stage : staged->home_stage;
+    char **out_at = way == EPX_TO_EXPERTS ? staged->home_at : staged->expert_at;
+    char **in_at = way == EPX_TO_EXPERTS ? staged->expert_at : staged->home_at;
+    int claimed = 1;
+
+    forget(staged);
+    for (int r = 0; r < staged->comm->size; r++) {
+        out_at[r] = from + staged->displs[r];
+        in_at[r] = into + staged->displs[r];
+        if (transport->ops->place && !staged->tiered)
+            out_at[r] = transport->ops->place(transport->state, r, out_at[r],
+                                              into + staged->displs[staged->comm->rank]);
+        claimed &= out_at[r] != NULL;
+    }
+    return claimed;
 }
 
-int epx_staged_to_homes(struct epx_staged *staged)
+int epx_staged_send(struct epx_staged *staged, enum epx_way way)
 {
+    const struct epx_transport *transport = staged->transport;
+
     epx_jitter();
-    epx_poison(staged->home_stage, (size_t)staged->stage_bytes);
-    return staged->transport->ops->alltoallv(staged->transport->state, staged->expert_stage,
-                                             staged->expert_counts, staged->expert_displs,
-                                             staged->home_stage, staged->home_counts,
-                                             staged->home_displs);
+    staged->stale = 1;
+    if (way == EPX_TO_EXPERTS)
+        return transport->ops->alltoallv(transport->state, staged->home_stage,
+                                         staged->home_counts, staged->displs,
+                                         staged->expert_stage, staged->expert_counts,
+                                         staged->displs);
+    return transport->ops->alltoallv(transport->state, staged->expert_stage,
+                                     staged->expert_counts, staged->displs, staged->home_stage,
+                                     staged->home_counts, staged->displs);
 }

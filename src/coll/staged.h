@@ -13,8 +13,11 @@
 struct epx_staged {
     struct epx_comm *comm;
     const struct epx_transport *transport;
+    int tiered;          /* the transport's own places are not used: all goes in messages */
     int64_t stage_bytes; /* of each of the two stages */
+    int64_t share_bytes; /* what each rank has of a stage, the same places on all ranks */
     char *home_stage, *expert_stage;
+    char **home_at, **expert_at; /* [R] shown by the block: where rows for and from a rank are */
 
     /* the operation at the head of the queue */
     struct epx_ready own, *ready; /* [R] */
@@ -25,16 +28,16 @@ struct epx_staged {
     struct epx_block block;
     int32_t per_round; /* tokens, records or rows of each rank in one exchange */
     int32_t most_tokens, next_token;
-    int64_t *home_at, *expert_at; /* [R], shown by the block */
     int64_t round, num_rounds;    /* routing and alltoallv, which have no tokens */
     int64_t *counts_in, *counts_out; /* [R] alltoallv: rows from and for each rank */
 
-    int *home_counts, *home_displs, *expert_counts, *expert_displs; /* [R] bytes */
+    int *home_counts, *expert_counts, *displs; /* [R] bytes */
+    int stale; /* the stages have the rows of an exchange that is over */
     double *sums; /* [R][EPX_MAX_TOP_K] */
 };
 
 /* Collective, agreed. */
-int epx_staged_create(struct epx_comm *comm, const struct epx_transport *transport,
+int epx_staged_create(struct epx_comm *comm, const struct epx_transport *transport, int tiered,
                       struct epx_staged **staged);
 /* Local. */
 void epx_staged_free(struct epx_staged *staged);
@@ -45,19 +48,26 @@ int epx_staged_handshake(struct epx_request *request, int *weighted, int *moved)
 /* 1 in *moved when all that was started has ended. */
 int epx_staged_done(struct epx_staged *staged, int *moved);
 
-/* Begins to move the rows of a routing; the first block is the next. */
-void epx_staged_begin(struct epx_staged *staged, const struct epx_request *request, int weighted);
-/* Finds the rows of the next block, or of its next segment; 0 when there are no more. */
-int epx_staged_next_block(struct epx_staged *staged);
+/* Begins to move the rows of a routing; the first block is the next. A token has at most so many
+ * rows in a stage. */
+void epx_staged_begin(struct epx_staged *staged, const struct epx_request *request,
+                      int rows_per_token, int weighted);
+int epx_staged_has_block(const struct epx_staged *staged);
+/* Finds the rows of the next block, or of its next segment, where there is one. */
+void epx_staged_find_block(struct epx_staged *staged);
+/* Measures the next block, or its next segment, for this phase; completes after the last. */
+int epx_staged_next_block(struct epx_staged *staged, struct epx_request *request, int phase);
 
-/* Rows for a rank, in a stage of the given share for each rank. */
+/* Rows that fit into a rank's share. */
 int64_t epx_staged_rows(const struct epx_staged *staged, int64_t row_stride);
 
-/* Starts an exchange of counts * unit bytes: from the home stage to the expert stage, or back. */
-int epx_staged_to_experts(struct epx_staged *staged);
-int epx_staged_to_homes(struct epx_staged *staged);
-/* Displacements of densely packed rows; counts and displacements in bytes too. */
-void epx_staged_pack(const int32_t *rows, int num_ranks, int64_t row_stride, int64_t *at,
-                     int *counts, int *displs);
+/*
+ * An exchange: measure takes the number of rows from the block; claim finds where the rows for
+ * each rank go, 0 = not yet; when they are there send lets them go, and done tells the end.
+ */
+enum epx_way { EPX_TO_EXPERTS, EPX_TO_HOMES };
+void epx_staged_measure(struct epx_staged *staged);
+int epx_staged_claim(struct epx_staged *staged, enum epx_way way);
+int epx_staged_send(struct epx_staged *staged, enum epx_way way);
 
 #endif

@@ -13,11 +13,13 @@
 #include "module.h"
 #include "route.h"
 #include "staged.h"
+#include "tiers.h"
 
 struct listed {
     const char *name, *memory, *description;
     const struct epx_transport_ops *ops; /* NULL = not part of this build, or of the module */
     size_t in_module;                    /* where the module has it; 0 = it is not there */
+    int tiered;                          /* ops between nodes, shared memory inside them */
 };
 
 #if HAVE_CUDA && HAVE_NCCL
@@ -28,12 +30,21 @@ struct listed {
 #define NCCL 0
 #endif
 
+#if HAVE_UCX
+#define UCX &epx_transport_ucx
+#else
+#define UCX NULL
+#endif
+
 static const struct listed transports[] = {
-    {"lsa", "cuda:device", "kernels store into NCCL symmetric windows", NULL, LSA},
-    {"nccl", "cuda:device", "NCCL send and receive with exact counts", NULL, NCCL},
-    {"shm", "system", "ranks store into each other's shared memory", &epx_transport_shm, 0},
-    {"ucx", "system", "UCX messages", NULL, 0},
-    {"mpi", "system", "MPI collectives on host buffers", &epx_transport_mpi, 0},
+    {"lsa", "cuda:device", "kernels store into NCCL symmetric windows", NULL, LSA, 0},
+    {"nccl", "cuda:device", "NCCL send and receive with exact counts", NULL, NCCL, 0},
+    {"shm", "system", "ranks store into each other's shared memory", &epx_transport_shm, 0, 0},
+    {"shm+ucx", "system", "shared memory inside a node, UCX between nodes", UCX, 0, 1},
+    {"ucx", "system", "UCX: stores within a node, messages between nodes", UCX, 0, 0},
+    {"shm+mpi", "system", "shared memory inside a node, MPI between nodes", &epx_transport_mpi, 0,
+     1},
+    {"mpi", "system", "MPI collectives on host buffers", &epx_transport_mpi, 0, 0},
 };
 
 enum { NUM_TRANSPORTS = sizeof(transports) / sizeof(transports[0]) };
@@ -61,7 +72,7 @@ static int usable_on_all(struct epx_comm *comm, const struct listed *entry, int 
     int rc = epx_comm_agree(comm, ops ? EPX_SUCCESS : epx_fail_quietly(EPX_ERR_TRANSPORT, why));
 
     if (rc == EPX_SUCCESS) {
-        int here = ops->usable(comm, why);
+        int here = (!entry->tiered || epx_tiers_usable(comm, why)) && ops->usable(comm, why);
 
         rc = epx_comm_agree(comm, here ? EPX_SUCCESS : epx_fail_quietly(EPX_ERR_TRANSPORT, why));
     }
@@ -79,6 +90,7 @@ static void transport_free(struct epx_transport *transport, const struct epx_com
     if (!transport || comm->finished)
         return;
     epx_direct_free(transport->direct);
+    epx_tiers_free(transport->tiers);
     epx_staged_free(transport->staged);
     if (transport->device_ops)
         transport->device_ops->free(transport->device);
@@ -86,7 +98,7 @@ static void transport_free(struct epx_transport *transport, const struct epx_com
     free(transport);
 }
 
-static int transport_init(struct epx_transport *transport, struct epx_comm *comm)
+static int transport_init(struct epx_transport *transport, struct epx_comm *comm, int tiered)
 {
     EPX_TRY(transport->ops->create(comm, &transport->state));
     if (transport->ops->memory == EPX_MEMORY_CUDA) {
@@ -95,21 +107,25 @@ static int transport_init(struct epx_transport *transport, struct epx_comm *comm
     }
     if (transport->ops->direct)
         return epx_direct_create(comm, transport, &transport->direct);
-    return epx_staged_create(comm, transport, &transport->staged);
+    EPX_TRY(epx_staged_create(comm, transport, tiered, &transport->staged));
+    return tiered ? epx_tiers_create(comm, transport->staged, &transport->tiers) : EPX_SUCCESS;
 }
 
-static int make(struct epx_comm *comm, const struct epx_transport_ops *ops,
-                struct epx_transport **result)
+static int make(struct epx_comm *comm, const struct listed *entry, struct epx_transport **result)
 {
+    char why[EPX_WHY_MAX];
     struct epx_transport *transport = epx_memory_zeroed(1, sizeof(*transport));
     int rc = transport ? EPX_SUCCESS : epx_fail(EPX_ERR_NO_MEM, "no memory for a transport");
 
-    if (transport)
-        transport->ops = ops;
+    if (transport) {
+        transport->name = entry->name;
+        transport->description = entry->description;
+        transport->ops = ops_of(entry, why);
+    }
     rc = epx_comm_agree(comm, rc);
     *result = transport;
     if (rc == EPX_SUCCESS)
-        rc = transport_init(transport, comm);
+        rc = transport_init(transport, comm, entry->tiered);
     if (rc != EPX_SUCCESS && !comm->finished) {
         transport_free(transport, comm);
         *result = NULL;
@@ -117,18 +133,18 @@ static int make(struct epx_comm *comm, const struct epx_transport_ops *ops,
     return rc;
 }
 
-static int attach(struct epx_comm *comm, const struct epx_transport_ops *ops)
+static int attach(struct epx_comm *comm, const struct listed *entry)
 {
     struct epx_transport *transport;
 
-    EPX_TRY(make(comm, ops, &comm->transport));
+    EPX_TRY(make(comm, entry, &comm->transport));
     transport = comm->transport;
     if (transport->device_ops) {
         comm->liveness_state = transport->device;
         comm->liveness = transport->device_ops->liveness;
     } else {
         comm->liveness_state = transport->state;
-        comm->liveness = ops->liveness;
+        comm->liveness = transport->ops->liveness;
     }
     return EPX_SUCCESS;
 }
@@ -152,7 +168,7 @@ static int attach_named(struct epx_comm *comm, const char *name)
                     "transport %s is for %s memory", name, transports[i].memory);
         EPX_TRY(usable_on_all(comm, &transports[i], &usable, why));
         EPX_FAIL_IF(!usable, EPX_ERR_TRANSPORT, "transport %s is not usable: %s", name, why);
-        return attach(comm, ops_of(&transports[i], why));
+        return attach(comm, &transports[i]);
     }
     return epx_fail(EPX_ERR_INTERN, "transport %s is not listed", name);
 }
@@ -170,7 +186,7 @@ static int attach_first(struct epx_comm *comm)
             EPX_LOG_INFO("transport %s passed over: %s", transports[i].name, why);
             continue;
         }
-        rc = attach(comm, ops_of(&transports[i], why));
+        rc = attach(comm, &transports[i]);
         if (rc == EPX_SUCCESS || comm->finished)
             return rc;
         EPX_LOG_WARN("transport %s passed over: %s", transports[i].name, epx_status_message());
@@ -199,7 +215,7 @@ int epx_transport_attach(struct epx_comm *comm)
     EPX_TRY(choose_memory(comm));
     EPX_TRY(comm->params.transport ? attach_named(comm, name) : attach_first(comm));
     comm->params.memory = comm->transport->ops->memory;
-    EPX_LOG_INFO("transport %s: %s", epx_transport_name(comm), comm->transport->ops->description);
+    EPX_LOG_INFO("transport %s: %s", comm->transport->name, comm->transport->description);
     return EPX_SUCCESS;
 }
 
@@ -239,8 +255,22 @@ int epx_transport_spare(struct epx_comm *comm, struct epx_transport **spare)
     if (comm->params.transport || comm->threaded || !comm->transport->direct)
         return EPX_SUCCESS;
     if (!comm->spare)
-        EPX_TRY(make(comm, &epx_transport_mpi, &comm->spare));
+        EPX_TRY(make(comm, &transports[NUM_TRANSPORTS - 1], &comm->spare)); /* always usable */
     *spare = comm->spare;
+    return EPX_SUCCESS;
+}
+
+int epx_transport_private_window(struct epx_comm *comm, size_t bytes, struct epx_window **window)
+{
+    struct epx_window *own = epx_window_private(comm->size, comm->rank, bytes);
+    int rc = own ? EPX_SUCCESS : epx_fail(EPX_ERR_NO_MEM, "no memory for %zu bytes", bytes);
+
+    rc = epx_comm_agree(comm, rc);
+    if (rc != EPX_SUCCESS) {
+        epx_window_free(own);
+        return rc;
+    }
+    *window = own;
     return EPX_SUCCESS;
 }
 
@@ -251,7 +281,17 @@ const struct epx_device_ops *epx_transport_device_ops(const struct epx_comm *com
 
 const char *epx_transport_name(const struct epx_comm *comm)
 {
-    return comm->transport ? comm->transport->ops->name : "none";
+    return comm->transport ? comm->transport->name : "none";
+}
+
+void epx_transport_list(char *text, size_t bytes)
+{
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (int i = 0; i < NUM_TRANSPORTS && used < bytes; i++)
+        if (transports[i].ops || transports[i].in_module)
+            used += (size_t)snprintf(text + used, bytes - used, " %s", transports[i].name);
 }
 
 int epx_transport_report(MPI_Comm mpi_comm, int index, struct epx_transport_report *report)

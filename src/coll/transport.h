@@ -13,6 +13,7 @@ enum { EPX_WHY_MAX = 256 };
 struct epx_direct;
 struct epx_exchange;
 struct epx_staged;
+struct epx_tiers;
 struct epx_device;
 
 struct epx_transport_ops {
@@ -44,10 +45,18 @@ struct epx_transport_ops {
     /* staged: messages, nonblocking; done tells when all that was started has ended */
     int (*allgather)(void *state, const void *send, void *recv, int bytes);
     int (*alltoall)(void *state, const void *send, void *recv, int bytes);
-    /* counts and displacements in bytes, [R] each; the arrays stay until done */
+    /* Counts and displacements in bytes, [R] each; the arrays stay until done. */
     int (*alltoallv)(void *state, const void *send, const int *sendcounts, const int *sdispls,
                      void *recv, const int *recvcounts, const int *rdispls);
     int (*done)(void *state, int *done);
+    /* Collective, agreed, once: the transport's memory for the two stages, between which a rank then
+     * has the same displacement in both and on all ranks. NULL, or not called = any memory will do. */
+    int (*stages)(void *state, size_t bytes, char **home_stage, char **expert_stage);
+    /* Where to put what the next collective, an alltoallv, takes to a rank, before it is started;
+     * NULL = the rank still needs that memory. Given are the rank's place in the stage it goes
+     * from, and this rank's in the stage it goes into, which may be stored into from now on, and
+     * from the start of any other collective. Without this operation it is the first of them. */
+    char *(*place)(void *state, int rank, char *from, char *into);
 
     /* messages between device memories; called by the proxy's thread alone, on its device */
     /* Starts an exchange; what it queues on the stream comes before the next. */
@@ -59,16 +68,22 @@ struct epx_transport_ops {
 };
 
 struct epx_transport {
-    const struct epx_transport_ops *ops;
+    const char *name, *description;
+    const struct epx_transport_ops *ops; /* with tiers: of the messages between nodes */
     void *state;
     struct epx_direct *direct; /* the ground of the algorithm: one of these three */
     struct epx_staged *staged;
     struct epx_device *device;
+    struct epx_tiers *tiers; /* beside staged: shared memory inside each node */
     const struct epx_device_ops *device_ops; /* device memory */
 };
 
 extern const struct epx_transport_ops epx_transport_shm;
+extern const struct epx_transport_ops epx_transport_ucx;
 extern const struct epx_transport_ops epx_transport_mpi;
+
+/* Collective, agreed: a window that no other rank reaches. */
+int epx_transport_private_window(struct epx_comm *comm, size_t bytes, struct epx_window **window);
 
 /*
  * Collective: attaches the first usable transport for the communicator's memory space, or the
@@ -89,6 +104,9 @@ struct epx_transport *epx_transport_of(const struct epx_request *request);
  * *spare stays NULL if the user named the transport or a thread progresses it.
  */
 int epx_transport_spare(struct epx_comm *comm, struct epx_transport **spare);
+
+/* Local: a blank and the name of each transport that is part of the build. */
+void epx_transport_list(char *text, size_t bytes);
 
 /* For epx_info. Collective over comm; index 0, 1, ...; EPX_ERR_ARG past the end. */
 struct epx_transport_report {

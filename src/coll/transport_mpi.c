@@ -87,16 +87,8 @@ static void mpi_announce(void *state, char *message)
 static int mpi_window_create(void *state, size_t bytes, struct epx_window **window)
 {
     struct mpi *mpi = state;
-    struct epx_window *own = epx_window_private(mpi->comm->size, mpi->comm->rank, bytes);
-    int rc = own ? EPX_SUCCESS : epx_fail(EPX_ERR_NO_MEM, "no memory for %zu bytes", bytes);
 
-    rc = epx_comm_agree(mpi->comm, rc);
-    if (rc != EPX_SUCCESS) {
-        epx_window_free(own);
-        return rc;
-    }
-    *window = own;
-    return EPX_SUCCESS;
+    return epx_transport_private_window(mpi->comm, bytes, window);
 }
 
 static void mpi_window_free(void *state, struct epx_window *window)

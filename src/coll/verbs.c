@@ -2,6 +2,16 @@
 /* verbs.c - what all verbs on a route share: an operation seen from both ends. */
 #include "verbs.h"
 
+#include "transport.h"
+
+epx_algorithm epx_choose_algorithm(const struct epx_request *request, epx_algorithm direct,
+                                   epx_algorithm staged, epx_algorithm tiered)
+{
+    const struct epx_transport *transport = epx_transport_of(request);
+
+    return transport->direct ? direct : transport->tiers ? tiered : staged;
+}
+
 static int gathers(enum epx_verb verb)
 {
     return verb == EPX_VERB_COMBINE || verb == EPX_VERB_DISPATCH_BACKWARD;

@@ -34,10 +34,11 @@ struct epx_block {
     int32_t *record;          /* [R] first record from each rank */
     int32_t *record_end;      /* [R] */
     int32_t *expert_rows;     /* [R] records in between that travel */
-    const int64_t *home_at;   /* [R] offset of each rank's rows in the home side's stage */
-    const int64_t *expert_at; /* [R] likewise in the expert side's stage */
-    char *home_stage, *expert_stage;
+    char *const *home_at;     /* [R] where each rank's rows are, or go, on the home side */
+    char *const *expert_at;   /* [R] likewise on the expert side */
 };
+
+struct epx_node_block;
 
 struct epx_kernels {
     int (*count_pairs)(const struct epx_count_pairs *args, EPX_Stream stream);
@@ -50,18 +51,34 @@ struct epx_kernels {
     /* Zeroes padding rows and their weights (either may be NULL). */
     int (*zero_padding)(const struct epx_plan *plan, void *rows, int64_t row_bytes,
                         float *row_weights, EPX_Stream stream);
-    /* Home side: rows and pair weights of a block into the stage. */
+    /* Home side: rows and pair weights of a block to their place. */
     int (*pack_rows)(const struct epx_plan *plan, const struct epx_home_rows *rows,
                      const struct epx_block *block, EPX_Stream stream);
-    /* Expert side: a block from the stage to its slots. */
+    /* Expert side: a block to its slots. */
     int (*unpack_rows)(const struct epx_plan *plan, const struct epx_expert_rows *rows,
                        const struct epx_block *block, EPX_Stream stream);
-    /* Expert side: the sum of each row's pairs into the stage. */
+    /* Expert side: the sum of each row's pairs to its place. */
     int (*sum_pairs)(const struct epx_plan *plan, const struct epx_expert_rows *rows,
                      const struct epx_block *block, EPX_Stream stream);
-    /* Home side: the sum of each token's rows from the stage. */
+    /* Home side: the sum of each token's rows. */
     int (*sum_ranks)(const struct epx_plan *plan, const struct epx_home_rows *rows,
                      const struct epx_block *block, EPX_Stream stream);
+
+    /* Where a row crosses to another node once; see node_rows.h. */
+    /* Numbers the rows by node. */
+    int (*list_node_rows)(struct epx_plan *plan, EPX_Stream stream);
+    /* Home side: rows and weights of a block into its area and the stage. */
+    int (*pack_node_rows)(const struct epx_plan *plan, const struct epx_home_rows *rows,
+                          const struct epx_node_block *block, EPX_Stream stream);
+    /* Expert side: a block from the areas of the node to its slots. */
+    int (*unpack_node_rows)(const struct epx_plan *plan, const struct epx_expert_rows *rows,
+                            const struct epx_node_block *block, EPX_Stream stream);
+    /* Relay: the sum of each node row's parts into the stage. */
+    int (*sum_node_ranks)(const struct epx_plan *plan, const struct epx_expert_rows *rows,
+                          const struct epx_node_block *block, EPX_Stream stream);
+    /* Home side: the sum of each token's rows from the areas and the stage. */
+    int (*sum_nodes)(const struct epx_plan *plan, const struct epx_home_rows *rows,
+                     const struct epx_node_block *block, EPX_Stream stream);
 };
 
 extern const struct epx_kernels epx_kernels_host;
@@ -80,5 +97,14 @@ int epx_sum_pairs_host(const struct epx_plan *plan, const struct epx_expert_rows
                        const struct epx_block *block, EPX_Stream stream);
 int epx_sum_ranks_host(const struct epx_plan *plan, const struct epx_home_rows *rows,
                        const struct epx_block *block, EPX_Stream stream);
+int epx_list_node_rows_host(struct epx_plan *plan, EPX_Stream stream);
+int epx_pack_node_rows_host(const struct epx_plan *plan, const struct epx_home_rows *rows,
+                            const struct epx_node_block *block, EPX_Stream stream);
+int epx_unpack_node_rows_host(const struct epx_plan *plan, const struct epx_expert_rows *rows,
+                              const struct epx_node_block *block, EPX_Stream stream);
+int epx_sum_node_ranks_host(const struct epx_plan *plan, const struct epx_expert_rows *rows,
+                            const struct epx_node_block *block, EPX_Stream stream);
+int epx_sum_nodes_host(const struct epx_plan *plan, const struct epx_home_rows *rows,
+                       const struct epx_node_block *block, EPX_Stream stream);
 
 #endif

@@ -12,4 +12,9 @@ const struct epx_kernels epx_kernels_host = {
     .unpack_rows = epx_unpack_rows_host,
     .sum_pairs = epx_sum_pairs_host,
     .sum_ranks = epx_sum_ranks_host,
+    .list_node_rows = epx_list_node_rows_host,
+    .pack_node_rows = epx_pack_node_rows_host,
+    .unpack_node_rows = epx_unpack_node_rows_host,
+    .sum_node_ranks = epx_sum_node_ranks_host,
+    .sum_nodes = epx_sum_nodes_host,
 };

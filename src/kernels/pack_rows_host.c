@@ -2,7 +2,7 @@
 /*
  * pack_rows_host.c - home side of a staged dispatch: a block's rows, by rank in record order,
  * each followed by its pair weights (first segment only), into the stage.
- * Work: the block's rows once. Reads rows_in, weights_in; writes home_stage.
+ * Work: the block's rows once. Reads rows_in, weights_in; writes home_at.
  */
 #include "kernels.h"
 
@@ -15,7 +15,7 @@ int epx_pack_rows_host(const struct epx_plan *plan, const struct epx_home_rows *
     (void)stream;
     for (int32_t d = 0; d < plan->num_ranks; d++) {
         const int32_t *tokens = plan->send_token + block->home_row[d];
-        char *to = block->home_stage + block->home_at[d];
+        char *to = block->home_at[d];
 
         for (int32_t i = 0; i < block->home_rows[d]; i++, to += block->row_stride) {
             if (bytes)

@@ -22,6 +22,8 @@ struct epx_open_record {
     int64_t slot; /* rank-major */
 };
 
+struct epx_node_plan;
+
 struct epx_plan {
     /* fixed by the route */
     int32_t rank, num_ranks, num_experts, top_k, max_tokens;
@@ -76,6 +78,8 @@ struct epx_plan {
     int32_t *own_counts;  /* this rank's row of the matrix, before it is sent */
     int32_t *own_records; /* [max_tokens * min(K, R)] there if they have to be sent */
     int32_t *token_rows;  /* [max_tokens] rows of each token so far */
+
+    struct epx_node_plan *by_node; /* where a row crosses to another node once; else NULL */
 };
 
 EPX_HD int32_t *epx_plan_record(const struct epx_plan *plan, int32_t source, int64_t row)

@@ -211,6 +211,25 @@ void epx_take_pair_weights(const struct epx_plan *plan, const struct epx_expert_
     }
 }
 
+void epx_sum_node_rows(const struct epx_expert_rows *op, int64_t segment,
+                       const char *const rows[], int num, char *sum)
+{
+    const char *block[EPX_MAX_TOP_K];
+    int size = epx_datatype_bytes(op->datatype);
+    int64_t elements = epx_segment_length(op->cut, segment) / size;
+
+    for (int64_t i = 0; i < elements; i += EPX_SUM_BLOCK) {
+        int n = (int)(elements - i < EPX_SUM_BLOCK ? elements - i : EPX_SUM_BLOCK);
+
+        for (int k = 0; k < num; k++)
+            block[k] = rows[k] + i * size;
+        if (op->datatype == EPX_FLOAT64)
+            sum_pairs_double(op->datatype, block, NULL, num, n, sum + i * size);
+        else
+            sum_pairs_float(op->datatype, block, NULL, num, n, sum + i * size);
+    }
+}
+
 void epx_sum_token_rows(const struct epx_plan *plan, const struct epx_home_rows *op,
                         int32_t token, int64_t segment, const char *const rows[],
                         const int32_t ranks[], int num)

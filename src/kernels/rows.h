@@ -52,6 +52,9 @@ void epx_sum_row_pairs(const struct epx_plan *plan, const struct epx_expert_rows
 /* Expert side: gradients of the pair weights of a row, in pair order. */
 void epx_take_pair_weights(const struct epx_plan *plan, const struct epx_expert_rows *op,
                            int32_t *record, float *pair_weights);
+/* Relay: one segment of the sum of a node's rows, by rank, rounded to the datatype. */
+void epx_sum_node_rows(const struct epx_expert_rows *op, int64_t segment,
+                       const char *const rows[], int num, char *sum);
 
 /* Home side: one segment of a token's result from the rows of num ranks, by (node, rank). */
 void epx_sum_token_rows(const struct epx_plan *plan, const struct epx_home_rows *op,

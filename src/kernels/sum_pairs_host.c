@@ -2,7 +2,7 @@
 /*
  * sum_pairs_host.c - expert side of a staged combine: the sum of each row's pairs, each followed
  * by its pair weights' gradients (first segment only), into the stage.
- * Work: the block's pairs. Reads rows_in, weights_in, records; writes expert_stage.
+ * Work: the block's pairs. Reads rows_in, weights_in, records; writes expert_at.
  */
 #include "kernels.h"
 
@@ -11,7 +11,7 @@ int epx_sum_pairs_host(const struct epx_plan *plan, const struct epx_expert_rows
 {
     (void)stream;
     for (int32_t s = 0; s < plan->num_ranks; s++) {
-        char *to = block->expert_stage + block->expert_at[s];
+        char *to = block->expert_at[s];
 
         for (int32_t u = block->record[s]; u < block->record_end[s]; u++) {
             int32_t *record = epx_plan_record(plan, s, u);

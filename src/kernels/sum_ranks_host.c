@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * sum_ranks_host.c - home side of a staged combine: each token's rows, in rank order, summed
- * from the stage into the result. Work: the block's rows. Reads home_stage; writes rows, weights.
+ * from the stage into the result. Work: the block's rows. Reads home_at; writes rows, weights.
  */
 #include "kernels.h"
 
@@ -12,7 +12,7 @@ static const char *staged_row(const struct epx_plan *plan, const struct epx_bloc
     int32_t rank = plan->token_rank[entry];
     int64_t skipped = block->home_row[rank] - plan->send_offset[rank];
 
-    return block->home_stage + block->home_at[rank] +
+    return block->home_at[rank] +
            (plan->token_row[entry] - skipped) * block->row_stride;
 }
 

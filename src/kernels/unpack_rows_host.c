@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * unpack_rows_host.c - expert side of a staged dispatch: a block's rows from the stage to their
- * slots. Work: the block's pairs. Reads expert_stage, records; writes rows, row_weights.
+ * slots. Work: the block's pairs. Reads expert_at, records; writes rows, row_weights.
  */
 #include "kernels.h"
 
@@ -10,7 +10,7 @@ int epx_unpack_rows_host(const struct epx_plan *plan, const struct epx_expert_ro
 {
     (void)stream;
     for (int32_t s = 0; s < plan->num_ranks; s++) {
-        const char *from = block->expert_stage + block->expert_at[s];
+        const char *from = block->expert_at[s];
 
         for (int32_t u = block->record[s]; u < block->record_end[s]; u++) {
             int32_t *record = epx_plan_record(plan, s, u);

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tiers.h - the ground of the tiered algorithms: messages between nodes as the staged algorithms
+ * send them, and an area of shared memory for each rank inside a node. tiers.c has the protocol.
+ */
+#ifndef EPX_COLL_TIERS_H
+#define EPX_COLL_TIERS_H
+
+#include "kernels/node_rows.h"
+#include "staged.h"
+
+struct epx_tiers {
+    struct epx_comm *comm;
+    struct epx_staged *staged;
+    struct epx_window *window; /* shared by the ranks of the node */
+    uint64_t round;            /* exchanges since the communicator was made; alike on all ranks */
+    struct epx_node_block block;
+    int *home_displs, *relay_displs; /* [R] bytes: in the home stage; in the area or relay stage */
+    int64_t *part_at;    /* [R] combine: where a home's parts lie in the own area */
+    char **parts;        /* [R] the same as addresses */
+    int32_t *node_rows;  /* memory of the block's arrays */
+    int64_t *node_at;
+    char **areas;
+    const int64_t **tables;
+};
+
+/* Whether it is of use: named or not, as far as this rank sees. Local. */
+int epx_tiers_usable(const struct epx_comm *comm, char *why);
+/* Collective, agreed. */
+int epx_tiers_create(struct epx_comm *comm, struct epx_staged *staged, struct epx_tiers **tiers);
+/* Local. */
+void epx_tiers_free(struct epx_tiers *tiers);
+struct epx_tiers *epx_tiers_of(const struct epx_request *request);
+
+/* As epx_staged_begin and epx_staged_next_block, for a plan with rows by node; where
+ * epx_staged_has_block says that there is one. */
+void epx_tiers_begin(struct epx_tiers *tiers, struct epx_request *request, int rows_per_token,
+                     int weighted);
+void epx_tiers_next_block(struct epx_tiers *tiers);
+
+/* A round: fill the own area once nobody reads what it held, tell where the rows of each home lie,
+ * and read the others' once all are full. What lacks goes into request->waiting_for. */
+int epx_tiers_may_fill(const struct epx_tiers *tiers, struct epx_request *request);
+void epx_tiers_post_filled(struct epx_tiers *tiers, const int64_t *home_at);
+int epx_tiers_all_filled(const struct epx_tiers *tiers, struct epx_request *request);
+void epx_tiers_post_taken(struct epx_tiers *tiers);
+/* This rank's area. */
+char *epx_tiers_area(const struct epx_tiers *tiers);
+
+/* Starts the exchange of the block's rows from the home stages to the relays' areas; back, from the
+ * relay stages. */
+int epx_tiers_to_relays(struct epx_tiers *tiers);
+int epx_tiers_to_homes(struct epx_tiers *tiers);
+/* Combine: finds where in the own area the block's parts for each home lie. */
+void epx_tiers_place_parts(struct epx_tiers *tiers);
+
+/* The node plan of a route. */
+int epx_node_plan_create(const struct epx_comm *comm, struct epx_plan *plan);
+void epx_node_plan_free(struct epx_plan *plan);
+
+#endif

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * unit_tiers.c - what crosses between pretended nodes: the bytes that the transport is given, and
+ * the stats, against a count of the (token, node) that the expert ids name.
+ */
+#include <stdio.h>
+
+#include "coll/tiers.h"
+#include "operation.h"
+#include "suite.h"
+
+static struct epx_transport_ops counting;
+static const struct epx_transport_ops *real;
+static EPX_Comm comm;
+static uint64_t sent_bytes; /* by this rank, in alltoallv */
+
+static int count_alltoallv(void *state, const void *send, const int *sendcounts,
+                           const int *sdispls, void *recv, const int *recvcounts,
+                           const int *rdispls)
+{
+    for (int r = 0; r < suite_size; r++) {
+        EXPECT(!sendcounts[r] || comm->node[r] != comm->node[comm->rank],
+               "%d bytes for rank %d of the same node", sendcounts[r], r);
+        sent_bytes += (uint64_t)sendcounts[r];
+    }
+    return real->alltoallv(state, send, sendcounts, sdispls, recv, recvcounts, rdispls);
+}
+
+static void open_comm(int ranks_per_node)
+{
+    char text[16];
+
+    snprintf(text, sizeof(text), "%d", ranks_per_node);
+    comm = suite_comm("epx_transport", "shm+mpi", "epx_ranks_per_node", text,
+                      "epx_window_bytes", "65536", NULL);
+    real = comm->transport->ops;
+    counting = *real;
+    counting.alltoallv = count_alltoallv;
+}
+
+static int names_node(const struct routing *routing, int home, int token, int node)
+{
+    int top_k = routing->ref->in.top_k, found = 0;
+
+    for (int k = 0; k < top_k; k++)
+        found |= comm->node[ref_owner(&routing->ref->in,
+                                      routing->ids[home][token * top_k + k])] == node;
+    return found;
+}
+
+/* Tokens of a rank and nodes other than its own that they name. */
+static uint64_t crossings(const struct routing *routing, int home)
+{
+    uint64_t rows = 0;
+
+    for (int t = 0; t < routing->tokens[home]; t++)
+        for (int node = 0; node < comm->num_nodes; node++)
+            rows += node != comm->node[home] && names_node(routing, home, t, node);
+    return rows;
+}
+
+static uint64_t all_crossings(const struct routing *routing)
+{
+    uint64_t rows = 0;
+
+    for (int home = 0; home < suite_size; home++)
+        rows += crossings(routing, home);
+    return rows;
+}
+
+static uint64_t sum(uint64_t value)
+{
+    uint64_t all;
+
+    MPI_Allreduce(&value, &all, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+    return all;
+}
+
+/* What homes send in dispatch their relays send in combine. */
+static void check_crossings(const struct routing *routing, enum verb verb, const EPX_Stats *stats)
+{
+    uint64_t row_bytes = scenario_row_bytes(&routing->layer->s), all = all_crossings(routing);
+    uint64_t own = crossings(routing, suite_rank);
+    int homes_send = verb == DISPATCH || verb == COMBINE_BACKWARD;
+
+    EXPECT(sum(stats->rows_network) == all, "not %llu rows crossed", (unsigned long long)all);
+    EXPECT(sum(sent_bytes) == all * row_bytes, "other bytes were sent than of %llu rows",
+           (unsigned long long)all);
+    EXPECT(stats->bytes_network == stats->rows_network * row_bytes, "other bytes were counted");
+    EXPECT(stats->bytes_network == sent_bytes, "%llu bytes counted, %llu sent",
+           (unsigned long long)stats->bytes_network, (unsigned long long)sent_bytes);
+    EXPECT(!homes_send || stats->rows_network == own, "%llu rows left, not %llu",
+           (unsigned long long)stats->rows_network, (unsigned long long)own);
+}
+
+static void run_verb(struct routing *routing, enum verb verb)
+{
+    EPX_Stats before = EPX_STATS_INIT, after = EPX_STATS_INIT;
+    struct operation op;
+
+    EXPECT_CODE(EPX_Comm_get_stats(comm, &before), EPX_SUCCESS);
+    sent_bytes = 0;
+    comm->transport->ops = &counting;
+    EXPECT_CODE(operation_start(&op, routing, verb, 5), EPX_SUCCESS);
+    operation_finish(&op);
+    comm->transport->ops = real;
+    EXPECT_CODE(EPX_Comm_get_stats(comm, &after), EPX_SUCCESS);
+    after.rows_network -= before.rows_network;
+    after.bytes_network -= before.bytes_network;
+    check_crossings(routing, verb, &after);
+    SETTLE();
+    operation_free(&op);
+}
+
+START_TEST(a_row_crosses_once_to_each_node_that_needs_it)
+{
+    struct scenario s = scenario_small(EPX_BFLOAT16);
+    struct routing routing;
+    struct layer layer;
+
+    open_comm(_i);
+    s.experts = 64;
+    s.top_k = 8;
+    s.count = 64;
+    s.weightless = 1;
+    s.ranks_per_node = _i;
+    layer_open(&layer, &s, comm);
+    EXPECT_CODE(routing_start(&routing, &layer, 9), EPX_SUCCESS);
+    routing_finish(&routing);
+    SETTLE();
+    EXPECT(comm->num_nodes == 1 || all_crossings(&routing) > 0, "nothing has to cross");
+    for (enum verb verb = DISPATCH; verb < VERBS; verb++)
+        run_verb(&routing, verb);
+    routing_free(&routing);
+    layer_close(&layer);
+    EXPECT_CODE(EPX_Comm_free(&comm), EPX_SUCCESS);
+    SETTLE();
+}
+END_TEST
+
+static Suite *make_suite(void)
+{
+    Suite *suite = suite_create("tiers");
+    TCase *tcase = tcase_create("tiers");
+
+    tcase_add_loop_test(tcase, a_row_crosses_once_to_each_node_that_needs_it, 1, 6);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+int main(int argc, char **argv)
+{
+    return suite_main(&argc, &argv, make_suite);
+}
