@@ -90,12 +90,7 @@ static void open_module(void)
  */
 static void __attribute__((constructor)) ask_for_queues(void)
 {
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-
-    if (!driver)
-        setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-    else
-        dlclose(driver);
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 }
 
 const struct epx_module *epx_module_open(void)
