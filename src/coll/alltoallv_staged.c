@@ -96,7 +96,7 @@ static void copy_own(struct epx_staged *staged, struct epx_request *request)
     struct epx_block *block = &staged->block;
     int self = staged->comm->rank;
 
-    if (fits(request))
+    if (fits(request) && block->home_rows[self])
         get_rows(request, call->rdispls[self],
                  (const char *)call->rows_in + user_offset(staged, call->sdispls[self]),
                  call->row_bytes, block->home_rows[self]);
@@ -128,9 +128,10 @@ static int pack(struct epx_staged *staged, struct epx_request *request, int *mov
     if (!epx_staged_claim(staged, EPX_TO_EXPERTS))
         return EPX_SUCCESS;
     for (int r = 0; r < staged->comm->size; r++)
-        put_rows(staged, staged->home_at[r],
-                 (const char *)call->rows_in + user_offset(staged, call->sdispls[r]),
-                 block->home_rows[r]);
+        if (block->home_rows[r])
+            put_rows(staged, staged->home_at[r],
+                     (const char *)call->rows_in + user_offset(staged, call->sdispls[r]),
+                     block->home_rows[r]);
     *moved = 1;
     request->phase = EXCHANGE;
     return epx_staged_send(staged, EPX_TO_EXPERTS);

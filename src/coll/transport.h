@@ -49,8 +49,8 @@ struct epx_transport_ops {
     int (*alltoallv)(void *state, const void *send, const int *sendcounts, const int *sdispls,
                      void *recv, const int *recvcounts, const int *rdispls);
     int (*done)(void *state, int *done);
-    /* Collective, agreed, once: the transport's memory for the two stages, between which a rank then
-     * has the same displacement in both and on all ranks. NULL, or not called = any memory will do. */
+    /* Collective, agreed, once: the transport's memory for the two stages; a rank then has the same
+     * displacement in both and on all ranks. NULL, or not called = any memory will do. */
     int (*stages)(void *state, size_t bytes, char **home_stage, char **expert_stage);
     /* Where to put what the next collective, an alltoallv, takes to a rank, before it is started;
      * NULL = the rank still needs that memory. Given are the rank's place in the stage it goes

@@ -191,17 +191,20 @@ static int take(struct ucx *ucx, int rank)
 {
     size_t bytes = block_bytes(&ucx->in, rank);
     char *to = block_at(&ucx->in, rank);
-    const struct cell *cell = cell_of(ucx->part, rank, ucx->number);
+    const struct cell *cell;
     int taken = 0;
 
     if (is_message(ucx, &ucx->in, rank)) {
         EPX_TRY(epx_links_receive(ucx->links, rank, ucx->number, to, bytes, &taken));
-    } else if (atomic_load_explicit(&cell->arrived, memory_order_acquire) == ucx->number) {
-        taken = 1;
-        if (!ucx->in.counts)
-            memcpy(to, cell->block, bytes);
+        ucx->taken[rank] = (char)taken;
+        return EPX_SUCCESS;
     }
-    ucx->taken[rank] = (char)taken;
+    cell = cell_of(ucx->part, rank, ucx->number);
+    if (atomic_load_explicit(&cell->arrived, memory_order_acquire) != ucx->number)
+        return EPX_SUCCESS;
+    if (!ucx->in.counts)
+        memcpy(to, cell->block, bytes);
+    ucx->taken[rank] = 1;
     return EPX_SUCCESS;
 }
 

@@ -291,8 +291,9 @@ static void data_fetched(void *request, ucs_status_t status, size_t bytes, void 
     struct arrival *arrival = argument;
 
     (void)bytes;
-    arrival->state = ARRIVAL_FETCHED;
-    if (status != UCS_OK)
+    if (status == UCS_OK)
+        arrival->state = ARRIVAL_FETCHED;
+    else
         lose(arrival->link, status);
     ucp_request_free(request);
 }
@@ -374,6 +375,20 @@ void epx_links_announce(struct epx_links *links, const char *message)
     post_letters(links, LETTERS_NS);
 }
 
+/*
+ * A connection that is reset during a put over TCP would abort the process. The option had its name
+ * without TCP until UCX 1.16; a name that is unknown is taken, and warned of later, before 1.20.1.
+ */
+static void forbid_puts(ucp_config_t *config)
+{
+    unsigned major, minor, patch;
+
+    ucp_get_version(&major, &minor, &patch);
+    if (UCP_VERSION(major, minor) <= UCP_VERSION(1, 16) ||
+        ucp_config_modify(config, "TCP_PUT_ENABLE", "n") != UCS_OK)
+        ucp_config_modify(config, "PUT_ENABLE", "n");
+}
+
 static int make_context(struct epx_links *links)
 {
     ucp_params_t params = {
@@ -387,10 +402,8 @@ static int make_context(struct epx_links *links)
     ucs_status_t status;
 
     TRY_UCX(ucp_config_read(NULL, NULL, &config));
-    /* A connection that is reset during a put over TCP would abort the process. The name is that
-     * of UCX 1.13 to 1.16, then that of later ones. */
-    if (links->comm->real_nodes > 1 && ucp_config_modify(config, "PUT_ENABLE", "n") != UCS_OK)
-        ucp_config_modify(config, "TCP_PUT_ENABLE", "n");
+    if (links->comm->real_nodes > 1)
+        forbid_puts(config);
     status = ucp_init(&params, config, &links->context);
     ucp_config_release(config);
     return status == UCS_OK ? EPX_SUCCESS : fail_ucx(status, "ucp_init");
@@ -546,7 +559,7 @@ int epx_links_create(struct epx_comm *comm, struct epx_links **result)
 static void part(struct epx_links *links)
 {
     for (int r = 0; r < links->comm->size; r++)
-        if (links->link[r].reports)
+        if (links->link[r].endpoint)
             send_letter(&links->link[r], LETTER_BYE, "");
     post_letters(links, PARTING_NS);
 }
@@ -557,15 +570,17 @@ static void close_endpoint(struct epx_links *links, struct link *link)
         .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
         .flags = UCP_EP_CLOSE_FLAG_FORCE,
     };
+    ucp_ep_h endpoint = link->endpoint;
     int64_t start = epx_now_ns();
     void *request;
 
     if (link->key)
         ucp_rkey_destroy(link->key);
-    if (!link->endpoint || !link->reports)
+    if (!endpoint || !link->reports)
         return; /* the worker's end closes it */
     link->left = 1;
-    request = ucp_ep_close_nbx(link->endpoint, &param);
+    link->endpoint = NULL;
+    request = ucp_ep_close_nbx(endpoint, &param);
     while (UCS_PTR_IS_PTR(request) && ucp_request_check_status(request) == UCS_INPROGRESS &&
            epx_now_ns() - start < PARTING_NS)
         ucp_worker_progress(links->worker);
