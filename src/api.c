@@ -41,7 +41,7 @@ void epx_api_free_segment(struct epx_comm *comm, struct epx_segment *segment)
 {
     struct epx_transport *transport = comm->transport;
 
-    if (!segment->reachable && !comm->finished)
+    if (segment->is_spare && !comm->finished)
         epx_window_free(segment->window);
     else if (transport)
         transport->ops->window_free(transport->state, segment->window);

@@ -319,6 +319,7 @@ static int allocate_window(struct epx_comm *comm, size_t bytes, struct epx_segme
     if (rc != EPX_ERR_NO_MEM || comm->params.transport || !transport->direct)
         return rc;
     EPX_LOG_WARN("%s; EPX_Alloc_mem falls back to private memory", epx_status_message());
+    segment->is_spare = 1;
     segment->window = epx_window_private(comm->size, comm->rank, bytes);
     rc = epx_comm_agree(comm, segment->window
                                   ? EPX_SUCCESS

@@ -67,6 +67,8 @@ libepx_core_la_SOURCES = \
   src/coll/tiers.c \
   src/coll/tiers.h \
   src/coll/transport_shm.c \
+  src/coll/letters.c \
+  src/coll/letters.h \
   src/coll/transport_mpi.c \
   src/coll/transport.c \
   src/coll/transport.h \
@@ -146,6 +148,24 @@ libepx_cuda_la_SOURCES += \
   src/kernels/kernels_device.c \
   src/kernels/pairs.cuh \
   src/kernels/slots.cuh \
+  src/kernels/routing.cuh \
+  src/kernels/ring.h \
+  src/kernels/exchange.cuh \
+  src/kernels/packed_places.cuh \
+  src/kernels/alltoallv.cuh \
+  src/kernels/agree_ranks.cu \
+  src/kernels/await_messages.cu \
+  src/kernels/count_tokens.cu \
+  src/kernels/send_records.cu \
+  src/kernels/find_slots.cu \
+  src/kernels/pack_rows.cu \
+  src/kernels/unpack_rows.cu \
+  src/kernels/packs.cuh \
+  src/kernels/dispatch_rounds.cu \
+  src/kernels/combine_rounds.cu \
+  src/kernels/pack_sums.cu \
+  src/kernels/unpack_sums.cu \
+  src/kernels/alltoallv_messages.cu \
   src/kernels/route_tokens.cu \
   src/kernels/dispatch_rows.cu \
   src/kernels/sends.cuh \
@@ -173,6 +193,15 @@ libepx_cuda_la_SOURCES += \
   src/coll/dispatch_device.c \
   src/coll/combine_device.c \
   src/coll/alltoallv_device.c \
+  src/coll/proxy.c \
+  src/coll/proxy.h \
+  src/coll/routing_messages.c \
+  src/coll/dispatch_messages.c \
+  src/coll/combine_messages.c \
+  src/coll/alltoallv_messages.c \
+  src/coll/transport_nccl.c \
+  src/coll/transport_nccl_ranks.c \
+  src/coll/transport_nccl_ranks.h \
   src/coll/transport_lsa.c \
   src/coll/transport_lsa.h \
   src/coll/transport_lsa_window.cu

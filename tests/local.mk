@@ -215,6 +215,7 @@ tests_test_memory_LDADD = $(unit_ldadd)
 
 unit_programs = \
   tests/unit_element \
+  tests/unit_exchange \
   tests/unit_kernels \
   tests/unit_log \
   tests/unit_memory \
@@ -289,6 +290,9 @@ tests_unit_ring_LDADD = $(unit_ldadd)
 
 tests_unit_rows_CPPFLAGS = $(unit_cppflags)
 tests_unit_rows_LDADD = $(unit_ldadd)
+
+tests_unit_exchange_CPPFLAGS = $(unit_cppflags)
+tests_unit_exchange_LDADD = $(unit_ldadd)
 
 tests_unit_stats_CPPFLAGS = $(unit_cppflags)
 tests_unit_stats_LDADD = $(unit_ldadd)

@@ -64,11 +64,14 @@ END_TEST
 /* Whether ranks that share memory are asked for on every node, or on the only one. */
 static int needs_memory(int ranks_per_node)
 {
-    int several = ranks_per_node < suite_size;
+    static const char *const names[] = {"shm", "lsa", "nccl"};
+    int within = 0;
 
     if (strchr(suite_transport(), '+')) /* of a pretended node that spans real ones */
         return suite_nodes[suite_size - 1] != 0;
-    return several && (!strcmp(suite_transport(), "shm") || !strcmp(suite_transport(), "lsa"));
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        within |= strcmp(suite_transport(), names[i]) == 0;
+    return within && ranks_per_node < suite_size;
 }
 
 /* Pretended nodes: some transports are not usable then, the sums are the same on all others. */

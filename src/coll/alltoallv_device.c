@@ -3,7 +3,7 @@
 #include "cuda_errors.h"
 #include "device.h"
 
-int epx_alltoallv_device(const struct epx_request *request)
+struct epx_alltoallv_rows epx_alltoallv_args_of(const struct epx_request *request)
 {
     const struct epx_call *call = &request->call;
     const struct epx_device *device = epx_device_of(request);
@@ -25,6 +25,13 @@ int epx_alltoallv_device(const struct epx_request *request)
         .bank_words = epx_packet_words(ranks),
     };
 
-    EPX_TRY_LAUNCH(epx_launch_alltoallv_rows(&args, call->stream));
+    return args;
+}
+
+int epx_alltoallv_device(const struct epx_request *request)
+{
+    struct epx_alltoallv_rows args = epx_alltoallv_args_of(request);
+
+    EPX_TRY_LAUNCH(epx_launch_alltoallv_rows(&args, request->call.stream));
     return EPX_SUCCESS;
 }

@@ -3,16 +3,14 @@
 #include "cuda_errors.h"
 #include "device.h"
 
-int epx_combine_device(const struct epx_request *request)
+/* Without what the ways of moving rows have each of its own. */
+struct epx_combine_rows epx_combine_args_of(const struct epx_request *request)
 {
     const struct epx_call *call = &request->call;
-    const struct epx_device_plan *plan = epx_device_plan_of(request);
     struct epx_combine_rows args = {
         .comm = epx_device_comm_of(request),
         .note = epx_ready_note_of(request),
-        .plan = *plan,
-        .rounds = epx_rounds_of(call->row_bytes, plan->most_rows, plan->max_tokens,
-                                plan->stage_bytes),
+        .plan = *epx_device_plan_of(request),
         .num_tokens = call->num_tokens,
         .backward = call->verb == EPX_VERB_DISPATCH_BACKWARD,
         .datatype = call->datatype,
@@ -22,8 +20,19 @@ int epx_combine_device(const struct epx_request *request)
         .sums = call->rows_out,
         .grad_weights = call->weights_out,
     };
+
+    return args;
+}
+
+int epx_combine_device(const struct epx_request *request)
+{
+    const struct epx_call *call = &request->call;
+    const struct epx_device_plan *plan = epx_device_plan_of(request);
+    struct epx_combine_rows args = epx_combine_args_of(request);
     struct epx_chunk all = epx_chunk_of(0, 1, plan->max_tokens);
 
+    args.rounds = epx_rounds_of(call->row_bytes, plan->most_rows, plan->max_tokens,
+                                plan->stage_bytes);
     /* Sums need the whole device: to store a chunk beside the summing of another slows both. */
     args.deferred = args.rounds.num == 1 && epx_device_chunks(request);
     EPX_TRY_LAUNCH(epx_launch_combine_rows(&args, call->stream));

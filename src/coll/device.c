@@ -40,21 +40,27 @@ static int64_t stage_bytes(const struct epx_comm *comm)
     return wanted > least ? wanted : least;
 }
 
-static struct window_layout layout_window(const struct epx_comm *comm)
+/* With messages there is a stage for those that go and one for those that come. */
+static struct window_layout layout_window(const struct epx_comm *comm, int messages)
 {
     struct window_layout layout = {0};
 
     layout.stage = line_up(epx_control_bytes(comm->size));
-    layout.state = layout.stage + line_up((size_t)stage_bytes(comm));
+    layout.state = layout.stage + line_up((size_t)stage_bytes(comm) * (messages ? 2 : 1));
     layout.tables = layout.state + line_up(sizeof(struct epx_device_state));
     layout.bytes = layout.tables + 2 * (size_t)comm->size * sizeof(char *);
     return layout;
 }
 
+static int exchanges_messages(const struct epx_device *device)
+{
+    return device->transport->ops->exchange != NULL;
+}
+
 static int place_window(struct epx_device *device)
 {
     struct epx_window *window = device->window;
-    struct window_layout layout = layout_window(device->comm);
+    struct window_layout layout = layout_window(device->comm, exchanges_messages(device));
     size_t ranks = (size_t)window->num_ranks, row = ranks * sizeof(char *);
     char **stage = calloc(ranks, sizeof(*stage));
     cudaError_t error;
@@ -64,6 +70,7 @@ static int place_window(struct epx_device *device)
         stage[r] = window->address[r] + layout.stage;
     device->control = (char **)(void *)(window->own + layout.tables);
     device->stage = device->control + ranks;
+    device->own_stage = window->own + layout.stage;
     device->state = (struct epx_device_state *)(void *)(window->own + layout.state);
     device->stage_bytes = stage_bytes(device->comm);
     error = cudaMemsetAsync(window->own, 0, layout.bytes, device->stream);
@@ -161,15 +168,23 @@ static void device_free(struct epx_device *device)
 
     if (!device)
         return;
-    if (device->window)
-        device->transport->ops->window_free(device->transport->state, device->window);
     if (epx_device_enter(device->ordinal, &scope) == cudaSuccess) {
+        epx_proxy_free(device->proxy);
+        if (device->window)
+            device->transport->ops->window_free(device->transport->state, device->window);
         free_cuda(device);
         epx_device_leave(&scope);
     }
+    epx_letters_free(device->letters);
     free(device->events);
     free(device->unused);
     free(device);
+}
+
+static void device_retire(struct epx_device *device)
+{
+    if (device)
+        epx_proxy_join(device->proxy);
 }
 
 static int init_all(struct epx_device *device)
@@ -179,9 +194,14 @@ static int init_all(struct epx_device *device)
 
     EPX_TRY(epx_comm_agree(comm, init(device)));
     EPX_TRY(find_blocks(device));
-    EPX_TRY(transport->ops->window_create(transport->state, layout_window(comm).bytes,
-                                          &device->window));
-    return epx_comm_agree(comm, place_window(device));
+    size_t bytes = layout_window(comm, exchanges_messages(device)).bytes;
+
+    EPX_TRY(transport->ops->window_create(transport->state, bytes, &device->window));
+    EPX_TRY(epx_comm_agree(comm, place_window(device)));
+    if (!exchanges_messages(device))
+        return EPX_SUCCESS;
+    EPX_TRY(epx_comm_agree(comm, epx_letters_create(comm, &device->letters)));
+    return epx_comm_agree(comm, epx_proxy_create(device, &device->proxy));
 }
 
 /* The ranks agree also if one of them has no memory for the struct or loses its device. */
@@ -208,6 +228,18 @@ static int device_create(struct epx_comm *comm, const struct epx_transport *tran
     return rc;
 }
 
+static int queue_messages(struct epx_request *request)
+{
+    switch (request->call.verb) {
+    case EPX_VERB_ROUTE_TOKENS: return epx_route_tokens_messages(request);
+    case EPX_VERB_DISPATCH:
+    case EPX_VERB_COMBINE_BACKWARD: return epx_dispatch_messages(request);
+    case EPX_VERB_COMBINE:
+    case EPX_VERB_DISPATCH_BACKWARD: return epx_combine_messages(request);
+    default: return epx_alltoallv_messages(request);
+    }
+}
+
 static int queue_kernels(struct epx_request *request)
 {
     switch (request->call.verb) {
@@ -226,12 +258,11 @@ static int queue_kernels(struct epx_request *request)
  */
 static int poison(const struct epx_device *device, const struct epx_request *request)
 {
-    char *stage = device->window->own + layout_window(device->comm).stage;
+    size_t bytes = (size_t)device->stage_bytes * (device->proxy ? 2 : 1);
 
     if (request->route)
         EPX_TRY(epx_device_route_poison(request));
-    EPX_TRY_CUDA(cudaMemsetAsync(stage, EPX_PATTERN, (size_t)device->stage_bytes,
-                                 request->call.stream));
+    EPX_TRY_CUDA(cudaMemsetAsync(device->own_stage, EPX_PATTERN, bytes, request->call.stream));
     return EPX_SUCCESS;
 }
 
@@ -263,7 +294,7 @@ static int queue_operation(struct epx_device *device, struct epx_request *reques
     epx_jitter();
     if (EPX_JITTERS)
         EPX_TRY(poison(device, request));
-    EPX_TRY(queue_kernels(request));
+    EPX_TRY(device->proxy ? queue_messages(request) : queue_kernels(request));
     return epx_device_queue_end(device, request, capture);
 }
 
@@ -437,6 +468,7 @@ const struct epx_device_ops epx_device_ops = {
     .liveness = &epx_device_liveness,
     .create = device_create,
     .free = device_free,
+    .retire = device_retire,
     .route_create = epx_device_route_create,
     .launch = device_launch,
     .poll = device_poll,

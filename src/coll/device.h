@@ -11,6 +11,7 @@
 
 #include "kernels/device.h"
 #include "module.h"
+#include "proxy.h"
 
 #define EPX_ABORT_UNKNOWN UINT64_MAX
 
@@ -32,9 +33,10 @@ struct epx_side {
     struct epx_side *next;
 };
 
-/* The driver's call for a stream to wait until a word is at least a value. */
+/* The driver's calls for a stream to wait until a word is at least a value, and to write one. */
 typedef CUresult CUDAAPI epx_wait_value(CUstream stream, CUdeviceptr word, cuuint64_t value,
                                         unsigned flags);
+typedef epx_wait_value epx_write_value;
 
 struct epx_device {
     struct epx_comm *comm;
@@ -43,7 +45,8 @@ struct epx_device {
     int blocks;  /* of the kernels that wait for other ranks; the same on all ranks */
     struct epx_window *window; /* control words, then the stage, then what only this rank uses */
     char **control, **stage;   /* [R] device memory */
-    int64_t stage_bytes;       /* on each rank */
+    char *own_stage;           /* this rank's; for messages two, one behind the other */
+    int64_t stage_bytes;       /* of one, on each rank */
     struct epx_device_state *state;
 
     struct epx_completion *completions; /* [EPX_MOST_IN_FLIGHT] pinned; the last is shared by all
@@ -57,6 +60,9 @@ struct epx_device {
     cudaStream_t stream; /* the library's own, before all others */
     cudaEvent_t copied;  /* of what was last copied to notes */
     epx_wait_value *wait_value;
+    epx_write_value *write_value;
+    struct epx_proxy *proxy; /* where ranks exchange messages, else NULL */
+    struct epx_letters *letters; /* likewise */
     int64_t next_look_ns;
     uint32_t passes;
 
@@ -72,6 +78,7 @@ struct epx_device {
 enum { EPX_MOST_IN_FLIGHT = 4096, EPX_SHARED_COMPLETION = EPX_MOST_IN_FLIGHT - 1 };
 
 extern const struct epx_transport_ops epx_transport_lsa;
+extern const struct epx_transport_ops epx_transport_nccl;
 extern const struct epx_device_ops epx_device_ops;
 
 struct epx_device *epx_device_of(const struct epx_request *request);
@@ -108,6 +115,8 @@ int epx_device_queue_chunks(const struct epx_request *request,
 /* How rows of an operation go through a stage that holds `width` rows a token. */
 struct epx_rounds epx_rounds_of(int64_t row_bytes, int32_t width, int32_t max_tokens,
                                 int64_t stage_bytes);
+/* The same for messages; weights of so many choices may follow a row. */
+struct epx_rounds epx_message_rounds_of(const struct epx_request *request, int32_t choices);
 
 /* Collective, agreed: see epx_device_ops. */
 int epx_device_route_create(struct epx_route *route);
@@ -121,6 +130,19 @@ int epx_route_tokens_device(const struct epx_request *request);
 int epx_dispatch_device(const struct epx_request *request);
 int epx_combine_device(const struct epx_request *request);
 int epx_alltoallv_device(const struct epx_request *request);
+
+/* The same where ranks exchange messages. */
+int epx_route_tokens_messages(const struct epx_request *request);
+int epx_dispatch_messages(const struct epx_request *request);
+int epx_combine_messages(const struct epx_request *request);
+int epx_alltoallv_messages(const struct epx_request *request);
+/* Their first step. */
+int epx_agree_messages(const struct epx_request *request);
+/* The arguments that both ways share. */
+struct epx_route_tokens epx_route_args_of(const struct epx_request *request);
+struct epx_dispatch_rows epx_dispatch_args_of(const struct epx_request *request);
+struct epx_combine_rows epx_combine_args_of(const struct epx_request *request);
+struct epx_alltoallv_rows epx_alltoallv_args_of(const struct epx_request *request);
 
 extern const struct epx_liveness_ops epx_device_liveness;
 /* Now and then: an error if the context was lost, which never completes anything. */

@@ -3,21 +3,43 @@
 #include "device.h"
 #include "jitter.h"
 
-struct epx_rounds epx_rounds_of(int64_t row_bytes, int32_t width, int32_t max_tokens,
-                                int64_t stage_bytes_)
+/* Given how rows are cut and the share of the stage of one of `width`. */
+static struct epx_rounds fill_rounds(struct epx_rounds rounds, int64_t share,
+                                         int32_t max_tokens)
 {
-    struct epx_rounds rounds;
-    int64_t share = stage_bytes_ / width / 16 * 16, tokens;
+    int64_t tokens = share / rounds.pitch;
 
-    rounds.cut = epx_segments_cut(row_bytes, share);
-    rounds.width = width;
-    rounds.pitch = epx_round_up(rounds.cut.bytes ? rounds.cut.bytes : 1, 16);
-    tokens = share / rounds.pitch;
     rounds.tokens = (int32_t)(tokens < max_tokens ? tokens : max_tokens);
     rounds.tokens = rounds.tokens ? rounds.tokens : 1;
     rounds.num = ((int64_t)max_tokens + rounds.tokens - 1) / rounds.tokens * rounds.cut.num;
     rounds.num = rounds.num ? rounds.num : 1;
     return rounds;
+}
+
+struct epx_rounds epx_rounds_of(int64_t row_bytes, int32_t width, int32_t max_tokens,
+                                int64_t stage_bytes_)
+{
+    struct epx_rounds rounds;
+    int64_t share = stage_bytes_ / width / 16 * 16;
+
+    rounds.cut = epx_segments_cut(row_bytes, share);
+    rounds.width = width;
+    rounds.pitch = epx_round_up(rounds.cut.bytes ? rounds.cut.bytes : 1, 16);
+    return fill_rounds(rounds, share, max_tokens);
+}
+
+struct epx_rounds epx_message_rounds_of(const struct epx_request *request, int32_t choices)
+{
+    const struct epx_device_plan *plan = epx_device_plan_of(request);
+    int64_t behind = epx_round_up(choices * (int64_t)sizeof(float), 16), share;
+    int32_t ranks = request->comm->size;
+    struct epx_rounds rounds;
+
+    share = plan->stage_bytes / ranks / 16 * 16;
+    rounds.cut = epx_segments_cut(request->call.row_bytes, share - behind);
+    rounds.width = ranks;
+    rounds.pitch = epx_round_up(rounds.cut.bytes ? rounds.cut.bytes : 1, 16) + behind;
+    return fill_rounds(rounds, share, plan->max_tokens);
 }
 
 struct epx_device_comm epx_device_comm_of(const struct epx_request *request)
@@ -34,12 +56,17 @@ struct epx_device_comm epx_device_comm_of(const struct epx_request *request)
     args.state = device->state;
     args.control = device->control;
     args.own_control = window->own;
-    args.segments = window->device_address - (size_t)window->number * (size_t)comm->size;
+    if (window->device_address)
+        args.segments = window->device_address - (size_t)window->number * (size_t)comm->size;
     args.completion = &device->completions[request->captured ? EPX_SHARED_COMPLETION
                                                              : request->completion];
     args.number = request->number;
     args.captured = request->captured;
     args.verb = (int32_t)request->call.verb;
+    if (device->proxy) {
+        args.ring = epx_proxy_ring(device->proxy);
+        args.released = epx_proxy_released(device->proxy);
+    }
     args.jitter_seed = epx_jitter_seed();
     return args;
 }

@@ -8,6 +8,7 @@
  *   the host itself gives up         announce: a kernel of one warp decides the word as others do,
  *                                    after the reason was put where the other ranks' hosts find it
  *
+ * Where ranks exchange messages the word is each rank's own, and hosts tell each other by letters.
  * So all ranks tell the first reason. Kernels that are queued see the word and end without storing;
  * only then do their requests complete. All CUDA calls are on the library's own stream, which has
  * the highest priority and in which nothing waits for another rank.
@@ -100,6 +101,8 @@ void epx_device_note_abort(struct epx_device *device, const struct epx_outcome *
         return;
     describe_abort(device, word, message);
     epx_comm_finish(device->comm, message);
+    if (device->letters)
+        epx_letters_announce(device->letters, message);
 }
 
 /* Until the copy has come the word is unknown. */
@@ -134,7 +137,10 @@ static int beat(void *state, uint64_t position, char *message)
     struct epx_device *device = state;
     uint64_t word = load_word(&device->notes->abort);
 
-    (void)position;
+    if (device->letters && epx_letters_beat(device->letters, position, message)) {
+        epx_proxy_stop_kernels(device->proxy);
+        return 1;
+    }
     if (word == EPX_ABORT_UNKNOWN)
         return 0;
     if (word == 0) {
@@ -193,6 +199,8 @@ static void announce(void *state, char *message)
 
     if (device->comm->finished || epx_device_enter(device->ordinal, &scope) != cudaSuccess)
         return;
+    if (device->letters)
+        epx_letters_announce(device->letters, message);
     snprintf(notes->reason, sizeof(notes->reason), "%s", message);
     if (queue_announcement(device) == EPX_SUCCESS)
         word = await_verdict(notes);

@@ -43,10 +43,12 @@ int epx_device_init_order(struct epx_device *device)
     union {
         void *data;
         epx_wait_value *function;
-    } call;
+    } wait, write;
 
-    EPX_TRY_CUDA(find_driver_call("cuStreamWaitValue64", &call.data));
-    device->wait_value = call.function;
+    EPX_TRY_CUDA(find_driver_call("cuStreamWaitValue64", &wait.data));
+    EPX_TRY_CUDA(find_driver_call("cuStreamWriteValue64", &write.data));
+    device->wait_value = wait.function;
+    device->write_value = write.function;
     return EPX_SUCCESS;
 }
 

@@ -3,19 +3,14 @@
 #include "cuda_errors.h"
 #include "device.h"
 
-int epx_dispatch_device(const struct epx_request *request)
+/* Without what the ways of moving rows have each of its own. */
+struct epx_dispatch_rows epx_dispatch_args_of(const struct epx_request *request)
 {
     const struct epx_call *call = &request->call;
-    const struct epx_device_plan *plan = epx_device_plan_of(request);
-    int scales = call->verb == EPX_VERB_COMBINE_BACKWARD;
-    int32_t num;
     struct epx_dispatch_rows args = {
         .comm = epx_device_comm_of(request),
         .note = epx_ready_note_of(request),
-        .plan = *plan,
-        .rounds = epx_rounds_of(call->row_bytes, request->comm->size, plan->max_tokens,
-                                plan->stage_bytes),
-        .chunks = scales ? epx_device_chunks(request) > 0 : epx_device_chunks(request),
+        .plan = *epx_device_plan_of(request),
         .num_tokens = call->num_tokens,
         .datatype = call->datatype,
         .row_bytes = call->row_bytes,
@@ -26,6 +21,20 @@ int epx_dispatch_device(const struct epx_request *request)
         .recv_weights = call->weights_out,
     };
 
+    return args;
+}
+
+int epx_dispatch_device(const struct epx_request *request)
+{
+    const struct epx_call *call = &request->call;
+    const struct epx_device_plan *plan = epx_device_plan_of(request);
+    struct epx_dispatch_rows args = epx_dispatch_args_of(request);
+    int scales = call->verb == EPX_VERB_COMBINE_BACKWARD;
+    int32_t num;
+
+    args.rounds = epx_rounds_of(call->row_bytes, request->comm->size, plan->max_tokens,
+                                plan->stage_bytes);
+    args.chunks = scales ? epx_device_chunks(request) > 0 : epx_device_chunks(request);
     num = args.chunks ? args.chunks : 1;
     EPX_TRY_LAUNCH(epx_launch_dispatch_rows(&args, call->stream));
     if (args.chunks)

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -26,6 +27,10 @@ static const struct epx_core core = {
     .finish = epx_comm_finish,
     .give_up = epx_comm_give_up,
     .describe_silence = epx_comm_describe_silence,
+    .letters_create = epx_letters_create,
+    .letters_free = epx_letters_free,
+    .letters_beat = epx_letters_beat,
+    .letters_announce = epx_letters_announce,
     .now_ns = epx_now_ns,
     .verb_name = epx_verb_name,
     .worst_capacity = epx_route_worst_capacity,
@@ -77,6 +82,15 @@ static void open_module(void)
         snprintf(why, sizeof(why), "libepx_cuda is of another version than libepx");
         module = NULL;
     }
+}
+
+/*
+ * NCCL's streams must not stand behind a user's, whose kernels wait for NCCL: CUDA has 8 hardware
+ * queues for streams, or as many as this says when it starts.
+ */
+static void __attribute__((constructor)) ask_for_queues(void)
+{
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 }
 
 const struct epx_module *epx_module_open(void)

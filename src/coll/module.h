@@ -7,12 +7,13 @@
 #ifndef EPX_COLL_MODULE_H
 #define EPX_COLL_MODULE_H
 
+#include "letters.h"
 #include "ready.h"
 #include "request.h"
 #include "route.h"
 #include "transport.h"
 
-enum { EPX_MODULE_VERSION = 3 };
+enum { EPX_MODULE_VERSION = 4 };
 
 /* What libepx gives its module; module_cuda.c wraps them under their own names. */
 struct epx_core {
@@ -30,6 +31,10 @@ struct epx_core {
     void (*give_up)(struct epx_comm *comm, const char *message);
     void (*describe_silence)(const struct epx_comm *comm, const char *operation, int culprit,
                              char *message);
+    int (*letters_create)(struct epx_comm *comm, struct epx_letters **letters);
+    void (*letters_free)(struct epx_letters *letters);
+    int (*letters_beat)(struct epx_letters *letters, uint64_t position, char *message);
+    void (*letters_announce)(struct epx_letters *letters, const char *message);
     int64_t (*now_ns)(void);
     const char *(*verb_name)(enum epx_verb verb);
     int64_t (*worst_capacity)(const EPX_Route_attr *attr, int num_ranks, int num_local);
@@ -44,6 +49,8 @@ struct epx_device_ops {
                   struct epx_device **device);
     /* Local. */
     void (*free)(struct epx_device *device);
+    /* Local, of a finished communicator, whose memory stays: ends its threads. */
+    void (*retire)(struct epx_device *device);
     /* Collective, agreed: the plan, the window and the view of a new route. */
     int (*route_create)(struct epx_route *route);
     /* Local: queues the kernels of an operation on its stream; then poll asks after it. */
@@ -66,7 +73,7 @@ struct epx_device_ops {
 /* What the module gives libepx. */
 struct epx_module {
     int version;
-    const struct epx_transport_ops *lsa;
+    const struct epx_transport_ops *lsa, *nccl;
     const struct epx_device_ops *device;
 };
 

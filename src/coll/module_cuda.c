@@ -107,6 +107,26 @@ void epx_comm_describe_silence(const struct epx_comm *comm, const char *operatio
     core->describe_silence(comm, operation, culprit, message);
 }
 
+int epx_letters_create(struct epx_comm *comm, struct epx_letters **letters)
+{
+    return core->letters_create(comm, letters);
+}
+
+void epx_letters_free(struct epx_letters *letters)
+{
+    core->letters_free(letters);
+}
+
+int epx_letters_beat(struct epx_letters *letters, uint64_t position, char *message)
+{
+    return core->letters_beat(letters, position, message);
+}
+
+void epx_letters_announce(struct epx_letters *letters, const char *message)
+{
+    core->letters_announce(letters, message);
+}
+
 int64_t epx_now_ns(void)
 {
     return core->now_ns();
@@ -132,7 +152,7 @@ const struct epx_module *epx_cuda_module(const struct epx_core *given);
 const struct epx_module *epx_cuda_module(const struct epx_core *given)
 {
     static const struct epx_module module = {EPX_MODULE_VERSION, &epx_transport_lsa,
-                                             &epx_device_ops};
+                                             &epx_transport_nccl, &epx_device_ops};
 
     core = given;
     return &module;

@@ -12,8 +12,11 @@
 #include "device_scope.h"
 #include "jitter.h"
 
-/* The exchanged parts of the window, in this order, have the same offsets on all ranks. */
-enum { PART_COUNTS, PART_RECORDS, PART_WEIGHTS, PART_STAGE, NUM_PARTS };
+/*
+ * The exchanged parts of the window, in this order, have the same offsets on all ranks. Where ranks
+ * exchange messages they send from parts of their own.
+ */
+enum { PART_COUNTS, PART_RECORDS, PART_OUTGOING, PART_WEIGHTS, PART_STAGE, NUM_PARTS };
 
 /* Gives out the window from its start; with base NULL it only measures. */
 struct arena {
@@ -31,11 +34,23 @@ static void *carve(struct arena *arena, int64_t n, size_t element_bytes)
 
 #define CARVE(arena, member, n) ((member) = carve(arena, n, sizeof(*(member))))
 
+static int exchanges_messages(const struct epx_route *route)
+{
+    return route->transport->device->proxy != NULL;
+}
+
+/* That may follow a row in a message. */
+static int64_t weights_bytes(const struct epx_route *route, const struct epx_device_plan *plan)
+{
+    return exchanges_messages(route) ? epx_round_up(plan->top_k * (int64_t)sizeof(float), 16) : 0;
+}
+
 static int64_t route_stage_bytes(const struct epx_route *route, const struct epx_device_plan *plan)
 {
     int64_t ranks = route->comm->size, least = ranks * EPX_SEGMENT_QUANTUM;
-    int64_t bytes = (int64_t)plan->max_tokens * plan->most_rows *
-                    epx_round_up(route->attr.max_row_bytes, 16);
+    int64_t rows = exchanges_messages(route) ? ranks : plan->most_rows;
+    int64_t bytes = plan->max_tokens * rows *
+                    (epx_round_up(route->attr.max_row_bytes, 16) + weights_bytes(route, plan));
 
     if (route->attr.max_row_bytes == 0)
         return 0;
@@ -51,13 +66,16 @@ static void carve_exchanged(struct arena *arena, const struct epx_route *route,
     carve(arena, ranks * (plan->num_experts + ranks), sizeof(int32_t));
     offsets[PART_RECORDS] = arena->used;
     carve(arena, ranks * tokens, (size_t)plan->record_bytes);
+    offsets[PART_OUTGOING] = arena->used;
+    if (exchanges_messages(route))
+        carve(arena, ranks * tokens, (size_t)plan->record_bytes);
     offsets[PART_WEIGHTS] = arena->used;
     carve(arena, ranks * tokens * plan->top_k, sizeof(float));
     offsets[PART_STAGE] = arena->used;
-    carve(arena, plan->stage_bytes, 1);
+    carve(arena, plan->stage_bytes * (exchanges_messages(route) ? 2 : 1), 1);
 }
 
-static void carve_home(struct arena *arena, struct epx_device_plan *plan)
+static void carve_home(struct arena *arena, struct epx_device_plan *plan, int messages)
 {
     int64_t pairs = (int64_t)plan->max_tokens * plan->top_k;
     int64_t rows = (int64_t)plan->max_tokens * plan->most_rows;
@@ -68,6 +86,7 @@ static void carve_home(struct arena *arena, struct epx_device_plan *plan)
     CARVE(arena, plan->token_num, plan->max_tokens);
     CARVE(arena, plan->token_rank, rows);
     CARVE(arena, plan->token_slot, rows);
+    CARVE(arena, plan->token_row, messages ? rows : 0);
 }
 
 static void carve_expert(struct arena *arena, struct epx_device_plan *plan, int64_t ranks,
@@ -108,7 +127,7 @@ static void carve_all(struct arena *arena, const struct epx_route *route,
     int64_t ranks = route->comm->size;
 
     carve_exchanged(arena, route, plan, offsets);
-    carve_home(arena, plan);
+    carve_home(arena, plan, exchanges_messages(route));
     carve_expert(arena, plan, ranks, route->capacity);
     carve_tables(arena, plan, ranks, route->transport->device->blocks);
 }
@@ -175,6 +194,20 @@ static int upload_owners(const struct epx_route *route, const struct epx_device_
     return rc;
 }
 
+/*
+ * Where a rank's part is stored to. Records for other ranks, which number them by their source, go
+ * to where they are sent from.
+ */
+static char *address_of(const struct epx_route *route, const struct epx_device_plan *plan,
+                        const size_t offsets[NUM_PARTS], int part, int rank)
+{
+    int64_t share = plan->max_tokens * plan->record_bytes, me = route->comm->rank;
+
+    if (exchanges_messages(route) && part == PART_RECORDS && rank != me)
+        return route->window->own + (int64_t)offsets[PART_OUTGOING] + (rank - me) * share;
+    return route->window->address[rank] + offsets[part];
+}
+
 /* The tables of where each exchanged part lies on each rank, one behind the other. */
 static int upload_tables(const struct epx_route *route, struct epx_device_plan *plan,
                          const size_t offsets[NUM_PARTS])
@@ -184,15 +217,31 @@ static int upload_tables(const struct epx_route *route, struct epx_device_plan *
     int rc;
 
     EPX_FAIL_IF(!table, EPX_ERR_NO_MEM, "no memory for %zu ranks", ranks);
-    for (size_t part = 0; part < NUM_PARTS; part++)
-        for (size_t r = 0; r < ranks; r++)
-            table[part * ranks + r] = route->window->address[r] + offsets[part];
+    for (int part = 0; part < NUM_PARTS; part++)
+        for (int r = 0; r < route->comm->size; r++)
+            table[(size_t)part * ranks + (size_t)r] = address_of(route, plan, offsets, part, r);
     rc = upload(route, plan->counts, table, NUM_PARTS * ranks * sizeof(*table));
     free(table);
     plan->records = plan->counts + PART_RECORDS * ranks;
     plan->weights = plan->counts + PART_WEIGHTS * ranks;
     plan->stage = plan->counts + PART_STAGE * ranks;
     return rc;
+}
+
+/* The route's own or the communicator's; for messages there are two, one behind the other. */
+static void place_stages(const struct epx_route *route, struct epx_device_plan *plan,
+                         const size_t offsets[NUM_PARTS])
+{
+    const struct epx_device *device = route->transport->device;
+
+    plan->outgoing = route->window->own + offsets[PART_STAGE];
+    if (plan->stage_bytes == 0) {
+        plan->stage = device->stage;
+        plan->stage_bytes = device->stage_bytes;
+        plan->outgoing = device->own_stage;
+    }
+    plan->outgoing_records = route->window->own + offsets[PART_OUTGOING];
+    plan->incoming = plan->outgoing + plan->stage_bytes;
 }
 
 static int fill(const struct epx_route *route, struct epx_device_plan *plan,
@@ -207,10 +256,7 @@ static int fill(const struct epx_route *route, struct epx_device_plan *plan,
                    (size_t)route->comm->size * sizeof(*capacities)));
     EPX_TRY(upload_owners(route, plan));
     EPX_TRY(upload_tables(route, plan, offsets));
-    if (plan->stage_bytes == 0) {
-        plan->stage = device->stage;
-        plan->stage_bytes = device->stage_bytes;
-    }
+    place_stages(route, plan, offsets);
     return EPX_SUCCESS;
 }
 
@@ -317,7 +363,7 @@ int epx_device_route_poison(const struct epx_request *request)
     return EPX_SUCCESS;
 }
 
-int epx_route_tokens_device(const struct epx_request *request)
+struct epx_route_tokens epx_route_args_of(const struct epx_request *request)
 {
     struct epx_route_tokens args = {
         .comm = epx_device_comm_of(request),
@@ -326,6 +372,13 @@ int epx_route_tokens_device(const struct epx_request *request)
         .ids = request->call.rows_in,
         .num_tokens = request->call.num_tokens,
     };
+
+    return args;
+}
+
+int epx_route_tokens_device(const struct epx_request *request)
+{
+    struct epx_route_tokens args = epx_route_args_of(request);
 
     EPX_TRY_LAUNCH(epx_launch_route_tokens(&args, request->call.stream));
     return EPX_SUCCESS;

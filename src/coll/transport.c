@@ -24,8 +24,10 @@ struct listed {
 
 #if HAVE_CUDA && HAVE_NCCL
 #define LSA offsetof(struct epx_module, lsa)
+#define NCCL offsetof(struct epx_module, nccl)
 #else
 #define LSA 0
+#define NCCL 0
 #endif
 
 #if HAVE_UCX
@@ -36,7 +38,7 @@ struct listed {
 
 static const struct listed transports[] = {
     {"lsa", "cuda:device", "kernels store into NCCL symmetric windows", NULL, LSA, 0},
-    {"nccl", "cuda:device", "NCCL send and receive with exact counts", NULL, 0, 0},
+    {"nccl", "cuda:device", "NCCL send and receive with exact counts", NULL, NCCL, 0},
     {"shm", "system", "ranks store into each other's shared memory", &epx_transport_shm, 0, 0},
     {"shm+ucx", "system", "shared memory inside a node, UCX between nodes", UCX, 0, 1},
     {"ucx", "system", "UCX: stores within a node, messages between nodes", UCX, 0, 0},
@@ -83,6 +85,8 @@ static int usable_on_all(struct epx_comm *comm, const struct listed *entry, int 
 /* That of a finished communicator stays as it is: its late peers and MPI may still touch it. */
 static void transport_free(struct epx_transport *transport, const struct epx_comm *comm)
 {
+    if (transport && comm->finished && transport->device_ops)
+        transport->device_ops->retire(transport->device);
     if (!transport || comm->finished)
         return;
     epx_direct_free(transport->direct);

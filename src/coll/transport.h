@@ -11,6 +11,7 @@
 enum { EPX_WHY_MAX = 256 };
 
 struct epx_direct;
+struct epx_exchange;
 struct epx_staged;
 struct epx_tiers;
 struct epx_device;
@@ -54,6 +55,14 @@ struct epx_transport_ops {
      * from, and this rank's in the stage it goes into, which may be stored into from now on, and
      * from the start of any other collective. Without this operation it is the first of them. */
     char *(*place)(void *state, int rank, char *from, char *into);
+
+    /* messages between device memories; called by the proxy's thread alone, on its device */
+    /* Starts an exchange; what it queues on the stream comes before the next. */
+    int (*exchange)(void *state, const struct epx_exchange *exchange, void *stream);
+    /* Whether all of it is queued on the stream; NULL = exchange queues all. */
+    int (*queued)(void *state, int *queued);
+    /* Ends what waits for peers, after the communicator finished. */
+    void (*abort)(void *state);
 };
 
 struct epx_transport {

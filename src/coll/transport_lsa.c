@@ -11,7 +11,6 @@
  */
 #include "transport_lsa.h"
 
-#include <nccl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,15 +21,9 @@
 #include "device_scope.h"
 #include "progress.h"
 #include "transport.h"
+#include "transport_nccl_ranks.h"
 
 enum { MOST_WINDOWS = 1 << 16, WINDOW_BYTES = 4096 };
-
-#define TRY_NCCL(call)                                                                        \
-    do {                                                                                      \
-        ncclResult_t rc_ = (call);                                                            \
-        if (rc_ != ncclSuccess)                                                               \
-            return epx_fail(EPX_ERR_TRANSPORT, "%s: %s", #call, ncclGetErrorString(rc_));     \
-    } while (0)
 
 /* What a window is to this transport. */
 struct mapping {
@@ -48,50 +41,6 @@ struct lsa {
     struct epx_window *laid_aside; /* by number */
 };
 
-static int same_device_twice(const struct epx_comm *comm, const int64_t *devices)
-{
-    for (int r = 0; r < comm->size; r++)
-        for (int s = 0; s < r; s++)
-            if (devices[r] == devices[s])
-                return 1;
-    return 0;
-}
-
-/* A number that only this GPU has. */
-static int64_t number_of(const struct cudaDeviceProp *properties)
-{
-    uint64_t number = 0;
-
-    for (size_t i = 0; i < sizeof(properties->uuid.bytes); i++)
-        number = number * 131 + (unsigned char)properties->uuid.bytes[i];
-    return number ? (int64_t)number : 1;
-}
-
-/* That of the current GPU, or 0 without a usable one. */
-static int64_t device_number(char *why)
-{
-    struct cudaDeviceProp properties;
-    int count = 0, ordinal = 0;
-    cudaError_t error = cudaGetDeviceCount(&count);
-
-    if (error == cudaSuccess && count > 0)
-        error = cudaGetDevice(&ordinal);
-    if (error == cudaSuccess && count > 0)
-        error = cudaGetDeviceProperties(&properties, ordinal);
-    if (error != cudaSuccess || count < 1) {
-        cudaGetLastError();
-        snprintf(why, EPX_WHY_MAX, "no CUDA device: %s",
-                 error != cudaSuccess ? cudaGetErrorString(error) : "none is visible");
-        return 0;
-    }
-    if (properties.major < 9) {
-        snprintf(why, EPX_WHY_MAX, "the device has compute capability %d.%d, want 9.0",
-                 properties.major, properties.minor);
-        return 0;
-    }
-    return number_of(&properties);
-}
-
 /* The rank that has the visible GPU, -1 = none. */
 static int rank_of_device(const struct epx_comm *comm, const int64_t *devices, int ordinal)
 {
@@ -100,7 +49,7 @@ static int rank_of_device(const struct epx_comm *comm, const int64_t *devices, i
     if (cudaGetDeviceProperties(&properties, ordinal) != cudaSuccess)
         return -1;
     for (int r = 0; r < comm->size; r++)
-        if (devices[r] == number_of(&properties))
+        if (devices[r] == epx_nccl_device_number(&properties))
             return r;
     return -1;
 }
@@ -126,53 +75,22 @@ static int rank_without_atomics(const struct epx_comm *comm, const int64_t *devi
     return without;
 }
 
-static int check_versions(char *why)
+/* Each rank has a usable GPU of its own. */
+static int check_atomics(const struct epx_comm *comm, const int64_t *devices, char *why)
 {
-    int version = 0;
+    int without = rank_without_atomics(comm, devices);
 
-    if (ncclGetVersion(&version) == ncclSuccess && version == NCCL_VERSION_CODE)
-        return 1;
-    snprintf(why, EPX_WHY_MAX, "NCCL is of version %d at run time, EPX was built with %d", version,
-             NCCL_VERSION_CODE);
-    return 0;
-}
-
-/* What only the ranks together know; each has a usable GPU of its own. */
-static int check_devices(const struct epx_comm *comm, const int64_t *devices, char *why)
-{
-    int without;
-
-    if (same_device_twice(comm, devices)) {
-        snprintf(why, EPX_WHY_MAX, "two ranks have the same GPU");
-        return 0;
-    }
-    if (comm->size > EPX_MOST_DEVICE_RANKS) {
-        snprintf(why, EPX_WHY_MAX, "%d ranks, want at most %d", comm->size, EPX_MOST_DEVICE_RANKS);
-        return 0;
-    }
-    without = rank_without_atomics(comm, devices);
     if (without >= 0)
         snprintf(why, EPX_WHY_MAX, "the GPU of rank %d has no atomics on the memory of that of "
                  "rank %d", comm->rank, without);
     return without < 0;
 }
 
-/* Collective, because only together the ranks know that two of them have one GPU. */
 static int lsa_usable(struct epx_comm *comm, char *why)
 {
-    int64_t *devices = calloc((size_t)comm->size, sizeof(*devices));
-    int64_t number = devices ? device_number(why) : 0;
-    int usable = number != 0 && check_versions(why);
+    int64_t *devices = epx_nccl_devices(comm, why);
+    int usable = devices && check_atomics(comm, devices, why);
 
-    if (!devices || epx_comm_allgather(comm, number, devices) != EPX_SUCCESS)
-        usable = 0;
-    else if (comm->num_nodes > 1 || comm->real_nodes > 1) {
-        snprintf(why, EPX_WHY_MAX, "the ranks are on %d nodes%s", comm->num_nodes,
-                 comm->params.ranks_per_node ? " (epx_ranks_per_node)" : "");
-        usable = 0;
-    } else {
-        usable = usable && check_devices(comm, devices, why);
-    }
     free(devices);
     return usable;
 }
@@ -267,7 +185,7 @@ static int register_window(struct lsa *lsa, size_t bytes, struct mapping *mappin
 {
     if (!lsa->nccl)
         return EPX_SUCCESS;
-    TRY_NCCL(ncclCommWindowRegister(lsa->nccl, mapping->base, bytes, &mapping->handle,
+    EPX_TRY_NCCL(ncclCommWindowRegister(lsa->nccl, mapping->base, bytes, &mapping->handle,
                                     NCCL_WIN_COLL_SYMMETRIC));
     EPX_FAIL_IF(!mapping->handle, EPX_ERR_TRANSPORT,
                 "NCCL gives no symmetric window: not all GPUs can reach each other's memory");
@@ -398,39 +316,13 @@ static int init(struct lsa *lsa)
     return EPX_SUCCESS;
 }
 
-static int make_id(const struct lsa *lsa, ncclUniqueId *id)
-{
-    if (lsa->comm->rank == 0)
-        TRY_NCCL(ncclGetUniqueId(id));
-    return EPX_SUCCESS;
-}
-
-/* Only its windows are used: one channel is enough for a communicator that moves nothing. */
-static int join(struct lsa *lsa, ncclUniqueId id)
+static int init_all(struct lsa *lsa)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 
-    config.minCTAs = config.maxCTAs = 1;
-    TRY_NCCL(ncclCommInitRankConfig(&lsa->nccl, lsa->comm->size, id, lsa->comm->rank, &config));
-    return EPX_SUCCESS;
-}
-
-static int connect_ranks(struct lsa *lsa)
-{
-    ncclUniqueId id;
-
-    if (lsa->comm->size == 1)
-        return EPX_SUCCESS;
-    memset(&id, 0, sizeof(id));
-    EPX_TRY(epx_comm_agree(lsa->comm, make_id(lsa, &id)));
-    EPX_TRY(epx_comm_bcast(lsa->comm, &id, (int)sizeof(id)));
-    return epx_comm_agree(lsa->comm, join(lsa, id));
-}
-
-static int init_all(struct lsa *lsa)
-{
     EPX_TRY(epx_comm_agree(lsa->comm, init(lsa)));
-    return connect_ranks(lsa);
+    config.minCTAs = config.maxCTAs = 1; /* enough for a communicator that moves nothing */
+    return epx_nccl_connect(lsa->comm, &config, &lsa->nccl);
 }
 
 static int lsa_create(struct epx_comm *comm, void **state)

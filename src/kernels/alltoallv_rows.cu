@@ -7,9 +7,10 @@
  * Work: reads and writes the rows that are sent. Order: none, every byte has one writer.
  * Launch: comm.blocks blocks, which wait for other ranks; ends the operation.
  */
+#include "alltoallv.cuh"
 #include "packets.cuh"
 
-enum { ALLTOALLV_THREADS = 1024, PIECE_BYTES = 4096 };
+enum { PIECE_BYTES = 4096 };
 
 /* What of one rank's rows all blocks move together. */
 struct copy {
@@ -63,14 +64,13 @@ static __device__ int32_t list_packets(struct packet_list &list, int32_t rank, i
 /* One warp: this rank's counts; one that cannot be voids all. Returns the first such rank. */
 static __device__ int32_t read_counts(const struct epx_alltoallv_rows &a, struct placement &p)
 {
-    bool has_rows = a.rows || a.row_bytes == 0;
     int32_t bad = -1;
 
     for (int32_t first = 0; first < a.comm.num_ranks; first += EPX_WARP) {
         int32_t r = first + lane_id();
         bool valid = r < a.comm.num_ranks;
         int64_t count = valid ? a.sendcounts[r] : 0, from = valid ? a.sdispls[r] : 0;
-        uint32_t lanes = __ballot_sync(~0u, count < 0 || (count && (from < 0 || !has_rows)));
+        uint32_t lanes = __ballot_sync(~0u, !can_send(a, count, from));
 
         if (valid) {
             p.control[r] = a.comm.control[r];
@@ -434,19 +434,8 @@ static __device__ EPX_COLD struct epx_outcome outcome_of(const struct epx_alltoa
                                                          const struct exchange &x,
                                                          const struct placement &p)
 {
-    struct epx_outcome outcome = x.outcome;
-
-    if (outcome.code == EPX_SUCCESS && p.bad >= 0 && a.sendcounts[p.bad] > 0 &&
-        a.sdispls[p.bad] >= 0) {
-        outcome = {EPX_ERR_BUFFER, EPX_OUTCOME_NO_ROWS, p.bad, 0, a.sendcounts[p.bad], 0, 0};
-    } else if (outcome.code == EPX_SUCCESS && p.bad >= 0) {
-        outcome = {EPX_ERR_COUNT, EPX_OUTCOME_BAD_COUNT, p.bad, 0, a.sendcounts[p.bad],
-                   a.sdispls[p.bad], 0};
-    } else if (outcome.code == EPX_SUCCESS && !has_room(x, p, a.comm.rank)) {
-        outcome = {EPX_ERR_TRUNCATE, EPX_OUTCOME_SHORT, a.comm.rank, 0, p.total[a.comm.rank],
-                   a.recv_capacity, 0};
-    }
-    return outcome;
+    return x.outcome.code == EPX_SUCCESS ? outcome_of_counts(a, p.bad, p.total[a.comm.rank])
+                                         : x.outcome;
 }
 
 /* The whole block, once the ranks were found to agree; returns the rounds. */

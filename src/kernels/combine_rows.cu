@@ -20,12 +20,12 @@ static __device__ void move_sums(const struct epx_combine_rows &a, struct exchan
 
         if (i && !await_credits(a.comm, x, (uint64_t)i))
             return;
-        send_sums<T>(a, round, weighted, list);
+        send_sums<T>(a, stored_places{a, round}, weighted, list);
         signal_arrival(a.comm);
         if (!await_arrivals(a.comm, x, (uint64_t)i + 1))
             return;
         if (a.rounds.num > 1)
-            sum_tokens<T>(a, round, weighted, list);
+            sum_tokens<T>(a, stored_places{a, round}, weighted, list);
         if (i + 1 < a.rounds.num)
             signal_credit(a.comm);
     }

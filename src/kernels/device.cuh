@@ -126,7 +126,7 @@ static __device__ bool await_credits(const struct epx_device_comm &c, struct exc
     return ok;
 }
 
-/* All blocks of a kernel that waits meet, once in a kernel: it has comm.blocks blocks. */
+/* All blocks of a kernel that waits meet: it has comm.blocks blocks. */
 static __device__ void come_to_barrier(const struct epx_device_comm &c)
 {
     EPX_DELAY(c);
@@ -135,13 +135,15 @@ static __device__ void come_to_barrier(const struct epx_device_comm &c)
         add_release_gpu(&c.state->barrier, 1);
 }
 
-static __device__ bool await_barrier(const struct epx_device_comm &c, struct exchange &x)
+/* number: of the kernel's barriers, from 1. */
+static __device__ bool await_barrier(const struct epx_device_comm &c, struct exchange &x,
+                                     uint64_t number = 1)
 {
     bool ok = true;
 
     if (threadIdx.x == 0) {
         struct patience patience = {0, 0};
-        uint64_t blocks = (uint64_t)c.blocks, all = (x.barrier / blocks + 1) * blocks;
+        uint64_t blocks = (uint64_t)c.blocks, all = (x.barrier / blocks + number) * blocks;
 
         while (ok && load_acquire_gpu(&c.state->barrier) < all)
             ok = keep_waiting(c, patience, c.rank);
@@ -206,7 +208,8 @@ static __device__ void end_operation(const struct epx_device_comm &c, int64_t ro
 static __device__ void hand_over(const struct epx_device_comm &c, const struct exchange &x,
                                  uint64_t rounds, bool deferred, struct epx_outcome *routing)
 {
-    spoil_routing(c, x, routing);
+    if (routing)
+        spoil_routing(c, x, routing);
     EPX_DELAY(c);
     c.state->rounds = rounds;
     c.state->credit_rounds = deferred || rounds == 0 ? 0 : rounds - 1;

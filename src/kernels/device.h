@@ -8,6 +8,7 @@
 
 #include "element.h"
 #include "layout.h"
+#include "ring.h"
 
 enum {
     EPX_READY_WORDS = 16,     /* of one rank about one operation */
@@ -80,7 +81,7 @@ struct epx_device_stats {
  * What other ranks write into this rank's control window. device.cuh says who writes what when.
  *   uint64 abort                        0; or who is silent: verb << 32 | rank + 1; or whose host
  *                                       gave up, with EPX_ABORT_BY_HOST in place of the verb
- *   uint64 arrived[R]
+ *   uint64 arrived[R]                   with messages: the last exchange that came from each
  *   uint64 credited[R]
  *   uint64 ready[2][R][EPX_READY_WORDS] epoch << 32 | word
  *   uint64 counts[2][R][R][2]           alltoallv: tag << 32 | half of a count, low half first
@@ -169,6 +170,7 @@ struct epx_device_state {
     int32_t deferred;  /* rows are stored by the next kernel, on the whole device */
     struct epx_outcome outcome;
     struct epx_device_stats stats;
+    uint64_t exchanges; /* of messages, posted so far */
 };
 
 /* By value in the arguments of every kernel. */
@@ -184,13 +186,16 @@ struct epx_device_comm {
     uint32_t number;
     int32_t captured; /* the completion is shared by all that was captured: errors alone */
     int32_t verb;
+    char *ring;           /* pinned; NULL where ranks store into each other's memory */
+    const uint64_t *released; /* the last exchange in the ring that is complete */
     uint64_t jitter_seed; /* --enable-jitter */
 };
 
 /*
  * Rows of long tables go through a stage in rounds: `tokens` tokens and one segment at a time.
  * At the receiver the row of (source, token) lies at [source][token - first token], that of
- * combine at [token - first token][place]; a row takes `pitch` bytes.
+ * combine at [token - first token][place]; a row takes `pitch` bytes. In messages rows come in the
+ * order of records: the i-th of the round from or for a rank lies at [rank][i].
  */
 struct epx_rounds {
     int32_t tokens;
@@ -251,6 +256,11 @@ struct epx_device_plan {
                              first max_tokens * K take the gradients of this rank's own pairs */
     char *const *stage;
     int64_t stage_bytes;
+
+    /* with messages: records[r] of another rank is memory here, from where they are sent */
+    char *outgoing, *incoming; /* stages of stage_bytes; NULL else */
+    char *outgoing_records;    /* [R][max_tokens] by the rank that they are for */
+    int32_t *token_row;        /* [max_tokens][most_rows] the row's number among those for its rank */
 
     /* home side */
     struct epx_device_pair *pairs; /* [max_tokens][K] */
@@ -382,6 +392,14 @@ struct epx_announce_end {
     uint64_t *verdict;  /* pinned; the abort word that all ranks have then */
 };
 
+/* What comes before an operation by messages. */
+struct epx_agree_ranks {
+    struct epx_device_comm comm;
+    struct epx_ready_note note;
+    struct epx_outcome *routing; /* of the route, or NULL */
+    int32_t stands;              /* whether the operation stands on the routing */
+};
+
 struct epx_alltoallv_rows {
     struct epx_device_comm comm;
     struct epx_ready_note note;
@@ -415,6 +433,19 @@ int epx_launch_alltoallv_rows(const struct epx_alltoallv_rows *args, EPX_Stream 
 int epx_launch_await_rows(const struct epx_device_comm *comm, struct epx_chunk chunk,
                           EPX_Stream stream);
 int epx_launch_announce_end(const struct epx_announce_end *args, EPX_Stream stream);
+/* With messages. */
+int epx_launch_agree_ranks(const struct epx_agree_ranks *args, EPX_Stream stream);
+int epx_launch_await_messages(const struct epx_device_comm *comm, EPX_Stream stream);
+int epx_launch_count_tokens(const struct epx_route_tokens *args, EPX_Stream stream);
+int epx_launch_send_records(const struct epx_route_tokens *args, EPX_Stream stream);
+int epx_launch_find_slots(const struct epx_route_tokens *args, EPX_Stream stream);
+int epx_launch_pack_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
+int epx_launch_unpack_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
+int epx_launch_dispatch_rounds(const struct epx_dispatch_rows *args, EPX_Stream stream);
+int epx_launch_pack_sums(const struct epx_combine_rows *args, EPX_Stream stream);
+int epx_launch_unpack_sums(const struct epx_combine_rows *args, EPX_Stream stream);
+int epx_launch_combine_rounds(const struct epx_combine_rows *args, EPX_Stream stream);
+int epx_launch_alltoallv_messages(const struct epx_alltoallv_rows *args, EPX_Stream stream);
 /* Load every kernel now: loading one later could wait for a kernel that waits. */
 int epx_load_kernels(void);
 int epx_load_route_tokens(void);
@@ -428,6 +459,18 @@ int epx_load_sum_ranks(void);
 int epx_load_await_rows(void);
 int epx_load_alltoallv_rows(void);
 int epx_load_announce_end(void);
+int epx_load_agree_ranks(void);
+int epx_load_await_messages(void);
+int epx_load_count_tokens(void);
+int epx_load_send_records(void);
+int epx_load_find_slots(void);
+int epx_load_pack_rows(void);
+int epx_load_unpack_rows(void);
+int epx_load_dispatch_rounds(void);
+int epx_load_pack_sums(void);
+int epx_load_unpack_sums(void);
+int epx_load_combine_rounds(void);
+int epx_load_alltoallv_messages(void);
 #ifdef __cplusplus
 }
 #endif

@@ -21,11 +21,11 @@ static __device__ struct row_source find_record(const struct epx_device_plan &pl
     return at;
 }
 
-/* The first record of a source with a token not below the given one; records are in order. */
-static __device__ int64_t first_record(const struct epx_device_plan &plan, char *records,
-                                       int32_t source, int64_t token)
+/* The first of a source's records with a token not below the given one; they are in order. */
+static __device__ int64_t first_of_records(const struct epx_device_plan &plan, char *records,
+                                           int32_t source, int64_t num, int64_t token)
 {
-    int64_t low = 0, high = plan.rank_counts[source];
+    int64_t low = 0, high = num;
 
     if (token <= 0 || token >= plan.max_tokens)
         return token <= 0 ? 0 : high;
@@ -38,6 +38,12 @@ static __device__ int64_t first_record(const struct epx_device_plan &plan, char 
             high = middle;
     }
     return low;
+}
+
+static __device__ int64_t first_record(const struct epx_device_plan &plan, char *records,
+                                       int32_t source, int64_t token)
+{
+    return first_of_records(plan, records, source, plan.rank_counts[source], token);
 }
 
 /* The records of all sources whose tokens are in a range; in shared memory. */

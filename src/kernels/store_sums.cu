@@ -12,10 +12,11 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     store_sums(const __grid_constant__ struct epx_combine_rows a)
 {
     __shared__ struct row_list lists[EPX_WAITING_THREADS / EPX_WARP];
+    const struct round round = round_of(a.rounds, 0);
     bool on = is_on(a.comm);
 
     if (on)
-        send_sums<T>(a, round_of(a.rounds, 0), a.backward && a.comm.state->weighted,
+        send_sums<T>(a, stored_places{a, round}, a.backward && a.comm.state->weighted,
                      lists[threadIdx.x / EPX_WARP]);
     signal_arrival_of_all(a.comm, on);
 }

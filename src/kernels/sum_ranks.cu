@@ -12,10 +12,11 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     sum_ranks(const __grid_constant__ struct epx_combine_rows a)
 {
     __shared__ struct row_list lists[EPX_WAITING_THREADS / EPX_WARP];
+    const struct round round = round_of(a.rounds, 0);
     bool on = is_on(a.comm), weighted = a.backward && a.comm.state->weighted;
 
     if (on && a.rounds.num == 1)
-        sum_tokens<T>(a, round_of(a.rounds, 0), weighted, lists[threadIdx.x / EPX_WARP]);
+        sum_tokens<T>(a, stored_places{a, round}, weighted, lists[threadIdx.x / EPX_WARP]);
     if (!is_last_block(a.comm) || threadIdx.x)
         return;
     if (on)

@@ -8,13 +8,47 @@
 
 #include "records.cuh"
 
+/* Where sums and weights lie that ranks store into each other's memory. */
+struct stored_places {
+    const struct epx_combine_rows &a;
+    const struct round &round;
+
+    /* Of a record's sum, the row-th from its home. */
+    __device__ __forceinline__ char *sum_for(int32_t home, int64_t row,
+                                             const struct epx_wire_record *record) const
+    {
+        int64_t at = (record->token - round.first_token) * a.rounds.width + record->place;
+
+        return a.plan.stage[home] + at * a.rounds.pitch;
+    }
+
+    __device__ __forceinline__ float *weights_for(int32_t home, int64_t row,
+                                                  const struct epx_wire_record *record) const
+    {
+        return (float *)(void *)a.plan.weights[home] + (int64_t)record->token * a.plan.top_k;
+    }
+
+    /* Of the place-th row of a token. */
+    __device__ __forceinline__ char *part_of_token(int64_t token, int32_t place) const
+    {
+        int64_t at = (token - round.first_token) * a.rounds.width + place;
+
+        return a.plan.stage[a.comm.rank] + at * a.rounds.pitch;
+    }
+
+    __device__ __forceinline__ float weight_of(int64_t token, int64_t choice) const
+    {
+        return ((const float *)(const void *)
+                    a.plan.weights[a.comm.rank])[token * a.plan.top_k + choice];
+    }
+};
+
 /* The rows of a token that were kept, in rank order; returns their number. */
-static __device__ int32_t list_parts(const struct epx_combine_rows &a, const struct round &round,
+template <typename Places>
+static __device__ int32_t list_parts(const struct epx_combine_rows &a, const Places &places,
                                      int64_t token, int64_t offset, struct row_list &list)
 {
     int32_t num = a.plan.token_num[token], kept = 0;
-    char *first = a.plan.stage[a.comm.rank] + offset +
-                  (token - round.first_token) * a.rounds.width * a.rounds.pitch;
 
     for (int32_t at = 0; at < num; at += EPX_WARP) {
         int32_t i = at + lane_id();
@@ -22,27 +56,31 @@ static __device__ int32_t list_parts(const struct epx_combine_rows &a, const str
         uint32_t lanes = __ballot_sync(~0u, keeps);
 
         if (keeps)
-            list.row[kept + __popc(lanes & ((1u << lane_id()) - 1))] = first + i * a.rounds.pitch;
+            list.row[kept + __popc(lanes & ((1u << lane_id()) - 1))] =
+                places.part_of_token(token, i) + offset;
         kept += __popc(lanes);
     }
     __syncwarp();
     return kept;
 }
 
-static __device__ void take_weights(const struct epx_combine_rows &a, int64_t token)
+template <typename Places>
+static __device__ void take_weights(const struct epx_combine_rows &a, const Places &places,
+                                    int64_t token)
 {
-    const float *grads = (const float *)(const void *)a.plan.weights[a.comm.rank];
     int64_t first = token * a.plan.top_k;
 
-    for (int64_t p = first + lane_id(); p < first + a.plan.top_k; p += EPX_WARP)
-        a.grad_weights[p] = a.plan.pair_rank[p] >= 0 ? grads[p] : 0;
+    for (int32_t k = lane_id(); k < a.plan.top_k; k += EPX_WARP)
+        a.grad_weights[first + k] =
+            a.plan.pair_rank[first + k] >= 0 ? places.weight_of(token, k) : 0;
 }
 
 /* One warp a slice of a token's row. */
-template <typename T>
-static __device__ void sum_tokens(const struct epx_combine_rows &a, const struct round &round,
+template <typename T, typename Places>
+static __device__ void sum_tokens(const struct epx_combine_rows &a, const Places &places,
                                   bool weighted, struct row_list &list)
 {
+    const struct round &round = places.round;
     const struct epx_segments &cut = a.rounds.cut;
     int64_t end = round.end_token < a.num_tokens ? round.end_token : a.num_tokens;
     int64_t length = epx_segment_length(cut, round.segment);
@@ -53,13 +91,13 @@ static __device__ void sum_tokens(const struct epx_combine_rows &a, const struct
          i += num_global_warps()) {
         int64_t t = round.first_token + i / slices.num;
         struct part part = part_of(slices, (int32_t)(i % slices.num), length);
-        int32_t num = list_parts(a, round, t, part.offset, list);
+        int32_t num = list_parts(a, places, t, part.offset, list);
 
         sum_rows<T>(list, num, 0, part.bytes,
                  a.sums + t * cut.row_bytes + epx_segment_offset(cut, round.segment) +
                      part.offset);
         if (weighted && a.grad_weights && round.segment == 0 && part.offset == 0)
-            take_weights(a, t);
+            take_weights(a, places, t);
         __syncwarp();
     }
 }
@@ -80,12 +118,11 @@ static __device__ void list_pairs(const struct epx_combine_rows &a, int64_t offs
     __syncwarp();
 }
 
-/* The gradients of the pairs' weights, to the home rank at [token][choice]. */
-static __device__ void send_weights(const struct epx_combine_rows &a, int32_t home,
-                                    struct epx_wire_record *record)
+/* The gradients of the pairs' weights, by choice. */
+static __device__ void send_weights(const struct epx_combine_rows &a,
+                                    struct epx_wire_record *record, float *to)
 {
     const struct epx_wire_pair *pairs = epx_wire_pairs(record);
-    float *to = (float *)(void *)a.plan.weights[home] + (int64_t)record->token * a.plan.top_k;
 
     for (int32_t i = lane_id(); i < record->num_pairs; i += EPX_WARP) {
         int64_t slot = pairs[i].slot, choice = pairs[i].expert_choice & 255;
@@ -94,29 +131,30 @@ static __device__ void send_weights(const struct epx_combine_rows &a, int32_t ho
     }
 }
 
-template <typename T>
-static __device__ void send_sum(const struct epx_combine_rows &a, const struct round &round,
-                                const struct part &part, bool weighted, int32_t home,
+/* The row-th row of the round from a home. */
+template <typename T, typename Places>
+static __device__ void send_sum(const struct epx_combine_rows &a, const Places &places,
+                                const struct part &part, bool weighted, int32_t home, int64_t row,
                                 struct epx_wire_record *record, struct row_list &list)
 {
-    int64_t at = (record->token - round.first_token) * a.rounds.width + record->place;
-    int64_t offset = epx_segment_offset(a.rounds.cut, round.segment) + part.offset;
+    int64_t offset = epx_segment_offset(a.rounds.cut, places.round.segment) + part.offset;
 
     if (record->num_slots == 0)
         return;
     list_pairs(a, offset, record, list);
     sum_rows<T>(list, record->num_slots, a.weights && !a.backward, part.bytes,
-             a.plan.stage[home] + at * a.rounds.pitch + part.offset);
+             places.sum_for(home, row, record) + part.offset);
     if (weighted && offset == 0)
-        send_weights(a, home, record);
+        send_weights(a, record, places.weights_for(home, row, record));
     __syncwarp();
 }
 
 /* The records of all home ranks in turn, so that no rank is stored to by all at once. */
-template <typename T>
-static __device__ void send_sums(const struct epx_combine_rows &a, const struct round &round,
+template <typename T, typename Places>
+static __device__ void send_sums(const struct epx_combine_rows &a, const Places &places,
                                  bool weighted, struct row_list &list)
 {
+    const struct round &round = places.round;
     char *records = a.plan.records[a.comm.rank];
     int64_t length = epx_segment_length(a.rounds.cut, round.segment);
     __shared__ int64_t first[EPX_MOST_DEVICE_RANKS], end[EPX_MOST_DEVICE_RANKS];
@@ -141,7 +179,7 @@ static __device__ void send_sums(const struct epx_combine_rows &a, const struct 
         struct part part = part_of(slices, (int32_t)(i % slices.num), length);
 
         if (u < end[home])
-            send_sum<T>(a, round, part, weighted, home,
+            send_sum<T>(a, places, part, weighted, home, u - first[home],
                         epx_wire_record_at(&a.plan, records, home, u), list);
     }
 }

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * combine_messages.c - combine and dispatch backward on device memory by messages: the sum of each
+ * row's pairs goes home, where the sums of each token are added.
+ */
+#include "cuda_errors.h"
+#include "device.h"
+
+int epx_combine_messages(const struct epx_request *request)
+{
+    EPX_Stream stream = request->call.stream;
+    struct epx_combine_rows args = epx_combine_args_of(request);
+
+    args.rounds = epx_message_rounds_of(request, args.backward ? args.plan.top_k : 0);
+    EPX_TRY(epx_agree_messages(request));
+    if (args.rounds.num > 1) {
+        EPX_TRY_LAUNCH(epx_launch_combine_rounds(&args, stream));
+        return EPX_SUCCESS;
+    }
+    EPX_TRY_LAUNCH(epx_launch_pack_sums(&args, stream));
+    EPX_TRY_LAUNCH(epx_launch_await_messages(&args.comm, stream));
+    EPX_TRY_LAUNCH(epx_launch_unpack_sums(&args, stream));
+    return EPX_SUCCESS;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * letters.h - how ranks without shared memory tell each other that they live, and that the
+ * communicator is over. Calls MPI: not for threads of the library.
+ */
+#ifndef EPX_COLL_LETTERS_H
+#define EPX_COLL_LETTERS_H
+
+#include "comm.h"
+
+struct epx_letters;
+
+/* Local. */
+int epx_letters_create(struct epx_comm *comm, struct epx_letters **letters);
+void epx_letters_free(struct epx_letters *letters);
+
+/* As the operations of struct epx_liveness_ops. */
+int epx_letters_beat(struct epx_letters *letters, uint64_t position, char *message);
+void epx_letters_probe(struct epx_letters *letters);
+int epx_letters_answered(const struct epx_letters *letters, int rank, uint64_t *position);
+void epx_letters_announce(struct epx_letters *letters, const char *message);
+
+#endif

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * proxy.c - takes exchanges from the ring in their order, lets the transport move them on a stream
+ * of its own and releases the kernels that wait, by a write behind the last message. It calls no
+ * MPI, takes no lock and shares nothing with other threads but the ring and three flags.
+ */
+#define _POSIX_C_SOURCE 200809L /* nanosleep */
+#include "proxy.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cuda_errors.h"
+#include "device.h"
+#include "device_scope.h"
+#include "jitter.h"
+#include "log.h"
+
+/* Passes without work: at first it spins, then lets others run, then sleeps. */
+enum { SPINS = 1 << 14, YIELDS = 1 << 15, SLEEP_NS = 20000 };
+
+struct epx_proxy {
+    struct epx_device *device;
+    char *ring;
+    uint64_t *released; /* not of a memory pool: the driver's writes do not take such memory */
+    uint64_t next; /* number of the exchange that comes */
+    cudaStream_t stream;
+    int idle_passes;
+    int started;
+    atomic_int stops;
+    pthread_t thread;
+};
+
+char *epx_proxy_ring(const struct epx_proxy *proxy)
+{
+    return proxy->ring;
+}
+
+const uint64_t *epx_proxy_released(const struct epx_proxy *proxy)
+{
+    return proxy->released;
+}
+
+static void pause_idle(struct epx_proxy *proxy)
+{
+    const struct timespec nap = {0, SLEEP_NS};
+
+    if (proxy->idle_passes < YIELDS)
+        proxy->idle_passes++;
+    if (proxy->idle_passes >= YIELDS)
+        nanosleep(&nap, NULL);
+    else if (proxy->idle_passes >= SPINS)
+        sched_yield();
+}
+
+static int is_over(const struct epx_proxy *proxy)
+{
+    return proxy->stops || proxy->device->comm->finished;
+}
+
+static int release(const struct epx_proxy *proxy, uint64_t number)
+{
+    const struct epx_device *device = proxy->device;
+    CUresult error = device->write_value(proxy->stream, (CUdeviceptr)(uintptr_t)proxy->released,
+                                         number, 0);
+
+    EPX_FAIL_IF(error != CUDA_SUCCESS, EPX_ERR_CUDA, "cuStreamWriteValue64 failed with error %d",
+                (int)error);
+    return EPX_SUCCESS;
+}
+
+static int move(struct epx_proxy *proxy, const struct epx_exchange *exchange)
+{
+    const struct epx_transport *transport = proxy->device->transport;
+    int queued = transport->ops->queued == NULL;
+
+    EPX_LOG_DEBUG("exchange %llu begins", (unsigned long long)exchange->number);
+    epx_jitter();
+    EPX_TRY(transport->ops->exchange(transport->state, exchange, proxy->stream));
+    while (!queued && !is_over(proxy))
+        EPX_TRY(transport->ops->queued(transport->state, &queued));
+    EPX_LOG_DEBUG("exchange %llu is queued", (unsigned long long)exchange->number);
+    return queued ? release(proxy, exchange->number) : EPX_SUCCESS;
+}
+
+void epx_proxy_stop_kernels(struct epx_proxy *proxy)
+{
+    __atomic_store_n(epx_ring_stop(proxy->ring), 1, __ATOMIC_RELEASE);
+}
+
+/* Operations that end tell why. */
+static void give_up_here(struct epx_proxy *proxy)
+{
+    struct epx_device_notes *notes = proxy->device->notes;
+
+    snprintf(notes->reason, sizeof(notes->reason), "rank %d: %.*s", proxy->device->comm->rank,
+             EPX_MAX_ERROR_STRING / 2, epx_status_message());
+    epx_proxy_stop_kernels(proxy);
+}
+
+static void serve(struct epx_proxy *proxy)
+{
+    int num_ranks = proxy->device->comm->size, rc = EPX_SUCCESS;
+
+    while (rc == EPX_SUCCESS && !is_over(proxy)) {
+        const struct epx_exchange *exchange = epx_ring_look(proxy->ring, num_ranks, proxy->next);
+
+        if (!exchange) {
+            pause_idle(proxy);
+            continue;
+        }
+        proxy->idle_passes = 0;
+        rc = move(proxy, exchange);
+        proxy->next++;
+    }
+    if (rc != EPX_SUCCESS)
+        give_up_here(proxy);
+}
+
+static void *run(void *arg)
+{
+    struct epx_proxy *proxy = arg;
+    struct epx_device *device = proxy->device;
+    const struct epx_transport *transport = device->transport;
+    struct epx_device_scope scope;
+
+    epx_status_enter("the proxy");
+    if (epx_device_enter(device->ordinal, &scope) != cudaSuccess)
+        return NULL;
+    serve(proxy);
+    while (!is_over(proxy))
+        pause_idle(proxy);
+    if (device->comm->finished && transport->ops->abort)
+        transport->ops->abort(transport->state);
+    epx_device_leave(&scope);
+    return NULL;
+}
+
+static int init(struct epx_proxy *proxy)
+{
+    size_t bytes = epx_ring_bytes(proxy->device->comm->size);
+    int least, greatest;
+
+    proxy->next = 1;
+    EPX_TRY_CUDA(cudaHostAlloc((void **)&proxy->ring, bytes, cudaHostAllocPortable));
+    memset(proxy->ring, 0, bytes);
+    EPX_TRY_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    EPX_TRY_CUDA(cudaStreamCreateWithPriority(&proxy->stream, cudaStreamNonBlocking, greatest));
+    EPX_TRY_CUDA(cudaMalloc((void **)&proxy->released, sizeof(*proxy->released)));
+    EPX_TRY_CUDA(cudaMemsetAsync(proxy->released, 0, sizeof(*proxy->released), proxy->stream));
+    EPX_TRY_CUDA(cudaStreamSynchronize(proxy->stream));
+    proxy->started = pthread_create(&proxy->thread, NULL, run, proxy) == 0;
+    EPX_FAIL_IF(!proxy->started, EPX_ERR_NO_MEM, "no thread for the proxy");
+    return EPX_SUCCESS;
+}
+
+void epx_proxy_join(struct epx_proxy *proxy)
+{
+    if (!proxy)
+        return;
+    proxy->stops = 1;
+    if (proxy->started)
+        pthread_join(proxy->thread, NULL);
+    proxy->started = 0;
+}
+
+void epx_proxy_free(struct epx_proxy *proxy)
+{
+    if (!proxy)
+        return;
+    epx_proxy_join(proxy);
+    if (proxy->stream) {
+        cudaStreamSynchronize(proxy->stream);
+        cudaStreamDestroy(proxy->stream);
+    }
+    cudaFree(proxy->released);
+    cudaFreeHost(proxy->ring);
+    free(proxy);
+}
+
+int epx_proxy_create(struct epx_device *device, struct epx_proxy **result)
+{
+    struct epx_proxy *proxy = calloc(1, sizeof(*proxy));
+    int rc;
+
+    EPX_FAIL_IF(!proxy, EPX_ERR_NO_MEM, "no memory for the proxy");
+    proxy->device = device;
+    rc = init(proxy);
+    if (rc != EPX_SUCCESS) {
+        epx_proxy_free(proxy);
+        return rc;
+    }
+    *result = proxy;
+    return EPX_SUCCESS;
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * exchange.cuh - kernels of ranks that cannot store into each other's memory: they post an
+ * exchange of messages, which the proxy moves, and wait for it. ring.h has the protocol.
+ */
+#ifndef EPX_KERNELS_EXCHANGE_CUH
+#define EPX_KERNELS_EXCHANGE_CUH
+
+#include "records.cuh"
+
+#ifdef __CUDACC__
+
+/*
+ * One block, which sees what all others have stored: posts the next exchange, whose messages
+ * message_of tells for each rank.
+ */
+template <typename Messages>
+static __device__ void post_exchange(const struct epx_device_comm &c, char *send, char *recv,
+                                     Messages message_of)
+{
+    uint64_t number = c.state->exchanges + 1;
+    struct epx_exchange *slot = epx_ring_slot(c.ring, c.num_ranks, number);
+
+    EPX_DELAY(c);
+    for (int32_t r = (int32_t)threadIdx.x; r < c.num_ranks; r += (int32_t)blockDim.x)
+        slot->message[r] = message_of(r);
+    fence_sys();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        slot->send = send;
+        slot->recv = recv;
+        slot->stamp = (char *)&c.state->exchanges;
+        slot->arrived = (char *)epx_control_arrived(c.own_control, 0);
+        c.state->exchanges = number;
+        EPX_DELAY(c);
+        fence_sys();
+        epx_ring_post(slot, number);
+    }
+    __syncthreads();
+}
+
+/* Whether the wait may go on; looks now and then whether the proxy has given up. */
+static __device__ bool keep_waiting_for_proxy(const struct epx_device_comm &c,
+                                              struct patience &patience)
+{
+    if (patience.spins % 128 == 0 && load_relaxed_sys(epx_ring_stop(c.ring)))
+        give_up(c, EPX_ABORT_BY_HOST, c.rank);
+    return keep_waiting(c, patience, c.rank);
+}
+
+/* One thread: whether the exchange is complete; else all is given up. */
+static __device__ bool await_number(const struct epx_device_comm &c, uint64_t number)
+{
+    struct patience patience = {0, 0};
+
+    EPX_DELAY(c);
+    while (load_acquire_sys(c.released) < number)
+        if (!keep_waiting_for_proxy(c, patience))
+            return false;
+    EPX_DELAY(c);
+    return true;
+}
+
+/* The block that posted the last exchange waits for it. */
+static __device__ bool await_exchange(const struct epx_device_comm &c, struct exchange &x)
+{
+    return all_content(c, x, threadIdx.x || await_number(c, c.state->exchanges));
+}
+
+/* Where rounds are many, comm.blocks blocks do them all: x for that, and the exchanges before. */
+static __device__ uint64_t begin_rounds(const struct epx_device_comm &c, struct exchange &x)
+{
+    if (threadIdx.x == 0) {
+        x.outcome = epx_outcome();
+        x.barrier = c.state->barrier;
+    }
+    __syncthreads();
+    return c.state->exchanges;
+}
+
+/* All blocks: the messages of a round, the number-th exchange of this kernel, go and come. */
+template <typename Messages>
+static __device__ bool exchange_round(const struct epx_device_comm &c, struct exchange &x,
+                                      uint64_t before, uint64_t number,
+                                      const struct epx_device_plan &plan, Messages message_of)
+{
+    come_to_barrier(c);
+    if (blockIdx.x == 0) {
+        if (!await_barrier(c, x, number))
+            return false;
+        post_exchange(c, plan.outgoing, plan.incoming, message_of);
+    }
+    return all_content(c, x, threadIdx.x || await_number(c, before + number));
+}
+
+/*
+ * One block: every rank tells all others its ready words, which travel as they lie. Whether all
+ * agree: as await_ready.
+ */
+static __device__ bool agree(const struct epx_device_comm &c, const struct epx_ready_note &note,
+                             const struct epx_outcome *routing, struct exchange &x)
+{
+    const int64_t bytes = EPX_READY_WORDS * sizeof(uint64_t);
+    char *all, *own;
+
+    begin_exchange(c, note, routing ? routing->code : EPX_SUCCESS, x);
+    if (x.outcome.code != EPX_SUCCESS)
+        return false;
+    all = (char *)epx_control_ready(c.own_control, c.num_ranks, (uint32_t)x.epoch, 0);
+    own = (char *)epx_control_ready(c.own_control, c.num_ranks, (uint32_t)x.epoch, c.rank);
+    __syncthreads();
+    post_exchange(c, own, all, [&](int32_t r) {
+        int64_t length = r == c.rank ? 0 : bytes;
+
+        return epx_message{0, length, r * bytes, length};
+    });
+    return await_exchange(c, x) && await_ready(c, note, x, routing);
+}
+
+/* This rank's rows for a rank, and those from it, in a round: numbers in the lists of records. */
+struct message_rows {
+    int64_t send_first[EPX_MOST_DEVICE_RANKS], send_end[EPX_MOST_DEVICE_RANKS];
+    int64_t recv_first[EPX_MOST_DEVICE_RANKS], recv_end[EPX_MOST_DEVICE_RANKS];
+};
+
+/* Unique rows for each rank, those that were dropped too. */
+static __device__ __forceinline__ const int32_t *rows_for_ranks(const struct epx_device_plan &plan,
+                                                                const struct epx_device_comm &c)
+{
+    return (const int32_t *)(const void *)plan.counts[c.rank] +
+           (int64_t)c.rank * (plan.num_experts + c.num_ranks) + plan.num_experts;
+}
+
+/* The whole block. Home and expert side have the same lists of tokens, so the counts match. */
+static __device__ void find_message_rows(const struct epx_device_plan &plan,
+                                         const struct epx_device_comm &c,
+                                         const struct round &round, struct message_rows &rows)
+{
+    const int32_t *num = rows_for_ranks(plan, c);
+
+    for (int32_t i = (int32_t)threadIdx.x; i < 4 * c.num_ranks; i += (int32_t)blockDim.x) {
+        int32_t r = i / 4;
+        int64_t token = i % 2 ? round.end_token : round.first_token;
+
+        if (i % 4 < 2)
+            (i % 2 ? rows.send_end : rows.send_first)[r] =
+                first_of_records(plan, plan.records[r], c.rank, num[r], token);
+        else
+            (i % 2 ? rows.recv_end : rows.recv_first)[r] =
+                first_record(plan, plan.records[c.rank], r, token);
+    }
+    __syncthreads();
+}
+
+/* Each of the two message stages is cut into equal shares, one a rank. */
+static __device__ __forceinline__ char *row_in_stage(char *stage, const struct epx_rounds &rounds,
+                                                     int32_t rank, int64_t row)
+{
+    return stage + ((int64_t)rank * rounds.tokens + row) * rounds.pitch;
+}
+
+static __device__ __forceinline__ struct epx_message message_of_rows(
+    const struct epx_rounds &rounds, const struct message_rows &rows, int32_t rank, bool to_experts)
+{
+    int64_t at = (int64_t)rank * rounds.tokens * rounds.pitch;
+    int64_t home = (rows.send_end[rank] - rows.send_first[rank]) * rounds.pitch;
+    int64_t expert = (rows.recv_end[rank] - rows.recv_first[rank]) * rounds.pitch;
+
+    return to_experts ? epx_message{at, home, at, expert} : epx_message{at, expert, at, home};
+}
+
+/* The weights of a row's pairs follow it, one for each choice. */
+static __device__ __forceinline__ float *weights_behind(char *row, const struct epx_rounds &rounds)
+{
+    return (float *)(void *)(row + epx_round_up(rounds.cut.bytes, 16));
+}
+
+#endif
+
+#endif

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * ring.h - how kernels ask the proxy thread of their communicator for an exchange of messages, an
+ * alltoallv whose counts only the GPU knows. In pinned host memory.
+ *
+ *   stop              writer: the proxy, when it cannot go on; reader: kernels that wait. Once.
+ *   slot[n % SLOTS]   exchange n. Writer: a kernel, everything but the number first, then the number
+ *                     with a release; reader: the proxy, which acquires number == n.
+ *   released          in device memory. Writer: the proxy's stream, n behind the last message of
+ *                     exchange n; reader: kernels, which acquire released >= n.
+ *
+ * Invariant: kernels of a communicator run one after the other and each exchange is awaited before
+ * the next is posted, on all ranks the same ones: so the proxies see exchanges 1, 2, 3, ... with
+ * counts that match, and no slot is written before its last exchange was released. A kernel that
+ * gives up ends the communicator: nothing is posted after that.
+ */
+#ifndef EPX_KERNELS_RING_H
+#define EPX_KERNELS_RING_H
+
+#include "layout.h"
+
+enum { EPX_RING_SLOTS = 4, EPX_RING_LINE = 64 };
+
+/* To and from one rank, in bytes from the start of the buffers. */
+struct epx_message {
+    int64_t send_at, send_bytes, recv_at, recv_bytes;
+};
+
+struct epx_exchange {
+    uint64_t number; /* from 1 */
+    char *send, *recv;
+    char *stamp;   /* the number in device memory: the last eight bytes to every rank */
+    char *arrived; /* [R] where the stamps of the ranks come to, which tell who did not answer */
+    struct epx_message message[]; /* [R] */
+};
+
+EPX_HD size_t epx_ring_slot_bytes(int32_t num_ranks)
+{
+    return (size_t)epx_round_up((int64_t)(sizeof(struct epx_exchange) +
+                                          (size_t)num_ranks * sizeof(struct epx_message)),
+                                EPX_RING_LINE);
+}
+
+EPX_HD size_t epx_ring_bytes(int32_t num_ranks)
+{
+    return EPX_RING_LINE + EPX_RING_SLOTS * epx_ring_slot_bytes(num_ranks);
+}
+
+EPX_HD uint64_t *epx_ring_stop(char *ring)
+{
+    return (uint64_t *)(void *)ring;
+}
+
+EPX_HD struct epx_exchange *epx_ring_slot(char *ring, int32_t num_ranks, uint64_t number)
+{
+    return (struct epx_exchange *)(void *)(ring + EPX_RING_LINE +
+                                           number % EPX_RING_SLOTS *
+                                               epx_ring_slot_bytes(num_ranks));
+}
+
+/* The last step of the writer. */
+EPX_HD void epx_ring_post(struct epx_exchange *slot, uint64_t number)
+{
+#ifdef __CUDA_ARCH__
+    asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(&slot->number), "l"(number)
+                 : "memory");
+#else
+    __atomic_store_n(&slot->number, number, __ATOMIC_RELEASE);
+#endif
+}
+
+#ifndef __CUDACC__
+/* The exchange if it was posted, else NULL; for the proxy. */
+static inline const struct epx_exchange *epx_ring_look(char *ring, int32_t num_ranks,
+                                                       uint64_t number)
+{
+    const struct epx_exchange *slot = epx_ring_slot(ring, num_ranks, number);
+
+    return __atomic_load_n(&slot->number, __ATOMIC_ACQUIRE) == number ? slot : NULL;
+}
+#endif
+
+#endif
