@@ -102,7 +102,8 @@ int epx_device_queue_end(struct epx_device *device, const struct epx_request *re
 /* The stream waits for the operation. */
 int epx_device_queue_wait(const struct epx_device *device, const struct epx_request *request,
                           EPX_Stream stream);
-/* Finds the driver's calls. */
+/* A call of the driver, which the module is not linked with. */
+cudaError_t epx_find_driver_call(const char *name, void **call);
 int epx_device_init_order(struct epx_device *device);
 
 /* Chunks of tokens, 0 where the blocks that wait do all; route constants alone decide. */

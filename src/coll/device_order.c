@@ -23,7 +23,7 @@ enum {
     MOST_CHUNKS = 4
 };
 
-static cudaError_t find_driver_call(const char *name, void **call)
+cudaError_t epx_find_driver_call(const char *name, void **call)
 {
     enum cudaDriverEntryPointQueryResult result;
     cudaError_t error;
@@ -45,8 +45,8 @@ int epx_device_init_order(struct epx_device *device)
         epx_wait_value *function;
     } wait, write;
 
-    EPX_TRY_CUDA(find_driver_call("cuStreamWaitValue64", &wait.data));
-    EPX_TRY_CUDA(find_driver_call("cuStreamWriteValue64", &write.data));
+    EPX_TRY_CUDA(epx_find_driver_call("cuStreamWaitValue64", &wait.data));
+    EPX_TRY_CUDA(epx_find_driver_call("cuStreamWriteValue64", &write.data));
     device->wait_value = wait.function;
     device->write_value = write.function;
     return EPX_SUCCESS;

@@ -6,7 +6,6 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -82,15 +81,6 @@ static void open_module(void)
         snprintf(why, sizeof(why), "libepx_cuda is of another version than libepx");
         module = NULL;
     }
-}
-
-/*
- * NCCL's streams must not stand behind a user's, whose kernels wait for NCCL: CUDA has 8 hardware
- * queues for streams, or as many as this says when it starts.
- */
-static void __attribute__((constructor)) ask_for_queues(void)
-{
-    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 }
 
 const struct epx_module *epx_module_open(void)

@@ -141,12 +141,31 @@ static void *run(void *arg)
     return NULL;
 }
 
+/*
+ * What CUDA loads when it is first launched keeps everything that comes later waiting for what runs
+ * already: if that is a kernel that waits for the proxy, until its time-out.
+ */
+static void warn_of_lazy_loading(void)
+{
+    union {
+        void *data;
+        CUresult(CUDAAPI *function)(CUmoduleLoadingMode *mode);
+    } get_mode;
+    CUmoduleLoadingMode mode;
+
+    if (epx_find_driver_call("cuModuleGetLoadingMode", &get_mode.data) == cudaSuccess &&
+        get_mode.function(&mode) == CUDA_SUCCESS && mode == CU_MODULE_LAZY_LOADING)
+        EPX_LOG_WARN("CUDA loads kernels lazily, which can stop operations by messages until "
+                     "they time out: set CUDA_MODULE_LOADING=EAGER");
+}
+
 static int init(struct epx_proxy *proxy)
 {
     size_t bytes = epx_ring_bytes(proxy->device->comm->size);
     int least, greatest;
 
     proxy->next = 1;
+    warn_of_lazy_loading();
     EPX_TRY_CUDA(cudaHostAlloc((void **)&proxy->ring, bytes, cudaHostAllocPortable));
     memset(proxy->ring, 0, bytes);
     EPX_TRY_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
