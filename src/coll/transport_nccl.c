@@ -24,6 +24,7 @@ struct nccl {
     ncclComm_t nccl; /* NULL on one rank */
     cudaStream_t stream;
     int next_number;
+    struct epx_window *laid_aside; /* kernels may still be queued that use them */
 };
 
 static int nccl_usable(struct epx_comm *comm, char *why)
@@ -98,20 +99,42 @@ static int init_window(struct nccl *nccl, size_t bytes, struct epx_window *windo
     return EPX_SUCCESS;
 }
 
-/* Behind what was queued on the stream: does not wait for kernels. */
-static void nccl_window_free(void *state, struct epx_window *window)
+/* Does not wait for kernels, of which none uses the window. */
+static void destroy_window(struct nccl *nccl, struct epx_window *window)
 {
-    struct nccl *nccl = state;
     struct epx_device_scope scope;
 
-    if (!window)
-        return;
     if (window->mapping && epx_device_enter(nccl->ordinal, &scope) == cudaSuccess) {
         cudaFreeAsync(window->mapping, nccl->stream);
         epx_device_leave(&scope);
     }
     window->own = NULL; /* it was the mapping's */
     epx_window_free(window);
+}
+
+static void nccl_window_free(void *state, struct epx_window *window)
+{
+    struct nccl *nccl = state;
+
+    if (!window)
+        return;
+    window->next = nccl->laid_aside;
+    nccl->laid_aside = window;
+}
+
+/* A pool of memory gives back what is free when a stream is synchronized. */
+static void nccl_reclaim(void *state)
+{
+    struct nccl *nccl = state;
+
+    while (nccl->laid_aside) {
+        struct epx_window *window = nccl->laid_aside;
+
+        nccl->laid_aside = window->next;
+        destroy_window(nccl, window);
+    }
+    if (nccl->stream)
+        cudaStreamSynchronize(nccl->stream);
 }
 
 static int nccl_window_create(void *state, size_t bytes, struct epx_window **result)
@@ -147,10 +170,9 @@ static void nccl_free(void *state)
     if (epx_device_enter(nccl->ordinal, &scope) == cudaSuccess) {
         if (nccl->nccl)
             ncclCommDestroy(nccl->nccl);
-        if (nccl->stream) {
-            cudaStreamSynchronize(nccl->stream);
+        nccl_reclaim(nccl);
+        if (nccl->stream)
             cudaStreamDestroy(nccl->stream);
-        }
         epx_device_leave(&scope);
     }
     free(nccl);
@@ -227,6 +249,7 @@ const struct epx_transport_ops epx_transport_nccl = {
     .free = nccl_free,
     .window_create = nccl_window_create,
     .window_free = nccl_window_free,
+    .reclaim = nccl_reclaim,
     .exchange = nccl_exchange,
     .abort = nccl_abort,
 };
