@@ -33,7 +33,7 @@ TESTS += @TEST_MATRIX@
 check_LTLIBRARIES += tests/libsuite.la tests/libtwins.la
 check_PROGRAMS += $(test_programs) $(unit_programs)
 endif
-CLEANFILES += $(TEST_MATRIX)
+CLEANFILES += $(TEST_MATRIX) gpus.lock
 
 $(TEST_MATRIX): $(srcdir)/tests/testlist
 	@$(MKDIR_P) tests

@@ -4,8 +4,8 @@
  * alltoallv whose counts only the GPU knows. In pinned host memory.
  *
  *   stop              writer: the proxy, when it cannot go on; reader: kernels that wait. Once.
- *   slot[n % SLOTS]   exchange n. Writer: a kernel, everything but the number first, then the number
- *                     with a release; reader: the proxy, which acquires number == n.
+ *   slot[n % SLOTS]   exchange n. Writer: a kernel, everything but the number first, then the
+ *                     number with a release; reader: the proxy, which acquires number == n.
  *   released          in device memory. Writer: the proxy's stream, n behind the last message of
  *                     exchange n; reader: kernels, which acquire released >= n.
  *
