@@ -74,6 +74,20 @@ static __device__ void list_rows(const struct twin_rows &rows, char *block, cons
     __syncwarp();
 }
 
+/* The nodes come in place of the weights. */
+template <typename T>
+static __global__ void sum_by_node(struct twin_rows rows, char *from, const float *words, char *to)
+{
+    const int32_t *nodes = (const int32_t *)(const void *)words;
+    __shared__ struct row_list list;
+
+    list_rows(rows, from, words, list);
+    for (int32_t i = lane_id(); i < rows.num; i += EPX_WARP)
+        list.node[i] = nodes[i];
+    __syncwarp();
+    sum_nodes<T>(list, rows.num, nodes[rows.num], rows.row_bytes, to + rows.shift);
+}
+
 template <typename T>
 static __global__ void sum(struct twin_rows rows, char *from, const float *weights, char *to)
 {
@@ -93,18 +107,19 @@ static __global__ void store(struct twin_rows rows, char *from, const float *wei
 
 typedef void row_kernel(struct twin_rows rows, char *from, const float *weights, char *to);
 
-static const char *run_warp(row_kernel *kernel, const struct twin_rows *rows)
+static const char *run_warp(row_kernel *kernel, const struct twin_rows *rows, const void *words,
+                            int num_words)
 {
     char *from = upload(rows->from, rows->from_bytes), *to = upload(rows->to, rows->to_bytes);
-    char *weights = upload(rows->weights, (size_t)rows->num * sizeof(float));
+    char *there = upload(words, (size_t)num_words * sizeof(float));
     const char *error;
 
-    if (from && to && weights)
-        kernel<<<1, EPX_WARP>>>(*rows, from, (const float *)(const void *)weights, to);
+    if (from && to && there)
+        kernel<<<1, EPX_WARP>>>(*rows, from, (const float *)(const void *)there, to);
     error = download(rows->to, to, rows->to_bytes);
     cudaFree(from);
     cudaFree(to);
-    cudaFree(weights);
+    cudaFree(there);
     return error;
 }
 
@@ -112,10 +127,17 @@ extern "C" const char *twin_sum_rows(const struct twin_rows *rows)
 {
     static row_kernel *const kernels[NUM_ADDED_TYPES] = KERNELS_OF_TYPES(sum);
 
-    return run_warp(kernels[rows->datatype - EPX_FLOAT16], rows);
+    return run_warp(kernels[rows->datatype - EPX_FLOAT16], rows, rows->weights, rows->num);
+}
+
+extern "C" const char *twin_sum_nodes(const struct twin_rows *rows)
+{
+    static row_kernel *const kernels[NUM_ADDED_TYPES] = KERNELS_OF_TYPES(sum_by_node);
+
+    return run_warp(kernels[rows->datatype - EPX_FLOAT16], rows, rows->nodes, rows->num + 1);
 }
 
 extern "C" const char *twin_store_row(const struct twin_rows *rows)
 {
-    return run_warp(store, rows);
+    return run_warp(store, rows, rows->weights, rows->num);
 }

@@ -204,6 +204,7 @@ struct twin_rows {
     const float *weights; /* [num] */
     char *to;         /* block that is written */
     size_t to_bytes;
+    const int32_t *nodes; /* [num + 1] of the rows, and of the one who adds */
 };
 
 #ifdef __cplusplus
@@ -213,8 +214,9 @@ extern "C" {
 const char *twin_lacks(void);
 /* The rest return NULL, or the error of CUDA. A step on n inputs. */
 const char *twin_run_on_device(enum twin_step step, int64_t n, const uint64_t *in, uint64_t *out);
-/* One warp: the sum of num rows to one; one row to num places. */
+/* One warp: the sum of num rows to one, that by nodes; one row to num places. */
 const char *twin_sum_rows(const struct twin_rows *rows);
+const char *twin_sum_nodes(const struct twin_rows *rows);
 const char *twin_store_row(const struct twin_rows *rows);
 #ifdef __cplusplus
 }

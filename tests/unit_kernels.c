@@ -241,7 +241,8 @@ static struct twin_rows make_rows(EPX_Datatype datatype, int count, int num, int
     struct data data = {91, datatype, count, 1};
     int64_t row_bytes = (int64_t)data_row_bytes(&data), all = (num ? num : 1) * row_bytes;
     int64_t element = (int64_t)data_size(datatype);
-    struct twin_rows rows = {datatype, num, 0, row_bytes, shift * element, NULL, 0, NULL, NULL, 0};
+    struct twin_rows rows = {.datatype = datatype, .num = num, .row_bytes = row_bytes,
+                             .shift = shift * element};
     char *from;
     float *weights = take((size_t)num * sizeof(*weights));
 
@@ -350,6 +351,101 @@ START_TEST(rows_are_summed_alike)
 }
 END_TEST
 
+/* The home side of combine: row i is of rank i; the rank behind them is the home. */
+static void sum_nodes_on_host(const struct twin_rows *rows, char *to)
+{
+    int32_t ranks[EPX_MAX_TOP_K];
+    const char *parts[EPX_MAX_TOP_K];
+    struct epx_plan plan = {.rank = rows->num};
+    struct epx_home_rows op = {.datatype = rows->datatype, .node = rows->nodes,
+                               .rows = to + rows->shift};
+
+    op.cut = epx_segments_cut(rows->row_bytes, rows->row_bytes);
+    for (int i = 0; i < rows->num; i++) {
+        ranks[i] = i;
+        parts[i] = rows->from + rows->shift + i * rows->row_bytes;
+    }
+    epx_sum_token_rows(&plan, &op, 0, 0, parts, ranks, rows->num);
+}
+
+static double rounded_sum(const struct twin_rows *rows, double a, double b)
+{
+    return rows->datatype == EPX_FLOAT64 ? a + b : (double)(float)(a + b);
+}
+
+/* Of one element; first is the first row of the node, *next that of the next node. */
+static double node_by_reference(const struct twin_rows *rows, int first, int64_t i, int *next)
+{
+    double sum = term(rows, first, i), rounded;
+    int r = first + 1;
+
+    for (; r < rows->num && rows->nodes[r] == rows->nodes[first]; r++)
+        sum = rounded_sum(rows, sum, term(rows, r, i));
+    *next = r;
+    if (rows->nodes[first] == rows->nodes[rows->num])
+        return sum;
+    ref_store(rows->datatype, &rounded, 0, sum);
+    return ref_load(rows->datatype, &rounded, 0);
+}
+
+static void sum_nodes_by_reference(const struct twin_rows *rows, char *to)
+{
+    int64_t elements = rows->row_bytes / (int64_t)data_size(rows->datatype);
+
+    for (int64_t i = 0; i < elements; i++) {
+        int r = 0;
+        double sum = rows->num ? node_by_reference(rows, 0, i, &r) : 0;
+
+        while (r < rows->num)
+            sum = rounded_sum(rows, sum, node_by_reference(rows, r, i, &r));
+        ref_store(rows->datatype, to + rows->shift, i, sum);
+    }
+}
+
+static void check_sum_of_nodes(struct twin_rows *rows, int count)
+{
+    char *here = take(rows->to_bytes), *wanted = take(rows->to_bytes);
+    const char *error = NULL;
+
+    memcpy(here, rows->to, rows->to_bytes);
+    memcpy(wanted, rows->to, rows->to_bytes);
+    sum_nodes_by_reference(rows, wanted);
+    sum_nodes_on_host(rows, here);
+    EXPECT(memcmp(here, wanted, rows->to_bytes) == 0, "here: type %d, %d rows of %d from %d",
+           rows->datatype, rows->num, count, (int)rows->shift);
+    if (!lacks)
+        error = twin_sum_nodes(rows);
+    EXPECT(!error, "%s", error);
+    EXPECT(lacks || memcmp(rows->to, wanted, rows->to_bytes) == 0,
+           "there: type %d, %d rows of %d from %d", rows->datatype, rows->num, count,
+           (int)rows->shift);
+    free(here);
+    free(wanted);
+}
+
+/* Nodes of one row, of all rows, and of some; the home is on one of them or on none. */
+START_TEST(nodes_are_summed_alike)
+{
+    int32_t nodes[EPX_MAX_TOP_K + 1];
+
+    for (int c = 0; c < NUM(counts); c++)
+        for (int n = 0; n < NUM(row_nums); n++)
+            for (int way = 0; way < 6; way++) {
+                const int sizes[] = {1, EPX_MAX_TOP_K, 3};
+                struct twin_rows rows =
+                    make_rows(EPX_FLOAT16 + _i, counts[c], row_nums[n], way % 2);
+
+                for (int r = 0; r < rows.num; r++)
+                    nodes[r] = r / sizes[way / 2];
+                nodes[rows.num] = counts[c] % 3;
+                rows.nodes = nodes;
+                check_sum_of_nodes(&rows, counts[c]);
+                free_rows(&rows);
+            }
+    SETTLE();
+}
+END_TEST
+
 /* One row to several places that lie at any alignment; here the reference is memcpy. */
 static void check_store(struct twin_rows *rows)
 {
@@ -398,6 +494,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, chunks_cover_all_tokens_once);
     tcase_add_test(tcase, records_on_the_wire_have_room_for_all_pairs);
     tcase_add_loop_test(tcase, rows_are_summed_alike, 0, 4);
+    tcase_add_loop_test(tcase, nodes_are_summed_alike, 0, 4);
     tcase_add_test(tcase, a_row_is_stored_to_all_its_places);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -24,7 +24,7 @@ struct epx_device *epx_device_of(const struct epx_request *request)
 
 /* Where things lie in the communicator's window. */
 struct window_layout {
-    size_t stage, state, tables, bytes;
+    size_t stage, state, tables, nodes, bytes;
 };
 
 static size_t line_up(size_t bytes)
@@ -48,13 +48,39 @@ static struct window_layout layout_window(const struct epx_comm *comm, int messa
     layout.stage = line_up(epx_control_bytes(comm->size));
     layout.state = layout.stage + line_up((size_t)stage_bytes(comm) * (messages ? 2 : 1));
     layout.tables = layout.state + line_up(sizeof(struct epx_device_state));
-    layout.bytes = layout.tables + 2 * (size_t)comm->size * sizeof(char *);
+    layout.nodes = layout.tables + 2 * (size_t)comm->size * sizeof(char *);
+    layout.bytes = layout.nodes + 2 * (size_t)comm->size * sizeof(int32_t);
     return layout;
 }
 
 static int exchanges_messages(const struct epx_device *device)
 {
     return device->transport->ops->exchange != NULL;
+}
+
+/* The node of each rank, and its place by (node, rank). */
+static cudaError_t place_nodes(struct epx_device *device, char *to)
+{
+    const struct epx_comm *comm = device->comm;
+    size_t ranks = (size_t)comm->size;
+    int32_t *table = calloc(2 * ranks, sizeof(*table)), placed = 0;
+    cudaError_t error = cudaErrorMemoryAllocation;
+
+    if (!table)
+        return error;
+    for (int n = 0; n < comm->num_nodes; n++)
+        for (int r = 0; r < comm->size; r++)
+            if (comm->node[r] == n) {
+                table[r] = n;
+                table[comm->size + r] = placed++;
+            }
+    error = cudaMemcpyAsync(to, table, 2 * ranks * sizeof(*table), cudaMemcpyHostToDevice,
+                            device->stream);
+    if (error == cudaSuccess)
+        error = cudaStreamSynchronize(device->stream);
+    free(table);
+    device->node = comm->num_nodes > 1 ? (int32_t *)(void *)to : NULL;
+    return error;
 }
 
 static int place_window(struct epx_device *device)
@@ -80,7 +106,7 @@ static int place_window(struct epx_device *device)
     if (error == cudaSuccess)
         error = cudaMemcpyAsync(device->stage, stage, row, cudaMemcpyHostToDevice, device->stream);
     if (error == cudaSuccess)
-        error = cudaStreamSynchronize(device->stream);
+        error = place_nodes(device, window->own + layout.nodes);
     free(stage);
     EPX_TRY_CUDA(error);
     return EPX_SUCCESS;
@@ -461,6 +487,8 @@ static void device_add_stats(struct epx_device *device, EPX_Stats *stats)
     stats->rows_node += counted->rows_node;
     stats->bytes_self += counted->bytes_self;
     stats->bytes_node += counted->bytes_node;
+    stats->rows_network += counted->rows_network;
+    stats->bytes_network += counted->bytes_network;
     stats->dropped_rows += counted->dropped_rows;
 }
 

@@ -45,6 +45,7 @@ struct epx_device {
     int blocks;  /* of the kernels that wait for other ranks; the same on all ranks */
     struct epx_window *window; /* control words, then the stage, then what only this rank uses */
     char **control, **stage;   /* [R] device memory */
+    int32_t *node;             /* [2][R] device memory: nodes, places by node; NULL = one node */
     char *own_stage;           /* this rank's; for messages two, one behind the other */
     int64_t stage_bytes;       /* of one, on each rank */
     struct epx_device_state *state;

@@ -58,6 +58,10 @@ struct epx_device_comm epx_device_comm_of(const struct epx_request *request)
     args.own_control = window->own;
     if (window->device_address)
         args.segments = window->device_address - (size_t)window->number * (size_t)comm->size;
+    if (device->node) {
+        args.node = device->node;
+        args.place = device->node + comm->size;
+    }
     args.completion = &device->completions[request->captured ? EPX_SHARED_COMPLETION
                                                              : request->completion];
     args.number = request->number;

@@ -86,10 +86,19 @@ static int check_atomics(const struct epx_comm *comm, const int64_t *devices, ch
     return without < 0;
 }
 
+static int check_nodes(const struct epx_comm *comm, char *why)
+{
+    if (comm->num_nodes == 1 && comm->real_nodes == 1)
+        return 1;
+    snprintf(why, EPX_WHY_MAX, "the ranks are on %d nodes%s", comm->num_nodes,
+             comm->params.ranks_per_node ? " (epx_ranks_per_node)" : "");
+    return 0;
+}
+
 static int lsa_usable(struct epx_comm *comm, char *why)
 {
     int64_t *devices = epx_nccl_devices(comm, why);
-    int usable = devices && check_atomics(comm, devices, why);
+    int usable = devices && check_nodes(comm, why) && check_atomics(comm, devices, why);
 
     free(devices);
     return usable;

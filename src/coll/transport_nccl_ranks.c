@@ -78,11 +78,6 @@ static int check_ranks(const struct epx_comm *comm, const int64_t *devices, char
         snprintf(why, EPX_WHY_MAX, "%d ranks, want at most %d", comm->size, EPX_MOST_DEVICE_RANKS);
         return 0;
     }
-    if (comm->num_nodes > 1 || comm->real_nodes > 1) {
-        snprintf(why, EPX_WHY_MAX, "the ranks are on %d nodes%s", comm->num_nodes,
-                 comm->params.ranks_per_node ? " (epx_ranks_per_node)" : "");
-        return 0;
-    }
     return 1;
 }
 

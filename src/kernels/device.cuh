@@ -298,14 +298,19 @@ static __device__ void count_rows(const struct epx_device_comm &c, const Count *
                                   int64_t row_bytes)
 {
     struct epx_device_stats *stats = &c.state->stats;
-    uint64_t self = (uint64_t)rows[c.rank], all = 0, bytes = (uint64_t)row_bytes;
+    uint64_t self = (uint64_t)rows[c.rank], node = 0, network = 0, bytes = (uint64_t)row_bytes;
 
     for (int32_t r = 0; r < c.num_ranks; r++)
-        all += (uint64_t)rows[r];
+        if (c.node && c.node[r] != c.node[c.rank])
+            network += (uint64_t)rows[r];
+        else
+            node += (uint64_t)rows[r];
     add_to(&stats->rows_self, self);
-    add_to(&stats->rows_node, all - self);
+    add_to(&stats->rows_node, node - self);
+    add_to(&stats->rows_network, network);
     add_to(&stats->bytes_self, self * bytes);
-    add_to(&stats->bytes_node, (all - self) * bytes);
+    add_to(&stats->bytes_node, (node - self) * bytes);
+    add_to(&stats->bytes_network, network * bytes);
 }
 
 #endif

@@ -74,7 +74,8 @@ struct epx_completion {
 
 /* Counted by kernels in device memory; the host copies them. */
 struct epx_device_stats {
-    uint64_t rows_self, rows_node, bytes_self, bytes_node, dropped_rows;
+    uint64_t rows_self, rows_node, rows_network, bytes_self, bytes_node, bytes_network,
+        dropped_rows;
 };
 
 /*
@@ -182,6 +183,8 @@ struct epx_device_comm {
     char *const *control;  /* [R] */
     char *own_control;     /* this rank's of them */
     char *const *segments; /* [segments][R] windows of EPX_Alloc_mem */
+    const int32_t *node;   /* [R] of each rank; NULL = all are on one */
+    const int32_t *place;  /* [R] of each rank by (node, rank); likewise */
     struct epx_completion *completion;    /* pinned; of this operation */
     uint32_t number;
     int32_t captured; /* the completion is shared by all that was captured: errors alone */

@@ -8,6 +8,7 @@
 
 /* The same questions as of stored_places. */
 struct packed_places {
+    static constexpr bool on_nodes = true;
     const struct epx_combine_rows &a;
     const struct round &round;
     const struct message_rows &rows;

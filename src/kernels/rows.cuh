@@ -29,7 +29,10 @@ static __device__ struct round round_of(const struct epx_rounds &rounds, int64_t
 /* The rows that one warp works on together; in shared memory, one list a warp. */
 struct row_list {
     char *row[EPX_MAX_TOP_K]; /* NULL = no place to store to */
-    float weight[EPX_MAX_TOP_K];
+    union {
+        float weight[EPX_MAX_TOP_K];
+        int32_t node[EPX_MAX_TOP_K]; /* that the row comes from; those of a node lie together */
+    };
 };
 
 static __device__ __forceinline__ uint32_t misalignment(const void *address)
@@ -252,6 +255,67 @@ static __device__ void sum_rows(const struct row_list &list, int32_t num, int we
         sum_packs<T, 1, true>(list, num, elements, out);
     else
         sum_packs<T, 1, false>(list, num, elements, out);
+}
+
+/* Adds up the rows of the node of row r; returns the number of the first of the next node. */
+template <typename T, int N>
+static __device__ int32_t sum_node(const struct row_list &list, int32_t num, int32_t r,
+                                   int32_t home, int64_t i, typename T::sum total[N])
+{
+    const int32_t first = r, node = list.node[r];
+
+    for (; r < num && list.node[r] == node; r++) {
+        const pack<T, N> data = ((const pack<T, N> *)(const void *)list.row[r])[i];
+
+#pragma unroll
+        for (int n = 0; n < N; n++)
+            total[n] = r == first ? T::load(data.element[n])
+                                  : add(total[n], T::load(data.element[n]));
+    }
+#pragma unroll
+    for (int n = 0; n < N && node != home; n++)
+        total[n] = T::load(T::store(total[n]));
+    return r;
+}
+
+/* out = round(sum of nodes in order); the sum of another node than home is rounded before. */
+template <typename T, int N>
+static __device__ void sum_packs_of_nodes(const struct row_list &list, int32_t num, int32_t home,
+                                          int64_t elements, char *out)
+{
+    for (int64_t i = lane_id(); i < elements / N; i += EPX_WARP) {
+        typename T::sum total[N], other[N];
+        int32_t r = sum_node<T, N>(list, num, 0, home, i, total);
+        pack<T, N> rounded;
+
+        while (r < num) {
+            r = sum_node<T, N>(list, num, r, home, i, other);
+#pragma unroll
+            for (int n = 0; n < N; n++)
+                total[n] = add(total[n], other[n]);
+        }
+#pragma unroll
+        for (int n = 0; n < N; n++)
+            rounded.element[n] = T::store(total[n]);
+        ((pack<T, N> *)(void *)out)[i] = rounded;
+    }
+}
+
+/* As sum_rows, of parts from several nodes; home is that of the one who adds. */
+template <typename T>
+static __device__ void sum_nodes(const struct row_list &list, int32_t num, int32_t home,
+                                 int64_t bytes, char *out)
+{
+    const int N = 16 / sizeof(T);
+    int64_t elements = bytes / (int64_t)sizeof(T);
+    uint32_t odd = list_misalignment(list, num) | misalignment(out) | ((uint32_t)bytes & 15u);
+
+    if (num == 0)
+        zero_row(out, bytes);
+    else if (odd == 0)
+        sum_packs_of_nodes<T, N>(list, num, home, elements, out);
+    else
+        sum_packs_of_nodes<T, 1>(list, num, home, elements, out);
 }
 
 /* One kernel for each datatype that adds, from EPX_FLOAT16 on. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * sums.cuh - both sides of combine: the sum of each row's pairs into the home rank's stage; a
- * token's rows from the stage, in rank order, into its sum.
+ * token's rows from the stage, by node and rank, into its sum.
  */
 #ifndef EPX_KERNELS_SUMS_CUH
 #define EPX_KERNELS_SUMS_CUH
@@ -10,6 +10,7 @@
 
 /* Where sums and weights lie that ranks store into each other's memory. */
 struct stored_places {
+    static constexpr bool on_nodes = false; /* always on one */
     const struct epx_combine_rows &a;
     const struct round &round;
 
@@ -43,21 +44,40 @@ struct stored_places {
     }
 };
 
-/* The rows of a token that were kept, in rank order; returns their number. */
+/* Of the i-th row of a token among those that were kept: by node, then rank. */
+static __device__ int32_t place_by_node(const struct epx_combine_rows &a, int64_t token, int32_t i)
+{
+    const int64_t first = token * a.plan.most_rows;
+    const int32_t *rank = a.plan.token_rank + first;
+    int32_t num = a.plan.token_num[token], own = a.comm.place[rank[i]], place = 0;
+
+    for (int32_t other = 0; other < num; other++)
+        place += a.plan.token_slot[first + other] >= 0 && a.comm.place[rank[other]] < own;
+    return place;
+}
+
+/* The rows of a token that were kept, by node, then rank; returns their number. */
 template <typename Places>
 static __device__ int32_t list_parts(const struct epx_combine_rows &a, const Places &places,
                                      int64_t token, int64_t offset, struct row_list &list)
 {
+    const int32_t *rank = a.plan.token_rank + token * a.plan.most_rows;
     int32_t num = a.plan.token_num[token], kept = 0;
+    bool on_nodes = Places::on_nodes && a.comm.node;
 
     for (int32_t at = 0; at < num; at += EPX_WARP) {
         int32_t i = at + lane_id();
         bool keeps = i < num && a.plan.token_slot[token * a.plan.most_rows + i] >= 0;
         uint32_t lanes = __ballot_sync(~0u, keeps);
 
-        if (keeps)
-            list.row[kept + __popc(lanes & ((1u << lane_id()) - 1))] =
-                places.part_of_token(token, i) + offset;
+        if (keeps) {
+            int32_t place = on_nodes ? place_by_node(a, token, i)
+                                     : kept + __popc(lanes & ((1u << lane_id()) - 1));
+
+            list.row[place] = places.part_of_token(token, i) + offset;
+            if (on_nodes)
+                list.node[place] = a.comm.node[rank[i]];
+        }
         kept += __popc(lanes);
     }
     __syncwarp();
@@ -93,9 +113,13 @@ static __device__ void sum_tokens(const struct epx_combine_rows &a, const Places
         struct part part = part_of(slices, (int32_t)(i % slices.num), length);
         int32_t num = list_parts(a, places, t, part.offset, list);
 
-        sum_rows<T>(list, num, 0, part.bytes,
-                 a.sums + t * cut.row_bytes + epx_segment_offset(cut, round.segment) +
-                     part.offset);
+        char *sum = a.sums + t * cut.row_bytes + epx_segment_offset(cut, round.segment) +
+                    part.offset;
+
+        if (Places::on_nodes && a.comm.node)
+            sum_nodes<T>(list, num, a.comm.node[a.comm.rank], part.bytes, sum);
+        else
+            sum_rows<T>(list, num, 0, part.bytes, sum);
         if (weighted && a.grad_weights && round.segment == 0 && part.offset == 0)
             take_weights(a, places, t);
         __syncwarp();
