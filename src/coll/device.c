@@ -188,12 +188,26 @@ static void free_cuda(struct epx_device *device)
     cudaFreeHost(device->notes);
 }
 
+static void tell_latency(struct epx_device *device)
+{
+    const struct epx_device_exchanges *all = &device->notes->exchanges;
+
+    if (!epx_device_copy(device, &device->notes->exchanges, &device->state->exchanges,
+                         sizeof(*all)) || all->num == 0)
+        return;
+    EPX_LOG_INFO("%llu exchanges of messages, each arrived %.1f us after a kernel had asked, in "
+                 "the mean", (unsigned long long)all->num,
+                 (double)all->waited_ns / 1e3 / (double)all->num);
+}
+
 static void device_free(struct epx_device *device)
 {
     struct epx_device_scope scope;
 
     if (!device)
         return;
+    if (device->proxy && !device->comm->finished)
+        tell_latency(device);
     if (epx_device_enter(device->ordinal, &scope) == cudaSuccess) {
         epx_proxy_free(device->proxy);
         if (device->window)

@@ -22,6 +22,7 @@ struct epx_device_notes {
     char reason[EPX_MAX_ERROR_STRING];      /* of this host */
     char peer_reason[EPX_MAX_ERROR_STRING]; /* of the rank that gave up */
     struct epx_device_stats stats;          /* the last copy */
+    struct epx_device_exchanges exchanges;  /* likewise */
 };
 
 /* What operations have beside the user's streams. */

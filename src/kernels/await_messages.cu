@@ -9,7 +9,7 @@
 static __global__ void await_messages(const __grid_constant__ struct epx_device_comm c)
 {
     if (is_on(c) && threadIdx.x == 0)
-        await_number(c, c.state->exchanges); /* else the abort word is set */
+        await_number(c, c.state->exchanges.num); /* else the abort word is set */
 }
 
 int epx_launch_await_messages(const struct epx_device_comm *comm, EPX_Stream stream)

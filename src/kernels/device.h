@@ -157,6 +157,13 @@ EPX_HD size_t epx_control_bytes(int32_t num_ranks)
     return epx_control_words(num_ranks) * sizeof(uint64_t) + EPX_MAX_ERROR_STRING;
 }
 
+/* Exchanges of messages; times are of the device's clock. */
+struct epx_device_exchanges {
+    uint64_t num;       /* posted so far */
+    uint64_t posted_ns; /* when the last was */
+    uint64_t waited_ns; /* from the posts to the arrivals, as kernels saw them; the sum */
+};
+
 /* Private device memory of a communicator. Written by the kernels of one operation at a time. */
 struct epx_device_state {
     uint64_t epoch;    /* operations begun and ended */
@@ -171,7 +178,7 @@ struct epx_device_state {
     int32_t deferred;  /* rows are stored by the next kernel, on the whole device */
     struct epx_outcome outcome;
     struct epx_device_stats stats;
-    uint64_t exchanges; /* of messages, posted so far */
+    struct epx_device_exchanges exchanges;
 };
 
 /* By value in the arguments of every kernel. */

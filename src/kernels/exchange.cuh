@@ -18,7 +18,7 @@ template <typename Messages>
 static __device__ void post_exchange(const struct epx_device_comm &c, char *send, char *recv,
                                      Messages message_of)
 {
-    uint64_t number = c.state->exchanges + 1;
+    uint64_t number = c.state->exchanges.num + 1;
     struct epx_exchange *slot = epx_ring_slot(c.ring, c.num_ranks, number);
 
     EPX_DELAY(c);
@@ -29,9 +29,10 @@ static __device__ void post_exchange(const struct epx_device_comm &c, char *send
     if (threadIdx.x == 0) {
         slot->send = send;
         slot->recv = recv;
-        slot->stamp = (char *)&c.state->exchanges;
+        slot->stamp = (char *)&c.state->exchanges.num;
         slot->arrived = (char *)epx_control_arrived(c.own_control, 0);
-        c.state->exchanges = number;
+        c.state->exchanges.num = number;
+        c.state->exchanges.posted_ns = global_timer_ns();
         EPX_DELAY(c);
         fence_sys();
         epx_ring_post(slot, number);
@@ -57,6 +58,8 @@ static __device__ bool await_number(const struct epx_device_comm &c, uint64_t nu
     while (load_acquire_sys(c.released) < number)
         if (!keep_waiting_for_proxy(c, patience))
             return false;
+    if (blockIdx.x == 0)
+        c.state->exchanges.waited_ns += global_timer_ns() - c.state->exchanges.posted_ns;
     EPX_DELAY(c);
     return true;
 }
@@ -64,7 +67,7 @@ static __device__ bool await_number(const struct epx_device_comm &c, uint64_t nu
 /* The block that posted the last exchange waits for it. */
 static __device__ bool await_exchange(const struct epx_device_comm &c, struct exchange &x)
 {
-    return all_content(c, x, threadIdx.x || await_number(c, c.state->exchanges));
+    return all_content(c, x, threadIdx.x || await_number(c, c.state->exchanges.num));
 }
 
 /* Where rounds are many, comm.blocks blocks do them all: x for that, and the exchanges before. */
@@ -75,7 +78,7 @@ static __device__ uint64_t begin_rounds(const struct epx_device_comm &c, struct 
         x.barrier = c.state->barrier;
     }
     __syncthreads();
-    return c.state->exchanges;
+    return c.state->exchanges.num;
 }
 
 /* All blocks: the messages of a round, the number-th exchange of this kernel, go and come. */
