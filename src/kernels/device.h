@@ -162,6 +162,7 @@ struct epx_device_exchanges {
     uint64_t num;       /* posted so far */
     uint64_t posted_ns; /* when the last was */
     uint64_t waited_ns; /* from the posts to the arrivals, as kernels saw them; the sum */
+    uint64_t least_ns;  /* of one of them, 0 = none has arrived */
 };
 
 /* Private device memory of a communicator. Written by the kernels of one operation at a time. */

@@ -49,6 +49,15 @@ static __device__ bool keep_waiting_for_proxy(const struct epx_device_comm &c,
     return keep_waiting(c, patience, c.rank);
 }
 
+static __device__ void note_wait(struct epx_device_exchanges &all)
+{
+    uint64_t waited = global_timer_ns() - all.posted_ns;
+
+    all.waited_ns += waited;
+    if (all.least_ns == 0 || waited < all.least_ns)
+        all.least_ns = waited;
+}
+
 /* One thread: whether the exchange is complete; else all is given up. */
 static __device__ bool await_number(const struct epx_device_comm &c, uint64_t number)
 {
@@ -59,7 +68,7 @@ static __device__ bool await_number(const struct epx_device_comm &c, uint64_t nu
         if (!keep_waiting_for_proxy(c, patience))
             return false;
     if (blockIdx.x == 0)
-        c.state->exchanges.waited_ns += global_timer_ns() - c.state->exchanges.posted_ns;
+        note_wait(c.state->exchanges);
     EPX_DELAY(c);
     return true;
 }
