@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * unit_bounce.c - messages of device memory through stages on the hosts, with the host transport
- * that is used but without GPUs: pretend_cuda.c has what is called of CUDA. Exchanges of messages of
- * all lengths, whose bytes are compared.
+ * that is used but without GPUs: pretend_cuda.c has what is called of CUDA. Exchanges of messages
+ * of all lengths, whose bytes are compared.
  */
 #include <sched.h>
 #include <stdlib.h>
@@ -154,7 +154,10 @@ static void expect_behind(int silent)
                (unsigned long long)arrived[silent]);
 }
 
-/* In its first round, or with the last rank's help up to some other. */
+/*
+ * From the first round on, or from some other that the last rank helped to come to; by messages
+ * alone others may be kept in the round before, as their sends are.
+ */
 START_TEST(who_does_not_answer_is_behind_all_others)
 {
     int last = suite_size - 1, passes = 40 * _i, queued = 0, moved;
@@ -196,11 +199,12 @@ static Suite *make_suite(void)
 {
     Suite *suite = suite_create("messages through stages on the hosts");
     TCase *tcase = tcase_create("bounce");
+    int mapped = !getenv("EPX_RANKS_PER_NODE");
 
     tcase_add_checked_fixture(tcase, open_transport, close_transport);
     tcase_add_test(tcase, every_byte_comes_where_it_belongs);
-    tcase_add_loop_test(tcase, who_does_not_answer_is_behind_all_others, 0, 5);
-    if (!getenv("EPX_RANKS_PER_NODE"))
+    tcase_add_loop_test(tcase, who_does_not_answer_is_behind_all_others, 0, mapped ? 5 : 1);
+    if (mapped)
         tcase_add_loop_test(tcase, ranks_that_share_a_gpu_must_fit_there, 0, 2);
     suite_add_tcase(suite, tcase);
     return suite;

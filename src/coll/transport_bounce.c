@@ -23,7 +23,7 @@
 /*
  * An exchange is some rounds, each an alltoallv of the host transport: every rank gives every other
  * a header and at most a piece of the message. Rounds are numbered through all exchanges, on all
- * ranks alike: the first headers of an exchange tell how many rounds their ranks need, and all ranks
+ * ranks alike: the first headers of an exchange tell how many rounds their ranks need, and all
  * make the most of these. Round n goes into stage n % 2 of every rank and from the other one; the
  * next is copied out while it is under way:
  *
@@ -42,8 +42,8 @@
  * Who does not answer: steps[r] is the last step that rank r was seen to have come to, 2n - 1 when
  * it has claimed round n, 2n when its block has come. They are copied to where kernels look for who
  * is behind whenever nothing has moved for a while.
- * Invariant: steps only grow, and while a round waits at least one rank of those waited for has a
- * smaller one than all that it does not wait for.
+ * Invariant: steps only grow, and the ranks that a round waits for have smaller ones than those it
+ * does not wait for.
  */
 enum { STEPS_MS = 1 };
 
@@ -346,7 +346,7 @@ static int bounce_exchange(void *state, const struct epx_exchange *exchange, voi
     return EPX_SUCCESS;
 }
 
-/* With ranks that have this one's GPU; kernels of all of them must be able to wait there at once. */
+/* Ranks may share a GPU if the kernels of all of them can wait there at once. */
 static int fits(const struct epx_comm *comm, const int64_t *devices, char *why)
 {
     int sms = 0, ordinal = 0, ranks = 0;
