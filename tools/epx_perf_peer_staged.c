@@ -87,8 +87,8 @@ static void staged_exchange_rows(struct perf_peer *peer, const void *from, void 
 
     perf_cuda_copy(peer, messages->outgoing, from, bytes_of(peer, out));
     perf_cuda_wait(peer);
-    MPI_Alltoallv(messages->outgoing, out, out_displs, messages->row, messages->incoming, in, in_displs,
-                  messages->row, peer->load->comm);
+    MPI_Alltoallv(messages->outgoing, out, out_displs, messages->row, messages->incoming, in,
+                  in_displs, messages->row, peer->load->comm);
     perf_cuda_copy(peer, to, messages->incoming, bytes_of(peer, in));
 }
 
