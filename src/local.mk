@@ -202,6 +202,12 @@ libepx_cuda_la_SOURCES += \
   src/coll/transport_nccl.c \
   src/coll/transport_nccl_ranks.c \
   src/coll/transport_nccl_ranks.h \
+  src/coll/transport_bounce.c \
+  src/coll/pieces.h \
+  src/coll/device_ranks.c \
+  src/coll/device_ranks.h \
+  src/coll/device_windows.c \
+  src/coll/device_windows.h \
   src/coll/transport_lsa.c \
   src/coll/transport_lsa.h \
   src/coll/transport_lsa_window.cu

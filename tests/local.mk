@@ -242,6 +242,20 @@ tests_unit_count_pairs_CPPFLAGS = $(unit_cppflags) $(CUDA_CPPFLAGS) \
   -DEPX_CUDA_MODULE='"$(abs_builddir)/.libs/libepx_cuda.so"'
 tests_unit_count_pairs_LDADD = $(unit_ldadd) $(CUDA_LIBS)
 
+# The device's side of messages through the host, over calls of CUDA that are pretended: they come
+# before those of the runtime, which the suite is linked with.
+if HAVE_CUDA
+if HAVE_UCX
+check_PROGRAMS += tests/unit_bounce
+endif
+endif
+tests_unit_bounce_SOURCES = tests/unit_bounce.c tests/pretend_cuda.c tests/pretend_cuda.h \
+  src/coll/transport_bounce.c src/coll/device_windows.c src/coll/device_ranks.c \
+  src/coll/device_scope.c
+tests_unit_bounce_CPPFLAGS = $(unit_cppflags) $(vendor_cppflags)
+tests_unit_bounce_LDADD = $(unit_ldadd)
+tests_unit_bounce_LDFLAGS = -Wl,-z,muldefs
+
 # The library's inside is not exported: unit tests link it as a whole.
 unit_cppflags = $(suite_cppflags) -I$(top_srcdir)/src
 unit_ldadd = tests/libsuite.la libepx_core.la $(CHECK_LIBS) $(MPI_LIBS) -lm

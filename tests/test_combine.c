@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "operation.h"
+#include "space.h"
 #include "suite.h"
 
 static EPX_Comm comm;
@@ -64,13 +65,10 @@ END_TEST
 /* Whether ranks that share memory are asked for on every node, or on the only one. */
 static int needs_memory(int ranks_per_node)
 {
-    static const char *const names[] = {"shm", "lsa", "nccl"};
-    int within = 0;
+    int within = space_is_device() || strcmp(suite_transport(), "shm") == 0;
 
     if (strchr(suite_transport(), '+')) /* of a pretended node that spans real ones */
         return suite_nodes[suite_size - 1] != 0;
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        within |= strcmp(suite_transport(), names[i]) == 0;
     return within && ranks_per_node < suite_size;
 }
 

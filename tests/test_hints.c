@@ -73,7 +73,11 @@ END_TEST
 
 START_TEST(device_memory_needs_a_device)
 {
-    expect_refused("epx_memory", "cuda:device", EPX_ERR_UNSUPPORTED);
+    static const char *const any[4] = {"epx_memory", "cuda:device", "epx_transport", "auto"};
+    static const char *const ucx[4] = {"epx_memory", "cuda:device", "epx_transport", "ucx"};
+
+    expect_both_refused(any, EPX_ERR_UNSUPPORTED);
+    expect_both_refused(ucx, EPX_ERR_TRANSPORT);
 }
 END_TEST
 

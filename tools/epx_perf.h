@@ -156,6 +156,9 @@ const struct perf_verb *perf_verb_find(const char *name);
 
 /* Peer: the same result without EPX. Collective but for create, free, scale and what follows. */
 const struct perf_peer_kind *perf_peer_find(const char *name);
+/* The one of its name that works on that memory; itself if there is none. */
+const struct perf_peer_kind *perf_peer_on(const struct perf_peer_kind *peer,
+                                          const struct perf_space *space);
 const char *perf_peer_name(const struct perf_peer_kind *kind);
 /* Whether that kind does it: 0, or why not. */
 const char *perf_peer_refuses(const struct perf_options *options);

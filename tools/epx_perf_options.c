@@ -46,7 +46,7 @@ static const char usage[] =
     "  -f, --full                 all columns, overlap among them\n"
     "      --tests N              EPX_Test calls during the computation of the overlap (0)\n"
     "      --peer P               alternate with the same by hand: none, mpi or mpi-blocks; with\n"
-    "                             -d cuda nccl, nccl-counted or nccl-alltoall (none)\n"
+    "                             -d cuda mpi, nccl, nccl-counted or nccl-alltoall (none)\n"
     "      --json FILE            write the results to FILE too\n"
     "      --seed N               of ids (1)\n"
     "  -h, --help                 this text\n";
@@ -254,6 +254,8 @@ static int check_options(struct perf_options *options)
     if (adds && options->datatype <= EPX_FLOAT8_E5M2)
         return complain("%s cannot be added: %s needs float16, bfloat16, float32 or float64",
                         options->datatype_name, options->verb->name);
+    if (options->peer)
+        options->peer = perf_peer_on(options->peer, options->space);
     if (options->peer && perf_peer_refuses(options))
         return complain("--peer %s: %s", perf_peer_name(options->peer),
                         perf_peer_refuses(options));

@@ -17,11 +17,15 @@
 static const struct perf_peer_kind kinds[] = {
     {.name = "mpi", .steps = &perf_peer_mpi, .memory = "host"},
     {.name = "mpi-blocks", .steps = &perf_peer_mpi, .memory = "host", .blocks_only = 1},
+#if HAVE_CUDA
+    {.name = "mpi", .steps = &perf_peer_staged, .memory = "cuda",
+     .most_experts = PERF_CUDA_MOST_EXPERTS},
+#endif
 #if HAVE_NCCL
     {.name = "nccl", .steps = &perf_peer_nccl, .memory = "cuda",
-     .most_experts = PERF_NCCL_MOST_EXPERTS},
+     .most_experts = PERF_CUDA_MOST_EXPERTS},
     {.name = "nccl-counted", .steps = &perf_peer_nccl, .memory = "cuda", .counted = 1,
-     .most_experts = PERF_NCCL_MOST_EXPERTS},
+     .most_experts = PERF_CUDA_MOST_EXPERTS},
     {.name = "nccl-alltoall", .steps = &perf_peer_nccl_alltoall, .memory = "cuda", .counted = 1,
      .even = 1},
 #endif
@@ -34,6 +38,15 @@ const struct perf_peer_kind *perf_peer_find(const char *name)
         if (strcmp(kind->name, name) == 0)
             return kind;
     return NULL;
+}
+
+const struct perf_peer_kind *perf_peer_on(const struct perf_peer_kind *peer,
+                                          const struct perf_space *space)
+{
+    for (const struct perf_peer_kind *kind = kinds; kind->name; kind++)
+        if (strcmp(kind->name, peer->name) == 0 && strcmp(kind->memory, space->name) == 0)
+            return kind;
+    return peer;
 }
 
 const char *perf_peer_name(const struct perf_peer_kind *kind)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * epx_perf_peer.h - a peer's state, and the steps that depend on what it is made of:
- * epx_perf_peer_mpi.c and epx_perf_peer_nccl.c; epx_perf_peer.c puts them together.
+ * epx_perf_peer_mpi.c on hosts, epx_perf_peer_staged.c and epx_perf_peer_nccl.c on GPUs;
+ * epx_perf_peer.c puts them together.
  */
 #ifndef EPX_PERF_PEER_H
 #define EPX_PERF_PEER_H
@@ -26,7 +27,8 @@ struct perf_peer_steps {
     void (*sum)(struct perf_peer *peer);             /* packed to sums */
 };
 
-extern const struct perf_peer_steps perf_peer_mpi, perf_peer_nccl, perf_peer_nccl_alltoall;
+extern const struct perf_peer_steps perf_peer_mpi, perf_peer_staged;
+extern const struct perf_peer_steps perf_peer_nccl, perf_peer_nccl_alltoall;
 
 /* Rows that an expert here has from one rank. */
 struct perf_expert_rows {
@@ -35,7 +37,7 @@ struct perf_expert_rows {
     int64_t num;
 };
 
-enum { PERF_NCCL_MOST_EXPERTS = 8192 };
+enum { PERF_CUDA_MOST_EXPERTS = 8192 };
 
 struct perf_peer_kind {
     const char *name;

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "epx_perf_cuda.h"
-#include "epx_perf_peer_nccl.h"
+#include "epx_perf_peer_cuda.h"
 
 #define LIBRARY "libnccl.so.2"
 
@@ -92,73 +92,12 @@ static void nccl_close(void)
     must(nccl.destroy(comm), "ncclCommDestroy");
 }
 
-struct state {
-    struct perf_buffer chunks, first;       /* int: those of struct perf_sort */
-    struct perf_buffer rows_to, rows_from;  /* int64_t[size]: alltoallv's */
-};
-
-static int num_chunks(const struct perf_load *load)
-{
-    return (int)((load->pairs + PERF_CHUNK_PAIRS - 1) / PERF_CHUNK_PAIRS);
-}
-
-static void create(struct perf_peer *peer, struct perf_buffer *buffer, int64_t bytes)
-{
-    perf_buffer_create(buffer, peer->bench->options->space, bytes, EPX_COMM_NULL);
-}
-
-static void nccl_create(struct perf_peer *peer)
-{
-    const struct perf_load *load = peer->load;
-    struct state *state = perf_alloc(1, sizeof(*state));
-    int64_t experts = load->experts * (int64_t)sizeof(int);
-
-    peer->state = state;
-    create(peer, &state->first, experts);
-    create(peer, &state->chunks, num_chunks(load) * experts);
-    create(peer, &state->rows_to, load->size * (int64_t)sizeof(int64_t));
-    create(peer, &state->rows_from, load->size * (int64_t)sizeof(int64_t));
-    perf_buffer_image(&state->rows_to);
-    perf_buffer_image(&state->rows_from);
-}
-
-static void nccl_free(struct perf_peer *peer)
-{
-    struct state *state = peer->state;
-
-    perf_buffer_free(&state->rows_from);
-    perf_buffer_free(&state->rows_to);
-    perf_buffer_free(&state->chunks);
-    perf_buffer_free(&state->first);
-    free(state);
-}
-
-static void nccl_sort_pairs(struct perf_peer *peer)
-{
-    const struct perf_load *load = peer->load;
-    const struct state *state = peer->state;
-    struct perf_sort sort = {
-        .ids = peer->bench->ids.address, .place = peer->place.address,
-        .chunks = state->chunks.address, .first = state->first.address,
-        .counts_out = peer->counts_out.address, .pairs = load->pairs,
-        .num_chunks = num_chunks(load), .experts = load->experts, .size = load->size,
-        .most_local = peer->most_local};
-
-    perf_launch_sort(&sort, peer->bench->stream);
-}
-
-static void queue_copy(struct perf_peer *peer, void *to, const void *from, int64_t bytes)
-{
-    perf_must(cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDefault, peer->bench->stream),
-              "cudaMemcpyAsync");
-}
-
 /* Counts that were sent and came, to the host, which waits for them. */
 static void bring_counts(struct perf_peer *peer, struct perf_buffer *out, struct perf_buffer *in)
 {
-    queue_copy(peer, out->image, out->address, out->bytes);
-    queue_copy(peer, in->image, in->address, in->bytes);
-    perf_must(cudaStreamSynchronize(peer->bench->stream), "cudaStreamSynchronize");
+    perf_cuda_copy(peer, out->image, out->address, out->bytes);
+    perf_cuda_copy(peer, in->image, in->address, in->bytes);
+    perf_cuda_wait(peer);
 }
 
 static void nccl_exchange_counts(struct perf_peer *peer)
@@ -169,50 +108,18 @@ static void nccl_exchange_counts(struct perf_peer *peer)
     bring_counts(peer, &peer->counts_out, &peer->counts_in);
 }
 
-/* The image is written again after the next wait for counts. */
-static void nccl_take_runs(struct perf_peer *peer)
-{
-    if (peer->runs.bytes)
-        queue_copy(peer, peer->runs.address, peer->runs.image, peer->runs.bytes);
-}
-
 /* The counts are in the memory of the GPU, as for EPX_Alltoallv. */
 static void nccl_exchange_row_counts(struct perf_peer *peer, const int64_t **to,
                                      const int64_t **from)
 {
-    struct state *state = peer->state;
+    struct perf_cuda_state *state = peer->state;
 
     must(nccl.alltoall(peer->bench->counts.address, state->rows_from.address, 1, ncclInt64, comm,
                        peer->bench->stream), "ncclAlltoAll");
-    queue_copy(peer, state->rows_to.address, peer->bench->counts.address, state->rows_to.bytes);
+    perf_cuda_copy(peer, state->rows_to.address, peer->bench->counts.address, state->rows_to.bytes);
     bring_counts(peer, &state->rows_to, &state->rows_from);
     *to = state->rows_to.image;
     *from = state->rows_from.image;
-}
-
-static struct perf_home_rows home_rows(const struct perf_peer *peer, void *tokens)
-{
-    const struct perf_load *load = peer->load;
-    struct perf_home_rows rows = {
-        .tokens = tokens, .packed = peer->packed.address, .place = peer->place.address,
-        .weights = peer->bench->token_weights.address, .row_bytes = load->row_bytes,
-        .num_tokens = load->tokens, .top_k = load->top_k};
-
-    return rows;
-}
-
-static void nccl_pack(struct perf_peer *peer)
-{
-    struct perf_home_rows rows = home_rows(peer, peer->bench->tokens.address);
-
-    perf_launch_pack(&rows, peer->bench->stream);
-}
-
-static void nccl_sum(struct perf_peer *peer)
-{
-    struct perf_home_rows rows = home_rows(peer, peer->sums.address);
-
-    perf_launch_sum(&rows, peer->load->datatype, peer->bench->stream);
 }
 
 static void nccl_exchange_rows(struct perf_peer *peer, const void *from, void *to, int back)
@@ -245,37 +152,27 @@ static void nccl_exchange_even_rows(struct perf_peer *peer, const void *from, vo
                        peer->bench->stream), "ncclAlltoAll");
 }
 
-static void nccl_group(struct perf_peer *peer, int back)
-{
-    struct perf_group group = {
-        .grouped = peer->grouped.address, .blocks = peer->blocks.address,
-        .runs = peer->runs.address, .row_bytes = peer->load->row_bytes,
-        .num_runs = peer->num_local * peer->load->size, .back = back};
-
-    perf_launch_group(&group, peer->bench->stream);
-}
-
 const struct perf_peer_steps perf_peer_nccl = {
     .open = nccl_open,
     .close = nccl_close,
-    .create = nccl_create,
-    .free = nccl_free,
-    .sort_pairs = nccl_sort_pairs,
+    .create = perf_cuda_create,
+    .free = perf_cuda_free,
+    .sort_pairs = perf_cuda_sort_pairs,
     .exchange_counts = nccl_exchange_counts,
-    .take_runs = nccl_take_runs,
+    .take_runs = perf_cuda_take_runs,
     .exchange_row_counts = nccl_exchange_row_counts,
-    .pack = nccl_pack,
+    .pack = perf_cuda_pack,
     .exchange_rows = nccl_exchange_rows,
-    .group = nccl_group,
-    .sum = nccl_sum,
+    .group = perf_cuda_group,
+    .sum = perf_cuda_sum,
 };
 
 /* For alltoallv alone, of counts that are known and equal. */
 const struct perf_peer_steps perf_peer_nccl_alltoall = {
     .open = nccl_open,
     .close = nccl_close,
-    .create = nccl_create,
-    .free = nccl_free,
+    .create = perf_cuda_create,
+    .free = perf_cuda_free,
     .exchange_row_counts = nccl_exchange_row_counts,
     .exchange_rows = nccl_exchange_even_rows,
 };

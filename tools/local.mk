@@ -35,12 +35,13 @@ tools_libperf_cuda_la_SOURCES = \
   tools/epx_perf_ceiling.c \
   tools/epx_perf_cuda.cu \
   tools/epx_perf_cuda.h \
+  tools/epx_perf_peer_cuda.c \
+  tools/epx_perf_peer_cuda.cu \
+  tools/epx_perf_peer_cuda.h \
+  tools/epx_perf_peer_staged.c \
   tools/epx_perf_space_cuda.c
 if HAVE_NCCL
-tools_libperf_cuda_la_SOURCES += \
-  tools/epx_perf_peer_nccl.c \
-  tools/epx_perf_peer_nccl.cu \
-  tools/epx_perf_peer_nccl.h
+tools_libperf_cuda_la_SOURCES += tools/epx_perf_peer_nccl.c
 endif
 
 dist_bin_SCRIPTS = tools/epx_perf_plot

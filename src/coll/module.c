@@ -34,6 +34,7 @@ static const struct epx_core core = {
     .verb_name = epx_verb_name,
     .worst_capacity = epx_route_worst_capacity,
     .ready_of = epx_ready_of,
+    .host_messages = epx_transport_host_messages,
 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;

@@ -13,7 +13,7 @@
 #include "route.h"
 #include "transport.h"
 
-enum { EPX_MODULE_VERSION = 4 };
+enum { EPX_MODULE_VERSION = 5 };
 
 /* What libepx gives its module; module_cuda.c wraps them under their own names. */
 struct epx_core {
@@ -39,6 +39,7 @@ struct epx_core {
     const char *(*verb_name)(enum epx_verb verb);
     int64_t (*worst_capacity)(const EPX_Route_attr *attr, int num_ranks, int num_local);
     struct epx_ready (*ready_of)(const struct epx_request *request);
+    const struct epx_transport_ops *(*host_messages)(void);
 };
 
 /* Operations on device memory; state is what create made. */
@@ -73,7 +74,7 @@ struct epx_device_ops {
 /* What the module gives libepx. */
 struct epx_module {
     int version;
-    const struct epx_transport_ops *lsa, *nccl;
+    const struct epx_transport_ops *lsa, *nccl, *bounce;
     const struct epx_device_ops *device;
 };
 

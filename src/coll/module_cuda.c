@@ -147,12 +147,18 @@ struct epx_ready epx_ready_of(const struct epx_request *request)
     return core->ready_of(request);
 }
 
+const struct epx_transport_ops *epx_transport_host_messages(void)
+{
+    return core->host_messages();
+}
+
 const struct epx_module *epx_cuda_module(const struct epx_core *given);
 
 const struct epx_module *epx_cuda_module(const struct epx_core *given)
 {
     static const struct epx_module module = {EPX_MODULE_VERSION, &epx_transport_lsa,
-                                             &epx_transport_nccl, &epx_device_ops};
+                                             &epx_transport_nccl, &epx_transport_bounce,
+                                             &epx_device_ops};
 
     core = given;
     return &module;

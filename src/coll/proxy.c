@@ -58,6 +58,14 @@ static void pause_idle(struct epx_proxy *proxy)
         sched_yield();
 }
 
+static void pause_unless(struct epx_proxy *proxy, int moved)
+{
+    if (moved)
+        proxy->idle_passes = 0;
+    else
+        pause_idle(proxy);
+}
+
 static int is_over(const struct epx_proxy *proxy)
 {
     return proxy->stops || proxy->device->comm->finished;
@@ -77,13 +85,15 @@ static int release(const struct epx_proxy *proxy, uint64_t number)
 static int move(struct epx_proxy *proxy, const struct epx_exchange *exchange)
 {
     const struct epx_transport *transport = proxy->device->transport;
-    int queued = transport->ops->queued == NULL;
+    int queued = transport->ops->queued == NULL, moved = 0;
 
     EPX_LOG_DEBUG("exchange %llu begins", (unsigned long long)exchange->number);
     epx_jitter();
     EPX_TRY(transport->ops->exchange(transport->state, exchange, proxy->stream));
-    while (!queued && !is_over(proxy))
-        EPX_TRY(transport->ops->queued(transport->state, &queued));
+    while (!queued && !is_over(proxy)) {
+        EPX_TRY(transport->ops->queued(transport->state, &queued, &moved));
+        pause_unless(proxy, moved);
+    }
     EPX_LOG_DEBUG("exchange %llu is queued", (unsigned long long)exchange->number);
     return queued ? release(proxy, exchange->number) : EPX_SUCCESS;
 }

@@ -36,9 +36,16 @@ struct listed {
 #define UCX NULL
 #endif
 
+#if HAVE_CUDA && HAVE_NCCL && HAVE_UCX
+#define UCX_BOUNCE offsetof(struct epx_module, bounce)
+#else
+#define UCX_BOUNCE 0
+#endif
+
 static const struct listed transports[] = {
     {"lsa", "cuda:device", "kernels store into NCCL symmetric windows", NULL, LSA, 0},
     {"nccl", "cuda:device", "NCCL send and receive with exact counts", NULL, NCCL, 0},
+    {"ucx", "cuda:device", "UCX messages through pinned host memory", NULL, UCX_BOUNCE, 0},
     {"shm", "system", "ranks store into each other's shared memory", &epx_transport_shm, 0, 0},
     {"shm+ucx", "system", "shared memory inside a node, UCX between nodes", UCX, 0, 1},
     {"ucx", "system", "UCX: stores within a node, messages between nodes", UCX, 0, 0},
@@ -48,6 +55,16 @@ static const struct listed transports[] = {
 };
 
 enum { NUM_TRANSPORTS = sizeof(transports) / sizeof(transports[0]) };
+
+const struct epx_transport_ops *epx_transport_host_messages(void)
+{
+    return UCX;
+}
+
+static int is_in_build(const struct listed *entry)
+{
+    return entry->ops || entry->in_module;
+}
 
 /* What the build has; NULL and why if nothing. */
 static const struct epx_transport_ops *ops_of(const struct listed *entry, char *why)
@@ -158,19 +175,19 @@ static int has_memory(const struct epx_comm *comm, const struct listed *entry)
 
 static int attach_named(struct epx_comm *comm, const char *name)
 {
+    const struct listed *named = NULL;
     char why[EPX_WHY_MAX];
     int usable;
 
-    for (int i = 0; i < NUM_TRANSPORTS; i++) {
-        if (strcmp(transports[i].name, name) != 0)
-            continue;
-        EPX_FAIL_IF(comm->params.memory && !has_memory(comm, &transports[i]), EPX_ERR_UNSUPPORTED,
-                    "transport %s is for %s memory", name, transports[i].memory);
-        EPX_TRY(usable_on_all(comm, &transports[i], &usable, why));
-        EPX_FAIL_IF(!usable, EPX_ERR_TRANSPORT, "transport %s is not usable: %s", name, why);
-        return attach(comm, &transports[i]);
-    }
-    return epx_fail(EPX_ERR_INTERN, "transport %s is not listed", name);
+    for (int i = 0; i < NUM_TRANSPORTS; i++)
+        if (strcmp(transports[i].name, name) == 0 && (!named || has_memory(comm, &transports[i])))
+            named = &transports[i];
+    EPX_FAIL_IF(!named, EPX_ERR_INTERN, "transport %s is not listed", name);
+    EPX_FAIL_IF(comm->params.memory && !has_memory(comm, named), EPX_ERR_UNSUPPORTED,
+                "transport %s is for %s memory", name, named->memory);
+    EPX_TRY(usable_on_all(comm, named, &usable, why));
+    EPX_FAIL_IF(!usable, EPX_ERR_TRANSPORT, "transport %s is not usable: %s", name, why);
+    return attach(comm, named);
 }
 
 static int attach_first(struct epx_comm *comm)
@@ -196,12 +213,24 @@ static int attach_first(struct epx_comm *comm)
                     "no transport is usable: %s", why);
 }
 
+/* Whether this build has the transport on device memory and on the host's. */
+static int is_for_both(const char *name)
+{
+    int num = 0;
+
+    for (int i = 0; i < NUM_TRANSPORTS; i++)
+        num += is_in_build(&transports[i]) && strcmp(transports[i].name, name) == 0;
+    return num == 2;
+}
+
 /* auto: device memory if every rank has a current CUDA context and no host transport is named. */
 static int choose_memory(struct epx_comm *comm)
 {
     int64_t anywhere;
 
-    if (comm->params.memory != EPX_MEMORY_AUTO || comm->params.transport)
+    if (comm->params.memory != EPX_MEMORY_AUTO)
+        return EPX_SUCCESS;
+    if (comm->params.transport && !is_for_both(epx_param_transports[comm->params.transport]))
         return EPX_SUCCESS;
     EPX_TRY(epx_comm_max(comm, !epx_module_has_context(), &anywhere));
     comm->params.memory = anywhere ? EPX_MEMORY_SYSTEM : EPX_MEMORY_CUDA;
@@ -284,13 +313,22 @@ const char *epx_transport_name(const struct epx_comm *comm)
     return comm->transport ? comm->transport->name : "none";
 }
 
+/* On other memory. */
+static int is_named_before(int index)
+{
+    for (int i = 0; i < index; i++)
+        if (is_in_build(&transports[i]) && strcmp(transports[i].name, transports[index].name) == 0)
+            return 1;
+    return 0;
+}
+
 void epx_transport_list(char *text, size_t bytes)
 {
     size_t used = 0;
 
     text[0] = '\0';
     for (int i = 0; i < NUM_TRANSPORTS && used < bytes; i++)
-        if (transports[i].ops || transports[i].in_module)
+        if (is_in_build(&transports[i]) && !is_named_before(i))
             used += (size_t)snprintf(text + used, bytes - used, " %s", transports[i].name);
 }
 

@@ -55,13 +55,19 @@ struct epx_transport_ops {
      * from, and this rank's in the stage it goes into, which may be stored into from now on, and
      * from the start of any other collective. Without this operation it is the first of them. */
     char *(*place)(void *state, int rank, char *from, char *into);
+    /* For transports on top of one with threads and stages: where a byte of this rank's stages is
+     * on another rank, as mapped here, NULL = not; whether the block of a rank in the collective
+     * under way has come, as the last call of done saw it. */
+    char *(*mapped)(void *state, int rank, char *own);
+    int (*came)(void *state, int rank);
 
     /* messages between device memories; called by the proxy's thread alone, on its device */
     /* Starts an exchange; what it queues on the stream comes before the next. */
     int (*exchange)(void *state, const struct epx_exchange *exchange, void *stream);
-    /* Whether all of it is queued on the stream; NULL = exchange queues all. */
-    int (*queued)(void *state, int *queued);
-    /* Ends what waits for peers, after the communicator finished. */
+    /* Goes on with it: whether all of it is queued on the stream, and whether anything moved.
+     * NULL = exchange queues all. */
+    int (*queued)(void *state, int *queued, int *moved);
+    /* Ends what waits for peers on the stream, after the communicator finished; may be NULL. */
     void (*abort)(void *state);
 };
 
@@ -79,6 +85,9 @@ struct epx_transport {
 extern const struct epx_transport_ops epx_transport_shm;
 extern const struct epx_transport_ops epx_transport_ucx;
 extern const struct epx_transport_ops epx_transport_mpi;
+
+/* The transport that moves messages of pinned host memory for device communicators, or NULL. */
+const struct epx_transport_ops *epx_transport_host_messages(void);
 
 /* Collective, agreed: a window that no other rank reaches. */
 int epx_transport_private_window(struct epx_comm *comm, size_t bytes, struct epx_window **window);

@@ -18,6 +18,7 @@
 
 #include "agree.h"
 #include "cuda_errors.h"
+#include "device_ranks.h"
 #include "device_scope.h"
 #include "progress.h"
 #include "transport.h"
@@ -49,7 +50,7 @@ static int rank_of_device(const struct epx_comm *comm, const int64_t *devices, i
     if (cudaGetDeviceProperties(&properties, ordinal) != cudaSuccess)
         return -1;
     for (int r = 0; r < comm->size; r++)
-        if (devices[r] == epx_nccl_device_number(&properties))
+        if (devices[r] == epx_device_number(&properties))
             return r;
     return -1;
 }

@@ -13,6 +13,7 @@
 #include "cuda_errors.h"
 #include "device.h"
 #include "device_scope.h"
+#include "device_windows.h"
 #include "transport.h"
 #include "transport_nccl_ranks.h"
 
@@ -22,9 +23,7 @@ struct nccl {
     struct epx_comm *comm;
     int ordinal; /* of the GPU */
     ncclComm_t nccl; /* NULL on one rank */
-    cudaStream_t stream;
-    int next_number;
-    struct epx_window *laid_aside; /* kernels may still be queued that use them */
+    struct epx_device_windows windows;
 };
 
 static int nccl_usable(struct epx_comm *comm, char *why)
@@ -85,79 +84,25 @@ static void nccl_abort(void *state)
     nccl->nccl = NULL;
 }
 
-/* No rank reaches another's: all addresses are this rank's own. */
-static int init_window(struct nccl *nccl, size_t bytes, struct epx_window *window)
+static int nccl_window_create(void *state, size_t bytes, struct epx_window **window)
 {
-    EPX_FAIL_IF(!window, EPX_ERR_NO_MEM, "no memory for a window");
-    window->number = nccl->next_number++;
-    window->own_bytes = window->mapping_bytes = bytes;
-    EPX_TRY_CUDA(cudaMallocAsync(&window->mapping, bytes ? bytes : 1, nccl->stream));
-    EPX_TRY_CUDA(cudaStreamSynchronize(nccl->stream));
-    window->own = window->mapping;
-    for (int r = 0; r < nccl->comm->size; r++)
-        window->address[r] = window->own;
-    return EPX_SUCCESS;
-}
+    struct nccl *nccl = state;
 
-/* Does not wait for kernels, of which none uses the window. */
-static void destroy_window(struct nccl *nccl, struct epx_window *window)
-{
-    struct epx_device_scope scope;
-
-    if (window->mapping && epx_device_enter(nccl->ordinal, &scope) == cudaSuccess) {
-        cudaFreeAsync(window->mapping, nccl->stream);
-        epx_device_leave(&scope);
-    }
-    window->own = NULL; /* it was the mapping's */
-    epx_window_free(window);
+    return epx_device_windows_create(&nccl->windows, bytes, window);
 }
 
 static void nccl_window_free(void *state, struct epx_window *window)
 {
     struct nccl *nccl = state;
 
-    if (!window)
-        return;
-    window->next = nccl->laid_aside;
-    nccl->laid_aside = window;
+    epx_device_windows_free(&nccl->windows, window);
 }
 
-/* A pool of memory gives back what is free when a stream is synchronized. */
 static void nccl_reclaim(void *state)
 {
     struct nccl *nccl = state;
 
-    while (nccl->laid_aside) {
-        struct epx_window *window = nccl->laid_aside;
-
-        nccl->laid_aside = window->next;
-        destroy_window(nccl, window);
-    }
-    if (nccl->stream)
-        cudaStreamSynchronize(nccl->stream);
-}
-
-static int nccl_window_create(void *state, size_t bytes, struct epx_window **result)
-{
-    struct nccl *nccl = state;
-    struct epx_window *window = epx_window_empty(nccl->comm->size);
-    struct epx_device_scope scope;
-    cudaError_t error = epx_device_enter(nccl->ordinal, &scope);
-    int rc;
-
-    if (error != cudaSuccess) {
-        rc = epx_fail_cuda(error, "cudaSetDevice");
-    } else {
-        rc = init_window(nccl, bytes, window);
-        epx_device_leave(&scope);
-    }
-    rc = epx_comm_agree(nccl->comm, rc);
-    if (rc != EPX_SUCCESS) {
-        nccl_window_free(nccl, window);
-        return rc;
-    }
-    *result = window;
-    return EPX_SUCCESS;
+    epx_device_windows_reclaim(&nccl->windows);
 }
 
 static void nccl_free(void *state)
@@ -170,9 +115,7 @@ static void nccl_free(void *state)
     if (epx_device_enter(nccl->ordinal, &scope) == cudaSuccess) {
         if (nccl->nccl)
             ncclCommDestroy(nccl->nccl);
-        nccl_reclaim(nccl);
-        if (nccl->stream)
-            cudaStreamDestroy(nccl->stream);
+        epx_device_windows_close(&nccl->windows);
         epx_device_leave(&scope);
     }
     free(nccl);
@@ -184,6 +127,7 @@ static void nccl_free(void *state)
  */
 static int warm_up(struct nccl *nccl)
 {
+    cudaStream_t stream = nccl->windows.stream;
     size_t ranks = (size_t)nccl->comm->size;
     struct epx_exchange *exchange =
         calloc(1, sizeof(*exchange) + ranks * sizeof(*exchange->message));
@@ -191,32 +135,27 @@ static int warm_up(struct nccl *nccl)
     int rc = EPX_ERR_NO_MEM;
     char *memory = NULL;
 
-    if (exchange && cudaMallocAsync((void **)&memory, bytes, nccl->stream) == cudaSuccess) {
+    if (exchange && cudaMallocAsync((void **)&memory, bytes, stream) == cudaSuccess) {
         exchange->send = memory;
         exchange->recv = exchange->arrived = memory + STAMP_BYTES;
         exchange->stamp = memory;
         exchange->message[nccl->comm->rank].send_bytes = STAMP_BYTES;
-        rc = nccl_exchange(nccl, exchange, nccl->stream);
-        cudaFreeAsync(memory, nccl->stream);
+        rc = nccl_exchange(nccl, exchange, stream);
+        cudaFreeAsync(memory, stream);
     }
     free(exchange);
     EPX_FAIL_IF(rc == EPX_ERR_NO_MEM, rc, "no memory for a first exchange");
     EPX_TRY(rc);
-    EPX_TRY_CUDA(cudaStreamSynchronize(nccl->stream));
-    return EPX_SUCCESS;
-}
-
-static int init(struct nccl *nccl)
-{
-    EPX_TRY_CUDA(cudaStreamCreateWithFlags(&nccl->stream, cudaStreamNonBlocking));
+    EPX_TRY_CUDA(cudaStreamSynchronize(stream));
     return EPX_SUCCESS;
 }
 
 static int init_all(struct nccl *nccl)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    int rc = epx_device_windows_open(&nccl->windows, nccl->comm, nccl->ordinal);
 
-    EPX_TRY(epx_comm_agree(nccl->comm, init(nccl)));
+    EPX_TRY(epx_comm_agree(nccl->comm, rc));
     EPX_TRY(epx_nccl_connect(nccl->comm, &config, &nccl->nccl));
     return epx_comm_agree(nccl->comm, warm_up(nccl));
 }

@@ -3,7 +3,6 @@
 #ifndef EPX_COLL_TRANSPORT_NCCL_RANKS_H
 #define EPX_COLL_TRANSPORT_NCCL_RANKS_H
 
-#include <cuda_runtime_api.h>
 #include <nccl.h>
 
 #include "comm.h"
@@ -16,12 +15,7 @@
                             ncclGetErrorString(epx_rc_));                                     \
     } while (0)
 
-/* A number that only this GPU has, not 0. */
-int64_t epx_nccl_device_number(const struct cudaDeviceProp *properties);
-/*
- * Collective, because only together the ranks know that two of them have one GPU: the numbers of
- * all ranks' current GPUs, to be freed; or NULL and why NCCL cannot be used here.
- */
+/* Collective: as epx_device_numbers, all different; or NULL and why NCCL cannot be used here. */
 int64_t *epx_nccl_devices(struct epx_comm *comm, char *why);
 /* Collective, agreed: *nccl stays NULL on one rank. */
 int epx_nccl_connect(struct epx_comm *comm, ncclConfig_t *config, ncclComm_t *nccl);

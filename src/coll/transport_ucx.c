@@ -171,6 +171,13 @@ static char *ucx_place(void *state, int rank, char *from, char *into)
     return part + (into - ucx->part);
 }
 
+static char *ucx_mapped(void *state, int rank, char *own)
+{
+    struct ucx *ucx = state;
+
+    return ucx->parts[rank] ? ucx->parts[rank] + (own - ucx->part) : NULL;
+}
+
 static int give(struct ucx *ucx, int rank)
 {
     const char *from = block_at(&ucx->out, rank);
@@ -260,6 +267,13 @@ static int ucx_done(void *state, int *done)
     return EPX_SUCCESS;
 }
 
+static int ucx_came(void *state, int rank)
+{
+    const struct ucx *ucx = state;
+
+    return ucx->taken[rank];
+}
+
 static int ucx_window_create(void *state, size_t bytes, struct epx_window **window)
 {
     const struct ucx *ucx = state;
@@ -323,4 +337,6 @@ const struct epx_transport_ops epx_transport_ucx = {
     .done = ucx_done,
     .stages = ucx_stages,
     .place = ucx_place,
+    .mapped = ucx_mapped,
+    .came = ucx_came,
 };

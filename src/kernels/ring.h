@@ -30,7 +30,8 @@ struct epx_exchange {
     uint64_t number; /* from 1 */
     char *send, *recv;
     char *stamp;   /* the number in device memory: the last eight bytes to every rank */
-    char *arrived; /* [R] where the stamps of the ranks come to, which tell who did not answer */
+    char *arrived; /* [R] words of eight bytes, where the stamps of the ranks come to; or others
+                      that grow as they answer: the least tells who did not */
     struct epx_message message[]; /* [R] */
 };
 

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* epx_perf_peer_nccl.h - the kernels beside NCCL: launchers, which return at once. */
-#ifndef EPX_PERF_PEER_NCCL_H
-#define EPX_PERF_PEER_NCCL_H
+/*
+ * epx_perf_peer_cuda.h - what the peers on GPUs have in common, kernels around messages: their
+ * steps, and launchers, which return at once.
+ */
+#ifndef EPX_PERF_PEER_CUDA_H
+#define EPX_PERF_PEER_CUDA_H
 
 #include <cuda_runtime_api.h>
 
@@ -37,9 +40,27 @@ struct perf_group {
     int num_runs, back;
 };
 
+/* Of a peer. */
+struct perf_cuda_state {
+    struct perf_buffer chunks, first;       /* int: those of struct perf_sort */
+    struct perf_buffer rows_to, rows_from;  /* int64_t[size]: alltoallv's */
+    void *messages; /* of what moves them, where that has a state */
+};
+
 #ifdef __cplusplus
 extern "C" {
 #endif
+void perf_cuda_create(struct perf_peer *peer);
+void perf_cuda_free(struct perf_peer *peer);
+void perf_cuda_sort_pairs(struct perf_peer *peer);
+void perf_cuda_take_runs(struct perf_peer *peer);
+void perf_cuda_pack(struct perf_peer *peer);
+void perf_cuda_group(struct perf_peer *peer, int back);
+void perf_cuda_sum(struct perf_peer *peer);
+/* On the stream, and the wait for it. */
+void perf_cuda_copy(struct perf_peer *peer, void *to, const void *from, int64_t bytes);
+void perf_cuda_wait(struct perf_peer *peer);
+
 void perf_launch_sort(const struct perf_sort *sort, cudaStream_t stream);
 void perf_launch_pack(const struct perf_home_rows *rows, cudaStream_t stream);
 void perf_launch_sum(const struct perf_home_rows *rows, EPX_Datatype datatype,

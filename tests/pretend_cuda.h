@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * pretend_cuda.h - the calls of CUDA's runtime that copy between memories, without a GPU: device
+ * memory is memory, and what is queued on a stream is done some random time later.
+ */
+#ifndef EPX_TESTS_PRETEND_CUDA_H
+#define EPX_TESTS_PRETEND_CUDA_H
+
+#include <cuda_runtime_api.h>
+#include <stdint.h>
+
+/* That of this rank: ranks with the same number share it. */
+void pretend_gpu(int number, int num_sms);
+/* Does what is still queued on all streams. */
+void pretend_drain(void);
+/* How many copies between host and device were asked for whose host memory is not page-locked. */
+int pretend_num_unpinned(void);
+
+#endif
