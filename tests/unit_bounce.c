@@ -15,7 +15,7 @@
 #include "pretend_cuda.h"
 #include "suite.h"
 
-enum { WINDOW_BYTES = 65536, EXCHANGES = 60, MOST_BYTES = 200000, GAP = 64, SMS = 132 };
+enum { WINDOW_BYTES = 65536, EXCHANGES = 40, MOST_BYTES = 200000, GAP = 64, SMS = 132 };
 #define SECONDS 60.0
 
 static const struct epx_transport_ops *const ops = &epx_transport_bounce;

@@ -28,7 +28,8 @@
  * next is copied out while it is under way:
  *
  *   claim    when the copies out of stage n % 2, of round n - 2, have ended, this rank says that
- *            the stage may be stored into (place, of the host transport)
+ *            the stage may be stored into (place, of the host transport): while round n - 1 is
+ *            under way, whether round n is of the same exchange or of one that is yet to come
  *   fill     to each rank that has said so: the piece is copied out, on a stream of this transport,
  *            behind nothing, for kernels stored it before they posted the exchange
  *   begin    when all copies have ended and round n - 1 is over: the headers, then the alltoallv,
@@ -57,6 +58,7 @@ struct header {
 struct filling {
     int claimed, recorded, full;
     char **place; /* [R] where the block goes; NULL = the rank has not claimed */
+    char *copied; /* [R] the piece is on its way there */
 };
 
 struct bounce {
@@ -154,28 +156,40 @@ static int copy_out(struct bounce *bounce, int rank)
     return EPX_SUCCESS;
 }
 
-/* Starts the copies to ranks that have claimed the round; whether that was the last of them. */
-static int place_blocks(struct bounce *bounce, int *all, int *moved)
+static void ask_for_places(struct bounce *bounce, int *moved)
 {
     uint64_t next = bounce->number + 1;
     int64_t share = bounce->pieces.share_bytes;
-    int self = bounce->comm->rank, size = bounce->comm->size;
+    int self = bounce->comm->rank;
     char **place = bounce->filling.place, *into = bounce->stage[next % 2] + self * share;
 
-    *all = 1;
-    for (int i = 1; i < size; i++) {
-        int r = (self + i) % size;
-        char *from = bounce->stage[(next + 1) % 2] + r * share;
-
-        if (place[r])
+    for (int r = 0; r < bounce->comm->size; r++) {
+        if (r == self || place[r])
             continue;
-        place[r] = bounce->host->place(bounce->messages, r, from, into);
-        *all &= place[r] != NULL;
+        place[r] = bounce->host->place(bounce->messages, r,
+                                       bounce->stage[(next + 1) % 2] + r * share, into);
         if (!place[r])
             continue;
         *moved = 1;
         if (bounce->is_mapped)
             note_step(bounce, r, 2 * next - 1);
+    }
+}
+
+/* To ranks that have claimed the round; whether all have. */
+static int copy_pieces(struct bounce *bounce, int *all)
+{
+    struct filling *filling = &bounce->filling;
+    int self = bounce->comm->rank, size = bounce->comm->size;
+
+    *all = 1;
+    for (int i = 1; i < size; i++) {
+        int r = (self + i) % size;
+
+        *all &= filling->place[r] != NULL;
+        if (!filling->place[r] || filling->copied[r])
+            continue;
+        filling->copied[r] = 1;
         EPX_TRY(copy_out(bounce, r));
     }
     return EPX_SUCCESS;
@@ -184,21 +198,22 @@ static int place_blocks(struct bounce *bounce, int *all, int *moved)
 static int fill(struct bounce *bounce, int *moved)
 {
     struct filling *filling = &bounce->filling;
-    int all = 1;
+    int all = 0;
 
-    if (filling->full || bounce->begun >= bounce->rounds)
-        return EPX_SUCCESS;
     EPX_TRY(claim(bounce));
-    if (!filling->claimed)
+    if (!filling->claimed || filling->full)
         return EPX_SUCCESS;
-    if (!filling->recorded) {
-        EPX_TRY(place_blocks(bounce, &all, moved));
-        if (!all)
-            return EPX_SUCCESS;
+    ask_for_places(bounce, moved);
+    if (bounce->begun >= bounce->rounds)
+        return EPX_SUCCESS;
+    if (!filling->recorded)
+        EPX_TRY(copy_pieces(bounce, &all));
+    if (all) {
         EPX_TRY_CUDA(cudaEventRecord(bounce->filled, bounce->outward));
         filling->recorded = 1;
     }
-    EPX_TRY(is_present(bounce->filled, &filling->full));
+    if (filling->recorded)
+        EPX_TRY(is_present(bounce->filled, &filling->full));
     *moved |= filling->full;
     return EPX_SUCCESS;
 }
@@ -243,6 +258,7 @@ static int begin(struct bounce *bounce, int *moved)
     bounce->under_way = 1;
     bounce->filling.claimed = bounce->filling.recorded = bounce->filling.full = 0;
     memset(bounce->filling.place, 0, ranks * sizeof(*bounce->filling.place));
+    memset(bounce->filling.copied, 0, ranks);
     memset(bounce->came, 0, ranks);
     bounce->came[bounce->comm->rank] = 1;
     *moved = 1;
@@ -436,6 +452,7 @@ static void bounce_free(void *state)
         bounce->host->free(bounce->messages);
     free(bounce->registered);
     free(bounce->filling.place);
+    free(bounce->filling.copied);
     free(bounce->came);
     free(bounce->counts);
     free(bounce->displs);
@@ -448,11 +465,12 @@ static int allocate(struct bounce *bounce)
 
     bounce->registered = calloc(ranks, sizeof(*bounce->registered));
     bounce->filling.place = calloc(ranks, sizeof(*bounce->filling.place));
+    bounce->filling.copied = calloc(ranks, sizeof(*bounce->filling.copied));
     bounce->came = calloc(ranks, sizeof(*bounce->came));
     bounce->counts = calloc(2 * ranks, sizeof(*bounce->counts));
     bounce->displs = calloc(ranks, sizeof(*bounce->displs));
-    EPX_FAIL_IF(!bounce->registered || !bounce->filling.place || !bounce->came ||
-                    !bounce->counts || !bounce->displs,
+    EPX_FAIL_IF(!bounce->registered || !bounce->filling.place || !bounce->filling.copied ||
+                    !bounce->came || !bounce->counts || !bounce->displs,
                 EPX_ERR_NO_MEM, "no memory for %zu ranks", ranks);
     for (size_t r = 0; r < ranks; r++)
         bounce->displs[r] = (int)((int64_t)r * bounce->pieces.share_bytes);
