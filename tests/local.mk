@@ -249,7 +249,7 @@ if HAVE_UCX
 check_PROGRAMS += tests/unit_bounce
 endif
 endif
-tests_unit_bounce_SOURCES = tests/unit_bounce.c tests/pretend_cuda.c tests/pretend_cuda.h \
+tests_unit_bounce_SOURCES = tests/unit_bounce.c tests/pretend_copies.c tests/pretend_copies.h \
   src/coll/transport_bounce.c src/coll/device_windows.c src/coll/device_ranks.c \
   src/coll/device_scope.c
 tests_unit_bounce_CPPFLAGS = $(unit_cppflags) $(vendor_cppflags)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * unit_bounce.c - messages of device memory through stages on the hosts, with the host transport
- * that is used but without GPUs: pretend_cuda.c has what is called of CUDA. Exchanges of messages
+ * that is used but without GPUs: pretend_copies.c has what is called of CUDA. Exchanges of messages
  * of all lengths, whose bytes are compared.
  */
 #include <sched.h>
@@ -12,7 +12,7 @@
 #include "coll/device.h"
 #include "coll/pieces.h"
 #include "data.h"
-#include "pretend_cuda.h"
+#include "pretend_copies.h"
 #include "suite.h"
 
 enum { WINDOW_BYTES = 65536, EXCHANGES = 40, MOST_BYTES = 200000, GAP = 64, SMS = 132 };

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * pretend_cuda.h - the calls of CUDA's runtime that copy between memories, without a GPU: device
+ * pretend_copies.h - the calls of CUDA's runtime that copy between memories, without a GPU: device
  * memory is memory, and what is queued on a stream is done some random time later.
  */
-#ifndef EPX_TESTS_PRETEND_CUDA_H
-#define EPX_TESTS_PRETEND_CUDA_H
+#ifndef EPX_TESTS_PRETEND_COPIES_H
+#define EPX_TESTS_PRETEND_COPIES_H
 
 #include <cuda_runtime_api.h>
 #include <stdint.h>
