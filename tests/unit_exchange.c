@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * unit_exchange.c - the ring between kernels and the proxy, without a GPU: for each of several ranks
- * one thread does what kernels do, another what the proxy does.
+ * unit_exchange.c - the ring between kernels and the proxy, without a GPU: for each of several
+ * ranks one thread does what kernels do, another what the proxy does.
  */
 #include "kernels/ring.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * dispatch_messages.c - dispatch and combine backward on device memory by messages: rows are packed,
- * exchanged with the counts of the routing and unpacked by the records.
+ * dispatch_messages.c - dispatch and combine backward on device memory by messages: rows are
+ * packed, exchanged with the counts of the routing and unpacked by the records.
  */
 #include "cuda_errors.h"
 #include "device.h"

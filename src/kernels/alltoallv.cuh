@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* alltoallv.cuh - which counts of an alltoallv can be, and what an operation with others ends with. */
+/* alltoallv.cuh - which counts of an alltoallv can be, and what one with others ends with. */
 #ifndef EPX_KERNELS_ALLTOALLV_CUH
 #define EPX_KERNELS_ALLTOALLV_CUH
 
