@@ -184,7 +184,7 @@ static void device_free(struct epx_device *device)
 static void device_retire(struct epx_device *device)
 {
     if (device)
-        epx_proxy_join(device->proxy);
+        epx_proxy_retire(device->proxy);
 }
 
 static int init_all(struct epx_device *device)
