@@ -35,7 +35,7 @@ struct write {
     uint64_t *word, value;
 };
 
-static atomic_int objects, calls_left, writes_fail, device_lost;
+static atomic_int objects, threads, calls_left, writes_fail, device_lost;
 
 void pretend_cuda_reset(void)
 {
@@ -60,6 +60,11 @@ void pretend_cuda_lose_device(void)
 int pretend_cuda_objects(void)
 {
     return objects;
+}
+
+int pretend_cuda_threads(void)
+{
+    return threads;
 }
 
 static int fails(void)
@@ -251,7 +256,12 @@ cudaError_t cudaSetDevice(int ordinal)
 
 cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode)
 {
-    (void)mode;
+    static _Thread_local enum cudaStreamCaptureMode current = cudaStreamCaptureModeGlobal;
+    enum cudaStreamCaptureMode before = current;
+
+    threads += (*mode == cudaStreamCaptureModeRelaxed) - (before == cudaStreamCaptureModeRelaxed);
+    current = *mode;
+    *mode = before;
     return cudaSuccess;
 }
 

@@ -24,5 +24,7 @@ void pretend_cuda_fail_writes(void);
 void pretend_cuda_lose_device(void);
 /* Streams and allocations that were not given back. */
 int pretend_cuda_objects(void);
+/* Threads between epx_device_enter and epx_device_leave. */
+int pretend_cuda_threads(void);
 
 #endif

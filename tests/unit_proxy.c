@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "coll/device.h"
 #include "kernels/ring.h"
@@ -20,8 +21,8 @@
 #include "progress.h"
 #include "suite.h"
 
-enum { RANKS = 3, EXCHANGES = 1500, MOST_BYTES = 96, SHARE = 128, SECONDS = 60, FOREVER = 1 << 30 };
-enum { BOUND_MS = 300, SEEN_AGAIN = 20 };
+enum { RANKS = 3, EXCHANGES = 1500, MOST_BYTES = 96, SHARE = 128, SECONDS = 20, FOREVER = 1 << 30 };
+enum { BOUND_MS = 300, ABORT_NS = 2000000, SEEN_AGAIN = 20 };
 
 /* What one rank leaves for another. */
 struct box {
@@ -167,11 +168,14 @@ static int queue_one(void *state, int *queued)
     return EPX_SUCCESS;
 }
 
+/* The stream goes on before it returns. */
 static void count_abort(void *state)
 {
+    const struct timespec time = {0, ABORT_NS};
     struct rank *rank = state;
 
     rank->aborts++;
+    nanosleep(&time, NULL);
 }
 
 static const struct epx_transport_ops at_once = {.exchange = exchange_at_once,
@@ -561,6 +565,24 @@ START_TEST(a_creation_that_fails_anywhere_leaves_nothing)
 }
 END_TEST
 
+START_TEST(a_proxy_that_nobody_freed_ends_before_the_process)
+{
+    open_all(&at_once);
+    start_kernels(10);
+    join_kernels();
+    ck_assert_int_eq(pretend_cuda_threads(), RANKS);
+}
+END_TEST
+
+/* Where the real CUDA takes its memory away. */
+static void end_of_cuda(void)
+{
+    if (pretend_cuda_threads() == 0)
+        return;
+    fprintf(stderr, "%d proxies outlive CUDA\n", pretend_cuda_threads());
+    _exit(EXIT_FAILURE);
+}
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("proxy");
@@ -578,11 +600,13 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, a_thread_without_a_device_stops_kernels_and_says_why);
     tcase_add_test(tcase, an_idle_proxy_sleeps_and_wakes_up);
     tcase_add_test(tcase, a_creation_that_fails_anywhere_leaves_nothing);
+    tcase_add_test(tcase, a_proxy_that_nobody_freed_ends_before_the_process);
     suite_add_tcase(suite, tcase);
     return suite;
 }
 
 int main(int argc, char **argv)
 {
+    atexit(end_of_cuda);
     return suite_main(&argc, &argv, make_suite);
 }

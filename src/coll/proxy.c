@@ -46,7 +46,12 @@ struct epx_proxy {
     atomic_int stops, failed, ended;
     char failure[EPX_MAX_ERROR_STRING];
     pthread_t thread;
+    struct epx_proxy *following; /* of the process */
 };
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct epx_proxy *first; /* under the mutex */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 char *epx_proxy_ring(const struct epx_proxy *proxy)
 {
@@ -184,6 +189,40 @@ static void *run(void *arg)
     return NULL;
 }
 
+/* A process that ends with communicators: CUDA, which started earlier, takes the ring away later. */
+static void retire_all(void)
+{
+    pthread_mutex_lock(&mutex);
+    for (struct epx_proxy *proxy = first; proxy; proxy = proxy->following)
+        epx_proxy_retire(proxy);
+    pthread_mutex_unlock(&mutex);
+}
+
+static void retire_at_exit(void)
+{
+    atexit(retire_all);
+}
+
+static void enlist(struct epx_proxy *proxy)
+{
+    pthread_mutex_lock(&mutex);
+    proxy->following = first;
+    first = proxy;
+    pthread_mutex_unlock(&mutex);
+}
+
+static void unlist(const struct epx_proxy *proxy)
+{
+    struct epx_proxy **link = &first;
+
+    pthread_mutex_lock(&mutex);
+    while (*link && *link != proxy)
+        link = &(*link)->following;
+    if (*link)
+        *link = proxy->following;
+    pthread_mutex_unlock(&mutex);
+}
+
 /*
  * What CUDA loads when it is first launched keeps everything that comes later waiting for what runs
  * already: if that is a kernel that waits for the proxy, until its time-out.
@@ -218,6 +257,8 @@ static int init(struct epx_proxy *proxy)
     EPX_TRY_CUDA(cudaStreamSynchronize(proxy->stream));
     proxy->started = pthread_create(&proxy->thread, NULL, run, proxy) == 0;
     EPX_FAIL_IF(!proxy->started, EPX_ERR_NO_MEM, "no thread for the proxy");
+    enlist(proxy);
+    pthread_once(&once, retire_at_exit);
     return EPX_SUCCESS;
 }
 
@@ -271,6 +312,7 @@ void epx_proxy_free(struct epx_proxy *proxy)
 {
     if (!proxy)
         return;
+    unlist(proxy);
     join(proxy);
     if (proxy->stream) {
         settle(proxy);
