@@ -162,20 +162,24 @@ static void free_cuda(struct epx_device *device)
     cudaFreeHost(device->notes);
 }
 
+/* Of a lost GPU the memory stays, which the proxy may still use. */
 static void device_free(struct epx_device *device)
 {
     struct epx_device_scope scope;
 
     if (!device)
         return;
-    if (epx_device_enter(device->ordinal, &scope) == cudaSuccess) {
-        epx_proxy_free(device->proxy);
-        if (device->window)
-            device->transport->ops->window_free(device->transport->state, device->window);
-        free_cuda(device);
-        epx_device_leave(&scope);
-    }
     epx_letters_free(device->letters);
+    device->letters = NULL;
+    if (epx_device_enter(device->ordinal, &scope) != cudaSuccess) {
+        epx_proxy_retire(device->proxy);
+        return;
+    }
+    epx_proxy_free(device->proxy);
+    if (device->window)
+        device->transport->ops->window_free(device->transport->state, device->window);
+    free_cuda(device);
+    epx_device_leave(&scope);
     free(device->events);
     free(device->unused);
     free(device);

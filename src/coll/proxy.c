@@ -189,7 +189,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* A process that ends with communicators: CUDA, which started earlier, takes the ring away later. */
+/* Of a process that ends with communicators, before CUDA, which began earlier, takes the ring. */
 static void retire_all(void)
 {
     pthread_mutex_lock(&mutex);

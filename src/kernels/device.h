@@ -260,7 +260,7 @@ struct epx_device_plan {
     /* with messages: records[r] of another rank is memory here, from where they are sent */
     char *outgoing, *incoming; /* stages of stage_bytes; NULL else */
     char *outgoing_records;    /* [R][max_tokens] by the rank that they are for */
-    int32_t *token_row;        /* [max_tokens][most_rows] the row's number among those for its rank */
+    int32_t *token_row; /* [max_tokens][most_rows] the row's number among those for its rank */
 
     /* home side */
     struct epx_device_pair *pairs; /* [max_tokens][K] */

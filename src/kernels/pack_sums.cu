@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * pack_sums.cu - expert side of combine by messages: the sum of each row's pairs, rounded once, into
- * the outgoing stage by home rank in the order of records, the gradients of the pairs' weights
+ * pack_sums.cu - expert side of combine by messages: the sum of each row's pairs, rounded once,
+ * into the outgoing stage by home rank in the order of records, the gradients of the pairs' weights
  * behind it; then posts their exchange.
  * Work: reads the rows of the round's pairs, writes its unique rows. Order: choices.
  * Launch: the whole device, waits for nothing. await_messages and unpack_sums follow.
