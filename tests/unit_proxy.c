@@ -61,6 +61,7 @@ struct rank {
     atomic_ullong num_exchanges; /* that the proxy handed over */
     uint64_t fails_at; /* exchange that the transport refuses; 0 = none */
     atomic_int hangs, aborts;
+    int stalls; /* halfway */
 };
 
 static struct rank ranks[RANKS];
@@ -163,6 +164,9 @@ static int queue_one(void *state, int *queued)
 {
     struct rank *rank = state;
 
+    *queued = 0;
+    if (rank->stalls && rank->num_queued == RANKS)
+        return EPX_SUCCESS;
     queue_next(rank);
     *queued = rank->num_queued == 2 * RANKS;
     return EPX_SUCCESS;
@@ -375,6 +379,23 @@ START_TEST(a_finished_communicator_stops_kernels_and_aborts_once)
 {
     for (int turn = 0; turn < SEEN_AGAIN; turn++)
         finish_in_the_middle(turn, turn % 2 ? &at_once : &one_by_one);
+}
+END_TEST
+
+START_TEST(an_exchange_that_is_queued_in_part_is_never_released)
+{
+    open_all(&one_by_one);
+    ranks[1].stalls = 1;
+    start_kernels(1);
+    pthread_join(ranks[0].kernels, NULL);
+    pthread_join(ranks[2].kernels, NULL);
+    ranks[1].comm.finished = EPX_ERR_TIMEOUT;
+    pthread_join(ranks[1].kernels, NULL);
+    ck_assert_uint_eq(*epx_proxy_released(ranks[1].proxy), 0);
+    ck_assert_int_eq(ranks[1].stopped, 1);
+    ck_assert_uint_eq(ranks[0].done + ranks[2].done, 2);
+    free_all();
+    ck_assert_int_eq(ranks[1].aborts, 1);
 }
 END_TEST
 
@@ -591,6 +612,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, every_exchange_moves_what_its_kernel_posted);
     tcase_add_test(tcase, nothing_is_released_before_all_of_it_is_queued);
     tcase_add_test(tcase, a_finished_communicator_stops_kernels_and_aborts_once);
+    tcase_add_test(tcase, an_exchange_that_is_queued_in_part_is_never_released);
     tcase_add_test(tcase, an_idle_proxy_sees_the_end_of_its_communicator);
     tcase_add_test(tcase, an_unused_proxy_is_freed_without_an_abort);
     tcase_add_test(tcase, a_stream_that_waits_for_nobody_is_freed);
