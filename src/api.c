@@ -58,7 +58,9 @@ void epx_api_free_comm(struct epx_comm *comm)
         comm->segments = segment->next;
         epx_api_free_segment(comm, segment);
     }
-    if (!comm->finished)
+    if (comm->finished)
+        epx_transport_retire(comm);
+    else
         epx_transport_detach(comm);
     epx_comm_close(comm);
 }

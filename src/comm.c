@@ -147,7 +147,9 @@ static int allocate_ranks(struct epx_comm *comm, int64_t **leaders)
     comm->node = calloc(ranks, sizeof(*comm->node));
     comm->real_node = calloc(ranks, sizeof(*comm->real_node));
     comm->agreement.gathered = calloc(ranks, sizeof(*comm->agreement.gathered));
-    EPX_FAIL_IF(!*leaders || !comm->node || !comm->real_node || !comm->agreement.gathered,
+    comm->answers = calloc(ranks, sizeof(*comm->answers));
+    EPX_FAIL_IF(!*leaders || !comm->node || !comm->real_node || !comm->agreement.gathered ||
+                    !comm->answers,
                 EPX_ERR_NO_MEM, "no memory for %d ranks", comm->size);
     return EPX_SUCCESS;
 }
@@ -227,6 +229,7 @@ static void free_comm(struct epx_comm *comm)
 {
     comm->magic = 0;
     free(comm->agreement.gathered);
+    free(comm->answers);
     free(comm->node);
     free(comm->real_node);
     if (comm != &spare_comm) {

@@ -25,7 +25,7 @@ struct epx_route;
 struct epx_liveness_ops {
     /* Shows this rank's life and position; 1 and the message if a rank ended the communicator. */
     int (*beat)(void *state, uint64_t epoch, char *message);
-    /* Asks who is alive; answered() then tells for each rank, with its position. */
+    /* Asks who is alive; answered() then tells for each rank, with its position, until the next. */
     void (*probe)(void *state);
     int (*answered)(void *state, int rank, uint64_t *epoch);
     /* Ends the communicator on all ranks; message becomes that of the first to do so. */
@@ -36,7 +36,8 @@ struct epx_liveness_ops {
 struct epx_clock {
     int64_t last_pass_ns; /* 0 = stopped */
     int64_t waited_ns;
-    uint64_t looks; /* for answers, since the peers were asked; 0 = not asked */
+    uint64_t looks;    /* for answers, since the peers were asked; 0 = not asked */
+    uint64_t question; /* the number of that */
 };
 
 /* What MPI reads and writes in the collectives of agree.h. */
@@ -73,6 +74,8 @@ struct epx_comm {
     uint64_t epoch;                   /* operations queued so far; the same on all ranks */
     uint64_t position;                /* of the operation at the head of the queue */
     struct epx_clock clock;
+    uint64_t questions; /* how often the peers were asked who is alive, by any clock */
+    uint64_t *answers;  /* [size] the last question, but for the current one, that each answered */
 
     struct epx_segment *segments;
     int next_segment, next_route; /* numbers, the same on all ranks */

@@ -27,8 +27,28 @@ static const char *current_operation(const struct epx_comm *comm)
     return function ? function : "EPX";
 }
 
+/* Several clocks may ask; what was answered to an earlier question is kept. */
+static void ask_who_is_alive(struct epx_comm *comm, struct epx_clock *clock)
+{
+    uint64_t epoch;
+
+    for (int r = 0; r < comm->size; r++)
+        if (r != comm->rank && comm->liveness->answered(comm->liveness_state, r, &epoch))
+            comm->answers[r] = comm->questions;
+    clock->question = ++comm->questions;
+    comm->liveness->probe(comm->liveness_state);
+}
+
+static int is_alive(const struct epx_comm *comm, const struct epx_clock *clock, int rank,
+                    uint64_t *epoch)
+{
+    return comm->liveness->answered(comm->liveness_state, rank, epoch) ||
+           comm->answers[rank] >= clock->question;
+}
+
 /* The rank to blame: a silent one, else the one furthest behind, else the one waited for. */
-static int find_culprit(const struct epx_comm *comm, int waiting_for)
+static int find_culprit(const struct epx_comm *comm, const struct epx_clock *clock,
+                        int waiting_for)
 {
     uint64_t epoch, least = comm->position;
     int culprit = waiting_for;
@@ -38,7 +58,7 @@ static int find_culprit(const struct epx_comm *comm, int waiting_for)
 
         if (rank == comm->rank)
             continue;
-        if (!comm->liveness->answered(comm->liveness_state, rank, &epoch))
+        if (!is_alive(comm, clock, rank, &epoch))
             return rank;
         if (epoch < least) {
             least = epoch;
@@ -115,10 +135,10 @@ void epx_comm_drain(struct epx_comm *comm)
     } while (busy);
 }
 
-static void blame(struct epx_comm *comm, int waiting_for)
+static void blame(struct epx_comm *comm, const struct epx_clock *clock, int waiting_for)
 {
     char message[EPX_MAX_ERROR_STRING];
-    int culprit = comm->liveness ? find_culprit(comm, waiting_for) : waiting_for;
+    int culprit = comm->liveness ? find_culprit(comm, clock, waiting_for) : waiting_for;
     long long timeout_ms = (long long)comm->params.timeout_ms;
 
     if (culprit >= 0)
@@ -129,11 +149,29 @@ static void blame(struct epx_comm *comm, int waiting_for)
     epx_comm_give_up(comm, message);
 }
 
+static void listen_to_peers(struct epx_comm *comm)
+{
+    char message[EPX_MAX_ERROR_STRING];
+
+    if (!comm->finished && comm->liveness &&
+        comm->liveness->beat(comm->liveness_state, comm->position, message))
+        epx_comm_finish(comm, message);
+}
+
 /*
- * A gap between two passes counts for half the bound at most, and a host that was busy elsewhere
- * looks for answers some times before it blames a peer: MPI takes several passes to read what came
- * by the network.
+ * Whether this host looked for answers often enough: MPI takes several passes to read what came by
+ * the network. A host that seldom looks takes the looks that lack at once, after twice the bound.
  */
+static int has_looked(struct epx_comm *comm, struct epx_clock *clock, int64_t bound)
+{
+    if (clock->looks <= LOOKS_BEFORE_BLAME && clock->waited_ns < 2 * bound)
+        return 0;
+    for (; clock->looks <= LOOKS_BEFORE_BLAME; clock->looks++)
+        listen_to_peers(comm);
+    return !comm->finished;
+}
+
+/* A gap between two passes counts for half the bound at most: this host was busy elsewhere. */
 void epx_comm_clock(struct epx_comm *comm, struct epx_clock *clock, int moved, int waiting_for)
 {
     int64_t bound = comm->params.timeout_ms * 1000000, now, gap;
@@ -149,18 +187,9 @@ void epx_comm_clock(struct epx_comm *comm, struct epx_clock *clock, int moved, i
     if (clock->waited_ns < bound / 2)
         return;
     if (clock->looks++ == 0 && comm->liveness)
-        comm->liveness->probe(comm->liveness_state);
-    else if (clock->looks > LOOKS_BEFORE_BLAME && clock->waited_ns >= bound)
-        blame(comm, waiting_for);
-}
-
-static void listen_to_peers(struct epx_comm *comm)
-{
-    char message[EPX_MAX_ERROR_STRING];
-
-    if (!comm->finished && comm->liveness &&
-        comm->liveness->beat(comm->liveness_state, comm->position, message))
-        epx_comm_finish(comm, message);
+        ask_who_is_alive(comm, clock);
+    else if (clock->waited_ns >= bound && has_looked(comm, clock, bound))
+        blame(comm, clock, waiting_for);
 }
 
 /* The peers are still in the collective that failed in MPI here. */

@@ -22,7 +22,7 @@ struct epx_route {
     struct epx_device_plan *device_plan; /* the same on device memory, instead */
     struct epx_window *window; /* of the plan: what ranks exchange */
     void (*plan_free)(struct epx_route *route); /* frees plan and window */
-    int routed;           /* EPX_Route_tokens was called */
+    atomic_int routed;    /* EPX_Route_tokens was called, here or as a progress thread learned */
     int num_tokens;       /* of the last call */
     int error;            /* of the routing in force: operations on it complete likewise */
     char message[EPX_MAX_ERROR_STRING];

@@ -231,11 +231,11 @@ unit_programs = \
   tests/unit_status \
   tests/unit_tiers
 
-# Kernels against their host twins.
+# Kernels against their host twins, and what needs CUDA's headers.
 if HAVE_CUDA
 check_PROGRAMS += $(cuda_programs)
 endif
-cuda_programs = tests/unit_count_pairs tests/test_device
+cuda_programs = tests/unit_count_pairs tests/unit_proxy tests/test_device
 tests_test_device_CPPFLAGS = $(suite_cppflags) $(vendor_cppflags)
 tests_test_device_LDADD = $(suite_ldadd) $(CUDA_LIBS)
 tests_unit_count_pairs_CPPFLAGS = $(unit_cppflags) $(CUDA_CPPFLAGS) \
@@ -255,6 +255,14 @@ tests_unit_bounce_SOURCES = tests/unit_bounce.c tests/pretend_copies.c tests/pre
 tests_unit_bounce_CPPFLAGS = $(unit_cppflags) $(vendor_cppflags)
 tests_unit_bounce_LDADD = $(unit_ldadd)
 tests_unit_bounce_LDFLAGS = -Wl,-z,muldefs
+
+# The module's proxy over CUDA calls of its own, so it needs no GPU. They come before those of the
+# runtime library, which the suite links.
+tests_unit_proxy_SOURCES = tests/unit_proxy.c tests/pretend_streams.c tests/pretend_streams.h \
+  src/coll/proxy.c src/coll/device_scope.c
+tests_unit_proxy_CPPFLAGS = $(unit_cppflags) $(vendor_cppflags)
+tests_unit_proxy_LDFLAGS = -Wl,-z,muldefs
+tests_unit_proxy_LDADD = $(unit_ldadd)
 
 # The library's inside is not exported: unit tests link it as a whole.
 unit_cppflags = $(suite_cppflags) -I$(top_srcdir)/src

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api.h"
+#include "coll/module.h"
 #include "request.h"
 #include "suite.h"
 
@@ -15,7 +17,9 @@ enum { RANKS = 5, ME = 1, BOUND_MS = 10000000, LOOKS = 32 };
 
 static struct epx_comm comm;
 static struct epx_clock waited;
-static int alive[RANKS], probes, announcements;
+static struct epx_clock other; /* of another wait */
+static uint64_t answers[RANKS];
+static int alive[RANKS], probes, beats, announcements;
 static uint64_t position_of[RANKS];
 static const char *earlier_message; /* of a rank that gave up first */
 
@@ -38,6 +42,7 @@ static int beat(void *state, uint64_t epoch, char *message)
     (void)epoch;
     (void)message;
     ck_assert_ptr_eq(state, alive);
+    beats++;
     return 0;
 }
 
@@ -56,6 +61,8 @@ static void begin(void)
 {
     memset(&comm, 0, sizeof(comm));
     memset(&waited, 0, sizeof(waited));
+    memset(&other, 0, sizeof(other));
+    memset(answers, 0, sizeof(answers));
     comm.references = 1;
     comm.rank = ME;
     comm.size = RANKS;
@@ -63,7 +70,8 @@ static void begin(void)
     comm.params.timeout_ms = BOUND_MS;
     comm.liveness = &fake_liveness;
     comm.liveness_state = alive;
-    probes = announcements = 0;
+    comm.answers = answers;
+    probes = beats = announcements = 0;
     earlier_message = NULL;
     epx_status_enter("EPX_Test");
     for (int r = 0; r < RANKS; r++) {
@@ -143,14 +151,72 @@ START_TEST(answers_are_looked_for_before_a_rank_is_blamed)
     pass_once(0, 0, 2);
     pass_once(100000, 0, 2);
     ck_assert_int_eq(probes, 1);
-    for (int i = 1; i < LOOKS; i++)
-        pass_once(100000, 0, 2);
+    pass_once(100000, 0, 2);
+    pass_once(49, 0, 2);
+    for (int i = 3; i < LOOKS; i++)
+        pass_once(1, 0, 2);
     ck_assert_int_eq(comm.finished, 0);
     alive[4] = 1;
     alive[3] = 0;
     pass_once(0, 0, 2);
     ck_assert_int_eq(probes, 1);
+    ck_assert_int_eq(beats, 0);
     expect_blamed(3);
+}
+END_TEST
+
+START_TEST(a_host_that_seldom_looks_blames_after_twice_the_bound)
+{
+    alive[4] = 0;
+    pass_once(0, 0, 2);
+    for (int i = 1; i <= 3; i++)
+        pass_once(100000, 0, 2);
+    ck_assert_int_eq(comm.finished, 0);
+    ck_assert_int_eq(beats, 0);
+    alive[4] = 1;
+    alive[3] = 0;
+    pass_once(100000, 0, 2);
+    ck_assert_int_eq(probes, 1);
+    ck_assert_int_eq(beats, LOOKS - 3);
+    expect_blamed(3);
+}
+END_TEST
+
+static void pass_of_other(int percent)
+{
+    if (other.last_pass_ns)
+        other.last_pass_ns -= (int64_t)BOUND_MS * 10000 * percent;
+    epx_comm_clock(&comm, &other, 0, 3);
+}
+
+/* The question of the other clock, before the answers to this one are counted. */
+static void ask_in_between(void)
+{
+    pass(0, 0, 2);
+    pass(50, 0, 2);
+    pass_of_other(0);
+    pass_of_other(50);
+    ck_assert_int_eq(probes, 2);
+    for (int r = 0; r < RANKS; r++)
+        alive[r] = 0;
+}
+
+START_TEST(another_clocks_question_leaves_the_answers_to_the_first)
+{
+    alive[4] = 0;
+    ask_in_between();
+    pass(50, 0, 2);
+    expect_blamed(4);
+}
+END_TEST
+
+START_TEST(an_answer_to_an_earlier_question_does_not_count)
+{
+    ask_in_between();
+    alive[0] = alive[2] = alive[3] = 1;
+    for (int i = 0; i <= LOOKS; i++)
+        pass_of_other(2);
+    expect_blamed(4);
 }
 END_TEST
 
@@ -325,6 +391,27 @@ START_TEST(kernels_that_never_end_are_not_waited_for)
 }
 END_TEST
 
+static int retired;
+
+static void retire(struct epx_device *device)
+{
+    ck_assert_ptr_null(device);
+    retired++;
+}
+
+static const struct epx_device_ops fake_device = {.retire = retire};
+
+START_TEST(the_threads_of_a_finished_communicator_end_when_it_is_freed)
+{
+    static struct epx_transport transport = {.device_ops = &fake_device};
+
+    comm.transport = &transport;
+    epx_comm_finish(&comm, "enough");
+    epx_api_free_comm(&comm);
+    ck_assert_int_eq(retired, 1);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("progress");
@@ -334,6 +421,9 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, nobody_gives_up_before_the_bound);
     tcase_add_test(tcase, a_long_gap_counts_for_half_the_bound);
     tcase_add_test(tcase, answers_are_looked_for_before_a_rank_is_blamed);
+    tcase_add_test(tcase, a_host_that_seldom_looks_blames_after_twice_the_bound);
+    tcase_add_test(tcase, another_clocks_question_leaves_the_answers_to_the_first);
+    tcase_add_test(tcase, an_answer_to_an_earlier_question_does_not_count);
     tcase_add_test(tcase, the_time_before_the_first_pass_does_not_count);
     tcase_add_test(tcase, progress_starts_the_clock_anew);
     tcase_add_test(tcase, without_a_bound_nobody_gives_up);
@@ -346,6 +436,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, everything_in_flight_ends_with_the_first_message);
     tcase_add_test(tcase, a_request_does_not_end_before_its_kernels);
     tcase_add_test(tcase, kernels_that_never_end_are_not_waited_for);
+    tcase_add_test(tcase, the_threads_of_a_finished_communicator_end_when_it_is_freed);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -200,6 +200,7 @@ static void tell_latency(struct epx_device *device)
                  (double)all->waited_ns / 1e3 / (double)all->num);
 }
 
+/* Of a lost GPU the memory stays, which the proxy may still use. */
 static void device_free(struct epx_device *device)
 {
     struct epx_device_scope scope;
@@ -208,14 +209,17 @@ static void device_free(struct epx_device *device)
         return;
     if (device->proxy && !device->comm->finished)
         tell_latency(device);
-    if (epx_device_enter(device->ordinal, &scope) == cudaSuccess) {
-        epx_proxy_free(device->proxy);
-        if (device->window)
-            device->transport->ops->window_free(device->transport->state, device->window);
-        free_cuda(device);
-        epx_device_leave(&scope);
-    }
     epx_letters_free(device->letters);
+    device->letters = NULL;
+    if (epx_device_enter(device->ordinal, &scope) != cudaSuccess) {
+        epx_proxy_retire(device->proxy);
+        return;
+    }
+    epx_proxy_free(device->proxy);
+    if (device->window)
+        device->transport->ops->window_free(device->transport->state, device->window);
+    free_cuda(device);
+    epx_device_leave(&scope);
     free(device->events);
     free(device->unused);
     free(device);
@@ -224,7 +228,7 @@ static void device_free(struct epx_device *device)
 static void device_retire(struct epx_device *device)
 {
     if (device)
-        epx_proxy_join(device->proxy);
+        epx_proxy_retire(device->proxy);
 }
 
 static int init_all(struct epx_device *device)

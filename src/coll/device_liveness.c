@@ -65,11 +65,19 @@ int epx_device_copy(struct epx_device *device, void *to, const void *from, size_
     return arrived;
 }
 
+/* Of the proxy, which alone tells kernels of its end, or of the host. */
+static const char *own_reason(const struct epx_device *device)
+{
+    const char *failure = epx_proxy_failure(device->proxy);
+
+    return failure ? failure : device->notes->reason;
+}
+
 /* What the host of a rank that gave up left in its control window. */
 static void describe_reason(struct epx_device *device, int rank, char *message)
 {
     struct epx_device_notes *notes = device->notes;
-    const char *reason = notes->reason;
+    const char *reason = own_reason(device);
     char *control = device->window->address[rank];
 
     if (rank != device->comm->rank) {
@@ -149,6 +157,8 @@ static int beat(void *state, uint64_t position, char *message)
         return 0;
     }
     describe_abort(device, word, message);
+    if (device->letters)
+        epx_letters_announce(device->letters, message);
     return 1;
 }
 

@@ -13,7 +13,7 @@
 #include "route.h"
 #include "transport.h"
 
-enum { EPX_MODULE_VERSION = 5 };
+enum { EPX_MODULE_VERSION = 6 };
 
 /* What libepx gives its module; module_cuda.c wraps them under their own names. */
 struct epx_core {

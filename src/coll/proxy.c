@@ -2,7 +2,13 @@
 /*
  * proxy.c - takes exchanges from the ring in their order, lets the transport move them on a stream
  * of its own and releases the kernels that wait, by a write behind the last message. It calls no
- * MPI, takes no lock and shares nothing with other threads but the ring and three flags.
+ * MPI, takes no lock and shares nothing with other threads but the ring and these:
+ *
+ *   stops             writer: the thread that ends or frees the communicator. Never taken back.
+ *   comm->finished    writer: whoever ends the communicator. Once.
+ *   failure, failed   writer: this thread, the text before the flag, once, before the ring's stop:
+ *                     who learns of the end by kernels that saw that stop finds the text.
+ *   ended             writer: this thread, as its last step.
  */
 #define _POSIX_C_SOURCE 200809L /* nanosleep */
 #include "proxy.h"
@@ -20,21 +26,32 @@
 #include "device_scope.h"
 #include "jitter.h"
 #include "log.h"
+#include "progress.h"
+
+#define MS 1000000LL
 
 /* Passes without work: at first it spins, then lets others run, then sleeps. */
 enum { SPINS = 1 << 14, YIELDS = 1 << 15, SLEEP_NS = 20000 };
+/* How long others wait at most for what should end soon. */
+enum { GRACE_MS = 5000 };
 
 struct epx_proxy {
-    struct epx_device *device;
+    const struct epx_device *device;
     char *ring;
     uint64_t *released; /* not of a memory pool: the driver's writes do not take such memory */
     uint64_t next; /* number of the exchange that comes */
     cudaStream_t stream;
     int idle_passes;
     int started;
-    atomic_int stops;
+    atomic_int stops, failed, ended;
+    char failure[EPX_MAX_ERROR_STRING];
     pthread_t thread;
+    struct epx_proxy *following; /* of the process */
 };
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct epx_proxy *first; /* under the mutex */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 char *epx_proxy_ring(const struct epx_proxy *proxy)
 {
@@ -46,14 +63,24 @@ const uint64_t *epx_proxy_released(const struct epx_proxy *proxy)
     return proxy->released;
 }
 
+const char *epx_proxy_failure(const struct epx_proxy *proxy)
+{
+    return proxy && proxy->failed ? proxy->failure : NULL;
+}
+
+static void nap(void)
+{
+    const struct timespec time = {0, SLEEP_NS};
+
+    nanosleep(&time, NULL);
+}
+
 static void pause_idle(struct epx_proxy *proxy)
 {
-    const struct timespec nap = {0, SLEEP_NS};
-
     if (proxy->idle_passes < YIELDS)
         proxy->idle_passes++;
     if (proxy->idle_passes >= YIELDS)
-        nanosleep(&nap, NULL);
+        nap();
     else if (proxy->idle_passes >= SPINS)
         sched_yield();
 }
@@ -106,10 +133,9 @@ void epx_proxy_stop_kernels(struct epx_proxy *proxy)
 /* Operations that end tell why. */
 static void give_up_here(struct epx_proxy *proxy)
 {
-    struct epx_device_notes *notes = proxy->device->notes;
-
-    snprintf(notes->reason, sizeof(notes->reason), "rank %d: %.*s", proxy->device->comm->rank,
+    snprintf(proxy->failure, sizeof(proxy->failure), "rank %d: %.*s", proxy->device->comm->rank,
              EPX_MAX_ERROR_STRING / 2, epx_status_message());
+    proxy->failed = 1;
     epx_proxy_stop_kernels(proxy);
 }
 
@@ -132,23 +158,79 @@ static void serve(struct epx_proxy *proxy)
         give_up_here(proxy);
 }
 
-static void *run(void *arg)
+/* The stream goes on behind what was aborted, up to the release: kernels see the stop first. */
+static void abort_exchanges(struct epx_proxy *proxy)
 {
-    struct epx_proxy *proxy = arg;
-    struct epx_device *device = proxy->device;
-    const struct epx_transport *transport = device->transport;
-    struct epx_device_scope scope;
+    const struct epx_transport *transport = proxy->device->transport;
 
-    epx_status_enter("the proxy");
-    if (epx_device_enter(device->ordinal, &scope) != cudaSuccess)
-        return NULL;
+    epx_proxy_stop_kernels(proxy);
+    if (transport->ops->abort)
+        transport->ops->abort(transport->state);
+}
+
+static void serve_until_over(struct epx_proxy *proxy)
+{
     serve(proxy);
     while (!is_over(proxy))
         pause_idle(proxy);
-    if (device->comm->finished && transport->ops->abort)
-        transport->ops->abort(transport->state);
-    epx_device_leave(&scope);
+    if (proxy->device->comm->finished)
+        abort_exchanges(proxy);
+}
+
+static int enter(const struct epx_device *device, struct epx_device_scope *scope)
+{
+    EPX_TRY_CUDA(epx_device_enter(device->ordinal, scope));
+    return EPX_SUCCESS;
+}
+
+static void *run(void *arg)
+{
+    struct epx_proxy *proxy = arg;
+    struct epx_device_scope scope;
+
+    epx_status_enter("the proxy");
+    if (enter(proxy->device, &scope) == EPX_SUCCESS) {
+        serve_until_over(proxy);
+        epx_device_leave(&scope);
+    } else {
+        give_up_here(proxy);
+    }
+    proxy->ended = 1;
     return NULL;
+}
+
+/* Of a process that ends with communicators, before CUDA, which began earlier, takes the ring. */
+static void retire_all(void)
+{
+    pthread_mutex_lock(&mutex);
+    for (struct epx_proxy *proxy = first; proxy; proxy = proxy->following)
+        epx_proxy_retire(proxy);
+    pthread_mutex_unlock(&mutex);
+}
+
+static void retire_at_exit(void)
+{
+    atexit(retire_all);
+}
+
+static void enlist(struct epx_proxy *proxy)
+{
+    pthread_mutex_lock(&mutex);
+    proxy->following = first;
+    first = proxy;
+    pthread_mutex_unlock(&mutex);
+}
+
+static void unlist(const struct epx_proxy *proxy)
+{
+    struct epx_proxy **link = &first;
+
+    pthread_mutex_lock(&mutex);
+    while (*link && *link != proxy)
+        link = &(*link)->following;
+    if (*link)
+        *link = proxy->following;
+    pthread_mutex_unlock(&mutex);
 }
 
 /*
@@ -185,26 +267,65 @@ static int init(struct epx_proxy *proxy)
     EPX_TRY_CUDA(cudaStreamSynchronize(proxy->stream));
     proxy->started = pthread_create(&proxy->thread, NULL, run, proxy) == 0;
     EPX_FAIL_IF(!proxy->started, EPX_ERR_NO_MEM, "no thread for the proxy");
+    enlist(proxy);
+    pthread_once(&once, retire_at_exit);
     return EPX_SUCCESS;
 }
 
-void epx_proxy_join(struct epx_proxy *proxy)
+static void join(struct epx_proxy *proxy)
 {
-    if (!proxy)
-        return;
     proxy->stops = 1;
     if (proxy->started)
         pthread_join(proxy->thread, NULL);
     proxy->started = 0;
 }
 
+static int64_t end_of_grace(const struct epx_proxy *proxy)
+{
+    int64_t timeout_ms = proxy->device->comm->params.timeout_ms;
+
+    return epx_now_ns() + (timeout_ms && timeout_ms < GRACE_MS ? timeout_ms : GRACE_MS) * MS;
+}
+
+void epx_proxy_retire(struct epx_proxy *proxy)
+{
+    int64_t end;
+
+    if (!proxy || !proxy->started)
+        return;
+    end = end_of_grace(proxy);
+    proxy->stops = 1;
+    while (!proxy->ended && epx_now_ns() < end)
+        nap();
+    if (proxy->ended)
+        join(proxy);
+    else
+        EPX_LOG_WARN("the proxy still waits for the GPU; its thread is left alone");
+}
+
+/* What waits for ranks that come no more would keep the stream for good. */
+static void settle(struct epx_proxy *proxy)
+{
+    cudaError_t before = cudaPeekAtLastError(), error;
+    int64_t end = end_of_grace(proxy);
+
+    while ((error = cudaStreamQuery(proxy->stream)) == cudaErrorNotReady && epx_now_ns() < end)
+        nap();
+    if (error == cudaErrorNotReady)
+        abort_exchanges(proxy);
+    if (before == cudaSuccess)
+        cudaGetLastError(); /* that of the query */
+    cudaStreamSynchronize(proxy->stream);
+}
+
 void epx_proxy_free(struct epx_proxy *proxy)
 {
     if (!proxy)
         return;
-    epx_proxy_join(proxy);
+    unlist(proxy);
+    join(proxy);
     if (proxy->stream) {
-        cudaStreamSynchronize(proxy->stream);
+        settle(proxy);
         cudaStreamDestroy(proxy->stream);
     }
     cudaFree(proxy->released);
@@ -212,7 +333,7 @@ void epx_proxy_free(struct epx_proxy *proxy)
     free(proxy);
 }
 
-int epx_proxy_create(struct epx_device *device, struct epx_proxy **result)
+int epx_proxy_create(const struct epx_device *device, struct epx_proxy **result)
 {
     struct epx_proxy *proxy = calloc(1, sizeof(*proxy));
     int rc;

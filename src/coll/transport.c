@@ -102,8 +102,6 @@ static int usable_on_all(struct epx_comm *comm, const struct listed *entry, int 
 /* That of a finished communicator stays as it is: its late peers and MPI may still touch it. */
 static void transport_free(struct epx_transport *transport, const struct epx_comm *comm)
 {
-    if (transport && comm->finished && transport->device_ops)
-        transport->device_ops->retire(transport->device);
     if (!transport || comm->finished)
         return;
     epx_direct_free(transport->direct);
@@ -259,6 +257,14 @@ void epx_transport_detach(struct epx_comm *comm)
     transport_free(comm->spare, comm);
     comm->spare = NULL;
     transport_free(transport, comm);
+}
+
+void epx_transport_retire(struct epx_comm *comm)
+{
+    struct epx_transport *transport = comm->transport;
+
+    if (transport && transport->device_ops)
+        transport->device_ops->retire(transport->device);
 }
 
 int epx_device_prepare(struct epx_request *request)

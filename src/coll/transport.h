@@ -99,6 +99,8 @@ int epx_transport_private_window(struct epx_comm *comm, size_t bytes, struct epx
 int epx_transport_attach(struct epx_comm *comm);
 /* Local. */
 void epx_transport_detach(struct epx_comm *comm);
+/* Local, of a finished communicator: ends the transport's threads; all else stays. */
+void epx_transport_retire(struct epx_comm *comm);
 const char *epx_transport_name(const struct epx_comm *comm);
 /* The operations on device memory, NULL on host memory. */
 const struct epx_device_ops *epx_transport_device_ops(const struct epx_comm *comm);

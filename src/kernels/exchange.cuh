@@ -40,12 +40,21 @@ static __device__ void post_exchange(const struct epx_device_comm &c, char *send
     __syncthreads();
 }
 
+/* Whether the proxy, or the host, stopped all exchanges; then the abort word is set. */
+static __device__ bool proxy_stopped(const struct epx_device_comm &c)
+{
+    if (!load_relaxed_sys(epx_ring_stop(c.ring)))
+        return false;
+    give_up(c, EPX_ABORT_BY_HOST, c.rank);
+    return true;
+}
+
 /* Whether the wait may go on; looks now and then whether the proxy has given up. */
 static __device__ bool keep_waiting_for_proxy(const struct epx_device_comm &c,
                                               struct patience &patience)
 {
-    if (patience.spins % 128 == 0 && load_relaxed_sys(epx_ring_stop(c.ring)))
-        give_up(c, EPX_ABORT_BY_HOST, c.rank);
+    if (patience.spins % 128 == 0 && proxy_stopped(c))
+        return false;
     return keep_waiting(c, patience, c.rank);
 }
 
@@ -70,7 +79,7 @@ static __device__ bool await_number(const struct epx_device_comm &c, uint64_t nu
     if (blockIdx.x == 0)
         note_wait(c.state->exchanges);
     EPX_DELAY(c);
-    return true;
+    return !proxy_stopped(c);
 }
 
 /* The block that posted the last exchange waits for it. */

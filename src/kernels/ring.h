@@ -3,16 +3,18 @@
  * ring.h - how kernels ask the proxy thread of their communicator for an exchange of messages, an
  * alltoallv whose counts only the GPU knows. In pinned host memory.
  *
- *   stop              writer: the proxy, when it cannot go on; reader: kernels that wait. Once.
- *   slot[n % SLOTS]   exchange n. Writer: a kernel, everything but the number first, then the
- *                     number with a release; reader: the proxy, which acquires number == n.
+ *   stop              writer: the proxy, when it cannot go on, and before the transport aborts, or
+ *                     the host; reader: kernels that wait. Never taken back.
+ *   slot[n % SLOTS]   exchange n. Writer: a kernel, everything but the number first, then that with
+ *                     a release; reader: the proxy, which acquires number == n.
  *   released          in device memory. Writer: the proxy's stream, n behind the last message of
  *                     exchange n; reader: kernels, which acquire released >= n.
  *
  * Invariant: kernels of a communicator run one after the other and each exchange is awaited before
  * the next is posted, on all ranks the same ones: so the proxies see exchanges 1, 2, 3, ... with
  * counts that match, and no slot is written before its last exchange was released. A kernel that
- * gives up ends the communicator: nothing is posted after that.
+ * gives up ends the communicator: nothing is posted after that. What the transport aborted may be
+ * released all the same: a kernel that acquired released looks at stop before it takes what came.
  */
 #ifndef EPX_KERNELS_RING_H
 #define EPX_KERNELS_RING_H
