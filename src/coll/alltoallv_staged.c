@@ -13,15 +13,16 @@ enum { AWAIT_COUNTS = EPX_PHASE_VERB, NEXT, PACK, EXCHANGE };
 
 static int begin(struct epx_staged *staged, struct epx_request *request, int *moved)
 {
+    const struct epx_call *call = &request->call;
     int weighted;
 
+    if (request->phase == EPX_PHASE_POST)
+        epx_alltoallv_copy_counts(request, staged->counts);
     EPX_TRY(epx_staged_handshake(request, &weighted, moved));
     if (!*moved)
         return EPX_SUCCESS;
-    memcpy(staged->counts_out, request->call.sendcounts,
-           (size_t)staged->comm->size * sizeof(*staged->counts_out));
-    return staged->transport->ops->alltoall(staged->transport->state, staged->counts_out,
-                                            staged->counts_in, (int)sizeof(*staged->counts_out));
+    return staged->transport->ops->alltoall(staged->transport->state, call->sendcounts,
+                                            call->recvcounts, (int)sizeof(*call->sendcounts));
 }
 
 static void place(struct epx_staged *staged, struct epx_request *request)
@@ -29,10 +30,8 @@ static void place(struct epx_staged *staged, struct epx_request *request)
     int ranks = staged->comm->size;
     int64_t most = 0, rows;
 
-    for (int r = 0; r < ranks; r++) {
-        request->call.recvcounts[r] = staged->counts_in[r];
+    for (int r = 0; r < ranks; r++)
         most = staged->ready[r].most_rows > most ? staged->ready[r].most_rows : most;
-    }
     epx_alltoallv_place(request);
     staged->cut = epx_segments_cut(request->call.row_bytes, staged->share_bytes);
     staged->block.row_stride = staged->cut.bytes;

@@ -29,10 +29,10 @@ static int init(struct epx_staged *staged)
     staged->share_bytes = staged->stage_bytes / (int64_t)ranks / EPX_LINE_BYTES * EPX_LINE_BYTES;
     staged->ready = epx_memory_zeroed(ranks, sizeof(*staged->ready));
     staged->home_at = epx_memory_zeroed(2 * ranks, sizeof(*staged->home_at));
-    staged->counts_in = epx_memory_zeroed(3 * ranks, sizeof(*staged->counts_in));
+    staged->counts = epx_memory_zeroed(5 * ranks, sizeof(*staged->counts));
     staged->home_counts = epx_memory_zeroed(7 * ranks, sizeof(*staged->home_counts));
     staged->sums = epx_memory_zeroed(ranks * EPX_MAX_TOP_K, sizeof(*staged->sums));
-    EPX_FAIL_IF(!staged->ready || !staged->home_at || !staged->counts_in ||
+    EPX_FAIL_IF(!staged->ready || !staged->home_at || !staged->counts ||
                     !staged->home_counts || !staged->sums,
                 EPX_ERR_NO_MEM, "no memory for the staged algorithm on %zu ranks", ranks);
     return EPX_SUCCESS;
@@ -64,8 +64,7 @@ static void place_arrays(struct epx_staged *staged)
     staged->expert_at = staged->home_at + ranks;
     staged->block.home_at = staged->home_at;
     staged->block.expert_at = staged->expert_at;
-    staged->counts_out = staged->counts_in + ranks;
-    staged->block.home_row = staged->counts_in + 2 * ranks;
+    staged->block.home_row = staged->counts + 4 * ranks;
     staged->expert_counts = ints + ranks;
     staged->displs = ints + 2 * ranks;
     staged->block.home_rows = ints + 3 * ranks;
@@ -110,7 +109,7 @@ void epx_staged_free(struct epx_staged *staged)
     }
     free(staged->ready);
     free(staged->home_at);
-    free(staged->counts_in);
+    free(staged->counts);
     free(staged->home_counts);
     free(staged->sums);
     free(staged);

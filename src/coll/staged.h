@@ -29,7 +29,7 @@ struct epx_staged {
     int32_t per_round; /* tokens, records or rows of each rank in one exchange */
     int32_t most_tokens, next_token;
     int64_t round, num_rounds;    /* routing and alltoallv, which have no tokens */
-    int64_t *counts_in, *counts_out; /* [R] alltoallv: rows from and for each rank */
+    int64_t *counts; /* [4][R] alltoallv: the arrays of the call */
 
     int *home_counts, *expert_counts, *displs; /* [R] bytes */
     int stale; /* the stages have the rows of an exchange that is over */
