@@ -42,9 +42,11 @@ static int names_node(const struct routing *routing, int home, int token, int no
 {
     int top_k = routing->ref->in.top_k, found = 0;
 
-    for (int k = 0; k < top_k; k++)
-        found |= comm->node[ref_owner(&routing->ref->in,
-                                      routing->ids[home][token * top_k + k])] == node;
+    for (int k = 0; k < top_k; k++) {
+        int64_t id = routing->ids[home][token * top_k + k];
+
+        found |= id >= 0 && comm->node[ref_owner(&routing->ref->in, id)] == node;
+    }
     return found;
 }
 
@@ -76,19 +78,28 @@ static uint64_t sum(uint64_t value)
     return all;
 }
 
+/* Bytes of pair weights that travel with a row; stats do not count them. */
+static uint64_t weight_bytes(const struct scenario *s, enum verb verb)
+{
+    int travel = !s->weightless && (verb == DISPATCH || verb == DISPATCH_BACKWARD);
+
+    return travel ? (uint64_t)s->top_k * sizeof(float) : 0;
+}
+
 /* What homes send in dispatch their relays send in combine. */
 static void check_crossings(const struct routing *routing, enum verb verb, const EPX_Stats *stats)
 {
-    uint64_t row_bytes = scenario_row_bytes(&routing->layer->s), all = all_crossings(routing);
-    uint64_t own = crossings(routing, suite_rank);
+    const struct scenario *s = &routing->layer->s;
+    uint64_t row_bytes = scenario_row_bytes(s), weights = weight_bytes(s, verb);
+    uint64_t all = all_crossings(routing), own = crossings(routing, suite_rank);
     int homes_send = verb == DISPATCH || verb == COMBINE_BACKWARD;
 
     EXPECT(sum(stats->rows_network) == all, "not %llu rows crossed", (unsigned long long)all);
-    EXPECT(sum(sent_bytes) == all * row_bytes, "other bytes were sent than of %llu rows",
+    EXPECT(sum(sent_bytes) == all * (row_bytes + weights), "other bytes than of %llu rows were sent",
            (unsigned long long)all);
     EXPECT(stats->bytes_network == stats->rows_network * row_bytes, "other bytes were counted");
-    EXPECT(stats->bytes_network == sent_bytes, "%llu bytes counted, %llu sent",
-           (unsigned long long)stats->bytes_network, (unsigned long long)sent_bytes);
+    EXPECT(stats->rows_network * (row_bytes + weights) == sent_bytes, "%llu rows in %llu bytes",
+           (unsigned long long)stats->rows_network, (unsigned long long)sent_bytes);
     EXPECT(!homes_send || stats->rows_network == own, "%llu rows left, not %llu",
            (unsigned long long)stats->rows_network, (unsigned long long)own);
 }
@@ -112,19 +123,25 @@ static void run_verb(struct routing *routing, enum verb verb)
     operation_free(&op);
 }
 
-START_TEST(a_row_crosses_once_to_each_node_that_needs_it)
+static struct scenario small_layer(int ranks_per_node)
 {
     struct scenario s = scenario_small(EPX_BFLOAT16);
-    struct routing routing;
-    struct layer layer;
 
-    open_comm(_i);
     s.experts = 64;
     s.top_k = 8;
     s.count = 64;
     s.weightless = 1;
-    s.ranks_per_node = _i;
-    layer_open(&layer, &s, comm);
+    s.ranks_per_node = ranks_per_node;
+    return s;
+}
+
+static void run_layer(const struct scenario *s)
+{
+    struct routing routing;
+    struct layer layer;
+
+    open_comm(s->ranks_per_node);
+    layer_open(&layer, s, comm);
     EXPECT_CODE(routing_start(&routing, &layer, 9), EPX_SUCCESS);
     routing_finish(&routing);
     SETTLE();
@@ -136,6 +153,26 @@ START_TEST(a_row_crosses_once_to_each_node_that_needs_it)
     EXPECT_CODE(EPX_Comm_free(&comm), EPX_SUCCESS);
     SETTLE();
 }
+
+START_TEST(a_row_crosses_once_to_each_node_that_needs_it)
+{
+    struct scenario s = small_layer(_i);
+
+    s.routing = _i == 3 ? ROUTING_HOLES : ROUTING_UNIFORM;
+    run_layer(&s);
+}
+END_TEST
+
+/* It is cut, and its last segment is shorter than the others. */
+START_TEST(a_row_longer_than_a_stage_crosses_as_its_bytes)
+{
+    struct scenario s = small_layer(3);
+
+    s.max_tokens = 5;
+    s.count = 10004;
+    s.weightless = _i;
+    run_layer(&s);
+}
 END_TEST
 
 static Suite *make_suite(void)
@@ -144,6 +181,7 @@ static Suite *make_suite(void)
     TCase *tcase = tcase_create("tiers");
 
     tcase_add_loop_test(tcase, a_row_crosses_once_to_each_node_that_needs_it, 1, 6);
+    tcase_add_loop_test(tcase, a_row_longer_than_a_stage_crosses_as_its_bytes, 0, 2);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -34,7 +34,6 @@ static void place(struct epx_staged *staged, struct epx_request *request)
         most = staged->ready[r].most_rows > most ? staged->ready[r].most_rows : most;
     epx_alltoallv_place(request);
     staged->cut = epx_segments_cut(request->call.row_bytes, staged->share_bytes);
-    staged->block.row_stride = staged->cut.bytes;
     rows = epx_staged_rows(staged, staged->cut.bytes);
     staged->per_round = (int32_t)rows;
     staged->round = -1;
@@ -109,6 +108,7 @@ static int next(struct epx_staged *staged, struct epx_request *request)
 
     if (++staged->round >= staged->num_rounds)
         return epx_alltoallv_finish(request);
+    block->row_stride = epx_segment_length(staged->cut, staged->round % staged->cut.num);
     for (int r = 0; r < staged->comm->size; r++) {
         block->home_rows[r] = round_rows(staged, call->sendcounts[r]);
         block->expert_rows[r] = round_rows(staged, call->recvcounts[r]);

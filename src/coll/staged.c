@@ -184,19 +184,25 @@ static int32_t most_tokens(const struct epx_plan *plan)
     return most;
 }
 
+/* Of the rows in the stages. */
+static int64_t stride(const struct epx_staged *staged, int64_t segment)
+{
+    return epx_round_up(epx_segment_length(staged->cut, segment), 8) +
+           (segment == 0 ? staged->weight_bytes : 0);
+}
+
 void epx_staged_begin(struct epx_staged *staged, const struct epx_request *request,
                       int rows_per_token, int weighted)
 {
     struct epx_block *block = &staged->block;
     const struct epx_plan *plan = staged->plan;
-    int64_t weight_bytes = weighted ? epx_round_up(4 * (int64_t)plan->top_k, 8) : 0;
     int64_t share = staged->share_bytes * staged->comm->size / rows_per_token;
     int64_t most = INT32_MAX / staged->comm->size; /* bytes of all ranks' rows are told as int */
 
     share = share < most ? share : most;
-    staged->cut = epx_segments_cut(request->call.row_bytes, (share - weight_bytes) / 8 * 8);
-    block->row_stride = epx_round_up(staged->cut.bytes, 8) + weight_bytes;
-    staged->per_round = (int32_t)rows_in(share, block->row_stride);
+    staged->weight_bytes = weighted ? epx_round_up(4 * (int64_t)plan->top_k, 8) : 0;
+    staged->cut = epx_segments_cut(request->call.row_bytes, (share - staged->weight_bytes) / 8 * 8);
+    staged->per_round = (int32_t)rows_in(share, stride(staged, 0));
     staged->most_tokens = most_tokens(plan);
     block->first_token = block->end_token = 0;
     block->segment = staged->cut.num - 1;
@@ -255,9 +261,10 @@ void epx_staged_find_block(struct epx_staged *staged)
     int64_t first = staged->next_token, end = first + staged->per_round;
     int32_t last = end < INT32_MAX ? (int32_t)end : INT32_MAX;
 
-    if (++block->segment < staged->cut.num)
+    block->segment = (block->segment + 1) % staged->cut.num;
+    block->row_stride = stride(staged, block->segment);
+    if (block->segment > 0)
         return;
-    block->segment = 0;
     staged->next_token = last;
     block->first_token = clip_token(plan, (int32_t)first);
     block->end_token = clip_token(plan, last);

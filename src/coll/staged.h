@@ -22,6 +22,7 @@ struct epx_staged {
     /* the operation at the head of the queue */
     struct epx_ready own, *ready; /* [R] */
     struct epx_segments cut;
+    int64_t weight_bytes; /* of a row's pair weights, which follow its first segment */
     const struct epx_plan *plan;
     struct epx_home_rows home;
     struct epx_expert_rows expert;

@@ -252,6 +252,15 @@ static void find_entries(struct epx_node_block *block, const struct epx_plan *pl
     block->entry_rows[home] = row - block->entry[home];
 }
 
+static void find_rows(struct epx_tiers *tiers, const struct epx_plan *plan)
+{
+    for (int32_t m = 0; m < plan->by_node->nodes.num_nodes; m++)
+        find_home_rows(&tiers->block, plan, m);
+    for (int32_t s = 0; s < plan->num_ranks; s++)
+        if (plan->by_node->served[s] >= 0)
+            find_entries(&tiers->block, plan, tiers->staged->next_token, s);
+}
+
 static void pack_homes(struct epx_tiers *tiers, const struct epx_plan *plan)
 {
     const struct epx_nodes *nodes = &plan->by_node->nodes;
@@ -299,20 +308,14 @@ void epx_tiers_next_block(struct epx_tiers *tiers)
 {
     struct epx_staged *staged = tiers->staged;
     const struct epx_plan *plan = staged->plan;
-    struct epx_node_block *block = &tiers->block;
 
     epx_staged_find_block(staged);
     tiers->round++;
     epx_poison(epx_tiers_area(tiers), (size_t)staged->stage_bytes);
     epx_poison(staged->home_stage, (size_t)staged->stage_bytes);
     epx_poison(staged->expert_stage, (size_t)staged->stage_bytes);
-    if (staged->block.segment > 0)
-        return;
-    for (int32_t m = 0; m < plan->by_node->nodes.num_nodes; m++)
-        find_home_rows(block, plan, m);
-    for (int32_t s = 0; s < plan->num_ranks; s++)
-        if (plan->by_node->served[s] >= 0)
-            find_entries(block, plan, staged->next_token, s);
+    if (staged->block.segment == 0)
+        find_rows(tiers, plan);
     pack_homes(tiers, plan);
     pack_entries(tiers, plan);
 }
