@@ -65,6 +65,7 @@ libepx_core_la_SOURCES = \
   src/coll/node_window.c \
   src/coll/node_window.h \
   src/coll/tiers.c \
+  src/coll/tiers_blocks.c \
   src/coll/tiers.h \
   src/coll/transport_shm.c \
   src/coll/letters.c \

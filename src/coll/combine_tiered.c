@@ -66,10 +66,7 @@ int epx_combine_tiered(struct epx_request *request, int *moved)
     case RELAY: return relay(tiers, request, moved);
     case EXCHANGE: return exchange(tiers, request, moved);
     default:
-        EPX_TRY(epx_staged_handshake(request, &weighted, moved));
-        if (!*moved)
-            return EPX_SUCCESS;
-        epx_tiers_begin(tiers, request, tiers->comm->size, weighted);
-        return epx_combine_begin(request, weighted);
+        EPX_TRY(epx_tiers_begin(tiers, request, &weighted, moved));
+        return *moved ? epx_combine_begin(request, weighted) : EPX_SUCCESS;
     }
 }

@@ -58,10 +58,7 @@ int epx_dispatch_tiered(struct epx_request *request, int *moved)
     case EXCHANGE: return exchange(tiers, request, moved);
     case TAKE: return take(tiers, request, moved);
     default:
-        EPX_TRY(epx_staged_handshake(request, &weighted, moved));
-        if (!*moved)
-            return EPX_SUCCESS;
-        epx_tiers_begin(tiers, request, request->route->plan->by_node->rows_per_token, weighted);
-        return epx_dispatch_begin(request, weighted);
+        EPX_TRY(epx_tiers_begin(tiers, request, &weighted, moved));
+        return *moved ? epx_dispatch_begin(request, weighted) : EPX_SUCCESS;
     }
 }

@@ -149,6 +149,7 @@ int epx_staged_handshake(struct epx_request *request, int *weighted, int *moved)
         staged->stale = 1;
         forget(staged);
         staged->own = epx_ready_of(request);
+        staged->own.block_tokens = staged->block_tokens;
         request->phase = EPX_PHASE_AGREE;
         return transport->ops->allgather(transport->state, &staged->own, staged->ready,
                                          (int)sizeof(staged->own));
@@ -184,6 +185,11 @@ static int32_t most_tokens(const struct epx_plan *plan)
     return most;
 }
 
+int64_t epx_staged_weight_bytes(const struct epx_plan *plan)
+{
+    return epx_round_up(4 * (int64_t)plan->top_k, 8);
+}
+
 /* Of the rows in the stages. */
 static int64_t stride(const struct epx_staged *staged, int64_t segment)
 {
@@ -200,7 +206,7 @@ void epx_staged_begin(struct epx_staged *staged, const struct epx_request *reque
     int64_t most = INT32_MAX / staged->comm->size; /* bytes of all ranks' rows are told as int */
 
     share = share < most ? share : most;
-    staged->weight_bytes = weighted ? epx_round_up(4 * (int64_t)plan->top_k, 8) : 0;
+    staged->weight_bytes = weighted ? epx_staged_weight_bytes(plan) : 0;
     staged->cut = epx_segments_cut(request->call.row_bytes, (share - staged->weight_bytes) / 8 * 8);
     staged->per_round = (int32_t)rows_in(share, stride(staged, 0));
     staged->most_tokens = most_tokens(plan);
@@ -317,18 +323,23 @@ int epx_staged_claim(struct epx_staged *staged, enum epx_way way)
     return claimed;
 }
 
-int epx_staged_send(struct epx_staged *staged, enum epx_way way)
+int epx_staged_exchange(struct epx_staged *staged, enum epx_way way, char *expert_rows,
+                        const int *home_displs, const int *expert_displs)
 {
     const struct epx_transport *transport = staged->transport;
 
     epx_jitter();
-    staged->stale = 1;
     if (way == EPX_TO_EXPERTS)
         return transport->ops->alltoallv(transport->state, staged->home_stage,
-                                         staged->home_counts, staged->displs,
-                                         staged->expert_stage, staged->expert_counts,
-                                         staged->displs);
-    return transport->ops->alltoallv(transport->state, staged->expert_stage,
-                                     staged->expert_counts, staged->displs, staged->home_stage,
-                                     staged->home_counts, staged->displs);
+                                         staged->home_counts, home_displs, expert_rows,
+                                         staged->expert_counts, expert_displs);
+    return transport->ops->alltoallv(transport->state, expert_rows, staged->expert_counts,
+                                     expert_displs, staged->home_stage, staged->home_counts,
+                                     home_displs);
+}
+
+int epx_staged_send(struct epx_staged *staged, enum epx_way way)
+{
+    staged->stale = 1;
+    return epx_staged_exchange(staged, way, staged->expert_stage, staged->displs, staged->displs);
 }
