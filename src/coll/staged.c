@@ -14,6 +14,8 @@
 
 #include "agree.h"
 #include "jitter.h"
+#include "route.h"
+#include "verbs.h"
 
 static int init(struct epx_staged *staged)
 {
@@ -201,14 +203,17 @@ void epx_staged_begin(struct epx_staged *staged, const struct epx_request *reque
                       int rows_per_token, int weighted)
 {
     struct epx_block *block = &staged->block;
-    const struct epx_plan *plan = staged->plan;
+    const struct epx_plan *plan = request->route->plan;
     int64_t share = staged->share_bytes * staged->comm->size / rows_per_token;
     int64_t most = INT32_MAX / staged->comm->size; /* bytes of all ranks' rows are told as int */
 
     share = share < most ? share : most;
+    staged->plan = plan;
     staged->weight_bytes = weighted ? epx_staged_weight_bytes(plan) : 0;
     staged->cut = epx_segments_cut(request->call.row_bytes, (share - staged->weight_bytes) / 8 * 8);
     staged->per_round = (int32_t)rows_in(share, stride(staged, 0));
+    staged->home = epx_home_rows_of(request, staged->cut, weighted);
+    staged->expert = epx_expert_rows_of(request, staged->cut, weighted, staged->sums);
     staged->most_tokens = most_tokens(plan);
     block->first_token = block->end_token = 0;
     block->segment = staged->cut.num - 1;

@@ -36,7 +36,6 @@
 #include "flags.h"
 #include "jitter.h"
 #include "node_window.h"
-#include "verbs.h"
 
 struct part {
     _Alignas(EPX_LINE_BYTES) _Atomic uint64_t filled;

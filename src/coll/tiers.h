@@ -35,8 +35,9 @@ struct epx_tiers *epx_tiers_of(const struct epx_request *request);
 /* As epx_staged_handshake, then epx_staged_begin. */
 int epx_tiers_begin(struct epx_tiers *tiers, struct epx_request *request, int *weighted,
                     int *moved);
-/* The next block or segment, where epx_staged_has_block says that there is one. */
-void epx_tiers_next_block(struct epx_tiers *tiers);
+/* 1 once the rows of the next block or segment are found and may fill the area; completes after the
+ * last. */
+int epx_tiers_next_block(struct epx_tiers *tiers, struct epx_request *request, int *moved);
 
 /* A round: fill the own area once nobody reads what it held, tell where the rows of each home lie,
  * and read the others' once all are full. What lacks goes into request->waiting_for. */

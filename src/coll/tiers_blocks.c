@@ -118,7 +118,6 @@ static void begin(struct epx_tiers *tiers, struct epx_request *request, int weig
     size_t ranks = (size_t)tiers->comm->size;
     int64_t tokens = INT32_MAX;
 
-    staged->plan = request->route->plan;
     epx_staged_begin(staged, request, rows_per_token(request), weighted);
     for (size_t r = 0; r < ranks; r++)
         if (staged->ready[r].block_tokens < tokens)
@@ -127,8 +126,6 @@ static void begin(struct epx_tiers *tiers, struct epx_request *request, int weig
         staged->per_round = (int32_t)tokens;
     memset(tiers->node_rows, 0, 2 * ranks * sizeof(*tiers->node_rows));
     memset(tiers->node_at, 0, 4 * ranks * sizeof(*tiers->node_at));
-    staged->home = epx_home_rows_of(request, staged->cut, weighted);
-    staged->expert = epx_expert_rows_of(request, staged->cut, weighted, staged->sums);
 }
 
 int epx_tiers_begin(struct epx_tiers *tiers, struct epx_request *request, int *weighted,
@@ -221,11 +218,15 @@ static void pack_entries(struct epx_tiers *tiers, const struct epx_plan *plan)
     block->entry[me] = block->home_row[own];
 }
 
-void epx_tiers_next_block(struct epx_tiers *tiers)
+int epx_tiers_next_block(struct epx_tiers *tiers, struct epx_request *request, int *moved)
 {
     struct epx_staged *staged = tiers->staged;
     const struct epx_plan *plan = staged->plan;
 
+    request->complete = !epx_staged_has_block(staged);
+    *moved = request->complete || epx_tiers_may_fill(tiers, request);
+    if (request->complete || !*moved)
+        return 0;
     epx_staged_find_block(staged);
     tiers->round++;
     epx_poison(epx_tiers_area(tiers), (size_t)staged->stage_bytes);
@@ -235,6 +236,7 @@ void epx_tiers_next_block(struct epx_tiers *tiers)
         find_rows(tiers, plan);
     pack_homes(tiers, plan);
     pack_entries(tiers, plan);
+    return 1;
 }
 
 void epx_tiers_place_parts(struct epx_tiers *tiers)
