@@ -14,6 +14,7 @@
 #include "transport_ucx_link.h"
 
 #define GREETING_NS 10000000000LL
+#define HEARING_NS 50000000LL
 #define LETTERS_NS 20000000LL
 #define PARTING_NS 1000000000LL
 
@@ -191,12 +192,25 @@ void epx_link_report(struct epx_link *link, ucs_status_t status)
         epx_link_lose(link, "is lost: %s", ucs_status_string(status));
 }
 
+/*
+ * A rank that was told of the end and left has broken its links too, perhaps before its letters
+ * were read. So what the others say of the end comes first.
+ */
+static void hear_others(struct epx_links *links)
+{
+    int64_t start = epx_now_ns();
+
+    while (!links->ended && epx_now_ns() - start < HEARING_NS)
+        ucp_worker_progress(links->worker);
+}
+
 int epx_links_beat(struct epx_links *links, uint64_t position, char *message)
 {
     links->position = position;
     ucp_worker_progress(links->worker);
     if (!links->ended && !links->lost)
         return 0;
+    hear_others(links);
     snprintf(message, EPX_MAX_ERROR_STRING, "%s", links->message);
     if (!links->ended)
         epx_links_announce(links, message);
