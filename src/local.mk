@@ -65,6 +65,7 @@ libepx_core_la_SOURCES = \
   src/coll/node_window.c \
   src/coll/node_window.h \
   src/coll/tiers.c \
+  src/coll/tiers_blocks.c \
   src/coll/tiers.h \
   src/coll/transport_shm.c \
   src/coll/letters.c \
@@ -113,8 +114,12 @@ if HAVE_UCX
 libepx_core_la_LIBADD += $(UCX_LIBS)
 libepx_core_la_SOURCES += \
   src/coll/transport_ucx.c \
+  src/coll/transport_ucx_link.h \
   src/coll/transport_ucx_links.c \
-  src/coll/transport_ucx_links.h
+  src/coll/transport_ucx_links.h \
+  src/coll/transport_ucx_letters.c \
+  src/coll/transport_ucx_memory.c \
+  src/coll/transport_ucx_messages.c
 endif
 
 lib_LTLIBRARIES += libepx.la

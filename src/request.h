@@ -29,6 +29,7 @@ struct epx_call {
     float *weights_out;
     const int64_t *sendcounts, *sdispls; /* alltoallv, here and below */
     int64_t *recvcounts, *rdispls;
+    int64_t *told_counts, *told_displs; /* the user's, when those above are the library's */
     int64_t recv_capacity;
 };
 

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test_alltoallv.c - every byte of EPX_Alltoallv, counts and displacements too. */
+#include <string.h>
+
 #include "exchange.h"
 #include "operation.h"
+#include "space.h"
 #include "suite.h"
 
 static EPX_Comm comm;
@@ -82,6 +85,34 @@ START_TEST(a_rank_without_room_harms_nobody)
 }
 END_TEST
 
+/* As a user must not. */
+static void forget_counts(struct exchange *x)
+{
+    struct buffer *arrays[] = {&x->sendcounts, &x->sdispls, &x->recvcounts, &x->rdispls};
+
+    for (int i = 0; i < 4; i++)
+        memset(arrays[i]->data, 0, arrays[i]->bytes);
+}
+
+/* Many rounds of a stage or ring. */
+START_TEST(counts_that_change_under_way_move_no_row)
+{
+    struct exchange x = exchange_of(90, EPX_BYTE, 5000, 12);
+    int flag = 0;
+
+    x.memory = MEMORY_MIXED;
+    EXPECT_CODE(exchange_start(&x), EPX_SUCCESS);
+    while (!flag) {
+        forget_counts(&x);
+        EXPECT_CODE(EPX_Test(&x.request, &flag, MPI_STATUS_IGNORE), EPX_SUCCESS);
+    }
+    buffer_check(&x.recv, "alltoallv: recvbuf");
+    SETTLE();
+    exchange_free(&x);
+    SETTLE();
+}
+END_TEST
+
 START_TEST(any_exchange_is_exact)
 {
     uint64_t seed = 5000 + (uint64_t)_i;
@@ -107,6 +138,8 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, many_short_rows_arrive);
     tcase_add_test(tcase, an_empty_exchange_completes);
     tcase_add_loop_test(tcase, a_rank_without_room_harms_nobody, 0, 3);
+    if (!space_is_device())
+        tcase_add_test(tcase, counts_that_change_under_way_move_no_row);
     tcase_add_loop_test(tcase, any_exchange_is_exact, 0, 40);
     suite_add_tcase(suite, tcase);
     return suite;

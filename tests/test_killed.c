@@ -44,16 +44,6 @@ static void open_verdicts(void)
     close(fd);
 }
 
-static EPX_Comm create_comm(void)
-{
-    MPI_Info info = suite_info("epx_timeout_ms", "2000", "epx_window_bytes", "65536", NULL);
-    EPX_Comm comm = EPX_COMM_NULL;
-
-    EXPECT_CODE(EPX_Comm_create(MPI_COMM_WORLD, info, &comm), EPX_SUCCESS);
-    MPI_Info_free(&info);
-    return comm;
-}
-
 static struct scenario long_rows(void)
 {
     struct scenario s = scenario_small(EPX_FLOAT32);
@@ -184,7 +174,7 @@ int main(int argc, char **argv)
     suite_init(&argc, &argv);
     open_verdicts();
     s = long_rows();
-    comm = create_comm();
+    comm = suite_comm("epx_timeout_ms", "2000", "epx_window_bytes", "65536", NULL);
     fault_watch(comm);
     layer_open(&layer, &s, comm);
     EXPECT_CODE(EPX_Alloc_mem(1000, comm, &base), EPX_SUCCESS);

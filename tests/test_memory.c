@@ -21,7 +21,7 @@ enum { PAGE = 4096, REQUEST_BYTES = 1024 };
 #define ROUTE_RANK_MAJOR 4*K*C
 #define ROUTE_EXCHANGED 4*R*(E + R + 1) + R*T*B + 4*T*K
 #define ROUTE_RECORDS U*B
-#define ROUTE_BY_NODE 4*N*T + 8*U + 4*N*R + 4*R*T + H*T*G
+#define ROUTE_BY_NODE 4*N*T + 4*T + 8*U + 4*N*R + 4*R*T + H*T*G
 #define TEXT_OF(formula) #formula
 #define TEXT(formula) TEXT_OF(formula)
 

@@ -71,7 +71,7 @@ static void expect_works(void)
 
 START_TEST(all_ranks_are_told)
 {
-    if (strcmp(suite_transport(), "shm") == 0)
+    if (strncmp(suite_transport(), "shm", 3) == 0) /* nodes with too little refuse as well */
         expect_refused();
     else
         expect_works();

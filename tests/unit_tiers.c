@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * unit_tiers.c - what crosses between pretended nodes: the bytes that the transport is given, and
- * the stats, against a count of the (token, node) that the expert ids name.
+ * the stats, against a count of the (token, node) that the expert ids name; and in how many rounds.
  */
 #include <stdio.h>
 
@@ -13,11 +13,13 @@ static struct epx_transport_ops counting;
 static const struct epx_transport_ops *real;
 static EPX_Comm comm;
 static uint64_t sent_bytes; /* by this rank, in alltoallv */
+static int rounds;
 
 static int count_alltoallv(void *state, const void *send, const int *sendcounts,
                            const int *sdispls, void *recv, const int *recvcounts,
                            const int *rdispls)
 {
+    rounds++;
     for (int r = 0; r < suite_size; r++) {
         EXPECT(!sendcounts[r] || comm->node[r] != comm->node[comm->rank],
                "%d bytes for rank %d of the same node", sendcounts[r], r);
@@ -42,9 +44,11 @@ static int names_node(const struct routing *routing, int home, int token, int no
 {
     int top_k = routing->ref->in.top_k, found = 0;
 
-    for (int k = 0; k < top_k; k++)
-        found |= comm->node[ref_owner(&routing->ref->in,
-                                      routing->ids[home][token * top_k + k])] == node;
+    for (int k = 0; k < top_k; k++) {
+        int64_t id = routing->ids[home][token * top_k + k];
+
+        found |= id >= 0 && comm->node[ref_owner(&routing->ref->in, id)] == node;
+    }
     return found;
 }
 
@@ -76,19 +80,28 @@ static uint64_t sum(uint64_t value)
     return all;
 }
 
+/* Bytes of pair weights that travel with a row; stats do not count them. */
+static uint64_t weight_bytes(const struct scenario *s, enum verb verb)
+{
+    int travel = !s->weightless && (verb == DISPATCH || verb == DISPATCH_BACKWARD);
+
+    return travel ? (uint64_t)s->top_k * sizeof(float) : 0;
+}
+
 /* What homes send in dispatch their relays send in combine. */
 static void check_crossings(const struct routing *routing, enum verb verb, const EPX_Stats *stats)
 {
-    uint64_t row_bytes = scenario_row_bytes(&routing->layer->s), all = all_crossings(routing);
-    uint64_t own = crossings(routing, suite_rank);
+    const struct scenario *s = &routing->layer->s;
+    uint64_t row_bytes = scenario_row_bytes(s), weights = weight_bytes(s, verb);
+    uint64_t all = all_crossings(routing), own = crossings(routing, suite_rank);
     int homes_send = verb == DISPATCH || verb == COMBINE_BACKWARD;
 
     EXPECT(sum(stats->rows_network) == all, "not %llu rows crossed", (unsigned long long)all);
-    EXPECT(sum(sent_bytes) == all * row_bytes, "other bytes were sent than of %llu rows",
+    EXPECT(sum(sent_bytes) == all * (row_bytes + weights), "other bytes than of %llu rows",
            (unsigned long long)all);
     EXPECT(stats->bytes_network == stats->rows_network * row_bytes, "other bytes were counted");
-    EXPECT(stats->bytes_network == sent_bytes, "%llu bytes counted, %llu sent",
-           (unsigned long long)stats->bytes_network, (unsigned long long)sent_bytes);
+    EXPECT(stats->rows_network * (row_bytes + weights) == sent_bytes, "%llu rows in %llu bytes",
+           (unsigned long long)stats->rows_network, (unsigned long long)sent_bytes);
     EXPECT(!homes_send || stats->rows_network == own, "%llu rows left, not %llu",
            (unsigned long long)stats->rows_network, (unsigned long long)own);
 }
@@ -100,6 +113,7 @@ static void run_verb(struct routing *routing, enum verb verb)
 
     EXPECT_CODE(EPX_Comm_get_stats(comm, &before), EPX_SUCCESS);
     sent_bytes = 0;
+    rounds = 0;
     comm->transport->ops = &counting;
     EXPECT_CODE(operation_start(&op, routing, verb, 5), EPX_SUCCESS);
     operation_finish(&op);
@@ -112,29 +126,100 @@ static void run_verb(struct routing *routing, enum verb verb)
     operation_free(&op);
 }
 
-START_TEST(a_row_crosses_once_to_each_node_that_needs_it)
+static struct scenario small_layer(int ranks_per_node)
 {
     struct scenario s = scenario_small(EPX_BFLOAT16);
-    struct routing routing;
-    struct layer layer;
 
-    open_comm(_i);
     s.experts = 64;
     s.top_k = 8;
     s.count = 64;
     s.weightless = 1;
-    s.ranks_per_node = _i;
-    layer_open(&layer, &s, comm);
+    s.ranks_per_node = ranks_per_node;
+    return s;
+}
+
+static void run_layer(const struct scenario *s, void (*check)(enum verb verb))
+{
+    struct routing routing;
+    struct layer layer;
+
+    open_comm(s->ranks_per_node);
+    layer_open(&layer, s, comm);
     EXPECT_CODE(routing_start(&routing, &layer, 9), EPX_SUCCESS);
     routing_finish(&routing);
     SETTLE();
     EXPECT(comm->num_nodes == 1 || all_crossings(&routing) > 0, "nothing has to cross");
-    for (enum verb verb = DISPATCH; verb < VERBS; verb++)
+    for (enum verb verb = DISPATCH; verb < VERBS; verb++) {
         run_verb(&routing, verb);
+        if (check)
+            check(verb);
+        SETTLE();
+    }
     routing_free(&routing);
     layer_close(&layer);
     EXPECT_CODE(EPX_Comm_free(&comm), EPX_SUCCESS);
     SETTLE();
+}
+
+START_TEST(a_row_crosses_once_to_each_node_that_needs_it)
+{
+    struct scenario s = small_layer(_i);
+
+    s.routing = _i == 3 ? ROUTING_HOLES : ROUTING_UNIFORM;
+    run_layer(&s, NULL);
+}
+END_TEST
+
+/* It is cut, and its last segment is shorter than the others. */
+START_TEST(a_row_longer_than_a_stage_crosses_as_its_bytes)
+{
+    struct scenario s = small_layer(3);
+
+    s.max_tokens = 5;
+    s.count = 10004;
+    s.weightless = _i;
+    run_layer(&s, NULL);
+}
+END_TEST
+
+/* 40 rows of 512 bytes on each rank; an area takes 32 of every rank. */
+static struct scenario two_stages_full(enum routing_kind routing)
+{
+    struct scenario s = small_layer(2);
+
+    s.tokens = TOKENS_FULL;
+    s.max_tokens = 40;
+    s.top_k = 2;
+    s.count = 256;
+    s.routing = routing;
+    return s;
+}
+
+static void in_one_round(enum verb verb)
+{
+    EXPECT(rounds == 1, "verb %d in %d rounds", verb, rounds);
+}
+
+START_TEST(rows_that_fit_go_at_once)
+{
+    struct scenario s = two_stages_full(ROUTING_UNIFORM);
+
+    run_layer(&s, in_one_round);
+}
+END_TEST
+
+static void sums_in_two_rounds(enum verb verb)
+{
+    int sums = verb == COMBINE || verb == DISPATCH_BACKWARD;
+
+    EXPECT(rounds == 1 + (sums && suite_size > 3), "verb %d in %d rounds", verb, rounds);
+}
+
+START_TEST(rows_that_all_meet_on_one_rank_go_as_they_fit)
+{
+    struct scenario s = two_stages_full(ROUTING_ONE_EXPERT);
+
+    run_layer(&s, sums_in_two_rounds);
 }
 END_TEST
 
@@ -144,6 +229,9 @@ static Suite *make_suite(void)
     TCase *tcase = tcase_create("tiers");
 
     tcase_add_loop_test(tcase, a_row_crosses_once_to_each_node_that_needs_it, 1, 6);
+    tcase_add_loop_test(tcase, a_row_longer_than_a_stage_crosses_as_its_bytes, 0, 2);
+    tcase_add_test(tcase, rows_that_fit_go_at_once);
+    tcase_add_test(tcase, rows_that_all_meet_on_one_rank_go_as_they_fit);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -2,6 +2,8 @@
 /* alltoallv.c - an exact exchange of rows; counts and displacements are made by the library. */
 #include "alltoallv.h"
 
+#include <string.h>
+
 #include "transport.h"
 #include "verbs.h"
 
@@ -11,6 +13,25 @@ void epx_alltoallv_prepare(struct epx_request *request)
         return;
     request->progress =
         epx_transport_of(request)->direct ? epx_alltoallv_direct : epx_alltoallv_staged;
+}
+
+void epx_alltoallv_copy_counts(struct epx_request *request, int64_t *own)
+{
+    struct epx_call *call = &request->call;
+    size_t ranks = (size_t)request->comm->size;
+
+    for (size_t r = 0; r < ranks; r++) {
+        int64_t rows = call->sendcounts[r];
+
+        own[r] = rows > 0 ? rows : 0; /* it was, when the call was checked */
+        own[ranks + r] = call->sdispls[r];
+    }
+    call->told_counts = call->recvcounts;
+    call->told_displs = call->rdispls;
+    call->sendcounts = own;
+    call->sdispls = own + ranks;
+    call->recvcounts = own + 2 * ranks;
+    call->rdispls = own + 3 * ranks;
 }
 
 int epx_alltoallv_place(struct epx_request *request)
@@ -26,6 +47,8 @@ int epx_alltoallv_place(struct epx_request *request)
         epx_stats_count_rows(&comm->stats, epx_comm_distance(comm, r), call->sendcounts[r],
                              call->row_bytes);
     }
+    memcpy(call->told_counts, call->recvcounts, (size_t)comm->size * sizeof(*call->recvcounts));
+    memcpy(call->told_displs, call->rdispls, (size_t)comm->size * sizeof(*call->rdispls));
     request->received_rows = rows;
     return rows <= call->recv_capacity;
 }

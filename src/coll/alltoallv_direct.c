@@ -22,6 +22,8 @@ static int begin(struct epx_direct *direct, struct epx_request *request, int *mo
     int64_t rows = 0;
     int weighted;
 
+    if (request->phase == EPX_PHASE_POST)
+        epx_alltoallv_copy_counts(request, direct->counts);
     EPX_TRY(epx_direct_handshake(request, &weighted, moved));
     if (!*moved)
         return EPX_SUCCESS;

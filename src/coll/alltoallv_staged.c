@@ -13,15 +13,16 @@ enum { AWAIT_COUNTS = EPX_PHASE_VERB, NEXT, PACK, EXCHANGE };
 
 static int begin(struct epx_staged *staged, struct epx_request *request, int *moved)
 {
+    const struct epx_call *call = &request->call;
     int weighted;
 
+    if (request->phase == EPX_PHASE_POST)
+        epx_alltoallv_copy_counts(request, staged->counts);
     EPX_TRY(epx_staged_handshake(request, &weighted, moved));
     if (!*moved)
         return EPX_SUCCESS;
-    memcpy(staged->counts_out, request->call.sendcounts,
-           (size_t)staged->comm->size * sizeof(*staged->counts_out));
-    return staged->transport->ops->alltoall(staged->transport->state, staged->counts_out,
-                                            staged->counts_in, (int)sizeof(*staged->counts_out));
+    return staged->transport->ops->alltoall(staged->transport->state, call->sendcounts,
+                                            call->recvcounts, (int)sizeof(*call->sendcounts));
 }
 
 static void place(struct epx_staged *staged, struct epx_request *request)
@@ -29,13 +30,10 @@ static void place(struct epx_staged *staged, struct epx_request *request)
     int ranks = staged->comm->size;
     int64_t most = 0, rows;
 
-    for (int r = 0; r < ranks; r++) {
-        request->call.recvcounts[r] = staged->counts_in[r];
+    for (int r = 0; r < ranks; r++)
         most = staged->ready[r].most_rows > most ? staged->ready[r].most_rows : most;
-    }
     epx_alltoallv_place(request);
     staged->cut = epx_segments_cut(request->call.row_bytes, staged->share_bytes);
-    staged->block.row_stride = staged->cut.bytes;
     rows = epx_staged_rows(staged, staged->cut.bytes);
     staged->per_round = (int32_t)rows;
     staged->round = -1;
@@ -110,6 +108,7 @@ static int next(struct epx_staged *staged, struct epx_request *request)
 
     if (++staged->round >= staged->num_rounds)
         return epx_alltoallv_finish(request);
+    block->row_stride = epx_segment_length(staged->cut, staged->round % staged->cut.num);
     for (int r = 0; r < staged->comm->size; r++) {
         block->home_rows[r] = round_rows(staged, call->sendcounts[r]);
         block->expert_rows[r] = round_rows(staged, call->recvcounts[r]);

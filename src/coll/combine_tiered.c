@@ -14,11 +14,8 @@ static int fill(struct epx_tiers *tiers, struct epx_request *request, int *moved
     struct epx_staged *staged = tiers->staged;
     struct epx_block block;
 
-    request->complete = !epx_staged_has_block(staged);
-    *moved = request->complete || epx_tiers_may_fill(tiers, request);
-    if (request->complete || !*moved)
+    if (!epx_tiers_next_block(tiers, request, moved))
         return EPX_SUCCESS;
-    epx_tiers_next_block(tiers);
     request->phase = RELAY;
     epx_tiers_place_parts(tiers);
     block = staged->block;
@@ -66,10 +63,7 @@ int epx_combine_tiered(struct epx_request *request, int *moved)
     case RELAY: return relay(tiers, request, moved);
     case EXCHANGE: return exchange(tiers, request, moved);
     default:
-        EPX_TRY(epx_staged_handshake(request, &weighted, moved));
-        if (!*moved)
-            return EPX_SUCCESS;
-        epx_tiers_begin(tiers, request, tiers->comm->size, weighted);
-        return epx_combine_begin(request, weighted);
+        EPX_TRY(epx_tiers_begin(tiers, request, &weighted, moved));
+        return *moved ? epx_combine_begin(request, weighted) : EPX_SUCCESS;
     }
 }

@@ -104,12 +104,14 @@ static int init(struct epx_direct *direct)
     direct->push_base = epx_memory_zeroed(ranks, sizeof(*direct->push_base));
     direct->pop_base = epx_memory_zeroed(ranks, sizeof(*direct->pop_base));
     direct->buffers = epx_memory_zeroed(ranks, sizeof(*direct->buffers));
+    direct->counts = epx_memory_zeroed(4 * ranks, sizeof(*direct->counts));
     direct->grants = epx_memory_zeroed(ranks, sizeof(*direct->grants));
     direct->stored = epx_memory_zeroed(ranks, sizeof(*direct->stored));
     direct->sums = epx_memory_zeroed(ranks * EPX_MAX_TOP_K, sizeof(*direct->sums));
     EPX_FAIL_IF(!direct->ready || !direct->to || !direct->from || !direct->pushed ||
                     !direct->popped || !direct->push_base || !direct->pop_base ||
-                    !direct->buffers || !direct->grants || !direct->stored || !direct->sums,
+                    !direct->buffers || !direct->counts || !direct->grants || !direct->stored ||
+                    !direct->sums,
                 EPX_ERR_NO_MEM, "no memory for %d ranks", comm->size);
     direct->ring_bytes = ring_bytes(comm);
     return EPX_SUCCESS;
@@ -154,6 +156,7 @@ void epx_direct_free(struct epx_direct *direct)
     free(direct->push_base);
     free(direct->pop_base);
     free(direct->buffers);
+    free(direct->counts);
     free(direct->grants);
     free(direct->stored);
     free(direct->sums);

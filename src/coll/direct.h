@@ -35,6 +35,7 @@ struct epx_direct {
     int64_t token, token_segment;
     int bypasses;    /* rows stored into others' buffers bypass the caches */
     char **buffers;  /* [R] receive buffers that can be stored into; NULL = take the ring */
+    int64_t *counts; /* [4][R] alltoallv: the arrays of the call */
     int64_t *grants; /* [R] alltoallv: what the receivers granted */
     int64_t *stored; /* [R] alltoallv: bytes stored into each receive buffer */
     int refuses;     /* alltoallv: this rank granted nothing */

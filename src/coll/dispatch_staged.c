@@ -8,15 +8,6 @@
 
 enum { NEXT = EPX_PHASE_VERB, PACK, EXCHANGE };
 
-static int begin(struct epx_staged *staged, struct epx_request *request, int weighted)
-{
-    staged->plan = request->route->plan;
-    epx_staged_begin(staged, request, staged->comm->size, weighted);
-    staged->home = epx_home_rows_of(request, staged->cut, weighted);
-    staged->expert = epx_expert_rows_of(request, staged->cut, weighted, staged->sums);
-    return epx_dispatch_begin(request, weighted);
-}
-
 static int pack(struct epx_staged *staged, struct epx_request *request, int *moved)
 {
     if (!epx_staged_claim(staged, EPX_TO_EXPERTS))
@@ -48,6 +39,9 @@ int epx_dispatch_staged(struct epx_request *request, int *moved)
         return *moved ? unpack(staged, request) : EPX_SUCCESS;
     default:
         EPX_TRY(epx_staged_handshake(request, &weighted, moved));
-        return *moved ? begin(staged, request, weighted) : EPX_SUCCESS;
+        if (!*moved)
+            return EPX_SUCCESS;
+        epx_staged_begin(staged, request, staged->comm->size, weighted);
+        return epx_dispatch_begin(request, weighted);
     }
 }

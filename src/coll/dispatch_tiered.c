@@ -13,11 +13,8 @@ static int fill(struct epx_tiers *tiers, struct epx_request *request, int *moved
 {
     struct epx_staged *staged = tiers->staged;
 
-    request->complete = !epx_staged_has_block(staged);
-    *moved = request->complete || epx_tiers_may_fill(tiers, request);
-    if (request->complete || !*moved)
+    if (!epx_tiers_next_block(tiers, request, moved))
         return EPX_SUCCESS;
-    epx_tiers_next_block(tiers);
     request->phase = EXCHANGE;
     EPX_TRY(tiers->comm->kernels->pack_node_rows(staged->plan, &staged->home, &tiers->block,
                                                  EPX_STREAM_NULL));
@@ -58,10 +55,7 @@ int epx_dispatch_tiered(struct epx_request *request, int *moved)
     case EXCHANGE: return exchange(tiers, request, moved);
     case TAKE: return take(tiers, request, moved);
     default:
-        EPX_TRY(epx_staged_handshake(request, &weighted, moved));
-        if (!*moved)
-            return EPX_SUCCESS;
-        epx_tiers_begin(tiers, request, request->route->plan->by_node->rows_per_token, weighted);
-        return epx_dispatch_begin(request, weighted);
+        EPX_TRY(epx_tiers_begin(tiers, request, &weighted, moved));
+        return *moved ? epx_dispatch_begin(request, weighted) : EPX_SUCCESS;
     }
 }

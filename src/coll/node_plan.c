@@ -67,6 +67,7 @@ static int allocate(struct epx_node_plan *by_node, const struct epx_plan *plan)
 
     nodes->first = array(&failed, num_nodes + 1, sizeof(*nodes->first));
     nodes->index = array(&failed, ranks, sizeof(*nodes->index));
+    by_node->token_rows = array(&failed, tokens, sizeof(*by_node->token_rows));
     by_node->rows = array(&failed, num_nodes, sizeof(*by_node->rows));
     by_node->row_token = array(&failed, num_nodes * tokens, sizeof(*by_node->row_token));
     by_node->token_row = array(&failed, rows, sizeof(*by_node->token_row));
@@ -111,6 +112,7 @@ void epx_node_plan_free(struct epx_plan *plan)
         return;
     free(by_node->nodes.first);
     free(by_node->nodes.index);
+    free(by_node->token_rows);
     free(by_node->rows);
     free(by_node->row_token);
     free(by_node->token_row);

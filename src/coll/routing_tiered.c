@@ -119,9 +119,8 @@ static struct items entries_from(const struct epx_staged *staged, const struct e
                                  int32_t rank)
 {
     const struct epx_node_plan *by_node = plan->by_node;
-    int64_t at = (int64_t)rank * by_node->nodes.num_nodes + by_node->nodes.own;
 
-    return items_of_round(staged, by_node->served[rank] >= 0 ? by_node->matrix[at] : 0,
+    return items_of_round(staged, by_node->served[rank] >= 0 ? epx_served_rows(by_node, rank) : 0,
                           entry_bytes(plan));
 }
 

@@ -14,6 +14,8 @@
 
 #include "agree.h"
 #include "jitter.h"
+#include "route.h"
+#include "verbs.h"
 
 static int init(struct epx_staged *staged)
 {
@@ -29,10 +31,10 @@ static int init(struct epx_staged *staged)
     staged->share_bytes = staged->stage_bytes / (int64_t)ranks / EPX_LINE_BYTES * EPX_LINE_BYTES;
     staged->ready = epx_memory_zeroed(ranks, sizeof(*staged->ready));
     staged->home_at = epx_memory_zeroed(2 * ranks, sizeof(*staged->home_at));
-    staged->counts_in = epx_memory_zeroed(3 * ranks, sizeof(*staged->counts_in));
+    staged->counts = epx_memory_zeroed(5 * ranks, sizeof(*staged->counts));
     staged->home_counts = epx_memory_zeroed(7 * ranks, sizeof(*staged->home_counts));
     staged->sums = epx_memory_zeroed(ranks * EPX_MAX_TOP_K, sizeof(*staged->sums));
-    EPX_FAIL_IF(!staged->ready || !staged->home_at || !staged->counts_in ||
+    EPX_FAIL_IF(!staged->ready || !staged->home_at || !staged->counts ||
                     !staged->home_counts || !staged->sums,
                 EPX_ERR_NO_MEM, "no memory for the staged algorithm on %zu ranks", ranks);
     return EPX_SUCCESS;
@@ -64,8 +66,7 @@ static void place_arrays(struct epx_staged *staged)
     staged->expert_at = staged->home_at + ranks;
     staged->block.home_at = staged->home_at;
     staged->block.expert_at = staged->expert_at;
-    staged->counts_out = staged->counts_in + ranks;
-    staged->block.home_row = staged->counts_in + 2 * ranks;
+    staged->block.home_row = staged->counts + 4 * ranks;
     staged->expert_counts = ints + ranks;
     staged->displs = ints + 2 * ranks;
     staged->block.home_rows = ints + 3 * ranks;
@@ -110,7 +111,7 @@ void epx_staged_free(struct epx_staged *staged)
     }
     free(staged->ready);
     free(staged->home_at);
-    free(staged->counts_in);
+    free(staged->counts);
     free(staged->home_counts);
     free(staged->sums);
     free(staged);
@@ -150,6 +151,7 @@ int epx_staged_handshake(struct epx_request *request, int *weighted, int *moved)
         staged->stale = 1;
         forget(staged);
         staged->own = epx_ready_of(request);
+        staged->own.block_tokens = staged->block_tokens;
         request->phase = EPX_PHASE_AGREE;
         return transport->ops->allgather(transport->state, &staged->own, staged->ready,
                                          (int)sizeof(staged->own));
@@ -185,19 +187,33 @@ static int32_t most_tokens(const struct epx_plan *plan)
     return most;
 }
 
+int64_t epx_staged_weight_bytes(const struct epx_plan *plan)
+{
+    return epx_round_up(4 * (int64_t)plan->top_k, 8);
+}
+
+/* Of the rows in the stages. */
+static int64_t stride(const struct epx_staged *staged, int64_t segment)
+{
+    return epx_round_up(epx_segment_length(staged->cut, segment), 8) +
+           (segment == 0 ? staged->weight_bytes : 0);
+}
+
 void epx_staged_begin(struct epx_staged *staged, const struct epx_request *request,
                       int rows_per_token, int weighted)
 {
     struct epx_block *block = &staged->block;
-    const struct epx_plan *plan = staged->plan;
-    int64_t weight_bytes = weighted ? epx_round_up(4 * (int64_t)plan->top_k, 8) : 0;
+    const struct epx_plan *plan = request->route->plan;
     int64_t share = staged->share_bytes * staged->comm->size / rows_per_token;
     int64_t most = INT32_MAX / staged->comm->size; /* bytes of all ranks' rows are told as int */
 
     share = share < most ? share : most;
-    staged->cut = epx_segments_cut(request->call.row_bytes, (share - weight_bytes) / 8 * 8);
-    block->row_stride = epx_round_up(staged->cut.bytes, 8) + weight_bytes;
-    staged->per_round = (int32_t)rows_in(share, block->row_stride);
+    staged->plan = plan;
+    staged->weight_bytes = weighted ? epx_staged_weight_bytes(plan) : 0;
+    staged->cut = epx_segments_cut(request->call.row_bytes, (share - staged->weight_bytes) / 8 * 8);
+    staged->per_round = (int32_t)rows_in(share, stride(staged, 0));
+    staged->home = epx_home_rows_of(request, staged->cut, weighted);
+    staged->expert = epx_expert_rows_of(request, staged->cut, weighted, staged->sums);
     staged->most_tokens = most_tokens(plan);
     block->first_token = block->end_token = 0;
     block->segment = staged->cut.num - 1;
@@ -256,9 +272,10 @@ void epx_staged_find_block(struct epx_staged *staged)
     int64_t first = staged->next_token, end = first + staged->per_round;
     int32_t last = end < INT32_MAX ? (int32_t)end : INT32_MAX;
 
-    if (++block->segment < staged->cut.num)
+    block->segment = (block->segment + 1) % staged->cut.num;
+    block->row_stride = stride(staged, block->segment);
+    if (block->segment > 0)
         return;
-    block->segment = 0;
     staged->next_token = last;
     block->first_token = clip_token(plan, (int32_t)first);
     block->end_token = clip_token(plan, last);
@@ -311,18 +328,23 @@ int epx_staged_claim(struct epx_staged *staged, enum epx_way way)
     return claimed;
 }
 
-int epx_staged_send(struct epx_staged *staged, enum epx_way way)
+int epx_staged_exchange(struct epx_staged *staged, enum epx_way way, char *expert_rows,
+                        const int *home_displs, const int *expert_displs)
 {
     const struct epx_transport *transport = staged->transport;
 
     epx_jitter();
-    staged->stale = 1;
     if (way == EPX_TO_EXPERTS)
         return transport->ops->alltoallv(transport->state, staged->home_stage,
-                                         staged->home_counts, staged->displs,
-                                         staged->expert_stage, staged->expert_counts,
-                                         staged->displs);
-    return transport->ops->alltoallv(transport->state, staged->expert_stage,
-                                     staged->expert_counts, staged->displs, staged->home_stage,
-                                     staged->home_counts, staged->displs);
+                                         staged->home_counts, home_displs, expert_rows,
+                                         staged->expert_counts, expert_displs);
+    return transport->ops->alltoallv(transport->state, expert_rows, staged->expert_counts,
+                                     expert_displs, staged->home_stage, staged->home_counts,
+                                     home_displs);
+}
+
+int epx_staged_send(struct epx_staged *staged, enum epx_way way)
+{
+    staged->stale = 1;
+    return epx_staged_exchange(staged, way, staged->expert_stage, staged->displs, staged->displs);
 }

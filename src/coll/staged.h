@@ -22,14 +22,16 @@ struct epx_staged {
     /* the operation at the head of the queue */
     struct epx_ready own, *ready; /* [R] */
     struct epx_segments cut;
+    int64_t weight_bytes; /* of a row's pair weights, which follow its first segment */
     const struct epx_plan *plan;
     struct epx_home_rows home;
     struct epx_expert_rows expert;
     struct epx_block block;
     int32_t per_round; /* tokens, records or rows of each rank in one exchange */
     int32_t most_tokens, next_token;
+    int32_t block_tokens; /* told with the ready word; for tiers */
     int64_t round, num_rounds;    /* routing and alltoallv, which have no tokens */
-    int64_t *counts_in, *counts_out; /* [R] alltoallv: rows from and for each rank */
+    int64_t *counts; /* [4][R] alltoallv: the arrays of the call */
 
     int *home_counts, *expert_counts, *displs; /* [R] bytes */
     int stale; /* the stages have the rows of an exchange that is over */
@@ -58,6 +60,8 @@ void epx_staged_find_block(struct epx_staged *staged);
 /* Measures the next block, or its next segment, for this phase; completes after the last. */
 int epx_staged_next_block(struct epx_staged *staged, struct epx_request *request, int phase);
 
+/* Of the pair weights that follow a row. */
+int64_t epx_staged_weight_bytes(const struct epx_plan *plan);
 /* Rows that fit into a rank's share. */
 int64_t epx_staged_rows(const struct epx_staged *staged, int64_t row_stride);
 
@@ -69,5 +73,8 @@ enum epx_way { EPX_TO_EXPERTS, EPX_TO_HOMES };
 void epx_staged_measure(struct epx_staged *staged);
 int epx_staged_claim(struct epx_staged *staged, enum epx_way way);
 int epx_staged_send(struct epx_staged *staged, enum epx_way way);
+/* As send, with places of the caller's: rows of experts at expert_rows, displacements in bytes. */
+int epx_staged_exchange(struct epx_staged *staged, enum epx_way way, char *expert_rows,
+                        const int *home_displs, const int *expert_displs);
 
 #endif

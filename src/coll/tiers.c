@@ -15,7 +15,7 @@
  *
  * Rounds are counted since the communicator was made, never reset, and compared with >=. All ranks
  * count the same rounds: a block of a dispatch or combine is one, and their number follows from the
- * count matrix, which all have.
+ * count matrix and the ready words, which all have.
  *
  * Invariant: taken <= filled <= taken + 1 for every rank, and no rank fills n before all of its
  * node took n - 1; so an area is never written while it is read, and one area is enough.
@@ -36,7 +36,6 @@
 #include "flags.h"
 #include "jitter.h"
 #include "node_window.h"
-#include "verbs.h"
 
 struct part {
     _Alignas(EPX_LINE_BYTES) _Atomic uint64_t filled;
@@ -213,141 +212,17 @@ void epx_tiers_post_taken(struct epx_tiers *tiers)
     epx_flag_post(&part_of(tiers, tiers->comm->rank)->taken, tiers->round);
 }
 
-void epx_tiers_begin(struct epx_tiers *tiers, struct epx_request *request, int rows_per_token,
-                     int weighted)
-{
-    struct epx_staged *staged = tiers->staged;
-    size_t ranks = (size_t)tiers->comm->size;
-
-    staged->plan = request->route->plan;
-    epx_staged_begin(staged, request, rows_per_token, weighted);
-    memset(tiers->node_rows, 0, 2 * ranks * sizeof(*tiers->node_rows));
-    memset(tiers->node_at, 0, 4 * ranks * sizeof(*tiers->node_at));
-    staged->home = epx_home_rows_of(request, staged->cut, weighted);
-    staged->expert = epx_expert_rows_of(request, staged->cut, weighted, staged->sums);
-}
-
-static void find_home_rows(struct epx_node_block *block, const struct epx_plan *plan, int32_t node)
-{
-    const int32_t *tokens = plan->by_node->row_token + (int64_t)node * plan->max_tokens;
-    int32_t row = block->home_row[node] + block->home_rows[node];
-
-    block->home_row[node] = row;
-    while (row < plan->by_node->rows[node] && tokens[row] < block->tokens->end_token)
-        row++;
-    block->home_rows[node] = row - block->home_row[node];
-}
-
-/* Up to the end of the block's tokens, which other homes may have more of than this one. */
-static void find_entries(struct epx_node_block *block, const struct epx_plan *plan, int32_t end,
-                         int32_t home)
-{
-    const struct epx_node_plan *by_node = plan->by_node;
-    int64_t row = block->entry[home] + block->entry_rows[home];
-    int32_t rows = by_node->matrix[(int64_t)home * by_node->nodes.num_nodes + by_node->nodes.own];
-
-    block->entry[home] = row;
-    while (row < rows && *epx_plan_entry(plan, home, row) < end)
-        row++;
-    block->entry_rows[home] = row - block->entry[home];
-}
-
-static void pack_homes(struct epx_tiers *tiers, const struct epx_plan *plan)
-{
-    const struct epx_nodes *nodes = &plan->by_node->nodes;
-    struct epx_staged *staged = tiers->staged;
-    struct epx_node_block *block = &tiers->block;
-    int64_t offset = 0;
-
-    memset(staged->home_counts, 0, (size_t)plan->num_ranks * sizeof(*staged->home_counts));
-    for (int32_t m = 0; m < nodes->num_nodes; m++) {
-        int32_t relay = epx_relay(nodes, plan->rank, m);
-        int64_t bytes = block->home_rows[m] * block->tokens->row_stride;
-
-        if (m == nodes->own) {
-            block->home_at[m] = 0;
-            continue;
-        }
-        block->home_at[m] = offset;
-        tiers->home_displs[relay] = (int)offset;
-        staged->home_counts[relay] = (int)bytes;
-        offset += bytes;
-    }
-}
-
-/* In an area this rank's own rows come first. */
-static void pack_entries(struct epx_tiers *tiers, const struct epx_plan *plan)
-{
-    struct epx_staged *staged = tiers->staged;
-    struct epx_node_block *block = &tiers->block;
-    int32_t me = plan->rank, own = plan->by_node->nodes.own;
-    int64_t offset = block->home_rows[own] * block->tokens->row_stride;
-
-    for (int32_t s = 0; s < plan->num_ranks; s++) {
-        int64_t bytes = block->entry_rows[s] * block->tokens->row_stride;
-
-        block->entry_at[s] = offset;
-        tiers->relay_displs[s] = (int)offset;
-        staged->expert_counts[s] = (int)bytes;
-        offset += bytes;
-    }
-    block->entry_at[me] = 0;
-    block->entry[me] = block->home_row[own];
-}
-
-void epx_tiers_next_block(struct epx_tiers *tiers)
-{
-    struct epx_staged *staged = tiers->staged;
-    const struct epx_plan *plan = staged->plan;
-    struct epx_node_block *block = &tiers->block;
-
-    epx_staged_find_block(staged);
-    tiers->round++;
-    epx_poison(epx_tiers_area(tiers), (size_t)staged->stage_bytes);
-    epx_poison(staged->home_stage, (size_t)staged->stage_bytes);
-    epx_poison(staged->expert_stage, (size_t)staged->stage_bytes);
-    if (staged->block.segment > 0)
-        return;
-    for (int32_t m = 0; m < plan->by_node->nodes.num_nodes; m++)
-        find_home_rows(block, plan, m);
-    for (int32_t s = 0; s < plan->num_ranks; s++)
-        if (plan->by_node->served[s] >= 0)
-            find_entries(block, plan, staged->next_token, s);
-    pack_homes(tiers, plan);
-    pack_entries(tiers, plan);
-}
-
 int epx_tiers_to_relays(struct epx_tiers *tiers)
 {
-    struct epx_staged *staged = tiers->staged;
-
-    epx_jitter();
-    return staged->transport->ops->alltoallv(staged->transport->state, staged->home_stage,
-                                             staged->home_counts, tiers->home_displs,
-                                             epx_tiers_area(tiers), staged->expert_counts,
-                                             tiers->relay_displs);
+    return epx_staged_exchange(tiers->staged, EPX_TO_EXPERTS, epx_tiers_area(tiers),
+                               tiers->home_displs, tiers->relay_displs);
 }
 
 int epx_tiers_to_homes(struct epx_tiers *tiers)
 {
     struct epx_staged *staged = tiers->staged;
 
-    epx_jitter();
     epx_poison(staged->home_stage, (size_t)staged->stage_bytes);
-    return staged->transport->ops->alltoallv(staged->transport->state, staged->expert_stage,
-                                             staged->expert_counts, tiers->relay_displs,
-                                             staged->home_stage, staged->home_counts,
-                                             tiers->home_displs);
-}
-
-void epx_tiers_place_parts(struct epx_tiers *tiers)
-{
-    const struct epx_block *tokens = tiers->block.tokens;
-    int64_t offset = 0;
-
-    for (int r = 0; r < tiers->comm->size; r++) {
-        tiers->part_at[r] = offset;
-        tiers->parts[r] = epx_tiers_area(tiers) + offset;
-        offset += tokens->expert_rows[r] * tokens->row_stride;
-    }
+    return epx_staged_exchange(staged, EPX_TO_HOMES, staged->expert_stage, tiers->home_displs,
+                               tiers->relay_displs);
 }

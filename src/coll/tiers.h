@@ -32,11 +32,12 @@ int epx_tiers_create(struct epx_comm *comm, struct epx_staged *staged, struct ep
 void epx_tiers_free(struct epx_tiers *tiers);
 struct epx_tiers *epx_tiers_of(const struct epx_request *request);
 
-/* As epx_staged_begin and epx_staged_next_block, for a plan with rows by node; where
- * epx_staged_has_block says that there is one. */
-void epx_tiers_begin(struct epx_tiers *tiers, struct epx_request *request, int rows_per_token,
-                     int weighted);
-void epx_tiers_next_block(struct epx_tiers *tiers);
+/* As epx_staged_handshake, then epx_staged_begin. */
+int epx_tiers_begin(struct epx_tiers *tiers, struct epx_request *request, int *weighted,
+                    int *moved);
+/* 1 once the rows of the next block or segment are found and may fill the area; completes after the
+ * last. */
+int epx_tiers_next_block(struct epx_tiers *tiers, struct epx_request *request, int *moved);
 
 /* A round: fill the own area once nobody reads what it held, tell where the rows of each home lie,
  * and read the others' once all are full. What lacks goes into request->waiting_for. */

@@ -178,41 +178,38 @@ static char *ucx_mapped(void *state, int rank, char *own)
     return ucx->parts[rank] ? ucx->parts[rank] + (own - ucx->part) : NULL;
 }
 
-static int give(struct ucx *ucx, int rank)
+static void give(struct ucx *ucx, int rank)
 {
     const char *from = block_at(&ucx->out, rank);
     size_t bytes = block_bytes(&ucx->out, rank);
     struct cell *cell;
 
-    if (is_message(ucx, &ucx->out, rank))
-        return epx_links_send(ucx->links, rank, ucx->number, from, bytes);
+    if (is_message(ucx, &ucx->out, rank)) {
+        epx_links_send(ucx->links, rank, ucx->number, from, bytes);
+        return;
+    }
     cell = cell_of(ucx->parts[rank], ucx->comm->rank, ucx->number);
     if (!ucx->out.counts)
         memcpy(cell->block, from, bytes);
     epx_jitter();
     atomic_store_explicit(&cell->arrived, ucx->number, memory_order_release);
-    return EPX_SUCCESS;
 }
 
+/* Whether the block of a rank has come. */
 static int take(struct ucx *ucx, int rank)
 {
     size_t bytes = block_bytes(&ucx->in, rank);
     char *to = block_at(&ucx->in, rank);
     const struct cell *cell;
-    int taken = 0;
 
-    if (is_message(ucx, &ucx->in, rank)) {
-        EPX_TRY(epx_links_receive(ucx->links, rank, ucx->number, to, bytes, &taken));
-        ucx->taken[rank] = (char)taken;
-        return EPX_SUCCESS;
-    }
+    if (is_message(ucx, &ucx->in, rank))
+        return epx_links_receive(ucx->links, rank, ucx->number, to, bytes);
     cell = cell_of(ucx->part, rank, ucx->number);
     if (atomic_load_explicit(&cell->arrived, memory_order_acquire) != ucx->number)
-        return EPX_SUCCESS;
+        return 0;
     if (!ucx->in.counts)
         memcpy(to, cell->block, bytes);
-    ucx->taken[rank] = 1;
-    return EPX_SUCCESS;
+    return 1;
 }
 
 static int start(struct ucx *ucx, struct blocks out, struct blocks in)
@@ -229,7 +226,7 @@ static int start(struct ucx *ucx, struct blocks out, struct blocks in)
     if (!out.counts || !ucx->part) /* else its place was the place it goes to */
         memcpy(block_at(&in, self), block_at(&out, self), block_bytes(&out, self));
     for (int i = 1; i < ucx->comm->size; i++)
-        EPX_TRY(give(ucx, (self + i) % ucx->comm->size));
+        give(ucx, (self + i) % ucx->comm->size);
     return EPX_SUCCESS;
 }
 
@@ -259,8 +256,7 @@ static int ucx_done(void *state, int *done)
     int all = 1;
 
     for (int r = 0; r < ucx->comm->size; r++) {
-        if (!ucx->taken[r])
-            EPX_TRY(take(ucx, r));
+        ucx->taken[r] = ucx->taken[r] || take(ucx, r);
         all &= ucx->taken[r];
     }
     *done = all && !epx_links_in_flight(ucx->links);

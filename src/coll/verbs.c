@@ -12,7 +12,7 @@ epx_algorithm epx_choose_algorithm(const struct epx_request *request, epx_algori
     return transport->direct ? direct : transport->tiers ? tiered : staged;
 }
 
-static int gathers(enum epx_verb verb)
+int epx_gathers(enum epx_verb verb)
 {
     return verb == EPX_VERB_COMBINE || verb == EPX_VERB_DISPATCH_BACKWARD;
 }
@@ -27,7 +27,7 @@ struct epx_home_rows epx_home_rows_of(const struct epx_request *request, struct 
     home.cut = cut;
     home.weighted = weighted;
     home.node = request->comm->node;
-    if (gathers(call->verb)) {
+    if (epx_gathers(call->verb)) {
         home.rows = call->rows_out;
         home.weights = call->weights_out;
     } else {
@@ -48,9 +48,9 @@ struct epx_expert_rows epx_expert_rows_of(const struct epx_request *request,
     expert.weighted = weighted;
     expert.sums = sums;
     expert.scales = call->verb == EPX_VERB_COMBINE_BACKWARD;
-    expert.rows_in = gathers(call->verb) ? call->rows_in : call->forward_in;
+    expert.rows_in = epx_gathers(call->verb) ? call->rows_in : call->forward_in;
     expert.weights_in = call->verb == EPX_VERB_DISPATCH ? NULL : call->weights_in;
-    if (!gathers(call->verb)) {
+    if (!epx_gathers(call->verb)) {
         expert.rows = call->rows_out;
         expert.row_weights = call->weights_out;
         expert.bypasses = epx_rows_bypass(*request->route->plan->num_rows * cut.row_bytes);

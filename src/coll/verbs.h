@@ -37,6 +37,8 @@ typedef int (*epx_algorithm)(struct epx_request *request, int *moved);
 epx_algorithm epx_choose_algorithm(const struct epx_request *request, epx_algorithm direct,
                                    epx_algorithm staged, epx_algorithm tiered);
 
+/* Whether it is of the second flow. */
+int epx_gathers(enum epx_verb verb);
 /* The operation seen from both ends. */
 struct epx_home_rows epx_home_rows_of(const struct epx_request *request, struct epx_segments cut,
                                       int weighted);

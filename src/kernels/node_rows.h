@@ -22,6 +22,8 @@ struct epx_node_plan {
     struct epx_nodes nodes;
     int32_t rows_per_token; /* at most so many node rows of a token on all homes meet in a stage */
 
+    int32_t *token_rows;    /* [max_tokens] work space: rows of each token that meet somewhere */
+
     /* the home side */
     int32_t *rows;      /* [N] node rows for each node */
     int32_t *row_token; /* [N][max_tokens] their tokens */
@@ -80,6 +82,12 @@ EPX_HD int32_t *epx_plan_entry(const struct epx_plan *plan, int32_t home, int64_
 {
     return epx_entry_at(plan->by_node->entries, plan->top_k,
                         (int64_t)plan->by_node->served[home] * plan->max_tokens + row);
+}
+
+/* Rows of a home that this rank, which serves it, passes on. */
+EPX_HD int32_t epx_served_rows(const struct epx_node_plan *by_node, int32_t home)
+{
+    return by_node->matrix[(int64_t)home * by_node->nodes.num_nodes + by_node->nodes.own];
 }
 
 /* Home side: writes the entry of a node row. */
