@@ -27,6 +27,7 @@ void *space_alloc(size_t bytes);
 void space_free(void *memory);
 /* Memory of another GPU of this machine; NULL on the host, or if there is one GPU. */
 void *space_alloc_elsewhere(size_t bytes);
+void space_free_elsewhere(void *memory);
 /* Copies to and from it, through a stream of its own: whatever is in flight goes on. */
 void space_put(void *to, const void *image, size_t bytes);
 void space_get(void *image, const void *from, size_t bytes);

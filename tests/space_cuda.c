@@ -74,29 +74,36 @@ void *space_alloc(size_t bytes)
 
     if (!copies)
         return malloc(bytes ? bytes : 1);
-    must(cudaMalloc(&memory, bytes ? bytes : 1), "cudaMalloc");
+    must(cudaMallocAsync(&memory, bytes ? bytes : 1, copies), "cudaMallocAsync");
+    must(cudaStreamSynchronize(copies), "cudaStreamSynchronize");
     return memory;
 }
 
 void *space_alloc_elsewhere(size_t bytes)
 {
-    void *memory;
+    void *memory = NULL;
     int devices = space_num_gpus();
 
     if (!copies || devices < 2)
         return NULL;
     must(cudaSetDevice((ordinal + 1) % devices), "cudaSetDevice");
-    memory = space_alloc(bytes);
+    must(cudaMalloc(&memory, bytes), "cudaMalloc");
     must(cudaSetDevice(ordinal), "cudaSetDevice");
     return memory;
 }
 
+void space_free_elsewhere(void *memory)
+{
+    must(cudaFree(memory), "cudaFree");
+}
+
+/* cudaFree would wait for operations in flight, and keep their proxies from launching meanwhile. */
 void space_free(void *memory)
 {
-    if (copies)
-        must(cudaFree(memory), "cudaFree");
-    else
+    if (!copies)
         free(memory);
+    else if (memory)
+        must(cudaFreeAsync(memory, copies), "cudaFreeAsync");
 }
 
 static void copy(void *to, const void *from, size_t bytes)

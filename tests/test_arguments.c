@@ -659,7 +659,7 @@ START_TEST(a_device_refuses_memory_of_another)
     route_tokens();
     if (elsewhere) {
         expect_memory_refused(elsewhere);
-        space_free(elsewhere);
+        space_free_elsewhere(elsewhere);
     } else if (suite_rank == 0) {
         printf("no other GPU: nothing tried\n");
     }
