@@ -68,27 +68,41 @@ void space_free_stream(EPX_Stream stream)
         must(cudaStreamDestroy(stream), "cudaStreamDestroy");
 }
 
+/* Returns the device that was current. */
+static int enter(int device)
+{
+    int before = device;
+
+    must(cudaGetDevice(&before), "cudaGetDevice");
+    if (before != device)
+        must(cudaSetDevice(device), "cudaSetDevice");
+    return before;
+}
+
 void *space_alloc(size_t bytes)
 {
     void *memory = NULL;
+    int before;
 
     if (!copies)
         return malloc(bytes ? bytes : 1);
+    before = enter(ordinal);
     must(cudaMallocAsync(&memory, bytes ? bytes : 1, copies), "cudaMallocAsync");
     must(cudaStreamSynchronize(copies), "cudaStreamSynchronize");
+    enter(before);
     return memory;
 }
 
 void *space_alloc_elsewhere(size_t bytes)
 {
     void *memory = NULL;
-    int devices = space_num_gpus();
+    int devices = space_num_gpus(), before;
 
     if (!copies || devices < 2)
         return NULL;
-    must(cudaSetDevice((ordinal + 1) % devices), "cudaSetDevice");
+    before = enter((ordinal + 1) % devices);
     must(cudaMalloc(&memory, bytes), "cudaMalloc");
-    must(cudaSetDevice(ordinal), "cudaSetDevice");
+    enter(before);
     return memory;
 }
 
@@ -100,10 +114,15 @@ void space_free_elsewhere(void *memory)
 /* cudaFree would wait for operations in flight, and keep their proxies from launching meanwhile. */
 void space_free(void *memory)
 {
-    if (!copies)
+    int before;
+
+    if (!copies) {
         free(memory);
-    else if (memory)
+    } else if (memory) {
+        before = enter(ordinal);
         must(cudaFreeAsync(memory, copies), "cudaFreeAsync");
+        enter(before);
+    }
 }
 
 static void copy(void *to, const void *from, size_t bytes)
