@@ -54,7 +54,7 @@ static struct scenario long_rows(void)
     s.top_k = 4;
     s.max_tokens = 2;
     s.capacity_percent = 100;
-    s.count = space_is_device() ? 1 << 22 : 1 << 20;
+    s.count = 1 << 20;
     return s;
 }
 
