@@ -35,6 +35,12 @@ struct write {
     uint64_t *word, value;
 };
 
+struct copy {
+    void *to;
+    const void *from;
+    size_t bytes;
+};
+
 static atomic_int objects, threads, calls_left, writes_fail, device_lost;
 
 void pretend_reset(void)
@@ -232,6 +238,44 @@ cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t 
     if (fails())
         return cudaErrorUnknown;
     memset(memory, value, bytes);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMallocAsync(void **memory, size_t bytes, cudaStream_t stream)
+{
+    (void)stream;
+    return cudaMalloc(memory, bytes);
+}
+
+static void free_memory(void *memory)
+{
+    cudaFree(memory);
+}
+
+cudaError_t cudaFreeAsync(void *memory, cudaStream_t stream)
+{
+    pretend_queue(stream, free_memory, memory);
+    return cudaSuccess;
+}
+
+static void copy_bytes(void *argument)
+{
+    struct copy *copy = argument;
+
+    memcpy(copy->to, copy->from, copy->bytes);
+    free(copy);
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                            cudaStream_t stream)
+{
+    struct copy *copy;
+
+    if (fails() || kind != cudaMemcpyDeviceToDevice)
+        return cudaErrorUnknown;
+    copy = malloc(sizeof(*copy));
+    *copy = (struct copy){to, from, bytes};
+    pretend_queue(stream, copy_bytes, copy);
     return cudaSuccess;
 }
 

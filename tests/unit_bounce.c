@@ -2,7 +2,7 @@
 /*
  * unit_bounce.c - messages of device memory through stages on the hosts, with the host transport
  * that is used but without GPUs: pretend_copies.c has what is called of CUDA. Exchanges of messages
- * of all lengths, whose bytes are compared.
+ * of all lengths, whose bytes are compared. What a rank sends to itself is the proxy's.
  */
 #include <sched.h>
 #include <stdlib.h>
@@ -104,7 +104,7 @@ static void check(uint64_t number)
 {
     for (int r = 0; r < suite_size; r++) {
         const char *part = part_of(1, r);
-        int64_t bytes = exchange->message[r].recv_bytes, wrong = 0;
+        int64_t bytes = r == suite_rank ? 0 : exchange->message[r].recv_bytes, wrong = 0;
 
         for (int64_t i = 0; i < bytes; i++)
             wrong += part[i] != byte_of(number, r, suite_rank, i);

@@ -2,7 +2,8 @@
 /*
  * unit_proxy.c - the life of the proxy, without a GPU. Three ranks of this process have each a
  * proxy, a stream of pretend_streams.c and a thread that does what kernels do: it posts exchanges
- * and waits until they are released. Their transport leaves messages in boxes, one for each pair.
+ * and waits until they are released. Their transport leaves messages in boxes, one for each pair,
+ * and has only peers: what a rank sends to itself has come before all that the transport queues.
  */
 #include "coll/proxy.h"
 
@@ -115,6 +116,16 @@ static void take_passage(void *argument)
     __atomic_store_n(&box->taken, passage->number, __ATOMIC_RELEASE);
 }
 
+/* It moves nothing: what the proxy queued before has moved it. */
+static void expect_own(void *argument)
+{
+    struct passage *passage = argument;
+    struct rank *rank = passage->rank;
+    ptrdiff_t at = passage->at - rank->outgoing;
+
+    rank->wrong += memcmp(rank->incoming + at, passage->at, passage->bytes) != 0;
+}
+
 static void plan_passages(struct rank *rank, const struct epx_exchange *exchange)
 {
     for (int r = 0; r < RANKS; r++) {
@@ -133,7 +144,10 @@ static void queue_next(struct rank *rank)
 {
     int i = rank->num_queued++;
 
-    pretend_queue(rank->stream, i < RANKS ? send_passage : take_passage, &rank->passages[i]);
+    if (i == rank->number)
+        pretend_queue(rank->stream, expect_own, &rank->passages[i]);
+    else if (i != RANKS + rank->number)
+        pretend_queue(rank->stream, i < RANKS ? send_passage : take_passage, &rank->passages[i]);
 }
 
 static int begin_exchange(void *state, const struct epx_exchange *exchange, void *stream)
@@ -500,6 +514,23 @@ START_TEST(an_error_of_the_transport_stops_kernels_and_says_why)
 }
 END_TEST
 
+START_TEST(a_copy_that_fails_stops_kernels_and_says_why)
+{
+    const char *failure;
+
+    open_all(&at_once);
+    pretend_fail_call(1);
+    post(&ranks[1], 1);
+    ck_assert_int_eq(await_release(&ranks[1], 1), 0);
+    ck_assert_int_eq(ranks[1].stopped, 1);
+    failure = epx_proxy_failure(ranks[1].proxy);
+    ck_assert_ptr_nonnull(failure);
+    ck_assert_msg(strstr(failure, "rank 1: the proxy: cudaMemcpyAsync") != NULL, "%s", failure);
+    ck_assert_uint_eq(ranks[1].num_exchanges, 0);
+    free_all();
+}
+END_TEST
+
 START_TEST(a_release_that_fails_stops_kernels_and_says_why)
 {
     open_all(&at_once);
@@ -619,6 +650,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, a_stream_that_waits_for_nobody_is_freed);
     tcase_add_test(tcase, a_proxy_that_hangs_is_not_waited_for);
     tcase_add_test(tcase, an_error_of_the_transport_stops_kernels_and_says_why);
+    tcase_add_test(tcase, a_copy_that_fails_stops_kernels_and_says_why);
     tcase_add_test(tcase, a_release_that_fails_stops_kernels_and_says_why);
     tcase_add_test(tcase, a_thread_without_a_device_stops_kernels_and_says_why);
     tcase_add_test(tcase, an_idle_proxy_sleeps_and_wakes_up);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * proxy.c - takes exchanges from the ring in their order, lets the transport move them on a stream
- * of its own and releases the kernels that wait, by a write behind the last message. It calls no
- * MPI, takes no lock and shares nothing with other threads but the ring and these:
+ * proxy.c - takes exchanges from the ring in their order, copies what a rank sends to itself, lets
+ * the transport move all else, on a stream of its own, and releases the kernels that wait, by a
+ * write behind the last message. It calls no MPI, takes no lock and shares nothing with other
+ * threads but the ring and these:
  *
  *   stops             writer: the thread that ends or frees the communicator. Never taken back.
  *   comm->finished    writer: whoever ends the communicator. Once.
@@ -109,6 +110,17 @@ static int release(const struct epx_proxy *proxy, uint64_t number)
     return EPX_SUCCESS;
 }
 
+static int copy_own(const struct epx_proxy *proxy, const struct epx_exchange *exchange)
+{
+    const struct epx_message *own = &exchange->message[proxy->device->comm->rank];
+
+    if (own->send_bytes)
+        EPX_TRY_CUDA(cudaMemcpyAsync(exchange->recv + own->recv_at, exchange->send + own->send_at,
+                                     (size_t)own->send_bytes, cudaMemcpyDeviceToDevice,
+                                     proxy->stream));
+    return EPX_SUCCESS;
+}
+
 static int move(struct epx_proxy *proxy, const struct epx_exchange *exchange)
 {
     const struct epx_transport *transport = proxy->device->transport;
@@ -116,6 +128,7 @@ static int move(struct epx_proxy *proxy, const struct epx_exchange *exchange)
 
     EPX_LOG_DEBUG("exchange %llu begins", (unsigned long long)exchange->number);
     epx_jitter();
+    EPX_TRY(copy_own(proxy, exchange));
     EPX_TRY(transport->ops->exchange(transport->state, exchange, proxy->stream));
     while (!queued && !is_over(proxy)) {
         EPX_TRY(transport->ops->queued(transport->state, &queued, &moved));
@@ -251,6 +264,24 @@ static void warn_of_lazy_loading(void)
                      "they time out: set CUDA_MODULE_LOADING=EAGER");
 }
 
+/* What CUDA loads for its first copy on the device could later wait for a kernel that waits. */
+static int warm_up(struct epx_proxy *proxy)
+{
+    enum { BYTES = 2048, SHORT = 40 };
+    cudaStream_t stream = proxy->stream;
+    char *from = NULL, *to;
+    cudaError_t error;
+
+    EPX_TRY_CUDA(cudaMallocAsync((void **)&from, 2 * BYTES, stream));
+    to = from + BYTES;
+    error = cudaMemcpyAsync(to, from, BYTES, cudaMemcpyDeviceToDevice, stream);
+    if (error == cudaSuccess)
+        error = cudaMemcpyAsync(to, from, SHORT, cudaMemcpyDeviceToDevice, stream);
+    cudaFreeAsync(from, stream);
+    EPX_TRY_CUDA(error);
+    return EPX_SUCCESS;
+}
+
 static int init(struct epx_proxy *proxy)
 {
     size_t bytes = epx_ring_bytes(proxy->device->comm->size);
@@ -264,6 +295,7 @@ static int init(struct epx_proxy *proxy)
     EPX_TRY_CUDA(cudaStreamCreateWithPriority(&proxy->stream, cudaStreamNonBlocking, greatest));
     EPX_TRY_CUDA(cudaMalloc((void **)&proxy->released, sizeof(*proxy->released)));
     EPX_TRY_CUDA(cudaMemsetAsync(proxy->released, 0, sizeof(*proxy->released), proxy->stream));
+    EPX_TRY(warm_up(proxy));
     EPX_TRY_CUDA(cudaStreamSynchronize(proxy->stream));
     proxy->started = pthread_create(&proxy->thread, NULL, run, proxy) == 0;
     EPX_FAIL_IF(!proxy->started, EPX_ERR_NO_MEM, "no thread for the proxy");

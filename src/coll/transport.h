@@ -62,7 +62,8 @@ struct epx_transport_ops {
     int (*came)(void *state, int rank);
 
     /* messages between device memories; called by the proxy's thread alone, on its device */
-    /* Starts an exchange; what it queues on the stream comes before the next. */
+    /* Starts an exchange with all other ranks; what this one sends to itself is on the stream
+     * already. What it queues there comes before the next. */
     int (*exchange)(void *state, const struct epx_exchange *exchange, void *stream);
     /* Goes on with it: whether all of it is queued on the stream, and whether anything moved.
      * NULL = exchange queues all. */

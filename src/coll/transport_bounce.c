@@ -349,16 +349,12 @@ static int64_t count_rounds(const struct bounce *bounce, const struct epx_exchan
 static int bounce_exchange(void *state, const struct epx_exchange *exchange, void *stream)
 {
     struct bounce *bounce = state;
-    const struct epx_message *own = &exchange->message[bounce->comm->rank];
 
     bounce->exchange = exchange;
     bounce->inward = stream;
     bounce->begun = 0;
     bounce->rounds = bounce->own_rounds = count_rounds(bounce, exchange);
     bounce->moved_ns = epx_now_ns();
-    if (own->send_bytes)
-        EPX_TRY_CUDA(cudaMemcpyAsync(exchange->recv + own->recv_at, exchange->send + own->send_at,
-                                     (size_t)own->send_bytes, cudaMemcpyDeviceToDevice, stream));
     return EPX_SUCCESS;
 }
 
@@ -529,17 +525,14 @@ static int pin_all(struct bounce *bounce)
 /* Everything that CUDA loads when it is first used: later it could wait for a kernel that waits. */
 static int warm_up(struct bounce *bounce)
 {
-    enum { BYTES = 4096, SHORT = 40 };
+    enum { SHORT = 40 };
     cudaStream_t out = bounce->outward, in = bounce->windows.stream;
     char *host = bounce->stage[0], *memory = NULL;
     size_t bytes = EPX_PIECE_HEADER_BYTES + EPX_LINE_BYTES;
 
-    EPX_TRY_CUDA(cudaMallocAsync((void **)&memory, BYTES, in));
+    EPX_TRY_CUDA(cudaMallocAsync((void **)&memory, bytes, in));
     EPX_TRY_CUDA(cudaMemcpyAsync(memory, host, bytes, cudaMemcpyHostToDevice, in));
     EPX_TRY_CUDA(cudaMemcpyAsync(memory, host, SHORT, cudaMemcpyHostToDevice, in));
-    EPX_TRY_CUDA(cudaMemcpyAsync(memory + BYTES / 2, memory, BYTES / 2, cudaMemcpyDeviceToDevice,
-                                 in));
-    EPX_TRY_CUDA(cudaMemcpyAsync(memory + BYTES / 2, memory, SHORT, cudaMemcpyDeviceToDevice, in));
     for (int i = 0; i < 2; i++)
         EPX_TRY_CUDA(cudaEventRecord(bounce->emptied[i], in));
     EPX_TRY_CUDA(cudaStreamSynchronize(in));

@@ -52,27 +52,18 @@ static int exchange_with(const struct nccl *nccl, const struct epx_exchange *exc
     return EPX_SUCCESS;
 }
 
-static int exchange_with_all(const struct nccl *nccl, const struct epx_exchange *exchange,
-                             cudaStream_t stream)
+static int nccl_exchange(void *state, const struct epx_exchange *exchange, void *stream)
 {
+    const struct nccl *nccl = state;
     int rank = nccl->comm->rank, size = nccl->comm->size, rc = EPX_SUCCESS;
 
+    if (!nccl->nccl)
+        return EPX_SUCCESS;
     EPX_TRY_NCCL(ncclGroupStart());
     for (int i = 1; i < size && rc == EPX_SUCCESS; i++)
         rc = exchange_with(nccl, exchange, (rank + i) % size, stream);
     EPX_TRY_NCCL(ncclGroupEnd());
     return rc;
-}
-
-static int nccl_exchange(void *state, const struct epx_exchange *exchange, void *stream)
-{
-    const struct nccl *nccl = state;
-    const struct epx_message *own = &exchange->message[nccl->comm->rank];
-
-    if (own->send_bytes)
-        EPX_TRY_CUDA(cudaMemcpyAsync(exchange->recv + own->recv_at, exchange->send + own->send_at,
-                                     (size_t)own->send_bytes, cudaMemcpyDeviceToDevice, stream));
-    return nccl->nccl ? exchange_with_all(nccl, exchange, stream) : EPX_SUCCESS;
 }
 
 static void nccl_abort(void *state)
@@ -122,8 +113,8 @@ static void nccl_free(void *state)
 }
 
 /*
- * Everything that NCCL and CUDA load or connect when it is first used: later it could wait for a
- * kernel that waits.
+ * Everything that NCCL loads or connects when it is first used: later it could wait for a kernel
+ * that waits.
  */
 static int warm_up(struct nccl *nccl)
 {
@@ -131,15 +122,13 @@ static int warm_up(struct nccl *nccl)
     size_t ranks = (size_t)nccl->comm->size;
     struct epx_exchange *exchange =
         calloc(1, sizeof(*exchange) + ranks * sizeof(*exchange->message));
-    size_t bytes = (2 * ranks + 1) * STAMP_BYTES;
+    size_t bytes = (ranks + 1) * STAMP_BYTES;
     int rc = EPX_ERR_NO_MEM;
     char *memory = NULL;
 
     if (exchange && cudaMallocAsync((void **)&memory, bytes, stream) == cudaSuccess) {
-        exchange->send = memory;
-        exchange->recv = exchange->arrived = memory + STAMP_BYTES;
         exchange->stamp = memory;
-        exchange->message[nccl->comm->rank].send_bytes = STAMP_BYTES;
+        exchange->arrived = memory + STAMP_BYTES;
         rc = nccl_exchange(nccl, exchange, stream);
         cudaFreeAsync(memory, stream);
     }
