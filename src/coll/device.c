@@ -231,8 +231,9 @@ static void device_retire(struct epx_device *device)
         epx_proxy_retire(device->proxy);
 }
 
-static int init_all(struct epx_device *device)
+static int init_all(void *state)
 {
+    struct epx_device *device = state;
     struct epx_comm *comm = device->comm;
     const struct epx_transport *transport = device->transport;
 
@@ -253,23 +254,13 @@ static int device_create(struct epx_comm *comm, const struct epx_transport *tran
                          struct epx_device **result)
 {
     struct epx_device *device = calloc(1, sizeof(*device));
-    struct epx_device_scope scope;
-    cudaError_t error;
-    int rc;
 
     *result = device;
     if (!device)
         return epx_comm_agree(comm, epx_fail(EPX_ERR_NO_MEM, "no memory for a device"));
     device->comm = comm;
     device->transport = transport;
-    error = cudaGetDevice(&device->ordinal);
-    if (error == cudaSuccess)
-        error = epx_device_enter(device->ordinal, &scope);
-    if (error != cudaSuccess)
-        return epx_comm_agree(comm, epx_fail_cuda(error, "cudaGetDevice"));
-    rc = init_all(device);
-    epx_device_leave(&scope);
-    return rc;
+    return epx_device_run(comm, &device->ordinal, init_all, device);
 }
 
 static int queue_messages(struct epx_request *request)

@@ -2,6 +2,9 @@
 /* device_scope.c - what the calling thread is while the library calls CUDA. */
 #include "device_scope.h"
 
+#include "agree.h"
+#include "cuda_errors.h"
+
 static cudaError_t make_current(int ordinal, struct epx_device_scope *scope)
 {
     int current;
@@ -37,6 +40,21 @@ void epx_device_leave(const struct epx_device_scope *scope)
     if (scope->previous >= 0)
         cudaSetDevice(scope->previous);
     cudaThreadExchangeStreamCaptureMode(&mode);
+}
+
+int epx_device_run(struct epx_comm *comm, int *ordinal, int (*step)(void *state), void *state)
+{
+    struct epx_device_scope scope;
+    cudaError_t error = cudaGetDevice(ordinal);
+    int rc;
+
+    if (error == cudaSuccess)
+        error = epx_device_enter(*ordinal, &scope);
+    if (error != cudaSuccess)
+        return epx_comm_agree(comm, epx_fail_cuda(error, "cudaGetDevice"));
+    rc = step(state);
+    epx_device_leave(&scope);
+    return rc;
 }
 
 cudaError_t epx_device_query(cudaEvent_t event)

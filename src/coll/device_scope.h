@@ -9,6 +9,8 @@
 
 #include <cuda_runtime_api.h>
 
+struct epx_comm;
+
 struct epx_device_scope {
     int previous; /* device, -1 = the same */
     enum cudaStreamCaptureMode mode;
@@ -17,6 +19,8 @@ struct epx_device_scope {
 /* Every enter that succeeds has its leave; scopes may nest. */
 cudaError_t epx_device_enter(int ordinal, struct epx_device_scope *scope);
 void epx_device_leave(const struct epx_device_scope *scope);
+/* Collective, agreed, as the step is: runs it on the current device, of which *ordinal is kept. */
+int epx_device_run(struct epx_comm *comm, int *ordinal, int (*step)(void *state), void *state);
 
 /*
  * Whether an event has come: cudaSuccess, cudaErrorNotReady, or what was lost. An event that a

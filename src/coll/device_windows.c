@@ -6,10 +6,9 @@
 #include "cuda_errors.h"
 #include "device_scope.h"
 
-int epx_device_windows_open(struct epx_device_windows *windows, struct epx_comm *comm, int ordinal)
+int epx_device_windows_open(struct epx_device_windows *windows, struct epx_comm *comm)
 {
     windows->comm = comm;
-    windows->ordinal = ordinal;
     EPX_TRY_CUDA(cudaStreamCreateWithFlags(&windows->stream, cudaStreamNonBlocking));
     return EPX_SUCCESS;
 }

@@ -18,9 +18,8 @@ struct epx_device_windows {
     struct epx_window *laid_aside; /* kernels may still be queued that use them */
 };
 
-/* Local, with the device current; close takes what was never opened. */
-int epx_device_windows_open(struct epx_device_windows *windows, struct epx_comm *comm,
-                            int ordinal);
+/* Local, with the device current and its ordinal set; close takes what was never opened. */
+int epx_device_windows_open(struct epx_device_windows *windows, struct epx_comm *comm);
 void epx_device_windows_close(struct epx_device_windows *windows);
 /* As the operations of struct epx_transport_ops. */
 int epx_device_windows_create(struct epx_device_windows *windows, size_t bytes,

@@ -63,7 +63,6 @@ struct filling {
 
 struct bounce {
     struct epx_comm *comm;
-    int ordinal; /* of the GPU */
     const struct epx_transport_ops *host;
     void *messages; /* the host transport's state */
     struct epx_device_windows windows;
@@ -440,7 +439,7 @@ static void bounce_free(void *state)
 
     if (!bounce)
         return;
-    if (epx_device_enter(bounce->ordinal, &scope) == cudaSuccess) {
+    if (epx_device_enter(bounce->windows.ordinal, &scope) == cudaSuccess) {
         free_cuda(bounce);
         epx_device_leave(&scope);
     }
@@ -480,7 +479,7 @@ static int init(struct bounce *bounce)
 
     bounce->pieces = epx_pieces_of(bounce->comm->params.window_bytes, bounce->comm->size);
     EPX_TRY(allocate(bounce));
-    EPX_TRY(epx_device_windows_open(&bounce->windows, bounce->comm, bounce->ordinal));
+    EPX_TRY(epx_device_windows_open(&bounce->windows, bounce->comm));
     EPX_TRY_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
     EPX_TRY_CUDA(cudaStreamCreateWithPriority(&bounce->outward, cudaStreamNonBlocking, greatest));
     EPX_TRY_CUDA(cudaEventCreateWithFlags(&bounce->filled, cudaEventDisableTiming));
@@ -545,8 +544,9 @@ static int warm_up(struct bounce *bounce)
     return EPX_SUCCESS;
 }
 
-static int init_all(struct bounce *bounce)
+static int init_all(void *state)
 {
+    struct bounce *bounce = state;
     struct epx_comm *comm = bounce->comm;
     size_t bytes;
 
@@ -561,23 +561,13 @@ static int init_all(struct bounce *bounce)
 static int bounce_create(struct epx_comm *comm, void **state)
 {
     struct bounce *bounce = calloc(1, sizeof(*bounce));
-    struct epx_device_scope scope;
-    cudaError_t error;
-    int rc;
 
     *state = bounce;
     if (!bounce)
         return epx_comm_agree(comm, epx_fail(EPX_ERR_NO_MEM, "no memory for transport ucx"));
     bounce->comm = comm;
     bounce->host = epx_transport_host_messages();
-    error = cudaGetDevice(&bounce->ordinal);
-    if (error == cudaSuccess)
-        error = epx_device_enter(bounce->ordinal, &scope);
-    if (error != cudaSuccess)
-        return epx_comm_agree(comm, epx_fail_cuda(error, "cudaGetDevice"));
-    rc = init_all(bounce);
-    epx_device_leave(&scope);
-    return rc;
+    return epx_device_run(comm, &bounce->windows.ordinal, init_all, bounce);
 }
 
 /* What it queues on the stream waits for no rank: there is nothing to abort. */

@@ -21,7 +21,6 @@ enum { STAMP_BYTES = 8 };
 
 struct nccl {
     struct epx_comm *comm;
-    int ordinal; /* of the GPU */
     ncclComm_t nccl; /* NULL on one rank */
     struct epx_device_windows windows;
 };
@@ -103,7 +102,7 @@ static void nccl_free(void *state)
 
     if (!nccl)
         return;
-    if (epx_device_enter(nccl->ordinal, &scope) == cudaSuccess) {
+    if (epx_device_enter(nccl->windows.ordinal, &scope) == cudaSuccess) {
         if (nccl->nccl)
             ncclCommDestroy(nccl->nccl);
         epx_device_windows_close(&nccl->windows);
@@ -139,10 +138,11 @@ static int warm_up(struct nccl *nccl)
     return EPX_SUCCESS;
 }
 
-static int init_all(struct nccl *nccl)
+static int init_all(void *state)
 {
+    struct nccl *nccl = state;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    int rc = epx_device_windows_open(&nccl->windows, nccl->comm, nccl->ordinal);
+    int rc = epx_device_windows_open(&nccl->windows, nccl->comm);
 
     EPX_TRY(epx_comm_agree(nccl->comm, rc));
     EPX_TRY(epx_nccl_connect(nccl->comm, &config, &nccl->nccl));
@@ -152,22 +152,12 @@ static int init_all(struct nccl *nccl)
 static int nccl_create(struct epx_comm *comm, void **state)
 {
     struct nccl *nccl = calloc(1, sizeof(*nccl));
-    struct epx_device_scope scope;
-    cudaError_t error;
-    int rc;
 
     *state = nccl;
     if (!nccl)
         return epx_comm_agree(comm, epx_fail(EPX_ERR_NO_MEM, "no memory for transport nccl"));
     nccl->comm = comm;
-    error = cudaGetDevice(&nccl->ordinal);
-    if (error == cudaSuccess)
-        error = epx_device_enter(nccl->ordinal, &scope);
-    if (error != cudaSuccess)
-        return epx_comm_agree(comm, epx_fail_cuda(error, "cudaGetDevice"));
-    rc = init_all(nccl);
-    epx_device_leave(&scope);
-    return rc;
+    return epx_device_run(comm, &nccl->windows.ordinal, init_all, nccl);
 }
 
 const struct epx_transport_ops epx_transport_nccl = {
