@@ -208,6 +208,8 @@ libepx_cuda_la_SOURCES += \
   src/coll/transport_nccl_ranks.c \
   src/coll/transport_nccl_ranks.h \
   src/coll/transport_bounce.c \
+  src/coll/transport_bounce_rounds.c \
+  src/coll/transport_bounce_rounds.h \
   src/coll/pieces.h \
   src/coll/device_ranks.c \
   src/coll/device_ranks.h \

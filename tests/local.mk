@@ -251,8 +251,8 @@ check_PROGRAMS += tests/unit_bounce
 endif
 endif
 tests_unit_bounce_SOURCES = tests/unit_bounce.c tests/pretend_copies.c tests/pretend_copies.h \
-  src/coll/transport_bounce.c src/coll/device_windows.c src/coll/device_ranks.c \
-  src/coll/device_scope.c
+  src/coll/transport_bounce.c src/coll/transport_bounce_rounds.c src/coll/device_windows.c \
+  src/coll/device_ranks.c src/coll/device_scope.c
 tests_unit_bounce_CPPFLAGS = $(unit_cppflags) $(vendor_cppflags)
 tests_unit_bounce_LDADD = $(unit_ldadd)
 tests_unit_bounce_LDFLAGS = -Wl,-z,muldefs
