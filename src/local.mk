@@ -188,6 +188,7 @@ libepx_cuda_la_SOURCES += \
   src/coll/module_cuda.c \
   src/coll/device.c \
   src/coll/device.h \
+  src/coll/control_window.c \
   src/coll/device_args.c \
   src/coll/device_liveness.c \
   src/coll/device_order.c \

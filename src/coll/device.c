@@ -22,96 +22,6 @@ struct epx_device *epx_device_of(const struct epx_request *request)
     return request->comm->transport->device;
 }
 
-/* Where things lie in the communicator's window. */
-struct window_layout {
-    size_t stage, state, tables, nodes, bytes;
-};
-
-static size_t line_up(size_t bytes)
-{
-    return (size_t)epx_round_up((int64_t)bytes, 256);
-}
-
-/* Every rank has room for one segment of a row from each rank. */
-static int64_t stage_bytes(const struct epx_comm *comm)
-{
-    int64_t least = (int64_t)comm->size * EPX_SEGMENT_QUANTUM, wanted = comm->params.window_bytes;
-
-    return wanted > least ? wanted : least;
-}
-
-/* With messages there is a stage for those that go and one for those that come. */
-static struct window_layout layout_window(const struct epx_comm *comm, int messages)
-{
-    struct window_layout layout = {0};
-
-    layout.stage = line_up(epx_control_bytes(comm->size));
-    layout.state = layout.stage + line_up((size_t)stage_bytes(comm) * (messages ? 2 : 1));
-    layout.tables = layout.state + line_up(sizeof(struct epx_device_state));
-    layout.nodes = layout.tables + 2 * (size_t)comm->size * sizeof(char *);
-    layout.bytes = layout.nodes + 2 * (size_t)comm->size * sizeof(int32_t);
-    return layout;
-}
-
-static int exchanges_messages(const struct epx_device *device)
-{
-    return device->transport->ops->exchange != NULL;
-}
-
-/* The node of each rank, and its place by (node, rank). */
-static cudaError_t place_nodes(struct epx_device *device, char *to)
-{
-    const struct epx_comm *comm = device->comm;
-    size_t ranks = (size_t)comm->size;
-    int32_t *table = calloc(2 * ranks, sizeof(*table)), placed = 0;
-    cudaError_t error = cudaErrorMemoryAllocation;
-
-    if (!table)
-        return error;
-    for (int n = 0; n < comm->num_nodes; n++)
-        for (int r = 0; r < comm->size; r++)
-            if (comm->node[r] == n) {
-                table[r] = n;
-                table[comm->size + r] = placed++;
-            }
-    error = cudaMemcpyAsync(to, table, 2 * ranks * sizeof(*table), cudaMemcpyHostToDevice,
-                            device->stream);
-    if (error == cudaSuccess)
-        error = cudaStreamSynchronize(device->stream);
-    free(table);
-    device->node = comm->num_nodes > 1 ? (int32_t *)(void *)to : NULL;
-    return error;
-}
-
-static int place_window(struct epx_device *device)
-{
-    struct epx_window *window = device->window;
-    struct window_layout layout = layout_window(device->comm, exchanges_messages(device));
-    size_t ranks = (size_t)window->num_ranks, row = ranks * sizeof(char *);
-    char **stage = calloc(ranks, sizeof(*stage));
-    cudaError_t error;
-
-    EPX_FAIL_IF(!stage, EPX_ERR_NO_MEM, "no memory for %zu ranks", ranks);
-    for (size_t r = 0; r < ranks; r++)
-        stage[r] = window->address[r] + layout.stage;
-    device->control = (char **)(void *)(window->own + layout.tables);
-    device->stage = device->control + ranks;
-    device->own_stage = window->own + layout.stage;
-    device->state = (struct epx_device_state *)(void *)(window->own + layout.state);
-    device->stage_bytes = stage_bytes(device->comm);
-    error = cudaMemsetAsync(window->own, 0, layout.bytes, device->stream);
-    if (error == cudaSuccess)
-        error = cudaMemcpyAsync(device->control, window->address, row, cudaMemcpyHostToDevice,
-                                device->stream);
-    if (error == cudaSuccess)
-        error = cudaMemcpyAsync(device->stage, stage, row, cudaMemcpyHostToDevice, device->stream);
-    if (error == cudaSuccess)
-        error = place_nodes(device, window->own + layout.nodes);
-    free(stage);
-    EPX_TRY_CUDA(error);
-    return EPX_SUCCESS;
-}
-
 static int allocate_completions(struct epx_device *device)
 {
     size_t bytes = EPX_MOST_IN_FLIGHT * sizeof(*device->completions);
@@ -235,15 +145,11 @@ static int init_all(void *state)
 {
     struct epx_device *device = state;
     struct epx_comm *comm = device->comm;
-    const struct epx_transport *transport = device->transport;
 
     EPX_TRY(epx_comm_agree(comm, init(device)));
     EPX_TRY(find_blocks(device));
-    size_t bytes = layout_window(comm, exchanges_messages(device)).bytes;
-
-    EPX_TRY(transport->ops->window_create(transport->state, bytes, &device->window));
-    EPX_TRY(epx_comm_agree(comm, place_window(device)));
-    if (!exchanges_messages(device))
+    EPX_TRY(epx_control_window_create(device));
+    if (!device->transport->ops->exchange)
         return EPX_SUCCESS;
     EPX_TRY(epx_comm_agree(comm, epx_letters_create(comm, &device->letters)));
     return epx_comm_agree(comm, epx_proxy_create(device, &device->proxy));

@@ -90,6 +90,9 @@ struct epx_device *epx_device_of(const struct epx_request *request);
 struct epx_device_comm epx_device_comm_of(const struct epx_request *request);
 struct epx_ready_note epx_ready_note_of(const struct epx_request *request);
 
+/* Collective, agreed: the device's window and where things lie in it. */
+int epx_control_window_create(struct epx_device *device);
+
 int epx_side_create(struct epx_side **side);
 void epx_side_free(struct epx_side *side);
 /* EPX_ERR_ARG for a stream of another device. To ask one in a capture would end the capture. */
