@@ -47,7 +47,6 @@ static int create_streams(struct epx_device *device)
     EPX_TRY_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
     EPX_TRY_CUDA(cudaStreamCreateWithPriority(&device->stream, cudaStreamNonBlocking, greatest));
     EPX_TRY_CUDA(cudaEventCreateWithFlags(&device->copied, cudaEventDisableTiming));
-    EPX_TRY(epx_side_create(&device->plain));
     return epx_device_init_order(device);
 }
 
@@ -83,13 +82,7 @@ static void free_cuda(struct epx_device *device)
     for (int i = 0; device->events && i < EPX_MOST_IN_FLIGHT; i++)
         if (device->events[i])
             cudaEventDestroy(device->events[i]);
-    while (device->captures) {
-        struct epx_side *side = device->captures;
-
-        device->captures = side->next;
-        epx_side_free(side);
-    }
-    epx_side_free(device->plain);
+    epx_device_end_order(device);
     if (device->copied)
         cudaEventDestroy(device->copied);
     if (device->stream)
@@ -370,25 +363,6 @@ static int device_check_buffer(const struct epx_device *device, const char *name
     return EPX_SUCCESS;
 }
 
-/* The word goes back to 0 last: until then kernels of replays keep their errors to themselves. */
-static int device_take_replay_error(struct epx_device *device)
-{
-    struct epx_completion *shared = &device->completions[EPX_SHARED_COMPLETION];
-    const char *function = epx_status_function();
-    struct epx_outcome outcome;
-
-    if (__atomic_load_n(&shared->word, __ATOMIC_ACQUIRE) == 0)
-        return EPX_SUCCESS;
-    outcome = shared->outcome;
-    __atomic_store_n(&shared->word, 0, __ATOMIC_RELEASE);
-    if (outcome.what == EPX_OUTCOME_SILENT && device->comm->finished)
-        return EPX_SUCCESS; /* told already */
-    epx_status_enter("in a replayed graph");
-    epx_outcome_report(device, NULL, &outcome);
-    epx_status_enter(function);
-    return outcome.code;
-}
-
 /*
  * The kernels count in device memory, where nothing is torn or late: an operation's last kernel has
  * counted before it writes the completion that the host saw before it asked for this copy.
@@ -418,6 +392,6 @@ const struct epx_device_ops epx_device_ops = {
     .ended = device_ended,
     .wait_enqueue = device_wait_enqueue,
     .check_buffer = device_check_buffer,
-    .take_replay_error = device_take_replay_error,
+    .take_replay_error = epx_outcome_take_replay_error,
     .add_stats = device_add_stats,
 };

@@ -93,8 +93,6 @@ struct epx_ready_note epx_ready_note_of(const struct epx_request *request);
 /* Collective, agreed: the device's window and where things lie in it. */
 int epx_control_window_create(struct epx_device *device);
 
-int epx_side_create(struct epx_side **side);
-void epx_side_free(struct epx_side *side);
 /* EPX_ERR_ARG for a stream of another device. To ask one in a capture would end the capture. */
 int epx_device_check_stream(const struct epx_device *device, EPX_Stream stream);
 /* The stream's capture, 0 if it has none. */
@@ -111,6 +109,7 @@ int epx_device_queue_wait(const struct epx_device *device, const struct epx_requ
 /* A call of the driver, which the module is not linked with. */
 cudaError_t epx_find_driver_call(const char *name, void **call);
 int epx_device_init_order(struct epx_device *device);
+void epx_device_end_order(struct epx_device *device);
 
 /* Chunks of tokens, 0 where the blocks that wait do all; route constants alone decide. */
 int32_t epx_device_chunks(const struct epx_request *request);
@@ -162,5 +161,7 @@ void epx_device_note_abort(struct epx_device *device, const struct epx_outcome *
 /* The code and the message of how an operation ended; request NULL in a replayed graph. */
 int epx_outcome_report(struct epx_device *device, const struct epx_request *request,
                        const struct epx_outcome *outcome);
+/* That of a replayed graph which no one has been told of. */
+int epx_outcome_take_replay_error(struct epx_device *device);
 
 #endif

@@ -38,20 +38,6 @@ cudaError_t epx_find_driver_call(const char *name, void **call)
     return error;
 }
 
-int epx_device_init_order(struct epx_device *device)
-{
-    union {
-        void *data;
-        epx_wait_value *function;
-    } wait, write;
-
-    EPX_TRY_CUDA(epx_find_driver_call("cuStreamWaitValue64", &wait.data));
-    EPX_TRY_CUDA(epx_find_driver_call("cuStreamWriteValue64", &write.data));
-    device->wait_value = wait.function;
-    device->write_value = write.function;
-    return EPX_SUCCESS;
-}
-
 static int init_side(struct epx_side *side)
 {
     EPX_TRY_CUDA(cudaStreamCreateWithFlags(&side->stream, cudaStreamNonBlocking));
@@ -61,7 +47,7 @@ static int init_side(struct epx_side *side)
     return EPX_SUCCESS;
 }
 
-void epx_side_free(struct epx_side *side)
+static void free_side(struct epx_side *side)
 {
     if (!side)
         return;
@@ -76,7 +62,7 @@ void epx_side_free(struct epx_side *side)
     free(side);
 }
 
-int epx_side_create(struct epx_side **result)
+static int create_side(struct epx_side **result)
 {
     struct epx_side *side = calloc(1, sizeof(*side));
     int rc;
@@ -84,11 +70,36 @@ int epx_side_create(struct epx_side **result)
     EPX_FAIL_IF(!side, EPX_ERR_NO_MEM, "no memory for a stream");
     rc = init_side(side);
     if (rc != EPX_SUCCESS) {
-        epx_side_free(side);
+        free_side(side);
         return rc;
     }
     *result = side;
     return EPX_SUCCESS;
+}
+
+int epx_device_init_order(struct epx_device *device)
+{
+    union {
+        void *data;
+        epx_wait_value *function;
+    } wait, write;
+
+    EPX_TRY_CUDA(epx_find_driver_call("cuStreamWaitValue64", &wait.data));
+    EPX_TRY_CUDA(epx_find_driver_call("cuStreamWriteValue64", &write.data));
+    device->wait_value = wait.function;
+    device->write_value = write.function;
+    return create_side(&device->plain);
+}
+
+void epx_device_end_order(struct epx_device *device)
+{
+    while (device->captures) {
+        struct epx_side *side = device->captures;
+
+        device->captures = side->next;
+        free_side(side);
+    }
+    free_side(device->plain);
 }
 
 static cudaError_t ask_capture(EPX_Stream stream, enum cudaStreamCaptureStatus *status,
@@ -168,7 +179,7 @@ static int find_side(struct epx_device *device, unsigned long long capture)
     EPX_TRY(look_for_side(device, capture, &device->side));
     if (device->side)
         return EPX_SUCCESS;
-    EPX_TRY(epx_side_create(&device->side));
+    EPX_TRY(create_side(&device->side));
     device->side->next = device->captures;
     device->captures = device->side;
     return EPX_SUCCESS;

@@ -71,3 +71,22 @@ int epx_outcome_report(struct epx_device *device, const struct epx_request *requ
     }
     return epx_fail(EPX_ERR_INTERN, "outcome %d is unknown", o->what);
 }
+
+/* The word goes back to 0 last: until then kernels of replays keep their errors to themselves. */
+int epx_outcome_take_replay_error(struct epx_device *device)
+{
+    struct epx_completion *shared = &device->completions[EPX_SHARED_COMPLETION];
+    const char *function = epx_status_function();
+    struct epx_outcome outcome;
+
+    if (__atomic_load_n(&shared->word, __ATOMIC_ACQUIRE) == 0)
+        return EPX_SUCCESS;
+    outcome = shared->outcome;
+    __atomic_store_n(&shared->word, 0, __ATOMIC_RELEASE);
+    if (outcome.what == EPX_OUTCOME_SILENT && device->comm->finished)
+        return EPX_SUCCESS; /* told already */
+    epx_status_enter("in a replayed graph");
+    epx_outcome_report(device, NULL, &outcome);
+    epx_status_enter(function);
+    return outcome.code;
+}
