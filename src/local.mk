@@ -216,6 +216,8 @@ libepx_cuda_la_SOURCES += \
   src/coll/device_ranks.h \
   src/coll/device_windows.c \
   src/coll/device_windows.h \
+  src/coll/peer_windows.c \
+  src/coll/peer_windows.h \
   src/coll/transport_lsa.c \
   src/coll/transport_lsa.h \
   src/coll/transport_lsa_window.cu

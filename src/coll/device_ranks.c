@@ -63,3 +63,67 @@ int64_t *epx_device_numbers(struct epx_comm *comm, char *why)
     free(devices);
     return NULL;
 }
+
+int epx_device_check_nodes(const struct epx_comm *comm, char *why)
+{
+    if (comm->num_nodes == 1 && comm->real_nodes == 1)
+        return 1;
+    snprintf(why, EPX_WHY_MAX, "the ranks are on %d nodes%s", comm->num_nodes,
+             comm->params.ranks_per_node ? " (epx_ranks_per_node)" : "");
+    return 0;
+}
+
+void epx_device_find_ordinals(const struct epx_comm *comm, const int64_t *devices, int *ordinals)
+{
+    struct cudaDeviceProp properties;
+    int count = 0;
+
+    if (cudaGetDeviceCount(&count) != cudaSuccess)
+        count = 0;
+    for (int r = 0; r < comm->size; r++)
+        ordinals[r] = -1;
+    for (int d = 0; d < count; d++) {
+        if (cudaGetDeviceProperties(&properties, d) != cudaSuccess)
+            continue;
+        for (int r = 0; r < comm->size; r++)
+            if (devices[r] == epx_device_number(&properties))
+                ordinals[r] = d;
+    }
+    cudaGetLastError();
+}
+
+int epx_device_check_atomics(const struct epx_comm *comm, const int64_t *devices, char *why)
+{
+    int ordinals[EPX_MOST_DEVICE_RANKS], own, atomics, without = -1;
+
+    epx_device_find_ordinals(comm, devices, ordinals);
+    own = ordinals[comm->rank];
+    for (int r = 0; r < comm->size && without < 0; r++)
+        if (own >= 0 && ordinals[r] >= 0 && ordinals[r] != own &&
+            cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported, own,
+                                      ordinals[r]) == cudaSuccess && !atomics)
+            without = r;
+    cudaGetLastError();
+    if (without >= 0)
+        snprintf(why, EPX_WHY_MAX, "the GPU of rank %d has no atomics on the memory of that of "
+                 "rank %d", comm->rank, without);
+    return without < 0;
+}
+
+int epx_device_check_room(const struct epx_comm *comm, const int64_t *devices, char *why)
+{
+    int sms = 0, ordinal = 0, ranks = 0;
+
+    for (int r = 0; r < comm->size; r++)
+        ranks += devices[r] == devices[comm->rank];
+    if (ranks == 1)
+        return 1;
+    if (cudaGetDevice(&ordinal) != cudaSuccess ||
+        cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, ordinal) != cudaSuccess)
+        cudaGetLastError();
+    if (ranks * comm->params.max_sms <= sms)
+        return 1;
+    snprintf(why, EPX_WHY_MAX, "%d ranks share a GPU of %d multiprocessors, want epx_max_sms at "
+             "most %d", ranks, sms, sms / ranks);
+    return 0;
+}

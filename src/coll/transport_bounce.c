@@ -17,30 +17,12 @@
 #include "device_scope.h"
 #include "transport_bounce_rounds.h"
 
-/* Ranks may share a GPU if the kernels of all of them can wait there at once. */
-static int fits(const struct epx_comm *comm, const int64_t *devices, char *why)
-{
-    int sms = 0, ordinal = 0, ranks = 0;
-
-    for (int r = 0; r < comm->size; r++)
-        ranks += devices[r] == devices[comm->rank];
-    if (ranks == 1)
-        return 1;
-    if (cudaGetDevice(&ordinal) != cudaSuccess ||
-        cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, ordinal) != cudaSuccess)
-        cudaGetLastError();
-    if (ranks * comm->params.max_sms <= sms)
-        return 1;
-    snprintf(why, EPX_WHY_MAX, "%d ranks share a GPU of %d multiprocessors, want epx_max_sms at "
-             "most %d", ranks, sms, sms / ranks);
-    return 0;
-}
-
 static int bounce_usable(struct epx_comm *comm, char *why)
 {
     const struct epx_transport_ops *host = epx_transport_host_messages();
     int64_t *devices = epx_device_numbers(comm, why);
-    int usable = devices && fits(comm, devices, why) && host->usable(comm, why);
+    int usable = devices && epx_device_check_room(comm, devices, why) &&
+                 host->usable(comm, why);
 
     free(devices);
     return usable;
