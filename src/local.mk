@@ -218,6 +218,7 @@ libepx_cuda_la_SOURCES += \
   src/coll/device_windows.h \
   src/coll/peer_windows.c \
   src/coll/peer_windows.h \
+  src/coll/transport_ipc.c \
   src/coll/transport_lsa.c \
   src/coll/transport_lsa.h \
   src/coll/transport_lsa_window.cu

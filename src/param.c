@@ -14,7 +14,7 @@ extern char **environ;
 static const char *const memory_words[] = {"auto", "system", "cuda:device", NULL};
 static const char *const progress_words[] = {"calls", "thread", NULL};
 static const char *const log_words[] = {"error", "warn", "info", "debug", NULL};
-const char *const epx_param_transports[] = {"auto", "lsa", "nccl", "shm", "shm+ucx",
+const char *const epx_param_transports[] = {"auto", "lsa", "ipc", "nccl", "shm", "shm+ucx",
                                            "ucx", "shm+mpi", "mpi", NULL};
 
 #define FIELD(name) offsetof(struct epx_params, name)

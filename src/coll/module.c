@@ -21,6 +21,7 @@ static const struct epx_core core = {
     .agree = epx_comm_agree,
     .max = epx_comm_max,
     .allgather = epx_comm_allgather,
+    .allgather_bytes = epx_comm_allgather_bytes,
     .bcast = epx_comm_bcast,
     .drain = epx_comm_drain,
     .finish = epx_comm_finish,

@@ -13,7 +13,7 @@
 #include "route.h"
 #include "transport.h"
 
-enum { EPX_MODULE_VERSION = 6 };
+enum { EPX_MODULE_VERSION = 7 };
 
 /* What libepx gives its module; module_cuda.c wraps them under their own names. */
 struct epx_core {
@@ -25,6 +25,7 @@ struct epx_core {
     int (*agree)(struct epx_comm *comm, int rc);
     int (*max)(struct epx_comm *comm, int64_t value, int64_t *max);
     int (*allgather)(struct epx_comm *comm, int64_t value, int64_t *values);
+    int (*allgather_bytes)(struct epx_comm *comm, const void *own, int bytes, void *all);
     int (*bcast)(struct epx_comm *comm, void *data, int bytes);
     void (*drain)(struct epx_comm *comm);
     void (*finish)(struct epx_comm *comm, const char *message);
@@ -74,7 +75,7 @@ struct epx_device_ops {
 /* What the module gives libepx. */
 struct epx_module {
     int version;
-    const struct epx_transport_ops *lsa, *nccl, *bounce;
+    const struct epx_transport_ops *lsa, *ipc, *nccl, *bounce;
     const struct epx_device_ops *device;
 };
 

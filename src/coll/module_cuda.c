@@ -81,6 +81,11 @@ int epx_comm_allgather(struct epx_comm *comm, int64_t value, int64_t *values)
     return core->allgather(comm, value, values);
 }
 
+int epx_comm_allgather_bytes(struct epx_comm *comm, const void *own, int bytes, void *all)
+{
+    return core->allgather_bytes(comm, own, bytes, all);
+}
+
 int epx_comm_bcast(struct epx_comm *comm, void *data, int bytes)
 {
     return core->bcast(comm, data, bytes);
@@ -156,9 +161,9 @@ const struct epx_module *epx_cuda_module(const struct epx_core *given);
 
 const struct epx_module *epx_cuda_module(const struct epx_core *given)
 {
-    static const struct epx_module module = {EPX_MODULE_VERSION, &epx_transport_lsa,
-                                             &epx_transport_nccl, &epx_transport_bounce,
-                                             &epx_device_ops};
+    static const struct epx_module module = {EPX_MODULE_VERSION,   &epx_transport_lsa,
+                                             &epx_transport_ipc,   &epx_transport_nccl,
+                                             &epx_transport_bounce, &epx_device_ops};
 
     core = given;
     return &module;

@@ -24,9 +24,11 @@ struct listed {
 
 #if HAVE_CUDA && HAVE_NCCL
 #define LSA offsetof(struct epx_module, lsa)
+#define IPC offsetof(struct epx_module, ipc)
 #define NCCL offsetof(struct epx_module, nccl)
 #else
 #define LSA 0
+#define IPC 0
 #define NCCL 0
 #endif
 
@@ -44,6 +46,7 @@ struct listed {
 
 static const struct listed transports[] = {
     {"lsa", "cuda:device", "kernels store into NCCL symmetric windows", NULL, LSA, 0},
+    {"ipc", "cuda:device", "kernels store into CUDA IPC memory", NULL, IPC, 0},
     {"nccl", "cuda:device", "NCCL send and receive with exact counts", NULL, NCCL, 0},
     {"ucx", "cuda:device", "UCX messages through pinned host memory", NULL, UCX_BOUNCE, 0},
     {"shm", "system", "ranks store into each other's shared memory", &epx_transport_shm, 0, 0},
