@@ -67,6 +67,7 @@ END_TEST
 START_TEST(transports_of_devices_are_unusable_without_one)
 {
     expect_refused("epx_transport", "lsa", EPX_ERR_TRANSPORT);
+    expect_refused("epx_transport", "ipc", EPX_ERR_TRANSPORT);
     expect_refused("epx_transport", "nccl", EPX_ERR_TRANSPORT);
 }
 END_TEST
@@ -85,6 +86,7 @@ START_TEST(transport_and_memory_must_go_together)
 {
     static const char *const wrong[][4] = {
         {"epx_transport", "lsa", "epx_memory", "system"},
+        {"epx_transport", "ipc", "epx_memory", "system"},
         {"epx_transport", "shm", "epx_memory", "cuda:device"},
         {"epx_transport", "mpi", "epx_memory", "cuda:device"},
     };
@@ -255,7 +257,7 @@ static Suite *make_suite(void)
         tcase_add_test(tcase, transports_of_devices_are_unusable_without_one);
         tcase_add_test(tcase, device_memory_needs_a_device);
     }
-    tcase_add_loop_test(tcase, transport_and_memory_must_go_together, 0, 3);
+    tcase_add_loop_test(tcase, transport_and_memory_must_go_together, 0, 4);
     if (space_is_device())
         tcase_add_test(tcase, a_host_communicator_works_beside_the_device);
     tcase_add_test(tcase, info_wins_over_environment_wins_over_default);

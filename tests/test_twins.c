@@ -29,7 +29,7 @@ static void open_sides(void)
     sides[0].comm = suite_comm("epx_memory", "system", "epx_transport", "shm", NULL);
     sides[1].on_device = space_is_device();
     if (sides[1].on_device)
-        sides[1].comm = suite_comm("epx_memory", "cuda:device", "epx_transport", "lsa", NULL);
+        sides[1].comm = suite_comm("epx_memory", "cuda:device", NULL);
     else
         sides[1].comm = suite_comm("epx_memory", "system", "epx_transport", "mpi", NULL);
 }
@@ -105,7 +105,7 @@ static int same_bytes(const char *what, const char *one, const char *other, size
     while (i < bytes && one[i] == other[i])
         i++;
     return EXPECT(i == bytes, "%s: byte %zu of %zu is %02x over %s but %02x over shm", what, i,
-                  bytes, (unsigned char)other[i], sides[1].on_device ? "lsa" : "mpi",
+                  bytes, (unsigned char)other[i], sides[1].on_device ? suite_transport() : "mpi",
                   (unsigned char)one[i]);
 }
 
