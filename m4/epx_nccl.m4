@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# EPX_CHECK_NCCL - NCCL_CPPFLAGS, NCCL_LIBS, HAVE_NCCL: NCCL with windows, for the CUDA module.
+# EPX_CHECK_NCCL - NCCL_CPPFLAGS, NCCL_LIBS, HAVE_NCCL: NCCL with windows, for some
+# transports of the CUDA module.
 AC_DEFUN([EPX_CHECK_NCCL], [
 EPX_WITH([nccl], [NCCL between GPUs], [include/nccl.h])
 epx_nccl=no
 epx_nccl_why="it needs CUDA"
 AS_IF([test "$with_nccl" != no && test "$epx_cuda" = yes], [_EPX_NCCL_TRY])
+AS_IF([test "$epx_nccl" = no], [NCCL_CPPFLAGS= NCCL_LIBS=])
 EPX_OPTIONAL([nccl], [NCCL], [$epx_nccl], [$epx_nccl_why], [NCCL], [$epx_nccl_version])
 AC_SUBST([NCCL_CPPFLAGS])
 AC_SUBST([NCCL_LIBS])

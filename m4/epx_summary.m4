@@ -3,6 +3,9 @@
 AC_DEFUN([EPX_SUMMARY], [
 epx_transports="shm mpi"
 AS_IF([test "$epx_ucx" = yes], [epx_transports="shm ucx mpi"])
+AS_CASE([$epx_cuda,$epx_nccl],
+  [yes,yes], [epx_transports="lsa ipc nccl $epx_transports"],
+  [yes,no], [epx_transports="ipc $epx_transports"])
 cat <<_EPX_SUMMARY
 
 EPX $PACKAGE_VERSION

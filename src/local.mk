@@ -142,9 +142,7 @@ libepx_cuda_la_SOURCES = \
   src/kernels/jitter.cuh \
   src/kernels/order.cuh \
   src/kernels/ready.cuh \
-  src/kernels/waits.cuh
-if HAVE_NCCL
-libepx_cuda_la_SOURCES += \
+  src/kernels/waits.cuh \
   src/memory.c \
   src/kernels/device.h \
   src/kernels/rows.cuh \
@@ -205,9 +203,6 @@ libepx_cuda_la_SOURCES += \
   src/coll/dispatch_messages.c \
   src/coll/combine_messages.c \
   src/coll/alltoallv_messages.c \
-  src/coll/transport_nccl.c \
-  src/coll/transport_nccl_ranks.c \
-  src/coll/transport_nccl_ranks.h \
   src/coll/transport_bounce.c \
   src/coll/transport_bounce_rounds.c \
   src/coll/transport_bounce_rounds.h \
@@ -218,13 +213,18 @@ libepx_cuda_la_SOURCES += \
   src/coll/device_windows.h \
   src/coll/peer_windows.c \
   src/coll/peer_windows.h \
-  src/coll/transport_ipc.c \
+  src/coll/transport_ipc.c
+if HAVE_NCCL
+libepx_cuda_la_SOURCES += \
+  src/coll/transport_nccl.c \
+  src/coll/transport_nccl_ranks.c \
+  src/coll/transport_nccl_ranks.h \
   src/coll/transport_lsa.c \
   src/coll/transport_lsa.h \
   src/coll/transport_lsa_window.cu
+endif
 if ENABLE_JITTER
 libepx_cuda_la_SOURCES += src/jitter.c
-endif
 endif
 
 SUFFIXES += .cu .lo

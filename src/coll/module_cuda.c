@@ -157,6 +157,10 @@ const struct epx_transport_ops *epx_transport_host_messages(void)
     return core->host_messages();
 }
 
+/* NULL in a module without NCCL. */
+#pragma weak epx_transport_lsa
+#pragma weak epx_transport_nccl
+
 const struct epx_module *epx_cuda_module(const struct epx_core *given);
 
 const struct epx_module *epx_cuda_module(const struct epx_core *given)

@@ -22,13 +22,17 @@ struct listed {
     int tiered;                          /* ops between nodes, shared memory inside them */
 };
 
+#if HAVE_CUDA
+#define IPC offsetof(struct epx_module, ipc)
+#else
+#define IPC 0
+#endif
+
 #if HAVE_CUDA && HAVE_NCCL
 #define LSA offsetof(struct epx_module, lsa)
-#define IPC offsetof(struct epx_module, ipc)
 #define NCCL offsetof(struct epx_module, nccl)
 #else
 #define LSA 0
-#define IPC 0
 #define NCCL 0
 #endif
 
@@ -38,7 +42,7 @@ struct listed {
 #define UCX NULL
 #endif
 
-#if HAVE_CUDA && HAVE_NCCL && HAVE_UCX
+#if HAVE_CUDA && HAVE_UCX
 #define UCX_BOUNCE offsetof(struct epx_module, bounce)
 #else
 #define UCX_BOUNCE 0
