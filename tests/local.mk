@@ -236,7 +236,7 @@ unit_programs = \
 if HAVE_CUDA
 check_PROGRAMS += $(cuda_programs)
 endif
-cuda_programs = tests/unit_count_pairs tests/unit_proxy tests/test_device
+cuda_programs = tests/unit_count_pairs tests/unit_ipc tests/unit_proxy tests/test_device
 tests_test_device_CPPFLAGS = $(suite_cppflags) $(vendor_cppflags)
 tests_test_device_LDADD = $(suite_ldadd) $(CUDA_LIBS)
 tests_unit_count_pairs_CPPFLAGS = $(unit_cppflags) $(CUDA_CPPFLAGS) \
@@ -256,6 +256,14 @@ tests_unit_bounce_SOURCES = tests/unit_bounce.c tests/pretend_copies.c tests/pre
 tests_unit_bounce_CPPFLAGS = $(unit_cppflags) $(vendor_cppflags)
 tests_unit_bounce_LDADD = $(unit_ldadd)
 tests_unit_bounce_LDFLAGS = -Wl,-z,muldefs
+
+# Windows that CUDA maps between processes, likewise.
+tests_unit_ipc_SOURCES = tests/unit_ipc.c tests/pretend_copies.c tests/pretend_copies.h \
+  tests/pretend_ipc.c tests/pretend_ipc.h src/coll/transport_ipc.c src/coll/peer_windows.c \
+  src/coll/device_ranks.c src/coll/device_scope.c
+tests_unit_ipc_CPPFLAGS = $(unit_cppflags) $(vendor_cppflags)
+tests_unit_ipc_LDADD = $(unit_ldadd)
+tests_unit_ipc_LDFLAGS = -Wl,-z,muldefs
 
 # The module's proxy over CUDA calls of its own, so it needs no GPU. They come before those of the
 # runtime library, which the suite links.

@@ -29,12 +29,17 @@ static struct pinned {
 } pinned[MOST_PINNED];
 
 static cudaStream_t streams[MOST_STREAMS];
-static int gpu, sms, num_unpinned;
+static int gpu, sms, num_visible = 1, num_unpinned;
 
 void pretend_gpu(int number, int num_sms)
 {
     gpu = number;
     sms = num_sms;
+}
+
+void pretend_visible(int num_gpus)
+{
+    num_visible = num_gpus;
 }
 
 int pretend_num_unpinned(void)
@@ -234,7 +239,7 @@ cudaError_t cudaHostUnregister(void *memory)
 
 cudaError_t cudaGetDeviceCount(int *count)
 {
-    *count = 1;
+    *count = num_visible;
     return cudaSuccess;
 }
 
@@ -251,10 +256,11 @@ cudaError_t cudaSetDevice(int device)
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device)
 {
-    (void)device;
+    int number = device == 0 ? gpu : (gpu + device) % num_visible; /* this rank's is the first */
+
     memset(properties, 0, sizeof(*properties));
     properties->major = 9;
-    memcpy(properties->uuid.bytes, &gpu, sizeof(gpu));
+    memcpy(properties->uuid.bytes, &number, sizeof(number));
     return cudaSuccess;
 }
 

@@ -11,6 +11,8 @@
 
 /* That of this rank: ranks with the same number share it. */
 void pretend_gpu(int number, int num_sms);
+/* How many GPUs are visible, numbered from 0; without it this rank's alone. */
+void pretend_visible(int num_gpus);
 /* Does what is still queued on all streams. */
 void pretend_drain(void);
 /* How many copies between host and device were asked for whose host memory is not page-locked. */

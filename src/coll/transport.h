@@ -25,7 +25,7 @@ struct epx_transport_ops {
     int (*usable)(struct epx_comm *comm, char *why);
     /* Collective, agreed: *state stays NULL or half-built on error, free takes both. */
     int (*create)(struct epx_comm *comm, void **state);
-    /* Local. */
+    /* On all ranks at the same place, and never of a finished communicator; may wait for peers. */
     void (*free)(void *state);
     const struct epx_liveness_ops *liveness; /* NULL on device memory: epx_device_ops has it */
     /* Collective, agreed. Windows of a staged transport are private memory. */
