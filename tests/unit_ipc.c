@@ -20,8 +20,7 @@ static void *state;
 
 int epx_fail_cuda(cudaError_t error, const char *call)
 {
-    return epx_fail(error == cudaErrorMemoryAllocation ? EPX_ERR_NO_MEM : EPX_ERR_CUDA, "%s: %s",
-                    call, cudaGetErrorString(error));
+    return epx_fail(EPX_ERR_CUDA, "%s: %s", call, cudaGetErrorString(error));
 }
 
 static void open_transport(void)

@@ -79,9 +79,14 @@ static int prepare(void *state)
 
 static int allocate(void *state, size_t bytes, struct epx_window *window)
 {
+    cudaError_t error = cudaMalloc((void **)&window->own, bytes);
+
     (void)state;
-    EPX_TRY_CUDA(cudaMalloc((void **)&window->own, bytes));
-    return EPX_SUCCESS;
+    if (error == cudaErrorMemoryAllocation) {
+        cudaGetLastError();
+        return epx_fail(EPX_ERR_NO_MEM, "no %zu bytes of device memory", bytes);
+    }
+    return error == cudaSuccess ? EPX_SUCCESS : epx_fail_cuda(error, "cudaMalloc");
 }
 
 /* Not an error of the device: another transport may do. */
