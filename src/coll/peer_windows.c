@@ -28,8 +28,10 @@ static int init(struct epx_peer_windows *windows)
     return windows->ops->prepare(windows);
 }
 
-static int init_all(struct epx_peer_windows *windows)
+static int init_all(void *state)
 {
+    struct epx_peer_windows *windows = state;
+
     EPX_TRY(epx_comm_agree(windows->comm, init(windows)));
     return windows->ops->connect ? windows->ops->connect(windows) : EPX_SUCCESS;
 }
@@ -38,20 +40,10 @@ int epx_peer_windows_open(void *state, struct epx_comm *comm,
                           const struct epx_peer_windows_ops *ops)
 {
     struct epx_peer_windows *windows = state;
-    struct epx_device_scope scope;
-    cudaError_t error;
-    int rc;
 
     windows->ops = ops;
     windows->comm = comm;
-    error = cudaGetDevice(&windows->ordinal);
-    if (error == cudaSuccess)
-        error = epx_device_enter(windows->ordinal, &scope);
-    if (error != cudaSuccess)
-        return epx_comm_agree(comm, epx_fail_cuda(error, "cudaGetDevice"));
-    rc = init_all(windows);
-    epx_device_leave(&scope);
-    return rc;
+    return epx_device_run(comm, &windows->ordinal, init_all, windows);
 }
 
 static void destroy(struct epx_peer_windows *windows, struct epx_window *window)
