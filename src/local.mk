@@ -154,19 +154,28 @@ libepx_cuda_la_SOURCES = \
   src/kernels/routing.cuh \
   src/kernels/ring.h \
   src/kernels/exchange.cuh \
+  src/kernels/message_rows.cuh \
+  src/kernels/relays.cuh \
+  src/kernels/numbers.cuh \
+  src/kernels/passes.cuh \
+  src/kernels/passed_sums.cuh \
   src/kernels/packed_places.cuh \
   src/kernels/alltoallv.cuh \
   src/kernels/agree_ranks.cu \
   src/kernels/await_messages.cu \
   src/kernels/count_tokens.cu \
+  src/kernels/list_node_rows.cu \
   src/kernels/send_records.cu \
+  src/kernels/list_passed_rows.cu \
   src/kernels/find_slots.cu \
   src/kernels/pack_rows.cu \
+  src/kernels/pass_rows.cu \
   src/kernels/unpack_rows.cu \
   src/kernels/packs.cuh \
   src/kernels/dispatch_rounds.cu \
   src/kernels/combine_rounds.cu \
   src/kernels/pack_sums.cu \
+  src/kernels/pass_sums.cu \
   src/kernels/unpack_sums.cu \
   src/kernels/alltoallv_messages.cu \
   src/kernels/route_tokens.cu \
@@ -188,6 +197,8 @@ libepx_cuda_la_SOURCES = \
   src/coll/device.h \
   src/coll/control_window.c \
   src/coll/device_args.c \
+  src/coll/device_nodes.c \
+  src/coll/device_nodes.h \
   src/coll/device_liveness.c \
   src/coll/device_order.c \
   src/coll/device_scope.c \

@@ -8,6 +8,9 @@
 #include "agree.h"
 #include "cuda_errors.h"
 #include "device.h"
+#include "device_nodes.h"
+
+enum { STAGE_QUANTUM = 16 };
 
 /* Where things lie; the control words come first. */
 struct layout {
@@ -19,10 +22,13 @@ static size_t line_up(size_t bytes)
     return (size_t)epx_round_up((int64_t)bytes, 256);
 }
 
-/* Every rank has room for one segment of a row from each rank. */
+/* Every rank has room for one segment of a row from each rank, with what may follow it. Rounded,
+ * because a second stage begins where one ends, and rows lie in both alike. */
 static int64_t stage_bytes(const struct epx_comm *comm)
 {
-    int64_t least = (int64_t)comm->size * EPX_SEGMENT_QUANTUM, wanted = comm->params.window_bytes;
+    int64_t width = epx_device_nodes_of(comm, EPX_MAX_TOP_K).width;
+    int64_t least = width * 2 * EPX_SEGMENT_QUANTUM;
+    int64_t wanted = comm->params.window_bytes / STAGE_QUANTUM * STAGE_QUANTUM;
 
     return wanted > least ? wanted : least;
 }

@@ -122,8 +122,8 @@ int epx_device_queue_chunks(const struct epx_request *request,
 /* How rows of an operation go through a stage that holds `width` rows a token. */
 struct epx_rounds epx_rounds_of(int64_t row_bytes, int32_t width, int32_t max_tokens,
                                 int64_t stage_bytes);
-/* The same for messages; weights of so many choices may follow a row. */
-struct epx_rounds epx_message_rounds_of(const struct epx_request *request, int32_t choices);
+/* The same for messages; so many words follow a row. */
+struct epx_rounds epx_message_rounds_of(const struct epx_request *request, int32_t words);
 
 /* Collective, agreed: see epx_device_ops. */
 int epx_device_route_create(struct epx_route *route);

@@ -28,16 +28,15 @@ struct epx_rounds epx_rounds_of(int64_t row_bytes, int32_t width, int32_t max_to
     return fill_rounds(rounds, share, max_tokens);
 }
 
-struct epx_rounds epx_message_rounds_of(const struct epx_request *request, int32_t choices)
+struct epx_rounds epx_message_rounds_of(const struct epx_request *request, int32_t words)
 {
     const struct epx_device_plan *plan = epx_device_plan_of(request);
-    int64_t behind = epx_round_up(choices * (int64_t)sizeof(float), 16), share;
-    int32_t ranks = request->comm->size;
+    int64_t behind = epx_round_up(words * (int64_t)sizeof(float), 16), share;
     struct epx_rounds rounds;
 
-    share = plan->stage_bytes / ranks / 16 * 16;
+    share = plan->stage_bytes / plan->nodes.width / 16 * 16;
     rounds.cut = epx_segments_cut(request->call.row_bytes, share - behind);
-    rounds.width = ranks;
+    rounds.width = plan->nodes.width;
     rounds.pitch = epx_round_up(rounds.cut.bytes ? rounds.cut.bytes : 1, 16) + behind;
     return fill_rounds(rounds, share, plan->max_tokens);
 }

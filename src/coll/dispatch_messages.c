@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * dispatch_messages.c - dispatch and combine backward on device memory by messages: rows are
- * packed, exchanged with the counts of the routing and unpacked by the records.
+ * packed, exchanged with the counts of the routing and unpacked by the records. Where nodes have
+ * several ranks a row crosses to another node once, to a relay that passes it on.
  */
 #include "cuda_errors.h"
 #include "device.h"
@@ -19,6 +20,10 @@ int epx_dispatch_messages(const struct epx_request *request)
     } else {
         EPX_TRY_LAUNCH(epx_launch_pack_rows(&args, call->stream));
         EPX_TRY_LAUNCH(epx_launch_await_messages(&args.comm, call->stream));
+        if (args.plan.nodes.num_nodes) {
+            EPX_TRY_LAUNCH(epx_launch_pass_rows(&args, call->stream));
+            EPX_TRY_LAUNCH(epx_launch_await_messages(&args.comm, call->stream));
+        }
         EPX_TRY_LAUNCH(epx_launch_unpack_rows(&args, call->stream));
     }
     if (scales)

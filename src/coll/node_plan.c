@@ -5,19 +5,6 @@
 
 #include "tiers.h"
 
-/* The plan's order of ranks is by node already. */
-static void place_ranks(struct epx_nodes *nodes, const struct epx_plan *plan)
-{
-    for (int32_t i = 0; i < plan->num_ranks; i++) {
-        int32_t rank = plan->rank_order[i], node = nodes->node[rank];
-
-        if (i == 0 || node != nodes->node[plan->rank_order[i - 1]])
-            nodes->first[node] = i;
-        nodes->index[rank] = i - nodes->first[node];
-        nodes->first[node + 1] = i + 1;
-    }
-}
-
 /*
  * What a stage must take of each token index: a home's rows for all other nodes, or a relay's of
  * the homes that it serves and its own. The same on all ranks.
@@ -94,7 +81,7 @@ int epx_node_plan_create(const struct epx_comm *comm, struct epx_plan *plan)
         failed = allocate(by_node, plan);
     }
     if (!failed) {
-        place_ranks(&by_node->nodes, plan);
+        epx_nodes_place(&by_node->nodes, plan->num_ranks);
         by_node->rows_per_token = most_rows(&by_node->nodes, plan->num_ranks, by_node->pairs);
         by_node->entries = array(&failed, find_served(by_node, plan) * (int64_t)plan->max_tokens,
                                  epx_entry_bytes(plan->top_k));

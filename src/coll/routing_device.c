@@ -9,8 +9,10 @@
 #include "agree.h"
 #include "cuda_errors.h"
 #include "device.h"
+#include "device_nodes.h"
 #include "device_scope.h"
 #include "jitter.h"
+#include "kernels/node_rows.h"
 
 /*
  * The exchanged parts of the window, in this order, have the same offsets on all ranks. Where ranks
@@ -39,16 +41,19 @@ static int exchanges_messages(const struct epx_route *route)
     return route->transport->device->proxy != NULL;
 }
 
-/* That may follow a row in a message. */
+/* That may follow a row in a message: its weights, and whether it was kept. */
 static int64_t weights_bytes(const struct epx_route *route, const struct epx_device_plan *plan)
 {
-    return exchanges_messages(route) ? epx_round_up(plan->top_k * (int64_t)sizeof(float), 16) : 0;
+    return exchanges_messages(route) ? epx_round_up((plan->top_k + 1) * (int64_t)sizeof(float), 16)
+                                     : 0;
 }
 
+/* At the least a segment of a row from each rank; more than that where weights follow it. */
 static int64_t route_stage_bytes(const struct epx_route *route, const struct epx_device_plan *plan)
 {
-    int64_t ranks = route->comm->size, least = ranks * EPX_SEGMENT_QUANTUM;
-    int64_t rows = exchanges_messages(route) ? ranks : plan->most_rows;
+    int64_t rows = exchanges_messages(route) ? plan->nodes.width : plan->most_rows;
+    int64_t least = (exchanges_messages(route) ? 2 * rows : route->comm->size) *
+                    EPX_SEGMENT_QUANTUM;
     int64_t bytes = plan->max_tokens * rows *
                     (epx_round_up(route->attr.max_row_bytes, 16) + weights_bytes(route, plan));
 
@@ -63,12 +68,12 @@ static void carve_exchanged(struct arena *arena, const struct epx_route *route,
     int64_t ranks = route->comm->size, tokens = plan->max_tokens;
 
     offsets[PART_COUNTS] = arena->used;
-    carve(arena, ranks * (plan->num_experts + ranks), sizeof(int32_t));
+    carve(arena, ranks * epx_num_counts(plan, route->comm->size), sizeof(int32_t));
     offsets[PART_RECORDS] = arena->used;
-    carve(arena, ranks * tokens, (size_t)plan->record_bytes);
+    carve(arena, ranks, (size_t)plan->record_share);
     offsets[PART_OUTGOING] = arena->used;
     if (exchanges_messages(route))
-        carve(arena, ranks * tokens, (size_t)plan->record_bytes);
+        carve(arena, ranks, (size_t)plan->record_share);
     offsets[PART_WEIGHTS] = arena->used;
     carve(arena, ranks * tokens * plan->top_k, sizeof(float));
     offsets[PART_STAGE] = arena->used;
@@ -87,6 +92,9 @@ static void carve_home(struct arena *arena, struct epx_device_plan *plan, int me
     CARVE(arena, plan->token_rank, rows);
     CARVE(arena, plan->token_slot, rows);
     CARVE(arena, plan->token_row, messages ? rows : 0);
+    CARVE(arena, plan->nodes.token_row, (int64_t)plan->nodes.num_nodes * plan->max_tokens);
+    CARVE(arena, plan->nodes.passed,
+          (int64_t)plan->nodes.num_served * plan->max_tokens * plan->nodes.size);
 }
 
 static void carve_expert(struct arena *arena, struct epx_device_plan *plan, int64_t ranks,
@@ -100,14 +108,15 @@ static void carve_expert(struct arena *arena, struct epx_device_plan *plan, int6
     CARVE(arena, plan->row_ranks, capacity);
 }
 
-static void carve_tables(struct arena *arena, struct epx_device_plan *plan, int64_t ranks,
-                         int64_t blocks)
+static void carve_tables(struct arena *arena, struct epx_device_plan *plan,
+                         const struct epx_comm *comm, int64_t blocks)
 {
-    int64_t counts = plan->num_experts + ranks;
+    int64_t ranks = comm->size, counts = epx_num_counts(plan, comm->size);
 
     plan->owner = carve(arena, plan->num_experts, sizeof(*plan->owner));
     plan->capacities = carve(arena, ranks, sizeof(*plan->capacities));
     plan->counts = carve(arena, NUM_PARTS * ranks, sizeof(char *));
+    plan->nodes.relay = carve(arena, epx_device_nodes_words(comm), sizeof(int32_t));
     CARVE(arena, plan->send_rows, ranks);
     CARVE(arena, plan->recv_rows, ranks);
     CARVE(arena, plan->rank_counts, ranks);
@@ -129,7 +138,7 @@ static void carve_all(struct arena *arena, const struct epx_route *route,
     carve_exchanged(arena, route, plan, offsets);
     carve_home(arena, plan, exchanges_messages(route));
     carve_expert(arena, plan, ranks, route->capacity);
-    carve_tables(arena, plan, ranks, route->transport->device->blocks);
+    carve_tables(arena, plan, route->comm, route->transport->device->blocks);
 }
 
 static void fix_plan(const struct epx_route *route, struct epx_device_plan *plan)
@@ -148,6 +157,13 @@ static void fix_plan(const struct epx_route *route, struct epx_device_plan *plan
     plan->drops = attr->overflow == EPX_OVERFLOW_DROP;
     plan->most_rows = attr->top_k < ranks ? attr->top_k : ranks;
     plan->record_bytes = epx_wire_record_bytes(attr->top_k);
+    plan->record_share = plan->max_tokens * plan->record_bytes;
+    if (exchanges_messages(route)) {
+        plan->nodes = epx_device_nodes_of(route->comm, attr->top_k);
+        if (plan->nodes.num_nodes)
+            plan->record_share += epx_round_up(
+                plan->max_tokens * (int64_t)epx_entry_bytes(attr->top_k), 16);
+    }
     plan->stage_bytes = route_stage_bytes(route, plan);
 }
 
@@ -201,11 +217,28 @@ static int upload_owners(const struct epx_route *route, const struct epx_device_
 static char *address_of(const struct epx_route *route, const struct epx_device_plan *plan,
                         const size_t offsets[NUM_PARTS], int part, int rank)
 {
-    int64_t share = plan->max_tokens * plan->record_bytes, me = route->comm->rank;
+    int64_t me = route->comm->rank;
 
     if (exchanges_messages(route) && part == PART_RECORDS && rank != me)
-        return route->window->own + (int64_t)offsets[PART_OUTGOING] + (rank - me) * share;
+        return route->window->own + (int64_t)offsets[PART_OUTGOING] +
+               (rank - me) * plan->record_share;
     return route->window->address[rank] + offsets[part];
+}
+
+static int upload_nodes(const struct epx_route *route, struct epx_device_plan *plan)
+{
+    size_t words = (size_t)epx_device_nodes_words(route->comm);
+    int32_t *table = words ? calloc(words, sizeof(*table)) : NULL;
+    const int32_t *at = plan->nodes.relay;
+    int rc;
+
+    if (plan->nodes.num_nodes == 0)
+        return EPX_SUCCESS;
+    EPX_FAIL_IF(!table, EPX_ERR_NO_MEM, "no memory for %d ranks", route->comm->size);
+    epx_device_nodes_fill(route->comm, &plan->nodes, table, at);
+    rc = upload(route, at, table, words * sizeof(*table));
+    free(table);
+    return rc;
 }
 
 /* The tables of where each exchanged part lies on each rank, one behind the other. */
@@ -255,6 +288,7 @@ static int fill(const struct epx_route *route, struct epx_device_plan *plan,
     EPX_TRY(upload(route, plan->capacities, capacities,
                    (size_t)route->comm->size * sizeof(*capacities)));
     EPX_TRY(upload_owners(route, plan));
+    EPX_TRY(upload_nodes(route, plan));
     EPX_TRY(upload_tables(route, plan, offsets));
     place_stages(route, plan, offsets);
     return EPX_SUCCESS;

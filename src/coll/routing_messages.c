@@ -21,12 +21,17 @@ int epx_route_tokens_messages(const struct epx_request *request)
 {
     struct epx_route_tokens args = epx_route_args_of(request);
     EPX_Stream stream = request->call.stream;
+    int relays = args.plan.nodes.num_nodes;
 
     EPX_TRY(epx_agree_messages(request));
     EPX_TRY_LAUNCH(epx_launch_count_tokens(&args, stream));
+    if (relays)
+        EPX_TRY_LAUNCH(epx_launch_list_node_rows(&args, stream));
     EPX_TRY_LAUNCH(epx_launch_await_messages(&args.comm, stream));
     EPX_TRY_LAUNCH(epx_launch_send_records(&args, stream));
     EPX_TRY_LAUNCH(epx_launch_await_messages(&args.comm, stream));
+    if (relays)
+        EPX_TRY_LAUNCH(epx_launch_list_passed_rows(&args, stream));
     EPX_TRY_LAUNCH(epx_launch_find_slots(&args, stream));
     return EPX_SUCCESS;
 }

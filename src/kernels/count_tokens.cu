@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * count_tokens.cu - a routing by messages, first step: counts this rank's pairs and rows, numbers
- * them, and writes its records to where they are sent from; then posts the exchange of the counts.
+ * them, and writes its records to where they are sent from; then posts the exchange of the counts,
+ * unless list_node_rows comes before it.
  * Work: max_tokens * top_k. Reads ids; writes records and the rank's row of the matrix.
  * Order: (token, choice). Launch: comm.blocks blocks, which meet at one barrier.
  */
 #include "routing.cuh"
 
-#include "exchange.cuh"
+#include "message_rows.cuh"
 
 static __global__ void __launch_bounds__(ROUTING_THREADS)
     count_tokens_here(const __grid_constant__ struct epx_route_tokens a, struct shared_parts parts)
@@ -17,8 +18,6 @@ static __global__ void __launch_bounds__(ROUTING_THREADS)
     __shared__ struct rank_table table;
     struct room room = divide_room(shared, parts);
     int32_t warps = parts.warps ? parts.warps : 1, *counts = counters_of(a, parts, room.words);
-    int64_t row_bytes = num_counts(a) * (int64_t)sizeof(int32_t);
-    char *matrix = a.plan.counts[a.comm.rank];
     bool on = is_on(a.comm), failed;
 
     look_up(a, room.owner, table);
@@ -32,12 +31,8 @@ static __global__ void __launch_bounds__(ROUTING_THREADS)
         zero_sums(a);
     if (on)
         on = count_tokens(a, x, table, warps, counts, true);
-    if (is_last_block(a.comm, &x, failed) && on && !failed)
-        post_exchange(a.comm, matrix + a.comm.rank * row_bytes, matrix, [&](int32_t r) {
-            int64_t bytes = r == a.comm.rank ? 0 : row_bytes;
-
-            return epx_message{0, bytes, r * row_bytes, bytes};
-        });
+    if (is_last_block(a.comm, &x, failed) && on && !failed && a.plan.nodes.num_nodes == 0)
+        post_counts(a.comm, a.plan);
 }
 
 int epx_launch_count_tokens(const struct epx_route_tokens *args, EPX_Stream stream)

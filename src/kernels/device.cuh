@@ -292,25 +292,63 @@ static __device__ __forceinline__ void add_to(uint64_t *sum, uint64_t value)
     atomicAdd((unsigned long long *)sum, (unsigned long long)value);
 }
 
-/* Rows sent to each rank, for the statistics; one thread. */
+/* Rows sent, for the statistics; one thread. */
+static __device__ void add_rows(const struct epx_device_comm &c, uint64_t self, uint64_t node,
+                                uint64_t network, int64_t row_bytes)
+{
+    struct epx_device_stats *stats = &c.state->stats;
+    uint64_t bytes = (uint64_t)row_bytes;
+
+    add_to(&stats->rows_self, self);
+    add_to(&stats->rows_node, node);
+    add_to(&stats->rows_network, network);
+    add_to(&stats->bytes_self, self * bytes);
+    add_to(&stats->bytes_node, node * bytes);
+    add_to(&stats->bytes_network, network * bytes);
+}
+
+/* Rows sent to each rank; one thread. */
 template <typename Count>
 static __device__ void count_rows(const struct epx_device_comm &c, const Count *rows,
                                   int64_t row_bytes)
 {
-    struct epx_device_stats *stats = &c.state->stats;
-    uint64_t self = (uint64_t)rows[c.rank], node = 0, network = 0, bytes = (uint64_t)row_bytes;
+    uint64_t node = 0, network = 0;
 
     for (int32_t r = 0; r < c.num_ranks; r++)
         if (c.node && c.node[r] != c.node[c.rank])
             network += (uint64_t)rows[r];
         else
             node += (uint64_t)rows[r];
-    add_to(&stats->rows_self, self);
-    add_to(&stats->rows_node, node - self);
-    add_to(&stats->rows_network, network);
-    add_to(&stats->bytes_self, self * bytes);
-    add_to(&stats->bytes_node, (node - self) * bytes);
-    add_to(&stats->bytes_network, network * bytes);
+    add_rows(c, (uint64_t)rows[c.rank], node - (uint64_t)rows[c.rank], network, row_bytes);
+}
+
+/*
+ * Rows of a route, in its direction; one thread. With relays node rows are counted where they
+ * leave; here, in both directions, those between this rank and the relays of its node.
+ */
+static __device__ void count_route_rows(const struct epx_device_comm &c,
+                                        const struct epx_device_plan &plan, const int32_t *rows,
+                                        int64_t row_bytes)
+{
+    uint64_t node = 0;
+
+    if (plan.nodes.num_nodes == 0) {
+        count_rows(c, rows, row_bytes);
+        return;
+    }
+    for (int32_t r = 0; r < c.num_ranks; r++)
+        if (r != c.rank && plan.nodes.server[r] != c.rank)
+            node += (uint64_t)(plan.nodes.server[r] == r ? rows[r] : plan.recv_rows[r]);
+    add_rows(c, (uint64_t)rows[c.rank], node, 0, row_bytes);
+}
+
+/* The whole warp: node rows that leave this node, as each lane has counted them. */
+static __device__ void count_node_rows(const struct epx_device_comm &c, int32_t num,
+                                       int64_t row_bytes)
+{
+    num = __reduce_add_sync(~0u, num);
+    if (num && lane_id() == 0)
+        add_rows(c, 0, 0, (uint64_t)num, row_bytes);
 }
 
 #endif

@@ -206,7 +206,8 @@ struct epx_device_comm {
  * Rows of long tables go through a stage in rounds: `tokens` tokens and one segment at a time.
  * At the receiver the row of (source, token) lies at [source][token - first token], that of
  * combine at [token - first token][place]; a row takes `pitch` bytes. In messages rows come in the
- * order of records: the i-th of the round from or for a rank lies at [rank][i].
+ * order of records: the i-th of the round from or for a rank lies at [rank][i]; with relays
+ * message_rows.cuh tells where.
  */
 struct epx_rounds {
     int32_t tokens;
@@ -248,6 +249,32 @@ struct epx_device_pair {
     int32_t lead_place; /* first choice of the row << 8 | place of the row, in rank order */
 };
 
+/*
+ * Where nodes have several ranks and exchange messages a row crosses to another node once, to its
+ * home's relay there, which passes it on; sums come back likewise. A node row is a (token, node);
+ * its number is its place among its home's rows for that node, in token order, dropped ones too.
+ * What is numbered so is kept as numbers: rows before << 1 | whether there is one. node_rows.h has
+ * the relays, and the entries that tell them of their node rows: those follow a home's records.
+ */
+struct epx_device_nodes {
+    int32_t num_nodes;       /* 0 = all rows go straight to their ranks */
+    int32_t own, size;       /* this rank's node and how many ranks it has */
+    int32_t num_served;      /* homes of other nodes that this rank is a relay for */
+    int32_t num_far;         /* ranks of other nodes */
+    int32_t shares, width;   /* rows of a token that a stage takes: in shares, and with those that
+                                are passed on; the same on all ranks */
+    const int32_t *relay;    /* [N] of this rank on each node */
+    const int32_t *ranks;    /* [size] */
+    const int32_t *far;      /* [num_far] homes of other nodes, by who serves them */
+    const int32_t *served;   /* [num_served] a part of it */
+    const int32_t *server;   /* [R] who serves a home on this node; itself if it is here */
+    const int32_t *index;    /* [R] place of each rank in its node */
+    const int32_t *serves;   /* [R] place among the served, -1 = it is not */
+    const int32_t *home_share, *relay_share; /* [R] share of a rank in the stages, -1 = none */
+    int32_t *token_row;      /* [N][max_tokens] numbers of this home's node rows */
+    int32_t *passed;         /* [num_served][max_tokens][size] of a node row for each rank here */
+};
+
 /* Device memory of one route. */
 struct epx_device_plan {
     int32_t num_experts, top_k, max_tokens;
@@ -256,13 +283,16 @@ struct epx_device_plan {
     int32_t rank_major, drops;
     int32_t most_rows; /* rows of a token: min(K, R) */
     int64_t record_bytes;
+    int64_t record_share; /* bytes of all records from a source, and of its entries */
+    struct epx_device_nodes nodes;
 
     const int32_t *owner;      /* [E] */
     const int64_t *capacities; /* [R] */
 
     /* windows: tables of R addresses */
-    char *const *counts;  /* at each rank int32[R][E + R]: pairs of experts, rows of ranks */
-    char *const *records; /* at each rank [R][max_tokens] records */
+    char *const *counts;  /* at each rank int32[R][E + R + N]: pairs of experts, rows of ranks, and
+                             of other nodes where they are relayed */
+    char *const *records; /* at each rank [R][max_tokens] records, with entries */
     char *const *weights; /* at each rank float[R][max_tokens][K]: of source ranks' pairs; the
                              first max_tokens * K take the gradients of this rank's own pairs */
     char *const *stage;
@@ -302,8 +332,14 @@ struct epx_device_plan {
 EPX_HD struct epx_wire_record *epx_wire_record_at(const struct epx_device_plan *plan,
                                                   char *records, int32_t source, int64_t row)
 {
-    return (struct epx_wire_record *)(void *)(records + ((int64_t)source * plan->max_tokens + row) *
-                                                            plan->record_bytes);
+    return (struct epx_wire_record *)(void *)(records + source * plan->record_share +
+                                              row * plan->record_bytes);
+}
+
+/* Of one source in the count matrix. */
+EPX_HD int32_t epx_num_counts(const struct epx_device_plan *plan, int32_t num_ranks)
+{
+    return plan->num_experts + num_ranks + plan->nodes.num_nodes;
 }
 
 EPX_HD struct epx_wire_pair *epx_wire_pairs(struct epx_wire_record *record)
@@ -448,12 +484,16 @@ int epx_launch_announce_end(const struct epx_announce_end *args, EPX_Stream stre
 int epx_launch_agree_ranks(const struct epx_agree_ranks *args, EPX_Stream stream);
 int epx_launch_await_messages(const struct epx_device_comm *comm, EPX_Stream stream);
 int epx_launch_count_tokens(const struct epx_route_tokens *args, EPX_Stream stream);
+int epx_launch_list_node_rows(const struct epx_route_tokens *args, EPX_Stream stream);
 int epx_launch_send_records(const struct epx_route_tokens *args, EPX_Stream stream);
+int epx_launch_list_passed_rows(const struct epx_route_tokens *args, EPX_Stream stream);
 int epx_launch_find_slots(const struct epx_route_tokens *args, EPX_Stream stream);
 int epx_launch_pack_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
+int epx_launch_pass_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
 int epx_launch_unpack_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
 int epx_launch_dispatch_rounds(const struct epx_dispatch_rows *args, EPX_Stream stream);
 int epx_launch_pack_sums(const struct epx_combine_rows *args, EPX_Stream stream);
+int epx_launch_pass_sums(const struct epx_combine_rows *args, EPX_Stream stream);
 int epx_launch_unpack_sums(const struct epx_combine_rows *args, EPX_Stream stream);
 int epx_launch_combine_rounds(const struct epx_combine_rows *args, EPX_Stream stream);
 int epx_launch_alltoallv_messages(const struct epx_alltoallv_rows *args, EPX_Stream stream);
@@ -473,12 +513,16 @@ int epx_load_announce_end(void);
 int epx_load_agree_ranks(void);
 int epx_load_await_messages(void);
 int epx_load_count_tokens(void);
+int epx_load_list_node_rows(void);
 int epx_load_send_records(void);
+int epx_load_list_passed_rows(void);
 int epx_load_find_slots(void);
 int epx_load_pack_rows(void);
+int epx_load_pass_rows(void);
 int epx_load_unpack_rows(void);
 int epx_load_dispatch_rounds(void);
 int epx_load_pack_sums(void);
+int epx_load_pass_sums(void);
 int epx_load_unpack_sums(void);
 int epx_load_combine_rounds(void);
 int epx_load_alltoallv_messages(void);

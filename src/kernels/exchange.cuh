@@ -6,7 +6,7 @@
 #ifndef EPX_KERNELS_EXCHANGE_CUH
 #define EPX_KERNELS_EXCHANGE_CUH
 
-#include "records.cuh"
+#include "device.cuh"
 
 #ifdef __CUDACC__
 
@@ -136,64 +136,6 @@ static __device__ bool agree(const struct epx_device_comm &c, const struct epx_r
         return epx_message{0, length, r * bytes, length};
     });
     return await_exchange(c, x) && await_ready(c, note, x, routing);
-}
-
-/* This rank's rows for a rank, and those from it, in a round: numbers in the lists of records. */
-struct message_rows {
-    int64_t send_first[EPX_MOST_DEVICE_RANKS], send_end[EPX_MOST_DEVICE_RANKS];
-    int64_t recv_first[EPX_MOST_DEVICE_RANKS], recv_end[EPX_MOST_DEVICE_RANKS];
-};
-
-/* Unique rows for each rank, those that were dropped too. */
-static __device__ __forceinline__ const int32_t *rows_for_ranks(const struct epx_device_plan &plan,
-                                                                const struct epx_device_comm &c)
-{
-    return (const int32_t *)(const void *)plan.counts[c.rank] +
-           (int64_t)c.rank * (plan.num_experts + c.num_ranks) + plan.num_experts;
-}
-
-/* The whole block. Home and expert side have the same lists of tokens, so the counts match. */
-static __device__ void find_message_rows(const struct epx_device_plan &plan,
-                                         const struct epx_device_comm &c,
-                                         const struct round &round, struct message_rows &rows)
-{
-    const int32_t *num = rows_for_ranks(plan, c);
-
-    for (int32_t i = (int32_t)threadIdx.x; i < 4 * c.num_ranks; i += (int32_t)blockDim.x) {
-        int32_t r = i / 4;
-        int64_t token = i % 2 ? round.end_token : round.first_token;
-
-        if (i % 4 < 2)
-            (i % 2 ? rows.send_end : rows.send_first)[r] =
-                first_of_records(plan, plan.records[r], c.rank, num[r], token);
-        else
-            (i % 2 ? rows.recv_end : rows.recv_first)[r] =
-                first_record(plan, plan.records[c.rank], r, token);
-    }
-    __syncthreads();
-}
-
-/* Each of the two message stages is cut into equal shares, one a rank. */
-static __device__ __forceinline__ char *row_in_stage(char *stage, const struct epx_rounds &rounds,
-                                                     int32_t rank, int64_t row)
-{
-    return stage + ((int64_t)rank * rounds.tokens + row) * rounds.pitch;
-}
-
-static __device__ __forceinline__ struct epx_message message_of_rows(
-    const struct epx_rounds &rounds, const struct message_rows &rows, int32_t rank, bool to_experts)
-{
-    int64_t at = (int64_t)rank * rounds.tokens * rounds.pitch;
-    int64_t home = (rows.send_end[rank] - rows.send_first[rank]) * rounds.pitch;
-    int64_t expert = (rows.recv_end[rank] - rows.recv_first[rank]) * rounds.pitch;
-
-    return to_experts ? epx_message{at, home, at, expert} : epx_message{at, expert, at, home};
-}
-
-/* The weights of a row's pairs follow it, one for each choice. */
-static __device__ __forceinline__ float *weights_behind(char *row, const struct epx_rounds &rounds)
-{
-    return (float *)(void *)(row + epx_round_up(rounds.cut.bytes, 16));
 }
 
 #endif

@@ -12,7 +12,8 @@ int epx_load_kernels(void)
         epx_load_await_messages, epx_load_count_tokens, epx_load_send_records,
         epx_load_find_slots,   epx_load_pack_rows,     epx_load_unpack_rows,
         epx_load_pack_sums,    epx_load_unpack_sums,   epx_load_alltoallv_messages,
-        epx_load_dispatch_rounds, epx_load_combine_rounds,
+        epx_load_dispatch_rounds, epx_load_combine_rounds, epx_load_list_node_rows,
+        epx_load_list_passed_rows, epx_load_pass_rows, epx_load_pass_sums,
     };
 
     for (size_t i = 0; i < sizeof(loaders) / sizeof(loaders[0]); i++)

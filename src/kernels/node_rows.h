@@ -48,6 +48,19 @@ EPX_HD int32_t epx_node_size(const struct epx_nodes *nodes, int32_t node)
     return nodes->first[node + 1] - nodes->first[node];
 }
 
+/* Given the ranks by (node, rank): where each node's begin, and the place of each rank. */
+EPX_HD void epx_nodes_place(struct epx_nodes *nodes, int32_t num_ranks)
+{
+    for (int32_t i = 0; i < num_ranks; i++) {
+        int32_t rank = nodes->ranks[i], node = nodes->node[rank];
+
+        if (i == 0 || node != nodes->node[nodes->ranks[i - 1]])
+            nodes->first[node] = i;
+        nodes->index[rank] = i - nodes->first[node];
+        nodes->first[node + 1] = i + 1;
+    }
+}
+
 /* The rank of a node that takes a home's rows for it; in its own node the home itself. */
 EPX_HD int32_t epx_relay(const struct epx_nodes *nodes, int32_t home, int32_t node)
 {

@@ -3,8 +3,18 @@
 #ifndef EPX_KERNELS_PACKED_PLACES_CUH
 #define EPX_KERNELS_PACKED_PLACES_CUH
 
-#include "exchange.cuh"
+#include "message_rows.cuh"
 #include "sums.cuh"
+
+#ifdef __CUDACC__
+
+/* Behind a row's weights, where rows may be dropped and are relayed: whether there is a sum. The
+ * home knows what was kept, a relay does not. */
+static __device__ __forceinline__ int32_t *kept_behind(char *row, const struct epx_rounds &rounds,
+                                                       int32_t num_weights)
+{
+    return (int32_t *)(void *)(weights_behind(row, rounds) + num_weights);
+}
 
 /* The same questions as of stored_places. */
 struct packed_places {
@@ -13,27 +23,40 @@ struct packed_places {
     const struct round &round;
     const struct message_rows &rows;
 
+    __device__ __forceinline__ char *row_for(int32_t home, int64_t row) const
+    {
+        return row_in_stage(a.plan.outgoing, a.rounds, rows.expert_at[home] + row);
+    }
+
     __device__ __forceinline__ char *sum_for(int32_t home, int64_t row,
                                              const struct epx_wire_record *record) const
     {
-        return row_in_stage(a.plan.outgoing, a.rounds, home, row);
+        return row_for(home, row);
+    }
+
+    __device__ __forceinline__ void note_kept(int32_t home, int64_t row, bool kept) const
+    {
+        if (a.plan.drops && !goes_straight(a.plan, a.comm, home) && lane_id() == 0)
+            *kept_behind(row_for(home, row), a.rounds, a.backward ? a.plan.top_k : 0) = kept;
     }
 
     __device__ __forceinline__ float *weights_for(int32_t home, int64_t row,
                                                   const struct epx_wire_record *record) const
     {
-        return weights_behind(sum_for(home, row, record), a.rounds);
+        return weights_behind(row_for(home, row), a.rounds);
+    }
+
+    __device__ __forceinline__ bool has_part(int64_t token, int32_t place) const
+    {
+        return has_message(a.plan, a.comm, token, place);
     }
 
     __device__ __forceinline__ char *part_of_token(int64_t token, int32_t place) const
     {
-        int64_t at = token * a.plan.most_rows + place;
-        int32_t rank = a.plan.token_rank[at];
-
-        return row_in_stage(a.plan.incoming, a.rounds, rank,
-                            a.plan.token_row[at] - rows.send_first[rank]);
+        return place_at_home(a.plan, a.comm, a.rounds, rows, a.plan.incoming, token, place);
     }
 
+    /* In the token's row from the pair's rank or that rank's relay: both lie at the same place. */
     __device__ __forceinline__ float weight_of(int64_t token, int64_t choice) const
     {
         int32_t rank = a.plan.pair_rank[token * a.plan.top_k + choice], place = 0;
@@ -43,5 +66,7 @@ struct packed_places {
         return weights_behind(part_of_token(token, place), a.rounds)[choice];
     }
 };
+
+#endif
 
 #endif

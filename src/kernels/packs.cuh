@@ -6,24 +6,19 @@
 #ifndef EPX_KERNELS_PACKS_CUH
 #define EPX_KERNELS_PACKS_CUH
 
-#include "exchange.cuh"
+#include "message_rows.cuh"
 
-/* Where a token's row goes for the ranks that need it. */
+/* Where a token's row goes; NULL = nowhere, or with that for an earlier rank. */
 static __device__ int32_t list_places(const struct epx_dispatch_rows &a,
                                       const struct message_rows &rows, int64_t token,
                                       struct row_list &list)
 {
-    int64_t first = token * a.plan.most_rows;
     int32_t num = a.plan.token_num[token];
 
-    for (int32_t i = lane_id(); i < num; i += EPX_WARP) {
-        int32_t rank = a.plan.token_rank[first + i];
-        int64_t row = a.plan.token_row[first + i] - rows.send_first[rank];
-
-        list.row[i] = a.plan.token_slot[first + i] < 0
-                          ? NULL
-                          : row_in_stage(a.plan.outgoing, a.rounds, rank, row);
-    }
+    for (int32_t i = lane_id(); i < num; i += EPX_WARP)
+        list.row[i] = has_message(a.plan, a.comm, token, i)
+                          ? place_at_home(a.plan, a.comm, a.rounds, rows, a.plan.outgoing, token, i)
+                          : NULL;
     __syncwarp();
     return num;
 }
@@ -47,6 +42,18 @@ static __device__ void move_places(struct row_list &list, int32_t num, int64_t o
     __syncwarp();
 }
 
+/* Node rows that leave with a token. */
+static __device__ int32_t count_outside(const struct epx_dispatch_rows &a, int64_t token,
+                                        const struct row_list &list, int32_t num)
+{
+    int32_t outside = 0;
+
+    for (int32_t i = lane_id(); a.plan.nodes.num_nodes && i < num; i += EPX_WARP)
+        outside += list.row[i] && !goes_straight(a.plan, a.comm,
+                                                 a.plan.token_rank[token * a.plan.most_rows + i]);
+    return outside;
+}
+
 static __device__ void pack_tokens(const struct epx_dispatch_rows &a, const struct round &round,
                                    const struct message_rows &rows, struct row_list &list)
 {
@@ -55,6 +62,7 @@ static __device__ void pack_tokens(const struct epx_dispatch_rows &a, const stru
     int64_t length = epx_segment_length(cut, round.segment), num = end - round.first_token;
     struct epx_slices slices = epx_slices_of(length, num, num_global_warps());
     bool weighted = a.comm.state->weighted && a.weights && round.segment == 0;
+    int32_t outside = 0;
 
     for (int64_t i = global_warp(); i < num * slices.num; i += num_global_warps()) {
         int64_t token = round.first_token + i / slices.num;
@@ -63,11 +71,14 @@ static __device__ void pack_tokens(const struct epx_dispatch_rows &a, const stru
 
         if (weighted && part.offset == 0)
             pack_weights(a, token, list, places);
+        if (round.segment == 0 && part.offset == 0)
+            outside += count_outside(a, token, list, places);
         move_places(list, places, part.offset);
         store_row(a.rows + token * cut.row_bytes + epx_segment_offset(cut, round.segment) +
                       part.offset, list, places, part.bytes);
         __syncwarp();
     }
+    count_node_rows(a.comm, outside, a.row_bytes);
 }
 
 static __device__ void unpack_weights(const struct epx_dispatch_rows &a, int32_t source,
@@ -96,6 +107,7 @@ static __device__ void unpack_row(const struct epx_dispatch_rows &a, const struc
 }
 
 static __device__ void unpack_records(const struct epx_dispatch_rows &a, const struct round &round,
+                                      const struct message_rows &rows,
                                       const struct record_range &range, struct row_list &list)
 {
     char *records = a.plan.records[a.comm.rank];
@@ -107,8 +119,8 @@ static __device__ void unpack_records(const struct epx_dispatch_rows &a, const s
         struct row_source at = find_in_range(range, i / slices.num);
         struct part part = part_of(slices, (int32_t)(i % slices.num), length);
         struct epx_wire_record *record = epx_wire_record_at(&a.plan, records, at.source, at.row);
-        char *row = row_in_stage(a.plan.incoming, a.rounds, at.source,
-                                 at.row - range.first[at.source]);
+        char *row = row_in_stage(a.plan.incoming, a.rounds,
+                                 rows.expert_at[at.source] + at.row - range.first[at.source]);
 
         if (record->num_slots == 0)
             continue;

@@ -39,7 +39,7 @@ struct position {
 
 static __device__ __forceinline__ int32_t num_counts(const struct epx_route_tokens &a)
 {
-    return a.plan.num_experts + a.comm.num_ranks;
+    return epx_num_counts(&a.plan, a.comm.num_ranks);
 }
 
 static __device__ __forceinline__ uint32_t lanes_below()

@@ -31,7 +31,7 @@ struct shared_parts {
 
 static struct shared_parts parts_of(const struct epx_route_tokens *args)
 {
-    int64_t ranks = args->comm.num_ranks, counts = args->plan.num_experts + ranks;
+    int64_t ranks = args->comm.num_ranks, counts = epx_num_counts(&args->plan, (int32_t)ranks);
     int64_t fit = MOST_SHARED_COUNTS / counts - SUMS, most = ROUTING_WARPS;
     int64_t from = args->plan.rank_major ? ranks : args->plan.num_local * ranks;
     struct shared_parts parts;

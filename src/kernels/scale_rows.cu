@@ -127,7 +127,7 @@ static __global__ void __launch_bounds__(LANES)
     if (!is_last_block(a.comm) || threadIdx.x)
         return;
     if (on)
-        count_rows(a.comm, a.plan.send_rows, a.row_bytes);
+        count_route_rows(a.comm, a.plan, a.plan.send_rows, a.row_bytes);
     end_operation(a.comm, *a.plan.num_rows);
 }
 

@@ -1,25 +1,39 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * send_records.cu - a routing by messages, second step: with the whole count matrix every rank
- * finds out whether there is room everywhere, then posts the exchange of the records.
+ * finds out whether there is room everywhere, then posts the exchange of the records, with the
+ * entries behind them that are for relays.
  * Launch: one block.
  */
 #include "routing.cuh"
 
-#include "exchange.cuh"
+#include "message_rows.cuh"
 
-static __device__ void post_records(const struct epx_route_tokens &a, const struct offsets &o)
+/* Records from a source for a rank, and the entries of its node rows if it is their relay. */
+static __device__ int64_t bytes_for(const struct epx_route_tokens &a, int32_t source, int32_t rank,
+                                    bool relayed)
 {
-    int64_t share = (int64_t)a.plan.max_tokens * a.plan.record_bytes;
-    char *own = a.plan.records[a.comm.rank];
+    int64_t bytes = num_records(a.plan, a.comm, source, rank) * a.plan.record_bytes;
 
-    post_exchange(a.comm, a.plan.outgoing_records, own, [&](int32_t r) {
-        int64_t to = counts_from(a, o, a.comm.rank)[a.plan.num_experts + r];
-        int64_t from = counts_from(a, o, r)[a.plan.num_experts + a.comm.rank];
-        int64_t other = r != a.comm.rank;
+    if (relayed)
+        bytes += num_node_rows(a.plan, a.comm, source, a.comm.node[rank]) *
+                 (int64_t)epx_entry_bytes(a.plan.top_k);
+    return bytes;
+}
 
-        return epx_message{r * share, other * to * a.plan.record_bytes, r * share,
-                           other * from * a.plan.record_bytes};
+static __device__ void post_records(const struct epx_route_tokens &a)
+{
+    const struct epx_device_nodes &nodes = a.plan.nodes;
+    int32_t me = a.comm.rank;
+
+    post_exchange(a.comm, a.plan.outgoing_records, a.plan.records[me], [&](int32_t r) {
+        bool far = !goes_straight(a.plan, a.comm, r);
+        int64_t at = r * a.plan.record_share;
+
+        if (r == me)
+            return epx_message{at, 0, at, 0};
+        return epx_message{at, bytes_for(a, me, r, far && nodes.relay[a.comm.node[r]] == r), at,
+                           bytes_for(a, r, me, far && nodes.serves[r] >= 0)};
     });
 }
 
@@ -39,7 +53,7 @@ static __global__ void __launch_bounds__(ROUTING_THREADS)
     read_matrix(a, NULL, o);
     find_offsets(a, table, o);
     if (o.short_rank < 0 || a.plan.drops) {
-        post_records(a, o);
+        post_records(a);
         return;
     }
     show_counts(a, o);

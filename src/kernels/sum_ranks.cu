@@ -20,7 +20,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     if (!is_last_block(a.comm) || threadIdx.x)
         return;
     if (on)
-        count_rows(a.comm, a.plan.recv_rows, a.row_bytes);
+        count_route_rows(a.comm, a.plan, a.plan.recv_rows, a.row_bytes);
     end_operation(a.comm, a.num_tokens);
 }
 

@@ -23,13 +23,21 @@ struct stored_places {
         return a.plan.stage[home] + at * a.rounds.pitch;
     }
 
+    /* That there is a sum for it or not. */
+    __device__ __forceinline__ void note_kept(int32_t home, int64_t row, bool kept) const {}
+
     __device__ __forceinline__ float *weights_for(int32_t home, int64_t row,
                                                   const struct epx_wire_record *record) const
     {
         return (float *)(void *)a.plan.weights[home] + (int64_t)record->token * a.plan.top_k;
     }
 
-    /* Of the place-th row of a token. */
+    /* Whether the place-th row of a token has a part. */
+    __device__ __forceinline__ bool has_part(int64_t token, int32_t place) const
+    {
+        return a.plan.token_slot[token * a.plan.most_rows + place] >= 0;
+    }
+
     __device__ __forceinline__ char *part_of_token(int64_t token, int32_t place) const
     {
         int64_t at = (token - round.first_token) * a.rounds.width + place;
@@ -44,19 +52,20 @@ struct stored_places {
     }
 };
 
-/* Of the i-th row of a token among those that were kept: by node, then rank. */
-static __device__ int32_t place_by_node(const struct epx_combine_rows &a, int64_t token, int32_t i)
+/* Of the i-th row of a token among those that have a part: by node, then rank. */
+template <typename Places>
+static __device__ int32_t place_by_node(const struct epx_combine_rows &a, const Places &places,
+                                        int64_t token, int32_t i)
 {
-    const int64_t first = token * a.plan.most_rows;
-    const int32_t *rank = a.plan.token_rank + first;
+    const int32_t *rank = a.plan.token_rank + token * a.plan.most_rows;
     int32_t num = a.plan.token_num[token], own = a.comm.place[rank[i]], place = 0;
 
     for (int32_t other = 0; other < num; other++)
-        place += a.plan.token_slot[first + other] >= 0 && a.comm.place[rank[other]] < own;
+        place += a.comm.place[rank[other]] < own && places.has_part(token, other);
     return place;
 }
 
-/* The rows of a token that were kept, by node, then rank; returns their number. */
+/* The parts of a token, by node, then rank; returns their number. */
 template <typename Places>
 static __device__ int32_t list_parts(const struct epx_combine_rows &a, const Places &places,
                                      int64_t token, int64_t offset, struct row_list &list)
@@ -67,11 +76,11 @@ static __device__ int32_t list_parts(const struct epx_combine_rows &a, const Pla
 
     for (int32_t at = 0; at < num; at += EPX_WARP) {
         int32_t i = at + lane_id();
-        bool keeps = i < num && a.plan.token_slot[token * a.plan.most_rows + i] >= 0;
+        bool keeps = i < num && places.has_part(token, i);
         uint32_t lanes = __ballot_sync(~0u, keeps);
 
         if (keeps) {
-            int32_t place = on_nodes ? place_by_node(a, token, i)
+            int32_t place = on_nodes ? place_by_node(a, places, token, i)
                                      : kept + __popc(lanes & ((1u << lane_id()) - 1));
 
             list.row[place] = places.part_of_token(token, i) + offset;
@@ -163,6 +172,8 @@ static __device__ void send_sum(const struct epx_combine_rows &a, const Places &
 {
     int64_t offset = epx_segment_offset(a.rounds.cut, places.round.segment) + part.offset;
 
+    if (part.offset == 0)
+        places.note_kept(home, row, record->num_slots > 0);
     if (record->num_slots == 0)
         return;
     list_pairs(a, offset, record, list);

@@ -10,15 +10,16 @@
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     unpack_rows(const __grid_constant__ struct epx_dispatch_rows a)
 {
+    __shared__ struct message_rows rows;
     __shared__ struct record_range range;
     __shared__ struct row_list lists[EPX_WAITING_THREADS / EPX_WARP];
     struct round round = round_of(a.rounds, 0);
 
     if (!is_on(a.comm))
         return;
-    find_range(a.plan, a.comm.num_ranks, a.plan.records[a.comm.rank], round.first_token,
-               round.end_token, range);
-    unpack_records(a, round, range, lists[threadIdx.x / EPX_WARP]);
+    find_message_rows(a.plan, a.comm, a.rounds, round, rows);
+    range_of_rows(a.comm, rows, range);
+    unpack_records(a, round, rows, range, lists[threadIdx.x / EPX_WARP]);
 }
 
 int epx_launch_unpack_rows(const struct epx_dispatch_rows *args, EPX_Stream stream)

@@ -17,14 +17,14 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     bool on = is_on(a.comm);
 
     if (on) {
-        find_message_rows(a.plan, a.comm, round, rows);
+        find_message_rows(a.plan, a.comm, a.rounds, round, rows);
         sum_tokens<T>(a, packed_places{a, round, rows}, a.backward && a.comm.state->weighted,
                       lists[threadIdx.x / EPX_WARP]);
     }
     if (!is_last_block(a.comm) || threadIdx.x)
         return;
     if (on)
-        count_rows(a.comm, a.plan.recv_rows, a.row_bytes);
+        count_route_rows(a.comm, a.plan, a.plan.recv_rows, a.row_bytes);
     end_operation(a.comm, a.num_tokens);
 }
 
