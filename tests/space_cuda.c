@@ -3,6 +3,7 @@
 #include "space.h"
 
 #include <cuda_runtime_api.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,18 @@ static void must(cudaError_t error, const char *what)
     MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
+/* To NCCL they are hosts, between which it goes through the network. */
+static void pretend_hosts(void)
+{
+    const char *per_node = getenv("EPX_RANKS_PER_NODE");
+    char host[32];
+
+    if (!per_node || atoi(per_node) < 1)
+        return;
+    snprintf(host, sizeof(host), "node%d", suite_rank / atoi(per_node));
+    setenv("NCCL_HOSTID", host, 0);
+}
+
 void space_init(int rank_on_node)
 {
     const char *memory = getenv("EPX_MEMORY");
@@ -28,6 +41,7 @@ void space_init(int rank_on_node)
         return;
     if (devices < 1)
         suite_skip("no CUDA device");
+    pretend_hosts();
     ordinal = rank_on_node % devices;
     must(cudaSetDevice(ordinal), "cudaSetDevice");
     must(cudaStreamCreateWithFlags(&copies, cudaStreamNonBlocking), "cudaStreamCreate");

@@ -13,11 +13,12 @@
 #include "device_ranks.h"
 #include "transport.h"
 
+/* NCCL looks at the ranks of one host; NCCL_HOSTID can pretend others. */
 static int same_device_twice(const struct epx_comm *comm, const int64_t *devices)
 {
     for (int r = 0; r < comm->size; r++)
         for (int s = 0; s < r; s++)
-            if (devices[r] && devices[r] == devices[s])
+            if (devices[r] && devices[r] == devices[s] && comm->node[r] == comm->node[s])
                 return 1;
     return 0;
 }
