@@ -220,6 +220,7 @@ unit_programs = \
   tests/unit_links \
   tests/unit_log \
   tests/unit_memory \
+  tests/unit_nodes \
   tests/unit_param \
   tests/unit_plan \
   tests/unit_progress \
@@ -300,6 +301,11 @@ tests_unit_log_LDADD = $(unit_ldadd)
 
 tests_unit_memory_CPPFLAGS = $(unit_cppflags)
 tests_unit_memory_LDADD = $(unit_ldadd)
+
+# Of the module for CUDA, but it needs none.
+tests_unit_nodes_SOURCES = tests/unit_nodes.c src/coll/device_nodes.c
+tests_unit_nodes_CPPFLAGS = $(unit_cppflags)
+tests_unit_nodes_LDADD = $(unit_ldadd)
 
 tests_unit_param_CPPFLAGS = $(unit_cppflags)
 tests_unit_param_LDADD = $(unit_ldadd)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "operation.h"
+#include "space.h"
 #include "suite.h"
 
 static EPX_Comm comm;
@@ -116,29 +117,93 @@ static int on_tiers(void)
     return strchr(transport, '+') != NULL;
 }
 
-/* Unique rows of all ranks in the routing that layer_run makes first. */
-static uint64_t unique_rows(const struct scenario *s)
+/* Whether rows cross to a node once, to be passed on there: nodes of one rank need no relay. */
+static int relays(void)
 {
+    int several_nodes = 0, several_ranks = 0;
+
+    for (int r = 1; r < suite_size; r++) {
+        several_nodes |= suite_nodes[r] != suite_nodes[0];
+        for (int s = 0; s < r; s++)
+            several_ranks |= suite_nodes[r] == suite_nodes[s];
+    }
+    return on_tiers() || (space_is_device() && several_nodes && several_ranks);
+}
+
+/* Rows of all ranks in the routing that layer_run makes first. */
+struct all_rows {
+    uint64_t unique;  /* (token, rank) */
+    uint64_t network; /* of those, to another node */
+    uint64_t crossing; /* (token, node), to another node */
+};
+
+/* -1 = none. */
+static int rank_of_pair(const struct ref *ref, int home, int64_t pair)
+{
+    int64_t id = ref->in.ids[home][pair];
+
+    return id >= 0 && id < ref->in.experts ? ref_owner(&ref->in, id) : -1;
+}
+
+/* Whether the pair is the first of its token to the rank, or to the node. */
+static int is_first(const struct ref *ref, int home, int64_t pair, int by_node)
+{
+    int64_t first = pair - pair % ref->in.top_k;
+    int owner = rank_of_pair(ref, home, pair);
+
+    for (int64_t p = first; p < pair; p++) {
+        int other = rank_of_pair(ref, home, p);
+
+        if (other >= 0 && (by_node ? suite_nodes[other] == suite_nodes[owner] : other == owner))
+            return 0;
+    }
+    return owner >= 0;
+}
+
+static void count_home(const struct ref *ref, int home, struct all_rows *all)
+{
+    int64_t pairs = (int64_t)ref->in.tokens[home] * ref->in.top_k;
+
+    for (int64_t p = 0; p < pairs; p++) {
+        int owner = rank_of_pair(ref, home, p);
+        int crosses = owner >= 0 && suite_nodes[owner] != suite_nodes[home];
+
+        all->unique += (uint64_t)is_first(ref, home, p, 0);
+        all->network += (uint64_t)(crosses && is_first(ref, home, p, 0));
+        all->crossing += (uint64_t)(crosses && is_first(ref, home, p, 1));
+    }
+}
+
+static struct all_rows count_all(const struct scenario *s)
+{
+    struct all_rows all = {0, 0, 0};
     struct routing routing;
     struct layer layer;
-    uint64_t rows = 0;
 
     layer_open(&layer, s, comm);
     routing_prepare(&routing, &layer, s->seed);
     for (int r = 0; r < suite_size; r++)
-        for (int source = 0; source < suite_size; source++)
-            rows += (uint64_t)routing.ref->rank[r].rank_counts[source];
+        count_home(routing.ref, r, &all);
     routing_free(&routing);
     layer_close(&layer);
-    return rows;
+    return all;
 }
 
-/* On tiers a row that crosses counts there, and again where its relay passes it on. */
+static uint64_t sum_of_ranks(uint64_t mine)
+{
+    uint64_t all;
+
+    MPI_Allreduce(&mine, &all, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+    return all;
+}
+
+/* With relays a row that crosses counts there, and again where it is passed on. */
 START_TEST(stats_count_what_was_sent)
 {
     struct scenario s = scenario_small(EPX_FLOAT32);
     EPX_Stats stats = EPX_STATS_INIT;
-    uint64_t sent, all, rows, most;
+    struct all_rows rows;
+    uint64_t sent, network, all;
 
     EXPECT_CODE(EPX_Comm_free(&comm), EPX_SUCCESS);
     open_comm();
@@ -148,11 +213,14 @@ START_TEST(stats_count_what_was_sent)
     EXPECT(stats.calls == 2, "%llu calls", (unsigned long long)stats.calls);
     EXPECT(stats.timeouts == 0 && stats.host_syncs == 0, "timeouts or host syncs");
     sent = stats.rows_self + stats.rows_node + stats.rows_network;
-    MPI_Allreduce(&sent, &all, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
-    rows = unique_rows(&s);
-    most = on_tiers() ? 2 * rows : rows;
-    EXPECT(all >= rows && all <= most, "%llu rows sent, not %llu", (unsigned long long)all,
-           (unsigned long long)rows);
+    all = sum_of_ranks(sent);
+    network = sum_of_ranks(stats.rows_network);
+    rows = count_all(&s);
+    EXPECT(network == (relays() ? rows.crossing : rows.network),
+           "%llu rows crossed; %llu to nodes, %llu to ranks", (unsigned long long)network,
+           (unsigned long long)rows.crossing, (unsigned long long)rows.network);
+    EXPECT(all >= rows.unique && all <= (relays() ? 2 : 1) * rows.unique,
+           "%llu rows sent, not %llu", (unsigned long long)all, (unsigned long long)rows.unique);
     EXPECT(suite_size > 1 || stats.rows_self == sent, "one rank sent to others");
     EXPECT(stats.bytes_self == stats.rows_self * 37 * 4, "%llu bytes in %llu rows",
            (unsigned long long)stats.bytes_self, (unsigned long long)stats.rows_self);
