@@ -51,8 +51,9 @@ struct listed {
 static const struct listed transports[] = {
     {"lsa", "cuda:device", "kernels store into NCCL symmetric windows", NULL, LSA, 0},
     {"ipc", "cuda:device", "kernels store into CUDA IPC memory", NULL, IPC, 0},
-    {"nccl", "cuda:device", "NCCL send and receive with exact counts", NULL, NCCL, 0},
-    {"ucx", "cuda:device", "UCX messages through pinned host memory", NULL, UCX_BOUNCE, 0},
+    {"nccl", "cuda:device", "NCCL messages, exact counts; rows go to a node once", NULL, NCCL, 0},
+    {"ucx", "cuda:device", "UCX through pinned memory; rows go to a node once", NULL, UCX_BOUNCE,
+     0},
     {"shm", "system", "ranks store into each other's shared memory", &epx_transport_shm, 0, 0},
     {"shm+ucx", "system", "shared memory inside a node, UCX between nodes", UCX, 0, 1},
     {"ucx", "system", "UCX: stores within a node, messages between nodes", UCX, 0, 0},
