@@ -114,6 +114,8 @@ if HAVE_UCX
 libepx_core_la_LIBADD += $(UCX_LIBS)
 libepx_core_la_SOURCES += \
   src/coll/transport_ucx.c \
+  src/coll/transport_ucx_context.c \
+  src/coll/transport_ucx_context.h \
   src/coll/transport_ucx_link.h \
   src/coll/transport_ucx_links.c \
   src/coll/transport_ucx_links.h \

@@ -9,6 +9,7 @@
 
 #include "agree.h"
 #include "jitter.h"
+#include "transport_ucx_context.h"
 #include "transport_ucx_links.h"
 
 /*
@@ -111,7 +112,7 @@ static void publish_ready(struct ucx *ucx, uint64_t number)
 static int ucx_usable(struct epx_comm *comm, char *why)
 {
     (void)comm;
-    return epx_links_usable(why);
+    return epx_ucx_usable(why);
 }
 
 static void ucx_free(void *state)

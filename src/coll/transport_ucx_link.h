@@ -6,8 +6,7 @@
 #ifndef EPX_COLL_TRANSPORT_UCX_LINK_H
 #define EPX_COLL_TRANSPORT_UCX_LINK_H
 
-#include <ucp/api/ucp.h>
-
+#include "transport_ucx_context.h"
 #include "transport_ucx_links.h"
 
 enum { EPX_MESSAGE_DATA, EPX_MESSAGE_LETTER };
@@ -86,17 +85,6 @@ struct epx_links {
     int ended, lost; /* by a letter; a link, and the peers do not know it yet */
     char message[EPX_MAX_ERROR_STRING], sent_message[EPX_MAX_ERROR_STRING];
 };
-
-#define EPX_TRY_UCX(call)                                                                     \
-    do {                                                                                      \
-        ucs_status_t epx_status_ = (call);                                                    \
-        if (epx_status_ != UCS_OK)                                                            \
-            return epx_fail_ucx(epx_status_, #call);                                          \
-    } while (0)
-int epx_fail_ucx(ucs_status_t status, const char *call);
-
-/* Collective, agreed: every rank's bytes, one after the other at *stride of links->exchange. */
-int epx_links_gather(struct epx_links *links, const void *own, size_t own_bytes, size_t *stride);
 
 /* Local: the worker hands over what comes. */
 int epx_links_take_messages(struct epx_links *links);

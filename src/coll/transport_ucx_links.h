@@ -12,8 +12,6 @@
 struct epx_links;
 
 /* transport_ucx_links.c */
-/* Whether the library that runs is fit for what was built; if not, why. */
-int epx_links_usable(char *why);
 /* Collective, agreed: *links stays NULL or half-built on error, free takes both. */
 int epx_links_create(struct epx_comm *comm, struct epx_links **links);
 /* Local; bounded whether the peers live or not. */

@@ -48,7 +48,8 @@ static int exchange_offers(struct epx_links *links, const char *own, size_t *str
     if (rc == EPX_SUCCESS) {
         offer->address = (uintptr_t)own;
         memcpy(offer->key, key, key_bytes);
-        rc = epx_links_gather(links, offer, sizeof(*offer) + key_bytes, stride);
+        rc = epx_ucx_gather(links->comm, offer, sizeof(*offer) + key_bytes, stride,
+                            &links->exchange);
     }
     if (key)
         ucp_rkey_buffer_release(key);
