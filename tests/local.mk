@@ -251,7 +251,9 @@ if HAVE_UCX
 check_PROGRAMS += tests/unit_bounce
 endif
 endif
-tests_unit_bounce_SOURCES = tests/unit_bounce.c tests/pretend_copies.c tests/pretend_copies.h \
+device_messages = tests/device_messages.c tests/device_messages.h \
+  tests/pretend_copies.c tests/pretend_copies.h
+tests_unit_bounce_SOURCES = tests/unit_bounce.c $(device_messages) \
   src/coll/transport_bounce.c src/coll/transport_bounce_rounds.c src/coll/device_windows.c \
   src/coll/device_ranks.c src/coll/device_scope.c
 tests_unit_bounce_CPPFLAGS = $(unit_cppflags) $(vendor_cppflags)
