@@ -133,7 +133,8 @@ if HAVE_CUDA
 pkglib_LTLIBRARIES += libepx_cuda.la
 endif
 # The vendors' headers are not held to our warnings.
-vendor_cppflags = $(patsubst -I%,-isystem%,$(CUDA_CPPFLAGS) $(NCCL_CPPFLAGS))
+vendor_cppflags = \
+  $(patsubst -I%,-isystem%,$(CUDA_CPPFLAGS) $(NCCL_CPPFLAGS) $(UCX_CPPFLAGS))
 libepx_cuda_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/src $(vendor_cppflags)
 libepx_cuda_la_LIBADD = $(NCCL_LIBS) $(CUDA_LIBS)
 libepx_cuda_la_LDFLAGS = -module -avoid-version -no-undefined -export-symbols-regex '^epx_' \
@@ -235,6 +236,15 @@ libepx_cuda_la_SOURCES += \
   src/coll/transport_lsa.c \
   src/coll/transport_lsa.h \
   src/coll/transport_lsa_window.cu
+endif
+if HAVE_UCX
+libepx_cuda_la_LIBADD += $(UCX_LIBS)
+libepx_cuda_la_SOURCES += \
+  src/coll/transport_ucx_context.c \
+  src/coll/transport_ucx_context.h \
+  src/coll/transport_ucx_device.c \
+  src/coll/transport_ucx_device.h \
+  src/coll/transport_ucx_exchange.c
 endif
 if ENABLE_JITTER
 libepx_cuda_la_SOURCES += src/jitter.c

@@ -248,7 +248,7 @@ tests_unit_count_pairs_LDADD = $(unit_ldadd) $(CUDA_LIBS)
 # before those of the runtime, which the suite is linked with.
 if HAVE_CUDA
 if HAVE_UCX
-check_PROGRAMS += tests/unit_bounce
+check_PROGRAMS += tests/unit_bounce tests/unit_ucx_device
 endif
 endif
 device_messages = tests/device_messages.c tests/device_messages.h \
@@ -259,6 +259,12 @@ tests_unit_bounce_SOURCES = tests/unit_bounce.c $(device_messages) \
 tests_unit_bounce_CPPFLAGS = $(unit_cppflags) $(vendor_cppflags)
 tests_unit_bounce_LDADD = $(unit_ldadd)
 tests_unit_bounce_LDFLAGS = -Wl,-z,muldefs
+tests_unit_ucx_device_SOURCES = tests/unit_ucx_device.c $(device_messages) \
+  src/coll/transport_ucx_device.c src/coll/transport_ucx_exchange.c src/coll/device_windows.c \
+  src/coll/device_ranks.c src/coll/device_scope.c
+tests_unit_ucx_device_CPPFLAGS = $(unit_cppflags) $(vendor_cppflags)
+tests_unit_ucx_device_LDADD = $(unit_ldadd)
+tests_unit_ucx_device_LDFLAGS = -Wl,-z,muldefs
 
 # Windows that CUDA maps between processes, likewise.
 tests_unit_ipc_SOURCES = tests/unit_ipc.c tests/pretend_copies.c tests/pretend_copies.h \

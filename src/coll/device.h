@@ -82,6 +82,7 @@ enum { EPX_MOST_IN_FLIGHT = 4096, EPX_SHARED_COMPLETION = EPX_MOST_IN_FLIGHT - 1
 extern const struct epx_transport_ops epx_transport_lsa;
 extern const struct epx_transport_ops epx_transport_ipc;
 extern const struct epx_transport_ops epx_transport_nccl;
+extern const struct epx_transport_ops epx_transport_ucx_device;
 extern const struct epx_transport_ops epx_transport_bounce;
 extern const struct epx_device_ops epx_device_ops;
 

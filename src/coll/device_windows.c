@@ -13,14 +13,78 @@ int epx_device_windows_open(struct epx_device_windows *windows, struct epx_comm 
     return EPX_SUCCESS;
 }
 
+/* A kept window that is large enough, and not much too large; NULL = none. */
+static struct epx_window *take_kept(struct epx_device_windows *windows, size_t bytes)
+{
+    struct epx_window **link = &windows->kept, *window;
+
+    while (*link && ((*link)->mapping_bytes < bytes || (*link)->mapping_bytes / 2 > bytes))
+        link = &(*link)->next;
+    window = *link;
+    if (window) {
+        *link = window->next;
+        window->next = NULL;
+    }
+    return window;
+}
+
+/* Does not wait for kernels, of which none uses the window, unless it was to be kept. */
+static void destroy(struct epx_device_windows *windows, struct epx_window *window)
+{
+    struct epx_device_scope scope;
+
+    if (window->mapping && epx_device_enter(windows->ordinal, &scope) == cudaSuccess) {
+        if (windows->keeps)
+            cudaFree(window->mapping);
+        else
+            cudaFreeAsync(window->mapping, windows->stream);
+        epx_device_leave(&scope);
+    }
+    window->own = NULL; /* it was the mapping's */
+    epx_window_free(window);
+}
+
+static void destroy_kept(struct epx_device_windows *windows)
+{
+    while (windows->kept) {
+        struct epx_window *window = windows->kept;
+
+        windows->kept = window->next;
+        destroy(windows, window);
+    }
+}
+
+static int allocate_kept(struct epx_device_windows *windows, struct epx_window *window)
+{
+    cudaError_t error = cudaMalloc(&window->mapping, window->mapping_bytes);
+
+    if (error == cudaErrorMemoryAllocation && windows->kept) {
+        cudaGetLastError();
+        destroy_kept(windows);
+        error = cudaMalloc(&window->mapping, window->mapping_bytes);
+    }
+    EPX_TRY_CUDA(error);
+    return EPX_SUCCESS;
+}
+
+static int allocate(struct epx_device_windows *windows, size_t bytes, struct epx_window *window)
+{
+    window->mapping_bytes = bytes ? bytes : 1;
+    if (windows->keeps)
+        return allocate_kept(windows, window);
+    EPX_TRY_CUDA(cudaMallocAsync(&window->mapping, window->mapping_bytes, windows->stream));
+    EPX_TRY_CUDA(cudaStreamSynchronize(windows->stream));
+    return EPX_SUCCESS;
+}
+
 /* All addresses are this rank's own. */
 static int init(struct epx_device_windows *windows, size_t bytes, struct epx_window *window)
 {
     EPX_FAIL_IF(!window, EPX_ERR_NO_MEM, "no memory for a window");
     window->number = windows->next_number++;
-    window->own_bytes = window->mapping_bytes = bytes;
-    EPX_TRY_CUDA(cudaMallocAsync(&window->mapping, bytes ? bytes : 1, windows->stream));
-    EPX_TRY_CUDA(cudaStreamSynchronize(windows->stream));
+    window->own_bytes = bytes;
+    if (!window->mapping)
+        EPX_TRY(allocate(windows, bytes, window));
     window->own = window->mapping;
     for (int r = 0; r < windows->comm->size; r++)
         window->address[r] = window->own;
@@ -30,11 +94,13 @@ static int init(struct epx_device_windows *windows, size_t bytes, struct epx_win
 int epx_device_windows_create(struct epx_device_windows *windows, size_t bytes,
                               struct epx_window **result)
 {
-    struct epx_window *window = epx_window_empty(windows->comm->size);
+    struct epx_window *window = take_kept(windows, bytes);
     struct epx_device_scope scope;
     cudaError_t error = epx_device_enter(windows->ordinal, &scope);
     int rc;
 
+    if (!window)
+        window = epx_window_empty(windows->comm->size);
     if (error != cudaSuccess) {
         rc = epx_fail_cuda(error, "cudaSetDevice");
     } else {
@@ -58,17 +124,14 @@ void epx_device_windows_free(struct epx_device_windows *windows, struct epx_wind
     windows->laid_aside = window;
 }
 
-/* Does not wait for kernels, of which none uses the window. */
-static void destroy(struct epx_device_windows *windows, struct epx_window *window)
+static void reclaim(struct epx_device_windows *windows, struct epx_window *window)
 {
-    struct epx_device_scope scope;
-
-    if (window->mapping && epx_device_enter(windows->ordinal, &scope) == cudaSuccess) {
-        cudaFreeAsync(window->mapping, windows->stream);
-        epx_device_leave(&scope);
+    if (!windows->keeps || !window->mapping) {
+        destroy(windows, window);
+        return;
     }
-    window->own = NULL; /* it was the mapping's */
-    epx_window_free(window);
+    window->next = windows->kept;
+    windows->kept = window;
 }
 
 /* A pool of memory gives back what is free when a stream is synchronized. */
@@ -78,7 +141,7 @@ void epx_device_windows_reclaim(struct epx_device_windows *windows)
         struct epx_window *window = windows->laid_aside;
 
         windows->laid_aside = window->next;
-        destroy(windows, window);
+        reclaim(windows, window);
     }
     if (windows->stream)
         cudaStreamSynchronize(windows->stream);
@@ -87,6 +150,7 @@ void epx_device_windows_reclaim(struct epx_device_windows *windows)
 void epx_device_windows_close(struct epx_device_windows *windows)
 {
     epx_device_windows_reclaim(windows);
+    destroy_kept(windows);
     if (windows->stream)
         cudaStreamDestroy(windows->stream);
     windows->stream = NULL;

@@ -13,7 +13,7 @@
 #include "route.h"
 #include "transport.h"
 
-enum { EPX_MODULE_VERSION = 7 };
+enum { EPX_MODULE_VERSION = 8 };
 
 /* What libepx gives its module; module_cuda.c wraps them under their own names. */
 struct epx_core {
@@ -75,7 +75,7 @@ struct epx_device_ops {
 /* What the module gives libepx. */
 struct epx_module {
     int version;
-    const struct epx_transport_ops *lsa, *ipc, *nccl, *bounce;
+    const struct epx_transport_ops *lsa, *ipc, *nccl, *ucx, *bounce;
     const struct epx_device_ops *device;
 };
 

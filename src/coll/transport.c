@@ -43,8 +43,10 @@ struct listed {
 #endif
 
 #if HAVE_CUDA && HAVE_UCX
+#define UCX_DEVICE offsetof(struct epx_module, ucx)
 #define UCX_BOUNCE offsetof(struct epx_module, bounce)
 #else
+#define UCX_DEVICE 0
 #define UCX_BOUNCE 0
 #endif
 
@@ -52,6 +54,7 @@ static const struct listed transports[] = {
     {"lsa", "cuda:device", "kernels store into NCCL symmetric windows", NULL, LSA, 0},
     {"ipc", "cuda:device", "kernels store into CUDA IPC memory", NULL, IPC, 0},
     {"nccl", "cuda:device", "NCCL messages, exact counts; rows go to a node once", NULL, NCCL, 0},
+    {"ucx", "cuda:device", "UCX on device memory; rows go to a node once", NULL, UCX_DEVICE, 0},
     {"ucx", "cuda:device", "UCX through pinned memory; rows go to a node once", NULL, UCX_BOUNCE,
      0},
     {"shm", "system", "ranks store into each other's shared memory", &epx_transport_shm, 0, 0},
@@ -179,19 +182,48 @@ static int has_memory(const struct epx_comm *comm, const struct listed *entry)
     return strcmp(entry->memory, memory) == 0;
 }
 
-static int attach_named(struct epx_comm *comm, const char *name)
+/* The next line for the same name and memory: another way to do the same. */
+static const struct listed *next_way(const struct listed *entry)
+{
+    const struct listed *next = entry + 1;
+
+    if (next == transports + NUM_TRANSPORTS || strcmp(next->name, entry->name) != 0 ||
+        strcmp(next->memory, entry->memory) != 0)
+        return NULL;
+    return next;
+}
+
+/* The first line for a name, of the communicator's memory if there is one. */
+static const struct listed *find_named(const struct epx_comm *comm, const char *name)
 {
     const struct listed *named = NULL;
+
+    for (int i = 0; i < NUM_TRANSPORTS; i++) {
+        if (strcmp(transports[i].name, name) != 0)
+            continue;
+        if (has_memory(comm, &transports[i]))
+            return &transports[i];
+        if (!named)
+            named = &transports[i];
+    }
+    return named;
+}
+
+static int attach_named(struct epx_comm *comm, const char *name)
+{
+    const struct listed *named = find_named(comm, name);
     char why[EPX_WHY_MAX];
     int usable;
 
-    for (int i = 0; i < NUM_TRANSPORTS; i++)
-        if (strcmp(transports[i].name, name) == 0 && (!named || has_memory(comm, &transports[i])))
-            named = &transports[i];
     EPX_FAIL_IF(!named, EPX_ERR_INTERN, "transport %s is not listed", name);
     EPX_FAIL_IF(comm->params.memory && !has_memory(comm, named), EPX_ERR_UNSUPPORTED,
                 "transport %s is for %s memory", name, named->memory);
     EPX_TRY(usable_on_all(comm, named, &usable, why));
+    for (const struct listed *way = next_way(named); !usable && way; way = next_way(way)) {
+        EPX_LOG_INFO("transport %s (%s) passed over: %s", name, named->description, why);
+        named = way;
+        EPX_TRY(usable_on_all(comm, named, &usable, why));
+    }
     EPX_FAIL_IF(!usable, EPX_ERR_TRANSPORT, "transport %s is not usable: %s", name, why);
     return attach(comm, named);
 }
@@ -219,14 +251,19 @@ static int attach_first(struct epx_comm *comm)
                     "no transport is usable: %s", why);
 }
 
+static int is_for(const char *name, const char *memory)
+{
+    for (int i = 0; i < NUM_TRANSPORTS; i++)
+        if (is_in_build(&transports[i]) && strcmp(transports[i].name, name) == 0 &&
+            strcmp(transports[i].memory, memory) == 0)
+            return 1;
+    return 0;
+}
+
 /* Whether this build has the transport on device memory and on the host's. */
 static int is_for_both(const char *name)
 {
-    int num = 0;
-
-    for (int i = 0; i < NUM_TRANSPORTS; i++)
-        num += is_in_build(&transports[i]) && strcmp(transports[i].name, name) == 0;
-    return num == 2;
+    return is_for(name, "cuda:device") && is_for(name, "system");
 }
 
 /* auto: device memory if every rank has a current CUDA context and no host transport is named. */
