@@ -42,11 +42,20 @@ static int takes_device_memory(const struct epx_comm *comm, char *why)
     return 0;
 }
 
+/* Inside a node UCX has no quick way without cuda_ipc, which is left out unless it is named. */
+static int is_wanted(const struct epx_comm *comm, char *why)
+{
+    if (getenv("UCX_TLS") || (comm->size > 1 && comm->real_nodes == comm->size))
+        return 1;
+    snprintf(why, EPX_WHY_MAX, "ranks share a node, and UCX_TLS names no transport for them");
+    return 0;
+}
+
 static int ucx_device_usable(struct epx_comm *comm, char *why)
 {
     int64_t *devices = epx_device_numbers(comm, why);
     int usable = devices && epx_device_check_room(comm, devices, why) && epx_ucx_usable(why) &&
-                 takes_device_memory(comm, why);
+                 is_wanted(comm, why) && takes_device_memory(comm, why);
 
     free(devices);
     return usable;
