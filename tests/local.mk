@@ -217,6 +217,7 @@ unit_programs = \
   tests/unit_element \
   tests/unit_exchange \
   tests/unit_kernels \
+  tests/unit_letters \
   tests/unit_links \
   tests/unit_log \
   tests/unit_memory \
@@ -300,6 +301,9 @@ tests_libtwins_la_SOURCES += tests/twins_host.c
 endif
 tests_unit_kernels_CPPFLAGS = $(unit_cppflags)
 tests_unit_kernels_LDADD = tests/libtwins.la $(unit_ldadd)
+
+tests_unit_letters_CPPFLAGS = $(unit_cppflags)
+tests_unit_letters_LDADD = $(unit_ldadd)
 
 tests_unit_links_CPPFLAGS = $(unit_cppflags)
 tests_unit_links_LDADD = $(unit_ldadd)

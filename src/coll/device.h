@@ -23,6 +23,7 @@ struct epx_device_notes {
     char peer_reason[EPX_MAX_ERROR_STRING]; /* of the rank that gave up */
     struct epx_device_stats stats;          /* the last copy */
     struct epx_device_exchanges exchanges;  /* likewise */
+    uint64_t arrived[EPX_MOST_DEVICE_RANKS]; /* with messages: a copy, when one lacks */
 };
 
 /* What operations have beside the user's streams. */

@@ -90,13 +90,33 @@ static void describe_reason(struct epx_device *device, int rank, char *message)
     snprintf(message, EPX_MAX_ERROR_STRING, "%.*s", EPX_MAX_ERROR_STRING - 1, reason);
 }
 
+/* By messages kernels see who is behind; that may be a rank that waits for a dead one, which is as
+ * far behind. */
+static int blame(struct epx_device *device, int rank, char *message)
+{
+    char suspects[EPX_MOST_DEVICE_RANKS] = {0};
+    uint64_t *arrived = device->notes->arrived;
+    int size = device->comm->size;
+
+    suspects[rank] = 1;
+    if (epx_device_copy(device, arrived, epx_control_arrived(device->window->own, 0),
+                        (size_t)size * sizeof(*arrived)))
+        for (int r = 0; r < size; r++)
+            suspects[r] = arrived[r] <= arrived[rank];
+    return epx_letters_blame(device->letters, rank, suspects, message);
+}
+
 static void describe_abort(struct epx_device *device, uint64_t word, char *message)
 {
     int rank = (int)(uint32_t)word - 1, verb = (int)(uint32_t)(word >> 32);
 
-    if (verb == EPX_ABORT_BY_HOST)
+    if (verb == EPX_ABORT_BY_HOST) {
         describe_reason(device, rank, message);
-    else
+        return;
+    }
+    if (device->letters)
+        rank = blame(device, rank, message);
+    if (rank >= 0)
         epx_comm_describe_silence(device->comm, epx_verb_name((enum epx_verb)verb), rank, message);
 }
 

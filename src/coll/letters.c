@@ -6,14 +6,16 @@
  */
 #include "letters.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "agree.h"
+#include "progress.h"
 
 enum letter_kind { LETTER_ASK, LETTER_ANSWER, LETTER_END };
-enum { LETTER_TAG = 1 };
+enum { LETTER_TAG = 1, ANSWERS_MS = 200 };
 
 struct letter {
     int32_t kind, sender;
@@ -198,3 +200,31 @@ void epx_letters_announce(struct epx_letters *letters, const char *message)
     send_to_others(letters, LETTER_END, message);
 }
 
+/* The first suspect from here on that did not answer; this rank if all did. */
+static int find_silent(const struct epx_letters *letters, int first, const char *suspects)
+{
+    int size = letters->comm->size, self = letters->comm->rank;
+
+    for (int i = 0; i < size; i++) {
+        int rank = (first + i) % size;
+
+        if (rank != self && suspects[rank] && !letters->answered[rank])
+            return rank;
+    }
+    return self;
+}
+
+int epx_letters_blame(struct epx_letters *letters, int first, const char *suspects, char *message)
+{
+    int64_t end = epx_now_ns() + ANSWERS_MS * 1000000LL;
+    int self = letters->comm->rank, silent;
+
+    epx_letters_probe(letters);
+    do {
+        if (epx_letters_beat(letters, letters->position, message))
+            return -1;
+        silent = find_silent(letters, first, suspects);
+        sched_yield();
+    } while (silent != self && epx_now_ns() < end);
+    return silent == self ? first : silent;
+}

@@ -20,4 +20,11 @@ void epx_letters_probe(struct epx_letters *letters);
 int epx_letters_answered(const struct epx_letters *letters, int rank, uint64_t *position);
 void epx_letters_announce(struct epx_letters *letters, const char *message);
 
+/*
+ * Who is to blame, given the first suspect, who may only be kept waiting, and all of them, [R]:
+ * asks the ranks, and if the first answers and another suspect does not within a moment, that one.
+ * -1 if the communicator has ended meanwhile: message says why.
+ */
+int epx_letters_blame(struct epx_letters *letters, int first, const char *suspects, char *message);
+
 #endif

@@ -31,6 +31,7 @@ static const struct epx_core core = {
     .letters_free = epx_letters_free,
     .letters_beat = epx_letters_beat,
     .letters_announce = epx_letters_announce,
+    .letters_blame = epx_letters_blame,
     .now_ns = epx_now_ns,
     .verb_name = epx_verb_name,
     .worst_capacity = epx_route_worst_capacity,

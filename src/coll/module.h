@@ -13,7 +13,7 @@
 #include "route.h"
 #include "transport.h"
 
-enum { EPX_MODULE_VERSION = 8 };
+enum { EPX_MODULE_VERSION = 9 };
 
 /* What libepx gives its module; module_cuda.c wraps them under their own names. */
 struct epx_core {
@@ -36,6 +36,8 @@ struct epx_core {
     void (*letters_free)(struct epx_letters *letters);
     int (*letters_beat)(struct epx_letters *letters, uint64_t position, char *message);
     void (*letters_announce)(struct epx_letters *letters, const char *message);
+    int (*letters_blame)(struct epx_letters *letters, int first, const char *suspects,
+                         char *message);
     int64_t (*now_ns)(void);
     const char *(*verb_name)(enum epx_verb verb);
     int64_t (*worst_capacity)(const EPX_Route_attr *attr, int num_ranks, int num_local);

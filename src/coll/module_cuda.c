@@ -132,6 +132,11 @@ void epx_letters_announce(struct epx_letters *letters, const char *message)
     core->letters_announce(letters, message);
 }
 
+int epx_letters_blame(struct epx_letters *letters, int first, const char *suspects, char *message)
+{
+    return core->letters_blame(letters, first, suspects, message);
+}
+
 int64_t epx_now_ns(void)
 {
     return core->now_ns();
