@@ -9,6 +9,7 @@
 #include "cuda_errors.h"
 #include "device.h"
 #include "device_nodes.h"
+#include "kernels/node_rows.h"
 
 enum { STAGE_QUANTUM = 16 };
 
@@ -89,16 +90,15 @@ static int fill_nodes(const struct epx_device *device, const struct layout *layo
 {
     const struct epx_comm *comm = device->comm;
     size_t ranks = (size_t)comm->size;
-    int32_t *table = calloc(2 * ranks, sizeof(*table)), placed = 0;
+    int32_t *table = calloc(2 * ranks, sizeof(*table)), by_node[EPX_MOST_DEVICE_RANKS];
     int rc;
 
     EPX_FAIL_IF(!table, EPX_ERR_NO_MEM, "no memory for %zu ranks", ranks);
-    for (int n = 0; n < comm->num_nodes; n++)
-        for (int r = 0; r < comm->size; r++)
-            if (comm->node[r] == n) {
-                table[r] = n;
-                table[comm->size + r] = placed++;
-            }
+    epx_nodes_order(comm->node, comm->num_nodes, comm->size, by_node);
+    for (int i = 0; i < comm->size; i++) {
+        table[i] = comm->node[i];
+        table[comm->size + by_node[i]] = i;
+    }
     rc = copy_table(device, layout->nodes, table, 2 * ranks * sizeof(*table));
     free(table);
     return rc;

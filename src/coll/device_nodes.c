@@ -24,12 +24,8 @@ static void find_places(const struct epx_comm *comm, struct places *places)
 {
     struct epx_nodes nodes = {comm->num_nodes, comm->node[comm->rank], comm->node, places->ranks,
                               places->first,   places->index};
-    int32_t placed = 0;
 
-    for (int32_t node = 0; node < comm->num_nodes; node++)
-        for (int32_t r = 0; r < comm->size; r++)
-            if (comm->node[r] == node)
-                places->ranks[placed++] = r;
+    epx_nodes_order(comm->node, comm->num_nodes, comm->size, places->ranks);
     epx_nodes_place(&nodes, comm->size);
     places->nodes = nodes;
 }

@@ -7,6 +7,7 @@
 
 #include "agree.h"
 #include "jitter.h"
+#include "kernels/node_rows.h"
 #include "tiers.h"
 #include "verbs.h"
 
@@ -52,17 +53,6 @@ static void fix_plan(struct epx_plan *plan, const struct epx_route *route)
     plan->count_shape.num_ranks = plan->num_ranks;
     plan->record_shape = epx_record_shape(plan->top_k, plan->rank_major);
     plan->short_rank = -1;
-}
-
-/* Ranks by (node, rank): each node's ranks in one run. */
-static void order_ranks(struct epx_plan *plan, const struct epx_comm *comm)
-{
-    int32_t placed = 0;
-
-    for (int node = 0; node < comm->num_nodes; node++)
-        for (int32_t r = 0; r < plan->num_ranks; r++)
-            if (comm->node[r] == node)
-                plan->rank_order[placed++] = r;
 }
 
 /* Allocates the next array; remembers a failure. */
@@ -177,7 +167,7 @@ static int allocate(struct epx_route *route)
 
     EPX_FAIL_IF(failed, EPX_ERR_NO_MEM, "no memory for a route of %d tokens to %lld rows",
                 plan->max_tokens, (long long)route->capacity);
-    order_ranks(plan, route->comm);
+    epx_nodes_order(route->comm->node, route->comm->num_nodes, plan->num_ranks, plan->rank_order);
     for (int32_t r = 0; r < plan->num_ranks; r++)
         for (int32_t e = epx_first_expert(r, plan->num_experts, plan->num_ranks);
              e < epx_first_expert(r + 1, plan->num_experts, plan->num_ranks); e++)

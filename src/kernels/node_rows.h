@@ -48,6 +48,18 @@ EPX_HD int32_t epx_node_size(const struct epx_nodes *nodes, int32_t node)
     return nodes->first[node + 1] - nodes->first[node];
 }
 
+/* Ranks by (node, rank): each node's ranks in one run. */
+EPX_HD void epx_nodes_order(const int32_t *node, int32_t num_nodes, int32_t num_ranks,
+                            int32_t *ranks)
+{
+    int32_t placed = 0;
+
+    for (int32_t n = 0; n < num_nodes; n++)
+        for (int32_t r = 0; r < num_ranks; r++)
+            if (node[r] == n)
+                ranks[placed++] = r;
+}
+
 /* Given the ranks by (node, rank): where each node's begin, and the place of each rank. */
 EPX_HD void epx_nodes_place(struct epx_nodes *nodes, int32_t num_ranks)
 {
