@@ -148,6 +148,7 @@ libepx_cuda_la_SOURCES = \
   src/kernels/waits.cuh \
   src/memory.c \
   src/kernels/device.h \
+  src/kernels/device_plan.h \
   src/kernels/rows.cuh \
   src/kernels/records.cuh \
   src/kernels/sums.cuh \

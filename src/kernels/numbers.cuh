@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* numbers.cuh - one block numbers rows in the order of its threads, as device.h keeps numbers. */
+/* numbers.cuh - one block numbers rows in the order of its threads; device_plan.h says how. */
 #ifndef EPX_KERNELS_NUMBERS_CUH
 #define EPX_KERNELS_NUMBERS_CUH
 

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * device_plan.h - what a routing leaves in device memory for dispatch and combine: records, relays
+ * and the plan; and how rows are cut into rounds, slices and chunks.
+ */
+#ifndef EPX_KERNELS_DEVICE_PLAN_H
+#define EPX_KERNELS_DEVICE_PLAN_H
+
+#include "layout.h"
+
+struct epx_outcome;
+
+/*
+ * Rows of long tables go through a stage in rounds: `tokens` tokens and one segment at a time.
+ * At the receiver the row of (source, token) lies at [source][token - first token], that of
+ * combine at [token - first token][place]; a row takes `pitch` bytes. In messages rows come in the
+ * order of records: the i-th of the round from or for a rank lies at [rank][i]; with relays
+ * message_rows.cuh tells where.
+ */
+struct epx_rounds {
+    int32_t tokens;
+    int32_t width; /* rows a token */
+    int64_t pitch;
+    struct epx_segments cut;
+    int64_t num; /* rounds */
+};
+
+/*
+ * A record on the wire and at the receiver: 16 bytes, then 8 for each pair, K of them rounded up
+ * to an even number. The sender knows a pair by its index among its own pairs of that expert; the
+ * receiver, once it has all counts, puts the slot there.
+ */
+struct epx_wire_record {
+    int32_t token;
+    int32_t place;     /* among the token's ranks, in rank order */
+    int32_t num_pairs; /* sent; the receiver keeps the first of them that have room */
+    int32_t num_slots; /* set by the receiver: pairs kept (rank-major: 1 if the row is) */
+};
+
+struct epx_wire_pair {
+    int32_t slot;          /* sent: index among the sender's pairs of the expert */
+    uint32_t expert_choice; /* local expert << 8 | choice */
+};
+
+enum { EPX_MOST_DEVICE_EXPERTS = 1 << 24 }; /* of all ranks */
+
+EPX_HD int64_t epx_wire_record_bytes(int32_t top_k)
+{
+    return 16 + 8 * epx_round_up(top_k, 2);
+}
+
+/* What a routing keeps of a pair, read and written at once. */
+struct epx_device_pair {
+    int32_t expert;     /* -1 = none: the rest means nothing */
+    int32_t index;      /* among this rank's pairs of the expert */
+    int32_t row;        /* number of the row of (token, rank) */
+    int32_t lead_place; /* first choice of the row << 8 | place of the row, in rank order */
+};
+
+/*
+ * Where nodes have several ranks and exchange messages a row crosses to another node once, to its
+ * home's relay there, which passes it on; sums come back likewise. A node row is a (token, node);
+ * its number is its place among its home's rows for that node, in token order, dropped ones too.
+ * What is numbered so is kept as numbers: rows before << 1 | whether there is one. node_rows.h has
+ * the relays, and the entries that tell them of their node rows: those follow a home's records.
+ */
+struct epx_device_nodes {
+    int32_t num_nodes;       /* 0 = all rows go straight to their ranks */
+    int32_t own, size;       /* this rank's node and how many ranks it has */
+    int32_t num_served;      /* homes of other nodes that this rank is a relay for */
+    int32_t num_far;         /* ranks of other nodes */
+    int32_t shares, width;   /* rows of a token that a stage takes: in shares, and with those that
+                                are passed on; the same on all ranks */
+    const int32_t *relay;    /* [N] of this rank on each node */
+    const int32_t *ranks;    /* [size] */
+    const int32_t *far;      /* [num_far] homes of other nodes, by who serves them */
+    const int32_t *served;   /* [num_served] a part of it */
+    const int32_t *server;   /* [R] who serves a home on this node; itself if it is here */
+    const int32_t *index;    /* [R] place of each rank in its node */
+    const int32_t *serves;   /* [R] place among the served, -1 = it is not */
+    const int32_t *home_share, *relay_share; /* [R] share of a rank in the stages, -1 = none */
+    int32_t *token_row;      /* [N][max_tokens] numbers of this home's node rows */
+    int32_t *passed;         /* [num_served][max_tokens][size] of a node row for each rank here */
+};
+
+/* Device memory of one route. */
+struct epx_device_plan {
+    int32_t num_experts, top_k, max_tokens;
+    int32_t first_expert, num_local;
+    int32_t alignment, index_bits;
+    int32_t rank_major, drops;
+    int32_t most_rows; /* rows of a token: min(K, R) */
+    int64_t record_bytes;
+    int64_t record_share; /* bytes of all records from a source, and of its entries */
+    struct epx_device_nodes nodes;
+
+    const int32_t *owner;      /* [E] */
+    const int64_t *capacities; /* [R] */
+
+    /* windows: tables of R addresses */
+    char *const *counts;  /* at each rank int32[R][E + R + N]: pairs of experts, rows of ranks, and
+                             of other nodes where they are relayed */
+    char *const *records; /* at each rank [R][max_tokens] records, with entries */
+    char *const *weights; /* at each rank float[R][max_tokens][K]: of source ranks' pairs; the
+                             first max_tokens * K take the gradients of this rank's own pairs */
+    char *const *stage;
+    int64_t stage_bytes;
+
+    /* with messages: records[r] of another rank is memory here, from where they are sent */
+    char *outgoing, *incoming; /* stages of stage_bytes; NULL else */
+    char *outgoing_records;    /* [R][max_tokens] by the rank that they are for */
+    int32_t *token_row;        /* [max_tokens][most_rows] number of the row among its rank's */
+
+    /* home side */
+    struct epx_device_pair *pairs; /* [max_tokens][K] */
+    int32_t *pair_rank;  /* [max_tokens][K] where the pair travels to, -1 = it does not */
+    int32_t *slots;      /* [max_tokens][K] */
+    int32_t *token_num;  /* [max_tokens] rows of a token */
+    int32_t *token_rank; /* [max_tokens][most_rows] in rank order */
+    int32_t *token_slot; /* likewise: the first slot there, -1 = dropped */
+    int32_t *send_rows;  /* [R] rows kept */
+
+    /* expert side */
+    int32_t *recv_rows; /* [R] rows kept */
+    int64_t *base;      /* [E] first slot of this rank's pairs of each expert, if many */
+    int64_t *from;      /* [L][R] first slot of each source's pairs, if many; rank-major [R] */
+    int32_t *block_counts; /* [blocks][E + R] */
+    int32_t *warp_counts;  /* [blocks][3][E + R], used where shared memory is too small */
+
+    /* what the view shows */
+    int32_t *expert_counts, *rank_counts;
+    int32_t *row_expert_ids, *row_tokens, *row_ranks;
+    int64_t *expert_offsets, *num_rows, *required_rows;
+
+    struct epx_outcome *outcome; /* of the routing: operations on it end likewise */
+    uint64_t *bad;               /* [2] how many bad ids, and the first: inverted pair index */
+    int64_t *dropped;
+};
+
+EPX_HD struct epx_wire_record *epx_wire_record_at(const struct epx_device_plan *plan,
+                                                  char *records, int32_t source, int64_t row)
+{
+    return (struct epx_wire_record *)(void *)(records + source * plan->record_share +
+                                              row * plan->record_bytes);
+}
+
+/* Of one source in the count matrix. */
+EPX_HD int32_t epx_num_counts(const struct epx_device_plan *plan, int32_t num_ranks)
+{
+    return plan->num_experts + num_ranks + plan->nodes.num_nodes;
+}
+
+EPX_HD struct epx_wire_pair *epx_wire_pairs(struct epx_wire_record *record)
+{
+    return (struct epx_wire_pair *)(void *)(record + 1);
+}
+
+/* A row is cut into slices, a warp each, where there are fewer rows than warps. */
+struct epx_slices {
+    int32_t num;
+    int64_t bytes; /* of each but the last */
+};
+
+enum { EPX_LEAST_SLICE_BYTES = 2048, EPX_SLICE_QUANTUM = 512 };
+
+EPX_HD struct epx_slices epx_slices_of(int64_t row_bytes, int64_t rows, int64_t warps)
+{
+    struct epx_slices slices;
+    int64_t most = (row_bytes + EPX_LEAST_SLICE_BYTES - 1) / EPX_LEAST_SLICE_BYTES;
+    int64_t wanted = rows ? warps / rows : warps;
+
+    wanted = wanted < most ? wanted : most;
+    slices.bytes = epx_round_up(wanted > 1 ? (row_bytes + wanted - 1) / wanted : row_bytes,
+                                EPX_SLICE_QUANTUM);
+    slices.num = slices.bytes ? (int32_t)((row_bytes + slices.bytes - 1) / slices.bytes) : 1;
+    return slices;
+}
+
+/*
+ * Where rows are many dispatch goes in chunks of tokens, so that a chunk is spread while the next
+ * is stored. Each chunk is a round of arrivals.
+ */
+struct epx_chunk {
+    int32_t number, num; /* of num */
+    int64_t first_token, end_token;
+};
+
+EPX_HD struct epx_chunk epx_chunk_of(int32_t number, int32_t num, int32_t max_tokens)
+{
+    struct epx_chunk chunk;
+
+    chunk.number = number;
+    chunk.num = num;
+    chunk.first_token = (int64_t)max_tokens * number / num;
+    chunk.end_token = (int64_t)max_tokens * (number + 1) / num;
+    return chunk;
+}
+
+#endif
