@@ -10,7 +10,7 @@
 #include "relays.cuh"
 
 template <typename T>
-static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
+static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)
     pack_sums(const __grid_constant__ struct epx_combine_rows a)
 {
     __shared__ struct message_rows rows;

@@ -8,7 +8,7 @@
 
 #include "device.cuh"
 
-enum { ROW_UNROLL = 4, SUM_UNROLL = 2 };
+enum { ROW_UNROLL = 4, SUM_UNROLL = 4, SUM_ROWS = 2, NODE_UNROLL = 1 };
 
 /* The tokens and the segment of one round. */
 struct round {
@@ -169,32 +169,83 @@ template <typename T, int N> struct alignas(sizeof(T) * N) pack {
     T element[N];
 };
 
-template <typename T, int N>
-static __device__ __forceinline__ void load_packs(const char *row, int64_t first, int64_t packs,
-                                                  pack<T, N> data[SUM_UNROLL])
+template <typename T, int N, bool WEIGHTED>
+static __device__ __forceinline__ void add_pack(const pack<T, N> &data, float weight,
+                                                bool is_first, typename T::sum total[N])
 {
-    const pack<T, N> *from = (const pack<T, N> *)(const void *)row;
-
 #pragma unroll
-    for (int u = 0; u < SUM_UNROLL; u++)
-        if (first + u * EPX_WARP < packs)
-            data[u] = from[first + u * EPX_WARP];
+    for (int n = 0; n < N; n++) {
+        typename T::sum term = T::load(data.element[n]);
+
+        term = WEIGHTED ? mul((typename T::sum)weight, term) : term;
+        total[n] = is_first ? term : add(total[n], term);
+    }
 }
 
-template <typename T, int N, bool WEIGHTED>
-static __device__ __forceinline__ void add_packs(const pack<T, N> data[SUM_UNROLL], float weight,
-                                                 bool is_first,
-                                                 typename T::sum total[SUM_UNROLL][N])
+/*
+ * Adds ROWS rows from the r-th on; `starts`: to nothing. No load depends on a condition, so that
+ * all are under way before the first sum: what a warp has under way bounds its speed.
+ */
+template <typename T, int N, bool WEIGHTED, int ROWS, int UNROLL>
+static __device__ __forceinline__ void add_rows(const struct row_list &list, int32_t r,
+                                                bool starts, int64_t first,
+                                                typename T::sum total[UNROLL][N])
+{
+    pack<T, N> data[ROWS][UNROLL];
+
+#pragma unroll
+    for (int i = 0; i < ROWS; i++)
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++)
+            data[i][u] =
+                ((const pack<T, N> *)(const void *)list.row[r + i])[first + u * EPX_WARP];
+#pragma unroll
+    for (int i = 0; i < ROWS; i++)
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++)
+            add_pack<T, N, WEIGHTED>(data[i][u], WEIGHTED ? list.weight[r + i] : 1,
+                                     i == 0 && starts, total[u]);
+}
+
+/* The sum of rows r to end - 1, at least one, of the packs first, first + 32, ... */
+template <typename T, int N, bool WEIGHTED, int UNROLL>
+static __device__ __forceinline__ void add_run(const struct row_list &list, int32_t r,
+                                               int32_t end, int64_t first,
+                                               typename T::sum total[UNROLL][N])
+{
+    const int32_t begin = r;
+
+#pragma unroll 1
+    for (; end - r >= SUM_ROWS; r += SUM_ROWS)
+        add_rows<T, N, WEIGHTED, SUM_ROWS, UNROLL>(list, r, r == begin, first, total);
+#pragma unroll 1
+    for (; r < end; r++)
+        add_rows<T, N, WEIGHTED, 1, UNROLL>(list, r, r == begin, first, total);
+}
+
+template <typename T, int N, int UNROLL>
+static __device__ __forceinline__ void store_packs(const typename T::sum total[UNROLL][N],
+                                                   int64_t first, char *out)
 {
 #pragma unroll
-    for (int u = 0; u < SUM_UNROLL; u++)
-#pragma unroll
-        for (int n = 0; n < N; n++) {
-            typename T::sum term = T::load(data[u].element[n]);
+    for (int u = 0; u < UNROLL; u++) {
+        pack<T, N> rounded;
 
-            term = WEIGHTED ? mul((typename T::sum)weight, term) : term;
-            total[u][n] = is_first ? term : add(total[u][n], term);
-        }
+#pragma unroll
+        for (int n = 0; n < N; n++)
+            rounded.element[n] = T::store(total[u][n]);
+        ((pack<T, N> *)(void *)out)[first + u * EPX_WARP] = rounded;
+    }
+}
+
+template <typename T, int N, bool WEIGHTED, int UNROLL>
+static __device__ __forceinline__ void sum_some_packs(const struct row_list &list, int32_t num,
+                                                      int64_t first, char *out)
+{
+    typename T::sum total[UNROLL][N];
+
+    add_run<T, N, WEIGHTED, UNROLL>(list, 0, num, first, total);
+    store_packs<T, N, UNROLL>(total, first, out);
 }
 
 /*
@@ -205,35 +256,14 @@ template <typename T, int N, bool WEIGHTED>
 static __device__ void sum_packs(const struct row_list &list, int32_t num, int64_t elements,
                                  char *out)
 {
-    typedef typename T::sum sum;
-    int64_t packs = elements / N;
+    int64_t packs = elements / N, first = lane_id();
 
-    for (int64_t first = lane_id(); first < packs; first += EPX_WARP * SUM_UNROLL) {
-        sum total[SUM_UNROLL][N];
-
-        for (int32_t r = 0; r < num; r += 2) {
-            pack<T, N> data[2][SUM_UNROLL];
-
-#pragma unroll
-            for (int i = 0; i < 2; i++)
-                if (r + i < num)
-                    load_packs<T, N>(list.row[r + i], first, packs, data[i]);
-#pragma unroll
-            for (int i = 0; i < 2; i++)
-                if (r + i < num)
-                    add_packs<T, N, WEIGHTED>(data[i], list.weight[r + i], r + i == 0, total);
-        }
-#pragma unroll
-        for (int u = 0; u < SUM_UNROLL; u++) {
-            pack<T, N> rounded;
-
-#pragma unroll
-            for (int n = 0; n < N; n++)
-                rounded.element[n] = T::store(total[u][n]);
-            if (first + u * EPX_WARP < packs)
-                ((pack<T, N> *)(void *)out)[first + u * EPX_WARP] = rounded;
-        }
-    }
+#pragma unroll 1
+    for (; first + (SUM_UNROLL - 1) * EPX_WARP < packs; first += EPX_WARP * SUM_UNROLL)
+        sum_some_packs<T, N, WEIGHTED, SUM_UNROLL>(list, num, first, out);
+#pragma unroll 1
+    for (; first < packs; first += EPX_WARP)
+        sum_some_packs<T, N, WEIGHTED, 1>(list, num, first, out);
 }
 
 /* The whole warp: the sum of rows of a type that adds; num = 0 gives zeros. */
@@ -257,25 +287,40 @@ static __device__ void sum_rows(const struct row_list &list, int32_t num, int we
         sum_packs<T, 1, false>(list, num, elements, out);
 }
 
-/* Adds up the rows of the node of row r; returns the number of the first of the next node. */
-template <typename T, int N>
-static __device__ int32_t sum_node(const struct row_list &list, int32_t num, int32_t r,
-                                   int32_t home, int64_t i, typename T::sum total[N])
+/* The number of the first row after the r-th from another node. */
+static __device__ __forceinline__ int32_t end_of_node(const struct row_list &list, int32_t num,
+                                                      int32_t r)
 {
-    const int32_t first = r, node = list.node[r];
+    const int32_t node = list.node[r];
 
-    for (; r < num && list.node[r] == node; r++) {
-        const pack<T, N> data = ((const pack<T, N> *)(const void *)list.row[r])[i];
-
-#pragma unroll
-        for (int n = 0; n < N; n++)
-            total[n] = r == first ? T::load(data.element[n])
-                                  : add(total[n], T::load(data.element[n]));
-    }
-#pragma unroll
-    for (int n = 0; n < N && node != home; n++)
-        total[n] = T::load(T::store(total[n]));
+    while (r < num && list.node[r] == node)
+        r++;
     return r;
+}
+
+template <typename T, int N, int UNROLL>
+static __device__ __forceinline__ void sum_some_of_nodes(const struct row_list &list, int32_t num,
+                                                         int32_t home, int64_t first, char *out)
+{
+    typename T::sum total[UNROLL][N];
+
+#pragma unroll 1
+    for (int32_t r = 0, end; r < num; r = end) {
+        typename T::sum own[UNROLL][N];
+        bool rounds = list.node[r] != home;
+
+        end = end_of_node(list, num, r);
+        add_run<T, N, false, UNROLL>(list, r, end, first, own);
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++)
+#pragma unroll
+            for (int n = 0; n < N; n++) {
+                typename T::sum term = rounds ? T::load(T::store(own[u][n])) : own[u][n];
+
+                total[u][n] = r == 0 ? term : add(total[u][n], term);
+            }
+    }
+    store_packs<T, N, UNROLL>(total, first, out);
 }
 
 /* out = round(sum of nodes in order); the sum of another node than home is rounded before. */
@@ -283,22 +328,14 @@ template <typename T, int N>
 static __device__ void sum_packs_of_nodes(const struct row_list &list, int32_t num, int32_t home,
                                           int64_t elements, char *out)
 {
-    for (int64_t i = lane_id(); i < elements / N; i += EPX_WARP) {
-        typename T::sum total[N], other[N];
-        int32_t r = sum_node<T, N>(list, num, 0, home, i, total);
-        pack<T, N> rounded;
+    int64_t packs = elements / N, first = lane_id();
 
-        while (r < num) {
-            r = sum_node<T, N>(list, num, r, home, i, other);
-#pragma unroll
-            for (int n = 0; n < N; n++)
-                total[n] = add(total[n], other[n]);
-        }
-#pragma unroll
-        for (int n = 0; n < N; n++)
-            rounded.element[n] = T::store(total[n]);
-        ((pack<T, N> *)(void *)out)[i] = rounded;
-    }
+#pragma unroll 1
+    for (; first + (NODE_UNROLL - 1) * EPX_WARP < packs; first += EPX_WARP * NODE_UNROLL)
+        sum_some_of_nodes<T, N, NODE_UNROLL>(list, num, home, first, out);
+#pragma unroll 1
+    for (; first < packs; first += EPX_WARP)
+        sum_some_of_nodes<T, N, 1>(list, num, home, first, out);
 }
 
 /* As sum_rows, of parts from several nodes; home is that of the one who adds. */

@@ -8,7 +8,7 @@
 #include "sums.cuh"
 
 template <typename T>
-static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
+static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)
     sum_ranks(const __grid_constant__ struct epx_combine_rows a)
 {
     __shared__ struct row_list lists[EPX_WAITING_THREADS / EPX_WARP];
