@@ -21,6 +21,8 @@ void space_enter_thread(void);
 /* A stream of its own; none on the host. */
 EPX_Stream space_new_stream(void);
 void space_free_stream(EPX_Stream stream);
+/* Returns when what was queued on the stream, EPX_STREAM_NULL the default one, has been done. */
+void space_wait_stream(EPX_Stream stream);
 
 /* Memory of the space. */
 void *space_alloc(size_t bytes);

@@ -80,6 +80,12 @@ void space_free_stream(EPX_Stream stream)
         must(cudaStreamDestroy(stream), "cudaStreamDestroy");
 }
 
+void space_wait_stream(EPX_Stream stream)
+{
+    if (copies)
+        must(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+}
+
 /* Returns the device that was current. */
 static int enter(int device)
 {

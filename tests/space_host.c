@@ -40,6 +40,11 @@ void space_free_stream(EPX_Stream stream)
     (void)stream;
 }
 
+void space_wait_stream(EPX_Stream stream)
+{
+    (void)stream;
+}
+
 void *space_alloc(size_t bytes)
 {
     return malloc(bytes ? bytes : 1);

@@ -5,6 +5,7 @@
 
 #include "exchange.h"
 #include "operation.h"
+#include "space.h"
 #include "suite.h"
 
 #define IN_FLIGHT 12
@@ -238,13 +239,15 @@ START_TEST(polling_completes_everything)
 }
 END_TEST
 
-START_TEST(wait_enqueue_is_wait_on_the_host)
+/* On the host it is EPX_Wait. */
+START_TEST(wait_enqueue_orders_what_follows_on_the_stream)
 {
     struct flight f;
 
     launch(&f);
     for (int i = 0; i < 6; i++)
         EXPECT_CODE(EPX_Wait_enqueue(&f.requests[i], EPX_STREAM_NULL), EPX_SUCCESS);
+    space_wait_stream(EPX_STREAM_NULL);
     land(&f);
 }
 END_TEST
@@ -433,7 +436,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, several_communicators_work_at_once, 0, ORDERS);
     tcase_add_loop_test(tcase, waitall_completes_everything, 0, 2);
     tcase_add_test(tcase, polling_completes_everything);
-    tcase_add_test(tcase, wait_enqueue_is_wait_on_the_host);
+    tcase_add_test(tcase, wait_enqueue_orders_what_follows_on_the_stream);
     tcase_add_test(tcase, null_requests_complete_at_once);
     tcase_add_loop_test(tcase, calls_return_before_their_peers_have_called, 0, 4);
     tcase_add_test(tcase, users_messages_move_while_epx_waits);
