@@ -36,6 +36,8 @@ libepx_core_la_SOURCES = \
   src/kernels/row_arithmetic.h \
   src/kernels/row_copy.c \
   src/kernels/row_copy.h \
+  src/kernels/stage_stores.c \
+  src/kernels/stage_stores.h \
   src/kernels/rows.h \
   src/kernels/rows.c \
   src/kernels/kernels.h \

@@ -230,6 +230,7 @@ unit_programs = \
   tests/unit_request \
   tests/unit_ring \
   tests/unit_rows \
+  tests/unit_stage_stores \
   tests/unit_stats \
   tests/unit_status \
   tests/unit_tiers
@@ -342,6 +343,9 @@ tests_unit_ring_LDADD = $(unit_ldadd)
 
 tests_unit_rows_CPPFLAGS = $(unit_cppflags)
 tests_unit_rows_LDADD = $(unit_ldadd)
+
+tests_unit_stage_stores_CPPFLAGS = $(unit_cppflags)
+tests_unit_stage_stores_LDADD = $(unit_ldadd)
 
 tests_unit_exchange_CPPFLAGS = $(unit_cppflags)
 tests_unit_exchange_LDADD = $(unit_ldadd)

@@ -60,13 +60,20 @@ static int64_t user_offset(const struct epx_staged *staged, int64_t row)
            epx_segment_offset(staged->cut, staged->round % staged->cut.num);
 }
 
-/* One segment of num rows into a stage. */
-static void put_rows(const struct epx_staged *staged, char *to, const char *from, int32_t num)
+/* One segment of the rows for a rank into a stage. */
+static void put_rows(struct epx_staged *staged, int rank, const char *from)
 {
-    size_t bytes = (size_t)epx_segment_length(staged->cut, staged->round % staged->cut.num);
+    const struct epx_block *block = &staged->block;
+    struct epx_stage_stores *stores = &block->stores[rank];
+    int64_t bytes = epx_segment_length(staged->cut, staged->round % staged->cut.num);
+    int64_t block_bytes = block->home_rows[rank] * block->row_stride;
+    char *to = block->home_at[rank];
 
-    for (int32_t i = 0; i < num; i++)
-        memcpy(to + i * staged->block.row_stride, from + i * staged->cut.row_bytes, bytes);
+    epx_stage_stores_begin(stores, block_bytes);
+    for (int32_t i = 0; i < block->home_rows[rank]; i++)
+        epx_row_copy(to + i * block->row_stride, from + i * staged->cut.row_bytes, bytes,
+                     stores->bypasses);
+    epx_stage_stores_end(stores, block_bytes);
 }
 
 /* One segment of num rows into the user's buffer. */
@@ -128,9 +135,8 @@ static int pack(struct epx_staged *staged, struct epx_request *request, int *mov
         return EPX_SUCCESS;
     for (int r = 0; r < staged->comm->size; r++)
         if (block->home_rows[r])
-            put_rows(staged, staged->home_at[r],
-                     (const char *)call->rows_in + user_offset(staged, call->sdispls[r]),
-                     block->home_rows[r]);
+            put_rows(staged, r,
+                     (const char *)call->rows_in + user_offset(staged, call->sdispls[r]));
     *moved = 1;
     request->phase = EXCHANGE;
     return epx_staged_send(staged, EPX_TO_EXPERTS);

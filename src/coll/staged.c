@@ -34,8 +34,9 @@ static int init(struct epx_staged *staged)
     staged->counts = epx_memory_zeroed(5 * ranks, sizeof(*staged->counts));
     staged->home_counts = epx_memory_zeroed(7 * ranks, sizeof(*staged->home_counts));
     staged->sums = epx_memory_zeroed(ranks * EPX_MAX_TOP_K, sizeof(*staged->sums));
+    staged->stores = epx_memory_zeroed(ranks, sizeof(*staged->stores));
     EPX_FAIL_IF(!staged->ready || !staged->home_at || !staged->counts ||
-                    !staged->home_counts || !staged->sums,
+                    !staged->home_counts || !staged->sums || !staged->stores,
                 EPX_ERR_NO_MEM, "no memory for the staged algorithm on %zu ranks", ranks);
     return EPX_SUCCESS;
 }
@@ -66,6 +67,7 @@ static void place_arrays(struct epx_staged *staged)
     staged->expert_at = staged->home_at + ranks;
     staged->block.home_at = staged->home_at;
     staged->block.expert_at = staged->expert_at;
+    staged->block.stores = staged->stores;
     staged->block.home_row = staged->counts + 4 * ranks;
     staged->expert_counts = ints + ranks;
     staged->displs = ints + 2 * ranks;
@@ -114,6 +116,7 @@ void epx_staged_free(struct epx_staged *staged)
     free(staged->counts);
     free(staged->home_counts);
     free(staged->sums);
+    free(staged->stores);
     free(staged);
 }
 
@@ -323,6 +326,7 @@ int epx_staged_claim(struct epx_staged *staged, enum epx_way way)
         if (transport->ops->place && !staged->tiered)
             out_at[r] = transport->ops->place(transport->state, r, out_at[r],
                                               into + staged->displs[staged->comm->rank]);
+        staged->stores[r].there = r != staged->comm->rank && out_at[r] != from + staged->displs[r];
         claimed &= out_at[r] != NULL;
     }
     return claimed;

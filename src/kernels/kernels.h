@@ -8,6 +8,7 @@
 
 #include "plan.h"
 #include "rows.h"
+#include "stage_stores.h"
 
 /*
  * Counts the pairs of each expert and the unique rows of each rank, and finds bad ids. What it
@@ -36,6 +37,7 @@ struct epx_block {
     int32_t *expert_rows;     /* [R] records in between that travel */
     char *const *home_at;     /* [R] where each rank's rows are, or go, on the home side */
     char *const *expert_at;   /* [R] likewise on the expert side */
+    struct epx_stage_stores *stores; /* [R] to where they go */
 };
 
 struct epx_node_block;
