@@ -10,17 +10,6 @@ struct row_source {
     int64_t row;
 };
 
-/* The index-th record of all, by source; its source is num_ranks past the end. */
-static __device__ struct row_source find_record(const struct epx_device_plan &plan,
-                                                int32_t num_ranks, int64_t index)
-{
-    struct row_source at = {0, index};
-
-    while (at.source < num_ranks && at.row >= plan.rank_counts[at.source])
-        at.row -= plan.rank_counts[at.source++];
-    return at;
-}
-
 /* The first of a source's records with a token not below the given one; they are in order. */
 static __device__ int64_t first_of_records(const struct epx_device_plan &plan, char *records,
                                            int32_t source, int64_t num, int64_t token)

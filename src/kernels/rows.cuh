@@ -8,6 +8,11 @@
 
 #include "device.cuh"
 
+/*
+ * Packs and rows that a lane loads before it uses them. Sums need the registers: the kernels that
+ * do nothing but add have `__launch_bounds__(..., 1)`, for one block a multiprocessor with more
+ * loads under way was faster than several with fewer.
+ */
 enum { ROW_UNROLL = 4, SUM_UNROLL = 4, SUM_ROWS = 2, NODE_UNROLL = 1 };
 
 /* The tokens and the segment of one round. */
@@ -187,7 +192,7 @@ static __device__ __forceinline__ void add_pack(const pack<T, N> &data, float we
  * all are under way before the first sum: what a warp has under way bounds its speed.
  */
 template <typename T, int N, bool WEIGHTED, int ROWS, int UNROLL>
-static __device__ __forceinline__ void add_rows(const struct row_list &list, int32_t r,
+static __device__ __forceinline__ void add_some_rows(const struct row_list &list, int32_t r,
                                                 bool starts, int64_t first,
                                                 typename T::sum total[UNROLL][N])
 {
@@ -217,10 +222,10 @@ static __device__ __forceinline__ void add_run(const struct row_list &list, int3
 
 #pragma unroll 1
     for (; end - r >= SUM_ROWS; r += SUM_ROWS)
-        add_rows<T, N, WEIGHTED, SUM_ROWS, UNROLL>(list, r, r == begin, first, total);
+        add_some_rows<T, N, WEIGHTED, SUM_ROWS, UNROLL>(list, r, r == begin, first, total);
 #pragma unroll 1
     for (; r < end; r++)
-        add_rows<T, N, WEIGHTED, 1, UNROLL>(list, r, r == begin, first, total);
+        add_some_rows<T, N, WEIGHTED, 1, UNROLL>(list, r, r == begin, first, total);
 }
 
 template <typename T, int N, int UNROLL>
