@@ -4,7 +4,13 @@
 
 #include "suite.h"
 
-enum { BLOCK = 1 << 16, MANY = 1024, FEW = 2 * MANY / 256, BOTH_KNOWN = 4 };
+enum {
+    BLOCK = 1 << 16,
+    ROW = 1 << 10,
+    MANY = 4 * EPX_STORES_TURN,
+    FEW = 4 * EPX_STORES_TRIALS,
+    BOTH_KNOWN = 2 + EPX_STORES_TRIALS
+};
 
 /* ns that a block takes, through the caches and past them. */
 struct memory {
@@ -12,7 +18,7 @@ struct memory {
 };
 
 static const struct memory together = {{3000, 4000}}, apart = {{20000, 4000}};
-static const struct memory a_bit_slower = {{6000, 4000}};
+static const struct memory a_bit_slower = {{5500, 4000}};
 
 /* Stores blocks; returns how many went past the caches. */
 static int store(struct epx_stage_stores *stores, struct memory memory, int64_t bytes, int num)
@@ -67,7 +73,7 @@ START_TEST(an_interrupt_changes_nothing)
     struct epx_stage_stores stores = {.there = 1};
 
     for (int i = 0; i < 20; i++) {
-        store(&stores, together, BLOCK, MANY / 4 + i);
+        store(&stores, together, BLOCK, EPX_STORES_TURN + i);
         store(&stores, interrupted, BLOCK, 1);
         ck_assert_int_le(store(&stores, together, BLOCK, MANY), FEW);
     }
@@ -92,20 +98,28 @@ START_TEST(what_holds_for_a_size_holds_for_it_alone)
 }
 END_TEST
 
-START_TEST(own_stages_and_short_blocks_go_through_the_caches)
+static void store_timed(struct epx_stage_stores *stores, int64_t rows, int64_t row_bytes)
+{
+    epx_stage_stores_begin(stores, rows, row_bytes);
+    epx_stage_stores_end(stores);
+}
+
+START_TEST(own_stages_short_blocks_and_short_rows_go_through_the_caches)
 {
     struct epx_stage_stores own = {0}, stores = {.there = 1};
 
+    store_timed(&stores, BLOCK / ROW, ROW);
+    ck_assert_int_eq(stores.bypasses, 1);
+    stores = (struct epx_stage_stores){.there = 1};
     for (int i = 0; i < MANY; i++) {
-        epx_stage_stores_begin(&own, BLOCK);
+        store_timed(&own, BLOCK / ROW, ROW);
         ck_assert_int_eq(own.bypasses, 0);
-        epx_stage_stores_end(&own, BLOCK);
-        epx_stage_stores_begin(&stores, EPX_STORES_LEAST - 1);
+        store_timed(&stores, EPX_STORES_LEAST / ROW - 1, ROW);
         ck_assert_int_eq(stores.bypasses, 0);
-        epx_stage_stores_end(&stores, EPX_STORES_LEAST - 1);
-        epx_stage_stores_begin(&stores, 0);
+        store_timed(&stores, BLOCK, 255);
         ck_assert_int_eq(stores.bypasses, 0);
-        epx_stage_stores_end(&stores, 0);
+        store_timed(&stores, 0, ROW);
+        ck_assert_int_eq(stores.bypasses, 0);
     }
     for (int size = 0; size < EPX_STORES_SIZES; size++)
         ck_assert_uint_eq(own.costs[size].blocks + stores.costs[size].blocks, 0);
@@ -118,8 +132,7 @@ START_TEST(blocks_are_timed)
     const struct epx_store_costs *costs = &stores.costs[2];
 
     for (int i = 1; i <= BOTH_KNOWN; i++) {
-        epx_stage_stores_begin(&stores, BLOCK);
-        epx_stage_stores_end(&stores, BLOCK);
+        store_timed(&stores, BLOCK / ROW, ROW);
         ck_assert_uint_eq(costs->blocks, (unsigned)i);
     }
     ck_assert(costs->ns_per_byte[0] > 0 && costs->ns_per_byte[1] > 0);
@@ -136,7 +149,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, a_core_that_moves_is_followed);
     tcase_add_test(tcase, an_interrupt_changes_nothing);
     tcase_add_test(tcase, what_holds_for_a_size_holds_for_it_alone);
-    tcase_add_test(tcase, own_stages_and_short_blocks_go_through_the_caches);
+    tcase_add_test(tcase, own_stages_short_blocks_and_short_rows_go_through_the_caches);
     tcase_add_test(tcase, blocks_are_timed);
     suite_add_tcase(suite, tcase);
     return suite;

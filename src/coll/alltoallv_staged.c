@@ -66,14 +66,13 @@ static void put_rows(struct epx_staged *staged, int rank, const char *from)
     const struct epx_block *block = &staged->block;
     struct epx_stage_stores *stores = &block->stores[rank];
     int64_t bytes = epx_segment_length(staged->cut, staged->round % staged->cut.num);
-    int64_t block_bytes = block->home_rows[rank] * block->row_stride;
     char *to = block->home_at[rank];
 
-    epx_stage_stores_begin(stores, block_bytes);
+    epx_stage_stores_begin(stores, block->home_rows[rank], bytes);
     for (int32_t i = 0; i < block->home_rows[rank]; i++)
         epx_row_copy(to + i * block->row_stride, from + i * staged->cut.row_bytes, bytes,
                      stores->bypasses);
-    epx_stage_stores_end(stores, block_bytes);
+    epx_stage_stores_end(stores);
 }
 
 /* One segment of num rows into the user's buffer. */

@@ -58,7 +58,7 @@ static int make_stages(struct epx_staged *staged)
     return epx_comm_agree(staged->comm, rc);
 }
 
-/* Arrays of one element a rank, cut from three allocations. */
+/* Arrays of one element a rank, most of them cut from three allocations. */
 static void place_arrays(struct epx_staged *staged)
 {
     int ranks = staged->comm->size;

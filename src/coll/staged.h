@@ -18,7 +18,7 @@ struct epx_staged {
     int64_t share_bytes; /* what each rank has of a stage, the same places on all ranks */
     char *home_stage, *expert_stage;
     char **home_at, **expert_at; /* [R] shown by the block: where rows for and from a rank are */
-    struct epx_stage_stores *stores; /* [R] likewise */
+    struct epx_stage_stores *stores; /* [R] shown by the block; combine does not use it */
 
     /* the operation at the head of the queue */
     struct epx_ready own, *ready; /* [R] */

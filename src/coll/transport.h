@@ -53,7 +53,8 @@ struct epx_transport_ops {
     /* Where to put what the next collective, an alltoallv, takes to a rank, before it is started;
      * NULL = the rank still needs that memory. Given are the rank's place in the stage it goes
      * from, and this rank's in the stage it goes into, which may be stored into from now on, and
-     * from the start of any other collective. Without this operation it is the first of them. */
+     * from the start of any other collective. Without this operation it is the first of them.
+     * Stores that bypass the caches are fenced before the collective is started. */
     char *(*place)(void *state, int rank, char *from, char *into);
     /* For transports on top of one with threads and stages: where a byte of this rank's stages is
      * on another rank, as mapped here, NULL = not; whether the block of a rank in the collective

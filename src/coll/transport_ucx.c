@@ -26,7 +26,8 @@
  *            an allgather or alltoall that is short enough. Its reader is through with number
  *            n - 2 before the source is in n.
  *   arrived  in the cell: the number whose block is in the cell, or of an alltoallv at the
- *            source's place in the stage. Release, after the block; its reader acquires it.
+ *            source's place in the stage. Release, after the block, whose stores past the caches
+ *            were fenced by whoever made them; its reader acquires it.
  * All other blocks are messages that carry their number and source.
  * Invariant: ready and arrived only grow, in a cell by two; a place in a stage is stored into only
  * between its owner's ready and the source's arrived for that number.

@@ -37,7 +37,7 @@ struct epx_block {
     int32_t *expert_rows;     /* [R] records in between that travel */
     char *const *home_at;     /* [R] where each rank's rows are, or go, on the home side */
     char *const *expert_at;   /* [R] likewise on the expert side */
-    struct epx_stage_stores *stores; /* [R] to where they go */
+    struct epx_stage_stores *stores; /* [R] how rows are stored where they go, on the home side */
 };
 
 struct epx_node_block;

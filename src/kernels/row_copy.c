@@ -8,7 +8,7 @@
 #include <emmintrin.h>
 #endif
 
-enum { BYPASS_BYTES = 16 << 20, LEAST_BYTES = 256, LINE_BYTES = 64 };
+enum { BYPASS_BYTES = 16 << 20, LINE_BYTES = 64 };
 
 int epx_rows_bypass(int64_t bytes)
 {
@@ -52,7 +52,7 @@ void epx_row_copy_fence(void)
 
 void epx_row_copy(void *to, const void *from, int64_t bytes, int bypasses)
 {
-    if (bypasses && bytes >= LEAST_BYTES)
+    if (bypasses && bytes >= EPX_BYPASS_LEAST)
         copy_bypassing(to, from, (size_t)bytes);
     else if (bytes)
         memcpy(to, from, (size_t)bytes);

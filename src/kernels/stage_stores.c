@@ -5,18 +5,12 @@
 #include "progress.h"
 #include "row_copy.h"
 
-enum {
-    DEAR = 2,    /* times as slow as past the caches */
-    TURNS = 256, /* of so many blocks of a size */
-    TRIALS = 2,  /* so many go the other way */
-    STEPS = 8,
-    MOST_RISE = 4
-};
+static const float dear = 1.5F; /* times as slow as past the caches */
 
-static int is_timed(const struct epx_stage_stores *stores, int64_t bytes)
-{
-    return stores->there && bytes >= EPX_STORES_LEAST;
-}
+enum {
+    STEPS = 8,    /* in which a higher cost is believed */
+    MOST_RISE = 4 /* times the known cost: a higher one counts as this */
+};
 
 static int size_of(int64_t bytes)
 {
@@ -31,13 +25,11 @@ int epx_stage_stores_choose(const struct epx_stage_stores *stores, int64_t bytes
 {
     const struct epx_store_costs *costs = &stores->costs[size_of(bytes)];
     const float *cost = costs->ns_per_byte;
-    int bypasses = cost[0] > DEAR * cost[1];
+    int bypasses = cost[0] > dear * cost[1];
 
-    if (!is_timed(stores, bytes))
-        return 0;
     if (cost[1] == 0)
         return 1;
-    return costs->blocks % TURNS < TRIALS ? !bypasses : bypasses;
+    return costs->blocks % EPX_STORES_TURN < EPX_STORES_TRIALS ? !bypasses : bypasses;
 }
 
 /* A lower cost is believed at once; a higher one, which an interrupt may have caused, in steps. */
@@ -53,16 +45,22 @@ void epx_stage_stores_note(struct epx_stage_stores *stores, int64_t bytes, int64
     *known = *known > 0 && cost > *known ? *known + (cost - *known) / STEPS : cost;
 }
 
-void epx_stage_stores_begin(struct epx_stage_stores *stores, int64_t bytes)
+void epx_stage_stores_begin(struct epx_stage_stores *stores, int64_t rows, int64_t row_bytes)
 {
-    stores->bypasses = epx_stage_stores_choose(stores, bytes);
-    stores->began_ns = is_timed(stores, bytes) ? epx_now_ns() : 0;
+    int64_t bytes = rows * row_bytes;
+    int timed = stores->there && bytes >= EPX_STORES_LEAST && row_bytes >= EPX_BYPASS_LEAST;
+
+    stores->bytes = timed ? bytes : 0;
+    stores->bypasses = timed && epx_stage_stores_choose(stores, bytes);
+    if (timed)
+        stores->began_ns = epx_now_ns();
 }
 
-void epx_stage_stores_end(struct epx_stage_stores *stores, int64_t bytes)
+/* The fence comes before the transport tells the reader: `arrived` of transport_ucx.c. */
+void epx_stage_stores_end(struct epx_stage_stores *stores)
 {
     if (stores->bypasses)
         epx_row_copy_fence();
-    if (stores->began_ns)
-        epx_stage_stores_note(stores, bytes, epx_now_ns() - stores->began_ns);
+    if (stores->bytes)
+        epx_stage_stores_note(stores, stores->bytes, epx_now_ns() - stores->began_ns);
 }
