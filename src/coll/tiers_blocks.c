@@ -198,13 +198,13 @@ static void pack_homes(struct epx_tiers *tiers, const struct epx_plan *plan)
     }
 }
 
-/* In an area this rank's own rows come first. */
-static void pack_entries(struct epx_tiers *tiers, const struct epx_plan *plan)
+/* Dispatch: in the area, behind this rank's own rows. Combine: in the relay's stage. */
+static void pack_entries(struct epx_tiers *tiers, const struct epx_plan *plan, int gathers)
 {
     struct epx_staged *staged = tiers->staged;
     struct epx_node_block *block = &tiers->block;
     int32_t me = plan->rank, own = plan->by_node->nodes.own;
-    int64_t offset = block->home_rows[own] * block->tokens->row_stride;
+    int64_t offset = gathers ? 0 : block->home_rows[own] * block->tokens->row_stride;
 
     for (int32_t s = 0; s < plan->num_ranks; s++) {
         int64_t bytes = block->entry_rows[s] * block->tokens->row_stride;
@@ -235,7 +235,7 @@ int epx_tiers_next_block(struct epx_tiers *tiers, struct epx_request *request, i
     if (staged->block.segment == 0)
         find_rows(tiers, plan);
     pack_homes(tiers, plan);
-    pack_entries(tiers, plan);
+    pack_entries(tiers, plan, epx_gathers(request->call.verb));
     return 1;
 }
 
