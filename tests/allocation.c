@@ -6,14 +6,18 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 /* The blocks that live: a table with linear probing, never more than half full. */
 enum { TABLE_SIZE = 1 << 18 };
+/* Behind blocks of posix_memalign, which the library's arrays and stages are. */
+enum { GUARD_BYTES = 256, GUARD = 0xa5 };
 
 struct block {
     const void *address; /* NULL = free place */
     int64_t bytes;
+    int guarded;
 };
 
 static struct block table[TABLE_SIZE];
@@ -53,7 +57,7 @@ static size_t place_of(const void *block)
     return i;
 }
 
-static void note(const void *block, size_t bytes)
+static void note(const void *block, size_t bytes, int guarded)
 {
     if (!block)
         return;
@@ -62,11 +66,32 @@ static void note(const void *block, size_t bytes)
         fputs("allocation.c: too many blocks\n", stderr);
         abort();
     }
-    table[place_of(block)] = (struct block){block, (int64_t)bytes};
+    table[place_of(block)] = (struct block){block, (int64_t)bytes, guarded};
     now.calls++;
     now.live_blocks++;
     now.live_bytes += (int64_t)bytes;
     pthread_mutex_unlock(&mutex);
+}
+
+static int is_intact(const struct block *block)
+{
+    const unsigned char *guard = (const unsigned char *)block->address + block->bytes;
+
+    for (int i = 0; block->guarded && i < GUARD_BYTES; i++)
+        if (guard[i] != GUARD)
+            return 0;
+    return 1;
+}
+
+int allocation_is_intact(void)
+{
+    int intact = 1;
+
+    pthread_mutex_lock(&mutex);
+    for (size_t i = 0; i < TABLE_SIZE; i++)
+        intact &= !table[i].address || is_intact(&table[i]);
+    pthread_mutex_unlock(&mutex);
+    return intact;
 }
 
 /* Closes the hole: whatever stands behind it may have been pushed on by it. */
@@ -91,6 +116,11 @@ static void forget(const void *block)
     if (block && table[place].address) {
         now.live_blocks--;
         now.live_bytes -= table[place].bytes;
+        if (!is_intact(&table[place])) {
+            fprintf(stderr, "allocation.c: %lld bytes are written past their end\n",
+                    (long long)table[place].bytes);
+            abort();
+        }
         take_out(place);
     }
     pthread_mutex_unlock(&mutex);
@@ -100,7 +130,7 @@ void *__wrap_malloc(size_t bytes)
 {
     void *block = __real_malloc(bytes);
 
-    note(block, bytes);
+    note(block, bytes, 0);
     return block;
 }
 
@@ -108,7 +138,7 @@ void *__wrap_calloc(size_t n, size_t bytes)
 {
     void *block = __real_calloc(n, bytes);
 
-    note(block, n * bytes);
+    note(block, n * bytes, 0);
     return block;
 }
 
@@ -118,16 +148,18 @@ void *__wrap_realloc(void *block, size_t bytes)
 
     forget(block);
     moved = __real_realloc(block, bytes);
-    note(moved, bytes);
+    note(moved, bytes, 0);
     return moved;
 }
 
 int __wrap_posix_memalign(void **block, size_t alignment, size_t bytes)
 {
-    int error = __real_posix_memalign(block, alignment, bytes);
+    int error = __real_posix_memalign(block, alignment, bytes + GUARD_BYTES);
 
-    if (!error)
-        note(*block, bytes);
+    if (!error) {
+        memset((char *)*block + bytes, GUARD, GUARD_BYTES);
+        note(*block, bytes, 1);
+    }
     return error;
 }
 

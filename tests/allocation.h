@@ -20,5 +20,8 @@ struct allocation {
 struct allocation allocation_now(void);
 /* What was allocated since. */
 struct allocation allocation_since(const struct allocation *before);
+/* Whether nothing was written behind a block that lives, as far as it shows; freed blocks are
+ * looked at when they are freed, and abort the program. */
+int allocation_is_intact(void);
 
 #endif

@@ -85,6 +85,8 @@ int scenario_tokens(const struct scenario *s, uint64_t seed, int rank)
         return data_below(seed, 92, (uint64_t)rank, s->max_tokens + 1);
     case TOKENS_ONE_RANK:
         return rank == suite_size - 1 ? s->max_tokens : 0;
+    case TOKENS_SOME_RANKS:
+        return data_below(seed, 94, (uint64_t)rank, 2) ? s->max_tokens : 0;
     default:
         return 0;
     }

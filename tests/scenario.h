@@ -16,9 +16,10 @@ enum routing_kind {
 };
 
 enum tokens_kind {
-    TOKENS_FULL = 1, /* max_tokens everywhere */
-    TOKENS_UNEVEN,   /* 0 to max_tokens */
-    TOKENS_ONE_RANK, /* none but on the last rank */
+    TOKENS_FULL = 1,   /* max_tokens everywhere */
+    TOKENS_UNEVEN,     /* 0 to max_tokens */
+    TOKENS_ONE_RANK,   /* none but on the last rank */
+    TOKENS_SOME_RANKS, /* max_tokens on about half of the ranks */
     TOKENS_NONE,
     TOKENS_KINDS
 };

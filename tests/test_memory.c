@@ -314,6 +314,23 @@ START_TEST(operations_allocate_their_requests_once)
 }
 END_TEST
 
+/* Full stages, and ranks that have more rows than others. */
+START_TEST(rows_stay_in_their_stages)
+{
+    struct scenario s = {.seed = 40 + (uint64_t)_i, .top_k = 2, .max_tokens = 48, .count = 1024};
+    EPX_Comm small = create("65536");
+
+    s.experts = 2 * R;
+    s.tokens = TOKENS_SOME_RANKS;
+    for (enum verb verb = DISPATCH; verb < VERBS; verb++) {
+        layer_run(&s, small, verb, 2);
+        EXPECT(allocation_is_intact(), "verb %d wrote past the end of a block", (int)verb);
+    }
+    EXPECT_CODE(EPX_Comm_free(&small), EPX_SUCCESS);
+    SETTLE();
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("memory");
@@ -322,6 +339,7 @@ static Suite *make_suite(void)
     R = suite_size;
     tcase_add_test(alone, the_formulas_are_those_of_the_manual);
     tcase_add_loop_test(alone, a_communicator_takes_what_the_manual_says, 0, 3);
+    tcase_add_loop_test(alone, rows_stay_in_their_stages, 0, 8);
     tcase_add_checked_fixture(with, open_comm, close_comm);
     tcase_add_loop_test(with, a_route_takes_what_the_manual_says, 0, SHAPES);
     tcase_add_loop_test(with, memory_for_others_to_store_into_takes_its_bytes, 0, 4);
