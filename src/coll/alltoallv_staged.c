@@ -61,7 +61,7 @@ static int64_t user_offset(const struct epx_staged *staged, int64_t row)
 }
 
 /* One segment of the rows for a rank into a stage. */
-static void put_rows(struct epx_staged *staged, int rank, const char *from)
+static void put_rows(const struct epx_staged *staged, int rank, const char *from)
 {
     const struct epx_block *block = &staged->block;
     struct epx_stage_stores *stores = &block->stores[rank];

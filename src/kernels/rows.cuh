@@ -193,8 +193,8 @@ static __device__ __forceinline__ void add_pack(const pack<T, N> &data, float we
  */
 template <typename T, int N, bool WEIGHTED, int ROWS, int UNROLL>
 static __device__ __forceinline__ void add_some_rows(const struct row_list &list, int32_t r,
-                                                bool starts, int64_t first,
-                                                typename T::sum total[UNROLL][N])
+                                                     bool starts, int64_t first,
+                                                     typename T::sum total[UNROLL][N])
 {
     pack<T, N> data[ROWS][UNROLL];
 
