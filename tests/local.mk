@@ -197,7 +197,8 @@ allocation_ldflags = -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc \
   -Wl,--wrap=posix_memalign -Wl,--wrap=free -Wl,--wrap=mmap -Wl,--wrap=munmap \
   -Wl,--wrap=posix_fallocate
 
-tests_soak_SOURCES = tests/soak.c $(allocation_sources)
+soak_sources = tests/soak.c tests/soak.h
+tests_soak_SOURCES = $(soak_sources) tests/soak_host.c $(allocation_sources)
 tests_soak_CPPFLAGS = $(suite_cppflags)
 tests_soak_LDFLAGS = $(allocation_ldflags)
 tests_soak_LDADD = $(unit_ldadd)
@@ -239,7 +240,11 @@ unit_programs = \
 if HAVE_CUDA
 check_PROGRAMS += $(cuda_programs)
 endif
-cuda_programs = tests/unit_count_pairs tests/unit_ipc tests/unit_proxy tests/test_device
+cuda_programs = tests/soak_device tests/test_device tests/unit_count_pairs tests/unit_ipc \
+  tests/unit_proxy
+tests_soak_device_SOURCES = tests/soak_device.c $(soak_sources)
+tests_soak_device_CPPFLAGS = $(suite_cppflags) $(vendor_cppflags)
+tests_soak_device_LDADD = $(suite_ldadd) $(CUDA_LIBS)
 tests_test_device_CPPFLAGS = $(suite_cppflags) $(vendor_cppflags)
 tests_test_device_LDADD = $(suite_ldadd) $(CUDA_LIBS)
 tests_unit_count_pairs_CPPFLAGS = $(unit_cppflags) $(CUDA_CPPFLAGS) \

@@ -4,69 +4,54 @@
  * random orders with sleeps in between; every result is compared with the reference, and memory
  * must not grow. SOAK_STEPS and SOAK_SEED say how many and which.
  */
+#include "soak.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
 
-#include "allocation.h"
 #include "exchange.h"
 #include "operation.h"
+#include "space.h"
 #include "suite.h"
 
 enum { FLIGHTS = 3, OPERATIONS = 4, PENDING = FLIGHTS * (OPERATIONS + 2) };
-enum { STEPS_BETWEEN_LOOKS = 50, RSS_SLACK_KIB = 8192 };
+enum { STEPS_BETWEEN_LOOKS = 50, STREAMS = 3, MOST_RANKS = 64 };
 
-/* The ranks of one communicator of this rank's, as the tests' modules see them. */
-struct party {
-    const char *transport, *progress, *window_bytes;
-    int ranks_per_node;
-    int (*color)(int rank, int size);
-    EPX_Comm comm;
-    int rank, size;
-    int *nodes;
-};
+static int world_rank, world_size;
+static int *world_nodes;
+static EPX_Stream streams[STREAMS]; /* none on the host */
 
-static int everybody(int rank, int size)
+int everybody(int rank, int size)
 {
     (void)rank;
     (void)size;
     return 0;
 }
 
-static int halves(int rank, int size)
+int halves(int rank, int size)
 {
     return rank < (size + 1) / 2;
 }
 
-static int parity(int rank, int size)
+int parity(int rank, int size)
 {
     (void)size;
     return rank % 2;
 }
 
-static int all_but_last(int rank, int size)
+int all_but_last(int rank, int size)
 {
     return rank < size - 1;
 }
 
-static struct party parties[] = {
-    {.transport = "shm", .progress = "calls", .window_bytes = "4194304", .color = everybody},
-    {.transport = "mpi", .progress = "calls", .window_bytes = "65536", .color = everybody},
-    {.transport = "shm", .progress = "calls", .window_bytes = "65536", .color = halves},
-    {.transport = "mpi", .progress = "calls", .window_bytes = "4194304", .color = parity},
-    {.transport = "shm", .progress = "thread", .window_bytes = "65536", .color = all_but_last},
-    {.transport = "auto", .progress = "calls", .window_bytes = "65536", .ranks_per_node = 2,
-     .color = everybody},
-};
-enum { PARTIES = sizeof(parties) / sizeof(parties[0]) };
+static int64_t setting(const char *name, int64_t otherwise)
+{
+    const char *text = getenv(name);
 
-static int world_rank, world_size;
-static int *world_nodes;
+    return text && *text ? strtoll(text, NULL, 0) : otherwise;
+}
 
 static void enter(const struct party *party)
 {
@@ -75,16 +60,29 @@ static void enter(const struct party *party)
     suite_nodes = party ? party->nodes : world_nodes;
 }
 
+/* Hints go before the environment, so what a party does not ask for is no hint. */
+static MPI_Info hints_of(const struct party *party)
+{
+    MPI_Info info = suite_info("epx_window_bytes", party->window_bytes, NULL);
+    char ranks_per_node[16];
+
+    if (party->transport)
+        MPI_Info_set(info, "epx_transport", party->transport);
+    if (party->progress)
+        MPI_Info_set(info, "epx_progress", party->progress);
+    snprintf(ranks_per_node, sizeof(ranks_per_node), "%d", party->ranks_per_node);
+    MPI_Info_set(info, "epx_ranks_per_node", ranks_per_node);
+    return info;
+}
+
 static void open_party(struct party *party)
 {
-    char ranks_per_node[16];
     MPI_Comm comm;
     MPI_Info info;
 
-    snprintf(ranks_per_node, sizeof(ranks_per_node), "%d", party->ranks_per_node);
-    info = suite_info("epx_transport", party->transport, "epx_progress", party->progress,
-                      "epx_window_bytes", party->window_bytes, "epx_ranks_per_node",
-                      ranks_per_node, NULL);
+    if (!party->ranks_per_node)
+        party->ranks_per_node = (int)setting("EPX_RANKS_PER_NODE", 0);
+    info = hints_of(party);
     MPI_Comm_split(MPI_COMM_WORLD, party->color(world_rank, world_size), world_rank, &comm);
     MPI_Comm_rank(comm, &party->rank);
     MPI_Comm_size(comm, &party->size);
@@ -152,13 +150,14 @@ static void start_flight(struct flight *flight, uint64_t seed)
 {
     struct scenario scenario;
 
-    flight->party = &parties[pick(seed, 1, PARTIES)];
+    flight->party = &parties[pick(seed, 1, num_parties)];
     flight->num_ops = pick(seed, 2, OPERATIONS + 1);
     flight->exchanges = pick(seed, 3, 3) == 0;
     enter(flight->party);
     scenario = scenario_random(data_hash(seed, 4, 0));
     scenario.ranks_per_node = flight->party->ranks_per_node;
     layer_open(&flight->layer, &scenario, flight->party->comm);
+    flight->layer.stream = streams[pick(seed, 6, STREAMS)];
     EXPECT_CODE(routing_start(&flight->routing, &flight->layer, seed + 1), EPX_SUCCESS);
     for (int i = 0; i < flight->num_ops; i++) {
         sleep_perhaps(seed, i);
@@ -296,41 +295,52 @@ static void take_step(uint64_t seed)
         finish_flight(&flights[i]);
 }
 
-static int64_t rss_kib(void)
-{
-    FILE *file = fopen("/proc/self/statm", "r");
-    long size = 0, resident = 0;
-
-    if (!file)
-        return 0;
-    if (fscanf(file, "%ld %ld", &size, &resident) != 2)
-        resident = 0;
-    fclose(file);
-    return (int64_t)resident * sysconf(_SC_PAGESIZE) / 1024;
-}
-
-/* Of all ranks. */
-static int64_t most_of_all(int64_t value)
+int64_t most_of_all(int64_t value)
 {
     MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_INT64_T, MPI_MAX, MPI_COMM_WORLD);
     return value;
 }
 
-struct look {
-    struct allocation allocation;
-    int64_t rss_kib;
-};
-
-/* Between steps nothing is live but the communicators and the requests kept for reuse. */
-static int settled(const struct look *warm, int step)
+static void renew_parties(void)
 {
-    struct allocation since = allocation_since(&warm->allocation);
-    int64_t grown = most_of_all(rss_kib() - warm->rss_kib);
+    for (int i = 0; i < num_parties; i++)
+        close_party(&parties[i]);
+    for (int i = 0; i < num_parties; i++)
+        open_party(&parties[i]);
+}
 
-    EXPECT(since.live_blocks == 0 && since.live_bytes == 0, "%lld blocks, %lld bytes more",
-           (long long)since.live_blocks, (long long)since.live_bytes);
-    EXPECT(since.mapped_bytes == 0, "%lld bytes more mapped", (long long)since.mapped_bytes);
-    EXPECT(grown <= RSS_SLACK_KIB, "%lld KiB more resident than when warm", (long long)grown);
+/* As many requests at once as any step can have: later steps make no more. */
+static void fill_request_list(void)
+{
+    static const int64_t zeros[MOST_RANKS];
+    EPX_Request requests[PENDING + 1];
+    size_t bytes = sizeof(zeros), received = (PENDING + 1) * 2 * bytes;
+    char *none = space_alloc(bytes), *from = space_alloc(received);
+
+    space_put(none, zeros, bytes);
+    for (int i = 0; i <= PENDING; i++) {
+        int64_t *counts = (int64_t *)(void *)(from + (size_t)i * 2 * bytes);
+
+        EXPECT_CODE(EPX_Alltoallv(NULL, (int64_t *)(void *)none, (int64_t *)(void *)none, NULL,
+                                  counts, counts + MOST_RANKS, 0, 1, EPX_BYTE, parties[0].comm,
+                                  EPX_STREAM_NULL, &requests[i]), EPX_SUCCESS);
+    }
+    EXPECT_CODE(EPX_Waitall(PENDING + 1, requests, MPI_STATUSES_IGNORE), EPX_SUCCESS);
+    space_free(none);
+    space_free(from);
+}
+
+/*
+ * With new communicators, whose memory is not touched yet, and nothing else live but the requests
+ * kept for reuse: what is in use can be compared.
+ */
+static int look_round(struct look *warm, int step, int warm_step)
+{
+    renew_parties();
+    if (step <= warm_step)
+        look_note(warm);
+    else
+        look_compare(warm);
     if (suite_complaints() == 0)
         return 1;
     if (world_rank == 0)
@@ -338,54 +348,12 @@ static int settled(const struct look *warm, int step)
     return 0;
 }
 
-static void renew_parties(void)
-{
-    for (int i = 0; i < PARTIES; i++)
-        close_party(&parties[i]);
-    for (int i = 0; i < PARTIES; i++)
-        open_party(&parties[i]);
-}
-
-/* As many requests at once as any step can have: later steps make no more. */
-static void fill_request_list(void)
-{
-    EPX_Request requests[PENDING + 1];
-    int64_t none[64] = {0}, zero[64] = {0}, from[PENDING + 1][64], at[PENDING + 1][64];
-
-    for (int i = 0; i <= PENDING; i++)
-        EXPECT_CODE(EPX_Alltoallv(NULL, none, zero, NULL, from[i], at[i], 0, 1, EPX_BYTE,
-                                  parties[0].comm, EPX_STREAM_NULL, &requests[i]), EPX_SUCCESS);
-    EXPECT_CODE(EPX_Waitall(PENDING + 1, requests, MPI_STATUSES_IGNORE), EPX_SUCCESS);
-}
-
-/* With new communicators, whose memory is not touched yet: what is resident can be compared. */
-static int look_round(struct look *warm, int step, int warm_step)
-{
-    renew_parties();
-#ifdef __GLIBC__
-    malloc_trim(0);
-#endif
-    if (step <= warm_step) {
-        warm->allocation = allocation_now();
-        warm->rss_kib = rss_kib();
-        return suite_complaints() == 0;
-    }
-    return settled(warm, step);
-}
-
-static int64_t setting(const char *name, int64_t otherwise)
-{
-    const char *text = getenv(name);
-
-    return text && *text ? strtoll(text, NULL, 0) : otherwise;
-}
-
 /* The number of steps taken before one failed, or all. */
 static int run(int64_t seed, int steps, struct look *warm)
 {
     int warm_step = steps / 3, step = 0, fine;
 
-    for (int i = 0; i < PARTIES; i++)
+    for (int i = 0; i < num_parties; i++)
         open_party(&parties[i]);
     fill_request_list();
     fine = look_round(warm, 0, warm_step);
@@ -394,35 +362,38 @@ static int run(int64_t seed, int steps, struct look *warm)
         if (++step % STEPS_BETWEEN_LOOKS == 0 || step == steps)
             fine = look_round(warm, step, warm_step);
     }
-    for (int i = 0; i < PARTIES; i++)
+    for (int i = 0; i < num_parties; i++)
         close_party(&parties[i]);
     return fine && suite_complaints() == 0 ? steps : step;
 }
 
 int main(int argc, char **argv)
 {
-    int64_t seed = setting("SOAK_SEED", (int64_t)time(NULL)), rss, warm_rss;
-    int steps = (int)setting("SOAK_STEPS", 300), taken;
+    int64_t seed = setting("SOAK_SEED", (int64_t)time(NULL));
+    int steps = (int)setting("SOAK_STEPS", usual_steps), taken;
     double start = suite_seconds();
     struct look warm = {0};
+    const char *text;
     int failed;
 
     suite_init(&argc, &argv);
     world_rank = suite_rank;
     world_size = suite_size;
     world_nodes = suite_nodes;
+    for (int i = 0; i < STREAMS; i++)
+        streams[i] = i ? space_new_stream() : EPX_STREAM_NULL;
     MPI_Bcast(&seed, 1, MPI_INT64_T, 0, MPI_COMM_WORLD);
     if (world_rank == 0)
         printf("SOAK_SEED=%lld SOAK_STEPS=%d on %d ranks\n", (long long)seed, steps, world_size);
     fflush(stdout);
     taken = run(seed, steps, &warm);
     failed = taken < steps;
-    rss = most_of_all(rss_kib());
-    warm_rss = most_of_all(warm.rss_kib);
+    text = look_text(&warm);
     if (world_rank == 0)
-        printf("%d steps in %.0f s; resident %lld KiB when warm, %lld KiB at the end\n%s\n", taken,
-               suite_seconds() - start, (long long)warm_rss, (long long)rss,
+        printf("%d steps in %.0f s; %s\n%s\n", taken, suite_seconds() - start, text,
                failed ? " Found 1 errors" : " No Errors");
+    for (int i = 0; i < STREAMS; i++)
+        space_free_stream(streams[i]);
     MPI_Finalize();
     return failed;
 }

@@ -13,7 +13,7 @@
  * do nothing but add have `__launch_bounds__(..., 1)`, for one block a multiprocessor with more
  * loads under way was faster than several with fewer.
  */
-enum { ROW_UNROLL = 4, SUM_UNROLL = 4, SUM_ROWS = 2, NODE_UNROLL = 1 };
+enum { ROW_UNROLL = 4, SUM_UNROLL = 4, SUM_ROWS = 2 };
 
 /* The tokens and the segment of one round. */
 struct round {
@@ -303,44 +303,35 @@ static __device__ __forceinline__ int32_t end_of_node(const struct row_list &lis
     return r;
 }
 
-template <typename T, int N, int UNROLL>
-static __device__ __forceinline__ void sum_some_of_nodes(const struct row_list &list, int32_t num,
-                                                         int32_t home, int64_t first, char *out)
-{
-    typename T::sum total[UNROLL][N];
-
-#pragma unroll 1
-    for (int32_t r = 0, end; r < num; r = end) {
-        typename T::sum own[UNROLL][N];
-        bool rounds = list.node[r] != home;
-
-        end = end_of_node(list, num, r);
-        add_run<T, N, false, UNROLL>(list, r, end, first, own);
-#pragma unroll
-        for (int u = 0; u < UNROLL; u++)
-#pragma unroll
-            for (int n = 0; n < N; n++) {
-                typename T::sum term = rounds ? T::load(T::store(own[u][n])) : own[u][n];
-
-                total[u][n] = r == 0 ? term : add(total[u][n], term);
-            }
-    }
-    store_packs<T, N, UNROLL>(total, first, out);
-}
-
-/* out = round(sum of nodes in order); the sum of another node than home is rounded before. */
+/*
+ * out = round(sum of nodes in order); the sum of another node than home is rounded before. A lane
+ * keeps two sums, so it does one pack at a time.
+ */
 template <typename T, int N>
 static __device__ void sum_packs_of_nodes(const struct row_list &list, int32_t num, int32_t home,
                                           int64_t elements, char *out)
 {
-    int64_t packs = elements / N, first = lane_id();
+    int64_t packs = elements / N;
 
 #pragma unroll 1
-    for (; first + (NODE_UNROLL - 1) * EPX_WARP < packs; first += EPX_WARP * NODE_UNROLL)
-        sum_some_of_nodes<T, N, NODE_UNROLL>(list, num, home, first, out);
+    for (int64_t first = lane_id(); first < packs; first += EPX_WARP) {
+        typename T::sum total[1][N], own[1][N];
+
 #pragma unroll 1
-    for (; first < packs; first += EPX_WARP)
-        sum_some_of_nodes<T, N, 1>(list, num, home, first, out);
+        for (int32_t r = 0, end; r < num; r = end) {
+            bool rounds = list.node[r] != home;
+
+            end = end_of_node(list, num, r);
+            add_run<T, N, false, 1>(list, r, end, first, own);
+#pragma unroll
+            for (int n = 0; n < N; n++) {
+                typename T::sum term = rounds ? T::load(T::store(own[0][n])) : own[0][n];
+
+                total[0][n] = r == 0 ? term : add(total[0][n], term);
+            }
+        }
+        store_packs<T, N, 1>(total, first, out);
+    }
 }
 
 /* As sum_rows, of parts from several nodes; home is that of the one who adds. */
