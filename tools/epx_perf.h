@@ -83,6 +83,7 @@ struct perf_bench {
     void *graph;                          /* of a batch; NULL: EPX is called */
     struct perf_buffer ids, token_weights; /* those of the load */
     struct perf_buffer tokens, rows, row_weights, sums;
+    struct perf_buffer forward, weight_grads; /* backward: what combine was given; an output */
     int64_t weights;                      /* of a received row */
     struct perf_buffer counts, displs, recv_counts, recv_displs; /* alltoallv: int64_t[size] */
     int64_t *peer_displs;                 /* where each rank's rows to me begin */
@@ -99,10 +100,11 @@ struct perf_verb {
     int spreads;         /* tokens become rows: the ceiling copies from the ones to the others */
     int gathers;         /* rows become tokens: it copies them back */
     int waits;           /* start() waits for a part of the work: on the host nothing overlaps it */
+    int backward;        /* of what was dispatched or combined once */
     int by_pairs;        /* the user packs a row for each pair: no unique rows */
     void (*prepare)(struct perf_bench *bench); /* once, untimed */
     void (*start)(struct perf_bench *bench);   /* all but the wait for bench->request */
-    void (*peer)(struct perf_peer *peer);
+    void (*peer)(struct perf_peer *peer); /* NULL: none does it */
     int64_t (*check)(const struct perf_bench *bench, enum perf_side side); /* wrong rows here */
 };
 
@@ -135,6 +137,8 @@ float perf_weight(int source, int64_t pair);
 /* The row of a token: bytes, or elements -1, 0, 1 times a small scale. */
 void perf_fill_row(const struct perf_load *load, int source, int64_t index, double scale,
                    void *row);
+/* The dot product of a row of numbers with itself. */
+double perf_square_row(const struct perf_load *load, int source, int64_t index);
 /* Multiplies rows of numbers by what stands for an expert. */
 double perf_factor(int64_t expert);
 void perf_scale_rows(const struct perf_load *load, double factor, int64_t rows, char *first);
@@ -194,6 +198,8 @@ void perf_expect_free(struct perf_bench *bench);
 int64_t perf_check_route(const struct perf_bench *bench, enum perf_side side);
 int64_t perf_check_dispatch(const struct perf_bench *bench, enum perf_side side);
 int64_t perf_check_sums(const struct perf_bench *bench, enum perf_side side);
+int64_t perf_check_dispatch_backward(const struct perf_bench *bench, enum perf_side side);
+int64_t perf_check_combine_backward(const struct perf_bench *bench, enum perf_side side);
 int64_t perf_check_alltoallv(const struct perf_bench *bench, enum perf_side side);
 
 /* Collective; the result is for rank 0. */

@@ -67,6 +67,18 @@ static void create_tokens(struct perf_bench *bench)
     perf_buffer_send(&bench->tokens);
 }
 
+/* The gradients of a weight each pair, or each row. */
+static void create_backward(struct perf_bench *bench)
+{
+    const struct perf_load *load = &bench->load;
+    int by_rows = bench->options->verb->spreads;
+
+    create_output(bench, &bench->weight_grads,
+                  (by_rows ? load->capacity : load->pairs) * (int64_t)sizeof(float));
+    if (by_rows)
+        create_receive_buffer(bench, &bench->forward, load->capacity * load->row_bytes);
+}
+
 static void create_rows(struct perf_bench *bench)
 {
     const struct perf_load *load = &bench->load;
@@ -77,6 +89,8 @@ static void create_rows(struct perf_bench *bench)
     create_receive_buffer(bench, &bench->rows, load->capacity * load->row_bytes);
     create_receive_buffer(bench, &bench->row_weights,
                           load->capacity * bench->weights * (int64_t)sizeof(float));
+    if (bench->options->verb->backward)
+        create_backward(bench);
 }
 
 /* Rows for rank r stand after those for the ranks before it. */
@@ -146,6 +160,8 @@ void perf_bench_free(struct perf_bench *bench)
     perf_buffer_free(&bench->displs);
     perf_buffer_free(&bench->recv_counts);
     perf_buffer_free(&bench->recv_displs);
+    perf_buffer_free(&bench->weight_grads);
+    perf_buffer_free(&bench->forward);
     perf_buffer_free(&bench->row_weights);
     perf_buffer_free(&bench->rows);
     perf_buffer_free(&bench->sums);
@@ -168,12 +184,14 @@ void perf_bench_poison(struct perf_bench *bench)
 {
     const struct perf_verb *verb = bench->options->verb;
 
-    if (verb->spreads) {
+    if (verb->spreads)
         perf_buffer_poison(&bench->rows);
+    if (verb->spreads && !verb->backward)
         perf_buffer_poison(&bench->row_weights);
-    }
     if (verb->gathers)
         perf_buffer_poison(&bench->sums);
+    if (verb->backward)
+        perf_buffer_poison(&bench->weight_grads);
     perf_buffer_poison(&bench->recv_counts);
 }
 
@@ -216,6 +234,8 @@ void perf_bench_fetch(struct perf_bench *bench)
     }
     if (verb->gathers)
         perf_buffer_fetch(&bench->sums);
+    if (verb->backward)
+        perf_buffer_fetch(&bench->weight_grads);
     if (verb->by_pairs) {
         perf_buffer_fetch(&bench->recv_counts);
         perf_buffer_fetch(&bench->recv_displs);

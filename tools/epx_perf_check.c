@@ -192,12 +192,49 @@ int64_t perf_check_dispatch(const struct perf_bench *bench, enum perf_side side)
     return wrong;
 }
 
+/* A row's factor when the rows were changed once. */
+static double row_factor(const struct perf_bench *bench, const struct perf_expected_row *row)
+{
+    const struct perf_load *load = &bench->load;
+    int64_t pair = (int64_t)row->token * load->top_k + row->choice;
+
+    if (bench->options->layout == EPX_RANK_MAJOR)
+        return perf_factor(load->rank);
+    return perf_factor(bench->all_ids[row->source * load->pairs + pair]);
+}
+
+int64_t perf_check_combine_backward(const struct perf_bench *bench, enum perf_side side)
+{
+    const struct perf_load *load = &bench->load;
+    const float *grads = bench->weight_grads.image;
+    char *should = perf_alloc(1, load->row_bytes);
+    int64_t wrong = 0;
+
+    (void)side;
+    for (int64_t i = 0; i < bench->num_expected; i++) {
+        const struct perf_expected_row *row = &bench->expected[i];
+        const char *is = (const char *)bench->rows.image + i * load->row_bytes;
+        double weight = 1, dot = 0;
+
+        memset(should, 0, (size_t)load->row_bytes);
+        if (row->source >= 0) {
+            if (bench->options->layout == EPX_EXPERT_MAJOR)
+                weight = (double)expected_weight(bench, row, row->choice);
+            perf_fill_row(load, row->source, row->token, weight, should);
+            dot = row_factor(bench, row) * perf_square_row(load, row->source, row->token);
+        }
+        wrong += memcmp(is, should, (size_t)load->row_bytes) || (double)grads[i] != dot;
+    }
+    free(should);
+    return wrong;
+}
+
 /* By how much a token's row has grown when all its experts' rows are added up. */
 static double expected_scale(const struct perf_bench *bench, int token)
 {
     const struct perf_load *load = &bench->load;
     int by_rank = bench->options->layout == EPX_RANK_MAJOR;
-    int scaled = !bench->options->verb->spreads;
+    int scaled = !bench->options->verb->spreads, weighted = !bench->options->verb->backward;
     double scale = 0;
 
     for (int r = 0; r < load->size; r++) {
@@ -209,7 +246,8 @@ static double expected_scale(const struct perf_bench *bench, int token)
                 continue;
             there = 1;
             if (!by_rank)
-                scale += (double)load->weights[i] * (scaled ? perf_factor(load->ids[i]) : 1);
+                scale += (weighted ? (double)load->weights[i] : 1) *
+                         (scaled ? perf_factor(load->ids[i]) : 1);
         }
         if (by_rank && there)
             scale += scaled ? perf_factor(r) : 1;
@@ -229,6 +267,22 @@ int64_t perf_check_sums(const struct perf_bench *bench, enum perf_side side)
         wrong += memcmp(sums + t * load->row_bytes, should, (size_t)load->row_bytes) != 0;
     }
     free(should);
+    return wrong;
+}
+
+int64_t perf_check_dispatch_backward(const struct perf_bench *bench, enum perf_side side)
+{
+    const struct perf_load *load = &bench->load;
+    const float *grads = bench->weight_grads.image;
+    int64_t wrong = perf_check_sums(bench, side);
+
+    for (int64_t i = 0; i < load->pairs; i += load->top_k) {
+        int differ = 0;
+
+        for (int64_t k = i; k < i + load->top_k; k++)
+            differ |= grads[k] != (load->ids[k] < 0 ? 0 : load->weights[k]);
+        wrong += differ;
+    }
     return wrong;
 }
 

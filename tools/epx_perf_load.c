@@ -118,10 +118,21 @@ static void fill_bytes(const struct perf_load *load, uint64_t seed, char *row)
     }
 }
 
+static uint64_t row_seed(int source, int64_t index)
+{
+    return mix((uint64_t)source << 40 ^ (uint64_t)index);
+}
+
+/* -1, 0 or 1 */
+static int element_of(uint64_t seed, int c)
+{
+    return (int)(mix(seed + (uint64_t)c) % 3) - 1;
+}
+
 void perf_fill_row(const struct perf_load *load, int source, int64_t index, double scale,
                    void *row)
 {
-    uint64_t seed = mix((uint64_t)source << 40 ^ (uint64_t)index);
+    uint64_t seed = row_seed(source, index);
     char *to = row;
 
     if (load->raw) {
@@ -129,7 +140,19 @@ void perf_fill_row(const struct perf_load *load, int source, int64_t index, doub
         return;
     }
     for (int c = 0; c < load->count; c++, to += load->element_bytes)
-        encode(load->datatype, scale * ((int)(mix(seed + (uint64_t)c) % 3) - 1) + 0.0, to);
+        encode(load->datatype, scale * element_of(seed, c) + 0.0, to);
+}
+
+double perf_square_row(const struct perf_load *load, int source, int64_t index)
+{
+    double sum = 0;
+
+    for (int c = 0; c < load->count; c++) {
+        int element = element_of(row_seed(source, index), c);
+
+        sum += element * element;
+    }
+    return sum;
 }
 
 void perf_scale_rows(const struct perf_load *load, double factor, int64_t rows, char *first)

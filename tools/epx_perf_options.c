@@ -22,7 +22,9 @@ enum {
 enum { GRAPH_BATCH = 10 };
 
 static const char usage[] =
-    "usage: epx_perf route|dispatch|combine|alltoallv|layer [options]\n"
+    "usage: epx_perf SUB-COMMAND [options]\n"
+    "sub-commands: route, dispatch, combine, dispatch-backward, combine-backward, alltoallv,\n"
+    "              layer\n"
     "  -t, --tokens N[:MAX]       tokens of a rank, doubled up to MAX (4096)\n"
     "  -m, --row-bytes MIN[:MAX]  bytes of a row, doubled up to MAX (hidden elements)\n"
     "  -H, --hidden N             elements of a row (2048)\n"
@@ -280,7 +282,7 @@ int perf_options_read(int argc, char **argv, int rank, struct perf_options *opti
     if (options->usage)
         return 0;
     if (optind + 1 != argc)
-        return complain("one sub-command wanted: route, dispatch, combine, alltoallv or layer");
+        return complain("one sub-command wanted, see --help");
     options->verb = perf_verb_find(argv[optind]);
     if (!options->verb)
         return complain("no sub-command \"%s\"", argv[optind]);

@@ -59,6 +59,8 @@ const char *perf_peer_refuses(const struct perf_options *options)
     const struct perf_peer_kind *kind = options->peer;
     const struct perf_verb *verb = options->verb;
 
+    if (!verb->peer)
+        return "it does not go backward";
     if (strcmp(kind->memory, options->space->name) != 0)
         return strcmp(kind->memory, "host") == 0 ? "it works on host memory" : "it needs -d cuda";
     if (options->layout == EPX_RANK_MAJOR)

@@ -18,13 +18,30 @@ static void start_dispatch(struct perf_bench *bench)
 }
 
 /* A rank-major row has the weights of its token in it already. */
+static const float *combine_weights(const struct perf_bench *bench)
+{
+    return bench->options->layout == EPX_RANK_MAJOR ? NULL : bench->row_weights.address;
+}
+
 static void start_combine(struct perf_bench *bench)
 {
-    const float *weights =
-        bench->options->layout == EPX_RANK_MAJOR ? NULL : bench->row_weights.address;
+    EPX_Combine(bench->rows.address, combine_weights(bench), bench->sums.address,
+                bench->load.count, bench->load.datatype, bench->route, bench->stream,
+                &bench->request);
+}
 
-    EPX_Combine(bench->rows.address, weights, bench->sums.address, bench->load.count,
-                bench->load.datatype, bench->route, bench->stream, &bench->request);
+static void start_dispatch_backward(struct perf_bench *bench)
+{
+    EPX_Dispatch_backward(bench->rows.address, bench->row_weights.address, bench->sums.address,
+                          bench->weight_grads.address, bench->load.count, bench->load.datatype,
+                          bench->route, bench->stream, &bench->request);
+}
+
+static void start_combine_backward(struct perf_bench *bench)
+{
+    EPX_Combine_backward(bench->tokens.address, bench->forward.address, combine_weights(bench),
+                         bench->rows.address, bench->weight_grads.address, bench->load.count,
+                         bench->load.datatype, bench->route, bench->stream, &bench->request);
 }
 
 static void start_alltoallv(struct perf_bench *bench)
@@ -95,12 +112,29 @@ static void prepare_combine(struct perf_bench *bench)
         perf_peer_scale(bench->peer);
 }
 
+/* Combine was given the rows; their gradients will lie where they are. */
+static void prepare_combine_backward(struct perf_bench *bench)
+{
+    prepare_combine(bench);
+    if (!bench->options->check)
+        return;
+    memcpy(perf_buffer_image(&bench->forward), perf_buffer_fetch(&bench->rows),
+           (size_t)bench->rows.bytes);
+    perf_buffer_send(&bench->forward);
+}
+
 static const struct perf_verb verbs[] = {
     {.name = "route", .start = start_route, .peer = perf_peer_route, .check = perf_check_route},
     {.name = "dispatch", .spreads = 1, .prepare = prepare_dispatch, .start = start_dispatch,
      .peer = perf_peer_dispatch, .check = perf_check_dispatch},
     {.name = "combine", .sums = 1, .gathers = 1, .prepare = prepare_combine,
      .start = start_combine, .peer = perf_peer_combine, .check = perf_check_sums},
+    {.name = "dispatch-backward", .sums = 1, .gathers = 1, .backward = 1,
+     .prepare = prepare_combine, .start = start_dispatch_backward,
+     .check = perf_check_dispatch_backward},
+    {.name = "combine-backward", .sums = 1, .spreads = 1, .backward = 1,
+     .prepare = prepare_combine_backward, .start = start_combine_backward,
+     .check = perf_check_combine_backward},
     {.name = "alltoallv", .spreads = 1, .by_pairs = 1, .prepare = learn_peer,
      .start = start_alltoallv, .peer = perf_peer_alltoallv, .check = perf_check_alltoallv},
     {.name = "layer", .sums = 1, .spreads = 1, .gathers = 1, .waits = 1, .prepare = learn_peer,
