@@ -54,15 +54,28 @@ EPX_HD float epx_float_of_bfloat16(uint16_t half)
     return epx_float_of_bits((uint32_t)half << 16);
 }
 
-EPX_HD uint16_t epx_bfloat16_of_float(float value)
+#ifdef __CUDA_ARCH__
+/* One instruction each but for NaNs, whose payload it would not keep. */
+EPX_HD float epx_float_of_float16(uint16_t half)
 {
-    uint32_t bits = epx_float_bits(value);
-    uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-    uint32_t quiet_nan = (bits >> 16) | 0x40u;
+    uint32_t sign = (uint32_t)(half & 0x8000u) << 16;
+    uint32_t nan = (uint32_t)(half & 0x7fffu) << 13 | 0x7f800000u;
+    float value;
 
-    return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet_nan : rounded);
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half));
+    return value == value ? value : epx_float_of_bits(sign | nan);
 }
 
+EPX_HD uint16_t epx_float16_of_float(float value)
+{
+    uint32_t bits = epx_float_bits(value);
+    uint32_t nan = ((bits >> 16) & 0x8000u) | 0x7e00u | ((bits >> 13) & 0x3ffu);
+    uint16_t half;
+
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(value));
+    return value == value ? half : (uint16_t)nan;
+}
+#else
 /* Subnormal halves are exact multiples of 2^-24; infinity and NaN keep their payload. */
 EPX_HD float epx_float_of_float16(uint16_t half)
 {
@@ -93,6 +106,27 @@ EPX_HD uint16_t epx_float16_of_float(float value)
 
     return (uint16_t)(sign | half);
 }
+#endif
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+EPX_HD uint16_t epx_bfloat16_of_float(float value)
+{
+    uint32_t nan = (epx_float_bits(value) >> 16) | 0x40u;
+    uint16_t half;
+
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(half) : "f"(value));
+    return value == value ? half : (uint16_t)nan;
+}
+#else
+EPX_HD uint16_t epx_bfloat16_of_float(float value)
+{
+    uint32_t bits = epx_float_bits(value);
+    uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    uint32_t quiet_nan = (bits >> 16) | 0x40u;
+
+    return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet_nan : rounded);
+}
+#endif
 
 /* Product and sum, each rounded; never contracted (the library is built without contraction). */
 #ifdef __CUDA_ARCH__
