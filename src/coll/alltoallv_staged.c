@@ -93,18 +93,17 @@ static int fits(const struct epx_request *request)
     return request->received_rows <= request->call.recv_capacity;
 }
 
-/* Rows to this rank itself need no stage. */
-static void copy_own(struct epx_staged *staged, struct epx_request *request)
+/* Rows to this rank itself need no stage; they are copied while the others are on their way. */
+static void copy_own(const struct epx_staged *staged, const struct epx_request *request)
 {
     const struct epx_call *call = &request->call;
-    struct epx_block *block = &staged->block;
     int self = staged->comm->rank;
+    int32_t rows = round_rows(staged, call->sendcounts[self]);
 
-    if (fits(request) && block->home_rows[self])
+    if (rows && fits(request))
         get_rows(request, call->rdispls[self],
                  (const char *)call->rows_in + user_offset(staged, call->sdispls[self]),
-                 call->row_bytes, block->home_rows[self]);
-    block->home_rows[self] = block->expert_rows[self] = 0;
+                 call->row_bytes, rows);
 }
 
 static int next(struct epx_staged *staged, struct epx_request *request)
@@ -119,7 +118,7 @@ static int next(struct epx_staged *staged, struct epx_request *request)
         block->home_rows[r] = round_rows(staged, call->sendcounts[r]);
         block->expert_rows[r] = round_rows(staged, call->recvcounts[r]);
     }
-    copy_own(staged, request);
+    block->home_rows[staged->comm->rank] = block->expert_rows[staged->comm->rank] = 0;
     epx_staged_measure(staged);
     request->phase = PACK;
     return EPX_SUCCESS;
@@ -138,7 +137,9 @@ static int pack(struct epx_staged *staged, struct epx_request *request, int *mov
                      (const char *)call->rows_in + user_offset(staged, call->sdispls[r]));
     *moved = 1;
     request->phase = EXCHANGE;
-    return epx_staged_send(staged, EPX_TO_EXPERTS);
+    EPX_TRY(epx_staged_send(staged, EPX_TO_EXPERTS));
+    copy_own(staged, request);
+    return EPX_SUCCESS;
 }
 
 static int unpack(struct epx_staged *staged, struct epx_request *request)
@@ -147,8 +148,9 @@ static int unpack(struct epx_staged *staged, struct epx_request *request)
     const struct epx_block *block = &staged->block;
 
     for (int r = 0; fits(request) && r < staged->comm->size; r++)
-        get_rows(request, call->rdispls[r], staged->expert_at[r], block->row_stride,
-                 block->expert_rows[r]);
+        if (block->expert_rows[r])
+            get_rows(request, call->rdispls[r], staged->expert_at[r], block->row_stride,
+                     block->expert_rows[r]);
     epx_row_copy_fence();
     request->phase = NEXT;
     return EPX_SUCCESS;
