@@ -41,6 +41,18 @@ static int check_route_call(const struct epx_route *route, int count, EPX_Dataty
     return check_rows(count, datatype, route->attr.max_row_bytes, call);
 }
 
+/* Rows of no bytes may have no address: they get one to reckon from, which nobody reads. */
+static void take_any_address(struct epx_call *call)
+{
+    static char none;
+
+    if (call->row_bytes)
+        return;
+    call->rows_in = call->rows_in ? call->rows_in : &none;
+    call->forward_in = call->forward_in ? call->forward_in : &none;
+    call->rows_out = call->rows_out ? call->rows_out : &none;
+}
+
 static int submit(struct epx_comm *comm, struct epx_route *route, const struct epx_call *call,
                   void (*prepare)(struct epx_request *), EPX_Request *request)
 {
@@ -48,6 +60,8 @@ static int submit(struct epx_comm *comm, struct epx_route *route, const struct e
 
     EPX_FAIL_IF(!queued, EPX_ERR_NO_MEM, "no memory for a request");
     queued->call = *call;
+    if (!epx_transport_device_ops(comm))
+        take_any_address(&queued->call);
     prepare(queued);
     EPX_TRY(epx_request_submit(queued));
     *request = queued;

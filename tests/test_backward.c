@@ -46,7 +46,7 @@ START_TEST(gradients_of_every_datatype)
 }
 END_TEST
 
-static const int lengths[] = {1, 2, 255, 256, 257, 1023, 1024, 1025, 4097, 30011, 300007};
+static const int lengths[] = {0, 1, 2, 255, 256, 257, 1023, 1024, 1025, 4097, 30011, 300007};
 
 START_TEST(sums_of_weight_gradients_have_one_shape)
 {
@@ -85,7 +85,7 @@ static Suite *make_suite(void)
                         SCENARIO_EDGES);
     tcase_add_loop_test(tcase, combine_backward_scales_the_gradient_of_a_row, 0, SCENARIO_EDGES);
     tcase_add_loop_test(tcase, gradients_of_every_datatype, 0, 8);
-    tcase_add_loop_test(tcase, sums_of_weight_gradients_have_one_shape, 0, 44);
+    tcase_add_loop_test(tcase, sums_of_weight_gradients_have_one_shape, 0, 48);
     tcase_add_loop_test(tcase, any_gradient_is_that_of_the_reference, 0, 40);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -109,8 +109,7 @@ static int64_t store_token(struct epx_direct *direct, const struct epx_request *
 {
     const struct epx_plan *plan = direct->plan;
     int64_t row_bytes = request->call.row_bytes, stored = 0;
-    const char *rows = request->call.rows_in; /* NULL for rows of 0 bytes */
-    const char *row = row_bytes ? rows + direct->token * row_bytes : NULL;
+    const char *row = (const char *)request->call.rows_in + direct->token * row_bytes;
 
     for (int64_t i = plan->token_offset[direct->token];
          i < plan->token_offset[direct->token + 1]; i++) {
