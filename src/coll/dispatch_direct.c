@@ -159,9 +159,8 @@ static int push_rows(struct epx_direct *direct, const struct epx_request *reques
         int32_t token = plan->send_token[plan->send_offset[rank] + to->row];
         int64_t bytes = epx_segment_length(direct->cut, to->segment);
 
-        if (bytes)
-            memcpy(slot, (const char *)request->call.rows_in + token * direct->cut.row_bytes +
-                             epx_segment_offset(direct->cut, to->segment), (size_t)bytes);
+        memcpy(slot, (const char *)request->call.rows_in + token * direct->cut.row_bytes +
+                         epx_segment_offset(direct->cut, to->segment), (size_t)bytes);
         epx_ring_push(direct, rank);
         pushed += direct->slot_bytes;
         epx_cursor_step(to, direct->cut);

@@ -15,9 +15,8 @@ static void pack_row(const struct epx_plan *plan, const struct epx_home_rows *ro
     size_t bytes = (size_t)epx_segment_length(rows->cut, segment);
     int64_t top_k = plan->top_k;
 
-    if (bytes)
-        memcpy(to, (const char *)rows->rows_in + token * rows->cut.row_bytes +
-                       epx_segment_offset(rows->cut, segment), bytes);
+    memcpy(to, (const char *)rows->rows_in + token * rows->cut.row_bytes +
+                   epx_segment_offset(rows->cut, segment), bytes);
     if (rows->weighted && segment == 0)
         memcpy(to + epx_round_up(rows->cut.bytes, 8), rows->weights_in + token * top_k,
                (size_t)top_k * sizeof(*rows->weights_in));

@@ -21,9 +21,8 @@ int epx_pack_rows_host(const struct epx_plan *plan, const struct epx_home_rows *
 
         epx_stage_stores_begin(stores, block->home_rows[d], bytes);
         for (int32_t i = 0; i < block->home_rows[d]; i++, to += block->row_stride) {
-            if (bytes)
-                epx_row_copy(to, (const char *)rows->rows_in + tokens[i] * rows->cut.row_bytes +
-                                     offset, bytes, stores->bypasses);
+            epx_row_copy(to, (const char *)rows->rows_in + tokens[i] * rows->cut.row_bytes + offset,
+                         bytes, stores->bypasses);
             if (rows->weighted && block->segment == 0)
                 epx_give_pair_weights(plan, rows->weights_in, tokens[i], d,
                                       (float *)(void *)(to + epx_round_up(rows->cut.bytes, 8)));

@@ -118,7 +118,7 @@ static void receive_scaled(const struct epx_expert_rows *op, double *sums, int32
 
         if (op->weights_in)
             scale_segment(op, data, op->weights_in[slot], elements, to);
-        else if (bytes)
+        else
             memcpy(to, data, (size_t)bytes);
         if (!op->row_weights)
             continue;
