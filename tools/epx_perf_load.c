@@ -145,10 +145,11 @@ void perf_fill_row(const struct perf_load *load, int source, int64_t index, doub
 
 double perf_square_row(const struct perf_load *load, int source, int64_t index)
 {
+    uint64_t seed = row_seed(source, index);
     double sum = 0;
 
     for (int c = 0; c < load->count; c++) {
-        int element = element_of(row_seed(source, index), c);
+        int element = element_of(seed, c);
 
         sum += element * element;
     }
