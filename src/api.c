@@ -9,7 +9,7 @@
 #include "coll/transport.h"
 #include "progress.h"
 
-enum { LEAVING_MS = 1000 };
+enum { LEAVING_MS = 10000 };
 
 static int mpi_codes[EPX_ERR_LASTCODE]; /* under the lock until set up */
 static int is_set_up;
