@@ -23,8 +23,10 @@ configured() {
 }
 CC=${CC:-$(configured CC)}
 CXX=${CXX:-$(configured CXX)}
-# MPI's own headers may warn.
-mpi_flags=$(configured MPI_CFLAGS | sed 's/-I */-isystem /g')
+# The packages' own headers may warn.
+flags=$(for package in MPI_CFLAGS CUDA_CPPFLAGS NCCL_CPPFLAGS UCX_CPPFLAGS; do
+    configured $package
+done | sed 's/-I */-isystem /g')
 warnings="-Wall -Wextra -Werror -pedantic-errors"
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
@@ -34,11 +36,18 @@ compile() {
     file=$1
     shift
     # shellcheck disable=SC2086,SC2068
-    $@ $warnings -I"$srcdir/include" -I"$srcdir/src" -I"$top_builddir" $mpi_flags \
+    $@ $warnings -I"$srcdir/include" -I"$srcdir/src" -I"$top_builddir" $flags \
         -fsyntax-only "$file" >"$work/said" 2>&1 || {
         cat "$work/said" >&2
         return 1
     }
+}
+
+# lacking FILE - a header of CUDA, NCCL or UCX that it needs and that is not here.
+lacking() {
+    # shellcheck disable=SC2086
+    $CC -I"$srcdir/include" -I"$srcdir/src" -I"$top_builddir" $flags -M -MG "$1" 2>/dev/null |
+        tr ' ' '\n' | grep -E '^(cuda|nccl|uc[ps]/)' | head -n 1
 }
 
 # A header that is included several times, once for each type, cannot stand alone.
@@ -68,6 +77,11 @@ find "$srcdir/include" "$srcdir/src" -name '*.h' | sed "s|^$srcdir/||" | sort >"
 while read -r header; do
     is_template "$header" && continue
     printf '#include "%s"\n#include "%s"\n' "${header#*/}" "${header#*/}" >"$work/alone.c"
+    missing=$(lacking "$work/alone.c")
+    if [ "$missing" ]; then
+        echo "lint_headers: $header is not tried, there is no $missing"
+        continue
+    fi
     compile "$work/alone.c" "$CC" -std=c11 || fail "$header does not compile alone"
 done <"$work/headers"
 
