@@ -14,6 +14,11 @@ has_mpi_headers() {
     printf '#include <mpi.h>\n' | "${MPICC:-mpicc}" -E -x c -
 }
 
+has_ucx_headers() {
+    # shellcheck disable=SC2046 # a list of words
+    printf '#include <ucp/api/ucp.h>\n' | gcc $(pkg-config --cflags ucx 2>/dev/null) -E -x c -
+}
+
 # POSIX has `type'; it also finds what is in /usr/sbin only for root.
 need_to_build() {
     need build-essential sh -c 'type make && type gcc && type g++'
