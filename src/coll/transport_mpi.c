@@ -136,15 +136,26 @@ static int mpi_alltoallv(void *state, const void *send, const int *sendcounts, c
                    "MPI_Ialltoallv");
 }
 
+/* An error of one of several requests stands with that request. */
+static int first_error(int error, const MPI_Status *statuses, int num)
+{
+    for (int i = 0; error == MPI_ERR_IN_STATUS && i < num; i++)
+        if (statuses[i].MPI_ERROR != MPI_SUCCESS && statuses[i].MPI_ERROR != MPI_ERR_PENDING)
+            error = statuses[i].MPI_ERROR;
+    return error;
+}
+
 static int mpi_done(void *state, int *done)
 {
     struct mpi *mpi = state;
     MPI_Status statuses[MAX_COLLECTIVES]; /* MPI_STATUSES_IGNORE makes compilers warn */
-    int error = MPI_Testall(mpi->num_collectives, mpi->collectives, done, statuses);
+    int num = mpi->num_collectives;
+    int error = MPI_Testall(num, mpi->collectives, done, statuses);
 
     if (error != MPI_SUCCESS || *done)
         mpi->num_collectives = 0;
-    EPX_TRY_MPI(error);
+    if (error != MPI_SUCCESS)
+        return epx_fail_mpi(first_error(error, statuses, num), "MPI_Testall");
     return EPX_SUCCESS;
 }
 
