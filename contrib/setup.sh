@@ -77,7 +77,8 @@ prepare_mpi() {
     export OMPI_MCA_mpi_yield_when_idle="${OMPI_MCA_mpi_yield_when_idle-1}"
     export OMPI_MCA_hwloc_base_binding_policy="${OMPI_MCA_hwloc_base_binding_policy-none}"
     : "${PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe}"
-    export PRTE_MCA_rmaps_default_mapping_policy
+    : "${PRTE_MCA_hwloc_default_binding_policy=none}"
+    export PRTE_MCA_rmaps_default_mapping_policy PRTE_MCA_hwloc_default_binding_policy
 }
 
 # build FOLDER [CONFIGURE-ARGUMENT...] - bootstraps, configures and builds out of tree.
