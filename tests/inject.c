@@ -348,7 +348,11 @@ int MPI_Testall(int n, MPI_Request requests[], int *flag, MPI_Status statuses[])
 {
     int error = PMPI_Testall(n, requests, flag, statuses);
 
-    return *flag && fails(INJECT_MPI, "MPI_Testall") ? MPI_ERR_OTHER : error;
+    if (!*flag || !fails(INJECT_MPI, "MPI_Testall"))
+        return error;
+    for (int i = 0; i < n; i++)
+        statuses[i].MPI_ERROR = i < n - 1 ? MPI_SUCCESS : MPI_ERR_OTHER;
+    return n ? MPI_ERR_IN_STATUS : MPI_ERR_OTHER;
 }
 
 int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status)

@@ -61,12 +61,25 @@ static int note(int code, int *kind, const char *where)
         ok = note(code_, &outcome.kind, #function);                                           \
     } while (0)
 
+/* Of several requests MPI itself says only that one of them failed. */
+static void expect_reason(void)
+{
+    char message[EPX_MAX_ERROR_STRING] = "", vague[MPI_MAX_ERROR_STRING] = "";
+    int length;
+
+    PMPI_Error_string(MPI_ERR_IN_STATUS, vague, &length);
+    EPX_Comm_get_error_message(world.comm, message, &length);
+    EXPECT(!strstr(message, vague), "\"%s\" does not tell why", message);
+}
+
 static int wait_for(EPX_Request *request)
 {
     MPI_Status status;
     int ok;
 
     CALL(joint, 0, EPX_Wait, request, &status);
+    if (!ok)
+        expect_reason();
     return ok;
 }
 
