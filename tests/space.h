@@ -15,6 +15,8 @@ void space_init(int rank_on_node);
 int space_is_device(void);
 /* GPUs that this process sees, whatever the run is about. */
 int space_num_gpus(void);
+/* Whether any ranks share a GPU; the same on all of them. */
+int space_shares_gpus(void);
 
 /* Another thread: has the same GPU from now on. */
 void space_enter_thread(void);

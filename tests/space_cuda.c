@@ -11,6 +11,7 @@
 
 static cudaStream_t copies; /* NULL on host memory */
 static int ordinal;         /* of this rank's GPU */
+static int shares_gpus;     /* any rank */
 
 static void must(cudaError_t error, const char *what)
 {
@@ -43,6 +44,8 @@ void space_init(int rank_on_node)
         suite_skip("no CUDA device");
     pretend_hosts();
     ordinal = rank_on_node % devices;
+    shares_gpus = rank_on_node >= devices;
+    MPI_Allreduce(MPI_IN_PLACE, &shares_gpus, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
     must(cudaSetDevice(ordinal), "cudaSetDevice");
     must(cudaStreamCreateWithFlags(&copies, cudaStreamNonBlocking), "cudaStreamCreate");
 }
@@ -57,6 +60,11 @@ int space_num_gpus(void)
     int devices = 0;
 
     return cudaGetDeviceCount(&devices) == cudaSuccess ? devices : 0;
+}
+
+int space_shares_gpus(void)
+{
+    return shares_gpus;
 }
 
 void space_enter_thread(void)

@@ -26,6 +26,11 @@ int space_num_gpus(void)
     return 0;
 }
 
+int space_shares_gpus(void)
+{
+    return 0;
+}
+
 void space_enter_thread(void)
 {
 }

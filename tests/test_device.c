@@ -16,7 +16,7 @@
 #include "suite.h"
 
 #define REPLAYS 1000
-#define REPLAYS_IN_TURNS 100
+#define REPLAYS_IN_TURNS 100 /* of ranks that share a GPU, milliseconds each */
 #define STREAMS 3
 
 static EPX_Comm comm;
@@ -361,22 +361,10 @@ static void expect_no_error(void)
     EXPECT(error == EPX_SUCCESS, "error %d", error);
 }
 
-/* Ranks that share a GPU take turns there, of milliseconds each. */
-static int num_replays(void)
-{
-    int ranks = 0, in_turns;
-
-    for (int r = 0; r < suite_size; r++)
-        ranks += suite_nodes[r] == suite_nodes[suite_rank];
-    in_turns = ranks > space_num_gpus();
-    MPI_Allreduce(MPI_IN_PLACE, &in_turns, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
-    return in_turns ? REPLAYS_IN_TURNS : REPLAYS;
-}
-
 START_TEST(a_graph_routes_other_tokens_at_each_replay)
 {
     cudaStream_t stream = new_stream();
-    int replays = num_replays();
+    int replays = space_shares_gpus() ? REPLAYS_IN_TURNS : REPLAYS;
     struct step step;
 
     prepare_step(&step, _i, stream, comm);
