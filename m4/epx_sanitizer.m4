@@ -26,7 +26,7 @@ AS_IF([test -n "$SANITIZER"], [
 AC_SUBST([SANITIZER])
 ])
 
-# EPX_CHECK_JITTER - ENABLE_JITTER: a build for the tests that src/jitter.h explains.
+# EPX_CHECK_JITTER - ENABLE_JITTER: a build for the tests that src/base/jitter.h explains.
 AC_DEFUN([EPX_CHECK_JITTER], [
 AC_ARG_ENABLE([jitter],
   [AS_HELP_STRING([--enable-jitter],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# hints.awk - puts the hints of src/param.c in the place of the line @HINTS@ of a manual page, in
+# hints.awk - puts the hints of src/base/param.c in the place of the line @HINTS@ of a manual page, in
 # the words and form of `epx_info --hints-roff'. usage: awk -f hints.awk param.c epx.7.in
 
 function fail(message)

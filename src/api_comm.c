@@ -5,8 +5,8 @@
 
 #include "agree.h"
 #include "api.h"
+#include "base/jitter.h"
 #include "coll/module.h"
-#include "jitter.h"
 #include "kernels/kernels.h"
 #include "profile.h"
 #include "progress.h"

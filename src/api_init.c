@@ -4,9 +4,9 @@
 
 #include <stdio.h>
 
+#include "base/status.h"
 #include "coll/transport.h"
 #include "profile.h"
-#include "status.h"
 
 EPX_PROFILED(Get_version)
 EPX_PROFILED(Get_library_version)

@@ -9,9 +9,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "memory.h"
-#include "param.h"
-#include "stats.h"
+#include "base/memory.h"
+#include "base/param.h"
+#include "base/stats.h"
 
 struct epx_transport;
 struct epx_kernels;

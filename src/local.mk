@@ -9,19 +9,19 @@ libepx_core_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/src \
   $(patsubst -I%,-isystem%,$(UCX_CPPFLAGS)) -DEPX_MODULE_DIR='"$(pkglibdir)"'
 libepx_core_la_LIBADD = $(MPI_LIBS)
 libepx_core_la_SOURCES = \
-  src/status.c \
-  src/status.h \
-  src/log.c \
-  src/log.h \
-  src/param.c \
-  src/param.h \
-  src/jitter.h \
+  src/base/status.c \
+  src/base/status.h \
+  src/base/log.c \
+  src/base/log.h \
+  src/base/param.c \
+  src/base/param.h \
+  src/base/jitter.h \
   src/agree.c \
   src/agree.h \
-  src/stats.c \
-  src/stats.h \
-  src/memory.c \
-  src/memory.h \
+  src/base/stats.c \
+  src/base/stats.h \
+  src/base/memory.c \
+  src/base/memory.h \
   src/progress.c \
   src/progress.h \
   src/request.c \
@@ -59,7 +59,7 @@ libepx_core_la_SOURCES = \
   src/kernels/sum_nodes_host.c \
   src/coll/ready.c \
   src/coll/ready.h \
-  src/coll/flags.h \
+  src/base/flags.h \
   src/coll/direct.c \
   src/coll/direct.h \
   src/coll/staged.c \
@@ -109,7 +109,7 @@ libepx_core_la_SOURCES = \
   src/f08.h
 
 if ENABLE_JITTER
-libepx_core_la_SOURCES += src/jitter.c
+libepx_core_la_SOURCES += src/base/jitter.c
 endif
 
 if HAVE_UCX
@@ -148,7 +148,7 @@ libepx_cuda_la_SOURCES = \
   src/kernels/order.cuh \
   src/kernels/ready.cuh \
   src/kernels/waits.cuh \
-  src/memory.c \
+  src/base/memory.c \
   src/kernels/device.h \
   src/kernels/device_plan.h \
   src/kernels/rows.cuh \
@@ -250,7 +250,7 @@ libepx_cuda_la_SOURCES += \
   src/coll/transport_ucx_exchange.c
 endif
 if ENABLE_JITTER
-libepx_cuda_la_SOURCES += src/jitter.c
+libepx_cuda_la_SOURCES += src/base/jitter.c
 endif
 
 SUFFIXES += .cu .lo

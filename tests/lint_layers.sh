@@ -17,12 +17,11 @@ trap 'rm -rf "$work"' EXIT
 
 layer() {
     case $1 in
-    src/status.* | src/log.* | src/param.* | src/jitter.*) echo 1 ;;
-    src/api.* | src/api_*.c | src/profile.h | src/f08.*) echo 5 ;;
+    src/base/*) echo 1 ;;
+    src/core/* | src/comm.* | src/route.* | src/request.* | src/agree.* | src/progress.*) echo 2 ;;
     src/kernels/*) echo 3 ;;
-    src/coll/*) echo 4 ;;
-    src/comm.* | src/route.* | src/request.* | src/memory.* | src/stats.*) echo 2 ;;
-    src/agree.* | src/progress.*) echo 2 ;;
+    src/transport/* | src/coll/*) echo 4 ;;
+    src/api/* | src/api.* | src/api_*.c | src/profile.h | src/f08.*) echo 5 ;;
     *) echo 0 ;;
     esac
 }

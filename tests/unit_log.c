@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* unit_log.c - the form of a line of the log. */
-#include "log.h"
+#include "base/log.h"
 
 #include <stdio.h>
 #include <string.h>

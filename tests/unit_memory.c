@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* unit_memory.c - overlaps, segments, private windows. */
-#include "memory.h"
+#include "base/memory.h"
 
 #include <stdlib.h>
 

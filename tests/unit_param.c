@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* unit_param.c - the table of hints: defaults, precedence, ranges, texts. */
-#include "param.h"
+#include "base/param.h"
 
 #include <stdio.h>
 #include <stdlib.h>

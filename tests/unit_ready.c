@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "coll/transport.h"
-#include "log.h"
 #include "route.h"
 #include "suite.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* unit_stats.c - rows by distance, and copies for callers of other versions. */
-#include "stats.h"
+#include "base/stats.h"
 
 #include <string.h>
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* unit_status.c - messages of errors, and the log's levels. */
-#include "status.h"
+#include "base/status.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "log.h"
+#include "base/log.h"
 #include "suite.h"
 
 static int fail_on(int condition)

@@ -8,10 +8,10 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/status.h"
 #include "coll/device.h"
 #include "coll/transport_ucx_device.h"
 #include "device_messages.h"
-#include "status.h"
 #include "suite.h"
 
 enum { EXCHANGES = 40, SMS = 132, WINDOW_BYTES = 100000 };

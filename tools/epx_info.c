@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/param.h"
 #include "coll/transport.h"
 #include "epx.h"
-#include "param.h"
 
 enum {
     SHOW_LIBRARY = 1,

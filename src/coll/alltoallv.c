@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* alltoallv.c - an exact exchange of rows; counts and displacements are made by the library. */
-#include "alltoallv.h"
+#include "coll/alltoallv.h"
 
 #include <string.h>
 
-#include "transport.h"
-#include "verbs.h"
+#include "coll/transport.h"
+#include "coll/verbs.h"
 
 void epx_alltoallv_prepare(struct epx_request *request)
 {

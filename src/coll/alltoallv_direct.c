@@ -4,9 +4,9 @@
  * them grants each sender the row at which to store (its buffer is window memory), its ring, or
  * nothing (its buffer is too small). A rank's own rows are copied without either.
  */
-#include "alltoallv.h"
-#include "direct.h"
-#include "verbs.h"
+#include "coll/alltoallv.h"
+#include "coll/direct.h"
+#include "coll/verbs.h"
 
 enum { AWAIT_COUNTS = EPX_PHASE_VERB, AWAIT_GRANTS, MOVE };
 enum { GRANT_RING = -1, GRANT_NOTHING = -2 };

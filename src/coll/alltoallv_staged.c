@@ -4,10 +4,10 @@
  * the longest list of rows on any rank needs; the ready words tell its length. A receiver
  * without room takes the rows into its stage and lets them go.
  */
-#include "alltoallv.h"
+#include "coll/alltoallv.h"
+#include "coll/staged.h"
+#include "coll/verbs.h"
 #include "kernels/row_copy.h"
-#include "staged.h"
-#include "verbs.h"
 
 enum { AWAIT_COUNTS = EPX_PHASE_VERB, NEXT, PACK, EXCHANGE };
 

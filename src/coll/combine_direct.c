@@ -6,8 +6,8 @@
  * rows from, in rank order. So a bounded ring is enough and every output is written once. The
  * gradients of pair weights are stored into the home's pair_weights ahead of their row.
  */
-#include "direct.h"
-#include "verbs.h"
+#include "coll/direct.h"
+#include "coll/verbs.h"
 
 static int begin(struct epx_direct *direct, struct epx_request *request, int weighted)
 {

@@ -3,8 +3,8 @@
  * combine_staged.c - combine by messages: the sum of each unique row's pairs goes home in record
  * order, and the home sums its tokens' rows in rank order, block by block.
  */
-#include "staged.h"
-#include "verbs.h"
+#include "coll/staged.h"
+#include "coll/verbs.h"
 
 enum { NEXT = EPX_PHASE_VERB, SUM_PAIRS, EXCHANGE };
 

@@ -4,8 +4,8 @@
  * row's pairs into its area; a relay adds those of its node for the homes it serves and sends the
  * sums; a home adds the parts of its own node and the sums of the others, block by block.
  */
-#include "tiers.h"
-#include "verbs.h"
+#include "coll/tiers.h"
+#include "coll/verbs.h"
 
 enum { FILL = EPX_PHASE_VERB, RELAY, EXCHANGE };
 

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 
 #include "agree.h"
-#include "cuda_errors.h"
-#include "device.h"
-#include "device_nodes.h"
+#include "coll/cuda_errors.h"
+#include "coll/device.h"
+#include "coll/device_nodes.h"
 #include "kernels/node_rows.h"
 
 enum { STAGE_QUANTUM = 16 };

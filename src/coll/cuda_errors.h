@@ -5,7 +5,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "status.h"
+#include "base/status.h"
 
 int epx_fail_cuda(cudaError_t error, const char *call);
 

@@ -4,17 +4,17 @@
  * the last of them writes its outcome into pinned memory, where EPX_Wait and EPX_Test look. So no
  * call asks CUDA whether anything is done.
  */
-#include "device.h"
+#include "coll/device.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "agree.h"
-#include "cuda_errors.h"
-#include "device_scope.h"
-#include "jitter.h"
-#include "log.h"
+#include "base/jitter.h"
+#include "base/log.h"
+#include "coll/cuda_errors.h"
+#include "coll/device_scope.h"
 #include "progress.h"
 
 struct epx_device *epx_device_of(const struct epx_request *request)

@@ -9,9 +9,9 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
+#include "coll/module.h"
+#include "coll/proxy.h"
 #include "kernels/device.h"
-#include "module.h"
-#include "proxy.h"
 
 #define EPX_ABORT_UNKNOWN UINT64_MAX
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* device_args.c - what every kernel of an operation is given. */
-#include "device.h"
-#include "jitter.h"
+#include "base/jitter.h"
+#include "coll/device.h"
 
 /* Given how rows are cut and the share of the stage of one of `width`. */
 static struct epx_rounds fill_rounds(struct epx_rounds rounds, int64_t share,

@@ -17,10 +17,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cuda_errors.h"
-#include "device.h"
-#include "device_scope.h"
-#include "jitter.h"
+#include "base/jitter.h"
+#include "coll/cuda_errors.h"
+#include "coll/device.h"
+#include "coll/device_scope.h"
 #include "progress.h"
 
 #define MS 1000000LL

@@ -12,9 +12,9 @@
  */
 #include <stdlib.h>
 
-#include "cuda_errors.h"
-#include "device.h"
-#include "jitter.h"
+#include "base/jitter.h"
+#include "coll/cuda_errors.h"
+#include "coll/device.h"
 
 /* --enable-jitter wants chunks in small tests too. */
 enum {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* device_ranks.c - the GPUs of a communicator's ranks, and whether kernels run on them. */
-#include "device_ranks.h"
+#include "coll/device_ranks.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "agree.h"
+#include "coll/transport.h"
 #include "kernels/device.h"
-#include "transport.h"
 
 int64_t epx_device_number(const struct cudaDeviceProp *properties)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* device_scope.c - what the calling thread is while the library calls CUDA. */
-#include "device_scope.h"
+#include "coll/device_scope.h"
 
 #include "agree.h"
-#include "cuda_errors.h"
+#include "coll/cuda_errors.h"
 
 static cudaError_t make_current(int ordinal, struct epx_device_scope *scope)
 {

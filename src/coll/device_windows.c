@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* device_windows.c - windows of device memory that no other rank reaches. */
-#include "device_windows.h"
+#include "coll/device_windows.h"
 
 #include "agree.h"
-#include "cuda_errors.h"
-#include "device_scope.h"
+#include "coll/cuda_errors.h"
+#include "coll/device_scope.h"
 
 int epx_device_windows_open(struct epx_device_windows *windows, struct epx_comm *comm)
 {

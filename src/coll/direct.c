@@ -28,13 +28,13 @@
  * On ranks without weights, rows or experts the same words are posted, and before an operation
  * that is bound to fail too: no wait depends on data, and the banks' argument has no exception.
  */
-#include "direct.h"
+#include "coll/direct.h"
 
 #include <stdlib.h>
 
 #include "agree.h"
-#include "flags.h"
-#include "jitter.h"
+#include "base/flags.h"
+#include "base/jitter.h"
 #include "route.h"
 
 struct ready_line {

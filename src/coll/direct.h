@@ -8,9 +8,9 @@
 
 #include <stdatomic.h>
 
+#include "coll/ready.h"
+#include "coll/transport.h"
 #include "kernels/kernels.h"
-#include "ready.h"
-#include "transport.h"
 
 /* A position in the list of rows that go to or come from one rank. */
 struct epx_cursor {

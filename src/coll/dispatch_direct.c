@@ -9,9 +9,9 @@
  * rank's own rows never need a ring unless they are scaled. Pair weights are put into this rank's
  * own pair_weights before any row, and the receiver fetches them there.
  */
-#include "direct.h"
-#include "jitter.h"
-#include "verbs.h"
+#include "base/jitter.h"
+#include "coll/direct.h"
+#include "coll/verbs.h"
 
 /* A rank's receive buffer where it can be stored into; NULL if only its ring takes rows. */
 static char *find_buffer(const struct epx_direct *direct, const struct epx_request *request,

@@ -3,8 +3,8 @@
  * dispatch_staged.c - dispatch by messages: rows are packed by rank in record order, exchanged
  * with the counts of the routing, and unpacked by the records, block by block.
  */
-#include "staged.h"
-#include "verbs.h"
+#include "coll/staged.h"
+#include "coll/verbs.h"
 
 enum { NEXT = EPX_PHASE_VERB, PACK, EXCHANGE };
 

@@ -4,8 +4,8 @@
  * its own node into its area and one row for each other node into its stage; they arrive in their
  * relays' areas, from where every rank of the node takes what it needs, block by block.
  */
-#include "tiers.h"
-#include "verbs.h"
+#include "coll/tiers.h"
+#include "coll/verbs.h"
 
 enum { FILL = EPX_PHASE_VERB, EXCHANGE, TAKE };
 

@@ -4,7 +4,7 @@
  * posted and looks at it at every pass: an ASK is answered with its position, an END ends the
  * communicator here as well. A rank that never looks never answers.
  */
-#include "letters.h"
+#include "coll/letters.h"
 
 #include <sched.h>
 #include <stdio.h>

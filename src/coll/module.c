@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* module.c - opens libepx_cuda. */
 #define _GNU_SOURCE /* dladdr */
-#include "module.h"
+#include "coll/module.h"
 
 #include <dlfcn.h>
 #include <limits.h>

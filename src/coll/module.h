@@ -7,11 +7,11 @@
 #ifndef EPX_COLL_MODULE_H
 #define EPX_COLL_MODULE_H
 
-#include "letters.h"
-#include "ready.h"
+#include "coll/letters.h"
+#include "coll/ready.h"
+#include "coll/transport.h"
 #include "request.h"
 #include "route.h"
-#include "transport.h"
 
 enum { EPX_MODULE_VERSION = 9 };
 

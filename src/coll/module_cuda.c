@@ -7,9 +7,9 @@
 #include <stdio.h>
 
 #include "agree.h"
-#include "cuda_errors.h"
-#include "device.h"
-#include "module.h"
+#include "coll/cuda_errors.h"
+#include "coll/device.h"
+#include "coll/module.h"
 #include "progress.h"
 
 static const struct epx_core *core;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tiers.h"
+#include "coll/tiers.h"
 
 /*
  * What a stage must take of each token index: a home's rows for all other nodes, or a relay's of

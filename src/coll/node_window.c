@@ -3,7 +3,7 @@
  * node_window.c - windows in POSIX shared memory, one object a node: its lowest rank makes it,
  * every rank reserves its part, and the name is gone before anyone uses it.
  */
-#include "node_window.h"
+#include "coll/node_window.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
  * outcome.c - what a kernel found wrong, in words; the same as the host algorithms say. Of an
  * operation in a replayed graph there is no request, and less is known.
  */
-#include "device.h"
+#include "coll/device.h"
 #include "progress.h"
 
 static int report_difference(const struct epx_outcome *o)

@@ -9,11 +9,11 @@
  * a freed window is only laid aside; a collective call that makes a window or frees memory first
  * completes what is in flight, then gives back those laid aside, by number.
  */
-#include "peer_windows.h"
+#include "coll/peer_windows.h"
 
 #include "agree.h"
-#include "cuda_errors.h"
-#include "device_scope.h"
+#include "coll/cuda_errors.h"
+#include "coll/device_scope.h"
 #include "kernels/device.h"
 #include "progress.h"
 

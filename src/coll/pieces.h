@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "memory.h"
+#include "base/memory.h"
 
 enum { EPX_MOST_PIECE_BYTES = 1 << 20, EPX_PIECE_HEADER_BYTES = EPX_LINE_BYTES };
 

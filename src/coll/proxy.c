@@ -12,7 +12,7 @@
  *   ended             writer: this thread, as its last step.
  */
 #define _POSIX_C_SOURCE 200809L /* nanosleep */
-#include "proxy.h"
+#include "coll/proxy.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -22,11 +22,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "cuda_errors.h"
-#include "device.h"
-#include "device_scope.h"
-#include "jitter.h"
-#include "log.h"
+#include "base/jitter.h"
+#include "base/log.h"
+#include "coll/cuda_errors.h"
+#include "coll/device.h"
+#include "coll/device_scope.h"
 #include "progress.h"
 
 #define MS 1000000LL

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* ready.c - the first thing that every rank tells every other about an operation. */
-#include "ready.h"
+#include "coll/ready.h"
 
 #include "route.h"
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* routing.c - the plan of a route: memory, windows, view, and the steps of a routing. */
-#include "routing.h"
+#include "coll/routing.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "agree.h"
-#include "jitter.h"
+#include "base/jitter.h"
+#include "coll/tiers.h"
+#include "coll/verbs.h"
 #include "kernels/node_rows.h"
-#include "tiers.h"
-#include "verbs.h"
 
 /* Where the exchanged parts lie in each rank's window. */
 struct window_layout {

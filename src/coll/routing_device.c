@@ -7,11 +7,11 @@
 #include <string.h>
 
 #include "agree.h"
-#include "cuda_errors.h"
-#include "device.h"
-#include "device_nodes.h"
-#include "device_scope.h"
-#include "jitter.h"
+#include "base/jitter.h"
+#include "coll/cuda_errors.h"
+#include "coll/device.h"
+#include "coll/device_nodes.h"
+#include "coll/device_scope.h"
 #include "kernels/node_rows.h"
 
 /*

@@ -3,10 +3,10 @@
  * routing_direct.c - routing by stores: counts into every rank's matrix, then records into the
  * records of the rows' ranks.
  */
-#include "direct.h"
-#include "jitter.h"
-#include "routing.h"
-#include "verbs.h"
+#include "base/jitter.h"
+#include "coll/direct.h"
+#include "coll/routing.h"
+#include "coll/verbs.h"
 
 enum { AWAIT_COUNTS = EPX_PHASE_VERB, AWAIT_RECORDS };
 

@@ -4,9 +4,9 @@
  * as many exchanges as the longest list of records needs, which every rank reads from the
  * matrix.
  */
-#include "routing.h"
-#include "staged.h"
-#include "verbs.h"
+#include "coll/routing.h"
+#include "coll/staged.h"
+#include "coll/verbs.h"
 
 enum { AWAIT_COUNTS = EPX_PHASE_VERB, NEXT, PACK, EXCHANGE };
 

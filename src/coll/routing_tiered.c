@@ -5,9 +5,9 @@
  * and behind them, to the relays, an entry for each node row. Every rank reads from the two
  * matrices how many exchanges the longest lists need.
  */
-#include "routing.h"
-#include "tiers.h"
-#include "verbs.h"
+#include "coll/routing.h"
+#include "coll/tiers.h"
+#include "coll/verbs.h"
 
 enum { AWAIT_COUNTS = EPX_PHASE_VERB, AWAIT_NODE_ROWS, NEXT, PACK, EXCHANGE };
 

@@ -8,14 +8,14 @@
  * and the number of blocks from the most tokens on any rank, which the count matrix tells: all
  * ranks make the same exchanges. If not even one token a rank fits, rows are cut in segments.
  */
-#include "staged.h"
+#include "coll/staged.h"
 
 #include <stdlib.h>
 
 #include "agree.h"
-#include "jitter.h"
+#include "base/jitter.h"
+#include "coll/verbs.h"
 #include "route.h"
-#include "verbs.h"
 
 static int init(struct epx_staged *staged)
 {

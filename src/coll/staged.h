@@ -6,9 +6,9 @@
 #ifndef EPX_COLL_STAGED_H
 #define EPX_COLL_STAGED_H
 
+#include "coll/ready.h"
+#include "coll/transport.h"
 #include "kernels/kernels.h"
-#include "ready.h"
-#include "transport.h"
 
 struct epx_staged {
     struct epx_comm *comm;

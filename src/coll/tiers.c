@@ -25,7 +25,7 @@
  * is filled, and in a combine for messages of relays that wait for what is filled alone. So the
  * rank that is furthest behind can always go on.
  */
-#include "tiers.h"
+#include "coll/tiers.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -33,9 +33,9 @@
 #include <string.h>
 
 #include "agree.h"
-#include "flags.h"
-#include "jitter.h"
-#include "node_window.h"
+#include "base/flags.h"
+#include "base/jitter.h"
+#include "coll/node_window.h"
 
 struct part {
     _Alignas(EPX_LINE_BYTES) _Atomic uint64_t filled;

@@ -6,8 +6,8 @@
 #ifndef EPX_COLL_TIERS_H
 #define EPX_COLL_TIERS_H
 
+#include "coll/staged.h"
 #include "kernels/node_rows.h"
-#include "staged.h"
 
 struct epx_tiers {
     struct epx_comm *comm;

@@ -10,10 +10,10 @@
  */
 #include <string.h>
 
-#include "jitter.h"
+#include "base/jitter.h"
+#include "coll/tiers.h"
+#include "coll/verbs.h"
 #include "route.h"
-#include "tiers.h"
-#include "verbs.h"
 
 static int32_t least(int32_t a, int32_t b)
 {

@@ -2,18 +2,18 @@
 /* transport.c - the list of transports, in the order that auto tries them, and the choice. */
 #include "config.h"
 
-#include "transport.h"
+#include "coll/transport.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "agree.h"
-#include "direct.h"
-#include "module.h"
+#include "coll/direct.h"
+#include "coll/module.h"
+#include "coll/staged.h"
+#include "coll/tiers.h"
 #include "route.h"
-#include "staged.h"
-#include "tiers.h"
 
 struct listed {
     const char *name, *memory, *description;

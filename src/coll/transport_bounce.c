@@ -11,11 +11,11 @@
 #include <string.h>
 
 #include "agree.h"
-#include "cuda_errors.h"
-#include "device.h"
-#include "device_ranks.h"
-#include "device_scope.h"
-#include "transport_bounce_rounds.h"
+#include "coll/cuda_errors.h"
+#include "coll/device.h"
+#include "coll/device_ranks.h"
+#include "coll/device_scope.h"
+#include "coll/transport_bounce_rounds.h"
 
 static int bounce_usable(struct epx_comm *comm, char *why)
 {

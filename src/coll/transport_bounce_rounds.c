@@ -3,13 +3,13 @@
  * transport_bounce_rounds.c - exchanges of messages between device memories in rounds of pieces:
  * copied into a stage, told of by the host transport, copied out of the stage on the other side.
  */
-#include "transport_bounce_rounds.h"
+#include "coll/transport_bounce_rounds.h"
 
 #include <string.h>
 
-#include "cuda_errors.h"
-#include "device_scope.h"
-#include "jitter.h"
+#include "base/jitter.h"
+#include "coll/cuda_errors.h"
+#include "coll/device_scope.h"
 #include "kernels/ring.h"
 #include "progress.h"
 

@@ -6,9 +6,9 @@
 #ifndef EPX_COLL_TRANSPORT_BOUNCE_ROUNDS_H
 #define EPX_COLL_TRANSPORT_BOUNCE_ROUNDS_H
 
-#include "device_windows.h"
-#include "pieces.h"
-#include "transport.h"
+#include "coll/device_windows.h"
+#include "coll/pieces.h"
+#include "coll/transport.h"
 
 /* A round that is being filled. */
 struct epx_bounce_filling {

@@ -8,11 +8,11 @@
 #include <stdlib.h>
 
 #include "agree.h"
-#include "cuda_errors.h"
-#include "device_ranks.h"
+#include "coll/cuda_errors.h"
+#include "coll/device_ranks.h"
+#include "coll/peer_windows.h"
+#include "coll/transport.h"
 #include "kernels/device.h"
-#include "peer_windows.h"
-#include "transport.h"
 
 /* CUDA shares whole blocks, which smaller allocations have in common. */
 enum { BLOCK_BYTES = 2 << 20 };

@@ -4,16 +4,16 @@
  * peers' addresses are looked up once, so that nothing else knows of NCCL. One rank alone has
  * plain device memory.
  */
-#include "transport_lsa.h"
+#include "coll/transport_lsa.h"
 
 #include <stdlib.h>
 
 #include "agree.h"
-#include "cuda_errors.h"
-#include "device_ranks.h"
-#include "peer_windows.h"
-#include "transport.h"
-#include "transport_nccl_ranks.h"
+#include "coll/cuda_errors.h"
+#include "coll/device_ranks.h"
+#include "coll/peer_windows.h"
+#include "coll/transport.h"
+#include "coll/transport_nccl_ranks.h"
 
 enum { WINDOW_BYTES = 4096 };
 

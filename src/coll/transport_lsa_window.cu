@@ -3,7 +3,7 @@
  * transport_lsa_window.cu - asks NCCL once where a window of each rank is mapped here. This
  * rank's own part keeps the address that it was allocated at: one address a byte in each kernel.
  */
-#include "transport_lsa.h"
+#include "coll/transport_lsa.h"
 
 #include <nccl_device.h>
 

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "agree.h"
-#include "letters.h"
-#include "transport.h"
+#include "coll/letters.h"
+#include "coll/transport.h"
 
 enum { MAX_COLLECTIVES = 4 };
 

@@ -10,12 +10,12 @@
 #include <stdlib.h>
 
 #include "agree.h"
-#include "cuda_errors.h"
-#include "device.h"
-#include "device_scope.h"
-#include "device_windows.h"
-#include "transport.h"
-#include "transport_nccl_ranks.h"
+#include "coll/cuda_errors.h"
+#include "coll/device.h"
+#include "coll/device_scope.h"
+#include "coll/device_windows.h"
+#include "coll/transport.h"
+#include "coll/transport_nccl_ranks.h"
 
 enum { STAMP_BYTES = 8 };
 

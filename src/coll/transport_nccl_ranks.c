@@ -3,15 +3,15 @@
  * transport_nccl_ranks.c - what the transports over NCCL have in common: whether each rank has a
  * GPU of its own and the NCCL that this was built with, and how ranks come together.
  */
-#include "transport_nccl_ranks.h"
+#include "coll/transport_nccl_ranks.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "agree.h"
-#include "device_ranks.h"
-#include "transport.h"
+#include "coll/device_ranks.h"
+#include "coll/transport.h"
 
 /* NCCL looks at the ranks of one host; NCCL_HOSTID can pretend others. */
 static int same_device_twice(const struct epx_comm *comm, const int64_t *devices)

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "agree.h"
-#include "node_window.h"
-#include "transport.h"
+#include "coll/node_window.h"
+#include "coll/transport.h"
 
 /*
  * Life and death. Each rank's part of the life window:

@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "agree.h"
-#include "jitter.h"
-#include "transport_ucx_context.h"
-#include "transport_ucx_links.h"
+#include "base/jitter.h"
+#include "coll/transport_ucx_context.h"
+#include "coll/transport_ucx_links.h"
 
 /*
  * One collective at a time, numbered from 1 by every rank alike. In each, every rank gives every

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* transport_ucx_context.c - what the transports of host and of device memory both need of UCX. */
-#include "transport_ucx_context.h"
+#include "coll/transport_ucx_context.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "agree.h"
+#include "coll/transport.h"
 #include "progress.h"
-#include "transport.h"
 
 #define CLOSING_NS 1000000000LL
 

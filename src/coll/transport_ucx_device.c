@@ -5,19 +5,19 @@
  * transport alone, and only the proxy's thread uses them once they are made. Here they are made;
  * transport_ucx_exchange.c has the exchange.
  */
-#include "transport_ucx_device.h"
+#include "coll/transport_ucx_device.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "agree.h"
-#include "cuda_errors.h"
-#include "device.h"
-#include "device_ranks.h"
-#include "device_scope.h"
+#include "coll/cuda_errors.h"
+#include "coll/device.h"
+#include "coll/device_ranks.h"
+#include "coll/device_scope.h"
+#include "coll/transport_ucx_context.h"
 #include "kernels/ring.h"
-#include "transport_ucx_context.h"
 
 enum { PARTING_MS = 1000, SHORT_BYTES = 8, LONG_BYTES = 1 << 20 };
 #define FIRST_NUMBER (1ULL << 40) /* of exchanges that no kernel posts */

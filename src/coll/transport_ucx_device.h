@@ -8,7 +8,7 @@
 
 #include <ucp/api/ucp.h>
 
-#include "device_windows.h"
+#include "coll/device_windows.h"
 
 struct epx_ucx_device;
 

@@ -2,12 +2,12 @@
 /* transport_ucx_exchange.c - exchanges of messages between device memories by UCX. */
 #include <sched.h>
 
-#include "cuda_errors.h"
-#include "jitter.h"
+#include "base/jitter.h"
+#include "coll/cuda_errors.h"
+#include "coll/transport_ucx_context.h"
+#include "coll/transport_ucx_device.h"
 #include "kernels/ring.h"
 #include "progress.h"
-#include "transport_ucx_context.h"
-#include "transport_ucx_device.h"
 
 #define MS 1000000LL
 

@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "coll/transport_ucx_link.h"
 #include "progress.h"
-#include "transport_ucx_link.h"
 
 #define GREETING_NS 10000000000LL
 #define HEARING_NS 50000000LL

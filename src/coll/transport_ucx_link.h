@@ -6,8 +6,8 @@
 #ifndef EPX_COLL_TRANSPORT_UCX_LINK_H
 #define EPX_COLL_TRANSPORT_UCX_LINK_H
 
-#include "transport_ucx_context.h"
-#include "transport_ucx_links.h"
+#include "coll/transport_ucx_context.h"
+#include "coll/transport_ucx_links.h"
 
 enum { EPX_MESSAGE_DATA, EPX_MESSAGE_LETTER };
 

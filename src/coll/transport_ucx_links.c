@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "agree.h"
+#include "coll/transport_ucx_link.h"
 #include "progress.h"
-#include "transport_ucx_link.h"
 
 static int make_worker(struct epx_links *links)
 {

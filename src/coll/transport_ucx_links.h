@@ -7,7 +7,7 @@
 #ifndef EPX_COLL_TRANSPORT_UCX_LINKS_H
 #define EPX_COLL_TRANSPORT_UCX_LINKS_H
 
-#include "transport.h"
+#include "coll/transport.h"
 
 struct epx_links;
 

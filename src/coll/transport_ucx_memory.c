@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "agree.h"
-#include "transport_ucx_link.h"
+#include "coll/transport_ucx_link.h"
 
 /* What a rank tells of its memory, followed by UCX's key to it. */
 struct offer {

@@ -2,7 +2,7 @@
 /* transport_ucx_messages.c - blocks of collectives as active messages of UCX. */
 #include <string.h>
 
-#include "transport_ucx_link.h"
+#include "coll/transport_ucx_link.h"
 
 static ucs_status_t data_came(void *argument, const void *header, size_t header_bytes, void *data,
                               size_t bytes, const ucp_am_recv_param_t *param)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* verbs.c - what all verbs on a route share: an operation seen from both ends. */
-#include "verbs.h"
+#include "coll/verbs.h"
 
-#include "transport.h"
+#include "coll/transport.h"
 
 epx_algorithm epx_choose_algorithm(const struct epx_request *request, epx_algorithm direct,
                                    epx_algorithm staged, epx_algorithm tiered)

@@ -4,7 +4,7 @@
  * come to the same verdict, which the kernels that follow find in the state.
  * Launch: one block, which waits for other ranks.
  */
-#include "exchange.cuh"
+#include "kernels/exchange.cuh"
 
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     agree_ranks(const __grid_constant__ struct epx_agree_ranks a)

@@ -3,7 +3,7 @@
 #ifndef EPX_KERNELS_ALLTOALLV_CUH
 #define EPX_KERNELS_ALLTOALLV_CUH
 
-#include "device.cuh"
+#include "kernels/device.cuh"
 
 enum { ALLTOALLV_THREADS = 1024 };
 

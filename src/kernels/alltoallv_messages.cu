@@ -5,8 +5,8 @@
  * Work: R * R counts. Order: none. Launch: one block, which waits for other ranks; ends the
  * operation.
  */
-#include "alltoallv.cuh"
-#include "exchange.cuh"
+#include "kernels/alltoallv.cuh"
+#include "kernels/exchange.cuh"
 
 /* In shared memory. */
 struct sums {

@@ -7,8 +7,8 @@
  * Work: reads and writes the rows that are sent. Order: none, every byte has one writer.
  * Launch: comm.blocks blocks, which wait for other ranks; ends the operation.
  */
-#include "alltoallv.cuh"
-#include "packets.cuh"
+#include "kernels/alltoallv.cuh"
+#include "kernels/packets.cuh"
 
 enum { PIECE_BYTES = 4096 };
 

@@ -6,7 +6,7 @@
  * Order: the reason is behind the fence before the word; hosts that see the word copy the reason.
  * Launch: one warp.
  */
-#include "device.cuh"
+#include "kernels/device.cuh"
 
 static __global__ void announce_end(const __grid_constant__ struct epx_announce_end a)
 {

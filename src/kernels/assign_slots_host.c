@@ -6,7 +6,7 @@
  * them); writes slots, pair_ranks, the records and the send and token lists. Order:
  * (token, choice).
  */
-#include "kernels.h"
+#include "kernels/kernels.h"
 
 static void begin(struct epx_plan *plan)
 {

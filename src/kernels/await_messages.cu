@@ -4,7 +4,7 @@
  * after it takes what came.
  * Launch: one warp.
  */
-#include "exchange.cuh"
+#include "kernels/exchange.cuh"
 
 static __global__ void await_messages(const __grid_constant__ struct epx_device_comm c)
 {

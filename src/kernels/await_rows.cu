@@ -4,7 +4,7 @@
  * device and one that takes what came by the whole device: neither of them waits.
  * Launch: one warp.
  */
-#include "device.cuh"
+#include "kernels/device.cuh"
 
 static __global__ void await_rows(const __grid_constant__ struct epx_device_comm c,
                                   struct epx_chunk chunk)

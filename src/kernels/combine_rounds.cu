@@ -5,7 +5,7 @@
  * Work: reads the rows of all pairs here, writes T rows. Order: choices, then ranks.
  * Launch: comm.blocks blocks, which wait for other ranks; ends the operation.
  */
-#include "passed_sums.cuh"
+#include "kernels/passed_sums.cuh"
 
 template <typename T>
 static __device__ void move_sums(const struct epx_combine_rows &a, struct exchange &x,

@@ -7,7 +7,7 @@
  * Work: reads the rows of all pairs here, writes this rank's unique rows. Order: choices.
  * Launch: comm.blocks blocks, which wait for other ranks. sum_ranks follows.
  */
-#include "sums.cuh"
+#include "kernels/sums.cuh"
 
 template <typename T>
 static __device__ void move_sums(const struct epx_combine_rows &a, struct exchange &x,

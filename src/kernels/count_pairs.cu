@@ -6,9 +6,9 @@
  * count matrix and bad. Order: sums of integers by atomics; the first bad id by the least index.
  * Launch: two kernels on the stream, no more than EPX_MOST_BLOCKS blocks of 256 threads.
  */
-#include "kernels.h"
+#include "kernels/kernels.h"
 
-#include "device.cuh"
+#include "kernels/device.cuh"
 
 extern "C" int epx_count_pairs(const struct epx_count_pairs *args, EPX_Stream stream);
 

@@ -3,7 +3,7 @@
  * count_pairs_host.c - pairs of each expert and unique rows of each rank.
  * Work: num_tokens * top_k. Reads ids, owner; writes experts, a row of the count matrix and bad.
  */
-#include "kernels.h"
+#include "kernels/kernels.h"
 
 static void note_bad(struct epx_bad_id *bad, int32_t token, int32_t choice, int64_t value)
 {

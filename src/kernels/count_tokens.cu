@@ -6,9 +6,9 @@
  * Work: max_tokens * top_k. Reads ids; writes records and the rank's row of the matrix.
  * Order: (token, choice). Launch: comm.blocks blocks, which meet at one barrier.
  */
-#include "routing.cuh"
+#include "kernels/routing.cuh"
 
-#include "message_rows.cuh"
+#include "kernels/message_rows.cuh"
 
 static __global__ void __launch_bounds__(ROUTING_THREADS)
     count_tokens_here(const __grid_constant__ struct epx_route_tokens a, struct shared_parts parts)

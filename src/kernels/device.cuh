@@ -39,7 +39,7 @@
 #ifndef EPX_KERNELS_DEVICE_CUH
 #define EPX_KERNELS_DEVICE_CUH
 
-#include "ready.cuh"
+#include "kernels/ready.cuh"
 
 enum : int64_t { EPX_BLOCK_THREADS = 256, EPX_MOST_BLOCKS = 1024 };
 

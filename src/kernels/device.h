@@ -6,10 +6,10 @@
 #ifndef EPX_KERNELS_DEVICE_H
 #define EPX_KERNELS_DEVICE_H
 
-#include "device_plan.h"
-#include "element.h"
-#include "layout.h"
-#include "ring.h"
+#include "kernels/device_plan.h"
+#include "kernels/element.h"
+#include "kernels/layout.h"
+#include "kernels/ring.h"
 
 enum {
     EPX_READY_WORDS = 16,     /* of one rank about one operation */

@@ -6,7 +6,7 @@
 #ifndef EPX_KERNELS_DEVICE_PLAN_H
 #define EPX_KERNELS_DEVICE_PLAN_H
 
-#include "layout.h"
+#include "kernels/layout.h"
 
 struct epx_outcome;
 

@@ -5,7 +5,7 @@
  * Work: reads T rows, writes unique rows. Order: none.
  * Launch: comm.blocks blocks, which wait for other ranks. spread_rows or scale_rows follows.
  */
-#include "passes.cuh"
+#include "kernels/passes.cuh"
 
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     dispatch_rounds(const __grid_constant__ struct epx_dispatch_rows a)

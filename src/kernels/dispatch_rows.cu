@@ -7,7 +7,7 @@
  * Work: reads T rows, writes this rank's unique rows. Order: none, every byte has one writer.
  * Launch: comm.blocks blocks, which wait for other ranks. spread_rows or scale_rows follows.
  */
-#include "sends.cuh"
+#include "kernels/sends.cuh"
 
 /* From the stage to each row's first slot. */
 static __device__ void take_rows(const struct epx_dispatch_rows &a, const struct round &round,

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "epx.h"
-#include "layout.h"
+#include "kernels/layout.h"
 
 /* Bytes of an element; 0 if there is no such datatype. */
 EPX_HD int epx_datatype_bytes(EPX_Datatype datatype)

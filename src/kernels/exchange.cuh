@@ -6,7 +6,7 @@
 #ifndef EPX_KERNELS_EXCHANGE_CUH
 #define EPX_KERNELS_EXCHANGE_CUH
 
-#include "device.cuh"
+#include "kernels/device.cuh"
 
 #ifdef __CUDACC__
 

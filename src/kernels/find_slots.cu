@@ -5,7 +5,7 @@
  * Work: max_tokens * top_k + records here + ranks * experts in every block. Order: none.
  * Launch: comm.blocks blocks, waits for nothing; ends the operation.
  */
-#include "routing.cuh"
+#include "kernels/routing.cuh"
 
 /* So that rows find their places in messages. */
 static __device__ void number_rows(const struct epx_route_tokens &a)

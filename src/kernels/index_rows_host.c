@@ -4,7 +4,7 @@
  * Work: rows of the receive buffer + records. Reads records, rank_counts; writes row_tokens,
  * row_ranks, row_expert_ids, recv_rows, and expert_counts in rank-major.
  */
-#include "kernels.h"
+#include "kernels/kernels.h"
 
 static void index_record(struct epx_plan *plan, int32_t source, int32_t *record)
 {

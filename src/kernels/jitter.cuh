@@ -7,7 +7,7 @@
 #define EPX_KERNELS_JITTER_CUH
 
 #include "config.h"
-#include "device.h"
+#include "kernels/device.h"
 
 #if ENABLE_JITTER
 enum : uint32_t { SLEEPS_ONE_IN = 8, MOST_SLEEPS = 48 };

@@ -6,9 +6,9 @@
 #ifndef EPX_KERNELS_KERNELS_H
 #define EPX_KERNELS_KERNELS_H
 
-#include "plan.h"
-#include "rows.h"
-#include "stage_stores.h"
+#include "kernels/plan.h"
+#include "kernels/rows.h"
+#include "kernels/stage_stores.h"
 
 /*
  * Counts the pairs of each expert and the unique rows of each rank, and finds bad ids. What it

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* kernels_device.c - the list of kernels of the CUDA module. */
-#include "device.h"
+#include "kernels/device.h"
 
 int epx_load_kernels(void)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* kernels_host.c - the table of launchers for host memory. */
-#include "kernels.h"
+#include "kernels/kernels.h"
 
 const struct epx_kernels epx_kernels_host = {
     .count_pairs = epx_count_pairs_host,

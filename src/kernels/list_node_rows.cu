@@ -6,9 +6,9 @@
  * Work: nodes * max_tokens * top_k. Reads the pairs; writes token_row, entries, the rank's row of
  * the matrix. Order: token. Launch: one block a node, waits for nothing.
  */
-#include "routing.cuh"
+#include "kernels/routing.cuh"
 
-#include "message_rows.cuh"
+#include "kernels/message_rows.cuh"
 
 static __device__ int32_t rank_of_pair(const struct epx_device_plan &plan, int64_t pair)
 {

@@ -6,8 +6,8 @@
  */
 #include <string.h>
 
-#include "kernels.h"
-#include "node_rows.h"
+#include "kernels/kernels.h"
+#include "kernels/node_rows.h"
 
 /* Numbers the node rows of one token, whose ranks are listed node by node. */
 static void list_token(const struct epx_plan *plan, int32_t token)

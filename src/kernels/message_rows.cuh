@@ -15,10 +15,10 @@
 #ifndef EPX_KERNELS_MESSAGE_ROWS_CUH
 #define EPX_KERNELS_MESSAGE_ROWS_CUH
 
-#include "exchange.cuh"
-#include "node_rows.h"
-#include "numbers.cuh"
-#include "records.cuh"
+#include "kernels/exchange.cuh"
+#include "kernels/node_rows.h"
+#include "kernels/numbers.cuh"
+#include "kernels/records.cuh"
 
 #ifdef __CUDACC__
 

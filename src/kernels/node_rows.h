@@ -7,7 +7,7 @@
 #ifndef EPX_KERNELS_NODE_ROWS_H
 #define EPX_KERNELS_NODE_ROWS_H
 
-#include "plan.h"
+#include "kernels/plan.h"
 
 /* Who is where; fixed by the communicator. */
 struct epx_nodes {

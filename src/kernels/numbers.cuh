@@ -3,7 +3,7 @@
 #ifndef EPX_KERNELS_NUMBERS_CUH
 #define EPX_KERNELS_NUMBERS_CUH
 
-#include "device.cuh"
+#include "kernels/device.cuh"
 
 #ifdef __CUDACC__
 

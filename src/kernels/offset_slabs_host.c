@@ -5,7 +5,7 @@
  * e on the ranks before s + i. Work: ranks * (experts + ranks). Reads matrix, capacities;
  * writes next_slot, next_row, short_*, and the counts and offsets of the view.
  */
-#include "kernels.h"
+#include "kernels/kernels.h"
 
 static int64_t clamp(int64_t value, int64_t most)
 {

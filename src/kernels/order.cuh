@@ -9,7 +9,7 @@
 #include <cuda_runtime.h>
 #include <stdint.h>
 
-#include "device.h"
+#include "kernels/device.h"
 
 #ifdef __CUDACC__
 

@@ -6,8 +6,8 @@
  */
 #include <string.h>
 
-#include "kernels.h"
-#include "node_rows.h"
+#include "kernels/kernels.h"
+#include "kernels/node_rows.h"
 
 static void pack_row(const struct epx_plan *plan, const struct epx_home_rows *rows,
                      int64_t segment, int32_t token, char *to)

@@ -6,7 +6,7 @@
  * Work: reads the round's rows, writes its unique rows. Order: none, every byte has one writer.
  * Launch: the whole device, waits for nothing. await_messages and pass_rows or unpack_rows follow.
  */
-#include "packs.cuh"
+#include "kernels/packs.cuh"
 
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     pack_rows(const __grid_constant__ struct epx_dispatch_rows a)

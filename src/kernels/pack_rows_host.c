@@ -5,7 +5,7 @@
  * Work: the block's rows once. Reads rows_in, weights_in; writes home_at, and notes in stores how
  * long it took.
  */
-#include "kernels.h"
+#include "kernels/kernels.h"
 
 int epx_pack_rows_host(const struct epx_plan *plan, const struct epx_home_rows *rows,
                        const struct epx_block *block, EPX_Stream stream)

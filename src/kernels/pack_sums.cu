@@ -6,8 +6,8 @@
  * Work: reads the rows of the round's pairs, writes its unique rows. Order: choices.
  * Launch: the whole device, waits for nothing. await_messages and pass_sums or unpack_sums follow.
  */
-#include "packed_places.cuh"
-#include "relays.cuh"
+#include "kernels/packed_places.cuh"
+#include "kernels/relays.cuh"
 
 template <typename T>
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)

@@ -3,8 +3,8 @@
 #ifndef EPX_KERNELS_PACKED_PLACES_CUH
 #define EPX_KERNELS_PACKED_PLACES_CUH
 
-#include "message_rows.cuh"
-#include "sums.cuh"
+#include "kernels/message_rows.cuh"
+#include "kernels/sums.cuh"
 
 #ifdef __CUDACC__
 

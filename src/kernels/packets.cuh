@@ -7,7 +7,7 @@
 #ifndef EPX_KERNELS_PACKETS_CUH
 #define EPX_KERNELS_PACKETS_CUH
 
-#include "device.cuh"
+#include "kernels/device.cuh"
 
 enum { PACKET_BYTES = 8, PACKET_BATCH = 4 };
 

@@ -6,7 +6,7 @@
 #ifndef EPX_KERNELS_PACKS_CUH
 #define EPX_KERNELS_PACKS_CUH
 
-#include "message_rows.cuh"
+#include "kernels/message_rows.cuh"
 
 /* Where a token's row goes; NULL = nowhere, or with that for an earlier rank. */
 static __device__ int32_t list_places(const struct epx_dispatch_rows &a,

@@ -9,7 +9,7 @@
 #ifndef EPX_KERNELS_PAIRS_CUH
 #define EPX_KERNELS_PAIRS_CUH
 
-#include "device.cuh"
+#include "kernels/device.cuh"
 
 /* The tokens of one warp, and its counters: pairs of each expert, rows of each rank. */
 struct chunk {

@@ -5,7 +5,7 @@
  * Work: reads the round's node rows, writes their unique rows here. Order: none.
  * Launch: the whole device, waits for nothing. await_messages and unpack_rows follow.
  */
-#include "passes.cuh"
+#include "kernels/passes.cuh"
 
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     pass_rows(const __grid_constant__ struct epx_dispatch_rows a)

@@ -5,7 +5,7 @@
  * Work: reads the round's unique rows of other nodes' homes here, writes their node rows.
  * Order: ranks. Launch: the whole device, waits for nothing. await_messages and unpack_sums follow.
  */
-#include "passed_sums.cuh"
+#include "kernels/passed_sums.cuh"
 
 template <typename T>
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)

@@ -6,8 +6,8 @@
 #ifndef EPX_KERNELS_PASSED_SUMS_CUH
 #define EPX_KERNELS_PASSED_SUMS_CUH
 
-#include "packed_places.cuh"
-#include "relays.cuh"
+#include "kernels/packed_places.cuh"
+#include "kernels/relays.cuh"
 
 #ifdef __CUDACC__
 

@@ -6,8 +6,8 @@
 #ifndef EPX_KERNELS_PASSES_CUH
 #define EPX_KERNELS_PASSES_CUH
 
-#include "packs.cuh"
-#include "relays.cuh"
+#include "kernels/packs.cuh"
+#include "kernels/relays.cuh"
 
 #ifdef __CUDACC__
 

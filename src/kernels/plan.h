@@ -6,7 +6,7 @@
 #ifndef EPX_KERNELS_PLAN_H
 #define EPX_KERNELS_PLAN_H
 
-#include "layout.h"
+#include "kernels/layout.h"
 
 /* The first expert id out of range, in (token, choice) order. */
 struct epx_bad_id {

@@ -6,7 +6,7 @@
 #ifndef EPX_KERNELS_READY_CUH
 #define EPX_KERNELS_READY_CUH
 
-#include "waits.cuh"
+#include "kernels/waits.cuh"
 
 #ifdef __CUDACC__
 

@@ -3,7 +3,7 @@
 #ifndef EPX_KERNELS_RECORDS_CUH
 #define EPX_KERNELS_RECORDS_CUH
 
-#include "rows.cuh"
+#include "kernels/rows.cuh"
 
 struct row_source {
     int32_t source;

@@ -6,7 +6,7 @@
 #ifndef EPX_KERNELS_RELAYS_CUH
 #define EPX_KERNELS_RELAYS_CUH
 
-#include "message_rows.cuh"
+#include "kernels/message_rows.cuh"
 
 #ifdef __CUDACC__
 

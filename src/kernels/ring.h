@@ -19,7 +19,7 @@
 #ifndef EPX_KERNELS_RING_H
 #define EPX_KERNELS_RING_H
 
-#include "layout.h"
+#include "kernels/layout.h"
 
 enum { EPX_RING_SLOTS = 4, EPX_RING_LINE = 64 };
 

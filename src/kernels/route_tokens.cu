@@ -8,7 +8,7 @@
  * plan. Order: (token, choice), whatever the number of blocks.
  * Launch: comm.blocks blocks, which meet at one barrier and wait for other ranks twice.
  */
-#include "routing.cuh"
+#include "kernels/routing.cuh"
 
 static __global__ void __launch_bounds__(ROUTING_THREADS)
     route_tokens(const __grid_constant__ struct epx_route_tokens a, struct shared_parts parts)

@@ -7,7 +7,7 @@
 #ifndef EPX_KERNELS_ROUTING_CUH
 #define EPX_KERNELS_ROUTING_CUH
 
-#include "slots.cuh"
+#include "kernels/slots.cuh"
 
 enum {
     ROUTING_THREADS = 1024,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* row_copy.c - memcpy, and stores that bypass the caches where the processor has them. */
-#include "row_copy.h"
+#include "kernels/row_copy.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* rows.c - what happens to one row on host memory. */
-#include "rows.h"
+#include "kernels/rows.h"
 
 static void load_float(EPX_Datatype datatype, const char *src, int n, float *dst)
 {
@@ -58,12 +58,12 @@ static void store_double(EPX_Datatype datatype, const double *src, int n, char *
 
 #define EPX_SUM float
 #define EPX_SUM_NAME(name) name##_float
-#include "row_arithmetic.h"
+#include "kernels/row_arithmetic.h"
 #undef EPX_SUM
 #undef EPX_SUM_NAME
 #define EPX_SUM double
 #define EPX_SUM_NAME(name) name##_double
-#include "row_arithmetic.h"
+#include "kernels/row_arithmetic.h"
 
 static int slot_count(int32_t *record)
 {

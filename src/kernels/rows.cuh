@@ -6,7 +6,7 @@
 #ifndef EPX_KERNELS_ROWS_CUH
 #define EPX_KERNELS_ROWS_CUH
 
-#include "device.cuh"
+#include "kernels/device.cuh"
 
 /*
  * Packs and rows that a lane loads before it uses them. Sums need the registers: the kernels that

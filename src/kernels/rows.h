@@ -6,9 +6,9 @@
 #ifndef EPX_KERNELS_ROWS_H
 #define EPX_KERNELS_ROWS_H
 
-#include "element.h"
-#include "plan.h"
-#include "row_copy.h"
+#include "kernels/element.h"
+#include "kernels/plan.h"
+#include "kernels/row_copy.h"
 
 /* Elements over which a row is processed at a time. Rows are added in short blocks, so that the
  * processor reads several rows ahead at once; the longer block and its lanes are the shape of a

@@ -7,7 +7,7 @@
  * products in blocks of 1024 elements: 256 lanes, a binary tree, blocks in order (epx(7)).
  * Launch: the whole device, a warp a record, waits for nothing; ends the operation.
  */
-#include "records.cuh"
+#include "kernels/records.cuh"
 
 enum {
     SUM_LANES = 256,

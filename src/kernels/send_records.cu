@@ -5,9 +5,9 @@
  * entries behind them that are for relays.
  * Launch: one block.
  */
-#include "routing.cuh"
+#include "kernels/routing.cuh"
 
-#include "message_rows.cuh"
+#include "kernels/message_rows.cuh"
 
 /* Records from a source for a rank, and the entries of its node rows if it is their relay. */
 static __device__ int64_t bytes_for(const struct epx_route_tokens &a, int32_t source, int32_t rank,

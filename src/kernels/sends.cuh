@@ -6,7 +6,7 @@
 #ifndef EPX_KERNELS_SENDS_CUH
 #define EPX_KERNELS_SENDS_CUH
 
-#include "records.cuh"
+#include "kernels/records.cuh"
 
 static __device__ bool any_staged(const struct epx_device_comm &c, const struct exchange &x)
 {

@@ -7,7 +7,7 @@
 #ifndef EPX_KERNELS_SLOTS_CUH
 #define EPX_KERNELS_SLOTS_CUH
 
-#include "pairs.cuh"
+#include "kernels/pairs.cuh"
 
 /* In shared memory, with what it points to if that is small. */
 struct offsets {

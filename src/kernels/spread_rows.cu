@@ -5,7 +5,7 @@
  * Work: reads rows that have several slots, writes their copies. Order: none.
  * Launch: the whole device, waits for nothing; ends the operation.
  */
-#include "records.cuh"
+#include "kernels/records.cuh"
 
 static __device__ void spread_row(const struct epx_dispatch_rows &a, const struct part &part,
                                   struct epx_wire_record *record, struct row_list &list)

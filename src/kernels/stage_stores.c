@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* stage_stores.c - the way of stores into another rank's stage. */
-#include "stage_stores.h"
+#include "kernels/stage_stores.h"
 
+#include "kernels/row_copy.h"
 #include "progress.h"
-#include "row_copy.h"
 
 static const float dear = 1.5F; /* times as slow as past the caches */
 

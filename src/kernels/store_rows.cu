@@ -6,7 +6,7 @@
  * Launch: up to the whole device, waits for nothing. await_rows, then spread_rows or scale_rows
  * follow.
  */
-#include "sends.cuh"
+#include "kernels/sends.cuh"
 
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     store_rows(const __grid_constant__ struct epx_dispatch_rows a, struct epx_chunk chunk)

@@ -5,7 +5,7 @@
  * Work: reads the rows of all pairs here, writes this rank's unique rows. Order: choices.
  * Launch: up to the whole device, waits for nothing. await_rows and sum_ranks follow.
  */
-#include "sums.cuh"
+#include "kernels/sums.cuh"
 
 template <typename T>
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)

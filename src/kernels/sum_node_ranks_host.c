@@ -7,8 +7,8 @@
  */
 #include <string.h>
 
-#include "kernels.h"
-#include "node_rows.h"
+#include "kernels/kernels.h"
+#include "kernels/node_rows.h"
 
 /* The parts of one entry in rank order; returns their number. */
 static int find_parts(const struct epx_plan *plan, const uint16_t *ranks, const char *parts[])

@@ -4,8 +4,8 @@
  * own node from their areas and one for every other node from the stage, summed into the result.
  * Work: the block's rows. Reads the areas, home_stage; writes rows, weights.
  */
-#include "kernels.h"
-#include "node_rows.h"
+#include "kernels/kernels.h"
+#include "kernels/node_rows.h"
 
 /* Where the part of an entry of the list by token lies. */
 static const char *find_part(const struct epx_plan *plan, const struct epx_node_block *block,

@@ -4,7 +4,7 @@
  * by its pair weights' gradients (first segment only), into the stage.
  * Work: the block's pairs. Reads rows_in, weights_in, records; writes expert_at.
  */
-#include "kernels.h"
+#include "kernels/kernels.h"
 
 int epx_sum_pairs_host(const struct epx_plan *plan, const struct epx_expert_rows *rows,
                        const struct epx_block *block, EPX_Stream stream)

@@ -5,7 +5,7 @@
  * Work: reads this rank's unique rows, writes T rows. Order: ranks.
  * Launch: the whole device, waits for nothing; ends the operation.
  */
-#include "sums.cuh"
+#include "kernels/sums.cuh"
 
 template <typename T>
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)

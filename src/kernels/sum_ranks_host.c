@@ -3,7 +3,7 @@
  * sum_ranks_host.c - home side of a staged combine: each token's rows, in rank order, summed
  * from the stage into the result. Work: the block's rows. Reads home_at; writes rows, weights.
  */
-#include "kernels.h"
+#include "kernels/kernels.h"
 
 /* Where in the stage the row of an entry of the list by token lies. */
 static const char *staged_row(const struct epx_plan *plan, const struct epx_block *block,

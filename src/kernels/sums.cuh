@@ -6,7 +6,7 @@
 #ifndef EPX_KERNELS_SUMS_CUH
 #define EPX_KERNELS_SUMS_CUH
 
-#include "records.cuh"
+#include "kernels/records.cuh"
 
 /* Where sums and weights lie that ranks store into each other's memory. */
 struct stored_places {

@@ -4,8 +4,8 @@
  * their relays in this node to their slots. Work: the block's pairs. Reads the areas, records;
  * writes rows, row_weights.
  */
-#include "kernels.h"
-#include "node_rows.h"
+#include "kernels/kernels.h"
+#include "kernels/node_rows.h"
 
 static void unpack_row(const struct epx_plan *plan, const struct epx_expert_rows *rows,
                        const struct epx_node_block *block, int32_t source, int32_t u)

@@ -5,7 +5,7 @@
  * Work: reads and writes the unique rows of the round. Order: none.
  * Launch: the whole device, waits for nothing. spread_rows or scale_rows follows.
  */
-#include "packs.cuh"
+#include "kernels/packs.cuh"
 
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     unpack_rows(const __grid_constant__ struct epx_dispatch_rows a)

@@ -3,7 +3,7 @@
  * unpack_rows_host.c - expert side of a staged dispatch: a block's rows from the stage to their
  * slots. Work: the block's pairs. Reads expert_at, records; writes rows, row_weights.
  */
-#include "kernels.h"
+#include "kernels/kernels.h"
 
 int epx_unpack_rows_host(const struct epx_plan *plan, const struct epx_expert_rows *rows,
                          const struct epx_block *block, EPX_Stream stream)

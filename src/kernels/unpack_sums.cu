@@ -5,7 +5,7 @@
  * Work: reads the round's unique rows, writes its tokens. Order: ranks.
  * Launch: the whole device, waits for nothing; ends the operation.
  */
-#include "packed_places.cuh"
+#include "kernels/packed_places.cuh"
 
 template <typename T>
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)

@@ -3,8 +3,8 @@
 #ifndef EPX_KERNELS_WAITS_CUH
 #define EPX_KERNELS_WAITS_CUH
 
-#include "jitter.cuh"
-#include "order.cuh"
+#include "kernels/jitter.cuh"
+#include "kernels/order.cuh"
 
 #ifdef __CUDACC__
 

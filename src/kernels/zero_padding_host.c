@@ -3,7 +3,7 @@
  * zero_padding_host.c - zeroes the rows between the slabs and their weights.
  * Work: padding rows. Reads expert_offsets, expert_counts; writes rows, row_weights.
  */
-#include "kernels.h"
+#include "kernels/kernels.h"
 
 int epx_zero_padding_host(const struct epx_plan *plan, void *rows, int64_t row_bytes,
                           float *row_weights, EPX_Stream stream)

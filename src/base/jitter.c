@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* jitter.c - sleeps of random length, seeded by JITTER_SEED and the rank, and the pattern. */
-#include "jitter.h"
+#include "base/jitter.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* param.h - the hints: one table of info keys, environment variables, defaults and help. */
-#ifndef EPX_PARAM_H
-#define EPX_PARAM_H
+#ifndef EPX_BASE_PARAM_H
+#define EPX_BASE_PARAM_H
 
-#include "log.h"
+#include "base/log.h"
 
 enum epx_memory_kind { EPX_MEMORY_AUTO, EPX_MEMORY_SYSTEM, EPX_MEMORY_CUDA };
 enum epx_progress { EPX_PROGRESS_CALLS, EPX_PROGRESS_THREAD };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* param.c - the hints: one table of info keys, environment variables, defaults and help. */
-#include "param.h"
+#include "base/param.h"
 
 #include <ctype.h>
 #include <errno.h>

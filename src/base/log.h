@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* log.h - one line a message on standard error, filtered by level. */
-#ifndef EPX_LOG_H
-#define EPX_LOG_H
+#ifndef EPX_BASE_LOG_H
+#define EPX_BASE_LOG_H
 
-#include "status.h"
+#include "base/status.h"
 
 enum epx_log_level {
     EPX_LOG_LEVEL_ERROR,

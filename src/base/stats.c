@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* stats.c - counters of one communicator. */
-#include "stats.h"
+#include "base/stats.h"
 
 #include <string.h>
 

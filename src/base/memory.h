@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* memory.h - windows, and the segments that EPX_Alloc_mem made from them. */
-#ifndef EPX_MEMORY_H
-#define EPX_MEMORY_H
+#ifndef EPX_BASE_MEMORY_H
+#define EPX_BASE_MEMORY_H
 
-#include "status.h"
+#include "base/status.h"
 
 enum { EPX_PAGE_BYTES = 4096, EPX_LINE_BYTES = 64 };
 

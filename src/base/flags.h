@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* flags.h - flags in shared memory that only grow: a release store, the acquire of its reader. */
-#ifndef EPX_COLL_FLAGS_H
-#define EPX_COLL_FLAGS_H
+#ifndef EPX_BASE_FLAGS_H
+#define EPX_BASE_FLAGS_H
 
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "jitter.h"
+#include "base/jitter.h"
 
 static inline void epx_flag_post(_Atomic uint64_t *flag, uint64_t value)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* status.c - error codes, their texts, and this thread's last error message. */
-#include "status.h"
+#include "base/status.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "log.h"
+#include "base/log.h"
 
 static const char *const texts[EPX_ERR_LASTCODE] = {
     [EPX_SUCCESS] = "no error",

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* stats.h - counters of one communicator. */
-#ifndef EPX_STATS_H
-#define EPX_STATS_H
+#ifndef EPX_BASE_STATS_H
+#define EPX_BASE_STATS_H
 
-#include "status.h"
+#include "base/status.h"
 
 enum epx_distance { EPX_DISTANCE_SELF, EPX_DISTANCE_NODE, EPX_DISTANCE_NETWORK };
 

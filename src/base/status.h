@@ -3,8 +3,8 @@
  * status.h - error codes on their way up: the first to detect an error calls epx_fail, which
  * records and logs it with its values; everyone above passes the code on in silence.
  */
-#ifndef EPX_STATUS_H
-#define EPX_STATUS_H
+#ifndef EPX_BASE_STATUS_H
+#define EPX_BASE_STATUS_H
 
 #include "epx.h"
 

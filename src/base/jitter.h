@@ -4,8 +4,8 @@
  * whose content nobody may count on, so that a wrong order shows as a wrong byte. Nothing else.
  * kernels/jitter.cuh has the sleeps of kernels.
  */
-#ifndef EPX_JITTER_H
-#define EPX_JITTER_H
+#ifndef EPX_BASE_JITTER_H
+#define EPX_BASE_JITTER_H
 
 #include <stddef.h>
 #include <stdint.h>
