@@ -7,7 +7,7 @@
 
 #include "coll/module.h"
 #include "coll/transport.h"
-#include "progress.h"
+#include "core/progress.h"
 
 enum { LEAVING_MS = 10000 };
 

@@ -3,8 +3,8 @@
 #ifndef EPX_API_H
 #define EPX_API_H
 
-#include "request.h"
-#include "route.h"
+#include "core/request.h"
+#include "core/route.h"
 
 /* First: names the function in messages; EPX_ERR_NOT_INITIALIZED where MPI does not work. */
 #define EPX_API_ENTER() EPX_TRY(epx_api_enter(__func__))

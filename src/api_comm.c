@@ -3,13 +3,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "agree.h"
 #include "api.h"
 #include "base/jitter.h"
 #include "coll/module.h"
+#include "core/agree.h"
+#include "core/progress.h"
 #include "kernels/kernels.h"
 #include "profile.h"
-#include "progress.h"
 
 EPX_PROFILED(Comm_create)
 EPX_PROFILED(Comm_free)

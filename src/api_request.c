@@ -2,8 +2,8 @@
 /* api_request.c - EPX_Wait, EPX_Test, EPX_Waitall, EPX_Wait_enqueue. */
 #include "api.h"
 #include "coll/module.h"
+#include "core/progress.h"
 #include "profile.h"
-#include "progress.h"
 
 EPX_PROFILED(Wait)
 EPX_PROFILED(Test)

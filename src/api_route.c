@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* api_route.c - EPX_Route_*. */
-#include "agree.h"
 #include "api.h"
 #include "coll/module.h"
 #include "coll/verbs.h"
+#include "core/agree.h"
 #include "profile.h"
 
 EPX_PROFILED(Route_create)

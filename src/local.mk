@@ -16,20 +16,20 @@ libepx_core_la_SOURCES = \
   src/base/param.c \
   src/base/param.h \
   src/base/jitter.h \
-  src/agree.c \
-  src/agree.h \
+  src/core/agree.c \
+  src/core/agree.h \
   src/base/stats.c \
   src/base/stats.h \
   src/base/memory.c \
   src/base/memory.h \
-  src/progress.c \
-  src/progress.h \
-  src/request.c \
-  src/request.h \
-  src/route.c \
-  src/route.h \
-  src/comm.c \
-  src/comm.h \
+  src/core/progress.c \
+  src/core/progress.h \
+  src/core/request.c \
+  src/core/request.h \
+  src/core/route.c \
+  src/core/route.h \
+  src/core/comm.c \
+  src/core/comm.h \
   src/kernels/element.h \
   src/kernels/layout.h \
   src/kernels/plan.h \
@@ -57,8 +57,8 @@ libepx_core_la_SOURCES = \
   src/kernels/unpack_node_rows_host.c \
   src/kernels/sum_node_ranks_host.c \
   src/kernels/sum_nodes_host.c \
-  src/coll/ready.c \
-  src/coll/ready.h \
+  src/core/ready.c \
+  src/core/ready.h \
   src/base/flags.h \
   src/coll/direct.c \
   src/coll/direct.h \

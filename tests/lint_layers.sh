@@ -18,7 +18,7 @@ trap 'rm -rf "$work"' EXIT
 layer() {
     case $1 in
     src/base/*) echo 1 ;;
-    src/core/* | src/comm.* | src/route.* | src/request.* | src/agree.* | src/progress.*) echo 2 ;;
+    src/core/*) echo 2 ;;
     src/kernels/*) echo 3 ;;
     src/transport/* | src/coll/*) echo 4 ;;
     src/api/* | src/api.* | src/api_*.c | src/profile.h | src/f08.*) echo 5 ;;

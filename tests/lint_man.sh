@@ -103,13 +103,13 @@ check_names() {
 
 known_names() {
     grep -oh 'EPX_[A-Za-z0-9_]*' "$header" "$srcdir/fortran/epx_f08.F90" "$srcdir/m4/epx.m4"
-    sed -n 's/.*{"\(epx_[a-z_]*\)".*/\1/p' "$srcdir/src/param.c" | tr '[:lower:]' '[:upper:]'
+    sed -n 's/.*{"\(epx_[a-z_]*\)".*/\1/p' "$srcdir/src/base/param.c" | tr '[:lower:]' '[:upper:]'
 }
 
 # epx.7 shows the table of param.c as epx_info prints it.
 check_hints() {
     ! grep -q '@HINTS@' "$top_builddir/man/epx.7" || fail "epx.7 has no hints"
-    printf '@HINTS@\n' | awk -f "$srcdir/man/hints.awk" "$srcdir/src/param.c" - >"$work/hints" ||
+    printf '@HINTS@\n' | awk -f "$srcdir/man/hints.awk" "$srcdir/src/base/param.c" - >"$work/hints" ||
         fail "hints.awk cannot read param.c"
     if [ ! -x "$top_builddir/epx_info" ]; then
         fail "epx_info is not built"

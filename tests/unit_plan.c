@@ -8,10 +8,10 @@
 #include <string.h>
 
 #include "coll/tiers.h"
+#include "core/route.h"
 #include "kernels/kernels.h"
 #include "kernels/node_rows.h"
 #include "reference.h"
-#include "route.h"
 #include "suite.h"
 
 enum { MOST_RANKS = 5, GUARD = 7 };

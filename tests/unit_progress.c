@@ -3,14 +3,14 @@
  * unit_progress.c - the clock of a wait: when it gives up, and whom it blames. Time passes by
  * moving the clock's last pass into the past; the bound is so long that real time is nothing.
  */
-#include "progress.h"
+#include "core/progress.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "api.h"
 #include "coll/module.h"
-#include "request.h"
+#include "core/request.h"
 #include "suite.h"
 
 enum { RANKS = 5, ME = 1, BOUND_MS = 10000000, LOOKS = 32 };

@@ -17,9 +17,9 @@
 #include <unistd.h>
 
 #include "coll/device.h"
+#include "core/progress.h"
 #include "kernels/ring.h"
 #include "pretend_streams.h"
-#include "progress.h"
 #include "suite.h"
 
 enum { RANKS = 3, EXCHANGES = 1500, MOST_BYTES = 96, SHARE = 128, SECONDS = 20, FOREVER = 1 << 30 };

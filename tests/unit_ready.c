@@ -3,14 +3,14 @@
  * unit_ready.c - what ranks tell of an operation, every way in which they can disagree, and who
  * is named then.
  */
-#include "coll/ready.h"
+#include "core/ready.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "coll/transport.h"
-#include "route.h"
+#include "core/route.h"
 #include "suite.h"
 
 enum { RANKS = 4 };

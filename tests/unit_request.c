@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* unit_request.c - the pool of requests, their queue, and what completion leaves behind. */
-#include "request.h"
+#include "core/request.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
-#include "progress.h"
-#include "route.h"
+#include "core/progress.h"
+#include "core/route.h"
 #include "suite.h"
 
 enum { REQUESTS = 4 };

@@ -3,7 +3,7 @@
 #ifndef EPX_COLL_ALLTOALLV_H
 #define EPX_COLL_ALLTOALLV_H
 
-#include "request.h"
+#include "core/request.h"
 
 /*
  * First of all: from then on the four arrays of the call are own, [4][R], which is read as often as

@@ -5,10 +5,10 @@
  */
 #include <stdlib.h>
 
-#include "agree.h"
 #include "coll/cuda_errors.h"
 #include "coll/device.h"
 #include "coll/device_nodes.h"
+#include "core/agree.h"
 #include "kernels/node_rows.h"
 
 enum { STAGE_QUANTUM = 16 };

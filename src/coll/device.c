@@ -10,12 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agree.h"
 #include "base/jitter.h"
 #include "base/log.h"
 #include "coll/cuda_errors.h"
 #include "coll/device_scope.h"
-#include "progress.h"
+#include "core/agree.h"
+#include "core/progress.h"
 
 struct epx_device *epx_device_of(const struct epx_request *request)
 {

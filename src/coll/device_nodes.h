@@ -3,7 +3,7 @@
 #ifndef EPX_COLL_DEVICE_NODES_H
 #define EPX_COLL_DEVICE_NODES_H
 
-#include "comm.h"
+#include "core/comm.h"
 #include "kernels/device.h"
 
 /* Whether rows cross to another node once; where ranks exchange messages. */

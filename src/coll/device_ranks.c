@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "agree.h"
 #include "coll/transport.h"
+#include "core/agree.h"
 #include "kernels/device.h"
 
 int64_t epx_device_number(const struct cudaDeviceProp *properties)

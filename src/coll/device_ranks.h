@@ -5,7 +5,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "comm.h"
+#include "core/comm.h"
 
 /* A number that only this GPU has, not 0. */
 int64_t epx_device_number(const struct cudaDeviceProp *properties);

@@ -2,8 +2,8 @@
 /* device_scope.c - what the calling thread is while the library calls CUDA. */
 #include "coll/device_scope.h"
 
-#include "agree.h"
 #include "coll/cuda_errors.h"
+#include "core/agree.h"
 
 static cudaError_t make_current(int ordinal, struct epx_device_scope *scope)
 {

@@ -2,9 +2,9 @@
 /* device_windows.c - windows of device memory that no other rank reaches. */
 #include "coll/device_windows.h"
 
-#include "agree.h"
 #include "coll/cuda_errors.h"
 #include "coll/device_scope.h"
+#include "core/agree.h"
 
 int epx_device_windows_open(struct epx_device_windows *windows, struct epx_comm *comm)
 {

@@ -8,7 +8,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "comm.h"
+#include "core/comm.h"
 
 struct epx_device_windows {
     struct epx_comm *comm;

@@ -32,10 +32,10 @@
 
 #include <stdlib.h>
 
-#include "agree.h"
 #include "base/flags.h"
 #include "base/jitter.h"
-#include "route.h"
+#include "core/agree.h"
+#include "core/route.h"
 
 struct ready_line {
     _Alignas(EPX_LINE_BYTES) _Atomic uint64_t epoch;

@@ -8,8 +8,8 @@
 
 #include <stdatomic.h>
 
-#include "coll/ready.h"
 #include "coll/transport.h"
+#include "core/ready.h"
 #include "kernels/kernels.h"
 
 /* A position in the list of rows that go to or come from one rank. */

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agree.h"
-#include "progress.h"
+#include "core/agree.h"
+#include "core/progress.h"
 
 enum letter_kind { LETTER_ASK, LETTER_ANSWER, LETTER_END };
 enum { LETTER_TAG = 1, ANSWERS_MS = 200 };

@@ -6,7 +6,7 @@
 #ifndef EPX_COLL_LETTERS_H
 #define EPX_COLL_LETTERS_H
 
-#include "comm.h"
+#include "core/comm.h"
 
 struct epx_letters;
 

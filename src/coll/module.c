@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agree.h"
-#include "progress.h"
+#include "core/agree.h"
+#include "core/progress.h"
 
 static const struct epx_core core = {
     .fail_quietly = epx_fail_quietly,

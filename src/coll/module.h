@@ -8,10 +8,10 @@
 #define EPX_COLL_MODULE_H
 
 #include "coll/letters.h"
-#include "coll/ready.h"
 #include "coll/transport.h"
-#include "request.h"
-#include "route.h"
+#include "core/ready.h"
+#include "core/request.h"
+#include "core/route.h"
 
 enum { EPX_MODULE_VERSION = 9 };
 

@@ -6,11 +6,11 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "agree.h"
 #include "coll/cuda_errors.h"
 #include "coll/device.h"
 #include "coll/module.h"
-#include "progress.h"
+#include "core/agree.h"
+#include "core/progress.h"
 
 static const struct epx_core *core;
 

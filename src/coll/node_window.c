@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agree.h"
+#include "core/agree.h"
 
 int epx_node_shared(const struct epx_comm *comm, int rank)
 {

@@ -3,7 +3,7 @@
 #ifndef EPX_COLL_NODE_WINDOW_H
 #define EPX_COLL_NODE_WINDOW_H
 
-#include "comm.h"
+#include "core/comm.h"
 
 /* Collective over all nodes, agreed: addresses of ranks of other nodes stay NULL. */
 int epx_node_window_create(struct epx_comm *comm, size_t own_bytes, struct epx_window **window);

@@ -4,7 +4,7 @@
  * operation in a replayed graph there is no request, and less is known.
  */
 #include "coll/device.h"
-#include "progress.h"
+#include "core/progress.h"
 
 static int report_difference(const struct epx_outcome *o)
 {

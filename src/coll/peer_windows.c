@@ -11,11 +11,11 @@
  */
 #include "coll/peer_windows.h"
 
-#include "agree.h"
 #include "coll/cuda_errors.h"
 #include "coll/device_scope.h"
+#include "core/agree.h"
+#include "core/progress.h"
 #include "kernels/device.h"
-#include "progress.h"
 
 enum { MOST_WINDOWS = 1 << 16 };
 

@@ -8,7 +8,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "comm.h"
+#include "core/comm.h"
 
 /*
  * Mapping, by a transport, whose state begins with its struct epx_peer_windows; all calls are on

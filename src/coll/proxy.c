@@ -27,7 +27,7 @@
 #include "coll/cuda_errors.h"
 #include "coll/device.h"
 #include "coll/device_scope.h"
-#include "progress.h"
+#include "core/progress.h"
 
 #define MS 1000000LL
 

@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "agree.h"
 #include "base/jitter.h"
 #include "coll/tiers.h"
 #include "coll/verbs.h"
+#include "core/agree.h"
 #include "kernels/node_rows.h"
 
 /* Where the exchanged parts lie in each rank's window. */

@@ -4,9 +4,9 @@
 #define EPX_COLL_ROUTING_H
 
 #include "coll/transport.h"
+#include "core/request.h"
+#include "core/route.h"
 #include "kernels/kernels.h"
-#include "request.h"
-#include "route.h"
 
 /* Steps of a routing, local: count this rank's pairs; once all counts are here, give slots and
  * write records; once all records are here, index the rows and say how it went. */

@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agree.h"
 #include "base/jitter.h"
 #include "coll/cuda_errors.h"
 #include "coll/device.h"
 #include "coll/device_nodes.h"
 #include "coll/device_scope.h"
+#include "core/agree.h"
 #include "kernels/node_rows.h"
 
 /*

@@ -12,10 +12,10 @@
 
 #include <stdlib.h>
 
-#include "agree.h"
 #include "base/jitter.h"
 #include "coll/verbs.h"
-#include "route.h"
+#include "core/agree.h"
+#include "core/route.h"
 
 static int init(struct epx_staged *staged)
 {

@@ -6,8 +6,8 @@
 #ifndef EPX_COLL_STAGED_H
 #define EPX_COLL_STAGED_H
 
-#include "coll/ready.h"
 #include "coll/transport.h"
+#include "core/ready.h"
 #include "kernels/kernels.h"
 
 struct epx_staged {

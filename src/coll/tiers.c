@@ -32,10 +32,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agree.h"
 #include "base/flags.h"
 #include "base/jitter.h"
 #include "coll/node_window.h"
+#include "core/agree.h"
 
 struct part {
     _Alignas(EPX_LINE_BYTES) _Atomic uint64_t filled;

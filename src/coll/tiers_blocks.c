@@ -13,7 +13,7 @@
 #include "base/jitter.h"
 #include "coll/tiers.h"
 #include "coll/verbs.h"
-#include "route.h"
+#include "core/route.h"
 
 static int32_t least(int32_t a, int32_t b)
 {

@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agree.h"
 #include "coll/direct.h"
 #include "coll/module.h"
 #include "coll/staged.h"
 #include "coll/tiers.h"
-#include "route.h"
+#include "core/agree.h"
+#include "core/route.h"
 
 struct listed {
     const char *name, *memory, *description;

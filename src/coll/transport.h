@@ -6,7 +6,7 @@
 #ifndef EPX_COLL_TRANSPORT_H
 #define EPX_COLL_TRANSPORT_H
 
-#include "comm.h"
+#include "core/comm.h"
 
 enum { EPX_WHY_MAX = 256 };
 

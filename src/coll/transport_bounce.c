@@ -10,12 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agree.h"
 #include "coll/cuda_errors.h"
 #include "coll/device.h"
 #include "coll/device_ranks.h"
 #include "coll/device_scope.h"
 #include "coll/transport_bounce_rounds.h"
+#include "core/agree.h"
 
 static int bounce_usable(struct epx_comm *comm, char *why)
 {

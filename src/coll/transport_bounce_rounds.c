@@ -10,8 +10,8 @@
 #include "base/jitter.h"
 #include "coll/cuda_errors.h"
 #include "coll/device_scope.h"
+#include "core/progress.h"
 #include "kernels/ring.h"
-#include "progress.h"
 
 /*
  * An exchange is some rounds, each an alltoallv of the host transport: every rank gives every other

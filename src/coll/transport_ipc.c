@@ -7,11 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "agree.h"
 #include "coll/cuda_errors.h"
 #include "coll/device_ranks.h"
 #include "coll/peer_windows.h"
 #include "coll/transport.h"
+#include "core/agree.h"
 #include "kernels/device.h"
 
 /* CUDA shares whole blocks, which smaller allocations have in common. */

@@ -8,12 +8,12 @@
 
 #include <stdlib.h>
 
-#include "agree.h"
 #include "coll/cuda_errors.h"
 #include "coll/device_ranks.h"
 #include "coll/peer_windows.h"
 #include "coll/transport.h"
 #include "coll/transport_nccl_ranks.h"
+#include "core/agree.h"
 
 enum { WINDOW_BYTES = 4096 };
 

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agree.h"
 #include "coll/letters.h"
 #include "coll/transport.h"
+#include "core/agree.h"
 
 enum { MAX_COLLECTIVES = 4 };
 

@@ -9,13 +9,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "agree.h"
 #include "coll/cuda_errors.h"
 #include "coll/device.h"
 #include "coll/device_scope.h"
 #include "coll/device_windows.h"
 #include "coll/transport.h"
 #include "coll/transport_nccl_ranks.h"
+#include "core/agree.h"
 
 enum { STAMP_BYTES = 8 };
 

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agree.h"
 #include "coll/device_ranks.h"
 #include "coll/transport.h"
+#include "core/agree.h"
 
 /* NCCL looks at the ranks of one host; NCCL_HOSTID can pretend others. */
 static int same_device_twice(const struct epx_comm *comm, const int64_t *devices)

@@ -5,7 +5,7 @@
 
 #include <nccl.h>
 
-#include "comm.h"
+#include "core/comm.h"
 
 #define EPX_TRY_NCCL(call)                                                                    \
     do {                                                                                      \

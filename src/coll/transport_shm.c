@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agree.h"
 #include "coll/node_window.h"
 #include "coll/transport.h"
+#include "core/agree.h"
 
 /*
  * Life and death. Each rank's part of the life window:

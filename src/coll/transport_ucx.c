@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agree.h"
 #include "base/jitter.h"
 #include "coll/transport_ucx_context.h"
 #include "coll/transport_ucx_links.h"
+#include "core/agree.h"
 
 /*
  * One collective at a time, numbered from 1 by every rank alike. In each, every rank gives every

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agree.h"
 #include "coll/transport.h"
-#include "progress.h"
+#include "core/agree.h"
+#include "core/progress.h"
 
 #define CLOSING_NS 1000000000LL
 

@@ -8,7 +8,7 @@
 
 #include <ucp/api/ucp.h>
 
-#include "comm.h"
+#include "core/comm.h"
 
 #define EPX_TRY_UCX(call)                                                                     \
     do {                                                                                      \

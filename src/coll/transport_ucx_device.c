@@ -11,12 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agree.h"
 #include "coll/cuda_errors.h"
 #include "coll/device.h"
 #include "coll/device_ranks.h"
 #include "coll/device_scope.h"
 #include "coll/transport_ucx_context.h"
+#include "core/agree.h"
 #include "kernels/ring.h"
 
 enum { PARTING_MS = 1000, SHORT_BYTES = 8, LONG_BYTES = 1 << 20 };

@@ -6,8 +6,8 @@
 #include "coll/cuda_errors.h"
 #include "coll/transport_ucx_context.h"
 #include "coll/transport_ucx_device.h"
+#include "core/progress.h"
 #include "kernels/ring.h"
-#include "progress.h"
 
 #define MS 1000000LL
 

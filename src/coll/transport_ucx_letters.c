@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "coll/transport_ucx_link.h"
-#include "progress.h"
+#include "core/progress.h"
 
 #define GREETING_NS 10000000000LL
 #define HEARING_NS 50000000LL

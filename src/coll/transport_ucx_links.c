@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agree.h"
 #include "coll/transport_ucx_link.h"
-#include "progress.h"
+#include "core/agree.h"
+#include "core/progress.h"
 
 static int make_worker(struct epx_links *links)
 {

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agree.h"
 #include "coll/transport_ucx_link.h"
+#include "core/agree.h"
 
 /* What a rank tells of its memory, followed by UCX's key to it. */
 struct offer {

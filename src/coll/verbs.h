@@ -7,9 +7,9 @@
 #ifndef EPX_COLL_VERBS_H
 #define EPX_COLL_VERBS_H
 
+#include "core/request.h"
+#include "core/route.h"
 #include "kernels/kernels.h"
-#include "request.h"
-#include "route.h"
 
 /* Local: give the request the algorithm that fits its transport. Then submit it. */
 void epx_route_tokens_prepare(struct epx_request *request);

@@ -2,8 +2,8 @@
 /* stage_stores.c - the way of stores into another rank's stage. */
 #include "kernels/stage_stores.h"
 
+#include "core/progress.h"
 #include "kernels/row_copy.h"
-#include "progress.h"
 
 static const float dear = 1.5F; /* times as slow as past the caches */
 

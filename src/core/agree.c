@@ -4,12 +4,12 @@
  * in the communicator's agreement, not on the stack: a collective that is given up may still
  * complete later, and a communicator that gave up is buried, never freed.
  */
-#include "agree.h"
+#include "core/agree.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "progress.h"
+#include "core/progress.h"
 
 /* The peers are in the collective, or will be: what it left of them and of MPI nobody knows. */
 int epx_comm_break(struct epx_comm *comm, int mpi_error, const char *call)

@@ -3,8 +3,8 @@
  * comm.h - the communicator: ranks and nodes, hints, the queue of its operations, and how it
  * ends when a rank does not answer.
  */
-#ifndef EPX_COMM_H
-#define EPX_COMM_H
+#ifndef EPX_CORE_COMM_H
+#define EPX_CORE_COMM_H
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* comm.c - the communicator: ranks and nodes, and its life from create to the last release. */
-#include "comm.h"
+#include "core/comm.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "agree.h"
-#include "progress.h"
+#include "core/agree.h"
+#include "core/progress.h"
 
 enum { COMM_MAGIC = 0x45505843 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* ready.c - the first thing that every rank tells every other about an operation. */
-#include "coll/ready.h"
+#include "core/ready.h"
 
-#include "route.h"
+#include "core/route.h"
 
 static int64_t weights_told(const struct epx_request *request)
 {

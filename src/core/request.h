@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* request.h - one nonblocking operation: its arguments, its place in the queue, its outcome. */
-#ifndef EPX_REQUEST_H
-#define EPX_REQUEST_H
+#ifndef EPX_CORE_REQUEST_H
+#define EPX_CORE_REQUEST_H
 
-#include "comm.h"
+#include "core/comm.h"
 
 enum epx_verb {
     EPX_VERB_ROUTE_TOKENS,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* progress.h - who moves the queues on, for how long it waits, and how it gives up. */
-#ifndef EPX_PROGRESS_H
-#define EPX_PROGRESS_H
+#ifndef EPX_CORE_PROGRESS_H
+#define EPX_CORE_PROGRESS_H
 
-#include "request.h"
+#include "core/request.h"
 
 /* Since some time. */
 int64_t epx_now_ns(void);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* request.c - one nonblocking operation: its arguments, its place in the queue, its outcome. */
-#include "request.h"
+#include "core/request.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "progress.h"
-#include "route.h"
+#include "core/progress.h"
+#include "core/route.h"
 
 enum { REQUEST_MAGIC = 0x45505852, REQUESTS_KEPT = 256 };
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* route.h - the route: checked attributes, what was routed last, and the view of it. */
-#ifndef EPX_ROUTE_H
-#define EPX_ROUTE_H
+#ifndef EPX_CORE_ROUTE_H
+#define EPX_CORE_ROUTE_H
 
-#include "comm.h"
+#include "core/comm.h"
 
 struct epx_plan;
 struct epx_device_plan;

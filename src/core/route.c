@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* route.c - the route: checked attributes, what was routed last, and the view of it. */
-#include "route.h"
+#include "core/route.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "agree.h"
-#include "request.h"
+#include "core/agree.h"
+#include "core/request.h"
 
 enum { ROUTE_MAGIC = 0x4550584f, MAX_TOP_K = 64 };
 

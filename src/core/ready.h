@@ -3,10 +3,10 @@
  * ready.h - the first thing that every rank tells every other about an operation: what it is
  * and where rows may be put. Rows move only after all of them were found to agree.
  */
-#ifndef EPX_COLL_READY_H
-#define EPX_COLL_READY_H
+#ifndef EPX_CORE_READY_H
+#define EPX_CORE_READY_H
 
-#include "request.h"
+#include "core/request.h"
 
 enum { EPX_WEIGHTS_NONE, EPX_WEIGHTS_GIVEN, EPX_WEIGHTS_EITHER };
 

@@ -3,10 +3,10 @@
  * agree.h - bounded blocking collectives of the library itself, over the traffic communicator.
  * They progress all communicators meanwhile; a rank that does not come ends the communicator.
  */
-#ifndef EPX_AGREE_H
-#define EPX_AGREE_H
+#ifndef EPX_CORE_AGREE_H
+#define EPX_CORE_AGREE_H
 
-#include "comm.h"
+#include "core/comm.h"
 
 /* As EPX_TRY_MPI for a call that starts or ends a collective; its failure ends the communicator. */
 #define EPX_TRY_COLLECTIVE(comm, call)                                                        \

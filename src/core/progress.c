@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* progress.c - who moves the queues on, for how long it waits, and how it gives up. */
-#include "progress.h"
+#include "core/progress.h"
 
 #include <sched.h>
 #include <stdio.h>
