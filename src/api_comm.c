@@ -8,7 +8,7 @@
 #include "coll/module.h"
 #include "core/agree.h"
 #include "core/progress.h"
-#include "kernels/kernels.h"
+#include "kernels/host/host_kernels.h"
 #include "profile.h"
 
 EPX_PROFILED(Comm_create)

@@ -33,30 +33,30 @@ libepx_core_la_SOURCES = \
   src/kernels/element.h \
   src/kernels/layout.h \
   src/kernels/plan.h \
-  src/kernels/row_arithmetic.h \
-  src/kernels/row_copy.c \
-  src/kernels/row_copy.h \
-  src/kernels/stage_stores.c \
-  src/kernels/stage_stores.h \
-  src/kernels/rows.h \
-  src/kernels/rows.c \
-  src/kernels/kernels.h \
-  src/kernels/kernels_host.c \
-  src/kernels/count_pairs_host.c \
-  src/kernels/offset_slabs_host.c \
-  src/kernels/assign_slots_host.c \
-  src/kernels/index_rows_host.c \
-  src/kernels/zero_padding_host.c \
-  src/kernels/pack_rows_host.c \
-  src/kernels/unpack_rows_host.c \
-  src/kernels/sum_pairs_host.c \
-  src/kernels/sum_ranks_host.c \
+  src/kernels/host/row_arithmetic.h \
+  src/kernels/host/row_copy.c \
+  src/kernels/host/row_copy.h \
+  src/kernels/host/stage_stores.c \
+  src/kernels/host/stage_stores.h \
+  src/kernels/host/rows.h \
+  src/kernels/host/rows.c \
+  src/kernels/host/host_kernels.h \
+  src/kernels/host/kernels_host.c \
+  src/kernels/host/count_pairs_host.c \
+  src/kernels/host/offset_slabs_host.c \
+  src/kernels/host/assign_slots_host.c \
+  src/kernels/host/index_rows_host.c \
+  src/kernels/host/zero_padding_host.c \
+  src/kernels/host/pack_rows_host.c \
+  src/kernels/host/unpack_rows_host.c \
+  src/kernels/host/sum_pairs_host.c \
+  src/kernels/host/sum_ranks_host.c \
   src/kernels/node_rows.h \
-  src/kernels/list_node_rows_host.c \
-  src/kernels/pack_node_rows_host.c \
-  src/kernels/unpack_node_rows_host.c \
-  src/kernels/sum_node_ranks_host.c \
-  src/kernels/sum_nodes_host.c \
+  src/kernels/host/list_node_rows_host.c \
+  src/kernels/host/pack_node_rows_host.c \
+  src/kernels/host/unpack_node_rows_host.c \
+  src/kernels/host/sum_node_ranks_host.c \
+  src/kernels/host/sum_nodes_host.c \
   src/core/ready.c \
   src/core/ready.h \
   src/base/flags.h \
@@ -142,61 +142,61 @@ libepx_cuda_la_LIBADD = $(NCCL_LIBS) $(CUDA_LIBS)
 libepx_cuda_la_LDFLAGS = -module -avoid-version -no-undefined -export-symbols-regex '^epx_' \
   -Wl,-z,defs
 libepx_cuda_la_SOURCES = \
-  src/kernels/count_pairs.cu \
-  src/kernels/device.cuh \
-  src/kernels/jitter.cuh \
-  src/kernels/order.cuh \
-  src/kernels/ready.cuh \
-  src/kernels/waits.cuh \
+  src/kernels/routing/count_pairs.cu \
+  src/kernels/protocol/protocol.cuh \
+  src/kernels/protocol/kernel_jitter.cuh \
+  src/kernels/protocol/order.cuh \
+  src/kernels/protocol/ready_words.cuh \
+  src/kernels/protocol/waits.cuh \
   src/base/memory.c \
-  src/kernels/device.h \
+  src/kernels/device_args.h \
   src/kernels/device_plan.h \
-  src/kernels/rows.cuh \
-  src/kernels/records.cuh \
-  src/kernels/sums.cuh \
-  src/kernels/kernels_device.c \
-  src/kernels/pairs.cuh \
-  src/kernels/slots.cuh \
-  src/kernels/routing.cuh \
+  src/kernels/protocol/warp_rows.cuh \
+  src/kernels/protocol/records.cuh \
+  src/kernels/combine/sums.cuh \
+  src/kernels/load_kernels.c \
+  src/kernels/routing/pairs.cuh \
+  src/kernels/routing/slots.cuh \
+  src/kernels/routing/routing_steps.cuh \
   src/kernels/ring.h \
-  src/kernels/exchange.cuh \
-  src/kernels/message_rows.cuh \
-  src/kernels/relays.cuh \
-  src/kernels/numbers.cuh \
-  src/kernels/passes.cuh \
-  src/kernels/passed_sums.cuh \
-  src/kernels/packed_places.cuh \
-  src/kernels/alltoallv.cuh \
-  src/kernels/agree_ranks.cu \
-  src/kernels/await_messages.cu \
-  src/kernels/count_tokens.cu \
-  src/kernels/list_node_rows.cu \
-  src/kernels/send_records.cu \
-  src/kernels/list_passed_rows.cu \
-  src/kernels/find_slots.cu \
-  src/kernels/pack_rows.cu \
-  src/kernels/pass_rows.cu \
-  src/kernels/unpack_rows.cu \
-  src/kernels/packs.cuh \
-  src/kernels/dispatch_rounds.cu \
-  src/kernels/combine_rounds.cu \
-  src/kernels/pack_sums.cu \
-  src/kernels/pass_sums.cu \
-  src/kernels/unpack_sums.cu \
-  src/kernels/alltoallv_messages.cu \
-  src/kernels/route_tokens.cu \
-  src/kernels/dispatch_rows.cu \
-  src/kernels/sends.cuh \
-  src/kernels/store_rows.cu \
-  src/kernels/spread_rows.cu \
-  src/kernels/scale_rows.cu \
-  src/kernels/combine_rows.cu \
-  src/kernels/store_sums.cu \
-  src/kernels/sum_ranks.cu \
-  src/kernels/await_rows.cu \
-  src/kernels/packets.cuh \
-  src/kernels/alltoallv_rows.cu \
-  src/kernels/announce_end.cu \
+  src/kernels/protocol/exchange.cuh \
+  src/kernels/protocol/message_rows.cuh \
+  src/kernels/protocol/relays.cuh \
+  src/kernels/protocol/numbering.cuh \
+  src/kernels/dispatch/passes.cuh \
+  src/kernels/combine/passed_sums.cuh \
+  src/kernels/combine/packed_places.cuh \
+  src/kernels/alltoallv/count_checks.cuh \
+  src/kernels/protocol/agree_ranks.cu \
+  src/kernels/protocol/await_messages.cu \
+  src/kernels/routing/count_tokens.cu \
+  src/kernels/routing/list_node_rows.cu \
+  src/kernels/routing/send_records.cu \
+  src/kernels/routing/list_passed_rows.cu \
+  src/kernels/routing/find_slots.cu \
+  src/kernels/dispatch/pack_rows.cu \
+  src/kernels/dispatch/pass_rows.cu \
+  src/kernels/dispatch/unpack_rows.cu \
+  src/kernels/dispatch/packs.cuh \
+  src/kernels/dispatch/dispatch_rounds.cu \
+  src/kernels/combine/combine_rounds.cu \
+  src/kernels/combine/pack_sums.cu \
+  src/kernels/combine/pass_sums.cu \
+  src/kernels/combine/unpack_sums.cu \
+  src/kernels/alltoallv/alltoallv_messages.cu \
+  src/kernels/routing/route_tokens.cu \
+  src/kernels/dispatch/dispatch_rows.cu \
+  src/kernels/dispatch/sends.cuh \
+  src/kernels/dispatch/store_rows.cu \
+  src/kernels/dispatch/spread_rows.cu \
+  src/kernels/dispatch/scale_rows.cu \
+  src/kernels/combine/combine_rows.cu \
+  src/kernels/combine/store_sums.cu \
+  src/kernels/combine/sum_ranks.cu \
+  src/kernels/dispatch/await_rows.cu \
+  src/kernels/alltoallv/packets.cuh \
+  src/kernels/alltoallv/alltoallv_rows.cu \
+  src/kernels/protocol/announce_end.cu \
   src/coll/cuda_errors.h \
   src/coll/module_cuda.c \
   src/coll/device.c \
@@ -254,7 +254,7 @@ libepx_cuda_la_SOURCES += src/base/jitter.c
 endif
 
 SUFFIXES += .cu .lo
-MOSTLYCLEANFILES += src/kernels/*.cu.d src/coll/*.cu.d examples/*.cu.d tests/*.cu.d tools/*.cu.d
+MOSTLYCLEANFILES += src/kernels/*/*.cu.d src/coll/*.cu.d examples/*.cu.d tests/*.cu.d tools/*.cu.d
 
 EPX_NVCCFLAGS = $(NVCC_CCBIN_FLAG) $(NVCC_GENCODE) -std=c++17 -fmad=false \
   -forward-unknown-to-host-compiler -Wall -Wextra -Wno-unused-function -ffp-contract=off \
@@ -272,4 +272,4 @@ am__v_NVCC_1 =
 	  $(vendor_cppflags) -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX $(CPPFLAGS) \
 	  $(NVCCFLAGS) -MMD -MP -MF $*.cu.d -MT $@ -c -o $@ $<
 
--include $(wildcard src/kernels/*.cu.d src/coll/*.cu.d examples/*.cu.d tests/*.cu.d tools/*.cu.d)
+-include $(wildcard src/kernels/*/*.cu.d src/coll/*.cu.d examples/*.cu.d tests/*.cu.d tools/*.cu.d)

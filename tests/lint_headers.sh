@@ -52,7 +52,7 @@ lacking() {
 
 # A header that is included several times, once for each type, cannot stand alone.
 is_template() {
-    [ "$1" = src/kernels/row_arithmetic.h ]
+    [ "$1" = src/kernels/host/row_arithmetic.h ]
 }
 
 cat >"$work/epx.c" <<'EOF'

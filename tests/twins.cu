@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* twins.cu - runs on the device what the host runs too, from and to memory of the host. */
-#include "kernels/rows.cuh"
+#include "kernels/protocol/warp_rows.cuh"
 
 #include "twins.h"
 

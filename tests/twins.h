@@ -6,7 +6,7 @@
 #ifndef TWINS_H
 #define TWINS_H
 
-#include "kernels/device.h"
+#include "kernels/device_args.h"
 
 enum twin_step {
     STEP_CONVERSIONS,

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "kernels/kernels.h"
+#include "kernels/host/host_kernels.h"
 #include "suite.h"
 
 typedef int launcher(const struct epx_count_pairs *args, EPX_Stream stream);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/rows.h"
+#include "kernels/host/rows.h"
 #include "reference.h"
 #include "suite.h"
 #include "twins.h"

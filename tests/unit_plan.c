@@ -9,7 +9,7 @@
 
 #include "coll/tiers.h"
 #include "core/route.h"
-#include "kernels/kernels.h"
+#include "kernels/host/host_kernels.h"
 #include "kernels/node_rows.h"
 #include "reference.h"
 #include "suite.h"

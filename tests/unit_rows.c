@@ -3,7 +3,7 @@
  * unit_rows.c - sums of rows where order and rounding show: on four ranks, of which 0 and 2 are
  * on the home's node, 1 and 3 on the other.
  */
-#include "kernels/rows.h"
+#include "kernels/host/rows.h"
 
 #include <stdlib.h>
 #include <string.h>

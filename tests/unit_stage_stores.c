@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* unit_stage_stores.c - which way blocks are stored into stages, on pretended memory. */
-#include "kernels/stage_stores.h"
+#include "kernels/host/stage_stores.h"
 
 #include "suite.h"
 

@@ -2,7 +2,7 @@
 /*
  * jitter.h - --enable-jitter: sleeps of random length where ranks meet, and a pattern in memory
  * whose content nobody may count on, so that a wrong order shows as a wrong byte. Nothing else.
- * kernels/jitter.cuh has the sleeps of kernels.
+ * kernels/protocol/kernel_jitter.cuh has the sleeps of kernels.
  */
 #ifndef EPX_BASE_JITTER_H
 #define EPX_BASE_JITTER_H

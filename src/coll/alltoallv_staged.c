@@ -7,7 +7,7 @@
 #include "coll/alltoallv.h"
 #include "coll/staged.h"
 #include "coll/verbs.h"
-#include "kernels/row_copy.h"
+#include "kernels/host/row_copy.h"
 
 enum { AWAIT_COUNTS = EPX_PHASE_VERB, NEXT, PACK, EXCHANGE };
 

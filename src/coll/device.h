@@ -11,7 +11,7 @@
 
 #include "coll/module.h"
 #include "coll/proxy.h"
-#include "kernels/device.h"
+#include "kernels/device_args.h"
 
 #define EPX_ABORT_UNKNOWN UINT64_MAX
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * device_liveness.c - the end of a communicator on device memory. Kernels that wait decide it in
- * the abort word, device.cuh says how; the host comes to it in three ways:
+ * the abort word, protocol.cuh says how; the host comes to it in three ways:
  *
  *   an operation ends with it        epx_device_note_abort
  *   nothing is in flight here        beat: copies the word, now and then

@@ -4,7 +4,7 @@
 #define EPX_COLL_DEVICE_NODES_H
 
 #include "core/comm.h"
-#include "kernels/device.h"
+#include "kernels/device_args.h"
 
 /* Whether rows cross to another node once; where ranks exchange messages. */
 int epx_device_relays(const struct epx_comm *comm);

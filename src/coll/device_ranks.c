@@ -7,7 +7,7 @@
 
 #include "coll/transport.h"
 #include "core/agree.h"
-#include "kernels/device.h"
+#include "kernels/device_args.h"
 
 int64_t epx_device_number(const struct cudaDeviceProp *properties)
 {

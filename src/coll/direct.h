@@ -10,7 +10,7 @@
 
 #include "coll/transport.h"
 #include "core/ready.h"
-#include "kernels/kernels.h"
+#include "kernels/host/host_kernels.h"
 
 /* A position in the list of rows that go to or come from one rank. */
 struct epx_cursor {

@@ -15,7 +15,7 @@
 #include "coll/device_scope.h"
 #include "core/agree.h"
 #include "core/progress.h"
-#include "kernels/device.h"
+#include "kernels/device_args.h"
 
 enum { MOST_WINDOWS = 1 << 16 };
 

@@ -6,7 +6,7 @@
 #include "coll/transport.h"
 #include "core/request.h"
 #include "core/route.h"
-#include "kernels/kernels.h"
+#include "kernels/host/host_kernels.h"
 
 /* Steps of a routing, local: count this rank's pairs; once all counts are here, give slots and
  * write records; once all records are here, index the rows and say how it went. */

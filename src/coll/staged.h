@@ -8,7 +8,7 @@
 
 #include "coll/transport.h"
 #include "core/ready.h"
-#include "kernels/kernels.h"
+#include "kernels/host/host_kernels.h"
 
 struct epx_staged {
     struct epx_comm *comm;

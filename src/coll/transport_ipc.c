@@ -12,7 +12,7 @@
 #include "coll/peer_windows.h"
 #include "coll/transport.h"
 #include "core/agree.h"
-#include "kernels/device.h"
+#include "kernels/device_args.h"
 
 /* CUDA shares whole blocks, which smaller allocations have in common. */
 enum { BLOCK_BYTES = 2 << 20 };

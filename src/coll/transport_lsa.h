@@ -5,7 +5,7 @@
 
 #include <nccl.h>
 
-#include "kernels/device.h"
+#include "kernels/device_args.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -9,7 +9,7 @@
 
 #include "core/request.h"
 #include "core/route.h"
-#include "kernels/kernels.h"
+#include "kernels/host/host_kernels.h"
 
 /* Local: give the request the algorithm that fits its transport. Then submit it. */
 void epx_route_tokens_prepare(struct epx_request *request);

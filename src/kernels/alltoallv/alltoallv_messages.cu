@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * alltoallv_messages.cu - an exact exchange of rows by messages: all counts to all ranks, so that
+ * each knows who lacks room, then the rows from buffer to buffer. It moves no row itself.
+ * Work: R * R counts. Order: none. Launch: one block, which waits for other ranks; ends the
+ * operation.
+ */
+#include "kernels/alltoallv/count_checks.cuh"
+#include "kernels/protocol/exchange.cuh"
+
+/* In shared memory. */
+struct sums {
+    int64_t sent[EPX_MOST_DEVICE_RANKS];  /* rows for each rank, from this one */
+    int64_t total[EPX_MOST_DEVICE_RANKS]; /* from all */
+    int32_t bad;
+};
+
+/* The row of a source in the matrix of counts. */
+static __device__ __forceinline__ int64_t *counts_of(const struct epx_alltoallv_rows &a,
+                                                     int32_t source)
+{
+    return (int64_t *)epx_control_counts(a.comm.own_control, a.comm.num_ranks, 0, source);
+}
+
+/* One count that cannot be voids all. */
+static __device__ void read_counts(const struct epx_alltoallv_rows &a, struct sums &sums)
+{
+    int32_t ranks = a.comm.num_ranks;
+
+    if (threadIdx.x == 0)
+        sums.bad = INT32_MAX;
+    __syncthreads();
+    for (int32_t r = (int32_t)threadIdx.x; r < ranks; r += ALLTOALLV_THREADS)
+        if (!can_send(a, a.sendcounts[r], a.sdispls[r]))
+            atomicMin(&sums.bad, r);
+    __syncthreads();
+    for (int32_t r = (int32_t)threadIdx.x; r < ranks; r += ALLTOALLV_THREADS)
+        counts_of(a, a.comm.rank)[r] = sums.sent[r] = sums.bad == INT32_MAX ? a.sendcounts[r] : 0;
+    __syncthreads();
+    if (threadIdx.x == 0 && sums.bad == INT32_MAX)
+        sums.bad = -1;
+    __syncthreads();
+}
+
+static __device__ bool exchange_counts(const struct epx_alltoallv_rows &a, struct exchange &x)
+{
+    int64_t bytes = a.comm.num_ranks * (int64_t)sizeof(int64_t);
+    int64_t stride = (char *)counts_of(a, 1) - (char *)counts_of(a, 0);
+
+    post_exchange(a.comm, (char *)counts_of(a, a.comm.rank), (char *)counts_of(a, 0),
+                  [&](int32_t r) {
+                      int64_t length = r == a.comm.rank ? 0 : bytes;
+
+                      return epx_message{0, length, r * stride, length};
+                  });
+    return await_exchange(a.comm, x);
+}
+
+/* Sums, and what the user is told: rows come packed by source. */
+static __device__ void show_counts(const struct epx_alltoallv_rows &a, struct sums &sums)
+{
+    int32_t ranks = a.comm.num_ranks;
+
+    for (int32_t d = (int32_t)threadIdx.x; d < ranks; d += ALLTOALLV_THREADS) {
+        int64_t rows = 0;
+
+        for (int32_t s = 0; s < ranks; s++)
+            rows = add_capped(rows, counts_of(a, s)[d]);
+        sums.total[d] = rows;
+    }
+    for (int32_t s = (int32_t)threadIdx.x; s < ranks; s += ALLTOALLV_THREADS) {
+        int64_t rows = 0;
+
+        for (int32_t before = 0; before < s; before++)
+            rows = add_capped(rows, counts_of(a, before)[a.comm.rank]);
+        a.recvcounts[s] = counts_of(a, s)[a.comm.rank];
+        a.rdispls[s] = rows;
+    }
+    __syncthreads();
+}
+
+static __device__ __forceinline__ bool has_room(const struct exchange &x, const struct sums &sums,
+                                                int32_t rank)
+{
+    return sums.total[rank] <= ready_long(x, rank, EPX_READY_CAPACITY_LOW);
+}
+
+static __device__ bool exchange_rows(const struct epx_alltoallv_rows &a, struct exchange &x,
+                                     const struct sums &sums)
+{
+    bool takes = has_room(x, sums, a.comm.rank);
+
+    post_exchange(a.comm, (char *)(uintptr_t)a.rows, a.recv, [&](int32_t r) {
+        int64_t sends = has_room(x, sums, r) ? sums.sent[r] : 0;
+        int64_t comes = takes ? a.recvcounts[r] : 0;
+
+        return epx_message{sends ? a.sdispls[r] * a.row_bytes : 0, sends * a.row_bytes,
+                           comes ? a.rdispls[r] * a.row_bytes : 0, comes * a.row_bytes};
+    });
+    return await_exchange(a.comm, x);
+}
+
+static __global__ void __launch_bounds__(ALLTOALLV_THREADS)
+    alltoallv_messages(const __grid_constant__ struct epx_alltoallv_rows a)
+{
+    __shared__ struct exchange x;
+    __shared__ struct sums sums;
+    int64_t rows = 0;
+
+    if (agree(a.comm, a.note, NULL, x)) {
+        read_counts(a, sums);
+        if (exchange_counts(a, x)) {
+            show_counts(a, sums);
+            exchange_rows(a, x, sums);
+        }
+    }
+    if (threadIdx.x)
+        return;
+    if (x.outcome.code == EPX_SUCCESS) {
+        rows = sums.total[a.comm.rank];
+        count_rows(a.comm, sums.sent, a.row_bytes);
+        x.outcome = outcome_of_counts(a, sums.bad, rows);
+    }
+    end_exchange(a.comm, x, 0, 0, rows, x.outcome);
+}
+
+int epx_launch_alltoallv_messages(const struct epx_alltoallv_rows *args, EPX_Stream stream)
+{
+    alltoallv_messages<<<1, ALLTOALLV_THREADS, 0, stream>>>(*args);
+    return epx_cuda_status(cudaGetLastError());
+}
+
+int epx_load_alltoallv_messages(void)
+{
+    cudaFuncAttributes attributes;
+
+    return epx_cuda_status(cudaFuncGetAttributes(&attributes, alltoallv_messages));
+}

@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * alltoallv_rows.cu - an exact exchange of rows: every rank tells all ranks all of its counts,
+ * so that each works out for itself where its rows go and who lacks room. Few rows for a rank go
+ * with the counts, in packets; many are stored to their places then, or through the stages of
+ * ranks whose buffer is in no window, in rounds.
+ * Work: reads and writes the rows that are sent. Order: none, every byte has one writer.
+ * Launch: comm.blocks blocks, which wait for other ranks; ends the operation.
+ */
+#include "kernels/alltoallv/count_checks.cuh"
+#include "kernels/alltoallv/packets.cuh"
+
+enum { PIECE_BYTES = 4096 };
+
+/* What of one rank's rows all blocks move together. */
+struct copy {
+    const char *from;
+    char *to;
+    int64_t bytes;
+};
+
+/* What every block works out for itself; in shared memory. */
+struct placement {
+    char *control[EPX_MOST_DEVICE_RANKS];
+    int64_t send_count[EPX_MOST_DEVICE_RANKS];
+    int64_t send_from[EPX_MOST_DEVICE_RANKS];  /* own displacements */
+    int64_t place[EPX_MOST_DEVICE_RANKS];      /* where this rank's rows start on each rank */
+    int64_t recv_count[EPX_MOST_DEVICE_RANKS];
+    int64_t recv_place[EPX_MOST_DEVICE_RANKS];
+    int64_t total[EPX_MOST_DEVICE_RANKS];      /* rows for each rank */
+    unsigned long long most_staged_bytes;      /* of one rank for one that is staged */
+    int32_t any_stored;                        /* whether any rank has more for any */
+    int32_t bad;                               /* the first rank with a count that cannot be; -1 */
+    struct packet_list packets;                /* to all ranks, then from all */
+    struct copy copy[EPX_MOST_DEVICE_RANKS];   /* to or from all ranks, of a round */
+};
+
+static __device__ __forceinline__ bool is_packed(const struct epx_alltoallv_rows &a, int64_t rows)
+{
+    return rows <= a.packed_rows;
+}
+
+/* Warps that work side by side before all meet: the first one begins the exchange. */
+static __device__ __forceinline__ bool is_warp(int32_t number)
+{
+    return (int32_t)threadIdx.x / EPX_WARP == number;
+}
+
+/* One warp: a rank's packets, after those of the lanes before it and `num` more. */
+static __device__ int32_t list_packets(struct packet_list &list, int32_t rank, int32_t num_ranks,
+                                       int32_t num, char *rows, uint64_t *packets, int64_t bytes)
+{
+    int64_t through = inclusive_scan(packets_for(bytes));
+
+    if (rank < num_ranks) {
+        list.rows[rank] = rows;
+        list.packets[rank] = packets;
+        list.bytes[rank] = bytes;
+        list.first[rank + 1] = num + (int32_t)through;
+    }
+    return num + (int32_t)__shfl_sync(~0u, through, EPX_WARP - 1);
+}
+
+/* One warp: this rank's counts; one that cannot be voids all. Returns the first such rank. */
+static __device__ int32_t read_counts(const struct epx_alltoallv_rows &a, struct placement &p)
+{
+    int32_t bad = -1;
+
+    for (int32_t first = 0; first < a.comm.num_ranks; first += EPX_WARP) {
+        int32_t r = first + lane_id();
+        bool valid = r < a.comm.num_ranks;
+        int64_t count = valid ? a.sendcounts[r] : 0, from = valid ? a.sdispls[r] : 0;
+        uint32_t lanes = __ballot_sync(~0u, !can_send(a, count, from));
+
+        if (valid) {
+            p.control[r] = a.comm.control[r];
+            p.send_count[r] = count;
+            p.send_from[r] = from;
+        }
+        bad = bad < 0 && lanes ? first + __ffs((int)lanes) - 1 : bad;
+    }
+    __syncwarp();
+    return bad;
+}
+
+/* One warp, before anything is known of the other ranks. */
+static __device__ void plan_sends(const struct epx_alltoallv_rows &a, struct placement &p)
+{
+    int32_t ranks = a.comm.num_ranks, num = 0, bad = read_counts(a, p);
+
+    if (lane_id() == 0) {
+        p.any_stored = 0;
+        p.most_staged_bytes = 0;
+        p.bad = bad;
+        p.packets.first[0] = 0;
+    }
+    for (int32_t first = 0; first < ranks; first += EPX_WARP) {
+        int32_t r = first + lane_id(), at = r < ranks ? r : 0;
+        int64_t count = r < ranks && bad < 0 ? p.send_count[at] : 0;
+        int64_t bytes = is_packed(a, count) ? count * a.row_bytes : 0;
+
+        if (r < ranks)
+            p.send_count[r] = count;
+        num = list_packets(p.packets, r, ranks, num,
+                           (char *)(uintptr_t)a.rows + p.send_from[at] * a.row_bytes,
+                           epx_control_packets(p.control[at], ranks, a.bank_words, a.comm.rank),
+                           bytes);
+    }
+}
+
+static __device__ void post_counts(const struct epx_alltoallv_rows &a, const struct exchange &x,
+                                   const struct placement &p)
+{
+    int32_t num = a.comm.num_ranks;
+
+    for (int32_t i = (int32_t)threadIdx.x; i < num * num * 2; i += (int32_t)blockDim.x) {
+        int32_t rank = i / (num * 2), word = i % (num * 2);
+        uint64_t count = (uint64_t)p.send_count[word / 2];
+        uint64_t *to = epx_control_counts(p.control[rank], num, (uint32_t)x.epoch, a.comm.rank);
+
+        EPX_DELAY(a.comm);
+        store_relaxed_sys(to + word, tag_of(x.epoch) | (uint32_t)(word % 2 ? count >> 32 : count));
+    }
+}
+
+/* Whether the source is in another operation, which posts no counts. */
+static __device__ EPX_COLD bool is_elsewhere(const struct epx_alltoallv_rows &a,
+                                             const struct exchange &x, int32_t source)
+{
+    uint64_t verb = load_relaxed_sys(epx_control_ready(a.comm.own_control, a.comm.num_ranks,
+                                                       (uint32_t)x.epoch, source) +
+                                     EPX_READY_VERB);
+
+    return verb >> 32 == (uint32_t)x.epoch &&
+           (uint32_t)verb != a.note.word[EPX_READY_VERB];
+}
+
+/* Also ends, and well, if there will be no count: await_ready tells why. */
+static __device__ bool await_count(const struct epx_alltoallv_rows &a, const struct exchange &x,
+                                   int32_t source, int32_t target, int64_t *count)
+{
+    const uint64_t *words = epx_control_counts(a.comm.own_control, a.comm.num_ranks,
+                                               (uint32_t)x.epoch, source) + 2 * target;
+    uint64_t tag = tag_of(x.epoch);
+    struct patience patience = {0, 0};
+    struct packet packet;
+
+    while (!has_tag(packet = load_packet(words), tag))
+        if (is_elsewhere(a, x, source))
+            return true;
+        else if (!keep_waiting(a.comm, patience, source))
+            return false;
+    *count = (int64_t)((uint64_t)(uint32_t)packet.high << 32 | (uint32_t)packet.low);
+    return true;
+}
+
+/* counts is [source][target], in shared memory; complete after the next barrier of the block. */
+static __device__ bool await_counts(const struct epx_alltoallv_rows &a, const struct exchange &x,
+                                    int64_t *counts)
+{
+    int32_t num = a.comm.num_ranks;
+    bool ok = x.outcome.code == EPX_SUCCESS;
+
+    EPX_DELAY(a.comm);
+    for (int32_t i = ALLTOALLV_THREADS - 1 - (int32_t)threadIdx.x; ok && i < num * num;
+         i += ALLTOALLV_THREADS) /* the last threads: the first ones wait for ready */
+        ok = await_count(a, x, i / num, i % num, &counts[i]);
+    return ok;
+}
+
+static __device__ __forceinline__ bool has_room(const struct exchange &x,
+                                                const struct placement &p, int32_t rank)
+{
+    return p.total[rank] <= ready_long(x, rank, EPX_READY_CAPACITY_LOW);
+}
+
+/* One warp: where this rank's rows go on each rank. A lane adds those for its rank. */
+static __device__ void place_sends(const struct epx_alltoallv_rows &a, const struct exchange &x,
+                                   struct placement &p, const int64_t *counts)
+{
+    int32_t num = a.comm.num_ranks;
+
+    for (int32_t d = lane_id(); d < num; d += EPX_WARP) {
+        int64_t rows = 0, most = 0;
+
+        for (int32_t s = 0; s < num; s++) {
+            int64_t count = counts[s * num + d];
+
+            if (s == a.comm.rank)
+                p.place[d] = rows;
+            rows = add_capped(rows, count);
+            most = count > most ? count : most;
+        }
+        p.total[d] = rows;
+        if (is_packed(a, most))
+            continue;
+        p.any_stored = 1;
+        if (!is_direct(x, d) && has_room(x, p, d))
+            atomicMax(&p.most_staged_bytes, (unsigned long long)(most * a.row_bytes));
+    }
+    __syncwarp();
+}
+
+/* One warp: what comes in all. */
+static __device__ int64_t rows_received(const struct epx_alltoallv_rows &a, const int64_t *counts)
+{
+    int64_t rows = 0;
+
+    for (int32_t s = 0; s < a.comm.num_ranks; s++)
+        rows = add_capped(rows, counts[s * a.comm.num_ranks + a.comm.rank]);
+    return rows;
+}
+
+/* One warp: rows come packed by source. The packets are those from all ranks now. */
+static __device__ void place_receives(const struct epx_alltoallv_rows &a, struct placement &p,
+                                      const int64_t *counts)
+{
+    int32_t ranks = a.comm.num_ranks, num = 0;
+    bool takes = rows_received(a, counts) <= a.recv_capacity;
+    int64_t rows = 0;
+
+    for (int32_t first = 0; first < ranks; first += EPX_WARP) {
+        int32_t s = first + lane_id(), at = s < ranks ? s : 0;
+        int64_t count = s < ranks ? counts[s * ranks + a.comm.rank] : 0;
+        int64_t through = inclusive_scan(count);
+        int64_t place = add_capped(rows, through - count);
+        int64_t bytes = takes && is_packed(a, count) ? count * a.row_bytes : 0;
+
+        if (s < ranks) {
+            p.recv_count[s] = count;
+            p.recv_place[s] = place;
+        }
+        num = list_packets(p.packets, s, ranks, num, a.recv + (bytes ? place * a.row_bytes : 0),
+                           epx_control_packets(a.comm.own_control, ranks, a.bank_words, at), bytes);
+        rows = add_capped(rows, __shfl_sync(~0u, through, EPX_WARP - 1));
+    }
+}
+
+static __device__ void show_counts(const struct epx_alltoallv_rows &a, const struct placement &p)
+{
+    for (int32_t s = (int32_t)threadIdx.x; s < a.comm.num_ranks; s += (int32_t)blockDim.x) {
+        a.recvcounts[s] = p.recv_count[s];
+        a.rdispls[s] = p.recv_place[s];
+    }
+}
+
+/* A warp: bytes that are all a multiple of a unit. */
+template <typename Unit>
+static __device__ void copy_units(const char *from, char *to, int32_t bytes)
+{
+    const int32_t BATCH = 8; /* loads under way at once */
+    int32_t units = bytes / (int32_t)sizeof(Unit), i = lane_id();
+    const Unit *source = (const Unit *)(const void *)from;
+    Unit *target = (Unit *)(void *)to;
+
+#pragma unroll 1
+    for (; i + (BATCH - 1) * EPX_WARP < units; i += BATCH * EPX_WARP) {
+        Unit data[BATCH];
+
+#pragma unroll
+        for (int32_t j = 0; j < BATCH; j++)
+            data[j] = source[i + j * EPX_WARP];
+#pragma unroll
+        for (int32_t j = 0; j < BATCH; j++)
+            target[i + j * EPX_WARP] = data[j];
+    }
+#pragma unroll 4
+    for (; i < units; i += EPX_WARP)
+        target[i] = source[i];
+}
+
+/* A warp: bytes of any alignment. */
+static __device__ __noinline__ void copy_bytes(const char *from, char *to, int32_t bytes)
+{
+    uint32_t odd = (uint32_t)(uintptr_t)from | (uint32_t)(uintptr_t)to | (uint32_t)bytes;
+
+    if (odd % 16 == 0)
+        copy_units<uint4>(from, to, bytes);
+    else if (odd % 4 == 0)
+        copy_units<uint32_t>(from, to, bytes);
+    else if (odd % 2 == 0)
+        copy_units<uint16_t>(from, to, bytes);
+    else
+        copy_units<uint8_t>(from, to, bytes);
+}
+
+static __device__ int64_t stage_share(const struct epx_alltoallv_rows &a)
+{
+    return a.stage_bytes / a.comm.num_ranks / 16 * 16;
+}
+
+/* What a round moves of so many rows that go through a stage: their bytes from `at`. */
+static __device__ __forceinline__ int64_t bytes_in_round(const struct epx_alltoallv_rows &a,
+                                                         int64_t rows, int64_t at)
+{
+    int64_t left = rows * a.row_bytes - at, share = stage_share(a);
+
+    return left < 0 ? 0 : left < share ? left : share;
+}
+
+/* Direct places in the first round, staged ones share by share. */
+static __device__ struct copy copy_to(const struct epx_alltoallv_rows &a, const struct exchange &x,
+                                      const struct placement &p, int32_t rank, int64_t round)
+{
+    int64_t rows = p.send_count[rank], segment = (int32_t)ready_word(x, rank, EPX_READY_SEGMENT);
+    struct copy copy = {a.rows + p.send_from[rank] * a.row_bytes, NULL, 0};
+
+    if (!has_room(x, p, rank) || is_packed(a, rows))
+        return copy;
+    if (is_direct(x, rank)) {
+        copy.to = a.comm.segments[segment * a.comm.num_ranks + rank] +
+                  ready_long(x, rank, EPX_READY_OFFSET_LOW) + p.place[rank] * a.row_bytes;
+        copy.bytes = round == 0 ? rows * a.row_bytes : 0;
+    } else {
+        copy.from += round * stage_share(a);
+        copy.to = a.stage[rank] + a.comm.rank * stage_share(a);
+        copy.bytes = bytes_in_round(a, rows, round * stage_share(a));
+    }
+    return copy;
+}
+
+static __device__ struct copy copy_from(const struct epx_alltoallv_rows &a,
+                                        const struct placement &p, int32_t rank, int64_t round)
+{
+    int64_t rows = p.recv_count[rank], at = round * stage_share(a);
+    struct copy copy = {a.stage[a.comm.rank] + rank * stage_share(a), NULL, 0};
+
+    if (is_packed(a, rows))
+        return copy;
+    copy.to = a.recv + p.recv_place[rank] * a.row_bytes + at;
+    copy.bytes = bytes_in_round(a, rows, at);
+    return copy;
+}
+
+/*
+ * A team of warps, of all blocks: pieces of copies from `first` on take turns, and so do a warp's
+ * own. None of the ranks is then behind at the end, and no link idle.
+ */
+static __device__ void copy_in_turns(const struct placement &p, int32_t num_ranks, int32_t first,
+                                     int32_t num, int32_t warp, int32_t warps)
+{
+    int32_t skew = warps % num == 0, turn = 0;
+    int64_t most = 0;
+
+    for (int32_t i = 0; i < num; i++) {
+        int64_t bytes = p.copy[(first + i) % num_ranks].bytes;
+
+        most = bytes > most ? bytes : most;
+    }
+    most = (most + PIECE_BYTES - 1) / PIECE_BYTES * num;
+#pragma unroll 1
+    for (int64_t i = warp; i < most; i += warps, turn += skew) {
+        int64_t piece = i / num, at = piece * PIECE_BYTES;
+        int32_t next = (int32_t)(i - piece * num + turn) % num;
+        const struct copy &copy = p.copy[(first + next) % num_ranks];
+        int64_t left = copy.bytes - at;
+
+        if (left > 0)
+            copy_bytes(copy.from + at, copy.to + at,
+                       (int32_t)(left < PIECE_BYTES ? left : PIECE_BYTES));
+    }
+}
+
+/* Warps of each block for the rank's own rows, which no link slows down: by their bytes. */
+static __device__ int32_t num_keepers(const struct placement &p, int32_t num_ranks, int32_t rank)
+{
+    const int32_t warps = ALLTOALLV_THREADS / EPX_WARP;
+    double own = (double)p.copy[rank].bytes, all = 0;
+    int32_t keepers;
+
+    for (int32_t r = 0; r < num_ranks; r++)
+        all += (double)p.copy[r].bytes;
+    if (own == 0 || own == all)
+        return own == 0 ? 0 : warps;
+    keepers = (int32_t)(own / all * warps + 0.5);
+    return keepers < 1 ? 1 : keepers < warps ? keepers : warps - 1;
+}
+
+/* The whole block. */
+static __device__ void send_round(const struct epx_alltoallv_rows &a, const struct exchange &x,
+                                  struct placement &p, int64_t round)
+{
+    int32_t num = a.comm.num_ranks, me = a.comm.rank, warp = (int32_t)threadIdx.x / EPX_WARP;
+    int32_t blocks = (int32_t)gridDim.x, block = (int32_t)blockIdx.x, keepers, senders;
+
+    for (int32_t d = (int32_t)threadIdx.x; d < num; d += ALLTOALLV_THREADS)
+        p.copy[d] = copy_to(a, x, p, d, round);
+    __syncthreads();
+    keepers = num_keepers(p, num, me);
+    senders = ALLTOALLV_THREADS / EPX_WARP - keepers;
+    if (warp >= senders)
+        copy_in_turns(p, num, me, 1, (warp - senders) * blocks + block, keepers * blocks);
+    else if (num > 1)
+        copy_in_turns(p, num, me + 1, num - 1, warp * blocks + block, senders * blocks);
+}
+
+/* The whole block, after all others have read p.copy. */
+static __device__ void take_round(const struct epx_alltoallv_rows &a, struct placement &p,
+                                  int64_t round)
+{
+    int32_t num = a.comm.num_ranks, blocks = (int32_t)gridDim.x;
+
+    for (int32_t s = (int32_t)threadIdx.x; s < num; s += ALLTOALLV_THREADS)
+        p.copy[s] = copy_from(a, p, s, round);
+    __syncthreads();
+    copy_in_turns(p, num, 0, num, (int32_t)threadIdx.x / EPX_WARP * blocks + (int32_t)blockIdx.x,
+                  ALLTOALLV_THREADS / EPX_WARP * blocks);
+}
+
+static __device__ EPX_COLD int64_t move_rows(const struct epx_alltoallv_rows &a,
+                                             struct exchange &x, struct placement &p)
+{
+    int64_t share = stage_share(a), me = a.comm.rank;
+    int64_t rounds = ((int64_t)p.most_staged_bytes + share - 1) / share;
+    bool takes = !is_direct(x, (int32_t)me) && has_room(x, p, (int32_t)me);
+
+    rounds = rounds ? rounds : 1;
+    for (int64_t i = 0; i < rounds; i++) {
+        if (i && !await_credits(a.comm, x, (uint64_t)i))
+            break;
+        send_round(a, x, p, i);
+        signal_arrival(a.comm);
+        if (!await_arrivals(a.comm, x, (uint64_t)i + 1))
+            break;
+        if (takes)
+            take_round(a, p, i);
+        if (i + 1 < rounds)
+            signal_credit(a.comm);
+    }
+    return rounds;
+}
+
+static __device__ EPX_COLD struct epx_outcome outcome_of(const struct epx_alltoallv_rows &a,
+                                                         const struct exchange &x,
+                                                         const struct placement &p)
+{
+    return x.outcome.code == EPX_SUCCESS ? outcome_of_counts(a, p.bad, p.total[a.comm.rank])
+                                         : x.outcome;
+}
+
+/* The whole block, once the ranks were found to agree; returns the rounds. */
+static __device__ int64_t exchange_rows(const struct epx_alltoallv_rows &a, struct exchange &x,
+                                        struct placement &p, const int64_t *counts)
+{
+    if (is_warp(0))
+        place_sends(a, x, p, counts);
+    else if (is_warp(1))
+        place_receives(a, p, counts);
+    __syncthreads();
+    if (blockIdx.x == 0)
+        show_counts(a, p);
+    if (!all_content(a.comm, x, take_packets(a.comm, p.packets, x.epoch, a.bank_words)))
+        return 0;
+    return p.any_stored ? move_rows(a, x, p) : 0;
+}
+
+static __global__ void __launch_bounds__(ALLTOALLV_THREADS)
+    alltoallv_rows(const __grid_constant__ struct epx_alltoallv_rows a)
+{
+    extern __shared__ int64_t counts[];
+    __shared__ struct exchange x;
+    __shared__ struct placement p;
+    int64_t rounds = 0;
+    bool counted, failed;
+
+    if (is_warp(1))
+        plan_sends(a, p);
+    begin_exchange(a.comm, a.note, 0, x);
+    if (x.outcome.code == EPX_SUCCESS) {
+        if (blockIdx.x == gridDim.x - 1)
+            post_counts(a, x, p);
+        send_packets(p.packets, a.comm.num_ranks, x.epoch, a.bank_words);
+    }
+    counted = await_counts(a, x, counts);
+    if (await_ready(a.comm, a.note, x, NULL, counted))
+        rounds = exchange_rows(a, x, p, counts);
+    if (!is_last_block(a.comm, &x, failed) || threadIdx.x)
+        return;
+    x.outcome = outcome_of_all(a.comm, x.outcome, failed);
+    if (x.outcome.code == EPX_SUCCESS)
+        count_rows(a.comm, p.send_count, a.row_bytes);
+    end_exchange(a.comm, x, (uint64_t)rounds, rounds ? (uint64_t)rounds - 1 : 0,
+                 x.outcome.code == EPX_SUCCESS ? p.total[a.comm.rank] : 0, outcome_of(a, x, p));
+}
+
+int epx_launch_alltoallv_rows(const struct epx_alltoallv_rows *args, EPX_Stream stream)
+{
+    size_t ranks = (size_t)args->comm.num_ranks, bytes = ranks * ranks * sizeof(int64_t);
+
+    alltoallv_rows<<<(unsigned)args->comm.blocks, ALLTOALLV_THREADS, bytes, stream>>>(*args);
+    return epx_cuda_status(cudaGetLastError());
+}
+
+int epx_load_alltoallv_rows(void)
+{
+    const int most = EPX_MOST_DEVICE_RANKS * EPX_MOST_DEVICE_RANKS * (int)sizeof(int64_t);
+
+    return epx_cuda_status(cudaFuncSetAttribute(
+        alltoallv_rows, cudaFuncAttributeMaxDynamicSharedMemorySize, most));
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* count_checks.cuh - which counts of an alltoallv can be, and how one with others ends. */
+#ifndef EPX_KERNELS_ALLTOALLV_COUNT_CHECKS_CUH
+#define EPX_KERNELS_ALLTOALLV_COUNT_CHECKS_CUH
+
+#include "kernels/protocol/protocol.cuh"
+
+enum { ALLTOALLV_THREADS = 1024 };
+
+static __device__ __forceinline__ bool can_send(const struct epx_alltoallv_rows &a, int64_t count,
+                                                int64_t from)
+{
+    return count >= 0 && (count == 0 || (from >= 0 && (a.rows || a.row_bytes == 0)));
+}
+
+/* bad: the first rank with a count that cannot be, -1 = none; rows that come here in all. */
+static __device__ EPX_COLD struct epx_outcome outcome_of_counts(const struct epx_alltoallv_rows &a,
+                                                                int32_t bad, int64_t rows)
+{
+    if (bad >= 0 && a.sendcounts[bad] > 0 && a.sdispls[bad] >= 0)
+        return {EPX_ERR_BUFFER, EPX_OUTCOME_NO_ROWS, bad, 0, a.sendcounts[bad], 0, 0};
+    if (bad >= 0)
+        return {EPX_ERR_COUNT, EPX_OUTCOME_BAD_COUNT, bad, 0, a.sendcounts[bad], a.sdispls[bad], 0};
+    if (rows > a.recv_capacity)
+        return {EPX_ERR_TRUNCATE, EPX_OUTCOME_SHORT, a.comm.rank, 0, rows, a.recv_capacity, 0};
+    return epx_outcome();
+}
+
+#endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * combine_rows.cu - expert side of combine and dispatch backward: the sum of each row's pairs,
+ * rounded once, straight into the home rank's stage at the row's place. If the stage does not
+ * hold all rows there are rounds, and the blocks that wait also sum the tokens of each round;
+ * else sum_ranks does it. If there is much to do, store_sums does all but the agreement.
+ * Work: reads the rows of all pairs here, writes this rank's unique rows. Order: choices.
+ * Launch: comm.blocks blocks, which wait for other ranks. sum_ranks follows.
+ */
+#include "kernels/combine/sums.cuh"
+
+template <typename T>
+static __device__ void move_sums(const struct epx_combine_rows &a, struct exchange &x,
+                                 struct row_list &list)
+{
+    bool weighted = a.backward && x.weighted;
+
+    for (int64_t i = 0; i < a.rounds.num; i++) {
+        struct round round = round_of(a.rounds, i);
+
+        if (i && !await_credits(a.comm, x, (uint64_t)i))
+            return;
+        send_sums<T>(a, stored_places{a, round}, weighted, list);
+        signal_arrival(a.comm);
+        if (!await_arrivals(a.comm, x, (uint64_t)i + 1))
+            return;
+        if (a.rounds.num > 1)
+            sum_tokens<T>(a, stored_places{a, round}, weighted, list);
+        if (i + 1 < a.rounds.num)
+            signal_credit(a.comm);
+    }
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
+    combine_rows(const __grid_constant__ struct epx_combine_rows a)
+{
+    __shared__ struct exchange x;
+    __shared__ struct row_list lists[EPX_WAITING_THREADS / EPX_WARP];
+    int64_t num_rounds = 0;
+
+    begin_exchange(a.comm, a.note, a.plan.outcome->code, x);
+    if (x.outcome.code == EPX_SUCCESS && await_ready(a.comm, a.note, x, a.plan.outcome)) {
+        num_rounds = a.rounds.num;
+        if (!a.deferred)
+            move_sums<T>(a, x, lists[threadIdx.x / EPX_WARP]);
+    }
+    if (blockIdx.x == 0 && threadIdx.x == 0)
+        hand_over(a.comm, x, (uint64_t)num_rounds, a.deferred, a.plan.outcome);
+}
+
+static void (*const kernels[NUM_ADDED_TYPES])(struct epx_combine_rows) =
+    KERNELS_OF_TYPES(combine_rows);
+
+int epx_launch_combine_rows(const struct epx_combine_rows *args, EPX_Stream stream)
+{
+    kernels[args->datatype - EPX_FLOAT16]
+        <<<(unsigned)args->comm.blocks, EPX_WAITING_THREADS, 0, stream>>>(*args);
+    return epx_cuda_status(cudaGetLastError());
+}
+
+int epx_load_combine_rows(void)
+{
+    return epx_load_all((const void *const *)kernels, NUM_ADDED_TYPES);
+}

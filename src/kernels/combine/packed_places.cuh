@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* packed_places.cuh - where the sums of combine by messages lie, and the weights behind them. */
+#ifndef EPX_KERNELS_COMBINE_PACKED_PLACES_CUH
+#define EPX_KERNELS_COMBINE_PACKED_PLACES_CUH
+
+#include "kernels/combine/sums.cuh"
+#include "kernels/protocol/message_rows.cuh"
+
+#ifdef __CUDACC__
+
+/* Behind a row's weights, where rows may be dropped and are relayed: whether there is a sum. The
+ * home knows what was kept, a relay does not. */
+static __device__ __forceinline__ int32_t *kept_behind(char *row, const struct epx_rounds &rounds,
+                                                       int32_t num_weights)
+{
+    return (int32_t *)(void *)(weights_behind(row, rounds) + num_weights);
+}
+
+/* The same questions as of stored_places. */
+struct packed_places {
+    static constexpr bool on_nodes = true;
+    const struct epx_combine_rows &a;
+    const struct round &round;
+    const struct message_rows &rows;
+
+    __device__ __forceinline__ char *row_for(int32_t home, int64_t row) const
+    {
+        return row_in_stage(a.plan.outgoing, a.rounds, rows.expert_at[home] + row);
+    }
+
+    __device__ __forceinline__ char *sum_for(int32_t home, int64_t row,
+                                             const struct epx_wire_record *record) const
+    {
+        return row_for(home, row);
+    }
+
+    __device__ __forceinline__ void note_kept(int32_t home, int64_t row, bool kept) const
+    {
+        if (a.plan.drops && !goes_straight(a.plan, a.comm, home) && lane_id() == 0)
+            *kept_behind(row_for(home, row), a.rounds, a.backward ? a.plan.top_k : 0) = kept;
+    }
+
+    __device__ __forceinline__ float *weights_for(int32_t home, int64_t row,
+                                                  const struct epx_wire_record *record) const
+    {
+        return weights_behind(row_for(home, row), a.rounds);
+    }
+
+    __device__ __forceinline__ bool has_part(int64_t token, int32_t place) const
+    {
+        return has_message(a.plan, a.comm, token, place);
+    }
+
+    __device__ __forceinline__ char *part_of_token(int64_t token, int32_t place) const
+    {
+        return place_at_home(a.plan, a.comm, a.rounds, rows, a.plan.incoming, token, place);
+    }
+
+    /* In the token's row from the pair's rank or that rank's relay: both lie at the same place. */
+    __device__ __forceinline__ float weight_of(int64_t token, int64_t choice) const
+    {
+        int32_t rank = a.plan.pair_rank[token * a.plan.top_k + choice], place = 0;
+
+        while (a.plan.token_rank[token * a.plan.most_rows + place] != rank)
+            place++;
+        return weights_behind(part_of_token(token, place), a.rounds)[choice];
+    }
+};
+
+#endif
+
+#endif

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * sums.cuh - both sides of combine: the sum of each row's pairs into the home rank's stage; a
+ * token's rows from the stage, by node and rank, into its sum.
+ */
+#ifndef EPX_KERNELS_COMBINE_SUMS_CUH
+#define EPX_KERNELS_COMBINE_SUMS_CUH
+
+#include "kernels/protocol/records.cuh"
+
+/* Where sums and weights lie that ranks store into each other's memory. */
+struct stored_places {
+    static constexpr bool on_nodes = false; /* always on one */
+    const struct epx_combine_rows &a;
+    const struct round &round;
+
+    /* Of a record's sum, the row-th from its home. */
+    __device__ __forceinline__ char *sum_for(int32_t home, int64_t row,
+                                             const struct epx_wire_record *record) const
+    {
+        int64_t at = (record->token - round.first_token) * a.rounds.width + record->place;
+
+        return a.plan.stage[home] + at * a.rounds.pitch;
+    }
+
+    /* That there is a sum for it or not. */
+    __device__ __forceinline__ void note_kept(int32_t home, int64_t row, bool kept) const {}
+
+    __device__ __forceinline__ float *weights_for(int32_t home, int64_t row,
+                                                  const struct epx_wire_record *record) const
+    {
+        return (float *)(void *)a.plan.weights[home] + (int64_t)record->token * a.plan.top_k;
+    }
+
+    /* Whether the place-th row of a token has a part. */
+    __device__ __forceinline__ bool has_part(int64_t token, int32_t place) const
+    {
+        return a.plan.token_slot[token * a.plan.most_rows + place] >= 0;
+    }
+
+    __device__ __forceinline__ char *part_of_token(int64_t token, int32_t place) const
+    {
+        int64_t at = (token - round.first_token) * a.rounds.width + place;
+
+        return a.plan.stage[a.comm.rank] + at * a.rounds.pitch;
+    }
+
+    __device__ __forceinline__ float weight_of(int64_t token, int64_t choice) const
+    {
+        return ((const float *)(const void *)
+                    a.plan.weights[a.comm.rank])[token * a.plan.top_k + choice];
+    }
+};
+
+/* Of the i-th row of a token among those that have a part: by node, then rank. */
+template <typename Places>
+static __device__ int32_t place_by_node(const struct epx_combine_rows &a, const Places &places,
+                                        int64_t token, int32_t i)
+{
+    const int32_t *rank = a.plan.token_rank + token * a.plan.most_rows;
+    int32_t num = a.plan.token_num[token], own = a.comm.place[rank[i]], place = 0;
+
+    for (int32_t other = 0; other < num; other++)
+        place += a.comm.place[rank[other]] < own && places.has_part(token, other);
+    return place;
+}
+
+/* The parts of a token, by node, then rank; returns their number. */
+template <typename Places>
+static __device__ int32_t list_parts(const struct epx_combine_rows &a, const Places &places,
+                                     int64_t token, int64_t offset, struct row_list &list)
+{
+    const int32_t *rank = a.plan.token_rank + token * a.plan.most_rows;
+    int32_t num = a.plan.token_num[token], kept = 0;
+    bool on_nodes = Places::on_nodes && a.comm.node;
+
+    for (int32_t at = 0; at < num; at += EPX_WARP) {
+        int32_t i = at + lane_id();
+        bool keeps = i < num && places.has_part(token, i);
+        uint32_t lanes = __ballot_sync(~0u, keeps);
+
+        if (keeps) {
+            int32_t place = on_nodes ? place_by_node(a, places, token, i)
+                                     : kept + __popc(lanes & ((1u << lane_id()) - 1));
+
+            list.row[place] = places.part_of_token(token, i) + offset;
+            if (on_nodes)
+                list.node[place] = a.comm.node[rank[i]];
+        }
+        kept += __popc(lanes);
+    }
+    __syncwarp();
+    return kept;
+}
+
+template <typename Places>
+static __device__ void take_weights(const struct epx_combine_rows &a, const Places &places,
+                                    int64_t token)
+{
+    int64_t first = token * a.plan.top_k;
+
+    for (int32_t k = lane_id(); k < a.plan.top_k; k += EPX_WARP)
+        a.grad_weights[first + k] =
+            a.plan.pair_rank[first + k] >= 0 ? places.weight_of(token, k) : 0;
+}
+
+/* One warp a slice of a token's row. */
+template <typename T, typename Places>
+static __device__ void sum_tokens(const struct epx_combine_rows &a, const Places &places,
+                                  bool weighted, struct row_list &list)
+{
+    const struct round &round = places.round;
+    const struct epx_segments &cut = a.rounds.cut;
+    int64_t end = round.end_token < a.num_tokens ? round.end_token : a.num_tokens;
+    int64_t length = epx_segment_length(cut, round.segment);
+    struct epx_slices slices =
+        epx_slices_of(length, end - round.first_token, num_global_warps());
+
+    for (int64_t i = global_warp(); i < (end - round.first_token) * slices.num;
+         i += num_global_warps()) {
+        int64_t t = round.first_token + i / slices.num;
+        struct part part = part_of(slices, (int32_t)(i % slices.num), length);
+        int32_t num = list_parts(a, places, t, part.offset, list);
+
+        char *sum = a.sums + t * cut.row_bytes + epx_segment_offset(cut, round.segment) +
+                    part.offset;
+
+        if (Places::on_nodes && a.comm.node)
+            sum_nodes<T>(list, num, a.comm.node[a.comm.rank], part.bytes, sum);
+        else
+            sum_rows<T>(list, num, 0, part.bytes, sum);
+        if (weighted && a.grad_weights && round.segment == 0 && part.offset == 0)
+            take_weights(a, places, t);
+        __syncwarp();
+    }
+}
+
+/* Expert side: the pairs of a record, from an offset into their rows on. */
+static __device__ void list_pairs(const struct epx_combine_rows &a, int64_t offset,
+                                  struct epx_wire_record *record, struct row_list &list)
+{
+    const struct epx_wire_pair *pairs = epx_wire_pairs(record);
+    int weighted = a.weights && !a.backward;
+
+    for (int32_t i = lane_id(); i < record->num_slots; i += EPX_WARP) {
+        int64_t slot = pairs[i].slot;
+
+        list.row[i] = (char *)(uintptr_t)a.rows + slot * a.rounds.cut.row_bytes + offset;
+        list.weight[i] = weighted ? a.weights[slot] : 1;
+    }
+    __syncwarp();
+}
+
+/* The gradients of the pairs' weights, by choice. */
+static __device__ void send_weights(const struct epx_combine_rows &a,
+                                    struct epx_wire_record *record, float *to)
+{
+    const struct epx_wire_pair *pairs = epx_wire_pairs(record);
+
+    for (int32_t i = lane_id(); i < record->num_pairs; i += EPX_WARP) {
+        int64_t slot = pairs[i].slot, choice = pairs[i].expert_choice & 255;
+
+        to[choice] = a.weights[a.plan.rank_major ? slot * a.plan.top_k + choice : slot];
+    }
+}
+
+/* The row-th row of the round from a home. */
+template <typename T, typename Places>
+static __device__ void send_sum(const struct epx_combine_rows &a, const Places &places,
+                                const struct part &part, bool weighted, int32_t home, int64_t row,
+                                struct epx_wire_record *record, struct row_list &list)
+{
+    int64_t offset = epx_segment_offset(a.rounds.cut, places.round.segment) + part.offset;
+
+    if (part.offset == 0)
+        places.note_kept(home, row, record->num_slots > 0);
+    if (record->num_slots == 0)
+        return;
+    list_pairs(a, offset, record, list);
+    sum_rows<T>(list, record->num_slots, a.weights && !a.backward, part.bytes,
+             places.sum_for(home, row, record) + part.offset);
+    if (weighted && offset == 0)
+        send_weights(a, record, places.weights_for(home, row, record));
+    __syncwarp();
+}
+
+/* The records of all home ranks in turn, so that no rank is stored to by all at once. */
+template <typename T, typename Places>
+static __device__ void send_sums(const struct epx_combine_rows &a, const Places &places,
+                                 bool weighted, struct row_list &list)
+{
+    const struct round &round = places.round;
+    char *records = a.plan.records[a.comm.rank];
+    int64_t length = epx_segment_length(a.rounds.cut, round.segment);
+    __shared__ int64_t first[EPX_MOST_DEVICE_RANKS], end[EPX_MOST_DEVICE_RANKS];
+    __shared__ unsigned long long most;
+    struct epx_slices slices;
+
+    if (threadIdx.x == 0)
+        most = 0;
+    __syncthreads();
+    for (int32_t s = (int32_t)threadIdx.x; s < a.comm.num_ranks; s += (int32_t)blockDim.x) {
+        first[s] = first_record(a.plan, records, s, round.first_token);
+        end[s] = first_record(a.plan, records, s, round.end_token);
+        atomicMax(&most, (unsigned long long)(end[s] - first[s]));
+    }
+    __syncthreads();
+    slices = epx_slices_of(length, (int64_t)most * a.comm.num_ranks, num_global_warps());
+    for (int64_t i = global_warp(); i < (int64_t)most * a.comm.num_ranks * slices.num;
+         i += num_global_warps()) {
+        int64_t row = i / slices.num;
+        int32_t home = (int32_t)((row + a.comm.rank) % a.comm.num_ranks);
+        int64_t u = first[home] + row / a.comm.num_ranks;
+        struct part part = part_of(slices, (int32_t)(i % slices.num), length);
+
+        if (u < end[home])
+            send_sum<T>(a, places, part, weighted, home, u - first[home],
+                        epx_wire_record_at(&a.plan, records, home, u), list);
+    }
+}
+
+#endif

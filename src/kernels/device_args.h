@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * device_args.h - what kernels on device memory are given: the communicator and the arguments of
+ * each launcher. protocol.cuh explains the protocol between the ranks' kernels.
+ */
+#ifndef EPX_KERNELS_DEVICE_ARGS_H
+#define EPX_KERNELS_DEVICE_ARGS_H
+
+#include "kernels/device_plan.h"
+#include "kernels/element.h"
+#include "kernels/layout.h"
+#include "kernels/ring.h"
+
+enum {
+    EPX_READY_WORDS = 16,     /* of one rank about one operation */
+    EPX_WAITING_THREADS = 512, /* of a block that may wait for other ranks */
+    EPX_WARP = 32
+};
+
+/* The words of a ready note, 32 bits each; the first five are compared across ranks. */
+enum epx_ready_word {
+    EPX_READY_VERB,
+    EPX_READY_ROUTE,    /* id, -1 = none */
+    EPX_READY_ROW_LOW,  /* bytes of a row */
+    EPX_READY_ROW_HIGH,
+    EPX_READY_DATATYPE, /* where rows are added */
+    EPX_READY_WEIGHTS,  /* enum of ready.h */
+    EPX_READY_SEGMENT,  /* of the receive buffer; -1 = it cannot be stored into */
+    EPX_READY_OFFSET_LOW,
+    EPX_READY_OFFSET_HIGH,
+    EPX_READY_CAPACITY_LOW, /* alltoallv: rows of the receive buffer */
+    EPX_READY_CAPACITY_HIGH,
+    EPX_READY_ERROR         /* of the routing that the operation stands on; added by the kernel */
+};
+
+enum { EPX_READY_COMPARED = EPX_READY_WEIGHTS, EPX_MOST_DEVICE_RANKS = 128 };
+
+struct epx_ready_note {
+    uint32_t word[EPX_READY_WORDS];
+};
+
+/* How an operation ended; the meaning of the values depends on what. */
+enum epx_outcome_what {
+    EPX_OUTCOME_FINE,
+    EPX_OUTCOME_SILENT,      /* rank did not answer; a = verb */
+    EPX_OUTCOME_DIFFERS,     /* word `a` of rank differs from rank 0's: b here is 0's, c its own */
+    EPX_OUTCOME_WEIGHTS,     /* weights are NULL on rank but not on rank a */
+    EPX_OUTCOME_SHORT,       /* rank needs a rows, its capacity is b */
+    EPX_OUTCOME_BAD_ID,      /* token a, choice b, value c; rank holds how many, at most INT_MAX */
+    EPX_OUTCOME_BAD_COUNT,   /* alltoallv: sendcounts[rank] is a, sdispls[rank] is b */
+    EPX_OUTCOME_NO_ROWS,     /* alltoallv: sendcounts[rank] is a, but there is no buffer */
+    EPX_OUTCOME_ROUTING      /* the routing failed on rank */
+};
+
+struct epx_outcome {
+    int32_t code; /* EPX_ERR_* */
+    int32_t what; /* enum epx_outcome_what */
+    int32_t rank;
+    int32_t unused;
+    int64_t a, b, c;
+};
+
+/*
+ * Pinned host memory: written by the last block of an operation, read by EPX_Wait and EPX_Test. The
+ * word is written last: number << 32 | rows; or number << 32 | EPX_COMPLETION_DETAILS if the rest
+ * was written before it. Most operations write the word alone, for which they need no fence.
+ */
+struct epx_completion {
+    uint64_t word;
+    int64_t rows; /* that this rank received */
+    struct epx_outcome outcome;
+};
+
+#define EPX_COMPLETION_DETAILS 0xffffffffu
+
+/* Counted by kernels in device memory; the host copies them. */
+struct epx_device_stats {
+    uint64_t rows_self, rows_node, rows_network, bytes_self, bytes_node, bytes_network,
+        dropped_rows;
+};
+
+/*
+ * What other ranks write into this rank's control window. protocol.cuh says who writes what when.
+ *   uint64 abort                        0; or who is silent: verb << 32 | rank + 1; or whose host
+ *                                       gave up, with EPX_ABORT_BY_HOST in place of the verb
+ *   uint64 arrived[R]                   with messages: the last exchange that came from each
+ *   uint64 credited[R]
+ *   uint64 ready[2][R][EPX_READY_WORDS] epoch << 32 | word
+ *   uint64 counts[2][R][R][2]           alltoallv: tag << 32 | half of a count, low half first
+ *   uint64 packets[2][R][P]             alltoallv: tag << 32 | four bytes of the rows of source R
+ *   char reason[EPX_MAX_ERROR_STRING]   written by its owner's host before it gives up
+ */
+enum { EPX_ABORT_BY_HOST = -1 };
+enum { EPX_CONTROL_HEADER = 16 }; /* words before arrived */
+
+EPX_HD uint64_t *epx_control_arrived(char *control, int32_t source)
+{
+    return (uint64_t *)(void *)control + EPX_CONTROL_HEADER + source;
+}
+
+EPX_HD uint64_t *epx_control_credited(char *control, int32_t num_ranks, int32_t source)
+{
+    return epx_control_arrived(control, num_ranks) + source;
+}
+
+EPX_HD uint64_t *epx_control_ready(char *control, int32_t num_ranks, uint32_t epoch,
+                                   int32_t source)
+{
+    return epx_control_credited(control, num_ranks, num_ranks) +
+           ((int64_t)(epoch & 1) * num_ranks + source) * EPX_READY_WORDS;
+}
+
+EPX_HD uint64_t *epx_control_counts(char *control, int32_t num_ranks, uint32_t epoch,
+                                    int32_t source)
+{
+    return epx_control_ready(control, num_ranks, 0, 2 * num_ranks) +
+           ((int64_t)(epoch & 1) * num_ranks + source) * num_ranks * 2;
+}
+
+/* Rows of so few bytes go to a rank in packets. A multiple of 16. */
+enum { EPX_MOST_PACKED_BYTES = 1 << 18, EPX_PACKED_BYTES = 1 << 20 };
+
+EPX_HD int32_t epx_most_packed(int32_t num_ranks)
+{
+    int32_t share = EPX_PACKED_BYTES / num_ranks / 16 * 16;
+
+    return share < EPX_MOST_PACKED_BYTES ? share : EPX_MOST_PACKED_BYTES;
+}
+
+EPX_HD int64_t epx_packet_words(int32_t num_ranks)
+{
+    return (int64_t)num_ranks * (epx_most_packed(num_ranks) / 4);
+}
+
+/* Of bank 0; bank_words is epx_packet_words(num_ranks). */
+EPX_HD uint64_t *epx_control_packets(char *control, int32_t num_ranks, int64_t bank_words,
+                                     int32_t source)
+{
+    return epx_control_counts(control, num_ranks, 0, 2 * num_ranks) +
+           bank_words / num_ranks * source;
+}
+
+EPX_HD size_t epx_control_words(int32_t num_ranks)
+{
+    size_t ranks = (size_t)num_ranks, packets = (size_t)epx_packet_words(num_ranks);
+
+    return EPX_CONTROL_HEADER + 2 * ranks + 2 * ranks * EPX_READY_WORDS + 4 * ranks * ranks +
+           2 * packets;
+}
+
+EPX_HD char *epx_control_reason(char *control, int32_t num_ranks)
+{
+    return control + epx_control_words(num_ranks) * sizeof(uint64_t);
+}
+
+EPX_HD size_t epx_control_bytes(int32_t num_ranks)
+{
+    return epx_control_words(num_ranks) * sizeof(uint64_t) + EPX_MAX_ERROR_STRING;
+}
+
+/* Exchanges of messages; times are of the device's clock. */
+struct epx_device_exchanges {
+    uint64_t num;       /* posted so far */
+    uint64_t posted_ns; /* when the last was */
+    uint64_t waited_ns; /* from the posts to the arrivals, as kernels saw them; the sum */
+    uint64_t least_ns;  /* of one of them, 0 = none has arrived */
+};
+
+/* Private device memory of a communicator. Written by the kernels of one operation at a time. */
+struct epx_device_state {
+    uint64_t epoch;    /* operations begun and ended */
+    uint64_t arrivals; /* that each source has posted in all of them */
+    uint64_t credits;  /* likewise */
+    uint64_t barrier;  /* blocks that have come to a barrier, in all kernels */
+    uint64_t rounds;   /* of the operation under way, as what follows */
+    uint64_t credit_rounds;
+    uint64_t ended;    /* blocks of the kernel under way that failed << 32 | that have ended; the
+                          last sets it to 0 */
+    int32_t weighted;
+    int32_t deferred;  /* rows are stored by the next kernel, on the whole device */
+    struct epx_outcome outcome;
+    struct epx_device_stats stats;
+    struct epx_device_exchanges exchanges;
+};
+
+/* By value in the arguments of every kernel. */
+struct epx_device_comm {
+    int32_t rank, num_ranks;
+    int32_t blocks;      /* of the kernels that wait; the same on all ranks */
+    uint64_t timeout_ns; /* 0 = for ever */
+    struct epx_device_state *state;
+    char *const *control;  /* [R] */
+    char *own_control;     /* this rank's of them */
+    char *const *segments; /* [segments][R] windows of EPX_Alloc_mem */
+    const int32_t *node;   /* [R] of each rank; NULL = all are on one */
+    const int32_t *place;  /* [R] of each rank by (node, rank); likewise */
+    struct epx_completion *completion;    /* pinned; of this operation */
+    uint32_t number;
+    int32_t captured; /* the completion is shared by all that was captured: errors alone */
+    int32_t verb;
+    char *ring;           /* pinned; NULL where ranks store into each other's memory */
+    const uint64_t *released; /* the last exchange in the ring that is complete */
+    uint64_t jitter_seed; /* --enable-jitter */
+};
+
+/* The arguments of the kernels. */
+struct epx_route_tokens {
+    struct epx_device_comm comm;
+    struct epx_ready_note note;
+    struct epx_device_plan plan;
+    const void *ids;
+    int32_t num_tokens;
+};
+
+/* Dispatch, and combine backward, which scales what arrives. */
+struct epx_dispatch_rows {
+    struct epx_device_comm comm;
+    struct epx_ready_note note;
+    struct epx_device_plan plan;
+    struct epx_rounds rounds; /* used if a receive buffer cannot be stored into */
+    int32_t chunks;           /* 0 = all by the blocks that wait; so it is if a stage is used */
+    int32_t num_tokens;
+    EPX_Datatype datatype;
+    int64_t row_bytes;
+    const char *rows;     /* [T] */
+    const float *weights; /* [T][K] or NULL; combine backward: [capacity] or NULL, of the slots */
+    const char *forward;  /* combine backward: [capacity] rows that combine was given, or NULL */
+    char *recv;           /* [capacity] */
+    float *recv_weights;  /* or NULL */
+};
+
+/* Combine, and dispatch backward, whose weights are those of pairs and travel. */
+struct epx_combine_rows {
+    struct epx_device_comm comm;
+    struct epx_ready_note note;
+    struct epx_device_plan plan;
+    struct epx_rounds rounds;
+    int32_t deferred; /* store_sums stores; there is one round then */
+    int32_t num_tokens;
+    int32_t backward;
+    EPX_Datatype datatype;
+    int64_t row_bytes;
+    const char *rows;     /* [capacity] */
+    const float *weights; /* or NULL */
+    char *sums;           /* [T] */
+    float *grad_weights;  /* [T][K] or NULL; dispatch backward */
+};
+
+/* The end that a host announces. Of comm it takes rank, num_ranks and control; for --enable-jitter
+ * state and jitter_seed. */
+struct epx_announce_end {
+    struct epx_device_comm comm;
+    const char *reason; /* pinned, EPX_MAX_ERROR_STRING bytes */
+    uint64_t *verdict;  /* pinned; the abort word that all ranks have then */
+};
+
+/* What comes before an operation by messages. */
+struct epx_agree_ranks {
+    struct epx_device_comm comm;
+    struct epx_ready_note note;
+    struct epx_outcome *routing; /* of the route, or NULL */
+    int32_t stands;              /* whether the operation stands on the routing */
+};
+
+struct epx_alltoallv_rows {
+    struct epx_device_comm comm;
+    struct epx_ready_note note;
+    char *const *stage; /* [R] */
+    int64_t stage_bytes;
+    int64_t row_bytes;
+    const char *rows;
+    const int64_t *sendcounts, *sdispls;
+    char *recv;
+    int64_t *recvcounts, *rdispls;
+    int64_t recv_capacity;
+    int64_t packed_rows; /* so many rows for a rank, or fewer, go in packets */
+    int64_t bank_words;  /* of all packets of an operation */
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+/* Launchers: EPX_SUCCESS, or EPX_ERR_CUDA with the error left to cudaGetLastError. */
+int epx_launch_route_tokens(const struct epx_route_tokens *args, EPX_Stream stream);
+int epx_launch_dispatch_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
+int epx_launch_store_rows(const struct epx_dispatch_rows *args, struct epx_chunk chunk,
+                          EPX_Stream stream);
+int epx_launch_spread_rows(const struct epx_dispatch_rows *args, struct epx_chunk chunk,
+                           EPX_Stream stream);
+int epx_launch_scale_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
+int epx_launch_combine_rows(const struct epx_combine_rows *args, EPX_Stream stream);
+int epx_launch_store_sums(const struct epx_combine_rows *args, EPX_Stream stream);
+int epx_launch_sum_ranks(const struct epx_combine_rows *args, EPX_Stream stream);
+int epx_launch_alltoallv_rows(const struct epx_alltoallv_rows *args, EPX_Stream stream);
+int epx_launch_await_rows(const struct epx_device_comm *comm, struct epx_chunk chunk,
+                          EPX_Stream stream);
+int epx_launch_announce_end(const struct epx_announce_end *args, EPX_Stream stream);
+/* With messages. */
+int epx_launch_agree_ranks(const struct epx_agree_ranks *args, EPX_Stream stream);
+int epx_launch_await_messages(const struct epx_device_comm *comm, EPX_Stream stream);
+int epx_launch_count_tokens(const struct epx_route_tokens *args, EPX_Stream stream);
+int epx_launch_list_node_rows(const struct epx_route_tokens *args, EPX_Stream stream);
+int epx_launch_send_records(const struct epx_route_tokens *args, EPX_Stream stream);
+int epx_launch_list_passed_rows(const struct epx_route_tokens *args, EPX_Stream stream);
+int epx_launch_find_slots(const struct epx_route_tokens *args, EPX_Stream stream);
+int epx_launch_pack_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
+int epx_launch_pass_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
+int epx_launch_unpack_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
+int epx_launch_dispatch_rounds(const struct epx_dispatch_rows *args, EPX_Stream stream);
+int epx_launch_pack_sums(const struct epx_combine_rows *args, EPX_Stream stream);
+int epx_launch_pass_sums(const struct epx_combine_rows *args, EPX_Stream stream);
+int epx_launch_unpack_sums(const struct epx_combine_rows *args, EPX_Stream stream);
+int epx_launch_combine_rounds(const struct epx_combine_rows *args, EPX_Stream stream);
+int epx_launch_alltoallv_messages(const struct epx_alltoallv_rows *args, EPX_Stream stream);
+/* Load every kernel now: loading one later could wait for a kernel that waits. */
+int epx_load_kernels(void);
+int epx_load_route_tokens(void);
+int epx_load_dispatch_rows(void);
+int epx_load_store_rows(void);
+int epx_load_spread_rows(void);
+int epx_load_scale_rows(void);
+int epx_load_combine_rows(void);
+int epx_load_store_sums(void);
+int epx_load_sum_ranks(void);
+int epx_load_await_rows(void);
+int epx_load_alltoallv_rows(void);
+int epx_load_announce_end(void);
+int epx_load_agree_ranks(void);
+int epx_load_await_messages(void);
+int epx_load_count_tokens(void);
+int epx_load_list_node_rows(void);
+int epx_load_send_records(void);
+int epx_load_list_passed_rows(void);
+int epx_load_find_slots(void);
+int epx_load_pack_rows(void);
+int epx_load_pass_rows(void);
+int epx_load_unpack_rows(void);
+int epx_load_dispatch_rounds(void);
+int epx_load_pack_sums(void);
+int epx_load_pass_sums(void);
+int epx_load_unpack_sums(void);
+int epx_load_combine_rounds(void);
+int epx_load_alltoallv_messages(void);
+#ifdef __cplusplus
+}
+#endif
+
+#endif

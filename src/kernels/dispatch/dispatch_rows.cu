@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * dispatch_rows.cu - stores each token's row once to every rank that needs it: straight into its
+ * first slot there if that rank's receive buffer is in a window, else into its stage, from
+ * where its own blocks copy the row to the slot, round by round. Pair weights go beside. If there
+ * is much to do and no stage in use, store_rows does all but the agreement.
+ * Work: reads T rows, writes this rank's unique rows. Order: none, every byte has one writer.
+ * Launch: comm.blocks blocks, which wait for other ranks. spread_rows or scale_rows follows.
+ */
+#include "kernels/dispatch/sends.cuh"
+
+/* From the stage to each row's first slot. */
+static __device__ void take_rows(const struct epx_dispatch_rows &a, const struct round &round,
+                                 struct row_list &list)
+{
+    char *records = a.plan.records[a.comm.rank];
+    const struct epx_segments &cut = a.rounds.cut;
+
+    for (int32_t s = 0; s < a.comm.num_ranks; s++) {
+        int64_t end = first_record(a.plan, records, s, round.end_token);
+
+        for (int64_t u = first_record(a.plan, records, s, round.first_token) + global_warp();
+             u < end; u += num_global_warps()) {
+            struct epx_wire_record *record = epx_wire_record_at(&a.plan, records, s, u);
+            int64_t at = (int64_t)s * a.rounds.tokens + record->token - round.first_token;
+
+            if (record->num_slots == 0)
+                continue;
+            if (lane_id() == 0)
+                list.row[0] = a.recv + epx_wire_pairs(record)->slot * cut.row_bytes +
+                              epx_segment_offset(cut, round.segment);
+            __syncwarp();
+            store_row(a.plan.stage[a.comm.rank] + at * a.rounds.pitch, list, 1,
+                      epx_segment_length(cut, round.segment));
+            __syncwarp();
+        }
+    }
+}
+
+static __device__ void move_rows(const struct epx_dispatch_rows &a, struct exchange &x,
+                                 bool staged, int64_t num_rounds, struct row_list &list)
+{
+    const struct epx_segments whole = epx_segments_cut(a.row_bytes, a.row_bytes);
+    const struct round everything = {0, a.plan.max_tokens, 0};
+    bool takes = !is_direct(x, a.comm.rank);
+
+    if (x.weighted)
+        send_weights(a);
+    for (int64_t i = 0; i < num_rounds; i++) {
+        struct round round = staged ? round_of(a.rounds, i) : everything;
+
+        if (i && !await_credits(a.comm, x, (uint64_t)i))
+            return;
+        send_rows(a, x, staged ? a.rounds.cut : whole, round, list);
+        signal_arrival(a.comm);
+        if (!await_arrivals(a.comm, x, (uint64_t)i + 1))
+            return;
+        if (takes)
+            take_rows(a, round, list);
+        if (i + 1 < num_rounds)
+            signal_credit(a.comm);
+    }
+}
+
+static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
+    dispatch_rows(const __grid_constant__ struct epx_dispatch_rows a)
+{
+    __shared__ struct exchange x;
+    __shared__ struct row_list lists[EPX_WAITING_THREADS / EPX_WARP];
+    int64_t num_rounds = 0;
+    bool deferred = false;
+
+    begin_exchange(a.comm, a.note, a.plan.outcome->code, x);
+    if (x.outcome.code == EPX_SUCCESS && await_ready(a.comm, a.note, x, a.plan.outcome)) {
+        bool staged = any_staged(a.comm, x);
+
+        deferred = a.chunks && !staged;
+        num_rounds = staged ? a.rounds.num : deferred ? a.chunks : 1;
+        if (!deferred)
+            move_rows(a, x, staged, num_rounds, lists[threadIdx.x / EPX_WARP]);
+    }
+    if (blockIdx.x == 0 && threadIdx.x == 0)
+        hand_over(a.comm, x, (uint64_t)num_rounds, deferred, a.plan.outcome);
+}
+
+int epx_launch_dispatch_rows(const struct epx_dispatch_rows *args, EPX_Stream stream)
+{
+    dispatch_rows<<<(unsigned)args->comm.blocks, EPX_WAITING_THREADS, 0, stream>>>(*args);
+    return epx_cuda_status(cudaGetLastError());
+}
+
+int epx_load_dispatch_rows(void)
+{
+    cudaFuncAttributes attributes;
+
+    return epx_cuda_status(cudaFuncGetAttributes(&attributes, dispatch_rows));
+}

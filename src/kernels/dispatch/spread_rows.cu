@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * spread_rows.cu - after dispatch_rows: each row from its first slot to its other slots, pair
+ * weights to their rows, zeros to padding rows.
+ * Work: reads rows that have several slots, writes their copies. Order: none.
+ * Launch: the whole device, waits for nothing; ends the operation.
+ */
+#include "kernels/protocol/records.cuh"
+
+static __device__ void spread_row(const struct epx_dispatch_rows &a, const struct part &part,
+                                  struct epx_wire_record *record, struct row_list &list)
+{
+    const struct epx_wire_pair *pairs = epx_wire_pairs(record);
+    int32_t num = a.plan.rank_major ? 1 : record->num_slots;
+
+    if (num < 2)
+        return;
+    for (int32_t i = lane_id(); i < num - 1; i += EPX_WARP)
+        list.row[i] = a.recv + pairs[i + 1].slot * a.row_bytes + part.offset;
+    __syncwarp();
+    store_row(a.recv + pairs[0].slot * a.row_bytes + part.offset, list, num - 1, part.bytes);
+    __syncwarp();
+}
+
+static __device__ void spread_weights(const struct epx_dispatch_rows &a, int32_t source,
+                                      struct epx_wire_record *record)
+{
+    const struct epx_wire_pair *pairs = epx_wire_pairs(record);
+    const float *weights = (const float *)(const void *)a.plan.weights[a.comm.rank] +
+                           ((int64_t)source * a.plan.max_tokens + record->token) * a.plan.top_k;
+    float *wide = a.recv_weights + (int64_t)pairs[0].slot * a.plan.top_k;
+
+    for (int32_t k = lane_id(); a.plan.rank_major && k < a.plan.top_k; k += EPX_WARP)
+        wide[k] = 0;
+    __syncwarp();
+    for (int32_t i = lane_id(); i < record->num_pairs; i += EPX_WARP) {
+        uint32_t choice = pairs[i].expert_choice & 255;
+
+        if (a.plan.rank_major)
+            wide[choice] = weights[choice];
+        else
+            a.recv_weights[pairs[i].slot] = weights[choice];
+    }
+}
+
+/* The records of the chunk's tokens. */
+static __device__ void spread_records(const struct epx_dispatch_rows &a,
+                                      const struct record_range &range, struct row_list &list,
+                                      bool weighted)
+{
+    char *records = a.plan.records[a.comm.rank];
+    struct epx_slices slices = epx_slices_of(a.row_bytes, range.num, num_global_warps());
+
+    for (int64_t i = global_warp(); i < range.num * slices.num; i += num_global_warps()) {
+        struct row_source at = find_in_range(range, i / slices.num);
+        struct part part = part_of(slices, (int32_t)(i % slices.num), a.row_bytes);
+        struct epx_wire_record *record =
+            epx_wire_record_at(&a.plan, records, at.source, at.row);
+
+        if (record->num_slots == 0)
+            continue;
+        if (part.bytes)
+            spread_row(a, part, record, list);
+        if (weighted && part.offset == 0)
+            spread_weights(a, at.source, record);
+    }
+}
+
+static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
+    spread_rows(const __grid_constant__ struct epx_dispatch_rows a, struct epx_chunk chunk)
+{
+    __shared__ struct record_range range;
+    __shared__ struct row_list lists[EPX_WAITING_THREADS / EPX_WARP];
+    bool on = is_on(a.comm), weighted = a.comm.state->weighted && a.recv_weights;
+    bool whole = !a.comm.state->deferred; /* then the last chunk stands for all */
+    bool last = chunk.number == chunk.num - 1;
+
+    if (on && (last || !whole)) {
+        find_range(a.plan, a.comm.num_ranks, a.plan.records[a.comm.rank],
+                   whole ? 0 : chunk.first_token, chunk.end_token, range);
+        spread_records(a, range, lists[threadIdx.x / EPX_WARP], weighted);
+    }
+    if (!last)
+        return;
+    if (on)
+        zero_padding(a.plan, a.recv, a.row_bytes, weighted ? a.recv_weights : NULL);
+    if (!is_last_block(a.comm) || threadIdx.x)
+        return;
+    if (on)
+        count_route_rows(a.comm, a.plan, a.plan.send_rows, a.row_bytes);
+    end_operation(a.comm, *a.plan.num_rows);
+}
+
+int epx_launch_spread_rows(const struct epx_dispatch_rows *args, struct epx_chunk chunk,
+                           EPX_Stream stream)
+{
+    int64_t rows = (chunk.end_token - chunk.first_token) * args->comm.num_ranks;
+
+    spread_rows<<<epx_blocks_for_rows(rows, args->row_bytes, EPX_ROW_BLOCKS),
+                  EPX_WAITING_THREADS, 0, stream>>>(*args, chunk);
+    return epx_cuda_status(cudaGetLastError());
+}
+
+int epx_load_spread_rows(void)
+{
+    cudaFuncAttributes attributes;
+
+    return epx_cuda_status(cudaFuncGetAttributes(&attributes, spread_rows));
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * index_rows_host.c - from the records: the home of each row, and how many rows travel here.
+ * Work: rows of the receive buffer + records. Reads records, rank_counts; writes row_tokens,
+ * row_ranks, row_expert_ids, recv_rows, and expert_counts in rank-major.
+ */
+#include "kernels/host/host_kernels.h"
+
+static void index_record(struct epx_plan *plan, int32_t source, int32_t *record)
+{
+    const int32_t *slots = epx_record_slots(record);
+    const int32_t *experts = epx_record_experts(record, plan->record_shape);
+    const uint8_t *choices = epx_record_choices(record, plan->record_shape);
+
+    for (int32_t i = 0; i < record[EPX_RECORD_SLOTS]; i++) {
+        plan->row_tokens[slots[i]] = record[EPX_RECORD_TOKEN];
+        plan->row_ranks[slots[i]] = source;
+    }
+    for (int32_t i = 0; plan->rank_major && i < record[EPX_RECORD_PAIRS]; i++) {
+        plan->row_expert_ids[(int64_t)slots[0] * plan->top_k + choices[i]] = experts[i];
+        plan->expert_counts[experts[i]]++;
+    }
+    plan->recv_rows[source] += record[EPX_RECORD_SLOTS] > 0;
+}
+
+int epx_index_rows_host(struct epx_plan *plan, EPX_Stream stream)
+{
+    size_t rows = (size_t)*plan->num_rows;
+
+    (void)stream;
+    memset(plan->row_tokens, 0xff, rows * sizeof(*plan->row_tokens));
+    memset(plan->row_ranks, 0xff, rows * sizeof(*plan->row_ranks));
+    if (plan->rank_major) {
+        memset(plan->row_expert_ids, 0xff,
+               rows * (size_t)plan->top_k * sizeof(*plan->row_expert_ids));
+        memset(plan->expert_counts, 0, (size_t)plan->num_local * sizeof(*plan->expert_counts));
+    }
+    for (int32_t s = 0; s < plan->num_ranks; s++) {
+        plan->recv_rows[s] = 0;
+        for (int32_t u = 0; u < plan->rank_counts[s]; u++)
+            index_record(plan, s, epx_plan_record(plan, s, u));
+    }
+    return EPX_SUCCESS;
+}

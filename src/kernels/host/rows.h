@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * rows.h - what happens to one row, said once for the direct and the staged algorithm on host
+ * memory: copy it to its slots, scale it into them, sum its pairs, sum a token's rows.
+ */
+#ifndef EPX_KERNELS_HOST_ROWS_H
+#define EPX_KERNELS_HOST_ROWS_H
+
+#include "kernels/element.h"
+#include "kernels/host/row_copy.h"
+#include "kernels/plan.h"
+
+/* Elements over which a row is processed at a time. Rows are added in short blocks, so that the
+ * processor reads several rows ahead at once; the longer block and its lanes are the shape of a
+ * weight gradient's sum. */
+enum { EPX_SUM_BLOCK = 256, EPX_ROW_BLOCK = 1024, EPX_SUM_LANES = 256 };
+
+/* One operation seen from the expert's rank. */
+struct epx_expert_rows {
+    EPX_Datatype datatype;
+    struct epx_segments cut;
+    int weighted;            /* pair weights travel with the rows */
+    int scales;              /* combine backward: rows are scaled into their slots */
+    int bypasses;            /* copied rows bypass the caches */
+    void *rows;              /* out: [capacity] rows */
+    float *row_weights;      /* out or NULL: [capacity], rank-major dispatch [capacity][K] */
+    const void *rows_in;     /* rows that are summed; combine backward: those combine was given */
+    const float *weights_in; /* or NULL: combine [capacity], dispatch backward as row_weights */
+    double *sums;            /* [R][K] weight gradients of the row under way from each rank */
+};
+
+/* One operation seen from the home rank. */
+struct epx_home_rows {
+    EPX_Datatype datatype;
+    struct epx_segments cut;
+    int weighted;
+    const void *rows_in;     /* [T] rows that are sent */
+    const float *weights_in; /* [T][K] pair weights that are sent */
+    void *rows;              /* out: [T] rows */
+    float *weights;          /* out or NULL: [T][K] */
+    const int32_t *node;     /* [R] node of each rank */
+};
+
+/* Expert side: one segment of a row, with its pair weights in pair order, to all its slots.
+ * data may lie in the first slot already. */
+void epx_receive_row(const struct epx_plan *plan, const struct epx_expert_rows *op,
+                     int32_t source, int32_t *record, int64_t segment, const char *data,
+                     const float *pair_weights);
+/* Expert side: one segment of the sum of a row's pairs, rounded to the datatype. */
+void epx_sum_row_pairs(const struct epx_plan *plan, const struct epx_expert_rows *op,
+                       int32_t *record, int64_t segment, char *sum);
+/* Expert side: gradients of the pair weights of a row, in pair order. */
+void epx_take_pair_weights(const struct epx_plan *plan, const struct epx_expert_rows *op,
+                           int32_t *record, float *pair_weights);
+/* Relay: one segment of the sum of a node's rows, by rank, rounded to the datatype. */
+void epx_sum_node_rows(const struct epx_expert_rows *op, int64_t segment,
+                       const char *const rows[], int num, char *sum);
+
+/* Home side: one segment of a token's result from the rows of num ranks, by (node, rank). */
+void epx_sum_token_rows(const struct epx_plan *plan, const struct epx_home_rows *op,
+                        int32_t token, int64_t segment, const char *const rows[],
+                        const int32_t ranks[], int num);
+/* Home side: weights of the pairs of (token, rank) in pair order; returns their number. */
+int epx_give_pair_weights(const struct epx_plan *plan, const float *weights, int32_t token,
+                          int32_t rank, float *pair_weights);
+void epx_put_pair_weights(const struct epx_plan *plan, float *weights, int32_t token, int32_t rank,
+                          const float *pair_weights);
+
+#endif

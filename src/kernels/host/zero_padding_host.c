@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * zero_padding_host.c - zeroes the rows between the slabs and their weights.
+ * Work: padding rows. Reads expert_offsets, expert_counts; writes rows, row_weights.
+ */
+#include "kernels/host/host_kernels.h"
+
+int epx_zero_padding_host(const struct epx_plan *plan, void *rows, int64_t row_bytes,
+                          float *row_weights, EPX_Stream stream)
+{
+    (void)stream;
+    for (int32_t e = 0; e < plan->num_local && !plan->rank_major; e++) {
+        int64_t first = plan->expert_offsets[e] + plan->expert_counts[e];
+        int64_t num = plan->expert_offsets[e + 1] - first;
+
+        if (num > 0 && rows && row_bytes)
+            memset((char *)rows + first * row_bytes, 0, (size_t)(num * row_bytes));
+        for (int64_t i = first; row_weights && i < first + num; i++)
+            row_weights[i] = 0;
+    }
+    return EPX_SUCCESS;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * await_messages.cu - the wait for the messages that the kernel before has posted; the kernel
+ * after it takes what came.
+ * Launch: one warp.
+ */
+#include "kernels/protocol/exchange.cuh"
+
+static __global__ void await_messages(const __grid_constant__ struct epx_device_comm c)
+{
+    if (is_on(c) && threadIdx.x == 0)
+        await_number(c, c.state->exchanges.num); /* else the abort word is set */
+}
+
+int epx_launch_await_messages(const struct epx_device_comm *comm, EPX_Stream stream)
+{
+    await_messages<<<1, EPX_WARP, 0, stream>>>(*comm);
+    return epx_cuda_status(cudaGetLastError());
+}
+
+int epx_load_await_messages(void)
+{
+    cudaFuncAttributes attributes;
+
+    return epx_cuda_status(cudaFuncGetAttributes(&attributes, await_messages));
+}

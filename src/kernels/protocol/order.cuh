@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * order.cuh - order of memory: loads, stores and fences by their scope. Lanes and warps, and sums
+ * over them.
+ */
+#ifndef EPX_KERNELS_PROTOCOL_ORDER_CUH
+#define EPX_KERNELS_PROTOCOL_ORDER_CUH
+
+#include <cuda_runtime.h>
+#include <stdint.h>
+
+#include "kernels/device_args.h"
+
+#ifdef __CUDACC__
+
+/* Of what runs seldom: kept out of the way of what always does, whose code must be fetched too. */
+#define EPX_COLD __noinline__
+
+static __device__ __forceinline__ uint64_t load_acquire_sys(const uint64_t *p)
+{
+    uint64_t value;
+
+    asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(p) : "memory");
+    return value;
+}
+
+static __device__ __forceinline__ uint64_t load_relaxed_sys(const uint64_t *p)
+{
+    uint64_t value;
+
+    asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(p) : "memory");
+    return value;
+}
+
+static __device__ __forceinline__ uint64_t load_acquire_gpu(const uint64_t *p)
+{
+    uint64_t value;
+
+    asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(p) : "memory");
+    return value;
+}
+
+static __device__ __forceinline__ void store_relaxed_sys(uint64_t *p, uint64_t value)
+{
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(value) : "memory");
+}
+
+static __device__ __forceinline__ void add_relaxed_sys(uint64_t *p, uint64_t value)
+{
+    asm volatile("red.relaxed.sys.global.add.u64 [%0], %1;" ::"l"(p), "l"(value) : "memory");
+}
+
+static __device__ __forceinline__ void add_release_gpu(uint64_t *p, uint64_t value)
+{
+    asm volatile("red.release.gpu.global.add.u64 [%0], %1;" ::"l"(p), "l"(value) : "memory");
+}
+
+static __device__ __forceinline__ uint64_t fetch_add_acq_rel_gpu(uint64_t *p, uint64_t value)
+{
+    uint64_t before;
+
+    asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], %2;"
+                 : "=l"(before)
+                 : "l"(p), "l"(value)
+                 : "memory");
+    return before;
+}
+
+static __device__ __forceinline__ void fence_sys()
+{
+    asm volatile("fence.acq_rel.sys;" ::: "memory");
+}
+
+static __device__ __forceinline__ uint64_t global_timer_ns()
+{
+    uint64_t now;
+
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+    return now;
+}
+
+static __device__ __forceinline__ int32_t lane_id()
+{
+    return (int32_t)(threadIdx.x % EPX_WARP);
+}
+
+static __device__ __forceinline__ int32_t global_warp()
+{
+    return (int32_t)((blockIdx.x * blockDim.x + threadIdx.x) / EPX_WARP);
+}
+
+static __device__ __forceinline__ int32_t num_global_warps()
+{
+    return (int32_t)(gridDim.x * (blockDim.x / EPX_WARP));
+}
+
+/* Sums of counts stay at the largest number. */
+static __device__ __forceinline__ int64_t add_capped(int64_t a, int64_t b)
+{
+    return a > INT64_MAX - b ? INT64_MAX : a + b;
+}
+
+/* Over the lanes of a warp. */
+static __device__ int64_t inclusive_scan(int64_t value)
+{
+    for (int32_t d = 1; d < EPX_WARP; d *= 2) {
+        int64_t below = __shfl_up_sync(~0u, value, d);
+
+        value = lane_id() >= d ? add_capped(value, below) : value;
+    }
+    return value;
+}
+
+#endif
+
+#endif

@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * protocol.cuh - the protocol between the kernels of different ranks, and how operations go on and
+ * end; ready_words.cuh is how they begin, waits.cuh how they wait, order.cuh the order of memory.
+ *
+ * Kernels of one communicator run one after the other on each rank, in the same order on all
+ * ranks, so that operations need no names: every rank counts them, in epx_device_state.epoch.
+ * Everything in a control window is written by others and read by its owner.
+ *
+ *   ready[2][s]   writer s: what s is about to do in operation n, in bank n & 1. Every word carries
+ *                 n, so it needs no fence. s posts it after all its earlier work, hence it also
+ *                 says: my windows, stages and receive buffer may be written. Two banks are
+ *                 enough: s posts n + 2 after it finished n + 1, for which it had the owner's
+ *                 ready of n + 1, which the owner posts after all its blocks have read ready n.
+ *   arrived[s]    writer s: one more from every block of s after each round, behind a fence that
+ *                 follows all stores of the block. Grows only; compared with >=. The number of
+ *                 blocks and rounds is the same on all ranks, so the owner knows what to wait for:
+ *                 arrivals before the operation + blocks * rounds.
+ *   credited[s]   writer s: the same after each block of s has taken from its stage what came in
+ *                 the round. A sender stores the next round after the credits of all ranks. The
+ *                 last round gives none: the ready of the next operation says the same.
+ *   counts[2][s]  writer s: alltoallv's counts of operation n, as ready.
+ *   packets[2][s] writer s: alltoallv's rows of operation n, if they are few; in banks as ready,
+ *                 but needs no ready itself: s is in n, so the owner is done with n - 2.
+ *   abort         0, or who is silent, or whose host gave up for a reason that stands in its own
+ *                 window. Decided by compare-and-swap on rank 0's word, which is
+ *                 mapped also when rank 0 is dead, then stored to all ranks. Never cleared.
+ *
+ * Invariant: nothing but words in banks is stored into a rank's windows for operation n before all
+ * ranks posted ready n and were found to agree; all ranks see the same words and come to the same
+ * verdict.
+ * Post before you wait: ready is posted before the first wait, arrivals of a round before the wait
+ * for those of others. No wait depends on a later kernel; blocks that wait are `comm.blocks` at
+ * most. Every wait ends by the abort word or by the clock, and its kernel ends normally.
+ *
+ * Order of memory: stores of a block, block barrier, fence.acq_rel.sys and a relaxed add by one
+ * thread a peer; there ld.acquire.sys, block barrier, plain loads (never ld.global.nc).
+ */
+#ifndef EPX_KERNELS_PROTOCOL_PROTOCOL_CUH
+#define EPX_KERNELS_PROTOCOL_PROTOCOL_CUH
+
+#include "kernels/protocol/ready_words.cuh"
+
+enum : int64_t { EPX_BLOCK_THREADS = 256, EPX_MOST_BLOCKS = 1024 };
+
+/* Blocks that keep all links busy with stores of rows and leave the rest of the device to those
+ * that spread the chunk before; blocks of kernels that are alone. */
+enum : int64_t { EPX_STORING_BLOCKS = 64, EPX_ROW_BLOCKS = 132 * 4 };
+
+/* Blocks for n independent items, one thread each, that stride over what is left. */
+static inline unsigned epx_blocks_for(int64_t n)
+{
+    int64_t blocks = (n + EPX_BLOCK_THREADS - 1) / EPX_BLOCK_THREADS;
+
+    if (blocks > EPX_MOST_BLOCKS)
+        blocks = EPX_MOST_BLOCKS;
+    return (unsigned)(blocks < 1 ? 1 : blocks);
+}
+
+/* Blocks of kernels whose warps take a slice of a row each and wait for nothing. */
+static inline unsigned epx_blocks_for_rows(int64_t rows, int64_t row_bytes, int64_t most)
+{
+    const int64_t warps = EPX_WAITING_THREADS / EPX_WARP;
+    int64_t slices = rows * (row_bytes / EPX_LEAST_SLICE_BYTES + 1);
+    int64_t blocks = (slices + warps - 1) / warps;
+
+    return (unsigned)(blocks < 1 ? 1 : blocks < most ? blocks : most);
+}
+
+static inline int epx_cuda_status(cudaError_t error)
+{
+    return error == cudaSuccess ? EPX_SUCCESS : EPX_ERR_CUDA;
+}
+
+#ifdef __CUDACC__
+
+/* After the block's stores of a round. */
+static __device__ void signal_arrival(const struct epx_device_comm &c)
+{
+    EPX_DELAY(c);
+    __syncthreads();
+    EPX_DELAY(c);
+    for (int32_t r = (int32_t)threadIdx.x; r < c.num_ranks; r += (int32_t)blockDim.x) {
+        fence_sys();
+        add_relaxed_sys(epx_control_arrived(c.control[r], c.rank), 1);
+    }
+}
+
+/* rounds: how many of this operation must have arrived from every rank. */
+static __device__ bool await_arrivals(const struct epx_device_comm &c, struct exchange &x,
+                                      uint64_t rounds)
+{
+    uint64_t target = x.arrivals + rounds * (uint64_t)c.blocks;
+    bool ok = true;
+
+    EPX_DELAY(c);
+    for (int32_t r = (int32_t)threadIdx.x; ok && r < c.num_ranks; r += (int32_t)blockDim.x)
+        ok = await_at_least(c, epx_control_arrived(c.own_control, r), target, r);
+    ok = all_content(c, x, ok);
+    EPX_DELAY(c);
+    return ok;
+}
+
+static __device__ void signal_credit(const struct epx_device_comm &c)
+{
+    EPX_DELAY(c);
+    __syncthreads();
+    EPX_DELAY(c);
+    for (int32_t r = (int32_t)threadIdx.x; r < c.num_ranks; r += (int32_t)blockDim.x) {
+        fence_sys();
+        add_relaxed_sys(epx_control_credited(c.control[r], c.num_ranks, c.rank), 1);
+    }
+}
+
+static __device__ bool await_credits(const struct epx_device_comm &c, struct exchange &x,
+                                     uint64_t rounds)
+{
+    uint64_t target = x.credits + rounds * (uint64_t)c.blocks;
+    bool ok = true;
+
+    EPX_DELAY(c);
+    for (int32_t r = (int32_t)threadIdx.x; ok && r < c.num_ranks; r += (int32_t)blockDim.x)
+        ok = await_at_least(c, epx_control_credited(c.own_control, c.num_ranks, r), target, r);
+    ok = all_content(c, x, ok);
+    EPX_DELAY(c);
+    return ok;
+}
+
+/* All blocks of a kernel that waits meet: it has comm.blocks blocks. */
+static __device__ void come_to_barrier(const struct epx_device_comm &c)
+{
+    EPX_DELAY(c);
+    __syncthreads();
+    if (threadIdx.x == 0)
+        add_release_gpu(&c.state->barrier, 1);
+}
+
+/* number: of the kernel's barriers, from 1. */
+static __device__ bool await_barrier(const struct epx_device_comm &c, struct exchange &x,
+                                     uint64_t number = 1)
+{
+    bool ok = true;
+
+    if (threadIdx.x == 0) {
+        struct patience patience = {0, 0};
+        uint64_t blocks = (uint64_t)c.blocks, all = (x.barrier / blocks + number) * blocks;
+
+        while (ok && load_acquire_gpu(&c.state->barrier) < all)
+            ok = keep_waiting(c, patience, c.rank);
+    }
+    ok = all_content(c, x, ok);
+    EPX_DELAY(c);
+    return ok;
+}
+
+/* Tells the host; one thread. */
+static __device__ void complete(const struct epx_device_comm &c, int64_t rows,
+                                const struct epx_outcome &outcome)
+{
+    struct epx_completion *to = c.completion;
+    bool fine = outcome.code == EPX_SUCCESS && rows < EPX_COMPLETION_DETAILS;
+
+    if (c.captured && (outcome.code == EPX_SUCCESS || *(volatile uint64_t *)&to->word))
+        return;
+    EPX_DELAY(c);
+    if (!fine) {
+        to->rows = rows;
+        to->outcome = outcome;
+        fence_sys();
+        EPX_DELAY(c);
+    }
+    store_relaxed_sys(&to->word, (uint64_t)c.number << 32 |
+                                     (fine ? (uint32_t)rows : EPX_COMPLETION_DETAILS));
+}
+
+/* The outcome of an operation of one kernel, in its last block. */
+static __device__ struct epx_outcome outcome_of_all(const struct epx_device_comm &c,
+                                                    const struct epx_outcome &here, bool any_failed)
+{
+    return here.code == EPX_SUCCESS && any_failed ? outcome_of_abort(c) : here;
+}
+
+/* The last step of an operation of one kernel, by one thread of its last block. */
+static __device__ void end_exchange(const struct epx_device_comm &c, const struct exchange &x,
+                                    uint64_t rounds, uint64_t credit_rounds, int64_t rows,
+                                    const struct epx_outcome &outcome)
+{
+    c.state->epoch = x.epoch;
+    c.state->arrivals = x.arrivals + rounds * (uint64_t)c.blocks;
+    c.state->credits = x.credits + credit_rounds * (uint64_t)c.blocks;
+    complete(c, rows, outcome);
+}
+
+/* The same after hand_over; kernels without waits may have seen the abort word. */
+static __device__ void end_operation(const struct epx_device_comm &c, int64_t rows)
+{
+    struct epx_outcome outcome = c.state->outcome;
+
+    if (outcome.code == EPX_SUCCESS && aborted(c))
+        outcome = outcome_of_abort(c);
+    c.state->epoch++;
+    c.state->arrivals += c.state->rounds * (uint64_t)c.blocks;
+    c.state->credits += c.state->credit_rounds * (uint64_t)c.blocks;
+    complete(c, rows, outcome);
+}
+
+/* The first kernel leaves to the next what it found out; one thread of one block. */
+static __device__ void hand_over(const struct epx_device_comm &c, const struct exchange &x,
+                                 uint64_t rounds, bool deferred, struct epx_outcome *routing)
+{
+    if (routing)
+        spoil_routing(c, x, routing);
+    EPX_DELAY(c);
+    c.state->rounds = rounds;
+    c.state->credit_rounds = deferred || rounds == 0 ? 0 : rounds - 1;
+    c.state->deferred = deferred;
+    c.state->weighted = x.weighted;
+    c.state->outcome = x.outcome;
+}
+
+/*
+ * Whether this is the last block of its kernel to end; it sees what all others wrote, and whether
+ * any of them was given up. x is NULL in kernels that wait for nothing.
+ */
+static __device__ bool is_last_block(const struct epx_device_comm &c, const struct exchange *x,
+                                     bool &any_failed)
+{
+    __shared__ uint64_t ended;
+
+    EPX_DELAY(c);
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        uint64_t failed = x && x->outcome.what == EPX_OUTCOME_SILENT;
+
+        ended = fetch_add_acq_rel_gpu(&c.state->ended, failed << 32 | 1) + (failed << 32);
+        if ((uint32_t)ended == gridDim.x - 1)
+            c.state->ended = 0;
+    }
+    __syncthreads();
+    any_failed = ended >> 32;
+    return (uint32_t)ended == gridDim.x - 1;
+}
+
+static __device__ bool is_last_block(const struct epx_device_comm &c)
+{
+    bool any_failed;
+
+    return is_last_block(c, NULL, any_failed);
+}
+
+/* What a later kernel of the operation knows of it: everybody's ready words are there. */
+static __device__ void resume_exchange(const struct epx_device_comm &c, struct exchange &x)
+{
+    if (threadIdx.x == 0) {
+        x.epoch = c.state->epoch + 1;
+        x.arrivals = c.state->arrivals;
+        x.credits = c.state->credits;
+        x.outcome = c.state->outcome;
+        x.weighted = c.state->weighted;
+    }
+    __syncthreads();
+    for (int32_t i = (int32_t)threadIdx.x; i < c.num_ranks * EPX_READY_WORDS;
+         i += (int32_t)blockDim.x)
+        x.ready[i] = (uint32_t)load_relaxed_sys(
+            epx_control_ready(c.own_control, c.num_ranks, (uint32_t)x.epoch, 0) + i);
+    __syncthreads();
+}
+
+/* Every block of a kernel without waits; the last posts for as many blocks as wait. */
+static __device__ void signal_arrival_of_all(const struct epx_device_comm &c, bool on)
+{
+    fence_sys(); /* of each thread's stores, before the block counts as ended */
+    if (!is_last_block(c) || !on || aborted(c)) /* what a block has seen the last one sees too */
+        return;
+    EPX_DELAY(c);
+    for (int32_t r = (int32_t)threadIdx.x; r < c.num_ranks; r += (int32_t)blockDim.x) {
+        fence_sys();
+        add_relaxed_sys(epx_control_arrived(c.control[r], c.rank), (uint64_t)c.blocks);
+    }
+}
+
+/* Whether a later kernel has anything to do. */
+static __device__ bool is_on(const struct epx_device_comm &c)
+{
+    EPX_DELAY(c);
+    return __syncthreads_and(c.state->outcome.code == EPX_SUCCESS && !aborted(c));
+}
+
+/* Without waiting for what was there. */
+static __device__ __forceinline__ void add_to(uint64_t *sum, uint64_t value)
+{
+    atomicAdd((unsigned long long *)sum, (unsigned long long)value);
+}
+
+/* Rows sent, for the statistics; one thread. */
+static __device__ void add_rows(const struct epx_device_comm &c, uint64_t self, uint64_t node,
+                                uint64_t network, int64_t row_bytes)
+{
+    struct epx_device_stats *stats = &c.state->stats;
+    uint64_t bytes = (uint64_t)row_bytes;
+
+    add_to(&stats->rows_self, self);
+    add_to(&stats->rows_node, node);
+    add_to(&stats->rows_network, network);
+    add_to(&stats->bytes_self, self * bytes);
+    add_to(&stats->bytes_node, node * bytes);
+    add_to(&stats->bytes_network, network * bytes);
+}
+
+/* Rows sent to each rank; one thread. */
+template <typename Count>
+static __device__ void count_rows(const struct epx_device_comm &c, const Count *rows,
+                                  int64_t row_bytes)
+{
+    uint64_t node = 0, network = 0;
+
+    for (int32_t r = 0; r < c.num_ranks; r++)
+        if (c.node && c.node[r] != c.node[c.rank])
+            network += (uint64_t)rows[r];
+        else
+            node += (uint64_t)rows[r];
+    add_rows(c, (uint64_t)rows[c.rank], node - (uint64_t)rows[c.rank], network, row_bytes);
+}
+
+/*
+ * Rows of a route, in its direction; one thread. With relays node rows are counted where they
+ * leave; here, in both directions, those between this rank and the relays of its node.
+ */
+static __device__ void count_route_rows(const struct epx_device_comm &c,
+                                        const struct epx_device_plan &plan, const int32_t *rows,
+                                        int64_t row_bytes)
+{
+    uint64_t node = 0;
+
+    if (plan.nodes.num_nodes == 0) {
+        count_rows(c, rows, row_bytes);
+        return;
+    }
+    for (int32_t r = 0; r < c.num_ranks; r++)
+        if (r != c.rank && plan.nodes.server[r] != c.rank)
+            node += (uint64_t)(plan.nodes.server[r] == r ? rows[r] : plan.recv_rows[r]);
+    add_rows(c, (uint64_t)rows[c.rank], node, 0, row_bytes);
+}
+
+/* The whole warp: node rows that leave this node, as each lane has counted them. */
+static __device__ void count_node_rows(const struct epx_device_comm &c, int32_t num,
+                                       int64_t row_bytes)
+{
+    num = __reduce_add_sync(~0u, num);
+    if (num && lane_id() == 0)
+        add_rows(c, 0, 0, (uint64_t)num, row_bytes);
+}
+
+#endif
+
+#endif

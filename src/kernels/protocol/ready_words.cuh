@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * ready_words.cuh - how an operation begins: what every rank tells all about it, and the verdict on
+ * that. protocol.cuh has the protocol.
+ */
+#ifndef EPX_KERNELS_PROTOCOL_READY_WORDS_CUH
+#define EPX_KERNELS_PROTOCOL_READY_WORDS_CUH
+
+#include "kernels/protocol/waits.cuh"
+
+#ifdef __CUDACC__
+
+/* Where a thread's ready word goes; looked up before its value is known. */
+static __device__ __forceinline__ char *control_of_word(const struct epx_device_comm &c, int32_t i)
+{
+    return i < c.num_ranks * EPX_READY_WORDS ? c.control[i / EPX_READY_WORDS] : NULL;
+}
+
+static __device__ void post_ready(const struct epx_device_comm &c,
+                                  const struct epx_ready_note &note, int32_t routing_error,
+                                  const struct exchange &x, char *control)
+{
+    for (int32_t i = (int32_t)threadIdx.x; i < c.num_ranks * EPX_READY_WORDS;
+         i += (int32_t)blockDim.x, control = control_of_word(c, i)) {
+        int32_t word = i % EPX_READY_WORDS;
+        uint64_t *to = epx_control_ready(control, c.num_ranks, (uint32_t)x.epoch, c.rank);
+        uint32_t payload = word == EPX_READY_ERROR ? (uint32_t)routing_error : note.word[word];
+
+        EPX_DELAY(c);
+        store_relaxed_sys(to + word, tagged(x.epoch, payload));
+    }
+}
+
+/* First step of every kernel that begins an operation; the first block tells the others. */
+static __device__ void begin_exchange(const struct epx_device_comm &c,
+                                      const struct epx_ready_note &note, int32_t routing_error,
+                                      struct exchange &x)
+{
+    char *control = blockIdx.x == 0 ? control_of_word(c, (int32_t)threadIdx.x) : NULL;
+
+    if (threadIdx.x == 0) {
+        x.epoch = c.state->epoch + 1;
+        x.arrivals = c.state->arrivals;
+        x.credits = c.state->credits;
+        x.barrier = c.state->barrier;
+        x.outcome = epx_outcome();
+        x.weighted = 0;
+        x.findings = 0;
+    }
+    EPX_DELAY(c);
+    if (all_content(c, x, !aborted(c)) && blockIdx.x == 0)
+        post_ready(c, note, routing_error, x, control);
+}
+
+static __device__ __forceinline__ uint32_t ready_word(const struct exchange &x, int32_t rank,
+                                                      int32_t word)
+{
+    return x.ready[rank * EPX_READY_WORDS + word];
+}
+
+static __device__ __forceinline__ int64_t ready_long(const struct exchange &x, int32_t rank,
+                                                     int32_t low)
+{
+    return (int64_t)((uint64_t)ready_word(x, rank, low + 1) << 32 | ready_word(x, rank, low));
+}
+
+/* Whether the rank's receive buffer can be stored into; else rows go through its stage. */
+static __device__ __forceinline__ bool is_direct(const struct exchange &x, int32_t rank)
+{
+    return (int32_t)ready_word(x, rank, EPX_READY_SEGMENT) >= 0;
+}
+
+/* The first word of the first rank that is not as rank 0's. */
+static __device__ EPX_COLD void find_difference(const struct epx_device_comm &c, struct exchange &x)
+{
+    for (int32_t i = 0; i < c.num_ranks * EPX_READY_COMPARED; i++) {
+        int32_t rank = i / EPX_READY_COMPARED, word = i % EPX_READY_COMPARED;
+        int32_t low = word == EPX_READY_ROW_HIGH ? EPX_READY_ROW_LOW : word;
+        bool wide = low == EPX_READY_ROW_LOW;
+
+        if (ready_word(x, rank, word) == ready_word(x, 0, word))
+            continue;
+        x.outcome.code = EPX_ERR_ARG;
+        x.outcome.what = EPX_OUTCOME_DIFFERS;
+        x.outcome.rank = rank;
+        x.outcome.a = low;
+        x.outcome.b = wide ? ready_long(x, 0, low) : (int32_t)ready_word(x, 0, low);
+        x.outcome.c = wide ? ready_long(x, rank, low) : (int32_t)ready_word(x, rank, low);
+        return;
+    }
+}
+
+/* Values of EPX_READY_WEIGHTS, as in coll/ready.h; of EPX_READY_VERB, as in request.h. */
+enum { WEIGHTS_NONE, WEIGHTS_GIVEN, WEIGHTS_EITHER };
+enum { ROUTE_TOKENS = 0 };
+
+static __device__ EPX_COLD void find_weights(const struct epx_device_comm &c, struct exchange &x)
+{
+    int32_t given = -1, none = -1;
+
+    for (int32_t r = c.num_ranks - 1; r >= 0; r--) {
+        uint32_t told = ready_word(x, r, EPX_READY_WEIGHTS);
+
+        given = told == WEIGHTS_GIVEN ? r : given;
+        none = told == WEIGHTS_NONE ? r : none;
+    }
+    x.outcome.code = EPX_ERR_ARG;
+    x.outcome.what = EPX_OUTCOME_WEIGHTS;
+    x.outcome.rank = none;
+    x.outcome.a = given;
+}
+
+static __device__ EPX_COLD void find_routing_error(const struct epx_device_comm &c,
+                                                   struct exchange &x,
+                                                   const struct epx_outcome *routing)
+{
+    if (routing && routing->code != EPX_SUCCESS) {
+        x.outcome = *routing;
+        return;
+    }
+    for (int32_t r = c.num_ranks - 1; r >= 0; r--) {
+        if (ready_word(x, r, EPX_READY_ERROR) == EPX_SUCCESS)
+            continue;
+        x.outcome.code = (int32_t)ready_word(x, r, EPX_READY_ERROR);
+        x.outcome.what = EPX_OUTCOME_ROUTING;
+        x.outcome.rank = r;
+    }
+}
+
+/* What the ready words of all ranks say, each thread of its own. */
+enum finding { FOUND_GIVEN = 1, FOUND_NONE = 2, FOUND_DIFFERENCE = 4, FOUND_ERROR = 8 };
+
+/* A rank differs from some other if and only if it differs from this one, or this one does too. */
+static __device__ uint32_t findings_of(const struct epx_ready_note &note, int32_t word,
+                                       uint32_t payload)
+{
+    if (word < EPX_READY_COMPARED)
+        return payload != note.word[word] ? FOUND_DIFFERENCE : 0;
+    if (word == EPX_READY_WEIGHTS)
+        return payload == WEIGHTS_GIVEN ? FOUND_GIVEN : payload == WEIGHTS_NONE ? FOUND_NONE : 0;
+    return word == EPX_READY_ERROR && payload != EPX_SUCCESS ? FOUND_ERROR : 0;
+}
+
+/* The whole block: the verdict on everybody's words. All ranks come to the same. */
+static __device__ bool judge_ready(const struct epx_device_comm &c, struct exchange &x,
+                                   const struct epx_outcome *routing)
+{
+    const uint32_t both = FOUND_GIVEN | FOUND_NONE;
+    bool agreed = !(x.findings & (FOUND_DIFFERENCE | FOUND_ERROR)) && (x.findings & both) != both;
+
+    if (threadIdx.x == 0) {
+        x.weighted = (x.findings & FOUND_GIVEN) != 0;
+        if (x.findings & FOUND_DIFFERENCE)
+            find_difference(c, x);
+        else if ((x.findings & both) == both)
+            find_weights(c, x);
+        else if (x.findings & FOUND_ERROR)
+            find_routing_error(c, x, routing);
+    }
+    __syncthreads();
+    return agreed;
+}
+
+/* After a disagreement a routing that any rank called is void: this rank's, if it is that. */
+static __device__ EPX_COLD void spoil_routing(const struct epx_device_comm &c,
+                                              const struct exchange &x,
+                                              struct epx_outcome *routing)
+{
+    if (x.outcome.what != EPX_OUTCOME_DIFFERS && x.outcome.what != EPX_OUTCOME_WEIGHTS)
+        return;
+    for (int32_t r = 0; r < c.num_ranks; r++)
+        if (ready_word(x, r, EPX_READY_VERB) == ROUTE_TOKENS &&
+            ready_word(x, r, EPX_READY_ROUTE) == ready_word(x, c.rank, EPX_READY_ROUTE))
+            *routing = x.outcome;
+}
+
+/*
+ * All blocks, before the first store into another rank's memory: waits for the ready words of
+ * all ranks and compares them. routing is NULL for operations that stand on none; content is
+ * whether what this thread waited for beside them has come.
+ */
+static __device__ bool await_ready(const struct epx_device_comm &c,
+                                   const struct epx_ready_note &note, struct exchange &x,
+                                   const struct epx_outcome *routing, bool content = true)
+{
+    const uint64_t *own = epx_control_ready(c.own_control, c.num_ranks, (uint32_t)x.epoch, 0);
+    bool ok = content && x.outcome.code == EPX_SUCCESS;
+
+    EPX_DELAY(c);
+    for (int32_t i = (int32_t)threadIdx.x; ok && i < c.num_ranks * EPX_READY_WORDS;
+         i += (int32_t)blockDim.x) {
+        uint32_t payload = 0, found;
+
+        ok = await_tagged(c, own + i, (uint32_t)x.epoch, i / EPX_READY_WORDS, &payload);
+        found = findings_of(note, i % EPX_READY_WORDS, payload);
+        x.ready[i] = payload;
+        if (ok && found)
+            atomicOr(&x.findings, found);
+    }
+    ok = all_content(c, x, ok) && judge_ready(c, x, routing);
+    EPX_DELAY(c);
+    return ok;
+}
+
+#endif
+
+#endif

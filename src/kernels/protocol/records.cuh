@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* records.cuh - how kernels walk the records that came from all ranks. */
+#ifndef EPX_KERNELS_PROTOCOL_RECORDS_CUH
+#define EPX_KERNELS_PROTOCOL_RECORDS_CUH
+
+#include "kernels/protocol/warp_rows.cuh"
+
+struct row_source {
+    int32_t source;
+    int64_t row;
+};
+
+/* The first of a source's records with a token not below the given one; they are in order. */
+static __device__ int64_t first_of_records(const struct epx_device_plan &plan, char *records,
+                                           int32_t source, int64_t num, int64_t token)
+{
+    int64_t low = 0, high = num;
+
+    if (token <= 0 || token >= plan.max_tokens)
+        return token <= 0 ? 0 : high;
+    while (low < high) {
+        int64_t middle = (low + high) / 2;
+
+        if (epx_wire_record_at(&plan, records, source, middle)->token < token)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static __device__ int64_t first_record(const struct epx_device_plan &plan, char *records,
+                                       int32_t source, int64_t token)
+{
+    return first_of_records(plan, records, source, plan.rank_counts[source], token);
+}
+
+/* The records of all sources whose tokens are in a range; in shared memory. */
+struct record_range {
+    int32_t num_ranks;
+    int64_t num;
+    int64_t first[EPX_MOST_DEVICE_RANKS], end[EPX_MOST_DEVICE_RANKS];
+};
+
+/* The whole block. */
+static __device__ void find_range(const struct epx_device_plan &plan, int32_t num_ranks,
+                                  char *records, int64_t first_token, int64_t end_token,
+                                  struct record_range &range)
+{
+    for (int32_t i = (int32_t)threadIdx.x; i < 2 * num_ranks; i += (int32_t)blockDim.x) {
+        int32_t source = i / 2;
+
+        if (i % 2)
+            range.end[source] = first_record(plan, records, source, end_token);
+        else
+            range.first[source] = first_record(plan, records, source, first_token);
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        range.num_ranks = num_ranks;
+        range.num = 0;
+        for (int32_t s = 0; s < num_ranks; s++)
+            range.num += range.end[s] - range.first[s];
+    }
+    __syncthreads();
+}
+
+/* The index-th record of a range, by source. */
+static __device__ struct row_source find_in_range(const struct record_range &range, int64_t index)
+{
+    struct row_source at = {0, index};
+
+    while (at.row >= range.end[at.source] - range.first[at.source]) {
+        at.row -= range.end[at.source] - range.first[at.source];
+        at.source++;
+    }
+    at.row += range.first[at.source];
+    return at;
+}
+
+/* The i-th of the rows that could be padding; -1 if it is none. */
+static __device__ int64_t padding_slot(const struct epx_device_plan &plan, int64_t i)
+{
+    int64_t most = plan.alignment - 1, local = i / most;
+    int64_t slot = plan.expert_offsets[local] + plan.expert_counts[local] + i % most;
+
+    return slot < plan.expert_offsets[local + 1] ? slot : -1;
+}
+
+static __device__ void zero_padding(const struct epx_device_plan &plan, char *rows,
+                                    int64_t row_bytes, float *row_weights)
+{
+    int64_t most = plan.rank_major ? 0 : (int64_t)plan.num_local * (plan.alignment - 1);
+
+    for (int64_t i = global_warp(); i < most; i += num_global_warps()) {
+        int64_t slot = padding_slot(plan, i);
+
+        if (slot < 0)
+            continue;
+        zero_row(rows + slot * row_bytes, row_bytes);
+        if (row_weights && lane_id() == 0)
+            row_weights[slot] = 0;
+    }
+}
+
+#endif

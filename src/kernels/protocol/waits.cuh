@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* waits.cuh - bounded waits, and how they end for all ranks. protocol.cuh has the protocol. */
+#ifndef EPX_KERNELS_PROTOCOL_WAITS_CUH
+#define EPX_KERNELS_PROTOCOL_WAITS_CUH
+
+#include "kernels/protocol/kernel_jitter.cuh"
+#include "kernels/protocol/order.cuh"
+
+#ifdef __CUDACC__
+
+/* What a block knows of the operation under way; in shared memory. */
+struct exchange {
+    uint64_t epoch, arrivals, credits; /* the last two before the operation */
+    uint64_t barrier;                  /* at least the blocks that came to barriers before it */
+    struct epx_outcome outcome;
+    int32_t weighted;
+    uint32_t findings; /* of the ready words, enum finding */
+    uint32_t ready[EPX_MOST_DEVICE_RANKS * EPX_READY_WORDS];
+};
+
+static __device__ __forceinline__ uint64_t *abort_word(const struct epx_device_comm &c,
+                                                       int32_t rank)
+{
+    return (uint64_t *)(void *)c.control[rank];
+}
+
+/* The rank that is furthest behind: in operations begun, then in rounds. */
+static __device__ EPX_COLD int32_t find_culprit(const struct epx_device_comm &c,
+                                                int32_t waiting_for)
+{
+    char *own = c.own_control;
+    uint64_t least = ~0ULL, least_arrived = ~0ULL;
+    int32_t culprit = waiting_for;
+
+    for (int32_t i = 0; i < c.num_ranks; i++) {
+        int32_t r = (waiting_for + i) % c.num_ranks;
+        uint64_t even = load_relaxed_sys(epx_control_ready(own, c.num_ranks, 0, r)) >> 32;
+        uint64_t odd = load_relaxed_sys(epx_control_ready(own, c.num_ranks, 1, r)) >> 32;
+        uint64_t begun = even > odd ? even : odd;
+        uint64_t arrived = load_relaxed_sys(epx_control_arrived(own, r));
+
+        if (r == c.rank || begun > least || (begun == least && arrived >= least_arrived))
+            continue;
+        least = begun;
+        least_arrived = arrived;
+        culprit = r;
+    }
+    return culprit;
+}
+
+/* Ends the communicator on all ranks; the first to come decides whom it names. */
+static __device__ EPX_COLD void give_up(const struct epx_device_comm &c, int32_t verb,
+                                        int32_t culprit)
+{
+    uint64_t mine = (uint64_t)(uint32_t)verb << 32 | (uint32_t)(culprit + 1);
+    uint64_t first = atomicCAS_system((unsigned long long *)abort_word(c, 0), 0ULL,
+                                      (unsigned long long)mine);
+
+    for (int32_t r = 0; r < c.num_ranks; r++) {
+        EPX_DELAY(c);
+        store_relaxed_sys(abort_word(c, r), first ? first : mine);
+    }
+}
+
+static __device__ bool aborted(const struct epx_device_comm &c)
+{
+    return load_relaxed_sys((uint64_t *)(void *)c.own_control) != 0;
+}
+
+static __device__ EPX_COLD struct epx_outcome outcome_of_abort(const struct epx_device_comm &c)
+{
+    uint64_t word = load_relaxed_sys((uint64_t *)(void *)c.own_control);
+    struct epx_outcome outcome = {EPX_ERR_TIMEOUT, EPX_OUTCOME_SILENT, 0, 0, 0, 0, 0};
+
+    outcome.rank = (int32_t)(uint32_t)word - 1;
+    outcome.a = (int64_t)(word >> 32);
+    return outcome;
+}
+
+/* The clock of one wait: whether to go on. */
+struct patience {
+    uint64_t start_ns;
+    uint32_t spins;
+};
+
+/* Now and then: when the wait began, or 0 if it is over because of time or another rank. */
+static __device__ EPX_COLD uint64_t check_patience(const struct epx_device_comm &c,
+                                                   uint64_t start_ns, int32_t waiting_for)
+{
+    uint64_t now;
+
+    if (aborted(c))
+        return 0;
+    now = global_timer_ns();
+    start_ns = start_ns ? start_ns : now;
+    if (!c.timeout_ns || now - start_ns < c.timeout_ns)
+        return start_ns;
+    give_up(c, c.verb, find_culprit(c, waiting_for));
+    return 0;
+}
+
+static __device__ __forceinline__ bool keep_waiting(const struct epx_device_comm &c,
+                                                    struct patience &p, int32_t waiting_for)
+{
+    if (++p.spins % 128)
+        return true;
+    p.start_ns = check_patience(c, p.start_ns, waiting_for);
+    return p.start_ns != 0;
+}
+
+static __device__ bool await_at_least(const struct epx_device_comm &c, const uint64_t *word,
+                                      uint64_t target, int32_t waiting_for)
+{
+    struct patience patience = {0, 0};
+
+    while (load_acquire_sys(word) < target)
+        if (!keep_waiting(c, patience, waiting_for))
+            return false;
+    return true;
+}
+
+/* A word that carries the number of its operation. */
+static __device__ bool await_tagged(const struct epx_device_comm &c, const uint64_t *word,
+                                    uint32_t epoch, int32_t waiting_for, uint32_t *payload)
+{
+    struct patience patience = {0, 0};
+    uint64_t value;
+
+    while ((int32_t)((uint32_t)((value = load_relaxed_sys(word)) >> 32) - epoch) < 0)
+        if (!keep_waiting(c, patience, waiting_for))
+            return false;
+    *payload = (uint32_t)value;
+    return true;
+}
+
+static __device__ __forceinline__ uint64_t tagged(uint64_t epoch, uint32_t payload)
+{
+    return epoch << 32 | payload;
+}
+
+/* Whether every thread of the block is content; if not the operation has been given up. */
+static __device__ bool all_content(const struct epx_device_comm &c, struct exchange &x, bool ok)
+{
+    if (__syncthreads_and(ok))
+        return true;
+    if (threadIdx.x == 0 && x.outcome.code == EPX_SUCCESS)
+        x.outcome = outcome_of_abort(c);
+    __syncthreads();
+    return false;
+}
+
+#endif
+
+#endif

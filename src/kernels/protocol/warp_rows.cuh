@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * warp_rows.cuh - what one warp does to one row: store it to several places, sum rows into one. Row
+ * memory that peers write is read by plain loads.
+ */
+#ifndef EPX_KERNELS_PROTOCOL_WARP_ROWS_CUH
+#define EPX_KERNELS_PROTOCOL_WARP_ROWS_CUH
+
+#include "kernels/protocol/protocol.cuh"
+
+/*
+ * Packs and rows that a lane loads before it uses them. Sums need the registers: the kernels that
+ * do nothing but add have `__launch_bounds__(..., 1)`, for one block a multiprocessor with more
+ * loads under way was faster than several with fewer.
+ */
+enum { ROW_UNROLL = 4, SUM_UNROLL = 4, SUM_ROWS = 2 };
+
+/* The tokens and the segment of one round. */
+struct round {
+    int64_t first_token, end_token;
+    int64_t segment;
+};
+
+static __device__ struct round round_of(const struct epx_rounds &rounds, int64_t number)
+{
+    struct round round;
+
+    round.segment = number % rounds.cut.num;
+    round.first_token = number / rounds.cut.num * rounds.tokens;
+    round.end_token = round.first_token + rounds.tokens;
+    return round;
+}
+
+/* The rows that one warp works on together; in shared memory, one list a warp. */
+struct row_list {
+    char *row[EPX_MAX_TOP_K]; /* NULL = no place to store to */
+    union {
+        float weight[EPX_MAX_TOP_K];
+        int32_t node[EPX_MAX_TOP_K]; /* that the row comes from; those of a node lie together */
+    };
+};
+
+static __device__ __forceinline__ uint32_t misalignment(const void *address)
+{
+    return (uint32_t)(uintptr_t)address & 15u;
+}
+
+/* Bytes of a row segment that one warp does. */
+struct part {
+    int64_t offset, bytes;
+};
+
+static __device__ __forceinline__ struct part part_of(const struct epx_slices &slices,
+                                                      int32_t slice, int64_t length)
+{
+    struct part part = {slice * slices.bytes, slices.bytes};
+
+    part.bytes = length - part.offset < part.bytes ? length - part.offset : part.bytes;
+    part.bytes = part.bytes > 0 ? part.bytes : 0;
+    return part;
+}
+
+/* Of all rows of the list. */
+static __device__ uint32_t list_misalignment(const struct row_list &list, int32_t num)
+{
+    uint32_t odd = 0;
+
+    for (int32_t i = lane_id(); i < num; i += EPX_WARP)
+        odd |= misalignment(list.row[i]);
+    return __reduce_or_sync(~0u, odd);
+}
+
+template <typename Unit>
+static __device__ void store_units(const char *from, const struct row_list &to, int32_t num,
+                                   int64_t bytes)
+{
+    const Unit *source = (const Unit *)from;
+    int64_t units = bytes / (int64_t)sizeof(Unit);
+
+    for (int64_t first = 0; first < units; first += EPX_WARP * ROW_UNROLL) {
+        Unit data[ROW_UNROLL];
+
+#pragma unroll
+        for (int j = 0; j < ROW_UNROLL; j++) {
+            int64_t i = first + j * EPX_WARP + lane_id();
+
+            if (i < units)
+                data[j] = source[i];
+        }
+        for (int32_t p = 0; p < num; p++) {
+            Unit *place = (Unit *)(void *)to.row[p];
+
+            if (!place)
+                continue;
+#pragma unroll
+            for (int j = 0; j < ROW_UNROLL; j++) {
+                int64_t i = first + j * EPX_WARP + lane_id();
+
+                if (i < units)
+                    place[i] = data[j];
+            }
+        }
+    }
+}
+
+/* The whole warp: stores a row of any length and alignment to the places of the list. */
+static __device__ void store_row(const char *from, const struct row_list &to, int32_t num,
+                                 int64_t bytes)
+{
+    uint32_t odd = list_misalignment(to, num) | misalignment(from) | ((uint32_t)bytes & 15u);
+
+    if ((odd & 15) == 0)
+        store_units<uint4>(from, to, num, bytes);
+    else if ((odd & 7) == 0)
+        store_units<uint2>(from, to, num, bytes);
+    else if ((odd & 3) == 0)
+        store_units<uint32_t>(from, to, num, bytes);
+    else if ((odd & 1) == 0)
+        store_units<uint16_t>(from, to, num, bytes);
+    else
+        store_units<uint8_t>(from, to, num, bytes);
+}
+
+static __device__ void zero_row(char *to, int64_t bytes)
+{
+    if ((misalignment(to) | ((uint32_t)bytes & 15u)) == 0) {
+        for (int64_t i = lane_id(); i < bytes / 16; i += EPX_WARP)
+            ((uint4 *)to)[i] = make_uint4(0, 0, 0, 0);
+        return;
+    }
+    for (int64_t i = lane_id(); i < bytes; i += EPX_WARP)
+        to[i] = 0;
+}
+
+/* The types that are added: how they are stored, and what their sums are kept in. */
+struct float16 {
+    uint16_t bits;
+    typedef float sum;
+    static __device__ __forceinline__ float load(float16 a) { return epx_float_of_float16(a.bits); }
+    static __device__ __forceinline__ float16 store(float a) { return {epx_float16_of_float(a)}; }
+};
+
+struct bfloat16 {
+    uint16_t bits;
+    typedef float sum;
+    static __device__ __forceinline__ float load(bfloat16 a)
+    {
+        return epx_float_of_bfloat16(a.bits);
+    }
+    static __device__ __forceinline__ bfloat16 store(float a) { return {epx_bfloat16_of_float(a)}; }
+};
+
+struct float32 {
+    float value;
+    typedef float sum;
+    static __device__ __forceinline__ float load(float32 a) { return a.value; }
+    static __device__ __forceinline__ float32 store(float a) { return {a}; }
+};
+
+struct float64 {
+    double value;
+    typedef double sum;
+    static __device__ __forceinline__ double load(float64 a) { return a.value; }
+    static __device__ __forceinline__ float64 store(double a) { return {a}; }
+};
+
+static __device__ __forceinline__ float mul(float a, float b) { return epx_mul_float(a, b); }
+static __device__ __forceinline__ float add(float a, float b) { return epx_add_float(a, b); }
+static __device__ __forceinline__ double mul(double a, double b) { return epx_mul_double(a, b); }
+static __device__ __forceinline__ double add(double a, double b) { return epx_add_double(a, b); }
+
+/* Elements that are loaded at once. */
+template <typename T, int N> struct alignas(sizeof(T) * N) pack {
+    T element[N];
+};
+
+template <typename T, int N, bool WEIGHTED>
+static __device__ __forceinline__ void add_pack(const pack<T, N> &data, float weight,
+                                                bool is_first, typename T::sum total[N])
+{
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        typename T::sum term = T::load(data.element[n]);
+
+        term = WEIGHTED ? mul((typename T::sum)weight, term) : term;
+        total[n] = is_first ? term : add(total[n], term);
+    }
+}
+
+/*
+ * Adds ROWS rows from the r-th on; `starts`: to nothing. No load depends on a condition, so that
+ * all are under way before the first sum: what a warp has under way bounds its speed.
+ */
+template <typename T, int N, bool WEIGHTED, int ROWS, int UNROLL>
+static __device__ __forceinline__ void add_some_rows(const struct row_list &list, int32_t r,
+                                                     bool starts, int64_t first,
+                                                     typename T::sum total[UNROLL][N])
+{
+    pack<T, N> data[ROWS][UNROLL];
+
+#pragma unroll
+    for (int i = 0; i < ROWS; i++)
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++)
+            data[i][u] =
+                ((const pack<T, N> *)(const void *)list.row[r + i])[first + u * EPX_WARP];
+#pragma unroll
+    for (int i = 0; i < ROWS; i++)
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++)
+            add_pack<T, N, WEIGHTED>(data[i][u], WEIGHTED ? list.weight[r + i] : 1,
+                                     i == 0 && starts, total[u]);
+}
+
+/* The sum of rows r to end - 1, at least one, of the packs first, first + 32, ... */
+template <typename T, int N, bool WEIGHTED, int UNROLL>
+static __device__ __forceinline__ void add_run(const struct row_list &list, int32_t r,
+                                               int32_t end, int64_t first,
+                                               typename T::sum total[UNROLL][N])
+{
+    const int32_t begin = r;
+
+#pragma unroll 1
+    for (; end - r >= SUM_ROWS; r += SUM_ROWS)
+        add_some_rows<T, N, WEIGHTED, SUM_ROWS, UNROLL>(list, r, r == begin, first, total);
+#pragma unroll 1
+    for (; r < end; r++)
+        add_some_rows<T, N, WEIGHTED, 1, UNROLL>(list, r, r == begin, first, total);
+}
+
+template <typename T, int N, int UNROLL>
+static __device__ __forceinline__ void store_packs(const typename T::sum total[UNROLL][N],
+                                                   int64_t first, char *out)
+{
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++) {
+        pack<T, N> rounded;
+
+#pragma unroll
+        for (int n = 0; n < N; n++)
+            rounded.element[n] = T::store(total[u][n]);
+        ((pack<T, N> *)(void *)out)[first + u * EPX_WARP] = rounded;
+    }
+}
+
+template <typename T, int N, bool WEIGHTED, int UNROLL>
+static __device__ __forceinline__ void sum_some_packs(const struct row_list &list, int32_t num,
+                                                      int64_t first, char *out)
+{
+    typename T::sum total[UNROLL][N];
+
+    add_run<T, N, WEIGHTED, UNROLL>(list, 0, num, first, total);
+    store_packs<T, N, UNROLL>(total, first, out);
+}
+
+/*
+ * out = round(w[0] * rows[0] + w[1] * rows[1] + ...), in this order, products and sums rounded;
+ * WEIGHTED false: without products.
+ */
+template <typename T, int N, bool WEIGHTED>
+static __device__ void sum_packs(const struct row_list &list, int32_t num, int64_t elements,
+                                 char *out)
+{
+    int64_t packs = elements / N, first = lane_id();
+
+#pragma unroll 1
+    for (; first + (SUM_UNROLL - 1) * EPX_WARP < packs; first += EPX_WARP * SUM_UNROLL)
+        sum_some_packs<T, N, WEIGHTED, SUM_UNROLL>(list, num, first, out);
+#pragma unroll 1
+    for (; first < packs; first += EPX_WARP)
+        sum_some_packs<T, N, WEIGHTED, 1>(list, num, first, out);
+}
+
+/* The whole warp: the sum of rows of a type that adds; num = 0 gives zeros. */
+template <typename T>
+static __device__ void sum_rows(const struct row_list &list, int32_t num, int weighted,
+                                int64_t bytes, char *out)
+{
+    const int N = 16 / sizeof(T);
+    int64_t elements = bytes / (int64_t)sizeof(T);
+    uint32_t odd = list_misalignment(list, num) | misalignment(out) | ((uint32_t)bytes & 15u);
+
+    if (num == 0)
+        zero_row(out, bytes);
+    else if (odd == 0 && weighted)
+        sum_packs<T, N, true>(list, num, elements, out);
+    else if (odd == 0)
+        sum_packs<T, N, false>(list, num, elements, out);
+    else if (weighted)
+        sum_packs<T, 1, true>(list, num, elements, out);
+    else
+        sum_packs<T, 1, false>(list, num, elements, out);
+}
+
+/* The number of the first row after the r-th from another node. */
+static __device__ __forceinline__ int32_t end_of_node(const struct row_list &list, int32_t num,
+                                                      int32_t r)
+{
+    const int32_t node = list.node[r];
+
+    while (r < num && list.node[r] == node)
+        r++;
+    return r;
+}
+
+/*
+ * out = round(sum of nodes in order); the sum of another node than home is rounded before. A lane
+ * keeps two sums, so it does one pack at a time.
+ */
+template <typename T, int N>
+static __device__ void sum_packs_of_nodes(const struct row_list &list, int32_t num, int32_t home,
+                                          int64_t elements, char *out)
+{
+    int64_t packs = elements / N;
+
+#pragma unroll 1
+    for (int64_t first = lane_id(); first < packs; first += EPX_WARP) {
+        typename T::sum total[1][N], own[1][N];
+
+#pragma unroll 1
+        for (int32_t r = 0, end; r < num; r = end) {
+            bool rounds = list.node[r] != home;
+
+            end = end_of_node(list, num, r);
+            add_run<T, N, false, 1>(list, r, end, first, own);
+#pragma unroll
+            for (int n = 0; n < N; n++) {
+                typename T::sum term = rounds ? T::load(T::store(own[0][n])) : own[0][n];
+
+                total[0][n] = r == 0 ? term : add(total[0][n], term);
+            }
+        }
+        store_packs<T, N, 1>(total, first, out);
+    }
+}
+
+/* As sum_rows, of parts from several nodes; home is that of the one who adds. */
+template <typename T>
+static __device__ void sum_nodes(const struct row_list &list, int32_t num, int32_t home,
+                                 int64_t bytes, char *out)
+{
+    const int N = 16 / sizeof(T);
+    int64_t elements = bytes / (int64_t)sizeof(T);
+    uint32_t odd = list_misalignment(list, num) | misalignment(out) | ((uint32_t)bytes & 15u);
+
+    if (num == 0)
+        zero_row(out, bytes);
+    else if (odd == 0)
+        sum_packs_of_nodes<T, N>(list, num, home, elements, out);
+    else
+        sum_packs_of_nodes<T, 1>(list, num, home, elements, out);
+}
+
+/* One kernel for each datatype that adds, from EPX_FLOAT16 on. */
+#define KERNELS_OF_TYPES(kernel)                                                              \
+    {                                                                                         \
+        kernel<float16>, kernel<bfloat16>, kernel<float32>, kernel<float64>                   \
+    }
+enum { NUM_ADDED_TYPES = 4 };
+
+static inline int epx_load_all(const void *const kernels[], int num)
+{
+    cudaFuncAttributes attributes;
+    cudaError_t error = cudaSuccess;
+
+    for (int i = 0; i < num && error == cudaSuccess; i++)
+        error = cudaFuncGetAttributes(&attributes, kernels[i]);
+    return epx_cuda_status(error);
+}
+
+#endif

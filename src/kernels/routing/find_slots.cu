@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * find_slots.cu - a routing by messages, last step: with the count matrix and the records of all
+ * ranks indices become slots, as in route_tokens.
+ * Work: max_tokens * top_k + records here + ranks * experts in every block. Order: none.
+ * Launch: comm.blocks blocks, waits for nothing; ends the operation.
+ */
+#include "kernels/routing/routing_steps.cuh"
+
+/* So that rows find their places in messages. */
+static __device__ void number_rows(const struct epx_route_tokens &a)
+{
+    const struct epx_device_plan &plan = a.plan;
+    int64_t pairs = (int64_t)a.num_tokens * plan.top_k;
+
+    for (int64_t p = global_thread(); p < pairs; p += num_global_threads()) {
+        struct epx_device_pair pair = load_pair(plan, p);
+        int64_t token = p / plan.top_k;
+
+        if (pair.expert >= 0 && lead_of(pair.lead_place) == p % plan.top_k)
+            plan.token_row[token * plan.most_rows + place_of(pair.lead_place)] = pair.row;
+    }
+}
+
+static __global__ void __launch_bounds__(ROUTING_THREADS)
+    find_slots_here(const __grid_constant__ struct epx_route_tokens a, struct shared_parts parts)
+{
+    extern __shared__ int64_t shared[];
+    __shared__ struct exchange x;
+    __shared__ struct rank_table table;
+    __shared__ struct offsets o;
+    struct room room = divide_room(shared, parts);
+    bool on = is_on(a.comm), failed;
+
+    look_up(a, room.owner, table);
+    if (threadIdx.x == 0)
+        place_offsets(a, shared, parts, o);
+    resume_exchange(a.comm, x);
+    if (on) {
+        read_matrix(a, parts.matrix ? room.words : NULL, o);
+        find_slots(a, x, table, o);
+        number_rows(a);
+    }
+    if (is_last_block(a.comm, &x, failed) && threadIdx.x == 0) {
+        if (x.outcome.code == EPX_SUCCESS && aborted(a.comm))
+            x.outcome = outcome_of_abort(a.comm);
+        end_routing(a, x, false);
+    }
+}
+
+int epx_launch_find_slots(const struct epx_route_tokens *args, EPX_Stream stream)
+{
+    struct shared_parts parts = parts_of(args);
+
+    find_slots_here<<<(unsigned)args->comm.blocks, ROUTING_THREADS, bytes_of_parts(parts),
+                      stream>>>(*args, parts);
+    return epx_cuda_status(cudaGetLastError());
+}
+
+int epx_load_find_slots(void)
+{
+    return load_routing_kernel((const void *)find_slots_here);
+}
