@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "coll/module.h"
-#include "coll/transport.h"
 #include "core/progress.h"
+#include "transport/module.h"
+#include "transport/transport.h"
 
 enum { LEAVING_MS = 10000 };
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* api_coll.c - EPX_Dispatch, EPX_Combine, their backwards, EPX_Alltoallv: checks and hand-over. */
 #include "api.h"
-#include "coll/transport.h"
 #include "coll/verbs.h"
 #include "profile.h"
+#include "transport/transport.h"
 
 EPX_PROFILED(Dispatch)
 EPX_PROFILED(Combine)

@@ -5,11 +5,11 @@
 
 #include "api.h"
 #include "base/jitter.h"
-#include "coll/module.h"
 #include "core/agree.h"
 #include "core/progress.h"
 #include "kernels/host/host_kernels.h"
 #include "profile.h"
+#include "transport/module.h"
 
 EPX_PROFILED(Comm_create)
 EPX_PROFILED(Comm_free)

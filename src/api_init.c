@@ -5,8 +5,8 @@
 #include <stdio.h>
 
 #include "base/status.h"
-#include "coll/transport.h"
 #include "profile.h"
+#include "transport/transport.h"
 
 EPX_PROFILED(Get_version)
 EPX_PROFILED(Get_library_version)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* api_request.c - EPX_Wait, EPX_Test, EPX_Waitall, EPX_Wait_enqueue. */
 #include "api.h"
-#include "coll/module.h"
 #include "core/progress.h"
 #include "profile.h"
+#include "transport/module.h"
 
 EPX_PROFILED(Wait)
 EPX_PROFILED(Test)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* api_route.c - EPX_Route_*. */
 #include "api.h"
-#include "coll/module.h"
 #include "coll/verbs.h"
 #include "core/agree.h"
 #include "profile.h"
+#include "transport/module.h"
 
 EPX_PROFILED(Route_create)
 EPX_PROFILED(Route_free)

@@ -64,19 +64,19 @@ libepx_core_la_SOURCES = \
   src/coll/direct.h \
   src/coll/staged.c \
   src/coll/staged.h \
-  src/coll/node_window.c \
-  src/coll/node_window.h \
+  src/transport/shm/node_window.c \
+  src/transport/shm/node_window.h \
   src/coll/tiers.c \
   src/coll/tiers_blocks.c \
   src/coll/tiers.h \
-  src/coll/transport_shm.c \
-  src/coll/letters.c \
-  src/coll/letters.h \
-  src/coll/transport_mpi.c \
-  src/coll/transport.c \
-  src/coll/transport.h \
-  src/coll/module.c \
-  src/coll/module.h \
+  src/transport/shm/transport_shm.c \
+  src/transport/mpi/mpi_liveness.c \
+  src/transport/mpi/mpi_liveness.h \
+  src/transport/mpi/transport_mpi.c \
+  src/transport/list.c \
+  src/transport/transport.h \
+  src/transport/module.c \
+  src/transport/module.h \
   src/coll/verbs.c \
   src/coll/verbs.h \
   src/coll/dispatch_direct.c \
@@ -115,15 +115,15 @@ endif
 if HAVE_UCX
 libepx_core_la_LIBADD += $(UCX_LIBS)
 libepx_core_la_SOURCES += \
-  src/coll/transport_ucx.c \
-  src/coll/transport_ucx_context.c \
-  src/coll/transport_ucx_context.h \
-  src/coll/transport_ucx_link.h \
-  src/coll/transport_ucx_links.c \
-  src/coll/transport_ucx_links.h \
-  src/coll/transport_ucx_letters.c \
-  src/coll/transport_ucx_memory.c \
-  src/coll/transport_ucx_messages.c
+  src/transport/ucx/transport_ucx.c \
+  src/transport/ucx/ucx_context.c \
+  src/transport/ucx/ucx_context.h \
+  src/transport/ucx/ucx_link.h \
+  src/transport/ucx/ucx_links.c \
+  src/transport/ucx/ucx_links.h \
+  src/transport/ucx/ucx_liveness.c \
+  src/transport/ucx/ucx_memory.c \
+  src/transport/ucx/ucx_messages.c
 endif
 
 lib_LTLIBRARIES += libepx.la
@@ -197,7 +197,7 @@ libepx_cuda_la_SOURCES = \
   src/kernels/alltoallv/packets.cuh \
   src/kernels/alltoallv/alltoallv_rows.cu \
   src/kernels/protocol/announce_end.cu \
-  src/coll/cuda_errors.h \
+  src/transport/cuda/cuda_errors.h \
   src/coll/module_cuda.c \
   src/coll/device.c \
   src/coll/device.h \
@@ -207,8 +207,8 @@ libepx_cuda_la_SOURCES = \
   src/coll/device_nodes.h \
   src/coll/device_liveness.c \
   src/coll/device_order.c \
-  src/coll/device_scope.c \
-  src/coll/device_scope.h \
+  src/transport/cuda/device_scope.c \
+  src/transport/cuda/device_scope.h \
   src/coll/outcome.c \
   src/coll/routing_device.c \
   src/coll/dispatch_device.c \
@@ -220,41 +220,43 @@ libepx_cuda_la_SOURCES = \
   src/coll/dispatch_messages.c \
   src/coll/combine_messages.c \
   src/coll/alltoallv_messages.c \
-  src/coll/transport_bounce.c \
-  src/coll/transport_bounce_rounds.c \
-  src/coll/transport_bounce_rounds.h \
-  src/coll/pieces.h \
-  src/coll/device_ranks.c \
-  src/coll/device_ranks.h \
-  src/coll/device_windows.c \
-  src/coll/device_windows.h \
-  src/coll/peer_windows.c \
-  src/coll/peer_windows.h \
-  src/coll/transport_ipc.c
+  src/transport/cuda/transport_bounce.c \
+  src/transport/cuda/bounce_rounds.c \
+  src/transport/cuda/bounce_rounds.h \
+  src/transport/cuda/pieces.h \
+  src/transport/cuda/device_ranks.c \
+  src/transport/cuda/device_ranks.h \
+  src/transport/cuda/device_windows.c \
+  src/transport/cuda/device_windows.h \
+  src/transport/cuda/peer_windows.c \
+  src/transport/cuda/peer_windows.h \
+  src/transport/cuda/transport_ipc.c
 if HAVE_NCCL
 libepx_cuda_la_SOURCES += \
-  src/coll/transport_nccl.c \
-  src/coll/transport_nccl_ranks.c \
-  src/coll/transport_nccl_ranks.h \
-  src/coll/transport_lsa.c \
-  src/coll/transport_lsa.h \
-  src/coll/transport_lsa_window.cu
+  src/transport/nccl/transport_nccl.c \
+  src/transport/nccl/nccl_ranks.c \
+  src/transport/nccl/nccl_ranks.h \
+  src/transport/nccl/transport_lsa.c \
+  src/transport/nccl/lsa_window.h \
+  src/transport/nccl/lsa_window.cu
 endif
 if HAVE_UCX
 libepx_cuda_la_LIBADD += $(UCX_LIBS)
 libepx_cuda_la_SOURCES += \
-  src/coll/transport_ucx_context.c \
-  src/coll/transport_ucx_context.h \
-  src/coll/transport_ucx_device.c \
-  src/coll/transport_ucx_device.h \
-  src/coll/transport_ucx_exchange.c
+  src/transport/ucx/ucx_context.c \
+  src/transport/ucx/ucx_context.h \
+  src/transport/ucx/transport_ucx_device.c \
+  src/transport/ucx/transport_ucx_device.h \
+  src/transport/ucx/ucx_exchange.c
 endif
 if ENABLE_JITTER
 libepx_cuda_la_SOURCES += src/base/jitter.c
 endif
 
 SUFFIXES += .cu .lo
-MOSTLYCLEANFILES += src/kernels/*/*.cu.d src/coll/*.cu.d examples/*.cu.d tests/*.cu.d tools/*.cu.d
+cu_depends = src/kernels/*/*.cu.d src/transport/*/*.cu.d examples/*.cu.d tests/*.cu.d \
+  tools/*.cu.d
+MOSTLYCLEANFILES += $(cu_depends)
 
 EPX_NVCCFLAGS = $(NVCC_CCBIN_FLAG) $(NVCC_GENCODE) -std=c++17 -fmad=false \
   -forward-unknown-to-host-compiler -Wall -Wextra -Wno-unused-function -ffp-contract=off \
@@ -272,4 +274,4 @@ am__v_NVCC_1 =
 	  $(vendor_cppflags) -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX $(CPPFLAGS) \
 	  $(NVCCFLAGS) -MMD -MP -MF $*.cu.d -MT $@ -c -o $@ $<
 
--include $(wildcard src/kernels/*/*.cu.d src/coll/*.cu.d examples/*.cu.d tests/*.cu.d tools/*.cu.d)
+-include $(wildcard $(cu_depends))

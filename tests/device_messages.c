@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "coll/cuda_errors.h"
 #include "data.h"
 #include "suite.h"
+#include "transport/cuda/cuda_errors.h"
 
 enum { MOST_BYTES = 200000, GAP = 64 };
 

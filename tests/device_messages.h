@@ -7,9 +7,9 @@
 #ifndef EPX_TESTS_DEVICE_MESSAGES_H
 #define EPX_TESTS_DEVICE_MESSAGES_H
 
-#include "coll/transport.h"
 #include "kernels/ring.h"
 #include "pretend_copies.h"
+#include "transport/transport.h"
 
 extern struct epx_exchange *messages_exchange;
 extern uint64_t *messages_arrived; /* [size] */

@@ -64,14 +64,14 @@ check_vendor() {
     case $2 in
     nccl*)
         case $1 in
-        src/coll/transport_lsa* | src/coll/transport_nccl*) ;;
-        *) fail "$1: includes $2, which is for transport_lsa and transport_nccl" ;;
+        src/transport/nccl/*) ;;
+        *) fail "$1: includes $2, which is for src/transport/nccl" ;;
         esac
         ;;
     ucp/* | ucs/* | uct/*)
         case $1 in
-        src/coll/transport_ucx*) ;;
-        *) fail "$1: includes $2, which is for transport_ucx" ;;
+        src/transport/ucx/*) ;;
+        *) fail "$1: includes $2, which is for src/transport/ucx" ;;
         esac
         ;;
     cuda_errors.h) ;; # our own
@@ -91,9 +91,9 @@ check_source() {
     while read -r name; do
         check_vendor "$1" "$name"
     done <"$work/includes"
-    if [ "$1" != src/coll/transport.c ] &&
+    if [ "$1" != src/transport/list.c ] &&
         grep -En '^[[:space:]]*#[[:space:]]*(el)?if.*HAVE_' "$1" >&2; then
-        fail "$1: asks for HAVE_..., which is for src/coll/transport.c"
+        fail "$1: asks for HAVE_..., which is for src/transport/list.c"
     fi
 }
 

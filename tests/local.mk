@@ -258,25 +258,26 @@ if HAVE_UCX
 check_PROGRAMS += tests/unit_bounce tests/unit_ucx_device
 endif
 endif
+own_windows = src/transport/cuda/device_windows.c src/transport/cuda/device_ranks.c \
+  src/transport/cuda/device_scope.c
 device_messages = tests/device_messages.c tests/device_messages.h \
   tests/pretend_copies.c tests/pretend_copies.h
 tests_unit_bounce_SOURCES = tests/unit_bounce.c $(device_messages) \
-  src/coll/transport_bounce.c src/coll/transport_bounce_rounds.c src/coll/device_windows.c \
-  src/coll/device_ranks.c src/coll/device_scope.c
+  src/transport/cuda/transport_bounce.c src/transport/cuda/bounce_rounds.c $(own_windows)
 tests_unit_bounce_CPPFLAGS = $(unit_cppflags) $(vendor_cppflags)
 tests_unit_bounce_LDADD = $(unit_ldadd)
 tests_unit_bounce_LDFLAGS = -Wl,-z,muldefs
 tests_unit_ucx_device_SOURCES = tests/unit_ucx_device.c $(device_messages) \
-  src/coll/transport_ucx_device.c src/coll/transport_ucx_exchange.c src/coll/device_windows.c \
-  src/coll/device_ranks.c src/coll/device_scope.c
+  src/transport/ucx/transport_ucx_device.c src/transport/ucx/ucx_exchange.c $(own_windows)
 tests_unit_ucx_device_CPPFLAGS = $(unit_cppflags) $(vendor_cppflags)
 tests_unit_ucx_device_LDADD = $(unit_ldadd)
 tests_unit_ucx_device_LDFLAGS = -Wl,-z,muldefs
 
 # Windows that CUDA maps between processes, likewise.
 tests_unit_ipc_SOURCES = tests/unit_ipc.c tests/pretend_copies.c tests/pretend_copies.h \
-  tests/pretend_ipc.c tests/pretend_ipc.h src/coll/transport_ipc.c src/coll/peer_windows.c \
-  src/coll/device_ranks.c src/coll/device_scope.c
+  tests/pretend_ipc.c tests/pretend_ipc.h \
+  src/transport/cuda/transport_ipc.c src/transport/cuda/peer_windows.c \
+  src/transport/cuda/device_ranks.c src/transport/cuda/device_scope.c
 tests_unit_ipc_CPPFLAGS = $(unit_cppflags) $(vendor_cppflags)
 tests_unit_ipc_LDADD = $(unit_ldadd)
 tests_unit_ipc_LDFLAGS = -Wl,-z,muldefs
@@ -284,7 +285,7 @@ tests_unit_ipc_LDFLAGS = -Wl,-z,muldefs
 # The module's proxy over CUDA calls of its own, so it needs no GPU. They come before those of the
 # runtime library, which the suite links.
 tests_unit_proxy_SOURCES = tests/unit_proxy.c tests/pretend_streams.c tests/pretend_streams.h \
-  src/coll/proxy.c src/coll/device_scope.c
+  src/coll/proxy.c src/transport/cuda/device_scope.c
 tests_unit_proxy_CPPFLAGS = $(unit_cppflags) $(vendor_cppflags)
 tests_unit_proxy_LDFLAGS = -Wl,-z,muldefs
 tests_unit_proxy_LDADD = $(unit_ldadd)

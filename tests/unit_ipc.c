@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "coll/cuda_errors.h"
 #include "coll/device.h"
 #include "pretend_copies.h"
 #include "pretend_ipc.h"
 #include "suite.h"
+#include "transport/cuda/cuda_errors.h"
 
 enum { WINDOWS = 5, ROUNDS = 4, SMS = 132 };
 

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "coll/letters.h"
 #include "suite.h"
+#include "transport/mpi/mpi_liveness.h"
 
 enum { MUTE = 2, LISTENS_MS = 400 };
 

@@ -5,10 +5,10 @@
  */
 #include <string.h>
 
-#include "coll/transport.h"
 #include "exchange.h"
 #include "fault.h"
 #include "suite.h"
+#include "transport/transport.h"
 
 static struct epx_transport_ops broken;
 static const struct epx_transport_ops *real;

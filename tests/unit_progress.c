@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "api.h"
-#include "coll/module.h"
 #include "core/request.h"
 #include "suite.h"
+#include "transport/module.h"
 
 enum { RANKS = 5, ME = 1, BOUND_MS = 10000000, LOOKS = 32 };
 

@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "coll/transport.h"
 #include "core/route.h"
 #include "suite.h"
+#include "transport/transport.h"
 
 enum { RANKS = 4 };
 

@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "base/param.h"
-#include "coll/transport.h"
 #include "epx.h"
+#include "transport/transport.h"
 
 enum {
     SHOW_LIBRARY = 1,

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-#include "coll/transport.h"
 #include "coll/verbs.h"
+#include "transport/transport.h"
 
 void epx_alltoallv_prepare(struct epx_request *request)
 {

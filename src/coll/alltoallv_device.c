@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* alltoallv_device.c - alltoallv on device memory: counts are read by the kernel alone. */
-#include "coll/cuda_errors.h"
 #include "coll/device.h"
+#include "transport/cuda/cuda_errors.h"
 
 struct epx_alltoallv_rows epx_alltoallv_args_of(const struct epx_request *request)
 {

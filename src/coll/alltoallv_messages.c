@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* alltoallv_messages.c - alltoallv on device memory by messages, from buffer to buffer. */
-#include "coll/cuda_errors.h"
 #include "coll/device.h"
+#include "transport/cuda/cuda_errors.h"
 
 int epx_alltoallv_messages(const struct epx_request *request)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* combine.c - combine and dispatch backward: the experts' rows go home and are summed there. */
-#include "coll/transport.h"
 #include "coll/verbs.h"
 #include "kernels/node_rows.h"
+#include "transport/transport.h"
 
 void epx_combine_prepare(struct epx_request *request)
 {

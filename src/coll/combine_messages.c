@@ -4,8 +4,8 @@
  * row's pairs goes home, where the sums of each token are added. Where nodes have several ranks
  * those for another node's homes go to relays, whose sums go home.
  */
-#include "coll/cuda_errors.h"
 #include "coll/device.h"
+#include "transport/cuda/cuda_errors.h"
 
 int epx_combine_messages(const struct epx_request *request)
 {

@@ -5,11 +5,11 @@
  */
 #include <stdlib.h>
 
-#include "coll/cuda_errors.h"
 #include "coll/device.h"
 #include "coll/device_nodes.h"
 #include "core/agree.h"
 #include "kernels/node_rows.h"
+#include "transport/cuda/cuda_errors.h"
 
 enum { STAGE_QUANTUM = 16 };
 

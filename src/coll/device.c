@@ -12,10 +12,10 @@
 
 #include "base/jitter.h"
 #include "base/log.h"
-#include "coll/cuda_errors.h"
-#include "coll/device_scope.h"
 #include "core/agree.h"
 #include "core/progress.h"
+#include "transport/cuda/cuda_errors.h"
+#include "transport/cuda/device_scope.h"
 
 struct epx_device *epx_device_of(const struct epx_request *request)
 {

@@ -9,9 +9,9 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
-#include "coll/module.h"
 #include "coll/proxy.h"
 #include "kernels/device_args.h"
+#include "transport/module.h"
 
 #define EPX_ABORT_UNKNOWN UINT64_MAX
 

@@ -13,8 +13,8 @@
 #include <stdlib.h>
 
 #include "base/jitter.h"
-#include "coll/cuda_errors.h"
 #include "coll/device.h"
+#include "transport/cuda/cuda_errors.h"
 
 /* --enable-jitter wants chunks in small tests too. */
 enum {

@@ -8,9 +8,9 @@
 
 #include <stdatomic.h>
 
-#include "coll/transport.h"
 #include "core/ready.h"
 #include "kernels/host/host_kernels.h"
+#include "transport/transport.h"
 
 /* A position in the list of rows that go to or come from one rank. */
 struct epx_cursor {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* dispatch.c - dispatch and combine backward: rows of the home ranks go to the experts. */
-#include "coll/transport.h"
 #include "coll/verbs.h"
 #include "kernels/node_rows.h"
+#include "transport/transport.h"
 
 void epx_dispatch_prepare(struct epx_request *request)
 {

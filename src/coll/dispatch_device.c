@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* dispatch_device.c - dispatch and combine backward on device memory. */
-#include "coll/cuda_errors.h"
 #include "coll/device.h"
+#include "transport/cuda/cuda_errors.h"
 
 /* Without what the ways of moving rows have each of its own. */
 struct epx_dispatch_rows epx_dispatch_args_of(const struct epx_request *request)

@@ -4,8 +4,8 @@
  * packed, exchanged with the counts of the routing and unpacked by the records. Where nodes have
  * several ranks a row crosses to another node once, to a relay that passes it on.
  */
-#include "coll/cuda_errors.h"
 #include "coll/device.h"
+#include "transport/cuda/cuda_errors.h"
 
 int epx_dispatch_messages(const struct epx_request *request)
 {

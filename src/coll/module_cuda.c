@@ -6,11 +6,11 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "coll/cuda_errors.h"
 #include "coll/device.h"
-#include "coll/module.h"
 #include "core/agree.h"
 #include "core/progress.h"
+#include "transport/cuda/cuda_errors.h"
+#include "transport/module.h"
 
 static const struct epx_core *core;
 

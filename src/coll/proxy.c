@@ -24,10 +24,10 @@
 
 #include "base/jitter.h"
 #include "base/log.h"
-#include "coll/cuda_errors.h"
 #include "coll/device.h"
-#include "coll/device_scope.h"
 #include "core/progress.h"
+#include "transport/cuda/cuda_errors.h"
+#include "transport/cuda/device_scope.h"
 
 #define MS 1000000LL
 

@@ -3,10 +3,10 @@
 #ifndef EPX_COLL_ROUTING_H
 #define EPX_COLL_ROUTING_H
 
-#include "coll/transport.h"
 #include "core/request.h"
 #include "core/route.h"
 #include "kernels/host/host_kernels.h"
+#include "transport/transport.h"
 
 /* Steps of a routing, local: count this rank's pairs; once all counts are here, give slots and
  * write records; once all records are here, index the rows and say how it went. */

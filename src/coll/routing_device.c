@@ -7,12 +7,12 @@
 #include <string.h>
 
 #include "base/jitter.h"
-#include "coll/cuda_errors.h"
 #include "coll/device.h"
 #include "coll/device_nodes.h"
-#include "coll/device_scope.h"
 #include "core/agree.h"
 #include "kernels/node_rows.h"
+#include "transport/cuda/cuda_errors.h"
+#include "transport/cuda/device_scope.h"
 
 /*
  * The exchanged parts of the window, in this order, have the same offsets on all ranks. Where ranks

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* routing_messages.c - a routing on device memory by messages: counts, then records. */
-#include "coll/cuda_errors.h"
 #include "coll/device.h"
+#include "transport/cuda/cuda_errors.h"
 
 int epx_agree_messages(const struct epx_request *request)
 {

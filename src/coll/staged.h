@@ -6,9 +6,9 @@
 #ifndef EPX_COLL_STAGED_H
 #define EPX_COLL_STAGED_H
 
-#include "coll/transport.h"
 #include "core/ready.h"
 #include "kernels/host/host_kernels.h"
+#include "transport/transport.h"
 
 struct epx_staged {
     struct epx_comm *comm;

@@ -34,8 +34,8 @@
 
 #include "base/flags.h"
 #include "base/jitter.h"
-#include "coll/node_window.h"
 #include "core/agree.h"
+#include "transport/shm/node_window.h"
 
 struct part {
     _Alignas(EPX_LINE_BYTES) _Atomic uint64_t filled;

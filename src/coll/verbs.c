@@ -2,7 +2,7 @@
 /* verbs.c - what all verbs on a route share: an operation seen from both ends. */
 #include "coll/verbs.h"
 
-#include "coll/transport.h"
+#include "transport/transport.h"
 
 epx_algorithm epx_choose_algorithm(const struct epx_request *request, epx_algorithm direct,
                                    epx_algorithm staged, epx_algorithm tiered)

@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * bounce_rounds.c - exchanges of messages between device memories in rounds of pieces:
+ * copied into a stage, told of by the host transport, copied out of the stage on the other side.
+ */
+#include "transport/cuda/bounce_rounds.h"
+
+#include <string.h>
+
+#include "base/jitter.h"
+#include "core/progress.h"
+#include "kernels/ring.h"
+#include "transport/cuda/cuda_errors.h"
+#include "transport/cuda/device_scope.h"
+
+/*
+ * An exchange is some rounds, each an alltoallv of the host transport: every rank gives every other
+ * a header and at most a piece of the message. Rounds are numbered through all exchanges, on all
+ * ranks alike: the first headers of an exchange tell how many rounds their ranks need, and all
+ * make the most of these. Round n goes into stage n % 2 of every rank and from the other one; the
+ * next is copied out while it is under way:
+ *
+ *   claim    when the copies out of stage n % 2, of round n - 2, have ended, this rank says that
+ *            the stage may be stored into (place, of the host transport): while round n - 1 is
+ *            under way, whether round n is of the same exchange or of one that is yet to come
+ *   fill     to each rank that has said so: the piece is copied out, on a stream of this transport,
+ *            behind nothing, for kernels stored it before they posted the exchange
+ *   begin    when all copies have ended and round n - 1 is over: the headers, then the alltoallv,
+ *            which tells the others
+ *   take     whatever has come is copied in, on the stream of the proxy, so that its release comes
+ *            behind the last of them
+ *
+ * Where stages are not mapped, a message leaves from the stage that round n - 1 came into: such a
+ * round is claimed when that one is over and copied in too.
+ *
+ * Who does not answer: steps[r] is the last step that rank r was seen to have come to, 2n - 1 when
+ * it has claimed round n, 2n when its block has come. They are copied to where kernels look for who
+ * is behind whenever nothing has moved for a while.
+ * Invariant: steps only grow, and the ranks that a round waits for have smaller ones than those it
+ * does not wait for.
+ */
+enum { STEPS_MS = 1 };
+
+struct header {
+    uint64_t exchange; /* its number */
+    int64_t rounds;    /* that the sender needs */
+    int64_t bytes;     /* of the piece */
+};
+
+static int is_present(cudaEvent_t event, int *present)
+{
+    cudaError_t error = epx_device_query(event);
+
+    *present = error == cudaSuccess;
+    if (error != cudaSuccess && error != cudaErrorNotReady)
+        return epx_fail_cuda(error, "cudaEventQuery");
+    return EPX_SUCCESS;
+}
+
+static void note_step(struct epx_bounce *bounce, int rank, uint64_t step)
+{
+    if (bounce->steps[rank] >= step)
+        return;
+    bounce->steps[rank] = step;
+    bounce->steps_changed = 1;
+}
+
+static int show_steps(struct epx_bounce *bounce, int moved)
+{
+    int64_t now = epx_now_ns();
+    size_t bytes = (size_t)bounce->comm->size * sizeof(*bounce->steps);
+
+    if (moved)
+        bounce->moved_ns = now;
+    if (!bounce->steps_changed || now - bounce->moved_ns < STEPS_MS * 1000000)
+        return EPX_SUCCESS;
+    bounce->steps_changed = 0;
+    EPX_TRY_CUDA(cudaMemcpyAsync(bounce->exchange->arrived, bounce->steps, bytes,
+                                 cudaMemcpyHostToDevice, bounce->inward));
+    return EPX_SUCCESS;
+}
+
+/* Whether this rank's stage of the next round may be stored into. */
+static int claim(struct epx_bounce *bounce)
+{
+    uint64_t next = bounce->number + 1;
+    int emptied, left = 1;
+
+    if (bounce->filling.claimed)
+        return EPX_SUCCESS;
+    EPX_TRY(is_present(bounce->emptied[next % 2], &emptied));
+    if (!bounce->is_mapped && emptied)
+        EPX_TRY(is_present(bounce->emptied[(next + 1) % 2], &left));
+    left = left && (bounce->is_mapped || !bounce->under_way);
+    bounce->filling.claimed = emptied && left;
+    return EPX_SUCCESS;
+}
+
+static int copy_out(struct epx_bounce *bounce, int rank)
+{
+    const struct epx_exchange *exchange = bounce->exchange;
+    const struct epx_message *message = &exchange->message[rank];
+    size_t bytes = epx_piece_bytes(&bounce->pieces, message->send_bytes, bounce->begun);
+    const char *from = exchange->send + message->send_at +
+                       bounce->begun * bounce->pieces.piece_bytes;
+
+    if (bytes)
+        EPX_TRY_CUDA(cudaMemcpyAsync(bounce->filling.place[rank] + EPX_PIECE_HEADER_BYTES, from,
+                                     bytes, cudaMemcpyDeviceToHost, bounce->outward));
+    return EPX_SUCCESS;
+}
+
+static void ask_for_places(struct epx_bounce *bounce, int *moved)
+{
+    uint64_t next = bounce->number + 1;
+    int64_t share = bounce->pieces.share_bytes;
+    int self = bounce->comm->rank;
+    char **place = bounce->filling.place, *into = bounce->stage[next % 2] + self * share;
+
+    for (int r = 0; r < bounce->comm->size; r++) {
+        if (r == self || place[r])
+            continue;
+        place[r] = bounce->host->place(bounce->messages, r,
+                                       bounce->stage[(next + 1) % 2] + r * share, into);
+        if (!place[r])
+            continue;
+        *moved = 1;
+        if (bounce->is_mapped)
+            note_step(bounce, r, 2 * next - 1);
+    }
+}
+
+/* To ranks that have claimed the round; whether all have. */
+static int copy_pieces(struct epx_bounce *bounce, int *all)
+{
+    struct epx_bounce_filling *filling = &bounce->filling;
+    int self = bounce->comm->rank, size = bounce->comm->size;
+
+    *all = 1;
+    for (int i = 1; i < size; i++) {
+        int r = (self + i) % size;
+
+        *all &= filling->place[r] != NULL;
+        if (!filling->place[r] || filling->copied[r])
+            continue;
+        filling->copied[r] = 1;
+        EPX_TRY(copy_out(bounce, r));
+    }
+    return EPX_SUCCESS;
+}
+
+static int fill(struct epx_bounce *bounce, int *moved)
+{
+    struct epx_bounce_filling *filling = &bounce->filling;
+    int all = 0;
+
+    EPX_TRY(claim(bounce));
+    if (!filling->claimed || filling->full)
+        return EPX_SUCCESS;
+    ask_for_places(bounce, moved);
+    if (bounce->begun >= bounce->rounds)
+        return EPX_SUCCESS;
+    if (!filling->recorded)
+        EPX_TRY(copy_pieces(bounce, &all));
+    if (all) {
+        EPX_TRY_CUDA(cudaEventRecord(bounce->filled, bounce->outward));
+        filling->recorded = 1;
+    }
+    if (filling->recorded)
+        EPX_TRY(is_present(bounce->filled, &filling->full));
+    *moved |= filling->full;
+    return EPX_SUCCESS;
+}
+
+/* Behind the copies: what is in front of a piece is stored last. */
+static void address_blocks(struct epx_bounce *bounce)
+{
+    const struct epx_exchange *exchange = bounce->exchange;
+
+    for (int r = 0; r < bounce->comm->size; r++) {
+        const struct epx_message *message = &exchange->message[r];
+        struct header header = {.exchange = exchange->number, .rounds = bounce->own_rounds};
+        int others = r != bounce->comm->rank;
+
+        bounce->counts[r] = bounce->counts[bounce->comm->size + r] = 0;
+        if (!others)
+            continue;
+        header.bytes = (int64_t)epx_piece_bytes(&bounce->pieces, message->send_bytes,
+                                                bounce->begun);
+        memcpy(bounce->filling.place[r], &header, sizeof(header));
+        bounce->counts[r] = EPX_PIECE_HEADER_BYTES + (int)header.bytes;
+        bounce->counts[bounce->comm->size + r] =
+            EPX_PIECE_HEADER_BYTES +
+            (int)epx_piece_bytes(&bounce->pieces, message->recv_bytes, bounce->begun);
+    }
+}
+
+static int begin(struct epx_bounce *bounce, int *moved)
+{
+    size_t ranks = (size_t)bounce->comm->size;
+    uint64_t number = bounce->number + 1;
+
+    if (bounce->under_way || !bounce->filling.full)
+        return EPX_SUCCESS;
+    epx_jitter();
+    address_blocks(bounce);
+    EPX_TRY(bounce->host->alltoallv(bounce->messages, bounce->stage[(number + 1) % 2],
+                                    bounce->counts, bounce->displs, bounce->stage[number % 2],
+                                    bounce->counts + ranks, bounce->displs));
+    bounce->number = number;
+    bounce->begun++;
+    bounce->under_way = 1;
+    bounce->filling.claimed = bounce->filling.recorded = bounce->filling.full = 0;
+    memset(bounce->filling.place, 0, ranks * sizeof(*bounce->filling.place));
+    memset(bounce->filling.copied, 0, ranks);
+    memset(bounce->came, 0, ranks);
+    bounce->came[bounce->comm->rank] = 1;
+    *moved = 1;
+    return EPX_SUCCESS;
+}
+
+static int copy_in(struct epx_bounce *bounce, int rank)
+{
+    const struct epx_exchange *exchange = bounce->exchange;
+    const struct epx_message *message = &exchange->message[rank];
+    const char *block = bounce->stage[bounce->number % 2] + rank * bounce->pieces.share_bytes;
+    int64_t round = bounce->begun - 1;
+    size_t bytes = epx_piece_bytes(&bounce->pieces, message->recv_bytes, round);
+    struct header header;
+
+    memcpy(&header, block, sizeof(header));
+    EPX_FAIL_IF(header.exchange != exchange->number || header.bytes != (int64_t)bytes,
+                EPX_ERR_INTERN, "rank %d sent %lld bytes in exchange %llu, not %zu in %llu", rank,
+                (long long)header.bytes, (unsigned long long)header.exchange, bytes,
+                (unsigned long long)exchange->number);
+    if (bounce->rounds < header.rounds)
+        bounce->rounds = header.rounds;
+    if (bytes)
+        EPX_TRY_CUDA(cudaMemcpyAsync(exchange->recv + message->recv_at +
+                                         round * bounce->pieces.piece_bytes,
+                                     block + EPX_PIECE_HEADER_BYTES, bytes,
+                                     cudaMemcpyHostToDevice, bounce->inward));
+    return EPX_SUCCESS;
+}
+
+static int take(struct epx_bounce *bounce, int *moved)
+{
+    int done;
+
+    if (!bounce->under_way)
+        return EPX_SUCCESS;
+    EPX_TRY(bounce->host->done(bounce->messages, &done));
+    for (int r = 0; r < bounce->comm->size; r++) {
+        if (bounce->came[r] || !bounce->host->came(bounce->messages, r))
+            continue;
+        bounce->came[r] = 1;
+        *moved = 1;
+        note_step(bounce, r, 2 * bounce->number);
+        EPX_TRY(copy_in(bounce, r));
+    }
+    if (!done)
+        return EPX_SUCCESS;
+    EPX_TRY_CUDA(cudaEventRecord(bounce->emptied[bounce->number % 2], bounce->inward));
+    bounce->under_way = 0;
+    *moved = 1;
+    return EPX_SUCCESS;
+}
+
+int epx_bounce_queued(void *state, int *queued, int *moved)
+{
+    struct epx_bounce *bounce = state;
+    char message[EPX_MAX_ERROR_STRING];
+
+    *moved = 0;
+    if (bounce->rounds) {
+        if (bounce->host->liveness->beat(bounce->messages, 0, message))
+            return epx_fail(EPX_ERR_TRANSPORT, "%s", message);
+        EPX_TRY(take(bounce, moved));
+        EPX_TRY(fill(bounce, moved));
+        EPX_TRY(begin(bounce, moved));
+        EPX_TRY(show_steps(bounce, *moved));
+    }
+    *queued = !bounce->under_way && bounce->begun == bounce->rounds;
+    return EPX_SUCCESS;
+}
+
+static int64_t count_rounds(const struct epx_bounce *bounce, const struct epx_exchange *exchange)
+{
+    int64_t most = 0;
+
+    for (int r = 0; r < bounce->comm->size; r++) {
+        const struct epx_message *message = &exchange->message[r];
+        int64_t longer = message->send_bytes > message->recv_bytes ? message->send_bytes
+                                                                   : message->recv_bytes;
+        int64_t rounds = epx_pieces_rounds(&bounce->pieces, longer);
+
+        if (r != bounce->comm->rank && rounds > most)
+            most = rounds;
+    }
+    return most;
+}
+
+int epx_bounce_exchange(void *state, const struct epx_exchange *exchange, void *stream)
+{
+    struct epx_bounce *bounce = state;
+
+    bounce->exchange = exchange;
+    bounce->inward = stream;
+    bounce->begun = 0;
+    bounce->rounds = bounce->own_rounds = count_rounds(bounce, exchange);
+    bounce->moved_ns = epx_now_ns();
+    return EPX_SUCCESS;
+}

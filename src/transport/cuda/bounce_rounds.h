@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * bounce_rounds.h - the rounds of an exchange of messages: what transport_bounce.c makes
+ * for them, and how far they have come.
+ */
+#ifndef EPX_TRANSPORT_CUDA_BOUNCE_ROUNDS_H
+#define EPX_TRANSPORT_CUDA_BOUNCE_ROUNDS_H
+
+#include "transport/cuda/device_windows.h"
+#include "transport/cuda/pieces.h"
+#include "transport/transport.h"
+
+/* A round that is being filled. */
+struct epx_bounce_filling {
+    int claimed, recorded, full;
+    char **place; /* [R] where the block goes; NULL = the rank has not claimed */
+    char *copied; /* [R] the piece is on its way there */
+};
+
+struct epx_bounce {
+    struct epx_comm *comm;
+    const struct epx_transport_ops *host;
+    void *messages; /* the host transport's state */
+    struct epx_device_windows windows;
+
+    struct epx_pieces pieces;
+    char *stage[2];
+    void **registered; /* [R] with CUDA, by this transport */
+    int is_mapped;     /* the stages of all ranks are mapped here */
+
+    cudaStream_t outward;   /* of copies out of the GPU */
+    cudaEvent_t filled;     /* the last of a round's */
+    cudaEvent_t emptied[2]; /* the last copy out of a stage into the GPU */
+
+    /* the exchange under way */
+    const struct epx_exchange *exchange;
+    cudaStream_t inward;
+    int64_t rounds, own_rounds;
+    int64_t begun; /* rounds of it */
+
+    uint64_t number; /* of the last round that has begun */
+    int under_way;
+    struct epx_bounce_filling filling; /* of the next */
+    char *came;                        /* [R] in the round under way */
+    int *counts, *displs;              /* [2][R] to and from; [R] */
+    uint64_t *steps;                   /* [R] pinned */
+    int steps_changed;
+    int64_t moved_ns;
+};
+
+/* As the operations of struct epx_transport_ops. */
+int epx_bounce_exchange(void *state, const struct epx_exchange *exchange, void *stream);
+int epx_bounce_queued(void *state, int *queued, int *moved);
+
+#endif

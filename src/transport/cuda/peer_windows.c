@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * peer_windows.c - windows of device memory that kernels of all ranks store into: their numbers,
+ * the table of addresses that kernels read, and when they are given back.
+ *
+ * Mapping counts on order: NCCL places windows by counting, so all ranks must make and free them
+ * in the same order, and memory that CUDA shares is freed when no rank has it mapped any more. But
+ * a route that is freed goes with its last operation, which ends on each rank at another time. So
+ * a freed window is only laid aside; a collective call that makes a window or frees memory first
+ * completes what is in flight, then gives back those laid aside, by number.
+ */
+#include "transport/cuda/peer_windows.h"
+
+#include "core/agree.h"
+#include "core/progress.h"
+#include "kernels/device_args.h"
+#include "transport/cuda/cuda_errors.h"
+#include "transport/cuda/device_scope.h"
+
+enum { MOST_WINDOWS = 1 << 16 };
+
+static int init(struct epx_peer_windows *windows)
+{
+    size_t entries = (size_t)MOST_WINDOWS * (size_t)windows->comm->size;
+
+    EPX_TRY_CUDA(cudaStreamCreateWithFlags(&windows->stream, cudaStreamNonBlocking));
+    EPX_TRY_CUDA(cudaMalloc((void **)&windows->table, entries * sizeof(*windows->table)));
+    return windows->ops->prepare(windows);
+}
+
+static int init_all(void *state)
+{
+    struct epx_peer_windows *windows = state;
+
+    EPX_TRY(epx_comm_agree(windows->comm, init(windows)));
+    return windows->ops->connect ? windows->ops->connect(windows) : EPX_SUCCESS;
+}
+
+int epx_peer_windows_open(void *state, struct epx_comm *comm,
+                          const struct epx_peer_windows_ops *ops)
+{
+    struct epx_peer_windows *windows = state;
+
+    windows->ops = ops;
+    windows->comm = comm;
+    return epx_device_run(comm, &windows->ordinal, init_all, windows);
+}
+
+static void destroy(struct epx_peer_windows *windows, struct epx_window *window)
+{
+    windows->ops->free(windows, window);
+    window->own = NULL; /* it was the transport's */
+    epx_window_free(window);
+}
+
+static int unmap_all(struct epx_peer_windows *windows)
+{
+    for (struct epx_window *w = windows->laid_aside; w; w = w->next)
+        EPX_TRY(windows->ops->unmap(windows, w));
+    return EPX_SUCCESS;
+}
+
+/* Nothing on this rank uses them any more; if it has lost its device, rc, all keep them. */
+static void give_back(struct epx_peer_windows *windows, int rc)
+{
+    if (!windows->laid_aside)
+        return;
+    if (windows->ops->unmap)
+        rc = epx_comm_agree(windows->comm, rc == EPX_SUCCESS ? unmap_all(windows) : rc);
+    while (rc == EPX_SUCCESS && windows->laid_aside) {
+        struct epx_window *window = windows->laid_aside;
+
+        windows->laid_aside = window->next;
+        destroy(windows, window);
+    }
+}
+
+void epx_peer_windows_reclaim(void *state)
+{
+    struct epx_peer_windows *windows = state;
+    struct epx_device_scope scope;
+    int entered = epx_device_enter(windows->ordinal, &scope) == cudaSuccess;
+
+    give_back(windows, entered ? EPX_SUCCESS : EPX_ERR_CUDA);
+    if (entered)
+        epx_device_leave(&scope);
+}
+
+void epx_peer_windows_close(void *state)
+{
+    struct epx_peer_windows *windows = state;
+    struct epx_device_scope scope;
+
+    epx_peer_windows_reclaim(windows);
+    if (epx_device_enter(windows->ordinal, &scope) != cudaSuccess)
+        return;
+    if (windows->ops->disconnect)
+        windows->ops->disconnect(windows);
+    cudaFree(windows->table);
+    if (windows->stream)
+        cudaStreamDestroy(windows->stream);
+    epx_device_leave(&scope);
+}
+
+void epx_peer_windows_free(void *state, struct epx_window *window)
+{
+    struct epx_peer_windows *windows = state;
+    struct epx_window **link = &windows->laid_aside;
+
+    if (!window)
+        return;
+    while (*link && (*link)->number < window->number)
+        link = &(*link)->next;
+    window->next = *link;
+    *link = window;
+}
+
+/* For the host, and in a row of the table. */
+static int find_peers(struct epx_peer_windows *windows, struct epx_window *window)
+{
+    size_t ranks = (size_t)windows->comm->size;
+
+    window->device_address = windows->table + (size_t)window->number * ranks;
+    EPX_TRY(windows->ops->map(windows, window));
+    EPX_TRY_CUDA(cudaMemcpyAsync(window->device_address, window->address, ranks * sizeof(char *),
+                                 cudaMemcpyHostToDevice, windows->stream));
+    EPX_TRY_CUDA(cudaStreamSynchronize(windows->stream));
+    return EPX_SUCCESS;
+}
+
+static int init_window(struct epx_peer_windows *windows, size_t own_bytes,
+                       struct epx_window *window)
+{
+    const struct epx_peer_windows_ops *ops = windows->ops;
+    struct epx_comm *comm = windows->comm;
+    int64_t most = 0;
+    size_t bytes;
+
+    EPX_TRY(epx_comm_max(comm, (int64_t)(own_bytes ? own_bytes : 1), &most));
+    bytes = (size_t)epx_round_up(most, (int64_t)ops->granule_bytes);
+    EPX_TRY(epx_comm_agree(comm, ops->allocate(windows, bytes, window)));
+    EPX_TRY(ops->show(windows, bytes, window));
+    EPX_TRY(epx_comm_agree(comm, find_peers(windows, window)));
+    window->own_bytes = own_bytes;
+    window->mapping_bytes = bytes;
+    return EPX_SUCCESS;
+}
+
+static int make_window(const struct epx_peer_windows *windows, int number,
+                       struct epx_window **result)
+{
+    struct epx_window *window = epx_window_empty(windows->comm->size);
+
+    *result = window;
+    EPX_FAIL_IF(!window, EPX_ERR_NO_MEM, "no memory for a window");
+    window->number = number;
+    EPX_FAIL_IF(number >= MOST_WINDOWS, EPX_ERR_NO_MEM,
+                "a communicator can make %d windows in its life", MOST_WINDOWS);
+    return EPX_SUCCESS;
+}
+
+/* Only once all is complete have all ranks laid the same windows aside. */
+static int create_window(struct epx_peer_windows *windows, int rc, size_t own_bytes,
+                         struct epx_window **result)
+{
+    struct epx_comm *comm = windows->comm;
+    struct epx_window *window = NULL;
+    int number = windows->next_number++; /* counted also where there is no memory */
+
+    epx_comm_drain(comm);
+    if (comm->finished)
+        return epx_fail_quietly(comm->finished, comm->finish_message);
+    give_back(windows, rc);
+    rc = epx_comm_agree(comm, rc == EPX_SUCCESS ? make_window(windows, number, &window) : rc);
+    if (rc != EPX_SUCCESS) {
+        epx_window_free(window);
+        return rc;
+    }
+    rc = init_window(windows, own_bytes, window);
+    if (rc == EPX_SUCCESS)
+        *result = window;
+    else if (!comm->finished) {
+        epx_peer_windows_free(windows, window);
+        give_back(windows, EPX_SUCCESS);
+    }
+    return rc;
+}
+
+int epx_peer_windows_create(void *state, size_t own_bytes, struct epx_window **result)
+{
+    struct epx_peer_windows *windows = state;
+    struct epx_device_scope scope;
+    cudaError_t error = epx_device_enter(windows->ordinal, &scope);
+    int rc = error == cudaSuccess ? EPX_SUCCESS : epx_fail_cuda(error, "cudaSetDevice");
+
+    rc = create_window(windows, rc, own_bytes, result);
+    if (error == cudaSuccess)
+        epx_device_leave(&scope);
+    return rc;
+}

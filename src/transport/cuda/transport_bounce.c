@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * transport_bounce.c - messages between device memories through pinned stages on the hosts, by a
+ * transport of host memory that the proxy's thread moves: the GPU's copy engines bring a piece of
+ * each message into the stage of its rank, or where that cannot be mapped into this rank's own, the
+ * host transport tells that it is there, and copy engines take it to the other GPU. Here the stages
+ * are made; bounce_rounds.c has the exchange.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "coll/device.h"
+#include "core/agree.h"
+#include "transport/cuda/bounce_rounds.h"
+#include "transport/cuda/cuda_errors.h"
+#include "transport/cuda/device_ranks.h"
+#include "transport/cuda/device_scope.h"
+
+static int bounce_usable(struct epx_comm *comm, char *why)
+{
+    const struct epx_transport_ops *host = epx_transport_host_messages();
+    int64_t *devices = epx_device_numbers(comm, why);
+    int usable = devices && epx_device_check_room(comm, devices, why) &&
+                 host->usable(comm, why);
+
+    free(devices);
+    return usable;
+}
+
+static int bounce_window_create(void *state, size_t bytes, struct epx_window **window)
+{
+    struct epx_bounce *bounce = state;
+
+    return epx_device_windows_create(&bounce->windows, bytes, window);
+}
+
+static void bounce_window_free(void *state, struct epx_window *window)
+{
+    struct epx_bounce *bounce = state;
+
+    epx_device_windows_free(&bounce->windows, window);
+}
+
+static void bounce_reclaim(void *state)
+{
+    struct epx_bounce *bounce = state;
+
+    epx_device_windows_reclaim(&bounce->windows);
+}
+
+static size_t stages_bytes(const struct epx_bounce *bounce)
+{
+    size_t stage = (size_t)(bounce->stage[1] - bounce->stage[0]);
+
+    return stage + (size_t)(bounce->comm->size * bounce->pieces.share_bytes);
+}
+
+static void free_cuda(struct epx_bounce *bounce)
+{
+    if (bounce->outward)
+        cudaStreamSynchronize(bounce->outward);
+    for (int r = 0; bounce->registered && r < bounce->comm->size; r++)
+        if (bounce->registered[r])
+            cudaHostUnregister(bounce->registered[r]);
+    if (bounce->filled)
+        cudaEventDestroy(bounce->filled);
+    for (int i = 0; i < 2; i++)
+        if (bounce->emptied[i])
+            cudaEventDestroy(bounce->emptied[i]);
+    if (bounce->outward)
+        cudaStreamDestroy(bounce->outward);
+    cudaFreeHost(bounce->steps);
+    epx_device_windows_close(&bounce->windows);
+}
+
+static void bounce_free(void *state)
+{
+    struct epx_bounce *bounce = state;
+    struct epx_device_scope scope;
+
+    if (!bounce)
+        return;
+    if (epx_device_enter(bounce->windows.ordinal, &scope) == cudaSuccess) {
+        free_cuda(bounce);
+        epx_device_leave(&scope);
+    }
+    if (bounce->messages)
+        bounce->host->free(bounce->messages);
+    free(bounce->registered);
+    free(bounce->filling.place);
+    free(bounce->filling.copied);
+    free(bounce->came);
+    free(bounce->counts);
+    free(bounce->displs);
+    free(bounce);
+}
+
+static int allocate(struct epx_bounce *bounce)
+{
+    size_t ranks = (size_t)bounce->comm->size;
+
+    bounce->registered = calloc(ranks, sizeof(*bounce->registered));
+    bounce->filling.place = calloc(ranks, sizeof(*bounce->filling.place));
+    bounce->filling.copied = calloc(ranks, sizeof(*bounce->filling.copied));
+    bounce->came = calloc(ranks, sizeof(*bounce->came));
+    bounce->counts = calloc(2 * ranks, sizeof(*bounce->counts));
+    bounce->displs = calloc(ranks, sizeof(*bounce->displs));
+    EPX_FAIL_IF(!bounce->registered || !bounce->filling.place || !bounce->filling.copied ||
+                    !bounce->came || !bounce->counts || !bounce->displs,
+                EPX_ERR_NO_MEM, "no memory for %zu ranks", ranks);
+    for (size_t r = 0; r < ranks; r++)
+        bounce->displs[r] = (int)((int64_t)r * bounce->pieces.share_bytes);
+    return EPX_SUCCESS;
+}
+
+static int init(struct epx_bounce *bounce)
+{
+    size_t bytes = (size_t)bounce->comm->size * sizeof(*bounce->steps);
+    int least, greatest;
+
+    bounce->pieces = epx_pieces_of(bounce->comm->params.window_bytes, bounce->comm->size);
+    EPX_TRY(allocate(bounce));
+    EPX_TRY(epx_device_windows_open(&bounce->windows, bounce->comm));
+    EPX_TRY_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    EPX_TRY_CUDA(cudaStreamCreateWithPriority(&bounce->outward, cudaStreamNonBlocking, greatest));
+    EPX_TRY_CUDA(cudaEventCreateWithFlags(&bounce->filled, cudaEventDisableTiming));
+    for (int i = 0; i < 2; i++)
+        EPX_TRY_CUDA(cudaEventCreateWithFlags(&bounce->emptied[i], cudaEventDisableTiming));
+    EPX_TRY_CUDA(cudaHostAlloc((void **)&bounce->steps, bytes, cudaHostAllocPortable));
+    memset(bounce->steps, 0, bytes);
+    return EPX_SUCCESS;
+}
+
+/* The host transport itself may have done so. */
+static int pin(struct epx_bounce *bounce, int rank, char *stages)
+{
+    cudaError_t error = cudaHostRegister(stages, stages_bytes(bounce), cudaHostRegisterPortable);
+
+    if (error == cudaErrorHostMemoryAlreadyRegistered) {
+        cudaGetLastError();
+        return EPX_SUCCESS;
+    }
+    EPX_TRY_CUDA(error);
+    bounce->registered[rank] = stages;
+    return EPX_SUCCESS;
+}
+
+static int pin_all(struct epx_bounce *bounce)
+{
+    int self = bounce->comm->rank;
+
+    bounce->is_mapped = 1;
+    EPX_TRY(pin(bounce, self, bounce->stage[0]));
+    for (int r = 0; r < bounce->comm->size; r++) {
+        char *stages = r == self ? bounce->stage[0]
+                                 : bounce->host->mapped(bounce->messages, r, bounce->stage[0]);
+
+        bounce->is_mapped &= stages != NULL;
+        if (stages && r != self)
+            EPX_TRY(pin(bounce, r, stages));
+    }
+    return EPX_SUCCESS;
+}
+
+/* Everything that CUDA loads when it is first used: later it could wait for a kernel that waits. */
+static int warm_up(struct epx_bounce *bounce)
+{
+    enum { SHORT = 40 };
+    cudaStream_t out = bounce->outward, in = bounce->windows.stream;
+    char *host = bounce->stage[0], *memory = NULL;
+    size_t bytes = EPX_PIECE_HEADER_BYTES + EPX_LINE_BYTES;
+
+    EPX_TRY_CUDA(cudaMallocAsync((void **)&memory, bytes, in));
+    EPX_TRY_CUDA(cudaMemcpyAsync(memory, host, bytes, cudaMemcpyHostToDevice, in));
+    EPX_TRY_CUDA(cudaMemcpyAsync(memory, host, SHORT, cudaMemcpyHostToDevice, in));
+    for (int i = 0; i < 2; i++)
+        EPX_TRY_CUDA(cudaEventRecord(bounce->emptied[i], in));
+    EPX_TRY_CUDA(cudaStreamSynchronize(in));
+    EPX_TRY_CUDA(cudaMemcpyAsync(host, memory, bytes, cudaMemcpyDeviceToHost, out));
+    EPX_TRY_CUDA(cudaMemcpyAsync(host, memory, SHORT, cudaMemcpyDeviceToHost, out));
+    EPX_TRY_CUDA(cudaEventRecord(bounce->filled, out));
+    EPX_TRY_CUDA(cudaStreamSynchronize(out));
+    EPX_TRY_CUDA(cudaFreeAsync(memory, in));
+    EPX_TRY_CUDA(cudaStreamSynchronize(in));
+    return EPX_SUCCESS;
+}
+
+static int init_all(void *state)
+{
+    struct epx_bounce *bounce = state;
+    struct epx_comm *comm = bounce->comm;
+    size_t bytes;
+
+    EPX_TRY(epx_comm_agree(comm, init(bounce)));
+    EPX_TRY(bounce->host->create(comm, &bounce->messages));
+    bytes = (size_t)(comm->size * bounce->pieces.share_bytes);
+    EPX_TRY(bounce->host->stages(bounce->messages, bytes, &bounce->stage[0], &bounce->stage[1]));
+    EPX_TRY(epx_comm_agree(comm, pin_all(bounce)));
+    return epx_comm_agree(comm, warm_up(bounce));
+}
+
+static int bounce_create(struct epx_comm *comm, void **state)
+{
+    struct epx_bounce *bounce = calloc(1, sizeof(*bounce));
+
+    *state = bounce;
+    if (!bounce)
+        return epx_comm_agree(comm, epx_fail(EPX_ERR_NO_MEM, "no memory for transport ucx"));
+    bounce->comm = comm;
+    bounce->host = epx_transport_host_messages();
+    return epx_device_run(comm, &bounce->windows.ordinal, init_all, bounce);
+}
+
+/* What it queues on the stream waits for no rank: there is nothing to abort. */
+const struct epx_transport_ops epx_transport_bounce = {
+    .memory = EPX_MEMORY_CUDA,
+    .usable = bounce_usable,
+    .create = bounce_create,
+    .free = bounce_free,
+    .window_create = bounce_window_create,
+    .window_free = bounce_window_free,
+    .reclaim = bounce_reclaim,
+    .exchange = epx_bounce_exchange,
+    .queued = epx_bounce_queued,
+};

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * transport_ipc.c - kernels store into the other ranks' memory, which CUDA maps from process to
+ * process: no library besides CUDA takes part, and ranks may share a GPU. One rank alone maps
+ * nothing.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/agree.h"
+#include "kernels/device_args.h"
+#include "transport/cuda/cuda_errors.h"
+#include "transport/cuda/device_ranks.h"
+#include "transport/cuda/peer_windows.h"
+#include "transport/transport.h"
+
+/* CUDA shares whole blocks, which smaller allocations have in common. */
+enum { BLOCK_BYTES = 2 << 20 };
+
+struct ipc {
+    struct epx_peer_windows windows; /* first */
+    /* of the window that is being made */
+    cudaIpcMemHandle_t own, *handles; /* [R] */
+};
+
+static int can_reach(int own, int other)
+{
+    int can = 0;
+
+    if (own == other)
+        return 1;
+    if (other < 0 || cudaDeviceCanAccessPeer(&can, own, other) != cudaSuccess)
+        cudaGetLastError();
+    return can;
+}
+
+/* CUDA maps no memory of a GPU that this process does not see. */
+static int check_access(const struct epx_comm *comm, const int64_t *devices, char *why)
+{
+    int ordinals[EPX_MOST_DEVICE_RANKS];
+
+    epx_device_find_ordinals(comm, devices, ordinals);
+    for (int r = 0; r < comm->size; r++) {
+        if (can_reach(ordinals[comm->rank], ordinals[r]))
+            continue;
+        snprintf(why, EPX_WHY_MAX, "the GPU of rank %d %s rank %d", r,
+                 ordinals[r] < 0 ? "is not visible to" : "cannot be reached by that of",
+                 comm->rank);
+        return 0;
+    }
+    return 1;
+}
+
+static int check_devices(const struct epx_comm *comm, const int64_t *devices, char *why)
+{
+    return epx_device_check_nodes(comm, why) && check_access(comm, devices, why) &&
+           epx_device_check_atomics(comm, devices, why) &&
+           epx_device_check_room(comm, devices, why);
+}
+
+static int ipc_usable(struct epx_comm *comm, char *why)
+{
+    int64_t *devices = epx_device_numbers(comm, why);
+    int usable = devices && check_devices(comm, devices, why);
+
+    free(devices);
+    return usable;
+}
+
+static int prepare(void *state)
+{
+    struct ipc *ipc = state;
+    int ranks = ipc->windows.comm->size;
+
+    ipc->handles = calloc((size_t)ranks, sizeof(*ipc->handles));
+    EPX_FAIL_IF(!ipc->handles, EPX_ERR_NO_MEM, "no memory for %d ranks", ranks);
+    return EPX_SUCCESS;
+}
+
+static int allocate(void *state, size_t bytes, struct epx_window *window)
+{
+    cudaError_t error = cudaMalloc((void **)&window->own, bytes);
+
+    (void)state;
+    if (error == cudaErrorMemoryAllocation) {
+        cudaGetLastError();
+        return epx_fail(EPX_ERR_NO_MEM, "no %zu bytes of device memory", bytes);
+    }
+    return error == cudaSuccess ? EPX_SUCCESS : epx_fail_cuda(error, "cudaMalloc");
+}
+
+/* Not an error of the device: another transport may do. */
+static int refuse(cudaError_t error, const char *call, int rank)
+{
+    cudaGetLastError();
+    return epx_fail(EPX_ERR_TRANSPORT, "%s of the memory of rank %d: %s", call, rank,
+                    cudaGetErrorString(error));
+}
+
+static int export_own(struct ipc *ipc, const struct epx_window *window)
+{
+    cudaError_t error = cudaIpcGetMemHandle(&ipc->own, window->own);
+
+    return error == cudaSuccess
+               ? EPX_SUCCESS
+               : refuse(error, "cudaIpcGetMemHandle", ipc->windows.comm->rank);
+}
+
+static int show(void *state, size_t bytes, struct epx_window *window)
+{
+    struct ipc *ipc = state;
+    struct epx_comm *comm = ipc->windows.comm;
+
+    (void)bytes;
+    if (comm->size == 1)
+        return EPX_SUCCESS;
+    EPX_TRY(epx_comm_agree(comm, export_own(ipc, window)));
+    return epx_comm_allgather_bytes(comm, &ipc->own, (int)sizeof(ipc->own), ipc->handles);
+}
+
+static int map(void *state, struct epx_window *window)
+{
+    const struct ipc *ipc = state;
+    int self = ipc->windows.comm->rank;
+
+    for (int r = 0; r < window->num_ranks; r++) {
+        void *base = window->own;
+        cudaError_t error = r == self ? cudaSuccess
+                                      : cudaIpcOpenMemHandle(&base, ipc->handles[r],
+                                                             cudaIpcMemLazyEnablePeerAccess);
+
+        if (error != cudaSuccess)
+            return refuse(error, "cudaIpcOpenMemHandle", r);
+        window->address[r] = base;
+    }
+    return EPX_SUCCESS;
+}
+
+static int unmap(void *state, struct epx_window *window)
+{
+    const struct ipc *ipc = state;
+
+    for (int r = 0; r < window->num_ranks; r++) {
+        if (window->address[r] && r != ipc->windows.comm->rank)
+            EPX_TRY_CUDA(cudaIpcCloseMemHandle(window->address[r]));
+        window->address[r] = NULL;
+    }
+    return EPX_SUCCESS;
+}
+
+static void free_window(void *state, struct epx_window *window)
+{
+    (void)state;
+    cudaFree(window->own);
+}
+
+static const struct epx_peer_windows_ops ipc_windows = {
+    .granule_bytes = BLOCK_BYTES,
+    .prepare = prepare,
+    .allocate = allocate,
+    .show = show,
+    .map = map,
+    .unmap = unmap,
+    .free = free_window,
+};
+
+static void ipc_free(void *state)
+{
+    struct ipc *ipc = state;
+
+    if (!ipc)
+        return;
+    epx_peer_windows_close(ipc);
+    free(ipc->handles);
+    free(ipc);
+}
+
+static int ipc_create(struct epx_comm *comm, void **state)
+{
+    struct ipc *ipc = calloc(1, sizeof(*ipc));
+
+    *state = ipc;
+    if (!ipc)
+        return epx_comm_agree(comm, epx_fail(EPX_ERR_NO_MEM, "no memory for transport ipc"));
+    return epx_peer_windows_open(ipc, comm, &ipc_windows);
+}
+
+const struct epx_transport_ops epx_transport_ipc = {
+    .memory = EPX_MEMORY_CUDA,
+    .usable = ipc_usable,
+    .create = ipc_create,
+    .free = ipc_free,
+    .window_create = epx_peer_windows_create,
+    .window_free = epx_peer_windows_free,
+    .reclaim = epx_peer_windows_reclaim,
+    .direct = 1,
+};

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* module.c - opens libepx_cuda. */
+#define _GNU_SOURCE /* dladdr */
+#include "transport/module.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/agree.h"
+#include "core/progress.h"
+
+static const struct epx_core core = {
+    .fail_quietly = epx_fail_quietly,
+    .message = epx_status_message,
+    .function = epx_status_function,
+    .enter = epx_status_enter,
+    .log = epx_log,
+    .agree = epx_comm_agree,
+    .max = epx_comm_max,
+    .allgather = epx_comm_allgather,
+    .allgather_bytes = epx_comm_allgather_bytes,
+    .bcast = epx_comm_bcast,
+    .drain = epx_comm_drain,
+    .finish = epx_comm_finish,
+    .give_up = epx_comm_give_up,
+    .describe_silence = epx_comm_describe_silence,
+    .letters_create = epx_letters_create,
+    .letters_free = epx_letters_free,
+    .letters_beat = epx_letters_beat,
+    .letters_announce = epx_letters_announce,
+    .letters_blame = epx_letters_blame,
+    .now_ns = epx_now_ns,
+    .verb_name = epx_verb_name,
+    .worst_capacity = epx_route_worst_capacity,
+    .ready_of = epx_ready_of,
+    .host_messages = epx_transport_host_messages,
+};
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static const struct epx_module *module;
+static char why[EPX_MAX_ERROR_STRING];
+
+/* Where it is installed; else near the library, wherever that was moved or built. */
+static void *open_library(void)
+{
+    static const char *const places[] = {"epx/", "", ".libs/"};
+    char path[PATH_MAX];
+    Dl_info here;
+    void *library = dlopen(EPX_MODULE_DIR "/libepx_cuda.so", RTLD_NOW | RTLD_LOCAL);
+    const char *slash;
+
+    if (library)
+        return library;
+    snprintf(why, sizeof(why), "%s", dlerror());
+    if (!dladdr(&once, &here) || !here.dli_fname)
+        return NULL;
+    slash = strrchr(here.dli_fname, '/');
+    for (size_t i = 0; !library && i < sizeof(places) / sizeof(places[0]); i++) {
+        int folder = slash ? (int)(slash - here.dli_fname) + 1 : 0;
+
+        snprintf(path, sizeof(path), "%.*s%slibepx_cuda.so", folder, here.dli_fname, places[i]);
+        if (access(path, R_OK) != 0)
+            continue;
+        library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        if (!library)
+            snprintf(why, sizeof(why), "%s", dlerror());
+    }
+    return library;
+}
+
+static void open_module(void)
+{
+    void *library = open_library();
+    epx_module_entry *entry = NULL;
+
+    if (!library)
+        return;
+    *(void **)&entry = dlsym(library, "epx_cuda_module");
+    module = entry ? entry(&core) : NULL;
+    if (!module || module->version != EPX_MODULE_VERSION) {
+        snprintf(why, sizeof(why), "libepx_cuda is of another version than libepx");
+        module = NULL;
+    }
+}
+
+const struct epx_module *epx_module_open(void)
+{
+    pthread_once(&once, open_module);
+    if (!module)
+        epx_fail_quietly(EPX_ERR_UNSUPPORTED, why);
+    return module;
+}
+
+int epx_module_has_context(void)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    int (*get_current)(void **) = NULL;
+    void *context = NULL;
+
+    if (!driver)
+        return 0;
+    *(void **)&get_current = dlsym(driver, "cuCtxGetCurrent");
+    if (!get_current || get_current(&context) != 0)
+        context = NULL;
+    dlclose(driver);
+    return context != NULL;
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * module.h - between libepx and libepx_cuda, the module for device memory that it opens when the
+ * first device communicator is made. libepx exports nothing but EPX_ symbols, so each side hands
+ * the other a table.
+ */
+#ifndef EPX_TRANSPORT_MODULE_H
+#define EPX_TRANSPORT_MODULE_H
+
+#include "core/ready.h"
+#include "core/request.h"
+#include "core/route.h"
+#include "transport/mpi/mpi_liveness.h"
+#include "transport/transport.h"
+
+enum { EPX_MODULE_VERSION = 9 };
+
+/* What libepx gives its module; module_cuda.c wraps them under their own names. */
+struct epx_core {
+    int (*fail_quietly)(int code, const char *message);
+    const char *(*message)(void);
+    const char *(*function)(void);
+    void (*enter)(const char *function);
+    void (*log)(enum epx_log_level level, const char *format, ...) EPX_PRINTF(2, 3);
+    int (*agree)(struct epx_comm *comm, int rc);
+    int (*max)(struct epx_comm *comm, int64_t value, int64_t *max);
+    int (*allgather)(struct epx_comm *comm, int64_t value, int64_t *values);
+    int (*allgather_bytes)(struct epx_comm *comm, const void *own, int bytes, void *all);
+    int (*bcast)(struct epx_comm *comm, void *data, int bytes);
+    void (*drain)(struct epx_comm *comm);
+    void (*finish)(struct epx_comm *comm, const char *message);
+    void (*give_up)(struct epx_comm *comm, const char *message);
+    void (*describe_silence)(const struct epx_comm *comm, const char *operation, int culprit,
+                             char *message);
+    int (*letters_create)(struct epx_comm *comm, struct epx_letters **letters);
+    void (*letters_free)(struct epx_letters *letters);
+    int (*letters_beat)(struct epx_letters *letters, uint64_t position, char *message);
+    void (*letters_announce)(struct epx_letters *letters, const char *message);
+    int (*letters_blame)(struct epx_letters *letters, int first, const char *suspects,
+                         char *message);
+    int64_t (*now_ns)(void);
+    const char *(*verb_name)(enum epx_verb verb);
+    int64_t (*worst_capacity)(const EPX_Route_attr *attr, int num_ranks, int num_local);
+    struct epx_ready (*ready_of)(const struct epx_request *request);
+    const struct epx_transport_ops *(*host_messages)(void);
+};
+
+/* Operations on device memory; state is what create made. */
+struct epx_device_ops {
+    const struct epx_liveness_ops *liveness; /* of what create made */
+    /* Collective, agreed: what a communicator needs beyond its transport. */
+    int (*create)(struct epx_comm *comm, const struct epx_transport *transport,
+                  struct epx_device **device);
+    /* Local. */
+    void (*free)(struct epx_device *device);
+    /* Local, of a finished communicator, whose memory stays: ends its threads. */
+    void (*retire)(struct epx_device *device);
+    /* Collective, agreed: the plan, the window and the view of a new route. */
+    int (*route_create)(struct epx_route *route);
+    /* Local: queues the kernels of an operation on its stream; then poll asks after it. */
+    int (*launch)(struct epx_request *request);
+    int (*poll)(struct epx_request *request, int *moved);
+    /* Local, after the communicator finished: whether its kernels are through, or it has none. */
+    int (*ended)(const struct epx_request *request);
+    /* Local: the stream waits for the operation; the request is over then if it was captured. */
+    int (*wait_enqueue)(struct epx_request *request, EPX_Stream stream);
+    /* Local: EPX_ERR_BUFFER unless kernels can use the address. */
+    int (*check_buffer)(const struct epx_device *device, const char *name, const void *address);
+    /* Local: the error of an operation in a replayed graph that was not told yet, with its message
+     * as that of this thread. */
+    int (*take_replay_error)(struct epx_device *device);
+    /* Local: waits for a copy from the GPU, some microseconds; after half a second without one the
+     * numbers are those of the last call. */
+    void (*add_stats)(struct epx_device *device, EPX_Stats *stats);
+};
+
+/* What the module gives libepx. */
+struct epx_module {
+    int version;
+    const struct epx_transport_ops *lsa, *ipc, *nccl, *ucx, *bounce;
+    const struct epx_device_ops *device;
+};
+
+typedef const struct epx_module *epx_module_entry(const struct epx_core *core);
+
+/* Opens the module at the first call; NULL if it cannot be, epx_status_message says why. */
+const struct epx_module *epx_module_open(void);
+
+/* Whether this process has a current CUDA context; without opening anything. */
+int epx_module_has_context(void);
+
+#endif

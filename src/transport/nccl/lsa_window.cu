@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * lsa_window.cu - asks NCCL once where a window of each rank is mapped here. This
+ * rank's own part keeps the address that it was allocated at: one address a byte in each kernel.
+ */
+#include "transport/nccl/lsa_window.h"
+
+#include <nccl_device.h>
+
+static __global__ void resolve(ncclWindow_t window, void *own, int rank, int num_ranks, char **row)
+{
+    for (int r = (int)threadIdx.x; r < num_ranks; r += (int)blockDim.x)
+        row[r] = (char *)(r == rank ? own : ncclGetLsaPointer(window, 0, r));
+}
+
+int epx_lsa_resolve(ncclWindow_t window, void *own, int rank, int num_ranks, char **row,
+                    EPX_Stream stream)
+{
+    resolve<<<1, 128, 0, stream>>>(window, own, rank, num_ranks, row);
+    return cudaGetLastError() == cudaSuccess ? EPX_SUCCESS : EPX_ERR_CUDA;
+}
+
+int epx_lsa_load(void)
+{
+    cudaFuncAttributes attributes;
+
+    return cudaFuncGetAttributes(&attributes, resolve) == cudaSuccess ? EPX_SUCCESS : EPX_ERR_CUDA;
+}
+
+int epx_lsa_reach(ncclComm_t comm)
+{
+    return ncclTeamLsa(comm).nRanks;
+}

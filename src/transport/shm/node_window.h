@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* node_window.h - memory that the ranks of a node share: a part of each, mapped by all of them. */
+#ifndef EPX_TRANSPORT_SHM_NODE_WINDOW_H
+#define EPX_TRANSPORT_SHM_NODE_WINDOW_H
+
+#include "core/comm.h"
+
+/* Collective over all nodes, agreed: addresses of ranks of other nodes stay NULL. */
+int epx_node_window_create(struct epx_comm *comm, size_t own_bytes, struct epx_window **window);
+/* Local; takes NULL. */
+void epx_node_window_free(const struct epx_comm *comm, struct epx_window *window);
+
+/* Whether the rank is on this rank's node. */
+int epx_node_shared(const struct epx_comm *comm, int rank);
+
+#endif

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* transport_shm.c - ranks of one node store into each other's POSIX shared memory. */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/agree.h"
+#include "transport/shm/node_window.h"
+#include "transport/transport.h"
+
+/*
+ * Life and death. Each rank's part of the life window:
+ *   beats, position   written by its owner at every pass, read by a rank that suspects it
+ *   obituary          used on rank 0's part only: OPEN -> WRITING -> PUBLISHED, once. Whoever
+ *                     wins the exchange from OPEN writes the message, then publishes it with a
+ *                     release store; readers acquire PUBLISHED before they copy the message.
+ */
+enum { OBITUARY_OPEN, OBITUARY_WRITING, OBITUARY_PUBLISHED };
+enum { OBITUARY_PATIENCE = 10000 };
+
+struct life {
+    _Alignas(EPX_LINE_BYTES) _Atomic uint64_t beats;
+    _Atomic uint64_t position;
+    _Alignas(EPX_LINE_BYTES) _Atomic int obituary;
+    char message[EPX_MAX_ERROR_STRING];
+};
+
+struct shm {
+    struct epx_comm *comm;
+    struct epx_window *lives;
+    uint64_t *last_beats; /* [R] at the time of the probe */
+};
+
+static struct life *life_of(const struct shm *shm, int rank)
+{
+    return (struct life *)(void *)shm->lives->address[rank];
+}
+
+static int shm_usable(struct epx_comm *comm, char *why)
+{
+    if (comm->num_nodes == 1 && comm->real_nodes == 1)
+        return 1;
+    snprintf(why, EPX_WHY_MAX, "the ranks are on %d nodes%s", comm->num_nodes,
+             comm->params.ranks_per_node ? " (epx_ranks_per_node)" : "");
+    return 0;
+}
+
+static void shm_window_free(void *state, struct epx_window *window)
+{
+    const struct shm *shm = state;
+
+    epx_node_window_free(shm->comm, window);
+}
+
+static int shm_window_create(void *state, size_t bytes, struct epx_window **window)
+{
+    const struct shm *shm = state;
+
+    return epx_node_window_create(shm->comm, bytes, window);
+}
+
+static void shm_free(void *state)
+{
+    struct shm *shm = state;
+
+    if (!shm)
+        return;
+    shm_window_free(shm, shm->lives);
+    free(shm->last_beats);
+    free(shm);
+}
+
+static int shm_create(struct epx_comm *comm, void **state)
+{
+    struct shm *shm = epx_memory_zeroed(1, sizeof(*shm));
+    int rc = EPX_SUCCESS;
+
+    *state = shm;
+    if (shm) {
+        shm->comm = comm;
+        shm->last_beats = epx_memory_zeroed((size_t)comm->size, sizeof(*shm->last_beats));
+    }
+    if (!shm || !shm->last_beats)
+        rc = epx_fail(EPX_ERR_NO_MEM, "no memory for transport shm");
+    EPX_TRY(epx_comm_agree(comm, rc));
+    return shm_window_create(shm, sizeof(struct life), &shm->lives);
+}
+
+static int shm_beat(void *state, uint64_t position, char *message)
+{
+    struct shm *shm = state;
+    struct life *mine = life_of(shm, shm->comm->rank), *first = life_of(shm, 0);
+
+    atomic_store_explicit(&mine->position, position, memory_order_relaxed);
+    atomic_fetch_add_explicit(&mine->beats, 1, memory_order_relaxed);
+    if (atomic_load_explicit(&first->obituary, memory_order_acquire) != OBITUARY_PUBLISHED)
+        return 0;
+    memcpy(message, first->message, sizeof(first->message));
+    return 1;
+}
+
+static void shm_probe(void *state)
+{
+    struct shm *shm = state;
+
+    for (int r = 0; r < shm->comm->size; r++)
+        shm->last_beats[r] = atomic_load_explicit(&life_of(shm, r)->beats, memory_order_relaxed);
+}
+
+static int shm_answered(void *state, int rank, uint64_t *position)
+{
+    struct shm *shm = state;
+    struct life *life = life_of(shm, rank);
+
+    *position = atomic_load_explicit(&life->position, memory_order_relaxed);
+    return atomic_load_explicit(&life->beats, memory_order_relaxed) != shm->last_beats[rank];
+}
+
+static void shm_announce(void *state, char *message)
+{
+    struct life *first = life_of(state, 0);
+    int open = OBITUARY_OPEN;
+
+    if (atomic_compare_exchange_strong(&first->obituary, &open, OBITUARY_WRITING)) {
+        snprintf(first->message, sizeof(first->message), "%s", message);
+        atomic_store_explicit(&first->obituary, OBITUARY_PUBLISHED, memory_order_release);
+        return;
+    }
+    for (int i = 0; i < OBITUARY_PATIENCE; i++)
+        if (atomic_load_explicit(&first->obituary, memory_order_acquire) == OBITUARY_PUBLISHED) {
+            memcpy(message, first->message, sizeof(first->message));
+            return;
+        }
+}
+
+static const struct epx_liveness_ops shm_liveness = {
+    .beat = shm_beat,
+    .probe = shm_probe,
+    .answered = shm_answered,
+    .announce = shm_announce,
+};
+
+const struct epx_transport_ops epx_transport_shm = {
+    .memory = EPX_MEMORY_SYSTEM,
+    .usable = shm_usable,
+    .create = shm_create,
+    .free = shm_free,
+    .liveness = &shm_liveness,
+    .window_create = shm_window_create,
+    .window_free = shm_window_free,
+    .direct = 1,
+    .threads = 1,
+};

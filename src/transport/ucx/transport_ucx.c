@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * transport_ucx.c - collectives by UCX: ranks of a node store into each other's memory, ranks of
+ * different nodes send messages.
+ */
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/jitter.h"
+#include "core/agree.h"
+#include "transport/ucx/ucx_context.h"
+#include "transport/ucx/ucx_links.h"
+
+/*
+ * One collective at a time, numbered from 1 by every rank alike. In each, every rank gives every
+ * other one block, empty ones too, and ends when all its blocks are given and taken. So no rank
+ * is more than one collective ahead of another, and what is early belongs to the next.
+ *
+ * Ranks that map each other's memory (a part: a board, two cells for each source, two stages):
+ *   ready    on the board, written by its owner: the last collective for which its stages may be
+ *            stored into. Release, after what it read from them; a source acquires it before it
+ *            stores there. The next number is ready as soon as a collective is begun that leaves
+ *            the stages alone, else when the place of its blocks is asked for.
+ *   cell     of a source, one for odd numbers and one for even, written by it alone: a block of
+ *            an allgather or alltoall that is short enough. Its reader is through with number
+ *            n - 2 before the source is in n.
+ *   arrived  in the cell: the number whose block is in the cell, or of an alltoallv at the
+ *            source's place in the stage. Release, after the block, whose stores past the caches
+ *            were fenced by whoever made them; its reader acquires it.
+ * All other blocks are messages that carry their number and source.
+ * Invariant: ready and arrived only grow, in a cell by two; a place in a stage is stored into only
+ * between its owner's ready and the source's arrived for that number.
+ */
+enum { CELL_BYTES = 4096 };
+
+struct board {
+    _Alignas(EPX_LINE_BYTES) _Atomic uint64_t ready;
+};
+
+struct cell {
+    _Alignas(EPX_LINE_BYTES) _Atomic uint64_t arrived;
+    char block[CELL_BYTES - sizeof(uint64_t)];
+};
+
+/* Where the blocks of the ranks are, on one side of a collective. */
+struct blocks {
+    char *base;
+    const int *counts, *displs; /* of an alltoallv; NULL: all have these bytes, this far apart */
+    int bytes, stride;
+};
+
+struct ucx {
+    struct epx_comm *comm;
+    struct epx_links *links;
+    char *part, **parts; /* of this rank, NULL if its memory is not asked for; [R] mapped here,
+                            NULL for those reached by messages */
+    size_t stage_bytes;
+    uint64_t number, ready;
+    struct blocks out, in;
+    char *taken; /* [R] */
+};
+
+static size_t stages_offset(const struct ucx *ucx)
+{
+    size_t bytes = sizeof(struct board) + 2 * (size_t)ucx->comm->size * sizeof(struct cell);
+
+    return (bytes + EPX_PAGE_BYTES - 1) / EPX_PAGE_BYTES * EPX_PAGE_BYTES;
+}
+
+static struct board *board_of(char *part)
+{
+    return (struct board *)(void *)part;
+}
+
+static struct cell *cell_of(char *part, int source, uint64_t number)
+{
+    struct cell *cells = (struct cell *)(void *)(part + sizeof(struct board));
+
+    return &cells[2 * source + (int)(number % 2)];
+}
+
+static size_t block_bytes(const struct blocks *blocks, int rank)
+{
+    return (size_t)(blocks->counts ? blocks->counts[rank] : blocks->bytes);
+}
+
+static char *block_at(const struct blocks *blocks, int rank)
+{
+    return blocks->base +
+           (blocks->displs ? blocks->displs[rank] : (ptrdiff_t)rank * blocks->stride);
+}
+
+static int is_short(size_t bytes)
+{
+    return bytes <= sizeof(((struct cell *)NULL)->block);
+}
+
+/* Whether what goes to or comes from a rank is a message. */
+static int is_message(const struct ucx *ucx, const struct blocks *blocks, int rank)
+{
+    return !ucx->parts[rank] || (!blocks->counts && !is_short(block_bytes(blocks, rank)));
+}
+
+static void publish_ready(struct ucx *ucx, uint64_t number)
+{
+    if (!ucx->part || ucx->ready >= number)
+        return;
+    ucx->ready = number;
+    atomic_store_explicit(&board_of(ucx->part)->ready, number, memory_order_release);
+}
+
+static int ucx_usable(struct epx_comm *comm, char *why)
+{
+    (void)comm;
+    return epx_ucx_usable(why);
+}
+
+static void ucx_free(void *state)
+{
+    struct ucx *ucx = state;
+
+    if (!ucx)
+        return;
+    epx_links_free(ucx->links);
+    free(ucx->parts);
+    free(ucx->taken);
+    free(ucx);
+}
+
+static int ucx_create(struct epx_comm *comm, void **state)
+{
+    struct ucx *ucx = epx_memory_zeroed(1, sizeof(*ucx));
+    size_t ranks = (size_t)comm->size;
+    int rc = EPX_SUCCESS;
+
+    *state = ucx;
+    if (ucx) {
+        ucx->comm = comm;
+        ucx->parts = epx_memory_zeroed(ranks, sizeof(*ucx->parts));
+        ucx->taken = epx_memory_zeroed(ranks, sizeof(*ucx->taken));
+    }
+    if (!ucx || !ucx->parts || !ucx->taken)
+        rc = epx_fail(EPX_ERR_NO_MEM, "no memory for transport ucx");
+    EPX_TRY(epx_comm_agree(comm, rc));
+    return epx_links_create(comm, &ucx->links);
+}
+
+static int ucx_stages(void *state, size_t bytes, char **home_stage, char **expert_stage)
+{
+    struct ucx *ucx = state;
+
+    ucx->stage_bytes = (bytes + EPX_PAGE_BYTES - 1) / EPX_PAGE_BYTES * EPX_PAGE_BYTES;
+    EPX_TRY(epx_links_share(ucx->links, stages_offset(ucx) + 2 * ucx->stage_bytes, &ucx->part,
+                            ucx->parts));
+    *home_stage = ucx->part + stages_offset(ucx);
+    *expert_stage = *home_stage + ucx->stage_bytes;
+    return EPX_SUCCESS;
+}
+
+static char *ucx_place(void *state, int rank, char *from, char *into)
+{
+    struct ucx *ucx = state;
+    char *part = ucx->parts[rank];
+
+    if (rank == ucx->comm->rank)
+        return into;
+    publish_ready(ucx, ucx->number + 1);
+    if (!part)
+        return from;
+    if (atomic_load_explicit(&board_of(part)->ready, memory_order_acquire) <= ucx->number)
+        return NULL;
+    return part + (into - ucx->part);
+}
+
+static char *ucx_mapped(void *state, int rank, char *own)
+{
+    struct ucx *ucx = state;
+
+    return ucx->parts[rank] ? ucx->parts[rank] + (own - ucx->part) : NULL;
+}
+
+static void give(struct ucx *ucx, int rank)
+{
+    const char *from = block_at(&ucx->out, rank);
+    size_t bytes = block_bytes(&ucx->out, rank);
+    struct cell *cell;
+
+    if (is_message(ucx, &ucx->out, rank)) {
+        epx_links_send(ucx->links, rank, ucx->number, from, bytes);
+        return;
+    }
+    cell = cell_of(ucx->parts[rank], ucx->comm->rank, ucx->number);
+    if (!ucx->out.counts)
+        memcpy(cell->block, from, bytes);
+    epx_jitter();
+    atomic_store_explicit(&cell->arrived, ucx->number, memory_order_release);
+}
+
+/* Whether the block of a rank has come. */
+static int take(struct ucx *ucx, int rank)
+{
+    size_t bytes = block_bytes(&ucx->in, rank);
+    char *to = block_at(&ucx->in, rank);
+    const struct cell *cell;
+
+    if (is_message(ucx, &ucx->in, rank))
+        return epx_links_receive(ucx->links, rank, ucx->number, to, bytes);
+    cell = cell_of(ucx->part, rank, ucx->number);
+    if (atomic_load_explicit(&cell->arrived, memory_order_acquire) != ucx->number)
+        return 0;
+    if (!ucx->in.counts)
+        memcpy(to, cell->block, bytes);
+    return 1;
+}
+
+static int start(struct ucx *ucx, struct blocks out, struct blocks in)
+{
+    int self = ucx->comm->rank;
+
+    ucx->number++;
+    ucx->out = out;
+    ucx->in = in;
+    memset(ucx->taken, 0, (size_t)ucx->comm->size);
+    ucx->taken[self] = 1;
+    if (!out.counts)
+        publish_ready(ucx, ucx->number + 1);
+    if (!out.counts || !ucx->part) /* else its place was the place it goes to */
+        memcpy(block_at(&in, self), block_at(&out, self), block_bytes(&out, self));
+    for (int i = 1; i < ucx->comm->size; i++)
+        give(ucx, (self + i) % ucx->comm->size);
+    return EPX_SUCCESS;
+}
+
+static int ucx_allgather(void *state, const void *send, void *recv, int bytes)
+{
+    return start(state, (struct blocks){.base = (char *)send, .bytes = bytes},
+                 (struct blocks){.base = recv, .bytes = bytes, .stride = bytes});
+}
+
+static int ucx_alltoall(void *state, const void *send, void *recv, int bytes)
+{
+    return start(state, (struct blocks){.base = (char *)send, .bytes = bytes, .stride = bytes},
+                 (struct blocks){.base = recv, .bytes = bytes, .stride = bytes});
+}
+
+static int ucx_alltoallv(void *state, const void *send, const int *sendcounts, const int *sdispls,
+                         void *recv, const int *recvcounts, const int *rdispls)
+{
+    return start(state,
+                 (struct blocks){.base = (char *)send, .counts = sendcounts, .displs = sdispls},
+                 (struct blocks){.base = recv, .counts = recvcounts, .displs = rdispls});
+}
+
+static int ucx_done(void *state, int *done)
+{
+    struct ucx *ucx = state;
+    int all = 1;
+
+    for (int r = 0; r < ucx->comm->size; r++) {
+        ucx->taken[r] = ucx->taken[r] || take(ucx, r);
+        all &= ucx->taken[r];
+    }
+    *done = all && !epx_links_in_flight(ucx->links);
+    return EPX_SUCCESS;
+}
+
+static int ucx_came(void *state, int rank)
+{
+    const struct ucx *ucx = state;
+
+    return ucx->taken[rank];
+}
+
+static int ucx_window_create(void *state, size_t bytes, struct epx_window **window)
+{
+    const struct ucx *ucx = state;
+
+    return epx_transport_private_window(ucx->comm, bytes, window);
+}
+
+static void ucx_window_free(void *state, struct epx_window *window)
+{
+    (void)state;
+    epx_window_free(window);
+}
+
+static int ucx_beat(void *state, uint64_t position, char *message)
+{
+    const struct ucx *ucx = state;
+
+    return epx_links_beat(ucx->links, position, message);
+}
+
+static void ucx_probe(void *state)
+{
+    const struct ucx *ucx = state;
+
+    epx_links_probe(ucx->links);
+}
+
+static int ucx_answered(void *state, int rank, uint64_t *position)
+{
+    const struct ucx *ucx = state;
+
+    return epx_links_answered(ucx->links, rank, position);
+}
+
+static void ucx_announce(void *state, char *message)
+{
+    const struct ucx *ucx = state;
+
+    epx_links_announce(ucx->links, message);
+}
+
+static const struct epx_liveness_ops ucx_liveness = {
+    .beat = ucx_beat,
+    .probe = ucx_probe,
+    .answered = ucx_answered,
+    .announce = ucx_announce,
+};
+
+const struct epx_transport_ops epx_transport_ucx = {
+    .memory = EPX_MEMORY_SYSTEM,
+    .usable = ucx_usable,
+    .create = ucx_create,
+    .free = ucx_free,
+    .liveness = &ucx_liveness,
+    .window_create = ucx_window_create,
+    .window_free = ucx_window_free,
+    .threads = 1,
+    .allgather = ucx_allgather,
+    .alltoall = ucx_alltoall,
+    .alltoallv = ucx_alltoallv,
+    .done = ucx_done,
+    .stages = ucx_stages,
+    .place = ucx_place,
+    .mapped = ucx_mapped,
+    .came = ucx_came,
+};

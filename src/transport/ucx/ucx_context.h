@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * ucx_context.h - what the transports of host and of device memory both need of UCX: its
+ * version, its errors, a context for a communicator, and the exchange of addresses.
+ */
+#ifndef EPX_TRANSPORT_UCX_UCX_CONTEXT_H
+#define EPX_TRANSPORT_UCX_UCX_CONTEXT_H
+
+#include <ucp/api/ucp.h>
+
+#include "core/comm.h"
+
+#define EPX_TRY_UCX(call)                                                                     \
+    do {                                                                                      \
+        ucs_status_t epx_status_ = (call);                                                    \
+        if (epx_status_ != UCS_OK)                                                            \
+            return epx_fail_ucx(epx_status_, #call);                                          \
+    } while (0)
+int epx_fail_ucx(ucs_status_t status, const char *call);
+
+/* Whether the library that runs is fit for what was built; if not, why. */
+int epx_ucx_usable(char *why);
+/* Local: with UCX's own settings, but for what EPX must forbid. Without these transports of UCX
+ * too, unless the user names some; NULL = with all. */
+ucs_status_t epx_ucx_context(const struct epx_comm *comm, uint64_t features, const char *without,
+                             ucp_context_h *context);
+/* Collective, agreed: every rank's bytes, one after the other at *stride of *all, which held those
+ * of the last call, or NULL. */
+int epx_ucx_gather(struct epx_comm *comm, const void *own, size_t own_bytes, size_t *stride,
+                   char **all);
+/* Collective, agreed: the address of every rank's worker, likewise. */
+int epx_ucx_addresses(struct epx_comm *comm, ucp_worker_h worker, size_t *stride, char **all);
+/* Local: whether UCX tells when the connection to a rank breaks; within a machine its best ways
+ * cannot. */
+int epx_ucx_reports(const struct epx_comm *comm, int rank);
+/* Local, bounded: at once, without waiting for what is under way. */
+void epx_ucx_close(ucp_worker_h worker, ucp_ep_h endpoint);
+
+#endif

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * ucx_link.h - what the files behind ucx_links.h share: the worker and the
+ * links of a communicator, and how one of them is lost. All that knows UCX includes it.
+ */
+#ifndef EPX_TRANSPORT_UCX_UCX_LINK_H
+#define EPX_TRANSPORT_UCX_UCX_LINK_H
+
+#include "transport/ucx/ucx_context.h"
+#include "transport/ucx/ucx_links.h"
+
+enum { EPX_MESSAGE_DATA, EPX_MESSAGE_LETTER };
+
+/* What a message of data carries; fixed while it is under way. */
+struct epx_message_tag {
+    uint64_t number;
+    int32_t sender, unused;
+};
+
+/*
+ * A message that came, for the collective of its number or the next one: EMPTY -> HERE when UCX
+ * hands it over, -> FETCHING -> FETCHED if its bytes are still at the sender, -> EMPTY when taken.
+ */
+enum epx_arrival_state {
+    EPX_ARRIVAL_EMPTY,
+    EPX_ARRIVAL_HERE,
+    EPX_ARRIVAL_FETCHING,
+    EPX_ARRIVAL_FETCHED
+};
+
+struct epx_arrival {
+    enum epx_arrival_state state;
+    uint64_t number;
+    void *data; /* UCX's; NULL = an empty message */
+    size_t bytes;
+    int at_sender;
+    struct epx_link *link;
+};
+
+/*
+ * An ASK is answered with the rank's position, an END ends the communicator here as well, a BYE
+ * says that the rank has freed it: what its endpoint reports later is no error.
+ */
+enum epx_ucx_letter {
+    EPX_LETTER_HELLO,
+    EPX_LETTER_ASK,
+    EPX_LETTER_ANSWER,
+    EPX_LETTER_END,
+    EPX_LETTER_BYE,
+    EPX_NUM_LETTERS
+};
+
+/* A letter of a kind is not sent again while the last is under way: it would say the same. */
+struct epx_outgoing {
+    struct epx_letter_head {
+        int32_t kind, sender;
+        uint64_t position;
+    } head;
+    int under_way;
+};
+
+struct epx_link {
+    struct epx_links *links;
+    int rank;
+    ucp_ep_h endpoint; /* NULL to this rank itself */
+    int reports;       /* UCX tells when it breaks */
+    ucp_rkey_h key;    /* to the rank's memory, if that is mapped */
+    struct epx_message_tag tag;
+    struct epx_arrival arrivals[2]; /* of odd and of even numbers */
+    struct epx_outgoing letters[EPX_NUM_LETTERS];
+    unsigned heard; /* a bit for each kind of letter; of ANSWER, since the last probe */
+    uint64_t position; /* that the answer told */
+    int closed;        /* here: what UCX reports later is no error */
+};
+
+struct epx_links {
+    struct epx_comm *comm;
+    ucp_context_h context;
+    ucp_worker_h worker;
+    ucp_mem_h memory;
+    struct epx_link *link; /* [R] */
+    char *exchange;        /* what MPI reads and writes */
+    int in_flight;         /* messages of data that UCX still reads */
+    uint64_t position;
+    int ended, lost; /* by a letter; a link, and the peers do not know it yet */
+    char message[EPX_MAX_ERROR_STRING], sent_message[EPX_MAX_ERROR_STRING];
+};
+
+/* Local: the worker hands over what comes. */
+int epx_links_take_messages(struct epx_links *links);
+int epx_links_take_letters(struct epx_links *links);
+
+/* The link is of no use any more, and so the communicator; the first loss counts. */
+void epx_link_lose(struct epx_link *link, const char *format, ...) EPX_PRINTF(2, 3);
+/* The same where UCX says so, unless that rank has left. */
+void epx_link_report(struct epx_link *link, ucs_status_t status);
+
+/* Greets all and hears their greetings: after it no rank waits for another to connect. */
+int epx_links_greet(struct epx_links *links);
+/* Peers that are still in the last collective would take a closed connection for an error. */
+void epx_links_part(struct epx_links *links);
+
+#endif

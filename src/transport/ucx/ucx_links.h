@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * ucx_links.h - a UCX worker of a communicator with an endpoint to every other rank:
+ * messages, memory that ranks of a node map, and letters. Whoever calls holds the lock, or has the
+ * communicator alone because it is being made or freed.
+ */
+#ifndef EPX_TRANSPORT_UCX_UCX_LINKS_H
+#define EPX_TRANSPORT_UCX_UCX_LINKS_H
+
+#include "transport/transport.h"
+
+struct epx_links;
+
+/* ucx_links.c */
+/* Collective, agreed: *links stays NULL or half-built on error, free takes both. */
+int epx_links_create(struct epx_comm *comm, struct epx_links **links);
+/* Local; bounded whether the peers live or not. */
+void epx_links_free(struct epx_links *links);
+
+/* ucx_memory.c */
+/*
+ * Collective, agreed, once: bytes of zeroed memory, the same number on all ranks, at *own.
+ * address[r] becomes where that of rank r is mapped here, NULL if ranks r and this one do not
+ * store into each other's. The memory stays until the links are freed.
+ */
+int epx_links_share(struct epx_links *links, size_t bytes, char **own, char **address);
+
+/* ucx_messages.c */
+/* One message to each rank for each number; the data stays until nothing is in flight. A link on
+ * which that goes wrong is lost, which the next beat tells. */
+void epx_links_send(struct epx_links *links, int rank, uint64_t number, const void *data,
+                    size_t bytes);
+/* Whether the message of this number from rank has been put where it should go. */
+int epx_links_receive(struct epx_links *links, int rank, uint64_t number, void *data,
+                      size_t bytes);
+int epx_links_in_flight(const struct epx_links *links);
+
+/* ucx_liveness.c */
+/* As epx_liveness_ops; beat also moves the messages on. */
+int epx_links_beat(struct epx_links *links, uint64_t position, char *message);
+void epx_links_probe(struct epx_links *links);
+int epx_links_answered(const struct epx_links *links, int rank, uint64_t *position);
+void epx_links_announce(struct epx_links *links, const char *message);
+
+#endif

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * ucx_liveness.c - letters as active messages of UCX, and what is done when a link is
+ * lost. At creation every rank greets every other one, which also makes the connections.
+ *
+ * Ranks of other machines are reached by endpoints that report a lost peer. UCX offers that only
+ * by its network transports, so within a machine endpoints do not: there silence alone tells.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/progress.h"
+#include "transport/ucx/ucx_link.h"
+
+#define GREETING_NS 10000000000LL
+#define HEARING_NS 50000000LL
+#define LETTERS_NS 20000000LL
+#define PARTING_NS 1000000000LL
+
+static void letter_sent(void *request, ucs_status_t status, void *argument)
+{
+    struct epx_outgoing *outgoing = argument;
+
+    (void)status; /* a rank that cannot be reached is lost or silent */
+    outgoing->under_way = 0;
+    ucp_request_free(request);
+}
+
+static void send_letter(struct epx_link *link, enum epx_ucx_letter kind, const char *message)
+{
+    struct epx_outgoing *outgoing = &link->letters[kind];
+    ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                        UCP_OP_ATTR_FIELD_FLAGS,
+        .flags = UCP_AM_SEND_FLAG_EAGER,
+        .cb.send = letter_sent,
+        .user_data = outgoing,
+    };
+    void *request;
+
+    if (!link->endpoint || outgoing->under_way)
+        return;
+    outgoing->head =
+        (struct epx_letter_head){(int32_t)kind, link->links->comm->rank, link->links->position};
+    outgoing->under_way = 1;
+    request = ucp_am_send_nbx(link->endpoint, EPX_MESSAGE_LETTER, &outgoing->head,
+                              sizeof(outgoing->head), message, strlen(message), &param);
+    if (!UCS_PTR_IS_PTR(request))
+        outgoing->under_way = 0;
+}
+
+static void send_to_others(struct epx_links *links, enum epx_ucx_letter kind, const char *message)
+{
+    for (int r = 0; r < links->comm->size; r++)
+        send_letter(&links->link[r], kind, message);
+}
+
+static int heard(const struct epx_link *link, enum epx_ucx_letter kind)
+{
+    return (link->heard >> kind) & 1;
+}
+
+static void read_end(struct epx_links *links, const char *text, size_t bytes)
+{
+    if (links->ended)
+        return;
+    snprintf(links->message, sizeof(links->message), "%.*s", (int)bytes, text);
+    links->ended = 1;
+}
+
+static ucs_status_t letter_came(void *argument, const void *header, size_t header_bytes,
+                                void *data, size_t bytes, const ucp_am_recv_param_t *param)
+{
+    struct epx_links *links = argument;
+    struct epx_letter_head head;
+    struct epx_link *link;
+
+    (void)param;
+    if (header_bytes != sizeof(head))
+        return UCS_OK;
+    memcpy(&head, header, sizeof(head));
+    if (head.sender < 0 || head.sender >= links->comm->size || head.kind < 0 ||
+        head.kind >= EPX_NUM_LETTERS)
+        return UCS_OK;
+    link = &links->link[head.sender];
+    link->heard |= 1U << head.kind;
+    if (head.kind == EPX_LETTER_ASK)
+        send_letter(link, EPX_LETTER_ANSWER, "");
+    else if (head.kind == EPX_LETTER_ANSWER)
+        link->position = head.position;
+    else if (head.kind == EPX_LETTER_END)
+        read_end(links, data, bytes);
+    return UCS_OK;
+}
+
+int epx_links_take_letters(struct epx_links *links)
+{
+    ucp_am_handler_param_t handler = {
+        .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
+                      UCP_AM_HANDLER_PARAM_FIELD_ARG,
+        .id = EPX_MESSAGE_LETTER,
+        .cb = letter_came,
+        .arg = links,
+    };
+
+    EPX_TRY_UCX(ucp_worker_set_am_recv_handler(links->worker, &handler));
+    return EPX_SUCCESS;
+}
+
+static int letters_under_way(const struct epx_links *links)
+{
+    int num = 0;
+
+    for (int r = 0; r < links->comm->size; r++)
+        for (int kind = 0; kind < EPX_NUM_LETTERS; kind++)
+            num += links->link[r].letters[kind].under_way;
+    return num;
+}
+
+/* Gives letters a chance to leave this process: nobody may progress the worker afterwards. */
+static void post_letters(struct epx_links *links, int64_t bound_ns)
+{
+    int64_t start = epx_now_ns();
+    unsigned moved;
+
+    do
+        moved = ucp_worker_progress(links->worker);
+    while ((moved || letters_under_way(links)) && epx_now_ns() - start < bound_ns);
+}
+
+/* A rank that has not greeted, or was not greeted; -1 if there is none. */
+static int ungreeted(const struct epx_links *links)
+{
+    for (int r = 0; r < links->comm->size; r++) {
+        const struct epx_link *link = &links->link[r];
+
+        if (link->endpoint &&
+            (!heard(link, EPX_LETTER_HELLO) || link->letters[EPX_LETTER_HELLO].under_way))
+            return r;
+    }
+    return -1;
+}
+
+int epx_links_greet(struct epx_links *links)
+{
+    int64_t start = epx_now_ns(), bound = links->comm->params.timeout_ms * 500000;
+    int idle = 0;
+
+    bound = bound && bound < GREETING_NS ? bound : GREETING_NS;
+    send_to_others(links, EPX_LETTER_HELLO, "");
+    while (ungreeted(links) >= 0) {
+        int moved = (int)ucp_worker_progress(links->worker);
+
+        epx_lock();
+        moved |= epx_progress();
+        epx_unlock();
+        EPX_FAIL_IF(links->lost, EPX_ERR_TRANSPORT, "%s", links->message);
+        EPX_FAIL_IF(epx_now_ns() - start > bound, EPX_ERR_TRANSPORT,
+                    "no word from rank %d over UCX within %lld ms", ungreeted(links),
+                    (long long)(bound / 1000000));
+        idle = moved ? 0 : idle + 1;
+        epx_progress_pause(idle);
+    }
+    return EPX_SUCCESS;
+}
+
+void epx_links_part(struct epx_links *links)
+{
+    send_to_others(links, EPX_LETTER_BYE, "");
+    post_letters(links, PARTING_NS);
+}
+
+void epx_link_lose(struct epx_link *link, const char *format, ...)
+{
+    struct epx_links *links = link->links;
+    char what[EPX_MAX_ERROR_STRING / 2];
+    va_list values;
+
+    if (links->lost || links->ended)
+        return;
+    va_start(values, format);
+    vsnprintf(what, sizeof(what), format, values);
+    va_end(values);
+    links->lost = 1;
+    snprintf(links->message, sizeof(links->message), "rank %d %s", link->rank, what);
+}
+
+void epx_link_report(struct epx_link *link, ucs_status_t status)
+{
+    if (!link->closed && !heard(link, EPX_LETTER_BYE))
+        epx_link_lose(link, "is lost: %s", ucs_status_string(status));
+}
+
+/*
+ * A rank that was told of the end and left has broken its links too, perhaps before its letters
+ * were read. So what the others say of the end comes first.
+ */
+static void hear_others(struct epx_links *links)
+{
+    int64_t start = epx_now_ns();
+
+    while (!links->ended && epx_now_ns() - start < HEARING_NS)
+        ucp_worker_progress(links->worker);
+}
+
+int epx_links_beat(struct epx_links *links, uint64_t position, char *message)
+{
+    links->position = position;
+    ucp_worker_progress(links->worker);
+    if (!links->ended && !links->lost)
+        return 0;
+    hear_others(links);
+    snprintf(message, EPX_MAX_ERROR_STRING, "%s", links->message);
+    if (!links->ended)
+        epx_links_announce(links, message);
+    return 1;
+}
+
+void epx_links_probe(struct epx_links *links)
+{
+    for (int r = 0; r < links->comm->size; r++)
+        links->link[r].heard &= ~(1U << EPX_LETTER_ANSWER);
+    send_to_others(links, EPX_LETTER_ASK, "");
+}
+
+int epx_links_answered(const struct epx_links *links, int rank, uint64_t *position)
+{
+    *position = links->link[rank].position;
+    return heard(&links->link[rank], EPX_LETTER_ANSWER);
+}
+
+void epx_links_announce(struct epx_links *links, const char *message)
+{
+    snprintf(links->sent_message, sizeof(links->sent_message), "%s", message);
+    send_to_others(links, EPX_LETTER_END, links->sent_message);
+    post_letters(links, LETTERS_NS);
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* ucx_messages.c - blocks of collectives as active messages of UCX. */
+#include <string.h>
+
+#include "transport/ucx/ucx_link.h"
+
+static ucs_status_t data_came(void *argument, const void *header, size_t header_bytes, void *data,
+                              size_t bytes, const ucp_am_recv_param_t *param)
+{
+    struct epx_links *links = argument;
+    struct epx_arrival *arrival;
+    struct epx_message_tag tag;
+    int stays = (param->recv_attr & (UCP_AM_RECV_ATTR_FLAG_DATA | UCP_AM_RECV_ATTR_FLAG_RNDV)) != 0;
+
+    if (header_bytes != sizeof(tag))
+        return UCS_OK;
+    memcpy(&tag, header, sizeof(tag));
+    if (tag.sender < 0 || tag.sender >= links->comm->size)
+        return UCS_OK;
+    arrival = &links->link[tag.sender].arrivals[tag.number % 2];
+    if (arrival->state != EPX_ARRIVAL_EMPTY || (bytes && !stays)) {
+        epx_link_lose(arrival->link, "sent collective %llu out of turn",
+                      (unsigned long long)tag.number);
+        return UCS_OK;
+    }
+    arrival->state = EPX_ARRIVAL_HERE;
+    arrival->number = tag.number;
+    arrival->data = stays ? data : NULL;
+    arrival->bytes = bytes;
+    arrival->at_sender = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
+    return stays ? UCS_INPROGRESS : UCS_OK;
+}
+
+int epx_links_take_messages(struct epx_links *links)
+{
+    ucp_am_handler_param_t handler = {
+        .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
+                      UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG,
+        .id = EPX_MESSAGE_DATA,
+        .flags = UCP_AM_FLAG_WHOLE_MSG | UCP_AM_FLAG_PERSISTENT_DATA,
+        .cb = data_came,
+        .arg = links,
+    };
+
+    EPX_TRY_UCX(ucp_worker_set_am_recv_handler(links->worker, &handler));
+    return EPX_SUCCESS;
+}
+
+static void data_sent(void *request, ucs_status_t status, void *argument)
+{
+    struct epx_link *link = argument;
+
+    link->links->in_flight--;
+    if (status != UCS_OK)
+        epx_link_report(link, status);
+    ucp_request_free(request);
+}
+
+void epx_links_send(struct epx_links *links, int rank, uint64_t number, const void *data,
+                    size_t bytes)
+{
+    struct epx_link *link = &links->link[rank];
+    ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+        .cb.send = data_sent,
+        .user_data = link,
+    };
+    void *request;
+
+    link->tag = (struct epx_message_tag){.number = number, .sender = links->comm->rank};
+    request = ucp_am_send_nbx(link->endpoint, EPX_MESSAGE_DATA, &link->tag, sizeof(link->tag),
+                              data, bytes, &param);
+    if (UCS_PTR_IS_ERR(request))
+        epx_link_report(link, UCS_PTR_STATUS(request));
+    links->in_flight += UCS_PTR_IS_PTR(request);
+}
+
+static void data_fetched(void *request, ucs_status_t status, size_t bytes, void *argument)
+{
+    struct epx_arrival *arrival = argument;
+
+    (void)bytes;
+    if (status == UCS_OK)
+        arrival->state = EPX_ARRIVAL_FETCHED;
+    else
+        epx_link_report(arrival->link, status);
+    ucp_request_free(request);
+}
+
+static void fetch(struct epx_links *links, struct epx_arrival *arrival, void *to)
+{
+    ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                        UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
+        .cb.recv_am = data_fetched,
+        .user_data = arrival,
+    };
+    void *request;
+
+    arrival->state = EPX_ARRIVAL_FETCHING;
+    request = ucp_am_recv_data_nbx(links->worker, arrival->data, to, arrival->bytes, &param);
+    if (UCS_PTR_IS_ERR(request))
+        epx_link_report(arrival->link, UCS_PTR_STATUS(request));
+}
+
+/* Loses the link to a rank that sent something else. */
+static int is_due(const struct epx_arrival *arrival, uint64_t number, size_t bytes)
+{
+    int due = arrival->number == number && arrival->bytes == bytes;
+
+    if (!due)
+        epx_link_lose(arrival->link, "sent %zu bytes in collective %llu, not %zu in %llu",
+                      arrival->bytes, (unsigned long long)arrival->number, bytes,
+                      (unsigned long long)number);
+    return due;
+}
+
+int epx_links_receive(struct epx_links *links, int rank, uint64_t number, void *data, size_t bytes)
+{
+    struct epx_arrival *arrival = &links->link[rank].arrivals[number % 2];
+
+    if (arrival->state == EPX_ARRIVAL_EMPTY || !is_due(arrival, number, bytes))
+        return 0;
+    if (arrival->state == EPX_ARRIVAL_HERE && arrival->at_sender)
+        fetch(links, arrival, data);
+    if (arrival->state == EPX_ARRIVAL_FETCHING)
+        return 0;
+    if (arrival->state == EPX_ARRIVAL_HERE && arrival->data) {
+        memcpy(data, arrival->data, bytes);
+        ucp_am_data_release(links->worker, arrival->data);
+    }
+    arrival->state = EPX_ARRIVAL_EMPTY;
+    return 1;
+}
+
+int epx_links_in_flight(const struct epx_links *links)
+{
+    return links->in_flight;
+}
