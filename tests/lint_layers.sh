@@ -21,7 +21,7 @@ layer() {
     src/core/*) echo 2 ;;
     src/kernels/*) echo 3 ;;
     src/transport/* | src/coll/*) echo 4 ;;
-    src/api/* | src/api.* | src/api_*.c | src/profile.h | src/f08.*) echo 5 ;;
+    src/api/*) echo 5 ;;
     *) echo 0 ;;
     esac
 }
@@ -56,7 +56,8 @@ angle_includes() {
 
 in_cuda_module() {
     case $1 in *.cu | *.cuh) return 0 ;; esac
-    awk '/^libepx_cuda_la_SOURCES/ { on = 1 } on { print } !/\\$/ { on = 0 }' src/local.mk |
+    find src -name local.mk -exec cat {} + |
+        awk '/^libepx_cuda_la_SOURCES/ { on = 1 } on { print } !/\\$/ { on = 0 }' |
         grep -qw "$1"
 }
 
@@ -110,9 +111,9 @@ check_symbols() {
     defined_functions "$1" >"$work/functions"
     while read -r function; do
         case $1,$function in
-        src/api_*.c,EPX_*) ;;
-        src/api_*.c,*) fail "$1: defines $function; api files define EPX_ functions alone" ;;
-        *,EPX_*) fail "$1: defines $function, which is for src/api_*.c" ;;
+        src/api/api_*.c,EPX_*) ;;
+        src/api/api_*.c,*) fail "$1: defines $function; api files define EPX_ functions alone" ;;
+        *,EPX_*) fail "$1: defines $function, which is for src/api/api_*.c" ;;
         esac
     done <"$work/functions"
 }

@@ -285,7 +285,7 @@ tests_unit_ipc_LDFLAGS = -Wl,-z,muldefs
 # The module's proxy over CUDA calls of its own, so it needs no GPU. They come before those of the
 # runtime library, which the suite links.
 tests_unit_proxy_SOURCES = tests/unit_proxy.c tests/pretend_streams.c tests/pretend_streams.h \
-  src/coll/proxy.c src/transport/cuda/device_scope.c
+  src/coll/device/proxy.c src/transport/cuda/device_scope.c
 tests_unit_proxy_CPPFLAGS = $(unit_cppflags) $(vendor_cppflags)
 tests_unit_proxy_LDFLAGS = -Wl,-z,muldefs
 tests_unit_proxy_LDADD = $(unit_ldadd)
@@ -322,7 +322,7 @@ tests_unit_memory_CPPFLAGS = $(unit_cppflags)
 tests_unit_memory_LDADD = $(unit_ldadd)
 
 # Of the module for CUDA, but it needs none.
-tests_unit_nodes_SOURCES = tests/unit_nodes.c src/coll/device_nodes.c
+tests_unit_nodes_SOURCES = tests/unit_nodes.c src/coll/device/device_nodes.c
 tests_unit_nodes_CPPFLAGS = $(unit_cppflags)
 tests_unit_nodes_LDADD = $(unit_ldadd)
 

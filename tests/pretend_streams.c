@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "coll/device.h"
+#include "coll/device/device.h"
 #include "transport/cuda/cuda_errors.h"
 
 enum { PRETENDED_ERROR = 719 };

@@ -105,7 +105,7 @@ START_TEST(more_tokens_than_a_stage_takes_are_routed)
 }
 END_TEST
 
-static int on_tiers(void)
+static int on_hier(void)
 {
     char transport[64] = "";
     MPI_Info used;
@@ -127,7 +127,7 @@ static int relays(void)
         for (int s = 0; s < r; s++)
             several_ranks |= suite_nodes[r] == suite_nodes[s];
     }
-    return on_tiers() || (space_is_device() && several_nodes && several_ranks);
+    return on_hier() || (space_is_device() && several_nodes && several_ranks);
 }
 
 /* Rows of all ranks in the routing that layer_run makes first. */

@@ -39,7 +39,7 @@ static int on_ucx(void)
     return strcmp(suite_transport(), "ucx") == 0;
 }
 
-static int on_tiers(void)
+static int on_hier(void)
 {
     return strchr(suite_transport(), '+') != NULL;
 }
@@ -98,7 +98,7 @@ static const int64_t window_bytes[] = {65536, 1 << 20, 4194304};
 START_TEST(a_communicator_takes_what_the_manual_says)
 {
     int64_t W = window_bytes[_i];
-    int64_t S = on_shm() ? COMM_SHARED : on_tiers() ? COMM_AREA : 0;
+    int64_t S = on_shm() ? COMM_SHARED : on_hier() ? COMM_AREA : 0;
     int64_t P = on_shm() || on_ucx() ? 0 : COMM_STAGES;
     struct allocation before = allocation_now(), since;
     char text[32];
@@ -212,7 +212,7 @@ START_TEST(a_route_takes_what_the_manual_says)
     P = ROUTE_PRIVATE;
     P += rank_major ? ROUTE_RANK_MAJOR : 0;
     P += on_shm() ? 0 : X + ROUTE_RECORDS;
-    P += on_tiers() ? ROUTE_BY_NODE : 0;
+    P += on_hier() ? ROUTE_BY_NODE : 0;
     expect_bytes("private", since.live_bytes, P, 4096 + 128 * R);
     expect_bytes("shared", since.shared_bytes, on_shm() ? X : 0, on_shm() ? 2 * PAGE : 0);
     EXPECT_CODE(EPX_Route_free(&route), EPX_SUCCESS);

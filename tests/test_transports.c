@@ -20,13 +20,13 @@ static EPX_Comm comms[KINDS_OF_NODES][NAMES]; /* EPX_COMM_NULL where the transpo
 /* Whether transport i may find that it cannot serve these nodes. */
 static int may_refuse(int nodes, int i)
 {
-    int tiered = strchr(names[i], '+') != NULL, real = 0;
+    int hier = strchr(names[i], '+') != NULL, real = 0;
 
     for (int r = 0; r < suite_size; r++)
         real |= suite_nodes[r] != 0;
     if (strstr(names[i], "ucx"))
         return 1;
-    if (tiered) /* pretended nodes may span real ones */
+    if (hier) /* pretended nodes may span real ones */
         return nodes && real;
     return strcmp(names[i], "shm") == 0 && (real || (nodes && suite_size > 2));
 }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "coll/device.h"
+#include "coll/device/device.h"
 #include "device_messages.h"
 #include "suite.h"
 

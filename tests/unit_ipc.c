@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "coll/device.h"
+#include "coll/device/device.h"
 #include "pretend_copies.h"
 #include "pretend_ipc.h"
 #include "suite.h"

@@ -11,19 +11,19 @@ enum { MUTE = 2, LISTENS_MS = 400 };
 
 static const char all[] = {1, 1, 1}, but_the_mute[] = {1, 1, 0};
 static EPX_Comm comm;
-static struct epx_letters *letters;
+static struct epx_mpi_liveness *liveness;
 
 static void open_letters(void)
 {
     comm = suite_comm(NULL);
-    EXPECT_CODE(epx_letters_create(comm, &letters), EPX_SUCCESS);
+    EXPECT_CODE(epx_mpi_liveness_create(comm, &liveness), EPX_SUCCESS);
     SETTLE();
 }
 
 static void close_letters(void)
 {
     SETTLE();
-    epx_letters_free(letters);
+    epx_mpi_liveness_free(liveness);
     EXPECT_CODE(EPX_Comm_free(&comm), EPX_SUCCESS);
     SETTLE();
 }
@@ -35,7 +35,7 @@ static void listen(void)
     double start = suite_seconds();
 
     while (suite_seconds() - start < 1e-3 * LISTENS_MS) {
-        EXPECT(!epx_letters_beat(letters, 7, message), "an end that nobody announced");
+        EXPECT(!epx_mpi_liveness_beat(liveness, 7, message), "an end that nobody announced");
         sched_yield();
     }
 }
@@ -44,7 +44,7 @@ static void expect_blame(int suspect, const char *suspects, int culprit)
 {
     char message[EPX_MAX_ERROR_STRING] = "";
     double start = suite_seconds();
-    int blamed = epx_letters_blame(letters, suspect, suspects, message);
+    int blamed = epx_mpi_liveness_blame(liveness, suspect, suspects, message);
 
     EXPECT(blamed == culprit, "rank %d is blamed, not %d", blamed, culprit);
     EXPECT(suite_seconds() - start < .8, "took %.2f s", suite_seconds() - start);
@@ -91,10 +91,10 @@ START_TEST(the_reason_of_another_rank_comes_first)
     char message[EPX_MAX_ERROR_STRING] = "";
 
     if (suite_rank == 1)
-        epx_letters_announce(letters, "rank 1 has a reason");
+        epx_mpi_liveness_announce(liveness, "rank 1 has a reason");
     SETTLE();
     if (suite_rank != 1) {
-        EXPECT(epx_letters_blame(letters, 1, all, message) == -1, "nobody's reason came");
+        EXPECT(epx_mpi_liveness_blame(liveness, 1, all, message) == -1, "nobody's reason came");
         EXPECT(strcmp(message, "rank 1 has a reason") == 0, "\"%s\"", message);
     }
 }
@@ -102,8 +102,8 @@ END_TEST
 
 static Suite *make_suite(void)
 {
-    Suite *suite = suite_create("letters");
-    TCase *tcase = tcase_create("letters");
+    Suite *suite = suite_create("mpi_liveness");
+    TCase *tcase = tcase_create("mpi_liveness");
 
     tcase_add_checked_fixture(tcase, open_letters, close_letters);
     tcase_add_test(tcase, who_answers_is_not_to_blame_if_another_does_not);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "coll/device_nodes.h"
+#include "coll/device/device_nodes.h"
 #include "data.h"
 #include "suite.h"
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "coll/tiers.h"
+#include "coll/hier/hier.h"
 #include "core/route.h"
 #include "kernels/host/host_kernels.h"
 #include "kernels/node_rows.h"
@@ -397,7 +397,7 @@ static void check_records(const struct epx_plan *p)
         }
 }
 
-/* The part of a plan that lists rows by node, as a route on tiers makes it. */
+/* The part of a plan that lists rows by node, as a route of hierarchical algorithms makes it. */
 static void list_by_node(struct epx_plan *p, const struct shape *s)
 {
     int node[MOST_RANKS];

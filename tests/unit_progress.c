@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api.h"
+#include "api/api.h"
 #include "core/request.h"
 #include "suite.h"
 #include "transport/module.h"

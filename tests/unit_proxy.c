@@ -5,7 +5,7 @@
  * and waits until they are released. Their transport leaves messages in boxes, one for each pair,
  * and has only peers: what a rank sends to itself has come before all that the transport queues.
  */
-#include "coll/proxy.h"
+#include "coll/device/proxy.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "coll/device.h"
+#include "coll/device/device.h"
 #include "core/progress.h"
 #include "kernels/ring.h"
 #include "pretend_streams.h"

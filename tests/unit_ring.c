@@ -6,7 +6,7 @@
 #include <sched.h>
 #include <string.h>
 
-#include "coll/direct.h"
+#include "coll/direct/direct.h"
 #include "operation.h"
 #include "suite.h"
 

@@ -5,7 +5,7 @@
  */
 #include <stdio.h>
 
-#include "coll/tiers.h"
+#include "coll/hier/hier.h"
 #include "operation.h"
 #include "suite.h"
 

@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "base/status.h"
-#include "coll/device.h"
+#include "coll/device/device.h"
 #include "device_messages.h"
 #include "suite.h"
 #include "transport/ucx/transport_ucx_device.h"

@@ -9,7 +9,7 @@ void epx_combine_prepare(struct epx_request *request)
     if (epx_device_prepare(request))
         return;
     request->progress = epx_choose_algorithm(request, epx_combine_direct, epx_combine_staged,
-                                             epx_combine_tiered);
+                                             epx_combine_hier);
 }
 
 /* What goes to another node goes to the relay, or from there as one row. */

@@ -9,7 +9,7 @@ void epx_dispatch_prepare(struct epx_request *request)
     if (epx_device_prepare(request))
         return;
     request->progress = epx_choose_algorithm(request, epx_dispatch_direct, epx_dispatch_staged,
-                                             epx_dispatch_tiered);
+                                             epx_dispatch_hier);
 }
 
 /* A row counts where it goes; one that a relay of this node passed on, where it is taken. */

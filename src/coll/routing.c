@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/jitter.h"
-#include "coll/tiers.h"
+#include "coll/hier/hier.h"
 #include "coll/verbs.h"
 #include "core/agree.h"
 #include "kernels/node_rows.h"
@@ -174,7 +174,7 @@ static int allocate(struct epx_route *route)
             plan->owner[e] = r;
     memset(plan->slots, 0xff, (size_t)plan->max_tokens * (size_t)plan->top_k *
                                   sizeof(*plan->slots));
-    return route->transport->tiers ? epx_node_plan_create(route->comm, plan) : EPX_SUCCESS;
+    return route->transport->hier ? epx_node_plan_create(route->comm, plan) : EPX_SUCCESS;
 }
 
 static void place_window(struct epx_route *route)
@@ -278,7 +278,7 @@ void epx_route_tokens_prepare(struct epx_request *request)
     if (epx_device_prepare(request))
         return;
     request->progress = epx_choose_algorithm(request, epx_route_tokens_direct,
-                                             epx_route_tokens_staged, epx_route_tokens_tiered);
+                                             epx_route_tokens_staged, epx_route_tokens_hier);
 }
 
 int epx_routing_count(struct epx_request *request)

@@ -5,11 +5,11 @@
 #include "transport/transport.h"
 
 epx_algorithm epx_choose_algorithm(const struct epx_request *request, epx_algorithm direct,
-                                   epx_algorithm staged, epx_algorithm tiered)
+                                   epx_algorithm staged, epx_algorithm hier)
 {
     const struct epx_transport *transport = epx_transport_of(request);
 
-    return transport->direct ? direct : transport->tiers ? tiered : staged;
+    return transport->direct ? direct : transport->hier ? hier : staged;
 }
 
 int epx_gathers(enum epx_verb verb)

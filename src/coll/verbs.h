@@ -2,7 +2,7 @@
 /*
  * verbs.h - how an operation begins. Dispatch and combine backward scatter a home rank's rows to
  * the experts; combine and dispatch backward gather the experts' rows and sum them at home: two
- * flows serve the four verbs. Each flow has a direct, a staged and a tiered algorithm.
+ * flows serve the four verbs. Each flow has a direct, a staged and a hierarchical algorithm.
  */
 #ifndef EPX_COLL_VERBS_H
 #define EPX_COLL_VERBS_H
@@ -22,20 +22,20 @@ int epx_routing_create(struct epx_route *route);
 
 int epx_route_tokens_direct(struct epx_request *request, int *moved);
 int epx_route_tokens_staged(struct epx_request *request, int *moved);
-int epx_route_tokens_tiered(struct epx_request *request, int *moved);
+int epx_route_tokens_hier(struct epx_request *request, int *moved);
 int epx_dispatch_direct(struct epx_request *request, int *moved);
 int epx_dispatch_staged(struct epx_request *request, int *moved);
-int epx_dispatch_tiered(struct epx_request *request, int *moved);
+int epx_dispatch_hier(struct epx_request *request, int *moved);
 int epx_combine_direct(struct epx_request *request, int *moved);
 int epx_combine_staged(struct epx_request *request, int *moved);
-int epx_combine_tiered(struct epx_request *request, int *moved);
+int epx_combine_hier(struct epx_request *request, int *moved);
 int epx_alltoallv_direct(struct epx_request *request, int *moved);
 int epx_alltoallv_staged(struct epx_request *request, int *moved);
 
 /* That of the three which the request's transport stands on. */
 typedef int (*epx_algorithm)(struct epx_request *request, int *moved);
 epx_algorithm epx_choose_algorithm(const struct epx_request *request, epx_algorithm direct,
-                                   epx_algorithm staged, epx_algorithm tiered);
+                                   epx_algorithm staged, epx_algorithm hier);
 
 /* Whether it is of the second flow. */
 int epx_gathers(enum epx_verb verb);

@@ -21,7 +21,7 @@ struct epx_ready {
     int64_t segment;    /* of the receive buffer; -1 = it is not reachable */
     int64_t offset;     /* in the segment */
     int64_t most_rows; /* alltoallv: most rows for one rank */
-    int64_t block_tokens; /* tiers: most tokens of a block whose rows fit this rank's memory */
+    int64_t block_tokens; /* hier: most tokens of a block whose rows fit this rank's memory */
 };
 
 /* What this rank tells of the request. */

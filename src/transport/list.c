@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "coll/direct.h"
-#include "coll/staged.h"
-#include "coll/tiers.h"
+#include "coll/direct/direct.h"
+#include "coll/hier/hier.h"
+#include "coll/staged/staged.h"
 #include "core/agree.h"
 #include "core/route.h"
 #include "transport/module.h"
@@ -19,7 +19,7 @@ struct listed {
     const char *name, *memory, *description;
     const struct epx_transport_ops *ops; /* NULL = not part of this build, or of the module */
     size_t in_module;                    /* where the module has it; 0 = it is not there */
-    int tiered;                          /* ops between nodes, shared memory inside them */
+    int hier;                          /* ops between nodes, shared memory inside them */
 };
 
 #if HAVE_CUDA
@@ -100,7 +100,7 @@ static int usable_on_all(struct epx_comm *comm, const struct listed *entry, int 
     int rc = epx_comm_agree(comm, ops ? EPX_SUCCESS : epx_fail_quietly(EPX_ERR_TRANSPORT, why));
 
     if (rc == EPX_SUCCESS) {
-        int here = (!entry->tiered || epx_tiers_usable(comm, why)) && ops->usable(comm, why);
+        int here = (!entry->hier || epx_hier_usable(comm, why)) && ops->usable(comm, why);
 
         rc = epx_comm_agree(comm, here ? EPX_SUCCESS : epx_fail_quietly(EPX_ERR_TRANSPORT, why));
     }
@@ -116,7 +116,7 @@ static void transport_free(struct epx_transport *transport, const struct epx_com
     if (!transport || comm->finished)
         return;
     epx_direct_free(transport->direct);
-    epx_tiers_free(transport->tiers);
+    epx_hier_free(transport->hier);
     epx_staged_free(transport->staged);
     if (transport->device_ops)
         transport->device_ops->free(transport->device);
@@ -124,7 +124,7 @@ static void transport_free(struct epx_transport *transport, const struct epx_com
     free(transport);
 }
 
-static int transport_init(struct epx_transport *transport, struct epx_comm *comm, int tiered)
+static int transport_init(struct epx_transport *transport, struct epx_comm *comm, int hier)
 {
     EPX_TRY(transport->ops->create(comm, &transport->state));
     if (transport->ops->memory == EPX_MEMORY_CUDA) {
@@ -133,8 +133,8 @@ static int transport_init(struct epx_transport *transport, struct epx_comm *comm
     }
     if (transport->ops->direct)
         return epx_direct_create(comm, transport, &transport->direct);
-    EPX_TRY(epx_staged_create(comm, transport, tiered, &transport->staged));
-    return tiered ? epx_tiers_create(comm, transport->staged, &transport->tiers) : EPX_SUCCESS;
+    EPX_TRY(epx_staged_create(comm, transport, hier, &transport->staged));
+    return hier ? epx_hier_create(comm, transport->staged, &transport->hier) : EPX_SUCCESS;
 }
 
 static int make(struct epx_comm *comm, const struct listed *entry, struct epx_transport **result)
@@ -151,7 +151,7 @@ static int make(struct epx_comm *comm, const struct listed *entry, struct epx_tr
     rc = epx_comm_agree(comm, rc);
     *result = transport;
     if (rc == EPX_SUCCESS)
-        rc = transport_init(transport, comm, entry->tiered);
+        rc = transport_init(transport, comm, entry->hier);
     if (rc != EPX_SUCCESS && !comm->finished) {
         transport_free(transport, comm);
         *result = NULL;

@@ -32,11 +32,11 @@ struct epx_core {
     void (*give_up)(struct epx_comm *comm, const char *message);
     void (*describe_silence)(const struct epx_comm *comm, const char *operation, int culprit,
                              char *message);
-    int (*letters_create)(struct epx_comm *comm, struct epx_letters **letters);
-    void (*letters_free)(struct epx_letters *letters);
-    int (*letters_beat)(struct epx_letters *letters, uint64_t position, char *message);
-    void (*letters_announce)(struct epx_letters *letters, const char *message);
-    int (*letters_blame)(struct epx_letters *letters, int first, const char *suspects,
+    int (*liveness_create)(struct epx_comm *comm, struct epx_mpi_liveness **liveness);
+    void (*liveness_free)(struct epx_mpi_liveness *liveness);
+    int (*liveness_beat)(struct epx_mpi_liveness *liveness, uint64_t position, char *message);
+    void (*liveness_announce)(struct epx_mpi_liveness *liveness, const char *message);
+    int (*liveness_blame)(struct epx_mpi_liveness *liveness, int first, const char *suspects,
                          char *message);
     int64_t (*now_ns)(void);
     const char *(*verb_name)(enum epx_verb verb);

@@ -13,7 +13,7 @@ enum { EPX_WHY_MAX = 256 };
 struct epx_direct;
 struct epx_exchange;
 struct epx_staged;
-struct epx_tiers;
+struct epx_hier;
 struct epx_device;
 
 struct epx_transport_ops {
@@ -75,12 +75,12 @@ struct epx_transport_ops {
 
 struct epx_transport {
     const char *name, *description;
-    const struct epx_transport_ops *ops; /* with tiers: of the messages between nodes */
+    const struct epx_transport_ops *ops; /* with hier, of the messages between nodes */
     void *state;
     struct epx_direct *direct; /* the ground of the algorithm: one of these three */
     struct epx_staged *staged;
     struct epx_device *device;
-    struct epx_tiers *tiers; /* beside staged: shared memory inside each node */
+    struct epx_hier *hier; /* beside staged: shared memory inside each node */
     const struct epx_device_ops *device_ops; /* device memory */
 };
 

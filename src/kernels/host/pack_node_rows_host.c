@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * pack_node_rows_host.c - home side of a tiered dispatch: a block's node rows, each followed by
- * its token's weights (first segment only); those for its own node into the home's area, the
+ * pack_node_rows_host.c - home side of a hierarchical dispatch: a block's node rows, each followed
+ * by its token's weights (first segment only); those for its own node into the home's area, the
  * others into the stage. Work: the block's node rows once. Reads rows_in, weights_in.
  */
 #include <string.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * sum_node_ranks_host.c - a relay in a tiered combine: for each node row of a block the sum of
- * what the ranks of the node have of it, in rank order, rounded once, followed by its pair
- * weights' gradients (first segment only), into the stage. Work: the rows that it passes on.
- * Reads the areas, entries; writes relay_stage.
+ * sum_node_ranks_host.c - a relay in a hierarchical combine: for each node row of a block the sum
+ * of what the ranks of the node have of it, in rank order, rounded once, followed by its pair
+ * weights' gradients (first segment only), into the stage. Work: the rows that it passes on. Reads
+ * the areas, entries; writes relay_stage.
  */
 #include <string.h>
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * sum_nodes_host.c - home side of a tiered combine: each token's rows, those of the ranks of its
- * own node from their areas and one for every other node from the stage, summed into the result.
+ * sum_nodes_host.c - home side of a hierarchical combine: each token's rows, those of the ranks of
+ * its own node from their areas and one for every other node from the stage, summed into the
+ * result.
  * Work: the block's rows. Reads the areas, home_stage; writes rows, weights.
  */
 #include "kernels/host/host_kernels.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * unpack_node_rows_host.c - expert side of a tiered dispatch: a block's rows from the areas of
- * their relays in this node to their slots. Work: the block's pairs. Reads the areas, records;
+ * unpack_node_rows_host.c - expert side of a hierarchical dispatch: a block's rows from the areas
+ * of their relays in this node to their slots. Work: the block's pairs. Reads the areas, records;
  * writes rows, row_weights.
  */
 #include "kernels/host/host_kernels.h"

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "coll/device.h"
+#include "coll/device/device.h"
 #include "core/agree.h"
 #include "transport/cuda/bounce_rounds.h"
 #include "transport/cuda/cuda_errors.h"

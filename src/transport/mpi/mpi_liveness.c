@@ -29,7 +29,7 @@ struct sent_letter {
     struct sent_letter *next;
 };
 
-struct epx_letters {
+struct epx_mpi_liveness {
     struct epx_comm *comm;
     struct letter inbox;
     MPI_Request receive;
@@ -37,20 +37,20 @@ struct epx_letters {
     char *answered;      /* [R] since the last probe */
     uint64_t *positions; /* [R] */
     uint64_t position;
-    struct epx_letters *next_kept;
+    struct epx_mpi_liveness *next_kept;
 };
 
-static int post_receive(struct epx_letters *letters)
+static int post_receive(struct epx_mpi_liveness *liveness)
 {
-    EPX_TRY_MPI(MPI_Irecv(&letters->inbox, (int)sizeof(letters->inbox), MPI_BYTE, MPI_ANY_SOURCE,
-                          LETTER_TAG, letters->comm->control, &letters->receive));
+    EPX_TRY_MPI(MPI_Irecv(&liveness->inbox, (int)sizeof(liveness->inbox), MPI_BYTE, MPI_ANY_SOURCE,
+                          LETTER_TAG, liveness->comm->control, &liveness->receive));
     return EPX_SUCCESS;
 }
 
 /* Letters are short: MPI takes them at once, unless their reader is dead. */
-static void forget_sent(struct epx_letters *letters)
+static void forget_sent(struct epx_mpi_liveness *liveness)
 {
-    struct sent_letter **link = &letters->sent;
+    struct sent_letter **link = &liveness->sent;
 
     while (*link) {
         struct sent_letter *letter = *link;
@@ -66,7 +66,7 @@ static void forget_sent(struct epx_letters *letters)
     }
 }
 
-static void send_letter(struct epx_letters *letters, int rank, enum letter_kind kind,
+static void send_letter(struct epx_mpi_liveness *liveness, int rank, enum letter_kind kind,
                         const char *message)
 {
     struct sent_letter *sent = calloc(1, sizeof(*sent));
@@ -74,156 +74,157 @@ static void send_letter(struct epx_letters *letters, int rank, enum letter_kind 
     if (!sent)
         return;
     sent->letter.kind = (int32_t)kind;
-    sent->letter.sender = letters->comm->rank;
-    sent->letter.position = letters->position;
+    sent->letter.sender = liveness->comm->rank;
+    sent->letter.position = liveness->position;
     snprintf(sent->letter.message, sizeof(sent->letter.message), "%s", message);
     if (MPI_Isend(&sent->letter, (int)sizeof(sent->letter), MPI_BYTE, rank, LETTER_TAG,
-                  letters->comm->control, &sent->request) != MPI_SUCCESS) {
+                  liveness->comm->control, &sent->request) != MPI_SUCCESS) {
         free(sent);
         return;
     }
-    sent->next = letters->sent;
-    letters->sent = sent;
+    sent->next = liveness->sent;
+    liveness->sent = sent;
 }
 
-static void send_to_others(struct epx_letters *letters, enum letter_kind kind,
+static void send_to_others(struct epx_mpi_liveness *liveness, enum letter_kind kind,
                            const char *message)
 {
-    for (int r = 0; r < letters->comm->size; r++)
-        if (r != letters->comm->rank)
-            send_letter(letters, r, kind, message);
+    for (int r = 0; r < liveness->comm->size; r++)
+        if (r != liveness->comm->rank)
+            send_letter(liveness, r, kind, message);
 }
 
 /* The receive stays posted, and so does its buffer. */
-static void keep_forever(struct epx_letters *letters)
+static void keep_forever(struct epx_mpi_liveness *liveness)
 {
-    static struct epx_letters *kept;
+    static struct epx_mpi_liveness *kept;
 
     epx_lock();
-    letters->next_kept = kept;
-    kept = letters;
+    liveness->next_kept = kept;
+    kept = liveness;
     epx_unlock();
 }
 
-void epx_letters_free(struct epx_letters *letters)
+void epx_mpi_liveness_free(struct epx_mpi_liveness *liveness)
 {
-    if (!letters)
+    if (!liveness)
         return;
-    if (letters->receive != MPI_REQUEST_NULL) {
-        if (MPI_Cancel(&letters->receive) != MPI_SUCCESS) {
-            keep_forever(letters);
+    if (liveness->receive != MPI_REQUEST_NULL) {
+        if (MPI_Cancel(&liveness->receive) != MPI_SUCCESS) {
+            keep_forever(liveness);
             return;
         }
-        MPI_Wait(&letters->receive, MPI_STATUS_IGNORE);
+        MPI_Wait(&liveness->receive, MPI_STATUS_IGNORE);
     }
-    forget_sent(letters);
-    free(letters->answered);
-    free(letters->positions);
-    free(letters);
+    forget_sent(liveness);
+    free(liveness->answered);
+    free(liveness->positions);
+    free(liveness);
 }
 
-static int init(struct epx_letters *letters)
+static int init(struct epx_mpi_liveness *liveness)
 {
-    size_t ranks = (size_t)letters->comm->size;
+    size_t ranks = (size_t)liveness->comm->size;
 
-    letters->receive = MPI_REQUEST_NULL;
-    letters->answered = calloc(ranks, sizeof(*letters->answered));
-    letters->positions = calloc(ranks, sizeof(*letters->positions));
-    EPX_FAIL_IF(!letters->answered || !letters->positions, EPX_ERR_NO_MEM,
+    liveness->receive = MPI_REQUEST_NULL;
+    liveness->answered = calloc(ranks, sizeof(*liveness->answered));
+    liveness->positions = calloc(ranks, sizeof(*liveness->positions));
+    EPX_FAIL_IF(!liveness->answered || !liveness->positions, EPX_ERR_NO_MEM,
                 "no memory for letters of %zu ranks", ranks);
-    return post_receive(letters);
+    return post_receive(liveness);
 }
 
-int epx_letters_create(struct epx_comm *comm, struct epx_letters **result)
+int epx_mpi_liveness_create(struct epx_comm *comm, struct epx_mpi_liveness **result)
 {
-    struct epx_letters *letters = calloc(1, sizeof(*letters));
+    struct epx_mpi_liveness *liveness = calloc(1, sizeof(*liveness));
     int rc;
 
-    EPX_FAIL_IF(!letters, EPX_ERR_NO_MEM, "no memory for letters");
-    letters->comm = comm;
-    rc = init(letters);
+    EPX_FAIL_IF(!liveness, EPX_ERR_NO_MEM, "no memory for letters");
+    liveness->comm = comm;
+    rc = init(liveness);
     if (rc != EPX_SUCCESS) {
-        epx_letters_free(letters);
+        epx_mpi_liveness_free(liveness);
         return rc;
     }
-    *result = letters;
+    *result = liveness;
     return EPX_SUCCESS;
 }
 
-static int read_letter(struct epx_letters *letters, char *message)
+static int read_letter(struct epx_mpi_liveness *liveness, char *message)
 {
-    struct letter *letter = &letters->inbox;
+    struct letter *letter = &liveness->inbox;
 
     if (letter->kind == LETTER_END) {
         memcpy(message, letter->message, sizeof(letter->message));
         return 1;
     }
     if (letter->kind == LETTER_ASK) {
-        send_letter(letters, letter->sender, LETTER_ANSWER, "");
+        send_letter(liveness, letter->sender, LETTER_ANSWER, "");
         return 0;
     }
-    letters->answered[letter->sender] = 1;
-    letters->positions[letter->sender] = letter->position;
+    liveness->answered[letter->sender] = 1;
+    liveness->positions[letter->sender] = letter->position;
     return 0;
 }
 
-int epx_letters_beat(struct epx_letters *letters, uint64_t position, char *message)
+int epx_mpi_liveness_beat(struct epx_mpi_liveness *liveness, uint64_t position, char *message)
 {
     int arrived = 1, ended = 0;
 
-    letters->position = position;
-    if (letters->sent)
-        forget_sent(letters);
-    while (!ended && letters->receive != MPI_REQUEST_NULL) {
-        if (MPI_Test(&letters->receive, &arrived, MPI_STATUS_IGNORE) != MPI_SUCCESS || !arrived)
+    liveness->position = position;
+    if (liveness->sent)
+        forget_sent(liveness);
+    while (!ended && liveness->receive != MPI_REQUEST_NULL) {
+        if (MPI_Test(&liveness->receive, &arrived, MPI_STATUS_IGNORE) != MPI_SUCCESS || !arrived)
             break;
-        ended = read_letter(letters, message);
-        post_receive(letters);
+        ended = read_letter(liveness, message);
+        post_receive(liveness);
     }
     return ended;
 }
 
-void epx_letters_probe(struct epx_letters *letters)
+void epx_mpi_liveness_probe(struct epx_mpi_liveness *liveness)
 {
-    memset(letters->answered, 0, (size_t)letters->comm->size);
-    send_to_others(letters, LETTER_ASK, "");
+    memset(liveness->answered, 0, (size_t)liveness->comm->size);
+    send_to_others(liveness, LETTER_ASK, "");
 }
 
-int epx_letters_answered(const struct epx_letters *letters, int rank, uint64_t *position)
+int epx_mpi_liveness_answered(const struct epx_mpi_liveness *liveness, int rank, uint64_t *position)
 {
-    *position = letters->positions[rank];
-    return letters->answered[rank];
+    *position = liveness->positions[rank];
+    return liveness->answered[rank];
 }
 
-void epx_letters_announce(struct epx_letters *letters, const char *message)
+void epx_mpi_liveness_announce(struct epx_mpi_liveness *liveness, const char *message)
 {
-    send_to_others(letters, LETTER_END, message);
+    send_to_others(liveness, LETTER_END, message);
 }
 
 /* The first suspect from here on that did not answer; this rank if all did. */
-static int find_silent(const struct epx_letters *letters, int first, const char *suspects)
+static int find_silent(const struct epx_mpi_liveness *liveness, int first, const char *suspects)
 {
-    int size = letters->comm->size, self = letters->comm->rank;
+    int size = liveness->comm->size, self = liveness->comm->rank;
 
     for (int i = 0; i < size; i++) {
         int rank = (first + i) % size;
 
-        if (rank != self && suspects[rank] && !letters->answered[rank])
+        if (rank != self && suspects[rank] && !liveness->answered[rank])
             return rank;
     }
     return self;
 }
 
-int epx_letters_blame(struct epx_letters *letters, int first, const char *suspects, char *message)
+int epx_mpi_liveness_blame(struct epx_mpi_liveness *liveness, int first, const char *suspects,
+                           char *message)
 {
     int64_t end = epx_now_ns() + ANSWERS_MS * 1000000LL;
-    int self = letters->comm->rank, silent;
+    int self = liveness->comm->rank, silent;
 
-    epx_letters_probe(letters);
+    epx_mpi_liveness_probe(liveness);
     do {
-        if (epx_letters_beat(letters, letters->position, message))
+        if (epx_mpi_liveness_beat(liveness, liveness->position, message))
             return -1;
-        silent = find_silent(letters, first, suspects);
+        silent = find_silent(liveness, first, suspects);
         sched_yield();
     } while (silent != self && epx_now_ns() < end);
     return silent == self ? first : silent;

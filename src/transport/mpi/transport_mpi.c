@@ -15,7 +15,7 @@ struct mpi {
     MPI_Comm data;
     MPI_Request collectives[MAX_COLLECTIVES];
     int num_collectives;
-    struct epx_letters *letters;
+    struct epx_mpi_liveness *liveness;
 };
 
 static int mpi_usable(struct epx_comm *comm, char *why)
@@ -31,7 +31,7 @@ static void mpi_free(void *state)
 
     if (!mpi)
         return;
-    epx_letters_free(mpi->letters);
+    epx_mpi_liveness_free(mpi->liveness);
     if (mpi->data != MPI_COMM_NULL)
         MPI_Comm_free(&mpi->data);
     free(mpi);
@@ -53,35 +53,35 @@ static int mpi_create(struct epx_comm *comm, void **state)
     EPX_TRY(epx_comm_agree(comm, rc));
     EPX_TRY_COLLECTIVE(comm, MPI_Comm_idup(comm->traffic, &mpi->data, &request));
     EPX_TRY(epx_comm_await(comm, &request));
-    return epx_comm_agree(comm, epx_letters_create(comm, &mpi->letters));
+    return epx_comm_agree(comm, epx_mpi_liveness_create(comm, &mpi->liveness));
 }
 
 static int mpi_beat(void *state, uint64_t position, char *message)
 {
     const struct mpi *mpi = state;
 
-    return epx_letters_beat(mpi->letters, position, message);
+    return epx_mpi_liveness_beat(mpi->liveness, position, message);
 }
 
 static void mpi_probe(void *state)
 {
     const struct mpi *mpi = state;
 
-    epx_letters_probe(mpi->letters);
+    epx_mpi_liveness_probe(mpi->liveness);
 }
 
 static int mpi_answered(void *state, int rank, uint64_t *position)
 {
     const struct mpi *mpi = state;
 
-    return epx_letters_answered(mpi->letters, rank, position);
+    return epx_mpi_liveness_answered(mpi->liveness, rank, position);
 }
 
 static void mpi_announce(void *state, char *message)
 {
     const struct mpi *mpi = state;
 
-    epx_letters_announce(mpi->letters, message);
+    epx_mpi_liveness_announce(mpi->liveness, message);
 }
 
 static int mpi_window_create(void *state, size_t bytes, struct epx_window **window)
@@ -114,16 +114,20 @@ static int mpi_allgather(void *state, const void *send, void *recv, int bytes)
 {
     struct mpi *mpi = state;
 
-    return started(mpi, MPI_Iallgather(send, bytes, MPI_BYTE, recv, bytes, MPI_BYTE, mpi->data,
-                                       next_collective(mpi)), "MPI_Iallgather");
+    return started(mpi,
+                   MPI_Iallgather(send, bytes, MPI_BYTE, recv, bytes, MPI_BYTE, mpi->data,
+                                  next_collective(mpi)),
+                   "MPI_Iallgather");
 }
 
 static int mpi_alltoall(void *state, const void *send, void *recv, int bytes)
 {
     struct mpi *mpi = state;
 
-    return started(mpi, MPI_Ialltoall(send, bytes, MPI_BYTE, recv, bytes, MPI_BYTE, mpi->data,
-                                      next_collective(mpi)), "MPI_Ialltoall");
+    return started(mpi,
+                   MPI_Ialltoall(send, bytes, MPI_BYTE, recv, bytes, MPI_BYTE, mpi->data,
+                                 next_collective(mpi)),
+                   "MPI_Ialltoall");
 }
 
 static int mpi_alltoallv(void *state, const void *send, const int *sendcounts, const int *sdispls,
@@ -131,8 +135,9 @@ static int mpi_alltoallv(void *state, const void *send, const int *sendcounts, c
 {
     struct mpi *mpi = state;
 
-    return started(mpi, MPI_Ialltoallv(send, sendcounts, sdispls, MPI_BYTE, recv, recvcounts,
-                                       rdispls, MPI_BYTE, mpi->data, next_collective(mpi)),
+    return started(mpi,
+                   MPI_Ialltoallv(send, sendcounts, sdispls, MPI_BYTE, recv, recvcounts, rdispls,
+                                  MPI_BYTE, mpi->data, next_collective(mpi)),
                    "MPI_Ialltoallv");
 }
 

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "coll/device.h"
+#include "coll/device/device.h"
 #include "core/agree.h"
 #include "transport/cuda/cuda_errors.h"
 #include "transport/cuda/device_scope.h"

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "coll/device.h"
+#include "coll/device/device.h"
 #include "core/agree.h"
 #include "kernels/ring.h"
 #include "transport/cuda/cuda_errors.h"

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* api.c - what every public function does first and last, and what is left at the end. */
+#include "api/api.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/progress.h"
+#include "transport/module.h"
+#include "transport/transport.h"
+
+enum { LEAVING_MS = 10000 };
+
+static int mpi_codes[EPX_ERR_LASTCODE]; /* under the lock until set up */
+static int is_set_up;
+
+int epx_api_enter(const char *function)
+{
+    int initialized = 0, finalized = 1;
+
+    epx_status_enter(function);
+    MPI_Initialized(&initialized);
+    MPI_Finalized(&finalized);
+    EPX_FAIL_IF(!initialized, EPX_ERR_NOT_INITIALIZED, "called before MPI_Init");
+    EPX_FAIL_IF(finalized, EPX_ERR_NOT_INITIALIZED, "called after MPI_Finalize");
+    return EPX_SUCCESS;
+}
+
+int epx_api_return(struct epx_comm *comm, int error)
+{
+    if (error == EPX_SUCCESS || !epx_comm_valid(comm))
+        return error;
+    epx_lock();
+    snprintf(comm->message, sizeof(comm->message), "%s", epx_status_message());
+    epx_unlock();
+    MPI_Comm_call_errhandler(comm->user, mpi_codes[error]);
+    return error;
+}
+
+void epx_api_free_segment(struct epx_comm *comm, struct epx_segment *segment)
+{
+    struct epx_transport *transport = comm->transport;
+
+    if (segment->is_spare && !comm->finished)
+        epx_window_free(segment->window);
+    else if (transport)
+        transport->ops->window_free(transport->state, segment->window);
+    free(segment);
+}
+
+void epx_api_free_comm(struct epx_comm *comm)
+{
+    epx_comm_stop_thread(comm);
+    epx_comm_unlist(comm);
+    while (comm->segments) {
+        struct epx_segment *segment = comm->segments;
+
+        comm->segments = segment->next;
+        epx_api_free_segment(comm, segment);
+    }
+    if (comm->finished)
+        epx_transport_retire(comm);
+    else
+        epx_transport_detach(comm);
+    epx_comm_close(comm);
+}
+
+static int add_error_codes(void)
+{
+    int error_class;
+    char text[MPI_MAX_ERROR_STRING];
+
+    EPX_TRY_MPI(MPI_Add_error_class(&error_class));
+    EPX_TRY_MPI(MPI_Add_error_string(error_class, "EPX error"));
+    for (int code = 1; code < EPX_ERR_LASTCODE; code++) {
+        snprintf(text, sizeof(text), "EPX: %s", epx_status_text(code));
+        EPX_TRY_MPI(MPI_Add_error_code(error_class, &mpi_codes[code]));
+        EPX_TRY_MPI(MPI_Add_error_string(mpi_codes[code], text));
+    }
+    return EPX_SUCCESS;
+}
+
+/*
+ * On device memory the GPU may soon be done with what is in flight, without this host; the peers
+ * then miss nothing. Windows there are given back by all ranks together, hence not any more.
+ */
+static void leave_device(struct epx_comm *comm)
+{
+    const int64_t end = epx_now_ns() + LEAVING_MS * 1000000LL;
+    int idle = 0;
+
+    while (comm->first && epx_now_ns() < end) {
+        epx_progress();
+        epx_unlock();
+        epx_progress_pause(idle++);
+        epx_lock();
+    }
+    if (!comm->first && !comm->finished)
+        comm->finished = EPX_ERR_TIMEOUT;
+}
+
+/* Called by MPI_Finalize while MPI still works. */
+static int free_leftovers(MPI_Comm self, int keyval, void *attribute, void *state)
+{
+    struct epx_comm *comm;
+
+    (void)self;
+    (void)keyval;
+    (void)attribute;
+    (void)state;
+    epx_lock();
+    while ((comm = epx_comm_first())) {
+        EPX_LOG_WARN("a communicator of %d ranks was not freed before MPI_Finalize", comm->size);
+        if (epx_transport_device_ops(comm))
+            leave_device(comm);
+        if (comm->first) {
+            epx_comm_give_up(comm, "MPI_Finalize with operations in flight");
+            epx_unlock();
+            epx_comm_drain(comm);
+            epx_lock();
+        }
+        while (comm->routes) {
+            struct epx_route *route = comm->routes;
+
+            epx_route_unlist(route);
+            epx_route_release(route);
+        }
+        epx_comm_unlist(comm);
+        epx_unlock();
+        epx_api_free_comm(comm);
+        epx_lock();
+    }
+    epx_unlock();
+    epx_request_free_all();
+    return MPI_SUCCESS;
+}
+
+static int add_finalize_hook(void)
+{
+    int keyval;
+
+    EPX_TRY_MPI(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, free_leftovers, &keyval, NULL));
+    EPX_TRY_MPI(MPI_Comm_set_attr(MPI_COMM_SELF, keyval, NULL));
+    EPX_TRY_MPI(MPI_Comm_free_keyval(&keyval));
+    return EPX_SUCCESS;
+}
+
+static int find_world_rank(void)
+{
+    int rank;
+
+    EPX_TRY_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
+    epx_log_set_rank(rank);
+    return EPX_SUCCESS;
+}
+
+int epx_api_setup(void)
+{
+    int rc = EPX_SUCCESS;
+
+    epx_lock();
+    if (!is_set_up) {
+        rc = find_world_rank();
+        if (rc == EPX_SUCCESS)
+            rc = add_error_codes();
+        if (rc == EPX_SUCCESS)
+            rc = add_finalize_hook();
+        is_set_up = rc == EPX_SUCCESS;
+    }
+    epx_unlock();
+    return rc;
+}
+
+static int check_buffer(const struct epx_buffer *buffer)
+{
+    EPX_FAIL_IF(buffer->address == MPI_IN_PLACE, EPX_ERR_BUFFER, "%s is MPI_IN_PLACE",
+                buffer->name);
+    EPX_FAIL_IF(!buffer->address && buffer->required && buffer->rows && buffer->row_bytes,
+                EPX_ERR_BUFFER, "%s is NULL, want room for %lld rows of %lld bytes", buffer->name,
+                (long long)buffer->rows, (long long)buffer->row_bytes);
+    return EPX_SUCCESS;
+}
+
+static int overlap(const struct epx_buffer *a, const struct epx_buffer *b)
+{
+    if (!a->written && !b->written)
+        return 0;
+    return epx_memory_overlap(a->address, (uint64_t)(a->rows * a->row_bytes), b->address,
+                              (uint64_t)(b->rows * b->row_bytes));
+}
+
+static int check_space(const struct epx_comm *comm, const struct epx_buffer *buffer)
+{
+    const struct epx_device_ops *ops = epx_transport_device_ops(comm);
+
+    if (!ops || !buffer->address)
+        return EPX_SUCCESS;
+    return ops->check_buffer(comm->transport->device, buffer->name, buffer->address);
+}
+
+int epx_check_buffers(const struct epx_comm *comm, const struct epx_buffer *buffers, int num)
+{
+    int64_t bytes;
+
+    for (int i = 0; i < num; i++) {
+        EPX_TRY(check_buffer(&buffers[i]));
+        EPX_TRY(check_space(comm, &buffers[i]));
+        EPX_FAIL_IF(__builtin_mul_overflow(buffers[i].rows, buffers[i].row_bytes, &bytes),
+                    EPX_ERR_COUNT, "%s of %lld rows of %lld bytes", buffers[i].name,
+                    (long long)buffers[i].rows, (long long)buffers[i].row_bytes);
+    }
+    for (int i = 0; i < num; i++)
+        for (int j = 0; j < i; j++)
+            EPX_FAIL_IF(overlap(&buffers[i], &buffers[j]), EPX_ERR_BUFFER, "%s and %s overlap",
+                        buffers[j].name, buffers[i].name);
+    return EPX_SUCCESS;
+}

@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* api_comm.c - EPX_Comm_*, EPX_Alloc_mem, EPX_Free_mem. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "api/api.h"
+#include "api/profile.h"
+#include "base/jitter.h"
+#include "core/agree.h"
+#include "core/progress.h"
+#include "kernels/host/host_kernels.h"
+#include "transport/module.h"
+
+EPX_PROFILED(Comm_create)
+EPX_PROFILED(Comm_free)
+EPX_PROFILED(Comm_rank)
+EPX_PROFILED(Comm_size)
+EPX_PROFILED(Comm_get_info)
+EPX_PROFILED(Comm_set_errhandler)
+EPX_PROFILED(Comm_get_async_error)
+EPX_PROFILED(Comm_get_error_message)
+EPX_PROFILED(Comm_get_stats)
+EPX_PROFILED(Alloc_mem)
+EPX_PROFILED(Free_mem)
+
+static int choose_progress(struct epx_comm *comm)
+{
+    int rc = EPX_SUCCESS;
+
+    if (comm->params.progress == EPX_PROGRESS_CALLS)
+        return EPX_SUCCESS;
+    if (comm->transport->device) { /* the GPU progresses */
+        comm->params.progress = EPX_PROGRESS_CALLS;
+        return EPX_SUCCESS;
+    }
+    if (comm->transport->ops->threads)
+        rc = epx_comm_start_thread(comm);
+    else {
+        EPX_LOG_WARN("epx_progress=thread: transport %s is progressed by calls only",
+                     epx_transport_name(comm));
+        comm->params.progress = EPX_PROGRESS_CALLS;
+    }
+    return epx_comm_agree(comm, rc);
+}
+
+static int check_mpi_comm(MPI_Comm comm)
+{
+    int inter = 0;
+
+    EPX_FAIL_IF(comm == MPI_COMM_NULL, EPX_ERR_COMM, "comm is MPI_COMM_NULL");
+    EPX_TRY_MPI(MPI_Comm_test_inter(comm, &inter));
+    EPX_FAIL_IF(inter, EPX_ERR_COMM, "comm is an intercommunicator");
+    return EPX_SUCCESS;
+}
+
+/*
+ * EPX_Comm_create - make a communicator for expert parallelism from an MPI communicator.
+ *
+ * Collective, blocking. comm is duplicated, its error handler inherited.
+ * Input: comm, an intracommunicator; info, hints (epx(7)) or MPI_INFO_NULL.
+ * Output: newcomm.
+ * Errors: EPX_ERR_COMM (MPI_COMM_NULL, intercommunicator), EPX_ERR_INFO (a hint's value),
+ * EPX_ERR_ARG (newcomm NULL, hints that differ across ranks), EPX_ERR_TRANSPORT,
+ * EPX_ERR_UNSUPPORTED, EPX_ERR_NO_MEM, EPX_ERR_TIMEOUT, EPX_ERR_NOT_INITIALIZED. All ranks get
+ * the same error. There is no communicator yet, so no error handler is called.
+ * See also: EPX_Comm_free, EPX_Comm_get_info.
+ */
+int EPX_Comm_create(MPI_Comm comm, MPI_Info info, EPX_Comm *newcomm)
+{
+    struct epx_params params = {0};
+    struct epx_comm *created;
+    int rc, setup_rc;
+
+    EPX_API_ENTER();
+    EPX_FAIL_IF(!newcomm, EPX_ERR_ARG, "newcomm is NULL");
+    EPX_TRY(check_mpi_comm(comm));
+    setup_rc = epx_api_setup();
+    rc = epx_params_read(info, &params);
+    EPX_TRY(epx_comm_create(comm, &params, rc ? rc : setup_rc, &created));
+    created->kernels = &epx_kernels_host; /* device memory has its own, in the module */
+    rc = epx_transport_attach(created);
+    if (rc == EPX_SUCCESS) {
+        epx_comm_enlist(created);
+        rc = choose_progress(created);
+    }
+    if (rc != EPX_SUCCESS) {
+        epx_api_free_comm(created);
+        return rc;
+    }
+    *newcomm = created;
+    return EPX_SUCCESS;
+}
+
+static int check_leftovers(struct epx_comm *comm)
+{
+    int64_t here = comm->routes || comm->segments, anywhere;
+
+    int rc = EPX_SUCCESS;
+
+    anywhere = here;
+    if (!comm->finished)
+        rc = epx_comm_max(comm, here, &anywhere);
+    EPX_FAIL_IF(here, EPX_ERR_PENDING, "free the communicator's %s first",
+                comm->routes ? "routes" : "memory");
+    EPX_FAIL_IF(anywhere, EPX_ERR_PENDING, "another rank has routes or memory left");
+    return rc;
+}
+
+/*
+ * EPX_Comm_free - free a communicator.
+ *
+ * Collective, blocking; local after EPX_ERR_TIMEOUT. Completes the operations in flight; their
+ * requests can still be waited for.
+ * In/out: comm, set to EPX_COMM_NULL; kept with EPX_ERR_PENDING.
+ * Errors: EPX_ERR_PENDING on all ranks if a rank has routes or memory left; EPX_ERR_COMM;
+ * EPX_ERR_ARG for a NULL pointer; EPX_ERR_TIMEOUT or EPX_ERR_MPI, it is freed then.
+ */
+int EPX_Comm_free(EPX_Comm *comm)
+{
+    struct epx_comm *freed;
+    int rc;
+
+    EPX_API_ENTER();
+    EPX_FAIL_IF(!comm, EPX_ERR_ARG, "comm is NULL");
+    EPX_FAIL_IF(!epx_comm_valid(*comm), EPX_ERR_COMM, "comm is not a communicator");
+    freed = *comm;
+    epx_comm_drain(freed);
+    rc = check_leftovers(freed);
+    epx_api_return(freed, rc);
+    if (rc == EPX_ERR_PENDING)
+        return rc;
+    *comm = EPX_COMM_NULL;
+    epx_api_free_comm(freed);
+    return rc;
+}
+
+/*
+ * EPX_Comm_rank - get this process's rank in the communicator.
+ *
+ * Local. Input: comm. Output: rank. Errors: EPX_ERR_COMM; EPX_ERR_ARG if rank is NULL.
+ */
+int EPX_Comm_rank(EPX_Comm comm, int *rank)
+{
+    EPX_API_ENTER();
+    EPX_FAIL_IF(!epx_comm_valid(comm), EPX_ERR_COMM, "comm is not a communicator");
+    if (!rank)
+        return epx_api_return(comm, epx_fail(EPX_ERR_ARG, "rank is NULL"));
+    *rank = comm->rank;
+    return EPX_SUCCESS;
+}
+
+/*
+ * EPX_Comm_size - get the number of ranks.
+ *
+ * Local. Input: comm. Output: size. Errors: EPX_ERR_COMM; EPX_ERR_ARG if size is NULL.
+ */
+int EPX_Comm_size(EPX_Comm comm, int *size)
+{
+    EPX_API_ENTER();
+    EPX_FAIL_IF(!epx_comm_valid(comm), EPX_ERR_COMM, "comm is not a communicator");
+    if (!size)
+        return epx_api_return(comm, epx_fail(EPX_ERR_ARG, "size is NULL"));
+    *size = comm->size;
+    return EPX_SUCCESS;
+}
+
+static int set_hint(const struct epx_comm *comm, const struct epx_param *param, MPI_Info info)
+{
+    char value[64];
+
+    epx_param_format(param, &comm->params, value, sizeof(value));
+    if (param->offset == offsetof(struct epx_params, transport))
+        EPX_TRY_MPI(MPI_Info_set(info, param->name, epx_transport_name(comm)));
+    else
+        EPX_TRY_MPI(MPI_Info_set(info, param->name, value));
+    return EPX_SUCCESS;
+}
+
+static int get_info(const struct epx_comm *comm, MPI_Info *info_used)
+{
+    MPI_Info info;
+    int rc = EPX_SUCCESS;
+
+    EPX_FAIL_IF(!info_used, EPX_ERR_ARG, "info_used is NULL");
+    EPX_TRY_MPI(MPI_Info_create(&info));
+    for (const struct epx_param *p = epx_param_table; p->name && rc == EPX_SUCCESS; p++)
+        rc = set_hint(comm, p, info);
+    if (rc != EPX_SUCCESS) {
+        MPI_Info_free(&info);
+        return rc;
+    }
+    *info_used = info;
+    return EPX_SUCCESS;
+}
+
+/*
+ * EPX_Comm_get_info - get the hints in force, and what auto chose.
+ *
+ * Local. Input: comm. Output: info_used, a new object that the caller frees.
+ * Errors: EPX_ERR_COMM; EPX_ERR_ARG if info_used is NULL.
+ */
+int EPX_Comm_get_info(EPX_Comm comm, MPI_Info *info_used)
+{
+    EPX_API_ENTER();
+    EPX_FAIL_IF(!epx_comm_valid(comm), EPX_ERR_COMM, "comm is not a communicator");
+    return epx_api_return(comm, get_info(comm, info_used));
+}
+
+/*
+ * EPX_Comm_set_errhandler - set the error handler of the communicator.
+ *
+ * Local. The handler is called with the library's duplicate of the MPI communicator and a code
+ * that MPI_Error_string knows.
+ * Input: comm; errhandler, one for communicators.
+ * Errors: EPX_ERR_COMM; EPX_ERR_ARG for MPI_ERRHANDLER_NULL.
+ */
+int EPX_Comm_set_errhandler(EPX_Comm comm, MPI_Errhandler errhandler)
+{
+    int error;
+
+    EPX_API_ENTER();
+    EPX_FAIL_IF(!epx_comm_valid(comm), EPX_ERR_COMM, "comm is not a communicator");
+    if (errhandler == MPI_ERRHANDLER_NULL)
+        return epx_api_return(comm, epx_fail(EPX_ERR_ARG, "errhandler is MPI_ERRHANDLER_NULL"));
+    error = MPI_Comm_set_errhandler(comm->user, errhandler);
+    if (error != MPI_SUCCESS)
+        return epx_api_return(comm, epx_fail_mpi(error, "MPI_Comm_set_errhandler"));
+    return EPX_SUCCESS;
+}
+
+/* What the GPU has to tell and no request does: errors of replayed graphs, the end. */
+static void listen_to_device(struct epx_comm *comm)
+{
+    int error;
+
+    epx_progress();
+    if (comm->async_error)
+        return;
+    error = epx_transport_device_ops(comm)->take_replay_error(comm->transport->device);
+    if (error == EPX_SUCCESS)
+        return;
+    comm->async_error = error;
+    snprintf(comm->message, sizeof(comm->message), "%s", epx_status_message());
+}
+
+/*
+ * EPX_Comm_get_async_error - get the first error of an operation that was not asked for yet.
+ *
+ * Local; never blocks, never calls the error handler.
+ * Input: comm. Output: errorcode, EPX_SUCCESS if there is none; the error is cleared.
+ * Errors: EPX_ERR_COMM; EPX_ERR_ARG if errorcode is NULL.
+ */
+int EPX_Comm_get_async_error(EPX_Comm comm, int *errorcode)
+{
+    EPX_API_ENTER();
+    EPX_FAIL_IF(!epx_comm_valid(comm), EPX_ERR_COMM, "comm is not a communicator");
+    if (!errorcode)
+        return epx_api_return(comm, epx_fail(EPX_ERR_ARG, "errorcode is NULL"));
+    epx_lock();
+    if (epx_transport_device_ops(comm))
+        listen_to_device(comm);
+    *errorcode = comm->async_error;
+    comm->async_error = EPX_SUCCESS;
+    epx_unlock();
+    return EPX_SUCCESS;
+}
+
+/*
+ * EPX_Comm_get_error_message - get the last error of the communicator, with its values.
+ *
+ * Local. Input: comm. Output: string, of EPX_MAX_ERROR_STRING bytes, empty before the first
+ * error; resultlen, its length.
+ * Errors: EPX_ERR_COMM; EPX_ERR_ARG for a NULL argument.
+ */
+int EPX_Comm_get_error_message(EPX_Comm comm, char *string, int *resultlen)
+{
+    EPX_API_ENTER();
+    EPX_FAIL_IF(!epx_comm_valid(comm), EPX_ERR_COMM, "comm is not a communicator");
+    if (!string || !resultlen)
+        return epx_api_return(comm, epx_fail(EPX_ERR_ARG, "an argument is NULL"));
+    epx_lock();
+    epx_status_copy(string, resultlen, EPX_MAX_ERROR_STRING, comm->message);
+    epx_unlock();
+    return EPX_SUCCESS;
+}
+
+/*
+ * EPX_Comm_get_stats - get the counters of the communicator.
+ *
+ * Local. On device memory it waits for a copy from the GPU.
+ * Input: comm; stats->size, sizeof(EPX_Stats). Output: stats.
+ * Errors: EPX_ERR_COMM; EPX_ERR_ARG if stats is NULL or too small.
+ */
+int EPX_Comm_get_stats(EPX_Comm comm, EPX_Stats *stats)
+{
+    const struct epx_device_ops *ops;
+    EPX_Stats counted;
+    int rc;
+
+    EPX_API_ENTER();
+    EPX_FAIL_IF(!epx_comm_valid(comm), EPX_ERR_COMM, "comm is not a communicator");
+    epx_lock();
+    counted = comm->stats;
+    ops = epx_transport_device_ops(comm);
+    if (ops)
+        ops->add_stats(comm->transport->device, &counted);
+    rc = epx_stats_copy(&counted, stats);
+    epx_unlock();
+    return epx_api_return(comm, rc);
+}
+
+/* A window, or private memory if auto chose the transport and there is too little of it. */
+static int allocate_window(struct epx_comm *comm, size_t bytes, struct epx_segment *segment)
+{
+    struct epx_transport *transport = comm->transport;
+    int rc = transport->ops->window_create(transport->state, bytes, &segment->window);
+
+    segment->reachable = rc == EPX_SUCCESS && transport->ops->direct;
+    if (rc != EPX_ERR_NO_MEM || comm->params.transport || !transport->direct)
+        return rc;
+    EPX_LOG_WARN("%s; EPX_Alloc_mem falls back to private memory", epx_status_message());
+    segment->is_spare = 1;
+    segment->window = epx_window_private(comm->size, comm->rank, bytes);
+    rc = epx_comm_agree(comm, segment->window
+                                  ? EPX_SUCCESS
+                                  : epx_fail(EPX_ERR_NO_MEM, "no memory for %zu bytes", bytes));
+    if (rc != EPX_SUCCESS)
+        epx_window_free(segment->window);
+    return rc;
+}
+
+static int alloc_mem(struct epx_comm *comm, MPI_Aint bytes, void *baseptr)
+{
+    struct epx_segment *segment;
+    int rc;
+
+    EPX_FAIL_IF(!baseptr, EPX_ERR_ARG, "baseptr is NULL");
+    EPX_FAIL_IF(bytes < 0, EPX_ERR_COUNT, "bytes is %lld", (long long)bytes);
+    segment = epx_memory_zeroed(1, sizeof(*segment));
+    rc = epx_comm_agree(comm, segment ? EPX_SUCCESS
+                                      : epx_fail(EPX_ERR_NO_MEM, "no memory for a segment"));
+    if (rc == EPX_SUCCESS)
+        rc = allocate_window(comm, (size_t)bytes, segment);
+    if (rc != EPX_SUCCESS) {
+        free(segment);
+        return rc;
+    }
+    if (!epx_transport_device_ops(comm))
+        epx_poison(segment->window->own, (size_t)bytes);
+    epx_lock();
+    segment->bytes = (size_t)bytes;
+    segment->id = comm->next_segment++;
+    segment->next = comm->segments;
+    comm->segments = segment;
+    epx_unlock();
+    *(void **)baseptr = segment->window->own;
+    return EPX_SUCCESS;
+}
+
+/*
+ * EPX_Alloc_mem - allocate memory that the other ranks can store into.
+ *
+ * Collective, blocking. Rows dispatched into it need no stage. On a communicator whose transport
+ * auto chose it is private memory where the machine is short of shared memory.
+ * Input: bytes, may differ by rank or be 0; comm. Output: baseptr, the address of a pointer to
+ * at least bytes bytes, aligned to 4096, never NULL; free it with EPX_Free_mem.
+ * Errors: EPX_ERR_COMM, EPX_ERR_ARG (baseptr NULL), EPX_ERR_COUNT (bytes < 0), EPX_ERR_NO_MEM and
+ * EPX_ERR_TIMEOUT on all ranks.
+ */
+int EPX_Alloc_mem(MPI_Aint bytes, EPX_Comm comm, void *baseptr)
+{
+    EPX_API_ENTER();
+    EPX_FAIL_IF(!epx_comm_valid(comm), EPX_ERR_COMM, "comm is not a communicator");
+    return epx_api_return(comm, alloc_mem(comm, bytes, baseptr));
+}
+
+/* All ranks name the same allocation, and where it matters nothing is in flight on any. */
+static int agree_to_free(struct epx_comm *comm, const struct epx_segment *segment)
+{
+    if (comm->transport->ops->reclaim)
+        epx_comm_drain(comm);
+    if (comm->finished)
+        return EPX_SUCCESS;
+    return epx_comm_same(comm, "the allocation to be freed", segment->id);
+}
+
+static int free_mem(struct epx_comm *comm, void *base)
+{
+    const struct epx_transport_ops *ops = comm->transport->ops;
+    struct epx_segment **link = &comm->segments, *segment;
+    int rc;
+
+    while (*link && (*link)->window->own != base)
+        link = &(*link)->next;
+    EPX_FAIL_IF(!*link, EPX_ERR_BUFFER, "base %p is not from EPX_Alloc_mem on this communicator",
+                base);
+    rc = agree_to_free(comm, *link);
+    if (rc != EPX_SUCCESS && !comm->finished)
+        return rc;
+    epx_lock();
+    segment = *link;
+    *link = segment->next;
+    epx_unlock();
+    epx_api_free_segment(comm, segment);
+    if (ops->reclaim && !comm->finished)
+        ops->reclaim(comm->transport->state);
+    return rc;
+}
+
+/*
+ * EPX_Free_mem - free memory of EPX_Alloc_mem.
+ *
+ * Collective, blocking; local after EPX_ERR_TIMEOUT. No operation in flight may use it; on device
+ * memory all of them are completed first.
+ * Input: base, what EPX_Alloc_mem gave; comm.
+ * Errors: EPX_ERR_COMM; EPX_ERR_BUFFER for another address; EPX_ERR_ARG on all ranks if they
+ * name different allocations, nothing is freed then; EPX_ERR_TIMEOUT or EPX_ERR_MPI, it is freed
+ * then.
+ */
+int EPX_Free_mem(void *base, EPX_Comm comm)
+{
+    EPX_API_ENTER();
+    EPX_FAIL_IF(!epx_comm_valid(comm), EPX_ERR_COMM, "comm is not a communicator");
+    return epx_api_return(comm, free_mem(comm, base));
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* api_request.c - EPX_Wait, EPX_Test, EPX_Waitall, EPX_Wait_enqueue. */
+#include "api/api.h"
+#include "api/profile.h"
+#include "core/progress.h"
+#include "transport/module.h"
+
+EPX_PROFILED(Wait)
+EPX_PROFILED(Test)
+EPX_PROFILED(Waitall)
+EPX_PROFILED(Wait_enqueue)
+
+static void fill_status(MPI_Status *status, int64_t rows, int error)
+{
+    if (status == MPI_STATUS_IGNORE)
+        return;
+    status->MPI_SOURCE = MPI_ANY_SOURCE;
+    status->MPI_TAG = MPI_ANY_TAG;
+    status->MPI_ERROR = error;
+    MPI_Status_set_elements_x(status, MPI_BYTE, (MPI_Count)rows);
+    MPI_Status_set_cancelled(status, 0);
+}
+
+static int is_complete(const struct epx_request *request)
+{
+    int complete;
+
+    epx_lock();
+    epx_progress();
+    complete = request->complete;
+    epx_unlock();
+    return complete;
+}
+
+static void wait_for(const struct epx_request *request)
+{
+    int idle = 0, moved, complete;
+
+    do {
+        epx_lock();
+        moved = epx_progress();
+        complete = request->complete;
+        epx_unlock();
+        idle = moved ? 0 : idle + 1;
+        if (!complete)
+            epx_progress_pause(idle);
+    } while (!complete);
+}
+
+/* Takes a complete request's outcome, tells the error handler, frees it. */
+static int take(EPX_Request *handle, MPI_Status *status)
+{
+    struct epx_request *request = *handle;
+    int error = request->error;
+
+    *handle = EPX_REQUEST_NULL;
+    fill_status(status, error == EPX_SUCCESS ? request->received_rows : 0, error);
+    if (error != EPX_SUCCESS) {
+        epx_fail_quietly(error, request->message);
+        epx_api_return(request->comm, error);
+    }
+    epx_request_free(request);
+    return error;
+}
+
+static int check_handle(const EPX_Request *request)
+{
+    EPX_FAIL_IF(!request, EPX_ERR_REQUEST, "request is NULL");
+    EPX_FAIL_IF(*request != EPX_REQUEST_NULL && !epx_request_valid(*request), EPX_ERR_REQUEST,
+                "request is not a request");
+    return EPX_SUCCESS;
+}
+
+static int check_request(const EPX_Request *request)
+{
+    EPX_TRY(check_handle(request));
+    EPX_FAIL_IF(*request != EPX_REQUEST_NULL && (*request)->captured, EPX_ERR_REQUEST,
+                "the request was made in a capture, where only EPX_Wait_enqueue completes it");
+    return EPX_SUCCESS;
+}
+
+/*
+ * EPX_Wait - wait until an operation is complete.
+ *
+ * Local, blocking; progresses all communicators of the process. Bounded by epx_timeout_ms.
+ * In/out: request, freed and set to EPX_REQUEST_NULL; a null request completes at once with an
+ * empty status. Output: status or MPI_STATUS_IGNORE: MPI_ERROR, and as elements of MPI_BYTE the
+ * rows this rank received.
+ * Errors: EPX_ERR_REQUEST; the operation's error, once the error handler was called.
+ */
+int EPX_Wait(EPX_Request *request, MPI_Status *status)
+{
+    EPX_API_ENTER();
+    EPX_TRY(check_request(request));
+    if (*request == EPX_REQUEST_NULL) {
+        fill_status(status, 0, EPX_SUCCESS);
+        return EPX_SUCCESS;
+    }
+    wait_for(*request);
+    return take(request, status);
+}
+
+/*
+ * EPX_Test - ask whether an operation is complete.
+ *
+ * Local, does not block; progresses all communicators of the process.
+ * In/out: request, freed and set to EPX_REQUEST_NULL if complete. Output: flag, 1 if complete;
+ * status as in EPX_Wait, set if complete.
+ * Errors: EPX_ERR_REQUEST; EPX_ERR_ARG if flag is NULL; the operation's error.
+ */
+int EPX_Test(EPX_Request *request, int *flag, MPI_Status *status)
+{
+    EPX_API_ENTER();
+    EPX_TRY(check_request(request));
+    EPX_FAIL_IF(!flag, EPX_ERR_ARG, "flag is NULL");
+    *flag = *request == EPX_REQUEST_NULL || is_complete(*request);
+    if (!*flag)
+        return EPX_SUCCESS;
+    if (*request == EPX_REQUEST_NULL) {
+        fill_status(status, 0, EPX_SUCCESS);
+        return EPX_SUCCESS;
+    }
+    return take(request, status);
+}
+
+/*
+ * EPX_Waitall - wait until several operations are complete.
+ *
+ * Local, blocking. Input: n. In/out: requests, [n]. Output: statuses, [n] or MPI_STATUSES_IGNORE.
+ * Errors: EPX_ERR_COUNT if n < 0; EPX_ERR_ARG if requests is NULL; EPX_ERR_REQUEST, nothing is
+ * waited for; EPX_ERR_IN_STATUS if an operation failed: its code is in the status's MPI_ERROR,
+ * and the error handler was called with it, once for each operation that failed.
+ */
+int EPX_Waitall(int n, EPX_Request requests[], MPI_Status *statuses)
+{
+    int failed = 0;
+
+    EPX_API_ENTER();
+    EPX_FAIL_IF(n < 0, EPX_ERR_COUNT, "n is %d", n);
+    EPX_FAIL_IF(n && !requests, EPX_ERR_ARG, "requests is NULL");
+    for (int i = 0; i < n; i++)
+        EPX_TRY(check_request(&requests[i]));
+    for (int i = 0; i < n; i++) {
+        MPI_Status *status = statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : &statuses[i];
+
+        failed |= EPX_Wait(&requests[i], status) != EPX_SUCCESS;
+    }
+    return failed ? EPX_ERR_IN_STATUS : EPX_SUCCESS;
+}
+
+static int wait_enqueue(EPX_Request *handle, EPX_Stream stream)
+{
+    struct epx_request *request = *handle;
+    const struct epx_device_ops *ops = epx_transport_device_ops(request->comm);
+
+    EPX_TRY(ops->wait_enqueue(request, stream));
+    *handle = EPX_REQUEST_NULL;
+    if (request->captured)
+        epx_request_abandon(request);
+    else
+        request->detached = 1;
+    return EPX_SUCCESS;
+}
+
+/*
+ * EPX_Wait_enqueue - let a stream wait for an operation.
+ *
+ * Local; does not block on device memory: later work on the stream comes after the operation,
+ * whose error, if any, EPX_Comm_get_async_error tells. On host memory there is no stream: it is
+ * EPX_Wait without a status. In a capture it is the only way to complete a request.
+ * In/out: request, freed and set to EPX_REQUEST_NULL. Input: stream.
+ * Errors: as EPX_Wait; EPX_ERR_CUDA.
+ */
+int EPX_Wait_enqueue(EPX_Request *request, EPX_Stream stream)
+{
+    struct epx_comm *comm;
+    int rc = EPX_SUCCESS, pending;
+
+    EPX_API_ENTER();
+    EPX_TRY(check_handle(request));
+    if (*request == EPX_REQUEST_NULL || !(*request)->launch)
+        return EPX_Wait(request, MPI_STATUS_IGNORE);
+    comm = (*request)->comm;
+    epx_lock();
+    pending = !(*request)->complete;
+    if (pending)
+        rc = wait_enqueue(request, stream);
+    epx_unlock();
+    return pending ? epx_api_return(comm, rc) : EPX_Wait(request, MPI_STATUS_IGNORE);
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* api_route.c - EPX_Route_*. */
+#include "api/api.h"
+#include "api/profile.h"
+#include "coll/verbs.h"
+#include "core/agree.h"
+#include "transport/module.h"
+
+EPX_PROFILED(Route_create)
+EPX_PROFILED(Route_free)
+EPX_PROFILED(Route_tokens)
+EPX_PROFILED(Route_get_view)
+
+static int route_create(const EPX_Route_attr *attr, struct epx_comm *comm, EPX_Route *route)
+{
+    EPX_Route_attr checked;
+    struct epx_route *created;
+    int rc;
+
+    EPX_FAIL_IF(!route, EPX_ERR_ARG, "route is NULL");
+    EPX_TRY(epx_route_read_attr(attr, &checked));
+    EPX_TRY(epx_route_create(comm, &checked, &created));
+    rc = epx_transport_device_ops(comm) ? epx_transport_device_ops(comm)->route_create(created)
+                                        : epx_routing_create(created);
+    if (rc != EPX_SUCCESS) {
+        epx_route_release(created);
+        return rc;
+    }
+    epx_route_enlist(created);
+    *route = created;
+    return EPX_SUCCESS;
+}
+
+/*
+ * EPX_Route_create - make a route: the room for one routing of tokens to experts.
+ *
+ * Collective, blocking.
+ * Input: attr, see epx.h; num_experts, top_k, max_tokens, alignment, max_row_bytes, layout and
+ * overflow must be the same on all ranks; comm. Output: route.
+ * Errors: EPX_ERR_COMM; EPX_ERR_ARG (attribute out of range, or different across ranks);
+ * EPX_ERR_COUNT (max_tokens, recv_capacity or max_row_bytes negative, or a worst case of more
+ * than INT32_MAX rows); EPX_ERR_NO_MEM and EPX_ERR_TIMEOUT on all ranks.
+ */
+int EPX_Route_create(const EPX_Route_attr *attr, EPX_Comm comm, EPX_Route *route)
+{
+    EPX_API_ENTER();
+    EPX_FAIL_IF(!epx_comm_valid(comm), EPX_ERR_COMM, "comm is not a communicator");
+    return epx_api_return(comm, route_create(attr, comm, route));
+}
+
+/*
+ * EPX_Route_free - free a route.
+ *
+ * Collective; does not wait. Operations in flight on the route hold it until they complete. The
+ * view's addresses are not valid any more.
+ * In/out: route, set to EPX_ROUTE_NULL. Errors: EPX_ERR_ROUTE; EPX_ERR_ARG for a
+ * NULL pointer.
+ */
+int EPX_Route_free(EPX_Route *route)
+{
+    EPX_API_ENTER();
+    EPX_FAIL_IF(!route, EPX_ERR_ARG, "route is NULL");
+    EPX_FAIL_IF(!epx_route_valid(*route), EPX_ERR_ROUTE, "route is not a route");
+    epx_lock();
+    epx_route_unlist(*route);
+    epx_route_release(*route);
+    epx_unlock();
+    *route = EPX_ROUTE_NULL;
+    return EPX_SUCCESS;
+}
+
+static int check_tokens(const void *expert_ids, int num_tokens, const struct epx_route *route,
+                        EPX_Request *request)
+{
+    const EPX_Route_attr *attr = &route->attr;
+    struct epx_buffer ids = {"expert_ids", expert_ids, num_tokens,
+                             (int64_t)attr->top_k * attr->index_bits / 8, 0, 1};
+
+    EPX_FAIL_IF(!request, EPX_ERR_ARG, "request is NULL");
+    EPX_FAIL_IF(num_tokens < 0 || num_tokens > attr->max_tokens, EPX_ERR_COUNT,
+                "num_tokens is %d, want 0 to max_tokens, %d", num_tokens, attr->max_tokens);
+    return epx_check_buffers(route->comm, &ids, 1);
+}
+
+static int route_tokens(const void *expert_ids, int num_tokens, struct epx_route *route,
+                        EPX_Stream stream, EPX_Request *request)
+{
+    struct epx_request *queued;
+
+    EPX_TRY(check_tokens(expert_ids, num_tokens, route, request));
+    queued = epx_request_create(route->comm, route);
+    EPX_FAIL_IF(!queued, EPX_ERR_NO_MEM, "no memory for a request");
+    queued->call.verb = EPX_VERB_ROUTE_TOKENS;
+    queued->call.stream = stream;
+    queued->call.rows_in = expert_ids;
+    queued->call.num_tokens = num_tokens;
+    epx_route_tokens_prepare(queued);
+    EPX_TRY(epx_request_submit(queued));
+    route->routed = 1;
+    route->num_tokens = num_tokens;
+    *request = queued;
+    return EPX_SUCCESS;
+}
+
+/*
+ * EPX_Route_tokens - decide which row of which rank every (token, choice) goes to.
+ *
+ * Collective, nonblocking; comes after all earlier operations on the route, on every rank.
+ * Input: expert_ids, [num_tokens][top_k] of index_bits, -1 = no expert, read until the request
+ * completes; num_tokens, 0..max_tokens, may differ by rank; route; stream, that the work is queued
+ * on (host memory: ignored). Output: request; when it completes the view is filled.
+ * Errors: EPX_ERR_ROUTE, EPX_ERR_ARG (request NULL), EPX_ERR_COUNT, EPX_ERR_BUFFER. The request
+ * completes with EPX_ERR_TRUNCATE on all ranks if a rank lacks room (EPX_OVERFLOW_ERROR); with
+ * EPX_ERR_ARG on the rank that gave ids out of range, which count as -1, the routing is valid;
+ * with EPX_ERR_ARG on all ranks if they called different operations; with EPX_ERR_TIMEOUT.
+ */
+int EPX_Route_tokens(const void *expert_ids, int num_tokens, EPX_Route route, EPX_Stream stream,
+                     EPX_Request *request)
+{
+    EPX_API_ENTER();
+    EPX_FAIL_IF(!epx_route_valid(route), EPX_ERR_ROUTE, "route is not a route");
+    return epx_api_return(route->comm,
+                          route_tokens(expert_ids, num_tokens, route, stream, request));
+}
+
+/*
+ * EPX_Route_get_view - get the addresses of what a routing decided.
+ *
+ * Local. The addresses stay the same for the life of the route; what they point to is filled
+ * when the request of EPX_Route_tokens completes and changes with the next.
+ * Input: route; view->size, sizeof(EPX_Route_view). Output: view.
+ * Errors: EPX_ERR_ROUTE; EPX_ERR_ARG if view is NULL or too small.
+ */
+int EPX_Route_get_view(EPX_Route route, EPX_Route_view *view)
+{
+    EPX_API_ENTER();
+    EPX_FAIL_IF(!epx_route_valid(route), EPX_ERR_ROUTE, "route is not a route");
+    return epx_api_return(route->comm, epx_route_copy_view(route, view));
+}

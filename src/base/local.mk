@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: BSD-3-Clause
+libepx_core_la_SOURCES += \
+  src/base/flags.h \
+  src/base/jitter.h \
+  src/base/log.c \
+  src/base/log.h \
+  src/base/memory.c \
+  src/base/memory.h \
+  src/base/param.c \
+  src/base/param.h \
+  src/base/stats.c \
+  src/base/stats.h \
+  src/base/status.c \
+  src/base/status.h
+
+if ENABLE_JITTER
+libepx_core_la_SOURCES += \
+  src/base/jitter.c
+endif
+
+libepx_cuda_la_SOURCES += \
+  src/base/memory.c
+
+if ENABLE_JITTER
+libepx_cuda_la_SOURCES += \
+  src/base/jitter.c
+endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* combine_device_direct.c - combine and dispatch backward on device memory. */
+#include "coll/device/device.h"
+#include "transport/cuda/cuda_errors.h"
+
+/* Without what the ways of moving rows have each of its own. */
+struct epx_combine_rows epx_combine_args_of(const struct epx_request *request)
+{
+    const struct epx_call *call = &request->call;
+    struct epx_combine_rows args = {
+        .comm = epx_device_comm_of(request),
+        .note = epx_ready_note_of(request),
+        .plan = *epx_device_plan_of(request),
+        .num_tokens = call->num_tokens,
+        .backward = call->verb == EPX_VERB_DISPATCH_BACKWARD,
+        .datatype = call->datatype,
+        .row_bytes = call->row_bytes,
+        .rows = call->rows_in,
+        .weights = call->weights_in,
+        .sums = call->rows_out,
+        .grad_weights = call->weights_out,
+    };
+
+    return args;
+}
+
+int epx_combine_device(const struct epx_request *request)
+{
+    const struct epx_call *call = &request->call;
+    const struct epx_device_plan *plan = epx_device_plan_of(request);
+    struct epx_combine_rows args = epx_combine_args_of(request);
+    struct epx_chunk all = epx_chunk_of(0, 1, plan->max_tokens);
+
+    args.rounds = epx_rounds_of(call->row_bytes, plan->most_rows, plan->max_tokens,
+                                plan->stage_bytes);
+    /* Sums need the whole device: to store a chunk beside the summing of another slows both. */
+    args.deferred = args.rounds.num == 1 && epx_device_chunks(request);
+    EPX_TRY_LAUNCH(epx_launch_combine_rows(&args, call->stream));
+    if (args.deferred) {
+        EPX_TRY_LAUNCH(epx_launch_store_sums(&args, call->stream));
+        EPX_TRY_LAUNCH(epx_launch_await_rows(&args.comm, all, call->stream));
+    }
+    EPX_TRY_LAUNCH(epx_launch_sum_ranks(&args, call->stream));
+    return EPX_SUCCESS;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * combine_device_staged.c - combine and dispatch backward on device memory by messages: the sum of
+ * each row's pairs goes home, where the sums of each token are added. Where nodes have several
+ * ranks those for another node's homes go to relays, whose sums go home.
+ */
+#include "coll/device/device.h"
+#include "transport/cuda/cuda_errors.h"
+
+int epx_combine_messages(const struct epx_request *request)
+{
+    EPX_Stream stream = request->call.stream;
+    struct epx_combine_rows args = epx_combine_args_of(request);
+    int tells_kept = args.plan.drops && args.plan.nodes.num_nodes;
+
+    args.rounds = epx_message_rounds_of(request,
+                                        (args.backward ? args.plan.top_k : 0) + tells_kept);
+    EPX_TRY(epx_agree_messages(request));
+    if (args.rounds.num > 1) {
+        EPX_TRY_LAUNCH(epx_launch_combine_rounds(&args, stream));
+        return EPX_SUCCESS;
+    }
+    EPX_TRY_LAUNCH(epx_launch_pack_sums(&args, stream));
+    EPX_TRY_LAUNCH(epx_launch_await_messages(&args.comm, stream));
+    if (args.plan.nodes.num_nodes) {
+        EPX_TRY_LAUNCH(epx_launch_pass_sums(&args, stream));
+        EPX_TRY_LAUNCH(epx_launch_await_messages(&args.comm, stream));
+    }
+    EPX_TRY_LAUNCH(epx_launch_unpack_sums(&args, stream));
+    return EPX_SUCCESS;
+}

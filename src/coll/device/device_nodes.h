@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* device_nodes.h - who relays rows on device memory where nodes have several ranks. */
+#ifndef EPX_COLL_DEVICE_DEVICE_NODES_H
+#define EPX_COLL_DEVICE_DEVICE_NODES_H
+
+#include "core/comm.h"
+#include "kernels/device_args.h"
+
+/* Whether rows cross to another node once; where ranks exchange messages. */
+int epx_device_relays(const struct epx_comm *comm);
+/* The numbers, for a route with so many choices; the rest stays NULL. Without relays no nodes, and
+ * the width is R. */
+struct epx_device_nodes epx_device_nodes_of(const struct epx_comm *comm, int32_t top_k);
+
+/* Words of the tables that kernels look up. */
+int64_t epx_device_nodes_words(const struct epx_comm *comm);
+/* Fills them here, for device memory, where they lie from `at` on, and points nodes there. */
+void epx_device_nodes_fill(const struct epx_comm *comm, struct epx_device_nodes *nodes,
+                           int32_t *table, const int32_t *at);
+
+#endif

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * device_order.c - the order of a communicator's operations across streams, and what goes beside
+ * the user's stream. An operation on another stream than the one before waits for it: until the
+ * word of its completion has its number or a later one, since an event after every operation would
+ * cost each two microseconds. In a capture, where events cost nothing, the same holds among the
+ * operations of the capture; a graph is ordered against the rest by whoever launches it.
+ *
+ * A capture has a side of its own, so that neither another capture nor what is called outside
+ * meets its events. A side belongs to the capture that its stream is in, which the first operation
+ * sees to; it is free again when CUDA has ended that capture.
+ */
+#include <stdlib.h>
+
+#include "base/jitter.h"
+#include "coll/device/device.h"
+#include "transport/cuda/cuda_errors.h"
+
+/* --enable-jitter wants chunks in small tests too. */
+enum {
+    LEAST_LARGE_BYTES = EPX_JITTERS ? 1 << 12 : 1 << 19,
+    LEAST_CHUNK_BYTES = EPX_JITTERS ? 1 << 12 : 8 << 20,
+    MOST_CHUNKS = 4
+};
+
+cudaError_t epx_find_driver_call(const char *name, void **call)
+{
+    enum cudaDriverEntryPointQueryResult result;
+    cudaError_t error;
+
+#if CUDART_VERSION >= 12050
+    error = cudaGetDriverEntryPointByVersion(name, call, 11070, cudaEnableDefault, &result);
+#else
+    error = cudaGetDriverEntryPoint(name, call, cudaEnableDefault, &result);
+#endif
+    if (error == cudaSuccess && result != cudaDriverEntryPointSuccess)
+        error = cudaErrorSymbolNotFound;
+    return error;
+}
+
+static int init_side(struct epx_side *side)
+{
+    EPX_TRY_CUDA(cudaStreamCreateWithFlags(&side->stream, cudaStreamNonBlocking));
+    EPX_TRY_CUDA(cudaEventCreateWithFlags(&side->fork, cudaEventDisableTiming));
+    EPX_TRY_CUDA(cudaEventCreateWithFlags(&side->join, cudaEventDisableTiming));
+    EPX_TRY_CUDA(cudaEventCreateWithFlags(&side->order, cudaEventDisableTiming));
+    return EPX_SUCCESS;
+}
+
+static void free_side(struct epx_side *side)
+{
+    if (!side)
+        return;
+    if (side->order)
+        cudaEventDestroy(side->order);
+    if (side->join)
+        cudaEventDestroy(side->join);
+    if (side->fork)
+        cudaEventDestroy(side->fork);
+    if (side->stream)
+        cudaStreamDestroy(side->stream);
+    free(side);
+}
+
+static int create_side(struct epx_side **result)
+{
+    struct epx_side *side = calloc(1, sizeof(*side));
+    int rc;
+
+    EPX_FAIL_IF(!side, EPX_ERR_NO_MEM, "no memory for a stream");
+    rc = init_side(side);
+    if (rc != EPX_SUCCESS) {
+        free_side(side);
+        return rc;
+    }
+    *result = side;
+    return EPX_SUCCESS;
+}
+
+int epx_device_init_order(struct epx_device *device)
+{
+    union {
+        void *data;
+        epx_wait_value *function;
+    } wait, write;
+
+    EPX_TRY_CUDA(epx_find_driver_call("cuStreamWaitValue64", &wait.data));
+    EPX_TRY_CUDA(epx_find_driver_call("cuStreamWriteValue64", &write.data));
+    device->wait_value = wait.function;
+    device->write_value = write.function;
+    return create_side(&device->plain);
+}
+
+void epx_device_end_order(struct epx_device *device)
+{
+    while (device->captures) {
+        struct epx_side *side = device->captures;
+
+        device->captures = side->next;
+        free_side(side);
+    }
+    free_side(device->plain);
+}
+
+static cudaError_t ask_capture(EPX_Stream stream, enum cudaStreamCaptureStatus *status,
+                               unsigned long long *id)
+{
+#if CUDART_VERSION >= 13000
+    return cudaStreamGetCaptureInfo(stream, status, id, NULL, NULL, NULL, NULL);
+#else
+    return cudaStreamGetCaptureInfo(stream, status, id);
+#endif
+}
+
+int epx_device_find_capture(EPX_Stream stream, unsigned long long *capture)
+{
+    enum cudaStreamCaptureStatus status;
+    unsigned long long id = 0;
+
+    EPX_TRY_CUDA(ask_capture(stream, &status, &id));
+    EPX_FAIL_IF(status == cudaStreamCaptureStatusInvalidated, EPX_ERR_CUDA,
+                "the capture of the stream was invalidated");
+    *capture = status == cudaStreamCaptureStatusActive ? id : 0;
+    return EPX_SUCCESS;
+}
+
+/* Of a stream that cannot be asked, or by a CUDA before 12.8, it is found out at the launch. */
+static int device_of_stream(EPX_Stream stream, int ordinal)
+{
+#if CUDART_VERSION >= 12080
+    int found;
+
+    if (stream && stream != cudaStreamLegacy && stream != cudaStreamPerThread) {
+        if (cudaStreamGetDevice(stream, &found) == cudaSuccess)
+            return found;
+        cudaGetLastError();
+    }
+#endif
+    (void)stream;
+    return ordinal;
+}
+
+int epx_device_check_stream(const struct epx_device *device, EPX_Stream stream)
+{
+    int ordinal = device_of_stream(stream, device->ordinal);
+
+    EPX_FAIL_IF(ordinal != device->ordinal, EPX_ERR_ARG,
+                "the stream is of device %d, the communicator's is %d", ordinal, device->ordinal);
+    return EPX_SUCCESS;
+}
+
+/* The side of the capture; else one that is free, or NULL. */
+static int look_for_side(const struct epx_device *device, unsigned long long capture,
+                         struct epx_side **found)
+{
+    *found = NULL;
+    for (struct epx_side *side = device->captures; side; side = side->next) {
+        enum cudaStreamCaptureStatus status;
+        unsigned long long id = 0;
+
+        EPX_TRY_CUDA(ask_capture(side->stream, &status, &id));
+        if (status == cudaStreamCaptureStatusActive && id == capture) {
+            *found = side;
+            return EPX_SUCCESS;
+        }
+        if (status == cudaStreamCaptureStatusNone) {
+            side->has_last = 0;
+            *found = side;
+        }
+    }
+    return EPX_SUCCESS;
+}
+
+static int find_side(struct epx_device *device, unsigned long long capture)
+{
+    device->side = device->plain;
+    if (!capture)
+        return EPX_SUCCESS;
+    EPX_TRY(look_for_side(device, capture, &device->side));
+    if (device->side)
+        return EPX_SUCCESS;
+    EPX_TRY(create_side(&device->side));
+    device->side->next = device->captures;
+    device->captures = device->side;
+    return EPX_SUCCESS;
+}
+
+/* The word grows modulo 2^64, in which the driver compares. */
+static int await_number(const struct epx_device *device, int completion, uint32_t number,
+                        EPX_Stream stream)
+{
+    CUresult error = device->wait_value(
+        stream, (CUdeviceptr)(uintptr_t)&device->completions[completion].word,
+        (cuuint64_t)number << 32, CU_STREAM_WAIT_VALUE_GEQ);
+
+    EPX_FAIL_IF(error != CUDA_SUCCESS, EPX_ERR_CUDA, "cuStreamWaitValue64 failed with error %d",
+                (int)error);
+    return EPX_SUCCESS;
+}
+
+int epx_device_queue_behind(struct epx_device *device, EPX_Stream stream,
+                            unsigned long long capture)
+{
+    unsigned long long id; /* other than its handle it is never used again */
+
+    EPX_TRY(find_side(device, capture));
+    if (capture) { /* in one the id must not be asked for */
+        if (device->side->has_last)
+            EPX_TRY_CUDA(cudaStreamWaitEvent(stream, device->side->order, 0));
+        return EPX_SUCCESS;
+    }
+    EPX_TRY_CUDA(cudaStreamGetId(stream, &id));
+    if (device->last_number && id != device->last_stream)
+        EPX_TRY(await_number(device, device->last_completion, device->last_number, stream));
+    device->last_stream = id;
+    return EPX_SUCCESS;
+}
+
+int epx_device_queue_wait(const struct epx_device *device, const struct epx_request *request,
+                          EPX_Stream stream)
+{
+    unsigned long long capture;
+
+    if (request->captured) {
+        EPX_TRY_CUDA(cudaStreamWaitEvent(stream, device->events[request->completion], 0));
+        return EPX_SUCCESS;
+    }
+    EPX_TRY(epx_device_find_capture(stream, &capture));
+    EPX_FAIL_IF(capture, EPX_ERR_REQUEST, "the request was made outside the stream's capture");
+    return await_number(device, request->completion, request->number, stream);
+}
+
+/* The side's stream starts after what was queued so far. */
+static int fork_stream(const struct epx_side *side, EPX_Stream stream)
+{
+    EPX_TRY_CUDA(cudaEventRecord(side->fork, stream));
+    EPX_TRY_CUDA(cudaStreamWaitEvent(side->stream, side->fork, 0));
+    return EPX_SUCCESS;
+}
+
+static int join_stream(const struct epx_side *side, EPX_Stream stream)
+{
+    EPX_TRY_CUDA(cudaEventRecord(side->join, side->stream));
+    EPX_TRY_CUDA(cudaStreamWaitEvent(stream, side->join, 0));
+    return EPX_SUCCESS;
+}
+
+/* Its stream goes into the capture, if chunks have not taken it there. */
+static int bind_side(const struct epx_side *side, EPX_Stream stream, unsigned long long capture)
+{
+    unsigned long long bound;
+
+    EPX_TRY(epx_device_find_capture(side->stream, &bound));
+    if (bound == capture)
+        return EPX_SUCCESS;
+    EPX_TRY(fork_stream(side, stream));
+    return join_stream(side, stream);
+}
+
+int epx_device_queue_end(struct epx_device *device, const struct epx_request *request,
+                         unsigned long long capture)
+{
+    EPX_Stream stream = request->call.stream;
+
+    if (!capture) {
+        device->last_completion = request->completion;
+        device->last_number = request->number;
+        return EPX_SUCCESS;
+    }
+    EPX_TRY_CUDA(cudaEventRecord(device->events[request->completion], stream));
+    EPX_TRY_CUDA(cudaEventRecord(device->side->order, stream)); /* the other may go elsewhere */
+    device->side->has_last = 1;
+    return bind_side(device->side, stream, capture);
+}
+
+int32_t epx_device_chunks(const struct epx_request *request)
+{
+    int64_t bytes = request->route->attr.max_tokens * request->call.row_bytes;
+
+    if (bytes < LEAST_LARGE_BYTES)
+        return 0;
+    return bytes < MOST_CHUNKS * LEAST_CHUNK_BYTES ? 1 : MOST_CHUNKS;
+}
+
+int epx_device_queue_chunks(const struct epx_request *request,
+                            const struct epx_dispatch_rows *args)
+{
+    const struct epx_side *side = epx_device_of(request)->side;
+    EPX_Stream stream = request->call.stream;
+    int32_t num = args->chunks, tokens = args->plan.max_tokens;
+
+    for (int32_t i = 0; i < num; i++) {
+        struct epx_chunk chunk = epx_chunk_of(i, num, tokens);
+
+        EPX_TRY_LAUNCH(epx_launch_store_rows(args, chunk, stream));
+        if (i == num - 1)
+            break;
+        EPX_TRY(fork_stream(side, stream)); /* what is awaited is this rank's too */
+        EPX_TRY_LAUNCH(epx_launch_await_rows(&args->comm, chunk, side->stream));
+        EPX_TRY_LAUNCH(epx_launch_spread_rows(args, chunk, side->stream));
+    }
+    if (num > 1)
+        EPX_TRY(join_stream(side, stream));
+    EPX_TRY_LAUNCH(epx_launch_await_rows(&args->comm, epx_chunk_of(num - 1, num, tokens), stream));
+    return EPX_SUCCESS;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* dispatch_device_direct.c - dispatch and combine backward on device memory. */
+#include "coll/device/device.h"
+#include "transport/cuda/cuda_errors.h"
+
+/* Without what the ways of moving rows have each of its own. */
+struct epx_dispatch_rows epx_dispatch_args_of(const struct epx_request *request)
+{
+    const struct epx_call *call = &request->call;
+    struct epx_dispatch_rows args = {
+        .comm = epx_device_comm_of(request),
+        .note = epx_ready_note_of(request),
+        .plan = *epx_device_plan_of(request),
+        .num_tokens = call->num_tokens,
+        .datatype = call->datatype,
+        .row_bytes = call->row_bytes,
+        .rows = call->rows_in,
+        .weights = call->weights_in,
+        .forward = call->forward_in,
+        .recv = call->rows_out,
+        .recv_weights = call->weights_out,
+    };
+
+    return args;
+}
+
+int epx_dispatch_device(const struct epx_request *request)
+{
+    const struct epx_call *call = &request->call;
+    const struct epx_device_plan *plan = epx_device_plan_of(request);
+    struct epx_dispatch_rows args = epx_dispatch_args_of(request);
+    int scales = call->verb == EPX_VERB_COMBINE_BACKWARD;
+    int32_t num;
+
+    args.rounds = epx_rounds_of(call->row_bytes, request->comm->size, plan->max_tokens,
+                                plan->stage_bytes);
+    args.chunks = scales ? epx_device_chunks(request) > 0 : epx_device_chunks(request);
+    num = args.chunks ? args.chunks : 1;
+    EPX_TRY_LAUNCH(epx_launch_dispatch_rows(&args, call->stream));
+    if (args.chunks)
+        EPX_TRY(epx_device_queue_chunks(request, &args));
+    if (scales)
+        EPX_TRY_LAUNCH(epx_launch_scale_rows(&args, call->stream));
+    else
+        EPX_TRY_LAUNCH(epx_launch_spread_rows(
+            &args, epx_chunk_of(num - 1, num, plan->max_tokens), call->stream));
+    return EPX_SUCCESS;
+}

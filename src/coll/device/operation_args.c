@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* operation_args.c - what every kernel of an operation is given. */
+#include "base/jitter.h"
+#include "coll/device/device.h"
+
+/* Given how rows are cut and the share of the stage of one of `width`. */
+static struct epx_rounds fill_rounds(struct epx_rounds rounds, int64_t share,
+                                         int32_t max_tokens)
+{
+    int64_t tokens = share / rounds.pitch;
+
+    rounds.tokens = (int32_t)(tokens < max_tokens ? tokens : max_tokens);
+    rounds.tokens = rounds.tokens ? rounds.tokens : 1;
+    rounds.num = ((int64_t)max_tokens + rounds.tokens - 1) / rounds.tokens * rounds.cut.num;
+    rounds.num = rounds.num ? rounds.num : 1;
+    return rounds;
+}
+
+struct epx_rounds epx_rounds_of(int64_t row_bytes, int32_t width, int32_t max_tokens,
+                                int64_t stage_bytes_)
+{
+    struct epx_rounds rounds;
+    int64_t share = stage_bytes_ / width / 16 * 16;
+
+    rounds.cut = epx_segments_cut(row_bytes, share);
+    rounds.width = width;
+    rounds.pitch = epx_round_up(rounds.cut.bytes ? rounds.cut.bytes : 1, 16);
+    return fill_rounds(rounds, share, max_tokens);
+}
+
+struct epx_rounds epx_message_rounds_of(const struct epx_request *request, int32_t words)
+{
+    const struct epx_device_plan *plan = epx_device_plan_of(request);
+    int64_t behind = epx_round_up(words * (int64_t)sizeof(float), 16), share;
+    struct epx_rounds rounds;
+
+    share = plan->stage_bytes / plan->nodes.width / 16 * 16;
+    rounds.cut = epx_segments_cut(request->call.row_bytes, share - behind);
+    rounds.width = plan->nodes.width;
+    rounds.pitch = epx_round_up(rounds.cut.bytes ? rounds.cut.bytes : 1, 16) + behind;
+    return fill_rounds(rounds, share, plan->max_tokens);
+}
+
+struct epx_device_comm epx_device_comm_of(const struct epx_request *request)
+{
+    const struct epx_device *device = epx_device_of(request);
+    const struct epx_window *window = device->window;
+    struct epx_comm *comm = request->comm;
+    struct epx_device_comm args = {0};
+
+    args.rank = comm->rank;
+    args.num_ranks = comm->size;
+    args.blocks = device->blocks;
+    args.timeout_ns = (uint64_t)comm->params.timeout_ms * 1000000;
+    args.state = device->state;
+    args.control = device->control;
+    args.own_control = window->own;
+    if (window->device_address)
+        args.segments = window->device_address - (size_t)window->number * (size_t)comm->size;
+    if (device->node) {
+        args.node = device->node;
+        args.place = device->node + comm->size;
+    }
+    args.completion = &device->completions[request->captured ? EPX_SHARED_COMPLETION
+                                                             : request->completion];
+    args.number = request->number;
+    args.captured = request->captured;
+    args.verb = (int32_t)request->call.verb;
+    if (device->proxy) {
+        args.ring = epx_proxy_ring(device->proxy);
+        args.released = epx_proxy_released(device->proxy);
+    }
+    args.jitter_seed = epx_jitter_seed();
+    return args;
+}
+
+/* Rows of the buffer that other ranks store into. */
+static int64_t received_bytes(const struct epx_request *request)
+{
+    const struct epx_call *call = &request->call;
+
+    switch (call->verb) {
+    case EPX_VERB_DISPATCH:
+    case EPX_VERB_COMBINE_BACKWARD: return request->route->capacity * call->row_bytes;
+    case EPX_VERB_ALLTOALLV: return call->recv_capacity * call->row_bytes;
+    default: return 0;
+    }
+}
+
+/* The window that the receive buffer lies in; for an empty buffer any will do. */
+static void note_buffer(const struct epx_request *request, struct epx_ready_note *note)
+{
+    int64_t offset = 0, bytes = received_bytes(request);
+    const struct epx_segment *segment = epx_segment_find(
+        request->comm->segments, request->call.rows_out, (size_t)bytes, &offset);
+    int number = segment ? segment->window->number : bytes ? -1 : 0;
+
+    note->word[EPX_READY_SEGMENT] = (uint32_t)number;
+    note->word[EPX_READY_OFFSET_LOW] = (uint32_t)offset;
+    note->word[EPX_READY_OFFSET_HIGH] = (uint32_t)((uint64_t)offset >> 32);
+}
+
+struct epx_ready_note epx_ready_note_of(const struct epx_request *request)
+{
+    struct epx_ready ready = epx_ready_of(request);
+    uint64_t row_bytes = (uint64_t)ready.row_bytes;
+    uint64_t capacity = (uint64_t)request->call.recv_capacity;
+    struct epx_ready_note note = {{0}};
+
+    note.word[EPX_READY_VERB] = (uint32_t)ready.verb;
+    note.word[EPX_READY_ROUTE] = (uint32_t)ready.route;
+    note.word[EPX_READY_ROW_LOW] = (uint32_t)row_bytes;
+    note.word[EPX_READY_ROW_HIGH] = (uint32_t)(row_bytes >> 32);
+    note.word[EPX_READY_DATATYPE] = (uint32_t)ready.datatype;
+    note.word[EPX_READY_WEIGHTS] = (uint32_t)ready.weights;
+    note.word[EPX_READY_CAPACITY_LOW] = (uint32_t)capacity;
+    note.word[EPX_READY_CAPACITY_HIGH] = (uint32_t)(capacity >> 32);
+    note_buffer(request, &note);
+    return note;
+}

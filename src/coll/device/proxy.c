@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * proxy.c - takes exchanges from the ring in their order, copies what a rank sends to itself, lets
+ * the transport move all else, on a stream of its own, and releases the kernels that wait, by a
+ * write behind the last message. It calls no MPI, takes no lock and shares nothing with other
+ * threads but the ring and these:
+ *
+ *   stops             writer: the thread that ends or frees the communicator. Never taken back.
+ *   comm->finished    writer: whoever ends the communicator. Once.
+ *   failure, failed   writer: this thread, the text before the flag, once, before the ring's stop:
+ *                     who learns of the end by kernels that saw that stop finds the text.
+ *   ended             writer: this thread, as its last step.
+ */
+#define _POSIX_C_SOURCE 200809L /* nanosleep */
+#include "coll/device/proxy.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/jitter.h"
+#include "base/log.h"
+#include "coll/device/device.h"
+#include "core/progress.h"
+#include "transport/cuda/cuda_errors.h"
+#include "transport/cuda/device_scope.h"
+
+#define MS 1000000LL
+
+/* Passes without work: at first it spins, then lets others run, then sleeps. */
+enum { SPINS = 1 << 14, YIELDS = 1 << 15, SLEEP_NS = 20000 };
+/* How long others wait at most for what should end soon. */
+enum { GRACE_MS = 5000 };
+
+struct epx_proxy {
+    const struct epx_device *device;
+    char *ring;
+    uint64_t *released; /* not of a memory pool: the driver's writes do not take such memory */
+    uint64_t next; /* number of the exchange that comes */
+    cudaStream_t stream;
+    int idle_passes;
+    int started;
+    atomic_int stops, failed, ended;
+    char failure[EPX_MAX_ERROR_STRING];
+    pthread_t thread;
+    struct epx_proxy *following; /* of the process */
+};
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct epx_proxy *first; /* under the mutex */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+char *epx_proxy_ring(const struct epx_proxy *proxy)
+{
+    return proxy->ring;
+}
+
+const uint64_t *epx_proxy_released(const struct epx_proxy *proxy)
+{
+    return proxy->released;
+}
+
+const char *epx_proxy_failure(const struct epx_proxy *proxy)
+{
+    return proxy && proxy->failed ? proxy->failure : NULL;
+}
+
+static void nap(void)
+{
+    const struct timespec time = {0, SLEEP_NS};
+
+    nanosleep(&time, NULL);
+}
+
+static void pause_idle(struct epx_proxy *proxy)
+{
+    if (proxy->idle_passes < YIELDS)
+        proxy->idle_passes++;
+    if (proxy->idle_passes >= YIELDS)
+        nap();
+    else if (proxy->idle_passes >= SPINS)
+        sched_yield();
+}
+
+static void pause_unless(struct epx_proxy *proxy, int moved)
+{
+    if (moved)
+        proxy->idle_passes = 0;
+    else
+        pause_idle(proxy);
+}
+
+static int is_over(const struct epx_proxy *proxy)
+{
+    return proxy->stops || proxy->device->comm->finished;
+}
+
+static int release(const struct epx_proxy *proxy, uint64_t number)
+{
+    const struct epx_device *device = proxy->device;
+    CUresult error = device->write_value(proxy->stream, (CUdeviceptr)(uintptr_t)proxy->released,
+                                         number, 0);
+
+    EPX_FAIL_IF(error != CUDA_SUCCESS, EPX_ERR_CUDA, "cuStreamWriteValue64 failed with error %d",
+                (int)error);
+    return EPX_SUCCESS;
+}
+
+static int copy_own(const struct epx_proxy *proxy, const struct epx_exchange *exchange)
+{
+    const struct epx_message *own = &exchange->message[proxy->device->comm->rank];
+
+    if (own->send_bytes)
+        EPX_TRY_CUDA(cudaMemcpyAsync(exchange->recv + own->recv_at, exchange->send + own->send_at,
+                                     (size_t)own->send_bytes, cudaMemcpyDeviceToDevice,
+                                     proxy->stream));
+    return EPX_SUCCESS;
+}
+
+static int move(struct epx_proxy *proxy, const struct epx_exchange *exchange)
+{
+    const struct epx_transport *transport = proxy->device->transport;
+    int queued = transport->ops->queued == NULL, moved = 0;
+
+    EPX_LOG_DEBUG("exchange %llu begins", (unsigned long long)exchange->number);
+    epx_jitter();
+    EPX_TRY(copy_own(proxy, exchange));
+    EPX_TRY(transport->ops->exchange(transport->state, exchange, proxy->stream));
+    while (!queued && !is_over(proxy)) {
+        EPX_TRY(transport->ops->queued(transport->state, &queued, &moved));
+        pause_unless(proxy, moved);
+    }
+    EPX_LOG_DEBUG("exchange %llu is queued", (unsigned long long)exchange->number);
+    return queued ? release(proxy, exchange->number) : EPX_SUCCESS;
+}
+
+void epx_proxy_stop_kernels(struct epx_proxy *proxy)
+{
+    __atomic_store_n(epx_ring_stop(proxy->ring), 1, __ATOMIC_RELEASE);
+}
+
+/* Operations that end tell why. */
+static void give_up_here(struct epx_proxy *proxy)
+{
+    snprintf(proxy->failure, sizeof(proxy->failure), "rank %d: %.*s", proxy->device->comm->rank,
+             EPX_MAX_ERROR_STRING / 2, epx_status_message());
+    proxy->failed = 1;
+    epx_proxy_stop_kernels(proxy);
+}
+
+static void serve(struct epx_proxy *proxy)
+{
+    int num_ranks = proxy->device->comm->size, rc = EPX_SUCCESS;
+
+    while (rc == EPX_SUCCESS && !is_over(proxy)) {
+        const struct epx_exchange *exchange = epx_ring_look(proxy->ring, num_ranks, proxy->next);
+
+        if (!exchange) {
+            pause_idle(proxy);
+            continue;
+        }
+        proxy->idle_passes = 0;
+        rc = move(proxy, exchange);
+        proxy->next++;
+    }
+    if (rc != EPX_SUCCESS)
+        give_up_here(proxy);
+}
+
+/* The stream goes on behind what was aborted, up to the release: kernels see the stop first. */
+static void abort_exchanges(struct epx_proxy *proxy)
+{
+    const struct epx_transport *transport = proxy->device->transport;
+
+    epx_proxy_stop_kernels(proxy);
+    if (transport->ops->abort)
+        transport->ops->abort(transport->state);
+}
+
+static void serve_until_over(struct epx_proxy *proxy)
+{
+    serve(proxy);
+    while (!is_over(proxy))
+        pause_idle(proxy);
+    if (proxy->device->comm->finished)
+        abort_exchanges(proxy);
+}
+
+static int enter(const struct epx_device *device, struct epx_device_scope *scope)
+{
+    EPX_TRY_CUDA(epx_device_enter(device->ordinal, scope));
+    return EPX_SUCCESS;
+}
+
+static void *run(void *arg)
+{
+    struct epx_proxy *proxy = arg;
+    struct epx_device_scope scope;
+
+    epx_status_enter("the proxy");
+    if (enter(proxy->device, &scope) == EPX_SUCCESS) {
+        serve_until_over(proxy);
+        epx_device_leave(&scope);
+    } else {
+        give_up_here(proxy);
+    }
+    proxy->ended = 1;
+    return NULL;
+}
+
+/* Of a process that ends with communicators, before CUDA, which began earlier, takes the ring. */
+static void retire_all(void)
+{
+    pthread_mutex_lock(&mutex);
+    for (struct epx_proxy *proxy = first; proxy; proxy = proxy->following)
+        epx_proxy_retire(proxy);
+    pthread_mutex_unlock(&mutex);
+}
+
+static void retire_at_exit(void)
+{
+    atexit(retire_all);
+}
+
+static void enlist(struct epx_proxy *proxy)
+{
+    pthread_mutex_lock(&mutex);
+    proxy->following = first;
+    first = proxy;
+    pthread_mutex_unlock(&mutex);
+}
+
+static void unlist(const struct epx_proxy *proxy)
+{
+    struct epx_proxy **link = &first;
+
+    pthread_mutex_lock(&mutex);
+    while (*link && *link != proxy)
+        link = &(*link)->following;
+    if (*link)
+        *link = proxy->following;
+    pthread_mutex_unlock(&mutex);
+}
+
+/*
+ * What CUDA loads when it is first launched keeps everything that comes later waiting for what runs
+ * already: if that is a kernel that waits for the proxy, until its time-out.
+ */
+static void warn_of_lazy_loading(void)
+{
+    union {
+        void *data;
+        CUresult(CUDAAPI *function)(CUmoduleLoadingMode *mode);
+    } get_mode;
+    CUmoduleLoadingMode mode;
+
+    if (epx_find_driver_call("cuModuleGetLoadingMode", &get_mode.data) == cudaSuccess &&
+        get_mode.function(&mode) == CUDA_SUCCESS && mode == CU_MODULE_LAZY_LOADING)
+        EPX_LOG_WARN("CUDA loads kernels lazily, which can stop operations by messages until "
+                     "they time out: set CUDA_MODULE_LOADING=EAGER");
+}
+
+/* What CUDA loads for its first copy on the device could later wait for a kernel that waits. */
+static int warm_up(struct epx_proxy *proxy)
+{
+    enum { BYTES = 2048, SHORT = 40 };
+    cudaStream_t stream = proxy->stream;
+    char *from = NULL, *to;
+    cudaError_t error;
+
+    EPX_TRY_CUDA(cudaMallocAsync((void **)&from, 2 * BYTES, stream));
+    to = from + BYTES;
+    error = cudaMemcpyAsync(to, from, BYTES, cudaMemcpyDeviceToDevice, stream);
+    if (error == cudaSuccess)
+        error = cudaMemcpyAsync(to, from, SHORT, cudaMemcpyDeviceToDevice, stream);
+    cudaFreeAsync(from, stream);
+    EPX_TRY_CUDA(error);
+    return EPX_SUCCESS;
+}
+
+static int init(struct epx_proxy *proxy)
+{
+    size_t bytes = epx_ring_bytes(proxy->device->comm->size);
+    int least, greatest;
+
+    proxy->next = 1;
+    warn_of_lazy_loading();
+    EPX_TRY_CUDA(cudaHostAlloc((void **)&proxy->ring, bytes, cudaHostAllocPortable));
+    memset(proxy->ring, 0, bytes);
+    EPX_TRY_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    EPX_TRY_CUDA(cudaStreamCreateWithPriority(&proxy->stream, cudaStreamNonBlocking, greatest));
+    EPX_TRY_CUDA(cudaMalloc((void **)&proxy->released, sizeof(*proxy->released)));
+    EPX_TRY_CUDA(cudaMemsetAsync(proxy->released, 0, sizeof(*proxy->released), proxy->stream));
+    EPX_TRY(warm_up(proxy));
+    EPX_TRY_CUDA(cudaStreamSynchronize(proxy->stream));
+    proxy->started = pthread_create(&proxy->thread, NULL, run, proxy) == 0;
+    EPX_FAIL_IF(!proxy->started, EPX_ERR_NO_MEM, "no thread for the proxy");
+    enlist(proxy);
+    pthread_once(&once, retire_at_exit);
+    return EPX_SUCCESS;
+}
+
+static void join(struct epx_proxy *proxy)
+{
+    proxy->stops = 1;
+    if (proxy->started)
+        pthread_join(proxy->thread, NULL);
+    proxy->started = 0;
+}
+
+static int64_t end_of_grace(const struct epx_proxy *proxy)
+{
+    int64_t timeout_ms = proxy->device->comm->params.timeout_ms;
+
+    return epx_now_ns() + (timeout_ms && timeout_ms < GRACE_MS ? timeout_ms : GRACE_MS) * MS;
+}
+
+void epx_proxy_retire(struct epx_proxy *proxy)
+{
+    int64_t end;
+
+    if (!proxy || !proxy->started)
+        return;
+    end = end_of_grace(proxy);
+    proxy->stops = 1;
+    while (!proxy->ended && epx_now_ns() < end)
+        nap();
+    if (proxy->ended)
+        join(proxy);
+    else
+        EPX_LOG_WARN("the proxy still waits for the GPU; its thread is left alone");
+}
+
+/* What waits for ranks that come no more would keep the stream for good. */
+static void settle(struct epx_proxy *proxy)
+{
+    cudaError_t before = cudaPeekAtLastError(), error;
+    int64_t end = end_of_grace(proxy);
+
+    while ((error = cudaStreamQuery(proxy->stream)) == cudaErrorNotReady && epx_now_ns() < end)
+        nap();
+    if (error == cudaErrorNotReady)
+        abort_exchanges(proxy);
+    if (before == cudaSuccess)
+        cudaGetLastError(); /* that of the query */
+    cudaStreamSynchronize(proxy->stream);
+}
+
+void epx_proxy_free(struct epx_proxy *proxy)
+{
+    if (!proxy)
+        return;
+    unlist(proxy);
+    join(proxy);
+    if (proxy->stream) {
+        settle(proxy);
+        cudaStreamDestroy(proxy->stream);
+    }
+    cudaFree(proxy->released);
+    cudaFreeHost(proxy->ring);
+    free(proxy);
+}
+
+int epx_proxy_create(const struct epx_device *device, struct epx_proxy **result)
+{
+    struct epx_proxy *proxy = calloc(1, sizeof(*proxy));
+    int rc;
+
+    EPX_FAIL_IF(!proxy, EPX_ERR_NO_MEM, "no memory for the proxy");
+    proxy->device = device;
+    rc = init(proxy);
+    if (rc != EPX_SUCCESS) {
+        epx_proxy_free(proxy);
+        return rc;
+    }
+    *result = proxy;
+    return EPX_SUCCESS;
+}

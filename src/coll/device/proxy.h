@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * proxy.h - the thread of a communicator that moves messages between device memories when kernels
+ * ask for it, so that the threads of the user never wait for the GPU. kernels/ring.h has the
+ * protocol.
+ */
+#ifndef EPX_COLL_DEVICE_PROXY_H
+#define EPX_COLL_DEVICE_PROXY_H
+
+#include <stdint.h>
+
+struct epx_device;
+struct epx_proxy;
+
+/* Local: starts the thread, on the current device. */
+int epx_proxy_create(const struct epx_device *device, struct epx_proxy **proxy);
+/* Local: waits some seconds for the end of the thread, which that of a finished communicator comes
+ * to by itself as soon as the transport has aborted what hangs. The memory stays. */
+void epx_proxy_retire(struct epx_proxy *proxy);
+/* Local: no kernel is in flight. */
+void epx_proxy_free(struct epx_proxy *proxy);
+/* Local: kernels that wait for messages end, as do those that come. */
+void epx_proxy_stop_kernels(struct epx_proxy *proxy);
+/* Why the proxy gave up, for as long as it lives; NULL = it did not, or there is none. */
+const char *epx_proxy_failure(const struct epx_proxy *proxy);
+/* For kernels: pinned memory, and a word of device memory. */
+char *epx_proxy_ring(const struct epx_proxy *proxy);
+const uint64_t *epx_proxy_released(const struct epx_proxy *proxy);
+
+#endif

@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * routing_device.c - the plan of a route on device memory. All of it is one window: first what
+ * other ranks store into, then what only this rank uses.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/jitter.h"
+#include "coll/device/device.h"
+#include "coll/device/device_nodes.h"
+#include "core/agree.h"
+#include "kernels/node_rows.h"
+#include "transport/cuda/cuda_errors.h"
+#include "transport/cuda/device_scope.h"
+
+/*
+ * The exchanged parts of the window, in this order, have the same offsets on all ranks. Where ranks
+ * exchange messages they send from parts of their own.
+ */
+enum { PART_COUNTS, PART_RECORDS, PART_OUTGOING, PART_WEIGHTS, PART_STAGE, NUM_PARTS };
+
+/* Gives out the window from its start; with base NULL it only measures. */
+struct arena {
+    char *base;
+    size_t used;
+};
+
+static void *carve(struct arena *arena, int64_t n, size_t element_bytes)
+{
+    size_t at = arena->used;
+
+    arena->used += (size_t)epx_round_up((int64_t)((size_t)n * element_bytes), 256);
+    return arena->base ? arena->base + at : NULL;
+}
+
+#define CARVE(arena, member, n) ((member) = carve(arena, n, sizeof(*(member))))
+
+static int exchanges_messages(const struct epx_route *route)
+{
+    return route->transport->device->proxy != NULL;
+}
+
+/* That may follow a row in a message: its weights, and whether it was kept. */
+static int64_t weights_bytes(const struct epx_route *route, const struct epx_device_plan *plan)
+{
+    return exchanges_messages(route) ? epx_round_up((plan->top_k + 1) * (int64_t)sizeof(float), 16)
+                                     : 0;
+}
+
+/* At the least a segment of a row from each rank; more than that where weights follow it. */
+static int64_t route_stage_bytes(const struct epx_route *route, const struct epx_device_plan *plan)
+{
+    int64_t rows = exchanges_messages(route) ? plan->nodes.width : plan->most_rows;
+    int64_t least = (exchanges_messages(route) ? 2 * rows : route->comm->size) *
+                    EPX_SEGMENT_QUANTUM;
+    int64_t bytes = plan->max_tokens * rows *
+                    (epx_round_up(route->attr.max_row_bytes, 16) + weights_bytes(route, plan));
+
+    if (route->attr.max_row_bytes == 0)
+        return 0;
+    return bytes > least ? bytes : least;
+}
+
+static void carve_exchanged(struct arena *arena, const struct epx_route *route,
+                            const struct epx_device_plan *plan, size_t offsets[NUM_PARTS])
+{
+    int64_t ranks = route->comm->size, tokens = plan->max_tokens;
+
+    offsets[PART_COUNTS] = arena->used;
+    carve(arena, ranks * epx_num_counts(plan, route->comm->size), sizeof(int32_t));
+    offsets[PART_RECORDS] = arena->used;
+    carve(arena, ranks, (size_t)plan->record_share);
+    offsets[PART_OUTGOING] = arena->used;
+    if (exchanges_messages(route))
+        carve(arena, ranks, (size_t)plan->record_share);
+    offsets[PART_WEIGHTS] = arena->used;
+    carve(arena, ranks * tokens * plan->top_k, sizeof(float));
+    offsets[PART_STAGE] = arena->used;
+    carve(arena, plan->stage_bytes * (exchanges_messages(route) ? 2 : 1), 1);
+}
+
+static void carve_home(struct arena *arena, struct epx_device_plan *plan, int messages)
+{
+    int64_t pairs = (int64_t)plan->max_tokens * plan->top_k;
+    int64_t rows = (int64_t)plan->max_tokens * plan->most_rows;
+
+    CARVE(arena, plan->pairs, pairs);
+    CARVE(arena, plan->pair_rank, pairs);
+    CARVE(arena, plan->slots, pairs);
+    CARVE(arena, plan->token_num, plan->max_tokens);
+    CARVE(arena, plan->token_rank, rows);
+    CARVE(arena, plan->token_slot, rows);
+    CARVE(arena, plan->token_row, messages ? rows : 0);
+    CARVE(arena, plan->nodes.token_row, (int64_t)plan->nodes.num_nodes * plan->max_tokens);
+    CARVE(arena, plan->nodes.passed,
+          (int64_t)plan->nodes.num_served * plan->max_tokens * plan->nodes.size);
+}
+
+static void carve_expert(struct arena *arena, struct epx_device_plan *plan, int64_t ranks,
+                         int64_t capacity)
+{
+    CARVE(arena, plan->from, (plan->num_local + 1) * ranks);
+    CARVE(arena, plan->expert_counts, plan->num_local);
+    CARVE(arena, plan->expert_offsets, plan->num_local + 1);
+    CARVE(arena, plan->row_expert_ids, plan->rank_major ? capacity * plan->top_k : 0);
+    CARVE(arena, plan->row_tokens, capacity);
+    CARVE(arena, plan->row_ranks, capacity);
+}
+
+static void carve_tables(struct arena *arena, struct epx_device_plan *plan,
+                         const struct epx_comm *comm, int64_t blocks)
+{
+    int64_t ranks = comm->size, counts = epx_num_counts(plan, comm->size);
+
+    plan->owner = carve(arena, plan->num_experts, sizeof(*plan->owner));
+    plan->capacities = carve(arena, ranks, sizeof(*plan->capacities));
+    plan->counts = carve(arena, NUM_PARTS * ranks, sizeof(char *));
+    plan->nodes.relay = carve(arena, epx_device_nodes_words(comm), sizeof(int32_t));
+    CARVE(arena, plan->send_rows, ranks);
+    CARVE(arena, plan->recv_rows, ranks);
+    CARVE(arena, plan->rank_counts, ranks);
+    CARVE(arena, plan->base, plan->num_experts);
+    CARVE(arena, plan->block_counts, blocks * counts);
+    CARVE(arena, plan->warp_counts, blocks * 3 * counts);
+    CARVE(arena, plan->num_rows, 1);
+    CARVE(arena, plan->required_rows, 1);
+    CARVE(arena, plan->outcome, 1);
+    CARVE(arena, plan->bad, 2);
+    CARVE(arena, plan->dropped, 1);
+}
+
+static void carve_all(struct arena *arena, const struct epx_route *route,
+                      struct epx_device_plan *plan, size_t offsets[NUM_PARTS])
+{
+    int64_t ranks = route->comm->size;
+
+    carve_exchanged(arena, route, plan, offsets);
+    carve_home(arena, plan, exchanges_messages(route));
+    carve_expert(arena, plan, ranks, route->capacity);
+    carve_tables(arena, plan, route->comm, route->transport->device->blocks);
+}
+
+static void fix_plan(const struct epx_route *route, struct epx_device_plan *plan)
+{
+    const EPX_Route_attr *attr = &route->attr;
+    int rank = route->comm->rank, ranks = route->comm->size;
+
+    plan->num_experts = attr->num_experts;
+    plan->top_k = attr->top_k;
+    plan->max_tokens = attr->max_tokens;
+    plan->first_expert = epx_first_expert(rank, attr->num_experts, ranks);
+    plan->num_local = epx_first_expert(rank + 1, attr->num_experts, ranks) - plan->first_expert;
+    plan->alignment = attr->alignment;
+    plan->index_bits = attr->index_bits;
+    plan->rank_major = attr->layout == EPX_RANK_MAJOR;
+    plan->drops = attr->overflow == EPX_OVERFLOW_DROP;
+    plan->most_rows = attr->top_k < ranks ? attr->top_k : ranks;
+    plan->record_bytes = epx_wire_record_bytes(attr->top_k);
+    plan->record_share = plan->max_tokens * plan->record_bytes;
+    if (exchanges_messages(route)) {
+        plan->nodes = epx_device_nodes_of(route->comm, attr->top_k);
+        if (plan->nodes.num_nodes)
+            plan->record_share += epx_round_up(
+                plan->max_tokens * (int64_t)epx_entry_bytes(attr->top_k), 16);
+    }
+    plan->stage_bytes = route_stage_bytes(route, plan);
+}
+
+static int find_capacity(struct epx_route *route, const struct epx_device_plan *plan)
+{
+    int64_t worst = epx_route_worst_capacity(&route->attr, route->comm->size, plan->num_local);
+
+    EPX_FAIL_IF((int64_t)plan->max_tokens * plan->top_k > INT32_MAX, EPX_ERR_COUNT,
+                "%d tokens of %d choices are more than %d pairs", plan->max_tokens, plan->top_k,
+                INT32_MAX);
+    EPX_FAIL_IF(plan->num_experts > EPX_MOST_DEVICE_EXPERTS, EPX_ERR_COUNT,
+                "%d experts, want at most %d on device memory", plan->num_experts,
+                EPX_MOST_DEVICE_EXPERTS);
+    route->capacity = route->attr.recv_capacity ? route->attr.recv_capacity : worst;
+    EPX_FAIL_IF(route->capacity > INT32_MAX, EPX_ERR_COUNT,
+                "the worst case is %lld rows, more than %d; set recv_capacity", (long long)worst,
+                INT32_MAX);
+    return EPX_SUCCESS;
+}
+
+/* On the library's stream, and waits for that alone. */
+static int upload(const struct epx_route *route, const void *to, const void *from, size_t bytes)
+{
+    cudaStream_t stream = route->transport->device->stream;
+
+    EPX_TRY_CUDA(cudaMemcpyAsync((void *)(uintptr_t)to, from, bytes, cudaMemcpyHostToDevice,
+                                 stream));
+    EPX_TRY_CUDA(cudaStreamSynchronize(stream));
+    return EPX_SUCCESS;
+}
+
+static int upload_owners(const struct epx_route *route, const struct epx_device_plan *plan)
+{
+    int ranks = route->comm->size, rc;
+    int32_t *owner = calloc((size_t)plan->num_experts, sizeof(*owner));
+
+    EPX_FAIL_IF(!owner, EPX_ERR_NO_MEM, "no memory for %d experts", plan->num_experts);
+    for (int32_t r = 0; r < ranks; r++)
+        for (int32_t e = epx_first_expert(r, plan->num_experts, ranks);
+             e < epx_first_expert(r + 1, plan->num_experts, ranks); e++)
+            owner[e] = r;
+    rc = upload(route, plan->owner, owner, (size_t)plan->num_experts * sizeof(*owner));
+    free(owner);
+    return rc;
+}
+
+/*
+ * Where a rank's part is stored to. Records for other ranks, which number them by their source, go
+ * to where they are sent from.
+ */
+static char *address_of(const struct epx_route *route, const struct epx_device_plan *plan,
+                        const size_t offsets[NUM_PARTS], int part, int rank)
+{
+    int64_t me = route->comm->rank;
+
+    if (exchanges_messages(route) && part == PART_RECORDS && rank != me)
+        return route->window->own + (int64_t)offsets[PART_OUTGOING] +
+               (rank - me) * plan->record_share;
+    return route->window->address[rank] + offsets[part];
+}
+
+static int upload_nodes(const struct epx_route *route, struct epx_device_plan *plan)
+{
+    size_t words = (size_t)epx_device_nodes_words(route->comm);
+    int32_t *table = words ? calloc(words, sizeof(*table)) : NULL;
+    const int32_t *at = plan->nodes.relay;
+    int rc;
+
+    if (plan->nodes.num_nodes == 0)
+        return EPX_SUCCESS;
+    EPX_FAIL_IF(!table, EPX_ERR_NO_MEM, "no memory for %d ranks", route->comm->size);
+    epx_device_nodes_fill(route->comm, &plan->nodes, table, at);
+    rc = upload(route, at, table, words * sizeof(*table));
+    free(table);
+    return rc;
+}
+
+/* The tables of where each exchanged part lies on each rank, one behind the other. */
+static int upload_tables(const struct epx_route *route, struct epx_device_plan *plan,
+                         const size_t offsets[NUM_PARTS])
+{
+    size_t ranks = (size_t)route->comm->size;
+    char **table = calloc(NUM_PARTS * ranks, sizeof(*table));
+    int rc;
+
+    EPX_FAIL_IF(!table, EPX_ERR_NO_MEM, "no memory for %zu ranks", ranks);
+    for (int part = 0; part < NUM_PARTS; part++)
+        for (int r = 0; r < route->comm->size; r++)
+            table[(size_t)part * ranks + (size_t)r] = address_of(route, plan, offsets, part, r);
+    rc = upload(route, plan->counts, table, NUM_PARTS * ranks * sizeof(*table));
+    free(table);
+    plan->records = plan->counts + PART_RECORDS * ranks;
+    plan->weights = plan->counts + PART_WEIGHTS * ranks;
+    plan->stage = plan->counts + PART_STAGE * ranks;
+    return rc;
+}
+
+/* The route's own or the communicator's; for messages there are two, one behind the other. */
+static void place_stages(const struct epx_route *route, struct epx_device_plan *plan,
+                         const size_t offsets[NUM_PARTS])
+{
+    const struct epx_device *device = route->transport->device;
+
+    plan->outgoing = route->window->own + offsets[PART_STAGE];
+    if (plan->stage_bytes == 0) {
+        plan->stage = device->stage;
+        plan->stage_bytes = device->stage_bytes;
+        plan->outgoing = device->own_stage;
+    }
+    plan->outgoing_records = route->window->own + offsets[PART_OUTGOING];
+    plan->incoming = plan->outgoing + plan->stage_bytes;
+}
+
+static int fill(const struct epx_route *route, struct epx_device_plan *plan,
+                const int64_t *capacities, const size_t offsets[NUM_PARTS], size_t bytes)
+{
+    const struct epx_device *device = route->transport->device;
+    size_t slots_bytes = (size_t)plan->max_tokens * (size_t)plan->top_k * sizeof(*plan->slots);
+
+    EPX_TRY_CUDA(cudaMemsetAsync(route->window->own, 0, bytes, device->stream));
+    EPX_TRY_CUDA(cudaMemsetAsync(plan->slots, 0xff, slots_bytes, device->stream));
+    EPX_TRY(upload(route, plan->capacities, capacities,
+                   (size_t)route->comm->size * sizeof(*capacities)));
+    EPX_TRY(upload_owners(route, plan));
+    EPX_TRY(upload_nodes(route, plan));
+    EPX_TRY(upload_tables(route, plan, offsets));
+    place_stages(route, plan, offsets);
+    return EPX_SUCCESS;
+}
+
+static int fill_window(const struct epx_route *route, struct epx_device_plan *plan,
+                       const int64_t *capacities, const size_t offsets[NUM_PARTS], size_t bytes)
+{
+    struct epx_device_scope scope;
+    int rc;
+
+    EPX_TRY_CUDA(epx_device_enter(route->transport->device->ordinal, &scope));
+    rc = fill(route, plan, capacities, offsets, bytes);
+    epx_device_leave(&scope);
+    return rc;
+}
+
+static void show_view(struct epx_route *route, const struct epx_device_plan *plan)
+{
+    EPX_Route_view *view = &route->view;
+
+    view->num_local_experts = plan->num_local;
+    view->first_local_expert = plan->first_expert;
+    view->capacity = route->capacity;
+    view->expert_counts = plan->expert_counts;
+    view->expert_offsets = plan->rank_major ? NULL : plan->expert_offsets;
+    view->rank_counts = plan->rank_counts;
+    view->num_rows = plan->num_rows;
+    view->required_rows = plan->required_rows;
+    view->slots = plan->slots;
+    view->row_expert_ids = plan->rank_major ? plan->row_expert_ids : NULL;
+    view->row_tokens = plan->row_tokens;
+    view->row_ranks = plan->row_ranks;
+}
+
+static void plan_free(struct epx_route *route)
+{
+    if (route->window)
+        route->transport->ops->window_free(route->transport->state, route->window);
+    route->window = NULL;
+    free(route->device_plan);
+    route->device_plan = NULL;
+}
+
+static int create_window(struct epx_route *route, struct epx_device_plan *plan,
+                         const int64_t *capacities)
+{
+    const struct epx_transport *transport = route->transport;
+    struct arena measured = {NULL, 0}, arena = {NULL, 0};
+    size_t offsets[NUM_PARTS];
+
+    carve_all(&measured, route, plan, offsets);
+    EPX_TRY(transport->ops->window_create(transport->state, measured.used, &route->window));
+    arena.base = route->window->own;
+    carve_all(&arena, route, plan, offsets);
+    return epx_comm_agree(route->comm,
+                          fill_window(route, plan, capacities, offsets, measured.used));
+}
+
+int epx_device_route_create(struct epx_route *route)
+{
+    struct epx_comm *comm = route->comm;
+    struct epx_device_plan *plan = calloc(1, sizeof(*plan));
+    int64_t *capacities = calloc((size_t)comm->size, sizeof(*capacities));
+    int rc = plan && capacities ? EPX_SUCCESS : epx_fail(EPX_ERR_NO_MEM, "no memory for a plan");
+
+    route->plan_free = plan_free;
+    route->transport = comm->transport;
+    route->device_plan = plan;
+    if (rc == EPX_SUCCESS) {
+        fix_plan(route, plan);
+        rc = find_capacity(route, plan);
+    }
+    rc = epx_comm_agree(comm, rc);
+    if (rc == EPX_SUCCESS)
+        rc = epx_comm_allgather(comm, route->capacity, capacities);
+    if (rc == EPX_SUCCESS)
+        rc = create_window(route, plan, capacities);
+    if (rc == EPX_SUCCESS)
+        show_view(route, plan);
+    free(capacities);
+    return rc;
+}
+
+const struct epx_device_plan *epx_device_plan_of(const struct epx_request *request)
+{
+    return request->route->device_plan;
+}
+
+/* A routing takes all that it or its operations make; those take pair weights and the stage. */
+int epx_device_route_poison(const struct epx_request *request)
+{
+    const struct epx_device_plan *plan = epx_device_plan_of(request);
+    char *start = request->route->window->own, *end = (char *)plan->pairs;
+    struct arena measured = {NULL, 0};
+    size_t offsets[NUM_PARTS];
+
+    carve_exchanged(&measured, request->route, plan, offsets);
+    if (request->call.verb == EPX_VERB_ROUTE_TOKENS)
+        end = (char *)(uintptr_t)plan->owner;
+    else
+        start += offsets[PART_WEIGHTS];
+    if (start < end)
+        EPX_TRY_CUDA(cudaMemsetAsync(start, EPX_PATTERN, (size_t)(end - start),
+                                     request->call.stream));
+    return EPX_SUCCESS;
+}
+
+struct epx_route_tokens epx_route_args_of(const struct epx_request *request)
+{
+    struct epx_route_tokens args = {
+        .comm = epx_device_comm_of(request),
+        .note = epx_ready_note_of(request),
+        .plan = *epx_device_plan_of(request),
+        .ids = request->call.rows_in,
+        .num_tokens = request->call.num_tokens,
+    };
+
+    return args;
+}
+
+int epx_route_tokens_device(const struct epx_request *request)
+{
+    struct epx_route_tokens args = epx_route_args_of(request);
+
+    EPX_TRY_LAUNCH(epx_launch_route_tokens(&args, request->call.stream));
+    return EPX_SUCCESS;
+}

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * direct.c - ready words, flags and rings in each other's windows.
+ *
+ * Every rank owns a window; everything in it is written by others and read by its owner, except
+ * `tails`, which tell a sender what its reader has taken.
+ *
+ *   ready[2][s]   writer s, reader the owner. The words of operation n go into bank n & 1, then
+ *                 n into `epoch` with a release store; the reader acquires epoch >= n. Two banks
+ *                 are enough: s posts n + 2 only after it finished n + 1, for which it needed the
+ *                 owner's ready of n + 1, which the owner posts after it has read ready n.
+ *   arrived[s]    writer s: n, released after the last store of s into the owner's buffers in
+ *                 operation n. Grows only; compared with >=.
+ *   heads[s]      writer s: slots put into ring s since creation, released after the slots'
+ *                 bytes. The owner acquires it before it reads a slot.
+ *   tails[d]      writer d: slots taken from this rank's ring on d since creation, released
+ *                 after the last read. The owner acquires it before it fills a slot again.
+ *   words[w][s]   writer s: a value, then n released. Rewritten in operation m > n only after
+ *                 the owner's ready of m, hence after the owner finished n.
+ *   rings[s]      writer s, under heads and tails.
+ *
+ * Invariant: tails <= heads <= tails + num_slots for every ring, and at the end of an operation
+ * heads = tails: all that was pushed for it was popped for it. So slots may have another size in
+ * each operation, counted from the operation's base. A rank posts ready n only after it finished
+ * n - 1; nobody stores rows, records, weights or words of n before all ranks posted ready n. So
+ * no bank or window is written while its owner may still read what was there.
+ *
+ * On ranks without weights, rows or experts the same words are posted, and before an operation
+ * that is bound to fail too: no wait depends on data, and the banks' argument has no exception.
+ */
+#include "coll/direct/direct.h"
+
+#include <stdlib.h>
+
+#include "base/flags.h"
+#include "base/jitter.h"
+#include "core/agree.h"
+#include "core/route.h"
+
+struct ready_line {
+    _Alignas(EPX_LINE_BYTES) _Atomic uint64_t epoch;
+    struct epx_ready words;
+};
+
+struct flag_line {
+    _Alignas(EPX_LINE_BYTES) _Atomic uint64_t flag;
+    int64_t value;
+};
+
+enum line_kind {
+    LINE_ARRIVED,
+    LINE_HEAD,
+    LINE_TAIL,
+    LINE_WORDS,
+    NUM_LINES = LINE_WORDS + EPX_NUM_WORDS
+};
+
+static struct ready_line *ready_line(const struct epx_direct *direct, int owner, int writer,
+                                     uint64_t epoch)
+{
+    struct ready_line *lines = (struct ready_line *)(void *)direct->window->address[owner];
+
+    return &lines[(epoch & 1) * (uint64_t)direct->comm->size + (uint64_t)writer];
+}
+
+static struct flag_line *flag_line(const struct epx_direct *direct, int owner, int writer, int kind)
+{
+    size_t ranks = (size_t)direct->comm->size;
+    char *lines = direct->window->address[owner] + 2 * ranks * sizeof(struct ready_line);
+
+    return (struct flag_line *)(void *)lines + (size_t)kind * ranks + (size_t)writer;
+}
+
+static size_t flags_bytes(int num_ranks)
+{
+    return (size_t)num_ranks *
+           (2 * sizeof(struct ready_line) + NUM_LINES * sizeof(struct flag_line));
+}
+
+static char *ring(const struct epx_direct *direct, int owner, int writer)
+{
+    return direct->window->address[owner] + flags_bytes(direct->comm->size) +
+           writer * direct->ring_bytes;
+}
+
+/* Two slots at least, of one quantum each. */
+static int64_t ring_bytes(const struct epx_comm *comm)
+{
+    int64_t share = comm->params.window_bytes / comm->size / EPX_LINE_BYTES * EPX_LINE_BYTES;
+
+    return share < 2 * EPX_SEGMENT_QUANTUM ? 2 * EPX_SEGMENT_QUANTUM : share;
+}
+
+static int init(struct epx_direct *direct)
+{
+    struct epx_comm *comm = direct->comm;
+    size_t ranks = (size_t)comm->size;
+
+    direct->ready = epx_memory_zeroed(ranks, sizeof(*direct->ready));
+    direct->to = epx_memory_zeroed(ranks, sizeof(*direct->to));
+    direct->from = epx_memory_zeroed(ranks, sizeof(*direct->from));
+    direct->pushed = epx_memory_zeroed(ranks, sizeof(*direct->pushed));
+    direct->popped = epx_memory_zeroed(ranks, sizeof(*direct->popped));
+    direct->push_base = epx_memory_zeroed(ranks, sizeof(*direct->push_base));
+    direct->pop_base = epx_memory_zeroed(ranks, sizeof(*direct->pop_base));
+    direct->buffers = epx_memory_zeroed(ranks, sizeof(*direct->buffers));
+    direct->counts = epx_memory_zeroed(4 * ranks, sizeof(*direct->counts));
+    direct->grants = epx_memory_zeroed(ranks, sizeof(*direct->grants));
+    direct->stored = epx_memory_zeroed(ranks, sizeof(*direct->stored));
+    direct->sums = epx_memory_zeroed(ranks * EPX_MAX_TOP_K, sizeof(*direct->sums));
+    EPX_FAIL_IF(!direct->ready || !direct->to || !direct->from || !direct->pushed ||
+                    !direct->popped || !direct->push_base || !direct->pop_base ||
+                    !direct->buffers || !direct->counts || !direct->grants || !direct->stored ||
+                    !direct->sums,
+                EPX_ERR_NO_MEM, "no memory for %d ranks", comm->size);
+    direct->ring_bytes = ring_bytes(comm);
+    return EPX_SUCCESS;
+}
+
+int epx_direct_create(struct epx_comm *comm, const struct epx_transport *transport,
+                      struct epx_direct **result)
+{
+    struct epx_direct *direct = epx_memory_zeroed(1, sizeof(*direct));
+    int rc = direct ? EPX_SUCCESS : epx_fail(EPX_ERR_NO_MEM, "no memory for the direct algorithm");
+
+    if (direct) {
+        direct->comm = comm;
+        direct->transport = transport;
+        rc = init(direct);
+    }
+    rc = epx_comm_agree(comm, rc);
+    if (rc == EPX_SUCCESS)
+        rc = transport->ops->window_create(
+            transport->state,
+            flags_bytes(comm->size) + (size_t)(comm->size * direct->ring_bytes), &direct->window);
+    if (rc != EPX_SUCCESS) {
+        epx_direct_free(direct);
+        return rc;
+    }
+    epx_poison(ring(direct, comm->rank, 0), (size_t)(comm->size * direct->ring_bytes));
+    *result = direct;
+    return EPX_SUCCESS;
+}
+
+void epx_direct_free(struct epx_direct *direct)
+{
+    if (!direct)
+        return;
+    if (direct->window)
+        direct->transport->ops->window_free(direct->transport->state, direct->window);
+    free(direct->ready);
+    free(direct->to);
+    free(direct->from);
+    free(direct->pushed);
+    free(direct->popped);
+    free(direct->push_base);
+    free(direct->pop_base);
+    free(direct->buffers);
+    free(direct->counts);
+    free(direct->grants);
+    free(direct->stored);
+    free(direct->sums);
+    free(direct);
+}
+
+struct epx_direct *epx_direct_of(const struct epx_request *request)
+{
+    return epx_transport_of(request)->direct;
+}
+
+static void post_ready(struct epx_direct *direct, const struct epx_request *request)
+{
+    struct epx_ready ready = epx_ready_of(request);
+
+    for (int r = 0; r < direct->comm->size; r++) {
+        struct ready_line *line = ready_line(direct, r, direct->comm->rank, request->epoch);
+
+        line->words = ready;
+        epx_flag_post(&line->epoch, request->epoch);
+    }
+}
+
+/* The first rank that is not ready, or -1 with everybody's words. */
+static int ready_lacks(struct epx_direct *direct, const struct epx_request *request)
+{
+    for (int r = 0; r < direct->comm->size; r++) {
+        struct ready_line *line = ready_line(direct, direct->comm->rank, r, request->epoch);
+
+        if (epx_flag_look(&line->epoch) < request->epoch)
+            return r;
+        direct->ready[r] = line->words;
+    }
+    return -1;
+}
+
+int epx_direct_handshake(struct epx_request *request, int *weighted, int *moved)
+{
+    struct epx_direct *direct = epx_direct_of(request);
+
+    if (request->phase == EPX_PHASE_POST) {
+        post_ready(direct, request);
+        request->phase = EPX_PHASE_AGREE;
+    }
+    request->waiting_for = ready_lacks(direct, request);
+    if (request->waiting_for >= 0)
+        return EPX_SUCCESS;
+    *moved = 1;
+    request->phase = EPX_PHASE_VERB;
+    return epx_ready_agree(request, direct->ready, weighted);
+}
+
+void epx_direct_begin(struct epx_direct *direct, int64_t row_bytes)
+{
+    size_t ranks = (size_t)direct->comm->size;
+
+    direct->cut = epx_segments_cut(row_bytes, direct->ring_bytes / 2);
+    direct->slot_bytes = epx_round_up(direct->cut.bytes ? direct->cut.bytes : 1, EPX_LINE_BYTES);
+    direct->num_slots = direct->ring_bytes / direct->slot_bytes;
+    memset(direct->to, 0, ranks * sizeof(*direct->to));
+    memset(direct->from, 0, ranks * sizeof(*direct->from));
+    memset(direct->stored, 0, ranks * sizeof(*direct->stored));
+    memcpy(direct->push_base, direct->pushed, ranks * sizeof(*direct->pushed));
+    memcpy(direct->pop_base, direct->popped, ranks * sizeof(*direct->popped));
+    direct->token = direct->token_segment = 0;
+}
+
+void epx_direct_post_arrival(struct epx_direct *direct, const struct epx_request *request,
+                             int rank)
+{
+    epx_flag_post(&flag_line(direct, rank, direct->comm->rank, LINE_ARRIVED)->flag, request->epoch);
+}
+
+int epx_direct_arrived(const struct epx_direct *direct, const struct epx_request *request, int rank)
+{
+    return epx_flag_look(&flag_line(direct, direct->comm->rank, rank, LINE_ARRIVED)->flag) >=
+           request->epoch;
+}
+
+char *epx_ring_claim(struct epx_direct *direct, int rank)
+{
+    int me = direct->comm->rank;
+    uint64_t taken = epx_flag_look(&flag_line(direct, me, rank, LINE_TAIL)->flag);
+    uint64_t place = direct->pushed[rank] - direct->push_base[rank];
+
+    if (direct->pushed[rank] - taken >= (uint64_t)direct->num_slots)
+        return NULL;
+    return ring(direct, rank, me) +
+           (int64_t)(place % (uint64_t)direct->num_slots) * direct->slot_bytes;
+}
+
+void epx_ring_push(struct epx_direct *direct, int rank)
+{
+    direct->pushed[rank]++;
+}
+
+void epx_ring_publish(struct epx_direct *direct, int rank)
+{
+    epx_flag_post(&flag_line(direct, rank, direct->comm->rank, LINE_HEAD)->flag,
+                  direct->pushed[rank]);
+}
+
+/* Of the ring from a rank: the slot to be popped next. */
+static char *next_slot(const struct epx_direct *direct, int rank)
+{
+    uint64_t place = direct->popped[rank] - direct->pop_base[rank];
+
+    return ring(direct, direct->comm->rank, rank) +
+           (int64_t)(place % (uint64_t)direct->num_slots) * direct->slot_bytes;
+}
+
+const char *epx_ring_peek(const struct epx_direct *direct, int rank)
+{
+    uint64_t put = epx_flag_look(&flag_line(direct, direct->comm->rank, rank, LINE_HEAD)->flag);
+
+    return put == direct->popped[rank] ? NULL : next_slot(direct, rank);
+}
+
+void epx_ring_pop(struct epx_direct *direct, int rank)
+{
+    epx_poison(next_slot(direct, rank), (size_t)direct->slot_bytes);
+    direct->popped[rank]++;
+}
+
+void epx_ring_release(struct epx_direct *direct, int rank)
+{
+    epx_flag_post(&flag_line(direct, rank, direct->comm->rank, LINE_TAIL)->flag,
+                  direct->popped[rank]);
+}
+
+void epx_direct_post_word(struct epx_direct *direct, const struct epx_request *request, int rank,
+                          enum epx_word word, int64_t value)
+{
+    struct flag_line *line = flag_line(direct, rank, direct->comm->rank, LINE_WORDS + (int)word);
+
+    line->value = value;
+    epx_flag_post(&line->flag, request->epoch);
+}
+
+int epx_direct_read_word(const struct epx_direct *direct, const struct epx_request *request,
+                         int rank, enum epx_word word, int64_t *value)
+{
+    struct flag_line *line = flag_line(direct, direct->comm->rank, rank, LINE_WORDS + (int)word);
+
+    if (epx_flag_look(&line->flag) < request->epoch)
+        return 0;
+    *value = line->value;
+    return 1;
+}
+
+void epx_cursor_step(struct epx_cursor *cursor, struct epx_segments cut)
+{
+    if (++cursor->segment == cut.num) {
+        cursor->segment = 0;
+        cursor->row++;
+    }
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * direct.h - the ground that the direct algorithms stand on, on host memory: ready words, flags
+ * and rings in each other's windows. direct.c explains the protocol.
+ */
+#ifndef EPX_COLL_DIRECT_DIRECT_H
+#define EPX_COLL_DIRECT_DIRECT_H
+
+#include <stdatomic.h>
+
+#include "core/ready.h"
+#include "kernels/host/host_kernels.h"
+#include "transport/transport.h"
+
+/* A position in the list of rows that go to or come from one rank. */
+struct epx_cursor {
+    int64_t row;
+    int64_t segment;
+};
+
+struct epx_direct {
+    struct epx_comm *comm;
+    const struct epx_transport *transport;
+    struct epx_window *window;
+    int64_t ring_bytes;
+
+    /* the operation at the head of the queue */
+    struct epx_segments cut;
+    int64_t slot_bytes, num_slots;
+    struct epx_ready *ready; /* [R] */
+    struct epx_plan *plan;
+    struct epx_home_rows home;
+    struct epx_expert_rows expert;
+    struct epx_cursor *to, *from; /* [R] */
+    int64_t token, token_segment;
+    int bypasses;    /* rows stored into others' buffers bypass the caches */
+    char **buffers;  /* [R] receive buffers that can be stored into; NULL = take the ring */
+    int64_t *counts; /* [4][R] alltoallv: the arrays of the call */
+    int64_t *grants; /* [R] alltoallv: what the receivers granted */
+    int64_t *stored; /* [R] alltoallv: bytes stored into each receive buffer */
+    int refuses;     /* alltoallv: this rank granted nothing */
+
+    /* counted since the communicator was made, never reset */
+    uint64_t *pushed, *popped; /* [R] slots put into each rank's ring, taken from each own ring */
+    uint64_t *push_base, *pop_base; /* [R] the same when the operation began */
+    double *sums;                   /* [R][EPX_MAX_TOP_K] */
+};
+
+/* Collective, agreed. */
+int epx_direct_create(struct epx_comm *comm, const struct epx_transport *transport,
+                      struct epx_direct **direct);
+/* Local. */
+void epx_direct_free(struct epx_direct *direct);
+struct epx_direct *epx_direct_of(const struct epx_request *request);
+
+/*
+ * Tells all ranks what this rank is about to do, and that it is through with all before; once
+ * all of them are ready, 1 in *moved, the verb's first phase, and the agreement's error.
+ */
+int epx_direct_handshake(struct epx_request *request, int *weighted, int *moved);
+/* Begins to move rows of this length; cursors at their start. */
+void epx_direct_begin(struct epx_direct *direct, int64_t row_bytes);
+
+/* "All that I stored into your buffers for this operation is there." */
+void epx_direct_post_arrival(struct epx_direct *direct, const struct epx_request *request,
+                             int rank);
+int epx_direct_arrived(const struct epx_direct *direct, const struct epx_request *request,
+                       int rank);
+
+/* Ring to a rank: the next free slot, NULL if there is none; then push; publish shows pushes. */
+char *epx_ring_claim(struct epx_direct *direct, int rank);
+void epx_ring_push(struct epx_direct *direct, int rank);
+void epx_ring_publish(struct epx_direct *direct, int rank);
+/* Ring from a rank: the next full slot, NULL if there is none; then pop; release shows pops. */
+const char *epx_ring_peek(const struct epx_direct *direct, int rank);
+void epx_ring_pop(struct epx_direct *direct, int rank);
+void epx_ring_release(struct epx_direct *direct, int rank);
+
+/* One word for each rank and operation: alltoallv's counts and grants. */
+enum epx_word { EPX_WORD_COUNT, EPX_WORD_GRANT, EPX_NUM_WORDS };
+void epx_direct_post_word(struct epx_direct *direct, const struct epx_request *request, int rank,
+                          enum epx_word word, int64_t value);
+int epx_direct_read_word(const struct epx_direct *direct, const struct epx_request *request,
+                         int rank, enum epx_word word, int64_t *value);
+
+/* The next segment of a cursor over rows of the operation's cut. */
+void epx_cursor_step(struct epx_cursor *cursor, struct epx_segments cut);
+
+/* Bytes that one step of an operation moves for one rank before it looks at the others. */
+enum { EPX_DIRECT_STRIDE = 1 << 18 };
+
+#endif

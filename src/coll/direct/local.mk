@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: BSD-3-Clause
+libepx_core_la_SOURCES += \
+  src/coll/direct/alltoallv_direct.c \
+  src/coll/direct/combine_direct.c \
+  src/coll/direct/direct.c \
+  src/coll/direct/direct.h \
+  src/coll/direct/dispatch_direct.c \
+  src/coll/direct/routing_direct.c

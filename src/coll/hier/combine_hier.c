@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * combine_hier.c - combine where one row a node goes home: an expert's rank sums each unique
+ * row's pairs into its area; a relay adds those of its node for the homes it serves and sends the
+ * sums; a home adds the parts of its own node and the sums of the others, block by block.
+ */
+#include "coll/hier/hier.h"
+#include "coll/verbs.h"
+
+enum { FILL = EPX_PHASE_VERB, RELAY, EXCHANGE };
+
+static int fill(struct epx_hier *hier, struct epx_request *request, int *moved)
+{
+    struct epx_staged *staged = hier->staged;
+    struct epx_block block;
+
+    if (!epx_hier_next_block(hier, request, moved))
+        return EPX_SUCCESS;
+    request->phase = RELAY;
+    epx_hier_place_parts(hier);
+    block = staged->block;
+    block.expert_at = hier->parts;
+    EPX_TRY(hier->comm->kernels->sum_pairs(staged->plan, &staged->expert, &block, EPX_STREAM_NULL));
+    epx_hier_post_filled(hier, hier->part_at);
+    return EPX_SUCCESS;
+}
+
+static int relay(struct epx_hier *hier, struct epx_request *request, int *moved)
+{
+    struct epx_staged *staged = hier->staged;
+
+    if (!epx_hier_all_filled(hier, request))
+        return EPX_SUCCESS;
+    *moved = 1;
+    request->phase = EXCHANGE;
+    EPX_TRY(hier->comm->kernels->sum_node_ranks(staged->plan, &staged->expert, &hier->block,
+                                                EPX_STREAM_NULL));
+    return epx_hier_to_homes(hier);
+}
+
+static int exchange(struct epx_hier *hier, struct epx_request *request, int *moved)
+{
+    struct epx_staged *staged = hier->staged;
+
+    EPX_TRY(epx_staged_done(staged, moved));
+    if (!*moved)
+        return EPX_SUCCESS;
+    request->phase = FILL;
+    EPX_TRY(
+        hier->comm->kernels->sum_nodes(staged->plan, &staged->home, &hier->block, EPX_STREAM_NULL));
+    epx_hier_post_taken(hier);
+    return EPX_SUCCESS;
+}
+
+int epx_combine_hier(struct epx_request *request, int *moved)
+{
+    struct epx_hier *hier = epx_hier_of(request);
+    int weighted;
+
+    switch (request->phase) {
+    case FILL: return fill(hier, request, moved);
+    case RELAY: return relay(hier, request, moved);
+    case EXCHANGE: return exchange(hier, request, moved);
+    default:
+        EPX_TRY(epx_hier_begin(hier, request, &weighted, moved));
+        return *moved ? epx_combine_begin(request, weighted) : EPX_SUCCESS;
+    }
+}

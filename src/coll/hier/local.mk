@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: BSD-3-Clause
+libepx_core_la_SOURCES += \
+  src/coll/hier/combine_hier.c \
+  src/coll/hier/dispatch_hier.c \
+  src/coll/hier/hier.c \
+  src/coll/hier/hier.h \
+  src/coll/hier/hier_blocks.c \
+  src/coll/hier/node_plan.c \
+  src/coll/hier/routing_hier.c

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: BSD-3-Clause
+libepx_core_la_SOURCES += \
+  src/coll/alltoallv.c \
+  src/coll/alltoallv.h \
+  src/coll/combine.c \
+  src/coll/dispatch.c \
+  src/coll/routing.c \
+  src/coll/routing.h \
+  src/coll/verbs.c \
+  src/coll/verbs.h
+
+include src/coll/direct/local.mk
+include src/coll/staged/local.mk
+include src/coll/hier/local.mk
+include src/coll/device/local.mk

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: BSD-3-Clause
+libepx_core_la_SOURCES += \
+  src/coll/staged/alltoallv_staged.c \
+  src/coll/staged/combine_staged.c \
+  src/coll/staged/dispatch_staged.c \
+  src/coll/staged/routing_staged.c \
+  src/coll/staged/staged.c \
+  src/coll/staged/staged.h

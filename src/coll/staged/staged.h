@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * staged.h - the ground that the staged algorithms stand on: ready words by allgather, and rows
+ * packed by rank through two bounded stages, block by block. staged.c explains the blocks.
+ */
+#ifndef EPX_COLL_STAGED_STAGED_H
+#define EPX_COLL_STAGED_STAGED_H
+
+#include "core/ready.h"
+#include "kernels/host/host_kernels.h"
+#include "transport/transport.h"
+
+struct epx_staged {
+    struct epx_comm *comm;
+    const struct epx_transport *transport;
+    int hier;          /* the transport's own places are not used: all goes in messages */
+    int64_t stage_bytes; /* of each of the two stages */
+    int64_t share_bytes; /* what each rank has of a stage, the same places on all ranks */
+    char *home_stage, *expert_stage;
+    char **home_at, **expert_at; /* [R] shown by the block: where rows for and from a rank are */
+    struct epx_stage_stores *stores; /* [R] shown by the block; combine does not use it */
+
+    /* the operation at the head of the queue */
+    struct epx_ready own, *ready; /* [R] */
+    struct epx_segments cut;
+    int64_t weight_bytes; /* of a row's pair weights, which follow its first segment */
+    const struct epx_plan *plan;
+    struct epx_home_rows home;
+    struct epx_expert_rows expert;
+    struct epx_block block;
+    int32_t per_round; /* tokens, records or rows of each rank in one exchange */
+    int32_t most_tokens, next_token;
+    int32_t block_tokens; /* told with the ready word, for hier */
+    int64_t round, num_rounds;    /* routing and alltoallv, which have no tokens */
+    int64_t *counts; /* [4][R] alltoallv: the arrays of the call */
+
+    int *home_counts, *expert_counts, *displs; /* [R] bytes */
+    int stale; /* the stages have the rows of an exchange that is over */
+    double *sums; /* [R][EPX_MAX_TOP_K] */
+};
+
+/* Collective, agreed. */
+int epx_staged_create(struct epx_comm *comm, const struct epx_transport *transport, int hier,
+                      struct epx_staged **staged);
+/* Local. */
+void epx_staged_free(struct epx_staged *staged);
+struct epx_staged *epx_staged_of(const struct epx_request *request);
+
+/* As epx_direct_handshake. Nothing else is started before the ranks agree. */
+int epx_staged_handshake(struct epx_request *request, int *weighted, int *moved);
+/* 1 in *moved when all that was started has ended. */
+int epx_staged_done(struct epx_staged *staged, int *moved);
+
+/* Begins to move the rows of a routing; the first block is the next. A token has at most so many
+ * rows in a stage. */
+void epx_staged_begin(struct epx_staged *staged, const struct epx_request *request,
+                      int rows_per_token, int weighted);
+int epx_staged_has_block(const struct epx_staged *staged);
+/* Finds the rows of the next block, or of its next segment, where there is one. */
+void epx_staged_find_block(struct epx_staged *staged);
+/* Measures the next block, or its next segment, for this phase; completes after the last. */
+int epx_staged_next_block(struct epx_staged *staged, struct epx_request *request, int phase);
+
+/* Of the pair weights that follow a row. */
+int64_t epx_staged_weight_bytes(const struct epx_plan *plan);
+/* Rows that fit into a rank's share. */
+int64_t epx_staged_rows(const struct epx_staged *staged, int64_t row_stride);
+
+/*
+ * An exchange: measure takes the number of rows from the block; claim finds where the rows for
+ * each rank go, 0 = not yet; when they are there send lets them go, and done tells the end.
+ */
+enum epx_way { EPX_TO_EXPERTS, EPX_TO_HOMES };
+void epx_staged_measure(struct epx_staged *staged);
+int epx_staged_claim(struct epx_staged *staged, enum epx_way way);
+int epx_staged_send(struct epx_staged *staged, enum epx_way way);
+/* As send, with places of the caller's: rows of experts at expert_rows, displacements in bytes. */
+int epx_staged_exchange(struct epx_staged *staged, enum epx_way way, char *expert_rows,
+                        const int *home_displs, const int *expert_displs);
+
+#endif

@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: BSD-3-Clause
+libepx_core_la_SOURCES += \
+  src/core/agree.c \
+  src/core/agree.h \
+  src/core/comm.c \
+  src/core/comm.h \
+  src/core/progress.c \
+  src/core/progress.h \
+  src/core/ready.c \
+  src/core/ready.h \
+  src/core/request.c \
+  src/core/request.h \
+  src/core/route.c \
+  src/core/route.h

@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: BSD-3-Clause
+libepx_cuda_la_SOURCES += \
+  src/kernels/alltoallv/alltoallv_messages.cu \
+  src/kernels/alltoallv/alltoallv_rows.cu \
+  src/kernels/alltoallv/count_checks.cuh \
+  src/kernels/alltoallv/packets.cuh

@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: BSD-3-Clause
+libepx_cuda_la_SOURCES += \
+  src/kernels/dispatch/await_rows.cu \
+  src/kernels/dispatch/dispatch_rounds.cu \
+  src/kernels/dispatch/dispatch_rows.cu \
+  src/kernels/dispatch/pack_rows.cu \
+  src/kernels/dispatch/packs.cuh \
+  src/kernels/dispatch/pass_rows.cu \
+  src/kernels/dispatch/passes.cuh \
+  src/kernels/dispatch/scale_rows.cu \
+  src/kernels/dispatch/sends.cuh \
+  src/kernels/dispatch/spread_rows.cu \
+  src/kernels/dispatch/store_rows.cu \
+  src/kernels/dispatch/unpack_rows.cu

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: BSD-3-Clause
+libepx_core_la_SOURCES += \
+  src/kernels/element.h \
+  src/kernels/layout.h \
+  src/kernels/node_rows.h \
+  src/kernels/plan.h
+
+libepx_cuda_la_SOURCES += \
+  src/kernels/device_args.h \
+  src/kernels/device_plan.h \
+  src/kernels/load_kernels.c \
+  src/kernels/ring.h
+
+include src/kernels/host/local.mk
+include src/kernels/protocol/local.mk
+include src/kernels/routing/local.mk
+include src/kernels/dispatch/local.mk
+include src/kernels/combine/local.mk
+include src/kernels/alltoallv/local.mk

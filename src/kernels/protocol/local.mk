@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: BSD-3-Clause
+libepx_cuda_la_SOURCES += \
+  src/kernels/protocol/agree_ranks.cu \
+  src/kernels/protocol/announce_end.cu \
+  src/kernels/protocol/await_messages.cu \
+  src/kernels/protocol/exchange.cuh \
+  src/kernels/protocol/kernel_jitter.cuh \
+  src/kernels/protocol/message_rows.cuh \
+  src/kernels/protocol/numbering.cuh \
+  src/kernels/protocol/order.cuh \
+  src/kernels/protocol/protocol.cuh \
+  src/kernels/protocol/ready_words.cuh \
+  src/kernels/protocol/records.cuh \
+  src/kernels/protocol/relays.cuh \
+  src/kernels/protocol/waits.cuh \
+  src/kernels/protocol/warp_rows.cuh

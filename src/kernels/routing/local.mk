@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: BSD-3-Clause
+libepx_cuda_la_SOURCES += \
+  src/kernels/routing/count_pairs.cu \
+  src/kernels/routing/count_tokens.cu \
+  src/kernels/routing/find_slots.cu \
+  src/kernels/routing/list_node_rows.cu \
+  src/kernels/routing/list_passed_rows.cu \
+  src/kernels/routing/pairs.cuh \
+  src/kernels/routing/route_tokens.cu \
+  src/kernels/routing/routing_steps.cuh \
+  src/kernels/routing/send_records.cu \
+  src/kernels/routing/slots.cuh

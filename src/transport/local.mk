@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: BSD-3-Clause
+libepx_core_la_SOURCES += \
+  src/transport/list.c \
+  src/transport/module.c \
+  src/transport/module.h \
+  src/transport/transport.h
+
+include src/transport/shm/local.mk
+include src/transport/mpi/local.mk
+include src/transport/ucx/local.mk
+include src/transport/nccl/local.mk
+include src/transport/cuda/local.mk
