@@ -86,10 +86,10 @@ static int add_error_codes(void)
  */
 static void leave_device(struct epx_comm *comm)
 {
-    const int64_t end = epx_now_ns() + LEAVING_MS * 1000000LL;
+    const int64_t end = epx_deadline_in(LEAVING_MS);
     int idle = 0;
 
-    while (comm->first && epx_now_ns() < end) {
+    while (comm->first && !epx_deadline_is_over(end)) {
         epx_progress();
         epx_unlock();
         epx_progress_pause(idle++);

@@ -3,6 +3,7 @@
 #include "api/api.h"
 #include "api/profile.h"
 #include "coll/verbs.h"
+#include "core/progress.h"
 #include "transport/transport.h"
 
 EPX_PROFILED(Dispatch)

@@ -3,6 +3,7 @@
 #include "api/api.h"
 #include "api/profile.h"
 #include "coll/verbs.h"
+#include "core/progress.h"
 #include "core/agree.h"
 #include "transport/module.h"
 

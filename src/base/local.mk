@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libepx_core_la_SOURCES += \
+  src/base/clock.c \
+  src/base/clock.h \
   src/base/flags.h \
   src/base/jitter.h \
   src/base/log.c \
@@ -19,6 +21,7 @@ libepx_core_la_SOURCES += \
 endif
 
 libepx_cuda_la_SOURCES += \
+  src/base/clock.c \
   src/base/memory.c
 
 if ENABLE_JITTER

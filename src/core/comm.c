@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* comm.c - the communicator: ranks and nodes, and its life from create to the last release. */
+/* comm.c - the communicator: the lock, the list of all, and its life up to the last release. */
 #include "core/comm.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#include "core/agree.h"
-#include "core/progress.h"
 
 enum { COMM_MAGIC = 0x45505843 };
 
@@ -79,136 +76,9 @@ enum epx_distance epx_comm_distance(const struct epx_comm *comm, int rank)
     return comm->node[rank] == comm->node[comm->rank] ? EPX_DISTANCE_NODE : EPX_DISTANCE_NETWORK;
 }
 
-/* Made nonblocking, so that a rank that does not come can be told. */
-static int duplicate(struct epx_comm *comm, MPI_Comm original, MPI_Comm *copy)
-{
-    MPI_Request request;
-
-    EPX_TRY_COLLECTIVE(comm, MPI_Comm_idup(original, copy, &request));
-    return epx_comm_await(comm, &request);
-}
-
-static int duplicate_all(struct epx_comm *comm, MPI_Comm original)
-{
-    EPX_TRY(duplicate(comm, original, &comm->user));
-    EPX_TRY(duplicate(comm, comm->user, &comm->traffic));
-    return duplicate(comm, comm->traffic, &comm->control);
-}
-
-static int return_errors(const struct epx_comm *comm)
-{
-    EPX_TRY_MPI(MPI_Comm_set_errhandler(comm->traffic, MPI_ERRORS_RETURN));
-    EPX_TRY_MPI(MPI_Comm_set_errhandler(comm->control, MPI_ERRORS_RETURN));
-    return EPX_SUCCESS;
-}
-
-/* Numbers the nodes by their lowest rank, given each rank's node leader. */
-static int number_nodes(const int64_t *leaders, int size, int *node)
-{
-    int nodes = 0;
-
-    for (int r = 0; r < size; r++)
-        node[r] = leaders[r] == r ? nodes++ : node[leaders[r]];
-    return nodes;
-}
-
-/* The lowest rank of this rank's node. */
-static int lowest_rank(struct epx_comm *comm, MPI_Comm node, int64_t *lowest)
-{
-    int64_t *value = comm->agreement.value;
-    MPI_Request request;
-
-    value[0] = comm->rank;
-    EPX_TRY_COLLECTIVE(comm, MPI_Iallreduce(MPI_IN_PLACE, value, 1, MPI_INT64_T, MPI_MIN, node,
-                                            &request));
-    EPX_TRY(epx_comm_await(comm, &request));
-    *lowest = value[0];
-    return EPX_SUCCESS;
-}
-
-static int find_leader(struct epx_comm *comm, int64_t *leader)
-{
-    MPI_Comm node;
-    int rc;
-
-    EPX_TRY_MPI(MPI_Comm_split_type(comm->traffic, MPI_COMM_TYPE_SHARED, comm->rank,
-                                    MPI_INFO_NULL, &node));
-    rc = lowest_rank(comm, node, leader);
-    if (!comm->finished)
-        MPI_Comm_free(&node);
-    return rc;
-}
-
-static int allocate_ranks(struct epx_comm *comm, int64_t **leaders)
-{
-    size_t ranks = (size_t)comm->size;
-
-    *leaders = calloc(ranks, sizeof(**leaders));
-    comm->node = calloc(ranks, sizeof(*comm->node));
-    comm->real_node = calloc(ranks, sizeof(*comm->real_node));
-    comm->agreement.gathered = calloc(ranks, sizeof(*comm->agreement.gathered));
-    comm->answers = calloc(ranks, sizeof(*comm->answers));
-    EPX_FAIL_IF(!*leaders || !comm->node || !comm->real_node || !comm->agreement.gathered ||
-                    !comm->answers,
-                EPX_ERR_NO_MEM, "no memory for %d ranks", comm->size);
-    return EPX_SUCCESS;
-}
-
-/* Pretends nodes; tells whether the ranks of each are of one real node, hence share memory. */
-static int pretend_nodes(struct epx_comm *comm, int ranks_per_node)
-{
-    int share = 1;
-
-    for (int r = 0; r < comm->size; r++) {
-        comm->node[r] = r / ranks_per_node;
-        share &= comm->real_node[r] == comm->real_node[r / ranks_per_node * ranks_per_node];
-    }
-    comm->num_nodes = comm->node[comm->size - 1] + 1;
-    return share;
-}
-
-static int find_nodes(struct epx_comm *comm)
-{
-    int64_t *leaders, leader = 0;
-    int per_node = (int)comm->params.ranks_per_node;
-    int rc = epx_comm_agree(comm, allocate_ranks(comm, &leaders));
-
-    if (rc == EPX_SUCCESS)
-        rc = epx_comm_agree(comm, find_leader(comm, &leader));
-    if (rc == EPX_SUCCESS)
-        rc = epx_comm_allgather(comm, leader, leaders);
-    if (rc == EPX_SUCCESS) {
-        comm->num_nodes = comm->real_nodes = number_nodes(leaders, comm->size, comm->real_node);
-        memcpy(comm->node, comm->real_node, (size_t)comm->size * sizeof(*comm->node));
-        comm->nodes_share_memory = !per_node || pretend_nodes(comm, per_node);
-    }
-    free(leaders);
-    return rc;
-}
-
-static int same_params(struct epx_comm *comm)
-{
-    for (const struct epx_param *p = epx_param_table; p->name; p++)
-        if (!p->per_rank)
-            EPX_TRY(epx_comm_same(comm, p->name, epx_param_value(p, &comm->params)));
-    return EPX_SUCCESS;
-}
-
-static int init(struct epx_comm *comm, MPI_Comm original, int own_rc)
-{
-    EPX_TRY_MPI(MPI_Comm_rank(original, &comm->rank));
-    EPX_TRY_MPI(MPI_Comm_size(original, &comm->size));
-    EPX_TRY(duplicate_all(comm, original));
-    EPX_TRY(epx_comm_agree(comm, own_rc == EPX_SUCCESS ? return_errors(comm) : own_rc));
-    EPX_TRY(same_params(comm));
-    return find_nodes(comm);
-}
-
-/*
- * Memory for a communicator; the first that finds none is made in the spare one, so that this
- * rank can tell the others.
- */
-static struct epx_comm *allocate_comm(int *own_rc)
+/* The first communicator for which there is no memory is made in the spare one, so that this rank
+ * can tell the others. */
+static struct epx_comm *allocate(int *own_rc)
 {
     struct epx_comm *comm = calloc(1, sizeof(*comm));
 
@@ -222,6 +92,20 @@ static struct epx_comm *allocate_comm(int *own_rc)
         comm = &spare_comm;
     }
     epx_unlock();
+    return comm;
+}
+
+struct epx_comm *epx_comm_allocate(const struct epx_params *params, int *own_rc)
+{
+    struct epx_comm *comm = allocate(own_rc);
+
+    if (!comm)
+        return NULL;
+    comm->magic = COMM_MAGIC;
+    comm->references = 1;
+    comm->params = *params;
+    comm->user = comm->traffic = comm->control = MPI_COMM_NULL;
+    comm->stats.size = sizeof(comm->stats);
     return comm;
 }
 
@@ -239,28 +123,6 @@ static void free_comm(struct epx_comm *comm)
     epx_lock();
     spare_taken = 0;
     epx_unlock();
-}
-
-int epx_comm_create(MPI_Comm original, const struct epx_params *params, int own_rc,
-                    struct epx_comm **newcomm)
-{
-    struct epx_comm *comm = allocate_comm(&own_rc);
-    int rc;
-
-    if (!comm)
-        return own_rc;
-    comm->magic = COMM_MAGIC;
-    comm->references = 1;
-    comm->params = *params;
-    comm->user = comm->traffic = comm->control = MPI_COMM_NULL;
-    comm->stats.size = sizeof(comm->stats);
-    rc = init(comm, original, own_rc);
-    if (rc != EPX_SUCCESS) {
-        epx_comm_close(comm);
-        return rc;
-    }
-    *newcomm = comm;
-    return EPX_SUCCESS;
 }
 
 static void bury(struct epx_comm *comm)

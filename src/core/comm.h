@@ -105,6 +105,9 @@ void epx_unlock(void);
  */
 int epx_comm_create(MPI_Comm comm, const struct epx_params *params, int own_rc,
                     struct epx_comm **newcomm);
+/* Local: a communicator of which nothing is made yet, and the error if there is no memory; NULL if
+ * there is not even a spare one. */
+struct epx_comm *epx_comm_allocate(const struct epx_params *params, int *own_rc);
 /*
  * Gives back the MPI communicators; the memory goes with the last request that holds it. A
  * finished communicator is kept for good: its late peers and MPI may still touch what it has.

@@ -4,6 +4,7 @@ libepx_core_la_SOURCES += \
   src/core/agree.h \
   src/core/comm.c \
   src/core/comm.h \
+  src/core/comm_create.c \
   src/core/progress.c \
   src/core/progress.h \
   src/core/ready.c \
@@ -11,4 +12,5 @@ libepx_core_la_SOURCES += \
   src/core/request.c \
   src/core/request.h \
   src/core/route.c \
-  src/core/route.h
+  src/core/route.h \
+  src/core/route_create.c

@@ -7,15 +7,25 @@
 #include <string.h>
 #include <time.h>
 
-enum { SPINS_BEFORE_YIELD = 16, PASSES_BEFORE_MPI = 64, LOOKS_BEFORE_BLAME = 32 };
-#define GRACE_NS 5000000000LL
+#include "core/route.h"
 
-int64_t epx_now_ns(void)
+enum { SPINS_BEFORE_YIELD = 16, PASSES_BEFORE_MPI = 64, LOOKS_BEFORE_BLAME = 32, GRACE_MS = 5000 };
+
+static void spoil(struct epx_route *route, int64_t id, int error)
 {
-    struct timespec time;
+    if (!route || route->id != id)
+        return;
+    route->routed = 1;
+    route->error = error;
+    snprintf(route->message, sizeof(route->message), "%s", epx_status_message());
+}
 
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+void epx_route_spoil(struct epx_comm *comm, int64_t id, int error)
+{
+    for (struct epx_route *route = comm->routes; route; route = route->next)
+        spoil(route, id, error);
+    for (struct epx_request *request = comm->first; request; request = request->next)
+        spoil(request->route, id, error);
 }
 
 static const char *current_operation(const struct epx_comm *comm)
@@ -93,12 +103,11 @@ void epx_comm_describe_silence(const struct epx_comm *comm, const char *operatio
  */
 static int is_over(const struct epx_comm *comm, const struct epx_request *request)
 {
-    int64_t bound = comm->params.timeout_ms * 1000000;
+    int64_t grace_ms = epx_shorter_ms(GRACE_MS, comm->params.timeout_ms);
 
     if (!request->ended || request->ended(request))
         return 1;
-    bound = bound && bound < GRACE_NS ? bound : GRACE_NS;
-    return epx_now_ns() - comm->finished_ns > bound;
+    return epx_deadline_is_over(comm->finished_ns + grace_ms * EPX_NS_PER_MS);
 }
 
 static void drain_finished(struct epx_comm *comm)
@@ -174,7 +183,7 @@ static int has_looked(struct epx_comm *comm, struct epx_clock *clock, int64_t bo
 /* A gap between two passes counts for half the bound at most: this host was busy elsewhere. */
 void epx_comm_clock(struct epx_comm *comm, struct epx_clock *clock, int moved, int waiting_for)
 {
-    int64_t bound = comm->params.timeout_ms * 1000000, now, gap;
+    int64_t bound = comm->params.timeout_ms * EPX_NS_PER_MS, now, gap;
 
     if (moved || !bound || comm->finished) {
         memset(clock, 0, sizeof(*clock));
@@ -240,6 +249,40 @@ int epx_progress(void)
         moved |= progress_comm(comm);
     epx_status_enter(function);
     return moved;
+}
+
+static void append(struct epx_comm *comm, struct epx_request *request)
+{
+    if (comm->last)
+        comm->last->next = request;
+    else
+        comm->first = request;
+    comm->last = request;
+}
+
+static int start(struct epx_comm *comm, struct epx_request *request)
+{
+    if (request->launch && !comm->finished)
+        EPX_TRY(request->launch(request));
+    request->epoch = ++comm->epoch;
+    comm->stats.calls++;
+    if (!request->captured)
+        append(comm, request);
+    return EPX_SUCCESS;
+}
+
+int epx_request_submit(struct epx_request *request)
+{
+    int rc;
+
+    epx_lock();
+    rc = start(request->comm, request);
+    if (rc == EPX_SUCCESS)
+        epx_progress();
+    else
+        epx_request_abandon(request);
+    epx_unlock();
+    return rc;
 }
 
 /* A blocked EPX call must not keep the user's own messages from moving. */

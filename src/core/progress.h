@@ -3,15 +3,19 @@
 #ifndef EPX_CORE_PROGRESS_H
 #define EPX_CORE_PROGRESS_H
 
+#include "base/clock.h"
 #include "core/request.h"
 
-/* Since some time. */
-int64_t epx_now_ns(void);
+/* Starts the request behind the earlier ones of its communicator; on error frees it. */
+int epx_request_submit(struct epx_request *request);
 
 /* One pass over the queues of all communicators; returns whether anything moved. */
 int epx_progress(void);
 /* Lets other processes run after a number of passes in which nothing moved. */
 void epx_progress_pause(int idle_passes);
+
+/* The routing of the numbered route failed on all ranks: so will the operations on it. */
+void epx_route_spoil(struct epx_comm *comm, int64_t id, int error);
 
 /* Ends the communicator on all ranks: everything in flight and everything later fails. */
 void epx_comm_give_up(struct epx_comm *comm, const char *message);

@@ -2,6 +2,7 @@
 /* ready.c - the first thing that every rank tells every other about an operation. */
 #include "core/ready.h"
 
+#include "core/progress.h"
 #include "core/route.h"
 
 static int64_t weights_told(const struct epx_request *request)

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/progress.h"
 #include "core/route.h"
 
 enum { REQUEST_MAGIC = 0x45505852, REQUESTS_KEPT = 256 };
@@ -106,40 +105,6 @@ void epx_request_free_all(void)
 int epx_request_valid(const struct epx_request *request)
 {
     return request && request->magic == REQUEST_MAGIC;
-}
-
-static void append(struct epx_comm *comm, struct epx_request *request)
-{
-    if (comm->last)
-        comm->last->next = request;
-    else
-        comm->first = request;
-    comm->last = request;
-}
-
-static int start(struct epx_comm *comm, struct epx_request *request)
-{
-    if (request->launch && !comm->finished)
-        EPX_TRY(request->launch(request));
-    request->epoch = ++comm->epoch;
-    comm->stats.calls++;
-    if (!request->captured)
-        append(comm, request);
-    return EPX_SUCCESS;
-}
-
-int epx_request_submit(struct epx_request *request)
-{
-    int rc;
-
-    epx_lock();
-    rc = start(request->comm, request);
-    if (rc == EPX_SUCCESS)
-        epx_progress();
-    else
-        epx_request_abandon(request);
-    epx_unlock();
-    return rc;
 }
 
 void epx_request_abandon(struct epx_request *request)

@@ -68,8 +68,6 @@ void epx_request_free(struct epx_request *request);
 void epx_request_free_all(void);
 int epx_request_valid(const struct epx_request *request);
 
-/* Starts the request behind the earlier ones of its communicator; on error frees it. */
-int epx_request_submit(struct epx_request *request);
 /* Frees a request that is in no queue and not complete. */
 void epx_request_abandon(struct epx_request *request);
 /* Takes the head of the queue away with its outcome; the message is the thread's last one. */

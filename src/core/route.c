@@ -1,111 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* route.c - the route: checked attributes, what was routed last, and the view of it. */
+/* route.c - the route: its life, its place in the list of its communicator, its view. */
 #include "core/route.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/agree.h"
-#include "core/request.h"
+enum { ROUTE_MAGIC = 0x4550584f };
 
-enum { ROUTE_MAGIC = 0x4550584f, MAX_TOP_K = 64 };
-
-/* Bytes of a later version's struct that this version does not know must be zero. */
-static int tail_is_zero(const void *object, size_t known, size_t size)
+struct epx_route *epx_route_allocate(void)
 {
-    const unsigned char *bytes = object;
+    struct epx_route *route = calloc(1, sizeof(*route));
 
-    for (size_t i = known; i < size; i++)
-        if (bytes[i])
-            return 0;
-    return 1;
-}
-
-static int check_attr(const EPX_Route_attr *a)
-{
-    EPX_FAIL_IF(a->num_experts < 1, EPX_ERR_ARG, "num_experts is %d, want at least 1",
-                a->num_experts);
-    EPX_FAIL_IF(a->top_k < 1 || a->top_k > MAX_TOP_K, EPX_ERR_ARG, "top_k is %d, want 1 to %d",
-                a->top_k, MAX_TOP_K);
-    EPX_FAIL_IF(a->max_tokens < 0, EPX_ERR_COUNT, "max_tokens is %d", a->max_tokens);
-    EPX_FAIL_IF(a->alignment < 1 || (a->alignment & (a->alignment - 1)), EPX_ERR_ARG,
-                "alignment is %d, want a power of two", a->alignment);
-    EPX_FAIL_IF(a->recv_capacity < 0 || a->recv_capacity > INT32_MAX, EPX_ERR_COUNT,
-                "recv_capacity is %lld, want 0 to %d", (long long)a->recv_capacity, INT32_MAX);
-    EPX_FAIL_IF(a->max_row_bytes < 0, EPX_ERR_COUNT, "max_row_bytes is %lld",
-                (long long)a->max_row_bytes);
-    EPX_FAIL_IF(a->index_bits != 32 && a->index_bits != 64, EPX_ERR_ARG,
-                "index_bits is %d, want 32 or 64", a->index_bits);
-    EPX_FAIL_IF(a->layout != EPX_EXPERT_MAJOR && a->layout != EPX_RANK_MAJOR, EPX_ERR_ARG,
-                "layout is %d, want EPX_EXPERT_MAJOR or EPX_RANK_MAJOR", a->layout);
-    EPX_FAIL_IF(a->layout == EPX_RANK_MAJOR && a->alignment != 1, EPX_ERR_ARG,
-                "alignment is %d, want 1 in rank-major", a->alignment);
-    EPX_FAIL_IF(a->overflow != EPX_OVERFLOW_ERROR && a->overflow != EPX_OVERFLOW_DROP, EPX_ERR_ARG,
-                "overflow is %d, want EPX_OVERFLOW_ERROR or EPX_OVERFLOW_DROP", a->overflow);
-    return EPX_SUCCESS;
-}
-
-int epx_route_read_attr(const EPX_Route_attr *attr, EPX_Route_attr *copy)
-{
-    size_t least = offsetof(EPX_Route_attr, overflow) + sizeof(EPX_Overflow);
-
-    EPX_FAIL_IF(!attr, EPX_ERR_ARG, "attr is NULL");
-    EPX_FAIL_IF(attr->size < least || attr->size > 65536, EPX_ERR_ARG,
-                "attr.size is %zu, want sizeof(EPX_Route_attr), %zu", attr->size, sizeof(*attr));
-    EPX_FAIL_IF(!tail_is_zero(attr, sizeof(*attr), attr->size), EPX_ERR_ARG,
-                "attr.size is %zu with members set that this version does not know", attr->size);
-    *copy = (EPX_Route_attr)EPX_ROUTE_ATTR_INIT;
-    memcpy(copy, attr, attr->size < sizeof(*copy) ? attr->size : sizeof(*copy));
-    copy->size = sizeof(*copy);
-    return check_attr(copy);
-}
-
-int64_t epx_route_worst_capacity(const EPX_Route_attr *attr, int num_ranks, int num_local)
-{
-    int64_t tokens = (int64_t)num_ranks * attr->max_tokens, rows;
-
-    if (num_local == 0)
-        return 0;
-    if (attr->layout == EPX_RANK_MAJOR)
-        return tokens;
-    if (__builtin_mul_overflow(tokens, (int64_t)attr->top_k, &rows))
-        return INT64_MAX;
-    return rows + (int64_t)num_local * (attr->alignment - 1);
-}
-
-static int compare_attr(struct epx_comm *comm, const EPX_Route_attr *a)
-{
-    EPX_TRY(epx_comm_same(comm, "num_experts", a->num_experts));
-    EPX_TRY(epx_comm_same(comm, "top_k", a->top_k));
-    EPX_TRY(epx_comm_same(comm, "max_tokens", a->max_tokens));
-    EPX_TRY(epx_comm_same(comm, "alignment", a->alignment));
-    EPX_TRY(epx_comm_same(comm, "max_row_bytes", a->max_row_bytes));
-    EPX_TRY(epx_comm_same(comm, "layout", a->layout));
-    return epx_comm_same(comm, "overflow", a->overflow);
-}
-
-int epx_route_create(struct epx_comm *comm, const EPX_Route_attr *attr, struct epx_route **route)
-{
-    struct epx_route *r = calloc(1, sizeof(*r));
-    int rc = r ? EPX_SUCCESS : epx_fail(EPX_ERR_NO_MEM, "no memory for a route");
-
-    rc = epx_comm_agree(comm, rc);
-    if (rc == EPX_SUCCESS)
-        rc = compare_attr(comm, attr);
-    if (rc != EPX_SUCCESS) {
-        free(r);
-        return rc;
-    }
-    r->magic = ROUTE_MAGIC;
-    r->references = 1;
-    r->comm = comm;
-    r->attr = *attr;
-    r->id = comm->next_route++;
-    r->view.size = sizeof(r->view);
-    epx_comm_retain(comm);
-    *route = r;
-    return EPX_SUCCESS;
+    if (!route)
+        return NULL;
+    route->magic = ROUTE_MAGIC;
+    route->references = 1;
+    route->view.size = sizeof(route->view);
+    return route;
 }
 
 void epx_route_retain(struct epx_route *route)
@@ -161,23 +72,6 @@ void epx_route_unlist(struct epx_route *route)
 int epx_route_valid(const struct epx_route *route)
 {
     return route && route->magic == ROUTE_MAGIC;
-}
-
-static void spoil(struct epx_route *route, int64_t id, int error)
-{
-    if (!route || route->id != id)
-        return;
-    route->routed = 1;
-    route->error = error;
-    snprintf(route->message, sizeof(route->message), "%s", epx_status_message());
-}
-
-void epx_route_spoil(struct epx_comm *comm, int64_t id, int error)
-{
-    for (struct epx_route *route = comm->routes; route; route = route->next)
-        spoil(route, id, error);
-    for (struct epx_request *request = comm->first; request; request = request->next)
-        spoil(request->route, id, error);
 }
 
 int epx_route_copy_view(const struct epx_route *route, EPX_Route_view *view)

@@ -33,6 +33,8 @@ int epx_route_read_attr(const EPX_Route_attr *attr, EPX_Route_attr *copy);
 /* Worst-case rows of a rank that owns num_local experts. */
 int64_t epx_route_worst_capacity(const EPX_Route_attr *attr, int num_ranks, int num_local);
 
+/* Local: a route of no communicator yet; NULL if there is no memory. */
+struct epx_route *epx_route_allocate(void);
 /* Collective: compares the attributes across ranks. */
 int epx_route_create(struct epx_comm *comm, const EPX_Route_attr *attr, struct epx_route **route);
 void epx_route_retain(struct epx_route *route);
@@ -41,8 +43,6 @@ void epx_route_release(struct epx_route *route);
 void epx_route_enlist(struct epx_route *route);
 void epx_route_unlist(struct epx_route *route);
 int epx_route_valid(const struct epx_route *route);
-/* The routing of the numbered route failed on all ranks: so will the operations on it. */
-void epx_route_spoil(struct epx_comm *comm, int64_t id, int error);
 int epx_route_copy_view(const struct epx_route *route, EPX_Route_view *view);
 /* Rows of pair data an expert's rank has for each row of its buffer: 1, or K in rank-major. */
 int64_t epx_route_weights_per_row(const struct epx_route *route);

@@ -32,7 +32,6 @@ static const struct epx_core core = {
     .liveness_beat = epx_mpi_liveness_beat,
     .liveness_announce = epx_mpi_liveness_announce,
     .liveness_blame = epx_mpi_liveness_blame,
-    .now_ns = epx_now_ns,
     .verb_name = epx_verb_name,
     .worst_capacity = epx_route_worst_capacity,
     .ready_of = epx_ready_of,

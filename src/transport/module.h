@@ -13,7 +13,7 @@
 #include "transport/mpi/mpi_liveness.h"
 #include "transport/transport.h"
 
-enum { EPX_MODULE_VERSION = 9 };
+enum { EPX_MODULE_VERSION = 10 };
 
 /* What libepx gives its module; module_cuda.c wraps them under their own names. */
 struct epx_core {
@@ -38,7 +38,6 @@ struct epx_core {
     void (*liveness_announce)(struct epx_mpi_liveness *liveness, const char *message);
     int (*liveness_blame)(struct epx_mpi_liveness *liveness, int first, const char *suspects,
                          char *message);
-    int64_t (*now_ns)(void);
     const char *(*verb_name)(enum epx_verb verb);
     int64_t (*worst_capacity)(const EPX_Route_attr *attr, int num_ranks, int num_local);
     struct epx_ready (*ready_of)(const struct epx_request *request);

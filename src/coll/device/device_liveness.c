@@ -23,8 +23,6 @@
 #include "transport/cuda/cuda_errors.h"
 #include "transport/cuda/device_scope.h"
 
-#define MS 1000000LL
-
 enum { POLLS_BEFORE_QUERY = 1 << 16, LOOK_EVERY_MS = 5, COPY_MS = 500, ANNOUNCE_MS = 200 };
 
 static uint64_t load_word(const uint64_t *word)
@@ -45,10 +43,11 @@ static cudaError_t queue_copy(struct epx_device *device, void *to, const void *f
 
 static int await_copy(struct epx_device *device)
 {
-    int64_t end = epx_now_ns() + COPY_MS * MS;
+    int64_t end = epx_deadline_in(COPY_MS);
     cudaError_t error;
 
-    while ((error = epx_device_query(device->copied)) == cudaErrorNotReady && epx_now_ns() < end)
+    while ((error = epx_device_query(device->copied)) == cudaErrorNotReady &&
+           !epx_deadline_is_over(end))
         sched_yield();
     return error == cudaSuccess;
 }
@@ -149,14 +148,11 @@ static void look(struct epx_device *device)
 /* Operations in flight end with the word when their kernels see it; else it takes a look. */
 static int is_time_to_look(struct epx_device *device)
 {
-    int64_t now;
-
     if (device->comm->first && ++device->passes % POLLS_BEFORE_QUERY)
         return 0;
-    now = epx_now_ns();
-    if (now < device->next_look_ns)
+    if (!epx_deadline_is_over(device->next_look_ns))
         return 0;
-    device->next_look_ns = now + LOOK_EVERY_MS * MS;
+    device->next_look_ns = epx_deadline_in(LOOK_EVERY_MS);
     return 1;
 }
 
@@ -198,9 +194,9 @@ static int answered(void *state, int rank, uint64_t *position)
 
 static uint64_t await_verdict(const struct epx_device_notes *notes)
 {
-    int64_t end = epx_now_ns() + ANNOUNCE_MS * MS;
+    int64_t end = epx_deadline_in(ANNOUNCE_MS);
 
-    while (load_word(&notes->verdict) == 0 && epx_now_ns() < end)
+    while (load_word(&notes->verdict) == 0 && !epx_deadline_is_over(end))
         sched_yield();
     return load_word(&notes->verdict);
 }

@@ -138,11 +138,6 @@ int epx_mpi_liveness_blame(struct epx_mpi_liveness *liveness, int first, const c
     return core->liveness_blame(liveness, first, suspects, message);
 }
 
-int64_t epx_now_ns(void)
-{
-    return core->now_ns();
-}
-
 const char *epx_verb_name(enum epx_verb verb)
 {
     return core->verb_name(verb);

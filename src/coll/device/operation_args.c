@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* operation_args.c - what every kernel of an operation is given. */
+#include "base/clock.h"
 #include "base/jitter.h"
 #include "coll/device/device.h"
 
@@ -51,7 +52,7 @@ struct epx_device_comm epx_device_comm_of(const struct epx_request *request)
     args.rank = comm->rank;
     args.num_ranks = comm->size;
     args.blocks = device->blocks;
-    args.timeout_ns = (uint64_t)comm->params.timeout_ms * 1000000;
+    args.timeout_ns = (uint64_t)comm->params.timeout_ms * EPX_NS_PER_MS;
     args.state = device->state;
     args.control = device->control;
     args.own_control = window->own;

@@ -22,14 +22,12 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/jitter.h"
 #include "base/log.h"
 #include "coll/device/device.h"
-#include "core/progress.h"
 #include "transport/cuda/cuda_errors.h"
 #include "transport/cuda/device_scope.h"
-
-#define MS 1000000LL
 
 /* Passes without work: at first it spins, then lets others run, then sleeps. */
 enum { SPINS = 1 << 14, YIELDS = 1 << 15, SLEEP_NS = 20000 };
@@ -314,9 +312,7 @@ static void join(struct epx_proxy *proxy)
 
 static int64_t end_of_grace(const struct epx_proxy *proxy)
 {
-    int64_t timeout_ms = proxy->device->comm->params.timeout_ms;
-
-    return epx_now_ns() + (timeout_ms && timeout_ms < GRACE_MS ? timeout_ms : GRACE_MS) * MS;
+    return epx_deadline_in(epx_shorter_ms(GRACE_MS, proxy->device->comm->params.timeout_ms));
 }
 
 void epx_proxy_retire(struct epx_proxy *proxy)
@@ -327,7 +323,7 @@ void epx_proxy_retire(struct epx_proxy *proxy)
         return;
     end = end_of_grace(proxy);
     proxy->stops = 1;
-    while (!proxy->ended && epx_now_ns() < end)
+    while (!proxy->ended && !epx_deadline_is_over(end))
         nap();
     if (proxy->ended)
         join(proxy);
@@ -341,7 +337,8 @@ static void settle(struct epx_proxy *proxy)
     cudaError_t before = cudaPeekAtLastError(), error;
     int64_t end = end_of_grace(proxy);
 
-    while ((error = cudaStreamQuery(proxy->stream)) == cudaErrorNotReady && epx_now_ns() < end)
+    while ((error = cudaStreamQuery(proxy->stream)) == cudaErrorNotReady &&
+           !epx_deadline_is_over(end))
         nap();
     if (error == cudaErrorNotReady)
         abort_exchanges(proxy);

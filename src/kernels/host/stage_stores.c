@@ -2,7 +2,7 @@
 /* stage_stores.c - the way of stores into another rank's stage. */
 #include "kernels/host/stage_stores.h"
 
-#include "core/progress.h"
+#include "base/clock.h"
 #include "kernels/host/row_copy.h"
 
 static const float dear = 1.5F; /* times as slow as past the caches */

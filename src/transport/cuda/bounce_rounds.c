@@ -7,8 +7,8 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/jitter.h"
-#include "core/progress.h"
 #include "kernels/ring.h"
 #include "transport/cuda/cuda_errors.h"
 #include "transport/cuda/device_scope.h"
@@ -72,7 +72,7 @@ static int show_steps(struct epx_bounce *bounce, int moved)
 
     if (moved)
         bounce->moved_ns = now;
-    if (!bounce->steps_changed || now - bounce->moved_ns < STEPS_MS * 1000000)
+    if (!bounce->steps_changed || now - bounce->moved_ns < STEPS_MS * EPX_NS_PER_MS)
         return EPX_SUCCESS;
     bounce->steps_changed = 0;
     EPX_TRY_CUDA(cudaMemcpyAsync(bounce->exchange->arrived, bounce->steps, bytes,

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "core/agree.h"
-#include "core/progress.h"
 
 enum letter_kind { LETTER_ASK, LETTER_ANSWER, LETTER_END };
 enum { LETTER_TAG = 1, ANSWERS_MS = 200 };
@@ -217,7 +217,7 @@ static int find_silent(const struct epx_mpi_liveness *liveness, int first, const
 int epx_mpi_liveness_blame(struct epx_mpi_liveness *liveness, int first, const char *suspects,
                            char *message)
 {
-    int64_t end = epx_now_ns() + ANSWERS_MS * 1000000LL;
+    int64_t end = epx_deadline_in(ANSWERS_MS);
     int self = liveness->comm->rank, silent;
 
     epx_mpi_liveness_probe(liveness);
@@ -226,6 +226,6 @@ int epx_mpi_liveness_blame(struct epx_mpi_liveness *liveness, int first, const c
             return -1;
         silent = find_silent(liveness, first, suspects);
         sched_yield();
-    } while (silent != self && epx_now_ns() < end);
+    } while (silent != self && !epx_deadline_is_over(end));
     return silent == self ? first : silent;
 }

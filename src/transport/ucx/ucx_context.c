@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "core/agree.h"
-#include "core/progress.h"
 #include "transport/transport.h"
 
-#define CLOSING_NS 1000000000LL
+enum { CLOSING_MS = 1000 };
 
 int epx_fail_ucx(ucs_status_t status, const char *call)
 {
@@ -113,11 +113,11 @@ void epx_ucx_close(ucp_worker_h worker, ucp_ep_h endpoint)
         .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
         .flags = UCP_EP_CLOSE_FLAG_FORCE,
     };
-    int64_t start = epx_now_ns();
+    int64_t end = epx_deadline_in(CLOSING_MS);
     void *request = ucp_ep_close_nbx(endpoint, &param);
 
     while (UCS_PTR_IS_PTR(request) && ucp_request_check_status(request) == UCS_INPROGRESS &&
-           epx_now_ns() - start < CLOSING_NS)
+           !epx_deadline_is_over(end))
         ucp_worker_progress(worker);
     if (UCS_PTR_IS_PTR(request))
         ucp_request_free(request);

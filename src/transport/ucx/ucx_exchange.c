@@ -2,14 +2,12 @@
 /* ucx_exchange.c - exchanges of messages between device memories by UCX. */
 #include <sched.h>
 
+#include "base/clock.h"
 #include "base/jitter.h"
-#include "core/progress.h"
 #include "kernels/ring.h"
 #include "transport/cuda/cuda_errors.h"
 #include "transport/ucx/transport_ucx_device.h"
 #include "transport/ucx/ucx_context.h"
-
-#define MS 1000000LL
 
 /*
  * In an exchange every rank sends every other one message, an empty one where it has no bytes, and
@@ -200,7 +198,7 @@ static int show_answers(struct epx_ucx_device *ucx, int moved)
     if (moved)
         ucx->moved_ns = now;
     if (ucx->exchange == ucx->own || !ucx->answers_changed ||
-        now - ucx->moved_ns < ANSWERS_MS * MS)
+        now - ucx->moved_ns < ANSWERS_MS * EPX_NS_PER_MS)
         return EPX_SUCCESS;
     ucx->answers_changed = 0;
     EPX_TRY_CUDA(cudaMemcpyAsync(ucx->exchange->arrived, ucx->answered, bytes,
@@ -239,7 +237,7 @@ int epx_ucx_exchange_own(struct epx_ucx_device *ucx, char *memory, int64_t bytes
                          int *over)
 {
     struct epx_exchange *own = ucx->own;
-    int64_t last = epx_now_ns() + ms * MS;
+    int64_t end = epx_deadline_in(ms);
     int moved;
 
     own->number = ucx->number++;
@@ -249,7 +247,7 @@ int epx_ucx_exchange_own(struct epx_ucx_device *ucx, char *memory, int64_t bytes
         own->message[r] = (struct epx_message){.send_bytes = bytes, .recv_bytes = bytes};
     *over = 0;
     EPX_TRY(epx_ucx_exchange(ucx, own, NULL));
-    while (!*over && (!ms || epx_now_ns() < last)) {
+    while (!*over && (!ms || !epx_deadline_is_over(end))) {
         EPX_TRY(epx_ucx_queued(ucx, over, &moved));
         if (!moved)
             sched_yield();

@@ -13,10 +13,7 @@
 #include "core/progress.h"
 #include "transport/ucx/ucx_link.h"
 
-#define GREETING_NS 10000000000LL
-#define HEARING_NS 50000000LL
-#define LETTERS_NS 20000000LL
-#define PARTING_NS 1000000000LL
+enum { GREETING_MS = 10000, HEARING_MS = 50, LETTERS_MS = 20, PARTING_MS = 1000 };
 
 static void letter_sent(void *request, ucs_status_t status, void *argument)
 {
@@ -119,14 +116,14 @@ static int letters_under_way(const struct epx_links *links)
 }
 
 /* Gives letters a chance to leave this process: nobody may progress the worker afterwards. */
-static void post_letters(struct epx_links *links, int64_t bound_ns)
+static void post_letters(struct epx_links *links, int64_t bound_ms)
 {
-    int64_t start = epx_now_ns();
+    int64_t end = epx_deadline_in(bound_ms);
     unsigned moved;
 
     do
         moved = ucp_worker_progress(links->worker);
-    while ((moved || letters_under_way(links)) && epx_now_ns() - start < bound_ns);
+    while ((moved || letters_under_way(links)) && !epx_deadline_is_over(end));
 }
 
 /* A rank that has not greeted, or was not greeted; -1 if there is none. */
@@ -144,10 +141,10 @@ static int ungreeted(const struct epx_links *links)
 
 int epx_links_greet(struct epx_links *links)
 {
-    int64_t start = epx_now_ns(), bound = links->comm->params.timeout_ms * 500000;
+    int64_t bound_ms = epx_shorter_ms(GREETING_MS, (links->comm->params.timeout_ms + 1) / 2);
+    int64_t end = epx_deadline_in(bound_ms);
     int idle = 0;
 
-    bound = bound && bound < GREETING_NS ? bound : GREETING_NS;
     send_to_others(links, EPX_LETTER_HELLO, "");
     while (ungreeted(links) >= 0) {
         int moved = (int)ucp_worker_progress(links->worker);
@@ -156,9 +153,9 @@ int epx_links_greet(struct epx_links *links)
         moved |= epx_progress();
         epx_unlock();
         EPX_FAIL_IF(links->lost, EPX_ERR_TRANSPORT, "%s", links->message);
-        EPX_FAIL_IF(epx_now_ns() - start > bound, EPX_ERR_TRANSPORT,
+        EPX_FAIL_IF(epx_deadline_is_over(end), EPX_ERR_TRANSPORT,
                     "no word from rank %d over UCX within %lld ms", ungreeted(links),
-                    (long long)(bound / 1000000));
+                    (long long)bound_ms);
         idle = moved ? 0 : idle + 1;
         epx_progress_pause(idle);
     }
@@ -168,7 +165,7 @@ int epx_links_greet(struct epx_links *links)
 void epx_links_part(struct epx_links *links)
 {
     send_to_others(links, EPX_LETTER_BYE, "");
-    post_letters(links, PARTING_NS);
+    post_letters(links, PARTING_MS);
 }
 
 void epx_link_lose(struct epx_link *link, const char *format, ...)
@@ -198,9 +195,9 @@ void epx_link_report(struct epx_link *link, ucs_status_t status)
  */
 static void hear_others(struct epx_links *links)
 {
-    int64_t start = epx_now_ns();
+    int64_t end = epx_deadline_in(HEARING_MS);
 
-    while (!links->ended && epx_now_ns() - start < HEARING_NS)
+    while (!links->ended && !epx_deadline_is_over(end))
         ucp_worker_progress(links->worker);
 }
 
@@ -234,5 +231,5 @@ void epx_links_announce(struct epx_links *links, const char *message)
 {
     snprintf(links->sent_message, sizeof(links->sent_message), "%s", message);
     send_to_others(links, EPX_LETTER_END, links->sent_message);
-    post_letters(links, LETTERS_NS);
+    post_letters(links, LETTERS_MS);
 }
