@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* unit_request.c - the pool of requests, their queue, and what completion leaves behind. */
-#include "core/progress.h"
+#include "core/request.h"
 
 #include <stdlib.h>
 #include <string.h>
