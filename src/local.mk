@@ -26,8 +26,8 @@ vendor_cppflags = \
   $(patsubst -I%,-isystem%,$(CUDA_CPPFLAGS) $(NCCL_CPPFLAGS) $(UCX_CPPFLAGS))
 libepx_cuda_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/src $(vendor_cppflags)
 libepx_cuda_la_LIBADD = $(NCCL_LIBS) $(CUDA_LIBS)
-libepx_cuda_la_LDFLAGS = -module -avoid-version -no-undefined -export-symbols-regex '^epx_' \
-  -Wl,-z,defs
+libepx_cuda_la_LDFLAGS = -module -avoid-version -no-undefined -Wl,-z,defs \
+  -export-symbols-regex '^epx_cuda_module$$'
 libepx_cuda_la_SOURCES =
 if HAVE_UCX
 libepx_cuda_la_LIBADD += $(UCX_LIBS)

@@ -77,7 +77,6 @@ int EPX_Comm_create(MPI_Comm comm, MPI_Info info, EPX_Comm *newcomm)
     setup_rc = epx_api_setup();
     rc = epx_params_read(info, &params);
     EPX_TRY(epx_comm_create(comm, &params, rc ? rc : setup_rc, &created));
-    created->kernels = &epx_kernels_host; /* device memory has its own, in the module */
     rc = epx_transport_attach(created);
     if (rc == EPX_SUCCESS) {
         epx_comm_enlist(created);

@@ -32,7 +32,7 @@ static void count_rows(struct epx_request *request)
 }
 
 /* Pairs that did not travel have no gradient: all start at zero. */
-int epx_combine_begin(struct epx_request *request, int weighted)
+void epx_combine_begin(struct epx_request *request, int weighted)
 {
     const struct epx_call *call = &request->call;
     const struct epx_plan *plan = request->route->plan;
@@ -42,5 +42,4 @@ int epx_combine_begin(struct epx_request *request, int weighted)
         memset(call->weights_out, 0,
                (size_t)call->num_tokens * (size_t)plan->top_k * sizeof(*call->weights_out));
     request->received_rows = call->num_tokens;
-    return EPX_SUCCESS;
 }

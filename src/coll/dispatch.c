@@ -31,16 +31,14 @@ static void count_rows(struct epx_request *request)
                                  row_bytes);
 }
 
-int epx_dispatch_begin(struct epx_request *request, int weighted)
+void epx_dispatch_begin(struct epx_request *request, int weighted)
 {
     const struct epx_call *call = &request->call;
     const struct epx_plan *plan = request->route->plan;
-    struct epx_comm *comm = request->comm;
     int writes_weights = weighted || call->verb == EPX_VERB_COMBINE_BACKWARD;
 
     count_rows(request);
     request->received_rows = *plan->num_rows;
-    return comm->kernels->zero_padding(plan, call->rows_out, call->row_bytes,
-                                       writes_weights ? call->weights_out : NULL,
-                                       EPX_STREAM_NULL);
+    epx_zero_padding_host(plan, call->rows_out, call->row_bytes,
+                          writes_weights ? call->weights_out : NULL);
 }

@@ -281,7 +281,7 @@ void epx_route_tokens_prepare(struct epx_request *request)
                                              epx_route_tokens_staged, epx_route_tokens_hier);
 }
 
-int epx_routing_count(struct epx_request *request)
+void epx_routing_count(struct epx_request *request)
 {
     const struct epx_call *call = &request->call;
     struct epx_plan *plan = request->route->plan;
@@ -297,28 +297,28 @@ int epx_routing_count(struct epx_request *request)
     args.counts = plan->own_counts;
     args.last_token = plan->last_token;
     args.bad = &plan->bad;
-    return request->comm->kernels->count_pairs(&args, EPX_STREAM_NULL);
+    epx_count_pairs_host(&args);
 }
 
 int epx_routing_assign(struct epx_request *request)
 {
-    const struct epx_kernels *kernels = request->comm->kernels;
     struct epx_plan *plan = request->route->plan;
 
     plan->num_tokens = request->call.num_tokens;
-    EPX_TRY(kernels->offset_slabs(plan, EPX_STREAM_NULL));
+    epx_offset_slabs_host(plan);
     EPX_FAIL_IF(plan->short_rank >= 0 && !plan->drops, EPX_ERR_TRUNCATE,
                 "rank %d needs room for %lld rows, its receive capacity is %lld",
                 plan->short_rank, (long long)plan->short_rows,
                 (long long)plan->capacities[plan->short_rank]);
-    return kernels->assign_slots(plan, EPX_STREAM_NULL);
+    epx_assign_slots_host(plan);
+    return EPX_SUCCESS;
 }
 
 int epx_routing_finish(struct epx_request *request)
 {
     struct epx_plan *plan = request->route->plan;
 
-    EPX_TRY(request->comm->kernels->index_rows(plan, EPX_STREAM_NULL));
+    epx_index_rows_host(plan);
     request->route->error = EPX_SUCCESS;
     request->received_rows = *plan->num_rows;
     request->complete = 1;

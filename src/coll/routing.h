@@ -10,7 +10,7 @@
 
 /* Steps of a routing, local: count this rank's pairs; once all counts are here, give slots and
  * write records; once all records are here, index the rows and say how it went. */
-int epx_routing_count(struct epx_request *request);
+void epx_routing_count(struct epx_request *request);
 int epx_routing_assign(struct epx_request *request);
 int epx_routing_finish(struct epx_request *request);
 /* Messages: handshake and counts by allgather; records where they are sent from; the longest list

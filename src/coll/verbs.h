@@ -45,7 +45,7 @@ struct epx_home_rows epx_home_rows_of(const struct epx_request *request, struct 
 struct epx_expert_rows epx_expert_rows_of(const struct epx_request *request,
                                           struct epx_segments cut, int weighted, double *sums);
 /* Work that needs no other rank: padding, gradients of pairs that do not travel, statistics. */
-int epx_dispatch_begin(struct epx_request *request, int weighted);
-int epx_combine_begin(struct epx_request *request, int weighted);
+void epx_dispatch_begin(struct epx_request *request, int weighted);
+void epx_combine_begin(struct epx_request *request, int weighted);
 
 #endif

@@ -14,7 +14,6 @@
 #include "base/stats.h"
 
 struct epx_transport;
-struct epx_kernels;
 struct epx_request;
 struct epx_route;
 
@@ -64,7 +63,6 @@ struct epx_comm {
     int real_nodes;
     int nodes_share_memory; /* no node that the hints pretend spans real ones */
 
-    const struct epx_kernels *kernels;
     struct epx_transport *transport;
     struct epx_transport *spare; /* of routes for which there was too little shared memory */
     const struct epx_liveness_ops *liveness;

@@ -312,35 +312,8 @@ int epx_launch_pass_sums(const struct epx_combine_rows *args, EPX_Stream stream)
 int epx_launch_unpack_sums(const struct epx_combine_rows *args, EPX_Stream stream);
 int epx_launch_combine_rounds(const struct epx_combine_rows *args, EPX_Stream stream);
 int epx_launch_alltoallv_messages(const struct epx_alltoallv_rows *args, EPX_Stream stream);
-/* Load every kernel now: loading one later could wait for a kernel that waits. */
+/* Loads every kernel: loading one later could wait for a kernel that waits. */
 int epx_load_kernels(void);
-int epx_load_route_tokens(void);
-int epx_load_dispatch_rows(void);
-int epx_load_store_rows(void);
-int epx_load_spread_rows(void);
-int epx_load_scale_rows(void);
-int epx_load_combine_rows(void);
-int epx_load_store_sums(void);
-int epx_load_sum_ranks(void);
-int epx_load_await_rows(void);
-int epx_load_alltoallv_rows(void);
-int epx_load_announce_end(void);
-int epx_load_agree_ranks(void);
-int epx_load_await_messages(void);
-int epx_load_count_tokens(void);
-int epx_load_list_node_rows(void);
-int epx_load_send_records(void);
-int epx_load_list_passed_rows(void);
-int epx_load_find_slots(void);
-int epx_load_pack_rows(void);
-int epx_load_pass_rows(void);
-int epx_load_unpack_rows(void);
-int epx_load_dispatch_rounds(void);
-int epx_load_pack_sums(void);
-int epx_load_pass_sums(void);
-int epx_load_unpack_sums(void);
-int epx_load_combine_rounds(void);
-int epx_load_alltoallv_messages(void);
 #ifdef __cplusplus
 }
 #endif

@@ -8,7 +8,6 @@ libepx_core_la_SOURCES += \
 libepx_cuda_la_SOURCES += \
   src/kernels/device_args.h \
   src/kernels/device_plan.h \
-  src/kernels/load_kernels.c \
   src/kernels/ring.h
 
 include src/kernels/host/local.mk

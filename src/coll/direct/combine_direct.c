@@ -9,13 +9,13 @@
 #include "coll/direct/direct.h"
 #include "coll/verbs.h"
 
-static int begin(struct epx_direct *direct, struct epx_request *request, int weighted)
+static void begin(struct epx_direct *direct, struct epx_request *request, int weighted)
 {
     direct->plan = request->route->plan;
     epx_direct_begin(direct, request->call.row_bytes);
     direct->home = epx_home_rows_of(request, direct->cut, weighted);
     direct->expert = epx_expert_rows_of(request, direct->cut, weighted, direct->sums);
-    return epx_combine_begin(request, weighted);
+    epx_combine_begin(request, weighted);
 }
 
 static void store_weights(const struct epx_direct *direct, int home, int32_t *record)
@@ -148,5 +148,7 @@ int epx_combine_direct(struct epx_request *request, int *moved)
     if (request->phase == EPX_PHASE_VERB)
         return move(direct, request, moved);
     EPX_TRY(epx_direct_handshake(request, &weighted, moved));
-    return *moved ? begin(direct, request, weighted) : EPX_SUCCESS;
+    if (*moved)
+        begin(direct, request, weighted);
+    return EPX_SUCCESS;
 }

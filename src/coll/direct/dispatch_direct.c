@@ -35,7 +35,7 @@ static int own_buffer_takes(const struct epx_direct *direct, int source)
     return !direct->expert.scales && (source == me || direct->ready[me].segment >= 0);
 }
 
-static int begin(struct epx_direct *direct, struct epx_request *request, int weighted)
+static void begin(struct epx_direct *direct, struct epx_request *request, int weighted)
 {
     const struct epx_call *call = &request->call;
     struct epx_plan *plan = request->route->plan;
@@ -53,7 +53,7 @@ static int begin(struct epx_direct *direct, struct epx_request *request, int wei
     if (weighted && call->num_tokens)
         memcpy(plan->pair_weights, call->weights_in,
                (size_t)call->num_tokens * (size_t)plan->top_k * sizeof(*plan->pair_weights));
-    return epx_dispatch_begin(request, weighted);
+    epx_dispatch_begin(request, weighted);
 }
 
 static void receive(struct epx_direct *direct, int source, int32_t *record, int64_t segment,
@@ -245,5 +245,7 @@ int epx_dispatch_direct(struct epx_request *request, int *moved)
     if (request->phase == EPX_PHASE_VERB)
         return move(direct, request, moved);
     EPX_TRY(epx_direct_handshake(request, &weighted, moved));
-    return *moved ? begin(direct, request, weighted) : EPX_SUCCESS;
+    if (*moved)
+        begin(direct, request, weighted);
+    return EPX_SUCCESS;
 }

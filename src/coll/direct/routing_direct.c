@@ -72,7 +72,7 @@ static int begin(struct epx_direct *direct, struct epx_request *request, int *mo
     EPX_TRY(epx_direct_handshake(request, &weighted, moved));
     if (!*moved)
         return EPX_SUCCESS;
-    EPX_TRY(epx_routing_count(request));
+    epx_routing_count(request);
     store_counts(direct, request);
     return EPX_SUCCESS;
 }

@@ -20,7 +20,7 @@ static int fill(struct epx_hier *hier, struct epx_request *request, int *moved)
     epx_hier_place_parts(hier);
     block = staged->block;
     block.expert_at = hier->parts;
-    EPX_TRY(hier->comm->kernels->sum_pairs(staged->plan, &staged->expert, &block, EPX_STREAM_NULL));
+    epx_sum_pairs_host(staged->plan, &staged->expert, &block);
     epx_hier_post_filled(hier, hier->part_at);
     return EPX_SUCCESS;
 }
@@ -33,8 +33,7 @@ static int relay(struct epx_hier *hier, struct epx_request *request, int *moved)
         return EPX_SUCCESS;
     *moved = 1;
     request->phase = EXCHANGE;
-    EPX_TRY(hier->comm->kernels->sum_node_ranks(staged->plan, &staged->expert, &hier->block,
-                                                EPX_STREAM_NULL));
+    epx_sum_node_ranks_host(staged->plan, &staged->expert, &hier->block);
     return epx_hier_to_homes(hier);
 }
 
@@ -46,8 +45,7 @@ static int exchange(struct epx_hier *hier, struct epx_request *request, int *mov
     if (!*moved)
         return EPX_SUCCESS;
     request->phase = FILL;
-    EPX_TRY(
-        hier->comm->kernels->sum_nodes(staged->plan, &staged->home, &hier->block, EPX_STREAM_NULL));
+    epx_sum_nodes_host(staged->plan, &staged->home, &hier->block);
     epx_hier_post_taken(hier);
     return EPX_SUCCESS;
 }
@@ -63,6 +61,8 @@ int epx_combine_hier(struct epx_request *request, int *moved)
     case EXCHANGE: return exchange(hier, request, moved);
     default:
         EPX_TRY(epx_hier_begin(hier, request, &weighted, moved));
-        return *moved ? epx_combine_begin(request, weighted) : EPX_SUCCESS;
+        if (*moved)
+            epx_combine_begin(request, weighted);
+        return EPX_SUCCESS;
     }
 }

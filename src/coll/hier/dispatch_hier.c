@@ -16,8 +16,7 @@ static int fill(struct epx_hier *hier, struct epx_request *request, int *moved)
     if (!epx_hier_next_block(hier, request, moved))
         return EPX_SUCCESS;
     request->phase = EXCHANGE;
-    EPX_TRY(hier->comm->kernels->pack_node_rows(staged->plan, &staged->home, &hier->block,
-                                                EPX_STREAM_NULL));
+    epx_pack_node_rows_host(staged->plan, &staged->home, &hier->block);
     return epx_hier_to_relays(hier);
 }
 
@@ -29,8 +28,7 @@ static int take(struct epx_hier *hier, struct epx_request *request, int *moved)
         return EPX_SUCCESS;
     *moved = 1;
     request->phase = FILL;
-    EPX_TRY(hier->comm->kernels->unpack_node_rows(staged->plan, &staged->expert, &hier->block,
-                                                  EPX_STREAM_NULL));
+    epx_unpack_node_rows_host(staged->plan, &staged->expert, &hier->block);
     epx_hier_post_taken(hier);
     return EPX_SUCCESS;
 }
@@ -56,6 +54,8 @@ int epx_dispatch_hier(struct epx_request *request, int *moved)
     case TAKE: return take(hier, request, moved);
     default:
         EPX_TRY(epx_hier_begin(hier, request, &weighted, moved));
-        return *moved ? epx_dispatch_begin(request, weighted) : EPX_SUCCESS;
+        if (*moved)
+            epx_dispatch_begin(request, weighted);
+        return EPX_SUCCESS;
     }
 }

@@ -57,7 +57,7 @@ static int assign(struct epx_hier *hier, struct epx_request *request)
     struct epx_plan *plan = request->route->plan;
 
     EPX_TRY(epx_routing_assign_staged(request));
-    EPX_TRY(hier->comm->kernels->list_node_rows(plan, EPX_STREAM_NULL));
+    epx_list_node_rows_host(plan);
     request->phase = AWAIT_NODE_ROWS;
     return transport->ops->allgather(transport->state, plan->by_node->rows, plan->by_node->matrix,
                                      plan->by_node->nodes.num_nodes *

@@ -14,16 +14,14 @@ static int sum_pairs(struct epx_staged *staged, struct epx_request *request, int
         return EPX_SUCCESS;
     *moved = 1;
     request->phase = EXCHANGE;
-    EPX_TRY(staged->comm->kernels->sum_pairs(staged->plan, &staged->expert, &staged->block,
-                                             EPX_STREAM_NULL));
+    epx_sum_pairs_host(staged->plan, &staged->expert, &staged->block);
     return epx_staged_send(staged, EPX_TO_HOMES);
 }
 
-static int sum_ranks(struct epx_staged *staged, struct epx_request *request)
+static void sum_ranks(struct epx_staged *staged, struct epx_request *request)
 {
     request->phase = NEXT;
-    return staged->comm->kernels->sum_ranks(staged->plan, &staged->home, &staged->block,
-                                            EPX_STREAM_NULL);
+    epx_sum_ranks_host(staged->plan, &staged->home, &staged->block);
 }
 
 int epx_combine_staged(struct epx_request *request, int *moved)
@@ -36,12 +34,15 @@ int epx_combine_staged(struct epx_request *request, int *moved)
     case SUM_PAIRS: return sum_pairs(staged, request, moved);
     case EXCHANGE:
         EPX_TRY(epx_staged_done(staged, moved));
-        return *moved ? sum_ranks(staged, request) : EPX_SUCCESS;
+        if (*moved)
+            sum_ranks(staged, request);
+        return EPX_SUCCESS;
     default:
         EPX_TRY(epx_staged_handshake(request, &weighted, moved));
         if (!*moved)
             return EPX_SUCCESS;
         epx_staged_begin(staged, request, staged->comm->size, weighted);
-        return epx_combine_begin(request, weighted);
+        epx_combine_begin(request, weighted);
+        return EPX_SUCCESS;
     }
 }

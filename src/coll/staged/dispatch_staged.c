@@ -14,16 +14,14 @@ static int pack(struct epx_staged *staged, struct epx_request *request, int *mov
         return EPX_SUCCESS;
     *moved = 1;
     request->phase = EXCHANGE;
-    EPX_TRY(staged->comm->kernels->pack_rows(staged->plan, &staged->home, &staged->block,
-                                             EPX_STREAM_NULL));
+    epx_pack_rows_host(staged->plan, &staged->home, &staged->block);
     return epx_staged_send(staged, EPX_TO_EXPERTS);
 }
 
-static int unpack(struct epx_staged *staged, struct epx_request *request)
+static void unpack(struct epx_staged *staged, struct epx_request *request)
 {
     request->phase = NEXT;
-    return staged->comm->kernels->unpack_rows(staged->plan, &staged->expert, &staged->block,
-                                              EPX_STREAM_NULL);
+    epx_unpack_rows_host(staged->plan, &staged->expert, &staged->block);
 }
 
 int epx_dispatch_staged(struct epx_request *request, int *moved)
@@ -36,12 +34,15 @@ int epx_dispatch_staged(struct epx_request *request, int *moved)
     case PACK: return pack(staged, request, moved);
     case EXCHANGE:
         EPX_TRY(epx_staged_done(staged, moved));
-        return *moved ? unpack(staged, request) : EPX_SUCCESS;
+        if (*moved)
+            unpack(staged, request);
+        return EPX_SUCCESS;
     default:
         EPX_TRY(epx_staged_handshake(request, &weighted, moved));
         if (!*moved)
             return EPX_SUCCESS;
         epx_staged_begin(staged, request, staged->comm->size, weighted);
-        return epx_dispatch_begin(request, weighted);
+        epx_dispatch_begin(request, weighted);
+        return EPX_SUCCESS;
     }
 }

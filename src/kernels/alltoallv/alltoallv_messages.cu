@@ -130,9 +130,4 @@ int epx_launch_alltoallv_messages(const struct epx_alltoallv_rows *args, EPX_Str
     return epx_cuda_status(cudaGetLastError());
 }
 
-int epx_load_alltoallv_messages(void)
-{
-    cudaFuncAttributes attributes;
-
-    return epx_cuda_status(cudaFuncGetAttributes(&attributes, alltoallv_messages));
-}
+static const struct epx_loaded loaded(alltoallv_messages);

@@ -491,10 +491,6 @@ int epx_launch_alltoallv_rows(const struct epx_alltoallv_rows *args, EPX_Stream 
     return epx_cuda_status(cudaGetLastError());
 }
 
-int epx_load_alltoallv_rows(void)
-{
-    const int most = EPX_MOST_DEVICE_RANKS * EPX_MOST_DEVICE_RANKS * (int)sizeof(int64_t);
-
-    return epx_cuda_status(cudaFuncSetAttribute(
-        alltoallv_rows, cudaFuncAttributeMaxDynamicSharedMemorySize, most));
-}
+static const struct epx_loaded loaded(alltoallv_rows, EPX_MOST_DEVICE_RANKS *
+                                                          EPX_MOST_DEVICE_RANKS *
+                                                          (int)sizeof(int64_t));

@@ -68,7 +68,4 @@ int epx_launch_combine_rounds(const struct epx_combine_rows *args, EPX_Stream st
     return epx_cuda_status(cudaGetLastError());
 }
 
-int epx_load_combine_rounds(void)
-{
-    return epx_load_all((const void *const *)kernels, NUM_ADDED_TYPES);
-}
+static const struct epx_loaded loaded(kernels);

@@ -47,7 +47,4 @@ int epx_launch_pack_sums(const struct epx_combine_rows *args, EPX_Stream stream)
     return epx_cuda_status(cudaGetLastError());
 }
 
-int epx_load_pack_sums(void)
-{
-    return epx_load_all((const void *const *)kernels, NUM_ADDED_TYPES);
-}
+static const struct epx_loaded loaded(kernels);

@@ -35,7 +35,4 @@ int epx_launch_sum_ranks(const struct epx_combine_rows *args, EPX_Stream stream)
     return epx_cuda_status(cudaGetLastError());
 }
 
-int epx_load_sum_ranks(void)
-{
-    return epx_load_all((const void *const *)kernels, NUM_ADDED_TYPES);
-}
+static const struct epx_loaded loaded(kernels);

@@ -28,9 +28,4 @@ int epx_launch_await_rows(const struct epx_device_comm *comm, struct epx_chunk c
     return epx_cuda_status(cudaGetLastError());
 }
 
-int epx_load_await_rows(void)
-{
-    cudaFuncAttributes attributes;
-
-    return epx_cuda_status(cudaFuncGetAttributes(&attributes, await_rows));
-}
+static const struct epx_loaded loaded(await_rows);

@@ -50,9 +50,4 @@ int epx_launch_dispatch_rounds(const struct epx_dispatch_rows *args, EPX_Stream 
     return epx_cuda_status(cudaGetLastError());
 }
 
-int epx_load_dispatch_rounds(void)
-{
-    cudaFuncAttributes attributes;
-
-    return epx_cuda_status(cudaFuncGetAttributes(&attributes, dispatch_rounds));
-}
+static const struct epx_loaded loaded(dispatch_rounds);

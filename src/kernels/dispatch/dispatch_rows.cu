@@ -89,9 +89,4 @@ int epx_launch_dispatch_rows(const struct epx_dispatch_rows *args, EPX_Stream st
     return epx_cuda_status(cudaGetLastError());
 }
 
-int epx_load_dispatch_rows(void)
-{
-    cudaFuncAttributes attributes;
-
-    return epx_cuda_status(cudaFuncGetAttributes(&attributes, dispatch_rows));
-}
+static const struct epx_loaded loaded(dispatch_rows);

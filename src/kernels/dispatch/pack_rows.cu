@@ -36,9 +36,4 @@ int epx_launch_pack_rows(const struct epx_dispatch_rows *args, EPX_Stream stream
     return epx_cuda_status(cudaGetLastError());
 }
 
-int epx_load_pack_rows(void)
-{
-    cudaFuncAttributes attributes;
-
-    return epx_cuda_status(cudaFuncGetAttributes(&attributes, pack_rows));
-}
+static const struct epx_loaded loaded(pack_rows);

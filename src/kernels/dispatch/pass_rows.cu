@@ -37,9 +37,4 @@ int epx_launch_pass_rows(const struct epx_dispatch_rows *args, EPX_Stream stream
     return epx_cuda_status(cudaGetLastError());
 }
 
-int epx_load_pass_rows(void)
-{
-    cudaFuncAttributes attributes;
-
-    return epx_cuda_status(cudaFuncGetAttributes(&attributes, pass_rows));
-}
+static const struct epx_loaded loaded(pass_rows);

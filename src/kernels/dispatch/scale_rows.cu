@@ -228,7 +228,4 @@ int epx_launch_scale_rows(const struct epx_dispatch_rows *args, EPX_Stream strea
     return epx_cuda_status(cudaGetLastError());
 }
 
-int epx_load_scale_rows(void)
-{
-    return epx_load_all((const void *const *)kernels, NUM_ADDED_TYPES);
-}
+static const struct epx_loaded loaded(kernels);

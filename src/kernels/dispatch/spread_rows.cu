@@ -101,9 +101,4 @@ int epx_launch_spread_rows(const struct epx_dispatch_rows *args, struct epx_chun
     return epx_cuda_status(cudaGetLastError());
 }
 
-int epx_load_spread_rows(void)
-{
-    cudaFuncAttributes attributes;
-
-    return epx_cuda_status(cudaFuncGetAttributes(&attributes, spread_rows));
-}
+static const struct epx_loaded loaded(spread_rows);

@@ -37,9 +37,4 @@ int epx_launch_store_rows(const struct epx_dispatch_rows *args, struct epx_chunk
     return epx_cuda_status(cudaGetLastError());
 }
 
-int epx_load_store_rows(void)
-{
-    cudaFuncAttributes attributes;
-
-    return epx_cuda_status(cudaFuncGetAttributes(&attributes, store_rows));
-}
+static const struct epx_loaded loaded(store_rows);

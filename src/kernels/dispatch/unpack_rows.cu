@@ -31,9 +31,4 @@ int epx_launch_unpack_rows(const struct epx_dispatch_rows *args, EPX_Stream stre
     return epx_cuda_status(cudaGetLastError());
 }
 
-int epx_load_unpack_rows(void)
-{
-    cudaFuncAttributes attributes;
-
-    return epx_cuda_status(cudaFuncGetAttributes(&attributes, unpack_rows));
-}
+static const struct epx_loaded loaded(unpack_rows);

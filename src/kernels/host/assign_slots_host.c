@@ -136,13 +136,12 @@ static void list_by_token(struct epx_plan *plan)
         }
 }
 
-int epx_assign_slots_host(struct epx_plan *plan, EPX_Stream stream)
+void epx_assign_slots_host(struct epx_plan *plan)
 {
     int64_t pairs = (int64_t)plan->num_tokens * plan->top_k;
     int64_t all = (int64_t)plan->max_tokens * plan->top_k;
     struct epx_plan copy; /* which no store can alias */
 
-    (void)stream;
     begin(plan);
     copy = *plan;
     if (plan->rank_major)
@@ -152,5 +151,4 @@ int epx_assign_slots_host(struct epx_plan *plan, EPX_Stream stream)
     plan->dropped = copy.dropped;
     memset(plan->slots + pairs, 0xff, (size_t)(all - pairs) * sizeof(*plan->slots));
     list_by_token(plan);
-    return EPX_SUCCESS;
 }

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * host_kernels.h - the table of launchers of a memory space. Nothing above it knows where the work
- * runs. A launcher returns EPX_SUCCESS once its kernel is queued on the stream (host: done).
- */
+/* host_kernels.h - the kernels of host memory, each in the file of its name, and their arguments. */
 #ifndef EPX_KERNELS_HOST_HOST_KERNELS_H
 #define EPX_KERNELS_HOST_HOST_KERNELS_H
 
@@ -42,71 +39,45 @@ struct epx_block {
 
 struct epx_node_block;
 
-struct epx_kernels {
-    int (*count_pairs)(const struct epx_count_pairs *args, EPX_Stream stream);
-    /* From the count matrix: slab offsets here, and this rank's first slots everywhere. */
-    int (*offset_slabs)(struct epx_plan *plan, EPX_Stream stream);
-    /* Gives each pair its slot, writes the records and lists the rows that travel. */
-    int (*assign_slots)(struct epx_plan *plan, EPX_Stream stream);
-    /* From the records: the home of each row here, and how many rows travel here. */
-    int (*index_rows)(struct epx_plan *plan, EPX_Stream stream);
-    /* Zeroes padding rows and their weights (either may be NULL). */
-    int (*zero_padding)(const struct epx_plan *plan, void *rows, int64_t row_bytes,
-                        float *row_weights, EPX_Stream stream);
-    /* Home side: rows and pair weights of a block to their place. */
-    int (*pack_rows)(const struct epx_plan *plan, const struct epx_home_rows *rows,
-                     const struct epx_block *block, EPX_Stream stream);
-    /* Expert side: a block to its slots. */
-    int (*unpack_rows)(const struct epx_plan *plan, const struct epx_expert_rows *rows,
-                       const struct epx_block *block, EPX_Stream stream);
-    /* Expert side: the sum of each row's pairs to its place. */
-    int (*sum_pairs)(const struct epx_plan *plan, const struct epx_expert_rows *rows,
-                     const struct epx_block *block, EPX_Stream stream);
-    /* Home side: the sum of each token's rows. */
-    int (*sum_ranks)(const struct epx_plan *plan, const struct epx_home_rows *rows,
-                     const struct epx_block *block, EPX_Stream stream);
+/* Counts this rank's pairs and finds bad ids. */
+void epx_count_pairs_host(const struct epx_count_pairs *args);
+/* From the count matrix: slab offsets here, and this rank's first slots everywhere. */
+void epx_offset_slabs_host(struct epx_plan *plan);
+/* Gives each pair its slot, writes the records and lists the rows that travel. */
+void epx_assign_slots_host(struct epx_plan *plan);
+/* From the records: the home of each row here, and how many rows travel here. */
+void epx_index_rows_host(struct epx_plan *plan);
+/* Zeroes padding rows and their weights (either may be NULL). */
+void epx_zero_padding_host(const struct epx_plan *plan, void *rows, int64_t row_bytes,
+                           float *row_weights);
 
-    /* Where a row crosses to another node once; see node_rows.h. */
-    /* Numbers the rows by node. */
-    int (*list_node_rows)(struct epx_plan *plan, EPX_Stream stream);
-    /* Home side: rows and weights of a block into its area and the stage. */
-    int (*pack_node_rows)(const struct epx_plan *plan, const struct epx_home_rows *rows,
-                          const struct epx_node_block *block, EPX_Stream stream);
-    /* Expert side: a block from the areas of the node to its slots. */
-    int (*unpack_node_rows)(const struct epx_plan *plan, const struct epx_expert_rows *rows,
-                            const struct epx_node_block *block, EPX_Stream stream);
-    /* Relay: the sum of each node row's parts into the stage. */
-    int (*sum_node_ranks)(const struct epx_plan *plan, const struct epx_expert_rows *rows,
-                          const struct epx_node_block *block, EPX_Stream stream);
-    /* Home side: the sum of each token's rows from the areas and the stage. */
-    int (*sum_nodes)(const struct epx_plan *plan, const struct epx_home_rows *rows,
-                     const struct epx_node_block *block, EPX_Stream stream);
-};
+/* Home side: rows and pair weights of a block to their place. */
+void epx_pack_rows_host(const struct epx_plan *plan, const struct epx_home_rows *rows,
+                        const struct epx_block *block);
+/* Expert side: a block to its slots. */
+void epx_unpack_rows_host(const struct epx_plan *plan, const struct epx_expert_rows *rows,
+                          const struct epx_block *block);
+/* Expert side: the sum of each row's pairs to its place. */
+void epx_sum_pairs_host(const struct epx_plan *plan, const struct epx_expert_rows *rows,
+                        const struct epx_block *block);
+/* Home side: the sum of each token's rows. */
+void epx_sum_ranks_host(const struct epx_plan *plan, const struct epx_home_rows *rows,
+                        const struct epx_block *block);
 
-extern const struct epx_kernels epx_kernels_host;
-
-int epx_count_pairs_host(const struct epx_count_pairs *args, EPX_Stream stream);
-int epx_offset_slabs_host(struct epx_plan *plan, EPX_Stream stream);
-int epx_assign_slots_host(struct epx_plan *plan, EPX_Stream stream);
-int epx_index_rows_host(struct epx_plan *plan, EPX_Stream stream);
-int epx_zero_padding_host(const struct epx_plan *plan, void *rows, int64_t row_bytes,
-                          float *row_weights, EPX_Stream stream);
-int epx_pack_rows_host(const struct epx_plan *plan, const struct epx_home_rows *rows,
-                       const struct epx_block *block, EPX_Stream stream);
-int epx_unpack_rows_host(const struct epx_plan *plan, const struct epx_expert_rows *rows,
-                         const struct epx_block *block, EPX_Stream stream);
-int epx_sum_pairs_host(const struct epx_plan *plan, const struct epx_expert_rows *rows,
-                       const struct epx_block *block, EPX_Stream stream);
-int epx_sum_ranks_host(const struct epx_plan *plan, const struct epx_home_rows *rows,
-                       const struct epx_block *block, EPX_Stream stream);
-int epx_list_node_rows_host(struct epx_plan *plan, EPX_Stream stream);
-int epx_pack_node_rows_host(const struct epx_plan *plan, const struct epx_home_rows *rows,
-                            const struct epx_node_block *block, EPX_Stream stream);
-int epx_unpack_node_rows_host(const struct epx_plan *plan, const struct epx_expert_rows *rows,
-                              const struct epx_node_block *block, EPX_Stream stream);
-int epx_sum_node_ranks_host(const struct epx_plan *plan, const struct epx_expert_rows *rows,
-                            const struct epx_node_block *block, EPX_Stream stream);
-int epx_sum_nodes_host(const struct epx_plan *plan, const struct epx_home_rows *rows,
-                       const struct epx_node_block *block, EPX_Stream stream);
+/* The kernels of the hierarchical algorithms follow; node_rows.h has what they work on. */
+/* Numbers the rows by node. */
+void epx_list_node_rows_host(struct epx_plan *plan);
+/* Home side: rows and weights of a block into its area and the stage. */
+void epx_pack_node_rows_host(const struct epx_plan *plan, const struct epx_home_rows *rows,
+                             const struct epx_node_block *block);
+/* Expert side: a block from the areas of the node to its slots. */
+void epx_unpack_node_rows_host(const struct epx_plan *plan, const struct epx_expert_rows *rows,
+                               const struct epx_node_block *block);
+/* Relay: the sum of each node row's parts into the stage. */
+void epx_sum_node_ranks_host(const struct epx_plan *plan, const struct epx_expert_rows *rows,
+                             const struct epx_node_block *block);
+/* Home side: the sum of each token's rows from the areas and the stage. */
+void epx_sum_nodes_host(const struct epx_plan *plan, const struct epx_home_rows *rows,
+                        const struct epx_node_block *block);
 
 #endif

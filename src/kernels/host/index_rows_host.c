@@ -23,11 +23,10 @@ static void index_record(struct epx_plan *plan, int32_t source, int32_t *record)
     plan->recv_rows[source] += record[EPX_RECORD_SLOTS] > 0;
 }
 
-int epx_index_rows_host(struct epx_plan *plan, EPX_Stream stream)
+void epx_index_rows_host(struct epx_plan *plan)
 {
     size_t rows = (size_t)*plan->num_rows;
 
-    (void)stream;
     memset(plan->row_tokens, 0xff, rows * sizeof(*plan->row_tokens));
     memset(plan->row_ranks, 0xff, rows * sizeof(*plan->row_ranks));
     if (plan->rank_major) {
@@ -40,5 +39,4 @@ int epx_index_rows_host(struct epx_plan *plan, EPX_Stream stream)
         for (int32_t u = 0; u < plan->rank_counts[s]; u++)
             index_record(plan, s, epx_plan_record(plan, s, u));
     }
-    return EPX_SUCCESS;
 }

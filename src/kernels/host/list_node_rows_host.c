@@ -39,15 +39,13 @@ static void spread_to_records(const struct epx_plan *plan, int32_t rank)
     }
 }
 
-int epx_list_node_rows_host(struct epx_plan *plan, EPX_Stream stream)
+void epx_list_node_rows_host(struct epx_plan *plan)
 {
     struct epx_node_plan *by_node = plan->by_node;
 
-    (void)stream;
     memset(by_node->rows, 0, (size_t)by_node->nodes.num_nodes * sizeof(*by_node->rows));
     for (int32_t t = 0; t < plan->num_tokens; t++)
         list_token(plan, t);
     for (int32_t r = 0; r < plan->num_ranks; r++)
         spread_to_records(plan, r);
-    return EPX_SUCCESS;
 }

@@ -4,7 +4,6 @@ libepx_core_la_SOURCES += \
   src/kernels/host/count_pairs_host.c \
   src/kernels/host/host_kernels.h \
   src/kernels/host/index_rows_host.c \
-  src/kernels/host/kernels_host.c \
   src/kernels/host/list_node_rows_host.c \
   src/kernels/host/offset_slabs_host.c \
   src/kernels/host/pack_node_rows_host.c \

@@ -103,9 +103,8 @@ static void clip_view(struct epx_plan *plan)
     plan->expert_offsets[plan->num_local] = *plan->num_rows;
 }
 
-int epx_offset_slabs_host(struct epx_plan *plan, EPX_Stream stream)
+void epx_offset_slabs_host(struct epx_plan *plan)
 {
-    (void)stream;
     plan->short_rank = -1;
     if (plan->rank_major)
         offset_rank_major(plan);
@@ -114,5 +113,4 @@ int epx_offset_slabs_host(struct epx_plan *plan, EPX_Stream stream)
     for (int32_t s = 0; s < plan->num_ranks; s++)
         plan->rank_counts[s] = epx_plan_unique(plan, s, plan->rank);
     clip_view(plan);
-    return EPX_SUCCESS;
 }

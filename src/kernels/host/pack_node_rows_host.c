@@ -22,12 +22,11 @@ static void pack_row(const struct epx_plan *plan, const struct epx_home_rows *ro
                (size_t)top_k * sizeof(*rows->weights_in));
 }
 
-int epx_pack_node_rows_host(const struct epx_plan *plan, const struct epx_home_rows *rows,
-                            const struct epx_node_block *block, EPX_Stream stream)
+void epx_pack_node_rows_host(const struct epx_plan *plan, const struct epx_home_rows *rows,
+                            const struct epx_node_block *block)
 {
     const struct epx_node_plan *by_node = plan->by_node;
 
-    (void)stream;
     for (int32_t m = 0; m < by_node->nodes.num_nodes; m++) {
         const int32_t *tokens =
             by_node->row_token + (int64_t)m * plan->max_tokens + block->home_row[m];
@@ -37,5 +36,4 @@ int epx_pack_node_rows_host(const struct epx_plan *plan, const struct epx_home_r
         for (int32_t i = 0; i < block->home_rows[m]; i++, to += block->tokens->row_stride)
             pack_row(plan, rows, block->tokens->segment, tokens[i], to);
     }
-    return EPX_SUCCESS;
 }

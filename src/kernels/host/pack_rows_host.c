@@ -7,13 +7,12 @@
  */
 #include "kernels/host/host_kernels.h"
 
-int epx_pack_rows_host(const struct epx_plan *plan, const struct epx_home_rows *rows,
-                       const struct epx_block *block, EPX_Stream stream)
+void epx_pack_rows_host(const struct epx_plan *plan, const struct epx_home_rows *rows,
+                       const struct epx_block *block)
 {
     int64_t bytes = epx_segment_length(rows->cut, block->segment);
     int64_t offset = epx_segment_offset(rows->cut, block->segment);
 
-    (void)stream;
     for (int32_t d = 0; d < plan->num_ranks; d++) {
         const int32_t *tokens = plan->send_token + block->home_row[d];
         struct epx_stage_stores *stores = &block->stores[d];
@@ -29,5 +28,4 @@ int epx_pack_rows_host(const struct epx_plan *plan, const struct epx_home_rows *
         }
         epx_stage_stores_end(stores);
     }
-    return EPX_SUCCESS;
 }

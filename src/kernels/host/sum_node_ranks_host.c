@@ -78,12 +78,10 @@ static void sum_home(const struct epx_plan *plan, const struct epx_expert_rows *
         sum_entry(plan, rows, block->tokens, epx_entry_ranks(epx_plan_entry(plan, home, e)), to);
 }
 
-int epx_sum_node_ranks_host(const struct epx_plan *plan, const struct epx_expert_rows *rows,
-                            const struct epx_node_block *block, EPX_Stream stream)
+void epx_sum_node_ranks_host(const struct epx_plan *plan, const struct epx_expert_rows *rows,
+                            const struct epx_node_block *block)
 {
-    (void)stream;
     for (int32_t s = 0; s < plan->num_ranks; s++)
         if (plan->by_node->served[s] >= 0)
             sum_home(plan, rows, block, s);
-    return EPX_SUCCESS;
 }

@@ -72,11 +72,9 @@ static void sum_token(const struct epx_plan *plan, const struct epx_home_rows *r
     epx_sum_token_rows(plan, rows, token, block->tokens->segment, parts, ranks, num);
 }
 
-int epx_sum_nodes_host(const struct epx_plan *plan, const struct epx_home_rows *rows,
-                       const struct epx_node_block *block, EPX_Stream stream)
+void epx_sum_nodes_host(const struct epx_plan *plan, const struct epx_home_rows *rows,
+                       const struct epx_node_block *block)
 {
-    (void)stream;
     for (int32_t t = block->tokens->first_token; t < block->tokens->end_token; t++)
         sum_token(plan, rows, block, t);
-    return EPX_SUCCESS;
 }

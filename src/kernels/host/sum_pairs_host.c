@@ -6,10 +6,9 @@
  */
 #include "kernels/host/host_kernels.h"
 
-int epx_sum_pairs_host(const struct epx_plan *plan, const struct epx_expert_rows *rows,
-                       const struct epx_block *block, EPX_Stream stream)
+void epx_sum_pairs_host(const struct epx_plan *plan, const struct epx_expert_rows *rows,
+                       const struct epx_block *block)
 {
-    (void)stream;
     for (int32_t s = 0; s < plan->num_ranks; s++) {
         char *to = block->expert_at[s];
 
@@ -25,5 +24,4 @@ int epx_sum_pairs_host(const struct epx_plan *plan, const struct epx_expert_rows
             to += block->row_stride;
         }
     }
-    return EPX_SUCCESS;
 }

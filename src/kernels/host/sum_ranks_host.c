@@ -16,13 +16,12 @@ static const char *staged_row(const struct epx_plan *plan, const struct epx_bloc
            (plan->token_row[entry] - skipped) * block->row_stride;
 }
 
-int epx_sum_ranks_host(const struct epx_plan *plan, const struct epx_home_rows *rows,
-                       const struct epx_block *block, EPX_Stream stream)
+void epx_sum_ranks_host(const struct epx_plan *plan, const struct epx_home_rows *rows,
+                       const struct epx_block *block)
 {
     const char *parts[EPX_MAX_TOP_K];
     int64_t weights_at = epx_round_up(rows->cut.bytes, 8);
 
-    (void)stream;
     for (int32_t t = block->first_token; t < block->end_token; t++) {
         const int32_t *ranks = plan->token_rank + plan->token_offset[t];
         int num = (int)(plan->token_offset[t + 1] - plan->token_offset[t]);
@@ -35,5 +34,4 @@ int epx_sum_ranks_host(const struct epx_plan *plan, const struct epx_home_rows *
         }
         epx_sum_token_rows(plan, rows, t, block->segment, parts, ranks, num);
     }
-    return EPX_SUCCESS;
 }

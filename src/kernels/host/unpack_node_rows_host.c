@@ -27,16 +27,14 @@ static void unpack_row(const struct epx_plan *plan, const struct epx_expert_rows
     epx_receive_row(plan, rows, source, record, block->tokens->segment, from, weights);
 }
 
-int epx_unpack_node_rows_host(const struct epx_plan *plan, const struct epx_expert_rows *rows,
-                              const struct epx_node_block *block, EPX_Stream stream)
+void epx_unpack_node_rows_host(const struct epx_plan *plan, const struct epx_expert_rows *rows,
+                              const struct epx_node_block *block)
 {
     const struct epx_block *tokens = block->tokens;
 
-    (void)stream;
     for (int32_t s = 0; s < plan->num_ranks; s++)
         for (int32_t u = tokens->record[s]; u < tokens->record_end[s]; u++)
             if (epx_plan_record(plan, s, u)[EPX_RECORD_SLOTS])
                 unpack_row(plan, rows, block, s, u);
     epx_row_copy_fence();
-    return EPX_SUCCESS;
 }

@@ -5,10 +5,9 @@
  */
 #include "kernels/host/host_kernels.h"
 
-int epx_unpack_rows_host(const struct epx_plan *plan, const struct epx_expert_rows *rows,
-                         const struct epx_block *block, EPX_Stream stream)
+void epx_unpack_rows_host(const struct epx_plan *plan, const struct epx_expert_rows *rows,
+                         const struct epx_block *block)
 {
-    (void)stream;
     for (int32_t s = 0; s < plan->num_ranks; s++) {
         const char *from = block->expert_at[s];
 
@@ -24,5 +23,4 @@ int epx_unpack_rows_host(const struct epx_plan *plan, const struct epx_expert_ro
         }
     }
     epx_row_copy_fence();
-    return EPX_SUCCESS;
 }

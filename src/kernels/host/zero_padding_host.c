@@ -5,10 +5,9 @@
  */
 #include "kernels/host/host_kernels.h"
 
-int epx_zero_padding_host(const struct epx_plan *plan, void *rows, int64_t row_bytes,
-                          float *row_weights, EPX_Stream stream)
+void epx_zero_padding_host(const struct epx_plan *plan, void *rows, int64_t row_bytes,
+                          float *row_weights)
 {
-    (void)stream;
     for (int32_t e = 0; e < plan->num_local && !plan->rank_major; e++) {
         int64_t first = plan->expert_offsets[e] + plan->expert_counts[e];
         int64_t num = plan->expert_offsets[e + 1] - first;
@@ -18,5 +17,4 @@ int epx_zero_padding_host(const struct epx_plan *plan, void *rows, int64_t row_b
         for (int64_t i = first; row_weights && i < first + num; i++)
             row_weights[i] = 0;
     }
-    return EPX_SUCCESS;
 }

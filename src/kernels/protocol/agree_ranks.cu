@@ -22,9 +22,4 @@ int epx_launch_agree_ranks(const struct epx_agree_ranks *args, EPX_Stream stream
     return epx_cuda_status(cudaGetLastError());
 }
 
-int epx_load_agree_ranks(void)
-{
-    cudaFuncAttributes attributes;
-
-    return epx_cuda_status(cudaFuncGetAttributes(&attributes, agree_ranks));
-}
+static const struct epx_loaded loaded(agree_ranks);

@@ -29,9 +29,4 @@ int epx_launch_announce_end(const struct epx_announce_end *args, EPX_Stream stre
     return epx_cuda_status(cudaGetLastError());
 }
 
-int epx_load_announce_end(void)
-{
-    cudaFuncAttributes attributes;
-
-    return epx_cuda_status(cudaFuncGetAttributes(&attributes, announce_end));
-}
+static const struct epx_loaded loaded(announce_end);

@@ -18,9 +18,4 @@ int epx_launch_await_messages(const struct epx_device_comm *comm, EPX_Stream str
     return epx_cuda_status(cudaGetLastError());
 }
 
-int epx_load_await_messages(void)
-{
-    cudaFuncAttributes attributes;
-
-    return epx_cuda_status(cudaFuncGetAttributes(&attributes, await_messages));
-}
+static const struct epx_loaded loaded(await_messages);

@@ -5,6 +5,8 @@ libepx_cuda_la_SOURCES += \
   src/kernels/protocol/await_messages.cu \
   src/kernels/protocol/exchange.cuh \
   src/kernels/protocol/kernel_jitter.cuh \
+  src/kernels/protocol/load_kernels.cu \
+  src/kernels/protocol/load_kernels.cuh \
   src/kernels/protocol/message_rows.cuh \
   src/kernels/protocol/numbering.cuh \
   src/kernels/protocol/order.cuh \

@@ -39,6 +39,7 @@
 #ifndef EPX_KERNELS_PROTOCOL_PROTOCOL_CUH
 #define EPX_KERNELS_PROTOCOL_PROTOCOL_CUH
 
+#include "kernels/protocol/load_kernels.cuh"
 #include "kernels/protocol/ready_words.cuh"
 
 enum : int64_t { EPX_BLOCK_THREADS = 256, EPX_MOST_BLOCKS = 1024 };

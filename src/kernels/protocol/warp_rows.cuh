@@ -358,14 +358,4 @@ static __device__ void sum_nodes(const struct row_list &list, int32_t num, int32
     }
 enum { NUM_ADDED_TYPES = 4 };
 
-static inline int epx_load_all(const void *const kernels[], int num)
-{
-    cudaFuncAttributes attributes;
-    cudaError_t error = cudaSuccess;
-
-    for (int i = 0; i < num && error == cudaSuccess; i++)
-        error = cudaFuncGetAttributes(&attributes, kernels[i]);
-    return epx_cuda_status(error);
-}
-
 #endif

@@ -44,7 +44,4 @@ int epx_launch_count_tokens(const struct epx_route_tokens *args, EPX_Stream stre
     return epx_cuda_status(cudaGetLastError());
 }
 
-int epx_load_count_tokens(void)
-{
-    return load_routing_kernel((const void *)count_tokens_here);
-}
+static const struct epx_loaded loaded(count_tokens_here, MOST_ROUTING_BYTES);

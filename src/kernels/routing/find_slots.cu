@@ -57,7 +57,4 @@ int epx_launch_find_slots(const struct epx_route_tokens *args, EPX_Stream stream
     return epx_cuda_status(cudaGetLastError());
 }
 
-int epx_load_find_slots(void)
-{
-    return load_routing_kernel((const void *)find_slots_here);
-}
+static const struct epx_loaded loaded(find_slots_here, MOST_ROUTING_BYTES);

@@ -87,9 +87,4 @@ int epx_launch_list_node_rows(const struct epx_route_tokens *args, EPX_Stream st
     return epx_cuda_status(cudaGetLastError());
 }
 
-int epx_load_list_node_rows(void)
-{
-    cudaFuncAttributes attributes;
-
-    return epx_cuda_status(cudaFuncGetAttributes(&attributes, list_node_rows));
-}
+static const struct epx_loaded loaded(list_node_rows);

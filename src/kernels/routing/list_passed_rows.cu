@@ -47,9 +47,4 @@ int epx_launch_list_passed_rows(const struct epx_route_tokens *args, EPX_Stream 
     return epx_cuda_status(cudaGetLastError());
 }
 
-int epx_load_list_passed_rows(void)
-{
-    cudaFuncAttributes attributes;
-
-    return epx_cuda_status(cudaFuncGetAttributes(&attributes, list_passed_rows));
-}
+static const struct epx_loaded loaded(list_passed_rows);

@@ -53,7 +53,4 @@ int epx_launch_route_tokens(const struct epx_route_tokens *args, EPX_Stream stre
     return epx_cuda_status(cudaGetLastError());
 }
 
-int epx_load_route_tokens(void)
-{
-    return load_routing_kernel((const void *)route_tokens);
-}
+static const struct epx_loaded loaded(route_tokens, MOST_ROUTING_BYTES);

@@ -296,14 +296,10 @@ static inline size_t bytes_of_parts(const struct shared_parts &parts)
            (size_t)parts.words * sizeof(int32_t);
 }
 
-/* Lets a kernel have as much shared memory as any routing takes. */
-static inline int load_routing_kernel(const void *kernel)
-{
-    const int bytes = MOST_SHARED_COUNTS * (int)sizeof(int32_t) + MOST_SHARED_OWNERS +
-                      2 * MOST_SHARED_OFFSETS * (int)sizeof(int64_t);
-
-    return epx_cuda_status(
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-}
+/* Shared memory of a block in any routing. */
+enum {
+    MOST_ROUTING_BYTES = MOST_SHARED_COUNTS * (int)sizeof(int32_t) + MOST_SHARED_OWNERS +
+                         2 * MOST_SHARED_OFFSETS * (int)sizeof(int64_t)
+};
 
 #endif

@@ -67,9 +67,4 @@ int epx_launch_send_records(const struct epx_route_tokens *args, EPX_Stream stre
     return epx_cuda_status(cudaGetLastError());
 }
 
-int epx_load_send_records(void)
-{
-    cudaFuncAttributes attributes;
-
-    return epx_cuda_status(cudaFuncGetAttributes(&attributes, send_records));
-}
+static const struct epx_loaded loaded(send_records);

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * load_kernels.cuh - kernels are loaded when a communicator is made: to load one when it is first
+ * launched could wait for another that waits. The file of a kernel says so below its launcher:
+ *
+ *     static const struct epx_loaded loaded(kernel);
+ */
+#ifndef EPX_KERNELS_PROTOCOL_LOAD_KERNELS_CUH
+#define EPX_KERNELS_PROTOCOL_LOAD_KERNELS_CUH
+
+#include "kernels/device_args.h"
+
+/* A kernel, or one a datatype, in the list of all; its blocks may be given so much shared memory. */
+struct epx_loaded {
+    template <typename... A>
+    explicit epx_loaded(void (*kernel)(A...), int shared_bytes = 0)
+        : epx_loaded((const void *const *)&kernel, 1, shared_bytes)
+    {
+    }
+    template <typename K, int N>
+    explicit epx_loaded(K *const (&kernels)[N]) : epx_loaded((const void *const *)kernels, N, 0)
+    {
+    }
+    const void *kernels[4]; /* the others are NULL */
+    int shared_bytes;
+    const struct epx_loaded *next;
+
+private:
+    epx_loaded(const void *const *kernels, int num, int shared_bytes);
+};
+
+#endif
