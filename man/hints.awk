@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# hints.awk - puts the hints of src/base/param.c in the place of the line @HINTS@ of a manual page, in
-# the words and form of `epx_info --hints-roff'. usage: awk -f hints.awk param.c epx.7.in
+# hints.awk - puts the hints of src/base/param.c in the place of the line @HINTS@ of a manual page,
+# in the words and form of `epx_info --hints-roff'; the names of transports are in the list of
+# transports. usage: awk -f hints.awk src/transport/list.c src/base/param.c epx.7.in
 
 function fail(message)
 {
@@ -72,14 +73,14 @@ FNR == 1 {
     file++
 }
 
-file == 1 && /^(static )?const char \*const [a-z_]+\[\] =/ {
+file < 3 && /^(static )?const char \*const [a-z_]+\[\] =/ {
     text = $0
     while (text !~ /;$/ && (getline line) > 0)
         text = text " " line
     list(text)
 }
 
-file == 1 && /^const struct epx_param epx_param_table\[\] =/ {
+file == 2 && /^const struct epx_param epx_param_table\[\] =/ {
     text = ""
     while ((getline line) > 0 && line !~ /^};/) {
         text = text line
@@ -92,9 +93,9 @@ file == 1 && /^const struct epx_param epx_param_table\[\] =/ {
     }
 }
 
-file == 2 && $0 != "@HINTS@"
+file == 3 && $0 != "@HINTS@"
 
-file == 2 && $0 == "@HINTS@" {
+file == 3 && $0 == "@HINTS@" {
     printf "%s", hints
     placed = 1
 }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # A page for every public function; the links are functions that share a page. epx(7) gets its
-# hints from src/base/param.c.
+# hints from src/base/param.c and src/transport/list.c.
 dist_man_MANS += \
   man/EPX_Alloc_mem.3 \
   man/EPX_Alltoallv.3 \
@@ -44,7 +44,8 @@ EXTRA_DIST += \
 
 CLEANFILES += man/epx.7 man/epx.7.tmp
 
-man/epx.7: man/epx.7.in man/hints.awk src/base/param.c
+man/epx.7: man/epx.7.in man/hints.awk src/base/param.c src/transport/list.c
 	$(AM_V_GEN)$(MKDIR_P) man && \
-	$(AWK) -f $(srcdir)/man/hints.awk $(srcdir)/src/base/param.c $(srcdir)/man/epx.7.in >$@.tmp && \
+	$(AWK) -f $(srcdir)/man/hints.awk $(srcdir)/src/transport/list.c \
+	  $(srcdir)/src/base/param.c $(srcdir)/man/epx.7.in >$@.tmp && \
 	mv -f $@.tmp $@

@@ -24,7 +24,7 @@ endif
 # The vendors' headers are not held to our warnings.
 vendor_cppflags = \
   $(patsubst -I%,-isystem%,$(CUDA_CPPFLAGS) $(NCCL_CPPFLAGS) $(UCX_CPPFLAGS))
-libepx_cuda_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/src $(vendor_cppflags)
+libepx_cuda_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/src $(vendor_cppflags) -DEPX_CUDA_MODULE
 libepx_cuda_la_LIBADD = $(NCCL_LIBS) $(CUDA_LIBS)
 libepx_cuda_la_LDFLAGS = -module -avoid-version -no-undefined -Wl,-z,defs \
   -export-symbols-regex '^epx_cuda_module$$'

@@ -109,7 +109,7 @@ void messages_check(uint64_t number)
 
 void messages_start(void)
 {
-    EXPECT_CODE(ops->exchange(state, messages_exchange, stream), EPX_SUCCESS);
+    EXPECT_CODE(ops->exchanges->start(state, messages_exchange, stream), EPX_SUCCESS);
 }
 
 static int go_on(double seconds, int *queued)
@@ -119,7 +119,7 @@ static int go_on(double seconds, int *queued)
 
     *queued = 0;
     while (rc == EPX_SUCCESS && !*queued && suite_seconds() < end) {
-        rc = ops->queued(state, queued, &moved);
+        rc = ops->exchanges->queued(state, queued, &moved);
         if (!moved)
             sched_yield();
     }

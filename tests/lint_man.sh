@@ -109,8 +109,8 @@ known_names() {
 # epx.7 shows the table of param.c as epx_info prints it.
 check_hints() {
     ! grep -q '@HINTS@' "$top_builddir/man/epx.7" || fail "epx.7 has no hints"
-    printf '@HINTS@\n' | awk -f "$srcdir/man/hints.awk" "$srcdir/src/base/param.c" - \
-        >"$work/hints" ||
+    printf '@HINTS@\n' | awk -f "$srcdir/man/hints.awk" "$srcdir/src/transport/list.c" \
+        "$srcdir/src/base/param.c" - >"$work/hints" ||
         fail "hints.awk cannot read param.c"
     if [ ! -x "$top_builddir/epx_info" ]; then
         fail "epx_info is not built"

@@ -13,6 +13,7 @@
 
 #include "coll/device/device.h"
 #include "transport/cuda/cuda_errors.h"
+#include "transport/cuda/driver_call.h"
 
 enum { PRETENDED_ERROR = 719 };
 

@@ -63,7 +63,7 @@ START_TEST(who_does_not_answer_is_behind_all_others)
     if (suite_rank != last || passes)
         messages_start();
     for (int i = 0; suite_rank == last && i < passes && !queued; i++)
-        EXPECT_CODE(ops->queued(state, &queued, &moved), EPX_SUCCESS);
+        EXPECT_CODE(ops->exchanges->queued(state, &queued, &moved), EPX_SUCCESS);
     if (suite_rank != last && !messages_go_on(0.3)) {
         pretend_drain();
         messages_expect_behind(last);

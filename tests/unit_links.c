@@ -8,10 +8,10 @@
 #include "exchange.h"
 #include "fault.h"
 #include "suite.h"
-#include "transport/transport.h"
+#include "coll/staged/staged.h"
 
-static struct epx_transport_ops broken;
-static const struct epx_transport_ops *real;
+static struct epx_message_ops broken;
+static const struct epx_message_ops *real;
 
 /* The ready words; their first bytes alone. */
 static int send_short(void *state, const void *send, void *recv, int bytes)
@@ -25,11 +25,11 @@ static EPX_Comm open_comm(void)
     EPX_Comm comm = suite_comm("epx_transport", "ucx", "epx_ranks_per_node", "1",
                                "epx_timeout_ms", "30000", NULL);
 
-    real = comm->transport->ops;
+    real = comm->transport->ops->messages;
     broken = *real;
     broken.allgather = send_short;
     if (suite_rank == suite_size - 1)
-        comm->transport->ops = &broken;
+        comm->transport->staged->messages = &broken;
     fault_watch(comm);
     return comm;
 }

@@ -68,8 +68,8 @@ static void begin(void)
     comm.size = RANKS;
     comm.position = 20;
     comm.params.timeout_ms = BOUND_MS;
-    comm.liveness = &fake_liveness;
-    comm.liveness_state = alive;
+    comm.liveness.ops = &fake_liveness;
+    comm.liveness.state = alive;
     comm.answers = answers;
     probes = beats = announcements = 0;
     earlier_message = NULL;
@@ -302,7 +302,7 @@ END_TEST
 
 START_TEST(before_there_is_a_transport_the_rank_waited_for_is_blamed)
 {
-    comm.liveness = NULL;
+    comm.liveness.ops = NULL;
     wait_in_vain(4);
     expect_blamed(4);
 }

@@ -197,11 +197,13 @@ static void count_abort(void *state)
     nanosleep(&time, NULL);
 }
 
-static const struct epx_transport_ops at_once = {.exchange = exchange_at_once,
-                                                 .abort = count_abort};
-static const struct epx_transport_ops one_by_one = {.exchange = begin_exchange,
-                                                    .queued = queue_one,
-                                                    .abort = count_abort};
+static const struct epx_exchange_ops exchanges_at_once = {.start = exchange_at_once,
+                                                          .abort = count_abort};
+static const struct epx_exchange_ops exchanges_one_by_one = {.start = begin_exchange,
+                                                             .queued = queue_one,
+                                                             .abort = count_abort};
+static const struct epx_transport_ops at_once = {.exchanges = &exchanges_at_once};
+static const struct epx_transport_ops one_by_one = {.exchanges = &exchanges_one_by_one};
 
 /* Kernels */
 

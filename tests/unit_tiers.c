@@ -9,23 +9,21 @@
 #include "operation.h"
 #include "suite.h"
 
-static struct epx_transport_ops counting;
-static const struct epx_transport_ops *real;
+static struct epx_message_ops counting;
+static const struct epx_message_ops *real;
 static EPX_Comm comm;
 static uint64_t sent_bytes; /* by this rank, in alltoallv */
 static int rounds;
 
-static int count_alltoallv(void *state, const void *send, const int *sendcounts,
-                           const int *sdispls, void *recv, const int *recvcounts,
-                           const int *rdispls)
+static int count_alltoallv(void *state, struct epx_blocks send, struct epx_blocks recv)
 {
     rounds++;
     for (int r = 0; r < suite_size; r++) {
-        EXPECT(!sendcounts[r] || comm->node[r] != comm->node[comm->rank],
-               "%d bytes for rank %d of the same node", sendcounts[r], r);
-        sent_bytes += (uint64_t)sendcounts[r];
+        EXPECT(!send.counts[r] || comm->node[r] != comm->node[comm->rank],
+               "%d bytes for rank %d of the same node", send.counts[r], r);
+        sent_bytes += (uint64_t)send.counts[r];
     }
-    return real->alltoallv(state, send, sendcounts, sdispls, recv, recvcounts, rdispls);
+    return real->alltoallv(state, send, recv);
 }
 
 static void open_comm(int ranks_per_node)
@@ -35,7 +33,7 @@ static void open_comm(int ranks_per_node)
     snprintf(text, sizeof(text), "%d", ranks_per_node);
     comm = suite_comm("epx_transport", "shm+mpi", "epx_ranks_per_node", text,
                       "epx_window_bytes", "65536", NULL);
-    real = comm->transport->ops;
+    real = comm->transport->ops->messages;
     counting = *real;
     counting.alltoallv = count_alltoallv;
 }
@@ -114,10 +112,10 @@ static void run_verb(struct routing *routing, enum verb verb)
     EXPECT_CODE(EPX_Comm_get_stats(comm, &before), EPX_SUCCESS);
     sent_bytes = 0;
     rounds = 0;
-    comm->transport->ops = &counting;
+    comm->transport->staged->messages = &counting;
     EXPECT_CODE(operation_start(&op, routing, verb, 5), EPX_SUCCESS);
     operation_finish(&op);
-    comm->transport->ops = real;
+    comm->transport->staged->messages = real;
     EXPECT_CODE(EPX_Comm_get_stats(comm, &after), EPX_SUCCESS);
     after.rows_network -= before.rows_network;
     after.bytes_network -= before.bytes_network;

@@ -128,7 +128,7 @@ START_TEST(an_abort_waits_for_nobody)
         EXPECT(!messages_go_on(0.1), "without the last rank");
     }
     start = suite_seconds();
-    ops->abort(state);
+    ops->exchanges->abort(state);
     took = suite_seconds() - start;
     EXPECT(took < 1, "the abort took %.1f s", took);
     SETTLE();
@@ -154,7 +154,7 @@ START_TEST(a_message_of_another_length_is_told)
         snprintf(who, sizeof(who), "rank %d", last);
         messages_fail(SECONDS);
         EXPECT(strstr(epx_status_message(), who), "told: %s", epx_status_message());
-        ops->abort(state);
+        ops->exchanges->abort(state);
     } else {
         EXPECT(messages_go_on(SECONDS), "the exchange");
     }

@@ -12,7 +12,7 @@
 
 #include "base/param.h"
 #include "epx.h"
-#include "transport/transport.h"
+#include "coll/attach.h"
 
 enum {
     SHOW_LIBRARY = 1,

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "coll/attach.h"
 #include "core/progress.h"
 #include "transport/module.h"
-#include "transport/transport.h"
 
 enum { LEAVING_MS = 10000 };
 
@@ -44,7 +44,7 @@ void epx_api_free_segment(struct epx_comm *comm, struct epx_segment *segment)
     if (segment->is_spare && !comm->finished)
         epx_window_free(segment->window);
     else if (transport)
-        transport->ops->window_free(transport->state, segment->window);
+        epx_transport_window_free(transport, segment->window);
     free(segment);
 }
 

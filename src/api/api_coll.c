@@ -2,9 +2,10 @@
 /* api_coll.c - EPX_Dispatch, EPX_Combine, their backwards, EPX_Alltoallv: checks and hand-over. */
 #include "api/api.h"
 #include "api/profile.h"
-#include "coll/verbs.h"
+#include "coll/attach.h"
+#include "coll/ground.h"
 #include "core/progress.h"
-#include "transport/transport.h"
+#include "kernels/element.h"
 
 EPX_PROFILED(Dispatch)
 EPX_PROFILED(Combine)
@@ -55,7 +56,7 @@ static void take_any_address(struct epx_call *call)
 }
 
 static int submit(struct epx_comm *comm, struct epx_route *route, const struct epx_call *call,
-                  void (*prepare)(struct epx_request *), EPX_Request *request)
+                  EPX_Request *request)
 {
     struct epx_request *queued = epx_request_create(comm, route);
 
@@ -63,7 +64,7 @@ static int submit(struct epx_comm *comm, struct epx_route *route, const struct e
     queued->call = *call;
     if (!epx_transport_device_ops(comm))
         take_any_address(&queued->call);
-    prepare(queued);
+    epx_ground_prepare(queued);
     EPX_TRY(epx_request_submit(queued));
     *request = queued;
     return EPX_SUCCESS;
@@ -122,7 +123,7 @@ int EPX_Dispatch(const void *sendbuf, const float *weights, void *recvbuf, float
         rc = epx_check_buffers(route->comm, buffers, 4);
     }
     if (rc == EPX_SUCCESS)
-        rc = submit(route->comm, route, &call, epx_dispatch_prepare, request);
+        rc = submit(route->comm, route, &call, request);
     return epx_api_return(route->comm, rc);
 }
 
@@ -157,7 +158,7 @@ int EPX_Combine(const void *sendbuf, const float *weights, void *recvbuf, int co
         rc = epx_check_buffers(route->comm, buffers, 3);
     }
     if (rc == EPX_SUCCESS)
-        rc = submit(route->comm, route, &call, epx_combine_prepare, request);
+        rc = submit(route->comm, route, &call, request);
     return epx_api_return(route->comm, rc);
 }
 
@@ -196,7 +197,7 @@ int EPX_Dispatch_backward(const void *grad_recv, const float *grad_recv_weights,
         rc = epx_check_buffers(route->comm, buffers, 4);
     }
     if (rc == EPX_SUCCESS)
-        rc = submit(route->comm, route, &call, epx_combine_prepare, request);
+        rc = submit(route->comm, route, &call, request);
     return epx_api_return(route->comm, rc);
 }
 
@@ -238,7 +239,7 @@ int EPX_Combine_backward(const void *grad, const void *sendbuf, const float *wei
         rc = epx_check_buffers(route->comm, buffers, 5);
     }
     if (rc == EPX_SUCCESS)
-        rc = submit(route->comm, route, &call, epx_dispatch_prepare, request);
+        rc = submit(route->comm, route, &call, request);
     return epx_api_return(route->comm, rc);
 }
 
@@ -316,6 +317,6 @@ int EPX_Alltoallv(const void *sendbuf, const int64_t sendcounts[], const int64_t
     EPX_FAIL_IF(!epx_comm_valid(comm), EPX_ERR_COMM, "comm is not a communicator");
     rc = check_alltoallv(comm, count, datatype, request, &call);
     if (rc == EPX_SUCCESS)
-        rc = submit(comm, NULL, &call, epx_alltoallv_prepare, request);
+        rc = submit(comm, NULL, &call, request);
     return epx_api_return(comm, rc);
 }

@@ -6,9 +6,9 @@
 #include "api/api.h"
 #include "api/profile.h"
 #include "base/jitter.h"
+#include "coll/attach.h"
 #include "core/agree.h"
 #include "core/progress.h"
-#include "kernels/host/host_kernels.h"
 #include "transport/module.h"
 
 EPX_PROFILED(Comm_create)
@@ -312,9 +312,9 @@ int EPX_Comm_get_stats(EPX_Comm comm, EPX_Stats *stats)
 static int allocate_window(struct epx_comm *comm, size_t bytes, struct epx_segment *segment)
 {
     struct epx_transport *transport = comm->transport;
-    int rc = transport->ops->window_create(transport->state, bytes, &segment->window);
+    int rc = epx_transport_window_create(transport, bytes, &segment->window);
 
-    segment->reachable = rc == EPX_SUCCESS && transport->ops->direct;
+    segment->reachable = rc == EPX_SUCCESS && transport->ops->window_create != NULL;
     if (rc != EPX_ERR_NO_MEM || comm->params.transport || !transport->direct)
         return rc;
     EPX_LOG_WARN("%s; EPX_Alloc_mem falls back to private memory", epx_status_message());

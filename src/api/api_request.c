@@ -2,6 +2,7 @@
 /* api_request.c - EPX_Wait, EPX_Test, EPX_Waitall, EPX_Wait_enqueue. */
 #include "api/api.h"
 #include "api/profile.h"
+#include "coll/attach.h"
 #include "core/progress.h"
 #include "transport/module.h"
 

@@ -2,10 +2,9 @@
 /* api_route.c - EPX_Route_*. */
 #include "api/api.h"
 #include "api/profile.h"
-#include "coll/verbs.h"
-#include "core/progress.h"
+#include "coll/ground.h"
 #include "core/agree.h"
-#include "transport/module.h"
+#include "core/progress.h"
 
 EPX_PROFILED(Route_create)
 EPX_PROFILED(Route_free)
@@ -21,8 +20,7 @@ static int route_create(const EPX_Route_attr *attr, struct epx_comm *comm, EPX_R
     EPX_FAIL_IF(!route, EPX_ERR_ARG, "route is NULL");
     EPX_TRY(epx_route_read_attr(attr, &checked));
     EPX_TRY(epx_route_create(comm, &checked, &created));
-    rc = epx_transport_device_ops(comm) ? epx_transport_device_ops(comm)->route_create(created)
-                                        : epx_routing_create(created);
+    rc = comm->transport->ground->route_create(created);
     if (rc != EPX_SUCCESS) {
         epx_route_release(created);
         return rc;
@@ -95,7 +93,7 @@ static int route_tokens(const void *expert_ids, int num_tokens, struct epx_route
     queued->call.stream = stream;
     queued->call.rows_in = expert_ids;
     queued->call.num_tokens = num_tokens;
-    epx_route_tokens_prepare(queued);
+    epx_ground_prepare(queued);
     EPX_TRY(epx_request_submit(queued));
     route->routed = 1;
     route->num_tokens = num_tokens;

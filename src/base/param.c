@@ -14,8 +14,6 @@ extern char **environ;
 static const char *const memory_words[] = {"auto", "system", "cuda:device", NULL};
 static const char *const progress_words[] = {"calls", "thread", NULL};
 static const char *const log_words[] = {"error", "warn", "info", "debug", NULL};
-const char *const epx_param_transports[] = {"auto", "lsa", "ipc", "nccl", "shm", "shm+ucx",
-                                           "ucx", "shm+mpi", "mpi", NULL};
 
 #define FIELD(name) offsetof(struct epx_params, name)
 
@@ -49,6 +47,11 @@ const struct epx_param epx_param_table[] = {
      log_words, 0, 0, FIELD(log), 1},
     {NULL, NULL, NULL, NULL, 0, 0, 0, 0},
 };
+
+const char *epx_memory_name(enum epx_memory_kind memory)
+{
+    return memory_words[memory];
+}
 
 void epx_param_variable(const struct epx_param *param, char *variable, size_t length)
 {

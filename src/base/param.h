@@ -34,7 +34,7 @@ struct epx_param {
 
 /* The table, ended by a NULL name. */
 extern const struct epx_param epx_param_table[];
-/* The words of epx_transport, "auto" first. */
+/* The words of epx_transport, "auto" first; transport/list.c defines them. */
 extern const char *const epx_param_transports[];
 
 /* Info wins over environment wins over default. Local; info may be MPI_INFO_NULL. */
@@ -44,6 +44,8 @@ int epx_params_read(MPI_Info info, struct epx_params *params);
 void epx_param_format(const struct epx_param *param, const struct epx_params *params, char *text,
                       size_t length);
 int64_t epx_param_value(const struct epx_param *param, const struct epx_params *params);
+/* The word of epx_memory. */
+const char *epx_memory_name(enum epx_memory_kind memory);
 /* EPX_TIMEOUT_MS for epx_timeout_ms. */
 void epx_param_variable(const struct epx_param *param, char *variable, size_t length);
 

@@ -4,16 +4,6 @@
 
 #include <string.h>
 
-#include "coll/verbs.h"
-#include "transport/transport.h"
-
-void epx_alltoallv_prepare(struct epx_request *request)
-{
-    if (epx_device_prepare(request))
-        return;
-    request->progress =
-        epx_transport_of(request)->direct ? epx_alltoallv_direct : epx_alltoallv_staged;
-}
 
 void epx_alltoallv_copy_counts(struct epx_request *request, int64_t *own)
 {

@@ -2,15 +2,6 @@
 /* combine.c - combine and dispatch backward: the experts' rows go home and are summed there. */
 #include "coll/verbs.h"
 #include "kernels/node_rows.h"
-#include "transport/transport.h"
-
-void epx_combine_prepare(struct epx_request *request)
-{
-    if (epx_device_prepare(request))
-        return;
-    request->progress = epx_choose_algorithm(request, epx_combine_direct, epx_combine_staged,
-                                             epx_combine_hier);
-}
 
 /* What goes to another node goes to the relay, or from there as one row. */
 static void count_rows(struct epx_request *request)

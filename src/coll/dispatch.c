@@ -2,15 +2,6 @@
 /* dispatch.c - dispatch and combine backward: rows of the home ranks go to the experts. */
 #include "coll/verbs.h"
 #include "kernels/node_rows.h"
-#include "transport/transport.h"
-
-void epx_dispatch_prepare(struct epx_request *request)
-{
-    if (epx_device_prepare(request))
-        return;
-    request->progress = epx_choose_algorithm(request, epx_dispatch_direct, epx_dispatch_staged,
-                                             epx_dispatch_hier);
-}
 
 /* A row counts where it goes; one that a relay of this node passed on, where it is taken. */
 static void count_rows(struct epx_request *request)

@@ -2,8 +2,12 @@
 libepx_core_la_SOURCES += \
   src/coll/alltoallv.c \
   src/coll/alltoallv.h \
+  src/coll/attach.c \
+  src/coll/attach.h \
   src/coll/combine.c \
   src/coll/dispatch.c \
+  src/coll/ground.c \
+  src/coll/ground.h \
   src/coll/routing.c \
   src/coll/routing.h \
   src/coll/verbs.c \

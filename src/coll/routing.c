@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/jitter.h"
+#include "coll/attach.h"
 #include "coll/hier/hier.h"
 #include "coll/verbs.h"
 #include "core/agree.h"
@@ -137,8 +138,7 @@ static void plan_free(struct epx_route *route)
 {
     if (!route->plan)
         return;
-    if (route->window)
-        route->transport->ops->window_free(route->transport->state, route->window);
+    epx_transport_window_free(route->transport, route->window);
     epx_node_plan_free(route->plan);
     free_arrays(route->plan);
     free(route->plan);
@@ -214,7 +214,7 @@ static int create_window(struct epx_route *route)
 {
     size_t bytes = layout_window(route->plan).bytes;
     struct epx_transport *transport = route->transport, *spare;
-    int rc = transport->ops->window_create(transport->state, bytes, &route->window);
+    int rc = epx_transport_window_create(transport, bytes, &route->window);
 
     if (rc == EPX_ERR_NO_MEM) {
         EPX_TRY(epx_transport_spare(route->comm, &spare));
@@ -223,7 +223,7 @@ static int create_window(struct epx_route *route)
         EPX_LOG_WARN("%s; the route falls back to transport %s", epx_status_message(),
                      spare->name);
         route->transport = spare;
-        rc = spare->ops->window_create(spare->state, bytes, &route->window);
+        rc = epx_transport_window_create(spare, bytes, &route->window);
     }
     EPX_TRY(rc);
     if (!route->transport->staged)
@@ -271,14 +271,6 @@ int epx_routing_create(struct epx_route *route)
     place_window(route);
     show_view(route);
     return EPX_SUCCESS;
-}
-
-void epx_route_tokens_prepare(struct epx_request *request)
-{
-    if (epx_device_prepare(request))
-        return;
-    request->progress = epx_choose_algorithm(request, epx_route_tokens_direct,
-                                             epx_route_tokens_staged, epx_route_tokens_hier);
 }
 
 void epx_routing_count(struct epx_request *request)

@@ -2,16 +2,6 @@
 /* verbs.c - what all verbs on a route share: an operation seen from both ends. */
 #include "coll/verbs.h"
 
-#include "transport/transport.h"
-
-epx_algorithm epx_choose_algorithm(const struct epx_request *request, epx_algorithm direct,
-                                   epx_algorithm staged, epx_algorithm hier)
-{
-    const struct epx_transport *transport = epx_transport_of(request);
-
-    return transport->direct ? direct : transport->hier ? hier : staged;
-}
-
 int epx_gathers(enum epx_verb verb)
 {
     return verb == EPX_VERB_COMBINE || verb == EPX_VERB_DISPATCH_BACKWARD;

@@ -31,6 +31,11 @@ struct epx_liveness_ops {
     void (*announce)(void *state, char *message);
 };
 
+struct epx_liveness {
+    const struct epx_liveness_ops *ops; /* NULL before there is a transport */
+    void *state;
+};
+
 /* Time spent waiting without progress; see epx_comm_clock. */
 struct epx_clock {
     int64_t last_pass_ns; /* 0 = stopped */
@@ -65,8 +70,7 @@ struct epx_comm {
 
     struct epx_transport *transport;
     struct epx_transport *spare; /* of routes for which there was too little shared memory */
-    const struct epx_liveness_ops *liveness;
-    void *liveness_state;
+    struct epx_liveness liveness;
 
     struct epx_request *first, *last; /* queue, in call order */
     uint64_t epoch;                   /* operations queued so far; the same on all ranks */

@@ -43,16 +43,16 @@ static void ask_who_is_alive(struct epx_comm *comm, struct epx_clock *clock)
     uint64_t epoch;
 
     for (int r = 0; r < comm->size; r++)
-        if (r != comm->rank && comm->liveness->answered(comm->liveness_state, r, &epoch))
+        if (r != comm->rank && comm->liveness.ops->answered(comm->liveness.state, r, &epoch))
             comm->answers[r] = comm->questions;
     clock->question = ++comm->questions;
-    comm->liveness->probe(comm->liveness_state);
+    comm->liveness.ops->probe(comm->liveness.state);
 }
 
 static int is_alive(const struct epx_comm *comm, const struct epx_clock *clock, int rank,
                     uint64_t *epoch)
 {
-    return comm->liveness->answered(comm->liveness_state, rank, epoch) ||
+    return comm->liveness.ops->answered(comm->liveness.state, rank, epoch) ||
            comm->answers[rank] >= clock->question;
 }
 
@@ -124,8 +124,8 @@ void epx_comm_give_up(struct epx_comm *comm, const char *message)
     char first[EPX_MAX_ERROR_STRING];
 
     snprintf(first, sizeof(first), "%s", message);
-    if (comm->liveness)
-        comm->liveness->announce(comm->liveness_state, first);
+    if (comm->liveness.ops)
+        comm->liveness.ops->announce(comm->liveness.state, first);
     epx_comm_finish(comm, first);
     drain_finished(comm);
 }
@@ -147,7 +147,7 @@ void epx_comm_drain(struct epx_comm *comm)
 static void blame(struct epx_comm *comm, const struct epx_clock *clock, int waiting_for)
 {
     char message[EPX_MAX_ERROR_STRING];
-    int culprit = comm->liveness ? find_culprit(comm, clock, waiting_for) : waiting_for;
+    int culprit = comm->liveness.ops ? find_culprit(comm, clock, waiting_for) : waiting_for;
     long long timeout_ms = (long long)comm->params.timeout_ms;
 
     if (culprit >= 0)
@@ -162,8 +162,8 @@ static void listen_to_peers(struct epx_comm *comm)
 {
     char message[EPX_MAX_ERROR_STRING];
 
-    if (!comm->finished && comm->liveness &&
-        comm->liveness->beat(comm->liveness_state, comm->position, message))
+    if (!comm->finished && comm->liveness.ops &&
+        comm->liveness.ops->beat(comm->liveness.state, comm->position, message))
         epx_comm_finish(comm, message);
 }
 
@@ -195,7 +195,7 @@ void epx_comm_clock(struct epx_comm *comm, struct epx_clock *clock, int moved, i
     clock->waited_ns += gap < bound / 2 ? gap : bound / 2;
     if (clock->waited_ns < bound / 2)
         return;
-    if (clock->looks++ == 0 && comm->liveness)
+    if (clock->looks++ == 0 && comm->liveness.ops)
         ask_who_is_alive(comm, clock);
     else if (clock->waited_ns >= bound && has_looked(comm, clock, bound))
         blame(comm, clock, waiting_for);

@@ -12,6 +12,7 @@ enum epx_verb {
     EPX_VERB_DISPATCH_BACKWARD,
     EPX_VERB_COMBINE_BACKWARD,
     EPX_VERB_ALLTOALLV,
+    EPX_NUM_VERBS,
 };
 
 /* What an operation was called with. Rows are row_bytes long. */

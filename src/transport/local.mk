@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libepx_core_la_SOURCES += \
   src/transport/list.c \
+  src/transport/list.h \
   src/transport/module.c \
   src/transport/module.h \
+  src/transport/transport.c \
   src/transport/transport.h
+
+libepx_cuda_la_SOURCES += \
+  src/transport/list.c
 
 include src/transport/shm/local.mk
 include src/transport/mpi/local.mk

@@ -13,7 +13,7 @@
 #include "transport/mpi/mpi_liveness.h"
 #include "transport/transport.h"
 
-enum { EPX_MODULE_VERSION = 10 };
+enum { EPX_MODULE_VERSION = 11 };
 
 /* What libepx gives its module; module_cuda.c wraps them under their own names. */
 struct epx_core {
@@ -44,18 +44,10 @@ struct epx_core {
     const struct epx_transport_ops *(*host_messages)(void);
 };
 
-/* Operations on device memory; state is what create made. */
+/* What a communicator on device memory has beside its ground. */
 struct epx_device_ops {
-    const struct epx_liveness_ops *liveness; /* of what create made */
-    /* Collective, agreed: what a communicator needs beyond its transport. */
-    int (*create)(struct epx_comm *comm, const struct epx_transport *transport,
-                  struct epx_device **device);
-    /* Local. */
-    void (*free)(struct epx_device *device);
     /* Local, of a finished communicator, whose memory stays: ends its threads. */
     void (*retire)(struct epx_device *device);
-    /* Collective, agreed: the plan, the window and the view of a new route. */
-    int (*route_create)(struct epx_route *route);
     /* Local: queues the kernels of an operation on its stream; then poll asks after it. */
     int (*launch)(struct epx_request *request);
     int (*poll)(struct epx_request *request, int *moved);
@@ -76,8 +68,8 @@ struct epx_device_ops {
 /* What the module gives libepx. */
 struct epx_module {
     int version;
-    const struct epx_transport_ops *lsa, *ipc, *nccl, *ucx, *bounce;
-    const struct epx_device_ops *device;
+    const struct epx_listed *transports;      /* the list as the module has it */
+    const struct epx_ground *direct, *staged; /* on device memory */
 };
 
 typedef const struct epx_module *epx_module_entry(const struct epx_core *core);

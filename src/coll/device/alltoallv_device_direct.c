@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* alltoallv_device_direct.c - alltoallv on device memory: counts are read by the kernel alone. */
 #include "coll/device/device.h"
+#include "coll/device/device_verbs.h"
+#include "coll/device/operation_args.h"
 #include "transport/cuda/cuda_errors.h"
 
 struct epx_alltoallv_rows epx_alltoallv_args_of(const struct epx_request *request)
@@ -28,7 +30,7 @@ struct epx_alltoallv_rows epx_alltoallv_args_of(const struct epx_request *reques
     return args;
 }
 
-int epx_alltoallv_device(const struct epx_request *request)
+int epx_alltoallv_device_direct(const struct epx_request *request)
 {
     struct epx_alltoallv_rows args = epx_alltoallv_args_of(request);
 

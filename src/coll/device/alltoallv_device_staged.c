@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* alltoallv_device_staged.c - alltoallv on device memory by messages, from buffer to buffer. */
-#include "coll/device/device.h"
+#include "coll/device/device_verbs.h"
 #include "transport/cuda/cuda_errors.h"
 
-int epx_alltoallv_messages(const struct epx_request *request)
+int epx_alltoallv_device_staged(const struct epx_request *request)
 {
     struct epx_alltoallv_rows args = epx_alltoallv_args_of(request);
 

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* combine_device_direct.c - combine and dispatch backward on device memory. */
-#include "coll/device/device.h"
+#include "coll/device/device_order.h"
+#include "coll/device/device_verbs.h"
+#include "coll/device/operation_args.h"
+#include "coll/device/plan_device.h"
 #include "transport/cuda/cuda_errors.h"
 
 /* Without what the ways of moving rows have each of its own. */
@@ -24,7 +27,7 @@ struct epx_combine_rows epx_combine_args_of(const struct epx_request *request)
     return args;
 }
 
-int epx_combine_device(const struct epx_request *request)
+int epx_combine_device_direct(const struct epx_request *request)
 {
     const struct epx_call *call = &request->call;
     const struct epx_device_plan *plan = epx_device_plan_of(request);

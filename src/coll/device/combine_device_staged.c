@@ -4,10 +4,11 @@
  * each row's pairs goes home, where the sums of each token are added. Where nodes have several
  * ranks those for another node's homes go to relays, whose sums go home.
  */
-#include "coll/device/device.h"
+#include "coll/device/device_verbs.h"
+#include "coll/device/operation_args.h"
 #include "transport/cuda/cuda_errors.h"
 
-int epx_combine_messages(const struct epx_request *request)
+int epx_combine_device_staged(const struct epx_request *request)
 {
     EPX_Stream stream = request->call.stream;
     struct epx_combine_rows args = epx_combine_args_of(request);

@@ -3,9 +3,10 @@
  * control_window.c - the window that a communicator on device memory has for itself: what other
  * ranks store, then what only this one uses.
  */
+#include "coll/device/control_window.h"
+
 #include <stdlib.h>
 
-#include "coll/device/device.h"
 #include "coll/device/device_nodes.h"
 #include "core/agree.h"
 #include "kernels/node_rows.h"
@@ -114,7 +115,7 @@ static int fill(struct epx_device *device, const struct layout *layout)
 int epx_control_window_create(struct epx_device *device)
 {
     const struct epx_transport *transport = device->transport;
-    struct layout layout = lay_out(device->comm, transport->ops->exchange != NULL);
+    struct layout layout = lay_out(device->comm, transport->ops->exchanges != NULL);
 
     EPX_TRY(transport->ops->window_create(transport->state, layout.bytes, &device->window));
     place_parts(device, &layout);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * device.h - a communicator on device memory, inside the CUDA module: windows, completions and
- * the order of its operations across streams.
+ * device.h - a communicator on device memory, inside the CUDA module: what its files share. An
+ * operation is kernels queued on the user's stream; the last of them writes its outcome into pinned
+ * memory, where EPX_Wait and EPX_Test look. So no call asks CUDA whether anything is done.
  */
 #ifndef EPX_COLL_DEVICE_DEVICE_H
 #define EPX_COLL_DEVICE_DEVICE_H
@@ -9,9 +10,12 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
-#include "coll/device/proxy.h"
+#include "core/request.h"
 #include "kernels/device_args.h"
-#include "transport/module.h"
+#include "transport/transport.h"
+
+struct epx_mpi_liveness;
+struct epx_proxy;
 
 #define EPX_ABORT_UNKNOWN UINT64_MAX
 
@@ -80,91 +84,9 @@ struct epx_device {
 
 enum { EPX_MOST_IN_FLIGHT = 4096, EPX_SHARED_COMPLETION = EPX_MOST_IN_FLIGHT - 1 };
 
-extern const struct epx_transport_ops epx_transport_lsa;
-extern const struct epx_transport_ops epx_transport_ipc;
-extern const struct epx_transport_ops epx_transport_nccl;
-extern const struct epx_transport_ops epx_transport_ucx_device;
-extern const struct epx_transport_ops epx_transport_bounce;
-extern const struct epx_device_ops epx_device_ops;
-
-struct epx_device *epx_device_of(const struct epx_request *request);
-
-/* What every kernel of the operation is given, and its ready note. */
-struct epx_device_comm epx_device_comm_of(const struct epx_request *request);
-struct epx_ready_note epx_ready_note_of(const struct epx_request *request);
-
-/* Collective, agreed: the device's window and where things lie in it. */
-int epx_control_window_create(struct epx_device *device);
-
-/* EPX_ERR_ARG for a stream of another device. To ask one in a capture would end the capture. */
-int epx_device_check_stream(const struct epx_device *device, EPX_Stream stream);
-/* The stream's capture, 0 if it has none. */
-int epx_device_find_capture(EPX_Stream stream, unsigned long long *capture);
-/* The stream waits for the operation before; what is queued then is the next. */
-int epx_device_queue_behind(struct epx_device *device, EPX_Stream stream,
-                            unsigned long long capture);
-/* The operation is queued; in a capture its event is recorded. */
-int epx_device_queue_end(struct epx_device *device, const struct epx_request *request,
-                         unsigned long long capture);
-/* The stream waits for the operation. */
-int epx_device_queue_wait(const struct epx_device *device, const struct epx_request *request,
-                          EPX_Stream stream);
-/* A call of the driver, which the module is not linked with. */
-cudaError_t epx_find_driver_call(const char *name, void **call);
-int epx_device_init_order(struct epx_device *device);
-void epx_device_end_order(struct epx_device *device);
-
-/* Chunks of tokens, 0 where the blocks that wait do all; route constants alone decide. */
-int32_t epx_device_chunks(const struct epx_request *request);
-/* Stores args->chunks chunks on the operation's stream and spreads all but the last, which has
- * arrived when the stream gets there, on a stream beside. */
-int epx_device_queue_chunks(const struct epx_request *request,
-                            const struct epx_dispatch_rows *args);
-
-/* How rows of an operation go through a stage that holds `width` rows a token. */
-struct epx_rounds epx_rounds_of(int64_t row_bytes, int32_t width, int32_t max_tokens,
-                                int64_t stage_bytes);
-/* The same for messages; so many words follow a row. */
-struct epx_rounds epx_message_rounds_of(const struct epx_request *request, int32_t words);
-
-/* Collective, agreed: see epx_device_ops. */
-int epx_device_route_create(struct epx_route *route);
-/* Local: fills what an operation takes of its route's window with a pattern, on its stream. */
-int epx_device_route_poison(const struct epx_request *request);
-/* The plan of a route, for kernels. */
-const struct epx_device_plan *epx_device_plan_of(const struct epx_request *request);
-
-/* Local: queue the kernels of one operation on its stream. */
-int epx_route_tokens_device(const struct epx_request *request);
-int epx_dispatch_device(const struct epx_request *request);
-int epx_combine_device(const struct epx_request *request);
-int epx_alltoallv_device(const struct epx_request *request);
-
-/* The same where ranks exchange messages. */
-int epx_route_tokens_messages(const struct epx_request *request);
-int epx_dispatch_messages(const struct epx_request *request);
-int epx_combine_messages(const struct epx_request *request);
-int epx_alltoallv_messages(const struct epx_request *request);
-/* Their first step. */
-int epx_agree_messages(const struct epx_request *request);
-/* The arguments that both ways share. */
-struct epx_route_tokens epx_route_args_of(const struct epx_request *request);
-struct epx_dispatch_rows epx_dispatch_args_of(const struct epx_request *request);
-struct epx_combine_rows epx_combine_args_of(const struct epx_request *request);
-struct epx_alltoallv_rows epx_alltoallv_args_of(const struct epx_request *request);
-
-extern const struct epx_liveness_ops epx_device_liveness;
-/* Now and then: an error if the context was lost, which never completes anything. */
-int epx_device_check(const struct epx_device *device, struct epx_request *request);
-/* Copies from device to pinned memory; whether it came in time. */
-int epx_device_copy(struct epx_device *device, void *to, const void *from, size_t bytes);
-/* The communicator is over, as an outcome says that has the abort word. */
-void epx_device_note_abort(struct epx_device *device, const struct epx_outcome *outcome);
-
-/* The code and the message of how an operation ended; request NULL in a replayed graph. */
-int epx_outcome_report(struct epx_device *device, const struct epx_request *request,
-                       const struct epx_outcome *outcome);
-/* That of a replayed graph which no one has been told of. */
-int epx_outcome_take_replay_error(struct epx_device *device);
+static inline struct epx_device *epx_device_of(const struct epx_request *request)
+{
+    return request->comm->transport->device;
+}
 
 #endif

@@ -13,15 +13,19 @@
  * only then do their requests complete. All CUDA calls are on the library's own stream, which has
  * the highest priority and in which nothing waits for another rank.
  */
+#include "coll/device/device_liveness.h"
+
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/jitter.h"
-#include "coll/device/device.h"
+#include "coll/device/proxy.h"
 #include "core/progress.h"
 #include "transport/cuda/cuda_errors.h"
 #include "transport/cuda/device_scope.h"
+#include "transport/mpi/mpi_liveness.h"
 
 enum { POLLS_BEFORE_QUERY = 1 << 16, LOOK_EVERY_MS = 5, COPY_MS = 500, ANNOUNCE_MS = 200 };
 

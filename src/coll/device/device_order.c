@@ -10,11 +10,14 @@
  * meets its events. A side belongs to the capture that its stream is in, which the first operation
  * sees to; it is free again when CUDA has ended that capture.
  */
+#include "coll/device/device_order.h"
+
 #include <stdlib.h>
 
 #include "base/jitter.h"
-#include "coll/device/device.h"
+#include "core/route.h"
 #include "transport/cuda/cuda_errors.h"
+#include "transport/cuda/driver_call.h"
 
 /* --enable-jitter wants chunks in small tests too. */
 enum {
@@ -22,21 +25,6 @@ enum {
     LEAST_CHUNK_BYTES = EPX_JITTERS ? 1 << 12 : 8 << 20,
     MOST_CHUNKS = 4
 };
-
-cudaError_t epx_find_driver_call(const char *name, void **call)
-{
-    enum cudaDriverEntryPointQueryResult result;
-    cudaError_t error;
-
-#if CUDART_VERSION >= 12050
-    error = cudaGetDriverEntryPointByVersion(name, call, 11070, cudaEnableDefault, &result);
-#else
-    error = cudaGetDriverEntryPoint(name, call, cudaEnableDefault, &result);
-#endif
-    if (error == cudaSuccess && result != cudaDriverEntryPointSuccess)
-        error = cudaErrorSymbolNotFound;
-    return error;
-}
 
 static int init_side(struct epx_side *side)
 {

@@ -4,10 +4,11 @@
  * packed, exchanged with the counts of the routing and unpacked by the records. Where nodes have
  * several ranks a row crosses to another node once, to a relay that passes it on.
  */
-#include "coll/device/device.h"
+#include "coll/device/device_verbs.h"
+#include "coll/device/operation_args.h"
 #include "transport/cuda/cuda_errors.h"
 
-int epx_dispatch_messages(const struct epx_request *request)
+int epx_dispatch_device_staged(const struct epx_request *request)
 {
     const struct epx_call *call = &request->call;
     int scales = call->verb == EPX_VERB_COMBINE_BACKWARD;

@@ -6,7 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "coll/device/device.h"
+#include "coll/device/ground_device.h"
 #include "core/agree.h"
 #include "core/progress.h"
 #include "transport/cuda/cuda_errors.h"
@@ -158,23 +158,15 @@ const struct epx_transport_ops *epx_transport_host_messages(void)
     return core->host_messages();
 }
 
-/* NULL in a module without NCCL, or without UCX. */
-#pragma weak epx_transport_lsa
-#pragma weak epx_transport_nccl
-#pragma weak epx_transport_ucx_device
-
 const struct epx_module *epx_cuda_module(const struct epx_core *given);
 
 const struct epx_module *epx_cuda_module(const struct epx_core *given)
 {
     static const struct epx_module module = {
         .version = EPX_MODULE_VERSION,
-        .lsa = &epx_transport_lsa,
-        .ipc = &epx_transport_ipc,
-        .nccl = &epx_transport_nccl,
-        .ucx = &epx_transport_ucx_device,
-        .bounce = &epx_transport_bounce,
-        .device = &epx_device_ops,
+        .transports = epx_transports,
+        .direct = &epx_ground_device_direct,
+        .staged = &epx_ground_device_staged,
     };
 
     core = given;

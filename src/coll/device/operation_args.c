@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* operation_args.c - what every kernel of an operation is given. */
+#include "coll/device/operation_args.h"
+
 #include "base/clock.h"
 #include "base/jitter.h"
 #include "coll/device/device.h"
+#include "coll/device/plan_device.h"
+#include "coll/device/proxy.h"
+#include "core/ready.h"
+#include "core/route.h"
 
 /* Given how rows are cut and the share of the stage of one of `width`. */
 static struct epx_rounds fill_rounds(struct epx_rounds rounds, int64_t share,

@@ -3,8 +3,11 @@
  * outcome.c - what a kernel found wrong, in words; the same as the host algorithms say. Of an
  * operation in a replayed graph there is no request, and less is known.
  */
-#include "coll/device/device.h"
+#include "coll/device/outcome.h"
+
+#include "coll/device/device_liveness.h"
 #include "core/progress.h"
+#include "core/route.h"
 
 static int report_difference(const struct epx_outcome *o)
 {

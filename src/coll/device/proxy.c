@@ -28,6 +28,7 @@
 #include "coll/device/device.h"
 #include "transport/cuda/cuda_errors.h"
 #include "transport/cuda/device_scope.h"
+#include "transport/cuda/driver_call.h"
 
 /* Passes without work: at first it spins, then lets others run, then sleeps. */
 enum { SPINS = 1 << 14, YIELDS = 1 << 15, SLEEP_NS = 20000 };
@@ -122,14 +123,14 @@ static int copy_own(const struct epx_proxy *proxy, const struct epx_exchange *ex
 static int move(struct epx_proxy *proxy, const struct epx_exchange *exchange)
 {
     const struct epx_transport *transport = proxy->device->transport;
-    int queued = transport->ops->queued == NULL, moved = 0;
+    int queued = transport->ops->exchanges->queued == NULL, moved = 0;
 
     EPX_LOG_DEBUG("exchange %llu begins", (unsigned long long)exchange->number);
     epx_jitter();
     EPX_TRY(copy_own(proxy, exchange));
-    EPX_TRY(transport->ops->exchange(transport->state, exchange, proxy->stream));
+    EPX_TRY(transport->ops->exchanges->start(transport->state, exchange, proxy->stream));
     while (!queued && !is_over(proxy)) {
-        EPX_TRY(transport->ops->queued(transport->state, &queued, &moved));
+        EPX_TRY(transport->ops->exchanges->queued(transport->state, &queued, &moved));
         pause_unless(proxy, moved);
     }
     EPX_LOG_DEBUG("exchange %llu is queued", (unsigned long long)exchange->number);
@@ -175,8 +176,8 @@ static void abort_exchanges(struct epx_proxy *proxy)
     const struct epx_transport *transport = proxy->device->transport;
 
     epx_proxy_stop_kernels(proxy);
-    if (transport->ops->abort)
-        transport->ops->abort(transport->state);
+    if (transport->ops->exchanges->abort)
+        transport->ops->exchanges->abort(transport->state);
 }
 
 static void serve_until_over(struct epx_proxy *proxy)

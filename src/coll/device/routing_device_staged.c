@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* routing_device_staged.c - a routing on device memory by messages: counts, then records. */
-#include "coll/device/device.h"
+#include "coll/device/device_verbs.h"
+#include "coll/device/operation_args.h"
+#include "coll/device/plan_device.h"
 #include "transport/cuda/cuda_errors.h"
 
 int epx_agree_messages(const struct epx_request *request)
@@ -17,7 +19,7 @@ int epx_agree_messages(const struct epx_request *request)
     return EPX_SUCCESS;
 }
 
-int epx_route_tokens_messages(const struct epx_request *request)
+int epx_route_tokens_device_staged(const struct epx_request *request)
 {
     struct epx_route_tokens args = epx_route_args_of(request);
     EPX_Stream stream = request->call.stream;

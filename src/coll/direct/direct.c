@@ -117,37 +117,32 @@ static int init(struct epx_direct *direct)
     return EPX_SUCCESS;
 }
 
-int epx_direct_create(struct epx_comm *comm, const struct epx_transport *transport,
-                      struct epx_direct **result)
+int epx_direct_create(struct epx_transport *transport)
 {
+    struct epx_comm *comm = transport->comm;
     struct epx_direct *direct = epx_memory_zeroed(1, sizeof(*direct));
     int rc = direct ? EPX_SUCCESS : epx_fail(EPX_ERR_NO_MEM, "no memory for the direct algorithm");
 
+    transport->direct = direct;
     if (direct) {
         direct->comm = comm;
-        direct->transport = transport;
         rc = init(direct);
     }
-    rc = epx_comm_agree(comm, rc);
-    if (rc == EPX_SUCCESS)
-        rc = transport->ops->window_create(
-            transport->state,
-            flags_bytes(comm->size) + (size_t)(comm->size * direct->ring_bytes), &direct->window);
-    if (rc != EPX_SUCCESS) {
-        epx_direct_free(direct);
-        return rc;
-    }
+    EPX_TRY(epx_comm_agree(comm, rc));
+    EPX_TRY(epx_transport_window_create(
+        transport, flags_bytes(comm->size) + (size_t)(comm->size * direct->ring_bytes),
+        &direct->window));
     epx_poison(ring(direct, comm->rank, 0), (size_t)(comm->size * direct->ring_bytes));
-    *result = direct;
     return EPX_SUCCESS;
 }
 
-void epx_direct_free(struct epx_direct *direct)
+void epx_direct_free(struct epx_transport *transport)
 {
+    struct epx_direct *direct = transport->direct;
+
     if (!direct)
         return;
-    if (direct->window)
-        direct->transport->ops->window_free(direct->transport->state, direct->window);
+    epx_transport_window_free(transport, direct->window);
     free(direct->ready);
     free(direct->to);
     free(direct->from);
@@ -161,6 +156,7 @@ void epx_direct_free(struct epx_direct *direct)
     free(direct->stored);
     free(direct->sums);
     free(direct);
+    transport->direct = NULL;
 }
 
 struct epx_direct *epx_direct_of(const struct epx_request *request)

@@ -8,9 +8,9 @@
 
 #include <stdatomic.h>
 
+#include "coll/ground.h"
 #include "core/ready.h"
 #include "kernels/host/host_kernels.h"
-#include "transport/transport.h"
 
 /* A position in the list of rows that go to or come from one rank. */
 struct epx_cursor {
@@ -20,7 +20,6 @@ struct epx_cursor {
 
 struct epx_direct {
     struct epx_comm *comm;
-    const struct epx_transport *transport;
     struct epx_window *window;
     int64_t ring_bytes;
 
@@ -46,11 +45,14 @@ struct epx_direct {
     double *sums;                   /* [R][EPX_MAX_TOP_K] */
 };
 
-/* Collective, agreed. */
-int epx_direct_create(struct epx_comm *comm, const struct epx_transport *transport,
-                      struct epx_direct **direct);
-/* Local. */
-void epx_direct_free(struct epx_direct *direct);
+/* The operations of struct epx_ground. */
+int epx_direct_create(struct epx_transport *transport);
+void epx_direct_free(struct epx_transport *transport);
+int epx_route_tokens_direct(struct epx_request *request, int *moved);
+int epx_dispatch_direct(struct epx_request *request, int *moved);
+int epx_combine_direct(struct epx_request *request, int *moved);
+int epx_alltoallv_direct(struct epx_request *request, int *moved);
+
 struct epx_direct *epx_direct_of(const struct epx_request *request);
 
 /*

@@ -5,4 +5,5 @@ libepx_core_la_SOURCES += \
   src/coll/direct/direct.c \
   src/coll/direct/direct.h \
   src/coll/direct/dispatch_direct.c \
+  src/coll/direct/ground_direct.c \
   src/coll/direct/routing_direct.c

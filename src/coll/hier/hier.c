@@ -124,31 +124,30 @@ static void place_arrays(struct epx_hier *hier)
     }
 }
 
-int epx_hier_create(struct epx_comm *comm, struct epx_staged *staged, struct epx_hier **result)
+int epx_hier_create(struct epx_transport *transport)
 {
-    struct epx_hier *hier = epx_memory_zeroed(1, sizeof(*hier));
-    int rc =
-        hier ? EPX_SUCCESS : epx_fail(EPX_ERR_NO_MEM, "no memory for the hierarchical algorithms");
+    struct epx_comm *comm = transport->comm;
+    struct epx_hier *hier;
+    size_t bytes;
+    int rc;
 
+    EPX_TRY(epx_staged_create(transport, 1));
+    hier = epx_memory_zeroed(1, sizeof(*hier));
+    rc = hier ? EPX_SUCCESS : epx_fail(EPX_ERR_NO_MEM, "no memory for the hierarchical algorithms");
+    transport->hier = hier;
     if (hier) {
         hier->comm = comm;
-        hier->staged = staged;
+        hier->staged = transport->staged;
         rc = init(hier);
     }
-    rc = epx_comm_agree(comm, rc);
-    if (rc == EPX_SUCCESS)
-        rc = epx_node_window_create(comm, area_offset(comm->size) + (size_t)staged->stage_bytes,
-                                    &hier->window);
-    if (rc != EPX_SUCCESS) {
-        epx_hier_free(hier);
-        return rc;
-    }
+    EPX_TRY(epx_comm_agree(comm, rc));
+    bytes = area_offset(comm->size) + (size_t)hier->staged->stage_bytes;
+    EPX_TRY(epx_node_window_create(comm, bytes, &hier->window));
     place_arrays(hier);
-    *result = hier;
     return EPX_SUCCESS;
 }
 
-void epx_hier_free(struct epx_hier *hier)
+static void free_hier(struct epx_hier *hier)
 {
     if (!hier)
         return;
@@ -160,6 +159,13 @@ void epx_hier_free(struct epx_hier *hier)
     free(hier->areas);
     free(hier->tables);
     free(hier);
+}
+
+void epx_hier_free(struct epx_transport *transport)
+{
+    free_hier(transport->hier);
+    transport->hier = NULL;
+    epx_staged_free(transport);
 }
 
 struct epx_hier *epx_hier_of(const struct epx_request *request)

@@ -25,12 +25,14 @@ struct epx_hier {
     const int64_t **tables;
 };
 
-/* Whether it is of use: named or not, as far as this rank sees. Local. */
+/* The operations of struct epx_ground. */
 int epx_hier_usable(const struct epx_comm *comm, char *why);
-/* Collective, agreed. */
-int epx_hier_create(struct epx_comm *comm, struct epx_staged *staged, struct epx_hier **hier);
-/* Local. */
-void epx_hier_free(struct epx_hier *hier);
+int epx_hier_create(struct epx_transport *transport);
+void epx_hier_free(struct epx_transport *transport);
+int epx_route_tokens_hier(struct epx_request *request, int *moved);
+int epx_dispatch_hier(struct epx_request *request, int *moved);
+int epx_combine_hier(struct epx_request *request, int *moved);
+
 struct epx_hier *epx_hier_of(const struct epx_request *request);
 
 /* As epx_staged_handshake, then epx_staged_begin. */

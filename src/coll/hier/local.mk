@@ -2,6 +2,7 @@
 libepx_core_la_SOURCES += \
   src/coll/hier/combine_hier.c \
   src/coll/hier/dispatch_hier.c \
+  src/coll/hier/ground_hier.c \
   src/coll/hier/hier.c \
   src/coll/hier/hier.h \
   src/coll/hier/hier_blocks.c \

@@ -53,13 +53,13 @@ static struct items items_of_round(const struct epx_staged *staged, int64_t all,
 
 static int assign(struct epx_hier *hier, struct epx_request *request)
 {
-    const struct epx_transport *transport = hier->staged->transport;
+    const struct epx_staged *staged = hier->staged;
     struct epx_plan *plan = request->route->plan;
 
     EPX_TRY(epx_routing_assign_staged(request));
     epx_list_node_rows_host(plan);
     request->phase = AWAIT_NODE_ROWS;
-    return transport->ops->allgather(transport->state, plan->by_node->rows, plan->by_node->matrix,
+    return staged->messages->allgather(staged->state, plan->by_node->rows, plan->by_node->matrix,
                                      plan->by_node->nodes.num_nodes *
                                          (int)sizeof(*plan->by_node->rows));
 }

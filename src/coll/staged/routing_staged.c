@@ -20,7 +20,7 @@ int epx_routing_begin_staged(struct epx_request *request, int *moved)
     if (!*moved)
         return EPX_SUCCESS;
     epx_routing_count(request);
-    return staged->transport->ops->allgather(staged->transport->state, plan->own_counts,
+    return staged->messages->allgather(staged->state, plan->own_counts,
                                              plan->matrix,
                                              (int)(epx_count_words(plan->count_shape) *
                                                    sizeof(*plan->own_counts)));

@@ -44,12 +44,11 @@ static int init(struct epx_staged *staged)
 /* Collective, agreed. */
 static int make_stages(struct epx_staged *staged)
 {
-    const struct epx_transport *transport = staged->transport;
     size_t bytes = (size_t)staged->stage_bytes;
     int rc = EPX_SUCCESS;
 
-    if (transport->ops->stages && !staged->hier)
-        return transport->ops->stages(transport->state, bytes, &staged->home_stage,
+    if (staged->messages->stages && !staged->hier)
+        return staged->messages->stages(staged->state, bytes, &staged->home_stage,
                                       &staged->expert_stage);
     staged->home_stage = epx_memory_zeroed(1, bytes);
     staged->expert_stage = epx_memory_zeroed(1, bytes);
@@ -79,35 +78,32 @@ static void place_arrays(struct epx_staged *staged)
         staged->displs[r] = (int)(r * staged->share_bytes);
 }
 
-int epx_staged_create(struct epx_comm *comm, const struct epx_transport *transport, int hier,
-                      struct epx_staged **result)
+int epx_staged_create(struct epx_transport *transport, int hier)
 {
     struct epx_staged *staged = epx_memory_zeroed(1, sizeof(*staged));
     int rc = staged ? EPX_SUCCESS : epx_fail(EPX_ERR_NO_MEM, "no memory for the staged algorithm");
 
+    transport->staged = staged;
     if (staged) {
-        staged->comm = comm;
-        staged->transport = transport;
+        staged->comm = transport->comm;
+        staged->messages = transport->ops->messages;
+        staged->state = transport->state;
         staged->hier = hier;
         rc = init(staged);
     }
-    rc = epx_comm_agree(comm, rc);
-    if (rc == EPX_SUCCESS)
-        rc = make_stages(staged);
-    if (rc != EPX_SUCCESS) {
-        epx_staged_free(staged);
-        return rc;
-    }
+    EPX_TRY(epx_comm_agree(transport->comm, rc));
+    EPX_TRY(make_stages(staged));
     place_arrays(staged);
-    *result = staged;
     return EPX_SUCCESS;
 }
 
-void epx_staged_free(struct epx_staged *staged)
+void epx_staged_free(struct epx_transport *transport)
 {
+    struct epx_staged *staged = transport->staged;
+
     if (!staged)
         return;
-    if (!staged->transport->ops->stages || staged->hier) {
+    if (!staged->messages->stages || staged->hier) {
         free(staged->home_stage);
         free(staged->expert_stage);
     }
@@ -118,6 +114,7 @@ void epx_staged_free(struct epx_staged *staged)
     free(staged->sums);
     free(staged->stores);
     free(staged);
+    transport->staged = NULL;
 }
 
 struct epx_staged *epx_staged_of(const struct epx_request *request)
@@ -129,7 +126,7 @@ int epx_staged_done(struct epx_staged *staged, int *moved)
 {
     int done = 0;
 
-    EPX_TRY(staged->transport->ops->done(staged->transport->state, &done));
+    EPX_TRY(staged->messages->done(staged->state, &done));
     *moved |= done;
     return EPX_SUCCESS;
 }
@@ -147,7 +144,6 @@ static void forget(struct epx_staged *staged)
 int epx_staged_handshake(struct epx_request *request, int *weighted, int *moved)
 {
     struct epx_staged *staged = epx_staged_of(request);
-    const struct epx_transport *transport = staged->transport;
 
     if (request->phase == EPX_PHASE_POST) {
         epx_jitter();
@@ -156,7 +152,7 @@ int epx_staged_handshake(struct epx_request *request, int *weighted, int *moved)
         staged->own = epx_ready_of(request);
         staged->own.block_tokens = staged->block_tokens;
         request->phase = EPX_PHASE_AGREE;
-        return transport->ops->allgather(transport->state, &staged->own, staged->ready,
+        return staged->messages->allgather(staged->state, &staged->own, staged->ready,
                                          (int)sizeof(staged->own));
     }
     EPX_TRY(epx_staged_done(staged, moved));
@@ -312,7 +308,6 @@ void epx_staged_measure(struct epx_staged *staged)
 
 int epx_staged_claim(struct epx_staged *staged, enum epx_way way)
 {
-    const struct epx_transport *transport = staged->transport;
     char *from = way == EPX_TO_EXPERTS ? staged->home_stage : staged->expert_stage;
     char *into = way == EPX_TO_EXPERTS ? staged->expert_stage : staged->home_stage;
     char **out_at = way == EPX_TO_EXPERTS ? staged->home_at : staged->expert_at;
@@ -323,8 +318,8 @@ int epx_staged_claim(struct epx_staged *staged, enum epx_way way)
     for (int r = 0; r < staged->comm->size; r++) {
         out_at[r] = from + staged->displs[r];
         in_at[r] = into + staged->displs[r];
-        if (transport->ops->place && !staged->hier)
-            out_at[r] = transport->ops->place(transport->state, r, out_at[r],
+        if (staged->messages->place && !staged->hier)
+            out_at[r] = staged->messages->place(staged->state, r, out_at[r],
                                               into + staged->displs[staged->comm->rank]);
         staged->stores[r].there = r != staged->comm->rank && out_at[r] != from + staged->displs[r];
         claimed &= out_at[r] != NULL;
@@ -335,16 +330,13 @@ int epx_staged_claim(struct epx_staged *staged, enum epx_way way)
 int epx_staged_exchange(struct epx_staged *staged, enum epx_way way, char *expert_rows,
                         const int *home_displs, const int *expert_displs)
 {
-    const struct epx_transport *transport = staged->transport;
+    struct epx_blocks home = {staged->home_stage, staged->home_counts, home_displs};
+    struct epx_blocks expert = {expert_rows, staged->expert_counts, expert_displs};
 
     epx_jitter();
     if (way == EPX_TO_EXPERTS)
-        return transport->ops->alltoallv(transport->state, staged->home_stage,
-                                         staged->home_counts, home_displs, expert_rows,
-                                         staged->expert_counts, expert_displs);
-    return transport->ops->alltoallv(transport->state, expert_rows, staged->expert_counts,
-                                     expert_displs, staged->home_stage, staged->home_counts,
-                                     home_displs);
+        return staged->messages->alltoallv(staged->state, home, expert);
+    return staged->messages->alltoallv(staged->state, expert, home);
 }
 
 int epx_staged_send(struct epx_staged *staged, enum epx_way way)

@@ -6,13 +6,14 @@
 #ifndef EPX_COLL_STAGED_STAGED_H
 #define EPX_COLL_STAGED_STAGED_H
 
+#include "coll/ground.h"
 #include "core/ready.h"
 #include "kernels/host/host_kernels.h"
-#include "transport/transport.h"
 
 struct epx_staged {
     struct epx_comm *comm;
-    const struct epx_transport *transport;
+    const struct epx_message_ops *messages; /* of the transport, with its state */
+    void *state;
     int hier;          /* the transport's own places are not used: all goes in messages */
     int64_t stage_bytes; /* of each of the two stages */
     int64_t share_bytes; /* what each rank has of a stage, the same places on all ranks */
@@ -39,11 +40,14 @@ struct epx_staged {
     double *sums; /* [R][EPX_MAX_TOP_K] */
 };
 
-/* Collective, agreed. */
-int epx_staged_create(struct epx_comm *comm, const struct epx_transport *transport, int hier,
-                      struct epx_staged **staged);
-/* Local. */
-void epx_staged_free(struct epx_staged *staged);
+/* As the operations of struct epx_ground; hier: for the hierarchical algorithms. */
+int epx_staged_create(struct epx_transport *transport, int hier);
+void epx_staged_free(struct epx_transport *transport);
+int epx_route_tokens_staged(struct epx_request *request, int *moved);
+int epx_dispatch_staged(struct epx_request *request, int *moved);
+int epx_combine_staged(struct epx_request *request, int *moved);
+int epx_alltoallv_staged(struct epx_request *request, int *moved);
+
 struct epx_staged *epx_staged_of(const struct epx_request *request);
 
 /* As epx_direct_handshake. Nothing else is started before the ranks agree. */

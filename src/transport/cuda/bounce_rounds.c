@@ -120,7 +120,7 @@ static void ask_for_places(struct epx_bounce *bounce, int *moved)
     for (int r = 0; r < bounce->comm->size; r++) {
         if (r == self || place[r])
             continue;
-        place[r] = bounce->host->place(bounce->messages, r,
+        place[r] = bounce->host->messages->place(bounce->messages, r,
                                        bounce->stage[(next + 1) % 2] + r * share, into);
         if (!place[r])
             continue;
@@ -199,14 +199,15 @@ static int begin(struct epx_bounce *bounce, int *moved)
 {
     size_t ranks = (size_t)bounce->comm->size;
     uint64_t number = bounce->number + 1;
+    struct epx_blocks out, in;
 
     if (bounce->under_way || !bounce->filling.full)
         return EPX_SUCCESS;
     epx_jitter();
     address_blocks(bounce);
-    EPX_TRY(bounce->host->alltoallv(bounce->messages, bounce->stage[(number + 1) % 2],
-                                    bounce->counts, bounce->displs, bounce->stage[number % 2],
-                                    bounce->counts + ranks, bounce->displs));
+    out = (struct epx_blocks){bounce->stage[(number + 1) % 2], bounce->counts, bounce->displs};
+    in = (struct epx_blocks){bounce->stage[number % 2], bounce->counts + ranks, bounce->displs};
+    EPX_TRY(bounce->host->messages->alltoallv(bounce->messages, out, in));
     bounce->number = number;
     bounce->begun++;
     bounce->under_way = 1;
@@ -249,9 +250,9 @@ static int take(struct epx_bounce *bounce, int *moved)
 
     if (!bounce->under_way)
         return EPX_SUCCESS;
-    EPX_TRY(bounce->host->done(bounce->messages, &done));
+    EPX_TRY(bounce->host->messages->done(bounce->messages, &done));
     for (int r = 0; r < bounce->comm->size; r++) {
-        if (bounce->came[r] || !bounce->host->came(bounce->messages, r))
+        if (bounce->came[r] || !bounce->host->messages->came(bounce->messages, r))
             continue;
         bounce->came[r] = 1;
         *moved = 1;

@@ -9,6 +9,8 @@ libepx_cuda_la_SOURCES += \
   src/transport/cuda/device_scope.h \
   src/transport/cuda/device_windows.c \
   src/transport/cuda/device_windows.h \
+  src/transport/cuda/driver_call.c \
+  src/transport/cuda/driver_call.h \
   src/transport/cuda/peer_windows.c \
   src/transport/cuda/peer_windows.h \
   src/transport/cuda/pieces.h \

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "coll/device/device.h"
 #include "core/agree.h"
 #include "transport/cuda/bounce_rounds.h"
 #include "transport/cuda/cuda_errors.h"
@@ -154,7 +153,7 @@ static int pin_all(struct epx_bounce *bounce)
     EPX_TRY(pin(bounce, self, bounce->stage[0]));
     for (int r = 0; r < bounce->comm->size; r++) {
         char *stages = r == self ? bounce->stage[0]
-                                 : bounce->host->mapped(bounce->messages, r, bounce->stage[0]);
+                                 : bounce->host->messages->mapped(bounce->messages, r, bounce->stage[0]);
 
         bounce->is_mapped &= stages != NULL;
         if (stages && r != self)
@@ -195,7 +194,7 @@ static int init_all(void *state)
     EPX_TRY(epx_comm_agree(comm, init(bounce)));
     EPX_TRY(bounce->host->create(comm, &bounce->messages));
     bytes = (size_t)(comm->size * bounce->pieces.share_bytes);
-    EPX_TRY(bounce->host->stages(bounce->messages, bytes, &bounce->stage[0], &bounce->stage[1]));
+    EPX_TRY(bounce->host->messages->stages(bounce->messages, bytes, &bounce->stage[0], &bounce->stage[1]));
     EPX_TRY(epx_comm_agree(comm, pin_all(bounce)));
     return epx_comm_agree(comm, warm_up(bounce));
 }
@@ -212,7 +211,12 @@ static int bounce_create(struct epx_comm *comm, void **state)
     return epx_device_run(comm, &bounce->windows.ordinal, init_all, bounce);
 }
 
-/* What it queues on the stream waits for no rank: there is nothing to abort. */
+/* Nothing that is queued on the stream waits for a rank: there is nothing to abort. */
+static const struct epx_exchange_ops bounce_exchanges = {
+    .start = epx_bounce_exchange,
+    .queued = epx_bounce_queued,
+};
+
 const struct epx_transport_ops epx_transport_bounce = {
     .memory = EPX_MEMORY_CUDA,
     .usable = bounce_usable,
@@ -221,6 +225,5 @@ const struct epx_transport_ops epx_transport_bounce = {
     .window_create = bounce_window_create,
     .window_free = bounce_window_free,
     .reclaim = bounce_reclaim,
-    .exchange = epx_bounce_exchange,
-    .queued = epx_bounce_queued,
+    .exchanges = &bounce_exchanges,
 };

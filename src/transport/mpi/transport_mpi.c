@@ -84,19 +84,6 @@ static void mpi_announce(void *state, char *message)
     epx_mpi_liveness_announce(mpi->liveness, message);
 }
 
-static int mpi_window_create(void *state, size_t bytes, struct epx_window **window)
-{
-    struct mpi *mpi = state;
-
-    return epx_transport_private_window(mpi->comm, bytes, window);
-}
-
-static void mpi_window_free(void *state, struct epx_window *window)
-{
-    (void)state;
-    epx_window_free(window);
-}
-
 static int started(struct mpi *mpi, int mpi_error, const char *call)
 {
     if (mpi_error != MPI_SUCCESS)
@@ -130,14 +117,14 @@ static int mpi_alltoall(void *state, const void *send, void *recv, int bytes)
                    "MPI_Ialltoall");
 }
 
-static int mpi_alltoallv(void *state, const void *send, const int *sendcounts, const int *sdispls,
-                         void *recv, const int *recvcounts, const int *rdispls)
+static int mpi_alltoallv(void *state, struct epx_blocks send, struct epx_blocks recv)
 {
     struct mpi *mpi = state;
 
     return started(mpi,
-                   MPI_Ialltoallv(send, sendcounts, sdispls, MPI_BYTE, recv, recvcounts, rdispls,
-                                  MPI_BYTE, mpi->data, next_collective(mpi)),
+                   MPI_Ialltoallv(send.base, send.counts, send.displs, MPI_BYTE, recv.base,
+                                  recv.counts, recv.displs, MPI_BYTE, mpi->data,
+                                  next_collective(mpi)),
                    "MPI_Ialltoallv");
 }
 
@@ -171,16 +158,18 @@ static const struct epx_liveness_ops mpi_liveness = {
     .announce = mpi_announce,
 };
 
+static const struct epx_message_ops mpi_messages = {
+    .allgather = mpi_allgather,
+    .alltoall = mpi_alltoall,
+    .alltoallv = mpi_alltoallv,
+    .done = mpi_done,
+};
+
 const struct epx_transport_ops epx_transport_mpi = {
     .memory = EPX_MEMORY_SYSTEM,
     .usable = mpi_usable,
     .create = mpi_create,
     .free = mpi_free,
     .liveness = &mpi_liveness,
-    .window_create = mpi_window_create,
-    .window_free = mpi_window_free,
-    .allgather = mpi_allgather,
-    .alltoall = mpi_alltoall,
-    .alltoallv = mpi_alltoallv,
-    .done = mpi_done,
+    .messages = &mpi_messages,
 };

@@ -182,5 +182,4 @@ const struct epx_transport_ops epx_transport_lsa = {
     .window_create = epx_peer_windows_create,
     .window_free = epx_peer_windows_free,
     .reclaim = epx_peer_windows_reclaim,
-    .direct = 1,
 };

@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "coll/device/device.h"
 #include "core/agree.h"
+#include "kernels/ring.h"
 #include "transport/cuda/cuda_errors.h"
 #include "transport/cuda/device_scope.h"
 #include "transport/cuda/device_windows.h"
@@ -160,6 +160,11 @@ static int nccl_create(struct epx_comm *comm, void **state)
     return epx_device_run(comm, &nccl->windows.ordinal, init_all, nccl);
 }
 
+static const struct epx_exchange_ops nccl_exchanges = {
+    .start = nccl_exchange,
+    .abort = nccl_abort,
+};
+
 const struct epx_transport_ops epx_transport_nccl = {
     .memory = EPX_MEMORY_CUDA,
     .usable = nccl_usable,
@@ -168,6 +173,5 @@ const struct epx_transport_ops epx_transport_nccl = {
     .window_create = nccl_window_create,
     .window_free = nccl_window_free,
     .reclaim = nccl_reclaim,
-    .exchange = nccl_exchange,
-    .abort = nccl_abort,
+    .exchanges = &nccl_exchanges,
 };

@@ -149,6 +149,5 @@ const struct epx_transport_ops epx_transport_shm = {
     .liveness = &shm_liveness,
     .window_create = shm_window_create,
     .window_free = shm_window_free,
-    .direct = 1,
     .threads = 1,
 };

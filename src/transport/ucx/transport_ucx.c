@@ -244,12 +244,11 @@ static int ucx_alltoall(void *state, const void *send, void *recv, int bytes)
                  (struct blocks){.base = recv, .bytes = bytes, .stride = bytes});
 }
 
-static int ucx_alltoallv(void *state, const void *send, const int *sendcounts, const int *sdispls,
-                         void *recv, const int *recvcounts, const int *rdispls)
+static int ucx_alltoallv(void *state, struct epx_blocks send, struct epx_blocks recv)
 {
     return start(state,
-                 (struct blocks){.base = (char *)send, .counts = sendcounts, .displs = sdispls},
-                 (struct blocks){.base = recv, .counts = recvcounts, .displs = rdispls});
+                 (struct blocks){.base = send.base, .counts = send.counts, .displs = send.displs},
+                 (struct blocks){.base = recv.base, .counts = recv.counts, .displs = recv.displs});
 }
 
 static int ucx_done(void *state, int *done)
@@ -270,19 +269,6 @@ static int ucx_came(void *state, int rank)
     const struct ucx *ucx = state;
 
     return ucx->taken[rank];
-}
-
-static int ucx_window_create(void *state, size_t bytes, struct epx_window **window)
-{
-    const struct ucx *ucx = state;
-
-    return epx_transport_private_window(ucx->comm, bytes, window);
-}
-
-static void ucx_window_free(void *state, struct epx_window *window)
-{
-    (void)state;
-    epx_window_free(window);
 }
 
 static int ucx_beat(void *state, uint64_t position, char *message)
@@ -320,15 +306,7 @@ static const struct epx_liveness_ops ucx_liveness = {
     .announce = ucx_announce,
 };
 
-const struct epx_transport_ops epx_transport_ucx = {
-    .memory = EPX_MEMORY_SYSTEM,
-    .usable = ucx_usable,
-    .create = ucx_create,
-    .free = ucx_free,
-    .liveness = &ucx_liveness,
-    .window_create = ucx_window_create,
-    .window_free = ucx_window_free,
-    .threads = 1,
+static const struct epx_message_ops ucx_messages = {
     .allgather = ucx_allgather,
     .alltoall = ucx_alltoall,
     .alltoallv = ucx_alltoallv,
@@ -337,4 +315,14 @@ const struct epx_transport_ops epx_transport_ucx = {
     .place = ucx_place,
     .mapped = ucx_mapped,
     .came = ucx_came,
+};
+
+const struct epx_transport_ops epx_transport_ucx = {
+    .memory = EPX_MEMORY_SYSTEM,
+    .threads = 1,
+    .usable = ucx_usable,
+    .create = ucx_create,
+    .free = ucx_free,
+    .liveness = &ucx_liveness,
+    .messages = &ucx_messages,
 };

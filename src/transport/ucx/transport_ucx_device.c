@@ -11,12 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "coll/device/device.h"
 #include "core/agree.h"
 #include "kernels/ring.h"
 #include "transport/cuda/cuda_errors.h"
 #include "transport/cuda/device_ranks.h"
 #include "transport/cuda/device_scope.h"
+#include "transport/transport.h"
 #include "transport/ucx/ucx_context.h"
 
 enum { PARTING_MS = 1000, SHORT_BYTES = 8, LONG_BYTES = 1 << 20 };
@@ -268,6 +268,12 @@ static void ucx_device_reclaim(void *state)
     epx_device_windows_reclaim(&ucx->windows);
 }
 
+static const struct epx_exchange_ops ucx_exchanges = {
+    .start = epx_ucx_exchange,
+    .queued = epx_ucx_queued,
+    .abort = epx_ucx_abort,
+};
+
 const struct epx_transport_ops epx_transport_ucx_device = {
     .memory = EPX_MEMORY_CUDA,
     .usable = ucx_device_usable,
@@ -276,7 +282,5 @@ const struct epx_transport_ops epx_transport_ucx_device = {
     .window_create = ucx_device_window_create,
     .window_free = ucx_device_window_free,
     .reclaim = ucx_device_reclaim,
-    .exchange = epx_ucx_exchange,
-    .queued = epx_ucx_queued,
-    .abort = epx_ucx_abort,
+    .exchanges = &ucx_exchanges,
 };

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * routing_device.c - the plan of a route on device memory. All of it is one window: first what
+ * plan_device.c - the plan of a route on device memory. All of it is one window: first what
  * other ranks store into, then what only this rank uses.
  */
+#include "coll/device/plan_device.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/jitter.h"
-#include "coll/device/device.h"
 #include "coll/device/device_nodes.h"
 #include "core/agree.h"
 #include "kernels/node_rows.h"
@@ -394,26 +395,5 @@ int epx_device_route_poison(const struct epx_request *request)
     if (start < end)
         EPX_TRY_CUDA(cudaMemsetAsync(start, EPX_PATTERN, (size_t)(end - start),
                                      request->call.stream));
-    return EPX_SUCCESS;
-}
-
-struct epx_route_tokens epx_route_args_of(const struct epx_request *request)
-{
-    struct epx_route_tokens args = {
-        .comm = epx_device_comm_of(request),
-        .note = epx_ready_note_of(request),
-        .plan = *epx_device_plan_of(request),
-        .ids = request->call.rows_in,
-        .num_tokens = request->call.num_tokens,
-    };
-
-    return args;
-}
-
-int epx_route_tokens_device(const struct epx_request *request)
-{
-    struct epx_route_tokens args = epx_route_args_of(request);
-
-    EPX_TRY_LAUNCH(epx_launch_route_tokens(&args, request->call.stream));
     return EPX_SUCCESS;
 }

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* attach.c - which transport a communicator uses, and on which ground. */
+#include "coll/attach.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "coll/ground.h"
+#include "core/agree.h"
+#include "transport/module.h"
+
+/* What moves the bytes of a line of the list; NULL and why if that is not here. */
+static const struct epx_transport_ops *ops_of(const struct epx_listed *entry, char *why)
+{
+    const struct epx_module *module = NULL;
+
+    if (entry->ops || !entry->is_built) {
+        snprintf(why, EPX_WHY_MAX, entry->ops ? "usable" : "not part of this build");
+        return entry->ops;
+    }
+    module = epx_module_open();
+    snprintf(why, EPX_WHY_MAX, "%.*s", EPX_WHY_MAX - 1, module ? "usable" : epx_status_message());
+    return module ? module->transports[entry - epx_transports].ops : NULL;
+}
+
+static const struct epx_ground *ground_of(const struct epx_listed *entry,
+                                          const struct epx_transport_ops *ops)
+{
+    if (entry->memory == EPX_MEMORY_CUDA)
+        return ops->exchanges ? epx_module_open()->staged : epx_module_open()->direct;
+    if (entry->hier)
+        return &epx_ground_hier;
+    return ops->messages ? &epx_ground_staged : &epx_ground_direct;
+}
+
+static int usable_here(struct epx_comm *comm, const struct epx_listed *entry, char *why)
+{
+    const struct epx_transport_ops *ops = ops_of(entry, why);
+    const struct epx_ground *ground = ground_of(entry, ops);
+
+    return (!ground->usable || ground->usable(comm, why)) && ops->usable(comm, why);
+}
+
+/* Whether every rank can use it; why tells the first rank's reason. Collective. */
+static int usable_on_all(struct epx_comm *comm, const struct epx_listed *entry, int *usable,
+                         char *why)
+{
+    const struct epx_transport_ops *ops = ops_of(entry, why);
+    int rc = epx_comm_agree(comm, ops ? EPX_SUCCESS : epx_fail_quietly(EPX_ERR_TRANSPORT, why));
+
+    if (rc == EPX_SUCCESS) {
+        int here = usable_here(comm, entry, why);
+
+        rc = epx_comm_agree(comm, here ? EPX_SUCCESS : epx_fail_quietly(EPX_ERR_TRANSPORT, why));
+    }
+    *usable = rc == EPX_SUCCESS;
+    if (rc == EPX_ERR_TRANSPORT)
+        snprintf(why, EPX_WHY_MAX, "%.*s", EPX_WHY_MAX - 1, epx_status_message());
+    return rc == EPX_ERR_TRANSPORT ? EPX_SUCCESS : rc;
+}
+
+/* The transport of a finished communicator stays: late peers and MPI may still touch it. */
+static void transport_free(struct epx_transport *transport)
+{
+    if (!transport || transport->comm->finished)
+        return;
+    transport->ground->free(transport);
+    transport->ops->free(transport->state);
+    free(transport);
+}
+
+static int transport_init(struct epx_transport *transport)
+{
+    EPX_TRY(transport->ops->create(transport->comm, &transport->state));
+    transport->liveness.ops = transport->ops->liveness;
+    transport->liveness.state = transport->state;
+    return transport->ground->create(transport);
+}
+
+static struct epx_transport *allocate(struct epx_comm *comm, const struct epx_listed *entry)
+{
+    struct epx_transport *transport = epx_memory_zeroed(1, sizeof(*transport));
+    char why[EPX_WHY_MAX];
+
+    if (!transport)
+        return NULL;
+    transport->name = entry->name;
+    transport->description = entry->description;
+    transport->comm = comm;
+    transport->ops = ops_of(entry, why);
+    transport->ground = ground_of(entry, transport->ops);
+    return transport;
+}
+
+static int make(struct epx_comm *comm, const struct epx_listed *entry,
+                struct epx_transport **result)
+{
+    struct epx_transport *transport = allocate(comm, entry);
+    int rc = transport ? EPX_SUCCESS : epx_fail(EPX_ERR_NO_MEM, "no memory for a transport");
+
+    rc = epx_comm_agree(comm, rc);
+    *result = transport;
+    if (rc == EPX_SUCCESS)
+        rc = transport_init(transport);
+    if (rc != EPX_SUCCESS && !comm->finished) {
+        transport_free(transport);
+        *result = NULL;
+    }
+    return rc;
+}
+
+static int attach(struct epx_comm *comm, const struct epx_listed *entry)
+{
+    EPX_TRY(make(comm, entry, &comm->transport));
+    comm->liveness = comm->transport->liveness;
+    return EPX_SUCCESS;
+}
+
+static int has_memory(const struct epx_comm *comm, const struct epx_listed *entry)
+{
+    return entry->memory ==
+           (comm->params.memory == EPX_MEMORY_CUDA ? EPX_MEMORY_CUDA : EPX_MEMORY_SYSTEM);
+}
+
+/* The next line for the same name and memory: another way to do the same. */
+static const struct epx_listed *next_way(const struct epx_listed *entry)
+{
+    const struct epx_listed *next = entry + 1;
+
+    if (!next->name || strcmp(next->name, entry->name) != 0 || next->memory != entry->memory)
+        return NULL;
+    return next;
+}
+
+/* The first line for a name, of the communicator's memory if there is one. */
+static const struct epx_listed *find_named(const struct epx_comm *comm, const char *name)
+{
+    const struct epx_listed *named = NULL;
+
+    for (const struct epx_listed *entry = epx_transports; entry->name; entry++) {
+        if (strcmp(entry->name, name) != 0)
+            continue;
+        if (has_memory(comm, entry))
+            return entry;
+        if (!named)
+            named = entry;
+    }
+    return named;
+}
+
+static int attach_named(struct epx_comm *comm, const char *name)
+{
+    const struct epx_listed *named = find_named(comm, name);
+    char why[EPX_WHY_MAX];
+    int usable;
+
+    EPX_FAIL_IF(!named, EPX_ERR_INTERN, "transport %s is not listed", name);
+    EPX_FAIL_IF(comm->params.memory && !has_memory(comm, named), EPX_ERR_UNSUPPORTED,
+                "transport %s is for %s memory", name, epx_memory_name(named->memory));
+    EPX_TRY(usable_on_all(comm, named, &usable, why));
+    for (const struct epx_listed *way = next_way(named); !usable && way; way = next_way(way)) {
+        EPX_LOG_INFO("transport %s (%s) passed over: %s", name, named->description, why);
+        named = way;
+        EPX_TRY(usable_on_all(comm, named, &usable, why));
+    }
+    EPX_FAIL_IF(!usable, EPX_ERR_TRANSPORT, "transport %s is not usable: %s", name, why);
+    return attach(comm, named);
+}
+
+static int attach_first(struct epx_comm *comm)
+{
+    char why[EPX_WHY_MAX];
+    int usable, rc;
+
+    for (const struct epx_listed *entry = epx_transports; entry->name; entry++) {
+        if (!has_memory(comm, entry))
+            continue;
+        EPX_TRY(usable_on_all(comm, entry, &usable, why));
+        if (!usable) {
+            EPX_LOG_INFO("transport %s passed over: %s", entry->name, why);
+            continue;
+        }
+        rc = attach(comm, entry);
+        if (rc == EPX_SUCCESS || comm->finished)
+            return rc;
+        EPX_LOG_WARN("transport %s passed over: %s", entry->name, epx_status_message());
+    }
+    return epx_fail(comm->params.memory == EPX_MEMORY_CUDA ? EPX_ERR_UNSUPPORTED
+                                                           : EPX_ERR_TRANSPORT,
+                    "no transport is usable: %s", why);
+}
+
+static int is_for(const char *name, enum epx_memory_kind memory)
+{
+    for (const struct epx_listed *entry = epx_transports; entry->name; entry++)
+        if (entry->is_built && entry->memory == memory && strcmp(entry->name, name) == 0)
+            return 1;
+    return 0;
+}
+
+/* Whether this build has the transport on device memory and on the host's. */
+static int is_for_both(const char *name)
+{
+    return is_for(name, EPX_MEMORY_CUDA) && is_for(name, EPX_MEMORY_SYSTEM);
+}
+
+/* auto: device memory if every rank has a current CUDA context and no host transport is named. */
+static int choose_memory(struct epx_comm *comm)
+{
+    int64_t anywhere;
+
+    if (comm->params.memory != EPX_MEMORY_AUTO)
+        return EPX_SUCCESS;
+    if (comm->params.transport && !is_for_both(epx_param_transports[comm->params.transport]))
+        return EPX_SUCCESS;
+    EPX_TRY(epx_comm_max(comm, !epx_module_has_context(), &anywhere));
+    comm->params.memory = anywhere ? EPX_MEMORY_SYSTEM : EPX_MEMORY_CUDA;
+    return EPX_SUCCESS;
+}
+
+int epx_transport_attach(struct epx_comm *comm)
+{
+    const char *name = epx_param_transports[comm->params.transport];
+
+    EPX_TRY(choose_memory(comm));
+    EPX_TRY(comm->params.transport ? attach_named(comm, name) : attach_first(comm));
+    comm->params.memory = comm->transport->ops->memory;
+    EPX_LOG_INFO("transport %s: %s", comm->transport->name, comm->transport->description);
+    return EPX_SUCCESS;
+}
+
+void epx_transport_detach(struct epx_comm *comm)
+{
+    struct epx_transport *transport = comm->transport;
+
+    if (!transport)
+        return;
+    comm->liveness.ops = NULL;
+    comm->transport = NULL;
+    transport_free(comm->spare);
+    comm->spare = NULL;
+    transport_free(transport);
+}
+
+void epx_transport_retire(struct epx_comm *comm)
+{
+    struct epx_transport *transport = comm->transport;
+
+    if (transport && transport->device_ops)
+        transport->device_ops->retire(transport->device);
+}
+
+/* The last of the list is always usable. */
+static const struct epx_listed *last_listed(void)
+{
+    const struct epx_listed *entry = epx_transports;
+
+    while (entry[1].name)
+        entry++;
+    return entry;
+}
+
+int epx_transport_spare(struct epx_comm *comm, struct epx_transport **spare)
+{
+    *spare = NULL;
+    if (comm->params.transport || comm->threaded || !comm->transport->direct)
+        return EPX_SUCCESS;
+    if (!comm->spare)
+        EPX_TRY(make(comm, last_listed(), &comm->spare));
+    *spare = comm->spare;
+    return EPX_SUCCESS;
+}
+
+const struct epx_device_ops *epx_transport_device_ops(const struct epx_comm *comm)
+{
+    return comm->transport ? comm->transport->device_ops : NULL;
+}
+
+const char *epx_transport_name(const struct epx_comm *comm)
+{
+    return comm->transport ? comm->transport->name : "none";
+}
+
+/* A line of the list; NULL past its end. */
+static const struct epx_listed *listed_at(int index)
+{
+    for (int i = 0; epx_transports[i].name; i++)
+        if (i == index)
+            return &epx_transports[i];
+    return NULL;
+}
+
+int epx_transport_report(MPI_Comm mpi_comm, int index, struct epx_transport_report *report)
+{
+    const struct epx_listed *entry = listed_at(index);
+    struct epx_params params = {0};
+    struct epx_comm *comm;
+    int rc;
+
+    if (!entry)
+        return EPX_ERR_ARG;
+    EPX_TRY(epx_comm_create(mpi_comm, &params, epx_params_read(MPI_INFO_NULL, &params), &comm));
+    *report = (struct epx_transport_report){.name = entry->name,
+                                            .memory = epx_memory_name(entry->memory),
+                                            .description = entry->description};
+    rc = usable_on_all(comm, entry, &report->usable, report->why);
+    epx_comm_close(comm);
+    return rc;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* attach.h - which transport a communicator uses, and on which ground. */
+#ifndef EPX_COLL_ATTACH_H
+#define EPX_COLL_ATTACH_H
+
+#include "transport/transport.h"
+
+/*
+ * Collective: attaches the first usable transport for the communicator's memory space, or the
+ * one that its hint names. With auto a transport that cannot be set up is passed over.
+ */
+int epx_transport_attach(struct epx_comm *comm);
+/* Local. */
+void epx_transport_detach(struct epx_comm *comm);
+/* Local, of a finished communicator: ends the transport's threads; all else stays. */
+void epx_transport_retire(struct epx_comm *comm);
+const char *epx_transport_name(const struct epx_comm *comm);
+/* The operations on device memory, NULL on host memory. */
+const struct epx_device_ops *epx_transport_device_ops(const struct epx_comm *comm);
+/*
+ * Collective: a transport that needs no shared memory, for a route whose windows do not fit.
+ * *spare stays NULL if the user named the transport or a thread progresses it.
+ */
+int epx_transport_spare(struct epx_comm *comm, struct epx_transport **spare);
+
+/* For epx_info. Collective over comm; index 0, 1, ...; EPX_ERR_ARG past the end. */
+struct epx_transport_report {
+    const char *name, *memory, *description;
+    int usable;
+    char why[EPX_WHY_MAX];
+};
+int epx_transport_report(MPI_Comm comm, int index, struct epx_transport_report *report);
+
+#endif

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* device_create.c - what a communicator on device memory has, from its making to its end. */
+#include "coll/device/device_create.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "coll/device/control_window.h"
+#include "coll/device/device_liveness.h"
+#include "coll/device/device_order.h"
+#include "coll/device/proxy.h"
+#include "core/agree.h"
+#include "transport/cuda/cuda_errors.h"
+#include "transport/cuda/device_ranks.h"
+#include "transport/cuda/device_scope.h"
+#include "transport/mpi/mpi_liveness.h"
+
+static int allocate_completions(struct epx_device *device)
+{
+    size_t bytes = EPX_MOST_IN_FLIGHT * sizeof(*device->completions);
+
+    device->events = calloc(EPX_MOST_IN_FLIGHT, sizeof(*device->events));
+    device->unused = calloc(EPX_MOST_IN_FLIGHT, sizeof(*device->unused));
+    EPX_FAIL_IF(!device->events || !device->unused, EPX_ERR_NO_MEM, "no memory for %d completions",
+                EPX_MOST_IN_FLIGHT);
+    EPX_TRY_CUDA(cudaHostAlloc((void **)&device->completions, bytes, cudaHostAllocPortable));
+    EPX_TRY_CUDA(cudaHostAlloc((void **)&device->notes, sizeof(*device->notes),
+                               cudaHostAllocPortable));
+    memset(device->completions, 0, bytes);
+    memset(device->notes, 0, sizeof(*device->notes));
+    for (int i = EPX_SHARED_COMPLETION - 1; i >= 0; i--)
+        device->unused[device->num_unused++] = i;
+    return EPX_SUCCESS;
+}
+
+static int create_streams(struct epx_device *device)
+{
+    int least, greatest;
+
+    EPX_TRY_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    EPX_TRY_CUDA(cudaStreamCreateWithPriority(&device->stream, cudaStreamNonBlocking, greatest));
+    EPX_TRY_CUDA(cudaEventCreateWithFlags(&device->copied, cudaEventDisableTiming));
+    return epx_device_init_order(device);
+}
+
+static int init(struct epx_device *device)
+{
+    EPX_TRY(allocate_completions(device));
+    EPX_TRY(create_streams(device));
+    EPX_TRY_LAUNCH(epx_load_kernels());
+    return EPX_SUCCESS;
+}
+
+/* All of them must run at once on every rank's GPU. */
+static int find_blocks(struct epx_device *device)
+{
+    int64_t wanted = device->comm->params.max_sms, most;
+    int sms = 0, rc = EPX_SUCCESS;
+    cudaError_t error = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount,
+                                               device->ordinal);
+
+    if (error != cudaSuccess)
+        rc = epx_fail_cuda(error, "cudaDeviceGetAttribute");
+    EPX_TRY(epx_comm_agree(device->comm, rc));
+    EPX_TRY(epx_comm_max(device->comm, -(wanted < sms ? wanted : sms), &most));
+    device->blocks = (int)-most;
+    return EPX_SUCCESS;
+}
+
+/* A look at the abort word may be under way: into notes, from the window. */
+static void free_cuda(struct epx_device *device)
+{
+    if (device->stream)
+        cudaStreamSynchronize(device->stream);
+    for (int i = 0; device->events && i < EPX_MOST_IN_FLIGHT; i++)
+        if (device->events[i])
+            cudaEventDestroy(device->events[i]);
+    epx_device_end_order(device);
+    if (device->copied)
+        cudaEventDestroy(device->copied);
+    if (device->stream)
+        cudaStreamDestroy(device->stream);
+    cudaFreeHost(device->completions);
+    cudaFreeHost(device->notes);
+}
+
+static void tell_latency(struct epx_device *device)
+{
+    const struct epx_device_exchanges *all = &device->notes->exchanges;
+
+    if (!epx_device_copy(device, &device->notes->exchanges, &device->state->exchanges,
+                         sizeof(*all)) || all->num == 0)
+        return;
+    EPX_LOG_INFO("%llu exchanges of messages arrived after kernels had asked: the fastest %.1f us, "
+                 "in the mean %.1f us", (unsigned long long)all->num, (double)all->least_ns / 1e3,
+                 (double)all->waited_ns / 1e3 / (double)all->num);
+}
+
+/* The memory of a lost GPU stays, which the proxy may still use. */
+void epx_device_free(struct epx_transport *transport)
+{
+    struct epx_device *device = transport->device;
+    struct epx_device_scope scope;
+
+    if (!device)
+        return;
+    if (device->proxy && !device->comm->finished)
+        tell_latency(device);
+    epx_mpi_liveness_free(device->mpi_liveness);
+    device->mpi_liveness = NULL;
+    if (epx_device_enter(device->ordinal, &scope) != cudaSuccess) {
+        epx_proxy_retire(device->proxy);
+        return;
+    }
+    epx_proxy_free(device->proxy);
+    if (device->window)
+        transport->ops->window_free(transport->state, device->window);
+    free_cuda(device);
+    epx_device_leave(&scope);
+    free(device->events);
+    free(device->unused);
+    free(device);
+    transport->device = NULL;
+}
+
+void epx_device_retire(struct epx_device *device)
+{
+    if (device)
+        epx_proxy_retire(device->proxy);
+}
+
+static int init_all(void *state)
+{
+    struct epx_device *device = state;
+    struct epx_comm *comm = device->comm;
+
+    EPX_TRY(epx_comm_agree(comm, init(device)));
+    EPX_TRY(find_blocks(device));
+    EPX_TRY(epx_control_window_create(device));
+    if (!device->transport->ops->exchanges)
+        return EPX_SUCCESS;
+    EPX_TRY(epx_comm_agree(comm, epx_mpi_liveness_create(comm, &device->mpi_liveness)));
+    return epx_comm_agree(comm, epx_proxy_create(device, &device->proxy));
+}
+
+/* The ranks agree also if one of them has no memory for the struct or loses its device. */
+int epx_device_create(struct epx_transport *transport)
+{
+    struct epx_device *device = calloc(1, sizeof(*device));
+
+    transport->device = device;
+    if (!device)
+        return epx_comm_agree(transport->comm, epx_fail(EPX_ERR_NO_MEM, "no memory for a device"));
+    device->comm = transport->comm;
+    device->transport = transport;
+    transport->liveness.ops = &epx_device_liveness;
+    transport->liveness.state = device;
+    return epx_device_run(transport->comm, &device->ordinal, init_all, device);
+}

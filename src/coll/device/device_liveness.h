@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* device_liveness.h - how a communicator on device memory ends. */
+#ifndef EPX_COLL_DEVICE_DEVICE_LIVENESS_H
+#define EPX_COLL_DEVICE_DEVICE_LIVENESS_H
+
+#include "coll/device/device.h"
+
+extern const struct epx_liveness_ops epx_device_liveness;
+
+/* Now and then: an error if the context was lost, which never completes anything. */
+int epx_device_check(const struct epx_device *device, struct epx_request *request);
+/* Copies from device to pinned memory; whether it came in time. */
+int epx_device_copy(struct epx_device *device, void *to, const void *from, size_t bytes);
+/* The communicator is over, as an outcome says that has the abort word. */
+void epx_device_note_abort(struct epx_device *device, const struct epx_outcome *outcome);
+
+#endif

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * device_verbs.h - how the kernels of one operation are queued on its stream: direct, where ranks
+ * store into each other's windows, and staged, where they exchange messages.
+ */
+#ifndef EPX_COLL_DEVICE_DEVICE_VERBS_H
+#define EPX_COLL_DEVICE_DEVICE_VERBS_H
+
+#include "core/request.h"
+#include "kernels/device_args.h"
+
+/* Local. */
+int epx_route_tokens_device_direct(const struct epx_request *request);
+int epx_dispatch_device_direct(const struct epx_request *request);
+int epx_combine_device_direct(const struct epx_request *request);
+int epx_alltoallv_device_direct(const struct epx_request *request);
+
+int epx_route_tokens_device_staged(const struct epx_request *request);
+int epx_dispatch_device_staged(const struct epx_request *request);
+int epx_combine_device_staged(const struct epx_request *request);
+int epx_alltoallv_device_staged(const struct epx_request *request);
+
+/* The first step of every staged operation: ranks agree on what it is. */
+int epx_agree_messages(const struct epx_request *request);
+
+/* The arguments that both ways share. */
+struct epx_route_tokens epx_route_args_of(const struct epx_request *request);
+struct epx_dispatch_rows epx_dispatch_args_of(const struct epx_request *request);
+struct epx_combine_rows epx_combine_args_of(const struct epx_request *request);
+struct epx_alltoallv_rows epx_alltoallv_args_of(const struct epx_request *request);
+
+#endif

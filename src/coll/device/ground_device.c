@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * ground_device.c - device memory: the ground where ranks store into each other's windows, the one
+ * where they exchange messages, and what both have besides.
+ */
+#include "coll/device/ground_device.h"
+
+#include "coll/device/device_create.h"
+#include "coll/device/device_liveness.h"
+#include "coll/device/device_verbs.h"
+#include "coll/device/launch.h"
+#include "coll/device/outcome.h"
+#include "coll/device/plan_device.h"
+#include "transport/cuda/cuda_errors.h"
+#include "transport/cuda/device_scope.h"
+#include "transport/module.h"
+
+static int check_buffer(const struct epx_device *device, const char *name,
+                               const void *address)
+{
+    struct cudaPointerAttributes attributes;
+    struct epx_device_scope scope;
+    cudaError_t error;
+
+    EPX_TRY_CUDA(epx_device_enter(device->ordinal, &scope));
+    error = cudaPointerGetAttributes(&attributes, address);
+    epx_device_leave(&scope);
+    if (error != cudaSuccess)
+        return epx_fail_cuda(error, name);
+    EPX_FAIL_IF(attributes.type != cudaMemoryTypeDevice &&
+                    attributes.type != cudaMemoryTypeManaged,
+                EPX_ERR_BUFFER, "%s is not in device memory", name);
+    EPX_FAIL_IF(attributes.type == cudaMemoryTypeDevice && attributes.device != device->ordinal,
+                EPX_ERR_BUFFER, "%s is in the memory of device %d, the communicator's is %d", name,
+                attributes.device, device->ordinal);
+    return EPX_SUCCESS;
+}
+
+/*
+ * The kernels count in device memory, where nothing is torn or late: an operation's last kernel has
+ * counted before it writes the completion that the host saw before it asked for this copy.
+ */
+static void add_stats(struct epx_device *device, EPX_Stats *stats)
+{
+    const struct epx_device_stats *counted = &device->notes->stats;
+
+    epx_device_copy(device, &device->notes->stats, &device->state->stats, sizeof(*counted));
+    stats->rows_self += counted->rows_self;
+    stats->rows_node += counted->rows_node;
+    stats->bytes_self += counted->bytes_self;
+    stats->bytes_node += counted->bytes_node;
+    stats->rows_network += counted->rows_network;
+    stats->bytes_network += counted->bytes_network;
+    stats->dropped_rows += counted->dropped_rows;
+}
+
+static const struct epx_device_ops device_ops = {
+    .retire = epx_device_retire,
+    .launch = epx_device_launch,
+    .poll = epx_device_poll,
+    .ended = epx_device_ended,
+    .wait_enqueue = epx_device_wait_enqueue,
+    .check_buffer = check_buffer,
+    .take_replay_error = epx_outcome_take_replay_error,
+    .add_stats = add_stats,
+};
+
+static int create(struct epx_transport *transport)
+{
+    transport->device_ops = &device_ops;
+    return epx_device_create(transport);
+}
+
+const struct epx_ground epx_ground_device_direct = {
+    .name = "device direct",
+    .create = create,
+    .free = epx_device_free,
+    .route_create = epx_device_route_create,
+    .queue =
+        {
+            [EPX_VERB_ROUTE_TOKENS] = epx_route_tokens_device_direct,
+            [EPX_VERB_DISPATCH] = epx_dispatch_device_direct,
+            [EPX_VERB_COMBINE] = epx_combine_device_direct,
+            [EPX_VERB_DISPATCH_BACKWARD] = epx_combine_device_direct,
+            [EPX_VERB_COMBINE_BACKWARD] = epx_dispatch_device_direct,
+            [EPX_VERB_ALLTOALLV] = epx_alltoallv_device_direct,
+        },
+};
+
+const struct epx_ground epx_ground_device_staged = {
+    .name = "device staged",
+    .create = create,
+    .free = epx_device_free,
+    .route_create = epx_device_route_create,
+    .queue =
+        {
+            [EPX_VERB_ROUTE_TOKENS] = epx_route_tokens_device_staged,
+            [EPX_VERB_DISPATCH] = epx_dispatch_device_staged,
+            [EPX_VERB_COMBINE] = epx_combine_device_staged,
+            [EPX_VERB_DISPATCH_BACKWARD] = epx_combine_device_staged,
+            [EPX_VERB_COMBINE_BACKWARD] = epx_dispatch_device_staged,
+            [EPX_VERB_ALLTOALLV] = epx_alltoallv_device_staged,
+        },
+};

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* launch.c - an operation on device memory from its call to its completion. */
+#include "coll/device/launch.h"
+
+#include <stdio.h>
+
+#include "base/jitter.h"
+#include "base/log.h"
+#include "coll/device/device.h"
+#include "coll/device/device_liveness.h"
+#include "coll/device/device_order.h"
+#include "coll/device/outcome.h"
+#include "coll/device/plan_device.h"
+#include "coll/ground.h"
+#include "core/progress.h"
+#include "transport/cuda/cuda_errors.h"
+#include "transport/cuda/device_scope.h"
+
+/*
+ * --enable-jitter: what this operation takes, before its first kernel posts ready. Until then no
+ * rank stores there, and nothing is left of earlier operations that anyone has yet to read.
+ */
+static int poison(const struct epx_device *device, const struct epx_request *request)
+{
+    size_t bytes = (size_t)device->stage_bytes * (device->proxy ? 2 : 1);
+
+    if (request->route)
+        EPX_TRY(epx_device_route_poison(request));
+    EPX_TRY_CUDA(cudaMemsetAsync(device->own_stage, EPX_PATTERN, bytes, request->call.stream));
+    return EPX_SUCCESS;
+}
+
+static int take_completion(struct epx_device *device, struct epx_request *request)
+{
+    cudaEvent_t *event;
+
+    EPX_FAIL_IF(device->num_unused == 0, EPX_ERR_NO_MEM,
+                "%d operations are in flight; wait for one of them and call again",
+                EPX_SHARED_COMPLETION);
+    request->completion = device->unused[device->num_unused - 1];
+    event = &device->events[request->completion];
+    if (request->captured && !*event)
+        EPX_TRY_CUDA(cudaEventCreateWithFlags(event, cudaEventDisableTiming));
+    device->num_unused--;
+    device->number = device->number == UINT32_MAX ? 1 : device->number + 1;
+    request->number = device->number;
+    return EPX_SUCCESS;
+}
+
+static void give_completion(struct epx_device *device, const struct epx_request *request)
+{
+    device->unused[device->num_unused++] = request->completion;
+}
+
+static int queue_operation(struct epx_device *device, struct epx_request *request,
+                           unsigned long long capture)
+{
+    epx_jitter();
+    if (EPX_JITTERS)
+        EPX_TRY(poison(device, request));
+    EPX_TRY(device->transport->ground->queue[request->call.verb](request));
+    return epx_device_queue_end(device, request, capture);
+}
+
+/* How far the operation was queued nobody knows: the ranks would be out of step. */
+static int end_halfway(struct epx_device *device, int rc)
+{
+    enum { ROOM_FOR_RANK = 48 };
+    char message[EPX_MAX_ERROR_STRING];
+
+    snprintf(message, sizeof(message), "%.*s (in the middle of the operation, on rank %d)",
+             EPX_MAX_ERROR_STRING - ROOM_FOR_RANK, epx_status_message(), device->comm->rank);
+    epx_comm_give_up(device->comm, message);
+    return epx_fail_quietly(rc, message);
+}
+
+/* Launchers would take an error that nobody asked for as their own. */
+static void forget_earlier_error(void)
+{
+    cudaError_t error = cudaGetLastError();
+
+    if (error != cudaSuccess && error != cudaErrorNotReady)
+        EPX_LOG_WARN("an earlier CUDA call of this thread failed: %s", cudaGetErrorString(error));
+}
+
+/* An error before the first kernel leaves all as it was. */
+static int launch_here(struct epx_device *device, struct epx_request *request)
+{
+    unsigned long long capture = 0;
+    int rc;
+
+    forget_earlier_error();
+    EPX_TRY(epx_device_find_capture(request->call.stream, &capture));
+    if (!capture)
+        EPX_TRY(epx_device_check_stream(device, request->call.stream));
+    request->captured = capture != 0;
+    EPX_TRY(take_completion(device, request));
+    rc = epx_device_queue_behind(device, request->call.stream, capture);
+    if (rc == EPX_SUCCESS) {
+        rc = queue_operation(device, request, capture);
+        if (rc != EPX_SUCCESS && !capture)
+            return end_halfway(device, rc);
+    }
+    if (rc != EPX_SUCCESS)
+        give_completion(device, request);
+    return rc;
+}
+
+int epx_device_launch(struct epx_request *request)
+{
+    struct epx_device *device = epx_device_of(request);
+    struct epx_device_scope scope;
+    int rc;
+
+    EPX_TRY_CUDA(epx_device_enter(device->ordinal, &scope));
+    rc = launch_here(device, request);
+    epx_device_leave(&scope);
+    return rc;
+}
+
+int epx_device_poll(struct epx_request *request, int *moved)
+{
+    static const struct epx_outcome fine;
+    struct epx_device *device = epx_device_of(request);
+    const struct epx_completion *completion = &device->completions[request->completion];
+    uint64_t word = __atomic_load_n(&completion->word, __ATOMIC_ACQUIRE);
+    int details = (uint32_t)word == EPX_COMPLETION_DETAILS;
+    struct epx_outcome outcome;
+
+    if (word >> 32 != request->number)
+        return epx_device_check(device, request);
+    *moved = 1;
+    outcome = details ? completion->outcome : fine;
+    request->received_rows = details ? completion->rows : (int64_t)(uint32_t)word;
+    request->complete = 1;
+    give_completion(device, request);
+    return epx_outcome_report(device, request, &outcome);
+}
+
+/* What was called after the communicator finished has no kernels. */
+static int queue_wait(const struct epx_device *device, const struct epx_request *request,
+                      EPX_Stream stream)
+{
+    struct epx_device_scope scope;
+    int rc;
+
+    if (stream == request->call.stream || !request->number)
+        return EPX_SUCCESS;
+    EPX_TRY_CUDA(epx_device_enter(device->ordinal, &scope));
+    rc = epx_device_queue_wait(device, request, stream);
+    epx_device_leave(&scope);
+    return rc;
+}
+
+int epx_device_ended(const struct epx_request *request)
+{
+    const struct epx_device *device = epx_device_of(request);
+    const struct epx_completion *completion = &device->completions[request->completion];
+
+    if (!request->number)
+        return 1;
+    return __atomic_load_n(&completion->word, __ATOMIC_ACQUIRE) >> 32 == request->number;
+}
+
+int epx_device_wait_enqueue(struct epx_request *request, EPX_Stream stream)
+{
+    struct epx_device *device = epx_device_of(request);
+
+    EPX_TRY(queue_wait(device, request, stream));
+    if (request->captured)
+        give_completion(device, request);
+    return EPX_SUCCESS;
+}

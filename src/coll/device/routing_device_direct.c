@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* routing_device_direct.c - a routing on device memory, in one launch. */
+#include "coll/device/device_verbs.h"
+#include "coll/device/operation_args.h"
+#include "coll/device/plan_device.h"
+#include "transport/cuda/cuda_errors.h"
+
+struct epx_route_tokens epx_route_args_of(const struct epx_request *request)
+{
+    struct epx_route_tokens args = {
+        .comm = epx_device_comm_of(request),
+        .note = epx_ready_note_of(request),
+        .plan = *epx_device_plan_of(request),
+        .ids = request->call.rows_in,
+        .num_tokens = request->call.num_tokens,
+    };
+
+    return args;
+}
+
+int epx_route_tokens_device_direct(const struct epx_request *request)
+{
+    struct epx_route_tokens args = epx_route_args_of(request);
+
+    EPX_TRY_LAUNCH(epx_launch_route_tokens(&args, request->call.stream));
+    return EPX_SUCCESS;
+}

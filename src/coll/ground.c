@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* ground.c - an operation and the ground that it stands on. */
+#include "coll/ground.h"
+
+#include "transport/module.h"
+
+struct epx_transport *epx_transport_of(const struct epx_request *request)
+{
+    return request->route ? request->route->transport : request->comm->transport;
+}
+
+void epx_ground_prepare(struct epx_request *request)
+{
+    const struct epx_transport *transport = epx_transport_of(request);
+    const struct epx_device_ops *device_ops = transport->device_ops;
+
+    if (!device_ops) {
+        request->progress = transport->ground->step[request->call.verb];
+        return;
+    }
+    request->launch = device_ops->launch;
+    request->progress = device_ops->poll;
+    request->ended = device_ops->ended;
+}

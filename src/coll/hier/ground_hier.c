@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * ground_hier.c - host memory, with shared memory inside a node and messages between nodes. An
+ * alltoallv has no rows that several ranks of a node need: all of it goes in messages.
+ */
+#include "coll/hier/hier.h"
+#include "coll/verbs.h"
+
+const struct epx_ground epx_ground_hier = {
+    .name = "hier",
+    .usable = epx_hier_usable,
+    .create = epx_hier_create,
+    .free = epx_hier_free,
+    .route_create = epx_routing_create,
+    .step =
+        {
+            [EPX_VERB_ROUTE_TOKENS] = epx_route_tokens_hier,
+            [EPX_VERB_DISPATCH] = epx_dispatch_hier,
+            [EPX_VERB_COMBINE] = epx_combine_hier,
+            [EPX_VERB_DISPATCH_BACKWARD] = epx_combine_hier,
+            [EPX_VERB_COMBINE_BACKWARD] = epx_dispatch_hier,
+            [EPX_VERB_ALLTOALLV] = epx_alltoallv_staged,
+        },
+};

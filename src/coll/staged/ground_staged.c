@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* ground_staged.c - host memory, where ranks send each other messages. */
+#include "coll/staged/staged.h"
+#include "coll/verbs.h"
+
+static int create(struct epx_transport *transport)
+{
+    return epx_staged_create(transport, 0);
+}
+
+const struct epx_ground epx_ground_staged = {
+    .name = "staged",
+    .create = create,
+    .free = epx_staged_free,
+    .route_create = epx_routing_create,
+    .step =
+        {
+            [EPX_VERB_ROUTE_TOKENS] = epx_route_tokens_staged,
+            [EPX_VERB_DISPATCH] = epx_dispatch_staged,
+            [EPX_VERB_COMBINE] = epx_combine_staged,
+            [EPX_VERB_DISPATCH_BACKWARD] = epx_combine_staged,
+            [EPX_VERB_COMBINE_BACKWARD] = epx_dispatch_staged,
+            [EPX_VERB_ALLTOALLV] = epx_alltoallv_staged,
+        },
+};
