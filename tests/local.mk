@@ -236,20 +236,16 @@ unit_programs = \
   tests/unit_status \
   tests/unit_tiers
 
-# Kernels against their host twins, and what needs CUDA's headers.
+# What needs CUDA's headers.
 if HAVE_CUDA
 check_PROGRAMS += $(cuda_programs)
 endif
-cuda_programs = tests/soak_device tests/test_device tests/unit_count_pairs tests/unit_ipc \
-  tests/unit_proxy
+cuda_programs = tests/soak_device tests/test_device tests/unit_ipc tests/unit_proxy
 tests_soak_device_SOURCES = tests/soak_device.c $(soak_sources)
 tests_soak_device_CPPFLAGS = $(suite_cppflags) $(vendor_cppflags)
 tests_soak_device_LDADD = $(suite_ldadd) $(CUDA_LIBS)
 tests_test_device_CPPFLAGS = $(suite_cppflags) $(vendor_cppflags)
 tests_test_device_LDADD = $(suite_ldadd) $(CUDA_LIBS)
-tests_unit_count_pairs_CPPFLAGS = $(unit_cppflags) $(CUDA_CPPFLAGS) \
-  -DEPX_CUDA_MODULE='"$(abs_builddir)/.libs/libepx_cuda.so"'
-tests_unit_count_pairs_LDADD = $(unit_ldadd) $(CUDA_LIBS)
 
 # The device's side of messages through the host, over calls of CUDA that are pretended: they come
 # before those of the runtime, which the suite is linked with.
