@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data.h"
-#include "suite.h"
+#include "support/data.h"
+#include "support/suite.h"
 #include "transport/cuda/cuda_errors.h"
 
 enum { MOST_BYTES = 200000, GAP = 64 };

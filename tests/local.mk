@@ -30,7 +30,7 @@ EXTRA_DIST += tests/run tests/pretend_host tests/simulated_nodes tests/testlist 
 # Every line of the matrix is a test of its own, listed by configure; an empty file names it.
 if HAVE_CHECK
 TESTS += @TEST_MATRIX@
-check_LTLIBRARIES += tests/libsuite.la tests/libtwins.la
+check_LTLIBRARIES += tests/libtwins.la
 check_PROGRAMS += $(test_programs) $(unit_programs)
 endif
 CLEANFILES += $(TEST_MATRIX) gpus.lock
@@ -50,36 +50,17 @@ check-short:
 
 .PHONY: check-short
 
-suite_cppflags = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+# Headers of the tests are spelled from tests/, those of the library from src/. Tests link the
+# library as users do, or, to see its inside, which is not exported, as a whole.
+tests_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
+suite_cppflags = $(tests_cppflags) $(CHECK_CFLAGS)
+suite_ldadd = tests/support/libsuite.la libepx.la $(CHECK_LIBS) $(MPI_LIBS) -lm
+unit_cppflags = $(suite_cppflags) -I$(top_srcdir)/src
+unit_ldadd = tests/support/libsuite.la libepx_core.la $(CHECK_LIBS) $(MPI_LIBS) -lm
+tests/%.lo: EPX_NVCCFLAGS += -I$(top_srcdir)/tests
+cu_depends += tests/*/*.cu.d tests/*/*/*.cu.d
 
-tests_libsuite_la_CPPFLAGS = $(suite_cppflags)
-tests_libsuite_la_SOURCES = \
-  tests/buffer.c \
-  tests/buffer.h \
-  tests/data.c \
-  tests/data.h \
-  tests/exchange.c \
-  tests/exchange.h \
-  tests/fault.c \
-  tests/fault.h \
-  tests/layer.c \
-  tests/layer.h \
-  tests/operation.c \
-  tests/operation.h \
-  tests/reference.c \
-  tests/reference.h \
-  tests/scenario.c \
-  tests/scenario.h \
-  tests/space.h \
-  tests/suite.c \
-  tests/suite.h
-if HAVE_CUDA
-tests_libsuite_la_CPPFLAGS += $(vendor_cppflags)
-tests_libsuite_la_SOURCES += tests/gpu.cu tests/gpu.h tests/space_cuda.c
-tests_libsuite_la_LIBADD = $(CUDA_LIBS)
-else
-tests_libsuite_la_SOURCES += tests/space_host.c
-endif
+include tests/support/local.mk
 
 test_programs = \
   tests/soak \
@@ -107,7 +88,6 @@ test_programs = \
   tests/test_threads \
   tests/test_transports \
   tests/test_twins
-suite_ldadd = tests/libsuite.la libepx.la $(CHECK_LIBS) $(MPI_LIBS) -lm
 
 tests_test_alltoallv_CPPFLAGS = $(suite_cppflags)
 tests_test_alltoallv_LDADD = $(suite_ldadd)
@@ -285,10 +265,6 @@ tests_unit_proxy_SOURCES = tests/unit_proxy.c tests/pretend_streams.c tests/pret
 tests_unit_proxy_CPPFLAGS = $(unit_cppflags) $(vendor_cppflags)
 tests_unit_proxy_LDFLAGS = -Wl,-z,muldefs
 tests_unit_proxy_LDADD = $(unit_ldadd)
-
-# The library's inside is not exported: unit tests link it as a whole.
-unit_cppflags = $(suite_cppflags) -I$(top_srcdir)/src
-unit_ldadd = tests/libsuite.la libepx_core.la $(CHECK_LIBS) $(MPI_LIBS) -lm
 
 tests_unit_element_CPPFLAGS = $(unit_cppflags)
 tests_unit_element_LDADD = $(unit_ldadd)

@@ -11,10 +11,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "exchange.h"
-#include "operation.h"
-#include "space.h"
-#include "suite.h"
+#include "support/exchange.h"
+#include "support/operation.h"
+#include "support/space.h"
+#include "support/suite.h"
 
 enum { FLIGHTS = 3, OPERATIONS = 4, PENDING = FLIGHTS * (OPERATIONS + 2) };
 enum { STEPS_BETWEEN_LOOKS = 50, STREAMS = 3, MOST_RANKS = 64 };

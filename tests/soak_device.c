@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "soak.h"
-#include "suite.h"
+#include "support/suite.h"
 
 enum { SLACK_KIB = 8192 };
 

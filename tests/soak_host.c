@@ -10,7 +10,7 @@
 #endif
 
 #include "soak.h"
-#include "suite.h"
+#include "support/suite.h"
 
 enum { SLACK_KIB = 8192 };
 

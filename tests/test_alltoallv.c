@@ -2,10 +2,10 @@
 /* test_alltoallv.c - every byte of EPX_Alltoallv, counts and displacements too. */
 #include <string.h>
 
-#include "exchange.h"
-#include "operation.h"
-#include "space.h"
-#include "suite.h"
+#include "support/exchange.h"
+#include "support/operation.h"
+#include "support/space.h"
+#include "support/suite.h"
 
 static EPX_Comm comm;
 

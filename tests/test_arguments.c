@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "exchange.h"
-#include "fault.h"
-#include "operation.h"
-#include "space.h"
-#include "suite.h"
+#include "support/exchange.h"
+#include "support/fault.h"
+#include "support/operation.h"
+#include "support/space.h"
+#include "support/suite.h"
 
 enum { K = 2, MAX_TOKENS = 4, COUNT = 8 };
 

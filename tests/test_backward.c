@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test_backward.c - every bit of the gradients of dispatch and combine. */
-#include "operation.h"
-#include "suite.h"
+#include "support/operation.h"
+#include "support/suite.h"
 
 static EPX_Comm comm;
 

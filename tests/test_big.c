@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/statvfs.h>
 
-#include "suite.h"
+#include "support/suite.h"
 
 enum { CHUNK = 4096, LONG_COUNT = (1 << 28) + 5, SHORT_COUNT = 131101, MANY_ROWS = 2053 };
 

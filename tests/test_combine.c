@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "operation.h"
-#include "space.h"
-#include "suite.h"
+#include "support/operation.h"
+#include "support/space.h"
+#include "support/suite.h"
 
 static EPX_Comm comm;
 

@@ -10,9 +10,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "fault.h"
-#include "operation.h"
-#include "suite.h"
+#include "support/fault.h"
+#include "support/operation.h"
+#include "support/suite.h"
 
 enum { TIMEOUT_MS = 3000, CUT_S = 1, PATIENCE_S = 10 };
 

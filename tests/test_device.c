@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "exchange.h"
-#include "fault.h"
-#include "gpu.h"
-#include "operation.h"
-#include "space.h"
-#include "suite.h"
+#include "support/exchange.h"
+#include "support/fault.h"
+#include "support/gpu.h"
+#include "support/operation.h"
+#include "support/space.h"
+#include "support/suite.h"
 
 #define REPLAYS 1000
 #define REPLAYS_IN_TURNS 100 /* of ranks that share a GPU, milliseconds each */

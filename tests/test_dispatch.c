@@ -2,9 +2,9 @@
 /* test_dispatch.c - every row of EPX_Dispatch, for all datatypes, lengths and routings. */
 #include <string.h>
 
-#include "operation.h"
-#include "space.h"
-#include "suite.h"
+#include "support/operation.h"
+#include "support/space.h"
+#include "support/suite.h"
 
 static EPX_Comm comm;
 

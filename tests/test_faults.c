@@ -5,11 +5,11 @@
  */
 #include <string.h>
 
-#include "exchange.h"
-#include "fault.h"
-#include "operation.h"
-#include "space.h"
-#include "suite.h"
+#include "support/exchange.h"
+#include "support/fault.h"
+#include "support/operation.h"
+#include "support/space.h"
+#include "support/suite.h"
 
 static EPX_Comm comm;
 static struct layer layer;

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "space.h"
-#include "suite.h"
+#include "support/space.h"
+#include "support/suite.h"
 
 enum { ELEMENTS = 1 << 20, PATIENCE_S = 20 };
 

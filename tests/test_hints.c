@@ -6,10 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "exchange.h"
-#include "operation.h"
-#include "space.h"
-#include "suite.h"
+#include "support/exchange.h"
+#include "support/operation.h"
+#include "support/space.h"
+#include "support/suite.h"
 
 /* With one hint, or two. */
 static int create(const char *const hints[4], EPX_Comm *comm)

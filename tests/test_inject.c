@@ -9,7 +9,7 @@
 
 #include "core/request.h"
 #include "inject.h"
-#include "suite.h"
+#include "support/suite.h"
 
 enum { EXPERTS = 6, TOP_K = 2, TOKENS = 5, WIDTH = 24, MAX_RANKS = 4 };
 enum { ROWS = MAX_RANKS * TOKENS * TOP_K, PATIENCE_MS = 60000 };

@@ -14,11 +14,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "exchange.h"
-#include "fault.h"
-#include "operation.h"
-#include "space.h"
-#include "suite.h"
+#include "support/exchange.h"
+#include "support/fault.h"
+#include "support/operation.h"
+#include "support/space.h"
+#include "support/suite.h"
 
 enum { TIMEOUT_MS = 2000, PATIENCE_S = 60, IN_FLIGHT = 5 };
 

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "space.h"
-#include "suite.h"
+#include "support/space.h"
+#include "support/suite.h"
 
 static int errors;
 static int64_t *id; /* what is routed, also by what is left in flight */

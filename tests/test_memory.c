@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "allocation.h"
-#include "exchange.h"
-#include "operation.h"
-#include "suite.h"
+#include "support/exchange.h"
+#include "support/operation.h"
+#include "support/suite.h"
 
 enum { PAGE = 4096, REQUEST_BYTES = 1024 };
 

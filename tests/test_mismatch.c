@@ -9,11 +9,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "exchange.h"
-#include "fault.h"
-#include "operation.h"
-#include "space.h"
-#include "suite.h"
+#include "support/exchange.h"
+#include "support/fault.h"
+#include "support/operation.h"
+#include "support/space.h"
+#include "support/suite.h"
 
 enum { ROUNDS = 5, SLOW_MS = 40, LATE_MS = 800 };
 

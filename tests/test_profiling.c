@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "profile_tool.h"
-#include "suite.h"
+#include "support/suite.h"
 
 enum { TOKENS = 5, HIDDEN = 3 };
 

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "exchange.h"
-#include "operation.h"
-#include "space.h"
-#include "suite.h"
+#include "support/exchange.h"
+#include "support/operation.h"
+#include "support/space.h"
+#include "support/suite.h"
 
 #define IN_FLIGHT 12
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test_route.c - the view after EPX_Route_tokens, for every layout, policy and routing. */
-#include "operation.h"
-#include "suite.h"
+#include "support/operation.h"
+#include "support/suite.h"
 
 static EPX_Comm comm;
 

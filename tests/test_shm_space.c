@@ -5,8 +5,8 @@
  */
 #include <string.h>
 
-#include "operation.h"
-#include "suite.h"
+#include "support/operation.h"
+#include "support/suite.h"
 
 static int same_on_all(const char *what, int code)
 {

@@ -5,10 +5,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "exchange.h"
-#include "fault.h"
-#include "operation.h"
-#include "suite.h"
+#include "support/exchange.h"
+#include "support/fault.h"
+#include "support/operation.h"
+#include "support/suite.h"
 
 static void sleep_ms(int ms)
 {

@@ -7,9 +7,9 @@
 #include <pthread.h>
 #include <stdio.h>
 
-#include "operation.h"
-#include "space.h"
-#include "suite.h"
+#include "support/operation.h"
+#include "support/space.h"
+#include "support/suite.h"
 
 enum { THREADS = 3, CALLS = 10 };
 

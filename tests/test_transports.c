@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "operation.h"
-#include "suite.h"
+#include "support/operation.h"
+#include "support/suite.h"
 
 static const char *const names[] = {"shm", "shm+ucx", "ucx", "shm+mpi", "mpi"};
 static const char *const ranks_per_node[] = {"0", "2"};

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "layer.h"
-#include "operation.h"
-#include "space.h"
-#include "suite.h"
+#include "support/layer.h"
+#include "support/operation.h"
+#include "support/space.h"
+#include "support/suite.h"
 
 enum { SIDES = 2, SCENARIOS = 40, EXCHANGES = 20, PATTERN = 0x5a };
 

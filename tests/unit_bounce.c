@@ -9,7 +9,7 @@
 
 #include "coll/device/device.h"
 #include "device_messages.h"
-#include "suite.h"
+#include "support/suite.h"
 
 enum { EXCHANGES = 40, SMS = 132 };
 #define SECONDS 60.0

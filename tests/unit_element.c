@@ -5,8 +5,8 @@
 #include <math.h>
 
 #include "kernels/layout.h"
-#include "reference.h"
-#include "suite.h"
+#include "support/reference.h"
+#include "support/suite.h"
 
 static uint16_t reference_bits(EPX_Datatype datatype, float value)
 {

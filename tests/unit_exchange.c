@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "suite.h"
+#include "support/suite.h"
 
 enum { RANKS = 3, EXCHANGES = 2000, MOST_BYTES = 96, SHARE = 128, SECONDS = 60 };
 

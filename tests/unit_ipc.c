@@ -9,7 +9,7 @@
 #include "coll/device/device.h"
 #include "pretend_copies.h"
 #include "pretend_ipc.h"
-#include "suite.h"
+#include "support/suite.h"
 #include "transport/cuda/cuda_errors.h"
 
 enum { WINDOWS = 5, ROUNDS = 4, SMS = 132 };

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "kernels/host/rows.h"
-#include "reference.h"
-#include "suite.h"
+#include "support/reference.h"
+#include "support/suite.h"
 #include "twins.h"
 
 enum { INPUTS = 200000 };

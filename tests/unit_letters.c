@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "suite.h"
+#include "support/suite.h"
 #include "transport/mpi/mpi_liveness.h"
 
 enum { MUTE = 2, LISTENS_MS = 400 };

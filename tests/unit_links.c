@@ -5,9 +5,9 @@
  */
 #include <string.h>
 
-#include "exchange.h"
-#include "fault.h"
-#include "suite.h"
+#include "support/exchange.h"
+#include "support/fault.h"
+#include "support/suite.h"
 #include "transport/transport.h"
 
 static struct epx_transport_ops broken;

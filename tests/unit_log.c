@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "suite.h"
+#include "support/suite.h"
 
 static char text[4 * EPX_MAX_ERROR_STRING];
 static int saved;

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "suite.h"
+#include "support/suite.h"
 
 START_TEST(buffers_overlap_if_they_share_a_byte)
 {

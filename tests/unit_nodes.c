@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "coll/device/device_nodes.h"
-#include "data.h"
-#include "suite.h"
+#include "support/data.h"
+#include "support/suite.h"
 
 enum { MOST_RANKS = 128, SMALL = 21, SHAPES = 72, GUARD = MOST_RANKS, NOBODY = 0x6d6d6d6d };
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "suite.h"
+#include "support/suite.h"
 
 static const struct epx_param *param_of(const char *name)
 {

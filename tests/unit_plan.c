@@ -11,8 +11,8 @@
 #include "core/route.h"
 #include "kernels/host/host_kernels.h"
 #include "kernels/node_rows.h"
-#include "reference.h"
-#include "suite.h"
+#include "support/reference.h"
+#include "support/suite.h"
 
 enum { MOST_RANKS = 5, GUARD = 7 };
 

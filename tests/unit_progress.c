@@ -10,7 +10,7 @@
 
 #include "api/api.h"
 #include "core/request.h"
-#include "suite.h"
+#include "support/suite.h"
 #include "transport/module.h"
 
 enum { RANKS = 5, ME = 1, BOUND_MS = 10000000, LOOKS = 32 };

@@ -20,7 +20,7 @@
 #include "core/progress.h"
 #include "kernels/ring.h"
 #include "pretend_streams.h"
-#include "suite.h"
+#include "support/suite.h"
 
 enum { RANKS = 3, EXCHANGES = 1500, MOST_BYTES = 96, SHARE = 128, SECONDS = 20, FOREVER = 1 << 30 };
 enum { BOUND_MS = 300, ABORT_NS = 2000000, SEEN_AGAIN = 20, LOOKS_AT_IDLE = 100 };

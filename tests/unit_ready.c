@@ -10,7 +10,7 @@
 
 #include "base/log.h"
 #include "core/route.h"
-#include "suite.h"
+#include "support/suite.h"
 #include "transport/transport.h"
 
 enum { RANKS = 4 };

@@ -3,12 +3,12 @@
  * unit_reference.c - the reference itself, against cases worked out by hand and against the
  * definition of the order by sorting.
  */
-#include "reference.h"
+#include "support/reference.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "suite.h"
+#include "support/suite.h"
 
 /* Two ranks, three experts (rank 0 owns 0, rank 1 owns 1 and 2), two choices. */
 static int64_t ids_of_0[] = {2, 0, 1, 1, -1, 2}, ids_of_1[] = {0, 7, 2, 2};

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "core/progress.h"
 #include "core/route.h"
-#include "suite.h"
+#include "support/suite.h"
 
 enum { REQUESTS = 4 };
 

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "coll/direct/direct.h"
-#include "operation.h"
-#include "suite.h"
+#include "support/operation.h"
+#include "support/suite.h"
 
 enum { WINDOW_BYTES = 65536 };
 

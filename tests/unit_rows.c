@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "reference.h"
-#include "suite.h"
+#include "support/reference.h"
+#include "support/suite.h"
 
 enum { RANKS = 4 };
 

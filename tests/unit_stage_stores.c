@@ -2,7 +2,7 @@
 /* unit_stage_stores.c - which way blocks are stored into stages, on pretended memory. */
 #include "kernels/host/stage_stores.h"
 
-#include "suite.h"
+#include "support/suite.h"
 
 enum {
     BLOCK = 1 << 16,

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "suite.h"
+#include "support/suite.h"
 
 START_TEST(rows_count_where_they_went)
 {

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "suite.h"
+#include "support/suite.h"
 
 static int fail_on(int condition)
 {

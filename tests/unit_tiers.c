@@ -6,8 +6,8 @@
 #include <stdio.h>
 
 #include "coll/hier/hier.h"
-#include "operation.h"
-#include "suite.h"
+#include "support/operation.h"
+#include "support/suite.h"
 
 static struct epx_transport_ops counting;
 static const struct epx_transport_ops *real;

@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "coll/device/device.h"
 #include "device_messages.h"
-#include "suite.h"
+#include "support/suite.h"
 #include "transport/ucx/transport_ucx_device.h"
 
 enum { EXCHANGES = 40, SMS = 132, WINDOW_BYTES = 100000 };

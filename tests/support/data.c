@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* data.c - test data as a pure function of (seed, rank, row). */
-#include "data.h"
+#include "support/data.h"
 
 #include <string.h>
 

@@ -6,8 +6,8 @@
 #ifndef LAYER_H
 #define LAYER_H
 
-#include "reference.h"
-#include "scenario.h"
+#include "support/reference.h"
+#include "support/scenario.h"
 
 struct layer {
     struct scenario s;

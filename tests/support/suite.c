@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* suite.c - a Check suite that all ranks run together. */
-#include "suite.h"
+#include "support/suite.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
-#include "space.h"
+#include "support/space.h"
 
 #define SHOWN_MAX 40
 

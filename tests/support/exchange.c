@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* exchange.c - an EPX_Alltoallv whose every byte is compared with what the senders hold. */
-#include "exchange.h"
+#include "support/exchange.h"
 
-#include "layer.h"
-#include "suite.h"
+#include "support/layer.h"
+#include "support/suite.h"
 
 static int64_t rows_between(const struct exchange *x, int source, int target)
 {

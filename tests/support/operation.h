@@ -6,7 +6,7 @@
 #ifndef OPERATION_H
 #define OPERATION_H
 
-#include "layer.h"
+#include "support/layer.h"
 
 enum verb { DISPATCH, COMBINE, DISPATCH_BACKWARD, COMBINE_BACKWARD, VERBS };
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* space_host.c - the memory space of a build without CUDA: the host. */
-#include "space.h"
+#include "support/space.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "suite.h"
+#include "support/suite.h"
 
 void space_init(int rank_on_node)
 {

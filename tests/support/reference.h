@@ -7,7 +7,7 @@
 #ifndef REFERENCE_H
 #define REFERENCE_H
 
-#include "data.h"
+#include "support/data.h"
 
 struct ref_input {
     int ranks, experts, top_k, max_tokens, alignment;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* fault.c - expects an error, its path through the error handler, and its message. */
-#include "fault.h"
+#include "support/fault.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "suite.h"
+#include "support/suite.h"
 
 static int handler_calls;
 static char handler_text[MPI_MAX_ERROR_STRING];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* gpu.cu - kernels of the tests. */
-#include "gpu.h"
+#include "support/gpu.h"
 
 static __global__ void hold(const volatile int *flag)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* space_cuda.c - the memory space of a build with CUDA: the host or this rank's GPU. */
-#include "space.h"
+#include "support/space.h"
 
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "suite.h"
+#include "support/suite.h"
 
 static cudaStream_t copies; /* NULL on host memory */
 static int ordinal;         /* of this rank's GPU */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* scenario.c - what a layer of the tests is made of. */
-#include "scenario.h"
+#include "support/scenario.h"
 
 #include <stdio.h>
 
-#include "data.h"
-#include "suite.h"
+#include "support/data.h"
+#include "support/suite.h"
 
 struct scenario scenario_small(EPX_Datatype datatype)
 {

@@ -3,8 +3,8 @@
 #ifndef EXCHANGE_H
 #define EXCHANGE_H
 
-#include "buffer.h"
-#include "data.h"
+#include "support/buffer.h"
+#include "support/data.h"
 
 struct exchange {
     EPX_Comm comm;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* operation.c - dispatch, combine and the backwards, compared with the reference. */
-#include "operation.h"
+#include "support/operation.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "suite.h"
+#include "support/suite.h"
 
 static const char *const verb_names[] = {"dispatch", "combine", "dispatch_backward",
                                          "combine_backward"};

@@ -3,7 +3,7 @@
 #ifndef SCENARIO_H
 #define SCENARIO_H
 
-#include "buffer.h"
+#include "support/buffer.h"
 
 enum routing_kind {
     ROUTING_UNIFORM,

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* buffer.c - user buffers between canaries. */
-#include "buffer.h"
+#include "support/buffer.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "space.h"
-#include "suite.h"
+#include "support/space.h"
+#include "support/suite.h"
 
 #define GUARD ((size_t)64)
 

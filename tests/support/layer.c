@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* layer.c - a route and its routings, whose views are compared with the reference. */
-#include "layer.h"
+#include "support/layer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "space.h"
-#include "suite.h"
+#include "support/space.h"
+#include "support/suite.h"
 
 static void make_ids(struct routing *routing, const struct scenario *s, uint64_t seed)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* reference.c - what every rank must see, computed serially. */
-#include "reference.h"
+#include "support/reference.h"
 
 #include <math.h>
 #include <stdlib.h>
