@@ -8,7 +8,7 @@
 #define EPX_TESTS_DEVICE_MESSAGES_H
 
 #include "kernels/ring.h"
-#include "pretend_copies.h"
+#include "pretend/pretend_copies.h"
 #include "transport/transport.h"
 
 extern struct epx_exchange *messages_exchange;

@@ -24,7 +24,7 @@ lints = \
   tests/lint_readme.sh
 TESTS += $(lints) tests/check_fortran.sh
 EXTRA_DIST += $(lints) tests/check_fortran.sh tests/fortran.F90
-EXTRA_DIST += tests/run tests/pretend_host tests/simulated_nodes tests/testlist \
+EXTRA_DIST += tests/run tests/testlist \
   tests/lsan.supp tests/tsan.supp tests/valgrind.supp tests/short
 
 # Every line of the matrix is a test of its own, listed by configure; an empty file names it.
@@ -61,6 +61,7 @@ tests/%.lo: EPX_NVCCFLAGS += -I$(top_srcdir)/tests
 cu_depends += tests/*/*.cu.d tests/*/*/*.cu.d
 
 include tests/support/local.mk
+include tests/pretend/local.mk
 
 test_programs = \
   tests/soak \
@@ -236,8 +237,7 @@ endif
 endif
 own_windows = src/transport/cuda/device_windows.c src/transport/cuda/device_ranks.c \
   src/transport/cuda/device_scope.c
-device_messages = tests/device_messages.c tests/device_messages.h \
-  tests/pretend_copies.c tests/pretend_copies.h
+device_messages = tests/device_messages.c tests/device_messages.h $(pretend_copies)
 tests_unit_bounce_SOURCES = tests/unit_bounce.c $(device_messages) \
   src/transport/cuda/transport_bounce.c src/transport/cuda/bounce_rounds.c $(own_windows)
 tests_unit_bounce_CPPFLAGS = $(unit_cppflags) $(vendor_cppflags)
@@ -250,8 +250,7 @@ tests_unit_ucx_device_LDADD = $(unit_ldadd)
 tests_unit_ucx_device_LDFLAGS = -Wl,-z,muldefs
 
 # Windows that CUDA maps between processes, likewise.
-tests_unit_ipc_SOURCES = tests/unit_ipc.c tests/pretend_copies.c tests/pretend_copies.h \
-  tests/pretend_ipc.c tests/pretend_ipc.h \
+tests_unit_ipc_SOURCES = tests/unit_ipc.c $(pretend_copies) $(pretend_ipc) \
   src/transport/cuda/transport_ipc.c src/transport/cuda/peer_windows.c \
   src/transport/cuda/device_ranks.c src/transport/cuda/device_scope.c
 tests_unit_ipc_CPPFLAGS = $(unit_cppflags) $(vendor_cppflags)
@@ -260,7 +259,7 @@ tests_unit_ipc_LDFLAGS = -Wl,-z,muldefs
 
 # The module's proxy over CUDA calls of its own, so it needs no GPU. They come before those of the
 # runtime library, which the suite links.
-tests_unit_proxy_SOURCES = tests/unit_proxy.c tests/pretend_streams.c tests/pretend_streams.h \
+tests_unit_proxy_SOURCES = tests/unit_proxy.c $(pretend_streams) \
   src/coll/device/proxy.c src/transport/cuda/device_scope.c
 tests_unit_proxy_CPPFLAGS = $(unit_cppflags) $(vendor_cppflags)
 tests_unit_proxy_LDFLAGS = -Wl,-z,muldefs

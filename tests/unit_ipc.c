@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "coll/device/device.h"
-#include "pretend_copies.h"
-#include "pretend_ipc.h"
+#include "pretend/pretend_copies.h"
+#include "pretend/pretend_ipc.h"
 #include "support/suite.h"
 #include "transport/cuda/cuda_errors.h"
 

@@ -19,7 +19,7 @@
 #include "coll/device/device.h"
 #include "core/progress.h"
 #include "kernels/ring.h"
-#include "pretend_streams.h"
+#include "pretend/pretend_streams.h"
 #include "support/suite.h"
 
 enum { RANKS = 3, EXCHANGES = 1500, MOST_BYTES = 96, SHARE = 128, SECONDS = 20, FOREVER = 1 << 30 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* pretend_copies.c - some of CUDA's runtime without a GPU. */
-#include "pretend_copies.h"
+#include "pretend/pretend_copies.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* pretend_ipc.c - memory that processes share, as CUDA does it, without a GPU. */
-#include "pretend_ipc.h"
+#include "pretend/pretend_ipc.h"
 
 #include <cuda_runtime_api.h>
 #include <fcntl.h>

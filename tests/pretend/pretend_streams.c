@@ -3,7 +3,7 @@
  * pretend_streams.c - what the proxy calls of CUDA, without a GPU. The linker takes these
  * definitions before those of the runtime library.
  */
-#include "pretend_streams.h"
+#include "pretend/pretend_streams.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
