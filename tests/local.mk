@@ -30,8 +30,7 @@ EXTRA_DIST += tests/run tests/testlist \
 # Every line of the matrix is a test of its own, listed by configure; an empty file names it.
 if HAVE_CHECK
 TESTS += @TEST_MATRIX@
-check_LTLIBRARIES += tests/libtwins.la
-check_PROGRAMS += $(test_programs) $(unit_programs)
+check_PROGRAMS += $(test_programs)
 endif
 CLEANFILES += $(TEST_MATRIX) gpus.lock
 
@@ -60,10 +59,12 @@ unit_ldadd = tests/support/libsuite.la libepx_core.la $(CHECK_LIBS) $(MPI_LIBS) 
 tests/%.lo: EPX_NVCCFLAGS += -I$(top_srcdir)/tests
 cu_depends += tests/*/*.cu.d tests/*/*/*.cu.d
 
+test_programs =
 include tests/support/local.mk
 include tests/pretend/local.mk
+include tests/unit/local.mk
 
-test_programs = \
+test_programs += \
   tests/soak \
   tests/test_alltoallv \
   tests/test_arguments \
@@ -195,146 +196,14 @@ tests_test_memory_CPPFLAGS = $(suite_cppflags) -DEPX_MANUAL='"$(abs_srcdir)/man/
 tests_test_memory_LDFLAGS = $(allocation_ldflags)
 tests_test_memory_LDADD = $(unit_ldadd)
 
-unit_programs = \
-  tests/unit_element \
-  tests/unit_exchange \
-  tests/unit_kernels \
-  tests/unit_letters \
-  tests/unit_links \
-  tests/unit_log \
-  tests/unit_memory \
-  tests/unit_nodes \
-  tests/unit_param \
-  tests/unit_plan \
-  tests/unit_progress \
-  tests/unit_ready \
-  tests/unit_reference \
-  tests/unit_request \
-  tests/unit_ring \
-  tests/unit_rows \
-  tests/unit_stage_stores \
-  tests/unit_stats \
-  tests/unit_status \
-  tests/unit_tiers
-
-# What needs CUDA's headers.
 if HAVE_CUDA
-check_PROGRAMS += $(cuda_programs)
+test_programs += tests/soak_device tests/test_device
 endif
-cuda_programs = tests/soak_device tests/test_device tests/unit_ipc tests/unit_proxy
 tests_soak_device_SOURCES = tests/soak_device.c $(soak_sources)
 tests_soak_device_CPPFLAGS = $(suite_cppflags) $(vendor_cppflags)
 tests_soak_device_LDADD = $(suite_ldadd) $(CUDA_LIBS)
 tests_test_device_CPPFLAGS = $(suite_cppflags) $(vendor_cppflags)
 tests_test_device_LDADD = $(suite_ldadd) $(CUDA_LIBS)
-
-# The device's side of messages through the host, over calls of CUDA that are pretended: they come
-# before those of the runtime, which the suite is linked with.
-if HAVE_CUDA
-if HAVE_UCX
-check_PROGRAMS += tests/unit_bounce tests/unit_ucx_device
-endif
-endif
-own_windows = src/transport/cuda/device_windows.c src/transport/cuda/device_ranks.c \
-  src/transport/cuda/device_scope.c
-device_messages = tests/device_messages.c tests/device_messages.h $(pretend_copies)
-tests_unit_bounce_SOURCES = tests/unit_bounce.c $(device_messages) \
-  src/transport/cuda/transport_bounce.c src/transport/cuda/bounce_rounds.c $(own_windows)
-tests_unit_bounce_CPPFLAGS = $(unit_cppflags) $(vendor_cppflags)
-tests_unit_bounce_LDADD = $(unit_ldadd)
-tests_unit_bounce_LDFLAGS = -Wl,-z,muldefs
-tests_unit_ucx_device_SOURCES = tests/unit_ucx_device.c $(device_messages) \
-  src/transport/ucx/transport_ucx_device.c src/transport/ucx/ucx_exchange.c $(own_windows)
-tests_unit_ucx_device_CPPFLAGS = $(unit_cppflags) $(vendor_cppflags)
-tests_unit_ucx_device_LDADD = $(unit_ldadd)
-tests_unit_ucx_device_LDFLAGS = -Wl,-z,muldefs
-
-# Windows that CUDA maps between processes, likewise.
-tests_unit_ipc_SOURCES = tests/unit_ipc.c $(pretend_copies) $(pretend_ipc) \
-  src/transport/cuda/transport_ipc.c src/transport/cuda/peer_windows.c \
-  src/transport/cuda/device_ranks.c src/transport/cuda/device_scope.c
-tests_unit_ipc_CPPFLAGS = $(unit_cppflags) $(vendor_cppflags)
-tests_unit_ipc_LDADD = $(unit_ldadd)
-tests_unit_ipc_LDFLAGS = -Wl,-z,muldefs
-
-# The module's proxy over CUDA calls of its own, so it needs no GPU. They come before those of the
-# runtime library, which the suite links.
-tests_unit_proxy_SOURCES = tests/unit_proxy.c $(pretend_streams) \
-  src/coll/device/proxy.c src/transport/cuda/device_scope.c
-tests_unit_proxy_CPPFLAGS = $(unit_cppflags) $(vendor_cppflags)
-tests_unit_proxy_LDFLAGS = -Wl,-z,muldefs
-tests_unit_proxy_LDADD = $(unit_ldadd)
-
-tests_unit_element_CPPFLAGS = $(unit_cppflags)
-tests_unit_element_LDADD = $(unit_ldadd)
-
-# The device runs there what the host runs in the test.
-tests_libtwins_la_CPPFLAGS = $(unit_cppflags)
-tests_libtwins_la_SOURCES = tests/twins.h
-if HAVE_CUDA
-tests_libtwins_la_SOURCES += tests/twins.cu
-tests_libtwins_la_LIBADD = $(CUDA_LIBS)
-else
-tests_libtwins_la_SOURCES += tests/twins_host.c
-endif
-tests_unit_kernels_CPPFLAGS = $(unit_cppflags)
-tests_unit_kernels_LDADD = tests/libtwins.la $(unit_ldadd)
-
-tests_unit_letters_CPPFLAGS = $(unit_cppflags)
-tests_unit_letters_LDADD = $(unit_ldadd)
-
-tests_unit_links_CPPFLAGS = $(unit_cppflags)
-tests_unit_links_LDADD = $(unit_ldadd)
-
-tests_unit_log_CPPFLAGS = $(unit_cppflags)
-tests_unit_log_LDADD = $(unit_ldadd)
-
-tests_unit_memory_CPPFLAGS = $(unit_cppflags)
-tests_unit_memory_LDADD = $(unit_ldadd)
-
-# Of the module for CUDA, but it needs none.
-tests_unit_nodes_SOURCES = tests/unit_nodes.c src/coll/device/device_nodes.c
-tests_unit_nodes_CPPFLAGS = $(unit_cppflags)
-tests_unit_nodes_LDADD = $(unit_ldadd)
-
-tests_unit_param_CPPFLAGS = $(unit_cppflags)
-tests_unit_param_LDADD = $(unit_ldadd)
-
-tests_unit_plan_CPPFLAGS = $(unit_cppflags)
-tests_unit_plan_LDADD = $(unit_ldadd)
-
-tests_unit_progress_CPPFLAGS = $(unit_cppflags)
-tests_unit_progress_LDADD = $(unit_ldadd)
-
-tests_unit_ready_CPPFLAGS = $(unit_cppflags)
-tests_unit_ready_LDADD = $(unit_ldadd)
-
-tests_unit_reference_CPPFLAGS = $(unit_cppflags)
-tests_unit_reference_LDADD = $(unit_ldadd)
-
-tests_unit_request_CPPFLAGS = $(unit_cppflags)
-tests_unit_request_LDADD = $(unit_ldadd)
-
-tests_unit_ring_CPPFLAGS = $(unit_cppflags)
-tests_unit_ring_LDADD = $(unit_ldadd)
-
-tests_unit_rows_CPPFLAGS = $(unit_cppflags)
-tests_unit_rows_LDADD = $(unit_ldadd)
-
-tests_unit_stage_stores_CPPFLAGS = $(unit_cppflags)
-tests_unit_stage_stores_LDADD = $(unit_ldadd)
-
-tests_unit_exchange_CPPFLAGS = $(unit_cppflags)
-tests_unit_exchange_LDADD = $(unit_ldadd)
-
-tests_unit_stats_CPPFLAGS = $(unit_cppflags)
-tests_unit_stats_LDADD = $(unit_ldadd)
-
-tests_unit_status_CPPFLAGS = $(unit_cppflags)
-tests_unit_status_LDADD = $(unit_ldadd)
-
-tests_unit_tiers_CPPFLAGS = $(unit_cppflags)
-tests_unit_tiers_LDADD = $(unit_ldadd)
 
 # The fuzz target: replayed over its corpus by `make check' with any compiler; `make fuzz' lets
 # clang's libFuzzer look for more, from the corpus, into fuzz/ of the build. A fault stops it and

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* device_messages.c - exchanges of messages between memories that stand for those of devices. */
-#include "device_messages.h"
+#include "unit/transport/device_messages.h"
 
 #include <sched.h>
 #include <stdlib.h>

@@ -11,7 +11,7 @@
 #include "kernels/host/rows.h"
 #include "support/reference.h"
 #include "support/suite.h"
-#include "twins.h"
+#include "unit/kernels/twins.h"
 
 enum { INPUTS = 200000 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* twins_host.c - a build without CUDA has no device. */
-#include "twins.h"
+#include "unit/kernels/twins.h"
 
 static const char reason[] = "built without CUDA";
 

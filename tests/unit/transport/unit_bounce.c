@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "coll/device/device.h"
-#include "device_messages.h"
 #include "support/suite.h"
+#include "unit/transport/device_messages.h"
 
 enum { EXCHANGES = 40, SMS = 132 };
 #define SECONDS 60.0

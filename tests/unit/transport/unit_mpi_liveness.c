@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* unit_letters.c - who is blamed: the rank that answers no letters, not one that waits for it. */
+/*
+ * unit_mpi_liveness.c - who is blamed: the rank that answers no letters, not one that waits for
+ * it.
+ */
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>

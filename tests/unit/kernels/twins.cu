@@ -2,7 +2,7 @@
 /* twins.cu - runs on the device what the host runs too, from and to memory of the host. */
 #include "kernels/protocol/warp_rows.cuh"
 
-#include "twins.h"
+#include "unit/kernels/twins.h"
 
 enum { STEP_THREADS = 256, MOST_STEP_BLOCKS = 256 };
 

@@ -10,9 +10,9 @@
 
 #include "base/status.h"
 #include "coll/device/device.h"
-#include "device_messages.h"
 #include "support/suite.h"
 #include "transport/ucx/transport_ucx_device.h"
+#include "unit/transport/device_messages.h"
 
 enum { EXCHANGES = 40, SMS = 132, WINDOW_BYTES = 100000 };
 #define SECONDS 60.0

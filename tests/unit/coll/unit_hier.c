@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * unit_tiers.c - what crosses between pretended nodes: the bytes that the transport is given, and
+ * unit_hier.c - what crosses between pretended nodes: the bytes that the transport is given, and
  * the stats, against a count of the (token, node) that the expert ids name; and in how many rounds.
  */
 #include <stdio.h>
@@ -225,8 +225,8 @@ END_TEST
 
 static Suite *make_suite(void)
 {
-    Suite *suite = suite_create("tiers");
-    TCase *tcase = tcase_create("tiers");
+    Suite *suite = suite_create("hier");
+    TCase *tcase = tcase_create("hier");
 
     tcase_add_loop_test(tcase, a_row_crosses_once_to_each_node_that_needs_it, 1, 6);
     tcase_add_loop_test(tcase, a_row_longer_than_a_stage_crosses_as_its_bytes, 0, 2);
