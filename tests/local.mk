@@ -62,55 +62,27 @@ cu_depends += tests/*/*.cu.d tests/*/*/*.cu.d
 test_programs =
 include tests/support/local.mk
 include tests/pretend/local.mk
+include tests/suite/local.mk
 include tests/unit/local.mk
 
 test_programs += \
-  tests/soak \
-  tests/test_alltoallv \
   tests/test_arguments \
-  tests/test_backward \
-  tests/test_big \
-  tests/test_combine \
   tests/test_cut \
-  tests/test_dispatch \
   tests/test_fatal \
   tests/test_faults \
   tests/test_finalize \
-  tests/test_hints \
   tests/test_inject \
   tests/test_killed \
   tests/test_lifetime \
-  tests/test_memory \
   tests/test_mismatch \
-  tests/test_profiling \
-  tests/test_progress \
-  tests/test_route \
   tests/test_shm_space \
-  tests/test_stall \
-  tests/test_threads \
-  tests/test_transports \
-  tests/test_twins
-
-tests_test_alltoallv_CPPFLAGS = $(suite_cppflags)
-tests_test_alltoallv_LDADD = $(suite_ldadd)
+  tests/test_stall
 
 tests_test_arguments_CPPFLAGS = $(suite_cppflags)
 tests_test_arguments_LDADD = $(suite_ldadd)
 
-tests_test_backward_CPPFLAGS = $(suite_cppflags)
-tests_test_backward_LDADD = $(suite_ldadd)
-
-tests_test_big_CPPFLAGS = $(suite_cppflags)
-tests_test_big_LDADD = $(suite_ldadd)
-
-tests_test_combine_CPPFLAGS = $(suite_cppflags)
-tests_test_combine_LDADD = $(suite_ldadd)
-
 tests_test_cut_CPPFLAGS = $(suite_cppflags)
 tests_test_cut_LDADD = $(suite_ldadd)
-
-tests_test_dispatch_CPPFLAGS = $(suite_cppflags)
-tests_test_dispatch_LDADD = $(suite_ldadd)
 
 tests_test_fatal_LDADD = libepx.la $(MPI_LIBS)
 
@@ -119,9 +91,6 @@ tests_test_faults_LDADD = $(suite_ldadd)
 
 tests_test_finalize_CPPFLAGS = $(suite_cppflags)
 tests_test_finalize_LDADD = $(suite_ldadd)
-
-tests_test_hints_CPPFLAGS = $(suite_cppflags)
-tests_test_hints_LDADD = $(suite_ldadd)
 
 # Stands between the library's inside and what it calls.
 tests_test_inject_SOURCES = tests/test_inject.c tests/inject.c tests/inject.h
@@ -140,70 +109,11 @@ tests_test_lifetime_LDADD = $(suite_ldadd)
 tests_test_mismatch_CPPFLAGS = $(suite_cppflags)
 tests_test_mismatch_LDADD = $(suite_ldadd)
 
-tests_test_profiling_CPPFLAGS = $(suite_cppflags)
-tests_test_profiling_SOURCES = tests/test_profiling.c tests/profile_tool.h
-tests_test_profiling_LDADD = $(suite_ldadd)
-
-# A preloaded tool; the shell that starts the program is given it too, so it binds when called.
-if HAVE_PROFILE_TOOL
-check_LTLIBRARIES += tests/profile_tool.la
-endif
-tests_profile_tool_la_SOURCES = tests/profile_tool.c tests/profile_tool.h
-tests_profile_tool_la_LDFLAGS = -module -shared -avoid-version -rpath $(abs_builddir)/tests \
-  -Wl,-z,lazy
-
-tests_test_progress_CPPFLAGS = $(suite_cppflags)
-tests_test_progress_LDADD = $(suite_ldadd)
-
-tests_test_route_CPPFLAGS = $(suite_cppflags)
-tests_test_route_LDADD = $(suite_ldadd)
-
 tests_test_shm_space_CPPFLAGS = $(suite_cppflags)
 tests_test_shm_space_LDADD = $(suite_ldadd)
 
 tests_test_stall_CPPFLAGS = $(suite_cppflags)
 tests_test_stall_LDADD = $(suite_ldadd)
-
-tests_test_threads_CPPFLAGS = $(suite_cppflags)
-tests_test_threads_LDADD = $(suite_ldadd)
-
-tests_test_transports_CPPFLAGS = $(suite_cppflags)
-tests_test_transports_LDADD = $(suite_ldadd)
-
-tests_test_twins_CPPFLAGS = $(suite_cppflags)
-tests_test_twins_LDADD = $(suite_ldadd)
-
-# These see every allocation of the library, which is linked as a whole.
-allocation_sources = tests/allocation.c tests/allocation.h
-allocation_ldflags = -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc \
-  -Wl,--wrap=posix_memalign -Wl,--wrap=free -Wl,--wrap=mmap -Wl,--wrap=munmap \
-  -Wl,--wrap=posix_fallocate
-
-soak_sources = tests/soak.c tests/soak.h
-tests_soak_SOURCES = $(soak_sources) tests/soak_host.c $(allocation_sources)
-tests_soak_CPPFLAGS = $(suite_cppflags)
-tests_soak_LDFLAGS = $(allocation_ldflags)
-tests_soak_LDADD = $(unit_ldadd)
-
-# make check takes a few hundred of these steps.
-soak: tests/soak
-	SOAK_STEPS=$${SOAK_STEPS-10000} TIMEOUT_S=$${TIMEOUT_S-7200} MPIEXEC='$(MPIEXEC)' \
-	  $(SHELL) $(srcdir)/tests/run tests/soak-4.mpi
-.PHONY: soak
-
-tests_test_memory_SOURCES = tests/test_memory.c $(allocation_sources)
-tests_test_memory_CPPFLAGS = $(suite_cppflags) -DEPX_MANUAL='"$(abs_srcdir)/man/epx.7.in"'
-tests_test_memory_LDFLAGS = $(allocation_ldflags)
-tests_test_memory_LDADD = $(unit_ldadd)
-
-if HAVE_CUDA
-test_programs += tests/soak_device tests/test_device
-endif
-tests_soak_device_SOURCES = tests/soak_device.c $(soak_sources)
-tests_soak_device_CPPFLAGS = $(suite_cppflags) $(vendor_cppflags)
-tests_soak_device_LDADD = $(suite_ldadd) $(CUDA_LIBS)
-tests_test_device_CPPFLAGS = $(suite_cppflags) $(vendor_cppflags)
-tests_test_device_LDADD = $(suite_ldadd) $(CUDA_LIBS)
 
 # The fuzz target: replayed over its corpus by `make check' with any compiler; `make fuzz' lets
 # clang's libFuzzer look for more, from the corpus, into fuzz/ of the build. A fault stops it and

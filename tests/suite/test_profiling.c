@@ -4,7 +4,7 @@
 #include <dlfcn.h>
 #include <string.h>
 
-#include "profile_tool.h"
+#include "suite/profile_tool.h"
 #include "support/suite.h"
 
 enum { TOKENS = 5, HIDDEN = 3 };

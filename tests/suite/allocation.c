@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* allocation.c - stands between the program and the functions that allocate. */
-#include "allocation.h"
+#include "suite/allocation.h"
 
 #include <fcntl.h>
 #include <pthread.h>

@@ -8,8 +8,8 @@
 
 #include <stdint.h>
 
-#include "allocation.h"
 #include "epx.h"
+#include "suite/allocation.h"
 
 /* The ranks of one communicator of this rank's, as the tests' modules see them. */
 struct party {

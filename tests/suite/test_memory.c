@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "allocation.h"
+#include "suite/allocation.h"
 #include "support/exchange.h"
 #include "support/operation.h"
 #include "support/suite.h"

@@ -4,7 +4,7 @@
  * random orders with sleeps in between; every result is compared with the reference, and memory
  * must not grow. SOAK_STEPS and SOAK_SEED say how many and which.
  */
-#include "soak.h"
+#include "suite/soak.h"
 
 #include <stdio.h>
 #include <stdlib.h>

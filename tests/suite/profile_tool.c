@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "epx.h"
-#include "profile_tool.h"
+#include "suite/profile_tool.h"
 
 static struct tool_counter {
     const char *function;

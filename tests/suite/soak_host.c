@@ -9,7 +9,7 @@
 #include <malloc.h>
 #endif
 
-#include "soak.h"
+#include "suite/soak.h"
 #include "support/suite.h"
 
 enum { SLACK_KIB = 8192 };

@@ -7,7 +7,7 @@
 #include <mpi.h>
 #include <stdio.h>
 
-#include "soak.h"
+#include "suite/soak.h"
 #include "support/suite.h"
 
 enum { SLACK_KIB = 8192 };
