@@ -63,57 +63,8 @@ test_programs =
 include tests/support/local.mk
 include tests/pretend/local.mk
 include tests/suite/local.mk
+include tests/faults/local.mk
 include tests/unit/local.mk
-
-test_programs += \
-  tests/test_arguments \
-  tests/test_cut \
-  tests/test_fatal \
-  tests/test_faults \
-  tests/test_finalize \
-  tests/test_inject \
-  tests/test_killed \
-  tests/test_lifetime \
-  tests/test_mismatch \
-  tests/test_shm_space \
-  tests/test_stall
-
-tests_test_arguments_CPPFLAGS = $(suite_cppflags)
-tests_test_arguments_LDADD = $(suite_ldadd)
-
-tests_test_cut_CPPFLAGS = $(suite_cppflags)
-tests_test_cut_LDADD = $(suite_ldadd)
-
-tests_test_fatal_LDADD = libepx.la $(MPI_LIBS)
-
-tests_test_faults_CPPFLAGS = $(suite_cppflags)
-tests_test_faults_LDADD = $(suite_ldadd)
-
-tests_test_finalize_CPPFLAGS = $(suite_cppflags)
-tests_test_finalize_LDADD = $(suite_ldadd)
-
-# Stands between the library's inside and what it calls.
-tests_test_inject_SOURCES = tests/test_inject.c tests/inject.c tests/inject.h
-tests_test_inject_CPPFLAGS = $(unit_cppflags)
-tests_test_inject_LDADD = $(unit_ldadd)
-tests_test_inject_LDFLAGS = -Wl,--wrap=malloc,--wrap=calloc,--wrap=posix_memalign,--wrap=free \
-  -Wl,--wrap=mmap,--wrap=munmap,--wrap=shm_open,--wrap=ftruncate,--wrap=posix_fallocate \
-  -Wl,--wrap=pthread_create,--wrap=dlopen
-
-tests_test_killed_CPPFLAGS = $(suite_cppflags)
-tests_test_killed_LDADD = $(suite_ldadd)
-
-tests_test_lifetime_CPPFLAGS = $(suite_cppflags)
-tests_test_lifetime_LDADD = $(suite_ldadd)
-
-tests_test_mismatch_CPPFLAGS = $(suite_cppflags)
-tests_test_mismatch_LDADD = $(suite_ldadd)
-
-tests_test_shm_space_CPPFLAGS = $(suite_cppflags)
-tests_test_shm_space_LDADD = $(suite_ldadd)
-
-tests_test_stall_CPPFLAGS = $(suite_cppflags)
-tests_test_stall_LDADD = $(suite_ldadd)
 
 # The fuzz target: replayed over its corpus by `make check' with any compiler; `make fuzz' lets
 # clang's libFuzzer look for more, from the corpus, into fuzz/ of the build. A fault stops it and

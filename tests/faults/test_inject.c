@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "core/request.h"
-#include "inject.h"
+#include "faults/inject.h"
 #include "support/suite.h"
 
 enum { EXPERTS = 6, TOP_K = 2, TOKENS = 5, WIDTH = 24, MAX_RANKS = 4 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* inject.c - lets one call of the library fail; counts what the library holds. */
-#include "inject.h"
+#include "faults/inject.h"
 
 #include <errno.h>
 #include <mpi.h>
