@@ -15,15 +15,6 @@ AM_TESTS_ENVIRONMENT = \
 SH_LOG_COMPILER = $(SHELL)
 MPI_LOG_COMPILER = $(SHELL) $(srcdir)/tests/run
 
-lints = \
-  tests/lint_man.sh \
-  tests/lint_layers.sh \
-  tests/lint_headers.sh \
-  tests/lint_inject.sh \
-  tests/lint_exports.sh \
-  tests/lint_readme.sh
-TESTS += $(lints) tests/check_fortran.sh
-EXTRA_DIST += $(lints) tests/check_fortran.sh tests/fortran.F90
 EXTRA_DIST += tests/run tests/testlist \
   tests/lsan.supp tests/tsan.supp tests/valgrind.supp tests/short
 
@@ -40,7 +31,7 @@ $(TEST_MATRIX): $(srcdir)/tests/testlist
 
 # Enough to try another MPI or compiler by: no more ranks than a small machine has cores, and not
 # those tests that wait for time-outs or fill the memory.
-short_tests = $(lints) tests/check_fortran.sh \
+short_tests = $(lints) tests/fortran/check_fortran.sh \
   $(filter-out tests/test_big-% tests/test_inject-% tests/test_mismatch-% tests/test_stall-%, \
     $(filter %-2.mpi,$(TEST_MATRIX)))
 
@@ -60,6 +51,8 @@ tests/%.lo: EPX_NVCCFLAGS += -I$(top_srcdir)/tests
 cu_depends += tests/*/*.cu.d tests/*/*/*.cu.d
 
 test_programs =
+include tests/lint/local.mk
+include tests/fortran/local.mk
 include tests/support/local.mk
 include tests/pretend/local.mk
 include tests/suite/local.mk

@@ -2,7 +2,7 @@
 /*
  * inject.h - lets one call of the library fail: an allocation or another of the system's
  * resources, or a call of MPI. The program links the library's inside with -Wl,--wrap and stands
- * between it and MPI by MPI's profiling names. tests/lint_inject.sh finds calls left out here.
+ * between it and MPI by MPI's profiling names. lint_inject.sh finds calls left out here.
  */
 #ifndef INJECT_H
 #define INJECT_H

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# epx_f08 has what epx.h has, compiles without a warning, and works on 2 ranks: tests/fortran.F90.
+# epx_f08 has what epx.h has, compiles without a warning, and works on 2 ranks: fortran.F90.
 set -u
 srcdir=$(cd "${srcdir:-.}" && pwd)
 top_builddir=$(cd "${top_builddir:-.}" && pwd)
@@ -56,7 +56,7 @@ build_and_run() {
     $MPIFC $warnings "$@" -c "$module" || die "epx_f08.F90 does not compile ($name)"
     # Sums are to be exact.
     # shellcheck disable=SC2086
-    $MPIFC $warnings ${warnings:+-Wno-compare-reals} "$@" -c "$srcdir/tests/fortran.F90" ||
+    $MPIFC $warnings ${warnings:+-Wno-compare-reals} "$@" -c "$srcdir/tests/fortran/fortran.F90" ||
         die "the test does not compile ($name)"
     # shellcheck disable=SC2086
     "$top_builddir/libtool" --silent --tag=CC --mode=link $MPIFC -o fortran fortran.o epx_f08.o \

@@ -1,5 +1,5 @@
 ! SPDX-License-Identifier: BSD-3-Clause
-! fortran - every subroutine of epx_f08, its values compared; tests/check_fortran.sh builds and runs
+! fortran - every subroutine of epx_f08, its values compared; check_fortran.sh builds and runs
 ! it twice, with buffers of any type and as c_ptr.
 #ifdef EPX_F08_C_PTR
 #define B(x) c_loc(x)
