@@ -3,7 +3,7 @@
  * fuzz_api.c - any bytes as arguments of the public functions, on one rank: what the attributes,
  * ids, counts and hints say must come out as an error or as the promised rows, nothing is
  * written outside a buffer, and the communicators stay usable. `make fuzz' links it with
- * libFuzzer, fuzz_replay.c runs it over tests/corpus.
+ * libFuzzer, fuzz_replay.c runs it over tests/fuzz/corpus.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "epx.h"
-#include "fuzz.h"
+#include "fuzz/fuzz.h"
 
 enum { GUARD_BYTES = 64, GUARD = 0xa5, MOST_BYTES = 1 << 20, MOST_BUFFERS = 16 };
 enum { MOST_OBJECT_BYTES = 16 << 20, MOST_MEMORY = 1 << 30, RUNS_BETWEEN_CHECKS = 32 };
