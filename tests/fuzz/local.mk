@@ -19,7 +19,7 @@ fuzz_sources = $(filter %.c,$(libepx_core_la_SOURCES)) tests/fuzz/fuzz_api.c
 fuzz/fuzz_api: $(addprefix $(srcdir)/,$(fuzz_sources))
 	@$(MKDIR_P) fuzz
 	$(FUZZ_CC) $(FUZZ_CFLAGS) -ffp-contract=off $(DEFAULT_INCLUDES) $(libepx_core_la_CPPFLAGS) \
-	  -I$(top_srcdir)/tests -o $@ $^ $(MPI_LIBS) -lpthread -lrt -ldl
+	  -I$(top_srcdir)/tests -o $@ $^ $(libepx_core_la_LIBADD) -lpthread -lrt -ldl
 
 .PHONY: fuzz
 fuzz: fuzz/fuzz_api
