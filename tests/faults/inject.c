@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* inject.c - lets one call of the library fail; counts what the library holds. */
+#include "faults/inject.h"
+
+#include <errno.h>
+#include <mpi.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <sys/types.h>
+
+enum { MOST_POINTERS = 4096, MOST_DUPLICATIONS = 8 };
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static int armed, nth_fails, calls;
+static enum inject_kind kind_fails;
+static const char *failed;
+static void *pointers[MOST_POINTERS]; /* the library's, while it holds them */
+static int num_pointers, num_others;
+static int duplications; /* begun since the last catching up */
+static MPI_Comm *copies[MOST_DUPLICATIONS];
+static int answers;              /* of MPI_Test */
+static int answers_before_split; /* learnt from earlier runs */
+
+void inject_arm(enum inject_kind kind, int nth)
+{
+    pthread_mutex_lock(&mutex);
+    kind_fails = kind;
+    nth_fails = nth;
+    calls = 0;
+    failed = NULL;
+    duplications = answers = 0;
+    armed = 1;
+    pthread_mutex_unlock(&mutex);
+}
+
+const char *inject_disarm(void)
+{
+    armed = 0;
+    return failed;
+}
+
+int inject_live(void)
+{
+    return num_pointers + num_others;
+}
+
+/* What the library makes its nth communicator from: user, traffic, and from that all others. */
+static MPI_Comm original(int nth)
+{
+    return nth == 0 ? MPI_COMM_WORLD : *copies[nth == 1 ? 0 : 1];
+}
+
+void inject_catch_up(void)
+{
+    int most;
+    MPI_Comm copy;
+    MPI_Request request;
+
+    if (failed && answers && answers == answers_before_split)
+        PMPI_Comm_split_type(*copies[1], MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &copy);
+    PMPI_Allreduce(&duplications, &most, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    if (duplications < most) {
+        PMPI_Comm_idup(original(duplications), &copy, &request);
+        PMPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
+    PMPI_Barrier(MPI_COMM_WORLD);
+}
+
+static int fails(enum inject_kind kind, const char *function)
+{
+    int now = 0;
+
+    pthread_mutex_lock(&mutex);
+    if (armed && kind == kind_fails && ++calls == nth_fails) {
+        failed = function;
+        now = 1;
+    }
+    pthread_mutex_unlock(&mutex);
+    return now;
+}
+
+static void *keep(void *pointer)
+{
+    pthread_mutex_lock(&mutex);
+    if (armed && pointer && num_pointers < MOST_POINTERS)
+        pointers[num_pointers++] = pointer;
+    pthread_mutex_unlock(&mutex);
+    return pointer;
+}
+
+static void let_go(const void *pointer)
+{
+    pthread_mutex_lock(&mutex);
+    for (int i = num_pointers - 1; pointer && i >= 0; i--)
+        if (pointers[i] == pointer) {
+            pointers[i] = pointers[--num_pointers];
+            break;
+        }
+    pthread_mutex_unlock(&mutex);
+}
+
+static void count_other(int change)
+{
+    pthread_mutex_lock(&mutex);
+    if (armed)
+        num_others += change;
+    pthread_mutex_unlock(&mutex);
+}
+
+/* The system's, by the linker's --wrap. */
+
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t n, size_t bytes);
+int __real_posix_memalign(void **pointer, size_t alignment, size_t bytes);
+void __real_free(void *pointer);
+void *__real_mmap(void *address, size_t bytes, int access, int flags, int fd, off_t offset);
+int __real_munmap(void *address, size_t bytes);
+int __real_shm_open(const char *name, int flags, mode_t mode);
+int __real_ftruncate(int fd, off_t bytes);
+int __real_posix_fallocate(int fd, off_t offset, off_t bytes);
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *),
+                          void *argument);
+
+void *__real_dlopen(const char *name, int flags);
+
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t n, size_t bytes);
+int __wrap_posix_memalign(void **pointer, size_t alignment, size_t bytes);
+void __wrap_free(void *pointer);
+void *__wrap_mmap(void *address, size_t bytes, int access, int flags, int fd, off_t offset);
+int __wrap_munmap(void *address, size_t bytes);
+int __wrap_shm_open(const char *name, int flags, mode_t mode);
+int __wrap_ftruncate(int fd, off_t bytes);
+int __wrap_posix_fallocate(int fd, off_t offset, off_t bytes);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *),
+                          void *argument);
+void *__wrap_dlopen(const char *name, int flags);
+
+void *__wrap_malloc(size_t bytes)
+{
+    return fails(INJECT_SHORTAGE, "malloc") ? NULL : keep(__real_malloc(bytes));
+}
+
+void *__wrap_calloc(size_t n, size_t bytes)
+{
+    return fails(INJECT_SHORTAGE, "calloc") ? NULL : keep(__real_calloc(n, bytes));
+}
+
+int __wrap_posix_memalign(void **pointer, size_t alignment, size_t bytes)
+{
+    int error =
+        fails(INJECT_SHORTAGE, "posix_memalign") ? ENOMEM
+                                                 : __real_posix_memalign(pointer, alignment, bytes);
+
+    if (error == 0)
+        keep(*pointer);
+    return error;
+}
+
+void __wrap_free(void *pointer)
+{
+    let_go(pointer);
+    __real_free(pointer);
+}
+
+void *__wrap_mmap(void *address, size_t bytes, int access, int flags, int fd, off_t offset)
+{
+    void *mapping;
+
+    if (fails(INJECT_SHORTAGE, "mmap")) {
+        errno = ENOMEM;
+        return MAP_FAILED;
+    }
+    mapping = __real_mmap(address, bytes, access, flags, fd, offset);
+    return mapping == MAP_FAILED ? mapping : keep(mapping);
+}
+
+int __wrap_munmap(void *address, size_t bytes)
+{
+    let_go(address);
+    return __real_munmap(address, bytes);
+}
+
+int __wrap_shm_open(const char *name, int flags, mode_t mode)
+{
+    if (!fails(INJECT_SHORTAGE, "shm_open"))
+        return __real_shm_open(name, flags, mode);
+    errno = EMFILE;
+    return -1;
+}
+
+int __wrap_ftruncate(int fd, off_t bytes)
+{
+    if (!fails(INJECT_SHORTAGE, "ftruncate"))
+        return __real_ftruncate(fd, bytes);
+    errno = ENOSPC;
+    return -1;
+}
+
+int __wrap_posix_fallocate(int fd, off_t offset, off_t bytes)
+{
+    if (fails(INJECT_SHORTAGE, "posix_fallocate"))
+        return ENOSPC;
+    return __real_posix_fallocate(fd, offset, bytes);
+}
+
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *),
+                          void *argument)
+{
+    if (fails(INJECT_SHORTAGE, "pthread_create"))
+        return EAGAIN;
+    return __real_pthread_create(thread, attr, start, argument);
+}
+
+void *__wrap_dlopen(const char *name, int flags)
+{
+    return fails(INJECT_SHORTAGE, "dlopen") ? NULL : __real_dlopen(name, flags);
+}
+
+/* MPI's. A call that fails took no part. */
+
+#define FORWARD(name, parameters, arguments)                                                  \
+    int MPI_##name parameters                                                                 \
+    {                                                                                         \
+        return fails(INJECT_MPI, "MPI_" #name) ? MPI_ERR_OTHER : PMPI_##name arguments;       \
+    }
+
+/* What gives back fails afterwards: else it would be this program that leaks. */
+#define FORWARD_FIRST(name, parameters, arguments, change)                                    \
+    int MPI_##name parameters                                                                 \
+    {                                                                                         \
+        int error = PMPI_##name arguments;                                                    \
+                                                                                              \
+        count_other(change);                                                                  \
+        return fails(INJECT_MPI, "MPI_" #name) ? MPI_ERR_OTHER : error;                       \
+    }
+
+FORWARD(Add_error_class, (int *error_class), (error_class))
+FORWARD(Add_error_code, (int error_class, int *code), (error_class, code))
+FORWARD(Add_error_string, (int code, const char *text), (code, text))
+FORWARD(Cancel, (MPI_Request *request), (request))
+FORWARD(Comm_call_errhandler, (MPI_Comm comm, int code), (comm, code))
+FORWARD(Comm_create_keyval,
+        (MPI_Comm_copy_attr_function *copy, MPI_Comm_delete_attr_function *remove, int *keyval,
+         void *state),
+        (copy, remove, keyval, state))
+FORWARD(Comm_rank, (MPI_Comm comm, int *rank), (comm, rank))
+FORWARD(Comm_set_attr, (MPI_Comm comm, int keyval, void *value), (comm, keyval, value))
+FORWARD(Comm_set_errhandler, (MPI_Comm comm, MPI_Errhandler handler), (comm, handler))
+FORWARD(Comm_size, (MPI_Comm comm, int *size), (comm, size))
+FORWARD(Comm_test_inter, (MPI_Comm comm, int *inter), (comm, inter))
+FORWARD(Error_string, (int code, char *text, int *length), (code, text, length))
+FORWARD(Finalized, (int *flag), (flag))
+FORWARD(Get_elements_x, (const MPI_Status *status, MPI_Datatype type, MPI_Count *count),
+        (status, type, count))
+FORWARD(Iallgather,
+        (const void *send, int sendcount, MPI_Datatype sendtype, void *recv, int recvcount,
+         MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request),
+        (send, sendcount, sendtype, recv, recvcount, recvtype, comm, request))
+FORWARD(Iallreduce,
+        (const void *send, void *recv, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
+         MPI_Request *request),
+        (send, recv, count, type, op, comm, request))
+FORWARD(Ialltoall,
+        (const void *send, int sendcount, MPI_Datatype sendtype, void *recv, int recvcount,
+         MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request),
+        (send, sendcount, sendtype, recv, recvcount, recvtype, comm, request))
+FORWARD(Ialltoallv,
+        (const void *send, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype,
+         void *recv, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype,
+         MPI_Comm comm, MPI_Request *request),
+        (send, sendcounts, sdispls, sendtype, recv, recvcounts, rdispls, recvtype, comm, request))
+FORWARD(Ibcast,
+        (void *buffer, int count, MPI_Datatype type, int root, MPI_Comm comm,
+         MPI_Request *request),
+        (buffer, count, type, root, comm, request))
+FORWARD(Info_get, (MPI_Info info, const char *key, int length, char *value, int *flag),
+        (info, key, length, value, flag))
+FORWARD(Info_get_nkeys, (MPI_Info info, int *keys), (info, keys))
+FORWARD(Info_get_nthkey, (MPI_Info info, int n, char *key), (info, n, key))
+FORWARD(Info_set, (MPI_Info info, const char *key, const char *value), (info, key, value))
+FORWARD(Initialized, (int *flag), (flag))
+FORWARD(Irecv,
+        (void *buffer, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
+         MPI_Request *request),
+        (buffer, count, type, source, tag, comm, request))
+FORWARD(Isend,
+        (const void *buffer, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+         MPI_Request *request),
+        (buffer, count, type, to, tag, comm, request))
+FORWARD(Status_set_cancelled, (MPI_Status *status, int flag), (status, flag))
+FORWARD(Status_set_elements_x, (MPI_Status *status, MPI_Datatype type, MPI_Count count),
+        (status, type, count))
+
+FORWARD_FIRST(Comm_free, (MPI_Comm *comm), (comm), -1)
+FORWARD_FIRST(Comm_free_keyval, (int *keyval), (keyval), 0)
+FORWARD_FIRST(Info_free, (MPI_Info *info), (info), -1)
+FORWARD_FIRST(Wait, (MPI_Request *request, MPI_Status *status), (request, status), 0)
+
+int MPI_Info_create(MPI_Info *info)
+{
+    if (fails(INJECT_MPI, "MPI_Info_create"))
+        return MPI_ERR_OTHER;
+    count_other(1);
+    return PMPI_Info_create(info);
+}
+
+int MPI_Comm_idup(MPI_Comm comm, MPI_Comm *copy, MPI_Request *request)
+{
+    if (fails(INJECT_MPI, "MPI_Comm_idup"))
+        return MPI_ERR_OTHER;
+    if (duplications < MOST_DUPLICATIONS)
+        copies[duplications++] = copy;
+    count_other(1);
+    return PMPI_Comm_idup(comm, copy, request);
+}
+
+/*
+ * There is no bounded form: a rank that does not take part keeps the others in MPI. So it fails
+ * afterwards, and catching up begins with the one that a failure just before made a rank miss.
+ */
+int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *part)
+{
+    int error = PMPI_Comm_split_type(comm, type, key, info, part);
+
+    answers_before_split = answers++;
+
+    if (fails(INJECT_MPI, "MPI_Comm_split_type")) {
+        PMPI_Comm_free(part);
+        return MPI_ERR_OTHER;
+    }
+    count_other(1);
+    return error;
+}
+
+/* How often something is asked for depends on the others: only answers are counted. */
+int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
+{
+    int error = PMPI_Test(request, flag, status);
+
+    answers += *flag;
+    return *flag && fails(INJECT_MPI, "MPI_Test") ? MPI_ERR_OTHER : error;
+}
+
+int MPI_Testall(int n, MPI_Request requests[], int *flag, MPI_Status statuses[])
+{
+    int error = PMPI_Testall(n, requests, flag, statuses);
+
+    if (!*flag || !fails(INJECT_MPI, "MPI_Testall"))
+        return error;
+    for (int i = 0; i < n; i++)
+        statuses[i].MPI_ERROR = i < n - 1 ? MPI_SUCCESS : MPI_ERR_OTHER;
+    return n ? MPI_ERR_IN_STATUS : MPI_ERR_OTHER;
+}
+
+int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status)
+{
+    int error = PMPI_Iprobe(source, tag, comm, flag, status);
+
+    return armed && kind_fails == INJECT_MPI && nth_fails ? MPI_ERR_OTHER : error;
+}

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# What goes wrong: wrong arguments, ranks that disagree, stall or die, memory that is short.
+test_programs += \
+  tests/faults/test_arguments \
+  tests/faults/test_cut \
+  tests/faults/test_fatal \
+  tests/faults/test_faults \
+  tests/faults/test_finalize \
+  tests/faults/test_inject \
+  tests/faults/test_killed \
+  tests/faults/test_lifetime \
+  tests/faults/test_mismatch \
+  tests/faults/test_shm_space \
+  tests/faults/test_stall
+
+tests_faults_test_arguments_CPPFLAGS = $(suite_cppflags)
+tests_faults_test_arguments_LDADD = $(suite_ldadd)
+
+tests_faults_test_cut_CPPFLAGS = $(suite_cppflags)
+tests_faults_test_cut_LDADD = $(suite_ldadd)
+
+tests_faults_test_fatal_LDADD = libepx.la $(MPI_LIBS)
+
+tests_faults_test_faults_CPPFLAGS = $(suite_cppflags)
+tests_faults_test_faults_LDADD = $(suite_ldadd)
+
+tests_faults_test_finalize_CPPFLAGS = $(suite_cppflags)
+tests_faults_test_finalize_LDADD = $(suite_ldadd)
+
+# Stands between the library's inside and what it calls.
+tests_faults_test_inject_SOURCES = tests/faults/test_inject.c \
+  tests/faults/inject.c tests/faults/inject.h
+tests_faults_test_inject_CPPFLAGS = $(unit_cppflags)
+tests_faults_test_inject_LDADD = $(unit_ldadd)
+tests_faults_test_inject_LDFLAGS = \
+  -Wl,--wrap=malloc,--wrap=calloc,--wrap=posix_memalign,--wrap=free \
+  -Wl,--wrap=mmap,--wrap=munmap,--wrap=shm_open,--wrap=ftruncate,--wrap=posix_fallocate \
+  -Wl,--wrap=pthread_create,--wrap=dlopen
+
+tests_faults_test_killed_CPPFLAGS = $(suite_cppflags)
+tests_faults_test_killed_LDADD = $(suite_ldadd)
+
+tests_faults_test_lifetime_CPPFLAGS = $(suite_cppflags)
+tests_faults_test_lifetime_LDADD = $(suite_ldadd)
+
+tests_faults_test_mismatch_CPPFLAGS = $(suite_cppflags)
+tests_faults_test_mismatch_LDADD = $(suite_ldadd)
+
+tests_faults_test_shm_space_CPPFLAGS = $(suite_cppflags)
+tests_faults_test_shm_space_LDADD = $(suite_ldadd)
+
+tests_faults_test_stall_CPPFLAGS = $(suite_cppflags)
+tests_faults_test_stall_LDADD = $(suite_ldadd)

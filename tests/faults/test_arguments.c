@@ -1,0 +1,750 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test_arguments.c - bad arguments of every function: code, error handler, message; no harm. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/exchange.h"
+#include "support/fault.h"
+#include "support/operation.h"
+#include "support/space.h"
+#include "support/suite.h"
+
+enum { K = 2, MAX_TOKENS = 4, COUNT = 8 };
+
+static EPX_Comm comm;
+static EPX_Route route;
+static EPX_Request request;
+
+/* Buffers large enough for any call here, in the memory that the run is about. */
+static int64_t *ids;
+static float *weights, *more_weights;
+static float *home_rows, *slot_rows, *more_slot_rows;
+
+static EPX_Route_attr good_attr(void)
+{
+    EPX_Route_attr attr = EPX_ROUTE_ATTR_INIT;
+
+    attr.num_experts = suite_size;
+    attr.top_k = K;
+    attr.max_tokens = MAX_TOKENS;
+    attr.max_row_bytes = COUNT * sizeof(float);
+    return attr;
+}
+
+static void route_tokens(void)
+{
+    EXPECT_CODE(EPX_Route_tokens(ids, MAX_TOKENS, route, EPX_STREAM_NULL, &request), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Wait(&request, MPI_STATUS_IGNORE), EPX_SUCCESS);
+    SETTLE();
+}
+
+static void *new_floats(size_t n)
+{
+    float *image = calloc(n, sizeof(*image)), *memory = space_alloc(n * sizeof(*image));
+
+    space_put(memory, image, n * sizeof(*image));
+    free(image);
+    return memory;
+}
+
+static void make_buffers(void)
+{
+    size_t rows = (size_t)suite_size * MAX_TOKENS * K;
+    int64_t image[MAX_TOKENS * K];
+
+    for (int i = 0; i < MAX_TOKENS * K; i++)
+        image[i] = i % suite_size;
+    ids = space_alloc(sizeof(image));
+    space_put(ids, image, sizeof(image));
+    weights = new_floats(4096);
+    more_weights = new_floats(4096);
+    home_rows = new_floats(MAX_TOKENS * COUNT);
+    slot_rows = new_floats(rows * COUNT);
+    more_slot_rows = new_floats(rows * COUNT);
+}
+
+static void free_buffers(void)
+{
+    space_free(ids);
+    space_free(weights);
+    space_free(more_weights);
+    space_free(home_rows);
+    space_free(slot_rows);
+    space_free(more_slot_rows);
+}
+
+/* The arguments of an exchange of one row with every rank. */
+static struct {
+    int64_t counts_image[64], displs_image[64];
+    int64_t *sendcounts, *sdispls, *recvcounts, *rdispls;
+    void *in, *out;
+    int64_t capacity;
+    int count;
+    EPX_Datatype datatype;
+} x;
+
+static void make_exchange(void)
+{
+    x.sendcounts = space_alloc(sizeof(x.counts_image));
+    x.sdispls = space_alloc(sizeof(x.counts_image));
+    x.recvcounts = space_alloc(sizeof(x.counts_image));
+    x.rdispls = space_alloc(sizeof(x.counts_image));
+}
+
+static void free_exchange(void)
+{
+    space_free(x.sendcounts);
+    space_free(x.sdispls);
+    space_free(x.recvcounts);
+    space_free(x.rdispls);
+}
+
+static void open_comm(void)
+{
+    comm = suite_comm(NULL);
+    fault_watch(comm);
+    make_exchange();
+}
+
+static void close_comm(void)
+{
+    free_exchange();
+    EXPECT_CODE(EPX_Comm_free(&comm), EPX_SUCCESS);
+    SETTLE();
+}
+
+static void open_route(void)
+{
+    EPX_Route_attr attr = good_attr();
+
+    make_buffers();
+    request = EPX_REQUEST_NULL;
+    EXPECT_CODE(EPX_Route_create(&attr, comm, &route), EPX_SUCCESS);
+    SETTLE();
+}
+
+/* Whatever a test did, the communicator and the route still work, and nothing is left over. */
+static void close_route(void)
+{
+    EXPECT(request == EPX_REQUEST_NULL, "a failed call left a request");
+    route_tokens();
+    layer_works(comm);
+    EXPECT_CODE(EPX_Route_free(&route), EPX_SUCCESS);
+    free_buffers();
+    SETTLE();
+}
+
+START_TEST(library_calls_need_outputs)
+{
+    char text[EPX_MAX_ERROR_STRING];
+    int n, length;
+
+    EXPECT_FAULT(NULL, EPX_Get_version(NULL, &n, &n), EPX_ERR_ARG);
+    EXPECT_FAULT(NULL, EPX_Get_version(&n, NULL, &n), EPX_ERR_ARG);
+    EXPECT_FAULT(NULL, EPX_Get_version(&n, &n, NULL), EPX_ERR_ARG);
+    EXPECT_FAULT(NULL, EPX_Get_library_version(NULL, &length), EPX_ERR_ARG);
+    EXPECT_FAULT(NULL, EPX_Get_library_version(text, NULL), EPX_ERR_ARG);
+    EXPECT_FAULT(NULL, EPX_Error_string(EPX_ERR_ARG, NULL, &length), EPX_ERR_ARG);
+    EXPECT_FAULT(NULL, EPX_Error_string(EPX_ERR_ARG, text, NULL), EPX_ERR_ARG);
+    EXPECT_FAULT(NULL, EPX_Error_string(-1, text, &length), EPX_ERR_ARG);
+    EXPECT_FAULT(NULL, EPX_Error_string(EPX_ERR_LASTCODE, text, &length), EPX_ERR_ARG);
+    SETTLE();
+}
+END_TEST
+
+START_TEST(every_code_has_a_text_of_its_own)
+{
+    char texts[EPX_ERR_LASTCODE][EPX_MAX_ERROR_STRING];
+    int length;
+
+    for (int code = 0; code < EPX_ERR_LASTCODE; code++) {
+        EXPECT_CODE(EPX_Error_string(code, texts[code], &length), EPX_SUCCESS);
+        EXPECT(length > 0 && (size_t)length == strlen(texts[code]), "length %d", length);
+        for (int other = 0; other < code; other++)
+            EXPECT(strcmp(texts[code], texts[other]) != 0, "%d and %d", code, other);
+    }
+    SETTLE();
+}
+END_TEST
+
+START_TEST(versions_agree)
+{
+    char text[EPX_MAX_LIBRARY_VERSION_STRING], wanted[32];
+    int major, minor, patch, length;
+
+    EXPECT_CODE(EPX_Get_version(&major, &minor, &patch), EPX_SUCCESS);
+    EXPECT(major == EPX_VERSION_MAJOR && minor == EPX_VERSION_MINOR && patch == EPX_VERSION_PATCH,
+           "%d.%d.%d", major, minor, patch);
+    snprintf(wanted, sizeof(wanted), "%d.%d.%d", major, minor, patch);
+    EXPECT_CODE(EPX_Get_library_version(text, &length), EPX_SUCCESS);
+    EXPECT(strstr(text, wanted) != NULL && (size_t)length == strlen(text), "%s", text);
+    SETTLE();
+}
+END_TEST
+
+START_TEST(communicators_are_made_from_intracommunicators)
+{
+    EPX_Comm none = EPX_COMM_NULL;
+    MPI_Comm half, inter;
+    int upper = suite_rank >= suite_size / 2;
+
+    EXPECT_FAULT(NULL, EPX_Comm_create(MPI_COMM_NULL, MPI_INFO_NULL, &none), EPX_ERR_COMM);
+    EXPECT_FAULT(NULL, EPX_Comm_create(MPI_COMM_WORLD, MPI_INFO_NULL, NULL), EPX_ERR_ARG);
+    if (suite_size > 1) {
+        MPI_Comm_split(MPI_COMM_WORLD, upper, 0, &half);
+        MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, upper ? 0 : suite_size / 2, 9, &inter);
+        EXPECT_FAULT(NULL, EPX_Comm_create(inter, MPI_INFO_NULL, &none), EPX_ERR_COMM);
+        MPI_Comm_free(&inter);
+        MPI_Comm_free(&half);
+    }
+    EXPECT(none == EPX_COMM_NULL, "an output was written");
+    SETTLE();
+}
+END_TEST
+
+START_TEST(communicator_calls_need_a_communicator)
+{
+    EPX_Comm none = EPX_COMM_NULL;
+    char text[EPX_MAX_ERROR_STRING];
+    EPX_Stats stats = EPX_STATS_INIT;
+    MPI_Info info;
+    void *base = NULL;
+    int n;
+
+    EXPECT_FAULT(NULL, EPX_Comm_free(NULL), EPX_ERR_ARG);
+    EXPECT_FAULT(NULL, EPX_Comm_free(&none), EPX_ERR_COMM);
+    EXPECT_FAULT(NULL, EPX_Comm_rank(none, &n), EPX_ERR_COMM);
+    EXPECT_FAULT(NULL, EPX_Comm_size(none, &n), EPX_ERR_COMM);
+    EXPECT_FAULT(NULL, EPX_Comm_get_info(none, &info), EPX_ERR_COMM);
+    EXPECT_FAULT(NULL, EPX_Comm_set_errhandler(none, MPI_ERRORS_RETURN), EPX_ERR_COMM);
+    EXPECT_FAULT(NULL, EPX_Comm_get_async_error(none, &n), EPX_ERR_COMM);
+    EXPECT_FAULT(NULL, EPX_Comm_get_error_message(none, text, &n), EPX_ERR_COMM);
+    EXPECT_FAULT(NULL, EPX_Comm_get_stats(none, &stats), EPX_ERR_COMM);
+    EXPECT_FAULT(NULL, EPX_Alloc_mem(64, none, &base), EPX_ERR_COMM);
+    EXPECT_FAULT(NULL, EPX_Free_mem(weights, none), EPX_ERR_COMM);
+    SETTLE();
+}
+END_TEST
+
+START_TEST(communicator_calls_need_outputs)
+{
+    char text[EPX_MAX_ERROR_STRING];
+    EPX_Stats stats = EPX_STATS_INIT;
+    int n;
+
+    EXPECT_FAULT(comm, EPX_Comm_rank(comm, NULL), EPX_ERR_ARG);
+    EXPECT_FAULT(comm, EPX_Comm_size(comm, NULL), EPX_ERR_ARG);
+    EXPECT_FAULT(comm, EPX_Comm_get_info(comm, NULL), EPX_ERR_ARG);
+    EXPECT_FAULT(comm, EPX_Comm_set_errhandler(comm, MPI_ERRHANDLER_NULL), EPX_ERR_ARG);
+    EXPECT_CODE(EPX_Comm_get_async_error(comm, NULL), EPX_ERR_ARG);
+    EXPECT_CODE(EPX_Comm_get_error_message(comm, NULL, &n), EPX_ERR_ARG);
+    EXPECT_CODE(EPX_Comm_get_error_message(comm, text, NULL), EPX_ERR_ARG);
+    EXPECT_FAULT(comm, EPX_Comm_get_stats(comm, NULL), EPX_ERR_ARG);
+    stats.size = 8;
+    EXPECT_FAULT(comm, EPX_Comm_get_stats(comm, &stats), EPX_ERR_ARG);
+    SETTLE();
+}
+END_TEST
+
+START_TEST(memory_calls_check_their_arguments)
+{
+    void *base = NULL;
+
+    EXPECT_FAULT(comm, EPX_Alloc_mem(64, comm, NULL), EPX_ERR_ARG);
+    EXPECT_FAULT(comm, EPX_Alloc_mem(-1, comm, &base), EPX_ERR_COUNT);
+    EXPECT(base == NULL, "an output was written");
+    EXPECT_FAULT(comm, EPX_Free_mem(weights, comm), EPX_ERR_BUFFER);
+    EXPECT_CODE(EPX_Alloc_mem(suite_rank % 2 ? 0 : 1000, comm, &base), EPX_SUCCESS);
+    SETTLE();
+    EXPECT_CODE(EPX_Free_mem(base, comm), EPX_SUCCESS);
+    SETTLE();
+}
+END_TEST
+
+static void expect_attr_refused(EPX_Route_attr attr, int wanted)
+{
+    EPX_Route none = EPX_ROUTE_NULL;
+
+    EXPECT_FAULT(comm, EPX_Route_create(&attr, comm, &none), wanted);
+    EXPECT(none == EPX_ROUTE_NULL, "an output was written");
+}
+
+/* One attribute off the good ones. */
+#define REFUSED(member, value, wanted)                                                        \
+    do {                                                                                      \
+        EPX_Route_attr attr_ = good_attr();                                                   \
+        attr_.member = value;                                                                 \
+        expect_attr_refused(attr_, wanted);                                                   \
+    } while (0)
+
+START_TEST(attributes_have_ranges)
+{
+    REFUSED(num_experts, 0, EPX_ERR_ARG);
+    REFUSED(num_experts, -3, EPX_ERR_ARG);
+    REFUSED(top_k, 0, EPX_ERR_ARG);
+    REFUSED(top_k, 65, EPX_ERR_ARG);
+    REFUSED(max_tokens, -1, EPX_ERR_COUNT);
+    REFUSED(alignment, 0, EPX_ERR_ARG);
+    REFUSED(alignment, 3, EPX_ERR_ARG);
+    REFUSED(alignment, -2, EPX_ERR_ARG);
+    REFUSED(recv_capacity, -1, EPX_ERR_COUNT);
+    REFUSED(max_row_bytes, -1, EPX_ERR_COUNT);
+    REFUSED(index_bits, 0, EPX_ERR_ARG);
+    REFUSED(index_bits, 16, EPX_ERR_ARG);
+    REFUSED(layout, 0, EPX_ERR_ARG);
+    REFUSED(layout, 3, EPX_ERR_ARG);
+    REFUSED(overflow, 0, EPX_ERR_ARG);
+    REFUSED(overflow, 7, EPX_ERR_ARG);
+    REFUSED(max_tokens, INT32_MAX, EPX_ERR_COUNT);
+    REFUSED(recv_capacity, (int64_t)INT32_MAX + 1, EPX_ERR_COUNT);
+    REFUSED(size, 0, EPX_ERR_ARG);
+    REFUSED(size, sizeof(EPX_Route_attr) - 8, EPX_ERR_ARG);
+    SETTLE();
+}
+END_TEST
+
+START_TEST(rank_major_has_no_alignment)
+{
+    EPX_Route_attr attr = good_attr();
+
+    attr.layout = EPX_RANK_MAJOR;
+    attr.alignment = 2;
+    expect_attr_refused(attr, EPX_ERR_ARG);
+    SETTLE();
+}
+END_TEST
+
+START_TEST(attributes_of_a_later_version_must_be_unset)
+{
+    struct {
+        EPX_Route_attr attr;
+        int64_t tail[2];
+    } later = {good_attr(), {0, 0}};
+    EPX_Route other = EPX_ROUTE_NULL;
+
+    later.attr.size = sizeof(later);
+    EXPECT_CODE(EPX_Route_create(&later.attr, comm, &other), EPX_SUCCESS);
+    SETTLE();
+    EXPECT_CODE(EPX_Route_free(&other), EPX_SUCCESS);
+    later.tail[1] = 1;
+    EXPECT_FAULT(comm, EPX_Route_create(&later.attr, comm, &other), EPX_ERR_ARG);
+    SETTLE();
+}
+END_TEST
+
+START_TEST(route_calls_need_handles_and_outputs)
+{
+    EPX_Route_attr attr = good_attr();
+    EPX_Route_view view = EPX_ROUTE_VIEW_INIT;
+    EPX_Route none = EPX_ROUTE_NULL;
+
+    EXPECT_FAULT(comm, EPX_Route_create(NULL, comm, &none), EPX_ERR_ARG);
+    EXPECT_FAULT(comm, EPX_Route_create(&attr, comm, NULL), EPX_ERR_ARG);
+    EXPECT_FAULT(NULL, EPX_Route_create(&attr, EPX_COMM_NULL, &none), EPX_ERR_COMM);
+    EXPECT_FAULT(NULL, EPX_Route_free(NULL), EPX_ERR_ARG);
+    EXPECT_FAULT(NULL, EPX_Route_free(&none), EPX_ERR_ROUTE);
+    EXPECT_FAULT(NULL, EPX_Route_get_view(none, &view), EPX_ERR_ROUTE);
+    EXPECT_FAULT(comm, EPX_Route_get_view(route, NULL), EPX_ERR_ARG);
+    view.size = 4;
+    EXPECT_FAULT(comm, EPX_Route_get_view(route, &view), EPX_ERR_ARG);
+    SETTLE();
+}
+END_TEST
+
+START_TEST(route_tokens_checks_its_arguments)
+{
+    EPX_Stream s = EPX_STREAM_NULL;
+
+    EXPECT_FAULT(NULL, EPX_Route_tokens(ids, 1, EPX_ROUTE_NULL, s, &request), EPX_ERR_ROUTE);
+    EXPECT_FAULT(comm, EPX_Route_tokens(ids, -1, route, s, &request), EPX_ERR_COUNT);
+    EXPECT_FAULT(comm, EPX_Route_tokens(ids, MAX_TOKENS + 1, route, s, &request), EPX_ERR_COUNT);
+    EXPECT_FAULT(comm, EPX_Route_tokens(NULL, 1, route, s, &request), EPX_ERR_BUFFER);
+    EXPECT_FAULT(comm, EPX_Route_tokens(MPI_IN_PLACE, 1, route, s, &request), EPX_ERR_BUFFER);
+    EXPECT_FAULT(comm, EPX_Route_tokens(ids, 1, route, s, NULL), EPX_ERR_ARG);
+    SETTLE();
+}
+END_TEST
+
+static int dispatch(const void *in, void *out, int count, EPX_Datatype datatype)
+{
+    return EPX_Dispatch(in, weights, out, more_weights, count, datatype, route, EPX_STREAM_NULL,
+                        &request);
+}
+
+static int combine(const void *in, void *out, int count, EPX_Datatype datatype)
+{
+    return EPX_Combine(in, weights, out, count, datatype, route, EPX_STREAM_NULL, &request);
+}
+
+static int dispatch_backward(const void *in, void *out, int count, EPX_Datatype datatype)
+{
+    return EPX_Dispatch_backward(in, weights, out, more_weights, count, datatype, route,
+                                 EPX_STREAM_NULL, &request);
+}
+
+static int combine_backward(const void *in, void *out, int count, EPX_Datatype datatype)
+{
+    return EPX_Combine_backward(in, more_slot_rows, weights, out, more_weights, count, datatype,
+                                route, EPX_STREAM_NULL, &request);
+}
+
+static const struct collective {
+    int (*call)(const void *in, void *out, int count, EPX_Datatype datatype);
+    int starts_at_home, adds;
+} collectives[] = {{dispatch, 1, 0}, {combine, 0, 1}, {dispatch_backward, 0, 1},
+                   {combine_backward, 1, 1}};
+
+START_TEST(collectives_follow_a_routing)
+{
+    for (int i = 0; i < 4; i++) {
+        const struct collective *c = &collectives[i];
+        const void *in = c->starts_at_home ? home_rows : slot_rows;
+        void *out = c->starts_at_home ? slot_rows : home_rows;
+
+        EXPECT_FAULT(comm, c->call(in, out, COUNT, EPX_FLOAT32), EPX_ERR_ROUTE);
+    }
+    SETTLE();
+}
+END_TEST
+
+START_TEST(collectives_check_rows_and_types)
+{
+    const struct collective *c = &collectives[_i];
+    const void *in = c->starts_at_home ? home_rows : slot_rows;
+    void *out = c->starts_at_home ? slot_rows : home_rows;
+
+    route_tokens();
+    EXPECT_FAULT(comm, c->call(in, out, -1, EPX_FLOAT32), EPX_ERR_COUNT);
+    EXPECT_FAULT(comm, c->call(in, out, COUNT + 1, EPX_FLOAT32), EPX_ERR_COUNT);
+    EXPECT_FAULT(comm, c->call(in, out, COUNT, EPX_DATATYPE_NULL), EPX_ERR_TYPE);
+    EXPECT_FAULT(comm, c->call(in, out, COUNT, EPX_FLOAT64 + 1), EPX_ERR_TYPE);
+    EXPECT_FAULT(comm, c->call(in, out, COUNT, -5), EPX_ERR_TYPE);
+    if (c->adds)
+        for (EPX_Datatype type = EPX_BYTE; type <= EPX_FLOAT8_E5M2; type++)
+            EXPECT_FAULT(comm, c->call(in, out, COUNT, type), EPX_ERR_TYPE);
+    SETTLE();
+}
+END_TEST
+
+START_TEST(collectives_check_their_buffers)
+{
+    const struct collective *c = &collectives[_i];
+    const void *in = c->starts_at_home ? home_rows : slot_rows;
+    void *out = c->starts_at_home ? slot_rows : home_rows;
+
+    route_tokens();
+    EXPECT_FAULT(comm, c->call(NULL, out, COUNT, EPX_FLOAT32), EPX_ERR_BUFFER);
+    EXPECT_FAULT(comm, c->call(in, NULL, COUNT, EPX_FLOAT32), EPX_ERR_BUFFER);
+    EXPECT_FAULT(comm, c->call(MPI_IN_PLACE, out, COUNT, EPX_FLOAT32), EPX_ERR_BUFFER);
+    EXPECT_FAULT(comm, c->call(in, MPI_IN_PLACE, COUNT, EPX_FLOAT32), EPX_ERR_BUFFER);
+    EXPECT_FAULT(comm, c->call(slot_rows, slot_rows, COUNT, EPX_FLOAT32), EPX_ERR_BUFFER);
+    EXPECT_FAULT(comm, c->call(slot_rows + 1, slot_rows, COUNT, EPX_FLOAT32), EPX_ERR_BUFFER);
+    EXPECT_FAULT(comm, c->call(in, weights, COUNT, EPX_FLOAT32), EPX_ERR_BUFFER);
+    SETTLE();
+}
+END_TEST
+
+START_TEST(collectives_check_their_weights)
+{
+    EPX_Stream s = EPX_STREAM_NULL;
+    float *in_place = MPI_IN_PLACE;
+
+    route_tokens();
+    EXPECT_FAULT(comm, EPX_Dispatch(home_rows, in_place, slot_rows, weights, COUNT, EPX_FLOAT32,
+                                    route, s, &request), EPX_ERR_BUFFER);
+    EXPECT_FAULT(comm, EPX_Dispatch(home_rows, weights, slot_rows, in_place, COUNT, EPX_FLOAT32,
+                                    route, s, &request), EPX_ERR_BUFFER);
+    EXPECT_FAULT(comm, EPX_Dispatch(home_rows, weights, slot_rows, weights, COUNT, EPX_FLOAT32,
+                                    route, s, &request), EPX_ERR_BUFFER);
+    EXPECT_FAULT(comm, EPX_Combine(slot_rows, in_place, home_rows, COUNT, EPX_FLOAT32, route, s,
+                                   &request), EPX_ERR_BUFFER);
+    EXPECT_FAULT(comm, EPX_Dispatch_backward(slot_rows, weights, home_rows, weights, COUNT,
+                                             EPX_FLOAT32, route, s, &request), EPX_ERR_BUFFER);
+    EXPECT_FAULT(comm, EPX_Combine_backward(home_rows, in_place, weights, slot_rows,
+                                            more_weights, COUNT, EPX_FLOAT32, route, s, &request),
+                 EPX_ERR_BUFFER);
+    EXPECT_FAULT(comm, EPX_Combine_backward(home_rows, slot_rows, weights, slot_rows,
+                                            more_weights, COUNT, EPX_FLOAT32, route, s, &request),
+                 EPX_ERR_BUFFER);
+    SETTLE();
+}
+END_TEST
+
+START_TEST(collectives_need_a_route_and_a_request)
+{
+    EPX_Stream s = EPX_STREAM_NULL;
+    const EPX_Route none = EPX_ROUTE_NULL;
+
+    route_tokens();
+    EXPECT_FAULT(NULL, EPX_Dispatch(home_rows, NULL, slot_rows, NULL, COUNT, EPX_FLOAT32, none,
+                                    s, &request), EPX_ERR_ROUTE);
+    EXPECT_FAULT(comm, EPX_Dispatch(home_rows, NULL, slot_rows, NULL, COUNT, EPX_FLOAT32, route,
+                                    s, NULL), EPX_ERR_ARG);
+    EXPECT_FAULT(NULL, EPX_Combine(slot_rows, NULL, home_rows, COUNT, EPX_FLOAT32, none, s,
+                                   &request), EPX_ERR_ROUTE);
+    EXPECT_FAULT(comm, EPX_Combine(slot_rows, NULL, home_rows, COUNT, EPX_FLOAT32, route, s,
+                                   NULL), EPX_ERR_ARG);
+    EXPECT_FAULT(NULL, EPX_Dispatch_backward(slot_rows, NULL, home_rows, NULL, COUNT,
+                                             EPX_FLOAT32, none, s, &request), EPX_ERR_ROUTE);
+    EXPECT_FAULT(comm, EPX_Dispatch_backward(slot_rows, NULL, home_rows, NULL, COUNT,
+                                             EPX_FLOAT32, route, s, NULL), EPX_ERR_ARG);
+    EXPECT_FAULT(NULL, EPX_Combine_backward(home_rows, more_slot_rows, NULL, slot_rows, NULL,
+                                            COUNT, EPX_FLOAT32, none, s, &request),
+                 EPX_ERR_ROUTE);
+    EXPECT_FAULT(comm, EPX_Combine_backward(home_rows, more_slot_rows, NULL, slot_rows, NULL,
+                                            COUNT, EPX_FLOAT32, route, s, NULL), EPX_ERR_ARG);
+    SETTLE();
+}
+END_TEST
+
+static int alltoallv(void)
+{
+    return EPX_Alltoallv(x.in, x.sendcounts, x.sdispls, x.out, x.recvcounts, x.rdispls,
+                         x.capacity, x.count, x.datatype, comm, EPX_STREAM_NULL, &request);
+}
+
+static void put_counts(void)
+{
+    space_put(x.sendcounts, x.counts_image, sizeof(x.counts_image));
+    space_put(x.sdispls, x.displs_image, sizeof(x.displs_image));
+}
+
+static void good_exchange(void)
+{
+    for (int r = 0; r < suite_size; r++) {
+        x.counts_image[r] = 1;
+        x.displs_image[r] = r;
+    }
+    put_counts();
+    x.in = slot_rows;
+    x.out = more_slot_rows;
+    x.capacity = suite_size;
+    x.count = COUNT;
+    x.datatype = EPX_FLOAT32;
+}
+
+#define EXCHANGE_REFUSED(member, value, wanted)                                               \
+    do {                                                                                      \
+        good_exchange();                                                                      \
+        x.member = value;                                                                     \
+        EXPECT_FAULT(comm, alltoallv(), wanted);                                              \
+    } while (0)
+
+/* Counts on a device are read by the kernel alone: the request fails, not the call. */
+static void expect_counts_refused(void)
+{
+    put_counts();
+    if (!space_is_device()) {
+        EXPECT_FAULT(comm, alltoallv(), EPX_ERR_COUNT);
+        return;
+    }
+    EXPECT_CODE(alltoallv(), EPX_SUCCESS);
+    EXPECT_FAULT(comm, EPX_Wait(&request, MPI_STATUS_IGNORE), EPX_ERR_COUNT);
+}
+
+START_TEST(alltoallv_checks_its_counts)
+{
+    good_exchange();
+    x.counts_image[0] = -1;
+    expect_counts_refused();
+    good_exchange();
+    x.displs_image[0] = -1;
+    expect_counts_refused();
+    x.in = NULL;
+    expect_counts_refused();
+    good_exchange();
+    EXPECT_CODE(alltoallv(), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Wait(&request, MPI_STATUS_IGNORE), EPX_SUCCESS);
+    SETTLE();
+}
+END_TEST
+
+/* How long sendbuf is a device knows, the host does not. */
+START_TEST(alltoallv_checks_its_arguments)
+{
+    EXCHANGE_REFUSED(capacity, -1, EPX_ERR_COUNT);
+    EXCHANGE_REFUSED(count, -1, EPX_ERR_COUNT);
+    EXCHANGE_REFUSED(datatype, EPX_DATATYPE_NULL, EPX_ERR_TYPE);
+    EXCHANGE_REFUSED(datatype, EPX_FLOAT64 + 1, EPX_ERR_TYPE);
+    if (!space_is_device()) {
+        EXCHANGE_REFUSED(in, NULL, EPX_ERR_BUFFER);
+        EXCHANGE_REFUSED(out, slot_rows, EPX_ERR_BUFFER);
+    }
+    EXCHANGE_REFUSED(out, NULL, EPX_ERR_BUFFER);
+    EXCHANGE_REFUSED(in, MPI_IN_PLACE, EPX_ERR_BUFFER);
+    EXCHANGE_REFUSED(out, MPI_IN_PLACE, EPX_ERR_BUFFER);
+    EXCHANGE_REFUSED(out, x.sendcounts, EPX_ERR_BUFFER);
+    SETTLE();
+}
+END_TEST
+
+static int alltoallv_of(const int64_t *sendcounts, const int64_t *sdispls, int64_t *recvcounts,
+                        int64_t *rdispls, EPX_Comm on, EPX_Request *result)
+{
+    return EPX_Alltoallv(x.in, sendcounts, sdispls, x.out, recvcounts, rdispls, x.capacity,
+                         x.count, x.datatype, on, EPX_STREAM_NULL, result);
+}
+
+START_TEST(alltoallv_needs_its_arrays)
+{
+    EPX_Request *r = &request;
+
+    good_exchange();
+    EXPECT_FAULT(comm, alltoallv_of(NULL, x.sdispls, x.recvcounts, x.rdispls, comm, r),
+                 EPX_ERR_ARG);
+    EXPECT_FAULT(comm, alltoallv_of(x.sendcounts, NULL, x.recvcounts, x.rdispls, comm, r),
+                 EPX_ERR_ARG);
+    EXPECT_FAULT(comm, alltoallv_of(x.sendcounts, x.sdispls, NULL, x.rdispls, comm, r),
+                 EPX_ERR_ARG);
+    EXPECT_FAULT(comm, alltoallv_of(x.sendcounts, x.sdispls, x.recvcounts, NULL, comm, r),
+                 EPX_ERR_ARG);
+    EXPECT_FAULT(comm, alltoallv_of(x.sendcounts, x.sdispls, x.recvcounts, x.rdispls, comm, NULL),
+                 EPX_ERR_ARG);
+    EXPECT_FAULT(NULL, alltoallv_of(x.sendcounts, x.sdispls, x.recvcounts, x.rdispls,
+                                    EPX_COMM_NULL, r), EPX_ERR_COMM);
+    SETTLE();
+}
+END_TEST
+
+/* Calls every function with memory that kernels cannot use in place of each buffer in turn. */
+static void expect_memory_refused(void *wrong)
+{
+    EPX_Stream s = EPX_STREAM_NULL;
+    EPX_Request *r = &request;
+    int n = COUNT, type = EPX_FLOAT32;
+
+#define OR_WRONG(place, good) (i == (place) ? wrong : (void *)(good))
+    EXPECT_FAULT(comm, EPX_Route_tokens(wrong, 1, route, s, r), EPX_ERR_BUFFER);
+    for (int i = 0; i < 4; i++)
+        EXPECT_FAULT(comm, EPX_Dispatch(OR_WRONG(0, home_rows), OR_WRONG(1, weights),
+                                        OR_WRONG(2, slot_rows), OR_WRONG(3, more_weights), n,
+                                        type, route, s, r), EPX_ERR_BUFFER);
+    for (int i = 0; i < 3; i++)
+        EXPECT_FAULT(comm, EPX_Combine(OR_WRONG(0, slot_rows), OR_WRONG(1, weights),
+                                       OR_WRONG(2, home_rows), n, type, route, s, r),
+                     EPX_ERR_BUFFER);
+    for (int i = 0; i < 4; i++)
+        EXPECT_FAULT(comm, EPX_Dispatch_backward(OR_WRONG(0, slot_rows), OR_WRONG(1, weights),
+                                                 OR_WRONG(2, home_rows),
+                                                 OR_WRONG(3, more_weights), n, type, route, s, r),
+                     EPX_ERR_BUFFER);
+    for (int i = 0; i < 5; i++)
+        EXPECT_FAULT(comm, EPX_Combine_backward(OR_WRONG(0, home_rows),
+                                                OR_WRONG(1, more_slot_rows), OR_WRONG(2, weights),
+                                                OR_WRONG(3, slot_rows), OR_WRONG(4, more_weights),
+                                                n, type, route, s, r), EPX_ERR_BUFFER);
+    for (int i = 0; i < 6; i++)
+        EXPECT_FAULT(comm, EPX_Alltoallv(OR_WRONG(0, slot_rows), OR_WRONG(1, x.sendcounts),
+                                         OR_WRONG(2, x.sdispls), OR_WRONG(3, more_slot_rows),
+                                         OR_WRONG(4, x.recvcounts), OR_WRONG(5, x.rdispls),
+                                         suite_size, n, type, comm, s, r), EPX_ERR_BUFFER);
+#undef OR_WRONG
+}
+
+START_TEST(a_device_refuses_memory_of_the_host)
+{
+    static float here[4096];
+
+    route_tokens();
+    expect_memory_refused(here);
+    SETTLE();
+}
+END_TEST
+
+START_TEST(a_device_refuses_memory_of_another)
+{
+    void *elsewhere = space_alloc_elsewhere(4096 * sizeof(float));
+
+    route_tokens();
+    if (elsewhere) {
+        expect_memory_refused(elsewhere);
+        space_free_elsewhere(elsewhere);
+    } else if (suite_rank == 0) {
+        printf("no other GPU: nothing tried\n");
+    }
+    SETTLE();
+}
+END_TEST
+
+START_TEST(completion_calls_check_their_arguments)
+{
+    EPX_Request none = EPX_REQUEST_NULL;
+    int flag;
+
+    EXPECT_FAULT(NULL, EPX_Wait(NULL, MPI_STATUS_IGNORE), EPX_ERR_REQUEST);
+    EXPECT_FAULT(NULL, EPX_Test(NULL, &flag, MPI_STATUS_IGNORE), EPX_ERR_REQUEST);
+    EXPECT_FAULT(NULL, EPX_Test(&none, NULL, MPI_STATUS_IGNORE), EPX_ERR_ARG);
+    EXPECT_FAULT(NULL, EPX_Waitall(-1, &none, MPI_STATUSES_IGNORE), EPX_ERR_COUNT);
+    EXPECT_FAULT(NULL, EPX_Waitall(1, NULL, MPI_STATUSES_IGNORE), EPX_ERR_ARG);
+    EXPECT_FAULT(NULL, EPX_Wait_enqueue(NULL, EPX_STREAM_NULL), EPX_ERR_REQUEST);
+    SETTLE();
+}
+END_TEST
+
+START_TEST(a_good_call_after_a_refused_one_is_that_call)
+{
+    route_tokens();
+    if (suite_rank == 0)
+        EXPECT_FAULT(comm, dispatch(home_rows, slot_rows, -1, EPX_FLOAT32), EPX_ERR_COUNT);
+    EXPECT_CODE(dispatch(home_rows, slot_rows, COUNT, EPX_FLOAT32), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Wait(&request, MPI_STATUS_IGNORE), EPX_SUCCESS);
+    SETTLE();
+}
+END_TEST
+
+START_TEST(messages_name_function_and_values)
+{
+    route_tokens();
+    EXPECT_FAULT(comm, dispatch(home_rows, slot_rows, -17, EPX_FLOAT32), EPX_ERR_COUNT);
+    fault_message_has(comm, "EPX_Dispatch");
+    fault_message_has(comm, "-17");
+    REFUSED(top_k, 65, EPX_ERR_ARG);
+    fault_message_has(comm, "EPX_Route_create");
+    fault_message_has(comm, "65");
+    SETTLE();
+}
+END_TEST
+
+static Suite *make_suite(void)
+{
+    Suite *suite = suite_create("arguments");
+    TCase *tcase = tcase_create("arguments");
+
+    suite_add_fixture(tcase, open_comm, close_comm);
+    tcase_add_checked_fixture(tcase, open_route, close_route);
+    tcase_add_test(tcase, library_calls_need_outputs);
+    tcase_add_test(tcase, every_code_has_a_text_of_its_own);
+    tcase_add_test(tcase, versions_agree);
+    tcase_add_test(tcase, communicators_are_made_from_intracommunicators);
+    tcase_add_test(tcase, communicator_calls_need_a_communicator);
+    tcase_add_test(tcase, communicator_calls_need_outputs);
+    tcase_add_test(tcase, memory_calls_check_their_arguments);
+    tcase_add_test(tcase, attributes_have_ranges);
+    tcase_add_test(tcase, rank_major_has_no_alignment);
+    tcase_add_test(tcase, attributes_of_a_later_version_must_be_unset);
+    tcase_add_test(tcase, route_calls_need_handles_and_outputs);
+    tcase_add_test(tcase, route_tokens_checks_its_arguments);
+    tcase_add_test(tcase, collectives_follow_a_routing);
+    tcase_add_loop_test(tcase, collectives_check_rows_and_types, 0, 4);
+    tcase_add_loop_test(tcase, collectives_check_their_buffers, 0, 4);
+    tcase_add_test(tcase, collectives_check_their_weights);
+    tcase_add_test(tcase, collectives_need_a_route_and_a_request);
+    tcase_add_test(tcase, alltoallv_checks_its_counts);
+    tcase_add_test(tcase, alltoallv_checks_its_arguments);
+    tcase_add_test(tcase, alltoallv_needs_its_arrays);
+    tcase_add_test(tcase, completion_calls_check_their_arguments);
+    tcase_add_test(tcase, a_good_call_after_a_refused_one_is_that_call);
+    tcase_add_test(tcase, messages_name_function_and_values);
+    if (space_is_device()) {
+        tcase_add_test(tcase, a_device_refuses_memory_of_the_host);
+        tcase_add_test(tcase, a_device_refuses_memory_of_another);
+    }
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+int main(int argc, char **argv)
+{
+    return suite_main(&argc, &argv, make_suite);
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * test_killed.c - a rank dies in the middle of a dispatch. The survivors must learn within the
+ * bound who it was, complete everything in flight, and free what they have. MPI is of no use to
+ * them afterwards: they leave their verdicts in memory that all of them map.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "support/exchange.h"
+#include "support/fault.h"
+#include "support/operation.h"
+#include "support/space.h"
+#include "support/suite.h"
+
+enum { TIMEOUT_MS = 2000, PATIENCE_S = 60, IN_FLIGHT = 5 };
+
+enum verdict { VERDICT_OPEN, VERDICT_GOOD, VERDICT_BAD };
+
+static _Atomic int *verdicts;
+
+/* A file of its own, gone before the rank is killed. */
+static void open_verdicts(void)
+{
+    char name[] = "/tmp/epx-verdicts-XXXXXX";
+    int fd = suite_rank == 0 ? mkstemp(name) : -1;
+
+    MPI_Bcast(name, (int)sizeof(name), MPI_CHAR, 0, MPI_COMM_WORLD);
+    if (suite_rank)
+        fd = open(name, O_RDWR);
+    else if (ftruncate(fd, 4096) != 0)
+        perror(name);
+    MPI_Barrier(MPI_COMM_WORLD);
+    verdicts = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (suite_rank == 0)
+        unlink(name);
+    close(fd);
+}
+
+static struct scenario long_rows(void)
+{
+    struct scenario s = scenario_small(EPX_FLOAT32);
+
+    s.tokens = TOKENS_FULL;
+    s.experts = 4 * suite_size;
+    s.top_k = 4;
+    s.max_tokens = 2;
+    s.capacity_percent = 100;
+    s.count = 1 << 20;
+    return s;
+}
+
+/* Dies as soon as it has moved a part of its rows; not later than that. */
+static void die(struct operation *op)
+{
+    int flag = 0;
+
+    for (int i = 0; i < 5 && !flag; i++)
+        EPX_Test(&op->request, &flag, MPI_STATUS_IGNORE);
+    if (!flag)
+        kill(getpid(), SIGKILL);
+    fprintf(stderr, "the dispatch was over before the rank could die\n");
+    atomic_store(&verdicts[suite_rank], VERDICT_BAD);
+}
+
+/* Whether it ended well, which it may where the rank's part was done before its death. */
+static int wait_for(EPX_Comm comm, EPX_Request *request, int may_end_well, const char *message)
+{
+    char again[EPX_MAX_ERROR_STRING] = "";
+    MPI_Status status;
+    int length, code;
+
+    fault_begin();
+    code = EPX_Wait(request, &status);
+    EXPECT(*request == EPX_REQUEST_NULL, "request not nulled");
+    EXPECT(status.MPI_ERROR == code, "status has error %d, not %d", status.MPI_ERROR, code);
+    if (code == EPX_SUCCESS && may_end_well)
+        return 1;
+    fault_end(__FILE__, __LINE__, "EPX_Wait", code, EPX_ERR_TIMEOUT, comm);
+    EXPECT_CODE(EPX_Comm_get_error_message(comm, again, &length), EPX_SUCCESS);
+    EXPECT(!message || strcmp(message, again) == 0, "\"%s\", not \"%s\"", again, message);
+    return 0;
+}
+
+static void expect_victim_named(EPX_Comm comm, char *message)
+{
+    char text[32];
+    int length;
+
+    snprintf(text, sizeof(text), "rank %d ", suite_size - 1);
+    fault_message_has(comm, text);
+    EXPECT_CODE(EPX_Comm_get_error_message(comm, message, &length), EPX_SUCCESS);
+}
+
+static void expect_refused(EPX_Comm comm, struct layer *layer)
+{
+    struct exchange later = {.comm = comm, .data = {5, EPX_BYTE, 16, 0}, .most_rows = 3};
+    int code = exchange_start(&later);
+    EPX_Route_attr attr = EPX_ROUTE_ATTR_INIT;
+    EPX_Route route;
+    void *base;
+
+    if (code == EPX_SUCCESS)
+        code = EPX_Wait(&later.request, MPI_STATUS_IGNORE);
+    EXPECT(code == EPX_ERR_TIMEOUT, "a later operation gave %d", code);
+    attr.num_experts = attr.top_k = attr.max_tokens = 1;
+    EXPECT_CODE(EPX_Route_create(&attr, comm, &route), EPX_ERR_TIMEOUT);
+    EXPECT_CODE(EPX_Alloc_mem(64, comm, &base), EPX_ERR_TIMEOUT);
+    EXPECT_CODE(EPX_Route_free(&layer->route), EPX_SUCCESS);
+}
+
+static void survive(EPX_Comm comm, struct layer *layer, struct operation *ops, void *base)
+{
+    char message[EPX_MAX_ERROR_STRING] = "";
+    double start = suite_seconds(), seconds;
+    int first = 0;
+
+    /* The GPU of a process that died goes on for a while. */
+    while (wait_for(comm, &ops[first].request, space_is_device() && first < IN_FLIGHT - 1, NULL))
+        first++;
+    seconds = suite_seconds() - start;
+    EXPECT(seconds < 4 * 1e-3 * TIMEOUT_MS + 4, "took %.1f s", seconds);
+    expect_victim_named(comm, message);
+    start = suite_seconds();
+    for (int i = IN_FLIGHT - 1; i > first; i--)
+        wait_for(comm, &ops[i].request, 0, message);
+    expect_refused(comm, layer);
+    EXPECT_CODE(EPX_Free_mem(base, comm), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Comm_free(&comm), EPX_SUCCESS);
+    seconds = suite_seconds() - start;
+    EXPECT(seconds < 1, "what came after took %.1f s", seconds);
+}
+
+/* Rank 0 speaks for all survivors. */
+static int collect(void)
+{
+    double start = suite_seconds();
+    int bad = 0, open = 1;
+
+    while (open && suite_seconds() - start < PATIENCE_S) {
+        const struct timespec nap = {0, 10000000};
+
+        open = bad = 0;
+        for (int r = 0; r < suite_size - 1; r++) {
+            open += atomic_load(&verdicts[r]) == VERDICT_OPEN;
+            bad += atomic_load(&verdicts[r]) == VERDICT_BAD;
+        }
+        bad += atomic_load(&verdicts[suite_size - 1]) != VERDICT_OPEN;
+        nanosleep(&nap, NULL);
+    }
+    return bad + open;
+}
+
+static void leave(void)
+{
+    atomic_store(&verdicts[suite_rank], suite_own_complaints() ? VERDICT_BAD : VERDICT_GOOD);
+    if (suite_rank == 0) {
+        int errors = collect();
+
+        printf(errors ? " Found %d errors\n" : " No Errors\n", errors);
+        fflush(stdout);
+    }
+    _exit(0);
+}
+
+int main(int argc, char **argv)
+{
+    struct operation ops[IN_FLIGHT];
+    struct scenario s;
+    struct routing routing;
+    struct layer layer;
+    void *base = NULL;
+    EPX_Comm comm;
+    int num;
+
+    suite_init(&argc, &argv);
+    open_verdicts();
+    s = long_rows();
+    comm = suite_comm("epx_timeout_ms", "2000", "epx_window_bytes", "65536", NULL);
+    fault_watch(comm);
+    layer_open(&layer, &s, comm);
+    EXPECT_CODE(EPX_Alloc_mem(1000, comm, &base), EPX_SUCCESS);
+    EXPECT_CODE(routing_start(&routing, &layer, s.seed), EPX_SUCCESS);
+    routing_finish(&routing);
+    num = suite_rank == suite_size - 1 ? 1 : IN_FLIGHT;
+    for (int i = 0; i < num; i++)
+        operation_prepare(&ops[i], &routing, (enum verb)(i % VERBS), 5);
+    MPI_Barrier(MPI_COMM_WORLD); /* to prepare takes long: nobody is late with its calls */
+    for (int i = 0; i < num; i++)
+        EXPECT_CODE(operation_call(&ops[i]), EPX_SUCCESS);
+    if (suite_rank == suite_size - 1)
+        die(&ops[0]);
+    else
+        survive(comm, &layer, ops, base);
+    leave();
+}

@@ -1,0 +1,341 @@
+! SPDX-License-Identifier: BSD-3-Clause
+! fortran - every subroutine of epx_f08, its values compared; check_fortran.sh builds and runs
+! it twice, with buffers of any type and as c_ptr.
+#ifdef EPX_F08_C_PTR
+#define B(x) c_loc(x)
+#else
+#define B(x) x
+#endif
+module checks
+  use, intrinsic :: iso_c_binding
+  use, intrinsic :: iso_fortran_env, only: error_unit
+  use mpi_f08
+  use epx_f08
+  implicit none
+
+  integer(c_int), parameter :: TOKENS = 3, TOP_K = 2, HIDDEN = 4
+  integer(c_int) :: rank, ranks
+  integer :: failures = 0
+  type(EPX_Comm) :: comm
+  type(EPX_Route) :: route
+  type(EPX_Route_view) :: view
+  integer(c_int64_t), target :: ids(TOP_K, TOKENS)
+  real(c_float), target :: x(HIDDEN, TOKENS), weights(TOP_K, TOKENS)
+  real(c_float), pointer :: rows(:, :), row_weights(:)
+  integer(c_int32_t), pointer :: row_tokens(:), row_ranks(:), slots(:, :)
+  integer(c_int64_t), pointer :: num_rows
+
+contains
+
+  subroutine expect(condition, what)
+    logical, intent(in) :: condition
+    character(len=*), intent(in) :: what
+
+    if (condition) return
+    failures = failures + 1
+    write (error_unit, '(a,i0,2a)') 'rank ', rank, ': not so: ', what
+  end subroutine
+
+  subroutine expect_code(code, wanted, what)
+    integer(c_int), intent(in) :: code, wanted
+    character(len=*), intent(in) :: what
+
+    if (code /= wanted) write (error_unit, '(a,i0,a,i0)') what//' gave ', code, ', not ', wanted
+    call expect(code == wanted, what)
+  end subroutine
+
+  elemental real(c_float) function token_value(home, token, element)
+    integer, intent(in) :: home, token, element
+
+    token_value = real(1000*home + 10*token + element, c_float)
+  end function
+
+  subroutine expect_rows(status, wanted, what)
+    type(MPI_Status), intent(in) :: status
+    integer, intent(in) :: wanted
+    character(len=*), intent(in) :: what
+    integer :: received
+
+    call MPI_Get_elements(status, MPI_BYTE, received)
+    call expect(received == wanted, what//': rows of the status')
+    call expect(status%MPI_ERROR == EPX_SUCCESS, what//': error of the status')
+    call expect(status%MPI_SOURCE == MPI_ANY_SOURCE, what//': source of the status')
+  end subroutine
+
+  subroutine library_tells_its_version()
+    character(len=EPX_MAX_LIBRARY_VERSION_STRING) :: version
+    character(len=EPX_MAX_ERROR_STRING) :: text
+    character(len=7) :: short
+    integer(c_int) :: major, minor, patch, length, error
+
+    call EPX_Get_version(major, minor, patch, error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Get_version')
+    call expect(major == EPX_VERSION_MAJOR .and. minor == EPX_VERSION_MINOR .and. &
+                patch == EPX_VERSION_PATCH, 'version of the library is that of the module')
+    call EPX_Get_library_version(version, length)
+    call expect(version(:4) == 'epx ' .and. len_trim(version) == length, 'library version')
+    call EPX_Error_string(EPX_ERR_REQUEST, text, length)
+    call expect(text(:length) == 'invalid request', 'error string')
+    call EPX_Error_string(EPX_ERR_REQUEST, short, length)
+    call expect(short == 'invalid' .and. length == 7, 'error string that is cut')
+    call EPX_Error_string(-5_c_int, text, length, error)
+    call expect_code(error, EPX_ERR_ARG, 'EPX_Error_string')
+  end subroutine
+
+  subroutine open_comm()
+    type(MPI_Info) :: info
+    character(len=MPI_MAX_INFO_VAL) :: value
+    logical :: found
+    integer(c_int) :: error
+
+    call MPI_Info_create(info)
+    call MPI_Info_set(info, 'epx_timeout_ms', '12345')
+    call expect(comm == EPX_COMM_NULL, 'a communicator is null at first')
+    call EPX_Comm_create(MPI_COMM_WORLD, info, comm, error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Comm_create')
+    call expect(comm /= EPX_COMM_NULL, 'a communicator is not null')
+    call MPI_Info_free(info)
+    call EPX_Comm_set_errhandler(comm, MPI_ERRORS_RETURN, error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Comm_set_errhandler')
+    call EPX_Comm_rank(comm, rank)
+    call EPX_Comm_size(comm, ranks)
+    call EPX_Comm_get_info(comm, info, error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Comm_get_info')
+    call MPI_Info_get(info, 'epx_timeout_ms', MPI_MAX_INFO_VAL, value, found)
+    call expect(found .and. value == '12345', 'the hint arrived')
+    call MPI_Info_free(info)
+  end subroutine
+
+  subroutine open_route()
+    type(EPX_Route_attr) :: attr
+    type(c_ptr) :: base
+    integer(c_int) :: error
+    integer :: i, k, t
+
+    attr%num_experts = 2*ranks
+    attr%top_k = TOP_K
+    attr%max_tokens = TOKENS
+    attr%max_row_bytes = HIDDEN*c_sizeof(x(1, 1))
+    call EPX_Route_create(attr, comm, route, error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Route_create')
+    call EPX_Route_get_view(route, view, error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Route_get_view')
+    call expect(view%capacity == ranks*TOKENS*TOP_K, 'capacity of the view')
+    call expect(view%num_local_experts == 2 .and. view%first_local_expert == 2*rank, &
+                'local experts of the view')
+    call EPX_Alloc_mem(view%capacity*HIDDEN*c_sizeof(x(1, 1)), comm, base, error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Alloc_mem')
+    call c_f_pointer(base, rows, [int(HIDDEN, c_int64_t), view%capacity])
+    allocate (row_weights(view%capacity))
+    call c_f_pointer(view%row_tokens, row_tokens, [view%capacity])
+    call c_f_pointer(view%row_ranks, row_ranks, [view%capacity])
+    call c_f_pointer(view%slots, slots, [TOP_K, TOKENS])
+    call c_f_pointer(view%num_rows, num_rows)
+    ids = reshape([((mod(rank + t + k, 2*ranks), k=1, TOP_K), t=1, TOKENS)], [TOP_K, TOKENS])
+    x = reshape([((token_value(rank, t, i), i=1, HIDDEN), t=1, TOKENS)], [HIDDEN, TOKENS])
+    weights = spread([0.25_c_float, 0.5_c_float], 2, TOKENS)
+  end subroutine
+
+  subroutine rows_arrive_with_their_weights()
+    type(EPX_Request) :: requests(2)
+    type(MPI_Status) :: statuses(2)
+    integer(c_int64_t) :: all_rows
+    integer(c_int) :: error
+    integer :: i, r
+
+    rows = -1
+    call EPX_Route_tokens(B(ids), TOKENS, route, EPX_STREAM_NULL, requests(1), error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Route_tokens')
+    call EPX_Dispatch(B(x), B(weights), B(rows), B(row_weights), HIDDEN, EPX_FLOAT32, &
+                      route, EPX_STREAM_NULL, requests(2), error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Dispatch')
+    call EPX_Waitall(2_c_int, requests, statuses, error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Waitall')
+    call expect(all(requests == EPX_REQUEST_NULL), 'requests are null when complete')
+    call expect_rows(statuses(1), int(num_rows), 'EPX_Route_tokens')
+    call expect_rows(statuses(2), int(num_rows), 'EPX_Dispatch')
+    do r = 1, int(num_rows)
+      do i = 1, HIDDEN
+        call expect(rows(i, r) == token_value(row_ranks(r), row_tokens(r) + 1, i), 'a row''s value')
+      end do
+      call expect(row_weights(r) == 0.25 .or. row_weights(r) == 0.5, 'a row''s weight')
+    end do
+    call MPI_Allreduce(num_rows, all_rows, 1, MPI_INTEGER8, MPI_SUM, MPI_COMM_WORLD)
+    call expect(all_rows == ranks*TOKENS*TOP_K, 'every pair arrived')
+  end subroutine
+
+  ! Every pair's row is the token itself: weighted, the token comes back 0.75 times.
+  subroutine combine_sums_what_dispatch_sent()
+    real(c_float), target :: sums(HIDDEN, TOKENS)
+    type(EPX_Request) :: request
+    type(MPI_Status) :: status
+    integer(c_int) :: error
+
+    sums = -1
+    call EPX_Combine(B(rows), B(row_weights), B(sums), HIDDEN, EPX_FLOAT32, route, &
+                     EPX_STREAM_NULL, request, error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Combine')
+    call EPX_Wait(request, status, error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Wait')
+    call expect_rows(status, TOKENS, 'EPX_Combine')
+    call expect(all(sums == 0.75*x), 'weighted sums')
+    call EPX_Combine(sendbuf=B(rows), recvbuf=B(sums), count=HIDDEN, &
+                     datatype=EPX_FLOAT32, route=route, stream=EPX_STREAM_NULL, request=request)
+    call EPX_Wait(request, MPI_STATUS_IGNORE)
+    call expect(all(sums == 2*x), 'sums without weights')
+  end subroutine
+
+  subroutine gradients_go_the_other_way()
+    real(c_float), allocatable, target :: grad_rows(:, :), grad_row_weights(:)
+    real(c_float), target :: grad(HIDDEN, TOKENS), grad_weights(TOP_K, TOKENS)
+    type(EPX_Request) :: request
+    type(MPI_Status) :: status
+    integer(c_int) :: error
+    logical :: complete
+    integer :: k, t
+
+    allocate (grad_rows(HIDDEN, view%capacity), grad_row_weights(view%capacity))
+    call EPX_Combine_backward(B(x), B(rows), B(row_weights), B(grad_rows), B(grad_row_weights), &
+                              HIDDEN, EPX_FLOAT32, route, EPX_STREAM_NULL, request, error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Combine_backward')
+    complete = .false.
+    do while (.not. complete)
+      call EPX_Test(request, complete, status, error)
+      call expect_code(error, EPX_SUCCESS, 'EPX_Test')
+    end do
+    call expect(request == EPX_REQUEST_NULL, 'a tested request is null')
+    call EPX_Dispatch_backward(B(grad_rows), B(grad_row_weights), B(grad), B(grad_weights), &
+                               HIDDEN, EPX_FLOAT32, route, EPX_STREAM_NULL, request, error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Dispatch_backward')
+    call EPX_Wait_enqueue(request, EPX_STREAM_NULL, error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Wait_enqueue')
+    call expect(all(grad == 0.75*x), 'gradients of tokens')
+    do t = 1, TOKENS
+      do k = 1, TOP_K
+        call expect(abs(grad_weights(k, t)/sum(x(:, t)**2) - 1) < 1e-5, 'gradients of weights')
+      end do
+    end do
+  end subroutine
+
+  ! Rank r sends r + s + 1 rows to rank s.
+  subroutine alltoallv_counts_what_it_receives()
+    integer(c_int64_t), target :: sendcounts(0:ranks - 1), sdispls(0:ranks - 1)
+    integer(c_int64_t), target :: recvcounts(0:ranks - 1), rdispls(0:ranks - 1)
+    integer(c_int32_t), allocatable, target :: sent(:, :), received(:, :)
+    type(EPX_Request) :: request
+    type(MPI_Status) :: status
+    integer(c_int) :: error
+    integer :: i, r, row
+
+    sendcounts = [(rank + r + 1, r=0, ranks - 1)]
+    sdispls = [(sum(sendcounts(:r - 1)), r=0, ranks - 1)]
+    allocate (sent(2, sum(sendcounts)), received(2, sum(sendcounts)))
+    do r = 0, ranks - 1
+      do i = 0, int(sendcounts(r)) - 1
+        sent(:, sdispls(r) + i + 1) = [100*rank + r, i]
+      end do
+    end do
+    call EPX_Alltoallv(B(sent), B(sendcounts), B(sdispls), B(received), B(recvcounts), B(rdispls), &
+                       size(received, 2, c_int64_t), 8_c_int, EPX_BYTE, comm, EPX_STREAM_NULL, &
+                       request, error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Alltoallv')
+    call EPX_Wait(request, status, error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Wait')
+    call expect_rows(status, int(sum(sendcounts)), 'EPX_Alltoallv')
+    call expect(all(recvcounts == sendcounts), 'counts received')
+    row = 0
+    do r = 0, ranks - 1
+      call expect(rdispls(r) == row, 'displacements received')
+      do i = 0, rank + r
+        row = row + 1
+        call expect(all(received(:, row) == [100*r + rank, i]), 'a row of alltoallv')
+      end do
+    end do
+  end subroutine
+
+  subroutine errors_come_with_their_message()
+    type(EPX_Request) :: request
+    character(len=EPX_MAX_ERROR_STRING) :: message
+    integer(c_int) :: error, length, later
+    real(c_float), target :: sums(HIDDEN, TOKENS)
+
+    call EPX_Combine(B(rows), B(row_weights), B(sums), -1_c_int, EPX_FLOAT32, route, &
+                     EPX_STREAM_NULL, request, error)
+    call expect_code(error, EPX_ERR_COUNT, 'EPX_Combine of count -1')
+    call expect(request == EPX_REQUEST_NULL, 'a call that failed left no request')
+    call EPX_Comm_get_error_message(comm, message, length)
+    call expect(message(:length) == 'EPX_Combine: count is -1', 'message of count -1')
+    call EPX_Wait(request, ierror=error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Wait for a null request')
+    call EPX_Comm_get_async_error(comm, later, error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Comm_get_async_error')
+    call expect_code(later, EPX_SUCCESS, 'asynchronous error')
+    call EPX_Combine(B(rows), B(row_weights), B(sums), HIDDEN, EPX_FLOAT32, &
+                     EPX_ROUTE_NULL, EPX_STREAM_NULL, request, error)
+    call expect_code(error, EPX_ERR_ROUTE, 'EPX_Combine on no route')
+  end subroutine
+
+#ifndef EPX_F08_C_PTR
+  ! A section would be copied, and the copy be gone when the operation reads it.
+  subroutine a_buffer_with_gaps_is_refused()
+    type(EPX_Request) :: request
+    character(len=EPX_MAX_ERROR_STRING) :: message
+    integer(c_int) :: error, length
+    real(c_float), target :: wide(2*HIDDEN, TOKENS)
+
+    wide = 7
+    call EPX_Dispatch(wide(::2, :), weights, rows, row_weights, HIDDEN, EPX_FLOAT32, &
+                      route, EPX_STREAM_NULL, request, error)
+    call expect_code(error, EPX_ERR_BUFFER, 'EPX_Dispatch of a section')
+    call expect(request == EPX_REQUEST_NULL, 'a refused call left no request')
+    call EPX_Comm_get_error_message(comm, message, length)
+    call expect(message(:length) == 'EPX_Dispatch: sendbuf is not contiguous', &
+                'message of a section')
+    call EPX_Dispatch(wide(::2, :), weights, rows, row_weights, HIDDEN, EPX_FLOAT32, &
+                      EPX_ROUTE_NULL, EPX_STREAM_NULL, request, error)
+    call expect_code(error, EPX_ERR_ROUTE, 'EPX_Dispatch of a section on no route')
+  end subroutine
+#endif
+
+  subroutine close_all()
+    type(EPX_Stats) :: stats
+    integer(c_int) :: error
+
+    call EPX_Comm_get_stats(comm, stats, error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Comm_get_stats')
+    call expect(stats%calls == 7 .and. stats%host_syncs == 0, 'statistics')
+    call EPX_Free_mem(B(rows), comm, error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Free_mem')
+    call EPX_Route_free(route, error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Route_free')
+    call expect(route == EPX_ROUTE_NULL, 'a freed route is null')
+    call EPX_Comm_free(comm, error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Comm_free')
+    call expect(comm == EPX_COMM_NULL, 'a freed communicator is null')
+    deallocate (row_weights)
+  end subroutine
+end module checks
+
+program fortran
+  use checks
+  implicit none
+
+  call library_tells_its_version()
+  call MPI_Init()
+  call MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN)
+  call open_comm()
+  call open_route()
+  call rows_arrive_with_their_weights()
+  call combine_sums_what_dispatch_sent()
+  call gradients_go_the_other_way()
+  call alltoallv_counts_what_it_receives()
+  call errors_come_with_their_message()
+#ifndef EPX_F08_C_PTR
+  call a_buffer_with_gaps_is_refused()
+#endif
+  call close_all()
+  call MPI_Allreduce(MPI_IN_PLACE, failures, 1, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD)
+  call MPI_Finalize()
+  if (rank == 0 .and. failures == 0) print '(a)', ' No Errors'
+  if (failures > 0) error stop 1
+end program fortran

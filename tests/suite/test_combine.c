@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test_combine.c - every bit of EPX_Combine: order of the sums, roundings, nodes. */
+#include <stdio.h>
+#include <string.h>
+
+#include "support/operation.h"
+#include "support/space.h"
+#include "support/suite.h"
+
+static EPX_Comm comm;
+
+/* The hint may be any number: rows are where they can be added all the same. */
+static void open_comm(void)
+{
+    comm = suite_comm("epx_window_bytes", "65543", NULL);
+}
+
+static void close_comm(void)
+{
+    EXPECT_CODE(EPX_Comm_free(&comm), EPX_SUCCESS);
+    SETTLE();
+}
+
+START_TEST(every_token_gets_its_sum)
+{
+    struct scenario s = scenario_edge(_i % SCENARIO_EDGES);
+
+    s.datatype = _i < SCENARIO_EDGES ? EPX_BFLOAT16 : EPX_FLOAT32;
+    scenario_print(&s);
+    layer_run(&s, comm, COMBINE, 3);
+}
+END_TEST
+
+START_TEST(every_datatype_rounds_as_promised)
+{
+    struct scenario s = scenario_small(EPX_FLOAT16 + _i % 4);
+
+    s.layout = _i / 4 % 2 ? EPX_RANK_MAJOR : EPX_EXPERT_MAJOR;
+    s.weightless = _i / 8;
+    s.top_k = 16;
+    s.experts = 8 * suite_size;
+    s.count = 300;
+    layer_run(&s, comm, COMBINE, 2);
+}
+END_TEST
+
+static const int lengths[] = {0, 1, 7, 4095, 16384, 16385, 50001, 500003};
+
+START_TEST(rows_of_any_length_are_summed)
+{
+    struct scenario s = scenario_small(EPX_FLOAT32);
+
+    s.experts = suite_size + 1;
+    s.top_k = 2;
+    s.max_tokens = 2;
+    s.capacity_percent = 100;
+    s.overflow = EPX_OVERFLOW_DROP;
+    s.layout = _i / 2 % 2 ? EPX_RANK_MAJOR : EPX_EXPERT_MAJOR;
+    s.count = lengths[_i / 2];
+    s.row_bytes_known = _i % 2 && s.count <= 16384;
+    s.memory = (enum memory)(_i % 3);
+    layer_run(&s, comm, COMBINE, 2);
+}
+END_TEST
+
+/* Whether ranks that share memory are asked for on every node, or on the only one. */
+static int needs_memory(int ranks_per_node)
+{
+    int within = space_is_device() || strcmp(suite_transport(), "shm") == 0;
+
+    if (strchr(suite_transport(), '+')) /* of a pretended node that spans real ones */
+        return suite_nodes[suite_size - 1] != 0;
+    return within && ranks_per_node < suite_size;
+}
+
+/* Whether ranks of a node share a GPU, which NCCL refuses. */
+static int shares_gpus(int ranks_per_node)
+{
+    int ranks = ranks_per_node < suite_size ? ranks_per_node : suite_size;
+
+    return strcmp(suite_transport(), "nccl") == 0 && space_num_gpus() < ranks;
+}
+
+/* Pretended nodes: some transports are not usable then, the sums are the same on all others. */
+static EPX_Comm comm_of_nodes(int ranks_per_node)
+{
+    EPX_Comm nodes = EPX_COMM_NULL;
+    char text[16];
+    MPI_Info info;
+    int code;
+
+    snprintf(text, sizeof(text), "%d", ranks_per_node);
+    info = suite_info("epx_ranks_per_node", text, NULL);
+    code = EPX_Comm_create(MPI_COMM_WORLD, info, &nodes);
+    MPI_Info_free(&info);
+    if (!needs_memory(ranks_per_node) && !shares_gpus(ranks_per_node))
+        EXPECT_CODE(code, EPX_SUCCESS);
+    else
+        EXPECT(code == EPX_SUCCESS || code == EPX_ERR_TRANSPORT, "code %d", code);
+    SETTLE();
+    return nodes;
+}
+
+START_TEST(nodes_are_summed_one_after_the_other)
+{
+    struct scenario s = scenario_small(EPX_FLOAT16 + _i % 4);
+    EPX_Comm nodes = comm_of_nodes(1 + _i / 4);
+
+    if (nodes == EPX_COMM_NULL)
+        return;
+    s.ranks_per_node = 1 + _i / 4;
+    s.top_k = 12;
+    s.experts = 6 * suite_size;
+    s.count = 200;
+    layer_run(&s, nodes, COMBINE, 1);
+    s.layout = EPX_RANK_MAJOR;
+    layer_run(&s, nodes, COMBINE, 1);
+    layer_run(&s, nodes, DISPATCH_BACKWARD, 1);
+    EXPECT_CODE(EPX_Comm_free(&nodes), EPX_SUCCESS);
+    SETTLE();
+}
+END_TEST
+
+START_TEST(tokens_without_pairs_are_zero)
+{
+    struct scenario s = scenario_small(EPX_FLOAT64);
+
+    s.routing = ROUTING_HOLES;
+    s.top_k = 1;
+    s.tokens = TOKENS_FULL;
+    layer_run(&s, comm, COMBINE, 2);
+}
+END_TEST
+
+START_TEST(any_combine_is_that_of_the_reference)
+{
+    struct scenario s = scenario_random(2000 + (uint64_t)_i);
+
+    scenario_print(&s);
+    layer_run(&s, comm, COMBINE, 2);
+}
+END_TEST
+
+static Suite *make_suite(void)
+{
+    Suite *suite = suite_create("combine");
+    TCase *tcase = tcase_create("combine");
+
+    suite_add_fixture(tcase, open_comm, close_comm);
+    tcase_add_loop_test(tcase, every_token_gets_its_sum, 0, 2 * SCENARIO_EDGES);
+    tcase_add_loop_test(tcase, every_datatype_rounds_as_promised, 0, 16);
+    tcase_add_loop_test(tcase, rows_of_any_length_are_summed, 0, 16);
+    tcase_add_loop_test(tcase, nodes_are_summed_one_after_the_other, 0, 12);
+    tcase_add_test(tcase, tokens_without_pairs_are_zero);
+    tcase_add_loop_test(tcase, any_combine_is_that_of_the_reference, 0, 40);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+int main(int argc, char **argv)
+{
+    return suite_main(&argc, &argv, make_suite);
+}

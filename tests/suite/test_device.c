@@ -1,0 +1,796 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * test_device.c - what only device communicators promise: nothing waits for the GPU, streams and
+ * their order, CUDA graphs, operations on several streams and communicators at once.
+ */
+#include <cuda_runtime_api.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/exchange.h"
+#include "support/fault.h"
+#include "support/gpu.h"
+#include "support/operation.h"
+#include "support/space.h"
+#include "support/suite.h"
+
+#define REPLAYS 1000
+#define REPLAYS_IN_TURNS 100 /* of ranks that share a GPU, milliseconds each */
+#define STREAMS 3
+
+static EPX_Comm comm;
+
+static void open_comm(void)
+{
+    comm = suite_comm("epx_window_bytes", "65536", NULL);
+}
+
+static void close_comm(void)
+{
+    EPX_Stats stats = EPX_STATS_INIT;
+
+    EXPECT_CODE(EPX_Comm_get_stats(comm, &stats), EPX_SUCCESS);
+    EXPECT(stats.host_syncs == 0, "%llu host syncs", (unsigned long long)stats.host_syncs);
+    EXPECT_CODE(EPX_Comm_free(&comm), EPX_SUCCESS);
+    SETTLE();
+}
+
+static void must(cudaError_t error)
+{
+    EXPECT(error == cudaSuccess, "%s", cudaGetErrorString(error));
+}
+
+static cudaStream_t new_stream(void)
+{
+    cudaStream_t stream = NULL;
+
+    must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    return stream;
+}
+
+/* A route with one operation of each verb, on one stream. */
+struct step {
+    struct layer layer;
+    struct routing routing;
+    struct operation ops[VERBS];
+    void *next_rows; /* what the user's kernel makes the rows that combine is given */
+    cudaGraphExec_t graph;
+};
+
+static void prepare_scenario(struct step *step, const struct scenario *s, cudaStream_t stream,
+                             EPX_Comm on)
+{
+    layer_open(&step->layer, s, on);
+    SETTLE();
+    step->layer.stream = stream;
+    step->graph = NULL;
+    routing_prepare(&step->routing, &step->layer, s->seed);
+    for (int v = 0; v < VERBS; v++)
+        operation_prepare(&step->ops[v], &step->routing, (enum verb)v, (uint64_t)v);
+    step->next_rows = space_alloc(step->ops[COMBINE].in.bytes);
+}
+
+static void prepare_step(struct step *step, int variant, cudaStream_t stream, EPX_Comm on)
+{
+    struct scenario s = scenario_small(variant % 2 ? EPX_FLOAT32 : EPX_BFLOAT16);
+
+    s.layout = variant / 2 % 2 ? EPX_RANK_MAJOR : EPX_EXPERT_MAJOR;
+    s.alignment = s.layout == EPX_EXPERT_MAJOR ? 4 : 1;
+    s.memory = (enum memory)(variant % 3);
+    s.row_bytes_known = variant % 2;
+    s.tokens = TOKENS_FULL;
+    s.seed += (uint64_t)variant;
+    prepare_scenario(step, &s, stream, on);
+}
+
+static void users_kernel(struct step *step)
+{
+    struct buffer *in = &step->ops[COMBINE].in;
+
+    gpu_copy(in->address, step->next_rows, in->bytes, step->layer.stream);
+    must(cudaGetLastError());
+}
+
+/* The rows wait where the user's kernel takes them from. */
+static void hide_rows(struct step *step)
+{
+    struct buffer *in = &step->ops[COMBINE].in;
+    unsigned char *noise = malloc(in->bytes + 1);
+
+    memset(noise, 0xa5, in->bytes);
+    space_put(step->next_rows, in->data, in->bytes);
+    space_put(in->address, noise, in->bytes);
+    free(noise);
+}
+
+static void call_step(struct step *step)
+{
+    EXPECT_CODE(routing_call(&step->routing), EPX_SUCCESS);
+    EXPECT_CODE(operation_call(&step->ops[DISPATCH]), EPX_SUCCESS);
+    users_kernel(step);
+    EXPECT_CODE(operation_call(&step->ops[COMBINE]), EPX_SUCCESS);
+    EXPECT_CODE(operation_call(&step->ops[COMBINE_BACKWARD]), EPX_SUCCESS);
+    EXPECT_CODE(operation_call(&step->ops[DISPATCH_BACKWARD]), EPX_SUCCESS);
+}
+
+static void enqueue_waits(struct step *step, cudaStream_t stream)
+{
+    EXPECT_CODE(EPX_Wait_enqueue(&step->routing.request, stream), EPX_SUCCESS);
+    for (int v = 0; v < VERBS; v++)
+        EXPECT_CODE(EPX_Wait_enqueue(&step->ops[v].request, stream), EPX_SUCCESS);
+}
+
+static void wait_for_step(struct step *step)
+{
+    EXPECT_CODE(EPX_Wait(&step->routing.request, MPI_STATUS_IGNORE), EPX_SUCCESS);
+    for (int v = 0; v < VERBS; v++)
+        EXPECT_CODE(EPX_Wait(&step->ops[v].request, MPI_STATUS_IGNORE), EPX_SUCCESS);
+}
+
+static void check_step(struct step *step)
+{
+    routing_check(&step->routing);
+    for (int v = 0; v < VERBS; v++)
+        operation_check(&step->ops[v]);
+}
+
+static void free_step(struct step *step)
+{
+    if (step->graph)
+        must(cudaGraphExecDestroy(step->graph));
+    for (int v = 0; v < VERBS; v++)
+        operation_free(&step->ops[v]);
+    space_free(step->next_rows);
+    routing_free(&step->routing);
+    layer_close(&step->layer);
+    SETTLE();
+}
+
+START_TEST(no_call_waits_for_the_gpu)
+{
+    cudaStream_t stream = new_stream();
+    struct step step;
+    int *flag, complete = -1;
+
+    must(cudaHostAlloc((void **)&flag, sizeof(*flag), cudaHostAllocDefault));
+    prepare_step(&step, _i, stream, comm);
+    hide_rows(&step);
+    *(volatile int *)flag = 1;
+    gpu_hold(flag, stream);
+    call_step(&step);
+    EXPECT_CODE(EPX_Test(&step.routing.request, &complete, MPI_STATUS_IGNORE), EPX_SUCCESS);
+    EXPECT(complete == 0, "complete before its stream");
+    EXPECT(cudaStreamQuery(stream) == cudaErrorNotReady, "the stream was not held");
+    *(volatile int *)flag = 0;
+    routing_finish(&step.routing);
+    for (int v = 0; v < VERBS; v++)
+        operation_finish(&step.ops[v]);
+    SETTLE();
+    free_step(&step);
+    must(cudaFreeHost(flag));
+    must(cudaStreamDestroy(stream));
+}
+END_TEST
+
+START_TEST(a_stream_that_waits_comes_after_the_operation)
+{
+    cudaStream_t stream = new_stream(), later = new_stream();
+    unsigned char *copy, *image;
+    struct buffer *out;
+    struct step step;
+    int *flag;
+
+    must(cudaHostAlloc((void **)&flag, sizeof(*flag), cudaHostAllocDefault));
+    prepare_step(&step, _i, stream, comm);
+    hide_rows(&step);
+    out = &step.ops[COMBINE].out;
+    copy = space_alloc(out->bytes);
+    image = malloc(out->bytes + 1);
+    *(volatile int *)flag = 1;
+    gpu_hold(flag, stream);
+    call_step(&step);
+    enqueue_waits(&step, later);
+    gpu_copy(copy, out->address, out->bytes, later);
+    *(volatile int *)flag = 0;
+    must(cudaStreamSynchronize(later));
+    space_get(image, copy, out->bytes);
+    EXPECT(memcmp(image, out->expected, out->bytes) == 0, "copied before it was there");
+    check_step(&step);
+    SETTLE();
+    space_free(copy);
+    free(image);
+    free_step(&step);
+    must(cudaFreeHost(flag));
+    must(cudaStreamDestroy(stream));
+    must(cudaStreamDestroy(later));
+}
+END_TEST
+
+START_TEST(a_capture_cannot_wait_for_a_request_outside)
+{
+    cudaStream_t stream = new_stream(), captured = new_stream();
+    cudaGraph_t graph;
+    struct step step;
+    int *flag;
+
+    must(cudaHostAlloc((void **)&flag, sizeof(*flag), cudaHostAllocDefault));
+    prepare_step(&step, 0, stream, comm);
+    *(volatile int *)flag = 1;
+    gpu_hold(flag, stream);
+    EXPECT_CODE(routing_call(&step.routing), EPX_SUCCESS);
+    must(cudaStreamBeginCapture(captured, cudaStreamCaptureModeRelaxed));
+    EXPECT_CODE(EPX_Wait_enqueue(&step.routing.request, captured), EPX_ERR_REQUEST);
+    must(cudaStreamEndCapture(captured, &graph));
+    must(cudaGraphDestroy(graph));
+    *(volatile int *)flag = 0;
+    routing_finish(&step.routing);
+    SETTLE();
+    free_step(&step);
+    must(cudaFreeHost(flag));
+    must(cudaStreamDestroy(stream));
+    must(cudaStreamDestroy(captured));
+}
+END_TEST
+
+static void begin_capture(struct step *step, enum cudaStreamCaptureMode mode)
+{
+    must(cudaStreamBeginCapture(step->layer.stream, mode));
+}
+
+static void end_capture(struct step *step)
+{
+    cudaGraph_t graph;
+
+    enqueue_waits(step, step->layer.stream);
+    must(cudaStreamEndCapture(step->layer.stream, &graph));
+    must(cudaGraphInstantiate(&step->graph, graph, 0));
+    must(cudaGraphDestroy(graph));
+    SETTLE();
+}
+
+static void capture_step(struct step *step)
+{
+    EPX_Request *request = &step->routing.request;
+    int flag;
+
+    begin_capture(step, cudaStreamCaptureModeThreadLocal);
+    call_step(step);
+    EXPECT_CODE(EPX_Wait(request, MPI_STATUS_IGNORE), EPX_ERR_REQUEST);
+    EXPECT_CODE(EPX_Test(request, &flag, MPI_STATUS_IGNORE), EPX_ERR_REQUEST);
+    EXPECT_CODE(EPX_Waitall(1, request, MPI_STATUSES_IGNORE), EPX_ERR_REQUEST);
+    end_capture(step);
+}
+
+static void refill_step(struct step *step, uint64_t seed)
+{
+    routing_refill(&step->routing, seed);
+    for (int v = 0; v < VERBS; v++)
+        operation_refill(&step->ops[v], seed + (uint64_t)v);
+    hide_rows(step);
+}
+
+static void replay_step(struct step *step, uint64_t seed)
+{
+    refill_step(step, seed);
+    must(cudaGraphLaunch(step->graph, step->layer.stream));
+    must(cudaStreamSynchronize(step->layer.stream));
+    buffer_fetch(&step->ops[COMBINE].in);
+    check_step(step);
+}
+
+static struct scenario scenario_in_chunks(void)
+{
+    struct scenario s = scenario_small(EPX_FLOAT32);
+
+    s.tokens = TOKENS_FULL;
+    s.max_tokens = 64;
+    s.count = 1 << 12;
+    s.row_bytes_known = 1;
+    return s;
+}
+
+/* A call of each in turn: two captures under way, and plain calls. */
+static void call_in_turns(struct step steps[3])
+{
+    for (int i = 0; i < 3; i++)
+        EXPECT_CODE(routing_call(&steps[i].routing), EPX_SUCCESS);
+    for (int v = 0; v < VERBS; v++)
+        for (int i = 0; i < 3; i++) {
+            if (v == COMBINE)
+                users_kernel(&steps[i]);
+            EXPECT_CODE(operation_call(&steps[i].ops[v]), EPX_SUCCESS);
+        }
+}
+
+/* More than any GPU has; a little for the others. */
+START_TEST(too_much_memory_is_told_to_all)
+{
+    MPI_Aint bytes = suite_rank == suite_size - 1 ? (MPI_Aint)1 << 45 : 64;
+    void *base = NULL;
+
+    EXPECT_CODE(EPX_Alloc_mem(bytes, comm, &base), EPX_ERR_NO_MEM);
+    EXPECT(base == NULL, "there is memory at %p", base);
+    SETTLE();
+    layer_works(comm);
+}
+END_TEST
+
+/* Twice, so that the second captures find what the first ones left. */
+START_TEST(captures_and_plain_calls_do_not_meet)
+{
+    struct scenario s = scenario_in_chunks();
+    struct step steps[3];
+
+    for (int i = 0; i < 3; i++)
+        prepare_scenario(&steps[i], &s, new_stream(), comm);
+    for (uint64_t round = 0; round < 2; round++) {
+        for (int i = 0; i < 3; i++)
+            refill_step(&steps[i], 50 * round + (uint64_t)i);
+        SETTLE();
+        begin_capture(&steps[0], cudaStreamCaptureModeRelaxed); /* one ends before the other */
+        begin_capture(&steps[1], cudaStreamCaptureModeRelaxed);
+        call_in_turns(steps);
+        wait_for_step(&steps[2]);
+        end_capture(&steps[0]);
+        end_capture(&steps[1]);
+        buffer_fetch(&steps[2].ops[COMBINE].in);
+        check_step(&steps[2]);
+        for (uint64_t i = 0; i < 6; i++)
+            replay_step(&steps[i % 2], 50 * round + 10 + i);
+        SETTLE();
+        for (int i = 0; i < 2; i++) {
+            must(cudaGraphExecDestroy(steps[i].graph));
+            steps[i].graph = NULL;
+        }
+    }
+    for (int i = 0; i < 3; i++) {
+        cudaStream_t stream = steps[i].layer.stream;
+
+        free_step(&steps[i]);
+        must(cudaStreamDestroy(stream));
+    }
+}
+END_TEST
+
+static void expect_no_error(void)
+{
+    int error = -1;
+
+    EXPECT_CODE(EPX_Comm_get_async_error(comm, &error), EPX_SUCCESS);
+    EXPECT(error == EPX_SUCCESS, "error %d", error);
+}
+
+START_TEST(a_graph_routes_other_tokens_at_each_replay)
+{
+    cudaStream_t stream = new_stream();
+    int replays = space_shares_gpus() ? REPLAYS_IN_TURNS : REPLAYS;
+    struct step step;
+
+    prepare_step(&step, _i, stream, comm);
+    capture_step(&step);
+    for (int i = 0; i < replays; i++) {
+        replay_step(&step, 100 + (uint64_t)i);
+        if (i % 50 == 0)
+            SETTLE();
+    }
+    expect_no_error();
+    SETTLE();
+    free_step(&step);
+    must(cudaStreamDestroy(stream));
+}
+END_TEST
+
+START_TEST(graphs_of_two_routes_take_turns_with_plain_calls)
+{
+    cudaStream_t stream = new_stream();
+    struct step steps[2];
+
+    for (int i = 0; i < 2; i++) {
+        prepare_step(&steps[i], i, stream, comm);
+        capture_step(&steps[i]);
+    }
+    for (int i = 0; i < 40; i++) {
+        replay_step(&steps[i % 2], (uint64_t)i);
+        replay_step(&steps[1 - i / 2 % 2], (uint64_t)i + 7000);
+        SETTLE();
+        if (i % 10 == 0)
+            layer_works(comm);
+    }
+    expect_no_error();
+    SETTLE();
+    for (int i = 0; i < 2; i++)
+        free_step(&steps[i]);
+    must(cudaStreamDestroy(stream));
+}
+END_TEST
+
+START_TEST(an_error_in_a_replay_is_told_later)
+{
+    cudaStream_t stream = new_stream();
+    struct step step;
+    int error = EPX_SUCCESS;
+
+    prepare_step(&step, 0, stream, comm);
+    capture_step(&step);
+    step.layer.s.routing = ROUTING_BAD;
+    for (uint64_t seed = 1; error == EPX_SUCCESS && seed < 100; seed++) {
+        int bad;
+
+        replay_step(&step, seed);
+        bad = step.routing.ref->rank[suite_rank].bad_ids > 0;
+        EXPECT_CODE(EPX_Comm_get_async_error(comm, &error), EPX_SUCCESS);
+        EXPECT(error == (bad ? EPX_ERR_ARG : EPX_SUCCESS), "error %d for %d bad ids", error, bad);
+        if (bad)
+            fault_message_has(comm, "in a replayed graph: expert id ");
+        SETTLE();
+        MPI_Allreduce(MPI_IN_PLACE, &error, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    }
+    expect_no_error();
+    SETTLE();
+    free_step(&step);
+    must(cudaStreamDestroy(stream));
+}
+END_TEST
+
+START_TEST(operations_on_several_streams_do_not_disturb_each_other)
+{
+    EPX_Comm other = suite_comm(NULL);
+    struct step steps[STREAMS];
+    cudaStream_t streams[STREAMS];
+
+    for (int i = 0; i < STREAMS; i++) {
+        streams[i] = new_stream();
+        prepare_step(&steps[i], _i + i, streams[i], i % 2 ? other : comm);
+        hide_rows(&steps[i]);
+    }
+    for (int i = 0; i < STREAMS; i++)
+        call_step(&steps[i]);
+    for (int i = STREAMS - 1; i >= 0; i--) {
+        routing_finish(&steps[i].routing);
+        for (int v = VERBS - 1; v >= 0; v--)
+            operation_finish(&steps[i].ops[v]);
+    }
+    SETTLE();
+    for (int i = 0; i < STREAMS; i++) {
+        free_step(&steps[i]);
+        must(cudaStreamDestroy(streams[i]));
+    }
+    EXPECT_CODE(EPX_Comm_free(&other), EPX_SUCCESS);
+    SETTLE();
+}
+END_TEST
+
+/* So much that the whole GPU moves it, in several chunks of tokens. */
+static struct scenario scenario_of_many_rows(EPX_Datatype datatype)
+{
+    struct scenario s = scenario_small(datatype);
+
+    s.max_tokens = 513;
+    s.count = datatype == EPX_BFLOAT16 ? 35000 : 17000;
+    s.alignment = 16;
+    s.tokens = TOKENS_FULL;
+    s.memory = MEMORY_WINDOW;
+    s.row_bytes_known = 1;
+    s.capacity_percent = 110;
+    return s;
+}
+
+START_TEST(many_rows_go_in_chunks)
+{
+    struct scenario s = scenario_of_many_rows(_i < VERBS ? EPX_BFLOAT16 : EPX_FLOAT32);
+
+    s.routing = _i % 2 ? ROUTING_SKEWED : ROUTING_HOLES;
+    s.tokens = _i < VERBS ? TOKENS_FULL : TOKENS_UNEVEN;
+    layer_run(&s, comm, (enum verb)(_i % VERBS), 1);
+}
+END_TEST
+
+START_TEST(many_rows_go_in_chunks_in_a_graph)
+{
+    struct scenario s = scenario_of_many_rows(EPX_BFLOAT16);
+    cudaStream_t stream = new_stream();
+    struct step step;
+
+    s.capacity_percent = 0;
+    s.top_k = 2;
+    prepare_scenario(&step, &s, stream, comm);
+    capture_step(&step);
+    for (uint64_t i = 1; i <= 2; i++)
+        replay_step(&step, i);
+    SETTLE();
+    free_step(&step);
+    must(cudaStreamDestroy(stream));
+}
+END_TEST
+
+START_TEST(memory_of_the_host_is_refused)
+{
+    struct scenario s = scenario_small(EPX_FLOAT32);
+    float here[64] = {0};
+    EPX_Request request = EPX_REQUEST_NULL;
+    struct layer layer;
+
+    layer_open(&layer, &s, comm);
+    SETTLE();
+    EXPECT_CODE(EPX_Route_tokens(here, 2, layer.route, EPX_STREAM_NULL, &request),
+                EPX_ERR_BUFFER);
+    EXPECT(request == EPX_REQUEST_NULL, "a request was made");
+    layer_close(&layer);
+    layer_works(comm);
+}
+END_TEST
+
+static EPX_Route any_route(void)
+{
+    EPX_Route_attr attr = EPX_ROUTE_ATTR_INIT;
+    EPX_Route route = EPX_ROUTE_NULL;
+
+    attr.num_experts = attr.top_k = attr.max_tokens = 8;
+    EXPECT_CODE(EPX_Route_create(&attr, comm, &route), EPX_SUCCESS);
+    return route;
+}
+
+/* A stream of the current device, which is not the communicator's. */
+static void expect_stream_refused(struct step *step)
+{
+#if CUDART_VERSION >= 12080
+    cudaStream_t own = step->layer.stream;
+
+    step->layer.stream = new_stream();
+    EXPECT_CODE(routing_call(&step->routing), EPX_ERR_ARG);
+    must(cudaStreamDestroy(step->layer.stream));
+    step->layer.stream = own;
+#else
+    (void)step;
+#endif
+}
+
+/* With one GPU it is its own neighbour, and there is little to see. */
+START_TEST(another_device_may_be_current)
+{
+    EPX_Stats stats = EPX_STATS_INIT;
+    cudaStream_t stream = new_stream();
+    int own, other, devices, current = -1;
+    struct step step;
+    EPX_Route route;
+    void *base;
+
+    prepare_step(&step, 0, stream, comm);
+    must(cudaGetDevice(&own));
+    must(cudaGetDeviceCount(&devices));
+    other = (own + 1) % devices;
+    must(cudaSetDevice(other));
+    route = any_route();
+    EXPECT_CODE(EPX_Alloc_mem(1 << 20, comm, &base), EPX_SUCCESS);
+    if (other != own)
+        expect_stream_refused(&step);
+    EXPECT_CODE(routing_call(&step.routing), EPX_SUCCESS);
+    for (int v = 0; v < VERBS; v++)
+        EXPECT_CODE(operation_call(&step.ops[v]), EPX_SUCCESS);
+    wait_for_step(&step);
+    EXPECT_CODE(EPX_Comm_get_stats(comm, &stats), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Free_mem(base, comm), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Route_free(&route), EPX_SUCCESS);
+    must(cudaGetDevice(&current));
+    EXPECT(current == other, "device %d is current, not %d", current, other);
+    must(cudaSetDevice(own));
+    check_step(&step);
+    SETTLE();
+    free_step(&step);
+    must(cudaStreamDestroy(stream));
+}
+END_TEST
+
+struct capturer {
+    pthread_barrier_t begun, over;
+    int device;
+    cudaError_t ended;
+};
+
+/* In the strictest mode: a call that could spoil a capture spoils it from any thread. */
+static void *capture_meanwhile(void *argument)
+{
+    struct capturer *capturer = argument;
+    cudaStream_t stream;
+    cudaGraph_t graph;
+
+    must(cudaSetDevice(capturer->device));
+    stream = new_stream();
+    must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    pthread_barrier_wait(&capturer->begun);
+    pthread_barrier_wait(&capturer->over);
+    capturer->ended = cudaStreamEndCapture(stream, &graph);
+    if (capturer->ended == cudaSuccess)
+        must(cudaGraphDestroy(graph));
+    must(cudaStreamDestroy(stream));
+    return NULL;
+}
+
+static void look_for(double seconds)
+{
+    EPX_Stats stats = EPX_STATS_INIT;
+    double start = suite_seconds();
+    int error = -1;
+
+    while (suite_seconds() - start < seconds) {
+        EXPECT_CODE(EPX_Comm_get_async_error(comm, &error), EPX_SUCCESS);
+        EXPECT(error == EPX_SUCCESS, "error %d", error);
+    }
+    EXPECT_CODE(EPX_Comm_get_stats(comm, &stats), EPX_SUCCESS);
+}
+
+START_TEST(a_capture_of_another_thread_is_left_alone)
+{
+    cudaStream_t stream = new_stream();
+    struct capturer capturer = {.ended = cudaErrorUnknown};
+    struct step step;
+    pthread_t thread;
+
+    prepare_step(&step, 0, stream, comm);
+    must(cudaGetDevice(&capturer.device));
+    pthread_barrier_init(&capturer.begun, NULL, 2);
+    pthread_barrier_init(&capturer.over, NULL, 2);
+    pthread_create(&thread, NULL, capture_meanwhile, &capturer);
+    pthread_barrier_wait(&capturer.begun);
+    if (suite_rank == 0)
+        look_for(0.1); /* meanwhile the others poll for long */
+    EXPECT_CODE(routing_call(&step.routing), EPX_SUCCESS);
+    for (int v = 0; v < VERBS; v++)
+        EXPECT_CODE(operation_call(&step.ops[v]), EPX_SUCCESS);
+    wait_for_step(&step);
+    look_for(0.05);
+    pthread_barrier_wait(&capturer.over);
+    pthread_join(thread, NULL);
+    must(capturer.ended);
+    pthread_barrier_destroy(&capturer.begun);
+    pthread_barrier_destroy(&capturer.over);
+    check_step(&step);
+    SETTLE();
+    free_step(&step);
+    must(cudaStreamDestroy(stream));
+}
+END_TEST
+
+static size_t free_bytes(void)
+{
+    size_t bytes = 0, total;
+
+    SETTLE(); /* what a rank frees is given back when all have */
+    must(cudaMemGetInfo(&bytes, &total));
+    SETTLE();
+    return bytes;
+}
+
+START_TEST(freed_memory_is_given_back)
+{
+    const MPI_Aint bytes = (MPI_Aint)1 << 28;
+    size_t before = 0, during, after;
+    void *base;
+
+    for (int i = 0; i < 2; i++) { /* the first time NCCL allocates for itself, too */
+        before = free_bytes();
+        EXPECT_CODE(EPX_Alloc_mem(bytes, comm, &base), EPX_SUCCESS);
+        during = free_bytes();
+        EXPECT_CODE(EPX_Free_mem(base, comm), EPX_SUCCESS);
+    }
+    after = free_bytes();
+    EXPECT(during + (size_t)bytes / 2 < after, "%zu bytes free with it, %zu then", during, after);
+    EXPECT(before < after + (size_t)bytes / 2, "%zu bytes free before, %zu then", before, after);
+    SETTLE();
+}
+END_TEST
+
+static EPX_Comm hasty_comm(void)
+{
+    return suite_comm("epx_timeout_ms", "600", "epx_window_bytes", "65536", NULL);
+}
+
+static void expect_one_message(EPX_Comm ended, const char *part)
+{
+    char own[EPX_MAX_ERROR_STRING] = "", first[EPX_MAX_ERROR_STRING];
+    int length;
+
+    EXPECT_CODE(EPX_Comm_get_error_message(ended, own, &length), EPX_SUCCESS);
+    memcpy(first, own, sizeof(first));
+    MPI_Bcast(first, (int)sizeof(first), MPI_CHAR, 0, MPI_COMM_WORLD);
+    EXPECT(strcmp(own, first) == 0, "\"%s\", on rank 0 \"%s\"", own, first);
+    EXPECT(strstr(own, part) != NULL, "\"%s\" lacks \"%s\"", own, part);
+}
+
+static void exchange_in_vain(EPX_Comm on)
+{
+    struct exchange x = {.comm = on, .data = {5, EPX_BYTE, 16, 0}, .most_rows = 3};
+
+    EXPECT_CODE(exchange_start(&x), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Wait(&x.request, MPI_STATUS_IGNORE), EPX_ERR_TIMEOUT);
+    exchange_free(&x);
+}
+
+static void expect_to_hear(EPX_Comm on)
+{
+    double start = suite_seconds();
+    int error = EPX_SUCCESS, again = -1;
+
+    while (error == EPX_SUCCESS && suite_seconds() - start < 10)
+        EXPECT_CODE(EPX_Comm_get_async_error(on, &error), EPX_SUCCESS);
+    EXPECT(error == EPX_ERR_TIMEOUT, "error %d after %.1f s", error, suite_seconds() - start);
+    EXPECT_CODE(EPX_Comm_get_async_error(on, &again), EPX_SUCCESS);
+    EXPECT(again == EPX_SUCCESS, "error %d is told again", again);
+}
+
+START_TEST(an_idle_rank_hears_of_the_end)
+{
+    EPX_Comm hasty = hasty_comm();
+
+    if (suite_size > 1) {
+        if (suite_rank == 0)
+            expect_to_hear(hasty);
+        else
+            exchange_in_vain(hasty);
+        expect_one_message(hasty, "rank 0 ");
+    }
+    SETTLE();
+    EXPECT_CODE(EPX_Comm_free(&hasty), EPX_SUCCESS);
+    SETTLE();
+}
+END_TEST
+
+/* The last rank waits in vain in MPI, and longest; the others hear of it in their kernels. */
+START_TEST(kernels_end_when_a_host_gives_up)
+{
+    EPX_Comm hasty = hasty_comm();
+    double start = suite_seconds();
+    void *base;
+
+    if (suite_size > 1) {
+        if (suite_rank == suite_size - 1) {
+            EXPECT_CODE(EPX_Alloc_mem(64, hasty, &base), EPX_ERR_TIMEOUT);
+        } else {
+            while (suite_seconds() - start < 0.3)
+                continue;
+            exchange_in_vain(hasty);
+        }
+        EXPECT(suite_seconds() - start < 3, "took %.1f s", suite_seconds() - start);
+        expect_one_message(hasty, "EPX_Alloc_mem: not all ");
+    }
+    SETTLE();
+    EXPECT_CODE(EPX_Comm_free(&hasty), EPX_SUCCESS);
+    SETTLE();
+    layer_works(comm);
+}
+END_TEST
+
+static Suite *make_suite(void)
+{
+    Suite *suite = suite_create("device");
+    TCase *tcase = tcase_create("device");
+
+    if (!space_is_device())
+        suite_skip("for device memory alone");
+    suite_add_fixture(tcase, open_comm, close_comm);
+    tcase_add_loop_test(tcase, no_call_waits_for_the_gpu, 0, 4);
+    tcase_add_loop_test(tcase, a_stream_that_waits_comes_after_the_operation, 0, 4);
+    tcase_add_loop_test(tcase, a_graph_routes_other_tokens_at_each_replay, 0, 4);
+    tcase_add_test(tcase, graphs_of_two_routes_take_turns_with_plain_calls);
+    tcase_add_test(tcase, an_error_in_a_replay_is_told_later);
+    tcase_add_loop_test(tcase, operations_on_several_streams_do_not_disturb_each_other, 0, 4);
+    tcase_add_loop_test(tcase, many_rows_go_in_chunks, 0, 2 * VERBS);
+    tcase_add_test(tcase, many_rows_go_in_chunks_in_a_graph);
+    tcase_add_test(tcase, memory_of_the_host_is_refused);
+    tcase_add_test(tcase, too_much_memory_is_told_to_all);
+    tcase_add_test(tcase, captures_and_plain_calls_do_not_meet);
+    tcase_add_test(tcase, a_capture_cannot_wait_for_a_request_outside);
+    tcase_add_test(tcase, another_device_may_be_current);
+    tcase_add_test(tcase, a_capture_of_another_thread_is_left_alone);
+    tcase_add_test(tcase, freed_memory_is_given_back);
+    tcase_add_test(tcase, an_idle_rank_hears_of_the_end);
+    tcase_add_test(tcase, kernels_end_when_a_host_gives_up);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+int main(int argc, char **argv)
+{
+    return suite_main(&argc, &argv, make_suite);
+}

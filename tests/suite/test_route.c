@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test_route.c - the view after EPX_Route_tokens, for every layout, policy and routing. */
+#include "support/operation.h"
+#include "support/suite.h"
+
+static EPX_Comm comm;
+
+static void open_comm(void)
+{
+    comm = suite_comm(NULL);
+}
+
+static void close_comm(void)
+{
+    EXPECT_CODE(EPX_Comm_free(&comm), EPX_SUCCESS);
+    EXPECT(comm == EPX_COMM_NULL, "communicator not nulled");
+    SETTLE();
+}
+
+START_TEST(view_tells_every_pair_and_row)
+{
+    struct scenario s = scenario_edge(_i);
+
+    scenario_print(&s);
+    layer_run(&s, comm, VERBS, 4);
+}
+END_TEST
+
+START_TEST(alignment_pads_every_slab)
+{
+    struct scenario s = scenario_small(EPX_FLOAT32);
+
+    s.alignment = 1 << _i;
+    layer_run(&s, comm, VERBS, 2);
+}
+END_TEST
+
+START_TEST(ids_of_both_widths_mean_the_same)
+{
+    struct scenario s = scenario_small(EPX_FLOAT32);
+
+    s.routing = _i ? ROUTING_BAD : ROUTING_UNIFORM;
+    s.index_bits = 32;
+    layer_run(&s, comm, VERBS, 2);
+    s.index_bits = 64;
+    layer_run(&s, comm, VERBS, 2);
+}
+END_TEST
+
+START_TEST(routing_after_an_overflow_works)
+{
+    struct scenario s = scenario_small(EPX_FLOAT32);
+    struct layer layer;
+    struct routing routing;
+
+    s.tokens = TOKENS_FULL;
+    s.capacity_percent = 50;
+    s.layout = _i ? EPX_RANK_MAJOR : EPX_EXPERT_MAJOR;
+    layer_open(&layer, &s, comm);
+    SETTLE();
+    for (int call = 0; call < 4; call++) {
+        layer.s.tokens = call % 2 ? TOKENS_NONE : TOKENS_FULL;
+        if (EXPECT_CODE(routing_start(&routing, &layer, s.seed), EPX_SUCCESS))
+            routing_finish(&routing);
+        EXPECT(routing.ref->truncated == (call % 2 == 0), "the test does not overflow");
+        SETTLE();
+        routing_free(&routing);
+    }
+    layer_close(&layer);
+    SETTLE();
+}
+END_TEST
+
+START_TEST(capacity_may_exceed_the_worst_case)
+{
+    struct scenario s = scenario_small(EPX_FLOAT32);
+
+    s.tokens = TOKENS_FULL;
+    s.capacity_percent = 1000;
+    s.layout = _i ? EPX_RANK_MAJOR : EPX_EXPERT_MAJOR;
+    layer_run(&s, comm, VERBS, 2);
+}
+END_TEST
+
+START_TEST(many_routes_live_side_by_side)
+{
+    struct layer layers[6];
+    struct routing routing;
+
+    for (int i = 0; i < 6; i++) {
+        struct scenario s = scenario_edge(i);
+
+        layer_open(&layers[i], &s, comm);
+    }
+    SETTLE();
+    for (int i = 11; i >= 0; i--) {
+        if (EXPECT_CODE(routing_start(&routing, &layers[i % 6], (uint64_t)i), EPX_SUCCESS))
+            routing_finish(&routing);
+        SETTLE();
+        routing_free(&routing);
+    }
+    for (int i = 0; i < 6; i++)
+        layer_close(&layers[i]);
+    SETTLE();
+}
+END_TEST
+
+START_TEST(host_values_are_valid_after_creation)
+{
+    struct scenario s = scenario_small(EPX_FLOAT32);
+    struct layer layer;
+    int first = (int)((int64_t)suite_rank * s.experts / suite_size);
+
+    layer_open(&layer, &s, comm);
+    EXPECT(layer.view.first_local_expert == first, "from %d", layer.view.first_local_expert);
+    EXPECT(layer.view.capacity == (int64_t)suite_size * s.max_tokens * s.top_k,
+           "capacity %lld", (long long)layer.view.capacity);
+    SETTLE();
+    layer_close(&layer);
+}
+END_TEST
+
+START_TEST(any_route_has_the_view_of_the_reference)
+{
+    struct scenario s = scenario_random(4000 + (uint64_t)_i);
+
+    scenario_print(&s);
+    layer_run(&s, comm, VERBS, 3);
+}
+END_TEST
+
+static Suite *make_suite(void)
+{
+    Suite *suite = suite_create("route");
+    TCase *tcase = tcase_create("view");
+
+    suite_add_fixture(tcase, open_comm, close_comm);
+    tcase_add_loop_test(tcase, view_tells_every_pair_and_row, 0, SCENARIO_EDGES);
+    tcase_add_loop_test(tcase, alignment_pads_every_slab, 0, 9);
+    tcase_add_loop_test(tcase, ids_of_both_widths_mean_the_same, 0, 2);
+    tcase_add_loop_test(tcase, routing_after_an_overflow_works, 0, 2);
+    tcase_add_loop_test(tcase, capacity_may_exceed_the_worst_case, 0, 2);
+    tcase_add_test(tcase, many_routes_live_side_by_side);
+    tcase_add_test(tcase, host_values_are_valid_after_creation);
+    tcase_add_loop_test(tcase, any_route_has_the_view_of_the_reference, 0, 40);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+int main(int argc, char **argv)
+{
+    return suite_main(&argc, &argv, make_suite);
+}

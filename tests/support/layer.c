@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* layer.c - a route and its routings, whose views are compared with the reference. */
+#include "support/layer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/space.h"
+#include "support/suite.h"
+
+static void make_ids(struct routing *routing, const struct scenario *s, uint64_t seed)
+{
+    routing->tokens = calloc((size_t)suite_size, sizeof(int));
+    routing->ids = calloc((size_t)suite_size, sizeof(*routing->ids));
+    for (int r = 0; r < suite_size; r++) {
+        int pairs = s->top_k * scenario_tokens(s, seed, r);
+
+        routing->tokens[r] = scenario_tokens(s, seed, r);
+        routing->ids[r] = calloc((size_t)pairs + 1, sizeof(int64_t));
+        for (int i = 0; i < pairs; i++)
+            routing->ids[r][i] = scenario_id(s, seed, r, i);
+    }
+}
+
+static struct ref *make_ref(const struct scenario *s, const int64_t *recv_capacity,
+                            const struct routing *routing)
+{
+    struct ref_input input = {suite_size, s->experts, s->top_k, s->max_tokens, s->alignment,
+                              s->layout, s->overflow, s->ranks_per_node, recv_capacity,
+                              routing->tokens, routing->ids, suite_nodes};
+
+    return ref_create(&input);
+}
+
+static void free_ids(struct routing *routing)
+{
+    for (int r = 0; routing->ids && r < suite_size; r++)
+        free(routing->ids[r]);
+    free(routing->ids);
+    free(routing->tokens);
+}
+
+/* The capacities that the scenario's percentage means, from the needs of its first routing. */
+static int64_t *make_capacities(const struct scenario *s)
+{
+    int64_t *recv_capacity = calloc((size_t)suite_size, sizeof(int64_t));
+    struct routing first = {0};
+    struct ref *ref;
+
+    make_ids(&first, s, s->seed);
+    ref = make_ref(s, recv_capacity, &first);
+    for (int r = 0; s->capacity_percent && r < suite_size; r++)
+        recv_capacity[r] = (ref->rank[r].required_rows * s->capacity_percent + 99) / 100 + r % 2;
+    ref_free(ref);
+    free_ids(&first);
+    return recv_capacity;
+}
+
+int layer_open(struct layer *layer, const struct scenario *scenario, EPX_Comm comm)
+{
+    EPX_Route_attr attr;
+    const EPX_Route_view empty = EPX_ROUTE_VIEW_INIT;
+    struct scenario *s = &layer->s;
+
+    layer->s = *scenario;
+    scenario_complete(s);
+    layer->comm = comm;
+    layer->route = EPX_ROUTE_NULL;
+    layer->stream = EPX_STREAM_NULL;
+    layer->view = empty;
+    layer->recv_capacity = make_capacities(s);
+    attr = scenario_attr(s, layer->recv_capacity[suite_rank]);
+    if (!EXPECT_CODE(EPX_Route_create(&attr, comm, &layer->route), EPX_SUCCESS))
+        return 0;
+    return EXPECT_CODE(EPX_Route_get_view(layer->route, &layer->view), EPX_SUCCESS);
+}
+
+void layer_close(struct layer *layer)
+{
+    EXPECT_CODE(EPX_Route_free(&layer->route), EPX_SUCCESS);
+    EXPECT(layer->route == EPX_ROUTE_NULL, "route not nulled");
+    free(layer->recv_capacity);
+}
+
+static void store_ids(const struct routing *routing, int index_bits)
+{
+    int64_t pairs = (int64_t)routing->id_buffer.bytes * 8 / index_bits;
+
+    for (int64_t i = 0; i < pairs; i++) {
+        int64_t id = routing->ids[suite_rank][i];
+
+        if (index_bits == 64)
+            ((int64_t *)routing->id_buffer.data)[i] = id;
+        else
+            ((int32_t *)routing->id_buffer.data)[i] = (int32_t)id;
+    }
+}
+
+void routing_prepare(struct routing *routing, struct layer *layer, uint64_t seed)
+{
+    const struct scenario *s = &layer->s;
+    size_t id_bytes = (size_t)s->index_bits / 8;
+
+    memset(routing, 0, sizeof(*routing));
+    routing->layer = layer;
+    make_ids(routing, s, seed);
+    routing->ref = make_ref(s, layer->recv_capacity, routing);
+    buffer_create(&routing->id_buffer,
+                  (size_t)(routing->tokens[suite_rank] * s->top_k) * id_bytes, id_bytes,
+                  MEMORY_MALLOC, layer->comm);
+    store_ids(routing, s->index_bits);
+    buffer_freeze(&routing->id_buffer);
+}
+
+void routing_refill(struct routing *routing, uint64_t seed)
+{
+    const struct scenario *s = &routing->layer->s;
+
+    ref_free(routing->ref);
+    for (int r = 0; r < suite_size; r++) {
+        int used = s->top_k * data_below(seed, 93, (uint64_t)r, routing->tokens[r] + 1);
+
+        for (int i = 0; i < s->top_k * routing->tokens[r]; i++)
+            routing->ids[r][i] = i < used ? scenario_id(s, seed, r, i) : -1;
+    }
+    routing->ref = make_ref(s, routing->layer->recv_capacity, routing);
+    store_ids(routing, s->index_bits);
+    buffer_freeze(&routing->id_buffer);
+}
+
+int routing_call(struct routing *routing)
+{
+    const struct layer *layer = routing->layer;
+    int tokens = routing->tokens[suite_rank];
+
+    return EPX_Route_tokens(tokens ? routing->id_buffer.address : NULL, tokens, layer->route,
+                            layer->stream, &routing->request);
+}
+
+int routing_start(struct routing *routing, struct layer *layer, uint64_t seed)
+{
+    routing_prepare(routing, layer, seed);
+    return routing_call(routing);
+}
+
+int routing_code(const struct routing *routing)
+{
+    if (routing->ref->truncated)
+        return EPX_ERR_TRUNCATE;
+    return routing->ref->rank[suite_rank].bad_ids ? EPX_ERR_ARG : EPX_SUCCESS;
+}
+
+/* An image of a part of the view. */
+static void *fetch(const void *from, size_t bytes)
+{
+    void *image = malloc(bytes + 1);
+
+    space_get(image, from, bytes);
+    return image;
+}
+
+static int same32(const char *what, const int32_t *shown, const int32_t *want, int64_t n)
+{
+    int32_t *got = fetch(shown, (size_t)n * sizeof(*got));
+    int64_t i = 0;
+    int ok;
+
+    while (i < n && got[i] == want[i])
+        i++;
+    ok = i == n || EXPECT(0, "%s[%lld] is %d, not %d", what, (long long)i, got[i], want[i]);
+    free(got);
+    return ok;
+}
+
+static int same64(const char *what, const int64_t *shown, const int64_t *want, int64_t n)
+{
+    int64_t *got = fetch(shown, (size_t)n * sizeof(*got));
+    int64_t i = 0;
+    int ok;
+
+    while (i < n && got[i] == want[i])
+        i++;
+    ok = i == n || EXPECT(0, "%s[%lld] is %lld, not %lld", what, (long long)i, (long long)got[i],
+                          (long long)want[i]);
+    free(got);
+    return ok;
+}
+
+static int check_rows(const EPX_Route_view *view, const struct ref *ref, const struct ref_rank *at)
+{
+    int rank_major = ref->in.layout == EPX_RANK_MAJOR, ok = 1;
+
+    ok &= same32("slots", view->slots, at->slots, (int64_t)ref->in.max_tokens * ref->in.top_k);
+    ok &= same32("row_tokens", view->row_tokens, at->row_tokens, at->num_rows);
+    ok &= same32("row_ranks", view->row_ranks, at->row_ranks, at->num_rows);
+    ok &= EXPECT((view->row_expert_ids != NULL) == rank_major, "the layout says otherwise");
+    ok &= EXPECT((view->expert_offsets == NULL) == rank_major, "the layout says otherwise");
+    if (ok && rank_major)
+        ok &= same32("row_expert_ids", view->row_expert_ids, at->row_expert_ids,
+                     at->num_rows * ref->in.top_k);
+    else if (ok)
+        ok &= same64("expert_offsets", view->expert_offsets, at->expert_offsets,
+                     at->num_experts + 1);
+    return ok;
+}
+
+int routing_check(const struct routing *routing)
+{
+    const struct layer *layer = routing->layer;
+    const struct ref_rank *at = &routing->ref->rank[suite_rank];
+    EPX_Route_view view = EPX_ROUTE_VIEW_INIT;
+    int ok = EXPECT_CODE(EPX_Route_get_view(layer->route, &view), EPX_SUCCESS);
+
+    ok = ok && EXPECT(memcmp(&view, &layer->view, sizeof(view)) == 0, "addresses changed");
+    ok = ok && EXPECT(view.num_local_experts == at->num_experts &&
+                          view.first_local_expert == at->first_expert,
+                      "%d local experts from %d", view.num_local_experts,
+                      view.first_local_expert);
+    ok = ok && EXPECT(view.capacity == at->capacity, "capacity %lld, not %lld",
+                      (long long)view.capacity, (long long)at->capacity);
+    ok = ok && buffer_check(&routing->id_buffer, "expert_ids");
+    ok = ok && same32("expert_counts", view.expert_counts, at->expert_counts, at->num_experts) &&
+         same32("rank_counts", view.rank_counts, at->rank_counts, suite_size) &&
+         same64("required_rows", view.required_rows, &at->required_rows, 1);
+    if (!ok || routing->ref->truncated)
+        return ok;
+    return same64("num_rows", view.num_rows, &at->num_rows, 1) &&
+           check_rows(&view, routing->ref, at);
+}
+
+int status_check(const MPI_Status *status, int code, int64_t rows)
+{
+    int elements = -1;
+
+    MPI_Get_elements(status, MPI_BYTE, &elements);
+    return EXPECT(status->MPI_ERROR == code, "status has error %d, not %d", status->MPI_ERROR,
+                  code) &&
+           EXPECT(code || elements == rows, "status has %d rows, not %lld", elements,
+                  (long long)rows);
+}
+
+static int message_has(EPX_Comm comm, long long value)
+{
+    char message[EPX_MAX_ERROR_STRING] = "", text[32];
+    int length;
+
+    EXPECT_CODE(EPX_Comm_get_error_message(comm, message, &length), EPX_SUCCESS);
+    snprintf(text, sizeof(text), "%lld", value);
+    return EXPECT(strstr(message, text) != NULL, "\"%s\" does not name %s", message, text);
+}
+
+static int check_message(const struct routing *routing)
+{
+    const struct ref_rank *at = &routing->ref->rank[suite_rank];
+    EPX_Comm comm = routing->layer->comm;
+    int short_ranks = 0, last = 0;
+
+    for (int r = 0; r < suite_size; r++)
+        if (routing->ref->rank[r].required_rows > routing->ref->rank[r].capacity) {
+            short_ranks++;
+            last = r;
+        }
+    if (routing->ref->truncated)
+        return short_ranks != 1 || (message_has(comm, last) &
+                                    message_has(comm, routing->ref->rank[last].required_rows));
+    return message_has(comm, at->bad_token) & message_has(comm, at->bad_choice) &
+           message_has(comm, routing->ids[suite_rank][at->bad_token * routing->ref->in.top_k +
+                                                      at->bad_choice]);
+}
+
+int routing_finish(struct routing *routing)
+{
+    int wanted = routing_code(routing);
+    MPI_Status status;
+    int ok = EXPECT_CODE(EPX_Wait(&routing->request, &status), wanted);
+
+    ok &= EXPECT(routing->request == EPX_REQUEST_NULL, "request not nulled");
+    ok = ok && status_check(&status, wanted, routing->ref->rank[suite_rank].num_rows);
+    if (ok && wanted)
+        ok = check_message(routing);
+    return ok && routing_check(routing);
+}
+
+void routing_free(struct routing *routing)
+{
+    buffer_free(&routing->id_buffer);
+    ref_free(routing->ref);
+    free_ids(routing);
+}

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* operation.c - dispatch, combine and the backwards, compared with the reference. */
+#include "support/operation.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "support/suite.h"
+
+static const char *const verb_names[] = {"dispatch", "combine", "dispatch_backward",
+                                         "combine_backward"};
+
+static void fill_rows(struct buffer *buffer, const struct data *data, int64_t rows)
+{
+    size_t bytes = data_row_bytes(data);
+
+    for (int64_t row = 0; row < rows; row++)
+        data_row(data, suite_rank, row, (char *)buffer->data + (size_t)row * bytes);
+    buffer_freeze(buffer);
+}
+
+static void fill_weights(struct buffer *buffer, uint64_t seed, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        ((float *)buffer->data)[i] = data_weight(seed, suite_rank, i);
+    buffer_freeze(buffer);
+}
+
+/* Weights of one side: home [T][K]; expert's rank one a row, in dispatch rank-major K a row. */
+static int64_t weights_at_home(const struct operation *op)
+{
+    const struct ref *ref = op->routing->ref;
+
+    return (int64_t)ref->in.tokens[suite_rank] * ref->in.top_k;
+}
+
+static int64_t weights_at_experts(const struct operation *op)
+{
+    const struct ref *ref = op->routing->ref;
+    int dispatched = op->verb == DISPATCH || op->verb == DISPATCH_BACKWARD;
+    int wide = dispatched && ref->in.layout == EPX_RANK_MAJOR;
+
+    return ref->rank[suite_rank].capacity * (wide ? ref->in.top_k : 1);
+}
+
+static int starts_at_home(enum verb verb)
+{
+    return verb == DISPATCH || verb == COMBINE_BACKWARD;
+}
+
+static int has_out_weights(const struct operation *op)
+{
+    if (op->verb == COMBINE)
+        return 0;
+    if (op->verb == DISPATCH)
+        return (int)((op->weight_seed + (uint64_t)suite_rank) % 3) != 0;
+    return op->verb == COMBINE_BACKWARD || !op->routing->layer->s.weightless;
+}
+
+static void make_inputs(struct operation *op)
+{
+    const struct layer *layer = op->routing->layer;
+    const struct ref *ref = op->routing->ref;
+    int64_t capacity = ref->rank[suite_rank].capacity, tokens = ref->in.tokens[suite_rank];
+    int home = starts_at_home(op->verb);
+    int64_t rows = home ? tokens : capacity;
+    int64_t weights = op->verb == DISPATCH ? weights_at_home(op) : weights_at_experts(op);
+    size_t bytes = scenario_row_bytes(&layer->s), element = data_size(layer->s.datatype);
+
+    buffer_create(&op->in, (size_t)rows * bytes, element,
+                  op->verb == COMBINE ? layer->s.memory : MEMORY_MALLOC, layer->comm);
+    fill_rows(&op->in, &op->in_data, rows);
+    if (op->verb == COMBINE_BACKWARD) {
+        buffer_create(&op->in2, (size_t)capacity * bytes, element, MEMORY_MALLOC, layer->comm);
+        fill_rows(&op->in2, &op->in2_data, capacity);
+    }
+    if (layer->s.weightless)
+        return;
+    buffer_create(&op->weights, (size_t)weights * sizeof(float), sizeof(float), MEMORY_MALLOC,
+                  layer->comm);
+    fill_weights(&op->weights, op->weight_seed, weights);
+}
+
+static void make_outputs(struct operation *op)
+{
+    const struct layer *layer = op->routing->layer;
+    const struct ref *ref = op->routing->ref;
+    int home = !starts_at_home(op->verb);
+    int64_t rows = home ? ref->in.tokens[suite_rank] : ref->rank[suite_rank].capacity;
+    int64_t weights = home ? weights_at_home(op) : weights_at_experts(op);
+
+    buffer_create(&op->out, (size_t)rows * scenario_row_bytes(&layer->s),
+                  data_size(layer->s.datatype), layer->s.memory, layer->comm);
+    if (has_out_weights(op))
+        buffer_create(&op->out_weights, (size_t)weights * sizeof(float), sizeof(float),
+                      MEMORY_MALLOC, layer->comm);
+}
+
+static void expect_rows(struct operation *op, const uint64_t *seed)
+{
+    const struct ref *ref = op->routing->ref;
+    float *weights = op->out_weights.expected;
+
+    switch (op->verb) {
+    case DISPATCH:
+        ref_dispatch(ref, suite_rank, &op->in_data, seed, op->out.expected, weights);
+        break;
+    case COMBINE:
+        ref_combine(ref, suite_rank, &op->in_data, seed, op->out.expected);
+        break;
+    case DISPATCH_BACKWARD:
+        ref_combine(ref, suite_rank, &op->in_data, NULL, op->out.expected);
+        if (weights)
+            ref_grad_weights(ref, suite_rank, *seed, weights);
+        break;
+    default:
+        ref_combine_backward(ref, suite_rank, &op->in_data, seed, op->out.expected);
+        if (weights)
+            ref_grad_slot_weights(ref, suite_rank, &op->in_data, &op->in2_data, weights);
+    }
+}
+
+int operation_call(struct operation *op)
+{
+    const struct scenario *s = &op->routing->layer->s;
+    EPX_Route route = op->routing->layer->route;
+    const void *in = op->in.bytes ? op->in.address : NULL;
+    void *out = op->out.bytes ? op->out.address : NULL;
+
+    switch (op->verb) {
+    case DISPATCH:
+        return EPX_Dispatch(in, op->weights.address, out, op->out_weights.address, s->count,
+                            s->datatype, route, op->routing->layer->stream, &op->request);
+    case COMBINE:
+        return EPX_Combine(in, op->weights.address, out, s->count, s->datatype, route,
+                           op->routing->layer->stream, &op->request);
+    case DISPATCH_BACKWARD:
+        return EPX_Dispatch_backward(in, op->weights.address, out, op->out_weights.address,
+                                     s->count, s->datatype, route, op->routing->layer->stream,
+                                     &op->request);
+    default:
+        return EPX_Combine_backward(in, op->in2.bytes ? op->in2.address : NULL, op->weights.address,
+                                    out, op->out_weights.address, s->count, s->datatype, route,
+                                    op->routing->layer->stream, &op->request);
+    }
+}
+
+static void set_data(struct operation *op, uint64_t seed)
+{
+    const struct scenario *s = &op->routing->layer->s;
+    int numeric = op->verb != DISPATCH;
+
+    op->in_data = (struct data){data_hash(seed, 1, op->verb), s->datatype, s->count, numeric};
+    op->in2_data = (struct data){data_hash(seed, 2, op->verb), s->datatype, s->count, numeric};
+    op->weight_seed = data_hash(seed, 3, op->verb);
+}
+
+void operation_prepare(struct operation *op, struct routing *routing, enum verb verb,
+                       uint64_t seed)
+{
+    memset(op, 0, sizeof(*op));
+    op->routing = routing;
+    op->verb = verb;
+    set_data(op, seed);
+    make_inputs(op);
+    make_outputs(op);
+    if (!routing->ref->truncated)
+        expect_rows(op, routing->layer->s.weightless ? NULL : &op->weight_seed);
+}
+
+void operation_refill(struct operation *op, uint64_t seed)
+{
+    int64_t row_bytes = (int64_t)scenario_row_bytes(&op->routing->layer->s);
+
+    set_data(op, seed);
+    fill_rows(&op->in, &op->in_data, (int64_t)op->in.bytes / row_bytes);
+    if (op->in2.data)
+        fill_rows(&op->in2, &op->in2_data, (int64_t)op->in2.bytes / row_bytes);
+    if (op->weights.data)
+        fill_weights(&op->weights, op->weight_seed, (int64_t)(op->weights.bytes / sizeof(float)));
+    buffer_reset(&op->out);
+    if (op->out_weights.data)
+        buffer_reset(&op->out_weights);
+    expect_rows(op, op->weights.data ? &op->weight_seed : NULL);
+}
+
+int operation_start(struct operation *op, struct routing *routing, enum verb verb, uint64_t seed)
+{
+    operation_prepare(op, routing, verb, seed);
+    return operation_call(op);
+}
+
+int64_t operation_rows(const struct operation *op)
+{
+    const struct ref *ref = op->routing->ref;
+
+    return starts_at_home(op->verb) ? ref->rank[suite_rank].num_rows
+                                    : ref->in.tokens[suite_rank];
+}
+
+int operation_check(const struct operation *op)
+{
+    const char *name = verb_names[op->verb];
+    char what[5][48];
+    static const char *const parts[] = {"input", "second input", "weights", "output",
+                                        "output weights"};
+
+    for (int i = 0; i < 5; i++)
+        snprintf(what[i], sizeof(what[i]), "%s: %s", name, parts[i]);
+    return buffer_check(&op->in, what[0]) & buffer_check(&op->in2, what[1]) &
+           buffer_check(&op->weights, what[2]) & buffer_check(&op->out, what[3]) &
+           buffer_check(&op->out_weights, what[4]);
+}
+
+int operation_finish(struct operation *op)
+{
+    int wanted = op->routing->ref->truncated ? EPX_ERR_TRUNCATE : EPX_SUCCESS;
+    MPI_Status status;
+    int ok = EXPECT_CODE(EPX_Wait(&op->request, &status), wanted);
+
+    ok &= EXPECT(op->request == EPX_REQUEST_NULL, "request not nulled");
+    ok = ok && status_check(&status, wanted, operation_rows(op));
+    return ok && operation_check(op);
+}
+
+void operation_free(struct operation *op)
+{
+    buffer_free(&op->in);
+    buffer_free(&op->in2);
+    buffer_free(&op->weights);
+    buffer_free(&op->out);
+    buffer_free(&op->out_weights);
+}
+
+static void run_verb(struct routing *routing, enum verb verb, uint64_t seed)
+{
+    struct operation op;
+
+    if (EXPECT_CODE(operation_start(&op, routing, verb, seed), EPX_SUCCESS))
+        operation_finish(&op);
+    SETTLE();
+    operation_free(&op);
+}
+
+static void run_call(struct layer *layer, enum verb verb, uint64_t seed)
+{
+    struct routing routing;
+
+    if (EXPECT_CODE(routing_start(&routing, layer, seed), EPX_SUCCESS))
+        routing_finish(&routing);
+    SETTLE();
+    if (verb != VERBS)
+        run_verb(&routing, verb, seed + 1);
+    routing_free(&routing);
+}
+
+void layer_run(const struct scenario *scenario, EPX_Comm comm, enum verb verb, int n)
+{
+    struct layer layer;
+    uint64_t seed = scenario->seed;
+
+    layer_open(&layer, scenario, comm);
+    SETTLE();
+    for (int i = 0; i < n; i++)
+        run_call(&layer, verb, seed + (uint64_t)i * 1000);
+    layer_close(&layer);
+    SETTLE();
+}
+
+void layer_works(EPX_Comm comm)
+{
+    struct scenario s = scenario_small(EPX_BFLOAT16);
+
+    for (enum verb verb = DISPATCH; verb < VERBS; verb++)
+        layer_run(&s, comm, verb, 1);
+}

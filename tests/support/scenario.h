@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* scenario.h - what a layer of the tests is made of: sizes, routing, memory, datatype. */
+#ifndef SCENARIO_H
+#define SCENARIO_H
+
+#include "support/buffer.h"
+
+enum routing_kind {
+    ROUTING_UNIFORM,
+    ROUTING_SKEWED,     /* low experts far more often */
+    ROUTING_ONE_EXPERT, /* all pairs to one */
+    ROUTING_HOLES,      /* a third of the ids are -1 */
+    ROUTING_DUPLICATES, /* few different ids in a token */
+    ROUTING_BAD,        /* some ids out of range */
+    ROUTING_KINDS
+};
+
+enum tokens_kind {
+    TOKENS_FULL = 1,   /* max_tokens everywhere */
+    TOKENS_UNEVEN,     /* 0 to max_tokens */
+    TOKENS_ONE_RANK,   /* none but on the last rank */
+    TOKENS_SOME_RANKS, /* max_tokens on about half of the ranks */
+    TOKENS_NONE,
+    TOKENS_KINDS
+};
+
+struct scenario {
+    uint64_t seed;
+    int experts, top_k, max_tokens;
+    int alignment;  /* 0 = 1 */
+    int index_bits; /* 0 = 64 */
+    EPX_Layout layout;     /* 0 = expert-major */
+    EPX_Overflow overflow; /* 0 = error */
+    enum routing_kind routing;
+    enum tokens_kind tokens;
+    int capacity_percent;  /* of what the first routing needs; 0 = worst case */
+    int row_bytes_known;   /* sets max_row_bytes */
+    EPX_Datatype datatype; /* 0 = float32 */
+    int count;
+    int weightless;
+    enum memory memory;
+    int ranks_per_node;    /* as the communicator's hint */
+};
+
+/* A layer that most tests are content with. */
+struct scenario scenario_small(EPX_Datatype datatype);
+/* Any layer; the same on all ranks. */
+struct scenario scenario_random(uint64_t seed);
+/* What a failure report needs to repeat it, on standard error of rank 0. */
+void scenario_print(const struct scenario *scenario);
+/* Scenarios at the edges of the contract, each worth a few calls. */
+#define SCENARIO_EDGES 32
+struct scenario scenario_edge(int i);
+
+/* Replaces members left 0 by their defaults. */
+void scenario_complete(struct scenario *scenario);
+/* T of a rank, and the id of its pair, in the call with this seed. */
+int scenario_tokens(const struct scenario *scenario, uint64_t seed, int rank);
+int64_t scenario_id(const struct scenario *scenario, uint64_t seed, int rank, int pair);
+size_t scenario_row_bytes(const struct scenario *scenario);
+/* Of a route for it; capacity is this rank's, 0 = the worst case. */
+EPX_Route_attr scenario_attr(const struct scenario *scenario, int64_t capacity);
+
+#endif

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * unit_ready.c - what ranks tell of an operation, every way in which they can disagree, and who
+ * is named then.
+ */
+#include "core/ready.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "core/route.h"
+#include "support/suite.h"
+#include "transport/transport.h"
+
+enum { RANKS = 4 };
+
+static struct epx_comm comm;
+static struct epx_route good, other;
+static struct epx_request request;
+static struct epx_ready ready[RANKS];
+static int weighted;
+
+static void begin(void)
+{
+    memset(&comm, 0, sizeof(comm));
+    memset(&good, 0, sizeof(good));
+    memset(&other, 0, sizeof(other));
+    memset(&request, 0, sizeof(request));
+    epx_log_set_level(EPX_LOG_LEVEL_ERROR);
+    epx_status_enter("EPX_Test");
+    comm.size = RANKS;
+    good.comm = other.comm = &comm;
+    good.id = 5;
+    other.id = 6;
+    good.capacity = 10;
+    good.next = &other;
+    comm.routes = &good;
+    request.comm = &comm;
+    request.route = &good;
+    request.epoch = 9;
+    request.call.verb = EPX_VERB_DISPATCH;
+    request.call.datatype = EPX_FLOAT16;
+    request.call.row_bytes = 20;
+    request.call.num_tokens = 3;
+    weighted = -1;
+}
+
+static void all_tell(void)
+{
+    for (int r = 0; r < RANKS; r++)
+        ready[r] = epx_ready_of(&request);
+}
+
+static int agree(void)
+{
+    epx_fail_quietly(EPX_SUCCESS, "nothing");
+    return epx_ready_agree(&request, ready, &weighted);
+}
+
+static void expect_message(const char *wanted)
+{
+    ck_assert_ptr_nonnull(strstr(epx_status_message(), wanted));
+}
+
+START_TEST(a_request_tells_what_it_is)
+{
+    struct epx_ready told = epx_ready_of(&request);
+
+    ck_assert_int_eq(told.epoch, 9);
+    ck_assert_int_eq(told.verb, EPX_VERB_DISPATCH);
+    ck_assert_int_eq(told.route, 5);
+    ck_assert_int_eq(told.error, EPX_SUCCESS);
+    ck_assert_int_eq(told.row_bytes, 20);
+    ck_assert_int_eq(told.datatype, EPX_DATATYPE_NULL);
+    ck_assert_int_eq(told.segment, -1);
+    ck_assert_int_eq(told.most_rows, 0);
+    good.error = EPX_ERR_TRUNCATE;
+    ck_assert_int_eq(epx_ready_of(&request).error, EPX_ERR_TRUNCATE);
+    request.call.verb = EPX_VERB_ROUTE_TOKENS;
+    ck_assert_int_eq(epx_ready_of(&request).error, EPX_SUCCESS);
+}
+END_TEST
+
+START_TEST(only_verbs_that_add_tell_the_datatype)
+{
+    static const int adds[] = {0, 0, 1, 1, 1, 0};
+    static const int64_t none[RANKS];
+
+    request.call.sendcounts = none;
+    for (int verb = EPX_VERB_ROUTE_TOKENS; verb <= EPX_VERB_ALLTOALLV; verb++) {
+        request.call.verb = (enum epx_verb)verb;
+        ck_assert_int_eq(epx_ready_of(&request).datatype,
+                         adds[verb] ? EPX_FLOAT16 : EPX_DATATYPE_NULL);
+    }
+}
+END_TEST
+
+START_TEST(an_exchange_tells_its_longest_block)
+{
+    int64_t counts[RANKS] = {3, 8, 0, 7};
+
+    request.route = NULL;
+    request.call.verb = EPX_VERB_ALLTOALLV;
+    request.call.sendcounts = counts;
+    ck_assert_int_eq(epx_ready_of(&request).most_rows, 8);
+    ck_assert_int_eq(epx_ready_of(&request).route, -1);
+}
+END_TEST
+
+/* The whole buffer must lie in the segment: capacity times row_bytes. */
+START_TEST(a_receive_buffer_in_a_segment_is_offered)
+{
+    struct epx_window *window = epx_window_private(RANKS, 0, 300);
+    struct epx_segment segment = {.id = 4, .bytes = 300, .reachable = 1, .window = window};
+
+    comm.segments = &segment;
+    request.call.rows_out = window->own + 100;
+    ck_assert_int_eq(epx_ready_of(&request).segment, 4);
+    ck_assert_int_eq(epx_ready_of(&request).offset, 100);
+    request.call.rows_out = window->own + 101;
+    ck_assert_int_eq(epx_ready_of(&request).segment, -1);
+    request.call.rows_out = window->own;
+    segment.reachable = 0;
+    ck_assert_int_eq(epx_ready_of(&request).segment, -1);
+    segment.reachable = 1;
+    request.call.verb = EPX_VERB_COMBINE;
+    ck_assert_int_eq(epx_ready_of(&request).segment, -1);
+    epx_window_free(window);
+}
+END_TEST
+
+START_TEST(a_rank_without_rows_says_nothing_of_weights)
+{
+    float weights[1];
+
+    ck_assert_int_eq(epx_ready_of(&request).weights, EPX_WEIGHTS_NONE);
+    request.call.num_tokens = 0;
+    ck_assert_int_eq(epx_ready_of(&request).weights, EPX_WEIGHTS_EITHER);
+    request.call.weights_in = weights;
+    ck_assert_int_eq(epx_ready_of(&request).weights, EPX_WEIGHTS_GIVEN);
+    request.call.verb = EPX_VERB_COMBINE;
+    ck_assert_int_eq(epx_ready_of(&request).weights, EPX_WEIGHTS_NONE);
+    request.call.verb = EPX_VERB_DISPATCH_BACKWARD;
+    ck_assert_int_eq(epx_ready_of(&request).weights, EPX_WEIGHTS_GIVEN);
+    request.call.weights_in = NULL;
+    ck_assert_int_eq(epx_ready_of(&request).weights, EPX_WEIGHTS_NONE);
+    good.capacity = 0;
+    ck_assert_int_eq(epx_ready_of(&request).weights, EPX_WEIGHTS_EITHER);
+}
+END_TEST
+
+START_TEST(ranks_that_tell_the_same_agree)
+{
+    all_tell();
+    ready[1].segment = 3;
+    ready[1].offset = 64;
+    ready[2].most_rows = 12;
+    ck_assert_int_eq(agree(), EPX_SUCCESS);
+    ck_assert_int_eq(weighted, 0);
+}
+END_TEST
+
+struct disagreement {
+    size_t member;
+    int64_t value;
+    const char *message; /* of rank 2 against rank 0 */
+};
+
+static const struct disagreement disagreements[] = {
+    {offsetof(struct epx_ready, epoch), 10,
+     "the number of the operation is 9 on rank 0, 10 on rank 2"},
+    {offsetof(struct epx_ready, verb), EPX_VERB_COMBINE,
+     "rank 0 called EPX_Dispatch and rank 2 EPX_Combine"},
+    {offsetof(struct epx_ready, route), 6, "the number of the route is 5 on rank 0, 6 on rank 2"},
+    {offsetof(struct epx_ready, row_bytes), 21,
+     "the length of a row in bytes is 20 on rank 0, 21 on rank 2"},
+    {offsetof(struct epx_ready, datatype), EPX_BFLOAT16,
+     "the datatype is 0 on rank 0, 5 on rank 2"},
+};
+
+/* The first rank that differs from rank 0 is named, whatever comes after. */
+START_TEST(every_disagreement_is_found_and_named)
+{
+    const struct disagreement *d = &disagreements[_i];
+
+    for (int last = 2; last < RANKS; last++) {
+        all_tell();
+        for (int r = 2; r <= last; r++)
+            memcpy((char *)&ready[r] + d->member, &d->value, sizeof(d->value));
+        ck_assert_int_eq(agree(), EPX_ERR_ARG);
+        expect_message(d->message);
+    }
+    ck_assert_int_eq(good.error, EPX_SUCCESS);
+}
+END_TEST
+
+static int agree_on_weights(const char *told)
+{
+    all_tell();
+    for (int r = 0; r < RANKS; r++)
+        ready[r].weights = told[r] == 'g'   ? EPX_WEIGHTS_GIVEN
+                           : told[r] == 'n' ? EPX_WEIGHTS_NONE
+                                            : EPX_WEIGHTS_EITHER;
+    return agree();
+}
+
+START_TEST(weights_are_given_by_all_that_have_rows_or_none)
+{
+    static const struct {
+        const char *told;
+        int weighted;
+    } fine[] = {{"gggg", 1}, {"nnnn", 0}, {"eeee", 0}, {"egeg", 1}, {"neee", 0}, {"eeeg", 1}};
+
+    for (int i = 0; i < 6; i++) {
+        ck_assert_int_eq(agree_on_weights(fine[i].told), EPX_SUCCESS);
+        ck_assert_int_eq(weighted, fine[i].weighted);
+    }
+}
+END_TEST
+
+START_TEST(the_first_two_that_differ_in_weights_are_named)
+{
+    static const struct {
+        const char *told, *message;
+    } wrong[] = {
+        {"gnnn", "weights are NULL on rank 1 but not on rank 0"},
+        {"nggg", "weights are NULL on rank 0 but not on rank 1"},
+        {"egen", "weights are NULL on rank 3 but not on rank 1"},
+        {"enge", "weights are NULL on rank 1 but not on rank 2"},
+    };
+
+    for (int i = 0; i < 4; i++) {
+        ck_assert_int_eq(agree_on_weights(wrong[i].told), EPX_ERR_ARG);
+        expect_message(wrong[i].message);
+    }
+}
+END_TEST
+
+START_TEST(a_failed_routing_fails_the_operation_on_all_ranks)
+{
+    all_tell();
+    ready[3].error = EPX_ERR_TRUNCATE;
+    ck_assert_int_eq(agree(), EPX_ERR_TRUNCATE);
+    expect_message("the routing failed on rank 3");
+    good.error = EPX_ERR_TRUNCATE;
+    strcpy(good.message, "rank 3 lacks room");
+    ck_assert_int_eq(agree(), EPX_ERR_TRUNCATE);
+    ck_assert_str_eq(epx_status_message(), "rank 3 lacks room");
+    ready[1].row_bytes++;
+    ck_assert_int_eq(agree(), EPX_ERR_ARG);
+}
+END_TEST
+
+/* Also the routing of a route of which only requests are left. */
+START_TEST(a_routing_that_met_another_operation_is_void)
+{
+    struct epx_route freed = {.id = 7};
+    struct epx_request queued = {.route = &freed};
+
+    comm.first = &request;
+    request.next = &queued;
+    all_tell();
+    ready[1].verb = ready[2].verb = EPX_VERB_ROUTE_TOKENS;
+    ready[1].route = 6;
+    ready[2].route = 7;
+    ck_assert_int_eq(agree(), EPX_ERR_ARG);
+    ck_assert_int_eq(good.error, EPX_SUCCESS);
+    ck_assert_int_eq(good.routed, 0);
+    ck_assert_int_eq(other.error, EPX_ERR_ARG);
+    ck_assert_int_eq(other.routed, 1);
+    ck_assert_str_eq(other.message, epx_status_message());
+    ck_assert_int_eq(freed.error, EPX_ERR_ARG);
+}
+END_TEST
+
+static Suite *make_suite(void)
+{
+    Suite *suite = suite_create("ready");
+    TCase *tcase = tcase_create("ready");
+
+    tcase_add_checked_fixture(tcase, begin, NULL);
+    tcase_add_test(tcase, a_request_tells_what_it_is);
+    tcase_add_test(tcase, only_verbs_that_add_tell_the_datatype);
+    tcase_add_test(tcase, an_exchange_tells_its_longest_block);
+    tcase_add_test(tcase, a_receive_buffer_in_a_segment_is_offered);
+    tcase_add_test(tcase, a_rank_without_rows_says_nothing_of_weights);
+    tcase_add_test(tcase, ranks_that_tell_the_same_agree);
+    tcase_add_loop_test(tcase, every_disagreement_is_found_and_named, 0, 5);
+    tcase_add_test(tcase, weights_are_given_by_all_that_have_rows_or_none);
+    tcase_add_test(tcase, the_first_two_that_differ_in_weights_are_named);
+    tcase_add_test(tcase, a_failed_routing_fails_the_operation_on_all_ranks);
+    tcase_add_test(tcase, a_routing_that_met_another_operation_is_void);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+int main(int argc, char **argv)
+{
+    return suite_main(&argc, &argv, make_suite);
+}

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: BSD-3-Clause
+test_programs += \
+  tests/unit/transport/unit_links \
+  tests/unit/transport/unit_mpi_liveness
+if HAVE_CUDA
+test_programs += tests/unit/transport/unit_ipc
+if HAVE_UCX
+test_programs += \
+  tests/unit/transport/unit_bounce \
+  tests/unit/transport/unit_ucx_device
+endif
+endif
+
+tests_unit_transport_unit_links_CPPFLAGS = $(unit_cppflags)
+tests_unit_transport_unit_links_LDADD = $(unit_ldadd)
+
+tests_unit_transport_unit_mpi_liveness_CPPFLAGS = $(unit_cppflags)
+tests_unit_transport_unit_mpi_liveness_LDADD = $(unit_ldadd)
+
+# What moves device memory, over calls of CUDA that are pretended: they come before those of the
+# runtime, which the suite is linked with.
+own_windows = src/transport/cuda/device_windows.c src/transport/cuda/device_ranks.c \
+  src/transport/cuda/device_scope.c
+device_messages = tests/unit/transport/device_messages.c tests/unit/transport/device_messages.h \
+  $(pretend_copies)
+
+tests_unit_transport_unit_bounce_SOURCES = tests/unit/transport/unit_bounce.c \
+  $(device_messages) \
+  src/transport/cuda/transport_bounce.c src/transport/cuda/bounce_rounds.c $(own_windows)
+tests_unit_transport_unit_bounce_CPPFLAGS = $(unit_cppflags) $(vendor_cppflags)
+tests_unit_transport_unit_bounce_LDFLAGS = -Wl,-z,muldefs
+tests_unit_transport_unit_bounce_LDADD = $(unit_ldadd)
+
+tests_unit_transport_unit_ipc_SOURCES = tests/unit/transport/unit_ipc.c \
+  $(pretend_copies) $(pretend_ipc) \
+  src/transport/cuda/transport_ipc.c src/transport/cuda/peer_windows.c \
+  src/transport/cuda/device_ranks.c src/transport/cuda/device_scope.c
+tests_unit_transport_unit_ipc_CPPFLAGS = $(unit_cppflags) $(vendor_cppflags)
+tests_unit_transport_unit_ipc_LDFLAGS = -Wl,-z,muldefs
+tests_unit_transport_unit_ipc_LDADD = $(unit_ldadd)
+
+tests_unit_transport_unit_ucx_device_SOURCES = tests/unit/transport/unit_ucx_device.c \
+  $(device_messages) \
+  src/transport/ucx/transport_ucx_device.c src/transport/ucx/ucx_exchange.c $(own_windows)
+tests_unit_transport_unit_ucx_device_CPPFLAGS = $(unit_cppflags) $(vendor_cppflags)
+tests_unit_transport_unit_ucx_device_LDFLAGS = -Wl,-z,muldefs
+tests_unit_transport_unit_ucx_device_LDADD = $(unit_ldadd)

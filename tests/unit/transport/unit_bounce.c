@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * unit_bounce.c - messages of device memory through stages on the hosts, with the host transport
+ * that is used but without GPUs: pretend_copies.c has what is called of CUDA. Exchanges of messages
+ * of all lengths, whose bytes are compared. What a rank sends to itself is the proxy's.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "coll/device/device.h"
+#include "support/suite.h"
+#include "unit/transport/device_messages.h"
+
+enum { EXCHANGES = 40, SMS = 132 };
+#define SECONDS 60.0
+
+static const struct epx_transport_ops *const ops = &epx_transport_bounce;
+static EPX_Comm comm;
+static void *state;
+
+static void open_transport(void)
+{
+    pretend_gpu(suite_rank, SMS);
+    comm = suite_comm("epx_transport", "mpi", "epx_window_bytes", "65536", NULL);
+    EXPECT_CODE(ops->create(comm, &state), EPX_SUCCESS);
+    messages_open(ops, state);
+    SETTLE();
+}
+
+static void close_transport(void)
+{
+    messages_close();
+    ops->free(state);
+    EXPECT_CODE(EPX_Comm_free(&comm), EPX_SUCCESS);
+    SETTLE();
+}
+
+START_TEST(every_byte_comes_where_it_belongs)
+{
+    int missing = 0;
+
+    for (uint64_t number = 1; number <= EXCHANGES && !missing; number++) {
+        messages_prepare(number);
+        messages_start();
+        missing = !EXPECT(messages_go_on(SECONDS), "exchange %llu", (unsigned long long)number);
+        pretend_drain();
+        messages_check(number);
+    }
+    EXPECT(pretend_num_unpinned() == 0, "%d copies of pageable memory", pretend_num_unpinned());
+    SETTLE();
+}
+END_TEST
+
+/*
+ * From the first round on, or from some other that the last rank helped to come to; by messages
+ * alone others may be kept in the round before, as their sends are.
+ */
+START_TEST(who_does_not_answer_is_behind_all_others)
+{
+    int last = suite_size - 1, passes = 40 * _i, queued = 0, moved;
+
+    messages_prepare(3);
+    if (suite_rank != last || passes)
+        messages_start();
+    for (int i = 0; suite_rank == last && i < passes && !queued; i++)
+        EXPECT_CODE(ops->exchanges->queued(state, &queued, &moved), EPX_SUCCESS);
+    if (suite_rank != last && !messages_go_on(0.3)) {
+        pretend_drain();
+        messages_expect_behind(last);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (suite_rank == last && !passes)
+        messages_start();
+    EXPECT(messages_go_on(SECONDS), "the last rank came late");
+    pretend_drain();
+    messages_check(3);
+    SETTLE();
+}
+END_TEST
+
+/* All ranks have one GPU, which is large enough for their waits or is not. */
+START_TEST(ranks_that_share_a_gpu_must_fit_there)
+{
+    int wanted = 32 * suite_size, fits;
+    char why[EPX_WHY_MAX] = "";
+
+    pretend_gpu(0, _i ? wanted : wanted - 1);
+    fits = ops->usable(comm, why);
+    EXPECT(fits == (_i || suite_size == 1), "usable: %d (%s)", fits, why);
+    EXPECT(fits || strstr(why, "epx_max_sms"), "why: %s", why);
+    SETTLE();
+}
+END_TEST
+
+static Suite *make_suite(void)
+{
+    Suite *suite = suite_create("messages through stages on the hosts");
+    TCase *tcase = tcase_create("bounce");
+    int mapped = !getenv("EPX_RANKS_PER_NODE");
+
+    tcase_add_checked_fixture(tcase, open_transport, close_transport);
+    tcase_add_test(tcase, every_byte_comes_where_it_belongs);
+    tcase_add_loop_test(tcase, who_does_not_answer_is_behind_all_others, 0, mapped ? 5 : 1);
+    if (mapped)
+        tcase_add_loop_test(tcase, ranks_that_share_a_gpu_must_fit_there, 0, 2);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+int main(int argc, char **argv)
+{
+    return suite_main(&argc, &argv, make_suite);
+}
