@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* epx_perf_space_host.c - host memory: what is called is done when it returns. */
+/* perf_space_host.c - host memory: what is called is done when it returns. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "epx_perf.h"
-#include "epx_perf_space.h"
+#include "epx_perf/epx_perf.h"
+#include "epx_perf/space/perf_space.h"
 
 enum { COMPUTE_ELEMENTS = 512, COPY_PIECE = 32768 };
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * epx_perf_peer_staged.c - the steps of a peer that has its rows on the GPU and an MPI that does
+ * peer_staged.c - the steps of a peer that has its rows on the GPU and an MPI that does
  * not know of GPUs: copies to page-locked memory, collectives of MPI there, and copies back.
  */
 #include <stdlib.h>
 
-#include "epx_perf_peer_cuda.h"
+#include "epx_perf/peer/peer_cuda.h"
 
 struct messages {
     MPI_Datatype row;

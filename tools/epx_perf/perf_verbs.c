@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* epx_perf_verb.c - the sub-commands: what is timed, and what must have been done before. */
+/* perf_verbs.c - the sub-commands: what is timed, and what must have been done before. */
 #include <string.h>
 
-#include "epx_perf.h"
+#include "epx_perf/epx_perf.h"
 
 static void start_route(struct perf_bench *bench)
 {

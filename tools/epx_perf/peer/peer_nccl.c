@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * epx_perf_peer_nccl.c - the steps of a peer on the GPU: kernels, and NCCL with exact counts, which
+ * peer_nccl.c - the steps of a peer on the GPU: kernels, and NCCL with exact counts, which
  * the host must have. A step that brings counts to the host waits for the stream. NCCL is opened
  * when it is wanted, so that epx_perf itself does not need it.
  */
@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "epx_perf_cuda.h"
-#include "epx_perf_peer_cuda.h"
+#include "epx_perf/peer/peer_cuda.h"
+#include "epx_perf/space/perf_kernels.h"
 
 #define LIBRARY "libnccl.so.2"
 

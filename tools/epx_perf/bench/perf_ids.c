@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * epx_perf_ids.c - expert ids: drawn without replacement with weights, dealt out in turn, or read
+ * perf_ids.c - expert ids: drawn without replacement with weights, dealt out in turn, or read
  * from a file.
  *
  * To draw K of E with weights, give each expert an exponential variable divided by its weight
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "epx_perf.h"
+#include "epx_perf/epx_perf.h"
 
 static char complaint[512];
 

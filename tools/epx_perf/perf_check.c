@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * epx_perf_check.c - what every rank should have, worked out from the ids of all ranks and the
+ * perf_check.c - what every rank should have, worked out from the ids of all ranks and the
  * documented order of rows alone, and a comparison with what it has.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "epx_perf.h"
+#include "epx_perf/epx_perf.h"
 
 static int owner_of(const struct perf_load *load, int64_t id)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * epx_perf_peer_cuda.cu - what a user writes around messages: a stable counting sort of
+ * peer_kernels.cu - what a user writes around messages: a stable counting sort of
  * the pairs, a row for each pair packed in that order, blocks brought into the order of experts and
  * back, and weighted sums. Rows are moved in the widest words that divide them.
  */
-#include "epx_perf_cuda.h"
-#include "epx_perf_peer_cuda.h"
+#include "epx_perf/peer/peer_cuda.h"
+#include "epx_perf/space/perf_kernels.h"
 
 enum { ROW_THREADS = 256, SCAN_THREADS = 1024, MOST_BLOCKS = 65535, RUN_BLOCKS = 8 };
 

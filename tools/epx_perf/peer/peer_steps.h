@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * epx_perf_peer.h - a peer's state, and the steps that depend on what it is made of:
- * epx_perf_peer_mpi.c on hosts, epx_perf_peer_staged.c and epx_perf_peer_nccl.c on GPUs;
- * epx_perf_peer.c puts them together.
+ * peer_steps.h - a peer's state, and the steps that depend on what it is made of:
+ * peer_mpi.c on hosts, peer_staged.c and peer_nccl.c on GPUs; perf_peer.c puts them together.
  */
-#ifndef EPX_PERF_PEER_H
-#define EPX_PERF_PEER_H
+#ifndef EPX_PERF_PEER_STEPS_H
+#define EPX_PERF_PEER_STEPS_H
 
-#include "epx_perf.h"
+#include "epx_perf/epx_perf.h"
 
 struct perf_peer;
 

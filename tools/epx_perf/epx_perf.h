@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * epx_perf.h - a benchmark of the collectives: epx_perf.c sweeps sizes, epx_perf_options.c reads
- * the command line, epx_perf_ids.c makes expert ids and epx_perf_load.c rows, epx_perf_bench.c
- * owns what EPX works on, in a space of memory (epx_perf_space.h), epx_perf_verb.c is the
- * sub-commands, epx_perf_peer.c does the same without EPX, in steps of MPI or of NCCL
- * (epx_perf_peer.h), epx_perf_check.c checks rows, epx_perf_measure.c takes the times and
- * epx_perf_report.c prints.
+ * epx_perf.h - a benchmark of the collectives: epx_perf.c sweeps sizes, perf_command_line.c reads
+ * the command line, perf_ids.c makes expert ids and perf_load.c rows, perf_bench.c owns what EPX
+ * works on, in a space of memory (perf_space.h), perf_verbs.c is the sub-commands, perf_peer.c
+ * does the same without EPX, in steps of MPI or of NCCL (peer_steps.h), perf_check.c checks rows,
+ * perf_measure.c takes the times and perf_report.c prints.
  */
 #ifndef EPX_PERF_H
 #define EPX_PERF_H
@@ -13,7 +12,7 @@
 #include <epx.h>
 #include <stdio.h>
 
-#include "epx_perf_space.h"
+#include "epx_perf/space/perf_space.h"
 
 struct perf_verb;
 struct perf_peer_kind;

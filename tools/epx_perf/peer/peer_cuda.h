@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * epx_perf_peer_cuda.h - what the peers on GPUs have in common, kernels around messages: their
+ * peer_cuda.h - what the peers on GPUs have in common, kernels around messages: their
  * steps, and launchers, which return at once.
  */
 #ifndef EPX_PERF_PEER_CUDA_H
@@ -8,7 +8,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "epx_perf_peer.h"
+#include "epx_perf/peer/peer_steps.h"
 
 /* A stable counting sort by expert, in chunks of pairs. */
 enum { PERF_CHUNK_PAIRS = 1024 };

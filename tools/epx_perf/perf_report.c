@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* epx_perf_report.c - columns for people, JSON for programs. */
+/* perf_report.c - columns for people, JSON for programs. */
 #include <errno.h>
 #include <string.h>
 
-#include "epx_perf.h"
+#include "epx_perf/epx_perf.h"
 
 static const char *place_name(const struct perf_options *options)
 {

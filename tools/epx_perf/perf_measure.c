@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * epx_perf_measure.c - the loop. Every iteration runs each side once, one after the other, each
+ * perf_measure.c - the loop. Every iteration runs each side once, one after the other, each
  * after a barrier, so that what disturbs the machine disturbs all of them. The time of an
  * iteration is that of the slowest rank; median, minimum and maximum are over iterations.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "epx_perf.h"
+#include "epx_perf/epx_perf.h"
 
 static int64_t received_bytes(const struct perf_load *load)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * epx_perf_peer_sum.c - weighted sums of rows. Blocks have a fixed length so that compilers
+ * peer_sum.c - weighted sums of rows. Blocks have a fixed length so that compilers
  * vectorize the loops over them.
  */
 #include <string.h>
 
-#include "epx_perf.h"
+#include "epx_perf/epx_perf.h"
 
 enum { BLOCK = 256 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * epx_perf_load.c - one point of the sweep. Rows and weights are functions of (rank, index), so
+ * perf_load.c - one point of the sweep. Rows and weights are functions of (rank, index), so
  * that any rank can compute what it should have received. Numbers are small and weights powers
  * of two, so that sums are exact in every datatype and in every order.
  */
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "epx_perf.h"
+#include "epx_perf/epx_perf.h"
 
 static uint64_t mix(uint64_t x)
 {

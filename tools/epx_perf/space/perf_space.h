@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * epx_perf_space.h - the memory space of a run, host memory or that of the GPUs: one table of
+ * perf_space.h - the memory space of a run, host memory or that of the GPUs: one table of
  * operations for each, and buffers that lie in it. What a table leaves out is NULL.
  */
 #ifndef EPX_PERF_SPACE_H

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "epx_perf.h"
+#include "epx_perf/epx_perf.h"
 
 enum { MAX_POINTS = 1024 };
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * epx_perf_cuda.h - what only a build with CUDA has: how errors of CUDA end the job, the store
+ * perf_kernels.h - what only a build with CUDA has: how errors of CUDA end the job, the store
  * ceiling, and launchers of the benchmark's kernels, which return at once.
  */
-#ifndef EPX_PERF_CUDA_H
-#define EPX_PERF_CUDA_H
+#ifndef EPX_PERF_KERNELS_H
+#define EPX_PERF_KERNELS_H
 
 #include <cuda_runtime_api.h>
 
-#include "epx_perf_space.h"
+#include "epx_perf/space/perf_space.h"
 
 enum { PERF_STORE_ROW_BYTES = 14336, PERF_MOST_GPUS = 64 };
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* epx_perf_bench.c - route and buffers of one point of the sweep, and where the buffers lie. */
+/* perf_bench.c - route and buffers of one point of the sweep, and where the buffers lie. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "epx_perf.h"
+#include "epx_perf/epx_perf.h"
 
 /* In the space, filled by the host: perf_buffer_send() hands it over. */
 static void *create_input(struct perf_bench *bench, struct perf_buffer *buffer, int64_t bytes)

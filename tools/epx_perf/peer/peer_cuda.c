@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* epx_perf_peer_cuda.c - the steps around messages that the peers on GPUs have in common. */
-#include "epx_perf_peer_cuda.h"
+/* peer_cuda.c - the steps around messages that the peers on GPUs have in common. */
+#include "epx_perf/peer/peer_cuda.h"
 
 #include <stdlib.h>
 
-#include "epx_perf_cuda.h"
+#include "epx_perf/space/perf_kernels.h"
 
 static int num_chunks(const struct perf_load *load)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* epx_perf_cuda.cu - kernels that the benchmark compares with: copies, computation, stores. */
-#include "epx_perf_cuda.h"
+/* perf_kernels.cu - kernels that the benchmark compares with: copies, computation, stores. */
+#include "epx_perf/space/perf_kernels.h"
 
 enum { COPY_BLOCKS = 1056, COPY_THREADS = 512, BLOCK_THREADS = 1024, UNIT_STEPS = 64 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* epx_perf_space.c - the memory spaces of this build, the only #if HAVE_CUDA, and buffers. */
-#include "epx_perf_space.h"
+/* perf_buffer.c - the memory spaces of this build, the only #if HAVE_CUDA, and buffers. */
+#include "epx_perf/space/perf_space.h"
 
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* epx_perf_peer_mpi.c - the steps of a peer on host memory: loops, and collectives of MPI. */
+/* peer_mpi.c - the steps of a peer on host memory: loops, and collectives of MPI. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "epx_perf_peer.h"
+#include "epx_perf/peer/peer_steps.h"
 
 struct state {
     MPI_Datatype row;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * epx_perf_peer.c - what one would write without EPX. Route: a counting sort of the pairs by
+ * perf_peer.c - what one would write without EPX. Route: a counting sort of the pairs by
  * expert, and an exchange of the counts. Dispatch: pack a row for each pair in that order, an
  * alltoallv, and bring the blocks, which arrive by (source, expert), into (expert, source) order.
  * Combine: the same backwards, and a weighted sum of each token's rows at home. All buffers are
  * made once. With blocks_only the rows stay by (source, expert), for a user whose experts do not
  * mind: one copy less each way.
  */
-#include "epx_perf_peer.h"
+#include "epx_perf/peer/peer_steps.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * epx_perf_space_cuda.c - the memory of this rank's GPU. Everything is queued on one stream and
+ * perf_space_cuda.c - the memory of this rank's GPU. Everything is queued on one stream and
  * timed by events on it; what computes beside it has another one. Images are page-locked.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "epx_perf_cuda.h"
+#include "epx_perf/space/perf_kernels.h"
 
 static cudaStream_t stream, aside;
 static cudaEvent_t started, stopped, computed;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * epx_perf_ceiling.c - the rate at which all GPUs at once can store rows into each other's memory,
+ * perf_ceiling.c - the rate at which all GPUs at once can store rows into each other's memory,
  * by plain kernels on memory that CUDA alone shares: neither EPX nor NCCL takes part. The best
  * median of a few numbers of blocks.
  */
 #include <stdlib.h>
 
-#include "epx_perf.h"
-#include "epx_perf_cuda.h"
+#include "epx_perf/epx_perf.h"
+#include "epx_perf/space/perf_kernels.h"
 
 enum {
     STORED_BYTES = 256 << 20, /* by each rank in a launch */
