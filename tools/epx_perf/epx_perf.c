@@ -92,7 +92,7 @@ static int measure(struct perf_run *run, EPX_Comm comm, FILE *json)
 
     perf_read_hint(comm, "epx_transport", run->transport);
     if (options->ceiling)
-        run->ceiling = options->space->ceiling(MPI_COMM_WORLD);
+        run->ceiling = options->space->ceiling(options->space, MPI_COMM_WORLD);
     if (run->rank == 0)
         perf_report_head(run);
     num = sweep(run, comm, results);

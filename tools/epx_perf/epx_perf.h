@@ -12,7 +12,11 @@
 #include <epx.h>
 #include <stdio.h>
 
+#include "epx_perf/space/perf_alloc.h"
+#include "epx_perf/space/perf_buffer.h"
 #include "epx_perf/space/perf_space.h"
+#include "epx_perf/space/perf_spaces.h"
+#include "epx_perf/space/perf_time.h"
 
 struct perf_verb;
 struct perf_peer_kind;
@@ -107,19 +111,12 @@ struct perf_verb {
     int64_t (*check)(const struct perf_bench *bench, enum perf_side side); /* wrong rows here */
 };
 
-struct perf_time {
-    double median, min, max; /* seconds, of the slowest rank in each iteration */
-};
-
 struct perf_result {
     int tokens;
     int64_t row_bytes, wire_bytes, logical_bytes, wrong_rows;
     struct perf_time time[PERF_SIDES];
     double compute, both, overlap; /* seconds, seconds, fraction; overlap -1: not measured */
 };
-
-/* Memory, zeroed and touched; ends the job if there is none. */
-void *perf_alloc(int64_t count, int64_t size);
 
 /* Options: 0, or -1 having said why on rank 0. */
 int perf_options_read(int argc, char **argv, int rank, struct perf_options *options);
@@ -203,8 +200,6 @@ int64_t perf_check_alltoallv(const struct perf_bench *bench, enum perf_side side
 
 /* Collective; the result is for rank 0. */
 void perf_measure(struct perf_bench *bench, struct perf_result *result);
-/* Over iterations, of the slowest rank in each; the same on all ranks. Sorts the times. */
-struct perf_time perf_summarize(MPI_Comm comm, double *times, int num);
 /* A hint in force; "unknown" if there is none. text has MPI_MAX_INFO_VAL + 1 characters. */
 void perf_read_hint(EPX_Comm comm, const char *name, char *text);
 

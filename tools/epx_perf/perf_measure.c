@@ -105,25 +105,6 @@ static double run_once(struct perf_bench *bench, enum perf_side side, int64_t *w
     return time / (double)bench->options->batch;
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-struct perf_time perf_summarize(MPI_Comm comm, double *times, int num)
-{
-    struct perf_time time;
-
-    MPI_Allreduce(MPI_IN_PLACE, times, num, MPI_DOUBLE, MPI_MAX, comm);
-    qsort(times, (size_t)num, sizeof(*times), compare);
-    time.min = times[0];
-    time.max = times[num - 1];
-    time.median = (times[(num - 1) / 2] + times[num / 2]) / 2;
-    return time;
-}
-
 static void alternate(struct perf_bench *bench, struct perf_result *result)
 {
     int64_t num = bench->options->iterations, warmup = bench->options->warmup, wrong = 0;

@@ -17,19 +17,6 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-void *perf_alloc(int64_t count, int64_t size)
-{
-    size_t bytes = (size_t)(count > 0 ? count : 1) * (size_t)size;
-    char *memory = malloc(bytes);
-
-    if (!memory) {
-        fprintf(stderr, "epx_perf: no memory for %zu bytes\n", bytes);
-        MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
-        exit(EXIT_FAILURE);
-    }
-    return memset(memory, 0, bytes);
-}
-
 int perf_owner(const struct perf_load *load, int64_t expert)
 {
     return (int)(((expert + 1) * load->size - 1) / load->experts);

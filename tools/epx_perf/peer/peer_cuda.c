@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "epx_perf/space/perf_kernels.h"
+#include "epx_perf/space/perf_must.h"
 
 static int num_chunks(const struct perf_load *load)
 {

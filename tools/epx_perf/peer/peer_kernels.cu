@@ -5,7 +5,7 @@
  * back, and weighted sums. Rows are moved in the widest words that divide them.
  */
 #include "epx_perf/peer/peer_cuda.h"
-#include "epx_perf/space/perf_kernels.h"
+#include "epx_perf/space/perf_must.h"
 
 enum { ROW_THREADS = 256, SCAN_THREADS = 1024, MOST_BLOCKS = 65535, RUN_BLOCKS = 8 };
 

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "epx_perf/peer/peer_cuda.h"
-#include "epx_perf/space/perf_kernels.h"
 
 #define LIBRARY "libnccl.so.2"
 

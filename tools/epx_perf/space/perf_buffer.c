@@ -1,26 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* perf_buffer.c - the memory spaces of this build, the only #if HAVE_CUDA, and buffers. */
-#include "epx_perf/space/perf_space.h"
+/* perf_buffer.c - buffers: memory of a space or of EPX_Alloc_mem, and its image on the host. */
+#include "epx_perf/space/perf_buffer.h"
 
 #include <string.h>
-
-#include "config.h"
-
-static const struct perf_space *const spaces[] = {
-    &perf_space_host,
-#if HAVE_CUDA
-    &perf_space_cuda,
-#endif
-    NULL,
-};
-
-const struct perf_space *perf_space_find(const char *name)
-{
-    for (int i = 0; spaces[i]; i++)
-        if (strcmp(spaces[i]->name, name) == 0)
-            return spaces[i];
-    return NULL;
-}
 
 void perf_buffer_create(struct perf_buffer *buffer, const struct perf_space *space, int64_t bytes,
                         EPX_Comm comm)

@@ -4,10 +4,14 @@
  * by plain kernels on memory that CUDA alone shares: neither EPX nor NCCL takes part. The best
  * median of a few numbers of blocks.
  */
+#include "epx_perf/space/perf_ceiling.h"
+
 #include <stdlib.h>
 
-#include "epx_perf/epx_perf.h"
+#include "epx_perf/space/perf_alloc.h"
 #include "epx_perf/space/perf_kernels.h"
+#include "epx_perf/space/perf_must.h"
+#include "epx_perf/space/perf_time.h"
 
 enum {
     STORED_BYTES = 256 << 20, /* by each rank in a launch */
@@ -47,9 +51,9 @@ static void unmap_peers(MPI_Comm comm, struct perf_stores *stores)
     MPI_Barrier(comm);
 }
 
-static double time_stores(MPI_Comm comm, const struct perf_stores *stores, int blocks)
+static double time_stores(const struct perf_space *space, MPI_Comm comm,
+                          const struct perf_stores *stores, int blocks)
 {
-    const struct perf_space *space = &perf_space_cuda;
     double times[REPETITIONS];
 
     for (int i = -WARM_UP; i < REPETITIONS; i++) {
@@ -66,7 +70,7 @@ static double time_stores(MPI_Comm comm, const struct perf_stores *stores, int b
     return perf_summarize(comm, times, REPETITIONS).median;
 }
 
-double perf_cuda_ceiling(MPI_Comm comm)
+double perf_ceiling(const struct perf_space *space, MPI_Comm comm)
 {
     struct perf_stores stores = {{NULL}, 0, 0, 0};
     double best = 0, bytes;
@@ -78,14 +82,14 @@ double perf_cuda_ceiling(MPI_Comm comm)
         return 0;
     stores.rows = STORED_BYTES / PERF_STORE_ROW_BYTES / (stores.size - 1);
     bytes = (double)(stores.rows * (stores.size - 1) * PERF_STORE_ROW_BYTES);
-    mine = perf_space_cuda.alloc(stores.rows * stores.size * PERF_STORE_ROW_BYTES);
+    mine = space->alloc(stores.rows * stores.size * PERF_STORE_ROW_BYTES);
     map_peers(comm, mine, &stores);
     for (size_t i = 0; i < sizeof(blocks_tried) / sizeof(*blocks_tried); i++) {
-        double rate = bytes / time_stores(comm, &stores, blocks_tried[i]);
+        double rate = bytes / time_stores(space, comm, &stores, blocks_tried[i]);
 
         best = rate > best ? rate : best;
     }
     unmap_peers(comm, &stores);
-    perf_space_cuda.free(mine);
+    space->free(mine);
     return best;
 }

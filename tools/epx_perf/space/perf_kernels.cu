@@ -2,6 +2,8 @@
 /* perf_kernels.cu - kernels that the benchmark compares with: copies, computation, stores. */
 #include "epx_perf/space/perf_kernels.h"
 
+#include "epx_perf/space/perf_must.h"
+
 enum { COPY_BLOCKS = 1056, COPY_THREADS = 512, BLOCK_THREADS = 1024, UNIT_STEPS = 64 };
 
 /* Each word at home is read once and stored as often as there are rows for it. */
@@ -67,7 +69,7 @@ static __global__ void __launch_bounds__(BLOCK_THREADS)
     }
 }
 
-/* Whole words of 16 bytes; what is left of the last one is no matter. */
+/* Copies whole words of 16 bytes; a shorter last word is left out. */
 void perf_launch_copy(const struct perf_copy *copy, cudaStream_t stream)
 {
     int64_t home = copy->home_bytes / 16, rows = copy->rows_bytes / 16;

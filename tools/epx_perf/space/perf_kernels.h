@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * perf_kernels.h - what only a build with CUDA has: how errors of CUDA end the job, the store
- * ceiling, and launchers of the benchmark's kernels, which return at once.
- */
+/* perf_kernels.h - launchers of the benchmark's own kernels, which return at once. */
 #ifndef EPX_PERF_KERNELS_H
 #define EPX_PERF_KERNELS_H
 
@@ -12,20 +9,16 @@
 
 enum { PERF_STORE_ROW_BYTES = 14336, PERF_MOST_GPUS = 64 };
 
-/* Every rank stores rows into all others: to[r] is where this rank's rows are on rank r. */
+/* Every rank stores rows into all others: to[r] is where this rank's rows lie on rank r. */
 struct perf_stores {
     char *to[PERF_MOST_GPUS];
     int rank, size;
-    int64_t rows; /* to each */
+    int64_t rows; /* for each of the others */
 };
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* Ends the job if there was an error. */
-void perf_must(cudaError_t error, const char *what);
-double perf_cuda_ceiling(MPI_Comm comm);
-
 void perf_launch_copy(const struct perf_copy *copy, cudaStream_t stream);
 void perf_launch_compute(int64_t units, int blocks, cudaStream_t stream);
 void perf_launch_stores(const struct perf_stores *stores, int blocks, cudaStream_t stream);

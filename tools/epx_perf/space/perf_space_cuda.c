@@ -1,25 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * perf_space_cuda.c - the memory of this rank's GPU. Everything is queued on one stream and
- * timed by events on it; what computes beside it has another one. Images are page-locked.
+ * timed by events on it; a computation beside it has a stream of its own. Images are page-locked.
  */
 #include <stdio.h>
-#include <stdlib.h>
 
+#include "epx_perf/space/perf_ceiling.h"
 #include "epx_perf/space/perf_kernels.h"
+#include "epx_perf/space/perf_must.h"
+#include "epx_perf/space/perf_space.h"
 
 static cudaStream_t stream, aside;
 static cudaEvent_t started, stopped, computed;
 static int num_sms;
-
-void perf_must(cudaError_t error, const char *what)
-{
-    if (error == cudaSuccess)
-        return;
-    fprintf(stderr, "epx_perf: %s: %s\n", what, cudaGetErrorString(error));
-    MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
-    exit(EXIT_FAILURE);
-}
 
 static int rank_on_node(MPI_Comm comm)
 {
@@ -152,7 +145,7 @@ static void cuda_copy(const struct perf_copy *copy)
     perf_launch_copy(copy, stream);
 }
 
-/* Starts with the clock; what is queued on the stream from here on comes after it. */
+/* The computation starts with the clock; the stream goes on when it has ended. */
 static void cuda_compute(int64_t units, int spare_sms)
 {
     int blocks = num_sms > spare_sms ? num_sms - spare_sms : 1;
@@ -212,5 +205,5 @@ const struct perf_space perf_space_cuda = {
     .end_capture = cuda_end_capture,
     .replay = cuda_replay,
     .free_graph = cuda_free_graph,
-    .ceiling = perf_cuda_ceiling,
+    .ceiling = perf_ceiling,
 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* perf_space_host.c - host memory: what is called is done when it returns. */
+/* perf_space_host.c - host memory: every operation is done when it returns. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "epx_perf/epx_perf.h"
+#include "epx_perf/space/perf_alloc.h"
 #include "epx_perf/space/perf_space.h"
 
 enum { COMPUTE_ELEMENTS = 512, COPY_PIECE = 32768 };
