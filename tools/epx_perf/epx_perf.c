@@ -33,17 +33,41 @@ static EPX_Comm create_comm(const struct perf_options *options)
     return comm;
 }
 
+/* The bench, its peer and the rows to expect, prepared for the first operation. */
+static int create_point(const struct perf_options *options, int tokens, int64_t row_bytes,
+                        EPX_Comm comm, struct perf_bench *bench)
+{
+    if (perf_bench_create(options, tokens, row_bytes, comm, bench))
+        return -1;
+    if (options->peer && !(bench->peer = perf_peer_create(bench))) {
+        perf_bench_free(bench);
+        return -1;
+    }
+    if (options->check)
+        perf_expect_create(bench);
+    if (options->verb->prepare)
+        options->verb->prepare(bench);
+    return 0;
+}
+
+static void free_point(struct perf_bench *bench)
+{
+    perf_expect_free(bench);
+    perf_peer_free(bench->peer);
+    perf_bench_free(bench);
+}
+
 static int measure_point(const struct perf_run *run, EPX_Comm comm, int tokens, int64_t row_bytes,
                          struct perf_result *result)
 {
     struct perf_bench bench;
 
-    if (perf_bench_create(run->options, tokens, row_bytes, comm, &bench))
+    if (create_point(run->options, tokens, row_bytes, comm, &bench))
         return -1;
     perf_measure(&bench, result);
     if (run->rank == 0)
         perf_report_line(run, result);
-    perf_bench_free(&bench);
+    free_point(&bench);
     return 0;
 }
 

@@ -120,17 +120,6 @@ void perf_usage(FILE *stream)
     fputs(usage, stream);
 }
 
-int perf_datatype_bytes(EPX_Datatype datatype)
-{
-    switch (datatype) {
-    case EPX_FLOAT16:
-    case EPX_BFLOAT16: return 2;
-    case EPX_FLOAT32: return 4;
-    case EPX_FLOAT64: return 8;
-    default: return 1;
-    }
-}
-
 static int read_number(const char *text, int64_t min, int64_t max, int64_t *number)
 {
     char *end;

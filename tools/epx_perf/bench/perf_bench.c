@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* perf_bench.c - route and buffers of one point of the sweep, and where the buffers lie. */
+#include "epx_perf/bench/perf_bench.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "epx_perf/epx_perf.h"
+#include "epx_perf/bench/perf_ids.h"
+#include "epx_perf/bench/perf_verb.h"
+#include "epx_perf/space/perf_alloc.h"
 
 /* In the space, filled by the host: perf_buffer_send() hands it over. */
 static void *create_input(struct perf_bench *bench, struct perf_buffer *buffer, int64_t bytes)
@@ -129,31 +133,23 @@ int perf_bench_create(const struct perf_options *options, int tokens, int64_t ro
     bench->options = options;
     bench->comm = comm;
     bench->stream = options->space->stream ? options->space->stream() : EPX_STREAM_NULL;
-    if (perf_load_create(options, tokens, row_bytes, MPI_COMM_WORLD, &bench->load)) {
+    perf_load_create(options, tokens, row_bytes, MPI_COMM_WORLD, &bench->load);
+    if (perf_ids_make(options, &bench->load, bench->load.ids)) {
         perf_load_free(&bench->load);
         return -1;
     }
+    perf_load_count(options, &bench->load);
     if (!options->verb->by_pairs)
         create_route(bench);
     create_choices(bench);
     if (has_rows(bench))
         create_rows(bench);
     create_counts(bench);
-    if (options->peer && !(bench->peer = perf_peer_create(bench))) {
-        perf_bench_free(bench);
-        return -1;
-    }
-    if (options->check)
-        perf_expect_create(bench);
-    if (options->verb->prepare)
-        options->verb->prepare(bench);
     return 0;
 }
 
 void perf_bench_free(struct perf_bench *bench)
 {
-    perf_expect_free(bench);
-    perf_peer_free(bench->peer);
     perf_buffer_free(&bench->ids);
     perf_buffer_free(&bench->token_weights);
     perf_buffer_free(&bench->counts);

@@ -6,12 +6,16 @@
  * To draw K of E with weights, give each expert an exponential variable divided by its weight
  * and take the K smallest (Efraimidis and Spirakis, Information Processing Letters 97, 2006).
  */
+#include "epx_perf/bench/perf_ids.h"
+
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "epx_perf/epx_perf.h"
+#include "epx_perf/bench/perf_options.h"
+#include "epx_perf/space/perf_alloc.h"
 
 static char complaint[512];
 

@@ -1,21 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * perf_load.c - one point of the sweep. Rows and weights are functions of (rank, index), so
- * that any rank can compute what it should have received. Numbers are small and weights powers
- * of two, so that sums are exact in every datatype and in every order.
+ * perf_load.c - one point of the sweep: counts of rows that follow from the expert ids, and rows
+ * that any rank can compute, so that it knows what it should have received.
  */
-#include <math.h>
+#include "epx_perf/bench/perf_load.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "epx_perf/epx_perf.h"
-
-static uint64_t mix(uint64_t x)
-{
-    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return x ^ (x >> 31);
-}
+#include "epx_perf/bench/perf_number.h"
+#include "epx_perf/bench/perf_options.h"
+#include "epx_perf/bench/perf_verb.h"
+#include "epx_perf/space/perf_alloc.h"
 
 int perf_owner(const struct perf_load *load, int64_t expert)
 {
@@ -27,99 +23,20 @@ int perf_first_expert(const struct perf_load *load, int rank)
     return (int)((int64_t)rank * load->experts / load->size);
 }
 
-float perf_weight(int source, int64_t pair)
-{
-    return mix((uint64_t)source << 40 ^ (uint64_t)pair) & 1 ? 1.0f : 0.5f;
-}
-
-double perf_factor(int64_t expert)
-{
-    return expert % 2 ? 2 : 1;
-}
-
-static uint16_t float16_of(double value)
-{
-    int exponent;
-    double fraction = frexp(fabs(value), &exponent);
-    unsigned sign = value < 0 ? 0x8000 : 0;
-
-    if (value == 0)
-        return 0;
-    return (uint16_t)(sign | (unsigned)(exponent + 14) << 10 | (unsigned)(fraction * 2048 - 1024));
-}
-
-static double of_float16(uint16_t half)
-{
-    double value = ldexp(1024 + (half & 1023), (half >> 10 & 31) - 25);
-
-    return half << 1 & 0xffff ? half & 0x8000 ? -value : value : 0;
-}
-
-/* Exact for the numbers of this benchmark. */
-static void encode(EPX_Datatype datatype, double value, char *to)
-{
-    float single = (float)value;
-    uint32_t bits;
-    uint16_t half;
-
-    memcpy(&bits, &single, 4);
-    half = datatype == EPX_FLOAT16 ? float16_of(value) : (uint16_t)(bits >> 16);
-    if (datatype == EPX_FLOAT64)
-        memcpy(to, &value, 8);
-    else if (datatype == EPX_FLOAT32)
-        memcpy(to, &single, 4);
-    else
-        memcpy(to, &half, 2);
-}
-
-static double decode(EPX_Datatype datatype, const char *from)
-{
-    double value;
-    float single;
-    uint32_t bits;
-    uint16_t half;
-
-    if (datatype == EPX_FLOAT64) {
-        memcpy(&value, from, 8);
-        return value;
-    }
-    if (datatype == EPX_FLOAT32) {
-        memcpy(&single, from, 4);
-        return single;
-    }
-    memcpy(&half, from, 2);
-    if (datatype == EPX_FLOAT16)
-        return of_float16(half);
-    bits = (uint32_t)half << 16;
-    memcpy(&single, &bits, 4);
-    return single;
-}
-
 static void fill_bytes(const struct perf_load *load, uint64_t seed, char *row)
 {
     for (int64_t i = 0; i < load->row_bytes; i += 8) {
-        uint64_t word = mix(seed + (uint64_t)i);
+        uint64_t word = perf_bits(seed, (uint64_t)i);
         int64_t left = load->row_bytes - i;
 
         memcpy(row + i, &word, left < 8 ? (size_t)left : 8);
     }
 }
 
-static uint64_t row_seed(int source, int64_t index)
-{
-    return mix((uint64_t)source << 40 ^ (uint64_t)index);
-}
-
-/* -1, 0 or 1 */
-static int element_of(uint64_t seed, int c)
-{
-    return (int)(mix(seed + (uint64_t)c) % 3) - 1;
-}
-
 void perf_fill_row(const struct perf_load *load, int source, int64_t index, double scale,
                    void *row)
 {
-    uint64_t seed = row_seed(source, index);
+    uint64_t seed = perf_row_seed(source, index);
     char *to = row;
 
     if (load->raw) {
@@ -127,16 +44,16 @@ void perf_fill_row(const struct perf_load *load, int source, int64_t index, doub
         return;
     }
     for (int c = 0; c < load->count; c++, to += load->element_bytes)
-        encode(load->datatype, scale * element_of(seed, c) + 0.0, to);
+        perf_encode(load->datatype, scale * perf_element(seed, c) + 0.0, to);
 }
 
 double perf_square_row(const struct perf_load *load, int source, int64_t index)
 {
-    uint64_t seed = row_seed(source, index);
+    uint64_t seed = perf_row_seed(source, index);
     double sum = 0;
 
     for (int c = 0; c < load->count; c++) {
-        int element = element_of(seed, c);
+        int element = perf_element(seed, c);
 
         sum += element * element;
     }
@@ -148,7 +65,7 @@ void perf_scale_rows(const struct perf_load *load, double factor, int64_t rows, 
     char *end = first + rows * load->row_bytes;
 
     for (; first < end && factor != 1; first += load->element_bytes)
-        encode(load->datatype, factor * decode(load->datatype, first), first);
+        perf_encode(load->datatype, factor * perf_decode(load->datatype, first), first);
 }
 
 /* Pairs for each expert, and for each rank pairs and unique rows. */
@@ -229,7 +146,7 @@ static void count_rows(const struct perf_options *options, struct perf_load *loa
     free(expert_rows);
 }
 
-int perf_load_create(const struct perf_options *options, int tokens, int64_t row_bytes,
+void perf_load_create(const struct perf_options *options, int tokens, int64_t row_bytes,
                       MPI_Comm comm, struct perf_load *load)
 {
     MPI_Comm_rank(comm, &load->rank);
@@ -249,12 +166,13 @@ int perf_load_create(const struct perf_options *options, int tokens, int64_t row
     load->weights = perf_alloc(load->pairs, sizeof(*load->weights));
     load->rows_to = perf_alloc(load->size, sizeof(*load->rows_to));
     load->rows_from = perf_alloc(load->size, sizeof(*load->rows_from));
-    if (perf_ids_make(options, load, load->ids))
-        return -1;
+}
+
+void perf_load_count(const struct perf_options *options, struct perf_load *load)
+{
     for (int64_t i = 0; i < load->pairs; i++)
         load->weights[i] = perf_weight(load->rank, i);
     count_rows(options, load);
-    return 0;
 }
 
 void perf_load_free(struct perf_load *load)
