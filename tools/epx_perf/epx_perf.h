@@ -15,6 +15,8 @@
 #include "epx_perf/bench/perf_bench.h"
 #include "epx_perf/bench/perf_number.h"
 #include "epx_perf/bench/perf_verb.h"
+#include "epx_perf/peer/peer_kinds.h"
+#include "epx_perf/peer/perf_peer.h"
 #include "epx_perf/space/perf_alloc.h"
 #include "epx_perf/space/perf_buffer.h"
 #include "epx_perf/space/perf_space.h"
@@ -37,40 +39,6 @@ int perf_options_read(int argc, char **argv, int rank, struct perf_options *opti
 void perf_usage(FILE *stream);
 
 const struct perf_verb *perf_verb_find(const char *name);
-
-/* Peer: the same result without EPX. Collective but for create, free, scale and what follows. */
-const struct perf_peer_kind *perf_peer_find(const char *name);
-/* The one of its name that works on that memory; itself if there is none. */
-const struct perf_peer_kind *perf_peer_on(const struct perf_peer_kind *peer,
-                                          const struct perf_space *space);
-const char *perf_peer_name(const struct perf_peer_kind *kind);
-/* Whether that kind does it: 0, or why not. */
-const char *perf_peer_refuses(const struct perf_options *options);
-/* Once in a run: 0, or -1 on all ranks, one of them having said why. */
-int perf_peer_open(const struct perf_peer_kind *kind);
-void perf_peer_close(const struct perf_peer_kind *kind);
-/* NULL on all ranks if the load is none for it, rank 0 having said so. */
-struct perf_peer *perf_peer_create(struct perf_bench *bench);
-void perf_peer_free(struct perf_peer *peer);
-/* What is not timed, before the timed operations. */
-void perf_peer_learn(struct perf_peer *peer);
-void perf_peer_route(struct perf_peer *peer);
-void perf_peer_dispatch(struct perf_peer *peer);
-void perf_peer_combine(struct perf_peer *peer);
-void perf_peer_layer(struct perf_peer *peer);
-void perf_peer_alltoallv(struct perf_peer *peer);
-void perf_peer_scale(struct perf_peer *peer);
-void perf_peer_poison(struct perf_peer *peer, int rows, int sums);
-/* Results, as the host sees them after fetch. */
-void perf_peer_fetch(struct perf_peer *peer, int rows, int sums);
-int64_t perf_peer_num_rows(const struct perf_peer *peer);
-const char *perf_peer_rows(const struct perf_peer *peer);
-const char *perf_peer_sums(const struct perf_peer *peer);
-/* The received row of the pair that stands i-th by (expert, source, token, choice). */
-const char *perf_peer_row(const struct perf_peer *peer, int64_t i);
-/* to = w[0] * rows[0] + w[1] * rows[1] + ..., in float32 (float64 for float64) */
-void perf_peer_sum(EPX_Datatype datatype, const char *const rows[], const float weights[], int num,
-                   int count, char *to);
 
 /* Checks: wrong rows on this rank. */
 void perf_expect_create(struct perf_bench *bench); /* collective */

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* peer_cuda.c - the steps around messages that the peers on GPUs have in common. */
+/* peer_cuda.c - the steps before and after messages that all peers on GPUs share. */
 #include "epx_perf/peer/peer_cuda.h"
 
 #include <stdlib.h>
 
+#include "epx_perf/peer/peer_kernels.h"
+#include "epx_perf/space/perf_alloc.h"
 #include "epx_perf/space/perf_must.h"
 
 static int num_chunks(const struct perf_load *load)

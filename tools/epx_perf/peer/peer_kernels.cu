@@ -4,7 +4,8 @@
  * the pairs, a row for each pair packed in that order, blocks brought into the order of experts and
  * back, and weighted sums. Rows are moved in the widest words that divide them.
  */
-#include "epx_perf/peer/peer_cuda.h"
+#include "epx_perf/peer/peer_kernels.h"
+
 #include "epx_perf/space/perf_must.h"
 
 enum { ROW_THREADS = 256, SCAN_THREADS = 1024, MOST_BLOCKS = 65535, RUN_BLOCKS = 8 };

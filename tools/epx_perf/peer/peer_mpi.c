@@ -4,11 +4,13 @@
 #include <string.h>
 
 #include "epx_perf/peer/peer_steps.h"
+#include "epx_perf/peer/peer_sum.h"
+#include "epx_perf/space/perf_alloc.h"
 
 struct state {
     MPI_Datatype row;
     int64_t *first;       /* [experts + 1] place of an expert's first row */
-    int64_t *rows_from;   /* [size] alltoallv's */
+    int64_t *rows_from;   /* [size] rows of an alltoallv */
 };
 
 static void mpi_create(struct perf_peer *peer)
@@ -32,7 +34,7 @@ static void mpi_free(struct perf_peer *peer)
     free(state);
 }
 
-/* Stable, so that an expert's rows stand by (token, choice). */
+/* A stable sort, so that an expert's rows stand by (token, choice). */
 static void mpi_sort_pairs(struct perf_peer *peer)
 {
     const struct perf_load *load = peer->load;
@@ -70,7 +72,7 @@ static void mpi_exchange_row_counts(struct perf_peer *peer, const int64_t **to,
     MPI_Alltoall(*to, 1, MPI_INT64_T, state->rows_from, 1, MPI_INT64_T, peer->load->comm);
 }
 
-/* Token by token: each is read from memory once. */
+/* Packs token by token, so that each token is read from memory once. */
 static void mpi_pack(struct perf_peer *peer)
 {
     const struct perf_load *load = peer->load;

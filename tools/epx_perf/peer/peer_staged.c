@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "epx_perf/peer/peer_cuda.h"
+#include "epx_perf/space/perf_alloc.h"
 
 struct messages {
     MPI_Datatype row;

@@ -3,9 +3,11 @@
  * peer_sum.c - weighted sums of rows. Blocks have a fixed length so that compilers
  * vectorize the loops over them.
  */
+#include "epx_perf/peer/peer_sum.h"
+
 #include <string.h>
 
-#include "epx_perf/epx_perf.h"
+#include "epx_perf/bench/perf_number.h"
 
 enum { BLOCK = 256 };
 
