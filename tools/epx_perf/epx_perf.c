@@ -1,9 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* epx_perf.c - times the collectives over a sweep of tokens and row lengths. */
+/*
+ * epx_perf.c - a benchmark of the collectives over a sweep of tokens and row lengths. Its layers,
+ * lowest first: space/ is the memory that a run works on, and its clock; bench/ is what EPX works
+ * on at one point of the sweep; peer/ does the same without EPX; and here are the command line,
+ * the sub-commands, the checks, the loop that takes the times, and the report.
+ */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "epx_perf/epx_perf.h"
+#include "epx_perf/bench/perf_bench.h"
+#include "epx_perf/bench/perf_verb.h"
+#include "epx_perf/peer/perf_peer.h"
+#include "epx_perf/perf_command_line.h"
+#include "epx_perf/perf_expect.h"
+#include "epx_perf/perf_measure.h"
+#include "epx_perf/perf_report.h"
+#include "epx_perf/space/perf_alloc.h"
 
 enum { MAX_POINTS = 1024 };
 

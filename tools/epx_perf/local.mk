@@ -5,12 +5,18 @@ epx_perf_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tools
 epx_perf_LDADD = $(perf_cuda) libepx.la $(MPI_LIBS) -lm
 epx_perf_SOURCES = \
   tools/epx_perf/epx_perf.c \
-  tools/epx_perf/epx_perf.h \
   tools/epx_perf/perf_check.c \
+  tools/epx_perf/perf_check.h \
   tools/epx_perf/perf_command_line.c \
+  tools/epx_perf/perf_command_line.h \
+  tools/epx_perf/perf_expect.c \
+  tools/epx_perf/perf_expect.h \
   tools/epx_perf/perf_measure.c \
+  tools/epx_perf/perf_measure.h \
   tools/epx_perf/perf_report.c \
-  tools/epx_perf/perf_verbs.c
+  tools/epx_perf/perf_report.h \
+  tools/epx_perf/perf_verbs.c \
+  tools/epx_perf/perf_verbs.h
 
 # The part of epx_perf that needs CUDA. NCCL is opened at run time.
 if HAVE_CUDA

@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* perf_command_line.c - the command line. */
+#include "epx_perf/perf_command_line.h"
+
 #include <errno.h>
 #include <getopt.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "epx_perf/epx_perf.h"
+#include "epx_perf/bench/perf_number.h"
+#include "epx_perf/bench/perf_options.h"
+#include "epx_perf/bench/perf_verb.h"
+#include "epx_perf/peer/peer_kinds.h"
+#include "epx_perf/perf_verbs.h"
+#include "epx_perf/space/perf_spaces.h"
 
 enum {
     OPTION_TRANSPORT = 256,

@@ -4,10 +4,14 @@
  * after a barrier, so that what disturbs the machine disturbs all of them. The time of an
  * iteration is that of the slowest rank; median, minimum and maximum are over iterations.
  */
+#include "epx_perf/perf_measure.h"
+
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "epx_perf/epx_perf.h"
+#include "epx_perf/peer/perf_peer.h"
+#include "epx_perf/space/perf_alloc.h"
 
 static int64_t received_bytes(const struct perf_load *load)
 {

@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* perf_report.c - columns for people, JSON for programs. */
+#include "epx_perf/perf_report.h"
+
 #include <errno.h>
 #include <string.h>
 
-#include "epx_perf/epx_perf.h"
+#include "epx_perf/bench/perf_options.h"
+#include "epx_perf/bench/perf_verb.h"
+#include "epx_perf/peer/peer_kinds.h"
+#include "epx_perf/perf_measure.h"
+#include "epx_perf/space/perf_space.h"
 
 static const char *place_name(const struct perf_options *options)
 {

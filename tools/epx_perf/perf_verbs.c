@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* perf_verbs.c - the sub-commands: what is timed, and what must have been done before. */
+#include "epx_perf/perf_verbs.h"
+
 #include <string.h>
 
-#include "epx_perf/epx_perf.h"
+#include "epx_perf/bench/perf_bench.h"
+#include "epx_perf/bench/perf_number.h"
+#include "epx_perf/bench/perf_verb.h"
+#include "epx_perf/peer/perf_peer.h"
+#include "epx_perf/perf_check.h"
 
 static void start_route(struct perf_bench *bench)
 {
