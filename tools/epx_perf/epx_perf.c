@@ -2,8 +2,8 @@
 /*
  * epx_perf.c - a benchmark of the collectives over a sweep of tokens and row lengths. Its layers,
  * lowest first: space/ is the memory that a run works on, and its clock; bench/ is what EPX works
- * on at one point of the sweep; peer/ does the same without EPX; and here are the command line,
- * the sub-commands, the checks, the loop that takes the times, and the report.
+ * on at one point of the sweep; peer/ comes to the same result without EPX; and this folder has
+ * the command line, the sub-commands, the checks, the loop that takes the times, and the report.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static void set_number(MPI_Info info, const char *name, int64_t number)
     MPI_Info_set(info, name, text);
 }
 
-/* EPX_COMM_NULL if the transport is not usable; the library has said so. */
+/* Returns EPX_COMM_NULL if the transport is not usable; the library has said so. */
 static EPX_Comm create_comm(const struct perf_options *options)
 {
     EPX_Comm comm = EPX_COMM_NULL;
@@ -46,7 +46,7 @@ static EPX_Comm create_comm(const struct perf_options *options)
     return comm;
 }
 
-/* The bench, its peer and the rows to expect, prepared for the first operation. */
+/* Makes the bench, its peer and the rows to expect, ready for the first operation. */
 static int create_point(const struct perf_options *options, int tokens, int64_t row_bytes,
                         EPX_Comm comm, struct perf_bench *bench)
 {
@@ -89,7 +89,7 @@ static int64_t next(int64_t size)
     return size ? 2 * size : 1;
 }
 
-/* The number of points; -1 if the expert ids could not be made. */
+/* Returns the number of points; -1 if one could not be set up. */
 static int sweep(const struct perf_run *run, EPX_Comm comm, struct perf_result *results)
 {
     const struct perf_options *options = run->options;
@@ -102,7 +102,7 @@ static int sweep(const struct perf_run *run, EPX_Comm comm, struct perf_result *
     return num;
 }
 
-/* Rank 0's file for the results; 0, or -1 on all ranks if there is none. */
+/* Opens the file for the results on rank 0; 0, or -1 on all ranks if that fails. */
 static int open_json(const struct perf_options *options, int rank, FILE **json)
 {
     int failed;

@@ -88,7 +88,7 @@ int64_t perf_check_dispatch(const struct perf_bench *bench, enum perf_side side)
     return wrong;
 }
 
-/* A row's factor when the rows were changed once. */
+/* The factor by which the expert of a row has multiplied it. */
 static double row_factor(const struct perf_bench *bench, const struct perf_expected_row *row)
 {
     const struct perf_load *load = &bench->load;
@@ -125,7 +125,7 @@ int64_t perf_check_combine_backward(const struct perf_bench *bench, enum perf_si
     return wrong;
 }
 
-/* By how much a token's row has grown when all its experts' rows are added up. */
+/* The factor between a token's row and the sum of the rows of all its experts. */
 static double expected_scale(const struct perf_bench *bench, int token)
 {
     const struct perf_load *load = &bench->load;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* perf_command_line.c - the command line. */
+/* perf_command_line.c - the command line: its options, their defaults, and what they exclude. */
 #include "epx_perf/perf_command_line.h"
 
 #include <errno.h>
@@ -89,7 +89,7 @@ static const struct option long_options[] = {
     {NULL, 0, NULL, 0},
 };
 
-/* A word and what it stands for. */
+/* A word that is the value of an option, and the number that it stands for. */
 struct word {
     const char *name;
     int value;
@@ -104,7 +104,7 @@ static const struct word layout_words[] = {
 static const struct word place_words[] = {
     {"alloc", PERF_PLACE_WINDOW}, {"malloc", PERF_PLACE_HEAP}, {NULL, 0}};
 
-static int speaks; /* rank 0 alone tells what is wrong */
+static int speaks; /* whether this is rank 0, which alone says what is wrong */
 
 static int complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -234,7 +234,7 @@ static int check_space(struct perf_options *options)
     return 0;
 }
 
-/* What one option alone cannot tell. */
+/* Checks what depends on several options. */
 static int check_options(struct perf_options *options)
 {
     int bytes = perf_datatype_bytes(options->datatype);

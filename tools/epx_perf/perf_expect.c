@@ -24,7 +24,7 @@ static int64_t put(struct perf_expected_row *rows, int64_t at, int source, int64
     return at + 1;
 }
 
-/* By (expert, source, token, choice), padded; the number of rows. */
+/* Lists rows by (expert, source, token, choice), padded; returns their number. */
 static int64_t list_by_expert(const struct perf_bench *bench, int rank,
                               struct perf_expected_row *rows)
 {
@@ -42,7 +42,7 @@ static int64_t list_by_expert(const struct perf_bench *bench, int rank,
     return num;
 }
 
-/* By (source, token): the choice is the first one on the rank. */
+/* Lists rows by (source, token); the choice is the first one on the rank. */
 static int64_t list_by_rank(const struct perf_bench *bench, int rank,
                             struct perf_expected_row *rows)
 {
@@ -63,7 +63,7 @@ static int64_t list_rows(const struct perf_bench *bench, int rank, struct perf_e
                                                     : list_by_expert(bench, rank, rows);
 }
 
-/* The slots of this rank's pairs at one of the experts' ranks. */
+/* Fills in the slots of this rank's pairs whose experts are on the given rank. */
 static void expect_slots(struct perf_bench *bench, int rank, const struct perf_expected_row *rows,
                          int64_t num)
 {

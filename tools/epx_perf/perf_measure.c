@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * perf_measure.c - the loop. Every iteration runs each side once, one after the other, each
- * after a barrier, so that what disturbs the machine disturbs all of them. The time of an
- * iteration is that of the slowest rank; median, minimum and maximum are over iterations.
+ * perf_measure.c - the loop that takes the times. Every iteration runs each side once, one after
+ * the other, each after a barrier, so that what disturbs the machine disturbs all sides. The time
+ * of an iteration is the time of the slowest rank; median, minimum and maximum are over iterations.
  */
 #include "epx_perf/perf_measure.h"
 
@@ -22,7 +22,7 @@ static int64_t received_bytes(const struct perf_load *load)
     return rows * load->row_bytes;
 }
 
-/* As many bytes as this rank receives, between the buffers that the verb uses. */
+/* Copies as many bytes as this rank receives between the buffers that the verb uses. */
 static void copy(struct perf_bench *bench)
 {
     const struct perf_load *load = &bench->load;
@@ -51,7 +51,7 @@ static void operate(struct perf_bench *bench, enum perf_side side)
     }
 }
 
-/* A batch; EPX's may be a graph. */
+/* Runs a batch of one side; a batch of EPX may be a graph. */
 static void run(struct perf_bench *bench, enum perf_side side)
 {
     if (side == PERF_EPX && bench->graph)
@@ -69,7 +69,7 @@ static int runs(const struct perf_bench *bench, enum perf_side side)
                              : side != PERF_COPY || verb->spreads || verb->gathers;
 }
 
-/* What an operation fails to write must not pass for its result. */
+/* Overwrites outputs: what an operation fails to write must not pass for its result. */
 static void poison(struct perf_bench *bench, enum perf_side side)
 {
     const struct perf_verb *verb = bench->options->verb;
@@ -91,7 +91,7 @@ static int64_t check(struct perf_bench *bench, enum perf_side side)
     return verb->check(bench, side);
 }
 
-/* Seconds for one operation on this rank; adds wrong rows. */
+/* Returns seconds for one operation on this rank, and adds its wrong rows to *wrong. */
 static double run_once(struct perf_bench *bench, enum perf_side side, int64_t *wrong)
 {
     const struct perf_space *space = bench->options->space;
@@ -149,14 +149,14 @@ static int spare_sms(const struct perf_bench *bench)
     return atoi(text);
 }
 
-/* One of the three that overlap is worked out of. */
+/* One of the three timings from which overlap is worked out. */
 struct overlap_part {
     int operates, computes;
     int64_t units;
     int spare_sms;
 };
 
-/* Start, compute with an EPX_Test now and then, wait. */
+/* Starts the operation, computes with an EPX_Test now and then, and waits. */
 static void overlap_once(struct perf_bench *bench, const struct overlap_part *part)
 {
     const struct perf_space *space = bench->options->space;
@@ -183,7 +183,7 @@ static double time_overlap(struct perf_bench *bench, const struct overlap_part *
     return space->stop_clock();
 }
 
-/* Units of computation that take this rank about as long. */
+/* Returns the units of computation that take this rank about that many seconds. */
 static int64_t calibrate(const struct perf_space *space, double seconds, int spare_sms)
 {
     int64_t units = 1;
@@ -224,7 +224,7 @@ static void measure_overlap(struct perf_bench *bench, struct perf_result *result
     free(times);
 }
 
-/* A batch of EPX's operations as a graph, once. */
+/* Captures a batch of EPX's operations as a graph, once. */
 static void capture(struct perf_bench *bench)
 {
     const struct perf_space *space = bench->options->space;
@@ -235,7 +235,7 @@ static void capture(struct perf_bench *bench)
     bench->graph = space->end_capture();
 }
 
-/* What went wrong where no request could tell. */
+/* Ends the job if an operation failed where no request could tell. */
 static void expect_no_error(const struct perf_bench *bench)
 {
     char message[EPX_MAX_ERROR_STRING];

@@ -16,7 +16,7 @@ struct perf_result {
 
 /* Collective; the result is for rank 0. */
 void perf_measure(struct perf_bench *bench, struct perf_result *result);
-/* A hint in force; "unknown" if there is none. text has MPI_MAX_INFO_VAL + 1 characters. */
+/* Reads a hint in force, or "unknown", into text, of MPI_MAX_INFO_VAL + 1 characters. */
 void perf_read_hint(EPX_Comm comm, const char *name, char *text);
 
 #endif

@@ -58,7 +58,7 @@ static void print_columns(const struct perf_options *options)
     print_units(options);
 }
 
-/* How one number comes about. */
+/* Prints how the numbers in the columns come about. */
 static void print_method(const struct perf_run *run)
 {
     const struct perf_options *options = run->options;
@@ -96,7 +96,7 @@ void perf_report_head(const struct perf_run *run)
     print_columns(options);
 }
 
-/* GB/s; 0 if nothing moved. */
+/* A rate in GB/s; 0 if no time passed. */
 static double rate(int64_t bytes, double seconds)
 {
     return seconds > 0 ? (double)bytes / seconds * 1e-9 : 0;

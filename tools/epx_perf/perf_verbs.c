@@ -23,7 +23,7 @@ static void start_dispatch(struct perf_bench *bench)
                  bench->stream, &bench->request);
 }
 
-/* A rank-major row has the weights of its token in it already. */
+/* NULL for rank-major rows: the weights are in the rows already. */
 static const float *combine_weights(const struct perf_bench *bench)
 {
     return bench->options->layout == EPX_RANK_MAJOR ? NULL : bench->row_weights.address;
@@ -58,8 +58,10 @@ static void start_alltoallv(struct perf_bench *bench)
                   bench->stream, &bench->request);
 }
 
-/* The experts would work where it waits, the stream or the host: combine reads what dispatch
- * wrote. */
+/*
+ * Combine reads what dispatch wrote. The experts would work between the two, where the stream or
+ * the host waits for dispatch.
+ */
 static void start_layer(struct perf_bench *bench)
 {
     EPX_Request routing;
@@ -85,7 +87,7 @@ static void prepare_dispatch(struct perf_bench *bench)
     learn_peer(bench);
 }
 
-/* Stands for the experts: every slab, or a whole rank's rows, times a factor. */
+/* Stands for the experts: multiplies every slab, or all rows of a rank, by a factor. */
 static void scale_slabs(struct perf_bench *bench)
 {
     const struct perf_load *load = &bench->load;
@@ -102,7 +104,7 @@ static void scale_slabs(struct perf_bench *bench)
     perf_buffer_send(&bench->rows);
 }
 
-/* What the rows hold matters to checks alone. */
+/* Dispatches once, so that there are rows to combine; only checks need the work of experts. */
 static void prepare_combine(struct perf_bench *bench)
 {
     prepare_dispatch(bench);
@@ -118,7 +120,7 @@ static void prepare_combine(struct perf_bench *bench)
         perf_peer_scale(bench->peer);
 }
 
-/* Combine was given the rows; their gradients will lie where they are. */
+/* Keeps a copy of the rows that combine was given: their gradients overwrite them. */
 static void prepare_combine_backward(struct perf_bench *bench)
 {
     prepare_combine(bench);

@@ -9,7 +9,7 @@
 #include "epx_perf/bench/perf_verb.h"
 #include "epx_perf/space/perf_alloc.h"
 
-/* In the space, filled by the host: perf_buffer_send() hands it over. */
+/* Makes a buffer that the host fills: perf_buffer_send() brings its image to the memory. */
 static void *create_input(struct perf_bench *bench, struct perf_buffer *buffer, int64_t bytes)
 {
     perf_buffer_create(buffer, bench->options->space, bytes, EPX_COMM_NULL);
@@ -21,7 +21,7 @@ static void create_output(struct perf_bench *bench, struct perf_buffer *buffer, 
     perf_buffer_create(buffer, bench->options->space, bytes, EPX_COMM_NULL);
 }
 
-/* What the user calls a receive buffer. */
+/* Makes a receive buffer, where the option --receive-buffer wants it. */
 static void create_receive_buffer(struct perf_bench *bench, struct perf_buffer *buffer,
                                   int64_t bytes)
 {
@@ -71,7 +71,7 @@ static void create_tokens(struct perf_bench *bench)
     perf_buffer_send(&bench->tokens);
 }
 
-/* The gradients of a weight each pair, or each row. */
+/* There is a gradient of a weight for each pair, or for each row. */
 static void create_backward(struct perf_bench *bench)
 {
     const struct perf_load *load = &bench->load;
@@ -191,7 +191,7 @@ void perf_bench_poison(struct perf_bench *bench)
     perf_buffer_poison(&bench->recv_counts);
 }
 
-/* An array of the view. */
+/* Returns the image of an array of the view; NULL if the view has no such array. */
 static const void *look(struct perf_bench *bench, int i, const void *array, int64_t num,
                         size_t size)
 {

@@ -20,14 +20,14 @@ struct perf_bench {
     EPX_Comm comm;
     EPX_Route route;
     EPX_Request request;
-    EPX_Route_view view, seen;            /* seen: its arrays, as the host last saw them */
+    EPX_Route_view view, seen;            /* seen: the view, its arrays as the host last saw them */
     struct perf_buffer view_arrays[PERF_VIEW_ARRAYS];
     EPX_Stream stream;
-    void *graph;                          /* of a batch; NULL: EPX is called */
+    void *graph;                          /* a captured batch; NULL: EPX is called */
     struct perf_buffer ids, token_weights; /* the ids and weights of the load */
     struct perf_buffer tokens, rows, row_weights, sums;
-    struct perf_buffer forward, weight_grads; /* backward: what combine was given; an output */
-    int64_t weights;                      /* of a received row */
+    struct perf_buffer forward, weight_grads; /* backward: combine's input; an output */
+    int64_t weights;                      /* the number of weights of a received row */
     struct perf_buffer counts, displs, recv_counts, recv_displs; /* alltoallv: int64_t[size] */
     int64_t *peer_displs;                 /* where each rank's rows to me begin */
     int64_t *all_ids;                                     /* with checks: [size][tokens][top_k] */
@@ -38,8 +38,8 @@ struct perf_bench {
 };
 
 /*
- * Route and buffers; peer and expected rows are left out. Collective: 0, or -1 on all ranks, one
- * of them having said why.
+ * Makes route and buffers, not peer and expected rows. Collective: 0, or -1 on all ranks, one of
+ * them having said why.
  */
 int perf_bench_create(const struct perf_options *options, int tokens, int64_t row_bytes,
                       EPX_Comm comm, struct perf_bench *bench);

@@ -25,7 +25,7 @@ static int complain(const char *what, const char *which)
     return -1;
 }
 
-/* Steele, Lea and Flood's splitmix64. */
+/* The generator splitmix64 of Steele, Lea and Flood. */
 static uint64_t next_random(uint64_t *state)
 {
     uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
@@ -103,7 +103,7 @@ static int64_t *grow(int64_t *ids, int64_t have, int64_t *room)
     return more;
 }
 
-/* All numbers of a text file; NULL if it holds another thing. */
+/* Returns all numbers of a text file; NULL if it holds anything but numbers. */
 static int64_t *read_numbers(FILE *file, int64_t *num)
 {
     int64_t *ids = NULL, room = 0;
@@ -179,7 +179,7 @@ static int make_ids(const struct perf_options *options, const struct perf_load *
     return 0;
 }
 
-/* A file may lie on some ranks' machines alone: the first rank that fails says why. */
+/* A file may be there for some ranks alone: the first rank that fails says why. */
 int perf_ids_make(const struct perf_options *options, const struct perf_load *load, int64_t *ids)
 {
     int first = make_ids(options, load, ids) ? load->rank : load->size;

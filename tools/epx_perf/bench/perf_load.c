@@ -68,7 +68,7 @@ void perf_scale_rows(const struct perf_load *load, double factor, int64_t rows, 
         perf_encode(load->datatype, factor * perf_decode(load->datatype, first), first);
 }
 
-/* Pairs for each expert, and for each rank pairs and unique rows. */
+/* Counts the pairs for each expert, and the pairs and unique rows for each rank. */
 static void count(const struct perf_load *load, int64_t *expert_rows, int64_t *pairs,
                   int64_t *unique)
 {
@@ -105,7 +105,7 @@ static int64_t sum(const int64_t *rows, int size, int leave_out)
     return total;
 }
 
-/* The largest over all ranks. */
+/* Returns the largest number over all ranks. */
 static int64_t most(const struct perf_load *load, int64_t mine)
 {
     int64_t largest = mine;

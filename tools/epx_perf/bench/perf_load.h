@@ -22,10 +22,10 @@ struct perf_load {
     int64_t *rows_to, *rows_from;   /* [size] logical rows */
     int64_t capacity;               /* rows that this rank receives, padding included, 1 at least */
     int64_t logical_rows;           /* received by the rank that receives most */
-    int64_t wire_rows;              /* to or from other ranks, of the rank that has most */
+    int64_t wire_rows;              /* to or from other ranks, for the rank that has most */
 };
 
-/* All but the ids and what follows from them. */
+/* Makes all but the ids and what follows from them. */
 void perf_load_create(const struct perf_options *options, int tokens, int64_t row_bytes,
                       MPI_Comm comm, struct perf_load *load);
 /* Works out weights, rows and capacity when the ids are there. Collective. */
@@ -34,7 +34,7 @@ void perf_load_free(struct perf_load *load);
 
 /* The rank of an expert. */
 int perf_owner(const struct perf_load *load, int64_t expert);
-/* The first expert of a rank; that of rank `size` is the number of experts. */
+/* The first expert of a rank; for rank `size` the number of experts. */
 int perf_first_expert(const struct perf_load *load, int rank);
 
 /* The row of a token: bytes, or elements -1, 0, 1 times a small scale. */

@@ -18,8 +18,8 @@ struct perf_span {
 
 struct perf_options {
     const struct perf_verb *verb;
-    struct perf_span tokens;    /* of a rank */
-    struct perf_span row_bytes; /* min 0: hidden elements */
+    struct perf_span tokens;    /* of each rank */
+    struct perf_span row_bytes; /* min 0: `hidden` elements */
     int64_t hidden;
     int64_t top_k, experts, alignment, iterations, warmup, seed, tests;
     int64_t batch;              /* operations one after the other in a timing */
@@ -27,7 +27,7 @@ struct perf_options {
     const char *datatype_name;
     EPX_Datatype datatype;
     EPX_Layout layout;
-    int place; /* enum perf_place of the rows at the experts' ranks */
+    int place; /* enum perf_place: where the rows at the experts' ranks lie */
     const struct perf_peer_kind *peer; /* NULL: none */
     const struct perf_space *space;
     const char *skew, *transport, *json;

@@ -69,7 +69,7 @@ void perf_cuda_sort_pairs(struct perf_peer *peer)
     perf_launch_sort(&sort, peer->bench->stream);
 }
 
-/* The image is written again after the next wait for counts. */
+/* Needs no wait: the image is not written again before the next wait for counts. */
 void perf_cuda_take_runs(struct perf_peer *peer)
 {
     if (peer->runs.bytes)

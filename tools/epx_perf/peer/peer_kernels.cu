@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * peer_kernels.cu - what a user writes around messages: a stable counting sort of
- * the pairs, a row for each pair packed in that order, blocks brought into the order of experts and
- * back, and weighted sums. Rows are moved in the widest words that divide them.
+ * peer_kernels.cu - what a user writes around messages: a stable counting sort of the pairs, a row
+ * for each pair packed in that order, blocks brought into the order of experts and back, and
+ * weighted sums. Rows are moved in the widest words that divide them.
  */
 #include "epx_perf/peer/peer_kernels.h"
 
@@ -10,7 +10,7 @@
 
 enum { ROW_THREADS = 256, SCAN_THREADS = 1024, MOST_BLOCKS = 65535, RUN_BLOCKS = 8 };
 
-/* chunks[c][e] = pairs of expert e in chunk c. */
+/* Sets chunks[c][e] to the pairs of expert e in chunk c. */
 static __global__ void __launch_bounds__(ROW_THREADS)
     count_chunks(const __grid_constant__ struct perf_sort a)
 {
@@ -29,7 +29,7 @@ static __global__ void __launch_bounds__(ROW_THREADS)
         a.chunks[(int64_t)blockIdx.x * a.experts + e] = counts[e];
 }
 
-/* Pairs of expert e; chunks[c][e] = those in the chunks before c. */
+/* Returns the pairs of expert e, and sets chunks[c][e] to its pairs in the chunks before c. */
 static __device__ int sum_chunks(const struct perf_sort &a, int e)
 {
     int total = 0;
@@ -53,7 +53,7 @@ static __device__ void set_count(const struct perf_sort &a, int e, int count)
     a.counts_out[(int64_t)owner * a.most_local + j] = count;
 }
 
-/* The sum of all threads before this one; the block's in *total. */
+/* Returns the sum over all threads before this one, and the sum over the block in *total. */
 static __device__ int scan_block(int mine, int *total)
 {
     __shared__ int warp_sums[32];
@@ -76,7 +76,7 @@ static __device__ int scan_block(int mine, int *total)
     return before + sum - mine;
 }
 
-/* One block: totals of the experts, and where each one's pairs begin. */
+/* One block works out the total of each expert, and where its pairs begin. */
 static __global__ void __launch_bounds__(SCAN_THREADS)
     offset_experts(const __grid_constant__ struct perf_sort a)
 {
@@ -96,7 +96,7 @@ static __global__ void __launch_bounds__(SCAN_THREADS)
     }
 }
 
-/* A warp a chunk: pairs of the same expert among 32 are told apart by their lanes. */
+/* A warp for each chunk; lanes tell the pairs of one expert among 32 apart. */
 static __global__ void __launch_bounds__(32)
     place_pairs(const __grid_constant__ struct perf_sort a)
 {
@@ -121,7 +121,7 @@ static __global__ void __launch_bounds__(32)
     }
 }
 
-/* A block a token, which is read once. */
+/* A block for each token, which is read once. */
 template <typename Word>
 static __global__ void __launch_bounds__(ROW_THREADS)
     pack_rows(const __grid_constant__ struct perf_home_rows a)
@@ -142,7 +142,7 @@ static __global__ void __launch_bounds__(ROW_THREADS)
     }
 }
 
-/* A column of blocks a run. */
+/* A column of blocks for each run. */
 template <typename Word>
 static __global__ void __launch_bounds__(ROW_THREADS)
     group_rows(const __grid_constant__ struct perf_group a)
@@ -184,7 +184,7 @@ template <typename T, int N> struct alignas(sizeof(T) * N) vector {
     T x[N];
 };
 
-/* A block a token: its rows come back in packed order. */
+/* A block for each token, whose rows came back in packed order. */
 template <typename E, int N>
 static __global__ void __launch_bounds__(ROW_THREADS)
     sum_rows(const __grid_constant__ struct perf_home_rows a)

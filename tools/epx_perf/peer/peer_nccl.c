@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * peer_nccl.c - the steps of a peer on the GPU: kernels, and NCCL with exact counts, which
- * the host must have. A step that brings counts to the host waits for the stream. NCCL is opened
- * when it is wanted, so that epx_perf itself does not need it.
+ * peer_nccl.c - the steps of a peer on the GPU: kernels, and NCCL with exact counts, which the
+ * host must have. A step that brings counts to the host waits for the stream. NCCL is opened when
+ * a peer needs it, so that epx_perf itself does not need it.
  */
 #include <dlfcn.h>
 #include <nccl.h>
@@ -48,7 +48,7 @@ static void must(ncclResult_t result, const char *what)
     exit(EXIT_FAILURE);
 }
 
-/* NULL, or why not. */
+/* Opens the library: NULL, or why that failed. */
 static const char *load(void)
 {
     void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
@@ -92,7 +92,7 @@ static void nccl_close(void)
     must(nccl.destroy(comm), "ncclCommDestroy");
 }
 
-/* Counts that were sent and came, to the host, which waits for them. */
+/* Copies to the host the counts that were sent and the counts that came, and waits for them. */
 static void bring_counts(struct perf_peer *peer, struct perf_buffer *out, struct perf_buffer *in)
 {
     perf_cuda_copy(peer, out->image, out->address, out->bytes);
@@ -167,7 +167,7 @@ const struct perf_peer_steps perf_peer_nccl = {
     .sum = perf_cuda_sum,
 };
 
-/* For alltoallv alone, of counts that are known and equal. */
+/* Steps for alltoallv alone, with counts that are known and equal. */
 const struct perf_peer_steps perf_peer_nccl_alltoall = {
     .open = nccl_open,
     .close = nccl_close,

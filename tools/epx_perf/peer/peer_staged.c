@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * peer_staged.c - the steps of a peer that has its rows on the GPU and an MPI that does
- * not know of GPUs: copies to page-locked memory, collectives of MPI there, and copies back.
+ * peer_staged.c - the steps of a peer that has its rows on the GPU and an MPI that does not know
+ * of GPUs: copies to page-locked memory, collectives of MPI there, and copies back.
  */
 #include <stdlib.h>
 
@@ -77,7 +77,7 @@ static int64_t bytes_of(const struct perf_peer *peer, const int *counts)
     return rows * peer->load->row_bytes;
 }
 
-/* The wait also ends the copy back of the exchange before. */
+/* The wait also ends the copy from `incoming` that the exchange before this one queued. */
 static void staged_exchange_rows(struct perf_peer *peer, const void *from, void *to, int back)
 {
     struct messages *messages = messages_of(peer);

@@ -133,7 +133,7 @@ static void sum_counts(const struct perf_peer *peer, const int *experts, int *co
     }
 }
 
-/* Where each local expert's rows from each source stand in either order. */
+/* Lists where each local expert's rows from each source stand in either order. */
 static void list_runs(struct perf_peer *peer)
 {
     int size = peer->load->size;
@@ -219,7 +219,7 @@ void perf_peer_learn(struct perf_peer *peer)
         perf_peer_route(peer);
 }
 
-/* Stands for the experts; runs name their rows in either order. */
+/* The runs say where the rows of an expert stand, in either order. */
 void perf_peer_scale(struct perf_peer *peer)
 {
     const struct perf_load *load = peer->load;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * perf_ceiling.c - the rate at which all GPUs at once can store rows into each other's memory,
- * by plain kernels on memory that CUDA alone shares: neither EPX nor NCCL takes part. The best
- * median of a few numbers of blocks.
+ * by plain kernels on memory that CUDA alone shares: neither EPX nor NCCL takes part. It is the
+ * best median among a few numbers of blocks.
  */
 #include "epx_perf/space/perf_ceiling.h"
 
@@ -14,7 +14,7 @@
 #include "epx_perf/space/perf_time.h"
 
 enum {
-    STORED_BYTES = 256 << 20, /* by each rank in a launch */
+    STORED_BYTES = 256 << 20, /* by each rank in one launch */
     LAUNCHES = 4,             /* in a timing, so that ranks that start late matter little */
     REPETITIONS = 11,
     WARM_UP = 3

@@ -50,7 +50,7 @@ static __global__ void __launch_bounds__(BLOCK_THREADS) compute_units(int64_t un
         *never = x;
 }
 
-/* A warp a row; rows for the peers take turns, and each rank starts with another peer. */
+/* A warp for each row; rows for the peers take turns, and each rank starts with another peer. */
 static __global__ void __launch_bounds__(BLOCK_THREADS)
     store_rows(const __grid_constant__ struct perf_stores a)
 {

@@ -61,7 +61,7 @@ static void host_copy(const struct perf_copy *copy)
         }
 }
 
-/* Work in the first cache that no compiler can leave out. */
+/* Computes in the first cache what no compiler can leave out. */
 static void host_compute(int64_t units, int spare_sms)
 {
     static double x[COMPUTE_ELEMENTS];

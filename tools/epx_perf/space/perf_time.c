@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* perf_time.c - median, minimum and maximum of the times of the slowest rank. */
+/* perf_time.c - median, minimum and maximum over iterations of the time of the slowest rank. */
 #include "epx_perf/space/perf_time.h"
 
 #include <stdlib.h>
