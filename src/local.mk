@@ -43,7 +43,7 @@ include src/api/local.mk
 
 SUFFIXES += .cu .lo
 cu_depends = src/kernels/*/*.cu.d src/transport/*/*.cu.d examples/*.cu.d tests/*.cu.d \
-  tools/*.cu.d
+  tools/epx_perf/*/*.cu.d
 MOSTLYCLEANFILES += $(cu_depends)
 
 EPX_NVCCFLAGS = $(NVCC_CCBIN_FLAG) $(NVCC_GENCODE) -std=c++17 -fmad=false \

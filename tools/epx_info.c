@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * epx_info.c - prints what the library is: version, build, hints, and which transports the ranks
- * it runs on could use. Under mpiexec rank 0 prints for all of them.
+ * of this job could use. Under mpiexec rank 0 prints for all ranks.
  */
 #include "config.h"
 
@@ -45,7 +45,7 @@ static void print_version(void)
     printf("EPX %d.%d.%d\n", major, minor, patch);
 }
 
-/* The first line alone: MPICH adds its whole configuration. */
+/* Prints the first line of MPI's version alone: MPICH adds its whole configuration. */
 static void print_mpi(void)
 {
     char version[MPI_MAX_LIBRARY_VERSION_STRING];
@@ -98,7 +98,7 @@ static void print_hint(const struct epx_param *param, const struct epx_params *p
     printf("    %-10s %s%s\n", "now", now, setting && *setting ? ", by the environment" : "");
 }
 
-/* Fails, having said why, if the environment sets a hint to what it cannot be. */
+/* Fails, having said why, if the environment sets a hint to a value that it cannot have. */
 static int print_hints(void)
 {
     struct epx_params params;
@@ -167,7 +167,7 @@ static int parse_options(int argc, char **argv)
     return show ? show : SHOW_ALL;
 }
 
-/* What needs no MPI works without its launcher and daemon. */
+/* Prints what needs no MPI, so that it works without the launcher and daemon of MPI. */
 static int print_without_mpi(int show)
 {
     if (show & SHOW_USAGE)

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* perf_bench.h - what the timed operations work on: the route and the buffers of one point. */
+#ifndef EPX_PERF_BENCH_H
+#define EPX_PERF_BENCH_H
+
+#include <epx.h>
+
+#include "epx_perf/bench/perf_load.h"
+#include "epx_perf/bench/perf_options.h"
+#include "epx_perf/space/perf_buffer.h"
+
+struct perf_expected_row;
+struct perf_peer;
+
+enum { PERF_VIEW_ARRAYS = 7 };
+
+struct perf_bench {
+    const struct perf_options *options;
+    struct perf_load load;
+    EPX_Comm comm;
+    EPX_Route route;
+    EPX_Request request;
+    EPX_Route_view view, seen;            /* seen: the view, its arrays as the host last saw them */
+    struct perf_buffer view_arrays[PERF_VIEW_ARRAYS];
+    EPX_Stream stream;
+    void *graph;                          /* a captured batch; NULL: EPX is called */
+    struct perf_buffer ids, token_weights; /* the ids and weights of the load */
+    struct perf_buffer tokens, rows, row_weights, sums;
+    struct perf_buffer forward, weight_grads; /* backward: combine's input; an output */
+    int64_t weights;                      /* the number of weights of a received row */
+    struct perf_buffer counts, displs, recv_counts, recv_displs; /* alltoallv: int64_t[size] */
+    int64_t *peer_displs;                 /* where each rank's rows to me begin */
+    int64_t *all_ids;                                     /* with checks: [size][tokens][top_k] */
+    struct perf_expected_row *expected;                   /* with checks: the rows of this rank */
+    int64_t num_expected;
+    int32_t *expected_slots;                              /* with checks: [tokens][top_k] */
+    struct perf_peer *peer;                               /* NULL: none */
+};
+
+/*
+ * Makes route and buffers, not peer and expected rows. Collective: 0, or -1 on all ranks, one of
+ * them having said why.
+ */
+int perf_bench_create(const struct perf_options *options, int tokens, int64_t row_bytes,
+                      EPX_Comm comm, struct perf_bench *bench);
+void perf_bench_free(struct perf_bench *bench);
+/* One operation of EPX, complete where the space completes it. */
+void perf_bench_operate(struct perf_bench *bench);
+/* Before a checked operation: overwrites the outputs. */
+void perf_bench_poison(struct perf_bench *bench);
+/* After a checked operation: makes images of the outputs. */
+void perf_bench_fetch(struct perf_bench *bench);
+
+#endif

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * perf_load.c - one point of the sweep: counts of rows that follow from the expert ids, and rows
+ * that any rank can compute, so that it knows what it should have received.
+ */
+#include "epx_perf/bench/perf_load.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "epx_perf/bench/perf_number.h"
+#include "epx_perf/bench/perf_options.h"
+#include "epx_perf/bench/perf_verb.h"
+#include "epx_perf/space/perf_alloc.h"
+
+int perf_owner(const struct perf_load *load, int64_t expert)
+{
+    return (int)(((expert + 1) * load->size - 1) / load->experts);
+}
+
+int perf_first_expert(const struct perf_load *load, int rank)
+{
+    return (int)((int64_t)rank * load->experts / load->size);
+}
+
+static void fill_bytes(const struct perf_load *load, uint64_t seed, char *row)
+{
+    for (int64_t i = 0; i < load->row_bytes; i += 8) {
+        uint64_t word = perf_bits(seed, (uint64_t)i);
+        int64_t left = load->row_bytes - i;
+
+        memcpy(row + i, &word, left < 8 ? (size_t)left : 8);
+    }
+}
+
+void perf_fill_row(const struct perf_load *load, int source, int64_t index, double scale,
+                   void *row)
+{
+    uint64_t seed = perf_row_seed(source, index);
+    char *to = row;
+
+    if (load->raw) {
+        fill_bytes(load, seed, row);
+        return;
+    }
+    for (int c = 0; c < load->count; c++, to += load->element_bytes)
+        perf_encode(load->datatype, scale * perf_element(seed, c) + 0.0, to);
+}
+
+double perf_square_row(const struct perf_load *load, int source, int64_t index)
+{
+    uint64_t seed = perf_row_seed(source, index);
+    double sum = 0;
+
+    for (int c = 0; c < load->count; c++) {
+        int element = perf_element(seed, c);
+
+        sum += element * element;
+    }
+    return sum;
+}
+
+void perf_scale_rows(const struct perf_load *load, double factor, int64_t rows, char *first)
+{
+    char *end = first + rows * load->row_bytes;
+
+    for (; first < end && factor != 1; first += load->element_bytes)
+        perf_encode(load->datatype, factor * perf_decode(load->datatype, first), first);
+}
+
+/* Counts the pairs for each expert, and the pairs and unique rows for each rank. */
+static void count(const struct perf_load *load, int64_t *expert_rows, int64_t *pairs,
+                  int64_t *unique)
+{
+    for (int64_t i = 0; i < load->pairs; i++) {
+        int owner, seen = 0;
+
+        if (load->ids[i] < 0)
+            continue;
+        owner = perf_owner(load, load->ids[i]);
+        for (int64_t j = i - i % load->top_k; j < i && !seen; j++)
+            seen = load->ids[j] >= 0 && perf_owner(load, load->ids[j]) == owner;
+        expert_rows[load->ids[i]]++;
+        pairs[owner]++;
+        unique[owner] += !seen;
+    }
+}
+
+static int64_t aligned_rows(const struct perf_load *load, const int64_t *expert_rows)
+{
+    int last = perf_first_expert(load, load->rank + 1);
+    int64_t rows = 0;
+
+    for (int e = perf_first_expert(load, load->rank); e < last; e++)
+        rows += (expert_rows[e] + load->alignment - 1) / load->alignment * load->alignment;
+    return rows;
+}
+
+static int64_t sum(const int64_t *rows, int size, int leave_out)
+{
+    int64_t total = 0;
+
+    for (int r = 0; r < size; r++)
+        total += r == leave_out ? 0 : rows[r];
+    return total;
+}
+
+/* Returns the largest number over all ranks. */
+static int64_t most(const struct perf_load *load, int64_t mine)
+{
+    int64_t largest = mine;
+
+    MPI_Allreduce(&mine, &largest, 1, MPI_INT64_T, MPI_MAX, load->comm);
+    return largest;
+}
+
+static void count_wire(struct perf_load *load, const int64_t *wire_to)
+{
+    int64_t *wire_from = perf_alloc(load->size, sizeof(*wire_from)), out, in;
+
+    MPI_Alltoall(wire_to, 1, MPI_INT64_T, wire_from, 1, MPI_INT64_T, load->comm);
+    out = sum(wire_to, load->size, load->rank);
+    in = sum(wire_from, load->size, load->rank);
+    load->wire_rows = most(load, out > in ? out : in);
+    free(wire_from);
+}
+
+static void count_rows(const struct perf_options *options, struct perf_load *load)
+{
+    int64_t *expert_rows = perf_alloc(load->experts, sizeof(int64_t));
+    int64_t *unique = perf_alloc(load->size, sizeof(int64_t));
+    int by_rank = options->layout == EPX_RANK_MAJOR && !options->verb->by_pairs;
+
+    count(load, expert_rows, load->rows_to, unique);
+    count_wire(load, options->verb->by_pairs ? load->rows_to : unique);
+    if (by_rank)
+        memcpy(load->rows_to, unique, (size_t)load->size * sizeof(*unique));
+    MPI_Alltoall(load->rows_to, 1, MPI_INT64_T, load->rows_from, 1, MPI_INT64_T, load->comm);
+    MPI_Allreduce(MPI_IN_PLACE, expert_rows, load->experts, MPI_INT64_T, MPI_SUM, load->comm);
+    load->capacity = sum(load->rows_from, load->size, -1);
+    load->logical_rows = most(load, load->capacity);
+    if (!by_rank && !options->verb->by_pairs)
+        load->capacity = aligned_rows(load, expert_rows);
+    load->capacity += load->capacity == 0;
+    free(unique);
+    free(expert_rows);
+}
+
+void perf_load_create(const struct perf_options *options, int tokens, int64_t row_bytes,
+                      MPI_Comm comm, struct perf_load *load)
+{
+    MPI_Comm_rank(comm, &load->rank);
+    MPI_Comm_size(comm, &load->size);
+    load->comm = comm;
+    load->tokens = tokens;
+    load->top_k = (int)options->top_k;
+    load->experts = (int)options->experts;
+    load->alignment = (int)options->alignment;
+    load->raw = !options->verb->sums;
+    load->datatype = options->datatype;
+    load->element_bytes = perf_datatype_bytes(options->datatype);
+    load->count = (int)(row_bytes / load->element_bytes);
+    load->row_bytes = row_bytes;
+    load->pairs = (int64_t)tokens * load->top_k;
+    load->ids = perf_alloc(load->pairs, sizeof(*load->ids));
+    load->weights = perf_alloc(load->pairs, sizeof(*load->weights));
+    load->rows_to = perf_alloc(load->size, sizeof(*load->rows_to));
+    load->rows_from = perf_alloc(load->size, sizeof(*load->rows_from));
+}
+
+void perf_load_count(const struct perf_options *options, struct perf_load *load)
+{
+    for (int64_t i = 0; i < load->pairs; i++)
+        load->weights[i] = perf_weight(load->rank, i);
+    count_rows(options, load);
+}
+
+void perf_load_free(struct perf_load *load)
+{
+    free(load->ids);
+    free(load->weights);
+    free(load->rows_to);
+    free(load->rows_from);
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* perf_options.h - what a run of the benchmark is asked to do. */
+#ifndef EPX_PERF_OPTIONS_H
+#define EPX_PERF_OPTIONS_H
+
+#include <epx.h>
+
+struct perf_peer_kind;
+struct perf_space;
+struct perf_verb;
+
+/* What allocated a buffer. */
+enum perf_place { PERF_PLACE_HEAP, PERF_PLACE_WINDOW };
+
+struct perf_span {
+    int64_t min, max;
+};
+
+struct perf_options {
+    const struct perf_verb *verb;
+    struct perf_span tokens;    /* of each rank */
+    struct perf_span row_bytes; /* min 0: `hidden` elements */
+    int64_t hidden;
+    int64_t top_k, experts, alignment, iterations, warmup, seed, tests;
+    int64_t batch;              /* operations one after the other in a timing */
+    int64_t max_sms;            /* 0: the library's default */
+    const char *datatype_name;
+    EPX_Datatype datatype;
+    EPX_Layout layout;
+    int place; /* enum perf_place: where the rows at the experts' ranks lie */
+    const struct perf_peer_kind *peer; /* NULL: none */
+    const struct perf_space *space;
+    const char *skew, *transport, *json;
+    int full, check, graph, ceiling, usage;
+};
+
+#endif

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * epx_perf.c - a benchmark of the collectives over a sweep of tokens and row lengths. Its layers,
+ * lowest first: space/ is the memory that a run works on, and its clock; bench/ is what EPX works
+ * on at one point of the sweep; peer/ comes to the same result without EPX; and this folder has
+ * the command line, the sub-commands, the checks, the loop that takes the times, and the report.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "epx_perf/bench/perf_bench.h"
+#include "epx_perf/bench/perf_verb.h"
+#include "epx_perf/peer/perf_peer.h"
+#include "epx_perf/perf_command_line.h"
+#include "epx_perf/perf_expect.h"
+#include "epx_perf/perf_measure.h"
+#include "epx_perf/perf_report.h"
+#include "epx_perf/space/perf_alloc.h"
+
+enum { MAX_POINTS = 1024 };
+
+static void set_number(MPI_Info info, const char *name, int64_t number)
+{
+    char text[32];
+
+    snprintf(text, sizeof(text), "%lld", (long long)number);
+    MPI_Info_set(info, name, text);
+}
+
+/* Returns EPX_COMM_NULL if the transport is not usable; the library has said so. */
+static EPX_Comm create_comm(const struct perf_options *options)
+{
+    EPX_Comm comm = EPX_COMM_NULL;
+    MPI_Info info;
+
+    MPI_Info_create(&info);
+    if (options->transport)
+        MPI_Info_set(info, "epx_transport", options->transport);
+    if (options->max_sms)
+        set_number(info, "epx_max_sms", options->max_sms);
+    MPI_Info_set(info, "epx_memory", options->space->hint);
+    if (EPX_Comm_create(MPI_COMM_WORLD, info, &comm) != EPX_SUCCESS)
+        comm = EPX_COMM_NULL;
+    MPI_Info_free(&info);
+    return comm;
+}
+
+/* Makes the bench, its peer and the rows to expect, ready for the first operation. */
+static int create_point(const struct perf_options *options, int tokens, int64_t row_bytes,
+                        EPX_Comm comm, struct perf_bench *bench)
+{
+    if (perf_bench_create(options, tokens, row_bytes, comm, bench))
+        return -1;
+    if (options->peer && !(bench->peer = perf_peer_create(bench))) {
+        perf_bench_free(bench);
+        return -1;
+    }
+    if (options->check)
+        perf_expect_create(bench);
+    if (options->verb->prepare)
+        options->verb->prepare(bench);
+    return 0;
+}
+
+static void free_point(struct perf_bench *bench)
+{
+    perf_expect_free(bench);
+    perf_peer_free(bench->peer);
+    perf_bench_free(bench);
+}
+
+static int measure_point(const struct perf_run *run, EPX_Comm comm, int tokens, int64_t row_bytes,
+                         struct perf_result *result)
+{
+    struct perf_bench bench;
+
+    if (create_point(run->options, tokens, row_bytes, comm, &bench))
+        return -1;
+    perf_measure(&bench, result);
+    if (run->rank == 0)
+        perf_report_line(run, result);
+    free_point(&bench);
+    return 0;
+}
+
+static int64_t next(int64_t size)
+{
+    return size ? 2 * size : 1;
+}
+
+/* Returns the number of points; -1 if one could not be set up. */
+static int sweep(const struct perf_run *run, EPX_Comm comm, struct perf_result *results)
+{
+    const struct perf_options *options = run->options;
+    int num = 0;
+
+    for (int64_t t = options->tokens.min; t <= options->tokens.max; t = next(t))
+        for (int64_t b = options->row_bytes.min; b <= options->row_bytes.max; b = next(b))
+            if (num < MAX_POINTS && measure_point(run, comm, (int)t, b, &results[num++]))
+                return -1;
+    return num;
+}
+
+/* Opens the file for the results on rank 0; 0, or -1 on all ranks if that fails. */
+static int open_json(const struct perf_options *options, int rank, FILE **json)
+{
+    int failed;
+
+    *json = rank == 0 && options->json ? perf_report_open(options->json) : NULL;
+    failed = rank == 0 && options->json && !*json;
+    MPI_Bcast(&failed, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    return failed ? -1 : 0;
+}
+
+static int any_wrong(const struct perf_result *results, int num)
+{
+    for (int i = 0; i < num; i++)
+        if (results[i].wrong_rows)
+            return 1;
+    return 0;
+}
+
+static int measure(struct perf_run *run, EPX_Comm comm, FILE *json)
+{
+    struct perf_result *results = perf_alloc(MAX_POINTS, sizeof(*results));
+    const struct perf_options *options = run->options;
+    int num, failed;
+
+    perf_read_hint(comm, "epx_transport", run->transport);
+    if (options->ceiling)
+        run->ceiling = options->space->ceiling(options->space, MPI_COMM_WORLD);
+    if (run->rank == 0)
+        perf_report_head(run);
+    num = sweep(run, comm, results);
+    failed = any_wrong(results, num);
+    if (run->rank == 0 && options->check && num >= 0 && !failed)
+        puts("# every row right");
+    if (json)
+        failed |= perf_report_json(json, run, results, num);
+    free(results);
+    return num < 0 ? 2 : failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+static int measure_with_peer(struct perf_run *run, FILE *json)
+{
+    const struct perf_peer_kind *peer = run->options->peer;
+    EPX_Comm comm = create_comm(run->options);
+    int rc = EXIT_FAILURE;
+
+    if (!comm)
+        return EXIT_FAILURE;
+    if (!peer || perf_peer_open(peer) == 0) {
+        rc = measure(run, comm, json);
+        if (peer)
+            perf_peer_close(peer);
+    }
+    EPX_Comm_free(&comm);
+    return rc;
+}
+
+static int run(const struct perf_options *options, int rank)
+{
+    struct perf_run run = {.options = options, .rank = rank};
+    FILE *json;
+    int rc;
+
+    MPI_Comm_size(MPI_COMM_WORLD, &run.size);
+    if (options->space->open(MPI_COMM_WORLD))
+        return EXIT_FAILURE;
+    rc = open_json(options, rank, &json) ? EXIT_FAILURE : measure_with_peer(&run, json);
+    options->space->close();
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    struct perf_options options;
+    int rank, rc = EXIT_SUCCESS;
+
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    if (perf_options_read(argc, argv, rank, &options))
+        rc = 2;
+    else if (options.usage && rank == 0)
+        perf_usage(stdout);
+    else if (!options.usage)
+        rc = run(&options, rank);
+    MPI_Finalize();
+    return rc;
+}

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* perf_command_line.c - the command line: its options, their defaults, and what they exclude. */
+#include "epx_perf/perf_command_line.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "epx_perf/bench/perf_number.h"
+#include "epx_perf/bench/perf_options.h"
+#include "epx_perf/bench/perf_verb.h"
+#include "epx_perf/peer/peer_kinds.h"
+#include "epx_perf/perf_verbs.h"
+#include "epx_perf/space/perf_spaces.h"
+
+enum {
+    OPTION_TRANSPORT = 256,
+    OPTION_PEER,
+    OPTION_JSON,
+    OPTION_SEED,
+    OPTION_TESTS,
+    OPTION_BATCH,
+    OPTION_GRAPH,
+    OPTION_CEILING,
+    OPTION_MAX_SMS
+};
+enum { GRAPH_BATCH = 10 };
+
+static const char usage[] =
+    "usage: epx_perf SUB-COMMAND [options]\n"
+    "sub-commands: route, dispatch, combine, dispatch-backward, combine-backward, alltoallv,\n"
+    "              layer\n"
+    "  -t, --tokens N[:MAX]       tokens of a rank, doubled up to MAX (4096)\n"
+    "  -m, --row-bytes MIN[:MAX]  bytes of a row, doubled up to MAX (hidden elements)\n"
+    "  -H, --hidden N             elements of a row (2048)\n"
+    "  -k, --top-k N              experts of a token (8)\n"
+    "  -e, --experts N            experts of all ranks (64)\n"
+    "  -s, --skew S               uniform, zipf:EXPONENT, even or file:PATH (uniform)\n"
+    "  -T, --datatype T           byte, float8_e4m3, float8_e5m2, float16, bfloat16, float32,\n"
+    "                             float64 (float32)\n"
+    "  -l, --layout L             expert or rank (expert)\n"
+    "  -a, --alignment N          rows that slabs are aligned to (1)\n"
+    "  -r, --receive-buffer B     alloc (EPX_Alloc_mem) or malloc (alloc)\n"
+    "  -d, --memory M             host or cuda (host)\n"
+    "      --transport NAME       as the hint epx_transport\n"
+    "      --max-sms N            as the hint epx_max_sms\n"
+    "      --batch N              operations one after the other in a timing (1)\n"
+    "      --graph                replay EPX's batch, then of 10, from a CUDA graph\n"
+    "      --ceiling              measure how fast the GPUs store into each other's memory\n"
+    "  -i, --iterations N         timed iterations (20)\n"
+    "  -x, --warm-up N            iterations before them (3)\n"
+    "  -c, --check                check every result\n"
+    "  -f, --full                 all columns, overlap among them\n"
+    "      --tests N              EPX_Test calls during the computation of the overlap (0)\n"
+    "      --peer P               alternate with the same by hand: none, mpi or mpi-blocks; with\n"
+    "                             -d cuda mpi, nccl, nccl-counted or nccl-alltoall (none)\n"
+    "      --json FILE            write the results to FILE too\n"
+    "      --seed N               of ids (1)\n"
+    "  -h, --help                 this text\n";
+
+static const struct option long_options[] = {
+    {"tokens", required_argument, NULL, 't'},
+    {"row-bytes", required_argument, NULL, 'm'},
+    {"hidden", required_argument, NULL, 'H'},
+    {"top-k", required_argument, NULL, 'k'},
+    {"experts", required_argument, NULL, 'e'},
+    {"skew", required_argument, NULL, 's'},
+    {"datatype", required_argument, NULL, 'T'},
+    {"layout", required_argument, NULL, 'l'},
+    {"alignment", required_argument, NULL, 'a'},
+    {"receive-buffer", required_argument, NULL, 'r'},
+    {"memory", required_argument, NULL, 'd'},
+    {"transport", required_argument, NULL, OPTION_TRANSPORT},
+    {"iterations", required_argument, NULL, 'i'},
+    {"warm-up", required_argument, NULL, 'x'},
+    {"check", no_argument, NULL, 'c'},
+    {"full", no_argument, NULL, 'f'},
+    {"tests", required_argument, NULL, OPTION_TESTS},
+    {"peer", required_argument, NULL, OPTION_PEER},
+    {"batch", required_argument, NULL, OPTION_BATCH},
+    {"graph", no_argument, NULL, OPTION_GRAPH},
+    {"ceiling", no_argument, NULL, OPTION_CEILING},
+    {"max-sms", required_argument, NULL, OPTION_MAX_SMS},
+    {"json", required_argument, NULL, OPTION_JSON},
+    {"seed", required_argument, NULL, OPTION_SEED},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
+};
+
+/* A word that is the value of an option, and the number that it stands for. */
+struct word {
+    const char *name;
+    int value;
+};
+
+static const struct word datatype_words[] = {
+    {"byte", EPX_BYTE},         {"float8_e4m3", EPX_FLOAT8_E4M3}, {"float8_e5m2", EPX_FLOAT8_E5M2},
+    {"float16", EPX_FLOAT16},   {"bfloat16", EPX_BFLOAT16},       {"float32", EPX_FLOAT32},
+    {"float64", EPX_FLOAT64},   {NULL, 0}};
+static const struct word layout_words[] = {
+    {"expert", EPX_EXPERT_MAJOR}, {"rank", EPX_RANK_MAJOR}, {NULL, 0}};
+static const struct word place_words[] = {
+    {"alloc", PERF_PLACE_WINDOW}, {"malloc", PERF_PLACE_HEAP}, {NULL, 0}};
+
+static int speaks; /* whether this is rank 0, which alone says what is wrong */
+
+static int complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static int complain(const char *format, ...)
+{
+    va_list values;
+
+    if (!speaks)
+        return -1;
+    fputs("epx_perf: ", stderr);
+    va_start(values, format);
+    vfprintf(stderr, format, values);
+    va_end(values);
+    fputc('\n', stderr);
+    return -1;
+}
+
+void perf_usage(FILE *stream)
+{
+    fputs(usage, stream);
+}
+
+static int read_number(const char *text, int64_t min, int64_t max, int64_t *number)
+{
+    char *end;
+    long long value;
+
+    errno = 0;
+    value = strtoll(text, &end, 10);
+    if (end == text || *end || errno || value < min || value > max)
+        return complain("\"%s\" is not a number from %lld to %lld", text, (long long)min,
+                        (long long)max);
+    *number = value;
+    return 0;
+}
+
+static int read_span(const char *text, int64_t min, int64_t max, struct perf_span *span)
+{
+    char first[32];
+    size_t length = strcspn(text, ":");
+
+    snprintf(first, sizeof(first), "%.*s", (int)length, text);
+    if (read_number(first, min, max, &span->min))
+        return -1;
+    span->max = span->min;
+    return text[length] ? read_number(text + length + 1, span->min, max, &span->max) : 0;
+}
+
+static int read_word(const char *text, const struct word *words, int *value)
+{
+    for (const struct word *w = words; w->name; w++)
+        if (strcmp(text, w->name) == 0) {
+            *value = w->value;
+            return 0;
+        }
+    return complain("\"%s\" is not a value of that option, see epx_perf --help", text);
+}
+
+static int read_space(const char *text, const struct perf_space **space)
+{
+    *space = perf_space_find(text);
+    if (*space)
+        return 0;
+    return strcmp(text, "cuda") == 0 ? complain("built without CUDA")
+                                     : complain("\"%s\" is not host or cuda", text);
+}
+
+static int read_peer(const char *text, const struct perf_peer_kind **peer)
+{
+    *peer = perf_peer_find(text);
+    if (*peer || strcmp(text, "none") == 0)
+        return 0;
+    return strncmp(text, "nccl", 4) == 0
+               ? complain("--peer %s: no such peer, or built without NCCL", text)
+               : complain("--peer %s: no such peer, see epx_perf --help", text);
+}
+
+static int read_size_option(int option, const char *text, struct perf_options *options)
+{
+    switch (option) {
+    case 't': return read_span(text, 0, INT32_MAX / 64, &options->tokens);
+    case 'm': return read_span(text, 1, INT32_MAX, &options->row_bytes);
+    case 'H': return read_number(text, 1, INT32_MAX / 8, &options->hidden);
+    case 'k': return read_number(text, 1, 64, &options->top_k);
+    case 'e': return read_number(text, 1, INT32_MAX / 64, &options->experts);
+    case 'a': return read_number(text, 1, 1 << 20, &options->alignment);
+    case 'i': return read_number(text, 1, 1 << 24, &options->iterations);
+    case 'x': return read_number(text, 0, 1 << 24, &options->warmup);
+    case OPTION_TESTS: return read_number(text, 0, 1 << 20, &options->tests);
+    case OPTION_BATCH: return read_number(text, 1, 1000, &options->batch);
+    case OPTION_MAX_SMS: return read_number(text, 1, 1024, &options->max_sms);
+    default: return read_number(text, 0, INT32_MAX, &options->seed);
+    }
+}
+
+static int read_option(int option, const char *text, struct perf_options *options)
+{
+    switch (option) {
+    case 's': options->skew = text; return 0;
+    case 'T':
+        options->datatype_name = text;
+        return read_word(text, datatype_words, &options->datatype);
+    case 'l': return read_word(text, layout_words, &options->layout);
+    case 'r': return read_word(text, place_words, &options->place);
+    case 'd': return read_space(text, &options->space);
+    case 'c': options->check = 1; return 0;
+    case 'f': options->full = 1; return 0;
+    case 'h': options->usage = 1; return 0;
+    case OPTION_TRANSPORT: options->transport = text; return 0;
+    case OPTION_PEER: return read_peer(text, &options->peer);
+    case OPTION_GRAPH: options->graph = 1; return 0;
+    case OPTION_CEILING: options->ceiling = 1; return 0;
+    case OPTION_JSON: options->json = text; return 0;
+    case '?': return -1;
+    default: return read_size_option(option, text, options);
+    }
+}
+
+static int check_space(struct perf_options *options)
+{
+    if (options->graph && !options->space->replay)
+        return complain("--graph needs -d cuda");
+    if (options->ceiling && !options->space->ceiling)
+        return complain("--ceiling is for -d cuda: on host memory the ceiling is the copy");
+    if (options->batch == 0)
+        options->batch = options->graph ? GRAPH_BATCH : 1;
+    return 0;
+}
+
+/* Checks what depends on several options. */
+static int check_options(struct perf_options *options)
+{
+    int bytes = perf_datatype_bytes(options->datatype);
+    int adds = options->verb->sums;
+
+    if (options->row_bytes.min == 0)
+        options->row_bytes.min = options->row_bytes.max = options->hidden * bytes;
+    if (options->row_bytes.min % bytes)
+        return complain("rows of %lld bytes are not whole elements of %d",
+                        (long long)options->row_bytes.min, bytes);
+    if (options->alignment & (options->alignment - 1))
+        return complain("alignment %lld is not a power of two", (long long)options->alignment);
+    if (options->layout == EPX_RANK_MAJOR && options->alignment > 1)
+        return complain("the rank layout has alignment 1");
+    if (adds && options->datatype <= EPX_FLOAT8_E5M2)
+        return complain("%s cannot be added: %s needs float16, bfloat16, float32 or float64",
+                        options->datatype_name, options->verb->name);
+    if (options->peer)
+        options->peer = perf_peer_on(options->peer, options->space);
+    if (options->peer && perf_peer_refuses(options))
+        return complain("--peer %s: %s", perf_peer_name(options->peer),
+                        perf_peer_refuses(options));
+    return check_space(options);
+}
+
+int perf_options_read(int argc, char **argv, int rank, struct perf_options *options)
+{
+    static const struct perf_options defaults = {
+        .tokens = {4096, 4096}, .hidden = 2048, .top_k = 8, .experts = 64, .alignment = 1,
+        .iterations = 20, .warmup = 3, .seed = 1, .datatype_name = "float32",
+        .datatype = EPX_FLOAT32, .layout = EPX_EXPERT_MAJOR, .place = PERF_PLACE_WINDOW,
+        .space = &perf_space_host, .skew = "uniform"};
+    int option;
+
+    *options = defaults;
+    speaks = opterr = rank == 0;
+    while ((option = getopt_long(argc, argv, "t:m:H:k:e:s:T:l:a:r:d:i:x:cfh", long_options,
+                                 NULL)) != -1)
+        if (read_option(option, optarg, options))
+            return -1;
+    if (options->usage)
+        return 0;
+    if (optind + 1 != argc)
+        return complain("one sub-command wanted, see --help");
+    options->verb = perf_verb_find(argv[optind]);
+    if (!options->verb)
+        return complain("no sub-command \"%s\"", argv[optind]);
+    return check_options(options);
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * perf_expect.c - the rows that every rank should have, worked out from the ids of all ranks and
+ * the documented order of rows alone.
+ */
+#include "epx_perf/perf_expect.h"
+
+#include <stdlib.h>
+
+#include "epx_perf/space/perf_alloc.h"
+
+int perf_expected_rank(const struct perf_load *load, int64_t id)
+{
+    return id < 0 ? -1 : perf_owner(load, id);
+}
+
+static int64_t put(struct perf_expected_row *rows, int64_t at, int source, int64_t pair,
+                   int top_k)
+{
+    struct perf_expected_row row = {source, (int32_t)(pair / top_k), (int32_t)(pair % top_k)};
+
+    if (rows)
+        rows[at] = row;
+    return at + 1;
+}
+
+/* Lists rows by (expert, source, token, choice), padded; returns their number. */
+static int64_t list_by_expert(const struct perf_bench *bench, int rank,
+                              struct perf_expected_row *rows)
+{
+    const struct perf_load *load = &bench->load;
+    int last = perf_first_expert(load, rank + 1);
+    int64_t num = 0;
+
+    for (int e = perf_first_expert(load, rank); e < last; e++) {
+        for (int64_t i = 0; i < load->pairs * load->size; i++)
+            if (bench->all_ids[i] == e)
+                num = put(rows, num, (int)(i / load->pairs), i % load->pairs, load->top_k);
+        while (num % load->alignment)
+            num = put(rows, num, -1, 0, load->top_k);
+    }
+    return num;
+}
+
+/* Lists rows by (source, token); the choice is the first one on the rank. */
+static int64_t list_by_rank(const struct perf_bench *bench, int rank,
+                            struct perf_expected_row *rows)
+{
+    const struct perf_load *load = &bench->load;
+    int64_t num = 0, taken = -1;
+
+    for (int64_t i = 0; i < load->pairs * load->size; i++)
+        if (taken != i / load->top_k && perf_expected_rank(load, bench->all_ids[i]) == rank) {
+            num = put(rows, num, (int)(i / load->pairs), i % load->pairs, load->top_k);
+            taken = i / load->top_k;
+        }
+    return num;
+}
+
+static int64_t list_rows(const struct perf_bench *bench, int rank, struct perf_expected_row *rows)
+{
+    return bench->options->layout == EPX_RANK_MAJOR ? list_by_rank(bench, rank, rows)
+                                                    : list_by_expert(bench, rank, rows);
+}
+
+/* Fills in the slots of this rank's pairs whose experts are on the given rank. */
+static void expect_slots(struct perf_bench *bench, int rank, const struct perf_expected_row *rows,
+                         int64_t num)
+{
+    const struct perf_load *load = &bench->load;
+
+    for (int64_t i = 0; i < num; i++) {
+        int64_t first = (int64_t)rows[i].token * load->top_k;
+
+        if (rows[i].source != load->rank)
+            continue;
+        for (int k = 0; k < load->top_k; k++)
+            if (bench->options->layout == EPX_RANK_MAJOR
+                    ? perf_expected_rank(load, load->ids[first + k]) == rank
+                    : k == rows[i].choice)
+                bench->expected_slots[first + k] = (int32_t)i;
+    }
+}
+
+void perf_expect_create(struct perf_bench *bench)
+{
+    const struct perf_load *load = &bench->load;
+    struct perf_expected_row *rows;
+
+    bench->all_ids = perf_alloc(load->pairs * load->size, sizeof(int64_t));
+    bench->expected_slots = perf_alloc(load->pairs, sizeof(int32_t));
+    for (int64_t i = 0; i < load->pairs; i++)
+        bench->expected_slots[i] = -1;
+    MPI_Allgather(load->ids, (int)load->pairs, MPI_INT64_T, bench->all_ids, (int)load->pairs,
+                  MPI_INT64_T, load->comm);
+    for (int r = 0; r < load->size; r++) {
+        int64_t num = list_rows(bench, r, NULL);
+
+        rows = perf_alloc(num, sizeof(*rows));
+        list_rows(bench, r, rows);
+        expect_slots(bench, r, rows, num);
+        if (r != load->rank) {
+            free(rows);
+            continue;
+        }
+        bench->expected = rows;
+        bench->num_expected = num;
+    }
+}
+
+void perf_expect_free(struct perf_bench *bench)
+{
+    free(bench->all_ids);
+    free(bench->expected);
+    free(bench->expected_slots);
+}

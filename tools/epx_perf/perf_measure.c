@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * perf_measure.c - the loop that takes the times. Every iteration runs each side once, one after
+ * the other, each after a barrier, so that what disturbs the machine disturbs all sides. The time
+ * of an iteration is the time of the slowest rank; median, minimum and maximum are over iterations.
+ */
+#include "epx_perf/perf_measure.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "epx_perf/peer/perf_peer.h"
+#include "epx_perf/space/perf_alloc.h"
+
+static int64_t received_bytes(const struct perf_load *load)
+{
+    int64_t rows = 0;
+
+    for (int s = 0; s < load->size; s++)
+        rows += load->rows_from[s];
+    return rows * load->row_bytes;
+}
+
+/* Copies as many bytes as this rank receives between the buffers that the verb uses. */
+static void copy(struct perf_bench *bench)
+{
+    const struct perf_load *load = &bench->load;
+    const struct perf_verb *verb = bench->options->verb;
+    struct perf_copy copy = {.rows = bench->rows.address, .rows_bytes = received_bytes(load)};
+
+    copy.home_bytes = (verb->by_pairs ? load->pairs : load->tokens) * load->row_bytes;
+    if (verb->spreads) {
+        copy.home = bench->tokens.address;
+        bench->options->space->copy(&copy);
+    }
+    if (verb->gathers) {
+        copy.home = bench->sums.address;
+        copy.gathers = 1;
+        bench->options->space->copy(&copy);
+    }
+}
+
+static void operate(struct perf_bench *bench, enum perf_side side)
+{
+    switch (side) {
+    case PERF_EPX: perf_bench_operate(bench); break;
+    case PERF_PEER: bench->options->verb->peer(bench->peer); break;
+    case PERF_COPY: copy(bench); break;
+    default: MPI_Barrier(bench->load.comm);
+    }
+}
+
+/* Runs a batch of one side; a batch of EPX may be a graph. */
+static void run(struct perf_bench *bench, enum perf_side side)
+{
+    if (side == PERF_EPX && bench->graph)
+        bench->options->space->replay(bench->graph);
+    else
+        for (int64_t i = 0; i < bench->options->batch; i++)
+            operate(bench, side);
+}
+
+static int runs(const struct perf_bench *bench, enum perf_side side)
+{
+    const struct perf_verb *verb = bench->options->verb;
+
+    return side == PERF_PEER ? bench->peer != NULL
+                             : side != PERF_COPY || verb->spreads || verb->gathers;
+}
+
+/* Overwrites outputs: what an operation fails to write must not pass for its result. */
+static void poison(struct perf_bench *bench, enum perf_side side)
+{
+    const struct perf_verb *verb = bench->options->verb;
+
+    if (side == PERF_PEER)
+        perf_peer_poison(bench->peer, verb->spreads, verb->gathers);
+    else
+        perf_bench_poison(bench);
+}
+
+static int64_t check(struct perf_bench *bench, enum perf_side side)
+{
+    const struct perf_verb *verb = bench->options->verb;
+
+    if (side == PERF_PEER)
+        perf_peer_fetch(bench->peer, verb->spreads, verb->gathers);
+    else
+        perf_bench_fetch(bench);
+    return verb->check(bench, side);
+}
+
+/* Returns seconds for one operation on this rank, and adds its wrong rows to *wrong. */
+static double run_once(struct perf_bench *bench, enum perf_side side, int64_t *wrong)
+{
+    const struct perf_space *space = bench->options->space;
+    int checks = bench->options->check && side <= PERF_PEER;
+    double time;
+
+    if (checks)
+        poison(bench, side);
+    MPI_Barrier(bench->load.comm);
+    space->start_clock();
+    run(bench, side);
+    time = space->stop_clock();
+    if (checks)
+        *wrong += check(bench, side);
+    return time / (double)bench->options->batch;
+}
+
+static void alternate(struct perf_bench *bench, struct perf_result *result)
+{
+    int64_t num = bench->options->iterations, warmup = bench->options->warmup, wrong = 0;
+    double *times = perf_alloc(num * PERF_SIDES, sizeof(*times));
+
+    for (int64_t i = -warmup; i < num; i++)
+        for (int side = 0; side < PERF_SIDES; side++)
+            if (runs(bench, (enum perf_side)side)) {
+                double time = run_once(bench, (enum perf_side)side, &wrong);
+
+                if (i >= 0)
+                    times[side * num + i] = time;
+            }
+    for (int side = 0; side < PERF_SIDES; side++)
+        result->time[side] = perf_summarize(bench->load.comm, times + side * num, (int)num);
+    MPI_Allreduce(&wrong, &result->wrong_rows, 1, MPI_INT64_T, MPI_SUM, bench->load.comm);
+    free(times);
+}
+
+void perf_read_hint(EPX_Comm comm, const char *name, char *text)
+{
+    MPI_Info info;
+    int found;
+
+    EPX_Comm_get_info(comm, &info);
+    MPI_Info_get(info, name, MPI_MAX_INFO_VAL, text, &found);
+    if (!found)
+        strcpy(text, "unknown");
+    MPI_Info_free(&info);
+}
+
+/* Multiprocessors that a computation leaves to the kernels that wait for other ranks. */
+static int spare_sms(const struct perf_bench *bench)
+{
+    char text[MPI_MAX_INFO_VAL + 1];
+
+    perf_read_hint(bench->comm, "epx_max_sms", text);
+    return atoi(text);
+}
+
+/* One of the three timings from which overlap is worked out. */
+struct overlap_part {
+    int operates, computes;
+    int64_t units;
+    int spare_sms;
+};
+
+/* Starts the operation, computes with an EPX_Test now and then, and waits. */
+static void overlap_once(struct perf_bench *bench, const struct overlap_part *part)
+{
+    const struct perf_space *space = bench->options->space;
+    int64_t tests = part->operates ? bench->options->tests : 0;
+    int done;
+
+    if (part->operates)
+        bench->options->verb->start(bench);
+    for (int64_t i = 0; i <= tests && part->computes; i++) {
+        space->compute(part->units / (tests + 1), part->spare_sms);
+        if (i < tests)
+            EPX_Test(&bench->request, &done, MPI_STATUS_IGNORE);
+    }
+    EPX_Wait_enqueue(&bench->request, bench->stream);
+}
+
+static double time_overlap(struct perf_bench *bench, const struct overlap_part *part)
+{
+    const struct perf_space *space = bench->options->space;
+
+    MPI_Barrier(bench->load.comm);
+    space->start_clock();
+    overlap_once(bench, part);
+    return space->stop_clock();
+}
+
+/* Returns the units of computation that take this rank about that many seconds. */
+static int64_t calibrate(const struct perf_space *space, double seconds, int spare_sms)
+{
+    int64_t units = 1;
+    double time = 0;
+
+    while (time < 1e-3) {
+        units *= 2;
+        space->start_clock();
+        space->compute(units, spare_sms);
+        time = space->stop_clock();
+    }
+    return 1 + (int64_t)((double)units * seconds / time);
+}
+
+/*
+ * Communication alone, computation alone, both: overlap is the part of the shorter one that was
+ * hidden, as the Intel MPI Benchmarks define it.
+ */
+static void measure_overlap(struct perf_bench *bench, struct perf_result *result)
+{
+    int num = (int)bench->options->iterations, spare = spare_sms(bench);
+    int64_t units =
+        calibrate(bench->options->space, result->time[PERF_EPX].median, spare);
+    const struct overlap_part parts[] = {{1, 0, 0, 0}, {0, 1, units, spare}, {1, 1, units, spare}};
+    double *times = perf_alloc((int64_t)num * 3, sizeof(*times)), median[3], pure, shorter;
+
+    for (int i = 0; i < num; i++)
+        for (int part = 0; part < 3; part++)
+            times[part * num + i] = time_overlap(bench, &parts[part]);
+    for (int part = 0; part < 3; part++)
+        median[part] = perf_summarize(bench->load.comm, times + part * num, num).median;
+    pure = median[0];
+    result->compute = median[1];
+    result->both = median[2];
+    shorter = pure < result->compute ? pure : result->compute;
+    result->overlap = (pure + result->compute - result->both) / shorter;
+    result->overlap = result->overlap < 0 ? 0 : result->overlap > 1 ? 1 : result->overlap;
+    free(times);
+}
+
+/* Captures a batch of EPX's operations as a graph, once. */
+static void capture(struct perf_bench *bench)
+{
+    const struct perf_space *space = bench->options->space;
+
+    space->start_capture();
+    for (int64_t i = 0; i < bench->options->batch; i++)
+        perf_bench_operate(bench);
+    bench->graph = space->end_capture();
+}
+
+/* Ends the job if an operation failed where no request could tell. */
+static void expect_no_error(const struct perf_bench *bench)
+{
+    char message[EPX_MAX_ERROR_STRING];
+    int error = EPX_SUCCESS, length;
+
+    EPX_Comm_get_async_error(bench->comm, &error);
+    if (error == EPX_SUCCESS)
+        return;
+    EPX_Comm_get_error_message(bench->comm, message, &length);
+    fprintf(stderr, "epx_perf: %s\n", message);
+    MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+}
+
+void perf_measure(struct perf_bench *bench, struct perf_result *result)
+{
+    const struct perf_options *options = bench->options;
+    const struct perf_load *load = &bench->load;
+    int directions = options->verb->spreads + options->verb->gathers;
+
+    memset(result, 0, sizeof(*result));
+    result->tokens = load->tokens;
+    result->row_bytes = load->row_bytes;
+    result->wire_bytes = directions * load->wire_rows * load->row_bytes;
+    result->logical_bytes = directions * load->logical_rows * load->row_bytes;
+    result->overlap = -1;
+    if (options->graph)
+        capture(bench);
+    alternate(bench, result);
+    if (bench->graph)
+        options->space->free_graph(bench->graph);
+    bench->graph = NULL;
+    if (options->full && (options->space->stream || !options->verb->waits))
+        measure_overlap(bench, result);
+    expect_no_error(bench);
+}

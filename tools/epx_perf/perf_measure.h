@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* perf_measure.h - the times, and wrong rows, of one point of the sweep. */
+#ifndef EPX_PERF_MEASURE_H
+#define EPX_PERF_MEASURE_H
+
+#include "epx_perf/bench/perf_bench.h"
+#include "epx_perf/bench/perf_verb.h"
+#include "epx_perf/space/perf_time.h"
+
+struct perf_result {
+    int tokens;
+    int64_t row_bytes, wire_bytes, logical_bytes, wrong_rows;
+    struct perf_time time[PERF_SIDES];
+    double compute, both, overlap; /* seconds, seconds, fraction; overlap -1: not measured */
+};
+
+/* Collective; the result is for rank 0. */
+void perf_measure(struct perf_bench *bench, struct perf_result *result);
+/* Reads a hint in force, or "unknown", into text, of MPI_MAX_INFO_VAL + 1 characters. */
+void perf_read_hint(EPX_Comm comm, const char *name, char *text);
+
+#endif
