@@ -16,12 +16,14 @@ SH_LOG_COMPILER = $(SHELL)
 MPI_LOG_COMPILER = $(SHELL) $(srcdir)/tests/run
 
 lints = \
+  tests/lint/lint_layers.sh \
   tests/lint_man.sh \
-  tests/lint_layers.sh \
   tests/lint_headers.sh \
   tests/lint_inject.sh \
   tests/lint_exports.sh \
   tests/lint_readme.sh
+lint_programs = tests/lint/sources.awk tests/lint/c.awk tests/lint/functions.awk
+EXTRA_DIST += $(lint_programs) .clang-format
 TESTS += $(lints) tests/check_fortran.sh
 EXTRA_DIST += $(lints) tests/check_fortran.sh tests/fortran.F90
 EXTRA_DIST += tests/run tests/pretend_host tests/simulated_nodes tests/testlist \

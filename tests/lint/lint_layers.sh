@@ -1,0 +1,81 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# The folder is the layer: base < core < kernels < transport < coll < api; a file includes its own
+# and lower ones. What the build has is asked in transport/list.c, EPX_ is defined in api/api_*.c.
+set -u
+LC_ALL=C
+export LC_ALL
+cd "${srcdir:-.}" || exit 1
+find src tools tests examples -type f | sort | awk -v lint=lint_layers "$(cat \
+    tests/lint/sources.awk tests/lint/c.awk tests/lint/functions.awk)"'
+BEGIN {
+    num_layers = split("base core kernels transport coll api", layers)
+    for (i = 1; i <= num_layers; i++)
+        rank["src/" layers[i]] = i
+}
+
+{ in_src = FILENAME ~ /^src\// }
+in_src && FNR == 1 && !layer_of(FILENAME) && FILENAME !~ /\/local\.mk$/ {
+    complain_here("lies in no layer; the folders of src are the layers")
+}
+!is_c(FILENAME) { next }
+{ scan_c($0) }
+included != "" { check_include(included_file(FILENAME, included)) }
+in_src && directive ~ /^(el)?if/ && /HAVE_/ && FILENAME != "src/transport/list.c" {
+    complain_here("asks for HAVE_..., which only src/transport/list.c does")
+}
+in_src { scan_functions() }
+END {
+    end_functions()
+    exit bad
+}
+
+function layer_of(file,   part) {
+    split(file, part, "/")
+    return rank[part[1] "/" part[2]] + 0
+}
+
+# The folder of a transport that a file lies in, or "".
+function transport_of(file,   part) {
+    return file ~ /^src\/transport\/.*\// && split(file, part, "/") ? part[3] : ""
+}
+
+function check_include(file,   own, other) {
+    if (included ~ /^(epx|config)\.h$/)
+        return
+    if (included_by == "<") {
+        if (file != "")
+            complain_here("includes <" included ">; write files of the project in \"\"")
+    } else if (file == "") {
+        complain_here("includes \"" included "\", which is no path from src or its own tree")
+    }
+    if (file == "" || !in_src)
+        return
+    own = transport_of(FILENAME)
+    other = transport_of(file)
+    if (layer_of(file) > layer_of(FILENAME))
+        complain_here("includes " included ", of a higher layer")
+    else if (own != "" && other != "" && other != own && other != "cuda")
+        complain_here("includes " included ", of another transport; only cuda is shared")
+}
+
+function is_api(file) {
+    return file ~ /^src\/api\/api_[a-z_]*\.c$/
+}
+
+function found_function(name, line, lines, hidden) {
+    if (name ~ /^P?EPX_/) {
+        if (!is_api(FILENAME))
+            complain(FILENAME ":" line, "defines " name ", which is for src/api/api_*.c")
+    } else if (is_api(FILENAME) && !hidden) {
+        complain(FILENAME ":" line, "defines " name "; only EPX_ functions are not static here")
+    }
+}
+
+function found_object(name, line, hidden) {
+    if (is_api(FILENAME) && !hidden)
+        complain(FILENAME ":" line, "defines " name "; only EPX_ functions are not static here")
+}
+
+function found_parameters(name, line, num) {}
+'
