@@ -18,6 +18,7 @@ MPI_LOG_COMPILER = $(SHELL) $(srcdir)/tests/run
 lints = \
   tests/lint/lint_layers.sh \
   tests/lint/lint_vendors.sh \
+  tests/lint/lint_circles.sh \
   tests/lint_man.sh \
   tests/lint_headers.sh \
   tests/lint_inject.sh \
