@@ -23,6 +23,7 @@ lints = \
   tests/lint/lint_folders.sh \
   tests/lint/lint_text.sh \
   tests/lint/lint_format.sh \
+  tests/lint/planted.sh \
   tests/lint_man.sh \
   tests/lint_headers.sh \
   tests/lint_inject.sh \
