@@ -125,7 +125,8 @@ CPPFLAGS=$epx_save_CPPFLAGS
 AC_SUBST([MPI_KIND])
 ])
 
-# The launcher and the Fortran wrapper beside the wrapper, with the wrapper's suffix, before any other of the name.
+# The launcher and the Fortran wrapper beside the wrapper, with the wrapper's suffix, before any
+# other of the name.
 AC_DEFUN([_EPX_MPI_LAUNCHER], [
 for epx_mpi_wrapper in ${MPICC:-$CC}; do :; done
 AS_CASE([$epx_mpi_wrapper],

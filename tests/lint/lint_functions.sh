@@ -1,0 +1,32 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# No function and no pointer to one has more than 6 parameters, except those of the public API and
+# of src/api/f08.*; no function's body is longer than 50 lines.
+set -u
+LC_ALL=C
+export LC_ALL
+cd "${srcdir:-.}" || exit 1
+find src tools -type f | sort | awk -v lint=lint_functions "$(cat \
+    tests/lint/sources.awk tests/lint/c.awk tests/lint/functions.awk)"'
+!is_c(FILENAME) { next }
+{
+    scan_c($0)
+    scan_functions()
+}
+END {
+    end_functions()
+    exit bad
+}
+
+function found_parameters(name, line, num) {
+    if (num > 6 && name !~ /^P?EPX_/ && FILENAME !~ /^src\/api\/f08\./)
+        complain(FILENAME ":" line, name " has " num " parameters; at most 6, or a struct of them")
+}
+
+function found_function(name, line, lines, hidden) {
+    if (lines > 50)
+        complain(FILENAME ":" line, name " has a body of " lines " lines; at most 50")
+}
+
+function found_object(name, line, hidden) {}
+'
