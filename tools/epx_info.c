@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "base/param.h"
-#include "epx.h"
 #include "coll/attach.h"
+#include "epx.h"
 
 enum {
     SHOW_LIBRARY = 1,

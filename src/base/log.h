@@ -3,7 +3,9 @@
 #ifndef EPX_BASE_LOG_H
 #define EPX_BASE_LOG_H
 
-#include "base/status.h"
+#include "epx.h"
+
+#define EPX_PRINTF(position, first) __attribute__((format(printf, position, first)))
 
 enum epx_log_level {
     EPX_LOG_LEVEL_ERROR,

@@ -3,7 +3,7 @@
 #ifndef EPX_BASE_PARAM_H
 #define EPX_BASE_PARAM_H
 
-#include "base/log.h"
+#include "base/status.h"
 
 enum epx_memory_kind { EPX_MEMORY_AUTO, EPX_MEMORY_SYSTEM, EPX_MEMORY_CUDA };
 enum epx_progress { EPX_PROGRESS_CALLS, EPX_PROGRESS_THREAD };

@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/log.h"
-
 static const char *const texts[EPX_ERR_LASTCODE] = {
     [EPX_SUCCESS] = "no error",
     [EPX_ERR_ARG] = "invalid argument, or arguments that differ across ranks",

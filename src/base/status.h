@@ -6,9 +6,7 @@
 #ifndef EPX_BASE_STATUS_H
 #define EPX_BASE_STATUS_H
 
-#include "epx.h"
-
-#define EPX_PRINTF(position, first) __attribute__((format(printf, position, first)))
+#include "base/log.h"
 
 /* Returns the error of a call, if it has one. */
 #define EPX_TRY(call)                                                                         \

@@ -47,7 +47,7 @@ struct epx_message_ops {
     /* For a transport on top of this one: where a byte of this rank's stages is on another rank, as
      * mapped here, NULL = it is not mapped. */
     char *(*mapped)(void *state, int rank, char *own);
-    /* Whether the block of a rank in the collective under way had come when done was last called. */
+    /* Whether a rank's block of the collective under way had come when done was last called. */
     int (*came)(void *state, int rank);
 };
 

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#include "coll/device/device_nodes.h"
+#include "coll/device/staged/device_nodes.h"
 #include "core/agree.h"
 #include "kernels/node_rows.h"
 #include "transport/cuda/cuda_errors.h"

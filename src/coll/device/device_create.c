@@ -9,7 +9,7 @@
 #include "coll/device/control_window.h"
 #include "coll/device/device_liveness.h"
 #include "coll/device/device_order.h"
-#include "coll/device/proxy.h"
+#include "coll/device/staged/proxy.h"
 #include "core/agree.h"
 #include "transport/cuda/cuda_errors.h"
 #include "transport/cuda/device_ranks.h"

@@ -21,7 +21,7 @@
 
 #include "base/clock.h"
 #include "base/jitter.h"
-#include "coll/device/proxy.h"
+#include "coll/device/staged/proxy.h"
 #include "core/progress.h"
 #include "transport/cuda/cuda_errors.h"
 #include "transport/cuda/device_scope.h"

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libepx_cuda_la_SOURCES += \
-  src/coll/device/alltoallv_device_direct.c \
-  src/coll/device/alltoallv_device_staged.c \
-  src/coll/device/combine_device_direct.c \
-  src/coll/device/combine_device_staged.c \
   src/coll/device/control_window.c \
   src/coll/device/control_window.h \
   src/coll/device/device.h \
@@ -11,13 +7,9 @@ libepx_cuda_la_SOURCES += \
   src/coll/device/device_create.h \
   src/coll/device/device_liveness.c \
   src/coll/device/device_liveness.h \
-  src/coll/device/device_nodes.c \
-  src/coll/device/device_nodes.h \
   src/coll/device/device_order.c \
   src/coll/device/device_order.h \
   src/coll/device/device_verbs.h \
-  src/coll/device/dispatch_device_direct.c \
-  src/coll/device/dispatch_device_staged.c \
   src/coll/device/ground_device.c \
   src/coll/device/ground_device.h \
   src/coll/device/launch.c \
@@ -28,8 +20,7 @@ libepx_cuda_la_SOURCES += \
   src/coll/device/outcome.c \
   src/coll/device/outcome.h \
   src/coll/device/plan_device.c \
-  src/coll/device/plan_device.h \
-  src/coll/device/proxy.c \
-  src/coll/device/proxy.h \
-  src/coll/device/routing_device_direct.c \
-  src/coll/device/routing_device_staged.c
+  src/coll/device/plan_device.h
+
+include src/coll/device/direct/local.mk
+include src/coll/device/staged/local.mk

@@ -6,7 +6,7 @@
 #include "base/jitter.h"
 #include "coll/device/device.h"
 #include "coll/device/plan_device.h"
-#include "coll/device/proxy.h"
+#include "coll/device/staged/proxy.h"
 #include "core/ready.h"
 #include "core/route.h"
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/jitter.h"
-#include "coll/device/device_nodes.h"
+#include "coll/device/staged/device_nodes.h"
 #include "core/agree.h"
 #include "kernels/node_rows.h"
 #include "transport/cuda/cuda_errors.h"

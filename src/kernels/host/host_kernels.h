@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* host_kernels.h - the kernels of host memory, each in the file of its name, and their arguments. */
+/* host_kernels.h - the kernels of host memory, each in the file of its name. */
 #ifndef EPX_KERNELS_HOST_HOST_KERNELS_H
 #define EPX_KERNELS_HOST_HOST_KERNELS_H
 

@@ -10,7 +10,7 @@
 
 #include "kernels/device_args.h"
 
-/* A kernel, or one a datatype, in the list of all; its blocks may be given so much shared memory. */
+/* A kernel, or one a datatype, in the list of all; its blocks may have so much shared memory. */
 struct epx_loaded {
     template <typename... A>
     explicit epx_loaded(void (*kernel)(A...), int shared_bytes = 0)

@@ -5,7 +5,7 @@ libepx_core_la_SOURCES += \
   src/transport/ucx/ucx_context.c \
   src/transport/ucx/ucx_context.h \
   src/transport/ucx/ucx_link.h \
-  src/transport/ucx/ucx_links.c \
+  src/transport/ucx/ucx_connect.c \
   src/transport/ucx/ucx_links.h \
   src/transport/ucx/ucx_liveness.c \
   src/transport/ucx/ucx_memory.c \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * ucx_link.h - what the files behind ucx_links.h share: the worker and the
- * links of a communicator, and how one of them is lost. All that knows UCX includes it.
+ * ucx_link.h - what the files behind ucx_links.h share: the worker and the links of a
+ * communicator, and how one of them is lost. All that knows UCX includes it.
  */
 #ifndef EPX_TRANSPORT_UCX_UCX_LINK_H
 #define EPX_TRANSPORT_UCX_UCX_LINK_H

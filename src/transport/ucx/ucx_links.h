@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * ucx_links.h - a UCX worker of a communicator with an endpoint to every other rank:
- * messages, memory that ranks of a node map, and letters. Whoever calls holds the lock, or has the
+ * ucx_links.h - a UCX worker of a communicator with an endpoint to every other rank: messages,
+ * memory that ranks of a node map, and letters. Whoever calls holds the lock, or has the
  * communicator alone because it is being made or freed.
  */
 #ifndef EPX_TRANSPORT_UCX_UCX_LINKS_H
@@ -11,7 +11,7 @@
 
 struct epx_links;
 
-/* ucx_links.c */
+/* ucx_connect.c */
 /* Collective, agreed: *links stays NULL or half-built on error, free takes both. */
 int epx_links_create(struct epx_comm *comm, struct epx_links **links);
 /* Local; bounded whether the peers live or not. */

@@ -15,14 +15,14 @@ tests_unit_coll_unit_hier_CPPFLAGS = $(unit_cppflags)
 tests_unit_coll_unit_hier_LDADD = $(unit_ldadd)
 
 # A file of the module for CUDA, but it needs no CUDA.
-tests_unit_coll_unit_nodes_SOURCES = tests/unit/coll/unit_nodes.c src/coll/device/device_nodes.c
+tests_unit_coll_unit_nodes_SOURCES = tests/unit/coll/unit_nodes.c src/coll/device/staged/device_nodes.c
 tests_unit_coll_unit_nodes_CPPFLAGS = $(unit_cppflags)
 tests_unit_coll_unit_nodes_LDADD = $(unit_ldadd)
 
 # The module's proxy over CUDA calls of its own, so it needs no GPU. They come before those of the
 # runtime library, which the suite links.
 tests_unit_coll_unit_proxy_SOURCES = tests/unit/coll/unit_proxy.c $(pretend_streams) \
-  src/coll/device/proxy.c src/transport/cuda/device_scope.c
+  src/coll/device/staged/proxy.c src/transport/cuda/device_scope.c
 tests_unit_coll_unit_proxy_CPPFLAGS = $(unit_cppflags) $(vendor_cppflags)
 tests_unit_coll_unit_proxy_LDFLAGS = -Wl,-z,muldefs
 tests_unit_coll_unit_proxy_LDADD = $(unit_ldadd)

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "coll/device/device_nodes.h"
+#include "coll/device/staged/device_nodes.h"
 #include "support/data.h"
 #include "support/suite.h"
 

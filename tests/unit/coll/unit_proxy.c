@@ -5,7 +5,7 @@
  * and waits until they are released. Their transport leaves messages in boxes, one for each pair,
  * and has only peers: what a rank sends to itself has come before all that the transport queues.
  */
-#include "coll/device/proxy.h"
+#include "coll/device/staged/proxy.h"
 
 #include <pthread.h>
 #include <sched.h>

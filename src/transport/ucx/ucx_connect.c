@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ucx_links.c - a UCX worker of a communicator with an endpoint to every other rank. */
+/* ucx_connect.c - a UCX worker of a communicator with an endpoint to every other rank. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

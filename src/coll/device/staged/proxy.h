@@ -4,8 +4,8 @@
  * ask for it, so that the threads of the user never wait for the GPU. kernels/ring.h has the
  * protocol.
  */
-#ifndef EPX_COLL_DEVICE_PROXY_H
-#define EPX_COLL_DEVICE_PROXY_H
+#ifndef EPX_COLL_DEVICE_STAGED_PROXY_H
+#define EPX_COLL_DEVICE_STAGED_PROXY_H
 
 #include <stdint.h>
 

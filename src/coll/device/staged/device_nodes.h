@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* device_nodes.h - who relays rows on device memory where nodes have several ranks. */
-#ifndef EPX_COLL_DEVICE_DEVICE_NODES_H
-#define EPX_COLL_DEVICE_DEVICE_NODES_H
+#ifndef EPX_COLL_DEVICE_STAGED_DEVICE_NODES_H
+#define EPX_COLL_DEVICE_STAGED_DEVICE_NODES_H
 
 #include "core/comm.h"
 #include "kernels/device_args.h"

@@ -3,7 +3,7 @@
  * device_nodes.c - who relays rows on device memory where nodes have several ranks: the tables that
  * kernels look up, and the room that the stages need. message_rows.cuh has the exchanges.
  */
-#include "coll/device/device_nodes.h"
+#include "coll/device/staged/device_nodes.h"
 
 #include "kernels/node_rows.h"
 

@@ -12,7 +12,7 @@
  *   ended             writer: this thread, as its last step.
  */
 #define _POSIX_C_SOURCE 200809L /* nanosleep */
-#include "coll/device/proxy.h"
+#include "coll/device/staged/proxy.h"
 
 #include <pthread.h>
 #include <sched.h>

@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: BSD-3-Clause
+libepx_cuda_la_SOURCES += \
+  src/coll/device/direct/alltoallv_device_direct.c \
+  src/coll/device/direct/combine_device_direct.c \
+  src/coll/device/direct/dispatch_device_direct.c \
+  src/coll/device/direct/routing_device_direct.c
