@@ -15,7 +15,8 @@ tests_unit_coll_unit_hier_CPPFLAGS = $(unit_cppflags)
 tests_unit_coll_unit_hier_LDADD = $(unit_ldadd)
 
 # A file of the module for CUDA, but it needs no CUDA.
-tests_unit_coll_unit_nodes_SOURCES = tests/unit/coll/unit_nodes.c src/coll/device/staged/device_nodes.c
+tests_unit_coll_unit_nodes_SOURCES = tests/unit/coll/unit_nodes.c \
+  src/coll/device/staged/device_nodes.c
 tests_unit_coll_unit_nodes_CPPFLAGS = $(unit_cppflags)
 tests_unit_coll_unit_nodes_LDADD = $(unit_ldadd)
 
