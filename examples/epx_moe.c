@@ -141,8 +141,7 @@ static void read_batch(const struct moe_layer *l, const struct moe_text *text, i
 {
     int64_t hidden = l->opt.hidden, first;
 
-    b->num_tokens =
-        moe_text_batch(text, l->rank, l->num_ranks, l->opt.max_tokens, step, &first);
+    b->num_tokens = moe_text_batch(text, l->rank, l->num_ranks, l->opt.max_tokens, step, &first);
     for (int t = 0; t < b->num_tokens; t++) {
         moe_text_embed(text, first + t, b->x + t * hidden, (int)hidden);
         moe_text_target(text, first + t, b->target + t * hidden, (int)hidden);
@@ -227,9 +226,11 @@ static void report_loads(const struct moe_layer *l)
 
 static void report_times(const struct moe_layer *l)
 {
-    static const char *const names[MOE_NUM_PHASES] = {
-        "router", "route", "dispatch", "experts", "combine", "combine backward",
-        "experts backward", "dispatch backward", "router backward"};
+    static const char *const names[MOE_NUM_PHASES] = {"router",           "route",
+                                                      "dispatch",         "experts",
+                                                      "combine",          "combine backward",
+                                                      "experts backward", "dispatch backward",
+                                                      "router backward"};
     double seconds[MOE_NUM_PHASES];
 
     MPI_Reduce(l->seconds, seconds, MOE_NUM_PHASES, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
@@ -262,8 +263,8 @@ static int64_t run(struct moe_layer *l, const struct moe_text *text)
         first_loss = step ? first_loss : loss;
     }
     if (l->rank == 0)
-        printf("%lld tokens in %lld steps, loss per token %.3f, at first %.3f\n",
-               (long long)tokens, (long long)steps, loss, first_loss);
+        printf("%lld tokens in %lld steps, loss per token %.3f, at first %.3f\n", (long long)tokens,
+               (long long)steps, loss, first_loss);
     report_loads(l);
     report_times(l);
     errors = moe_check_report(check);
@@ -302,9 +303,15 @@ static int64_t run_file(const struct moe_options *opt, int rank)
 
 int main(int argc, char **argv)
 {
-    struct moe_options opt = {.num_experts = 16, .top_k = 4, .hidden = 64, .ffn = 128,
-                              .max_tokens = 512, .layout = EPX_EXPERT_MAJOR, .threshold = 0.05,
-                              .rate = 0.5, .seed = 1};
+    struct moe_options opt = {.num_experts = 16,
+                              .top_k = 4,
+                              .hidden = 64,
+                              .ffn = 128,
+                              .max_tokens = 512,
+                              .layout = EPX_EXPERT_MAJOR,
+                              .threshold = 0.05,
+                              .rate = 0.5,
+                              .seed = 1};
     int rank, failed;
 
     MPI_Init(&argc, &argv);

@@ -11,12 +11,12 @@
 
 struct moe_options {
     const char *file;
-    int num_experts;        /* E */
-    int top_k;              /* K */
-    int hidden;             /* H, elements of a token row */
-    int ffn;                /* F, elements of an expert's hidden layer */
-    int max_tokens;         /* most tokens a rank has in a step */
-    int steps;              /* 0 = one pass over the text, at most 16 */
+    int num_experts; /* E */
+    int top_k;       /* K */
+    int hidden;      /* H, elements of a token row */
+    int ffn;         /* F, elements of an expert's hidden layer */
+    int max_tokens;  /* most tokens a rank has in a step */
+    int steps;       /* 0 = one pass over the text, at most 16 */
     EPX_Layout layout;
     double capacity_factor; /* receive rows, in parts of an even load; 0 = the worst case */
     double threshold;       /* a choice less probable than this is left out */
@@ -128,14 +128,14 @@ struct moe_layer {
     float *grad_recv, *grad_recv_weights;
     const struct moe_space *space;
     EPX_Stream stream;
-    struct moe_batch batch;             /* the step's, where the collectives read and write it */
-    struct moe_host *host;              /* what the space keeps: one of them is NULL */
+    struct moe_batch batch; /* the step's, where the collectives read and write it */
+    struct moe_host *host;  /* what the space keeps: one of them is NULL */
     struct moe_gpu *gpu;
     double seconds[MOE_NUM_PHASES];
-    int64_t num_rows;                   /* received in this step */
-    const int32_t *expert_counts;       /* [L] pairs of the local experts in this step */
-    int64_t rows;                       /* received, all steps */
-    int64_t *expert_rows;               /* [E] pairs of the local experts, all steps */
+    int64_t num_rows;             /* received in this step */
+    const int32_t *expert_counts; /* [L] pairs of the local experts in this step */
+    int64_t rows;                 /* received, all steps */
+    int64_t *expert_rows;         /* [E] pairs of the local experts, all steps */
 };
 
 /* Collective. */

@@ -221,8 +221,8 @@ static __global__ void compute_grad_parameters(struct moe_experts m)
         int expert = (int)(i / (2 * size));
         int64_t element = i % (2 * size);
 
-        m.grad_parameters[i] = element < size ? grad_of_a(m, expert, element)
-                                              : grad_of_b(m, expert, element - size);
+        m.grad_parameters[i] =
+            element < size ? grad_of_a(m, expert, element) : grad_of_b(m, expert, element - size);
     }
 }
 

@@ -55,8 +55,8 @@ static void create_route(struct moe_layer *l)
     attr.layout = l->opt.layout;
     if (l->opt.capacity_factor > 0)
         attr.overflow = EPX_OVERFLOW_DROP;
-    attr.recv_capacity = recv_capacity(
-        &l->opt, l->num_ranks, local_experts(l->opt.num_experts, l->rank, l->num_ranks));
+    attr.recv_capacity = recv_capacity(&l->opt, l->num_ranks,
+                                       local_experts(l->opt.num_experts, l->rank, l->num_ranks));
     check(EPX_Route_create(&attr, l->comm, &l->route), l->comm);
     check(EPX_Route_get_view(l->route, &view), l->comm);
     l->view = view;

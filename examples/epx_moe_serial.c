@@ -185,8 +185,7 @@ static void place_slabs(struct moe_check *c, int64_t step)
 static void drop_expert_major(struct moe_check *c)
 {
     for (int k = 0; k < c->opt.top_k; k++)
-        if (c->ids[k] >= 0 &&
-            c->next_slot[c->ids[k]]++ >= c->capacity[expert_owner(c, c->ids[k])])
+        if (c->ids[k] >= 0 && c->next_slot[c->ids[k]]++ >= c->capacity[expert_owner(c, c->ids[k])])
             c->ids[k] = -1;
 }
 
@@ -329,8 +328,7 @@ static void check_tokens(struct moe_check *c, int rank, int64_t step)
     float *y = c->rows, *grad_x = y + n * h;
 
     MPI_Recv(y, (int)(n * h), MPI_FLOAT, rank, TAG_Y, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    MPI_Recv(grad_x, (int)(n * h), MPI_FLOAT, rank, TAG_GRAD_X, MPI_COMM_WORLD,
-             MPI_STATUS_IGNORE);
+    MPI_Recv(grad_x, (int)(n * h), MPI_FLOAT, rank, TAG_GRAD_X, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     c->step_tokens += n;
     for (int t = 0; t < n; t++) {
         read_token(c, first + t);

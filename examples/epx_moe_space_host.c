@@ -69,8 +69,8 @@ static void expert_major_backward(struct moe_layer *l)
     for (int e = 0; e < v->num_local_experts; e++) {
         int64_t first = v->expert_offsets[e] * l->opt.hidden;
 
-        moe_expert_backward(l->model, e, l->recv + first, l->grad_out + first,
-                            l->grad_recv + first, v->expert_counts[e]);
+        moe_expert_backward(l->model, e, l->recv + first, l->grad_out + first, l->grad_recv + first,
+                            v->expert_counts[e]);
     }
 }
 

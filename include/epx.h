@@ -90,14 +90,14 @@ typedef struct EPX_Route_attr {
     EPX_Overflow overflow;
 } EPX_Route_attr;
 
-#define EPX_ROUTE_ATTR_INIT                                                                   \
-    {                                                                                         \
-        sizeof(EPX_Route_attr), 0, 0, 0, 1, 0, 0, 64, EPX_EXPERT_MAJOR, EPX_OVERFLOW_ERROR    \
+#define EPX_ROUTE_ATTR_INIT                                                                        \
+    {                                                                                              \
+        sizeof(EPX_Route_attr), 0, 0, 0, 1, 0, 0, 64, EPX_EXPERT_MAJOR, EPX_OVERFLOW_ERROR         \
     }
 
 typedef struct EPX_Route_view {
-    size_t size;                   /* sizeof(EPX_Route_view) */
-    int num_local_experts;         /* L */
+    size_t size;           /* sizeof(EPX_Route_view) */
+    int num_local_experts; /* L */
     int first_local_expert;
     int64_t capacity;              /* rows the receive buffer must have */
     const int32_t *expert_counts;  /* [L] rows (rank-major: pairs) of each local expert */
@@ -111,28 +111,28 @@ typedef struct EPX_Route_view {
     const int32_t *row_ranks;      /* [capacity] home rank; -1 = padding */
 } EPX_Route_view;
 
-#define EPX_ROUTE_VIEW_INIT                                                                   \
-    {                                                                                         \
-        sizeof(EPX_Route_view), 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL \
+#define EPX_ROUTE_VIEW_INIT                                                                        \
+    {                                                                                              \
+        sizeof(EPX_Route_view), 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL      \
     }
 
 typedef struct EPX_Stats {
-    size_t size;            /* sizeof(EPX_Stats) */
-    uint64_t calls;         /* collective operations started */
-    uint64_t rows_self;     /* rows sent to this rank itself */
-    uint64_t rows_node;     /* rows sent to other ranks of the node */
-    uint64_t rows_network;  /* rows sent to other nodes */
+    size_t size;           /* sizeof(EPX_Stats) */
+    uint64_t calls;        /* collective operations started */
+    uint64_t rows_self;    /* rows sent to this rank itself */
+    uint64_t rows_node;    /* rows sent to other ranks of the node */
+    uint64_t rows_network; /* rows sent to other nodes */
     uint64_t bytes_self;
     uint64_t bytes_node;
     uint64_t bytes_network;
-    uint64_t dropped_rows;  /* this rank's pairs (rank-major: unique rows) that found no room */
-    uint64_t timeouts;      /* operations that ended with EPX_ERR_TIMEOUT */
-    uint64_t host_syncs;    /* times a nonblocking call blocked the host on the GPU: 0 */
+    uint64_t dropped_rows; /* this rank's pairs (rank-major: unique rows) that found no room */
+    uint64_t timeouts;     /* operations that ended with EPX_ERR_TIMEOUT */
+    uint64_t host_syncs;   /* times a nonblocking call blocked the host on the GPU: 0 */
 } EPX_Stats;
 
-#define EPX_STATS_INIT                                  \
-    {                                                   \
-        sizeof(EPX_Stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
+#define EPX_STATS_INIT                                                                             \
+    {                                                                                              \
+        sizeof(EPX_Stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                            \
     }
 
 /* Library: local */
@@ -213,12 +213,10 @@ int PEPX_Dispatch(const void *sendbuf, const float *weights, void *recvbuf, floa
                   int count, EPX_Datatype datatype, EPX_Route route, EPX_Stream stream,
                   EPX_Request *request);
 int PEPX_Combine(const void *sendbuf, const float *weights, void *recvbuf, int count,
-                 EPX_Datatype datatype, EPX_Route route, EPX_Stream stream,
-                 EPX_Request *request);
-int PEPX_Dispatch_backward(const void *grad_recv, const float *grad_recv_weights,
-                           void *grad_send, float *grad_weights, int count,
-                           EPX_Datatype datatype, EPX_Route route, EPX_Stream stream,
-                           EPX_Request *request);
+                 EPX_Datatype datatype, EPX_Route route, EPX_Stream stream, EPX_Request *request);
+int PEPX_Dispatch_backward(const void *grad_recv, const float *grad_recv_weights, void *grad_send,
+                           float *grad_weights, int count, EPX_Datatype datatype, EPX_Route route,
+                           EPX_Stream stream, EPX_Request *request);
 int PEPX_Combine_backward(const void *grad, const void *sendbuf, const float *weights,
                           void *grad_sendbuf, float *grad_slot_weights, int count,
                           EPX_Datatype datatype, EPX_Route route, EPX_Stream stream,

@@ -24,13 +24,12 @@ enum {
     SHOW_ALL = SHOW_LIBRARY | SHOW_HINTS | SHOW_TRANSPORTS
 };
 
-static const char usage[] =
-    "usage: epx_info [option]\n"
-    "  --hints        the hints alone\n"
-    "  --hints-roff   the hints as a list for a manual page\n"
-    "  --transports   the transports alone\n"
-    "  -V, --version  the version alone\n"
-    "  -h, --help     this text\n";
+static const char usage[] = "usage: epx_info [option]\n"
+                            "  --hints        the hints alone\n"
+                            "  --hints-roff   the hints as a list for a manual page\n"
+                            "  --transports   the transports alone\n"
+                            "  -V, --version  the version alone\n"
+                            "  -h, --help     this text\n";
 
 static void print_field(const char *name, const char *value)
 {
@@ -78,8 +77,8 @@ static void format_values(const struct epx_param *param, char *text, size_t leng
         return;
     }
     for (int i = 0; param->words[i] && used < length; i++)
-        used += (size_t)snprintf(text + used, length - used, "%s%s", i ? ", " : "",
-                                 param->words[i]);
+        used +=
+            (size_t)snprintf(text + used, length - used, "%s%s", i ? ", " : "", param->words[i]);
 }
 
 static void print_hint(const struct epx_param *param, const struct epx_params *params)

@@ -23,7 +23,8 @@ static int check_rows(int count, EPX_Datatype datatype, int64_t max_row_bytes,
     EPX_FAIL_IF(!bytes, EPX_ERR_TYPE, "datatype %d is unknown", datatype);
     EPX_FAIL_IF(adds && !epx_datatype_adds(datatype), EPX_ERR_TYPE,
                 "datatype %d cannot be added, want EPX_FLOAT16, EPX_BFLOAT16, EPX_FLOAT32 or "
-                "EPX_FLOAT64", datatype);
+                "EPX_FLOAT64",
+                datatype);
     EPX_FAIL_IF(count < 0, EPX_ERR_COUNT, "count is %d", count);
     call->datatype = datatype;
     call->count = count;
@@ -103,8 +104,11 @@ int EPX_Dispatch(const void *sendbuf, const float *weights, void *recvbuf, float
                  int count, EPX_Datatype datatype, EPX_Route route, EPX_Stream stream,
                  EPX_Request *request)
 {
-    struct epx_call call = {.verb = EPX_VERB_DISPATCH, .stream = stream, .rows_in = sendbuf,
-                            .weights_in = weights, .rows_out = recvbuf,
+    struct epx_call call = {.verb = EPX_VERB_DISPATCH,
+                            .stream = stream,
+                            .rows_in = sendbuf,
+                            .weights_in = weights,
+                            .rows_out = recvbuf,
                             .weights_out = recv_weights};
     int rc;
 
@@ -141,8 +145,11 @@ int EPX_Dispatch(const void *sendbuf, const float *weights, void *recvbuf, float
 int EPX_Combine(const void *sendbuf, const float *weights, void *recvbuf, int count,
                 EPX_Datatype datatype, EPX_Route route, EPX_Stream stream, EPX_Request *request)
 {
-    struct epx_call call = {.verb = EPX_VERB_COMBINE, .stream = stream, .rows_in = sendbuf,
-                            .weights_in = weights, .rows_out = recvbuf};
+    struct epx_call call = {.verb = EPX_VERB_COMBINE,
+                            .stream = stream,
+                            .rows_in = sendbuf,
+                            .weights_in = weights,
+                            .rows_out = recvbuf};
     int rc;
 
     EPX_API_ENTER();
@@ -176,9 +183,11 @@ int EPX_Dispatch_backward(const void *grad_recv, const float *grad_recv_weights,
                           float *grad_weights, int count, EPX_Datatype datatype, EPX_Route route,
                           EPX_Stream stream, EPX_Request *request)
 {
-    struct epx_call call = {.verb = EPX_VERB_DISPATCH_BACKWARD, .stream = stream,
+    struct epx_call call = {.verb = EPX_VERB_DISPATCH_BACKWARD,
+                            .stream = stream,
                             .rows_in = grad_recv,
-                            .weights_in = grad_recv_weights, .rows_out = grad_send,
+                            .weights_in = grad_recv_weights,
+                            .rows_out = grad_send,
                             .weights_out = grad_weights};
     int rc;
 
@@ -217,10 +226,13 @@ int EPX_Combine_backward(const void *grad, const void *sendbuf, const float *wei
                          EPX_Datatype datatype, EPX_Route route, EPX_Stream stream,
                          EPX_Request *request)
 {
-    struct epx_call call = {.verb = EPX_VERB_COMBINE_BACKWARD, .stream = stream,
+    struct epx_call call = {.verb = EPX_VERB_COMBINE_BACKWARD,
+                            .stream = stream,
                             .rows_in = grad,
-                            .forward_in = sendbuf, .weights_in = weights,
-                            .rows_out = grad_sendbuf, .weights_out = grad_slot_weights};
+                            .forward_in = sendbuf,
+                            .weights_in = weights,
+                            .rows_out = grad_sendbuf,
+                            .weights_out = grad_slot_weights};
     int rc;
 
     EPX_API_ENTER();
@@ -306,10 +318,14 @@ int EPX_Alltoallv(const void *sendbuf, const int64_t sendcounts[], const int64_t
                   int count, EPX_Datatype datatype, EPX_Comm comm, EPX_Stream stream,
                   EPX_Request *request)
 {
-    struct epx_call call = {.verb = EPX_VERB_ALLTOALLV, .stream = stream,
-                            .rows_in = sendbuf, .rows_out = recvbuf,
-                            .sendcounts = sendcounts, .sdispls = sdispls,
-                            .recvcounts = recvcounts, .rdispls = rdispls,
+    struct epx_call call = {.verb = EPX_VERB_ALLTOALLV,
+                            .stream = stream,
+                            .rows_in = sendbuf,
+                            .rows_out = recvbuf,
+                            .sendcounts = sendcounts,
+                            .sdispls = sdispls,
+                            .recvcounts = recvcounts,
+                            .rdispls = rdispls,
                             .recv_capacity = recv_capacity};
     int rc;
 

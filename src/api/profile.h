@@ -15,8 +15,8 @@
  * Stands, without a semicolon, in the file that defines EPX_name. The alias gets its name from the
  * assembler, because for the compiler EPX_name is PEPX_name by now.
  */
-#define EPX_PROFILED(name)                                               \
-    extern __typeof__(PEPX_##name) epx_weak_##name __asm__("EPX_" #name) \
+#define EPX_PROFILED(name)                                                                         \
+    extern __typeof__(PEPX_##name) epx_weak_##name __asm__("EPX_" #name)                           \
         __attribute__((weak, alias("PEPX_" #name)));
 
 #define EPX_Get_version PEPX_Get_version

@@ -21,8 +21,8 @@ struct epx_window {
 };
 
 struct epx_segment {
-    int id; /* the same on all ranks */
-    size_t bytes; /* of this rank's part */
+    int id;        /* the same on all ranks */
+    size_t bytes;  /* of this rank's part */
     int reachable; /* the other ranks can store into it */
     int is_spare;  /* private memory: the transport had no window */
     struct epx_window *window;

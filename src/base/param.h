@@ -23,13 +23,13 @@ struct epx_params {
 };
 
 struct epx_param {
-    const char *name;          /* info key; in capitals the environment variable */
+    const char *name; /* info key; in capitals the environment variable */
     const char *default_value;
     const char *help;
-    const char *const *words;  /* the values of a list, NULL-terminated; NULL for a number */
-    int64_t min, max;          /* of a number; bytes and milliseconds as the name says */
-    size_t offset;             /* in struct epx_params */
-    int per_rank;              /* may differ across ranks */
+    const char *const *words; /* the values of a list, NULL-terminated; NULL for a number */
+    int64_t min, max;         /* of a number; bytes and milliseconds as the name says */
+    size_t offset;            /* in struct epx_params */
+    int per_rank;             /* may differ across ranks */
 };
 
 /* The table, ended by a NULL name. */

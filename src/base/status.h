@@ -9,25 +9,25 @@
 #include "base/log.h"
 
 /* Returns the error of a call, if it has one. */
-#define EPX_TRY(call)                                                                         \
-    do {                                                                                      \
-        int epx_rc_ = (call);                                                                 \
-        if (epx_rc_ != EPX_SUCCESS)                                                           \
-            return epx_rc_;                                                                   \
+#define EPX_TRY(call)                                                                              \
+    do {                                                                                           \
+        int epx_rc_ = (call);                                                                      \
+        if (epx_rc_ != EPX_SUCCESS)                                                                \
+            return epx_rc_;                                                                        \
     } while (0)
 
 /* Returns EPX_ERR_MPI, logged, if an MPI call fails. */
-#define EPX_TRY_MPI(call)                                                                     \
-    do {                                                                                      \
-        int epx_rc_ = (call);                                                                 \
-        if (epx_rc_ != MPI_SUCCESS)                                                           \
-            return epx_fail_mpi(epx_rc_, #call);                                              \
+#define EPX_TRY_MPI(call)                                                                          \
+    do {                                                                                           \
+        int epx_rc_ = (call);                                                                      \
+        if (epx_rc_ != MPI_SUCCESS)                                                                \
+            return epx_fail_mpi(epx_rc_, #call);                                                   \
     } while (0)
 
-#define EPX_FAIL_IF(condition, code, ...)                                                     \
-    do {                                                                                      \
-        if (condition)                                                                        \
-            return epx_fail(code, __VA_ARGS__);                                               \
+#define EPX_FAIL_IF(condition, code, ...)                                                          \
+    do {                                                                                           \
+        if (condition)                                                                             \
+            return epx_fail(code, __VA_ARGS__);                                                    \
     } while (0)
 
 /* Names the public function that this thread works for; messages start with it, less its P. */

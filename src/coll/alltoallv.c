@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-
 void epx_alltoallv_copy_counts(struct epx_request *request, int64_t *own)
 {
     struct epx_call *call = &request->call;

@@ -119,15 +119,15 @@ static int allocate_expert(struct epx_plan *plan, int64_t capacity)
 static void free_arrays(struct epx_plan *plan)
 {
     void *arrays[] = {
-        plan->owner,          plan->capacities,   plan->pair_ranks,   plan->send_offset,
-        plan->send_rows,      plan->send_token,   plan->send_slot,    plan->token_offset,
-        plan->token_rank,     plan->token_slot,   plan->token_row,    plan->next_slot,
-        plan->next_row,       plan->last_token,   plan->open_records, plan->token_rows,
-        plan->record_to,      plan->matrix_of,    plan->records_of,   plan->pair_weights_of,
-        plan->slots,          plan->recv_rows,    plan->expert_counts, plan->expert_offsets,
-        plan->rank_counts,    plan->row_expert_ids, plan->row_tokens, plan->row_ranks,
-        plan->num_rows,       plan->required_rows, plan->own_records,
-        plan->own_counts,     plan->pair_experts, plan->rank_order,
+        plan->owner,        plan->capacities,     plan->pair_ranks,    plan->send_offset,
+        plan->send_rows,    plan->send_token,     plan->send_slot,     plan->token_offset,
+        plan->token_rank,   plan->token_slot,     plan->token_row,     plan->next_slot,
+        plan->next_row,     plan->last_token,     plan->open_records,  plan->token_rows,
+        plan->record_to,    plan->matrix_of,      plan->records_of,    plan->pair_weights_of,
+        plan->slots,        plan->recv_rows,      plan->expert_counts, plan->expert_offsets,
+        plan->rank_counts,  plan->row_expert_ids, plan->row_tokens,    plan->row_ranks,
+        plan->num_rows,     plan->required_rows,  plan->own_records,   plan->own_counts,
+        plan->pair_experts, plan->rank_order,
     };
 
     for (size_t i = 0; i < sizeof(arrays) / sizeof(arrays[0]); i++)
@@ -147,8 +147,8 @@ static void plan_free(struct epx_route *route)
 
 static int find_capacity(struct epx_route *route)
 {
-    int64_t worst = epx_route_worst_capacity(&route->attr, route->comm->size,
-                                             route->plan->num_local);
+    int64_t worst =
+        epx_route_worst_capacity(&route->attr, route->comm->size, route->plan->num_local);
 
     EPX_FAIL_IF(epx_count_words(route->plan->count_shape) > INT32_MAX / sizeof(int32_t),
                 EPX_ERR_COUNT, "counts of %d experts do not fit one message",
@@ -172,8 +172,8 @@ static int allocate(struct epx_route *route)
         for (int32_t e = epx_first_expert(r, plan->num_experts, plan->num_ranks);
              e < epx_first_expert(r + 1, plan->num_experts, plan->num_ranks); e++)
             plan->owner[e] = r;
-    memset(plan->slots, 0xff, (size_t)plan->max_tokens * (size_t)plan->top_k *
-                                  sizeof(*plan->slots));
+    memset(plan->slots, 0xff,
+           (size_t)plan->max_tokens * (size_t)plan->top_k * sizeof(*plan->slots));
     return route->transport->hier ? epx_node_plan_create(route->comm, plan) : EPX_SUCCESS;
 }
 
@@ -220,8 +220,7 @@ static int create_window(struct epx_route *route)
         EPX_TRY(epx_transport_spare(route->comm, &spare));
         if (!spare)
             return rc;
-        EPX_LOG_WARN("%s; the route falls back to transport %s", epx_status_message(),
-                     spare->name);
+        EPX_LOG_WARN("%s; the route falls back to transport %s", epx_status_message(), spare->name);
         route->transport = spare;
         rc = epx_transport_window_create(spare, bytes, &route->window);
     }
@@ -299,9 +298,8 @@ int epx_routing_assign(struct epx_request *request)
     plan->num_tokens = request->call.num_tokens;
     epx_offset_slabs_host(plan);
     EPX_FAIL_IF(plan->short_rank >= 0 && !plan->drops, EPX_ERR_TRUNCATE,
-                "rank %d needs room for %lld rows, its receive capacity is %lld",
-                plan->short_rank, (long long)plan->short_rows,
-                (long long)plan->capacities[plan->short_rank]);
+                "rank %d needs room for %lld rows, its receive capacity is %lld", plan->short_rank,
+                (long long)plan->short_rows, (long long)plan->capacities[plan->short_rank]);
     epx_assign_slots_host(plan);
     return EPX_SUCCESS;
 }

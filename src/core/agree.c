@@ -78,9 +78,9 @@ int epx_comm_agree(struct epx_comm *comm, int rc)
     EPX_TRY(allreduce(comm, 1, MPI_MIN));
     if (agreement->value[0] == comm->size)
         return EPX_SUCCESS;
-    EPX_TRY_COLLECTIVE(comm, MPI_Ibcast(agreement, (int)offsetof(struct epx_agreement, value),
-                                        MPI_BYTE, (int)agreement->value[0], comm->traffic,
-                                        &request));
+    EPX_TRY_COLLECTIVE(comm,
+                       MPI_Ibcast(agreement, (int)offsetof(struct epx_agreement, value), MPI_BYTE,
+                                  (int)agreement->value[0], comm->traffic, &request));
     EPX_TRY(epx_comm_await(comm, &request));
     return epx_fail_quietly(agreement->code, agreement->message);
 }
@@ -125,8 +125,8 @@ int epx_comm_allgather_bytes(struct epx_comm *comm, const void *own, int bytes, 
     MPI_Request request;
 
     EPX_TRY(check_alive(comm));
-    EPX_TRY_COLLECTIVE(comm, MPI_Iallgather(own, bytes, MPI_BYTE, all, bytes, MPI_BYTE,
-                                            comm->traffic, &request));
+    EPX_TRY_COLLECTIVE(
+        comm, MPI_Iallgather(own, bytes, MPI_BYTE, all, bytes, MPI_BYTE, comm->traffic, &request));
     return epx_comm_await(comm, &request);
 }
 

@@ -9,11 +9,11 @@
 #include "core/comm.h"
 
 /* As EPX_TRY_MPI for a call that starts or ends a collective; its failure ends the communicator. */
-#define EPX_TRY_COLLECTIVE(comm, call)                                                        \
-    do {                                                                                      \
-        int epx_rc_ = (call);                                                                 \
-        if (epx_rc_ != MPI_SUCCESS)                                                           \
-            return epx_comm_break(comm, epx_rc_, #call);                                      \
+#define EPX_TRY_COLLECTIVE(comm, call)                                                             \
+    do {                                                                                           \
+        int epx_rc_ = (call);                                                                      \
+        if (epx_rc_ != MPI_SUCCESS)                                                                \
+            return epx_comm_break(comm, epx_rc_, #call);                                           \
     } while (0)
 int epx_comm_break(struct epx_comm *comm, int mpi_error, const char *call);
 

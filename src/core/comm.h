@@ -81,8 +81,8 @@ struct epx_comm {
 
     struct epx_segment *segments;
     int next_segment, next_route; /* numbers, the same on all ranks */
-    struct epx_route *routes; /* that the user has not freed */
-    struct epx_route *buried; /* freed after the communicator finished */
+    struct epx_route *routes;     /* that the user has not freed */
+    struct epx_route *buried;     /* freed after the communicator finished */
 
     EPX_Stats stats;
     int async_error;

@@ -47,8 +47,8 @@ static int lowest_rank(struct epx_comm *comm, MPI_Comm node, int64_t *lowest)
     MPI_Request request;
 
     value[0] = comm->rank;
-    EPX_TRY_COLLECTIVE(comm, MPI_Iallreduce(MPI_IN_PLACE, value, 1, MPI_INT64_T, MPI_MIN, node,
-                                            &request));
+    EPX_TRY_COLLECTIVE(
+        comm, MPI_Iallreduce(MPI_IN_PLACE, value, 1, MPI_INT64_T, MPI_MIN, node, &request));
     EPX_TRY(epx_comm_await(comm, &request));
     *lowest = value[0];
     return EPX_SUCCESS;
@@ -59,8 +59,8 @@ static int find_leader(struct epx_comm *comm, int64_t *leader)
     MPI_Comm node;
     int rc;
 
-    EPX_TRY_MPI(MPI_Comm_split_type(comm->traffic, MPI_COMM_TYPE_SHARED, comm->rank,
-                                    MPI_INFO_NULL, &node));
+    EPX_TRY_MPI(
+        MPI_Comm_split_type(comm->traffic, MPI_COMM_TYPE_SHARED, comm->rank, MPI_INFO_NULL, &node));
     rc = lowest_rank(comm, node, leader);
     if (!comm->finished)
         MPI_Comm_free(&node);

@@ -57,8 +57,7 @@ static int is_alive(const struct epx_comm *comm, const struct epx_clock *clock, 
 }
 
 /* The rank to blame: a silent one, else the one furthest behind, else the one waited for. */
-static int find_culprit(const struct epx_comm *comm, const struct epx_clock *clock,
-                        int waiting_for)
+static int find_culprit(const struct epx_comm *comm, const struct epx_clock *clock, int waiting_for)
 {
     uint64_t epoch, least = comm->position;
     int culprit = waiting_for;

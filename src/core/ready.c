@@ -34,8 +34,7 @@ static int routing_error(const struct epx_request *request)
     return request->route->error;
 }
 
-static const struct epx_segment *receive_segment(const struct epx_request *request,
-                                                 int64_t *offset)
+static const struct epx_segment *receive_segment(const struct epx_request *request, int64_t *offset)
 {
     const struct epx_call *call = &request->call;
     const struct epx_segment *segment;

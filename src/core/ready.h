@@ -16,11 +16,11 @@ struct epx_ready {
     int64_t route; /* id, -1 = none */
     int64_t error; /* of the routing that the operation stands on */
     int64_t row_bytes;
-    int64_t datatype; /* where rows are added */
-    int64_t weights;    /* EITHER: a rank without rows gave none, which says nothing */
-    int64_t segment;    /* of the receive buffer; -1 = it is not reachable */
-    int64_t offset;     /* in the segment */
-    int64_t most_rows; /* alltoallv: most rows for one rank */
+    int64_t datatype;     /* where rows are added */
+    int64_t weights;      /* EITHER: a rank without rows gave none, which says nothing */
+    int64_t segment;      /* of the receive buffer; -1 = it is not reachable */
+    int64_t offset;       /* in the segment */
+    int64_t most_rows;    /* alltoallv: most rows for one rank */
     int64_t block_tokens; /* hier: most tokens of a block whose rows fit this rank's memory */
 };
 

@@ -50,10 +50,10 @@ struct epx_request {
     int64_t received_rows;
     char message[EPX_MAX_ERROR_STRING];
     /* device memory */
-    int (*launch)(struct epx_request *request); /* queues its kernels; NULL on host memory */
+    int (*launch)(struct epx_request *request);      /* queues its kernels; NULL on host memory */
     int (*ended)(const struct epx_request *request); /* its kernels are through; likewise */
-    int captured;    /* it belongs to a graph and never completes */
-    int completion;  /* where its outcome is written, with this number */
+    int captured;                                    /* it belongs to a graph and never completes */
+    int completion; /* where its outcome is written, with this number */
     uint32_t number;
     uint32_t polls;
     struct epx_request *next;                   /* in the queue */

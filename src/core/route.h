@@ -14,17 +14,17 @@ struct epx_route {
     struct epx_comm *comm;
     struct epx_route *next; /* of the communicator's routes */
     EPX_Route_attr attr;
-    int id;               /* the same on all ranks */
+    int id;                          /* the same on all ranks */
     struct epx_transport *transport; /* the communicator's, or its spare one */
-    int64_t capacity;     /* rows of this rank's receive buffer */
+    int64_t capacity;                /* rows of this rank's receive buffer */
     EPX_Route_view view;
-    struct epx_plan *plan; /* where everything goes */
-    struct epx_device_plan *device_plan; /* the same on device memory, instead */
-    struct epx_window *window; /* of the plan: what ranks exchange */
+    struct epx_plan *plan;                      /* where everything goes */
+    struct epx_device_plan *device_plan;        /* the same on device memory, instead */
+    struct epx_window *window;                  /* of the plan: what ranks exchange */
     void (*plan_free)(struct epx_route *route); /* frees plan and window */
-    atomic_int routed;    /* EPX_Route_tokens was called, here or as a progress thread learned */
-    int num_tokens;       /* of the last call */
-    int error;            /* of the routing in force: operations on it complete likewise */
+    atomic_int routed; /* EPX_Route_tokens was called, here or as a progress thread learned */
+    int num_tokens;    /* of the last call */
+    int error;         /* of the routing in force: operations on it complete likewise */
     char message[EPX_MAX_ERROR_STRING];
 };
 

@@ -12,7 +12,7 @@
 #include "kernels/ring.h"
 
 enum {
-    EPX_READY_WORDS = 16,     /* of one rank about one operation */
+    EPX_READY_WORDS = 16,      /* of one rank about one operation */
     EPX_WAITING_THREADS = 512, /* of a block that may wait for other ranks */
     EPX_WARP = 32
 };
@@ -20,8 +20,8 @@ enum {
 /* The words of a ready note, 32 bits each; the first five are compared across ranks. */
 enum epx_ready_word {
     EPX_READY_VERB,
-    EPX_READY_ROUTE,    /* id, -1 = none */
-    EPX_READY_ROW_LOW,  /* bytes of a row */
+    EPX_READY_ROUTE,   /* id, -1 = none */
+    EPX_READY_ROW_LOW, /* bytes of a row */
     EPX_READY_ROW_HIGH,
     EPX_READY_DATATYPE, /* where rows are added */
     EPX_READY_WEIGHTS,  /* enum of ready.h */
@@ -30,7 +30,7 @@ enum epx_ready_word {
     EPX_READY_OFFSET_HIGH,
     EPX_READY_CAPACITY_LOW, /* alltoallv: rows of the receive buffer */
     EPX_READY_CAPACITY_HIGH,
-    EPX_READY_ERROR         /* of the routing that the operation stands on; added by the kernel */
+    EPX_READY_ERROR /* of the routing that the operation stands on; added by the kernel */
 };
 
 enum { EPX_READY_COMPARED = EPX_READY_WEIGHTS, EPX_MOST_DEVICE_RANKS = 128 };
@@ -42,14 +42,14 @@ struct epx_ready_note {
 /* How an operation ended; the meaning of the values depends on what. */
 enum epx_outcome_what {
     EPX_OUTCOME_FINE,
-    EPX_OUTCOME_SILENT,      /* rank did not answer; a = verb */
-    EPX_OUTCOME_DIFFERS,     /* word `a` of rank differs from rank 0's: b here is 0's, c its own */
-    EPX_OUTCOME_WEIGHTS,     /* weights are NULL on rank but not on rank a */
-    EPX_OUTCOME_SHORT,       /* rank needs a rows, its capacity is b */
-    EPX_OUTCOME_BAD_ID,      /* token a, choice b, value c; rank holds how many, at most INT_MAX */
-    EPX_OUTCOME_BAD_COUNT,   /* alltoallv: sendcounts[rank] is a, sdispls[rank] is b */
-    EPX_OUTCOME_NO_ROWS,     /* alltoallv: sendcounts[rank] is a, but there is no buffer */
-    EPX_OUTCOME_ROUTING      /* the routing failed on rank */
+    EPX_OUTCOME_SILENT,    /* rank did not answer; a = verb */
+    EPX_OUTCOME_DIFFERS,   /* word `a` of rank differs from rank 0's: b here is 0's, c its own */
+    EPX_OUTCOME_WEIGHTS,   /* weights are NULL on rank but not on rank a */
+    EPX_OUTCOME_SHORT,     /* rank needs a rows, its capacity is b */
+    EPX_OUTCOME_BAD_ID,    /* token a, choice b, value c; rank holds how many, at most INT_MAX */
+    EPX_OUTCOME_BAD_COUNT, /* alltoallv: sendcounts[rank] is a, sdispls[rank] is b */
+    EPX_OUTCOME_NO_ROWS,   /* alltoallv: sendcounts[rank] is a, but there is no buffer */
+    EPX_OUTCOME_ROUTING    /* the routing failed on rank */
 };
 
 struct epx_outcome {
@@ -103,8 +103,7 @@ EPX_HD uint64_t *epx_control_credited(char *control, int32_t num_ranks, int32_t 
     return epx_control_arrived(control, num_ranks) + source;
 }
 
-EPX_HD uint64_t *epx_control_ready(char *control, int32_t num_ranks, uint32_t epoch,
-                                   int32_t source)
+EPX_HD uint64_t *epx_control_ready(char *control, int32_t num_ranks, uint32_t epoch, int32_t source)
 {
     return epx_control_credited(control, num_ranks, num_ranks) +
            ((int64_t)(epoch & 1) * num_ranks + source) * EPX_READY_WORDS;
@@ -174,10 +173,10 @@ struct epx_device_state {
     uint64_t barrier;  /* blocks that have come to a barrier, in all kernels */
     uint64_t rounds;   /* of the operation under way, as what follows */
     uint64_t credit_rounds;
-    uint64_t ended;    /* blocks of the kernel under way that failed << 32 | that have ended; the
+    uint64_t ended; /* blocks of the kernel under way that failed << 32 | that have ended; the
                           last sets it to 0 */
     int32_t weighted;
-    int32_t deferred;  /* rows are stored by the next kernel, on the whole device */
+    int32_t deferred; /* rows are stored by the next kernel, on the whole device */
     struct epx_outcome outcome;
     struct epx_device_stats stats;
     struct epx_device_exchanges exchanges;
@@ -189,18 +188,18 @@ struct epx_device_comm {
     int32_t blocks;      /* of the kernels that wait; the same on all ranks */
     uint64_t timeout_ns; /* 0 = for ever */
     struct epx_device_state *state;
-    char *const *control;  /* [R] */
-    char *own_control;     /* this rank's of them */
-    char *const *segments; /* [segments][R] windows of EPX_Alloc_mem */
-    const int32_t *node;   /* [R] of each rank; NULL = all are on one */
-    const int32_t *place;  /* [R] of each rank by (node, rank); likewise */
-    struct epx_completion *completion;    /* pinned; of this operation */
+    char *const *control;              /* [R] */
+    char *own_control;                 /* this rank's of them */
+    char *const *segments;             /* [segments][R] windows of EPX_Alloc_mem */
+    const int32_t *node;               /* [R] of each rank; NULL = all are on one */
+    const int32_t *place;              /* [R] of each rank by (node, rank); likewise */
+    struct epx_completion *completion; /* pinned; of this operation */
     uint32_t number;
     int32_t captured; /* the completion is shared by all that was captured: errors alone */
     int32_t verb;
-    char *ring;           /* pinned; NULL where ranks store into each other's memory */
+    char *ring;               /* pinned; NULL where ranks store into each other's memory */
     const uint64_t *released; /* the last exchange in the ring that is complete */
-    uint64_t jitter_seed; /* --enable-jitter */
+    uint64_t jitter_seed;     /* --enable-jitter */
 };
 
 /* The arguments of the kernels. */

@@ -38,7 +38,7 @@ struct epx_wire_record {
 };
 
 struct epx_wire_pair {
-    int32_t slot;          /* sent: index among the sender's pairs of the expert */
+    int32_t slot;           /* sent: index among the sender's pairs of the expert */
     uint32_t expert_choice; /* local expert << 8 | choice */
 };
 
@@ -65,22 +65,22 @@ struct epx_device_pair {
  * the relays, and the entries that tell them of their node rows: those follow a home's records.
  */
 struct epx_device_nodes {
-    int32_t num_nodes;       /* 0 = all rows go straight to their ranks */
-    int32_t own, size;       /* this rank's node and how many ranks it has */
-    int32_t num_served;      /* homes of other nodes that this rank is a relay for */
-    int32_t num_far;         /* ranks of other nodes */
-    int32_t shares, width;   /* rows of a token that a stage takes: in shares, and with those that
+    int32_t num_nodes;     /* 0 = all rows go straight to their ranks */
+    int32_t own, size;     /* this rank's node and how many ranks it has */
+    int32_t num_served;    /* homes of other nodes that this rank is a relay for */
+    int32_t num_far;       /* ranks of other nodes */
+    int32_t shares, width; /* rows of a token that a stage takes: in shares, and with those that
                                 are passed on; the same on all ranks */
-    const int32_t *relay;    /* [N] of this rank on each node */
-    const int32_t *ranks;    /* [size] */
-    const int32_t *far;      /* [num_far] homes of other nodes, by who serves them */
-    const int32_t *served;   /* [num_served] a part of it */
-    const int32_t *server;   /* [R] who serves a home on this node; itself if it is here */
-    const int32_t *index;    /* [R] place of each rank in its node */
-    const int32_t *serves;   /* [R] place among the served, -1 = it is not */
+    const int32_t *relay;  /* [N] of this rank on each node */
+    const int32_t *ranks;  /* [size] */
+    const int32_t *far;    /* [num_far] homes of other nodes, by who serves them */
+    const int32_t *served; /* [num_served] a part of it */
+    const int32_t *server; /* [R] who serves a home on this node; itself if it is here */
+    const int32_t *index;  /* [R] place of each rank in its node */
+    const int32_t *serves; /* [R] place among the served, -1 = it is not */
     const int32_t *home_share, *relay_share; /* [R] share of a rank in the stages, -1 = none */
-    int32_t *token_row;      /* [N][max_tokens] numbers of this home's node rows */
-    int32_t *passed;         /* [num_served][max_tokens][size] of a node row for each rank here */
+    int32_t *token_row;                      /* [N][max_tokens] numbers of this home's node rows */
+    int32_t *passed; /* [num_served][max_tokens][size] of a node row for each rank here */
 };
 
 /* Device memory of one route. */
@@ -113,17 +113,17 @@ struct epx_device_plan {
 
     /* home side */
     struct epx_device_pair *pairs; /* [max_tokens][K] */
-    int32_t *pair_rank;  /* [max_tokens][K] where the pair travels to, -1 = it does not */
-    int32_t *slots;      /* [max_tokens][K] */
-    int32_t *token_num;  /* [max_tokens] rows of a token */
-    int32_t *token_rank; /* [max_tokens][most_rows] in rank order */
-    int32_t *token_slot; /* likewise: the first slot there, -1 = dropped */
-    int32_t *send_rows;  /* [R] rows kept */
+    int32_t *pair_rank;            /* [max_tokens][K] where the pair travels to, -1 = it does not */
+    int32_t *slots;                /* [max_tokens][K] */
+    int32_t *token_num;            /* [max_tokens] rows of a token */
+    int32_t *token_rank;           /* [max_tokens][most_rows] in rank order */
+    int32_t *token_slot;           /* likewise: the first slot there, -1 = dropped */
+    int32_t *send_rows;            /* [R] rows kept */
 
     /* expert side */
-    int32_t *recv_rows; /* [R] rows kept */
-    int64_t *base;      /* [E] first slot of this rank's pairs of each expert, if many */
-    int64_t *from;      /* [L][R] first slot of each source's pairs, if many; rank-major [R] */
+    int32_t *recv_rows;    /* [R] rows kept */
+    int64_t *base;         /* [E] first slot of this rank's pairs of each expert, if many */
+    int64_t *from;         /* [L][R] first slot of each source's pairs, if many; rank-major [R] */
     int32_t *block_counts; /* [blocks][E + R] */
     int32_t *warp_counts;  /* [blocks][3][E + R], used where shared memory is too small */
 
@@ -137,8 +137,8 @@ struct epx_device_plan {
     int64_t *dropped;
 };
 
-EPX_HD struct epx_wire_record *epx_wire_record_at(const struct epx_device_plan *plan,
-                                                  char *records, int32_t source, int64_t row)
+EPX_HD struct epx_wire_record *epx_wire_record_at(const struct epx_device_plan *plan, char *records,
+                                                  int32_t source, int64_t row)
 {
     return (struct epx_wire_record *)(void *)(records + source * plan->record_share +
                                               row * plan->record_bytes);
@@ -170,8 +170,8 @@ EPX_HD struct epx_slices epx_slices_of(int64_t row_bytes, int64_t rows, int64_t 
     int64_t wanted = rows ? warps / rows : warps;
 
     wanted = wanted < most ? wanted : most;
-    slices.bytes = epx_round_up(wanted > 1 ? (row_bytes + wanted - 1) / wanted : row_bytes,
-                                EPX_SLICE_QUANTUM);
+    slices.bytes =
+        epx_round_up(wanted > 1 ? (row_bytes + wanted - 1) / wanted : row_bytes, EPX_SLICE_QUANTUM);
     slices.num = slices.bytes ? (int32_t)((row_bytes + slices.bytes - 1) / slices.bytes) : 1;
     return slices;
 }

@@ -96,8 +96,9 @@ EPX_HD uint16_t epx_float16_of_float(float value)
     uint32_t sign = (bits >> 16) & 0x8000u;
     uint32_t magnitude = bits & 0x7fffffffu;
     uint32_t normal = (magnitude - (112u << 23) + 0x0fffu + ((magnitude >> 13) & 1u)) >> 13;
-    uint32_t tiny = epx_float_bits(epx_float_of_bits(magnitude < 0x38800000u ? magnitude : 0) +
-                                   0.5f) - 0x3f000000u;
+    uint32_t tiny =
+        epx_float_bits(epx_float_of_bits(magnitude < 0x38800000u ? magnitude : 0) + 0.5f) -
+        0x3f000000u;
     uint32_t nan = 0x7e00u | ((magnitude >> 13) & 0x3ffu);
     uint32_t half = magnitude < 0x38800000u   ? tiny
                     : magnitude < 0x477ff000u ? normal
@@ -130,15 +131,39 @@ EPX_HD uint16_t epx_bfloat16_of_float(float value)
 
 /* Product and sum, each rounded; never contracted (the library is built without contraction). */
 #ifdef __CUDA_ARCH__
-EPX_HD float epx_mul_float(float a, float b) { return __fmul_rn(a, b); }
-EPX_HD float epx_add_float(float a, float b) { return __fadd_rn(a, b); }
-EPX_HD double epx_mul_double(double a, double b) { return __dmul_rn(a, b); }
-EPX_HD double epx_add_double(double a, double b) { return __dadd_rn(a, b); }
+EPX_HD float epx_mul_float(float a, float b)
+{
+    return __fmul_rn(a, b);
+}
+EPX_HD float epx_add_float(float a, float b)
+{
+    return __fadd_rn(a, b);
+}
+EPX_HD double epx_mul_double(double a, double b)
+{
+    return __dmul_rn(a, b);
+}
+EPX_HD double epx_add_double(double a, double b)
+{
+    return __dadd_rn(a, b);
+}
 #else
-EPX_HD float epx_mul_float(float a, float b) { return a * b; }
-EPX_HD float epx_add_float(float a, float b) { return a + b; }
-EPX_HD double epx_mul_double(double a, double b) { return a * b; }
-EPX_HD double epx_add_double(double a, double b) { return a + b; }
+EPX_HD float epx_mul_float(float a, float b)
+{
+    return a * b;
+}
+EPX_HD float epx_add_float(float a, float b)
+{
+    return a + b;
+}
+EPX_HD double epx_mul_double(double a, double b)
+{
+    return a * b;
+}
+EPX_HD double epx_add_double(double a, double b)
+{
+    return a + b;
+}
 #endif
 
 #endif

@@ -22,7 +22,7 @@ struct epx_node_plan {
     struct epx_nodes nodes;
     int32_t rows_per_token; /* at most so many node rows of a token on all homes meet in a stage */
 
-    int32_t *token_rows;    /* [max_tokens] work space: rows of each token that meet somewhere */
+    int32_t *token_rows; /* [max_tokens] work space: rows of each token that meet somewhere */
 
     /* the home side */
     int32_t *rows;      /* [N] node rows for each node */

@@ -55,8 +55,8 @@ struct epx_plan {
     int64_t *token_offset; /* [max_tokens + 1] first row of each token in the next three */
     int32_t *token_rank;   /* by token, in the order of sums */
     int32_t *token_slot;
-    int32_t *token_row;    /* its place in the list of its rank */
-    int64_t dropped;       /* pairs (rank-major: unique rows) without room */
+    int32_t *token_row; /* its place in the list of its rank */
+    int64_t dropped;    /* pairs (rank-major: unique rows) without room */
     struct epx_bad_id bad;
 
     /* the expert side */
@@ -70,9 +70,9 @@ struct epx_plan {
     int64_t short_rows; /* rows it would need */
 
     /* work space of the kernels */
-    int64_t *next_slot;   /* [E] next slot of a pair for each expert */
-    int64_t *next_row;    /* [R] next slot of a row on each rank, rank-major */
-    int32_t *last_token;  /* [R] token of the last unique row for each rank */
+    int64_t *next_slot;                   /* [E] next slot of a pair for each expert */
+    int64_t *next_row;                    /* [R] next slot of a row on each rank, rank-major */
+    int32_t *last_token;                  /* [R] token of the last unique row for each rank */
     struct epx_open_record *open_records; /* [R] */
     int32_t **record_to;  /* [R] where this rank's records for each rank are written */
     int32_t *own_counts;  /* this rank's row of the matrix, before it is sent */

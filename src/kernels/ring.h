@@ -39,9 +39,9 @@ struct epx_exchange {
 
 EPX_HD size_t epx_ring_slot_bytes(int32_t num_ranks)
 {
-    return (size_t)epx_round_up((int64_t)(sizeof(struct epx_exchange) +
-                                          (size_t)num_ranks * sizeof(struct epx_message)),
-                                EPX_RING_LINE);
+    return (size_t)epx_round_up(
+        (int64_t)(sizeof(struct epx_exchange) + (size_t)num_ranks * sizeof(struct epx_message)),
+        EPX_RING_LINE);
 }
 
 EPX_HD size_t epx_ring_bytes(int32_t num_ranks)

@@ -62,6 +62,6 @@ const struct epx_listed epx_transports[] = {
 
 #ifndef EPX_CUDA_MODULE
 /* The hint epx_transport takes these: auto, and every name of the list once, in its order. */
-const char *const epx_param_transports[] = {"auto", "lsa", "ipc",     "nccl", "shm", "shm+ucx",
-                                            "ucx",  "shm+mpi", "mpi", NULL};
+const char *const epx_param_transports[] = {"auto",    "lsa", "ipc",     "nccl", "shm",
+                                            "shm+ucx", "ucx", "shm+mpi", "mpi",  NULL};
 #endif

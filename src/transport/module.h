@@ -37,7 +37,7 @@ struct epx_core {
     int (*liveness_beat)(struct epx_mpi_liveness *liveness, uint64_t position, char *message);
     void (*liveness_announce)(struct epx_mpi_liveness *liveness, const char *message);
     int (*liveness_blame)(struct epx_mpi_liveness *liveness, int first, const char *suspects,
-                         char *message);
+                          char *message);
     const char *(*verb_name)(enum epx_verb verb);
     int64_t (*worst_capacity)(const EPX_Route_attr *attr, int num_ranks, int num_local);
     struct epx_ready (*ready_of)(const struct epx_request *request);

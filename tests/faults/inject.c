@@ -150,9 +150,9 @@ void *__wrap_calloc(size_t n, size_t bytes)
 
 int __wrap_posix_memalign(void **pointer, size_t alignment, size_t bytes)
 {
-    int error =
-        fails(INJECT_SHORTAGE, "posix_memalign") ? ENOMEM
-                                                 : __real_posix_memalign(pointer, alignment, bytes);
+    int error = fails(INJECT_SHORTAGE, "posix_memalign")
+                    ? ENOMEM
+                    : __real_posix_memalign(pointer, alignment, bytes);
 
     if (error == 0)
         keep(*pointer);
@@ -221,29 +221,29 @@ void *__wrap_dlopen(const char *name, int flags)
 
 /* MPI's. A call that fails took no part. */
 
-#define FORWARD(name, parameters, arguments)                                                  \
-    int MPI_##name parameters                                                                 \
-    {                                                                                         \
-        return fails(INJECT_MPI, "MPI_" #name) ? MPI_ERR_OTHER : PMPI_##name arguments;       \
+#define FORWARD(name, parameters, arguments)                                                       \
+    int MPI_##name parameters                                                                      \
+    {                                                                                              \
+        return fails(INJECT_MPI, "MPI_" #name) ? MPI_ERR_OTHER : PMPI_##name arguments;            \
     }
 
 /* What gives back fails afterwards: else it would be this program that leaks. */
-#define FORWARD_FIRST(name, parameters, arguments, change)                                    \
-    int MPI_##name parameters                                                                 \
-    {                                                                                         \
-        int error = PMPI_##name arguments;                                                    \
-                                                                                              \
-        count_other(change);                                                                  \
-        return fails(INJECT_MPI, "MPI_" #name) ? MPI_ERR_OTHER : error;                       \
+#define FORWARD_FIRST(name, parameters, arguments, change)                                         \
+    int MPI_##name parameters                                                                      \
+    {                                                                                              \
+        int error = PMPI_##name arguments;                                                         \
+                                                                                                   \
+        count_other(change);                                                                       \
+        return fails(INJECT_MPI, "MPI_" #name) ? MPI_ERR_OTHER : error;                            \
     }
 
 FORWARD(Add_error_class, (int *error_class), (error_class))
 FORWARD(Add_error_code, (int error_class, int *code), (error_class, code))
 FORWARD(Add_error_string, (int code, const char *text), (code, text))
-FORWARD(Cancel, (MPI_Request *request), (request))
+FORWARD(Cancel, (MPI_Request * request), (request))
 FORWARD(Comm_call_errhandler, (MPI_Comm comm, int code), (comm, code))
 FORWARD(Comm_create_keyval,
-        (MPI_Comm_copy_attr_function *copy, MPI_Comm_delete_attr_function *remove, int *keyval,
+        (MPI_Comm_copy_attr_function * copy, MPI_Comm_delete_attr_function *remove, int *keyval,
          void *state),
         (copy, remove, keyval, state))
 FORWARD(Comm_rank, (MPI_Comm comm, int *rank), (comm, rank))
@@ -273,8 +273,7 @@ FORWARD(Ialltoallv,
          MPI_Comm comm, MPI_Request *request),
         (send, sendcounts, sdispls, sendtype, recv, recvcounts, rdispls, recvtype, comm, request))
 FORWARD(Ibcast,
-        (void *buffer, int count, MPI_Datatype type, int root, MPI_Comm comm,
-         MPI_Request *request),
+        (void *buffer, int count, MPI_Datatype type, int root, MPI_Comm comm, MPI_Request *request),
         (buffer, count, type, root, comm, request))
 FORWARD(Info_get, (MPI_Info info, const char *key, int length, char *value, int *flag),
         (info, key, length, value, flag))
@@ -290,14 +289,14 @@ FORWARD(Isend,
         (const void *buffer, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
          MPI_Request *request),
         (buffer, count, type, to, tag, comm, request))
-FORWARD(Status_set_cancelled, (MPI_Status *status, int flag), (status, flag))
-FORWARD(Status_set_elements_x, (MPI_Status *status, MPI_Datatype type, MPI_Count count),
+FORWARD(Status_set_cancelled, (MPI_Status * status, int flag), (status, flag))
+FORWARD(Status_set_elements_x, (MPI_Status * status, MPI_Datatype type, MPI_Count count),
         (status, type, count))
 
-FORWARD_FIRST(Comm_free, (MPI_Comm *comm), (comm), -1)
+FORWARD_FIRST(Comm_free, (MPI_Comm * comm), (comm), -1)
 FORWARD_FIRST(Comm_free_keyval, (int *keyval), (keyval), 0)
-FORWARD_FIRST(Info_free, (MPI_Info *info), (info), -1)
-FORWARD_FIRST(Wait, (MPI_Request *request, MPI_Status *status), (request, status), 0)
+FORWARD_FIRST(Info_free, (MPI_Info * info), (info), -1)
+FORWARD_FIRST(Wait, (MPI_Request * request, MPI_Status *status), (request, status), 0)
 
 int MPI_Info_create(MPI_Info *info)
 {

@@ -271,11 +271,11 @@ static void expect_attr_refused(EPX_Route_attr attr, int wanted)
 }
 
 /* One attribute off the good ones. */
-#define REFUSED(member, value, wanted)                                                        \
-    do {                                                                                      \
-        EPX_Route_attr attr_ = good_attr();                                                   \
-        attr_.member = value;                                                                 \
-        expect_attr_refused(attr_, wanted);                                                   \
+#define REFUSED(member, value, wanted)                                                             \
+    do {                                                                                           \
+        EPX_Route_attr attr_ = good_attr();                                                        \
+        attr_.member = value;                                                                      \
+        expect_attr_refused(attr_, wanted);                                                        \
     } while (0)
 
 START_TEST(attributes_have_ranges)
@@ -392,8 +392,8 @@ static int combine_backward(const void *in, void *out, int count, EPX_Datatype d
 static const struct collective {
     int (*call)(const void *in, void *out, int count, EPX_Datatype datatype);
     int starts_at_home, adds;
-} collectives[] = {{dispatch, 1, 0}, {combine, 0, 1}, {dispatch_backward, 0, 1},
-                   {combine_backward, 1, 1}};
+} collectives[] = {
+    {dispatch, 1, 0}, {combine, 0, 1}, {dispatch_backward, 0, 1}, {combine_backward, 1, 1}};
 
 START_TEST(collectives_follow_a_routing)
 {
@@ -451,21 +451,32 @@ START_TEST(collectives_check_their_weights)
     float *in_place = MPI_IN_PLACE;
 
     route_tokens();
-    EXPECT_FAULT(comm, EPX_Dispatch(home_rows, in_place, slot_rows, weights, COUNT, EPX_FLOAT32,
-                                    route, s, &request), EPX_ERR_BUFFER);
-    EXPECT_FAULT(comm, EPX_Dispatch(home_rows, weights, slot_rows, in_place, COUNT, EPX_FLOAT32,
-                                    route, s, &request), EPX_ERR_BUFFER);
-    EXPECT_FAULT(comm, EPX_Dispatch(home_rows, weights, slot_rows, weights, COUNT, EPX_FLOAT32,
-                                    route, s, &request), EPX_ERR_BUFFER);
-    EXPECT_FAULT(comm, EPX_Combine(slot_rows, in_place, home_rows, COUNT, EPX_FLOAT32, route, s,
-                                   &request), EPX_ERR_BUFFER);
-    EXPECT_FAULT(comm, EPX_Dispatch_backward(slot_rows, weights, home_rows, weights, COUNT,
-                                             EPX_FLOAT32, route, s, &request), EPX_ERR_BUFFER);
-    EXPECT_FAULT(comm, EPX_Combine_backward(home_rows, in_place, weights, slot_rows,
-                                            more_weights, COUNT, EPX_FLOAT32, route, s, &request),
+    EXPECT_FAULT(comm,
+                 EPX_Dispatch(home_rows, in_place, slot_rows, weights, COUNT, EPX_FLOAT32, route, s,
+                              &request),
                  EPX_ERR_BUFFER);
-    EXPECT_FAULT(comm, EPX_Combine_backward(home_rows, slot_rows, weights, slot_rows,
-                                            more_weights, COUNT, EPX_FLOAT32, route, s, &request),
+    EXPECT_FAULT(comm,
+                 EPX_Dispatch(home_rows, weights, slot_rows, in_place, COUNT, EPX_FLOAT32, route, s,
+                              &request),
+                 EPX_ERR_BUFFER);
+    EXPECT_FAULT(comm,
+                 EPX_Dispatch(home_rows, weights, slot_rows, weights, COUNT, EPX_FLOAT32, route, s,
+                              &request),
+                 EPX_ERR_BUFFER);
+    EXPECT_FAULT(
+        comm, EPX_Combine(slot_rows, in_place, home_rows, COUNT, EPX_FLOAT32, route, s, &request),
+        EPX_ERR_BUFFER);
+    EXPECT_FAULT(comm,
+                 EPX_Dispatch_backward(slot_rows, weights, home_rows, weights, COUNT, EPX_FLOAT32,
+                                       route, s, &request),
+                 EPX_ERR_BUFFER);
+    EXPECT_FAULT(comm,
+                 EPX_Combine_backward(home_rows, in_place, weights, slot_rows, more_weights, COUNT,
+                                      EPX_FLOAT32, route, s, &request),
+                 EPX_ERR_BUFFER);
+    EXPECT_FAULT(comm,
+                 EPX_Combine_backward(home_rows, slot_rows, weights, slot_rows, more_weights, COUNT,
+                                      EPX_FLOAT32, route, s, &request),
                  EPX_ERR_BUFFER);
     SETTLE();
 }
@@ -477,31 +488,41 @@ START_TEST(collectives_need_a_route_and_a_request)
     const EPX_Route none = EPX_ROUTE_NULL;
 
     route_tokens();
-    EXPECT_FAULT(NULL, EPX_Dispatch(home_rows, NULL, slot_rows, NULL, COUNT, EPX_FLOAT32, none,
-                                    s, &request), EPX_ERR_ROUTE);
-    EXPECT_FAULT(comm, EPX_Dispatch(home_rows, NULL, slot_rows, NULL, COUNT, EPX_FLOAT32, route,
-                                    s, NULL), EPX_ERR_ARG);
-    EXPECT_FAULT(NULL, EPX_Combine(slot_rows, NULL, home_rows, COUNT, EPX_FLOAT32, none, s,
-                                   &request), EPX_ERR_ROUTE);
-    EXPECT_FAULT(comm, EPX_Combine(slot_rows, NULL, home_rows, COUNT, EPX_FLOAT32, route, s,
-                                   NULL), EPX_ERR_ARG);
-    EXPECT_FAULT(NULL, EPX_Dispatch_backward(slot_rows, NULL, home_rows, NULL, COUNT,
-                                             EPX_FLOAT32, none, s, &request), EPX_ERR_ROUTE);
-    EXPECT_FAULT(comm, EPX_Dispatch_backward(slot_rows, NULL, home_rows, NULL, COUNT,
-                                             EPX_FLOAT32, route, s, NULL), EPX_ERR_ARG);
-    EXPECT_FAULT(NULL, EPX_Combine_backward(home_rows, more_slot_rows, NULL, slot_rows, NULL,
-                                            COUNT, EPX_FLOAT32, none, s, &request),
+    EXPECT_FAULT(
+        NULL, EPX_Dispatch(home_rows, NULL, slot_rows, NULL, COUNT, EPX_FLOAT32, none, s, &request),
+        EPX_ERR_ROUTE);
+    EXPECT_FAULT(comm,
+                 EPX_Dispatch(home_rows, NULL, slot_rows, NULL, COUNT, EPX_FLOAT32, route, s, NULL),
+                 EPX_ERR_ARG);
+    EXPECT_FAULT(NULL,
+                 EPX_Combine(slot_rows, NULL, home_rows, COUNT, EPX_FLOAT32, none, s, &request),
                  EPX_ERR_ROUTE);
-    EXPECT_FAULT(comm, EPX_Combine_backward(home_rows, more_slot_rows, NULL, slot_rows, NULL,
-                                            COUNT, EPX_FLOAT32, route, s, NULL), EPX_ERR_ARG);
+    EXPECT_FAULT(comm, EPX_Combine(slot_rows, NULL, home_rows, COUNT, EPX_FLOAT32, route, s, NULL),
+                 EPX_ERR_ARG);
+    EXPECT_FAULT(NULL,
+                 EPX_Dispatch_backward(slot_rows, NULL, home_rows, NULL, COUNT, EPX_FLOAT32, none,
+                                       s, &request),
+                 EPX_ERR_ROUTE);
+    EXPECT_FAULT(
+        comm,
+        EPX_Dispatch_backward(slot_rows, NULL, home_rows, NULL, COUNT, EPX_FLOAT32, route, s, NULL),
+        EPX_ERR_ARG);
+    EXPECT_FAULT(NULL,
+                 EPX_Combine_backward(home_rows, more_slot_rows, NULL, slot_rows, NULL, COUNT,
+                                      EPX_FLOAT32, none, s, &request),
+                 EPX_ERR_ROUTE);
+    EXPECT_FAULT(comm,
+                 EPX_Combine_backward(home_rows, more_slot_rows, NULL, slot_rows, NULL, COUNT,
+                                      EPX_FLOAT32, route, s, NULL),
+                 EPX_ERR_ARG);
     SETTLE();
 }
 END_TEST
 
 static int alltoallv(void)
 {
-    return EPX_Alltoallv(x.in, x.sendcounts, x.sdispls, x.out, x.recvcounts, x.rdispls,
-                         x.capacity, x.count, x.datatype, comm, EPX_STREAM_NULL, &request);
+    return EPX_Alltoallv(x.in, x.sendcounts, x.sdispls, x.out, x.recvcounts, x.rdispls, x.capacity,
+                         x.count, x.datatype, comm, EPX_STREAM_NULL, &request);
 }
 
 static void put_counts(void)
@@ -524,11 +545,11 @@ static void good_exchange(void)
     x.datatype = EPX_FLOAT32;
 }
 
-#define EXCHANGE_REFUSED(member, value, wanted)                                               \
-    do {                                                                                      \
-        good_exchange();                                                                      \
-        x.member = value;                                                                     \
-        EXPECT_FAULT(comm, alltoallv(), wanted);                                              \
+#define EXCHANGE_REFUSED(member, value, wanted)                                                    \
+    do {                                                                                           \
+        good_exchange();                                                                           \
+        x.member = value;                                                                          \
+        EXPECT_FAULT(comm, alltoallv(), wanted);                                                   \
     } while (0)
 
 /* Counts on a device are read by the kernel alone: the request fails, not the call. */
@@ -582,8 +603,8 @@ END_TEST
 static int alltoallv_of(const int64_t *sendcounts, const int64_t *sdispls, int64_t *recvcounts,
                         int64_t *rdispls, EPX_Comm on, EPX_Request *result)
 {
-    return EPX_Alltoallv(x.in, sendcounts, sdispls, x.out, recvcounts, rdispls, x.capacity,
-                         x.count, x.datatype, on, EPX_STREAM_NULL, result);
+    return EPX_Alltoallv(x.in, sendcounts, sdispls, x.out, recvcounts, rdispls, x.capacity, x.count,
+                         x.datatype, on, EPX_STREAM_NULL, result);
 }
 
 START_TEST(alltoallv_needs_its_arrays)
@@ -601,8 +622,9 @@ START_TEST(alltoallv_needs_its_arrays)
                  EPX_ERR_ARG);
     EXPECT_FAULT(comm, alltoallv_of(x.sendcounts, x.sdispls, x.recvcounts, x.rdispls, comm, NULL),
                  EPX_ERR_ARG);
-    EXPECT_FAULT(NULL, alltoallv_of(x.sendcounts, x.sdispls, x.recvcounts, x.rdispls,
-                                    EPX_COMM_NULL, r), EPX_ERR_COMM);
+    EXPECT_FAULT(NULL,
+                 alltoallv_of(x.sendcounts, x.sdispls, x.recvcounts, x.rdispls, EPX_COMM_NULL, r),
+                 EPX_ERR_COMM);
     SETTLE();
 }
 END_TEST
@@ -617,28 +639,35 @@ static void expect_memory_refused(void *wrong)
 #define OR_WRONG(place, good) (i == (place) ? wrong : (void *)(good))
     EXPECT_FAULT(comm, EPX_Route_tokens(wrong, 1, route, s, r), EPX_ERR_BUFFER);
     for (int i = 0; i < 4; i++)
-        EXPECT_FAULT(comm, EPX_Dispatch(OR_WRONG(0, home_rows), OR_WRONG(1, weights),
-                                        OR_WRONG(2, slot_rows), OR_WRONG(3, more_weights), n,
-                                        type, route, s, r), EPX_ERR_BUFFER);
+        EXPECT_FAULT(comm,
+                     EPX_Dispatch(OR_WRONG(0, home_rows), OR_WRONG(1, weights),
+                                  OR_WRONG(2, slot_rows), OR_WRONG(3, more_weights), n, type, route,
+                                  s, r),
+                     EPX_ERR_BUFFER);
     for (int i = 0; i < 3; i++)
-        EXPECT_FAULT(comm, EPX_Combine(OR_WRONG(0, slot_rows), OR_WRONG(1, weights),
-                                       OR_WRONG(2, home_rows), n, type, route, s, r),
+        EXPECT_FAULT(comm,
+                     EPX_Combine(OR_WRONG(0, slot_rows), OR_WRONG(1, weights),
+                                 OR_WRONG(2, home_rows), n, type, route, s, r),
                      EPX_ERR_BUFFER);
     for (int i = 0; i < 4; i++)
-        EXPECT_FAULT(comm, EPX_Dispatch_backward(OR_WRONG(0, slot_rows), OR_WRONG(1, weights),
-                                                 OR_WRONG(2, home_rows),
-                                                 OR_WRONG(3, more_weights), n, type, route, s, r),
+        EXPECT_FAULT(comm,
+                     EPX_Dispatch_backward(OR_WRONG(0, slot_rows), OR_WRONG(1, weights),
+                                           OR_WRONG(2, home_rows), OR_WRONG(3, more_weights), n,
+                                           type, route, s, r),
                      EPX_ERR_BUFFER);
     for (int i = 0; i < 5; i++)
-        EXPECT_FAULT(comm, EPX_Combine_backward(OR_WRONG(0, home_rows),
-                                                OR_WRONG(1, more_slot_rows), OR_WRONG(2, weights),
-                                                OR_WRONG(3, slot_rows), OR_WRONG(4, more_weights),
-                                                n, type, route, s, r), EPX_ERR_BUFFER);
+        EXPECT_FAULT(comm,
+                     EPX_Combine_backward(OR_WRONG(0, home_rows), OR_WRONG(1, more_slot_rows),
+                                          OR_WRONG(2, weights), OR_WRONG(3, slot_rows),
+                                          OR_WRONG(4, more_weights), n, type, route, s, r),
+                     EPX_ERR_BUFFER);
     for (int i = 0; i < 6; i++)
-        EXPECT_FAULT(comm, EPX_Alltoallv(OR_WRONG(0, slot_rows), OR_WRONG(1, x.sendcounts),
-                                         OR_WRONG(2, x.sdispls), OR_WRONG(3, more_slot_rows),
-                                         OR_WRONG(4, x.recvcounts), OR_WRONG(5, x.rdispls),
-                                         suite_size, n, type, comm, s, r), EPX_ERR_BUFFER);
+        EXPECT_FAULT(comm,
+                     EPX_Alltoallv(OR_WRONG(0, slot_rows), OR_WRONG(1, x.sendcounts),
+                                   OR_WRONG(2, x.sdispls), OR_WRONG(3, more_slot_rows),
+                                   OR_WRONG(4, x.recvcounts), OR_WRONG(5, x.rdispls), suite_size, n,
+                                   type, comm, s, r),
+                     EPX_ERR_BUFFER);
 #undef OR_WRONG
 }
 

@@ -51,14 +51,14 @@ static int note(int code, int *kind, const char *where)
     return 0;
 }
 
-#define CALL(kind, nonblocking, function, ...)                                                \
-    do {                                                                                      \
-        int code_ = function(__VA_ARGS__);                                                    \
-        if (took_no_part(code_, nonblocking)) {                                               \
-            outcome.repeated = code_;                                                         \
-            code_ = function(__VA_ARGS__);                                                    \
-        }                                                                                     \
-        ok = note(code_, &outcome.kind, #function);                                           \
+#define CALL(kind, nonblocking, function, ...)                                                     \
+    do {                                                                                           \
+        int code_ = function(__VA_ARGS__);                                                         \
+        if (took_no_part(code_, nonblocking)) {                                                    \
+            outcome.repeated = code_;                                                              \
+            code_ = function(__VA_ARGS__);                                                         \
+        }                                                                                          \
+        ok = note(code_, &outcome.kind, #function);                                                \
     } while (0)
 
 /* Of several requests MPI itself says only that one of them failed. */
@@ -210,9 +210,9 @@ static void fill(void)
 static int may_be_silent(const char *function)
 {
     static const char *const names[] = {
-        "MPI_Cancel",       "MPI_Comm_call_errhandler", "MPI_Comm_free",
-        "MPI_Error_string", "MPI_Info_free",            "MPI_Status_set_cancelled",
-        "MPI_Wait",         "MPI_Status_set_elements_x", "dlopen"};
+        "MPI_Cancel",    "MPI_Comm_call_errhandler", "MPI_Comm_free", "MPI_Error_string",
+        "MPI_Info_free", "MPI_Status_set_cancelled", "MPI_Wait",      "MPI_Status_set_elements_x",
+        "dlopen"};
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (strcmp(function, names[i]) == 0)

@@ -142,8 +142,8 @@ static int datatype_bytes(int datatype)
 static int attr_is_valid(const EPX_Route_attr *a)
 {
     return a->num_experts >= 1 && a->top_k >= 1 && a->top_k <= 64 && a->max_tokens >= 0 &&
-           a->alignment >= 1 && (a->alignment & (a->alignment - 1)) == 0 &&
-           a->recv_capacity >= 0 && a->recv_capacity <= INT32_MAX && a->max_row_bytes >= 0 &&
+           a->alignment >= 1 && (a->alignment & (a->alignment - 1)) == 0 && a->recv_capacity >= 0 &&
+           a->recv_capacity <= INT32_MAX && a->max_row_bytes >= 0 &&
            (a->index_bits == 32 || a->index_bits == 64) &&
            (a->layout == EPX_EXPERT_MAJOR || a->layout == EPX_RANK_MAJOR) &&
            (a->layout != EPX_RANK_MAJOR || a->alignment == 1) &&
@@ -294,17 +294,21 @@ static void run_verbs(struct rows *r, const EPX_Route_view *view, const EPX_Rout
     int code;
 
     code = outcome(EPX_Dispatch(r->home, r->weights, r->slots, r->slot_weights, r->count,
-                                r->datatype, route, none, &request), &request);
+                                r->datatype, route, none, &request),
+                   &request);
     if (routed == EPX_ERR_TRUNCATE)
         REQUIRE(code != EPX_SUCCESS);
     if (code == EPX_SUCCESS)
         check_dispatched(view, attr, r->tokens, r->home, r->slots, r->row_bytes);
     outcome(EPX_Combine(r->slots, r->slot_weights, r->home, r->count, r->datatype, route, none,
-                        &request), &request);
+                        &request),
+            &request);
     outcome(EPX_Combine_backward(r->home, NULL, r->slot_weights, r->slots, NULL, r->count,
-                                 r->datatype, route, none, &request), &request);
+                                 r->datatype, route, none, &request),
+            &request);
     outcome(EPX_Dispatch_backward(r->slots, r->slot_weights, r->home, r->weights, r->count,
-                                  r->datatype, route, none, &request), &request);
+                                  r->datatype, route, none, &request),
+            &request);
 }
 
 static void use_route(struct input *input, const EPX_Route_attr *attr, EPX_Route route)
@@ -354,7 +358,7 @@ static void fuzz_route(struct input *input, EPX_Comm comm)
 
 static void fuzz_structs(struct input *input, EPX_Comm comm)
 {
-    EPX_Route_attr small = {sizeof(small), 2, 1, 2, 1, 0, 0, 64, EPX_EXPERT_MAJOR,
+    EPX_Route_attr small = {sizeof(small),     2, 1, 2, 1, 0, 0, 64, EPX_EXPERT_MAJOR,
                             EPX_OVERFLOW_ERROR};
     EPX_Route route = EPX_ROUTE_NULL;
     EPX_Route_view *view;
@@ -365,8 +369,8 @@ static void fuzz_structs(struct input *input, EPX_Comm comm)
         REQUIRE(EPX_Route_free(&route) == EPX_SUCCESS);
     REQUIRE(EPX_Route_create(&small, comm, &route) == EPX_SUCCESS);
     size = (size_t)take_number(input);
-    view = make_buffer(1, size > sizeof(*view) && size < MOST_BYTES ? (int64_t)size
-                                                                    : (int64_t)sizeof(*view), 1);
+    view = make_buffer(
+        1, size > sizeof(*view) && size < MOST_BYTES ? (int64_t)size : (int64_t)sizeof(*view), 1);
     view->size = size;
     REQUIRE((EPX_Route_get_view(route, view) == EPX_SUCCESS) == (size >= sizeof(*view)));
     REQUIRE(EPX_Route_free(&route) == EPX_SUCCESS);
@@ -419,9 +423,9 @@ static void take_string(struct input *input, char *string, size_t size)
 
 static const char *take_key(struct input *input, char *any, size_t size)
 {
-    static const char *const keys[] = {
-        "epx_memory",       "epx_transport", "epx_timeout_ms",     "epx_max_sms",
-        "epx_window_bytes", "epx_progress",  "epx_ranks_per_node", "epx_log"};
+    static const char *const keys[] = {"epx_memory",         "epx_transport",    "epx_timeout_ms",
+                                       "epx_max_sms",        "epx_window_bytes", "epx_progress",
+                                       "epx_ranks_per_node", "epx_log"};
     int which = take_byte(input) % 9;
 
     if (which < 8)

@@ -137,8 +137,7 @@ static void write_word(void *argument)
     free(write);
 }
 
-CUresult CUDAAPI pretend_write(CUstream stream, CUdeviceptr word, cuuint64_t value,
-                                    unsigned flags)
+CUresult CUDAAPI pretend_write(CUstream stream, CUdeviceptr word, cuuint64_t value, unsigned flags)
 {
     struct write *write;
 

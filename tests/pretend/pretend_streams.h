@@ -12,8 +12,7 @@
 /* Work of a transport; the step runs on the stream's thread, when all before it is done. */
 void pretend_queue(cudaStream_t stream, void (*step)(void *), void *argument);
 /* The driver's cuStreamWriteValue64: a release store. */
-CUresult CUDAAPI pretend_write(CUstream stream, CUdeviceptr word, cuuint64_t value,
-                                    unsigned flags);
+CUresult CUDAAPI pretend_write(CUstream stream, CUdeviceptr word, cuuint64_t value, unsigned flags);
 
 /* All calls work, until others are asked for. */
 void pretend_reset(void);

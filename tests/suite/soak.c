@@ -176,14 +176,18 @@ static int list_pending(struct flight *flight, struct pending *pending)
     const struct ref_rank *at = &flight->routing.ref->rank[flight->party->rank];
 
     enter(flight->party);
-    pending[n++] = (struct pending){.flight = flight, .request = &flight->routing.request,
+    pending[n++] = (struct pending){.flight = flight,
+                                    .request = &flight->routing.request,
                                     .wanted = routing_code(&flight->routing),
                                     .rows = at->num_rows};
     for (int i = 0; i < flight->num_ops; i++)
-        pending[n++] = (struct pending){.flight = flight, .request = &flight->ops[i].request,
-                                        .wanted = code, .rows = operation_rows(&flight->ops[i])};
+        pending[n++] = (struct pending){.flight = flight,
+                                        .request = &flight->ops[i].request,
+                                        .wanted = code,
+                                        .rows = operation_rows(&flight->ops[i])};
     if (flight->exchanges)
-        pending[n++] = (struct pending){.flight = flight, .request = &flight->exchange.request,
+        pending[n++] = (struct pending){.flight = flight,
+                                        .request = &flight->exchange.request,
                                         .wanted = exchange_code(&flight->exchange),
                                         .rows = flight->exchange.recv_rows};
     return n;
@@ -323,7 +327,8 @@ static void fill_request_list(void)
 
         EXPECT_CODE(EPX_Alltoallv(NULL, (int64_t *)(void *)none, (int64_t *)(void *)none, NULL,
                                   counts, counts + MOST_RANKS, 0, 1, EPX_BYTE, parties[0].comm,
-                                  EPX_STREAM_NULL, &requests[i]), EPX_SUCCESS);
+                                  EPX_STREAM_NULL, &requests[i]),
+                    EPX_SUCCESS);
     }
     EXPECT_CODE(EPX_Waitall(PENDING + 1, requests, MPI_STATUSES_IGNORE), EPX_SUCCESS);
     space_free(none);

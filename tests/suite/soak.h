@@ -15,7 +15,7 @@
 struct party {
     const char *transport, *progress; /* NULL = as the environment says */
     const char *window_bytes;
-    int ranks_per_node;               /* 0 = likewise */
+    int ranks_per_node; /* 0 = likewise */
     int (*color)(int rank, int size);
     EPX_Comm comm;
     int rank, size;

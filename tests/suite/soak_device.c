@@ -46,8 +46,7 @@ void look_compare(const struct look *warm)
 {
     int64_t grown = most_of_all(used_kib() - warm->kib);
 
-    EXPECT(grown <= SLACK_KIB, "%lld KiB more of the GPU in use than when warm",
-           (long long)grown);
+    EXPECT(grown <= SLACK_KIB, "%lld KiB more of the GPU in use than when warm", (long long)grown);
 }
 
 const char *look_text(const struct look *warm)

@@ -20,7 +20,10 @@ struct party parties[] = {
     {.transport = "shm", .progress = "calls", .window_bytes = "65536", .color = halves},
     {.transport = "mpi", .progress = "calls", .window_bytes = "4194304", .color = parity},
     {.transport = "shm", .progress = "thread", .window_bytes = "65536", .color = all_but_last},
-    {.transport = "auto", .progress = "calls", .window_bytes = "65536", .ranks_per_node = 2,
+    {.transport = "auto",
+     .progress = "calls",
+     .window_bytes = "65536",
+     .ranks_per_node = 2,
      .color = everybody},
 };
 const int num_parties = sizeof(parties) / sizeof(parties[0]), usual_steps = 300;

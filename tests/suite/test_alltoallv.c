@@ -117,8 +117,7 @@ START_TEST(any_exchange_is_exact)
 {
     uint64_t seed = 5000 + (uint64_t)_i;
     struct exchange x = exchange_of(seed, EPX_BYTE + data_below(seed, 1, 1, 7),
-                                    1 + data_below(seed, 1, 2, 3000),
-                                    data_below(seed, 1, 3, 20));
+                                    1 + data_below(seed, 1, 2, 3000), data_below(seed, 1, 3, 20));
 
     x.gap = data_below(seed, 1, 4, 3);
     x.short_rows = data_below(seed, 1, 5, 3) == 0;

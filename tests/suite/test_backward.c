@@ -81,8 +81,7 @@ static Suite *make_suite(void)
     TCase *tcase = tcase_create("backward");
 
     suite_add_fixture(tcase, open_comm, close_comm);
-    tcase_add_loop_test(tcase, dispatch_backward_sums_the_gradients_of_a_token, 0,
-                        SCENARIO_EDGES);
+    tcase_add_loop_test(tcase, dispatch_backward_sums_the_gradients_of_a_token, 0, SCENARIO_EDGES);
     tcase_add_loop_test(tcase, combine_backward_scales_the_gradient_of_a_row, 0, SCENARIO_EDGES);
     tcase_add_loop_test(tcase, gradients_of_every_datatype, 0, 8);
     tcase_add_loop_test(tcase, sums_of_weight_gradients_have_one_shape, 0, 48);

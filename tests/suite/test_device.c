@@ -513,8 +513,7 @@ START_TEST(memory_of_the_host_is_refused)
 
     layer_open(&layer, &s, comm);
     SETTLE();
-    EXPECT_CODE(EPX_Route_tokens(here, 2, layer.route, EPX_STREAM_NULL, &request),
-                EPX_ERR_BUFFER);
+    EXPECT_CODE(EPX_Route_tokens(here, 2, layer.route, EPX_STREAM_NULL, &request), EPX_ERR_BUFFER);
     EXPECT(request == EPX_REQUEST_NULL, "a request was made");
     layer_close(&layer);
     layer_works(comm);

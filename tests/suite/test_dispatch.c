@@ -132,8 +132,8 @@ static int relays(void)
 
 /* Rows of all ranks in the routing that layer_run makes first. */
 struct all_rows {
-    uint64_t unique;  /* (token, rank) */
-    uint64_t network; /* of those, to another node */
+    uint64_t unique;   /* (token, rank) */
+    uint64_t network;  /* of those, to another node */
     uint64_t crossing; /* (token, node), to another node */
 };
 

@@ -40,11 +40,12 @@ static void expect_refused(const char *key, const char *value, int wanted)
 }
 
 static const char *const bad_values[][2] = {
-    {"epx_timeout_ms", "soon"},    {"epx_timeout_ms", "-1"},      {"epx_timeout_ms", "5s"},
-    {"epx_timeout_ms", "99999999999999999999"}, {"epx_window_bytes", "1"},
-    {"epx_window_bytes", "huge"},  {"epx_progress", "maybe"},     {"epx_memory", "gpu"},
-    {"epx_transport", "smoke"},    {"epx_log", "loud"},           {"epx_ranks_per_node", "-2"},
-    {"epx_max_sms", "0"},
+    {"epx_timeout_ms", "soon"},   {"epx_timeout_ms", "-1"},
+    {"epx_timeout_ms", "5s"},     {"epx_timeout_ms", "99999999999999999999"},
+    {"epx_window_bytes", "1"},    {"epx_window_bytes", "huge"},
+    {"epx_progress", "maybe"},    {"epx_memory", "gpu"},
+    {"epx_transport", "smoke"},   {"epx_log", "loud"},
+    {"epx_ranks_per_node", "-2"}, {"epx_max_sms", "0"},
 };
 
 START_TEST(bad_values_are_refused)
@@ -108,8 +109,9 @@ START_TEST(a_host_communicator_works_beside_the_device)
     SETTLE();
     x.comm = device;
     EXPECT_CODE(exchange_start(&x), EPX_SUCCESS);
-    EXPECT_CODE(EPX_Alltoallv(NULL, counts, displs, NULL, recvcounts, rdispls, 0, 1, EPX_BYTE,
-                              host, EPX_STREAM_NULL, &request), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Alltoallv(NULL, counts, displs, NULL, recvcounts, rdispls, 0, 1, EPX_BYTE, host,
+                              EPX_STREAM_NULL, &request),
+                EPX_SUCCESS);
     EXPECT_CODE(EPX_Wait(&request, MPI_STATUS_IGNORE), EPX_SUCCESS);
     exchange_finish(&x);
     SETTLE();

@@ -13,15 +13,15 @@
 
 enum { PAGE = 4096, REQUEST_BYTES = 1024 };
 
-#define COMM_SHARED R*max(16384, W/R) + 576*R
-#define COMM_STAGES 2*max(W, 16384*R)
-#define COMM_CELLS 8192*R
-#define COMM_AREA max(W, 16384*R) + 16*R + 128
-#define ROUTE_PRIVATE 12*T*K + 12*T + 20*U + 16*E + 12*L + 8*C
-#define ROUTE_RANK_MAJOR 4*K*C
-#define ROUTE_EXCHANGED 4*R*(E + R + 1) + R*T*B + 4*T*K
-#define ROUTE_RECORDS U*B
-#define ROUTE_BY_NODE 4*N*T + 4*T + 8*U + 4*N*R + 4*R*T + H*T*G
+#define COMM_SHARED R *max(16384, W / R) + 576 * R
+#define COMM_STAGES 2 * max(W, 16384 * R)
+#define COMM_CELLS 8192 * R
+#define COMM_AREA max(W, 16384 * R) + 16 * R + 128
+#define ROUTE_PRIVATE 12 * T *K + 12 * T + 20 * U + 16 * E + 12 * L + 8 * C
+#define ROUTE_RANK_MAJOR 4 * K *C
+#define ROUTE_EXCHANGED 4 * R *(E + R + 1) + R *T *B + 4 * T *K
+#define ROUTE_RECORDS U *B
+#define ROUTE_BY_NODE 4 * N *T + 4 * T + 8 * U + 4 * N *R + 4 * R *T + H *T *G
 #define TEXT_OF(formula) #formula
 #define TEXT(formula) TEXT_OF(formula)
 
@@ -69,11 +69,10 @@ static int manual_says(const char *formula)
 
 START_TEST(the_formulas_are_those_of_the_manual)
 {
-    static const char *const formulas[] = {TEXT(COMM_SHARED), TEXT(COMM_STAGES),
-                                           TEXT(COMM_CELLS), TEXT(COMM_AREA),
-                                           TEXT(ROUTE_PRIVATE), TEXT(ROUTE_RANK_MAJOR),
-                                           TEXT(ROUTE_EXCHANGED), TEXT(ROUTE_RECORDS),
-                                           TEXT(ROUTE_BY_NODE)};
+    static const char *const formulas[] = {
+        TEXT(COMM_SHARED),     TEXT(COMM_STAGES),   TEXT(COMM_CELLS),
+        TEXT(COMM_AREA),       TEXT(ROUTE_PRIVATE), TEXT(ROUTE_RANK_MAJOR),
+        TEXT(ROUTE_EXCHANGED), TEXT(ROUTE_RECORDS), TEXT(ROUTE_BY_NODE)};
 
     for (int i = 0; i < 9; i++)
         EXPECT(manual_says(formulas[i]), "no %s in " EPX_MANUAL, formulas[i]);
@@ -177,8 +176,8 @@ static int64_t homes_served(void)
     int64_t size, other, homes = 0, mine = place_in_node(suite_rank, &size);
 
     for (int r = 0; r < suite_size; r++)
-        homes += suite_nodes[r] != suite_nodes[suite_rank] &&
-                 place_in_node(r, &other) % size == mine;
+        homes +=
+            suite_nodes[r] != suite_nodes[suite_rank] && place_in_node(r, &other) % size == mine;
     return homes;
 }
 
@@ -282,7 +281,8 @@ static struct allocation run_exchange(void)
         displs[r] = r;
     }
     EXPECT_CODE(EPX_Alltoallv(send, counts, displs, recv, recv_counts, recv_displs, R, 1, EPX_BYTE,
-                              comm, EPX_STREAM_NULL, &request), EPX_SUCCESS);
+                              comm, EPX_STREAM_NULL, &request),
+                EPX_SUCCESS);
     EXPECT_CODE(EPX_Wait(&request, MPI_STATUS_IGNORE), EPX_SUCCESS);
     return allocation_since(&before);
 }

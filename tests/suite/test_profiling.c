@@ -78,8 +78,8 @@ static void close_route(void)
 static void start_dispatch(void)
 {
     EXPECT_CODE(EPX_Route_tokens(ids, TOKENS, route, EPX_STREAM_NULL, &requests[0]), EPX_SUCCESS);
-    EXPECT_CODE(EPX_Dispatch(tokens, NULL, rows, NULL, HIDDEN, EPX_FLOAT32, route,
-                             EPX_STREAM_NULL, &requests[1]),
+    EXPECT_CODE(EPX_Dispatch(tokens, NULL, rows, NULL, HIDDEN, EPX_FLOAT32, route, EPX_STREAM_NULL,
+                             &requests[1]),
                 EPX_SUCCESS);
     expect_calls("EPX_Route_tokens", 1);
     expect_calls("EPX_Dispatch", 1);
@@ -88,9 +88,9 @@ static void start_dispatch(void)
 
 static void start_combine(void)
 {
-    EXPECT_CODE(EPX_Combine(rows, NULL, sums, HIDDEN, EPX_FLOAT32, route, EPX_STREAM_NULL,
-                            &requests[0]),
-                EPX_SUCCESS);
+    EXPECT_CODE(
+        EPX_Combine(rows, NULL, sums, HIDDEN, EPX_FLOAT32, route, EPX_STREAM_NULL, &requests[0]),
+        EPX_SUCCESS);
     expect_calls("EPX_Combine", 1);
     expect_no_calls();
 }

@@ -113,8 +113,8 @@ START_TEST(host_values_are_valid_after_creation)
 
     layer_open(&layer, &s, comm);
     EXPECT(layer.view.first_local_expert == first, "from %d", layer.view.first_local_expert);
-    EXPECT(layer.view.capacity == (int64_t)suite_size * s.max_tokens * s.top_k,
-           "capacity %lld", (long long)layer.view.capacity);
+    EXPECT(layer.view.capacity == (int64_t)suite_size * s.max_tokens * s.top_k, "capacity %lld",
+           (long long)layer.view.capacity);
     SETTLE();
     layer_close(&layer);
 }

@@ -33,8 +33,8 @@ static int may_refuse(int nodes, int i)
 
 static void open_comm(int nodes, int i)
 {
-    MPI_Info info = suite_info("epx_transport", names[i], "epx_ranks_per_node",
-                               ranks_per_node[nodes], NULL);
+    MPI_Info info =
+        suite_info("epx_transport", names[i], "epx_ranks_per_node", ranks_per_node[nodes], NULL);
     int code = EPX_Comm_create(MPI_COMM_WORLD, info, &comms[nodes][i]);
 
     EXPECT_CODE(code, code == EPX_ERR_TRANSPORT && may_refuse(nodes, i) ? code : EPX_SUCCESS);

@@ -174,7 +174,7 @@ static void same_part(const char *what, const void *one, const void *other, size
     free(image_other);
 }
 
-#define SAME_PART(member, n)                                                                  \
+#define SAME_PART(member, n)                                                                       \
     same_part(#member, one.member, other.member, (size_t)(n) * sizeof(*one.member))
 
 static void same_views(const struct scenario *s, int truncated)
@@ -184,7 +184,8 @@ static void same_views(const struct scenario *s, int truncated)
     int64_t rows = *one.num_rows;
 
     EXPECT(one.capacity == other.capacity && one.num_local_experts == other.num_local_experts &&
-               one.first_local_expert == other.first_local_expert, "views differ");
+               one.first_local_expert == other.first_local_expert,
+           "views differ");
     SAME_PART(expert_counts, local);
     SAME_PART(rank_counts, suite_size);
     SAME_PART(required_rows, 1);
@@ -224,7 +225,8 @@ static void route_both(const struct scenario *s, int tokens)
     give(&ids);
     for (int i = 0; i < SIDES; i++)
         EXPECT_CODE(EPX_Route_tokens(ids.memory[i], tokens, sides[i].route, EPX_STREAM_NULL,
-                                     &sides[i].request), EPX_SUCCESS);
+                                     &sides[i].request),
+                    EPX_SUCCESS);
     code = wait_both("route_tokens");
     finish(&ids, "expert_ids", 1);
     same_views(s, code == EPX_ERR_TRUNCATE);
@@ -322,9 +324,9 @@ static void run_both(const struct scenario *s, enum verb verb, int64_t tokens)
 /* The capacity of a fraction of the scenarios is too small: truncated or dropped, by policy. */
 static int64_t capacity_of(const struct scenario *s)
 {
-    return s->capacity_percent ? 1 + data_below(s->seed, 77, (uint64_t)suite_rank,
-                                                2 * s->max_tokens * s->top_k)
-                               : 0;
+    return s->capacity_percent
+               ? 1 + data_below(s->seed, 77, (uint64_t)suite_rank, 2 * s->max_tokens * s->top_k)
+               : 0;
 }
 
 START_TEST(a_layer_gives_the_same_bytes)
@@ -386,7 +388,8 @@ START_TEST(an_exchange_gives_the_same_bytes)
                                   (int64_t *)(void *)displs.memory[i], out.memory[i],
                                   (int64_t *)(void *)recvcounts.memory[i],
                                   (int64_t *)(void *)rdispls.memory[i], room, s.count, s.datatype,
-                                  sides[i].comm, EPX_STREAM_NULL, &sides[i].request), EPX_SUCCESS);
+                                  sides[i].comm, EPX_STREAM_NULL, &sides[i].request),
+                    EPX_SUCCESS);
     wait_both("alltoallv");
     for (int i = 0; i < 6; i++)
         finish(all[i], "alltoallv", i < 3);

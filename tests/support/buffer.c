@@ -99,8 +99,7 @@ int buffer_check(const struct buffer *buffer, const char *what)
         i = buffer->bytes;
     return EXPECT(i == buffer->bytes, "%s: byte %zu of %zu is %02x, not %02x", what, i,
                   buffer->bytes, got[i], want[i]) &
-           EXPECT(guards_intact(buffer), "%s: written outside its %zu bytes", what,
-                  buffer->bytes);
+           EXPECT(guards_intact(buffer), "%s: written outside its %zu bytes", what, buffer->bytes);
 }
 
 void buffer_free(struct buffer *buffer)

@@ -27,14 +27,10 @@ size_t data_size(EPX_Datatype datatype)
 {
     switch (datatype) {
     case EPX_FLOAT16:
-    case EPX_BFLOAT16:
-        return 2;
-    case EPX_FLOAT32:
-        return 4;
-    case EPX_FLOAT64:
-        return 8;
-    default:
-        return 1;
+    case EPX_BFLOAT16: return 2;
+    case EPX_FLOAT32: return 4;
+    case EPX_FLOAT64: return 8;
+    default: return 1;
     }
 }
 
@@ -61,8 +57,8 @@ static void store_number(EPX_Datatype datatype, uint64_t h, unsigned char *out)
 {
     uint64_t bits64 = number_bits(h, 11, 52);
     uint32_t bits32 = (uint32_t)number_bits(h, 8, 23);
-    uint16_t bits16 = (uint16_t)(datatype == EPX_FLOAT16 ? number_bits(h, 5, 10)
-                                                         : number_bits(h, 8, 7));
+    uint16_t bits16 =
+        (uint16_t)(datatype == EPX_FLOAT16 ? number_bits(h, 5, 10) : number_bits(h, 8, 7));
 
     if (datatype == EPX_FLOAT64)
         memcpy(out, &bits64, 8);

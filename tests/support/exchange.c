@@ -9,9 +9,9 @@ static int64_t rows_between(const struct exchange *x, int source, int target)
 {
     uint64_t pair = (uint64_t)(source * suite_size + target);
 
-    return data_below(x->data.seed, 55, pair, 4) ? data_below(x->data.seed, 56, pair,
-                                                              x->most_rows + 1)
-                                                 : 0;
+    return data_below(x->data.seed, 55, pair, 4)
+               ? data_below(x->data.seed, 56, pair, x->most_rows + 1)
+               : 0;
 }
 
 /* The block for a rank starts after those for all higher ranks, each with its gap. */

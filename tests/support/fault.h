@@ -12,7 +12,7 @@ void fault_watch(EPX_Comm comm);
  * The call fails with this code; the handler of comm is called exactly once, with a code whose
  * text is that of the error; the communicator has a message. comm NULL: no handler is called.
  */
-#define EXPECT_FAULT(comm, call, wanted)                                                      \
+#define EXPECT_FAULT(comm, call, wanted)                                                           \
     (fault_begin(), fault_end(__FILE__, __LINE__, #call, call, wanted, comm))
 void fault_begin(void);
 int fault_end(const char *file, int line, const char *call, int code, int wanted, EPX_Comm comm);

@@ -26,9 +26,9 @@ static void make_ids(struct routing *routing, const struct scenario *s, uint64_t
 static struct ref *make_ref(const struct scenario *s, const int64_t *recv_capacity,
                             const struct routing *routing)
 {
-    struct ref_input input = {suite_size, s->experts, s->top_k, s->max_tokens, s->alignment,
-                              s->layout, s->overflow, s->ranks_per_node, recv_capacity,
-                              routing->tokens, routing->ids, suite_nodes};
+    struct ref_input input = {suite_size,    s->experts,      s->top_k,     s->max_tokens,
+                              s->alignment,  s->layout,       s->overflow,  s->ranks_per_node,
+                              recv_capacity, routing->tokens, routing->ids, suite_nodes};
 
     return ref_create(&input);
 }
@@ -106,9 +106,8 @@ void routing_prepare(struct routing *routing, struct layer *layer, uint64_t seed
     routing->layer = layer;
     make_ids(routing, s, seed);
     routing->ref = make_ref(s, layer->recv_capacity, routing);
-    buffer_create(&routing->id_buffer,
-                  (size_t)(routing->tokens[suite_rank] * s->top_k) * id_bytes, id_bytes,
-                  MEMORY_MALLOC, layer->comm);
+    buffer_create(&routing->id_buffer, (size_t)(routing->tokens[suite_rank] * s->top_k) * id_bytes,
+                  id_bytes, MEMORY_MALLOC, layer->comm);
     store_ids(routing, s->index_bits);
     buffer_freeze(&routing->id_buffer);
 }
@@ -200,8 +199,8 @@ static int check_rows(const EPX_Route_view *view, const struct ref *ref, const s
         ok &= same32("row_expert_ids", view->row_expert_ids, at->row_expert_ids,
                      at->num_rows * ref->in.top_k);
     else if (ok)
-        ok &= same64("expert_offsets", view->expert_offsets, at->expert_offsets,
-                     at->num_experts + 1);
+        ok &=
+            same64("expert_offsets", view->expert_offsets, at->expert_offsets, at->num_experts + 1);
     return ok;
 }
 
@@ -215,8 +214,7 @@ int routing_check(const struct routing *routing)
     ok = ok && EXPECT(memcmp(&view, &layer->view, sizeof(view)) == 0, "addresses changed");
     ok = ok && EXPECT(view.num_local_experts == at->num_experts &&
                           view.first_local_expert == at->first_expert,
-                      "%d local experts from %d", view.num_local_experts,
-                      view.first_local_expert);
+                      "%d local experts from %d", view.num_local_experts, view.first_local_expert);
     ok = ok && EXPECT(view.capacity == at->capacity, "capacity %lld, not %lld",
                       (long long)view.capacity, (long long)at->capacity);
     ok = ok && buffer_check(&routing->id_buffer, "expert_ids");
@@ -265,8 +263,9 @@ static int check_message(const struct routing *routing)
         return short_ranks != 1 || (message_has(comm, last) &
                                     message_has(comm, routing->ref->rank[last].required_rows));
     return message_has(comm, at->bad_token) & message_has(comm, at->bad_choice) &
-           message_has(comm, routing->ids[suite_rank][at->bad_token * routing->ref->in.top_k +
-                                                      at->bad_choice]);
+           message_has(
+               comm,
+               routing->ids[suite_rank][at->bad_token * routing->ref->in.top_k + at->bad_choice]);
 }
 
 int routing_finish(struct routing *routing)

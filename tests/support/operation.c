@@ -105,9 +105,7 @@ static void expect_rows(struct operation *op, const uint64_t *seed)
     case DISPATCH:
         ref_dispatch(ref, suite_rank, &op->in_data, seed, op->out.expected, weights);
         break;
-    case COMBINE:
-        ref_combine(ref, suite_rank, &op->in_data, seed, op->out.expected);
-        break;
+    case COMBINE: ref_combine(ref, suite_rank, &op->in_data, seed, op->out.expected); break;
     case DISPATCH_BACKWARD:
         ref_combine(ref, suite_rank, &op->in_data, NULL, op->out.expected);
         if (weights)
@@ -155,8 +153,7 @@ static void set_data(struct operation *op, uint64_t seed)
     op->weight_seed = data_hash(seed, 3, op->verb);
 }
 
-void operation_prepare(struct operation *op, struct routing *routing, enum verb verb,
-                       uint64_t seed)
+void operation_prepare(struct operation *op, struct routing *routing, enum verb verb, uint64_t seed)
 {
     memset(op, 0, sizeof(*op));
     op->routing = routing;
@@ -194,8 +191,7 @@ int64_t operation_rows(const struct operation *op)
 {
     const struct ref *ref = op->routing->ref;
 
-    return starts_at_home(op->verb) ? ref->rank[suite_rank].num_rows
-                                    : ref->in.tokens[suite_rank];
+    return starts_at_home(op->verb) ? ref->rank[suite_rank].num_rows : ref->in.tokens[suite_rank];
 }
 
 int operation_check(const struct operation *op)

@@ -52,14 +52,10 @@ static double round_to(double value, int digits, int lowest_exponent, double lar
 static double round_to_type(EPX_Datatype datatype, double value)
 {
     switch (datatype) {
-    case EPX_FLOAT16:
-        return round_to(value, 11, -24, 65504.0);
-    case EPX_BFLOAT16:
-        return round_to(value, 8, -133, ldexp(255, 120));
-    case EPX_FLOAT32:
-        return (double)(float)value;
-    default:
-        return value;
+    case EPX_FLOAT16: return round_to(value, 11, -24, 65504.0);
+    case EPX_BFLOAT16: return round_to(value, 8, -133, ldexp(255, 120));
+    case EPX_FLOAT32: return (double)(float)value;
+    default: return value;
     }
 }
 
@@ -176,8 +172,7 @@ static void init_rank(const struct ref_input *in, int rank, struct ref_rank *at)
 {
     at->first_expert = first_expert(in, rank);
     at->num_experts = first_expert(in, rank + 1) - at->first_expert;
-    at->capacity = in->recv_capacity[rank] ? in->recv_capacity[rank]
-                                           : ref_worst_capacity(in, rank);
+    at->capacity = in->recv_capacity[rank] ? in->recv_capacity[rank] : ref_worst_capacity(in, rank);
     at->expert_counts = filled(at->num_experts, 0);
     at->expert_offsets = calloc((size_t)at->num_experts + 1, sizeof(int64_t));
     at->rank_counts = filled(in->ranks, 0);

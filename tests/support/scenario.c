@@ -79,16 +79,11 @@ void scenario_print(const struct scenario *s)
 int scenario_tokens(const struct scenario *s, uint64_t seed, int rank)
 {
     switch (s->tokens) {
-    case TOKENS_FULL:
-        return s->max_tokens;
-    case TOKENS_UNEVEN:
-        return data_below(seed, 92, (uint64_t)rank, s->max_tokens + 1);
-    case TOKENS_ONE_RANK:
-        return rank == suite_size - 1 ? s->max_tokens : 0;
-    case TOKENS_SOME_RANKS:
-        return data_below(seed, 94, (uint64_t)rank, 2) ? s->max_tokens : 0;
-    default:
-        return 0;
+    case TOKENS_FULL: return s->max_tokens;
+    case TOKENS_UNEVEN: return data_below(seed, 92, (uint64_t)rank, s->max_tokens + 1);
+    case TOKENS_ONE_RANK: return rank == suite_size - 1 ? s->max_tokens : 0;
+    case TOKENS_SOME_RANKS: return data_below(seed, 94, (uint64_t)rank, 2) ? s->max_tokens : 0;
+    default: return 0;
     }
 }
 
@@ -109,16 +104,11 @@ int64_t scenario_id(const struct scenario *s, uint64_t seed, int rank, int pair)
     switch (s->routing) {
     case ROUTING_SKEWED:
         return id * (int64_t)((h >> 40) % 16) / 16 * (int64_t)((h >> 50) % 16) / 16;
-    case ROUTING_ONE_EXPERT:
-        return s->experts - 1;
-    case ROUTING_HOLES:
-        return h % 3 ? id : -1;
-    case ROUTING_DUPLICATES:
-        return (id + pair / s->top_k) % (s->experts < 2 ? 1 : 2);
-    case ROUTING_BAD:
-        return h % 11 ? id : bad_id(s, h >> 20);
-    default:
-        return id;
+    case ROUTING_ONE_EXPERT: return s->experts - 1;
+    case ROUTING_HOLES: return h % 3 ? id : -1;
+    case ROUTING_DUPLICATES: return (id + pair / s->top_k) % (s->experts < 2 ? 1 : 2);
+    case ROUTING_BAD: return h % 11 ? id : bad_id(s, h >> 20);
+    default: return id;
     }
 }
 

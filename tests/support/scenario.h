@@ -27,8 +27,8 @@ enum tokens_kind {
 struct scenario {
     uint64_t seed;
     int experts, top_k, max_tokens;
-    int alignment;  /* 0 = 1 */
-    int index_bits; /* 0 = 64 */
+    int alignment;         /* 0 = 1 */
+    int index_bits;        /* 0 = 64 */
     EPX_Layout layout;     /* 0 = expert-major */
     EPX_Overflow overflow; /* 0 = error */
     enum routing_kind routing;
@@ -39,7 +39,7 @@ struct scenario {
     int count;
     int weightless;
     enum memory memory;
-    int ranks_per_node;    /* as the communicator's hint */
+    int ranks_per_node; /* as the communicator's hint */
 };
 
 /* A layer that most tests are content with. */

@@ -27,8 +27,8 @@ int suite_complain(const char *file, int line, const char *condition, const char
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    fprintf(stderr, "rank %d of %d: %s:%d: %s: %s\n", suite_rank, suite_size, file, line,
-            condition, text);
+    fprintf(stderr, "rank %d of %d: %s:%d: %s: %s\n", suite_rank, suite_size, file, line, condition,
+            text);
     return 0;
 }
 

@@ -26,17 +26,17 @@ int suite_complaints(void);
 int suite_own_complaints(void);
 
 /* 1 if the condition holds; else 0, and the test fails at the next SETTLE. */
-#define EXPECT(condition, ...)                                                                \
+#define EXPECT(condition, ...)                                                                     \
     ((condition) ? 1 : suite_complain(__FILE__, __LINE__, #condition, __VA_ARGS__))
 
 #define EXPECT_CODE(call, wanted) suite_expect_code(__FILE__, __LINE__, #call, call, wanted)
 int suite_expect_code(const char *file, int line, const char *call, int code, int wanted);
 
-#define SETTLE()                                                                              \
-    do {                                                                                      \
-        int failed_ = suite_complaints();                                                     \
-        if (failed_)                                                                          \
-            ck_abort_msg("%d failed expectations, see standard error", failed_);              \
+#define SETTLE()                                                                                   \
+    do {                                                                                           \
+        int failed_ = suite_complaints();                                                          \
+        if (failed_)                                                                               \
+            ck_abort_msg("%d failed expectations, see standard error", failed_);                   \
     } while (0)
 
 /* An info object from pairs of key and value, ended by NULL. */

@@ -95,10 +95,14 @@ struct word {
     int value;
 };
 
-static const struct word datatype_words[] = {
-    {"byte", EPX_BYTE},         {"float8_e4m3", EPX_FLOAT8_E4M3}, {"float8_e5m2", EPX_FLOAT8_E5M2},
-    {"float16", EPX_FLOAT16},   {"bfloat16", EPX_BFLOAT16},       {"float32", EPX_FLOAT32},
-    {"float64", EPX_FLOAT64},   {NULL, 0}};
+static const struct word datatype_words[] = {{"byte", EPX_BYTE},
+                                             {"float8_e4m3", EPX_FLOAT8_E4M3},
+                                             {"float8_e5m2", EPX_FLOAT8_E5M2},
+                                             {"float16", EPX_FLOAT16},
+                                             {"bfloat16", EPX_BFLOAT16},
+                                             {"float32", EPX_FLOAT32},
+                                             {"float64", EPX_FLOAT64},
+                                             {NULL, 0}};
 static const struct word layout_words[] = {
     {"expert", EPX_EXPERT_MAJOR}, {"rank", EPX_RANK_MAJOR}, {NULL, 0}};
 static const struct word place_words[] = {
@@ -255,24 +259,32 @@ static int check_options(struct perf_options *options)
     if (options->peer)
         options->peer = perf_peer_on(options->peer, options->space);
     if (options->peer && perf_peer_refuses(options))
-        return complain("--peer %s: %s", perf_peer_name(options->peer),
-                        perf_peer_refuses(options));
+        return complain("--peer %s: %s", perf_peer_name(options->peer), perf_peer_refuses(options));
     return check_space(options);
 }
 
 int perf_options_read(int argc, char **argv, int rank, struct perf_options *options)
 {
-    static const struct perf_options defaults = {
-        .tokens = {4096, 4096}, .hidden = 2048, .top_k = 8, .experts = 64, .alignment = 1,
-        .iterations = 20, .warmup = 3, .seed = 1, .datatype_name = "float32",
-        .datatype = EPX_FLOAT32, .layout = EPX_EXPERT_MAJOR, .place = PERF_PLACE_WINDOW,
-        .space = &perf_space_host, .skew = "uniform"};
+    static const struct perf_options defaults = {.tokens = {4096, 4096},
+                                                 .hidden = 2048,
+                                                 .top_k = 8,
+                                                 .experts = 64,
+                                                 .alignment = 1,
+                                                 .iterations = 20,
+                                                 .warmup = 3,
+                                                 .seed = 1,
+                                                 .datatype_name = "float32",
+                                                 .datatype = EPX_FLOAT32,
+                                                 .layout = EPX_EXPERT_MAJOR,
+                                                 .place = PERF_PLACE_WINDOW,
+                                                 .space = &perf_space_host,
+                                                 .skew = "uniform"};
     int option;
 
     *options = defaults;
     speaks = opterr = rank == 0;
-    while ((option = getopt_long(argc, argv, "t:m:H:k:e:s:T:l:a:r:d:i:x:cfh", long_options,
-                                 NULL)) != -1)
+    while ((option =
+                getopt_long(argc, argv, "t:m:H:k:e:s:T:l:a:r:d:i:x:cfh", long_options, NULL)) != -1)
         if (read_option(option, optarg, options))
             return -1;
     if (options->usage)

@@ -14,8 +14,7 @@ int perf_expected_rank(const struct perf_load *load, int64_t id)
     return id < 0 ? -1 : perf_owner(load, id);
 }
 
-static int64_t put(struct perf_expected_row *rows, int64_t at, int source, int64_t pair,
-                   int top_k)
+static int64_t put(struct perf_expected_row *rows, int64_t at, int source, int64_t pair, int top_k)
 {
     struct perf_expected_row row = {source, (int32_t)(pair / top_k), (int32_t)(pair % top_k)};
 

@@ -205,8 +205,7 @@ static int64_t calibrate(const struct perf_space *space, double seconds, int spa
 static void measure_overlap(struct perf_bench *bench, struct perf_result *result)
 {
     int num = (int)bench->options->iterations, spare = spare_sms(bench);
-    int64_t units =
-        calibrate(bench->options->space, result->time[PERF_EPX].median, spare);
+    int64_t units = calibrate(bench->options->space, result->time[PERF_EPX].median, spare);
     const struct overlap_part parts[] = {{1, 0, 0, 0}, {0, 1, units, spare}, {1, 1, units, spare}};
     double *times = perf_alloc((int64_t)num * 3, sizeof(*times)), median[3], pure, shorter;
 

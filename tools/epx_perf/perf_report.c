@@ -28,8 +28,8 @@ static void print_units(const struct perf_options *options)
     if (options->ceiling)
         printf(" %7s %7s", "(%)", "(%)");
     if (options->full)
-        printf(" %12s %12s %9s %10s %10s %10s %7s", "(B)", "(B)", "(GB/s)", "(us)", "(us)",
-               "(us)", "(%)");
+        printf(" %12s %12s %9s %10s %10s %10s %7s", "(B)", "(B)", "(GB/s)", "(us)", "(us)", "(us)",
+               "(%)");
     if (options->peer)
         printf(" %10s %6s", "(us)", "");
     if (options->peer && options->ceiling)
@@ -46,8 +46,8 @@ static void print_columns(const struct perf_options *options)
     if (options->ceiling)
         printf(" %7s %7s", "of_ceil", "log_of");
     if (options->full)
-        printf(" %12s %12s %9s %10s %10s %10s %7s", "wire", "logical", "copy", "barrier",
-               "compute", "both", "overlap");
+        printf(" %12s %12s %9s %10s %10s %10s %7s", "wire", "logical", "copy", "barrier", "compute",
+               "both", "overlap");
     if (options->peer)
         printf(" %10s %6s", "peer", "ratio");
     if (options->peer && options->ceiling)

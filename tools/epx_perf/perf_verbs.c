@@ -31,9 +31,8 @@ static const float *combine_weights(const struct perf_bench *bench)
 
 static void start_combine(struct perf_bench *bench)
 {
-    EPX_Combine(bench->rows.address, combine_weights(bench), bench->sums.address,
-                bench->load.count, bench->load.datatype, bench->route, bench->stream,
-                &bench->request);
+    EPX_Combine(bench->rows.address, combine_weights(bench), bench->sums.address, bench->load.count,
+                bench->load.datatype, bench->route, bench->stream, &bench->request);
 }
 
 static void start_dispatch_backward(struct perf_bench *bench)
@@ -98,8 +97,7 @@ static void scale_slabs(struct perf_bench *bench)
         perf_scale_rows(load, perf_factor(load->rank), *view->num_rows, rows);
     else
         for (int e = 0; e < view->num_local_experts; e++)
-            perf_scale_rows(load, perf_factor(view->first_local_expert + e),
-                            view->expert_counts[e],
+            perf_scale_rows(load, perf_factor(view->first_local_expert + e), view->expert_counts[e],
                             rows + view->expert_offsets[e] * load->row_bytes);
     perf_buffer_send(&bench->rows);
 }
@@ -133,20 +131,49 @@ static void prepare_combine_backward(struct perf_bench *bench)
 
 static const struct perf_verb verbs[] = {
     {.name = "route", .start = start_route, .peer = perf_peer_route, .check = perf_check_route},
-    {.name = "dispatch", .spreads = 1, .prepare = prepare_dispatch, .start = start_dispatch,
-     .peer = perf_peer_dispatch, .check = perf_check_dispatch},
-    {.name = "combine", .sums = 1, .gathers = 1, .prepare = prepare_combine,
-     .start = start_combine, .peer = perf_peer_combine, .check = perf_check_sums},
-    {.name = "dispatch-backward", .sums = 1, .gathers = 1, .backward = 1,
-     .prepare = prepare_combine, .start = start_dispatch_backward,
+    {.name = "dispatch",
+     .spreads = 1,
+     .prepare = prepare_dispatch,
+     .start = start_dispatch,
+     .peer = perf_peer_dispatch,
+     .check = perf_check_dispatch},
+    {.name = "combine",
+     .sums = 1,
+     .gathers = 1,
+     .prepare = prepare_combine,
+     .start = start_combine,
+     .peer = perf_peer_combine,
+     .check = perf_check_sums},
+    {.name = "dispatch-backward",
+     .sums = 1,
+     .gathers = 1,
+     .backward = 1,
+     .prepare = prepare_combine,
+     .start = start_dispatch_backward,
      .check = perf_check_dispatch_backward},
-    {.name = "combine-backward", .sums = 1, .spreads = 1, .backward = 1,
-     .prepare = prepare_combine_backward, .start = start_combine_backward,
+    {.name = "combine-backward",
+     .sums = 1,
+     .spreads = 1,
+     .backward = 1,
+     .prepare = prepare_combine_backward,
+     .start = start_combine_backward,
      .check = perf_check_combine_backward},
-    {.name = "alltoallv", .spreads = 1, .by_pairs = 1, .prepare = learn_peer,
-     .start = start_alltoallv, .peer = perf_peer_alltoallv, .check = perf_check_alltoallv},
-    {.name = "layer", .sums = 1, .spreads = 1, .gathers = 1, .waits = 1, .prepare = learn_peer,
-     .start = start_layer, .peer = perf_peer_layer, .check = perf_check_sums},
+    {.name = "alltoallv",
+     .spreads = 1,
+     .by_pairs = 1,
+     .prepare = learn_peer,
+     .start = start_alltoallv,
+     .peer = perf_peer_alltoallv,
+     .check = perf_check_alltoallv},
+    {.name = "layer",
+     .sums = 1,
+     .spreads = 1,
+     .gathers = 1,
+     .waits = 1,
+     .prepare = learn_peer,
+     .start = start_layer,
+     .peer = perf_peer_layer,
+     .check = perf_check_sums},
     {.name = NULL},
 };
 

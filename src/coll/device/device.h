@@ -23,10 +23,10 @@ struct epx_proxy;
 struct epx_device_notes {
     uint64_t abort;   /* the abort word of the last look; EPX_ABORT_UNKNOWN during one */
     uint64_t verdict; /* of the host's own announcement; 0 = its kernel has not run */
-    char reason[EPX_MAX_ERROR_STRING];      /* of this host */
-    char peer_reason[EPX_MAX_ERROR_STRING]; /* of the rank that gave up */
-    struct epx_device_stats stats;          /* the last copy */
-    struct epx_device_exchanges exchanges;  /* likewise */
+    char reason[EPX_MAX_ERROR_STRING];       /* of this host */
+    char peer_reason[EPX_MAX_ERROR_STRING];  /* of the rank that gave up */
+    struct epx_device_stats stats;           /* the last copy */
+    struct epx_device_exchanges exchanges;   /* likewise */
     uint64_t arrived[EPX_MOST_DEVICE_RANKS]; /* with messages: a copy, when one lacks */
 };
 
@@ -47,8 +47,8 @@ typedef epx_wait_value epx_write_value;
 struct epx_device {
     struct epx_comm *comm;
     const struct epx_transport *transport;
-    int ordinal; /* of the GPU */
-    int blocks;  /* of the kernels that wait for other ranks; the same on all ranks */
+    int ordinal;               /* of the GPU */
+    int blocks;                /* of the kernels that wait for other ranks; the same on all ranks */
     struct epx_window *window; /* control words, then the stage, then what only this rank uses */
     char **control, **stage;   /* [R] device memory */
     int32_t *node;             /* [2][R] device memory: nodes, places by node; NULL = one node */
@@ -68,7 +68,7 @@ struct epx_device {
     cudaEvent_t copied;  /* of what was last copied to notes */
     epx_wait_value *wait_value;
     epx_write_value *write_value;
-    struct epx_proxy *proxy; /* where ranks exchange messages, else NULL */
+    struct epx_proxy *proxy;               /* where ranks exchange messages, else NULL */
     struct epx_mpi_liveness *mpi_liveness; /* where ranks exchange messages, else NULL */
     int64_t next_look_ns;
     uint32_t passes;
@@ -77,7 +77,7 @@ struct epx_device {
     struct epx_side *captures; /* those of captures, and free ones */
     struct epx_side *side;     /* of the operation that is being queued */
 
-    int last_completion; /* of the last operation outside captures */
+    int last_completion;            /* of the last operation outside captures */
     uint32_t last_number;           /* 0 = there is none */
     unsigned long long last_stream; /* id of its stream */
 };

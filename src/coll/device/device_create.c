@@ -25,8 +25,8 @@ static int allocate_completions(struct epx_device *device)
     EPX_FAIL_IF(!device->events || !device->unused, EPX_ERR_NO_MEM, "no memory for %d completions",
                 EPX_MOST_IN_FLIGHT);
     EPX_TRY_CUDA(cudaHostAlloc((void **)&device->completions, bytes, cudaHostAllocPortable));
-    EPX_TRY_CUDA(cudaHostAlloc((void **)&device->notes, sizeof(*device->notes),
-                               cudaHostAllocPortable));
+    EPX_TRY_CUDA(
+        cudaHostAlloc((void **)&device->notes, sizeof(*device->notes), cudaHostAllocPortable));
     memset(device->completions, 0, bytes);
     memset(device->notes, 0, sizeof(*device->notes));
     for (int i = EPX_SHARED_COMPLETION - 1; i >= 0; i--)
@@ -57,8 +57,8 @@ static int find_blocks(struct epx_device *device)
 {
     int64_t wanted = device->comm->params.max_sms, most;
     int sms = 0, rc = EPX_SUCCESS;
-    cudaError_t error = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount,
-                                               device->ordinal);
+    cudaError_t error =
+        cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device->ordinal);
 
     if (error != cudaSuccess)
         rc = epx_fail_cuda(error, "cudaDeviceGetAttribute");
@@ -90,10 +90,12 @@ static void tell_latency(struct epx_device *device)
     const struct epx_device_exchanges *all = &device->notes->exchanges;
 
     if (!epx_device_copy(device, &device->notes->exchanges, &device->state->exchanges,
-                         sizeof(*all)) || all->num == 0)
+                         sizeof(*all)) ||
+        all->num == 0)
         return;
     EPX_LOG_INFO("%llu exchanges of messages arrived after kernels had asked: the fastest %.1f us, "
-                 "in the mean %.1f us", (unsigned long long)all->num, (double)all->least_ns / 1e3,
+                 "in the mean %.1f us",
+                 (unsigned long long)all->num, (double)all->least_ns / 1e3,
                  (double)all->waited_ns / 1e3 / (double)all->num);
 }
 

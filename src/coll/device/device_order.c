@@ -177,9 +177,9 @@ static int find_side(struct epx_device *device, unsigned long long capture)
 static int await_number(const struct epx_device *device, int completion, uint32_t number,
                         EPX_Stream stream)
 {
-    CUresult error = device->wait_value(
-        stream, (CUdeviceptr)(uintptr_t)&device->completions[completion].word,
-        (cuuint64_t)number << 32, CU_STREAM_WAIT_VALUE_GEQ);
+    CUresult error =
+        device->wait_value(stream, (CUdeviceptr)(uintptr_t)&device->completions[completion].word,
+                           (cuuint64_t)number << 32, CU_STREAM_WAIT_VALUE_GEQ);
 
     EPX_FAIL_IF(error != CUDA_SUCCESS, EPX_ERR_CUDA, "cuStreamWaitValue64 failed with error %d",
                 (int)error);
@@ -270,8 +270,7 @@ int32_t epx_device_chunks(const struct epx_request *request)
     return bytes < MOST_CHUNKS * LEAST_CHUNK_BYTES ? 1 : MOST_CHUNKS;
 }
 
-int epx_device_queue_chunks(const struct epx_request *request,
-                            const struct epx_dispatch_rows *args)
+int epx_device_queue_chunks(const struct epx_request *request, const struct epx_dispatch_rows *args)
 {
     const struct epx_side *side = epx_device_of(request)->side;
     EPX_Stream stream = request->call.stream;

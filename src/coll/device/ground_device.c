@@ -15,8 +15,7 @@
 #include "transport/cuda/device_scope.h"
 #include "transport/module.h"
 
-static int check_buffer(const struct epx_device *device, const char *name,
-                               const void *address)
+static int check_buffer(const struct epx_device *device, const char *name, const void *address)
 {
     struct cudaPointerAttributes attributes;
     struct epx_device_scope scope;
@@ -27,8 +26,7 @@ static int check_buffer(const struct epx_device *device, const char *name,
     epx_device_leave(&scope);
     if (error != cudaSuccess)
         return epx_fail_cuda(error, name);
-    EPX_FAIL_IF(attributes.type != cudaMemoryTypeDevice &&
-                    attributes.type != cudaMemoryTypeManaged,
+    EPX_FAIL_IF(attributes.type != cudaMemoryTypeDevice && attributes.type != cudaMemoryTypeManaged,
                 EPX_ERR_BUFFER, "%s is not in device memory", name);
     EPX_FAIL_IF(attributes.type == cudaMemoryTypeDevice && attributes.device != device->ordinal,
                 EPX_ERR_BUFFER, "%s is in the memory of device %d, the communicator's is %d", name,

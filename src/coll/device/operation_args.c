@@ -11,8 +11,7 @@
 #include "core/route.h"
 
 /* Given how rows are cut and the share of the stage of one of `width`. */
-static struct epx_rounds fill_rounds(struct epx_rounds rounds, int64_t share,
-                                         int32_t max_tokens)
+static struct epx_rounds fill_rounds(struct epx_rounds rounds, int64_t share, int32_t max_tokens)
 {
     int64_t tokens = share / rounds.pitch;
 
@@ -68,8 +67,8 @@ struct epx_device_comm epx_device_comm_of(const struct epx_request *request)
         args.node = device->node;
         args.place = device->node + comm->size;
     }
-    args.completion = &device->completions[request->captured ? EPX_SHARED_COMPLETION
-                                                             : request->completion];
+    args.completion =
+        &device->completions[request->captured ? EPX_SHARED_COMPLETION : request->completion];
     args.number = request->number;
     args.captured = request->captured;
     args.verb = (int32_t)request->call.verb;
@@ -98,8 +97,8 @@ static int64_t received_bytes(const struct epx_request *request)
 static void note_buffer(const struct epx_request *request, struct epx_ready_note *note)
 {
     int64_t offset = 0, bytes = received_bytes(request);
-    const struct epx_segment *segment = epx_segment_find(
-        request->comm->segments, request->call.rows_out, (size_t)bytes, &offset);
+    const struct epx_segment *segment =
+        epx_segment_find(request->comm->segments, request->call.rows_out, (size_t)bytes, &offset);
     int number = segment ? segment->window->number : bytes ? -1 : 0;
 
     note->word[EPX_READY_SEGMENT] = (uint32_t)number;

@@ -22,8 +22,8 @@ static int report_difference(const struct epx_outcome *o)
         return epx_fail(o->code, "rank 0 called %s and rank %d %s at the same place",
                         epx_verb_name((enum epx_verb)o->b), o->rank,
                         epx_verb_name((enum epx_verb)o->c));
-    return epx_fail(o->code, "%s is %lld on rank 0, %lld on rank %d", names[o->a],
-                    (long long)o->b, (long long)o->c, o->rank);
+    return epx_fail(o->code, "%s is %lld on rank 0, %lld on rank %d", names[o->a], (long long)o->b,
+                    (long long)o->c, o->rank);
 }
 
 static int report_short(const struct epx_request *request, const struct epx_outcome *o)
@@ -69,8 +69,7 @@ int epx_outcome_report(struct epx_device *device, const struct epx_request *requ
     case EPX_OUTCOME_NO_ROWS:
         return epx_fail(o->code, "sendbuf is NULL but sendcounts[%d] is %lld", o->rank,
                         (long long)o->a);
-    case EPX_OUTCOME_ROUTING:
-        return epx_fail(o->code, "the routing failed on rank %d", o->rank);
+    case EPX_OUTCOME_ROUTING: return epx_fail(o->code, "the routing failed on rank %d", o->rank);
     }
     return epx_fail(EPX_ERR_INTERN, "outcome %d is unknown", o->what);
 }

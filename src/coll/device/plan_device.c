@@ -53,8 +53,8 @@ static int64_t weights_bytes(const struct epx_route *route, const struct epx_dev
 static int64_t route_stage_bytes(const struct epx_route *route, const struct epx_device_plan *plan)
 {
     int64_t rows = exchanges_messages(route) ? plan->nodes.width : plan->most_rows;
-    int64_t least = (exchanges_messages(route) ? 2 * rows : route->comm->size) *
-                    EPX_SEGMENT_QUANTUM;
+    int64_t least =
+        (exchanges_messages(route) ? 2 * rows : route->comm->size) * EPX_SEGMENT_QUANTUM;
     int64_t bytes = plan->max_tokens * rows *
                     (epx_round_up(route->attr.max_row_bytes, 16) + weights_bytes(route, plan));
 
@@ -162,8 +162,8 @@ static void fix_plan(const struct epx_route *route, struct epx_device_plan *plan
     if (exchanges_messages(route)) {
         plan->nodes = epx_device_nodes_of(route->comm, attr->top_k);
         if (plan->nodes.num_nodes)
-            plan->record_share += epx_round_up(
-                plan->max_tokens * (int64_t)epx_entry_bytes(attr->top_k), 16);
+            plan->record_share +=
+                epx_round_up(plan->max_tokens * (int64_t)epx_entry_bytes(attr->top_k), 16);
     }
     plan->stage_bytes = route_stage_bytes(route, plan);
 }
@@ -190,8 +190,8 @@ static int upload(const struct epx_route *route, const void *to, const void *fro
 {
     cudaStream_t stream = route->transport->device->stream;
 
-    EPX_TRY_CUDA(cudaMemcpyAsync((void *)(uintptr_t)to, from, bytes, cudaMemcpyHostToDevice,
-                                 stream));
+    EPX_TRY_CUDA(
+        cudaMemcpyAsync((void *)(uintptr_t)to, from, bytes, cudaMemcpyHostToDevice, stream));
     EPX_TRY_CUDA(cudaStreamSynchronize(stream));
     return EPX_SUCCESS;
 }
@@ -393,7 +393,7 @@ int epx_device_route_poison(const struct epx_request *request)
     else
         start += offsets[PART_WEIGHTS];
     if (start < end)
-        EPX_TRY_CUDA(cudaMemsetAsync(start, EPX_PATTERN, (size_t)(end - start),
-                                     request->call.stream));
+        EPX_TRY_CUDA(
+            cudaMemsetAsync(start, EPX_PATTERN, (size_t)(end - start), request->call.stream));
     return EPX_SUCCESS;
 }

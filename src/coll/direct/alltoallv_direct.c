@@ -112,8 +112,10 @@ static int push_rows(struct epx_direct *direct, const struct epx_request *reques
            (slot = epx_ring_claim(direct, rank))) {
         int64_t bytes = epx_segment_length(direct->cut, to->segment);
 
-        memcpy(slot, rows_for(request, rank) + rows_bytes(request, to->row) +
-                         epx_segment_offset(direct->cut, to->segment), (size_t)bytes);
+        memcpy(slot,
+               rows_for(request, rank) + rows_bytes(request, to->row) +
+                   epx_segment_offset(direct->cut, to->segment),
+               (size_t)bytes);
         epx_ring_push(direct, rank);
         pushed += direct->slot_bytes;
         epx_cursor_step(to, direct->cut);
@@ -150,7 +152,8 @@ static int pop_rows(struct epx_direct *direct, const struct epx_request *request
         int64_t bytes = epx_segment_length(direct->cut, from->segment);
 
         memcpy((char *)call->rows_out + rows_bytes(request, call->rdispls[source] + from->row) +
-                   epx_segment_offset(direct->cut, from->segment), slot, (size_t)bytes);
+                   epx_segment_offset(direct->cut, from->segment),
+               slot, (size_t)bytes);
         epx_ring_pop(direct, source);
         popped += direct->slot_bytes;
         epx_cursor_step(from, direct->cut);

@@ -220,8 +220,7 @@ void epx_direct_begin(struct epx_direct *direct, int64_t row_bytes)
     direct->token = direct->token_segment = 0;
 }
 
-void epx_direct_post_arrival(struct epx_direct *direct, const struct epx_request *request,
-                             int rank)
+void epx_direct_post_arrival(struct epx_direct *direct, const struct epx_request *request, int rank)
 {
     epx_flag_post(&flag_line(direct, rank, direct->comm->rank, LINE_ARRIVED)->flag, request->epoch);
 }

@@ -48,8 +48,8 @@ static void begin(struct epx_direct *direct, struct epx_request *request, int we
     for (int r = 0; r < direct->comm->size; r++)
         direct->buffers[r] = find_buffer(direct, request, r);
     if (weighted)
-        epx_poison(plan->pair_weights, (size_t)plan->max_tokens * (size_t)plan->top_k *
-                                           sizeof(*plan->pair_weights));
+        epx_poison(plan->pair_weights,
+                   (size_t)plan->max_tokens * (size_t)plan->top_k * sizeof(*plan->pair_weights));
     if (weighted && call->num_tokens)
         memcpy(plan->pair_weights, call->weights_in,
                (size_t)call->num_tokens * (size_t)plan->top_k * sizeof(*plan->pair_weights));
@@ -65,8 +65,9 @@ static void receive(struct epx_direct *direct, int source, int32_t *record, int6
 
     if (direct->expert.weighted && segment == 0)
         for (int i = 0; i < record[EPX_RECORD_PAIRS]; i++)
-            weights[i] = plan->pair_weights_of[source][(int64_t)record[EPX_RECORD_TOKEN] *
-                                                           plan->top_k + choices[i]];
+            weights[i] =
+                plan->pair_weights_of[source]
+                                     [(int64_t)record[EPX_RECORD_TOKEN] * plan->top_k + choices[i]];
     epx_receive_row(plan, &direct->expert, source, record, segment, data, weights);
 }
 
@@ -111,8 +112,8 @@ static int64_t store_token(struct epx_direct *direct, const struct epx_request *
     int64_t row_bytes = request->call.row_bytes, stored = 0;
     const char *row = (const char *)request->call.rows_in + direct->token * row_bytes;
 
-    for (int64_t i = plan->token_offset[direct->token];
-         i < plan->token_offset[direct->token + 1]; i++) {
+    for (int64_t i = plan->token_offset[direct->token]; i < plan->token_offset[direct->token + 1];
+         i++) {
         char *to = direct->buffers[plan->token_rank[i]];
 
         if (!to)
@@ -159,8 +160,10 @@ static int push_rows(struct epx_direct *direct, const struct epx_request *reques
         int32_t token = plan->send_token[plan->send_offset[rank] + to->row];
         int64_t bytes = epx_segment_length(direct->cut, to->segment);
 
-        memcpy(slot, (const char *)request->call.rows_in + token * direct->cut.row_bytes +
-                         epx_segment_offset(direct->cut, to->segment), (size_t)bytes);
+        memcpy(slot,
+               (const char *)request->call.rows_in + token * direct->cut.row_bytes +
+                   epx_segment_offset(direct->cut, to->segment),
+               (size_t)bytes);
         epx_ring_push(direct, rank);
         pushed += direct->slot_bytes;
         epx_cursor_step(to, direct->cut);
@@ -227,8 +230,8 @@ static int move(struct epx_direct *direct, struct epx_request *request, int *mov
     request->complete = direct->token > direct->plan->num_tokens;
     for (int r = 0; r < direct->comm->size; r++) {
         *moved |= push_rows(direct, request, r);
-        *moved |= own_buffer_takes(direct, r) ? spread_rows(direct, request, r)
-                                              : pop_rows(direct, r);
+        *moved |=
+            own_buffer_takes(direct, r) ? spread_rows(direct, request, r) : pop_rows(direct, r);
         if (!through_with(direct, request, r)) {
             request->complete = 0;
             request->waiting_for = r;

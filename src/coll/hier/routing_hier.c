@@ -60,8 +60,8 @@ static int assign(struct epx_hier *hier, struct epx_request *request)
     epx_list_node_rows_host(plan);
     request->phase = AWAIT_NODE_ROWS;
     return staged->messages->allgather(staged->state, plan->by_node->rows, plan->by_node->matrix,
-                                     plan->by_node->nodes.num_nodes *
-                                         (int)sizeof(*plan->by_node->rows));
+                                       plan->by_node->nodes.num_nodes *
+                                           (int)sizeof(*plan->by_node->rows));
 }
 
 /* Rows for a home's own node need no relay. */

@@ -21,8 +21,8 @@ static int begin(struct epx_staged *staged, struct epx_request *request, int *mo
     EPX_TRY(epx_staged_handshake(request, &weighted, moved));
     if (!*moved)
         return EPX_SUCCESS;
-    return staged->messages->alltoall(staged->state, call->sendcounts,
-                                            call->recvcounts, (int)sizeof(*call->sendcounts));
+    return staged->messages->alltoall(staged->state, call->sendcounts, call->recvcounts,
+                                      (int)sizeof(*call->sendcounts));
 }
 
 static void place(struct epx_staged *staged, struct epx_request *request)

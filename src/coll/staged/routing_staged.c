@@ -20,10 +20,9 @@ int epx_routing_begin_staged(struct epx_request *request, int *moved)
     if (!*moved)
         return EPX_SUCCESS;
     epx_routing_count(request);
-    return staged->messages->allgather(staged->state, plan->own_counts,
-                                             plan->matrix,
-                                             (int)(epx_count_words(plan->count_shape) *
-                                                   sizeof(*plan->own_counts)));
+    return staged->messages->allgather(
+        staged->state, plan->own_counts, plan->matrix,
+        (int)(epx_count_words(plan->count_shape) * sizeof(*plan->own_counts)));
 }
 
 int64_t epx_routing_most_records(const struct epx_plan *plan)

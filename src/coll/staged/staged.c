@@ -35,8 +35,8 @@ static int init(struct epx_staged *staged)
     staged->home_counts = epx_memory_zeroed(7 * ranks, sizeof(*staged->home_counts));
     staged->sums = epx_memory_zeroed(ranks * EPX_MAX_TOP_K, sizeof(*staged->sums));
     staged->stores = epx_memory_zeroed(ranks, sizeof(*staged->stores));
-    EPX_FAIL_IF(!staged->ready || !staged->home_at || !staged->counts ||
-                    !staged->home_counts || !staged->sums || !staged->stores,
+    EPX_FAIL_IF(!staged->ready || !staged->home_at || !staged->counts || !staged->home_counts ||
+                    !staged->sums || !staged->stores,
                 EPX_ERR_NO_MEM, "no memory for the staged algorithm on %zu ranks", ranks);
     return EPX_SUCCESS;
 }
@@ -49,7 +49,7 @@ static int make_stages(struct epx_staged *staged)
 
     if (staged->messages->stages && !staged->hier)
         return staged->messages->stages(staged->state, bytes, &staged->home_stage,
-                                      &staged->expert_stage);
+                                        &staged->expert_stage);
     staged->home_stage = epx_memory_zeroed(1, bytes);
     staged->expert_stage = epx_memory_zeroed(1, bytes);
     if (!staged->home_stage || !staged->expert_stage)
@@ -153,7 +153,7 @@ int epx_staged_handshake(struct epx_request *request, int *weighted, int *moved)
         staged->own.block_tokens = staged->block_tokens;
         request->phase = EPX_PHASE_AGREE;
         return staged->messages->allgather(staged->state, &staged->own, staged->ready,
-                                         (int)sizeof(staged->own));
+                                           (int)sizeof(staged->own));
     }
     EPX_TRY(epx_staged_done(staged, moved));
     if (!*moved)
@@ -260,8 +260,7 @@ static void find_expert_rows(struct epx_block *block, const struct epx_plan *pla
 
 int epx_staged_has_block(const struct epx_staged *staged)
 {
-    return staged->block.segment + 1 < staged->cut.num ||
-           staged->next_token < staged->most_tokens;
+    return staged->block.segment + 1 < staged->cut.num || staged->next_token < staged->most_tokens;
 }
 
 void epx_staged_find_block(struct epx_staged *staged)
@@ -320,7 +319,7 @@ int epx_staged_claim(struct epx_staged *staged, enum epx_way way)
         in_at[r] = into + staged->displs[r];
         if (staged->messages->place && !staged->hier)
             out_at[r] = staged->messages->place(staged->state, r, out_at[r],
-                                              into + staged->displs[staged->comm->rank]);
+                                                into + staged->displs[staged->comm->rank]);
         staged->stores[r].there = r != staged->comm->rank && out_at[r] != from + staged->displs[r];
         claimed &= out_at[r] != NULL;
     }

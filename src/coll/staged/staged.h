@@ -14,7 +14,7 @@ struct epx_staged {
     struct epx_comm *comm;
     const struct epx_message_ops *messages; /* of the transport, with its state */
     void *state;
-    int hier;          /* the transport's own places are not used: all goes in messages */
+    int hier;            /* the transport's own places are not used: all goes in messages */
     int64_t stage_bytes; /* of each of the two stages */
     int64_t share_bytes; /* what each rank has of a stage, the same places on all ranks */
     char *home_stage, *expert_stage;
@@ -31,12 +31,12 @@ struct epx_staged {
     struct epx_block block;
     int32_t per_round; /* tokens, records or rows of each rank in one exchange */
     int32_t most_tokens, next_token;
-    int32_t block_tokens; /* told with the ready word, for hier */
-    int64_t round, num_rounds;    /* routing and alltoallv, which have no tokens */
-    int64_t *counts; /* [4][R] alltoallv: the arrays of the call */
+    int32_t block_tokens;      /* told with the ready word, for hier */
+    int64_t round, num_rounds; /* routing and alltoallv, which have no tokens */
+    int64_t *counts;           /* [4][R] alltoallv: the arrays of the call */
 
     int *home_counts, *expert_counts, *displs; /* [R] bytes */
-    int stale; /* the stages have the rows of an exchange that is over */
+    int stale;    /* the stages have the rows of an exchange that is over */
     double *sums; /* [R][EPX_MAX_TOP_K] */
 };
 

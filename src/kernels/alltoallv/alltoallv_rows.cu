@@ -23,16 +23,16 @@ struct copy {
 struct placement {
     char *control[EPX_MOST_DEVICE_RANKS];
     int64_t send_count[EPX_MOST_DEVICE_RANKS];
-    int64_t send_from[EPX_MOST_DEVICE_RANKS];  /* own displacements */
-    int64_t place[EPX_MOST_DEVICE_RANKS];      /* where this rank's rows start on each rank */
+    int64_t send_from[EPX_MOST_DEVICE_RANKS]; /* own displacements */
+    int64_t place[EPX_MOST_DEVICE_RANKS];     /* where this rank's rows start on each rank */
     int64_t recv_count[EPX_MOST_DEVICE_RANKS];
     int64_t recv_place[EPX_MOST_DEVICE_RANKS];
-    int64_t total[EPX_MOST_DEVICE_RANKS];      /* rows for each rank */
-    unsigned long long most_staged_bytes;      /* of one rank for one that is staged */
-    int32_t any_stored;                        /* whether any rank has more for any */
-    int32_t bad;                               /* the first rank with a count that cannot be; -1 */
-    struct packet_list packets;                /* to all ranks, then from all */
-    struct copy copy[EPX_MOST_DEVICE_RANKS];   /* to or from all ranks, of a round */
+    int64_t total[EPX_MOST_DEVICE_RANKS];    /* rows for each rank */
+    unsigned long long most_staged_bytes;    /* of one rank for one that is staged */
+    int32_t any_stored;                      /* whether any rank has more for any */
+    int32_t bad;                             /* the first rank with a count that cannot be; -1 */
+    struct packet_list packets;              /* to all ranks, then from all */
+    struct copy copy[EPX_MOST_DEVICE_RANKS]; /* to or from all ranks, of a round */
 };
 
 static __device__ __forceinline__ bool is_packed(const struct epx_alltoallv_rows &a, int64_t rows)
@@ -101,10 +101,9 @@ static __device__ void plan_sends(const struct epx_alltoallv_rows &a, struct pla
 
         if (r < ranks)
             p.send_count[r] = count;
-        num = list_packets(p.packets, r, ranks, num,
-                           (char *)(uintptr_t)a.rows + p.send_from[at] * a.row_bytes,
-                           epx_control_packets(p.control[at], ranks, a.bank_words, a.comm.rank),
-                           bytes);
+        num = list_packets(
+            p.packets, r, ranks, num, (char *)(uintptr_t)a.rows + p.send_from[at] * a.row_bytes,
+            epx_control_packets(p.control[at], ranks, a.bank_words, a.comm.rank), bytes);
     }
 }
 
@@ -127,20 +126,20 @@ static __device__ void post_counts(const struct epx_alltoallv_rows &a, const str
 static __device__ EPX_COLD bool is_elsewhere(const struct epx_alltoallv_rows &a,
                                              const struct exchange &x, int32_t source)
 {
-    uint64_t verb = load_relaxed_sys(epx_control_ready(a.comm.own_control, a.comm.num_ranks,
-                                                       (uint32_t)x.epoch, source) +
-                                     EPX_READY_VERB);
+    uint64_t verb = load_relaxed_sys(
+        epx_control_ready(a.comm.own_control, a.comm.num_ranks, (uint32_t)x.epoch, source) +
+        EPX_READY_VERB);
 
-    return verb >> 32 == (uint32_t)x.epoch &&
-           (uint32_t)verb != a.note.word[EPX_READY_VERB];
+    return verb >> 32 == (uint32_t)x.epoch && (uint32_t)verb != a.note.word[EPX_READY_VERB];
 }
 
 /* Also ends, and well, if there will be no count: await_ready tells why. */
 static __device__ bool await_count(const struct epx_alltoallv_rows &a, const struct exchange &x,
                                    int32_t source, int32_t target, int64_t *count)
 {
-    const uint64_t *words = epx_control_counts(a.comm.own_control, a.comm.num_ranks,
-                                               (uint32_t)x.epoch, source) + 2 * target;
+    const uint64_t *words =
+        epx_control_counts(a.comm.own_control, a.comm.num_ranks, (uint32_t)x.epoch, source) +
+        2 * target;
     uint64_t tag = tag_of(x.epoch);
     struct patience patience = {0, 0};
     struct packet packet;
@@ -168,8 +167,8 @@ static __device__ bool await_counts(const struct epx_alltoallv_rows &a, const st
     return ok;
 }
 
-static __device__ __forceinline__ bool has_room(const struct exchange &x,
-                                                const struct placement &p, int32_t rank)
+static __device__ __forceinline__ bool has_room(const struct exchange &x, const struct placement &p,
+                                                int32_t rank)
 {
     return p.total[rank] <= ready_long(x, rank, EPX_READY_CAPACITY_LOW);
 }
@@ -407,8 +406,8 @@ static __device__ void take_round(const struct epx_alltoallv_rows &a, struct pla
                   ALLTOALLV_THREADS / EPX_WARP * blocks);
 }
 
-static __device__ EPX_COLD int64_t move_rows(const struct epx_alltoallv_rows &a,
-                                             struct exchange &x, struct placement &p)
+static __device__ EPX_COLD int64_t move_rows(const struct epx_alltoallv_rows &a, struct exchange &x,
+                                             struct placement &p)
 {
     int64_t share = stage_share(a), me = a.comm.rank;
     int64_t rounds = ((int64_t)p.most_staged_bytes + share - 1) / share;
@@ -430,9 +429,8 @@ static __device__ EPX_COLD int64_t move_rows(const struct epx_alltoallv_rows &a,
     return rounds;
 }
 
-static __device__ EPX_COLD struct epx_outcome outcome_of(const struct epx_alltoallv_rows &a,
-                                                         const struct exchange &x,
-                                                         const struct placement &p)
+static __device__ EPX_COLD struct epx_outcome
+outcome_of(const struct epx_alltoallv_rows &a, const struct exchange &x, const struct placement &p)
 {
     return x.outcome.code == EPX_SUCCESS ? outcome_of_counts(a, p.bad, p.total[a.comm.rank])
                                          : x.outcome;
@@ -491,6 +489,5 @@ int epx_launch_alltoallv_rows(const struct epx_alltoallv_rows *args, EPX_Stream 
     return epx_cuda_status(cudaGetLastError());
 }
 
-static const struct epx_loaded loaded(alltoallv_rows, EPX_MOST_DEVICE_RANKS *
-                                                          EPX_MOST_DEVICE_RANKS *
-                                                          (int)sizeof(int64_t));
+static const struct epx_loaded
+loaded(alltoallv_rows, EPX_MOST_DEVICE_RANKS *EPX_MOST_DEVICE_RANKS *(int)sizeof(int64_t));

@@ -142,9 +142,8 @@ static __device__ bool await_packet(const struct epx_device_comm &c, const uint6
     return true;
 }
 
-static __device__ bool take_packets(const struct epx_device_comm &c,
-                                    const struct packet_list &list, uint64_t epoch,
-                                    int64_t bank_words)
+static __device__ bool take_packets(const struct epx_device_comm &c, const struct packet_list &list,
+                                    uint64_t epoch, int64_t bank_words)
 {
     int32_t threads = (int32_t)(gridDim.x * blockDim.x), num = list.first[c.num_ranks];
     int64_t bank = epoch % 2 * bank_words;
@@ -163,8 +162,8 @@ static __device__ bool take_packets(const struct epx_device_comm &c,
             if (i >= num)
                 continue;
             source = rank_of_packet(list, i, source);
-            packet[j] = load_packet(list.packets[source] + bank +
-                                    2 * (int64_t)(i - list.first[source]));
+            packet[j] =
+                load_packet(list.packets[source] + bank + 2 * (int64_t)(i - list.first[source]));
         }
         source = first_source;
 #pragma unroll

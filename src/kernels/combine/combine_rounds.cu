@@ -62,9 +62,8 @@ static void (*const kernels[NUM_ADDED_TYPES])(struct epx_combine_rows) =
 
 int epx_launch_combine_rounds(const struct epx_combine_rows *args, EPX_Stream stream)
 {
-    kernels[args->datatype - EPX_FLOAT16]
-        <<<(unsigned)args->comm.blocks, EPX_WAITING_THREADS, epx_passing_bytes(&args->plan.nodes),
-           stream>>>(*args);
+    kernels[args->datatype - EPX_FLOAT16]<<<(unsigned)args->comm.blocks, EPX_WAITING_THREADS,
+                                            epx_passing_bytes(&args->plan.nodes), stream>>>(*args);
     return epx_cuda_status(cudaGetLastError());
 }
 

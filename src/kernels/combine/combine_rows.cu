@@ -54,8 +54,8 @@ static void (*const kernels[NUM_ADDED_TYPES])(struct epx_combine_rows) =
 
 int epx_launch_combine_rows(const struct epx_combine_rows *args, EPX_Stream stream)
 {
-    kernels[args->datatype - EPX_FLOAT16]
-        <<<(unsigned)args->comm.blocks, EPX_WAITING_THREADS, 0, stream>>>(*args);
+    kernels[args->datatype -
+            EPX_FLOAT16]<<<(unsigned)args->comm.blocks, EPX_WAITING_THREADS, 0, stream>>>(*args);
     return epx_cuda_status(cudaGetLastError());
 }
 

@@ -24,9 +24,8 @@ static __device__ char *part_of_rank(const struct epx_combine_rows &a,
 }
 
 /* A choice is on one rank only: its gradient is placed, not added. */
-static __device__ void pass_weights(const struct epx_combine_rows &a,
-                                    const struct passing &passing, const struct node_row &at,
-                                    char *sum)
+static __device__ void pass_weights(const struct epx_combine_rows &a, const struct passing &passing,
+                                    const struct node_row &at, char *sum)
 {
     const uint16_t *ranks = epx_entry_ranks(entry_of(a.plan, a.comm, at.home, at.row));
 

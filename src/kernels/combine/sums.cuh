@@ -24,7 +24,9 @@ struct stored_places {
     }
 
     /* That there is a sum for it or not. */
-    __device__ __forceinline__ void note_kept(int32_t home, int64_t row, bool kept) const {}
+    __device__ __forceinline__ void note_kept(int32_t home, int64_t row, bool kept) const
+    {
+    }
 
     __device__ __forceinline__ float *weights_for(int32_t home, int64_t row,
                                                   const struct epx_wire_record *record) const
@@ -113,8 +115,7 @@ static __device__ void sum_tokens(const struct epx_combine_rows &a, const Places
     const struct epx_segments &cut = a.rounds.cut;
     int64_t end = round.end_token < a.num_tokens ? round.end_token : a.num_tokens;
     int64_t length = epx_segment_length(cut, round.segment);
-    struct epx_slices slices =
-        epx_slices_of(length, end - round.first_token, num_global_warps());
+    struct epx_slices slices = epx_slices_of(length, end - round.first_token, num_global_warps());
 
     for (int64_t i = global_warp(); i < (end - round.first_token) * slices.num;
          i += num_global_warps()) {
@@ -122,8 +123,8 @@ static __device__ void sum_tokens(const struct epx_combine_rows &a, const Places
         struct part part = part_of(slices, (int32_t)(i % slices.num), length);
         int32_t num = list_parts(a, places, t, part.offset, list);
 
-        char *sum = a.sums + t * cut.row_bytes + epx_segment_offset(cut, round.segment) +
-                    part.offset;
+        char *sum =
+            a.sums + t * cut.row_bytes + epx_segment_offset(cut, round.segment) + part.offset;
 
         if (Places::on_nodes && a.comm.node)
             sum_nodes<T>(list, num, a.comm.node[a.comm.rank], part.bytes, sum);
@@ -178,7 +179,7 @@ static __device__ void send_sum(const struct epx_combine_rows &a, const Places &
         return;
     list_pairs(a, offset, record, list);
     sum_rows<T>(list, record->num_slots, a.weights && !a.backward, part.bytes,
-             places.sum_for(home, row, record) + part.offset);
+                places.sum_for(home, row, record) + part.offset);
     if (weighted && offset == 0)
         send_weights(a, record, places.weights_for(home, row, record));
     __syncwarp();

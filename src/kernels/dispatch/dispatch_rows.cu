@@ -37,8 +37,8 @@ static __device__ void take_rows(const struct epx_dispatch_rows &a, const struct
     }
 }
 
-static __device__ void move_rows(const struct epx_dispatch_rows &a, struct exchange &x,
-                                 bool staged, int64_t num_rounds, struct row_list &list)
+static __device__ void move_rows(const struct epx_dispatch_rows &a, struct exchange &x, bool staged,
+                                 int64_t num_rounds, struct row_list &list)
 {
     const struct epx_segments whole = epx_segments_cut(a.row_bytes, a.row_bytes);
     const struct round everything = {0, a.plan.max_tokens, 0};

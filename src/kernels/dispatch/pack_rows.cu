@@ -21,10 +21,9 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
         pack_tokens(a, round, rows, lists[threadIdx.x / EPX_WARP]);
     }
     if (is_last_block(a.comm) && on)
-        post_exchange(a.comm, a.plan.outgoing, a.plan.incoming,
-                      [&](int32_t r) {
-                          return message_of_rows(a.plan, a.comm, a.rounds, rows, r, true);
-                      });
+        post_exchange(a.comm, a.plan.outgoing, a.plan.incoming, [&](int32_t r) {
+            return message_of_rows(a.plan, a.comm, a.rounds, rows, r, true);
+        });
 }
 
 int epx_launch_pack_rows(const struct epx_dispatch_rows *args, EPX_Stream stream)

@@ -49,8 +49,8 @@ static __device__ int32_t count_outside(const struct epx_dispatch_rows &a, int64
     int32_t outside = 0;
 
     for (int32_t i = lane_id(); a.plan.nodes.num_nodes && i < num; i += EPX_WARP)
-        outside += list.row[i] && !goes_straight(a.plan, a.comm,
-                                                 a.plan.token_rank[token * a.plan.most_rows + i]);
+        outside += list.row[i] &&
+                   !goes_straight(a.plan, a.comm, a.plan.token_rank[token * a.plan.most_rows + i]);
     return outside;
 }
 
@@ -75,7 +75,8 @@ static __device__ void pack_tokens(const struct epx_dispatch_rows &a, const stru
             outside += count_outside(a, token, list, places);
         move_places(list, places, part.offset);
         store_row(a.rows + token * cut.row_bytes + epx_segment_offset(cut, round.segment) +
-                      part.offset, list, places, part.bytes);
+                      part.offset,
+                  list, places, part.bytes);
         __syncwarp();
     }
     count_node_rows(a.comm, outside, a.row_bytes);

@@ -118,8 +118,7 @@ static __device__ __forceinline__ void store_block(const struct block_part<T, N>
 
 #pragma unroll
             for (int n = 0; weighted && n < N; n++)
-                out.element[n] =
-                    T::store(mul((typename T::sum)weight, T::load(out.element[n])));
+                out.element[n] = T::store(mul((typename T::sum)weight, T::load(out.element[n])));
             if (i < elements)
                 *(pack<T, N> *)(void *)(row + i) = out;
         }

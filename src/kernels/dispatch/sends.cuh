@@ -49,8 +49,8 @@ static __device__ void send_token(const struct epx_dispatch_rows &a, const struc
         list.row[i] = place ? place + part.offset : NULL;
     }
     __syncwarp();
-    store_row(a.rows + token * cut.row_bytes + epx_segment_offset(cut, round.segment) +
-                  part.offset, list, num, part.bytes);
+    store_row(a.rows + token * cut.row_bytes + epx_segment_offset(cut, round.segment) + part.offset,
+              list, num, part.bytes);
     __syncwarp();
 }
 
@@ -72,8 +72,7 @@ static __device__ void send_rows(const struct epx_dispatch_rows &a, const struct
 {
     int64_t end = round.end_token < a.num_tokens ? round.end_token : a.num_tokens;
     int64_t length = epx_segment_length(cut, round.segment);
-    struct epx_slices slices =
-        epx_slices_of(length, end - round.first_token, num_global_warps());
+    struct epx_slices slices = epx_slices_of(length, end - round.first_token, num_global_warps());
 
     for (int64_t i = global_warp(); i < (end - round.first_token) * slices.num;
          i += num_global_warps())

@@ -54,8 +54,7 @@ static __device__ void spread_records(const struct epx_dispatch_rows &a,
     for (int64_t i = global_warp(); i < range.num * slices.num; i += num_global_warps()) {
         struct row_source at = find_in_range(range, i / slices.num);
         struct part part = part_of(slices, (int32_t)(i % slices.num), a.row_bytes);
-        struct epx_wire_record *record =
-            epx_wire_record_at(&a.plan, records, at.source, at.row);
+        struct epx_wire_record *record = epx_wire_record_at(&a.plan, records, at.source, at.row);
 
         if (record->num_slots == 0)
             continue;
@@ -96,8 +95,8 @@ int epx_launch_spread_rows(const struct epx_dispatch_rows *args, struct epx_chun
 {
     int64_t rows = (chunk.end_token - chunk.first_token) * args->comm.num_ranks;
 
-    spread_rows<<<epx_blocks_for_rows(rows, args->row_bytes, EPX_ROW_BLOCKS),
-                  EPX_WAITING_THREADS, 0, stream>>>(*args, chunk);
+    spread_rows<<<epx_blocks_for_rows(rows, args->row_bytes, EPX_ROW_BLOCKS), EPX_WAITING_THREADS,
+                  0, stream>>>(*args, chunk);
     return epx_cuda_status(cudaGetLastError());
 }
 

@@ -12,13 +12,13 @@
  * counted is what it copies: the user's ids are read once.
  */
 struct epx_count_pairs {
-    const void *ids;       /* [num_tokens][top_k] */
-    const int32_t *owner;  /* [E] */
+    const void *ids;      /* [num_tokens][top_k] */
+    const int32_t *owner; /* [E] */
     int32_t num_tokens, top_k, index_bits;
     struct epx_count_shape shape;
-    int32_t *experts;      /* out: [num_tokens][top_k] the ids, -1 in place of bad ones */
-    int32_t *counts;       /* out: a row of the count matrix */
-    int32_t *last_token;   /* [R] work space */
+    int32_t *experts;       /* out: [num_tokens][top_k] the ids, -1 in place of bad ones */
+    int32_t *counts;        /* out: a row of the count matrix */
+    int32_t *last_token;    /* [R] work space */
     struct epx_bad_id *bad; /* out */
 };
 
@@ -26,14 +26,14 @@ struct epx_count_pairs {
 struct epx_block {
     int32_t first_token, end_token;
     int64_t segment;
-    int64_t row_stride;       /* bytes of a row in the stage, pair weights included */
-    int64_t *home_row;        /* [R] first row in the plan's list for each rank */
-    int32_t *home_rows;       /* [R] rows for each rank */
-    int32_t *record;          /* [R] first record from each rank */
-    int32_t *record_end;      /* [R] */
-    int32_t *expert_rows;     /* [R] records in between that travel */
-    char *const *home_at;     /* [R] where each rank's rows are, or go, on the home side */
-    char *const *expert_at;   /* [R] likewise on the expert side */
+    int64_t row_stride;              /* bytes of a row in the stage, pair weights included */
+    int64_t *home_row;               /* [R] first row in the plan's list for each rank */
+    int32_t *home_rows;              /* [R] rows for each rank */
+    int32_t *record;                 /* [R] first record from each rank */
+    int32_t *record_end;             /* [R] */
+    int32_t *expert_rows;            /* [R] records in between that travel */
+    char *const *home_at;            /* [R] where each rank's rows are, or go, on the home side */
+    char *const *expert_at;          /* [R] likewise on the expert side */
     struct epx_stage_stores *stores; /* [R] how rows are stored where they go, on the home side */
 };
 

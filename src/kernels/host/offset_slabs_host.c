@@ -83,8 +83,8 @@ static void offset_rank_major(struct epx_plan *plan)
             *plan->required_rows = required;
     }
     for (int32_t e = 0; e < plan->num_local; e++)
-        plan->expert_counts[e] = (int32_t)clamp(
-            pairs_before(plan, plan->first_expert + e, plan->num_ranks), INT32_MAX);
+        plan->expert_counts[e] =
+            (int32_t)clamp(pairs_before(plan, plan->first_expert + e, plan->num_ranks), INT32_MAX);
 }
 
 /* The view shows what is kept; without the drop policy too much is an error and stays. */

@@ -9,21 +9,23 @@
 #include "kernels/host/host_kernels.h"
 #include "kernels/node_rows.h"
 
-static void pack_row(const struct epx_plan *plan, const struct epx_home_rows *rows,
-                     int64_t segment, int32_t token, char *to)
+static void pack_row(const struct epx_plan *plan, const struct epx_home_rows *rows, int64_t segment,
+                     int32_t token, char *to)
 {
     size_t bytes = (size_t)epx_segment_length(rows->cut, segment);
     int64_t top_k = plan->top_k;
 
-    memcpy(to, (const char *)rows->rows_in + token * rows->cut.row_bytes +
-                   epx_segment_offset(rows->cut, segment), bytes);
+    memcpy(to,
+           (const char *)rows->rows_in + token * rows->cut.row_bytes +
+               epx_segment_offset(rows->cut, segment),
+           bytes);
     if (rows->weighted && segment == 0)
         memcpy(to + epx_round_up(rows->cut.bytes, 8), rows->weights_in + token * top_k,
                (size_t)top_k * sizeof(*rows->weights_in));
 }
 
 void epx_pack_node_rows_host(const struct epx_plan *plan, const struct epx_home_rows *rows,
-                            const struct epx_node_block *block)
+                             const struct epx_node_block *block)
 {
     const struct epx_node_plan *by_node = plan->by_node;
 

@@ -8,7 +8,7 @@
 #include "kernels/host/host_kernels.h"
 
 void epx_pack_rows_host(const struct epx_plan *plan, const struct epx_home_rows *rows,
-                       const struct epx_block *block)
+                        const struct epx_block *block)
 {
     int64_t bytes = epx_segment_length(rows->cut, block->segment);
     int64_t offset = epx_segment_offset(rows->cut, block->segment);

@@ -29,8 +29,8 @@ static inline void EPX_SUM_NAME(add_scaled)(EPX_SUM *restrict sum, const char *r
                                             EPX_SUM weight)
 {
     for (int i = 0; i < n; i++)
-        sum[i] = EPX_SUM_NAME(epx_add)(sum[i], EPX_SUM_NAME(epx_mul)(
-                                                   weight, EPX_SUM_NAME(element)(row, i)));
+        sum[i] = EPX_SUM_NAME(epx_add)(
+            sum[i], EPX_SUM_NAME(epx_mul)(weight, EPX_SUM_NAME(element)(row, i)));
 }
 
 /* Elements of the type of the sums: the row itself if it has them, else its conversion. */
@@ -91,8 +91,8 @@ static void EPX_SUM_NAME(sum_ranks)(EPX_Datatype datatype, const char *const row
     int taken = EPX_SUM_NAME(sum_node)(datatype, rows, ranks, num, n, node, home, sum);
 
     while (taken < num) {
-        taken += EPX_SUM_NAME(sum_node)(datatype, rows + taken, ranks + taken, num - taken, n,
-                                        node, home, term);
+        taken += EPX_SUM_NAME(sum_node)(datatype, rows + taken, ranks + taken, num - taken, n, node,
+                                        home, term);
         EPX_SUM_NAME(add)(sum, (const char *)term, n);
     }
     EPX_SUM_NAME(store)(datatype, sum, n, dst);
@@ -119,8 +119,8 @@ static double EPX_SUM_NAME(dot_block)(EPX_Datatype datatype, const char *a, cons
     EPX_SUM_NAME(load)(datatype, a, n, x);
     EPX_SUM_NAME(load)(datatype, b, n, y);
     for (int i = 0; i < n; i++)
-        lane[i % EPX_SUM_LANES] = EPX_SUM_NAME(epx_add)(lane[i % EPX_SUM_LANES],
-                                                        EPX_SUM_NAME(epx_mul)(x[i], y[i]));
+        lane[i % EPX_SUM_LANES] =
+            EPX_SUM_NAME(epx_add)(lane[i % EPX_SUM_LANES], EPX_SUM_NAME(epx_mul)(x[i], y[i]));
     for (int w = EPX_SUM_LANES / 2; w; w /= 2)
         EPX_SUM_NAME(add)(lane, (const char *)(lane + w), w);
     return lane[0];

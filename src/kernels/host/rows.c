@@ -130,8 +130,8 @@ static void receive_scaled(const struct epx_expert_rows *op, double *sums, int32
     }
 }
 
-static void receive_copies(const struct epx_expert_rows *op, int32_t *record,
-                           int64_t segment, const char *data)
+static void receive_copies(const struct epx_expert_rows *op, int32_t *record, int64_t segment,
+                           const char *data)
 {
     int64_t bytes = epx_segment_length(op->cut, segment);
 
@@ -160,9 +160,8 @@ static void receive_weights(const struct epx_plan *plan, const struct epx_expert
         to[choices[i]] = pair_weights[i];
 }
 
-void epx_receive_row(const struct epx_plan *plan, const struct epx_expert_rows *op,
-                     int32_t source, int32_t *record, int64_t segment, const char *data,
-                     const float *pair_weights)
+void epx_receive_row(const struct epx_plan *plan, const struct epx_expert_rows *op, int32_t source,
+                     int32_t *record, int64_t segment, const char *data, const float *pair_weights)
 {
     if (op->scales) {
         receive_scaled(op, op->sums + (size_t)source * (size_t)plan->top_k, record, segment, data);
@@ -211,8 +210,8 @@ void epx_take_pair_weights(const struct epx_plan *plan, const struct epx_expert_
     }
 }
 
-void epx_sum_node_rows(const struct epx_expert_rows *op, int64_t segment,
-                       const char *const rows[], int num, char *sum)
+void epx_sum_node_rows(const struct epx_expert_rows *op, int64_t segment, const char *const rows[],
+                       int num, char *sum)
 {
     const char *block[EPX_MAX_TOP_K];
     int size = epx_datatype_bytes(op->datatype);
@@ -230,9 +229,8 @@ void epx_sum_node_rows(const struct epx_expert_rows *op, int64_t segment,
     }
 }
 
-void epx_sum_token_rows(const struct epx_plan *plan, const struct epx_home_rows *op,
-                        int32_t token, int64_t segment, const char *const rows[],
-                        const int32_t ranks[], int num)
+void epx_sum_token_rows(const struct epx_plan *plan, const struct epx_home_rows *op, int32_t token,
+                        int64_t segment, const char *const rows[], const int32_t ranks[], int num)
 {
     const char *block[EPX_MAX_TOP_K];
     int size = epx_datatype_bytes(op->datatype);

@@ -43,9 +43,8 @@ struct epx_home_rows {
 
 /* Expert side: one segment of a row, with its pair weights in pair order, to all its slots.
  * data may lie in the first slot already. */
-void epx_receive_row(const struct epx_plan *plan, const struct epx_expert_rows *op,
-                     int32_t source, int32_t *record, int64_t segment, const char *data,
-                     const float *pair_weights);
+void epx_receive_row(const struct epx_plan *plan, const struct epx_expert_rows *op, int32_t source,
+                     int32_t *record, int64_t segment, const char *data, const float *pair_weights);
 /* Expert side: one segment of the sum of a row's pairs, rounded to the datatype. */
 void epx_sum_row_pairs(const struct epx_plan *plan, const struct epx_expert_rows *op,
                        int32_t *record, int64_t segment, char *sum);
@@ -53,13 +52,12 @@ void epx_sum_row_pairs(const struct epx_plan *plan, const struct epx_expert_rows
 void epx_take_pair_weights(const struct epx_plan *plan, const struct epx_expert_rows *op,
                            int32_t *record, float *pair_weights);
 /* Relay: one segment of the sum of a node's rows, by rank, rounded to the datatype. */
-void epx_sum_node_rows(const struct epx_expert_rows *op, int64_t segment,
-                       const char *const rows[], int num, char *sum);
+void epx_sum_node_rows(const struct epx_expert_rows *op, int64_t segment, const char *const rows[],
+                       int num, char *sum);
 
 /* Home side: one segment of a token's result from the rows of num ranks, by (node, rank). */
-void epx_sum_token_rows(const struct epx_plan *plan, const struct epx_home_rows *op,
-                        int32_t token, int64_t segment, const char *const rows[],
-                        const int32_t ranks[], int num);
+void epx_sum_token_rows(const struct epx_plan *plan, const struct epx_home_rows *op, int32_t token,
+                        int64_t segment, const char *const rows[], const int32_t ranks[], int num);
 /* Home side: weights of the pairs of (token, rank) in pair order; returns their number. */
 int epx_give_pair_weights(const struct epx_plan *plan, const float *weights, int32_t token,
                           int32_t rank, float *pair_weights);

@@ -79,7 +79,7 @@ static void sum_home(const struct epx_plan *plan, const struct epx_expert_rows *
 }
 
 void epx_sum_node_ranks_host(const struct epx_plan *plan, const struct epx_expert_rows *rows,
-                            const struct epx_node_block *block)
+                             const struct epx_node_block *block)
 {
     for (int32_t s = 0; s < plan->num_ranks; s++)
         if (plan->by_node->served[s] >= 0)

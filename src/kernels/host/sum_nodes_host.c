@@ -73,7 +73,7 @@ static void sum_token(const struct epx_plan *plan, const struct epx_home_rows *r
 }
 
 void epx_sum_nodes_host(const struct epx_plan *plan, const struct epx_home_rows *rows,
-                       const struct epx_node_block *block)
+                        const struct epx_node_block *block)
 {
     for (int32_t t = block->tokens->first_token; t < block->tokens->end_token; t++)
         sum_token(plan, rows, block, t);

@@ -12,12 +12,11 @@ static const char *staged_row(const struct epx_plan *plan, const struct epx_bloc
     int32_t rank = plan->token_rank[entry];
     int64_t skipped = block->home_row[rank] - plan->send_offset[rank];
 
-    return block->home_at[rank] +
-           (plan->token_row[entry] - skipped) * block->row_stride;
+    return block->home_at[rank] + (plan->token_row[entry] - skipped) * block->row_stride;
 }
 
 void epx_sum_ranks_host(const struct epx_plan *plan, const struct epx_home_rows *rows,
-                       const struct epx_block *block)
+                        const struct epx_block *block)
 {
     const char *parts[EPX_MAX_TOP_K];
     int64_t weights_at = epx_round_up(rows->cut.bytes, 8);

@@ -17,8 +17,8 @@ static void unpack_row(const struct epx_plan *plan, const struct epx_expert_rows
     int64_t row = by_node->record_row[(int64_t)source * plan->max_tokens + u];
     const char *from = block->area[relay] + block->area_at[relay][source] +
                        (row - block->area_row[relay][source]) * block->tokens->row_stride;
-    const float *token_weights = (const float *)(const void *)(from + epx_round_up(rows->cut.bytes,
-                                                                                   8));
+    const float *token_weights =
+        (const float *)(const void *)(from + epx_round_up(rows->cut.bytes, 8));
     float weights[EPX_MAX_TOP_K];
 
     if (rows->weighted && block->tokens->segment == 0)
@@ -28,7 +28,7 @@ static void unpack_row(const struct epx_plan *plan, const struct epx_expert_rows
 }
 
 void epx_unpack_node_rows_host(const struct epx_plan *plan, const struct epx_expert_rows *rows,
-                              const struct epx_node_block *block)
+                               const struct epx_node_block *block)
 {
     const struct epx_block *tokens = block->tokens;
 

@@ -6,7 +6,7 @@
 #include "kernels/host/host_kernels.h"
 
 void epx_unpack_rows_host(const struct epx_plan *plan, const struct epx_expert_rows *rows,
-                         const struct epx_block *block)
+                          const struct epx_block *block)
 {
     for (int32_t s = 0; s < plan->num_ranks; s++) {
         const char *from = block->expert_at[s];

@@ -6,7 +6,7 @@
 #include "kernels/host/host_kernels.h"
 
 void epx_zero_padding_host(const struct epx_plan *plan, void *rows, int64_t row_bytes,
-                          float *row_weights)
+                           float *row_weights)
 {
     for (int32_t e = 0; e < plan->num_local && !plan->rank_major; e++) {
         int64_t first = plan->expert_offsets[e] + plan->expert_counts[e];

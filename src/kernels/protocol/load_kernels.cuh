@@ -25,7 +25,7 @@ struct epx_loaded {
     int shared_bytes;
     const struct epx_loaded *next;
 
-private:
+  private:
     epx_loaded(const void *const *kernels, int num, int shared_bytes);
 };
 

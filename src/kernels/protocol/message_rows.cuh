@@ -46,9 +46,8 @@ static __device__ __forceinline__ bool goes_straight(const struct epx_device_pla
     return plan.nodes.num_nodes == 0 || c.node[rank] == plan.nodes.own;
 }
 
-static __device__ __forceinline__ const int32_t *counts_of(const struct epx_device_plan &plan,
-                                                           const struct epx_device_comm &c,
-                                                           int32_t source)
+static __device__ __forceinline__ const int32_t *
+counts_of(const struct epx_device_plan &plan, const struct epx_device_comm &c, int32_t source)
 {
     return (const int32_t *)(const void *)plan.counts[c.rank] +
            (int64_t)source * epx_num_counts(&plan, c.num_ranks);
@@ -150,8 +149,8 @@ static __device__ void place_passed(const struct epx_device_nodes &nodes,
 /* The whole block. Both sides have the same lists of tokens, so the counts match. */
 static __device__ void find_message_rows(const struct epx_device_plan &plan,
                                          const struct epx_device_comm &c,
-                                         const struct epx_rounds &rounds,
-                                         const struct round &round, struct message_rows &rows)
+                                         const struct epx_rounds &rounds, const struct round &round,
+                                         struct message_rows &rows)
 {
     const struct epx_device_nodes &nodes = plan.nodes;
 
@@ -165,8 +164,7 @@ static __device__ void find_message_rows(const struct epx_device_plan &plan,
             (what % 2 ? rows.recv_end : rows.recv_first)[r] =
                 (int32_t)first_record(plan, plan.records[c.rank], r, token);
         else
-            (what % 2 ? rows.node_end : rows.node_first)[r] =
-                first_of_node_rows(plan, c, r, token);
+            (what % 2 ? rows.node_end : rows.node_first)[r] = first_of_node_rows(plan, c, r, token);
     }
     __syncthreads();
     for (int32_t r = (int32_t)threadIdx.x; r < c.num_ranks; r += (int32_t)blockDim.x) {
@@ -203,8 +201,8 @@ static __device__ __forceinline__ char *row_in_stage(char *stage, const struct e
     return stage + row * rounds.pitch;
 }
 
-static __device__ __forceinline__ struct epx_message message_of_runs(
-    const struct epx_rounds &rounds, const struct run &send, const struct run &recv)
+static __device__ __forceinline__ struct epx_message
+message_of_runs(const struct epx_rounds &rounds, const struct run &send, const struct run &recv)
 {
     return epx_message{send.at * rounds.pitch, send.num * rounds.pitch, recv.at * rounds.pitch,
                        recv.num * rounds.pitch};

@@ -170,8 +170,8 @@ static __device__ void complete(const struct epx_device_comm &c, int64_t rows,
         fence_sys();
         EPX_DELAY(c);
     }
-    store_relaxed_sys(&to->word, (uint64_t)c.number << 32 |
-                                     (fine ? (uint32_t)rows : EPX_COMPLETION_DETAILS));
+    store_relaxed_sys(&to->word,
+                      (uint64_t)c.number << 32 | (fine ? (uint32_t)rows : EPX_COMPLETION_DETAILS));
 }
 
 /* The outcome of an operation of one kernel, in its last block. */

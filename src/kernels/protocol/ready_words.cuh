@@ -163,8 +163,7 @@ static __device__ bool judge_ready(const struct epx_device_comm &c, struct excha
 
 /* After a disagreement a routing that any rank called is void: this rank's, if it is that. */
 static __device__ EPX_COLD void spoil_routing(const struct epx_device_comm &c,
-                                              const struct exchange &x,
-                                              struct epx_outcome *routing)
+                                              const struct exchange &x, struct epx_outcome *routing)
 {
     if (x.outcome.what != EPX_OUTCOME_DIFFERS && x.outcome.what != EPX_OUTCOME_WEIGHTS)
         return;

@@ -12,9 +12,9 @@
 
 /* The rows that a relay passes on, or gets, in a round, by (rank of the node, home). */
 struct passing {
-    int32_t num;        /* node rows of the round */
+    int32_t num;                           /* node rows of the round */
     int64_t at[EPX_MOST_DEVICE_RANKS + 1]; /* the first of each rank in a stage, in rows of it */
-    int32_t *first;     /* [num_served][size] dynamic shared memory: where a home's first row for a
+    int32_t *first; /* [num_served][size] dynamic shared memory: where a home's first row for a
                            rank would lie behind at[0] if its numbers began with 0 */
 };
 
@@ -25,16 +25,14 @@ static inline size_t epx_passing_bytes(const struct epx_device_nodes *nodes)
 
 /* The number of a node row among its home's for a rank of this node. */
 static __device__ __forceinline__ int32_t *passed_number(const struct epx_device_plan &plan,
-                                                         int32_t served, int64_t row,
-                                                         int32_t index)
+                                                         int32_t served, int64_t row, int32_t index)
 {
-    return plan.nodes.passed +
-           ((int64_t)served * plan.max_tokens + row) * plan.nodes.size + index;
+    return plan.nodes.passed + ((int64_t)served * plan.max_tokens + row) * plan.nodes.size + index;
 }
 
 static __device__ int32_t passed_below(const struct epx_device_plan &plan,
-                                       const struct epx_device_comm &c, int32_t served,
-                                       int32_t row, int32_t index)
+                                       const struct epx_device_comm &c, int32_t served, int32_t row,
+                                       int32_t index)
 {
     int32_t home = plan.nodes.served[served];
 
@@ -112,12 +110,10 @@ static __device__ struct run run_from_relay(const struct epx_device_nodes &nodes
     return run;
 }
 
-static __device__ struct epx_message message_inside(const struct epx_device_plan &plan,
-                                                    const struct epx_device_comm &c,
-                                                    const struct epx_rounds &rounds,
-                                                    const struct message_rows &rows,
-                                                    const struct passing &passing, int32_t rank,
-                                                    bool to_experts)
+static __device__ struct epx_message
+message_inside(const struct epx_device_plan &plan, const struct epx_device_comm &c,
+               const struct epx_rounds &rounds, const struct message_rows &rows,
+               const struct passing &passing, int32_t rank, bool to_experts)
 {
     int32_t index = plan.nodes.index[rank];
     struct run relay = {0, 0}, expert = {0, 0};
@@ -170,9 +166,8 @@ static __device__ char *place_for_rank(const struct epx_device_plan &plan,
     int32_t number = *passed_number(plan, at.served, at.row, index);
     int64_t first = passing.first[at.served * plan.nodes.size + index];
 
-    return is_row(number)
-               ? row_in_stage(stage, rounds, passing.at[0] + first + rows_before(number))
-               : NULL;
+    return is_row(number) ? row_in_stage(stage, rounds, passing.at[0] + first + rows_before(number))
+                          : NULL;
 }
 
 /* The whole warp: the places of a node row, by rank of the node, that are not NULL; returns how

@@ -53,8 +53,8 @@ static __device__ EPX_COLD void give_up(const struct epx_device_comm &c, int32_t
                                         int32_t culprit)
 {
     uint64_t mine = (uint64_t)(uint32_t)verb << 32 | (uint32_t)(culprit + 1);
-    uint64_t first = atomicCAS_system((unsigned long long *)abort_word(c, 0), 0ULL,
-                                      (unsigned long long)mine);
+    uint64_t first =
+        atomicCAS_system((unsigned long long *)abort_word(c, 0), 0ULL, (unsigned long long)mine);
 
     for (int32_t r = 0; r < c.num_ranks; r++) {
         EPX_DELAY(c);

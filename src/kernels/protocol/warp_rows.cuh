@@ -136,8 +136,14 @@ static __device__ void zero_row(char *to, int64_t bytes)
 struct float16 {
     uint16_t bits;
     typedef float sum;
-    static __device__ __forceinline__ float load(float16 a) { return epx_float_of_float16(a.bits); }
-    static __device__ __forceinline__ float16 store(float a) { return {epx_float16_of_float(a)}; }
+    static __device__ __forceinline__ float load(float16 a)
+    {
+        return epx_float_of_float16(a.bits);
+    }
+    static __device__ __forceinline__ float16 store(float a)
+    {
+        return {epx_float16_of_float(a)};
+    }
 };
 
 struct bfloat16 {
@@ -147,27 +153,54 @@ struct bfloat16 {
     {
         return epx_float_of_bfloat16(a.bits);
     }
-    static __device__ __forceinline__ bfloat16 store(float a) { return {epx_bfloat16_of_float(a)}; }
+    static __device__ __forceinline__ bfloat16 store(float a)
+    {
+        return {epx_bfloat16_of_float(a)};
+    }
 };
 
 struct float32 {
     float value;
     typedef float sum;
-    static __device__ __forceinline__ float load(float32 a) { return a.value; }
-    static __device__ __forceinline__ float32 store(float a) { return {a}; }
+    static __device__ __forceinline__ float load(float32 a)
+    {
+        return a.value;
+    }
+    static __device__ __forceinline__ float32 store(float a)
+    {
+        return {a};
+    }
 };
 
 struct float64 {
     double value;
     typedef double sum;
-    static __device__ __forceinline__ double load(float64 a) { return a.value; }
-    static __device__ __forceinline__ float64 store(double a) { return {a}; }
+    static __device__ __forceinline__ double load(float64 a)
+    {
+        return a.value;
+    }
+    static __device__ __forceinline__ float64 store(double a)
+    {
+        return {a};
+    }
 };
 
-static __device__ __forceinline__ float mul(float a, float b) { return epx_mul_float(a, b); }
-static __device__ __forceinline__ float add(float a, float b) { return epx_add_float(a, b); }
-static __device__ __forceinline__ double mul(double a, double b) { return epx_mul_double(a, b); }
-static __device__ __forceinline__ double add(double a, double b) { return epx_add_double(a, b); }
+static __device__ __forceinline__ float mul(float a, float b)
+{
+    return epx_mul_float(a, b);
+}
+static __device__ __forceinline__ float add(float a, float b)
+{
+    return epx_add_float(a, b);
+}
+static __device__ __forceinline__ double mul(double a, double b)
+{
+    return epx_mul_double(a, b);
+}
+static __device__ __forceinline__ double add(double a, double b)
+{
+    return epx_add_double(a, b);
+}
 
 /* Elements that are loaded at once. */
 template <typename T, int N> struct alignas(sizeof(T) * N) pack {
@@ -175,8 +208,8 @@ template <typename T, int N> struct alignas(sizeof(T) * N) pack {
 };
 
 template <typename T, int N, bool WEIGHTED>
-static __device__ __forceinline__ void add_pack(const pack<T, N> &data, float weight,
-                                                bool is_first, typename T::sum total[N])
+static __device__ __forceinline__ void add_pack(const pack<T, N> &data, float weight, bool is_first,
+                                                typename T::sum total[N])
 {
 #pragma unroll
     for (int n = 0; n < N; n++) {
@@ -202,8 +235,7 @@ static __device__ __forceinline__ void add_some_rows(const struct row_list &list
     for (int i = 0; i < ROWS; i++)
 #pragma unroll
         for (int u = 0; u < UNROLL; u++)
-            data[i][u] =
-                ((const pack<T, N> *)(const void *)list.row[r + i])[first + u * EPX_WARP];
+            data[i][u] = ((const pack<T, N> *)(const void *)list.row[r + i])[first + u * EPX_WARP];
 #pragma unroll
     for (int i = 0; i < ROWS; i++)
 #pragma unroll
@@ -214,9 +246,8 @@ static __device__ __forceinline__ void add_some_rows(const struct row_list &list
 
 /* The sum of rows r to end - 1, at least one, of the packs first, first + 32, ... */
 template <typename T, int N, bool WEIGHTED, int UNROLL>
-static __device__ __forceinline__ void add_run(const struct row_list &list, int32_t r,
-                                               int32_t end, int64_t first,
-                                               typename T::sum total[UNROLL][N])
+static __device__ __forceinline__ void add_run(const struct row_list &list, int32_t r, int32_t end,
+                                               int64_t first, typename T::sum total[UNROLL][N])
 {
     const int32_t begin = r;
 
@@ -352,9 +383,9 @@ static __device__ void sum_nodes(const struct row_list &list, int32_t num, int32
 }
 
 /* One kernel for each datatype that adds, from EPX_FLOAT16 on. */
-#define KERNELS_OF_TYPES(kernel)                                                              \
-    {                                                                                         \
-        kernel<float16>, kernel<bfloat16>, kernel<float32>, kernel<float64>                   \
+#define KERNELS_OF_TYPES(kernel)                                                                   \
+    {                                                                                              \
+        kernel<float16>, kernel<bfloat16>, kernel<float32>, kernel<float64>                        \
     }
 enum { NUM_ADDED_TYPES = 4 };
 

@@ -95,10 +95,8 @@ static __device__ __forceinline__ int32_t num_steps(const struct lanes &lanes,
 }
 
 /* Past the last step nothing is valid. */
-static __device__ __forceinline__ struct position position_of(const struct lanes &lanes,
-                                                              int32_t top_k,
-                                                              const struct chunk &chunk,
-                                                              int32_t step)
+static __device__ __forceinline__ struct position
+position_of(const struct lanes &lanes, int32_t top_k, const struct chunk &chunk, int32_t step)
 {
     struct position at;
 
@@ -124,8 +122,7 @@ static __device__ __forceinline__ int32_t place_of(int32_t lead_place)
     return lead_place & 255;
 }
 
-static __device__ struct epx_device_pair load_pair(const struct epx_device_plan &plan,
-                                                   int64_t pair)
+static __device__ struct epx_device_pair load_pair(const struct epx_device_plan &plan, int64_t pair)
 {
     int4 words = *(const int4 *)(const void *)&plan.pairs[pair];
     struct epx_device_pair loaded = {words.x, words.y, words.z, words.w};
@@ -192,9 +189,9 @@ static __device__ EPX_COLD int32_t find_lead(const struct epx_device_plan &plan,
     return choice;
 }
 
-static __device__ void count_pair(const struct epx_route_tokens &a,
-                                  const struct rank_table &table, const struct chunk &chunk,
-                                  const struct lanes &lanes, const struct position &at, int64_t id)
+static __device__ void count_pair(const struct epx_route_tokens &a, const struct rank_table &table,
+                                  const struct chunk &chunk, const struct lanes &lanes,
+                                  const struct position &at, int64_t id)
 {
     const struct epx_device_plan &plan = a.plan;
     int32_t expert = at.valid ? check_id(plan, id, at.pair) : -1;
@@ -231,8 +228,8 @@ static __device__ __forceinline__ int64_t load_id(const struct epx_route_tokens 
  * Here and below the load of the next step is under way during a step. The loops stay rolled:
  * most code runs only a few times in a kernel, so that fetching it is what takes long.
  */
-static __device__ void count_chunk(const struct epx_route_tokens &a,
-                                   const struct rank_table &table, const struct chunk &chunk)
+static __device__ void count_chunk(const struct epx_route_tokens &a, const struct rank_table &table,
+                                   const struct chunk &chunk)
 {
     int32_t top_k = a.plan.top_k;
     struct lanes lanes = lanes_of(top_k);
@@ -277,8 +274,8 @@ struct group {
     int32_t rows;        /* of the token */
 };
 
-static __device__ struct group group_in_step(const struct lanes &lanes, int32_t top_k,
-                                             int32_t rank, int32_t num_ranks)
+static __device__ struct group group_in_step(const struct lanes &lanes, int32_t top_k, int32_t rank,
+                                             int32_t num_ranks)
 {
     int32_t first = lane_id() - lanes.choice;
     uint32_t same = same_key(rank, num_ranks) & lanes.same_token;
@@ -323,9 +320,8 @@ static __device__ EPX_COLD struct group group_in_memory(const struct epx_device_
 }
 
 /* The number of the row, from the lane or the memory of its lead. */
-static __device__ int32_t row_of_lead(const struct epx_device_plan &plan,
-                                      const struct lanes &lanes, const struct position &at,
-                                      int32_t lead, int32_t row)
+static __device__ int32_t row_of_lead(const struct epx_device_plan &plan, const struct lanes &lanes,
+                                      const struct position &at, int32_t lead, int32_t row)
 {
     if (lanes.tokens)
         return __shfl_sync(~0u, row, lane_id() - lanes.choice + lead);
@@ -349,15 +345,15 @@ static __device__ void send_pair(const struct epx_route_tokens &a, const struct 
         make_int2(pair.index, (int32_t)(local << 8 | (uint32_t)at.choice));
     if (group.lead != at.choice)
         return;
-    *(int4 *)(void *)record = make_int4(at.token, group.place, group.num,
-                                        plan.rank_major ? 1 : group.num);
+    *(int4 *)(void *)record =
+        make_int4(at.token, group.place, group.num, plan.rank_major ? 1 : group.num);
     plan.token_rank[(int64_t)at.token * plan.most_rows + group.place] = rank;
 }
 
-static __device__ void number_pair(const struct epx_route_tokens &a,
-                                   const struct rank_table &table, const struct chunk &chunk,
-                                   const int32_t *before, const struct lanes &lanes,
-                                   const struct position &at, int32_t expert)
+static __device__ void number_pair(const struct epx_route_tokens &a, const struct rank_table &table,
+                                   const struct chunk &chunk, const int32_t *before,
+                                   const struct lanes &lanes, const struct position &at,
+                                   int32_t expert)
 {
     const struct epx_device_plan &plan = a.plan;
     int32_t rank = rank_of(plan, table, expert);

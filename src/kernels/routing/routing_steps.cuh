@@ -181,8 +181,13 @@ static __device__ void sum_over_blocks(const struct epx_route_tokens &a, int32_t
 
 static __device__ struct epx_outcome outcome_short(const struct offsets &o)
 {
-    struct epx_outcome outcome = {EPX_ERR_TRUNCATE, EPX_OUTCOME_SHORT, o.short_rank, 0,
-                                  o.required[o.short_rank], o.capacity[o.short_rank], 0};
+    struct epx_outcome outcome = {EPX_ERR_TRUNCATE,
+                                  EPX_OUTCOME_SHORT,
+                                  o.short_rank,
+                                  0,
+                                  o.required[o.short_rank],
+                                  o.capacity[o.short_rank],
+                                  0};
 
     return outcome;
 }
@@ -282,9 +287,8 @@ static __device__ void place_offsets(const struct epx_route_tokens &a, int64_t *
 }
 
 /* Counters of all warps, behind each other; if they do not fit there are those of one. */
-static __device__ __forceinline__ int32_t *counters_of(const struct epx_route_tokens &a,
-                                                       const struct shared_parts &parts,
-                                                       int32_t *words)
+static __device__ __forceinline__ int32_t *
+counters_of(const struct epx_route_tokens &a, const struct shared_parts &parts, int32_t *words)
 {
     return parts.warps ? words
                        : a.plan.warp_counts + (int64_t)blockIdx.x * (1 + SUMS) * num_counts(a);

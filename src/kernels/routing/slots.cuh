@@ -12,8 +12,8 @@
 /* In shared memory, with what it points to if that is small. */
 struct offsets {
     const int32_t *matrix;
-    int64_t *base; /* [E] */
-    int64_t *from; /* [L][R], rank-major [R] */
+    int64_t *base;                              /* [E] */
+    int64_t *from;                              /* [L][R], rank-major [R] */
     int64_t records[EPX_MOST_DEVICE_RANKS + 1]; /* that came from the ranks before */
     int64_t row_base[EPX_MOST_DEVICE_RANKS]; /* rank-major: first slot of this rank's rows there */
     int64_t required[EPX_MOST_DEVICE_RANKS];
@@ -23,9 +23,8 @@ struct offsets {
     int32_t short_rank;
 };
 
-static __device__ __forceinline__ const int32_t *counts_from(const struct epx_route_tokens &a,
-                                                             const struct offsets &o,
-                                                             int32_t source)
+static __device__ __forceinline__ const int32_t *
+counts_from(const struct epx_route_tokens &a, const struct offsets &o, int32_t source)
 {
     return o.matrix + (int64_t)source * num_counts(a);
 }
@@ -54,8 +53,8 @@ static __device__ void read_matrix(const struct epx_route_tokens &a, int32_t *ro
 }
 
 /* Where an expert's pairs from each source start, given the start of its slab; its own view. */
-static __device__ void place_local_expert(const struct epx_route_tokens &a,
-                                          const struct offsets &o, int32_t expert, int64_t start)
+static __device__ void place_local_expert(const struct epx_route_tokens &a, const struct offsets &o,
+                                          int32_t expert, int64_t start)
 {
     int32_t local = expert - a.plan.first_expert;
     int64_t at = start;
@@ -142,8 +141,8 @@ static __device__ EPX_COLD void clip_experts(const struct epx_route_tokens &a,
         int64_t room = capacity - offset;
 
         plan.expert_offsets[e] = offset;
-        plan.expert_counts[e] = (int32_t)(plan.expert_counts[e] < room ? plan.expert_counts[e]
-                                                                       : room);
+        plan.expert_counts[e] =
+            (int32_t)(plan.expert_counts[e] < room ? plan.expert_counts[e] : room);
     }
 }
 
@@ -415,8 +414,8 @@ static __device__ void index_records(const struct epx_route_tokens &a, struct of
 
         while (i >= o.records[source + 1])
             source++;
-        record = epx_wire_record_at(&a.plan, a.plan.records[a.comm.rank], source,
-                                    i - o.records[source]);
+        record =
+            epx_wire_record_at(&a.plan, a.plan.records[a.comm.rank], source, i - o.records[source]);
         head = *(const int4 *)(const void *)record;
         two = *two_pairs(record, 0);
         if (a.plan.rank_major)

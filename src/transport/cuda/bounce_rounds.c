@@ -101,8 +101,8 @@ static int copy_out(struct epx_bounce *bounce, int rank)
     const struct epx_exchange *exchange = bounce->exchange;
     const struct epx_message *message = &exchange->message[rank];
     size_t bytes = epx_piece_bytes(&bounce->pieces, message->send_bytes, bounce->begun);
-    const char *from = exchange->send + message->send_at +
-                       bounce->begun * bounce->pieces.piece_bytes;
+    const char *from =
+        exchange->send + message->send_at + bounce->begun * bounce->pieces.piece_bytes;
 
     if (bytes)
         EPX_TRY_CUDA(cudaMemcpyAsync(bounce->filling.place[rank] + EPX_PIECE_HEADER_BYTES, from,
@@ -121,7 +121,7 @@ static void ask_for_places(struct epx_bounce *bounce, int *moved)
         if (r == self || place[r])
             continue;
         place[r] = bounce->host->messages->place(bounce->messages, r,
-                                       bounce->stage[(next + 1) % 2] + r * share, into);
+                                                 bounce->stage[(next + 1) % 2] + r * share, into);
         if (!place[r])
             continue;
         *moved = 1;
@@ -185,8 +185,8 @@ static void address_blocks(struct epx_bounce *bounce)
         bounce->counts[r] = bounce->counts[bounce->comm->size + r] = 0;
         if (!others)
             continue;
-        header.bytes = (int64_t)epx_piece_bytes(&bounce->pieces, message->send_bytes,
-                                                bounce->begun);
+        header.bytes =
+            (int64_t)epx_piece_bytes(&bounce->pieces, message->send_bytes, bounce->begun);
         memcpy(bounce->filling.place[r], &header, sizeof(header));
         bounce->counts[r] = EPX_PIECE_HEADER_BYTES + (int)header.bytes;
         bounce->counts[bounce->comm->size + r] =
@@ -237,10 +237,9 @@ static int copy_in(struct epx_bounce *bounce, int rank)
     if (bounce->rounds < header.rounds)
         bounce->rounds = header.rounds;
     if (bytes)
-        EPX_TRY_CUDA(cudaMemcpyAsync(exchange->recv + message->recv_at +
-                                         round * bounce->pieces.piece_bytes,
-                                     block + EPX_PIECE_HEADER_BYTES, bytes,
-                                     cudaMemcpyHostToDevice, bounce->inward));
+        EPX_TRY_CUDA(cudaMemcpyAsync(
+            exchange->recv + message->recv_at + round * bounce->pieces.piece_bytes,
+            block + EPX_PIECE_HEADER_BYTES, bytes, cudaMemcpyHostToDevice, bounce->inward));
     return EPX_SUCCESS;
 }
 
@@ -291,8 +290,8 @@ static int64_t count_rounds(const struct epx_bounce *bounce, const struct epx_ex
 
     for (int r = 0; r < bounce->comm->size; r++) {
         const struct epx_message *message = &exchange->message[r];
-        int64_t longer = message->send_bytes > message->recv_bytes ? message->send_bytes
-                                                                   : message->recv_bytes;
+        int64_t longer =
+            message->send_bytes > message->recv_bytes ? message->send_bytes : message->recv_bytes;
         int64_t rounds = epx_pieces_rounds(&bounce->pieces, longer);
 
         if (r != bounce->comm->rank && rounds > most)

@@ -10,18 +10,18 @@
 int epx_fail_cuda(cudaError_t error, const char *call);
 
 /* Returns EPX_ERR_CUDA, or EPX_ERR_NO_MEM, logged, if a CUDA call fails. */
-#define EPX_TRY_CUDA(call)                                                                    \
-    do {                                                                                      \
-        cudaError_t epx_rc_ = (call);                                                         \
-        if (epx_rc_ != cudaSuccess)                                                           \
-            return epx_fail_cuda(epx_rc_, #call);                                             \
+#define EPX_TRY_CUDA(call)                                                                         \
+    do {                                                                                           \
+        cudaError_t epx_rc_ = (call);                                                              \
+        if (epx_rc_ != cudaSuccess)                                                                \
+            return epx_fail_cuda(epx_rc_, #call);                                                  \
     } while (0)
 
 /* The same for a launcher of kernels, which leaves the error to cudaGetLastError. */
-#define EPX_TRY_LAUNCH(call)                                                                  \
-    do {                                                                                      \
-        if ((call) != EPX_SUCCESS)                                                            \
-            return epx_fail_cuda(cudaGetLastError(), #call);                                  \
+#define EPX_TRY_LAUNCH(call)                                                                       \
+    do {                                                                                           \
+        if ((call) != EPX_SUCCESS)                                                                 \
+            return epx_fail_cuda(cudaGetLastError(), #call);                                       \
     } while (0)
 
 #endif

@@ -101,12 +101,15 @@ int epx_device_check_atomics(const struct epx_comm *comm, const int64_t *devices
     for (int r = 0; r < comm->size && without < 0; r++)
         if (own >= 0 && ordinals[r] >= 0 && ordinals[r] != own &&
             cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported, own,
-                                      ordinals[r]) == cudaSuccess && !atomics)
+                                      ordinals[r]) == cudaSuccess &&
+            !atomics)
             without = r;
     cudaGetLastError();
     if (without >= 0)
-        snprintf(why, EPX_WHY_MAX, "the GPU of rank %d has no atomics on the memory of that of "
-                 "rank %d", comm->rank, without);
+        snprintf(why, EPX_WHY_MAX,
+                 "the GPU of rank %d has no atomics on the memory of that of "
+                 "rank %d",
+                 comm->rank, without);
     return without < 0;
 }
 
@@ -123,7 +126,9 @@ int epx_device_check_room(const struct epx_comm *comm, const int64_t *devices, c
         cudaGetLastError();
     if (ranks * comm->params.max_sms <= sms)
         return 1;
-    snprintf(why, EPX_WHY_MAX, "%d ranks share a GPU of %d multiprocessors, want epx_max_sms at "
-             "most %d", ranks, sms, sms / ranks);
+    snprintf(why, EPX_WHY_MAX,
+             "%d ranks share a GPU of %d multiprocessors, want epx_max_sms at "
+             "most %d",
+             ranks, sms, sms / ranks);
     return 0;
 }

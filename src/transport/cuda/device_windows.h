@@ -12,7 +12,7 @@
 
 struct epx_device_windows {
     struct epx_comm *comm;
-    int ordinal; /* of the GPU */
+    int ordinal;         /* of the GPU */
     cudaStream_t stream; /* NULL = not opened */
     /* Memory that others than CUDA can register or map, unlike that of a pool. CUDA waits for the
      * device to free it, so it is kept for windows to come. Set before open. */

@@ -20,8 +20,7 @@ static int bounce_usable(struct epx_comm *comm, char *why)
 {
     const struct epx_transport_ops *host = epx_transport_host_messages();
     int64_t *devices = epx_device_numbers(comm, why);
-    int usable = devices && epx_device_check_room(comm, devices, why) &&
-                 host->usable(comm, why);
+    int usable = devices && epx_device_check_room(comm, devices, why) && host->usable(comm, why);
 
     free(devices);
     return usable;
@@ -152,8 +151,9 @@ static int pin_all(struct epx_bounce *bounce)
     bounce->is_mapped = 1;
     EPX_TRY(pin(bounce, self, bounce->stage[0]));
     for (int r = 0; r < bounce->comm->size; r++) {
-        char *stages = r == self ? bounce->stage[0]
-                                 : bounce->host->messages->mapped(bounce->messages, r, bounce->stage[0]);
+        char *stages = r == self
+                           ? bounce->stage[0]
+                           : bounce->host->messages->mapped(bounce->messages, r, bounce->stage[0]);
 
         bounce->is_mapped &= stages != NULL;
         if (stages && r != self)
@@ -194,7 +194,8 @@ static int init_all(void *state)
     EPX_TRY(epx_comm_agree(comm, init(bounce)));
     EPX_TRY(bounce->host->create(comm, &bounce->messages));
     bytes = (size_t)(comm->size * bounce->pieces.share_bytes);
-    EPX_TRY(bounce->host->messages->stages(bounce->messages, bytes, &bounce->stage[0], &bounce->stage[1]));
+    EPX_TRY(bounce->host->messages->stages(bounce->messages, bytes, &bounce->stage[0],
+                                           &bounce->stage[1]));
     EPX_TRY(epx_comm_agree(comm, pin_all(bounce)));
     return epx_comm_agree(comm, warm_up(bounce));
 }

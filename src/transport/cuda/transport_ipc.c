@@ -101,9 +101,8 @@ static int export_own(struct ipc *ipc, const struct epx_window *window)
 {
     cudaError_t error = cudaIpcGetMemHandle(&ipc->own, window->own);
 
-    return error == cudaSuccess
-               ? EPX_SUCCESS
-               : refuse(error, "cudaIpcGetMemHandle", ipc->windows.comm->rank);
+    return error == cudaSuccess ? EPX_SUCCESS
+                                : refuse(error, "cudaIpcGetMemHandle", ipc->windows.comm->rank);
 }
 
 static int show(void *state, size_t bytes, struct epx_window *window)

@@ -7,12 +7,11 @@
 
 #include "core/comm.h"
 
-#define EPX_TRY_NCCL(call)                                                                    \
-    do {                                                                                      \
-        ncclResult_t epx_rc_ = (call);                                                        \
-        if (epx_rc_ != ncclSuccess)                                                           \
-            return epx_fail(EPX_ERR_TRANSPORT, "%s: %s", #call,                               \
-                            ncclGetErrorString(epx_rc_));                                     \
+#define EPX_TRY_NCCL(call)                                                                         \
+    do {                                                                                           \
+        ncclResult_t epx_rc_ = (call);                                                             \
+        if (epx_rc_ != ncclSuccess)                                                                \
+            return epx_fail(EPX_ERR_TRANSPORT, "%s: %s", #call, ncclGetErrorString(epx_rc_));      \
     } while (0)
 
 /* Collective: as epx_device_numbers, all different; or NULL and why NCCL cannot be used here. */

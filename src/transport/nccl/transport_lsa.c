@@ -19,7 +19,7 @@ enum { WINDOW_BYTES = 4096 };
 
 struct lsa {
     struct epx_peer_windows windows; /* first */
-    ncclComm_t nccl; /* NULL on one rank */
+    ncclComm_t nccl;                 /* NULL on one rank */
 };
 
 static int lsa_usable(struct epx_comm *comm, char *why)
@@ -87,8 +87,8 @@ static int register_window(struct lsa *lsa, size_t bytes, struct epx_window *win
 
     if (!lsa->nccl)
         return EPX_SUCCESS;
-    EPX_TRY_NCCL(ncclCommWindowRegister(lsa->nccl, window->own, bytes, &handle,
-                                        NCCL_WIN_COLL_SYMMETRIC));
+    EPX_TRY_NCCL(
+        ncclCommWindowRegister(lsa->nccl, window->own, bytes, &handle, NCCL_WIN_COLL_SYMMETRIC));
     window->mapping = handle;
     EPX_FAIL_IF(!handle, EPX_ERR_TRANSPORT,
                 "NCCL gives no symmetric window: not all GPUs can reach each other's memory");

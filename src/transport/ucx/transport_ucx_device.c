@@ -184,10 +184,10 @@ static int find_order_of_writes(struct epx_ucx_device *ucx)
 {
     int ordering, options, ordinal = ucx->windows.ordinal;
 
-    EPX_TRY_CUDA(cudaDeviceGetAttribute(&ordering, cudaDevAttrGPUDirectRDMAWritesOrdering,
-                                        ordinal));
-    EPX_TRY_CUDA(cudaDeviceGetAttribute(&options, cudaDevAttrGPUDirectRDMAFlushWritesOptions,
-                                        ordinal));
+    EPX_TRY_CUDA(
+        cudaDeviceGetAttribute(&ordering, cudaDevAttrGPUDirectRDMAWritesOrdering, ordinal));
+    EPX_TRY_CUDA(
+        cudaDeviceGetAttribute(&options, cudaDevAttrGPUDirectRDMAFlushWritesOptions, ordinal));
     ucx->flushes_writes = ordering < cudaGPUDirectRDMAWritesOrderingOwner &&
                           (options & cudaFlushGPUDirectRDMAWritesOptionHost);
     return EPX_SUCCESS;
@@ -207,9 +207,9 @@ static int init(struct epx_ucx_device *ucx)
     EPX_TRY(allocate(ucx));
     EPX_TRY(find_order_of_writes(ucx));
     EPX_TRY(epx_device_windows_open(&ucx->windows, ucx->comm));
-    status = epx_ucx_context(ucx->comm, UCP_FEATURE_TAG,
-                             ucx->memory == UCS_MEMORY_TYPE_CUDA ? "^cuda_ipc" : NULL,
-                             &ucx->context);
+    status =
+        epx_ucx_context(ucx->comm, UCP_FEATURE_TAG,
+                        ucx->memory == UCS_MEMORY_TYPE_CUDA ? "^cuda_ipc" : NULL, &ucx->context);
     if (status != UCS_OK)
         return epx_fail_ucx(status, "ucp_init");
     EPX_TRY_UCX(ucp_worker_create(ucx->context, &params, &ucx->worker));

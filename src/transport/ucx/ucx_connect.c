@@ -57,8 +57,8 @@ static int connect_all(struct epx_links *links)
 
 static int init(struct epx_links *links)
 {
-    ucs_status_t status = epx_ucx_context(links->comm, UCP_FEATURE_AM | UCP_FEATURE_RMA, NULL,
-                                          &links->context);
+    ucs_status_t status =
+        epx_ucx_context(links->comm, UCP_FEATURE_AM | UCP_FEATURE_RMA, NULL, &links->context);
 
     if (status != UCS_OK)
         return epx_fail_ucx(status, "ucp_init");

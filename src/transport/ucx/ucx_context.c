@@ -49,8 +49,8 @@ ucs_status_t epx_ucx_context(const struct epx_comm *comm, uint64_t features, con
                              ucp_context_h *context)
 {
     ucp_params_t params = {
-        .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS |
-                      UCP_PARAM_FIELD_NAME,
+        .field_mask =
+            UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS | UCP_PARAM_FIELD_NAME,
         .features = features,
         .estimated_num_eps = (size_t)comm->size,
         .name = "epx",

@@ -10,11 +10,11 @@
 
 #include "core/comm.h"
 
-#define EPX_TRY_UCX(call)                                                                     \
-    do {                                                                                      \
-        ucs_status_t epx_status_ = (call);                                                    \
-        if (epx_status_ != UCS_OK)                                                            \
-            return epx_fail_ucx(epx_status_, #call);                                          \
+#define EPX_TRY_UCX(call)                                                                          \
+    do {                                                                                           \
+        ucs_status_t epx_status_ = (call);                                                         \
+        if (epx_status_ != UCS_OK)                                                                 \
+            return epx_fail_ucx(epx_status_, #call);                                               \
     } while (0)
 int epx_fail_ucx(ucs_status_t status, const char *call);
 

@@ -71,10 +71,9 @@ static int send_to(struct epx_ucx_device *ucx, int rank)
     const struct epx_message *message = &exchange->message[rank];
     int64_t bytes = message->send_bytes;
     ucp_request_param_t param = param_of(ucx, bytes);
-    void *request = ucp_tag_send_nbx(ucx->peer[rank].endpoint,
-                                     bytes ? exchange->send + message->send_at : NULL,
-                                     (size_t)bytes, tag_of(exchange->number, ucx->comm->rank),
-                                     &param);
+    void *request =
+        ucp_tag_send_nbx(ucx->peer[rank].endpoint, bytes ? exchange->send + message->send_at : NULL,
+                         (size_t)bytes, tag_of(exchange->number, ucx->comm->rank), &param);
 
     if (UCS_PTR_IS_ERR(request))
         return fail_with(rank, UCS_PTR_STATUS(request));

@@ -68,7 +68,7 @@ struct epx_link {
     struct epx_message_tag tag;
     struct epx_arrival arrivals[2]; /* of odd and of even numbers */
     struct epx_outgoing letters[EPX_NUM_LETTERS];
-    unsigned heard; /* a bit for each kind of letter; of ANSWER, since the last probe */
+    unsigned heard;    /* a bit for each kind of letter; of ANSWER, since the last probe */
     uint64_t position; /* that the answer told */
     int closed;        /* here: what UCX reports later is no error */
 };

@@ -31,8 +31,7 @@ int epx_links_share(struct epx_links *links, size_t bytes, char **own, char **ad
 void epx_links_send(struct epx_links *links, int rank, uint64_t number, const void *data,
                     size_t bytes);
 /* Whether the message of this number from rank has been put where it should go. */
-int epx_links_receive(struct epx_links *links, int rank, uint64_t number, void *data,
-                      size_t bytes);
+int epx_links_receive(struct epx_links *links, int rank, uint64_t number, void *data, size_t bytes);
 int epx_links_in_flight(const struct epx_links *links);
 
 /* ucx_liveness.c */

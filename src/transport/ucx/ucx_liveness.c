@@ -28,8 +28,8 @@ static void send_letter(struct epx_link *link, enum epx_ucx_letter kind, const c
 {
     struct epx_outgoing *outgoing = &link->letters[kind];
     ucp_request_param_t param = {
-        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-                        UCP_OP_ATTR_FIELD_FLAGS,
+        .op_attr_mask =
+            UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS,
         .flags = UCP_AM_SEND_FLAG_EAGER,
         .cb.send = letter_sent,
         .user_data = outgoing,
@@ -66,8 +66,8 @@ static void read_end(struct epx_links *links, const char *text, size_t bytes)
     links->ended = 1;
 }
 
-static ucs_status_t letter_came(void *argument, const void *header, size_t header_bytes,
-                                void *data, size_t bytes, const ucp_am_recv_param_t *param)
+static ucs_status_t letter_came(void *argument, const void *header, size_t header_bytes, void *data,
+                                size_t bytes, const ucp_am_recv_param_t *param)
 {
     struct epx_links *links = argument;
     struct epx_letter_head head;

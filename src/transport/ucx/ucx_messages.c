@@ -68,8 +68,8 @@ void epx_links_send(struct epx_links *links, int rank, uint64_t number, const vo
     void *request;
 
     link->tag = (struct epx_message_tag){.number = number, .sender = links->comm->rank};
-    request = ucp_am_send_nbx(link->endpoint, EPX_MESSAGE_DATA, &link->tag, sizeof(link->tag),
-                              data, bytes, &param);
+    request = ucp_am_send_nbx(link->endpoint, EPX_MESSAGE_DATA, &link->tag, sizeof(link->tag), data,
+                              bytes, &param);
     if (UCS_PTR_IS_ERR(request))
         epx_link_report(link, UCS_PTR_STATUS(request));
     links->in_flight += UCS_PTR_IS_PTR(request);
@@ -90,8 +90,8 @@ static void data_fetched(void *request, ucs_status_t status, size_t bytes, void 
 static void fetch(struct epx_links *links, struct epx_arrival *arrival, void *to)
 {
     ucp_request_param_t param = {
-        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-                        UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
+        .op_attr_mask =
+            UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
         .cb.recv_am = data_fetched,
         .user_data = arrival,
     };

@@ -17,7 +17,7 @@ enum { RANKS = 3, EXCHANGES = 2000, MOST_BYTES = 96, SHARE = 128, SECONDS = 60 }
 
 /* What one proxy leaves for another. */
 struct box {
-    uint64_t number;  /* released after the bytes; the reader sets taken to it */
+    uint64_t number; /* released after the bytes; the reader sets taken to it */
     uint64_t taken;
     char bytes[MOST_BYTES];
 };

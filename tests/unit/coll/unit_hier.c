@@ -31,8 +31,8 @@ static void open_comm(int ranks_per_node)
     char text[16];
 
     snprintf(text, sizeof(text), "%d", ranks_per_node);
-    comm = suite_comm("epx_transport", "shm+mpi", "epx_ranks_per_node", text,
-                      "epx_window_bytes", "65536", NULL);
+    comm = suite_comm("epx_transport", "shm+mpi", "epx_ranks_per_node", text, "epx_window_bytes",
+                      "65536", NULL);
     real = comm->transport->ops->messages;
     counting = *real;
     counting.alltoallv = count_alltoallv;

@@ -151,9 +151,8 @@ static int num_served(int rank)
 static void check_without(void)
 {
     for (int r = 0; r < size && !relays; r++) {
-        EXPECT(nodes_of(r)->width == size && nodes_of(r)->num_served == 0 &&
-                   nodes_of(r)->size == 0, "shape %d: %d rows a token of %d ranks", shape,
-               nodes_of(r)->width, size);
+        EXPECT(nodes_of(r)->width == size && nodes_of(r)->num_served == 0 && nodes_of(r)->size == 0,
+               "shape %d: %d rows a token of %d ranks", shape, nodes_of(r)->width, size);
         EXPECT(epx_device_nodes_words(&makers[r].comm) == 0, "shape %d", shape);
     }
 }
@@ -180,8 +179,7 @@ static void check_inside(const struct maker *maker, const int32_t *table, int nu
     EXPECT(at >= 0 && at + num <= epx_device_nodes_words(&maker->comm),
            "shape %d: a table of %d words at %lld", shape, num, (long long)at);
     for (int i = 0; i < num; i++)
-        EXPECT(table[i] != NOBODY, "shape %d: the word %lld has nothing", shape,
-               (long long)at + i);
+        EXPECT(table[i] != NOBODY, "shape %d: the word %lld has nothing", shape, (long long)at + i);
 }
 
 static void check_tables(void)
@@ -280,8 +278,8 @@ static void check_served(int rank, int home)
 static void check_serving(void)
 {
     for (int rank = 0; rank < size && relays; rank++) {
-        EXPECT(nodes_of(rank)->num_served == num_served(rank), "shape %d: rank %d serves %d",
-               shape, rank, nodes_of(rank)->num_served);
+        EXPECT(nodes_of(rank)->num_served == num_served(rank), "shape %d: rank %d serves %d", shape,
+               rank, nodes_of(rank)->num_served);
         for (int home = 0; home < size; home++)
             check_served(rank, home);
     }
@@ -411,8 +409,10 @@ static void check_equal(void)
         equal = equal && node_size[n] == node_size[0];
     num_equal += equal;
     if (equal)
-        EXPECT(nodes_of(0)->width == size + num_nodes - 1, "shape %d: %d rows a token of %d ranks "
-               "on %d nodes", shape, nodes_of(0)->width, size, num_nodes);
+        EXPECT(nodes_of(0)->width == size + num_nodes - 1,
+               "shape %d: %d rows a token of %d ranks "
+               "on %d nodes",
+               shape, nodes_of(0)->width, size, num_nodes);
 }
 
 START_TEST(equal_nodes_take_a_row_for_each_rank_and_other_node)

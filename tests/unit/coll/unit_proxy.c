@@ -52,7 +52,7 @@ struct rank {
     atomic_int wrong;
     uint64_t last; /* exchange that kernels post */
     uint64_t done;
-    atomic_int stopped; /* kernels saw the proxy's stop */
+    atomic_int stopped;  /* kernels saw the proxy's stop */
     atomic_int given_up; /* what the abort word tells kernels */
     pthread_t kernels;
 
@@ -60,7 +60,7 @@ struct rank {
     cudaStream_t stream;
     int num_queued;
     atomic_ullong num_exchanges; /* that the proxy handed over */
-    uint64_t fails_at; /* exchange that the transport refuses; 0 = none */
+    uint64_t fails_at;           /* exchange that the transport refuses; 0 = none */
     atomic_int hangs, aborts;
     int stalls; /* halfway */
 };
@@ -199,9 +199,8 @@ static void count_abort(void *state)
 
 static const struct epx_exchange_ops exchanges_at_once = {.start = exchange_at_once,
                                                           .abort = count_abort};
-static const struct epx_exchange_ops exchanges_one_by_one = {.start = begin_exchange,
-                                                             .queued = queue_one,
-                                                             .abort = count_abort};
+static const struct epx_exchange_ops exchanges_one_by_one = {
+    .start = begin_exchange, .queued = queue_one, .abort = count_abort};
 static const struct epx_transport_ops at_once = {.exchanges = &exchanges_at_once};
 static const struct epx_transport_ops one_by_one = {.exchanges = &exchanges_one_by_one};
 
@@ -245,9 +244,8 @@ static void check(struct rank *rank, uint64_t number)
 {
     for (int s = 0; s < RANKS; s++)
         for (int64_t i = 0; i < SHARE; i++) {
-            char wanted = i < bytes_of(number, s, rank->number)
-                              ? byte_of(number, s, rank->number, i)
-                              : 0x5a;
+            char wanted =
+                i < bytes_of(number, s, rank->number) ? byte_of(number, s, rank->number, i) : 0x5a;
 
             rank->wrong += rank->incoming[s * SHARE + i] != wanted;
         }

@@ -43,8 +43,8 @@ static int holds(const char *slot, int rank, int64_t number)
 {
     for (int64_t i = 0; i < direct->slot_bytes; i++)
         if (slot[i] != (char)data_hash((uint64_t)rank, (uint64_t)number, (uint64_t)i))
-            return EXPECT(0, "byte %lld of slot %lld from rank %d", (long long)i,
-                          (long long)number, rank);
+            return EXPECT(0, "byte %lld of slot %lld from rank %d", (long long)i, (long long)number,
+                          rank);
     return 1;
 }
 

@@ -55,8 +55,8 @@ extern "C" const char *twin_run_on_device(enum twin_step step, int64_t n, const 
     const char *error;
 
     if (from && to)
-        run_steps<<<MOST_STEP_BLOCKS, STEP_THREADS>>>(
-            step, n, (const uint64_t *)(const void *)from, (uint64_t *)(void *)to);
+        run_steps<<<MOST_STEP_BLOCKS, STEP_THREADS>>>(step, n, (const uint64_t *)(const void *)from,
+                                                      (uint64_t *)(void *)to);
     error = download(out, to, out_bytes);
     cudaFree(from);
     cudaFree(to);

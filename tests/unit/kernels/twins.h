@@ -84,7 +84,7 @@ EPX_HD void step_experts(const uint64_t *in, uint64_t *out)
 
 /* Offsets are told of addresses in a block at this one, which nobody reads. */
 #define TWIN_BASE ((uintptr_t)1 << 20)
-#define TWIN_OFFSET(address) ((uint64_t)((uintptr_t)(address) - TWIN_BASE))
+#define TWIN_OFFSET(address) ((uint64_t)((uintptr_t)(address)-TWIN_BASE))
 
 EPX_HD void step_counts(const uint64_t *in, uint64_t *out)
 {
@@ -129,9 +129,8 @@ EPX_HD void step_wire(const uint64_t *in, uint64_t *out)
 
 EPX_HD void step_segments(const uint64_t *in, uint64_t *out)
 {
-    struct epx_segments cut =
-        epx_segments_cut((int64_t)(in[0] % (1ULL << (in[3] % 40))),
-                         EPX_SEGMENT_QUANTUM + (int64_t)(in[1] % (1 << 24)));
+    struct epx_segments cut = epx_segments_cut((int64_t)(in[0] % (1ULL << (in[3] % 40))),
+                                               EPX_SEGMENT_QUANTUM + (int64_t)(in[1] % (1 << 24)));
     int64_t segment = (int64_t)(in[2] % (uint64_t)cut.num);
 
     out[0] = (uint64_t)cut.bytes;
@@ -167,8 +166,8 @@ EPX_HD void step_slices(const uint64_t *in, uint64_t *out)
 EPX_HD void step_chunks(const uint64_t *in, uint64_t *out)
 {
     int32_t num = 1 + (int32_t)(in[0] % 8);
-    struct epx_chunk chunk = epx_chunk_of((int32_t)(in[1] % (uint64_t)num), num,
-                                          (int32_t)(in[2] % INT32_MAX));
+    struct epx_chunk chunk =
+        epx_chunk_of((int32_t)(in[1] % (uint64_t)num), num, (int32_t)(in[2] % INT32_MAX));
 
     out[0] = (uint64_t)chunk.number;
     out[1] = (uint64_t)chunk.num;
@@ -203,7 +202,7 @@ struct twin_rows {
     const char *from; /* block of the rows that are read */
     size_t from_bytes;
     const float *weights; /* [num] */
-    char *to;         /* block that is written */
+    char *to;             /* block that is written */
     size_t to_bytes;
     const int32_t *nodes; /* [num + 1] of the rows, and of the one who adds */
 };

@@ -27,8 +27,8 @@ START_TEST(every_16_bit_number_is_read_and_written_back)
             ck_assert_uint_eq(epx_float16_of_float((float)f16), bits);
         } else {
             ck_assert(isnan(epx_float_of_float16(half)));
-            ck_assert(isnan(epx_float_of_float16(epx_float16_of_float(
-                epx_float_of_float16(half)))));
+            ck_assert(
+                isnan(epx_float_of_float16(epx_float16_of_float(epx_float_of_float16(half)))));
         }
         if (!isnan(bf16)) {
             ck_assert((double)epx_float_of_bfloat16(half) == bf16);
@@ -51,8 +51,8 @@ static void check_float(uint32_t bits)
         return;
     }
     if (epx_float16_of_float(value) != reference_bits(EPX_FLOAT16, value))
-        ck_abort_msg("float16 of %a is %04x, not %04x", (double)value,
-                     epx_float16_of_float(value), reference_bits(EPX_FLOAT16, value));
+        ck_abort_msg("float16 of %a is %04x, not %04x", (double)value, epx_float16_of_float(value),
+                     reference_bits(EPX_FLOAT16, value));
     if (epx_bfloat16_of_float(value) != reference_bits(EPX_BFLOAT16, value))
         ck_abort_msg("bfloat16 of %a is %04x, not %04x", (double)value,
                      epx_bfloat16_of_float(value), reference_bits(EPX_BFLOAT16, value));

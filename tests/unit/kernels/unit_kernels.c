@@ -114,9 +114,14 @@ END_TEST
 /* Infinities, zeros, subnormals, the largest and NaNs, each with each. */
 START_TEST(special_numbers_are_added_alike)
 {
-    static const uint64_t doubles[] = {0, 1, 0x000fffffffffffff, 0x0010000000000000,
-                                       0x3ff0000000000000, 0x7fefffffffffffff,
-                                       0x7ff0000000000000, 0x7ff8000000000000};
+    static const uint64_t doubles[] = {0,
+                                       1,
+                                       0x000fffffffffffff,
+                                       0x0010000000000000,
+                                       0x3ff0000000000000,
+                                       0x7fefffffffffffff,
+                                       0x7ff0000000000000,
+                                       0x7ff8000000000000};
     static const uint32_t floats[] = {0,          1,          0x007fffff, 0x00800000,
                                       0x3f800000, 0x7f7fffff, 0x7f800000, 0x7fc00000};
     uint64_t in[16 * 16 * STEP_IN] = {0};
@@ -140,8 +145,8 @@ START_TEST(products_and_sums_are_rounded_to_nearest_even)
 
     for (uint64_t i = 0; i < INPUTS; i++) {
         uint32_t low = (uint32_t)(data_hash(3, 1, i) % (1u << 23)) | (uint32_t)(120 + i % 20) << 23;
-        uint32_t other = (uint32_t)(data_hash(3, 2, i) % (1u << 23)) | 127u << 23 |
-                         (uint32_t)(i & 32) << 26;
+        uint32_t other =
+            (uint32_t)(data_hash(3, 2, i) % (1u << 23)) | 127u << 23 | (uint32_t)(i & 32) << 26;
         double a = (double)epx_float_of_bits(low), b = (double)epx_float_of_bits(other);
 
         in[0] = low;
@@ -177,8 +182,7 @@ START_TEST(control_words_lie_apart)
             mark(taken, ranks, epx_control_arrived(control, s), 1);
             mark(taken, ranks, epx_control_credited(control, ranks, s), 1);
             for (uint32_t bank = 0; bank < 2; bank++) {
-                mark(taken, ranks, epx_control_ready(control, ranks, 6 + bank, s),
-                     EPX_READY_WORDS);
+                mark(taken, ranks, epx_control_ready(control, ranks, 6 + bank, s), EPX_READY_WORDS);
                 mark(taken, ranks, epx_control_counts(control, ranks, 6 + bank, s), 2 * ranks);
             }
         }
@@ -241,8 +245,8 @@ static struct twin_rows make_rows(EPX_Datatype datatype, int count, int num, int
     struct data data = {91, datatype, count, 1};
     int64_t row_bytes = (int64_t)data_row_bytes(&data), all = (num ? num : 1) * row_bytes;
     int64_t element = (int64_t)data_size(datatype);
-    struct twin_rows rows = {.datatype = datatype, .num = num, .row_bytes = row_bytes,
-                             .shift = shift * element};
+    struct twin_rows rows = {
+        .datatype = datatype, .num = num, .row_bytes = row_bytes, .shift = shift * element};
     char *from;
     float *weights = take((size_t)num * sizeof(*weights));
 
@@ -357,8 +361,8 @@ static void sum_nodes_on_host(const struct twin_rows *rows, char *to)
     int32_t ranks[EPX_MAX_TOP_K];
     const char *parts[EPX_MAX_TOP_K];
     struct epx_plan plan = {.rank = rows->num};
-    struct epx_home_rows op = {.datatype = rows->datatype, .node = rows->nodes,
-                               .rows = to + rows->shift};
+    struct epx_home_rows op = {
+        .datatype = rows->datatype, .node = rows->nodes, .rows = to + rows->shift};
 
     op.cut = epx_segments_cut(rows->row_bytes, rows->row_bytes);
     for (int i = 0; i < rows->num; i++) {

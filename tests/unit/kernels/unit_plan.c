@@ -83,9 +83,9 @@ static int64_t pick_id(const struct shape *s, uint64_t seed, int rank, int pair)
 static void make_input(const struct shape *s, uint64_t seed)
 {
     for (int r = 0; r < s->ranks; r++) {
-        tokens[r] = data_below(seed, 30, (uint64_t)r, 5) ? data_below(seed, 34, (uint64_t)r,
-                                                                      s->max_tokens + 1)
-                                                         : s->max_tokens;
+        tokens[r] = data_below(seed, 30, (uint64_t)r, 5)
+                        ? data_below(seed, 34, (uint64_t)r, s->max_tokens + 1)
+                        : s->max_tokens;
         ids[r] = take((int64_t)s->max_tokens * s->top_k, sizeof(int64_t));
         for (int p = 0; p < tokens[r] * s->top_k; p++)
             ids[r][p] = pick_id(s, seed, r, p);
@@ -166,8 +166,8 @@ static void take_home(struct epx_plan *p)
 
 static void take_expert(struct epx_plan *p, int64_t capacity)
 {
-    p->matrix = take((int64_t)p->num_ranks * (int64_t)epx_count_words(p->count_shape),
-                     sizeof(*p->matrix));
+    p->matrix =
+        take((int64_t)p->num_ranks * (int64_t)epx_count_words(p->count_shape), sizeof(*p->matrix));
     p->records = take((int64_t)p->num_ranks * p->max_tokens, epx_record_bytes(p->record_shape));
     p->recv_rows = take(p->num_ranks, sizeof(*p->recv_rows));
     p->expert_counts = take(p->num_local, sizeof(*p->expert_counts));
@@ -258,8 +258,7 @@ static void check_counts(const struct epx_plan *p)
         return;
     ck_assert_int_eq(p->bad.token, at->bad_token);
     ck_assert_int_eq(p->bad.choice, at->bad_choice);
-    ck_assert_int_eq(p->bad.value,
-                     ids[p->rank][at->bad_token * p->top_k + at->bad_choice]);
+    ck_assert_int_eq(p->bad.value, ids[p->rank][at->bad_token * p->top_k + at->bad_choice]);
 }
 
 static void route(const struct shape *s)
@@ -472,8 +471,7 @@ static void check_entry(const struct epx_plan *p, const struct shape *s, int nod
         int rank = kept_on(p, (int64_t)token * p->top_k + k);
         int there = rank >= 0 && s->node[rank] == node;
 
-        ck_assert_int_eq(epx_entry_ranks(entry)[k],
-                         there ? place_in_node(s, rank) : EPX_ELSEWHERE);
+        ck_assert_int_eq(epx_entry_ranks(entry)[k], there ? place_in_node(s, rank) : EPX_ELSEWHERE);
     }
 }
 

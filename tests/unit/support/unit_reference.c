@@ -18,8 +18,8 @@ static int64_t capacity[2];
 
 static struct ref *make(EPX_Layout layout, EPX_Overflow overflow, int alignment)
 {
-    struct ref_input input = {2, 3, 2, 3, alignment, layout, overflow, 0, capacity, tokens, ids,
-                              NULL};
+    struct ref_input input = {2,        3, 2,        3,      alignment, layout,
+                              overflow, 0, capacity, tokens, ids,       NULL};
 
     return ref_create(&input);
 }
@@ -107,8 +107,8 @@ struct pair {
 static int by_contract(const void *a, const void *b)
 {
     const struct pair *p = a, *q = b;
-    int64_t keys[][2] = {{p->expert, q->expert}, {p->rank, q->rank}, {p->token, q->token},
-                         {p->choice, q->choice}};
+    int64_t keys[][2] = {
+        {p->expert, q->expert}, {p->rank, q->rank}, {p->token, q->token}, {p->choice, q->choice}};
 
     for (int i = 0; i < 4; i++)
         if (keys[i][0] != keys[i][1])
@@ -135,8 +135,9 @@ START_TEST(rows_are_in_sorted_order)
     int64_t numbers[RANKS][TOKENS * TOP_K], no_capacity[RANKS] = {0};
     int64_t *const all[] = {numbers[0], numbers[1], numbers[2], numbers[3]};
     static const int counts[] = {9, 0, 5, 7};
-    struct ref_input input = {RANKS, EXPERTS, TOP_K, TOKENS, 1, EPX_EXPERT_MAJOR,
-                              EPX_OVERFLOW_ERROR, 0, no_capacity, counts, all, NULL};
+    struct ref_input input = {
+        RANKS, EXPERTS,     TOP_K,  TOKENS, 1,   EPX_EXPERT_MAJOR, EPX_OVERFLOW_ERROR,
+        0,     no_capacity, counts, all,    NULL};
     struct pair pairs[RANKS * TOKENS * TOP_K];
     struct ref *ref;
 
@@ -167,17 +168,17 @@ START_TEST(numbers_round_to_nearest_even)
         double value;
         uint16_t bits;
     } cases[] = {
-        {EPX_FLOAT16, 1.0, 0x3c00},        {EPX_FLOAT16, -2.0, 0xc000},
-        {EPX_FLOAT16, 65504.0, 0x7bff},    {EPX_FLOAT16, 65519.0, 0x7bff},
-        {EPX_FLOAT16, 65520.0, 0x7c00},    {EPX_FLOAT16, 0x1p-24, 0x0001},
-        {EPX_FLOAT16, 0x1p-25, 0x0000},    {EPX_FLOAT16, 0x1.8p-25, 0x0001},
-        {EPX_FLOAT16, 0x1.002p0, 0x3c00},  {EPX_FLOAT16, 0x1.006p0, 0x3c02},
-        {EPX_FLOAT16, -0.0, 0x8000},       {EPX_FLOAT16, 0x1.ff8p-15, 0x03ff},
-        {EPX_FLOAT16, 0x1.ffcp-15, 0x0400},
-        {EPX_BFLOAT16, 1.0, 0x3f80},       {EPX_BFLOAT16, 0x1.01p0, 0x3f80},
-        {EPX_BFLOAT16, 0x1.03p0, 0x3f82},  {EPX_BFLOAT16, 0x1.fep127, 0x7f7f},
-        {EPX_BFLOAT16, 0x1.ffp127, 0x7f80}, {EPX_BFLOAT16, 0x1p-133, 0x0001},
-        {EPX_BFLOAT16, 0x1p-134, 0x0000},  {EPX_BFLOAT16, -0x1.8p-134, 0x8001},
+        {EPX_FLOAT16, 1.0, 0x3c00},          {EPX_FLOAT16, -2.0, 0xc000},
+        {EPX_FLOAT16, 65504.0, 0x7bff},      {EPX_FLOAT16, 65519.0, 0x7bff},
+        {EPX_FLOAT16, 65520.0, 0x7c00},      {EPX_FLOAT16, 0x1p-24, 0x0001},
+        {EPX_FLOAT16, 0x1p-25, 0x0000},      {EPX_FLOAT16, 0x1.8p-25, 0x0001},
+        {EPX_FLOAT16, 0x1.002p0, 0x3c00},    {EPX_FLOAT16, 0x1.006p0, 0x3c02},
+        {EPX_FLOAT16, -0.0, 0x8000},         {EPX_FLOAT16, 0x1.ff8p-15, 0x03ff},
+        {EPX_FLOAT16, 0x1.ffcp-15, 0x0400},  {EPX_BFLOAT16, 1.0, 0x3f80},
+        {EPX_BFLOAT16, 0x1.01p0, 0x3f80},    {EPX_BFLOAT16, 0x1.03p0, 0x3f82},
+        {EPX_BFLOAT16, 0x1.fep127, 0x7f7f},  {EPX_BFLOAT16, 0x1.ffp127, 0x7f80},
+        {EPX_BFLOAT16, 0x1p-133, 0x0001},    {EPX_BFLOAT16, 0x1p-134, 0x0000},
+        {EPX_BFLOAT16, -0x1.8p-134, 0x8001},
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {

@@ -22,8 +22,8 @@ static int send_short(void *state, const void *send, void *recv, int bytes)
 /* Pretended nodes of one rank: between them all blocks are messages. */
 static EPX_Comm open_comm(void)
 {
-    EPX_Comm comm = suite_comm("epx_transport", "ucx", "epx_ranks_per_node", "1",
-                               "epx_timeout_ms", "30000", NULL);
+    EPX_Comm comm = suite_comm("epx_transport", "ucx", "epx_ranks_per_node", "1", "epx_timeout_ms",
+                               "30000", NULL);
 
     real = comm->transport->ops->messages;
     broken = *real;

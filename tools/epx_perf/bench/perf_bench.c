@@ -211,8 +211,7 @@ static void look_at_view(struct perf_bench *bench)
     int64_t experts = view->num_local_experts, rows = view->capacity;
 
     bench->seen.expert_counts = look(bench, 0, view->expert_counts, experts, sizeof(int32_t));
-    bench->seen.expert_offsets =
-        look(bench, 1, view->expert_offsets, experts + 1, sizeof(int64_t));
+    bench->seen.expert_offsets = look(bench, 1, view->expert_offsets, experts + 1, sizeof(int64_t));
     bench->seen.num_rows = look(bench, 2, view->num_rows, 1, sizeof(int64_t));
     bench->seen.required_rows = look(bench, 3, view->required_rows, 1, sizeof(int64_t));
     bench->seen.slots = look(bench, 4, view->slots, bench->load.pairs, sizeof(int32_t));

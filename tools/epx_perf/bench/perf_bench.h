@@ -20,21 +20,21 @@ struct perf_bench {
     EPX_Comm comm;
     EPX_Route route;
     EPX_Request request;
-    EPX_Route_view view, seen;            /* seen: the view, its arrays as the host last saw them */
+    EPX_Route_view view, seen; /* seen: the view, its arrays as the host last saw them */
     struct perf_buffer view_arrays[PERF_VIEW_ARRAYS];
     EPX_Stream stream;
-    void *graph;                          /* a captured batch; NULL: EPX is called */
+    void *graph;                           /* a captured batch; NULL: EPX is called */
     struct perf_buffer ids, token_weights; /* the ids and weights of the load */
     struct perf_buffer tokens, rows, row_weights, sums;
     struct perf_buffer forward, weight_grads; /* backward: combine's input; an output */
-    int64_t weights;                      /* the number of weights of a received row */
+    int64_t weights;                          /* the number of weights of a received row */
     struct perf_buffer counts, displs, recv_counts, recv_displs; /* alltoallv: int64_t[size] */
-    int64_t *peer_displs;                 /* where each rank's rows to me begin */
-    int64_t *all_ids;                                     /* with checks: [size][tokens][top_k] */
-    struct perf_expected_row *expected;                   /* with checks: the rows of this rank */
+    int64_t *peer_displs;               /* where each rank's rows to me begin */
+    int64_t *all_ids;                   /* with checks: [size][tokens][top_k] */
+    struct perf_expected_row *expected; /* with checks: the rows of this rank */
     int64_t num_expected;
-    int32_t *expected_slots;                              /* with checks: [tokens][top_k] */
-    struct perf_peer *peer;                               /* NULL: none */
+    int32_t *expected_slots; /* with checks: [tokens][top_k] */
+    struct perf_peer *peer;  /* NULL: none */
 };
 
 /*

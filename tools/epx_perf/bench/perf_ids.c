@@ -58,8 +58,8 @@ static int insert(double key, int64_t expert, int have, int top_k, double *keys,
 }
 
 /* Expert e is drawn with weight 1 / (e + 1)^exponent; choices past E are -1. */
-static void draw(const struct perf_options *options, const struct perf_load *load,
-                 double exponent, int64_t *ids)
+static void draw(const struct perf_options *options, const struct perf_load *load, double exponent,
+                 int64_t *ids)
 {
     uint64_t state = (uint64_t)options->seed * 1000003 + (uint64_t)load->rank;
     double *rarity = perf_alloc(load->experts, sizeof(*rarity)), keys[64];

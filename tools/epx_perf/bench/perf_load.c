@@ -33,8 +33,7 @@ static void fill_bytes(const struct perf_load *load, uint64_t seed, char *row)
     }
 }
 
-void perf_fill_row(const struct perf_load *load, int source, int64_t index, double scale,
-                   void *row)
+void perf_fill_row(const struct perf_load *load, int source, int64_t index, double scale, void *row)
 {
     uint64_t seed = perf_row_seed(source, index);
     char *to = row;

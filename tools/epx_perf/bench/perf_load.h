@@ -13,16 +13,16 @@ struct perf_options;
 struct perf_load {
     MPI_Comm comm;
     int rank, size, tokens, top_k, experts, alignment;
-    int raw;                        /* rows are bytes that are only moved, not small numbers */
+    int raw; /* rows are bytes that are only moved, not small numbers */
     EPX_Datatype datatype;
     int element_bytes, count;
-    int64_t row_bytes, pairs;       /* pairs = tokens * top_k */
-    int64_t *ids;                   /* [tokens][top_k] */
-    float *weights;                 /* [tokens][top_k] */
-    int64_t *rows_to, *rows_from;   /* [size] logical rows */
-    int64_t capacity;               /* rows that this rank receives, padding included, 1 at least */
-    int64_t logical_rows;           /* received by the rank that receives most */
-    int64_t wire_rows;              /* to or from other ranks, for the rank that has most */
+    int64_t row_bytes, pairs;     /* pairs = tokens * top_k */
+    int64_t *ids;                 /* [tokens][top_k] */
+    float *weights;               /* [tokens][top_k] */
+    int64_t *rows_to, *rows_from; /* [size] logical rows */
+    int64_t capacity;             /* rows that this rank receives, padding included, 1 at least */
+    int64_t logical_rows;         /* received by the rank that receives most */
+    int64_t wire_rows;            /* to or from other ranks, for the rank that has most */
 };
 
 /* Makes all but the ids and what follows from them. */

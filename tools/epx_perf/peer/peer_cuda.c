@@ -59,12 +59,16 @@ void perf_cuda_sort_pairs(struct perf_peer *peer)
 {
     const struct perf_load *load = peer->load;
     const struct perf_cuda_state *state = peer->state;
-    struct perf_sort sort = {
-        .ids = peer->bench->ids.address, .place = peer->place.address,
-        .chunks = state->chunks.address, .first = state->first.address,
-        .counts_out = peer->counts_out.address, .pairs = load->pairs,
-        .num_chunks = num_chunks(load), .experts = load->experts, .size = load->size,
-        .most_local = peer->most_local};
+    struct perf_sort sort = {.ids = peer->bench->ids.address,
+                             .place = peer->place.address,
+                             .chunks = state->chunks.address,
+                             .first = state->first.address,
+                             .counts_out = peer->counts_out.address,
+                             .pairs = load->pairs,
+                             .num_chunks = num_chunks(load),
+                             .experts = load->experts,
+                             .size = load->size,
+                             .most_local = peer->most_local};
 
     perf_launch_sort(&sort, peer->bench->stream);
 }
@@ -79,10 +83,13 @@ void perf_cuda_take_runs(struct perf_peer *peer)
 static struct perf_home_rows home_rows(const struct perf_peer *peer, void *tokens)
 {
     const struct perf_load *load = peer->load;
-    struct perf_home_rows rows = {
-        .tokens = tokens, .packed = peer->packed.address, .place = peer->place.address,
-        .weights = peer->bench->token_weights.address, .row_bytes = load->row_bytes,
-        .num_tokens = load->tokens, .top_k = load->top_k};
+    struct perf_home_rows rows = {.tokens = tokens,
+                                  .packed = peer->packed.address,
+                                  .place = peer->place.address,
+                                  .weights = peer->bench->token_weights.address,
+                                  .row_bytes = load->row_bytes,
+                                  .num_tokens = load->tokens,
+                                  .top_k = load->top_k};
 
     return rows;
 }
@@ -103,10 +110,12 @@ void perf_cuda_sum(struct perf_peer *peer)
 
 void perf_cuda_group(struct perf_peer *peer, int back)
 {
-    struct perf_group group = {
-        .grouped = peer->grouped.address, .blocks = peer->blocks.address,
-        .runs = peer->runs.address, .row_bytes = peer->load->row_bytes,
-        .num_runs = peer->num_local * peer->load->size, .back = back};
+    struct perf_group group = {.grouped = peer->grouped.address,
+                               .blocks = peer->blocks.address,
+                               .runs = peer->runs.address,
+                               .row_bytes = peer->load->row_bytes,
+                               .num_runs = peer->num_local * peer->load->size,
+                               .back = back};
 
     perf_launch_group(&group, peer->bench->stream);
 }

@@ -9,7 +9,7 @@
 struct perf_cuda_state {
     struct perf_buffer chunks, first;      /* int: arrays of struct perf_sort */
     struct perf_buffer rows_to, rows_from; /* int64_t[size]: rows of an alltoallv */
-    void *messages; /* the state of what moves messages, where it has one */
+    void *messages;                        /* the state of what moves messages, where it has one */
 };
 
 void perf_cuda_create(struct perf_peer *peer);

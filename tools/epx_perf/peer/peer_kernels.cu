@@ -97,8 +97,7 @@ static __global__ void __launch_bounds__(SCAN_THREADS)
 }
 
 /* A warp for each chunk; lanes tell the pairs of one expert among 32 apart. */
-static __global__ void __launch_bounds__(32)
-    place_pairs(const __grid_constant__ struct perf_sort a)
+static __global__ void __launch_bounds__(32) place_pairs(const __grid_constant__ struct perf_sort a)
 {
     extern __shared__ int next[];
     int64_t first = (int64_t)blockIdx.x * PERF_CHUNK_PAIRS;
@@ -164,7 +163,10 @@ static __global__ void __launch_bounds__(ROW_THREADS)
 struct bfloat16 {
     typedef uint16_t type;
     typedef float sum;
-    static __device__ float load(uint16_t x) { return __uint_as_float((unsigned)x << 16); }
+    static __device__ float load(uint16_t x)
+    {
+        return __uint_as_float((unsigned)x << 16);
+    }
     static __device__ uint16_t store(float x)
     {
         unsigned bits = __float_as_uint(x);
@@ -176,8 +178,14 @@ struct bfloat16 {
 template <typename T> struct number {
     typedef T type;
     typedef T sum;
-    static __device__ T load(T x) { return x; }
-    static __device__ T store(T x) { return x; }
+    static __device__ T load(T x)
+    {
+        return x;
+    }
+    static __device__ T store(T x)
+    {
+        return x;
+    }
 };
 
 template <typename T, int N> struct alignas(sizeof(T) * N) vector {
@@ -277,8 +285,7 @@ template <typename E> static void sum_any(const struct perf_home_rows &rows, cud
         sum_rows<E, 1><<<blocks, ROW_THREADS, 0, stream>>>(rows);
 }
 
-void perf_launch_sum(const struct perf_home_rows *rows, EPX_Datatype datatype,
-                     cudaStream_t stream)
+void perf_launch_sum(const struct perf_home_rows *rows, EPX_Datatype datatype, cudaStream_t stream)
 {
     if (rows->num_tokens == 0)
         return;

@@ -46,8 +46,7 @@ extern "C" {
 #endif
 void perf_launch_sort(const struct perf_sort *sort, cudaStream_t stream);
 void perf_launch_pack(const struct perf_home_rows *rows, cudaStream_t stream);
-void perf_launch_sum(const struct perf_home_rows *rows, EPX_Datatype datatype,
-                     cudaStream_t stream);
+void perf_launch_sum(const struct perf_home_rows *rows, EPX_Datatype datatype, cudaStream_t stream);
 void perf_launch_group(const struct perf_group *group, cudaStream_t stream);
 #ifdef __cplusplus
 }

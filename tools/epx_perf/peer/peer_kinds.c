@@ -15,15 +15,22 @@ static const struct perf_peer_kind kinds[] = {
     {.name = "mpi", .steps = &perf_peer_mpi, .memory = "host"},
     {.name = "mpi-blocks", .steps = &perf_peer_mpi, .memory = "host", .blocks_only = 1},
 #if HAVE_CUDA
-    {.name = "mpi", .steps = &perf_peer_staged, .memory = "cuda",
+    {.name = "mpi",
+     .steps = &perf_peer_staged,
+     .memory = "cuda",
      .most_experts = CUDA_MOST_EXPERTS},
 #endif
 #if HAVE_NCCL
-    {.name = "nccl", .steps = &perf_peer_nccl, .memory = "cuda",
+    {.name = "nccl", .steps = &perf_peer_nccl, .memory = "cuda", .most_experts = CUDA_MOST_EXPERTS},
+    {.name = "nccl-counted",
+     .steps = &perf_peer_nccl,
+     .memory = "cuda",
+     .counted = 1,
      .most_experts = CUDA_MOST_EXPERTS},
-    {.name = "nccl-counted", .steps = &perf_peer_nccl, .memory = "cuda", .counted = 1,
-     .most_experts = CUDA_MOST_EXPERTS},
-    {.name = "nccl-alltoall", .steps = &perf_peer_nccl_alltoall, .memory = "cuda", .counted = 1,
+    {.name = "nccl-alltoall",
+     .steps = &perf_peer_nccl_alltoall,
+     .memory = "cuda",
+     .counted = 1,
      .even = 1},
 #endif
     {.name = NULL},

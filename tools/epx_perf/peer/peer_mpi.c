@@ -9,8 +9,8 @@
 
 struct state {
     MPI_Datatype row;
-    int64_t *first;       /* [experts + 1] place of an expert's first row */
-    int64_t *rows_from;   /* [size] rows of an alltoallv */
+    int64_t *first;     /* [experts + 1] place of an expert's first row */
+    int64_t *rows_from; /* [size] rows of an alltoallv */
 };
 
 static void mpi_create(struct perf_peer *peer)

@@ -32,11 +32,16 @@ static const struct {
     const char *name;
     void *entry;
 } entries[] = {
-    {"ncclGetUniqueId", &nccl.get_unique_id}, {"ncclCommInitRank", &nccl.init_rank},
-    {"ncclCommDestroy", &nccl.destroy},       {"ncclGetErrorString", &nccl.error_string},
-    {"ncclGroupStart", &nccl.group_start},    {"ncclGroupEnd", &nccl.group_end},
-    {"ncclSend", &nccl.send},                 {"ncclRecv", &nccl.recv},
-    {"ncclAlltoAll", &nccl.alltoall},         {NULL, NULL},
+    {"ncclGetUniqueId", &nccl.get_unique_id},
+    {"ncclCommInitRank", &nccl.init_rank},
+    {"ncclCommDestroy", &nccl.destroy},
+    {"ncclGetErrorString", &nccl.error_string},
+    {"ncclGroupStart", &nccl.group_start},
+    {"ncclGroupEnd", &nccl.group_end},
+    {"ncclSend", &nccl.send},
+    {"ncclRecv", &nccl.recv},
+    {"ncclAlltoAll", &nccl.alltoall},
+    {NULL, NULL},
 };
 
 static void must(ncclResult_t result, const char *what)
@@ -102,8 +107,8 @@ static void bring_counts(struct perf_peer *peer, struct perf_buffer *out, struct
 
 static void nccl_exchange_counts(struct perf_peer *peer)
 {
-    must(nccl.alltoall(peer->counts_out.address, peer->counts_in.address,
-                       (size_t)peer->most_local, ncclInt32, comm, peer->bench->stream),
+    must(nccl.alltoall(peer->counts_out.address, peer->counts_in.address, (size_t)peer->most_local,
+                       ncclInt32, comm, peer->bench->stream),
          "ncclAlltoAll");
     bring_counts(peer, &peer->counts_out, &peer->counts_in);
 }
@@ -115,7 +120,8 @@ static void nccl_exchange_row_counts(struct perf_peer *peer, const int64_t **to,
     struct perf_cuda_state *state = peer->state;
 
     must(nccl.alltoall(peer->bench->counts.address, state->rows_from.address, 1, ncclInt64, comm,
-                       peer->bench->stream), "ncclAlltoAll");
+                       peer->bench->stream),
+         "ncclAlltoAll");
     perf_cuda_copy(peer, state->rows_to.address, peer->bench->counts.address, state->rows_to.bytes);
     bring_counts(peer, &state->rows_to, &state->rows_from);
     *to = state->rows_to.image;
@@ -135,10 +141,12 @@ static void nccl_exchange_rows(struct perf_peer *peer, const void *from, void *t
     for (int r = 0; r < peer->load->size; r++) {
         if (out[r])
             must(nccl.send((const char *)from + (size_t)out_displs[r] * bytes,
-                           (size_t)out[r] * bytes, ncclInt8, r, comm, stream), "ncclSend");
+                           (size_t)out[r] * bytes, ncclInt8, r, comm, stream),
+                 "ncclSend");
         if (in[r])
             must(nccl.recv((char *)to + (size_t)in_displs[r] * bytes, (size_t)in[r] * bytes,
-                           ncclInt8, r, comm, stream), "ncclRecv");
+                           ncclInt8, r, comm, stream),
+                 "ncclRecv");
     }
     must(nccl.group_end(), "ncclGroupEnd");
 }
@@ -149,7 +157,8 @@ static void nccl_exchange_even_rows(struct perf_peer *peer, const void *from, vo
 
     (void)back;
     must(nccl.alltoall(from, to, rows * (size_t)peer->load->row_bytes, ncclInt8, comm,
-                       peer->bench->stream), "ncclAlltoAll");
+                       peer->bench->stream),
+         "ncclAlltoAll");
 }
 
 const struct perf_peer_steps perf_peer_nccl = {

@@ -47,8 +47,7 @@ static void staged_free(struct perf_peer *peer)
 
 static void staged_exchange_counts(struct perf_peer *peer)
 {
-    perf_cuda_copy(peer, peer->counts_out.image, peer->counts_out.address,
-                   peer->counts_out.bytes);
+    perf_cuda_copy(peer, peer->counts_out.image, peer->counts_out.address, peer->counts_out.bytes);
     perf_cuda_wait(peer);
     MPI_Alltoall(peer->counts_out.image, peer->most_local, MPI_INT, peer->counts_in.image,
                  peer->most_local, MPI_INT, peer->load->comm);
@@ -62,8 +61,8 @@ static void staged_exchange_row_counts(struct perf_peer *peer, const int64_t **t
     perf_cuda_copy(peer, kernels->rows_to.image, peer->bench->counts.address,
                    kernels->rows_to.bytes);
     perf_cuda_wait(peer);
-    MPI_Alltoall(kernels->rows_to.image, 1, MPI_INT64_T, kernels->rows_from.image, 1,
-                 MPI_INT64_T, peer->load->comm);
+    MPI_Alltoall(kernels->rows_to.image, 1, MPI_INT64_T, kernels->rows_from.image, 1, MPI_INT64_T,
+                 peer->load->comm);
     *to = kernels->rows_to.image;
     *from = kernels->rows_from.image;
 }

@@ -21,7 +21,7 @@ struct perf_peer_steps {
     void (*take_runs)(struct perf_peer *peer);       /* from the image of runs; may be NULL */
     /* The rows of an alltoallv to and from each rank: [size], in memory of the host. */
     void (*exchange_row_counts)(struct perf_peer *peer, const int64_t **to, const int64_t **from);
-    void (*pack)(struct perf_peer *peer);            /* tokens to packed */
+    void (*pack)(struct perf_peer *peer); /* tokens to packed */
     void (*exchange_rows)(struct perf_peer *peer, const void *from, void *to, int back);
     void (*group)(struct perf_peer *peer, int back); /* blocks to grouped */
     void (*sum)(struct perf_peer *peer);             /* packed to sums */
@@ -52,15 +52,15 @@ struct perf_peer {
     const struct perf_load *load;
     const struct perf_peer_kind *kind;
     void *state;
-    int num_local, most_local;               /* experts here, and on the rank that has most */
-    struct perf_buffer place;                /* int64_t[pairs] row in packed; -1: no expert */
-    struct perf_buffer counts_out, counts_in;/* int[size][most_local] rows of each expert */
-    struct perf_buffer runs;                 /* struct perf_expert_rows[num_local][size] */
+    int num_local, most_local;                /* experts here, and on the rank that has most */
+    struct perf_buffer place;                 /* int64_t[pairs] row in packed; -1: no expert */
+    struct perf_buffer counts_out, counts_in; /* int[size][most_local] rows of each expert */
+    struct perf_buffer runs;                  /* struct perf_expert_rows[num_local][size] */
     int *send_counts, *send_displs, *recv_counts, *recv_displs; /* [size] rows */
-    struct perf_buffer packed;               /* [pairs] rows at home */
-    struct perf_buffer blocks;               /* rows by (source, expert) */
-    struct perf_buffer grouped;              /* rows by (expert, source) */
-    struct perf_buffer *rows;                /* grouped; or blocks, if the kind is blocks_only */
+    struct perf_buffer packed;                                  /* [pairs] rows at home */
+    struct perf_buffer blocks;                                  /* rows by (source, expert) */
+    struct perf_buffer grouped;                                 /* rows by (expert, source) */
+    struct perf_buffer *rows; /* grouped; or blocks, if the kind is blocks_only */
     struct perf_buffer sums;
 };
 

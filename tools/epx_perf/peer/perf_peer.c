@@ -84,8 +84,10 @@ struct perf_peer *perf_peer_create(struct perf_bench *bench)
 
     if (kind->even && !is_even(load)) {
         if (load->rank == 0)
-            fprintf(stderr, "epx_perf: --peer %s needs equal counts: --skew even, and tokens "
-                    "times top-k a multiple of the ranks\n", kind->name);
+            fprintf(stderr,
+                    "epx_perf: --peer %s needs equal counts: --skew even, and tokens "
+                    "times top-k a multiple of the ranks\n",
+                    kind->name);
         return NULL;
     }
     peer = perf_alloc(1, sizeof(*peer));
@@ -93,8 +95,7 @@ struct perf_peer *perf_peer_create(struct perf_bench *bench)
     peer->load = load;
     peer->kind = kind;
     peer->rows = kind->blocks_only ? &peer->blocks : &peer->grouped;
-    peer->num_local =
-        perf_first_expert(load, load->rank + 1) - perf_first_expert(load, load->rank);
+    peer->num_local = perf_first_expert(load, load->rank + 1) - perf_first_expert(load, load->rank);
     peer->most_local = (load->experts + load->size - 1) / load->size;
     create_counts(peer);
     if (bench->tokens.space)

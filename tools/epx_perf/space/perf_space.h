@@ -16,16 +16,16 @@ struct perf_copy {
 };
 
 struct perf_space {
-    const char *name;                    /* as --memory says it */
-    const char *hint;                    /* epx_memory */
-    const char *heap;                    /* the function that allocates there */
-    int (*open)(MPI_Comm comm);          /* 0, or -1 on all ranks, one of them having said why */
+    const char *name;           /* as --memory says it */
+    const char *hint;           /* epx_memory */
+    const char *heap;           /* the function that allocates there */
+    int (*open)(MPI_Comm comm); /* 0, or -1 on all ranks, one of them having said why */
     void (*close)(void);
     void *(*alloc)(int64_t bytes);
     void (*free)(void *memory);
     void (*fill)(void *memory, int byte, int64_t bytes);
     void (*start_clock)(void);
-    double (*stop_clock)(void);          /* seconds since start_clock, queued work included */
+    double (*stop_clock)(void); /* seconds since start_clock, queued work included */
     void (*copy)(const struct perf_copy *copy);
     void (*compute)(int64_t units, int spare_sms); /* beside what is queued since start_clock */
 

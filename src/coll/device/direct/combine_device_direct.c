@@ -34,8 +34,8 @@ int epx_combine_device_direct(const struct epx_request *request)
     struct epx_combine_rows args = epx_combine_args_of(request);
     struct epx_chunk all = epx_chunk_of(0, 1, plan->max_tokens);
 
-    args.rounds = epx_rounds_of(call->row_bytes, plan->most_rows, plan->max_tokens,
-                                plan->stage_bytes);
+    args.rounds =
+        epx_rounds_of(call->row_bytes, plan->most_rows, plan->max_tokens, plan->stage_bytes);
     /* Sums need the whole device: to store a chunk beside the summing of another slows both. */
     args.deferred = args.rounds.num == 1 && epx_device_chunks(request);
     EPX_TRY_LAUNCH(epx_launch_combine_rows(&args, call->stream));

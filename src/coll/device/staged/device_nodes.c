@@ -22,8 +22,8 @@ struct places {
 
 static void find_places(const struct epx_comm *comm, struct places *places)
 {
-    struct epx_nodes nodes = {comm->num_nodes, comm->node[comm->rank], comm->node, places->ranks,
-                              places->first,   places->index};
+    struct epx_nodes nodes = {comm->num_nodes, comm->node[comm->rank], comm->node,
+                              places->ranks,   places->first,          places->index};
 
     epx_nodes_order(comm->node, comm->num_nodes, comm->size, places->ranks);
     epx_nodes_place(&nodes, comm->size);
@@ -138,8 +138,8 @@ static void share_out(const struct epx_comm *comm, const struct epx_nodes *nodes
             relay_share[s] = homes++;
 }
 
-void epx_device_nodes_fill(const struct epx_comm *comm, struct epx_device_nodes *to,
-                           int32_t *table, const int32_t *at)
+void epx_device_nodes_fill(const struct epx_comm *comm, struct epx_device_nodes *to, int32_t *table,
+                           const int32_t *at)
 {
     int32_t num_ranks = comm->size, served = 0;
     int32_t *relay = next_table(&table, &at, num_ranks, &to->relay);

@@ -30,7 +30,7 @@ int epx_dispatch_device_staged(const struct epx_request *request)
     if (scales)
         EPX_TRY_LAUNCH(epx_launch_scale_rows(&args, call->stream));
     else
-        EPX_TRY_LAUNCH(epx_launch_spread_rows(
-            &args, epx_chunk_of(0, 1, args.plan.max_tokens), call->stream));
+        EPX_TRY_LAUNCH(
+            epx_launch_spread_rows(&args, epx_chunk_of(0, 1, args.plan.max_tokens), call->stream));
     return EPX_SUCCESS;
 }

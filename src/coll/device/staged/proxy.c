@@ -39,7 +39,7 @@ struct epx_proxy {
     const struct epx_device *device;
     char *ring;
     uint64_t *released; /* not of a memory pool: the driver's writes do not take such memory */
-    uint64_t next; /* number of the exchange that comes */
+    uint64_t next;      /* number of the exchange that comes */
     cudaStream_t stream;
     int idle_passes;
     int started;
@@ -101,8 +101,8 @@ static int is_over(const struct epx_proxy *proxy)
 static int release(const struct epx_proxy *proxy, uint64_t number)
 {
     const struct epx_device *device = proxy->device;
-    CUresult error = device->write_value(proxy->stream, (CUdeviceptr)(uintptr_t)proxy->released,
-                                         number, 0);
+    CUresult error =
+        device->write_value(proxy->stream, (CUdeviceptr)(uintptr_t)proxy->released, number, 0);
 
     EPX_FAIL_IF(error != CUDA_SUCCESS, EPX_ERR_CUDA, "cuStreamWriteValue64 failed with error %d",
                 (int)error);
