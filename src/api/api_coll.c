@@ -5,6 +5,7 @@
 #include "coll/attach.h"
 #include "coll/ground.h"
 #include "core/progress.h"
+#include "core/verdict.h"
 #include "kernels/element.h"
 
 EPX_PROFILED(Dispatch)
@@ -261,9 +262,8 @@ static int check_counts(const struct epx_call *call, int ranks, int64_t *end_row
     for (int r = 0; r < ranks; r++) {
         int64_t end;
 
-        EPX_FAIL_IF(call->sendcounts[r] < 0 || call->sdispls[r] < 0, EPX_ERR_COUNT,
-                    "sendcounts[%d] is %lld, sdispls[%d] is %lld", r,
-                    (long long)call->sendcounts[r], r, (long long)call->sdispls[r]);
+        if (call->sendcounts[r] < 0 || call->sdispls[r] < 0)
+            return epx_fail_bad_count(r, call->sendcounts[r], call->sdispls[r]);
         EPX_FAIL_IF(__builtin_add_overflow(call->sendcounts[r], call->sdispls[r], &end),
                     EPX_ERR_COUNT, "sendcounts[%d] + sdispls[%d] overflows", r, r);
         if (call->sendcounts[r] && end > *end_row)

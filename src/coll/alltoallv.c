@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "core/verdict.h"
+
 void epx_alltoallv_copy_counts(struct epx_request *request, int64_t *own)
 {
     struct epx_call *call = &request->call;
@@ -47,8 +49,5 @@ int epx_alltoallv_finish(struct epx_request *request)
     int64_t rows = request->received_rows, capacity = request->call.recv_capacity;
 
     request->complete = 1;
-    EPX_FAIL_IF(rows > capacity, EPX_ERR_TRUNCATE,
-                "%lld rows for rank %d, its receive capacity is %lld", (long long)rows,
-                request->comm->rank, (long long)capacity);
-    return EPX_SUCCESS;
+    return rows > capacity ? epx_fail_too_many(request->comm->rank, rows, capacity) : EPX_SUCCESS;
 }

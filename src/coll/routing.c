@@ -10,6 +10,7 @@
 #include "coll/hier/hier.h"
 #include "coll/verbs.h"
 #include "core/agree.h"
+#include "core/verdict.h"
 #include "kernels/node_rows.h"
 
 /* Where the exchanged parts lie in each rank's window. */
@@ -297,9 +298,9 @@ int epx_routing_assign(struct epx_request *request)
 
     plan->num_tokens = request->call.num_tokens;
     epx_offset_slabs_host(plan);
-    EPX_FAIL_IF(plan->short_rank >= 0 && !plan->drops, EPX_ERR_TRUNCATE,
-                "rank %d needs room for %lld rows, its receive capacity is %lld", plan->short_rank,
-                (long long)plan->short_rows, (long long)plan->capacities[plan->short_rank]);
+    if (plan->short_rank >= 0 && !plan->drops)
+        return epx_fail_no_room(plan->short_rank, plan->short_rows,
+                                plan->capacities[plan->short_rank]);
     epx_assign_slots_host(plan);
     return EPX_SUCCESS;
 }
@@ -307,19 +308,16 @@ int epx_routing_assign(struct epx_request *request)
 int epx_routing_finish(struct epx_request *request)
 {
     struct epx_plan *plan = request->route->plan;
+    struct epx_bad_pair bad;
 
     epx_index_rows_host(plan);
     request->route->error = EPX_SUCCESS;
     request->received_rows = *plan->num_rows;
     request->complete = 1;
     request->comm->stats.dropped_rows += (uint64_t)plan->dropped;
-    if (plan->bad.pairs == 0)
-        return EPX_SUCCESS;
-    return epx_fail(EPX_ERR_ARG,
-                    "expert id %lld of token %d, choice %d is not in -1..%d (%lld such ids); "
-                    "they count as -1",
-                    (long long)plan->bad.value, plan->bad.token, plan->bad.choice,
-                    plan->num_experts - 1, (long long)plan->bad.pairs);
+    bad =
+        (struct epx_bad_pair){plan->bad.value, plan->bad.token, plan->bad.choice, plan->bad.pairs};
+    return bad.num ? epx_fail_bad_id(bad, plan->num_experts) : EPX_SUCCESS;
 }
 
 int epx_routing_keep(struct epx_request *request, int error)

@@ -13,4 +13,9 @@ libepx_core_la_SOURCES += \
   src/core/request.h \
   src/core/route.c \
   src/core/route.h \
-  src/core/route_create.c
+  src/core/route_create.c \
+  src/core/verdict.c \
+  src/core/verdict.h
+
+libepx_cuda_la_SOURCES += \
+  src/core/verdict.c

@@ -4,6 +4,7 @@
 
 #include "core/progress.h"
 #include "core/route.h"
+#include "core/verdict.h"
 
 static int64_t weights_told(const struct epx_request *request)
 {
@@ -72,23 +73,18 @@ struct epx_ready epx_ready_of(const struct epx_request *request)
     return ready;
 }
 
-static int same(const char *what, int64_t first, int64_t value, int rank)
+static int same(enum epx_told told, int64_t first, int64_t value, int rank)
 {
-    EPX_FAIL_IF(first != value, EPX_ERR_ARG, "%s is %lld on rank 0, %lld on rank %d", what,
-                (long long)first, (long long)value, rank);
-    return EPX_SUCCESS;
+    return first == value ? EPX_SUCCESS : epx_fail_differs(told, first, value, rank);
 }
 
 static int agree_with_first(const struct epx_ready *first, const struct epx_ready *ready, int rank)
 {
-    EPX_TRY(same("the number of the operation", first->epoch, ready->epoch, rank));
-    EPX_FAIL_IF(ready->verb != first->verb, EPX_ERR_ARG,
-                "rank 0 called %s and rank %d %s at the same place",
-                epx_verb_name((enum epx_verb)first->verb), rank,
-                epx_verb_name((enum epx_verb)ready->verb));
-    EPX_TRY(same("the number of the route", first->route, ready->route, rank));
-    EPX_TRY(same("the length of a row in bytes", first->row_bytes, ready->row_bytes, rank));
-    return same("the datatype", first->datatype, ready->datatype, rank);
+    EPX_TRY(same(EPX_TOLD_EPOCH, first->epoch, ready->epoch, rank));
+    EPX_TRY(same(EPX_TOLD_VERB, first->verb, ready->verb, rank));
+    EPX_TRY(same(EPX_TOLD_ROUTE, first->route, ready->route, rank));
+    EPX_TRY(same(EPX_TOLD_ROW_BYTES, first->row_bytes, ready->row_bytes, rank));
+    return same(EPX_TOLD_DATATYPE, first->datatype, ready->datatype, rank);
 }
 
 static int agree(const struct epx_ready ready[], int num_ranks, int *weighted)
@@ -100,9 +96,9 @@ static int agree(const struct epx_ready ready[], int num_ranks, int *weighted)
         EPX_TRY(agree_with_first(&ready[0], &ready[r], r));
         if (ready[r].weights == EPX_WEIGHTS_EITHER)
             continue;
-        EPX_FAIL_IF(told != EPX_WEIGHTS_EITHER && told != ready[r].weights, EPX_ERR_ARG,
-                    "weights are NULL on rank %d but not on rank %d",
-                    told == EPX_WEIGHTS_NONE ? teller : r, told == EPX_WEIGHTS_NONE ? r : teller);
+        if (told != EPX_WEIGHTS_EITHER && told != ready[r].weights)
+            return told == EPX_WEIGHTS_NONE ? epx_fail_weights(teller, r)
+                                            : epx_fail_weights(r, teller);
         told = ready[r].weights;
         teller = r;
     }
@@ -118,7 +114,8 @@ static int check_routing(const struct epx_request *request, const struct epx_rea
     if (own)
         return epx_fail_quietly(own, request->route->message);
     for (int r = 0; r < request->comm->size; r++)
-        EPX_FAIL_IF(ready[r].error, (int)ready[r].error, "the routing failed on rank %d", r);
+        if (ready[r].error)
+            return epx_fail_routing((int)ready[r].error, r);
     return EPX_SUCCESS;
 }
 

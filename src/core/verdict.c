@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* verdict.c - what ranks and kernels find wrong with an operation, in words. */
+#include "core/verdict.h"
+
+#include <stdio.h>
+
+#include "core/request.h"
+
+int epx_fail_differs(enum epx_told told, int64_t first, int64_t value, int rank)
+{
+    static const char *const names[] = {
+        [EPX_TOLD_EPOCH] = "the number of the operation",
+        [EPX_TOLD_ROUTE] = "the number of the route",
+        [EPX_TOLD_ROW_BYTES] = "the length of a row in bytes",
+        [EPX_TOLD_DATATYPE] = "the datatype",
+    };
+
+    if (told == EPX_TOLD_VERB)
+        return epx_fail(EPX_ERR_ARG, "rank 0 called %s and rank %d %s at the same place",
+                        epx_verb_name((enum epx_verb)first), rank,
+                        epx_verb_name((enum epx_verb)value));
+    return epx_fail(EPX_ERR_ARG, "%s is %lld on rank 0, %lld on rank %d", names[told],
+                    (long long)first, (long long)value, rank);
+}
+
+int epx_fail_weights(int rank_without, int rank_with)
+{
+    return epx_fail(EPX_ERR_ARG, "weights are NULL on rank %d but not on rank %d", rank_without,
+                    rank_with);
+}
+
+int epx_fail_no_room(int rank, int64_t rows, int64_t capacity)
+{
+    return epx_fail(EPX_ERR_TRUNCATE,
+                    "rank %d needs room for %lld rows, its receive capacity is %lld", rank,
+                    (long long)rows, (long long)capacity);
+}
+
+int epx_fail_too_many(int rank, int64_t rows, int64_t capacity)
+{
+    return epx_fail(EPX_ERR_TRUNCATE, "%lld rows for rank %d, its receive capacity is %lld",
+                    (long long)rows, rank, (long long)capacity);
+}
+
+int epx_fail_bad_id(struct epx_bad_pair bad, int num_experts)
+{
+    char wanted[32] = "out of range";
+
+    if (num_experts)
+        snprintf(wanted, sizeof(wanted), "not in -1..%d", num_experts - 1);
+    return epx_fail(EPX_ERR_ARG,
+                    "expert id %lld of token %lld, choice %lld is %s (%lld such ids); "
+                    "they count as -1",
+                    (long long)bad.id, (long long)bad.token, (long long)bad.choice, wanted,
+                    (long long)bad.num);
+}
+
+int epx_fail_bad_count(int rank, int64_t count, int64_t displ)
+{
+    return epx_fail(EPX_ERR_COUNT, "sendcounts[%d] is %lld, sdispls[%d] is %lld", rank,
+                    (long long)count, rank, (long long)displ);
+}
+
+int epx_fail_no_rows(int rank, int64_t count)
+{
+    return epx_fail(EPX_ERR_BUFFER, "sendbuf is NULL but sendcounts[%d] is %lld", rank,
+                    (long long)count);
+}
+
+int epx_fail_routing(int code, int rank)
+{
+    return epx_fail(code, "the routing failed on rank %d", rank);
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * verdict.h - what ranks and kernels find wrong with an operation, in words: one text for one
+ * error, whoever finds it. Each function records and logs the error and returns its code.
+ */
+#ifndef EPX_CORE_VERDICT_H
+#define EPX_CORE_VERDICT_H
+
+#include <stdint.h>
+
+/* What ranks tell each other of an operation and must agree on. */
+enum epx_told {
+    EPX_TOLD_EPOCH,
+    EPX_TOLD_VERB,
+    EPX_TOLD_ROUTE,
+    EPX_TOLD_ROW_BYTES,
+    EPX_TOLD_DATATYPE,
+};
+
+/* Rank 0 told `first`, the rank another value. EPX_ERR_ARG. */
+int epx_fail_differs(enum epx_told told, int64_t first, int64_t value, int rank);
+/* One rank gave weights, another none. EPX_ERR_ARG. */
+int epx_fail_weights(int rank_without, int rank_with);
+/* A rank's receive buffer cannot take a routing. EPX_ERR_TRUNCATE. */
+int epx_fail_no_room(int rank, int64_t rows, int64_t capacity);
+/* A rank's receive buffer cannot take an alltoallv. EPX_ERR_TRUNCATE. */
+int epx_fail_too_many(int rank, int64_t rows, int64_t capacity);
+/* An expert id out of range, the first of num; in a replayed graph num_experts is unknown, 0.
+ * EPX_ERR_ARG. */
+struct epx_bad_pair {
+    int64_t id, token, choice, num;
+};
+int epx_fail_bad_id(struct epx_bad_pair bad, int num_experts);
+/* A count or displacement of an alltoallv. EPX_ERR_COUNT. */
+int epx_fail_bad_count(int rank, int64_t count, int64_t displ);
+/* An alltoallv with rows for a rank and no buffer. EPX_ERR_BUFFER. */
+int epx_fail_no_rows(int rank, int64_t count);
+/* The routing that the operation stands on failed, with this code. */
+int epx_fail_routing(int code, int rank);
+
+#endif
