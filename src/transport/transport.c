@@ -15,10 +15,10 @@ const struct epx_transport_ops *epx_transport_host_messages(void)
     return NULL;
 }
 
-static int is_built(const char *name)
+static int is_named_before(const struct epx_listed *entry)
 {
-    for (const struct epx_listed *entry = epx_transports; entry->name; entry++)
-        if (entry->is_built && strcmp(entry->name, name) == 0)
+    for (const struct epx_listed *before = epx_transports; before < entry; before++)
+        if (before->is_built && strcmp(before->name, entry->name) == 0)
             return 1;
     return 0;
 }
@@ -28,9 +28,9 @@ void epx_transport_list(char *text, size_t bytes)
     size_t used = 0;
 
     text[0] = '\0';
-    for (const char *const *name = epx_param_transports + 1; *name && used < bytes; name++)
-        if (is_built(*name))
-            used += (size_t)snprintf(text + used, bytes - used, " %s", *name);
+    for (const struct epx_listed *entry = epx_transports; entry->name && used < bytes; entry++)
+        if (entry->is_built && !is_named_before(entry))
+            used += (size_t)snprintf(text + used, bytes - used, " %s", entry->name);
 }
 
 static int create_private_window(struct epx_comm *comm, size_t bytes, struct epx_window **window)
