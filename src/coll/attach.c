@@ -60,6 +60,13 @@ static int usable_on_all(struct epx_comm *comm, const struct epx_listed *entry, 
     return rc == EPX_ERR_TRANSPORT ? EPX_SUCCESS : rc;
 }
 
+static void free_struct(struct epx_transport *transport)
+{
+    if (transport)
+        free(transport->state);
+    free(transport);
+}
+
 /* The transport of a finished communicator stays: late peers and MPI may still touch it. */
 static void transport_free(struct epx_transport *transport)
 {
@@ -67,14 +74,12 @@ static void transport_free(struct epx_transport *transport)
         return;
     transport->ground->free(transport);
     transport->ops->free(transport->state);
-    free(transport);
+    free_struct(transport);
 }
 
 static int transport_init(struct epx_transport *transport)
 {
-    EPX_TRY(transport->ops->create(transport->comm, &transport->state));
-    transport->liveness.ops = transport->ops->liveness;
-    transport->liveness.state = transport->state;
+    EPX_TRY(transport->ops->create(transport));
     return transport->ground->create(transport);
 }
 
@@ -90,19 +95,27 @@ static struct epx_transport *allocate(struct epx_comm *comm, const struct epx_li
     transport->comm = comm;
     transport->ops = ops_of(entry, why);
     transport->ground = ground_of(entry, transport->ops);
-    return transport;
+    transport->state = epx_memory_zeroed(1, transport->ops->state_bytes);
+    if (transport->state)
+        return transport;
+    free_struct(transport);
+    return NULL;
 }
 
 static int make(struct epx_comm *comm, const struct epx_listed *entry,
                 struct epx_transport **result)
 {
     struct epx_transport *transport = allocate(comm, entry);
-    int rc = transport ? EPX_SUCCESS : epx_fail(EPX_ERR_NO_MEM, "no memory for a transport");
+    int rc = transport ? EPX_SUCCESS
+                       : epx_fail(EPX_ERR_NO_MEM, "no memory for transport %s", entry->name);
 
     rc = epx_comm_agree(comm, rc);
+    if (rc != EPX_SUCCESS) {
+        free_struct(transport);
+        return rc;
+    }
     *result = transport;
-    if (rc == EPX_SUCCESS)
-        rc = transport_init(transport);
+    rc = transport_init(transport);
     if (rc != EPX_SUCCESS && !comm->finished) {
         transport_free(transport);
         *result = NULL;

@@ -18,6 +18,7 @@ struct epx_exchange;
 struct epx_ground;
 struct epx_hier;
 struct epx_staged;
+struct epx_transport;
 
 /* One block for, or from, each rank in an alltoallv; the arrays stay until it is done. */
 struct epx_blocks {
@@ -74,12 +75,12 @@ struct epx_transport_ops {
     /* Whether the communicator's ranks can use it as far as this rank sees; if not, why. Called on
      * all ranks or on none. */
     int (*usable)(struct epx_comm *comm, char *why);
-    /* Collective, agreed: *state stays NULL or half-built on error, free takes both. */
-    int (*create)(struct epx_comm *comm, void **state);
-    /* On all ranks at the same place, and never of a finished communicator; may wait for peers. */
+    size_t state_bytes; /* of the transport's state, zeroed before create */
+    /* Collective, agreed: fills the state, and on host memory the liveness. */
+    int (*create)(struct epx_transport *transport);
+    /* On all ranks at the same place, and never of a finished communicator; may wait for peers.
+     * Takes a state that create left half-built; the memory of the state itself stays. */
     void (*free)(void *state);
-    /* Host memory: of what create made. On device memory the ground has its own. */
-    const struct epx_liveness_ops *liveness;
     /* Collective, agreed; and its end, local. NULL, on host memory = windows are private memory. */
     int (*window_create)(void *state, size_t bytes, struct epx_window **window);
     void (*window_free)(void *state, struct epx_window *window);
@@ -96,7 +97,7 @@ struct epx_transport {
     struct epx_comm *comm;
     const struct epx_transport_ops *ops;
     void *state;
-    struct epx_liveness liveness;
+    struct epx_liveness liveness; /* on device memory of the ground */
     const struct epx_ground *ground;
     /* what the ground made: one of the first three, hier beside staged */
     struct epx_direct *direct;

@@ -13,15 +13,17 @@
 
 enum { PAGE = 4096, REQUEST_BYTES = 1024 };
 
-#define COMM_SHARED R *max(16384, W / R) + 576 * R
-#define COMM_STAGES 2 * max(W, 16384 * R)
-#define COMM_CELLS 8192 * R
-#define COMM_AREA max(W, 16384 * R) + 16 * R + 128
-#define ROUTE_PRIVATE 12 * T *K + 12 * T + 20 * U + 16 * E + 12 * L + 8 * C
-#define ROUTE_RANK_MAJOR 4 * K *C
-#define ROUTE_EXCHANGED 4 * R *(E + R + 1) + R *T *B + 4 * T *K
-#define ROUTE_RECORDS U *B
-#define ROUTE_BY_NODE 4 * N *T + 4 * T + 8 * U + 4 * N *R + 4 * R *T + H *T *G
+/* clang-format off: spelled as in the manual */
+#define COMM_SHARED R*max(16384, W/R) + 576*R
+#define COMM_STAGES 2*max(W, 16384*R)
+#define COMM_CELLS 8192*R
+#define COMM_AREA max(W, 16384*R) + 16*R + 128
+#define ROUTE_PRIVATE 12*T*K + 12*T + 20*U + 16*E + 12*L + 8*C
+#define ROUTE_RANK_MAJOR 4*K*C
+#define ROUTE_EXCHANGED 4*R*(E + R + 1) + R*T*B + 4*T*K
+#define ROUTE_RECORDS U*B
+#define ROUTE_BY_NODE 4*N*T + 4*T + 8*U + 4*N*R + 4*R*T + H*T*G
+/* clang-format on */
 #define TEXT_OF(formula) #formula
 #define TEXT(formula) TEXT_OF(formula)
 

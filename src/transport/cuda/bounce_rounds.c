@@ -120,8 +120,8 @@ static void ask_for_places(struct epx_bounce *bounce, int *moved)
     for (int r = 0; r < bounce->comm->size; r++) {
         if (r == self || place[r])
             continue;
-        place[r] = bounce->host->messages->place(bounce->messages, r,
-                                                 bounce->stage[(next + 1) % 2] + r * share, into);
+        place[r] = bounce->host.ops->messages->place(
+            bounce->host.state, r, bounce->stage[(next + 1) % 2] + r * share, into);
         if (!place[r])
             continue;
         *moved = 1;
@@ -207,7 +207,7 @@ static int begin(struct epx_bounce *bounce, int *moved)
     address_blocks(bounce);
     out = (struct epx_blocks){bounce->stage[(number + 1) % 2], bounce->counts, bounce->displs};
     in = (struct epx_blocks){bounce->stage[number % 2], bounce->counts + ranks, bounce->displs};
-    EPX_TRY(bounce->host->messages->alltoallv(bounce->messages, out, in));
+    EPX_TRY(bounce->host.ops->messages->alltoallv(bounce->host.state, out, in));
     bounce->number = number;
     bounce->begun++;
     bounce->under_way = 1;
@@ -249,9 +249,9 @@ static int take(struct epx_bounce *bounce, int *moved)
 
     if (!bounce->under_way)
         return EPX_SUCCESS;
-    EPX_TRY(bounce->host->messages->done(bounce->messages, &done));
+    EPX_TRY(bounce->host.ops->messages->done(bounce->host.state, &done));
     for (int r = 0; r < bounce->comm->size; r++) {
-        if (bounce->came[r] || !bounce->host->messages->came(bounce->messages, r))
+        if (bounce->came[r] || !bounce->host.ops->messages->came(bounce->host.state, r))
             continue;
         bounce->came[r] = 1;
         *moved = 1;
@@ -273,7 +273,7 @@ int epx_bounce_queued(void *state, int *queued, int *moved)
 
     *moved = 0;
     if (bounce->rounds) {
-        if (bounce->host->liveness->beat(bounce->messages, 0, message))
+        if (bounce->host.liveness.ops->beat(bounce->host.liveness.state, 0, message))
             return epx_fail(EPX_ERR_TRANSPORT, "%s", message);
         EPX_TRY(take(bounce, moved));
         EPX_TRY(fill(bounce, moved));

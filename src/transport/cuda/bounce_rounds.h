@@ -18,10 +18,9 @@ struct epx_bounce_filling {
 };
 
 struct epx_bounce {
+    struct epx_device_windows windows; /* first */
     struct epx_comm *comm;
-    const struct epx_transport_ops *host;
-    void *messages; /* the host transport's state */
-    struct epx_device_windows windows;
+    struct epx_transport host; /* moves the rounds, without a ground */
 
     struct epx_pieces pieces;
     char *stage[2];

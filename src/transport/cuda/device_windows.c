@@ -91,9 +91,9 @@ static int init(struct epx_device_windows *windows, size_t bytes, struct epx_win
     return EPX_SUCCESS;
 }
 
-int epx_device_windows_create(struct epx_device_windows *windows, size_t bytes,
-                              struct epx_window **result)
+int epx_device_windows_create(void *state, size_t bytes, struct epx_window **result)
 {
+    struct epx_device_windows *windows = state;
     struct epx_window *window = take_kept(windows, bytes);
     struct epx_device_scope scope;
     cudaError_t error = epx_device_enter(windows->ordinal, &scope);
@@ -116,8 +116,10 @@ int epx_device_windows_create(struct epx_device_windows *windows, size_t bytes,
     return EPX_SUCCESS;
 }
 
-void epx_device_windows_free(struct epx_device_windows *windows, struct epx_window *window)
+void epx_device_windows_free(void *state, struct epx_window *window)
 {
+    struct epx_device_windows *windows = state;
+
     if (!window)
         return;
     window->next = windows->laid_aside;
@@ -135,8 +137,10 @@ static void reclaim(struct epx_device_windows *windows, struct epx_window *windo
 }
 
 /* A pool of memory gives back what is free when a stream is synchronized. */
-void epx_device_windows_reclaim(struct epx_device_windows *windows)
+void epx_device_windows_reclaim(void *state)
 {
+    struct epx_device_windows *windows = state;
+
     while (windows->laid_aside) {
         struct epx_window *window = windows->laid_aside;
 

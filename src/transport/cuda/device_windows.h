@@ -25,10 +25,9 @@ struct epx_device_windows {
 /* Local, with the device current and its ordinal set; close takes what was never opened. */
 int epx_device_windows_open(struct epx_device_windows *windows, struct epx_comm *comm);
 void epx_device_windows_close(struct epx_device_windows *windows);
-/* As the operations of struct epx_transport_ops. */
-int epx_device_windows_create(struct epx_device_windows *windows, size_t bytes,
-                              struct epx_window **window);
-void epx_device_windows_free(struct epx_device_windows *windows, struct epx_window *window);
-void epx_device_windows_reclaim(struct epx_device_windows *windows);
+/* The operations of struct epx_transport_ops, of a state that begins with its windows. */
+int epx_device_windows_create(void *state, size_t bytes, struct epx_window **window);
+void epx_device_windows_free(void *state, struct epx_window *window);
+void epx_device_windows_reclaim(void *state);
 
 #endif

@@ -26,27 +26,6 @@ static int bounce_usable(struct epx_comm *comm, char *why)
     return usable;
 }
 
-static int bounce_window_create(void *state, size_t bytes, struct epx_window **window)
-{
-    struct epx_bounce *bounce = state;
-
-    return epx_device_windows_create(&bounce->windows, bytes, window);
-}
-
-static void bounce_window_free(void *state, struct epx_window *window)
-{
-    struct epx_bounce *bounce = state;
-
-    epx_device_windows_free(&bounce->windows, window);
-}
-
-static void bounce_reclaim(void *state)
-{
-    struct epx_bounce *bounce = state;
-
-    epx_device_windows_reclaim(&bounce->windows);
-}
-
 static size_t stages_bytes(const struct epx_bounce *bounce)
 {
     size_t stage = (size_t)(bounce->stage[1] - bounce->stage[0]);
@@ -77,21 +56,19 @@ static void bounce_free(void *state)
     struct epx_bounce *bounce = state;
     struct epx_device_scope scope;
 
-    if (!bounce)
-        return;
     if (epx_device_enter(bounce->windows.ordinal, &scope) == cudaSuccess) {
         free_cuda(bounce);
         epx_device_leave(&scope);
     }
-    if (bounce->messages)
-        bounce->host->free(bounce->messages);
+    if (bounce->host.state)
+        bounce->host.ops->free(bounce->host.state);
+    free(bounce->host.state);
     free(bounce->registered);
     free(bounce->filling.place);
     free(bounce->filling.copied);
     free(bounce->came);
     free(bounce->counts);
     free(bounce->displs);
-    free(bounce);
 }
 
 static int allocate(struct epx_bounce *bounce)
@@ -104,8 +81,9 @@ static int allocate(struct epx_bounce *bounce)
     bounce->came = calloc(ranks, sizeof(*bounce->came));
     bounce->counts = calloc(2 * ranks, sizeof(*bounce->counts));
     bounce->displs = calloc(ranks, sizeof(*bounce->displs));
+    bounce->host.state = epx_memory_zeroed(1, bounce->host.ops->state_bytes);
     EPX_FAIL_IF(!bounce->registered || !bounce->filling.place || !bounce->filling.copied ||
-                    !bounce->came || !bounce->counts || !bounce->displs,
+                    !bounce->came || !bounce->counts || !bounce->displs || !bounce->host.state,
                 EPX_ERR_NO_MEM, "no memory for %zu ranks", ranks);
     for (size_t r = 0; r < ranks; r++)
         bounce->displs[r] = (int)((int64_t)r * bounce->pieces.share_bytes);
@@ -151,9 +129,9 @@ static int pin_all(struct epx_bounce *bounce)
     bounce->is_mapped = 1;
     EPX_TRY(pin(bounce, self, bounce->stage[0]));
     for (int r = 0; r < bounce->comm->size; r++) {
-        char *stages = r == self
-                           ? bounce->stage[0]
-                           : bounce->host->messages->mapped(bounce->messages, r, bounce->stage[0]);
+        char *stages =
+            r == self ? bounce->stage[0]
+                      : bounce->host.ops->messages->mapped(bounce->host.state, r, bounce->stage[0]);
 
         bounce->is_mapped &= stages != NULL;
         if (stages && r != self)
@@ -192,24 +170,22 @@ static int init_all(void *state)
     size_t bytes;
 
     EPX_TRY(epx_comm_agree(comm, init(bounce)));
-    EPX_TRY(bounce->host->create(comm, &bounce->messages));
+    EPX_TRY(bounce->host.ops->create(&bounce->host));
     bytes = (size_t)(comm->size * bounce->pieces.share_bytes);
-    EPX_TRY(bounce->host->messages->stages(bounce->messages, bytes, &bounce->stage[0],
-                                           &bounce->stage[1]));
+    EPX_TRY(bounce->host.ops->messages->stages(bounce->host.state, bytes, &bounce->stage[0],
+                                               &bounce->stage[1]));
     EPX_TRY(epx_comm_agree(comm, pin_all(bounce)));
     return epx_comm_agree(comm, warm_up(bounce));
 }
 
-static int bounce_create(struct epx_comm *comm, void **state)
+static int bounce_create(struct epx_transport *transport)
 {
-    struct epx_bounce *bounce = calloc(1, sizeof(*bounce));
+    struct epx_bounce *bounce = transport->state;
 
-    *state = bounce;
-    if (!bounce)
-        return epx_comm_agree(comm, epx_fail(EPX_ERR_NO_MEM, "no memory for transport ucx"));
-    bounce->comm = comm;
-    bounce->host = epx_transport_host_messages();
-    return epx_device_run(comm, &bounce->windows.ordinal, init_all, bounce);
+    bounce->comm = transport->comm;
+    bounce->host.comm = transport->comm;
+    bounce->host.ops = epx_transport_host_messages();
+    return epx_device_run(bounce->comm, &bounce->windows.ordinal, init_all, bounce);
 }
 
 /* Nothing that is queued on the stream waits for a rank: there is nothing to abort. */
@@ -221,10 +197,11 @@ static const struct epx_exchange_ops bounce_exchanges = {
 const struct epx_transport_ops epx_transport_bounce = {
     .memory = EPX_MEMORY_CUDA,
     .usable = bounce_usable,
+    .state_bytes = sizeof(struct epx_bounce),
     .create = bounce_create,
     .free = bounce_free,
-    .window_create = bounce_window_create,
-    .window_free = bounce_window_free,
-    .reclaim = bounce_reclaim,
+    .window_create = epx_device_windows_create,
+    .window_free = epx_device_windows_free,
+    .reclaim = epx_device_windows_reclaim,
     .exchanges = &bounce_exchanges,
 };

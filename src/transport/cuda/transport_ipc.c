@@ -167,26 +167,19 @@ static void ipc_free(void *state)
 {
     struct ipc *ipc = state;
 
-    if (!ipc)
-        return;
     epx_peer_windows_close(ipc);
     free(ipc->handles);
-    free(ipc);
 }
 
-static int ipc_create(struct epx_comm *comm, void **state)
+static int ipc_create(struct epx_transport *transport)
 {
-    struct ipc *ipc = calloc(1, sizeof(*ipc));
-
-    *state = ipc;
-    if (!ipc)
-        return epx_comm_agree(comm, epx_fail(EPX_ERR_NO_MEM, "no memory for transport ipc"));
-    return epx_peer_windows_open(ipc, comm, &ipc_windows);
+    return epx_peer_windows_open(transport->state, transport->comm, &ipc_windows);
 }
 
 const struct epx_transport_ops epx_transport_ipc = {
     .memory = EPX_MEMORY_CUDA,
     .usable = ipc_usable,
+    .state_bytes = sizeof(struct ipc),
     .create = ipc_create,
     .free = ipc_free,
     .window_create = epx_peer_windows_create,

@@ -183,14 +183,18 @@ int epx_mpi_liveness_beat(struct epx_mpi_liveness *liveness, uint64_t position, 
     return ended;
 }
 
-void epx_mpi_liveness_probe(struct epx_mpi_liveness *liveness)
+static void probe(void *state)
 {
+    struct epx_mpi_liveness *liveness = state;
+
     memset(liveness->answered, 0, (size_t)liveness->comm->size);
     send_to_others(liveness, LETTER_ASK, "");
 }
 
-int epx_mpi_liveness_answered(const struct epx_mpi_liveness *liveness, int rank, uint64_t *position)
+static int answered(void *state, int rank, uint64_t *position)
 {
+    const struct epx_mpi_liveness *liveness = state;
+
     *position = liveness->positions[rank];
     return liveness->answered[rank];
 }
@@ -220,7 +224,7 @@ int epx_mpi_liveness_blame(struct epx_mpi_liveness *liveness, int first, const c
     int64_t end = epx_deadline_in(ANSWERS_MS);
     int self = liveness->comm->rank, silent;
 
-    epx_mpi_liveness_probe(liveness);
+    probe(liveness);
     do {
         if (epx_mpi_liveness_beat(liveness, liveness->position, message))
             return -1;
@@ -229,3 +233,20 @@ int epx_mpi_liveness_blame(struct epx_mpi_liveness *liveness, int first, const c
     } while (silent != self && !epx_deadline_is_over(end));
     return silent == self ? first : silent;
 }
+
+static int beat(void *state, uint64_t position, char *message)
+{
+    return epx_mpi_liveness_beat(state, position, message);
+}
+
+static void announce(void *state, char *message)
+{
+    epx_mpi_liveness_announce(state, message);
+}
+
+const struct epx_liveness_ops epx_mpi_liveness_ops = {
+    .beat = beat,
+    .probe = probe,
+    .answered = answered,
+    .announce = announce,
+};

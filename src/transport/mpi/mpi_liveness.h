@@ -14,11 +14,9 @@ struct epx_mpi_liveness;
 int epx_mpi_liveness_create(struct epx_comm *comm, struct epx_mpi_liveness **liveness);
 void epx_mpi_liveness_free(struct epx_mpi_liveness *liveness);
 
-/* As the operations of struct epx_liveness_ops. */
+/* On a struct epx_mpi_liveness. */
+extern const struct epx_liveness_ops epx_mpi_liveness_ops;
 int epx_mpi_liveness_beat(struct epx_mpi_liveness *liveness, uint64_t position, char *message);
-void epx_mpi_liveness_probe(struct epx_mpi_liveness *liveness);
-int epx_mpi_liveness_answered(const struct epx_mpi_liveness *liveness, int rank,
-                              uint64_t *position);
 void epx_mpi_liveness_announce(struct epx_mpi_liveness *liveness, const char *message);
 
 /*

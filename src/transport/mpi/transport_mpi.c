@@ -11,7 +11,6 @@
 enum { MAX_COLLECTIVES = 4 };
 
 struct mpi {
-    struct epx_comm *comm;
     MPI_Comm data;
     MPI_Request collectives[MAX_COLLECTIVES];
     int num_collectives;
@@ -29,59 +28,23 @@ static void mpi_free(void *state)
 {
     struct mpi *mpi = state;
 
-    if (!mpi)
-        return;
     epx_mpi_liveness_free(mpi->liveness);
     if (mpi->data != MPI_COMM_NULL)
         MPI_Comm_free(&mpi->data);
-    free(mpi);
 }
 
-static int mpi_create(struct epx_comm *comm, void **state)
+static int mpi_create(struct epx_transport *transport)
 {
-    struct mpi *mpi = calloc(1, sizeof(*mpi));
+    struct mpi *mpi = transport->state;
+    struct epx_comm *comm = transport->comm;
     MPI_Request request;
-    int rc = EPX_SUCCESS;
 
-    *state = mpi;
-    if (mpi) {
-        mpi->comm = comm;
-        mpi->data = MPI_COMM_NULL;
-    } else {
-        rc = epx_fail(EPX_ERR_NO_MEM, "no memory for transport mpi");
-    }
-    EPX_TRY(epx_comm_agree(comm, rc));
+    mpi->data = MPI_COMM_NULL;
     EPX_TRY_COLLECTIVE(comm, MPI_Comm_idup(comm->traffic, &mpi->data, &request));
     EPX_TRY(epx_comm_await(comm, &request));
-    return epx_comm_agree(comm, epx_mpi_liveness_create(comm, &mpi->liveness));
-}
-
-static int mpi_beat(void *state, uint64_t position, char *message)
-{
-    const struct mpi *mpi = state;
-
-    return epx_mpi_liveness_beat(mpi->liveness, position, message);
-}
-
-static void mpi_probe(void *state)
-{
-    const struct mpi *mpi = state;
-
-    epx_mpi_liveness_probe(mpi->liveness);
-}
-
-static int mpi_answered(void *state, int rank, uint64_t *position)
-{
-    const struct mpi *mpi = state;
-
-    return epx_mpi_liveness_answered(mpi->liveness, rank, position);
-}
-
-static void mpi_announce(void *state, char *message)
-{
-    const struct mpi *mpi = state;
-
-    epx_mpi_liveness_announce(mpi->liveness, message);
+    EPX_TRY(epx_comm_agree(comm, epx_mpi_liveness_create(comm, &mpi->liveness)));
+    transport->liveness = (struct epx_liveness){&epx_mpi_liveness_ops, mpi->liveness};
+    return EPX_SUCCESS;
 }
 
 static int started(struct mpi *mpi, int mpi_error, const char *call)
@@ -151,13 +114,6 @@ static int mpi_done(void *state, int *done)
     return EPX_SUCCESS;
 }
 
-static const struct epx_liveness_ops mpi_liveness = {
-    .beat = mpi_beat,
-    .probe = mpi_probe,
-    .answered = mpi_answered,
-    .announce = mpi_announce,
-};
-
 static const struct epx_message_ops mpi_messages = {
     .allgather = mpi_allgather,
     .alltoall = mpi_alltoall,
@@ -168,8 +124,8 @@ static const struct epx_message_ops mpi_messages = {
 const struct epx_transport_ops epx_transport_mpi = {
     .memory = EPX_MEMORY_SYSTEM,
     .usable = mpi_usable,
+    .state_bytes = sizeof(struct mpi),
     .create = mpi_create,
     .free = mpi_free,
-    .liveness = &mpi_liveness,
     .messages = &mpi_messages,
 };

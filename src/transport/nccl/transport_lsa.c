@@ -154,31 +154,17 @@ static const struct epx_peer_windows_ops lsa_windows = {
     .free = free_window,
 };
 
-static void lsa_free(void *state)
+static int lsa_create(struct epx_transport *transport)
 {
-    struct lsa *lsa = state;
-
-    if (!lsa)
-        return;
-    epx_peer_windows_close(lsa);
-    free(lsa);
-}
-
-static int lsa_create(struct epx_comm *comm, void **state)
-{
-    struct lsa *lsa = calloc(1, sizeof(*lsa));
-
-    *state = lsa;
-    if (!lsa)
-        return epx_comm_agree(comm, epx_fail(EPX_ERR_NO_MEM, "no memory for transport lsa"));
-    return epx_peer_windows_open(lsa, comm, &lsa_windows);
+    return epx_peer_windows_open(transport->state, transport->comm, &lsa_windows);
 }
 
 const struct epx_transport_ops epx_transport_lsa = {
     .memory = EPX_MEMORY_CUDA,
     .usable = lsa_usable,
+    .state_bytes = sizeof(struct lsa),
     .create = lsa_create,
-    .free = lsa_free,
+    .free = epx_peer_windows_close,
     .window_create = epx_peer_windows_create,
     .window_free = epx_peer_windows_free,
     .reclaim = epx_peer_windows_reclaim,

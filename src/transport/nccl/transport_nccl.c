@@ -20,9 +20,9 @@
 enum { STAMP_BYTES = 8 };
 
 struct nccl {
+    struct epx_device_windows windows; /* first */
     struct epx_comm *comm;
     ncclComm_t nccl; /* NULL on one rank */
-    struct epx_device_windows windows;
 };
 
 static int nccl_usable(struct epx_comm *comm, char *why)
@@ -74,41 +74,17 @@ static void nccl_abort(void *state)
     nccl->nccl = NULL;
 }
 
-static int nccl_window_create(void *state, size_t bytes, struct epx_window **window)
-{
-    struct nccl *nccl = state;
-
-    return epx_device_windows_create(&nccl->windows, bytes, window);
-}
-
-static void nccl_window_free(void *state, struct epx_window *window)
-{
-    struct nccl *nccl = state;
-
-    epx_device_windows_free(&nccl->windows, window);
-}
-
-static void nccl_reclaim(void *state)
-{
-    struct nccl *nccl = state;
-
-    epx_device_windows_reclaim(&nccl->windows);
-}
-
 static void nccl_free(void *state)
 {
     struct nccl *nccl = state;
     struct epx_device_scope scope;
 
-    if (!nccl)
-        return;
     if (epx_device_enter(nccl->windows.ordinal, &scope) == cudaSuccess) {
         if (nccl->nccl)
             ncclCommDestroy(nccl->nccl);
         epx_device_windows_close(&nccl->windows);
         epx_device_leave(&scope);
     }
-    free(nccl);
 }
 
 /*
@@ -149,15 +125,12 @@ static int init_all(void *state)
     return epx_comm_agree(nccl->comm, warm_up(nccl));
 }
 
-static int nccl_create(struct epx_comm *comm, void **state)
+static int nccl_create(struct epx_transport *transport)
 {
-    struct nccl *nccl = calloc(1, sizeof(*nccl));
+    struct nccl *nccl = transport->state;
 
-    *state = nccl;
-    if (!nccl)
-        return epx_comm_agree(comm, epx_fail(EPX_ERR_NO_MEM, "no memory for transport nccl"));
-    nccl->comm = comm;
-    return epx_device_run(comm, &nccl->windows.ordinal, init_all, nccl);
+    nccl->comm = transport->comm;
+    return epx_device_run(nccl->comm, &nccl->windows.ordinal, init_all, nccl);
 }
 
 static const struct epx_exchange_ops nccl_exchanges = {
@@ -168,10 +141,11 @@ static const struct epx_exchange_ops nccl_exchanges = {
 const struct epx_transport_ops epx_transport_nccl = {
     .memory = EPX_MEMORY_CUDA,
     .usable = nccl_usable,
+    .state_bytes = sizeof(struct nccl),
     .create = nccl_create,
     .free = nccl_free,
-    .window_create = nccl_window_create,
-    .window_free = nccl_window_free,
-    .reclaim = nccl_reclaim,
+    .window_create = epx_device_windows_create,
+    .window_free = epx_device_windows_free,
+    .reclaim = epx_device_windows_reclaim,
     .exchanges = &nccl_exchanges,
 };

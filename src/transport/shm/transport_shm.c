@@ -64,27 +64,8 @@ static void shm_free(void *state)
 {
     struct shm *shm = state;
 
-    if (!shm)
-        return;
     shm_window_free(shm, shm->lives);
     free(shm->last_beats);
-    free(shm);
-}
-
-static int shm_create(struct epx_comm *comm, void **state)
-{
-    struct shm *shm = epx_memory_zeroed(1, sizeof(*shm));
-    int rc = EPX_SUCCESS;
-
-    *state = shm;
-    if (shm) {
-        shm->comm = comm;
-        shm->last_beats = epx_memory_zeroed((size_t)comm->size, sizeof(*shm->last_beats));
-    }
-    if (!shm || !shm->last_beats)
-        rc = epx_fail(EPX_ERR_NO_MEM, "no memory for transport shm");
-    EPX_TRY(epx_comm_agree(comm, rc));
-    return shm_window_create(shm, sizeof(struct life), &shm->lives);
 }
 
 static int shm_beat(void *state, uint64_t position, char *message)
@@ -141,12 +122,26 @@ static const struct epx_liveness_ops shm_liveness = {
     .announce = shm_announce,
 };
 
+static int shm_create(struct epx_transport *transport)
+{
+    struct shm *shm = transport->state;
+    struct epx_comm *comm = transport->comm;
+
+    transport->liveness = (struct epx_liveness){&shm_liveness, shm};
+    shm->comm = comm;
+    shm->last_beats = epx_memory_zeroed((size_t)comm->size, sizeof(*shm->last_beats));
+    EPX_TRY(epx_comm_agree(comm, shm->last_beats
+                                     ? EPX_SUCCESS
+                                     : epx_fail(EPX_ERR_NO_MEM, "no memory for transport shm")));
+    return shm_window_create(shm, sizeof(struct life), &shm->lives);
+}
+
 const struct epx_transport_ops epx_transport_shm = {
     .memory = EPX_MEMORY_SYSTEM,
     .usable = shm_usable,
+    .state_bytes = sizeof(struct shm),
     .create = shm_create,
     .free = shm_free,
-    .liveness = &shm_liveness,
     .window_create = shm_window_create,
     .window_free = shm_window_free,
     .threads = 1,

@@ -120,30 +120,27 @@ static void ucx_free(void *state)
 {
     struct ucx *ucx = state;
 
-    if (!ucx)
-        return;
     epx_links_free(ucx->links);
     free(ucx->parts);
     free(ucx->taken);
-    free(ucx);
 }
 
-static int ucx_create(struct epx_comm *comm, void **state)
+static int ucx_create(struct epx_transport *transport)
 {
-    struct ucx *ucx = epx_memory_zeroed(1, sizeof(*ucx));
+    struct ucx *ucx = transport->state;
+    struct epx_comm *comm = transport->comm;
     size_t ranks = (size_t)comm->size;
     int rc = EPX_SUCCESS;
 
-    *state = ucx;
-    if (ucx) {
-        ucx->comm = comm;
-        ucx->parts = epx_memory_zeroed(ranks, sizeof(*ucx->parts));
-        ucx->taken = epx_memory_zeroed(ranks, sizeof(*ucx->taken));
-    }
-    if (!ucx || !ucx->parts || !ucx->taken)
+    ucx->comm = comm;
+    ucx->parts = epx_memory_zeroed(ranks, sizeof(*ucx->parts));
+    ucx->taken = epx_memory_zeroed(ranks, sizeof(*ucx->taken));
+    if (!ucx->parts || !ucx->taken)
         rc = epx_fail(EPX_ERR_NO_MEM, "no memory for transport ucx");
     EPX_TRY(epx_comm_agree(comm, rc));
-    return epx_links_create(comm, &ucx->links);
+    EPX_TRY(epx_links_create(comm, &ucx->links));
+    transport->liveness = (struct epx_liveness){&epx_links_liveness, ucx->links};
+    return EPX_SUCCESS;
 }
 
 static int ucx_stages(void *state, size_t bytes, char **home_stage, char **expert_stage)
@@ -271,41 +268,6 @@ static int ucx_came(void *state, int rank)
     return ucx->taken[rank];
 }
 
-static int ucx_beat(void *state, uint64_t position, char *message)
-{
-    const struct ucx *ucx = state;
-
-    return epx_links_beat(ucx->links, position, message);
-}
-
-static void ucx_probe(void *state)
-{
-    const struct ucx *ucx = state;
-
-    epx_links_probe(ucx->links);
-}
-
-static int ucx_answered(void *state, int rank, uint64_t *position)
-{
-    const struct ucx *ucx = state;
-
-    return epx_links_answered(ucx->links, rank, position);
-}
-
-static void ucx_announce(void *state, char *message)
-{
-    const struct ucx *ucx = state;
-
-    epx_links_announce(ucx->links, message);
-}
-
-static const struct epx_liveness_ops ucx_liveness = {
-    .beat = ucx_beat,
-    .probe = ucx_probe,
-    .answered = ucx_answered,
-    .announce = ucx_announce,
-};
-
 static const struct epx_message_ops ucx_messages = {
     .allgather = ucx_allgather,
     .alltoall = ucx_alltoall,
@@ -321,8 +283,8 @@ const struct epx_transport_ops epx_transport_ucx = {
     .memory = EPX_MEMORY_SYSTEM,
     .threads = 1,
     .usable = ucx_usable,
+    .state_bytes = sizeof(struct ucx),
     .create = ucx_create,
     .free = ucx_free,
-    .liveness = &ucx_liveness,
     .messages = &ucx_messages,
 };

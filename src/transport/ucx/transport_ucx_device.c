@@ -16,7 +16,6 @@
 #include "transport/cuda/cuda_errors.h"
 #include "transport/cuda/device_ranks.h"
 #include "transport/cuda/device_scope.h"
-#include "transport/transport.h"
 #include "transport/ucx/ucx_context.h"
 
 enum { PARTING_MS = 1000, SHORT_BYTES = 8, LONG_BYTES = 1 << 20 };
@@ -111,8 +110,6 @@ static void ucx_device_free(void *state)
     struct epx_ucx_device *ucx = state;
     struct epx_device_scope scope;
 
-    if (!ucx)
-        return;
     if (epx_device_enter(ucx->windows.ordinal, &scope) == cudaSuccess) {
         close_ucx(ucx);
         cudaFreeHost(ucx->answered);
@@ -122,7 +119,6 @@ static void ucx_device_free(void *state)
     free(ucx->own);
     free(ucx->peer);
     free(ucx->addresses);
-    free(ucx);
 }
 
 static void peer_failed(void *argument, ucp_ep_h endpoint, ucs_status_t status)
@@ -230,42 +226,18 @@ static int init_all(void *state)
     return rc;
 }
 
-int epx_ucx_device_create(struct epx_comm *comm, ucs_memory_type_t memory, void **state)
+int epx_ucx_device_create(struct epx_transport *transport, ucs_memory_type_t memory)
 {
-    struct epx_ucx_device *ucx = calloc(1, sizeof(*ucx));
+    struct epx_ucx_device *ucx = transport->state;
 
-    *state = ucx;
-    if (!ucx)
-        return epx_comm_agree(comm, epx_fail(EPX_ERR_NO_MEM, "no memory for transport ucx"));
-    ucx->comm = comm;
+    ucx->comm = transport->comm;
     ucx->memory = memory;
-    return epx_device_run(comm, &ucx->windows.ordinal, init_all, ucx);
+    return epx_device_run(ucx->comm, &ucx->windows.ordinal, init_all, ucx);
 }
 
-static int ucx_device_create(struct epx_comm *comm, void **state)
+static int ucx_device_create(struct epx_transport *transport)
 {
-    return epx_ucx_device_create(comm, UCS_MEMORY_TYPE_CUDA, state);
-}
-
-static int ucx_device_window_create(void *state, size_t bytes, struct epx_window **window)
-{
-    struct epx_ucx_device *ucx = state;
-
-    return epx_device_windows_create(&ucx->windows, bytes, window);
-}
-
-static void ucx_device_window_free(void *state, struct epx_window *window)
-{
-    struct epx_ucx_device *ucx = state;
-
-    epx_device_windows_free(&ucx->windows, window);
-}
-
-static void ucx_device_reclaim(void *state)
-{
-    struct epx_ucx_device *ucx = state;
-
-    epx_device_windows_reclaim(&ucx->windows);
+    return epx_ucx_device_create(transport, UCS_MEMORY_TYPE_CUDA);
 }
 
 static const struct epx_exchange_ops ucx_exchanges = {
@@ -277,10 +249,11 @@ static const struct epx_exchange_ops ucx_exchanges = {
 const struct epx_transport_ops epx_transport_ucx_device = {
     .memory = EPX_MEMORY_CUDA,
     .usable = ucx_device_usable,
+    .state_bytes = sizeof(struct epx_ucx_device),
     .create = ucx_device_create,
     .free = ucx_device_free,
-    .window_create = ucx_device_window_create,
-    .window_free = ucx_device_window_free,
-    .reclaim = ucx_device_reclaim,
+    .window_create = epx_device_windows_create,
+    .window_free = epx_device_windows_free,
+    .reclaim = epx_device_windows_reclaim,
     .exchanges = &ucx_exchanges,
 };

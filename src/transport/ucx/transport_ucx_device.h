@@ -9,6 +9,7 @@
 #include <ucp/api/ucp.h>
 
 #include "transport/cuda/device_windows.h"
+#include "transport/transport.h"
 
 struct epx_ucx_device;
 
@@ -20,8 +21,8 @@ struct epx_ucx_peer {
 };
 
 struct epx_ucx_device {
+    struct epx_device_windows windows; /* first */
     struct epx_comm *comm;
-    struct epx_device_windows windows;
     ucs_memory_type_t memory;
     ucp_context_h context;
     ucp_worker_h worker;
@@ -44,7 +45,7 @@ struct epx_ucx_device {
 
 /* transport_ucx_device.c */
 /* Collective, agreed: as the operation of struct epx_transport_ops, for memory of this type. */
-int epx_ucx_device_create(struct epx_comm *comm, ucs_memory_type_t memory, void **state);
+int epx_ucx_device_create(struct epx_transport *transport, ucs_memory_type_t memory);
 
 /* ucx_exchange.c */
 /* As the operations of struct epx_transport_ops. */

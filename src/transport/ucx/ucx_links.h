@@ -35,10 +35,7 @@ int epx_links_receive(struct epx_links *links, int rank, uint64_t number, void *
 int epx_links_in_flight(const struct epx_links *links);
 
 /* ucx_liveness.c */
-/* As epx_liveness_ops; beat also moves the messages on. */
-int epx_links_beat(struct epx_links *links, uint64_t position, char *message);
-void epx_links_probe(struct epx_links *links);
-int epx_links_answered(const struct epx_links *links, int rank, uint64_t *position);
-void epx_links_announce(struct epx_links *links, const char *message);
+/* On a struct epx_links; beat also moves the messages on. */
+extern const struct epx_liveness_ops epx_links_liveness;
 
 #endif

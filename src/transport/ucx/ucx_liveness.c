@@ -201,8 +201,19 @@ static void hear_others(struct epx_links *links)
         ucp_worker_progress(links->worker);
 }
 
-int epx_links_beat(struct epx_links *links, uint64_t position, char *message)
+static void announce(void *state, char *message)
 {
+    struct epx_links *links = state;
+
+    snprintf(links->sent_message, sizeof(links->sent_message), "%s", message);
+    send_to_others(links, EPX_LETTER_END, links->sent_message);
+    post_letters(links, LETTERS_MS);
+}
+
+static int beat(void *state, uint64_t position, char *message)
+{
+    struct epx_links *links = state;
+
     links->position = position;
     ucp_worker_progress(links->worker);
     if (!links->ended && !links->lost)
@@ -210,26 +221,30 @@ int epx_links_beat(struct epx_links *links, uint64_t position, char *message)
     hear_others(links);
     snprintf(message, EPX_MAX_ERROR_STRING, "%s", links->message);
     if (!links->ended)
-        epx_links_announce(links, message);
+        announce(links, message);
     return 1;
 }
 
-void epx_links_probe(struct epx_links *links)
+static void probe(void *state)
 {
+    struct epx_links *links = state;
+
     for (int r = 0; r < links->comm->size; r++)
         links->link[r].heard &= ~(1U << EPX_LETTER_ANSWER);
     send_to_others(links, EPX_LETTER_ASK, "");
 }
 
-int epx_links_answered(const struct epx_links *links, int rank, uint64_t *position)
+static int answered(void *state, int rank, uint64_t *position)
 {
+    const struct epx_links *links = state;
+
     *position = links->link[rank].position;
     return heard(&links->link[rank], EPX_LETTER_ANSWER);
 }
 
-void epx_links_announce(struct epx_links *links, const char *message)
-{
-    snprintf(links->sent_message, sizeof(links->sent_message), "%s", message);
-    send_to_others(links, EPX_LETTER_END, links->sent_message);
-    post_letters(links, LETTERS_MS);
-}
+const struct epx_liveness_ops epx_links_liveness = {
+    .beat = beat,
+    .probe = probe,
+    .answered = answered,
+    .announce = announce,
+};

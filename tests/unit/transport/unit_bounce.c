@@ -16,13 +16,16 @@ enum { EXCHANGES = 40, SMS = 132 };
 
 static const struct epx_transport_ops *const ops = &epx_transport_bounce;
 static EPX_Comm comm;
+static struct epx_transport transport;
 static void *state;
 
 static void open_transport(void)
 {
     pretend_gpu(suite_rank, SMS);
     comm = suite_comm("epx_transport", "mpi", "epx_window_bytes", "65536", NULL);
-    EXPECT_CODE(ops->create(comm, &state), EPX_SUCCESS);
+    state = epx_memory_zeroed(1, ops->state_bytes);
+    transport = (struct epx_transport){.comm = comm, .ops = ops, .state = state};
+    EXPECT_CODE(ops->create(&transport), EPX_SUCCESS);
     messages_open(ops, state);
     SETTLE();
 }
@@ -31,6 +34,7 @@ static void close_transport(void)
 {
     messages_close();
     ops->free(state);
+    free(state);
     EXPECT_CODE(EPX_Comm_free(&comm), EPX_SUCCESS);
     SETTLE();
 }

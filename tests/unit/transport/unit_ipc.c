@@ -16,6 +16,7 @@ enum { WINDOWS = 5, ROUNDS = 4, SMS = 132 };
 
 static const struct epx_transport_ops *const ops = &epx_transport_ipc;
 static EPX_Comm comm;
+static struct epx_transport transport;
 static void *state;
 
 int epx_fail_cuda(cudaError_t error, const char *call)
@@ -26,7 +27,9 @@ int epx_fail_cuda(cudaError_t error, const char *call)
 static void open_transport(void)
 {
     comm = suite_comm("epx_transport", "mpi", NULL);
-    EXPECT_CODE(ops->create(comm, &state), EPX_SUCCESS);
+    state = epx_memory_zeroed(1, ops->state_bytes);
+    transport = (struct epx_transport){.comm = comm, .ops = ops, .state = state};
+    EXPECT_CODE(ops->create(&transport), EPX_SUCCESS);
     SETTLE();
 }
 
@@ -34,6 +37,7 @@ static void open_transport(void)
 static void close_transport(void)
 {
     ops->free(state);
+    free(state);
     EXPECT(pretend_num_allocated() == 0, "%d allocations left", pretend_num_allocated());
     EXPECT(pretend_num_opened() == 0, "%d mappings left", pretend_num_opened());
     EXPECT(pretend_num_misused() == 0, "%d calls were wrong", pretend_num_misused());

@@ -19,6 +19,7 @@ enum { EXCHANGES = 40, SMS = 132, WINDOW_BYTES = 100000 };
 
 static const struct epx_transport_ops *const ops = &epx_transport_ucx_device;
 static EPX_Comm comm;
+static struct epx_transport transport;
 static void *state;
 static int num_allocated; /* and not yet freed */
 
@@ -40,7 +41,9 @@ static void open_transport(void)
 {
     pretend_gpu(suite_rank, SMS);
     comm = suite_comm("epx_transport", "mpi", "epx_timeout_ms", "20000", NULL);
-    EXPECT_CODE(epx_ucx_device_create(comm, UCS_MEMORY_TYPE_HOST, &state), EPX_SUCCESS);
+    state = epx_memory_zeroed(1, ops->state_bytes);
+    transport = (struct epx_transport){.comm = comm, .ops = ops, .state = state};
+    EXPECT_CODE(epx_ucx_device_create(&transport, UCS_MEMORY_TYPE_HOST), EPX_SUCCESS);
     messages_open(ops, state);
     SETTLE();
 }
@@ -51,6 +54,7 @@ static void close_transport(void)
 
     pretend_drain(); /* as the proxy does */
     ops->free(state);
+    free(state);
     took = suite_seconds() - start;
     EXPECT(took < 5, "the end took %.1f s", took);
     EXPECT(num_allocated == 0, "%d windows are not freed", num_allocated);
