@@ -3,6 +3,8 @@
 #ifndef EPX_BASE_LOG_H
 #define EPX_BASE_LOG_H
 
+#include <stdarg.h>
+
 #include "epx.h"
 
 #define EPX_PRINTF(position, first) __attribute__((format(printf, position, first)))
@@ -17,6 +19,7 @@ enum epx_log_level {
 void epx_log_set_level(enum epx_log_level level);
 void epx_log_set_rank(int world_rank);
 void epx_log(enum epx_log_level level, const char *format, ...) EPX_PRINTF(2, 3);
+void epx_log_list(enum epx_log_level level, const char *format, va_list values) EPX_PRINTF(2, 0);
 
 #define EPX_LOG_ERROR(...) epx_log(EPX_LOG_LEVEL_ERROR, __VA_ARGS__)
 #define EPX_LOG_WARN(...) epx_log(EPX_LOG_LEVEL_WARN, __VA_ARGS__)

@@ -2,7 +2,6 @@
 /* status.c - error codes, their texts, and this thread's last error message. */
 #include "base/status.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -42,17 +41,24 @@ const char *epx_status_function(void)
     return function;
 }
 
-int epx_fail(int code, const char *format, ...)
+int epx_fail_list(int code, const char *format, va_list values)
 {
-    va_list args;
     int prefix = 0;
 
     if (function)
         prefix = snprintf(message, sizeof(message), "%s: ", function);
-    va_start(args, format);
-    vsnprintf(message + prefix, sizeof(message) - (size_t)prefix, format, args);
-    va_end(args);
+    vsnprintf(message + prefix, sizeof(message) - (size_t)prefix, format, values);
     EPX_LOG_ERROR("%s", message);
+    return code;
+}
+
+int epx_fail(int code, const char *format, ...)
+{
+    va_list values;
+
+    va_start(values, format);
+    epx_fail_list(code, format, values);
+    va_end(values);
     return code;
 }
 

@@ -36,6 +36,7 @@ const char *epx_status_function(void);
 
 /* Record and log an error of this thread; return its code. */
 int epx_fail(int code, const char *format, ...) EPX_PRINTF(2, 3);
+int epx_fail_list(int code, const char *format, va_list values) EPX_PRINTF(2, 0);
 int epx_fail_mpi(int mpi_code, const char *call);
 
 /* Records a message that another rank or another thread made, without logging it again. */

@@ -8,7 +8,8 @@ libepx_core_la_SOURCES += \
   src/transport/transport.h
 
 libepx_cuda_la_SOURCES += \
-  src/transport/list.c
+  src/transport/list.c \
+  src/transport/module_core.c
 
 include src/transport/shm/local.mk
 include src/transport/mpi/local.mk

@@ -12,31 +12,9 @@
 #include "core/agree.h"
 #include "core/progress.h"
 
-static const struct epx_core core = {
-    .fail_quietly = epx_fail_quietly,
-    .message = epx_status_message,
-    .function = epx_status_function,
-    .enter = epx_status_enter,
-    .log = epx_log,
-    .agree = epx_comm_agree,
-    .max = epx_comm_max,
-    .allgather = epx_comm_allgather,
-    .allgather_bytes = epx_comm_allgather_bytes,
-    .bcast = epx_comm_bcast,
-    .drain = epx_comm_drain,
-    .finish = epx_comm_finish,
-    .give_up = epx_comm_give_up,
-    .describe_silence = epx_comm_describe_silence,
-    .liveness_create = epx_mpi_liveness_create,
-    .liveness_free = epx_mpi_liveness_free,
-    .liveness_beat = epx_mpi_liveness_beat,
-    .liveness_announce = epx_mpi_liveness_announce,
-    .liveness_blame = epx_mpi_liveness_blame,
-    .verb_name = epx_verb_name,
-    .worst_capacity = epx_route_worst_capacity,
-    .ready_of = epx_ready_of,
-    .host_messages = epx_transport_host_messages,
-};
+#define ENTRY_OF_CALL(result, name, parameters, arguments) .name = epx_##name,
+#define ENTRY_OF_RUN(name, parameters, arguments) .name = epx_##name,
+static const struct epx_core core = {EPX_CORE_FUNCTIONS(ENTRY_OF_CALL, ENTRY_OF_RUN)};
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const struct epx_module *module;

@@ -13,36 +13,60 @@
 #include "transport/mpi/mpi_liveness.h"
 #include "transport/transport.h"
 
-enum { EPX_MODULE_VERSION = 11 };
+enum { EPX_MODULE_VERSION = 12 };
 
-/* What libepx gives its module; module_cuda.c wraps them under their own names. */
+/*
+ * What libepx gives its module, each function as CALL, or RUN if it returns nothing: (result, name
+ * without epx_, parameters, arguments). module.c fills the table, module_core.c has the functions
+ * that call through it under their own names.
+ */
+#define EPX_CORE_FUNCTIONS(CALL, RUN)                                                              \
+    CALL(int, fail_list, (int code, const char *format, va_list values), (code, format, values))   \
+    CALL(int, fail_quietly, (int code, const char *message), (code, message))                      \
+    CALL(const char *, status_message, (void), ())                                                 \
+    CALL(const char *, status_function, (void), ())                                                \
+    RUN(status_enter, (const char *function), (function))                                          \
+    RUN(log_list, (enum epx_log_level level, const char *format, va_list values),                  \
+        (level, format, values))                                                                   \
+    CALL(int, comm_agree, (struct epx_comm * comm, int rc), (comm, rc))                            \
+    CALL(int, comm_max, (struct epx_comm * comm, int64_t value, int64_t * max),                    \
+         (comm, value, max))                                                                       \
+    CALL(int, comm_allgather, (struct epx_comm * comm, int64_t value, int64_t * values),           \
+         (comm, value, values))                                                                    \
+    CALL(int, comm_allgather_bytes,                                                                \
+         (struct epx_comm * comm, const void *own, int bytes, void *all), (comm, own, bytes, all)) \
+    CALL(int, comm_bcast, (struct epx_comm * comm, void *data, int bytes), (comm, data, bytes))    \
+    RUN(comm_drain, (struct epx_comm * comm), (comm))                                              \
+    RUN(comm_finish, (struct epx_comm * comm, const char *message), (comm, message))               \
+    RUN(comm_give_up, (struct epx_comm * comm, const char *message), (comm, message))              \
+    RUN(comm_describe_silence,                                                                     \
+        (const struct epx_comm *comm, const char *operation, int culprit, char *message),          \
+        (comm, operation, culprit, message))                                                       \
+    CALL(int, mpi_liveness_create, (struct epx_comm * comm, struct epx_mpi_liveness * *liveness),  \
+         (comm, liveness))                                                                         \
+    RUN(mpi_liveness_free, (struct epx_mpi_liveness * liveness), (liveness))                       \
+    CALL(int, mpi_liveness_beat,                                                                   \
+         (struct epx_mpi_liveness * liveness, uint64_t position, char *message),                   \
+         (liveness, position, message))                                                            \
+    RUN(mpi_liveness_announce, (struct epx_mpi_liveness * liveness, const char *message),          \
+        (liveness, message))                                                                       \
+    CALL(int, mpi_liveness_blame,                                                                  \
+         (struct epx_mpi_liveness * liveness, int first, const char *suspects, char *message),     \
+         (liveness, first, suspects, message))                                                     \
+    CALL(const char *, verb_name, (enum epx_verb verb), (verb))                                    \
+    CALL(int64_t, route_worst_capacity,                                                            \
+         (const EPX_Route_attr *attr, int num_ranks, int num_local), (attr, num_ranks, num_local)) \
+    CALL(struct epx_ready, ready_of, (const struct epx_request *request), (request))               \
+    CALL(const struct epx_transport_ops *, transport_host_messages, (void), ())
+
+#define EPX_CORE_CALL(result, name, parameters, arguments) result(*name) parameters;
+#define EPX_CORE_RUN(name, parameters, arguments) void(*name) parameters;
 struct epx_core {
-    int (*fail_quietly)(int code, const char *message);
-    const char *(*message)(void);
-    const char *(*function)(void);
-    void (*enter)(const char *function);
-    void (*log)(enum epx_log_level level, const char *format, ...) EPX_PRINTF(2, 3);
-    int (*agree)(struct epx_comm *comm, int rc);
-    int (*max)(struct epx_comm *comm, int64_t value, int64_t *max);
-    int (*allgather)(struct epx_comm *comm, int64_t value, int64_t *values);
-    int (*allgather_bytes)(struct epx_comm *comm, const void *own, int bytes, void *all);
-    int (*bcast)(struct epx_comm *comm, void *data, int bytes);
-    void (*drain)(struct epx_comm *comm);
-    void (*finish)(struct epx_comm *comm, const char *message);
-    void (*give_up)(struct epx_comm *comm, const char *message);
-    void (*describe_silence)(const struct epx_comm *comm, const char *operation, int culprit,
-                             char *message);
-    int (*liveness_create)(struct epx_comm *comm, struct epx_mpi_liveness **liveness);
-    void (*liveness_free)(struct epx_mpi_liveness *liveness);
-    int (*liveness_beat)(struct epx_mpi_liveness *liveness, uint64_t position, char *message);
-    void (*liveness_announce)(struct epx_mpi_liveness *liveness, const char *message);
-    int (*liveness_blame)(struct epx_mpi_liveness *liveness, int first, const char *suspects,
-                          char *message);
-    const char *(*verb_name)(enum epx_verb verb);
-    int64_t (*worst_capacity)(const EPX_Route_attr *attr, int num_ranks, int num_local);
-    struct epx_ready (*ready_of)(const struct epx_request *request);
-    const struct epx_transport_ops *(*host_messages)(void);
+    EPX_CORE_FUNCTIONS(EPX_CORE_CALL, EPX_CORE_RUN)
 };
+
+/* The module's side: what its functions call; before any of them. */
+void epx_module_use(const struct epx_core *core);
 
 /* What a communicator on device memory has beside its ground. */
 struct epx_device_ops {

@@ -13,7 +13,8 @@
 
 enum { PAGE = 4096, REQUEST_BYTES = 1024 };
 
-/* clang-format off: spelled as in the manual */
+/* The formulas, spelled as in the manual. */
+/* clang-format off */
 #define COMM_SHARED R*max(16384, W/R) + 576*R
 #define COMM_STAGES 2*max(W, 16384*R)
 #define COMM_CELLS 8192*R

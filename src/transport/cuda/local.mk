@@ -2,6 +2,7 @@
 libepx_cuda_la_SOURCES += \
   src/transport/cuda/bounce_rounds.c \
   src/transport/cuda/bounce_rounds.h \
+  src/transport/cuda/cuda_errors.c \
   src/transport/cuda/cuda_errors.h \
   src/transport/cuda/device_ranks.c \
   src/transport/cuda/device_ranks.h \
