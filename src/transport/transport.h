@@ -81,7 +81,8 @@ struct epx_transport_ops {
     /* On all ranks at the same place, and never of a finished communicator; may wait for peers.
      * Takes a state that create left half-built; the memory of the state itself stays. */
     void (*free)(void *state);
-    /* Collective, agreed; and its end, local. NULL, on host memory = windows are private memory. */
+    /* Collective, agreed; and its end, local. Windows of a direct transport begin as zeros. NULL,
+     * for a transport with messages on host memory = windows are private memory. */
     int (*window_create)(void *state, size_t bytes, struct epx_window **window);
     void (*window_free)(void *state, struct epx_window *window);
     /* Collective: gives the memory of freed windows back, when on all ranks nothing is in flight
