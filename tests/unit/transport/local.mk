@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 test_programs += \
   tests/unit/transport/unit_links \
+  tests/unit/transport/unit_list \
   tests/unit/transport/unit_mpi_liveness
 if HAVE_CUDA
 test_programs += tests/unit/transport/unit_ipc
@@ -10,6 +11,9 @@ test_programs += \
   tests/unit/transport/unit_ucx_device
 endif
 endif
+
+tests_unit_transport_unit_list_CPPFLAGS = $(unit_cppflags)
+tests_unit_transport_unit_list_LDADD = $(unit_ldadd)
 
 tests_unit_transport_unit_links_CPPFLAGS = $(unit_cppflags)
 tests_unit_transport_unit_links_LDADD = $(unit_ldadd)
