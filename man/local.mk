@@ -36,7 +36,6 @@ dist_man_MANS += \
 nodist_man_MANS = man/epx.7
 
 EXTRA_DIST += \
-  HACKING.md \
   NEWS \
   examples/first.c \
   man/epx.7.in \
