@@ -1,11 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# EPX_SUMMARY - the table that ends configure.
+# EPX_SUMMARY - the table that ends configure; epx_info tells which transports there are.
 AC_DEFUN([EPX_SUMMARY], [
-epx_transports="shm mpi"
-AS_IF([test "$epx_ucx" = yes], [epx_transports="shm ucx mpi"])
-AS_CASE([$epx_cuda,$epx_nccl],
-  [yes,yes], [epx_transports="lsa ipc nccl $epx_transports"],
-  [yes,no], [epx_transports="ipc $epx_transports"])
 cat <<_EPX_SUMMARY
 
 EPX $PACKAGE_VERSION
@@ -21,7 +16,6 @@ EPX $PACKAGE_VERSION
   UCX          $epx_ucx_summary
   Check        $epx_check (unit tests)
   profiling    $epx_profiling_summary
-  transports   $epx_transports
   prefix       $prefix
 
 _EPX_SUMMARY
