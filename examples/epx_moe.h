@@ -73,7 +73,7 @@ struct moe_model *moe_model_create(const struct moe_options *opt, int first_expe
 void moe_model_free(struct moe_model *model);
 int64_t moe_model_expert_size(const struct moe_model *model);
 
-/* Row by row: probabilities [E] of all experts, ids [K] and weights [K] of the chosen ones. */
+/* For each row: probabilities [E] of all experts, ids [K] and weights [K] of the chosen ones. */
 void moe_router_forward(const struct moe_model *model, const float *x, float *probabilities,
                         int64_t *ids, float *weights);
 /* Adds to grad_router and to grad_x. */

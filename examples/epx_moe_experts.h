@@ -13,7 +13,7 @@ struct moe_experts {
     int row_pairs;                /* 1, or top_k in rank-major */
     int32_t *row_experts;         /* [rows] of forward, for backward; NULL in rank-major */
     const float *parameters;      /* [L][2*H*F], as in struct moe_model */
-    float *grad_parameters;       /* likewise */
+    float *grad_parameters;       /* [L][2*H*F], the gradients of parameters */
     const float *x, *grad_out;    /* [rows][H] */
     float *out, *grad_x;          /* [rows][H] */
     const float *weights;         /* [pairs], or NULL = 1 */

@@ -31,7 +31,7 @@ struct moe_check {
     int rank, num_ranks;
     int64_t errors;
     struct deviation deviations[NUM_QUANTITIES];
-    /* rank 0 only */
+    /* the members below: on rank 0 only */
     struct moe_model *model; /* all experts */
     int64_t *capacity;       /* [R] receive rows */
     int64_t *next_slot;      /* [E], or [R] rank-major */
@@ -39,13 +39,13 @@ struct moe_check {
     int64_t step_tokens;
     double loss;
     double *grad_experts, *grad_router;
-    /* of one token */
+    /* work space of one token */
     float *x, *target, *probabilities, *weights;
     int64_t *ids;
     double *p, *grad_logits;                /* [E] */
     double *y, *grad_y, *grad_x;            /* [H] */
     double *hidden, *silu, *out, *grad_out; /* [K][F], [K][F], [K][H], [K] */
-    /* of one rank */
+    /* work space of one rank */
     float *rows;
     int32_t *counts;
 };
@@ -342,8 +342,8 @@ static void check_tokens(struct moe_check *c, int rank, int64_t step)
     }
 }
 
-/* Rows of each expert, exactly, and the gradients; these replace the serial model's own, so that
- * both descend by the same numbers. */
+/* Compares the numbers of rows of each expert, exactly, and the gradients. The layer's gradients
+ * then replace the serial model's, so that both descend by the same numbers. */
 static void check_experts(struct moe_check *c, int rank)
 {
     int first = first_expert(c, rank), n = first_expert(c, rank + 1) - first;

@@ -12,21 +12,22 @@
 struct moe_space {
     void *(*alloc)(int64_t count, size_t size); /* zeroed */
     void (*free)(void *memory);
-    /* The stream, the batch, and what else the space keeps of a layer whose route and model are
-     * made. */
+    /* Makes the stream, the batch, and what else the space keeps of a layer whose route and model
+     * exist. */
     void (*create)(struct moe_layer *layer);
     void (*destroy)(struct moe_layer *layer);
-    /* Rows, ids, weights and parameters of a step, from the host to layer->batch; then the first
-     * phase begins. */
+    /* Copies rows, ids, weights and parameters of a step from the host to layer->batch; then the
+     * first phase begins. */
     void (*put_step)(struct moe_layer *layer, const struct moe_batch *batch);
-    /* Outputs, gradients and counts of a step to the host. */
+    /* Copies outputs, gradients and counts of a step to the host. */
     void (*get_step)(struct moe_layer *layer, struct moe_batch *batch);
     /* Charges the time since the phase before to this one. */
     void (*lap)(struct moe_layer *layer, enum moe_phase phase);
     /* grad_y = y - target */
     void (*loss_gradient)(struct moe_layer *layer);
-    /* recv to out; and grad_out to grad_recv, with the gradients of the parameters and, rank-major,
-     * of the weights. Both read the counts where the view has them. */
+    /* experts_forward makes out from recv; the backward makes grad_recv from grad_out, with the
+     * gradients of the parameters and, rank-major, of the weights. Both read the counts where the
+     * view has them. */
     void (*experts_forward)(struct moe_layer *layer);
     void (*experts_backward)(struct moe_layer *layer);
 };

@@ -224,7 +224,8 @@ static void normalize(float *row, int hidden)
         row[i] = (float)(row[i] * sqrt(hidden / sum));
 }
 
-/* The token, and at half its weight the one before: the same word has many rows. */
+/* The row of a token: the token, and with half its weight the token before it, so that one word has
+ * many rows. */
 void moe_text_embed(const struct moe_text *text, int64_t token, float *row, int hidden)
 {
     memset(row, 0, (size_t)hidden * sizeof(*row));
@@ -234,7 +235,7 @@ void moe_text_embed(const struct moe_text *text, int64_t token, float *row, int 
     normalize(row, hidden);
 }
 
-/* The next token. */
+/* The target row of a token: the next token. */
 void moe_text_target(const struct moe_text *text, int64_t token, float *row, int hidden)
 {
     memset(row, 0, (size_t)hidden * sizeof(*row));

@@ -187,8 +187,8 @@ int EPX_Waitall(int n, EPX_Request requests[], MPI_Status *statuses);
 int EPX_Wait_enqueue(EPX_Request *request, EPX_Stream stream);
 
 /*
- * The same functions for tools: a tool defines EPX_Dispatch and calls PEPX_Dispatch, see
- * PROFILING in epx(7).
+ * PEPX_X is EPX_X for tools: a tool defines EPX_Dispatch and calls PEPX_Dispatch, see PROFILING in
+ * epx(7).
  */
 int PEPX_Get_version(int *major, int *minor, int *patch);
 int PEPX_Get_library_version(char *version, int *resultlen);

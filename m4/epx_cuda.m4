@@ -20,7 +20,7 @@ AC_SUBST([CUDA_CPPFLAGS])
 AC_SUBST([CUDA_LIBS])
 ])
 
-# nvcc wants a host compiler without arguments: of CXX="ccache g++ -m64" it is given g++.
+# nvcc wants a host compiler without arguments: if CXX is "ccache g++ -m64" nvcc is given g++.
 AC_DEFUN([_EPX_CUDA_DEFAULTS], [
 : ${NVCCFLAGS="-O2 -lineinfo"}
 : ${NVCC_GENCODE="-gencode arch=compute_90,code=sm_90 -gencode arch=compute_90,code=compute_90"}

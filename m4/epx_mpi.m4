@@ -125,8 +125,8 @@ CPPFLAGS=$epx_save_CPPFLAGS
 AC_SUBST([MPI_KIND])
 ])
 
-# The launcher and the Fortran wrapper beside the wrapper, with the wrapper's suffix, before any
-# other of the name.
+# Finds the launcher and the Fortran wrapper: first beside the compiler wrapper and with its suffix,
+# then anywhere.
 AC_DEFUN([_EPX_MPI_LAUNCHER], [
 for epx_mpi_wrapper in ${MPICC:-$CC}; do :; done
 AS_CASE([$epx_mpi_wrapper],

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# libepx is libepx_core, which the unit tests link, with EPX_*, PEPX_* and what the Fortran module
-# calls, epx_f08_*, alone exported; libepx_cuda is the module for device memory, opened when the
+# libepx is libepx_core, which the unit tests link, but exports only EPX_*, PEPX_* and what the
+# Fortran module calls, epx_f08_*. libepx_cuda is the module for device memory, opened when the
 # first device communicator is made.
 include_HEADERS = include/epx.h
 

@@ -43,7 +43,7 @@ suite_ldadd = tests/support/libsuite.la libepx.la $(CHECK_LIBS) $(MPI_LIBS) -lm
 unit_cppflags = $(suite_cppflags) -I$(top_srcdir)/src
 unit_ldadd = tests/support/libsuite.la libepx_core.la $(CHECK_LIBS) $(MPI_LIBS) -lm
 
-# Kernels of the tests include likewise.
+# Kernels of the tests spell headers in the same way.
 tests/%.lo: EPX_NVCCFLAGS += -I$(top_srcdir)/tests
 cu_depends += tests/*/*.cu.d tests/*/*/*.cu.d
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* api.c - what every public function does first and last, and what is left at the end. */
+/* api.c - what every public function does first and last, and what MPI_Finalize does with
+ * leftovers. */
 #include "api/api.h"
 
 #include <stdio.h>
@@ -81,8 +82,9 @@ static int add_error_codes(void)
 }
 
 /*
- * On device memory the GPU may soon be done with what is in flight, without this host; the peers
- * then miss nothing. Windows there are given back by all ranks together, hence not any more.
+ * Gives the GPU time to complete what is in flight on device memory, which it may do without this
+ * host; the peers then miss nothing. Windows there are given back by all ranks together, which is
+ * not possible any more: so the communicator counts as finished.
  */
 static void leave_device(struct epx_comm *comm)
 {

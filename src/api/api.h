@@ -15,7 +15,8 @@ int epx_api_return(struct epx_comm *comm, int error);
 
 /* Registers the error codes with MPI, and the hook that frees leftovers at MPI_Finalize. */
 int epx_api_setup(void);
-/* Frees what a communicator holds, locally. */
+/* Free what a communicator holds: a segment is freed locally; to free the communicator may mean to
+ * wait for peers, unless it is finished. */
 void epx_api_free_segment(struct epx_comm *comm, struct epx_segment *segment);
 void epx_api_free_comm(struct epx_comm *comm);
 

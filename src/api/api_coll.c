@@ -45,7 +45,7 @@ static int check_route_call(const struct epx_route *route, int count, EPX_Dataty
     return check_rows(count, datatype, route->attr.max_row_bytes, call);
 }
 
-/* Rows of no bytes may have no address: they get one to reckon from, which nobody reads. */
+/* Gives rows of no bytes that have no address one to compute with, which nobody reads. */
 static void take_any_address(struct epx_call *call)
 {
     static char none;

@@ -227,7 +227,7 @@ int EPX_Comm_set_errhandler(EPX_Comm comm, MPI_Errhandler errhandler)
     return EPX_SUCCESS;
 }
 
-/* What the GPU has to tell and no request does: errors of replayed graphs, the end. */
+/* Learns what the GPU has to tell without a request: errors of replayed graphs, the end. */
 static void listen_to_device(struct epx_comm *comm)
 {
     int error;
@@ -308,7 +308,8 @@ int EPX_Comm_get_stats(EPX_Comm comm, EPX_Stats *stats)
     return epx_api_return(comm, rc);
 }
 
-/* A window, or private memory if auto chose the transport and there is too little of it. */
+/* Makes a window, or private memory if auto chose the transport and there is no room for a
+ * window. */
 static int allocate_window(struct epx_comm *comm, size_t bytes, struct epx_segment *segment)
 {
     struct epx_transport *transport = comm->transport;
@@ -373,7 +374,8 @@ int EPX_Alloc_mem(MPI_Aint bytes, EPX_Comm comm, void *baseptr)
     return epx_api_return(comm, alloc_mem(comm, bytes, baseptr));
 }
 
-/* All ranks name the same allocation, and where it matters nothing is in flight on any. */
+/* Checks that all ranks name the same allocation. Where memory is reclaimed by all ranks together,
+ * first completes what is in flight. */
 static int agree_to_free(struct epx_comm *comm, const struct epx_segment *segment)
 {
     if (comm->transport->ops->reclaim)

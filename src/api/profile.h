@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * profile.h - the profiling layer: sources that define or call public functions say EPX_X and get
- * PEPX_X, of which EPX_X is a weak alias, so that a tool can take its place and sees no call that
+ * PEPX_X, of which EPX_X is a weak alias, so that a tool can replace EPX_X and sees no call that
  * the library makes itself. Where there are no weak aliases EPX_X is the function.
  */
 #ifndef EPX_API_PROFILE_H

@@ -13,7 +13,7 @@ int64_t epx_now_ns(void);
 int64_t epx_deadline_in(int64_t ms);
 int epx_deadline_is_over(int64_t deadline_ns);
 
-/* The shorter of a grace and epx_timeout_ms, where 0 stands for no bound. */
+/* The shorter of a grace period and epx_timeout_ms; a timeout_ms of 0 is no bound. */
 int64_t epx_shorter_ms(int64_t grace_ms, int64_t timeout_ms);
 
 #endif

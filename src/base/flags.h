@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* flags.h - flags in shared memory that only grow: a release store, the acquire of its reader. */
+/* flags.h - flags in shared memory that only grow: epx_flag_post releases, epx_flag_look
+ * acquires. */
 #ifndef EPX_BASE_FLAGS_H
 #define EPX_BASE_FLAGS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* jitter.c - sleeps of random length, seeded by JITTER_SEED and the rank, and the pattern. */
+/* jitter.c - sleeps of random length, seeded by JITTER_SEED and the rank, and the byte pattern. */
 #include "base/jitter.h"
 
 #include <stdatomic.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * jitter.h - --enable-jitter: sleeps of random length where ranks meet, and a pattern in memory
- * whose content nobody may count on, so that a wrong order shows as a wrong byte. Nothing else.
- * kernels/protocol/kernel_jitter.cuh has the sleeps of kernels.
+ * jitter.h - what --enable-jitter adds: sleeps of random length where ranks meet, and a byte
+ * pattern in memory whose content nobody may count on, so that a wrong order shows as a wrong byte.
+ * Without it these functions do nothing. kernels/protocol/kernel_jitter.cuh has the sleeps of
+ * kernels.
  */
 #ifndef EPX_BASE_JITTER_H
 #define EPX_BASE_JITTER_H
@@ -17,7 +18,7 @@ enum { EPX_PATTERN = 0xeb };
 #if ENABLE_JITTER
 enum { EPX_JITTERS = 1 };
 void epx_jitter(void);
-/* Of this rank, for the sleeps of its kernels. */
+/* The seed that this rank gives its kernels for their sleeps. */
 uint64_t epx_jitter_seed(void);
 void epx_poison(void *memory, size_t bytes);
 #else

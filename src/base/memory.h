@@ -7,13 +7,13 @@
 
 enum { EPX_PAGE_BYTES = 4096, EPX_LINE_BYTES = 64 };
 
-/* Memory of this rank that the other ranks can store into, where the transport has such. */
+/* Memory of this rank; the other ranks can store into it if the transport has windows. */
 struct epx_window {
     int num_ranks;
     char **address; /* [num_ranks] where each rank's part is mapped here; NULL = not reachable */
     char *own;
     size_t own_bytes;
-    void *mapping; /* the transport's */
+    void *mapping; /* used by the transport alone */
     size_t mapping_bytes;
     int number;            /* device memory: the same on all ranks */
     char **device_address; /* device memory: the addresses where kernels find them */

@@ -122,7 +122,7 @@ static int read_param(const struct epx_param *param, MPI_Info info, int64_t *val
     int found = 0;
     const char *env;
 
-    EPX_TRY(parse(param, param->default_value, value)); /* in force if another is invalid */
+    EPX_TRY(parse(param, param->default_value, value)); /* stays if the text is invalid */
     if (info != MPI_INFO_NULL)
         EPX_TRY_MPI(MPI_Info_get(info, param->name, MPI_MAX_INFO_VAL, text, &found));
     if (!found) {

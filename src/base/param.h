@@ -27,7 +27,7 @@ struct epx_param {
     const char *default_value;
     const char *help;
     const char *const *words; /* the values of a list, NULL-terminated; NULL for a number */
-    int64_t min, max;         /* of a number; bytes and milliseconds as the name says */
+    int64_t min, max;         /* bounds of a number; its unit is in the name */
     size_t offset;            /* in struct epx_params */
     int per_rank;             /* may differ across ranks */
 };
@@ -44,9 +44,9 @@ int epx_params_read(MPI_Info info, struct epx_params *params);
 void epx_param_format(const struct epx_param *param, const struct epx_params *params, char *text,
                       size_t length);
 int64_t epx_param_value(const struct epx_param *param, const struct epx_params *params);
-/* The word of epx_memory. */
+/* The value of the hint epx_memory that stands for this memory. */
 const char *epx_memory_name(enum epx_memory_kind memory);
-/* EPX_TIMEOUT_MS for epx_timeout_ms. */
+/* Writes the environment variable of a hint: EPX_TIMEOUT_MS for epx_timeout_ms. */
 void epx_param_variable(const struct epx_param *param, char *variable, size_t length);
 
 #endif

@@ -30,7 +30,8 @@
             return epx_fail(code, __VA_ARGS__);                                                    \
     } while (0)
 
-/* Names the public function that this thread works for; messages start with it, less its P. */
+/* Names the public function that this thread is in; messages start with it, without the P of
+ * PEPX_. */
 void epx_status_enter(const char *function);
 const char *epx_status_function(void);
 

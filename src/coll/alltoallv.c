@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* alltoallv.c - an exact exchange of rows; counts and displacements are made by the library. */
+/* alltoallv.c - what every alltoallv on host memory does with counts and displacements, and its
+ * end. */
 #include "coll/alltoallv.h"
 
 #include <string.h>
@@ -14,7 +15,7 @@ void epx_alltoallv_copy_counts(struct epx_request *request, int64_t *own)
     for (size_t r = 0; r < ranks; r++) {
         int64_t rows = call->sendcounts[r];
 
-        own[r] = rows > 0 ? rows : 0; /* it was, when the call was checked */
+        own[r] = rows > 0 ? rows : 0; /* negative only if changed since the check */
         own[ranks + r] = call->sdispls[r];
     }
     call->told_counts = call->recvcounts;

@@ -6,14 +6,15 @@
 #include "core/request.h"
 
 /*
- * First of all: from then on the four arrays of the call are own, [4][R], which is read as often as
- * need be; what happens to the user's meanwhile makes no rank store where it should not.
+ * Called first: copies the counts and displacements of the call to own, [4][R], and lets the call
+ * use the copy, which is read as often as need be. So if the user changes the arrays meanwhile, no
+ * rank stores where it should not.
  */
 void epx_alltoallv_copy_counts(struct epx_request *request, int64_t *own);
-/* With recvcounts filled in: the displacements; tells both to the user, and whether the rows fit
- * the receive capacity. */
+/* Called with recvcounts filled in: finds rdispls, copies both to the user's arrays and returns
+ * whether the rows fit the receive capacity. */
 int epx_alltoallv_place(struct epx_request *request);
-/* Completes it: EPX_ERR_TRUNCATE if they did not. */
+/* Completes the request: EPX_ERR_TRUNCATE if the rows did not fit. */
 int epx_alltoallv_finish(struct epx_request *request);
 
 #endif

@@ -10,7 +10,7 @@
 #include "core/agree.h"
 #include "transport/module.h"
 
-/* What moves the bytes of a line of the list; NULL and why if that is not here. */
+/* The operations of a line of the list; NULL and why if they are not here. */
 static const struct epx_transport_ops *ops_of(const struct epx_listed *entry, char *why)
 {
     const struct epx_module *module = NULL;
@@ -42,7 +42,8 @@ static int usable_here(struct epx_comm *comm, const struct epx_listed *entry, ch
     return (!ground->usable || ground->usable(comm, why)) && ops->usable(comm, why);
 }
 
-/* Whether every rank can use it; why tells the first rank's reason. Collective. */
+/* Whether every rank can use the transport of a line; why tells the first rank's reason.
+ * Collective. */
 static int usable_on_all(struct epx_comm *comm, const struct epx_listed *entry, int *usable,
                          char *why)
 {
@@ -136,7 +137,8 @@ static int has_memory(const struct epx_comm *comm, const struct epx_listed *entr
            (comm->params.memory == EPX_MEMORY_CUDA ? EPX_MEMORY_CUDA : EPX_MEMORY_SYSTEM);
 }
 
-/* The next line for the same name and memory: another way to do the same. */
+/* The next implementation of a transport: the next line, if it has the same name and memory; or
+ * NULL. */
 static const struct epx_listed *next_way(const struct epx_listed *entry)
 {
     const struct epx_listed *next = entry + 1;
@@ -146,7 +148,7 @@ static const struct epx_listed *next_way(const struct epx_listed *entry)
     return next;
 }
 
-/* The first line for a name, of the communicator's memory if there is one. */
+/* The first line with this name for the communicator's memory; if there is none, for any memory. */
 static const struct epx_listed *find_named(const struct epx_comm *comm, const char *name)
 {
     const struct epx_listed *named = NULL;
@@ -264,7 +266,7 @@ void epx_transport_retire(struct epx_comm *comm)
         transport->device_ops->retire(transport->device);
 }
 
-/* The last of the list is always usable. */
+/* The last line, mpi, is usable everywhere. */
 static const struct epx_listed *last_listed(void)
 {
     const struct epx_listed *entry = epx_transports;

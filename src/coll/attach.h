@@ -10,7 +10,8 @@
  * one that its hint names. With auto a transport that cannot be set up is passed over.
  */
 int epx_transport_attach(struct epx_comm *comm);
-/* Local. */
+/* Frees the transport and the spare one; on all ranks at the same place, and may wait for peers.
+ * Does nothing to the transports of a finished communicator. */
 void epx_transport_detach(struct epx_comm *comm);
 /* Local, of a finished communicator: ends the transport's threads; all else stays. */
 void epx_transport_retire(struct epx_comm *comm);
@@ -23,7 +24,8 @@ const struct epx_device_ops *epx_transport_device_ops(const struct epx_comm *com
  */
 int epx_transport_spare(struct epx_comm *comm, struct epx_transport **spare);
 
-/* For epx_info. Collective over comm; index 0, 1, ...; EPX_ERR_ARG past the end. */
+/* For epx_info: reports on line `index` of the list, from 0; EPX_ERR_ARG past the end.
+ * Collective. */
 struct epx_transport_report {
     const char *name, *memory, *description;
     int usable;

@@ -3,7 +3,8 @@
 #include "coll/verbs.h"
 #include "kernels/node_rows.h"
 
-/* What goes to another node goes to the relay, or from there as one row. */
+/* Counts the rows sent to each home. Where rows are summed by node, rows for a home on another node
+ * go to a relay of this node, which sends that home one row for each token. */
 static void count_rows(struct epx_request *request)
 {
     const struct epx_plan *plan = request->route->plan;
@@ -22,7 +23,7 @@ static void count_rows(struct epx_request *request)
     }
 }
 
-/* Pairs that did not travel have no gradient: all start at zero. */
+/* Starts all gradients of weights at zero, because pairs that did not travel have none. */
 void epx_combine_begin(struct epx_request *request, int weighted)
 {
     const struct epx_call *call = &request->call;

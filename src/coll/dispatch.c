@@ -3,7 +3,8 @@
 #include "coll/verbs.h"
 #include "kernels/node_rows.h"
 
-/* A row counts where it goes; one that a relay of this node passed on, where it is taken. */
+/* Counts a row on the rank that sends it; a row that a relay of this node passed on is counted on
+ * the rank that takes it from the relay. */
 static void count_rows(struct epx_request *request)
 {
     const struct epx_plan *plan = request->route->plan;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * ground.h - the grounds: what the algorithms of all verbs stand on, above a transport. On host
- * memory direct, staged and hier; on device memory, in the module, direct and staged.
+ * ground.h - the grounds: the layer between a transport and the algorithms of all verbs. On host
+ * memory there are direct, staged and hier; on device memory, in the module, direct and staged.
  */
 #ifndef EPX_COLL_GROUND_H
 #define EPX_COLL_GROUND_H
@@ -17,7 +17,7 @@ struct epx_ground {
     int (*usable)(const struct epx_comm *comm, char *why);
     /* Collective, agreed: what the communicator needs beyond its transport. */
     int (*create)(struct epx_transport *transport);
-    /* Local: takes what create left half-built. */
+    /* Local; takes what create left half-built. */
     void (*free)(struct epx_transport *transport);
     /* Collective, agreed: the plan, its windows and the view of a new route. */
     int (*route_create)(struct epx_route *route);

@@ -13,7 +13,7 @@
 #include "core/verdict.h"
 #include "kernels/node_rows.h"
 
-/* Where the exchanged parts lie in each rank's window. */
+/* Where the parts that ranks exchange lie in each rank's window. */
 struct window_layout {
     size_t matrix, records, pair_weights, bytes;
 };
@@ -198,7 +198,7 @@ static void place_window(struct epx_route *route)
     }
 }
 
-/* Records that have to be sent are made here first. */
+/* Allocates the records that this rank sends: they are made here before they go to other ranks. */
 static int allocate_records(struct epx_route *route)
 {
     struct epx_plan *plan = route->plan;

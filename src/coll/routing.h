@@ -13,12 +13,13 @@
 void epx_routing_count(struct epx_request *request);
 int epx_routing_assign(struct epx_request *request);
 int epx_routing_finish(struct epx_request *request);
-/* Messages: handshake and counts by allgather; records where they are sent from; the longest list
- * of records between two ranks. */
+/* Routing by messages: begin makes the handshake and starts the allgather of the counts; assign
+ * writes the records where they are sent from; most_records is the longest list between two
+ * ranks. */
 int epx_routing_begin_staged(struct epx_request *request, int *moved);
 int epx_routing_assign_staged(struct epx_request *request);
 int64_t epx_routing_most_records(const struct epx_plan *plan);
-/* Keeps a failed routing's error for the operations that stand on it. */
+/* Keeps the error of a failed routing for the operations that use it. */
 int epx_routing_keep(struct epx_request *request, int error);
 
 #endif

@@ -14,9 +14,9 @@
 /* Collective, agreed: the plan, its windows and the view of a new route on host memory. */
 int epx_routing_create(struct epx_route *route);
 
-/* Whether it is of the second flow. */
+/* Whether the verb is of the second flow: combine or dispatch backward. */
 int epx_gathers(enum epx_verb verb);
-/* The operation seen from both ends. */
+/* The operation as the home ranks and as the experts' ranks see it. */
 struct epx_home_rows epx_home_rows_of(const struct epx_request *request, struct epx_segments cut,
                                       int weighted);
 struct epx_expert_rows epx_expert_rows_of(const struct epx_request *request,

@@ -11,7 +11,8 @@
 
 #include "core/progress.h"
 
-/* The peers are in the collective, or will be: what it left of them and of MPI nobody knows. */
+/* Ends the communicator after MPI failed in a collective. The peers are in that collective or will
+ * be, and nobody knows in what state it and MPI are. */
 int epx_comm_break(struct epx_comm *comm, int mpi_error, const char *call)
 {
     char message[EPX_MAX_ERROR_STRING];

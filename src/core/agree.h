@@ -8,7 +8,7 @@
 
 #include "core/comm.h"
 
-/* As EPX_TRY_MPI for a call that starts or ends a collective; its failure ends the communicator. */
+/* EPX_TRY_MPI for a call that starts or ends a collective; a failure also ends the communicator. */
 #define EPX_TRY_COLLECTIVE(comm, call)                                                             \
     do {                                                                                           \
         int epx_rc_ = (call);                                                                      \
@@ -18,16 +18,17 @@
 int epx_comm_break(struct epx_comm *comm, int mpi_error, const char *call);
 
 int epx_comm_await(struct epx_comm *comm, MPI_Request *request);
-/* Every rank learns the error of the first rank that failed; rc is this rank's own. */
+/* Every rank learns the error of the lowest rank that failed; rc is this rank's own result. */
 int epx_comm_agree(struct epx_comm *comm, int rc);
 /* EPX_ERR_ARG on all ranks unless the value is the same on all. */
 int epx_comm_same(struct epx_comm *comm, const char *name, int64_t value);
 int epx_comm_max(struct epx_comm *comm, int64_t value, int64_t *max);
-/* From rank 0 to all; at most EPX_MAX_ERROR_STRING bytes. */
+/* Copies data from rank 0 to all; at most EPX_MAX_ERROR_STRING bytes. */
 int epx_comm_bcast(struct epx_comm *comm, void *data, int bytes);
-/* Not before the nodes are found. */
+/* Gathers the value of each rank in values[size]; callable once comm->agreement.gathered exists. */
 int epx_comm_allgather(struct epx_comm *comm, int64_t value, int64_t *values);
-/* all is [size][bytes]. If it fails, MPI may still read and write both for good. */
+/* Gathers in all[size][bytes]. If it fails, MPI may still read own and write all at any later
+ * time. */
 int epx_comm_allgather_bytes(struct epx_comm *comm, const void *own, int bytes, void *all);
 
 #endif

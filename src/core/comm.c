@@ -10,8 +10,8 @@ enum { COMM_MAGIC = 0x45505843 };
 static pthread_mutex_t mutex;
 static pthread_once_t mutex_once = PTHREAD_ONCE_INIT;
 static struct epx_comm *all_comms;    /* under the lock */
-static struct epx_comm *buried_comms; /* likewise */
-static struct epx_comm spare_comm;    /* likewise */
+static struct epx_comm *buried_comms; /* under the lock */
+static struct epx_comm spare_comm;    /* under the lock */
 static int spare_taken;
 
 static void create_mutex(void)

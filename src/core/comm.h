@@ -18,16 +18,18 @@ struct epx_request;
 struct epx_route;
 
 /*
- * How a transport tells the living from the dead. All are local, brief and called with the lock
- * held; none of them calls MPI if the transport may be progressed by a thread.
+ * How a transport tells the living ranks from the dead. All operations are local, brief and called
+ * with the lock held; none of them calls MPI if a thread may progress the transport.
  */
 struct epx_liveness_ops {
-    /* Shows this rank's life and position; 1 and the message if a rank ended the communicator. */
+    /* Shows the peers that this rank lives, and its position. Returns 1 and sets message if a rank
+     * has ended the communicator. */
     int (*beat)(void *state, uint64_t epoch, char *message);
-    /* Asks who is alive; answered() then tells for each rank, with its position, until the next. */
+    /* Asks all ranks whether they live. Until the next probe, answered() then tells whether a rank
+     * has answered, and with what position. */
     void (*probe)(void *state);
     int (*answered)(void *state, int rank, uint64_t *epoch);
-    /* Ends the communicator on all ranks; message becomes that of the first to do so. */
+    /* Ends the communicator on all ranks; message may become that of a rank that did so first. */
     void (*announce)(void *state, char *message);
 };
 
@@ -40,8 +42,8 @@ struct epx_liveness {
 struct epx_clock {
     int64_t last_pass_ns; /* 0 = stopped */
     int64_t waited_ns;
-    uint64_t looks;    /* for answers, since the peers were asked; 0 = not asked */
-    uint64_t question; /* the number of that */
+    uint64_t looks;    /* passes since the peers were asked who lives; 0 = not asked */
+    uint64_t question; /* the number of that question, see questions below */
 };
 
 /* What MPI reads and writes in the collectives of agree.h. */
@@ -55,7 +57,7 @@ struct epx_agreement {
 struct epx_comm {
     uint32_t magic;
     int references;
-    int closed; /* the user freed it; what remains are requests not yet waited for */
+    int closed; /* the user freed it, but requests that hold it are not yet waited for */
     int rank, size;
     MPI_Comm user;    /* duplicate with the user's error handler; the library never sends on it */
     MPI_Comm traffic; /* collectives of this library */
@@ -64,24 +66,24 @@ struct epx_comm {
     struct epx_params params;
     int *node; /* [size] node of each rank, numbered by lowest rank */
     int num_nodes;
-    int *real_node; /* [size] and real_nodes: what MPI says, whatever the hints pretend */
+    int *real_node; /* [size] and real_nodes: the nodes as MPI tells, whatever the hints pretend */
     int real_nodes;
-    int nodes_share_memory; /* no node that the hints pretend spans real ones */
+    int nodes_share_memory; /* no pretended node spans several real ones */
 
     struct epx_transport *transport;
-    struct epx_transport *spare; /* of routes for which there was too little shared memory */
+    struct epx_transport *spare; /* for routes that found too little shared memory */
     struct epx_liveness liveness;
 
     struct epx_request *first, *last; /* queue, in call order */
     uint64_t epoch;                   /* operations queued so far; the same on all ranks */
-    uint64_t position;                /* of the operation at the head of the queue */
+    uint64_t position;                /* epoch of the operation at the head */
     struct epx_clock clock;
     uint64_t questions; /* how often the peers were asked who is alive, by any clock */
-    uint64_t *answers;  /* [size] the last question, but for the current one, that each answered */
+    uint64_t *answers;  /* [size] the last question before the current one that each answered */
 
     struct epx_segment *segments;
     int next_segment, next_route; /* numbers, the same on all ranks */
-    struct epx_route *routes;     /* that the user has not freed */
+    struct epx_route *routes;     /* not yet freed by the user */
     struct epx_route *buried;     /* freed after the communicator finished */
 
     EPX_Stats stats;
@@ -89,7 +91,7 @@ struct epx_comm {
     char message[EPX_MAX_ERROR_STRING]; /* the last error */
     atomic_int finished;                /* 0, or the code that every operation completes with */
     char finish_message[EPX_MAX_ERROR_STRING];
-    int64_t finished_ns; /* when that was */
+    int64_t finished_ns; /* when finished was set */
 
     int threaded;
     int thread_stops;
@@ -102,17 +104,17 @@ void epx_lock(void);
 void epx_unlock(void);
 
 /*
- * Collective: duplicates comm, compares the hints, finds the nodes. own_rc is what went before
- * on this rank; every rank fails if one did. On error frees what it made.
+ * Collective: duplicates comm, compares the hints, finds the nodes. own_rc is the result so far on
+ * this rank; if it is an error on one rank, every rank fails. On error frees what it made.
  */
 int epx_comm_create(MPI_Comm comm, const struct epx_params *params, int own_rc,
                     struct epx_comm **newcomm);
-/* Local: a communicator of which nothing is made yet, and the error if there is no memory; NULL if
- * there is not even a spare one. */
+/* Local: an empty communicator. If there is no memory for it, *own_rc becomes the error, and the
+ * result is the spare one (comm.c), or NULL if that is in use. */
 struct epx_comm *epx_comm_allocate(const struct epx_params *params, int *own_rc);
 /*
- * Gives back the MPI communicators; the memory goes with the last request that holds it. A
- * finished communicator is kept for good: its late peers and MPI may still touch what it has.
+ * Frees the MPI communicators; the last request that holds comm frees its memory. A finished
+ * communicator is kept for good: late peers and MPI may still touch its memory.
  */
 void epx_comm_close(struct epx_comm *comm);
 void epx_comm_retain(struct epx_comm *comm);

@@ -7,7 +7,7 @@
 
 #include "core/agree.h"
 
-/* Made nonblocking, so that a rank that does not come can be told. */
+/* Duplicates by a nonblocking call, so that a rank that never comes is noticed. */
 static int duplicate(struct epx_comm *comm, MPI_Comm original, MPI_Comm *copy)
 {
     MPI_Request request;
@@ -82,7 +82,8 @@ static int allocate_ranks(struct epx_comm *comm, int64_t **leaders)
     return EPX_SUCCESS;
 }
 
-/* Pretends nodes; tells whether the ranks of each are of one real node, hence share memory. */
+/* Sets the nodes that the hint pretends; returns whether the ranks of each are on one real node,
+ * hence share memory. */
 static int pretend_nodes(struct epx_comm *comm, int ranks_per_node)
 {
     int share = 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* progress.c - who moves the queues on, for how long it waits, and how it gives up. */
+/* progress.c - moves the queues on, measures how long a wait lasts, and ends a communicator. */
 #include "core/progress.h"
 
 #include <sched.h>
@@ -37,7 +37,8 @@ static const char *current_operation(const struct epx_comm *comm)
     return function ? function : "EPX";
 }
 
-/* Several clocks may ask; what was answered to an earlier question is kept. */
+/* Asks all ranks who lives, for this clock. Several clocks may ask, and a probe forgets the answers
+ * to the question before it, so those are noted in comm->answers first. */
 static void ask_who_is_alive(struct epx_comm *comm, struct epx_clock *clock)
 {
     uint64_t epoch;
@@ -97,8 +98,9 @@ void epx_comm_describe_silence(const struct epx_comm *comm, const char *operatio
 }
 
 /*
- * Kernels end soon after their communicator, and may store into the user's buffers until then. What
- * has not ended after the grace has not begun: it will see the end first, and store nothing.
+ * Whether a request of a finished communicator may complete. Its kernels end soon, and may store
+ * into the user's buffers until then. A kernel that has not ended after the grace period has not
+ * begun: when it begins, it sees the end first and stores nothing.
  */
 static int is_over(const struct epx_comm *comm, const struct epx_request *request)
 {
@@ -168,7 +170,8 @@ static void listen_to_peers(struct epx_comm *comm)
 
 /*
  * Whether this host looked for answers often enough: MPI takes several passes to read what came by
- * the network. A host that seldom looks takes the looks that lack at once, after twice the bound.
+ * the network. A host that calls EPX rarely makes its missing looks in one go after twice the
+ * timeout.
  */
 static int has_looked(struct epx_comm *comm, struct epx_clock *clock, int64_t bound)
 {
@@ -179,7 +182,8 @@ static int has_looked(struct epx_comm *comm, struct epx_clock *clock, int64_t bo
     return !comm->finished;
 }
 
-/* A gap between two passes counts for half the bound at most: this host was busy elsewhere. */
+/* A gap between two passes counts as at most half the timeout: in a longer one this host itself was
+ * busy elsewhere. */
 void epx_comm_clock(struct epx_comm *comm, struct epx_clock *clock, int moved, int waiting_for)
 {
     int64_t bound = comm->params.timeout_ms * EPX_NS_PER_MS, now, gap;
@@ -200,7 +204,8 @@ void epx_comm_clock(struct epx_comm *comm, struct epx_clock *clock, int moved, i
         blame(comm, clock, waiting_for);
 }
 
-/* The peers are still in the collective that failed in MPI here. */
+/* Ends the communicator after an operation failed in MPI here: the peers are still in that
+ * operation. */
 static void end_broken(struct epx_comm *comm)
 {
     char message[EPX_MAX_ERROR_STRING];

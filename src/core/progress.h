@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* progress.h - who moves the queues on, for how long it waits, and how it gives up. */
+/* progress.h - moves the queues on, measures how long a wait lasts, and ends a communicator. */
 #ifndef EPX_CORE_PROGRESS_H
 #define EPX_CORE_PROGRESS_H
 
@@ -14,23 +14,25 @@ int epx_progress(void);
 /* Lets other processes run after a number of passes in which nothing moved. */
 void epx_progress_pause(int idle_passes);
 
-/* The routing of the numbered route failed on all ranks: so will the operations on it. */
+/* Tells routes that the routing of route `id` failed on all ranks: operations on it will fail as
+ * well. */
 void epx_route_spoil(struct epx_comm *comm, int64_t id, int error);
 
 /* Ends the communicator on all ranks: everything in flight and everything later fails. */
 void epx_comm_give_up(struct epx_comm *comm, const char *message);
 
-/* Local: the communicator is over, as all ranks learn in their own ways. */
+/* Local: finishes the communicator on this rank; every other rank learns of the end by its own
+ * means. */
 void epx_comm_finish(struct epx_comm *comm, const char *message);
-/* The message of EPX_MAX_ERROR_STRING bytes about a rank that did not answer in time. */
+/* Writes the message, of EPX_MAX_ERROR_STRING bytes, about a rank that did not answer in time. */
 void epx_comm_describe_silence(const struct epx_comm *comm, const char *operation, int culprit,
                                char *message);
-/* Completes what is in flight. */
+/* Progresses until nothing is in flight. */
 void epx_comm_drain(struct epx_comm *comm);
 
 /*
- * The clock of a wait: call it after each pass, with the lock held. When epx_timeout_ms have
- * gone by without progress it finds out who is silent and ends the communicator.
+ * The clock of a wait: call it after each pass, with the lock held. When epx_timeout_ms have passed
+ * without progress, it finds out who is silent and ends the communicator.
  */
 void epx_comm_clock(struct epx_comm *comm, struct epx_clock *clock, int moved, int waiting_for);
 

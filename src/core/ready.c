@@ -27,7 +27,8 @@ static int adds(enum epx_verb verb)
            verb == EPX_VERB_DISPATCH_BACKWARD;
 }
 
-/* A routing does not stand on the one before. */
+/* The error of the routing that the operation uses. A routing uses none: it replaces the one
+ * before. */
 static int routing_error(const struct epx_request *request)
 {
     if (!request->route || request->call.verb == EPX_VERB_ROUTE_TOKENS)
@@ -66,7 +67,7 @@ struct epx_ready epx_ready_of(const struct epx_request *request)
     ready.datatype = adds(call->verb) ? call->datatype : EPX_DATATYPE_NULL;
     ready.weights = weights_told(request);
     ready.segment = segment ? segment->id : -1;
-    /* Counts in device memory are for its kernel to read. */
+    /* An operation with kernels has its counts in device memory: the kernel reads them. */
     for (int r = 0; call->sendcounts && !request->launch && r < request->comm->size; r++)
         if (call->sendcounts[r] > ready.most_rows)
             ready.most_rows = call->sendcounts[r];
@@ -106,7 +107,7 @@ static int agree(const struct epx_ready ready[], int num_ranks, int *weighted)
     return EPX_SUCCESS;
 }
 
-/* The same code on all ranks; with the message of the routing where this rank has it. */
+/* Returns the same code on all ranks; the routing's own message where this rank has it. */
 static int check_routing(const struct epx_request *request, const struct epx_ready ready[])
 {
     int own = routing_error(request);

@@ -14,10 +14,10 @@ struct epx_ready {
     int64_t epoch;
     int64_t verb;
     int64_t route; /* id, -1 = none */
-    int64_t error; /* of the routing that the operation stands on */
+    int64_t error; /* of the routing that the operation uses */
     int64_t row_bytes;
     int64_t datatype;     /* where rows are added */
-    int64_t weights;      /* EITHER: a rank without rows gave none, which says nothing */
+    int64_t weights;      /* EITHER = NULL on a rank without rows, which tells nothing */
     int64_t segment;      /* of the receive buffer; -1 = it is not reachable */
     int64_t offset;       /* in the segment */
     int64_t most_rows;    /* alltoallv: most rows for one rank */
@@ -27,14 +27,14 @@ struct epx_ready {
 /* What this rank tells of the request. */
 struct epx_ready epx_ready_of(const struct epx_request *request);
 /*
- * EPX_ERR_ARG unless all ranks tell the same, else the routing's error; whether pair weights
- * travel. All ranks see the same words and come to the same verdict; after a disagreement a
- * routing that one of them called is void on all.
+ * Returns EPX_ERR_ARG unless all ranks tell the same, else the error of the routing; sets *weighted
+ * if pair weights travel. All ranks read the same ready[] and come to the same verdict. If they
+ * disagree, a routing that any rank called fails on all.
  */
 int epx_ready_agree(struct epx_request *request, const struct epx_ready ready[], int *weighted);
 
-/* Every operation begins with the same two phases, whatever comes of it, so that no rank ever
- * waits for a word that another did not post. Those of the verbs follow. */
+/* Every operation begins with POST and AGREE, even one that is bound to fail, so that no rank ever
+ * waits for a ready that another did not post. The phases of the verbs follow. */
 enum { EPX_PHASE_POST, EPX_PHASE_AGREE, EPX_PHASE_VERB };
 
 #endif

@@ -30,7 +30,7 @@ struct epx_call {
     float *weights_out;
     const int64_t *sendcounts, *sdispls; /* alltoallv, here and below */
     int64_t *recvcounts, *rdispls;
-    int64_t *told_counts, *told_displs; /* the user's, when those above are the library's */
+    int64_t *told_counts, *told_displs; /* the user's, if those above are copies */
     int64_t recv_capacity;
 };
 
@@ -43,7 +43,7 @@ struct epx_request {
     int (*progress)(struct epx_request *request, int *moved);
     uint64_t epoch;
     int phase;
-    int waiting_for; /* a rank that the last step lacked something from, or -1 */
+    int waiting_for; /* the rank that the last step waited for, or -1 */
     int complete;
     int detached; /* nobody waits for it: it is freed when it is complete */
     int error;
@@ -51,8 +51,8 @@ struct epx_request {
     char message[EPX_MAX_ERROR_STRING];
     /* device memory */
     int (*launch)(struct epx_request *request);      /* queues its kernels; NULL on host memory */
-    int (*ended)(const struct epx_request *request); /* its kernels are through; likewise */
-    int captured;                                    /* it belongs to a graph and never completes */
+    int (*ended)(const struct epx_request *request); /* its kernels ended; NULL on host memory */
+    int captured;                                    /* in a CUDA graph: never completes */
     int completion; /* where its outcome is written, with this number */
     uint32_t number;
     uint32_t polls;
@@ -71,7 +71,7 @@ int epx_request_valid(const struct epx_request *request);
 
 /* Frees a request that is in no queue and not complete. */
 void epx_request_abandon(struct epx_request *request);
-/* Takes the head of the queue away with its outcome; the message is the thread's last one. */
+/* Completes the request at the head of the queue with this error and the thread's last message. */
 void epx_request_complete(struct epx_request *request, int error);
 
 #endif

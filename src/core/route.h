@@ -12,19 +12,19 @@ struct epx_route {
     uint32_t magic;
     int references;
     struct epx_comm *comm;
-    struct epx_route *next; /* of the communicator's routes */
+    struct epx_route *next; /* in the communicator's list */
     EPX_Route_attr attr;
     int id;                          /* the same on all ranks */
     struct epx_transport *transport; /* the communicator's, or its spare one */
     int64_t capacity;                /* rows of this rank's receive buffer */
     EPX_Route_view view;
     struct epx_plan *plan;                      /* where everything goes */
-    struct epx_device_plan *device_plan;        /* the same on device memory, instead */
+    struct epx_device_plan *device_plan;        /* instead of plan, on device memory */
     struct epx_window *window;                  /* of the plan: what ranks exchange */
     void (*plan_free)(struct epx_route *route); /* frees plan and window */
     atomic_int routed; /* EPX_Route_tokens was called, here or as a progress thread learned */
-    int num_tokens;    /* of the last call */
-    int error;         /* of the routing in force: operations on it complete likewise */
+    int num_tokens;    /* of the last routing */
+    int error;         /* of the last routing: operations on the route fail with it */
     char message[EPX_MAX_ERROR_STRING];
 };
 
@@ -33,18 +33,19 @@ int epx_route_read_attr(const EPX_Route_attr *attr, EPX_Route_attr *copy);
 /* Worst-case rows of a rank that owns num_local experts. */
 int64_t epx_route_worst_capacity(const EPX_Route_attr *attr, int num_ranks, int num_local);
 
-/* Local: a route of no communicator yet; NULL if there is no memory. */
+/* Local: a route that belongs to no communicator yet; NULL if there is no memory. */
 struct epx_route *epx_route_allocate(void);
 /* Collective: compares the attributes across ranks. */
 int epx_route_create(struct epx_comm *comm, const EPX_Route_attr *attr, struct epx_route **route);
 void epx_route_retain(struct epx_route *route);
 void epx_route_release(struct epx_route *route);
-/* Puts it on, takes it off its communicator's list of routes that the user has not freed. */
+/* Put a route on, and take it off, its communicator's list of routes that the user has not
+ * freed. */
 void epx_route_enlist(struct epx_route *route);
 void epx_route_unlist(struct epx_route *route);
 int epx_route_valid(const struct epx_route *route);
 int epx_route_copy_view(const struct epx_route *route, EPX_Route_view *view);
-/* Rows of pair data an expert's rank has for each row of its buffer: 1, or K in rank-major. */
+/* Weights that a receiver holds for each row of its buffer: 1, or top_k in rank-major. */
 int64_t epx_route_weights_per_row(const struct epx_route *route);
 
 #endif

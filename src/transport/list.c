@@ -37,7 +37,7 @@
 #define CUDA_UCX(ops) ABSENT
 #endif
 
-/* Two lines of one name and memory, one below the other, are two ways to do the same. */
+/* Two neighbouring lines with one name and memory are two implementations of one transport. */
 const struct epx_listed epx_transports[] = {
     {"lsa", EPX_MEMORY_CUDA, CUDA_NCCL(epx_transport_lsa), 0,
      "kernels store into NCCL symmetric windows"},
@@ -61,7 +61,7 @@ const struct epx_listed epx_transports[] = {
 };
 
 #ifndef EPX_CUDA_MODULE
-/* The hint epx_transport takes these: auto, and every name of the list once, in its order. */
+/* The values of the hint epx_transport: auto, and every name of the list once, in its order. */
 const char *const epx_param_transports[] = {"auto",    "lsa", "ipc",     "nccl", "shm",
                                             "shm+ucx", "ucx", "shm+mpi", "mpi",  NULL};
 #endif

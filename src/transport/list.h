@@ -17,9 +17,9 @@ extern const struct epx_transport_ops epx_transport_mpi;
 struct epx_listed {
     const char *name;
     enum epx_memory_kind memory;
-    const struct epx_transport_ops *ops; /* NULL = the other library has them, or none does */
+    const struct epx_transport_ops *ops; /* NULL = not in this library */
     int is_built;                        /* part of this build */
-    int hier; /* a second way to use the ops: between nodes, with shared memory inside them */
+    int hier; /* uses ops between nodes only, and shared memory inside them */
     const char *description;
 };
 

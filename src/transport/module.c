@@ -20,7 +20,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const struct epx_module *module;
 static char why[EPX_MAX_ERROR_STRING];
 
-/* Where it is installed; else near the library, wherever that was moved or built. */
+/* Opens the module where it is installed, else near libepx, which may lie elsewhere (moved, or not
+ * installed yet). */
 static void *open_library(void)
 {
     static const char *const places[] = {"epx/", "", ".libs/"};

@@ -65,27 +65,28 @@ struct epx_core {
     EPX_CORE_FUNCTIONS(EPX_CORE_CALL, EPX_CORE_RUN)
 };
 
-/* The module's side: what its functions call; before any of them. */
+/* Called in the module, first of all: where its functions of EPX_CORE_FUNCTIONS go. */
 void epx_module_use(const struct epx_core *core);
 
-/* What a communicator on device memory has beside its ground. */
+/* What a communicator on device memory can do besides the verbs of its ground. */
 struct epx_device_ops {
-    /* Local, of a finished communicator, whose memory stays: ends its threads. */
+    /* Local: ends the threads of a finished communicator; its memory stays. */
     void (*retire)(struct epx_device *device);
-    /* Local: queues the kernels of an operation on its stream; then poll asks after it. */
+    /* Local: launch queues the kernels of an operation on its stream; poll then asks whether it is
+     * complete. */
     int (*launch)(struct epx_request *request);
     int (*poll)(struct epx_request *request, int *moved);
-    /* Local, after the communicator finished: whether its kernels are through, or it has none. */
+    /* Local, after the communicator finished: whether the request has no kernels that still run. */
     int (*ended)(const struct epx_request *request);
     /* Local: the stream waits for the operation; the request is over then if it was captured. */
     int (*wait_enqueue)(struct epx_request *request, EPX_Stream stream);
     /* Local: EPX_ERR_BUFFER unless kernels can use the address. */
     int (*check_buffer)(const struct epx_device *device, const char *name, const void *address);
-    /* Local: the error of an operation in a replayed graph that was not told yet, with its message
-     * as that of this thread. */
+    /* Local: the error, if it was not told yet, of an operation in a replayed graph; its message
+     * becomes this thread's last one. */
     int (*take_replay_error)(struct epx_device *device);
-    /* Local: waits for a copy from the GPU, some microseconds; after half a second without one the
-     * numbers are those of the last call. */
+    /* Local: adds the GPU's counters, which takes some microseconds; if the copy takes half a
+     * second, the numbers are those of the last call. */
     void (*add_stats)(struct epx_device *device, EPX_Stats *stats);
 };
 
@@ -98,10 +99,10 @@ struct epx_module {
 
 typedef const struct epx_module *epx_module_entry(const struct epx_core *core);
 
-/* Opens the module at the first call; NULL if it cannot be, epx_status_message says why. */
+/* Opens the module at the first call. NULL if that fails; epx_status_message then says why. */
 const struct epx_module *epx_module_open(void);
 
-/* Whether this process has a current CUDA context; without opening anything. */
+/* Whether this process has a current CUDA context; asks without loading the driver. */
 int epx_module_has_context(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* transport.c - what the list of transports says, and windows of transports that have none. */
+/* transport.c - questions to the list of transports, and windows for a transport that has none. */
 #include "transport/transport.h"
 
 #include <stdio.h>

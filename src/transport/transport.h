@@ -27,8 +27,8 @@ struct epx_blocks {
 };
 
 /*
- * Messages between hosts, nonblocking; done tells when all that was started has ended. Stores that
- * bypass the caches are fenced before a collective is started.
+ * Messages between hosts, nonblocking; done tells when all that was started has ended. The caller
+ * fences stores that bypass the caches before it starts a collective.
  */
 struct epx_message_ops {
     int (*allgather)(void *state, const void *send, void *recv, int bytes);
@@ -37,16 +37,17 @@ struct epx_message_ops {
     int (*done)(void *state, int *done);
 
     /* the rest may be NULL */
-    /* Collective, agreed, once: the transport's memory for the two stages; a rank then has the same
-     * displacement in both and on all ranks. NULL, or not called = any memory will do. */
+    /* Collective, agreed, once: gives the transport's memory for the two stages. The caller then
+     * puts a rank at the same displacement in both stages, on all ranks. NULL, or not called = any
+     * memory will do. */
     int (*stages)(void *state, size_t bytes, char **home_stage, char **expert_stage);
     /* Before an alltoallv: where to write the rows for `rank`; NULL = the rank still needs that
      * memory. `from` is the rank's place in the stage that the rows leave from, `into` this rank's
      * place in the stage they arrive in. Peers may store into `into` from now on, and from the
      * start of any other collective. Without this operation the answer is `from`. */
     char *(*place)(void *state, int rank, char *from, char *into);
-    /* For a transport on top of this one: where a byte of this rank's stages is on another rank, as
-     * mapped here, NULL = it is not mapped. */
+    /* For a transport on top of this one: where rank's counterpart of `own`, an address in this
+     * rank's stages, is mapped here; NULL = it is not mapped. */
     char *(*mapped)(void *state, int rank, char *own);
     /* Whether a rank's block of the collective under way had come when done was last called. */
     int (*came)(void *state, int rank);
@@ -54,39 +55,39 @@ struct epx_message_ops {
 
 /* Messages between device memories; called by the proxy's thread alone, on its device. */
 struct epx_exchange_ops {
-    /* Starts an exchange with all other ranks; what this one sends to itself is on the stream
-     * already. What is queued on the stream here comes before the next exchange. */
+    /* Starts an exchange with all other ranks; what this rank sends to itself is on the stream
+     * already. What start queues on the stream is done before the next exchange. */
     int (*start)(void *state, const struct epx_exchange *exchange, void *stream);
-    /* Goes on with it: whether all of it is queued on the stream, and whether anything moved.
-     * NULL = start queues all. */
+    /* Moves the exchange on: sets *queued once all of it is queued on the stream, and *moved if it
+     * got on. NULL = start queues all. */
     int (*queued)(void *state, int *queued, int *moved);
     /* Ends what waits for peers on the stream, after the communicator finished; may be NULL. */
     void (*abort)(void *state);
 };
 
 /*
- * A transport. By `messages` ranks send from host to host, by `exchanges` from device to device;
- * with neither they store into each other's windows: it is direct. On host memory flags in windows
- * are C11 atomics.
+ * A transport. With `messages` ranks send from host to host memory, with `exchanges` from device to
+ * device memory; with neither they store into each other's windows: such a transport is direct.
+ * Flags in windows of host memory are C11 atomics.
  */
 struct epx_transport_ops {
     enum epx_memory_kind memory;
-    int threads; /* can be progressed by a thread of the library: no call of MPI */
+    int threads; /* a thread of the library may progress it: it never calls MPI */
     /* Whether the communicator's ranks can use it as far as this rank sees; if not, why. Called on
      * all ranks or on none. */
     int (*usable)(struct epx_comm *comm, char *why);
     size_t state_bytes; /* of the transport's state, zeroed before create */
     /* Collective, agreed: fills the state, and on host memory the liveness. */
     int (*create)(struct epx_transport *transport);
-    /* On all ranks at the same place, and never of a finished communicator; may wait for peers.
+    /* Called on all ranks at the same place, never for a finished communicator; may wait for peers.
      * Takes a state that create left half-built; the memory of the state itself stays. */
     void (*free)(void *state);
-    /* Collective, agreed; and its end, local. Windows of a direct transport begin as zeros. NULL,
-     * for a transport with messages on host memory = windows are private memory. */
+    /* window_create is collective and agreed, window_free local. Windows of a direct transport begin
+     * as zeros. NULL, for a transport with messages on host memory: windows are private memory. */
     int (*window_create)(void *state, size_t bytes, struct epx_window **window);
     void (*window_free)(void *state, struct epx_window *window);
-    /* Collective: gives the memory of freed windows back, when on all ranks nothing is in flight
-     * and the same windows have been freed. NULL = window_free does. */
+    /* Collective: gives the memory of freed windows back; called when all ranks have freed the same
+     * windows and nothing is in flight. NULL = window_free gives it back. */
     void (*reclaim)(void *state);
     const struct epx_message_ops *messages;
     const struct epx_exchange_ops *exchanges;
@@ -98,9 +99,9 @@ struct epx_transport {
     struct epx_comm *comm;
     const struct epx_transport_ops *ops;
     void *state;
-    struct epx_liveness liveness; /* on device memory of the ground */
+    struct epx_liveness liveness; /* made by create; on device memory by the ground */
     const struct epx_ground *ground;
-    /* what the ground made: one of the first three, hier beside staged */
+    /* what the ground made: direct, staged or device, and hier beside staged */
     struct epx_direct *direct;
     struct epx_staged *staged;
     struct epx_device *device;
@@ -111,7 +112,7 @@ struct epx_transport {
 /* The transport that moves messages of pinned host memory for device communicators, or NULL. */
 const struct epx_transport_ops *epx_transport_host_messages(void);
 
-/* Collective, agreed; and its end, local, which takes NULL. */
+/* The create is collective and agreed; the free is local and takes NULL. */
 int epx_transport_window_create(const struct epx_transport *transport, size_t bytes,
                                 struct epx_window **window);
 void epx_transport_window_free(const struct epx_transport *transport, struct epx_window *window);

@@ -16,12 +16,12 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static int armed, nth_fails, calls;
 static enum inject_kind kind_fails;
 static const char *failed;
-static void *pointers[MOST_POINTERS]; /* the library's, while it holds them */
+static void *pointers[MOST_POINTERS]; /* that the library holds */
 static int num_pointers, num_others;
-static int duplications; /* begun since the last catching up */
+static int duplications; /* of communicators, begun since the last catching up */
 static MPI_Comm *copies[MOST_DUPLICATIONS];
-static int answers;              /* of MPI_Test */
-static int answers_before_split; /* learnt from earlier runs */
+static int answers;              /* completed calls of MPI_Test */
+static int answers_before_split; /* answers before MPI_Comm_split_type, from earlier runs */
 
 void inject_arm(enum inject_kind kind, int nth)
 {
@@ -46,7 +46,8 @@ int inject_live(void)
     return num_pointers + num_others;
 }
 
-/* What the library makes its nth communicator from: user, traffic, and from that all others. */
+/* What the library duplicates for its nth communicator: the world for user, user for traffic, and
+ * traffic for all others. */
 static MPI_Comm original(int nth)
 {
     return nth == 0 ? MPI_COMM_WORLD : *copies[nth == 1 ? 0 : 1];
@@ -109,7 +110,7 @@ static void count_other(int change)
     pthread_mutex_unlock(&mutex);
 }
 
-/* The system's, by the linker's --wrap. */
+/* The system's functions, under the names of the linker's --wrap. */
 
 void *__real_malloc(size_t bytes);
 void *__real_calloc(size_t n, size_t bytes);
@@ -219,7 +220,7 @@ void *__wrap_dlopen(const char *name, int flags)
     return fails(INJECT_SHORTAGE, "dlopen") ? NULL : __real_dlopen(name, flags);
 }
 
-/* MPI's. A call that fails took no part. */
+/* Calls of MPI. A call that is made to fail does not reach MPI. */
 
 #define FORWARD(name, parameters, arguments)                                                       \
     int MPI_##name parameters                                                                      \
@@ -227,7 +228,8 @@ void *__wrap_dlopen(const char *name, int flags)
         return fails(INJECT_MPI, "MPI_" #name) ? MPI_ERR_OTHER : PMPI_##name arguments;            \
     }
 
-/* What gives back fails afterwards: else it would be this program that leaks. */
+/* A call that frees something reaches MPI before it is made to fail: else this program would
+ * leak. */
 #define FORWARD_FIRST(name, parameters, arguments, change)                                         \
     int MPI_##name parameters                                                                      \
     {                                                                                              \
@@ -317,8 +319,9 @@ int MPI_Comm_idup(MPI_Comm comm, MPI_Comm *copy, MPI_Request *request)
 }
 
 /*
- * There is no bounded form: a rank that does not take part keeps the others in MPI. So it fails
- * afterwards, and catching up begins with the one that a failure just before made a rank miss.
+ * MPI_Comm_split_type has no bounded form: a rank that does not take part keeps the others in MPI.
+ * So it reaches MPI before it is made to fail, and catching up begins with the split that a failure
+ * just before made a rank miss.
  */
 int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *part)
 {
@@ -334,7 +337,7 @@ int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Com
     return error;
 }
 
-/* How often something is asked for depends on the others: only answers are counted. */
+/* Counts only calls that complete: how often the library polls depends on the other ranks. */
 int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
 {
     int error = PMPI_Test(request, flag, status);

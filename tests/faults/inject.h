@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * inject.h - lets one call of the library fail: an allocation or another of the system's
+ * inject.h - lets one call of the library fail: an allocation or another request for the system's
  * resources, or a call of MPI. The program links the library's inside with -Wl,--wrap and stands
- * between it and MPI by MPI's profiling names. lint_inject.sh finds calls left out here.
+ * between it and MPI by MPI's profiling names. lint_inject.sh finds calls that are missing here.
  */
 #ifndef INJECT_H
 #define INJECT_H
@@ -13,15 +13,15 @@ enum inject_kind { INJECT_SHORTAGE, INJECT_MPI };
 void inject_arm(enum inject_kind kind, int nth);
 /* The function that failed, NULL if none did; nothing fails any more. */
 const char *inject_disarm(void);
-/* Completed waits for room, polls and probes are counted when they complete: MPI_Iprobe always
- * fails while armed for MPI, the library does not need its answer. */
+/* Waits for room, polls and probes are counted only when they complete. While armed for MPI,
+ * MPI_Iprobe always fails: the library does not need its answer. */
 
 /* What the library took and did not give back: memory, mappings, communicators, info objects. */
 int inject_live(void);
 
 /*
- * Collective over MPI_COMM_WORLD: a rank that missed the making of a communicator in which the
- * others still are, or which they gave up, makes up for it. MPI makes no other one before.
+ * Collective over MPI_COMM_WORLD. A rank that missed the making of a communicator takes part now:
+ * the others are still in it, or gave it up, and MPI makes no other communicator before.
  */
 void inject_catch_up(void);
 

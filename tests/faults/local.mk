@@ -27,7 +27,7 @@ tests_faults_test_faults_LDADD = $(suite_ldadd)
 tests_faults_test_finalize_CPPFLAGS = $(suite_cppflags)
 tests_faults_test_finalize_LDADD = $(suite_ldadd)
 
-# Stands between the library's inside and what it calls.
+# inject.c stands between the library's inside and what it calls.
 tests_faults_test_inject_SOURCES = tests/faults/test_inject.c \
   tests/faults/inject.c tests/faults/inject.h
 tests_faults_test_inject_CPPFLAGS = $(unit_cppflags)

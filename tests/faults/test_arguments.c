@@ -16,7 +16,7 @@ static EPX_Comm comm;
 static EPX_Route route;
 static EPX_Request request;
 
-/* Buffers large enough for any call here, in the memory that the run is about. */
+/* Buffers large enough for any call here, in the memory space of the run. */
 static int64_t *ids;
 static float *weights, *more_weights;
 static float *home_rows, *slot_rows, *more_slot_rows;
@@ -124,7 +124,7 @@ static void open_route(void)
     SETTLE();
 }
 
-/* Whatever a test did, the communicator and the route still work, and nothing is left over. */
+/* Checks, whatever a test did, that communicator and route still work and nothing is left over. */
 static void close_route(void)
 {
     EXPECT(request == EPX_REQUEST_NULL, "a failed call left a request");
@@ -270,7 +270,7 @@ static void expect_attr_refused(EPX_Route_attr attr, int wanted)
     EXPECT(none == EPX_ROUTE_NULL, "an output was written");
 }
 
-/* One attribute off the good ones. */
+/* Expects EPX_Route_create to refuse attributes of which one is not valid. */
 #define REFUSED(member, value, wanted)                                                             \
     do {                                                                                           \
         EPX_Route_attr attr_ = good_attr();                                                        \
@@ -552,7 +552,7 @@ static void good_exchange(void)
         EXPECT_FAULT(comm, alltoallv(), wanted);                                                   \
     } while (0)
 
-/* Counts on a device are read by the kernel alone: the request fails, not the call. */
+/* In device memory only the kernel reads counts: the request fails, not the call. */
 static void expect_counts_refused(void)
 {
     put_counts();
@@ -581,7 +581,7 @@ START_TEST(alltoallv_checks_its_counts)
 }
 END_TEST
 
-/* How long sendbuf is a device knows, the host does not. */
+/* On a device only the kernel knows the counts, hence how long sendbuf is; the host does not. */
 START_TEST(alltoallv_checks_its_arguments)
 {
     EXCHANGE_REFUSED(capacity, -1, EPX_ERR_COUNT);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * test_cut.c - the link of a node is cut in the middle of a dispatch. If it comes back within the
- * bound the dispatch completes; if not, every rank learns within it that one on the other side is
- * silent, frees what it has, makes no other communicator, and leaves. MPI can no more tell what
- * others found: each rank answers with its exit code.
+ * bound the dispatch completes; if not, every rank learns within the bound that a rank on the other
+ * side is silent, frees what it has, makes no other communicator, and leaves. MPI can no longer
+ * tell what other ranks found, so each rank answers with its exit code.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static long orders_obeyed(void)
     return lines;
 }
 
-/* Returns when the link is cut; for good if seconds are 0. */
+/* Cuts the link, for so many seconds, for good if they are 0; returns when it is cut. */
 static void cut_last_node(int seconds)
 {
     const struct timespec nap = {0, 1000000};
@@ -60,7 +60,8 @@ static void cut_last_node(int seconds)
     EXPECT(orders_obeyed() > before, "the link is not cut");
 }
 
-/* Nothing is over before the link is cut: rank 0, for which all wait, calls only then. */
+/* Starts a dispatch that cannot complete before the link is cut: rank 0, for which all wait, calls
+ * only then. */
 static void start_dispatch(struct operation *op, struct routing *routing, int cut_seconds)
 {
     operation_prepare(op, routing, DISPATCH, 5);

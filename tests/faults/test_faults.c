@@ -34,7 +34,7 @@ static void open_layer(void)
     SETTLE();
 }
 
-/* Nothing was stored, and the communicator and its routes still work. */
+/* Checks that nothing was stored, and that the communicator and its routes still work. */
 static void close_layer(void)
 {
     buffer_check(&home, "rows at home");

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_finalize.c - a rank enters MPI_Finalize with an operation in flight: its peers, who wait
- * for it, learn so at once and not when the bound is over; on a device the operation goes on, and
- * they get their rows. No Check here: its reports would need the rank that is gone. Each rank
- * answers with its exit code.
+ * test_finalize.c - a rank enters MPI_Finalize with an operation in flight. Its peers, who wait for
+ * it, learn so at once and not when the bound is over; on a device the operation goes on, and they
+ * get their rows. The program does not use Check, whose reports would need the rank that is gone:
+ * each rank answers with its exit code.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,7 +69,7 @@ static int start(struct traffic *traffic, EPX_Comm comm)
                          comm, EPX_STREAM_NULL, &traffic->request);
 }
 
-/* Comes last, so that the others are in the middle of it, and goes at once. */
+/* Calls last, so that the others are in the middle of the operation, and leaves at once. */
 static void leave_early(struct traffic *traffic, EPX_Comm comm)
 {
     const struct timespec nap = {0, 300000000};

@@ -32,10 +32,10 @@ static int32_t ids[TOKENS][TOP_K];
 static int64_t counts[4][MAX_RANKS];
 static struct outcome outcome, outcomes[MAX_RANKS];
 static int kept;
-static int is_set_up; /* what is only done before the first communicator of the process is done */
+static int is_set_up; /* whether the setup that a process makes once is done */
 static struct world world;
 
-/* A call that took no part may be repeated. */
+/* Whether the call took no part in the collective, so that it may be repeated. */
 static int took_no_part(int code, int nonblocking)
 {
     return code == EPX_ERR_NOT_INITIALIZED || (nonblocking && code == EPX_ERR_NO_MEM);
@@ -61,7 +61,7 @@ static int note(int code, int *kind, const char *where)
         ok = note(code_, &outcome.kind, #function);                                                \
     } while (0)
 
-/* Of several requests MPI itself says only that one of them failed. */
+/* Expects a message that tells why: for several requests MPI itself only says that one failed. */
 static void expect_reason(void)
 {
     char message[EPX_MAX_ERROR_STRING] = "", vague[MPI_MAX_ERROR_STRING] = "";
@@ -247,13 +247,14 @@ static int is_setup(const char *function)
            strcmp(function, "MPI_Comm_set_attr") == 0;
 }
 
-/* A communicator that has ended keeps what late messages may still go to. */
+/* Whether memory may be kept: a communicator that has ended keeps what late messages may go to. */
 static int may_keep(const char *function)
 {
     return (any_ended() && !is_setup(function)) || strcmp(function, "MPI_Cancel") == 0;
 }
 
-/* The last that the ranks do together: the others may be through before a rank fails there. */
+/* Whether the call is among the last that ranks make together: the others may be through before a
+ * rank fails there. */
 static int at_the_end(const struct outcome *victim)
 {
     return strcmp(victim->where, "EPX_Free_mem") == 0 ||
@@ -301,7 +302,8 @@ static MPI_Info hints(int timeout_ms)
     return suite_info("epx_timeout_ms", text, "epx_window_bytes", "65536", NULL);
 }
 
-/* The nth call fails, within a bound that a busy machine may make longer; 0 if there is none. */
+/* Lets the nth call fail and returns 1, 0 if there is no nth call. On a busy machine the bound is
+ * made longer. */
 static int fail_nth(enum inject_kind kind, int victim, int nth, int *timeout_ms)
 {
     for (;; *timeout_ms *= 2) {
@@ -316,8 +318,8 @@ static int fail_nth(enum inject_kind kind, int victim, int nth, int *timeout_ms)
 }
 
 /*
- * The nth call fails for n = 1, 2, ... until nothing fails any more; again from 1 when a process
- * is set up, which makes later counts smaller.
+ * Lets the nth call fail for n = 1, 2, ... until nothing fails any more. Begins again at 1 when a
+ * process has made its setup, after which fewer calls are made.
  */
 static int sweep(enum inject_kind kind, int victim, int timeout_ms)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * test_killed.c - a rank dies in the middle of a dispatch. The survivors must learn within the
- * bound who it was, complete everything in flight, and free what they have. MPI is of no use to
- * them afterwards: they leave their verdicts in memory that all of them map.
+ * bound which rank it was, complete everything in flight, and free what they have. MPI is of no use
+ * afterwards: the survivors leave their verdicts in memory that all of them map.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -26,7 +26,7 @@ enum verdict { VERDICT_OPEN, VERDICT_GOOD, VERDICT_BAD };
 
 static _Atomic int *verdicts;
 
-/* A file of its own, gone before the rank is killed. */
+/* Maps memory for the verdicts, from a file that is removed before the rank is killed. */
 static void open_verdicts(void)
 {
     char name[] = "/tmp/epx-verdicts-XXXXXX";
@@ -58,7 +58,7 @@ static struct scenario long_rows(void)
     return s;
 }
 
-/* Dies as soon as it has moved a part of its rows; not later than that. */
+/* Dies as soon as it has moved a part of its rows, and before it has moved all. */
 static void die(struct operation *op)
 {
     int flag = 0;
@@ -71,7 +71,8 @@ static void die(struct operation *op)
     atomic_store(&verdicts[suite_rank], VERDICT_BAD);
 }
 
-/* Whether it ended well, which it may where the rank's part was done before its death. */
+/* Waits for an operation; whether it ended well, which it may if the dead rank's part was done
+ * before. */
 static int wait_for(EPX_Comm comm, EPX_Request *request, int may_end_well, const char *message)
 {
     char again[EPX_MAX_ERROR_STRING] = "";
@@ -193,7 +194,7 @@ int main(int argc, char **argv)
     num = suite_rank == suite_size - 1 ? 1 : IN_FLIGHT;
     for (int i = 0; i < num; i++)
         operation_prepare(&ops[i], &routing, (enum verb)(i % VERBS), 5);
-    MPI_Barrier(MPI_COMM_WORLD); /* to prepare takes long: nobody is late with its calls */
+    MPI_Barrier(MPI_COMM_WORLD); /* preparing takes long: nobody is late with its calls */
     for (int i = 0; i < num; i++)
         EXPECT_CODE(operation_call(&ops[i]), EPX_SUCCESS);
     if (suite_rank == suite_size - 1)

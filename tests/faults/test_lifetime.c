@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_lifetime.c - EPX before MPI_Init and after MPI_Finalize, and objects left over in
- * between. No Check here: its reports would need MPI.
+ * test_lifetime.c - EPX before MPI_Init and after MPI_Finalize, and objects left over in between.
+ * The program does not use Check, whose reports would need MPI.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "support/suite.h"
 
 static int errors;
-static int64_t *id; /* what is routed, also by what is left in flight */
+static int64_t *id; /* the ids of all routings, also of those left in flight */
 
 static void expect(const char *what, int code, int wanted)
 {
@@ -24,7 +24,8 @@ static void expect(const char *what, int code, int wanted)
 #undef EXPECT
 #define EXPECT(call, wanted) expect(#call, call, wanted)
 
-/* The library's own calls work at any time; those that need MPI say that it is not there. */
+/* Calls what needs no MPI, which works at any time, and what needs it, which says that it is not
+ * there. */
 static void try_without_mpi(void)
 {
     EPX_Comm comm = EPX_COMM_NULL;

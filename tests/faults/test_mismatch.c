@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_mismatch.c - ranks that call different things at the same place, at different speeds:
- * all of them learn it, nothing is stored, nothing else in flight is harmed, and the next
- * routing works. And ranks that come after the others gave up: they touch nobody's memory.
+ * test_mismatch.c - ranks that call different things at the same place, at different speeds: all of
+ * them learn it, nothing is stored, nothing else in flight is harmed, and the next routing works.
+ * Also ranks that come after the others gave up: they touch nobody's memory.
  */
 #include <malloc.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static void sleep_ms(int ms)
     nanosleep(&time, NULL);
 }
 
-/* One rank is slow: the first, the last; or none. */
+/* Delays one rank: the first, the last, or none. */
 static void dawdle(int i)
 {
     const int slow[] = {0, suite_size - 1, -1};
@@ -99,7 +99,7 @@ static void open_routed(void)
     route(&b, &routing_b, 2);
 }
 
-/* Routing again is all that it takes. */
+/* Checks that after a mismatch routing again is all it takes. */
 static void close_layers(void)
 {
     SETTLE();
@@ -116,7 +116,7 @@ static void close_layers(void)
     SETTLE();
 }
 
-/* An operation that must leave its outputs as they are. */
+/* Starts an operation that must leave its outputs as they are. */
 static int start_in_vain(struct operation *op, struct routing *routing, enum verb verb)
 {
     int truncated = routing->ref->truncated, code;
@@ -152,7 +152,7 @@ static void call_in_vain(struct routing *routing, enum verb verb)
     finish_in_vain(&op);
 }
 
-/* Routes on this rank's layer, which the others do not. */
+/* Routes on this rank's layer, which is not the layer of the others. */
 static void route_in_vain(struct layer *layer, int slow)
 {
     struct routing routing;
@@ -179,7 +179,7 @@ static void open_overflowed(struct layer *full, struct routing *routing)
     SETTLE();
 }
 
-/* Good, overflowed, good, and a routing that fits at last: all in flight together. */
+/* Keeps in flight together: a good routing, an overflowed, a good, and one that fits at last. */
 START_TEST(an_overflowed_operation_disturbs_no_neighbour)
 {
     struct operation before, failed, after;
@@ -188,7 +188,7 @@ START_TEST(an_overflowed_operation_disturbs_no_neighbour)
 
     open_overflowed(&full, &full_routing);
     full.s.tokens = TOKENS_NONE;
-    a.s.tokens = TOKENS_ONE_RANK; /* the others' rows keep nobody from going on */
+    a.s.tokens = TOKENS_ONE_RANK; /* so that no rank waits for rows of the others */
     reroute(&a, &routing_a, 1);
     a.s.tokens = TOKENS_FULL;
     dawdle(_i + 1);
@@ -226,7 +226,7 @@ START_TEST(a_failed_route_against_a_good_one_is_a_mismatch)
 }
 END_TEST
 
-/* What stood on either routing is void on all ranks; the other way round next time. */
+/* Operations on either routing fail on all ranks; the next round has the layers exchanged. */
 START_TEST(routing_works_after_a_mismatch_of_routes)
 {
     for (int round = 0; round < ROUNDS; round++) {
@@ -240,7 +240,7 @@ START_TEST(routing_works_after_a_mismatch_of_routes)
 }
 END_TEST
 
-/* The other verb's own routing stays good. */
+/* The routing of the route that the other verb used stays good. */
 START_TEST(a_routing_does_not_pass_for_another_verb)
 {
     for (int round = 0; round < ROUNDS; round++) {
@@ -254,7 +254,7 @@ START_TEST(a_routing_does_not_pass_for_another_verb)
 }
 END_TEST
 
-/* Whole buffers of known bytes, for calls on which the reference has no opinion. */
+/* Whole buffers of known bytes, for calls that the reference cannot predict. */
 static struct buffer from, to, counts;
 
 static void open_plain(void)
@@ -306,7 +306,7 @@ START_TEST(a_routing_does_not_pass_for_an_exchange)
 }
 END_TEST
 
-/* A rank that never routed it has the route spoiled like the others, and is let in. */
+/* A rank that never routed has its route spoiled like the others, and may call operations on it. */
 START_TEST(a_rank_that_never_routed_takes_part_in_the_failure)
 {
     struct layer *routed[] = {&a, &b};
@@ -326,7 +326,7 @@ START_TEST(a_rank_that_never_routed_takes_part_in_the_failure)
 }
 END_TEST
 
-/* The routes go while a mismatch and an operation that stands on it are still queued. */
+/* Frees the routes while a mismatch and an operation on the routing that it spoils are queued. */
 START_TEST(a_mismatch_reaches_operations_on_freed_routes)
 {
     struct scenario s = scenario_small(EPX_FLOAT16);
@@ -359,7 +359,7 @@ START_TEST(a_mismatch_reaches_operations_on_freed_routes)
 }
 END_TEST
 
-/* Rows of the same length, which dispatch would move. */
+/* The rows have the same length, so dispatch would move them. */
 START_TEST(verbs_that_add_need_the_same_datatype)
 {
     enum verb verb = (enum verb)(COMBINE + _i / 2);
@@ -380,7 +380,7 @@ static EPX_Comm open_hasty(void)
     return hasty;
 }
 
-/* What the late rank still does happens between the two barriers. */
+/* Lets the late rank do, between the two barriers, what it still does. */
 static void let_it_come(void)
 {
     MPI_Barrier(MPI_COMM_WORLD);
@@ -424,7 +424,7 @@ START_TEST(a_rank_late_for_a_blocking_call_leaves_stacks_alone)
 }
 END_TEST
 
-/* Takes what the library may have given back, in pieces of several sizes. */
+/* Takes memory that the library may have given back, in pieces of several sizes. */
 static void expect_own_heap(void)
 {
     enum { PIECES = 120 };
@@ -446,7 +446,8 @@ static void expect_own_heap(void)
     EXPECT(bad == 0, "%ld bytes of the heap were overwritten", bad);
 }
 
-/* It is late for the call, or leaves in the middle of it; the counts are long messages. */
+/* The late rank is late for the call, or leaves in the middle of it; the counts are long
+ * messages. */
 START_TEST(a_rank_late_for_a_routing_leaves_heaps_alone)
 {
     EPX_Comm hasty = open_hasty();
@@ -489,7 +490,7 @@ static void add_mismatches(Suite *suite)
     tcase_add_loop_test(routed, a_mismatch_reaches_operations_on_freed_routes, 0, 6);
     tcase_add_loop_test(routed, verbs_that_add_need_the_same_datatype, 0, 6);
     tcase_add_checked_fixture(unrouted, open_unrouted, close_layers);
-    if (!space_is_device()) /* there only ranks that routed know of the failure */
+    if (!space_is_device()) /* on a device only ranks that routed know of the failure */
         tcase_add_loop_test(unrouted, a_rank_that_never_routed_takes_part_in_the_failure, 0, 6);
     suite_add_tcase(suite, routed);
     suite_add_tcase(suite, unrouted);
@@ -502,7 +503,7 @@ static Suite *make_suite(void)
 
     add_mismatches(suite);
     tcase_add_loop_test(late, a_rank_late_for_a_blocking_call_leaves_stacks_alone, 0, 4);
-    if (!space_is_device()) /* whose kernels do not wait for a sleeping host */
+    if (!space_is_device()) /* kernels do not wait for a sleeping host */
         tcase_add_loop_test(late, a_rank_late_for_a_routing_leaves_heaps_alone, 0, 4);
     suite_add_tcase(suite, late);
     return suite;

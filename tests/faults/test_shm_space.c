@@ -33,7 +33,7 @@ static int open_small_layer(struct layer *layer, EPX_Comm comm)
     return EPX_Route_create(&attr, comm, &layer->route);
 }
 
-/* Refused when the communicator is made, or when its first large window is. */
+/* Expects a refusal when the communicator is made, or when its first large window is. */
 static void expect_refused(void)
 {
     EPX_Comm comm = EPX_COMM_NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_stall.c - a rank that is late within the bound is waited for; past it, it is named. */
+/* test_stall.c - a rank that is late within the bound is waited for; past the bound it is named. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,7 +67,8 @@ static int names_rank(EPX_Comm comm, int rank)
     return fault_message_has(comm, text);
 }
 
-/* Everything on a finished communicator completes at once with one message; free is local. */
+/* Expects everything on a finished communicator to complete at once with one message, and free to
+ * be local. */
 static void expect_finished(EPX_Comm comm, struct layer *layer, struct exchange *later)
 {
     double start = suite_seconds();

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fuzz_api.c - any bytes as arguments of the public functions, on one rank: what the attributes,
- * ids, counts and hints say must come out as an error or as the promised rows, nothing is
- * written outside a buffer, and the communicators stay usable. `make fuzz' links it with
- * libFuzzer, fuzz_replay.c runs it over tests/fuzz/corpus.
+ * fuzz_api.c - any bytes as arguments of the public functions, on one rank. What the attributes,
+ * ids, counts and hints say must come out as an error or as the promised rows; nothing is written
+ * outside a buffer, and the communicators stay usable. `make fuzz' links it with libFuzzer;
+ * fuzz_replay.c runs it over tests/fuzz/corpus.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 enum { GUARD_BYTES = 64, GUARD = 0xa5, MOST_BYTES = 1 << 20, MOST_BUFFERS = 16 };
 enum { MOST_OBJECT_BYTES = 16 << 20, MOST_MEMORY = 1 << 30, RUNS_BETWEEN_CHECKS = 32 };
 
-/* Sanitizers, where they are: large allocations fail, as they do by the limits set below. */
+/* Tells sanitizers that large allocations fail, as they do by the limits set below. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
@@ -67,7 +67,7 @@ static int take_byte(struct input *input)
     return byte;
 }
 
-/* Small numbers often, any number sometimes. */
+/* Takes a number that is often small, and sometimes any number. */
 static int64_t take_number(struct input *input)
 {
     int kind = take_byte(input);
@@ -81,7 +81,7 @@ static int64_t take_number(struct input *input)
     return kind < 240 ? any : any & INT32_MAX;
 }
 
-/* A buffer between guards; NULL if it would be too large, or now and then. */
+/* Makes a buffer between guards; NULL if it would be too large, and now and then. */
 static void *make_buffer(int64_t rows, int64_t row_bytes, int given)
 {
     struct buffer *buffer = &buffers[num_buffers];
@@ -118,7 +118,7 @@ static int is_code(int code)
            code != EPX_ERR_TIMEOUT && code != EPX_ERR_MPI;
 }
 
-/* A request is left exactly by a call that succeeded; its outcome. */
+/* Expects a request exactly if the call succeeded; returns the outcome. */
 static int outcome(int code, EPX_Request *request)
 {
     REQUIRE(is_code(code));
@@ -169,7 +169,8 @@ static EPX_Route_attr take_attr(struct input *input)
     return attr;
 }
 
-/* The struct as a later or an earlier version would pass it, or with any bytes. */
+/* Creates a route from attributes as a later or an earlier version would pass them, or any
+ * bytes. */
 static int create_odd_route(struct input *input, EPX_Comm comm, EPX_Route *route)
 {
     unsigned char bytes[256];
@@ -218,7 +219,7 @@ static int64_t id_at(const void *ids, int bits, int64_t i)
     return bits == 32 ? ((const int32_t *)ids)[i] : ((const int64_t *)ids)[i];
 }
 
-/* Whether the ids give an error; those out of range have no slot. */
+/* Whether the ids give an error; ids out of range have no slot. */
 static int check_ids(const void *ids, const EPX_Route_view *view, const EPX_Route_attr *attr,
                      int tokens)
 {
@@ -245,7 +246,7 @@ static void take_ids(struct input *input, void *ids, const EPX_Route_attr *attr,
     }
 }
 
-/* Every pair that has a slot has its token's row there. */
+/* Checks that every pair with a slot has its token's row there. */
 static void check_dispatched(const EPX_Route_view *view, const EPX_Route_attr *attr, int tokens,
                              const char *sent, const char *got, int64_t row_bytes)
 {
@@ -506,7 +507,7 @@ static EPX_Comm create_comm(const char *transport)
     return comm;
 }
 
-/* Sizes that no machine should be asked for are a shortage here. */
+/* Limits memory, so that sizes no machine should be asked for are a shortage here. */
 static void limit_memory(void)
 {
     struct rlimit limit = {MOST_OBJECT_BYTES, MOST_OBJECT_BYTES};

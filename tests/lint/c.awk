@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# c.awk - reads C and CUDA C++ line by line. After scan_c($0) there is of this line
-#   code               without comments, strings and characters empty
-#   directive          the preprocessor's directive that it begins or goes on with, or ""
-#   directive_begins   whether it begins it
+# c.awk - reads C and CUDA C++ line by line. After scan_c($0) these variables tell of the line
+#   code               the line without comments; its strings and characters are empty
+#   directive          the preprocessor's directive that the line begins or goes on with, or ""
+#   directive_begins   whether the line begins the directive
 #   included           the name in an #include, or ""; included_by is the mark before it, " or <
 #   num_comments       comments that end here: comment_text[i], from comment_line[i] on
 

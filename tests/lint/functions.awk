@@ -132,8 +132,8 @@ function scan_parameter(token) {
         last[depth] = token
 }
 
-# Whose parameters an opening parenthesis begins: after a name or after what is in parentheses
-# itself, as (*name) or MACRO(name) are.
+# Returns the name whose parameters an opening parenthesis begins: the parenthesis stands after a
+# name or after what is in parentheses itself, as (*name) or MACRO(name) are.
 function owner_of_list() {
     if (in_value)
         return ""

@@ -51,7 +51,7 @@ function report_circle(start,   queue, before, head, tail, unit, next_unit, i) {
     }
 }
 
-# From its first unit by name on, so that a circle is printed once.
+# Prints a circle from its first unit by name on, so that it is printed once.
 function print_circle(start, before,   unit, to, first, names, places) {
     first = start
     for (unit = before[start]; unit != start; unit = before[unit])

@@ -74,7 +74,7 @@ check_function() {
     done
 }
 
-# The other way round: a page shows no function that epx.h lacks.
+# No page shows a function that epx.h lacks.
 check_synopsis() {
     plain_text "$1" | section SYNOPSIS | tr -d ' \t\n' | tr ';' '\n' |
         sed -n 's/.*\(intEPX_.*\)/\1;/p' >"$work/shown"

@@ -57,7 +57,8 @@ expect_clean() {
     done
 }
 
-# The two lowest layers need no other: what is planted beside them is found sooner, and by itself.
+# Keeps the two lowest layers, which need no other: beside them what is planted is found sooner, and
+# by itself.
 keep_a_part() {
     find src tools tests examples -type f ! -name local.mk ! -path 'src/base/*' \
         ! -path 'src/core/*' ! -path 'tests/lint/*' -exec rm {} +
@@ -79,7 +80,7 @@ plant_bare() {
     planted="$planted $file"
 }
 
-# found LINT FILE WORDS - the lint fails and says so of this file, which goes, with all others.
+# found LINT FILE WORDS - the lint fails and says these words of this file; then uproots all files.
 found() {
     num_planted=$((num_planted + 1))
     run_lint "$1"
@@ -92,7 +93,7 @@ found() {
     uproot
 }
 
-# left_alone LINT - it says nothing of what is planted.
+# left_alone LINT - the lint says nothing of what is planted.
 left_alone() {
     run_lint "$1"
     for file in $planted; do

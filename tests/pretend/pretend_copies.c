@@ -11,7 +11,7 @@ struct work {
     void *to;
     const void *from;
     size_t bytes;
-    cudaEvent_t event; /* recorded, in place of a copy */
+    cudaEvent_t event; /* to be recorded; NULL for a copy */
 };
 
 struct CUstream_st {

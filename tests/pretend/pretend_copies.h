@@ -9,9 +9,9 @@
 #include <cuda_runtime_api.h>
 #include <stdint.h>
 
-/* That of this rank: ranks with the same number share it. */
+/* Sets the GPU of this rank: ranks with the same number share it. */
 void pretend_gpu(int number, int num_sms);
-/* How many GPUs are visible, numbered from 0; without it this rank's alone. */
+/* Sets how many GPUs are visible, numbered from 0; without this call only this rank's is. */
 void pretend_visible(int num_gpus);
 /* Does what is still queued on all streams. */
 void pretend_drain(void);

@@ -13,9 +13,9 @@
 
 enum { MOST_BLOCKS = 256, HEADER_BYTES = 4096, BLOCK_BYTES = 2 << 20, MOST_DELAY_US = 3000 };
 
-/* In front of the memory. */
+/* Stands in front of the memory of each allocation. */
 struct header {
-    atomic_int opened; /* by how many others it is mapped */
+    atomic_int opened; /* how many other processes have it mapped */
 };
 
 struct block {
@@ -126,7 +126,8 @@ cudaError_t cudaFree(void *memory)
     return cudaSuccess;
 }
 
-/* Smaller allocations may share a block. */
+/* Counts a misuse where memory is not made of whole blocks: smaller allocations may share a
+ * block. */
 cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle, void *memory)
 {
     const struct block *block = block_at(memory, 1);
@@ -159,7 +160,7 @@ cudaError_t cudaIpcOpenMemHandle(void **memory, cudaIpcMemHandle_t handle, unsig
     return cudaSuccess;
 }
 
-/* Takes its time, so that an owner that does not wait is caught. */
+/* Waits a while, so that an owner that frees too early is caught. */
 cudaError_t cudaIpcCloseMemHandle(void *memory)
 {
     struct block *block = block_at(memory, 0);

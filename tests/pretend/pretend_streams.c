@@ -203,7 +203,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     return cudaSuccess;
 }
 
-/* Full of what nobody wrote. */
+/* Fills the memory with what nobody wrote. */
 cudaError_t cudaMalloc(void **memory, size_t bytes)
 {
     if (fails())

@@ -9,16 +9,16 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
-/* Work of a transport; the step runs on the stream's thread, when all before it is done. */
+/* Queues work of a transport: the step runs on the stream's thread, when all before it is done. */
 void pretend_queue(cudaStream_t stream, void (*step)(void *), void *argument);
 /* The driver's cuStreamWriteValue64: a release store. */
 CUresult CUDAAPI pretend_write(CUstream stream, CUdeviceptr word, cuuint64_t value, unsigned flags);
 
-/* All calls work, until others are asked for. */
+/* Lets all calls work, until one of the next two functions is called. */
 void pretend_reset(void);
-/* The n-th fallible call from now fails, from 1. */
+/* Lets the n-th call from now that can fail do so, counted from 1. */
 void pretend_fail_call(int n);
-/* Writes on streams fail, or the device is lost. */
+/* Lets writes on streams fail; lets the device be lost. */
 void pretend_fail_writes(void);
 void pretend_lose_device(void);
 /* Streams and allocations that were not given back. */

@@ -11,7 +11,7 @@
 
 /* The blocks that live: a table with linear probing, never more than half full. */
 enum { TABLE_SIZE = 1 << 18 };
-/* Behind blocks of posix_memalign, which the library's arrays and stages are. */
+/* Guards stand behind blocks of posix_memalign, from which the library's arrays and stages come. */
 enum { GUARD_BYTES = 256, GUARD = 0xa5 };
 
 struct block {
@@ -47,7 +47,7 @@ static size_t home_of(const void *block)
     return (size_t)(((uintptr_t)block >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> 40) % TABLE_SIZE;
 }
 
-/* Its place, or that of the hole where it would go. */
+/* The place of a block in the table, or that of the hole where it would go. */
 static size_t place_of(const void *block)
 {
     size_t i = home_of(block);
@@ -94,7 +94,7 @@ int allocation_is_intact(void)
     return intact;
 }
 
-/* Closes the hole: whatever stands behind it may have been pushed on by it. */
+/* Closes a hole: blocks behind it may stand where they do because its place was taken. */
 static void take_out(size_t hole)
 {
     table[hole].address = NULL;
@@ -106,7 +106,7 @@ static void take_out(size_t hole)
     }
 }
 
-/* A block that the C library allocated itself is not known. */
+/* Takes a block out of the table, if it is known: the C library's own are not. */
 static void forget(const void *block)
 {
     size_t place;

@@ -46,7 +46,8 @@ tests_suite_test_profiling_SOURCES = tests/suite/test_profiling.c tests/suite/pr
 tests_suite_test_profiling_CPPFLAGS = $(suite_cppflags)
 tests_suite_test_profiling_LDADD = $(suite_ldadd)
 
-# A preloaded tool; the shell that starts the program is given it too, so it binds when called.
+# A preloaded tool. The shell that starts the program loads it too, so its symbols may bind only
+# when they are called.
 if HAVE_PROFILE_TOOL
 check_LTLIBRARIES += tests/suite/profile_tool.la
 endif
@@ -70,7 +71,7 @@ tests_suite_test_transports_LDADD = $(suite_ldadd)
 tests_suite_test_twins_CPPFLAGS = $(suite_cppflags)
 tests_suite_test_twins_LDADD = $(suite_ldadd)
 
-# These see every allocation of the library, which is linked as a whole.
+# These programs see every allocation of the library, which is linked as a whole.
 allocation_sources = tests/suite/allocation.c tests/suite/allocation.h
 allocation_ldflags = -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc \
   -Wl,--wrap=posix_memalign -Wl,--wrap=free -Wl,--wrap=mmap -Wl,--wrap=munmap \

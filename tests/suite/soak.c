@@ -60,7 +60,7 @@ static void enter(const struct party *party)
     suite_nodes = party ? party->nodes : world_nodes;
 }
 
-/* Hints go before the environment, so what a party does not ask for is no hint. */
+/* Hints win over the environment, so what a party leaves to the environment must be no hint. */
 static MPI_Info hints_of(const struct party *party)
 {
     MPI_Info info = suite_info("epx_window_bytes", party->window_bytes, NULL);
@@ -98,7 +98,7 @@ static void close_party(struct party *party)
     free(party->nodes);
 }
 
-/* What goes on on one communicator in one step. */
+/* What one communicator has in flight in one step. */
 struct flight {
     const struct party *party;
     struct layer layer;
@@ -122,7 +122,7 @@ static int pick(uint64_t seed, int what, int below)
     return data_below(seed, 301, (uint64_t)what, below);
 }
 
-/* Differs by rank; a quarter of the times. */
+/* Sleeps in a quarter of its calls; which of them differs by rank. */
 static void sleep_perhaps(uint64_t seed, int what)
 {
     int place = what * 64 + world_rank;
@@ -193,7 +193,7 @@ static int list_pending(struct flight *flight, struct pending *pending)
     return n;
 }
 
-/* Another order on every rank. */
+/* Shuffles into another order on every rank. */
 static void shuffle(struct pending *pending, int n, uint64_t seed)
 {
     for (int i = n - 1; i > 0; i--) {
@@ -313,7 +313,7 @@ static void renew_parties(void)
         open_party(&parties[i]);
 }
 
-/* As many requests at once as any step can have: later steps make no more. */
+/* Makes as many requests at once as any step can have, so that later steps make no more. */
 static void fill_request_list(void)
 {
     static const int64_t zeros[MOST_RANKS];
@@ -336,8 +336,8 @@ static void fill_request_list(void)
 }
 
 /*
- * With new communicators, whose memory is not touched yet, and nothing else live but the requests
- * kept for reuse: what is in use can be compared.
+ * Compares the memory in use. It can be compared because the communicators are new, their memory
+ * not yet touched, and nothing else is live but the requests kept for reuse.
  */
 static int look_round(struct look *warm, int step, int warm_step)
 {
@@ -353,7 +353,7 @@ static int look_round(struct look *warm, int step, int warm_step)
     return 0;
 }
 
-/* The number of steps taken before one failed, or all. */
+/* Returns the number of steps taken before one failed, or of all. */
 static int run(int64_t seed, int steps, struct look *warm)
 {
     int warm_step = steps / 3, step = 0, fine;

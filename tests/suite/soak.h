@@ -11,11 +11,11 @@
 #include "epx.h"
 #include "suite/allocation.h"
 
-/* The ranks of one communicator of this rank's, as the tests' modules see them. */
+/* A communicator of this rank, and its ranks as the tests' modules see them. */
 struct party {
     const char *transport, *progress; /* NULL = as the environment says */
     const char *window_bytes;
-    int ranks_per_node; /* 0 = likewise */
+    int ranks_per_node; /* 0 = as the environment says */
     int (*color)(int rank, int size);
     EPX_Comm comm;
     int rank, size;
@@ -31,17 +31,17 @@ int parity(int rank, int size);
 int all_but_last(int rank, int size);
 
 struct look {
-    struct allocation allocation; /* of the host's */
+    struct allocation allocation; /* on the host */
     int64_t kib;                  /* resident; in use on the GPU */
 };
 
-/* Collective: notes what is in use; expects as much, or little more. */
+/* Collective: look_note notes what is in use; look_compare expects as much, or little more. */
 void look_note(struct look *look);
 void look_compare(const struct look *warm);
-/* Both for the report; collective, in memory of its own. */
+/* Collective: what was noted and what is in use now, as text in static memory. */
 const char *look_text(const struct look *warm);
 
-/* Of all ranks. */
+/* Collective: the largest value of all ranks. */
 int64_t most_of_all(int64_t value);
 
 #endif

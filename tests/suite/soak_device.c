@@ -20,7 +20,7 @@ struct party parties[] = {
 };
 const int num_parties = sizeof(parties) / sizeof(parties[0]), usual_steps = 60;
 
-/* Of this rank's GPU, by all who use it; nothing is in flight on any rank. */
+/* Memory in use on this rank's GPU, by whoever uses it; nothing is in flight on any rank. */
 static int64_t used_kib(void)
 {
     size_t unused = 0, all = 0;

@@ -85,7 +85,7 @@ START_TEST(a_rank_without_room_harms_nobody)
 }
 END_TEST
 
-/* As a user must not. */
+/* Overwrites the counts while they are in use, as a user must not. */
 static void forget_counts(struct exchange *x)
 {
     struct buffer *arrays[] = {&x->sendcounts, &x->sdispls, &x->recvcounts, &x->rdispls};
@@ -94,7 +94,7 @@ static void forget_counts(struct exchange *x)
         memset(arrays[i]->data, 0, arrays[i]->bytes);
 }
 
-/* Many rounds of a stage or ring. */
+/* The rows need many rounds of a stage or ring. */
 START_TEST(counts_that_change_under_way_move_no_row)
 {
     struct exchange x = exchange_of(90, EPX_BYTE, 5000, 12);

@@ -120,7 +120,7 @@ static void finish(EPX_Request *request, int code)
     SETTLE();
 }
 
-/* Rank 0's tokens go to the last rank's expert, and come home over what they were. */
+/* Sends rank 0's tokens to the last rank's expert, and back to where they were. */
 static void round_trip(struct rows rows, double *received)
 {
     EPX_Route route = open_route(rows);

@@ -9,7 +9,7 @@
 
 static EPX_Comm comm;
 
-/* The hint may be any number: rows are where they can be added all the same. */
+/* epx_window_bytes may be any number: rows still lie where they can be added. */
 static void open_comm(void)
 {
     comm = suite_comm("epx_window_bytes", "65543", NULL);
@@ -63,12 +63,13 @@ START_TEST(rows_of_any_length_are_summed)
 }
 END_TEST
 
-/* Whether ranks that share memory are asked for on every node, or on the only one. */
+/* Whether the transport needs ranks that share memory on every pretended node, or on the only
+ * one. */
 static int needs_memory(int ranks_per_node)
 {
     int within = space_is_device() || strcmp(suite_transport(), "shm") == 0;
 
-    if (strchr(suite_transport(), '+')) /* of a pretended node that spans real ones */
+    if (strchr(suite_transport(), '+')) /* a pretended node must not span real ones */
         return suite_nodes[suite_size - 1] != 0;
     return within && ranks_per_node < suite_size;
 }

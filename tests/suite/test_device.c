@@ -16,7 +16,7 @@
 #include "support/suite.h"
 
 #define REPLAYS 1000
-#define REPLAYS_IN_TURNS 100 /* of ranks that share a GPU, milliseconds each */
+#define REPLAYS_IN_TURNS 100 /* by ranks that share a GPU, milliseconds each */
 #define STREAMS 3
 
 static EPX_Comm comm;
@@ -54,7 +54,7 @@ struct step {
     struct layer layer;
     struct routing routing;
     struct operation ops[VERBS];
-    void *next_rows; /* what the user's kernel makes the rows that combine is given */
+    void *next_rows; /* the user's kernel makes combine's rows from these */
     cudaGraphExec_t graph;
 };
 
@@ -92,7 +92,8 @@ static void users_kernel(struct step *step)
     must(cudaGetLastError());
 }
 
-/* The rows wait where the user's kernel takes them from. */
+/* Moves combine's rows to where the user's kernel takes them from, and leaves noise in their
+ * place. */
 static void hide_rows(struct step *step)
 {
     struct buffer *in = &step->ops[COMBINE].in;
@@ -290,7 +291,7 @@ static struct scenario scenario_in_chunks(void)
     return s;
 }
 
-/* A call of each in turn: two captures under way, and plain calls. */
+/* Makes a call for each of three steps in turn: two of them in captures, one outside. */
 static void call_in_turns(struct step steps[3])
 {
     for (int i = 0; i < 3; i++)
@@ -303,7 +304,7 @@ static void call_in_turns(struct step steps[3])
         }
 }
 
-/* More than any GPU has; a little for the others. */
+/* The last rank asks for more than any GPU has, the others for a little. */
 START_TEST(too_much_memory_is_told_to_all)
 {
     MPI_Aint bytes = suite_rank == suite_size - 1 ? (MPI_Aint)1 << 45 : 64;
@@ -316,7 +317,7 @@ START_TEST(too_much_memory_is_told_to_all)
 }
 END_TEST
 
-/* Twice, so that the second captures find what the first ones left. */
+/* Runs twice, so that the second captures find what the first ones left. */
 START_TEST(captures_and_plain_calls_do_not_meet)
 {
     struct scenario s = scenario_in_chunks();
@@ -328,7 +329,8 @@ START_TEST(captures_and_plain_calls_do_not_meet)
         for (int i = 0; i < 3; i++)
             refill_step(&steps[i], 50 * round + (uint64_t)i);
         SETTLE();
-        begin_capture(&steps[0], cudaStreamCaptureModeRelaxed); /* one ends before the other */
+        begin_capture(&steps[0], cudaStreamCaptureModeRelaxed); /* it ends before the other
+                                                                 * capture */
         begin_capture(&steps[1], cudaStreamCaptureModeRelaxed);
         call_in_turns(steps);
         wait_for_step(&steps[2]);
@@ -461,7 +463,7 @@ START_TEST(operations_on_several_streams_do_not_disturb_each_other)
 }
 END_TEST
 
-/* So much that the whole GPU moves it, in several chunks of tokens. */
+/* Rows so many that the whole GPU moves them, in several chunks of tokens. */
 static struct scenario scenario_of_many_rows(EPX_Datatype datatype)
 {
     struct scenario s = scenario_small(datatype);
@@ -530,7 +532,7 @@ static EPX_Route any_route(void)
     return route;
 }
 
-/* A stream of the current device, which is not the communicator's. */
+/* The stream is of the current device, which is not the communicator's. */
 static void expect_stream_refused(struct step *step)
 {
 #if CUDART_VERSION >= 12080
@@ -587,7 +589,7 @@ struct capturer {
     cudaError_t ended;
 };
 
-/* In the strictest mode: a call that could spoil a capture spoils it from any thread. */
+/* Captures in the strictest mode: a call that could spoil a capture spoils it from any thread. */
 static void *capture_meanwhile(void *argument)
 {
     struct capturer *capturer = argument;
@@ -667,7 +669,7 @@ START_TEST(freed_memory_is_given_back)
     size_t before = 0, during, after;
     void *base;
 
-    for (int i = 0; i < 2; i++) { /* the first time NCCL allocates for itself, too */
+    for (int i = 0; i < 2; i++) { /* in the first turn NCCL allocates for itself, too */
         before = free_bytes();
         EXPECT_CODE(EPX_Alloc_mem(bytes, comm, &base), EPX_SUCCESS);
         during = free_bytes();
@@ -735,7 +737,8 @@ START_TEST(an_idle_rank_hears_of_the_end)
 }
 END_TEST
 
-/* The last rank waits in vain in MPI, and longest; the others hear of it in their kernels. */
+/* The last rank waits in vain in MPI and gives up; the others, whose wait began later, hear of it
+ * in their kernels. */
 START_TEST(kernels_end_when_a_host_gives_up)
 {
     EPX_Comm hasty = hasty_comm();

@@ -80,7 +80,7 @@ START_TEST(a_full_expert_takes_the_rows_of_all)
 }
 END_TEST
 
-/* So many that stores bypass the caches, there and here. */
+/* So many rows that stores bypass the caches, on both sides. */
 START_TEST(more_rows_than_caches_hold_arrive)
 {
     struct scenario s = scenario_small(EPX_FLOAT32);
@@ -93,7 +93,7 @@ START_TEST(more_rows_than_caches_hold_arrive)
 }
 END_TEST
 
-/* So many that their records do not fit a stage, and short rows that do. */
+/* So many tokens that their records do not fit a stage, and rows so short that they do. */
 START_TEST(more_tokens_than_a_stage_takes_are_routed)
 {
     struct scenario s = scenario_small(EPX_FLOAT32);
@@ -137,7 +137,7 @@ struct all_rows {
     uint64_t crossing; /* (token, node), to another node */
 };
 
-/* -1 = none. */
+/* The rank that a pair goes to; -1 = none. */
 static int rank_of_pair(const struct ref *ref, int home, int64_t pair)
 {
     int64_t id = ref->in.ids[home][pair];
@@ -197,7 +197,7 @@ static uint64_t sum_of_ranks(uint64_t mine)
     return all;
 }
 
-/* With relays a row that crosses counts there, and again where it is passed on. */
+/* With relays, a row that crosses to another node counts there, and again where it is passed on. */
 START_TEST(stats_count_what_was_sent)
 {
     struct scenario s = scenario_small(EPX_FLOAT32);

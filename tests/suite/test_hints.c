@@ -11,7 +11,7 @@
 #include "support/space.h"
 #include "support/suite.h"
 
-/* With one hint, or two. */
+/* Creates a communicator with one hint, or two. */
 static int create(const char *const hints[4], EPX_Comm *comm)
 {
     MPI_Info info = suite_info(hints[0], hints[1], hints[2], hints[3], NULL);
@@ -227,7 +227,7 @@ START_TEST(small_windows_move_everything)
 }
 END_TEST
 
-/* Freed at once by the user: the library has a duplicate. */
+/* Frees the MPI communicator at once: the library has a duplicate. */
 START_TEST(the_mpi_communicator_may_be_freed)
 {
     EPX_Comm comm = EPX_COMM_NULL;

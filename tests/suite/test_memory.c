@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_memory.c - what is allocated is what the section COST of epx(7) says. Its formulas stand
- * here as there, with its letters.
+ * test_memory.c - what is allocated is what the section COST of epx(7) says. The formulas here are
+ * those of that section, with the same letters.
  */
 #include <stdio.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static int on_shm(void)
     return strcmp(suite_transport(), "shm") == 0;
 }
 
-/* Its stages come from UCX, which is not counted. */
+/* Whether the transport is ucx: its stages come from UCX, whose allocations are not counted. */
 static int on_ucx(void)
 {
     return strcmp(suite_transport(), "ucx") == 0;
@@ -83,7 +83,7 @@ START_TEST(the_formulas_are_those_of_the_manual)
 }
 END_TEST
 
-/* The formula, and the slack above it that the page allows. */
+/* Expects the bytes of the formula, or more by at most the slack that the manual page allows. */
 static void expect_bytes(const char *what, int64_t got, int64_t formula, int64_t slack)
 {
     EXPECT(got >= formula && got <= formula + slack, "%s: %lld bytes, not %lld to %lld", what,
@@ -245,7 +245,7 @@ END_TEST
 
 enum { IN_FLIGHT = 4 };
 
-/* Every verb with its buffers made; counts what the calls from start to end allocate. */
+/* Runs every verb with its buffers made; counts what the calls from start to end allocate. */
 static struct allocation run_verbs(struct layer *layer, const void *ids)
 {
     EPX_Request requests[2 + IN_FLIGHT];
@@ -317,7 +317,7 @@ START_TEST(operations_allocate_their_requests_once)
 }
 END_TEST
 
-/* Full stages, and ranks that have more rows than others. */
+/* Fills stages, with ranks that have more rows than others. */
 START_TEST(rows_stay_in_their_stages)
 {
     struct scenario s = {.seed = 40 + (uint64_t)_i, .top_k = 2, .max_tokens = 48, .count = 1024};

@@ -239,7 +239,7 @@ START_TEST(polling_completes_everything)
 }
 END_TEST
 
-/* On the host it is EPX_Wait. */
+/* On the host EPX_Wait_enqueue is EPX_Wait. */
 START_TEST(wait_enqueue_orders_what_follows_on_the_stream)
 {
     struct flight f;

@@ -88,7 +88,7 @@ static unsigned char *outputs(EPX_Comm comm, const struct scenario *s, enum verb
     return copy;
 }
 
-/* With a run of the last, which is always usable, one of each. */
+/* Compares a run of each transport with a run of the last, mpi, which is always usable. */
 static void compare(const EPX_Comm *usable, const struct scenario *s, enum verb verb)
 {
     size_t bytes, other_bytes;

@@ -14,7 +14,7 @@
 
 enum { SIDES = 2, SCENARIOS = 40, EXCHANGES = 20, PATTERN = 0x5a };
 
-/* A communicator and its memory: the host's, or that of the run. */
+/* A communicator and its memory: host memory, or the memory space of the run. */
 struct side {
     EPX_Comm comm;
     EPX_Route route;
@@ -41,7 +41,7 @@ static void close_sides(void)
     SETTLE();
 }
 
-/* An argument: its image before the call, NULL = absent, and what each side made of it. */
+/* An argument: its image before the call (NULL = no argument), and what each side made of it. */
 struct argument {
     size_t bytes;
     char *image, *memory[SIDES], *after[SIDES];
@@ -109,7 +109,8 @@ static int same_bytes(const char *what, const char *one, const char *other, size
                   (unsigned char)one[i]);
 }
 
-/* Compares, and frees; an argument that is read must be as it was. */
+/* Compares the two sides of an argument and frees it; an argument that is only read must be as it
+ * was. */
 static int finish(struct argument *argument, const char *what, int is_read)
 {
     int same;
@@ -321,7 +322,7 @@ static void run_both(const struct scenario *s, enum verb verb, int64_t tokens)
         finish(all[i], names[verb], i < 3);
 }
 
-/* The capacity of a fraction of the scenarios is too small: truncated or dropped, by policy. */
+/* The capacity of some scenarios is too small: they fail or drop rows, by policy. */
 static int64_t capacity_of(const struct scenario *s)
 {
     return s->capacity_percent
@@ -370,7 +371,7 @@ static struct argument make_displacements(const struct argument *counts)
     return displs;
 }
 
-/* Room for most exchanges, not for all. */
+/* The receive buffers have room for most exchanges, not for all. */
 START_TEST(an_exchange_gives_the_same_bytes)
 {
     struct scenario s = scenario_random(5000 + (uint64_t)_i);

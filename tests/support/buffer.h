@@ -16,27 +16,28 @@ enum memory {
 
 struct buffer {
     void *address; /* what EPX is given; NULL where the buffer is absent */
-    void *data;    /* its image in host memory; the same on a host communicator */
+    void *data;    /* its image in host memory; address itself on a host communicator */
     void *expected;
     size_t bytes;
-    unsigned char *block, *place; /* with the canaries: the image, and what it is an image of */
+    unsigned char *block, *place; /* with canaries: block is the image, place what it is an image
+                                   * of */
     size_t block_bytes, shift;
     void *window;
     EPX_Comm comm;
 };
 
-/* Collective unless malloc: bytes may differ by rank. Both images hold the canary pattern. */
+/* Collective, except for malloc; bytes may differ by rank. Both images hold the canary pattern. */
 int buffer_create(struct buffer *buffer, size_t bytes, size_t element, enum memory memory,
                   EPX_Comm comm);
-/* Takes what the image holds for what it must hold. */
+/* Takes what the image holds now as what it must hold. */
 void buffer_freeze(struct buffer *buffer);
-/* Makes the image what the memory holds. */
+/* Copies the memory into the image. */
 void buffer_fetch(const struct buffer *buffer);
-/* Both images hold the canary pattern again. */
+/* Fills both images with the canary pattern again. */
 void buffer_reset(struct buffer *buffer);
-/* Expects every byte, canaries too, to be as it must be. */
+/* Expects every byte, those of the canaries too, to be what it must be. */
 int buffer_check(const struct buffer *buffer, const char *what);
-/* Collective where buffer_create was. Takes an empty one. */
+/* Collective where buffer_create was. Takes a buffer that was never created. */
 void buffer_free(struct buffer *buffer);
 
 #endif

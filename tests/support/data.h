@@ -21,7 +21,7 @@ int data_below(uint64_t seed, uint64_t a, uint64_t b, int below);
 size_t data_size(EPX_Datatype datatype);
 size_t data_row_bytes(const struct data *data);
 void data_row(const struct data *data, int rank, int64_t row, void *out);
-/* From -2 to 2; one in sixteen is a zero of either sign. */
+/* A number from -2 to 2; one in sixteen is a zero of either sign. */
 float data_weight(uint64_t seed, int rank, int64_t index);
 
 #endif

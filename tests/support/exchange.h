@@ -9,7 +9,7 @@
 struct exchange {
     EPX_Comm comm;
     struct data data;
-    int most_rows;      /* to each rank; the counts are 0 to this */
+    int most_rows;      /* to each rank: the counts are 0 to most_rows */
     int gap;            /* rows left out before each block of the send buffer */
     int64_t short_rows; /* by this many rows the last rank's buffer is too small */
     enum memory memory;

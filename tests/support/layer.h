@@ -13,7 +13,7 @@ struct layer {
     struct scenario s;
     EPX_Comm comm;
     EPX_Route route;
-    EPX_Stream stream; /* of its calls; none at first */
+    EPX_Stream stream; /* the stream of its calls; none at first */
     EPX_Route_view view;
     int64_t *recv_capacity; /* [ranks] as asked for */
 };
@@ -31,17 +31,18 @@ struct routing {
 int layer_open(struct layer *layer, const struct scenario *scenario, EPX_Comm comm);
 void layer_close(struct layer *layer);
 
-/* Makes the ids and what they lead to; then calls; each start returns the code of its EPX call. */
+/* routing_prepare makes the ids and what they lead to, routing_call calls, routing_start does both;
+ * call and start return the code of the EPX call. */
 void routing_prepare(struct routing *routing, struct layer *layer, uint64_t seed);
 int routing_call(struct routing *routing);
-/* Other ids in the same buffer: T stays, unused tokens have ids of -1. */
+/* Puts other ids into the same buffer: T stays, and unused tokens have ids of -1. */
 void routing_refill(struct routing *routing, uint64_t seed);
 int routing_start(struct routing *routing, struct layer *layer, uint64_t seed);
 /* The code that its request must complete with here. */
 int routing_code(const struct routing *routing);
 /* Compares the view. */
 int routing_check(const struct routing *routing);
-/* Waits for it, checks code and status, and compares the view. */
+/* Waits for the routing, checks code and status, and compares the view. */
 int routing_finish(struct routing *routing);
 void routing_free(struct routing *routing);
 

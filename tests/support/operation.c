@@ -26,7 +26,7 @@ static void fill_weights(struct buffer *buffer, uint64_t seed, int64_t n)
     buffer_freeze(buffer);
 }
 
-/* Weights of one side: home [T][K]; expert's rank one a row, in dispatch rank-major K a row. */
+/* Weights at home, [T][K], and at the expert's rank: one a row, K a row in dispatch rank-major. */
 static int64_t weights_at_home(const struct operation *op)
 {
     const struct ref *ref = op->routing->ref;

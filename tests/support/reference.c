@@ -35,7 +35,7 @@ static uint16_t float16_bits(double value)
                       ((unsigned)ldexp(magnitude, 11 - exponent) - 1024));
 }
 
-/* To a multiple of the type's spacing at this magnitude: ties go to the even multiple. */
+/* Rounds to a multiple of the type's spacing at this magnitude: ties go to the even multiple. */
 static double round_to(double value, int digits, int lowest_exponent, double largest)
 {
     double rounded;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * reference.h - what every rank must see, computed serially from the expert ids of all ranks by
- * walking experts, ranks, tokens and choices in the order of the contract. Shares no code with
- * the library: its arithmetic is double precision rounded to the type wanted.
+ * walking experts, ranks, tokens and choices in the order of the contract. The reference shares no
+ * code with the library: its arithmetic is double precision rounded to the type wanted.
  */
 #ifndef REFERENCE_H
 #define REFERENCE_H
@@ -61,7 +61,7 @@ void ref_combine_backward(const struct ref *ref, int me, const struct data *grad
 void ref_grad_slot_weights(const struct ref *ref, int me, const struct data *grad,
                            const struct data *send, float *grad_slot_weights);
 
-/* Element i of a row, and a number rounded to nearest even into it. */
+/* ref_load returns element i of a row; ref_store rounds a number to nearest even into it. */
 double ref_load(EPX_Datatype datatype, const void *row, int64_t i);
 void ref_store(EPX_Datatype datatype, void *row, int64_t i, double value);
 

@@ -46,7 +46,7 @@ struct scenario {
 struct scenario scenario_small(EPX_Datatype datatype);
 /* Any layer; the same on all ranks. */
 struct scenario scenario_random(uint64_t seed);
-/* What a failure report needs to repeat it, on standard error of rank 0. */
+/* Prints what is needed to repeat a failure, on standard error of rank 0. */
 void scenario_print(const struct scenario *scenario);
 /* Scenarios at the edges of the contract, each worth a few calls. */
 #define SCENARIO_EDGES 32
@@ -54,11 +54,11 @@ struct scenario scenario_edge(int i);
 
 /* Replaces members left 0 by their defaults. */
 void scenario_complete(struct scenario *scenario);
-/* T of a rank, and the id of its pair, in the call with this seed. */
+/* The number of tokens of a rank, and the id of its pair, in the call with this seed. */
 int scenario_tokens(const struct scenario *scenario, uint64_t seed, int rank);
 int64_t scenario_id(const struct scenario *scenario, uint64_t seed, int rank, int pair);
 size_t scenario_row_bytes(const struct scenario *scenario);
-/* Of a route for it; capacity is this rank's, 0 = the worst case. */
+/* The attributes of a route for the scenario; capacity is this rank's, 0 = the worst case. */
 EPX_Route_attr scenario_attr(const struct scenario *scenario, int64_t capacity);
 
 #endif

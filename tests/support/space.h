@@ -18,9 +18,9 @@ int space_num_gpus(void);
 /* Whether any ranks share a GPU; the same on all of them. */
 int space_shares_gpus(void);
 
-/* Another thread: has the same GPU from now on. */
+/* Gives another thread the same GPU. */
 void space_enter_thread(void);
-/* A stream of its own; none on the host. */
+/* Makes a stream; EPX_STREAM_NULL on the host. */
 EPX_Stream space_new_stream(void);
 void space_free_stream(EPX_Stream stream);
 /* Returns when what was queued on the stream, EPX_STREAM_NULL the default one, has been done. */
@@ -32,7 +32,7 @@ void space_free(void *memory);
 /* Memory of another GPU of this machine; NULL on the host, or if there is one GPU. */
 void *space_alloc_elsewhere(size_t bytes);
 void space_free_elsewhere(void *memory);
-/* Copies to and from it, through a stream of its own: whatever is in flight goes on. */
+/* Copy to and from that memory, through a stream of their own: whatever is in flight goes on. */
 void space_put(void *to, const void *image, size_t bytes);
 void space_get(void *image, const void *from, size_t bytes);
 

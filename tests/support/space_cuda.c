@@ -11,7 +11,7 @@
 
 static cudaStream_t copies; /* NULL on host memory */
 static int ordinal;         /* of this rank's GPU */
-static int shares_gpus;     /* any rank */
+static int shares_gpus;     /* whether any ranks do */
 
 static void must(cudaError_t error, const char *what)
 {
@@ -21,7 +21,7 @@ static void must(cudaError_t error, const char *what)
     MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-/* To NCCL they are hosts, between which it goes through the network. */
+/* Tells NCCL that pretended nodes are hosts, between which it then uses the network. */
 static void pretend_hosts(void)
 {
     const char *per_node = getenv("EPX_RANKS_PER_NODE");
@@ -94,7 +94,7 @@ void space_wait_stream(EPX_Stream stream)
         must(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
 }
 
-/* Returns the device that was current. */
+/* Makes a device current; returns the device that was. */
 static int enter(int device)
 {
     int before = device;

@@ -139,7 +139,8 @@ static int run_here(Suite *suite)
     return failed;
 }
 
-/* A rank's node is first known by its lowest rank, then by the number of such ranks below. */
+/* Finds each rank's node: first known by its lowest rank, then by the number of such ranks
+ * below. */
 static void find_nodes(void)
 {
     MPI_Comm node;
@@ -154,7 +155,7 @@ static void find_nodes(void)
         suite_nodes[r] = suite_nodes[r] == r ? nodes++ : suite_nodes[suite_nodes[r]];
 }
 
-/* The environment may pretend other nodes, to the library too. */
+/* Takes pretended nodes from the environment, where the library finds them too. */
 static void pretend_nodes(void)
 {
     const char *pretended = getenv("EPX_RANKS_PER_NODE");

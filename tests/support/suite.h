@@ -22,7 +22,7 @@ int suite_complain(const char *file, int line, const char *condition, const char
 /* Collective: the number of failed expectations of all ranks since the last call. */
 int suite_complaints(void);
 
-/* Those of this rank alone; local. */
+/* Local: the failed expectations of this rank alone since the last suite_complaints. */
 int suite_own_complaints(void);
 
 /* 1 if the condition holds; else 0, and the test fails at the next SETTLE. */
@@ -41,7 +41,8 @@ int suite_expect_code(const char *file, int line, const char *call, int code, in
 
 /* An info object from pairs of key and value, ended by NULL. */
 MPI_Info suite_info(const char *key, ...);
-/* A communicator over MPI_COMM_WORLD with the hints of such a list; fails the test without. */
+/* A communicator over MPI_COMM_WORLD with the hints of such a list; fails the test if there is
+ * none. */
 EPX_Comm suite_comm(const char *key, ...);
 
 /* A communicator for each test; on a GPU, where that takes long, one for all of them. */

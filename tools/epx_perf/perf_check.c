@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* perf_check.c - a comparison of what this rank has with what it should have. */
+/* perf_check.c - compares what this rank has received with what it should have received. */
 #include "epx_perf/perf_check.h"
 
 #include <stdlib.h>

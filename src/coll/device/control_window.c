@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * control_window.c - the window that a communicator on device memory has for itself: what other
- * ranks store, then what only this one uses.
+ * control_window.c - the window that a communicator on device memory has for itself: first what
+ * other ranks store into, then what only this rank uses.
  */
 #include "coll/device/control_window.h"
 
@@ -24,8 +24,8 @@ static size_t line_up(size_t bytes)
     return (size_t)epx_round_up((int64_t)bytes, 256);
 }
 
-/* Every rank has room for one segment of a row from each rank, with what may follow it. Rounded,
- * because a second stage begins where one ends, and rows lie in both alike. */
+/* Bytes of a stage: room for one segment of a row from each rank, with what may follow it. Rounded,
+ * because with messages a second stage begins where the first ends, and rows lie in both alike. */
 static int64_t stage_bytes(const struct epx_comm *comm)
 {
     int64_t width = epx_device_nodes_of(comm, EPX_MAX_TOP_K).width;
@@ -35,7 +35,7 @@ static int64_t stage_bytes(const struct epx_comm *comm)
     return wanted > least ? wanted : least;
 }
 
-/* With messages there is a stage for those that go and one for those that come. */
+/* With messages there are two stages: one for rows that go and one for rows that come. */
 static struct layout lay_out(const struct epx_comm *comm, int messages)
 {
     struct layout layout = {0};
@@ -69,7 +69,7 @@ static int copy_table(const struct epx_device *device, size_t to, const void *ta
     return EPX_SUCCESS;
 }
 
-/* The windows of all ranks, and the stages in them. */
+/* Fills in where the windows of all ranks, and the stages in them, are mapped. */
 static int fill_addresses(const struct epx_device *device, const struct layout *layout)
 {
     size_t ranks = (size_t)device->comm->size;
@@ -86,7 +86,7 @@ static int fill_addresses(const struct epx_device *device, const struct layout *
     return rc;
 }
 
-/* The node of each rank, and its place by (node, rank). */
+/* Fills in the node of each rank, and its place in the order by (node, rank). */
 static int fill_nodes(const struct epx_device *device, const struct layout *layout)
 {
     const struct epx_comm *comm = device->comm;

@@ -21,21 +21,21 @@ struct epx_proxy;
 
 /* What the host reads of the GPU and tells it, besides completions; in pinned memory. */
 struct epx_device_notes {
-    uint64_t abort;   /* the abort word of the last look; EPX_ABORT_UNKNOWN during one */
+    uint64_t abort;   /* the abort word when last copied; EPX_ABORT_UNKNOWN during a copy */
     uint64_t verdict; /* of the host's own announcement; 0 = its kernel has not run */
     char reason[EPX_MAX_ERROR_STRING];       /* of this host */
     char peer_reason[EPX_MAX_ERROR_STRING];  /* of the rank that gave up */
     struct epx_device_stats stats;           /* the last copy */
-    struct epx_device_exchanges exchanges;   /* likewise */
-    uint64_t arrived[EPX_MOST_DEVICE_RANKS]; /* with messages: a copy, when one lacks */
+    struct epx_device_exchanges exchanges;   /* the last copy */
+    uint64_t arrived[EPX_MOST_DEVICE_RANKS]; /* with messages: copied when a rank is silent */
 };
 
-/* What operations have beside the user's streams. */
+/* A stream and events that operations use beside the user's stream. */
 struct epx_side {
     cudaStream_t stream; /* for chunks */
     cudaEvent_t fork, join;
-    cudaEvent_t order; /* in a capture, of its last operation */
-    int has_last;      /* whether there is one */
+    cudaEvent_t order; /* in a capture: recorded after its last operation */
+    int has_last;      /* whether order was recorded */
     struct epx_side *next;
 };
 
@@ -52,20 +52,19 @@ struct epx_device {
     struct epx_window *window; /* control words, then the stage, then what only this rank uses */
     char **control, **stage;   /* [R] device memory */
     int32_t *node;             /* [2][R] device memory: nodes, places by node; NULL = one node */
-    char *own_stage;           /* this rank's; for messages two, one behind the other */
-    int64_t stage_bytes;       /* of one, on each rank */
+    char *own_stage;           /* this rank's stage; with messages two, one behind the other */
+    int64_t stage_bytes;       /* of one stage, on each rank */
     struct epx_device_state *state;
 
     struct epx_completion *completions; /* [EPX_MOST_IN_FLIGHT] pinned; the last is shared by all
                                            captured operations */
     struct epx_device_notes *notes;     /* pinned */
-    cudaEvent_t *events;                /* [EPX_MOST_IN_FLIGHT] of those captured, made when
-                                           needed */
-    int *unused, num_unused;            /* completions */
-    uint32_t number;                    /* of operations, in completions */
+    cudaEvent_t *events;                /* [EPX_MOST_IN_FLIGHT] of captured operations */
+    int *unused, num_unused;            /* completions that are free */
+    uint32_t number;                    /* of the last operation; in completions */
 
-    cudaStream_t stream; /* the library's own, before all others */
-    cudaEvent_t copied;  /* of what was last copied to notes */
+    cudaStream_t stream; /* the library's own, of the highest priority */
+    cudaEvent_t copied;  /* recorded after the last copy to notes */
     epx_wait_value *wait_value;
     epx_write_value *write_value;
     struct epx_proxy *proxy;               /* where ranks exchange messages, else NULL */
@@ -74,7 +73,7 @@ struct epx_device {
     uint32_t passes;
 
     struct epx_side *plain;    /* outside captures */
-    struct epx_side *captures; /* those of captures, and free ones */
+    struct epx_side *captures; /* sides of captures, and free ones */
     struct epx_side *side;     /* of the operation that is being queued */
 
     int last_completion;            /* of the last operation outside captures */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* device_create.c - what a communicator on device memory has, from its making to its end. */
+/* device_create.c - makes and frees what a communicator on device memory has. */
 #include "coll/device/device_create.h"
 
 #include <stdlib.h>
@@ -52,7 +52,7 @@ static int init(struct epx_device *device)
     return EPX_SUCCESS;
 }
 
-/* All of them must run at once on every rank's GPU. */
+/* Finds how many blocks a kernel that waits may have: all must run at once on every rank's GPU. */
 static int find_blocks(struct epx_device *device)
 {
     int64_t wanted = device->comm->params.max_sms, most;
@@ -68,7 +68,8 @@ static int find_blocks(struct epx_device *device)
     return EPX_SUCCESS;
 }
 
-/* A look at the abort word may be under way: into notes, from the window. */
+/* Waits for the stream first: a copy of the abort word, from the window to notes, may be under
+ * way. */
 static void free_cuda(struct epx_device *device)
 {
     if (device->stream)
@@ -99,7 +100,7 @@ static void tell_latency(struct epx_device *device)
                  (double)all->waited_ns / 1e3 / (double)all->num);
 }
 
-/* The memory of a lost GPU stays, which the proxy may still use. */
+/* If the GPU is lost, the memory stays, because the proxy may still use it. */
 void epx_device_free(struct epx_transport *transport)
 {
     struct epx_device *device = transport->device;

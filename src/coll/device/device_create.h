@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* device_create.h - what a communicator on device memory has, from its making to its end. */
+/* device_create.h - makes and frees what a communicator on device memory has. */
 #ifndef EPX_COLL_DEVICE_DEVICE_CREATE_H
 #define EPX_COLL_DEVICE_DEVICE_CREATE_H
 

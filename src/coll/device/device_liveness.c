@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * device_liveness.c - the end of a communicator on device memory. Kernels that wait decide it in
- * the abort word, protocol.cuh says how; the host comes to it in three ways:
+ * the abort word, protocol.cuh says how; the host takes part in three ways:
  *
  *   an operation ends with it        epx_device_note_abort
  *   nothing is in flight here        beat: copies the word, now and then
  *   the host itself gives up         announce: a kernel of one warp decides the word as others do,
  *                                    after the reason was put where the other ranks' hosts find it
  *
- * Where ranks exchange messages the word is each rank's own, and hosts tell each other by letters.
- * So all ranks tell the first reason. Kernels that are queued see the word and end without storing;
- * only then do their requests complete. All CUDA calls are on the library's own stream, which has
- * the highest priority and in which nothing waits for another rank.
+ * Where ranks exchange messages each rank has an abort word of its own, and hosts tell each other
+ * of the end by the letters of mpi_liveness.c. So all ranks report the first reason. Kernels that
+ * are queued see the word and end without storing; only then do their requests complete. All CUDA
+ * calls are on the library's own stream, which has the highest priority and in which nothing waits
+ * for another rank.
  */
 #include "coll/device/device_liveness.h"
 
@@ -68,7 +69,8 @@ int epx_device_copy(struct epx_device *device, void *to, const void *from, size_
     return arrived;
 }
 
-/* Of the proxy, which alone tells kernels of its end, or of the host. */
+/* Why this rank gave up: the proxy's reason, if it failed (it tells only kernels), else the
+ * host's. */
 static const char *own_reason(const struct epx_device *device)
 {
     const char *failure = epx_proxy_failure(device->proxy);
@@ -76,7 +78,7 @@ static const char *own_reason(const struct epx_device *device)
     return failure ? failure : device->notes->reason;
 }
 
-/* What the host of a rank that gave up left in its control window. */
+/* Describes why the host of `rank` gave up, as that host wrote it into its control window. */
 static void describe_reason(struct epx_device *device, int rank, char *message)
 {
     struct epx_device_notes *notes = device->notes;
@@ -93,8 +95,8 @@ static void describe_reason(struct epx_device *device, int rank, char *message)
     snprintf(message, EPX_MAX_ERROR_STRING, "%.*s", EPX_MAX_ERROR_STRING - 1, reason);
 }
 
-/* By messages kernels see who is behind; that may be a rank that waits for a dead one, which is as
- * far behind. */
+/* Asks the hosts whom to blame. Where ranks exchange messages, kernels blame a rank that is behind,
+ * but it may only wait for a dead rank, which is as far behind: all of these are suspects. */
 static int blame(struct epx_device *device, int rank, char *message)
 {
     char suspects[EPX_MOST_DEVICE_RANKS] = {0};
@@ -136,7 +138,7 @@ void epx_device_note_abort(struct epx_device *device, const struct epx_outcome *
         epx_mpi_liveness_announce(device->mpi_liveness, message);
 }
 
-/* Until the copy has come the word is unknown. */
+/* Starts a copy of the abort word to notes; until the copy has come the word is unknown. */
 static void look(struct epx_device *device)
 {
     struct epx_device_scope scope;
@@ -149,7 +151,8 @@ static void look(struct epx_device *device)
     epx_device_leave(&scope);
 }
 
-/* Operations in flight end with the word when their kernels see it; else it takes a look. */
+/* Whether to copy the abort word now. While operations are in flight that is seldom: their kernels
+ * see the word and end. */
 static int is_time_to_look(struct epx_device *device)
 {
     if (device->comm->first && ++device->passes % POLLS_BEFORE_QUERY)
@@ -182,7 +185,7 @@ static int beat(void *state, uint64_t position, char *message)
     return 1;
 }
 
-/* A host that waits for hosts has no way to ask them: nobody is blamed. */
+/* Asks nobody: a host that waits for hosts has no way to ask them, so nobody is blamed. */
 static void probe(void *state)
 {
     (void)state;
@@ -219,7 +222,8 @@ static int queue_announcement(struct epx_device *device)
     return EPX_SUCCESS;
 }
 
-/* If the GPU is too busy for a warp, the kernels that wait end by their own clocks. */
+/* Ends the communicator from the host. If the GPU is too busy for a warp, the kernels that wait end
+ * by their own clocks. */
 static void announce(void *state, char *message)
 {
     struct epx_device *device = state;

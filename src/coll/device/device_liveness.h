@@ -7,11 +7,11 @@
 
 extern const struct epx_liveness_ops epx_device_liveness;
 
-/* Now and then: an error if the context was lost, which never completes anything. */
+/* Asks CUDA, at few of its calls, for an error: in a lost context nothing ever completes. */
 int epx_device_check(const struct epx_device *device, struct epx_request *request);
-/* Copies from device to pinned memory; whether it came in time. */
+/* Copies from device to pinned memory; returns whether the copy came in time. */
 int epx_device_copy(struct epx_device *device, void *to, const void *from, size_t bytes);
-/* The communicator is over, as an outcome says that has the abort word. */
+/* Finishes the communicator, after an outcome that has the abort word. */
 void epx_device_note_abort(struct epx_device *device, const struct epx_outcome *outcome);
 
 #endif

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * device_order.c - the order of a communicator's operations across streams, and what goes beside
- * the user's stream. An operation on another stream than the one before waits for it: until the
- * word of its completion has its number or a later one, since an event after every operation would
- * cost each two microseconds. In a capture, where events cost nothing, the same holds among the
- * operations of the capture; a graph is ordered against the rest by whoever launches it.
+ * the user's stream. An operation on another stream than the operation before waits for that one:
+ * the stream waits until the word of that one's completion has its number or a later one, since an
+ * event after every operation would cost two microseconds each. In a capture, where events cost
+ * nothing, events order the operations of the capture; a graph is ordered against the rest by
+ * whoever launches it.
  *
- * A capture has a side of its own, so that neither another capture nor what is called outside
- * meets its events. A side belongs to the capture that its stream is in, which the first operation
- * sees to; it is free again when CUDA has ended that capture.
+ * A capture has a side of its own (struct epx_side), so that its events meet neither another
+ * capture nor what is called outside. A side belongs to the capture that its stream is in; the
+ * first operation of the capture takes the stream there. The side is free again when CUDA has ended
+ * that capture.
  */
 #include "coll/device/device_order.h"
 
@@ -112,7 +114,8 @@ int epx_device_find_capture(EPX_Stream stream, unsigned long long *capture)
     return EPX_SUCCESS;
 }
 
-/* Of a stream that cannot be asked, or by a CUDA before 12.8, it is found out at the launch. */
+/* The device of a stream. For one that cannot be asked, and before CUDA 12.8, assumes the right
+ * one: if that is wrong, the launch fails. */
 static int device_of_stream(EPX_Stream stream, int ordinal)
 {
 #if CUDART_VERSION >= 12080
@@ -189,10 +192,10 @@ static int await_number(const struct epx_device *device, int completion, uint32_
 int epx_device_queue_behind(struct epx_device *device, EPX_Stream stream,
                             unsigned long long capture)
 {
-    unsigned long long id; /* other than its handle it is never used again */
+    unsigned long long id; /* unlike a handle, an id is never used again */
 
     EPX_TRY(find_side(device, capture));
-    if (capture) { /* in one the id must not be asked for */
+    if (capture) { /* in a capture the id must not be asked for */
         if (device->side->has_last)
             EPX_TRY_CUDA(cudaStreamWaitEvent(stream, device->side->order, 0));
         return EPX_SUCCESS;
@@ -218,7 +221,7 @@ int epx_device_queue_wait(const struct epx_device *device, const struct epx_requ
     return await_number(device, request->completion, request->number, stream);
 }
 
-/* The side's stream starts after what was queued so far. */
+/* Makes the side's stream wait for what was queued on the user's so far. */
 static int fork_stream(const struct epx_side *side, EPX_Stream stream)
 {
     EPX_TRY_CUDA(cudaEventRecord(side->fork, stream));
@@ -233,7 +236,7 @@ static int join_stream(const struct epx_side *side, EPX_Stream stream)
     return EPX_SUCCESS;
 }
 
-/* Its stream goes into the capture, if chunks have not taken it there. */
+/* Takes the side's stream into the capture, if chunks have not done so. */
 static int bind_side(const struct epx_side *side, EPX_Stream stream, unsigned long long capture)
 {
     unsigned long long bound;
@@ -256,7 +259,7 @@ int epx_device_queue_end(struct epx_device *device, const struct epx_request *re
         return EPX_SUCCESS;
     }
     EPX_TRY_CUDA(cudaEventRecord(device->events[request->completion], stream));
-    EPX_TRY_CUDA(cudaEventRecord(device->side->order, stream)); /* the other may go elsewhere */
+    EPX_TRY_CUDA(cudaEventRecord(device->side->order, stream)); /* the event above may be reused */
     device->side->has_last = 1;
     return bind_side(device->side, stream, capture);
 }
@@ -282,7 +285,7 @@ int epx_device_queue_chunks(const struct epx_request *request, const struct epx_
         EPX_TRY_LAUNCH(epx_launch_store_rows(args, chunk, stream));
         if (i == num - 1)
             break;
-        EPX_TRY(fork_stream(side, stream)); /* what is awaited is this rank's too */
+        EPX_TRY(fork_stream(side, stream)); /* the rows awaited include this rank's */
         EPX_TRY_LAUNCH(epx_launch_await_rows(&args->comm, chunk, side->stream));
         EPX_TRY_LAUNCH(epx_launch_spread_rows(args, chunk, side->stream));
     }

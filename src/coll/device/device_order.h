@@ -8,24 +8,26 @@
 int epx_device_init_order(struct epx_device *device);
 void epx_device_end_order(struct epx_device *device);
 
-/* EPX_ERR_ARG for a stream of another device. To ask one in a capture would end the capture. */
+/* EPX_ERR_ARG for a stream of another device. Not for a stream in a capture: to ask it would end
+ * the capture. */
 int epx_device_check_stream(const struct epx_device *device, EPX_Stream stream);
 /* The stream's capture, 0 if it has none. */
 int epx_device_find_capture(EPX_Stream stream, unsigned long long *capture);
-/* The stream waits for the operation before; what is queued then is the next. */
+/* Makes the stream wait for the operation before; what is queued then is the next operation. */
 int epx_device_queue_behind(struct epx_device *device, EPX_Stream stream,
                             unsigned long long capture);
-/* The operation is queued; in a capture its event is recorded. */
+/* Called when an operation is queued: notes it for the next; in a capture, records its event. */
 int epx_device_queue_end(struct epx_device *device, const struct epx_request *request,
                          unsigned long long capture);
-/* The stream waits for the operation. */
+/* Makes the stream wait for the operation. */
 int epx_device_queue_wait(const struct epx_device *device, const struct epx_request *request,
                           EPX_Stream stream);
 
-/* Chunks of tokens, 0 where the blocks that wait do all; route constants alone decide. */
+/* In how many chunks of tokens rows are stored; 0 = the blocks that wait store them all. The length
+ * of a row and the route's attributes decide, which all ranks share. */
 int32_t epx_device_chunks(const struct epx_request *request);
-/* Stores args->chunks chunks on the operation's stream and spreads all but the last, which has
- * arrived when the stream gets there, on a stream beside. */
+/* Queues the stores of args->chunks chunks on the operation's stream, and the spreading of all but
+ * the last on the side's stream. The last has arrived when the operation's stream gets that far. */
 int epx_device_queue_chunks(const struct epx_request *request,
                             const struct epx_dispatch_rows *args);
 

@@ -17,8 +17,9 @@
 #include "transport/cuda/device_scope.h"
 
 /*
- * --enable-jitter: what this operation takes, before its first kernel posts ready. Until then no
- * rank stores there, and nothing is left of earlier operations that anyone has yet to read.
+ * --enable-jitter: fills the memory that this operation receives into with a pattern, before its
+ * first kernel posts ready. Until then no rank stores there, and nothing is left there that an
+ * earlier operation has yet to read.
  */
 static int poison(const struct epx_device *device, const struct epx_request *request)
 {
@@ -62,7 +63,8 @@ static int queue_operation(struct epx_device *device, struct epx_request *reques
     return epx_device_queue_end(device, request, capture);
 }
 
-/* How far the operation was queued nobody knows: the ranks would be out of step. */
+/* Ends the communicator: nobody knows how far the operation was queued, so the ranks would be out
+ * of step. */
 static int end_halfway(struct epx_device *device, int rc)
 {
     enum { ROOM_FOR_RANK = 48 };
@@ -74,7 +76,7 @@ static int end_halfway(struct epx_device *device, int rc)
     return epx_fail_quietly(rc, message);
 }
 
-/* Launchers would take an error that nobody asked for as their own. */
+/* Clears an error of an earlier call: launchers would take it as their own. */
 static void forget_earlier_error(void)
 {
     cudaError_t error = cudaGetLastError();
@@ -83,7 +85,7 @@ static void forget_earlier_error(void)
         EPX_LOG_WARN("an earlier CUDA call of this thread failed: %s", cudaGetErrorString(error));
 }
 
-/* An error before the first kernel leaves all as it was. */
+/* Queues an operation; an error before its first kernel leaves all as it was. */
 static int launch_here(struct epx_device *device, struct epx_request *request)
 {
     unsigned long long capture = 0;
@@ -137,7 +139,8 @@ int epx_device_poll(struct epx_request *request, int *moved)
     return epx_outcome_report(device, request, &outcome);
 }
 
-/* What was called after the communicator finished has no kernels. */
+/* Makes the stream wait, unless the request has no kernels: it was made after the communicator
+ * finished. */
 static int queue_wait(const struct epx_device *device, const struct epx_request *request,
                       EPX_Stream stream)
 {

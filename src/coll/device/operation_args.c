@@ -10,7 +10,8 @@
 #include "core/ready.h"
 #include "core/route.h"
 
-/* Given how rows are cut and the share of the stage of one of `width`. */
+/* Fills in how many tokens a round has and how many rounds there are, given how rows are cut; share
+ * is the stage's bytes for one of the `width` rows of a token. */
 static struct epx_rounds fill_rounds(struct epx_rounds rounds, int64_t share, int32_t max_tokens)
 {
     int64_t tokens = share / rounds.pitch;
@@ -80,7 +81,7 @@ struct epx_device_comm epx_device_comm_of(const struct epx_request *request)
     return args;
 }
 
-/* Rows of the buffer that other ranks store into. */
+/* Bytes of the buffer that other ranks store into. */
 static int64_t received_bytes(const struct epx_request *request)
 {
     const struct epx_call *call = &request->call;
@@ -93,7 +94,7 @@ static int64_t received_bytes(const struct epx_request *request)
     }
 }
 
-/* The window that the receive buffer lies in; for an empty buffer any will do. */
+/* Notes the window that the receive buffer lies in; for an empty buffer any will do. */
 static void note_buffer(const struct epx_request *request, struct epx_ready_note *note)
 {
     int64_t offset = 0, bytes = received_bytes(request);

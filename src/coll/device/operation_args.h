@@ -12,7 +12,7 @@ struct epx_ready_note epx_ready_note_of(const struct epx_request *request);
 /* How rows of an operation go through a stage that holds `width` rows a token. */
 struct epx_rounds epx_rounds_of(int64_t row_bytes, int32_t width, int32_t max_tokens,
                                 int64_t stage_bytes);
-/* How they go in messages; so many words follow a row. */
+/* How rows go through the stages in messages, where `words` words follow a row. */
 struct epx_rounds epx_message_rounds_of(const struct epx_request *request, int32_t words);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * outcome.c - what a kernel found wrong, in words; the same as the host algorithms say. Of an
- * operation in a replayed graph there is no request, and less is known.
+ * outcome.c - what a kernel found wrong, as text, in the words of the host algorithms. There is no
+ * request for an operation in a replayed graph, so its text says less.
  */
 #include "coll/device/outcome.h"
 
@@ -59,7 +59,7 @@ int epx_outcome_report(struct epx_device *device, const struct epx_request *requ
     return epx_fail(EPX_ERR_INTERN, "outcome %d is unknown", o->what);
 }
 
-/* The word goes back to 0 last: until then kernels of replays keep their errors to themselves. */
+/* Sets the word back to 0 last: until then kernels of replays keep their errors to themselves. */
 int epx_outcome_take_replay_error(struct epx_device *device)
 {
     struct epx_completion *shared = &device->completions[EPX_SHARED_COMPLETION];

@@ -16,8 +16,8 @@
 #include "transport/cuda/device_scope.h"
 
 /*
- * The exchanged parts of the window, in this order, have the same offsets on all ranks. Where ranks
- * exchange messages they send from parts of their own.
+ * The exchanged parts of the window, in this order, have the same offsets on all ranks. Ranks that
+ * exchange messages send records from PART_OUTGOING.
  */
 enum { PART_COUNTS, PART_RECORDS, PART_OUTGOING, PART_WEIGHTS, PART_STAGE, NUM_PARTS };
 
@@ -42,14 +42,15 @@ static int exchanges_messages(const struct epx_route *route)
     return route->transport->device->proxy != NULL;
 }
 
-/* That may follow a row in a message: its weights, and whether it was kept. */
+/* Bytes that may follow a row in a message: its weights, and whether it was kept. */
 static int64_t weights_bytes(const struct epx_route *route, const struct epx_device_plan *plan)
 {
     return exchanges_messages(route) ? epx_round_up((plan->top_k + 1) * (int64_t)sizeof(float), 16)
                                      : 0;
 }
 
-/* At the least a segment of a row from each rank; more than that where weights follow it. */
+/* Bytes of the route's own stage, 0 = none: at the least a segment of a row from each rank, twice
+ * as much where weights may follow the row. */
 static int64_t route_stage_bytes(const struct epx_route *route, const struct epx_device_plan *plan)
 {
     int64_t rows = exchanges_messages(route) ? plan->nodes.width : plan->most_rows;
@@ -185,7 +186,7 @@ static int find_capacity(struct epx_route *route, const struct epx_device_plan *
     return EPX_SUCCESS;
 }
 
-/* On the library's stream, and waits for that alone. */
+/* Copies to the device on the library's stream, and waits for that stream alone. */
 static int upload(const struct epx_route *route, const void *to, const void *from, size_t bytes)
 {
     cudaStream_t stream = route->transport->device->stream;
@@ -212,8 +213,8 @@ static int upload_owners(const struct epx_route *route, const struct epx_device_
 }
 
 /*
- * Where a rank's part is stored to. Records for other ranks, which number them by their source, go
- * to where they are sent from.
+ * Where this rank stores `part` for `rank`. Records for another rank are stored where they are sent
+ * from, one share for each rank; kernels add the share of this rank, which is taken off here.
  */
 static char *address_of(const struct epx_route *route, const struct epx_device_plan *plan,
                         const size_t offsets[NUM_PARTS], int part, int rank)
@@ -242,7 +243,7 @@ static int upload_nodes(const struct epx_route *route, struct epx_device_plan *p
     return rc;
 }
 
-/* The tables of where each exchanged part lies on each rank, one behind the other. */
+/* Uploads the tables of where each exchanged part lies on each rank, one behind the other. */
 static int upload_tables(const struct epx_route *route, struct epx_device_plan *plan,
                          const size_t offsets[NUM_PARTS])
 {
@@ -262,7 +263,8 @@ static int upload_tables(const struct epx_route *route, struct epx_device_plan *
     return rc;
 }
 
-/* The route's own or the communicator's; for messages there are two, one behind the other. */
+/* Finds the stages: the route's own or the communicator's; with messages two, one behind the
+ * other. */
 static void place_stages(const struct epx_route *route, struct epx_device_plan *plan,
                          const size_t offsets[NUM_PARTS])
 {
@@ -379,7 +381,8 @@ const struct epx_device_plan *epx_device_plan_of(const struct epx_request *reque
     return request->route->device_plan;
 }
 
-/* A routing takes all that it or its operations make; those take pair weights and the stage. */
+/* Fills with a pattern what the operation will write: a routing everything that it or its
+ * operations make, another operation pair weights and the stage. */
 int epx_device_route_poison(const struct epx_request *request)
 {
     const struct epx_device_plan *plan = epx_device_plan_of(request);

@@ -8,7 +8,7 @@
 
 /* Collective, agreed: see struct epx_ground. */
 int epx_device_route_create(struct epx_route *route);
-/* Local: fills what an operation takes of its route's window with a pattern, on its stream. */
+/* Local: fills what an operation writes in its route's window with a pattern, on its stream. */
 int epx_device_route_poison(const struct epx_request *request);
 /* The plan of a route, for kernels. */
 const struct epx_device_plan *epx_device_plan_of(const struct epx_request *request);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * alltoallv_direct.c - every sender tells each receiver its count; a receiver that knows all of
- * them grants each sender the row at which to store (its buffer is window memory), its ring, or
- * nothing (its buffer is too small). A rank's own rows are copied without either.
+ * alltoallv_direct.c - every sender tells each receiver its count; a receiver that knows all counts
+ * grants each sender the row at which to store (its buffer is window memory), its ring, or nothing
+ * (its buffer is too small). A rank copies its rows for itself straight into its buffer.
  */
 #include "coll/alltoallv.h"
 #include "coll/direct/direct.h"
@@ -36,7 +36,7 @@ static int begin(struct epx_direct *direct, struct epx_request *request, int *mo
     return EPX_SUCCESS;
 }
 
-/* Reads one word of each rank; the first that lacks, or -1. */
+/* Reads one word of every rank; returns the first rank whose word has not come, or -1. */
 static int words_lack(const struct epx_direct *direct, const struct epx_request *request,
                       enum epx_word word, int64_t *values)
 {
@@ -63,7 +63,7 @@ static void grant(struct epx_direct *direct, struct epx_request *request)
     request->phase = AWAIT_GRANTS;
 }
 
-/* Where this rank's rows for a rank begin there. */
+/* Where in the receive buffer of `rank` this rank's rows begin. */
 static char *granted(const struct epx_direct *direct, const struct epx_request *request, int rank)
 {
     const struct epx_ready *ready = &direct->ready[rank];
@@ -82,7 +82,7 @@ static const char *rows_for(const struct epx_request *request, int rank)
     return (const char *)request->call.rows_in + rows_bytes(request, request->call.sdispls[rank]);
 }
 
-/* Stores some of the rows for a rank; the last of them with the word that they are there. */
+/* Stores some of the rows for a rank; after the last, tells that rank that all are there. */
 static int store_rows(struct epx_direct *direct, const struct epx_request *request, int rank)
 {
     int64_t all = rows_bytes(request, request->call.sendcounts[rank]);

@@ -60,7 +60,7 @@ static int push_sums(struct epx_direct *direct, int home)
     return pushed > 0;
 }
 
-/* The parts of the token's segment under way; the number of a rank that lacks, or -1. */
+/* Finds the parts of the current segment of a token; returns a rank whose part lacks, or -1. */
 static int peek_parts(const struct epx_direct *direct, const int32_t *ranks, int num,
                       const char *parts[])
 {
@@ -93,7 +93,8 @@ static void step_token(struct epx_direct *direct)
     direct->token_segment = cursor.segment;
 }
 
-/* Sums the rows of the next tokens, as far as they have come; tells who lacks. */
+/* Sums the rows of the next tokens, as far as they have come; *lacking is a rank whose rows lack,
+ * or -1. */
 static int sum_tokens(struct epx_direct *direct, int *lacking)
 {
     const struct epx_plan *plan = direct->plan;

@@ -25,8 +25,9 @@
  * n - 1; nobody stores rows, records, weights or words of n before all ranks posted ready n. So
  * no bank or window is written while its owner may still read what was there.
  *
- * On ranks without weights, rows or experts the same words are posted, and before an operation
- * that is bound to fail too: no wait depends on data, and the banks' argument has no exception.
+ * A rank without weights, rows or experts posts the same words, and so does every rank before an
+ * operation that is bound to fail: no wait depends on data, and the banks' argument has no
+ * exception.
  */
 #include "coll/direct/direct.h"
 
@@ -83,7 +84,7 @@ static char *ring(const struct epx_direct *direct, int owner, int writer)
            writer * direct->ring_bytes;
 }
 
-/* Two slots at least, of one quantum each. */
+/* Bytes of one ring: room for two slots at least, of one quantum each. */
 static int64_t ring_bytes(const struct epx_comm *comm)
 {
     int64_t share = comm->params.window_bytes / comm->size / EPX_LINE_BYTES * EPX_LINE_BYTES;
@@ -176,7 +177,7 @@ static void post_ready(struct epx_direct *direct, const struct epx_request *requ
     }
 }
 
-/* The first rank that is not ready, or -1 with everybody's words. */
+/* Reads the ready words of all ranks; returns the first rank that has not posted them, or -1. */
 static int ready_lacks(struct epx_direct *direct, const struct epx_request *request)
 {
     for (int r = 0; r < direct->comm->size; r++) {
@@ -254,7 +255,7 @@ void epx_ring_publish(struct epx_direct *direct, int rank)
                   direct->pushed[rank]);
 }
 
-/* Of the ring from a rank: the slot to be popped next. */
+/* The slot to be popped next from the ring that `rank` fills. */
 static char *next_slot(const struct epx_direct *direct, int rank)
 {
     uint64_t place = direct->popped[rank] - direct->pop_base[rank];

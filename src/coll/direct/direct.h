@@ -41,7 +41,7 @@ struct epx_direct {
 
     /* counted since the communicator was made, never reset */
     uint64_t *pushed, *popped; /* [R] slots put into each rank's ring, taken from each own ring */
-    uint64_t *push_base, *pop_base; /* [R] the same when the operation began */
+    uint64_t *push_base, *pop_base; /* [R] pushed and popped when the operation began */
     double *sums;                   /* [R][EPX_MAX_TOP_K] */
 };
 
@@ -56,11 +56,12 @@ int epx_alltoallv_direct(struct epx_request *request, int *moved);
 struct epx_direct *epx_direct_of(const struct epx_request *request);
 
 /*
- * Tells all ranks what this rank is about to do, and that it is through with all before; once
- * all of them are ready, 1 in *moved, the verb's first phase, and the agreement's error.
+ * Tells all ranks what this rank is about to do, and that it is through with all earlier
+ * operations. Once all ranks are ready, sets *moved, goes to the verb's first phase and returns the
+ * error of their agreement.
  */
 int epx_direct_handshake(struct epx_request *request, int *weighted, int *moved);
-/* Begins to move rows of this length; cursors at their start. */
+/* Begins to move rows of this length; puts the cursors at their start. */
 void epx_direct_begin(struct epx_direct *direct, int64_t row_bytes);
 
 /* "All that I stored into your buffers for this operation is there." */
@@ -78,14 +79,15 @@ const char *epx_ring_peek(const struct epx_direct *direct, int rank);
 void epx_ring_pop(struct epx_direct *direct, int rank);
 void epx_ring_release(struct epx_direct *direct, int rank);
 
-/* One word for each rank and operation: alltoallv's counts and grants. */
+/* A word is a value that a rank posts for each other rank, once in an operation: counts and
+ * grants. */
 enum epx_word { EPX_WORD_COUNT, EPX_WORD_GRANT, EPX_NUM_WORDS };
 void epx_direct_post_word(struct epx_direct *direct, const struct epx_request *request, int rank,
                           enum epx_word word, int64_t value);
 int epx_direct_read_word(const struct epx_direct *direct, const struct epx_request *request,
                          int rank, enum epx_word word, int64_t *value);
 
-/* The next segment of a cursor over rows of the operation's cut. */
+/* Moves a cursor to the next segment of the operation's cut. */
 void epx_cursor_step(struct epx_cursor *cursor, struct epx_segments cut);
 
 /* Bytes that one step of an operation moves for one rank before it looks at the others. */

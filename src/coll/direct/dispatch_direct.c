@@ -94,7 +94,7 @@ static void receive_segments(struct epx_direct *direct, int source, int32_t *rec
         receive(direct, source, record, segment, row + epx_segment_offset(direct->cut, segment));
 }
 
-/* A row of this rank's own goes from the user's buffer to all its slots. */
+/* Copies a row for this rank itself from the user's buffer to all its slots; returns the bytes. */
 static int64_t receive_own(struct epx_direct *direct, const char *row)
 {
     int me = direct->comm->rank;
@@ -173,7 +173,7 @@ static int push_rows(struct epx_direct *direct, const struct epx_request *reques
     return pushed > 0;
 }
 
-/* Rows that lie in their first slots already: to their other slots. */
+/* Copies the rows that a source stored into their first slots to their other slots. */
 static int spread_rows(struct epx_direct *direct, const struct epx_request *request, int source)
 {
     const struct epx_call *call = &request->call;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * routing_direct.c - routing by stores: counts into every rank's matrix, then records into the
- * records of the rows' ranks.
+ * routing_direct.c - routing by stores: a rank stores its counts into every rank's matrix, then
+ * each record into the records of the rank that its row goes to.
  */
 #include "base/jitter.h"
 #include "coll/direct/direct.h"
@@ -54,7 +54,8 @@ static int store_records(struct epx_direct *direct, struct epx_request *request)
     return EPX_SUCCESS;
 }
 
-/* Only this rank reads them, and it is through with the routing before. */
+/* Poisons what the others will fill: only this rank reads it, and is through with the last
+ * routing. */
 static void poison_window(struct epx_plan *plan)
 {
     epx_poison(plan->matrix, (size_t)plan->num_ranks * epx_count_words(plan->count_shape) *

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * combine_hier.c - combine where one row a node goes home: an expert's rank sums each unique
- * row's pairs into its area; a relay adds those of its node for the homes it serves and sends the
- * sums; a home adds the parts of its own node and the sums of the others, block by block.
+ * combine_hier.c - combine where a home gets one row from each other node: an expert's rank sums
+ * each unique row's pairs into its area; a relay adds the sums of its node's ranks for the homes it
+ * serves and sends the results; a home adds the parts of its own node and the sums of the others,
+ * block by block.
  */
 #include "coll/hier/hier.h"
 #include "coll/verbs.h"

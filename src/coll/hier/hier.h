@@ -14,11 +14,11 @@ struct epx_hier {
     struct epx_comm *comm;
     struct epx_staged *staged;
     struct epx_window *window; /* shared by the ranks of the node */
-    uint64_t round;            /* exchanges since the communicator was made; alike on all ranks */
+    uint64_t round;            /* rounds since the communicator was made; alike on all ranks */
     struct epx_node_block block;
     int *home_displs, *relay_displs; /* [R] bytes: in the home stage; in the area or relay stage */
     int64_t *part_at;                /* [R] combine: where a home's parts lie in the own area */
-    char **parts;                    /* [R] the same as addresses */
+    char **parts;                    /* [R] the addresses for part_at */
     int32_t *node_rows;              /* memory of the block's arrays */
     int64_t *node_at;
     char **areas;
@@ -35,14 +35,14 @@ int epx_combine_hier(struct epx_request *request, int *moved);
 
 struct epx_hier *epx_hier_of(const struct epx_request *request);
 
-/* As epx_staged_handshake, then epx_staged_begin. */
+/* epx_staged_handshake, then epx_staged_begin. */
 int epx_hier_begin(struct epx_hier *hier, struct epx_request *request, int *weighted, int *moved);
-/* 1 once the rows of the next block or segment are found and may fill the area; completes after the
- * last. */
+/* Returns 1 once the rows of the next block or segment are found and may fill the area; completes
+ * the request after the last. */
 int epx_hier_next_block(struct epx_hier *hier, struct epx_request *request, int *moved);
 
 /* A round: fill the own area once nobody reads what it held, tell where the rows of each home lie,
- * and read the others' once all are full. What lacks goes into request->waiting_for. */
+ * and read the others' areas once all are full. request->waiting_for is the rank that lacks. */
 int epx_hier_may_fill(const struct epx_hier *hier, struct epx_request *request);
 void epx_hier_post_filled(struct epx_hier *hier, const int64_t *home_at);
 int epx_hier_all_filled(const struct epx_hier *hier, struct epx_request *request);
@@ -50,8 +50,8 @@ void epx_hier_post_taken(struct epx_hier *hier);
 /* This rank's area. */
 char *epx_hier_area(const struct epx_hier *hier);
 
-/* Starts the exchange of the block's rows from the home stages to the relays' areas; back, from the
- * relay stages. */
+/* Start the exchange of the block's rows: from the home stages to the relays' areas, or back from
+ * the relays' stages to the home stages. */
 int epx_hier_to_relays(struct epx_hier *hier);
 int epx_hier_to_homes(struct epx_hier *hier);
 /* Combine: finds where in the own area the block's parts for each home lie. */

@@ -2,11 +2,12 @@
 /*
  * hier_blocks.c - which rows a round moves, and where they lie in the stages and in the own area.
  *
- * A block is the rows of a range of token indices, the same range on every home. As many homes as
- * there are may have their rows of one token index on one rank, but few have: so each rank counts
- * what it must take of each token index, and tells in its ready word how many tokens a block may
- * have wherever it begins. The ranks take the least of these numbers. Tokens whose rows are cut go
- * one by one, as everywhere: sums over a row are kept from segment to segment for one of each home.
+ * A block is the rows of a range of token indices, the same range on every home. All homes may have
+ * rows of one token index on the same rank, but few have. So each rank counts the rows that it must
+ * take of each token index, and tells in its ready words how many tokens a block may have wherever
+ * it begins. All ranks take the least of these numbers. Where rows are cut, a block has one token,
+ * as on all grounds: the sums over a row are kept from segment to segment for one row of each home
+ * only.
  */
 #include <string.h>
 
@@ -58,7 +59,7 @@ static void count_entries(const struct epx_plan *plan, int32_t *rows)
             rows[*epx_plan_entry(plan, s, i)]++;
 }
 
-/* Dispatch: they meet in the area with this rank's own. */
+/* Dispatch: the rows that a relay passes on meet in the area with this rank's own. */
 static void count_area(const struct epx_plan *plan, int32_t *rows)
 {
     const struct epx_node_plan *by_node = plan->by_node;
@@ -80,7 +81,7 @@ static void count_parts(const struct epx_plan *plan, int32_t *rows)
         }
 }
 
-/* The most tokens that a block may have, wherever it begins, if so many of its rows fit. */
+/* The most tokens that a block may have, wherever it begins, if at most `fit` of its rows fit. */
 static int32_t longest_block(const struct epx_plan *plan, int64_t fit,
                              void (*count)(const struct epx_plan *plan, int32_t *rows))
 {
@@ -151,7 +152,8 @@ static void find_home_rows(struct epx_node_block *block, const struct epx_plan *
     block->home_rows[node] = row - block->home_row[node];
 }
 
-/* Up to the end of the block's tokens, which other homes may have more of than this one. */
+/* Finds the entries of a home up to `end`, the block's end on all homes, some of which have more
+ * tokens than this rank. */
 static void find_entries(struct epx_node_block *block, const struct epx_plan *plan, int32_t end,
                          int32_t home)
 {
@@ -197,7 +199,8 @@ static void pack_homes(struct epx_hier *hier, const struct epx_plan *plan)
     }
 }
 
-/* Dispatch: in the area, behind this rank's own rows. Combine: in the relay's stage. */
+/* Places the entries. Dispatch: in the area, behind this rank's own rows. Combine: in the relay's
+ * stage. */
 static void pack_entries(struct epx_hier *hier, const struct epx_plan *plan, int gathers)
 {
     struct epx_staged *staged = hier->staged;

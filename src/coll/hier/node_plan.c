@@ -6,8 +6,9 @@
 #include "coll/hier/hier.h"
 
 /*
- * What a stage must take of each token index: a home's rows for all other nodes, or a relay's of
- * the homes that it serves and its own. The same on all ranks.
+ * The most rows of one token index that a stage takes on any rank: those of a home for all other
+ * nodes, or those that a relay has of the homes it serves and its own. All ranks find the same
+ * number.
  */
 static int32_t most_rows(const struct epx_nodes *nodes, int32_t num_ranks, int32_t *at_relay)
 {

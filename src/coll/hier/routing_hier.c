@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * routing_hier.c - routing by messages where rows cross to a node once: counts by allgather,
- * then the numbers of node rows likewise, then by alltoallv the records, each with its node row,
+ * routing_hier.c - routing by messages where rows cross to a node once: an allgather of the counts,
+ * an allgather of the numbers of node rows, then by alltoallv the records, each with its node row,
  * and behind them, to the relays, an entry for each node row. Every rank reads from the two
  * matrices how many exchanges the longest lists need.
  */
@@ -64,7 +64,7 @@ static int assign(struct epx_hier *hier, struct epx_request *request)
                                            (int)sizeof(*plan->by_node->rows));
 }
 
-/* Rows for a home's own node need no relay. */
+/* The longest list of entries between two ranks; rows for a home's own node need none. */
 static int64_t most_entries(const struct epx_plan *plan)
 {
     const struct epx_nodes *nodes = &plan->by_node->nodes;

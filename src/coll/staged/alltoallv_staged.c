@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * alltoallv_staged.c - counts by alltoall, then rows through the stages in as many exchanges as
- * the longest list of rows on any rank needs; the ready words tell its length. A receiver
- * without room takes the rows into its stage and lets them go.
+ * alltoallv_staged.c - counts by alltoall, then rows through the stages in as many exchanges as the
+ * longest list of rows on any rank needs; the ready words tell its length. A receiver without room
+ * takes the rows into its stage and drops them.
  */
 #include "coll/alltoallv.h"
 #include "coll/staged/staged.h"
@@ -60,7 +60,7 @@ static int64_t user_offset(const struct epx_staged *staged, int64_t row)
            epx_segment_offset(staged->cut, staged->round % staged->cut.num);
 }
 
-/* One segment of the rows for a rank into a stage. */
+/* Copies one segment of this round's rows for a rank into a stage. */
 static void put_rows(const struct epx_staged *staged, int rank, const char *from)
 {
     const struct epx_block *block = &staged->block;
@@ -75,7 +75,7 @@ static void put_rows(const struct epx_staged *staged, int rank, const char *from
     epx_stage_stores_end(stores);
 }
 
-/* One segment of num rows into the user's buffer. */
+/* Copies one segment of num rows into the user's buffer. */
 static void get_rows(const struct epx_request *request, int64_t row, const char *from,
                      int64_t from_stride, int32_t num)
 {

@@ -131,7 +131,7 @@ int epx_staged_done(struct epx_staged *staged, int *moved)
     return EPX_SUCCESS;
 }
 
-/* Before the peers may store the next rows there. */
+/* Poisons stages with old rows, before peers may store the next rows there. */
 static void forget(struct epx_staged *staged)
 {
     if (!staged->stale)
@@ -191,7 +191,7 @@ int64_t epx_staged_weight_bytes(const struct epx_plan *plan)
     return epx_round_up(4 * (int64_t)plan->top_k, 8);
 }
 
-/* Of the rows in the stages. */
+/* Bytes from one row to the next in a stage. */
 static int64_t stride(const struct epx_staged *staged, int64_t segment)
 {
     return epx_round_up(epx_segment_length(staged->cut, segment), 8) +
@@ -224,7 +224,7 @@ void epx_staged_begin(struct epx_staged *staged, const struct epx_request *reque
     }
 }
 
-/* The end of a range of tokens on one home rank. */
+/* Clips the end of a range of tokens to the tokens that this rank has. */
 static int32_t clip_token(const struct epx_plan *plan, int32_t token)
 {
     return token < plan->num_tokens ? token : plan->num_tokens;

@@ -14,12 +14,12 @@ struct epx_staged {
     struct epx_comm *comm;
     const struct epx_message_ops *messages; /* of the transport, with its state */
     void *state;
-    int hier;            /* the transport's own places are not used: all goes in messages */
+    int hier;            /* for hier: `stages` and `place` of the transport are not used */
     int64_t stage_bytes; /* of each of the two stages */
-    int64_t share_bytes; /* what each rank has of a stage, the same places on all ranks */
+    int64_t share_bytes; /* each rank's part of a stage, at the same displacement on all ranks */
     char *home_stage, *expert_stage;
-    char **home_at, **expert_at; /* [R] shown by the block: where rows for and from a rank are */
-    struct epx_stage_stores *stores; /* [R] shown by the block; combine does not use it */
+    char **home_at, **expert_at;     /* [R] also in the block: where rows for and from a rank are */
+    struct epx_stage_stores *stores; /* [R] also in the block; combine does not use it */
 
     /* the operation at the head of the queue */
     struct epx_ready own, *ready; /* [R] */
@@ -31,7 +31,7 @@ struct epx_staged {
     struct epx_block block;
     int32_t per_round; /* tokens, records or rows of each rank in one exchange */
     int32_t most_tokens, next_token;
-    int32_t block_tokens;      /* told with the ready word, for hier */
+    int32_t block_tokens;      /* for own.block_tokens, by hier */
     int64_t round, num_rounds; /* routing and alltoallv, which have no tokens */
     int64_t *counts;           /* [4][R] alltoallv: the arrays of the call */
 
@@ -40,7 +40,7 @@ struct epx_staged {
     double *sums; /* [R][EPX_MAX_TOP_K] */
 };
 
-/* As the operations of struct epx_ground; hier: for the hierarchical algorithms. */
+/* The operations of struct epx_ground; hier: for the hierarchical algorithms. */
 int epx_staged_create(struct epx_transport *transport, int hier);
 void epx_staged_free(struct epx_transport *transport);
 int epx_route_tokens_staged(struct epx_request *request, int *moved);
@@ -50,13 +50,14 @@ int epx_alltoallv_staged(struct epx_request *request, int *moved);
 
 struct epx_staged *epx_staged_of(const struct epx_request *request);
 
-/* As epx_direct_handshake. Nothing else is started before the ranks agree. */
+/* The handshake, as epx_direct_handshake does it. Nothing else is started before the ranks
+ * agree. */
 int epx_staged_handshake(struct epx_request *request, int *weighted, int *moved);
-/* 1 in *moved when all that was started has ended. */
+/* Sets *moved when all that was started has ended. */
 int epx_staged_done(struct epx_staged *staged, int *moved);
 
-/* Begins to move the rows of a routing; the first block is the next. A token has at most so many
- * rows in a stage. */
+/* Begins to move the rows of a routing, with the first block as the next one. A token has at most
+ * rows_per_token rows in a stage. */
 void epx_staged_begin(struct epx_staged *staged, const struct epx_request *request,
                       int rows_per_token, int weighted);
 int epx_staged_has_block(const struct epx_staged *staged);
@@ -65,20 +66,22 @@ void epx_staged_find_block(struct epx_staged *staged);
 /* Measures the next block, or its next segment, for this phase; completes after the last. */
 int epx_staged_next_block(struct epx_staged *staged, struct epx_request *request, int phase);
 
-/* Of the pair weights that follow a row. */
+/* Bytes of the pair weights that follow a row. */
 int64_t epx_staged_weight_bytes(const struct epx_plan *plan);
 /* Rows that fit into a rank's share. */
 int64_t epx_staged_rows(const struct epx_staged *staged, int64_t row_stride);
 
 /*
- * An exchange: measure takes the number of rows from the block; claim finds where the rows for
- * each rank go, 0 = not yet; when they are there send lets them go, and done tells the end.
+ * An exchange: measure finds its bytes from the rows of the block; claim finds where to write the
+ * rows for each rank, 0 = not yet; once they are written send starts it, and epx_staged_done tells
+ * its end.
  */
 enum epx_way { EPX_TO_EXPERTS, EPX_TO_HOMES };
 void epx_staged_measure(struct epx_staged *staged);
 int epx_staged_claim(struct epx_staged *staged, enum epx_way way);
 int epx_staged_send(struct epx_staged *staged, enum epx_way way);
-/* As send, with places of the caller's: rows of experts at expert_rows, displacements in bytes. */
+/* epx_staged_send with the caller's places: rows of experts at expert_rows, displacements in
+ * bytes. */
 int epx_staged_exchange(struct epx_staged *staged, enum epx_way way, char *expert_rows,
                         const int *home_displs, const int *expert_displs);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * bounce_rounds.c - exchanges of messages between device memories in rounds of pieces:
- * copied into a stage, told of by the host transport, copied out of the stage on the other side.
+ * bounce_rounds.c - exchanges of messages between device memories, in rounds of pieces: a piece is
+ * copied into a stage, the host transport tells the receiver, and the receiver copies it out.
  */
 #include "transport/cuda/bounce_rounds.h"
 
@@ -15,27 +15,28 @@
 
 /*
  * An exchange is some rounds, each an alltoallv of the host transport: every rank gives every other
- * a header and at most a piece of the message. Rounds are numbered through all exchanges, on all
- * ranks alike: the first headers of an exchange tell how many rounds their ranks need, and all
- * make the most of these. Round n goes into stage n % 2 of every rank and from the other one; the
- * next is copied out while it is under way:
+ * a header and at most one piece of the message. Rounds are numbered through all exchanges, on all
+ * ranks alike: the headers of an exchange's first round tell how many rounds each rank needs, and
+ * all make the most of these. Round n goes into stage n % 2 of every rank; a sender to which that
+ * stage is not mapped sends from its own other stage. While round n is under way, the pieces of
+ * round n + 1 leave the GPU. A round is made in four steps:
  *
- *   claim    when the copies out of stage n % 2, of round n - 2, have ended, this rank says that
- *            the stage may be stored into (place, of the host transport): while round n - 1 is
- *            under way, whether round n is of the same exchange or of one that is yet to come
- *   fill     to each rank that has said so: the piece is copied out, on a stream of this transport,
- *            behind nothing, for kernels stored it before they posted the exchange
- *   begin    when all copies have ended and round n - 1 is over: the headers, then the alltoallv,
- *            which tells the others
- *   take     whatever has come is copied in, on the stream of the proxy, so that its release comes
- *            behind the last of them
+ *   claim    when the copies from stage n % 2 to the GPU, of round n - 2, have ended: this rank
+ *            says that the stage may be stored into (place, of the host transport). It does so
+ *            while round n - 1 is under way, whether round n is of the same exchange or the next
+ *   fill     for each rank that has said so: its piece is copied from the GPU, on a stream of this
+ *            transport, behind nothing, for kernels stored it before they posted the exchange
+ *   begin    when all these copies have ended and round n - 1 is over: the headers are written,
+ *            then the alltoallv starts, which tells the others
+ *   take     each block that has come is copied to the GPU, on the stream of the proxy, so that
+ *            the proxy's release of the exchange comes behind the last of these copies
  *
- * Where stages are not mapped, a message leaves from the stage that round n - 1 came into: such a
- * round is claimed when that one is over and copied in too.
+ * Where stages are not mapped, round n leaves from the stage that round n - 1 came into: then round
+ * n is claimed only when round n - 1 is over and copied to the GPU too.
  *
- * Who does not answer: steps[r] is the last step that rank r was seen to have come to, 2n - 1 when
- * it has claimed round n, 2n when its block has come. They are copied to where kernels look for who
- * is behind whenever nothing has moved for a while.
+ * Who does not answer: steps[r] is the last step that rank r is known to have come to: 2n - 1 when
+ * it has claimed round n, 2n when its block of round n has come. When nothing has moved for a
+ * while, the steps are copied to where kernels look for who is behind.
  * Invariant: steps only grow, and the ranks that a round waits for have smaller ones than those it
  * does not wait for.
  */
@@ -80,7 +81,7 @@ static int show_steps(struct epx_bounce *bounce, int moved)
     return EPX_SUCCESS;
 }
 
-/* Whether this rank's stage of the next round may be stored into. */
+/* Notes in filling.claimed whether this rank's stage of the next round may be stored into. */
 static int claim(struct epx_bounce *bounce)
 {
     uint64_t next = bounce->number + 1;
@@ -130,7 +131,7 @@ static void ask_for_places(struct epx_bounce *bounce, int *moved)
     }
 }
 
-/* To ranks that have claimed the round; whether all have. */
+/* Copies pieces to the ranks that have claimed the round; *all tells whether all of them have. */
 static int copy_pieces(struct epx_bounce *bounce, int *all)
 {
     struct epx_bounce_filling *filling = &bounce->filling;
@@ -172,7 +173,7 @@ static int fill(struct epx_bounce *bounce, int *moved)
     return EPX_SUCCESS;
 }
 
-/* Behind the copies: what is in front of a piece is stored last. */
+/* Writes the header of each piece, after the piece was copied, and the counts of the alltoallv. */
 static void address_blocks(struct epx_bounce *bounce)
 {
     const struct epx_exchange *exchange = bounce->exchange;

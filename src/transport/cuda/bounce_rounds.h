@@ -14,7 +14,7 @@
 struct epx_bounce_filling {
     int claimed, recorded, full;
     char **place; /* [R] where the block goes; NULL = the rank has not claimed */
-    char *copied; /* [R] the piece is on its way there */
+    char *copied; /* [R] its copy was queued */
 };
 
 struct epx_bounce {
@@ -24,30 +24,30 @@ struct epx_bounce {
 
     struct epx_pieces pieces;
     char *stage[2];
-    void **registered; /* [R] with CUDA, by this transport */
+    void **registered; /* [R] stages that this transport registered with CUDA */
     int is_mapped;     /* the stages of all ranks are mapped here */
 
-    cudaStream_t outward;   /* of copies out of the GPU */
-    cudaEvent_t filled;     /* the last of a round's */
-    cudaEvent_t emptied[2]; /* the last copy out of a stage into the GPU */
+    cudaStream_t outward;   /* of copies from the GPU to stages */
+    cudaEvent_t filled;     /* the last of those copies in a round */
+    cudaEvent_t emptied[2]; /* the last copy from a stage to the GPU */
 
     /* the exchange under way */
     const struct epx_exchange *exchange;
     cudaStream_t inward;
     int64_t rounds, own_rounds;
-    int64_t begun; /* rounds of it */
+    int64_t begun; /* rounds of this exchange that have begun */
 
     uint64_t number; /* of the last round that has begun */
     int under_way;
-    struct epx_bounce_filling filling; /* of the next */
-    char *came;                        /* [R] in the round under way */
-    int *counts, *displs;              /* [2][R] to and from; [R] */
+    struct epx_bounce_filling filling; /* the next round */
+    char *came;                        /* [R] whose block of the round under way has come */
+    int *counts, *displs;              /* counts: [2][R] to and from each rank; displs: [R] */
     uint64_t *steps;                   /* [R] pinned */
     int steps_changed;
     int64_t moved_ns;
 };
 
-/* As the operations of struct epx_transport_ops. */
+/* `start` and `queued` of struct epx_exchange_ops. */
 int epx_bounce_exchange(void *state, const struct epx_exchange *exchange, void *stream);
 int epx_bounce_queued(void *state, int *queued, int *moved);
 

@@ -17,7 +17,7 @@ int epx_fail_cuda(cudaError_t error, const char *call);
             return epx_fail_cuda(epx_rc_, #call);                                                  \
     } while (0)
 
-/* The same for a launcher of kernels, which leaves the error to cudaGetLastError. */
+/* EPX_TRY_CUDA for a launcher of kernels, which leaves the error to cudaGetLastError. */
 #define EPX_TRY_LAUNCH(call)                                                                       \
     do {                                                                                           \
         if ((call) != EPX_SUCCESS)                                                                 \

@@ -18,7 +18,7 @@ int64_t epx_device_number(const struct cudaDeviceProp *properties)
     return number ? (int64_t)number : 1;
 }
 
-/* That of the current GPU, or 0 without a usable one. */
+/* The number of the current GPU; 0, and why, without a usable one. */
 static int64_t own_number(char *why)
 {
     struct cudaDeviceProp properties;

@@ -16,12 +16,13 @@ int64_t epx_device_number(const struct cudaDeviceProp *properties);
  */
 int64_t *epx_device_numbers(struct epx_comm *comm, char *why);
 
-/* Of the ranks, numbered as above; if not, why. For kernels that reach other ranks' memory: all are
- * on one node, and what this rank's GPU reaches there of those visible here it reaches by atomics,
- * which the flags need. */
+/* Whether kernels can reach the memory of other ranks; if not, why. epx_device_check_nodes: all
+ * ranks are on one node. epx_device_check_atomics: this rank's GPU has atomics, which flags need,
+ * on the memory of every rank whose GPU this process sees. devices is from epx_device_numbers. */
 int epx_device_check_nodes(const struct epx_comm *comm, char *why);
 int epx_device_check_atomics(const struct epx_comm *comm, const int64_t *devices, char *why);
-/* The kernels of all ranks that share this rank's GPU can wait there at once. */
+/* Whether the kernels of all ranks that share this rank's GPU can wait on it at once; if not,
+ * why. */
 int epx_device_check_room(const struct epx_comm *comm, const int64_t *devices, char *why);
 /* The visible GPU that each rank has, -1 = none; ordinals is [size]. */
 void epx_device_find_ordinals(const struct epx_comm *comm, const int64_t *devices, int *ordinals);

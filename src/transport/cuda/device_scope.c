@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* device_scope.c - what the calling thread is while the library calls CUDA. */
+/* device_scope.c - the device and the capture mode of a thread while the library calls CUDA. */
 #include "transport/cuda/device_scope.h"
 
 #include "core/agree.h"

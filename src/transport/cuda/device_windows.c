@@ -28,7 +28,8 @@ static struct epx_window *take_kept(struct epx_device_windows *windows, size_t b
     return window;
 }
 
-/* Does not wait for kernels, of which none uses the window, unless it was to be kept. */
+/* Frees a window that no kernel uses. Only cudaFree, for the windows of a transport that keeps
+ * them, waits for all kernels of the device. */
 static void destroy(struct epx_device_windows *windows, struct epx_window *window)
 {
     struct epx_device_scope scope;
@@ -40,7 +41,7 @@ static void destroy(struct epx_device_windows *windows, struct epx_window *windo
             cudaFreeAsync(window->mapping, windows->stream);
         epx_device_leave(&scope);
     }
-    window->own = NULL; /* it was the mapping's */
+    window->own = NULL; /* it was the mapping */
     epx_window_free(window);
 }
 
@@ -77,7 +78,7 @@ static int allocate(struct epx_device_windows *windows, size_t bytes, struct epx
     return EPX_SUCCESS;
 }
 
-/* All addresses are this rank's own. */
+/* Gives a window its number and its memory; every rank's address is this rank's own. */
 static int init(struct epx_device_windows *windows, size_t bytes, struct epx_window *window)
 {
     EPX_FAIL_IF(!window, EPX_ERR_NO_MEM, "no memory for a window");
@@ -136,7 +137,8 @@ static void reclaim(struct epx_device_windows *windows, struct epx_window *windo
     windows->kept = window;
 }
 
-/* A pool of memory gives back what is free when a stream is synchronized. */
+/* Synchronizes the stream at the end, because only then the memory pool of CUDA gives back what is
+ * free. */
 void epx_device_windows_reclaim(void *state)
 {
     struct epx_device_windows *windows = state;

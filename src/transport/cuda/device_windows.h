@@ -14,11 +14,12 @@ struct epx_device_windows {
     struct epx_comm *comm;
     int ordinal;         /* of the GPU */
     cudaStream_t stream; /* NULL = not opened */
-    /* Memory that others than CUDA can register or map, unlike that of a pool. CUDA waits for the
-     * device to free it, so it is kept for windows to come. Set before open. */
+    /* Set before open: memory is allocated by cudaMalloc, which others than CUDA can register or
+     * map, unlike memory of a pool. Freeing it waits for the device, so it is kept for windows to
+     * come. */
     int keeps;
     int next_number;
-    struct epx_window *laid_aside; /* kernels may still be queued that use them */
+    struct epx_window *laid_aside; /* freed, but queued kernels may still use them */
     struct epx_window *kept;
 };
 

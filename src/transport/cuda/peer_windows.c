@@ -3,11 +3,12 @@
  * peer_windows.c - windows of device memory that kernels of all ranks store into: their numbers,
  * the table of addresses that kernels read, and when they are given back.
  *
- * Mapping counts on order: NCCL places windows by counting, so all ranks must make and free them
- * in the same order, and memory that CUDA shares is freed when no rank has it mapped any more. But
- * a route that is freed goes with its last operation, which ends on each rank at another time. So
- * a freed window is only laid aside; a collective call that makes a window or frees memory first
- * completes what is in flight, then gives back those laid aside, by number.
+ * Mapping depends on order: NCCL places windows by counting, so all ranks must make and free them
+ * in the same order; and memory that CUDA shares may be freed only when no rank has it mapped any
+ * more. But a freed route lives until its last operation ends, at another time on each rank. So a
+ * freed window is only laid aside; a collective call that makes a window or frees memory first
+ * completes what is in flight, then gives back the windows laid aside, in the order of their
+ * numbers.
  */
 #include "transport/cuda/peer_windows.h"
 
@@ -49,7 +50,7 @@ int epx_peer_windows_open(void *state, struct epx_comm *comm,
 static void destroy(struct epx_peer_windows *windows, struct epx_window *window)
 {
     windows->ops->free(windows, window);
-    window->own = NULL; /* it was the transport's */
+    window->own = NULL; /* the transport has freed it */
     epx_window_free(window);
 }
 
@@ -60,7 +61,9 @@ static int unmap_all(struct epx_peer_windows *windows)
     return EPX_SUCCESS;
 }
 
-/* Nothing on this rank uses them any more; if it has lost its device, rc, all keep them. */
+/* Frees the windows laid aside, which nothing on this rank uses any more. They are kept if rc is
+ * an error: this rank has lost its device. Where memory is mapped (unmap), all ranks then keep
+ * theirs. */
 static void give_back(struct epx_peer_windows *windows, int rc)
 {
     if (!windows->laid_aside)
@@ -115,7 +118,7 @@ void epx_peer_windows_free(void *state, struct epx_window *window)
     *link = window;
 }
 
-/* For the host, and in a row of the table. */
+/* Finds where each rank's part is mapped, for the host and, in a row of the table, for kernels. */
 static int find_peers(struct epx_peer_windows *windows, struct epx_window *window)
 {
     size_t ranks = (size_t)windows->comm->size;
@@ -159,7 +162,7 @@ static int make_window(const struct epx_peer_windows *windows, int number,
     return EPX_SUCCESS;
 }
 
-/* Only once all is complete have all ranks laid the same windows aside. */
+/* Completes what is in flight first: only then have all ranks laid the same windows aside. */
 static int create_window(struct epx_peer_windows *windows, int rc, size_t own_bytes,
                          struct epx_window **result)
 {

@@ -11,25 +11,26 @@
 #include "core/comm.h"
 
 /*
- * Mapping, by a transport, whose state begins with its struct epx_peer_windows; all calls are on
+ * How a transport maps windows. Its state begins with its struct epx_peer_windows; all calls are on
  * the communicator's device.
  */
 struct epx_peer_windows_ops {
     size_t granule_bytes; /* windows are multiples of it */
-    /* Local: what windows need, at the start; then collective and agreed, NULL = nothing. */
+    /* At the start: prepare, local, makes what windows need; then connect, collective and agreed,
+     * NULL = nothing to do. */
     int (*prepare)(void *state);
     int (*connect)(void *state);
-    /* Local, at the end, after both or neither; NULL = nothing. */
+    /* At the end, local: undoes connect, if that was done; NULL = nothing to do. */
     void (*disconnect)(void *state);
-    /* Local: this rank's part, window->own. */
+    /* Local: allocates this rank's part, window->own. */
     int (*allocate)(void *state, size_t bytes, struct epx_window *window);
-    /* Collective, agreed: shows it to the other ranks. */
+    /* Collective, agreed: shows the part to the other ranks. */
     int (*show)(void *state, size_t bytes, struct epx_window *window);
     /* Local: fills window->address. */
     int (*map)(void *state, struct epx_window *window);
     /* Local: undoes map, or some of it, before any rank frees its part; NULL = free does. */
     int (*unmap)(void *state, struct epx_window *window);
-    /* Local, on all ranks in the same order: undoes the others, as far as they came. */
+    /* Local, on all ranks in the same order: undoes allocate, show and map, as far as they came. */
     void (*free)(void *state, struct epx_window *window);
 };
 
@@ -43,10 +44,10 @@ struct epx_peer_windows {
     struct epx_window *laid_aside; /* by number */
 };
 
-/* Collective, agreed. Takes the current device. */
+/* Collective, agreed. Uses the current device. */
 int epx_peer_windows_open(void *state, struct epx_comm *comm,
                           const struct epx_peer_windows_ops *ops);
-/* Takes what was opened by half; collective if windows were made. */
+/* Takes a state that was only half opened; collective if windows were made. */
 void epx_peer_windows_close(void *state);
 /* Operations of struct epx_transport_ops. */
 int epx_peer_windows_create(void *state, size_t own_bytes, struct epx_window **result);

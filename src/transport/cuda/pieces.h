@@ -23,7 +23,8 @@ struct epx_pieces {
     int64_t share_bytes, piece_bytes;
 };
 
-/* At most stage_bytes for all ranks together, if that gives each a header and a line. */
+/* The shares of all ranks take at most stage_bytes together, unless that is too little for a header
+ * and a line each. */
 static inline struct epx_pieces epx_pieces_of(int64_t stage_bytes, int num_ranks)
 {
     int64_t least = EPX_PIECE_HEADER_BYTES + EPX_LINE_BYTES;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * transport_bounce.c - messages between device memories through pinned stages on the hosts, by a
- * transport of host memory that the proxy's thread moves: the GPU's copy engines bring a piece of
- * each message into the stage of its rank, or where that cannot be mapped into this rank's own, the
- * host transport tells that it is there, and copy engines take it to the other GPU. Here the stages
- * are made; bounce_rounds.c has the exchange.
+ * transport_bounce.c - messages between device memories through pinned stages on the hosts, and a
+ * transport of host memory that the proxy's thread moves. The sender's GPU copies a piece of each
+ * message into the receiver's stage or, where that is not mapped here, into its own; the host
+ * transport tells the receiver, or takes the piece there; the receiver's GPU copies it in. This
+ * file makes the stages; bounce_rounds.c has the exchange.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -108,7 +108,7 @@ static int init(struct epx_bounce *bounce)
     return EPX_SUCCESS;
 }
 
-/* The host transport itself may have done so. */
+/* Registers stages with CUDA, which the host transport itself may have done already. */
 static int pin(struct epx_bounce *bounce, int rank, char *stages)
 {
     cudaError_t error = cudaHostRegister(stages, stages_bytes(bounce), cudaHostRegisterPortable);
@@ -140,7 +140,8 @@ static int pin_all(struct epx_bounce *bounce)
     return EPX_SUCCESS;
 }
 
-/* Everything that CUDA loads when it is first used: later it could wait for a kernel that waits. */
+/* Makes CUDA load now what it otherwise would at first use: later that could wait for a kernel that
+ * waits. */
 static int warm_up(struct epx_bounce *bounce)
 {
     enum { SHORT = 40 };

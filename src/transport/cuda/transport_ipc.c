@@ -14,12 +14,12 @@
 #include "transport/cuda/peer_windows.h"
 #include "transport/transport.h"
 
-/* CUDA shares whole blocks, which smaller allocations have in common. */
+/* CUDA shares whole blocks of this size; smaller allocations have a block in common. */
 enum { BLOCK_BYTES = 2 << 20 };
 
 struct ipc {
     struct epx_peer_windows windows; /* first */
-    /* of the window that is being made */
+    /* handles of the window that is being made */
     cudaIpcMemHandle_t own, *handles; /* [R] */
 };
 
@@ -89,7 +89,7 @@ static int allocate(void *state, size_t bytes, struct epx_window *window)
     return error == cudaSuccess ? EPX_SUCCESS : epx_fail_cuda(error, "cudaMalloc");
 }
 
-/* Not an error of the device: another transport may do. */
+/* Fails without an error of CUDA: the device is sound, and another transport may do. */
 static int refuse(cudaError_t error, const char *call, int rank)
 {
     cudaGetLastError();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * mpi_liveness.c - life and death, by messages on the control communicator. Every rank keeps one
- * receive posted and looks at it at every pass: an ASK is answered with its position, an END ends
- * the communicator here as well. A rank that never looks never answers.
+ * mpi_liveness.c - liveness by messages, called letters, on the control communicator. Every rank
+ * keeps one receive posted and looks at it at every pass: an ASK is answered with this rank's
+ * position, an END ends the communicator here as well. A rank that never looks never answers.
  */
 #include "transport/mpi/mpi_liveness.h"
 
@@ -47,7 +47,8 @@ static int post_receive(struct epx_mpi_liveness *liveness)
     return EPX_SUCCESS;
 }
 
-/* Letters are short: MPI takes them at once, unless their reader is dead. */
+/* Frees the letters that MPI has sent. Short as they are, MPI takes them at once unless their
+ * receiver is dead. */
 static void forget_sent(struct epx_mpi_liveness *liveness)
 {
     struct sent_letter **link = &liveness->sent;
@@ -94,7 +95,7 @@ static void send_to_others(struct epx_mpi_liveness *liveness, enum letter_kind k
             send_letter(liveness, r, kind, message);
 }
 
-/* The receive stays posted, and so does its buffer. */
+/* For a receive that could not be cancelled: it stays posted, so its buffer must stay too. */
 static void keep_forever(struct epx_mpi_liveness *liveness)
 {
     static struct epx_mpi_liveness *kept;

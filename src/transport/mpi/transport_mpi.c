@@ -91,7 +91,7 @@ static int mpi_alltoallv(void *state, struct epx_blocks send, struct epx_blocks 
                    "MPI_Ialltoallv");
 }
 
-/* An error of one of several requests stands with that request. */
+/* With MPI_ERR_IN_STATUS the status of the request that failed has its error. */
 static int first_error(int error, const MPI_Status *statuses, int num)
 {
     for (int i = 0; error == MPI_ERR_IN_STATUS && i < num; i++)

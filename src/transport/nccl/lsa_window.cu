@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * lsa_window.cu - asks NCCL once where a window of each rank is mapped here. This
- * rank's own part keeps the address that it was allocated at: one address a byte in each kernel.
+ * lsa_window.cu - asks NCCL once where a window of each rank is mapped here. This rank's own part
+ * keeps the address that it was allocated at, so that kernels see each byte at one address.
  */
 #include "transport/nccl/lsa_window.h"
 

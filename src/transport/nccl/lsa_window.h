@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* lsa_window.h - what only nvcc can ask NCCL's windows. */
+/* lsa_window.h - what only code compiled by nvcc can ask of NCCL's windows. */
 #ifndef EPX_TRANSPORT_NCCL_LSA_WINDOW_H
 #define EPX_TRANSPORT_NCCL_LSA_WINDOW_H
 
@@ -13,7 +13,7 @@ extern "C" {
 /* Writes where each rank's part of the window is mapped here; row is [num_ranks] device memory. */
 int epx_lsa_resolve(ncclWindow_t window, void *own, int rank, int num_ranks, char **row,
                     EPX_Stream stream);
-/* Loads its kernel now: loading it later could wait for a kernel that waits. */
+/* Loads the kernel of epx_lsa_resolve now: loaded later, it could wait for a kernel that waits. */
 int epx_lsa_load(void);
 /* How many ranks can load and store each other's windows, this one included. */
 int epx_lsa_reach(ncclComm_t comm);

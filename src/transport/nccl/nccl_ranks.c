@@ -13,7 +13,8 @@
 #include "transport/cuda/device_ranks.h"
 #include "transport/transport.h"
 
-/* NCCL looks at the ranks of one host; NCCL_HOSTID can pretend others. */
+/* Whether two ranks of a node have one GPU. Only ranks of one node are compared, as NCCL compares
+ * only those of one host, and NCCL_HOSTID can pretend hosts. */
 static int same_device_twice(const struct epx_comm *comm, const int64_t *devices)
 {
     for (int r = 0; r < comm->size; r++)

@@ -14,7 +14,8 @@
             return epx_fail(EPX_ERR_TRANSPORT, "%s: %s", #call, ncclGetErrorString(epx_rc_));      \
     } while (0)
 
-/* Collective: as epx_device_numbers, all different; or NULL and why NCCL cannot be used here. */
+/* Collective: the numbers of epx_device_numbers, all different within a node; or NULL, and why NCCL
+ * cannot be used here. */
 int64_t *epx_nccl_devices(struct epx_comm *comm, char *why);
 /* Collective, agreed: *nccl stays NULL on one rank. */
 int epx_nccl_connect(struct epx_comm *comm, ncclConfig_t *config, ncclComm_t *nccl);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * transport_lsa.c - kernels store into the other GPUs' memory: NCCL's symmetric windows, whose
- * peers' addresses are looked up once, so that nothing else knows of NCCL. One rank alone has
- * plain device memory.
+ * transport_lsa.c - kernels store into the other GPUs' memory, in NCCL's symmetric windows. The
+ * addresses of the peers' parts are looked up once, so that nothing else knows of NCCL. One rank
+ * alone has plain device memory.
  */
 #include "transport/nccl/lsa_window.h"
 
@@ -56,7 +56,7 @@ static void disconnect(void *state)
         ncclCommDestroy(lsa->nccl);
 }
 
-/* NCCL does not say that it was memory that it lacked. */
+/* Whether NCCL failed because memory is short, which it does not tell itself. */
 static int is_too_much(size_t bytes)
 {
     size_t unused = 0, all;
@@ -112,7 +112,7 @@ static int show(void *state, size_t bytes, struct epx_window *window)
     return epx_comm_agree(lsa->windows.comm, check_reach(lsa));
 }
 
-/* A kernel asks NCCL, and writes the answers where other kernels will find them. */
+/* A kernel asks NCCL for the addresses and writes them where other kernels will find them. */
 static int map(void *state, struct epx_window *window)
 {
     struct lsa *lsa = state;

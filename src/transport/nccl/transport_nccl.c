@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * transport_nccl.c - messages between device memories by ncclSend and ncclRecv, with a NCCL
- * communicator of its own that only the proxy's thread uses once it is made. Behind its bytes, if
- * there are any, every rank gets the number of the exchange, so that a rank that was waited for in
- * vain can be told from the others.
+ * transport_nccl.c - messages between device memories by ncclSend and ncclRecv, on a NCCL
+ * communicator of this transport's own that only the proxy's thread uses once it is made. After its
+ * bytes, if it gets any, every rank gets the number of the exchange (the stamp), so that a rank
+ * whose stamp is missing can be told from the others.
  */
 #include <nccl.h>
 #include <stdio.h>
@@ -88,8 +88,8 @@ static void nccl_free(void *state)
 }
 
 /*
- * Everything that NCCL loads or connects when it is first used: later it could wait for a kernel
- * that waits.
+ * Makes NCCL load and connect now what it otherwise would at first use: later that could wait for a
+ * kernel that waits.
  */
 static int warm_up(struct nccl *nccl)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * node_window.c - windows in POSIX shared memory, one object a node: its lowest rank makes it,
- * every rank reserves its part, and the name is gone before anyone uses it.
+ * node_window.c - windows in POSIX shared memory, one object for each node: the node's lowest rank
+ * makes the object, every rank reserves its part, and its name is removed before anyone uses it.
  */
 #include "transport/shm/node_window.h"
 
@@ -51,7 +51,7 @@ static int map_object(int fd, size_t offset, size_t own_bytes, struct epx_window
     return EPX_SUCCESS;
 }
 
-/* Where each part of this rank's node starts; returns the sum. */
+/* Finds where the part of each rank of this node starts; returns the sum of their bytes. */
 static size_t place_parts(const struct epx_comm *comm, const int64_t *bytes, size_t *offsets)
 {
     size_t total = 0;
@@ -115,7 +115,7 @@ void epx_node_window_free(const struct epx_comm *comm, struct epx_window *window
 {
     if (!window)
         return;
-    if (window->mapping && !comm->finished) /* else a late peer may still store there */
+    if (window->mapping && !comm->finished) /* else a late peer may still store into it */
         munmap(window->mapping, window->mapping_bytes);
     window->own = NULL; /* it was part of the mapping */
     epx_window_free(window);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* node_window.h - memory that the ranks of a node share: a part of each, mapped by all of them. */
+/* node_window.h - memory that the ranks of a node share: each has a part, which all of them map. */
 #ifndef EPX_TRANSPORT_SHM_NODE_WINDOW_H
 #define EPX_TRANSPORT_SHM_NODE_WINDOW_H
 

@@ -46,15 +46,15 @@ struct cell {
 /* Where the blocks of the ranks are, on one side of a collective. */
 struct blocks {
     char *base;
-    const int *counts, *displs; /* of an alltoallv; NULL: all have these bytes, this far apart */
+    const int *counts, *displs; /* of an alltoallv; NULL = each block has `bytes`, `stride` apart */
     int bytes, stride;
 };
 
 struct ucx {
     struct epx_comm *comm;
     struct epx_links *links;
-    char *part, **parts; /* of this rank, NULL if its memory is not asked for; [R] mapped here,
-                            NULL for those reached by messages */
+    char *part, **parts; /* this rank's, NULL before ucx_stages; parts: [R] as mapped here, NULL
+                          * for ranks reached by messages */
     size_t stage_bytes;
     uint64_t number, ready;
     struct blocks out, in;
@@ -222,7 +222,7 @@ static int start(struct ucx *ucx, struct blocks out, struct blocks in)
     ucx->taken[self] = 1;
     if (!out.counts)
         publish_ready(ucx, ucx->number + 1);
-    if (!out.counts || !ucx->part) /* else its place was the place it goes to */
+    if (!out.counts || !ucx->part) /* else ucx_place had it written where it goes */
         memcpy(block_at(&in, self), block_at(&out, self), block_bytes(&out, self));
     for (int i = 1; i < ucx->comm->size; i++)
         give(ucx, (self + i) % ucx->comm->size);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * transport_ucx_device.c - messages between device memories by UCX itself, where that takes CUDA
- * memory: it is given the addresses that kernels posted. The context and the worker are of this
- * transport alone, and only the proxy's thread uses them once they are made. Here they are made;
- * ucx_exchange.c has the exchange.
+ * transport_ucx_device.c - messages between device memories by UCX itself, where UCX takes CUDA
+ * memory: UCX is given the addresses that kernels posted. This transport has a context and a worker
+ * of its own, made here and then used by the proxy's thread alone. ucx_exchange.c has the exchange.
  */
 #include "transport/ucx/transport_ucx_device.h"
 
@@ -19,7 +18,7 @@
 #include "transport/ucx/ucx_context.h"
 
 enum { PARTING_MS = 1000, SHORT_BYTES = 8, LONG_BYTES = 1 << 20 };
-#define FIRST_NUMBER (1ULL << 40) /* of exchanges that no kernel posts */
+#define FIRST_NUMBER (1ULL << 40) /* the first number of exchanges that no kernel posts */
 
 /* Local: whether UCX takes CUDA memory here; if not, why. */
 static int takes_device_memory(const struct epx_comm *comm, char *why)
@@ -41,7 +40,7 @@ static int takes_device_memory(const struct epx_comm *comm, char *why)
     return 0;
 }
 
-/* Inside a node UCX has no quick way without cuda_ipc, which is left out unless it is named. */
+/* Within a node UCX is fast only by cuda_ipc, which EPX leaves out unless the user sets UCX_TLS. */
 static int is_wanted(const struct epx_comm *comm, char *why)
 {
     if (getenv("UCX_TLS") || (comm->size > 1 && comm->real_nodes == comm->size))
@@ -69,7 +68,8 @@ static int expect_answers(const struct epx_ucx_device *ucx, int over)
     return EPX_SUCCESS;
 }
 
-/* With the second exchange all ranks know that the first, which connects them, is over. */
+/* The first exchange connects the ranks; when the second is over, all ranks have ended the
+ * first. */
 static int warm_up(struct epx_ucx_device *ucx, char *memory)
 {
     static const int64_t bytes[] = {SHORT_BYTES, LONG_BYTES};
@@ -82,7 +82,8 @@ static int warm_up(struct epx_ucx_device *ucx, char *memory)
     return EPX_SUCCESS;
 }
 
-/* Peers that are still in the last exchange would take a closed connection for an error. */
+/* Makes a last exchange before connections are closed: a peer that is still in the exchange before
+ * it would take a closed connection for an error. */
 static void part(struct epx_ucx_device *ucx)
 {
     int over;
@@ -98,7 +99,7 @@ static void close_ucx(struct epx_ucx_device *ucx)
     part(ucx);
     for (int r = 0; ucx->peer && r < ucx->comm->size; r++)
         if (ucx->peer[r].endpoint && epx_ucx_reports(ucx->comm, r))
-            epx_ucx_close(ucx->worker, ucx->peer[r].endpoint); /* the worker's end closes others */
+            epx_ucx_close(ucx->worker, ucx->peer[r].endpoint); /* the others end with the worker */
     if (ucx->worker)
         ucp_worker_destroy(ucx->worker);
     if (ucx->context)
@@ -175,7 +176,8 @@ static int allocate(struct epx_ucx_device *ucx)
     return EPX_SUCCESS;
 }
 
-/* Whether kernels that run already see what a network adapter stored, when the host knows of it. */
+/* Finds out whether the host must flush what a network adapter stored before kernels that already
+ * run are sure to see it. */
 static int find_order_of_writes(struct epx_ucx_device *ucx)
 {
     int ordering, options, ordinal = ucx->windows.ordinal;
@@ -194,7 +196,7 @@ static int init(struct epx_ucx_device *ucx)
     ucp_worker_params_t params = {
         .field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_FLAGS,
         .thread_mode = UCS_THREAD_MODE_SERIALIZED,
-        .flags = UCP_WORKER_FLAG_IGNORE_REQUEST_LEAK, /* what was aborted */
+        .flags = UCP_WORKER_FLAG_IGNORE_REQUEST_LEAK, /* aborted requests leak */
     };
     ucs_status_t status;
 

@@ -102,7 +102,7 @@ static void close_endpoint(struct epx_links *links, struct epx_link *link)
     if (link->key)
         ucp_rkey_destroy(link->key);
     if (!endpoint || !link->reports)
-        return; /* the worker's end closes it */
+        return; /* destroying the worker closes it */
     link->closed = 1;
     link->endpoint = NULL;
     epx_ucx_close(links->worker, endpoint);

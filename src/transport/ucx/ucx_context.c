@@ -32,8 +32,9 @@ int epx_ucx_usable(char *why)
 }
 
 /*
- * A connection that is reset during a put over TCP would abort the process. The option had its name
- * without TCP until UCX 1.16; a name that is unknown is taken, and warned of later, before 1.20.1.
+ * Forbids puts over TCP: a connection that is reset during one would abort the process. Until UCX
+ * 1.16 the option is PUT_ENABLE, later TCP_PUT_ENABLE. The version has to decide, because before
+ * 1.20.1 ucp_config_modify accepts unknown names, which UCX warns of later.
  */
 static void forbid_puts(ucp_config_t *config)
 {

@@ -18,22 +18,24 @@
     } while (0)
 int epx_fail_ucx(ucs_status_t status, const char *call);
 
-/* Whether the library that runs is fit for what was built; if not, why. */
+/* Whether the UCX found at run time is at least as new as the one EPX was built with; if not,
+ * why. */
 int epx_ucx_usable(char *why);
-/* Local: with UCX's own settings, but for what EPX must forbid. Without these transports of UCX
- * too, unless the user names some; NULL = with all. */
+/* Local: a context with UCX's own settings, except for what EPX must forbid. `without` is a
+ * value of UCX_TLS that leaves transports of UCX out, unless the user sets UCX_TLS; NULL leaves
+ * none out. */
 ucs_status_t epx_ucx_context(const struct epx_comm *comm, uint64_t features, const char *without,
                              ucp_context_h *context);
-/* Collective, agreed: every rank's bytes, one after the other at *stride of *all, which held those
- * of the last call, or NULL. */
+/* Collective, agreed: gathers every rank's bytes in *all, where those of rank r are at r * *stride.
+ * *all must be NULL or the result of an earlier call, which is freed. */
 int epx_ucx_gather(struct epx_comm *comm, const void *own, size_t own_bytes, size_t *stride,
                    char **all);
-/* Collective, agreed: the address of every rank's worker, likewise. */
+/* Collective, agreed: gathers the address of every rank's worker, as epx_ucx_gather does. */
 int epx_ucx_addresses(struct epx_comm *comm, ucp_worker_h worker, size_t *stride, char **all);
-/* Local: whether UCX tells when the connection to a rank breaks; within a machine its best ways
- * cannot. */
+/* Local: whether UCX tells when the connection to a rank breaks; its fast transports within a
+ * machine cannot. */
 int epx_ucx_reports(const struct epx_comm *comm, int rank);
-/* Local, bounded: at once, without waiting for what is under way. */
+/* Local, bounded: closes an endpoint at once, without waiting for messages under way. */
 void epx_ucx_close(ucp_worker_h worker, ucp_ep_h endpoint);
 
 #endif

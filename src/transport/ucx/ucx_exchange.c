@@ -10,22 +10,24 @@
 #include "transport/ucx/ucx_context.h"
 
 /*
- * In an exchange every rank sends every other one message, an empty one where it has no bytes, and
- * is through when its own are sent, those of the others have come, and then the worker is flushed:
- * until the next exchange nobody makes it progress, so nothing that a peer needs may be left in it.
- * The tag is the exchange's number and the sender. As each rank needs the messages of all, none is
- * more than one exchange ahead, and what is early waits inside UCX.
+ * In an exchange every rank sends every other one message, an empty one where it has no bytes. A
+ * rank is through when its messages are sent, those of the others have come, and the worker is
+ * flushed after that: until the next exchange nobody progresses the worker, so nothing that a peer
+ * needs may be left in it. The tag is the exchange's number and the sender. As each rank needs the
+ * messages of all, no rank is more than one exchange ahead, and a message that is early waits
+ * inside UCX.
  *
  * Who does not answer: answered[r] is the last exchange whose message has come from rank r. Writer:
- * the proxy's thread. Copied to where kernels look for who is behind when nothing has moved for a
- * while. Invariant: the numbers only grow, and ranks that are waited for have smaller ones.
+ * the proxy's thread. When nothing has moved for a while, it copies the numbers to where kernels
+ * look for who is behind. Invariant: the numbers only grow, and ranks that are waited for have
+ * smaller ones.
  *
- * Kernels wait on the device all the time, so nothing that UCX calls may wait for them. Its copies,
- * the short ones too, which it waits for, are on streams of its own that do not wait for others
- * (seen in 1.17 and 1.22). What it loads or registers when it is first used, a first exchange of a
- * short and a long message has loaded. Memory of other processes it maps when it first sees it
- * (cuda_ipc) and unmaps when that was replaced, which may wait for the device: so cuda_ipc is left
- * out, unless the user names UCX's transports.
+ * Kernels wait on the device all the time, so nothing that UCX calls may wait for them. UCX makes
+ * its copies, including the short ones that it waits for, on streams of its own that do not wait
+ * for other streams (seen in 1.17 and 1.22). What UCX loads or registers at its first use is loaded
+ * by a first exchange of a short and a long message. cuda_ipc maps the memory of another process
+ * when it first sees it and unmaps it when it was replaced, which may wait for the device: so
+ * cuda_ipc is left out, unless the user names UCX's transports.
  */
 enum { SOURCE_BITS = 16, ANSWERS_MS = 1, ABORT_PASSES = 100 };
 
@@ -156,7 +158,7 @@ static int look_at_all(struct epx_ucx_device *ucx, int *all)
     return EPX_SUCCESS;
 }
 
-/* After all messages; whether that is over too. */
+/* Flushes the worker, after all messages; *over tells whether the flush has ended too. */
 static int flush(struct epx_ucx_device *ucx, int *over)
 {
     ucp_request_param_t param = {0};
@@ -218,7 +220,7 @@ int epx_ucx_queued(void *state, int *queued, int *moved)
     return *queued ? end(ucx) : show_answers(ucx, *moved);
 }
 
-/* Never waits: what UCX cannot take back stays, as the memory does. */
+/* Never waits: requests that UCX cannot cancel stay, and so does the memory that they use. */
 void epx_ucx_abort(void *state)
 {
     struct epx_ucx_device *ucx = state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * ucx_link.h - what the files behind ucx_links.h share: the worker and the links of a
- * communicator, and how one of them is lost. All that knows UCX includes it.
+ * ucx_link.h - what the files behind ucx_links.h share: the worker and the links of a communicator,
+ * and how a link is lost.
  */
 #ifndef EPX_TRANSPORT_UCX_UCX_LINK_H
 #define EPX_TRANSPORT_UCX_UCX_LINK_H
@@ -11,7 +11,7 @@
 
 enum { EPX_MESSAGE_DATA, EPX_MESSAGE_LETTER };
 
-/* What a message of data carries; fixed while it is under way. */
+/* The header of a message of data; fixed while the message is under way. */
 struct epx_message_tag {
     uint64_t number;
     int32_t sender, unused;
@@ -38,8 +38,9 @@ struct epx_arrival {
 };
 
 /*
- * An ASK is answered with the rank's position, an END ends the communicator here as well, a BYE
- * says that the rank has freed it: what its endpoint reports later is no error.
+ * A HELLO greets at creation. An ASK is answered with the rank's position. An END ends the
+ * communicator here as well. A BYE says that the rank has freed the communicator: what its endpoint
+ * reports later is no error.
  */
 enum epx_ucx_letter {
     EPX_LETTER_HELLO,
@@ -50,7 +51,8 @@ enum epx_ucx_letter {
     EPX_NUM_LETTERS
 };
 
-/* A letter of a kind is not sent again while the last is under way: it would say the same. */
+/* A letter is not sent again while the last one of its kind is under way: both would say the
+ * same. */
 struct epx_outgoing {
     struct epx_letter_head {
         int32_t kind, sender;
@@ -63,14 +65,14 @@ struct epx_link {
     struct epx_links *links;
     int rank;
     ucp_ep_h endpoint; /* NULL to this rank itself */
-    int reports;       /* UCX tells when it breaks */
+    int reports;       /* UCX tells when the connection breaks */
     ucp_rkey_h key;    /* to the rank's memory, if that is mapped */
     struct epx_message_tag tag;
-    struct epx_arrival arrivals[2]; /* of odd and of even numbers */
+    struct epx_arrival arrivals[2]; /* of even and of odd numbers */
     struct epx_outgoing letters[EPX_NUM_LETTERS];
-    unsigned heard;    /* a bit for each kind of letter; of ANSWER, since the last probe */
-    uint64_t position; /* that the answer told */
-    int closed;        /* here: what UCX reports later is no error */
+    unsigned heard;    /* a bit for each kind of letter that came; ANSWER: since the last probe */
+    uint64_t position; /* told by the last ANSWER */
+    int closed;        /* closed here: what UCX reports later is no error */
 };
 
 struct epx_links {
@@ -79,25 +81,27 @@ struct epx_links {
     ucp_worker_h worker;
     ucp_mem_h memory;
     struct epx_link *link; /* [R] */
-    char *exchange;        /* what MPI reads and writes */
+    char *exchange;        /* addresses or keys of all ranks; MPI reads and writes them */
     int in_flight;         /* messages of data that UCX still reads */
     uint64_t position;
-    int ended, lost; /* by a letter; a link, and the peers do not know it yet */
+    int ended, lost; /* by an END; a link was lost, which the peers do not know yet */
     char message[EPX_MAX_ERROR_STRING], sent_message[EPX_MAX_ERROR_STRING];
 };
 
-/* Local: the worker hands over what comes. */
+/* Local: set the worker's handlers for messages of data and for letters. */
 int epx_links_take_messages(struct epx_links *links);
 int epx_links_take_letters(struct epx_links *links);
 
-/* The link is of no use any more, and so the communicator; the first loss counts. */
+/* Marks a link as lost, which ends the communicator; only the first loss counts. */
 void epx_link_lose(struct epx_link *link, const char *format, ...) EPX_PRINTF(2, 3);
-/* The same where UCX says so, unless that rank has left. */
+/* Loses a link because of an error that UCX reports, unless its rank said BYE or it was closed
+ * here. */
 void epx_link_report(struct epx_link *link, ucs_status_t status);
 
-/* Greets all and hears their greetings: after it no rank waits for another to connect. */
+/* Sends HELLO to all and waits for theirs: afterwards no rank waits for another to connect. */
 int epx_links_greet(struct epx_links *links);
-/* Peers that are still in the last collective would take a closed connection for an error. */
+/* Sends BYE to all: a peer that is still in the last collective would take a closed connection for
+ * an error. */
 void epx_links_part(struct epx_links *links);
 
 #endif

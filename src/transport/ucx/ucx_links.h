@@ -14,20 +14,20 @@ struct epx_links;
 /* ucx_connect.c */
 /* Collective, agreed: *links stays NULL or half-built on error, free takes both. */
 int epx_links_create(struct epx_comm *comm, struct epx_links **links);
-/* Local; bounded whether the peers live or not. */
+/* Local; bounded, whether the peers live or not. */
 void epx_links_free(struct epx_links *links);
 
 /* ucx_memory.c */
 /*
- * Collective, agreed, once: bytes of zeroed memory, the same number on all ranks, at *own.
- * address[r] becomes where that of rank r is mapped here, NULL if ranks r and this one do not
- * store into each other's. The memory stays until the links are freed.
+ * Collective, agreed, once: allocates zeroed memory, the same number of bytes on all ranks, at
+ * *own. address[r] becomes where the memory of rank r is mapped here, NULL if rank r and this one
+ * do not store into each other's memory. The memory stays until the links are freed.
  */
 int epx_links_share(struct epx_links *links, size_t bytes, char **own, char **address);
 
 /* ucx_messages.c */
-/* One message to each rank for each number; the data stays until nothing is in flight. A link on
- * which that goes wrong is lost, which the next beat tells. */
+/* Sends one message to each rank for each number; data must stay until nothing is in flight. A link
+ * that fails is marked as lost, and the next beat tells of it. */
 void epx_links_send(struct epx_links *links, int rank, uint64_t number, const void *data,
                     size_t bytes);
 /* Whether the message of this number from rank has been put where it should go. */
@@ -35,7 +35,7 @@ int epx_links_receive(struct epx_links *links, int rank, uint64_t number, void *
 int epx_links_in_flight(const struct epx_links *links);
 
 /* ucx_liveness.c */
-/* On a struct epx_links; beat also moves the messages on. */
+/* The operations on a struct epx_links; beat also moves the messages on. */
 extern const struct epx_liveness_ops epx_links_liveness;
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * ucx_liveness.c - letters as active messages of UCX, and what is done when a link is
- * lost. At creation every rank greets every other one, which also makes the connections.
+ * ucx_liveness.c - letters as active messages of UCX, and what is done when a link is lost. At
+ * creation every rank greets every other one, which also makes the connections.
  *
- * Ranks of other machines are reached by endpoints that report a lost peer. UCX offers that only
- * by its network transports, so within a machine endpoints do not: there silence alone tells.
+ * Endpoints to ranks of other machines report a lost peer. Only the network transports of UCX can,
+ * so endpoints within a machine report nothing: there silence alone tells.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -115,7 +115,8 @@ static int letters_under_way(const struct epx_links *links)
     return num;
 }
 
-/* Gives letters a chance to leave this process: nobody may progress the worker afterwards. */
+/* Gives letters a chance to leave this process, as perhaps nobody will progress the worker
+ * afterwards. */
 static void post_letters(struct epx_links *links, int64_t bound_ms)
 {
     int64_t end = epx_deadline_in(bound_ms);
@@ -126,7 +127,7 @@ static void post_letters(struct epx_links *links, int64_t bound_ms)
     while ((moved || letters_under_way(links)) && !epx_deadline_is_over(end));
 }
 
-/* A rank that has not greeted, or was not greeted; -1 if there is none. */
+/* A rank whose HELLO has not come, or to which this rank's HELLO is still under way; -1 = none. */
 static int ungreeted(const struct epx_links *links)
 {
     for (int r = 0; r < links->comm->size; r++) {
@@ -190,8 +191,9 @@ void epx_link_report(struct epx_link *link, ucs_status_t status)
 }
 
 /*
- * A rank that was told of the end and left has broken its links too, perhaps before its letters
- * were read. So what the others say of the end comes first.
+ * Before a lost link ends the communicator, gives an END from another rank a moment to come. A rank
+ * that left because the communicator had ended breaks its links too, perhaps before its letters
+ * were read here, and its END has the true reason.
  */
 static void hear_others(struct epx_links *links)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ucx_memory.c - memory of UCX's that the ranks of a node map. */
+/* ucx_memory.c - memory that UCX allocates and the ranks of a node map. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,7 +57,7 @@ static int exchange_offers(struct epx_links *links, const char *own, size_t *str
     return rc;
 }
 
-/* MPI is through with it. */
+/* Frees the offers of all ranks: MPI is through with them. */
 static void end_exchange(struct epx_links *links)
 {
     free(links->exchange);

@@ -103,7 +103,7 @@ static void fetch(struct epx_links *links, struct epx_arrival *arrival, void *to
         epx_link_report(arrival->link, UCS_PTR_STATUS(request));
 }
 
-/* Loses the link to a rank that sent something else. */
+/* Whether the message that came is the one expected; if not, loses the link to its sender. */
 static int is_due(const struct epx_arrival *arrival, uint64_t number, size_t bytes)
 {
     int due = arrival->number == number && arrival->bytes == bytes;

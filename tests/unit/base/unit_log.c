@@ -67,7 +67,7 @@ START_TEST(what_is_below_the_level_is_silent)
 }
 END_TEST
 
-/* A whole error message fits; what is longer is cut, and the line still ends. */
+/* A whole error message fits into a line; a longer one is cut, and the line still ends. */
 START_TEST(a_long_line_is_cut_and_ends)
 {
     char value[2 * EPX_MAX_ERROR_STRING];

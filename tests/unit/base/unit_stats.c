@@ -42,7 +42,7 @@ START_TEST(a_copy_has_every_counter)
 }
 END_TEST
 
-/* A later version's struct keeps its size, and what this version does not know. */
+/* A later version's struct keeps its size, and the members that this version does not know. */
 START_TEST(a_longer_struct_is_filled_as_far_as_known)
 {
     EPX_Stats stats = full_stats();

@@ -20,8 +20,8 @@ tests_unit_coll_unit_nodes_SOURCES = tests/unit/coll/unit_nodes.c \
 tests_unit_coll_unit_nodes_CPPFLAGS = $(unit_cppflags)
 tests_unit_coll_unit_nodes_LDADD = $(unit_ldadd)
 
-# The module's proxy over CUDA calls of its own, so it needs no GPU. They come before those of the
-# runtime library, which the suite links.
+# The module's proxy over pretended calls of CUDA, so it needs no GPU. The linker takes these calls
+# before those of the runtime library, which the suite links.
 tests_unit_coll_unit_proxy_SOURCES = tests/unit/coll/unit_proxy.c $(pretend_streams) \
   src/coll/device/staged/proxy.c src/transport/cuda/device_scope.c
 tests_unit_coll_unit_proxy_CPPFLAGS = $(unit_cppflags) $(vendor_cppflags)

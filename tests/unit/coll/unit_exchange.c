@@ -45,7 +45,7 @@ static char byte_of(uint64_t number, int from, int to, int64_t i)
     return (char)(number * 5 + (uint64_t)from * 3 + (uint64_t)to + (uint64_t)i);
 }
 
-/* Whether the word came to the value before the test's time was over. */
+/* Waits for a word; returns whether it came to the value before the test's time was over. */
 static int await(const uint64_t *word, uint64_t value)
 {
     while (__atomic_load_n(word, __ATOMIC_ACQUIRE) < value) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * unit_hier.c - what crosses between pretended nodes: the bytes that the transport is given, and
- * the stats, against a count of the (token, node) that the expert ids name; and in how many rounds.
+ * unit_hier.c - what crosses between pretended nodes, and in how many rounds: the bytes that the
+ * transport is given, and the stats, are compared with a count of the (token, node) that the expert
+ * ids name.
  */
 #include <stdio.h>
 
@@ -50,7 +51,7 @@ static int names_node(const struct routing *routing, int home, int token, int no
     return found;
 }
 
-/* Tokens of a rank and nodes other than its own that they name. */
+/* Counts the (token, node) of a rank that its expert ids name, on nodes other than its own. */
 static uint64_t crossings(const struct routing *routing, int home)
 {
     uint64_t rows = 0;
@@ -86,7 +87,7 @@ static uint64_t weight_bytes(const struct scenario *s, enum verb verb)
     return travel ? (uint64_t)s->top_k * sizeof(float) : 0;
 }
 
-/* What homes send in dispatch their relays send in combine. */
+/* Checks what crossed: what homes send in dispatch, their relays send in combine. */
 static void check_crossings(const struct routing *routing, enum verb verb, const EPX_Stats *stats)
 {
     const struct scenario *s = &routing->layer->s;
@@ -168,7 +169,7 @@ START_TEST(a_row_crosses_once_to_each_node_that_needs_it)
 }
 END_TEST
 
-/* It is cut, and its last segment is shorter than the others. */
+/* The row is cut into segments, of which the last is shorter. */
 START_TEST(a_row_longer_than_a_stage_crosses_as_its_bytes)
 {
     struct scenario s = small_layer(3);

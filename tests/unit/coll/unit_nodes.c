@@ -17,7 +17,7 @@ enum kind { ALONE, TOGETHER, EQUAL, INTERLEAVED, SCATTERED, HUGE_AND_SINGLES, NU
 static int shape, size, num_nodes, top_k, relays;
 static int node[MOST_RANKS], place[MOST_RANKS], node_size[MOST_RANKS];
 
-/* What each rank makes; its tables are here, and copied to where kernels would read them. */
+/* What each rank makes: its tables are here, and are copied to where kernels would read them. */
 static struct maker {
     struct epx_comm comm;
     struct epx_device_nodes nodes;
@@ -233,7 +233,7 @@ START_TEST(ranks_know_their_nodes)
 }
 END_TEST
 
-/* As the manual page has it. */
+/* Checks the relay by the formula of the manual page. */
 static void check_relay(int home, int on)
 {
     int relay = relay_of(home, on);
@@ -291,8 +291,8 @@ START_TEST(homes_and_relays_agree)
 }
 END_TEST
 
-/* From `at` on the far homes of a rank are those that a relay of its node passes on to it: in the
- * order in which that has them. Returns where the next begin. */
+/* Checks that the far homes of a rank, from `at` on, are those that a relay of its node passes on
+ * to it, in the order in which the relay has them. Returns where those of the next relay begin. */
 static int check_run(int rank, int at)
 {
     const struct epx_device_nodes *nodes = nodes_of(rank);
@@ -331,7 +331,7 @@ START_TEST(rows_come_as_their_relays_send_them)
 }
 END_TEST
 
-/* What a rank exchanges without passing it on: each partner has one share. */
+/* Checks the shares of what a rank exchanges without passing it on: each partner has one. */
 static void check_shares(int rank, const int32_t *share, int is_home)
 {
     int taken[MOST_RANKS] = {0};
@@ -361,8 +361,8 @@ START_TEST(partners_have_shares_of_their_own)
 }
 END_TEST
 
-/* Rows that a rank passes on or gets passed if each home has a token that needs as many ranks of
- * each node as it may. */
+/* The most rows that a rank passes on or is passed: each home has a token that needs as many ranks
+ * of each node as it may. */
 static int most_passed(int rank)
 {
     int here = node_size[node[rank]], of_token = top_k < here ? top_k : here;
@@ -400,7 +400,7 @@ END_TEST
 
 static int num_equal;
 
-/* As epx(7) has it. */
+/* Checks, where nodes are equal, that a stage has room for as many rows as epx(7) says. */
 static void check_equal(void)
 {
     int equal = relays;

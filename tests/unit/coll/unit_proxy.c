@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * unit_proxy.c - the life of the proxy, without a GPU. Three ranks of this process have each a
+ * unit_proxy.c - the life of the proxy, without a GPU. In this process each of three ranks has a
  * proxy, a stream of pretend_streams.c and a thread that does what kernels do: it posts exchanges
- * and waits until they are released. Their transport leaves messages in boxes, one for each pair,
- * and has only peers: what a rank sends to itself has come before all that the transport queues.
+ * and waits until they are released. The transport leaves messages in boxes, one for each pair of
+ * ranks, and moves nothing from a rank to itself: that the proxy has done before all that the
+ * transport queues.
  */
 #include "coll/device/staged/proxy.h"
 
@@ -32,7 +33,7 @@ struct box {
     char bytes[MOST_BYTES];
 };
 
-/* One way of one message, as work on a stream. */
+/* A message on its way in or out, as work on a stream. */
 struct passage {
     struct rank *rank;
     struct box *box;
@@ -50,7 +51,7 @@ struct rank {
 
     char outgoing[RANKS * SHARE], incoming[RANKS * SHARE];
     atomic_int wrong;
-    uint64_t last; /* exchange that kernels post */
+    uint64_t last; /* the last exchange that kernels post */
     uint64_t done;
     atomic_int stopped;  /* kernels saw the proxy's stop */
     atomic_int given_up; /* what the abort word tells kernels */
@@ -59,10 +60,10 @@ struct rank {
     struct passage passages[2 * RANKS];
     cudaStream_t stream;
     int num_queued;
-    atomic_ullong num_exchanges; /* that the proxy handed over */
+    atomic_ullong num_exchanges; /* exchanges that the proxy handed over */
     uint64_t fails_at;           /* exchange that the transport refuses; 0 = none */
     atomic_int hangs, aborts;
-    int stalls; /* halfway */
+    int stalls; /* queued() gets stuck halfway */
 };
 
 static struct rank ranks[RANKS];
@@ -116,7 +117,7 @@ static void take_passage(void *argument)
     __atomic_store_n(&box->taken, passage->number, __ATOMIC_RELEASE);
 }
 
-/* It moves nothing: what the proxy queued before has moved it. */
+/* Checks what a rank sends to itself: the proxy has queued that before. */
 static void expect_own(void *argument)
 {
     struct passage *passage = argument;
@@ -187,7 +188,7 @@ static int queue_one(void *state, int *queued, int *moved)
     return EPX_SUCCESS;
 }
 
-/* The stream goes on before it returns. */
+/* Counts aborts; returns so late that the stream goes on before. */
 static void count_abort(void *state)
 {
     const struct timespec time = {0, ABORT_NS};
@@ -221,7 +222,8 @@ static void post(struct rank *rank, uint64_t number)
     epx_ring_post(slot, number);
 }
 
-/* A stop counts even if the exchange is released: an abort may have let that through. */
+/* Waits for the release of an exchange. A stop counts even if the release has come: an abort may
+ * have let that through. */
 static int await_release(struct rank *rank, uint64_t number)
 {
     const uint64_t *released = epx_proxy_released(rank->proxy);
@@ -239,7 +241,7 @@ static int await_release(struct rank *rank, uint64_t number)
     return !rank->stopped && !rank->given_up;
 }
 
-/* What lies behind a message stays as it was. */
+/* Checks messages, and that what lies behind each stayed as it was. */
 static void check(struct rank *rank, uint64_t number)
 {
     for (int s = 0; s < RANKS; s++)
@@ -370,7 +372,7 @@ START_TEST(nothing_is_released_before_all_of_it_is_queued)
 }
 END_TEST
 
-/* While the ranks are at different places; the order in which they finish turns round. */
+/* Ends the communicators while the ranks are at different places, in another order each turn. */
 static void finish_in_the_middle(int turn, const struct epx_transport_ops *ops)
 {
     open_all(ops);
@@ -485,7 +487,8 @@ static void await_failure(const struct rank *rank, const char *failure)
     ck_assert_str_eq(epx_proxy_failure(rank->proxy), failure);
 }
 
-/* Kernels of the other ranks learn of it by their own ways. */
+/* Ends the communicator after one proxy failed: kernels of other ranks learn of that by other
+ * ways. */
 static void end_after_failure(int rank)
 {
     pthread_join(ranks[rank].kernels, NULL);
@@ -575,7 +578,7 @@ static double cpu_seconds(void)
     return (double)used.tv_sec + 1e-9 * (double)used.tv_nsec;
 }
 
-/* Without naps one proxy alone would take all of a core's time that others leave it. */
+/* The share of a core that is used; without naps one proxy would take all that others leave. */
 static double idle_share(void)
 {
     const struct timespec pause = {0, 300000000};
@@ -627,7 +630,7 @@ START_TEST(a_proxy_that_nobody_freed_ends_before_the_process)
 }
 END_TEST
 
-/* Where the real CUDA takes its memory away. */
+/* Runs at exit where the real CUDA takes its memory away. */
 static void end_of_cuda(void)
 {
     if (pretend_threads() == 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * unit_ring.c - the rings of the direct algorithms: every rank sends to the next and receives
- * from the one before, itself if it is alone.
+ * unit_ring.c - the rings of the direct algorithms: every rank sends to the next rank and receives
+ * from the one before, which is itself if it is alone.
  */
 #include <sched.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static void open_comm(void)
     previous = (suite_rank + suite_size - 1) % suite_size;
 }
 
-/* The rings were left as they must be between operations. */
+/* Checks that the rings were left as they must be between operations. */
 static void close_comm(void)
 {
     SETTLE();
@@ -136,7 +136,7 @@ START_TEST(a_slot_shows_only_when_published)
 }
 END_TEST
 
-/* A slot that was read is free only when it was released. */
+/* A slot that was read is free again only when it was released. */
 START_TEST(a_full_ring_takes_no_more)
 {
     int64_t sent = 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * unit_progress.c - the clock of a wait: when it gives up, and whom it blames. Time passes by
- * moving the clock's last pass into the past; the bound is so long that real time is nothing.
+ * unit_progress.c - the clock of a wait: when it gives up, and whom it blames. The tests let time
+ * pass by moving the clock's last pass into the past; the bound is so long that real time does not
+ * matter.
  */
 #include "core/progress.h"
 
@@ -80,7 +81,7 @@ static void begin(void)
     }
 }
 
-/* One pass, percent of the bound after the last. */
+/* Makes one pass, so many percent of the bound after the last one. */
 static void pass_once(int percent, int moved, int waiting_for)
 {
     if (waited.last_pass_ns)
@@ -88,7 +89,7 @@ static void pass_once(int percent, int moved, int waiting_for)
     epx_comm_clock(&comm, &waited, moved, waiting_for);
 }
 
-/* As many more in no time as it takes to look for answers. */
+/* Makes one pass, and as many more, in no time, as the clock needs to look for answers. */
 static void pass(int percent, int moved, int waiting_for)
 {
     pass_once(percent, moved, waiting_for);
@@ -189,7 +190,7 @@ static void pass_of_other(int percent)
     epx_comm_clock(&comm, &other, 0, 3);
 }
 
-/* The question of the other clock, before the answers to this one are counted. */
+/* Lets the other clock ask before the answers to this one's question are counted. */
 static void ask_in_between(void)
 {
     pass(0, 0, 2);

@@ -252,7 +252,7 @@ START_TEST(a_failed_routing_fails_the_operation_on_all_ranks)
 }
 END_TEST
 
-/* Also the routing of a route of which only requests are left. */
+/* That includes the routing of a route that only requests still hold. */
 START_TEST(a_routing_that_met_another_operation_is_void)
 {
     struct epx_route freed = {.id = 7};

@@ -86,7 +86,8 @@ START_TEST(a_freed_request_is_used_again_and_clean)
 }
 END_TEST
 
-/* More than the pool keeps; in the order made, against it, and from the middle. */
+/* More requests than the pool keeps; freed in the order made, in the reverse order, from the
+ * middle. */
 START_TEST(any_number_of_requests_can_be_held_and_freed)
 {
     enum { MANY = 700 };
@@ -187,7 +188,7 @@ static struct epx_route *make_route(void)
     return route;
 }
 
-/* At completion, not when the request is freed. */
+/* The route goes when the operation completes, not when the request is freed. */
 START_TEST(a_freed_route_goes_with_its_last_operation)
 {
     struct epx_route *route = make_route();

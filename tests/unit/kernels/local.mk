@@ -21,7 +21,7 @@ tests_unit_kernels_unit_rows_LDADD = $(unit_ldadd)
 tests_unit_kernels_unit_stage_stores_CPPFLAGS = $(unit_cppflags)
 tests_unit_kernels_unit_stage_stores_LDADD = $(unit_ldadd)
 
-# The device runs there what the host runs in unit_kernels.
+# libtwins runs on the device what unit_kernels runs on the host.
 if HAVE_CHECK
 check_LTLIBRARIES += tests/unit/kernels/libtwins.la
 endif

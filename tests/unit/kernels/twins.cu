@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* twins.cu - runs on the device what the host runs too, from and to memory of the host. */
+/* twins.cu - runs on the device what the host runs too; input and output are in host memory. */
 #include "kernels/protocol/warp_rows.cuh"
 
 #include "unit/kernels/twins.h"
@@ -20,7 +20,7 @@ extern "C" const char *twin_lacks(void)
     return NULL;
 }
 
-/* A copy in device memory; NULL if that fails, the error stays with CUDA. */
+/* Makes a copy in device memory; NULL if that fails, and the error stays with CUDA. */
 static char *upload(const void *from, size_t bytes)
 {
     char *memory = NULL;
@@ -63,7 +63,7 @@ extern "C" const char *twin_run_on_device(enum twin_step step, int64_t n, const 
     return error;
 }
 
-/* The rows of a block, in the list of the only warp. */
+/* Lists the rows of a block for the only warp. */
 static __device__ void list_rows(const struct twin_rows &rows, char *block, const float *weights,
                                  struct row_list &list)
 {
@@ -74,7 +74,7 @@ static __device__ void list_rows(const struct twin_rows &rows, char *block, cons
     __syncwarp();
 }
 
-/* The nodes come in place of the weights. */
+/* Sums by nodes: the nodes take the place of the weights. */
 template <typename T>
 static __global__ void sum_by_node(struct twin_rows rows, char *from, const float *words, char *to)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * twins.h - what is written once for host and device, as steps from words to words that both run
- * on the same input; and what a warp does to rows.
+ * twins.h - code that is written once for host and device, as steps from words to words that both
+ * run on the same input; and what a warp does to rows.
  */
 #ifndef TWINS_H
 #define TWINS_H
@@ -212,9 +212,10 @@ extern "C" {
 #endif
 /* NULL if there is a device to run on, else the reason. */
 const char *twin_lacks(void);
-/* The rest return NULL, or the error of CUDA. A step on n inputs. */
+/* The functions below return NULL, or the error of CUDA. twin_run_on_device makes a step on n
+ * inputs. */
 const char *twin_run_on_device(enum twin_step step, int64_t n, const uint64_t *in, uint64_t *out);
-/* One warp: the sum of num rows to one, that by nodes; one row to num places. */
+/* With one warp: add num rows to one; add them by nodes; store one row to num places. */
 const char *twin_sum_rows(const struct twin_rows *rows);
 const char *twin_sum_nodes(const struct twin_rows *rows);
 const char *twin_store_row(const struct twin_rows *rows);

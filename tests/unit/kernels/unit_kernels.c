@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * unit_kernels.c - what is written once for host and device gives the same bits on both: layouts,
- * conversions, sums of rows. The host is compared with a reference too, also where no device is.
+ * conversions, sums of rows. The host is compared with a reference too, even where there is no
+ * device.
  */
 #include <math.h>
 #include <stdio.h>
@@ -25,7 +26,7 @@ static void *take(size_t bytes)
     return memory;
 }
 
-/* One step on n inputs, here and there; returns what came out here. */
+/* Makes one step on n inputs, on host and device; returns the outputs of the host. */
 static uint64_t *run_both(enum twin_step step, int64_t n, const uint64_t *in)
 {
     uint64_t *here = take((size_t)n * STEP_OUT * sizeof(*here));
@@ -57,7 +58,7 @@ START_TEST(random_input_gives_the_same_words)
 }
 END_TEST
 
-/* A conversion to 16 bits against the reference; NaNs have several bit patterns. */
+/* Whether a conversion to 16 bits agrees with the reference; NaNs have several bit patterns. */
 static int is_rounded(EPX_Datatype datatype, uint32_t bits, uint16_t half)
 {
     float value = epx_float_of_bits(bits);
@@ -270,7 +271,7 @@ static void free_rows(struct twin_rows *rows)
     free(rows->to);
 }
 
-/* The host twin: the pairs of a record, here one slot behind the other. */
+/* Sums on the host the pairs of a record, here one slot behind the other. */
 static void sum_on_host(const struct twin_rows *rows, char *to)
 {
     int32_t record[EPX_RECORD_HEADER + 2 * EPX_MAX_TOP_K] = {0};
@@ -355,7 +356,8 @@ START_TEST(rows_are_summed_alike)
 }
 END_TEST
 
-/* The home side of combine: row i is of rank i; the rank behind them is the home. */
+/* Sums on the host what a home adds in combine: row i is of rank i; the rank behind them is the
+ * home. */
 static void sum_nodes_on_host(const struct twin_rows *rows, char *to)
 {
     int32_t ranks[EPX_MAX_TOP_K];
@@ -377,7 +379,8 @@ static double rounded_sum(const struct twin_rows *rows, double a, double b)
     return rows->datatype == EPX_FLOAT64 ? a + b : (double)(float)(a + b);
 }
 
-/* Of one element; first is the first row of the node, *next that of the next node. */
+/* One element of the sum of a node's rows; first is the node's first row, *next becomes the first
+ * row of the next node. */
 static double node_by_reference(const struct twin_rows *rows, int first, int64_t i, int *next)
 {
     double sum = term(rows, first, i), rounded;
@@ -450,7 +453,7 @@ START_TEST(nodes_are_summed_alike)
 }
 END_TEST
 
-/* One row to several places that lie at any alignment; here the reference is memcpy. */
+/* Checks the store of one row to several places at any alignment; the reference is memcpy. */
 static void check_store(struct twin_rows *rows)
 {
     char *wanted = take(rows->to_bytes);

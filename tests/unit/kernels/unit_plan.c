@@ -45,7 +45,7 @@ static int tokens[MOST_RANKS];
 static int64_t *ids[MOST_RANKS], capacities[MOST_RANKS];
 static struct ref *ref;
 
-/* Dirty memory, given back all at once. */
+/* Memory filled with garbage, freed all at once. */
 static void *blocks[2000];
 static int num_blocks;
 
@@ -296,7 +296,7 @@ static void check_rows(const struct epx_plan *p)
         ck_assert_int_eq(p->expert_offsets[e], at->expert_offsets[e]);
 }
 
-/* The rank of the pair if it was kept. */
+/* The rank of the pair, if the pair was kept. */
 static int kept_on(const struct epx_plan *p, int64_t pair)
 {
     return ref->rank[p->rank].slots[pair] < 0 ? -1 : ref_owner(&ref->in, ids[p->rank][pair]);
@@ -328,7 +328,8 @@ static void check_send_list(const struct epx_plan *p, int rank)
     ck_assert_int_ge(p->send_offset[rank + 1] - at, rows);
 }
 
-/* A node's ranks in one run, nodes and ranks within them ascending. */
+/* Checks that a token's ranks of one node stand in one run, nodes and ranks within them
+ * ascending. */
 static void check_token_list(const struct epx_plan *p, const struct shape *s)
 {
     int64_t at = 0;
@@ -359,7 +360,7 @@ static void check_lists(const struct epx_plan *p, const struct shape *s)
     check_token_list(p, s);
 }
 
-/* A record has the kept pairs of its unique row in choice order. */
+/* Checks that a record has the kept pairs of its unique row in choice order. */
 static void check_record(const struct epx_plan *p, int source, int32_t *record)
 {
     const struct epx_plan *home = &plans[source];
@@ -420,7 +421,7 @@ static int place_in_node(const struct shape *s, int rank)
     return place;
 }
 
-/* One rank of each node serves a home, no rank of a node more homes than it must. */
+/* Checks that one rank of each node serves a home, and no rank more homes than it must. */
 static void check_relays(const struct epx_plan *p, const struct shape *s)
 {
     int served = 0, most = 0, size[MOST_RANKS] = {0};
@@ -475,7 +476,8 @@ static void check_entry(const struct epx_plan *p, const struct shape *s, int nod
     }
 }
 
-/* A row for every token with a kept pair there, which the list by token knows. */
+/* Checks that a node has a row for every token with a kept pair there, as the list by token has
+ * it. */
 static void check_node_rows(const struct epx_plan *p, const struct shape *s, int node)
 {
     int rows = 0;
@@ -492,7 +494,7 @@ static void check_node_rows(const struct epx_plan *p, const struct shape *s, int
     ck_assert_int_eq(p->by_node->rows[node], rows);
 }
 
-/* Each record is sent with the row of its token. */
+/* Checks that each record is sent with the node row of its token. */
 static void check_record_rows(const struct epx_plan *p, const struct shape *s)
 {
     for (int d = 0; d < s->ranks; d++)

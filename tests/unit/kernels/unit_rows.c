@@ -77,7 +77,7 @@ START_TEST(float16_is_rounded_for_another_node_too)
 }
 END_TEST
 
-/* With one node: (1 + big) + 1; with two: big + (1 + 1). */
+/* Sums with one node: (1 + big) + 1; with two: big + (1 + 1). */
 START_TEST(sums_go_by_node_then_rank)
 {
     const double floats[RANKS] = {NONE, 1, 0x1p24, 1}, doubles[RANKS] = {NONE, 1, 0x1p53, 1};
@@ -193,7 +193,8 @@ START_TEST(pairs_are_summed_in_choice_order_without_fma)
 }
 END_TEST
 
-/* Any length at any place, past the caches (1) or not (0): the bytes and no others. */
+/* Rows of any length at any place, past the caches (1) or not (0): exactly their bytes are
+ * copied. */
 START_TEST(a_row_is_copied_whole_and_alone)
 {
     enum { PLACES = 66, LENGTH = 700 };

@@ -53,7 +53,7 @@ START_TEST(the_caches_are_preferred)
 }
 END_TEST
 
-/* Within one turn of trials. */
+/* The other way is taken within one turn of trials. */
 START_TEST(a_core_that_moves_is_followed)
 {
     struct epx_stage_stores stores = {.there = 1};

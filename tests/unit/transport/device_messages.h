@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * device_messages.h - exchanges of messages of all lengths between memories that stand for those of
- * devices, by a transport, whose bytes are compared; for the unit tests of those that the proxy
- * calls. What a rank sends to itself is the proxy's.
+ * device_messages.h - exchanges of messages of all lengths, by a transport, between memories that
+ * stand for those of devices; the bytes are compared. For the unit tests of the transports that the
+ * proxy calls. What a rank sends to itself is left out: the proxy copies it.
  */
 #ifndef EPX_TESTS_DEVICE_MESSAGES_H
 #define EPX_TESTS_DEVICE_MESSAGES_H
@@ -16,17 +16,17 @@ extern uint64_t *messages_arrived; /* [size] */
 
 void messages_open(const struct epx_transport_ops *ops, void *state);
 void messages_close(void);
-/* Fills the exchange of this number and what it sends. */
+/* Fills in the exchange of this number and the bytes that it sends. */
 void messages_prepare(uint64_t number);
-/* Starts it. */
+/* Starts the exchange. */
 void messages_start(void);
-/* Until all is queued, or the time is over: whether it is. */
+/* Moves the exchange on until all is queued or the time is over; returns whether all is queued. */
 int messages_go_on(double seconds);
-/* Until the error that is expected. */
+/* Moves the exchange on until the error that is expected; returns whether it came. */
 int messages_fail(double seconds);
-/* After the copies: every byte, and those beside them. */
+/* After the copies: checks every byte received, and the bytes beside them. */
 void messages_check(uint64_t number);
-/* This rank has heard less of the silent one than of all others. */
+/* Expects that this rank has heard less of the silent rank than of all others. */
 void messages_expect_behind(int silent);
 
 #endif

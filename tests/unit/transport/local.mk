@@ -21,8 +21,8 @@ tests_unit_transport_unit_links_LDADD = $(unit_ldadd)
 tests_unit_transport_unit_mpi_liveness_CPPFLAGS = $(unit_cppflags)
 tests_unit_transport_unit_mpi_liveness_LDADD = $(unit_ldadd)
 
-# What moves device memory, over calls of CUDA that are pretended: they come before those of the
-# runtime, which the suite is linked with.
+# What moves device memory, over pretended calls of CUDA. The linker takes these calls before those
+# of the runtime library, which the suite links.
 own_windows = src/transport/cuda/device_windows.c src/transport/cuda/device_ranks.c \
   src/transport/cuda/device_scope.c
 device_messages = tests/unit/transport/device_messages.c tests/unit/transport/device_messages.h \

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * unit_bounce.c - messages of device memory through stages on the hosts, with the host transport
- * that is used but without GPUs: pretend_copies.c has what is called of CUDA. Exchanges of messages
- * of all lengths, whose bytes are compared. What a rank sends to itself is the proxy's.
+ * unit_bounce.c - messages of device memory through stages on the hosts, with the real host
+ * transport but without GPUs: pretend_copies.c has the calls of CUDA. Exchanges have messages of
+ * all lengths, whose bytes are compared. What a rank sends to itself is left out: the proxy copies
+ * it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -56,8 +57,9 @@ START_TEST(every_byte_comes_where_it_belongs)
 END_TEST
 
 /*
- * From the first round on, or from some other that the last rank helped to come to; by messages
- * alone others may be kept in the round before, as their sends are.
+ * The last rank does not answer from the first round on, or from a later one that it helped to come
+ * to. Where all blocks are messages, other ranks may be kept in the round before, as their sends
+ * are.
  */
 START_TEST(who_does_not_answer_is_behind_all_others)
 {
@@ -82,7 +84,7 @@ START_TEST(who_does_not_answer_is_behind_all_others)
 }
 END_TEST
 
-/* All ranks have one GPU, which is large enough for their waits or is not. */
+/* All ranks have one GPU, on which the kernels of all can wait at once, or cannot. */
 START_TEST(ranks_that_share_a_gpu_must_fit_there)
 {
     int wanted = 32 * suite_size, fits;

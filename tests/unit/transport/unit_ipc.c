@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * unit_ipc.c - windows that ranks map from each other, without GPUs: pretend_ipc.c has what is
- * called of CUDA. Who reaches what, what happens if a rank cannot, and when memory is given back.
+ * unit_ipc.c - windows that ranks map from each other, without GPUs: pretend_ipc.c has the calls of
+ * CUDA. The tests ask who reaches what, what happens if a rank cannot, and when memory is given
+ * back.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +34,7 @@ static void open_transport(void)
     SETTLE();
 }
 
-/* Nothing is left, of what was not given back before too. */
+/* Checks that nothing is left, also of windows that were not given back before. */
 static void close_transport(void)
 {
     ops->free(state);
@@ -54,7 +55,7 @@ static struct epx_window *create_window(size_t bytes)
     return window;
 }
 
-/* Each rank leaves a number at a place of its own on each, its last bytes if they are few. */
+/* Stores a number of this rank's, or its last bytes, at its place in the window of every rank. */
 static void store(const struct epx_window *window, uint64_t number)
 {
     for (int r = 0; r < suite_size; r++) {
@@ -79,7 +80,8 @@ static void check(const struct epx_window *window, uint64_t number)
     SETTLE();
 }
 
-/* Sizes differ by rank, and some have none; freed in any order, and given back with the next. */
+/* Sizes differ by rank, and some are 0; windows are freed in any order, and given back with the
+ * next. */
 START_TEST(every_rank_reaches_every_window)
 {
     struct epx_window *window[WINDOWS];
@@ -121,7 +123,7 @@ END_TEST
 /* A call of CUDA that fails on one rank. */
 static const struct {
     enum pretend_call call;
-    int after_others; /* for the last of the other ranks, not for the first */
+    int after_others; /* fails for the last of the other ranks, not for the first */
     int code;
 } failures[] = {
     {PRETEND_MALLOC, 0, EPX_ERR_NO_MEM},

@@ -13,7 +13,7 @@
 static struct epx_message_ops broken;
 static const struct epx_message_ops *real;
 
-/* The ready words; their first bytes alone. */
+/* Sends the ready words too short, so that only their first bytes come. */
 static int send_short(void *state, const void *send, void *recv, int bytes)
 {
     return real->allgather(state, send, recv, bytes - 8);

@@ -31,7 +31,7 @@ static void close_letters(void)
     SETTLE();
 }
 
-/* Answers whoever asks. */
+/* Answers all who ask. */
 static void listen(void)
 {
     char message[EPX_MAX_ERROR_STRING];

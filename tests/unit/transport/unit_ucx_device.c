@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * unit_ucx_device.c - messages that UCX moves between device memories, with the UCX that is used
- * but without GPUs: memory of the host stands for theirs, and pretend_copies.c has what is called
- * of CUDA. Exchanges of messages of all lengths, whose bytes are compared.
+ * unit_ucx_device.c - messages that UCX moves between device memories, with the real UCX but
+ * without GPUs: host memory stands for device memory, and pretend_copies.c has the calls of CUDA.
+ * Exchanges have messages of all lengths, whose bytes are compared.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static const struct epx_transport_ops *const ops = &epx_transport_ucx_device;
 static EPX_Comm comm;
 static struct epx_transport transport;
 static void *state;
-static int num_allocated; /* and not yet freed */
+static int num_allocated; /* allocated and not yet freed */
 
 cudaError_t cudaMalloc(void **memory, size_t bytes)
 {
@@ -87,7 +87,7 @@ START_TEST(every_byte_comes_where_it_belongs)
 }
 END_TEST
 
-/* Late ranks still get what those sent that have left. No SETTLE: ranks leave one by one. */
+/* Late ranks still get the messages of ranks that have left. No SETTLE: ranks leave one by one. */
 START_TEST(a_rank_may_leave_before_others_have_all)
 {
     messages_prepare(5);
@@ -139,7 +139,7 @@ START_TEST(an_abort_waits_for_nobody)
 }
 END_TEST
 
-/* Some where none is awaited, and less than is. */
+/* A message comes where none is awaited, and a shorter one than is awaited. */
 START_TEST(a_message_of_another_length_is_told)
 {
     int last = suite_size - 1;
@@ -198,7 +198,7 @@ START_TEST(windows_use_the_memory_of_freed_ones)
 }
 END_TEST
 
-/* So is the way through the hosts chosen, by a variable of UCX's. */
+/* UCX_TLS can leave device memory out; then the way through the hosts is taken. */
 START_TEST(a_library_without_device_memory_is_not_used)
 {
     char why[EPX_WHY_MAX] = "";

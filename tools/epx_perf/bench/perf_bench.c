@@ -97,7 +97,7 @@ static void create_rows(struct perf_bench *bench)
         create_backward(bench);
 }
 
-/* Rows for rank r stand after those for the ranks before it. */
+/* Fills in counts and displacements: rows for rank r stand after those for the ranks before it. */
 static void create_counts(struct perf_bench *bench)
 {
     const struct perf_load *load = &bench->load;

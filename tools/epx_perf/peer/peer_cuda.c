@@ -73,7 +73,8 @@ void perf_cuda_sort_pairs(struct perf_peer *peer)
     perf_launch_sort(&sort, peer->bench->stream);
 }
 
-/* Needs no wait: the image is not written again before the next wait for counts. */
+/* Copies the runs to the GPU. Needs no wait: the image is not written again before the next wait
+ * for counts. */
 void perf_cuda_take_runs(struct perf_peer *peer)
 {
     if (peer->runs.bytes)

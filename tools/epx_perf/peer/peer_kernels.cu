@@ -76,7 +76,7 @@ static __device__ int scan_block(int mine, int *total)
     return before + sum - mine;
 }
 
-/* One block works out the total of each expert, and where its pairs begin. */
+/* Works out, with one block, the total of each expert and where its pairs begin. */
 static __global__ void __launch_bounds__(SCAN_THREADS)
     offset_experts(const __grid_constant__ struct perf_sort a)
 {
@@ -96,7 +96,8 @@ static __global__ void __launch_bounds__(SCAN_THREADS)
     }
 }
 
-/* A warp for each chunk; lanes tell the pairs of one expert among 32 apart. */
+/* Gives each pair its place, with a warp for each chunk; lanes tell the pairs of one expert among
+ * 32 apart. */
 static __global__ void __launch_bounds__(32) place_pairs(const __grid_constant__ struct perf_sort a)
 {
     extern __shared__ int next[];
@@ -120,7 +121,7 @@ static __global__ void __launch_bounds__(32) place_pairs(const __grid_constant__
     }
 }
 
-/* A block for each token, which is read once. */
+/* Packs rows, with a block for each token, which is read once. */
 template <typename Word>
 static __global__ void __launch_bounds__(ROW_THREADS)
     pack_rows(const __grid_constant__ struct perf_home_rows a)
@@ -141,7 +142,7 @@ static __global__ void __launch_bounds__(ROW_THREADS)
     }
 }
 
-/* A column of blocks for each run. */
+/* Moves runs of rows, with a column of blocks for each run. */
 template <typename Word>
 static __global__ void __launch_bounds__(ROW_THREADS)
     group_rows(const __grid_constant__ struct perf_group a)
@@ -192,7 +193,7 @@ template <typename T, int N> struct alignas(sizeof(T) * N) vector {
     T x[N];
 };
 
-/* A block for each token, whose rows came back in packed order. */
+/* Sums rows, with a block for each token, whose rows came back in packed order. */
 template <typename E, int N>
 static __global__ void __launch_bounds__(ROW_THREADS)
     sum_rows(const __grid_constant__ struct perf_home_rows a)

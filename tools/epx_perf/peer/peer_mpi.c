@@ -34,7 +34,7 @@ static void mpi_free(struct perf_peer *peer)
     free(state);
 }
 
-/* A stable sort, so that an expert's rows stand by (token, choice). */
+/* Sorts the pairs by expert; the sort is stable, so an expert's rows stand by (token, choice). */
 static void mpi_sort_pairs(struct perf_peer *peer)
 {
     const struct perf_load *load = peer->load;

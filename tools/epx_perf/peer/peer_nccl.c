@@ -113,7 +113,7 @@ static void nccl_exchange_counts(struct perf_peer *peer)
     bring_counts(peer, &peer->counts_out, &peer->counts_in);
 }
 
-/* The counts are in the memory of the GPU, as for EPX_Alltoallv. */
+/* Exchanges counts of rows that are in the memory of the GPU, as for EPX_Alltoallv. */
 static void nccl_exchange_row_counts(struct perf_peer *peer, const int64_t **to,
                                      const int64_t **from)
 {

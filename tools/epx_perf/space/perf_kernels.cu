@@ -6,7 +6,8 @@
 
 enum { COPY_BLOCKS = 1056, COPY_THREADS = 512, BLOCK_THREADS = 1024, UNIT_STEPS = 64 };
 
-/* Each word at home is read once and stored as often as there are rows for it. */
+/* Copies tokens to rows: each word at home is read once and stored as often as there are rows for
+ * it. */
 static __global__ void __launch_bounds__(COPY_THREADS)
     spread_words(const uint4 *home, int64_t home_words, uint4 *rows, int64_t words)
 {
@@ -19,7 +20,7 @@ static __global__ void __launch_bounds__(COPY_THREADS)
     }
 }
 
-/* All rows are read, and each word at home is written once. */
+/* Copies rows to tokens: all rows are read, and each word at home is written once. */
 static __global__ void __launch_bounds__(COPY_THREADS)
     gather_words(uint4 *home, int64_t home_words, const uint4 *rows, int64_t words)
 {
@@ -50,7 +51,8 @@ static __global__ void __launch_bounds__(BLOCK_THREADS) compute_units(int64_t un
         *never = x;
 }
 
-/* A warp for each row; rows for the peers take turns, and each rank starts with another peer. */
+/* Stores rows, with a warp for each; rows for the peers take turns, and each rank starts with
+ * another peer. */
 static __global__ void __launch_bounds__(BLOCK_THREADS)
     store_rows(const __grid_constant__ struct perf_stores a)
 {

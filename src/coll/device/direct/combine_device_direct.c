@@ -6,7 +6,7 @@
 #include "coll/device/plan_device.h"
 #include "transport/cuda/cuda_errors.h"
 
-/* Without what the ways of moving rows have each of its own. */
+/* The arguments that direct and staged have in common; each sets its own rounds. */
 struct epx_combine_rows epx_combine_args_of(const struct epx_request *request)
 {
     const struct epx_call *call = &request->call;

@@ -2,7 +2,8 @@
 /*
  * combine_device_staged.c - combine and dispatch backward on device memory by messages: the sum of
  * each row's pairs goes home, where the sums of each token are added. Where nodes have several
- * ranks those for another node's homes go to relays, whose sums go home.
+ * ranks, the sums for homes on another node go to relays on this node, which add them and send the
+ * results home.
  */
 #include "coll/device/device_verbs.h"
 #include "coll/device/operation_args.h"

@@ -51,10 +51,11 @@ static int32_t larger(int32_t a, int32_t b)
 }
 
 /*
- * A rank exchanges rows with those of its node, and as a home with a relay on each other node, as
- * a relay with the homes that it serves. Behind them are the rows that a relay passes on: a token's
- * of each home to as many ranks as it has choices; or those that a rank gets so, from all homes of
- * other nodes. The most of any rank, so that all have the same rounds.
+ * Finds the room that a stage needs for one token index, the most of any rank, so that all ranks
+ * have the same rounds. Shares: a rank exchanges rows with the ranks of its node, and as a home
+ * with a relay on each other node, as a relay with the homes that it serves. Behind the shares are
+ * the rows that relays pass on: a relay sends each served home's row to at most as many ranks as a
+ * token has choices; a rank gets such rows from all homes of other nodes.
  */
 static void find_room(const struct epx_nodes *nodes, int32_t num_ranks, int32_t top_k,
                       struct epx_device_nodes *room)
@@ -94,7 +95,7 @@ int64_t epx_device_nodes_words(const struct epx_comm *comm)
     return epx_device_relays(comm) ? (int64_t)NUM_TABLES * comm->size : 0;
 }
 
-/* The next table on the host, and in *device where it will lie. */
+/* Returns the next table on the host, and sets *device to where it will lie on the device. */
 static int32_t *next_table(int32_t **table, const int32_t **at, int32_t num_ranks,
                            const int32_t **device)
 {
@@ -106,7 +107,7 @@ static int32_t *next_table(int32_t **table, const int32_t **at, int32_t num_rank
     return here;
 }
 
-/* Homes of other nodes, by the ranks of this one that serve them. */
+/* Lists the homes of other nodes, by the ranks of this node that serve them. */
 static void list_far(const struct epx_comm *comm, const struct epx_nodes *nodes,
                      struct epx_device_nodes *to, int32_t *far)
 {
@@ -121,8 +122,8 @@ static void list_far(const struct epx_comm *comm, const struct epx_nodes *nodes,
     }
 }
 
-/* Those of the node first, by their place there; then relays by node, or homes as they are served;
- * -1 for the others. */
+/* Numbers the shares: first the ranks of this node, by their place in it; then relays by node
+ * (home_share), or served homes by rank (relay_share); -1 for all other ranks. */
 static void share_out(const struct epx_comm *comm, const struct epx_nodes *nodes,
                       int32_t *home_share, int32_t *relay_share)
 {

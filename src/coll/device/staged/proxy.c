@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * proxy.c - takes exchanges from the ring in their order, copies what a rank sends to itself, lets
- * the transport move all else, on a stream of its own, and releases the kernels that wait, by a
- * write behind the last message. It calls no MPI, takes no lock and shares nothing with other
- * threads but the ring and these:
+ * proxy.c - the thread that moves messages: it takes exchanges from the ring in their order, copies
+ * what this rank sends to itself, lets the transport move all else, on a stream of its own, and
+ * releases the kernels that wait, by a write behind the last message. It calls no MPI, takes no
+ * lock and shares nothing with other threads but the ring and these:
  *
  *   stops             writer: the thread that ends or frees the communicator. Never taken back.
  *   comm->finished    writer: whoever ends the communicator. Once.
- *   failure, failed   writer: this thread, the text before the flag, once, before the ring's stop:
- *                     who learns of the end by kernels that saw that stop finds the text.
- *   ended             writer: this thread, as its last step.
+ *   failure, failed   writer: the proxy's thread, the text before the flag, once, both before the
+ *                     ring's stop: whoever learns of the end from kernels that saw that stop finds
+ *                     the text.
+ *   ended             writer: the proxy's thread, as its last step.
  */
 #define _POSIX_C_SOURCE 200809L /* nanosleep */
 #include "coll/device/staged/proxy.h"
@@ -30,15 +31,15 @@
 #include "transport/cuda/device_scope.h"
 #include "transport/cuda/driver_call.h"
 
-/* Passes without work: at first it spins, then lets others run, then sleeps. */
+/* Passes without work: at first the proxy spins, then lets others run, then sleeps. */
 enum { SPINS = 1 << 14, YIELDS = 1 << 15, SLEEP_NS = 20000 };
-/* How long others wait at most for what should end soon. */
+/* How long a caller waits at most for the thread, or its stream, to end. */
 enum { GRACE_MS = 5000 };
 
 struct epx_proxy {
     const struct epx_device *device;
     char *ring;
-    uint64_t *released; /* not of a memory pool: the driver's writes do not take such memory */
+    uint64_t *released; /* not from a memory pool, where the driver cannot write values */
     uint64_t next;      /* number of the exchange that comes */
     cudaStream_t stream;
     int idle_passes;
@@ -46,7 +47,7 @@ struct epx_proxy {
     atomic_int stops, failed, ended;
     char failure[EPX_MAX_ERROR_STRING];
     pthread_t thread;
-    struct epx_proxy *following; /* of the process */
+    struct epx_proxy *following; /* in the list of the process */
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -142,7 +143,7 @@ void epx_proxy_stop_kernels(struct epx_proxy *proxy)
     __atomic_store_n(epx_ring_stop(proxy->ring), 1, __ATOMIC_RELEASE);
 }
 
-/* Operations that end tell why. */
+/* Notes why, then stops the kernels: the operations that end so report this reason. */
 static void give_up_here(struct epx_proxy *proxy)
 {
     snprintf(proxy->failure, sizeof(proxy->failure), "rank %d: %.*s", proxy->device->comm->rank,
@@ -170,7 +171,8 @@ static void serve(struct epx_proxy *proxy)
         give_up_here(proxy);
 }
 
-/* The stream goes on behind what was aborted, up to the release: kernels see the stop first. */
+/* Stops the kernels first: after an abort the stream goes on up to the release, and kernels must
+ * have seen the stop before that. */
 static void abort_exchanges(struct epx_proxy *proxy)
 {
     const struct epx_transport *transport = proxy->device->transport;
@@ -211,7 +213,8 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* Of a process that ends with communicators, before CUDA, which began earlier, takes the ring. */
+/* At exit: stop proxies that are still alive before CUDA's exit handler (registered first, so run
+ * last) frees the ring. */
 static void retire_all(void)
 {
     pthread_mutex_lock(&mutex);
@@ -246,8 +249,8 @@ static void unlist(const struct epx_proxy *proxy)
 }
 
 /*
- * What CUDA loads when it is first launched keeps everything that comes later waiting for what runs
- * already: if that is a kernel that waits for the proxy, until its time-out.
+ * Lazy loading: a kernel that CUDA loads at its first launch, and all that comes later, wait for
+ * what runs already. If that is a kernel that waits for the proxy, they wait until its timeout.
  */
 static void warn_of_lazy_loading(void)
 {
@@ -263,7 +266,8 @@ static void warn_of_lazy_loading(void)
                      "they time out: set CUDA_MODULE_LOADING=EAGER");
 }
 
-/* What CUDA loads for its first copy on the device could later wait for a kernel that waits. */
+/* Makes CUDA load now what its first copy on the device needs: later that could wait for a kernel
+ * that waits. */
 static int warm_up(struct epx_proxy *proxy)
 {
     enum { BYTES = 2048, SHORT = 40 };
@@ -332,7 +336,8 @@ void epx_proxy_retire(struct epx_proxy *proxy)
         EPX_LOG_WARN("the proxy still waits for the GPU; its thread is left alone");
 }
 
-/* What waits for ranks that come no more would keep the stream for good. */
+/* Waits for the stream, but aborts exchanges that still wait for ranks after the grace period: they
+ * would keep the stream for good. */
 static void settle(struct epx_proxy *proxy)
 {
     cudaError_t before = cudaPeekAtLastError(), error;
@@ -344,7 +349,7 @@ static void settle(struct epx_proxy *proxy)
     if (error == cudaErrorNotReady)
         abort_exchanges(proxy);
     if (before == cudaSuccess)
-        cudaGetLastError(); /* that of the query */
+        cudaGetLastError(); /* the error of the query */
     cudaStreamSynchronize(proxy->stream);
 }
 

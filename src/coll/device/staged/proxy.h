@@ -14,12 +14,12 @@ struct epx_proxy;
 
 /* Local: starts the thread, on the current device. */
 int epx_proxy_create(const struct epx_device *device, struct epx_proxy **proxy);
-/* Local: waits some seconds for the end of the thread, which that of a finished communicator comes
- * to by itself as soon as the transport has aborted what hangs. The memory stays. */
+/* Local: waits some seconds for the thread to end. With a finished communicator the thread ends by
+ * itself as soon as the transport has aborted what hangs. The memory stays. */
 void epx_proxy_retire(struct epx_proxy *proxy);
-/* Local: no kernel is in flight. */
+/* Local; only when no kernel is in flight. */
 void epx_proxy_free(struct epx_proxy *proxy);
-/* Local: kernels that wait for messages end, as do those that come. */
+/* Local: ends the kernels that wait for messages, and those that will. */
 void epx_proxy_stop_kernels(struct epx_proxy *proxy);
 /* Why the proxy gave up, for as long as it lives; NULL = it did not, or there is none. */
 const char *epx_proxy_failure(const struct epx_proxy *proxy);
