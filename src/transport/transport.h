@@ -82,8 +82,8 @@ struct epx_transport_ops {
     /* Called on all ranks at the same place, never for a finished communicator; may wait for peers.
      * Takes a state that create left half-built; the memory of the state itself stays. */
     void (*free)(void *state);
-    /* window_create is collective and agreed, window_free local. Windows of a direct transport begin
-     * as zeros. NULL, for a transport with messages on host memory: windows are private memory. */
+    /* window_create is collective and agreed, window_free local. Windows of a direct transport are
+     * zeroed. NULL, for a transport with messages on host memory: windows are private memory. */
     int (*window_create)(void *state, size_t bytes, struct epx_window **window);
     void (*window_free)(void *state, struct epx_window *window);
     /* Collective: gives the memory of freed windows back; called when all ranks have freed the same
