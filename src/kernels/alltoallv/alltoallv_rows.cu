@@ -48,14 +48,14 @@ static __device__ __forceinline__ bool is_warp(int32_t number)
 
 /* One warp: a rank's packets, after those of the lanes before it and `num` more. */
 static __device__ int32_t list_packets(struct packet_list &list, int32_t rank, int32_t num_ranks,
-                                       int32_t num, char *rows, uint64_t *packets, int64_t bytes)
+                                       int32_t num, const struct packed_rows &packed)
 {
-    int64_t through = inclusive_scan(packets_for(bytes));
+    int64_t through = inclusive_scan(packets_for(packed.bytes));
 
     if (rank < num_ranks) {
-        list.rows[rank] = rows;
-        list.packets[rank] = packets;
-        list.bytes[rank] = bytes;
+        list.rows[rank] = packed.rows;
+        list.packets[rank] = packed.packets;
+        list.bytes[rank] = packed.bytes;
         list.first[rank + 1] = num + (int32_t)through;
     }
     return num + (int32_t)__shfl_sync(~0u, through, EPX_WARP - 1);
@@ -101,9 +101,10 @@ static __device__ void plan_sends(const struct epx_alltoallv_rows &a, struct pla
 
         if (r < ranks)
             p.send_count[r] = count;
-        num = list_packets(
-            p.packets, r, ranks, num, (char *)(uintptr_t)a.rows + p.send_from[at] * a.row_bytes,
-            epx_control_packets(p.control[at], ranks, a.bank_words, a.comm.rank), bytes);
+        num = list_packets(p.packets, r, ranks, num,
+                           {(char *)(uintptr_t)a.rows + p.send_from[at] * a.row_bytes,
+                            epx_control_packets(p.control[at], ranks, a.bank_words, a.comm.rank),
+                            bytes});
     }
 }
 
@@ -224,13 +225,15 @@ static __device__ void place_receives(const struct epx_alltoallv_rows &a, struct
         int64_t through = inclusive_scan(count);
         int64_t place = add_capped(rows, through - count);
         int64_t bytes = takes && is_packed(a, count) ? count * a.row_bytes : 0;
+        char *to = a.recv + (bytes ? place * a.row_bytes : 0);
 
         if (s < ranks) {
             p.recv_count[s] = count;
             p.recv_place[s] = place;
         }
-        num = list_packets(p.packets, s, ranks, num, a.recv + (bytes ? place * a.row_bytes : 0),
-                           epx_control_packets(a.comm.own_control, ranks, a.bank_words, at), bytes);
+        num = list_packets(
+            p.packets, s, ranks, num,
+            {to, epx_control_packets(a.comm.own_control, ranks, a.bank_words, at), bytes});
         rows = add_capped(rows, __shfl_sync(~0u, through, EPX_WARP - 1));
     }
 }

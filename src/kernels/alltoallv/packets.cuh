@@ -15,6 +15,13 @@ struct packet {
     uint64_t low, high; /* tag << 32 | four bytes */
 };
 
+/* The rows of one rank that go in packets. */
+struct packed_rows {
+    char *rows;        /* where they come from, or go to */
+    uint64_t *packets; /* in bank 0 */
+    int64_t bytes;
+};
+
 /* Packets to or from each rank, one behind the other; in shared memory. */
 struct packet_list {
     char *rows[EPX_MOST_DEVICE_RANKS];        /* where they come from, or go to */

@@ -51,7 +51,7 @@ static __device__ void move_rows(const struct epx_dispatch_rows &a, struct excha
 
         if (i && !await_credits(a.comm, x, (uint64_t)i))
             return;
-        send_rows(a, x, staged ? a.rounds.cut : whole, round, list);
+        send_rows(a, x, {staged ? a.rounds.cut : whole, round}, list);
         signal_arrival(a.comm);
         if (!await_arrivals(a.comm, x, (uint64_t)i + 1))
             return;

@@ -17,7 +17,8 @@ static __device__ int32_t list_places(const struct epx_dispatch_rows &a,
 
     for (int32_t i = lane_id(); i < num; i += EPX_WARP)
         list.row[i] = has_message(a.plan, a.comm, token, i)
-                          ? place_at_home(a.plan, a.comm, a.rounds, rows, a.plan.outgoing, token, i)
+                          ? row_in_stage(a.plan.outgoing, a.rounds,
+                                         row_at_home(a.plan, a.comm, rows, token, i))
                           : NULL;
     __syncwarp();
     return num;

@@ -69,7 +69,8 @@ static void sum_token(const struct epx_plan *plan, const struct epx_home_rows *r
             put_weights(plan, rows, token, rank, parts[num]);
         num++;
     }
-    epx_sum_token_rows(plan, rows, token, block->tokens->segment, parts, ranks, num);
+    epx_sum_token_rows(plan, rows, token, block->tokens->segment,
+                       (struct epx_token_parts){parts, ranks, num});
 }
 
 void epx_sum_nodes_host(const struct epx_plan *plan, const struct epx_home_rows *rows,

@@ -253,12 +253,10 @@ static __device__ bool has_message(const struct epx_device_plan &plan,
     return first;
 }
 
-/* Where it lies. */
-static __device__ char *place_at_home(const struct epx_device_plan &plan,
+/* Home side: which row of a stage the i-th row of a token is. */
+static __device__ int64_t row_at_home(const struct epx_device_plan &plan,
                                       const struct epx_device_comm &c,
-                                      const struct epx_rounds &rounds,
-                                      const struct message_rows &rows, char *stage, int64_t token,
-                                      int32_t i)
+                                      const struct message_rows &rows, int64_t token, int32_t i)
 {
     int32_t rank = plan.token_rank[token * plan.most_rows + i];
     int32_t row = plan.token_row[token * plan.most_rows + i];
@@ -267,7 +265,7 @@ static __device__ char *place_at_home(const struct epx_device_plan &plan,
         row = node_rows_below(plan, c, c.node[rank], token);
         rank = plan.nodes.relay[c.node[rank]];
     }
-    return row_in_stage(stage, rounds, rows.home_at[rank] + row - rows.send_first[rank]);
+    return rows.home_at[rank] + row - rows.send_first[rank];
 }
 
 /* One block: every rank sends its counts to all others. */

@@ -93,6 +93,12 @@ static __device__ void find_passing(const struct epx_device_plan &plan,
     __syncthreads();
 }
 
+/* Whether the rank is on this node: it serves itself then. */
+static __device__ __forceinline__ bool is_here(const struct epx_device_nodes &nodes, int32_t rank)
+{
+    return nodes.server[rank] == rank;
+}
+
 /* Where the rows of another node's homes lie that a relay of this node passes to this rank. */
 static __device__ struct run run_from_relay(const struct epx_device_nodes &nodes,
                                             const struct message_rows &rows, int32_t relay)
@@ -110,17 +116,19 @@ static __device__ struct run run_from_relay(const struct epx_device_nodes &nodes
     return run;
 }
 
-static __device__ struct epx_message
-message_inside(const struct epx_device_plan &plan, const struct epx_device_comm &c,
-               const struct epx_rounds &rounds, const struct message_rows &rows,
-               const struct passing &passing, int32_t rank, bool to_experts)
+/* Inside: ranks of other nodes get and send nothing. */
+static __device__ struct epx_message message_inside(const struct epx_device_nodes &nodes,
+                                                    const struct epx_rounds &rounds,
+                                                    const struct message_rows &rows,
+                                                    const struct passing &passing, int32_t rank,
+                                                    bool to_experts)
 {
-    int32_t index = plan.nodes.index[rank];
+    int32_t index = nodes.index[rank];
     struct run relay = {0, 0}, expert = {0, 0};
 
-    if (goes_straight(plan, c, rank)) {
+    if (is_here(nodes, rank)) {
         relay = {passing.at[index], passing.at[index + 1] - passing.at[index]};
-        expert = run_from_relay(plan.nodes, rows, rank);
+        expert = run_from_relay(nodes, rows, rank);
     }
     return to_experts ? message_of_runs(rounds, relay, expert)
                       : message_of_runs(rounds, expert, relay);

@@ -249,19 +249,21 @@ static __device__ void count_chunk(const struct epx_route_tokens &a, const struc
     __syncwarp();
 }
 
-/*
- * Lanes with the same key take consecutive numbers from its counter, in lane order, after those
- * of the blocks before.
- */
-static __device__ int32_t take_number(int32_t *counters, const int32_t *before, int32_t key,
-                                      int32_t keys)
+/* How many numbers of each key are taken. */
+struct counters {
+    int32_t *counts;       /* by this warp and the earlier ones of its block */
+    const int32_t *before; /* by the blocks before */
+};
+
+/* Lanes with the same key take consecutive numbers from its counter, in lane order. */
+static __device__ int32_t take_number(const struct counters &counters, int32_t key, int32_t keys)
 {
     uint32_t same = same_key(key, keys), below = same & lanes_below();
-    int32_t number = key >= 0 ? before[key] + counters[key] + __popc(below) : -1;
+    int32_t number = key >= 0 ? counters.before[key] + counters.counts[key] + __popc(below) : -1;
 
     __syncwarp();
     if (key >= 0 && below == 0)
-        counters[key] += __popc(same);
+        counters.counts[key] += __popc(same);
     __syncwarp();
     return number;
 }
@@ -351,9 +353,8 @@ static __device__ void send_pair(const struct epx_route_tokens &a, const struct 
 }
 
 static __device__ void number_pair(const struct epx_route_tokens &a, const struct rank_table &table,
-                                   const struct chunk &chunk, const int32_t *before,
-                                   const struct lanes &lanes, const struct position &at,
-                                   int32_t expert)
+                                   const struct counters &counters, const struct lanes &lanes,
+                                   const struct position &at, int32_t expert)
 {
     const struct epx_device_plan &plan = a.plan;
     int32_t rank = rank_of(plan, table, expert);
@@ -362,8 +363,8 @@ static __device__ void number_pair(const struct epx_route_tokens &a, const struc
     bool leads = rank >= 0 && group.lead == at.choice;
     struct epx_device_pair pair = {expert, 0, 0, group.lead << 8 | group.place};
 
-    pair.index = take_number(chunk.counts, before, expert, plan.num_experts);
-    pair.row = take_number(chunk.counts + plan.num_experts, before + plan.num_experts,
+    pair.index = take_number(counters, expert, plan.num_experts);
+    pair.row = take_number({counters.counts + plan.num_experts, counters.before + plan.num_experts},
                            leads ? rank : -1, a.comm.num_ranks);
     pair.row = row_of_lead(plan, lanes, at, group.lead, pair.row);
     if (!at.valid)
@@ -386,6 +387,7 @@ static __device__ void number_chunk(const struct epx_route_tokens &a,
                                     const int32_t *before)
 {
     int32_t top_k = a.plan.top_k;
+    const struct counters counters = {chunk.counts, before};
     struct lanes lanes = lanes_of(top_k);
     int32_t steps = num_steps(lanes, chunk);
     struct position at = position_of(lanes, top_k, chunk, 0);
@@ -396,7 +398,7 @@ static __device__ void number_chunk(const struct epx_route_tokens &a,
         struct position next = position_of(lanes, top_k, chunk, step);
         int32_t next_expert = load_expert(a.plan, next);
 
-        number_pair(a, table, chunk, before, lanes, at, expert);
+        number_pair(a, table, counters, lanes, at, expert);
         at = next;
         expert = next_expert;
     }

@@ -235,18 +235,19 @@ static __device__ EPX_COLD int64_t first_kept(const struct epx_device_plan &plan
     return slot;
 }
 
-/* The row that begins with this pair, in the token's list. */
-static __device__ void list_row(const struct epx_device_plan &plan, const struct rank_table &table,
-                                struct offsets &o, const struct position &at, int32_t place,
-                                int32_t rank, int64_t slot)
+/* The first slot of the row that begins with this pair, given the pair's own; -1 = dropped. Where
+ * room is short the rows that are kept are counted. */
+static __device__ int64_t slot_of_row(const struct epx_device_plan &plan,
+                                      const struct rank_table &table, struct offsets &o,
+                                      const struct position &at, int32_t rank, int64_t slot)
 {
-    if (is_short(o, rank)) {
-        if (!plan.rank_major)
-            slot = first_kept(plan, table, o, at, rank, slot);
-        if (slot >= 0)
-            atomicAdd(&o.send_rows[rank], 1);
-    }
-    plan.token_slot[(int64_t)at.token * plan.most_rows + place] = (int32_t)slot;
+    if (!is_short(o, rank))
+        return slot;
+    if (!plan.rank_major)
+        slot = first_kept(plan, table, o, at, rank, slot);
+    if (slot >= 0)
+        atomicAdd(&o.send_rows[rank], 1);
+    return slot;
 }
 
 static __device__ void assign_pair(const struct epx_device_plan &plan,
@@ -266,7 +267,8 @@ static __device__ void assign_pair(const struct epx_device_plan &plan,
                 atomicAdd((unsigned long long *)plan.dropped, 1ULL);
         }
         if (leads)
-            list_row(plan, table, o, at, place_of(pair.lead_place), rank, slot);
+            plan.token_slot[(int64_t)at.token * plan.most_rows + place_of(pair.lead_place)] =
+                (int32_t)slot_of_row(plan, table, o, at, rank, slot);
     }
     plan.slots[at.pair] = (int32_t)slot;
     plan.pair_rank[at.pair] = slot >= 0 ? rank : -1;
