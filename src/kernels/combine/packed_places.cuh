@@ -8,15 +8,15 @@
 
 #ifdef __CUDACC__
 
-/* Behind a row's weights, where rows may be dropped and are relayed: whether there is a sum. The
- * home knows what was kept, a relay does not. */
+/* Where a relay reads whether a row has a sum: behind the row's weights. Used where rows may be
+ * dropped: the home knows what was kept, a relay does not. */
 static __device__ __forceinline__ int32_t *kept_behind(char *row, const struct epx_rounds &rounds,
                                                        int32_t num_weights)
 {
     return (int32_t *)(void *)(weights_behind(row, rounds) + num_weights);
 }
 
-/* The same questions as of stored_places. */
+/* Where sums and weights lie in messages; answers what stored_places answers. */
 struct packed_places {
     static constexpr bool on_nodes = true;
     const struct epx_combine_rows &a;
@@ -52,7 +52,7 @@ struct packed_places {
                             row_at_home(a.plan, a.comm, rows, token, place));
     }
 
-    /* In the token's row from the pair's rank or that rank's relay: both lie at the same place. */
+    /* A pair's weight lies behind the row that the pair's rank, or that rank's relay, has sent. */
     __device__ __forceinline__ float weight_of(int64_t token, int64_t choice) const
     {
         int32_t rank = a.plan.pair_rank[token * a.plan.top_k + choice], place = 0;

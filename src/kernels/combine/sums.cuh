@@ -15,9 +15,9 @@ struct round_row {
     struct epx_wire_record *record;
 };
 
-/* Where sums and weights lie that ranks store into each other's memory. */
+/* Where sums and weights lie if ranks store into each other's memory. */
 struct stored_places {
-    static constexpr bool on_nodes = false; /* always on one */
+    static constexpr bool on_nodes = false; /* all ranks count as one node */
     const struct epx_combine_rows &a;
     const struct round &round;
 
@@ -58,7 +58,7 @@ struct stored_places {
     }
 };
 
-/* Of the i-th row of a token among those that have a part: by node, then rank. */
+/* The place of a token's i-th row among its rows that have a part, by node, then rank. */
 template <typename Places>
 static __device__ int32_t place_by_node(const struct epx_combine_rows &a, const Places &places,
                                         int64_t token, int32_t i)
@@ -71,7 +71,7 @@ static __device__ int32_t place_by_node(const struct epx_combine_rows &a, const 
     return place;
 }
 
-/* The parts of a token, by node, then rank; returns their number. */
+/* Lists the parts of a token, by node, then rank; returns their number. */
 template <typename Places>
 static __device__ int32_t list_parts(const struct epx_combine_rows &a, const Places &places,
                                      int64_t token, int64_t offset, struct row_list &list)
@@ -110,7 +110,7 @@ static __device__ void take_weights(const struct epx_combine_rows &a, const Plac
             a.plan.pair_rank[first + k] >= 0 ? places.weight_of(token, k) : 0;
 }
 
-/* One warp a slice of a token's row. */
+/* Home side: sums the rows of the round's tokens; a warp does one slice of a token at a time. */
 template <typename T, typename Places>
 static __device__ void sum_tokens(const struct epx_combine_rows &a, const Places &places,
                                   bool weighted, struct row_list &list)
@@ -140,7 +140,7 @@ static __device__ void sum_tokens(const struct epx_combine_rows &a, const Places
     }
 }
 
-/* Expert side: the pairs of a record, from an offset into their rows on. */
+/* Expert side: lists the rows of a record's pairs, from an offset into each row on. */
 static __device__ void list_pairs(const struct epx_combine_rows &a, int64_t offset,
                                   struct epx_wire_record *record, struct row_list &list)
 {
@@ -156,7 +156,7 @@ static __device__ void list_pairs(const struct epx_combine_rows &a, int64_t offs
     __syncwarp();
 }
 
-/* The gradients of the pairs' weights, by choice. */
+/* Sends the gradients of a record's pair weights; each goes to the place of its choice. */
 static __device__ void send_weights(const struct epx_combine_rows &a,
                                     struct epx_wire_record *record, float *to)
 {
@@ -188,7 +188,8 @@ static __device__ void send_sum(const struct epx_combine_rows &a, const Places &
     __syncwarp();
 }
 
-/* The records of all home ranks in turn, so that no rank is stored to by all at once. */
+/* Expert side: sends the sums of all records of the round. Home ranks take turns, from this rank
+ * on, so that not all ranks store to the same one at once. */
 template <typename T, typename Places>
 static __device__ void send_sums(const struct epx_combine_rows &a, const Places &places,
                                  bool weighted, struct row_list &list)

@@ -8,7 +8,8 @@
 
 #include "kernels/protocol/message_rows.cuh"
 
-/* Where a token's row goes; NULL = nowhere, or with that for an earlier rank. */
+/* Lists where a token's row goes for each of its ranks; NULL = it was dropped, or goes with the row
+ * for an earlier rank. */
 static __device__ int32_t list_places(const struct epx_dispatch_rows &a,
                                       const struct message_rows &rows, int64_t token,
                                       struct row_list &list)
@@ -43,7 +44,7 @@ static __device__ void move_places(struct row_list &list, int32_t num, int64_t o
     __syncwarp();
 }
 
-/* Node rows that leave with a token. */
+/* How many node rows of a token leave this node, as far as this lane counts them. */
 static __device__ int32_t count_outside(const struct epx_dispatch_rows &a, int64_t token,
                                         const struct row_list &list, int32_t num)
 {

@@ -55,7 +55,7 @@ struct epx_token_parts {
     int num;
 };
 
-/* Expert side: one segment of a row to all its slots. Its data may lie in the first slot already. */
+/* Expert side: one segment of a row to all its slots; the data may lie in the first one already. */
 void epx_receive_row(const struct epx_plan *plan, const struct epx_expert_rows *op, int32_t source,
                      int32_t *record, struct epx_row_segment came);
 /* Expert side: one segment of the sum of a row's pairs, rounded to the datatype. */

@@ -41,7 +41,7 @@ static __device__ int32_t passed_below(const struct epx_device_plan &plan,
                : num_records(plan, c, home, plan.nodes.ranks[index]);
 }
 
-/* One thread: from numbers of rows to where they lie. */
+/* One thread: turns the numbers of rows in passing.first into where rows lie. */
 static __device__ void place_passing(const struct epx_device_nodes &nodes,
                                      const struct epx_rounds &rounds,
                                      const struct message_rows &rows, struct passing &passing)
@@ -116,7 +116,7 @@ static __device__ struct run run_from_relay(const struct epx_device_nodes &nodes
     return run;
 }
 
-/* Inside: ranks of other nodes get and send nothing. */
+/* What goes between this rank and another inside the node; nothing if that is on another node. */
 static __device__ struct epx_message message_inside(const struct epx_device_nodes &nodes,
                                                     const struct epx_rounds &rounds,
                                                     const struct message_rows &rows,
@@ -134,13 +134,13 @@ static __device__ struct epx_message message_inside(const struct epx_device_node
                       : message_of_runs(rounds, expert, relay);
 }
 
-/* A node row of the round, here. */
+/* A node row of the round at this relay. */
 struct node_row {
     int32_t served, home;
     int32_t row;
 };
 
-/* The index-th of the round, by home. */
+/* The index-th node row of the round, by home. */
 static __device__ struct node_row find_node_row(const struct epx_device_nodes &nodes,
                                                 const struct message_rows &rows, int64_t index)
 {
@@ -154,7 +154,7 @@ static __device__ struct node_row find_node_row(const struct epx_device_nodes &n
     return at;
 }
 
-/* Outside: where the relay has it. */
+/* Outside: where the relay has a node row. */
 static __device__ char *place_at_relay(const struct epx_device_plan &plan,
                                        const struct epx_rounds &rounds,
                                        const struct message_rows &rows, char *stage,
@@ -165,7 +165,7 @@ static __device__ char *place_at_relay(const struct epx_device_plan &plan,
                             rows.node_first[at.home]);
 }
 
-/* Inside: where it lies for, or from, a rank of the node; NULL = that does not need it. */
+/* Inside: where a node row lies for, or from, a rank of the node; NULL = the rank needs it not. */
 static __device__ char *place_for_rank(const struct epx_device_plan &plan,
                                        const struct epx_rounds &rounds,
                                        const struct passing &passing, char *stage,
@@ -178,8 +178,8 @@ static __device__ char *place_for_rank(const struct epx_device_plan &plan,
                           : NULL;
 }
 
-/* The whole warp: the places of a node row, by rank of the node, that are not NULL; returns how
- * many. */
+/* The whole warp: lists the places of a node row that are not NULL, by rank of the node; returns
+ * how many there are. */
 template <typename Place>
 static __device__ int32_t list_ranks(const struct epx_device_nodes &nodes, Place place_of,
                                      int64_t offset, struct row_list &list)
