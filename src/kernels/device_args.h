@@ -12,8 +12,8 @@
 #include "kernels/ring.h"
 
 enum {
-    EPX_READY_WORDS = 16,      /* of one rank about one operation */
-    EPX_WAITING_THREADS = 512, /* of a block that may wait for other ranks */
+    EPX_READY_WORDS = 16,      /* what one rank tells about one operation */
+    EPX_WAITING_THREADS = 512, /* in a block that may wait for other ranks */
     EPX_WARP = 32
 };
 
@@ -116,7 +116,8 @@ EPX_HD uint64_t *epx_control_counts(char *control, int32_t num_ranks, uint32_t e
            ((int64_t)(epoch & 1) * num_ranks + source) * num_ranks * 2;
 }
 
-/* Rows of so few bytes go to a rank in packets. A multiple of 16. */
+/* Rows for a rank go in packets if they have at most so many bytes, a multiple of 16, and fit in a
+ * rank's share of all packets. */
 enum { EPX_MOST_PACKED_BYTES = 1 << 18, EPX_PACKED_BYTES = 1 << 20 };
 
 EPX_HD int32_t epx_most_packed(int32_t num_ranks)
@@ -131,7 +132,7 @@ EPX_HD int64_t epx_packet_words(int32_t num_ranks)
     return (int64_t)num_ranks * (epx_most_packed(num_ranks) / 4);
 }
 
-/* Of bank 0; bank_words is epx_packet_words(num_ranks). */
+/* The packets of a source in bank 0; bank_words is epx_packet_words(num_ranks). */
 EPX_HD uint64_t *epx_control_packets(char *control, int32_t num_ranks, int64_t bank_words,
                                      int32_t source)
 {
@@ -157,24 +158,24 @@ EPX_HD size_t epx_control_bytes(int32_t num_ranks)
     return epx_control_words(num_ranks) * sizeof(uint64_t) + EPX_MAX_ERROR_STRING;
 }
 
-/* Exchanges of messages; times are of the device's clock. */
+/* Counts exchanges of messages; times are by the device's clock. */
 struct epx_device_exchanges {
     uint64_t num;       /* posted so far */
-    uint64_t posted_ns; /* when the last was */
-    uint64_t waited_ns; /* from the posts to the arrivals, as kernels saw them; the sum */
-    uint64_t least_ns;  /* of one of them, 0 = none has arrived */
+    uint64_t posted_ns; /* when the last one was posted */
+    uint64_t waited_ns; /* sum of the times from post to arrival, as kernels saw them */
+    uint64_t least_ns;  /* the shortest of these times, 0 = none has arrived */
 };
 
 /* Private device memory of a communicator. Written by the kernels of one operation at a time. */
 struct epx_device_state {
     uint64_t epoch;    /* operations begun and ended */
-    uint64_t arrivals; /* that each source has posted in all of them */
-    uint64_t credits;  /* likewise */
+    uint64_t arrivals; /* that each source has posted in all operations */
+    uint64_t credits;  /* that each source has posted in all operations */
     uint64_t barrier;  /* blocks that have come to a barrier, in all kernels */
-    uint64_t rounds;   /* of the operation under way, as what follows */
+    uint64_t rounds;   /* from here on: of the operation under way */
     uint64_t credit_rounds;
-    uint64_t ended; /* blocks of the kernel under way that failed << 32 | that have ended; the
-                          last sets it to 0 */
+    uint64_t ended; /* blocks of the kernel under way: failed << 32 | ended; the last block to
+                          end sets it to 0 */
     int32_t weighted;
     int32_t deferred; /* rows are stored by the next kernel, on the whole device */
     struct epx_outcome outcome;
@@ -189,20 +190,20 @@ struct epx_device_comm {
     uint64_t timeout_ns; /* 0 = for ever */
     struct epx_device_state *state;
     char *const *control;              /* [R] */
-    char *own_control;                 /* this rank's of them */
+    char *own_control;                 /* this rank's control window */
     char *const *segments;             /* [segments][R] windows of EPX_Alloc_mem */
-    const int32_t *node;               /* [R] of each rank; NULL = all are on one */
-    const int32_t *place;              /* [R] of each rank by (node, rank); likewise */
+    const int32_t *node;               /* [R] node of each rank; NULL = all are on one node */
+    const int32_t *place;              /* [R] place of each rank by (node, rank); NULL if node is */
     struct epx_completion *completion; /* pinned; of this operation */
     uint32_t number;
-    int32_t captured; /* the completion is shared by all that was captured: errors alone */
+    int32_t captured; /* all captured operations share the completion, which takes errors alone */
     int32_t verb;
     char *ring;               /* pinned; NULL where ranks store into each other's memory */
     const uint64_t *released; /* the last exchange in the ring that is complete */
     uint64_t jitter_seed;     /* --enable-jitter */
 };
 
-/* The arguments of the kernels. */
+/* Arguments of the kernels of a routing. */
 struct epx_route_tokens {
     struct epx_device_comm comm;
     struct epx_ready_note note;
@@ -211,13 +212,13 @@ struct epx_route_tokens {
     int32_t num_tokens;
 };
 
-/* Dispatch, and combine backward, which scales what arrives. */
+/* Arguments of dispatch, and of combine backward, which scales what arrives. */
 struct epx_dispatch_rows {
     struct epx_device_comm comm;
     struct epx_ready_note note;
     struct epx_device_plan plan;
     struct epx_rounds rounds; /* used if a receive buffer cannot be stored into */
-    int32_t chunks;           /* 0 = all by the blocks that wait; so it is if a stage is used */
+    int32_t chunks;           /* 0 = the blocks that wait do all, as they do if a stage is used */
     int32_t num_tokens;
     EPX_Datatype datatype;
     int64_t row_bytes;
@@ -228,7 +229,7 @@ struct epx_dispatch_rows {
     float *recv_weights;  /* or NULL */
 };
 
-/* Combine, and dispatch backward, whose weights are those of pairs and travel. */
+/* Arguments of combine, and of dispatch backward, which sends gradients of pair weights too. */
 struct epx_combine_rows {
     struct epx_device_comm comm;
     struct epx_ready_note note;
@@ -245,15 +246,15 @@ struct epx_combine_rows {
     float *grad_weights;  /* [T][K] or NULL; dispatch backward */
 };
 
-/* The end that a host announces. Of comm it takes rank, num_ranks and control; for --enable-jitter
- * state and jitter_seed. */
+/* Arguments of announce_end, by which a host ends the communicator. The kernel reads rank,
+ * num_ranks and control of comm; with --enable-jitter also state and jitter_seed. */
 struct epx_announce_end {
     struct epx_device_comm comm;
     const char *reason; /* pinned, EPX_MAX_ERROR_STRING bytes */
     uint64_t *verdict;  /* pinned; the abort word that all ranks have then */
 };
 
-/* What comes before an operation by messages. */
+/* Arguments of agree_ranks, which comes before every operation by messages. */
 struct epx_agree_ranks {
     struct epx_device_comm comm;
     struct epx_ready_note note;
@@ -273,7 +274,7 @@ struct epx_alltoallv_rows {
     int64_t *recvcounts, *rdispls;
     int64_t recv_capacity;
     int64_t packed_rows; /* so many rows for a rank, or fewer, go in packets */
-    int64_t bank_words;  /* of all packets of an operation */
+    int64_t bank_words;  /* words of all packets of an operation */
 };
 
 #ifdef __cplusplus
@@ -294,7 +295,7 @@ int epx_launch_alltoallv_rows(const struct epx_alltoallv_rows *args, EPX_Stream 
 int epx_launch_await_rows(const struct epx_device_comm *comm, struct epx_chunk chunk,
                           EPX_Stream stream);
 int epx_launch_announce_end(const struct epx_announce_end *args, EPX_Stream stream);
-/* With messages. */
+/* Launchers of operations by messages. */
 int epx_launch_agree_ranks(const struct epx_agree_ranks *args, EPX_Stream stream);
 int epx_launch_await_messages(const struct epx_device_comm *comm, EPX_Stream stream);
 int epx_launch_count_tokens(const struct epx_route_tokens *args, EPX_Stream stream);

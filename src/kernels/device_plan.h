@@ -12,10 +12,10 @@ struct epx_outcome;
 
 /*
  * Rows of long tables go through a stage in rounds: `tokens` tokens and one segment at a time.
- * At the receiver the row of (source, token) lies at [source][token - first token], that of
- * combine at [token - first token][place]; a row takes `pitch` bytes. In messages rows come in the
- * order of records: the i-th of the round from or for a rank lies at [rank][i]; with relays
- * message_rows.cuh tells where.
+ * A dispatch stores the row of (source, token) at [source][token - first token] of the receiver's
+ * stage, a combine stores a token's row at [token - first token][place]; a row takes `pitch` bytes.
+ * In messages rows come in the order of records: the i-th row of the round from or for a rank lies
+ * at [rank][i]; with relays message_rows.cuh tells where.
  */
 struct epx_rounds {
     int32_t tokens;
@@ -49,7 +49,7 @@ EPX_HD int64_t epx_wire_record_bytes(int32_t top_k)
     return 16 + 8 * epx_round_up(top_k, 2);
 }
 
-/* What a routing keeps of a pair, read and written at once. */
+/* What a routing keeps of a pair, read and written in one access. */
 struct epx_device_pair {
     int32_t expert;     /* -1 = none: the rest means nothing */
     int32_t index;      /* among this rank's pairs of the expert */
@@ -59,10 +59,10 @@ struct epx_device_pair {
 
 /*
  * Where nodes have several ranks and exchange messages a row crosses to another node once, to its
- * home's relay there, which passes it on; sums come back likewise. A node row is a (token, node);
- * its number is its place among its home's rows for that node, in token order, dropped ones too.
- * What is numbered so is kept as numbers: rows before << 1 | whether there is one. node_rows.h has
- * the relays, and the entries that tell them of their node rows: those follow a home's records.
+ * home's relay there, which passes it on; sums come back the same way. A node row is a (token,
+ * node); its number is its place among its home's rows for that node, in token order, dropped ones
+ * too. Tables of such numbers hold (rows before << 1 | whether there is one). node_rows.h has the
+ * relays, and the entries that tell relays of their node rows; entries follow a home's records.
  */
 struct epx_device_nodes {
     int32_t num_nodes;     /* 0 = all rows go straight to their ranks */
@@ -71,16 +71,17 @@ struct epx_device_nodes {
     int32_t num_far;       /* ranks of other nodes */
     int32_t shares, width; /* rows of a token that a stage takes: in shares, and with those that
                                 are passed on; the same on all ranks */
-    const int32_t *relay;  /* [N] of this rank on each node */
+    const int32_t *relay;  /* [N] this rank's relay on each node */
     const int32_t *ranks;  /* [size] */
     const int32_t *far;    /* [num_far] homes of other nodes, by who serves them */
-    const int32_t *served; /* [num_served] a part of it */
+    const int32_t *served; /* [num_served] the part of far that this rank serves */
     const int32_t *server; /* [R] who serves a home on this node; itself if it is here */
     const int32_t *index;  /* [R] place of each rank in its node */
-    const int32_t *serves; /* [R] place among the served, -1 = it is not */
+    const int32_t *serves; /* [R] place of a home in served, -1 = it is not there */
     const int32_t *home_share, *relay_share; /* [R] share of a rank in the stages, -1 = none */
     int32_t *token_row;                      /* [N][max_tokens] numbers of this home's node rows */
-    int32_t *passed; /* [num_served][max_tokens][size] of a node row for each rank here */
+    int32_t *passed; /* [num_served][max_tokens][size] number of each node row for each rank of
+                        this node */
 };
 
 /* Device memory of one route. */
@@ -106,7 +107,7 @@ struct epx_device_plan {
     char *const *stage;
     int64_t stage_bytes;
 
-    /* with messages: records[r] of another rank is memory here, from where they are sent */
+    /* with messages: records[r] of another rank r is memory here, from which they are sent */
     char *outgoing, *incoming; /* stages of stage_bytes; NULL else */
     char *outgoing_records;    /* [R][max_tokens] by the rank that they are for */
     int32_t *token_row;        /* [max_tokens][most_rows] number of the row among its rank's */
@@ -117,7 +118,7 @@ struct epx_device_plan {
     int32_t *slots;                /* [max_tokens][K] */
     int32_t *token_num;            /* [max_tokens] rows of a token */
     int32_t *token_rank;           /* [max_tokens][most_rows] in rank order */
-    int32_t *token_slot;           /* likewise: the first slot there, -1 = dropped */
+    int32_t *token_slot;           /* [max_tokens][most_rows] first slot there, -1 = dropped */
     int32_t *send_rows;            /* [R] rows kept */
 
     /* expert side */
@@ -132,7 +133,7 @@ struct epx_device_plan {
     int32_t *row_expert_ids, *row_tokens, *row_ranks;
     int64_t *expert_offsets, *num_rows, *required_rows;
 
-    struct epx_outcome *outcome; /* of the routing: operations on it end likewise */
+    struct epx_outcome *outcome; /* of the routing; if it failed so do operations on it */
     uint64_t *bad;               /* [2] how many bad ids, and the first: inverted pair index */
     int64_t *dropped;
 };
@@ -144,7 +145,7 @@ EPX_HD struct epx_wire_record *epx_wire_record_at(const struct epx_device_plan *
                                               row * plan->record_bytes);
 }
 
-/* Of one source in the count matrix. */
+/* How many counts of one source are in the count matrix. */
 EPX_HD int32_t epx_num_counts(const struct epx_device_plan *plan, int32_t num_ranks)
 {
     return plan->num_experts + num_ranks + plan->nodes.num_nodes;
@@ -177,11 +178,11 @@ EPX_HD struct epx_slices epx_slices_of(int64_t row_bytes, int64_t rows, int64_t 
 }
 
 /*
- * Where rows are many dispatch goes in chunks of tokens, so that a chunk is spread while the next
+ * Where rows are many, dispatch goes in chunks of tokens, so that a chunk is spread while the next
  * is stored. Each chunk is a round of arrivals.
  */
 struct epx_chunk {
-    int32_t number, num; /* of num */
+    int32_t number, num; /* the number-th of num chunks */
     int64_t first_token, end_token;
 };
 

@@ -9,10 +9,10 @@
 
 #include "kernels/plan.h"
 
-/* Who is where; fixed by the communicator. */
+/* Which ranks are on which node; fixed by the communicator. */
 struct epx_nodes {
-    int32_t num_nodes, own; /* the node of this rank */
-    const int32_t *node;    /* [R] of each rank */
+    int32_t num_nodes, own; /* own: the node of this rank */
+    const int32_t *node;    /* [R] node of each rank */
     const int32_t *ranks;   /* [R] by (node, rank) */
     int32_t *first;         /* [N + 1] where the ranks of each node begin */
     int32_t *index;         /* [R] place of each rank in its node */
@@ -20,9 +20,9 @@ struct epx_nodes {
 
 struct epx_node_plan {
     struct epx_nodes nodes;
-    int32_t rows_per_token; /* at most so many node rows of a token on all homes meet in a stage */
+    int32_t rows_per_token; /* most rows that a stage takes of each token index, of all homes */
 
-    int32_t *token_rows; /* [max_tokens] work space: rows of each token that meet somewhere */
+    int32_t *token_rows; /* [max_tokens] work space: rows that a stage takes of a token index */
 
     /* the home side */
     int32_t *rows;      /* [N] node rows for each node */
@@ -60,7 +60,7 @@ EPX_HD void epx_nodes_order(const int32_t *node, int32_t num_nodes, int32_t num_
                 ranks[placed++] = r;
 }
 
-/* Given the ranks by (node, rank): where each node's begin, and the place of each rank. */
+/* Given the ranks by (node, rank): where each node's ranks begin, and each rank's place there. */
 EPX_HD void epx_nodes_place(struct epx_nodes *nodes, int32_t num_ranks)
 {
     for (int32_t i = 0; i < num_ranks; i++) {
@@ -139,14 +139,14 @@ struct epx_node_block {
     const struct epx_block *tokens; /* tokens, segment, and the rows of each rank */
     int32_t *home_row;              /* [N] this home's first row for each node */
     int32_t *home_rows;             /* [N] */
-    int64_t *home_at;               /* [N] where they lie in the home stage, or in its area */
-    int64_t *entry;                 /* [R] first row of each home served here, this one included */
-    int64_t *entry_rows;            /* [R] */
-    int64_t *entry_at;              /* [R] where they lie: in the area, or in the relay stage */
-    char *home_stage, *relay_stage; /* from, and for, other nodes */
-    char **area;                    /* [R] of each rank of the node; NULL elsewhere */
+    int64_t *home_at;    /* [N] where these rows lie in the home stage, or in this rank's area */
+    int64_t *entry;      /* [R] first row of each home served here, this one included */
+    int64_t *entry_rows; /* [R] */
+    int64_t *entry_at;   /* [R] where these rows lie in the area, or in the relay stage */
+    char *home_stage, *relay_stage; /* rows from, and for, other nodes */
+    char **area;                    /* [R] area of each rank of the node; NULL for other ranks */
     const int64_t **area_at;        /* [R] for each home where its rows lie in the area */
-    const int64_t **area_row;       /* [R] and the first of them */
+    const int64_t **area_row;       /* [R] for each home the first of its rows in the area */
 };
 
 #endif

@@ -15,7 +15,7 @@ struct epx_bad_id {
     int64_t value;
 };
 
-/* The record that a rank's pairs are being added to, of the token given. */
+/* The record of (token, rank) that pairs are being added to. */
 struct epx_open_record {
     int32_t *record, *next;
     int32_t token, pairs;
@@ -40,7 +40,7 @@ struct epx_plan {
     int32_t *matrix;     /* [R] rows, see layout.h */
     int32_t *records;    /* [R][max_tokens] */
     float *pair_weights; /* [max_tokens][K] routing weights or their gradients, under way */
-    int32_t **matrix_of; /* [R] the same three on each rank, where they can be stored into */
+    int32_t **matrix_of; /* [R] where matrix, records, pair_weights of each rank are stored into */
     int32_t **records_of;
     float **pair_weights_of;
 
@@ -48,14 +48,14 @@ struct epx_plan {
     int32_t num_tokens;
     int32_t *pair_experts; /* [max_tokens][K] expert id, -1 = none */
     int32_t *pair_ranks;   /* [max_tokens][K] rank that the pair travels to; -1 = none */
-    int64_t *send_offset;  /* [R + 1] first row for each rank in the next two */
+    int64_t *send_offset;  /* [R + 1] first row for each rank in send_token, send_slot */
     int32_t *send_rows;    /* [R] rows that travel to each rank */
     int32_t *send_token;   /* by rank, in token order */
     int32_t *send_slot;    /* where the row goes there first */
-    int64_t *token_offset; /* [max_tokens + 1] first row of each token in the next three */
+    int64_t *token_offset; /* [max_tokens + 1] first row of each token in the three lists below */
     int32_t *token_rank;   /* by token, in the order of sums */
     int32_t *token_slot;
-    int32_t *token_row; /* its place in the list of its rank */
+    int32_t *token_row; /* the row's place in the list of its rank */
     int64_t dropped;    /* pairs (rank-major: unique rows) without room */
     struct epx_bad_id bad;
 
@@ -67,7 +67,7 @@ struct epx_plan {
     int32_t *row_expert_ids, *row_tokens, *row_ranks;
     int64_t *expert_offsets, *num_rows, *required_rows;
     int32_t short_rank; /* the first rank without room for all rows; -1 = none */
-    int64_t short_rows; /* rows it would need */
+    int64_t short_rows; /* rows that it would need */
 
     /* work space of the kernels */
     int64_t *next_slot;                   /* [E] next slot of a pair for each expert */
@@ -76,7 +76,7 @@ struct epx_plan {
     struct epx_open_record *open_records; /* [R] */
     int32_t **record_to;  /* [R] where this rank's records for each rank are written */
     int32_t *own_counts;  /* this rank's row of the matrix, before it is sent */
-    int32_t *own_records; /* [max_tokens * min(K, R)] there if they have to be sent */
+    int32_t *own_records; /* [max_tokens * min(K, R)] this rank's records, if they must be sent */
     int32_t *token_rows;  /* [max_tokens] rows of each token so far */
 
     struct epx_node_plan *by_node; /* where a row crosses to another node once; else NULL */

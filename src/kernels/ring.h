@@ -23,7 +23,7 @@
 
 enum { EPX_RING_SLOTS = 4, EPX_RING_LINE = 64 };
 
-/* To and from one rank, in bytes from the start of the buffers. */
+/* What goes to and comes from one rank, in bytes from the start of the buffers. */
 struct epx_message {
     int64_t send_at, send_bytes, recv_at, recv_bytes;
 };
@@ -32,8 +32,8 @@ struct epx_exchange {
     uint64_t number; /* from 1 */
     char *send, *recv;
     char *stamp;   /* the number in device memory: the last eight bytes to every rank */
-    char *arrived; /* [R] words of eight bytes, where the stamps of the ranks come to; or others
-                      that grow as they answer: the least tells who did not */
+    char *arrived; /* [R] words of eight bytes where the stamps of the ranks arrive, or other words
+                      that grow as ranks answer: the least word tells who did not */
     struct epx_message message[]; /* [R] */
 };
 
@@ -61,7 +61,7 @@ EPX_HD struct epx_exchange *epx_ring_slot(char *ring, int32_t num_ranks, uint64_
                                                epx_ring_slot_bytes(num_ranks));
 }
 
-/* The last step of the writer. */
+/* Posts an exchange: the last step of its writer. */
 EPX_HD void epx_ring_post(struct epx_exchange *slot, uint64_t number)
 {
 #ifdef __CUDA_ARCH__

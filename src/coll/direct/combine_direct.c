@@ -110,7 +110,7 @@ static int sum_tokens(struct epx_direct *direct, int *lacking)
         if (*lacking >= 0)
             break;
         epx_sum_token_rows(plan, &direct->home, (int32_t)direct->token, direct->token_segment,
-                           parts, ranks, num);
+                           (struct epx_token_parts){parts, ranks, num});
         for (int i = 0; i < num; i++)
             epx_ring_pop(direct, ranks[i]);
         summed += direct->slot_bytes * (num + 1);

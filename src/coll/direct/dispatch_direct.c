@@ -68,7 +68,8 @@ static void receive(struct epx_direct *direct, int source, int32_t *record, int6
             weights[i] =
                 plan->pair_weights_of[source]
                                      [(int64_t)record[EPX_RECORD_TOKEN] * plan->top_k + choices[i]];
-    epx_receive_row(plan, &direct->expert, source, record, segment, data, weights);
+    epx_receive_row(plan, &direct->expert, source, record,
+                    (struct epx_row_segment){segment, data, weights});
 }
 
 /* The next record of a source whose row travels; NULL at the end. */

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * alltoallv_messages.cu - an exact exchange of rows by messages: all counts to all ranks, so that
- * each knows who lacks room, then the rows from buffer to buffer. It moves no row itself.
+ * alltoallv_messages.cu - an exact exchange of rows by messages: every rank tells all ranks all of
+ * its counts, so that each knows who lacks room; then the rows go from buffer to buffer. The kernel
+ * moves no row itself, it posts the exchanges.
  * Work: R * R counts. Order: none. Launch: one block, which waits for other ranks; ends the
  * operation.
  */
 #include "kernels/alltoallv/count_checks.cuh"
 #include "kernels/protocol/exchange.cuh"
 
-/* In shared memory. */
+/* Numbers of rows; in shared memory. */
 struct sums {
-    int64_t sent[EPX_MOST_DEVICE_RANKS];  /* rows for each rank, from this one */
-    int64_t total[EPX_MOST_DEVICE_RANKS]; /* from all */
-    int32_t bad;
+    int64_t sent[EPX_MOST_DEVICE_RANKS];  /* from this rank for each rank */
+    int64_t total[EPX_MOST_DEVICE_RANKS]; /* from all ranks for each rank */
+    int32_t bad;                          /* the first rank with an invalid count; -1 = none */
 };
 
 /* The row of a source in the matrix of counts. */
@@ -22,7 +23,7 @@ static __device__ __forceinline__ int64_t *counts_of(const struct epx_alltoallv_
     return (int64_t *)epx_control_counts(a.comm.own_control, a.comm.num_ranks, 0, source);
 }
 
-/* One count that cannot be voids all. */
+/* Reads this rank's counts; one invalid count makes all of them 0. */
 static __device__ void read_counts(const struct epx_alltoallv_rows &a, struct sums &sums)
 {
     int32_t ranks = a.comm.num_ranks;
@@ -56,7 +57,7 @@ static __device__ bool exchange_counts(const struct epx_alltoallv_rows &a, struc
     return await_exchange(a.comm, x);
 }
 
-/* Sums, and what the user is told: rows come packed by source. */
+/* Sums the counts, and shows the user where rows come: one source behind the other. */
 static __device__ void show_counts(const struct epx_alltoallv_rows &a, struct sums &sums)
 {
     int32_t ranks = a.comm.num_ranks;

@@ -2,8 +2,8 @@
 /*
  * alltoallv_rows.cu - an exact exchange of rows: every rank tells all ranks all of its counts,
  * so that each works out for itself where its rows go and who lacks room. Few rows for a rank go
- * with the counts, in packets; many are stored to their places then, or through the stages of
- * ranks whose buffer is in no window, in rounds.
+ * with the counts, in packets. Many rows are stored once the counts are known: straight to their
+ * places, or in rounds through the stage of a rank whose receive buffer is in no window.
  * Work: reads and writes the rows that are sent. Order: none, every byte has one writer.
  * Launch: comm.blocks blocks, which wait for other ranks; ends the operation.
  */
@@ -12,7 +12,7 @@
 
 enum { PIECE_BYTES = 4096 };
 
-/* What of one rank's rows all blocks move together. */
+/* The part of one rank's rows that all blocks move in a round. */
 struct copy {
     const char *from;
     char *to;
@@ -27,12 +27,12 @@ struct placement {
     int64_t place[EPX_MOST_DEVICE_RANKS];     /* where this rank's rows start on each rank */
     int64_t recv_count[EPX_MOST_DEVICE_RANKS];
     int64_t recv_place[EPX_MOST_DEVICE_RANKS];
-    int64_t total[EPX_MOST_DEVICE_RANKS];    /* rows for each rank */
-    unsigned long long most_staged_bytes;    /* of one rank for one that is staged */
-    int32_t any_stored;                      /* whether any rank has more for any */
-    int32_t bad;                             /* the first rank with a count that cannot be; -1 */
-    struct packet_list packets;              /* to all ranks, then from all */
-    struct copy copy[EPX_MOST_DEVICE_RANKS]; /* to or from all ranks, of a round */
+    int64_t total[EPX_MOST_DEVICE_RANKS]; /* rows for each rank */
+    unsigned long long most_staged_bytes; /* most of one rank for one that is staged */
+    int32_t any_stored;         /* whether any rank has more rows for a rank than go packed */
+    int32_t bad;                /* the first rank with an invalid count; -1 = none */
+    struct packet_list packets; /* to all ranks, then from all */
+    struct copy copy[EPX_MOST_DEVICE_RANKS]; /* of a round: to, then from, all ranks */
 };
 
 static __device__ __forceinline__ bool is_packed(const struct epx_alltoallv_rows &a, int64_t rows)
@@ -40,28 +40,29 @@ static __device__ __forceinline__ bool is_packed(const struct epx_alltoallv_rows
     return rows <= a.packed_rows;
 }
 
-/* Warps that work side by side before all meet: the first one begins the exchange. */
+/* Whether this thread is in the given warp: warps do different things until the block meets. */
 static __device__ __forceinline__ bool is_warp(int32_t number)
 {
     return (int32_t)threadIdx.x / EPX_WARP == number;
 }
 
-/* One warp: a rank's packets, after those of the lanes before it and `num` more. */
+/* One warp: lists the packets of each lane's rank, behind `num` packets and those of lower lanes.
+ * Returns how many packets there are then. */
 static __device__ int32_t list_packets(struct packet_list &list, int32_t rank, int32_t num_ranks,
-                                       int32_t num, char *rows, uint64_t *packets, int64_t bytes)
+                                       int32_t num, const struct packed_rows &packed)
 {
-    int64_t through = inclusive_scan(packets_for(bytes));
+    int64_t through = inclusive_scan(packets_for(packed.bytes));
 
     if (rank < num_ranks) {
-        list.rows[rank] = rows;
-        list.packets[rank] = packets;
-        list.bytes[rank] = bytes;
+        list.rows[rank] = packed.rows;
+        list.packets[rank] = packed.packets;
+        list.bytes[rank] = packed.bytes;
         list.first[rank + 1] = num + (int32_t)through;
     }
     return num + (int32_t)__shfl_sync(~0u, through, EPX_WARP - 1);
 }
 
-/* One warp: this rank's counts; one that cannot be voids all. Returns the first such rank. */
+/* One warp: reads this rank's counts. Returns the first rank with an invalid count, -1 = none. */
 static __device__ int32_t read_counts(const struct epx_alltoallv_rows &a, struct placement &p)
 {
     int32_t bad = -1;
@@ -83,7 +84,8 @@ static __device__ int32_t read_counts(const struct epx_alltoallv_rows &a, struct
     return bad;
 }
 
-/* One warp, before anything is known of the other ranks. */
+/* One warp, before anything is known of the other ranks: lists this rank's packets. One invalid
+ * count makes all counts 0. */
 static __device__ void plan_sends(const struct epx_alltoallv_rows &a, struct placement &p)
 {
     int32_t ranks = a.comm.num_ranks, num = 0, bad = read_counts(a, p);
@@ -101,9 +103,10 @@ static __device__ void plan_sends(const struct epx_alltoallv_rows &a, struct pla
 
         if (r < ranks)
             p.send_count[r] = count;
-        num = list_packets(
-            p.packets, r, ranks, num, (char *)(uintptr_t)a.rows + p.send_from[at] * a.row_bytes,
-            epx_control_packets(p.control[at], ranks, a.bank_words, a.comm.rank), bytes);
+        num = list_packets(p.packets, r, ranks, num,
+                           {(char *)(uintptr_t)a.rows + p.send_from[at] * a.row_bytes,
+                            epx_control_packets(p.control[at], ranks, a.bank_words, a.comm.rank),
+                            bytes});
     }
 }
 
@@ -133,7 +136,8 @@ static __device__ EPX_COLD bool is_elsewhere(const struct epx_alltoallv_rows &a,
     return verb >> 32 == (uint32_t)x.epoch && (uint32_t)verb != a.note.word[EPX_READY_VERB];
 }
 
-/* Also ends, and well, if there will be no count: await_ready tells why. */
+/* Whether the count came, or never will because the source is in another operation: await_ready
+ * then finds out which. */
 static __device__ bool await_count(const struct epx_alltoallv_rows &a, const struct exchange &x,
                                    int32_t source, int32_t target, int64_t *count)
 {
@@ -173,7 +177,7 @@ static __device__ __forceinline__ bool has_room(const struct exchange &x, const 
     return p.total[rank] <= ready_long(x, rank, EPX_READY_CAPACITY_LOW);
 }
 
-/* One warp: where this rank's rows go on each rank. A lane adds those for its rank. */
+/* One warp: where this rank's rows start on each rank. A lane adds up the rows for its rank. */
 static __device__ void place_sends(const struct epx_alltoallv_rows &a, const struct exchange &x,
                                    struct placement &p, const int64_t *counts)
 {
@@ -200,7 +204,7 @@ static __device__ void place_sends(const struct epx_alltoallv_rows &a, const str
     __syncwarp();
 }
 
-/* One warp: what comes in all. */
+/* How many rows come here from all ranks. */
 static __device__ int64_t rows_received(const struct epx_alltoallv_rows &a, const int64_t *counts)
 {
     int64_t rows = 0;
@@ -210,7 +214,8 @@ static __device__ int64_t rows_received(const struct epx_alltoallv_rows &a, cons
     return rows;
 }
 
-/* One warp: rows come packed by source. The packets are those from all ranks now. */
+/* One warp: where the rows of each source go here: one source behind the other. From now on
+ * p.packets lists the packets from all ranks. */
 static __device__ void place_receives(const struct epx_alltoallv_rows &a, struct placement &p,
                                       const int64_t *counts)
 {
@@ -224,13 +229,15 @@ static __device__ void place_receives(const struct epx_alltoallv_rows &a, struct
         int64_t through = inclusive_scan(count);
         int64_t place = add_capped(rows, through - count);
         int64_t bytes = takes && is_packed(a, count) ? count * a.row_bytes : 0;
+        char *to = a.recv + (bytes ? place * a.row_bytes : 0);
 
         if (s < ranks) {
             p.recv_count[s] = count;
             p.recv_place[s] = place;
         }
-        num = list_packets(p.packets, s, ranks, num, a.recv + (bytes ? place * a.row_bytes : 0),
-                           epx_control_packets(a.comm.own_control, ranks, a.bank_words, at), bytes);
+        num = list_packets(
+            p.packets, s, ranks, num,
+            {to, epx_control_packets(a.comm.own_control, ranks, a.bank_words, at), bytes});
         rows = add_capped(rows, __shfl_sync(~0u, through, EPX_WARP - 1));
     }
 }
@@ -243,7 +250,7 @@ static __device__ void show_counts(const struct epx_alltoallv_rows &a, const str
     }
 }
 
-/* A warp: bytes that are all a multiple of a unit. */
+/* One warp: copies bytes, where both addresses and the number of bytes are multiples of a unit. */
 template <typename Unit>
 static __device__ void copy_units(const char *from, char *to, int32_t bytes)
 {
@@ -268,7 +275,7 @@ static __device__ void copy_units(const char *from, char *to, int32_t bytes)
         target[i] = source[i];
 }
 
-/* A warp: bytes of any alignment. */
+/* One warp: copies bytes of any alignment. */
 static __device__ __noinline__ void copy_bytes(const char *from, char *to, int32_t bytes)
 {
     uint32_t odd = (uint32_t)(uintptr_t)from | (uint32_t)(uintptr_t)to | (uint32_t)bytes;
@@ -288,7 +295,7 @@ static __device__ int64_t stage_share(const struct epx_alltoallv_rows &a)
     return a.stage_bytes / a.comm.num_ranks / 16 * 16;
 }
 
-/* What a round moves of so many rows that go through a stage: their bytes from `at`. */
+/* How many bytes a round moves of `rows` rows that go through a stage, from byte `at` on. */
 static __device__ __forceinline__ int64_t bytes_in_round(const struct epx_alltoallv_rows &a,
                                                          int64_t rows, int64_t at)
 {
@@ -297,7 +304,7 @@ static __device__ __forceinline__ int64_t bytes_in_round(const struct epx_alltoa
     return left < 0 ? 0 : left < share ? left : share;
 }
 
-/* Direct places in the first round, staged ones share by share. */
+/* To a rank: straight to its buffer all in the first round, into its stage a share each round. */
 static __device__ struct copy copy_to(const struct epx_alltoallv_rows &a, const struct exchange &x,
                                       const struct placement &p, int32_t rank, int64_t round)
 {
@@ -332,8 +339,9 @@ static __device__ struct copy copy_from(const struct epx_alltoallv_rows &a,
 }
 
 /*
- * A team of warps, of all blocks: pieces of copies from `first` on take turns, and so do a warp's
- * own. None of the ranks is then behind at the end, and no link idle.
+ * A team of warps from all blocks moves the `num` copies from `first` on, piece by piece. The
+ * pieces of different copies take turns, across the team and within each warp, so that no rank is
+ * behind at the end and no link is idle.
  */
 static __device__ void copy_in_turns(const struct placement &p, int32_t num_ranks, int32_t first,
                                      int32_t num, int32_t warp, int32_t warps)
@@ -360,7 +368,8 @@ static __device__ void copy_in_turns(const struct placement &p, int32_t num_rank
     }
 }
 
-/* Warps of each block for the rank's own rows, which no link slows down: by their bytes. */
+/* How many warps of each block copy the rank's own rows, which no link slows down: as many as is
+ * their part of all bytes. */
 static __device__ int32_t num_keepers(const struct placement &p, int32_t num_ranks, int32_t rank)
 {
     const int32_t warps = ALLTOALLV_THREADS / EPX_WARP;
@@ -375,7 +384,7 @@ static __device__ int32_t num_keepers(const struct placement &p, int32_t num_ran
     return keepers < 1 ? 1 : keepers < warps ? keepers : warps - 1;
 }
 
-/* The whole block. */
+/* The whole block: stores what a round sends. */
 static __device__ void send_round(const struct epx_alltoallv_rows &a, const struct exchange &x,
                                   struct placement &p, int64_t round)
 {
@@ -393,7 +402,7 @@ static __device__ void send_round(const struct epx_alltoallv_rows &a, const stru
         copy_in_turns(p, num, me + 1, num - 1, warp * blocks + block, senders * blocks);
 }
 
-/* The whole block, after all others have read p.copy. */
+/* The whole block, once no thread needs p.copy any more: takes what came into this rank's stage. */
 static __device__ void take_round(const struct epx_alltoallv_rows &a, struct placement &p,
                                   int64_t round)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* count_checks.cuh - which counts of an alltoallv can be, and how one with others ends. */
+/* count_checks.cuh - which counts of an alltoallv are valid, and how one with invalid ones ends. */
 #ifndef EPX_KERNELS_ALLTOALLV_COUNT_CHECKS_CUH
 #define EPX_KERNELS_ALLTOALLV_COUNT_CHECKS_CUH
 
@@ -13,7 +13,7 @@ static __device__ __forceinline__ bool can_send(const struct epx_alltoallv_rows 
     return count >= 0 && (count == 0 || (from >= 0 && (a.rows || a.row_bytes == 0)));
 }
 
-/* bad: the first rank with a count that cannot be, -1 = none; rows that come here in all. */
+/* bad: the first rank with an invalid count, -1 = none; rows: how many come here from all. */
 static __device__ EPX_COLD struct epx_outcome outcome_of_counts(const struct epx_alltoallv_rows &a,
                                                                 int32_t bad, int64_t rows)
 {

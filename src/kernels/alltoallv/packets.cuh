@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * packets.cuh - few rows in one hop: every four bytes travel with a tag of their operation in one
- * word, so that the receiver needs no flag and no fence behind them. Twice the bytes, half the way.
- * The idea is that of NCCL's LL protocol.
+ * word, so that the receiver needs no flag and no fence behind them. Packets are twice the bytes
+ * but half the way. The idea comes from NCCL's LL protocol.
  */
 #ifndef EPX_KERNELS_ALLTOALLV_PACKETS_CUH
 #define EPX_KERNELS_ALLTOALLV_PACKETS_CUH
@@ -15,6 +15,13 @@ struct packet {
     uint64_t low, high; /* tag << 32 | four bytes */
 };
 
+/* The rows of one rank that go in packets. */
+struct packed_rows {
+    char *rows;        /* where they come from, or go to */
+    uint64_t *packets; /* in bank 0 */
+    int64_t bytes;
+};
+
 /* Packets to or from each rank, one behind the other; in shared memory. */
 struct packet_list {
     char *rows[EPX_MOST_DEVICE_RANKS];        /* where they come from, or go to */
@@ -23,7 +30,7 @@ struct packet_list {
     int32_t first[EPX_MOST_DEVICE_RANKS + 1];
 };
 
-/* Never 0, as in memory that was not written to. */
+/* A tag is never 0, which is what memory that was not written to holds. */
 static __device__ __forceinline__ uint64_t tag_of(uint64_t epoch)
 {
     return (epoch % 0xffffffffu + 1) << 32;
@@ -67,7 +74,7 @@ static __device__ EPX_COLD void write_some(char *to, int64_t num, uint64_t bytes
         to[i] = (char)(bytes >> 8 * i);
 }
 
-/* At most eight bytes. */
+/* Reads at most eight bytes. */
 static __device__ __forceinline__ uint64_t read_bytes(const char *from, int64_t num)
 {
     if (num >= PACKET_BYTES && (uintptr_t)from % PACKET_BYTES == 0)
@@ -88,7 +95,7 @@ static __device__ __forceinline__ int32_t packets_for(int64_t bytes)
     return (int32_t)((bytes + PACKET_BYTES - 1) / PACKET_BYTES);
 }
 
-/* The rank of the i-th packet, not below the one given. */
+/* The rank of the i-th packet, looked for from the given rank on. */
 static __device__ __forceinline__ int32_t rank_of_packet(const struct packet_list &list, int32_t i,
                                                          int32_t rank)
 {
@@ -128,7 +135,7 @@ static __device__ void send_packets(const struct packet_list &list, int32_t num_
     }
 }
 
-/* Whether the packet came; else the operation was given up. */
+/* Whether the packet came; if not the operation was given up. */
 static __device__ bool await_packet(const struct epx_device_comm &c, const uint64_t *from,
                                     uint64_t tag, int32_t source, struct packet &packet)
 {

@@ -17,7 +17,7 @@ static __device__ void move_sums(const struct epx_combine_rows &a, struct exchan
         return message_of_rows(a.plan, a.comm, a.rounds, rows, r, false);
     };
     auto inside = [&](int32_t r) {
-        return message_inside(a.plan, a.comm, a.rounds, rows, passing, r, false);
+        return message_inside(a.plan.nodes, a.rounds, rows, passing, r, false);
     };
 
     for (int64_t i = 0; i < a.rounds.num && is_on(a.comm); i++) {

@@ -3,7 +3,7 @@
  * combine_rows.cu - expert side of combine and dispatch backward: the sum of each row's pairs,
  * rounded once, straight into the home rank's stage at the row's place. If the stage does not
  * hold all rows there are rounds, and the blocks that wait also sum the tokens of each round;
- * else sum_ranks does it. If there is much to do, store_sums does all but the agreement.
+ * else sum_ranks sums them. If there is much to do, store_sums does all but the agreement.
  * Work: reads the rows of all pairs here, writes this rank's unique rows. Order: choices.
  * Launch: comm.blocks blocks, which wait for other ranks. sum_ranks follows.
  */

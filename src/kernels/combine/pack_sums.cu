@@ -29,7 +29,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)
     if (relayed)
         find_passing(a.plan, a.comm, a.rounds, rows, passing);
     post_exchange(a.comm, a.plan.outgoing, a.plan.incoming, [&](int32_t r) {
-        return relayed ? message_inside(a.plan, a.comm, a.rounds, rows, passing, r, false)
+        return relayed ? message_inside(a.plan.nodes, a.rounds, rows, passing, r, false)
                        : message_of_rows(a.plan, a.comm, a.rounds, rows, r, false);
     });
 }

@@ -8,42 +8,37 @@
 
 #ifdef __CUDACC__
 
-/* Behind a row's weights, where rows may be dropped and are relayed: whether there is a sum. The
- * home knows what was kept, a relay does not. */
+/* Where a relay reads whether a row has a sum: behind the row's weights. Used where rows may be
+ * dropped: the home knows what was kept, a relay does not. */
 static __device__ __forceinline__ int32_t *kept_behind(char *row, const struct epx_rounds &rounds,
                                                        int32_t num_weights)
 {
     return (int32_t *)(void *)(weights_behind(row, rounds) + num_weights);
 }
 
-/* The same questions as of stored_places. */
+/* Where sums and weights lie in messages; answers what stored_places answers. */
 struct packed_places {
     static constexpr bool on_nodes = true;
     const struct epx_combine_rows &a;
     const struct round &round;
     const struct message_rows &rows;
 
-    __device__ __forceinline__ char *row_for(int32_t home, int64_t row) const
+    __device__ __forceinline__ char *sum_for(const struct round_row &at) const
     {
-        return row_in_stage(a.plan.outgoing, a.rounds, rows.expert_at[home] + row);
+        return row_in_stage(a.plan.outgoing, a.rounds, rows.expert_at[at.home] + at.row);
     }
 
-    __device__ __forceinline__ char *sum_for(int32_t home, int64_t row,
-                                             const struct epx_wire_record *record) const
+    /* Tells a relay whether the row has a sum. */
+    __device__ __forceinline__ void note_kept(const struct round_row &at) const
     {
-        return row_for(home, row);
+        if (a.plan.drops && !goes_straight(a.plan, a.comm, at.home) && lane_id() == 0)
+            *kept_behind(sum_for(at), a.rounds, a.backward ? a.plan.top_k : 0) =
+                at.record->num_slots > 0;
     }
 
-    __device__ __forceinline__ void note_kept(int32_t home, int64_t row, bool kept) const
+    __device__ __forceinline__ float *weights_for(const struct round_row &at) const
     {
-        if (a.plan.drops && !goes_straight(a.plan, a.comm, home) && lane_id() == 0)
-            *kept_behind(row_for(home, row), a.rounds, a.backward ? a.plan.top_k : 0) = kept;
-    }
-
-    __device__ __forceinline__ float *weights_for(int32_t home, int64_t row,
-                                                  const struct epx_wire_record *record) const
-    {
-        return weights_behind(row_for(home, row), a.rounds);
+        return weights_behind(sum_for(at), a.rounds);
     }
 
     __device__ __forceinline__ bool has_part(int64_t token, int32_t place) const
@@ -53,10 +48,11 @@ struct packed_places {
 
     __device__ __forceinline__ char *part_of_token(int64_t token, int32_t place) const
     {
-        return place_at_home(a.plan, a.comm, a.rounds, rows, a.plan.incoming, token, place);
+        return row_in_stage(a.plan.incoming, a.rounds,
+                            row_at_home(a.plan, a.comm, rows, token, place));
     }
 
-    /* In the token's row from the pair's rank or that rank's relay: both lie at the same place. */
+    /* A pair's weight lies behind the row that the pair's rank, or that rank's relay, has sent. */
     __device__ __forceinline__ float weight_of(int64_t token, int64_t choice) const
     {
         int32_t rank = a.plan.pair_rank[token * a.plan.top_k + choice], place = 0;

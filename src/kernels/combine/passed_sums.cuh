@@ -56,7 +56,7 @@ static __device__ void pass_rank_sums(const struct epx_combine_rows &a, const st
             a.plan.nodes, [&](int32_t index) { return part_of_rank(a, passing, at, index); },
             part.offset, list);
 
-        if (num) /* else the home takes none */
+        if (num) /* the home takes no sum of no parts */
             sum_rows<T>(list, num, 0, part.bytes, sum + part.offset);
         if (round.segment == 0 && part.offset == 0) {
             outside += num && lane_id() == 0;

@@ -8,30 +8,34 @@
 
 #include "kernels/protocol/records.cuh"
 
-/* Where sums and weights lie that ranks store into each other's memory. */
+/* A row of a round on the expert's rank: the row-th of the round from its home. */
+struct round_row {
+    int32_t home;
+    int64_t row;
+    struct epx_wire_record *record;
+};
+
+/* Where sums and weights lie if ranks store into each other's memory. */
 struct stored_places {
-    static constexpr bool on_nodes = false; /* always on one */
+    static constexpr bool on_nodes = false; /* all ranks count as one node */
     const struct epx_combine_rows &a;
     const struct round &round;
 
-    /* Of a record's sum, the row-th from its home. */
-    __device__ __forceinline__ char *sum_for(int32_t home, int64_t row,
-                                             const struct epx_wire_record *record) const
+    __device__ __forceinline__ char *sum_for(const struct round_row &at) const
     {
-        int64_t at = (record->token - round.first_token) * a.rounds.width + record->place;
+        int64_t place = (at.record->token - round.first_token) * a.rounds.width + at.record->place;
 
-        return a.plan.stage[home] + at * a.rounds.pitch;
+        return a.plan.stage[at.home] + place * a.rounds.pitch;
     }
 
-    /* That there is a sum for it or not. */
-    __device__ __forceinline__ void note_kept(int32_t home, int64_t row, bool kept) const
+    /* Nobody needs to be told which rows have a sum: the home of each row knows. */
+    __device__ __forceinline__ void note_kept(const struct round_row &at) const
     {
     }
 
-    __device__ __forceinline__ float *weights_for(int32_t home, int64_t row,
-                                                  const struct epx_wire_record *record) const
+    __device__ __forceinline__ float *weights_for(const struct round_row &at) const
     {
-        return (float *)(void *)a.plan.weights[home] + (int64_t)record->token * a.plan.top_k;
+        return (float *)(void *)a.plan.weights[at.home] + (int64_t)at.record->token * a.plan.top_k;
     }
 
     /* Whether the place-th row of a token has a part. */
@@ -54,7 +58,7 @@ struct stored_places {
     }
 };
 
-/* Of the i-th row of a token among those that have a part: by node, then rank. */
+/* The place of a token's i-th row among its rows that have a part, by node, then rank. */
 template <typename Places>
 static __device__ int32_t place_by_node(const struct epx_combine_rows &a, const Places &places,
                                         int64_t token, int32_t i)
@@ -67,7 +71,7 @@ static __device__ int32_t place_by_node(const struct epx_combine_rows &a, const 
     return place;
 }
 
-/* The parts of a token, by node, then rank; returns their number. */
+/* Lists the parts of a token, by node, then rank; returns their number. */
 template <typename Places>
 static __device__ int32_t list_parts(const struct epx_combine_rows &a, const Places &places,
                                      int64_t token, int64_t offset, struct row_list &list)
@@ -106,7 +110,7 @@ static __device__ void take_weights(const struct epx_combine_rows &a, const Plac
             a.plan.pair_rank[first + k] >= 0 ? places.weight_of(token, k) : 0;
 }
 
-/* One warp a slice of a token's row. */
+/* Home side: sums the rows of the round's tokens; a warp does one slice of a token at a time. */
 template <typename T, typename Places>
 static __device__ void sum_tokens(const struct epx_combine_rows &a, const Places &places,
                                   bool weighted, struct row_list &list)
@@ -136,7 +140,7 @@ static __device__ void sum_tokens(const struct epx_combine_rows &a, const Places
     }
 }
 
-/* Expert side: the pairs of a record, from an offset into their rows on. */
+/* Expert side: lists the rows of a record's pairs, from an offset into each row on. */
 static __device__ void list_pairs(const struct epx_combine_rows &a, int64_t offset,
                                   struct epx_wire_record *record, struct row_list &list)
 {
@@ -152,7 +156,7 @@ static __device__ void list_pairs(const struct epx_combine_rows &a, int64_t offs
     __syncwarp();
 }
 
-/* The gradients of the pairs' weights, by choice. */
+/* Sends the gradients of a record's pair weights; each goes to the place of its choice. */
 static __device__ void send_weights(const struct epx_combine_rows &a,
                                     struct epx_wire_record *record, float *to)
 {
@@ -165,27 +169,27 @@ static __device__ void send_weights(const struct epx_combine_rows &a,
     }
 }
 
-/* The row-th row of the round from a home. */
 template <typename T, typename Places>
 static __device__ void send_sum(const struct epx_combine_rows &a, const Places &places,
-                                const struct part &part, bool weighted, int32_t home, int64_t row,
-                                struct epx_wire_record *record, struct row_list &list)
+                                const struct part &part, bool weighted, const struct round_row &at,
+                                struct row_list &list)
 {
     int64_t offset = epx_segment_offset(a.rounds.cut, places.round.segment) + part.offset;
 
     if (part.offset == 0)
-        places.note_kept(home, row, record->num_slots > 0);
-    if (record->num_slots == 0)
+        places.note_kept(at);
+    if (at.record->num_slots == 0)
         return;
-    list_pairs(a, offset, record, list);
-    sum_rows<T>(list, record->num_slots, a.weights && !a.backward, part.bytes,
-                places.sum_for(home, row, record) + part.offset);
+    list_pairs(a, offset, at.record, list);
+    sum_rows<T>(list, at.record->num_slots, a.weights && !a.backward, part.bytes,
+                places.sum_for(at) + part.offset);
     if (weighted && offset == 0)
-        send_weights(a, record, places.weights_for(home, row, record));
+        send_weights(a, at.record, places.weights_for(at));
     __syncwarp();
 }
 
-/* The records of all home ranks in turn, so that no rank is stored to by all at once. */
+/* Expert side: sends the sums of all records of the round. Home ranks take turns, from this rank
+ * on, so that not all ranks store to the same one at once. */
 template <typename T, typename Places>
 static __device__ void send_sums(const struct epx_combine_rows &a, const Places &places,
                                  bool weighted, struct row_list &list)
@@ -214,9 +218,12 @@ static __device__ void send_sums(const struct epx_combine_rows &a, const Places 
         int64_t u = first[home] + row / a.comm.num_ranks;
         struct part part = part_of(slices, (int32_t)(i % slices.num), length);
 
-        if (u < end[home])
-            send_sum<T>(a, places, part, weighted, home, u - first[home],
-                        epx_wire_record_at(&a.plan, records, home, u), list);
+        if (u < end[home]) {
+            struct round_row at = {home, u - first[home],
+                                   epx_wire_record_at(&a.plan, records, home, u)};
+
+            send_sum<T>(a, places, part, weighted, at, list);
+        }
     }
 }
 

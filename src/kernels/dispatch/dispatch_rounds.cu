@@ -21,7 +21,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
         return message_of_rows(a.plan, a.comm, a.rounds, rows, r, true);
     };
     auto inside = [&](int32_t r) {
-        return message_inside(a.plan, a.comm, a.rounds, rows, passing, r, true);
+        return message_inside(a.plan.nodes, a.rounds, rows, passing, r, true);
     };
 
     for (int64_t i = 0; i < a.rounds.num && is_on(a.comm); i++) {

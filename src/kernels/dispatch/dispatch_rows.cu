@@ -2,14 +2,14 @@
 /*
  * dispatch_rows.cu - stores each token's row once to every rank that needs it: straight into its
  * first slot there if that rank's receive buffer is in a window, else into its stage, from
- * where its own blocks copy the row to the slot, round by round. Pair weights go beside. If there
- * is much to do and no stage in use, store_rows does all but the agreement.
+ * where its own blocks copy the row to the slot, round by round. Pair weights are stored too. If
+ * there is much to do and no stage in use, store_rows does all but the agreement.
  * Work: reads T rows, writes this rank's unique rows. Order: none, every byte has one writer.
  * Launch: comm.blocks blocks, which wait for other ranks. spread_rows or scale_rows follows.
  */
 #include "kernels/dispatch/sends.cuh"
 
-/* From the stage to each row's first slot. */
+/* Copies each row that came from this rank's stage to the row's first slot. */
 static __device__ void take_rows(const struct epx_dispatch_rows &a, const struct round &round,
                                  struct row_list &list)
 {
@@ -51,7 +51,7 @@ static __device__ void move_rows(const struct epx_dispatch_rows &a, struct excha
 
         if (i && !await_credits(a.comm, x, (uint64_t)i))
             return;
-        send_rows(a, x, staged ? a.rounds.cut : whole, round, list);
+        send_rows(a, x, {staged ? a.rounds.cut : whole, round}, list);
         signal_arrival(a.comm);
         if (!await_arrivals(a.comm, x, (uint64_t)i + 1))
             return;

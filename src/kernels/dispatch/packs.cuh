@@ -8,7 +8,8 @@
 
 #include "kernels/protocol/message_rows.cuh"
 
-/* Where a token's row goes; NULL = nowhere, or with that for an earlier rank. */
+/* Lists where a token's row goes for each of its ranks; NULL = it was dropped, or goes with the row
+ * for an earlier rank. */
 static __device__ int32_t list_places(const struct epx_dispatch_rows &a,
                                       const struct message_rows &rows, int64_t token,
                                       struct row_list &list)
@@ -17,7 +18,8 @@ static __device__ int32_t list_places(const struct epx_dispatch_rows &a,
 
     for (int32_t i = lane_id(); i < num; i += EPX_WARP)
         list.row[i] = has_message(a.plan, a.comm, token, i)
-                          ? place_at_home(a.plan, a.comm, a.rounds, rows, a.plan.outgoing, token, i)
+                          ? row_in_stage(a.plan.outgoing, a.rounds,
+                                         row_at_home(a.plan, a.comm, rows, token, i))
                           : NULL;
     __syncwarp();
     return num;
@@ -42,7 +44,7 @@ static __device__ void move_places(struct row_list &list, int32_t num, int64_t o
     __syncwarp();
 }
 
-/* Node rows that leave with a token. */
+/* How many node rows of a token leave this node, as far as this lane counts them. */
 static __device__ int32_t count_outside(const struct epx_dispatch_rows &a, int64_t token,
                                         const struct row_list &list, int32_t num)
 {

@@ -23,7 +23,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     }
     if (is_last_block(a.comm) && on)
         post_exchange(a.comm, a.plan.outgoing, a.plan.incoming, [&](int32_t r) {
-            return message_inside(a.plan, a.comm, a.rounds, rows, passing, r, true);
+            return message_inside(a.plan.nodes, a.rounds, rows, passing, r, true);
         });
 }
 

@@ -23,12 +23,12 @@ template <typename T> struct slot_list {
     int32_t num;
     int32_t slot[EPX_MAX_TOP_K];
     float weight[EPX_MAX_TOP_K];
-    typename T::sum dot[EPX_MAX_TOP_K]; /* of the blocks so far */
+    typename T::sum dot[EPX_MAX_TOP_K]; /* products of the blocks so far */
 };
 
 /*
  * What a thread has of a block of elements, loaded N at a time. Element e of the block belongs to
- * lane e % 256; a thread has the same lanes of each 256: pack p of them begins at lane
+ * lane e % 256. A thread has the same lanes in each 256 elements: its pack p begins at lane
  * (p * 32 + thread) * N.
  */
 template <typename T, int N> struct block_part {
@@ -36,13 +36,13 @@ template <typename T, int N> struct block_part {
     pack<T, N> data[LANE_ELEMENTS][PACKS];
 };
 
-/* From the j-th 256 of a block on. */
+/* Where this thread's pack p begins in the j-th 256 elements of the block that begins at first. */
 template <int N> static __device__ __forceinline__ int64_t element_of(int64_t first, int j, int p)
 {
     return first + j * SUM_LANES + (p * EPX_WARP + lane_id()) * N;
 }
 
-/* Zeros where the row has ended: they add nothing. */
+/* Loads zeros where the row has ended: they add nothing. */
 template <typename T, int N>
 static __device__ __forceinline__ void load_block(const T *row, int64_t first, int64_t elements,
                                                   struct block_part<T, N> &part)
@@ -59,7 +59,7 @@ static __device__ __forceinline__ void load_block(const T *row, int64_t first, i
         }
 }
 
-/* The lanes' sum as a binary tree: lane l takes that of lane l + w, w = 128, 64, ... 1. */
+/* Sums the lanes as a binary tree: lane l adds lane l + w, for w = 128, 64, ... 1. */
 template <typename Sum, int N, int PACKS>
 static __device__ __forceinline__ Sum sum_lanes(Sum lane[PACKS][N])
 {
@@ -83,7 +83,7 @@ static __device__ __forceinline__ Sum sum_lanes(Sum lane[PACKS][N])
     return lane[0][0];
 }
 
-/* Of a block; the sum is thread 0's. */
+/* The dot product of one block; thread 0 gets it. */
 template <typename T, int N>
 static __device__ __forceinline__ typename T::sum dot_of_block(const struct block_part<T, N> &a,
                                                                const struct block_part<T, N> &b)
@@ -124,7 +124,8 @@ static __device__ __forceinline__ void store_block(const struct block_part<T, N>
         }
 }
 
-/* All slots of a record, block by block: its first slot holds what came until it is written. */
+/* Scales a row into all slots of its record, block by block: each block of what came lies in the
+ * first slot until that slot is written. */
 template <typename T, int N>
 static __device__ void scale_slots(const struct epx_dispatch_rows &a, struct slot_list<T> &list)
 {

@@ -43,7 +43,7 @@ static __device__ void spread_weights(const struct epx_dispatch_rows &a, int32_t
     }
 }
 
-/* The records of the chunk's tokens. */
+/* Spreads the rows and weights of the records in the range. */
 static __device__ void spread_records(const struct epx_dispatch_rows &a,
                                       const struct record_range &range, struct row_list &list,
                                       bool weighted)
@@ -71,7 +71,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     __shared__ struct record_range range;
     __shared__ struct row_list lists[EPX_WAITING_THREADS / EPX_WARP];
     bool on = is_on(a.comm), weighted = a.comm.state->weighted && a.recv_weights;
-    bool whole = !a.comm.state->deferred; /* then the last chunk stands for all */
+    bool whole = !a.comm.state->deferred; /* nothing came in chunks: the last launch spreads all */
     bool last = chunk.number == chunk.num - 1;
 
     if (on && (last || !whole)) {

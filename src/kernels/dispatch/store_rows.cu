@@ -11,6 +11,7 @@
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     store_rows(const __grid_constant__ struct epx_dispatch_rows a, struct epx_chunk chunk)
 {
+    const struct epx_segments whole = epx_segments_cut(a.row_bytes, a.row_bytes);
     const struct round round = {chunk.first_token, chunk.end_token, 0};
     __shared__ struct exchange x;
     __shared__ struct row_list lists[EPX_WAITING_THREADS / EPX_WARP];
@@ -21,8 +22,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     if (on && x.weighted && chunk.number == 0)
         send_weights(a);
     if (on)
-        send_rows(a, x, epx_segments_cut(a.row_bytes, a.row_bytes), round,
-                  lists[threadIdx.x / EPX_WARP]);
+        send_rows(a, x, {whole, round}, lists[threadIdx.x / EPX_WARP]);
     signal_arrival_of_all(a.comm, on);
 }
 

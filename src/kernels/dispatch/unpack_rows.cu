@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * unpack_rows.cu - expert side of dispatch by messages: each row of a round from the incoming stage
- * to its first slot, its weights to where peers would have stored them.
+ * to its first slot, its weights to where ranks store them that need no messages.
  * Work: reads and writes the unique rows of the round. Order: none.
  * Launch: the whole device, waits for nothing. spread_rows or scale_rows follows.
  */

@@ -45,7 +45,7 @@ static inline void list_row(const struct epx_plan *plan, int32_t token, int32_t 
     plan->token_rows[token]++;
 }
 
-/* Returns the place of the pair in the record. */
+/* Adds a pair to the open record; returns its place there. */
 static inline int32_t add_pair(const struct epx_plan *plan, struct epx_open_record *open,
                                int32_t choice)
 {
@@ -140,7 +140,7 @@ void epx_assign_slots_host(struct epx_plan *plan)
 {
     int64_t pairs = (int64_t)plan->num_tokens * plan->top_k;
     int64_t all = (int64_t)plan->max_tokens * plan->top_k;
-    struct epx_plan copy; /* which no store can alias */
+    struct epx_plan copy; /* no store can alias a local copy */
 
     begin(plan);
     copy = *plan;

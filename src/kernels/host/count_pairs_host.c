@@ -14,7 +14,8 @@ static void note_bad(struct epx_bad_id *bad, int32_t token, int32_t choice, int6
     }
 }
 
-/* The ids of one token. Whether a pair is the first to its rank cannot be foreseen: no branch. */
+/* Counts the pairs of one token. No branch on whether a pair is the first to its rank: processors
+ * cannot foresee it. */
 static void count_token(const struct epx_count_pairs *a, int32_t *rows, int32_t token)
 {
     int64_t first = (int64_t)token * a->top_k;
@@ -39,7 +40,7 @@ static void count_token(const struct epx_count_pairs *a, int32_t *rows, int32_t 
 
 void epx_count_pairs_host(const struct epx_count_pairs *a)
 {
-    const struct epx_count_pairs args = *a; /* which no store can alias */
+    const struct epx_count_pairs args = *a; /* no store can alias a local copy */
     int32_t *rows = epx_unique_rows(a->counts, a->shape);
 
     memset(a->counts, 0, epx_count_words(a->shape) * sizeof(*a->counts));

@@ -26,7 +26,8 @@ static void list_token(const struct epx_plan *plan, int32_t token)
     }
 }
 
-/* From one for each row that travels to one for each record, of which there may be more. */
+/* Turns send_row of a rank from one entry for each row that travels into one for each record, of
+ * which there may be more. */
 static void spread_to_records(const struct epx_plan *plan, int32_t rank)
 {
     int32_t *row = plan->by_node->send_row + plan->send_offset[rank];

@@ -87,7 +87,7 @@ static void offset_rank_major(struct epx_plan *plan)
             (int32_t)clamp(pairs_before(plan, plan->first_expert + e, plan->num_ranks), INT32_MAX);
 }
 
-/* The view shows what is kept; without the drop policy too much is an error and stays. */
+/* Clips the view to what is kept; without the drop policy too many rows are an error and stay. */
 static void clip_view(struct epx_plan *plan)
 {
     int64_t capacity = plan->capacities[plan->rank];

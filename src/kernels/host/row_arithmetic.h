@@ -63,36 +63,37 @@ static void EPX_SUM_NAME(sum_pairs)(EPX_Datatype datatype, const char *const row
     EPX_SUM_NAME(store)(datatype, sum, n, dst);
 }
 
-/* The sum of one node's rows; another node than the home's is rounded to the datatype. */
-static int EPX_SUM_NAME(sum_node)(EPX_Datatype datatype, const char *const rows[],
-                                  const int32_t ranks[], int num, int n, const int32_t *node,
-                                  int home, EPX_SUM *sum)
+/*
+ * The sum of one node's rows, the run of parts that begins at `first`; returns where it ends. The
+ * sum of a node other than home_node is rounded to the datatype.
+ */
+static int EPX_SUM_NAME(sum_node)(EPX_Datatype datatype, const struct node_parts *parts, int first,
+                                  int32_t home_node, int n, EPX_SUM *sum)
 {
     EPX_SUM term[EPX_SUM_BLOCK];
     char rounded[EPX_SUM_BLOCK * sizeof(EPX_SUM)];
-    int taken = 1;
+    int32_t node = parts->node[first];
+    int end = first + 1;
 
-    EPX_SUM_NAME(load)(datatype, rows[0], n, sum);
-    for (; taken < num && node[ranks[taken]] == node[ranks[0]]; taken++)
-        EPX_SUM_NAME(add)(sum, EPX_SUM_NAME(convert)(datatype, rows[taken], n, term), n);
-    if (node[ranks[0]] != node[home]) {
+    EPX_SUM_NAME(load)(datatype, parts->row[first], n, sum);
+    for (; end < parts->num && parts->node[end] == node; end++)
+        EPX_SUM_NAME(add)(sum, EPX_SUM_NAME(convert)(datatype, parts->row[end], n, term), n);
+    if (node != home_node) {
         EPX_SUM_NAME(store)(datatype, sum, n, rounded);
         EPX_SUM_NAME(load)(datatype, rounded, n, sum);
     }
-    return taken;
+    return end;
 }
 
-/* dst = round(sum over the nodes, in order), from the first row on */
-static void EPX_SUM_NAME(sum_ranks)(EPX_Datatype datatype, const char *const rows[],
-                                    const int32_t ranks[], int num, int n, const int32_t *node,
-                                    int home, char *dst)
+/* dst = round(sum over the nodes, in order) */
+static void EPX_SUM_NAME(sum_ranks)(EPX_Datatype datatype, const struct node_parts *parts,
+                                    int32_t home_node, int n, char *dst)
 {
     EPX_SUM sum[EPX_SUM_BLOCK], term[EPX_SUM_BLOCK];
-    int taken = EPX_SUM_NAME(sum_node)(datatype, rows, ranks, num, n, node, home, sum);
+    int end = EPX_SUM_NAME(sum_node)(datatype, parts, 0, home_node, n, sum);
 
-    while (taken < num) {
-        taken += EPX_SUM_NAME(sum_node)(datatype, rows + taken, ranks + taken, num - taken, n, node,
-                                        home, term);
+    while (end < parts->num) {
+        end = EPX_SUM_NAME(sum_node)(datatype, parts, end, home_node, n, term);
         EPX_SUM_NAME(add)(sum, (const char *)term, n);
     }
     EPX_SUM_NAME(store)(datatype, sum, n, dst);

@@ -56,6 +56,13 @@ static void store_double(EPX_Datatype datatype, const double *src, int n, char *
     memcpy(dst, src, (size_t)n * sizeof(*src));
 }
 
+/* One block of each of a token's rows, with the node that it is from; nodes come in runs. */
+struct node_parts {
+    const char *row[EPX_MAX_TOP_K];
+    int32_t node[EPX_MAX_TOP_K];
+    int num;
+};
+
 #define EPX_SUM float
 #define EPX_SUM_NAME(name) name##_float
 #include "kernels/host/row_arithmetic.h"
@@ -161,15 +168,16 @@ static void receive_weights(const struct epx_plan *plan, const struct epx_expert
 }
 
 void epx_receive_row(const struct epx_plan *plan, const struct epx_expert_rows *op, int32_t source,
-                     int32_t *record, int64_t segment, const char *data, const float *pair_weights)
+                     int32_t *record, struct epx_row_segment came)
 {
     if (op->scales) {
-        receive_scaled(op, op->sums + (size_t)source * (size_t)plan->top_k, record, segment, data);
+        receive_scaled(op, op->sums + (size_t)source * (size_t)plan->top_k, record, came.segment,
+                       came.data);
         return;
     }
-    receive_copies(op, record, segment, data);
-    if (op->weighted && op->row_weights && segment == 0)
-        receive_weights(plan, op, record, pair_weights);
+    receive_copies(op, record, came.segment, came.data);
+    if (op->weighted && op->row_weights && came.segment == 0)
+        receive_weights(plan, op, record, came.pair_weights);
 }
 
 void epx_sum_row_pairs(const struct epx_plan *plan, const struct epx_expert_rows *op,
@@ -230,26 +238,27 @@ void epx_sum_node_rows(const struct epx_expert_rows *op, int64_t segment, const 
 }
 
 void epx_sum_token_rows(const struct epx_plan *plan, const struct epx_home_rows *op, int32_t token,
-                        int64_t segment, const char *const rows[], const int32_t ranks[], int num)
+                        int64_t segment, struct epx_token_parts parts)
 {
-    const char *block[EPX_MAX_TOP_K];
+    struct node_parts block;
     int size = epx_datatype_bytes(op->datatype);
     int64_t bytes = epx_segment_length(op->cut, segment), elements = bytes / size;
     char *to = (char *)op->rows + row_offset(op->cut, token, segment);
 
-    if (num == 0 && bytes)
+    if (parts.num == 0 && bytes)
         memset(to, 0, (size_t)bytes);
-    for (int64_t i = 0; num && i < elements; i += EPX_SUM_BLOCK) {
+    block.num = parts.num;
+    for (int k = 0; k < parts.num; k++)
+        block.node[k] = op->node[parts.ranks[k]];
+    for (int64_t i = 0; parts.num && i < elements; i += EPX_SUM_BLOCK) {
         int n = (int)(elements - i < EPX_SUM_BLOCK ? elements - i : EPX_SUM_BLOCK);
 
-        for (int k = 0; k < num; k++)
-            block[k] = rows[k] + i * size;
+        for (int k = 0; k < parts.num; k++)
+            block.row[k] = parts.rows[k] + i * size;
         if (op->datatype == EPX_FLOAT64)
-            sum_ranks_double(op->datatype, block, ranks, num, n, op->node, plan->rank,
-                             to + i * size);
+            sum_ranks_double(op->datatype, &block, op->node[plan->rank], n, to + i * size);
         else
-            sum_ranks_float(op->datatype, block, ranks, num, n, op->node, plan->rank,
-                            to + i * size);
+            sum_ranks_float(op->datatype, &block, op->node[plan->rank], n, to + i * size);
     }
 }
 

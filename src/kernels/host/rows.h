@@ -41,10 +41,23 @@ struct epx_home_rows {
     const int32_t *node;     /* [R] node of each rank */
 };
 
-/* Expert side: one segment of a row, with its pair weights in pair order, to all its slots.
- * data may lie in the first slot already. */
+/* One segment of a row that came to the expert's rank. */
+struct epx_row_segment {
+    int64_t segment;
+    const char *data;
+    const float *pair_weights; /* of the row, in pair order; read with segment 0 only */
+};
+
+/* What the ranks have of one token's result, by (node, rank). */
+struct epx_token_parts {
+    const char *const *rows; /* [num] */
+    const int32_t *ranks;    /* [num] */
+    int num;
+};
+
+/* Expert side: one segment of a row to all its slots; the data may lie in the first one already. */
 void epx_receive_row(const struct epx_plan *plan, const struct epx_expert_rows *op, int32_t source,
-                     int32_t *record, int64_t segment, const char *data, const float *pair_weights);
+                     int32_t *record, struct epx_row_segment came);
 /* Expert side: one segment of the sum of a row's pairs, rounded to the datatype. */
 void epx_sum_row_pairs(const struct epx_plan *plan, const struct epx_expert_rows *op,
                        int32_t *record, int64_t segment, char *sum);
@@ -55,9 +68,9 @@ void epx_take_pair_weights(const struct epx_plan *plan, const struct epx_expert_
 void epx_sum_node_rows(const struct epx_expert_rows *op, int64_t segment, const char *const rows[],
                        int num, char *sum);
 
-/* Home side: one segment of a token's result from the rows of num ranks, by (node, rank). */
+/* Home side: one segment of a token's result, the sum of its parts. */
 void epx_sum_token_rows(const struct epx_plan *plan, const struct epx_home_rows *op, int32_t token,
-                        int64_t segment, const char *const rows[], const int32_t ranks[], int num);
+                        int64_t segment, struct epx_token_parts parts);
 /* Home side: weights of the pairs of (token, rank) in pair order; returns their number. */
 int epx_give_pair_weights(const struct epx_plan *plan, const float *weights, int32_t token,
                           int32_t rank, float *pair_weights);

@@ -8,8 +8,8 @@
 static const float dear = 1.5F; /* times as slow as past the caches */
 
 enum {
-    STEPS = 8,    /* in which a higher cost is believed */
-    MOST_RISE = 4 /* times the known cost: a higher one counts as this */
+    STEPS = 8,    /* a higher cost is believed in so many steps */
+    MOST_RISE = 4 /* a cost above so many times the known one counts as that */
 };
 
 static int size_of(int64_t bytes)

@@ -17,7 +17,7 @@
 /* Blocks shorter than 4 KiB are not timed and go through the caches; of the others, a size is up
  * to four times as long as the one before, and the last has no end. */
 enum { EPX_STORES_LEAST = 4096, EPX_STORES_SIZES = 6 };
-/* Of every 256 blocks of a size the first two go the way that is slower. */
+/* The first two of every 256 blocks of a size go the slower way, to learn whether it still is. */
 enum { EPX_STORES_TURN = 256, EPX_STORES_TRIALS = 2 };
 
 struct epx_store_costs {
@@ -25,9 +25,9 @@ struct epx_store_costs {
     float ns_per_byte[2]; /* through the caches and past them; 0 = not known */
 };
 
-/* Of one stage; zeroed: nothing is known. */
+/* How stores into one stage go; when all is zero nothing is known yet. */
 struct epx_stage_stores {
-    int there; /* it is another rank's; else stores go through the caches */
+    int there; /* the stage is another rank's; else stores go through the caches */
 
     /* the block under way */
     int bypasses;
@@ -37,11 +37,11 @@ struct epx_stage_stores {
     struct epx_store_costs costs[EPX_STORES_SIZES];
 };
 
-/* Before and after a block of rows is stored. */
+/* Called before and after a block of rows is stored. */
 void epx_stage_stores_begin(struct epx_stage_stores *stores, int64_t rows, int64_t row_bytes);
 void epx_stage_stores_end(struct epx_stage_stores *stores);
 
-/* What these do without the clock. */
+/* What begin chooses and end notes, without the clock. */
 int epx_stage_stores_choose(const struct epx_stage_stores *stores, int64_t bytes);
 void epx_stage_stores_note(struct epx_stage_stores *stores, int64_t bytes, int64_t ns);
 

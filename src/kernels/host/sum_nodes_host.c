@@ -23,7 +23,7 @@ static const char *find_part(const struct epx_plan *plan, const struct epx_node_
            (plan->by_node->token_row[entry] - block->home_row[node]) * tokens->row_stride;
 }
 
-/* From the row of a node, which has a weight for every choice. */
+/* Takes a token's weights from the row of a node, which has a weight for every choice. */
 static void put_node_weights(const struct epx_plan *plan, float *weights, int32_t token,
                              int32_t node, const float *node_weights)
 {
@@ -49,7 +49,7 @@ static void put_weights(const struct epx_plan *plan, const struct epx_home_rows 
         put_node_weights(plan, rows->weights, token, node, weights);
 }
 
-/* A node's sum stands for its first rank. */
+/* Sums a token's parts; the sum of another node stands in for the first of its ranks. */
 static void sum_token(const struct epx_plan *plan, const struct epx_home_rows *rows,
                       const struct epx_node_block *block, int32_t token)
 {
@@ -69,7 +69,8 @@ static void sum_token(const struct epx_plan *plan, const struct epx_home_rows *r
             put_weights(plan, rows, token, rank, parts[num]);
         num++;
     }
-    epx_sum_token_rows(plan, rows, token, block->tokens->segment, parts, ranks, num);
+    epx_sum_token_rows(plan, rows, token, block->tokens->segment,
+                       (struct epx_token_parts){parts, ranks, num});
 }
 
 void epx_sum_nodes_host(const struct epx_plan *plan, const struct epx_home_rows *rows,

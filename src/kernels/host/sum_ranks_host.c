@@ -31,6 +31,7 @@ void epx_sum_ranks_host(const struct epx_plan *plan, const struct epx_home_rows 
                 epx_put_pair_weights(plan, rows->weights, t, ranks[i],
                                      (const float *)(const void *)(parts[i] + weights_at));
         }
-        epx_sum_token_rows(plan, rows, t, block->segment, parts, ranks, num);
+        epx_sum_token_rows(plan, rows, t, block->segment,
+                           (struct epx_token_parts){parts, ranks, num});
     }
 }

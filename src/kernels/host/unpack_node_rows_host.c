@@ -24,7 +24,8 @@ static void unpack_row(const struct epx_plan *plan, const struct epx_expert_rows
     if (rows->weighted && block->tokens->segment == 0)
         for (int32_t i = 0; i < record[EPX_RECORD_PAIRS]; i++)
             weights[i] = token_weights[choices[i]];
-    epx_receive_row(plan, rows, source, record, block->tokens->segment, from, weights);
+    epx_receive_row(plan, rows, source, record,
+                    (struct epx_row_segment){block->tokens->segment, from, weights});
 }
 
 void epx_unpack_node_rows_host(const struct epx_plan *plan, const struct epx_expert_rows *rows,

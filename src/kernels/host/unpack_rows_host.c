@@ -14,11 +14,12 @@ void epx_unpack_rows_host(const struct epx_plan *plan, const struct epx_expert_r
         for (int32_t u = block->record[s]; u < block->record_end[s]; u++) {
             int32_t *record = epx_plan_record(plan, s, u);
             const char *weights = from + epx_round_up(rows->cut.bytes, 8);
+            struct epx_row_segment came = {block->segment, from,
+                                           (const float *)(const void *)weights};
 
             if (record[EPX_RECORD_SLOTS] == 0)
                 continue;
-            epx_receive_row(plan, rows, s, record, block->segment, from,
-                            (const float *)(const void *)weights);
+            epx_receive_row(plan, rows, s, record, came);
             from += block->row_stride;
         }
     }

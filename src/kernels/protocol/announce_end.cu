@@ -2,8 +2,8 @@
 /*
  * announce_end.cu - a host gives up: its reason goes into its own control window, then the abort
  * word is decided as kernels do. Waits for nothing.
- * Reads reason, pinned; writes the own control window's, abort of all ranks, and verdict, pinned.
- * Order: the reason is behind the fence before the word; hosts that see the word copy the reason.
+ * Reads reason, pinned; writes reason of its own control window, abort of all ranks, and verdict,
+ * pinned. Order: the reason, a fence, the abort word; hosts that see the word copy the reason.
  * Launch: one warp.
  */
 #include "kernels/protocol/protocol.cuh"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * await_messages.cu - the wait for the messages that the kernel before has posted; the kernel
- * after it takes what came.
+ * await_messages.cu - waits for the messages that the kernel before it has posted; the kernel after
+ * it takes what came.
  * Launch: one warp.
  */
 #include "kernels/protocol/exchange.cuh"

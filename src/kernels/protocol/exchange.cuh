@@ -40,7 +40,7 @@ static __device__ void post_exchange(const struct epx_device_comm &c, char *send
     __syncthreads();
 }
 
-/* Whether the proxy, or the host, stopped all exchanges; then the abort word is set. */
+/* Whether the proxy, or the host, has stopped all exchanges; if so sets the abort word. */
 static __device__ bool proxy_stopped(const struct epx_device_comm &c)
 {
     if (!load_relaxed_sys(epx_ring_stop(c.ring)))
@@ -67,7 +67,7 @@ static __device__ void note_wait(struct epx_device_exchanges &all)
         all.least_ns = waited;
 }
 
-/* One thread: whether the exchange is complete; else all is given up. */
+/* One thread: waits for an exchange; false if the operation was given up. */
 static __device__ bool await_number(const struct epx_device_comm &c, uint64_t number)
 {
     struct patience patience = {0, 0};
@@ -88,7 +88,8 @@ static __device__ bool await_exchange(const struct epx_device_comm &c, struct ex
     return all_content(c, x, threadIdx.x || await_number(c, c.state->exchanges.num));
 }
 
-/* Where rounds are many, comm.blocks blocks do them all: x for that, and the exchanges before. */
+/* First step of a kernel that does many rounds by comm.blocks blocks: sets x; returns how many
+ * exchanges were posted before. */
 static __device__ uint64_t begin_rounds(const struct epx_device_comm &c, struct exchange &x)
 {
     if (threadIdx.x == 0) {
@@ -115,8 +116,8 @@ static __device__ bool exchange_round(const struct epx_device_comm &c, struct ex
 }
 
 /*
- * One block: every rank tells all others its ready words, which travel as they lie. Whether all
- * agree: as await_ready.
+ * One block: every rank sends its ready words to all others, as they lie in the control window.
+ * Returns whether all agree, as await_ready does.
  */
 static __device__ bool agree(const struct epx_device_comm &c, const struct epx_ready_note &note,
                              const struct epx_outcome *routing, struct exchange &x)

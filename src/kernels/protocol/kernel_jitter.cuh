@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * kernel_jitter.cuh - --enable-jitter in kernels: warps sleep for random times where they post,
- * wait or take what came, the same for the same JITTER_SEED. Nothing else.
+ * wait or take what came. The same JITTER_SEED gives the same times.
  */
 #ifndef EPX_KERNELS_PROTOCOL_KERNEL_JITTER_CUH
 #define EPX_KERNELS_PROTOCOL_KERNEL_JITTER_CUH
@@ -20,7 +20,8 @@ static __device__ __forceinline__ uint64_t mix(uint64_t z)
     return z ^ (z >> 31);
 }
 
-/* Most warps go on at once, the others after at most 96 us: __nanosleep takes up to twice. */
+/* Most warps go on at once, the others after at most 96 us: __nanosleep may sleep twice as long as
+ * it is told. */
 static __device__ __noinline__ void sleep_at(const struct epx_device_comm &c, uint32_t line)
 {
     uint64_t warp = (blockIdx.x * blockDim.x + threadIdx.x) / EPX_WARP;

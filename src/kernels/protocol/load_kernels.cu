@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* load_kernels.cu - the list of kernels, which their files make when the module is opened. */
+/* load_kernels.cu - the list of all kernels; their files add to it when the module is opened. */
 #include "kernels/protocol/load_kernels.cuh"
 
 static const struct epx_loaded *first;

@@ -10,7 +10,8 @@
 
 #include "kernels/device_args.h"
 
-/* A kernel, or one a datatype, in the list of all; its blocks may have so much shared memory. */
+/* An entry in the list of all kernels: one kernel, or one for each datatype, and how much dynamic
+ * shared memory its blocks may have. */
 struct epx_loaded {
     template <typename... A>
     explicit epx_loaded(void (*kernel)(A...), int shared_bytes = 0)

@@ -3,13 +3,13 @@
  * message_rows.cuh - which rows go in the messages of a round, and where they lie in the stages.
  *
  * Where rows go straight to their ranks each rank has a share of a stage, rounds.tokens rows long,
- * in the order of records. With relays there are two exchanges, dispatch in this order, combine in
- * the other:
+ * in the order of records. With relays there are two exchanges; dispatch does them in this order,
+ * combine in the other:
  *   outside  a home's rows for the ranks of its node, and its node rows for its relays on other
  *            nodes; in shares, as many as a rank has partners, not as there are ranks.
- *   inside   of each node: what relays pass on to the ranks that need it, behind the shares. At a
- *            relay by (rank, home), at a rank by (relay, home), each home's in the order of
- *            records.
+ *   inside   each node: what relays pass on to the ranks that need it, behind the shares. It lies
+ *            at a relay by (rank, home) and at a rank by (relay, home); the rows of each home come
+ *            in the order of records.
  * Both sides know from counts, records and entries how many rows a message has.
  */
 #ifndef EPX_KERNELS_PROTOCOL_MESSAGE_ROWS_CUH
@@ -22,7 +22,7 @@
 
 #ifdef __CUDACC__
 
-/* Numbers in the lists of a round, and where the first lies in a stage, in rows of it. */
+/* Which rows of each list go in a round, by number, and which row of a stage the first one is. */
 struct message_rows {
     int32_t send_first[EPX_MOST_DEVICE_RANKS], send_end[EPX_MOST_DEVICE_RANKS]; /* home: for each
                                                         rank; for a relay on another node, its
@@ -34,7 +34,7 @@ struct message_rows {
     int64_t home_at[EPX_MOST_DEVICE_RANKS], expert_at[EPX_MOST_DEVICE_RANKS];
 };
 
-/* Rows of a stage. */
+/* A run of rows of a stage. */
 struct run {
     int64_t at, num;
 };
@@ -53,7 +53,7 @@ counts_of(const struct epx_device_plan &plan, const struct epx_device_comm &c, i
            (int64_t)source * epx_num_counts(&plan, c.num_ranks);
 }
 
-/* Unique rows from a source for a rank, those that were dropped too. */
+/* Unique rows from a source for a rank, dropped ones too. */
 static __device__ __forceinline__ int32_t num_records(const struct epx_device_plan &plan,
                                                       const struct epx_device_comm &c,
                                                       int32_t source, int32_t rank)
@@ -84,7 +84,7 @@ static __device__ __forceinline__ int32_t *entry_of(const struct epx_device_plan
     return entry_behind(plan, plan.records[c.rank], home, num_records(plan, c, home, c.rank), row);
 }
 
-/* Home side: its node rows of tokens below this one. */
+/* Home side: how many node rows this rank has for a node, of tokens below this one. */
 static __device__ int32_t node_rows_below(const struct epx_device_plan &plan,
                                           const struct epx_device_comm &c, int32_t node,
                                           int64_t token)
@@ -94,7 +94,7 @@ static __device__ int32_t node_rows_below(const struct epx_device_plan &plan,
                : num_node_rows(plan, c, c.rank, node);
 }
 
-/* Relay: the same of a home that it serves. */
+/* Relay: how many node rows a home that it serves has for this node, of tokens below this one. */
 static __device__ int32_t entries_below(const struct epx_device_plan &plan,
                                         const struct epx_device_comm &c, int32_t home,
                                         int64_t token)
@@ -132,7 +132,7 @@ static __device__ int32_t first_of_node_rows(const struct epx_device_plan &plan,
                : 0;
 }
 
-/* One thread: what comes from other nodes lies behind the shares. */
+/* One thread: places the rows that come from other nodes, behind the shares. */
 static __device__ void place_passed(const struct epx_device_nodes &nodes,
                                     const struct epx_rounds &rounds, struct message_rows &rows)
 {
@@ -178,7 +178,7 @@ static __device__ void find_message_rows(const struct epx_device_plan &plan,
     __syncthreads();
 }
 
-/* The records of a round, as find_range finds them. */
+/* The whole block: the records of a round, in the form that find_range gives. */
 static __device__ void range_of_rows(const struct epx_device_comm &c,
                                      const struct message_rows &rows, struct record_range &range)
 {
@@ -222,7 +222,7 @@ static __device__ struct run run_from_home(const struct epx_device_plan &plan,
             rows.node_end[home] - rows.node_first[home]};
 }
 
-/* Straight, or outside. */
+/* What goes between this rank and another, straight or outside. */
 static __device__ struct epx_message message_of_rows(const struct epx_device_plan &plan,
                                                      const struct epx_device_comm &c,
                                                      const struct epx_rounds &rounds,
@@ -233,7 +233,7 @@ static __device__ struct epx_message message_of_rows(const struct epx_device_pla
     struct run away = run_from_home(plan, c, rounds, rows, rank);
 
     if (home.num == 0)
-        home.at = 0; /* who is no partner has no share */
+        home.at = 0; /* a rank that is no partner has no share */
     return to_experts ? message_of_runs(rounds, home, away) : message_of_runs(rounds, away, home);
 }
 
@@ -253,12 +253,10 @@ static __device__ bool has_message(const struct epx_device_plan &plan,
     return first;
 }
 
-/* Where it lies. */
-static __device__ char *place_at_home(const struct epx_device_plan &plan,
+/* Home side: which row of a stage the i-th row of a token is, if it has a message. */
+static __device__ int64_t row_at_home(const struct epx_device_plan &plan,
                                       const struct epx_device_comm &c,
-                                      const struct epx_rounds &rounds,
-                                      const struct message_rows &rows, char *stage, int64_t token,
-                                      int32_t i)
+                                      const struct message_rows &rows, int64_t token, int32_t i)
 {
     int32_t rank = plan.token_rank[token * plan.most_rows + i];
     int32_t row = plan.token_row[token * plan.most_rows + i];
@@ -267,7 +265,7 @@ static __device__ char *place_at_home(const struct epx_device_plan &plan,
         row = node_rows_below(plan, c, c.node[rank], token);
         rank = plan.nodes.relay[c.node[rank]];
     }
-    return row_in_stage(stage, rounds, rows.home_at[rank] + row - rows.send_first[rank]);
+    return rows.home_at[rank] + row - rows.send_first[rank];
 }
 
 /* One block: every rank sends its counts to all others. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * order.cuh - order of memory: loads, stores and fences by their scope. Lanes and warps, and sums
+ * order.cuh - order of memory: loads, stores and fences by their scope; lanes and warps, and sums
  * over them.
  */
 #ifndef EPX_KERNELS_PROTOCOL_ORDER_CUH
@@ -13,7 +13,7 @@
 
 #ifdef __CUDACC__
 
-/* Of what runs seldom: kept out of the way of what always does, whose code must be fetched too. */
+/* For functions that seldom run: they stay out of the code that always runs and must be fetched. */
 #define EPX_COLD __noinline__
 
 static __device__ __forceinline__ uint64_t load_acquire_sys(const uint64_t *p)
@@ -94,13 +94,13 @@ static __device__ __forceinline__ int32_t num_global_warps()
     return (int32_t)(gridDim.x * (blockDim.x / EPX_WARP));
 }
 
-/* Sums of counts stay at the largest number. */
+/* Adds counts; a sum that is too large stays at the largest number. */
 static __device__ __forceinline__ int64_t add_capped(int64_t a, int64_t b)
 {
     return a > INT64_MAX - b ? INT64_MAX : a + b;
 }
 
-/* Over the lanes of a warp. */
+/* The sum, by add_capped, over the lanes of a warp up to this one. */
 static __device__ int64_t inclusive_scan(int64_t value)
 {
     for (int32_t d = 1; d < EPX_WARP; d *= 2) {

@@ -16,9 +16,10 @@
  *                 follows all stores of the block. Grows only; compared with >=. The number of
  *                 blocks and rounds is the same on all ranks, so the owner knows what to wait for:
  *                 arrivals before the operation + blocks * rounds.
- *   credited[s]   writer s: the same after each block of s has taken from its stage what came in
- *                 the round. A sender stores the next round after the credits of all ranks. The
- *                 last round gives none: the ready of the next operation says the same.
+ *   credited[s]   writer s: one more from every block of s, behind a fence, after the block has
+ *                 taken from the stage of s what came in the round. Grows only, as arrived. A
+ *                 sender stores the next round after the credits of all ranks. The last round gives
+ *                 none: the ready of s for the next operation says as much.
  *   counts[2][s]  writer s: alltoallv's counts of operation n, as ready.
  *   packets[2][s] writer s: alltoallv's rows of operation n, if they are few; in banks as ready,
  *                 but needs no ready itself: s is in n, so the owner is done with n - 2.
@@ -44,8 +45,8 @@
 
 enum : int64_t { EPX_BLOCK_THREADS = 256, EPX_MOST_BLOCKS = 1024 };
 
-/* Blocks that keep all links busy with stores of rows and leave the rest of the device to those
- * that spread the chunk before; blocks of kernels that are alone. */
+/* Most blocks of a kernel that stores one of several chunks: they keep all links busy and leave the
+ * rest of the device to the kernel that spreads the chunk before. Most blocks of other kernels. */
 enum : int64_t { EPX_STORING_BLOCKS = 64, EPX_ROW_BLOCKS = 132 * 4 };
 
 /* Blocks for n independent items, one thread each, that stride over what is left. */
@@ -75,7 +76,7 @@ static inline int epx_cuda_status(cudaError_t error)
 
 #ifdef __CUDACC__
 
-/* After the block's stores of a round. */
+/* Every block calls it after its stores of a round. */
 static __device__ void signal_arrival(const struct epx_device_comm &c)
 {
     EPX_DELAY(c);
@@ -136,7 +137,7 @@ static __device__ void come_to_barrier(const struct epx_device_comm &c)
         add_release_gpu(&c.state->barrier, 1);
 }
 
-/* number: of the kernel's barriers, from 1. */
+/* number: which of the kernel's barriers, from 1. */
 static __device__ bool await_barrier(const struct epx_device_comm &c, struct exchange &x,
                                      uint64_t number = 1)
 {
@@ -154,7 +155,7 @@ static __device__ bool await_barrier(const struct epx_device_comm &c, struct exc
     return ok;
 }
 
-/* Tells the host; one thread. */
+/* One thread: tells the host how the operation ended. */
 static __device__ void complete(const struct epx_device_comm &c, int64_t rows,
                                 const struct epx_outcome &outcome)
 {
@@ -192,7 +193,8 @@ static __device__ void end_exchange(const struct epx_device_comm &c, const struc
     complete(c, rows, outcome);
 }
 
-/* The same after hand_over; kernels without waits may have seen the abort word. */
+/* The last step of an operation of several kernels, by one thread of the last block; the first
+ * kernel has called hand_over. Kernels without waits may have seen the abort word since. */
 static __device__ void end_operation(const struct epx_device_comm &c, int64_t rows)
 {
     struct epx_outcome outcome = c.state->outcome;
@@ -205,7 +207,7 @@ static __device__ void end_operation(const struct epx_device_comm &c, int64_t ro
     complete(c, rows, outcome);
 }
 
-/* The first kernel leaves to the next what it found out; one thread of one block. */
+/* One thread of one block: the first kernel leaves to the next ones what it found out. */
 static __device__ void hand_over(const struct epx_device_comm &c, const struct exchange &x,
                                  uint64_t rounds, bool deferred, struct epx_outcome *routing)
 {
@@ -267,11 +269,12 @@ static __device__ void resume_exchange(const struct epx_device_comm &c, struct e
     __syncthreads();
 }
 
-/* Every block of a kernel without waits; the last posts for as many blocks as wait. */
+/* Every block of a kernel without waits calls it; the last block posts for as many blocks as wait
+ * in other kernels. */
 static __device__ void signal_arrival_of_all(const struct epx_device_comm &c, bool on)
 {
-    fence_sys(); /* of each thread's stores, before the block counts as ended */
-    if (!is_last_block(c) || !on || aborted(c)) /* what a block has seen the last one sees too */
+    fence_sys(); /* orders each thread's stores before its block counts as ended */
+    if (!is_last_block(c) || !on || aborted(c)) /* it sees the abort word if any block did */
         return;
     EPX_DELAY(c);
     for (int32_t r = (int32_t)threadIdx.x; r < c.num_ranks; r += (int32_t)blockDim.x) {
@@ -287,13 +290,13 @@ static __device__ bool is_on(const struct epx_device_comm &c)
     return __syncthreads_and(c.state->outcome.code == EPX_SUCCESS && !aborted(c));
 }
 
-/* Without waiting for what was there. */
+/* Adds without waiting for the value that was there. */
 static __device__ __forceinline__ void add_to(uint64_t *sum, uint64_t value)
 {
     atomicAdd((unsigned long long *)sum, (unsigned long long)value);
 }
 
-/* Rows sent, for the statistics; one thread. */
+/* One thread: adds rows that were sent to the statistics. */
 static __device__ void add_rows(const struct epx_device_comm &c, uint64_t self, uint64_t node,
                                 uint64_t network, int64_t row_bytes)
 {
@@ -308,7 +311,7 @@ static __device__ void add_rows(const struct epx_device_comm &c, uint64_t self, 
     add_to(&stats->bytes_network, network * bytes);
 }
 
-/* Rows sent to each rank; one thread. */
+/* One thread: counts the rows sent to each rank. */
 template <typename Count>
 static __device__ void count_rows(const struct epx_device_comm &c, const Count *rows,
                                   int64_t row_bytes)
@@ -324,8 +327,9 @@ static __device__ void count_rows(const struct epx_device_comm &c, const Count *
 }
 
 /*
- * Rows of a route, in its direction; one thread. With relays node rows are counted where they
- * leave; here, in both directions, those between this rank and the relays of its node.
+ * One thread: counts the rows that an operation on a route has sent to each rank. With relays node
+ * rows are counted where they leave their node; counted here, in both directions, are the rows
+ * between this rank and the relays of its node.
  */
 static __device__ void count_route_rows(const struct epx_device_comm &c,
                                         const struct epx_device_plan &plan, const int32_t *rows,

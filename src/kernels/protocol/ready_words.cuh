@@ -31,7 +31,7 @@ static __device__ void post_ready(const struct epx_device_comm &c,
     }
 }
 
-/* First step of every kernel that begins an operation; the first block tells the others. */
+/* First step of every kernel that begins an operation; the first block tells the other ranks. */
 static __device__ void begin_exchange(const struct epx_device_comm &c,
                                       const struct epx_ready_note &note, int32_t routing_error,
                                       struct exchange &x)
@@ -70,7 +70,7 @@ static __device__ __forceinline__ bool is_direct(const struct exchange &x, int32
     return (int32_t)ready_word(x, rank, EPX_READY_SEGMENT) >= 0;
 }
 
-/* The first word of the first rank that is not as rank 0's. */
+/* Finds the first rank that differs from rank 0, and the first word in which it does. */
 static __device__ EPX_COLD void find_difference(const struct epx_device_comm &c, struct exchange &x)
 {
     for (int32_t i = 0; i < c.num_ranks * EPX_READY_COMPARED; i++) {
@@ -127,10 +127,10 @@ static __device__ EPX_COLD void find_routing_error(const struct epx_device_comm 
     }
 }
 
-/* What the ready words of all ranks say, each thread of its own. */
+/* What a thread finds in the ready words that it reads; the block collects them in x.findings. */
 enum finding { FOUND_GIVEN = 1, FOUND_NONE = 2, FOUND_DIFFERENCE = 4, FOUND_ERROR = 8 };
 
-/* A rank differs from some other if and only if it differs from this one, or this one does too. */
+/* Compares with this rank's words alone: if any two ranks differ, one of them differs from this. */
 static __device__ uint32_t findings_of(const struct epx_ready_note &note, int32_t word,
                                        uint32_t payload)
 {
@@ -141,7 +141,7 @@ static __device__ uint32_t findings_of(const struct epx_ready_note &note, int32_
     return word == EPX_READY_ERROR && payload != EPX_SUCCESS ? FOUND_ERROR : 0;
 }
 
-/* The whole block: the verdict on everybody's words. All ranks come to the same. */
+/* The whole block: the verdict on everybody's words. All ranks come to the same verdict. */
 static __device__ bool judge_ready(const struct epx_device_comm &c, struct exchange &x,
                                    const struct epx_outcome *routing)
 {
@@ -161,7 +161,8 @@ static __device__ bool judge_ready(const struct epx_device_comm &c, struct excha
     return agreed;
 }
 
-/* After a disagreement a routing that any rank called is void: this rank's, if it is that. */
+/* After a disagreement every routing that some rank was calling is void. Sets this rank's outcome
+ * of it if its operation is on the same route. */
 static __device__ EPX_COLD void spoil_routing(const struct epx_device_comm &c,
                                               const struct exchange &x, struct epx_outcome *routing)
 {
@@ -175,8 +176,8 @@ static __device__ EPX_COLD void spoil_routing(const struct epx_device_comm &c,
 
 /*
  * All blocks, before the first store into another rank's memory: waits for the ready words of
- * all ranks and compares them. routing is NULL for operations that stand on none; content is
- * whether what this thread waited for beside them has come.
+ * all ranks and compares them. routing is NULL for operations that stand on none; content tells
+ * whether what else this thread waited for has come.
  */
 static __device__ bool await_ready(const struct epx_device_comm &c,
                                    const struct epx_ready_note &note, struct exchange &x,

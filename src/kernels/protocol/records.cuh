@@ -42,7 +42,7 @@ struct record_range {
     int64_t first[EPX_MOST_DEVICE_RANKS], end[EPX_MOST_DEVICE_RANKS];
 };
 
-/* The whole block. */
+/* The whole block: finds the records of tokens in [first_token, end_token). */
 static __device__ void find_range(const struct epx_device_plan &plan, int32_t num_ranks,
                                   char *records, int64_t first_token, int64_t end_token,
                                   struct record_range &range)
@@ -78,7 +78,7 @@ static __device__ struct row_source find_in_range(const struct record_range &ran
     return at;
 }
 
-/* The i-th of the rows that could be padding; -1 if it is none. */
+/* The slot of the i-th row that could be padding; -1 = it is none. */
 static __device__ int64_t padding_slot(const struct epx_device_plan &plan, int64_t i)
 {
     int64_t most = plan.alignment - 1, local = i / most;

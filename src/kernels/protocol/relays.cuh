@@ -41,7 +41,7 @@ static __device__ int32_t passed_below(const struct epx_device_plan &plan,
                : num_records(plan, c, home, plan.nodes.ranks[index]);
 }
 
-/* One thread: from numbers of rows to where they lie. */
+/* One thread: turns the numbers of rows in passing.first into where rows lie. */
 static __device__ void place_passing(const struct epx_device_nodes &nodes,
                                      const struct epx_rounds &rounds,
                                      const struct message_rows &rows, struct passing &passing)
@@ -93,6 +93,12 @@ static __device__ void find_passing(const struct epx_device_plan &plan,
     __syncthreads();
 }
 
+/* Whether the rank is on this node: it serves itself then. */
+static __device__ __forceinline__ bool is_here(const struct epx_device_nodes &nodes, int32_t rank)
+{
+    return nodes.server[rank] == rank;
+}
+
 /* Where the rows of another node's homes lie that a relay of this node passes to this rank. */
 static __device__ struct run run_from_relay(const struct epx_device_nodes &nodes,
                                             const struct message_rows &rows, int32_t relay)
@@ -110,29 +116,31 @@ static __device__ struct run run_from_relay(const struct epx_device_nodes &nodes
     return run;
 }
 
-static __device__ struct epx_message
-message_inside(const struct epx_device_plan &plan, const struct epx_device_comm &c,
-               const struct epx_rounds &rounds, const struct message_rows &rows,
-               const struct passing &passing, int32_t rank, bool to_experts)
+/* What goes between this rank and another inside the node; nothing if that is on another node. */
+static __device__ struct epx_message message_inside(const struct epx_device_nodes &nodes,
+                                                    const struct epx_rounds &rounds,
+                                                    const struct message_rows &rows,
+                                                    const struct passing &passing, int32_t rank,
+                                                    bool to_experts)
 {
-    int32_t index = plan.nodes.index[rank];
+    int32_t index = nodes.index[rank];
     struct run relay = {0, 0}, expert = {0, 0};
 
-    if (goes_straight(plan, c, rank)) {
+    if (is_here(nodes, rank)) {
         relay = {passing.at[index], passing.at[index + 1] - passing.at[index]};
-        expert = run_from_relay(plan.nodes, rows, rank);
+        expert = run_from_relay(nodes, rows, rank);
     }
     return to_experts ? message_of_runs(rounds, relay, expert)
                       : message_of_runs(rounds, expert, relay);
 }
 
-/* A node row of the round, here. */
+/* A node row of the round at this relay. */
 struct node_row {
     int32_t served, home;
     int32_t row;
 };
 
-/* The index-th of the round, by home. */
+/* The index-th node row of the round, by home. */
 static __device__ struct node_row find_node_row(const struct epx_device_nodes &nodes,
                                                 const struct message_rows &rows, int64_t index)
 {
@@ -146,7 +154,7 @@ static __device__ struct node_row find_node_row(const struct epx_device_nodes &n
     return at;
 }
 
-/* Outside: where the relay has it. */
+/* Outside: where the relay has a node row. */
 static __device__ char *place_at_relay(const struct epx_device_plan &plan,
                                        const struct epx_rounds &rounds,
                                        const struct message_rows &rows, char *stage,
@@ -157,7 +165,7 @@ static __device__ char *place_at_relay(const struct epx_device_plan &plan,
                             rows.node_first[at.home]);
 }
 
-/* Inside: where it lies for, or from, a rank of the node; NULL = that does not need it. */
+/* Inside: where a node row lies for, or from, a rank of the node; NULL = the rank needs it not. */
 static __device__ char *place_for_rank(const struct epx_device_plan &plan,
                                        const struct epx_rounds &rounds,
                                        const struct passing &passing, char *stage,
@@ -170,8 +178,8 @@ static __device__ char *place_for_rank(const struct epx_device_plan &plan,
                           : NULL;
 }
 
-/* The whole warp: the places of a node row, by rank of the node, that are not NULL; returns how
- * many. */
+/* The whole warp: lists the places of a node row that are not NULL, by rank of the node; returns
+ * how many there are. */
 template <typename Place>
 static __device__ int32_t list_ranks(const struct epx_device_nodes &nodes, Place place_of,
                                      int64_t offset, struct row_list &list)

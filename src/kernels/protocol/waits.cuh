@@ -10,11 +10,11 @@
 
 /* What a block knows of the operation under way; in shared memory. */
 struct exchange {
-    uint64_t epoch, arrivals, credits; /* the last two before the operation */
+    uint64_t epoch, arrivals, credits; /* arrivals and credits before the operation */
     uint64_t barrier;                  /* at least the blocks that came to barriers before it */
     struct epx_outcome outcome;
     int32_t weighted;
-    uint32_t findings; /* of the ready words, enum finding */
+    uint32_t findings; /* in the ready words; enum finding */
     uint32_t ready[EPX_MOST_DEVICE_RANKS * EPX_READY_WORDS];
 };
 
@@ -24,7 +24,7 @@ static __device__ __forceinline__ uint64_t *abort_word(const struct epx_device_c
     return (uint64_t *)(void *)c.control[rank];
 }
 
-/* The rank that is furthest behind: in operations begun, then in rounds. */
+/* The rank that is furthest behind, by operations begun, then by rounds. */
 static __device__ EPX_COLD int32_t find_culprit(const struct epx_device_comm &c,
                                                 int32_t waiting_for)
 {
@@ -48,7 +48,7 @@ static __device__ EPX_COLD int32_t find_culprit(const struct epx_device_comm &c,
     return culprit;
 }
 
-/* Ends the communicator on all ranks; the first to come decides whom it names. */
+/* Ends the communicator on all ranks; the first rank to give up decides who is named as culprit. */
 static __device__ EPX_COLD void give_up(const struct epx_device_comm &c, int32_t verb,
                                         int32_t culprit)
 {
@@ -77,13 +77,13 @@ static __device__ EPX_COLD struct epx_outcome outcome_of_abort(const struct epx_
     return outcome;
 }
 
-/* The clock of one wait: whether to go on. */
+/* The clock of one wait, by which it goes on or ends. */
 struct patience {
     uint64_t start_ns;
     uint32_t spins;
 };
 
-/* Now and then: when the wait began, or 0 if it is over because of time or another rank. */
+/* Called now and then. Returns when the wait began, 0 if time or another rank has ended it. */
 static __device__ EPX_COLD uint64_t check_patience(const struct epx_device_comm &c,
                                                    uint64_t start_ns, int32_t waiting_for)
 {
@@ -119,7 +119,7 @@ static __device__ bool await_at_least(const struct epx_device_comm &c, const uin
     return true;
 }
 
-/* A word that carries the number of its operation. */
+/* Waits for a word that carries the number of its operation. */
 static __device__ bool await_tagged(const struct epx_device_comm &c, const uint64_t *word,
                                     uint32_t epoch, int32_t waiting_for, uint32_t *payload)
 {
@@ -138,7 +138,7 @@ static __device__ __forceinline__ uint64_t tagged(uint64_t epoch, uint32_t paylo
     return epoch << 32 | payload;
 }
 
-/* Whether every thread of the block is content; if not the operation has been given up. */
+/* The whole block: whether every thread is content; if not the operation has been given up. */
 static __device__ bool all_content(const struct epx_device_comm &c, struct exchange &x, bool ok)
 {
     if (__syncthreads_and(ok))

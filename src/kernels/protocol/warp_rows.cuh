@@ -9,9 +9,9 @@
 #include "kernels/protocol/protocol.cuh"
 
 /*
- * Packs and rows that a lane loads before it uses them. Sums need the registers: the kernels that
- * do nothing but add have `__launch_bounds__(..., 1)`, for one block a multiprocessor with more
- * loads under way was faster than several with fewer.
+ * How many packs and rows a lane loads before it uses them. Sums need the registers, so kernels
+ * that do nothing but add have `__launch_bounds__(..., 1)`: one block a multiprocessor with more
+ * loads under way was faster than several blocks with fewer.
  */
 enum { ROW_UNROLL = 4, SUM_UNROLL = 4, SUM_ROWS = 2 };
 
@@ -36,7 +36,7 @@ struct row_list {
     char *row[EPX_MAX_TOP_K]; /* NULL = no place to store to */
     union {
         float weight[EPX_MAX_TOP_K];
-        int32_t node[EPX_MAX_TOP_K]; /* that the row comes from; those of a node lie together */
+        int32_t node[EPX_MAX_TOP_K]; /* where the row comes from; rows of a node lie together */
     };
 };
 
@@ -45,7 +45,7 @@ static __device__ __forceinline__ uint32_t misalignment(const void *address)
     return (uint32_t)(uintptr_t)address & 15u;
 }
 
-/* Bytes of a row segment that one warp does. */
+/* The bytes of a row segment that one warp works on. */
 struct part {
     int64_t offset, bytes;
 };
@@ -60,7 +60,7 @@ static __device__ __forceinline__ struct part part_of(const struct epx_slices &s
     return part;
 }
 
-/* Of all rows of the list. */
+/* The bits in which any row of the list is misaligned. */
 static __device__ uint32_t list_misalignment(const struct row_list &list, int32_t num)
 {
     uint32_t odd = 0;
@@ -221,8 +221,9 @@ static __device__ __forceinline__ void add_pack(const pack<T, N> &data, float we
 }
 
 /*
- * Adds ROWS rows from the r-th on; `starts`: to nothing. No load depends on a condition, so that
- * all are under way before the first sum: what a warp has under way bounds its speed.
+ * Adds ROWS rows from the r-th on to total, or, if `starts`, sets total to their sum. No load
+ * depends on a condition, so that all are under way before the first sum: what a warp has under way
+ * bounds its speed.
  */
 template <typename T, int N, bool WEIGHTED, int ROWS, int UNROLL>
 static __device__ __forceinline__ void add_some_rows(const struct row_list &list, int32_t r,
@@ -335,8 +336,8 @@ static __device__ __forceinline__ int32_t end_of_node(const struct row_list &lis
 }
 
 /*
- * out = round(sum of nodes in order); the sum of another node than home is rounded before. A lane
- * keeps two sums, so it does one pack at a time.
+ * out = round(sum of nodes in order); the sum of a node other than home is rounded before it is
+ * added. A lane keeps two sums, so it does one pack at a time.
  */
 template <typename T, int N>
 static __device__ void sum_packs_of_nodes(const struct row_list &list, int32_t num, int32_t home,
@@ -365,7 +366,7 @@ static __device__ void sum_packs_of_nodes(const struct row_list &list, int32_t n
     }
 }
 
-/* As sum_rows, of parts from several nodes; home is that of the one who adds. */
+/* The whole warp: sums parts that come from several nodes; home is the node of the adding rank. */
 template <typename T>
 static __device__ void sum_nodes(const struct row_list &list, int32_t num, int32_t home,
                                  int64_t bytes, char *out)

@@ -7,7 +7,7 @@
  */
 #include "kernels/routing/routing_steps.cuh"
 
-/* So that rows find their places in messages. */
+/* Numbers the rows of tokens, so that dispatch and combine find their places in messages. */
 static __device__ void number_rows(const struct epx_route_tokens &a)
 {
     const struct epx_device_plan &plan = a.plan;

@@ -45,7 +45,7 @@ static __device__ void write_entry(const struct epx_route_tokens &a, int32_t tok
     }
 }
 
-/* Returns how many there are. */
+/* Numbers the node rows of this home for a node; returns how many there are. */
 static __device__ int32_t list_rows(const struct epx_route_tokens &a, int32_t node)
 {
     int32_t *numbers = a.plan.nodes.token_row + (int64_t)node * a.plan.max_tokens, num = 0;

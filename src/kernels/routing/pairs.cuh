@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * pairs.cuh - the first half of a routing: a warp has a run of tokens, whose pairs it counts by
- * expert and whose rows by rank; once it knows what the warps before it have counted it numbers
- * them and sends this rank's records.
- * A lane has a pair. Up to 32 choices a step takes whole tokens, so that lanes ask each other who
- * goes to the same rank; a token with more takes two steps and asks what is in memory.
+ * pairs.cuh - the first half of a routing. A warp has a run of tokens; it counts their pairs by
+ * expert and their rows by rank. Once it knows what the warps before it have counted, it numbers
+ * pairs and rows and sends their records.
+ * A lane has a pair. With up to 32 choices a step takes whole tokens, so that lanes ask each other
+ * who goes to the same rank; with more, a token takes two steps and lanes look into memory.
  */
 #ifndef EPX_KERNELS_ROUTING_PAIRS_CUH
 #define EPX_KERNELS_ROUTING_PAIRS_CUH
@@ -47,7 +47,7 @@ static __device__ __forceinline__ uint32_t lanes_below()
     return (1u << lane_id()) - 1;
 }
 
-/* Among the threads of all blocks. */
+/* The number of this thread among those of all blocks. */
 static __device__ __forceinline__ int64_t global_thread()
 {
     return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -94,7 +94,7 @@ static __device__ __forceinline__ int32_t num_steps(const struct lanes &lanes,
     return lanes.tokens ? (tokens + lanes.tokens - 1) / lanes.tokens : 2 * tokens;
 }
 
-/* Past the last step nothing is valid. */
+/* The pair of this lane in a step; past the last step it is not valid. */
 static __device__ __forceinline__ struct position
 position_of(const struct lanes &lanes, int32_t top_k, const struct chunk &chunk, int32_t step)
 {
@@ -160,8 +160,8 @@ static __device__ __forceinline__ int32_t rank_of(const struct epx_device_plan &
 }
 
 /*
- * The lanes with the same key, this one too if its key is not negative; keys are below `keys`. A
- * vote a bit: __match_any_sync takes longer the more keys there are.
+ * The lanes with the same key, this one too if its key is not negative; keys are below `keys`. The
+ * warp votes on each bit: __match_any_sync takes longer the more keys there are.
  */
 static __device__ uint32_t same_key(int32_t key, int32_t keys)
 {
@@ -176,7 +176,7 @@ static __device__ uint32_t same_key(int32_t key, int32_t keys)
     return same;
 }
 
-/* The first choice of the token that goes to the rank, looked up in memory. */
+/* The first choice of the pair's token that goes to the rank, looked up in memory. */
 static __device__ EPX_COLD int32_t find_lead(const struct epx_device_plan &plan,
                                              const struct rank_table &table,
                                              const struct position &at, int32_t rank)
@@ -225,8 +225,9 @@ static __device__ __forceinline__ int64_t load_id(const struct epx_route_tokens 
 }
 
 /*
- * Here and below the load of the next step is under way during a step. The loops stay rolled:
- * most code runs only a few times in a kernel, so that fetching it is what takes long.
+ * Here, in number_chunk and in assign_slots the load for the next step is under way during a step.
+ * The loops stay rolled: most code runs only a few times in a kernel, so that fetching it is what
+ * takes long.
  */
 static __device__ void count_chunk(const struct epx_route_tokens &a, const struct rank_table &table,
                                    const struct chunk &chunk)
@@ -249,19 +250,21 @@ static __device__ void count_chunk(const struct epx_route_tokens &a, const struc
     __syncwarp();
 }
 
-/*
- * Lanes with the same key take consecutive numbers from its counter, in lane order, after those
- * of the blocks before.
- */
-static __device__ int32_t take_number(int32_t *counters, const int32_t *before, int32_t key,
-                                      int32_t keys)
+/* How many numbers of each key are taken. */
+struct counters {
+    int32_t *counts;       /* by this warp and the earlier ones of its block */
+    const int32_t *before; /* by the blocks before */
+};
+
+/* Lanes with the same key take consecutive numbers from its counter, in lane order. */
+static __device__ int32_t take_number(const struct counters &counters, int32_t key, int32_t keys)
 {
     uint32_t same = same_key(key, keys), below = same & lanes_below();
-    int32_t number = key >= 0 ? before[key] + counters[key] + __popc(below) : -1;
+    int32_t number = key >= 0 ? counters.before[key] + counters.counts[key] + __popc(below) : -1;
 
     __syncwarp();
     if (key >= 0 && below == 0)
-        counters[key] += __popc(same);
+        counters.counts[key] += __popc(same);
     __syncwarp();
     return number;
 }
@@ -319,7 +322,7 @@ static __device__ EPX_COLD struct group group_in_memory(const struct epx_device_
     return group;
 }
 
-/* The number of the row, from the lane or the memory of its lead. */
+/* The number of the pair's row, from the lane or the memory of the row's first pair, its lead. */
 static __device__ int32_t row_of_lead(const struct epx_device_plan &plan, const struct lanes &lanes,
                                       const struct position &at, int32_t lead, int32_t row)
 {
@@ -331,7 +334,7 @@ static __device__ int32_t row_of_lead(const struct epx_device_plan &plan, const 
     return at.valid ? plan.pairs[at.pair - at.choice + lead].row : -1;
 }
 
-/* This pair's part of its row's record; the lead writes what is said of the row. */
+/* Writes this pair's part of its row's record; the row's first pair, its lead, writes the head. */
 static __device__ void send_pair(const struct epx_route_tokens &a, const struct rank_table &table,
                                  const struct position &at, const struct epx_device_pair &pair,
                                  int32_t rank, const struct group &group)
@@ -351,9 +354,8 @@ static __device__ void send_pair(const struct epx_route_tokens &a, const struct 
 }
 
 static __device__ void number_pair(const struct epx_route_tokens &a, const struct rank_table &table,
-                                   const struct chunk &chunk, const int32_t *before,
-                                   const struct lanes &lanes, const struct position &at,
-                                   int32_t expert)
+                                   const struct counters &counters, const struct lanes &lanes,
+                                   const struct position &at, int32_t expert)
 {
     const struct epx_device_plan &plan = a.plan;
     int32_t rank = rank_of(plan, table, expert);
@@ -362,8 +364,8 @@ static __device__ void number_pair(const struct epx_route_tokens &a, const struc
     bool leads = rank >= 0 && group.lead == at.choice;
     struct epx_device_pair pair = {expert, 0, 0, group.lead << 8 | group.place};
 
-    pair.index = take_number(chunk.counts, before, expert, plan.num_experts);
-    pair.row = take_number(chunk.counts + plan.num_experts, before + plan.num_experts,
+    pair.index = take_number(counters, expert, plan.num_experts);
+    pair.row = take_number({counters.counts + plan.num_experts, counters.before + plan.num_experts},
                            leads ? rank : -1, a.comm.num_ranks);
     pair.row = row_of_lead(plan, lanes, at, group.lead, pair.row);
     if (!at.valid)
@@ -386,6 +388,7 @@ static __device__ void number_chunk(const struct epx_route_tokens &a,
                                     const int32_t *before)
 {
     int32_t top_k = a.plan.top_k;
+    const struct counters counters = {chunk.counts, before};
     struct lanes lanes = lanes_of(top_k);
     int32_t steps = num_steps(lanes, chunk);
     struct position at = position_of(lanes, top_k, chunk, 0);
@@ -396,7 +399,7 @@ static __device__ void number_chunk(const struct epx_route_tokens &a,
         struct position next = position_of(lanes, top_k, chunk, step);
         int32_t next_expert = load_expert(a.plan, next);
 
-        number_pair(a, table, chunk, before, lanes, at, expert);
+        number_pair(a, table, counters, lanes, at, expert);
         at = next;
         expert = next_expert;
     }

@@ -14,19 +14,19 @@ enum {
     MOST_SHARED_COUNTS = 32 * 1024, /* counters, later the matrix */
     MOST_SHARED_OFFSETS = 4 * 1024, /* of `base`, of `from` */
     MOST_SHARED_OWNERS = 8 * 1024,
-    SUMS = 2, /* beside the counters of the warps: what the blocks before have counted, and all */
+    SUMS = 2, /* behind the counters of the warps: sums over the blocks before, and over all */
     WARPS_AT_ONCE = 8,
     BLOCKS_AT_ONCE = 12,
     ROUTING_WARPS = ROUTING_THREADS / EPX_WARP
 };
 
-/* What of a routing is in dynamic shared memory; the rest is in the plan. */
+/* Which parts of a routing are in dynamic shared memory; the others are in the plan. */
 struct shared_parts {
     int32_t base, from; /* offsets */
     int32_t owners;     /* bytes, a multiple of 8 */
-    int32_t warps;      /* that count; 0 = one, in the plan */
+    int32_t warps;      /* warps that count; 0 = one, whose counters are in the plan */
     int32_t words;      /* of their counters */
-    int32_t matrix;     /* whether it takes their place */
+    int32_t matrix;     /* whether the matrix takes the place of the counters later */
 };
 
 static struct shared_parts parts_of(const struct epx_route_tokens *args)
@@ -58,7 +58,7 @@ static __device__ void zero_counts(const struct epx_route_tokens &a, int32_t cou
         counts[i] = 0;
 }
 
-/* What later steps add to. */
+/* Zeroes what later steps add to. */
 static __device__ void zero_sums(const struct epx_route_tokens &a)
 {
     for (int32_t r = (int32_t)threadIdx.x; r < a.comm.num_ranks; r += (int32_t)blockDim.x)
@@ -69,7 +69,7 @@ static __device__ void zero_sums(const struct epx_route_tokens &a)
         *a.plan.dropped = 0;
 }
 
-/* By the last threads: the first ones begin the exchange meanwhile. */
+/* Fills the table, by the last threads: the first ones begin the exchange meanwhile. */
 static __device__ void look_up(const struct epx_route_tokens &a, uint8_t *owner,
                                struct rank_table &table)
 {
@@ -101,7 +101,7 @@ static __device__ void sum_over_warps(const struct epx_route_tokens &a, int32_t 
     }
 }
 
-/* One counter of all warps becomes what the earlier ones have counted. */
+/* Turns one counter of each warp into the sum of what the earlier warps have counted. */
 static __device__ void scan_counter(int32_t *counter, int32_t num, int32_t warps)
 {
     int32_t sum = 0;
@@ -130,7 +130,7 @@ static __device__ void scan_counters(const struct epx_route_tokens &a, int32_t c
         scan_counter(counts + i, num, counting_warps);
 }
 
-/* The totals go to all ranks, each from one block. */
+/* Sends the totals to all ranks; each block sends some of them. */
 static __device__ void send_totals(const struct epx_route_tokens &a, const int32_t *total)
 {
     int32_t num = num_counts(a), me = a.comm.rank;
@@ -142,8 +142,8 @@ static __device__ void send_totals(const struct epx_route_tokens &a, const int32
 }
 
 /*
- * The whole block: what the blocks before have counted, and all. Where counters are few several
- * threads share one.
+ * The whole block: sums what the blocks before have counted, and what all have, and sends the
+ * totals. Where counters are few several threads share one.
  */
 static __device__ void sum_over_blocks(const struct epx_route_tokens &a, int32_t *before,
                                        int32_t *total)
@@ -222,8 +222,8 @@ static __device__ void end_routing(const struct epx_route_tokens &a, const struc
 }
 
 /*
- * Up to where this rank's totals and records are on their way, or where they are sent from. agreed:
- * the ready words of all ranks were waited for before.
+ * The steps of a routing until this rank's totals and records are on their way, or lie where they
+ * are sent from. agreed: the kernel need not wait for the ready words of all ranks.
  */
 static __device__ bool count_tokens(const struct epx_route_tokens &a, struct exchange &x,
                                     const struct rank_table &table, int32_t counting_warps,
@@ -265,7 +265,7 @@ static __device__ void find_slots(const struct epx_route_tokens &a, struct excha
     add_kept_rows(a, o);
 }
 
-/* What a kernel has in shared memory, as parts_of says. */
+/* Where a kernel has its parts in dynamic shared memory. */
 struct room {
     uint8_t *owner; /* NULL = in the plan */
     int32_t *words; /* counters, later the matrix */
@@ -278,7 +278,7 @@ static __device__ struct room divide_room(int64_t *shared, const struct shared_p
     return {parts.owners ? owner : NULL, (int32_t *)(void *)(owner + parts.owners)};
 }
 
-/* One thread. */
+/* One thread: the offsets lie in shared memory, or in the plan if they are many. */
 static __device__ void place_offsets(const struct epx_route_tokens &a, int64_t *shared,
                                      const struct shared_parts &parts, struct offsets &o)
 {
@@ -286,7 +286,7 @@ static __device__ void place_offsets(const struct epx_route_tokens &a, int64_t *
     o.from = parts.from ? shared + parts.base : a.plan.from;
 }
 
-/* Counters of all warps, behind each other; if they do not fit there are those of one. */
+/* The counters of all warps, behind each other; if they do not fit those of one, in the plan. */
 static __device__ __forceinline__ int32_t *
 counters_of(const struct epx_route_tokens &a, const struct shared_parts &parts, int32_t *words)
 {

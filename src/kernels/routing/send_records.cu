@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * send_records.cu - a routing by messages, second step: with the whole count matrix every rank
- * finds out whether there is room everywhere, then posts the exchange of the records, with the
- * entries behind them that are for relays.
+ * finds out whether there is room everywhere, then posts the exchange of the records and, behind
+ * them, of the entries for relays.
  * Launch: one block.
  */
 #include "kernels/routing/routing_steps.cuh"

@@ -9,17 +9,17 @@
 
 #include "kernels/routing/pairs.cuh"
 
-/* In shared memory, with what it points to if that is small. */
+/* Where slabs and sources start; in shared memory, as is what it points to if that is small. */
 struct offsets {
     const int32_t *matrix;
     int64_t *base;                              /* [E] */
     int64_t *from;                              /* [L][R], rank-major [R] */
-    int64_t records[EPX_MOST_DEVICE_RANKS + 1]; /* that came from the ranks before */
+    int64_t records[EPX_MOST_DEVICE_RANKS + 1]; /* that came from the ranks before each */
     int64_t row_base[EPX_MOST_DEVICE_RANKS]; /* rank-major: first slot of this rank's rows there */
     int64_t required[EPX_MOST_DEVICE_RANKS];
     int64_t capacity[EPX_MOST_DEVICE_RANKS];
-    int32_t send_rows[EPX_MOST_DEVICE_RANKS]; /* kept where room is short, as far as this block */
-    int32_t recv_rows[EPX_MOST_DEVICE_RANKS]; /* sees; the others are known from the matrix */
+    /* rows kept where room is short, as far as this block sees; the matrix tells the others */
+    int32_t send_rows[EPX_MOST_DEVICE_RANKS], recv_rows[EPX_MOST_DEVICE_RANKS];
     int32_t short_rank;
 };
 
@@ -34,7 +34,7 @@ static __device__ __forceinline__ bool is_short(const struct offsets &o, int32_t
     return o.required[rank] > o.capacity[rank];
 }
 
-/* The whole block. room has space for the matrix, or is NULL. */
+/* The whole block: reads the matrix into room; if room is NULL the matrix stays where it is. */
 static __device__ void read_matrix(const struct epx_route_tokens &a, int32_t *room,
                                    struct offsets &o)
 {
@@ -52,7 +52,8 @@ static __device__ void read_matrix(const struct epx_route_tokens &a, int32_t *ro
     __syncthreads();
 }
 
-/* Where an expert's pairs from each source start, given the start of its slab; its own view. */
+/* Where the pairs of each source start in the slab of a local expert, given the slab's start; shows
+ * the slab in the view. */
 static __device__ void place_local_expert(const struct epx_route_tokens &a, const struct offsets &o,
                                           int32_t expert, int64_t start)
 {
@@ -99,7 +100,7 @@ static __device__ int64_t offset_rank(const struct epx_route_tokens &a,
     return start;
 }
 
-/* One warp, rank-major: this rank's first row there; returns the rows that come there. */
+/* Rank-major: the slot of this rank's first row on a rank; returns the rows that come to it. */
 static __device__ EPX_COLD int64_t offset_rows(const struct epx_route_tokens &a, int32_t rank,
                                                struct offsets &o)
 {
@@ -129,7 +130,7 @@ static __device__ void show_totals(const struct epx_route_tokens &a, const struc
     }
 }
 
-/* Expert-major, after some rows were dropped. */
+/* Expert-major, where rows are dropped: clips the experts' slabs in the view to the room. */
 static __device__ EPX_COLD void clip_experts(const struct epx_route_tokens &a,
                                              const struct offsets &o)
 {
@@ -146,7 +147,7 @@ static __device__ EPX_COLD void clip_experts(const struct epx_route_tokens &a,
     }
 }
 
-/* Rank-major, unless rows are dropped: the pairs of each expert. */
+/* Rank-major, unless rows are dropped: shows the pairs of each expert. */
 static __device__ EPX_COLD void count_all_pairs(const struct epx_route_tokens &a,
                                                 const struct offsets &o)
 {
@@ -171,7 +172,7 @@ static __device__ void show_counts(const struct epx_route_tokens &a, const struc
         clip_experts(a, o);
 }
 
-/* Rows kept, where all were; the others are added up later. */
+/* Shows the rows kept on ranks with room for all; add_kept_rows adds up those of other ranks. */
 static __device__ void show_rows(const struct epx_route_tokens &a, const struct offsets &o)
 {
     int32_t me = a.comm.rank, rows = a.plan.num_experts;
@@ -184,7 +185,7 @@ static __device__ void show_rows(const struct epx_route_tokens &a, const struct 
     }
 }
 
-/* Every block works out the same. */
+/* The whole block: finds all offsets. Every block works out the same ones. */
 static __device__ void find_offsets(const struct epx_route_tokens &a,
                                     const struct rank_table &table, struct offsets &o)
 {
@@ -235,18 +236,19 @@ static __device__ EPX_COLD int64_t first_kept(const struct epx_device_plan &plan
     return slot;
 }
 
-/* The row that begins with this pair, in the token's list. */
-static __device__ void list_row(const struct epx_device_plan &plan, const struct rank_table &table,
-                                struct offsets &o, const struct position &at, int32_t place,
-                                int32_t rank, int64_t slot)
+/* The first slot of the row that begins with this pair, given the pair's own; -1 = dropped. Where
+ * room is short the rows that are kept are counted. */
+static __device__ int64_t slot_of_row(const struct epx_device_plan &plan,
+                                      const struct rank_table &table, struct offsets &o,
+                                      const struct position &at, int32_t rank, int64_t slot)
 {
-    if (is_short(o, rank)) {
-        if (!plan.rank_major)
-            slot = first_kept(plan, table, o, at, rank, slot);
-        if (slot >= 0)
-            atomicAdd(&o.send_rows[rank], 1);
-    }
-    plan.token_slot[(int64_t)at.token * plan.most_rows + place] = (int32_t)slot;
+    if (!is_short(o, rank))
+        return slot;
+    if (!plan.rank_major)
+        slot = first_kept(plan, table, o, at, rank, slot);
+    if (slot >= 0)
+        atomicAdd(&o.send_rows[rank], 1);
+    return slot;
 }
 
 static __device__ void assign_pair(const struct epx_device_plan &plan,
@@ -266,7 +268,8 @@ static __device__ void assign_pair(const struct epx_device_plan &plan,
                 atomicAdd((unsigned long long *)plan.dropped, 1ULL);
         }
         if (leads)
-            list_row(plan, table, o, at, place_of(pair.lead_place), rank, slot);
+            plan.token_slot[(int64_t)at.token * plan.most_rows + place_of(pair.lead_place)] =
+                (int32_t)slot_of_row(plan, table, o, at, rank, slot);
     }
     plan.slots[at.pair] = (int32_t)slot;
     plan.pair_rank[at.pair] = slot >= 0 ? rank : -1;
@@ -310,7 +313,7 @@ static __device__ __forceinline__ void show_row(const struct epx_device_plan &pl
     plan.row_ranks[slot] = source;
 }
 
-/* Two pairs of a record: as they came, then the kept ones as they stay. */
+/* Two pairs of a record: read as they came, and written where the kept ones stay. */
 static __device__ __forceinline__ int4 *two_pairs(struct epx_wire_record *record, int32_t i)
 {
     return (int4 *)(void *)epx_wire_pairs(record) + i / 2;
@@ -323,7 +326,8 @@ static __device__ __forceinline__ int64_t slot_in_slab(const struct epx_route_to
     return o.from[(int64_t)((uint32_t)pair.y >> 8) * a.comm.num_ranks + source] + pair.x;
 }
 
-/* Where there is room for all. two are the first two pairs, which were loaded with the head. */
+/* Where there is room for all: gives each pair of a record its slot. `two` are the first two pairs,
+ * which were loaded with the head. */
 static __device__ void index_all(const struct epx_route_tokens &a, const struct offsets &o,
                                  int32_t source, struct epx_wire_record *record, int4 head,
                                  int4 two)
@@ -342,7 +346,7 @@ static __device__ void index_all(const struct epx_route_tokens &a, const struct 
     }
 }
 
-/* Returns the pairs kept. */
+/* Expert-major, where room is short: gives slots to the pairs that are kept; returns how many. */
 static __device__ EPX_COLD int32_t index_some(const struct epx_route_tokens &a,
                                               const struct offsets &o, int32_t source,
                                               struct epx_wire_record *record, int4 head)
@@ -362,7 +366,7 @@ static __device__ EPX_COLD int32_t index_some(const struct epx_route_tokens &a,
     return kept;
 }
 
-/* Returns the pairs kept. */
+/* Rank-major: gives the pairs of a record their row's slot; returns how many are kept. */
 static __device__ EPX_COLD int32_t index_rank_major(const struct epx_route_tokens &a,
                                                     const struct offsets &o, int32_t source,
                                                     int64_t row, struct epx_wire_record *record,
@@ -429,7 +433,7 @@ static __device__ void index_records(const struct epx_route_tokens &a, struct of
     }
 }
 
-/* Rows between the slabs, found from `from` of the last source and the next slab's start. */
+/* Marks the rows between the slabs: from behind the pairs of the last source to the slab's end. */
 static __device__ EPX_COLD void index_padding(const struct epx_route_tokens &a,
                                               const struct offsets &o)
 {
@@ -449,7 +453,7 @@ static __device__ EPX_COLD void index_padding(const struct epx_route_tokens &a,
     }
 }
 
-/* Where room is short blocks have counted what they kept. */
+/* Adds up, where room is short, the kept rows that each block has counted. */
 static __device__ EPX_COLD void add_kept_rows(const struct epx_route_tokens &a,
                                               const struct offsets &o)
 {

@@ -371,7 +371,7 @@ static void sum_nodes_on_host(const struct twin_rows *rows, char *to)
         ranks[i] = i;
         parts[i] = rows->from + rows->shift + i * rows->row_bytes;
     }
-    epx_sum_token_rows(&plan, &op, 0, 0, parts, ranks, rows->num);
+    epx_sum_token_rows(&plan, &op, 0, 0, (struct epx_token_parts){parts, ranks, rows->num});
 }
 
 static double rounded_sum(const struct twin_rows *rows, double a, double b)

@@ -36,7 +36,7 @@ static void sum(EPX_Datatype datatype, const int32_t *node, int home, const doub
             rows[num] = (const char *)&elements[num];
             num++;
         }
-    epx_sum_token_rows(&plan, &op, 0, 0, rows, ranks, num);
+    epx_sum_token_rows(&plan, &op, 0, 0, (struct epx_token_parts){rows, ranks, num});
 }
 
 static double sum_of(EPX_Datatype datatype, const int32_t *node, int home, const double *values)
@@ -146,7 +146,7 @@ START_TEST(long_rows_are_summed_in_every_segment)
 
         for (int r = 0; r < 3; r++)
             rows[r] = (char *)rows_of[r] + epx_segment_offset(op.cut, segment);
-        epx_sum_token_rows(&plan, &op, TOKEN, segment, rows, ranks, 3);
+        epx_sum_token_rows(&plan, &op, TOKEN, segment, (struct epx_token_parts){rows, ranks, 3});
     }
     for (int i = 0; i < 3 * COUNT; i++) {
         int k = i - TOKEN * COUNT, inside = k >= 0 && k < COUNT;
