@@ -32,6 +32,6 @@ void epx_combine_begin(struct epx_request *request, int weighted)
     count_rows(request);
     if (weighted && call->weights_out && call->num_tokens)
         memset(call->weights_out, 0,
-               (size_t)call->num_tokens * (size_t)plan->top_k * sizeof(*call->weights_out));
+               (size_t)call->num_tokens * (size_t)plan->shape.top_k * sizeof(*call->weights_out));
     request->received_rows = call->num_tokens;
 }

@@ -30,7 +30,7 @@ void epx_dispatch_begin(struct epx_request *request, int weighted)
     int writes_weights = weighted || call->verb == EPX_VERB_COMBINE_BACKWARD;
 
     count_rows(request);
-    request->received_rows = *plan->num_rows;
+    request->received_rows = *plan->view.num_rows;
     epx_zero_padding_host(plan, call->rows_out, call->row_bytes,
                           writes_weights ? call->weights_out : NULL);
 }

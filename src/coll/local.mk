@@ -8,10 +8,15 @@ libepx_core_la_SOURCES += \
   src/coll/dispatch.c \
   src/coll/ground.c \
   src/coll/ground.h \
+  src/coll/route_plan.c \
+  src/coll/route_plan.h \
   src/coll/routing.c \
   src/coll/routing.h \
   src/coll/verbs.c \
   src/coll/verbs.h
+
+libepx_cuda_la_SOURCES += \
+  src/coll/route_plan.c
 
 include src/coll/direct/local.mk
 include src/coll/staged/local.mk

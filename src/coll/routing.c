@@ -8,6 +8,7 @@
 #include "base/jitter.h"
 #include "coll/attach.h"
 #include "coll/hier/hier.h"
+#include "coll/route_plan.h"
 #include "coll/verbs.h"
 #include "core/agree.h"
 #include "core/verdict.h"
@@ -26,34 +27,24 @@ static size_t line_up(size_t bytes)
 static struct window_layout layout_window(const struct epx_plan *plan)
 {
     struct window_layout layout = {0};
-    size_t ranks = (size_t)plan->num_ranks, tokens = (size_t)plan->max_tokens;
+    size_t ranks = (size_t)plan->num_ranks, tokens = (size_t)plan->shape.max_tokens;
 
     layout.records = line_up(ranks * epx_count_words(plan->count_shape) * sizeof(int32_t));
     layout.pair_weights =
         layout.records + line_up(ranks * tokens * epx_record_bytes(plan->record_shape));
-    layout.bytes = layout.pair_weights + line_up(tokens * (size_t)plan->top_k * sizeof(float));
+    layout.bytes =
+        layout.pair_weights + line_up(tokens * (size_t)plan->shape.top_k * sizeof(float));
     return layout;
 }
 
 static void fix_plan(struct epx_plan *plan, const struct epx_route *route)
 {
-    const EPX_Route_attr *attr = &route->attr;
-
     plan->rank = route->comm->rank;
     plan->num_ranks = route->comm->size;
-    plan->num_experts = attr->num_experts;
-    plan->top_k = attr->top_k;
-    plan->max_tokens = attr->max_tokens;
-    plan->first_expert = epx_first_expert(plan->rank, plan->num_experts, plan->num_ranks);
-    plan->num_local =
-        epx_first_expert(plan->rank + 1, plan->num_experts, plan->num_ranks) - plan->first_expert;
-    plan->alignment = attr->alignment;
-    plan->index_bits = attr->index_bits;
-    plan->rank_major = attr->layout == EPX_RANK_MAJOR;
-    plan->drops = attr->overflow == EPX_OVERFLOW_DROP;
-    plan->count_shape.num_experts = plan->num_experts;
+    plan->shape = epx_plan_shape_of(route);
+    plan->count_shape.num_experts = plan->shape.num_experts;
     plan->count_shape.num_ranks = plan->num_ranks;
-    plan->record_shape = epx_record_shape(plan->top_k, plan->rank_major);
+    plan->record_shape = epx_record_shape(plan->shape.top_k, plan->shape.rank_major);
     plan->short_rank = -1;
 }
 
@@ -68,11 +59,12 @@ static void *array(int *failed, int64_t n, size_t element_bytes)
 
 static int allocate_home(struct epx_plan *plan)
 {
-    int64_t ranks = plan->num_ranks, tokens = plan->max_tokens, pairs = tokens * plan->top_k;
-    int64_t rows = tokens * (plan->top_k < ranks ? plan->top_k : ranks);
+    int64_t ranks = plan->num_ranks, tokens = plan->shape.max_tokens,
+            pairs = tokens * plan->shape.top_k;
+    int64_t rows = tokens * (plan->shape.top_k < ranks ? plan->shape.top_k : ranks);
     int failed = 0;
 
-    plan->owner = array(&failed, plan->num_experts, sizeof(*plan->owner));
+    plan->owner = array(&failed, plan->shape.num_experts, sizeof(*plan->owner));
     plan->rank_order = array(&failed, ranks, sizeof(*plan->rank_order));
     plan->capacities = array(&failed, ranks, sizeof(*plan->capacities));
     plan->pair_experts = array(&failed, pairs, sizeof(*plan->pair_experts));
@@ -85,7 +77,7 @@ static int allocate_home(struct epx_plan *plan)
     plan->token_rank = array(&failed, rows, sizeof(*plan->token_rank));
     plan->token_slot = array(&failed, rows, sizeof(*plan->token_slot));
     plan->token_row = array(&failed, rows, sizeof(*plan->token_row));
-    plan->next_slot = array(&failed, plan->num_experts, sizeof(*plan->next_slot));
+    plan->next_slot = array(&failed, plan->shape.num_experts, sizeof(*plan->next_slot));
     plan->next_row = array(&failed, ranks, sizeof(*plan->next_row));
     plan->last_token = array(&failed, ranks, sizeof(*plan->last_token));
     plan->open_records = array(&failed, ranks, sizeof(*plan->open_records));
@@ -96,39 +88,66 @@ static int allocate_home(struct epx_plan *plan)
     plan->pair_weights_of = array(&failed, ranks, sizeof(*plan->pair_weights_of));
     plan->own_counts =
         array(&failed, (int64_t)epx_count_words(plan->count_shape), sizeof(*plan->own_counts));
-    plan->slots = array(&failed, pairs, sizeof(*plan->slots));
+    plan->view.slots = array(&failed, pairs, sizeof(*plan->view.slots));
     return failed;
 }
 
 static int allocate_expert(struct epx_plan *plan, int64_t capacity)
 {
-    int64_t ids = plan->rank_major ? capacity * plan->top_k : 0;
+    int64_t ids = plan->shape.rank_major ? capacity * plan->shape.top_k : 0;
     int failed = 0;
 
     plan->recv_rows = array(&failed, plan->num_ranks, sizeof(*plan->recv_rows));
-    plan->expert_counts = array(&failed, plan->num_local, sizeof(*plan->expert_counts));
-    plan->expert_offsets = array(&failed, plan->num_local + 1, sizeof(*plan->expert_offsets));
-    plan->rank_counts = array(&failed, plan->num_ranks, sizeof(*plan->rank_counts));
-    plan->row_expert_ids = array(&failed, ids, sizeof(*plan->row_expert_ids));
-    plan->row_tokens = array(&failed, capacity, sizeof(*plan->row_tokens));
-    plan->row_ranks = array(&failed, capacity, sizeof(*plan->row_ranks));
-    plan->num_rows = array(&failed, 1, sizeof(*plan->num_rows));
-    plan->required_rows = array(&failed, 1, sizeof(*plan->required_rows));
+    plan->view.expert_counts =
+        array(&failed, plan->shape.num_local, sizeof(*plan->view.expert_counts));
+    plan->view.expert_offsets =
+        array(&failed, plan->shape.num_local + 1, sizeof(*plan->view.expert_offsets));
+    plan->view.rank_counts = array(&failed, plan->num_ranks, sizeof(*plan->view.rank_counts));
+    plan->view.row_expert_ids = array(&failed, ids, sizeof(*plan->view.row_expert_ids));
+    plan->view.row_tokens = array(&failed, capacity, sizeof(*plan->view.row_tokens));
+    plan->view.row_ranks = array(&failed, capacity, sizeof(*plan->view.row_ranks));
+    plan->view.num_rows = array(&failed, 1, sizeof(*plan->view.num_rows));
+    plan->view.required_rows = array(&failed, 1, sizeof(*plan->view.required_rows));
     return failed;
 }
 
 static void free_arrays(struct epx_plan *plan)
 {
     void *arrays[] = {
-        plan->owner,        plan->capacities,     plan->pair_ranks,    plan->send_offset,
-        plan->send_rows,    plan->send_token,     plan->send_slot,     plan->token_offset,
-        plan->token_rank,   plan->token_slot,     plan->token_row,     plan->next_slot,
-        plan->next_row,     plan->last_token,     plan->open_records,  plan->token_rows,
-        plan->record_to,    plan->matrix_of,      plan->records_of,    plan->pair_weights_of,
-        plan->slots,        plan->recv_rows,      plan->expert_counts, plan->expert_offsets,
-        plan->rank_counts,  plan->row_expert_ids, plan->row_tokens,    plan->row_ranks,
-        plan->num_rows,     plan->required_rows,  plan->own_records,   plan->own_counts,
-        plan->pair_experts, plan->rank_order,
+        plan->owner,
+        plan->capacities,
+        plan->pair_ranks,
+        plan->send_offset,
+        plan->send_rows,
+        plan->send_token,
+        plan->send_slot,
+        plan->token_offset,
+        plan->token_rank,
+        plan->token_slot,
+        plan->token_row,
+        plan->next_slot,
+        plan->next_row,
+        plan->last_token,
+        plan->open_records,
+        plan->token_rows,
+        plan->record_to,
+        plan->matrix_of,
+        plan->records_of,
+        plan->pair_weights_of,
+        plan->view.slots,
+        plan->recv_rows,
+        plan->view.expert_counts,
+        plan->view.expert_offsets,
+        plan->view.rank_counts,
+        plan->view.row_expert_ids,
+        plan->view.row_tokens,
+        plan->view.row_ranks,
+        plan->view.num_rows,
+        plan->view.required_rows,
+        plan->own_records,
+        plan->own_counts,
+        plan->pair_experts,
+        plan->rank_order,
     };
 
     for (size_t i = 0; i < sizeof(arrays) / sizeof(arrays[0]); i++)
@@ -148,17 +167,10 @@ static void plan_free(struct epx_route *route)
 
 static int find_capacity(struct epx_route *route)
 {
-    int64_t worst =
-        epx_route_worst_capacity(&route->attr, route->comm->size, route->plan->num_local);
-
     EPX_FAIL_IF(epx_count_words(route->plan->count_shape) > INT32_MAX / sizeof(int32_t),
                 EPX_ERR_COUNT, "counts of %d experts do not fit one message",
                 route->attr.num_experts);
-    route->capacity = route->attr.recv_capacity ? route->attr.recv_capacity : worst;
-    EPX_FAIL_IF(route->capacity > INT32_MAX, EPX_ERR_COUNT,
-                "the worst case is %lld rows, more than %d; set recv_capacity", (long long)worst,
-                INT32_MAX);
-    return EPX_SUCCESS;
+    return epx_route_find_capacity(route, &route->plan->shape);
 }
 
 static int allocate(struct epx_route *route)
@@ -167,14 +179,11 @@ static int allocate(struct epx_route *route)
     int failed = allocate_home(plan) | allocate_expert(plan, route->capacity);
 
     EPX_FAIL_IF(failed, EPX_ERR_NO_MEM, "no memory for a route of %d tokens to %lld rows",
-                plan->max_tokens, (long long)route->capacity);
+                plan->shape.max_tokens, (long long)route->capacity);
     epx_nodes_order(route->comm->node, route->comm->num_nodes, plan->num_ranks, plan->rank_order);
-    for (int32_t r = 0; r < plan->num_ranks; r++)
-        for (int32_t e = epx_first_expert(r, plan->num_experts, plan->num_ranks);
-             e < epx_first_expert(r + 1, plan->num_experts, plan->num_ranks); e++)
-            plan->owner[e] = r;
-    memset(plan->slots, 0xff,
-           (size_t)plan->max_tokens * (size_t)plan->top_k * sizeof(*plan->slots));
+    epx_find_owners(plan->owner, plan->shape.num_experts, plan->num_ranks);
+    memset(plan->view.slots, 0xff,
+           (size_t)plan->shape.max_tokens * (size_t)plan->shape.top_k * sizeof(*plan->view.slots));
     return route->transport->hier ? epx_node_plan_create(route->comm, plan) : EPX_SUCCESS;
 }
 
@@ -202,12 +211,12 @@ static void place_window(struct epx_route *route)
 static int allocate_records(struct epx_route *route)
 {
     struct epx_plan *plan = route->plan;
-    int32_t most = plan->top_k < plan->num_ranks ? plan->top_k : plan->num_ranks;
+    int32_t most = plan->shape.top_k < plan->num_ranks ? plan->shape.top_k : plan->num_ranks;
 
-    plan->own_records = epx_memory_zeroed((size_t)plan->max_tokens * (size_t)most,
+    plan->own_records = epx_memory_zeroed((size_t)plan->shape.max_tokens * (size_t)most,
                                           epx_record_bytes(plan->record_shape));
     EPX_FAIL_IF(!plan->own_records, EPX_ERR_NO_MEM, "no memory for the records of %d tokens",
-                plan->max_tokens);
+                plan->shape.max_tokens);
     return EPX_SUCCESS;
 }
 
@@ -231,25 +240,6 @@ static int create_window(struct epx_route *route)
     return epx_comm_agree(route->comm, allocate_records(route));
 }
 
-static void show_view(struct epx_route *route)
-{
-    const struct epx_plan *plan = route->plan;
-    EPX_Route_view *view = &route->view;
-
-    view->num_local_experts = plan->num_local;
-    view->first_local_expert = plan->first_expert;
-    view->capacity = route->capacity;
-    view->expert_counts = plan->expert_counts;
-    view->expert_offsets = plan->rank_major ? NULL : plan->expert_offsets;
-    view->rank_counts = plan->rank_counts;
-    view->num_rows = plan->num_rows;
-    view->required_rows = plan->required_rows;
-    view->slots = plan->slots;
-    view->row_expert_ids = plan->rank_major ? plan->row_expert_ids : NULL;
-    view->row_tokens = plan->row_tokens;
-    view->row_ranks = plan->row_ranks;
-}
-
 int epx_routing_create(struct epx_route *route)
 {
     struct epx_comm *comm = route->comm;
@@ -269,7 +259,7 @@ int epx_routing_create(struct epx_route *route)
     EPX_TRY(epx_comm_allgather(comm, route->capacity, route->plan->capacities));
     EPX_TRY(create_window(route));
     place_window(route);
-    show_view(route);
+    epx_route_show_view(route, &route->plan->shape, &route->plan->view);
     return EPX_SUCCESS;
 }
 
@@ -282,8 +272,8 @@ void epx_routing_count(struct epx_request *request)
     args.ids = call->rows_in;
     args.owner = plan->owner;
     args.num_tokens = call->num_tokens;
-    args.top_k = plan->top_k;
-    args.index_bits = plan->index_bits;
+    args.top_k = plan->shape.top_k;
+    args.index_bits = plan->shape.index_bits;
     args.shape = plan->count_shape;
     args.experts = plan->pair_experts;
     args.counts = plan->own_counts;
@@ -298,7 +288,7 @@ int epx_routing_assign(struct epx_request *request)
 
     plan->num_tokens = request->call.num_tokens;
     epx_offset_slabs_host(plan);
-    if (plan->short_rank >= 0 && !plan->drops)
+    if (plan->short_rank >= 0 && !plan->shape.drops)
         return epx_fail_no_room(plan->short_rank, plan->short_rows,
                                 plan->capacities[plan->short_rank]);
     epx_assign_slots_host(plan);
@@ -312,12 +302,12 @@ int epx_routing_finish(struct epx_request *request)
 
     epx_index_rows_host(plan);
     request->route->error = EPX_SUCCESS;
-    request->received_rows = *plan->num_rows;
+    request->received_rows = *plan->view.num_rows;
     request->complete = 1;
     request->comm->stats.dropped_rows += (uint64_t)plan->dropped;
     bad =
         (struct epx_bad_pair){plan->bad.value, plan->bad.token, plan->bad.choice, plan->bad.pairs};
-    return bad.num ? epx_fail_bad_id(bad, plan->num_experts) : EPX_SUCCESS;
+    return bad.num ? epx_fail_bad_id(bad, plan->shape.num_experts) : EPX_SUCCESS;
 }
 
 int epx_routing_keep(struct epx_request *request, int error)

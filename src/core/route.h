@@ -30,8 +30,6 @@ struct epx_route {
 
 /* Copies and checks attributes of any known size. Local. */
 int epx_route_read_attr(const EPX_Route_attr *attr, EPX_Route_attr *copy);
-/* Worst-case rows of a rank that owns num_local experts. */
-int64_t epx_route_worst_capacity(const EPX_Route_attr *attr, int num_ranks, int num_local);
 
 /* Local: a route that belongs to no communicator yet; NULL if there is no memory. */
 struct epx_route *epx_route_allocate(void);

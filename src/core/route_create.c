@@ -59,19 +59,6 @@ int epx_route_read_attr(const EPX_Route_attr *attr, EPX_Route_attr *copy)
     return check_attr(copy);
 }
 
-int64_t epx_route_worst_capacity(const EPX_Route_attr *attr, int num_ranks, int num_local)
-{
-    int64_t tokens = (int64_t)num_ranks * attr->max_tokens, rows;
-
-    if (num_local == 0)
-        return 0;
-    if (attr->layout == EPX_RANK_MAJOR)
-        return tokens;
-    if (__builtin_mul_overflow(tokens, (int64_t)attr->top_k, &rows))
-        return INT64_MAX;
-    return rows + (int64_t)num_local * (attr->alignment - 1);
-}
-
 static int compare_attr(struct epx_comm *comm, const EPX_Route_attr *a)
 {
     EPX_TRY(epx_comm_same(comm, "num_experts", a->num_experts));

@@ -7,6 +7,7 @@
 #define EPX_KERNELS_DEVICE_PLAN_H
 
 #include "kernels/layout.h"
+#include "kernels/plan_shape.h"
 
 struct epx_outcome;
 
@@ -86,10 +87,7 @@ struct epx_device_nodes {
 
 /* Device memory of one route. */
 struct epx_device_plan {
-    int32_t num_experts, top_k, max_tokens;
-    int32_t first_expert, num_local;
-    int32_t alignment, index_bits;
-    int32_t rank_major, drops;
+    struct epx_plan_shape shape;
     int32_t most_rows; /* rows of a token: min(K, R) */
     int64_t record_bytes;
     int64_t record_share; /* bytes of all records from a source, and of its entries */
@@ -115,7 +113,6 @@ struct epx_device_plan {
     /* home side */
     struct epx_device_pair *pairs; /* [max_tokens][K] */
     int32_t *pair_rank;            /* [max_tokens][K] where the pair travels to, -1 = it does not */
-    int32_t *slots;                /* [max_tokens][K] */
     int32_t *token_num;            /* [max_tokens] rows of a token */
     int32_t *token_rank;           /* [max_tokens][most_rows] in rank order */
     int32_t *token_slot;           /* [max_tokens][most_rows] first slot there, -1 = dropped */
@@ -128,11 +125,7 @@ struct epx_device_plan {
     int32_t *block_counts; /* [blocks][E + R] */
     int32_t *warp_counts;  /* [blocks][3][E + R], used where shared memory is too small */
 
-    /* what the view shows */
-    int32_t *expert_counts, *rank_counts;
-    int32_t *row_expert_ids, *row_tokens, *row_ranks;
-    int64_t *expert_offsets, *num_rows, *required_rows;
-
+    struct epx_plan_view view;
     struct epx_outcome *outcome; /* of the routing; if it failed so do operations on it */
     uint64_t *bad;               /* [2] how many bad ids, and the first: inverted pair index */
     int64_t *dropped;
@@ -148,7 +141,7 @@ EPX_HD struct epx_wire_record *epx_wire_record_at(const struct epx_device_plan *
 /* How many counts of one source are in the count matrix. */
 EPX_HD int32_t epx_num_counts(const struct epx_device_plan *plan, int32_t num_ranks)
 {
-    return plan->num_experts + num_ranks + plan->nodes.num_nodes;
+    return plan->shape.num_experts + num_ranks + plan->nodes.num_nodes;
 }
 
 EPX_HD struct epx_wire_pair *epx_wire_pairs(struct epx_wire_record *record)

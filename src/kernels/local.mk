@@ -3,7 +3,8 @@ libepx_core_la_SOURCES += \
   src/kernels/element.h \
   src/kernels/layout.h \
   src/kernels/node_rows.h \
-  src/kernels/plan.h
+  src/kernels/plan.h \
+  src/kernels/plan_shape.h
 
 libepx_cuda_la_SOURCES += \
   src/kernels/device_args.h \

@@ -105,8 +105,8 @@ EPX_HD uint16_t *epx_entry_ranks(int32_t *entry)
 
 EPX_HD int32_t *epx_plan_entry(const struct epx_plan *plan, int32_t home, int64_t row)
 {
-    return epx_entry_at(plan->by_node->entries, plan->top_k,
-                        (int64_t)plan->by_node->served[home] * plan->max_tokens + row);
+    return epx_entry_at(plan->by_node->entries, plan->shape.top_k,
+                        (int64_t)plan->by_node->served[home] * plan->shape.max_tokens + row);
 }
 
 /* Rows of a home that this rank, which serves it, passes on. */
@@ -119,12 +119,12 @@ EPX_HD int32_t epx_served_rows(const struct epx_node_plan *by_node, int32_t home
 EPX_HD void epx_entry_write(const struct epx_plan *plan, int32_t node, int64_t row, int32_t *entry)
 {
     const struct epx_nodes *nodes = &plan->by_node->nodes;
-    int32_t token = plan->by_node->row_token[(int64_t)node * plan->max_tokens + row];
-    const int32_t *pair_ranks = plan->pair_ranks + (int64_t)token * plan->top_k;
+    int32_t token = plan->by_node->row_token[(int64_t)node * plan->shape.max_tokens + row];
+    const int32_t *pair_ranks = plan->pair_ranks + (int64_t)token * plan->shape.top_k;
     uint16_t *ranks = epx_entry_ranks(entry);
 
     *entry = token;
-    for (int32_t k = 0; k < plan->top_k; k++)
+    for (int32_t k = 0; k < plan->shape.top_k; k++)
         ranks[k] = pair_ranks[k] >= 0 && nodes->node[pair_ranks[k]] == node
                        ? (uint16_t)nodes->index[pair_ranks[k]]
                        : (uint16_t)EPX_ELSEWHERE;

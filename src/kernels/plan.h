@@ -7,6 +7,7 @@
 #define EPX_KERNELS_PLAN_H
 
 #include "kernels/layout.h"
+#include "kernels/plan_shape.h"
 
 /* The first expert id out of range, in (token, choice) order. */
 struct epx_bad_id {
@@ -26,10 +27,8 @@ struct epx_node_plan;
 
 struct epx_plan {
     /* fixed by the route */
-    int32_t rank, num_ranks, num_experts, top_k, max_tokens;
-    int32_t first_expert, num_local;
-    int32_t alignment, index_bits;
-    int rank_major, drops;
+    int32_t rank, num_ranks;
+    struct epx_plan_shape shape;
     struct epx_count_shape count_shape;
     struct epx_record_shape record_shape;
     int32_t *owner;      /* [E] rank of each expert */
@@ -62,10 +61,7 @@ struct epx_plan {
     /* the expert side */
     int32_t *recv_rows; /* [R] rows that travel here from each rank */
 
-    /* what the view shows */
-    int32_t *expert_counts, *rank_counts, *slots;
-    int32_t *row_expert_ids, *row_tokens, *row_ranks;
-    int64_t *expert_offsets, *num_rows, *required_rows;
+    struct epx_plan_view view;
     int32_t short_rank; /* the first rank without room for all rows; -1 = none */
     int64_t short_rows; /* rows that it would need */
 
@@ -85,7 +81,7 @@ struct epx_plan {
 EPX_HD int32_t *epx_plan_record(const struct epx_plan *plan, int32_t source, int64_t row)
 {
     return epx_record_at(plan->records, plan->record_shape,
-                         (int64_t)source * plan->max_tokens + row);
+                         (int64_t)source * plan->shape.max_tokens + row);
 }
 
 EPX_HD int32_t *epx_plan_counts(const struct epx_plan *plan, int32_t source)

@@ -13,7 +13,7 @@
 #include "transport/mpi/mpi_liveness.h"
 #include "transport/transport.h"
 
-enum { EPX_MODULE_VERSION = 12 };
+enum { EPX_MODULE_VERSION = 13 };
 
 /*
  * What libepx gives its module, each function as CALL, or RUN if it returns nothing: (result, name
@@ -54,8 +54,6 @@ enum { EPX_MODULE_VERSION = 12 };
          (struct epx_mpi_liveness * liveness, int first, const char *suspects, char *message),     \
          (liveness, first, suspects, message))                                                     \
     CALL(const char *, verb_name, (enum epx_verb verb), (verb))                                    \
-    CALL(int64_t, route_worst_capacity,                                                            \
-         (const EPX_Route_attr *attr, int num_ranks, int num_local), (attr, num_ranks, num_local)) \
     CALL(struct epx_ready, ready_of, (const struct epx_request *request), (request))               \
     CALL(const struct epx_transport_ops *, transport_host_messages, (void), ())
 

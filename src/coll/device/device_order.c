@@ -277,7 +277,7 @@ int epx_device_queue_chunks(const struct epx_request *request, const struct epx_
 {
     const struct epx_side *side = epx_device_of(request)->side;
     EPX_Stream stream = request->call.stream;
-    int32_t num = args->chunks, tokens = args->plan.max_tokens;
+    int32_t num = args->chunks, tokens = args->plan.shape.max_tokens;
 
     for (int32_t i = 0; i < num; i++) {
         struct epx_chunk chunk = epx_chunk_of(i, num, tokens);

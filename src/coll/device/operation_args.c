@@ -45,7 +45,7 @@ struct epx_rounds epx_message_rounds_of(const struct epx_request *request, int32
     rounds.cut = epx_segments_cut(request->call.row_bytes, share - behind);
     rounds.width = plan->nodes.width;
     rounds.pitch = epx_round_up(rounds.cut.bytes ? rounds.cut.bytes : 1, 16) + behind;
-    return fill_rounds(rounds, share, plan->max_tokens);
+    return fill_rounds(rounds, share, plan->shape.max_tokens);
 }
 
 struct epx_device_comm epx_device_comm_of(const struct epx_request *request)

@@ -10,6 +10,7 @@
 
 #include "base/jitter.h"
 #include "coll/device/staged/device_nodes.h"
+#include "coll/route_plan.h"
 #include "core/agree.h"
 #include "kernels/node_rows.h"
 #include "transport/cuda/cuda_errors.h"
@@ -45,8 +46,9 @@ static int exchanges_messages(const struct epx_route *route)
 /* Bytes that may follow a row in a message: its weights, and whether it was kept. */
 static int64_t weights_bytes(const struct epx_route *route, const struct epx_device_plan *plan)
 {
-    return exchanges_messages(route) ? epx_round_up((plan->top_k + 1) * (int64_t)sizeof(float), 16)
-                                     : 0;
+    return exchanges_messages(route)
+               ? epx_round_up((plan->shape.top_k + 1) * (int64_t)sizeof(float), 16)
+               : 0;
 }
 
 /* Bytes of the route's own stage, 0 = none: at the least a segment of a row from each rank, twice
@@ -56,7 +58,7 @@ static int64_t route_stage_bytes(const struct epx_route *route, const struct epx
     int64_t rows = exchanges_messages(route) ? plan->nodes.width : plan->most_rows;
     int64_t least =
         (exchanges_messages(route) ? 2 * rows : route->comm->size) * EPX_SEGMENT_QUANTUM;
-    int64_t bytes = plan->max_tokens * rows *
+    int64_t bytes = plan->shape.max_tokens * rows *
                     (epx_round_up(route->attr.max_row_bytes, 16) + weights_bytes(route, plan));
 
     if (route->attr.max_row_bytes == 0)
@@ -67,7 +69,7 @@ static int64_t route_stage_bytes(const struct epx_route *route, const struct epx
 static void carve_exchanged(struct arena *arena, const struct epx_route *route,
                             const struct epx_device_plan *plan, size_t offsets[NUM_PARTS])
 {
-    int64_t ranks = route->comm->size, tokens = plan->max_tokens;
+    int64_t ranks = route->comm->size, tokens = plan->shape.max_tokens;
 
     offsets[PART_COUNTS] = arena->used;
     carve(arena, ranks * epx_num_counts(plan, route->comm->size), sizeof(int32_t));
@@ -77,37 +79,38 @@ static void carve_exchanged(struct arena *arena, const struct epx_route *route,
     if (exchanges_messages(route))
         carve(arena, ranks, (size_t)plan->record_share);
     offsets[PART_WEIGHTS] = arena->used;
-    carve(arena, ranks * tokens * plan->top_k, sizeof(float));
+    carve(arena, ranks * tokens * plan->shape.top_k, sizeof(float));
     offsets[PART_STAGE] = arena->used;
     carve(arena, plan->stage_bytes * (exchanges_messages(route) ? 2 : 1), 1);
 }
 
 static void carve_home(struct arena *arena, struct epx_device_plan *plan, int messages)
 {
-    int64_t pairs = (int64_t)plan->max_tokens * plan->top_k;
-    int64_t rows = (int64_t)plan->max_tokens * plan->most_rows;
+    int64_t pairs = (int64_t)plan->shape.max_tokens * plan->shape.top_k;
+    int64_t rows = (int64_t)plan->shape.max_tokens * plan->most_rows;
 
     CARVE(arena, plan->pairs, pairs);
     CARVE(arena, plan->pair_rank, pairs);
-    CARVE(arena, plan->slots, pairs);
-    CARVE(arena, plan->token_num, plan->max_tokens);
+    CARVE(arena, plan->view.slots, pairs);
+    CARVE(arena, plan->token_num, plan->shape.max_tokens);
     CARVE(arena, plan->token_rank, rows);
     CARVE(arena, plan->token_slot, rows);
     CARVE(arena, plan->token_row, messages ? rows : 0);
-    CARVE(arena, plan->nodes.token_row, (int64_t)plan->nodes.num_nodes * plan->max_tokens);
+    CARVE(arena, plan->nodes.token_row, (int64_t)plan->nodes.num_nodes * plan->shape.max_tokens);
     CARVE(arena, plan->nodes.passed,
-          (int64_t)plan->nodes.num_served * plan->max_tokens * plan->nodes.size);
+          (int64_t)plan->nodes.num_served * plan->shape.max_tokens * plan->nodes.size);
 }
 
 static void carve_expert(struct arena *arena, struct epx_device_plan *plan, int64_t ranks,
                          int64_t capacity)
 {
-    CARVE(arena, plan->from, (plan->num_local + 1) * ranks);
-    CARVE(arena, plan->expert_counts, plan->num_local);
-    CARVE(arena, plan->expert_offsets, plan->num_local + 1);
-    CARVE(arena, plan->row_expert_ids, plan->rank_major ? capacity * plan->top_k : 0);
-    CARVE(arena, plan->row_tokens, capacity);
-    CARVE(arena, plan->row_ranks, capacity);
+    CARVE(arena, plan->from, (plan->shape.num_local + 1) * ranks);
+    CARVE(arena, plan->view.expert_counts, plan->shape.num_local);
+    CARVE(arena, plan->view.expert_offsets, plan->shape.num_local + 1);
+    CARVE(arena, plan->view.row_expert_ids,
+          plan->shape.rank_major ? capacity * plan->shape.top_k : 0);
+    CARVE(arena, plan->view.row_tokens, capacity);
+    CARVE(arena, plan->view.row_ranks, capacity);
 }
 
 static void carve_tables(struct arena *arena, struct epx_device_plan *plan,
@@ -115,18 +118,18 @@ static void carve_tables(struct arena *arena, struct epx_device_plan *plan,
 {
     int64_t ranks = comm->size, counts = epx_num_counts(plan, comm->size);
 
-    plan->owner = carve(arena, plan->num_experts, sizeof(*plan->owner));
+    plan->owner = carve(arena, plan->shape.num_experts, sizeof(*plan->owner));
     plan->capacities = carve(arena, ranks, sizeof(*plan->capacities));
     plan->counts = carve(arena, NUM_PARTS * ranks, sizeof(char *));
     plan->nodes.relay = carve(arena, epx_device_nodes_words(comm), sizeof(int32_t));
     CARVE(arena, plan->send_rows, ranks);
     CARVE(arena, plan->recv_rows, ranks);
-    CARVE(arena, plan->rank_counts, ranks);
-    CARVE(arena, plan->base, plan->num_experts);
+    CARVE(arena, plan->view.rank_counts, ranks);
+    CARVE(arena, plan->base, plan->shape.num_experts);
     CARVE(arena, plan->block_counts, blocks * counts);
     CARVE(arena, plan->warp_counts, blocks * 3 * counts);
-    CARVE(arena, plan->num_rows, 1);
-    CARVE(arena, plan->required_rows, 1);
+    CARVE(arena, plan->view.num_rows, 1);
+    CARVE(arena, plan->view.required_rows, 1);
     CARVE(arena, plan->outcome, 1);
     CARVE(arena, plan->bad, 2);
     CARVE(arena, plan->dropped, 1);
@@ -146,44 +149,30 @@ static void carve_all(struct arena *arena, const struct epx_route *route,
 static void fix_plan(const struct epx_route *route, struct epx_device_plan *plan)
 {
     const EPX_Route_attr *attr = &route->attr;
-    int rank = route->comm->rank, ranks = route->comm->size;
+    int ranks = route->comm->size;
 
-    plan->num_experts = attr->num_experts;
-    plan->top_k = attr->top_k;
-    plan->max_tokens = attr->max_tokens;
-    plan->first_expert = epx_first_expert(rank, attr->num_experts, ranks);
-    plan->num_local = epx_first_expert(rank + 1, attr->num_experts, ranks) - plan->first_expert;
-    plan->alignment = attr->alignment;
-    plan->index_bits = attr->index_bits;
-    plan->rank_major = attr->layout == EPX_RANK_MAJOR;
-    plan->drops = attr->overflow == EPX_OVERFLOW_DROP;
+    plan->shape = epx_plan_shape_of(route);
     plan->most_rows = attr->top_k < ranks ? attr->top_k : ranks;
     plan->record_bytes = epx_wire_record_bytes(attr->top_k);
-    plan->record_share = plan->max_tokens * plan->record_bytes;
+    plan->record_share = plan->shape.max_tokens * plan->record_bytes;
     if (exchanges_messages(route)) {
         plan->nodes = epx_device_nodes_of(route->comm, attr->top_k);
         if (plan->nodes.num_nodes)
             plan->record_share +=
-                epx_round_up(plan->max_tokens * (int64_t)epx_entry_bytes(attr->top_k), 16);
+                epx_round_up(plan->shape.max_tokens * (int64_t)epx_entry_bytes(attr->top_k), 16);
     }
     plan->stage_bytes = route_stage_bytes(route, plan);
 }
 
 static int find_capacity(struct epx_route *route, const struct epx_device_plan *plan)
 {
-    int64_t worst = epx_route_worst_capacity(&route->attr, route->comm->size, plan->num_local);
-
-    EPX_FAIL_IF((int64_t)plan->max_tokens * plan->top_k > INT32_MAX, EPX_ERR_COUNT,
-                "%d tokens of %d choices are more than %d pairs", plan->max_tokens, plan->top_k,
-                INT32_MAX);
-    EPX_FAIL_IF(plan->num_experts > EPX_MOST_DEVICE_EXPERTS, EPX_ERR_COUNT,
-                "%d experts, want at most %d on device memory", plan->num_experts,
+    EPX_FAIL_IF((int64_t)plan->shape.max_tokens * plan->shape.top_k > INT32_MAX, EPX_ERR_COUNT,
+                "%d tokens of %d choices are more than %d pairs", plan->shape.max_tokens,
+                plan->shape.top_k, INT32_MAX);
+    EPX_FAIL_IF(plan->shape.num_experts > EPX_MOST_DEVICE_EXPERTS, EPX_ERR_COUNT,
+                "%d experts, want at most %d on device memory", plan->shape.num_experts,
                 EPX_MOST_DEVICE_EXPERTS);
-    route->capacity = route->attr.recv_capacity ? route->attr.recv_capacity : worst;
-    EPX_FAIL_IF(route->capacity > INT32_MAX, EPX_ERR_COUNT,
-                "the worst case is %lld rows, more than %d; set recv_capacity", (long long)worst,
-                INT32_MAX);
-    return EPX_SUCCESS;
+    return epx_route_find_capacity(route, &plan->shape);
 }
 
 /* Copies to the device on the library's stream, and waits for that stream alone. */
@@ -200,14 +189,11 @@ static int upload(const struct epx_route *route, const void *to, const void *fro
 static int upload_owners(const struct epx_route *route, const struct epx_device_plan *plan)
 {
     int ranks = route->comm->size, rc;
-    int32_t *owner = calloc((size_t)plan->num_experts, sizeof(*owner));
+    int32_t *owner = calloc((size_t)plan->shape.num_experts, sizeof(*owner));
 
-    EPX_FAIL_IF(!owner, EPX_ERR_NO_MEM, "no memory for %d experts", plan->num_experts);
-    for (int32_t r = 0; r < ranks; r++)
-        for (int32_t e = epx_first_expert(r, plan->num_experts, ranks);
-             e < epx_first_expert(r + 1, plan->num_experts, ranks); e++)
-            owner[e] = r;
-    rc = upload(route, plan->owner, owner, (size_t)plan->num_experts * sizeof(*owner));
+    EPX_FAIL_IF(!owner, EPX_ERR_NO_MEM, "no memory for %d experts", plan->shape.num_experts);
+    epx_find_owners(owner, plan->shape.num_experts, ranks);
+    rc = upload(route, plan->owner, owner, (size_t)plan->shape.num_experts * sizeof(*owner));
     free(owner);
     return rc;
 }
@@ -284,10 +270,11 @@ static int fill(const struct epx_route *route, struct epx_device_plan *plan,
                 const int64_t *capacities, const size_t offsets[NUM_PARTS], size_t bytes)
 {
     const struct epx_device *device = route->transport->device;
-    size_t slots_bytes = (size_t)plan->max_tokens * (size_t)plan->top_k * sizeof(*plan->slots);
+    size_t slots_bytes =
+        (size_t)plan->shape.max_tokens * (size_t)plan->shape.top_k * sizeof(*plan->view.slots);
 
     EPX_TRY_CUDA(cudaMemsetAsync(route->window->own, 0, bytes, device->stream));
-    EPX_TRY_CUDA(cudaMemsetAsync(plan->slots, 0xff, slots_bytes, device->stream));
+    EPX_TRY_CUDA(cudaMemsetAsync(plan->view.slots, 0xff, slots_bytes, device->stream));
     EPX_TRY(upload(route, plan->capacities, capacities,
                    (size_t)route->comm->size * sizeof(*capacities)));
     EPX_TRY(upload_owners(route, plan));
@@ -307,24 +294,6 @@ static int fill_window(const struct epx_route *route, struct epx_device_plan *pl
     rc = fill(route, plan, capacities, offsets, bytes);
     epx_device_leave(&scope);
     return rc;
-}
-
-static void show_view(struct epx_route *route, const struct epx_device_plan *plan)
-{
-    EPX_Route_view *view = &route->view;
-
-    view->num_local_experts = plan->num_local;
-    view->first_local_expert = plan->first_expert;
-    view->capacity = route->capacity;
-    view->expert_counts = plan->expert_counts;
-    view->expert_offsets = plan->rank_major ? NULL : plan->expert_offsets;
-    view->rank_counts = plan->rank_counts;
-    view->num_rows = plan->num_rows;
-    view->required_rows = plan->required_rows;
-    view->slots = plan->slots;
-    view->row_expert_ids = plan->rank_major ? plan->row_expert_ids : NULL;
-    view->row_tokens = plan->row_tokens;
-    view->row_ranks = plan->row_ranks;
 }
 
 static void plan_free(struct epx_route *route)
@@ -371,7 +340,7 @@ int epx_device_route_create(struct epx_route *route)
     if (rc == EPX_SUCCESS)
         rc = create_window(route, plan, capacities);
     if (rc == EPX_SUCCESS)
-        show_view(route, plan);
+        epx_route_show_view(route, &plan->shape, &plan->view);
     free(capacities);
     return rc;
 }

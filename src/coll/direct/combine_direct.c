@@ -23,7 +23,7 @@ static void store_weights(const struct epx_direct *direct, int home, int32_t *re
     const struct epx_plan *plan = direct->plan;
     const uint8_t *choices = epx_record_choices(record, plan->record_shape);
     float weights[EPX_MAX_TOP_K];
-    float *to = plan->pair_weights_of[home] + (int64_t)record[EPX_RECORD_TOKEN] * plan->top_k;
+    float *to = plan->pair_weights_of[home] + (int64_t)record[EPX_RECORD_TOKEN] * plan->shape.top_k;
 
     epx_take_pair_weights(plan, &direct->expert, record, weights);
     for (int i = 0; i < record[EPX_RECORD_PAIRS]; i++)
@@ -38,7 +38,7 @@ static int push_sums(struct epx_direct *direct, int home)
     int64_t pushed = 0;
     char *slot;
 
-    while (to->row < plan->rank_counts[home] && pushed < EPX_DIRECT_STRIDE) {
+    while (to->row < plan->view.rank_counts[home] && pushed < EPX_DIRECT_STRIDE) {
         int32_t *record = epx_plan_record(plan, home, to->row);
 
         if (record[EPX_RECORD_SLOTS] == 0) {
@@ -75,9 +75,9 @@ static int peek_parts(const struct epx_direct *direct, const int32_t *ranks, int
 static void take_weights(const struct epx_direct *direct, int32_t token)
 {
     const struct epx_plan *plan = direct->plan;
-    int64_t first = (int64_t)token * plan->top_k;
+    int64_t first = (int64_t)token * plan->shape.top_k;
 
-    for (int k = 0; k < plan->top_k; k++)
+    for (int k = 0; k < plan->shape.top_k; k++)
         if (plan->pair_ranks[first + k] >= 0)
             direct->home.weights[first + k] = plan->pair_weights[first + k];
 }
@@ -129,7 +129,7 @@ static int move(struct epx_direct *direct, struct epx_request *request, int *mov
     request->complete = 1;
     for (int r = 0; r < direct->comm->size; r++) {
         *moved |= push_sums(direct, r);
-        if (direct->to[r].row < direct->plan->rank_counts[r]) {
+        if (direct->to[r].row < direct->plan->view.rank_counts[r]) {
             request->complete = 0;
             request->waiting_for = r;
         }

@@ -48,11 +48,11 @@ static void begin(struct epx_direct *direct, struct epx_request *request, int we
     for (int r = 0; r < direct->comm->size; r++)
         direct->buffers[r] = find_buffer(direct, request, r);
     if (weighted)
-        epx_poison(plan->pair_weights,
-                   (size_t)plan->max_tokens * (size_t)plan->top_k * sizeof(*plan->pair_weights));
+        epx_poison(plan->pair_weights, (size_t)plan->shape.max_tokens * (size_t)plan->shape.top_k *
+                                           sizeof(*plan->pair_weights));
     if (weighted && call->num_tokens)
         memcpy(plan->pair_weights, call->weights_in,
-               (size_t)call->num_tokens * (size_t)plan->top_k * sizeof(*plan->pair_weights));
+               (size_t)call->num_tokens * (size_t)plan->shape.top_k * sizeof(*plan->pair_weights));
     epx_dispatch_begin(request, weighted);
 }
 
@@ -65,9 +65,9 @@ static void receive(struct epx_direct *direct, int source, int32_t *record, int6
 
     if (direct->expert.weighted && segment == 0)
         for (int i = 0; i < record[EPX_RECORD_PAIRS]; i++)
-            weights[i] =
-                plan->pair_weights_of[source]
-                                     [(int64_t)record[EPX_RECORD_TOKEN] * plan->top_k + choices[i]];
+            weights[i] = plan->pair_weights_of[source][(int64_t)record[EPX_RECORD_TOKEN] *
+                                                           plan->shape.top_k +
+                                                       choices[i]];
     epx_receive_row(plan, &direct->expert, source, record,
                     (struct epx_row_segment){segment, data, weights});
 }
@@ -78,7 +78,7 @@ static int32_t *next_record(struct epx_direct *direct, int source)
     const struct epx_plan *plan = direct->plan;
     struct epx_cursor *from = &direct->from[source];
 
-    while (from->row < plan->rank_counts[source]) {
+    while (from->row < plan->view.rank_counts[source]) {
         int32_t *record = epx_plan_record(plan, source, from->row);
 
         if (record[EPX_RECORD_SLOTS])
@@ -182,7 +182,7 @@ static int spread_rows(struct epx_direct *direct, const struct epx_request *requ
     int32_t *record;
 
     if (source == direct->comm->rank ||
-        direct->from[source].row == direct->plan->rank_counts[source] ||
+        direct->from[source].row == direct->plan->view.rank_counts[source] ||
         !epx_direct_arrived(direct, request, source))
         return 0;
     while (spread < EPX_DIRECT_STRIDE && (record = next_record(direct, source))) {

@@ -46,7 +46,7 @@ static int store_records(struct epx_direct *direct, struct epx_request *request)
 
     for (int32_t r = 0; r < plan->num_ranks; r++)
         plan->record_to[r] = epx_record_at(plan->records_of[r], plan->record_shape,
-                                           (int64_t)plan->rank * plan->max_tokens);
+                                           (int64_t)plan->rank * plan->shape.max_tokens);
     EPX_TRY(epx_routing_assign(request));
     for (int r = 0; r < plan->num_ranks; r++)
         epx_direct_post_arrival(direct, request, r);
@@ -60,7 +60,7 @@ static void poison_window(struct epx_plan *plan)
 {
     epx_poison(plan->matrix, (size_t)plan->num_ranks * epx_count_words(plan->count_shape) *
                                  sizeof(*plan->matrix));
-    epx_poison(plan->records, (size_t)plan->num_ranks * (size_t)plan->max_tokens *
+    epx_poison(plan->records, (size_t)plan->num_ranks * (size_t)plan->shape.max_tokens *
                                   epx_record_bytes(plan->record_shape));
 }
 

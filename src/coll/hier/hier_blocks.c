@@ -46,7 +46,7 @@ static void count_home_rows(const struct epx_plan *plan, int32_t *rows)
 
     for (int32_t m = 0; m < by_node->nodes.num_nodes; m++)
         for (int32_t i = 0; m != by_node->nodes.own && i < by_node->rows[m]; i++)
-            rows[by_node->row_token[(int64_t)m * plan->max_tokens + i]]++;
+            rows[by_node->row_token[(int64_t)m * plan->shape.max_tokens + i]]++;
 }
 
 /* Rows that a relay passes on; in combine they meet in its stage. */
@@ -67,14 +67,14 @@ static void count_area(const struct epx_plan *plan, int32_t *rows)
 
     count_entries(plan, rows);
     for (int32_t i = 0; i < by_node->rows[own]; i++)
-        rows[by_node->row_token[(int64_t)own * plan->max_tokens + i]]++;
+        rows[by_node->row_token[(int64_t)own * plan->shape.max_tokens + i]]++;
 }
 
 /* Combine: the sums for all homes, which meet in the area. */
 static void count_parts(const struct epx_plan *plan, int32_t *rows)
 {
     for (int32_t s = 0; s < plan->num_ranks; s++)
-        for (int32_t u = 0; u < plan->rank_counts[s]; u++) {
+        for (int32_t u = 0; u < plan->view.rank_counts[s]; u++) {
             const int32_t *record = epx_plan_record(plan, s, u);
 
             rows[record[EPX_RECORD_TOKEN]] += record[EPX_RECORD_SLOTS] > 0;
@@ -85,7 +85,7 @@ static void count_parts(const struct epx_plan *plan, int32_t *rows)
 static int32_t longest_block(const struct epx_plan *plan, int64_t fit,
                              void (*count)(const struct epx_plan *plan, int32_t *rows))
 {
-    int32_t *rows = plan->by_node->token_rows, num = plan->max_tokens, longest = num, end = 0;
+    int32_t *rows = plan->by_node->token_rows, num = plan->shape.max_tokens, longest = num, end = 0;
     int64_t sum = 0;
 
     memset(rows, 0, (size_t)num * sizeof(*rows));
@@ -143,7 +143,7 @@ int epx_hier_begin(struct epx_hier *hier, struct epx_request *request, int *weig
 
 static void find_home_rows(struct epx_node_block *block, const struct epx_plan *plan, int32_t node)
 {
-    const int32_t *tokens = plan->by_node->row_token + (int64_t)node * plan->max_tokens;
+    const int32_t *tokens = plan->by_node->row_token + (int64_t)node * plan->shape.max_tokens;
     int32_t row = block->home_row[node] + block->home_rows[node];
 
     block->home_row[node] = row;

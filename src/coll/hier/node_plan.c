@@ -48,8 +48,8 @@ static void *array(int *failed, int64_t n, size_t element_bytes)
 static int allocate(struct epx_node_plan *by_node, const struct epx_plan *plan)
 {
     struct epx_nodes *nodes = &by_node->nodes;
-    int64_t ranks = plan->num_ranks, tokens = plan->max_tokens, num_nodes = nodes->num_nodes;
-    int64_t rows = tokens * (plan->top_k < ranks ? plan->top_k : ranks);
+    int64_t ranks = plan->num_ranks, tokens = plan->shape.max_tokens, num_nodes = nodes->num_nodes;
+    int64_t rows = tokens * (plan->shape.top_k < ranks ? plan->shape.top_k : ranks);
     int failed = 0;
 
     nodes->first = array(&failed, num_nodes + 1, sizeof(*nodes->first));
@@ -83,11 +83,12 @@ int epx_node_plan_create(const struct epx_comm *comm, struct epx_plan *plan)
     if (!failed) {
         epx_nodes_place(&by_node->nodes, plan->num_ranks);
         by_node->rows_per_token = most_rows(&by_node->nodes, plan->num_ranks, by_node->pairs);
-        by_node->entries = array(&failed, find_served(by_node, plan) * (int64_t)plan->max_tokens,
-                                 epx_entry_bytes(plan->top_k));
+        by_node->entries =
+            array(&failed, find_served(by_node, plan) * (int64_t)plan->shape.max_tokens,
+                  epx_entry_bytes(plan->shape.top_k));
     }
     EPX_FAIL_IF(failed, EPX_ERR_NO_MEM, "no memory for the rows of %d tokens to %d nodes",
-                plan->max_tokens, comm->num_nodes);
+                plan->shape.max_tokens, comm->num_nodes);
     return EPX_SUCCESS;
 }
 

@@ -25,7 +25,7 @@ static int64_t record_bytes(const struct epx_plan *plan)
 
 static int64_t entry_bytes(const struct epx_plan *plan)
 {
-    return (int64_t)epx_entry_bytes(plan->top_k);
+    return (int64_t)epx_entry_bytes(plan->shape.top_k);
 }
 
 /* Each of the two lists for a rank has half of its share of the stage. */
@@ -101,7 +101,7 @@ static struct items records_to(const struct epx_staged *staged, const struct epx
 static struct items records_from(const struct epx_staged *staged, const struct epx_plan *plan,
                                  int32_t rank)
 {
-    return items_of_round(staged, plan->rank_counts[rank], record_bytes(plan));
+    return items_of_round(staged, plan->view.rank_counts[rank], record_bytes(plan));
 }
 
 static struct items entries_to(const struct epx_staged *staged, const struct epx_plan *plan,
@@ -145,7 +145,8 @@ static void unpack_items(const struct epx_staged *staged, const struct epx_plan 
 {
     struct items records = records_from(staged, plan, rank);
     struct items entries = entries_from(staged, plan, rank);
-    int32_t *rows = plan->by_node->record_row + (int64_t)rank * plan->max_tokens + records.first;
+    int32_t *rows =
+        plan->by_node->record_row + (int64_t)rank * plan->shape.max_tokens + records.first;
     size_t bytes = epx_record_bytes(plan->record_shape);
     const char *from = staged->expert_at[rank];
 

@@ -78,7 +78,7 @@ static int next(struct epx_staged *staged, struct epx_request *request)
     block->row_stride = (int64_t)epx_record_bytes(plan->record_shape);
     for (int32_t r = 0; r < plan->num_ranks; r++) {
         block->home_rows[r] = records_of_round(staged, epx_plan_unique(plan, plan->rank, r));
-        block->expert_rows[r] = records_of_round(staged, plan->rank_counts[r]);
+        block->expert_rows[r] = records_of_round(staged, plan->view.rank_counts[r]);
     }
     epx_staged_measure(staged);
     request->phase = PACK;

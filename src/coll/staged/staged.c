@@ -188,7 +188,7 @@ static int32_t most_tokens(const struct epx_plan *plan)
 
 int64_t epx_staged_weight_bytes(const struct epx_plan *plan)
 {
-    return epx_round_up(4 * (int64_t)plan->top_k, 8);
+    return epx_round_up(4 * (int64_t)plan->shape.top_k, 8);
 }
 
 /* Bytes from one row to the next in a stage. */
@@ -248,7 +248,7 @@ static void find_expert_rows(struct epx_block *block, const struct epx_plan *pla
 
     block->record[rank] = u;
     block->expert_rows[rank] = 0;
-    for (; u < plan->rank_counts[rank]; u++) {
+    for (; u < plan->view.rank_counts[rank]; u++) {
         const int32_t *record = epx_plan_record(plan, rank, u);
 
         if (record[EPX_RECORD_TOKEN] >= end)

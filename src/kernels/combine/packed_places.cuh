@@ -31,8 +31,8 @@ struct packed_places {
     /* Tells a relay whether the row has a sum. */
     __device__ __forceinline__ void note_kept(const struct round_row &at) const
     {
-        if (a.plan.drops && !goes_straight(a.plan, a.comm, at.home) && lane_id() == 0)
-            *kept_behind(sum_for(at), a.rounds, a.backward ? a.plan.top_k : 0) =
+        if (a.plan.shape.drops && !goes_straight(a.plan, a.comm, at.home) && lane_id() == 0)
+            *kept_behind(sum_for(at), a.rounds, a.backward ? a.plan.shape.top_k : 0) =
                 at.record->num_slots > 0;
     }
 
@@ -55,7 +55,7 @@ struct packed_places {
     /* A pair's weight lies behind the row that the pair's rank, or that rank's relay, has sent. */
     __device__ __forceinline__ float weight_of(int64_t token, int64_t choice) const
     {
-        int32_t rank = a.plan.pair_rank[token * a.plan.top_k + choice], place = 0;
+        int32_t rank = a.plan.pair_rank[token * a.plan.shape.top_k + choice], place = 0;
 
         while (a.plan.token_rank[token * a.plan.most_rows + place] != rank)
             place++;

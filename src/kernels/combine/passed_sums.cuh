@@ -18,7 +18,8 @@ static __device__ char *part_of_rank(const struct epx_combine_rows &a,
 {
     char *part = place_for_rank(a.plan, a.rounds, passing, a.plan.incoming, at, index);
 
-    if (part && a.plan.drops && !*kept_behind(part, a.rounds, a.backward ? a.plan.top_k : 0))
+    if (part && a.plan.shape.drops &&
+        !*kept_behind(part, a.rounds, a.backward ? a.plan.shape.top_k : 0))
         return NULL;
     return part;
 }
@@ -29,7 +30,7 @@ static __device__ void pass_weights(const struct epx_combine_rows &a, const stru
 {
     const uint16_t *ranks = epx_entry_ranks(entry_of(a.plan, a.comm, at.home, at.row));
 
-    for (int32_t k = lane_id(); k < a.plan.top_k; k += EPX_WARP) {
+    for (int32_t k = lane_id(); k < a.plan.shape.top_k; k += EPX_WARP) {
         char *part = ranks[k] != EPX_ELSEWHERE ? part_of_rank(a, passing, at, ranks[k]) : NULL;
 
         if (part)

@@ -26,7 +26,7 @@ static void (*const kernels[NUM_ADDED_TYPES])(struct epx_combine_rows) =
 
 int epx_launch_store_sums(const struct epx_combine_rows *args, EPX_Stream stream)
 {
-    int64_t rows = (int64_t)args->plan.max_tokens * args->comm.num_ranks;
+    int64_t rows = (int64_t)args->plan.shape.max_tokens * args->comm.num_ranks;
     unsigned blocks = epx_blocks_for_rows(rows, args->row_bytes, EPX_ROW_BLOCKS);
 
     kernels[args->datatype - EPX_FLOAT16]<<<blocks, EPX_WAITING_THREADS, 0, stream>>>(*args);

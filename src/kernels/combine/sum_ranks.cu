@@ -29,7 +29,8 @@ static void (*const kernels[NUM_ADDED_TYPES])(struct epx_combine_rows) =
 
 int epx_launch_sum_ranks(const struct epx_combine_rows *args, EPX_Stream stream)
 {
-    unsigned blocks = epx_blocks_for_rows(args->plan.max_tokens, args->row_bytes, EPX_ROW_BLOCKS);
+    unsigned blocks =
+        epx_blocks_for_rows(args->plan.shape.max_tokens, args->row_bytes, EPX_ROW_BLOCKS);
 
     kernels[args->datatype - EPX_FLOAT16]<<<blocks, EPX_WAITING_THREADS, 0, stream>>>(*args);
     return epx_cuda_status(cudaGetLastError());

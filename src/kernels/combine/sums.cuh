@@ -35,7 +35,8 @@ struct stored_places {
 
     __device__ __forceinline__ float *weights_for(const struct round_row &at) const
     {
-        return (float *)(void *)a.plan.weights[at.home] + (int64_t)at.record->token * a.plan.top_k;
+        return (float *)(void *)a.plan.weights[at.home] +
+               (int64_t)at.record->token * a.plan.shape.top_k;
     }
 
     /* Whether the place-th row of a token has a part. */
@@ -54,7 +55,7 @@ struct stored_places {
     __device__ __forceinline__ float weight_of(int64_t token, int64_t choice) const
     {
         return ((const float *)(const void *)
-                    a.plan.weights[a.comm.rank])[token * a.plan.top_k + choice];
+                    a.plan.weights[a.comm.rank])[token * a.plan.shape.top_k + choice];
     }
 };
 
@@ -103,9 +104,9 @@ template <typename Places>
 static __device__ void take_weights(const struct epx_combine_rows &a, const Places &places,
                                     int64_t token)
 {
-    int64_t first = token * a.plan.top_k;
+    int64_t first = token * a.plan.shape.top_k;
 
-    for (int32_t k = lane_id(); k < a.plan.top_k; k += EPX_WARP)
+    for (int32_t k = lane_id(); k < a.plan.shape.top_k; k += EPX_WARP)
         a.grad_weights[first + k] =
             a.plan.pair_rank[first + k] >= 0 ? places.weight_of(token, k) : 0;
 }
@@ -165,7 +166,7 @@ static __device__ void send_weights(const struct epx_combine_rows &a,
     for (int32_t i = lane_id(); i < record->num_pairs; i += EPX_WARP) {
         int64_t slot = pairs[i].slot, choice = pairs[i].expert_choice & 255;
 
-        to[choice] = a.weights[a.plan.rank_major ? slot * a.plan.top_k + choice : slot];
+        to[choice] = a.weights[a.plan.shape.rank_major ? slot * a.plan.shape.top_k + choice : slot];
     }
 }
 

@@ -41,7 +41,7 @@ static __device__ void move_rows(const struct epx_dispatch_rows &a, struct excha
                                  int64_t num_rounds, struct row_list &list)
 {
     const struct epx_segments whole = epx_segments_cut(a.row_bytes, a.row_bytes);
-    const struct round everything = {0, a.plan.max_tokens, 0};
+    const struct round everything = {0, a.plan.shape.max_tokens, 0};
     bool takes = !is_direct(x, a.comm.rank);
 
     if (x.weighted)

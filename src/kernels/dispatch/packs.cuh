@@ -28,7 +28,7 @@ static __device__ int32_t list_places(const struct epx_dispatch_rows &a,
 static __device__ void pack_weights(const struct epx_dispatch_rows &a, int64_t token,
                                     const struct row_list &list, int32_t num)
 {
-    int32_t top_k = a.plan.top_k;
+    int32_t top_k = a.plan.shape.top_k;
 
     for (int32_t i = lane_id(); i < num * top_k; i += EPX_WARP)
         if (list.row[i / top_k])
@@ -88,10 +88,10 @@ static __device__ void unpack_weights(const struct epx_dispatch_rows &a, int32_t
                                       const struct epx_wire_record *record, char *row)
 {
     float *to = (float *)(void *)a.plan.weights[a.comm.rank] +
-                ((int64_t)source * a.plan.max_tokens + record->token) * a.plan.top_k;
+                ((int64_t)source * a.plan.shape.max_tokens + record->token) * a.plan.shape.top_k;
     const float *from = weights_behind(row, a.rounds);
 
-    for (int32_t k = lane_id(); k < a.plan.top_k; k += EPX_WARP)
+    for (int32_t k = lane_id(); k < a.plan.shape.top_k; k += EPX_WARP)
         to[k] = from[k];
 }
 

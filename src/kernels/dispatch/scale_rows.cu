@@ -202,8 +202,8 @@ static __global__ void __launch_bounds__(SCALING_THREADS, SCALING_BLOCKS_PER_SM)
     bool on = is_on(a.comm);
 
     if (on) {
-        find_range(a.plan, a.comm.num_ranks, a.plan.records[a.comm.rank], 0, a.plan.max_tokens,
-                   range);
+        find_range(a.plan, a.comm.num_ranks, a.plan.records[a.comm.rank], 0,
+                   a.plan.shape.max_tokens, range);
         scale_records<T>(a, range, lists[threadIdx.x / EPX_WARP]);
         zero_padding(a.plan, a.recv, a.row_bytes, a.recv_weights);
     }
@@ -211,7 +211,7 @@ static __global__ void __launch_bounds__(SCALING_THREADS, SCALING_BLOCKS_PER_SM)
         return;
     if (on)
         count_route_rows(a.comm, a.plan, a.plan.send_rows, a.row_bytes);
-    end_operation(a.comm, *a.plan.num_rows);
+    end_operation(a.comm, *a.plan.view.num_rows);
 }
 
 static void (*const kernels[NUM_ADDED_TYPES])(struct epx_dispatch_rows) =
@@ -219,7 +219,7 @@ static void (*const kernels[NUM_ADDED_TYPES])(struct epx_dispatch_rows) =
 
 int epx_launch_scale_rows(const struct epx_dispatch_rows *args, EPX_Stream stream)
 {
-    int64_t records = (int64_t)args->plan.max_tokens * args->comm.num_ranks;
+    int64_t records = (int64_t)args->plan.shape.max_tokens * args->comm.num_ranks;
     int64_t blocks = (records + SCALING_WARPS - 1) / SCALING_WARPS;
     const int64_t most = MOST_SCALING_BLOCKS;
 

@@ -70,8 +70,8 @@ static __device__ void send_token(const struct epx_dispatch_rows &a, const struc
 /* Each pair's weight to the rank that the pair travels to, at [source][token][choice]. */
 static __device__ void send_weights(const struct epx_dispatch_rows &a)
 {
-    int64_t pairs = (int64_t)a.num_tokens * a.plan.top_k;
-    int64_t mine = (int64_t)a.comm.rank * a.plan.max_tokens * a.plan.top_k;
+    int64_t pairs = (int64_t)a.num_tokens * a.plan.shape.top_k;
+    int64_t mine = (int64_t)a.comm.rank * a.plan.shape.max_tokens * a.plan.shape.top_k;
 
     for (int64_t p = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; p < pairs;
          p += (int64_t)gridDim.x * blockDim.x)

@@ -11,7 +11,7 @@ static __device__ void spread_row(const struct epx_dispatch_rows &a, const struc
                                   struct epx_wire_record *record, struct row_list &list)
 {
     const struct epx_wire_pair *pairs = epx_wire_pairs(record);
-    int32_t num = a.plan.rank_major ? 1 : record->num_slots;
+    int32_t num = a.plan.shape.rank_major ? 1 : record->num_slots;
 
     if (num < 2)
         return;
@@ -26,17 +26,18 @@ static __device__ void spread_weights(const struct epx_dispatch_rows &a, int32_t
                                       struct epx_wire_record *record)
 {
     const struct epx_wire_pair *pairs = epx_wire_pairs(record);
-    const float *weights = (const float *)(const void *)a.plan.weights[a.comm.rank] +
-                           ((int64_t)source * a.plan.max_tokens + record->token) * a.plan.top_k;
-    float *wide = a.recv_weights + (int64_t)pairs[0].slot * a.plan.top_k;
+    const float *weights =
+        (const float *)(const void *)a.plan.weights[a.comm.rank] +
+        ((int64_t)source * a.plan.shape.max_tokens + record->token) * a.plan.shape.top_k;
+    float *wide = a.recv_weights + (int64_t)pairs[0].slot * a.plan.shape.top_k;
 
-    for (int32_t k = lane_id(); a.plan.rank_major && k < a.plan.top_k; k += EPX_WARP)
+    for (int32_t k = lane_id(); a.plan.shape.rank_major && k < a.plan.shape.top_k; k += EPX_WARP)
         wide[k] = 0;
     __syncwarp();
     for (int32_t i = lane_id(); i < record->num_pairs; i += EPX_WARP) {
         uint32_t choice = pairs[i].expert_choice & 255;
 
-        if (a.plan.rank_major)
+        if (a.plan.shape.rank_major)
             wide[choice] = weights[choice];
         else
             a.recv_weights[pairs[i].slot] = weights[choice];
@@ -87,7 +88,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
         return;
     if (on)
         count_route_rows(a.comm, a.plan, a.plan.send_rows, a.row_bytes);
-    end_operation(a.comm, *a.plan.num_rows);
+    end_operation(a.comm, *a.plan.view.num_rows);
 }
 
 int epx_launch_spread_rows(const struct epx_dispatch_rows *args, struct epx_chunk chunk,

@@ -98,7 +98,7 @@ static inline int32_t assign_row(struct epx_plan *plan, int32_t token, int32_t c
     open->record[EPX_RECORD_SLOTS] = 1;
     epx_record_slots(open->record)[0] = (int32_t)open->slot;
     epx_record_experts(open->record, plan->record_shape)[pair] =
-        expert - epx_first_expert(rank, plan->num_experts, plan->num_ranks);
+        expert - epx_first_expert(rank, plan->shape.num_experts, plan->num_ranks);
     return (int32_t)open->slot;
 }
 
@@ -108,11 +108,11 @@ static inline void assign_pairs(struct epx_plan *plan,
     int64_t pair = 0;
 
     for (int32_t t = 0; t < plan->num_tokens; t++)
-        for (int32_t k = 0; k < plan->top_k; k++, pair++) {
+        for (int32_t k = 0; k < plan->shape.top_k; k++, pair++) {
             int32_t expert = plan->pair_experts[pair];
             int32_t slot = expert >= 0 ? assign(plan, t, k, expert) : -1;
 
-            plan->slots[pair] = slot;
+            plan->view.slots[pair] = slot;
             plan->pair_ranks[pair] = slot >= 0 ? plan->owner[expert] : -1;
         }
 }
@@ -138,17 +138,17 @@ static void list_by_token(struct epx_plan *plan)
 
 void epx_assign_slots_host(struct epx_plan *plan)
 {
-    int64_t pairs = (int64_t)plan->num_tokens * plan->top_k;
-    int64_t all = (int64_t)plan->max_tokens * plan->top_k;
+    int64_t pairs = (int64_t)plan->num_tokens * plan->shape.top_k;
+    int64_t all = (int64_t)plan->shape.max_tokens * plan->shape.top_k;
     struct epx_plan copy; /* no store can alias a local copy */
 
     begin(plan);
     copy = *plan;
-    if (plan->rank_major)
+    if (plan->shape.rank_major)
         assign_pairs(&copy, assign_row);
     else
         assign_pairs(&copy, assign_pair);
     plan->dropped = copy.dropped;
-    memset(plan->slots + pairs, 0xff, (size_t)(all - pairs) * sizeof(*plan->slots));
+    memset(plan->view.slots + pairs, 0xff, (size_t)(all - pairs) * sizeof(*plan->view.slots));
     list_by_token(plan);
 }

@@ -13,30 +13,31 @@ static void index_record(struct epx_plan *plan, int32_t source, int32_t *record)
     const uint8_t *choices = epx_record_choices(record, plan->record_shape);
 
     for (int32_t i = 0; i < record[EPX_RECORD_SLOTS]; i++) {
-        plan->row_tokens[slots[i]] = record[EPX_RECORD_TOKEN];
-        plan->row_ranks[slots[i]] = source;
+        plan->view.row_tokens[slots[i]] = record[EPX_RECORD_TOKEN];
+        plan->view.row_ranks[slots[i]] = source;
     }
-    for (int32_t i = 0; plan->rank_major && i < record[EPX_RECORD_PAIRS]; i++) {
-        plan->row_expert_ids[(int64_t)slots[0] * plan->top_k + choices[i]] = experts[i];
-        plan->expert_counts[experts[i]]++;
+    for (int32_t i = 0; plan->shape.rank_major && i < record[EPX_RECORD_PAIRS]; i++) {
+        plan->view.row_expert_ids[(int64_t)slots[0] * plan->shape.top_k + choices[i]] = experts[i];
+        plan->view.expert_counts[experts[i]]++;
     }
     plan->recv_rows[source] += record[EPX_RECORD_SLOTS] > 0;
 }
 
 void epx_index_rows_host(struct epx_plan *plan)
 {
-    size_t rows = (size_t)*plan->num_rows;
+    size_t rows = (size_t)*plan->view.num_rows;
 
-    memset(plan->row_tokens, 0xff, rows * sizeof(*plan->row_tokens));
-    memset(plan->row_ranks, 0xff, rows * sizeof(*plan->row_ranks));
-    if (plan->rank_major) {
-        memset(plan->row_expert_ids, 0xff,
-               rows * (size_t)plan->top_k * sizeof(*plan->row_expert_ids));
-        memset(plan->expert_counts, 0, (size_t)plan->num_local * sizeof(*plan->expert_counts));
+    memset(plan->view.row_tokens, 0xff, rows * sizeof(*plan->view.row_tokens));
+    memset(plan->view.row_ranks, 0xff, rows * sizeof(*plan->view.row_ranks));
+    if (plan->shape.rank_major) {
+        memset(plan->view.row_expert_ids, 0xff,
+               rows * (size_t)plan->shape.top_k * sizeof(*plan->view.row_expert_ids));
+        memset(plan->view.expert_counts, 0,
+               (size_t)plan->shape.num_local * sizeof(*plan->view.expert_counts));
     }
     for (int32_t s = 0; s < plan->num_ranks; s++) {
         plan->recv_rows[s] = 0;
-        for (int32_t u = 0; u < plan->rank_counts[s]; u++)
+        for (int32_t u = 0; u < plan->view.rank_counts[s]; u++)
             index_record(plan, s, epx_plan_record(plan, s, u));
     }
 }

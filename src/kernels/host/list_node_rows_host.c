@@ -19,7 +19,8 @@ static void list_token(const struct epx_plan *plan, int32_t token)
         int32_t rank = plan->token_rank[i], node = by_node->nodes.node[rank];
 
         if (node != last)
-            by_node->row_token[(int64_t)node * plan->max_tokens + by_node->rows[node]++] = token;
+            by_node->row_token[(int64_t)node * plan->shape.max_tokens + by_node->rows[node]++] =
+                token;
         last = node;
         by_node->token_row[i] = by_node->rows[node] - 1;
         by_node->send_row[plan->send_offset[rank] + plan->token_row[i]] = by_node->token_row[i];

@@ -42,8 +42,8 @@ static void note_short(struct epx_plan *plan, int32_t rank, int64_t required)
 /* The slabs of one rank in expert-major order; returns the rows they take. */
 static int64_t offset_rank(struct epx_plan *plan, int32_t rank)
 {
-    int32_t first = epx_first_expert(rank, plan->num_experts, plan->num_ranks);
-    int32_t end = epx_first_expert(rank + 1, plan->num_experts, plan->num_ranks);
+    int32_t first = epx_first_expert(rank, plan->shape.num_experts, plan->num_ranks);
+    int32_t end = epx_first_expert(rank + 1, plan->shape.num_experts, plan->num_ranks);
     int64_t start = 0;
 
     for (int32_t e = first; e < end; e++) {
@@ -51,13 +51,13 @@ static int64_t offset_rank(struct epx_plan *plan, int32_t rank)
 
         plan->next_slot[e] = start + pairs_before(plan, e, plan->rank);
         if (rank == plan->rank) {
-            plan->expert_offsets[e - first] = start;
-            plan->expert_counts[e - first] = (int32_t)clamp(total, INT32_MAX);
+            plan->view.expert_offsets[e - first] = start;
+            plan->view.expert_counts[e - first] = (int32_t)clamp(total, INT32_MAX);
         }
-        start += epx_round_up(total, plan->alignment);
+        start += epx_round_up(total, plan->shape.alignment);
     }
     if (rank == plan->rank)
-        plan->expert_offsets[plan->num_local] = start;
+        plan->view.expert_offsets[plan->shape.num_local] = start;
     return start;
 }
 
@@ -68,7 +68,7 @@ static void offset_expert_major(struct epx_plan *plan)
 
         note_short(plan, d, required);
         if (d == plan->rank)
-            *plan->required_rows = required;
+            *plan->view.required_rows = required;
     }
 }
 
@@ -80,11 +80,11 @@ static void offset_rank_major(struct epx_plan *plan)
         plan->next_row[d] = rows_before(plan, d, plan->rank);
         note_short(plan, d, required);
         if (d == plan->rank)
-            *plan->required_rows = required;
+            *plan->view.required_rows = required;
     }
-    for (int32_t e = 0; e < plan->num_local; e++)
-        plan->expert_counts[e] =
-            (int32_t)clamp(pairs_before(plan, plan->first_expert + e, plan->num_ranks), INT32_MAX);
+    for (int32_t e = 0; e < plan->shape.num_local; e++)
+        plan->view.expert_counts[e] = (int32_t)clamp(
+            pairs_before(plan, plan->shape.first_expert + e, plan->num_ranks), INT32_MAX);
 }
 
 /* Clips the view to what is kept; without the drop policy too many rows are an error and stay. */
@@ -92,25 +92,26 @@ static void clip_view(struct epx_plan *plan)
 {
     int64_t capacity = plan->capacities[plan->rank];
 
-    *plan->num_rows = plan->drops ? clamp(*plan->required_rows, capacity) : *plan->required_rows;
-    if (!plan->drops || plan->rank_major)
+    *plan->view.num_rows =
+        plan->shape.drops ? clamp(*plan->view.required_rows, capacity) : *plan->view.required_rows;
+    if (!plan->shape.drops || plan->shape.rank_major)
         return;
-    for (int32_t e = 0; e < plan->num_local; e++) {
-        plan->expert_offsets[e] = clamp(plan->expert_offsets[e], capacity);
-        plan->expert_counts[e] =
-            (int32_t)clamp(plan->expert_counts[e], capacity - plan->expert_offsets[e]);
+    for (int32_t e = 0; e < plan->shape.num_local; e++) {
+        plan->view.expert_offsets[e] = clamp(plan->view.expert_offsets[e], capacity);
+        plan->view.expert_counts[e] =
+            (int32_t)clamp(plan->view.expert_counts[e], capacity - plan->view.expert_offsets[e]);
     }
-    plan->expert_offsets[plan->num_local] = *plan->num_rows;
+    plan->view.expert_offsets[plan->shape.num_local] = *plan->view.num_rows;
 }
 
 void epx_offset_slabs_host(struct epx_plan *plan)
 {
     plan->short_rank = -1;
-    if (plan->rank_major)
+    if (plan->shape.rank_major)
         offset_rank_major(plan);
     else
         offset_expert_major(plan);
     for (int32_t s = 0; s < plan->num_ranks; s++)
-        plan->rank_counts[s] = epx_plan_unique(plan, s, plan->rank);
+        plan->view.rank_counts[s] = epx_plan_unique(plan, s, plan->rank);
     clip_view(plan);
 }

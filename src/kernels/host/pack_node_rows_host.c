@@ -13,7 +13,7 @@ static void pack_row(const struct epx_plan *plan, const struct epx_home_rows *ro
                      int32_t token, char *to)
 {
     size_t bytes = (size_t)epx_segment_length(rows->cut, segment);
-    int64_t top_k = plan->top_k;
+    int64_t top_k = plan->shape.top_k;
 
     memcpy(to,
            (const char *)rows->rows_in + token * rows->cut.row_bytes +
@@ -31,7 +31,7 @@ void epx_pack_node_rows_host(const struct epx_plan *plan, const struct epx_home_
 
     for (int32_t m = 0; m < by_node->nodes.num_nodes; m++) {
         const int32_t *tokens =
-            by_node->row_token + (int64_t)m * plan->max_tokens + block->home_row[m];
+            by_node->row_token + (int64_t)m * plan->shape.max_tokens + block->home_row[m];
         char *to = m == by_node->nodes.own ? block->area[plan->rank] : block->home_stage;
 
         to += block->home_at[m];

@@ -156,13 +156,13 @@ static void receive_weights(const struct epx_plan *plan, const struct epx_expert
     const uint8_t *choices = epx_record_choices(record, plan->record_shape);
     float *to;
 
-    if (!plan->rank_major) {
+    if (!plan->shape.rank_major) {
         for (int i = 0; i < slot_count(record); i++)
             op->row_weights[epx_record_slots(record)[i]] = pair_weights[i];
         return;
     }
-    to = op->row_weights + (int64_t)epx_record_slots(record)[0] * plan->top_k;
-    memset(to, 0, (size_t)plan->top_k * sizeof(*to));
+    to = op->row_weights + (int64_t)epx_record_slots(record)[0] * plan->shape.top_k;
+    memset(to, 0, (size_t)plan->shape.top_k * sizeof(*to));
     for (int i = 0; i < record[EPX_RECORD_PAIRS]; i++)
         to[choices[i]] = pair_weights[i];
 }
@@ -171,8 +171,8 @@ void epx_receive_row(const struct epx_plan *plan, const struct epx_expert_rows *
                      int32_t *record, struct epx_row_segment came)
 {
     if (op->scales) {
-        receive_scaled(op, op->sums + (size_t)source * (size_t)plan->top_k, record, came.segment,
-                       came.data);
+        receive_scaled(op, op->sums + (size_t)source * (size_t)plan->shape.top_k, record,
+                       came.segment, came.data);
         return;
     }
     receive_copies(op, record, came.segment, came.data);
@@ -212,7 +212,8 @@ void epx_take_pair_weights(const struct epx_plan *plan, const struct epx_expert_
     const int32_t *slots = epx_record_slots(record);
 
     for (int i = 0; i < record[EPX_RECORD_PAIRS]; i++) {
-        int64_t at = plan->rank_major ? (int64_t)slots[0] * plan->top_k + choices[i] : slots[i];
+        int64_t at =
+            plan->shape.rank_major ? (int64_t)slots[0] * plan->shape.top_k + choices[i] : slots[i];
 
         pair_weights[i] = op->weights_in[at];
     }
@@ -265,10 +266,10 @@ void epx_sum_token_rows(const struct epx_plan *plan, const struct epx_home_rows 
 int epx_give_pair_weights(const struct epx_plan *plan, const float *weights, int32_t token,
                           int32_t rank, float *pair_weights)
 {
-    int64_t first = (int64_t)token * plan->top_k;
+    int64_t first = (int64_t)token * plan->shape.top_k;
     int num = 0;
 
-    for (int k = 0; k < plan->top_k; k++)
+    for (int k = 0; k < plan->shape.top_k; k++)
         if (plan->pair_ranks[first + k] == rank)
             pair_weights[num++] = weights[first + k];
     return num;
@@ -277,10 +278,10 @@ int epx_give_pair_weights(const struct epx_plan *plan, const float *weights, int
 void epx_put_pair_weights(const struct epx_plan *plan, float *weights, int32_t token, int32_t rank,
                           const float *pair_weights)
 {
-    int64_t first = (int64_t)token * plan->top_k;
+    int64_t first = (int64_t)token * plan->shape.top_k;
     int num = 0;
 
-    for (int k = 0; k < plan->top_k; k++)
+    for (int k = 0; k < plan->shape.top_k; k++)
         if (plan->pair_ranks[first + k] == rank)
             weights[first + k] = pair_weights[num++];
 }

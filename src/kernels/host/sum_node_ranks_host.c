@@ -18,7 +18,7 @@ static int find_parts(const struct epx_plan *plan, const uint16_t *ranks, const 
     int num = 0;
 
     memset(by_node->pairs, 0, (size_t)size * sizeof(*by_node->pairs));
-    for (int32_t k = 0; k < plan->top_k; k++)
+    for (int32_t k = 0; k < plan->shape.top_k; k++)
         if (ranks[k] != EPX_ELSEWHERE)
             by_node->pairs[ranks[k]] = 1;
     for (int32_t i = 0; i < size; i++)
@@ -35,7 +35,7 @@ static void place_weights(const struct epx_plan *plan, const uint16_t *ranks, in
     int32_t size = epx_node_size(&by_node->nodes, by_node->nodes.own);
 
     memset(by_node->pairs, 0, (size_t)size * sizeof(*by_node->pairs));
-    for (int32_t k = 0; k < plan->top_k; k++) {
+    for (int32_t k = 0; k < plan->shape.top_k; k++) {
         const float *from;
 
         weights[k] = 0;
@@ -57,7 +57,7 @@ static void sum_entry(const struct epx_plan *plan, const struct epx_expert_rows 
     epx_sum_node_rows(rows, tokens->segment, parts, num, to);
     if (rows->weighted && tokens->segment == 0)
         place_weights(plan, ranks, weights_at, (float *)(void *)(to + weights_at));
-    for (int32_t k = 0; k < plan->top_k; k++)
+    for (int32_t k = 0; k < plan->shape.top_k; k++)
         if (ranks[k] != EPX_ELSEWHERE && by_node->pairs[ranks[k]]) {
             by_node->next[ranks[k]] += tokens->row_stride;
             by_node->pairs[ranks[k]] = 0;

@@ -27,9 +27,9 @@ static const char *find_part(const struct epx_plan *plan, const struct epx_node_
 static void put_node_weights(const struct epx_plan *plan, float *weights, int32_t token,
                              int32_t node, const float *node_weights)
 {
-    int64_t first = (int64_t)token * plan->top_k;
+    int64_t first = (int64_t)token * plan->shape.top_k;
 
-    for (int32_t k = 0; k < plan->top_k; k++) {
+    for (int32_t k = 0; k < plan->shape.top_k; k++) {
         int32_t rank = plan->pair_ranks[first + k];
 
         if (rank >= 0 && plan->by_node->nodes.node[rank] == node)

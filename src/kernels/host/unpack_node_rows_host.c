@@ -14,7 +14,7 @@ static void unpack_row(const struct epx_plan *plan, const struct epx_expert_rows
     int32_t *record = epx_plan_record(plan, source, u);
     const uint8_t *choices = epx_record_choices(record, plan->record_shape);
     int32_t relay = epx_relay(&by_node->nodes, source, by_node->nodes.own);
-    int64_t row = by_node->record_row[(int64_t)source * plan->max_tokens + u];
+    int64_t row = by_node->record_row[(int64_t)source * plan->shape.max_tokens + u];
     const char *from = block->area[relay] + block->area_at[relay][source] +
                        (row - block->area_row[relay][source]) * block->tokens->row_stride;
     const float *token_weights =

@@ -8,9 +8,9 @@
 void epx_zero_padding_host(const struct epx_plan *plan, void *rows, int64_t row_bytes,
                            float *row_weights)
 {
-    for (int32_t e = 0; e < plan->num_local && !plan->rank_major; e++) {
-        int64_t first = plan->expert_offsets[e] + plan->expert_counts[e];
-        int64_t num = plan->expert_offsets[e + 1] - first;
+    for (int32_t e = 0; e < plan->shape.num_local && !plan->shape.rank_major; e++) {
+        int64_t first = plan->view.expert_offsets[e] + plan->view.expert_counts[e];
+        int64_t num = plan->view.expert_offsets[e + 1] - first;
 
         if (num > 0 && rows && row_bytes)
             memset((char *)rows + first * row_bytes, 0, (size_t)(num * row_bytes));

@@ -58,14 +58,14 @@ static __device__ __forceinline__ int32_t num_records(const struct epx_device_pl
                                                       const struct epx_device_comm &c,
                                                       int32_t source, int32_t rank)
 {
-    return counts_of(plan, c, source)[plan.num_experts + rank];
+    return counts_of(plan, c, source)[plan.shape.num_experts + rank];
 }
 
 static __device__ __forceinline__ int32_t num_node_rows(const struct epx_device_plan &plan,
                                                         const struct epx_device_comm &c,
                                                         int32_t home, int32_t node)
 {
-    return counts_of(plan, c, home)[plan.num_experts + c.num_ranks + node];
+    return counts_of(plan, c, home)[plan.shape.num_experts + c.num_ranks + node];
 }
 
 /* The entry of a node row among records at this address, behind those from a home for a rank. */
@@ -74,7 +74,7 @@ static __device__ __forceinline__ int32_t *entry_behind(const struct epx_device_
                                                         int64_t row)
 {
     return epx_entry_at((int32_t *)(void *)epx_wire_record_at(&plan, records, home, num),
-                        plan.top_k, row);
+                        plan.shape.top_k, row);
 }
 
 static __device__ __forceinline__ int32_t *entry_of(const struct epx_device_plan &plan,
@@ -89,8 +89,8 @@ static __device__ int32_t node_rows_below(const struct epx_device_plan &plan,
                                           const struct epx_device_comm &c, int32_t node,
                                           int64_t token)
 {
-    return token < plan.max_tokens
-               ? rows_before(plan.nodes.token_row[(int64_t)node * plan.max_tokens + token])
+    return token < plan.shape.max_tokens
+               ? rows_before(plan.nodes.token_row[(int64_t)node * plan.shape.max_tokens + token])
                : num_node_rows(plan, c, c.rank, node);
 }
 

@@ -43,21 +43,9 @@
 #include "kernels/protocol/load_kernels.cuh"
 #include "kernels/protocol/ready_words.cuh"
 
-enum : int64_t { EPX_BLOCK_THREADS = 256, EPX_MOST_BLOCKS = 1024 };
-
 /* Most blocks of a kernel that stores one of several chunks: they keep all links busy and leave the
  * rest of the device to the kernel that spreads the chunk before. Most blocks of other kernels. */
 enum : int64_t { EPX_STORING_BLOCKS = 64, EPX_ROW_BLOCKS = 132 * 4 };
-
-/* Blocks for n independent items, one thread each, that stride over what is left. */
-static inline unsigned epx_blocks_for(int64_t n)
-{
-    int64_t blocks = (n + EPX_BLOCK_THREADS - 1) / EPX_BLOCK_THREADS;
-
-    if (blocks > EPX_MOST_BLOCKS)
-        blocks = EPX_MOST_BLOCKS;
-    return (unsigned)(blocks < 1 ? 1 : blocks);
-}
 
 /* Blocks of kernels whose warps take a slice of a row each and wait for nothing. */
 static inline unsigned epx_blocks_for_rows(int64_t rows, int64_t row_bytes, int64_t most)

@@ -16,7 +16,7 @@ static __device__ int64_t first_of_records(const struct epx_device_plan &plan, c
 {
     int64_t low = 0, high = num;
 
-    if (token <= 0 || token >= plan.max_tokens)
+    if (token <= 0 || token >= plan.shape.max_tokens)
         return token <= 0 ? 0 : high;
     while (low < high) {
         int64_t middle = (low + high) / 2;
@@ -32,7 +32,7 @@ static __device__ int64_t first_of_records(const struct epx_device_plan &plan, c
 static __device__ int64_t first_record(const struct epx_device_plan &plan, char *records,
                                        int32_t source, int64_t token)
 {
-    return first_of_records(plan, records, source, plan.rank_counts[source], token);
+    return first_of_records(plan, records, source, plan.view.rank_counts[source], token);
 }
 
 /* The records of all sources whose tokens are in a range; in shared memory. */
@@ -81,16 +81,17 @@ static __device__ struct row_source find_in_range(const struct record_range &ran
 /* The slot of the i-th row that could be padding; -1 = it is none. */
 static __device__ int64_t padding_slot(const struct epx_device_plan &plan, int64_t i)
 {
-    int64_t most = plan.alignment - 1, local = i / most;
-    int64_t slot = plan.expert_offsets[local] + plan.expert_counts[local] + i % most;
+    int64_t most = plan.shape.alignment - 1, local = i / most;
+    int64_t slot = plan.view.expert_offsets[local] + plan.view.expert_counts[local] + i % most;
 
-    return slot < plan.expert_offsets[local + 1] ? slot : -1;
+    return slot < plan.view.expert_offsets[local + 1] ? slot : -1;
 }
 
 static __device__ void zero_padding(const struct epx_device_plan &plan, char *rows,
                                     int64_t row_bytes, float *row_weights)
 {
-    int64_t most = plan.rank_major ? 0 : (int64_t)plan.num_local * (plan.alignment - 1);
+    int64_t most =
+        plan.shape.rank_major ? 0 : (int64_t)plan.shape.num_local * (plan.shape.alignment - 1);
 
     for (int64_t i = global_warp(); i < most; i += num_global_warps()) {
         int64_t slot = padding_slot(plan, i);

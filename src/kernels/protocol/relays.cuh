@@ -27,7 +27,8 @@ static inline size_t epx_passing_bytes(const struct epx_device_nodes *nodes)
 static __device__ __forceinline__ int32_t *passed_number(const struct epx_device_plan &plan,
                                                          int32_t served, int64_t row, int32_t index)
 {
-    return plan.nodes.passed + ((int64_t)served * plan.max_tokens + row) * plan.nodes.size + index;
+    return plan.nodes.passed + ((int64_t)served * plan.shape.max_tokens + row) * plan.nodes.size +
+           index;
 }
 
 static __device__ int32_t passed_below(const struct epx_device_plan &plan,

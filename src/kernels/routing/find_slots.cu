@@ -11,13 +11,13 @@
 static __device__ void number_rows(const struct epx_route_tokens &a)
 {
     const struct epx_device_plan &plan = a.plan;
-    int64_t pairs = (int64_t)a.num_tokens * plan.top_k;
+    int64_t pairs = (int64_t)a.num_tokens * plan.shape.top_k;
 
     for (int64_t p = global_thread(); p < pairs; p += num_global_threads()) {
         struct epx_device_pair pair = load_pair(plan, p);
-        int64_t token = p / plan.top_k;
+        int64_t token = p / plan.shape.top_k;
 
-        if (pair.expert >= 0 && lead_of(pair.lead_place) == p % plan.top_k)
+        if (pair.expert >= 0 && lead_of(pair.lead_place) == p % plan.shape.top_k)
             plan.token_row[token * plan.most_rows + place_of(pair.lead_place)] = pair.row;
     }
 }

@@ -19,8 +19,8 @@ static __device__ int32_t rank_of_pair(const struct epx_device_plan &plan, int64
 
 static __device__ bool goes_to_node(const struct epx_route_tokens &a, int64_t token, int32_t node)
 {
-    for (int32_t k = 0; k < a.plan.top_k; k++) {
-        int32_t rank = rank_of_pair(a.plan, token * a.plan.top_k + k);
+    for (int32_t k = 0; k < a.plan.shape.top_k; k++) {
+        int32_t rank = rank_of_pair(a.plan, token * a.plan.shape.top_k + k);
 
         if (rank >= 0 && a.comm.node[rank] == node)
             return true;
@@ -37,8 +37,8 @@ static __device__ void write_entry(const struct epx_route_tokens &a, int32_t tok
     uint16_t *ranks = epx_entry_ranks(entry);
 
     *entry = token;
-    for (int32_t k = 0; k < a.plan.top_k; k++) {
-        int32_t rank = rank_of_pair(a.plan, (int64_t)token * a.plan.top_k + k);
+    for (int32_t k = 0; k < a.plan.shape.top_k; k++) {
+        int32_t rank = rank_of_pair(a.plan, (int64_t)token * a.plan.shape.top_k + k);
 
         ranks[k] = rank >= 0 && a.comm.node[rank] == node ? (uint16_t)a.plan.nodes.index[rank]
                                                           : (uint16_t)EPX_ELSEWHERE;
@@ -48,14 +48,14 @@ static __device__ void write_entry(const struct epx_route_tokens &a, int32_t tok
 /* Numbers the node rows of this home for a node; returns how many there are. */
 static __device__ int32_t list_rows(const struct epx_route_tokens &a, int32_t node)
 {
-    int32_t *numbers = a.plan.nodes.token_row + (int64_t)node * a.plan.max_tokens, num = 0;
+    int32_t *numbers = a.plan.nodes.token_row + (int64_t)node * a.plan.shape.max_tokens, num = 0;
 
-    for (int32_t first = 0; first < a.plan.max_tokens; first += NUMBERING_THREADS) {
+    for (int32_t first = 0; first < a.plan.shape.max_tokens; first += NUMBERING_THREADS) {
         int32_t token = first + (int32_t)threadIdx.x;
         bool is = token < a.num_tokens && goes_to_node(a, token, node);
         int32_t row = take_numbers(is, num);
 
-        if (token < a.plan.max_tokens)
+        if (token < a.plan.shape.max_tokens)
             numbers[token] = number_of(row, is);
         if (is)
             write_entry(a, token, node, row);
@@ -66,7 +66,7 @@ static __device__ int32_t list_rows(const struct epx_route_tokens &a, int32_t no
 static __global__ void __launch_bounds__(NUMBERING_THREADS)
     list_node_rows(const __grid_constant__ struct epx_route_tokens a)
 {
-    int32_t node = (int32_t)blockIdx.x, rows = a.plan.num_experts + a.comm.num_ranks;
+    int32_t node = (int32_t)blockIdx.x, rows = a.plan.shape.num_experts + a.comm.num_ranks;
     bool on = is_on(a.comm);
 
     if (on) {

@@ -12,7 +12,7 @@ static __device__ bool goes_to_rank(const struct epx_device_plan &plan, int32_t 
 {
     const uint16_t *ranks = epx_entry_ranks(entry);
 
-    for (int32_t k = 0; k < plan.top_k; k++)
+    for (int32_t k = 0; k < plan.shape.top_k; k++)
         if (ranks[k] == index)
             return true;
     return false;

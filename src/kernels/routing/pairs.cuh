@@ -144,7 +144,7 @@ static __device__ EPX_COLD void note_bad(const struct epx_device_plan &plan, int
 
 static __device__ int32_t check_id(const struct epx_device_plan &plan, int64_t id, int64_t pair)
 {
-    if (id >= 0 && id < plan.num_experts)
+    if (id >= 0 && id < plan.shape.num_experts)
         return (int32_t)id;
     if (id != -1)
         note_bad(plan, pair);
@@ -215,13 +215,13 @@ static __device__ void count_pair(const struct epx_route_tokens &a, const struct
         return;
     atomicAdd(&chunk.counts[expert], 1);
     if (leads)
-        atomicAdd(&chunk.counts[plan.num_experts + rank], 1);
+        atomicAdd(&chunk.counts[plan.shape.num_experts + rank], 1);
 }
 
 static __device__ __forceinline__ int64_t load_id(const struct epx_route_tokens &a,
                                                   const struct position &at)
 {
-    return at.valid ? epx_expert_id(a.ids, a.plan.index_bits, at.pair) : -1;
+    return at.valid ? epx_expert_id(a.ids, a.plan.shape.index_bits, at.pair) : -1;
 }
 
 /*
@@ -232,7 +232,7 @@ static __device__ __forceinline__ int64_t load_id(const struct epx_route_tokens 
 static __device__ void count_chunk(const struct epx_route_tokens &a, const struct rank_table &table,
                                    const struct chunk &chunk)
 {
-    int32_t top_k = a.plan.top_k;
+    int32_t top_k = a.plan.shape.top_k;
     struct lanes lanes = lanes_of(top_k);
     int32_t steps = num_steps(lanes, chunk);
     struct position at = position_of(lanes, top_k, chunk, 0);
@@ -308,7 +308,7 @@ static __device__ EPX_COLD struct group group_in_memory(const struct epx_device_
     if (!at.valid)
         return group;
     group.lead = lead_of(plan.pairs[at.pair].lead_place);
-    for (int32_t choice = 0; choice < plan.top_k; choice++) {
+    for (int32_t choice = 0; choice < plan.shape.top_k; choice++) {
         int32_t expert = plan.pairs[first + choice].expert;
         int32_t lead = lead_of(plan.pairs[first + choice].lead_place);
 
@@ -349,7 +349,7 @@ static __device__ void send_pair(const struct epx_route_tokens &a, const struct 
     if (group.lead != at.choice)
         return;
     *(int4 *)(void *)record =
-        make_int4(at.token, group.place, group.num, plan.rank_major ? 1 : group.num);
+        make_int4(at.token, group.place, group.num, plan.shape.rank_major ? 1 : group.num);
     plan.token_rank[(int64_t)at.token * plan.most_rows + group.place] = rank;
 }
 
@@ -359,14 +359,16 @@ static __device__ void number_pair(const struct epx_route_tokens &a, const struc
 {
     const struct epx_device_plan &plan = a.plan;
     int32_t rank = rank_of(plan, table, expert);
-    struct group group = lanes.tokens ? group_in_step(lanes, plan.top_k, rank, a.comm.num_ranks)
-                                      : group_in_memory(plan, table, at, rank);
+    struct group group = lanes.tokens
+                             ? group_in_step(lanes, plan.shape.top_k, rank, a.comm.num_ranks)
+                             : group_in_memory(plan, table, at, rank);
     bool leads = rank >= 0 && group.lead == at.choice;
     struct epx_device_pair pair = {expert, 0, 0, group.lead << 8 | group.place};
 
-    pair.index = take_number(counters, expert, plan.num_experts);
-    pair.row = take_number({counters.counts + plan.num_experts, counters.before + plan.num_experts},
-                           leads ? rank : -1, a.comm.num_ranks);
+    pair.index = take_number(counters, expert, plan.shape.num_experts);
+    pair.row = take_number(
+        {counters.counts + plan.shape.num_experts, counters.before + plan.shape.num_experts},
+        leads ? rank : -1, a.comm.num_ranks);
     pair.row = row_of_lead(plan, lanes, at, group.lead, pair.row);
     if (!at.valid)
         return;
@@ -387,7 +389,7 @@ static __device__ void number_chunk(const struct epx_route_tokens &a,
                                     const struct rank_table &table, const struct chunk &chunk,
                                     const int32_t *before)
 {
-    int32_t top_k = a.plan.top_k;
+    int32_t top_k = a.plan.shape.top_k;
     const struct counters counters = {chunk.counts, before};
     struct lanes lanes = lanes_of(top_k);
     int32_t steps = num_steps(lanes, chunk);

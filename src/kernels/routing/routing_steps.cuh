@@ -33,15 +33,16 @@ static struct shared_parts parts_of(const struct epx_route_tokens *args)
 {
     int64_t ranks = args->comm.num_ranks, counts = epx_num_counts(&args->plan, (int32_t)ranks);
     int64_t fit = MOST_SHARED_COUNTS / counts - SUMS, most = ROUTING_WARPS;
-    int64_t from = args->plan.rank_major ? ranks : args->plan.num_local * ranks;
+    int64_t from = args->plan.shape.rank_major ? ranks : args->plan.shape.num_local * ranks;
     struct shared_parts parts;
 
     parts.warps = (int32_t)(fit < 0 ? 0 : fit < most ? fit : most);
-    parts.base = args->plan.num_experts <= MOST_SHARED_OFFSETS ? args->plan.num_experts : 0;
+    parts.base =
+        args->plan.shape.num_experts <= MOST_SHARED_OFFSETS ? args->plan.shape.num_experts : 0;
     parts.from = from <= MOST_SHARED_OFFSETS ? (int32_t)from : 0;
     parts.matrix = ranks * counts <= MOST_SHARED_COUNTS;
-    parts.owners = args->plan.num_experts <= MOST_SHARED_OWNERS
-                       ? (int32_t)epx_round_up(args->plan.num_experts, 8)
+    parts.owners = args->plan.shape.num_experts <= MOST_SHARED_OWNERS
+                       ? (int32_t)epx_round_up(args->plan.shape.num_experts, 8)
                        : 0;
     parts.words = (int32_t)(parts.warps ? (parts.warps + SUMS) * counts : 0);
     if (parts.matrix && ranks * counts > parts.words)
@@ -63,8 +64,8 @@ static __device__ void zero_sums(const struct epx_route_tokens &a)
 {
     for (int32_t r = (int32_t)threadIdx.x; r < a.comm.num_ranks; r += (int32_t)blockDim.x)
         a.plan.send_rows[r] = a.plan.recv_rows[r] = 0;
-    for (int32_t e = (int32_t)threadIdx.x; e < a.plan.num_local; e += (int32_t)blockDim.x)
-        a.plan.expert_counts[e] = 0;
+    for (int32_t e = (int32_t)threadIdx.x; e < a.plan.shape.num_local; e += (int32_t)blockDim.x)
+        a.plan.view.expert_counts[e] = 0;
     if (threadIdx.x == 0)
         *a.plan.dropped = 0;
 }
@@ -73,7 +74,7 @@ static __device__ void zero_sums(const struct epx_route_tokens &a)
 static __device__ void look_up(const struct epx_route_tokens &a, uint8_t *owner,
                                struct rank_table &table)
 {
-    int32_t ranks = a.comm.num_ranks, experts = a.plan.num_experts;
+    int32_t ranks = a.comm.num_ranks, experts = a.plan.shape.num_experts;
     int32_t thread = ROUTING_THREADS - 1 - (int32_t)threadIdx.x;
 
     for (int32_t r = thread; r < ranks; r += ROUTING_THREADS)
@@ -200,9 +201,9 @@ static __device__ EPX_COLD struct epx_outcome outcome_of_ids(const struct epx_ro
     if (a.plan.bad[0] == 0)
         return epx_outcome();
     outcome.rank = (int32_t)(a.plan.bad[0] < INT32_MAX ? a.plan.bad[0] : INT32_MAX);
-    outcome.a = pair / a.plan.top_k;
-    outcome.b = pair % a.plan.top_k;
-    outcome.c = epx_expert_id(a.ids, a.plan.index_bits, pair);
+    outcome.a = pair / a.plan.shape.top_k;
+    outcome.b = pair % a.plan.shape.top_k;
+    outcome.c = epx_expert_id(a.ids, a.plan.shape.index_bits, pair);
     return outcome;
 }
 
@@ -218,7 +219,7 @@ static __device__ void end_routing(const struct epx_route_tokens &a, const struc
         add_to(&a.comm.state->stats.dropped_rows, (uint64_t)*a.plan.dropped);
     }
     a.plan.bad[0] = a.plan.bad[1] = 0;
-    end_exchange(a.comm, x, exchanged, 0, *a.plan.num_rows, outcome);
+    end_exchange(a.comm, x, exchanged, 0, *a.plan.view.num_rows, outcome);
 }
 
 /*
@@ -252,7 +253,7 @@ static __device__ void find_slots(const struct epx_route_tokens &a, struct excha
     find_offsets(a, table, o);
     if (blockIdx.x == 0)
         show_counts(a, o);
-    if (o.short_rank >= 0 && !a.plan.drops) {
+    if (o.short_rank >= 0 && !a.plan.shape.drops) {
         if (threadIdx.x == 0)
             x.outcome = outcome_short(o);
         return;

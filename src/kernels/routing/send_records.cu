@@ -17,7 +17,7 @@ static __device__ int64_t bytes_for(const struct epx_route_tokens &a, int32_t so
 
     if (relayed)
         bytes += num_node_rows(a.plan, a.comm, source, a.comm.node[rank]) *
-                 (int64_t)epx_entry_bytes(a.plan.top_k);
+                 (int64_t)epx_entry_bytes(a.plan.shape.top_k);
     return bytes;
 }
 
@@ -52,7 +52,7 @@ static __global__ void __launch_bounds__(ROUTING_THREADS)
     }
     read_matrix(a, NULL, o);
     find_offsets(a, table, o);
-    if (o.short_rank < 0 || a.plan.drops) {
+    if (o.short_rank < 0 || a.plan.shape.drops) {
         post_records(a);
         return;
     }

@@ -57,7 +57,7 @@ static __device__ void read_matrix(const struct epx_route_tokens &a, int32_t *ro
 static __device__ void place_local_expert(const struct epx_route_tokens &a, const struct offsets &o,
                                           int32_t expert, int64_t start)
 {
-    int32_t local = expert - a.plan.first_expert;
+    int32_t local = expert - a.plan.shape.first_expert;
     int64_t at = start;
 
     for (int32_t s = 0; s < a.comm.num_ranks; s++) {
@@ -65,8 +65,9 @@ static __device__ void place_local_expert(const struct epx_route_tokens &a, cons
         at += counts_from(a, o, s)[expert];
     }
     if (blockIdx.x == 0) {
-        a.plan.expert_offsets[local] = start;
-        a.plan.expert_counts[local] = (int32_t)(at - start < INT32_MAX ? at - start : INT32_MAX);
+        a.plan.view.expert_offsets[local] = start;
+        a.plan.view.expert_counts[local] =
+            (int32_t)(at - start < INT32_MAX ? at - start : INT32_MAX);
     }
 }
 
@@ -88,7 +89,7 @@ static __device__ int64_t offset_rank(const struct epx_route_tokens &a,
             before += s < a.comm.rank ? pairs : 0;
             total += pairs;
         }
-        slab = (total + a.plan.alignment - 1) & -(int64_t)a.plan.alignment;
+        slab = (total + a.plan.shape.alignment - 1) & -(int64_t)a.plan.shape.alignment;
         through = inclusive_scan(slab);
         if (expert < end) {
             o.base[expert] = start + through - slab + before;
@@ -111,7 +112,7 @@ static __device__ EPX_COLD int64_t offset_rows(const struct epx_route_tokens &a,
             o.row_base[rank] = rows;
         if (rank == a.comm.rank)
             o.from[s] = rows;
-        rows += counts_from(a, o, s)[a.plan.num_experts + rank];
+        rows += counts_from(a, o, s)[a.plan.shape.num_experts + rank];
     }
     return rows;
 }
@@ -122,11 +123,11 @@ static __device__ void show_totals(const struct epx_route_tokens &a, const struc
     int64_t required = o.required[a.comm.rank], capacity = o.capacity[a.comm.rank];
 
     for (int32_t s = (int32_t)threadIdx.x; s < a.comm.num_ranks; s += (int32_t)blockDim.x)
-        plan.rank_counts[s] = counts_from(a, o, s)[plan.num_experts + a.comm.rank];
+        plan.view.rank_counts[s] = counts_from(a, o, s)[plan.shape.num_experts + a.comm.rank];
     if (threadIdx.x == 0) {
-        *plan.required_rows = required;
-        *plan.num_rows = plan.drops && required > capacity ? capacity : required;
-        plan.expert_offsets[plan.num_local] = *plan.num_rows;
+        *plan.view.required_rows = required;
+        *plan.view.num_rows = plan.shape.drops && required > capacity ? capacity : required;
+        plan.view.expert_offsets[plan.shape.num_local] = *plan.view.num_rows;
     }
 }
 
@@ -137,13 +138,14 @@ static __device__ EPX_COLD void clip_experts(const struct epx_route_tokens &a,
     const struct epx_device_plan &plan = a.plan;
     int64_t capacity = o.capacity[a.comm.rank];
 
-    for (int32_t e = (int32_t)threadIdx.x; e < plan.num_local; e += (int32_t)blockDim.x) {
-        int64_t offset = plan.expert_offsets[e] < capacity ? plan.expert_offsets[e] : capacity;
+    for (int32_t e = (int32_t)threadIdx.x; e < plan.shape.num_local; e += (int32_t)blockDim.x) {
+        int64_t offset =
+            plan.view.expert_offsets[e] < capacity ? plan.view.expert_offsets[e] : capacity;
         int64_t room = capacity - offset;
 
-        plan.expert_offsets[e] = offset;
-        plan.expert_counts[e] =
-            (int32_t)(plan.expert_counts[e] < room ? plan.expert_counts[e] : room);
+        plan.view.expert_offsets[e] = offset;
+        plan.view.expert_counts[e] =
+            (int32_t)(plan.view.expert_counts[e] < room ? plan.view.expert_counts[e] : room);
     }
 }
 
@@ -151,31 +153,31 @@ static __device__ EPX_COLD void clip_experts(const struct epx_route_tokens &a,
 static __device__ EPX_COLD void count_all_pairs(const struct epx_route_tokens &a,
                                                 const struct offsets &o)
 {
-    for (int32_t e = (int32_t)threadIdx.x; e < a.plan.num_local; e += (int32_t)blockDim.x) {
+    for (int32_t e = (int32_t)threadIdx.x; e < a.plan.shape.num_local; e += (int32_t)blockDim.x) {
         int64_t pairs = 0;
 
         for (int32_t s = 0; s < a.comm.num_ranks; s++)
-            pairs += counts_from(a, o, s)[a.plan.first_expert + e];
-        a.plan.expert_counts[e] = (int32_t)(pairs < INT32_MAX ? pairs : INT32_MAX);
+            pairs += counts_from(a, o, s)[a.plan.shape.first_expert + e];
+        a.plan.view.expert_counts[e] = (int32_t)(pairs < INT32_MAX ? pairs : INT32_MAX);
     }
 }
 
 /* One block: what the view shows beside the rows. */
 static __device__ void show_counts(const struct epx_route_tokens &a, const struct offsets &o)
 {
-    bool drops = a.plan.drops && is_short(o, a.comm.rank);
+    bool drops = a.plan.shape.drops && is_short(o, a.comm.rank);
 
     show_totals(a, o);
-    if (a.plan.rank_major && !drops)
+    if (a.plan.shape.rank_major && !drops)
         count_all_pairs(a, o);
-    if (!a.plan.rank_major && drops)
+    if (!a.plan.shape.rank_major && drops)
         clip_experts(a, o);
 }
 
 /* Shows the rows kept on ranks with room for all; add_kept_rows adds up those of other ranks. */
 static __device__ void show_rows(const struct epx_route_tokens &a, const struct offsets &o)
 {
-    int32_t me = a.comm.rank, rows = a.plan.num_experts;
+    int32_t me = a.comm.rank, rows = a.plan.shape.num_experts;
 
     for (int32_t r = (int32_t)threadIdx.x; r < a.comm.num_ranks; r += (int32_t)blockDim.x) {
         if (!is_short(o, r))
@@ -192,7 +194,7 @@ static __device__ void find_offsets(const struct epx_route_tokens &a,
     int32_t warp = (int32_t)threadIdx.x / EPX_WARP, warps = (int32_t)blockDim.x / EPX_WARP;
 
     for (int32_t d = warp; d < a.comm.num_ranks; d += warps) {
-        int64_t rows = a.plan.rank_major ? offset_rows(a, d, o) : offset_rank(a, table, o, d);
+        int64_t rows = a.plan.shape.rank_major ? offset_rows(a, d, o) : offset_rank(a, table, o, d);
 
         if (lane_id() == 0)
             o.required[d] = rows;
@@ -202,7 +204,7 @@ static __device__ void find_offsets(const struct epx_route_tokens &a,
         o.records[0] = 0;
         for (int32_t s = 0; s < a.comm.num_ranks; s++)
             o.records[s + 1] =
-                o.records[s] + counts_from(a, o, s)[a.plan.num_experts + a.comm.rank];
+                o.records[s] + counts_from(a, o, s)[a.plan.shape.num_experts + a.comm.rank];
         o.short_rank = -1;
         for (int32_t d = a.comm.num_ranks - 1; d >= 0; d--)
             if (is_short(o, d))
@@ -216,7 +218,7 @@ static __device__ __forceinline__ int64_t slot_of(const struct epx_device_plan &
                                                   const struct offsets &o,
                                                   const struct epx_device_pair &pair, int32_t rank)
 {
-    return plan.rank_major ? o.row_base[rank] + pair.row : o.base[pair.expert] + pair.index;
+    return plan.shape.rank_major ? o.row_base[rank] + pair.row : o.base[pair.expert] + pair.index;
 }
 
 /* Expert-major, where room is short: the first slot of a row, given that of its first pair. */
@@ -225,7 +227,7 @@ static __device__ EPX_COLD int64_t first_kept(const struct epx_device_plan &plan
                                               const struct offsets &o, const struct position &at,
                                               int32_t rank, int64_t slot)
 {
-    for (int32_t choice = at.choice + 1; slot < 0 && choice < plan.top_k; choice++) {
+    for (int32_t choice = at.choice + 1; slot < 0 && choice < plan.shape.top_k; choice++) {
         struct epx_device_pair other = load_pair(plan, at.pair - at.choice + choice);
 
         if (rank_of(plan, table, other.expert) != rank)
@@ -244,7 +246,7 @@ static __device__ int64_t slot_of_row(const struct epx_device_plan &plan,
 {
     if (!is_short(o, rank))
         return slot;
-    if (!plan.rank_major)
+    if (!plan.shape.rank_major)
         slot = first_kept(plan, table, o, at, rank, slot);
     if (slot >= 0)
         atomicAdd(&o.send_rows[rank], 1);
@@ -264,14 +266,14 @@ static __device__ void assign_pair(const struct epx_device_plan &plan,
         slot = slot_of(plan, o, pair, rank);
         if (slot >= o.capacity[rank]) {
             slot = -1;
-            if (!plan.rank_major || leads)
+            if (!plan.shape.rank_major || leads)
                 atomicAdd((unsigned long long *)plan.dropped, 1ULL);
         }
         if (leads)
             plan.token_slot[(int64_t)at.token * plan.most_rows + place_of(pair.lead_place)] =
                 (int32_t)slot_of_row(plan, table, o, at, rank, slot);
     }
-    plan.slots[at.pair] = (int32_t)slot;
+    plan.view.slots[at.pair] = (int32_t)slot;
     plan.pair_rank[at.pair] = slot >= 0 ? rank : -1;
 }
 
@@ -280,17 +282,17 @@ static __device__ void assign_slots(const struct epx_route_tokens &a,
 {
     const struct epx_device_plan &plan = a.plan;
     struct chunk chunk = chunk_of(a, (int32_t)blockDim.x / EPX_WARP, NULL);
-    struct lanes lanes = lanes_of(plan.top_k);
+    struct lanes lanes = lanes_of(plan.shape.top_k);
     int32_t steps = num_steps(lanes, chunk);
-    struct position at = position_of(lanes, plan.top_k, chunk, 0);
+    struct position at = position_of(lanes, plan.shape.top_k, chunk, 0);
     struct epx_device_pair pair = {-1, 0, 0, 0};
-    int64_t all = (int64_t)plan.max_tokens * plan.top_k;
+    int64_t all = (int64_t)plan.shape.max_tokens * plan.shape.top_k;
 
     if (at.valid)
         pair = load_pair(plan, at.pair);
 #pragma unroll 1
     for (int32_t step = 1; step <= steps; step++) {
-        struct position next = position_of(lanes, plan.top_k, chunk, step);
+        struct position next = position_of(lanes, plan.shape.top_k, chunk, step);
         struct epx_device_pair next_pair = pair;
 
         if (next.valid)
@@ -301,16 +303,16 @@ static __device__ void assign_slots(const struct epx_route_tokens &a,
         pair = next_pair;
     }
 #pragma unroll 1
-    for (int64_t p = (int64_t)a.num_tokens * plan.top_k + global_thread(); p < all;
+    for (int64_t p = (int64_t)a.num_tokens * plan.shape.top_k + global_thread(); p < all;
          p += num_global_threads())
-        plan.slots[p] = -1;
+        plan.view.slots[p] = -1;
 }
 
 static __device__ __forceinline__ void show_row(const struct epx_device_plan &plan, int64_t slot,
                                                 int32_t source, int32_t token)
 {
-    plan.row_tokens[slot] = token;
-    plan.row_ranks[slot] = source;
+    plan.view.row_tokens[slot] = token;
+    plan.view.row_ranks[slot] = source;
 }
 
 /* Two pairs of a record: read as they came, and written where the kept ones stay. */
@@ -375,12 +377,12 @@ static __device__ EPX_COLD int32_t index_rank_major(const struct epx_route_token
     const struct epx_device_plan &plan = a.plan;
     int2 *pairs = (int2 *)(void *)epx_wire_pairs(record);
     int64_t slot = o.from[source] + row;
-    int32_t *experts = plan.row_expert_ids + slot * plan.top_k;
+    int32_t *experts = plan.view.row_expert_ids + slot * plan.shape.top_k;
 
     if (slot >= o.capacity[a.comm.rank])
         return 0;
     show_row(plan, slot, source, head.x);
-    for (int32_t k = 0; k < plan.top_k; k++)
+    for (int32_t k = 0; k < plan.shape.top_k; k++)
         experts[k] = -1;
     for (int32_t i = 0; i < head.z; i++) {
         int2 pair = pairs[i];
@@ -388,7 +390,7 @@ static __device__ EPX_COLD int32_t index_rank_major(const struct epx_route_token
         pairs[i].x = (int32_t)slot;
         experts[pair.y & 255] = (int32_t)((uint32_t)pair.y >> 8);
         if (is_short(o, a.comm.rank))
-            atomicAdd(&plan.expert_counts[(uint32_t)pair.y >> 8], 1);
+            atomicAdd(&plan.view.expert_counts[(uint32_t)pair.y >> 8], 1);
     }
     return head.z;
 }
@@ -398,7 +400,7 @@ static __device__ EPX_COLD void clip_record(const struct epx_route_tokens &a, st
                                             int32_t kept)
 {
     record->num_pairs = kept;
-    record->num_slots = a.plan.rank_major ? kept > 0 : kept;
+    record->num_slots = a.plan.shape.rank_major ? kept > 0 : kept;
     if (kept)
         atomicAdd(&o.recv_rows[source], 1);
 }
@@ -422,7 +424,7 @@ static __device__ void index_records(const struct epx_route_tokens &a, struct of
             epx_wire_record_at(&a.plan, a.plan.records[a.comm.rank], source, i - o.records[source]);
         head = *(const int4 *)(const void *)record;
         two = *two_pairs(record, 0);
-        if (a.plan.rank_major)
+        if (a.plan.shape.rank_major)
             kept = index_rank_major(a, o, source, i - o.records[source], record, head);
         else if (clips)
             kept = index_some(a, o, source, record, head);
@@ -438,18 +440,18 @@ static __device__ EPX_COLD void index_padding(const struct epx_route_tokens &a,
                                               const struct offsets &o)
 {
     const struct epx_device_plan &plan = a.plan;
-    int64_t capacity = o.capacity[a.comm.rank], most = plan.alignment - 1;
+    int64_t capacity = o.capacity[a.comm.rank], most = plan.shape.alignment - 1;
     int32_t last = a.comm.num_ranks - 1;
 
-    for (int64_t i = global_thread(); !plan.rank_major && i < plan.num_local * most;
+    for (int64_t i = global_thread(); !plan.shape.rank_major && i < plan.shape.num_local * most;
          i += num_global_threads()) {
         int64_t local = i / most, start = o.from[local * a.comm.num_ranks];
         int64_t end = o.from[local * a.comm.num_ranks + last] +
-                      counts_from(a, o, last)[plan.first_expert + local];
+                      counts_from(a, o, last)[plan.shape.first_expert + local];
         int64_t slot = end + i % most;
 
-        if (slot < start + epx_round_up(end - start, plan.alignment) && slot < capacity)
-            plan.row_tokens[slot] = plan.row_ranks[slot] = -1;
+        if (slot < start + epx_round_up(end - start, plan.shape.alignment) && slot < capacity)
+            plan.view.row_tokens[slot] = plan.view.row_ranks[slot] = -1;
     }
 }
 

@@ -116,12 +116,12 @@ EPX_HD void step_wire(const uint64_t *in, uint64_t *out)
     struct epx_device_plan plan;
     struct epx_wire_record *record;
 
-    plan.top_k = 1 + (int32_t)(in[0] % EPX_MAX_TOP_K);
-    plan.max_tokens = 1 + (int32_t)(in[1] % (1 << 20));
-    plan.record_bytes = epx_wire_record_bytes(plan.top_k);
-    plan.record_share = plan.max_tokens * plan.record_bytes;
+    plan.shape.top_k = 1 + (int32_t)(in[0] % EPX_MAX_TOP_K);
+    plan.shape.max_tokens = 1 + (int32_t)(in[1] % (1 << 20));
+    plan.record_bytes = epx_wire_record_bytes(plan.shape.top_k);
+    plan.record_share = plan.shape.max_tokens * plan.record_bytes;
     record = epx_wire_record_at(&plan, (char *)TWIN_BASE, (int32_t)(in[2] % EPX_MOST_DEVICE_RANKS),
-                                (int64_t)(in[3] % (uint64_t)plan.max_tokens));
+                                (int64_t)(in[3] % (uint64_t)plan.shape.max_tokens));
     out[0] = (uint64_t)plan.record_bytes;
     out[1] = TWIN_OFFSET(record);
     out[2] = TWIN_OFFSET(epx_wire_pairs(record));

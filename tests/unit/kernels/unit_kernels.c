@@ -275,7 +275,8 @@ static void free_rows(struct twin_rows *rows)
 static void sum_on_host(const struct twin_rows *rows, char *to)
 {
     int32_t record[EPX_RECORD_HEADER + 2 * EPX_MAX_TOP_K] = {0};
-    struct epx_plan plan = {.top_k = rows->num, .record_shape = epx_record_shape(rows->num, 0)};
+    struct epx_plan plan = {.shape = {.top_k = rows->num},
+                            .record_shape = epx_record_shape(rows->num, 0)};
     struct epx_expert_rows op = {.datatype = rows->datatype, .rows_in = rows->from + rows->shift};
 
     if (rows->num == 0) {

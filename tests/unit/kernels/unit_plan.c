@@ -122,27 +122,28 @@ static void fix_plan(struct epx_plan *p, const struct shape *s, int rank)
     memset(p, 0, sizeof(*p));
     p->rank = rank;
     p->num_ranks = s->ranks;
-    p->num_experts = s->experts;
-    p->top_k = s->top_k;
-    p->max_tokens = s->max_tokens;
-    p->first_expert = ref->rank[rank].first_expert;
-    p->num_local = ref->rank[rank].num_experts;
-    p->alignment = s->alignment;
-    p->index_bits = s->index_bits;
-    p->rank_major = s->layout == EPX_RANK_MAJOR;
-    p->drops = s->overflow == EPX_OVERFLOW_DROP;
+    p->shape.num_experts = s->experts;
+    p->shape.top_k = s->top_k;
+    p->shape.max_tokens = s->max_tokens;
+    p->shape.first_expert = ref->rank[rank].first_expert;
+    p->shape.num_local = ref->rank[rank].num_experts;
+    p->shape.alignment = s->alignment;
+    p->shape.index_bits = s->index_bits;
+    p->shape.rank_major = s->layout == EPX_RANK_MAJOR;
+    p->shape.drops = s->overflow == EPX_OVERFLOW_DROP;
     p->count_shape.num_experts = s->experts;
     p->count_shape.num_ranks = s->ranks;
-    p->record_shape = epx_record_shape(s->top_k, p->rank_major);
+    p->record_shape = epx_record_shape(s->top_k, p->shape.rank_major);
     p->num_tokens = tokens[rank];
 }
 
 static void take_home(struct epx_plan *p)
 {
-    int64_t pairs = (int64_t)p->max_tokens * p->top_k;
-    int64_t rows = (int64_t)p->max_tokens * (p->top_k < p->num_ranks ? p->top_k : p->num_ranks);
+    int64_t pairs = (int64_t)p->shape.max_tokens * p->shape.top_k;
+    int64_t rows = (int64_t)p->shape.max_tokens *
+                   (p->shape.top_k < p->num_ranks ? p->shape.top_k : p->num_ranks);
 
-    p->owner = take(p->num_experts, sizeof(*p->owner));
+    p->owner = take(p->shape.num_experts, sizeof(*p->owner));
     p->rank_order = take(p->num_ranks, sizeof(*p->rank_order));
     p->capacities = take(p->num_ranks, sizeof(*p->capacities));
     p->pair_experts = take(pairs, sizeof(*p->pair_experts));
@@ -151,33 +152,34 @@ static void take_home(struct epx_plan *p)
     p->send_rows = take(p->num_ranks, sizeof(*p->send_rows));
     p->send_token = take(rows, sizeof(*p->send_token));
     p->send_slot = take(rows, sizeof(*p->send_slot));
-    p->token_offset = take(p->max_tokens + 1, sizeof(*p->token_offset));
+    p->token_offset = take(p->shape.max_tokens + 1, sizeof(*p->token_offset));
     p->token_rank = take(rows, sizeof(*p->token_rank));
     p->token_slot = take(rows, sizeof(*p->token_slot));
     p->token_row = take(rows, sizeof(*p->token_row));
-    p->next_slot = take(p->num_experts, sizeof(*p->next_slot));
+    p->next_slot = take(p->shape.num_experts, sizeof(*p->next_slot));
     p->next_row = take(p->num_ranks, sizeof(*p->next_row));
     p->last_token = take(p->num_ranks, sizeof(*p->last_token));
     p->open_records = take(p->num_ranks, sizeof(*p->open_records));
-    p->token_rows = take(p->max_tokens, sizeof(*p->token_rows));
+    p->token_rows = take(p->shape.max_tokens, sizeof(*p->token_rows));
     p->record_to = take(p->num_ranks, sizeof(*p->record_to));
-    p->slots = take(pairs, sizeof(*p->slots));
+    p->view.slots = take(pairs, sizeof(*p->view.slots));
 }
 
 static void take_expert(struct epx_plan *p, int64_t capacity)
 {
     p->matrix =
         take((int64_t)p->num_ranks * (int64_t)epx_count_words(p->count_shape), sizeof(*p->matrix));
-    p->records = take((int64_t)p->num_ranks * p->max_tokens, epx_record_bytes(p->record_shape));
+    p->records =
+        take((int64_t)p->num_ranks * p->shape.max_tokens, epx_record_bytes(p->record_shape));
     p->recv_rows = take(p->num_ranks, sizeof(*p->recv_rows));
-    p->expert_counts = take(p->num_local, sizeof(*p->expert_counts));
-    p->expert_offsets = take(p->num_local + 1, sizeof(*p->expert_offsets));
-    p->rank_counts = take(p->num_ranks, sizeof(*p->rank_counts));
-    p->row_expert_ids = take(capacity * p->top_k, sizeof(*p->row_expert_ids));
-    p->row_tokens = take(capacity, sizeof(*p->row_tokens));
-    p->row_ranks = take(capacity, sizeof(*p->row_ranks));
-    p->num_rows = take(1, sizeof(*p->num_rows));
-    p->required_rows = take(1, sizeof(*p->required_rows));
+    p->view.expert_counts = take(p->shape.num_local, sizeof(*p->view.expert_counts));
+    p->view.expert_offsets = take(p->shape.num_local + 1, sizeof(*p->view.expert_offsets));
+    p->view.rank_counts = take(p->num_ranks, sizeof(*p->view.rank_counts));
+    p->view.row_expert_ids = take(capacity * p->shape.top_k, sizeof(*p->view.row_expert_ids));
+    p->view.row_tokens = take(capacity, sizeof(*p->view.row_tokens));
+    p->view.row_ranks = take(capacity, sizeof(*p->view.row_ranks));
+    p->view.num_rows = take(1, sizeof(*p->view.num_rows));
+    p->view.required_rows = take(1, sizeof(*p->view.required_rows));
 }
 
 static void make_plan(struct epx_plan *p, const struct shape *s, int rank)
@@ -248,17 +250,17 @@ static void check_counts(const struct epx_plan *p)
 {
     const struct ref_rank *at = &ref->rank[p->rank];
 
-    if (!p->rank_major || !p->drops)
-        same32("expert_counts", p->expert_counts, at->expert_counts, p->num_local);
-    same32("rank_counts", p->rank_counts, at->rank_counts, p->num_ranks);
-    ck_assert_int_eq(*p->required_rows, at->required_rows);
+    if (!p->shape.rank_major || !p->shape.drops)
+        same32("expert_counts", p->view.expert_counts, at->expert_counts, p->shape.num_local);
+    same32("rank_counts", p->view.rank_counts, at->rank_counts, p->num_ranks);
+    ck_assert_int_eq(*p->view.required_rows, at->required_rows);
     ck_assert_int_eq(p->bad.pairs, at->bad_ids);
     check_short_rank(p);
     if (!at->bad_ids)
         return;
     ck_assert_int_eq(p->bad.token, at->bad_token);
     ck_assert_int_eq(p->bad.choice, at->bad_choice);
-    ck_assert_int_eq(p->bad.value, ids[p->rank][at->bad_token * p->top_k + at->bad_choice]);
+    ck_assert_int_eq(p->bad.value, ids[p->rank][at->bad_token * p->shape.top_k + at->bad_choice]);
 }
 
 static void route(const struct shape *s)
@@ -284,16 +286,17 @@ static void check_rows(const struct epx_plan *p)
 {
     const struct ref_rank *at = &ref->rank[p->rank];
 
-    ck_assert_int_eq(*p->num_rows, at->num_rows);
-    same32("expert_counts", p->expert_counts, at->expert_counts, p->num_local);
-    same32("slots", p->slots, at->slots, (int64_t)p->max_tokens * p->top_k);
-    same32("row_tokens", p->row_tokens, at->row_tokens, at->num_rows);
-    same32("row_ranks", p->row_ranks, at->row_ranks, at->num_rows);
+    ck_assert_int_eq(*p->view.num_rows, at->num_rows);
+    same32("expert_counts", p->view.expert_counts, at->expert_counts, p->shape.num_local);
+    same32("slots", p->view.slots, at->slots, (int64_t)p->shape.max_tokens * p->shape.top_k);
+    same32("row_tokens", p->view.row_tokens, at->row_tokens, at->num_rows);
+    same32("row_ranks", p->view.row_ranks, at->row_ranks, at->num_rows);
     ck_assert_int_eq(p->dropped, at->dropped_rows);
-    if (p->rank_major)
-        same32("row_expert_ids", p->row_expert_ids, at->row_expert_ids, at->num_rows * p->top_k);
-    for (int e = 0; !p->rank_major && e <= p->num_local; e++)
-        ck_assert_int_eq(p->expert_offsets[e], at->expert_offsets[e]);
+    if (p->shape.rank_major)
+        same32("row_expert_ids", p->view.row_expert_ids, at->row_expert_ids,
+               at->num_rows * p->shape.top_k);
+    for (int e = 0; !p->shape.rank_major && e <= p->shape.num_local; e++)
+        ck_assert_int_eq(p->view.expert_offsets[e], at->expert_offsets[e]);
 }
 
 /* The rank of the pair, if the pair was kept. */
@@ -304,7 +307,8 @@ static int kept_on(const struct epx_plan *p, int64_t pair)
 
 static int32_t first_slot(const struct epx_plan *p, int token, int rank)
 {
-    for (int64_t pair = (int64_t)token * p->top_k; pair < (int64_t)(token + 1) * p->top_k; pair++)
+    for (int64_t pair = (int64_t)token * p->shape.top_k;
+         pair < (int64_t)(token + 1) * p->shape.top_k; pair++)
         if (kept_on(p, pair) == rank)
             return ref->rank[p->rank].slots[pair];
     return -1;
@@ -353,7 +357,7 @@ static void check_token_list(const struct epx_plan *p, const struct shape *s)
 
 static void check_lists(const struct epx_plan *p, const struct shape *s)
 {
-    for (int64_t pair = 0; pair < (int64_t)p->num_tokens * p->top_k; pair++)
+    for (int64_t pair = 0; pair < (int64_t)p->num_tokens * p->shape.top_k; pair++)
         ck_assert_int_eq(p->pair_ranks[pair], kept_on(p, pair));
     for (int d = 0; d < p->num_ranks; d++)
         check_send_list(p, d);
@@ -368,27 +372,27 @@ static void check_record(const struct epx_plan *p, int source, int32_t *record)
     int32_t token = record[EPX_RECORD_TOKEN];
     int n = 0;
 
-    for (int k = 0; k < p->top_k; k++) {
-        int64_t pair = (int64_t)token * p->top_k + k;
+    for (int k = 0; k < p->shape.top_k; k++) {
+        int64_t pair = (int64_t)token * p->shape.top_k + k;
 
         if (kept_on(home, pair) != p->rank)
             continue;
         ck_assert_int_eq(choices[n], k);
-        if (p->rank_major)
+        if (p->shape.rank_major)
             ck_assert_int_eq(epx_record_experts(record, p->record_shape)[n],
-                             ids[source][pair] - p->first_expert);
-        if (!p->rank_major || n == 0)
+                             ids[source][pair] - p->shape.first_expert);
+        if (!p->shape.rank_major || n == 0)
             ck_assert_int_eq(epx_record_slots(record)[n], ref->rank[source].slots[pair]);
         n++;
     }
     ck_assert_int_eq(record[EPX_RECORD_PAIRS], n);
-    ck_assert_int_eq(record[EPX_RECORD_SLOTS], p->rank_major ? n > 0 : n);
+    ck_assert_int_eq(record[EPX_RECORD_SLOTS], p->shape.rank_major ? n > 0 : n);
 }
 
 static void check_records(const struct epx_plan *p)
 {
     for (int source = 0; source < p->num_ranks; source++)
-        for (int32_t u = 0, last = -1; u < p->rank_counts[source]; u++) {
+        for (int32_t u = 0, last = -1; u < p->view.rank_counts[source]; u++) {
             int32_t *record = epx_plan_record(p, source, u);
 
             ck_assert_int_gt(record[EPX_RECORD_TOKEN], last);
@@ -453,8 +457,8 @@ static int kept_on_node(const struct epx_plan *p, const struct shape *s, int tok
 {
     int kept = 0;
 
-    for (int k = 0; k < p->top_k; k++) {
-        int rank = kept_on(p, (int64_t)token * p->top_k + k);
+    for (int k = 0; k < p->shape.top_k; k++) {
+        int rank = kept_on(p, (int64_t)token * p->shape.top_k + k);
 
         kept += rank >= 0 && s->node[rank] == node;
     }
@@ -464,12 +468,12 @@ static int kept_on_node(const struct epx_plan *p, const struct shape *s, int tok
 static void check_entry(const struct epx_plan *p, const struct shape *s, int node, int row)
 {
     int32_t entry[1 + EPX_MAX_TOP_K / 2];
-    int token = p->by_node->row_token[node * p->max_tokens + row];
+    int token = p->by_node->row_token[node * p->shape.max_tokens + row];
 
     epx_entry_write(p, node, row, entry);
     ck_assert_int_eq(entry[0], token);
-    for (int k = 0; k < p->top_k; k++) {
-        int rank = kept_on(p, (int64_t)token * p->top_k + k);
+    for (int k = 0; k < p->shape.top_k; k++) {
+        int rank = kept_on(p, (int64_t)token * p->shape.top_k + k);
         int there = rank >= 0 && s->node[rank] == node;
 
         ck_assert_int_eq(epx_entry_ranks(entry)[k], there ? place_in_node(s, rank) : EPX_ELSEWHERE);
@@ -485,7 +489,7 @@ static void check_node_rows(const struct epx_plan *p, const struct shape *s, int
     for (int t = 0; t < p->num_tokens; t++) {
         if (!kept_on_node(p, s, t, node))
             continue;
-        ck_assert_int_eq(p->by_node->row_token[node * p->max_tokens + rows], t);
+        ck_assert_int_eq(p->by_node->row_token[node * p->shape.max_tokens + rows], t);
         for (int64_t i = p->token_offset[t]; i < p->token_offset[t + 1]; i++)
             if (s->node[p->token_rank[i]] == node)
                 ck_assert_int_eq(p->by_node->token_row[i], rows);
@@ -504,7 +508,7 @@ static void check_record_rows(const struct epx_plan *p, const struct shape *s)
 
             ck_assert_int_eq(row >= 0, record[EPX_RECORD_SLOTS] > 0);
             if (row >= 0)
-                ck_assert_int_eq(p->by_node->row_token[s->node[d] * p->max_tokens + row],
+                ck_assert_int_eq(p->by_node->row_token[s->node[d] * p->shape.max_tokens + row],
                                  record[EPX_RECORD_TOKEN]);
         }
 }

@@ -163,7 +163,7 @@ END_TEST
 static double sum_pairs(EPX_Datatype datatype, const double *values, const float *weights)
 {
     int32_t words[16] = {0};
-    struct epx_plan plan = {.top_k = 3, .record_shape = epx_record_shape(3, 0)};
+    struct epx_plan plan = {.shape = {.top_k = 3}, .record_shape = epx_record_shape(3, 0)};
     struct epx_expert_rows op = {.datatype = datatype, .weights_in = weights};
     char rows[3 * 8], result[8];
 

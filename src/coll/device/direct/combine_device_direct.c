@@ -32,10 +32,10 @@ int epx_combine_device_direct(const struct epx_request *request)
     const struct epx_call *call = &request->call;
     const struct epx_device_plan *plan = epx_device_plan_of(request);
     struct epx_combine_rows args = epx_combine_args_of(request);
-    struct epx_chunk all = epx_chunk_of(0, 1, plan->max_tokens);
+    struct epx_chunk all = epx_chunk_of(0, 1, plan->shape.max_tokens);
 
     args.rounds =
-        epx_rounds_of(call->row_bytes, plan->most_rows, plan->max_tokens, plan->stage_bytes);
+        epx_rounds_of(call->row_bytes, plan->most_rows, plan->shape.max_tokens, plan->stage_bytes);
     /* Sums need the whole device: to store a chunk beside the summing of another slows both. */
     args.deferred = args.rounds.num == 1 && epx_device_chunks(request);
     EPX_TRY_LAUNCH(epx_launch_combine_rows(&args, call->stream));

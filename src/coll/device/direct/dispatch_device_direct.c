@@ -35,8 +35,8 @@ int epx_dispatch_device_direct(const struct epx_request *request)
     int scales = call->verb == EPX_VERB_COMBINE_BACKWARD;
     int32_t num;
 
-    args.rounds =
-        epx_rounds_of(call->row_bytes, request->comm->size, plan->max_tokens, plan->stage_bytes);
+    args.rounds = epx_rounds_of(call->row_bytes, request->comm->size, plan->shape.max_tokens,
+                                plan->stage_bytes);
     args.chunks = scales ? epx_device_chunks(request) > 0 : epx_device_chunks(request);
     num = args.chunks ? args.chunks : 1;
     EPX_TRY_LAUNCH(epx_launch_dispatch_rows(&args, call->stream));
@@ -45,7 +45,7 @@ int epx_dispatch_device_direct(const struct epx_request *request)
     if (scales)
         EPX_TRY_LAUNCH(epx_launch_scale_rows(&args, call->stream));
     else
-        EPX_TRY_LAUNCH(epx_launch_spread_rows(&args, epx_chunk_of(num - 1, num, plan->max_tokens),
-                                              call->stream));
+        EPX_TRY_LAUNCH(epx_launch_spread_rows(
+            &args, epx_chunk_of(num - 1, num, plan->shape.max_tokens), call->stream));
     return EPX_SUCCESS;
 }

@@ -13,10 +13,10 @@ int epx_combine_device_staged(const struct epx_request *request)
 {
     EPX_Stream stream = request->call.stream;
     struct epx_combine_rows args = epx_combine_args_of(request);
-    int tells_kept = args.plan.drops && args.plan.nodes.num_nodes;
+    int tells_kept = args.plan.shape.drops && args.plan.nodes.num_nodes;
 
     args.rounds =
-        epx_message_rounds_of(request, (args.backward ? args.plan.top_k : 0) + tells_kept);
+        epx_message_rounds_of(request, (args.backward ? args.plan.shape.top_k : 0) + tells_kept);
     EPX_TRY(epx_agree_messages(request));
     if (args.rounds.num > 1) {
         EPX_TRY_LAUNCH(epx_launch_combine_rounds(&args, stream));

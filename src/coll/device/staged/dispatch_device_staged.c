@@ -14,7 +14,7 @@ int epx_dispatch_device_staged(const struct epx_request *request)
     int scales = call->verb == EPX_VERB_COMBINE_BACKWARD;
     struct epx_dispatch_rows args = epx_dispatch_args_of(request);
 
-    args.rounds = epx_message_rounds_of(request, scales ? 0 : args.plan.top_k);
+    args.rounds = epx_message_rounds_of(request, scales ? 0 : args.plan.shape.top_k);
     EPX_TRY(epx_agree_messages(request));
     if (args.rounds.num > 1) {
         EPX_TRY_LAUNCH(epx_launch_dispatch_rounds(&args, call->stream));
@@ -30,7 +30,7 @@ int epx_dispatch_device_staged(const struct epx_request *request)
     if (scales)
         EPX_TRY_LAUNCH(epx_launch_scale_rows(&args, call->stream));
     else
-        EPX_TRY_LAUNCH(
-            epx_launch_spread_rows(&args, epx_chunk_of(0, 1, args.plan.max_tokens), call->stream));
+        EPX_TRY_LAUNCH(epx_launch_spread_rows(&args, epx_chunk_of(0, 1, args.plan.shape.max_tokens),
+                                              call->stream));
     return EPX_SUCCESS;
 }
