@@ -20,6 +20,24 @@ void *epx_memory_zeroed(size_t n, size_t element_bytes)
     return calloc(1, bytes); /* large: pages that are never touched cost nothing */
 }
 
+void *epx_arrays_add(struct epx_arrays *arrays, int64_t n, size_t element_bytes)
+{
+    const int most = (int)(sizeof(arrays->array) / sizeof(arrays->array[0]));
+    void *array = arrays->num < most ? epx_memory_zeroed((size_t)n, element_bytes) : NULL;
+
+    if (array)
+        arrays->array[arrays->num++] = array;
+    else
+        arrays->failed = 1;
+    return array;
+}
+
+void epx_arrays_free(struct epx_arrays *arrays)
+{
+    while (arrays->num > 0)
+        free(arrays->array[--arrays->num]);
+}
+
 struct epx_window *epx_window_empty(int num_ranks)
 {
     struct epx_window *window = calloc(1, sizeof(*window));

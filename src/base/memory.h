@@ -43,6 +43,20 @@ const struct epx_segment *epx_segment_of_id(const struct epx_segment *list, int6
 /* Whether two buffers share a byte. */
 int epx_memory_overlap(const void *a, uint64_t a_bytes, const void *b, uint64_t b_bytes);
 
+/* Arrays that are freed together. */
+struct epx_arrays {
+    void *array[64];
+    int num;
+    int failed; /* one of them could not be had */
+};
+
+/* Adds a zeroed array of n elements, as epx_memory_zeroed; remembers a failure. */
+void *epx_arrays_add(struct epx_arrays *arrays, int64_t n, size_t element_bytes);
+void epx_arrays_free(struct epx_arrays *arrays);
+
+/* Gives a member its array. */
+#define EPX_ARRAY(arrays, member, n) ((member) = epx_arrays_add(arrays, n, sizeof(*(member))))
+
 /* Zeroed memory for n elements, 64-byte aligned; never NULL for n = 0. Freed with free(). */
 void *epx_memory_zeroed(size_t n, size_t element_bytes);
 

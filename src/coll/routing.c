@@ -48,110 +48,53 @@ static void fix_plan(struct epx_plan *plan, const struct epx_route *route)
     plan->short_rank = -1;
 }
 
-/* Allocates the next array; remembers a failure. */
-static void *array(int *failed, int64_t n, size_t element_bytes)
+static void allocate_home(struct epx_plan *plan)
 {
-    void *memory = epx_memory_zeroed((size_t)n, element_bytes);
-
-    *failed |= !memory;
-    return memory;
-}
-
-static int allocate_home(struct epx_plan *plan)
-{
-    int64_t ranks = plan->num_ranks, tokens = plan->shape.max_tokens,
-            pairs = tokens * plan->shape.top_k;
+    struct epx_arrays *all = &plan->arrays;
+    int64_t ranks = plan->num_ranks, experts = plan->shape.num_experts;
+    int64_t tokens = plan->shape.max_tokens, pairs = tokens * plan->shape.top_k;
     int64_t rows = tokens * (plan->shape.top_k < ranks ? plan->shape.top_k : ranks);
-    int failed = 0;
 
-    plan->owner = array(&failed, plan->shape.num_experts, sizeof(*plan->owner));
-    plan->rank_order = array(&failed, ranks, sizeof(*plan->rank_order));
-    plan->capacities = array(&failed, ranks, sizeof(*plan->capacities));
-    plan->pair_experts = array(&failed, pairs, sizeof(*plan->pair_experts));
-    plan->pair_ranks = array(&failed, pairs, sizeof(*plan->pair_ranks));
-    plan->send_offset = array(&failed, ranks + 1, sizeof(*plan->send_offset));
-    plan->send_rows = array(&failed, ranks, sizeof(*plan->send_rows));
-    plan->send_token = array(&failed, rows, sizeof(*plan->send_token));
-    plan->send_slot = array(&failed, rows, sizeof(*plan->send_slot));
-    plan->token_offset = array(&failed, tokens + 1, sizeof(*plan->token_offset));
-    plan->token_rank = array(&failed, rows, sizeof(*plan->token_rank));
-    plan->token_slot = array(&failed, rows, sizeof(*plan->token_slot));
-    plan->token_row = array(&failed, rows, sizeof(*plan->token_row));
-    plan->next_slot = array(&failed, plan->shape.num_experts, sizeof(*plan->next_slot));
-    plan->next_row = array(&failed, ranks, sizeof(*plan->next_row));
-    plan->last_token = array(&failed, ranks, sizeof(*plan->last_token));
-    plan->open_records = array(&failed, ranks, sizeof(*plan->open_records));
-    plan->token_rows = array(&failed, tokens, sizeof(*plan->token_rows));
-    plan->record_to = array(&failed, ranks, sizeof(*plan->record_to));
-    plan->matrix_of = array(&failed, ranks, sizeof(*plan->matrix_of));
-    plan->records_of = array(&failed, ranks, sizeof(*plan->records_of));
-    plan->pair_weights_of = array(&failed, ranks, sizeof(*plan->pair_weights_of));
-    plan->own_counts =
-        array(&failed, (int64_t)epx_count_words(plan->count_shape), sizeof(*plan->own_counts));
-    plan->view.slots = array(&failed, pairs, sizeof(*plan->view.slots));
-    return failed;
+    EPX_ARRAY(all, plan->owner, experts);
+    EPX_ARRAY(all, plan->rank_order, ranks);
+    EPX_ARRAY(all, plan->capacities, ranks);
+    EPX_ARRAY(all, plan->pair_experts, pairs);
+    EPX_ARRAY(all, plan->pair_ranks, pairs);
+    EPX_ARRAY(all, plan->send_offset, ranks + 1);
+    EPX_ARRAY(all, plan->send_rows, ranks);
+    EPX_ARRAY(all, plan->send_token, rows);
+    EPX_ARRAY(all, plan->send_slot, rows);
+    EPX_ARRAY(all, plan->token_offset, tokens + 1);
+    EPX_ARRAY(all, plan->token_rank, rows);
+    EPX_ARRAY(all, plan->token_slot, rows);
+    EPX_ARRAY(all, plan->token_row, rows);
+    EPX_ARRAY(all, plan->next_slot, experts);
+    EPX_ARRAY(all, plan->next_row, ranks);
+    EPX_ARRAY(all, plan->last_token, ranks);
+    EPX_ARRAY(all, plan->open_records, ranks);
+    EPX_ARRAY(all, plan->token_rows, tokens);
+    EPX_ARRAY(all, plan->record_to, ranks);
+    EPX_ARRAY(all, plan->matrix_of, ranks);
+    EPX_ARRAY(all, plan->records_of, ranks);
+    EPX_ARRAY(all, plan->pair_weights_of, ranks);
+    EPX_ARRAY(all, plan->own_counts, (int64_t)epx_count_words(plan->count_shape));
+    EPX_ARRAY(all, plan->view.slots, pairs);
 }
 
-static int allocate_expert(struct epx_plan *plan, int64_t capacity)
+static void allocate_expert(struct epx_plan *plan, int64_t capacity)
 {
-    int64_t ids = plan->shape.rank_major ? capacity * plan->shape.top_k : 0;
-    int failed = 0;
+    struct epx_arrays *all = &plan->arrays;
+    struct epx_plan_view *view = &plan->view;
 
-    plan->recv_rows = array(&failed, plan->num_ranks, sizeof(*plan->recv_rows));
-    plan->view.expert_counts =
-        array(&failed, plan->shape.num_local, sizeof(*plan->view.expert_counts));
-    plan->view.expert_offsets =
-        array(&failed, plan->shape.num_local + 1, sizeof(*plan->view.expert_offsets));
-    plan->view.rank_counts = array(&failed, plan->num_ranks, sizeof(*plan->view.rank_counts));
-    plan->view.row_expert_ids = array(&failed, ids, sizeof(*plan->view.row_expert_ids));
-    plan->view.row_tokens = array(&failed, capacity, sizeof(*plan->view.row_tokens));
-    plan->view.row_ranks = array(&failed, capacity, sizeof(*plan->view.row_ranks));
-    plan->view.num_rows = array(&failed, 1, sizeof(*plan->view.num_rows));
-    plan->view.required_rows = array(&failed, 1, sizeof(*plan->view.required_rows));
-    return failed;
-}
-
-static void free_arrays(struct epx_plan *plan)
-{
-    void *arrays[] = {
-        plan->owner,
-        plan->capacities,
-        plan->pair_ranks,
-        plan->send_offset,
-        plan->send_rows,
-        plan->send_token,
-        plan->send_slot,
-        plan->token_offset,
-        plan->token_rank,
-        plan->token_slot,
-        plan->token_row,
-        plan->next_slot,
-        plan->next_row,
-        plan->last_token,
-        plan->open_records,
-        plan->token_rows,
-        plan->record_to,
-        plan->matrix_of,
-        plan->records_of,
-        plan->pair_weights_of,
-        plan->view.slots,
-        plan->recv_rows,
-        plan->view.expert_counts,
-        plan->view.expert_offsets,
-        plan->view.rank_counts,
-        plan->view.row_expert_ids,
-        plan->view.row_tokens,
-        plan->view.row_ranks,
-        plan->view.num_rows,
-        plan->view.required_rows,
-        plan->own_records,
-        plan->own_counts,
-        plan->pair_experts,
-        plan->rank_order,
-    };
-
-    for (size_t i = 0; i < sizeof(arrays) / sizeof(arrays[0]); i++)
-        free(arrays[i]);
+    EPX_ARRAY(all, plan->recv_rows, plan->num_ranks);
+    EPX_ARRAY(all, view->expert_counts, plan->shape.num_local);
+    EPX_ARRAY(all, view->expert_offsets, plan->shape.num_local + 1);
+    EPX_ARRAY(all, view->rank_counts, plan->num_ranks);
+    EPX_ARRAY(all, view->row_expert_ids, plan->shape.rank_major ? capacity * plan->shape.top_k : 0);
+    EPX_ARRAY(all, view->row_tokens, capacity);
+    EPX_ARRAY(all, view->row_ranks, capacity);
+    EPX_ARRAY(all, view->num_rows, 1);
+    EPX_ARRAY(all, view->required_rows, 1);
 }
 
 static void plan_free(struct epx_route *route)
@@ -159,8 +102,7 @@ static void plan_free(struct epx_route *route)
     if (!route->plan)
         return;
     epx_transport_window_free(route->transport, route->window);
-    epx_node_plan_free(route->plan);
-    free_arrays(route->plan);
+    epx_arrays_free(&route->plan->arrays);
     free(route->plan);
     route->plan = NULL;
 }
@@ -176,10 +118,12 @@ static int find_capacity(struct epx_route *route)
 static int allocate(struct epx_route *route)
 {
     struct epx_plan *plan = route->plan;
-    int failed = allocate_home(plan) | allocate_expert(plan, route->capacity);
 
-    EPX_FAIL_IF(failed, EPX_ERR_NO_MEM, "no memory for a route of %d tokens to %lld rows",
-                plan->shape.max_tokens, (long long)route->capacity);
+    allocate_home(plan);
+    allocate_expert(plan, route->capacity);
+    EPX_FAIL_IF(plan->arrays.failed, EPX_ERR_NO_MEM,
+                "no memory for a route of %d tokens to %lld rows", plan->shape.max_tokens,
+                (long long)route->capacity);
     epx_nodes_order(route->comm->node, route->comm->num_nodes, plan->num_ranks, plan->rank_order);
     epx_find_owners(plan->owner, plan->shape.num_experts, plan->num_ranks);
     memset(plan->view.slots, 0xff,
@@ -213,8 +157,8 @@ static int allocate_records(struct epx_route *route)
     struct epx_plan *plan = route->plan;
     int32_t most = plan->shape.top_k < plan->num_ranks ? plan->shape.top_k : plan->num_ranks;
 
-    plan->own_records = epx_memory_zeroed((size_t)plan->shape.max_tokens * (size_t)most,
-                                          epx_record_bytes(plan->record_shape));
+    plan->own_records = epx_arrays_add(&plan->arrays, (int64_t)plan->shape.max_tokens * most,
+                                       epx_record_bytes(plan->record_shape));
     EPX_FAIL_IF(!plan->own_records, EPX_ERR_NO_MEM, "no memory for the records of %d tokens",
                 plan->shape.max_tokens);
     return EPX_SUCCESS;

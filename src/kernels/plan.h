@@ -6,6 +6,7 @@
 #ifndef EPX_KERNELS_PLAN_H
 #define EPX_KERNELS_PLAN_H
 
+#include "base/memory.h"
 #include "kernels/layout.h"
 #include "kernels/plan_shape.h"
 
@@ -26,6 +27,8 @@ struct epx_open_record {
 struct epx_node_plan;
 
 struct epx_plan {
+    struct epx_arrays arrays; /* all those below */
+
     /* fixed by the route */
     int32_t rank, num_ranks;
     struct epx_plan_shape shape;

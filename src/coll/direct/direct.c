@@ -94,26 +94,23 @@ static int64_t ring_bytes(const struct epx_comm *comm)
 
 static int init(struct epx_direct *direct)
 {
+    struct epx_arrays *all = &direct->arrays;
     struct epx_comm *comm = direct->comm;
-    size_t ranks = (size_t)comm->size;
+    int64_t ranks = comm->size;
 
-    direct->ready = epx_memory_zeroed(ranks, sizeof(*direct->ready));
-    direct->to = epx_memory_zeroed(ranks, sizeof(*direct->to));
-    direct->from = epx_memory_zeroed(ranks, sizeof(*direct->from));
-    direct->pushed = epx_memory_zeroed(ranks, sizeof(*direct->pushed));
-    direct->popped = epx_memory_zeroed(ranks, sizeof(*direct->popped));
-    direct->push_base = epx_memory_zeroed(ranks, sizeof(*direct->push_base));
-    direct->pop_base = epx_memory_zeroed(ranks, sizeof(*direct->pop_base));
-    direct->buffers = epx_memory_zeroed(ranks, sizeof(*direct->buffers));
-    direct->counts = epx_memory_zeroed(4 * ranks, sizeof(*direct->counts));
-    direct->grants = epx_memory_zeroed(ranks, sizeof(*direct->grants));
-    direct->stored = epx_memory_zeroed(ranks, sizeof(*direct->stored));
-    direct->sums = epx_memory_zeroed(ranks * EPX_MAX_TOP_K, sizeof(*direct->sums));
-    EPX_FAIL_IF(!direct->ready || !direct->to || !direct->from || !direct->pushed ||
-                    !direct->popped || !direct->push_base || !direct->pop_base ||
-                    !direct->buffers || !direct->counts || !direct->grants || !direct->stored ||
-                    !direct->sums,
-                EPX_ERR_NO_MEM, "no memory for %d ranks", comm->size);
+    EPX_ARRAY(all, direct->ready, ranks);
+    EPX_ARRAY(all, direct->to, ranks);
+    EPX_ARRAY(all, direct->from, ranks);
+    EPX_ARRAY(all, direct->pushed, ranks);
+    EPX_ARRAY(all, direct->popped, ranks);
+    EPX_ARRAY(all, direct->push_base, ranks);
+    EPX_ARRAY(all, direct->pop_base, ranks);
+    EPX_ARRAY(all, direct->buffers, ranks);
+    EPX_ARRAY(all, direct->counts, 4 * ranks);
+    EPX_ARRAY(all, direct->grants, ranks);
+    EPX_ARRAY(all, direct->stored, ranks);
+    EPX_ARRAY(all, direct->sums, ranks * EPX_MAX_TOP_K);
+    EPX_FAIL_IF(all->failed, EPX_ERR_NO_MEM, "no memory for %d ranks", comm->size);
     direct->ring_bytes = ring_bytes(comm);
     return EPX_SUCCESS;
 }
@@ -144,18 +141,7 @@ void epx_direct_free(struct epx_transport *transport)
     if (!direct)
         return;
     epx_transport_window_free(transport, direct->window);
-    free(direct->ready);
-    free(direct->to);
-    free(direct->from);
-    free(direct->pushed);
-    free(direct->popped);
-    free(direct->push_base);
-    free(direct->pop_base);
-    free(direct->buffers);
-    free(direct->counts);
-    free(direct->grants);
-    free(direct->stored);
-    free(direct->sums);
+    epx_arrays_free(&direct->arrays);
     free(direct);
     transport->direct = NULL;
 }

@@ -20,6 +20,7 @@ struct epx_cursor {
 
 struct epx_direct {
     struct epx_comm *comm;
+    struct epx_arrays arrays; /* all those below */
     struct epx_window *window;
     int64_t ring_bytes;
 

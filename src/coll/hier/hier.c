@@ -81,17 +81,16 @@ int epx_hier_usable(const struct epx_comm *comm, char *why)
 
 static int init(struct epx_hier *hier)
 {
-    size_t ranks = (size_t)hier->comm->size;
+    struct epx_arrays *all = &hier->arrays;
+    int64_t ranks = hier->comm->size;
 
-    hier->node_rows = epx_memory_zeroed(2 * ranks, sizeof(*hier->node_rows));
-    hier->node_at = epx_memory_zeroed(4 * ranks, sizeof(*hier->node_at));
-    hier->part_at = epx_memory_zeroed(ranks, sizeof(*hier->part_at));
-    hier->home_displs = epx_memory_zeroed(2 * ranks, sizeof(*hier->home_displs));
-    hier->areas = epx_memory_zeroed(2 * ranks, sizeof(*hier->areas));
-    hier->tables = epx_memory_zeroed(2 * ranks, sizeof(*hier->tables));
-    EPX_FAIL_IF(!hier->node_rows || !hier->node_at || !hier->part_at || !hier->home_displs ||
-                    !hier->areas || !hier->tables,
-                EPX_ERR_NO_MEM, "no memory for %d ranks", hier->comm->size);
+    EPX_ARRAY(all, hier->node_rows, 2 * ranks);
+    EPX_ARRAY(all, hier->node_at, 4 * ranks);
+    EPX_ARRAY(all, hier->part_at, ranks);
+    EPX_ARRAY(all, hier->home_displs, 2 * ranks);
+    EPX_ARRAY(all, hier->areas, 2 * ranks);
+    EPX_ARRAY(all, hier->tables, 2 * ranks);
+    EPX_FAIL_IF(all->failed, EPX_ERR_NO_MEM, "no memory for %d ranks", hier->comm->size);
     return EPX_SUCCESS;
 }
 
@@ -152,12 +151,7 @@ static void free_hier(struct epx_hier *hier)
     if (!hier)
         return;
     epx_node_window_free(hier->comm, hier->window);
-    free(hier->node_rows);
-    free(hier->node_at);
-    free(hier->part_at);
-    free(hier->home_displs);
-    free(hier->areas);
-    free(hier->tables);
+    epx_arrays_free(&hier->arrays);
     free(hier);
 }
 

@@ -12,6 +12,7 @@
 
 struct epx_hier {
     struct epx_comm *comm;
+    struct epx_arrays arrays; /* all those below */
     struct epx_staged *staged;
     struct epx_window *window; /* shared by the ranks of the node */
     uint64_t round;            /* rounds since the communicator was made; alike on all ranks */
@@ -59,6 +60,5 @@ void epx_hier_place_parts(struct epx_hier *hier);
 
 /* The node plan of a route. */
 int epx_node_plan_create(const struct epx_comm *comm, struct epx_plan *plan);
-void epx_node_plan_free(struct epx_plan *plan);
 
 #endif

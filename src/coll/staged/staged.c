@@ -19,6 +19,7 @@
 
 static int init(struct epx_staged *staged)
 {
+    struct epx_arrays *all = &staged->arrays;
     size_t ranks = (size_t)staged->comm->size;
     int64_t least = (int64_t)ranks * 2 * EPX_SEGMENT_QUANTUM;
 
@@ -29,15 +30,14 @@ static int init(struct epx_staged *staged)
                 "%zu ranks need a stage of %lld bytes, more than MPI counts can tell", ranks,
                 (long long)staged->stage_bytes);
     staged->share_bytes = staged->stage_bytes / (int64_t)ranks / EPX_LINE_BYTES * EPX_LINE_BYTES;
-    staged->ready = epx_memory_zeroed(ranks, sizeof(*staged->ready));
-    staged->home_at = epx_memory_zeroed(2 * ranks, sizeof(*staged->home_at));
-    staged->counts = epx_memory_zeroed(5 * ranks, sizeof(*staged->counts));
-    staged->home_counts = epx_memory_zeroed(7 * ranks, sizeof(*staged->home_counts));
-    staged->sums = epx_memory_zeroed(ranks * EPX_MAX_TOP_K, sizeof(*staged->sums));
-    staged->stores = epx_memory_zeroed(ranks, sizeof(*staged->stores));
-    EPX_FAIL_IF(!staged->ready || !staged->home_at || !staged->counts || !staged->home_counts ||
-                    !staged->sums || !staged->stores,
-                EPX_ERR_NO_MEM, "no memory for the staged algorithm on %zu ranks", ranks);
+    EPX_ARRAY(all, staged->ready, ranks);
+    EPX_ARRAY(all, staged->home_at, 2 * ranks);
+    EPX_ARRAY(all, staged->counts, 5 * ranks);
+    EPX_ARRAY(all, staged->home_counts, 7 * ranks);
+    EPX_ARRAY(all, staged->sums, ranks * EPX_MAX_TOP_K);
+    EPX_ARRAY(all, staged->stores, ranks);
+    EPX_FAIL_IF(all->failed, EPX_ERR_NO_MEM, "no memory for the staged algorithm on %zu ranks",
+                ranks);
     return EPX_SUCCESS;
 }
 
@@ -107,12 +107,7 @@ void epx_staged_free(struct epx_transport *transport)
         free(staged->home_stage);
         free(staged->expert_stage);
     }
-    free(staged->ready);
-    free(staged->home_at);
-    free(staged->counts);
-    free(staged->home_counts);
-    free(staged->sums);
-    free(staged->stores);
+    epx_arrays_free(&staged->arrays);
     free(staged);
     transport->staged = NULL;
 }

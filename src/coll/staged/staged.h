@@ -12,6 +12,7 @@
 
 struct epx_staged {
     struct epx_comm *comm;
+    struct epx_arrays arrays;               /* all those below */
     const struct epx_message_ops *messages; /* of the transport, with its state */
     void *state;
     int hier;            /* for hier: `stages` and `place` of the transport are not used */

@@ -527,7 +527,7 @@ START_TEST(rows_by_node_match_the_reference)
             for (int node = 0; node < plans[r].by_node->nodes.num_nodes; node++)
                 check_node_rows(&plans[r], s, node);
             check_record_rows(&plans[r], s);
-            epx_node_plan_free(&plans[r]);
+            epx_arrays_free(&plans[r].arrays);
         }
         give_back();
     }
