@@ -42,8 +42,7 @@ include src/coll/local.mk
 include src/api/local.mk
 
 SUFFIXES += .cu .lo
-cu_depends = src/kernels/*/*.cu.d src/transport/*/*.cu.d examples/*.cu.d tests/*.cu.d \
-  tools/epx_perf/*/*.cu.d
+cu_depends = src/kernels/*/*.cu.d src/transport/*/*.cu.d examples/*.cu.d tools/epx_perf/*/*.cu.d
 MOSTLYCLEANFILES += $(cu_depends)
 
 EPX_NVCCFLAGS = $(NVCC_CCBIN_FLAG) $(NVCC_GENCODE) -std=c++17 -fmad=false \
