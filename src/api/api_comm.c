@@ -315,7 +315,8 @@ static int allocate_window(struct epx_comm *comm, size_t bytes, struct epx_segme
     struct epx_transport *transport = comm->transport;
     int rc = epx_transport_window_create(transport, bytes, &segment->window);
 
-    segment->reachable = rc == EPX_SUCCESS && transport->ops->window_create != NULL;
+    segment->reachable =
+        rc == EPX_SUCCESS && !transport->ops->messages && !transport->ops->exchanges;
     if (rc != EPX_ERR_NO_MEM || comm->params.transport || !transport->direct)
         return rc;
     EPX_LOG_WARN("%s; EPX_Alloc_mem falls back to private memory", epx_status_message());

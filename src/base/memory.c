@@ -20,13 +20,38 @@ void *epx_memory_zeroed(size_t n, size_t element_bytes)
     return calloc(1, bytes); /* large: pages that are never touched cost nothing */
 }
 
+enum { ARRAYS_LISTED = 7 };
+
+struct epx_array_list {
+    void *array[ARRAYS_LISTED]; /* NULL = a free place, all of which are last */
+    struct epx_array_list *next;
+};
+
+/* A free place in the list; NULL if there is no memory for one. */
+static void **place_for_array(struct epx_arrays *arrays)
+{
+    struct epx_array_list *list = arrays->first;
+    int i = 0;
+
+    if (!list || list->array[ARRAYS_LISTED - 1]) {
+        list = epx_memory_zeroed(1, sizeof(*list));
+        if (!list)
+            return NULL;
+        list->next = arrays->first;
+        arrays->first = list;
+    }
+    while (list->array[i])
+        i++;
+    return &list->array[i];
+}
+
 void *epx_arrays_add(struct epx_arrays *arrays, int64_t n, size_t element_bytes)
 {
-    const int most = (int)(sizeof(arrays->array) / sizeof(arrays->array[0]));
-    void *array = arrays->num < most ? epx_memory_zeroed((size_t)n, element_bytes) : NULL;
+    void **place = place_for_array(arrays);
+    void *array = place ? epx_memory_zeroed((size_t)n, element_bytes) : NULL;
 
     if (array)
-        arrays->array[arrays->num++] = array;
+        *place = array;
     else
         arrays->failed = 1;
     return array;
@@ -34,8 +59,14 @@ void *epx_arrays_add(struct epx_arrays *arrays, int64_t n, size_t element_bytes)
 
 void epx_arrays_free(struct epx_arrays *arrays)
 {
-    while (arrays->num > 0)
-        free(arrays->array[--arrays->num]);
+    while (arrays->first) {
+        struct epx_array_list *list = arrays->first;
+
+        arrays->first = list->next;
+        for (int i = 0; i < ARRAYS_LISTED; i++)
+            free(list->array[i]);
+        free(list);
+    }
 }
 
 struct epx_window *epx_window_empty(int num_ranks)

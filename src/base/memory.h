@@ -45,9 +45,8 @@ int epx_memory_overlap(const void *a, uint64_t a_bytes, const void *b, uint64_t 
 
 /* Arrays that are freed together. */
 struct epx_arrays {
-    void *array[64];
-    int num;
-    int failed; /* one of them could not be had */
+    struct epx_array_list *first; /* the last few; the others follow */
+    int failed;                   /* one of them could not be had */
 };
 
 /* Adds a zeroed array of n elements, as epx_memory_zeroed; remembers a failure. */

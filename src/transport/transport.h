@@ -80,7 +80,7 @@ struct epx_transport_ops {
     /* Collective, agreed: fills the state, and on host memory the liveness. */
     int (*create)(struct epx_transport *transport);
     /* Called on all ranks at the same place, never for a finished communicator; may wait for peers.
-     * Takes a state that create left half-built; the memory of the state itself stays. */
+     * Takes a state that is zeroed or that create left half-built; its own memory stays. */
     void (*free)(void *state);
     /* window_create is collective and agreed, window_free local. Windows of a direct transport are
      * zeroed. NULL, for a transport with messages on host memory: windows are private memory. */
