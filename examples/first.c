@@ -10,9 +10,9 @@ int main(int argc, char **argv)
     float tokens[4][2] = {{1, 10}, {2, 20}, {3, 30}, {4, 40}}, sums[4][2], *rows, *row_weights;
     EPX_Route_attr attr = EPX_ROUTE_ATTR_INIT;
     EPX_Route_view view = EPX_ROUTE_VIEW_INIT;
-    EPX_Request requests[2];
-    EPX_Route route;
-    EPX_Comm comm;
+    EPX_Request requests[2] = {EPX_REQUEST_NULL, EPX_REQUEST_NULL};
+    EPX_Route route = EPX_ROUTE_NULL;
+    EPX_Comm comm = EPX_COMM_NULL;
 
     MPI_Init(&argc, &argv);
     EPX_Comm_create(MPI_COMM_WORLD, MPI_INFO_NULL, &comm);

@@ -27,15 +27,47 @@ int epx_api_enter(const char *function)
     return EPX_SUCCESS;
 }
 
+int epx_api_comm(const struct epx_comm *comm)
+{
+    return epx_api_return(NULL, epx_handle_check(comm, EPX_HANDLE_COMM));
+}
+
+int epx_api_route(const struct epx_route *route)
+{
+    return epx_api_return(NULL, epx_handle_check(route, EPX_HANDLE_ROUTE));
+}
+
+int epx_api_request(const struct epx_request *request)
+{
+    if (!request)
+        return EPX_SUCCESS;
+    return epx_api_return(NULL, epx_handle_check(request, EPX_HANDLE_REQUEST));
+}
+
+int epx_api_return_to(MPI_Comm comm, int error)
+{
+    int code = MPI_ERR_OTHER;
+
+    if (error == EPX_SUCCESS)
+        return error;
+    if (epx_api_setup() == EPX_SUCCESS)
+        code = mpi_codes[error];
+    MPI_Comm_call_errhandler(comm == MPI_COMM_NULL ? MPI_COMM_WORLD : comm, code);
+    return error;
+}
+
 int epx_api_return(struct epx_comm *comm, int error)
 {
-    if (error == EPX_SUCCESS || !epx_comm_valid(comm))
+    if (error == EPX_SUCCESS)
+        return error;
+    if (!comm)
+        return epx_api_return_to(MPI_COMM_WORLD, error);
+    if (!epx_handle_is(comm, EPX_HANDLE_COMM))
         return error;
     epx_lock();
     snprintf(comm->message, sizeof(comm->message), "%s", epx_status_message());
     epx_unlock();
-    MPI_Comm_call_errhandler(comm->user, mpi_codes[error]);
-    return error;
+    return epx_api_return_to(comm->user, error);
 }
 
 void epx_api_free_segment(struct epx_comm *comm, struct epx_segment *segment)
@@ -51,6 +83,7 @@ void epx_api_free_segment(struct epx_comm *comm, struct epx_segment *segment)
 
 void epx_api_free_comm(struct epx_comm *comm)
 {
+    epx_handle_remove(&comm->handle);
     epx_comm_stop_thread(comm);
     epx_comm_unlist(comm);
     while (comm->segments) {

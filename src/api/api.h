@@ -10,8 +10,25 @@
 #define EPX_API_ENTER() EPX_TRY(epx_api_enter(__func__))
 int epx_api_enter(const char *function);
 
-/* Last: hands an error, with this thread's message, to the communicator's error handler. */
+/* Next: whether the user may use a handle; if not, as epx_api_return without a communicator. */
+int epx_api_comm(const struct epx_comm *comm);
+int epx_api_route(const struct epx_route *route);
+/* A null request is a request that is complete. */
+int epx_api_request(const struct epx_request *request);
+
+/*
+ * Last: hands an error, with this thread's message, to the communicator's error handler; comm NULL:
+ * to that of MPI_COMM_WORLD. An error of a communicator that the user has freed is returned only.
+ */
 int epx_api_return(struct epx_comm *comm, int error);
+/* Last, before there is a communicator: to the handler of comm, which may be MPI_COMM_NULL. */
+int epx_api_return_to(MPI_Comm comm, int error);
+/* Fails without a communicator. */
+#define EPX_API_FAIL_IF(condition, ...)                                                            \
+    do {                                                                                           \
+        if (condition)                                                                             \
+            return epx_api_return(NULL, epx_fail(__VA_ARGS__));                                    \
+    } while (0)
 
 /* Registers the error codes with MPI, and the hook that frees leftovers at MPI_Finalize. */
 int epx_api_setup(void);

@@ -14,6 +14,30 @@ EPX_PROFILED(Dispatch_backward)
 EPX_PROFILED(Combine_backward)
 EPX_PROFILED(Alltoallv)
 
+/* Where handles of MPI are integers, C lets a datatype of MPI pass for one of EPX: names it. */
+static int fail_type(EPX_Datatype datatype)
+{
+    static const struct {
+        MPI_Datatype given;
+        const char *name, *wanted;
+    } types[] = {
+        {MPI_BYTE, "MPI_BYTE", "EPX_BYTE"},
+        {MPI_CHAR, "MPI_CHAR", "EPX_BYTE"},
+        {MPI_INT8_T, "MPI_INT8_T", "EPX_BYTE"},
+        {MPI_UINT8_T, "MPI_UINT8_T", "EPX_BYTE"},
+        {MPI_FLOAT, "MPI_FLOAT", "EPX_FLOAT32"},
+        {MPI_DOUBLE, "MPI_DOUBLE", "EPX_FLOAT64"},
+        {MPI_INT, "MPI_INT", "rows of EPX_BYTE"},
+        {MPI_INT32_T, "MPI_INT32_T", "rows of EPX_BYTE"},
+        {MPI_LONG, "MPI_LONG", "rows of EPX_BYTE"},
+    };
+
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+        EPX_FAIL_IF((EPX_Datatype)(intptr_t)types[i].given == datatype, EPX_ERR_TYPE,
+                    "datatype is %s, want %s", types[i].name, types[i].wanted);
+    return epx_fail(EPX_ERR_TYPE, "datatype is %d, which is none of EPX", datatype);
+}
+
 /* Checks what every verb has, and fills in the call. */
 static int check_rows(int count, EPX_Datatype datatype, int64_t max_row_bytes,
                       struct epx_call *call)
@@ -21,11 +45,11 @@ static int check_rows(int count, EPX_Datatype datatype, int64_t max_row_bytes,
     int bytes = epx_datatype_bytes(datatype);
     int adds = call->verb != EPX_VERB_DISPATCH && call->verb != EPX_VERB_ALLTOALLV;
 
-    EPX_FAIL_IF(!bytes, EPX_ERR_TYPE, "datatype %d is unknown", datatype);
+    if (!bytes)
+        return fail_type(datatype);
     EPX_FAIL_IF(adds && !epx_datatype_adds(datatype), EPX_ERR_TYPE,
-                "datatype %d cannot be added, want EPX_FLOAT16, EPX_BFLOAT16, EPX_FLOAT32 or "
-                "EPX_FLOAT64",
-                datatype);
+                "%s cannot be added, want EPX_FLOAT16, EPX_BFLOAT16, EPX_FLOAT32 or EPX_FLOAT64",
+                epx_datatype_name(datatype));
     EPX_FAIL_IF(count < 0, EPX_ERR_COUNT, "count is %d", count);
     call->datatype = datatype;
     call->count = count;
@@ -114,7 +138,7 @@ int EPX_Dispatch(const void *sendbuf, const float *weights, void *recvbuf, float
     int rc;
 
     EPX_API_ENTER();
-    EPX_FAIL_IF(!epx_route_valid(route), EPX_ERR_ROUTE, "route is not a route");
+    EPX_TRY(epx_api_route(route));
     rc = check_route_call(route, count, datatype, request, &call);
     if (rc == EPX_SUCCESS) {
         struct epx_buffer buffers[] = {
@@ -154,7 +178,7 @@ int EPX_Combine(const void *sendbuf, const float *weights, void *recvbuf, int co
     int rc;
 
     EPX_API_ENTER();
-    EPX_FAIL_IF(!epx_route_valid(route), EPX_ERR_ROUTE, "route is not a route");
+    EPX_TRY(epx_api_route(route));
     rc = check_route_call(route, count, datatype, request, &call);
     if (rc == EPX_SUCCESS) {
         struct epx_buffer buffers[] = {
@@ -193,7 +217,7 @@ int EPX_Dispatch_backward(const void *grad_recv, const float *grad_recv_weights,
     int rc;
 
     EPX_API_ENTER();
-    EPX_FAIL_IF(!epx_route_valid(route), EPX_ERR_ROUTE, "route is not a route");
+    EPX_TRY(epx_api_route(route));
     rc = check_route_call(route, count, datatype, request, &call);
     if (rc == EPX_SUCCESS) {
         struct epx_buffer buffers[] = {
@@ -237,7 +261,7 @@ int EPX_Combine_backward(const void *grad, const void *sendbuf, const float *wei
     int rc;
 
     EPX_API_ENTER();
-    EPX_FAIL_IF(!epx_route_valid(route), EPX_ERR_ROUTE, "route is not a route");
+    EPX_TRY(epx_api_route(route));
     rc = check_route_call(route, count, datatype, request, &call);
     if (rc == EPX_SUCCESS) {
         struct epx_buffer buffers[] = {
@@ -330,7 +354,7 @@ int EPX_Alltoallv(const void *sendbuf, const int64_t sendcounts[], const int64_t
     int rc;
 
     EPX_API_ENTER();
-    EPX_FAIL_IF(!epx_comm_valid(comm), EPX_ERR_COMM, "comm is not a communicator");
+    EPX_TRY(epx_api_comm(comm));
     rc = check_alltoallv(comm, count, datatype, request, &call);
     if (rc == EPX_SUCCESS)
         rc = submit(comm, NULL, &call, request);

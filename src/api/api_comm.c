@@ -53,26 +53,12 @@ static int check_mpi_comm(MPI_Comm comm)
     return EPX_SUCCESS;
 }
 
-/*
- * EPX_Comm_create - make a communicator for expert parallelism from an MPI communicator.
- *
- * Collective, blocking. comm is duplicated, its error handler inherited.
- * Input: comm, an intracommunicator; info, hints (epx(7)) or MPI_INFO_NULL.
- * Output: newcomm.
- * Errors: EPX_ERR_COMM (MPI_COMM_NULL, intercommunicator), EPX_ERR_INFO (a hint's value),
- * EPX_ERR_ARG (newcomm NULL, hints that differ across ranks), EPX_ERR_TRANSPORT,
- * EPX_ERR_UNSUPPORTED, EPX_ERR_NO_MEM, EPX_ERR_TIMEOUT, EPX_ERR_NOT_INITIALIZED. All ranks get
- * the same error. There is no communicator yet, so no error handler is called.
- * See also: EPX_Comm_free, EPX_Comm_get_info.
- */
-int EPX_Comm_create(MPI_Comm comm, MPI_Info info, EPX_Comm *newcomm)
+static int comm_create(MPI_Comm comm, MPI_Info info, struct epx_comm **newcomm)
 {
     struct epx_params params = {0};
     struct epx_comm *created;
     int rc, setup_rc;
 
-    EPX_API_ENTER();
-    EPX_FAIL_IF(!newcomm, EPX_ERR_ARG, "newcomm is NULL");
     EPX_TRY(check_mpi_comm(comm));
     setup_rc = epx_api_setup();
     rc = epx_params_read(info, &params);
@@ -86,8 +72,31 @@ int EPX_Comm_create(MPI_Comm comm, MPI_Info info, EPX_Comm *newcomm)
         epx_api_free_comm(created);
         return rc;
     }
+    epx_handle_add(&created->handle, EPX_HANDLE_COMM);
     *newcomm = created;
     return EPX_SUCCESS;
+}
+
+/*
+ * EPX_Comm_create - make a communicator for expert parallelism from an MPI communicator.
+ *
+ * Collective, blocking. comm is duplicated, its error handler inherited.
+ * Input: comm, an intracommunicator; info, hints (epx(7)) or MPI_INFO_NULL.
+ * Output: newcomm, EPX_COMM_NULL on error.
+ * Errors: EPX_ERR_COMM (MPI_COMM_NULL, intercommunicator), EPX_ERR_INFO (a hint's value),
+ * EPX_ERR_ARG (newcomm NULL, hints that differ across ranks), EPX_ERR_TRANSPORT,
+ * EPX_ERR_UNSUPPORTED, EPX_ERR_NO_MEM, EPX_ERR_TIMEOUT, EPX_ERR_NOT_INITIALIZED. All ranks get
+ * the same error. The error handler of comm is called; for MPI_COMM_NULL that of MPI_COMM_WORLD.
+ * See also: EPX_Comm_free, EPX_Comm_get_info.
+ */
+int EPX_Comm_create(MPI_Comm comm, MPI_Info info, EPX_Comm *newcomm)
+{
+    if (newcomm)
+        *newcomm = EPX_COMM_NULL;
+    EPX_API_ENTER();
+    if (!newcomm)
+        return epx_api_return_to(comm, epx_fail(EPX_ERR_ARG, "newcomm is NULL"));
+    return epx_api_return_to(comm, comm_create(comm, info, newcomm));
 }
 
 static int check_leftovers(struct epx_comm *comm)
@@ -105,6 +114,18 @@ static int check_leftovers(struct epx_comm *comm)
     return rc;
 }
 
+/* The communicator has no routes: what still holds it is the user's own reference and requests. */
+static void warn_of_requests(const struct epx_comm *comm)
+{
+    int requests;
+
+    epx_lock();
+    requests = comm->references - 1;
+    epx_unlock();
+    if (requests)
+        EPX_LOG_WARN("EPX_Comm_free: %d requests were never waited for", requests);
+}
+
 /*
  * EPX_Comm_free - free a communicator.
  *
@@ -120,14 +141,15 @@ int EPX_Comm_free(EPX_Comm *comm)
     int rc;
 
     EPX_API_ENTER();
-    EPX_FAIL_IF(!comm, EPX_ERR_ARG, "comm is NULL");
-    EPX_FAIL_IF(!epx_comm_valid(*comm), EPX_ERR_COMM, "comm is not a communicator");
+    EPX_API_FAIL_IF(!comm, EPX_ERR_ARG, "comm is NULL");
+    EPX_TRY(epx_api_comm(*comm));
     freed = *comm;
     epx_comm_drain(freed);
     rc = check_leftovers(freed);
     epx_api_return(freed, rc);
     if (rc == EPX_ERR_PENDING)
         return rc;
+    warn_of_requests(freed);
     *comm = EPX_COMM_NULL;
     epx_api_free_comm(freed);
     return rc;
@@ -141,7 +163,7 @@ int EPX_Comm_free(EPX_Comm *comm)
 int EPX_Comm_rank(EPX_Comm comm, int *rank)
 {
     EPX_API_ENTER();
-    EPX_FAIL_IF(!epx_comm_valid(comm), EPX_ERR_COMM, "comm is not a communicator");
+    EPX_TRY(epx_api_comm(comm));
     if (!rank)
         return epx_api_return(comm, epx_fail(EPX_ERR_ARG, "rank is NULL"));
     *rank = comm->rank;
@@ -156,7 +178,7 @@ int EPX_Comm_rank(EPX_Comm comm, int *rank)
 int EPX_Comm_size(EPX_Comm comm, int *size)
 {
     EPX_API_ENTER();
-    EPX_FAIL_IF(!epx_comm_valid(comm), EPX_ERR_COMM, "comm is not a communicator");
+    EPX_TRY(epx_api_comm(comm));
     if (!size)
         return epx_api_return(comm, epx_fail(EPX_ERR_ARG, "size is NULL"));
     *size = comm->size;
@@ -201,7 +223,7 @@ static int get_info(const struct epx_comm *comm, MPI_Info *info_used)
 int EPX_Comm_get_info(EPX_Comm comm, MPI_Info *info_used)
 {
     EPX_API_ENTER();
-    EPX_FAIL_IF(!epx_comm_valid(comm), EPX_ERR_COMM, "comm is not a communicator");
+    EPX_TRY(epx_api_comm(comm));
     return epx_api_return(comm, get_info(comm, info_used));
 }
 
@@ -218,7 +240,7 @@ int EPX_Comm_set_errhandler(EPX_Comm comm, MPI_Errhandler errhandler)
     int error;
 
     EPX_API_ENTER();
-    EPX_FAIL_IF(!epx_comm_valid(comm), EPX_ERR_COMM, "comm is not a communicator");
+    EPX_TRY(epx_api_comm(comm));
     if (errhandler == MPI_ERRHANDLER_NULL)
         return epx_api_return(comm, epx_fail(EPX_ERR_ARG, "errhandler is MPI_ERRHANDLER_NULL"));
     error = MPI_Comm_set_errhandler(comm->user, errhandler);
@@ -252,7 +274,7 @@ static void listen_to_device(struct epx_comm *comm)
 int EPX_Comm_get_async_error(EPX_Comm comm, int *errorcode)
 {
     EPX_API_ENTER();
-    EPX_FAIL_IF(!epx_comm_valid(comm), EPX_ERR_COMM, "comm is not a communicator");
+    EPX_TRY(epx_api_comm(comm));
     if (!errorcode)
         return epx_api_return(comm, epx_fail(EPX_ERR_ARG, "errorcode is NULL"));
     epx_lock();
@@ -274,7 +296,7 @@ int EPX_Comm_get_async_error(EPX_Comm comm, int *errorcode)
 int EPX_Comm_get_error_message(EPX_Comm comm, char *string, int *resultlen)
 {
     EPX_API_ENTER();
-    EPX_FAIL_IF(!epx_comm_valid(comm), EPX_ERR_COMM, "comm is not a communicator");
+    EPX_TRY(epx_api_comm(comm));
     if (!string || !resultlen)
         return epx_api_return(comm, epx_fail(EPX_ERR_ARG, "an argument is NULL"));
     epx_lock();
@@ -297,7 +319,7 @@ int EPX_Comm_get_stats(EPX_Comm comm, EPX_Stats *stats)
     int rc;
 
     EPX_API_ENTER();
-    EPX_FAIL_IF(!epx_comm_valid(comm), EPX_ERR_COMM, "comm is not a communicator");
+    EPX_TRY(epx_api_comm(comm));
     epx_lock();
     counted = comm->stats;
     ops = epx_transport_device_ops(comm);
@@ -371,7 +393,7 @@ static int alloc_mem(struct epx_comm *comm, MPI_Aint bytes, void *baseptr)
 int EPX_Alloc_mem(MPI_Aint bytes, EPX_Comm comm, void *baseptr)
 {
     EPX_API_ENTER();
-    EPX_FAIL_IF(!epx_comm_valid(comm), EPX_ERR_COMM, "comm is not a communicator");
+    EPX_TRY(epx_api_comm(comm));
     return epx_api_return(comm, alloc_mem(comm, bytes, baseptr));
 }
 
@@ -422,6 +444,6 @@ static int free_mem(struct epx_comm *comm, void *base)
 int EPX_Free_mem(void *base, EPX_Comm comm)
 {
     EPX_API_ENTER();
-    EPX_FAIL_IF(!epx_comm_valid(comm), EPX_ERR_COMM, "comm is not a communicator");
+    EPX_TRY(epx_api_comm(comm));
     return epx_api_return(comm, free_mem(comm, base));
 }

@@ -64,20 +64,21 @@ static int take(EPX_Request *handle, MPI_Status *status)
     return error;
 }
 
-static int check_handle(const EPX_Request *request)
-{
-    EPX_FAIL_IF(!request, EPX_ERR_REQUEST, "request is NULL");
-    EPX_FAIL_IF(*request != EPX_REQUEST_NULL && !epx_request_valid(*request), EPX_ERR_REQUEST,
-                "request is not a request");
-    return EPX_SUCCESS;
-}
-
 static int check_request(const EPX_Request *request)
 {
-    EPX_TRY(check_handle(request));
-    EPX_FAIL_IF(*request != EPX_REQUEST_NULL && (*request)->captured, EPX_ERR_REQUEST,
-                "the request was made in a capture, where only EPX_Wait_enqueue completes it");
-    return EPX_SUCCESS;
+    EPX_API_FAIL_IF(!request, EPX_ERR_REQUEST, "request is NULL");
+    return epx_api_request(*request);
+}
+
+/* Whether the host can complete the request. */
+static int check_completable(const EPX_Request *request)
+{
+    EPX_TRY(check_request(request));
+    if (*request == EPX_REQUEST_NULL || !(*request)->captured)
+        return EPX_SUCCESS;
+    return epx_api_return((*request)->comm,
+                          epx_fail(EPX_ERR_REQUEST, "the request was made in a capture, where only "
+                                                    "EPX_Wait_enqueue completes it"));
 }
 
 /*
@@ -92,7 +93,7 @@ static int check_request(const EPX_Request *request)
 int EPX_Wait(EPX_Request *request, MPI_Status *status)
 {
     EPX_API_ENTER();
-    EPX_TRY(check_request(request));
+    EPX_TRY(check_completable(request));
     if (*request == EPX_REQUEST_NULL) {
         fill_status(status, 0, EPX_SUCCESS);
         return EPX_SUCCESS;
@@ -112,8 +113,8 @@ int EPX_Wait(EPX_Request *request, MPI_Status *status)
 int EPX_Test(EPX_Request *request, int *flag, MPI_Status *status)
 {
     EPX_API_ENTER();
-    EPX_TRY(check_request(request));
-    EPX_FAIL_IF(!flag, EPX_ERR_ARG, "flag is NULL");
+    EPX_TRY(check_completable(request));
+    EPX_API_FAIL_IF(!flag, EPX_ERR_ARG, "flag is NULL");
     *flag = *request == EPX_REQUEST_NULL || is_complete(*request);
     if (!*flag)
         return EPX_SUCCESS;
@@ -137,10 +138,10 @@ int EPX_Waitall(int n, EPX_Request requests[], MPI_Status *statuses)
     int failed = 0;
 
     EPX_API_ENTER();
-    EPX_FAIL_IF(n < 0, EPX_ERR_COUNT, "n is %d", n);
-    EPX_FAIL_IF(n && !requests, EPX_ERR_ARG, "requests is NULL");
+    EPX_API_FAIL_IF(n < 0, EPX_ERR_COUNT, "n is %d", n);
+    EPX_API_FAIL_IF(n && !requests, EPX_ERR_ARG, "requests is NULL");
     for (int i = 0; i < n; i++)
-        EPX_TRY(check_request(&requests[i]));
+        EPX_TRY(check_completable(&requests[i]));
     for (int i = 0; i < n; i++) {
         MPI_Status *status = statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : &statuses[i];
 
@@ -156,6 +157,7 @@ static int wait_enqueue(EPX_Request *handle, EPX_Stream stream)
 
     EPX_TRY(ops->wait_enqueue(request, stream));
     *handle = EPX_REQUEST_NULL;
+    epx_handle_remove(&request->handle);
     if (request->captured)
         epx_request_abandon(request);
     else
@@ -178,7 +180,7 @@ int EPX_Wait_enqueue(EPX_Request *request, EPX_Stream stream)
     int rc = EPX_SUCCESS, pending;
 
     EPX_API_ENTER();
-    EPX_TRY(check_handle(request));
+    EPX_TRY(check_request(request));
     if (*request == EPX_REQUEST_NULL || !(*request)->launch)
         return EPX_Wait(request, MPI_STATUS_IGNORE);
     comm = (*request)->comm;

@@ -43,7 +43,7 @@ static int route_create(const EPX_Route_attr *attr, struct epx_comm *comm, EPX_R
 int EPX_Route_create(const EPX_Route_attr *attr, EPX_Comm comm, EPX_Route *route)
 {
     EPX_API_ENTER();
-    EPX_FAIL_IF(!epx_comm_valid(comm), EPX_ERR_COMM, "comm is not a communicator");
+    EPX_TRY(epx_api_comm(comm));
     return epx_api_return(comm, route_create(attr, comm, route));
 }
 
@@ -58,8 +58,8 @@ int EPX_Route_create(const EPX_Route_attr *attr, EPX_Comm comm, EPX_Route *route
 int EPX_Route_free(EPX_Route *route)
 {
     EPX_API_ENTER();
-    EPX_FAIL_IF(!route, EPX_ERR_ARG, "route is NULL");
-    EPX_FAIL_IF(!epx_route_valid(*route), EPX_ERR_ROUTE, "route is not a route");
+    EPX_API_FAIL_IF(!route, EPX_ERR_ARG, "route is NULL");
+    EPX_TRY(epx_api_route(*route));
     epx_lock();
     epx_route_unlist(*route);
     epx_route_release(*route);
@@ -117,7 +117,7 @@ int EPX_Route_tokens(const void *expert_ids, int num_tokens, EPX_Route route, EP
                      EPX_Request *request)
 {
     EPX_API_ENTER();
-    EPX_FAIL_IF(!epx_route_valid(route), EPX_ERR_ROUTE, "route is not a route");
+    EPX_TRY(epx_api_route(route));
     return epx_api_return(route->comm,
                           route_tokens(expert_ids, num_tokens, route, stream, request));
 }
@@ -133,6 +133,6 @@ int EPX_Route_tokens(const void *expert_ids, int num_tokens, EPX_Route route, EP
 int EPX_Route_get_view(EPX_Route route, EPX_Route_view *view)
 {
     EPX_API_ENTER();
-    EPX_FAIL_IF(!epx_route_valid(route), EPX_ERR_ROUTE, "route is not a route");
+    EPX_TRY(epx_api_route(route));
     return epx_api_return(route->comm, epx_route_copy_view(route, view));
 }

@@ -77,7 +77,7 @@ int epx_f08_waitall(int n, EPX_Request requests[], struct epx_f08_outcome outcom
     epx_status_enter("EPX_Waitall");
     for (int i = 0; i < n; i++)
         outcomes[i].error = -1;
-    EPX_FAIL_IF(!statuses, EPX_ERR_NO_MEM, "no memory for %d statuses", n);
+    EPX_API_FAIL_IF(!statuses, EPX_ERR_NO_MEM, "no memory for %d statuses", n);
     for (int i = 0; i < n; i++)
         mark_untouched(&statuses[i]);
     rc = EPX_Waitall(n, requests, statuses);
@@ -94,9 +94,9 @@ int epx_f08_refuse(const char *function, const char *buffer, EPX_Comm comm, EPX_
     snprintf(name, sizeof(name), "%s", function);
     EPX_TRY(epx_api_enter(name));
     if (route) {
-        EPX_FAIL_IF(!epx_route_valid(route), EPX_ERR_ROUTE, "route is not a route");
+        EPX_TRY(epx_api_route(route));
         comm = route->comm;
     }
-    EPX_FAIL_IF(!epx_comm_valid(comm), EPX_ERR_COMM, "comm is not a communicator");
+    EPX_TRY(epx_api_comm(comm));
     return epx_api_return(comm, epx_fail(EPX_ERR_BUFFER, "%s is not contiguous", buffer));
 }

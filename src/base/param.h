@@ -15,6 +15,7 @@ struct epx_params {
     int64_t memory;    /* enum epx_memory_kind */
     int64_t transport; /* index into epx_param_transports */
     int64_t timeout_ms;
+    int64_t warn_ms;
     int64_t max_sms;
     int64_t window_bytes;
     int64_t progress; /* enum epx_progress */

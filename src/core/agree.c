@@ -88,11 +88,20 @@ int epx_comm_agree(struct epx_comm *comm, int rc)
 
 int epx_comm_same(struct epx_comm *comm, const char *name, int64_t value)
 {
+    return epx_comm_same_word(comm, name, value, NULL);
+}
+
+int epx_comm_same_word(struct epx_comm *comm, const char *name, int64_t value,
+                       const char *const *words)
+{
     int64_t *ends = comm->agreement.value;
 
     ends[0] = value;
     ends[1] = -value;
     EPX_TRY(allreduce(comm, 2, MPI_MAX));
+    EPX_FAIL_IF(words && ends[0] != -ends[1], EPX_ERR_ARG,
+                "%s differs across ranks: %s here, %s on one, %s on another", name, words[value],
+                words[-ends[1]], words[ends[0]]);
     EPX_FAIL_IF(ends[0] != -ends[1], EPX_ERR_ARG,
                 "%s differs across ranks: %lld here, from %lld to %lld", name, (long long)value,
                 (long long)-ends[1], (long long)ends[0]);

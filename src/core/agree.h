@@ -22,6 +22,9 @@ int epx_comm_await(struct epx_comm *comm, MPI_Request *request);
 int epx_comm_agree(struct epx_comm *comm, int rc);
 /* EPX_ERR_ARG on all ranks unless the value is the same on all. */
 int epx_comm_same(struct epx_comm *comm, const char *name, int64_t value);
+/* As epx_comm_same, for a value that users know by a word; words NULL: by the number. */
+int epx_comm_same_word(struct epx_comm *comm, const char *name, int64_t value,
+                       const char *const *words);
 int epx_comm_max(struct epx_comm *comm, int64_t value, int64_t *max);
 /* Copies data from rank 0 to all; at most EPX_MAX_ERROR_STRING bytes. */
 int epx_comm_bcast(struct epx_comm *comm, void *data, int bytes);

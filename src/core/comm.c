@@ -1,39 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* comm.c - the communicator: the lock, the list of all, and its life up to the last release. */
+/* comm.c - the communicator: the list of all, and its life up to the last release. */
 #include "core/comm.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { COMM_MAGIC = 0x45505843 };
-
-static pthread_mutex_t mutex;
-static pthread_once_t mutex_once = PTHREAD_ONCE_INIT;
 static struct epx_comm *all_comms;    /* under the lock */
 static struct epx_comm *buried_comms; /* under the lock */
 static struct epx_comm spare_comm;    /* under the lock */
 static int spare_taken;
-
-static void create_mutex(void)
-{
-    pthread_mutexattr_t attr;
-
-    pthread_mutexattr_init(&attr);
-    pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
-    pthread_mutex_init(&mutex, &attr);
-    pthread_mutexattr_destroy(&attr);
-}
-
-void epx_lock(void)
-{
-    pthread_once(&mutex_once, create_mutex);
-    pthread_mutex_lock(&mutex);
-}
-
-void epx_unlock(void)
-{
-    pthread_mutex_unlock(&mutex);
-}
 
 struct epx_comm *epx_comm_first(void)
 {
@@ -62,11 +37,6 @@ void epx_comm_unlist(struct epx_comm *comm)
         *link = comm->next;
     comm->next = NULL;
     epx_unlock();
-}
-
-int epx_comm_valid(const struct epx_comm *comm)
-{
-    return comm && comm->magic == COMM_MAGIC && !comm->closed;
 }
 
 enum epx_distance epx_comm_distance(const struct epx_comm *comm, int rank)
@@ -101,7 +71,6 @@ struct epx_comm *epx_comm_allocate(const struct epx_params *params, int *own_rc)
 
     if (!comm)
         return NULL;
-    comm->magic = COMM_MAGIC;
     comm->references = 1;
     comm->params = *params;
     comm->user = comm->traffic = comm->control = MPI_COMM_NULL;
@@ -111,7 +80,6 @@ struct epx_comm *epx_comm_allocate(const struct epx_params *params, int *own_rc)
 
 static void free_comm(struct epx_comm *comm)
 {
-    comm->magic = 0;
     free(comm->agreement.gathered);
     free(comm->answers);
     free(comm->node);
@@ -137,7 +105,6 @@ void epx_comm_close(struct epx_comm *comm)
 {
     MPI_Comm *parts[] = {&comm->control, &comm->traffic, &comm->user};
 
-    comm->closed = 1;
     if (comm->finished) {
         bury(comm);
         return;

@@ -12,6 +12,8 @@
 #include "base/memory.h"
 #include "base/param.h"
 #include "base/stats.h"
+#include "core/handle.h"
+#include "core/lock.h"
 
 struct epx_transport;
 struct epx_request;
@@ -31,6 +33,9 @@ struct epx_liveness_ops {
     int (*answered)(void *state, int rank, uint64_t *epoch);
     /* Ends the communicator on all ranks; message may become that of a rank that did so first. */
     void (*announce)(void *state, char *message);
+    /* The rank that the kernels of the operation at the head wait for, -1 = none is known. NULL
+     * where operations have no kernels. */
+    int (*behind)(void *state);
 };
 
 struct epx_liveness {
@@ -42,6 +47,10 @@ struct epx_liveness {
 struct epx_clock {
     int64_t last_pass_ns; /* 0 = stopped */
     int64_t waited_ns;
+    int64_t watched_ns; /* the same without the time in which this host was elsewhere */
+    int64_t
+        warn_asked_ns; /* watched_ns when the peers were asked for whom to warn; 0 = not asked */
+    int warned;
     uint64_t looks;    /* passes since the peers were asked who lives; 0 = not asked */
     uint64_t question; /* the number of that question, see questions below */
 };
@@ -55,9 +64,8 @@ struct epx_agreement {
 };
 
 struct epx_comm {
-    uint32_t magic;
+    struct epx_handle handle; /* until the user frees it; requests may hold it longer */
     int references;
-    int closed; /* the user freed it, but requests that hold it are not yet waited for */
     int rank, size;
     MPI_Comm user;    /* duplicate with the user's error handler; the library never sends on it */
     MPI_Comm traffic; /* collectives of this library */
@@ -99,10 +107,6 @@ struct epx_comm {
     struct epx_comm *next; /* all communicators of the process */
 };
 
-/* The lock of the library's objects. Held for a progress pass, never while waiting. */
-void epx_lock(void);
-void epx_unlock(void);
-
 /*
  * Collective: duplicates comm, compares the hints, finds the nodes. own_rc is the result so far on
  * this rank; if it is an error on one rank, every rank fails. On error frees what it made.
@@ -119,7 +123,6 @@ struct epx_comm *epx_comm_allocate(const struct epx_params *params, int *own_rc)
 void epx_comm_close(struct epx_comm *comm);
 void epx_comm_retain(struct epx_comm *comm);
 void epx_comm_release(struct epx_comm *comm);
-int epx_comm_valid(const struct epx_comm *comm);
 
 /* The communicators that are progressed; walk the list with the lock held. */
 void epx_comm_enlist(struct epx_comm *comm);

@@ -2,6 +2,7 @@
 /* comm_create.c - how ranks make a communicator: its parts in MPI, its hints, its nodes. */
 #include "core/comm.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +22,19 @@ static int duplicate_all(struct epx_comm *comm, MPI_Comm original)
     EPX_TRY(duplicate(comm, original, &comm->user));
     EPX_TRY(duplicate(comm, comm->user, &comm->traffic));
     return duplicate(comm, comm->traffic, &comm->control);
+}
+
+/* The name that MPI prints of the communicator whose error handler it calls. */
+static int name_user_comm(const struct epx_comm *comm, MPI_Comm original)
+{
+    enum { LONGEST = MPI_MAX_OBJECT_NAME - 8 };
+    char name[MPI_MAX_OBJECT_NAME] = "", text[MPI_MAX_OBJECT_NAME];
+    int length;
+
+    EPX_TRY_MPI(MPI_Comm_get_name(original, name, &length));
+    snprintf(text, sizeof(text), "EPX on %.*s", LONGEST, *name ? name : "a communicator");
+    EPX_TRY_MPI(MPI_Comm_set_name(comm->user, text));
+    return EPX_SUCCESS;
 }
 
 static int return_errors(const struct epx_comm *comm)
@@ -119,7 +133,7 @@ static int same_params(struct epx_comm *comm)
 {
     for (const struct epx_param *p = epx_param_table; p->name; p++)
         if (!p->per_rank)
-            EPX_TRY(epx_comm_same(comm, p->name, epx_param_value(p, &comm->params)));
+            EPX_TRY(epx_comm_same_word(comm, p->name, epx_param_value(p, &comm->params), p->words));
     return EPX_SUCCESS;
 }
 
@@ -128,7 +142,11 @@ static int init(struct epx_comm *comm, MPI_Comm original, int own_rc)
     EPX_TRY_MPI(MPI_Comm_rank(original, &comm->rank));
     EPX_TRY_MPI(MPI_Comm_size(original, &comm->size));
     EPX_TRY(duplicate_all(comm, original));
-    EPX_TRY(epx_comm_agree(comm, own_rc == EPX_SUCCESS ? return_errors(comm) : own_rc));
+    if (own_rc == EPX_SUCCESS)
+        own_rc = return_errors(comm);
+    if (own_rc == EPX_SUCCESS)
+        own_rc = name_user_comm(comm, original);
+    EPX_TRY(epx_comm_agree(comm, own_rc));
     EPX_TRY(same_params(comm));
     return find_nodes(comm);
 }

@@ -5,6 +5,10 @@ libepx_core_la_SOURCES += \
   src/core/comm.c \
   src/core/comm.h \
   src/core/comm_create.c \
+  src/core/handle.c \
+  src/core/handle.h \
+  src/core/lock.c \
+  src/core/lock.h \
   src/core/progress.c \
   src/core/progress.h \
   src/core/ready.c \

@@ -9,7 +9,8 @@
 
 #include "core/route.h"
 
-enum { SPINS_BEFORE_YIELD = 16, PASSES_BEFORE_MPI = 64, LOOKS_BEFORE_BLAME = 32, GRACE_MS = 5000 };
+enum { SPINS_BEFORE_YIELD = 16, PASSES_BEFORE_MPI = 64, LOOKS_BEFORE_BLAME = 32 };
+enum { GRACE_MS = 5000, WATCHED_MS = 100, ANSWER_MS = 200 };
 
 static void spoil(struct epx_route *route, int64_t id, int error)
 {
@@ -182,26 +183,84 @@ static int has_looked(struct epx_comm *comm, struct epx_clock *clock, int64_t bo
     return !comm->finished;
 }
 
-/* A gap between two passes counts as at most half the timeout: in a longer one this host itself was
- * busy elsewhere. */
+/*
+ * The rank that a long wait is for: the one that the operation names, or that the kernels wait for,
+ * or, where messages tell nothing, one that does not answer or is behind. Returns 0 while answers
+ * are awaited; *rank is -1 if none is known.
+ */
+static int find_awaited(struct epx_comm *comm, struct epx_clock *clock, int *rank)
+{
+    const struct epx_liveness_ops *ops = comm->liveness.ops;
+
+    if (*rank >= 0 || !ops)
+        return 1;
+    if (ops->behind) {
+        *rank = ops->behind(comm->liveness.state);
+        return 1;
+    }
+    if (!clock->warn_asked_ns) {
+        ask_who_is_alive(comm, clock);
+        clock->warn_asked_ns = clock->watched_ns;
+    }
+    if (clock->watched_ns < clock->warn_asked_ns + ANSWER_MS * EPX_NS_PER_MS)
+        return 0;
+    *rank = find_culprit(comm, clock, -1);
+    return 1;
+}
+
+/* Says once in a wait for whom it waits. */
+static void warn(struct epx_comm *comm, struct epx_clock *clock, int waiting_for)
+{
+    long long warn_ms = (long long)comm->params.warn_ms;
+
+    if (!warn_ms || clock->warned || clock->watched_ns < warn_ms * EPX_NS_PER_MS ||
+        !find_awaited(comm, clock, &waiting_for))
+        return;
+    clock->warned = 1;
+    if (waiting_for >= 0)
+        EPX_LOG_WARN("%s: has waited more than %lld ms for rank %d", current_operation(comm),
+                     warn_ms, waiting_for);
+    else
+        EPX_LOG_WARN("%s: not through after %lld ms", current_operation(comm), warn_ms);
+}
+
+/*
+ * Adds the time since the last pass. Of a long gap, in which this host was busy elsewhere, at most
+ * half the timeout counts as waited, and a little as watched.
+ */
+static void measure(const struct epx_comm *comm, struct epx_clock *clock)
+{
+    int64_t bound = comm->params.timeout_ms * EPX_NS_PER_MS, most = WATCHED_MS * EPX_NS_PER_MS;
+    int64_t now = epx_now_ns(), gap = clock->last_pass_ns ? now - clock->last_pass_ns : 0;
+
+    clock->last_pass_ns = now;
+    clock->waited_ns += gap < bound / 2 ? gap : bound / 2;
+    clock->watched_ns += gap < most ? gap : most;
+}
+
 void epx_comm_clock(struct epx_comm *comm, struct epx_clock *clock, int moved, int waiting_for)
 {
-    int64_t bound = comm->params.timeout_ms * EPX_NS_PER_MS, now, gap;
+    int64_t bound = comm->params.timeout_ms * EPX_NS_PER_MS;
 
-    if (moved || !bound || comm->finished) {
+    if (moved || comm->finished) {
         memset(clock, 0, sizeof(*clock));
         return;
     }
-    now = epx_now_ns();
-    gap = clock->last_pass_ns ? now - clock->last_pass_ns : 0;
-    clock->last_pass_ns = now;
-    clock->waited_ns += gap < bound / 2 ? gap : bound / 2;
-    if (clock->waited_ns < bound / 2)
+    measure(comm, clock);
+    warn(comm, clock, waiting_for);
+    if (!bound || clock->waited_ns < bound / 2)
         return;
     if (clock->looks++ == 0 && comm->liveness.ops)
         ask_who_is_alive(comm, clock);
     else if (clock->waited_ns >= bound && has_looked(comm, clock, bound))
         blame(comm, clock, waiting_for);
+}
+
+/* The wait of an operation whose kernels have the clock that counts. */
+static void watch_kernels(struct epx_comm *comm)
+{
+    measure(comm, &comm->clock);
+    warn(comm, &comm->clock, -1);
 }
 
 /* Ends the communicator after an operation failed in MPI here: the peers are still in that
@@ -228,7 +287,9 @@ static int progress_comm(struct epx_comm *comm)
         error = request->progress(request, &moved);
         any |= moved;
         if (error == EPX_SUCCESS && !request->complete) {
-            if (!request->launch)
+            if (request->launch)
+                watch_kernels(comm);
+            else
                 epx_comm_clock(comm, &comm->clock, moved, request->waiting_for);
             break;
         }

@@ -8,7 +8,7 @@
 
 #include "core/route.h"
 
-enum { REQUEST_MAGIC = 0x45505852, REQUESTS_KEPT = 256 };
+enum { REQUESTS_KEPT = 256 };
 
 static struct epx_request *unused; /* under the lock */
 static int num_unused;
@@ -58,10 +58,10 @@ struct epx_request *epx_request_create(struct epx_comm *comm, struct epx_route *
     request = take_unused();
     if (request) {
         memset(request, 0, sizeof(*request));
-        request->magic = REQUEST_MAGIC;
         request->waiting_for = -1;
         request->comm = comm;
         request->route = route;
+        epx_handle_add(&request->handle, EPX_HANDLE_REQUEST);
         link_live(request);
         epx_comm_retain(comm);
         if (route)
@@ -76,8 +76,8 @@ void epx_request_free(struct epx_request *request)
     if (!request)
         return;
     epx_comm_release(request->comm);
-    request->magic = 0;
     epx_lock();
+    epx_handle_remove(&request->handle);
     unlink_live(request);
     if (num_unused < REQUESTS_KEPT) {
         request->next = unused;
@@ -100,11 +100,6 @@ void epx_request_free_all(void)
         free(request);
     }
     num_unused = 0;
-}
-
-int epx_request_valid(const struct epx_request *request)
-{
-    return request && request->magic == REQUEST_MAGIC;
 }
 
 void epx_request_abandon(struct epx_request *request)

@@ -35,7 +35,7 @@ struct epx_call {
 };
 
 struct epx_request {
-    uint32_t magic;
+    struct epx_handle handle;
     struct epx_comm *comm;
     struct epx_route *route; /* NULL for alltoallv */
     struct epx_call call;
@@ -67,7 +67,6 @@ struct epx_request *epx_request_create(struct epx_comm *comm, struct epx_route *
 void epx_request_free(struct epx_request *request);
 /* Frees the requests that nobody waited for. */
 void epx_request_free_all(void);
-int epx_request_valid(const struct epx_request *request);
 
 /* Frees a request that is in no queue and not complete. */
 void epx_request_abandon(struct epx_request *request);

@@ -5,15 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROUTE_MAGIC = 0x4550584f };
-
 struct epx_route *epx_route_allocate(void)
 {
     struct epx_route *route = calloc(1, sizeof(*route));
 
     if (!route)
         return NULL;
-    route->magic = ROUTE_MAGIC;
     route->references = 1;
     route->view.size = sizeof(route->view);
     return route;
@@ -45,7 +42,6 @@ void epx_route_release(struct epx_route *route)
     if (route->plan_free)
         route->plan_free(route);
     epx_comm_release(route->comm);
-    route->magic = 0;
     free(route);
 }
 
@@ -54,6 +50,7 @@ void epx_route_enlist(struct epx_route *route)
     epx_lock();
     route->next = route->comm->routes;
     route->comm->routes = route;
+    epx_handle_add(&route->handle, EPX_HANDLE_ROUTE);
     epx_unlock();
 }
 
@@ -66,12 +63,8 @@ void epx_route_unlist(struct epx_route *route)
         link = &(*link)->next;
     if (*link)
         *link = route->next;
+    epx_handle_remove(&route->handle);
     epx_unlock();
-}
-
-int epx_route_valid(const struct epx_route *route)
-{
-    return route && route->magic == ROUTE_MAGIC;
 }
 
 int epx_route_copy_view(const struct epx_route *route, EPX_Route_view *view)

@@ -9,7 +9,7 @@ struct epx_plan;
 struct epx_device_plan;
 
 struct epx_route {
-    uint32_t magic;
+    struct epx_handle handle; /* until the user frees it; requests may hold it longer */
     int references;
     struct epx_comm *comm;
     struct epx_route *next; /* in the communicator's list */
@@ -41,7 +41,6 @@ void epx_route_release(struct epx_route *route);
  * freed. */
 void epx_route_enlist(struct epx_route *route);
 void epx_route_unlist(struct epx_route *route);
-int epx_route_valid(const struct epx_route *route);
 int epx_route_copy_view(const struct epx_route *route, EPX_Route_view *view);
 /* Weights that a receiver holds for each row of its buffer: 1, or top_k in rank-major. */
 int64_t epx_route_weights_per_row(const struct epx_route *route);

@@ -26,7 +26,9 @@ static int check_attr(const EPX_Route_attr *a)
                 a->num_experts);
     EPX_FAIL_IF(a->top_k < 1 || a->top_k > MAX_TOP_K, EPX_ERR_ARG, "top_k is %d, want 1 to %d",
                 a->top_k, MAX_TOP_K);
-    EPX_FAIL_IF(a->max_tokens < 0, EPX_ERR_COUNT, "max_tokens is %d", a->max_tokens);
+    EPX_FAIL_IF(a->max_tokens < 1, EPX_ERR_COUNT,
+                "max_tokens is %d, want the most tokens that a rank routes at a time, at least 1",
+                a->max_tokens);
     EPX_FAIL_IF(a->alignment < 1 || (a->alignment & (a->alignment - 1)), EPX_ERR_ARG,
                 "alignment is %d, want a power of two", a->alignment);
     EPX_FAIL_IF(a->recv_capacity < 0 || a->recv_capacity > INT32_MAX, EPX_ERR_COUNT,
@@ -61,13 +63,18 @@ int epx_route_read_attr(const EPX_Route_attr *attr, EPX_Route_attr *copy)
 
 static int compare_attr(struct epx_comm *comm, const EPX_Route_attr *a)
 {
+    static const char *const layouts[] = {
+        [EPX_EXPERT_MAJOR] = "EPX_EXPERT_MAJOR", [EPX_RANK_MAJOR] = "EPX_RANK_MAJOR"};
+    static const char *const overflows[] = {
+        [EPX_OVERFLOW_ERROR] = "EPX_OVERFLOW_ERROR", [EPX_OVERFLOW_DROP] = "EPX_OVERFLOW_DROP"};
+
     EPX_TRY(epx_comm_same(comm, "num_experts", a->num_experts));
     EPX_TRY(epx_comm_same(comm, "top_k", a->top_k));
     EPX_TRY(epx_comm_same(comm, "max_tokens", a->max_tokens));
     EPX_TRY(epx_comm_same(comm, "alignment", a->alignment));
     EPX_TRY(epx_comm_same(comm, "max_row_bytes", a->max_row_bytes));
-    EPX_TRY(epx_comm_same(comm, "layout", a->layout));
-    return epx_comm_same(comm, "overflow", a->overflow);
+    EPX_TRY(epx_comm_same_word(comm, "layout", a->layout, layouts));
+    return epx_comm_same_word(comm, "overflow", a->overflow, overflows);
 }
 
 int epx_route_create(struct epx_comm *comm, const EPX_Route_attr *attr, struct epx_route **route)

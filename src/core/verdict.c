@@ -6,19 +6,37 @@
 
 #include "core/request.h"
 
+const char *epx_datatype_name(int64_t datatype)
+{
+    static const char *const names[] = {
+        [EPX_DATATYPE_NULL] = "EPX_DATATYPE_NULL",
+        [EPX_BYTE] = "EPX_BYTE",
+        [EPX_FLOAT8_E4M3] = "EPX_FLOAT8_E4M3",
+        [EPX_FLOAT8_E5M2] = "EPX_FLOAT8_E5M2",
+        [EPX_FLOAT16] = "EPX_FLOAT16",
+        [EPX_BFLOAT16] = "EPX_BFLOAT16",
+        [EPX_FLOAT32] = "EPX_FLOAT32",
+        [EPX_FLOAT64] = "EPX_FLOAT64",
+    };
+
+    return datatype < 0 || datatype > EPX_FLOAT64 ? "no datatype" : names[datatype];
+}
+
 int epx_fail_differs(enum epx_told told, int64_t first, int64_t value, int rank)
 {
     static const char *const names[] = {
         [EPX_TOLD_EPOCH] = "the number of the operation",
         [EPX_TOLD_ROUTE] = "the number of the route",
         [EPX_TOLD_ROW_BYTES] = "the length of a row in bytes",
-        [EPX_TOLD_DATATYPE] = "the datatype",
     };
 
     if (told == EPX_TOLD_VERB)
         return epx_fail(EPX_ERR_ARG, "rank 0 called %s and rank %d %s at the same place",
                         epx_verb_name((enum epx_verb)first), rank,
                         epx_verb_name((enum epx_verb)value));
+    if (told == EPX_TOLD_DATATYPE)
+        return epx_fail(EPX_ERR_ARG, "the datatype is %s on rank 0, %s on rank %d",
+                        epx_datatype_name(first), epx_datatype_name(value), rank);
     return epx_fail(EPX_ERR_ARG, "%s is %lld on rank 0, %lld on rank %d", names[told],
                     (long long)first, (long long)value, rank);
 }
@@ -32,14 +50,24 @@ int epx_fail_weights(int rank_without, int rank_with)
 int epx_fail_no_room(int rank, int64_t rows, int64_t capacity)
 {
     return epx_fail(EPX_ERR_TRUNCATE,
-                    "rank %d needs room for %lld rows, its receive capacity is %lld", rank,
-                    (long long)rows, (long long)capacity);
+                    "rank %d needs room for %lld rows, its recv_capacity is %lld; raise it, or set "
+                    "overflow to EPX_OVERFLOW_DROP",
+                    rank, (long long)rows, (long long)capacity);
 }
 
 int epx_fail_too_many(int rank, int64_t rows, int64_t capacity)
 {
-    return epx_fail(EPX_ERR_TRUNCATE, "%lld rows for rank %d, its receive capacity is %lld",
+    return epx_fail(EPX_ERR_TRUNCATE, "%lld rows for rank %d, its recv_capacity is %lld",
                     (long long)rows, rank, (long long)capacity);
+}
+
+/* Whether two expert ids of 32 bits that lie side by side would read as this one of 64. */
+static int is_two_ids(int64_t id, int num_experts)
+{
+    int32_t low = (int32_t)(uint32_t)(uint64_t)id, high = (int32_t)(id >> 32);
+
+    return num_experts && id > INT32_MAX && low >= -1 && low < num_experts && high >= -1 &&
+           high < num_experts;
 }
 
 int epx_fail_bad_id(struct epx_bad_pair bad, int num_experts)
@@ -48,11 +76,12 @@ int epx_fail_bad_id(struct epx_bad_pair bad, int num_experts)
 
     if (num_experts)
         snprintf(wanted, sizeof(wanted), "not in -1..%d", num_experts - 1);
-    return epx_fail(EPX_ERR_ARG,
-                    "expert id %lld of token %lld, choice %lld is %s (%lld such ids); "
-                    "they count as -1",
-                    (long long)bad.id, (long long)bad.token, (long long)bad.choice, wanted,
-                    (long long)bad.num);
+    return epx_fail(
+        EPX_ERR_ARG,
+        "expert id %lld of token %lld, choice %lld is %s (%lld such ids); "
+        "they count as -1%s",
+        (long long)bad.id, (long long)bad.token, (long long)bad.choice, wanted, (long long)bad.num,
+        is_two_ids(bad.id, num_experts) ? "; index_bits is 64, are these ids of 32 bits?" : "");
 }
 
 int epx_fail_bad_count(int rank, int64_t count, int64_t displ)

@@ -17,6 +17,9 @@ enum epx_told {
     EPX_TOLD_DATATYPE,
 };
 
+/* Returns EPX_FLOAT32 as "EPX_FLOAT32". */
+const char *epx_datatype_name(int64_t datatype);
+
 /* Rank 0 told `first`, the rank another value. EPX_ERR_ARG. */
 int epx_fail_differs(enum epx_told told, int64_t first, int64_t value, int rank);
 /* One rank gave weights, another none. EPX_ERR_ARG. */

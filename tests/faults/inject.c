@@ -248,9 +248,11 @@ FORWARD(Comm_create_keyval,
         (MPI_Comm_copy_attr_function * copy, MPI_Comm_delete_attr_function *remove, int *keyval,
          void *state),
         (copy, remove, keyval, state))
+FORWARD(Comm_get_name, (MPI_Comm comm, char *name, int *length), (comm, name, length))
 FORWARD(Comm_rank, (MPI_Comm comm, int *rank), (comm, rank))
 FORWARD(Comm_set_attr, (MPI_Comm comm, int keyval, void *value), (comm, keyval, value))
 FORWARD(Comm_set_errhandler, (MPI_Comm comm, MPI_Errhandler handler), (comm, handler))
+FORWARD(Comm_set_name, (MPI_Comm comm, const char *name), (comm, name))
 FORWARD(Comm_size, (MPI_Comm comm, int *size), (comm, size))
 FORWARD(Comm_test_inter, (MPI_Comm comm, int *inter), (comm, inter))
 FORWARD(Error_string, (int code, char *text, int *length), (code, text, length))

@@ -140,15 +140,15 @@ START_TEST(library_calls_need_outputs)
     char text[EPX_MAX_ERROR_STRING];
     int n, length;
 
-    EXPECT_FAULT(NULL, EPX_Get_version(NULL, &n, &n), EPX_ERR_ARG);
-    EXPECT_FAULT(NULL, EPX_Get_version(&n, NULL, &n), EPX_ERR_ARG);
-    EXPECT_FAULT(NULL, EPX_Get_version(&n, &n, NULL), EPX_ERR_ARG);
-    EXPECT_FAULT(NULL, EPX_Get_library_version(NULL, &length), EPX_ERR_ARG);
-    EXPECT_FAULT(NULL, EPX_Get_library_version(text, NULL), EPX_ERR_ARG);
-    EXPECT_FAULT(NULL, EPX_Error_string(EPX_ERR_ARG, NULL, &length), EPX_ERR_ARG);
-    EXPECT_FAULT(NULL, EPX_Error_string(EPX_ERR_ARG, text, NULL), EPX_ERR_ARG);
-    EXPECT_FAULT(NULL, EPX_Error_string(-1, text, &length), EPX_ERR_ARG);
-    EXPECT_FAULT(NULL, EPX_Error_string(EPX_ERR_LASTCODE, text, &length), EPX_ERR_ARG);
+    EXPECT_UNTOLD(EPX_Get_version(NULL, &n, &n), EPX_ERR_ARG);
+    EXPECT_UNTOLD(EPX_Get_version(&n, NULL, &n), EPX_ERR_ARG);
+    EXPECT_UNTOLD(EPX_Get_version(&n, &n, NULL), EPX_ERR_ARG);
+    EXPECT_UNTOLD(EPX_Get_library_version(NULL, &length), EPX_ERR_ARG);
+    EXPECT_UNTOLD(EPX_Get_library_version(text, NULL), EPX_ERR_ARG);
+    EXPECT_UNTOLD(EPX_Error_string(EPX_ERR_ARG, NULL, &length), EPX_ERR_ARG);
+    EXPECT_UNTOLD(EPX_Error_string(EPX_ERR_ARG, text, NULL), EPX_ERR_ARG);
+    EXPECT_UNTOLD(EPX_Error_string(-1, text, &length), EPX_ERR_ARG);
+    EXPECT_UNTOLD(EPX_Error_string(EPX_ERR_LASTCODE, text, &length), EPX_ERR_ARG);
     SETTLE();
 }
 END_TEST
@@ -186,19 +186,23 @@ END_TEST
 START_TEST(communicators_are_made_from_intracommunicators)
 {
     EPX_Comm none = EPX_COMM_NULL;
+    MPI_Info bad = suite_info("epx_timeout_ms", "soon", NULL);
     MPI_Comm half, inter;
     int upper = suite_rank >= suite_size / 2;
 
     EXPECT_FAULT(NULL, EPX_Comm_create(MPI_COMM_NULL, MPI_INFO_NULL, &none), EPX_ERR_COMM);
     EXPECT_FAULT(NULL, EPX_Comm_create(MPI_COMM_WORLD, MPI_INFO_NULL, NULL), EPX_ERR_ARG);
+    EXPECT_FAULT(NULL, EPX_Comm_create(MPI_COMM_WORLD, bad, &none), EPX_ERR_INFO);
     if (suite_size > 1) {
         MPI_Comm_split(MPI_COMM_WORLD, upper, 0, &half);
         MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, upper ? 0 : suite_size / 2, 9, &inter);
-        EXPECT_FAULT(NULL, EPX_Comm_create(inter, MPI_INFO_NULL, &none), EPX_ERR_COMM);
+        none = comm;
+        EXPECT_CODE(EPX_Comm_create(inter, MPI_INFO_NULL, &none), EPX_ERR_COMM);
         MPI_Comm_free(&inter);
         MPI_Comm_free(&half);
     }
-    EXPECT(none == EPX_COMM_NULL, "an output was written");
+    MPI_Info_free(&bad);
+    EXPECT(none == EPX_COMM_NULL, "newcomm is not EPX_COMM_NULL");
     SETTLE();
 }
 END_TEST
@@ -262,6 +266,50 @@ START_TEST(memory_calls_check_their_arguments)
 }
 END_TEST
 
+START_TEST(freed_handles_are_known)
+{
+    EPX_Comm other = suite_comm(NULL), freed_comm = other;
+    EPX_Route_attr attr = good_attr();
+    EPX_Route freed_route, second;
+    EPX_Request freed_request;
+    int n, flag;
+
+    EXPECT_CODE(EPX_Route_create(&attr, comm, &second), EPX_SUCCESS);
+    freed_route = second;
+    EXPECT_CODE(EPX_Route_free(&second), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Comm_free(&other), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Route_tokens(ids, MAX_TOKENS, route, EPX_STREAM_NULL, &request), EPX_SUCCESS);
+    freed_request = request;
+    EXPECT_CODE(EPX_Wait(&request, MPI_STATUS_IGNORE), EPX_SUCCESS);
+    EXPECT_FAULT(NULL, EPX_Comm_size(freed_comm, &n), EPX_ERR_COMM);
+    EXPECT_FAULT(NULL, EPX_Comm_free(&freed_comm), EPX_ERR_COMM);
+    EXPECT_FAULT(NULL, EPX_Route_free(&freed_route), EPX_ERR_ROUTE);
+    EXPECT_FAULT(NULL, EPX_Route_tokens(ids, 1, freed_route, EPX_STREAM_NULL, &request),
+                 EPX_ERR_ROUTE);
+    EXPECT_FAULT(NULL, EPX_Wait(&freed_request, MPI_STATUS_IGNORE), EPX_ERR_REQUEST);
+    EXPECT_FAULT(NULL, EPX_Test(&freed_request, &flag, MPI_STATUS_IGNORE), EPX_ERR_REQUEST);
+    SETTLE();
+}
+END_TEST
+
+START_TEST(foreign_handles_are_refused)
+{
+    int64_t no_object[32] = {0}; /* may lie anywhere, is never looked at */
+    EPX_Comm foreign = (EPX_Comm)(void *)no_object, nowhere = (EPX_Comm)(uintptr_t)8;
+    EPX_Route not_a_route = (EPX_Route)(void *)comm;
+    EPX_Route_view view = EPX_ROUTE_VIEW_INIT;
+    EPX_Request never_set = (EPX_Request)(uintptr_t)0xdeadbeef;
+    int n;
+
+    EXPECT_FAULT(NULL, EPX_Comm_size(foreign, &n), EPX_ERR_COMM);
+    EXPECT_FAULT(NULL, EPX_Comm_size(nowhere, &n), EPX_ERR_COMM);
+    EXPECT_FAULT(NULL, EPX_Route_get_view(not_a_route, &view), EPX_ERR_ROUTE);
+    EXPECT_FAULT(NULL, EPX_Wait(&never_set, MPI_STATUS_IGNORE), EPX_ERR_REQUEST);
+    EXPECT_FAULT(NULL, EPX_Waitall(1, &never_set, MPI_STATUSES_IGNORE), EPX_ERR_REQUEST);
+    SETTLE();
+}
+END_TEST
+
 static void expect_attr_refused(EPX_Route_attr attr, int wanted)
 {
     EPX_Route none = EPX_ROUTE_NULL;
@@ -285,6 +333,7 @@ START_TEST(attributes_have_ranges)
     REFUSED(top_k, 0, EPX_ERR_ARG);
     REFUSED(top_k, 65, EPX_ERR_ARG);
     REFUSED(max_tokens, -1, EPX_ERR_COUNT);
+    REFUSED(max_tokens, 0, EPX_ERR_COUNT);
     REFUSED(alignment, 0, EPX_ERR_ARG);
     REFUSED(alignment, 3, EPX_ERR_ARG);
     REFUSED(alignment, -2, EPX_ERR_ARG);
@@ -731,6 +780,13 @@ START_TEST(messages_name_function_and_values)
     REFUSED(top_k, 65, EPX_ERR_ARG);
     fault_message_has(comm, "EPX_Route_create");
     fault_message_has(comm, "65");
+    REFUSED(max_tokens, 0, EPX_ERR_COUNT);
+    fault_message_has(comm, "max_tokens");
+    EXPECT_FAULT(comm, dispatch(home_rows, slot_rows, COUNT, (EPX_Datatype)(intptr_t)MPI_FLOAT),
+                 EPX_ERR_TYPE);
+    fault_message_has(comm, "MPI_FLOAT, want EPX_FLOAT32");
+    EXPECT_FAULT(comm, combine(slot_rows, home_rows, COUNT, EPX_BYTE), EPX_ERR_TYPE);
+    fault_message_has(comm, "EPX_BYTE");
     SETTLE();
 }
 END_TEST
@@ -747,6 +803,8 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, versions_agree);
     tcase_add_test(tcase, communicators_are_made_from_intracommunicators);
     tcase_add_test(tcase, communicator_calls_need_a_communicator);
+    tcase_add_test(tcase, freed_handles_are_known);
+    tcase_add_test(tcase, foreign_handles_are_refused);
     tcase_add_test(tcase, communicator_calls_need_outputs);
     tcase_add_test(tcase, memory_calls_check_their_arguments);
     tcase_add_test(tcase, attributes_have_ranges);

@@ -132,6 +132,32 @@ START_TEST(a_rank_late_past_the_bound_is_named_to_all)
 }
 END_TEST
 
+/* The sleeper is late for the call. The others say once for whom they wait. */
+START_TEST(a_long_wait_is_told_once)
+{
+    EPX_Comm comm = suite_comm("epx_warn_ms", "200", NULL);
+    struct exchange x = {.comm = comm, .data = {5, EPX_BYTE, 16, 0}, .most_rows = 3};
+    int sleeper = _i ? suite_size - 1 : 0, told;
+    struct capture capture;
+    char text[8192], wanted[96];
+
+    if (suite_rank == sleeper)
+        sleep_ms(1000);
+    capture_begin(&capture);
+    EXPECT_CODE(exchange_start(&x), EPX_SUCCESS);
+    exchange_finish(&x);
+    capture_end(&capture, text, sizeof(text));
+    snprintf(wanted, sizeof(wanted), "EPX_Alltoallv: has waited more than 200 ms for rank %d\n",
+             sleeper);
+    told = capture_count(text, wanted);
+    EXPECT(told == (suite_rank != sleeper), "told %d times in \"%s\"", told, text);
+    SETTLE();
+    exchange_free(&x);
+    EXPECT_CODE(EPX_Comm_free(&comm), EPX_SUCCESS);
+    SETTLE();
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("stall");
@@ -139,6 +165,7 @@ static Suite *make_suite(void)
 
     tcase_add_loop_test(tcase, a_rank_late_within_the_bound_is_waited_for, 0, 4);
     tcase_add_loop_test(tcase, a_rank_late_past_the_bound_is_named_to_all, 0, 2);
+    tcase_add_loop_test(tcase, a_long_wait_is_told_once, 0, 2);
     suite_add_tcase(suite, tcase);
     return suite;
 }

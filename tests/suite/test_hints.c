@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test_hints.c - info over environment over default; bad values, unusable transports. */
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "support/exchange.h"
+#include "support/fault.h"
 #include "support/operation.h"
 #include "support/space.h"
 #include "support/suite.h"
@@ -41,6 +39,7 @@ static void expect_refused(const char *key, const char *value, int wanted)
 
 static const char *const bad_values[][2] = {
     {"epx_timeout_ms", "soon"},   {"epx_timeout_ms", "-1"},
+    {"epx_warn_ms", "late"},      {"epx_warn_ms", "-1"},
     {"epx_timeout_ms", "5s"},     {"epx_timeout_ms", "99999999999999999999"},
     {"epx_window_bytes", "1"},    {"epx_window_bytes", "huge"},
     {"epx_progress", "maybe"},    {"epx_memory", "gpu"},
@@ -161,11 +160,11 @@ END_TEST
 
 START_TEST(info_used_has_every_hint)
 {
-    static const char *const keys[] = {"epx_timeout_ms", "epx_max_sms", "epx_window_bytes",
-                                       "epx_ranks_per_node", "epx_log"};
+    static const char *const keys[] = {"epx_timeout_ms",   "epx_warn_ms",        "epx_max_sms",
+                                       "epx_window_bytes", "epx_ranks_per_node", "epx_log"};
     EPX_Comm comm = suite_comm(NULL);
 
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 6; i++)
         hint_is(comm, keys[i], NULL);
     hint_is(comm, "epx_memory", space_is_device() ? "cuda:device" : "system");
     hint_is(comm, "epx_progress", "calls");
@@ -176,29 +175,23 @@ START_TEST(info_used_has_every_hint)
 }
 END_TEST
 
-/* Standard error goes to a file until the text is taken. */
-struct capture {
-    int saved;
-    FILE *file;
-};
-
-static void capture_begin(struct capture *capture)
+/* The lowest rank asks for another transport than the others. */
+START_TEST(hints_that_differ_are_named_by_their_words)
 {
-    fflush(stderr);
-    capture->saved = dup(STDERR_FILENO);
-    capture->file = tmpfile();
-    dup2(fileno(capture->file), STDERR_FILENO);
-}
+    const char *const hints[4] = {"epx_transport", suite_rank ? "mpi" : "ucx"};
+    struct capture capture;
+    char text[4096];
+    EPX_Comm comm;
+    int code;
 
-static void capture_end(struct capture *capture, char *text, size_t size)
-{
-    fflush(stderr);
-    dup2(capture->saved, STDERR_FILENO);
-    close(capture->saved);
-    rewind(capture->file);
-    text[fread(text, 1, size - 1, capture->file)] = '\0';
-    fclose(capture->file);
+    capture_begin(&capture);
+    code = create(hints, &comm);
+    capture_end(&capture, text, sizeof(text));
+    EXPECT(code == EPX_ERR_ARG && comm == EPX_COMM_NULL, "code %d", code);
+    EXPECT(strstr(text, suite_rank ? "mpi here" : "ucx here") != NULL, "\"%s\"", text);
+    SETTLE();
 }
+END_TEST
 
 START_TEST(an_unknown_hint_is_warned_of_and_ignored)
 {
@@ -264,6 +257,8 @@ static Suite *make_suite(void)
         tcase_add_test(tcase, a_host_communicator_works_beside_the_device);
     tcase_add_test(tcase, info_wins_over_environment_wins_over_default);
     tcase_add_test(tcase, info_used_has_every_hint);
+    if (suite_size > 1)
+        tcase_add_test(tcase, hints_that_differ_are_named_by_their_words);
     tcase_add_test(tcase, an_unknown_hint_is_warned_of_and_ignored);
     tcase_add_test(tcase, small_windows_move_everything);
     tcase_add_test(tcase, the_mpi_communicator_may_be_freed);

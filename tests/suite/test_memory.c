@@ -140,7 +140,7 @@ static const struct shape shapes[] = {
     {64, 8, 512, 1, 0, EPX_RANK_MAJOR},      {7, 3, 1000, 16, 5000, EPX_EXPERT_MAJOR},
     {7, 3, 1000, 1, 5000, EPX_RANK_MAJOR},   {3000, 2, 10, 1, 0, EPX_EXPERT_MAJOR},
     {16, 64, 300, 128, 0, EPX_EXPERT_MAJOR}, {16, 64, 300, 1, 77, EPX_RANK_MAJOR},
-    {5, 2, 0, 1, 0, EPX_EXPERT_MAJOR},
+    {5, 2, 1, 1, 0, EPX_EXPERT_MAJOR},
 };
 enum { SHAPES = sizeof(shapes) / sizeof(shapes[0]) };
 

@@ -23,11 +23,12 @@ struct epx_proxy;
 struct epx_device_notes {
     uint64_t abort;   /* the abort word when last copied; EPX_ABORT_UNKNOWN during a copy */
     uint64_t verdict; /* of the host's own announcement; 0 = its kernel has not run */
-    char reason[EPX_MAX_ERROR_STRING];       /* of this host */
-    char peer_reason[EPX_MAX_ERROR_STRING];  /* of the rank that gave up */
-    struct epx_device_stats stats;           /* the last copy */
-    struct epx_device_exchanges exchanges;   /* the last copy */
-    uint64_t arrived[EPX_MOST_DEVICE_RANKS]; /* with messages: copied when a rank is silent */
+    char reason[EPX_MAX_ERROR_STRING];                           /* of this host */
+    char peer_reason[EPX_MAX_ERROR_STRING];                      /* of the rank that gave up */
+    struct epx_device_stats stats;                               /* the last copy */
+    struct epx_device_exchanges exchanges;                       /* the last copy */
+    uint64_t arrived[EPX_MOST_DEVICE_RANKS];                     /* copied when a rank is silent */
+    uint64_t ready[2 * EPX_MOST_DEVICE_RANKS * EPX_READY_WORDS]; /* copied then too */
 };
 
 /* A stream and events that operations use beside the user's stream. */

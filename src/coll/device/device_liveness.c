@@ -243,11 +243,57 @@ static void announce(void *state, char *message)
     epx_device_leave(&scope);
 }
 
+/* The number of the last operation that a rank began, as the copied ready words tell. */
+static uint64_t begun(const struct epx_device *device, int rank)
+{
+    const uint64_t *ready = device->notes->ready;
+    uint64_t even = ready[rank * EPX_READY_WORDS] >> 32;
+    uint64_t odd = ready[(device->comm->size + rank) * EPX_READY_WORDS] >> 32;
+
+    return even > odd ? even : odd;
+}
+
+static int is_behind(const struct epx_device *device, int rank, int other)
+{
+    const uint64_t *arrived = device->notes->arrived;
+
+    if (begun(device, rank) != begun(device, other))
+        return begun(device, rank) < begun(device, other);
+    return arrived[rank] < arrived[other];
+}
+
+static int copy_positions(struct epx_device *device)
+{
+    size_t ranks = (size_t)device->comm->size;
+    char *own = device->window->own;
+
+    return epx_device_copy(device, device->notes->arrived, epx_control_arrived(own, 0),
+                           ranks * sizeof(uint64_t)) &&
+           epx_device_copy(device, device->notes->ready,
+                           epx_control_ready(own, device->comm->size, 0, 0),
+                           2 * ranks * EPX_READY_WORDS * sizeof(uint64_t));
+}
+
+/* The rank furthest behind this one; -1 if all came as far, so that the GPU itself is late. */
+static int behind(void *state)
+{
+    struct epx_device *device = state;
+    int last = device->comm->rank;
+
+    if (!copy_positions(device))
+        return -1;
+    for (int r = 0; r < device->comm->size; r++)
+        if (is_behind(device, r, last))
+            last = r;
+    return last == device->comm->rank ? -1 : last;
+}
+
 const struct epx_liveness_ops epx_device_liveness = {
     .beat = beat,
     .probe = probe,
     .answered = answered,
     .announce = announce,
+    .behind = behind,
 };
 
 int epx_device_check(const struct epx_device *device, struct epx_request *request)

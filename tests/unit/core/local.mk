@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 test_programs += \
+  tests/unit/core/unit_handle \
   tests/unit/core/unit_progress \
   tests/unit/core/unit_ready \
   tests/unit/core/unit_request
+
+tests_unit_core_unit_handle_CPPFLAGS = $(unit_cppflags)
+tests_unit_core_unit_handle_LDADD = $(unit_ldadd)
 
 tests_unit_core_unit_progress_CPPFLAGS = $(unit_cppflags)
 tests_unit_core_unit_progress_LDADD = $(unit_ldadd)

@@ -176,7 +176,7 @@ static const struct disagreement disagreements[] = {
     {offsetof(struct epx_ready, row_bytes), 21,
      "the length of a row in bytes is 20 on rank 0, 21 on rank 2"},
     {offsetof(struct epx_ready, datatype), EPX_BFLOAT16,
-     "the datatype is 0 on rank 0, 5 on rank 2"},
+     "the datatype is EPX_DATATYPE_NULL on rank 0, EPX_BFLOAT16 on rank 2"},
 };
 
 /* The first rank that differs from rank 0 is named, whatever comes after. */

@@ -63,7 +63,7 @@ START_TEST(a_freed_request_is_used_again_and_clean)
 {
     struct epx_request *first = epx_request_create(&comm, NULL), *second, *fresh;
 
-    ck_assert(epx_request_valid(first));
+    ck_assert(epx_handle_is(first, EPX_HANDLE_REQUEST));
     ck_assert_int_eq(comm.references, 2);
     first->phase = 7;
     first->error = EPX_ERR_ARG;
@@ -71,7 +71,7 @@ START_TEST(a_freed_request_is_used_again_and_clean)
     strcpy(first->message, "old");
     epx_request_free(first);
     ck_assert_int_eq(comm.references, 1);
-    ck_assert(!epx_request_valid(first));
+    ck_assert(!epx_handle_is(first, EPX_HANDLE_REQUEST));
     second = epx_request_create(&comm, NULL);
     ck_assert_ptr_eq(second, first);
     ck_assert_int_eq(second->phase | second->error | second->complete, 0);
@@ -82,7 +82,7 @@ START_TEST(a_freed_request_is_used_again_and_clean)
     epx_request_free(second);
     epx_request_free(fresh);
     epx_request_free(NULL);
-    ck_assert(!epx_request_valid(NULL));
+    ck_assert(!epx_handle_is(NULL, EPX_HANDLE_REQUEST));
 }
 END_TEST
 

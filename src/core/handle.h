@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * handle.h - the handles that the user holds. A handle is looked up by its value, so that a null
+ * one, a freed one and one that EPX never gave are told apart without a look at what it points to.
+ */
+#ifndef EPX_CORE_HANDLE_H
+#define EPX_CORE_HANDLE_H
+
+#include "base/status.h"
+
+enum epx_handle_kind { EPX_HANDLE_COMM, EPX_HANDLE_ROUTE, EPX_HANDLE_REQUEST, EPX_NUM_HANDLES };
+
+/* The first member of each object that users have handles of. */
+struct epx_handle {
+    struct epx_handle *next; /* of the same bucket */
+    enum epx_handle_kind kind;
+};
+
+/* From now on until it is removed the user may name the object. */
+void epx_handle_add(struct epx_handle *handle, enum epx_handle_kind kind);
+/* Does nothing where the handle was removed before. */
+void epx_handle_remove(const struct epx_handle *handle);
+
+int epx_handle_is(const void *handle, enum epx_handle_kind kind);
+/* EPX_ERR_COMM, EPX_ERR_ROUTE or EPX_ERR_REQUEST, with what is wrong, unless it is of that kind. */
+int epx_handle_check(const void *handle, enum epx_handle_kind kind);
+
+#endif
