@@ -123,7 +123,7 @@ static void warn_of_requests(const struct epx_comm *comm)
     requests = comm->references - 1;
     epx_unlock();
     if (requests)
-        EPX_LOG_WARN("EPX_Comm_free: %d requests were never waited for", requests);
+        EPX_LOG_WARN("EPX_Comm_free: requests that were never waited for: %d", requests);
 }
 
 /*

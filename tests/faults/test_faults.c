@@ -214,6 +214,46 @@ START_TEST(a_bad_id_calls_the_error_handler_once)
 }
 END_TEST
 
+START_TEST(ids_of_32_bits_given_for_64_are_recognised)
+{
+    int32_t image[4] = {1, 0, 1, 1};
+    int32_t *ids = space_alloc(sizeof(image));
+    EPX_Route_attr attr = EPX_ROUTE_ATTR_INIT;
+    EPX_Route route = EPX_ROUTE_NULL;
+
+    space_put(ids, image, sizeof(image));
+    attr.num_experts = 2 * suite_size;
+    attr.top_k = 1;
+    attr.max_tokens = 2;
+    EXPECT_CODE(EPX_Route_create(&attr, comm, &route), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Route_tokens(ids, 2, route, EPX_STREAM_NULL, &request), EPX_SUCCESS);
+    EXPECT_FAULT(comm, EPX_Wait(&request, MPI_STATUS_IGNORE), EPX_ERR_ARG);
+    fault_message_has(comm, "index_bits is 64");
+    EXPECT_CODE(EPX_Route_free(&route), EPX_SUCCESS);
+    SETTLE();
+    space_free(ids);
+}
+END_TEST
+
+START_TEST(requests_nobody_waited_for_are_counted)
+{
+    EPX_Comm other = suite_comm(NULL);
+    struct exchange x = {.comm = other, .data = {5, EPX_BYTE, 16, 0}, .most_rows = 3};
+    struct capture capture;
+    char text[4096];
+
+    EXPECT_CODE(exchange_start(&x), EPX_SUCCESS);
+    capture_begin(&capture);
+    EXPECT_CODE(EPX_Comm_free(&other), EPX_SUCCESS);
+    capture_end(&capture, text, sizeof(text));
+    EXPECT(capture_count(text, "requests that were never waited for: 1") == 1, "\"%s\"", text);
+    EXPECT_CODE(EPX_Wait(&x.request, MPI_STATUS_IGNORE), EPX_SUCCESS);
+    exchange_check(&x);
+    SETTLE();
+    exchange_free(&x);
+}
+END_TEST
+
 START_TEST(an_overflow_calls_the_error_handler_once_an_operation)
 {
     struct scenario s = scenario_small(EPX_FLOAT32);
@@ -226,6 +266,8 @@ START_TEST(an_overflow_calls_the_error_handler_once_an_operation)
     open_scenario(&other, &full, &s);
     EXPECT(full.ref->truncated, "the test does not overflow");
     EXPECT_FAULT(comm, EPX_Wait(&full.request, MPI_STATUS_IGNORE), EPX_ERR_TRUNCATE);
+    fault_message_has(comm, "recv_capacity");
+    fault_message_has(comm, "EPX_OVERFLOW_DROP");
     EXPECT_CODE(dispatch(10, NULL, other.route), EPX_SUCCESS);
     EXPECT_FAULT(comm, EPX_Wait(&request, MPI_STATUS_IGNORE), EPX_ERR_TRUNCATE);
     EXPECT_CODE(combine(10, other.route), EPX_SUCCESS);
@@ -345,6 +387,8 @@ static TCase *anywhere(void)
 
     tcase_add_checked_fixture(tcase, open_layer, close_layer);
     tcase_add_test(tcase, a_bad_id_calls_the_error_handler_once);
+    tcase_add_test(tcase, ids_of_32_bits_given_for_64_are_recognised);
+    tcase_add_test(tcase, requests_nobody_waited_for_are_counted);
     tcase_add_test(tcase, an_overflow_calls_the_error_handler_once_an_operation);
     tcase_add_loop_test(tcase, waitall_tells_which_operation_failed, 0, 2);
     tcase_add_test(tcase, an_async_error_is_read_once);
