@@ -184,8 +184,8 @@ static int await_number(const struct epx_device *device, int completion, uint32_
         device->wait_value(stream, (CUdeviceptr)(uintptr_t)&device->completions[completion].word,
                            (cuuint64_t)number << 32, CU_STREAM_WAIT_VALUE_GEQ);
 
-    EPX_FAIL_IF(error != CUDA_SUCCESS, EPX_ERR_CUDA, "cuStreamWaitValue64 failed with error %d",
-                (int)error);
+    if (error != CUDA_SUCCESS) /* the runtime numbers errors as the driver does */
+        return epx_fail_cuda((cudaError_t)error, "cuStreamWaitValue64");
     return EPX_SUCCESS;
 }
 

@@ -30,8 +30,9 @@ static int check_versions(char *why)
 
     if (ncclGetVersion(&version) == ncclSuccess && version == NCCL_VERSION_CODE)
         return 1;
-    snprintf(why, EPX_WHY_MAX, "NCCL is of version %d at run time, EPX was built with %d", version,
-             NCCL_VERSION_CODE);
+    snprintf(
+        why, EPX_WHY_MAX, "NCCL is of version %d.%d.%d at run time, EPX was built with %d.%d.%d",
+        version / 10000, version / 100 % 100, version % 100, NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH);
     return 0;
 }
 

@@ -105,8 +105,8 @@ static int release(const struct epx_proxy *proxy, uint64_t number)
     CUresult error =
         device->write_value(proxy->stream, (CUdeviceptr)(uintptr_t)proxy->released, number, 0);
 
-    EPX_FAIL_IF(error != CUDA_SUCCESS, EPX_ERR_CUDA, "cuStreamWriteValue64 failed with error %d",
-                (int)error);
+    if (error != CUDA_SUCCESS) /* the runtime numbers errors as the driver does */
+        return epx_fail_cuda((cudaError_t)error, "cuStreamWriteValue64");
     return EPX_SUCCESS;
 }
 
