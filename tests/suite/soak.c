@@ -266,8 +266,7 @@ static void complete(struct pending *pending, int n, uint64_t seed)
 static void finish_flight(struct flight *flight)
 {
     enter(flight->party);
-    if (!flight->routing.ref->truncated)
-        routing_check(&flight->routing);
+    routing_check(&flight->routing);
     for (int i = 0; i < flight->num_ops; i++) {
         operation_check(&flight->ops[i]);
         operation_free(&flight->ops[i]);

@@ -71,6 +71,41 @@ START_TEST(routing_after_an_overflow_works)
 }
 END_TEST
 
+static int has_room(const struct ref *ref)
+{
+    int ranks = 0;
+
+    for (int r = 0; r < suite_size; r++)
+        ranks += ref->rank[r].required_rows <= ref->rank[r].capacity;
+    return ranks > 0;
+}
+
+/* The capacities are what the first of many routings needs: the others are short on some ranks. */
+START_TEST(one_rank_without_room_empties_the_view_of_all)
+{
+    struct scenario s = scenario_small(EPX_FLOAT32);
+    int emptied_with_room = 0;
+    struct layer layer;
+    struct routing routing;
+
+    s.capacity_percent = 100;
+    s.alignment = _i ? 1 : 4;
+    s.layout = _i ? EPX_RANK_MAJOR : EPX_EXPERT_MAJOR;
+    layer_open(&layer, &s, comm);
+    SETTLE();
+    for (uint64_t call = 0; call < 12; call++) {
+        if (EXPECT_CODE(routing_start(&routing, &layer, s.seed + call), EPX_SUCCESS))
+            routing_finish(&routing);
+        emptied_with_room += routing.ref->truncated && has_room(routing.ref);
+        SETTLE();
+        routing_free(&routing);
+    }
+    EXPECT(suite_size == 1 || emptied_with_room, "no routing was short on some ranks alone");
+    layer_close(&layer);
+    SETTLE();
+}
+END_TEST
+
 START_TEST(capacity_may_exceed_the_worst_case)
 {
     struct scenario s = scenario_small(EPX_FLOAT32);
@@ -139,6 +174,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, alignment_pads_every_slab, 0, 9);
     tcase_add_loop_test(tcase, ids_of_both_widths_mean_the_same, 0, 2);
     tcase_add_loop_test(tcase, routing_after_an_overflow_works, 0, 2);
+    tcase_add_loop_test(tcase, one_rank_without_room_empties_the_view_of_all, 0, 2);
     tcase_add_loop_test(tcase, capacity_may_exceed_the_worst_case, 0, 2);
     tcase_add_test(tcase, many_routes_live_side_by_side);
     tcase_add_test(tcase, host_values_are_valid_after_creation);

@@ -269,6 +269,17 @@ static void count_unique_rows(const struct ref_input *in, struct ref_rank *at)
             at->rank_counts[s] += pairs_on(in, at, s, t) > 0;
 }
 
+/* The view of a routing that failed is that of one without tokens, but for required_rows. */
+static void empty_view(const struct ref_input *in, struct ref_rank *at)
+{
+    memset(at->expert_counts, 0, (size_t)at->num_experts * sizeof(*at->expert_counts));
+    memset(at->expert_offsets, 0, (size_t)(at->num_experts + 1) * sizeof(*at->expert_offsets));
+    memset(at->rank_counts, 0, (size_t)in->ranks * sizeof(*at->rank_counts));
+    for (int64_t i = 0; i < (int64_t)in->max_tokens * in->top_k; i++)
+        at->slots[i] = -1;
+    at->num_rows = 0;
+}
+
 struct ref *ref_create(const struct ref_input *input)
 {
     struct ref *ref = calloc(1, sizeof(*ref));
@@ -288,6 +299,8 @@ struct ref *ref_create(const struct ref_input *input)
         if (input->overflow == EPX_OVERFLOW_ERROR && at->required_rows > at->capacity)
             ref->truncated = 1;
     }
+    for (int r = 0; ref->truncated && r < input->ranks; r++)
+        empty_view(input, &ref->rank[r]);
     return ref;
 }
 

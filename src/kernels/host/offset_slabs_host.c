@@ -3,9 +3,12 @@
  * offset_slabs_host.c - from the whole count matrix: the slabs here, and this rank's first
  * slots on every rank. slot of the i-th pair of expert e on rank s = slab start of e + pairs of
  * e on the ranks before s + i. Work: ranks * (experts + ranks). Reads matrix, capacities;
- * writes next_slot, next_row, short_*, and the counts and offsets of the view.
+ * writes next_slot, next_row, short_*, and the counts and offsets of the view; if the routing fails
+ * for lack of room, its slots too.
  */
 #include "kernels/host/host_kernels.h"
+
+#include <string.h>
 
 static int64_t clamp(int64_t value, int64_t most)
 {
@@ -87,13 +90,12 @@ static void offset_rank_major(struct epx_plan *plan)
             pairs_before(plan, plan->shape.first_expert + e, plan->num_ranks), INT32_MAX);
 }
 
-/* Clips the view to what is kept; without the drop policy too many rows are an error and stay. */
+/* Clips the view to what is kept. */
 static void clip_view(struct epx_plan *plan)
 {
     int64_t capacity = plan->capacities[plan->rank];
 
-    *plan->view.num_rows =
-        plan->shape.drops ? clamp(*plan->view.required_rows, capacity) : *plan->view.required_rows;
+    *plan->view.num_rows = clamp(*plan->view.required_rows, capacity);
     if (!plan->shape.drops || plan->shape.rank_major)
         return;
     for (int32_t e = 0; e < plan->shape.num_local; e++) {
@@ -102,6 +104,21 @@ static void clip_view(struct epx_plan *plan)
             (int32_t)clamp(plan->view.expert_counts[e], capacity - plan->view.expert_offsets[e]);
     }
     plan->view.expert_offsets[plan->shape.num_local] = *plan->view.num_rows;
+}
+
+/* Shows a routing without tokens: a user's kernel that was queued behind a routing that fails finds
+ * no row that is not there. required_rows stays. */
+static void empty_view(struct epx_plan *plan)
+{
+    const struct epx_plan_view *view = &plan->view;
+    size_t local = (size_t)plan->shape.num_local;
+    size_t pairs = (size_t)plan->shape.max_tokens * (size_t)plan->shape.top_k;
+
+    memset(view->expert_counts, 0, local * sizeof(*view->expert_counts));
+    memset(view->expert_offsets, 0, (local + 1) * sizeof(*view->expert_offsets));
+    memset(view->rank_counts, 0, (size_t)plan->num_ranks * sizeof(*view->rank_counts));
+    memset(view->slots, 0xff, pairs * sizeof(*view->slots));
+    *view->num_rows = 0;
 }
 
 void epx_offset_slabs_host(struct epx_plan *plan)
@@ -113,5 +130,8 @@ void epx_offset_slabs_host(struct epx_plan *plan)
         offset_expert_major(plan);
     for (int32_t s = 0; s < plan->num_ranks; s++)
         plan->view.rank_counts[s] = epx_plan_unique(plan, s, plan->rank);
-    clip_view(plan);
+    if (plan->short_rank >= 0 && !plan->shape.drops)
+        empty_view(plan);
+    else
+        clip_view(plan);
 }

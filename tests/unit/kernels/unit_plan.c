@@ -282,7 +282,7 @@ static void route(const struct shape *s)
         epx_index_rows_host(&plans[r]);
 }
 
-static void check_rows(const struct epx_plan *p)
+static void check_view(const struct epx_plan *p)
 {
     const struct ref_rank *at = &ref->rank[p->rank];
 
@@ -291,7 +291,6 @@ static void check_rows(const struct epx_plan *p)
     same32("slots", p->view.slots, at->slots, (int64_t)p->shape.max_tokens * p->shape.top_k);
     same32("row_tokens", p->view.row_tokens, at->row_tokens, at->num_rows);
     same32("row_ranks", p->view.row_ranks, at->row_ranks, at->num_rows);
-    ck_assert_int_eq(p->dropped, at->dropped_rows);
     if (p->shape.rank_major)
         same32("row_expert_ids", p->view.row_expert_ids, at->row_expert_ids,
                at->num_rows * p->shape.top_k);
@@ -544,9 +543,10 @@ START_TEST(plans_match_the_reference)
         make_reference(s);
         route(s);
         for (int r = 0; r < s->ranks; r++) {
+            check_view(&plans[r]);
             if (ref->truncated)
                 continue;
-            check_rows(&plans[r]);
+            ck_assert_int_eq(plans[r].dropped, ref->rank[r].dropped_rows);
             check_lists(&plans[r], s);
             check_records(&plans[r]);
             drops += ref->rank[r].dropped_rows > 0;
