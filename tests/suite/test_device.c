@@ -435,6 +435,63 @@ START_TEST(an_error_in_a_replay_is_told_later)
 }
 END_TEST
 
+/* Captures a routing, a user's kernel that reads the view, and a dispatch. */
+static void capture_reader(struct step *step, int64_t *rows_read)
+{
+    begin_capture(step, cudaStreamCaptureModeThreadLocal);
+    EXPECT_CODE(routing_call(&step->routing), EPX_SUCCESS);
+    gpu_copy(rows_read, step->layer.view.num_rows, sizeof(*rows_read), step->layer.stream);
+    EXPECT_CODE(operation_call(&step->ops[DISPATCH]), EPX_SUCCESS);
+    end_capture(step);
+}
+
+/* Replays with other ids; returns whether they overflow. */
+static int replay_reader(struct step *step, const int64_t *rows_read, uint64_t seed)
+{
+    const struct ref *ref;
+    int64_t rows = -1;
+    int error = -1;
+
+    routing_refill(&step->routing, seed);
+    operation_refill(&step->ops[DISPATCH], seed);
+    ref = step->routing.ref;
+    must(cudaGraphLaunch(step->graph, step->layer.stream));
+    must(cudaStreamSynchronize(step->layer.stream));
+    space_get(&rows, rows_read, sizeof(rows));
+    EXPECT(rows == ref->rank[suite_rank].num_rows, "the kernel behind read %lld rows, not %lld",
+           (long long)rows, (long long)ref->rank[suite_rank].num_rows);
+    routing_check(&step->routing);
+    operation_check(&step->ops[DISPATCH]);
+    EXPECT_CODE(EPX_Comm_get_async_error(comm, &error), EPX_SUCCESS);
+    EXPECT(error == (ref->truncated ? EPX_ERR_TRUNCATE : EPX_SUCCESS), "error %d", error);
+    return ref->truncated;
+}
+
+START_TEST(a_kernel_behind_an_overflow_finds_no_rows)
+{
+    struct scenario s = scenario_small(EPX_FLOAT32);
+    cudaStream_t stream = new_stream();
+    int64_t *rows_read = space_alloc(sizeof(*rows_read));
+    int overflows = 0, replays = 20;
+    struct step step;
+
+    s.tokens = TOKENS_FULL;
+    s.capacity_percent = 50;
+    s.layout = _i ? EPX_RANK_MAJOR : EPX_EXPERT_MAJOR;
+    prepare_scenario(&step, &s, stream, comm);
+    capture_reader(&step, rows_read);
+    for (int i = 0; i < replays; i++) {
+        overflows += replay_reader(&step, rows_read, 300 + (uint64_t)i);
+        SETTLE();
+    }
+    EXPECT(overflows > 0 && overflows < replays, "%d of %d overflow", overflows, replays);
+    SETTLE();
+    space_free(rows_read);
+    free_step(&step);
+    must(cudaStreamDestroy(stream));
+}
+END_TEST
+
 START_TEST(operations_on_several_streams_do_not_disturb_each_other)
 {
     EPX_Comm other = suite_comm(NULL);
@@ -776,6 +833,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, a_graph_routes_other_tokens_at_each_replay, 0, 4);
     tcase_add_test(tcase, graphs_of_two_routes_take_turns_with_plain_calls);
     tcase_add_test(tcase, an_error_in_a_replay_is_told_later);
+    tcase_add_loop_test(tcase, a_kernel_behind_an_overflow_finds_no_rows, 0, 2);
     tcase_add_loop_test(tcase, operations_on_several_streams_do_not_disturb_each_other, 0, 4);
     tcase_add_loop_test(tcase, many_rows_go_in_chunks, 0, 2 * VERBS);
     tcase_add_test(tcase, many_rows_go_in_chunks_in_a_graph);

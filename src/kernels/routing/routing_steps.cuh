@@ -251,15 +251,16 @@ static __device__ void find_slots(const struct epx_route_tokens &a, struct excha
                                   const struct rank_table &table, struct offsets &o)
 {
     find_offsets(a, table, o);
-    if (blockIdx.x == 0)
-        show_counts(a, o);
     if (o.short_rank >= 0 && !a.plan.shape.drops) {
+        empty_view(a, o);
         if (threadIdx.x == 0)
             x.outcome = outcome_short(o);
         return;
     }
-    if (blockIdx.x == 0)
+    if (blockIdx.x == 0) {
+        show_counts(a, o);
         show_rows(a, o);
+    }
     index_records(a, o);
     assign_slots(a, table, o);
     index_padding(a, o);

@@ -2,7 +2,7 @@
 /*
  * send_records.cu - a routing by messages, second step: with the whole count matrix every rank
  * finds out whether there is room everywhere, then posts the exchange of the records and, behind
- * them, of the entries for relays.
+ * them, of the entries for relays. If there is no room it ends the routing with an empty view.
  * Launch: one block.
  */
 #include "kernels/routing/routing_steps.cuh"
@@ -56,7 +56,7 @@ static __global__ void __launch_bounds__(ROUTING_THREADS)
         post_records(a);
         return;
     }
-    show_counts(a, o);
+    empty_view(a, o);
     if (threadIdx.x == 0)
         a.comm.state->outcome = outcome_short(o);
 }

@@ -174,6 +174,35 @@ static __device__ void show_counts(const struct epx_route_tokens &a, const struc
         clip_experts(a, o);
 }
 
+/*
+ * All blocks of the kernel, where a rank lacks room and nothing is dropped: shows a routing without
+ * tokens, so that a user's kernel which was queued behind finds no row that is not there.
+ * required_rows says what was needed. The first block has shown the slabs before.
+ */
+static __device__ EPX_COLD void empty_view(const struct epx_route_tokens &a,
+                                           const struct offsets &o)
+{
+    const struct epx_plan_view &view = a.plan.view;
+    int64_t pairs = (int64_t)a.plan.shape.max_tokens * a.plan.shape.top_k;
+    int32_t thread = (int32_t)threadIdx.x, threads = (int32_t)blockDim.x;
+
+    for (int64_t p = global_thread(); p < pairs; p += num_global_threads())
+        view.slots[p] = -1;
+    if (blockIdx.x != 0)
+        return;
+    for (int32_t e = thread; e <= a.plan.shape.num_local; e += threads) {
+        view.expert_offsets[e] = 0;
+        if (e < a.plan.shape.num_local)
+            view.expert_counts[e] = 0;
+    }
+    for (int32_t r = thread; r < a.comm.num_ranks; r += threads)
+        view.rank_counts[r] = 0;
+    if (thread == 0) {
+        *view.num_rows = 0;
+        *view.required_rows = o.required[a.comm.rank];
+    }
+}
+
 /* Shows the rows kept on ranks with room for all; add_kept_rows adds up those of other ranks. */
 static __device__ void show_rows(const struct epx_route_tokens &a, const struct offsets &o)
 {
