@@ -24,12 +24,13 @@ static void fill_status(MPI_Status *status, int64_t rows, int error)
 
 static int is_complete(const struct epx_request *request)
 {
-    int complete;
+    int moved, complete;
 
     epx_lock();
-    epx_progress();
+    moved = epx_progress();
     complete = request->complete;
     epx_unlock();
+    epx_progress_pause_between_calls(moved || complete);
     return complete;
 }
 

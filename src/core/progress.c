@@ -11,6 +11,7 @@
 
 enum { SPINS_BEFORE_YIELD = 16, PASSES_BEFORE_MPI = 64, LOOKS_BEFORE_BLAME = 32 };
 enum { GRACE_MS = 5000, WATCHED_MS = 100, ANSWER_MS = 200 };
+enum { PASSES_BEFORE_TRIAL = 64, YIELD_ALONE_NS = 1500 };
 
 static void spoil(struct epx_route *route, int64_t id, int error)
 {
@@ -364,6 +365,34 @@ void epx_progress_pause(int idle_passes)
         progress_mpi();
     if (idle_passes >= SPINS_BEFORE_YIELD)
         sched_yield();
+}
+
+/*
+ * This thread's passes that callers asked for one by one. While others want the core, it is given
+ * away after every pass in vain. Whether they do is told by the time that it was away: a yield that
+ * comes back at once ran nobody. So a thread that has a core of its own yields only once in
+ * PASSES_BEFORE_TRIAL passes.
+ */
+static _Thread_local struct {
+    int idle_passes;
+    int shares_core;
+} caller;
+
+static void yield_core(void)
+{
+    int64_t start = epx_now_ns();
+
+    sched_yield();
+    caller.shares_core = epx_now_ns() - start >= YIELD_ALONE_NS;
+}
+
+void epx_progress_pause_between_calls(int moved)
+{
+    caller.idle_passes = moved ? 0 : caller.idle_passes + 1;
+    if (caller.idle_passes < SPINS_BEFORE_YIELD)
+        return;
+    if (caller.shares_core || caller.idle_passes % PASSES_BEFORE_TRIAL == 0)
+        yield_core();
 }
 
 static void *thread_main(void *argument)
