@@ -202,7 +202,7 @@ static int take(struct ucx *ucx, int rank)
     const struct cell *cell;
 
     if (is_message(ucx, &ucx->in, rank))
-        return epx_links_receive(ucx->links, rank, ucx->number, to, bytes);
+        return epx_links_receive(ucx->links, rank);
     cell = cell_of(ucx->part, rank, ucx->number);
     if (atomic_load_explicit(&cell->arrived, memory_order_acquire) != ucx->number)
         return 0;
@@ -226,6 +226,10 @@ static int start(struct ucx *ucx, struct blocks out, struct blocks in)
         memcpy(block_at(&in, self), block_at(&out, self), block_bytes(&out, self));
     for (int i = 1; i < ucx->comm->size; i++)
         give(ucx, (self + i) % ucx->comm->size);
+    for (int r = 0; r < ucx->comm->size; r++)
+        if (r != self && is_message(ucx, &ucx->in, r))
+            epx_links_expect(ucx->links, r, ucx->number, block_at(&ucx->in, r),
+                             block_bytes(&ucx->in, r));
     return EPX_SUCCESS;
 }
 

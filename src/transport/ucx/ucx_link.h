@@ -37,6 +37,13 @@ struct epx_arrival {
     struct epx_link *link;
 };
 
+/* The message that is waited for, and where it goes; number 0 = none. */
+struct epx_due {
+    uint64_t number;
+    void *data;
+    size_t bytes;
+};
+
 /*
  * A HELLO greets at creation. An ASK is answered with the rank's position. An END ends the
  * communicator here as well. A BYE says that the rank has freed the communicator: what its endpoint
@@ -69,6 +76,7 @@ struct epx_link {
     ucp_rkey_h key;    /* to the rank's memory, if that is mapped */
     struct epx_message_tag tag;
     struct epx_arrival arrivals[2]; /* of even and of odd numbers */
+    struct epx_due due;
     struct epx_outgoing letters[EPX_NUM_LETTERS];
     unsigned heard;    /* a bit for each kind of letter that came; ANSWER: since the last probe */
     uint64_t position; /* told by the last ANSWER */

@@ -30,8 +30,11 @@ int epx_links_share(struct epx_links *links, size_t bytes, char **own, char **ad
  * that fails is marked as lost, and the next beat tells of it. */
 void epx_links_send(struct epx_links *links, int rank, uint64_t number, const void *data,
                     size_t bytes);
-/* Whether the message of this number from rank has been put where it should go. */
-int epx_links_receive(struct epx_links *links, int rank, uint64_t number, void *data, size_t bytes);
+/* Says where the message of this number from rank goes, after the own one of this number was sent
+ * there. */
+void epx_links_expect(struct epx_links *links, int rank, uint64_t number, void *data, size_t bytes);
+/* Whether the message that is expected from rank has been put where it goes. */
+int epx_links_receive(struct epx_links *links, int rank);
 int epx_links_in_flight(const struct epx_links *links);
 
 /* ucx_liveness.c */

@@ -1,8 +1,60 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ucx_messages.c - blocks of collectives as active messages of UCX. */
+/*
+ * ucx_messages.c - blocks of collectives as active messages of UCX.
+ *
+ * A long message waits at its sender until the receiver asks for it. Every rank offers its own
+ * messages of a collective, then asks for those of the others: for an offer that came before, at
+ * once; for a later one, in the handler of the offer. So between two ranks the question of each
+ * leaves before its data do, which the other asks for behind its own offer. Behind the data of a
+ * TCP connection the question would wait until they have gone, and the two directions would take
+ * turns.
+ */
 #include <string.h>
 
 #include "transport/ucx/ucx_link.h"
+
+static void data_fetched(void *request, ucs_status_t status, size_t bytes, void *argument)
+{
+    struct epx_arrival *arrival = argument;
+
+    (void)bytes;
+    if (status == UCS_OK)
+        arrival->state = EPX_ARRIVAL_FETCHED;
+    else
+        epx_link_report(arrival->link, status);
+    ucp_request_free(request);
+}
+
+static void fetch(struct epx_arrival *arrival)
+{
+    struct epx_link *link = arrival->link;
+    ucp_request_param_t param = {
+        .op_attr_mask =
+            UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
+        .cb.recv_am = data_fetched,
+        .user_data = arrival,
+    };
+    void *request;
+
+    arrival->state = EPX_ARRIVAL_FETCHING;
+    request = ucp_am_recv_data_nbx(link->links->worker, arrival->data, link->due.data,
+                                   arrival->bytes, &param);
+    if (UCS_PTR_IS_ERR(request))
+        epx_link_report(link, UCS_PTR_STATUS(request));
+}
+
+/* Whether the message that came is the one that is due; if not, loses the link to its sender. */
+static int is_due(const struct epx_arrival *arrival)
+{
+    const struct epx_due *due = &arrival->link->due;
+    int is = arrival->number == due->number && arrival->bytes == due->bytes;
+
+    if (!is)
+        epx_link_lose(arrival->link, "sent %zu bytes in collective %llu, not %zu in %llu",
+                      arrival->bytes, (unsigned long long)arrival->number, due->bytes,
+                      (unsigned long long)due->number);
+    return is;
+}
 
 static ucs_status_t data_came(void *argument, const void *header, size_t header_bytes, void *data,
                               size_t bytes, const ucp_am_recv_param_t *param)
@@ -28,6 +80,8 @@ static ucs_status_t data_came(void *argument, const void *header, size_t header_
     arrival->data = stays ? data : NULL;
     arrival->bytes = bytes;
     arrival->at_sender = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
+    if (arrival->at_sender && tag.number == arrival->link->due.number && is_due(arrival))
+        fetch(arrival);
     return stays ? UCS_INPROGRESS : UCS_OK;
 }
 
@@ -75,58 +129,26 @@ void epx_links_send(struct epx_links *links, int rank, uint64_t number, const vo
     links->in_flight += UCS_PTR_IS_PTR(request);
 }
 
-static void data_fetched(void *request, ucs_status_t status, size_t bytes, void *argument)
+void epx_links_expect(struct epx_links *links, int rank, uint64_t number, void *data, size_t bytes)
 {
-    struct epx_arrival *arrival = argument;
+    struct epx_link *link = &links->link[rank];
+    struct epx_arrival *arrival = &link->arrivals[number % 2];
 
-    (void)bytes;
-    if (status == UCS_OK)
-        arrival->state = EPX_ARRIVAL_FETCHED;
-    else
-        epx_link_report(arrival->link, status);
-    ucp_request_free(request);
+    link->due = (struct epx_due){number, data, bytes};
+    if (arrival->state == EPX_ARRIVAL_HERE && arrival->at_sender && is_due(arrival))
+        fetch(arrival);
 }
 
-static void fetch(struct epx_links *links, struct epx_arrival *arrival, void *to)
+int epx_links_receive(struct epx_links *links, int rank)
 {
-    ucp_request_param_t param = {
-        .op_attr_mask =
-            UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
-        .cb.recv_am = data_fetched,
-        .user_data = arrival,
-    };
-    void *request;
+    const struct epx_due *due = &links->link[rank].due;
+    struct epx_arrival *arrival = &links->link[rank].arrivals[due->number % 2];
 
-    arrival->state = EPX_ARRIVAL_FETCHING;
-    request = ucp_am_recv_data_nbx(links->worker, arrival->data, to, arrival->bytes, &param);
-    if (UCS_PTR_IS_ERR(request))
-        epx_link_report(arrival->link, UCS_PTR_STATUS(request));
-}
-
-/* Whether the message that came is the one expected; if not, loses the link to its sender. */
-static int is_due(const struct epx_arrival *arrival, uint64_t number, size_t bytes)
-{
-    int due = arrival->number == number && arrival->bytes == bytes;
-
-    if (!due)
-        epx_link_lose(arrival->link, "sent %zu bytes in collective %llu, not %zu in %llu",
-                      arrival->bytes, (unsigned long long)arrival->number, bytes,
-                      (unsigned long long)number);
-    return due;
-}
-
-int epx_links_receive(struct epx_links *links, int rank, uint64_t number, void *data, size_t bytes)
-{
-    struct epx_arrival *arrival = &links->link[rank].arrivals[number % 2];
-
-    if (arrival->state == EPX_ARRIVAL_EMPTY || !is_due(arrival, number, bytes))
-        return 0;
-    if (arrival->state == EPX_ARRIVAL_HERE && arrival->at_sender)
-        fetch(links, arrival, data);
-    if (arrival->state == EPX_ARRIVAL_FETCHING)
+    if (arrival->state == EPX_ARRIVAL_EMPTY || arrival->state == EPX_ARRIVAL_FETCHING ||
+        !is_due(arrival))
         return 0;
     if (arrival->state == EPX_ARRIVAL_HERE && arrival->data) {
-        memcpy(data, arrival->data, bytes);
+        memcpy(due->data, arrival->data, due->bytes);
         ucp_am_data_release(links->worker, arrival->data);
     }
     arrival->state = EPX_ARRIVAL_EMPTY;

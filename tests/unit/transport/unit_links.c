@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * unit_links.c - a rank whose message is not the one that is due ends the communicator of all: its
- * peers must not wait for each other in a collective that cannot go on.
+ * peers must not wait for each other in a collective that cannot go on. A long message is fetched
+ * when it is offered.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "coll/staged/staged.h"
 #include "support/exchange.h"
 #include "support/fault.h"
 #include "support/suite.h"
+#include "transport/ucx/ucx_links.h"
 
 static struct epx_message_ops broken;
 static const struct epx_message_ops *real;
@@ -54,12 +57,72 @@ START_TEST(a_wrong_message_ends_it_for_all)
 }
 END_TEST
 
+static EPX_Comm open_comm_of_messages(void)
+{
+    return suite_comm("epx_transport", "ucx", "epx_ranks_per_node", "1", NULL);
+}
+
+/* Moves the messages on until those of all ranks are sent, but does not ask whether the collective
+ * is over. */
+static void beat_until_sent(const struct epx_transport *transport)
+{
+    const struct epx_liveness *liveness = &transport->liveness;
+    char message[EPX_MAX_ERROR_STRING];
+    double start = suite_seconds();
+    int sent = 0;
+
+    for (int late = 0; !sent && !late;) {
+        EXPECT(!liveness->ops->beat(liveness->state, 0, message), "ended: %s", message);
+        sent = !epx_links_in_flight(liveness->state);
+        late = suite_seconds() - start > 10;
+        MPI_Allreduce(MPI_IN_PLACE, &sent, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+        MPI_Bcast(&late, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    }
+    EXPECT(sent, "messages wait for the receiver to ask for them");
+}
+
+/*
+ * UCX fetches a long message only when the receiver asks. Were the receiver to ask after its own
+ * message began to leave, the question would wait behind all of it in a TCP connection, and the two
+ * directions would take turns.
+ */
+START_TEST(a_long_message_is_fetched_when_it_is_offered)
+{
+    enum { LONG_BYTES = 1 << 20 };
+    EPX_Comm comm = open_comm_of_messages();
+    const struct epx_transport *transport = comm->transport;
+    size_t bytes = (size_t)suite_size * LONG_BYTES;
+    char *out = calloc(1, bytes), *in = calloc(1, bytes);
+    int done = 0;
+
+    ck_assert(out && in);
+    memset(out, 'a' + suite_rank, bytes);
+    EXPECT_CODE(transport->ops->messages->alltoall(transport->state, out, in, LONG_BYTES),
+                EPX_SUCCESS);
+    beat_until_sent(transport);
+    SETTLE();
+    while (!done)
+        EXPECT_CODE(transport->ops->messages->done(transport->state, &done), EPX_SUCCESS);
+    for (int r = 0; r < suite_size; r++)
+        for (size_t i = 0; i < LONG_BYTES; i++)
+            if (in[(size_t)r * LONG_BYTES + i] != 'a' + r) {
+                EXPECT(0, "byte %zu from rank %d is %d", i, r, in[(size_t)r * LONG_BYTES + i]);
+                break;
+            }
+    SETTLE();
+    EXPECT_CODE(EPX_Comm_free(&comm), EPX_SUCCESS);
+    free(out);
+    free(in);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("links");
     TCase *tcase = tcase_create("links");
 
     tcase_add_test(tcase, a_wrong_message_ends_it_for_all);
+    tcase_add_test(tcase, a_long_message_is_fetched_when_it_is_offered);
     suite_add_tcase(suite, tcase);
     return suite;
 }
