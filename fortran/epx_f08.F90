@@ -103,6 +103,8 @@ module epx_f08
     integer(c_int) :: index_bits = 64
     integer(c_int) :: layout = EPX_EXPERT_MAJOR
     integer(c_int) :: overflow = EPX_OVERFLOW_ERROR
+    integer(c_int64_t) :: rows_per_expert = 0
+    integer(c_int) :: zero_unused = 0
   end type
 
   type, bind(C), public :: EPX_Route_view
@@ -119,6 +121,9 @@ module epx_f08
     type(c_ptr) :: row_expert_ids = c_null_ptr ! integer(c_int32_t) (top_k, capacity)
     type(c_ptr) :: row_tokens = c_null_ptr     ! integer(c_int32_t) (capacity), from 0
     type(c_ptr) :: row_ranks = c_null_ptr      ! integer(c_int32_t) (capacity)
+    type(c_ptr) :: expert_ends = c_null_ptr    ! integer(c_int32_t) (num_local_experts)
+    type(c_ptr) :: group_sizes = c_null_ptr    ! integer(c_int32_t) (num_local_experts)
+    type(c_ptr) :: overflow = c_null_ptr       ! integer(c_int32_t)
   end type
 
   type, bind(C), public :: EPX_Stats
@@ -139,7 +144,8 @@ module epx_f08
   public :: EPX_Comm_create, EPX_Comm_free, EPX_Comm_rank, EPX_Comm_size, EPX_Comm_get_info
   public :: EPX_Comm_set_errhandler, EPX_Comm_get_async_error, EPX_Comm_get_error_message
   public :: EPX_Comm_get_stats, EPX_Alloc_mem, EPX_Free_mem
-  public :: EPX_Route_create, EPX_Route_free, EPX_Route_tokens, EPX_Route_get_view
+  public :: EPX_Route_create, EPX_Route_free, EPX_Route_set_capacity, EPX_Route_tokens
+  public :: EPX_Route_get_view
   public :: EPX_Dispatch, EPX_Combine, EPX_Dispatch_backward, EPX_Combine_backward, EPX_Alltoallv
   public :: EPX_Wait, EPX_Test, EPX_Waitall, EPX_Wait_enqueue
   public :: operator(==), operator(/=)
@@ -259,6 +265,13 @@ module epx_f08
     integer(c_int) function c_route_free(route) bind(C, name="EPX_Route_free")
       import
       type(c_ptr), intent(inout) :: route
+    end function
+
+    integer(c_int) function c_route_set_capacity(route, recv_capacity) &
+        bind(C, name="EPX_Route_set_capacity")
+      import
+      type(c_ptr), value :: route
+      integer(c_int64_t), value :: recv_capacity
     end function
 
     integer(c_int) function c_route_tokens(expert_ids, num_tokens, route, stream, request) &
@@ -520,6 +533,14 @@ contains
     integer(c_int), intent(out), optional :: ierror
 
     call report(c_route_free(route%handle), ierror)
+  end subroutine
+
+  subroutine EPX_Route_set_capacity(route, recv_capacity, ierror)
+    type(EPX_Route), intent(in) :: route
+    integer(c_int64_t), intent(in) :: recv_capacity
+    integer(c_int), intent(out), optional :: ierror
+
+    call report(c_route_set_capacity(route%handle, recv_capacity), ierror)
   end subroutine
 
   subroutine EPX_Route_tokens(expert_ids, num_tokens, route, stream, request, ierror)

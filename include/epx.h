@@ -88,11 +88,13 @@ typedef struct EPX_Route_attr {
     int index_bits;        /* width of the expert ids: 32 or 64 */
     EPX_Layout layout;
     EPX_Overflow overflow;
+    int64_t rows_per_expert; /* 0: no layout takes it yet */
+    int zero_unused;         /* 1: dispatch and combine backward zero unused rows too */
 } EPX_Route_attr;
 
 #define EPX_ROUTE_ATTR_INIT                                                                        \
     {                                                                                              \
-        sizeof(EPX_Route_attr), 0, 0, 0, 1, 0, 0, 64, EPX_EXPERT_MAJOR, EPX_OVERFLOW_ERROR         \
+        sizeof(EPX_Route_attr), 0, 0, 0, 1, 0, 0, 64, EPX_EXPERT_MAJOR, EPX_OVERFLOW_ERROR, 0, 0   \
     }
 
 typedef struct EPX_Route_view {
@@ -109,11 +111,15 @@ typedef struct EPX_Route_view {
     const int32_t *row_expert_ids; /* [capacity][K] local expert or -1; NULL in expert-major */
     const int32_t *row_tokens;     /* [capacity] token index on the home rank; -1 = padding */
     const int32_t *row_ranks;      /* [capacity] home rank; -1 = padding */
+    const int32_t *expert_ends;    /* [L] first row after each slab; NULL in rank-major */
+    const int32_t *group_sizes;    /* [L] rows of each slab, padding included; NULL in rank-major */
+    const int32_t *overflow;       /* [1] 1 if a rank lacked room for the routing, else 0 */
 } EPX_Route_view;
 
 #define EPX_ROUTE_VIEW_INIT                                                                        \
     {                                                                                              \
-        sizeof(EPX_Route_view), 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL      \
+        sizeof(EPX_Route_view), 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,     \
+            NULL, NULL, NULL                                                                       \
     }
 
 typedef struct EPX_Stats {
@@ -158,6 +164,7 @@ int EPX_Free_mem(void *base, EPX_Comm comm);
 /* Route */
 int EPX_Route_create(const EPX_Route_attr *attr, EPX_Comm comm, EPX_Route *route);
 int EPX_Route_free(EPX_Route *route);
+int EPX_Route_set_capacity(EPX_Route route, int64_t recv_capacity);
 int EPX_Route_tokens(const void *expert_ids, int num_tokens, EPX_Route route, EPX_Stream stream,
                      EPX_Request *request);
 int EPX_Route_get_view(EPX_Route route, EPX_Route_view *view);
@@ -206,6 +213,7 @@ int PEPX_Alloc_mem(MPI_Aint bytes, EPX_Comm comm, void *baseptr);
 int PEPX_Free_mem(void *base, EPX_Comm comm);
 int PEPX_Route_create(const EPX_Route_attr *attr, EPX_Comm comm, EPX_Route *route);
 int PEPX_Route_free(EPX_Route *route);
+int PEPX_Route_set_capacity(EPX_Route route, int64_t recv_capacity);
 int PEPX_Route_tokens(const void *expert_ids, int num_tokens, EPX_Route route, EPX_Stream stream,
                       EPX_Request *request);
 int PEPX_Route_get_view(EPX_Route route, EPX_Route_view *view);

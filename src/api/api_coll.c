@@ -66,6 +66,7 @@ static int check_route_call(const struct epx_route *route, int count, EPX_Dataty
     EPX_FAIL_IF(!request, EPX_ERR_ARG, "request is NULL");
     EPX_FAIL_IF(!route->routed, EPX_ERR_ROUTE, "no EPX_Route_tokens on the route yet");
     call->num_tokens = route->num_tokens;
+    call->recv_capacity = route->routed_capacity;
     return check_rows(count, datatype, route->attr.max_row_bytes, call);
 }
 
@@ -144,8 +145,8 @@ int EPX_Dispatch(const void *sendbuf, const float *weights, void *recvbuf, float
         struct epx_buffer buffers[] = {
             rows_buffer("sendbuf", sendbuf, call.num_tokens, &call, 0),
             weights_buffer("weights", weights, call.num_tokens, route->attr.top_k, 0),
-            rows_buffer("recvbuf", recvbuf, route->capacity, &call, 1),
-            weights_buffer("recv_weights", recv_weights, route->capacity,
+            rows_buffer("recvbuf", recvbuf, call.recv_capacity, &call, 1),
+            weights_buffer("recv_weights", recv_weights, call.recv_capacity,
                            epx_route_weights_per_row(route), 1),
         };
 
@@ -182,8 +183,8 @@ int EPX_Combine(const void *sendbuf, const float *weights, void *recvbuf, int co
     rc = check_route_call(route, count, datatype, request, &call);
     if (rc == EPX_SUCCESS) {
         struct epx_buffer buffers[] = {
-            rows_buffer("sendbuf", sendbuf, route->capacity, &call, 0),
-            weights_buffer("weights", weights, route->capacity, 1, 0),
+            rows_buffer("sendbuf", sendbuf, call.recv_capacity, &call, 0),
+            weights_buffer("weights", weights, call.recv_capacity, 1, 0),
             rows_buffer("recvbuf", recvbuf, call.num_tokens, &call, 1),
         };
 
@@ -221,8 +222,8 @@ int EPX_Dispatch_backward(const void *grad_recv, const float *grad_recv_weights,
     rc = check_route_call(route, count, datatype, request, &call);
     if (rc == EPX_SUCCESS) {
         struct epx_buffer buffers[] = {
-            rows_buffer("grad_recv", grad_recv, route->capacity, &call, 0),
-            weights_buffer("grad_recv_weights", grad_recv_weights, route->capacity,
+            rows_buffer("grad_recv", grad_recv, call.recv_capacity, &call, 0),
+            weights_buffer("grad_recv_weights", grad_recv_weights, call.recv_capacity,
                            epx_route_weights_per_row(route), 0),
             rows_buffer("grad_send", grad_send, call.num_tokens, &call, 1),
             weights_buffer("grad_weights", grad_weights, call.num_tokens, route->attr.top_k, 1),
@@ -266,10 +267,10 @@ int EPX_Combine_backward(const void *grad, const void *sendbuf, const float *wei
     if (rc == EPX_SUCCESS) {
         struct epx_buffer buffers[] = {
             rows_buffer("grad", grad, call.num_tokens, &call, 0),
-            rows_buffer("sendbuf", sendbuf, route->capacity, &call, 0),
-            weights_buffer("weights", weights, route->capacity, 1, 0),
-            rows_buffer("grad_sendbuf", grad_sendbuf, route->capacity, &call, 1),
-            weights_buffer("grad_slot_weights", grad_slot_weights, route->capacity, 1, 1),
+            rows_buffer("sendbuf", sendbuf, call.recv_capacity, &call, 0),
+            weights_buffer("weights", weights, call.recv_capacity, 1, 0),
+            rows_buffer("grad_sendbuf", grad_sendbuf, call.recv_capacity, &call, 1),
+            weights_buffer("grad_slot_weights", grad_slot_weights, call.recv_capacity, 1, 1),
         };
 
         buffers[1].required = grad_slot_weights != NULL;

@@ -8,6 +8,7 @@
 
 EPX_PROFILED(Route_create)
 EPX_PROFILED(Route_free)
+EPX_PROFILED(Route_set_capacity)
 EPX_PROFILED(Route_tokens)
 EPX_PROFILED(Route_get_view)
 
@@ -68,6 +69,33 @@ int EPX_Route_free(EPX_Route *route)
     return EPX_SUCCESS;
 }
 
+static int set_capacity(struct epx_route *route, int64_t recv_capacity)
+{
+    EPX_FAIL_IF(recv_capacity < 0 || recv_capacity > route->capacity, EPX_ERR_ARG,
+                "recv_capacity is %lld, want 0 to %lld, the capacity of the route",
+                (long long)recv_capacity, (long long)route->capacity);
+    epx_lock();
+    route->next_capacity = recv_capacity;
+    epx_unlock();
+    return EPX_SUCCESS;
+}
+
+/*
+ * EPX_Route_set_capacity - set the rows of this rank's receive buffer from the next routing on.
+ *
+ * Local. Operations on an earlier routing keep its capacity; a routing that is captured in a graph
+ * keeps what was set when it was called.
+ * Input: route; recv_capacity, rows, 0 to the capacity of the route (EPX_Route_view), may differ
+ * by rank. Receive buffers need so many rows only.
+ * Errors: EPX_ERR_ROUTE; EPX_ERR_ARG if recv_capacity is out of range.
+ */
+int EPX_Route_set_capacity(EPX_Route route, int64_t recv_capacity)
+{
+    EPX_API_ENTER();
+    EPX_TRY(epx_api_route(route));
+    return epx_api_return(route->comm, set_capacity(route, recv_capacity));
+}
+
 static int check_tokens(const void *expert_ids, int num_tokens, const struct epx_route *route,
                         EPX_Request *request)
 {
@@ -93,10 +121,12 @@ static int route_tokens(const void *expert_ids, int num_tokens, struct epx_route
     queued->call.stream = stream;
     queued->call.rows_in = expert_ids;
     queued->call.num_tokens = num_tokens;
+    queued->call.recv_capacity = route->next_capacity;
     epx_ground_prepare(queued);
     EPX_TRY(epx_request_submit(queued));
     route->routed = 1;
     route->num_tokens = num_tokens;
+    route->routed_capacity = queued->call.recv_capacity;
     *request = queued;
     return EPX_SUCCESS;
 }

@@ -35,6 +35,7 @@
 #define EPX_Free_mem PEPX_Free_mem
 #define EPX_Route_create PEPX_Route_create
 #define EPX_Route_free PEPX_Route_free
+#define EPX_Route_set_capacity PEPX_Route_set_capacity
 #define EPX_Route_tokens PEPX_Route_tokens
 #define EPX_Route_get_view PEPX_Route_get_view
 #define EPX_Dispatch PEPX_Dispatch

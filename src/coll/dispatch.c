@@ -27,10 +27,13 @@ void epx_dispatch_begin(struct epx_request *request, int weighted)
 {
     const struct epx_call *call = &request->call;
     const struct epx_plan *plan = request->route->plan;
-    int writes_weights = weighted || call->verb == EPX_VERB_COMBINE_BACKWARD;
+    int is_dispatch = call->verb == EPX_VERB_DISPATCH;
+    float *weights = weighted || !is_dispatch ? call->weights_out : NULL;
 
     count_rows(request);
     request->received_rows = *plan->view.num_rows;
-    epx_zero_padding_host(plan, call->rows_out, call->row_bytes,
-                          writes_weights ? call->weights_out : NULL);
+    epx_zero_padding_host(plan, call->rows_out, call->row_bytes, weights);
+    if (request->route->attr.zero_unused)
+        epx_zero_unused_host(plan, call->rows_out, call->row_bytes, weights,
+                             is_dispatch ? epx_route_weights_per_row(request->route) : 1);
 }

@@ -46,6 +46,7 @@ int epx_route_find_capacity(struct epx_route *route, const struct epx_plan_shape
     EPX_FAIL_IF(route->capacity > INT32_MAX, EPX_ERR_COUNT,
                 "the worst case is %lld rows, more than %d; set recv_capacity", (long long)worst,
                 INT32_MAX);
+    route->next_capacity = route->capacity;
     return EPX_SUCCESS;
 }
 
@@ -74,4 +75,7 @@ void epx_route_show_view(struct epx_route *route, const struct epx_plan_shape *s
     view->row_expert_ids = shape->rank_major ? shown->row_expert_ids : NULL;
     view->row_tokens = shown->row_tokens;
     view->row_ranks = shown->row_ranks;
+    view->expert_ends = shape->rank_major ? NULL : shown->expert_ends;
+    view->group_sizes = shape->rank_major ? NULL : shown->group_sizes;
+    view->overflow = shown->overflow;
 }

@@ -95,6 +95,9 @@ static void allocate_expert(struct epx_plan *plan, int64_t capacity)
     EPX_ARRAY(all, view->row_ranks, capacity);
     EPX_ARRAY(all, view->num_rows, 1);
     EPX_ARRAY(all, view->required_rows, 1);
+    EPX_ARRAY(all, view->expert_ends, plan->shape.num_local);
+    EPX_ARRAY(all, view->group_sizes, plan->shape.num_local);
+    EPX_ARRAY(all, view->overflow, 1);
 }
 
 static void plan_free(struct epx_route *route)
@@ -200,7 +203,6 @@ int epx_routing_create(struct epx_route *route)
     if (rc == EPX_SUCCESS)
         rc = allocate(route);
     EPX_TRY(epx_comm_agree(comm, rc));
-    EPX_TRY(epx_comm_allgather(comm, route->capacity, route->plan->capacities));
     EPX_TRY(create_window(route));
     place_window(route);
     epx_route_show_view(route, &route->plan->shape, &route->plan->view);
@@ -216,6 +218,7 @@ void epx_routing_count(struct epx_request *request)
     args.ids = call->rows_in;
     args.owner = plan->owner;
     args.num_tokens = call->num_tokens;
+    args.capacity = (int32_t)call->recv_capacity;
     args.top_k = plan->shape.top_k;
     args.index_bits = plan->shape.index_bits;
     args.shape = plan->count_shape;

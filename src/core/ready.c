@@ -13,7 +13,7 @@ static int64_t weights_told(const struct epx_request *request)
 
     switch (call->verb) {
     case EPX_VERB_DISPATCH: rows = call->num_tokens > 0; break;
-    case EPX_VERB_DISPATCH_BACKWARD: rows = request->route->capacity > 0; break;
+    case EPX_VERB_DISPATCH_BACKWARD: rows = call->recv_capacity > 0; break;
     default: return EPX_WEIGHTS_NONE;
     }
     if (call->weights_in)
@@ -40,16 +40,11 @@ static const struct epx_segment *receive_segment(const struct epx_request *reque
 {
     const struct epx_call *call = &request->call;
     const struct epx_segment *segment;
-    int64_t rows;
 
-    if (call->verb == EPX_VERB_DISPATCH)
-        rows = request->route->capacity;
-    else if (call->verb == EPX_VERB_ALLTOALLV)
-        rows = call->recv_capacity;
-    else
+    if (call->verb != EPX_VERB_DISPATCH && call->verb != EPX_VERB_ALLTOALLV)
         return NULL;
     segment = epx_segment_find(request->comm->segments, call->rows_out,
-                               (size_t)(rows * call->row_bytes), offset);
+                               (size_t)(call->recv_capacity * call->row_bytes), offset);
     return segment && segment->reachable ? segment : NULL;
 }
 

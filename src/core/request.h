@@ -31,7 +31,7 @@ struct epx_call {
     const int64_t *sendcounts, *sdispls; /* alltoallv, here and below */
     int64_t *recvcounts, *rdispls;
     int64_t *told_counts, *told_displs; /* the user's, if those above are copies */
-    int64_t recv_capacity;
+    int64_t recv_capacity;              /* rows of the receive buffer, of the routing too */
 };
 
 struct epx_request {

@@ -73,9 +73,9 @@ int epx_route_copy_view(const struct epx_route *route, EPX_Route_view *view)
 
     EPX_FAIL_IF(!view, EPX_ERR_ARG, "view is NULL");
     size = view->size;
-    EPX_FAIL_IF(size < sizeof(route->view), EPX_ERR_ARG,
+    EPX_FAIL_IF(size < offsetof(EPX_Route_view, expert_ends), EPX_ERR_ARG,
                 "view.size is %zu, want sizeof(EPX_Route_view), %zu", size, sizeof(route->view));
-    memcpy(view, &route->view, sizeof(route->view));
+    memcpy(view, &route->view, size < sizeof(route->view) ? size : sizeof(route->view));
     view->size = size;
     return EPX_SUCCESS;
 }

@@ -16,7 +16,9 @@ struct epx_route {
     EPX_Route_attr attr;
     int id;                          /* the same on all ranks */
     struct epx_transport *transport; /* the communicator's, or its spare one */
-    int64_t capacity;                /* rows of this rank's receive buffer */
+    int64_t capacity;                /* most rows of this rank's receive buffer */
+    int64_t next_capacity;           /* rows from the next routing on */
+    int64_t routed_capacity;         /* rows in force: of the last routing */
     EPX_Route_view view;
     struct epx_plan *plan;                      /* where everything goes */
     struct epx_device_plan *device_plan;        /* instead of plan, on device memory */

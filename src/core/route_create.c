@@ -43,6 +43,10 @@ static int check_attr(const EPX_Route_attr *a)
                 "alignment is %d, want 1 in rank-major", a->alignment);
     EPX_FAIL_IF(a->overflow != EPX_OVERFLOW_ERROR && a->overflow != EPX_OVERFLOW_DROP, EPX_ERR_ARG,
                 "overflow is %d, want EPX_OVERFLOW_ERROR or EPX_OVERFLOW_DROP", a->overflow);
+    EPX_FAIL_IF(a->rows_per_expert, EPX_ERR_ARG, "rows_per_expert is %lld, want 0 in this layout",
+                (long long)a->rows_per_expert);
+    EPX_FAIL_IF(a->zero_unused != 0 && a->zero_unused != 1, EPX_ERR_ARG,
+                "zero_unused is %d, want 0 or 1", a->zero_unused);
     return EPX_SUCCESS;
 }
 

@@ -210,6 +210,7 @@ struct epx_route_tokens {
     struct epx_device_plan plan;
     const void *ids;
     int32_t num_tokens;
+    int32_t capacity; /* rows of this rank's receive buffer */
 };
 
 /* Arguments of dispatch, and of combine backward, which scales what arrives. */
@@ -222,11 +223,13 @@ struct epx_dispatch_rows {
     int32_t num_tokens;
     EPX_Datatype datatype;
     int64_t row_bytes;
-    const char *rows;     /* [T] */
-    const float *weights; /* [T][K] or NULL; combine backward: [capacity] or NULL, of the slots */
-    const char *forward;  /* combine backward: [capacity] rows that combine was given, or NULL */
-    char *recv;           /* [capacity] */
-    float *recv_weights;  /* or NULL */
+    const char *rows;      /* [T] */
+    const float *weights;  /* [T][K] or NULL; combine backward: [capacity] or NULL, of the slots */
+    const char *forward;   /* combine backward: [capacity] rows that combine was given, or NULL */
+    char *recv;            /* [capacity] */
+    float *recv_weights;   /* or NULL */
+    int64_t zeroed_to;     /* rows that nothing arrives in are zeroed up to here; 0 = left alone */
+    int32_t weights_width; /* recv_weights of a row */
 };
 
 /* Arguments of combine, and of dispatch backward, which sends gradients of pair weights too. */

@@ -93,12 +93,11 @@ struct epx_device_plan {
     int64_t record_share; /* bytes of all records from a source, and of its entries */
     struct epx_device_nodes nodes;
 
-    const int32_t *owner;      /* [E] */
-    const int64_t *capacities; /* [R] */
+    const int32_t *owner; /* [E] */
 
     /* windows: tables of R addresses */
-    char *const *counts;  /* at each rank int32[R][E + R + N]: pairs of experts, rows of ranks, and
-                             of other nodes where they are relayed */
+    char *const *counts;  /* at each rank int32[R][E + R + N + 1]: pairs of experts, rows of ranks,
+                             and of other nodes where they are relayed, receive capacity */
     char *const *records; /* at each rank [R][max_tokens] records, with entries */
     char *const *weights; /* at each rank float[R][max_tokens][K]: of source ranks' pairs; the
                              first max_tokens * K take the gradients of this rank's own pairs */
@@ -122,8 +121,8 @@ struct epx_device_plan {
     int32_t *recv_rows;    /* [R] rows kept */
     int64_t *base;         /* [E] first slot of this rank's pairs of each expert, if many */
     int64_t *from;         /* [L][R] first slot of each source's pairs, if many; rank-major [R] */
-    int32_t *block_counts; /* [blocks][E + R] */
-    int32_t *warp_counts;  /* [blocks][3][E + R], used where shared memory is too small */
+    int32_t *block_counts; /* [blocks][E + R + N + 1] */
+    int32_t *warp_counts;  /* [blocks][3][E + R + N + 1], used where shared memory is too small */
 
     struct epx_plan_view view;
     struct epx_outcome *outcome; /* of the routing; if it failed so do operations on it */
@@ -141,7 +140,7 @@ EPX_HD struct epx_wire_record *epx_wire_record_at(const struct epx_device_plan *
 /* How many counts of one source are in the count matrix. */
 EPX_HD int32_t epx_num_counts(const struct epx_device_plan *plan, int32_t num_ranks)
 {
-    return plan->shape.num_experts + num_ranks + plan->nodes.num_nodes;
+    return plan->shape.num_experts + num_ranks + plan->nodes.num_nodes + 1;
 }
 
 EPX_HD struct epx_wire_pair *epx_wire_pairs(struct epx_wire_record *record)

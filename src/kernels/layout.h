@@ -39,7 +39,7 @@ EPX_HD int64_t epx_round_up(int64_t value, int64_t multiple)
 
 /*
  * A row of the count matrix, one from each source rank: pairs for each expert, unique rows for
- * each rank, number of tokens.
+ * each rank, number of tokens, receive capacity.
  */
 struct epx_count_shape {
     int32_t num_experts;
@@ -48,7 +48,7 @@ struct epx_count_shape {
 
 EPX_HD size_t epx_count_words(struct epx_count_shape shape)
 {
-    return (size_t)shape.num_experts + (size_t)shape.num_ranks + 1;
+    return (size_t)shape.num_experts + (size_t)shape.num_ranks + 2;
 }
 
 EPX_HD int32_t *epx_counts_of(int32_t *matrix, struct epx_count_shape shape, int32_t source)
@@ -64,6 +64,11 @@ EPX_HD int32_t *epx_unique_rows(int32_t *counts, struct epx_count_shape shape)
 EPX_HD int32_t *epx_num_tokens(int32_t *counts, struct epx_count_shape shape)
 {
     return counts + shape.num_experts + shape.num_ranks;
+}
+
+EPX_HD int32_t *epx_capacity_word(int32_t *counts, struct epx_count_shape shape)
+{
+    return counts + shape.num_experts + shape.num_ranks + 1;
 }
 
 /*

@@ -36,7 +36,7 @@ struct epx_plan {
     struct epx_record_shape record_shape;
     int32_t *owner;      /* [E] rank of each expert */
     int32_t *rank_order; /* [R] ranks by (node, rank): the order of sums */
-    int64_t *capacities; /* [R] rows of each rank's receive buffer */
+    int64_t *capacities; /* [R] rows of each rank's receive buffer in this routing */
 
     /* exchanged: each rank's row of the matrix, and the records of each source rank */
     int32_t *matrix;     /* [R] rows, see layout.h */

@@ -17,6 +17,7 @@ struct epx_plan_shape {
 struct epx_plan_view {
     int32_t *expert_counts, *rank_counts, *slots;
     int32_t *row_expert_ids, *row_tokens, *row_ranks;
+    int32_t *expert_ends, *group_sizes, *overflow;
     int64_t *expert_offsets, *num_rows, *required_rows;
 };
 

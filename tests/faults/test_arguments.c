@@ -348,7 +348,9 @@ START_TEST(attributes_have_ranges)
     REFUSED(max_tokens, INT32_MAX, EPX_ERR_COUNT);
     REFUSED(recv_capacity, (int64_t)INT32_MAX + 1, EPX_ERR_COUNT);
     REFUSED(size, 0, EPX_ERR_ARG);
-    REFUSED(size, sizeof(EPX_Route_attr) - 8, EPX_ERR_ARG);
+    REFUSED(size, offsetof(EPX_Route_attr, overflow), EPX_ERR_ARG);
+    REFUSED(rows_per_expert, 1, EPX_ERR_ARG);
+    REFUSED(zero_unused, 2, EPX_ERR_ARG);
     SETTLE();
 }
 END_TEST
@@ -397,6 +399,39 @@ START_TEST(route_calls_need_handles_and_outputs)
     EXPECT_FAULT(comm, EPX_Route_get_view(route, NULL), EPX_ERR_ARG);
     view.size = 4;
     EXPECT_FAULT(comm, EPX_Route_get_view(route, &view), EPX_ERR_ARG);
+    SETTLE();
+}
+END_TEST
+
+START_TEST(set_capacity_checks_its_arguments)
+{
+    EPX_Route_view view = EPX_ROUTE_VIEW_INIT;
+
+    EXPECT_CODE(EPX_Route_get_view(route, &view), EPX_SUCCESS);
+    EXPECT_FAULT(NULL, EPX_Route_set_capacity(EPX_ROUTE_NULL, 1), EPX_ERR_ROUTE);
+    EXPECT_FAULT(comm, EPX_Route_set_capacity(route, -1), EPX_ERR_ARG);
+    EXPECT_FAULT(comm, EPX_Route_set_capacity(route, view.capacity + 1), EPX_ERR_ARG);
+    EXPECT_CODE(EPX_Route_set_capacity(route, 0), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Route_set_capacity(route, view.capacity), EPX_SUCCESS);
+    SETTLE();
+}
+END_TEST
+
+/* What a program has that was built with the structs of 0.1. */
+START_TEST(structs_of_the_first_version_are_taken)
+{
+    EPX_Route_attr attr = good_attr();
+    EPX_Route_view view = EPX_ROUTE_VIEW_INIT;
+    EPX_Route other = EPX_ROUTE_NULL;
+
+    attr.size = offsetof(EPX_Route_attr, rows_per_expert);
+    attr.zero_unused = attr.rows_per_expert = 99; /* behind the struct */
+    EXPECT_CODE(EPX_Route_create(&attr, comm, &other), EPX_SUCCESS);
+    SETTLE();
+    view.size = offsetof(EPX_Route_view, expert_ends);
+    EXPECT_CODE(EPX_Route_get_view(other, &view), EPX_SUCCESS);
+    EXPECT(view.row_ranks && !view.expert_ends && !view.overflow, "written past the struct");
+    EXPECT_CODE(EPX_Route_free(&other), EPX_SUCCESS);
     SETTLE();
 }
 END_TEST
@@ -811,6 +846,8 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, rank_major_has_no_alignment);
     tcase_add_test(tcase, attributes_of_a_later_version_must_be_unset);
     tcase_add_test(tcase, route_calls_need_handles_and_outputs);
+    tcase_add_test(tcase, set_capacity_checks_its_arguments);
+    tcase_add_test(tcase, structs_of_the_first_version_are_taken);
     tcase_add_test(tcase, route_tokens_checks_its_arguments);
     tcase_add_test(tcase, collectives_follow_a_routing);
     tcase_add_loop_test(tcase, collectives_check_rows_and_types, 0, 4);

@@ -123,6 +123,10 @@ contains
     call expect(view%capacity == ranks*TOKENS*TOP_K, 'capacity of the view')
     call expect(view%num_local_experts == 2 .and. view%first_local_expert == 2*rank, &
                 'local experts of the view')
+    call EPX_Route_set_capacity(route, -1_c_int64_t, error)
+    call expect_code(error, EPX_ERR_ARG, 'EPX_Route_set_capacity')
+    call EPX_Route_set_capacity(route, view%capacity, error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Route_set_capacity')
     call EPX_Alloc_mem(view%capacity*HIDDEN*c_sizeof(x(1, 1)), comm, base, error)
     call expect_code(error, EPX_SUCCESS, 'EPX_Alloc_mem')
     call c_f_pointer(base, rows, [int(HIDDEN, c_int64_t), view%capacity])

@@ -359,13 +359,14 @@ static void fuzz_route(struct input *input, EPX_Comm comm)
 
 static void fuzz_structs(struct input *input, EPX_Comm comm)
 {
-    EPX_Route_attr small = {sizeof(small),     2, 1, 2, 1, 0, 0, 64, EPX_EXPERT_MAJOR,
-                            EPX_OVERFLOW_ERROR};
+    EPX_Route_attr small = EPX_ROUTE_ATTR_INIT;
     EPX_Route route = EPX_ROUTE_NULL;
     EPX_Route_view *view;
     EPX_Stats *stats;
     size_t size;
 
+    small.num_experts = small.max_tokens = 2;
+    small.top_k = 1;
     if (create_odd_route(input, comm, &route) == EPX_SUCCESS)
         REQUIRE(EPX_Route_free(&route) == EPX_SUCCESS);
     REQUIRE(EPX_Route_create(&small, comm, &route) == EPX_SUCCESS);
@@ -373,7 +374,8 @@ static void fuzz_structs(struct input *input, EPX_Comm comm)
     view = make_buffer(
         1, size > sizeof(*view) && size < MOST_BYTES ? (int64_t)size : (int64_t)sizeof(*view), 1);
     view->size = size;
-    REQUIRE((EPX_Route_get_view(route, view) == EPX_SUCCESS) == (size >= sizeof(*view)));
+    REQUIRE((EPX_Route_get_view(route, view) == EPX_SUCCESS) ==
+            (size >= offsetof(EPX_Route_view, expert_ends)));
     REQUIRE(EPX_Route_free(&route) == EPX_SUCCESS);
     size = (size_t)take_number(input);
     stats = make_buffer(1, (int64_t)sizeof(*stats), 1);

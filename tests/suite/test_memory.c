@@ -19,9 +19,9 @@ enum { PAGE = 4096, REQUEST_BYTES = 1024 };
 #define COMM_STAGES 2*max(W, 16384*R)
 #define COMM_CELLS 8192*R
 #define COMM_AREA max(W, 16384*R) + 16*R + 128
-#define ROUTE_PRIVATE 12*T*K + 12*T + 20*U + 16*E + 12*L + 8*C
+#define ROUTE_PRIVATE 12*T*K + 12*T + 20*U + 16*E + 20*L + 8*C
 #define ROUTE_RANK_MAJOR 4*K*C
-#define ROUTE_EXCHANGED 4*R*(E + R + 1) + R*T*B + 4*T*K
+#define ROUTE_EXCHANGED 4*R*(E + R + 2) + R*T*B + 4*T*K
 #define ROUTE_RECORDS U*B
 #define ROUTE_BY_NODE 4*N*T + 4*T + 8*U + 4*N*R + 4*R*T + H*T*G
 /* clang-format on */

@@ -47,6 +47,43 @@ START_TEST(ids_of_both_widths_mean_the_same)
 }
 END_TEST
 
+/* The capacity of a routing is the one set before it; one set after it waits for the next. */
+START_TEST(the_capacity_may_change_between_routings)
+{
+    struct scenario s = scenario_small(EPX_FLOAT32);
+    struct operation op[2];
+    struct routing routing;
+    struct layer layer;
+
+    s.tokens = TOKENS_FULL;
+    s.sets_capacity = 1;
+    s.capacity_percent = 40;
+    s.overflow = EPX_OVERFLOW_DROP;
+    s.layout = _i ? EPX_RANK_MAJOR : EPX_EXPERT_MAJOR;
+    layer_open(&layer, &s, comm);
+    SETTLE();
+    for (uint64_t i = 1; i <= 3; i++) {
+        for (int r = 0; r < suite_size; r++)
+            layer.recv_capacity[r] =
+                i == 2 ? layer.recv_capacity[r] / 2 + 1 : layer.recv_capacity[r] + (int64_t)i - 1;
+        EXPECT_CODE(EPX_Route_set_capacity(layer.route, layer.recv_capacity[suite_rank]),
+                    EPX_SUCCESS);
+        EXPECT_CODE(routing_start(&routing, &layer, s.seed + i), EPX_SUCCESS);
+        EXPECT_CODE(EPX_Route_set_capacity(layer.route, 0), EPX_SUCCESS);
+        EXPECT_CODE(operation_start(&op[0], &routing, DISPATCH, i), EPX_SUCCESS);
+        EXPECT_CODE(operation_start(&op[1], &routing, COMBINE, i), EPX_SUCCESS);
+        routing_finish(&routing);
+        operation_finish(&op[0]);
+        operation_finish(&op[1]);
+        SETTLE();
+        operation_free(&op[0]);
+        operation_free(&op[1]);
+        routing_free(&routing);
+    }
+    layer_close(&layer);
+}
+END_TEST
+
 START_TEST(routing_after_an_overflow_works)
 {
     struct scenario s = scenario_small(EPX_FLOAT32);
@@ -173,6 +210,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, view_tells_every_pair_and_row, 0, SCENARIO_EDGES);
     tcase_add_loop_test(tcase, alignment_pads_every_slab, 0, 9);
     tcase_add_loop_test(tcase, ids_of_both_widths_mean_the_same, 0, 2);
+    tcase_add_loop_test(tcase, the_capacity_may_change_between_routings, 0, 2);
     tcase_add_loop_test(tcase, routing_after_an_overflow_works, 0, 2);
     tcase_add_loop_test(tcase, one_rank_without_room_empties_the_view_of_all, 0, 2);
     tcase_add_loop_test(tcase, capacity_may_exceed_the_worst_case, 0, 2);

@@ -28,7 +28,8 @@ static struct ref *make_ref(const struct scenario *s, const int64_t *recv_capaci
 {
     struct ref_input input = {suite_size,    s->experts,      s->top_k,     s->max_tokens,
                               s->alignment,  s->layout,       s->overflow,  s->ranks_per_node,
-                              recv_capacity, routing->tokens, routing->ids, suite_nodes};
+                              recv_capacity, routing->tokens, routing->ids, suite_nodes,
+                              s->zero_unused};
 
     return ref_create(&input);
 }
@@ -50,11 +51,31 @@ static int64_t *make_capacities(const struct scenario *s)
 
     make_ids(&first, s, s->seed);
     ref = make_ref(s, recv_capacity, &first);
-    for (int r = 0; s->capacity_percent && r < suite_size; r++)
+    for (int r = 0; s->capacity_percent && r < suite_size; r++) {
+        int64_t worst = ref_worst_capacity(&ref->in, r);
+
         recv_capacity[r] = (ref->rank[r].required_rows * s->capacity_percent + 99) / 100 + r % 2;
+        if (s->sets_capacity && recv_capacity[r] > worst)
+            recv_capacity[r] = worst;
+    }
     ref_free(ref);
     free_ids(&first);
     return recv_capacity;
+}
+
+/* 0 in the scenario stands for the worst case. */
+static int64_t capacity_in_force(const struct layer *layer)
+{
+    const struct scenario *s = &layer->s;
+    struct ref_input input = {.ranks = suite_size,
+                              .experts = s->experts,
+                              .top_k = s->top_k,
+                              .max_tokens = s->max_tokens,
+                              .alignment = s->alignment,
+                              .layout = s->layout};
+    int64_t wanted = layer->recv_capacity[suite_rank];
+
+    return wanted ? wanted : ref_worst_capacity(&input, suite_rank);
 }
 
 int layer_open(struct layer *layer, const struct scenario *scenario, EPX_Comm comm)
@@ -73,6 +94,8 @@ int layer_open(struct layer *layer, const struct scenario *scenario, EPX_Comm co
     attr = scenario_attr(s, layer->recv_capacity[suite_rank]);
     if (!EXPECT_CODE(EPX_Route_create(&attr, comm, &layer->route), EPX_SUCCESS))
         return 0;
+    if (s->sets_capacity)
+        EXPECT_CODE(EPX_Route_set_capacity(layer->route, capacity_in_force(layer)), EPX_SUCCESS);
     return EXPECT_CODE(EPX_Route_get_view(layer->route, &layer->view), EPX_SUCCESS);
 }
 
@@ -186,6 +209,24 @@ static int same64(const char *what, const int64_t *shown, const int64_t *want, i
     return ok;
 }
 
+/* The slabs as grouped matrix products take them. */
+static int check_groups(const EPX_Route_view *view, const struct ref_rank *at)
+{
+    int32_t *ends = calloc((size_t)at->num_experts + 1, sizeof(*ends));
+    int32_t *sizes = calloc((size_t)at->num_experts + 1, sizeof(*sizes));
+    int ok;
+
+    for (int e = 0; e < at->num_experts; e++) {
+        ends[e] = (int32_t)at->expert_offsets[e + 1];
+        sizes[e] = ends[e] - (int32_t)at->expert_offsets[e];
+    }
+    ok = same32("expert_ends", view->expert_ends, ends, at->num_experts) &
+         same32("group_sizes", view->group_sizes, sizes, at->num_experts);
+    free(ends);
+    free(sizes);
+    return ok;
+}
+
 static int check_rows(const EPX_Route_view *view, const struct ref *ref, const struct ref_rank *at)
 {
     int rank_major = ref->in.layout == EPX_RANK_MAJOR, ok = 1;
@@ -195,12 +236,15 @@ static int check_rows(const EPX_Route_view *view, const struct ref *ref, const s
     ok &= same32("row_ranks", view->row_ranks, at->row_ranks, at->num_rows);
     ok &= EXPECT((view->row_expert_ids != NULL) == rank_major, "the layout says otherwise");
     ok &= EXPECT((view->expert_offsets == NULL) == rank_major, "the layout says otherwise");
+    ok &= EXPECT((view->expert_ends == NULL) == rank_major, "the layout says otherwise");
+    ok &= EXPECT((view->group_sizes == NULL) == rank_major, "the layout says otherwise");
     if (ok && rank_major)
         ok &= same32("row_expert_ids", view->row_expert_ids, at->row_expert_ids,
                      at->num_rows * ref->in.top_k);
     else if (ok)
-        ok &=
-            same64("expert_offsets", view->expert_offsets, at->expert_offsets, at->num_experts + 1);
+        ok &= same64("expert_offsets", view->expert_offsets, at->expert_offsets,
+                     at->num_experts + 1) &
+              check_groups(view, at);
     return ok;
 }
 
@@ -209,19 +253,24 @@ int routing_check(const struct routing *routing)
     const struct layer *layer = routing->layer;
     const struct ref_rank *at = &routing->ref->rank[suite_rank];
     EPX_Route_view view = EPX_ROUTE_VIEW_INIT;
+    int64_t capacity = at->capacity;
+    int32_t overflow = routing->ref->overflow;
     int ok = EXPECT_CODE(EPX_Route_get_view(layer->route, &view), EPX_SUCCESS);
 
     ok = ok && EXPECT(memcmp(&view, &layer->view, sizeof(view)) == 0, "addresses changed");
     ok = ok && EXPECT(view.num_local_experts == at->num_experts &&
                           view.first_local_expert == at->first_expert,
                       "%d local experts from %d", view.num_local_experts, view.first_local_expert);
-    ok = ok && EXPECT(view.capacity == at->capacity, "capacity %lld, not %lld",
-                      (long long)view.capacity, (long long)at->capacity);
+    if (layer->s.sets_capacity)
+        capacity = ref_worst_capacity(&routing->ref->in, suite_rank);
+    ok = ok && EXPECT(view.capacity == capacity, "capacity %lld, not %lld",
+                      (long long)view.capacity, (long long)capacity);
     ok = ok && buffer_check(&routing->id_buffer, "expert_ids");
     ok = ok && same32("expert_counts", view.expert_counts, at->expert_counts, at->num_experts) &&
          same32("rank_counts", view.rank_counts, at->rank_counts, suite_size) &&
          same64("required_rows", view.required_rows, &at->required_rows, 1) &&
-         same64("num_rows", view.num_rows, &at->num_rows, 1);
+         same64("num_rows", view.num_rows, &at->num_rows, 1) &&
+         same32("overflow", view.overflow, &overflow, 1);
     return ok && check_rows(&view, routing->ref, at);
 }
 

@@ -296,9 +296,9 @@ struct ref *ref_create(const struct ref_input *input)
         else
             place_by_expert(ref, at);
         count_unique_rows(input, at);
-        if (input->overflow == EPX_OVERFLOW_ERROR && at->required_rows > at->capacity)
-            ref->truncated = 1;
+        ref->overflow |= at->required_rows > at->capacity;
     }
+    ref->truncated = ref->overflow && input->overflow == EPX_OVERFLOW_ERROR;
     for (int r = 0; ref->truncated && r < input->ranks; r++)
         empty_view(input, &ref->rank[r]);
     return ref;
@@ -319,6 +319,12 @@ void ref_free(struct ref *ref)
     if (ref)
         free(ref->rank);
     free(ref);
+}
+
+/* Rows of the receive buffer that dispatch and combine backward write. */
+static int64_t written_rows(const struct ref *ref, const struct ref_rank *at)
+{
+    return ref->in.zero_unused ? at->capacity : at->num_rows;
 }
 
 static void dispatched_weights(const struct ref *ref, const struct ref_rank *at, int64_t row,
@@ -342,7 +348,7 @@ void ref_dispatch(const struct ref *ref, int me, const struct data *send,
     const struct ref_rank *at = &ref->rank[me];
     size_t row_bytes = data_row_bytes(send);
 
-    for (int64_t row = 0; row < at->num_rows; row++) {
+    for (int64_t row = 0; row < written_rows(ref, at); row++) {
         char *out = (char *)recvbuf + (size_t)row * row_bytes;
 
         if (at->row_ranks[row] < 0)
@@ -499,7 +505,7 @@ void ref_combine_backward(const struct ref *ref, int me, const struct data *grad
     size_t row_bytes = data_row_bytes(grad);
     EPX_Datatype datatype = grad->datatype;
 
-    for (int64_t row = 0; row < at->num_rows; row++) {
+    for (int64_t row = 0; row < written_rows(ref, at); row++) {
         double weight = weight_seed ? (double)data_weight(*weight_seed, me, row) : 1;
         char *out = (char *)grad_sendbuf + (size_t)row * row_bytes;
 
@@ -543,7 +549,7 @@ void ref_grad_slot_weights(const struct ref *ref, int me, const struct data *gra
     const struct ref_rank *at = &ref->rank[me];
     void *a = malloc(data_row_bytes(grad) + 8), *b = malloc(data_row_bytes(send) + 8);
 
-    for (int64_t row = 0; row < at->num_rows; row++) {
+    for (int64_t row = 0; row < written_rows(ref, at); row++) {
         grad_slot_weights[row] = 0;
         if (at->row_ranks[row] < 0)
             continue;

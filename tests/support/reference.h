@@ -18,6 +18,7 @@ struct ref_input {
     const int *tokens;            /* [ranks] */
     int64_t *const *ids;          /* [ranks] -> [tokens][top_k] */
     const int *nodes;             /* [ranks] numbered by lowest rank; NULL = one node */
+    int zero_unused;
 };
 
 /* What one rank's view must say. */
@@ -39,7 +40,8 @@ struct ref_rank {
 struct ref {
     struct ref_input in;
     struct ref_rank *rank;
-    int truncated; /* a rank lacks room and the policy is to fail */
+    int overflow;  /* a rank lacks room */
+    int truncated; /* and the policy is to fail */
 };
 
 struct ref *ref_create(const struct ref_input *input);

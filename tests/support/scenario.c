@@ -128,7 +128,8 @@ EPX_Route_attr scenario_attr(const struct scenario *s, int64_t capacity)
     attr.index_bits = s->index_bits;
     attr.layout = s->layout;
     attr.overflow = s->overflow;
-    attr.recv_capacity = capacity;
+    attr.recv_capacity = s->sets_capacity ? 0 : capacity;
+    attr.zero_unused = s->zero_unused;
     attr.max_row_bytes = s->row_bytes_known ? (int64_t)scenario_row_bytes(s) : 0;
     return attr;
 }
@@ -171,6 +172,11 @@ struct scenario scenario_edge(int i)
         {.memory = MEMORY_MIXED, .alignment = 32, .routing = ROUTING_SKEWED},
         {.weightless = 1, .memory = MEMORY_WINDOW},
         {.max_tokens = 40, .count = 1, .top_k = 4, .weightless = 1, .layout = EPX_RANK_MAJOR},
+        {.sets_capacity = 1, .capacity_percent = 60, .overflow = EPX_OVERFLOW_DROP, .alignment = 4},
+        {.sets_capacity = 1, .capacity_percent = 60, .layout = EPX_RANK_MAJOR},
+        {.sets_capacity = 1, .capacity_percent = 130, .zero_unused = 1, .memory = MEMORY_WINDOW},
+        {.zero_unused = 1, .alignment = 8, .memory = MEMORY_MIXED},
+        {.zero_unused = 1, .layout = EPX_RANK_MAJOR},
     };
     struct scenario e = edges[i];
 

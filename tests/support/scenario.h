@@ -33,7 +33,9 @@ struct scenario {
     EPX_Overflow overflow; /* 0 = error */
     enum routing_kind routing;
     enum tokens_kind tokens;
-    int capacity_percent;  /* of what the first routing needs; 0 = worst case */
+    int capacity_percent; /* of what the first routing needs; 0 = worst case */
+    int sets_capacity;    /* by EPX_Route_set_capacity, after creation with the worst case */
+    int zero_unused;
     int row_bytes_known;   /* sets max_row_bytes */
     EPX_Datatype datatype; /* 0 = float32 */
     int count;
@@ -49,7 +51,7 @@ struct scenario scenario_random(uint64_t seed);
 /* Prints what is needed to repeat a failure, on standard error of rank 0. */
 void scenario_print(const struct scenario *scenario);
 /* Scenarios at the edges of the contract, each worth a few calls. */
-#define SCENARIO_EDGES 32
+#define SCENARIO_EDGES 37
 struct scenario scenario_edge(int i);
 
 /* Replaces members left 0 by their defaults. */

@@ -88,7 +88,7 @@ static int64_t received_bytes(const struct epx_request *request)
 
     switch (call->verb) {
     case EPX_VERB_DISPATCH:
-    case EPX_VERB_COMBINE_BACKWARD: return request->route->capacity * call->row_bytes;
+    case EPX_VERB_COMBINE_BACKWARD: return call->recv_capacity * call->row_bytes;
     case EPX_VERB_ALLTOALLV: return call->recv_capacity * call->row_bytes;
     default: return 0;
     }

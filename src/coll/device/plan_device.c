@@ -107,6 +107,8 @@ static void carve_expert(struct arena *arena, struct epx_device_plan *plan, int6
     CARVE(arena, plan->from, (plan->shape.num_local + 1) * ranks);
     CARVE(arena, plan->view.expert_counts, plan->shape.num_local);
     CARVE(arena, plan->view.expert_offsets, plan->shape.num_local + 1);
+    CARVE(arena, plan->view.expert_ends, plan->shape.num_local);
+    CARVE(arena, plan->view.group_sizes, plan->shape.num_local);
     CARVE(arena, plan->view.row_expert_ids,
           plan->shape.rank_major ? capacity * plan->shape.top_k : 0);
     CARVE(arena, plan->view.row_tokens, capacity);
@@ -119,7 +121,6 @@ static void carve_tables(struct arena *arena, struct epx_device_plan *plan,
     int64_t ranks = comm->size, counts = epx_num_counts(plan, comm->size);
 
     plan->owner = carve(arena, plan->shape.num_experts, sizeof(*plan->owner));
-    plan->capacities = carve(arena, ranks, sizeof(*plan->capacities));
     plan->counts = carve(arena, NUM_PARTS * ranks, sizeof(char *));
     plan->nodes.relay = carve(arena, epx_device_nodes_words(comm), sizeof(int32_t));
     CARVE(arena, plan->send_rows, ranks);
@@ -130,6 +131,7 @@ static void carve_tables(struct arena *arena, struct epx_device_plan *plan,
     CARVE(arena, plan->warp_counts, blocks * 3 * counts);
     CARVE(arena, plan->view.num_rows, 1);
     CARVE(arena, plan->view.required_rows, 1);
+    CARVE(arena, plan->view.overflow, 1);
     CARVE(arena, plan->outcome, 1);
     CARVE(arena, plan->bad, 2);
     CARVE(arena, plan->dropped, 1);
@@ -267,7 +269,7 @@ static void place_stages(const struct epx_route *route, struct epx_device_plan *
 }
 
 static int fill(const struct epx_route *route, struct epx_device_plan *plan,
-                const int64_t *capacities, const size_t offsets[NUM_PARTS], size_t bytes)
+                const size_t offsets[NUM_PARTS], size_t bytes)
 {
     const struct epx_device *device = route->transport->device;
     size_t slots_bytes =
@@ -275,8 +277,6 @@ static int fill(const struct epx_route *route, struct epx_device_plan *plan,
 
     EPX_TRY_CUDA(cudaMemsetAsync(route->window->own, 0, bytes, device->stream));
     EPX_TRY_CUDA(cudaMemsetAsync(plan->view.slots, 0xff, slots_bytes, device->stream));
-    EPX_TRY(upload(route, plan->capacities, capacities,
-                   (size_t)route->comm->size * sizeof(*capacities)));
     EPX_TRY(upload_owners(route, plan));
     EPX_TRY(upload_nodes(route, plan));
     EPX_TRY(upload_tables(route, plan, offsets));
@@ -285,13 +285,13 @@ static int fill(const struct epx_route *route, struct epx_device_plan *plan,
 }
 
 static int fill_window(const struct epx_route *route, struct epx_device_plan *plan,
-                       const int64_t *capacities, const size_t offsets[NUM_PARTS], size_t bytes)
+                       const size_t offsets[NUM_PARTS], size_t bytes)
 {
     struct epx_device_scope scope;
     int rc;
 
     EPX_TRY_CUDA(epx_device_enter(route->transport->device->ordinal, &scope));
-    rc = fill(route, plan, capacities, offsets, bytes);
+    rc = fill(route, plan, offsets, bytes);
     epx_device_leave(&scope);
     return rc;
 }
@@ -305,8 +305,7 @@ static void plan_free(struct epx_route *route)
     route->device_plan = NULL;
 }
 
-static int create_window(struct epx_route *route, struct epx_device_plan *plan,
-                         const int64_t *capacities)
+static int create_window(struct epx_route *route, struct epx_device_plan *plan)
 {
     const struct epx_transport *transport = route->transport;
     struct arena measured = {NULL, 0}, arena = {NULL, 0};
@@ -316,16 +315,14 @@ static int create_window(struct epx_route *route, struct epx_device_plan *plan,
     EPX_TRY(transport->ops->window_create(transport->state, measured.used, &route->window));
     arena.base = route->window->own;
     carve_all(&arena, route, plan, offsets);
-    return epx_comm_agree(route->comm,
-                          fill_window(route, plan, capacities, offsets, measured.used));
+    return epx_comm_agree(route->comm, fill_window(route, plan, offsets, measured.used));
 }
 
 int epx_device_route_create(struct epx_route *route)
 {
     struct epx_comm *comm = route->comm;
     struct epx_device_plan *plan = calloc(1, sizeof(*plan));
-    int64_t *capacities = calloc((size_t)comm->size, sizeof(*capacities));
-    int rc = plan && capacities ? EPX_SUCCESS : epx_fail(EPX_ERR_NO_MEM, "no memory for a plan");
+    int rc = plan ? EPX_SUCCESS : epx_fail(EPX_ERR_NO_MEM, "no memory for a plan");
 
     route->plan_free = plan_free;
     route->transport = comm->transport;
@@ -336,12 +333,9 @@ int epx_device_route_create(struct epx_route *route)
     }
     rc = epx_comm_agree(comm, rc);
     if (rc == EPX_SUCCESS)
-        rc = epx_comm_allgather(comm, route->capacity, capacities);
-    if (rc == EPX_SUCCESS)
-        rc = create_window(route, plan, capacities);
+        rc = create_window(route, plan);
     if (rc == EPX_SUCCESS)
         epx_route_show_view(route, &plan->shape, &plan->view);
-    free(capacities);
     return rc;
 }
 

@@ -82,8 +82,10 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     }
     if (!last)
         return;
-    if (on)
+    if (on) {
         zero_padding(a.plan, a.recv, a.row_bytes, weighted ? a.recv_weights : NULL);
+        zero_unused(a, weighted ? a.recv_weights : NULL);
+    }
     if (!is_last_block(a.comm) || threadIdx.x)
         return;
     if (on)

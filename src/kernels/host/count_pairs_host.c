@@ -49,4 +49,5 @@ void epx_count_pairs_host(const struct epx_count_pairs *a)
     for (int32_t t = 0; t < a->num_tokens; t++)
         count_token(&args, rows, t);
     *epx_num_tokens(a->counts, a->shape) = a->num_tokens;
+    *epx_capacity_word(a->counts, a->shape) = a->capacity;
 }

@@ -16,6 +16,7 @@ struct epx_count_pairs {
     const void *ids;      /* [num_tokens][top_k] */
     const int32_t *owner; /* [E] */
     int32_t num_tokens, top_k, index_bits;
+    int32_t capacity; /* rows of this rank's receive buffer */
     struct epx_count_shape shape;
     int32_t *experts;       /* out: [num_tokens][top_k] the ids, -1 in place of bad ones */
     int32_t *counts;        /* out: a row of the count matrix */
@@ -51,6 +52,10 @@ void epx_index_rows_host(struct epx_plan *plan);
 /* Zeroes padding rows and their weights (either may be NULL). */
 void epx_zero_padding_host(const struct epx_plan *plan, void *rows, int64_t row_bytes,
                            float *row_weights);
+/* Zeroes the rows that nothing arrives in, up to the capacity, and their weights, `width` of each
+ * row (either may be NULL). */
+void epx_zero_unused_host(const struct epx_plan *plan, void *rows, int64_t row_bytes,
+                          float *row_weights, int64_t width);
 
 /* Home side: copies the rows and pair weights of a block to their places. */
 void epx_pack_rows_host(const struct epx_plan *plan, const struct epx_home_rows *rows,

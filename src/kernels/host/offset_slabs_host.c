@@ -2,8 +2,8 @@
 /*
  * offset_slabs_host.c - from the whole count matrix: the slabs here, and this rank's first
  * slots on every rank. slot of the i-th pair of expert e on rank s = slab start of e + pairs of
- * e on the ranks before s + i. Work: ranks * (experts + ranks). Reads matrix, capacities;
- * writes next_slot, next_row, short_*, and the counts and offsets of the view; if the routing fails
+ * e on the ranks before s + i. Work: ranks * (experts + ranks). Reads matrix; writes capacities,
+ * next_slot, next_row, short_*, and the counts and offsets of the view; if the routing fails
  * for lack of room, its slots too.
  */
 #include "kernels/host/host_kernels.h"
@@ -90,6 +90,17 @@ static void offset_rank_major(struct epx_plan *plan)
             pairs_before(plan, plan->shape.first_expert + e, plan->num_ranks), INT32_MAX);
 }
 
+/* Shows the slabs as grouped matrix products take them. */
+static void show_groups(struct epx_plan *plan)
+{
+    const struct epx_plan_view *view = &plan->view;
+
+    for (int32_t e = 0; e < plan->shape.num_local && !plan->shape.rank_major; e++) {
+        view->expert_ends[e] = (int32_t)view->expert_offsets[e + 1];
+        view->group_sizes[e] = (int32_t)(view->expert_offsets[e + 1] - view->expert_offsets[e]);
+    }
+}
+
 /* Clips the view to what is kept. */
 static void clip_view(struct epx_plan *plan)
 {
@@ -113,17 +124,27 @@ static void empty_view(struct epx_plan *plan)
     const struct epx_plan_view *view = &plan->view;
     size_t local = (size_t)plan->shape.num_local;
     size_t pairs = (size_t)plan->shape.max_tokens * (size_t)plan->shape.top_k;
+    int64_t capacity = plan->capacities[plan->rank];
 
     memset(view->expert_counts, 0, local * sizeof(*view->expert_counts));
     memset(view->expert_offsets, 0, (local + 1) * sizeof(*view->expert_offsets));
     memset(view->rank_counts, 0, (size_t)plan->num_ranks * sizeof(*view->rank_counts));
     memset(view->slots, 0xff, pairs * sizeof(*view->slots));
+    memset(view->row_tokens, 0xff, (size_t)capacity * sizeof(*view->row_tokens));
+    memset(view->row_ranks, 0xff, (size_t)capacity * sizeof(*view->row_ranks));
     *view->num_rows = 0;
+}
+
+static void read_capacities(struct epx_plan *plan)
+{
+    for (int32_t r = 0; r < plan->num_ranks; r++)
+        plan->capacities[r] = *epx_capacity_word(epx_plan_counts(plan, r), plan->count_shape);
 }
 
 void epx_offset_slabs_host(struct epx_plan *plan)
 {
     plan->short_rank = -1;
+    read_capacities(plan);
     if (plan->shape.rank_major)
         offset_rank_major(plan);
     else
@@ -134,4 +155,6 @@ void epx_offset_slabs_host(struct epx_plan *plan)
         empty_view(plan);
     else
         clip_view(plan);
+    show_groups(plan);
+    *plan->view.overflow = plan->short_rank >= 0;
 }

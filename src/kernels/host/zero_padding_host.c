@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * zero_padding_host.c - zeroes the rows between the slabs and their weights.
- * Work: padding rows. Reads expert_offsets, expert_counts; writes rows, row_weights.
+ * zero_padding_host.c - zeroes the rows between the slabs, or behind all rows, and their weights.
+ * Work: those rows. Reads expert_offsets, expert_counts, num_rows; writes rows, row_weights.
  */
 #include "kernels/host/host_kernels.h"
 
@@ -17,4 +17,15 @@ void epx_zero_padding_host(const struct epx_plan *plan, void *rows, int64_t row_
         for (int64_t i = first; row_weights && i < first + num; i++)
             row_weights[i] = 0;
     }
+}
+
+void epx_zero_unused_host(const struct epx_plan *plan, void *rows, int64_t row_bytes,
+                          float *row_weights, int64_t width)
+{
+    int64_t first = *plan->view.num_rows, num = plan->capacities[plan->rank] - first;
+
+    if (num > 0 && rows && row_bytes)
+        memset((char *)rows + first * row_bytes, 0, (size_t)(num * row_bytes));
+    for (int64_t i = first * width; row_weights && i < (first + num) * width; i++)
+        row_weights[i] = 0;
 }

@@ -50,13 +50,15 @@ static struct shared_parts parts_of(const struct epx_route_tokens *args)
     return parts;
 }
 
+/* All counters but one start at 0. The last counts this rank's receive capacity, once: the totals
+ * tell it to all ranks. */
 static __device__ void zero_counts(const struct epx_route_tokens &a, int32_t counting_warps,
                                    int32_t *counts)
 {
-    int64_t num = (int64_t)(counting_warps + SUMS) * num_counts(a);
+    int64_t num = (int64_t)(counting_warps + SUMS) * num_counts(a), last = num_counts(a) - 1;
 
     for (int64_t i = threadIdx.x; i < num; i += blockDim.x)
-        counts[i] = 0;
+        counts[i] = i == last && blockIdx.x == 0 ? a.capacity : 0;
 }
 
 /* Zeroes what later steps add to. */

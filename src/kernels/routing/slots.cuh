@@ -45,7 +45,7 @@ static __device__ void read_matrix(const struct epx_route_tokens &a, int32_t *ro
         room[i] = matrix[i];
     for (int32_t r = (int32_t)threadIdx.x; r < a.comm.num_ranks; r += (int32_t)blockDim.x) {
         o.send_rows[r] = o.recv_rows[r] = 0;
-        o.capacity[r] = a.plan.capacities[r];
+        o.capacity[r] = matrix[(int64_t)(r + 1) * num_counts(a) - 1];
     }
     if (threadIdx.x == 0)
         o.matrix = room ? room : matrix;
@@ -162,6 +162,23 @@ static __device__ EPX_COLD void count_all_pairs(const struct epx_route_tokens &a
     }
 }
 
+/* One block: shows the slabs as grouped matrix products take them, and whether room was short. */
+static __device__ void show_groups(const struct epx_route_tokens &a, const struct offsets &o)
+{
+    const struct epx_plan_view &view = a.plan.view;
+
+    __syncthreads();
+    for (int32_t e = (int32_t)threadIdx.x; !a.plan.shape.rank_major && e < a.plan.shape.num_local;
+         e += (int32_t)blockDim.x) {
+        int64_t end = view.expert_offsets[e + 1];
+
+        view.expert_ends[e] = (int32_t)end;
+        view.group_sizes[e] = (int32_t)(end - view.expert_offsets[e]);
+    }
+    if (threadIdx.x == 0)
+        *view.overflow = o.short_rank >= 0;
+}
+
 /* One block: what the view shows beside the rows. */
 static __device__ void show_counts(const struct epx_route_tokens &a, const struct offsets &o)
 {
@@ -172,6 +189,7 @@ static __device__ void show_counts(const struct epx_route_tokens &a, const struc
         count_all_pairs(a, o);
     if (!a.plan.shape.rank_major && drops)
         clip_experts(a, o);
+    show_groups(a, o);
 }
 
 /*
@@ -188,6 +206,8 @@ static __device__ EPX_COLD void empty_view(const struct epx_route_tokens &a,
 
     for (int64_t p = global_thread(); p < pairs; p += num_global_threads())
         view.slots[p] = -1;
+    for (int64_t i = global_thread(); i < o.capacity[a.comm.rank]; i += num_global_threads())
+        view.row_tokens[i] = view.row_ranks[i] = -1;
     if (blockIdx.x != 0)
         return;
     for (int32_t e = thread; e <= a.plan.shape.num_local; e += threads) {
@@ -201,6 +221,7 @@ static __device__ EPX_COLD void empty_view(const struct epx_route_tokens &a,
         *view.num_rows = 0;
         *view.required_rows = o.required[a.comm.rank];
     }
+    show_groups(a, o);
 }
 
 /* Shows the rows kept on ranks with room for all; add_kept_rows adds up those of other ranks. */

@@ -175,6 +175,9 @@ static void take_expert(struct epx_plan *p, int64_t capacity)
     p->view.expert_counts = take(p->shape.num_local, sizeof(*p->view.expert_counts));
     p->view.expert_offsets = take(p->shape.num_local + 1, sizeof(*p->view.expert_offsets));
     p->view.rank_counts = take(p->num_ranks, sizeof(*p->view.rank_counts));
+    p->view.expert_ends = take(p->shape.num_local, sizeof(*p->view.expert_ends));
+    p->view.group_sizes = take(p->shape.num_local, sizeof(*p->view.group_sizes));
+    p->view.overflow = take(1, sizeof(*p->view.overflow));
     p->view.row_expert_ids = take(capacity * p->shape.top_k, sizeof(*p->view.row_expert_ids));
     p->view.row_tokens = take(capacity, sizeof(*p->view.row_tokens));
     p->view.row_ranks = take(capacity, sizeof(*p->view.row_ranks));
@@ -196,7 +199,7 @@ static void make_plan(struct epx_plan *p, const struct shape *s, int rank)
             if (s->node[r] == node)
                 p->rank_order[placed++] = r;
     for (int r = 0; r < s->ranks; r++)
-        p->capacities[r] = ref->rank[r].capacity;
+        p->capacities[r] = -1; /* the matrix tells them */
 }
 
 /* Counts the pairs of one rank straight into everybody's matrix. */
@@ -217,6 +220,7 @@ static void count(struct epx_plan *p, const struct shape *s)
     args.shape = p->count_shape;
     args.experts = p->pair_experts;
     args.counts = counts;
+    args.capacity = (int32_t)ref->rank[p->rank].capacity;
     args.last_token = p->last_token;
     args.bad = &p->bad;
     epx_count_pairs_host(&args);

@@ -10,10 +10,12 @@
 struct epx_dispatch_rows epx_dispatch_args_of(const struct epx_request *request)
 {
     const struct epx_call *call = &request->call;
+    const struct epx_device_plan *plan = epx_device_plan_of(request);
+    int many = call->verb == EPX_VERB_DISPATCH && plan->shape.rank_major;
     struct epx_dispatch_rows args = {
         .comm = epx_device_comm_of(request),
         .note = epx_ready_note_of(request),
-        .plan = *epx_device_plan_of(request),
+        .plan = *plan,
         .num_tokens = call->num_tokens,
         .datatype = call->datatype,
         .row_bytes = call->row_bytes,
@@ -22,6 +24,8 @@ struct epx_dispatch_rows epx_dispatch_args_of(const struct epx_request *request)
         .forward = call->forward_in,
         .recv = call->rows_out,
         .recv_weights = call->weights_out,
+        .zeroed_to = request->route->attr.zero_unused ? call->recv_capacity : 0,
+        .weights_width = many ? plan->shape.top_k : 1,
     };
 
     return args;

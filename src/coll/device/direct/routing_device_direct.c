@@ -13,6 +13,7 @@ struct epx_route_tokens epx_route_args_of(const struct epx_request *request)
         .plan = *epx_device_plan_of(request),
         .ids = request->call.rows_in,
         .num_tokens = request->call.num_tokens,
+        .capacity = (int32_t)request->call.recv_capacity,
     };
 
     return args;
