@@ -6,6 +6,8 @@ libepx_core_la_SOURCES += \
   src/base/jitter.h \
   src/base/log.c \
   src/base/log.h \
+  src/base/machine.c \
+  src/base/machine.h \
   src/base/memory.c \
   src/base/memory.h \
   src/base/param.c \
@@ -22,6 +24,7 @@ endif
 
 libepx_cuda_la_SOURCES += \
   src/base/clock.c \
+  src/base/machine.c \
   src/base/memory.c
 
 if ENABLE_JITTER

@@ -5,12 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/machine.h"
+
 void *epx_memory_zeroed(size_t n, size_t element_bytes)
 {
     size_t bytes;
     void *memory = NULL;
 
-    if (__builtin_mul_overflow(n, element_bytes, &bytes) || bytes > PTRDIFF_MAX)
+    if (__builtin_mul_overflow(n, element_bytes, &bytes) || bytes > epx_machine_memory())
         return NULL;
     if (bytes < (size_t)1 << 20) {
         if (posix_memalign(&memory, EPX_LINE_BYTES, bytes ? bytes : 1) == 0)
@@ -45,11 +47,25 @@ static void **place_for_array(struct epx_arrays *arrays)
     return &list->array[i];
 }
 
+/* A sum that is too much for a number stays the largest one. */
+static void count_bytes(struct epx_arrays *arrays, int64_t n, size_t element_bytes)
+{
+    uint64_t bytes;
+
+    if (__builtin_mul_overflow((uint64_t)n, (uint64_t)element_bytes, &bytes) ||
+        __builtin_add_overflow(arrays->bytes, bytes, &arrays->bytes))
+        arrays->bytes = UINT64_MAX;
+}
+
 void *epx_arrays_add(struct epx_arrays *arrays, int64_t n, size_t element_bytes)
 {
-    void **place = place_for_array(arrays);
-    void *array = place ? epx_memory_zeroed((size_t)n, element_bytes) : NULL;
+    void **place, *array;
 
+    count_bytes(arrays, n, element_bytes);
+    if (arrays->measures)
+        return NULL;
+    place = place_for_array(arrays);
+    array = place ? epx_memory_zeroed((size_t)n, element_bytes) : NULL;
     if (array)
         *place = array;
     else
@@ -91,7 +107,8 @@ struct epx_window *epx_window_private(int num_ranks, int rank, size_t bytes)
 
     if (!window)
         return NULL;
-    if (bytes > PTRDIFF_MAX || posix_memalign(&own, EPX_PAGE_BYTES, bytes ? bytes : 1) != 0) {
+    if (bytes > epx_machine_memory() ||
+        posix_memalign(&own, EPX_PAGE_BYTES, bytes ? bytes : 1) != 0) {
         epx_window_free(window);
         return NULL;
     }

@@ -29,7 +29,8 @@ struct epx_segment {
     struct epx_segment *next;
 };
 
-/* A window in private memory: no other rank reaches it. NULL if there is not enough memory. */
+/* A window in private memory, not yet touched: no other rank reaches it. NULL if there is too
+ * little memory. */
 struct epx_window *epx_window_private(int num_ranks, int rank, size_t bytes);
 struct epx_window *epx_window_empty(int num_ranks);
 /* Frees a window and its private memory; a transport unmaps its own and clears it first. */
@@ -46,17 +47,20 @@ int epx_memory_overlap(const void *a, uint64_t a_bytes, const void *b, uint64_t 
 /* Arrays that are freed together. */
 struct epx_arrays {
     struct epx_array_list *first; /* the last few; the others follow */
+    uint64_t bytes;               /* of all arrays */
     int failed;                   /* one of them could not be had */
+    int measures;                 /* only counts the bytes: the arrays are NULL */
 };
 
-/* Adds a zeroed array of n elements, as epx_memory_zeroed; remembers a failure. */
+/* Adds a zeroed array of n elements, as epx_memory_zeroed; counts its bytes, notes a failure. */
 void *epx_arrays_add(struct epx_arrays *arrays, int64_t n, size_t element_bytes);
 void epx_arrays_free(struct epx_arrays *arrays);
 
 /* Gives a member its array. */
 #define EPX_ARRAY(arrays, member, n) ((member) = epx_arrays_add(arrays, n, sizeof(*(member))))
 
-/* Zeroed memory for n elements, 64-byte aligned; never NULL for n = 0. Freed with free(). */
+/* Zeroed memory for n elements, 64-byte aligned; never NULL for n = 0; NULL for more than the
+ * machine has, whatever it promises. Freed with free(). */
 void *epx_memory_zeroed(size_t n, size_t element_bytes);
 
 #endif

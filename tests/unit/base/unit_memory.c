@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "base/machine.h"
 #include "support/suite.h"
 
 START_TEST(buffers_overlap_if_they_share_a_byte)
@@ -82,6 +83,47 @@ START_TEST(zeroed_memory_is_zero_and_aligned)
 }
 END_TEST
 
+/* Linux would promise it where it promises everything. */
+START_TEST(more_than_the_machine_has_is_refused)
+{
+    ck_assert_ptr_null(epx_memory_zeroed(epx_machine_memory() / 16 + 1, 16));
+    ck_assert_ptr_null(epx_window_private(2, 0, epx_machine_memory() + 1));
+    ck_assert_ptr_null(epx_window_private(2, 0, SIZE_MAX));
+}
+END_TEST
+
+START_TEST(arrays_are_counted_and_freed_together)
+{
+    struct epx_arrays arrays = {0};
+    int32_t *first;
+
+    ck_assert_ptr_nonnull(EPX_ARRAY(&arrays, first, 10));
+    for (int64_t i = 0; i < 20; i++)
+        ck_assert_ptr_nonnull(epx_arrays_add(&arrays, i, 3));
+    ck_assert_uint_eq(arrays.bytes, 40 + 3 * 190);
+    ck_assert_int_eq(arrays.failed, 0);
+    ck_assert_ptr_null(epx_arrays_add(&arrays, INT64_MAX, 8));
+    ck_assert_int_eq(arrays.failed, 1);
+    ck_assert_uint_eq(arrays.bytes, UINT64_MAX);
+    epx_arrays_free(&arrays);
+    ck_assert_ptr_null(arrays.first);
+}
+END_TEST
+
+START_TEST(arrays_are_measured_before_they_are_had)
+{
+    struct epx_arrays arrays = {.measures = 1};
+
+    ck_assert_ptr_null(epx_arrays_add(&arrays, INT64_MAX, 1));
+    ck_assert_ptr_null(epx_arrays_add(&arrays, 10, 8));
+    ck_assert_uint_eq(arrays.bytes, (uint64_t)INT64_MAX + 80);
+    ck_assert_int_eq(arrays.failed, 0);
+    ck_assert_ptr_null(arrays.first);
+    epx_arrays_add(&arrays, INT64_MAX, 2);
+    ck_assert_uint_eq(arrays.bytes, UINT64_MAX);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("memory");
@@ -92,6 +134,9 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, a_segment_is_found_from_any_byte_in_it);
     tcase_add_test(tcase, a_private_window_reaches_nobody_else);
     tcase_add_test(tcase, zeroed_memory_is_zero_and_aligned);
+    tcase_add_test(tcase, more_than_the_machine_has_is_refused);
+    tcase_add_test(tcase, arrays_are_counted_and_freed_together);
+    tcase_add_test(tcase, arrays_are_measured_before_they_are_had);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* machine.h - how much memory there is. */
+#ifndef EPX_BASE_MACHINE_H
+#define EPX_BASE_MACHINE_H
+
+#include <stdint.h>
+
+/*
+ * The most bytes that this process could ever have: memory and swap of the machine, or the limit of
+ * its control group if that is less. What is more than this can be asked for, as Linux promises
+ * memory that it does not have, but never be used.
+ */
+uint64_t epx_machine_memory(void);
+
+/* The least memory limit of the control groups that the file `groups`, as /proc/self/cgroup, names,
+ * below the folder `mounted`, as /sys/fs/cgroup; UINT64_MAX = none. */
+uint64_t epx_machine_group_limit(const char *groups, const char *mounted);
+
+#endif
