@@ -58,6 +58,14 @@ static int check_alive(struct epx_comm *comm)
     return finished ? epx_fail_quietly(finished, comm->finish_message) : EPX_SUCCESS;
 }
 
+int epx_comm_pass(struct epx_comm *comm)
+{
+    epx_lock();
+    epx_progress();
+    epx_unlock();
+    return check_alive(comm);
+}
+
 static int allreduce(struct epx_comm *comm, int n, MPI_Op op)
 {
     MPI_Request request;
@@ -126,7 +134,8 @@ int epx_comm_allgather(struct epx_comm *comm, int64_t value, int64_t *values)
     EPX_TRY_COLLECTIVE(comm, MPI_Iallgather(agreement->value, 1, MPI_INT64_T, agreement->gathered,
                                             1, MPI_INT64_T, comm->traffic, &request));
     EPX_TRY(epx_comm_await(comm, &request));
-    memcpy(values, agreement->gathered, (size_t)comm->size * sizeof(*values));
+    if (values)
+        memcpy(values, agreement->gathered, (size_t)comm->size * sizeof(*values));
     return EPX_SUCCESS;
 }
 

@@ -18,6 +18,9 @@
 int epx_comm_break(struct epx_comm *comm, int mpi_error, const char *call);
 
 int epx_comm_await(struct epx_comm *comm, MPI_Request *request);
+/* Local: a pass of progress in the middle of long work that peers wait for; the error of a
+ * communicator that is finished. */
+int epx_comm_pass(struct epx_comm *comm);
 /* Every rank learns the error of the lowest rank that failed; rc is this rank's own result. */
 int epx_comm_agree(struct epx_comm *comm, int rc);
 /* EPX_ERR_ARG on all ranks unless the value is the same on all. */
@@ -28,7 +31,8 @@ int epx_comm_same_word(struct epx_comm *comm, const char *name, int64_t value,
 int epx_comm_max(struct epx_comm *comm, int64_t value, int64_t *max);
 /* Copies data from rank 0 to all; at most EPX_MAX_ERROR_STRING bytes. */
 int epx_comm_bcast(struct epx_comm *comm, void *data, int bytes);
-/* Gathers the value of each rank in values[size]; callable once comm->agreement.gathered exists. */
+/* Gathers the value of each rank in values[size], which may be NULL, and in
+ * comm->agreement.gathered, which must exist. */
 int epx_comm_allgather(struct epx_comm *comm, int64_t value, int64_t *values);
 /* Gathers in all[size][bytes]. If it fails, MPI may still read own and write all at any later
  * time. */

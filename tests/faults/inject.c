@@ -119,7 +119,6 @@ void __real_free(void *pointer);
 void *__real_mmap(void *address, size_t bytes, int access, int flags, int fd, off_t offset);
 int __real_munmap(void *address, size_t bytes);
 int __real_shm_open(const char *name, int flags, mode_t mode);
-int __real_ftruncate(int fd, off_t bytes);
 int __real_posix_fallocate(int fd, off_t offset, off_t bytes);
 int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *),
                           void *argument);
@@ -133,7 +132,6 @@ void __wrap_free(void *pointer);
 void *__wrap_mmap(void *address, size_t bytes, int access, int flags, int fd, off_t offset);
 int __wrap_munmap(void *address, size_t bytes);
 int __wrap_shm_open(const char *name, int flags, mode_t mode);
-int __wrap_ftruncate(int fd, off_t bytes);
 int __wrap_posix_fallocate(int fd, off_t offset, off_t bytes);
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *),
                           void *argument);
@@ -189,14 +187,6 @@ int __wrap_shm_open(const char *name, int flags, mode_t mode)
     if (!fails(INJECT_SHORTAGE, "shm_open"))
         return __real_shm_open(name, flags, mode);
     errno = EMFILE;
-    return -1;
-}
-
-int __wrap_ftruncate(int fd, off_t bytes)
-{
-    if (!fails(INJECT_SHORTAGE, "ftruncate"))
-        return __real_ftruncate(fd, bytes);
-    errno = ENOSPC;
     return -1;
 }
 

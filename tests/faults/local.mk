@@ -3,10 +3,12 @@
 test_programs += \
   tests/faults/test_arguments \
   tests/faults/test_cut \
+  tests/faults/test_ended \
   tests/faults/test_fatal \
   tests/faults/test_faults \
   tests/faults/test_finalize \
   tests/faults/test_inject \
+  tests/faults/test_interrupted \
   tests/faults/test_killed \
   tests/faults/test_lifetime \
   tests/faults/test_mismatch \
@@ -18,6 +20,11 @@ tests_faults_test_arguments_LDADD = $(suite_ldadd)
 
 tests_faults_test_cut_CPPFLAGS = $(suite_cppflags)
 tests_faults_test_cut_LDADD = $(suite_ldadd)
+
+# Stands between the library's inside and posix_fallocate.
+tests_faults_test_ended_CPPFLAGS = $(suite_cppflags)
+tests_faults_test_ended_LDADD = $(unit_ldadd)
+tests_faults_test_ended_LDFLAGS = -Wl,--wrap=posix_fallocate
 
 tests_faults_test_fatal_LDADD = libepx.la $(MPI_LIBS)
 
@@ -34,8 +41,12 @@ tests_faults_test_inject_CPPFLAGS = $(unit_cppflags)
 tests_faults_test_inject_LDADD = $(unit_ldadd)
 tests_faults_test_inject_LDFLAGS = \
   -Wl,--wrap=malloc,--wrap=calloc,--wrap=posix_memalign,--wrap=free \
-  -Wl,--wrap=mmap,--wrap=munmap,--wrap=shm_open,--wrap=ftruncate,--wrap=posix_fallocate \
+  -Wl,--wrap=mmap,--wrap=munmap,--wrap=shm_open,--wrap=posix_fallocate \
   -Wl,--wrap=pthread_create,--wrap=dlopen
+
+tests_faults_test_interrupted_CPPFLAGS = $(suite_cppflags)
+tests_faults_test_interrupted_LDADD = $(unit_ldadd)
+tests_faults_test_interrupted_LDFLAGS = -Wl,--wrap=posix_fallocate
 
 tests_faults_test_killed_CPPFLAGS = $(suite_cppflags)
 tests_faults_test_killed_LDADD = $(suite_ldadd)
