@@ -30,6 +30,8 @@ static const char *const texts[EPX_ERR_LASTCODE] = {
 
 static _Thread_local char message[EPX_MAX_ERROR_STRING];
 static _Thread_local const char *function;
+static _Thread_local int attempts; /* in an attempt */
+static _Thread_local int unsaid;   /* an error of the attempt that was not logged as one */
 
 void epx_status_enter(const char *name)
 {
@@ -41,6 +43,34 @@ const char *epx_status_function(void)
     return function;
 }
 
+void epx_attempt_begin(void)
+{
+    attempts = 1;
+    unsaid = 0;
+}
+
+int epx_attempt_end(int code, int handled)
+{
+    attempts = 0;
+    if (code != EPX_SUCCESS && unsaid && !handled)
+        EPX_LOG_ERROR("%s", message);
+    return code;
+}
+
+struct epx_status_place epx_status_leave(void)
+{
+    struct epx_status_place place = {function, attempts};
+
+    attempts = 0;
+    return place;
+}
+
+void epx_status_return(struct epx_status_place place)
+{
+    function = place.function;
+    attempts = place.attempts;
+}
+
 int epx_fail_list(int code, const char *format, va_list values)
 {
     int prefix = 0;
@@ -48,7 +78,8 @@ int epx_fail_list(int code, const char *format, va_list values)
     if (function)
         prefix = snprintf(message, sizeof(message), "%s: ", function);
     vsnprintf(message + prefix, sizeof(message) - (size_t)prefix, format, values);
-    EPX_LOG_ERROR("%s", message);
+    unsaid |= attempts;
+    epx_log(attempts ? EPX_LOG_LEVEL_INFO : EPX_LOG_LEVEL_ERROR, "%s", message);
     return code;
 }
 

@@ -40,6 +40,24 @@ int epx_fail(int code, const char *format, ...) EPX_PRINTF(2, 3);
 int epx_fail_list(int code, const char *format, va_list values) EPX_PRINTF(2, 0);
 int epx_fail_mpi(int mpi_code, const char *call);
 
+/*
+ * An attempt is a piece of work whose failure the caller may handle by doing something else. From
+ * begin to end this thread records errors as always, but logs them as information alone. The end
+ * logs the error of an attempt that failed on this rank, unless it is handled; returns code. There
+ * are no attempts inside attempts.
+ */
+void epx_attempt_begin(void);
+int epx_attempt_end(int code, int handled);
+
+/* What this thread is at: the function that it is in, and whether in an attempt. Other work in
+ * between, as that on other communicators, is put between these two. */
+struct epx_status_place {
+    const char *function;
+    int attempts;
+};
+struct epx_status_place epx_status_leave(void);
+void epx_status_return(struct epx_status_place place);
+
 /* Records a message that another rank or another thread made, without logging it again. */
 int epx_fail_quietly(int code, const char *message);
 

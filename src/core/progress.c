@@ -308,12 +308,12 @@ static int progress_comm(struct epx_comm *comm)
 
 int epx_progress(void)
 {
-    const char *function = epx_status_function();
+    struct epx_status_place place = epx_status_leave();
     int moved = 0;
 
     for (struct epx_comm *comm = epx_comm_first(); comm; comm = comm->next)
         moved |= progress_comm(comm);
-    epx_status_enter(function);
+    epx_status_return(place);
     return moved;
 }
 

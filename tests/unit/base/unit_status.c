@@ -95,18 +95,23 @@ START_TEST(a_copy_stays_within_its_buffer)
 }
 END_TEST
 
+static void log_all(void)
+{
+    EPX_LOG_ERROR("error %d", 1);
+    EPX_LOG_WARN("warn %d", 2);
+    EPX_LOG_INFO("info %d", 3);
+    EPX_LOG_DEBUG("debug %d", 4);
+}
+
 /* What the log writes at a level. */
-static void logged(enum epx_log_level level, char *text, size_t size)
+static void logged(enum epx_log_level level, void (*speak)(void), char *text, size_t size)
 {
     int saved = dup(STDERR_FILENO);
     FILE *file = tmpfile();
 
     dup2(fileno(file), STDERR_FILENO);
     epx_log_set_level(level);
-    EPX_LOG_ERROR("error %d", 1);
-    EPX_LOG_WARN("warn %d", 2);
-    EPX_LOG_INFO("info %d", 3);
-    EPX_LOG_DEBUG("debug %d", 4);
+    speak();
     fflush(stderr);
     dup2(saved, STDERR_FILENO);
     close(saved);
@@ -120,9 +125,74 @@ START_TEST(the_level_filters)
     static const char *const lines[] = {"error 1\n", "warn 2\n", "info 3\n", "debug 4\n"};
     char text[1024];
 
-    logged((enum epx_log_level)_i, text, sizeof(text));
+    logged((enum epx_log_level)_i, log_all, text, sizeof(text));
     for (int level = 0; level < 4; level++)
         ck_assert_int_eq(strstr(text, lines[level]) != NULL, level <= _i);
+}
+END_TEST
+
+static void handle_an_error(void)
+{
+    epx_attempt_begin();
+    ck_assert_int_eq(epx_attempt_end(epx_fail(EPX_ERR_NO_MEM, "no room"), 1), EPX_ERR_NO_MEM);
+    ck_assert_str_eq(epx_status_message(), "no room");
+}
+
+static void leave_an_error(void)
+{
+    epx_attempt_begin();
+    ck_assert_int_eq(epx_attempt_end(epx_fail(EPX_ERR_MPI, "no MPI"), 0), EPX_ERR_MPI);
+    epx_fail(EPX_ERR_ARG, "no attempt");
+}
+
+/* Another rank's error, which that rank logs. */
+static void leave_a_quiet_error(void)
+{
+    epx_attempt_begin();
+    epx_attempt_end(epx_fail_quietly(EPX_ERR_MPI, "no MPI there"), 0);
+}
+
+static void work_for_others(void)
+{
+    struct epx_status_place place;
+
+    epx_status_enter("EPX_Test");
+    epx_attempt_begin();
+    place = epx_status_leave();
+    epx_status_enter("EPX_Other");
+    epx_fail(EPX_ERR_MPI, "other work");
+    epx_status_return(place);
+    epx_fail(EPX_ERR_MPI, "own work");
+    epx_attempt_end(EPX_ERR_MPI, 1);
+    epx_status_enter(NULL);
+}
+
+START_TEST(an_error_in_an_attempt_is_logged_unless_it_is_handled)
+{
+    char text[1024];
+
+    epx_status_enter(NULL);
+    logged(EPX_LOG_LEVEL_WARN, handle_an_error, text, sizeof(text));
+    ck_assert_str_eq(text, "");
+    logged(EPX_LOG_LEVEL_INFO, handle_an_error, text, sizeof(text));
+    ck_assert_ptr_nonnull(strstr(text, "info: no room\n"));
+    ck_assert_ptr_null(strstr(text, "error:"));
+    logged(EPX_LOG_LEVEL_WARN, leave_an_error, text, sizeof(text));
+    ck_assert_ptr_nonnull(strstr(text, "error: no MPI\n"));
+    ck_assert_ptr_nonnull(strstr(text, "error: no attempt\n"));
+    logged(EPX_LOG_LEVEL_WARN, leave_a_quiet_error, text, sizeof(text));
+    ck_assert_str_eq(text, "");
+}
+END_TEST
+
+START_TEST(other_work_during_an_attempt_is_not_part_of_it)
+{
+    char text[1024];
+
+    logged(EPX_LOG_LEVEL_WARN, work_for_others, text, sizeof(text));
+    ck_assert_ptr_nonnull(strstr(text, "error: EPX_Other: other work\n"));
+    ck_assert_ptr_null(strstr(text, "own work"));
+    ck_assert_str_eq(epx_status_message(), "EPX_Test: own work");
 }
 END_TEST
 
@@ -139,6 +209,8 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, every_code_has_a_text);
     tcase_add_test(tcase, a_copy_stays_within_its_buffer);
     tcase_add_loop_test(tcase, the_level_filters, 0, 4);
+    tcase_add_test(tcase, an_error_in_an_attempt_is_logged_unless_it_is_handled);
+    tcase_add_test(tcase, other_work_during_an_attempt_is_not_part_of_it);
     suite_add_tcase(suite, tcase);
     return suite;
 }
