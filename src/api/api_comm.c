@@ -330,26 +330,46 @@ int EPX_Comm_get_stats(EPX_Comm comm, EPX_Stats *stats)
     return epx_api_return(comm, rc);
 }
 
+/* Collective, agreed: private memory instead of a window, for which there is no room. */
+static int allocate_private(struct epx_comm *comm, size_t bytes, struct epx_segment *segment)
+{
+    char why[EPX_MAX_ERROR_STRING];
+    int rc = EPX_SUCCESS;
+
+    snprintf(why, sizeof(why), "%s", epx_status_message());
+    segment->is_spare = 1;
+    segment->window = epx_window_private(comm->size, comm->rank, bytes);
+    if (!segment->window)
+        rc = epx_fail(EPX_ERR_NO_MEM, "no memory for %zu bytes", bytes);
+    rc = epx_comm_agree(comm, rc);
+    if (rc != EPX_SUCCESS) {
+        epx_window_free(segment->window);
+        return rc;
+    }
+    epx_transport_tell(comm, &comm->told_memory,
+                       "private memory, into which others cannot store, is used instead of shared "
+                       "memory",
+                       why);
+    return EPX_SUCCESS;
+}
+
 /* Makes a window, or private memory if auto chose the transport and there is no room for a
  * window. */
 static int allocate_window(struct epx_comm *comm, size_t bytes, struct epx_segment *segment)
 {
     struct epx_transport *transport = comm->transport;
-    int rc = epx_transport_window_create(transport, bytes, &segment->window);
+    int may_be_private = !comm->params.transport && transport->direct, rc;
 
-    segment->reachable =
-        rc == EPX_SUCCESS && !transport->ops->messages && !transport->ops->exchanges;
-    if (rc != EPX_ERR_NO_MEM || comm->params.transport || !transport->direct)
-        return rc;
-    EPX_LOG_WARN("%s; EPX_Alloc_mem falls back to private memory", epx_status_message());
-    segment->is_spare = 1;
-    segment->window = epx_window_private(comm->size, comm->rank, bytes);
-    rc = epx_comm_agree(comm, segment->window
-                                  ? EPX_SUCCESS
-                                  : epx_fail(EPX_ERR_NO_MEM, "no memory for %zu bytes", bytes));
-    if (rc != EPX_SUCCESS)
-        epx_window_free(segment->window);
-    return rc;
+    if (!may_be_private) {
+        EPX_TRY(epx_transport_window_create(transport, bytes, &segment->window));
+        segment->reachable = !transport->ops->messages && !transport->ops->exchanges;
+        return EPX_SUCCESS;
+    }
+    epx_attempt_begin();
+    rc = epx_transport_window_create(transport, bytes, &segment->window);
+    epx_attempt_end(rc, rc == EPX_ERR_NO_MEM);
+    segment->reachable = rc == EPX_SUCCESS;
+    return rc == EPX_ERR_NO_MEM ? allocate_private(comm, bytes, segment) : rc;
 }
 
 static int alloc_mem(struct epx_comm *comm, MPI_Aint bytes, void *baseptr)

@@ -183,27 +183,52 @@ static int attach_named(struct epx_comm *comm, const char *name)
     return attach(comm, named);
 }
 
-static int attach_first(struct epx_comm *comm)
+/* The first transport that could not be set up, and why. */
+struct passed {
+    const char *name; /* NULL = none */
+    char why[EPX_MAX_ERROR_STRING];
+};
+
+/* Tries a line of the list; comm->transport stays NULL if it cannot be used. */
+static int try_line(struct epx_comm *comm, const struct epx_listed *entry, struct passed *passed,
+                    char *why)
 {
-    char why[EPX_WHY_MAX];
     int usable, rc;
 
-    for (const struct epx_listed *entry = epx_transports; entry->name; entry++) {
-        if (!has_memory(comm, entry))
-            continue;
-        EPX_TRY(usable_on_all(comm, entry, &usable, why));
-        if (!usable) {
-            EPX_LOG_INFO("transport %s passed over: %s", entry->name, why);
-            continue;
-        }
-        rc = attach(comm, entry);
-        if (rc == EPX_SUCCESS || comm->finished)
-            return rc;
-        EPX_LOG_WARN("transport %s passed over: %s", entry->name, epx_status_message());
+    EPX_TRY(usable_on_all(comm, entry, &usable, why));
+    if (!usable) {
+        EPX_LOG_INFO("transport %s passed over: %s", entry->name, why);
+        return EPX_SUCCESS;
     }
-    return epx_fail(comm->params.memory == EPX_MEMORY_CUDA ? EPX_ERR_UNSUPPORTED
-                                                           : EPX_ERR_TRANSPORT,
-                    "no transport is usable: %s", why);
+    epx_attempt_begin();
+    rc = attach(comm, entry);
+    epx_attempt_end(rc, !comm->finished);
+    if (rc == EPX_SUCCESS || comm->finished)
+        return rc;
+    EPX_LOG_INFO("transport %s passed over: %s", entry->name, epx_status_message());
+    snprintf(why, EPX_WHY_MAX, "%.*s", EPX_WHY_MAX - 1, epx_status_message());
+    if (!passed->name) {
+        passed->name = entry->name;
+        snprintf(passed->why, sizeof(passed->why), "%s", epx_status_message());
+    }
+    return EPX_SUCCESS;
+}
+
+static int attach_first(struct epx_comm *comm)
+{
+    struct passed passed = {.name = NULL};
+    char why[EPX_WHY_MAX];
+
+    for (const struct epx_listed *entry = epx_transports; entry->name && !comm->transport; entry++)
+        if (has_memory(comm, entry))
+            EPX_TRY(try_line(comm, entry, &passed, why));
+    EPX_FAIL_IF(!comm->transport,
+                comm->params.memory == EPX_MEMORY_CUDA ? EPX_ERR_UNSUPPORTED : EPX_ERR_TRANSPORT,
+                "no transport is usable: %s", why);
+    if (passed.name && comm->rank == 0)
+        EPX_LOG_WARN("transport %s is used instead of %s: %s", comm->transport->name, passed.name,
+                     passed.why);
+    return EPX_SUCCESS;
 }
 
 static int is_for(const char *name, enum epx_memory_kind memory)
@@ -276,11 +301,21 @@ static const struct epx_listed *last_listed(void)
     return entry;
 }
 
+int epx_transport_may_spare(const struct epx_comm *comm)
+{
+    return !comm->params.transport && !comm->threaded && comm->transport->direct;
+}
+
+void epx_transport_tell(const struct epx_comm *comm, int *told, const char *instead,
+                        const char *why)
+{
+    if (comm->rank == 0)
+        epx_log(*told ? EPX_LOG_LEVEL_INFO : EPX_LOG_LEVEL_WARN, "%s: %s", instead, why);
+    *told = 1;
+}
+
 int epx_transport_spare(struct epx_comm *comm, struct epx_transport **spare)
 {
-    *spare = NULL;
-    if (comm->params.transport || comm->threaded || !comm->transport->direct)
-        return EPX_SUCCESS;
     if (!comm->spare)
         EPX_TRY(make(comm, last_listed(), &comm->spare));
     *spare = comm->spare;

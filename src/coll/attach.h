@@ -7,7 +7,8 @@
 
 /*
  * Collective: attaches the first usable transport for the communicator's memory space, or the
- * one that its hint names. With auto a transport that cannot be set up is passed over.
+ * one that its hint names. With auto a transport that cannot be set up is passed over, with one
+ * warning on rank 0.
  */
 int epx_transport_attach(struct epx_comm *comm);
 /* Frees the transport and the spare one; on all ranks at the same place, and may wait for peers.
@@ -18,11 +19,14 @@ void epx_transport_retire(struct epx_comm *comm);
 const char *epx_transport_name(const struct epx_comm *comm);
 /* The operations on device memory, NULL on host memory. */
 const struct epx_device_ops *epx_transport_device_ops(const struct epx_comm *comm);
-/*
- * Collective: a transport that needs no shared memory, for a route whose windows do not fit.
- * *spare stays NULL if the user named the transport or a thread progresses it.
- */
+/* Whether a route whose windows do not fit may use another transport: not if the user named the
+ * transport or a thread progresses it. */
+int epx_transport_may_spare(const struct epx_comm *comm);
+/* Collective: a transport that needs no shared memory, for such a route. */
 int epx_transport_spare(struct epx_comm *comm, struct epx_transport **spare);
+/* Tells what is used instead of what is short, and why: a warning of rank 0, the first time. */
+void epx_transport_tell(const struct epx_comm *comm, int *told, const char *instead,
+                        const char *why);
 
 /* For epx_info: reports on line `index` of the list, from 0; EPX_ERR_ARG past the end.
  * Collective. */

@@ -167,20 +167,33 @@ static int allocate_records(struct epx_route *route)
     return EPX_SUCCESS;
 }
 
+/* Collective, agreed: makes the window of a transport that needs no shared memory. */
+static int fall_back(struct epx_route *route, size_t bytes)
+{
+    const char *short_of = route->transport->name;
+    char why[EPX_MAX_ERROR_STRING], instead[64];
+
+    snprintf(why, sizeof(why), "%s", epx_status_message());
+    EPX_TRY(epx_transport_spare(route->comm, &route->transport));
+    EPX_TRY(epx_transport_window_create(route->transport, bytes, &route->window));
+    snprintf(instead, sizeof(instead), "transport %s is used for a route instead of %s",
+             route->transport->name, short_of);
+    epx_transport_tell(route->comm, &route->comm->told_routes, instead, why);
+    return EPX_SUCCESS;
+}
+
 static int create_window(struct epx_route *route)
 {
     size_t bytes = layout_window(route->plan).bytes;
-    struct epx_transport *transport = route->transport, *spare;
-    int rc = epx_transport_window_create(transport, bytes, &route->window);
+    int may_fall_back = epx_transport_may_spare(route->comm), rc;
 
-    if (rc == EPX_ERR_NO_MEM) {
-        EPX_TRY(epx_transport_spare(route->comm, &spare));
-        if (!spare)
-            return rc;
-        EPX_LOG_WARN("%s; the route falls back to transport %s", epx_status_message(), spare->name);
-        route->transport = spare;
-        rc = epx_transport_window_create(spare, bytes, &route->window);
-    }
+    if (may_fall_back)
+        epx_attempt_begin();
+    rc = epx_transport_window_create(route->transport, bytes, &route->window);
+    if (may_fall_back)
+        epx_attempt_end(rc, rc == EPX_ERR_NO_MEM);
+    if (may_fall_back && rc == EPX_ERR_NO_MEM)
+        rc = fall_back(route, bytes);
     EPX_TRY(rc);
     if (!route->transport->staged)
         return EPX_SUCCESS;

@@ -94,6 +94,7 @@ struct epx_comm {
     struct epx_route *routes;     /* not yet freed by the user */
     struct epx_route *buried;     /* freed after the communicator finished */
 
+    int told_routes, told_memory; /* that they are short of shared memory */
     EPX_Stats stats;
     int async_error;
     char message[EPX_MAX_ERROR_STRING]; /* the last error */
