@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/jitter.h"
+#include "base/machine.h"
 #include "coll/attach.h"
 #include "coll/hier/hier.h"
 #include "coll/route_plan.h"
@@ -110,28 +111,80 @@ static void plan_free(struct epx_route *route)
     route->plan = NULL;
 }
 
+/* Expects sizes that numbers can hold: then so do all sums of layout_window. */
 static int find_capacity(struct epx_route *route)
 {
-    EPX_FAIL_IF(epx_count_words(route->plan->count_shape) > INT32_MAX / sizeof(int32_t),
-                EPX_ERR_COUNT, "counts of %d experts do not fit one message",
-                route->attr.num_experts);
+    const struct epx_plan *plan = route->plan;
+    int64_t tokens = (int64_t)plan->num_ranks * plan->shape.max_tokens, records;
+
+    EPX_FAIL_IF(epx_count_words(plan->count_shape) > INT32_MAX / sizeof(int32_t), EPX_ERR_COUNT,
+                "counts of %d experts do not fit one message", plan->shape.num_experts);
+    EPX_FAIL_IF(
+        __builtin_mul_overflow(tokens, (int64_t)epx_record_bytes(plan->record_shape), &records) ||
+            records > INT64_MAX / 4,
+        EPX_ERR_COUNT, "max_tokens is %d: records of %lld tokens are too many bytes",
+        plan->shape.max_tokens, (long long)tokens);
     return epx_route_find_capacity(route, &route->plan->shape);
+}
+
+/* Allocates the records that this rank sends: they are made here before they go to other ranks. */
+static void allocate_records(struct epx_plan *plan)
+{
+    int32_t most = plan->shape.top_k < plan->num_ranks ? plan->shape.top_k : plan->num_ranks;
+
+    plan->own_records = epx_arrays_add(&plan->arrays, (int64_t)plan->shape.max_tokens * most,
+                                       epx_record_bytes(plan->record_shape));
+}
+
+/* Expects private memory for all arrays, and for a window that is private, on this machine: Linux
+ * may promise more than that. */
+static int check_memory(const struct epx_route *route)
+{
+    const struct epx_plan *plan = route->plan;
+    uint64_t bytes = plan->arrays.bytes, machine = epx_machine_memory();
+    uint64_t window = route->transport->staged ? layout_window(plan).bytes : 0;
+
+    EPX_FAIL_IF(plan->arrays.failed || __builtin_add_overflow(bytes, window, &bytes) ||
+                    bytes > machine,
+                EPX_ERR_NO_MEM,
+                "a route of %d tokens of %d choices to %lld rows takes %llu bytes of private "
+                "memory on each rank, of %llu that the machine has",
+                plan->shape.max_tokens, plan->shape.top_k, (long long)route->capacity,
+                (unsigned long long)bytes, (unsigned long long)machine);
+    return EPX_SUCCESS;
+}
+
+static void add_arrays(const struct epx_route *route)
+{
+    allocate_home(route->plan);
+    allocate_expert(route->plan, route->capacity);
+    if (route->transport->staged)
+        allocate_records(route->plan);
 }
 
 static int allocate(struct epx_route *route)
 {
     struct epx_plan *plan = route->plan;
 
-    allocate_home(plan);
-    allocate_expert(plan, route->capacity);
-    EPX_FAIL_IF(plan->arrays.failed, EPX_ERR_NO_MEM,
-                "no memory for a route of %d tokens to %lld rows", plan->shape.max_tokens,
-                (long long)route->capacity);
+    plan->arrays.measures = 1;
+    add_arrays(route);
+    EPX_TRY(check_memory(route));
+    plan->arrays = (struct epx_arrays){0};
+    add_arrays(route);
+    EPX_TRY(check_memory(route));
     epx_nodes_order(route->comm->node, route->comm->num_nodes, plan->num_ranks, plan->rank_order);
+    if (!route->transport->hier)
+        return EPX_SUCCESS;
+    EPX_TRY(epx_node_plan_create(route->comm, plan));
+    return check_memory(route);
+}
+
+/* Writes what does not change later, once all memory was had. */
+static void fill(struct epx_plan *plan)
+{
     epx_find_owners(plan->owner, plan->shape.num_experts, plan->num_ranks);
     memset(plan->view.slots, 0xff,
            (size_t)plan->shape.max_tokens * (size_t)plan->shape.top_k * sizeof(*plan->view.slots));
-    return route->transport->hier ? epx_node_plan_create(route->comm, plan) : EPX_SUCCESS;
 }
 
 static void place_window(struct epx_route *route)
@@ -154,19 +207,6 @@ static void place_window(struct epx_route *route)
     }
 }
 
-/* Allocates the records that this rank sends: they are made here before they go to other ranks. */
-static int allocate_records(struct epx_route *route)
-{
-    struct epx_plan *plan = route->plan;
-    int32_t most = plan->shape.top_k < plan->num_ranks ? plan->shape.top_k : plan->num_ranks;
-
-    plan->own_records = epx_arrays_add(&plan->arrays, (int64_t)plan->shape.max_tokens * most,
-                                       epx_record_bytes(plan->record_shape));
-    EPX_FAIL_IF(!plan->own_records, EPX_ERR_NO_MEM, "no memory for the records of %d tokens",
-                plan->shape.max_tokens);
-    return EPX_SUCCESS;
-}
-
 /* Collective, agreed: makes the window of a transport that needs no shared memory. */
 static int fall_back(struct epx_route *route, size_t bytes)
 {
@@ -175,6 +215,8 @@ static int fall_back(struct epx_route *route, size_t bytes)
 
     snprintf(why, sizeof(why), "%s", epx_status_message());
     EPX_TRY(epx_transport_spare(route->comm, &route->transport));
+    allocate_records(route->plan);
+    EPX_TRY(epx_comm_agree(route->comm, check_memory(route)));
     EPX_TRY(epx_transport_window_create(route->transport, bytes, &route->window));
     snprintf(instead, sizeof(instead), "transport %s is used for a route instead of %s",
              route->transport->name, short_of);
@@ -185,21 +227,20 @@ static int fall_back(struct epx_route *route, size_t bytes)
 static int create_window(struct epx_route *route)
 {
     size_t bytes = layout_window(route->plan).bytes;
-    int may_fall_back = epx_transport_may_spare(route->comm), rc;
+    int rc;
 
-    if (may_fall_back)
-        epx_attempt_begin();
+    if (!epx_transport_may_spare(route->comm))
+        return epx_transport_window_create(route->transport, bytes, &route->window);
+    epx_attempt_begin();
     rc = epx_transport_window_create(route->transport, bytes, &route->window);
-    if (may_fall_back)
-        epx_attempt_end(rc, rc == EPX_ERR_NO_MEM);
-    if (may_fall_back && rc == EPX_ERR_NO_MEM)
-        rc = fall_back(route, bytes);
-    EPX_TRY(rc);
-    if (!route->transport->staged)
-        return EPX_SUCCESS;
-    return epx_comm_agree(route->comm, allocate_records(route));
+    epx_attempt_end(rc, rc == EPX_ERR_NO_MEM);
+    return rc == EPX_ERR_NO_MEM ? fall_back(route, bytes) : rc;
 }
 
+/*
+ * Asks first, touches later: sizes, then all private memory, then the window, on all ranks; only
+ * then is anything large written.
+ */
 int epx_routing_create(struct epx_route *route)
 {
     struct epx_comm *comm = route->comm;
@@ -218,6 +259,7 @@ int epx_routing_create(struct epx_route *route)
     EPX_TRY(epx_comm_agree(comm, rc));
     EPX_TRY(create_window(route));
     place_window(route);
+    fill(route->plan);
     epx_route_show_view(route, &route->plan->shape, &route->plan->view);
     return EPX_SUCCESS;
 }

@@ -7,6 +7,7 @@ test_programs += \
   tests/faults/test_fatal \
   tests/faults/test_faults \
   tests/faults/test_finalize \
+  tests/faults/test_huge \
   tests/faults/test_inject \
   tests/faults/test_interrupted \
   tests/faults/test_killed \
@@ -33,6 +34,9 @@ tests_faults_test_faults_LDADD = $(suite_ldadd)
 
 tests_faults_test_finalize_CPPFLAGS = $(suite_cppflags)
 tests_faults_test_finalize_LDADD = $(suite_ldadd)
+
+tests_faults_test_huge_CPPFLAGS = $(suite_cppflags)
+tests_faults_test_huge_LDADD = $(suite_ldadd)
 
 # inject.c stands between the library's inside and what it calls.
 tests_faults_test_inject_SOURCES = tests/faults/test_inject.c \

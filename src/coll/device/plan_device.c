@@ -22,7 +22,8 @@
  */
 enum { PART_COUNTS, PART_RECORDS, PART_OUTGOING, PART_WEIGHTS, PART_STAGE, NUM_PARTS };
 
-/* Gives out the window from its start; with base NULL it only measures. */
+/* Gives out the window from its start; with base NULL it only measures. What is too much for a
+ * number stays SIZE_MAX. */
 struct arena {
     char *base;
     size_t used;
@@ -30,9 +31,11 @@ struct arena {
 
 static void *carve(struct arena *arena, int64_t n, size_t element_bytes)
 {
-    size_t at = arena->used;
+    size_t at = arena->used, bytes;
 
-    arena->used += (size_t)epx_round_up((int64_t)((size_t)n * element_bytes), 256);
+    if (__builtin_mul_overflow((size_t)n, element_bytes, &bytes) || bytes > PTRDIFF_MAX - 256 ||
+        __builtin_add_overflow(at, (size_t)epx_round_up((int64_t)bytes, 256), &arena->used))
+        arena->used = SIZE_MAX;
     return arena->base ? arena->base + at : NULL;
 }
 
@@ -51,19 +54,25 @@ static int64_t weights_bytes(const struct epx_route *route, const struct epx_dev
                : 0;
 }
 
-/* Bytes of the route's own stage, 0 = none: at the least a segment of a row from each rank, twice
- * as much where weights may follow the row. */
-static int64_t route_stage_bytes(const struct epx_route *route, const struct epx_device_plan *plan)
+/* Finds the bytes of the route's own stage, 0 = none: at the least a segment of a row from each
+ * rank, twice as much where weights may follow the row. */
+static int find_stage(const struct epx_route *route, struct epx_device_plan *plan)
 {
     int64_t rows = exchanges_messages(route) ? plan->nodes.width : plan->most_rows;
     int64_t least =
         (exchanges_messages(route) ? 2 * rows : route->comm->size) * EPX_SEGMENT_QUANTUM;
-    int64_t bytes = plan->shape.max_tokens * rows *
-                    (epx_round_up(route->attr.max_row_bytes, 16) + weights_bytes(route, plan));
+    int64_t most = route->attr.max_row_bytes, bytes;
 
-    if (route->attr.max_row_bytes == 0)
-        return 0;
-    return bytes > least ? bytes : least;
+    if (most == 0)
+        return EPX_SUCCESS;
+    EPX_FAIL_IF(most > INT64_MAX / 2 ||
+                    __builtin_mul_overflow(plan->shape.max_tokens * rows,
+                                           epx_round_up(most, 16) + weights_bytes(route, plan),
+                                           &bytes),
+                EPX_ERR_COUNT, "%d tokens with max_row_bytes of %lld are too many bytes",
+                plan->shape.max_tokens, (long long)most);
+    plan->stage_bytes = bytes > least ? bytes : least;
+    return EPX_SUCCESS;
 }
 
 static void carve_exchanged(struct arena *arena, const struct epx_route *route,
@@ -163,7 +172,6 @@ static void fix_plan(const struct epx_route *route, struct epx_device_plan *plan
             plan->record_share +=
                 epx_round_up(plan->shape.max_tokens * (int64_t)epx_entry_bytes(attr->top_k), 16);
     }
-    plan->stage_bytes = route_stage_bytes(route, plan);
 }
 
 static int find_capacity(struct epx_route *route, const struct epx_device_plan *plan)
@@ -305,17 +313,32 @@ static void plan_free(struct epx_route *route)
     route->device_plan = NULL;
 }
 
-static int create_window(struct epx_route *route, struct epx_device_plan *plan)
+/* Finds the bytes of the window, before memory is asked for. */
+static int measure(struct epx_route *route, struct epx_device_plan *plan, size_t *bytes)
 {
-    const struct epx_transport *transport = route->transport;
-    struct arena measured = {NULL, 0}, arena = {NULL, 0};
+    struct arena measured = {NULL, 0};
     size_t offsets[NUM_PARTS];
 
+    EPX_TRY(find_capacity(route, plan));
+    EPX_TRY(find_stage(route, plan));
     carve_all(&measured, route, plan, offsets);
-    EPX_TRY(transport->ops->window_create(transport->state, measured.used, &route->window));
+    EPX_FAIL_IF(measured.used > PTRDIFF_MAX / 2, EPX_ERR_COUNT,
+                "a route of %d tokens of %d choices to %lld rows takes too many bytes",
+                plan->shape.max_tokens, plan->shape.top_k, (long long)route->capacity);
+    *bytes = measured.used;
+    return EPX_SUCCESS;
+}
+
+static int create_window(struct epx_route *route, struct epx_device_plan *plan, size_t bytes)
+{
+    const struct epx_transport *transport = route->transport;
+    struct arena arena = {NULL, 0};
+    size_t offsets[NUM_PARTS];
+
+    EPX_TRY(transport->ops->window_create(transport->state, bytes, &route->window));
     arena.base = route->window->own;
     carve_all(&arena, route, plan, offsets);
-    return epx_comm_agree(route->comm, fill_window(route, plan, offsets, measured.used));
+    return epx_comm_agree(route->comm, fill_window(route, plan, offsets, bytes));
 }
 
 int epx_device_route_create(struct epx_route *route)
@@ -323,17 +346,18 @@ int epx_device_route_create(struct epx_route *route)
     struct epx_comm *comm = route->comm;
     struct epx_device_plan *plan = calloc(1, sizeof(*plan));
     int rc = plan ? EPX_SUCCESS : epx_fail(EPX_ERR_NO_MEM, "no memory for a plan");
+    size_t bytes = 0;
 
     route->plan_free = plan_free;
     route->transport = comm->transport;
     route->device_plan = plan;
     if (rc == EPX_SUCCESS) {
         fix_plan(route, plan);
-        rc = find_capacity(route, plan);
+        rc = measure(route, plan, &bytes);
     }
     rc = epx_comm_agree(comm, rc);
     if (rc == EPX_SUCCESS)
-        rc = create_window(route, plan);
+        rc = create_window(route, plan, bytes);
     if (rc == EPX_SUCCESS)
         epx_route_show_view(route, &plan->shape, &plan->view);
     return rc;
