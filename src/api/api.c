@@ -144,7 +144,7 @@ static int free_leftovers(MPI_Comm self, int keyval, void *attribute, void *stat
     (void)attribute;
     (void)state;
     epx_lock();
-    while ((comm = epx_comm_first())) {
+    while ((comm = epx_comm_any())) {
         EPX_LOG_WARN("a communicator of %d ranks was not freed before MPI_Finalize", comm->size);
         if (epx_transport_device_ops(comm))
             leave_device(comm);

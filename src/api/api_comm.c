@@ -254,7 +254,7 @@ static void listen_to_device(struct epx_comm *comm)
 {
     int error;
 
-    epx_progress();
+    epx_progress_comm(comm);
     if (comm->async_error)
         return;
     error = epx_transport_device_ops(comm)->take_replay_error(comm->transport->device);

@@ -8,6 +8,8 @@ libepx_core_la_SOURCES += \
   src/base/log.h \
   src/base/machine.c \
   src/base/machine.h \
+  src/base/machine_key.c \
+  src/base/machine_key.h \
   src/base/memory.c \
   src/base/memory.h \
   src/base/param.c \

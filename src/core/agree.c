@@ -25,7 +25,15 @@ int epx_comm_break(struct epx_comm *comm, int mpi_error, const char *call)
     return epx_fail_quietly(rc, message);
 }
 
-int epx_comm_await(struct epx_comm *comm, MPI_Request *request)
+static void count_waiting(struct epx_comm *comm, int change)
+{
+    epx_lock();
+    comm->awaited += change;
+    epx_comm_relist(comm);
+    epx_unlock();
+}
+
+static int await(struct epx_comm *comm, MPI_Request *request)
 {
     struct epx_clock clock = {0};
     int done = 0, idle = 0;
@@ -46,6 +54,16 @@ int epx_comm_await(struct epx_comm *comm, MPI_Request *request)
         idle = moved ? 0 : idle + 1;
         epx_progress_pause(idle);
     }
+}
+
+int epx_comm_await(struct epx_comm *comm, MPI_Request *request)
+{
+    int rc;
+
+    count_waiting(comm, 1);
+    rc = await(comm, request);
+    count_waiting(comm, -1);
+    return rc;
 }
 
 static int check_alive(struct epx_comm *comm)
@@ -92,6 +110,17 @@ int epx_comm_agree(struct epx_comm *comm, int rc)
                                   (int)agreement->value[0], comm->traffic, &request));
     EPX_TRY(epx_comm_await(comm, &request));
     return epx_fail_quietly(agreement->code, agreement->message);
+}
+
+int epx_comm_equal(struct epx_comm *comm, int64_t value, int *equal)
+{
+    int64_t *ends = comm->agreement.value;
+
+    ends[0] = value;
+    ends[1] = ~value;
+    EPX_TRY(allreduce(comm, 2, MPI_MAX));
+    *equal = ends[0] == ~ends[1];
+    return EPX_SUCCESS;
 }
 
 int epx_comm_same(struct epx_comm *comm, const char *name, int64_t value)

@@ -23,6 +23,8 @@ int epx_comm_await(struct epx_comm *comm, MPI_Request *request);
 int epx_comm_pass(struct epx_comm *comm);
 /* Every rank learns the error of the lowest rank that failed; rc is this rank's own result. */
 int epx_comm_agree(struct epx_comm *comm, int rc);
+/* Whether the value is the same on all ranks. */
+int epx_comm_equal(struct epx_comm *comm, int64_t value, int *equal);
 /* EPX_ERR_ARG on all ranks unless the value is the same on all. */
 int epx_comm_same(struct epx_comm *comm, const char *name, int64_t value);
 /* As epx_comm_same, for a value that users know by a word; words NULL: by the number. */

@@ -5,38 +5,94 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct epx_comm *all_comms;    /* under the lock */
+static struct list {
+    struct epx_comm *first, *last;
+} busy_comms, idle_comms;             /* under the lock */
 static struct epx_comm *buried_comms; /* under the lock */
 static struct epx_comm spare_comm;    /* under the lock */
 static int spare_taken;
 
-struct epx_comm *epx_comm_first(void)
+static struct list *list_of(const struct epx_comm *comm)
 {
-    return all_comms;
+    return comm->listed == EPX_LISTED_BUSY ? &busy_comms : &idle_comms;
+}
+
+static void append(struct epx_comm *comm, enum epx_listed_as as)
+{
+    struct list *list;
+
+    comm->listed = as;
+    list = list_of(comm);
+    comm->next = NULL;
+    comm->previous = list->last;
+    if (list->last)
+        list->last->next = comm;
+    else
+        list->first = comm;
+    list->last = comm;
+}
+
+static void take_out(struct epx_comm *comm)
+{
+    struct list *list = list_of(comm);
+
+    if (comm->next)
+        comm->next->previous = comm->previous;
+    else
+        list->last = comm->previous;
+    if (comm->previous)
+        comm->previous->next = comm->next;
+    else
+        list->first = comm->next;
+    comm->next = comm->previous = NULL;
+    comm->listed = EPX_UNLISTED;
 }
 
 void epx_comm_enlist(struct epx_comm *comm)
 {
-    struct epx_comm **end = &all_comms;
-
     epx_lock();
-    while (*end)
-        end = &(*end)->next;
-    *end = comm;
+    append(comm, EPX_LISTED_IDLE);
+    epx_comm_relist(comm);
     epx_unlock();
 }
 
 void epx_comm_unlist(struct epx_comm *comm)
 {
-    struct epx_comm **link = &all_comms;
-
     epx_lock();
-    while (*link && *link != comm)
-        link = &(*link)->next;
-    if (*link)
-        *link = comm->next;
-    comm->next = NULL;
+    if (comm->listed != EPX_UNLISTED)
+        take_out(comm);
     epx_unlock();
+}
+
+void epx_comm_relist(struct epx_comm *comm)
+{
+    enum epx_listed_as as = comm->first || comm->awaited ? EPX_LISTED_BUSY : EPX_LISTED_IDLE;
+
+    if (comm->listed == EPX_UNLISTED || comm->listed == as)
+        return;
+    take_out(comm);
+    append(comm, as);
+}
+
+struct epx_comm *epx_comm_any(void)
+{
+    return busy_comms.first ? busy_comms.first : idle_comms.first;
+}
+
+struct epx_comm *epx_comm_first_busy(void)
+{
+    return busy_comms.first;
+}
+
+struct epx_comm *epx_comm_next_idle(void)
+{
+    struct epx_comm *comm = idle_comms.first;
+
+    if (comm) {
+        take_out(comm);
+        append(comm, EPX_LISTED_IDLE);
+    }
+    return comm;
 }
 
 enum epx_distance epx_comm_distance(const struct epx_comm *comm, int rank)
@@ -73,7 +129,7 @@ struct epx_comm *epx_comm_allocate(const struct epx_params *params, int *own_rc)
         return NULL;
     comm->references = 1;
     comm->params = *params;
-    comm->user = comm->traffic = comm->control = MPI_COMM_NULL;
+    comm->user = comm->traffic = MPI_COMM_NULL;
     comm->stats.size = sizeof(comm->stats);
     return comm;
 }
@@ -103,13 +159,13 @@ static void bury(struct epx_comm *comm)
 
 void epx_comm_close(struct epx_comm *comm)
 {
-    MPI_Comm *parts[] = {&comm->control, &comm->traffic, &comm->user};
+    MPI_Comm *parts[] = {&comm->traffic, &comm->user};
 
     if (comm->finished) {
         bury(comm);
         return;
     }
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 2; i++)
         if (*parts[i] != MPI_COMM_NULL)
             MPI_Comm_free(parts[i]);
     epx_comm_release(comm);

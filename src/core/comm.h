@@ -68,8 +68,7 @@ struct epx_comm {
     int references;
     int rank, size;
     MPI_Comm user;    /* duplicate with the user's error handler; the library never sends on it */
-    MPI_Comm traffic; /* collectives of this library */
-    MPI_Comm control; /* point-to-point messages of the transport */
+    MPI_Comm traffic; /* collectives of agree.h, letters; the two never meet in MPI */
     struct epx_agreement agreement;
     struct epx_params params;
     int *node; /* [size] node of each rank, numbered by lowest rank */
@@ -105,7 +104,10 @@ struct epx_comm {
     int threaded;
     int thread_stops;
     pthread_t thread;
-    struct epx_comm *next; /* all communicators of the process */
+    /* in a list of the process, see epx_comm_enlist */
+    enum epx_listed_as { EPX_UNLISTED, EPX_LISTED_IDLE, EPX_LISTED_BUSY } listed;
+    int awaited; /* threads that wait in agree.h */
+    struct epx_comm *next, *previous;
 };
 
 /*
@@ -125,10 +127,20 @@ void epx_comm_close(struct epx_comm *comm);
 void epx_comm_retain(struct epx_comm *comm);
 void epx_comm_release(struct epx_comm *comm);
 
-/* The communicators that are progressed; walk the list with the lock held. */
+/*
+ * The communicators that are progressed, in two lists: the busy ones, which have requests or threads
+ * that wait, and the idle ones. Call epx_comm_relist after the one or the other begins or ends;
+ * call all but the first two with the lock held.
+ */
 void epx_comm_enlist(struct epx_comm *comm);
 void epx_comm_unlist(struct epx_comm *comm);
-struct epx_comm *epx_comm_first(void);
+void epx_comm_relist(struct epx_comm *comm);
+/* Any communicator; NULL = there is none. */
+struct epx_comm *epx_comm_any(void);
+/* The first busy one; its member next leads to the others. */
+struct epx_comm *epx_comm_first_busy(void);
+/* The idle one whose turn it is: all take turns. NULL = there is none. */
+struct epx_comm *epx_comm_next_idle(void);
 
 enum epx_distance epx_comm_distance(const struct epx_comm *comm, int rank);
 

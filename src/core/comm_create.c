@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/machine_key.h"
 #include "core/agree.h"
 
 /* Duplicates by a nonblocking call, so that a rank that never comes is noticed. */
@@ -20,8 +21,7 @@ static int duplicate(struct epx_comm *comm, MPI_Comm original, MPI_Comm *copy)
 static int duplicate_all(struct epx_comm *comm, MPI_Comm original)
 {
     EPX_TRY(duplicate(comm, original, &comm->user));
-    EPX_TRY(duplicate(comm, comm->user, &comm->traffic));
-    return duplicate(comm, comm->traffic, &comm->control);
+    return duplicate(comm, comm->user, &comm->traffic);
 }
 
 /* The name that MPI prints of the communicator whose error handler it calls. */
@@ -40,57 +40,44 @@ static int name_user_comm(const struct epx_comm *comm, MPI_Comm original)
 static int return_errors(const struct epx_comm *comm)
 {
     EPX_TRY_MPI(MPI_Comm_set_errhandler(comm->traffic, MPI_ERRORS_RETURN));
-    EPX_TRY_MPI(MPI_Comm_set_errhandler(comm->control, MPI_ERRORS_RETURN));
     return EPX_SUCCESS;
 }
 
-/* Numbers the nodes by their lowest rank, given each rank's node leader. */
-static int number_nodes(const int64_t *leaders, int size, int *node)
+/* Numbers the nodes by their lowest rank, given the key of each rank's machine. */
+static int number_nodes(const int64_t *keys, int size, int *node)
 {
     int nodes = 0;
 
-    for (int r = 0; r < size; r++)
-        node[r] = leaders[r] == r ? nodes++ : node[leaders[r]];
+    for (int r = 0; r < size; r++) {
+        int first = 0;
+
+        while (keys[first] != keys[r])
+            first++;
+        node[r] = first == r ? nodes++ : node[first];
+    }
     return nodes;
 }
 
-/* The lowest rank of this rank's node. */
-static int lowest_rank(struct epx_comm *comm, MPI_Comm node, int64_t *lowest)
+static int find_machine(int64_t *key)
 {
-    int64_t *value = comm->agreement.value;
-    MPI_Request request;
+    char name[MPI_MAX_PROCESSOR_NAME] = "";
+    int length;
 
-    value[0] = comm->rank;
-    EPX_TRY_COLLECTIVE(
-        comm, MPI_Iallreduce(MPI_IN_PLACE, value, 1, MPI_INT64_T, MPI_MIN, node, &request));
-    EPX_TRY(epx_comm_await(comm, &request));
-    *lowest = value[0];
+    EPX_TRY_MPI(MPI_Get_processor_name(name, &length));
+    *key = epx_machine_key(name);
     return EPX_SUCCESS;
 }
 
-static int find_leader(struct epx_comm *comm, int64_t *leader)
-{
-    MPI_Comm node;
-    int rc;
-
-    EPX_TRY_MPI(
-        MPI_Comm_split_type(comm->traffic, MPI_COMM_TYPE_SHARED, comm->rank, MPI_INFO_NULL, &node));
-    rc = lowest_rank(comm, node, leader);
-    if (!comm->finished)
-        MPI_Comm_free(&node);
-    return rc;
-}
-
-static int allocate_ranks(struct epx_comm *comm, int64_t **leaders)
+static int allocate_ranks(struct epx_comm *comm, int64_t **keys)
 {
     size_t ranks = (size_t)comm->size;
 
-    *leaders = calloc(ranks, sizeof(**leaders));
+    *keys = calloc(ranks, sizeof(**keys));
     comm->node = calloc(ranks, sizeof(*comm->node));
     comm->real_node = calloc(ranks, sizeof(*comm->real_node));
     comm->agreement.gathered = calloc(ranks, sizeof(*comm->agreement.gathered));
     comm->answers = calloc(ranks, sizeof(*comm->answers));
-    EPX_FAIL_IF(!*leaders || !comm->node || !comm->real_node || !comm->agreement.gathered ||
+    EPX_FAIL_IF(!*keys || !comm->node || !comm->real_node || !comm->agreement.gathered ||
                     !comm->answers,
                 EPX_ERR_NO_MEM, "no memory for %d ranks", comm->size);
     return EPX_SUCCESS;
@@ -112,29 +99,45 @@ static int pretend_nodes(struct epx_comm *comm, int ranks_per_node)
 
 static int find_nodes(struct epx_comm *comm)
 {
-    int64_t *leaders, leader = 0;
+    int64_t *keys, key = 0;
     int per_node = (int)comm->params.ranks_per_node;
-    int rc = epx_comm_agree(comm, allocate_ranks(comm, &leaders));
+    int rc = allocate_ranks(comm, &keys);
 
+    rc = epx_comm_agree(comm, rc == EPX_SUCCESS ? find_machine(&key) : rc);
     if (rc == EPX_SUCCESS)
-        rc = epx_comm_agree(comm, find_leader(comm, &leader));
-    if (rc == EPX_SUCCESS)
-        rc = epx_comm_allgather(comm, leader, leaders);
+        rc = epx_comm_allgather(comm, key, keys);
     if (rc == EPX_SUCCESS) {
-        comm->num_nodes = comm->real_nodes = number_nodes(leaders, comm->size, comm->real_node);
+        comm->num_nodes = comm->real_nodes = number_nodes(keys, comm->size, comm->real_node);
         memcpy(comm->node, comm->real_node, (size_t)comm->size * sizeof(*comm->node));
         comm->nodes_share_memory = !per_node || pretend_nodes(comm, per_node);
     }
-    free(leaders);
+    free(keys);
     return rc;
 }
 
+static int64_t hash_params(const struct epx_comm *comm)
+{
+    uint64_t hash = 0;
+
+    for (const struct epx_param *p = epx_param_table; p->name; p++)
+        if (!p->per_rank)
+            hash = (hash ^ (uint64_t)epx_param_value(p, &comm->params)) * 0x9e3779b97f4a7c15;
+    return (int64_t)hash;
+}
+
+/* Almost always all hints are the same: that is found out at once. Else the first that differs is
+ * looked for. */
 static int same_params(struct epx_comm *comm)
 {
+    int same;
+
+    EPX_TRY(epx_comm_equal(comm, hash_params(comm), &same));
+    if (same)
+        return EPX_SUCCESS;
     for (const struct epx_param *p = epx_param_table; p->name; p++)
         if (!p->per_rank)
             EPX_TRY(epx_comm_same_word(comm, p->name, epx_param_value(p, &comm->params), p->words));
-    return EPX_SUCCESS;
+    return epx_fail(EPX_ERR_INTERN, "hints differ, but no hint does");
 }
 
 static int init(struct epx_comm *comm, MPI_Comm original, int own_rc)

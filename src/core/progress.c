@@ -11,7 +11,7 @@
 
 enum { SPINS_BEFORE_YIELD = 16, PASSES_BEFORE_MPI = 64, LOOKS_BEFORE_BLAME = 32 };
 enum { GRACE_MS = 5000, WATCHED_MS = 100, ANSWER_MS = 200 };
-enum { PASSES_BEFORE_TRIAL = 64, YIELD_ALONE_NS = 1500 };
+enum { PASSES_BEFORE_TRIAL = 64, YIELD_ALONE_NS = 1500, IDLE_A_PASS = 8 };
 
 static void spoil(struct epx_route *route, int64_t id, int error)
 {
@@ -274,7 +274,7 @@ static void end_broken(struct epx_comm *comm)
     epx_comm_give_up(comm, message);
 }
 
-static int progress_comm(struct epx_comm *comm)
+int epx_progress_comm(struct epx_comm *comm)
 {
     int any = 0;
 
@@ -306,13 +306,33 @@ static int progress_comm(struct epx_comm *comm)
     return any;
 }
 
+/* Only listens for peers: without a request nothing can move. A pass looks at a few, so that it
+ * does not take longer the more communicators there are. */
+static void progress_idle(void)
+{
+    struct epx_comm *first = NULL;
+
+    for (int i = 0; i < IDLE_A_PASS; i++) {
+        struct epx_comm *comm = epx_comm_next_idle();
+
+        if (!comm || comm == first)
+            return;
+        first = first ? first : comm;
+        epx_progress_comm(comm);
+    }
+}
+
 int epx_progress(void)
 {
     struct epx_status_place place = epx_status_leave();
+    struct epx_comm *next;
     int moved = 0;
 
-    for (struct epx_comm *comm = epx_comm_first(); comm; comm = comm->next)
-        moved |= progress_comm(comm);
+    for (struct epx_comm *comm = epx_comm_first_busy(); comm; comm = next) {
+        next = comm->next; /* it may become idle now */
+        moved |= epx_progress_comm(comm);
+    }
+    progress_idle();
     epx_status_return(place);
     return moved;
 }
@@ -324,6 +344,7 @@ static void append(struct epx_comm *comm, struct epx_request *request)
     else
         comm->first = request;
     comm->last = request;
+    epx_comm_relist(comm);
 }
 
 static int start(struct epx_comm *comm, struct epx_request *request)
@@ -405,7 +426,7 @@ static void *thread_main(void *argument)
         int queued;
 
         epx_lock();
-        idle = progress_comm(comm) ? 0 : idle + 1;
+        idle = epx_progress_comm(comm) ? 0 : idle + 1;
         queued = comm->first != NULL;
         stops = comm->thread_stops;
         epx_unlock();

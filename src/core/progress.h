@@ -9,8 +9,11 @@
 /* Starts the request behind the earlier ones of its communicator; on error frees it. */
 int epx_request_submit(struct epx_request *request);
 
-/* One pass over the queues of all communicators; returns whether anything moved. */
+/* One pass over the queues of all communicators; returns whether anything moved. Of those that have
+ * none, some take their turn to hear of their end. */
 int epx_progress(void);
+/* The part of a pass that is this communicator's; call it with the lock held. */
+int epx_progress_comm(struct epx_comm *comm);
 /* Lets other processes run after a number of passes in which nothing moved. */
 void epx_progress_pause(int idle_passes);
 /* For a caller that decides itself whether it makes another pass, as a loop of EPX_Test does: call

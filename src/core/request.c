@@ -113,8 +113,10 @@ void epx_request_complete(struct epx_request *request, int error)
     struct epx_comm *comm = request->comm;
 
     comm->first = request->next;
-    if (!comm->first)
+    if (!comm->first) {
         comm->last = NULL;
+        epx_comm_relist(comm);
+    }
     request->next = NULL;
     request->error = error;
     if (error != EPX_SUCCESS) {

@@ -20,8 +20,6 @@ static void *pointers[MOST_POINTERS]; /* that the library holds */
 static int num_pointers, num_others;
 static int duplications; /* of communicators, begun since the last catching up */
 static MPI_Comm *copies[MOST_DUPLICATIONS];
-static int answers;              /* completed calls of MPI_Test */
-static int answers_before_split; /* answers before MPI_Comm_split_type, from earlier runs */
 
 void inject_arm(enum inject_kind kind, int nth)
 {
@@ -30,7 +28,7 @@ void inject_arm(enum inject_kind kind, int nth)
     nth_fails = nth;
     calls = 0;
     failed = NULL;
-    duplications = answers = 0;
+    duplications = 0;
     armed = 1;
     pthread_mutex_unlock(&mutex);
 }
@@ -59,8 +57,6 @@ void inject_catch_up(void)
     MPI_Comm copy;
     MPI_Request request;
 
-    if (failed && answers && answers == answers_before_split)
-        PMPI_Comm_split_type(*copies[1], MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &copy);
     PMPI_Allreduce(&duplications, &most, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
     if (duplications < most) {
         PMPI_Comm_idup(original(duplications), &copy, &request);
@@ -249,6 +245,7 @@ FORWARD(Error_string, (int code, char *text, int *length), (code, text, length))
 FORWARD(Finalized, (int *flag), (flag))
 FORWARD(Get_elements_x, (const MPI_Status *status, MPI_Datatype type, MPI_Count *count),
         (status, type, count))
+FORWARD(Get_processor_name, (char *name, int *length), (name, length))
 FORWARD(Iallgather,
         (const void *send, int sendcount, MPI_Datatype sendtype, void *recv, int recvcount,
          MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request),
@@ -310,31 +307,11 @@ int MPI_Comm_idup(MPI_Comm comm, MPI_Comm *copy, MPI_Request *request)
     return PMPI_Comm_idup(comm, copy, request);
 }
 
-/*
- * MPI_Comm_split_type has no bounded form: a rank that does not take part keeps the others in MPI.
- * So it reaches MPI before it is made to fail, and catching up begins with the split that a failure
- * just before made a rank miss.
- */
-int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *part)
-{
-    int error = PMPI_Comm_split_type(comm, type, key, info, part);
-
-    answers_before_split = answers++;
-
-    if (fails(INJECT_MPI, "MPI_Comm_split_type")) {
-        PMPI_Comm_free(part);
-        return MPI_ERR_OTHER;
-    }
-    count_other(1);
-    return error;
-}
-
 /* Counts only calls that complete: how often the library polls depends on the other ranks. */
 int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
 {
     int error = PMPI_Test(request, flag, status);
 
-    answers += *flag;
     return *flag && fails(INJECT_MPI, "MPI_Test") ? MPI_ERR_OTHER : error;
 }
 

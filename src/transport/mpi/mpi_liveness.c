@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * mpi_liveness.c - liveness by messages, called letters, on the control communicator. Every rank
+ * mpi_liveness.c - liveness by messages, called letters, on the traffic communicator. Every rank
  * keeps one receive posted and looks at it at every pass: an ASK is answered with this rank's
  * position, an END ends the communicator here as well. A rank that never looks never answers.
  */
@@ -43,7 +43,7 @@ struct epx_mpi_liveness {
 static int post_receive(struct epx_mpi_liveness *liveness)
 {
     EPX_TRY_MPI(MPI_Irecv(&liveness->inbox, (int)sizeof(liveness->inbox), MPI_BYTE, MPI_ANY_SOURCE,
-                          LETTER_TAG, liveness->comm->control, &liveness->receive));
+                          LETTER_TAG, liveness->comm->traffic, &liveness->receive));
     return EPX_SUCCESS;
 }
 
@@ -79,7 +79,7 @@ static void send_letter(struct epx_mpi_liveness *liveness, int rank, enum letter
     sent->letter.position = liveness->position;
     snprintf(sent->letter.message, sizeof(sent->letter.message), "%s", message);
     if (MPI_Isend(&sent->letter, (int)sizeof(sent->letter), MPI_BYTE, rank, LETTER_TAG,
-                  liveness->comm->control, &sent->request) != MPI_SUCCESS) {
+                  liveness->comm->traffic, &sent->request) != MPI_SUCCESS) {
         free(sent);
         return;
     }

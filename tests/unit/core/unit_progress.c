@@ -413,6 +413,61 @@ START_TEST(the_threads_of_a_finished_communicator_end_when_it_is_freed)
 }
 END_TEST
 
+enum { MANY = 1000, PASSES = 200 };
+
+static struct epx_comm many[MANY];
+static int beats_of[MANY];
+
+static int count_beat(void *state, uint64_t epoch, char *message)
+{
+    (void)epoch;
+    (void)message;
+    ++*(int *)state;
+    return 0;
+}
+
+static const struct epx_liveness_ops counting_liveness = {.beat = count_beat};
+
+/* Makes passes while the first communicator has a request, and counts the beats of all. */
+static int64_t count_beats(void)
+{
+    struct epx_request *request;
+    int64_t sum = 0;
+
+    memset(many, 0, sizeof(many));
+    memset(beats_of, 0, sizeof(beats_of));
+    for (int i = 0; i < MANY; i++) {
+        many[i].references = many[i].size = 1;
+        many[i].liveness = (struct epx_liveness){&counting_liveness, &beats_of[i]};
+        epx_comm_enlist(&many[i]);
+    }
+    request = epx_request_create(&many[0], NULL);
+    request->progress = never;
+    epx_request_submit(request);
+    for (int i = 1; i < PASSES; i++)
+        epx_progress();
+    for (int i = 0; i < MANY; i++)
+        sum += beats_of[i];
+    many[0].liveness.ops = NULL;
+    epx_comm_give_up(&many[0], "enough");
+    epx_request_free(request);
+    return sum;
+}
+
+START_TEST(a_pass_does_not_take_longer_with_the_number_of_communicators)
+{
+    int64_t sum = count_beats();
+
+    ck_assert_int_eq(beats_of[0], PASSES);
+    ck_assert_msg(sum < (int64_t)PASSES * 16, "%lld beats in %d passes", (long long)sum, PASSES);
+    for (int i = 1; i < MANY; i++)
+        ck_assert_msg(beats_of[i] > 0, "communicator %d had no turn", i);
+    for (int i = 0; i < MANY; i++)
+        epx_comm_unlist(&many[i]);
+    ck_assert_ptr_null(epx_comm_any());
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("progress");
@@ -438,6 +493,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, a_request_does_not_end_before_its_kernels);
     tcase_add_test(tcase, kernels_that_never_end_are_not_waited_for);
     tcase_add_test(tcase, the_threads_of_a_finished_communicator_end_when_it_is_freed);
+    tcase_add_test(tcase, a_pass_does_not_take_longer_with_the_number_of_communicators);
     suite_add_tcase(suite, tcase);
     return suite;
 }
