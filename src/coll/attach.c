@@ -39,10 +39,12 @@ static int usable_here(struct epx_comm *comm, const struct epx_listed *entry, ch
     const struct epx_transport_ops *ops = ops_of(entry, why);
     const struct epx_ground *ground = ground_of(entry, ops);
 
-    return (!ground->usable || ground->usable(comm, why)) && ops->usable(comm, why);
+    if (ground->usable && !ground->usable(comm, why))
+        return EPX_UNUSABLE;
+    return ops->usable(comm, why);
 }
 
-/* Whether every rank can use the transport of a line; why tells the first rank's reason.
+/* EPX_USABLE if every rank can use the transport of a line; why tells the first rank's reason.
  * Collective. */
 static int usable_on_all(struct epx_comm *comm, const struct epx_listed *entry, int *usable,
                          char *why)
@@ -53,12 +55,17 @@ static int usable_on_all(struct epx_comm *comm, const struct epx_listed *entry, 
     if (rc == EPX_SUCCESS) {
         int here = usable_here(comm, entry, why);
 
-        rc = epx_comm_agree(comm, here ? EPX_SUCCESS : epx_fail_quietly(EPX_ERR_TRANSPORT, why));
+        rc = epx_comm_agree(
+            comm,
+            here == EPX_USABLE
+                ? EPX_SUCCESS
+                : epx_fail_quietly(here == EPX_SHORT ? EPX_ERR_NO_MEM : EPX_ERR_TRANSPORT, why));
     }
-    *usable = rc == EPX_SUCCESS;
-    if (rc == EPX_ERR_TRANSPORT)
-        snprintf(why, EPX_WHY_MAX, "%.*s", EPX_WHY_MAX - 1, epx_status_message());
-    return rc == EPX_ERR_TRANSPORT ? EPX_SUCCESS : rc;
+    *usable = rc == EPX_SUCCESS ? EPX_USABLE : rc == EPX_ERR_NO_MEM ? EPX_SHORT : EPX_UNUSABLE;
+    if (rc != EPX_ERR_TRANSPORT && rc != EPX_ERR_NO_MEM)
+        return rc;
+    snprintf(why, EPX_WHY_MAX, "%.*s", EPX_WHY_MAX - 1, epx_status_message());
+    return EPX_SUCCESS;
 }
 
 static void free_struct(struct epx_transport *transport)
@@ -174,20 +181,31 @@ static int attach_named(struct epx_comm *comm, const char *name)
     EPX_FAIL_IF(comm->params.memory && !has_memory(comm, named), EPX_ERR_UNSUPPORTED,
                 "transport %s is for %s memory", name, epx_memory_name(named->memory));
     EPX_TRY(usable_on_all(comm, named, &usable, why));
-    for (const struct epx_listed *way = next_way(named); !usable && way; way = next_way(way)) {
+    for (const struct epx_listed *way = next_way(named); usable != EPX_USABLE && way;
+         way = next_way(way)) {
         EPX_LOG_INFO("transport %s (%s) passed over: %s", name, named->description, why);
         named = way;
         EPX_TRY(usable_on_all(comm, named, &usable, why));
     }
-    EPX_FAIL_IF(!usable, EPX_ERR_TRANSPORT, "transport %s is not usable: %s", name, why);
+    EPX_FAIL_IF(usable == EPX_SHORT, EPX_ERR_NO_MEM, "no room for transport %s: %s", name, why);
+    EPX_FAIL_IF(usable != EPX_USABLE, EPX_ERR_TRANSPORT, "transport %s is not usable: %s", name,
+                why);
     return attach(comm, named);
 }
 
-/* The first transport that could not be set up, and why. */
+/* The first transport that lacked something or could not be set up, and why. */
 struct passed {
     const char *name; /* NULL = none */
     char why[EPX_MAX_ERROR_STRING];
 };
+
+static void note_passed(struct passed *passed, const char *name, const char *why)
+{
+    if (passed->name)
+        return;
+    passed->name = name;
+    snprintf(passed->why, sizeof(passed->why), "%s", why);
+}
 
 /* Tries a line of the list; comm->transport stays NULL if it cannot be used. */
 static int try_line(struct epx_comm *comm, const struct epx_listed *entry, struct passed *passed,
@@ -196,8 +214,10 @@ static int try_line(struct epx_comm *comm, const struct epx_listed *entry, struc
     int usable, rc;
 
     EPX_TRY(usable_on_all(comm, entry, &usable, why));
-    if (!usable) {
+    if (usable != EPX_USABLE) {
         EPX_LOG_INFO("transport %s passed over: %s", entry->name, why);
+        if (usable == EPX_SHORT)
+            note_passed(passed, entry->name, why);
         return EPX_SUCCESS;
     }
     epx_attempt_begin();
@@ -207,10 +227,7 @@ static int try_line(struct epx_comm *comm, const struct epx_listed *entry, struc
         return rc;
     EPX_LOG_INFO("transport %s passed over: %s", entry->name, epx_status_message());
     snprintf(why, EPX_WHY_MAX, "%.*s", EPX_WHY_MAX - 1, epx_status_message());
-    if (!passed->name) {
-        passed->name = entry->name;
-        snprintf(passed->why, sizeof(passed->why), "%s", epx_status_message());
-    }
+    note_passed(passed, entry->name, epx_status_message());
     return EPX_SUCCESS;
 }
 
@@ -346,7 +363,7 @@ int epx_transport_report(MPI_Comm mpi_comm, int index, struct epx_transport_repo
     const struct epx_listed *entry = listed_at(index);
     struct epx_params params = {0};
     struct epx_comm *comm;
-    int rc;
+    int usable, rc;
 
     if (!entry)
         return EPX_ERR_ARG;
@@ -354,7 +371,8 @@ int epx_transport_report(MPI_Comm mpi_comm, int index, struct epx_transport_repo
     *report = (struct epx_transport_report){.name = entry->name,
                                             .memory = epx_memory_name(entry->memory),
                                             .description = entry->description};
-    rc = usable_on_all(comm, entry, &report->usable, report->why);
+    rc = usable_on_all(comm, entry, &usable, report->why);
+    report->usable = usable == EPX_USABLE;
     epx_comm_close(comm);
     return rc;
 }

@@ -11,6 +11,9 @@
 
 enum { EPX_WHY_MAX = 256 };
 
+/* SHORT: the machine gives this process too little, which `auto` warns of. */
+enum epx_usable { EPX_UNUSABLE, EPX_USABLE, EPX_SHORT };
+
 struct epx_device;
 struct epx_device_ops;
 struct epx_direct;
@@ -73,8 +76,8 @@ struct epx_exchange_ops {
 struct epx_transport_ops {
     enum epx_memory_kind memory;
     int threads; /* a thread of the library may progress it: it never calls MPI */
-    /* Whether the communicator's ranks can use it as far as this rank sees; if not, why. Called on
-     * all ranks or on none. */
+    /* EPX_USABLE (1) if the communicator's ranks can use it as far as this rank sees; else why not.
+     * Called on all ranks or on none. */
     int (*usable)(struct epx_comm *comm, char *why);
     size_t state_bytes; /* of the transport's state, zeroed before create */
     /* Collective, agreed: fills the state, and on host memory the liveness. */

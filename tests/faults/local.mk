@@ -14,6 +14,7 @@ test_programs += \
   tests/faults/test_lifetime \
   tests/faults/test_mismatch \
   tests/faults/test_shm_space \
+  tests/faults/test_shortage \
   tests/faults/test_stall
 
 tests_faults_test_arguments_CPPFLAGS = $(suite_cppflags)
@@ -63,6 +64,9 @@ tests_faults_test_mismatch_LDADD = $(suite_ldadd)
 
 tests_faults_test_shm_space_CPPFLAGS = $(suite_cppflags)
 tests_faults_test_shm_space_LDADD = $(suite_ldadd)
+
+tests_faults_test_shortage_CPPFLAGS = $(unit_cppflags)
+tests_faults_test_shortage_LDADD = $(unit_ldadd)
 
 tests_faults_test_stall_CPPFLAGS = $(suite_cppflags)
 tests_faults_test_stall_LDADD = $(suite_ldadd)

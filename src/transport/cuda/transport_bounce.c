@@ -20,8 +20,10 @@ static int bounce_usable(struct epx_comm *comm, char *why)
 {
     const struct epx_transport_ops *host = epx_transport_host_messages();
     int64_t *devices = epx_device_numbers(comm, why);
-    int usable = devices && epx_device_check_room(comm, devices, why) && host->usable(comm, why);
+    int usable = EPX_UNUSABLE;
 
+    if (devices && epx_device_check_room(comm, devices, why))
+        usable = host->usable(comm, why);
     free(devices);
     return usable;
 }

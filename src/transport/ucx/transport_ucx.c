@@ -112,8 +112,7 @@ static void publish_ready(struct ucx *ucx, uint64_t number)
 
 static int ucx_usable(struct epx_comm *comm, char *why)
 {
-    (void)comm;
-    return epx_ucx_usable(why);
+    return epx_ucx_usable(comm, why);
 }
 
 static void ucx_free(void *state)

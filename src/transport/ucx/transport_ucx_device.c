@@ -52,9 +52,12 @@ static int is_wanted(const struct epx_comm *comm, char *why)
 static int ucx_device_usable(struct epx_comm *comm, char *why)
 {
     int64_t *devices = epx_device_numbers(comm, why);
-    int usable = devices && epx_device_check_room(comm, devices, why) && epx_ucx_usable(why) &&
-                 is_wanted(comm, why) && takes_device_memory(comm, why);
+    int usable = EPX_UNUSABLE;
 
+    if (devices && epx_device_check_room(comm, devices, why) && is_wanted(comm, why))
+        usable = epx_ucx_usable(comm, why);
+    if (usable == EPX_USABLE && !takes_device_memory(comm, why))
+        usable = EPX_UNUSABLE;
     free(devices);
     return usable;
 }
@@ -208,10 +211,9 @@ static int init(struct epx_ucx_device *ucx)
     status =
         epx_ucx_context(ucx->comm, UCP_FEATURE_TAG,
                         ucx->memory == UCS_MEMORY_TYPE_CUDA ? "^cuda_ipc" : NULL, &ucx->context);
-    if (status != UCS_OK)
-        return epx_fail_ucx(status, "ucp_init");
-    EPX_TRY_UCX(ucp_worker_create(ucx->context, &params, &ucx->worker));
-    return EPX_SUCCESS;
+    EPX_TRY(epx_ucx_made(status, "ucp_init"));
+    return epx_ucx_made(ucp_worker_create(ucx->context, &params, &ucx->worker),
+                        "ucp_worker_create");
 }
 
 static int init_all(void *state)

@@ -16,7 +16,8 @@ static int make_worker(struct epx_links *links)
         .flags = UCP_WORKER_FLAG_IGNORE_REQUEST_LEAK, /* letters to dead ranks */
     };
 
-    EPX_TRY_UCX(ucp_worker_create(links->context, &params, &links->worker));
+    EPX_TRY(epx_ucx_made(ucp_worker_create(links->context, &params, &links->worker),
+                         "ucp_worker_create"));
     EPX_TRY(epx_links_take_letters(links));
     return epx_links_take_messages(links);
 }
@@ -57,11 +58,9 @@ static int connect_all(struct epx_links *links)
 
 static int init(struct epx_links *links)
 {
-    ucs_status_t status =
-        epx_ucx_context(links->comm, UCP_FEATURE_AM | UCP_FEATURE_RMA, NULL, &links->context);
-
-    if (status != UCS_OK)
-        return epx_fail_ucx(status, "ucp_init");
+    EPX_TRY(epx_ucx_made(
+        epx_ucx_context(links->comm, UCP_FEATURE_AM | UCP_FEATURE_RMA, NULL, &links->context),
+        "ucp_init"));
     return make_worker(links);
 }
 

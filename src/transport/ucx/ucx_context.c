@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "core/agree.h"
-#include "transport/transport.h"
+#include "transport/ucx/ucx_room.h"
 
 enum { CLOSING_MS = 1000 };
 
@@ -19,16 +19,33 @@ int epx_fail_ucx(ucs_status_t status, const char *call)
     return epx_fail(code, "%s: %s", call, ucs_status_string(status));
 }
 
-int epx_ucx_usable(char *why)
+/* The error of a context or worker that UCX found too little for; UCS_OK = none. */
+static _Atomic int shortage = UCS_OK;
+
+int epx_ucx_made(ucs_status_t status, const char *call)
+{
+    if (status == UCS_OK)
+        return EPX_SUCCESS;
+    if (status == UCS_ERR_NO_MEMORY || status == UCS_ERR_IO_ERROR || status == UCS_ERR_NO_RESOURCE)
+        shortage = status;
+    return epx_fail_ucx(status, call);
+}
+
+int epx_ucx_usable(const struct epx_comm *comm, char *why)
 {
     unsigned major, minor, patch;
 
     ucp_get_version(&major, &minor, &patch);
-    if (UCP_VERSION(major, minor) >= UCP_API_VERSION)
-        return 1;
+    if (UCP_VERSION(major, minor) >= UCP_API_VERSION) {
+        if (shortage == UCS_OK)
+            return epx_ucx_has_room(comm, why) ? EPX_USABLE : EPX_SHORT;
+        snprintf(why, EPX_WHY_MAX, "UCX failed in this process before: %s",
+                 ucs_status_string((ucs_status_t)shortage));
+        return EPX_SHORT;
+    }
     snprintf(why, EPX_WHY_MAX, "libucp is version %u.%u, EPX was built with %d.%d", major, minor,
              UCP_API_MAJOR, UCP_API_MINOR);
-    return 0;
+    return EPX_UNUSABLE;
 }
 
 /*

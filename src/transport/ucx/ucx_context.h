@@ -9,6 +9,11 @@
 #include <ucp/api/ucp.h>
 
 #include "core/comm.h"
+#include "transport/transport.h"
+
+/* A context or worker was made, or was not. UCX that found too little for one may abort the process
+ * when it is asked for another, so it is not asked again. */
+int epx_ucx_made(ucs_status_t status, const char *call);
 
 #define EPX_TRY_UCX(call)                                                                          \
     do {                                                                                           \
@@ -18,9 +23,9 @@
     } while (0)
 int epx_fail_ucx(ucs_status_t status, const char *call);
 
-/* Whether the UCX found at run time is at least as new as the one EPX was built with; if not,
- * why. */
-int epx_ucx_usable(char *why);
+/* Local: EPX_USABLE if the UCX found at run time is at least as new as the one EPX was built with,
+ * and the process has room for it; else why not. */
+int epx_ucx_usable(const struct epx_comm *comm, char *why);
 /* Local: a context with UCX's own settings, except for what EPX must forbid. `without` is a
  * value of UCX_TLS that leaves transports of UCX out, unless the user sets UCX_TLS; NULL leaves
  * none out. */
