@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* ucx_connect.c - a UCX worker of a communicator with an endpoint to every other rank. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/agree.h"
 #include "core/progress.h"
@@ -58,8 +60,11 @@ static int connect_all(struct epx_links *links)
 
 static int init(struct epx_links *links)
 {
+    /* Ranks of one machine need no network, so nothing listens there. */
+    const char *tls = links->comm->real_nodes == 1 ? "sm,self" : NULL;
+
     EPX_TRY(epx_ucx_made(
-        epx_ucx_context(links->comm, UCP_FEATURE_AM | UCP_FEATURE_RMA, NULL, &links->context),
+        epx_ucx_context(links->comm, UCP_FEATURE_AM | UCP_FEATURE_RMA, tls, &links->context),
         "ucp_init"));
     return make_worker(links);
 }
@@ -82,14 +87,24 @@ static struct epx_links *allocate(struct epx_comm *comm)
     return links;
 }
 
+/* Rank 0 draws the key for all. */
+static int draw_key(struct epx_links *links)
+{
+    if (links->comm->rank == 0 && getentropy(&links->key, sizeof(links->key)) != 0)
+        return epx_fail(EPX_ERR_TRANSPORT, "getentropy: %s", strerror(errno));
+    return EPX_SUCCESS;
+}
+
 int epx_links_create(struct epx_comm *comm, struct epx_links **result)
 {
     struct epx_links *links = *result = allocate(comm);
     int rc = links && links->link
-                 ? init(links)
+                 ? draw_key(links)
                  : epx_fail(EPX_ERR_NO_MEM, "no memory for %d endpoints", comm->size);
 
     EPX_TRY(epx_comm_agree(comm, rc));
+    EPX_TRY(epx_comm_bcast(comm, &links->key, (int)sizeof(links->key)));
+    EPX_TRY(epx_comm_agree(comm, init(links)));
     EPX_TRY(connect_all(links));
     return epx_comm_agree(comm, epx_links_greet(links));
 }
@@ -98,8 +113,8 @@ static void close_endpoint(struct epx_links *links, struct epx_link *link)
 {
     ucp_ep_h endpoint = link->endpoint;
 
-    if (link->key)
-        ucp_rkey_destroy(link->key);
+    if (link->memory)
+        ucp_rkey_destroy(link->memory);
     if (!endpoint || !link->reports)
         return; /* destroying the worker closes it */
     link->closed = 1;

@@ -63,7 +63,7 @@ static void forbid_puts(ucp_config_t *config)
         ucp_config_modify(config, "PUT_ENABLE", "n");
 }
 
-ucs_status_t epx_ucx_context(const struct epx_comm *comm, uint64_t features, const char *without,
+ucs_status_t epx_ucx_context(const struct epx_comm *comm, uint64_t features, const char *tls,
                              ucp_context_h *context)
 {
     ucp_params_t params = {
@@ -80,8 +80,8 @@ ucs_status_t epx_ucx_context(const struct epx_comm *comm, uint64_t features, con
         return status;
     if (comm->real_nodes > 1)
         forbid_puts(config);
-    if (without && !getenv("UCX_TLS"))
-        ucp_config_modify(config, "TLS", without);
+    if (tls && !getenv("UCX_TLS"))
+        ucp_config_modify(config, "TLS", tls);
     status = ucp_init(&params, config, context);
     ucp_config_release(config);
     return status;

@@ -26,10 +26,9 @@ int epx_fail_ucx(ucs_status_t status, const char *call);
 /* Local: EPX_USABLE if the UCX found at run time is at least as new as the one EPX was built with,
  * and the process has room for it; else why not. */
 int epx_ucx_usable(const struct epx_comm *comm, char *why);
-/* Local: a context with UCX's own settings, except for what EPX must forbid. `without` is a
- * value of UCX_TLS that leaves transports of UCX out, unless the user sets UCX_TLS; NULL leaves
- * none out. */
-ucs_status_t epx_ucx_context(const struct epx_comm *comm, uint64_t features, const char *without,
+/* Local: a context with UCX's own settings, except for what EPX must forbid. `tls` is a value of
+ * UCX_TLS, which the user's one takes the place of; NULL = UCX's own. */
+ucs_status_t epx_ucx_context(const struct epx_comm *comm, uint64_t features, const char *tls,
                              ucp_context_h *context);
 /* Collective, agreed: gathers every rank's bytes in *all, where those of rank r are at r * *stride.
  * *all must be NULL or the result of an earlier call, which is freed. */

@@ -11,8 +11,18 @@
 
 enum { EPX_MESSAGE_DATA, EPX_MESSAGE_LETTER };
 
+/*
+ * A random number that the ranks of a communicator share. Every message carries it, and one without
+ * it is ignored: who can connect to a worker but not read what the ranks send cannot end the
+ * communicator.
+ */
+struct epx_key {
+    uint64_t words[2];
+};
+
 /* The header of a message of data; fixed while the message is under way. */
 struct epx_message_tag {
+    struct epx_key key;
     uint64_t number;
     int32_t sender, unused;
 };
@@ -62,6 +72,7 @@ enum epx_ucx_letter {
  * same. */
 struct epx_outgoing {
     struct epx_letter_head {
+        struct epx_key key;
         int32_t kind, sender;
         uint64_t position;
     } head;
@@ -73,7 +84,7 @@ struct epx_link {
     int rank;
     ucp_ep_h endpoint; /* NULL to this rank itself */
     int reports;       /* UCX tells when the connection breaks */
-    ucp_rkey_h key;    /* to the rank's memory, if that is mapped */
+    ucp_rkey_h memory; /* the key to the rank's memory, if that is mapped */
     struct epx_message_tag tag;
     struct epx_arrival arrivals[2]; /* of even and of odd numbers */
     struct epx_due due;
@@ -88,6 +99,8 @@ struct epx_links {
     ucp_context_h context;
     ucp_worker_h worker;
     ucp_mem_h memory;
+    struct epx_key key;
+    int warned;            /* of a message without the key */
     struct epx_link *link; /* [R] */
     char *exchange;        /* addresses or keys of all ranks; MPI reads and writes them */
     int in_flight;         /* messages of data that UCX still reads */
@@ -99,6 +112,9 @@ struct epx_links {
 /* Local: set the worker's handlers for messages of data and for letters. */
 int epx_links_take_messages(struct epx_links *links);
 int epx_links_take_letters(struct epx_links *links);
+
+/* Whether a message has the key of the communicator; if not, warns once. In constant time. */
+int epx_links_know(struct epx_links *links, const struct epx_key *key);
 
 /* Marks a link as lost, which ends the communicator; only the first loss counts. */
 void epx_link_lose(struct epx_link *link, const char *format, ...) EPX_PRINTF(2, 3);

@@ -38,8 +38,8 @@ static void send_letter(struct epx_link *link, enum epx_ucx_letter kind, const c
 
     if (!link->endpoint || outgoing->under_way)
         return;
-    outgoing->head =
-        (struct epx_letter_head){(int32_t)kind, link->links->comm->rank, link->links->position};
+    outgoing->head = (struct epx_letter_head){link->links->key, (int32_t)kind,
+                                              link->links->comm->rank, link->links->position};
     outgoing->under_way = 1;
     request = ucp_am_send_nbx(link->endpoint, EPX_MESSAGE_LETTER, &outgoing->head,
                               sizeof(outgoing->head), message, strlen(message), &param);
@@ -66,6 +66,20 @@ static void read_end(struct epx_links *links, const char *text, size_t bytes)
     links->ended = 1;
 }
 
+int epx_links_know(struct epx_links *links, const struct epx_key *key)
+{
+    uint64_t difference = 0;
+
+    for (int i = 0; i < 2; i++)
+        difference |= links->key.words[i] ^ key->words[i];
+    if (difference && !links->warned) {
+        links->warned = 1;
+        EPX_LOG_WARN("a message without the communicator's key came over UCX and is ignored, as "
+                     "are others like it");
+    }
+    return !difference;
+}
+
 static ucs_status_t letter_came(void *argument, const void *header, size_t header_bytes, void *data,
                                 size_t bytes, const ucp_am_recv_param_t *param)
 {
@@ -77,8 +91,8 @@ static ucs_status_t letter_came(void *argument, const void *header, size_t heade
     if (header_bytes != sizeof(head))
         return UCS_OK;
     memcpy(&head, header, sizeof(head));
-    if (head.sender < 0 || head.sender >= links->comm->size || head.kind < 0 ||
-        head.kind >= EPX_NUM_LETTERS)
+    if (!epx_links_know(links, &head.key) || head.sender < 0 || head.sender >= links->comm->size ||
+        head.kind < 0 || head.kind >= EPX_NUM_LETTERS)
         return UCS_OK;
     link = &links->link[head.sender];
     link->heard |= 1U << head.kind;

@@ -74,9 +74,9 @@ static char *map(struct epx_link *link, const struct offer *offer)
 {
     void *address = NULL;
 
-    if (ucp_ep_rkey_unpack(link->endpoint, offer->key, &link->key) != UCS_OK)
-        link->key = NULL;
-    else if (ucp_rkey_ptr(link->key, offer->address, &address) != UCS_OK)
+    if (ucp_ep_rkey_unpack(link->endpoint, offer->key, &link->memory) != UCS_OK)
+        link->memory = NULL;
+    else if (ucp_rkey_ptr(link->memory, offer->address, &address) != UCS_OK)
         address = NULL;
     return address;
 }

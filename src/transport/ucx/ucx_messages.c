@@ -67,7 +67,7 @@ static ucs_status_t data_came(void *argument, const void *header, size_t header_
     if (header_bytes != sizeof(tag))
         return UCS_OK;
     memcpy(&tag, header, sizeof(tag));
-    if (tag.sender < 0 || tag.sender >= links->comm->size)
+    if (!epx_links_know(links, &tag.key) || tag.sender < 0 || tag.sender >= links->comm->size)
         return UCS_OK;
     arrival = &links->link[tag.sender].arrivals[tag.number % 2];
     if (arrival->state != EPX_ARRIVAL_EMPTY || (bytes && !stays)) {
@@ -121,7 +121,7 @@ void epx_links_send(struct epx_links *links, int rank, uint64_t number, const vo
     };
     void *request;
 
-    link->tag = (struct epx_message_tag){.number = number, .sender = links->comm->rank};
+    link->tag = (struct epx_message_tag){links->key, number, links->comm->rank, 0};
     request = ucp_am_send_nbx(link->endpoint, EPX_MESSAGE_DATA, &link->tag, sizeof(link->tag), data,
                               bytes, &param);
     if (UCS_PTR_IS_ERR(request))

@@ -2,7 +2,7 @@
 /*
  * unit_links.c - a rank whose message is not the one that is due ends the communicator of all: its
  * peers must not wait for each other in a collective that cannot go on. A long message is fetched
- * when it is offered.
+ * when it is offered, and one without the communicator's key is ignored.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +10,9 @@
 #include "coll/staged/staged.h"
 #include "support/exchange.h"
 #include "support/fault.h"
+#include "support/operation.h"
 #include "support/suite.h"
-#include "transport/ucx/ucx_links.h"
+#include "transport/ucx/ucx_link.h"
 
 static struct epx_message_ops broken;
 static const struct epx_message_ops *real;
@@ -116,6 +117,62 @@ START_TEST(a_long_message_is_fetched_when_it_is_offered)
 }
 END_TEST
 
+static ucp_ep_h connect_to(struct epx_links *links, struct epx_links *victim)
+{
+    ucp_ep_params_t params = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS};
+    ucp_address_t *address;
+    ucp_ep_h endpoint;
+    size_t bytes;
+
+    ck_assert(ucp_worker_get_address(victim->worker, &address, &bytes) == UCS_OK);
+    params.address = address;
+    ck_assert(ucp_ep_create(links->worker, &params, &endpoint) == UCS_OK);
+    ucp_worker_release_address(victim->worker, address);
+    return endpoint;
+}
+
+/* Moves what two communicators have under way for a second. */
+static void beat_both(struct epx_links *one, struct epx_links *other)
+{
+    double start = suite_seconds();
+
+    while (suite_seconds() - start < 1) {
+        ucp_worker_progress(one->worker);
+        ucp_worker_progress(other->worker);
+    }
+}
+
+/* A stranger who can connect to a rank's worker, and has the key of another communicator. */
+START_TEST(a_forged_letter_ends_nothing)
+{
+    ucp_request_param_t eager = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
+                                 .flags = UCP_AM_SEND_FLAG_EAGER};
+    EPX_Comm comm = open_comm_of_messages(), stranger = open_comm_of_messages();
+    struct epx_links *links = comm->transport->liveness.state;
+    struct epx_links *other = stranger->transport->liveness.state;
+    ucp_ep_h endpoint = connect_to(other, links);
+    struct epx_letter_head head = {.key = other->key, .kind = EPX_LETTER_END, .sender = 0};
+    struct epx_message_tag tag = {.key = other->key, .number = 9, .sender = 0};
+    void *letter, *data;
+
+    letter =
+        ucp_am_send_nbx(endpoint, EPX_MESSAGE_LETTER, &head, sizeof(head), "forged", 6, &eager);
+    data = ucp_am_send_nbx(endpoint, EPX_MESSAGE_DATA, &tag, sizeof(tag), "forged", 6, &eager);
+    beat_both(links, other);
+    for (int i = 0; i < 2; i++)
+        if (UCS_PTR_IS_PTR(i ? letter : data))
+            ucp_request_free(i ? letter : data);
+    EXPECT(links->warned, "no warning");
+    EXPECT(!links->ended && !links->lost, "the communicator ended: %s", links->message);
+    SETTLE();
+    layer_works(comm);
+    layer_works(stranger);
+    EXPECT_CODE(EPX_Comm_free(&stranger), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Comm_free(&comm), EPX_SUCCESS);
+    SETTLE();
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("links");
@@ -123,6 +180,7 @@ static Suite *make_suite(void)
 
     tcase_add_test(tcase, a_wrong_message_ends_it_for_all);
     tcase_add_test(tcase, a_long_message_is_fetched_when_it_is_offered);
+    tcase_add_test(tcase, a_forged_letter_ends_nothing);
     suite_add_tcase(suite, tcase);
     return suite;
 }
