@@ -213,6 +213,9 @@ static int check_buffer(const struct epx_buffer *buffer)
     EPX_FAIL_IF(!buffer->address && buffer->required && buffer->rows && buffer->row_bytes,
                 EPX_ERR_BUFFER, "%s is NULL, want room for %lld rows of %lld bytes", buffer->name,
                 (long long)buffer->rows, (long long)buffer->row_bytes);
+    EPX_FAIL_IF((uintptr_t)buffer->address % (uintptr_t)buffer->alignment, EPX_ERR_BUFFER,
+                "%s is at %p, want a multiple of its element's %d bytes", buffer->name,
+                buffer->address, buffer->alignment);
     return EPX_SUCCESS;
 }
 
@@ -224,13 +227,16 @@ static int overlap(const struct epx_buffer *a, const struct epx_buffer *b)
                               (uint64_t)(b->rows * b->row_bytes));
 }
 
+/* Checks that kernels can use all bytes of a buffer on device memory. */
 static int check_space(const struct epx_comm *comm, const struct epx_buffer *buffer)
 {
     const struct epx_device_ops *ops = epx_transport_device_ops(comm);
+    struct epx_device_buffer on_device = {buffer->name, buffer->address,
+                                          buffer->rows * buffer->row_bytes, buffer->written};
 
     if (!ops || !buffer->address)
         return EPX_SUCCESS;
-    return ops->check_buffer(comm->transport->device, buffer->name, buffer->address);
+    return ops->check_buffer(comm->transport->device, &on_device);
 }
 
 int epx_check_buffers(const struct epx_comm *comm, const struct epx_buffer *buffers, int num)
@@ -239,10 +245,10 @@ int epx_check_buffers(const struct epx_comm *comm, const struct epx_buffer *buff
 
     for (int i = 0; i < num; i++) {
         EPX_TRY(check_buffer(&buffers[i]));
-        EPX_TRY(check_space(comm, &buffers[i]));
         EPX_FAIL_IF(__builtin_mul_overflow(buffers[i].rows, buffers[i].row_bytes, &bytes),
                     EPX_ERR_COUNT, "%s of %lld rows of %lld bytes", buffers[i].name,
                     (long long)buffers[i].rows, (long long)buffers[i].row_bytes);
+        EPX_TRY(check_space(comm, &buffers[i]));
     }
     for (int i = 0; i < num; i++)
         for (int j = 0; j < i; j++)

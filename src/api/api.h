@@ -43,11 +43,13 @@ struct epx_buffer {
     const void *address;
     int64_t rows;
     int64_t row_bytes;
+    int alignment; /* bytes of an element */
     int written;
     int required; /* may not be NULL unless it is empty */
 };
-/* EPX_ERR_BUFFER for MPI_IN_PLACE, for NULL, for memory of another space than the communicator's,
- * and where a written buffer shares a byte. */
+/* EPX_ERR_BUFFER for MPI_IN_PLACE, for NULL, for an address that is not aligned to its element, for
+ * memory of another space than the communicator's or less of it than the rows need, as far as that
+ * is known, and where a written buffer shares a byte. */
 int epx_check_buffers(const struct epx_comm *comm, const struct epx_buffer *buffers, int num);
 
 #endif

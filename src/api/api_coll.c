@@ -100,7 +100,8 @@ static int submit(struct epx_comm *comm, struct epx_route *route, const struct e
 static struct epx_buffer rows_buffer(const char *name, const void *address, int64_t rows,
                                      const struct epx_call *call, int written)
 {
-    struct epx_buffer buffer = {name, address, rows, call->row_bytes, written, 1};
+    int element = epx_datatype_bytes(call->datatype);
+    struct epx_buffer buffer = {name, address, rows, call->row_bytes, element, written, 1};
 
     return buffer;
 }
@@ -108,7 +109,17 @@ static struct epx_buffer rows_buffer(const char *name, const void *address, int6
 static struct epx_buffer weights_buffer(const char *name, const float *address, int64_t rows,
                                         int64_t per_row, int written)
 {
-    struct epx_buffer buffer = {name, address, rows, per_row * (int64_t)sizeof(float), written, 0};
+    const int element = sizeof(float);
+    struct epx_buffer buffer = {name, address, rows, per_row * element, element, written, 0};
+
+    return buffer;
+}
+
+static struct epx_buffer counts_buffer(const char *name, const int64_t *address, int ranks,
+                                       int written)
+{
+    const int element = sizeof(int64_t);
+    struct epx_buffer buffer = {name, address, ranks, element, element, written, 1};
 
     return buffer;
 }
@@ -165,7 +176,7 @@ int EPX_Dispatch(const void *sendbuf, const float *weights, void *recvbuf, float
  * datatype: float16, bfloat16, float32 (summed in float32) or float64; route; stream.
  * Output: recvbuf, [T][count], zero for a token without pairs; request.
  * The order of the sums and their roundings are fixed, see epx(7): the bytes are the same on
- * every run and transport.
+ * every run and transport, but for sign and payload of a NaN.
  * Errors: as EPX_Dispatch.
  */
 int EPX_Combine(const void *sendbuf, const float *weights, void *recvbuf, int count,
@@ -282,9 +293,15 @@ int EPX_Combine_backward(const void *grad, const void *sendbuf, const float *wei
 }
 
 /* Counts in device memory are checked by the kernel. */
-static int check_counts(const struct epx_call *call, int ranks, int64_t *end_row)
+static int check_counts(const struct epx_comm *comm, const struct epx_call *call, int64_t *end_row)
 {
-    for (int r = 0; r < ranks; r++) {
+    const struct epx_buffer buffers[] = {
+        counts_buffer("sendcounts", call->sendcounts, comm->size, 0),
+        counts_buffer("sdispls", call->sdispls, comm->size, 0),
+    };
+
+    EPX_TRY(epx_check_buffers(comm, buffers, 2));
+    for (int r = 0; r < comm->size; r++) {
         int64_t end;
 
         if (call->sendcounts[r] < 0 || call->sdispls[r] < 0)
@@ -309,16 +326,15 @@ static int check_alltoallv(struct epx_comm *comm, int count, EPX_Datatype dataty
                 (long long)call->recv_capacity);
     EPX_TRY(check_rows(count, datatype, 0, call));
     if (!epx_transport_device_ops(comm))
-        EPX_TRY(check_counts(call, comm->size, &end_row));
+        EPX_TRY(check_counts(comm, call, &end_row));
     {
-        int64_t n = comm->size;
         struct epx_buffer buffers[] = {
             rows_buffer("sendbuf", call->rows_in, end_row, call, 0),
-            {"sendcounts", call->sendcounts, n, sizeof(int64_t), 0, 1},
-            {"sdispls", call->sdispls, n, sizeof(int64_t), 0, 1},
+            counts_buffer("sendcounts", call->sendcounts, comm->size, 0),
+            counts_buffer("sdispls", call->sdispls, comm->size, 0),
             rows_buffer("recvbuf", call->rows_out, call->recv_capacity, call, 1),
-            {"recvcounts", call->recvcounts, n, sizeof(int64_t), 1, 1},
-            {"rdispls", call->rdispls, n, sizeof(int64_t), 1, 1},
+            counts_buffer("recvcounts", call->recvcounts, comm->size, 1),
+            counts_buffer("rdispls", call->rdispls, comm->size, 1),
         };
 
         return epx_check_buffers(comm, buffers, 6);

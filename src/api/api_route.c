@@ -100,8 +100,9 @@ static int check_tokens(const void *expert_ids, int num_tokens, const struct epx
                         EPX_Request *request)
 {
     const EPX_Route_attr *attr = &route->attr;
-    struct epx_buffer ids = {
-        "expert_ids", expert_ids, num_tokens, (int64_t)attr->top_k * attr->index_bits / 8, 0, 1};
+    int id_bytes = attr->index_bits / 8;
+    struct epx_buffer ids = {"expert_ids", expert_ids, num_tokens, (int64_t)attr->top_k * id_bytes,
+                             id_bytes,     0,          1};
 
     EPX_FAIL_IF(!request, EPX_ERR_ARG, "request is NULL");
     EPX_FAIL_IF(num_tokens < 0 || num_tokens > attr->max_tokens, EPX_ERR_COUNT,

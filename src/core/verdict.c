@@ -96,6 +96,14 @@ int epx_fail_no_rows(int rank, int64_t count)
                     (long long)count);
 }
 
+int epx_fail_past_end(int rank, int64_t count, int64_t displ, int64_t rows)
+{
+    return epx_fail(EPX_ERR_BUFFER,
+                    "sendcounts[%d] is %lld, sdispls[%d] is %lld, but the memory of sendbuf ends "
+                    "after %lld rows",
+                    rank, (long long)count, rank, (long long)displ, (long long)rows);
+}
+
 int epx_fail_routing(int code, int rank)
 {
     return epx_fail(code, "the routing failed on rank %d", rank);

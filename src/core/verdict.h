@@ -38,6 +38,8 @@ int epx_fail_bad_id(struct epx_bad_pair bad, int num_experts);
 int epx_fail_bad_count(int rank, int64_t count, int64_t displ);
 /* An alltoallv with rows for a rank and no buffer. EPX_ERR_BUFFER. */
 int epx_fail_no_rows(int rank, int64_t count);
+/* An alltoallv with rows past the end of the memory that sendbuf lies in. EPX_ERR_BUFFER. */
+int epx_fail_past_end(int rank, int64_t count, int64_t displ, int64_t rows);
 /* The routing that the operation stands on failed, with this code. */
 int epx_fail_routing(int code, int rank);
 

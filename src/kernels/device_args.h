@@ -49,6 +49,7 @@ enum epx_outcome_what {
     EPX_OUTCOME_BAD_ID,    /* token a, choice b, value c; rank holds how many, at most INT_MAX */
     EPX_OUTCOME_BAD_COUNT, /* alltoallv: sendcounts[rank] is a, sdispls[rank] is b */
     EPX_OUTCOME_NO_ROWS,   /* alltoallv: sendcounts[rank] is a, but there is no buffer */
+    EPX_OUTCOME_PAST_END,  /* alltoallv: the same with sdispls[rank] b, but sendbuf has c rows */
     EPX_OUTCOME_ROUTING    /* the routing failed on rank */
 };
 
@@ -272,6 +273,7 @@ struct epx_alltoallv_rows {
     int64_t stage_bytes;
     int64_t row_bytes;
     const char *rows;
+    int64_t send_rows; /* that fit between `rows` and the end of its allocation */
     const int64_t *sendcounts, *sdispls;
     char *recv;
     int64_t *recvcounts, *rdispls;

@@ -13,7 +13,7 @@
 #include "transport/mpi/mpi_liveness.h"
 #include "transport/transport.h"
 
-enum { EPX_MODULE_VERSION = 13 };
+enum { EPX_MODULE_VERSION = 14 };
 
 /*
  * What libepx gives its module, each function as CALL, or RUN if it returns nothing: (result, name
@@ -66,6 +66,14 @@ struct epx_core {
 /* Called in the module, first of all: where its functions of EPX_CORE_FUNCTIONS go. */
 void epx_module_use(const struct epx_core *core);
 
+/* A buffer that a call was given for device memory. */
+struct epx_device_buffer {
+    const char *name;
+    const void *address;
+    int64_t bytes;
+    int written;
+};
+
 /* What a communicator on device memory can do besides the verbs of its ground. */
 struct epx_device_ops {
     /* Local: ends the threads of a finished communicator; its memory stays. */
@@ -78,8 +86,8 @@ struct epx_device_ops {
     int (*ended)(const struct epx_request *request);
     /* Local: the stream waits for the operation; the request is over then if it was captured. */
     int (*wait_enqueue)(struct epx_request *request, EPX_Stream stream);
-    /* Local: EPX_ERR_BUFFER unless kernels can use the address. */
-    int (*check_buffer)(const struct epx_device *device, const char *name, const void *address);
+    /* Local: EPX_ERR_BUFFER unless kernels can use all bytes of the buffer. */
+    int (*check_buffer)(const struct epx_device *device, const struct epx_device_buffer *buffer);
     /* Local: the error, if it was not told yet, of an operation in a replayed graph; its message
      * becomes this thread's last one. */
     int (*take_replay_error)(struct epx_device *device);

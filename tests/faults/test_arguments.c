@@ -713,47 +713,231 @@ START_TEST(alltoallv_needs_its_arrays)
 }
 END_TEST
 
-/* Calls every function with memory that kernels cannot use in place of each buffer in turn. */
+/* Each of these calls functions with an address that they cannot use in place of each buffer in
+ * turn; the message names the buffer. */
+static void expect_routing_refused(void *wrong)
+{
+    EXPECT_FAULT(comm, EPX_Route_tokens(wrong, MAX_TOKENS, route, EPX_STREAM_NULL, &request),
+                 EPX_ERR_BUFFER);
+    fault_message_has(comm, "expert_ids");
+}
+
+static void *wrong_if(int is, void *wrong, void *good)
+{
+    return is ? wrong : good;
+}
+
+static int call_with(const struct collective *c, int place, void *wrong, int n, EPX_Datatype type)
+{
+    void *in = c->starts_at_home ? home_rows : slot_rows;
+    void *out = c->starts_at_home ? slot_rows : home_rows;
+    float *in_weights = wrong_if(place == 2, wrong, weights);
+    float *out_weights = wrong_if(place == 3, wrong, more_weights);
+    void *forward = wrong_if(place == 4, wrong, more_slot_rows);
+
+    in = wrong_if(place == 0, wrong, in);
+    out = wrong_if(place == 1, wrong, out);
+    if (c->call == dispatch)
+        return EPX_Dispatch(in, in_weights, out, out_weights, n, type, route, EPX_STREAM_NULL,
+                            &request);
+    if (c->call == combine)
+        return EPX_Combine(in, in_weights, out, n, type, route, EPX_STREAM_NULL, &request);
+    if (c->call == dispatch_backward)
+        return EPX_Dispatch_backward(in, in_weights, out, out_weights, n, type, route,
+                                     EPX_STREAM_NULL, &request);
+    return EPX_Combine_backward(in, forward, in_weights, out, out_weights, n, type, route,
+                                EPX_STREAM_NULL, &request);
+}
+
+/* The names of the places of call_with. */
+static const char *const place_names[4][5] = {
+    {"sendbuf", "recvbuf", "weights", "recv_weights"},
+    {"sendbuf", "recvbuf", "weights"},
+    {"grad_recv", "grad_send", "grad_recv_weights", "grad_weights"},
+    {"grad", "grad_sendbuf", "weights", "grad_slot_weights", "sendbuf"},
+};
+
+static void expect_rows_refused(void *wrong, int n, EPX_Datatype type)
+{
+    for (int i = 0; i < 4; i++)
+        for (int place = 0; place < 5 && place_names[i][place]; place++) {
+            char named[64];
+
+            snprintf(named, sizeof(named), ": %s ", place_names[i][place]);
+            EXPECT_FAULT(comm, call_with(&collectives[i], place, wrong, n, type), EPX_ERR_BUFFER);
+            fault_message_has(comm, named);
+        }
+}
+
+/* From which place on: sendbuf of an alltoallv is the first. */
+static void expect_exchange_refused(void *wrong, int first_place)
+{
+    static const char *const names[] = {"sendbuf",    "recvbuf", "sendcounts",
+                                        "recvcounts", "sdispls", "rdispls"};
+
+    for (int place = first_place; place < 6; place++) {
+        char named[64];
+
+        good_exchange();
+        snprintf(named, sizeof(named), ": %s ", names[place]);
+        EXPECT_FAULT(
+            comm,
+            EPX_Alltoallv(
+                wrong_if(place == 0, wrong, x.in), wrong_if(place == 2, wrong, x.sendcounts),
+                wrong_if(place == 4, wrong, x.sdispls), wrong_if(place == 1, wrong, x.out),
+                wrong_if(place == 3, wrong, x.recvcounts), wrong_if(place == 5, wrong, x.rdispls),
+                x.capacity, x.count, x.datatype, comm, EPX_STREAM_NULL, &request),
+            EPX_ERR_BUFFER);
+        fault_message_has(comm, named);
+    }
+}
+
 static void expect_memory_refused(void *wrong)
 {
-    EPX_Stream s = EPX_STREAM_NULL;
-    EPX_Request *r = &request;
-    int n = COUNT, type = EPX_FLOAT32;
-
-#define OR_WRONG(place, good) (i == (place) ? wrong : (void *)(good))
-    EXPECT_FAULT(comm, EPX_Route_tokens(wrong, 1, route, s, r), EPX_ERR_BUFFER);
-    for (int i = 0; i < 4; i++)
-        EXPECT_FAULT(comm,
-                     EPX_Dispatch(OR_WRONG(0, home_rows), OR_WRONG(1, weights),
-                                  OR_WRONG(2, slot_rows), OR_WRONG(3, more_weights), n, type, route,
-                                  s, r),
-                     EPX_ERR_BUFFER);
-    for (int i = 0; i < 3; i++)
-        EXPECT_FAULT(comm,
-                     EPX_Combine(OR_WRONG(0, slot_rows), OR_WRONG(1, weights),
-                                 OR_WRONG(2, home_rows), n, type, route, s, r),
-                     EPX_ERR_BUFFER);
-    for (int i = 0; i < 4; i++)
-        EXPECT_FAULT(comm,
-                     EPX_Dispatch_backward(OR_WRONG(0, slot_rows), OR_WRONG(1, weights),
-                                           OR_WRONG(2, home_rows), OR_WRONG(3, more_weights), n,
-                                           type, route, s, r),
-                     EPX_ERR_BUFFER);
-    for (int i = 0; i < 5; i++)
-        EXPECT_FAULT(comm,
-                     EPX_Combine_backward(OR_WRONG(0, home_rows), OR_WRONG(1, more_slot_rows),
-                                          OR_WRONG(2, weights), OR_WRONG(3, slot_rows),
-                                          OR_WRONG(4, more_weights), n, type, route, s, r),
-                     EPX_ERR_BUFFER);
-    for (int i = 0; i < 6; i++)
-        EXPECT_FAULT(comm,
-                     EPX_Alltoallv(OR_WRONG(0, slot_rows), OR_WRONG(1, x.sendcounts),
-                                   OR_WRONG(2, x.sdispls), OR_WRONG(3, more_slot_rows),
-                                   OR_WRONG(4, x.recvcounts), OR_WRONG(5, x.rdispls), suite_size, n,
-                                   type, comm, s, r),
-                     EPX_ERR_BUFFER);
-#undef OR_WRONG
+    expect_routing_refused(wrong);
+    expect_rows_refused(wrong, COUNT, EPX_FLOAT32);
+    expect_exchange_refused(wrong, 0);
 }
+
+/* Good memory, at an address that is no multiple of an element. */
+START_TEST(buffers_are_aligned_to_their_elements)
+{
+    char *spare = new_floats(4096);
+    char *half = spare + sizeof(int64_t) / 2;
+
+    route_tokens();
+    expect_memory_refused(spare + 1);
+    expect_memory_refused(spare + 2);
+    expect_routing_refused(half);
+    EXPECT_FAULT(comm, call_with(&collectives[0], 0, half, COUNT / 2, EPX_FLOAT64), EPX_ERR_BUFFER);
+    EXPECT_FAULT(comm, call_with(&collectives[1], 1, half, COUNT / 2, EPX_FLOAT64), EPX_ERR_BUFFER);
+    fault_message_has(comm, "want a multiple of its element's 8 bytes");
+    expect_exchange_refused(half, 2);
+    EXPECT_FAULT(comm, call_with(&collectives[3], 4, spare + 1, COUNT, EPX_BFLOAT16),
+                 EPX_ERR_BUFFER);
+    SETTLE();
+    space_free(spare);
+}
+END_TEST
+
+/* The address of a buffer of no rows may be NULL, which is aligned to anything. */
+START_TEST(aligned_buffers_are_taken)
+{
+    static const EPX_Datatype types[] = {EPX_FLOAT16, EPX_BFLOAT16, EPX_FLOAT32, EPX_FLOAT64};
+    char *spare = new_floats(4096);
+
+    route_tokens();
+    for (int i = 0; i < 4; i++) {
+        int element = i < 2 ? 2 : i == 2 ? 4 : 8;
+
+        EXPECT_CODE(call_with(&collectives[i], 0, spare + element, 3, types[i]), EPX_SUCCESS);
+        EXPECT_CODE(EPX_Wait(&request, MPI_STATUS_IGNORE), EPX_SUCCESS);
+    }
+    EXPECT_CODE(EPX_Route_tokens(NULL, 0, route, EPX_STREAM_NULL, &request), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Wait(&request, MPI_STATUS_IGNORE), EPX_SUCCESS);
+    SETTLE();
+    space_free(spare);
+}
+END_TEST
+
+/* All odd and even places, and lengths to which no word fits. */
+START_TEST(rows_of_one_byte_types_lie_anywhere)
+{
+    char *in = new_floats(4096), *out = new_floats(4096);
+
+    route_tokens();
+    for (int i = 0; i < 17; i++) {
+        EPX_Datatype type = EPX_BYTE + i % 3;
+
+        EXPECT_CODE(EPX_Dispatch(in + i, weights, out + i * 5 % 17, more_weights, 1 + i, type,
+                                 route, EPX_STREAM_NULL, &request),
+                    EPX_SUCCESS);
+        EXPECT_CODE(EPX_Wait(&request, MPI_STATUS_IGNORE), EPX_SUCCESS);
+        good_exchange();
+        x.in = in + i;
+        x.out = out + i * 3 % 17;
+        x.count = 1 + i;
+        x.datatype = type;
+        EXPECT_CODE(alltoallv(), EPX_SUCCESS);
+        EXPECT_CODE(EPX_Wait(&request, MPI_STATUS_IGNORE), EPX_SUCCESS);
+    }
+    SETTLE();
+    space_free(in);
+    space_free(out);
+}
+END_TEST
+
+START_TEST(counts_that_overflow_are_refused)
+{
+    EXCHANGE_REFUSED(capacity, INT64_MAX, EPX_ERR_COUNT);
+    EXCHANGE_REFUSED(capacity, INT64_MAX / 31, EPX_ERR_COUNT);
+    if (space_is_device()) {
+        EXCHANGE_REFUSED(capacity, (int64_t)1 << 50, EPX_ERR_BUFFER);
+        EXCHANGE_REFUSED(count, INT32_MAX, EPX_ERR_BUFFER);
+    }
+    SETTLE();
+}
+END_TEST
+
+/* The last eight bytes of the 2 MiB at `whole` are too few for any buffer but the counts of one
+ * rank. */
+static void expect_end_refused(char *whole)
+{
+    char *end = whole + ((size_t)2 << 20) - sizeof(int64_t);
+
+    expect_routing_refused(end);
+    expect_rows_refused(end, COUNT, EPX_FLOAT32);
+    if (suite_size > 1)
+        expect_exchange_refused(end, 1);
+}
+
+START_TEST(a_device_refuses_buffers_that_are_too_short)
+{
+    char *whole = space_alloc_alone((size_t)2 << 20);
+
+    route_tokens();
+    expect_end_refused(whole);
+    fault_message_has(comm, "8 bytes");
+    SETTLE();
+    space_free_alone(whole);
+}
+END_TEST
+
+/* The kernel finds it out: peers get no row from this rank then. */
+START_TEST(a_device_reads_no_row_behind_sendbuf)
+{
+    char *whole = space_alloc_alone((size_t)2 << 20);
+    const int64_t row_bytes = COUNT * sizeof(float);
+
+    for (int i = 0; i < 4; i++) {
+        good_exchange();
+        x.in = whole + ((size_t)2 << 20) - (size_t)(suite_size * row_bytes);
+        x.counts_image[0] = i == 1 ? suite_size + 1 : i == 2 ? INT64_MAX : 1;
+        x.displs_image[0] = i == 3 ? INT64_MAX : 0;
+        put_counts();
+        EXPECT_CODE(alltoallv(), EPX_SUCCESS);
+        if (i == 0) {
+            EXPECT_CODE(EPX_Wait(&request, MPI_STATUS_IGNORE), EPX_SUCCESS);
+            continue;
+        }
+        EXPECT_FAULT(comm, EPX_Wait(&request, MPI_STATUS_IGNORE), EPX_ERR_BUFFER);
+        fault_message_has(comm, "the memory of sendbuf ends after");
+    }
+    SETTLE();
+    space_free_alone(whole);
+}
+END_TEST
+
+START_TEST(a_device_refuses_freed_memory)
+{
+    void *freed = space_alloc_alone((size_t)2 << 20);
+
+    route_tokens();
+    space_free_alone(freed);
+    expect_memory_refused(freed);
+    SETTLE();
+}
+END_TEST
 
 START_TEST(a_device_refuses_memory_of_the_host)
 {
@@ -857,12 +1041,19 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, alltoallv_checks_its_counts);
     tcase_add_test(tcase, alltoallv_checks_its_arguments);
     tcase_add_test(tcase, alltoallv_needs_its_arrays);
+    tcase_add_test(tcase, buffers_are_aligned_to_their_elements);
+    tcase_add_test(tcase, aligned_buffers_are_taken);
+    tcase_add_test(tcase, rows_of_one_byte_types_lie_anywhere);
+    tcase_add_test(tcase, counts_that_overflow_are_refused);
     tcase_add_test(tcase, completion_calls_check_their_arguments);
     tcase_add_test(tcase, a_good_call_after_a_refused_one_is_that_call);
     tcase_add_test(tcase, messages_name_function_and_values);
     if (space_is_device()) {
         tcase_add_test(tcase, a_device_refuses_memory_of_the_host);
         tcase_add_test(tcase, a_device_refuses_memory_of_another);
+        tcase_add_test(tcase, a_device_refuses_buffers_that_are_too_short);
+        tcase_add_test(tcase, a_device_reads_no_row_behind_sendbuf);
+        tcase_add_test(tcase, a_device_refuses_freed_memory);
     }
     suite_add_tcase(suite, tcase);
     return suite;

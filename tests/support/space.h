@@ -29,6 +29,9 @@ void space_wait_stream(EPX_Stream stream);
 /* Memory of the space. */
 void *space_alloc(size_t bytes);
 void space_free(void *memory);
+/* Memory of the space that is an allocation of its own; nothing may be in flight. */
+void *space_alloc_alone(size_t bytes);
+void space_free_alone(void *memory);
 /* Memory of another GPU of this machine; NULL on the host, or if there is one GPU. */
 void *space_alloc_elsewhere(size_t bytes);
 void space_free_elsewhere(void *memory);

@@ -119,6 +119,21 @@ void *space_alloc(size_t bytes)
     return memory;
 }
 
+void *space_alloc_alone(size_t bytes)
+{
+    void *memory = NULL;
+    int before = enter(ordinal);
+
+    must(cudaMalloc(&memory, bytes), "cudaMalloc");
+    enter(before);
+    return memory;
+}
+
+void space_free_alone(void *memory)
+{
+    must(cudaFree(memory), "cudaFree");
+}
+
 void *space_alloc_elsewhere(size_t bytes)
 {
     void *memory = NULL;

@@ -55,6 +55,16 @@ void *space_alloc(size_t bytes)
     return malloc(bytes ? bytes : 1);
 }
 
+void *space_alloc_alone(size_t bytes)
+{
+    return malloc(bytes);
+}
+
+void space_free_alone(void *memory)
+{
+    free(memory);
+}
+
 void *space_alloc_elsewhere(size_t bytes)
 {
     (void)bytes;

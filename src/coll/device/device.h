@@ -44,6 +44,9 @@ struct epx_side {
 typedef CUresult CUDAAPI epx_wait_value(CUstream stream, CUdeviceptr word, cuuint64_t value,
                                         unsigned flags);
 typedef epx_wait_value epx_write_value;
+/* The driver's call that tells what a pointer belongs to. */
+typedef CUresult CUDAAPI epx_pointer_attributes(unsigned num, CUpointer_attribute *attributes,
+                                                void **data, CUdeviceptr pointer);
 
 struct epx_device {
     struct epx_comm *comm;
@@ -68,6 +71,7 @@ struct epx_device {
     cudaEvent_t copied;  /* recorded after the last copy to notes */
     epx_wait_value *wait_value;
     epx_write_value *write_value;
+    epx_pointer_attributes *pointer_attributes;
     struct epx_proxy *proxy;               /* where ranks exchange messages, else NULL */
     struct epx_mpi_liveness *mpi_liveness; /* where ranks exchange messages, else NULL */
     int64_t next_look_ns;

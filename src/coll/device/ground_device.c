@@ -11,28 +11,8 @@
 #include "coll/device/launch.h"
 #include "coll/device/outcome.h"
 #include "coll/device/plan_device.h"
-#include "transport/cuda/cuda_errors.h"
-#include "transport/cuda/device_scope.h"
+#include "coll/device/user_memory.h"
 #include "transport/module.h"
-
-static int check_buffer(const struct epx_device *device, const char *name, const void *address)
-{
-    struct cudaPointerAttributes attributes;
-    struct epx_device_scope scope;
-    cudaError_t error;
-
-    EPX_TRY_CUDA(epx_device_enter(device->ordinal, &scope));
-    error = cudaPointerGetAttributes(&attributes, address);
-    epx_device_leave(&scope);
-    if (error != cudaSuccess)
-        return epx_fail_cuda(error, name);
-    EPX_FAIL_IF(attributes.type != cudaMemoryTypeDevice && attributes.type != cudaMemoryTypeManaged,
-                EPX_ERR_BUFFER, "%s is not in device memory", name);
-    EPX_FAIL_IF(attributes.type == cudaMemoryTypeDevice && attributes.device != device->ordinal,
-                EPX_ERR_BUFFER, "%s is in the memory of device %d, the communicator's is %d", name,
-                attributes.device, device->ordinal);
-    return EPX_SUCCESS;
-}
 
 /*
  * The kernels count in device memory, where nothing is torn or late: an operation's last kernel has
@@ -58,7 +38,7 @@ static const struct epx_device_ops device_ops = {
     .poll = epx_device_poll,
     .ended = epx_device_ended,
     .wait_enqueue = epx_device_wait_enqueue,
-    .check_buffer = check_buffer,
+    .check_buffer = epx_user_memory_check,
     .take_replay_error = epx_outcome_take_replay_error,
     .add_stats = add_stats,
 };

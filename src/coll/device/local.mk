@@ -20,7 +20,9 @@ libepx_cuda_la_SOURCES += \
   src/coll/device/outcome.c \
   src/coll/device/outcome.h \
   src/coll/device/plan_device.c \
-  src/coll/device/plan_device.h
+  src/coll/device/plan_device.h \
+  src/coll/device/user_memory.c \
+  src/coll/device/user_memory.h
 
 include src/coll/device/direct/local.mk
 include src/coll/device/staged/local.mk

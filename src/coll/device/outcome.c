@@ -54,6 +54,7 @@ int epx_outcome_report(struct epx_device *device, const struct epx_request *requ
     case EPX_OUTCOME_BAD_ID: return report_bad_id(request, o);
     case EPX_OUTCOME_BAD_COUNT: return epx_fail_bad_count(o->rank, o->a, o->b);
     case EPX_OUTCOME_NO_ROWS: return epx_fail_no_rows(o->rank, o->a);
+    case EPX_OUTCOME_PAST_END: return epx_fail_past_end(o->rank, o->a, o->b, o->c);
     case EPX_OUTCOME_ROUTING: return epx_fail_routing(o->code, o->rank);
     }
     return epx_fail(EPX_ERR_INTERN, "outcome %d is unknown", o->what);

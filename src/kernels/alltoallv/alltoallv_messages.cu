@@ -12,6 +12,7 @@
 /* Numbers of rows; in shared memory. */
 struct sums {
     int64_t sent[EPX_MOST_DEVICE_RANKS];  /* from this rank for each rank */
+    int64_t from[EPX_MOST_DEVICE_RANKS];  /* their displacements, read once with the counts */
     int64_t total[EPX_MOST_DEVICE_RANKS]; /* from all ranks for each rank */
     int32_t bad;                          /* the first rank with an invalid count; -1 = none */
 };
@@ -31,12 +32,17 @@ static __device__ void read_counts(const struct epx_alltoallv_rows &a, struct su
     if (threadIdx.x == 0)
         sums.bad = INT32_MAX;
     __syncthreads();
-    for (int32_t r = (int32_t)threadIdx.x; r < ranks; r += ALLTOALLV_THREADS)
-        if (!can_send(a, a.sendcounts[r], a.sdispls[r]))
+    for (int32_t r = (int32_t)threadIdx.x; r < ranks; r += ALLTOALLV_THREADS) {
+        sums.sent[r] = a.sendcounts[r];
+        sums.from[r] = a.sdispls[r];
+        if (!can_send(a, sums.sent[r], sums.from[r]))
             atomicMin(&sums.bad, r);
+    }
     __syncthreads();
-    for (int32_t r = (int32_t)threadIdx.x; r < ranks; r += ALLTOALLV_THREADS)
-        counts_of(a, a.comm.rank)[r] = sums.sent[r] = sums.bad == INT32_MAX ? a.sendcounts[r] : 0;
+    for (int32_t r = (int32_t)threadIdx.x; r < ranks; r += ALLTOALLV_THREADS) {
+        sums.sent[r] = sums.bad == INT32_MAX ? sums.sent[r] : 0;
+        counts_of(a, a.comm.rank)[r] = sums.sent[r];
+    }
     __syncthreads();
     if (threadIdx.x == 0 && sums.bad == INT32_MAX)
         sums.bad = -1;
@@ -95,7 +101,7 @@ static __device__ bool exchange_rows(const struct epx_alltoallv_rows &a, struct 
         int64_t sends = has_room(x, sums, r) ? sums.sent[r] : 0;
         int64_t comes = takes ? a.recvcounts[r] : 0;
 
-        return epx_message{sends ? a.sdispls[r] * a.row_bytes : 0, sends * a.row_bytes,
+        return epx_message{sends ? sums.from[r] * a.row_bytes : 0, sends * a.row_bytes,
                            comes ? a.rdispls[r] * a.row_bytes : 0, comes * a.row_bytes};
     });
     return await_exchange(a.comm, x);

@@ -10,7 +10,7 @@ enum { ALLTOALLV_THREADS = 1024 };
 static __device__ __forceinline__ bool can_send(const struct epx_alltoallv_rows &a, int64_t count,
                                                 int64_t from)
 {
-    return count >= 0 && (count == 0 || (from >= 0 && (a.rows || a.row_bytes == 0)));
+    return count >= 0 && (count == 0 || (from >= 0 && from <= a.send_rows - count));
 }
 
 /* bad: the first rank with an invalid count, -1 = none; rows: how many come here from all. */
@@ -18,7 +18,13 @@ static __device__ EPX_COLD struct epx_outcome outcome_of_counts(const struct epx
                                                                 int32_t bad, int64_t rows)
 {
     if (bad >= 0 && a.sendcounts[bad] > 0 && a.sdispls[bad] >= 0)
-        return {EPX_ERR_BUFFER, EPX_OUTCOME_NO_ROWS, bad, 0, a.sendcounts[bad], 0, 0};
+        return {EPX_ERR_BUFFER,
+                a.rows ? EPX_OUTCOME_PAST_END : EPX_OUTCOME_NO_ROWS,
+                bad,
+                0,
+                a.sendcounts[bad],
+                a.sdispls[bad],
+                a.send_rows};
     if (bad >= 0)
         return {EPX_ERR_COUNT, EPX_OUTCOME_BAD_COUNT, bad, 0, a.sendcounts[bad], a.sdispls[bad], 0};
     if (rows > a.recv_capacity)

@@ -3,7 +3,20 @@
 #include "coll/device/device.h"
 #include "coll/device/device_verbs.h"
 #include "coll/device/operation_args.h"
+#include "coll/device/user_memory.h"
 #include "transport/cuda/cuda_errors.h"
+
+/* The rows that sendbuf can have, as only the kernel knows how many it has. */
+static int64_t send_rows(const struct epx_request *request)
+{
+    const struct epx_call *call = &request->call;
+
+    if (call->row_bytes == 0)
+        return INT64_MAX;
+    return call->rows_in
+               ? epx_user_memory_bytes(epx_device_of(request), call->rows_in) / call->row_bytes
+               : 0;
+}
 
 struct epx_alltoallv_rows epx_alltoallv_args_of(const struct epx_request *request)
 {
@@ -17,6 +30,7 @@ struct epx_alltoallv_rows epx_alltoallv_args_of(const struct epx_request *reques
         .stage_bytes = device->stage_bytes,
         .row_bytes = call->row_bytes,
         .rows = call->rows_in,
+        .send_rows = send_rows(request),
         .sendcounts = call->sendcounts,
         .sdispls = call->sdispls,
         .recv = call->rows_out,
