@@ -63,8 +63,8 @@ struct epx_outcome {
 
 /*
  * Pinned host memory: written by the last block of an operation, read by EPX_Wait and EPX_Test. The
- * word is written last: number << 32 | rows; or number << 32 | EPX_COMPLETION_DETAILS if the rest
- * was written before it. Most operations write the word alone, for which they need no fence.
+ * word is written last, behind a fence: number << 32 | rows; or number << 32 |
+ * EPX_COMPLETION_DETAILS if the rest was written before it. Most operations write the word alone.
  */
 struct epx_completion {
     uint64_t word;

@@ -331,13 +331,14 @@ static CUresult CUDAAPI get_loading_mode(CUmoduleLoadingMode *mode)
     return CUDA_SUCCESS;
 }
 
-cudaError_t epx_find_driver_call(const char *name, void **call)
+cudaError_t epx_find_driver_call(const char *name, unsigned version, void **call)
 {
     union {
         void *data;
         CUresult(CUDAAPI *function)(CUmoduleLoadingMode *mode);
     } found = {.function = get_loading_mode};
 
+    (void)version;
     *call = found.data;
     return strcmp(name, "cuModuleGetLoadingMode") == 0 ? cudaSuccess : cudaErrorSymbolNotFound;
 }

@@ -53,6 +53,7 @@ struct epx_device {
     const struct epx_transport *transport;
     int ordinal;               /* of the GPU */
     int blocks;                /* of the kernels that wait for other ranks; the same on all ranks */
+    int in_order;              /* streams do not run beside each other; the same on all ranks */
     struct epx_window *window; /* control words, then the stage, then what only this rank uses */
     char **control, **stage;   /* [R] device memory */
     int32_t *node;             /* [2][R] device memory: nodes, places by node; NULL = one node */

@@ -15,6 +15,7 @@
 #include "transport/cuda/cuda_errors.h"
 #include "transport/cuda/device_ranks.h"
 #include "transport/cuda/device_scope.h"
+#include "transport/cuda/multiprocessors.h"
 #include "transport/mpi/mpi_liveness.h"
 
 static int allocate_completions(struct epx_device *device)
@@ -37,10 +38,7 @@ static int allocate_completions(struct epx_device *device)
 
 static int create_streams(struct epx_device *device)
 {
-    int least, greatest;
-
-    EPX_TRY_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
-    EPX_TRY_CUDA(cudaStreamCreateWithPriority(&device->stream, cudaStreamNonBlocking, greatest));
+    EPX_TRY_CUDA(epx_device_new_stream(&device->stream));
     EPX_TRY_CUDA(cudaEventCreateWithFlags(&device->copied, cudaEventDisableTiming));
     return epx_device_init_order(device);
 }
@@ -54,19 +52,31 @@ static int init(struct epx_device *device)
     return EPX_SUCCESS;
 }
 
-/* Finds how many blocks a kernel that waits may have: all must run at once on every rank's GPU. */
+/* Finds how many blocks a kernel that waits may have: all must run at once on every rank's GPU, or
+ * on the part of it that is in its context. */
 static int find_blocks(struct epx_device *device)
 {
     int64_t wanted = device->comm->params.max_sms, most;
     int sms = 0, rc = EPX_SUCCESS;
-    cudaError_t error =
-        cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device->ordinal);
+    cudaError_t error = epx_count_sms(device->ordinal, &sms);
 
     if (error != cudaSuccess)
         rc = epx_fail_cuda(error, "cudaDeviceGetAttribute");
     EPX_TRY(epx_comm_agree(device->comm, rc));
     EPX_TRY(epx_comm_max(device->comm, -(wanted < sms ? wanted : sms), &most));
     device->blocks = (int)-most;
+    return EPX_SUCCESS;
+}
+
+/* Finds whether all streams of a rank share one hardware queue. Nothing would run beside chunks
+ * then, and all ranks must have the same number of chunks. */
+static int find_queues(struct epx_device *device)
+{
+    const char *connections = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    int64_t any;
+
+    EPX_TRY(epx_comm_max(device->comm, connections && atoi(connections) == 1, &any));
+    device->in_order = any != 0;
     return EPX_SUCCESS;
 }
 
@@ -142,6 +152,7 @@ static int init_all(void *state)
 
     EPX_TRY(epx_comm_agree(comm, init(device)));
     EPX_TRY(find_blocks(device));
+    EPX_TRY(find_queues(device));
     EPX_TRY(epx_control_window_create(device));
     if (!device->transport->ops->exchanges)
         return EPX_SUCCESS;

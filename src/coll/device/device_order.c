@@ -20,6 +20,7 @@
 #include "core/route.h"
 #include "transport/cuda/cuda_errors.h"
 #include "transport/cuda/driver_call.h"
+#include "transport/cuda/multiprocessors.h"
 
 /* --enable-jitter wants chunks in small tests too. */
 enum {
@@ -74,8 +75,8 @@ int epx_device_init_order(struct epx_device *device)
         epx_wait_value *function;
     } wait, write;
 
-    EPX_TRY_CUDA(epx_find_driver_call("cuStreamWaitValue64", &wait.data));
-    EPX_TRY_CUDA(epx_find_driver_call("cuStreamWriteValue64", &write.data));
+    EPX_TRY_CUDA(epx_find_driver_call("cuStreamWaitValue64", EPX_ANY_DRIVER, &wait.data));
+    EPX_TRY_CUDA(epx_find_driver_call("cuStreamWriteValue64", EPX_ANY_DRIVER, &write.data));
     device->wait_value = wait.function;
     device->write_value = write.function;
     return create_side(&device->plain);
@@ -135,8 +136,16 @@ int epx_device_check_stream(const struct epx_device *device, EPX_Stream stream)
 {
     int ordinal = device_of_stream(stream, device->ordinal);
 
+    int sms;
+
     EPX_FAIL_IF(ordinal != device->ordinal, EPX_ERR_ARG,
                 "the stream is of device %d, the communicator's is %d", ordinal, device->ordinal);
+    sms = epx_count_stream_sms(stream, device->blocks);
+    EPX_FAIL_IF(
+        sms < device->blocks, EPX_ERR_ARG,
+        "the stream has %d multiprocessors, the communicator's kernels want %d at once; make "
+        "it with epx_max_sms of at most %d",
+        sms, device->blocks, sms);
     return EPX_SUCCESS;
 }
 
@@ -270,6 +279,8 @@ int32_t epx_device_chunks(const struct epx_request *request)
 
     if (bytes < LEAST_LARGE_BYTES)
         return 0;
+    if (epx_device_of(request)->in_order)
+        return 1;
     return bytes < MOST_CHUNKS * LEAST_CHUNK_BYTES ? 1 : MOST_CHUNKS;
 }
 

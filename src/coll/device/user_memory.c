@@ -27,7 +27,7 @@ int epx_user_memory_init(struct epx_device *device)
         epx_pointer_attributes *function;
     } call;
 
-    EPX_TRY_CUDA(epx_find_driver_call("cuPointerGetAttributes", &call.data));
+    EPX_TRY_CUDA(epx_find_driver_call("cuPointerGetAttributes", EPX_ANY_DRIVER, &call.data));
     device->pointer_attributes = call.function;
     return EPX_SUCCESS;
 }

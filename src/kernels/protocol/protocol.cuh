@@ -143,7 +143,11 @@ static __device__ bool await_barrier(const struct epx_device_comm &c, struct exc
     return ok;
 }
 
-/* One thread: tells the host how the operation ended. */
+/*
+ * One thread: tells the host how the operation ended. The word may start the next operation on
+ * another stream before this kernel ends, and the user's work on the results. So the fence comes
+ * first: what all blocks wrote, which this thread has acquired, is seen by whoever sees the word.
+ */
 static __device__ void complete(const struct epx_device_comm &c, int64_t rows,
                                 const struct epx_outcome &outcome)
 {
@@ -156,9 +160,9 @@ static __device__ void complete(const struct epx_device_comm &c, int64_t rows,
     if (!fine) {
         to->rows = rows;
         to->outcome = outcome;
-        fence_sys();
-        EPX_DELAY(c);
     }
+    fence_sys();
+    EPX_DELAY(c);
     store_relaxed_sys(&to->word,
                       (uint64_t)c.number << 32 | (fine ? (uint32_t)rows : EPX_COMPLETION_DETAILS));
 }

@@ -57,6 +57,16 @@ int epx_device_run(struct epx_comm *comm, int *ordinal, int (*step)(void *state)
     return rc;
 }
 
+cudaError_t epx_device_new_stream(cudaStream_t *stream)
+{
+    int least, greatest;
+    cudaError_t error = cudaDeviceGetStreamPriorityRange(&least, &greatest);
+
+    return error == cudaSuccess
+               ? cudaStreamCreateWithPriority(stream, cudaStreamNonBlocking, greatest)
+               : error;
+}
+
 cudaError_t epx_device_query(cudaEvent_t event)
 {
     cudaError_t before = cudaPeekAtLastError(), error = cudaEventQuery(event);

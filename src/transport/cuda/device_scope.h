@@ -24,6 +24,13 @@ void epx_device_leave(const struct epx_device_scope *scope);
 int epx_device_run(struct epx_comm *comm, int *ordinal, int (*step)(void *state), void *state);
 
 /*
+ * Makes a stream for what the library queues while kernels of the user's streams may wait for it:
+ * of the highest priority, so that it shares no hardware queue with streams of a lower one. In a
+ * queue the first entry that waits holds up those of all other streams behind it.
+ */
+cudaError_t epx_device_new_stream(cudaStream_t *stream);
+
+/*
  * Whether an event has come: cudaSuccess, cudaErrorNotReady, or an error. An event that may not be
  * asked because of a capture counts as not ready. Leaves the thread's last error as it was.
  */

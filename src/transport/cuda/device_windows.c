@@ -9,7 +9,7 @@
 int epx_device_windows_open(struct epx_device_windows *windows, struct epx_comm *comm)
 {
     windows->comm = comm;
-    EPX_TRY_CUDA(cudaStreamCreateWithFlags(&windows->stream, cudaStreamNonBlocking));
+    EPX_TRY_CUDA(epx_device_new_stream(&windows->stream));
     return EPX_SUCCESS;
 }
 

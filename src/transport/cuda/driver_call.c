@@ -2,14 +2,15 @@
 /* driver_call.c - calls of the CUDA driver, which the module is not linked with. */
 #include "transport/cuda/driver_call.h"
 
-cudaError_t epx_find_driver_call(const char *name, void **call)
+cudaError_t epx_find_driver_call(const char *name, unsigned version, void **call)
 {
     enum cudaDriverEntryPointQueryResult result;
     cudaError_t error;
 
 #if CUDART_VERSION >= 12050
-    error = cudaGetDriverEntryPointByVersion(name, call, 11070, cudaEnableDefault, &result);
+    error = cudaGetDriverEntryPointByVersion(name, call, version, cudaEnableDefault, &result);
 #else
+    (void)version;
     error = cudaGetDriverEntryPoint(name, call, cudaEnableDefault, &result);
 #endif
     if (error == cudaSuccess && result != cudaDriverEntryPointSuccess)

@@ -5,7 +5,10 @@
 
 #include <cuda_runtime_api.h>
 
-/* Finds a call by its name. */
-cudaError_t epx_find_driver_call(const char *name, void **call);
+/* The CUDA whose form of a call is wanted, for calls that all have. */
+enum { EPX_ANY_DRIVER = 11070 };
+
+/* Finds a call by its name, in the form that it had in a version of CUDA. */
+cudaError_t epx_find_driver_call(const char *name, unsigned version, void **call);
 
 #endif

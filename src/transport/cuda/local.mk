@@ -12,6 +12,8 @@ libepx_cuda_la_SOURCES += \
   src/transport/cuda/device_windows.h \
   src/transport/cuda/driver_call.c \
   src/transport/cuda/driver_call.h \
+  src/transport/cuda/multiprocessors.c \
+  src/transport/cuda/multiprocessors.h \
   src/transport/cuda/peer_windows.c \
   src/transport/cuda/peer_windows.h \
   src/transport/cuda/pieces.h \

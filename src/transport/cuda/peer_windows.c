@@ -24,7 +24,7 @@ static int init(struct epx_peer_windows *windows)
 {
     size_t entries = (size_t)MOST_WINDOWS * (size_t)windows->comm->size;
 
-    EPX_TRY_CUDA(cudaStreamCreateWithFlags(&windows->stream, cudaStreamNonBlocking));
+    EPX_TRY_CUDA(epx_device_new_stream(&windows->stream));
     EPX_TRY_CUDA(cudaMalloc((void **)&windows->table, entries * sizeof(*windows->table)));
     return windows->ops->prepare(windows);
 }

@@ -95,13 +95,11 @@ static int allocate(struct epx_bounce *bounce)
 static int init(struct epx_bounce *bounce)
 {
     size_t bytes = (size_t)bounce->comm->size * sizeof(*bounce->steps);
-    int least, greatest;
 
     bounce->pieces = epx_pieces_of(bounce->comm->params.window_bytes, bounce->comm->size);
     EPX_TRY(allocate(bounce));
     EPX_TRY(epx_device_windows_open(&bounce->windows, bounce->comm));
-    EPX_TRY_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
-    EPX_TRY_CUDA(cudaStreamCreateWithPriority(&bounce->outward, cudaStreamNonBlocking, greatest));
+    EPX_TRY_CUDA(epx_device_new_stream(&bounce->outward));
     EPX_TRY_CUDA(cudaEventCreateWithFlags(&bounce->filled, cudaEventDisableTiming));
     for (int i = 0; i < 2; i++)
         EPX_TRY_CUDA(cudaEventCreateWithFlags(&bounce->emptied[i], cudaEventDisableTiming));

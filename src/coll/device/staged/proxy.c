@@ -260,7 +260,8 @@ static void warn_of_lazy_loading(void)
     } get_mode;
     CUmoduleLoadingMode mode;
 
-    if (epx_find_driver_call("cuModuleGetLoadingMode", &get_mode.data) == cudaSuccess &&
+    if (epx_find_driver_call("cuModuleGetLoadingMode", EPX_ANY_DRIVER, &get_mode.data) ==
+            cudaSuccess &&
         get_mode.function(&mode) == CUDA_SUCCESS && mode == CU_MODULE_LAZY_LOADING)
         EPX_LOG_WARN("CUDA loads kernels lazily, which can stop operations by messages until "
                      "they time out: set CUDA_MODULE_LOADING=EAGER");
@@ -288,14 +289,12 @@ static int warm_up(struct epx_proxy *proxy)
 static int init(struct epx_proxy *proxy)
 {
     size_t bytes = epx_ring_bytes(proxy->device->comm->size);
-    int least, greatest;
 
     proxy->next = 1;
     warn_of_lazy_loading();
     EPX_TRY_CUDA(cudaHostAlloc((void **)&proxy->ring, bytes, cudaHostAllocPortable));
     memset(proxy->ring, 0, bytes);
-    EPX_TRY_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
-    EPX_TRY_CUDA(cudaStreamCreateWithPriority(&proxy->stream, cudaStreamNonBlocking, greatest));
+    EPX_TRY_CUDA(epx_device_new_stream(&proxy->stream));
     EPX_TRY_CUDA(cudaMalloc((void **)&proxy->released, sizeof(*proxy->released)));
     EPX_TRY_CUDA(cudaMemsetAsync(proxy->released, 0, sizeof(*proxy->released), proxy->stream));
     EPX_TRY(warm_up(proxy));
