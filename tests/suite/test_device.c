@@ -5,6 +5,7 @@
  */
 #include <cuda_runtime_api.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -640,6 +641,75 @@ START_TEST(another_device_may_be_current)
 }
 END_TEST
 
+/* The ids of eight tokens that begin 64 bytes before a piece. */
+static int route_before(const struct gpu_mapping *m, int piece, EPX_Route route,
+                        EPX_Request *request)
+{
+    return EPX_Route_tokens(m->base + (size_t)piece * m->piece_bytes - 64, 8, route,
+                            EPX_STREAM_NULL, request);
+}
+
+START_TEST(memory_in_pieces_is_asked_about)
+{
+    struct gpu_mapping m = {.num = 5,
+                            .pieces = {GPU_OPEN, GPU_OPEN, GPU_CLOSED, GPU_OPEN, GPU_RESERVED}};
+    EPX_Route route = any_route();
+    EPX_Request request = EPX_REQUEST_NULL;
+    char none[512] = {0};
+    int own;
+
+    must(cudaGetDevice(&own));
+    if (EXPECT(gpu_map(&m, own), "the device maps no memory in pieces")) {
+        space_put(m.base + m.piece_bytes - 64, none, sizeof(none));
+        EXPECT_CODE(route_before(&m, 1, route, &request), EPX_SUCCESS);
+        EXPECT_CODE(EPX_Wait(&request, MPI_STATUS_IGNORE), EPX_SUCCESS);
+        EXPECT_CODE(route_before(&m, 2, route, &request), EPX_ERR_BUFFER);
+        EXPECT_CODE(route_before(&m, 3, route, &request), EPX_ERR_BUFFER);
+        EXPECT_CODE(route_before(&m, 4, route, &request), EPX_ERR_BUFFER);
+        EXPECT_CODE(route_before(&m, 5, route, &request), EPX_ERR_BUFFER);
+        gpu_unmap(&m);
+    }
+    SETTLE();
+    EXPECT_CODE(EPX_Route_free(&route), EPX_SUCCESS);
+    layer_works(comm);
+}
+END_TEST
+
+/* The parts are of eight multiprocessors, the least of this generation. */
+START_TEST(a_stream_with_a_part_of_the_gpu_must_do)
+{
+    EPX_Comm large = suite_comm("epx_max_sms", "16", NULL);
+    EPX_Comm small = suite_comm("epx_max_sms", "8", NULL);
+    struct gpu_part part;
+    struct step step;
+    int own;
+
+    must(cudaGetDevice(&own));
+    if (!gpu_take_part(&part, own, 8) || part.sms >= 16) {
+        if (suite_rank == 0)
+            printf("no green contexts: nothing tried\n");
+    } else {
+        prepare_step(&step, 0, part.stream, large);
+        EXPECT_CODE(routing_call(&step.routing), EPX_ERR_ARG);
+        fault_message_has(large, "multiprocessors");
+        SETTLE();
+        free_step(&step);
+        prepare_step(&step, 0, part.stream, small);
+        hide_rows(&step);
+        call_step(&step);
+        routing_finish(&step.routing);
+        for (int v = 0; v < VERBS; v++)
+            operation_finish(&step.ops[v]);
+        SETTLE();
+        free_step(&step);
+        gpu_give_part(&part);
+    }
+    EXPECT_CODE(EPX_Comm_free(&large), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Comm_free(&small), EPX_SUCCESS);
+    SETTLE();
+}
+END_TEST
+
 struct capturer {
     pthread_barrier_t begun, over;
     int device;
@@ -838,6 +908,8 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, many_rows_go_in_chunks, 0, 2 * VERBS);
     tcase_add_test(tcase, many_rows_go_in_chunks_in_a_graph);
     tcase_add_test(tcase, memory_of_the_host_is_refused);
+    tcase_add_test(tcase, memory_in_pieces_is_asked_about);
+    tcase_add_test(tcase, a_stream_with_a_part_of_the_gpu_must_do);
     tcase_add_test(tcase, too_much_memory_is_told_to_all);
     tcase_add_test(tcase, captures_and_plain_calls_do_not_meet);
     tcase_add_test(tcase, a_capture_cannot_wait_for_a_request_outside);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* gpu.h - kernels of the tests: one that holds a stream back, one that stands for a user's work. */
+/*
+ * gpu.h - kernels of the tests: one that holds a stream back, one that stands for a user's work.
+ * And what the driver alone makes: memory in pieces, streams that have a part of the GPU.
+ */
 #ifndef GPU_H
 #define GPU_H
 
@@ -12,6 +15,30 @@ extern "C" {
 void gpu_hold(const volatile int *flag, EPX_Stream stream);
 /* Queues a kernel that copies bytes between two buffers in device memory. */
 void gpu_copy(void *to, const void *from, size_t bytes, EPX_Stream stream);
+
+/* Addresses in a row, of which each piece is memory that the device may use, memory that it may not
+ * use, or only reserved. */
+enum gpu_piece { GPU_RESERVED, GPU_CLOSED, GPU_OPEN };
+enum { GPU_MOST_PIECES = 8 };
+struct gpu_mapping {
+    char *base;
+    size_t piece_bytes;
+    int num;
+    enum gpu_piece pieces[GPU_MOST_PIECES];
+    unsigned long long handles[GPU_MOST_PIECES];
+};
+/* With num and pieces set. Returns whether the device can do it. */
+int gpu_map(struct gpu_mapping *mapping, int ordinal);
+void gpu_unmap(struct gpu_mapping *mapping);
+
+/* A stream of a green context with about so many multiprocessors. Returns whether there is one. */
+struct gpu_part {
+    EPX_Stream stream;
+    void *context;
+    int sms;
+};
+int gpu_take_part(struct gpu_part *part, int ordinal, int sms);
+void gpu_give_part(struct gpu_part *part);
 #ifdef __cplusplus
 }
 #endif

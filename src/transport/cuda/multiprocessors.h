@@ -11,8 +11,8 @@
 /* Counts the multiprocessors of a device, which is current, or of the current green context. */
 cudaError_t epx_count_sms(int ordinal, int *sms);
 
-/* Returns the multiprocessors of the green context that the stream is of, `all` at most; `all` if it
- * is of none, or if CUDA does not tell. The stream is in no capture. */
+/* Returns the multiprocessors of the green context that a stream is of, at most `all`; returns all
+ * for another stream, and if CUDA does not tell. The stream is in no capture. */
 int epx_count_stream_sms(cudaStream_t stream, int all);
 
 #endif
