@@ -227,16 +227,21 @@ static int overlap(const struct epx_buffer *a, const struct epx_buffer *b)
                               (uint64_t)(b->rows * b->row_bytes));
 }
 
-/* Checks that kernels can use all bytes of a buffer on device memory. */
+/* Checks that a buffer is in the memory space of the communicator, on devices all its bytes. */
 static int check_space(const struct epx_comm *comm, const struct epx_buffer *buffer)
 {
     const struct epx_device_ops *ops = epx_transport_device_ops(comm);
     struct epx_device_buffer on_device = {buffer->name, buffer->address,
                                           buffer->rows * buffer->row_bytes, buffer->written};
 
-    if (!ops || !buffer->address)
+    if (!buffer->address)
         return EPX_SUCCESS;
-    return ops->check_buffer(comm->transport->device, &on_device);
+    if (ops)
+        return ops->check_buffer(comm->transport->device, &on_device);
+    EPX_FAIL_IF(epx_module_is_device_memory(buffer->address), EPX_ERR_BUFFER,
+                "%s is in the memory of a GPU, the communicator's is that of the host",
+                buffer->name);
+    return EPX_SUCCESS;
 }
 
 int epx_check_buffers(const struct epx_comm *comm, const struct epx_buffer *buffers, int num)

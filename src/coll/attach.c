@@ -283,6 +283,8 @@ int epx_transport_attach(struct epx_comm *comm)
     EPX_TRY(choose_memory(comm));
     EPX_TRY(comm->params.transport ? attach_named(comm, name) : attach_first(comm));
     comm->params.memory = comm->transport->ops->memory;
+    if (comm->params.memory == EPX_MEMORY_SYSTEM)
+        epx_module_find_driver();
     EPX_LOG_INFO("transport %s: %s", comm->transport->name, comm->transport->description);
     return EPX_SUCCESS;
 }

@@ -86,3 +86,35 @@ int epx_module_has_context(void)
     dlclose(driver);
     return context != NULL;
 }
+
+/* cuPointerGetAttribute; NULL = not found. */
+static int (*ask_pointer)(void *value, int attribute, unsigned long long pointer);
+
+void epx_module_find_driver(void)
+{
+    int (*found)(void *, int, unsigned long long) = NULL;
+    void *driver;
+
+    if (__atomic_load_n(&ask_pointer, __ATOMIC_ACQUIRE))
+        return;
+    driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    if (!driver)
+        return;
+    *(void **)&found = dlsym(driver, "cuPointerGetAttribute");
+    if (found)
+        __atomic_store_n(&ask_pointer, found, __ATOMIC_RELEASE); /* the driver stays open */
+    else
+        dlclose(driver);
+}
+
+int epx_module_is_device_memory(const void *address)
+{
+    enum { MEMORY_TYPE = 2, DEVICE_MEMORY = 2, IS_MANAGED = 8 }; /* as in cuda.h */
+    int (*ask)(void *, int, unsigned long long) = __atomic_load_n(&ask_pointer, __ATOMIC_ACQUIRE);
+    unsigned long long pointer = (uintptr_t)address;
+    unsigned type = 0, managed = 0;
+
+    if (!ask || ask(&type, MEMORY_TYPE, pointer) != 0 || type != DEVICE_MEMORY)
+        return 0;
+    return ask(&managed, IS_MANAGED, pointer) == 0 && !managed;
+}

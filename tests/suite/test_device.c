@@ -580,15 +580,34 @@ START_TEST(memory_of_the_host_is_refused)
 }
 END_TEST
 
-static EPX_Route any_route(void)
+static EPX_Route any_route(EPX_Comm on)
 {
     EPX_Route_attr attr = EPX_ROUTE_ATTR_INIT;
     EPX_Route route = EPX_ROUTE_NULL;
 
     attr.num_experts = attr.top_k = attr.max_tokens = 8;
-    EXPECT_CODE(EPX_Route_create(&attr, comm, &route), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Route_create(&attr, on, &route), EPX_SUCCESS);
     return route;
 }
+
+START_TEST(a_host_communicator_refuses_memory_of_the_gpu)
+{
+    EPX_Comm host = suite_comm("epx_memory", "system", "epx_transport", "mpi", NULL);
+    EPX_Request request = EPX_REQUEST_NULL;
+    EPX_Route route = any_route(host);
+    void *there = space_alloc(512);
+    int64_t here[64] = {0};
+
+    EXPECT_CODE(EPX_Route_tokens(there, 8, route, EPX_STREAM_NULL, &request), EPX_ERR_BUFFER);
+    fault_message_has(host, "expert_ids is in the memory of a GPU");
+    EXPECT_CODE(EPX_Route_tokens(here, 8, route, EPX_STREAM_NULL, &request), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Wait(&request, MPI_STATUS_IGNORE), EPX_SUCCESS);
+    space_free(there);
+    EXPECT_CODE(EPX_Route_free(&route), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Comm_free(&host), EPX_SUCCESS);
+    SETTLE();
+}
+END_TEST
 
 /* The stream is of the current device, which is not the communicator's. */
 static void expect_stream_refused(struct step *step)
@@ -620,7 +639,7 @@ START_TEST(another_device_may_be_current)
     must(cudaGetDeviceCount(&devices));
     other = (own + 1) % devices;
     must(cudaSetDevice(other));
-    route = any_route();
+    route = any_route(comm);
     EXPECT_CODE(EPX_Alloc_mem(1 << 20, comm, &base), EPX_SUCCESS);
     if (other != own)
         expect_stream_refused(&step);
@@ -653,7 +672,7 @@ START_TEST(memory_in_pieces_is_asked_about)
 {
     struct gpu_mapping m = {.num = 5,
                             .pieces = {GPU_OPEN, GPU_OPEN, GPU_CLOSED, GPU_OPEN, GPU_RESERVED}};
-    EPX_Route route = any_route();
+    EPX_Route route = any_route(comm);
     EPX_Request request = EPX_REQUEST_NULL;
     char none[512] = {0};
     int own;
@@ -908,6 +927,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, many_rows_go_in_chunks, 0, 2 * VERBS);
     tcase_add_test(tcase, many_rows_go_in_chunks_in_a_graph);
     tcase_add_test(tcase, memory_of_the_host_is_refused);
+    tcase_add_test(tcase, a_host_communicator_refuses_memory_of_the_gpu);
     tcase_add_test(tcase, memory_in_pieces_is_asked_about);
     tcase_add_test(tcase, a_stream_with_a_part_of_the_gpu_must_do);
     tcase_add_test(tcase, too_much_memory_is_told_to_all);
