@@ -50,7 +50,7 @@ template <typename Call> static Call *find_call(const char *name, unsigned versi
     (find_call<decltype(name)>(#name, version)                                                     \
          ? find_call<decltype(name)>(#name, version)(__VA_ARGS__)                                  \
          : CUDA_ERROR_NOT_FOUND)
-enum { MAPPING_SINCE = 11070, GREEN_SINCE = 12040 };
+enum { MAPPING_SINCE = 11070, GREEN_SINCE = 12040, GREEN_STREAMS_SINCE = 12050 };
 
 static CUdeviceptr address_of(const struct gpu_mapping *m, int piece)
 {
@@ -102,7 +102,7 @@ void gpu_unmap(struct gpu_mapping *m)
     DRIVER(cuMemAddressFree, MAPPING_SINCE, address_of(m, 0), m->num * m->piece_bytes);
 }
 
-#if CUDA_VERSION >= 12040
+#if CUDA_VERSION >= 12050
 int gpu_take_part(struct gpu_part *part, int ordinal, int sms)
 {
     CUdevResource all = {}, taken = {}, rest = {};
@@ -122,7 +122,7 @@ int gpu_take_part(struct gpu_part *part, int ordinal, int sms)
         return 0;
     part->context = context;
     part->sms = (int)taken.sm.smCount;
-    return DRIVER(cuGreenCtxStreamCreate, GREEN_SINCE, &part->stream, context,
+    return DRIVER(cuGreenCtxStreamCreate, GREEN_STREAMS_SINCE, &part->stream, context,
                   CU_STREAM_NON_BLOCKING, 0) == CUDA_SUCCESS;
 }
 

@@ -18,6 +18,7 @@ struct range {
     CUdeviceptr start;
     size_t size;
     int is_allocation; /* of cudaMalloc: all of the range is mapped */
+    CUmemoryPool pool; /* of cudaMallocAsync, which its device may use; else NULL */
 };
 
 int epx_user_memory_init(struct epx_device *device)
@@ -34,13 +35,13 @@ int epx_user_memory_init(struct epx_device *device)
 
 static struct range range_of(const struct epx_device *device, const void *address)
 {
-    CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
-                                        CU_POINTER_ATTRIBUTE_RANGE_SIZE,
-                                        CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE};
-    struct range range = {0, 0, 0};
-    void *data[] = {&range.start, &range.size, &range.is_allocation};
+    CUpointer_attribute attributes[] = {
+        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+        CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE};
+    struct range range = {0, 0, 0, NULL};
+    void *data[] = {&range.start, &range.size, &range.is_allocation, &range.pool};
 
-    if (device->pointer_attributes(3, attributes, data, (CUdeviceptr)(uintptr_t)address) !=
+    if (device->pointer_attributes(4, attributes, data, (CUdeviceptr)(uintptr_t)address) !=
         CUDA_SUCCESS)
         range.size = 0;
     return range;
@@ -97,15 +98,18 @@ static int check_place(const struct epx_device *device, const struct epx_device_
     return EPX_SUCCESS;
 }
 
-/* Memory that is not of cudaMalloc: asks about access, and about the last byte. */
-static int check_mapping(const struct epx_device *device, const struct epx_device_buffer *buffer)
+/* Asks about the last byte of memory that is not of cudaMalloc, and who may use what was mapped. */
+static int check_mapping(const struct epx_device *device, const struct epx_device_buffer *buffer,
+                         const struct range *range)
 {
     const char *last = (const char *)buffer->address + buffer->bytes - 1;
     int managed;
 
     EPX_TRY(check_place(device, buffer, last, &managed));
-    EPX_FAIL_IF(!managed && (!may_use(device, buffer->address, buffer->written) ||
-                             !may_use(device, last, buffer->written)),
+    if (managed || range->pool)
+        return EPX_SUCCESS;
+    EPX_FAIL_IF(!may_use(device, buffer->address, buffer->written) ||
+                    !may_use(device, last, buffer->written),
                 EPX_ERR_BUFFER, "device %d may not %s %s", device->ordinal,
                 buffer->written ? "write" : "read", buffer->name);
     return EPX_SUCCESS;
@@ -124,7 +128,7 @@ static int check(const struct epx_device *device, const struct epx_device_buffer
                 "%s has %lld bytes from %p to the end of its allocation, want %lld", buffer->name,
                 (long long)bytes_behind(&range, buffer->address), buffer->address,
                 (long long)buffer->bytes);
-    return range.is_allocation ? EPX_SUCCESS : check_mapping(device, buffer);
+    return range.is_allocation ? EPX_SUCCESS : check_mapping(device, buffer, &range);
 }
 
 int epx_user_memory_check(const struct epx_device *device, const struct epx_device_buffer *buffer)
