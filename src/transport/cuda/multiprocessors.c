@@ -3,6 +3,7 @@
 #include "transport/cuda/multiprocessors.h"
 
 #include <cuda.h>
+#include <limits.h>
 #include <pthread.h>
 
 #include "transport/cuda/driver_call.h"
@@ -49,16 +50,30 @@ static int least_of(CUresult result, const CUdevResource *resource, int all)
     return result == CUDA_SUCCESS && sms > 0 && sms < all ? sms : all;
 }
 
-static int count_context_sms(int all)
+static int ask_context(CUcontext context)
 {
     CUdevResource resource = {.type = CU_DEV_RESOURCE_TYPE_INVALID};
+
+    return least_of(driver.of_context(context, &resource, CU_DEV_RESOURCE_TYPE_SM), &resource,
+                    INT_MAX);
+}
+
+/* Asks about a context once in each thread: operations on default streams come here. */
+static int count_context_sms(int all)
+{
+    static _Thread_local CUcontext last;
+    static _Thread_local int last_sms;
     CUcontext context = NULL;
 
     pthread_once(&once, find_all);
     if (!driver.current || !driver.of_context || driver.current(&context) != CUDA_SUCCESS ||
         !context)
         return all;
-    return least_of(driver.of_context(context, &resource, CU_DEV_RESOURCE_TYPE_SM), &resource, all);
+    if (context != last) {
+        last_sms = ask_context(context);
+        last = context;
+    }
+    return last_sms < all ? last_sms : all;
 }
 
 int epx_count_stream_sms(cudaStream_t stream, int all)

@@ -5,7 +5,9 @@ test_programs += \
   tests/unit/coll/unit_nodes \
   tests/unit/coll/unit_ring
 if HAVE_CUDA
-test_programs += tests/unit/coll/unit_proxy
+test_programs += \
+  tests/unit/coll/unit_proxy \
+  tests/unit/coll/unit_user_memory
 endif
 
 tests_unit_coll_unit_exchange_CPPFLAGS = $(unit_cppflags)
@@ -30,3 +32,9 @@ tests_unit_coll_unit_proxy_LDADD = $(unit_ldadd)
 
 tests_unit_coll_unit_ring_CPPFLAGS = $(unit_cppflags)
 tests_unit_coll_unit_ring_LDADD = $(unit_ldadd)
+
+tests_unit_coll_unit_user_memory_SOURCES = tests/unit/coll/unit_user_memory.c \
+  src/coll/device/user_memory.c
+tests_unit_coll_unit_user_memory_CPPFLAGS = $(unit_cppflags) $(vendor_cppflags)
+tests_unit_coll_unit_user_memory_LDFLAGS = -Wl,-z,muldefs
+tests_unit_coll_unit_user_memory_LDADD = $(unit_ldadd)
