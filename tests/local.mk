@@ -17,6 +17,7 @@ SH_LOG_COMPILER = $(SHELL)
 MPI_LOG_COMPILER = $(SHELL) $(srcdir)/tests/run
 
 EXTRA_DIST += \
+  tests/leftovers \
   tests/lsan.supp \
   tests/run \
   tests/short \

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# What goes wrong: wrong arguments, ranks that disagree, stall or die, memory that is short.
+# What goes wrong: wrong arguments, ranks that disagree, stall or die, memory that is short; and how
+# a test finds what a run leaves behind.
+TESTS += tests/faults/check_leftovers.sh
+EXTRA_DIST += tests/faults/check_leftovers.sh
 test_programs += \
   tests/faults/test_arguments \
   tests/faults/test_cut \
