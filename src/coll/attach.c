@@ -234,7 +234,7 @@ static int try_line(struct epx_comm *comm, const struct epx_listed *entry, struc
 static int attach_first(struct epx_comm *comm)
 {
     struct passed passed = {.name = NULL};
-    char why[EPX_WHY_MAX];
+    char why[EPX_WHY_MAX] = "";
 
     for (const struct epx_listed *entry = epx_transports; entry->name && !comm->transport; entry++)
         if (has_memory(comm, entry))
