@@ -26,10 +26,10 @@ tests_faults_test_arguments_LDADD = $(suite_ldadd)
 tests_faults_test_cut_CPPFLAGS = $(suite_cppflags)
 tests_faults_test_cut_LDADD = $(suite_ldadd)
 
-# Stands between the library's inside and posix_fallocate.
+# These two stand between the library's inside and calls for shared memory.
 tests_faults_test_ended_CPPFLAGS = $(suite_cppflags)
 tests_faults_test_ended_LDADD = $(unit_ldadd)
-tests_faults_test_ended_LDFLAGS = -Wl,--wrap=posix_fallocate
+tests_faults_test_ended_LDFLAGS = -Wl,--wrap=shm_open,--wrap=posix_fallocate
 
 tests_faults_test_fatal_LDADD = libepx.la $(MPI_LIBS)
 

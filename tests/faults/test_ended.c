@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * test_ended.c - ranks die while they reserve the memory of a large EPX_Alloc_mem: all ranks of a
- * communicator, or the lowest alone, by SIGKILL or by SIGTERM. Nothing of it may stay in /dev/shm.
- * Each case has two ranks and a communicator of its own; the last rank of all is the witness. The
- * linker puts this program between the library and posix_fallocate.
+ * communicator, or the lowest alone, by SIGKILL or by SIGTERM; or the lowest dies when it has just
+ * made the object. Nothing of it may stay in /dev/shm. Each case has two ranks and a communicator
+ * of its own; the last rank of all is the witness. The linker puts this program between the library
+ * and shm_open and posix_fallocate.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -25,11 +26,12 @@ enum verdict { VERDICT_OPEN, VERDICT_GOOD, VERDICT_BAD };
 
 static const struct {
     const char *name;
-    int signal, all;
-} cases[] = {{"SIGKILL to all ranks", SIGKILL, 1},
-             {"SIGKILL to the lowest rank", SIGKILL, 0},
-             {"SIGTERM to all ranks", SIGTERM, 1},
-             {"SIGTERM to the lowest rank", SIGTERM, 0}};
+    int signal, all, at_open;
+} cases[] = {{"SIGKILL to all ranks", SIGKILL, 1, 0},
+             {"SIGKILL to the lowest rank", SIGKILL, 0, 0},
+             {"SIGTERM to all ranks", SIGTERM, 1, 0},
+             {"SIGTERM to the lowest rank", SIGTERM, 0, 0},
+             {"SIGKILL to the lowest rank when it made the object", SIGKILL, 0, 1}};
 enum { CASES = sizeof(cases) / sizeof(cases[0]), RANKS = 2 * CASES + 1, WITNESS = RANKS - 1 };
 
 static struct {
@@ -37,17 +39,28 @@ static struct {
     _Atomic int verdict[RANKS]; /* of survivors */
 } * board;
 
-static int dies; /* the signal that the next reservation ends with, 0 = none */
+static int dies_opening, dies_reserving; /* the signal that the call ends with, 0 = none */
 
+int __real_shm_open(const char *name, int flags, mode_t mode);
+int __wrap_shm_open(const char *name, int flags, mode_t mode);
 int __real_posix_fallocate(int fd, off_t offset, off_t bytes);
 int __wrap_posix_fallocate(int fd, off_t offset, off_t bytes);
+
+int __wrap_shm_open(const char *name, int flags, mode_t mode)
+{
+    int fd = __real_shm_open(name, flags, mode);
+
+    if (dies_opening)
+        kill(getpid(), dies_opening);
+    return fd;
+}
 
 int __wrap_posix_fallocate(int fd, off_t offset, off_t bytes)
 {
     int error = __real_posix_fallocate(fd, offset, bytes);
 
-    if (dies)
-        kill(getpid(), dies);
+    if (dies_reserving)
+        kill(getpid(), dies_reserving);
     return error;
 }
 
@@ -151,7 +164,8 @@ static void be_victim(EPX_Comm comm, int lowest)
     int number = suite_rank / 2, victim = lowest || cases[number].all, code;
     void *base = NULL;
 
-    dies = victim ? cases[number].signal : 0;
+    if (victim)
+        *(cases[number].at_open ? &dies_opening : &dies_reserving) = cases[number].signal;
     code = EPX_Alloc_mem(BYTES, comm, &base);
     EXPECT(!victim, "%s: the rank lives", cases[number].name);
     EXPECT(code == EPX_ERR_TIMEOUT, "%s: code %d", cases[number].name, code);

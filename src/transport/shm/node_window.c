@@ -39,7 +39,7 @@ int epx_node_shared(const struct epx_comm *comm, int rank)
     return comm->node[rank] == comm->node[comm->rank];
 }
 
-/* The error of a machine that is short of shared memory. */
+/* The error of a machine whose /dev/shm is too small. */
 static int fail_room(size_t bytes, const char *why)
 {
     return epx_fail(EPX_ERR_NO_MEM,
@@ -55,11 +55,9 @@ static int check_room(int fd, size_t bytes)
     struct statvfs system;
     char why[64];
 
-    if (bytes > epx_machine_memory()) {
-        snprintf(why, sizeof(why), "the machine has %llu bytes of memory",
-                 (unsigned long long)epx_machine_memory());
-        return fail_room(bytes, why);
-    }
+    EPX_FAIL_IF(bytes > epx_machine_memory(), EPX_ERR_NO_MEM,
+                "no room for %zu bytes of shared memory: the machine has %llu bytes of memory",
+                bytes, (unsigned long long)epx_machine_memory());
     if (fstatvfs(fd, &system) != 0 || system.f_blocks == 0) /* 0 = a file system without a limit */
         return EPX_SUCCESS;
     if (bytes / system.f_frsize <= system.f_bavail)
@@ -128,20 +126,20 @@ static int open_object(struct epx_comm *comm, const int64_t *keys, size_t bytes,
     return rc;
 }
 
-/* Reserves a piece; *piece_bytes becomes less if a signal came meanwhile. */
+/* Reserves a piece; *piece_bytes becomes less if signals came meanwhile. Returns an error of the
+ * system: EINTR if they came for as long as a wait may last. */
 static int reserve_piece(const struct epx_comm *comm, int fd, off_t offset, size_t *piece_bytes)
 {
     const int64_t bound_ms = comm->params.timeout_ms, end = epx_deadline_in(bound_ms);
     int error;
 
     while ((error = posix_fallocate(fd, offset, (off_t)*piece_bytes)) == EINTR) {
-        EPX_FAIL_IF(bound_ms && epx_deadline_is_over(end), EPX_ERR_NO_MEM,
-                    "signals interrupt the reservation of %zu bytes of shared memory for %lld ms",
-                    *piece_bytes, (long long)bound_ms);
+        if (bound_ms && epx_deadline_is_over(end))
+            break;
         if (*piece_bytes > EPX_PAGE_BYTES)
             *piece_bytes = *piece_bytes / 2 / EPX_PAGE_BYTES * EPX_PAGE_BYTES;
     }
-    return error ? fail_room(*piece_bytes, strerror(error)) : EPX_SUCCESS;
+    return error;
 }
 
 /*
@@ -155,10 +153,16 @@ static int reserve(struct epx_comm *comm, int fd, size_t offset, size_t bytes)
     size_t most = PIECE_BYTES;
 
     for (size_t done = 0; done < bytes;) {
-        size_t piece = bytes - done < most ? bytes - done : most;
-        size_t reserved = piece;
+        size_t piece = bytes - done < most ? bytes - done : most, reserved = piece;
+        int error = reserve_piece(comm, fd, (off_t)(offset + done), &reserved);
 
-        EPX_TRY(reserve_piece(comm, fd, (off_t)(offset + done), &reserved));
+        EPX_FAIL_IF(error == EINTR, EPX_ERR_NO_MEM,
+                    "signals interrupted the reservation of shared memory for %lld ms",
+                    (long long)comm->params.timeout_ms);
+        if (error == ENOSPC)
+            return fail_room(bytes, strerror(error));
+        EPX_FAIL_IF(error, EPX_ERR_NO_MEM, "%zu bytes of shared memory: %s", bytes,
+                    strerror(error));
         most = reserved < piece ? reserved : most;
         done += reserved;
         EPX_TRY(epx_comm_pass(comm));
