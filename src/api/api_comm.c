@@ -8,6 +8,7 @@
 #include "base/jitter.h"
 #include "coll/attach.h"
 #include "core/agree.h"
+#include "core/birth.h"
 #include "core/progress.h"
 #include "transport/module.h"
 
@@ -53,6 +54,18 @@ static int check_mpi_comm(MPI_Comm comm)
     return EPX_SUCCESS;
 }
 
+static int make(struct epx_comm *created, MPI_Comm comm, int rc)
+{
+    rc = epx_comm_begin(created, comm, rc);
+    if (rc == EPX_SUCCESS)
+        rc = epx_transport_attach(created);
+    if (rc == EPX_SUCCESS)
+        rc = choose_progress(created);
+    rc = epx_birth_settle(created, rc);
+    epx_birth_end(created);
+    return rc;
+}
+
 static int comm_create(MPI_Comm comm, MPI_Info info, struct epx_comm **newcomm)
 {
     struct epx_params params = {0};
@@ -62,12 +75,11 @@ static int comm_create(MPI_Comm comm, MPI_Info info, struct epx_comm **newcomm)
     EPX_TRY(check_mpi_comm(comm));
     setup_rc = epx_api_setup();
     rc = epx_params_read(info, &params);
-    EPX_TRY(epx_comm_create(comm, &params, rc ? rc : setup_rc, &created));
-    rc = epx_transport_attach(created);
-    if (rc == EPX_SUCCESS) {
-        epx_comm_enlist(created);
-        rc = choose_progress(created);
-    }
+    rc = rc ? rc : setup_rc;
+    created = epx_comm_allocate(&params, &rc);
+    if (!created)
+        return rc;
+    rc = make(created, comm, rc);
     if (rc != EPX_SUCCESS) {
         epx_api_free_comm(created);
         return rc;

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /*
- * The same number for processes whose machines have this name, were started at the same time, and
+ * One number for processes whose machines have this name, were started at the same time, and
  * that see the same POSIX shared memory; else, as good as certainly, another number. Local, unlike
  * MPI_Comm_split_type, in which a rank that never comes would keep the others for ever.
  */

@@ -8,6 +8,7 @@
 
 #include "coll/ground.h"
 #include "core/agree.h"
+#include "core/birth.h"
 #include "transport/module.h"
 
 /* The operations of a line of the list; NULL and why if they are not here. */
@@ -369,12 +370,19 @@ int epx_transport_report(MPI_Comm mpi_comm, int index, struct epx_transport_repo
 
     if (!entry)
         return EPX_ERR_ARG;
-    EPX_TRY(epx_comm_create(mpi_comm, &params, epx_params_read(MPI_INFO_NULL, &params), &comm));
+    rc = epx_params_read(MPI_INFO_NULL, &params);
+    comm = epx_comm_allocate(&params, &rc);
+    if (!comm)
+        return rc;
     *report = (struct epx_transport_report){.name = entry->name,
                                             .memory = epx_memory_name(entry->memory),
                                             .description = entry->description};
-    rc = usable_on_all(comm, entry, &usable, report->why);
-    report->usable = usable == EPX_USABLE;
+    rc = epx_comm_begin(comm, mpi_comm, rc);
+    if (rc == EPX_SUCCESS)
+        rc = usable_on_all(comm, entry, &usable, report->why);
+    report->usable = rc == EPX_SUCCESS && usable == EPX_USABLE;
+    rc = epx_birth_settle(comm, rc);
+    epx_birth_end(comm);
     epx_comm_close(comm);
     return rc;
 }

@@ -164,7 +164,7 @@ int epx_comm_allgather(struct epx_comm *comm, int64_t value, int64_t *values)
                                             1, MPI_INT64_T, comm->traffic, &request));
     EPX_TRY(epx_comm_await(comm, &request));
     if (values)
-        memcpy(values, agreement->gathered, (size_t)comm->size * sizeof(*values));
+        memmove(values, agreement->gathered, (size_t)comm->size * sizeof(*values));
     return EPX_SUCCESS;
 }
 

@@ -66,7 +66,8 @@ void epx_comm_unlist(struct epx_comm *comm)
 
 void epx_comm_relist(struct epx_comm *comm)
 {
-    enum epx_listed_as as = comm->first || comm->awaited ? EPX_LISTED_BUSY : EPX_LISTED_IDLE;
+    enum epx_listed_as as =
+        comm->first || comm->awaited || comm->birth.ops ? EPX_LISTED_BUSY : EPX_LISTED_IDLE;
 
     if (comm->listed == EPX_UNLISTED || comm->listed == as)
         return;
@@ -161,6 +162,7 @@ void epx_comm_close(struct epx_comm *comm)
 {
     MPI_Comm *parts[] = {&comm->traffic, &comm->user};
 
+    epx_comm_unlist(comm);
     if (comm->finished) {
         bury(comm);
         return;

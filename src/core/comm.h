@@ -33,6 +33,9 @@ struct epx_liveness_ops {
     int (*answered)(void *state, int rank, uint64_t *epoch);
     /* Ends the communicator on all ranks; message may become that of a rank that did so first. */
     void (*announce)(void *state, char *message);
+    /* The rank to blame after a probe, -1 = unknown; NULL = one that did not answer, else the one
+     * furthest behind. */
+    int (*culprit)(void *state);
     /* The rank that the kernels of the operation at the head wait for, -1 = none is known. NULL
      * where operations have no kernels. */
     int (*behind)(void *state);
@@ -80,6 +83,7 @@ struct epx_comm {
     struct epx_transport *transport;
     struct epx_transport *spare; /* for routes that found too little shared memory */
     struct epx_liveness liveness;
+    struct epx_liveness birth; /* while the ranks make the communicator (birth.h) */
 
     struct epx_request *first, *last; /* queue, in call order */
     uint64_t epoch;                   /* operations queued so far; the same on all ranks */
@@ -110,15 +114,15 @@ struct epx_comm {
     struct epx_comm *next, *previous;
 };
 
-/*
- * Collective: duplicates comm, compares the hints, finds the nodes. own_rc is the result so far on
- * this rank; if it is an error on one rank, every rank fails. On error frees what it made.
- */
-int epx_comm_create(MPI_Comm comm, const struct epx_params *params, int own_rc,
-                    struct epx_comm **newcomm);
 /* Local: an empty communicator. If there is no memory for it, *own_rc becomes the error, and the
  * result is the spare one (comm.c), or NULL if that is in use. */
 struct epx_comm *epx_comm_allocate(const struct epx_params *params, int *own_rc);
+/*
+ * Collective, first: duplicates original, compares the hints, finds the nodes, and lists the
+ * communicator. own_rc is the result so far on this rank; if it is an error on one rank, every rank
+ * fails. After what is added to the communicator comes epx_birth_settle, then epx_birth_end.
+ */
+int epx_comm_begin(struct epx_comm *comm, MPI_Comm original, int own_rc);
 /*
  * Frees the MPI communicators; the last request that holds comm frees its memory. A finished
  * communicator is kept for good: late peers and MPI may still touch its memory.
@@ -128,9 +132,9 @@ void epx_comm_retain(struct epx_comm *comm);
 void epx_comm_release(struct epx_comm *comm);
 
 /*
- * The communicators that are progressed, in two lists: the busy ones, which have requests or threads
- * that wait, and the idle ones. Call epx_comm_relist after the one or the other begins or ends;
- * call all but the first two with the lock held.
+ * The communicators that are progressed, in two lists: the busy ones, which are being made, have
+ * requests, or have threads that wait, and the idle ones. Call epx_comm_relist when one of these
+ * begins or ends. Call all but the first two with the lock held.
  */
 void epx_comm_enlist(struct epx_comm *comm);
 void epx_comm_unlist(struct epx_comm *comm);

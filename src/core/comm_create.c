@@ -8,6 +8,7 @@
 
 #include "base/machine_key.h"
 #include "core/agree.h"
+#include "core/birth.h"
 
 /* Duplicates by a nonblocking call, so that a rank that never comes is noticed. */
 static int duplicate(struct epx_comm *comm, MPI_Comm original, MPI_Comm *copy)
@@ -16,12 +17,6 @@ static int duplicate(struct epx_comm *comm, MPI_Comm original, MPI_Comm *copy)
 
     EPX_TRY_COLLECTIVE(comm, MPI_Comm_idup(original, copy, &request));
     return epx_comm_await(comm, &request);
-}
-
-static int duplicate_all(struct epx_comm *comm, MPI_Comm original)
-{
-    EPX_TRY(duplicate(comm, original, &comm->user));
-    return duplicate(comm, comm->user, &comm->traffic);
 }
 
 /* The name that MPI prints of the communicator whose error handler it calls. */
@@ -34,12 +29,6 @@ static int name_user_comm(const struct epx_comm *comm, MPI_Comm original)
     EPX_TRY_MPI(MPI_Comm_get_name(original, name, &length));
     snprintf(text, sizeof(text), "EPX on %.*s", LONGEST, *name ? name : "a communicator");
     EPX_TRY_MPI(MPI_Comm_set_name(comm->user, text));
-    return EPX_SUCCESS;
-}
-
-static int return_errors(const struct epx_comm *comm)
-{
-    EPX_TRY_MPI(MPI_Comm_set_errhandler(comm->traffic, MPI_ERRORS_RETURN));
     return EPX_SUCCESS;
 }
 
@@ -68,17 +57,15 @@ static int find_machine(int64_t *key)
     return EPX_SUCCESS;
 }
 
-static int allocate_ranks(struct epx_comm *comm, int64_t **keys)
+static int allocate_ranks(struct epx_comm *comm)
 {
     size_t ranks = (size_t)comm->size;
 
-    *keys = calloc(ranks, sizeof(**keys));
     comm->node = calloc(ranks, sizeof(*comm->node));
     comm->real_node = calloc(ranks, sizeof(*comm->real_node));
     comm->agreement.gathered = calloc(ranks, sizeof(*comm->agreement.gathered));
     comm->answers = calloc(ranks, sizeof(*comm->answers));
-    EPX_FAIL_IF(!*keys || !comm->node || !comm->real_node || !comm->agreement.gathered ||
-                    !comm->answers,
+    EPX_FAIL_IF(!comm->node || !comm->real_node || !comm->agreement.gathered || !comm->answers,
                 EPX_ERR_NO_MEM, "no memory for %d ranks", comm->size);
     return EPX_SUCCESS;
 }
@@ -97,22 +84,19 @@ static int pretend_nodes(struct epx_comm *comm, int ranks_per_node)
     return share;
 }
 
-static int find_nodes(struct epx_comm *comm)
+/* own_rc is this rank's result so far. */
+static int find_nodes(struct epx_comm *comm, int own_rc)
 {
-    int64_t *keys, key = 0;
+    int64_t *keys = comm->agreement.gathered;
     int per_node = (int)comm->params.ranks_per_node;
-    int rc = allocate_ranks(comm, &keys);
+    int64_t key = 0;
 
-    rc = epx_comm_agree(comm, rc == EPX_SUCCESS ? find_machine(&key) : rc);
-    if (rc == EPX_SUCCESS)
-        rc = epx_comm_allgather(comm, key, keys);
-    if (rc == EPX_SUCCESS) {
-        comm->num_nodes = comm->real_nodes = number_nodes(keys, comm->size, comm->real_node);
-        memcpy(comm->node, comm->real_node, (size_t)comm->size * sizeof(*comm->node));
-        comm->nodes_share_memory = !per_node || pretend_nodes(comm, per_node);
-    }
-    free(keys);
-    return rc;
+    EPX_TRY(epx_comm_agree(comm, own_rc == EPX_SUCCESS ? find_machine(&key) : own_rc));
+    EPX_TRY(epx_comm_allgather(comm, key, keys));
+    comm->num_nodes = comm->real_nodes = number_nodes(keys, comm->size, comm->real_node);
+    memcpy(comm->node, comm->real_node, (size_t)comm->size * sizeof(*comm->node));
+    comm->nodes_share_memory = !per_node || pretend_nodes(comm, per_node);
+    return EPX_SUCCESS;
 }
 
 static int64_t hash_params(const struct epx_comm *comm)
@@ -140,33 +124,33 @@ static int same_params(struct epx_comm *comm)
     return epx_fail(EPX_ERR_INTERN, "hints differ, but no hint does");
 }
 
-static int init(struct epx_comm *comm, MPI_Comm original, int own_rc)
+static int prepare(struct epx_comm *comm)
+{
+    EPX_TRY(allocate_ranks(comm));
+    EPX_TRY_MPI(MPI_Comm_set_errhandler(comm->traffic, MPI_ERRORS_RETURN));
+    return epx_birth_begin(comm);
+}
+
+/* Either all ranks can send letters afterwards or none. */
+static int prepare_all(struct epx_comm *comm)
+{
+    int rc = epx_comm_agree(comm, prepare(comm));
+
+    if (rc != EPX_SUCCESS)
+        epx_birth_end(comm);
+    return rc;
+}
+
+/* The traffic communicator comes first: on it ranks learn who does not come. */
+int epx_comm_begin(struct epx_comm *comm, MPI_Comm original, int own_rc)
 {
     EPX_TRY_MPI(MPI_Comm_rank(original, &comm->rank));
     EPX_TRY_MPI(MPI_Comm_size(original, &comm->size));
-    EPX_TRY(duplicate_all(comm, original));
-    if (own_rc == EPX_SUCCESS)
-        own_rc = return_errors(comm);
-    if (own_rc == EPX_SUCCESS)
-        own_rc = name_user_comm(comm, original);
+    epx_comm_enlist(comm);
+    EPX_TRY(duplicate(comm, original, &comm->traffic));
+    EPX_TRY(prepare_all(comm));
     EPX_TRY(epx_comm_agree(comm, own_rc));
+    EPX_TRY(duplicate(comm, original, &comm->user));
     EPX_TRY(same_params(comm));
-    return find_nodes(comm);
-}
-
-int epx_comm_create(MPI_Comm original, const struct epx_params *params, int own_rc,
-                    struct epx_comm **newcomm)
-{
-    struct epx_comm *comm = epx_comm_allocate(params, &own_rc);
-    int rc;
-
-    if (!comm)
-        return own_rc;
-    rc = init(comm, original, own_rc);
-    if (rc != EPX_SUCCESS) {
-        epx_comm_close(comm);
-        return rc;
-    }
-    *newcomm = comm;
-    return EPX_SUCCESS;
+    return find_nodes(comm, name_user_comm(comm, original));
 }

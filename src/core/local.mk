@@ -2,6 +2,8 @@
 libepx_core_la_SOURCES += \
   src/core/agree.c \
   src/core/agree.h \
+  src/core/birth.c \
+  src/core/birth.h \
   src/core/comm.c \
   src/core/comm.h \
   src/core/comm_create.c \
@@ -9,6 +11,8 @@ libepx_core_la_SOURCES += \
   src/core/handle.h \
   src/core/lock.c \
   src/core/lock.h \
+  src/core/mailbox.c \
+  src/core/mailbox.h \
   src/core/progress.c \
   src/core/progress.h \
   src/core/ready.c \

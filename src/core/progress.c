@@ -39,17 +39,23 @@ static const char *current_operation(const struct epx_comm *comm)
     return function ? function : "EPX";
 }
 
+static const struct epx_liveness *liveness_of(const struct epx_comm *comm)
+{
+    return comm->birth.ops ? &comm->birth : &comm->liveness;
+}
+
 /* Asks all ranks who lives, for this clock. Several clocks may ask, and a probe forgets the answers
  * to the question before it, so those are noted in comm->answers first. */
 static void ask_who_is_alive(struct epx_comm *comm, struct epx_clock *clock)
 {
+    const struct epx_liveness *liveness = liveness_of(comm);
     uint64_t epoch;
 
     for (int r = 0; r < comm->size; r++)
-        if (r != comm->rank && comm->liveness.ops->answered(comm->liveness.state, r, &epoch))
+        if (r != comm->rank && liveness->ops->answered(liveness->state, r, &epoch))
             comm->answers[r] = comm->questions;
     clock->question = ++comm->questions;
-    comm->liveness.ops->probe(comm->liveness.state);
+    liveness->ops->probe(liveness->state);
 }
 
 static int is_alive(const struct epx_comm *comm, const struct epx_clock *clock, int rank,
@@ -62,9 +68,12 @@ static int is_alive(const struct epx_comm *comm, const struct epx_clock *clock, 
 /* The rank to blame: a silent one, else the one furthest behind, else the one waited for. */
 static int find_culprit(const struct epx_comm *comm, const struct epx_clock *clock, int waiting_for)
 {
+    const struct epx_liveness *liveness = liveness_of(comm);
     uint64_t epoch, least = comm->position;
     int culprit = waiting_for;
 
+    if (liveness->ops->culprit)
+        return liveness->ops->culprit(liveness->state);
     for (int i = 0; i < comm->size; i++) {
         int rank = (i + (waiting_for < 0 ? 0 : waiting_for)) % comm->size;
 
@@ -124,11 +133,12 @@ static void drain_finished(struct epx_comm *comm)
 
 void epx_comm_give_up(struct epx_comm *comm, const char *message)
 {
+    const struct epx_liveness *liveness = liveness_of(comm);
     char first[EPX_MAX_ERROR_STRING];
 
     snprintf(first, sizeof(first), "%s", message);
-    if (comm->liveness.ops)
-        comm->liveness.ops->announce(comm->liveness.state, first);
+    if (liveness->ops)
+        liveness->ops->announce(liveness->state, first);
     epx_comm_finish(comm, first);
     drain_finished(comm);
 }
@@ -150,9 +160,12 @@ void epx_comm_drain(struct epx_comm *comm)
 static void blame(struct epx_comm *comm, const struct epx_clock *clock, int waiting_for)
 {
     char message[EPX_MAX_ERROR_STRING];
-    int culprit = comm->liveness.ops ? find_culprit(comm, clock, waiting_for) : waiting_for;
+    const struct epx_liveness *liveness = liveness_of(comm);
+    int culprit = waiting_for;
     long long timeout_ms = (long long)comm->params.timeout_ms;
 
+    if (liveness->ops)
+        culprit = find_culprit(comm, clock, waiting_for);
     if (culprit >= 0)
         epx_comm_describe_silence(comm, current_operation(comm), culprit, message);
     else
@@ -161,12 +174,12 @@ static void blame(struct epx_comm *comm, const struct epx_clock *clock, int wait
     epx_comm_give_up(comm, message);
 }
 
-static void listen_to_peers(struct epx_comm *comm)
+static void listen_to_peers(struct epx_comm *comm, const struct epx_liveness *liveness)
 {
     char message[EPX_MAX_ERROR_STRING];
 
-    if (!comm->finished && comm->liveness.ops &&
-        comm->liveness.ops->beat(comm->liveness.state, comm->position, message))
+    if (!comm->finished && liveness->ops &&
+        liveness->ops->beat(liveness->state, comm->position, message))
         epx_comm_finish(comm, message);
 }
 
@@ -179,8 +192,10 @@ static int has_looked(struct epx_comm *comm, struct epx_clock *clock, int64_t bo
 {
     if (clock->looks <= LOOKS_BEFORE_BLAME && clock->waited_ns < 2 * bound)
         return 0;
-    for (; clock->looks <= LOOKS_BEFORE_BLAME; clock->looks++)
-        listen_to_peers(comm);
+    for (; clock->looks <= LOOKS_BEFORE_BLAME; clock->looks++) {
+        listen_to_peers(comm, &comm->birth);
+        listen_to_peers(comm, &comm->liveness);
+    }
     return !comm->finished;
 }
 
@@ -191,12 +206,12 @@ static int has_looked(struct epx_comm *comm, struct epx_clock *clock, int64_t bo
  */
 static int find_awaited(struct epx_comm *comm, struct epx_clock *clock, int *rank)
 {
-    const struct epx_liveness_ops *ops = comm->liveness.ops;
+    const struct epx_liveness *liveness = liveness_of(comm);
 
-    if (*rank >= 0 || !ops)
+    if (*rank >= 0 || !liveness->ops)
         return 1;
-    if (ops->behind) {
-        *rank = ops->behind(comm->liveness.state);
+    if (liveness->ops->behind) {
+        *rank = liveness->ops->behind(liveness->state);
         return 1;
     }
     if (!clock->warn_asked_ns) {
@@ -251,7 +266,7 @@ void epx_comm_clock(struct epx_comm *comm, struct epx_clock *clock, int moved, i
     warn(comm, clock, waiting_for);
     if (!bound || clock->waited_ns < bound / 2)
         return;
-    if (clock->looks++ == 0 && comm->liveness.ops)
+    if (clock->looks++ == 0 && liveness_of(comm)->ops)
         ask_who_is_alive(comm, clock);
     else if (clock->waited_ns >= bound && has_looked(comm, clock, bound))
         blame(comm, clock, waiting_for);
@@ -278,7 +293,7 @@ int epx_progress_comm(struct epx_comm *comm)
 {
     int any = 0;
 
-    listen_to_peers(comm);
+    listen_to_peers(comm, &comm->liveness);
     while (comm->first && !comm->finished) {
         struct epx_request *request = comm->first;
         int moved = 0, error;
@@ -330,6 +345,7 @@ int epx_progress(void)
 
     for (struct epx_comm *comm = epx_comm_first_busy(); comm; comm = next) {
         next = comm->next; /* it may become idle now */
+        listen_to_peers(comm, &comm->birth);
         moved |= epx_progress_comm(comm);
     }
     progress_idle();

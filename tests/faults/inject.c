@@ -5,8 +5,10 @@
 #include <errno.h>
 #include <mpi.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/types.h>
 
@@ -18,8 +20,17 @@ static enum inject_kind kind_fails;
 static const char *failed;
 static void *pointers[MOST_POINTERS]; /* that the library holds */
 static int num_pointers, num_others;
+static _Atomic int *letters_sent;
+static int num_letters, tests_due;
 static int duplications; /* of communicators, begun since the last catching up */
 static MPI_Comm *copies[MOST_DUPLICATIONS];
+
+void inject_arm_stop(int nth, _Atomic int *letters)
+{
+    inject_arm(INJECT_STOP, nth);
+    letters_sent = letters;
+    num_letters = tests_due = 0;
+}
 
 void inject_arm(enum inject_kind kind, int nth)
 {
@@ -44,11 +55,11 @@ int inject_live(void)
     return num_pointers + num_others;
 }
 
-/* What the library duplicates for its nth communicator: the world for user, user for traffic, and
- * traffic for all others. */
+/* What the library duplicates for its nth communicator: the world for traffic and user, and traffic
+ * for all others. */
 static MPI_Comm original(int nth)
 {
-    return nth == 0 ? MPI_COMM_WORLD : *copies[nth == 1 ? 0 : 1];
+    return nth < 2 ? MPI_COMM_WORLD : *copies[0];
 }
 
 void inject_catch_up(void)
@@ -65,10 +76,27 @@ void inject_catch_up(void)
     PMPI_Barrier(MPI_COMM_WORLD);
 }
 
+/* Before a call of MPI, where an armed process stops itself. */
+static void stop_perhaps(const char *function)
+{
+    if (!armed || kind_fails != INJECT_STOP)
+        return;
+    if (++calls == nth_fails) {
+        failed = function;
+        *letters_sent = num_letters;
+        raise(SIGSTOP);
+    }
+    num_letters += strcmp(function, "MPI_Isend") == 0;
+    tests_due = strncmp(function, "MPI_Iall", 8) == 0 || strcmp(function, "MPI_Ibcast") == 0 ||
+                strcmp(function, "MPI_Comm_idup") == 0;
+}
+
 static int fails(enum inject_kind kind, const char *function)
 {
     int now = 0;
 
+    if (kind == INJECT_MPI)
+        stop_perhaps(function);
     pthread_mutex_lock(&mutex);
     if (armed && kind == kind_fails && ++calls == nth_fails) {
         failed = function;
@@ -310,9 +338,13 @@ int MPI_Comm_idup(MPI_Comm comm, MPI_Comm *copy, MPI_Request *request)
 /* Counts only calls that complete: how often the library polls depends on the other ranks. */
 int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
 {
-    int error = PMPI_Test(request, flag, status);
+    int error;
 
-    return *flag && fails(INJECT_MPI, "MPI_Test") ? MPI_ERR_OTHER : error;
+    if (tests_due)
+        stop_perhaps("MPI_Test");
+    error = PMPI_Test(request, flag, status);
+    return *flag && kind_fails != INJECT_STOP && fails(INJECT_MPI, "MPI_Test") ? MPI_ERR_OTHER
+                                                                               : error;
 }
 
 int MPI_Testall(int n, MPI_Request requests[], int *flag, MPI_Status statuses[])

@@ -7,10 +7,16 @@
 #ifndef INJECT_H
 #define INJECT_H
 
-enum inject_kind { INJECT_SHORTAGE, INJECT_MPI };
+enum inject_kind { INJECT_SHORTAGE, INJECT_MPI, INJECT_STOP };
 
 /* From now on the nth call of this kind fails, counted from 1; 0 = none. */
 void inject_arm(enum inject_kind kind, int nth);
+/*
+ * From now on this process stops itself (SIGSTOP) right before its nth call of MPI; 0 = never. The
+ * first MPI_Test for a collective counts, the others do not: how many there are depends on the
+ * other ranks. Before it stops it writes how many letters (MPI_Isend) it has sent.
+ */
+void inject_arm_stop(int nth, _Atomic int *letters);
 /* The function that failed, NULL if none did; nothing fails any more. */
 const char *inject_disarm(void);
 /* Waits for room, polls and probes are counted only when they complete. While armed for MPI,

@@ -18,7 +18,8 @@ test_programs += \
   tests/faults/test_mismatch \
   tests/faults/test_shm_space \
   tests/faults/test_shortage \
-  tests/faults/test_stall
+  tests/faults/test_stall \
+  tests/faults/test_stopped
 
 tests_faults_test_arguments_CPPFLAGS = $(suite_cppflags)
 tests_faults_test_arguments_LDADD = $(suite_ldadd)
@@ -73,3 +74,9 @@ tests_faults_test_shortage_LDADD = $(unit_ldadd)
 
 tests_faults_test_stall_CPPFLAGS = $(suite_cppflags)
 tests_faults_test_stall_LDADD = $(suite_ldadd)
+
+tests_faults_test_stopped_SOURCES = tests/faults/test_stopped.c \
+  tests/faults/inject.c tests/faults/inject.h
+tests_faults_test_stopped_CPPFLAGS = $(unit_cppflags)
+tests_faults_test_stopped_LDADD = $(unit_ldadd)
+tests_faults_test_stopped_LDFLAGS = $(tests_faults_test_inject_LDFLAGS)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * mpi_liveness.c - liveness by messages, called letters, on the traffic communicator. Every rank
- * keeps one receive posted and looks at it at every pass: an ASK is answered with this rank's
- * position, an END ends the communicator here as well. A rank that never looks never answers.
+ * mpi_liveness.c - liveness by letters of MPI. Every rank looks for them at every pass: an ASK is
+ * answered with this rank's position, an END ends the communicator here as well. A rank that never
+ * looks never answers.
  */
 #include "transport/mpi/mpi_liveness.h"
 
@@ -12,10 +12,10 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "core/agree.h"
+#include "core/mailbox.h"
 
 enum letter_kind { LETTER_ASK, LETTER_ANSWER, LETTER_END };
-enum { LETTER_TAG = 1, ANSWERS_MS = 200 };
+enum { ANSWERS_MS = 200 };
 
 struct letter {
     int32_t kind, sender;
@@ -23,68 +23,22 @@ struct letter {
     char message[EPX_MAX_ERROR_STRING];
 };
 
-struct sent_letter {
-    struct letter letter;
-    MPI_Request request;
-    struct sent_letter *next;
-};
-
 struct epx_mpi_liveness {
     struct epx_comm *comm;
-    struct letter inbox;
-    MPI_Request receive;
-    struct sent_letter *sent;
+    struct epx_mailbox *mailbox;
     char *answered;      /* [R] since the last probe */
     uint64_t *positions; /* [R] */
     uint64_t position;
-    struct epx_mpi_liveness *next_kept;
 };
 
-static int post_receive(struct epx_mpi_liveness *liveness)
-{
-    EPX_TRY_MPI(MPI_Irecv(&liveness->inbox, (int)sizeof(liveness->inbox), MPI_BYTE, MPI_ANY_SOURCE,
-                          LETTER_TAG, liveness->comm->traffic, &liveness->receive));
-    return EPX_SUCCESS;
-}
-
-/* Frees the letters that MPI has sent. Short as they are, MPI takes them at once unless their
- * receiver is dead. */
-static void forget_sent(struct epx_mpi_liveness *liveness)
-{
-    struct sent_letter **link = &liveness->sent;
-
-    while (*link) {
-        struct sent_letter *letter = *link;
-        int done = 0;
-
-        MPI_Test(&letter->request, &done, MPI_STATUS_IGNORE);
-        if (!done) {
-            link = &letter->next;
-            continue;
-        }
-        *link = letter->next;
-        free(letter);
-    }
-}
-
+/* A letter that cannot be sent is lost: its receiver then takes this rank for silent. */
 static void send_letter(struct epx_mpi_liveness *liveness, int rank, enum letter_kind kind,
                         const char *message)
 {
-    struct sent_letter *sent = calloc(1, sizeof(*sent));
+    struct letter letter = {(int32_t)kind, liveness->comm->rank, liveness->position, ""};
 
-    if (!sent)
-        return;
-    sent->letter.kind = (int32_t)kind;
-    sent->letter.sender = liveness->comm->rank;
-    sent->letter.position = liveness->position;
-    snprintf(sent->letter.message, sizeof(sent->letter.message), "%s", message);
-    if (MPI_Isend(&sent->letter, (int)sizeof(sent->letter), MPI_BYTE, rank, LETTER_TAG,
-                  liveness->comm->traffic, &sent->request) != MPI_SUCCESS) {
-        free(sent);
-        return;
-    }
-    sent->next = liveness->sent;
-    liveness->sent = sent;
+    snprintf(letter.message, sizeof(letter.message), "%s", message);
+    epx_mailbox_send(liveness->mailbox, rank, &letter, sizeof(letter));
 }
 
 static void send_to_others(struct epx_mpi_liveness *liveness, enum letter_kind kind,
@@ -95,29 +49,11 @@ static void send_to_others(struct epx_mpi_liveness *liveness, enum letter_kind k
             send_letter(liveness, r, kind, message);
 }
 
-/* For a receive that could not be cancelled: it stays posted, so its buffer must stay too. */
-static void keep_forever(struct epx_mpi_liveness *liveness)
-{
-    static struct epx_mpi_liveness *kept;
-
-    epx_lock();
-    liveness->next_kept = kept;
-    kept = liveness;
-    epx_unlock();
-}
-
 void epx_mpi_liveness_free(struct epx_mpi_liveness *liveness)
 {
     if (!liveness)
         return;
-    if (liveness->receive != MPI_REQUEST_NULL) {
-        if (MPI_Cancel(&liveness->receive) != MPI_SUCCESS) {
-            keep_forever(liveness);
-            return;
-        }
-        MPI_Wait(&liveness->receive, MPI_STATUS_IGNORE);
-    }
-    forget_sent(liveness);
+    epx_mailbox_close(liveness->mailbox);
     free(liveness->answered);
     free(liveness->positions);
     free(liveness);
@@ -127,12 +63,12 @@ static int init(struct epx_mpi_liveness *liveness)
 {
     size_t ranks = (size_t)liveness->comm->size;
 
-    liveness->receive = MPI_REQUEST_NULL;
     liveness->answered = calloc(ranks, sizeof(*liveness->answered));
     liveness->positions = calloc(ranks, sizeof(*liveness->positions));
     EPX_FAIL_IF(!liveness->answered || !liveness->positions, EPX_ERR_NO_MEM,
                 "no memory for letters of %zu ranks", ranks);
-    return post_receive(liveness);
+    return epx_mailbox_open(liveness->comm, EPX_TAG_LIVENESS, sizeof(struct letter), 0,
+                            &liveness->mailbox);
 }
 
 int epx_mpi_liveness_create(struct epx_comm *comm, struct epx_mpi_liveness **result)
@@ -151,10 +87,9 @@ int epx_mpi_liveness_create(struct epx_comm *comm, struct epx_mpi_liveness **res
     return EPX_SUCCESS;
 }
 
-static int read_letter(struct epx_mpi_liveness *liveness, char *message)
+static int read_letter(struct epx_mpi_liveness *liveness, const struct letter *letter,
+                       char *message)
 {
-    struct letter *letter = &liveness->inbox;
-
     if (letter->kind == LETTER_END) {
         memcpy(message, letter->message, sizeof(letter->message));
         return 1;
@@ -170,18 +105,13 @@ static int read_letter(struct epx_mpi_liveness *liveness, char *message)
 
 int epx_mpi_liveness_beat(struct epx_mpi_liveness *liveness, uint64_t position, char *message)
 {
-    int arrived = 1, ended = 0;
+    const void *letter;
 
     liveness->position = position;
-    if (liveness->sent)
-        forget_sent(liveness);
-    while (!ended && liveness->receive != MPI_REQUEST_NULL) {
-        if (MPI_Test(&liveness->receive, &arrived, MPI_STATUS_IGNORE) != MPI_SUCCESS || !arrived)
-            break;
-        ended = read_letter(liveness, message);
-        post_receive(liveness);
-    }
-    return ended;
+    while (epx_mailbox_take(liveness->mailbox, &letter) == EPX_SUCCESS && letter)
+        if (read_letter(liveness, letter, message))
+            return 1;
+    return 0;
 }
 
 static void probe(void *state)
