@@ -20,16 +20,16 @@ static enum inject_kind kind_fails;
 static const char *failed;
 static void *pointers[MOST_POINTERS]; /* that the library holds */
 static int num_pointers, num_others;
-static _Atomic int *letters_sent;
-static int num_letters, tests_due;
+static _Atomic int *agreements_begun;
+static int num_agreements, tests_due;
 static int duplications; /* of communicators, begun since the last catching up */
 static MPI_Comm *copies[MOST_DUPLICATIONS];
 
-void inject_arm_stop(int nth, _Atomic int *letters)
+void inject_arm_stop(int nth, _Atomic int *agreements)
 {
     inject_arm(INJECT_STOP, nth);
-    letters_sent = letters;
-    num_letters = tests_due = 0;
+    agreements_begun = agreements;
+    num_agreements = tests_due = 0;
 }
 
 void inject_arm(enum inject_kind kind, int nth)
@@ -83,10 +83,10 @@ static void stop_perhaps(const char *function)
         return;
     if (++calls == nth_fails) {
         failed = function;
-        *letters_sent = num_letters;
+        *agreements_begun = num_agreements;
         raise(SIGSTOP);
     }
-    num_letters += strcmp(function, "MPI_Isend") == 0;
+    num_agreements += strcmp(function, "MPI_Iallreduce") == 0;
     tests_due = strncmp(function, "MPI_Iall", 8) == 0 || strcmp(function, "MPI_Ibcast") == 0 ||
                 strcmp(function, "MPI_Comm_idup") == 0;
 }

@@ -14,9 +14,9 @@ void inject_arm(enum inject_kind kind, int nth);
 /*
  * From now on this process stops itself (SIGSTOP) right before its nth call of MPI; 0 = never. The
  * first MPI_Test for a collective counts, the others do not: how many there are depends on the
- * other ranks. Before it stops it writes how many letters (MPI_Isend) it has sent.
+ * other ranks. Before it stops it writes how many agreements (MPI_Iallreduce) it has begun.
  */
-void inject_arm_stop(int nth, _Atomic int *letters);
+void inject_arm_stop(int nth, _Atomic int *agreements);
 /* The function that failed, NULL if none did; nothing fails any more. */
 const char *inject_disarm(void);
 /* Waits for room, polls and probes are counted only when they complete. While armed for MPI,

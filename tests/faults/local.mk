@@ -4,6 +4,7 @@
 TESTS += tests/faults/check_leftovers.sh
 EXTRA_DIST += tests/faults/check_leftovers.sh
 test_programs += \
+  tests/faults/soak_faults \
   tests/faults/test_arguments \
   tests/faults/test_cut \
   tests/faults/test_ended \
@@ -20,6 +21,12 @@ test_programs += \
   tests/faults/test_shortage \
   tests/faults/test_stall \
   tests/faults/test_stopped
+
+board_sources = tests/faults/board.c tests/faults/board.h
+
+tests_faults_soak_faults_SOURCES = tests/faults/soak_faults.c $(board_sources)
+tests_faults_soak_faults_CPPFLAGS = $(suite_cppflags)
+tests_faults_soak_faults_LDADD = $(suite_ldadd)
 
 tests_faults_test_arguments_CPPFLAGS = $(suite_cppflags)
 tests_faults_test_arguments_LDADD = $(suite_ldadd)
@@ -57,6 +64,7 @@ tests_faults_test_interrupted_CPPFLAGS = $(suite_cppflags)
 tests_faults_test_interrupted_LDADD = $(unit_ldadd)
 tests_faults_test_interrupted_LDFLAGS = -Wl,--wrap=posix_fallocate
 
+tests_faults_test_killed_SOURCES = tests/faults/test_killed.c $(board_sources)
 tests_faults_test_killed_CPPFLAGS = $(suite_cppflags)
 tests_faults_test_killed_LDADD = $(suite_ldadd)
 
@@ -75,7 +83,7 @@ tests_faults_test_shortage_LDADD = $(unit_ldadd)
 tests_faults_test_stall_CPPFLAGS = $(suite_cppflags)
 tests_faults_test_stall_LDADD = $(suite_ldadd)
 
-tests_faults_test_stopped_SOURCES = tests/faults/test_stopped.c \
+tests_faults_test_stopped_SOURCES = tests/faults/test_stopped.c $(board_sources) \
   tests/faults/inject.c tests/faults/inject.h
 tests_faults_test_stopped_CPPFLAGS = $(unit_cppflags)
 tests_faults_test_stopped_LDADD = $(unit_ldadd)

@@ -4,46 +4,26 @@
  * bound which rank it was, complete everything in flight, and free what they have. MPI is of no use
  * afterwards: the survivors leave their verdicts in memory that all of them map.
  */
-#include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "faults/board.h"
 #include "support/exchange.h"
 #include "support/fault.h"
 #include "support/operation.h"
 #include "support/space.h"
 #include "support/suite.h"
 
-enum { TIMEOUT_MS = 2000, PATIENCE_S = 60, IN_FLIGHT = 5 };
+enum { TIMEOUT_MS = 2000, PATIENCE_S = 60, IN_FLIGHT = 5, MAX_RANKS = 64 };
 
 enum verdict { VERDICT_OPEN, VERDICT_GOOD, VERDICT_BAD };
 
 static _Atomic int *verdicts;
-
-/* Maps memory for the verdicts, from a file that is removed before the rank is killed. */
-static void open_verdicts(void)
-{
-    char name[] = "/tmp/epx-verdicts-XXXXXX";
-    int fd = suite_rank == 0 ? mkstemp(name) : -1;
-
-    MPI_Bcast(name, (int)sizeof(name), MPI_CHAR, 0, MPI_COMM_WORLD);
-    if (suite_rank)
-        fd = open(name, O_RDWR);
-    else if (ftruncate(fd, 4096) != 0)
-        perror(name);
-    MPI_Barrier(MPI_COMM_WORLD);
-    verdicts = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    MPI_Barrier(MPI_COMM_WORLD);
-    if (suite_rank == 0)
-        unlink(name);
-    close(fd);
-}
 
 static struct scenario long_rows(void)
 {
@@ -183,7 +163,7 @@ int main(int argc, char **argv)
     int num;
 
     suite_init(&argc, &argv);
-    open_verdicts();
+    verdicts = board_open(MAX_RANKS * sizeof(*verdicts));
     s = long_rows();
     comm = suite_comm("epx_timeout_ms", "2000", "epx_window_bytes", "65536", NULL);
     fault_watch(comm);

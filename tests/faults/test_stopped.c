@@ -8,17 +8,16 @@
  * Ranks leave their verdicts in memory that all of them map: in MPI they would wait for the rank
  * that is stopped.
  */
-#include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/status.h"
+#include "faults/board.h"
 #include "faults/inject.h"
 #include "support/suite.h"
 
@@ -35,28 +34,8 @@ struct verdict {
 
 static struct board {
     struct verdict verdicts[MAX_RANKS];
-    _Atomic int letters; /* that the victim had sent when it stopped */
+    _Atomic int agreements; /* that the victim had begun when it stopped */
 } * board;
-
-static void open_board(void)
-{
-    char name[] = "/tmp/epx-board-XXXXXX";
-    int fd = suite_rank == 0 ? mkstemp(name) : -1;
-
-    MPI_Bcast(name, (int)sizeof(name), MPI_CHAR, 0, MPI_COMM_WORLD);
-    if (suite_rank)
-        fd = open(name, O_RDWR);
-    else if (ftruncate(fd, sizeof(*board)) != 0)
-        perror(name);
-    MPI_Barrier(MPI_COMM_WORLD);
-    board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    MPI_Barrier(MPI_COMM_WORLD);
-    if (suite_rank == 0)
-        unlink(name);
-    close(fd);
-    board->verdicts[suite_rank].process = getpid();
-    MPI_Barrier(MPI_COMM_WORLD);
-}
 
 /* Waits until all ranks but one have come to their verdicts, or have judged them. */
 static int await(int round, int all_but, int judged)
@@ -100,7 +79,7 @@ static void create_and_use(int round, int nth, EPX_Comm *comm)
 
     MPI_Barrier(MPI_COMM_WORLD);
     start = suite_seconds();
-    inject_arm_stop(nth, &board->letters);
+    inject_arm_stop(nth, &board->agreements);
     mine->created = EPX_Comm_create(MPI_COMM_WORLD, info, comm);
     inject_disarm();
     snprintf(mine->message, sizeof(mine->message), "%s", epx_status_message());
@@ -117,7 +96,7 @@ static void create_and_use(int round, int nth, EPX_Comm *comm)
 static void judge(int nth, int victim)
 {
     const struct verdict *mine = &board->verdicts[suite_rank];
-    int known = atomic_load(&board->letters) >= suite_size - 1;
+    int known = atomic_load(&board->agreements) > 0;
     char named[64];
 
     snprintf(named, sizeof(named), "rank %d did not answer within %d ms", victim, TIMEOUT_MS);
@@ -175,7 +154,9 @@ START_TEST(all_others_come_to_one_verdict_about_a_rank_that_stops)
     const char *every = getenv("STOP_EVERY");
     int step = every ? atoi(every) : 7, nth = 1 + _i % step, num = 0;
 
-    open_board();
+    board = board_open(sizeof(*board));
+    board->verdicts[suite_rank].process = getpid();
+    MPI_Barrier(MPI_COMM_WORLD);
     for (; stop_at(nth, _i); nth += step) {
         num++;
         SETTLE();

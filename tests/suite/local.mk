@@ -93,8 +93,17 @@ tests_suite_soak_device_SOURCES = tests/suite/soak_device.c $(soak_sources)
 tests_suite_soak_device_CPPFLAGS = $(suite_cppflags) $(vendor_cppflags)
 tests_suite_soak_device_LDADD = $(suite_ldadd) $(CUDA_LIBS)
 
-# make check takes a few hundred of these steps.
-soak: tests/suite/soak
+# make check takes a few hundred of these steps, and one round of faults. Each round has a seed of
+# its own.
+soak: tests/suite/soak tests/faults/soak_faults
 	SOAK_STEPS=$${SOAK_STEPS-10000} TIMEOUT_S=$${TIMEOUT_S-7200} MPIEXEC='$(MPIEXEC)' \
 	  $(SHELL) $(srcdir)/tests/run tests/soak-4.mpi
+	first=$${SOAK_SEED-`date +%s`}; round=0; \
+	while test $$round -lt $${SOAK_ROUNDS-20}; do \
+	  for test in $(filter tests/soak_faults-%,$(TEST_MATRIX)); do \
+	    SOAK_SEED=`expr $$first + $$round` SOAK_STEPS=20 MPIEXEC='$(MPIEXEC)' \
+	      $(SHELL) $(srcdir)/tests/run $$test || exit 1; \
+	  done; \
+	  round=`expr $$round + 1`; \
+	done
 .PHONY: soak
