@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/jitter.h"
 #include "core/agree.h"
 #include "transport/shm/node_window.h"
 #include "transport/transport.h"
@@ -12,17 +13,19 @@
 /*
  * Life and death. Each rank's part of the life window:
  *   beats, position   written by its owner at every pass, read by a rank that suspects it
- *   obituary          used on rank 0's part only: OPEN -> WRITING -> PUBLISHED, once. Whoever
- *                     wins the exchange from OPEN writes the message, then publishes it with a
- *                     release store; readers acquire PUBLISHED before they copy the message.
+ *   message           written by its owner before it tries to be the author, and only while
+ *                     nobody is
+ *   author            used on rank 0's part only: 0, or the rank whose message it is, from 1.
+ *                     Whoever gives up exchanges 0 for itself, once: release, after its message.
+ *                     Readers acquire it before they copy the message of the author, so nobody
+ *                     waits for a rank that dies while it writes. Never taken back.
+ * tests/model/comm_end.pml checks this.
  */
-enum { OBITUARY_OPEN, OBITUARY_WRITING, OBITUARY_PUBLISHED };
-enum { OBITUARY_PATIENCE = 10000 };
 
 struct life {
     _Alignas(EPX_LINE_BYTES) _Atomic uint64_t beats;
     _Atomic uint64_t position;
-    _Alignas(EPX_LINE_BYTES) _Atomic int obituary;
+    _Alignas(EPX_LINE_BYTES) _Atomic int author;
     char message[EPX_MAX_ERROR_STRING];
 };
 
@@ -68,17 +71,25 @@ static void shm_free(void *state)
     free(shm->last_beats);
 }
 
+/* Copies the message of the rank that ended the communicator; returns 0 if none has. */
+static int read_obituary(const struct shm *shm, char *message)
+{
+    int author = atomic_load_explicit(&life_of(shm, 0)->author, memory_order_acquire);
+
+    if (!author)
+        return 0;
+    memcpy(message, life_of(shm, author - 1)->message, EPX_MAX_ERROR_STRING);
+    return 1;
+}
+
 static int shm_beat(void *state, uint64_t position, char *message)
 {
     struct shm *shm = state;
-    struct life *mine = life_of(shm, shm->comm->rank), *first = life_of(shm, 0);
+    struct life *mine = life_of(shm, shm->comm->rank);
 
     atomic_store_explicit(&mine->position, position, memory_order_relaxed);
     atomic_fetch_add_explicit(&mine->beats, 1, memory_order_relaxed);
-    if (atomic_load_explicit(&first->obituary, memory_order_acquire) != OBITUARY_PUBLISHED)
-        return 0;
-    memcpy(message, first->message, sizeof(first->message));
-    return 1;
+    return read_obituary(shm, message);
 }
 
 static void shm_probe(void *state)
@@ -100,19 +111,16 @@ static int shm_answered(void *state, int rank, uint64_t *position)
 
 static void shm_announce(void *state, char *message)
 {
-    struct life *first = life_of(state, 0);
-    int open = OBITUARY_OPEN;
+    struct shm *shm = state;
+    struct life *mine = life_of(shm, shm->comm->rank);
+    int nobody = 0;
 
-    if (atomic_compare_exchange_strong(&first->obituary, &open, OBITUARY_WRITING)) {
-        snprintf(first->message, sizeof(first->message), "%s", message);
-        atomic_store_explicit(&first->obituary, OBITUARY_PUBLISHED, memory_order_release);
+    if (read_obituary(shm, message))
         return;
-    }
-    for (int i = 0; i < OBITUARY_PATIENCE; i++)
-        if (atomic_load_explicit(&first->obituary, memory_order_acquire) == OBITUARY_PUBLISHED) {
-            memcpy(message, first->message, sizeof(first->message));
-            return;
-        }
+    snprintf(mine->message, sizeof(mine->message), "%s", message);
+    epx_jitter();
+    atomic_compare_exchange_strong(&life_of(shm, 0)->author, &nobody, shm->comm->rank + 1);
+    read_obituary(shm, message);
 }
 
 static const struct epx_liveness_ops shm_liveness = {
