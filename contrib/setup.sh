@@ -35,6 +35,7 @@ need_to_test() {
     need mandoc type mandoc
     need groff-base type groff
     need iproute2 type ip
+    need spin type spin
 }
 
 as_root() {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The harness, the matrix of runs (tests/testlist), and how programs see the library; each folder
 # names its own files.
-TEST_EXTENSIONS = .sh .mpi
+TEST_EXTENSIONS = .sh .mpi .pml
 AM_TESTS_ENVIRONMENT = \
   MPIEXEC='$(MPIEXEC)'; export MPIEXEC; \
   SANITIZER='$(SANITIZER)'; export SANITIZER; \
@@ -57,6 +57,7 @@ include tests/suite/local.mk
 include tests/faults/local.mk
 include tests/unit/local.mk
 include tests/fuzz/local.mk
+include tests/model/local.mk
 
 # Enough to try another MPI or compiler by: no more ranks than a small machine has cores, and not
 # those tests that wait for time-outs or fill the memory.

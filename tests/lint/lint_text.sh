@@ -17,7 +17,7 @@ FNR == 1 {
 FNR <= 3 && /SPDX-License-Identifier: BSD-3-Clause( \*\/)?$/ { licensed[FILENAME] = 1 }
 FILENAME ~ /^man\// { next }
 length > 100 { complain_here(length " columns; at most 100") }
-is_c(FILENAME) {
+is_c(FILENAME) || FILENAME ~ /\.pml$/ {
     scan_c($0)
     for (i = 1; i <= num_comments; i++)
         check_opening(comment_text[i], comment_line[i])

@@ -33,7 +33,7 @@ function is_source(file) {
     if (file ~ /\.m4$/)
         return file ~ /\/epx[a-z_]*\.m4$/
     if (name_of(file) ~ /\./)
-        return file ~ /\.(c|h|cu|cuh|F90|sh|awk|mk|py|ac|am|in|[1-9])$/
+        return file ~ /\.(c|h|cu|cuh|F90|sh|awk|mk|pml|py|ac|am|in|[1-9])$/
     return is_script(file)
 }
 

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * device.pml - kernels of different ranks that store into each other's windows: the protocol of
+ * src/kernels/protocol/protocol.cuh. comm_end.pml has the abort word. The names are those of the
+ * code. A comment before a step names the function that does it, in protocol.cuh if no other file
+ * is named.
+ *
+ * An operation is a kernel of some blocks. Either rows go round by round through the stages, or, as
+ * store_rows and await_rows do it (src/kernels/dispatch), chunk by chunk to where nothing else is
+ * stored, and the sender does not wait.
+ *
+ * Claims: ready words and rows that a block reads are those of its operation and round; no row in a
+ * stage is overwritten before all blocks have taken what they need; no wait is for ever while all
+ * ranks live; after a death or a time-out every kernel of the survivors ends.
+ *
+ * run: RANKS=2 OPS=4 BLOCKS=1
+ * run: RANKS=2 OPS=2 BLOCKS=2
+ * run: RANKS=3 OPS=2 BLOCKS=1
+ * fails with RANKS=2 OPS=4 BLOCKS=1: ONE_BANK ARRIVAL_FIRST CREDIT_FIRST NO_CREDIT
+ * fails with RANKS=2 OPS=2 BLOCKS=2: EARLY_READY ONE_BLOCK EACH_BLOCK
+ * hangs with RANKS=2 OPS=4 BLOCKS=1: EQUAL
+ */
+#define ROUNDS 2
+#define WRITERS (RANKS * BLOCKS)
+#define CELLS (RANKS * (1 + ROUNDS))
+#include "memory.pml"
+
+/* What a block writes for each rank: a part of its stage, and chunks in its receive buffer. */
+#define MINE (me * BLOCKS + b)
+#define STAGE(to) ((to) * (1 + ROUNDS))
+#define CHUNK(to) ((to) * (1 + ROUNDS) + 1 + round)
+#define STAMP (ROUNDS * (n - 1) + round + 1)
+
+#ifdef FAULT_ONE_BANK
+#define BANK(n) 0
+#else
+#define BANK(n) ((n) & 1)
+#endif
+#define LINE(owner, writer) ((owner) * RANKS + (writer))
+#define READY(owner, writer, n) (BANK(n) * RANKS * RANKS + LINE(owner, writer))
+byte ready[2 * RANKS * RANKS]; /* a word that is its own tag */
+byte arrived[RANKS * RANKS];
+byte credited[RANKS * RANKS];
+byte ended[RANKS];  /* blocks of all kernels that wait, so far */
+byte stored[RANKS]; /* blocks of all kernels of store_rows, so far */
+
+#define STAGED 1
+#define DEFERRED 2
+#define REFUSED 3 /* the ranks disagree, and nothing follows the ready words */
+byte form[OPS + 2];
+
+inline choose_form()
+{
+    atomic {
+        if
+        :: form[n] == 0 -> form[n] = STAGED
+#if RANKS == 2 /* or there were too many states */
+        :: form[n] == 0 -> form[n] = DEFERRED
+        :: form[n] == 0 -> form[n] = REFUSED
+#endif
+        :: else
+        fi
+    }
+}
+
+/* post_ready (ready_words.cuh), by block 0 */
+#define POST_READY(r) ready[READY(r, me, n)] = n
+/* await_tagged (waits.cuh), by await_ready (ready_words.cuh) */
+#define AWAIT_READY(r)                                                                            \
+    AWAIT(ready[READY(me, r, n)] >= n); assert(ready[READY(me, r, n)] == n)
+
+/* signal_arrival; signal_arrival_of_all, by the last block of its kernel */
+#define SIGNAL_ARRIVAL_OF_ALL(r) post(MINE, arrived[LINE(r, me)], arrived[LINE(r, me)] + BLOCKS)
+#ifdef FAULT_ARRIVAL_FIRST
+#define SIGNAL_ARRIVAL(r) post_relaxed(MINE, arrived[LINE(r, me)], arrived[LINE(r, me)] + 1)
+#else
+#define SIGNAL_ARRIVAL(r) post(MINE, arrived[LINE(r, me)], arrived[LINE(r, me)] + 1)
+#endif
+/* await_arrivals */
+#ifdef FAULT_ONE_BLOCK /* a rank waits for one of the blocks */
+#define TARGET (arrivals + round * BLOCKS + 1)
+#else
+#define TARGET (arrivals + (round + 1) * BLOCKS)
+#endif
+#ifdef FAULT_EQUAL
+#define AWAIT_ARRIVALS(r) AWAIT(arrived[LINE(me, r)] == TARGET)
+#else
+#define AWAIT_ARRIVALS(r) AWAIT(arrived[LINE(me, r)] >= TARGET)
+#endif
+/* signal_credit */
+#define SIGNAL_CREDIT(r) post(MINE, credited[LINE(r, me)], credited[LINE(r, me)] + 1)
+/* await_credits */
+#define AWAIT_CREDITS(r) AWAIT(credited[LINE(me, r)] >= credits + round * BLOCKS)
+
+/* send_rows (src/kernels/dispatch/sends.cuh), send_sums (src/kernels/combine) */
+#define STORE_STAGE(r) store(MINE, STAGE(r), STAMP)
+#define STORE_CHUNK(r) store(MINE, CHUNK(r), STAMP)
+/* take_rows (src/kernels/dispatch/dispatch_rows.cu): a block takes what any block stored */
+#define READ_BLOCK(r, cell, block) assert(memory[CELL((r) * BLOCKS + block, cell)] == STAMP)
+#if BLOCKS == 1
+#define READ_STAGE(r) READ_BLOCK(r, STAGE(me), 0)
+#define READ_CHUNK(r) READ_BLOCK(r, CHUNK(me), 0)
+#else
+#define READ_STAGE(r) READ_BLOCK(r, STAGE(me), 0); READ_BLOCK(r, STAGE(me), 1)
+#define READ_CHUNK(r) READ_BLOCK(r, CHUNK(me), 0); READ_BLOCK(r, CHUNK(me), 1)
+#endif
+
+/* move_rows (src/kernels/dispatch/dispatch_rows.cu) */
+inline move_rows()
+{
+    round = 0;
+    do
+    :: round == ROUNDS -> break
+    :: else ->
+#ifndef FAULT_NO_CREDIT
+        if
+        :: round > 0 -> EACH_RANK(AWAIT_CREDITS)
+        :: else
+        fi;
+#endif
+#ifdef FAULT_ARRIVAL_FIRST
+        EACH_RANK(SIGNAL_ARRIVAL);
+        EACH_RANK(STORE_STAGE);
+#else
+        BURST { EACH_RANK(STORE_STAGE) };
+        EACH_RANK(SIGNAL_ARRIVAL);
+#endif
+        EACH_RANK(AWAIT_ARRIVALS);
+#ifdef FAULT_CREDIT_FIRST
+        EACH_RANK(SIGNAL_CREDIT);
+#endif
+        BURST { EACH_RANK(READ_STAGE) };
+#ifndef FAULT_CREDIT_FIRST
+        if
+        :: round + 1 < ROUNDS -> EACH_RANK(SIGNAL_CREDIT)
+        :: else
+        fi;
+#endif
+        round++
+    od;
+    arrivals = arrivals + ROUNDS * BLOCKS;
+    credits = credits + (ROUNDS - 1) * BLOCKS
+}
+
+/* store_rows, then await_rows (src/kernels/dispatch) */
+inline store_and_await_rows()
+{
+    round = 0;
+    do
+    :: round == ROUNDS -> break
+    :: else ->
+        BURST { EACH_RANK(STORE_CHUNK) };
+#ifdef FAULT_EACH_BLOCK /* each block signals for itself, and may be a chunk ahead of others */
+        EACH_RANK(SIGNAL_ARRIVAL);
+#else
+        /* is_last_block, behind a fence; the next kernel begins when this one has ended */
+        kernels++;
+        atomic {
+            post(MINE, stored[me], stored[me] + 1);
+            is_last = (stored[me] == kernels * BLOCKS)
+        }
+        if
+        :: is_last -> EACH_RANK(SIGNAL_ARRIVAL_OF_ALL)
+        :: else -> AWAIT(stored[me] >= kernels * BLOCKS)
+        fi;
+#endif
+        round++
+    od;
+    round = 0;
+    do
+    :: round == ROUNDS -> break
+    :: else ->
+        EACH_RANK(AWAIT_ARRIVALS);
+        BURST { EACH_RANK(READ_CHUNK) };
+        round++
+    od;
+    arrivals = arrivals + ROUNDS * BLOCKS
+}
+
+#if RANKS == 2
+proctype block(byte me, b, first)
+#else
+proctype block(byte me, b, first, second)
+#endif
+{
+    byte n = 1, round, arrivals, credits, kernels, i;
+    bool is_last;
+
+    {
+        do
+        :: n > OPS -> break
+        :: else ->
+            choose_form();
+            /* begin_exchange (ready_words.cuh) */
+            if
+            :: b == 0 -> EACH_RANK(POST_READY)
+            :: else
+            fi;
+            EACH_RANK(AWAIT_READY);
+            if
+            :: form[n] == STAGED -> move_rows()
+            :: form[n] == DEFERRED -> store_and_await_rows()
+            :: form[n] == REFUSED
+            fi;
+            /* is_last_block, end_exchange; the next kernel begins when this one has ended */
+            ended[me]++;
+#ifdef FAULT_EARLY_READY /* the next kernel begins when its own block has ended */
+            n++
+#else
+            AWAIT(ended[me] >= n * BLOCKS);
+            n++
+#endif
+        od
+    } unless { dead == me };
+over:
+    skip
+}
+
+init {
+    if
+    :: lands_late = true
+    :: skip
+    fi;
+    atomic {
+#if RANKS == 2
+        run block(0, 0, 1); run block(1, 0, 0);
+#if BLOCKS == 2
+        run block(0, 1, 1); run block(1, 1, 0);
+#endif
+#else
+        run block(0, 0, 1, 2); run block(1, 0, 0, 2); run block(2, 0, 0, 1);
+#endif
+#if BLOCKS == 1 /* again */
+        run fate()
+#endif
+    }
+}
