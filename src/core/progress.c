@@ -89,6 +89,7 @@ static int find_culprit(const struct epx_comm *comm, const struct epx_clock *clo
     return culprit;
 }
 
+/* tests/model/comm_end.pml has how all survivors come to one message. */
 void epx_comm_finish(struct epx_comm *comm, const char *message)
 {
     if (comm->finished)

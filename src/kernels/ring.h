@@ -15,6 +15,8 @@
  * counts that match, and no slot is written before its last exchange was released. A kernel that
  * gives up ends the communicator: nothing is posted after that. What the transport aborted may be
  * released all the same: a kernel that acquired released looks at stop before it takes what came.
+ *
+ * tests/model/proxy.pml checks this.
  */
 #ifndef EPX_KERNELS_RING_H
 #define EPX_KERNELS_RING_H

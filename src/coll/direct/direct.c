@@ -28,6 +28,8 @@
  * A rank without weights, rows or experts posts the same words, and so does every rank before an
  * operation that is bound to fail: no wait depends on data, and the banks' argument has no
  * exception.
+ *
+ * tests/model/direct.pml and direct_rings.pml check this.
  */
 #include "coll/direct/direct.h"
 

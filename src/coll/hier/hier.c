@@ -24,6 +24,8 @@
  * it serves, and these send them before they wait for anything of n; to take n it waits for what
  * is filled, and in a combine for messages of relays that wait for what is filled alone. So the
  * rank that is furthest behind can always go on.
+ *
+ * tests/model/hier.pml checks this.
  */
 #include "coll/hier/hier.h"
 

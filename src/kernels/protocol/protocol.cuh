@@ -36,6 +36,8 @@
  *
  * Order of memory: stores of a block, block barrier, fence.acq_rel.sys and a relaxed add by one
  * thread a peer; there ld.acquire.sys, block barrier, plain loads (never ld.global.nc).
+ *
+ * tests/model/device.pml checks this, comm_end.pml the abort word.
  */
 #ifndef EPX_KERNELS_PROTOCOL_PROTOCOL_CUH
 #define EPX_KERNELS_PROTOCOL_PROTOCOL_CUH

@@ -2,7 +2,7 @@
 /*
  * mpi_liveness.c - liveness by letters of MPI. Every rank looks for them at every pass: an ASK is
  * answered with this rank's position, an END ends the communicator here as well. A rank that never
- * looks never answers.
+ * looks never answers. tests/model/comm_end.pml has what letters can promise.
  */
 #include "transport/mpi/mpi_liveness.h"
 
