@@ -542,8 +542,7 @@ START_TEST(a_release_that_fails_stops_kernels_and_says_why)
     for (int r = 0; r < RANKS; r++) {
         char wanted[EPX_MAX_ERROR_STRING];
 
-        snprintf(wanted, sizeof(wanted),
-                 "rank %d: the proxy: cuStreamWriteValue64: error 719", r);
+        snprintf(wanted, sizeof(wanted), "rank %d: the proxy: cuStreamWriteValue64: error 719", r);
         await_failure(&ranks[r], wanted);
     }
     join_kernels();
