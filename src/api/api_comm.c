@@ -54,6 +54,7 @@ static int check_mpi_comm(MPI_Comm comm)
     return EPX_SUCCESS;
 }
 
+/* All that can fail on one rank alone comes before epx_birth_settle, and is agreed on. */
 static int make(struct epx_comm *created, MPI_Comm comm, int rc)
 {
     rc = epx_comm_begin(created, comm, rc);

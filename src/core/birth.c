@@ -249,11 +249,11 @@ void epx_birth_end(struct epx_comm *comm)
 
     if (!birth)
         return;
-    epx_mailbox_flush(birth->mailbox, LETTERS_MS);
     epx_lock();
     comm->birth = (struct epx_liveness){NULL, NULL};
     epx_comm_relist(comm);
-    epx_unlock();
+    epx_unlock(); /* no other thread reads the letters any more */
+    epx_mailbox_flush(birth->mailbox, LETTERS_MS);
     free_birth(birth);
 }
 
