@@ -16,7 +16,8 @@ enum { ROWS = MAX_RANKS * TOKENS * TOP_K, PATIENCE_MS = 60000 };
 
 /* What one rank saw: errors of calls that the others make too, and of local calls. */
 struct outcome {
-    int fired, joint, local, repeated, wrong, done;
+    int fired, joint, local, repeated, wrong;
+    int exchanging, done; /* began its last operation, is through with it */
     char function[32], where[32];
 };
 
@@ -181,7 +182,8 @@ static void run(MPI_Info info, enum inject_kind kind, int nth)
     inject_arm(kind, nth);
     if (create(info) && there_and_back()) {
         check_sums();
-        outcome.done = backwards() && exchange();
+        outcome.exchanging = backwards();
+        outcome.done = outcome.exchanging && exchange();
     }
     destroy();
     epx_request_free_all();
@@ -253,12 +255,13 @@ static int may_keep(const char *function)
     return (any_ended() && !is_setup(function)) || strcmp(function, "MPI_Cancel") == 0;
 }
 
-/* Whether the call is among the last that ranks make together: the others may be through before a
- * rank fails there. */
+/* Whether the call is among the last that ranks make together: this rank may be through with the
+ * exchange, or with all, before another fails there. What it frees later it then frees alone. */
 static int at_the_end(const struct outcome *victim)
 {
     return strcmp(victim->where, "EPX_Free_mem") == 0 ||
-           strcmp(victim->where, "EPX_Comm_free") == 0;
+           strcmp(victim->where, "EPX_Comm_free") == 0 ||
+           (victim->exchanging && outcomes[suite_rank].done);
 }
 
 static void judge(int victim, int nth, enum inject_kind kind)

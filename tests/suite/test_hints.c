@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test_hints.c - info over environment over default; bad values, unusable transports. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,6 +93,25 @@ START_TEST(transport_and_memory_must_go_together)
     };
 
     expect_both_refused(wrong[_i], EPX_ERR_UNSUPPORTED);
+}
+END_TEST
+
+/* Kernels that wait for messages would wait for ever. */
+START_TEST(messages_want_a_second_hardware_queue)
+{
+    static const char *const wanted[][4] = {
+        {"epx_transport", "nccl", "epx_memory", "cuda:device"},
+        {"epx_transport", "ucx", "epx_memory", "cuda:device"},
+    };
+    const char *before = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    char text[16];
+
+    snprintf(text, sizeof(text), "%s", before ? before : "");
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1);
+    expect_both_refused(wanted[_i], EPX_ERR_TRANSPORT);
+    unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    if (*text)
+        setenv("CUDA_DEVICE_MAX_CONNECTIONS", text, 1);
 }
 END_TEST
 
@@ -253,8 +273,10 @@ static Suite *make_suite(void)
         tcase_add_test(tcase, device_memory_needs_a_device);
     }
     tcase_add_loop_test(tcase, transport_and_memory_must_go_together, 0, 4);
-    if (space_is_device())
+    if (space_is_device()) {
         tcase_add_test(tcase, a_host_communicator_works_beside_the_device);
+        tcase_add_loop_test(tcase, messages_want_a_second_hardware_queue, 0, 2);
+    }
     tcase_add_test(tcase, info_wins_over_environment_wins_over_default);
     tcase_add_test(tcase, info_used_has_every_hint);
     if (suite_size > 1)

@@ -72,10 +72,9 @@ static int find_blocks(struct epx_device *device)
  * then, and all ranks must have the same number of chunks. */
 static int find_queues(struct epx_device *device)
 {
-    const char *connections = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
     int64_t any;
 
-    EPX_TRY(epx_comm_max(device->comm, connections && atoi(connections) == 1, &any));
+    EPX_TRY(epx_comm_max(device->comm, epx_device_has_one_queue(), &any));
     device->in_order = any != 0;
     return EPX_SUCCESS;
 }

@@ -43,6 +43,23 @@ static int64_t own_number(char *why)
     return epx_device_number(&properties);
 }
 
+int epx_device_has_one_queue(void)
+{
+    const char *connections = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+
+    return connections && atoi(connections) == 1;
+}
+
+int epx_device_check_queues(char *why)
+{
+    if (!epx_device_has_one_queue())
+        return 1;
+    snprintf(why, EPX_WHY_MAX,
+             "its kernels wait for messages that are queued behind them, which one hardware queue "
+             "never starts: CUDA_DEVICE_MAX_CONNECTIONS is 1, want at least 2");
+    return 0;
+}
+
 static int check_ranks(const struct epx_comm *comm, char *why)
 {
     if (comm->size > EPX_MOST_DEVICE_RANKS) {

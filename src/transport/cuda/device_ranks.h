@@ -24,6 +24,12 @@ int epx_device_check_atomics(const struct epx_comm *comm, const int64_t *devices
 /* Whether the kernels of all ranks that share this rank's GPU can wait on it at once; if not,
  * why. */
 int epx_device_check_room(const struct epx_comm *comm, const int64_t *devices, char *why);
+/* Whether all streams of this process share one hardware queue, as CUDA_DEVICE_MAX_CONNECTIONS=1
+ * has it. */
+int epx_device_has_one_queue(void);
+/* Whether a kernel can wait for work that this rank queues behind it on another stream; if not,
+ * why. */
+int epx_device_check_queues(char *why);
 /* The visible GPU that each rank has, -1 = none; ordinals is [size]. */
 void epx_device_find_ordinals(const struct epx_comm *comm, const int64_t *devices, int *ordinals);
 

@@ -22,7 +22,7 @@ static int bounce_usable(struct epx_comm *comm, char *why)
     int64_t *devices = epx_device_numbers(comm, why);
     int usable = EPX_UNUSABLE;
 
-    if (devices && epx_device_check_room(comm, devices, why))
+    if (devices && epx_device_check_room(comm, devices, why) && epx_device_check_queues(why))
         usable = host->usable(comm, why);
     free(devices);
     return usable;

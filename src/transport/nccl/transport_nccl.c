@@ -12,6 +12,7 @@
 #include "core/agree.h"
 #include "kernels/ring.h"
 #include "transport/cuda/cuda_errors.h"
+#include "transport/cuda/device_ranks.h"
 #include "transport/cuda/device_scope.h"
 #include "transport/cuda/device_windows.h"
 #include "transport/nccl/nccl_ranks.h"
@@ -28,7 +29,7 @@ struct nccl {
 static int nccl_usable(struct epx_comm *comm, char *why)
 {
     int64_t *devices = epx_nccl_devices(comm, why);
-    int usable = devices != NULL;
+    int usable = devices && epx_device_check_queues(why);
 
     free(devices);
     return usable;

@@ -54,7 +54,8 @@ static int ucx_device_usable(struct epx_comm *comm, char *why)
     int64_t *devices = epx_device_numbers(comm, why);
     int usable = EPX_UNUSABLE;
 
-    if (devices && epx_device_check_room(comm, devices, why) && is_wanted(comm, why))
+    if (devices && epx_device_check_room(comm, devices, why) && epx_device_check_queues(why) &&
+        is_wanted(comm, why))
         usable = epx_ucx_usable(comm, why);
     if (usable == EPX_USABLE && !takes_device_memory(comm, why))
         usable = EPX_UNUSABLE;
