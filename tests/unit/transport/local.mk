@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 test_programs += \
-  tests/unit/transport/unit_links \
   tests/unit/transport/unit_list \
   tests/unit/transport/unit_mpi_liveness
+if HAVE_UCX
+test_programs += tests/unit/transport/unit_links
+endif
 if HAVE_CUDA
 test_programs += tests/unit/transport/unit_ipc
 if HAVE_UCX
@@ -15,7 +17,7 @@ endif
 tests_unit_transport_unit_list_CPPFLAGS = $(unit_cppflags)
 tests_unit_transport_unit_list_LDADD = $(unit_ldadd)
 
-tests_unit_transport_unit_links_CPPFLAGS = $(unit_cppflags)
+tests_unit_transport_unit_links_CPPFLAGS = $(unit_cppflags) $(UCX_CPPFLAGS)
 tests_unit_transport_unit_links_LDADD = $(unit_ldadd)
 
 tests_unit_transport_unit_mpi_liveness_CPPFLAGS = $(unit_cppflags)
