@@ -16,6 +16,7 @@ EPX $PACKAGE_VERSION
   UCX          $epx_ucx_summary
   Check        $epx_check (unit tests)
   profiling    $epx_profiling_summary
+  Python       $epx_python_summary
   prefix       $prefix
 
 _EPX_SUMMARY

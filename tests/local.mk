@@ -10,6 +10,7 @@ AM_TESTS_ENVIRONMENT = \
   CC='$(CC)'; export CC; \
   CXX='$(CXX)'; export CXX; \
   NM='$(NM)'; export NM; \
+  PYTHON='$(PYTHON)'; export PYTHON; \
   LIBTOOL='$(LIBTOOL)'; export LIBTOOL; \
   MPI_CFLAGS='$(MPI_CFLAGS)'; export MPI_CFLAGS; \
   MPI_LIBS='$(MPI_LIBS)'; export MPI_LIBS;

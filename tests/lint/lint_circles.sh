@@ -6,7 +6,7 @@ set -u
 LC_ALL=C
 export LC_ALL
 cd "${srcdir:-.}" || exit 1
-find src tools -type f | sort | awk -v lint=lint_circles "$(cat tests/lint/sources.awk \
+find src tools python -type f | sort | awk -v lint=lint_circles "$(cat tests/lint/sources.awk \
     tests/lint/c.awk)"'
 !is_c(FILENAME) { next }
 { scan_c($0) }

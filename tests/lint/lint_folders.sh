@@ -6,7 +6,7 @@ set -u
 LC_ALL=C
 export LC_ALL
 cd "${srcdir:-.}" || exit 1
-find src tests tools examples fortran contrib m4 include -type f | sort |
+find src tests tools examples fortran python contrib m4 include -type f | sort |
     awk -v lint=lint_folders "$(cat tests/lint/sources.awk)"'
 BEGIN {
     for (i = 1; i < ARGC; i++)

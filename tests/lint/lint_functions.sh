@@ -6,7 +6,7 @@ set -u
 LC_ALL=C
 export LC_ALL
 cd "${srcdir:-.}" || exit 1
-find src tools -type f | sort | awk -v lint=lint_functions "$(cat \
+find src tools python -type f | sort | awk -v lint=lint_functions "$(cat \
     tests/lint/sources.awk tests/lint/c.awk tests/lint/functions.awk)"'
 !is_c(FILENAME) { next }
 {

@@ -6,7 +6,7 @@ set -u
 LC_ALL=C
 export LC_ALL
 cd "${srcdir:-.}" || exit 1
-find src tools tests examples -type f | sort | awk -v lint=lint_layers "$(cat \
+find src tools tests examples python -type f | sort | awk -v lint=lint_layers "$(cat \
     tests/lint/sources.awk tests/lint/c.awk tests/lint/functions.awk)"'
 BEGIN {
     num_layers = split("base core kernels transport coll api", layers)

@@ -7,7 +7,7 @@ LC_ALL=C
 export LC_ALL
 cd "${srcdir:-.}" || exit 1
 {
-    find src include tools tests examples fortran m4 contrib man -type f
+    find src include tools tests examples fortran python m4 contrib man -type f
     ls configure.ac Makefile.am autogen.sh .ci/run 2>/dev/null
 } | sort | awk -v lint=lint_text "$(cat tests/lint/sources.awk tests/lint/c.awk)"'
 FNR == 1 {

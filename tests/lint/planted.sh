@@ -22,7 +22,7 @@ fail() {
 copy_sources() {
     cd "${srcdir:-.}" || exit 1
     {
-        find src include tools tests examples fortran m4 contrib man -type f
+        find src include tools tests examples fortran python m4 contrib man -type f
         ls configure.ac Makefile.am autogen.sh .ci/run 2>/dev/null
     } | awk -v lint=planted "$(cat tests/lint/sources.awk)"'
         BEGIN { for (i = 1; i < ARGC; i++) print ARGV[i]; exit }
@@ -231,6 +231,7 @@ plant_functions() {
     list src/core/planted.h '' 'int f(int a, int b, int c, int d, int e, int f, int g);'
     list tools/planted.c '' 'static int f(int a, int b, /* , */ int c, int d, char e,' \
         '    int f[2], int (*g)(int, int))' '{' '    return 0;' '}'
+    list python/planted.c '' 'int f(int a, int b, int c, int d, int e, int f, int g)' '{' '}'
     list src/core/planted.h 'struct planted {' \
         '    int (*f)(int, int, int, int, int, int, int);' '};'
     list src/core/planted.h '' 'typedef int (*f)(int, int, int, int, int, int, int);'
@@ -289,6 +290,8 @@ plant_texts() {
     found text tests/planted_script:1 "no SPDX line"
     plant_bare man/planted.3 '.TH planted'
     found text man/planted.3:1 "no SPDX line"
+    plant_bare python/planted.py '"""Has no license."""'
+    found text python/planted.py:1 "no SPDX line"
     plant tools/planted.c "$(lines 101 x | tr -d '\n')"
     found text tools/planted.c:2 "101 columns"
     plant tools/planted.c "$(lines 100 x | tr -d '\n')" \

@@ -1,0 +1,373 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Communicators, routes and errors: the C library by ctypes.
+
+The compiled part is ``_glue*.so`` beside this file, or the file that PYTHON_EPX_GLUE names.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import enum
+import os
+import struct
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+MAX_ERROR_STRING = 512
+MAX_INFO_VAL = 1024
+
+
+class Code(enum.IntEnum):
+    """The error codes of epx.h, EPX_ERR_ARG as Code.ARG and so on."""
+
+    ARG = 1
+    COMM = 2
+    ROUTE = 3
+    REQUEST = 4
+    BUFFER = 5
+    COUNT = 6
+    TYPE = 7
+    INFO = 8
+    TRUNCATE = 9
+    PENDING = 10
+    IN_STATUS = 11
+    TIMEOUT = 12
+    NO_MEM = 13
+    TRANSPORT = 14
+    UNSUPPORTED = 15
+    NOT_INITIALIZED = 16
+    MPI = 17
+    CUDA = 18
+    INTERN = 19
+
+
+class EPXError(RuntimeError):
+    """An error of EPX: its text, with the values, and its ``code``."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = Code(code)
+
+    def __reduce__(self) -> tuple[type[EPXError], tuple[int, str]]:
+        return EPXError, (int(self.code), str(self))
+
+
+class Stats(NamedTuple):
+    """What this rank has counted since the communicator was made: EPX_Comm_get_stats(3)."""
+
+    calls: int
+    rows_self: int
+    rows_node: int
+    rows_network: int
+    bytes_self: int
+    bytes_node: int
+    bytes_network: int
+    dropped_rows: int
+    timeouts: int
+    host_syncs: int
+
+
+def _find_glue() -> str:
+    chosen = os.environ.get("PYTHON_EPX_GLUE")
+    if chosen:
+        return chosen
+    found = sorted(Path(__file__).parent.glob("_glue*.so"))
+    if not found:
+        raise ImportError(
+            "epx: the compiled part, _glue.so, is not beside _core.py: install the package by "
+            "`pip install ./python', or by `make install' after configure --enable-python"
+        )
+    return str(found[0])
+
+
+_lib = ctypes.CDLL(_find_glue())
+
+
+def _declare(name: str, *types: Any) -> Callable[..., int]:
+    function = getattr(_lib, f"epx_python_{name}")
+    function.argtypes = types
+    function.restype = ctypes.c_int
+    call: Callable[..., int] = function
+    return call
+
+
+_int_p = ctypes.POINTER(ctypes.c_int)
+_init = _declare("init", _int_p)
+_finalize = _declare("finalize")
+_world = _declare("world", _int_p)
+_fortran_world = _declare("fortran_world")
+_gather = _declare("gather", ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int)
+_comm_create = _declare(
+    "comm_create", ctypes.c_int, _int_p, ctypes.c_int, ctypes.POINTER(ctypes.c_char_p), _int_p
+)
+_comm_free = _declare("comm_free", ctypes.c_int)
+_comm_place = _declare("comm_place", ctypes.c_int, _int_p, _int_p)
+_comm_hint = _declare("comm_hint", ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p)
+_comm_check = _declare("comm_check", ctypes.c_int)
+_comm_stats = _declare("comm_stats", ctypes.c_int, ctypes.POINTER(ctypes.c_uint64))
+_route_create = _declare("route_create", ctypes.c_char_p, _int_p)
+_route_free = _declare("route_free", ctypes.c_int)
+_route_shape = _declare("route_shape", ctypes.c_int, ctypes.POINTER(ctypes.c_int64))
+_run = _declare("run", ctypes.c_char_p)
+_lib.epx_python_message.argtypes = (ctypes.c_char_p,)
+_lib.epx_python_message.restype = None
+
+
+def _raise(code: int) -> None:
+    text = ctypes.create_string_buffer(MAX_ERROR_STRING)
+    _lib.epx_python_message(text)
+    raise EPXError(code, text.value.decode(errors="replace"))
+
+
+def _try(code: int) -> None:
+    if code:
+        _raise(code)
+
+
+# How struct epx_python_operation of glue.h lies in memory: 8 members, then 6 tensors of 4.
+_pack = struct.Struct("=32q").pack
+
+
+def run(members: tuple[int, ...]) -> None:
+    """Run one operation, whose members are those of struct epx_python_operation in glue.h."""
+    code = _run(_pack(*members))
+    if code:
+        _raise(code)
+
+
+_LAUNCHER_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
+_is_initialized = False
+
+
+def _leave() -> None:
+    # A rank that ends by an exception must not wait in MPI_Finalize for ranks that wait for it: it
+    # leaves without, and its launcher ends the others.
+    if getattr(sys, "last_value", None) is None:
+        _finalize()
+
+
+def init_mpi() -> None:
+    """Initialize MPI if nobody has; then it is finalized when Python exits."""
+    global _is_initialized
+    if _is_initialized:
+        return
+    by_torchrun = "TORCHELASTIC_RUN_ID" in os.environ
+    if by_torchrun and not any(name in os.environ for name in _LAUNCHER_VARIABLES):
+        raise EPXError(
+            Code.NOT_INITIALIZED,
+            "torchrun starts no MPI, which EPX needs: start the program by mpiexec or srun and "
+            "call epx.launch.environment() before torch.distributed.init_process_group()",
+        )
+    here = ctypes.c_int(0)
+    _try(_init(here))
+    if here.value:
+        atexit.register(_leave)
+    _is_initialized = True
+
+
+def world() -> tuple[int, int, int]:
+    """Rank, size and rank on the node, of MPI_COMM_WORLD; collective over it."""
+    init_mpi()
+    place = (ctypes.c_int * 3)()
+    _try(_world(place))
+    return place[0], place[1], place[2]
+
+
+def gather(mine: bytes, size: int) -> list[bytes]:
+    """The bytes of all ranks of MPI_COMM_WORLD, equally many from each; collective over it."""
+    init_mpi()
+    every = ctypes.create_string_buffer(len(mine) * size)
+    _try(_gather(mine, every, len(mine)))
+    return [every.raw[at : at + len(mine)] for at in range(0, len(every.raw), len(mine))]
+
+
+def _ranks_of(group: object) -> list[int]:
+    """The ranks of MPI_COMM_WORLD in a group: ranks as they are, or a ProcessGroup of torch."""
+    if isinstance(group, Iterable):
+        return [int(rank) for rank in group]
+    torch = sys.modules.get("torch.distributed")
+    if torch is not None and isinstance(group, torch.ProcessGroup):
+        if torch.get_rank() != world()[0]:
+            raise EPXError(
+                Code.ARG,
+                f"rank {torch.get_rank()} of torch.distributed is rank {world()[0]} of MPI: call "
+                "epx.launch.environment() before init_process_group()",
+            )
+        return [int(rank) for rank in torch.get_process_group_ranks(group)]
+    raise TypeError(
+        f"group is a {type(group).__name__}, want None, ranks, an mpi4py.MPI.Comm or "
+        "a torch.distributed.ProcessGroup"
+    )
+
+
+class Comm:
+    """A communicator of EPX.
+
+    Made and closed by all its ranks together. ``group`` says which: None is all of
+    MPI_COMM_WORLD; else ranks of it, an ``mpi4py.MPI.Comm``, or a ``ProcessGroup`` of torch.
+    Hints are those of epx(7) without ``epx_``: ``Comm(timeout_ms=60000)``.
+    """
+
+    def __init__(self, group: object = None, **hints: object) -> None:
+        self._index = -1
+        self._routes: list[Route] = []
+        init_mpi()
+        fortran, ranks = 0, []
+        if group is None:
+            fortran = _fortran_world()
+        elif hasattr(group, "py2f"):
+            fortran = group.py2f()
+        else:
+            ranks = _ranks_of(group)
+            if not ranks:
+                raise EPXError(Code.ARG, "a communicator of no ranks")
+        words = [w for key, value in hints.items() for w in (f"epx_{key}", str(value))]
+        index = ctypes.c_int(-1)
+        _try(
+            _comm_create(
+                fortran,
+                (ctypes.c_int * max(len(ranks), 1))(*ranks),
+                len(ranks),
+                (ctypes.c_char_p * (len(words) + 1))(*[word.encode() for word in words], None),
+                index,
+            )
+        )
+        self._index = index.value
+        rank, size = ctypes.c_int(), ctypes.c_int()
+        _try(_comm_place(self._index, rank, size))
+        self.rank, self.size = rank.value, size.value
+        self._refuse_unknown(hints)
+
+    def _refuse_unknown(self, hints: dict[str, object]) -> None:
+        unknown = [key for key in hints if not self.hint(key)]
+        if unknown:
+            self.close()
+            raise TypeError(f"EPX has no hint {unknown[0]!r}; epx(7) lists them")
+
+    def hint(self, name: str) -> str:
+        """The value of a hint in force, such as ``hint("transport")``; "" if there is none."""
+        value = ctypes.create_string_buffer(MAX_INFO_VAL + 1)
+        _try(_comm_hint(self._index, f"epx_{name}".encode(), value))
+        return value.value.decode()
+
+    def check(self) -> None:
+        """Raise the first error since the last check that no call raised. Local."""
+        _try(_comm_check(self._index))
+
+    def stats(self) -> Stats:
+        """What this rank has counted. Local."""
+        counters = (ctypes.c_uint64 * len(Stats._fields))()
+        _try(_comm_stats(self._index, counters))
+        return Stats(*counters)
+
+    def close(self) -> None:
+        """Free the routes, in the order in which they were made, and the communicator.
+
+        Collective. A second call does nothing.
+        """
+        if self._index < 0:
+            return
+        for route in list(self._routes):
+            route.free()
+        _try(_comm_free(self._index))
+        self._index = -1
+
+    def __enter__(self) -> Comm:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # After an error other ranks may be elsewhere: nobody must wait for this one to close.
+        if kind is None:
+            self.close()
+
+
+_LAYOUTS = {"expert": 1, "rank": 2}
+_OVERFLOWS = {"error": 1, "drop": 2}
+
+
+def _choice(name: str, value: str, choices: dict[str, int]) -> int:
+    if value not in choices:
+        raise EPXError(Code.ARG, f"{name} is {value!r}, want one of {', '.join(choices)}")
+    return choices[value]
+
+
+class Route:
+    """Who sends which row where: EPX_Route_create(3). Made and freed by all ranks together.
+
+    ``experts`` of all ranks; ``top_k`` ids a token; ``max_tokens`` of any rank in one dispatch;
+    ``alignment`` of the rows of an expert; ``capacity``, rows that this rank receives at most, None
+    for the worst case; ``layout`` "expert" (a row for each token and choice, by expert) or "rank"
+    (a row for each token and rank, by rank); ``overflow`` "error" or "drop"; ``zero_unused``
+    zeroes the rows that nothing arrives in.
+    """
+
+    def __init__(
+        self,
+        comm: Comm,
+        experts: int,
+        top_k: int,
+        max_tokens: int,
+        alignment: int = 1,
+        capacity: int | None = None,
+        layout: str = "expert",
+        overflow: str = "error",
+        zero_unused: bool = False,
+    ) -> None:
+        self.comm, self.experts, self.top_k, self.max_tokens = comm, experts, top_k, max_tokens
+        self.alignment, self.layout, self.overflow = alignment, layout, overflow
+        self.zero_unused = bool(zero_unused)
+        attr = struct.pack(
+            "=9q",
+            comm._index,
+            experts,
+            top_k,
+            max_tokens,
+            alignment,
+            capacity or 0,
+            _choice("layout", layout, _LAYOUTS),
+            _choice("overflow", overflow, _OVERFLOWS),
+            self.zero_unused,
+        )
+        index = ctypes.c_int(-1)
+        _try(_route_create(attr, index))
+        self.index = index.value
+        shape = (ctypes.c_int64 * 3)()
+        _try(_route_shape(self.index, shape))
+        self.max_capacity, self.local_experts, self.first_expert = shape
+        self.capacity = self.max_capacity
+        self.is_freed = False
+        comm._routes.append(self)
+        routes[self.index] = self
+
+    def set_capacity(self, capacity: int) -> None:
+        """From the next dispatch on this rank receives at most so many rows. Local.
+
+        Rows are [capacity, ...] then. An earlier routing keeps what it had.
+        """
+        if not 0 <= capacity <= self.max_capacity:
+            raise EPXError(
+                Code.ARG, f"capacity is {capacity}, want 0 to {self.max_capacity}, the route's own"
+            )
+        self.capacity = capacity
+
+    def free(self) -> None:
+        """Give the route back. Collective. A second call does nothing."""
+        if self.is_freed:
+            return
+        _try(_route_free(self.index))
+        self.is_freed = True
+        self.comm._routes.remove(self)
+        del routes[self.index]
+
+
+routes: dict[int, Route] = {}
+"""The routes that are not freed, by index: ops know a route by that number."""

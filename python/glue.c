@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* glue.c - the errors of the Python package, and what it asks of MPI itself. */
+#include "glue.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+static _Thread_local char message[EPX_MAX_ERROR_STRING];
+
+int epx_python_fail(int code, const char *format, ...)
+{
+    va_list values;
+
+    va_start(values, format);
+    vsnprintf(message, sizeof(message), format, values);
+    va_end(values);
+    return code;
+}
+
+/* Keeps the text of an error that a call of EPX on the communicator returned; returns the code. */
+int epx_python_check(const struct epx_python_comm *comm, int code)
+{
+    int length;
+
+    if (code != EPX_SUCCESS)
+        EPX_Comm_get_error_message(comm->comm, message, &length);
+    return code;
+}
+
+void epx_python_message(char text[EPX_MAX_ERROR_STRING])
+{
+    snprintf(text, EPX_MAX_ERROR_STRING, "%s", message);
+}
+
+int epx_python_init(int *initialized_here)
+{
+    int initialized = 0, finalized = 0, level = MPI_THREAD_SINGLE;
+
+    MPI_Initialized(&initialized);
+    MPI_Finalized(&finalized);
+    if (finalized)
+        return epx_python_fail(EPX_ERR_NOT_INITIALIZED, "MPI is finalized already");
+    *initialized_here = !initialized;
+    if (initialized)
+        MPI_Query_thread(&level);
+    else if (MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level) != MPI_SUCCESS)
+        return epx_python_fail(EPX_ERR_MPI, "MPI_Init_thread failed");
+    if (level < MPI_THREAD_SERIALIZED)
+        return epx_python_fail(EPX_ERR_UNSUPPORTED,
+                               "MPI has thread level %d, want MPI_THREAD_SERIALIZED (%d) or more: "
+                               "gradients are computed by other threads",
+                               level, MPI_THREAD_SERIALIZED);
+    return EPX_SUCCESS;
+}
+
+int epx_python_finalize(void)
+{
+    int finalized = 1;
+
+    MPI_Finalized(&finalized);
+    return finalized || MPI_Finalize() == MPI_SUCCESS
+               ? EPX_SUCCESS
+               : epx_python_fail(EPX_ERR_MPI, "MPI_Finalize failed");
+}
+
+/* This rank in MPI_COMM_WORLD, the ranks there, and this rank among those of its node; collective
+ * over MPI_COMM_WORLD. */
+int epx_python_world(int rank_size_local[3])
+{
+    MPI_Comm node;
+
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank_size_local[0]);
+    MPI_Comm_size(MPI_COMM_WORLD, &rank_size_local[1]);
+    if (MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node) !=
+        MPI_SUCCESS)
+        return epx_python_fail(EPX_ERR_MPI, "MPI_Comm_split_type failed");
+    MPI_Comm_rank(node, &rank_size_local[2]);
+    MPI_Comm_free(&node);
+    return EPX_SUCCESS;
+}
+
+int epx_python_fortran_world(void)
+{
+    return (int)MPI_Comm_c2f(MPI_COMM_WORLD);
+}
+
+int epx_python_gather(const void *mine, void *all, int bytes)
+{
+    if (MPI_Allgather(mine, bytes, MPI_BYTE, all, bytes, MPI_BYTE, MPI_COMM_WORLD) != MPI_SUCCESS)
+        return epx_python_fail(EPX_ERR_MPI, "MPI_Allgather of %d bytes failed", bytes);
+    return EPX_SUCCESS;
+}

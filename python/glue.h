@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * glue.h - what Python calls by ctypes. Communicators and routes are numbers there, so that a freed
+ * one is an error and not a crash. A function returns an EPX error code; the thread that got it
+ * reads its text by epx_python_message.
+ */
+#ifndef EPX_PYTHON_GLUE_H
+#define EPX_PYTHON_GLUE_H
+
+#include <epx.h>
+
+#define EPX_PYTHON_TRY(call)                                                                       \
+    do {                                                                                           \
+        int epx_rc_ = (call);                                                                      \
+        if (epx_rc_ != EPX_SUCCESS)                                                                \
+            return epx_rc_;                                                                        \
+    } while (0)
+
+enum { EPX_PYTHON_INT32 = 32, EPX_PYTHON_INT64 = 64 }; /* types that are not EPX_Datatype */
+
+struct epx_python_comm {
+    EPX_Comm comm;
+    int on_device;
+    int size;
+};
+
+/*
+ * A key names a routing of the route: the value of a counter that all ranks raise at the same
+ * calls. current is the key of what EPX_Route_tokens was called for last, 0 if that failed.
+ */
+struct epx_python_route {
+    EPX_Route route;
+    EPX_Route_view view;
+    struct epx_python_comm *owner;
+    int comm; /* the owner's number */
+    int top_k;
+    EPX_Layout layout;
+    int64_t capacity; /* what EPX_Route_set_capacity set last */
+    int64_t current;
+    int64_t last_key;
+    int64_t num_tokens; /* of the current routing */
+};
+
+/* A tensor without gaps between its elements; type 0 = there is none. */
+struct epx_python_matrix {
+    void *data;
+    int64_t rows;
+    int64_t columns;
+    int64_t type;
+};
+
+enum epx_python_verb {
+    EPX_PYTHON_DISPATCH,
+    EPX_PYTHON_COMBINE,
+    EPX_PYTHON_DISPATCH_BACKWARD,
+    EPX_PYTHON_COMBINE_BACKWARD,
+    EPX_PYTHON_VERBS
+};
+
+/* Every member has 8 bytes: Python packs them one after the other. */
+struct epx_python_operation {
+    int64_t verb;
+    int64_t route;
+    int64_t capacity;     /* rows of the receive buffer */
+    EPX_Stream stream;    /* on device memory */
+    int64_t *key;         /* [1] written by a dispatch, read by the others */
+    int32_t *counts;      /* dispatch on host memory: [L] rows of each expert */
+    int32_t *offsets;     /* first row of each expert [L+1], in rank-major of each rank [R+1] */
+    int32_t *row_experts; /* in rank-major [capacity][K], of each row its local experts or -1 */
+    struct epx_python_matrix ids;
+    struct epx_python_matrix input;
+    struct epx_python_matrix weights;
+    struct epx_python_matrix rows; /* combine backward: what combine was given, or none */
+    struct epx_python_matrix output;
+    struct epx_python_matrix out_weights;
+};
+
+/* Any size may be negative or wrong: all is checked. */
+struct epx_python_route_attr {
+    int64_t comm;
+    int64_t num_experts;
+    int64_t top_k;
+    int64_t max_tokens;
+    int64_t alignment;
+    int64_t capacity; /* 0 = the worst case */
+    int64_t layout;
+    int64_t overflow;
+    int64_t zero_unused;
+};
+
+/* glue.c: errors and MPI */
+int epx_python_fail(int code, const char *format, ...);
+int epx_python_check(const struct epx_python_comm *comm, int code);
+void epx_python_message(char text[EPX_MAX_ERROR_STRING]);
+int epx_python_init(int *initialized_here);
+int epx_python_finalize(void);
+int epx_python_world(int rank_size_local[3]);
+int epx_python_fortran_world(void);
+int epx_python_gather(const void *mine, void *all, int bytes);
+
+/* glue_comm.c: communicators */
+int epx_python_comm(int64_t number, struct epx_python_comm **comm);
+int epx_python_comm_create(int fortran, const int ranks[], int num_ranks, const char *hints[],
+                           int *number);
+int epx_python_comm_free(int number);
+int epx_python_comm_place(int number, int *rank, int *size);
+int epx_python_comm_hint(int number, const char *key, char value[MPI_MAX_INFO_VAL + 1]);
+int epx_python_comm_check(int number);
+int epx_python_comm_stats(int number, uint64_t counters[10]);
+
+/* glue_route.c: routes */
+int epx_python_route(int64_t number, struct epx_python_route **route);
+int epx_python_route_create(const struct epx_python_route_attr *attr, int *number);
+int epx_python_route_free(int number);
+int epx_python_route_shape(int number, int64_t capacity_experts_first[3]);
+int epx_python_route_set_capacity(int number, int64_t capacity);
+
+/* glue_operation.c: the four operations */
+int epx_python_run(const struct epx_python_operation *operation);
+
+/* glue_table.c: numbers for pointers; a number is given once */
+struct epx_python_table;
+extern struct epx_python_table epx_python_comms, epx_python_routes;
+int epx_python_table_add(struct epx_python_table *table, void *item);
+void *epx_python_table_get(struct epx_python_table *table, int64_t number);
+void epx_python_table_remove(struct epx_python_table *table, int64_t number);
+
+#endif

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The Python package: modules, and the glue, which they load by ctypes. setup.py builds it against
+# an installed EPX.
+python_modules = \
+  python/epx/__init__.py \
+  python/epx/_core.py \
+  python/epx/launch.py
+python_sources = \
+  python/glue.c \
+  python/glue.h \
+  python/glue_comm.c \
+  python/glue_operation.c \
+  python/glue_route.c \
+  python/glue_table.c
+EXTRA_DIST += \
+  $(python_modules) \
+  $(python_sources) \
+  python/epx/py.typed \
+  python/pyproject.toml \
+  python/setup.py \
+  python/tests/conftest.py \
+  python/tests/run_pytest.py \
+  python/tests/test_core.py
+
+if HAVE_PYTHON
+epxpydir = $(pyexecdir)/epx
+epxpy_PYTHON = $(python_modules)
+epxpy_DATA = python/epx/py.typed
+epxpy_LTLIBRARIES = python/_glue.la
+endif
+python__glue_la_SOURCES = $(python_sources)
+python__glue_la_CPPFLAGS = $(AM_CPPFLAGS) -D_POSIX_C_SOURCE=200809L
+python__glue_la_LIBADD = libepx.la $(MPI_LIBS)
+python__glue_la_LDFLAGS = -module -avoid-version -shared -export-symbols-regex '^epx_python_'

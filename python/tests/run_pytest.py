@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""usage: mpiexec -n RANKS python run_pytest.py FILE [PYTEST-ARGUMENT...]
+
+Runs tests on all ranks together. Rank 0 prints what pytest prints; at the end " No Errors" if all
+ranks passed, or "SKIP: reason" if a test file wants what is not here.
+"""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from epx import _core
+
+
+def missing(file: str) -> str:
+    if "\nimport torch\n" not in Path(file).read_text():
+        return ""
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        return f"torch cannot be imported: {error}"
+    return ""
+
+
+def main() -> int:
+    rank, size, _ = _core.world()
+    why = missing(sys.argv[1])
+    if why:
+        if rank == 0:
+            print(f"SKIP: {why}")
+        return 0
+    quiet = ["-p", "no:terminal"] if rank else ["-q", "--color=no", "--no-header", "--tb=short"]
+    code = int(pytest.main(["-p", "no:cacheprovider", *quiet, *sys.argv[1:]]))
+    codes = _core.gather(bytes([code]), size)
+    if rank == 0 and set(codes) == {b"\0"}:
+        print(" No Errors")
+    sys.stdout.flush()
+    return max(code[0] for code in codes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

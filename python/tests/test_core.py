@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Communicators, routes and errors, without a framework."""
+
+import os
+import pickle
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import epx
+import epx.launch
+from epx import Code, EPXError, _core
+
+TOP = Path(__file__).resolve().parents[2]
+
+
+def test_codes_are_those_of_the_header():
+    header = (TOP / "include/epx.h").read_text()
+    found = dict(re.findall(r"#define EPX_ERR_([A-Z_]+) (\d+)", header))
+    del found["LASTCODE"]
+    assert {code.name: code.value for code in Code} == {k: int(v) for k, v in found.items()}
+
+
+def test_the_frameworks_are_not_imported():
+    said = subprocess.run(
+        [sys.executable, "-c", "import epx, sys; print({'torch', 'jax'} & set(sys.modules))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout.strip() == "set()"
+
+
+def test_what_is_missing_is_told_when_asked_for():
+    hide = "import sys; sys.modules['torch'] = None; import epx; epx.torch"
+    said = subprocess.run([sys.executable, "-c", hide], capture_output=True, text=True)
+    assert said.returncode != 0
+    assert "ImportError: epx.torch cannot be had" in said.stderr
+    with pytest.raises(ImportError, match="no ops for it yet"):
+        _ = epx.jax
+
+
+def test_a_communicator_knows_its_place(comm):
+    rank, size, _ = _core.world()
+    assert (comm.rank, comm.size) == (rank, size)
+    assert comm.hint("memory") == "system"
+    assert comm.hint("no_such_hint") == ""
+    comm.check()
+    assert comm.stats().timeouts == 0
+
+
+def test_hints_are_taken():
+    with epx.Comm(timeout_ms=12345) as made:
+        assert made.hint("timeout_ms") == "12345"
+
+
+def test_an_unknown_hint_is_refused():
+    with pytest.raises(TypeError, match="colour"):
+        epx.Comm(colour="green")
+
+
+def test_a_wrong_hint_is_an_error():
+    with pytest.raises(EPXError) as caught:
+        epx.Comm(timeout_ms="soon")
+    assert caught.value.code == Code.INFO
+
+
+def test_a_group_of_ranks(comm):
+    mine = [rank for rank in range(comm.size) if rank % 2 == comm.rank % 2]
+    with epx.Comm(group=mine) as made:
+        assert (made.rank, made.size) == (mine.index(comm.rank), len(mine))
+
+
+@pytest.mark.parametrize("group", [[], [10000], [-1]])
+def test_a_wrong_group_is_an_error(group):
+    with pytest.raises(EPXError) as caught:
+        epx.Comm(group=group)
+    assert caught.value.code == Code.ARG
+
+
+def test_a_group_without_this_rank_is_an_error(comm):
+    if comm.size == 1:
+        pytest.skip("there is no other rank")
+    with pytest.raises(EPXError, match="not one of"):
+        epx.Comm(group=[(comm.rank + 1) % comm.size])
+
+
+def test_a_group_of_another_type_is_refused():
+    with pytest.raises(TypeError, match="group is a object"):
+        epx.Comm(group=object())
+
+
+def test_closing_frees_the_routes():
+    made = epx.Comm()
+    routes = [epx.Route(made, experts=4, top_k=1, max_tokens=8) for _ in range(3)]
+    made.close()
+    made.close()
+    assert all(route.is_freed for route in routes)
+    for call in (made.check, made.stats, lambda: epx.Route(made, 4, 1, 8)):
+        with pytest.raises(EPXError) as caught:
+            call()
+        assert caught.value.code == Code.COMM
+
+
+def test_a_route_tells_its_shape(comm, make_route):
+    route = make_route(experts=5, top_k=2, max_tokens=8, alignment=4)
+    first, last = comm.rank * 5 // comm.size, (comm.rank + 1) * 5 // comm.size
+    assert (route.first_expert, route.local_experts) == (first, last - first)
+    assert route.capacity == comm.size * 16 + 3 * route.local_experts
+    route.set_capacity(3)
+    assert route.capacity == 3
+    for wrong in (-1, route.max_capacity + 1):
+        with pytest.raises(EPXError) as caught:
+            route.set_capacity(wrong)
+        assert caught.value.code == Code.ARG
+
+
+@pytest.mark.parametrize(
+    "attributes, code",
+    [
+        ({"experts": 0}, Code.ARG),
+        ({"top_k": 65}, Code.ARG),
+        ({"max_tokens": 0}, Code.COUNT),
+        ({"alignment": 3}, Code.ARG),
+        ({"capacity": -1}, Code.COUNT),
+        ({"experts": 2**40}, Code.ARG),
+        ({"layout": "token"}, Code.ARG),
+        ({"overflow": "wait"}, Code.ARG),
+        ({"layout": "rank", "alignment": 2}, Code.ARG),
+    ],
+)
+def test_wrong_attributes_are_errors(comm, attributes, code):
+    with pytest.raises(EPXError) as caught:
+        epx.Route(comm, **({"experts": 4, "top_k": 2, "max_tokens": 8} | attributes))
+    assert caught.value.code == code
+    assert str(caught.value)
+
+
+def test_an_error_is_pickled():
+    copy = pickle.loads(pickle.dumps(EPXError(9, "no room")))
+    assert (copy.code, str(copy)) == (Code.TRUNCATE, "no room")
+
+
+def test_the_environment_is_alike(comm):
+    saved = dict(os.environ)
+    try:
+        values = epx.launch.environment()
+        assert values["RANK"] == str(comm.rank) and values["WORLD_SIZE"] == str(comm.size)
+        assert os.environ["MASTER_PORT"] == values["MASTER_PORT"]
+        shared = f"{values['MASTER_ADDR']} {values['MASTER_PORT']}".encode().ljust(300)
+        assert len(set(_core.gather(shared, comm.size))) == 1
+        assert 0 <= epx.launch.local_rank() < comm.size
+    finally:
+        os.environ.clear()
+        os.environ.update(saved)
+
+
+def test_torchrun_is_told_apart():
+    clean = {k: v for k, v in os.environ.items() if not re.match("OMPI|PMI|SLURM", k)}
+    said = subprocess.run(
+        [sys.executable, "-c", "import epx; epx.Comm()"],
+        env=clean | {"TORCHELASTIC_RUN_ID": "none"},
+        capture_output=True,
+        text=True,
+    )
+    assert said.returncode != 0
+    assert "torchrun starts no MPI" in said.stderr
