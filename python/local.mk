@@ -4,7 +4,8 @@
 python_modules = \
   python/epx/__init__.py \
   python/epx/_core.py \
-  python/epx/launch.py
+  python/epx/launch.py \
+  python/epx/torch.py
 python_sources = \
   python/glue.c \
   python/glue.h \
@@ -19,8 +20,12 @@ EXTRA_DIST += \
   python/pyproject.toml \
   python/setup.py \
   python/tests/conftest.py \
+  python/tests/dense.py \
   python/tests/run_pytest.py \
-  python/tests/test_core.py
+  python/tests/test_compile.py \
+  python/tests/test_core.py \
+  python/tests/test_errors.py \
+  python/tests/test_torch.py
 
 if HAVE_PYTHON
 epxpydir = $(pyexecdir)/epx

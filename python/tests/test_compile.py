@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The ops as torch's compiler, checkpoints and opcheck see them."""
+
+import dense
+import pytest
+import torch
+
+import epx.torch as ep
+
+H, K, E = 4, 2, 5
+CHECKS = (
+    "test_schema",
+    "test_autograd_registration",
+    "test_faketensor",
+    "test_aot_dispatch_dynamic",
+)
+# Two calls of dispatch have different keys, small integers: values are so large that only
+# keys are near each other.
+SCALE, NEAR = 1000.0, 100.0
+
+
+@pytest.fixture
+def route(make_route):
+    return make_route(experts=E, top_k=K, max_tokens=8, alignment=2, zero_unused=True)
+
+
+def tokens(comm, seed=1, num=6):
+    return dense.tokens_of(comm.rank, (num, H, K, E), seed)
+
+
+def leaf(tensor):
+    return tensor.detach().clone().requires_grad_()
+
+
+def layer(x, ids, weights, route):
+    rows, row_weights, routing = ep.dispatch(x, ids, weights, route)
+    return ep.combine(torch.tanh(rows / 8), routing, row_weights)
+
+
+def gradients(function, given, route):
+    x, weights = leaf(given.x), leaf(given.weights)
+    out = function(x, given.ids, weights, route)
+    out.backward(given.grad)
+    return out.detach(), x.grad, weights.grad
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("name", ["dispatch", "combine"])
+@pytest.mark.parametrize("wants_gradients", [False, True])
+def test_opcheck(comm, route, name, check, wants_gradients):
+    given = tokens(comm)
+    x, weights = given.x * SCALE, given.weights * SCALE
+    rows, row_weights, routing = ep.dispatch(x, given.ids, weights, route)
+    if wants_gradients:
+        x, weights, rows, row_weights = (leaf(each) for each in (x, weights, rows, row_weights))
+    arguments = {
+        "dispatch": (x, given.ids, weights, route.index, route.capacity),
+        "combine": (rows, row_weights, *routing[:2], routing.tie, route.index, route.capacity),
+    }[name]
+    op = getattr(torch.ops.epx, name).default
+    torch.library.opcheck(op, arguments, test_utils=check, rtol=1e-12, atol=NEAR)
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_opcheck_of_the_backwards(comm, route, check):
+    given = tokens(comm)
+    rows, row_weights, routing = ep.dispatch(given.x, given.ids, given.weights, route)
+    place = routing.ids, routing.key, route.index, route.capacity
+    ops = torch.ops.epx
+    for op, arguments in (
+        (ops.dispatch_backward.default, (rows, row_weights, *place)),
+        (ops.dispatch_backward.default, (rows, None, *place)),
+        (ops.combine_backward.default, (given.grad, rows, row_weights, *place)),
+        (ops.combine_backward.default, (given.grad, None, None, *place)),
+    ):
+        torch.library.opcheck(op, arguments, test_utils=check)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_compiled_layer_gives_the_same_bytes(comm, route, dynamic):
+    torch._dynamo.reset()
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager", dynamic=dynamic)
+    for seed, num in (1, 6), (2, 6), (3, 4):
+        given = tokens(comm, seed, num)
+        for ours, wanted in zip(gradients(compiled, given, route), gradients(layer, given, route)):
+            assert torch.equal(ours, wanted)
+
+
+def test_a_compiled_layer_sees_a_new_capacity(comm, route):
+    torch._dynamo.reset()
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    given = tokens(comm)
+    wanted = gradients(compiled, given, route)
+    route.set_capacity(route.max_capacity - 1)
+    for ours, before in zip(gradients(compiled, given, route), wanted):
+        assert torch.equal(ours, before)
+
+
+def test_a_compiled_layer_without_gradients(comm, route):
+    torch._dynamo.reset()
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    given = tokens(comm)
+    with torch.no_grad():
+        out = compiled(given.x, given.ids, given.weights, route)
+    assert torch.equal(out, layer(given.x, given.ids, given.weights, route))
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_a_checkpointed_layer_gives_the_same_bytes(comm, route, reentrant):
+    def checkpointed(*arguments):
+        return torch.utils.checkpoint.checkpoint(layer, *arguments, use_reentrant=reentrant)
+
+    given = tokens(comm)
+    wanted = gradients(layer, given, route)
+    calls = comm.stats().calls
+    ours = gradients(checkpointed, given, route)
+    # Forwards twice, each with a routing; the backwards need none.
+    assert comm.stats().calls - calls in (7, 8)
+    for one, other in zip(ours, wanted):
+        assert torch.equal(one, other)

@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The ops of torch beside a dense layer that shares no code with them."""
+
+import dense
+import pytest
+import torch
+
+import epx.torch as ep
+
+H, K, MAX_TOKENS = 6, 3, 20
+SUMMED = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
+SENT = [*SUMMED, torch.uint8, torch.float8_e4m3fn, torch.float8_e5m2]
+
+
+def every_rank(comm, experts, seed=1):
+    return [
+        dense.tokens_of(rank, (dense.num_tokens(rank), H, K, experts), seed)
+        for rank in range(comm.size)
+    ]
+
+
+def local_of(route):
+    return range(route.first_expert, route.first_expert + route.local_experts)
+
+
+def matrices_of(experts):
+    made = torch.Generator().manual_seed(7)
+    return torch.randn((experts, H, H), generator=made, dtype=torch.float64) / 4
+
+
+def apply_experts(rows, row_weights, routing, matrices):
+    """The local experts by the Routing alone; in rank-major they also weight the rows."""
+    if routing.route.layout == "expert":
+        y = torch.zeros_like(rows)
+        if not len(matrices):
+            return y  # which does not depend on rows
+        parts = []
+        ends = routing.offsets.tolist()
+        for expert, matrix in enumerate(matrices):
+            parts.append(torch.tanh(rows[ends[expert] : ends[expert + 1]] @ matrix))
+        used = torch.cat(parts)
+        return torch.cat([used, y[len(used) :]])
+    used = int(routing.offsets[-1])
+    y = torch.zeros_like(rows[:used])
+    for choice in range(K):
+        for expert, matrix in enumerate(matrices):
+            here = (routing.row_experts[:used, choice] == expert)[:, None]
+            weight = row_weights[:used, choice : choice + 1].to(rows.dtype)
+            y = y + torch.where(here, weight * torch.tanh(rows[:used] @ matrix), 0)
+    return torch.cat([y, torch.zeros_like(rows[used:])])
+
+
+def sparse_layer(x, ids, weights, route, matrices):
+    rows, row_weights, routing = ep.dispatch(x, ids, weights, route)
+    y = apply_experts(rows, row_weights, routing, matrices)
+    return ep.combine(y, routing, row_weights if route.layout == "expert" else None)
+
+
+def leaf(tensor):
+    return tensor.detach().clone().requires_grad_()
+
+
+@pytest.mark.parametrize("dtype", SENT, ids=str)
+@pytest.mark.parametrize("alignment", [1, 4, 16])
+@pytest.mark.parametrize("experts", [1, 2, 7])
+def test_every_row_arrives_in_its_slot(comm, make_route, experts, alignment, dtype):
+    route = make_route(experts=experts, top_k=K, max_tokens=MAX_TOKENS, alignment=alignment)
+    every = every_rank(comm, experts)
+    if dtype == torch.uint8:
+        every = [tokens._replace(x=tokens.x.abs()) for tokens in every]
+    mine = every[comm.rank]
+    rows, row_weights, routing = ep.dispatch(mine.x.to(dtype), mine.ids, mine.weights, route)
+    wanted, counts, offsets = dense.expert_rows(every, local_of(route), alignment)
+    assert rows.dtype == dtype and rows.shape == (route.capacity, H)
+    assert routing.counts.tolist() == counts and routing.offsets.tolist() == offsets
+    for slot, pair in enumerate(wanted):
+        row, weight = torch.zeros(H), 0.0
+        if pair:
+            rank, token, choice = pair
+            row, weight = every[rank].x[token], every[rank].weights[token, choice]
+        assert torch.equal(rows[slot].double(), row.double())
+        assert row_weights[slot] == weight
+
+
+@pytest.mark.parametrize("experts", [1, 2, 7])
+def test_every_row_arrives_in_rank_major(comm, make_route, experts):
+    route = make_route(experts=experts, top_k=K, max_tokens=MAX_TOKENS, layout="rank")
+    every = every_rank(comm, experts)
+    mine = every[comm.rank]
+    rows, row_weights, routing = ep.dispatch(mine.x, mine.ids, mine.weights, route)
+    wanted, counts, offsets = dense.rank_rows(every, local_of(route))
+    assert routing.counts.tolist() == counts and routing.offsets.tolist() == offsets
+    assert rows.shape == (route.capacity, H) and row_weights.shape == (route.capacity, K)
+    for slot, (rank, token, experts_there) in enumerate(wanted):
+        assert torch.equal(rows[slot], every[rank].x[token])
+        assert routing.row_experts[slot].tolist() == experts_there
+        for choice, expert in enumerate(experts_there):
+            weight = every[rank].weights[token, choice] if expert >= 0 else 0
+            assert row_weights[slot, choice] == weight
+    assert (routing.row_experts[len(wanted) :] == -1).all()
+
+
+@pytest.mark.parametrize("dtype", SUMMED, ids=str)
+@pytest.mark.parametrize("layout", ["expert", "rank"])
+@pytest.mark.parametrize("experts", [1, 7])
+def test_a_layer_and_its_gradients_are_those_of_the_dense_one(
+    comm, make_route, experts, layout, dtype
+):
+    alignment = 4 if layout == "expert" else 1
+    attributes = dict(experts=experts, top_k=K, max_tokens=MAX_TOKENS, alignment=alignment)
+    route = make_route(layout=layout, **attributes)
+    every = every_rank(comm, experts)
+    mine = every[comm.rank]
+    local = local_of(route)
+    matrices = matrices_of(experts)[local.start : local.stop].to(dtype).requires_grad_()
+    x, weights = leaf(mine.x.to(dtype)), leaf(mine.weights)
+    out = sparse_layer(x, mine.ids, weights, route, matrices)
+    assert out.dtype == dtype and out.shape == x.shape
+    out.backward(mine.grad.to(dtype))
+
+    all_matrices = leaf(matrices_of(experts))
+    xs, ws = [leaf(t.x) for t in every], [leaf(t.weights.double()) for t in every]
+    for t, x_of, w_of in zip(every, xs, ws):
+        sums = dense.layer(x_of, t.ids, w_of, all_matrices)
+        sums.backward(t.grad)
+        if t is mine:
+            wanted = sums
+    near = {torch.float64: 1e-6, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 0.15}
+    close = dict(rtol=near[dtype], atol=near[dtype] * 3, check_dtype=False)
+    torch.testing.assert_close(out.double(), wanted.detach(), **close)
+    torch.testing.assert_close(x.grad.double(), xs[comm.rank].grad, **close)
+    torch.testing.assert_close(weights.grad.double(), ws[comm.rank].grad, **close)
+    if local:
+        grad = all_matrices.grad[local.start : local.stop]
+        torch.testing.assert_close(matrices.grad.double(), grad, **close)
+
+
+def test_ids_of_32_bits_are_taken(comm, make_route):
+    route = make_route(experts=4, top_k=K, max_tokens=MAX_TOKENS)
+    mine = every_rank(comm, 4)[comm.rank]
+    long = ep.dispatch(mine.x, mine.ids, mine.weights, route)
+    short = ep.dispatch(mine.x, mine.ids.int(), mine.weights, route)
+    used = int(long[2].offsets[-1])
+    assert torch.equal(long[0][:used], short[0][:used])
+    assert torch.equal(long[2].offsets, short[2].offsets)
+
+
+def test_inputs_and_gradients_with_gaps_are_taken(comm, make_route):
+    route = make_route(experts=4, top_k=K, max_tokens=MAX_TOKENS)
+    mine = every_rank(comm, 4)[comm.rank]
+    count = len(mine.x)
+    x = leaf(mine.x)
+    weights = leaf(mine.weights)
+    gaps = x.t().contiguous().t(), mine.ids.t().contiguous().t(), weights.t().contiguous().t()
+    rows, row_weights, routing = ep.dispatch(*gaps, route)
+    wide = torch.stack([rows, rows], dim=2)[:, :, 0]
+    out = ep.combine(wide, routing, torch.stack([row_weights, row_weights], dim=1)[:, 0])
+    total = torch.where(mine.ids >= 0, mine.weights, 0).sum(1, keepdim=True).double()
+    assert torch.equal(out, mine.x * total)
+    out.sum().backward()  # an expanded gradient, with strides of 0
+    assert torch.equal(x.grad, total.expand(count, H))
+    wanted = torch.where(mine.ids >= 0, mine.x.sum(1, keepdim=True).float(), 0.0)
+    assert torch.equal(weights.grad, wanted)
+
+
+def test_weights_may_be_missing(comm, make_route):
+    route = make_route(experts=4, top_k=K, max_tokens=MAX_TOKENS)
+    mine = every_rank(comm, 4)[comm.rank]
+    x = leaf(mine.x)
+    rows, row_weights, routing = ep.dispatch(x, mine.ids, None, route)
+    assert row_weights is None
+    out = ep.combine(rows, routing)
+    out.backward(mine.grad)
+    number = (mine.ids >= 0).sum(1, keepdim=True)
+    assert torch.equal(out, mine.x * number)
+    assert torch.equal(x.grad, mine.grad * number)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float8_e4m3fn, torch.float32], ids=str)
+def test_weights_have_gradients_where_rows_have_none(comm, make_route, dtype):
+    route = make_route(experts=4, top_k=K, max_tokens=MAX_TOKENS)
+    mine = every_rank(comm, 4)[comm.rank]
+    weights = leaf(mine.weights)
+    rows, row_weights, routing = ep.dispatch(mine.x.abs().to(dtype), mine.ids, weights, route)
+    assert not rows.requires_grad
+    ep.combine(rows.double(), routing, row_weights).sum().backward()
+    wanted = torch.where(mine.ids >= 0, mine.x.abs().sum(1, keepdim=True).float(), 0.0)
+    assert torch.equal(weights.grad, wanted)
+
+
+def test_only_one_output_is_used(comm, make_route):
+    route = make_route(experts=4, top_k=K, max_tokens=MAX_TOKENS)
+    mine = every_rank(comm, 4)[comm.rank]
+    x, weights = leaf(mine.x), leaf(mine.weights)
+    _, row_weights, routing = ep.dispatch(x, mine.ids, weights, route)
+    row_weights[: int(routing.offsets[-1])].sum().backward()
+    assert torch.equal(weights.grad, (mine.ids >= 0).float())
+    assert torch.equal(x.grad, torch.zeros_like(x))
+
+
+def test_gradcheck(comm, make_route):
+    """In lock-step: every rank has as many elements, and so makes as many calls."""
+    route = make_route(experts=3, top_k=2, max_tokens=4, zero_unused=True)
+    mine = dense.tokens_of(comm.rank, (3, 2, 2, 3))
+    weights = mine.weights
+
+    def layer(x):
+        rows, row_weights, routing = ep.dispatch(x, mine.ids, weights, route)
+        return ep.combine(torch.tanh(rows / 4), routing, row_weights)
+
+    assert torch.autograd.gradcheck(layer, (leaf(mine.x),), fast_mode=False)
+
+
+def test_there_is_no_second_derivative(comm, make_route):
+    route = make_route(experts=3, top_k=2, max_tokens=4, zero_unused=True)
+    mine = dense.tokens_of(comm.rank, (3, 2, 2, 3))
+    x = leaf(mine.x)
+    rows, _, routing = ep.dispatch(x, mine.ids, None, route)
+    out = ep.combine(rows * rows, routing)
+    (grad,) = torch.autograd.grad(out.sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        grad.sum().backward()
+
+
+@pytest.mark.parametrize("num_routes", [1, 2])
+def test_microbatches_in_flight(comm, make_route, num_routes):
+    """One forward, one backward: the routing follows the microbatch, not the route."""
+    attributes = dict(experts=5, top_k=K, max_tokens=MAX_TOKENS, alignment=4)
+    routes = [make_route(**attributes) for _ in range(num_routes)]
+    matrices = matrices_of(5)[local_of(routes[0]).start : local_of(routes[0]).stop]
+    batches = [every_rank(comm, 5, seed)[comm.rank] for seed in range(3)]
+    calls = comm.stats().calls
+
+    def alone(mine, route):
+        x, weights = leaf(mine.x), leaf(mine.weights)
+        out = sparse_layer(x, mine.ids, weights, route, matrices)
+        out.backward(mine.grad)
+        return out.detach(), x.grad, weights.grad
+
+    wanted = [alone(mine, routes[i % num_routes]) for i, mine in enumerate(batches)]
+    assert comm.stats().calls - calls == 3 * 5, "a routing and four operations"
+    calls = comm.stats().calls
+    dispatched = []
+    for i, mine in enumerate(batches):
+        x, weights = leaf(mine.x), leaf(mine.weights)
+        dispatched.append((x, weights, ep.dispatch(x, mine.ids, weights, routes[i % num_routes])))
+    outs = []
+    for _, _, (rows, row_weights, routing) in dispatched:
+        y = apply_experts(rows, row_weights, routing, matrices)
+        outs.append(ep.combine(y, routing, row_weights))
+    for out, mine in zip(outs, batches):
+        out.backward(mine.grad)
+    assert comm.stats().calls - calls > 3 * 5, "an operation routed again"
+    for (x, weights, _), out, (out_alone, x_alone, weights_alone) in zip(dispatched, outs, wanted):
+        assert torch.equal(out, out_alone)
+        assert torch.equal(x.grad, x_alone)
+        assert torch.equal(weights.grad, weights_alone)
+
+
+def test_a_smaller_capacity_is_that_of_each_routing(comm, make_route):
+    route = make_route(experts=4, top_k=K, max_tokens=MAX_TOKENS)
+    mine = every_rank(comm, 4)[comm.rank]
+    first = ep.dispatch(mine.x, mine.ids, None, route)
+    used = int(first[2].offsets[-1])
+    route.set_capacity(used)
+    second = ep.dispatch(mine.x, mine.ids, None, route)
+    assert second[0].shape == (used, H)
+    assert torch.equal(second[0], first[0][:used])
+    again = ep.combine(first[0], first[2])  # routes again, with the capacity that it had
+    assert torch.equal(again, ep.combine(second[0], second[2]))
+
+
+def test_rows_without_room_are_dropped(comm, make_route):
+    attributes = dict(experts=4, top_k=K, max_tokens=MAX_TOKENS, overflow="drop")
+    for layout in "expert", "rank":
+        route = make_route(capacity=3, layout=layout, **attributes)
+        mine = every_rank(comm, 4)[comm.rank]
+        rows, _, routing = ep.dispatch(mine.x, mine.ids, None, route)
+        assert rows.shape == (3, H) and int(routing.offsets[-1]) <= 3
+        assert ep.combine(rows, routing).shape == mine.x.shape
+    assert comm.stats().dropped_rows > 0 or len(mine.x) == 0
+
+
+def test_unused_rows_are_zero_if_asked_for(comm, make_route):
+    route = make_route(experts=4, top_k=K, max_tokens=MAX_TOKENS, zero_unused=True)
+    mine = every_rank(comm, 4)[comm.rank]
+    x = leaf(mine.x)
+    rows, row_weights, routing = ep.dispatch(x, mine.ids, mine.weights, route)
+    used = int(routing.offsets[-1])
+    assert not rows[used:].any() and not row_weights[used:].any()
+    y = leaf(rows)
+    ep.combine(y, routing, row_weights).backward(mine.grad)
+    assert not y.grad[used:].any()
+
+
+def test_autocast_and_no_grad(comm, make_route):
+    route = make_route(experts=4, top_k=K, max_tokens=MAX_TOKENS)
+    mine = every_rank(comm, 4)[comm.rank]
+    x = leaf(mine.x.float())
+    with torch.no_grad():
+        rows, _, _ = ep.dispatch(x, mine.ids, mine.weights, route)
+    assert not rows.requires_grad
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        rows, _, _ = ep.dispatch(x, mine.ids, mine.weights, route)
+    assert rows.dtype == torch.float32 and rows.requires_grad
