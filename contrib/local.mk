@@ -3,6 +3,7 @@ EXTRA_DIST += \
   autogen.sh \
   contrib/check-install \
   contrib/check-macro \
+  contrib/make-venv \
   contrib/quickstart \
   contrib/run-tests \
   contrib/setup.sh

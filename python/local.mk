@@ -5,6 +5,7 @@ python_modules = \
   python/epx/__init__.py \
   python/epx/_core.py \
   python/epx/launch.py \
+  python/epx/perf.py \
   python/epx/torch.py
 python_sources = \
   python/glue.c \

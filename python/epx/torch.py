@@ -426,13 +426,12 @@ _library.impl("combine", _combine_autograd, "Autograd")
 
 
 def _refuse_other_devices(x: Tensor, *others: Tensor | None) -> None:
+    device = x.device
     for other in others:
-        if other is not None and other.device != x.device:
-            raise EPXError(Code.BUFFER, f"tensors on {x.device} and on {other.device}")
-    if x.device.type != "cpu":
-        raise EPXError(
-            Code.UNSUPPORTED, f"tensors on {x.device}: epx.torch works on host memory yet"
-        )
+        if other is not None and other.device != device:
+            raise EPXError(Code.BUFFER, f"tensors on {device} and on {other.device}")
+    if not x.is_cpu:
+        raise EPXError(Code.UNSUPPORTED, f"tensors on {device}: epx.torch works on host memory yet")
 
 
 def dispatch(

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The ops of torch beside a dense layer that shares no code with them."""
 
+import re
+from pathlib import Path
+
 import dense
 import pytest
 import torch
@@ -303,3 +306,12 @@ def test_autocast_and_no_grad(comm, make_route):
     with torch.autocast("cpu", dtype=torch.bfloat16):
         rows, _, _ = ep.dispatch(x, mine.ids, mine.weights, route)
     assert rows.dtype == torch.float32 and rows.requires_grad
+
+
+def test_the_layer_of_the_documentation_runs():
+    page = Path(__file__).resolve().parents[2] / "docs/python.md"
+    (program,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    names = {}
+    exec(program, names)
+    assert names["out"].shape == (64, 16)
+    assert not len(names["matrices"]) or names["matrices"].grad.any()
