@@ -102,12 +102,14 @@ def _route(index: int) -> Route:
     return route
 
 
-def _dispatch_outputs(x: Tensor, weights: Tensor | None, index: int, capacity: int) -> Dispatched:
+def _dispatch_outputs(
+    x: Tensor, weights: Tensor | None, key: Tensor, index: int, capacity: int
+) -> Dispatched:
     route = _route(index)
     is_rank_major = route.layout == "rank"
     if x.dim() != 2:
         raise EPXError(Code.COUNT, f"x has {x.dim()} dimensions, want 2")
-    rows = x.new_empty((capacity, x.shape[1]))
+    rows = x.new_empty(capacity, x.shape[1])
     shape = (capacity, route.top_k) if is_rank_major else (capacity,)
     row_weights = x.new_empty(shape if weights is not None else (0,), dtype=torch.float32)
     num_offsets = route.comm.size if is_rank_major else route.local_experts
@@ -115,18 +117,18 @@ def _dispatch_outputs(x: Tensor, weights: Tensor | None, index: int, capacity: i
     return (
         rows,
         row_weights,
-        torch.empty((1,), dtype=torch.int64, device="cpu"),
-        x.new_empty((route.local_experts,), dtype=integer),
-        x.new_empty((num_offsets + 1,), dtype=integer),
-        x.new_empty((capacity if is_rank_major else 0, route.top_k), dtype=integer),
-        x.new_empty((0,), dtype=torch.float32),
+        key,
+        x.new_empty(route.local_experts, dtype=integer),
+        x.new_empty(num_offsets + 1, dtype=integer),
+        x.new_empty(capacity if is_rank_major else 0, route.top_k, dtype=integer),
+        x.new_empty(0, dtype=torch.float32),
     )
 
 
 def _dispatch_cpu(
     x: Tensor, ids: Tensor, weights: Tensor | None, index: int, capacity: int
 ) -> Dispatched:
-    made = _dispatch_outputs(x, weights, index, capacity)
+    made = _dispatch_outputs(x, weights, ids.new_empty(1), index, capacity)
     rows, row_weights, key, counts, offsets, row_experts, _ = made
     _operation(
         _DISPATCH,
@@ -146,7 +148,7 @@ def _dispatch_cpu(
 def _combine_output(y: Tensor, ids: Tensor) -> Tensor:
     if y.dim() != 2:
         raise EPXError(Code.COUNT, f"y has {y.dim()} dimensions, want 2")
-    return y.new_empty((ids.shape[0], y.shape[1]))
+    return y.new_empty(ids.shape[0], y.shape[1])
 
 
 def _combine_cpu(
@@ -249,7 +251,8 @@ def _combine_backward_cpu(
 def _dispatch_fake(
     x: Tensor, ids: Tensor, weights: Tensor | None, index: int, capacity: int
 ) -> Dispatched:
-    return _dispatch_outputs(x, weights, index, capacity)
+    key = torch.empty((1,), dtype=torch.int64, device="cpu")
+    return _dispatch_outputs(x, weights, key, index, capacity)
 
 
 def _combine_fake(

@@ -7,7 +7,9 @@ from pathlib import Path
 import dense
 import pytest
 import torch
+from torch import distributed
 
+import epx.launch
 import epx.torch as ep
 
 H, K, MAX_TOKENS = 6, 3, 20
@@ -315,3 +317,20 @@ def test_the_layer_of_the_documentation_runs():
     exec(program, names)
     assert names["out"].shape == (64, 16)
     assert not len(names["matrices"]) or names["matrices"].grad.any()
+
+
+def test_a_process_group_is_taken(comm, monkeypatch):
+    for name in "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT":
+        monkeypatch.setenv(name, "")
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    epx.launch.environment()
+    distributed.init_process_group("gloo")
+    try:
+        with epx.Comm(group=distributed.group.WORLD) as made:
+            assert (made.rank, made.size) == (comm.rank, comm.size)
+        alone = [distributed.new_group([rank]) for rank in range(comm.size)][comm.rank]
+        with epx.Comm(group=alone) as made:
+            assert (made.rank, made.size) == (0, 1)
+    finally:
+        distributed.destroy_process_group()
