@@ -63,18 +63,23 @@ int epx_python_finalize(void)
                : epx_python_fail(EPX_ERR_MPI, "MPI_Finalize failed");
 }
 
-/* This rank in MPI_COMM_WORLD, the ranks there, and this rank among those of its node; collective
- * over MPI_COMM_WORLD. */
-int epx_python_world(int rank_size_local[3])
+/* This rank in MPI_COMM_WORLD, and the ranks there. */
+int epx_python_world(int rank_size[2])
+{
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank_size[0]);
+    MPI_Comm_size(MPI_COMM_WORLD, &rank_size[1]);
+    return EPX_SUCCESS;
+}
+
+/* This rank among those of its node; collective over MPI_COMM_WORLD. */
+int epx_python_node_rank(int *rank)
 {
     MPI_Comm node;
 
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank_size_local[0]);
-    MPI_Comm_size(MPI_COMM_WORLD, &rank_size_local[1]);
     if (MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node) !=
         MPI_SUCCESS)
         return epx_python_fail(EPX_ERR_MPI, "MPI_Comm_split_type failed");
-    MPI_Comm_rank(node, &rank_size_local[2]);
+    MPI_Comm_rank(node, rank);
     MPI_Comm_free(&node);
     return EPX_SUCCESS;
 }

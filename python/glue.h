@@ -94,7 +94,8 @@ int epx_python_check(const struct epx_python_comm *comm, int code);
 void epx_python_message(char text[EPX_MAX_ERROR_STRING]);
 int epx_python_init(int *initialized_here);
 int epx_python_finalize(void);
-int epx_python_world(int rank_size_local[3]);
+int epx_python_world(int rank_size[2]);
+int epx_python_node_rank(int *rank);
 int epx_python_fortran_world(void);
 int epx_python_gather(const void *mine, void *all, int bytes);
 

@@ -99,6 +99,7 @@ _int_p = ctypes.POINTER(ctypes.c_int)
 _init = _declare("init", _int_p)
 _finalize = _declare("finalize")
 _world = _declare("world", _int_p)
+_node_rank = _declare("node_rank", _int_p)
 _fortran_world = _declare("fortran_world")
 _gather = _declare("gather", ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int)
 _comm_create = _declare(
@@ -169,12 +170,20 @@ def init_mpi() -> None:
     _is_initialized = True
 
 
-def world() -> tuple[int, int, int]:
-    """Rank, size and rank on the node, of MPI_COMM_WORLD; collective over it."""
+def world() -> tuple[int, int]:
+    """This rank in MPI_COMM_WORLD, and the ranks there. Local."""
     init_mpi()
-    place = (ctypes.c_int * 3)()
+    place = (ctypes.c_int * 2)()
     _try(_world(place))
-    return place[0], place[1], place[2]
+    return place[0], place[1]
+
+
+def node_rank() -> int:
+    """This rank among those of its node; collective over MPI_COMM_WORLD."""
+    init_mpi()
+    rank = ctypes.c_int()
+    _try(_node_rank(rank))
+    return rank.value
 
 
 def gather(mine: bytes, size: int) -> list[bytes]:

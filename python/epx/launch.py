@@ -21,7 +21,7 @@ def local_rank() -> int:
     for name in _LOCAL_RANKS:
         if name in os.environ:
             return int(os.environ[name])
-    return _core.world()[2]
+    return _core.node_rank()
 
 
 def _free_port() -> int:
@@ -37,7 +37,8 @@ def environment() -> dict[str, str]:
     Collective over MPI_COMM_WORLD. MASTER_ADDR and MASTER_PORT that rank 0 has already are kept,
     and taken by all. Under torchrun, which starts no MPI, an ``EPXError`` says what to do.
     """
-    rank, size, local = _core.world()
+    rank, size = _core.world()
+    local = _core.node_rank()
     address = os.environ.get("MASTER_ADDR", socket.gethostname())
     port = os.environ.get("MASTER_PORT") or str(_free_port())
     mine = f"{address} {port}".encode().ljust(_ADDRESS_BYTES, b"\0")

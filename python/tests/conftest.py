@@ -17,7 +17,7 @@ def pytest_pyfunc_call(pyfuncitem):
         result = yield
     except Exception as error:
         failed, result = error, None
-    rank, size, _ = _core.world()
+    rank, size = _core.world()
     verdicts = _core.gather(b"F" if failed else b".", size)
     if failed:
         text = "".join(traceback.format_exception(failed))

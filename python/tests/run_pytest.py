@@ -24,7 +24,7 @@ def missing(file: str) -> str:
 
 
 def main() -> int:
-    rank, size, _ = _core.world()
+    rank, size = _core.world()
     why = missing(sys.argv[1])
     if why:
         if rank == 0:

@@ -330,7 +330,8 @@ def test_a_process_group_is_taken(comm, monkeypatch):
         with epx.Comm(group=distributed.group.WORLD) as made:
             assert (made.rank, made.size) == (comm.rank, comm.size)
         alone = [distributed.new_group([rank]) for rank in range(comm.size)][comm.rank]
-        with epx.Comm(group=alone) as made:
-            assert (made.rank, made.size) == (0, 1)
+        if comm.rank == comm.size - 1:  # no other rank takes part
+            with epx.Comm(group=alone) as made:
+                assert (made.rank, made.size) == (0, 1)
     finally:
         distributed.destroy_process_group()
