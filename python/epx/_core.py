@@ -352,7 +352,7 @@ class Route:
         shape = (ctypes.c_int64 * 3)()
         _try(_route_shape(self.index, shape))
         self.max_capacity, self.local_experts, self.first_expert = shape
-        self.capacity = self.max_capacity
+        self.capacity = 0 if capacity == 0 else self.max_capacity  # in C 0 is the worst case
         self.is_freed = False
         comm._routes.append(self)
         routes[self.index] = self

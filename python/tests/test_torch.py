@@ -286,6 +286,18 @@ def test_rows_without_room_are_dropped(comm, make_route):
     assert comm.stats().dropped_rows > 0 or len(mine.x) == 0
 
 
+def test_a_capacity_of_0_takes_no_row(comm, make_route):
+    capacity = 0 if comm.rank == 0 else None
+    route = make_route(
+        experts=4, top_k=K, max_tokens=MAX_TOKENS, capacity=capacity, overflow="drop"
+    )
+    mine = every_rank(comm, 4)[comm.rank]
+    rows, _, routing = ep.dispatch(mine.x, mine.ids, None, route)
+    assert len(rows) == (0 if comm.rank == 0 else route.max_capacity)
+    number = (mine.ids >= 4 // comm.size).sum(1, keepdim=True)
+    assert torch.equal(ep.combine(rows, routing), mine.x * number)
+
+
 def test_unused_rows_are_zero_if_asked_for(comm, make_route):
     route = make_route(experts=4, top_k=K, max_tokens=MAX_TOKENS, zero_unused=True)
     mine = every_rank(comm, 4)[comm.rank]
