@@ -112,14 +112,25 @@ int epx_comm_agree(struct epx_comm *comm, int rc)
     return epx_fail_quietly(agreement->code, agreement->message);
 }
 
-int epx_comm_equal(struct epx_comm *comm, int64_t value, int *equal)
+/* The least and the largest value of all ranks. */
+static int find_ends(struct epx_comm *comm, int64_t value, int64_t *least, int64_t *most)
 {
     int64_t *ends = comm->agreement.value;
 
     ends[0] = value;
     ends[1] = ~value;
     EPX_TRY(allreduce(comm, 2, MPI_MAX));
-    *equal = ends[0] == ~ends[1];
+    *least = ~ends[1];
+    *most = ends[0];
+    return EPX_SUCCESS;
+}
+
+int epx_comm_equal(struct epx_comm *comm, int64_t value, int *equal)
+{
+    int64_t least, most;
+
+    EPX_TRY(find_ends(comm, value, &least, &most));
+    *equal = least == most;
     return EPX_SUCCESS;
 }
 
@@ -131,18 +142,15 @@ int epx_comm_same(struct epx_comm *comm, const char *name, int64_t value)
 int epx_comm_same_word(struct epx_comm *comm, const char *name, int64_t value,
                        const char *const *words)
 {
-    int64_t *ends = comm->agreement.value;
+    int64_t least, most;
 
-    ends[0] = value;
-    ends[1] = -value;
-    EPX_TRY(allreduce(comm, 2, MPI_MAX));
-    EPX_FAIL_IF(words && ends[0] != -ends[1], EPX_ERR_ARG,
-                "%s differs across ranks: %s here, %s on one, %s on another", name, words[value],
-                words[-ends[1]], words[ends[0]]);
-    EPX_FAIL_IF(ends[0] != -ends[1], EPX_ERR_ARG,
-                "%s differs across ranks: %lld here, from %lld to %lld", name, (long long)value,
-                (long long)-ends[1], (long long)ends[0]);
-    return EPX_SUCCESS;
+    EPX_TRY(find_ends(comm, value, &least, &most));
+    if (least == most)
+        return EPX_SUCCESS;
+    EPX_FAIL_IF(words, EPX_ERR_ARG, "%s differs across ranks: %s here, %s on one, %s on another",
+                name, words[value], words[least], words[most]);
+    return epx_fail(EPX_ERR_ARG, "%s differs across ranks: %lld here, from %lld to %lld", name,
+                    (long long)value, (long long)least, (long long)most);
 }
 
 int epx_comm_max(struct epx_comm *comm, int64_t value, int64_t *max)
