@@ -39,6 +39,29 @@ struct epx_python_route {
     int64_t current;
     int64_t last_key;
     int64_t num_tokens; /* of the current routing */
+    uint64_t capture;   /* of a stream, in which the current routing was queued; 0 = none */
+    int was_captured;   /* any routing ever was */
+    struct epx_python_work *unread; /* on host memory: what the view shows is not copied yet */
+};
+
+/* Tensors for what the view of a routing shows, in the memory of the communicator. */
+struct epx_python_view {
+    int32_t *counts;      /* [L] rows of each expert */
+    int32_t *offsets;     /* first row of each expert [L+1]; in rank-major 0, then rows of each
+                             rank [R] */
+    int32_t *row_experts; /* in rank-major [capacity][K], of each row its local experts or -1 */
+};
+
+/* An operation that began and has not ended. */
+struct epx_python_work {
+    int64_t route;
+    int64_t key;
+    int comm;
+    EPX_Request routing, request;
+    struct epx_python_view view;
+    int rc;      /* of the routing, if it was waited for already */
+    int started; /* what the call of the operation returned */
+    char message[EPX_MAX_ERROR_STRING];
 };
 
 /* A tensor without gaps between its elements; type 0 = there is none. */
@@ -61,12 +84,12 @@ enum epx_python_verb {
 struct epx_python_operation {
     int64_t verb;
     int64_t route;
-    int64_t capacity;     /* rows of the receive buffer */
-    EPX_Stream stream;    /* on device memory */
-    int64_t *key;         /* [1] written by a dispatch, read by the others */
-    int32_t *counts;      /* dispatch on host memory: [L] rows of each expert */
-    int32_t *offsets;     /* first row of each expert [L+1], in rank-major of each rank [R+1] */
-    int32_t *row_experts; /* in rank-major [capacity][K], of each row its local experts or -1 */
+    int64_t capacity;  /* rows of the receive buffer */
+    EPX_Stream stream; /* on device memory */
+    int64_t *key;      /* [1] on the host, written by a dispatch, read by the others */
+    int32_t *counts;   /* these three as in struct epx_python_view */
+    int32_t *offsets;
+    int32_t *row_experts;
     struct epx_python_matrix ids;
     struct epx_python_matrix input;
     struct epx_python_matrix weights;
@@ -116,8 +139,27 @@ int epx_python_route_free(int number);
 int epx_python_route_shape(int number, int64_t capacity_experts_first[3]);
 int epx_python_route_set_capacity(int number, int64_t capacity);
 
+/* glue_extents.c: whether tensors fit */
+int epx_python_check_extents(const struct epx_python_operation *op,
+                             const struct epx_python_route *route);
+int epx_python_check_current(const struct epx_python_operation *op,
+                             const struct epx_python_route *route);
+
 /* glue_operation.c: the four operations */
 int epx_python_run(const struct epx_python_operation *operation);
+int epx_python_start(const struct epx_python_operation *operation, int64_t *work);
+int epx_python_wait(int64_t work, EPX_Stream stream);
+void epx_python_settle_view(struct epx_python_route *route);
+
+/* glue_view.c: what a routing shows */
+void epx_python_view_copy(const struct epx_python_route *route, const struct epx_python_view *to);
+int epx_python_view_enqueue(const struct epx_python_route *route, const struct epx_python_view *to,
+                            EPX_Stream stream);
+
+/* glue_device.c: CUDA itself */
+int epx_python_device_copy(void *to, const void *from, size_t bytes, EPX_Stream stream);
+int epx_python_device_zero(int32_t *word, EPX_Stream stream);
+int epx_python_device_capture(EPX_Stream stream, uint64_t *capture);
 
 /* glue_table.c: numbers for pointers; a number is given once */
 struct epx_python_table;

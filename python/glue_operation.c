@@ -1,134 +1,73 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * glue_operation.c - the four operations for Python: one call checks all extents, sees to the
- * routing, calls EPX and completes.
+ * routing, calls EPX and completes, or leaves that to a later call.
  *
  * A routing is a value in Python, and a route of EPX has one at a time. So every operation brings
  * the ids and the key of its routing. If the route has another one, the operation routes again from
  * its ids, which gives the same slots. All ranks decide alike: the current key changes only at
  * collective calls, which all ranks make in the same order.
+ *
+ * What a stream captures runs when the graph is launched, and again at every launch, of which
+ * nobody tells. So a routing of one capture is none of another's, and once a route was captured, no
+ * operation outside of captures trusts what the route has.
  */
 #include "glue.h"
 
 #include <stdio.h>
-#include <string.h>
+#include <stdlib.h>
 
-/* What Python calls the tensors of an operation. */
-static const struct names {
-    const char *operation, *input, *weights, *output, *out_weights;
-} names[EPX_PYTHON_VERBS] = {
-    {"dispatch", "x", "weights", "rows", "row_weights"},
-    {"combine", "y", "row_weights", "out", "none"},
-    {"dispatch's backward", "grad of rows", "grad of row_weights", "grad of x", "grad of weights"},
-    {"combine's backward", "grad of out", "row_weights", "grad of y", "grad of row_weights"},
-};
-
-struct wanted {
-    int64_t rows;
-    int64_t columns;
-    int64_t type;
-};
-
-/* Rows of tokens go to receive buffers, or come from there. */
-static int goes_out(int64_t verb)
+static int is_current(const struct epx_python_operation *op, const struct epx_python_route *route,
+                      uint64_t capture)
 {
-    return verb == EPX_PYTHON_DISPATCH || verb == EPX_PYTHON_COMBINE_BACKWARD;
+    if (op->verb == EPX_PYTHON_DISPATCH || *op->key != route->current)
+        return 0;
+    return capture == route->capture && (capture || !route->was_captured);
 }
 
-static const char *type_name(int64_t type)
+static int finish(const struct epx_python_comm *comm, EPX_Request *request, EPX_Stream stream)
 {
-    static const char *const known[] = {"none",    "uint8",    "float8_e4m3fn", "float8_e5m2",
-                                        "float16", "bfloat16", "float32",       "float64"};
-
-    if (type == EPX_PYTHON_INT32 || type == EPX_PYTHON_INT64)
-        return type == EPX_PYTHON_INT32 ? "int32" : "int64";
-    return type >= 0 && type <= EPX_FLOAT64 ? known[type] : "unknown";
+    if (*request == EPX_REQUEST_NULL)
+        return EPX_SUCCESS;
+    return epx_python_check(comm, comm->on_device ? EPX_Wait_enqueue(request, stream)
+                                                  : EPX_Wait(request, MPI_STATUS_IGNORE));
 }
 
-static int check(const struct epx_python_operation *op, const char *name,
-                 const struct epx_python_matrix *matrix, struct wanted wanted)
+/* On host memory: waits for the routing and copies what it shows, before the route gets another. */
+static void read_view(struct epx_python_route *route, EPX_Stream stream)
 {
-    const char *operation = names[op->verb].operation;
+    struct epx_python_work *work = route->unread;
 
-    if (matrix->type != wanted.type)
-        return epx_python_fail(EPX_ERR_TYPE, "%s: %s is of type %s, want %s", operation, name,
-                               type_name(matrix->type), type_name(wanted.type));
-    if (matrix->rows != wanted.rows || matrix->columns != wanted.columns)
-        return epx_python_fail(EPX_ERR_COUNT, "%s: %s is [%lld, %lld], want [%lld, %lld]",
-                               operation, name, (long long)matrix->rows, (long long)matrix->columns,
-                               (long long)wanted.rows, (long long)wanted.columns);
-    return EPX_SUCCESS;
+    route->unread = NULL;
+    work->rc = finish(route->owner, &work->routing, stream);
+    if (work->rc == EPX_SUCCESS)
+        epx_python_view_copy(route, &work->view);
+    else
+        epx_python_message(work->message);
 }
 
-static int check_if_any(const struct epx_python_operation *op, const char *name,
-                        const struct epx_python_matrix *matrix, struct wanted wanted)
+void epx_python_settle_view(struct epx_python_route *route)
 {
-    return matrix->type == 0 ? EPX_SUCCESS : check(op, name, matrix, wanted);
+    if (route->unread)
+        read_view(route, EPX_STREAM_NULL);
 }
 
-static int check_input(const struct epx_python_operation *op, const struct epx_python_route *route)
+static int route_tokens(const struct epx_python_operation *op, struct epx_python_route *route,
+                        uint64_t capture, EPX_Request *request)
 {
-    const struct epx_python_matrix *input = &op->input;
-    const int64_t least = op->verb == EPX_PYTHON_DISPATCH ? EPX_BYTE : EPX_FLOAT16;
-    struct wanted wanted = {op->ids.rows, route->top_k, EPX_PYTHON_INT64};
-
-    EPX_PYTHON_TRY(check(op, "ids", &op->ids, wanted));
-    if (op->capacity < 0 || op->capacity > route->view.capacity)
-        return epx_python_fail(EPX_ERR_COUNT, "%s: capacity %lld, that of the route is %lld",
-                               names[op->verb].operation, (long long)op->capacity,
-                               (long long)route->view.capacity);
-    if (input->type < least || input->type > EPX_FLOAT64)
-        return epx_python_fail(EPX_ERR_TYPE, "%s: %s is of type %s, which cannot be %s",
-                               names[op->verb].operation, names[op->verb].input,
-                               type_name(input->type), least == EPX_BYTE ? "sent" : "added");
-    if (input->columns < 0 || input->columns > INT32_MAX)
-        return epx_python_fail(EPX_ERR_COUNT, "%s: %s has rows of %lld elements, at most %d",
-                               names[op->verb].operation, names[op->verb].input,
-                               (long long)input->columns, INT32_MAX);
-    wanted.rows = goes_out(op->verb) ? op->ids.rows : op->capacity;
-    wanted.columns = input->columns;
-    wanted.type = input->type;
-    return check(op, names[op->verb].input, input, wanted);
-}
-
-/* Weights of tokens are [T][K], those of rows [capacity] or, sent in rank-major, [capacity][K]. */
-static int check_weights(const struct epx_python_operation *op,
-                         const struct epx_python_route *route)
-{
-    const struct names *name = &names[op->verb];
-    const int is_sent = op->verb == EPX_PYTHON_DISPATCH || op->verb == EPX_PYTHON_DISPATCH_BACKWARD;
-    const int64_t columns = is_sent && route->layout == EPX_RANK_MAJOR ? route->top_k : 1;
-    const struct wanted of_tokens = {op->ids.rows, route->top_k, EPX_FLOAT32};
-    const struct wanted of_rows = {op->capacity, columns, EPX_FLOAT32};
-
-    EPX_PYTHON_TRY(check_if_any(op, name->weights, &op->weights,
-                                op->verb == EPX_PYTHON_DISPATCH ? of_tokens : of_rows));
-    return check_if_any(op, name->out_weights, &op->out_weights,
-                        op->verb == EPX_PYTHON_DISPATCH_BACKWARD ? of_tokens : of_rows);
-}
-
-static int check_extents(const struct epx_python_operation *op,
-                         const struct epx_python_route *route)
-{
-    const struct wanted output = {goes_out(op->verb) ? op->capacity : op->ids.rows,
-                                  op->input.columns, op->input.type};
-    const struct wanted rows = {op->capacity, op->input.columns, op->input.type};
-
-    EPX_PYTHON_TRY(check_input(op, route));
-    EPX_PYTHON_TRY(check_weights(op, route));
-    EPX_PYTHON_TRY(check_if_any(op, "y", &op->rows, rows));
-    return check(op, names[op->verb].output, &op->output, output);
-}
-
-/* The routing that the route has is the operation's: it must have the operation's extents. */
-static int check_current(const struct epx_python_operation *op,
-                         const struct epx_python_route *route)
-{
-    if (op->ids.rows != route->num_tokens || op->capacity != route->capacity)
-        return epx_python_fail(
-            EPX_ERR_COUNT, "%s: %lld tokens and capacity %lld, the routing has %lld and %lld",
-            names[op->verb].operation, (long long)op->ids.rows, (long long)op->capacity,
-            (long long)route->num_tokens, (long long)route->capacity);
+    if (op->ids.rows > INT32_MAX)
+        return epx_python_fail(EPX_ERR_COUNT, "%lld tokens, at most %d", (long long)op->ids.rows,
+                               INT32_MAX);
+    epx_python_settle_view(route);
+    EPX_PYTHON_TRY(epx_python_route_set_capacity((int)op->route, op->capacity));
+    EPX_PYTHON_TRY(
+        epx_python_check(route->owner, EPX_Route_tokens(op->ids.data, (int)op->ids.rows,
+                                                        route->route, op->stream, request)));
+    route->num_tokens = op->ids.rows;
+    route->capture = capture;
+    route->was_captured |= capture != 0;
+    route->current = op->verb == EPX_PYTHON_DISPATCH ? ++route->last_key : *op->key;
+    *op->key = route->current;
     return EPX_SUCCESS;
 }
 
@@ -136,22 +75,13 @@ static int check_current(const struct epx_python_operation *op,
 static int settle(const struct epx_python_operation *op, struct epx_python_route *route,
                   EPX_Request *request)
 {
-    const int is_new = op->verb == EPX_PYTHON_DISPATCH;
+    uint64_t capture = 0;
 
-    if (!is_new && *op->key == route->current)
-        return check_current(op, route);
-    if (op->ids.rows > INT32_MAX)
-        return epx_python_fail(EPX_ERR_COUNT, "%lld tokens, at most %d", (long long)op->ids.rows,
-                               INT32_MAX);
-    EPX_PYTHON_TRY(epx_python_route_set_capacity((int)op->route, op->capacity));
-    EPX_PYTHON_TRY(
-        epx_python_check(route->owner, EPX_Route_tokens(op->ids.data, (int)op->ids.rows,
-                                                        route->route, op->stream, request)));
-    route->num_tokens = op->ids.rows;
-    route->current = is_new ? ++route->last_key : *op->key;
-    if (is_new)
-        *op->key = route->current;
-    return EPX_SUCCESS;
+    if (route->owner->on_device)
+        EPX_PYTHON_TRY(epx_python_device_capture(op->stream, &capture));
+    if (is_current(op, route, capture))
+        return epx_python_check_current(op, route);
+    return route_tokens(op, route, capture, request);
 }
 
 static int start(const struct epx_python_operation *op, EPX_Route route, EPX_Request *request)
@@ -176,76 +106,113 @@ static int start(const struct epx_python_operation *op, EPX_Route route, EPX_Req
     }
 }
 
-static int finish(const struct epx_python_route *route, EPX_Request *request, EPX_Stream stream)
+/* Has what the routing shows copied: on device memory by the stream, else when somebody waits. */
+static int show(const struct epx_python_operation *op, struct epx_python_route *route,
+                struct epx_python_work *work)
 {
-    if (*request == EPX_REQUEST_NULL)
+    const struct epx_python_view view = {op->counts, op->offsets, op->row_experts};
+
+    if (op->verb != EPX_PYTHON_DISPATCH || !op->offsets)
         return EPX_SUCCESS;
-    return epx_python_check(route->owner, route->owner->on_device
-                                              ? EPX_Wait_enqueue(request, stream)
-                                              : EPX_Wait(request, MPI_STATUS_IGNORE));
-}
-
-static void copy_expert_offsets(const EPX_Route_view *view, int32_t *offsets)
-{
-    for (int i = 0; i <= view->num_local_experts; i++)
-        offsets[i] = (int32_t)view->expert_offsets[i];
-}
-
-/* Without a capacity the rows of the ranks might have gone beyond num_rows. */
-static void copy_rank_offsets(const EPX_Route_view *view, int num_ranks, int32_t *offsets)
-{
-    offsets[0] = 0;
-    for (int i = 0; i < num_ranks; i++) {
-        int64_t end = offsets[i] + (int64_t)view->rank_counts[i];
-
-        offsets[i + 1] = (int32_t)(end < *view->num_rows ? end : *view->num_rows);
-    }
-}
-
-/* The view shows the latest routing alone: a dispatch on host memory copies what Python wants. */
-static void copy_view(const struct epx_python_operation *op, const struct epx_python_route *route)
-{
-    const EPX_Route_view *view = &route->view;
-    const int64_t num_ids = *view->num_rows * route->top_k;
-
-    if (op->counts) /* NULL where there are no experts */
-        memcpy(op->counts, view->expert_counts,
-               (size_t)view->num_local_experts * sizeof(*op->counts));
-    if (view->expert_offsets)
-        copy_expert_offsets(view, op->offsets);
-    else
-        copy_rank_offsets(view, route->owner->size, op->offsets);
-    if (!view->row_expert_ids || !op->row_experts)
-        return;
-    memcpy(op->row_experts, view->row_expert_ids, (size_t)num_ids * sizeof(*op->row_experts));
-    for (int64_t i = num_ids; i < op->capacity * route->top_k; i++)
-        op->row_experts[i] = -1;
+    if (route->owner->on_device)
+        return epx_python_view_enqueue(route, &view, op->stream);
+    work->view = view;
+    route->unread = work;
+    return EPX_SUCCESS;
 }
 
 /* The routing and the operation are both called before either is waited for: a rank with a bad id
  * takes part in the operation too, and no other rank waits for it. */
-int epx_python_run(const struct epx_python_operation *op)
+static int begin(const struct epx_python_operation *op, struct epx_python_work *work)
 {
-    EPX_Request routing = EPX_REQUEST_NULL, request = EPX_REQUEST_NULL;
     struct epx_python_route *route;
-    int rc, started;
+    int shown;
 
     EPX_PYTHON_TRY(epx_python_route(op->route, &route));
     if (op->verb < 0 || op->verb >= EPX_PYTHON_VERBS)
         return epx_python_fail(EPX_ERR_ARG, "there is no operation %lld", (long long)op->verb);
-    EPX_PYTHON_TRY(check_extents(op, route));
-    EPX_PYTHON_TRY(settle(op, route, &routing));
-    started = epx_python_check(route->owner, start(op, route->route, &request));
-    rc = finish(route, &routing, op->stream);
-    if (rc != EPX_SUCCESS)
+    EPX_PYTHON_TRY(epx_python_check_extents(op, route));
+    work->route = op->route;
+    work->comm = route->comm;
+    EPX_PYTHON_TRY(settle(op, route, &work->routing));
+    work->key = route->current;
+    shown = show(op, route, work);
+    work->started = epx_python_check(route->owner, start(op, route->route, &work->request));
+    if (work->started == EPX_SUCCESS)
+        work->started = shown;
+    if (work->started != EPX_SUCCESS)
+        epx_python_message(work->message);
+    return EPX_SUCCESS;
+}
+
+/* A routing that failed is none: the next operation on the route brings its own. */
+static void forget_routing(const struct epx_python_work *work)
+{
+    struct epx_python_route *route;
+
+    if (epx_python_route(work->route, &route) == EPX_SUCCESS && route->current == work->key)
         route->current = 0;
-    if (rc == EPX_SUCCESS)
-        rc = started;
-    if (rc == EPX_SUCCESS)
-        rc = finish(route, &request, op->stream);
-    else if (request != EPX_REQUEST_NULL)
-        EPX_Wait(&request, MPI_STATUS_IGNORE);
-    if (rc == EPX_SUCCESS && op->verb == EPX_PYTHON_DISPATCH && op->offsets)
-        copy_view(op, route);
+}
+
+static int end_routing(struct epx_python_work *work, const struct epx_python_comm *comm,
+                       EPX_Stream stream)
+{
+    struct epx_python_route *route = epx_python_table_get(&epx_python_routes, work->route);
+
+    if (route && route->unread == work)
+        read_view(route, stream);
+    if (work->rc != EPX_SUCCESS)
+        return epx_python_fail(work->rc, "%s", work->message);
+    return finish(comm, &work->routing, stream);
+}
+
+static int end(struct epx_python_work *work, EPX_Stream stream)
+{
+    struct epx_python_comm *comm;
+    int rc;
+
+    EPX_PYTHON_TRY(epx_python_comm(work->comm, &comm));
+    rc = end_routing(work, comm, stream);
+    if (rc != EPX_SUCCESS) {
+        char message[EPX_MAX_ERROR_STRING];
+
+        epx_python_message(message);
+        forget_routing(work);
+        finish(comm, &work->request, stream);
+        return epx_python_fail(rc, "%s", message);
+    }
+    rc = finish(comm, &work->request, stream);
+    return work->started == EPX_SUCCESS ? rc : epx_python_fail(work->started, "%s", work->message);
+}
+
+int epx_python_run(const struct epx_python_operation *op)
+{
+    struct epx_python_work work = {0};
+
+    EPX_PYTHON_TRY(begin(op, &work));
+    return end(&work, op->stream);
+}
+
+int epx_python_start(const struct epx_python_operation *op, int64_t *number)
+{
+    struct epx_python_work *work = calloc(1, sizeof(*work));
+    int rc = work ? begin(op, work) : epx_python_fail(EPX_ERR_NO_MEM, "no memory for an operation");
+
+    if (rc == EPX_SUCCESS && work->started != EPX_SUCCESS)
+        rc = end(work, op->stream);
+    if (rc != EPX_SUCCESS)
+        free(work);
+    else
+        *number = (intptr_t)work;
+    return rc;
+}
+
+/* Ends what epx_python_start began; on device memory the stream waits, and not the host. */
+int epx_python_wait(int64_t number, EPX_Stream stream)
+{
+    struct epx_python_work *work = (void *)(intptr_t)number; /* NOLINT(performance-no-int-to-ptr) */
+    int rc = end(work, stream);
+
+    free(work);
     return rc;
 }

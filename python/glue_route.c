@@ -90,6 +90,7 @@ int epx_python_route_free(int number)
     struct epx_python_route *route;
 
     EPX_PYTHON_TRY(epx_python_route(number, &route));
+    epx_python_settle_view(route);
     EPX_PYTHON_TRY(epx_python_check(route->owner, EPX_Route_free(&route->route)));
     epx_python_table_remove(&epx_python_routes, number);
     free(route);

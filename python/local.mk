@@ -4,6 +4,7 @@
 python_modules = \
   python/epx/__init__.py \
   python/epx/_core.py \
+  python/epx/_torch_ops.py \
   python/epx/launch.py \
   python/epx/perf.py \
   python/epx/torch.py
@@ -11,9 +12,12 @@ python_sources = \
   python/glue.c \
   python/glue.h \
   python/glue_comm.c \
+  python/glue_device.c \
+  python/glue_extents.c \
   python/glue_operation.c \
   python/glue_route.c \
-  python/glue_table.c
+  python/glue_table.c \
+  python/glue_view.c
 EXTRA_DIST += \
   $(python_modules) \
   $(python_sources) \
@@ -26,7 +30,8 @@ EXTRA_DIST += \
   python/tests/test_compile.py \
   python/tests/test_core.py \
   python/tests/test_errors.py \
-  python/tests/test_torch.py
+  python/tests/test_torch.py \
+  python/tests/test_work.py
 
 if HAVE_PYTHON
 epxpydir = $(pyexecdir)/epx
@@ -36,5 +41,5 @@ epxpy_LTLIBRARIES = python/_glue.la
 endif
 python__glue_la_SOURCES = $(python_sources)
 python__glue_la_CPPFLAGS = $(AM_CPPFLAGS) -D_POSIX_C_SOURCE=200809L
-python__glue_la_LIBADD = libepx.la $(MPI_LIBS)
+python__glue_la_LIBADD = libepx.la $(MPI_LIBS) -ldl
 python__glue_la_LDFLAGS = -module -avoid-version -shared -export-symbols-regex '^epx_python_'

@@ -3,6 +3,7 @@
 
 import shlex
 import subprocess
+from pathlib import Path
 
 from setuptools import Extension, setup
 
@@ -24,10 +25,10 @@ setup(
     ext_modules=[
         Extension(
             "epx._glue",
-            sources=["glue.c", "glue_comm.c", "glue_operation.c", "glue_route.c", "glue_table.c"],
+            sources=sorted(path.name for path in Path(__file__).parent.glob("glue*.c")),
             depends=["glue.h"],
             extra_compile_args=["-std=c11", "-D_POSIX_C_SOURCE=200809L", *pkg_config("--cflags")],
-            extra_link_args=LIBRARIES,
+            extra_link_args=[*LIBRARIES, "-ldl"],
             runtime_library_dirs=[word[2:] for word in LIBRARIES if word.startswith("-L")],
         )
     ]

@@ -7,6 +7,7 @@ The compiled part is ``_glue*.so`` beside this file, or the file that PYTHON_EPX
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import enum
 import os
@@ -114,6 +115,8 @@ _route_create = _declare("route_create", ctypes.c_char_p, _int_p)
 _route_free = _declare("route_free", ctypes.c_int)
 _route_shape = _declare("route_shape", ctypes.c_int, ctypes.POINTER(ctypes.c_int64))
 _run = _declare("run", ctypes.c_char_p)
+_start = _declare("start", ctypes.c_char_p, ctypes.POINTER(ctypes.c_int64))
+_wait = _declare("wait", ctypes.c_int64, ctypes.c_void_p)
 _lib.epx_python_message.argtypes = (ctypes.c_char_p,)
 _lib.epx_python_message.restype = None
 
@@ -138,6 +141,18 @@ def run(members: tuple[int, ...]) -> None:
     code = _run(_pack(*members))
     if code:
         _raise(code)
+
+
+def start(members: tuple[int, ...]) -> int:
+    """Begin an operation as run() does, and return the number by which wait() ends it."""
+    number = ctypes.c_int64()
+    _try(_start(_pack(*members), number))
+    return number.value
+
+
+def wait(number: int, stream: int) -> None:
+    """End an operation that began; on device memory the stream waits, and the host does not."""
+    _try(_wait(number, stream))
 
 
 _LAUNCHER_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
@@ -224,6 +239,8 @@ class Comm:
     def __init__(self, group: object = None, **hints: object) -> None:
         self._index = -1
         self._routes: list[Route] = []
+        self.works: list[Any] = []
+        """Operations that began and have not ended."""
         init_mpi()
         fortran, ranks = 0, []
         if group is None:
@@ -250,6 +267,9 @@ class Comm:
         _try(_comm_place(self._index, rank, size))
         self.rank, self.size = rank.value, size.value
         self._refuse_unknown(hints)
+        self.memory = self.hint("memory")
+        """The memory space of all buffers: system, or that of a GPU."""
+        self.on_device = self.memory.startswith("cuda")
 
     def _refuse_unknown(self, hints: dict[str, object]) -> None:
         unknown = [key for key in hints if not self.hint(key)]
@@ -274,12 +294,15 @@ class Comm:
         return Stats(*counters)
 
     def close(self) -> None:
-        """Free the routes, in the order in which they were made, and the communicator.
+        """End what began, free the routes in the order in which they were made, and close.
 
         Collective. A second call does nothing.
         """
         if self._index < 0:
             return
+        for work in list(self.works):
+            with contextlib.suppress(EPXError):  # nobody wants its results
+                work.wait()
         for route in list(self._routes):
             route.free()
         _try(_comm_free(self._index))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Dispatch and combine as ops of PyTorch, with gradients.
+"""Dispatch and combine as ops of PyTorch, with gradients, on host memory and on GPUs.
 
     rows, row_weights, routing = epx.torch.dispatch(x, ids, weights, route)
     y = experts(rows, routing.offsets)
@@ -8,40 +8,29 @@
 Every op, and every backward, is collective: all ranks of the route's communicator call the same ops
 in the same order, a rank without tokens or experts too. Which of x and weights want gradients must
 be alike on all ranks, and each rank's loss depends on what combine returned, even if that is empty.
+
+On a GPU an op queues on the current stream and the host goes on: ``Comm.check()`` raises what went
+wrong there later.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from epx._core import Code, EPXError, Route, routes, run
+from epx import _core
+from epx import _torch_ops as ops
+from epx._core import Code, Comm, EPXError, Route
 
-__all__ = ["Routing", "combine", "dispatch"]
+__all__ = ["Routing", "Work", "combine", "combine_start", "dispatch", "dispatch_start"]
 
-_DISPATCH, _COMBINE, _DISPATCH_BACKWARD, _COMBINE_BACKWARD = range(4)
-
-_TYPES = {
-    torch.uint8: 1,
-    torch.float8_e4m3fn: 2,
-    torch.float8_e5m2: 3,
-    torch.float16: 4,
-    torch.bfloat16: 5,
-    torch.float32: 6,
-    torch.float64: 7,
-    torch.int32: 32,
-    torch.int64: 64,
-}
 _SUMMED = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-_UNKNOWN_TYPE = 99
-
-Dispatched = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
-Members = tuple[int, int, int, int]
-_NONE: Members = (0, 0, 0, 0)
+_below_autograd = torch._C._AutoDispatchBelowAutograd
 
 
 class Routing(NamedTuple):
@@ -52,7 +41,8 @@ class Routing(NamedTuple):
     ``offsets`` int32: first row of each local expert [L+1], in rank-major that of each source rank
     [R+1]; its last element is the number of rows. ``row_experts`` int32, in rank-major [capacity,
     K]: the local experts of each row or -1; else [0, K]. ``tie`` has no element: by it combine's
-    backward runs wherever dispatch's does. ``capacity``: rows of the dispatch.
+    backward runs wherever dispatch's does. ``capacity``: rows of the dispatch. ``key`` is on the
+    host, all else where the tokens are.
     """
 
     ids: Tensor
@@ -65,269 +55,25 @@ class Routing(NamedTuple):
     capacity: int
 
 
-def _members(name: str, tensor: Tensor | None) -> Members:
-    if tensor is None:
-        return _NONE
-    shape = tensor.shape
-    if not 1 <= len(shape) <= 2:
-        raise EPXError(Code.COUNT, f"{name} has {len(shape)} dimensions, want 2")
-    return (
-        tensor.data_ptr(),
-        shape[0],
-        shape[1] if len(shape) == 2 else 1,
-        _TYPES.get(tensor.dtype, _UNKNOWN_TYPE),
-    )
-
-
-def _operation(
-    verb: int,
-    op: tuple[int, int, Tensor, Tensor],
-    tensors: tuple[Members, Members, Members, Members, Members],
-    view: tuple[int, int, int] = (0, 0, 0),
-) -> None:
-    index, capacity, ids, key = op
-    given, weights, rows, made, made_weights = tensors
-    run(
-        (
-            *(verb, index, capacity, 0, key.data_ptr(), *view),
-            *(*_members("ids", ids), *given, *weights, *rows, *made, *made_weights),
-        )
-    )
-
-
-def _route(index: int) -> Route:
-    route = routes.get(index)
-    if route is None:
-        raise EPXError(Code.ROUTE, "the route is freed")
-    return route
-
-
-def _dispatch_outputs(
-    x: Tensor, weights: Tensor | None, key: Tensor, index: int, capacity: int
-) -> Dispatched:
-    route = _route(index)
-    is_rank_major = route.layout == "rank"
-    if x.dim() != 2:
-        raise EPXError(Code.COUNT, f"x has {x.dim()} dimensions, want 2")
-    rows = x.new_empty(capacity, x.shape[1])
-    shape = (capacity, route.top_k) if is_rank_major else (capacity,)
-    row_weights = x.new_empty(shape if weights is not None else (0,), dtype=torch.float32)
-    num_offsets = route.comm.size if is_rank_major else route.local_experts
-    integer = torch.int32
-    return (
-        rows,
-        row_weights,
-        key,
-        x.new_empty(route.local_experts, dtype=integer),
-        x.new_empty(num_offsets + 1, dtype=integer),
-        x.new_empty(capacity if is_rank_major else 0, route.top_k, dtype=integer),
-        x.new_empty(0, dtype=torch.float32),
-    )
-
-
-def _dispatch_cpu(
-    x: Tensor, ids: Tensor, weights: Tensor | None, index: int, capacity: int
-) -> Dispatched:
-    made = _dispatch_outputs(x, weights, ids.new_empty(1), index, capacity)
-    rows, row_weights, key, counts, offsets, row_experts, _ = made
-    _operation(
-        _DISPATCH,
-        (index, capacity, ids.contiguous(), key),
-        (
-            _members("x", x := x.contiguous()),
-            _members("weights", weights := weights if weights is None else weights.contiguous()),
-            _NONE,
-            _members("rows", rows),
-            _NONE if weights is None else _members("row_weights", row_weights),
-        ),
-        (counts.data_ptr(), offsets.data_ptr(), row_experts.data_ptr()),
-    )
-    return made
-
-
-def _combine_output(y: Tensor, ids: Tensor) -> Tensor:
-    if y.dim() != 2:
-        raise EPXError(Code.COUNT, f"y has {y.dim()} dimensions, want 2")
-    return y.new_empty(ids.shape[0], y.shape[1])
-
-
-def _combine_cpu(
-    y: Tensor,
-    row_weights: Tensor | None,
-    ids: Tensor,
-    key: Tensor,
-    tie: Tensor,
-    index: int,
-    capacity: int,
-) -> Tensor:
-    out = _combine_output(y, ids)
-    y = y.contiguous()
-    row_weights = row_weights if row_weights is None else row_weights.contiguous()
-    _operation(
-        _COMBINE,
-        (index, capacity, ids.contiguous(), key),
-        (
-            _members("y", y),
-            _members("row_weights", row_weights),
-            _NONE,
-            _members("out", out),
-            _NONE,
-        ),
-    )
-    return out
-
-
-def _dispatch_backward_outputs(
-    grad_rows: Tensor, grad_row_weights: Tensor | None, ids: Tensor
-) -> tuple[Tensor, Tensor]:
-    shape = (0,) if grad_row_weights is None else tuple(ids.shape)
-    return (
-        grad_rows.new_empty((ids.shape[0], grad_rows.shape[1])),
-        grad_rows.new_empty(shape, dtype=torch.float32),
-    )
-
-
-def _dispatch_backward_cpu(
-    grad_rows: Tensor,
-    grad_row_weights: Tensor | None,
-    ids: Tensor,
-    key: Tensor,
-    index: int,
-    capacity: int,
-) -> tuple[Tensor, Tensor]:
-    made = _dispatch_backward_outputs(grad_rows, grad_row_weights, ids)
-    grad_rows = grad_rows.contiguous()
-    given = grad_row_weights if grad_row_weights is None else grad_row_weights.contiguous()
-    _operation(
-        _DISPATCH_BACKWARD,
-        (index, capacity, ids.contiguous(), key),
-        (
-            _members("grad of rows", grad_rows),
-            _members("grad of row_weights", given),
-            _NONE,
-            _members("grad of x", made[0]),
-            _NONE if given is None else _members("grad of weights", made[1]),
-        ),
-    )
-    return made
-
-
-def _combine_backward_outputs(
-    grad: Tensor, y: Tensor | None, capacity: int
-) -> tuple[Tensor, Tensor]:
-    return (
-        grad.new_empty((capacity, grad.shape[1])),
-        grad.new_empty((0,) if y is None else (capacity,), dtype=torch.float32),
-    )
-
-
-def _combine_backward_cpu(
-    grad: Tensor,
-    y: Tensor | None,
-    row_weights: Tensor | None,
-    ids: Tensor,
-    key: Tensor,
-    index: int,
-    capacity: int,
-) -> tuple[Tensor, Tensor]:
-    made = _combine_backward_outputs(grad, y, capacity)
-    grad = grad.contiguous()
-    y = y if y is None else y.contiguous()
-    row_weights = row_weights if row_weights is None else row_weights.contiguous()
-    _operation(
-        _COMBINE_BACKWARD,
-        (index, capacity, ids.contiguous(), key),
-        (
-            _members("grad of out", grad),
-            _members("row_weights", row_weights),
-            _members("y", y),
-            _members("grad of y", made[0]),
-            _NONE if y is None else _members("grad of row_weights", made[1]),
-        ),
-    )
-    return made
-
-
-def _dispatch_fake(
-    x: Tensor, ids: Tensor, weights: Tensor | None, index: int, capacity: int
-) -> Dispatched:
-    key = torch.empty((1,), dtype=torch.int64, device="cpu")
-    return _dispatch_outputs(x, weights, key, index, capacity)
-
-
-def _combine_fake(
-    y: Tensor,
-    row_weights: Tensor | None,
-    ids: Tensor,
-    key: Tensor,
-    tie: Tensor,
-    index: int,
-    capacity: int,
-) -> Tensor:
-    return _combine_output(y, ids)
-
-
-def _dispatch_backward_fake(
-    grad_rows: Tensor,
-    grad_row_weights: Tensor | None,
-    ids: Tensor,
-    key: Tensor,
-    index: int,
-    capacity: int,
-) -> tuple[Tensor, Tensor]:
-    return _dispatch_backward_outputs(grad_rows, grad_row_weights, ids)
-
-
-def _combine_backward_fake(
-    grad: Tensor,
-    y: Tensor | None,
-    row_weights: Tensor | None,
-    ids: Tensor,
-    key: Tensor,
-    index: int,
-    capacity: int,
-) -> tuple[Tensor, Tensor]:
-    return _combine_backward_outputs(grad, y, capacity)
-
-
-_library: Any = cast(Any, torch.library.Library)("epx", "DEF")
-_SCHEMAS = {
-    "dispatch": "(Tensor x, Tensor ids, Tensor? weights, int route, SymInt capacity)"
-    " -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
-    "combine": "(Tensor y, Tensor? row_weights, Tensor ids, Tensor key, Tensor tie,"
-    " int route, SymInt capacity) -> Tensor",
-    "dispatch_backward": "(Tensor grad_rows, Tensor? grad_row_weights, Tensor ids, Tensor key,"
-    " int route, SymInt capacity) -> (Tensor, Tensor)",
-    "combine_backward": "(Tensor grad, Tensor? y, Tensor? row_weights, Tensor ids, Tensor key,"
-    " int route, SymInt capacity) -> (Tensor, Tensor)",
-}
-_KERNELS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
-    "dispatch": (_dispatch_cpu, _dispatch_fake),
-    "combine": (_combine_cpu, _combine_fake),
-    "dispatch_backward": (_dispatch_backward_cpu, _dispatch_backward_fake),
-    "combine_backward": (_combine_backward_cpu, _combine_backward_fake),
-}
-for _name, _schema in _SCHEMAS.items():
-    _library.define(_name + _schema)
-    _library.impl(_name, _KERNELS[_name][0], "CPU")
-    torch.library.register_fake(f"epx::{_name}", _KERNELS[_name][1], lib=_library)
-
-_op_dispatch = torch.ops.epx.dispatch.default
-_op_combine = torch.ops.epx.combine.default
-_op_dispatch_backward = torch.ops.epx.dispatch_backward.default
-_op_combine_backward = torch.ops.epx.combine_backward.default
-_below_autograd = torch._C._AutoDispatchBelowAutograd
-
-
 class _Dispatch(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, ids: Tensor, weights: Tensor | None, index: int, capacity: int
-    ) -> Dispatched:
+        ctx: Any,
+        x: Tensor,
+        ids: Tensor,
+        weights: Tensor | None,
+        index: int,
+        capacity: int,
+        started: ops.Started | None = None,
+    ) -> ops.Dispatched:
+        made: ops.Dispatched
         with _below_autograd():
-            made = _op_dispatch(x, ids, weights, index, capacity)
-        rows, row_weights, key = made[:3]
-        nothing: list[Tensor] = list(made[2:6])
+            if started is None:
+                made = ops.dispatch(x, ids, weights, index, capacity)
+            else:
+                made = ops.start_dispatch(x, ids, weights, index, capacity, started)
+        rows, row_weights, key, info, row_experts, _ = made
+        nothing = [key, info, row_experts]
         if not x.requires_grad:
             nothing.append(rows)
         if weights is None or not weights.requires_grad:
@@ -335,8 +81,7 @@ class _Dispatch(torch.autograd.Function):
         ctx.mark_non_differentiable(*nothing)
         ctx.save_for_backward(ids, key)
         ctx.place = index, capacity
-        result: Dispatched = made
-        return result
+        return made
 
     @staticmethod
     @once_differentiable
@@ -348,15 +93,14 @@ class _Dispatch(torch.autograd.Function):
         wants_x, _, wants_weights = ctx.needs_input_grad[:3]
         if not wants_x:
             grad_rows = torch.empty((capacity, 0), device=ids.device)
-        grad_x, grad_weights = _op_dispatch_backward(
+        grad_x, grad_weights = ops.dispatch_backward(
             grad_rows, grad_row_weights if wants_weights else None, ids, key, index, capacity
         )
         return (
             grad_x if wants_x else None,
             None,
             grad_weights if wants_weights else None,
-            None,
-            None,
+            *(None, None, None),
         )
 
 
@@ -371,9 +115,12 @@ class _Combine(torch.autograd.Function):
         tie: Tensor,
         index: int,
         capacity: int,
+        started: ops.Started | None = None,
     ) -> Tensor:
+        given = (y, row_weights, ids, key, tie, index, capacity)
+        out: Tensor
         with _below_autograd():
-            out: Tensor = _op_combine(y, row_weights, ids, key, tie, index, capacity)
+            out = ops.combine(*given) if started is None else ops.start_combine(*given, started)
         wants_weights = row_weights is not None and row_weights.requires_grad
         ctx.save_for_backward(ids, key, row_weights, y if wants_weights else None)
         ctx.place = index, capacity
@@ -383,31 +130,39 @@ class _Combine(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         ids, key, row_weights, y = ctx.saved_tensors
-        grad_y, grad_row_weights = _op_combine_backward(
+        grad_y, grad_row_weights = ops.combine_backward(
             grads[0], y, row_weights, ids, key, *ctx.place
         )
         return (
             grad_y if ctx.needs_input_grad[0] else None,
             None if y is None else grad_row_weights,
-            None,
-            None,
+            *(None, None),
             grad_y.new_empty((0,), dtype=torch.float32) if ctx.needs_input_grad[4] else None,
-            None,
-            None,
+            *(None, None, None),
         )
 
 
-def _dispatch_autograd(
-    x: Tensor, ids: Tensor, weights: Tensor | None, index: int, capacity: int
+def _wants_gradients(*tensors: Tensor | None) -> bool:
+    return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+
+
+def _dispatch(
+    x: Tensor,
+    ids: Tensor,
+    weights: Tensor | None,
+    index: int,
+    capacity: int,
+    started: ops.Started | None = None,
 ) -> Any:
-    wanted = x.requires_grad or (weights is not None and weights.requires_grad)
-    if wanted and torch.is_grad_enabled():
-        return cast(Any, _Dispatch).apply(x, ids, weights, index, capacity)
+    if _wants_gradients(x, weights):
+        return cast(Any, _Dispatch).apply(x, ids, weights, index, capacity, started)
     with _below_autograd():
-        return _op_dispatch(x, ids, weights, index, capacity)
+        if started is not None:
+            return ops.start_dispatch(x, ids, weights, index, capacity, started)
+        return ops.dispatch(x, ids, weights, index, capacity)
 
 
-def _combine_autograd(
+def _combine(
     y: Tensor,
     row_weights: Tensor | None,
     ids: Tensor,
@@ -415,57 +170,69 @@ def _combine_autograd(
     tie: Tensor,
     index: int,
     capacity: int,
+    started: ops.Started | None = None,
 ) -> Any:
-    wanted = tie.requires_grad or y.requires_grad
-    wanted = wanted or (row_weights is not None and row_weights.requires_grad)
-    if wanted and torch.is_grad_enabled():
-        return cast(Any, _Combine).apply(y, row_weights, ids, key, tie, index, capacity)
+    given = (y, row_weights, ids, key, tie, index, capacity)
+    if _wants_gradients(y, row_weights, tie):
+        return cast(Any, _Combine).apply(*given, started)
     with _below_autograd():
-        return _op_combine(y, row_weights, ids, key, tie, index, capacity)
+        return ops.combine(*given) if started is None else ops.start_combine(*given, started)
 
 
-_library.impl("dispatch", _dispatch_autograd, "Autograd")
-_library.impl("combine", _combine_autograd, "Autograd")
+ops.library.impl("dispatch", _dispatch, "Autograd")
+ops.library.impl("combine", _combine, "Autograd")
 
 
-def _refuse_other_devices(x: Tensor, *others: Tensor | None) -> None:
+def _check_devices(x: Tensor, *others: Tensor | None) -> None:
     device = x.device
     for other in others:
         if other is not None and other.device != device:
             raise EPXError(Code.BUFFER, f"tensors on {device} and on {other.device}")
-    if not x.is_cpu:
-        raise EPXError(Code.UNSUPPORTED, f"tensors on {device}: epx.torch works on host memory yet")
+    if not x.is_cpu and not x.is_cuda:
+        raise EPXError(Code.UNSUPPORTED, f"tensors on {device}, want the CPU or a GPU of CUDA")
 
 
-def dispatch(
-    x: Tensor, ids: Tensor, weights: Tensor | None, route: Route
-) -> tuple[Tensor, Tensor | None, Routing]:
+def _check_tokens(x: Tensor, ids: Tensor, weights: Tensor | None) -> Tensor:
+    """Returns the ids as int64."""
+    _check_devices(x, ids, weights)
+    if x.requires_grad and x.dtype not in _SUMMED:
+        raise EPXError(Code.TYPE, f"x of dtype {x.dtype} requires a gradient, and has none")
+    return ids.to(torch.int64) if ids.dtype == torch.int32 else ids
+
+
+Dispatched = tuple[Tensor, "Tensor | None", Routing]
+"""What dispatch returns: rows, their weights, and the routing."""
+
+
+def _result(
+    made: ops.Dispatched, ids: Tensor, weights: Tensor | None, route: Route, capacity: int
+) -> Dispatched:
+    rows, row_weights, key, info, row_experts, tie = made
+    counts, offsets = info[: route.local_experts], info[route.local_experts :]
+    routing = Routing(ids, key, route, counts, offsets, row_experts, tie, capacity)
+    return rows, None if weights is None else row_weights, routing
+
+
+def dispatch(x: Tensor, ids: Tensor, weights: Tensor | None, route: Route) -> Dispatched:
     """Send every token to the ranks of its experts: EPX_Dispatch(3). Collective.
 
     ``x`` [T, H], floating, fp8 or uint8, T at most max_tokens of the route, 0 too; ``ids`` [T, K]
-    int64 or int32, experts or -1 for none; ``weights`` [T, K] float32, or None on all ranks.
+    int64 or int32, experts or -1 for none; ``weights`` [T, K] float32, or None on all ranks. All
+    are on the host, or on the GPU that was current when the communicator was made.
 
     Returns rows [capacity, H] of the dtype of ``x``; their weights, float32 [capacity], in
     rank-major [capacity, K], or None; and the Routing. Rows from ``routing.offsets[-1]`` on are not
     written, unless the route has ``zero_unused``.
 
-    Raises EPXError: Code.COUNT for a wrong shape, TYPE for a wrong dtype, TRUNCATE on all ranks
-    where a rank lacks room, ARG on the rank that has a bad id, ROUTE for a freed route, COMM for a
-    closed communicator. Gradients: of ``x``, if its dtype can be added, and of ``weights``.
+    Raises EPXError: Code.COUNT for a wrong shape, TYPE for a wrong dtype, BUFFER for a wrong
+    device, TRUNCATE on all ranks where a rank lacks room, ARG on the rank that has a bad id, ROUTE
+    for a freed route, COMM for a closed communicator. On a GPU TRUNCATE and ARG are raised by
+    ``Comm.check()``. Gradients: of ``x``, if its dtype can be added, and of ``weights``.
     """
-    _refuse_other_devices(x, ids, weights)
-    if x.requires_grad and x.dtype not in _SUMMED:
-        raise EPXError(Code.TYPE, f"x of dtype {x.dtype} requires a gradient, and has none")
-    if ids.dtype == torch.int32:
-        ids = ids.to(torch.int64)
+    ids = _check_tokens(x, ids, weights)
     capacity = route.capacity
-    rows, row_weights, key, counts, offsets, row_experts, tie = _op_dispatch(
-        x, ids, weights, route.index, capacity
-    )
-    return (
-        rows,
-        None if weights is None else row_weights,
-        Routing(ids, key, route, counts, offsets, row_experts, tie, capacity),
+    return _result(
+        ops.dispatch(x, ids, weights, route.index, capacity), ids, weights, route, capacity
     )
 
 
@@ -480,8 +247,98 @@ def combine(y: Tensor, routing: Routing, row_weights: Tensor | None = None) -> T
     Raises EPXError as dispatch does. Gradients: of ``y`` and of ``row_weights``.
     """
     ids = routing.ids
-    _refuse_other_devices(y, ids, row_weights)
-    out: Tensor = _op_combine(
+    _check_devices(y, ids, row_weights)
+    out: Tensor = ops.combine(
         y, row_weights, ids, routing.key, routing.tie, routing.route.index, routing.capacity
     )
     return out
+
+
+Result = TypeVar("Result")
+
+
+class Work(Generic[Result]):
+    """An operation that began. ``wait()`` ends it and returns what the op without _start does.
+
+    All ranks begin operations in the same order; each waits when it likes. Until then nobody writes
+    to the tensors that were given; Work holds them. A Work that nobody waits for is ended by
+    ``Comm.close()``.
+    """
+
+    def __init__(
+        self, started: ops.Started, comm: Comm, device: torch.device, end: Callable[[], Result]
+    ) -> None:
+        self._started, self._comm, self._device = started, comm, device
+        self._begun_on = None if device.type == "cpu" else torch.cuda.current_stream(device)
+        self._end: Callable[[], Result] | None = end
+        self._result: Result | None = None
+        comm.works.append(self)
+
+    def wait(self) -> Result:
+        """Return the results. On a GPU the current stream waits, and the host does not.
+
+        A second call returns the same. Raises EPXError as the op without _start does.
+        """
+        end, self._end = self._end, None
+        if end is not None:
+            self._comm.works.remove(self)
+            _core.wait(self._started.number, self._join())
+            self._result = end()
+        if self._result is None:
+            raise EPXError(Code.REQUEST, "the operation failed, as the first wait() said")
+        return self._result
+
+    def _join(self) -> int:
+        """The current stream; what it waits for is not reused before it."""
+        if self._begun_on is None:
+            return 0
+        stream = torch.cuda.current_stream(self._device)
+        if stream != self._begun_on:
+            for tensor in self._started.tensors:
+                if tensor.is_cuda:
+                    tensor.record_stream(stream)
+        return stream.cuda_stream
+
+
+_side_streams: weakref.WeakKeyDictionary[Comm, torch.cuda.Stream] = weakref.WeakKeyDictionary()
+
+
+def _begin(x: Tensor, route: Route) -> ops.Started:
+    """On a GPU an operation that only begins has a stream of the communicator's."""
+    if torch.compiler.is_compiling():
+        raise EPXError(Code.UNSUPPORTED, "ops that return a Work cannot be compiled")
+    if x.is_cpu:
+        return ops.Started(None)
+    if route.comm not in _side_streams:
+        _side_streams[route.comm] = cast(Any, torch.cuda.Stream)(x.device)
+    return ops.Started(_side_streams[route.comm])
+
+
+def dispatch_start(
+    x: Tensor, ids: Tensor, weights: Tensor | None, route: Route
+) -> Work[Dispatched]:
+    """Begin what dispatch does, and return at once: the Work's wait() returns its results.
+
+    On a GPU the rows move beside what is queued on the current stream meanwhile. The backward is
+    that of dispatch. Collective when it is called; wait() is local.
+    """
+    ids = _check_tokens(x, ids, weights)
+    started, capacity = _begin(x, route), route.capacity
+    made = _dispatch(x, ids, weights, route.index, capacity, started)
+
+    def end() -> Dispatched:
+        row_experts = made[4]
+        if row_experts.shape[0]:
+            ops.add_up_ranks(made[3][route.local_experts :], row_experts, capacity)
+        return _result(made, ids, weights, route, capacity)
+
+    return Work(started, route.comm, x.device, end)
+
+
+def combine_start(y: Tensor, routing: Routing, row_weights: Tensor | None = None) -> Work[Tensor]:
+    """Begin what combine does, and return at once: the Work's wait() returns its result."""
+    _check_devices(y, routing.ids, row_weights)
+    started = _begin(y, routing.route)
+    given = (routing.ids, routing.key, routing.tie, routing.route.index, routing.capacity)
+    out: Tensor = _combine(y, row_weights, *given, started)
+    return Work(started, routing.route.comm, y.device, lambda: out)

@@ -110,13 +110,19 @@ static void carve_home(struct arena *arena, struct epx_device_plan *plan, int me
           (int64_t)plan->nodes.num_served * plan->shape.max_tokens * plan->nodes.size);
 }
 
+/* EPX_Route_get_view(3) promises that a user copies expert_counts, a 0 and expert_ends at once. */
+static void carve_groups(struct arena *arena, struct epx_plan_view *view, int num_local)
+{
+    CARVE(arena, view->expert_counts, 2 * num_local + 1);
+    view->expert_ends = view->expert_counts ? view->expert_counts + num_local + 1 : NULL;
+}
+
 static void carve_expert(struct arena *arena, struct epx_device_plan *plan, int64_t ranks,
                          int64_t capacity)
 {
     CARVE(arena, plan->from, (plan->shape.num_local + 1) * ranks);
-    CARVE(arena, plan->view.expert_counts, plan->shape.num_local);
+    carve_groups(arena, &plan->view, plan->shape.num_local);
     CARVE(arena, plan->view.expert_offsets, plan->shape.num_local + 1);
-    CARVE(arena, plan->view.expert_ends, plan->shape.num_local);
     CARVE(arena, plan->view.group_sizes, plan->shape.num_local);
     CARVE(arena, plan->view.row_expert_ids,
           plan->shape.rank_major ? capacity * plan->shape.top_k : 0);

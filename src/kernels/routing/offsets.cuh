@@ -174,8 +174,10 @@ static __device__ void show_groups(const struct epx_route_tokens &a, const struc
         view.expert_ends[e] = (int32_t)end;
         view.group_sizes[e] = (int32_t)(end - view.expert_offsets[e]);
     }
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0) {
+        view.expert_ends[-1] = 0; /* between expert_counts and expert_ends */
         *view.overflow = o.short_rank >= 0;
+    }
 }
 
 /* One block: what the view shows beside the rows. */

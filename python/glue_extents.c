@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* glue_extents.c - whether the tensors of an operation have the types and sizes that its route
+ * wants: EPX reads and writes so much and does not know where a tensor ends. */
+#include "glue.h"
+
+/* What Python calls the tensors of an operation. */
+static const struct names {
+    const char *operation, *input, *weights, *output, *out_weights;
+} names[EPX_PYTHON_VERBS] = {
+    {"dispatch", "x", "weights", "rows", "row_weights"},
+    {"combine", "y", "row_weights", "out", "none"},
+    {"dispatch's backward", "grad of rows", "grad of row_weights", "grad of x", "grad of weights"},
+    {"combine's backward", "grad of out", "row_weights", "grad of y", "grad of row_weights"},
+};
+
+struct wanted {
+    int64_t rows;
+    int64_t columns;
+    int64_t type;
+};
+
+/* Rows of tokens go to receive buffers, or come from there. */
+static int goes_out(int64_t verb)
+{
+    return verb == EPX_PYTHON_DISPATCH || verb == EPX_PYTHON_COMBINE_BACKWARD;
+}
+
+static const char *type_name(int64_t type)
+{
+    static const char *const known[] = {"none",    "uint8",    "float8_e4m3fn", "float8_e5m2",
+                                        "float16", "bfloat16", "float32",       "float64"};
+
+    if (type == EPX_PYTHON_INT32 || type == EPX_PYTHON_INT64)
+        return type == EPX_PYTHON_INT32 ? "int32" : "int64";
+    return type >= 0 && type <= EPX_FLOAT64 ? known[type] : "unknown";
+}
+
+static int check(const struct epx_python_operation *op, const char *name,
+                 const struct epx_python_matrix *matrix, struct wanted wanted)
+{
+    const char *operation = names[op->verb].operation;
+
+    if (matrix->type != wanted.type)
+        return epx_python_fail(EPX_ERR_TYPE, "%s: %s is of type %s, want %s", operation, name,
+                               type_name(matrix->type), type_name(wanted.type));
+    if (matrix->rows != wanted.rows || matrix->columns != wanted.columns)
+        return epx_python_fail(EPX_ERR_COUNT, "%s: %s is [%lld, %lld], want [%lld, %lld]",
+                               operation, name, (long long)matrix->rows, (long long)matrix->columns,
+                               (long long)wanted.rows, (long long)wanted.columns);
+    return EPX_SUCCESS;
+}
+
+static int check_if_any(const struct epx_python_operation *op, const char *name,
+                        const struct epx_python_matrix *matrix, struct wanted wanted)
+{
+    return matrix->type == 0 ? EPX_SUCCESS : check(op, name, matrix, wanted);
+}
+
+static int check_input(const struct epx_python_operation *op, const struct epx_python_route *route)
+{
+    const struct epx_python_matrix *input = &op->input;
+    const int64_t least = op->verb == EPX_PYTHON_DISPATCH ? EPX_BYTE : EPX_FLOAT16;
+    struct wanted wanted = {op->ids.rows, route->top_k, EPX_PYTHON_INT64};
+
+    EPX_PYTHON_TRY(check(op, "ids", &op->ids, wanted));
+    if (op->capacity < 0 || op->capacity > route->view.capacity)
+        return epx_python_fail(EPX_ERR_COUNT, "%s: capacity %lld, that of the route is %lld",
+                               names[op->verb].operation, (long long)op->capacity,
+                               (long long)route->view.capacity);
+    if (input->type < least || input->type > EPX_FLOAT64)
+        return epx_python_fail(EPX_ERR_TYPE, "%s: %s is of type %s, which cannot be %s",
+                               names[op->verb].operation, names[op->verb].input,
+                               type_name(input->type), least == EPX_BYTE ? "sent" : "added");
+    if (input->columns < 0 || input->columns > INT32_MAX)
+        return epx_python_fail(EPX_ERR_COUNT, "%s: %s has rows of %lld elements, at most %d",
+                               names[op->verb].operation, names[op->verb].input,
+                               (long long)input->columns, INT32_MAX);
+    wanted.rows = goes_out(op->verb) ? op->ids.rows : op->capacity;
+    wanted.columns = input->columns;
+    wanted.type = input->type;
+    return check(op, names[op->verb].input, input, wanted);
+}
+
+/* Weights of tokens are [T][K], those of rows [capacity] or, sent in rank-major, [capacity][K]. */
+static int check_weights(const struct epx_python_operation *op,
+                         const struct epx_python_route *route)
+{
+    const struct names *name = &names[op->verb];
+    const int is_sent = op->verb == EPX_PYTHON_DISPATCH || op->verb == EPX_PYTHON_DISPATCH_BACKWARD;
+    const int64_t columns = is_sent && route->layout == EPX_RANK_MAJOR ? route->top_k : 1;
+    const struct wanted of_tokens = {op->ids.rows, route->top_k, EPX_FLOAT32};
+    const struct wanted of_rows = {op->capacity, columns, EPX_FLOAT32};
+
+    EPX_PYTHON_TRY(check_if_any(op, name->weights, &op->weights,
+                                op->verb == EPX_PYTHON_DISPATCH ? of_tokens : of_rows));
+    return check_if_any(op, name->out_weights, &op->out_weights,
+                        op->verb == EPX_PYTHON_DISPATCH_BACKWARD ? of_tokens : of_rows);
+}
+
+int epx_python_check_extents(const struct epx_python_operation *op,
+                             const struct epx_python_route *route)
+{
+    const struct wanted output = {goes_out(op->verb) ? op->capacity : op->ids.rows,
+                                  op->input.columns, op->input.type};
+    const struct wanted rows = {op->capacity, op->input.columns, op->input.type};
+
+    EPX_PYTHON_TRY(check_input(op, route));
+    EPX_PYTHON_TRY(check_weights(op, route));
+    EPX_PYTHON_TRY(check_if_any(op, "y", &op->rows, rows));
+    return check(op, names[op->verb].output, &op->output, output);
+}
+
+/* The routing that the route has is the operation's: it must have the operation's extents. */
+int epx_python_check_current(const struct epx_python_operation *op,
+                             const struct epx_python_route *route)
+{
+    if (op->ids.rows != route->num_tokens || op->capacity != route->capacity)
+        return epx_python_fail(
+            EPX_ERR_COUNT, "%s: %lld tokens and capacity %lld, the routing has %lld and %lld",
+            names[op->verb].operation, (long long)op->ids.rows, (long long)op->capacity,
+            (long long)route->num_tokens, (long long)route->capacity);
+    return EPX_SUCCESS;
+}

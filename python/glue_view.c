@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * glue_view.c - copies what a routing's view shows into tensors of Python: the view shows the
+ * latest routing alone, and a routing is a value in Python.
+ */
+#include "glue.h"
+
+#include <string.h>
+
+static void copy_offsets(const EPX_Route_view *view, int num_ranks, int32_t *offsets)
+{
+    offsets[0] = 0;
+    if (view->expert_ends)
+        memcpy(offsets + 1, view->expert_ends, (size_t)view->num_local_experts * sizeof(*offsets));
+    else
+        memcpy(offsets + 1, view->rank_counts, (size_t)num_ranks * sizeof(*offsets));
+}
+
+void epx_python_view_copy(const struct epx_python_route *route, const struct epx_python_view *to)
+{
+    const EPX_Route_view *view = &route->view;
+
+    if (to->counts) /* NULL where there are no experts */
+        memcpy(to->counts, view->expert_counts,
+               (size_t)view->num_local_experts * sizeof(*to->counts));
+    copy_offsets(view, route->owner->size, to->offsets);
+    if (view->row_expert_ids && to->row_experts)
+        memcpy(to->row_experts, view->row_expert_ids,
+               (size_t)(*view->num_rows * route->top_k) * sizeof(*to->row_experts));
+}
+
+/* In device memory a 0 lies between expert_counts and expert_ends: EPX_Route_get_view(3). If it
+ * does in the tensors too, one copy takes all. */
+static int copy_expert_major(const EPX_Route_view *view, const struct epx_python_view *to,
+                             EPX_Stream stream)
+{
+    const size_t num_experts = (size_t)view->num_local_experts, bytes = sizeof(*to->counts);
+
+    if (to->counts && to->offsets == to->counts + num_experts)
+        return epx_python_device_copy(to->counts, view->expert_counts,
+                                      (2 * num_experts + 1) * bytes, stream);
+    EPX_PYTHON_TRY(
+        epx_python_device_copy(to->counts, view->expert_counts, num_experts * bytes, stream));
+    return epx_python_device_copy(to->offsets, view->expert_ends - 1, (num_experts + 1) * bytes,
+                                  stream);
+}
+
+/* Queues the copies on the stream, behind the routing. */
+int epx_python_view_enqueue(const struct epx_python_route *route, const struct epx_python_view *to,
+                            EPX_Stream stream)
+{
+    const EPX_Route_view *view = &route->view;
+    const size_t bytes = sizeof(*to->counts);
+
+    if (view->expert_ends)
+        return copy_expert_major(view, to, stream);
+    EPX_PYTHON_TRY(epx_python_device_copy(to->counts, view->expert_counts,
+                                          (size_t)view->num_local_experts * bytes, stream));
+    EPX_PYTHON_TRY(epx_python_device_zero(to->offsets, stream));
+    EPX_PYTHON_TRY(epx_python_device_copy(to->offsets + 1, view->rank_counts,
+                                          (size_t)route->owner->size * bytes, stream));
+    return epx_python_device_copy(to->row_experts, view->row_expert_ids,
+                                  (size_t)(route->capacity * route->top_k) * bytes, stream);
+}
