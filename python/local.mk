@@ -30,6 +30,7 @@ EXTRA_DIST += \
   python/tests/test_compile.py \
   python/tests/test_core.py \
   python/tests/test_errors.py \
+  python/tests/test_gpu.py \
   python/tests/test_torch.py \
   python/tests/test_work.py
 

@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A test fails on every rank if it fails on any, so that the ranks stay together."""
+"""A test fails on every rank if it fails on any, so that the ranks stay together.
 
+With EPX_MEMORY=cuda:device all tensors are on this rank's GPU unless a test says otherwise.
+"""
+
+import os
+import re
 import sys
 import traceback
 
 import pytest
 
 import epx
-from epx import _core
+from epx import _core, launch
 
 
 @pytest.hookimpl(wrapper=True)
@@ -29,10 +34,39 @@ def pytest_pyfunc_call(pyfuncitem):
     return result
 
 
+def take_gpu():
+    """Makes a GPU of the node this rank's, and tensors' default, if the run is about GPUs."""
+    if not os.environ.get("EPX_MEMORY", "").startswith("cuda"):
+        return
+    import torch
+
+    torch.cuda.set_device(launch.local_rank() % torch.cuda.device_count())
+    torch.set_default_device("cuda")
+
+
 @pytest.fixture(scope="session")
 def comm():
+    take_gpu()
     with epx.Comm() as made:
         yield made
+
+
+@pytest.fixture
+def told(comm):
+    """Expects an error of a call: at once, or on a GPU by Comm.check() if it is found there."""
+
+    def expect_told(code, text, call, *arguments, by=comm):
+        with pytest.raises(epx.EPXError) as caught:
+            call(*arguments)
+            if comm.on_device:
+                import torch
+
+                torch.cuda.synchronize()
+                by.check()
+        assert caught.value.code == code
+        assert re.search(text, str(caught.value))
+
+    return expect_told
 
 
 @pytest.fixture

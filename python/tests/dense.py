@@ -21,14 +21,15 @@ def tokens_of(rank: int, shape: tuple[int, int, int, int], seed: int = 1) -> Tok
     """
     num, hidden, top_k, experts = shape
     made = torch.Generator().manual_seed(1000 * seed + rank)
-    ids = torch.randint(0, experts, (num, top_k), generator=made)
-    ids[torch.rand((num, top_k), generator=made) < 0.15] = -1
-    if top_k > 1 and num > 1:
-        ids[1, :] = ids[1, 0]
-    x = torch.randint(-4, 5, (num, hidden), generator=made).double()
-    weights = torch.randint(1, 5, (num, top_k), generator=made).float() / 4
-    grad = torch.randint(-2, 3, (num, hidden), generator=made).double()
-    return Tokens(x, ids, weights, grad)
+    with torch.device("cpu"):
+        ids = torch.randint(0, experts, (num, top_k), generator=made)
+        ids[torch.rand((num, top_k), generator=made) < 0.15] = -1
+        if top_k > 1 and num > 1:
+            ids[1, :] = ids[1, 0]
+        x = torch.randint(-4, 5, (num, hidden), generator=made).double()
+        weights = torch.randint(1, 5, (num, top_k), generator=made).float() / 4
+        grad = torch.randint(-2, 3, (num, hidden), generator=made).double()
+    return Tokens(*(each.to(torch.get_default_device()) for each in (x, ids, weights, grad)))
 
 
 def num_tokens(rank: int) -> int:

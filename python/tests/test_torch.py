@@ -30,7 +30,9 @@ def local_of(route):
 
 def matrices_of(experts):
     made = torch.Generator().manual_seed(7)
-    return torch.randn((experts, H, H), generator=made, dtype=torch.float64) / 4
+    with torch.device("cpu"):
+        matrices = torch.randn((experts, H, H), generator=made, dtype=torch.float64) / 4
+    return matrices.to(torch.get_default_device())
 
 
 def apply_experts(rows, row_weights, routing, matrices):
@@ -283,6 +285,8 @@ def test_rows_without_room_are_dropped(comm, make_route):
         rows, _, routing = ep.dispatch(mine.x, mine.ids, None, route)
         assert rows.shape == (3, H) and int(routing.offsets[-1]) <= 3
         assert ep.combine(rows, routing).shape == mine.x.shape
+    if comm.on_device:
+        torch.cuda.synchronize()
     assert comm.stats().dropped_rows > 0 or len(mine.x) == 0
 
 
@@ -317,12 +321,12 @@ def test_autocast_and_no_grad(comm, make_route):
     with torch.no_grad():
         rows, _, _ = ep.dispatch(x, mine.ids, mine.weights, route)
     assert not rows.requires_grad
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with torch.autocast(x.device.type, dtype=torch.bfloat16):
         rows, _, _ = ep.dispatch(x, mine.ids, mine.weights, route)
     assert rows.dtype == torch.float32 and rows.requires_grad
 
 
-def test_the_layer_of_the_documentation_runs():
+def test_the_layer_of_the_documentation_runs(comm):
     page = Path(__file__).resolve().parents[2] / "docs/python.md"
     (program,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
     names = {}

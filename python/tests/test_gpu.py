@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What only GPUs have: streams, captured graphs, a host that does not wait."""
+
+import dense
+import pytest
+import torch
+
+import epx
+import epx.torch as ep
+from epx import Code, EPXError
+
+H, K, E, MAX_TOKENS = 64, 4, 16, 96
+
+
+@pytest.fixture(autouse=True)
+def only_on_gpus(comm):
+    if not comm.on_device:
+        pytest.skip("the run is about host memory")
+
+
+@pytest.fixture
+def route(make_route):
+    return make_route(experts=E, top_k=K, max_tokens=MAX_TOKENS, alignment=4, zero_unused=True)
+
+
+def tokens(comm, seed=1, num=MAX_TOKENS):
+    return dense.tokens_of(comm.rank, (num, H, K, E), seed)
+
+
+def leaf(tensor):
+    return tensor.detach().clone().requires_grad_()
+
+
+def layer(x, ids, weights, route):
+    rows, row_weights, routing = ep.dispatch(x, ids, weights, route)
+    return ep.combine(torch.tanh(rows / 8), routing, row_weights)
+
+
+def step(given, route):
+    x, weights = leaf(given.x), leaf(given.weights)
+    out = layer(x, given.ids, weights, route)
+    out.backward(given.grad)
+    return out.detach(), x.grad, weights.grad
+
+
+def same(ours, wanted):
+    return all(torch.equal(one, other) for one, other in zip(ours, wanted))
+
+
+def put(given, seed, comm):
+    """Other tokens at the same addresses."""
+    for old, new in zip(given, tokens(comm, seed)):
+        old.copy_(new)
+
+
+@pytest.fixture
+def no_host_sync(comm):
+    """Torch refuses to wait for the GPU, and EPX must not have waited."""
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    yield
+    torch.cuda.set_sync_debug_mode("default")
+    assert comm.stats().host_syncs == 0
+
+
+def test_the_host_never_waits(comm, route, no_host_sync):
+    given = tokens(comm)
+    torch.cuda.set_sync_debug_mode("default")
+    wanted = step(given, route)
+    torch.cuda.set_sync_debug_mode("error")
+    results = [step(given, route) for _ in range(5)]
+    torch.cuda.set_sync_debug_mode("default")
+    assert all(same(result, wanted) for result in results)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float8_e4m3fn], ids=str)
+@pytest.mark.parametrize("layout", ["expert", "rank"])
+def test_the_bytes_are_those_of_the_host(comm, make_route, layout, dtype):
+    attributes = dict(experts=E, top_k=K, max_tokens=MAX_TOKENS, layout=layout)
+    ours = make_route(**attributes)
+    given = tokens(comm)
+    rows, row_weights, routing = ep.dispatch(given.x.to(dtype), given.ids, given.weights, ours)
+    used = int(routing.offsets[-1])
+    out = None if dtype == torch.float8_e4m3fn else ep.combine(rows, routing)
+    with epx.Comm(memory="system", transport="shm") as host:
+        theirs = epx.Route(host, **attributes)
+        on_host = dense.Tokens(*(each.cpu() for each in given))
+        rows_there, weights_there, routing_there = ep.dispatch(
+            on_host.x.to(dtype), on_host.ids, on_host.weights, theirs
+        )
+        assert torch.equal(routing.offsets.cpu(), routing_there.offsets)
+        assert torch.equal(routing.counts.cpu(), routing_there.counts)
+        assert torch.equal(routing.row_experts.cpu(), routing_there.row_experts)
+        bytes_of = [each[:used].view(torch.uint8) for each in (rows.cpu(), rows_there)]
+        assert torch.equal(*bytes_of)
+        assert torch.equal(row_weights.cpu()[:used], weights_there[:used])
+        if out is not None:
+            assert torch.equal(out.cpu(), ep.combine(rows_there, routing_there))
+
+
+def captured(call):
+    """A graph of the call, and what the call returned in it."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        call()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        made = call()
+    return graph, made
+
+
+def test_a_captured_layer_follows_other_ids(comm, make_route, route):
+    given = tokens(comm)
+    graph, out = captured(lambda: layer(given.x, given.ids, given.weights, route))
+    other = make_route(experts=E, top_k=K, max_tokens=MAX_TOKENS)
+    for seed in range(1, 11):
+        put(given, seed, comm)
+        graph.replay()
+        torch.cuda.synchronize()
+        assert torch.equal(out, layer(given.x, given.ids, given.weights, other))
+    comm.check()
+
+
+def test_a_captured_step_follows_other_ids(comm, make_route, route):
+    given = tokens(comm)
+    x, weights = leaf(given.x), leaf(given.weights)
+
+    def whole():
+        out = layer(x, given.ids, weights, route)
+        return out, *torch.autograd.grad(out, (x, weights), given.grad)
+
+    graph, made = captured(whole)
+    other = make_route(experts=E, top_k=K, max_tokens=MAX_TOKENS)
+    for seed in range(1, 11):
+        put(given, seed, comm)
+        with torch.no_grad():
+            x.copy_(given.x)
+            weights.copy_(given.weights)
+        graph.replay()
+        torch.cuda.synchronize()
+        assert same([each.detach() for each in made], step(given, other))
+    comm.check()
+
+
+def test_a_replay_between_a_dispatch_and_its_combine(comm, route):
+    """Nobody tells the host of a replay, which leaves the route with another routing."""
+    first, second = tokens(comm, 1), tokens(comm, 2)
+    graph, out = captured(lambda: layer(second.x, second.ids, second.weights, route))
+    graph.replay()
+    wanted = layer(first.x, first.ids, first.weights, route)
+    wanted_replayed = out.clone()
+    rows, row_weights, routing = ep.dispatch(first.x, first.ids, first.weights, route)
+    graph.replay()
+    ours = ep.combine(torch.tanh(rows / 8), routing, row_weights)
+    assert torch.equal(ours, wanted)
+    graph.replay()
+    assert torch.equal(out, wanted_replayed)
+
+
+def test_two_graphs_of_one_route_in_any_order(comm, route):
+    given = [tokens(comm, seed) for seed in (1, 2)]
+    graphs = [captured(lambda g=g: layer(g.x, g.ids, g.weights, route)) for g in given]
+    wanted = [layer(g.x, g.ids, g.weights, route) for g in given]
+    for i in 0, 1, 1, 0, 0:
+        graphs[i][1].zero_()
+        graphs[i][0].replay()
+        assert torch.equal(graphs[i][1], wanted[i])
+
+
+def test_a_graphed_callable(comm, route):
+    """Torch captures the forward and the backward into graphs of their own."""
+    given = tokens(comm)
+
+    class Layer(torch.nn.Module):
+        def forward(self, x, ids, weights):
+            return layer(x, ids, weights, route)
+
+    sample = leaf(given.x), given.ids.clone(), leaf(given.weights)
+    graphed = torch.cuda.make_graphed_callables(Layer(), sample)
+    for seed in 1, 2, 3:
+        other = tokens(comm, seed)
+        x, weights = leaf(other.x), leaf(other.weights)
+        out = graphed(x, other.ids, weights)
+        out.backward(other.grad)
+        ours = out.detach().clone(), x.grad.clone(), weights.grad.clone()
+        assert same(ours, step(other, route))
+
+
+@pytest.mark.parametrize("num_routes", [1, 2])
+def test_works_beside_the_stream(comm, make_route, num_routes):
+    attributes = dict(experts=E, top_k=K, max_tokens=MAX_TOKENS, zero_unused=True)
+    routes = [make_route(**attributes) for _ in range(num_routes)]
+    batches = [(tokens(comm, seed), routes[seed % num_routes]) for seed in range(4)]
+    wanted = [layer(g.x, g.ids, g.weights, r) for g, r in batches]
+    busy = torch.randn(512, 512)
+    works = [ep.dispatch_start(g.x, g.ids, g.weights, r) for g, r in batches]
+    for _ in range(20):
+        busy = torch.tanh(busy @ busy)
+    sums = []
+    for work in works:
+        rows, row_weights, routing = work.wait()
+        sums.append(ep.combine_start(torch.tanh(rows / 8), routing, row_weights))
+    for work, out in zip(sums, wanted):
+        assert torch.equal(work.wait(), out)
+    assert comm.stats().host_syncs == 0
+
+
+def test_a_work_is_waited_for_on_another_stream(comm, route):
+    given = tokens(comm)
+    wanted = layer(given.x, given.ids, given.weights, route)
+    work = ep.dispatch_start(given.x.clone(), given.ids.clone(), given.weights.clone(), route)
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        rows, row_weights, routing = work.wait()
+        out = ep.combine(torch.tanh(rows / 8), routing, row_weights)
+    torch.cuda.current_stream().wait_stream(stream)
+    assert torch.equal(out, wanted)
+
+
+def test_works_are_captured(comm, make_route, route):
+    given = tokens(comm)
+
+    def overlapped():
+        rows, row_weights, routing = ep.dispatch_start(
+            given.x, given.ids, given.weights, route
+        ).wait()
+        return ep.combine_start(torch.tanh(rows / 8), routing, row_weights).wait()
+
+    graph, out = captured(overlapped)
+    other = make_route(experts=E, top_k=K, max_tokens=MAX_TOKENS)
+    for seed in 1, 2, 3:
+        put(given, seed, comm)
+        graph.replay()
+        assert torch.equal(out, layer(given.x, given.ids, given.weights, other))
+
+
+def test_other_streams_than_the_default_one(comm, route):
+    given = tokens(comm)
+    wanted = step(given, route)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        ours = step(given, route)
+    stream.synchronize()
+    assert same(ours, wanted)
+
+
+def test_tensors_of_the_host_are_refused(comm, route):
+    given = dense.Tokens(*(each.cpu() for each in tokens(comm)))
+    with pytest.raises(EPXError, match="tensors on cpu") as caught:
+        ep.dispatch(given.x, given.ids, given.weights, route)
+    assert caught.value.code == Code.BUFFER
+
+
+def test_a_layer_compiled_by_inductor(comm, route):
+    torch._dynamo.reset()
+    given = tokens(comm)
+    compiled = torch.compile(layer, fullgraph=True)
+    x, weights = leaf(given.x), leaf(given.weights)
+    out = compiled(x, given.ids, weights, route)
+    out.backward(given.grad)
+    for ours, wanted in zip((out.detach(), x.grad, weights.grad), step(given, route)):
+        torch.testing.assert_close(ours, wanted)
