@@ -19,7 +19,9 @@ AS_CASE([$with_nccl],
      NCCL_LIBS=-lnccl],
   [NCCL_CPPFLAGS=-I$with_nccl/include
    AS_IF([test -d "$with_nccl/lib64"], [NCCL_LIBS="-L$with_nccl/lib64 -lnccl"],
-     [NCCL_LIBS="-L$with_nccl/lib -lnccl"])])
+     [test -e "$with_nccl/lib/libnccl.so"], [NCCL_LIBS="-L$with_nccl/lib -lnccl"],
+     [# A wheel of Python has the library's soname alone, in no folder that the loader knows.
+      NCCL_LIBS="-L$with_nccl/lib -Wl,-rpath,$with_nccl/lib -l:libnccl.so.2"])])
 epx_save_CPPFLAGS=$CPPFLAGS
 epx_save_LIBS=$LIBS
 CPPFLAGS="$CPPFLAGS $NCCL_CPPFLAGS $CUDA_CPPFLAGS"

@@ -21,6 +21,7 @@ enum { EPX_PYTHON_INT32 = 32, EPX_PYTHON_INT64 = 64 }; /* types that are not EPX
 struct epx_python_comm {
     EPX_Comm comm;
     int on_device;
+    void *context; /* CUDA's, on device memory */
     int size;
 };
 
@@ -157,6 +158,8 @@ int epx_python_view_enqueue(const struct epx_python_route *route, const struct e
                             EPX_Stream stream);
 
 /* glue_device.c: CUDA itself */
+int epx_python_device_context(void **context);
+int epx_python_device_enter(void *context);
 int epx_python_device_copy(void *to, const void *from, size_t bytes, EPX_Stream stream);
 int epx_python_device_zero(int32_t *word, EPX_Stream stream);
 int epx_python_device_capture(EPX_Stream stream, uint64_t *capture);

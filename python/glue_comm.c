@@ -97,7 +97,7 @@ static int add(EPX_Comm newcomm, int *number)
     EPX_Comm_size(newcomm, &comm->size);
     get_hint(newcomm, "epx_memory", memory);
     comm->on_device = strncmp(memory, "cuda", 4) == 0;
-    return EPX_SUCCESS;
+    return comm->on_device ? epx_python_device_context(&comm->context) : EPX_SUCCESS;
 }
 
 int epx_python_comm_create(int fortran, const int ranks[], int num_ranks, const char *hints[],
@@ -120,12 +120,19 @@ int epx_python_comm_create(int fortran, const int ranks[], int num_ranks, const 
 int epx_python_comm_free(int number)
 {
     struct epx_python_comm *comm;
+    char text[EPX_MAX_ERROR_STRING];
+    int rc, length;
 
     EPX_PYTHON_TRY(epx_python_comm(number, &comm));
-    EPX_PYTHON_TRY(epx_python_check(comm, EPX_Comm_free(&comm->comm)));
+    rc = EPX_Comm_free(&comm->comm);
+    if (comm->comm != EPX_COMM_NULL)
+        return epx_python_check(comm, rc);
     epx_python_table_remove(&epx_python_comms, number);
     free(comm);
-    return EPX_SUCCESS;
+    if (rc == EPX_SUCCESS)
+        return rc;
+    EPX_Error_string(rc, text, &length); /* nobody can be asked for more any longer */
+    return epx_python_fail(rc, "EPX_Comm_free: %s; standard error has the values", text);
 }
 
 int epx_python_comm_place(int number, int *rank, int *size)

@@ -18,6 +18,8 @@ static struct driver {
     int (*fill)(uint64_t to, unsigned value, size_t count, EPX_Stream stream);
     int (*find_capture)(EPX_Stream stream, int *status, uint64_t *id, void *graph,
                         void *dependencies, size_t *num_dependencies);
+    int (*get_context)(void **context);
+    int (*set_context)(void *context);
     int is_there;
 } driver;
 
@@ -42,6 +44,8 @@ static void load(void)
     find(library, "cuMemcpyDtoDAsync_v2", &driver.copy);
     find(library, "cuMemsetD32Async", &driver.fill);
     find(library, "cuStreamGetCaptureInfo_v2", &driver.find_capture);
+    find(library, "cuCtxGetCurrent", &driver.get_context);
+    find(library, "cuCtxSetCurrent", &driver.set_context);
 }
 
 static int ask_driver(void)
@@ -55,6 +59,22 @@ static int ask_driver(void)
 static int outcome(int error, const char *what)
 {
     return error == 0 ? EPX_SUCCESS : epx_python_fail(EPX_ERR_CUDA, "%s: error %d", what, error);
+}
+
+/* The context of this thread, which made a communicator on device memory just now. */
+int epx_python_device_context(void **context)
+{
+    EPX_PYTHON_TRY(ask_driver());
+    return outcome(driver.get_context(context), "cuCtxGetCurrent");
+}
+
+/* Gives the context to a thread that has none yet, as those of autograd when they begin. */
+int epx_python_device_enter(void *context)
+{
+    void *current = NULL;
+
+    EPX_PYTHON_TRY(outcome(driver.get_context(&current), "cuCtxGetCurrent"));
+    return current ? EPX_SUCCESS : outcome(driver.set_context(context), "cuCtxSetCurrent");
 }
 
 int epx_python_device_copy(void *to, const void *from, size_t bytes, EPX_Stream stream)

@@ -77,8 +77,10 @@ static int settle(const struct epx_python_operation *op, struct epx_python_route
 {
     uint64_t capture = 0;
 
-    if (route->owner->on_device)
+    if (route->owner->on_device) {
+        EPX_PYTHON_TRY(epx_python_device_enter(route->owner->context));
         EPX_PYTHON_TRY(epx_python_device_capture(op->stream, &capture));
+    }
     if (is_current(op, route, capture))
         return epx_python_check_current(op, route);
     return route_tokens(op, route, capture, request);

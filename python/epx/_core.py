@@ -305,8 +305,10 @@ class Comm:
                 work.wait()
         for route in list(self._routes):
             route.free()
-        _try(_comm_free(self._index))
-        self._index = -1
+        code = _comm_free(self._index)
+        if code != Code.PENDING:  # the communicator is gone
+            self._index = -1
+        _try(code)
 
     def __enter__(self) -> Comm:
         return self

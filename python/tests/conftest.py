@@ -26,7 +26,7 @@ def pytest_pyfunc_call(pyfuncitem):
     verdicts = _core.gather(b"F" if failed else b".", size)
     if failed:
         text = "".join(traceback.format_exception(failed))
-        print(f"[{rank}] {pyfuncitem.nodeid}\n{text}", file=sys.stderr, flush=True)
+        print(f"[{rank}] {pyfuncitem.nodeid}\n{text}", file=sys.__stderr__, flush=True)
         raise failed
     bad = [other for other in range(size) if verdicts[other] == b"F"]
     if bad:
