@@ -284,7 +284,7 @@ class Comm:
         return value.value.decode()
 
     def check(self) -> None:
-        """Raise the first error since the last check that no call raised. Local."""
+        """Raise the first error since the last check, though a call may have raised it. Local."""
         _try(_comm_check(self._index))
 
     def stats(self) -> Stats:

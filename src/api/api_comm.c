@@ -273,14 +273,14 @@ static void listen_to_device(struct epx_comm *comm)
     error = epx_transport_device_ops(comm)->take_replay_error(comm->transport->device);
     if (error == EPX_SUCCESS)
         return;
-    comm->async_error = error;
-    snprintf(comm->message, sizeof(comm->message), "%s", epx_status_message());
+    epx_comm_note_error(comm, error, epx_status_message());
 }
 
 /*
  * EPX_Comm_get_async_error - get the first error of an operation that was not asked for yet.
  *
- * Local; never blocks, never calls the error handler.
+ * Local; never blocks, never calls the error handler. The communicator's message is that of the
+ * error afterwards.
  * Input: comm. Output: errorcode, EPX_SUCCESS if there is none; the error is cleared.
  * Errors: EPX_ERR_COMM; EPX_ERR_ARG if errorcode is NULL.
  */
@@ -294,6 +294,8 @@ int EPX_Comm_get_async_error(EPX_Comm comm, int *errorcode)
     if (epx_transport_device_ops(comm))
         listen_to_device(comm);
     *errorcode = comm->async_error;
+    if (comm->async_error != EPX_SUCCESS)
+        snprintf(comm->message, sizeof(comm->message), "%s", comm->async_message);
     comm->async_error = EPX_SUCCESS;
     epx_unlock();
     return EPX_SUCCESS;

@@ -2,6 +2,7 @@
 /* comm.c - the communicator: the list of all, and its life up to the last release. */
 #include "core/comm.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,6 +63,14 @@ void epx_comm_unlist(struct epx_comm *comm)
     if (comm->listed != EPX_UNLISTED)
         take_out(comm);
     epx_unlock();
+}
+
+void epx_comm_note_error(struct epx_comm *comm, int error, const char *message)
+{
+    if (comm->async_error != EPX_SUCCESS)
+        return;
+    comm->async_error = error;
+    snprintf(comm->async_message, sizeof(comm->async_message), "%s", message);
 }
 
 void epx_comm_relist(struct epx_comm *comm)

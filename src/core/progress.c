@@ -96,7 +96,7 @@ void epx_comm_finish(struct epx_comm *comm, const char *message)
         return;
     comm->finished = EPX_ERR_TIMEOUT;
     comm->finished_ns = epx_now_ns();
-    comm->async_error = comm->async_error ? comm->async_error : EPX_ERR_TIMEOUT;
+    epx_comm_note_error(comm, EPX_ERR_TIMEOUT, message);
     snprintf(comm->finish_message, sizeof(comm->finish_message), "%s", message);
     snprintf(comm->message, sizeof(comm->message), "%s", message);
     EPX_LOG_ERROR("%s; the communicator is finished", message);

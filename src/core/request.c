@@ -121,7 +121,7 @@ void epx_request_complete(struct epx_request *request, int error)
     request->error = error;
     if (error != EPX_SUCCESS) {
         snprintf(request->message, sizeof(request->message), "%s", epx_status_message());
-        comm->async_error = comm->async_error ? comm->async_error : error;
+        epx_comm_note_error(comm, error, request->message);
     }
     epx_route_release(request->route); /* a freed route goes with its last operation */
     request->route = NULL;

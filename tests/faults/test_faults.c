@@ -318,12 +318,13 @@ START_TEST(waitall_tells_which_operation_failed)
 }
 END_TEST
 
-START_TEST(an_async_error_is_read_once)
+START_TEST(an_async_error_is_read_once_with_its_text)
 {
     struct scenario s = scenario_small(EPX_FLOAT32);
+    char first[EPX_MAX_ERROR_STRING], text[EPX_MAX_ERROR_STRING];
     struct routing full;
     struct layer other;
-    int code = -1;
+    int code = -1, length;
 
     EXPECT_CODE(EPX_Comm_get_async_error(comm, &code), EPX_SUCCESS);
     EXPECT(code == EPX_SUCCESS, "code %d without an error", code);
@@ -331,8 +332,14 @@ START_TEST(an_async_error_is_read_once)
     s.capacity_percent = 50;
     open_scenario(&other, &full, &s);
     EXPECT_CODE(EPX_Wait(&full.request, MPI_STATUS_IGNORE), EPX_ERR_TRUNCATE);
+    EPX_Comm_get_error_message(comm, first, &length);
+    EXPECT_CODE(EPX_Comm_get_async_error(comm, NULL), EPX_ERR_ARG);
+    EPX_Comm_get_error_message(comm, text, &length);
+    EXPECT(strcmp(text, first) != 0, "\"%s\" is not of the second error", text);
     EXPECT_CODE(EPX_Comm_get_async_error(comm, &code), EPX_SUCCESS);
     EXPECT(code == EPX_ERR_TRUNCATE, "code %d", code);
+    EPX_Comm_get_error_message(comm, text, &length);
+    EXPECT(strcmp(text, first) == 0, "\"%s\" is not of the first error", text);
     EXPECT_CODE(EPX_Comm_get_async_error(comm, &code), EPX_SUCCESS);
     EXPECT(code == EPX_SUCCESS, "code %d the second time", code);
     SETTLE();
@@ -391,7 +398,7 @@ static TCase *anywhere(void)
     tcase_add_test(tcase, requests_nobody_waited_for_are_counted);
     tcase_add_test(tcase, an_overflow_calls_the_error_handler_once_an_operation);
     tcase_add_loop_test(tcase, waitall_tells_which_operation_failed, 0, 2);
-    tcase_add_test(tcase, an_async_error_is_read_once);
+    tcase_add_test(tcase, an_async_error_is_read_once_with_its_text);
     tcase_add_test(tcase, a_communicator_with_a_route_or_memory_is_not_freed);
     return tcase;
 }
