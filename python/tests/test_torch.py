@@ -328,7 +328,7 @@ def test_autocast_and_no_grad(comm, make_route):
 
 def test_the_layer_of_the_documentation_runs(comm):
     page = Path(__file__).resolve().parents[2] / "docs/python.md"
-    (program,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    program = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)[0]
     names = {}
     exec(program, names)
     assert names["out"].shape == (64, 16)
