@@ -33,3 +33,7 @@ exampledir = $(docdir)/examples
 dist_example_DATA = $(epx_moe_files) $(epx_moe_cuda_files) $(epx_moe_no_cuda_files) \
   examples/first.c \
   examples/harbour.txt
+
+examplepydir = $(exampledir)/python
+dist_examplepy_DATA = \
+  examples/python/train_torch.py

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# ruff finds nothing in the Python package and in its tests, nothing to format either, and mypy
-# --strict nothing in the package; python/pyproject.toml has their settings.
+# ruff finds nothing in the Python package, in its tests and in the examples, nothing to format
+# either, and mypy --strict nothing in the package and in the examples; python/pyproject.toml has
+# their settings.
 set -u
 cd "${srcdir:-.}/python" || exit 1
 PYTHON=${PYTHON:-python3}
@@ -15,6 +16,9 @@ for tool in ruff mypy; do
         exit 77
     }
 done
+set -- --config pyproject.toml --no-cache --quiet ../examples/python
+"$PYTHON" -m ruff check "$@" || status=1
+"$PYTHON" -m ruff format --diff "$@" || status=1
 "$PYTHON" -m ruff check --no-cache --quiet . || status=1
 "$PYTHON" -m ruff format --no-cache --diff --quiet . || status=1
 "$PYTHON" -c 'import torch' 2>/dev/null || {
@@ -22,4 +26,5 @@ done
     exit $status
 }
 "$PYTHON" -m mypy --cache-dir "$work" || status=1
+MYPYPATH=$PWD "$PYTHON" -m mypy --cache-dir "$work" ../examples/python/*.py || status=1
 exit $status

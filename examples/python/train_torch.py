@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""usage: mpiexec -n RANKS python train_torch.py [--device cuda] [--steps N] [FILE]
+
+Trains a small model with a mixture-of-experts layer to name the next character of a text. Every
+rank has tokens of its own (data parallel) and experts of its own (expert parallel).
+
+At the end the first batch is run again. The program fails if the loss of that batch did not go
+down, or if a gradient differs from that of a dense layer, which one rank computes without EPX from
+the tokens and experts of all ranks.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor
+
+import epx
+import epx.launch
+import epx.torch as ep
+
+CONTEXT, HIDDEN, FFN, CHARACTERS = 4, 64, 128, 256
+TOKENS, EXPERTS_PER_RANK, TOP_K = 256, 4, 2
+BOUND = {torch.float32: 1e-4, torch.bfloat16: 3e-2}
+"""How far a gradient may be from the dense layer's, as a part of the parameter's largest one."""
+
+
+class MoE(torch.nn.Module):
+    """The layer. The experts' rows and products are of ``dtype``, the rest is float32."""
+
+    def __init__(self, route: epx.Route, dtype: torch.dtype) -> None:
+        super().__init__()
+        local = route.local_experts
+        self.route, self.dtype = route, dtype
+        self.router = torch.nn.Linear(HIDDEN, route.experts, bias=False)
+        self.up = torch.nn.Parameter(torch.randn(local, HIDDEN, FFN) / HIDDEN**0.5)
+        self.down = torch.nn.Parameter(torch.randn(local, FFN, HIDDEN) / FFN**0.5)
+
+    def choose(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The weights and the ids of each token's experts."""
+        weights, ids = self.router(x).softmax(-1).topk(TOP_K)
+        return weights, ids
+
+    def forward(self, x: Tensor) -> Tensor:
+        weights, ids = self.choose(x)
+        rows, row_weights, routing = ep.dispatch(x.to(self.dtype), ids, weights, self.route)
+        # Rows from ends[-1] on hold anything: grouped_mm skips them, and combine does not read
+        # them. What mixes rows, such as the gradient of a bias, wants Route(zero_unused=True).
+        ends = routing.offsets[1:]
+        hidden = F.silu(F.grouped_mm(rows, self.up.to(self.dtype), offs=ends))
+        y = F.grouped_mm(hidden, self.down.to(self.dtype), offs=ends)
+        return ep.combine(y, routing, row_weights).to(x.dtype)
+
+
+class Model(torch.nn.Module):
+    """Embeds CONTEXT characters, adds what the layer makes of them, and scores the next one."""
+
+    def __init__(self, moe: MoE) -> None:
+        super().__init__()
+        self.embed = torch.nn.Embedding(CHARACTERS, HIDDEN // CONTEXT)
+        self.moe = moe
+        self.head = torch.nn.Linear(HIDDEN, CHARACTERS)
+
+    def hidden(self, windows: Tensor) -> Tensor:
+        """A token for each window, whose last character is the one to name."""
+        embedded: Tensor = self.embed(windows[:, :-1])
+        return embedded.flatten(1)
+
+    def forward(self, windows: Tensor) -> Tensor:
+        x = self.hidden(windows)
+        return F.cross_entropy(self.head(x + self.moe(x)), windows[:, -1])
+
+
+def is_experts(name: str) -> bool:
+    """Whether each rank has its own part of this parameter."""
+    return name in ("moe.up", "moe.down")
+
+
+def gradients(model: Model, windows: Tensor, forward: Callable[[Tensor], Tensor]) -> Tensor:
+    """Leave the gradients of the mean loss of all ranks in the parameters, and return that loss."""
+    ranks = dist.get_world_size()
+    model.zero_grad()
+    loss = forward(windows)
+    loss.backward()  # type: ignore[no-untyped-call]
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None
+        # The experts have computed the tokens of all ranks: their gradients are sums already.
+        if not is_experts(name):
+            dist.all_reduce(parameter.grad)
+        parameter.grad /= ranks
+    mean = loss.detach() / ranks
+    dist.all_reduce(mean)
+    return mean
+
+
+def gather(tensor: Tensor) -> Tensor:
+    """The parts of all ranks, one after the other."""
+    parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, tensor)
+    return torch.cat(parts)
+
+
+def dense_loss(p: dict[str, Tensor], windows: Tensor, ids: Tensor) -> Tensor:
+    """The loss without EPX: every expert computes every token, then the chosen ones are added."""
+    x = p["embed.weight"][windows[:, :-1]].flatten(1)
+    weights = (x @ p["moe.router.weight"].T).softmax(-1).gather(1, ids)
+    hidden = F.silu(torch.einsum("th,ehf->tef", x, p["moe.up"]))
+    every = torch.einsum("tef,efh->teh", hidden, p["moe.down"])
+    chosen = every.take_along_dim(ids[:, :, None], 1)
+    y = (chosen * weights[:, :, None]).sum(1)
+    return F.cross_entropy((x + y) @ p["head.weight"].T + p["head.bias"], windows[:, -1])
+
+
+def largest_difference(model: Model, windows: Tensor) -> float:
+    """How far the model's gradients are from those of dense_loss, in float64, on any rank."""
+    route = model.moe.route
+    local = slice(route.first_expert, route.first_expert + route.local_experts)
+    dense = {}
+    for name, parameter in model.named_parameters():
+        whole = gather(parameter.detach()) if is_experts(name) else parameter.detach()
+        dense[name] = whole.double().requires_grad_()
+    with torch.no_grad():
+        ids = model.moe.choose(model.hidden(windows))[1]
+    torch.autograd.backward(dense_loss(dense, gather(windows), gather(ids)))
+    differences = []
+    for name, parameter in model.named_parameters():
+        wanted, found = dense[name].grad, parameter.grad
+        assert wanted is not None and found is not None
+        difference = found - (wanted[local] if is_experts(name) else wanted)
+        differences.append(difference.abs().max() / wanted.abs().max())
+    worst = torch.stack(differences).max().nan_to_num(nan=torch.inf)
+    dist.all_reduce(worst, dist.ReduceOp.MAX)
+    return worst.item()
+
+
+def make_model(route: epx.Route, device: torch.device, dtype: torch.dtype) -> Model:
+    """A model whose experts differ by rank, and whose other parameters are those of rank 0."""
+    torch.manual_seed(route.comm.rank)
+    model = Model(MoE(route, dtype)).to(device)
+    for name, parameter in model.named_parameters():
+        if not is_experts(name):
+            dist.broadcast(parameter.data, 0)
+    return model
+
+
+def make_batches(file: Path, steps: int, device: torch.device) -> list[Tensor]:
+    """For each step the windows of this rank, taken from anywhere in the text."""
+    text = torch.tensor(list(file.read_bytes()), device=device)
+    windows = text.unfold(0, CONTEXT + 1, 1)
+    return [windows[torch.randint(len(windows), (TOKENS,))] for _ in range(steps)]
+
+
+def train(model: Model, batches: list[Tensor], forward: Callable[[Tensor], Tensor]) -> float:
+    """The loss of the first step."""
+    comm = model.moe.route.comm
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    losses = []
+    for step, batch in enumerate(batches):
+        losses.append(gradients(model, batch, forward))
+        optimizer.step()
+        comm.check()  # raises an error that a GPU found after the call had returned
+        if comm.rank == 0:
+            print(f"step {step}: loss {losses[-1].item():.4f}")  # the host waits for the GPU here
+    return losses[0].item()
+
+
+def is_right(model: Model, batch: Tensor, first_loss: float) -> bool:
+    """Whether the loss of the batch went down and its gradients are those of the dense layer."""
+    loss = gradients(model, batch, model).item()
+    difference = largest_difference(model, batch)
+    bound = BOUND[model.moe.dtype]
+    if model.moe.route.comm.rank == 0:
+        print(f"first batch: loss {first_loss:.4f} before, {loss:.4f} after")
+        print(f"gradients differ from the dense layer's by {difference:.1e}, bound {bound:.0e}")
+    return loss < first_loss and difference <= bound
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="see the top of this file")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--compile", metavar="BACKEND", help="of torch.compile: inductor, ...")
+    harbour = Path(__file__).resolve().parent.parent / "harbour.txt"
+    parser.add_argument("file", type=Path, nargs="?", default=harbour)
+    options = parser.parse_args()
+
+    epx.launch.environment()  # what init_process_group wants, from MPI
+    device = torch.device(options.device)
+    if device.type == "cuda":
+        torch.cuda.set_device(epx.launch.local_rank())  # before the communicator
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    # Without bfloat16 grouped_mm has no kernel on GPUs, and torch.compile refuses it.
+    is_plain = device.type == "cpu" and not options.compile
+    dtype = torch.float32 if is_plain else torch.bfloat16
+    memory = "cuda:device" if device.type == "cuda" else "system"
+    with epx.Comm(group=dist.group.WORLD, memory=memory, timeout_ms=60000) as comm:
+        experts = EXPERTS_PER_RANK * comm.size
+        route = epx.Route(comm, experts, TOP_K, max_tokens=TOKENS, alignment=16)
+        model = make_model(route, device, dtype)
+        batches = make_batches(options.file, options.steps, device)
+        forward: Callable[[Tensor], Tensor] = model
+        if options.compile:
+            forward = torch.compile(model, backend=options.compile, fullgraph=True)
+        first_loss = train(model, batches, forward)
+        passed = is_right(model, batches[0], first_loss)
+        if comm.rank == 0:
+            print(" No Errors" if passed else "Found errors")
+    dist.destroy_process_group()
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
