@@ -23,6 +23,9 @@ struct epx_python_comm {
     int on_device;
     void *context; /* CUDA's, on device memory */
     int size;
+    int64_t timeout_ms;
+    MPI_Group group;
+    MPI_Comm agreement; /* of glue_agree.c; MPI_COMM_NULL before the first arena */
 };
 
 /*
@@ -163,6 +166,32 @@ int epx_python_device_enter(void *context);
 int epx_python_device_copy(void *to, const void *from, size_t bytes, EPX_Stream stream);
 int epx_python_device_zero(int32_t *word, EPX_Stream stream);
 int epx_python_device_capture(EPX_Stream stream, uint64_t *capture);
+
+/* glue_arena.c: windows of a communicator, and the parts of them that tensors have */
+struct epx_python_block;
+int epx_python_reserve(int number, int64_t bytes);
+int epx_python_is_reserved(int number, const void *data, int64_t bytes);
+int epx_python_reserved(int number, int64_t counts[5]);
+struct epx_python_block *epx_python_take(int64_t comm, int64_t bytes, int device);
+void *epx_python_block_data(const struct epx_python_block *block);
+void epx_python_give(struct epx_python_block *block);
+int epx_python_give_at(const void *data);
+int64_t epx_python_seal(int number, int sealed);
+int epx_python_free_arenas(int number);
+
+/* glue_agree.c: whether all arenas of a communicator may be freed */
+int epx_python_agreement(struct epx_python_comm *comm);
+int epx_python_release(int number);
+
+/* glue_tensor.c: parts of arenas on host memory, by DLPack */
+void *epx_python_tensor(int number, int64_t bytes);
+void epx_python_tensor_free(void *tensor);
+
+/* glue_pool.c: arenas on device memory, for torch's pools */
+int epx_python_device_of(const void *memory);
+int epx_python_pool(int number, int *pool);
+void epx_python_pool_leave(int64_t number);
+void epx_python_pool_free(void *memory, size_t bytes, int ordinal, void *stream);
 
 /* glue_table.c: numbers for pointers; a number is given once */
 struct epx_python_table;

@@ -82,14 +82,15 @@ static int get_hint(EPX_Comm comm, const char *key, char value[MPI_MAX_INFO_VAL 
     return found;
 }
 
-static int add(EPX_Comm newcomm, int *number)
+static int add(EPX_Comm newcomm, MPI_Group group, int *number)
 {
     struct epx_python_comm *comm = calloc(1, sizeof(*comm));
-    char memory[MPI_MAX_INFO_VAL + 1] = "";
+    char memory[MPI_MAX_INFO_VAL + 1] = "", timeout_ms[MPI_MAX_INFO_VAL + 1] = "";
 
     *number = comm ? epx_python_table_add(&epx_python_comms, comm) : -1;
     if (*number < 0) {
         free(comm);
+        MPI_Group_free(&group);
         EPX_Comm_free(&newcomm);
         return epx_python_fail(EPX_ERR_NO_MEM, "no memory for a communicator");
     }
@@ -97,6 +98,10 @@ static int add(EPX_Comm newcomm, int *number)
     EPX_Comm_size(newcomm, &comm->size);
     get_hint(newcomm, "epx_memory", memory);
     comm->on_device = strncmp(memory, "cuda", 4) == 0;
+    get_hint(newcomm, "epx_timeout_ms", timeout_ms);
+    comm->timeout_ms = atoll(timeout_ms);
+    comm->group = group;
+    comm->agreement = MPI_COMM_NULL;
     return comm->on_device ? epx_python_device_context(&comm->context) : EPX_SUCCESS;
 }
 
@@ -104,6 +109,7 @@ int epx_python_comm_create(int fortran, const int ranks[], int num_ranks, const 
                            int *number)
 {
     MPI_Comm comm = num_ranks > 0 ? MPI_COMM_NULL : MPI_Comm_f2c((MPI_Fint)fortran);
+    MPI_Group group = MPI_GROUP_NULL;
     EPX_Comm newcomm = EPX_COMM_NULL;
     int rc;
 
@@ -112,9 +118,11 @@ int epx_python_comm_create(int fortran, const int ranks[], int num_ranks, const 
     if (comm == MPI_COMM_NULL)
         return epx_python_fail(EPX_ERR_COMM, "the communicator of MPI is MPI_COMM_NULL");
     rc = create(comm, hints, &newcomm);
+    if (rc == EPX_SUCCESS)
+        MPI_Comm_group(comm, &group);
     if (num_ranks > 0)
         MPI_Comm_free(&comm);
-    return rc == EPX_SUCCESS ? add(newcomm, number) : rc;
+    return rc == EPX_SUCCESS ? add(newcomm, group, number) : rc;
 }
 
 int epx_python_comm_free(int number)
@@ -128,6 +136,10 @@ int epx_python_comm_free(int number)
     if (comm->comm != EPX_COMM_NULL)
         return epx_python_check(comm, rc);
     epx_python_table_remove(&epx_python_comms, number);
+    epx_python_pool_leave(number);
+    MPI_Group_free(&comm->group);
+    if (comm->agreement != MPI_COMM_NULL)
+        MPI_Comm_free(&comm->agreement);
     free(comm);
     if (rc == EPX_SUCCESS)
         return rc;

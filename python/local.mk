@@ -5,18 +5,23 @@ python_modules = \
   python/epx/__init__.py \
   python/epx/_core.py \
   python/epx/_torch_ops.py \
+  python/epx/_window.py \
   python/epx/launch.py \
   python/epx/perf.py \
   python/epx/torch.py
 python_sources = \
   python/glue.c \
   python/glue.h \
+  python/glue_agree.c \
+  python/glue_arena.c \
   python/glue_comm.c \
   python/glue_device.c \
   python/glue_extents.c \
   python/glue_operation.c \
+  python/glue_pool.c \
   python/glue_route.c \
   python/glue_table.c \
+  python/glue_tensor.c \
   python/glue_view.c
 EXTRA_DIST += \
   $(python_modules) \
@@ -27,12 +32,16 @@ EXTRA_DIST += \
   python/tests/conftest.py \
   python/tests/dense.py \
   python/tests/run_pytest.py \
+  python/tests/test_arena.py \
   python/tests/test_compile.py \
   python/tests/test_core.py \
   python/tests/test_errors.py \
   python/tests/test_gpu.py \
   python/tests/test_torch.py \
-  python/tests/test_work.py
+  python/tests/test_window.py \
+  python/tests/test_window_gpu.py \
+  python/tests/test_work.py \
+  python/tests/windows.py
 
 if HAVE_PYTHON
 epxpydir = $(pyexecdir)/epx

@@ -10,9 +10,9 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-from epx._core import Code, Comm, EPXError, Route, Stats
+from epx._core import Code, Comm, EPXError, Reserved, Route, Stats
 
-__all__ = ["Code", "Comm", "EPXError", "Route", "Stats"]
+__all__ = ["Code", "Comm", "EPXError", "Reserved", "Route", "Stats"]
 
 _NEEDS = {"torch": "torch", "jax": "jax"}
 

@@ -10,9 +10,12 @@ import atexit
 import contextlib
 import ctypes
 import enum
+import gc
+import operator
 import os
 import struct
 import sys
+import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
@@ -72,6 +75,21 @@ class Stats(NamedTuple):
     host_syncs: int
 
 
+class Reserved(NamedTuple):
+    """What this rank reserved for tensors, in bytes, and what of it is in use.
+
+    ``parts`` are the pieces in use: tensors on host memory; on GPUs segments of torch's pools.
+    ``refused`` were too large for the room left: they lie in ordinary memory. ``device`` is the GPU
+    of the memory, -1 on the host.
+    """
+
+    bytes: int
+    used_bytes: int
+    parts: int
+    refused: int
+    device: int
+
+
 def _find_glue() -> str:
     chosen = os.environ.get("PYTHON_EPX_GLUE")
     if chosen:
@@ -117,6 +135,11 @@ _route_shape = _declare("route_shape", ctypes.c_int, ctypes.POINTER(ctypes.c_int
 _run = _declare("run", ctypes.c_char_p)
 _start = _declare("start", ctypes.c_char_p, ctypes.POINTER(ctypes.c_int64))
 _wait = _declare("wait", ctypes.c_int64, ctypes.c_void_p)
+_reserve = _declare("reserve", ctypes.c_int, ctypes.c_int64)
+_reserved = _declare("reserved", ctypes.c_int, ctypes.POINTER(ctypes.c_int64))
+_is_reserved = _declare("is_reserved", ctypes.c_int, ctypes.c_void_p, ctypes.c_int64)
+_release = _declare("release", ctypes.c_int)
+_pool = _declare("pool", ctypes.c_int, _int_p)
 _lib.epx_python_message.argtypes = (ctypes.c_char_p,)
 _lib.epx_python_message.restype = None
 
@@ -228,6 +251,9 @@ def _ranks_of(group: object) -> list[int]:
     )
 
 
+_pools_lock = threading.Lock()
+
+
 class Comm:
     """A communicator of EPX.
 
@@ -241,6 +267,10 @@ class Comm:
         self._routes: list[Route] = []
         self.works: list[Any] = []
         """Operations that began and have not ended."""
+        self._has_arenas = False
+        self.has_reserved = False  # and tensors may be put there
+        self._pool = -1
+        self._pools: Any = None
         init_mpi()
         fortran, ranks = 0, []
         if group is None:
@@ -293,16 +323,97 @@ class Comm:
         _try(_comm_stats(self._index, counters))
         return Stats(*counters)
 
-    def close(self) -> None:
-        """End what began, free the routes in the order in which they were made, and close.
+    def reserve(self, bytes: int) -> None:
+        """Reserve so many bytes of memory that the other ranks store into. Collective, blocking.
 
-        Collective. A second call does nothing.
+        ``epx.torch`` puts tensors there that ranks receive into, so that rows arrive without a
+        copy: the rows of dispatch, and on GPUs the gradient of combine's ``y`` too. Such a tensor
+        has capacity * H elements; reserve for all that live at a time. Those that find no room are
+        ordinary tensors: every result is the same bytes. The memory is that of the communicator,
+        the host's or the GPU's. Bytes may differ by rank and be 0; a direct transport takes the
+        largest of all ranks on each. Further calls add to it; close() frees it.
+
+        Raises EPXError: Code.COUNT for a negative size, NO_MEM on all ranks if one of them cannot
+        have so much, COMM for a closed communicator.
+        """
+        size = operator.index(bytes)
+        if not -(2**63) <= size < 2**63:
+            raise EPXError(Code.NO_MEM, f"reserve: {size} bytes, of which no machine has so many")
+        _try(_reserve(self._index, size))
+        self._has_arenas = True
+        if self.hint("memory") != "system":
+            index = ctypes.c_int(-1)
+            _try(_pool(self._index, index))
+            self._pool = index.value
+        self.has_reserved = True
+
+    def reserved(self) -> Reserved:
+        """How much this rank reserved, and how much of it is in use. Local."""
+        counts = (ctypes.c_int64 * len(Reserved._fields))()
+        _try(_reserved(self._index, counts))
+        return Reserved(*counts)
+
+    def is_reserved(self, address: int, bytes: int) -> bool:
+        """Whether so many bytes from an address on lie in what this rank reserved. Local.
+
+        Of a tensor: ``comm.is_reserved(tensor.data_ptr(), tensor.nbytes)``.
+        """
+        return bool(_is_reserved(self._index, address, bytes))
+
+    @property
+    def pool(self) -> Any:
+        """The torch.cuda.MemPool over the reserved memory, for ``torch.cuda.use_mem_pool``.
+
+        ``epx.torch`` uses it by itself. Captures want ``graph_pool``.
+        """
+        return self._window_pools().get("eager")
+
+    @property
+    def graph_pool(self) -> Any:
+        """The torch.cuda.MemPool over the reserved memory for CUDA graphs.
+
+        ``torch.cuda.graph(g, pool=comm.graph_pool.id)`` captures tensors that lie there. Graphs of
+        one pool share memory: replay them in the order of their captures, one at a time, as torch
+        wants it. A graph keeps its memory until it is deleted.
+        """
+        return self._window_pools().get("graphs")
+
+    def _window_pools(self) -> Any:
+        if self._pool < 0:
+            raise EPXError(Code.UNSUPPORTED, "there is no pool before reserve() on GPU memory")
+        with _pools_lock:
+            if self._pools is None:
+                from epx import _window
+
+                self._pools = _window.Pools(self.reserved().device, self._pool)
+            return self._pools
+
+    def _unreserve(self) -> None:
+        if not self._has_arenas:
+            return
+        if self.reserved().parts:
+            gc.collect()  # cycles may hold tensors
+        if self._pools is not None:
+            self._pools.drop()
+            if self.reserved().parts:
+                self._pools.trim()
+        _try(_release(self._index))
+        self._has_arenas = self.has_reserved = False
+        self._pool, self._pools = -1, None
+
+    def close(self) -> None:
+        """Free what was reserved, the routes in the order in which they were made, and the rest.
+
+        Collective. A second call does nothing. If on any rank tensors lie in reserved memory, which
+        autograd's graphs may hold, EPXError with Code.PENDING is raised on all ranks and says how
+        many on which rank; the communicator can be used on, and closed later.
         """
         if self._index < 0:
             return
         for work in list(self.works):
             with contextlib.suppress(EPXError):  # nobody wants its results
                 work.wait()
+        self._unreserve()
         for route in list(self._routes):
             route.free()
         code = _comm_free(self._index)

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from epx._core import Code, EPXError, Route, routes, run, start
+from epx._core import Code, Comm, EPXError, Route, routes, run, start
+from epx._window import receive_buffer
 
 DISPATCH, COMBINE, DISPATCH_BACKWARD, COMBINE_BACKWARD = range(4)
 
@@ -118,7 +119,12 @@ def _operate(
 
 
 def _dispatch_outputs(
-    x: Tensor, ids: Tensor, weights: Tensor | None, index: int, capacity: int
+    x: Tensor,
+    ids: Tensor,
+    weights: Tensor | None,
+    index: int,
+    capacity: int,
+    comm: Comm | None = None,
 ) -> Dispatched:
     route = route_of(index)
     is_rank_major = route.layout == "rank"
@@ -128,7 +134,7 @@ def _dispatch_outputs(
     num_offsets = 1 + (route.comm.size if is_rank_major else route.local_experts)
     integer = torch.int32
     return (
-        x.new_empty(capacity, x.shape[1]),
+        receive_buffer(x, (capacity, x.shape[1]), comm),
         x.new_empty(shape if weights is not None else (0,), dtype=torch.float32),
         torch.empty((1,), dtype=torch.int64, device="cpu"),
         x.new_empty(route.local_experts + num_offsets, dtype=integer),
@@ -153,9 +159,10 @@ def _dispatch(
     capacity: int,
     started: Started | None = None,
 ) -> Dispatched:
-    made = _dispatch_outputs(x, ids, weights, index, capacity)
+    route = route_of(index)
+    made = _dispatch_outputs(x, ids, weights, index, capacity, route.comm)
     rows, row_weights, key, info, row_experts, _ = made
-    num_experts = route_of(index).local_experts
+    num_experts = route.local_experts
     _operate(
         _Call(DISPATCH, index, capacity, ids, key, started),
         (x, weights, None, rows, None if weights is None else row_weights),
@@ -248,9 +255,10 @@ def _combine_backward_outputs(
     key: Tensor,
     index: int,
     capacity: int,
+    comm: Comm | None = None,
 ) -> tuple[Tensor, Tensor]:
     return (
-        grad.new_empty((capacity, grad.shape[1])),
+        receive_buffer(grad, (capacity, grad.shape[1]), comm),
         grad.new_empty((0,) if y is None else (capacity,), dtype=torch.float32),
     )
 
@@ -264,7 +272,8 @@ def _combine_backward(
     index: int,
     capacity: int,
 ) -> tuple[Tensor, Tensor]:
-    made = _combine_backward_outputs(grad, y, row_weights, ids, key, index, capacity)
+    comm = None if grad.is_cpu else route_of(index).comm  # transports of hosts stage it anyway
+    made = _combine_backward_outputs(grad, y, row_weights, ids, key, index, capacity, comm)
     _operate(
         _Call(COMBINE_BACKWARD, index, capacity, ids, key, None),
         (grad, row_weights, y, made[0], None if y is None else made[1]),

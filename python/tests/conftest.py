@@ -89,3 +89,20 @@ def make_route(comm):
     yield make
     for route in made:
         route.free()
+
+
+@pytest.fixture
+def make_comm():
+    """Makes communicators, with so many bytes reserved, that are closed after the test."""
+    made = []
+
+    def make(bytes, **hints):
+        comm = epx.Comm(**hints)
+        made.append(comm)
+        if bytes is not None:
+            comm.reserve(bytes)
+        return comm
+
+    yield make
+    for comm in made:
+        comm.close()

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * glue_arena.c - windows of a communicator, and the parts of them that tensors have.
+ *
+ * All ranks together make an arena, which is a window of EPX. Any thread takes parts of it and
+ * gives them back without the other ranks, after MPI_Finalize too: that touches the list of blocks
+ * alone, never the window. The blocks of an arena cover it in the order of their addresses, and no
+ * two free ones are neighbours. All ranks together free the arenas of a communicator, when no rank
+ * has a part; glue_agree.c says how they find out.
+ */
+#include "glue.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+enum { ALIGNMENT = 512 }; /* as torch aligns its own blocks */
+
+struct epx_python_block {
+    struct arena *arena;
+    struct epx_python_block *before, *after;
+    char *data;
+    size_t bytes;
+    int is_used;
+};
+
+struct arena {
+    struct arena *next;
+    int64_t comm;
+    char *window;
+    size_t bytes; /* of all blocks */
+    int device;   /* that the window lies on; -1 = the host, or not known */
+    int is_sealed;
+    int64_t num_used;
+    int64_t used_bytes;
+    int64_t num_refused; /* parts that did not fit, in the communicator's first arena */
+    struct epx_python_block *first;
+};
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct arena *arenas; /* those of a communicator in the order in which they were made */
+
+static struct arena *first_of(int64_t comm, struct arena *from)
+{
+    while (from && from->comm != comm)
+        from = from->next;
+    return from;
+}
+
+static void free_arena(struct arena *arena)
+{
+    while (arena->first) {
+        struct epx_python_block *block = arena->first;
+
+        arena->first = block->after;
+        free(block);
+    }
+    free(arena);
+}
+
+/* An arena without a window yet; NULL without memory. */
+static struct arena *new_arena(int64_t comm, size_t bytes)
+{
+    struct arena *arena = calloc(1, sizeof(*arena));
+    struct epx_python_block *block = calloc(1, sizeof(*block));
+
+    if (!arena || !block) {
+        free(arena);
+        free(block);
+        return NULL;
+    }
+    arena->comm = comm;
+    arena->bytes = block->bytes = bytes;
+    arena->first = block;
+    block->arena = arena;
+    return arena;
+}
+
+static void list_arena(struct arena *arena)
+{
+    struct arena **link = &arenas;
+
+    pthread_mutex_lock(&mutex);
+    while (*link)
+        link = &(*link)->next;
+    *link = arena;
+    pthread_mutex_unlock(&mutex);
+}
+
+/* Makes a window, and after it what the ranks need to free it, since all of them are there. */
+static int allocate(struct epx_python_comm *comm, int64_t bytes, char **window)
+{
+    int rc = epx_python_check(comm, EPX_Alloc_mem((MPI_Aint)bytes, comm->comm, window));
+
+    if (rc != EPX_SUCCESS)
+        return rc;
+    rc = epx_python_agreement(comm);
+    if (rc != EPX_SUCCESS)
+        EPX_Free_mem(*window, comm->comm);
+    return rc;
+}
+
+/* Adds an arena of so many bytes, rounded up; collective. A rank may want 0 bytes. */
+int epx_python_reserve(int number, int64_t bytes)
+{
+    struct epx_python_comm *comm;
+    struct arena *arena;
+    int rc;
+
+    EPX_PYTHON_TRY(epx_python_comm(number, &comm));
+    if (bytes < 0 || bytes > INT64_MAX - ALIGNMENT)
+        return epx_python_fail(bytes < 0 ? EPX_ERR_COUNT : EPX_ERR_NO_MEM,
+                               "reserve: %lld bytes, want 0 to what the machine has",
+                               (long long)bytes);
+    bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    arena = new_arena(number, (size_t)bytes);
+    if (!arena)
+        return epx_python_fail(EPX_ERR_NO_MEM, "no memory for the list of an arena");
+    rc = allocate(comm, bytes, &arena->window);
+    if (rc != EPX_SUCCESS) {
+        free_arena(arena);
+        return rc;
+    }
+    arena->first->data = arena->window;
+    arena->device = comm->on_device ? epx_python_device_of(arena->window) : -1;
+    list_arena(arena);
+    return EPX_SUCCESS;
+}
+
+static int may_use(const struct arena *arena, int64_t comm, int device)
+{
+    return arena->comm == comm && !arena->is_sealed &&
+           (device == arena->device || arena->device < 0);
+}
+
+/* The smallest free block with room, so that large ones stay; NULL if there is none. */
+static struct epx_python_block *find_room(int64_t comm, size_t bytes, int device)
+{
+    struct epx_python_block *best = NULL;
+
+    for (struct arena *arena = arenas; arena; arena = arena->next)
+        for (struct epx_python_block *block = arena->first; block; block = block->after)
+            if (!block->is_used && block->bytes >= bytes && may_use(arena, comm, device) &&
+                (!best || block->bytes < best->bytes))
+                best = block;
+    return best;
+}
+
+/* Cuts a free block after so many bytes; without memory for the rest it stays whole. */
+static void cut(struct epx_python_block *block, size_t bytes)
+{
+    struct epx_python_block *rest = block->bytes > bytes ? calloc(1, sizeof(*rest)) : NULL;
+
+    if (!rest)
+        return;
+    rest->arena = block->arena;
+    rest->data = block->data + bytes;
+    rest->bytes = block->bytes - bytes;
+    rest->before = block;
+    rest->after = block->after;
+    if (rest->after)
+        rest->after->before = rest;
+    block->after = rest;
+    block->bytes = bytes;
+}
+
+static void use(struct epx_python_block *block, size_t bytes)
+{
+    cut(block, bytes);
+    block->is_used = 1;
+    block->arena->num_used++;
+    block->arena->used_bytes += (int64_t)block->bytes;
+}
+
+/* A part of an arena of the communicator, on that device, for any device -1; NULL for 0 bytes, and
+ * if none has room. Local. */
+struct epx_python_block *epx_python_take(int64_t comm, int64_t bytes, int device)
+{
+    struct epx_python_block *block = NULL;
+    struct arena *first;
+    size_t rounded;
+
+    if (bytes <= 0 || bytes > INT64_MAX - ALIGNMENT)
+        return NULL;
+    rounded = ((size_t)bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    pthread_mutex_lock(&mutex);
+    first = first_of(comm, arenas);
+    if (first)
+        block = find_room(comm, rounded, device);
+    if (block)
+        use(block, rounded);
+    else if (first)
+        first->num_refused++;
+    pthread_mutex_unlock(&mutex);
+    return block;
+}
+
+void *epx_python_block_data(const struct epx_python_block *block)
+{
+    return block->data;
+}
+
+/* The block takes in the one behind it. */
+static void join(struct epx_python_block *block)
+{
+    struct epx_python_block *behind = block->after;
+
+    block->bytes += behind->bytes;
+    block->after = behind->after;
+    if (block->after)
+        block->after->before = block;
+    free(behind);
+}
+
+static void give(struct epx_python_block *block)
+{
+    struct arena *arena = block->arena;
+
+    block->is_used = 0;
+    arena->num_used--;
+    arena->used_bytes -= (int64_t)block->bytes;
+    if (block->after && !block->after->is_used)
+        join(block);
+    if (block->before && !block->before->is_used)
+        join(block->before);
+}
+
+/* Gives back what epx_python_take gave. Local; any thread. */
+void epx_python_give(struct epx_python_block *block)
+{
+    pthread_mutex_lock(&mutex);
+    give(block);
+    pthread_mutex_unlock(&mutex);
+}
+
+static struct epx_python_block *used_block_at(const void *data)
+{
+    for (struct arena *arena = arenas; arena; arena = arena->next) {
+        if ((uintptr_t)data - (uintptr_t)arena->window >= arena->bytes)
+            continue;
+        for (struct epx_python_block *block = arena->first; block; block = block->after)
+            if (block->data == data && block->is_used)
+                return block;
+    }
+    return NULL;
+}
+
+/* Gives back the part that starts there; 0 if no part does. */
+int epx_python_give_at(const void *data)
+{
+    struct epx_python_block *block;
+
+    pthread_mutex_lock(&mutex);
+    block = used_block_at(data);
+    if (block)
+        give(block);
+    pthread_mutex_unlock(&mutex);
+    return block != NULL;
+}
+
+/* Whether all those bytes lie in an arena of the communicator. */
+int epx_python_is_reserved(int number, const void *data, int64_t bytes)
+{
+    int found = 0;
+
+    pthread_mutex_lock(&mutex);
+    for (struct arena *arena = first_of(number, arenas); arena && !found;
+         arena = first_of(number, arena->next)) {
+        uintptr_t start = (uintptr_t)data - (uintptr_t)arena->window;
+
+        found = bytes >= 0 && start < arena->bytes && (uint64_t)bytes <= arena->bytes - start;
+    }
+    pthread_mutex_unlock(&mutex);
+    return found;
+}
+
+/* Sums up the arenas of the communicator: bytes, bytes of parts, parts, parts that did not fit; and
+ * the device. */
+int epx_python_reserved(int number, int64_t counts[5])
+{
+    struct epx_python_comm *comm;
+
+    EPX_PYTHON_TRY(epx_python_comm(number, &comm));
+    for (int i = 0; i < 4; i++)
+        counts[i] = 0;
+    counts[4] = -1;
+    pthread_mutex_lock(&mutex);
+    for (struct arena *arena = first_of(number, arenas); arena;
+         arena = first_of(number, arena->next)) {
+        counts[0] += (int64_t)arena->bytes;
+        counts[1] += arena->used_bytes;
+        counts[2] += arena->num_used;
+        counts[3] += arena->num_refused;
+        counts[4] = arena->device;
+    }
+    pthread_mutex_unlock(&mutex);
+    return EPX_SUCCESS;
+}
+
+/* Seals the communicator's arenas, from which nothing is taken then, or opens them again; returns
+ * the parts that are in use, or -1 if there is no arena. */
+int64_t epx_python_seal(int number, int sealed)
+{
+    int64_t num_used = -1;
+
+    pthread_mutex_lock(&mutex);
+    for (struct arena *arena = first_of(number, arenas); arena;
+         arena = first_of(number, arena->next)) {
+        arena->is_sealed = sealed;
+        num_used = (num_used < 0 ? 0 : num_used) + arena->num_used;
+    }
+    pthread_mutex_unlock(&mutex);
+    return num_used;
+}
+
+static struct arena *earliest(int number)
+{
+    struct arena *arena;
+
+    pthread_mutex_lock(&mutex);
+    arena = first_of(number, arenas);
+    pthread_mutex_unlock(&mutex);
+    return arena;
+}
+
+static void unlist(struct arena *arena)
+{
+    struct arena **link = &arenas;
+
+    pthread_mutex_lock(&mutex);
+    while (*link != arena)
+        link = &(*link)->next;
+    *link = arena->next;
+    pthread_mutex_unlock(&mutex);
+    free_arena(arena);
+}
+
+/* Frees the windows of the communicator, of which no part is in use. Collective, but after a
+ * time-out; one that is met here frees them too. */
+int epx_python_free_arenas(int number)
+{
+    struct epx_python_comm *comm;
+    struct arena *arena;
+
+    EPX_PYTHON_TRY(epx_python_comm(number, &comm));
+    while ((arena = earliest(number))) {
+        int rc = epx_python_check(comm, EPX_Free_mem(arena->window, comm->comm));
+
+        if (rc != EPX_SUCCESS && rc != EPX_ERR_TIMEOUT && rc != EPX_ERR_MPI)
+            return rc;
+        unlist(arena);
+    }
+    return EPX_SUCCESS;
+}
