@@ -2,15 +2,23 @@
 /* glue.c - the errors of the Python package, and what it asks of MPI itself. */
 #include "glue.h"
 
+#include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <unistd.h>
+
+enum { FINALIZE_S = 10 }; /* how long MPI_Finalize may wait for ranks that may be dead */
 
 static _Thread_local char message[EPX_MAX_ERROR_STRING];
+static _Atomic int has_timed_out;
 
 int epx_python_fail(int code, const char *format, ...)
 {
     va_list values;
 
+    if (code == EPX_ERR_TIMEOUT)
+        has_timed_out = 1;
     va_start(values, format);
     vsnprintf(message, sizeof(message), format, values);
     va_end(values);
@@ -22,6 +30,8 @@ int epx_python_check(const struct epx_python_comm *comm, int code)
 {
     int length;
 
+    if (code == EPX_ERR_TIMEOUT)
+        has_timed_out = 1;
     if (code != EPX_SUCCESS)
         EPX_Comm_get_error_message(comm->comm, message, &length);
     return code;
@@ -53,14 +63,30 @@ int epx_python_init(int *initialized_here)
     return EPX_SUCCESS;
 }
 
+static void leave_without(int number)
+{
+    static const char text[] = "epx: a rank is dead or late: this one leaves MPI unfinalized\n";
+    const ssize_t written = write(STDERR_FILENO, text, sizeof(text) - 1);
+
+    (void)number;
+    _exit(written < 0 ? 2 : 1);
+}
+
+/* After a time-out a rank may be dead, for which MPI_Finalize would wait forever. */
 int epx_python_finalize(void)
 {
-    int finalized = 1;
+    int finalized = 1, rc;
 
     MPI_Finalized(&finalized);
-    return finalized || MPI_Finalize() == MPI_SUCCESS
-               ? EPX_SUCCESS
-               : epx_python_fail(EPX_ERR_MPI, "MPI_Finalize failed");
+    if (finalized)
+        return EPX_SUCCESS;
+    if (has_timed_out) {
+        signal(SIGALRM, leave_without);
+        alarm(FINALIZE_S);
+    }
+    rc = MPI_Finalize();
+    alarm(0);
+    return rc == MPI_SUCCESS ? EPX_SUCCESS : epx_python_fail(EPX_ERR_MPI, "MPI_Finalize failed");
 }
 
 /* This rank in MPI_COMM_WORLD, and the ranks there. */

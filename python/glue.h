@@ -193,6 +193,10 @@ int epx_python_pool(int number, int *pool);
 void epx_python_pool_leave(int64_t number);
 void epx_python_pool_free(void *memory, size_t bytes, int ordinal, void *stream);
 
+/* glue_perf.c: the same operations again and again */
+int epx_python_repeat(const struct epx_python_operation ops[], int num_ops, int times,
+                      int64_t *nanoseconds);
+
 /* glue_table.c: numbers for pointers; a number is given once */
 struct epx_python_table;
 extern struct epx_python_table epx_python_comms, epx_python_routes;

@@ -4,6 +4,9 @@
 python_modules = \
   python/epx/__init__.py \
   python/epx/_core.py \
+  python/epx/_perf.py \
+  python/epx/_perf_jax.py \
+  python/epx/_perf_torch.py \
   python/epx/_torch_ops.py \
   python/epx/_window.py \
   python/epx/launch.py \
@@ -19,6 +22,7 @@ python_sources = \
   python/glue_extents.c \
   python/glue_operation.c \
   python/glue_pool.c \
+  python/glue_perf.c \
   python/glue_route.c \
   python/glue_table.c \
   python/glue_tensor.c \
@@ -37,6 +41,9 @@ EXTRA_DIST += \
   python/tests/test_core.py \
   python/tests/test_errors.py \
   python/tests/test_gpu.py \
+  python/tests/test_killed.py \
+  python/tests/test_perf.py \
+  python/tests/test_raise.py \
   python/tests/test_torch.py \
   python/tests/test_window.py \
   python/tests/test_window_gpu.py \

@@ -186,6 +186,7 @@ def _leave() -> None:
     # A rank that ends by an exception must not wait in MPI_Finalize for ranks that wait for it: it
     # leaves without, and its launcher ends the others.
     if getattr(sys, "last_value", None) is None:
+        sys.stdout.flush()
         _finalize()
 
 

@@ -1,93 +1,109 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""usage: mpiexec -n RANKS python -m epx.perf [REPEATS]
+"""What the ops of torch and JAX cost, beside the same operations called from C.
 
-Prints, in microseconds of rank 0, what ops of epx.torch take, the part of it inside the calls of
-EPX, and the rest for each op: what Python and torch add. Each figure is the median of 5 loops of
-REPEATS calls (2000 if not given).
+    mpiexec -n RANKS python -m epx.perf [--repeats N] [--loops N] [--device cpu|cuda] [--json FILE]
+
+A row of the table is some operations: their number; microseconds of all of them when C repeats
+them (``C``) and when Python calls them (``here``); what an op costs more here (``over/op``), and
+the most that it is meant to. Times are those of rank 0, the least of so many loops of so many
+repeats, because other programs on the machine only add to them. On a GPU a time ends when the work
+is enqueued. The marks are for one rank on a quiet machine: ranks that share cores wait for each
+other.
+
+A row of JAX is what another dispatch and combine add to a program. A row ``graph of a layer`` has
+the times of a replay of a CUDA graph, and how much longer that with the ops of torch takes, in
+percent.
 """
 
 from __future__ import annotations
 
-import statistics
+import argparse
+import importlib
+import json
+import os
 import sys
-import time
-from collections.abc import Callable
-
-import torch
+from typing import Any
 
 from epx import _core
-from epx import torch as ep
-
-TOKENS, HIDDEN, TOP_K, EXPERTS = 4, 8, 2, 4
+from epx._perf import Figure, Options
 
 
-class Clock:
-    """Stands for the call of EPX, and counts the calls and the time in them."""
-
-    def __init__(self) -> None:
-        self.call = _core._run
-        self.calls, self.seconds = 0, 0.0
-
-    def __call__(self, members: bytes) -> int:
-        begin = time.perf_counter()
-        code = self.call(members)
-        self.seconds += time.perf_counter() - begin
-        self.calls += 1
-        return code
-
-
-def loop(call: Callable[[], object], repeats: int) -> tuple[float, float, float]:
-    """Microseconds of a call, inside EPX, and of the rest for each op in it."""
-    clock = Clock()
-    _core._run = clock
-    try:
-        begin = time.perf_counter()
-        for _ in range(repeats):
-            call()
-        whole = time.perf_counter() - begin
-    finally:
-        _core._run = clock.call
-    rest = (whole - clock.seconds) / clock.calls
-    return whole / repeats * 1e6, clock.seconds / repeats * 1e6, rest * 1e6
-
-
-def main() -> None:
+def show(figures: list[Figure], head: dict[str, object]) -> None:
     """Print the table."""
-    repeats = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
-    torch.set_num_threads(1)
-    with _core.Comm() as comm:
-        route = _core.Route(comm, EXPERTS, TOP_K, TOKENS)
-        ids = torch.arange(TOKENS * TOP_K).reshape(TOKENS, TOP_K) % EXPERTS
-        x, weights = torch.randn(TOKENS, HIDDEN), torch.rand(TOKENS, TOP_K)
-        grad = torch.ones(TOKENS, HIDDEN)
+    print("# " + ", ".join(f"{key} {value}" for key, value in head.items()))
+    print(f"{'us':40s} {'ops':>4s} {'C':>9s} {'here':>9s} {'over/op':>9s} {'at most':>9s}")
+    for f in figures:
+        name, sign = f"{f.framework}: {f.name}", "%" if f.unit == "%" else " "
+        print(
+            f"{name:40s} {f.ops:4d} {f.c:9.2f} {f.here:9.2f} {f.over:8.1f}{sign} "
+            f"{f.at_most:8.1f}{sign}"
+        )
 
-        def dispatch() -> tuple[torch.Tensor, torch.Tensor | None, ep.Routing]:
-            return ep.dispatch(x, ids, weights, route)
 
-        def layer() -> torch.Tensor:
-            rows, row_weights, routing = dispatch()
-            return ep.combine(rows, routing, row_weights)
+def _arguments(words: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m epx.perf", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--repeats", type=int, help="calls in a loop (200; 16 on a GPU)")
+    parser.add_argument("--loops", type=int, default=30, help="loops, of which the least counts")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--json", metavar="FILE", help="write the table there too")
+    arguments = parser.parse_args(words)
+    if arguments.repeats is None:  # a GPU's queue must not be full: then a call waits for the GPU
+        arguments.repeats = 200 if arguments.device == "cpu" else 16
+    if min(arguments.repeats, arguments.loops) < 1:
+        parser.error("--repeats and --loops are 1 or more")
+    return arguments
 
-        def step() -> None:
-            torch.autograd.backward(layer(), grad)
 
-        def show(name: str, call: Callable[[], object]) -> None:
-            call()
-            loops = sorted(loop(call, repeats) for _ in range(5))
-            if comm.rank == 0:
-                figures = [statistics.median(column) for column in zip(*loops)]
-                print(f"{name:42s}" + "".join(f"{figure:10.1f}" for figure in figures))
+def _machine(comm: _core.Comm, arguments: argparse.Namespace) -> dict[str, object]:
+    return {
+        "ranks": comm.size,
+        "transport": comm.hint("transport"),
+        "device": arguments.device,
+        "load": round(os.getloadavg()[0], 2),
+        "cores": os.cpu_count(),
+        "repeats": arguments.repeats,
+        "loops": arguments.loops,
+    }
 
-        if comm.rank == 0:
-            print(f"{'us, ' + str(comm.size) + ' ranks':42s}     whole    in EPX   rest/op")
-        show("dispatch", dispatch)
-        show("dispatch, combine", layer)
-        x.requires_grad_()
-        weights.requires_grad_()
-        show("dispatch for gradients", dispatch)
-        show("dispatch, combine for gradients", layer)
-        show("dispatch, combine and their backwards", step)
+
+def _module(framework: str) -> Any:
+    """What measures a framework; None, and a word why, if that cannot be imported."""
+    try:
+        return importlib.import_module(f"epx._perf_{framework}")
+    except Exception as error:  # torch without CUDA's libraries raises a ValueError
+        if _core.world()[0] == 0:
+            print(f"epx.perf: without {framework}: {error}", file=sys.stderr)
+        return None
+
+
+def _write(path: str, head: dict[str, object], figures: list[Figure]) -> None:
+    with open(path, "w") as file:
+        json.dump({**head, "figures": [figure._asdict() for figure in figures]}, file, indent=1)
+        file.write("\n")
+
+
+def main(words: list[str] | None = None) -> int:
+    """Print the table of the frameworks that are here."""
+    arguments = _arguments(words)
+    head: dict[str, object] = {}
+    figures: list[Figure] = []
+    memory = {"memory": "cuda:device"} if arguments.device == "cuda" else {}
+    for name in ("torch", "jax"):
+        module = _module(name)
+        if module is None:
+            continue
+        module.prepare(arguments.device)
+        with _core.Comm(**memory) as comm:
+            head = _machine(comm, arguments) | head | {name: module.version()}
+            options = Options(arguments.repeats, arguments.loops)
+            figures += module.figures(comm, arguments.device, options)
+    if figures and _core.world()[0] == 0:
+        show(figures, head)
+        if arguments.json:
+            _write(arguments.json, head, figures)
+    return 0 if figures else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -146,39 +146,22 @@ def _wants_gradients(*tensors: Tensor | None) -> bool:
     return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
 
 
-def _dispatch(
-    x: Tensor,
-    ids: Tensor,
-    weights: Tensor | None,
-    index: int,
-    capacity: int,
-    started: ops.Started | None = None,
-) -> Any:
-    if _wants_gradients(x, weights):
-        return cast(Any, _Dispatch).apply(x, ids, weights, index, capacity, started)
-    with _below_autograd():
-        if started is not None:
-            return ops.start_dispatch(x, ids, weights, index, capacity, started)
-        return ops.dispatch(x, ids, weights, index, capacity)
+def _under_autograd(
+    function: type, op: Callable[..., Any], begin: Callable[..., Any], inputs: tuple[int, ...]
+) -> Callable[..., Any]:
+    """The op, or its beginning, by the Function if one of these inputs wants a gradient."""
+
+    def call(*given: Any, started: ops.Started | None = None) -> Any:
+        if _wants_gradients(*[given[i] for i in inputs]):
+            return cast(Any, function).apply(*given, started)
+        with _below_autograd():
+            return op(*given) if started is None else begin(*given, started)
+
+    return call
 
 
-def _combine(
-    y: Tensor,
-    row_weights: Tensor | None,
-    ids: Tensor,
-    key: Tensor,
-    tie: Tensor,
-    index: int,
-    capacity: int,
-    started: ops.Started | None = None,
-) -> Any:
-    given = (y, row_weights, ids, key, tie, index, capacity)
-    if _wants_gradients(y, row_weights, tie):
-        return cast(Any, _Combine).apply(*given, started)
-    with _below_autograd():
-        return ops.combine(*given) if started is None else ops.start_combine(*given, started)
-
-
+_dispatch = _under_autograd(_Dispatch, ops.dispatch, ops.start_dispatch, (0, 2))
+_combine = _under_autograd(_Combine, ops.combine, ops.start_combine, (0, 1, 4))
 ops.library.impl("dispatch", _dispatch, "Autograd")
 ops.library.impl("combine", _combine, "Autograd")
 
@@ -324,7 +307,7 @@ def dispatch_start(
     """
     ids = _check_tokens(x, ids, weights)
     started, capacity = _begin(x, route), route.capacity
-    made = _dispatch(x, ids, weights, route.index, capacity, started)
+    made = _dispatch(x, ids, weights, route.index, capacity, started=started)
 
     def end() -> Dispatched:
         row_experts = made[4]
@@ -340,5 +323,5 @@ def combine_start(y: Tensor, routing: Routing, row_weights: Tensor | None = None
     _check_devices(y, routing.ids, row_weights)
     started = _begin(y, routing.route)
     given = (routing.ids, routing.key, routing.tie, routing.route.index, routing.capacity)
-    out: Tensor = _combine(y, row_weights, *given, started)
+    out: Tensor = _combine(y, row_weights, *given, started=started)
     return Work(started, routing.route.comm, y.device, lambda: out)

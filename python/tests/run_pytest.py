@@ -5,6 +5,7 @@ Runs tests on all ranks together. Rank 0 prints what pytest prints; at the end "
 ranks passed, or "SKIP: reason" if a test file wants what is not here.
 """
 
+import importlib
 import sys
 from pathlib import Path
 
@@ -14,12 +15,14 @@ from epx import _core
 
 
 def missing(file: str) -> str:
-    if "\nimport torch\n" not in Path(file).read_text():
-        return ""
-    try:
-        import torch  # noqa: F401
-    except ImportError as error:
-        return f"torch cannot be imported: {error}"
+    text = Path(file).read_text()
+    for name, module in (("torch", "torch"), ("jax", "epx.jax")):
+        if f"\nimport {name}\n" not in text:
+            continue
+        try:
+            importlib.import_module(module)
+        except Exception as error:  # torch without CUDA's libraries raises a ValueError
+            return f"{module} cannot be imported: {error}"
     return ""
 
 

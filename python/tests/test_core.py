@@ -74,6 +74,22 @@ def test_a_group_of_ranks(comm):
         assert (made.rank, made.size) == (mine.index(comm.rank), len(mine))
 
 
+def test_a_communicator_of_mpi4py(comm, monkeypatch):
+    maps = Path("/proc/self/maps").read_text()
+    ours = re.search(r"/\S*/libmpi(?:ch)?\.so\S*", maps)
+    if not ours:
+        pytest.skip("which MPI is loaded cannot be told")
+    monkeypatch.setenv("MPI4PY_LIBMPI", ours.group())
+    mpi4py = pytest.importorskip("mpi4py.MPI")
+    half = mpi4py.COMM_WORLD.Split(comm.rank % 2, -comm.rank)
+    with epx.Comm(group=half) as made:
+        assert (made.rank, made.size) == (half.rank, (comm.size + 1 - comm.rank % 2) // 2)
+    half.Free()
+    with pytest.raises(EPXError) as caught:
+        epx.Comm(group=mpi4py.COMM_NULL)
+    assert caught.value.code == Code.COMM
+
+
 @pytest.mark.parametrize("group", [[], [10000], [-1]])
 def test_a_wrong_group_is_an_error(group):
     with pytest.raises(EPXError) as caught:
