@@ -7,76 +7,23 @@
  * lock held, maybe within a capture. It tells the device, but not whose pool it is: so each
  * communicator has a function of its own, of which there are NUM_POOLS. Where no arena has room
  * they give ordinary device memory, which EPX fills through its stages: the bytes are the same.
- * CUDA's driver is opened when it is first wanted, so that the glue loads without.
  */
-#include "glue.h"
+#include "glue_cuda.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 
 enum { NUM_POOLS = 16, ATTRIBUTE_DEVICE_ORDINAL = 9, CAPTURE_MODE_RELAXED = 2 };
 
-/* What of cuda.h is wanted here. */
-typedef unsigned long long cuda_address;
-struct driver {
-    int (*get_device)(int *device, int ordinal);
-    int (*retain)(void **context, int device);
-    int (*release)(int device);
-    int (*push)(void *context);
-    int (*pop)(void **context);
-    int (*exchange_mode)(int *mode);
-    int (*allocate)(cuda_address *memory, size_t bytes);
-    int (*free)(cuda_address memory);
-    int (*synchronize)(void);
-    int (*get_attribute)(void *value, int attribute, cuda_address memory);
-    int is_usable;
-};
-
-static struct driver cuda;
-static pthread_once_t cuda_once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static int64_t owners[NUM_POOLS]; /* the communicator's number plus 1; 0 = nobody's */
-
-static void open_cuda(void)
-{
-    static const char *const names[] = {"cuDeviceGet",
-                                        "cuDevicePrimaryCtxRetain",
-                                        "cuDevicePrimaryCtxRelease_v2",
-                                        "cuCtxPushCurrent_v2",
-                                        "cuCtxPopCurrent_v2",
-                                        "cuThreadExchangeStreamCaptureMode",
-                                        "cuMemAlloc_v2",
-                                        "cuMemFree_v2",
-                                        "cuCtxSynchronize",
-                                        "cuPointerGetAttribute"};
-    void **functions[] = {(void **)(void *)&cuda.get_device,  (void **)(void *)&cuda.retain,
-                          (void **)(void *)&cuda.release,     (void **)(void *)&cuda.push,
-                          (void **)(void *)&cuda.pop,         (void **)(void *)&cuda.exchange_mode,
-                          (void **)(void *)&cuda.allocate,    (void **)(void *)&cuda.free,
-                          (void **)(void *)&cuda.synchronize, (void **)(void *)&cuda.get_attribute};
-    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-
-    cuda.is_usable = library != NULL;
-    for (size_t i = 0; library && i < sizeof(names) / sizeof(names[0]); i++) {
-        *functions[i] = dlsym(library, names[i]);
-        if (!*functions[i])
-            cuda.is_usable = 0;
-    }
-}
-
-static int has_cuda(void)
-{
-    pthread_once(&cuda_once, open_cuda);
-    return cuda.is_usable;
-}
 
 /* The device that the memory lies on, -1 if CUDA does not tell. */
 int epx_python_device_of(const void *memory)
 {
+    const struct epx_python_cuda *cuda = epx_python_cuda();
     int ordinal = -1;
 
-    if (has_cuda() && cuda.get_attribute(&ordinal, ATTRIBUTE_DEVICE_ORDINAL,
-                                         (cuda_address)(uintptr_t)memory) != 0)
+    if (!cuda || cuda->get_attribute(&ordinal, ATTRIBUTE_DEVICE_ORDINAL, (uintptr_t)memory) != 0)
         return -1;
     return ordinal;
 }
@@ -84,36 +31,38 @@ int epx_python_device_of(const void *memory)
 /* Makes a device's context current, which torch uses too, and lets memory be had in a capture. */
 static int enter(int ordinal, int *device, int *mode)
 {
+    const struct epx_python_cuda *cuda = epx_python_cuda();
     void *context;
 
     *mode = CAPTURE_MODE_RELAXED;
-    if (!has_cuda() || cuda.get_device(device, ordinal) != 0 || cuda.retain(&context, *device) != 0)
+    if (!cuda || cuda->get_device(device, ordinal) != 0 || cuda->retain(&context, *device) != 0)
         return 0;
-    if (cuda.push(context) != 0) {
-        cuda.release(*device);
+    if (cuda->push(context) != 0) {
+        cuda->release(*device);
         return 0;
     }
-    cuda.exchange_mode(mode);
+    cuda->exchange_mode(mode);
     return 1;
 }
 
 static void leave(int device, int *mode)
 {
+    const struct epx_python_cuda *cuda = epx_python_cuda();
     void *context;
 
-    cuda.exchange_mode(mode);
-    cuda.pop(&context);
-    cuda.release(device);
+    cuda->exchange_mode(mode);
+    cuda->pop(&context);
+    cuda->release(device);
 }
 
 static void *ordinary_allocate(size_t bytes, int ordinal)
 {
-    cuda_address memory = 0;
+    uint64_t memory = 0;
     int device, mode;
 
     if (!enter(ordinal, &device, &mode))
         return NULL;
-    if (cuda.allocate(&memory, bytes) != 0)
+    if (epx_python_cuda()->allocate(&memory, bytes) != 0)
         memory = 0;
     leave(device, &mode);
     return (void *)(uintptr_t)memory;
@@ -126,7 +75,7 @@ static void synchronize(int ordinal)
 
     if (!enter(ordinal, &device, &mode))
         return;
-    cuda.synchronize();
+    epx_python_cuda()->synchronize();
     leave(device, &mode);
 }
 
@@ -136,7 +85,7 @@ static void ordinary_free(void *memory, int ordinal)
 
     if (!enter(ordinal, &device, &mode))
         return;
-    cuda.free((cuda_address)(uintptr_t)memory);
+    epx_python_cuda()->free((uintptr_t)memory);
     leave(device, &mode);
 }
 

@@ -18,6 +18,8 @@ python_sources = \
   python/glue_agree.c \
   python/glue_arena.c \
   python/glue_comm.c \
+  python/glue_cuda.c \
+  python/glue_cuda.h \
   python/glue_device.c \
   python/glue_extents.c \
   python/glue_operation.c \

@@ -26,7 +26,7 @@ setup(
         Extension(
             "epx._glue",
             sources=sorted(path.name for path in Path(__file__).parent.glob("glue*.c")),
-            depends=["glue.h"],
+            depends=["glue.h", "glue_cuda.h"],
             extra_compile_args=["-std=c11", "-D_POSIX_C_SOURCE=200809L", *pkg_config("--cflags")],
             extra_link_args=[*LIBRARIES, "-ldl"],
             runtime_library_dirs=[word[2:] for word in LIBRARIES if word.startswith("-L")],
