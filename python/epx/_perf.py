@@ -12,8 +12,34 @@ from epx import _core
 
 TOKENS, HIDDEN, TOP_K, EXPERTS = 4, 8, 2, 4
 DISPATCH, COMBINE, DISPATCH_BACKWARD, COMBINE_BACKWARD = range(4)
-_FLOAT32, _INT64 = 6, 64
+_BFLOAT16, _FLOAT32, _INT64 = 5, 6, 64
 _NONE = (0, 0, 0, 0)
+
+
+class Shape(NamedTuple):
+    """Of a layer."""
+
+    tokens: int = TOKENS
+    hidden: int = HIDDEN
+    top_k: int = TOP_K
+    experts: int = EXPERTS
+    dtype: str = "float32"
+
+    def ids(self, rank: int) -> list[list[int]]:
+        """The experts of this rank's tokens."""
+        return [
+            [(rank + t * self.top_k + k) % self.experts for k in range(self.top_k)]
+            for t in range(self.tokens)
+        ]
+
+    def make_route(self, comm: _core.Comm) -> _core.Route:
+        """A route with room for what these ids give if they are even, else for the worst case."""
+        even = self.experts % comm.size == self.tokens * self.top_k % self.experts == 0
+        capacity = self.tokens * self.top_k + self.experts if even else None
+        return _core.Route(comm, self.experts, self.top_k, self.tokens, capacity=capacity)
+
+
+SMALL = Shape()
 
 _repeat = _core._declare(
     "repeat", ctypes.c_char_p, ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_int64)
@@ -45,9 +71,11 @@ class Figure(NamedTuple):
 
 
 class Backend(NamedTuple):
-    """What of a framework the C side wants: memory with given bytes, and an end of all work."""
+    """What of a framework the C side wants: memory with given bytes, so many bytes of 0, and an end
+    of all work."""
 
     place: Callable[[bytes], int]
+    zeros: Callable[[int], int]
     finish: Callable[[], None]
 
 
@@ -65,25 +93,32 @@ def host_backend() -> Backend:
         kept.append(buffer)
         return ctypes.addressof(buffer)
 
-    return Backend(place, lambda: None)
-
-
-def ids_of(rank: int) -> list[list[int]]:
-    """The experts of this rank's tokens."""
-    return [[(rank + t * TOP_K + k) % EXPERTS for k in range(TOP_K)] for t in range(TOKENS)]
+    return Backend(place, lambda size: place(bytes(size)), lambda: None)
 
 
 class Layer:
-    """The operations of a layer in memory of their own, as glue.h has them."""
+    """The operations of a layer in memory of their own, as glue.h has them.
 
-    def __init__(self, comm: _core.Comm, backend: Backend, stream: int = 0) -> None:
-        self.route = _core.Route(comm, EXPERTS, TOP_K, TOKENS)
-        self._host, self._place, self._stream = host_backend().place, backend.place, stream
-        ids = [id for token in ids_of(comm.rank) for id in token]
-        self._key = self._host(bytes(8))
-        counts = self._place(bytes(8 * self.route.local_experts + 4))
+    Without ``copies_counts`` dispatch does not copy what its routing shows: the C library alone.
+    """
+
+    def __init__(
+        self,
+        comm: _core.Comm,
+        backend: Backend,
+        stream: int = 0,
+        shape: Shape = SMALL,
+        copies_counts: bool = True,
+    ) -> None:
+        self.shape, self.route = shape, shape.make_route(comm)
+        self._zeros, self._stream = backend.zeros, stream
+        ids = [id for token in shape.ids(comm.rank) for id in token]
+        self._key = host_backend().place(bytes(8))
+        counts = self._zeros(8 * self.route.local_experts + 4)
         self._view = counts, counts + 4 * self.route.local_experts, 0
-        self._ids = (self._place(_int64s(ids)), TOKENS, TOP_K, _INT64)
+        if not copies_counts:
+            self._view = 0, 0, 0
+        self._ids = (backend.place(_int64s(ids)), shape.tokens, shape.top_k, _INT64)
         x, rows, weights, slots = self._buffers()
         grad_x, grad_rows, grad_weights, grad_slots = self._buffers()
         self.operations = {
@@ -98,9 +133,11 @@ class Layer:
 
     def _buffers(self) -> list[tuple[int, int, int, int]]:
         """For tokens, for rows, for weights of tokens and for weights of rows."""
-        capacity = self.route.capacity
-        shapes = (TOKENS, HIDDEN), (capacity, HIDDEN), (TOKENS, TOP_K), (capacity, 1)
-        return [(self._place(bytes(4 * n * m)), n, m, _FLOAT32) for n, m in shapes]
+        shape, capacity = self.shape, self.route.capacity
+        size, code = (4, _FLOAT32) if shape.dtype == "float32" else (2, _BFLOAT16)
+        rows = (shape.tokens, shape.hidden, size, code), (capacity, shape.hidden, size, code)
+        weights = (shape.tokens, shape.top_k, 4, _FLOAT32), (capacity, 1, 4, _FLOAT32)
+        return [(self._zeros(n * m * size), n, m, code) for n, m, size, code in (*rows, *weights)]
 
     def _operation(self, verb: int, *matrices: tuple[int, int, int, int]) -> bytes:
         view = self._view if verb == DISPATCH else (0, 0, 0)

@@ -43,7 +43,7 @@ def _backend(device: str) -> _perf.Backend:
         address: int = kept[-1].unsafe_buffer_pointer()
         return address
 
-    return _perf.Backend(place, lambda: None)
+    return _perf.Backend(place, lambda size: place(bytes(size)), lambda: None)
 
 
 def _program(pairs: int, route: _core.Route) -> Callable[[], object]:
@@ -54,7 +54,7 @@ def _program(pairs: int, route: _core.Route) -> Callable[[], object]:
         return x
 
     x = jnp.ones((_perf.TOKENS, _perf.HIDDEN), jnp.float32)
-    ids = jnp.asarray(_perf.ids_of(route.comm.rank), jnp.int32)
+    ids = jnp.asarray(_perf.SMALL.ids(route.comm.rank), jnp.int32)
     weights = jnp.ones((_perf.TOKENS, _perf.TOP_K), jnp.float32)
     compiled = jax.jit(run)
     compiled(x, ids, weights).block_until_ready()
@@ -64,7 +64,7 @@ def _program(pairs: int, route: _core.Route) -> Callable[[], object]:
 def figures(comm: _core.Comm, device: str, options: _perf.Options) -> list[_perf.Figure]:
     """The row of JAX."""
     backend = _backend(device)
-    route = _core.Route(comm, _perf.EXPERTS, _perf.TOP_K, _perf.TOKENS)
+    route = _perf.SMALL.make_route(comm)
     pair = _perf.Case(
         "another dispatch and combine",
         (_perf.DISPATCH, _perf.COMBINE),

@@ -9,10 +9,11 @@ import torch
 
 from epx import _core, _perf, launch
 from epx import torch as ep
-from epx._perf import COMBINE, COMBINE_BACKWARD, DISPATCH, DISPATCH_BACKWARD, Case, Figure
+from epx._perf import COMBINE, COMBINE_BACKWARD, DISPATCH, DISPATCH_BACKWARD, Case, Figure, Shape
 
 _WITHOUT, _WITH = 25.0, 50.0  # us an op over C at most, without and with gradients
 _REPLAY = 2.0  # % that a replay may take longer
+_GRAPHS = [_perf.SMALL, Shape(128, 7168, 8, 256, "bfloat16"), Shape(8192, 7168, 8, 256, "bfloat16")]
 
 
 def version() -> str:
@@ -36,20 +37,26 @@ def _backend(device: str) -> _perf.Backend:
         kept.append(torch.frombuffer(bytearray(data or b"\0"), dtype=torch.uint8).to(device))
         return kept[-1].data_ptr()
 
-    return _perf.Backend(place, torch.cuda.synchronize)
+    def zeros(size: int) -> int:
+        kept.append(torch.zeros(max(size, 1), dtype=torch.uint8, device=device))
+        return kept[-1].data_ptr()
+
+    return _perf.Backend(place, zeros, torch.cuda.synchronize)
 
 
 class _Calls:
     """The calls of a layer by torch, for gradients if those are wanted."""
 
-    def __init__(self, route: _core.Route, device: str, wanted: bool) -> None:
+    def __init__(self, route: _core.Route, device: str, shape: Shape, wanted: bool) -> None:
         self.route = route
-        self.ids = torch.tensor(_perf.ids_of(route.comm.rank), device=device)
-        shape = _perf.TOKENS, _perf.HIDDEN
-        self.x = torch.randn(shape, device=device, requires_grad=wanted)
-        weights = torch.rand(_perf.TOKENS, _perf.TOP_K, device=device)
+        self.ids = torch.tensor(shape.ids(route.comm.rank), device=device)
+        dtype = getattr(torch, shape.dtype)
+        self.x = torch.randn(
+            shape.tokens, shape.hidden, device=device, dtype=dtype, requires_grad=wanted
+        )
+        weights = torch.rand(shape.tokens, shape.top_k, device=device)
         self.weights = weights.requires_grad_(wanted)
-        self.grad = torch.ones(shape, device=device)
+        self.grad = torch.ones_like(self.x)
         self.made = self.dispatch()
 
     def dispatch(self) -> tuple[torch.Tensor, torch.Tensor | None, ep.Routing]:
@@ -102,9 +109,9 @@ def _graph_of_torch(calls: _Calls) -> torch.cuda.CUDAGraph:
     return graph
 
 
-def _graph_of_c(comm: _core.Comm, backend: _perf.Backend) -> torch.cuda.CUDAGraph:
+def _graph_of_c(comm: _core.Comm, shape: Shape) -> torch.cuda.CUDAGraph:
     stream, graph = cast(Any, torch.cuda.Stream)(), torch.cuda.CUDAGraph()
-    layer = _perf.Layer(comm, backend, stream.cuda_stream)
+    layer = _perf.Layer(comm, _backend("cuda"), stream.cuda_stream, shape, copies_counts=False)
     layer.repeat((DISPATCH, COMBINE), 1)
     torch.cuda.synchronize()
     with torch.cuda.graph(graph, stream=stream):
@@ -112,13 +119,13 @@ def _graph_of_c(comm: _core.Comm, backend: _perf.Backend) -> torch.cuda.CUDAGrap
     return graph
 
 
-def _graph_figure(
-    comm: _core.Comm, backend: _perf.Backend, calls: _Calls, options: _perf.Options
-) -> Figure:
-    graphs = _graph_of_c(comm, backend), _graph_of_torch(calls)
+def _graph_figure(comm: _core.Comm, shape: Shape, options: _perf.Options) -> Figure:
+    calls = _Calls(shape.make_route(comm), "cuda", shape, False)
+    graphs = _graph_of_c(comm, shape), _graph_of_torch(calls)
     loops = [[_replay_us(g, options.repeats) for g in graphs] for _ in range(options.loops)]
     c, here = (min(column) for column in zip(*loops))
-    return Figure("torch", "graph of a layer", 2, c, here, (here / c - 1) * 100, _REPLAY, "%")
+    name = f"graph of {shape.tokens} tokens"
+    return Figure("torch", name, 2, c, here, (here / c - 1) * 100, _REPLAY, "%")
 
 
 def figures(comm: _core.Comm, device: str, options: _perf.Options) -> list[Figure]:
@@ -126,9 +133,9 @@ def figures(comm: _core.Comm, device: str, options: _perf.Options) -> list[Figur
     backend = _backend(device)
     stream = torch.cuda.current_stream().cuda_stream if device == "cuda" else 0
     layer = _perf.Layer(comm, backend, stream)
-    route = _core.Route(comm, _perf.EXPERTS, _perf.TOP_K, _perf.TOKENS)
-    plain, wanted = (_Calls(route, device, each) for each in (False, True))
+    route = _perf.SMALL.make_route(comm)
+    plain, wanted = (_Calls(route, device, _perf.SMALL, each) for each in (False, True))
     made = _perf.figures_of("torch", _cases(plain, wanted), layer, backend, options)
     if device == "cuda":
-        made.append(_graph_figure(comm, backend, plain, options))
+        made += [_graph_figure(comm, shape, options) for shape in _GRAPHS]
     return made

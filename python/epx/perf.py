@@ -10,9 +10,9 @@ repeats, because other programs on the machine only add to them. On a GPU a time
 is enqueued. The marks are for one rank on a quiet machine: ranks that share cores wait for each
 other.
 
-A row of JAX is what another dispatch and combine add to a program. A row ``graph of a layer`` has
-the times of a replay of a CUDA graph, and how much longer that with the ops of torch takes, in
-percent.
+A row of JAX is what another dispatch and combine add to a program. A row ``graph of N tokens`` has
+the times of a replay of a CUDA graph of route, dispatch and combine: as the C library has it alone,
+and how much longer that with the ops of torch takes, in percent.
 """
 
 from __future__ import annotations
