@@ -26,6 +26,7 @@ struct epx_python_comm {
     int64_t timeout_ms;
     MPI_Group group;
     MPI_Comm agreement; /* of glue_agree.c; MPI_COMM_NULL before the first arena */
+    int is_in_xla;      /* a handler of xla.c runs an operation on host memory */
 };
 
 /*

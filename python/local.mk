@@ -4,11 +4,13 @@
 python_modules = \
   python/epx/__init__.py \
   python/epx/_core.py \
+  python/epx/_jax_ops.py \
   python/epx/_perf.py \
   python/epx/_perf_jax.py \
   python/epx/_perf_torch.py \
   python/epx/_torch_ops.py \
   python/epx/_window.py \
+  python/epx/jax.py \
   python/epx/launch.py \
   python/epx/perf.py \
   python/epx/torch.py
@@ -32,17 +34,24 @@ python_sources = \
 EXTRA_DIST += \
   $(python_modules) \
   $(python_sources) \
+  python/xla.c \
   python/epx/py.typed \
   python/pyproject.toml \
   python/setup.py \
   python/tests/conftest.py \
   python/tests/dense.py \
+  python/tests/jax_here.py \
   python/tests/run_pytest.py \
+  python/tests/slots.py \
   python/tests/test_arena.py \
   python/tests/test_compile.py \
   python/tests/test_core.py \
   python/tests/test_errors.py \
   python/tests/test_gpu.py \
+  python/tests/test_jax.py \
+  python/tests/test_jax_distributed.py \
+  python/tests/test_jax_errors.py \
+  python/tests/test_jax_programs.py \
   python/tests/test_killed.py \
   python/tests/test_perf.py \
   python/tests/test_raise.py \
@@ -59,6 +68,9 @@ epxpy_DATA = python/epx/py.typed
 epxpy_LTLIBRARIES = python/_glue.la
 endif
 python__glue_la_SOURCES = $(python_sources)
-python__glue_la_CPPFLAGS = $(AM_CPPFLAGS) -D_POSIX_C_SOURCE=200809L
+if HAVE_XLA_FFI
+python__glue_la_SOURCES += python/xla.c
+endif
+python__glue_la_CPPFLAGS = $(AM_CPPFLAGS) $(XLA_FFI_CPPFLAGS) -D_POSIX_C_SOURCE=200809L
 python__glue_la_LIBADD = libepx.la $(MPI_LIBS) -ldl
 python__glue_la_LDFLAGS = -module -avoid-version -shared -export-symbols-regex '^epx_python_'

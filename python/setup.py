@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Compiles the glue against the EPX that pkg-config finds."""
 
+import os
 import shlex
 import subprocess
 from pathlib import Path
@@ -20,13 +21,31 @@ def pkg_config(option: str) -> list:
     return shlex.split(said.stdout)
 
 
+def xla_headers() -> list:
+    """The folder of xla/ffi/api/c_api.h: that of XLA_FFI_INCLUDE, else of the jax that is there."""
+    folder = os.environ.get("XLA_FFI_INCLUDE")
+    if folder is None:
+        try:
+            import jax
+        except ImportError:
+            print("epx: jax is not there, nor XLA_FFI_INCLUDE: epx.jax is left out")
+            return []
+        folder = jax.ffi.include_dir()
+    return [folder]
+
+
 LIBRARIES = pkg_config("--libs")
+XLA_HEADERS = xla_headers()
 setup(
     ext_modules=[
         Extension(
             "epx._glue",
-            sources=sorted(path.name for path in Path(__file__).parent.glob("glue*.c")),
+            sources=[
+                *sorted(path.name for path in Path(__file__).parent.glob("glue*.c")),
+                *(["xla.c"] if XLA_HEADERS else []),
+            ],
             depends=["glue.h", "glue_cuda.h"],
+            include_dirs=XLA_HEADERS,
             extra_compile_args=["-std=c11", "-D_POSIX_C_SOURCE=200809L", *pkg_config("--cflags")],
             extra_link_args=[*LIBRARIES, "-ldl"],
             runtime_library_dirs=[word[2:] for word in LIBRARIES if word.startswith("-L")],

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """EPX: expert parallelism for mixture-of-experts models, over MPI.
 
-``epx.Comm`` and ``epx.Route`` need neither torch nor jax; ``epx.torch`` imports torch when it is
-asked for. Every error is an ``epx.EPXError``.
+``epx.Comm`` and ``epx.Route`` need neither torch nor jax; ``epx.torch`` imports torch, and
+``epx.jax`` imports jax, when they are asked for. Every error is an ``epx.EPXError``.
 """
 
 from __future__ import annotations

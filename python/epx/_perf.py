@@ -111,9 +111,9 @@ class Layer:
         copies_counts: bool = True,
     ) -> None:
         self.shape, self.route = shape, shape.make_route(comm)
-        self._zeros, self._stream = backend.zeros, stream
+        self._host, self._zeros, self._stream = host_backend(), backend.zeros, stream
         ids = [id for token in shape.ids(comm.rank) for id in token]
-        self._key = host_backend().place(bytes(8))
+        self._key = self._host.place(bytes(8))
         counts = self._zeros(8 * self.route.local_experts + 4)
         self._view = counts, counts + 4 * self.route.local_experts, 0
         if not copies_counts:

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What torch.distributed wants to know, from MPI: for programs that mpiexec or srun starts."""
+"""What torch.distributed and jax.distributed want to know, from MPI: for programs that mpiexec or
+srun starts."""
 
 from __future__ import annotations
 
 import os
 import socket
+from typing import Any
 
 from epx import _core
 
@@ -31,6 +33,30 @@ def _free_port() -> int:
         return port
 
 
+def _first_ranks(address: str, port: str, size: int) -> list[str]:
+    """The address and the port of rank 0."""
+    mine = f"{address} {port}".encode().ljust(_ADDRESS_BYTES, b"\0")
+    return _core.gather(mine, size)[0].rstrip(b"\0").decode().split()
+
+
+def jax_arguments() -> dict[str, Any]:
+    """The arguments of jax.distributed.initialize: one process a rank, with one GPU each.
+
+    Collective over MPI_COMM_WORLD. The GPU is the one of this rank's number on its node, of those
+    that CUDA_VISIBLE_DEVICES leaves.
+    """
+    rank, size = _core.world()
+    address, port = _first_ranks(socket.gethostname(), str(_free_port()), size)
+    visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    local = local_rank()
+    return {
+        "coordinator_address": f"{address}:{port}",
+        "num_processes": size,
+        "process_id": rank,
+        "local_device_ids": [local % len(visible) if visible else local],
+    }
+
+
 def environment() -> dict[str, str]:
     """Set RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, and return them.
 
@@ -41,8 +67,7 @@ def environment() -> dict[str, str]:
     local = _core.node_rank()
     address = os.environ.get("MASTER_ADDR", socket.gethostname())
     port = os.environ.get("MASTER_PORT") or str(_free_port())
-    mine = f"{address} {port}".encode().ljust(_ADDRESS_BYTES, b"\0")
-    first = _core.gather(mine, size)[0].rstrip(b"\0").decode().split()
+    first = _first_ranks(address, port, size)
     values = {
         "RANK": str(rank),
         "WORLD_SIZE": str(size),

@@ -36,11 +36,10 @@ def pytest_pyfunc_call(pyfuncitem):
 
 
 def take_gpu():
-    """Makes a GPU of the node this rank's, and tensors' default, if the run is about GPUs."""
-    if not os.environ.get("EPX_MEMORY", "").startswith("cuda"):
+    """Makes a GPU of the node this rank's, and torch's default, if the run is about GPUs."""
+    torch = sys.modules.get("torch")
+    if torch is None or not os.environ.get("EPX_MEMORY", "").startswith("cuda"):
         return
-    import torch
-
     torch.cuda.set_device(launch.local_rank() % torch.cuda.device_count())
     torch.set_default_device("cuda")
 

@@ -4,7 +4,10 @@
 from typing import NamedTuple
 
 import torch
+from slots import expert_rows, first_expert, num_tokens, rank_rows
 from torch import Tensor
+
+__all__ = ["Tokens", "expert_rows", "first_expert", "layer", "num_tokens", "rank_rows", "tokens_of"]
 
 
 class Tokens(NamedTuple):
@@ -30,49 +33,6 @@ def tokens_of(rank: int, shape: tuple[int, int, int, int], seed: int = 1) -> Tok
         weights = torch.randint(1, 5, (num, top_k), generator=made).float() / 4
         grad = torch.randint(-2, 3, (num, hidden), generator=made).double()
     return Tokens(*(each.to(torch.get_default_device()) for each in (x, ids, weights, grad)))
-
-
-def num_tokens(rank: int) -> int:
-    """T differs by rank, and is 0 on rank 1."""
-    return 0 if rank == 1 else 5 + 3 * rank
-
-
-def first_expert(rank: int, experts: int, ranks: int) -> int:
-    return rank * experts // ranks
-
-
-def expert_rows(every: list[Tokens], local: range, alignment: int) -> tuple[list, list, list]:
-    """What a rank receives in expert-major: a list of (rank, token, choice) or None for padding;
-    counts; offsets."""
-    rows, counts, offsets = [], [], []
-    for expert in local:
-        slab = [
-            (rank, token, choice)
-            for rank, tokens in enumerate(every)
-            for token, row in enumerate(tokens.ids.tolist())
-            for choice, named in enumerate(row)
-            if named == expert
-        ]
-        offsets.append(len(rows))
-        counts.append(len(slab))
-        rows += slab + [None] * (-len(slab) % alignment)
-    return rows, counts, [*offsets, len(rows)]
-
-
-def rank_rows(every: list[Tokens], local: range) -> tuple[list, list, list]:
-    """The same in rank-major: a list of (rank, token, local experts); counts; offsets by rank."""
-    rows, offsets = [], [0]
-    counts = [0] * len(local)
-    for rank, tokens in enumerate(every):
-        for token, row in enumerate(tokens.ids.tolist()):
-            experts = [local.index(named) if named in local else -1 for named in row]
-            for expert in experts:
-                if expert >= 0:
-                    counts[expert] += 1
-            if any(expert >= 0 for expert in experts):
-                rows.append((rank, token, experts))
-        offsets.append(len(rows))
-    return rows, counts, offsets
 
 
 def layer(x: Tensor, ids: Tensor, weights: Tensor, matrices: Tensor) -> Tensor:

@@ -21,8 +21,8 @@ set -- --config pyproject.toml --no-cache --quiet ../examples/python
 "$PYTHON" -m ruff format --diff "$@" || status=1
 "$PYTHON" -m ruff check --no-cache --quiet . || status=1
 "$PYTHON" -m ruff format --no-cache --diff --quiet . || status=1
-"$PYTHON" -c 'import torch' 2>/dev/null || {
-    echo "lint_python: types are not checked, $PYTHON has no torch"
+"$PYTHON" -c 'import jax, torch' 2>/dev/null || {
+    echo "lint_python: types are not checked, $PYTHON lacks jax or torch"
     exit $status
 }
 "$PYTHON" -m mypy --cache-dir "$work" || status=1

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Dispatch and combine as functions of JAX, with gradients.
+
+    rows, row_weights, routing = epx.jax.dispatch(x, ids, weights, route)
+    y = experts(rows, epx.jax.group_sizes(routing))
+    out = epx.jax.combine(y, routing, row_weights)
+
+They work under jit, grad, scan, checkpoint and shard_map, in programs of one device a process and
+in those of jax.distributed, there inside shard_map. Every rank runs the same program. Import this
+module before JAX makes its first array: it has programs on the CPU run in the order of their calls.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.extend.core import get_opaque_trace_state
+
+from epx import _jax_ops as ops
+from epx._core import Code, EPXError, Route, routes
+
+__all__ = ["Routing", "combine", "dispatch", "error_code", "group_sizes"]
+
+jax.config.update("jax_cpu_enable_async_dispatch", False)
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["ids", "key", "counts", "offsets", "row_experts"],
+    meta_fields=["index", "capacity"],
+)
+@dataclass(frozen=True)
+class Routing:
+    """Where the rows of one dispatch are: a pytree. Any number of them may live on one route.
+
+    ``ids`` int32 or int64 [T, K]; ``key`` names the routing to the library; ``counts`` int32 [L]:
+    rows of each local expert (in rank-major: pairs); ``offsets`` int32: first row of each local
+    expert [L+1], in rank-major that of each source rank [R+1]; its last element is the number of
+    rows. ``row_experts`` int32, in rank-major [capacity, K]: the local experts of each row or -1;
+    else [0, K]. Static: ``index`` of the route, and ``capacity``, rows of the dispatch.
+    """
+
+    ids: Array
+    key: Array
+    counts: Array
+    offsets: Array
+    row_experts: Array
+    index: int
+    capacity: int
+
+    @property
+    def route(self) -> Route:
+        """The route, if it is not freed."""
+        return _route(self.index)
+
+
+def _route(index: int) -> Route:
+    route = routes.get(index)
+    if route is None:
+        raise EPXError(Code.ROUTE, "the route is freed")
+    return route
+
+
+def _manual_axes(ranks: int) -> tuple[str, ...]:
+    """The axes of the shard_map around; refuses programs that have not one device a process."""
+    mesh = jax.sharding.get_abstract_mesh()
+    axes = tuple(mesh.manual_axes)
+    processes = jax.process_count()
+    if processes > 1 and not axes:
+        raise EPXError(
+            Code.UNSUPPORTED,
+            f"JAX has {processes} processes: call this inside shard_map, where arrays are those of "
+            "one rank",
+        )
+    if axes and mesh.size > processes:
+        raise EPXError(
+            Code.UNSUPPORTED,
+            f"a mesh of {mesh.size} devices, and JAX has {processes} processes: want one device a "
+            "process",
+        )
+    return axes
+
+
+def _place(route: Route, capacity: int) -> ops.Place:
+    ranks = route.comm.size
+    return ops.Place(
+        route.index,
+        capacity,
+        route.local_experts,
+        route.top_k,
+        ranks,
+        route.layout == "rank",
+        ranks > 1 and not route.comm.on_device,
+        _manual_axes(ranks),
+    )
+
+
+_last: list[Any] = [None, None]  # the trace that the latest call was in, and its tie
+
+
+def _take_tie(place: ops.Place) -> Array:
+    """The tie of the call before this one, if it was in the same trace."""
+    if place.has_tie and _last[0] == get_opaque_trace_state(convention="flax"):
+        tie: Array = _last[1]
+        return tie
+    return ops.varying(ops.first_tie(place.has_tie), place.axes)
+
+
+def _leave_tie(place: ops.Place, tie: Array) -> None:
+    # jax.checking_leaks, which is for debugging, takes what is kept here for a leak.
+    if place.has_tie and not jax.config.jax_check_tracer_leaks:  # type: ignore[attr-defined]
+        _last[:] = get_opaque_trace_state(convention="flax"), tie
+
+
+def _check(name: str, value: Array, shape: tuple[int, ...]) -> None:
+    if value.ndim != len(shape):
+        raise EPXError(
+            Code.COUNT, f"{name} has {value.ndim} dimensions, want {len(shape)}: {list(shape)}"
+        )
+    if value.shape != shape:
+        raise EPXError(Code.COUNT, f"{name} is {list(value.shape)}, want {list(shape)}")
+
+
+def _check_float32(name: str, value: Array) -> None:
+    if value.dtype != np.float32:
+        raise EPXError(Code.TYPE, f"{name} is of type {value.dtype}, want float32")
+
+
+def _check_tokens(x: Array, ids: Array, weights: Array | None, route: Route) -> None:
+    if x.ndim != 2:
+        raise EPXError(Code.COUNT, f"x has {x.ndim} dimensions, want 2")
+    if x.dtype not in ops.SENT:
+        raise EPXError(Code.TYPE, f"x is of type {x.dtype}, which cannot be sent")
+    if x.shape[0] > route.max_tokens:
+        raise EPXError(
+            Code.COUNT, f"{x.shape[0]} tokens, and max_tokens of the route is {route.max_tokens}"
+        )
+    if ids.dtype not in (np.int32, np.int64):
+        raise EPXError(Code.TYPE, f"ids is of type {ids.dtype}, want int32 or int64")
+    _check("ids", ids, (x.shape[0], route.top_k))
+    if weights is not None:
+        _check_float32("weights", weights)
+        _check("weights", weights, (x.shape[0], route.top_k))
+
+
+def _routing(ids: Array, made: tuple[Array, ...], route: Route, place: ops.Place) -> Routing:
+    """The library gives rows of each rank for offsets, and in the rows that nothing arrived in no
+    experts at all; without room, the rows of all ranks may be more than there are."""
+    key, info, row_experts = made
+    counts, offsets = info[: route.local_experts], info[route.local_experts :]
+    if place.is_rank_major:
+        offsets = jnp.minimum(jnp.cumsum(offsets), place.capacity).astype(jnp.int32)
+        used = lax.iota(jnp.int32, place.capacity)[:, None] < offsets[-1]
+        row_experts = jnp.where(used, row_experts, -1)
+    return Routing(ids, key, counts, offsets, row_experts, route.index, place.capacity)
+
+
+def dispatch(
+    x: Array, ids: Array, weights: Array | None, route: Route
+) -> tuple[Array, Array | None, Routing]:
+    """Send every token to the ranks of its experts: EPX_Dispatch(3). Collective.
+
+    ``x`` [T, H], floating, fp8 or uint8, T at most max_tokens of the route, 0 too; ``ids`` [T, K]
+    int32 or int64, experts or -1 for none; ``weights`` [T, K] float32, or None on all ranks. T may
+    differ by rank where each process has a program of its own. All are in the memory that the
+    communicator is for.
+
+    Returns rows [capacity, H] of the dtype of ``x``, where capacity is that of the route when the
+    program is traced; their weights, float32 [capacity], in rank-major [capacity, K], or None; and
+    the Routing. Rows from ``routing.offsets[-1]`` on are not written, and may be NaN, unless the
+    route has ``zero_unused``.
+
+    Raises EPXError when traced: Code.COUNT for a wrong shape, TYPE for a wrong dtype, ROUTE for a
+    freed route, UNSUPPORTED under vmap, or outside of shard_map where JAX has several processes.
+    What is found when the program runs is an error of JAX, of which error_code() tells the code:
+    TRUNCATE on all ranks where a rank lacks room, ARG on the rank that has a bad id, ROUTE for a
+    route freed since. On a GPU TRUNCATE and ARG are raised by ``Comm.check()``. Gradients: of
+    ``x``, if its dtype can be added, and of ``weights``.
+    """
+    _route(route.index)
+    x, ids = jnp.asarray(x), jnp.asarray(ids)
+    weights = None if weights is None else jnp.asarray(weights)
+    _check_tokens(x, ids, weights, route)
+    place = _place(route, route.capacity)
+    if x.dtype not in ops.SUMMED:
+        x = ops.refuse_gradient(x)
+    given = (x, ids, ops.none() if weights is None else weights)
+    x, ids, weights_or_none = (ops.varying(one, place.axes) for one in given)
+    rows, row_weights, tie, *made = ops.dispatch(place, x, ids, weights_or_none, _take_tie(place))
+    _leave_tie(place, tie)
+    routing = _routing(ids, tuple(made), route, place)
+    return rows, None if weights is None else row_weights, routing
+
+
+def combine(y: Array, routing: Routing, row_weights: Array | None = None) -> Array:
+    """Bring rows home and sum them for each token: EPX_Combine(3). Collective.
+
+    ``y`` [capacity, H], float16, bfloat16, float32 or float64, a row where dispatch has one;
+    ``row_weights`` float32 [capacity], by which rows are multiplied before they are added, or None.
+
+    Returns [T, H]; a token without experts gets zeros. The order of the sums is fixed.
+
+    Raises EPXError as dispatch does. Gradients: of ``y`` and of ``row_weights``.
+    """
+    route = routing.route
+    y = jnp.asarray(y)
+    if y.ndim != 2:
+        raise EPXError(Code.COUNT, f"y has {y.ndim} dimensions, want 2")
+    _check("y", y, (routing.capacity, y.shape[1]))
+    if y.dtype not in ops.SUMMED:
+        raise EPXError(Code.TYPE, f"y is of type {y.dtype}, which cannot be added")
+    if row_weights is not None:
+        row_weights = jnp.asarray(row_weights)
+        _check_float32("row_weights", row_weights)
+        _check("row_weights", row_weights, (routing.capacity,))
+    place = _place(route, routing.capacity)
+    given = (y, routing.ids, ops.none() if row_weights is None else row_weights, routing.key)
+    out, tie = ops.combine(
+        place, *(ops.varying(one, place.axes) for one in given), _take_tie(place)
+    )
+    _leave_tie(place, tie)
+    return out
+
+
+def group_sizes(routing: Routing) -> Array:
+    """Rows of each local expert, padding included: int32 [L], the sizes of jax.lax.ragged_dot.
+
+    Routings in expert-major have them. ragged_dot gives zeros for rows past their sum. Others
+    must not let those reach the loss: they may be NaN, and then so is their product
+    with a zero, in gradients too. ``zero_unused`` of the route zeroes them.
+    """
+    if routing.route.layout != "expert":
+        raise EPXError(Code.ARG, "group_sizes wants a routing in expert-major")
+    return jnp.diff(routing.offsets)
+
+
+def error_code(error: BaseException) -> Code | None:
+    """EPX's code of an error, an EPXError or one that JAX raised; None if EPX has no part in it."""
+    if isinstance(error, EPXError):
+        return error.code
+    found = re.search(r"EPX_ERR_([A-Z_]+): ", str(error))
+    return Code[found[1]] if found and found[1] in Code.__members__ else None

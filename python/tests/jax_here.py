@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The device that the tests of JAX run on, and a layer to run there.
+
+EPX_MEMORY=cuda:device puts all arrays on a GPU: this rank's, if there are several.
+"""
+
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import slots
+
+from epx import launch
+
+ON_GPU = os.environ.get("EPX_MEMORY", "").startswith("cuda")
+if ON_GPU:
+    gpus = len(list(Path("/dev").glob("nvidia[0-9]*"))) or 1
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", str(launch.local_rank() % gpus))
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
+import jax
+import jax.numpy as jnp
+
+import epx.jax as ep
+
+jax.config.update("jax_platforms", "cuda" if ON_GPU else "cpu")
+
+H, K, MAX_TOKENS = 6, 3, 20
+
+
+class Tokens(NamedTuple):
+    x: np.ndarray  # [T, H] float64
+    ids: np.ndarray  # [T, K] int32
+    weights: np.ndarray  # [T, K] float32
+    grad: np.ndarray  # [T, H] float64, that of the sums
+
+
+class Dense(NamedTuple):
+    out: np.ndarray
+    x: np.ndarray  # these three are gradients
+    weights: np.ndarray
+    matrices: np.ndarray
+
+
+def tokens_of(rank, experts, seed=1, num=None, hidden=H):
+    """The tokens of a rank, small integers; some ids are -1, and token 1 names one expert."""
+    num = slots.num_tokens(rank) if num is None else num
+    made = np.random.default_rng(1000 * seed + rank)
+    ids = made.integers(0, experts, (num, K)).astype(np.int32)
+    ids[made.random((num, K)) < 0.15] = -1
+    if num > 1:
+        ids[1, :] = ids[1, 0]
+    x = made.integers(-4, 5, (num, hidden)).astype(np.float64)
+    weights = made.integers(1, 5, (num, K)).astype(np.float32) / 4
+    return Tokens(x, ids, weights, made.integers(-2, 3, (num, hidden)).astype(np.float64))
+
+
+def every_rank(comm, experts, seed=1, num=None, hidden=H):
+    return [tokens_of(rank, experts, seed, num, hidden) for rank in range(comm.size)]
+
+
+def local_of(route):
+    return range(route.first_expert, route.first_expert + route.local_experts)
+
+
+def matrices_of(experts, hidden=H):
+    return np.random.default_rng(7).normal(size=(experts, hidden, hidden)) / 4
+
+
+def dense_layer(tokens, matrices):
+    """The sum over choices of weight * tanh(x @ matrix of the expert), and the gradients of
+    sum(out * grad), by hand."""
+    out, grad_x = np.zeros_like(tokens.x), np.zeros_like(tokens.x)
+    grad_weights, grad_matrices = np.zeros(tokens.weights.shape), np.zeros_like(matrices)
+    for token, choice in zip(*np.nonzero(tokens.ids >= 0)):
+        expert, weight = tokens.ids[token, choice], float(tokens.weights[token, choice])
+        y = np.tanh(tokens.x[token] @ matrices[expert])
+        slope = weight * tokens.grad[token] * (1 - y * y)
+        out[token] += weight * y
+        grad_weights[token, choice] = tokens.grad[token] @ y
+        grad_x[token] += matrices[expert] @ slope
+        grad_matrices[expert] += np.outer(tokens.x[token], slope)
+    return Dense(out, grad_x, grad_weights, grad_matrices)
+
+
+def apply_experts(rows, row_weights, routing, matrices):
+    """The local experts by the Routing alone; in rank-major they also weight the rows."""
+    slot = jnp.arange(len(rows))[:, None]
+    clean = jnp.where(slot < routing.offsets[-1], rows, 0)
+    y = jnp.zeros_like(rows)
+    for expert in range(len(matrices)):
+        made = jnp.tanh(clean @ matrices[expert])
+        if routing.route.layout == "expert":
+            here = (routing.offsets[expert] <= slot) & (slot < routing.offsets[expert + 1])
+            y = y + jnp.where(here, made, 0)
+            continue
+        for choice in range(K):
+            here = routing.row_experts[:, choice, None] == expert
+            weight = jnp.where(here, row_weights[:, choice, None], 0).astype(rows.dtype)
+            y = y + weight * made
+    return jnp.where(slot < routing.offsets[-1], y, 0)
+
+
+def sparse_layer(x, ids, weights, route, matrices):
+    rows, row_weights, routing = ep.dispatch(x, ids, weights, route)
+    y = apply_experts(rows, row_weights, routing, matrices)
+    return ep.combine(y, routing, row_weights if route.layout == "expert" else None)
+
+
+def arrays(tokens, dtype=jnp.float32):
+    return (
+        jnp.asarray(tokens.x, dtype),
+        jnp.asarray(tokens.ids),
+        jnp.asarray(tokens.weights),
+        jnp.asarray(tokens.grad, dtype),
+    )
+
+
+@contextmanager
+def x64(is_on):
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", is_on)
+    try:
+        yield
+    finally:
+        jax.config.update("jax_enable_x64", before)
+
+
+def near(got, wanted, dtype=jnp.float32):
+    bound = {"float64": 1e-6, "float32": 1e-4, "float16": 2e-2, "bfloat16": 0.15}[
+        np.dtype(dtype).name
+    ]
+    np.testing.assert_allclose(
+        np.asarray(got, np.float64), wanted, rtol=bound, atol=3 * bound, strict=True
+    )
+
+
+def same(got, wanted):
+    np.testing.assert_array_equal(np.asarray(got, np.float64), np.asarray(wanted, np.float64))
