@@ -156,12 +156,12 @@ static XLA_FFI_Error *error_of(const XLA_FFI_CallFrame *frame, int code)
 /* XLA asks for this once when it registers a handler. */
 static int is_query(const XLA_FFI_CallFrame *frame, int on_device)
 {
-    XLA_FFI_Extension_Base *extension = frame->extension_start;
+    const XLA_FFI_Metadata_Extension *extension = (const void *)frame->extension_start;
     XLA_FFI_Metadata *metadata;
 
-    if (!extension || extension->type != XLA_FFI_Extension_Metadata)
+    if (!extension || extension->extension_base.type != XLA_FFI_Extension_Metadata)
         return 0;
-    metadata = ((XLA_FFI_Metadata_Extension *)extension)->metadata;
+    metadata = extension->metadata;
     metadata->api_version.major_version = XLA_FFI_API_MAJOR;
     metadata->api_version.minor_version = XLA_FFI_API_MINOR;
     metadata->traits = on_device ? XLA_FFI_HANDLER_TRAITS_COMMAND_BUFFER_COMPATIBLE : 0;
