@@ -3,11 +3,13 @@
 # an installed EPX.
 python_modules = \
   python/epx/__init__.py \
+  python/epx/_comm.py \
   python/epx/_core.py \
   python/epx/_jax_ops.py \
   python/epx/_perf.py \
   python/epx/_perf_jax.py \
   python/epx/_perf_torch.py \
+  python/epx/_route.py \
   python/epx/_torch_ops.py \
   python/epx/_window.py \
   python/epx/jax.py \

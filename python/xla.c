@@ -11,10 +11,10 @@
  * call that routes by itself is right in all of these. So on a device every combine and every
  * backward routes again.
  *
- * Order. All ranks must run the operations in one order. On a device the stream gives it. On the
- * host XLA runs calls that do not depend on each other in several threads, in another order each
- * time: jax.py makes a call depend on the one before it. Where it cannot, two calls may meet here,
- * and the second is an error.
+ * Order. All ranks must run the operations in one order. On the host XLA runs calls that do not
+ * depend on each other in several threads, in another order each time; in a CUDA graph it runs them
+ * at the same time. So jax.py makes a call depend on the one before it. Where it cannot, two calls
+ * of the host may meet here, and the second is an error.
  */
 #include "glue.h"
 

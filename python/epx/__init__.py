@@ -10,20 +10,19 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-from epx._core import Code, Comm, EPXError, Reserved, Route, Stats
+from epx._comm import Comm, Reserved, Stats
+from epx._core import Code, EPXError
+from epx._route import Route
 
 __all__ = ["Code", "Comm", "EPXError", "Reserved", "Route", "Stats"]
 
-_NEEDS = {"torch": "torch", "jax": "jax"}
+_MODULES = ("jax", "launch", "torch")
 
 
 def __getattr__(name: str) -> ModuleType:
-    if name == "launch":
-        return importlib.import_module("epx.launch")
-    if name not in _NEEDS:
+    if name not in _MODULES:
         raise AttributeError(f"module 'epx' has no attribute {name!r}")
     try:
         return importlib.import_module(f"epx.{name}")
     except ModuleNotFoundError as error:
-        what = "EPX has no ops for it yet" if error.name == f"epx.{name}" else str(error)
-        raise ImportError(f"epx.{name} cannot be had: {what}", name=error.name) from error
+        raise ImportError(f"epx.{name} cannot be had: {error}", name=error.name) from error

@@ -2,9 +2,10 @@
 """The four operations as calls of XLA's foreign function interface, with gradients.
 
 On host memory XLA runs calls that do not depend on each other in several threads, in an order that
-may differ by rank. So a call takes a tie, a value without meaning, and returns it: it runs after
-the call that the tie came from. Gradients take ties in reverse order, and each backward comes after
-the operation itself. A stream of a GPU has an order: there is no tie.
+may differ by rank, and in a CUDA graph at the same time. So a call takes a tie, a value without
+meaning, and returns it: it runs after the call that the tie came from. Gradients take ties in
+reverse order, and each backward comes after the operation itself. On the host a rank that is alone
+has no ties.
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from epx import _core
+from epx._comm import Comm
+from epx._route import Route
 
 TOKENS, HIDDEN, TOP_K, EXPERTS = 4, 8, 2, 4
 DISPATCH, COMBINE, DISPATCH_BACKWARD, COMBINE_BACKWARD = range(4)
@@ -32,11 +34,11 @@ class Shape(NamedTuple):
             for t in range(self.tokens)
         ]
 
-    def make_route(self, comm: _core.Comm) -> _core.Route:
+    def make_route(self, comm: Comm) -> Route:
         """A route with room for what these ids give if they are even, else for the worst case."""
         even = self.experts % comm.size == self.tokens * self.top_k % self.experts == 0
         capacity = self.tokens * self.top_k + self.experts if even else None
-        return _core.Route(comm, self.experts, self.top_k, self.tokens, capacity=capacity)
+        return Route(comm, self.experts, self.top_k, self.tokens, capacity=capacity)
 
 
 SMALL = Shape()
@@ -104,7 +106,7 @@ class Layer:
 
     def __init__(
         self,
-        comm: _core.Comm,
+        comm: Comm,
         backend: Backend,
         stream: int = 0,
         shape: Shape = SMALL,

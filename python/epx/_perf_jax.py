@@ -11,8 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from epx import _core, _perf, launch
+from epx import _perf, launch
 from epx import jax as ep
+from epx._comm import Comm
+from epx._route import Route
 
 _AT_MOST = 2.0  # us an op over C
 _FEWER, _MORE = 8, 8  # pairs of the shorter program, and how many the longer one has more
@@ -46,7 +48,7 @@ def _backend(device: str) -> _perf.Backend:
     return _perf.Backend(place, lambda size: place(bytes(size)), lambda: None)
 
 
-def _program(pairs: int, route: _core.Route) -> Callable[[], object]:
+def _program(pairs: int, route: Route) -> Callable[[], object]:
     def run(x: Any, ids: Any, weights: Any) -> Any:
         for _ in range(pairs):
             rows, row_weights, routing = ep.dispatch(x, ids, weights, route)
@@ -61,7 +63,7 @@ def _program(pairs: int, route: _core.Route) -> Callable[[], object]:
     return lambda: compiled(x, ids, weights).block_until_ready()
 
 
-def figures(comm: _core.Comm, device: str, options: _perf.Options) -> list[_perf.Figure]:
+def figures(comm: Comm, device: str, options: _perf.Options) -> list[_perf.Figure]:
     """The row of JAX."""
     backend = _backend(device)
     route = _perf.SMALL.make_route(comm)

@@ -7,9 +7,11 @@ from typing import Any, cast
 
 import torch
 
-from epx import _core, _perf, launch
+from epx import _perf, launch
 from epx import torch as ep
+from epx._comm import Comm
 from epx._perf import COMBINE, COMBINE_BACKWARD, DISPATCH, DISPATCH_BACKWARD, Case, Figure, Shape
+from epx._route import Route
 
 _WITHOUT, _WITH = 25.0, 50.0  # us an op over C at most, without and with gradients
 _REPLAY = 2.0  # % that a replay may take longer
@@ -47,7 +49,7 @@ def _backend(device: str) -> _perf.Backend:
 class _Calls:
     """The calls of a layer by torch, for gradients if those are wanted."""
 
-    def __init__(self, route: _core.Route, device: str, shape: Shape, wanted: bool) -> None:
+    def __init__(self, route: Route, device: str, shape: Shape, wanted: bool) -> None:
         self.route = route
         self.ids = torch.tensor(shape.ids(route.comm.rank), device=device)
         dtype = getattr(torch, shape.dtype)
@@ -109,7 +111,7 @@ def _graph_of_torch(calls: _Calls) -> torch.cuda.CUDAGraph:
     return graph
 
 
-def _graph_of_c(comm: _core.Comm, shape: Shape) -> torch.cuda.CUDAGraph:
+def _graph_of_c(comm: Comm, shape: Shape) -> torch.cuda.CUDAGraph:
     stream, graph = cast(Any, torch.cuda.Stream)(), torch.cuda.CUDAGraph()
     layer = _perf.Layer(comm, _backend("cuda"), stream.cuda_stream, shape, copies_counts=False)
     layer.repeat((DISPATCH, COMBINE), 1)
@@ -119,7 +121,7 @@ def _graph_of_c(comm: _core.Comm, shape: Shape) -> torch.cuda.CUDAGraph:
     return graph
 
 
-def _graph_figure(comm: _core.Comm, shape: Shape, options: _perf.Options) -> Figure:
+def _graph_figure(comm: Comm, shape: Shape, options: _perf.Options) -> Figure:
     calls = _Calls(shape.make_route(comm), "cuda", shape, False)
     graphs = _graph_of_c(comm, shape), _graph_of_torch(calls)
     loops = [[_replay_us(g, options.repeats) for g in graphs] for _ in range(options.loops)]
@@ -128,7 +130,7 @@ def _graph_figure(comm: _core.Comm, shape: Shape, options: _perf.Options) -> Fig
     return Figure("torch", name, 2, c, here, (here / c - 1) * 100, _REPLAY, "%")
 
 
-def figures(comm: _core.Comm, device: str, options: _perf.Options) -> list[Figure]:
+def figures(comm: Comm, device: str, options: _perf.Options) -> list[Figure]:
     """The rows of torch."""
     backend = _backend(device)
     stream = torch.cuda.current_stream().cuda_stream if device == "cuda" else 0

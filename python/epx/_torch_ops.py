@@ -12,7 +12,9 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from epx._core import Code, Comm, EPXError, Route, routes, run, start
+from epx._comm import Comm
+from epx._core import Code, EPXError, run, start
+from epx._route import Route, routes
 from epx._window import receive_buffer
 
 DISPATCH, COMBINE, DISPATCH_BACKWARD, COMBINE_BACKWARD = range(4)

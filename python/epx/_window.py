@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
-from epx._core import Comm, _lib
+from epx._comm import Comm
+from epx._core import _lib
 
 _take = _lib.epx_python_tensor
 _take.argtypes = (ctypes.c_int, ctypes.c_int64)

@@ -24,7 +24,8 @@ from jax import Array, lax
 from jax.extend.core import get_opaque_trace_state
 
 from epx import _jax_ops as ops
-from epx._core import Code, EPXError, Route, routes
+from epx._core import Code, EPXError
+from epx._route import Route, routes
 
 __all__ = ["Routing", "combine", "dispatch", "error_code", "group_sizes"]
 
@@ -97,7 +98,7 @@ def _place(route: Route, capacity: int) -> ops.Place:
         route.top_k,
         ranks,
         route.layout == "rank",
-        ranks > 1 and not route.comm.on_device,
+        ranks > 1 or route.comm.on_device,
         _manual_axes(ranks),
     )
 

@@ -25,6 +25,7 @@ import sys
 from typing import Any
 
 from epx import _core
+from epx._comm import Comm
 from epx._perf import Figure, Options
 
 
@@ -55,7 +56,7 @@ def _arguments(words: list[str] | None) -> argparse.Namespace:
     return arguments
 
 
-def _machine(comm: _core.Comm, arguments: argparse.Namespace) -> dict[str, object]:
+def _machine(comm: Comm, arguments: argparse.Namespace) -> dict[str, object]:
     return {
         "ranks": comm.size,
         "transport": comm.hint("transport"),
@@ -94,7 +95,7 @@ def main(words: list[str] | None = None) -> int:
         if module is None:
             continue
         module.prepare(arguments.device)
-        with _core.Comm(**memory) as comm:
+        with Comm(**memory) as comm:
             head = _machine(comm, arguments) | head | {name: module.version()}
             options = Options(arguments.repeats, arguments.loops)
             figures += module.figures(comm, arguments.device, options)

@@ -25,7 +25,9 @@ from torch.autograd.function import once_differentiable
 
 from epx import _core
 from epx import _torch_ops as ops
-from epx._core import Code, Comm, EPXError, Route
+from epx._comm import Comm
+from epx._core import Code, EPXError
+from epx._route import Route
 
 __all__ = ["Routing", "Work", "combine", "combine_start", "dispatch", "dispatch_start"]
 

@@ -26,6 +26,7 @@ import jax.numpy as jnp
 import epx.jax as ep
 
 jax.config.update("jax_platforms", "cuda" if ON_GPU else "cpu")
+jax.config.update("jax_default_matmul_precision", "highest")  # no TF32
 
 H, K, MAX_TOKENS = 6, 3, 20
 

@@ -12,7 +12,7 @@ import torch
 from windows import expect, take
 
 import epx
-from epx import Code, _core, _window
+from epx import Code, _comm, _core, _window
 
 left = []  # what lives when Python exits
 
@@ -126,7 +126,7 @@ def test_cycles_are_collected_before_closing():
 def pool_functions(comm):
     """What torch's pool on GPUs calls; here over the host's memory."""
     index = ctypes.c_int(-1)
-    code = _core._pool(comm._index, index)
+    code = _comm._pool(comm._index, index)
     if code:
         _core._raise(code)
     allocate = getattr(_core._lib, f"epx_python_pool_{index.value}")

@@ -48,7 +48,7 @@ def layer_of_torch(comm):
 
     torch.set_num_threads(1)
     route = epx.Route(comm, experts=4, top_k=2, max_tokens=4)
-    ids = torch.tensor(_perf.ids_of(comm.rank))
+    ids = torch.tensor(_perf.SMALL.ids(comm.rank))
     x, weights = torch.ones(4, 8, requires_grad=True), torch.ones(4, 2, requires_grad=True)
 
     def step():

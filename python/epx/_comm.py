@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Communicators: which ranks, their memory, what they tell."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import operator
+import sys
+import threading
+from collections.abc import Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from epx._core import MAX_INFO_VAL, Code, EPXError, _declare, _int_p, _try, init_mpi, world
+
+if TYPE_CHECKING:
+    from epx._route import Route
+
+_fortran_world = _declare("fortran_world")
+_comm_create = _declare(
+    "comm_create", ctypes.c_int, _int_p, ctypes.c_int, ctypes.POINTER(ctypes.c_char_p), _int_p
+)
+_comm_free = _declare("comm_free", ctypes.c_int)
+_comm_place = _declare("comm_place", ctypes.c_int, _int_p, _int_p)
+_comm_hint = _declare("comm_hint", ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p)
+_comm_check = _declare("comm_check", ctypes.c_int)
+_comm_stats = _declare("comm_stats", ctypes.c_int, ctypes.POINTER(ctypes.c_uint64))
+_reserve = _declare("reserve", ctypes.c_int, ctypes.c_int64)
+_reserved = _declare("reserved", ctypes.c_int, ctypes.POINTER(ctypes.c_int64))
+_is_reserved = _declare("is_reserved", ctypes.c_int, ctypes.c_void_p, ctypes.c_int64)
+_release = _declare("release", ctypes.c_int)
+_pool = _declare("pool", ctypes.c_int, _int_p)
+
+
+class Stats(NamedTuple):
+    """What this rank has counted since the communicator was made: EPX_Comm_get_stats(3)."""
+
+    calls: int
+    rows_self: int
+    rows_node: int
+    rows_network: int
+    bytes_self: int
+    bytes_node: int
+    bytes_network: int
+    dropped_rows: int
+    timeouts: int
+    host_syncs: int
+
+
+class Reserved(NamedTuple):
+    """What this rank reserved for tensors, in bytes, and what of it is in use.
+
+    ``parts`` are the pieces in use: tensors on host memory; on GPUs segments of torch's pools.
+    ``refused`` were too large for the room left: they lie in ordinary memory. ``device`` is the GPU
+    of the memory, -1 on the host.
+    """
+
+    bytes: int
+    used_bytes: int
+    parts: int
+    refused: int
+    device: int
+
+
+def _ranks_of(group: object) -> list[int]:
+    """The ranks of MPI_COMM_WORLD in a group: ranks as they are, or a ProcessGroup of torch."""
+    if isinstance(group, Iterable):
+        return [int(rank) for rank in group]
+    torch = sys.modules.get("torch.distributed")
+    if torch is not None and isinstance(group, torch.ProcessGroup):
+        if torch.get_rank() != world()[0]:
+            raise EPXError(
+                Code.ARG,
+                f"rank {torch.get_rank()} of torch.distributed is rank {world()[0]} of MPI: call "
+                "epx.launch.environment() before init_process_group()",
+            )
+        return [int(rank) for rank in torch.get_process_group_ranks(group)]
+    raise TypeError(
+        f"group is a {type(group).__name__}, want None, ranks, an mpi4py.MPI.Comm or "
+        "a torch.distributed.ProcessGroup"
+    )
+
+
+_pools_lock = threading.Lock()
+
+
+class Comm:
+    """A communicator of EPX.
+
+    Made and closed by all its ranks together. ``group`` says which: None is all of
+    MPI_COMM_WORLD; else ranks of it, an ``mpi4py.MPI.Comm``, or a ``ProcessGroup`` of torch.
+    Hints are those of epx(7) without ``epx_``: ``Comm(timeout_ms=60000)``.
+    """
+
+    def __init__(self, group: object = None, **hints: object) -> None:
+        self._index = -1
+        self._routes: list[Route] = []
+        self.works: list[Any] = []
+        """Operations that began and have not ended."""
+        self._has_arenas = False
+        self.has_reserved = False  # and tensors may be put there
+        self._pool = -1
+        self._pools: Any = None
+        init_mpi()
+        fortran, ranks = 0, []
+        if group is None:
+            fortran = _fortran_world()
+        elif hasattr(group, "py2f"):
+            fortran = group.py2f()
+        else:
+            ranks = _ranks_of(group)
+            if not ranks:
+                raise EPXError(Code.ARG, "a communicator of no ranks")
+        words = [w for key, value in hints.items() for w in (f"epx_{key}", str(value))]
+        index = ctypes.c_int(-1)
+        _try(
+            _comm_create(
+                fortran,
+                (ctypes.c_int * max(len(ranks), 1))(*ranks),
+                len(ranks),
+                (ctypes.c_char_p * (len(words) + 1))(*[word.encode() for word in words], None),
+                index,
+            )
+        )
+        self._index = index.value
+        rank, size = ctypes.c_int(), ctypes.c_int()
+        _try(_comm_place(self._index, rank, size))
+        self.rank, self.size = rank.value, size.value
+        self._refuse_unknown(hints)
+        self.memory = self.hint("memory")
+        """The memory space of all buffers: system, or that of a GPU."""
+        self.on_device = self.memory.startswith("cuda")
+
+    def _refuse_unknown(self, hints: dict[str, object]) -> None:
+        unknown = [key for key in hints if not self.hint(key)]
+        if unknown:
+            self.close()
+            raise TypeError(f"EPX has no hint {unknown[0]!r}; epx(7) lists them")
+
+    def hint(self, name: str) -> str:
+        """The value of a hint in force, such as ``hint("transport")``; "" if there is none."""
+        value = ctypes.create_string_buffer(MAX_INFO_VAL + 1)
+        _try(_comm_hint(self._index, f"epx_{name}".encode(), value))
+        return value.value.decode()
+
+    def check(self) -> None:
+        """Raise the first error since the last check, though a call may have raised it. Local."""
+        _try(_comm_check(self._index))
+
+    def stats(self) -> Stats:
+        """What this rank has counted. Local."""
+        counters = (ctypes.c_uint64 * len(Stats._fields))()
+        _try(_comm_stats(self._index, counters))
+        return Stats(*counters)
+
+    def reserve(self, bytes: int) -> None:
+        """Reserve so many bytes of memory that the other ranks store into. Collective, blocking.
+
+        ``epx.torch`` puts tensors there that ranks receive into, so that rows arrive without a
+        copy: the rows of dispatch, and on GPUs the gradient of combine's ``y`` too. Such a tensor
+        has capacity * H elements; reserve for all that live at a time. Those that find no room are
+        ordinary tensors: every result is the same bytes. The memory is that of the communicator,
+        the host's or the GPU's. Bytes may differ by rank and be 0; a direct transport takes the
+        largest of all ranks on each. Further calls add to it; close() frees it.
+
+        Raises EPXError: Code.COUNT for a negative size, NO_MEM on all ranks if one of them cannot
+        have so much, COMM for a closed communicator.
+        """
+        size = operator.index(bytes)
+        if not -(2**63) <= size < 2**63:
+            raise EPXError(Code.NO_MEM, f"reserve: {size} bytes, of which no machine has so many")
+        _try(_reserve(self._index, size))
+        self._has_arenas = True
+        if self.hint("memory") != "system":
+            index = ctypes.c_int(-1)
+            _try(_pool(self._index, index))
+            self._pool = index.value
+        self.has_reserved = True
+
+    def reserved(self) -> Reserved:
+        """How much this rank reserved, and how much of it is in use. Local."""
+        counts = (ctypes.c_int64 * len(Reserved._fields))()
+        _try(_reserved(self._index, counts))
+        return Reserved(*counts)
+
+    def is_reserved(self, address: int, bytes: int) -> bool:
+        """Whether so many bytes from an address on lie in what this rank reserved. Local.
+
+        Of a tensor: ``comm.is_reserved(tensor.data_ptr(), tensor.nbytes)``.
+        """
+        return bool(_is_reserved(self._index, address, bytes))
+
+    @property
+    def pool(self) -> Any:
+        """The torch.cuda.MemPool over the reserved memory, for ``torch.cuda.use_mem_pool``.
+
+        ``epx.torch`` uses it by itself. Captures want ``graph_pool``.
+        """
+        return self._window_pools().get("eager")
+
+    @property
+    def graph_pool(self) -> Any:
+        """The torch.cuda.MemPool over the reserved memory for CUDA graphs.
+
+        ``torch.cuda.graph(g, pool=comm.graph_pool.id)`` captures tensors that lie there. Graphs of
+        one pool share memory: replay them in the order of their captures, one at a time, as torch
+        wants it. A graph keeps its memory until it is deleted.
+        """
+        return self._window_pools().get("graphs")
+
+    def _window_pools(self) -> Any:
+        if self._pool < 0:
+            raise EPXError(Code.UNSUPPORTED, "there is no pool before reserve() on GPU memory")
+        with _pools_lock:
+            if self._pools is None:
+                from epx import _window
+
+                self._pools = _window.Pools(self.reserved().device, self._pool)
+            return self._pools
+
+    def _unreserve(self) -> None:
+        if not self._has_arenas:
+            return
+        if self.reserved().parts:
+            gc.collect()  # cycles may hold tensors
+        if self._pools is not None:
+            self._pools.drop()
+            if self.reserved().parts:
+                self._pools.trim()
+        _try(_release(self._index))
+        self._has_arenas = self.has_reserved = False
+        self._pool, self._pools = -1, None
+
+    def close(self) -> None:
+        """Free what was reserved, the routes in the order in which they were made, and the rest.
+
+        Collective. A second call does nothing. If on any rank tensors lie in reserved memory, which
+        autograd's graphs may hold, EPXError with Code.PENDING is raised on all ranks and says how
+        many on which rank; the communicator can be used on, and closed later.
+        """
+        if self._index < 0:
+            return
+        for work in list(self.works):
+            with contextlib.suppress(EPXError):  # nobody wants its results
+                work.wait()
+        self._unreserve()
+        for route in list(self._routes):
+            route.free()
+        code = _comm_free(self._index)
+        if code != Code.PENDING:  # the communicator is gone
+            self._index = -1
+        _try(code)
+
+    def __enter__(self) -> Comm:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # After an error other ranks may be elsewhere: nobody must wait for this one to close.
+        if kind is None:
+            self.close()

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Routes: who sends which row where."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+
+from epx._comm import Comm
+from epx._core import Code, EPXError, _declare, _int_p, _try
+
+_route_create = _declare("route_create", ctypes.c_char_p, _int_p)
+_route_free = _declare("route_free", ctypes.c_int)
+_route_shape = _declare("route_shape", ctypes.c_int, ctypes.POINTER(ctypes.c_int64))
+
+_LAYOUTS = {"expert": 1, "rank": 2}
+_OVERFLOWS = {"error": 1, "drop": 2}
+
+
+def _choice(name: str, value: str, choices: dict[str, int]) -> int:
+    if value not in choices:
+        raise EPXError(Code.ARG, f"{name} is {value!r}, want one of {', '.join(choices)}")
+    return choices[value]
+
+
+class Route:
+    """Who sends which row where: EPX_Route_create(3). Made and freed by all ranks together.
+
+    ``experts`` of all ranks; ``top_k`` ids a token; ``max_tokens`` of any rank in one dispatch;
+    ``alignment`` of the rows of an expert; ``capacity``, rows that this rank receives at most, None
+    for the worst case; ``layout`` "expert" (a row for each token and choice, by expert) or "rank"
+    (a row for each token and rank, by rank); ``overflow`` "error" or "drop"; ``zero_unused``
+    zeroes the rows that nothing arrives in.
+    """
+
+    def __init__(
+        self,
+        comm: Comm,
+        experts: int,
+        top_k: int,
+        max_tokens: int,
+        alignment: int = 1,
+        capacity: int | None = None,
+        layout: str = "expert",
+        overflow: str = "error",
+        zero_unused: bool = False,
+    ) -> None:
+        self.comm, self.experts, self.top_k, self.max_tokens = comm, experts, top_k, max_tokens
+        self.alignment, self.layout, self.overflow = alignment, layout, overflow
+        self.zero_unused = bool(zero_unused)
+        attr = struct.pack(
+            "=9q",
+            comm._index,
+            experts,
+            top_k,
+            max_tokens,
+            alignment,
+            capacity or 0,
+            _choice("layout", layout, _LAYOUTS),
+            _choice("overflow", overflow, _OVERFLOWS),
+            self.zero_unused,
+        )
+        index = ctypes.c_int(-1)
+        _try(_route_create(attr, index))
+        self.index = index.value
+        shape = (ctypes.c_int64 * 3)()
+        _try(_route_shape(self.index, shape))
+        self.max_capacity, self.local_experts, self.first_expert = shape
+        self.capacity = 0 if capacity == 0 else self.max_capacity  # in C 0 is the worst case
+        self.is_freed = False
+        comm._routes.append(self)
+        routes[self.index] = self
+
+    def set_capacity(self, capacity: int) -> None:
+        """From the next dispatch on this rank receives at most so many rows. Local.
+
+        Rows are [capacity, ...] then. An earlier routing keeps what it had.
+        """
+        if not 0 <= capacity <= self.max_capacity:
+            raise EPXError(
+                Code.ARG, f"capacity is {capacity}, want 0 to {self.max_capacity}, the route's own"
+            )
+        self.capacity = capacity
+
+    def free(self) -> None:
+        """Give the route back. Collective. A second call does nothing."""
+        if self.is_freed:
+            return
+        _try(_route_free(self.index))
+        self.is_freed = True
+        self.comm._routes.remove(self)
+        del routes[self.index]
+
+
+routes: dict[int, Route] = {}
+"""The routes that are not freed, by index: ops know a route by that number."""
