@@ -45,6 +45,7 @@ EXTRA_DIST += \
   python/tests/jax_here.py \
   python/tests/run_pytest.py \
   python/tests/slots.py \
+  python/tests/sparse.py \
   python/tests/test_arena.py \
   python/tests/test_compile.py \
   python/tests/test_core.py \

@@ -121,12 +121,7 @@ def _operate(
 
 
 def _dispatch_outputs(
-    x: Tensor,
-    ids: Tensor,
-    weights: Tensor | None,
-    index: int,
-    capacity: int,
-    comm: Comm | None = None,
+    x: Tensor, weights: Tensor | None, index: int, capacity: int, comm: Comm | None = None
 ) -> Dispatched:
     route = route_of(index)
     is_rank_major = route.layout == "rank"
@@ -162,7 +157,7 @@ def _dispatch(
     started: Started | None = None,
 ) -> Dispatched:
     route = route_of(index)
-    made = _dispatch_outputs(x, ids, weights, index, capacity, route.comm)
+    made = _dispatch_outputs(x, weights, index, capacity, route.comm)
     rows, row_weights, key, info, row_experts, _ = made
     num_experts = route.local_experts
     _operate(
@@ -178,15 +173,7 @@ def _dispatch(
     return made
 
 
-def _combine_outputs(
-    y: Tensor,
-    row_weights: Tensor | None,
-    ids: Tensor,
-    key: Tensor,
-    tie: Tensor,
-    index: int,
-    capacity: int,
-) -> Tensor:
+def _combine_output(y: Tensor, ids: Tensor) -> Tensor:
     if y.dim() != 2:
         raise EPXError(Code.COUNT, f"y has {y.dim()} dimensions, want 2")
     return y.new_empty(ids.shape[0], y.shape[1])
@@ -202,7 +189,7 @@ def _combine(
     capacity: int,
     started: Started | None = None,
 ) -> Tensor:
-    out = _combine_outputs(y, row_weights, ids, key, tie, index, capacity)
+    out = _combine_output(y, ids)
     _operate(
         _Call(COMBINE, index, capacity, ids, key, started),
         (y, row_weights, None, out, None),
@@ -212,12 +199,7 @@ def _combine(
 
 
 def _dispatch_backward_outputs(
-    grad_rows: Tensor,
-    grad_row_weights: Tensor | None,
-    ids: Tensor,
-    key: Tensor,
-    index: int,
-    capacity: int,
+    grad_rows: Tensor, grad_row_weights: Tensor | None, ids: Tensor
 ) -> tuple[Tensor, Tensor]:
     shape = (0,) if grad_row_weights is None else tuple(ids.shape)
     return (
@@ -234,7 +216,7 @@ def _dispatch_backward(
     index: int,
     capacity: int,
 ) -> tuple[Tensor, Tensor]:
-    made = _dispatch_backward_outputs(grad_rows, grad_row_weights, ids, key, index, capacity)
+    made = _dispatch_backward_outputs(grad_rows, grad_row_weights, ids)
     _operate(
         _Call(DISPATCH_BACKWARD, index, capacity, ids, key, None),
         (
@@ -250,14 +232,7 @@ def _dispatch_backward(
 
 
 def _combine_backward_outputs(
-    grad: Tensor,
-    y: Tensor | None,
-    row_weights: Tensor | None,
-    ids: Tensor,
-    key: Tensor,
-    index: int,
-    capacity: int,
-    comm: Comm | None = None,
+    grad: Tensor, y: Tensor | None, capacity: int, comm: Comm | None = None
 ) -> tuple[Tensor, Tensor]:
     return (
         receive_buffer(grad, (capacity, grad.shape[1]), comm),
@@ -275,7 +250,7 @@ def _combine_backward(
     capacity: int,
 ) -> tuple[Tensor, Tensor]:
     comm = None if grad.is_cpu else route_of(index).comm  # transports of hosts stage it anyway
-    made = _combine_backward_outputs(grad, y, row_weights, ids, key, index, capacity, comm)
+    made = _combine_backward_outputs(grad, y, capacity, comm)
     _operate(
         _Call(COMBINE_BACKWARD, index, capacity, ids, key, None),
         (grad, row_weights, y, made[0], None if y is None else made[1]),
@@ -285,9 +260,11 @@ def _combine_backward(
 
 
 class _Op(NamedTuple):
+    """An op; its fake makes the outputs, of tensors without memory, from the same arguments."""
+
     schema: str
     kernel: Callable[..., Any]
-    outputs: Callable[..., Any]
+    fake: Callable[..., Any]
 
 
 _OPS = {
@@ -295,25 +272,25 @@ _OPS = {
         "(Tensor x, Tensor ids, Tensor? weights, int route, SymInt capacity)"
         " -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
         _dispatch,
-        _dispatch_outputs,
+        lambda x, ids, weights, index, capacity: _dispatch_outputs(x, weights, index, capacity),
     ),
     "combine": _Op(
         "(Tensor y, Tensor? row_weights, Tensor ids, Tensor key, Tensor tie, int route,"
         " SymInt capacity) -> Tensor",
         _combine,
-        _combine_outputs,
+        lambda y, row_weights, ids, *_: _combine_output(y, ids),
     ),
     "dispatch_backward": _Op(
         "(Tensor grad_rows, Tensor? grad_row_weights, Tensor ids, Tensor key, int route,"
         " SymInt capacity) -> (Tensor, Tensor)",
         _dispatch_backward,
-        _dispatch_backward_outputs,
+        lambda grad, weights, ids, *_: _dispatch_backward_outputs(grad, weights, ids),
     ),
     "combine_backward": _Op(
         "(Tensor grad, Tensor? y, Tensor? row_weights, Tensor ids, Tensor key, int route,"
         " SymInt capacity) -> (Tensor, Tensor)",
         _combine_backward,
-        _combine_backward_outputs,
+        lambda grad, y, *rest: _combine_backward_outputs(grad, y, rest[-1]),
     ),
 }
 library: Any = cast(Any, torch.library.Library)("epx", "DEF")
@@ -321,7 +298,7 @@ for _name, _op in _OPS.items():
     library.define(_name + _op.schema)
     library.impl(_name, _op.kernel, "CPU")
     library.impl(_name, _op.kernel, "CUDA")
-    torch.library.register_fake(f"epx::{_name}", _op.outputs, lib=library)
+    torch.library.register_fake(f"epx::{_name}", _op.fake, lib=library)
 
 dispatch = torch.ops.epx.dispatch.default
 combine = torch.ops.epx.combine.default

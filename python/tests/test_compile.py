@@ -4,6 +4,7 @@
 import dense
 import pytest
 import torch
+from sparse import layer, leaf, step
 
 import epx.torch as ep
 
@@ -26,22 +27,6 @@ def route(make_route):
 
 def tokens(comm, seed=1, num=6):
     return dense.tokens_of(comm.rank, (num, H, K, E), seed)
-
-
-def leaf(tensor):
-    return tensor.detach().clone().requires_grad_()
-
-
-def layer(x, ids, weights, route):
-    rows, row_weights, routing = ep.dispatch(x, ids, weights, route)
-    return ep.combine(torch.tanh(rows / 8), routing, row_weights)
-
-
-def gradients(function, given, route):
-    x, weights = leaf(given.x), leaf(given.weights)
-    out = function(x, given.ids, weights, route)
-    out.backward(given.grad)
-    return out.detach(), x.grad, weights.grad
 
 
 @pytest.mark.parametrize("check", CHECKS)
@@ -82,7 +67,7 @@ def test_a_compiled_layer_gives_the_same_bytes(comm, route, dynamic):
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager", dynamic=dynamic)
     for seed, num in (1, 6), (2, 6), (3, 4):
         given = tokens(comm, seed, num)
-        for ours, wanted in zip(gradients(compiled, given, route), gradients(layer, given, route)):
+        for ours, wanted in zip(step(given, route, compiled), step(given, route)):
             assert torch.equal(ours, wanted)
 
 
@@ -90,9 +75,9 @@ def test_a_compiled_layer_sees_a_new_capacity(comm, route):
     torch._dynamo.reset()
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
     given = tokens(comm)
-    wanted = gradients(compiled, given, route)
+    wanted = step(given, route, compiled)
     route.set_capacity(route.max_capacity - 1)
-    for ours, before in zip(gradients(compiled, given, route), wanted):
+    for ours, before in zip(step(given, route, compiled), wanted):
         assert torch.equal(ours, before)
 
 
@@ -111,9 +96,9 @@ def test_a_checkpointed_layer_gives_the_same_bytes(comm, route, reentrant):
         return torch.utils.checkpoint.checkpoint(layer, *arguments, use_reentrant=reentrant)
 
     given = tokens(comm)
-    wanted = gradients(layer, given, route)
+    wanted = step(given, route)
     calls = comm.stats().calls
-    ours = gradients(checkpointed, given, route)
+    ours = step(given, route, checkpointed)
     # Forwards twice, each with a routing; the backwards need none.
     assert comm.stats().calls - calls in (7, 8)
     for one, other in zip(ours, wanted):

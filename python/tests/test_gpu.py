@@ -4,6 +4,7 @@
 import dense
 import pytest
 import torch
+from sparse import layer, leaf, step
 
 import epx
 import epx.torch as ep
@@ -25,22 +26,6 @@ def route(make_route):
 
 def tokens(comm, seed=1, num=MAX_TOKENS):
     return dense.tokens_of(comm.rank, (num, H, K, E), seed)
-
-
-def leaf(tensor):
-    return tensor.detach().clone().requires_grad_()
-
-
-def layer(x, ids, weights, route):
-    rows, row_weights, routing = ep.dispatch(x, ids, weights, route)
-    return ep.combine(torch.tanh(rows / 8), routing, row_weights)
-
-
-def step(given, route):
-    x, weights = leaf(given.x), leaf(given.weights)
-    out = layer(x, given.ids, weights, route)
-    out.backward(given.grad)
-    return out.detach(), x.grad, weights.grad
 
 
 def same(ours, wanted):

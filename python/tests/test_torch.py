@@ -7,6 +7,7 @@ from pathlib import Path
 import dense
 import pytest
 import torch
+from sparse import leaf
 from torch import distributed
 
 import epx.launch
@@ -61,10 +62,6 @@ def sparse_layer(x, ids, weights, route, matrices):
     rows, row_weights, routing = ep.dispatch(x, ids, weights, route)
     y = apply_experts(rows, row_weights, routing, matrices)
     return ep.combine(y, routing, row_weights if route.layout == "expert" else None)
-
-
-def leaf(tensor):
-    return tensor.detach().clone().requires_grad_()
 
 
 @pytest.mark.parametrize("dtype", SENT, ids=str)

@@ -6,6 +6,7 @@ import re
 import dense
 import pytest
 import torch
+from sparse import leaf
 
 import epx
 import epx.torch as ep
@@ -16,10 +17,6 @@ H, K, E, MAX_TOKENS = 6, 3, 5, 20
 
 def given_of(comm, seed=1):
     return dense.tokens_of(comm.rank, (dense.num_tokens(comm.rank), H, K, E), seed)
-
-
-def leaf(tensor):
-    return tensor.detach().clone().requires_grad_()
 
 
 def experts_of(rows, routing):
