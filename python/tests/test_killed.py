@@ -2,9 +2,9 @@
 """The last rank is killed between two operations. Every other one gets an EPXError that names it,
 within its time-out, closes the communicator and ends by itself.
 
-Run by mpiexec without pytest, because ranks cannot agree on verdicts after the death. CASE=torch in
-the environment: ops of torch and their backwards, else the operations alone. The survivors leave
-their verdicts in a file that all of them map.
+Run by mpiexec without pytest, because ranks cannot agree on verdicts after the death. CASE in the
+environment: ops of torch or of jax with their backwards, else the operations alone. The survivors
+leave their verdicts in a file that all of them map.
 """
 
 from __future__ import annotations
@@ -54,6 +54,30 @@ def layer_of_torch(comm):
     def step():
         rows, row_weights, routing = ep.dispatch(x, ids, weights, route)
         ep.combine(rows, routing, row_weights).sum().backward()
+
+    return step
+
+
+def layer_of_jax(comm):
+    import jax
+    import jax.numpy as jnp
+
+    import epx.jax as ep
+
+    route = epx.Route(comm, experts=4, top_k=2, max_tokens=4)
+    ids = jnp.asarray(_perf.SMALL.ids(comm.rank))
+
+    def loss(x, weights):
+        rows, row_weights, routing = ep.dispatch(x, ids, weights, route)
+        return ep.combine(rows, routing, row_weights).sum()
+
+    gradients = jax.jit(jax.grad(loss, (0, 1)))
+
+    def step():
+        try:
+            jax.block_until_ready(gradients(jnp.ones((4, 8)), jnp.ones((4, 2))))
+        except Exception as error:  # JAX's own, with EPX's text
+            raise EPXError(ep.error_code(error), str(error)) from error
 
     return step
 
@@ -109,7 +133,8 @@ def run(comm, step, verdicts):
 def main():
     verdicts = board()
     comm = epx.Comm(timeout_ms=TIMEOUT_MS)
-    step = (layer_of_torch if os.environ.get("CASE") == "torch" else layer_of_core)(comm)
+    layers = {"torch": layer_of_torch, "jax": layer_of_jax}
+    step = layers.get(os.environ.get("CASE"), layer_of_core)(comm)
     verdict = GOOD
     try:
         run(comm, step, verdicts)
@@ -119,6 +144,7 @@ def main():
     verdicts[comm.rank] = verdict
     if comm.rank == 0:
         bad = collect(verdicts) + (verdict != GOOD)
+        time.sleep(1)  # mpiexec forwards errors by another pipe: the verdict is to be the last line
         print(f" Found {bad} errors" if bad else " No Errors", flush=True)
 
 
