@@ -261,6 +261,25 @@ def test_microbatches_in_flight(comm, make_route, num_routes):
         assert torch.equal(weights.grad, weights_alone)
 
 
+def test_routes_of_other_shapes_live_side_by_side(comm, make_route):
+    """A layer of 3 choices of 7 experts whose experts hold a layer of 1 choice of 2."""
+    mine = every_rank(comm, 7)[comm.rank]
+    outer = make_route(experts=7, top_k=K, max_tokens=MAX_TOKENS)
+    inner = make_route(experts=2, top_k=1, max_tokens=outer.capacity, alignment=4)
+    x = leaf(mine.x)
+    rows, row_weights, routing = ep.dispatch(x, mine.ids, mine.weights, outer)
+    used = int(routing.offsets[-1])
+    ids = torch.arange(used)[:, None] % 2
+    inner_rows, _, inner_routing = ep.dispatch(rows[:used], ids, None, inner)
+    back = ep.combine(inner_rows * 2, inner_routing)
+    y = torch.cat([back, torch.zeros_like(rows[used:])])
+    out = ep.combine(y, routing, row_weights)
+    out.backward(mine.grad)
+    total = 2 * torch.where(mine.ids >= 0, mine.weights, 0).sum(1, keepdim=True).double()
+    assert torch.equal(out, mine.x * total)
+    assert torch.equal(x.grad, mine.grad * total)
+
+
 def test_a_smaller_capacity_is_that_of_each_routing(comm, make_route):
     route = make_route(experts=4, top_k=K, max_tokens=MAX_TOKENS)
     mine = every_rank(comm, 4)[comm.rank]
