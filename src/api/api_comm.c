@@ -293,10 +293,7 @@ int EPX_Comm_get_async_error(EPX_Comm comm, int *errorcode)
     epx_lock();
     if (epx_transport_device_ops(comm))
         listen_to_device(comm);
-    *errorcode = comm->async_error;
-    if (comm->async_error != EPX_SUCCESS)
-        snprintf(comm->message, sizeof(comm->message), "%s", comm->async_message);
-    comm->async_error = EPX_SUCCESS;
+    *errorcode = epx_comm_take_error(comm);
     epx_unlock();
     return EPX_SUCCESS;
 }

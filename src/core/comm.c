@@ -70,7 +70,21 @@ void epx_comm_note_error(struct epx_comm *comm, int error, const char *message)
     if (comm->async_error != EPX_SUCCESS)
         return;
     comm->async_error = error;
-    snprintf(comm->async_message, sizeof(comm->async_message), "%s", message);
+    comm->async_message = calloc(1, EPX_MAX_ERROR_STRING);
+    if (comm->async_message)
+        snprintf(comm->async_message, EPX_MAX_ERROR_STRING, "%s", message);
+}
+
+int epx_comm_take_error(struct epx_comm *comm)
+{
+    int error = comm->async_error;
+
+    if (comm->async_message)
+        snprintf(comm->message, sizeof(comm->message), "%s", comm->async_message);
+    free(comm->async_message);
+    comm->async_message = NULL;
+    comm->async_error = EPX_SUCCESS;
+    return error;
 }
 
 void epx_comm_relist(struct epx_comm *comm)
@@ -146,6 +160,7 @@ struct epx_comm *epx_comm_allocate(const struct epx_params *params, int *own_rc)
 
 static void free_comm(struct epx_comm *comm)
 {
+    free(comm->async_message);
     free(comm->agreement.gathered);
     free(comm->answers);
     free(comm->node);

@@ -99,8 +99,8 @@ struct epx_comm {
 
     int told_routes, told_memory; /* that they are short of shared memory */
     EPX_Stats stats;
-    int async_error; /* the first that EPX_Comm_get_async_error did not give yet, and its text */
-    char async_message[EPX_MAX_ERROR_STRING];
+    int async_error;     /* the first that EPX_Comm_get_async_error did not give yet */
+    char *async_message; /* its text, NULL without memory for it */
     char message[EPX_MAX_ERROR_STRING]; /* the last error */
     atomic_int finished;                /* 0, or the code that every operation completes with */
     char finish_message[EPX_MAX_ERROR_STRING];
@@ -141,8 +141,10 @@ void epx_comm_enlist(struct epx_comm *comm);
 void epx_comm_unlist(struct epx_comm *comm);
 void epx_comm_relist(struct epx_comm *comm);
 
-/* Keeps an error for EPX_Comm_get_async_error, unless it has one that it did not give yet. */
+/* Keeps an error for EPX_Comm_get_async_error, unless it has one that it did not give yet. Taking
+ * gives its code, EPX_SUCCESS if there is none, and makes its text the communicator's message. */
 void epx_comm_note_error(struct epx_comm *comm, int error, const char *message);
+int epx_comm_take_error(struct epx_comm *comm);
 /* Any communicator; NULL = there is none. */
 struct epx_comm *epx_comm_any(void);
 /* The first busy one; its member next leads to the others. */
