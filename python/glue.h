@@ -8,6 +8,7 @@
 #define EPX_PYTHON_GLUE_H
 
 #include <epx.h>
+#include <pthread.h>
 
 #define EPX_PYTHON_TRY(call)                                                                       \
     do {                                                                                           \
@@ -43,9 +44,11 @@ struct epx_python_route {
     int64_t capacity; /* what EPX_Route_set_capacity set last */
     int64_t current;
     int64_t last_key;
-    int64_t num_tokens; /* of the current routing */
-    uint64_t capture;   /* of a stream, in which the current routing was queued; 0 = none */
-    int was_captured;   /* any routing ever was */
+    int64_t num_tokens; /* this and the next: of the current routing */
+    int64_t routed_capacity;
+    uint64_t capture;        /* of a stream, in which the current routing was queued; 0 = none */
+    int was_captured;        /* any routing ever was */
+    pthread_mutex_t reading; /* of unread: any thread may wait for an operation */
     struct epx_python_work *unread; /* on host memory: what the view shows is not copied yet */
 };
 
@@ -164,6 +167,8 @@ int epx_python_view_enqueue(const struct epx_python_route *route, const struct e
 /* glue_device.c: CUDA itself */
 int epx_python_device_context(void **context);
 int epx_python_device_enter(void *context);
+int epx_python_device_push(void *context);
+void epx_python_device_pop(void);
 int epx_python_device_copy(void *to, const void *from, size_t bytes, EPX_Stream stream);
 int epx_python_device_zero(int32_t *word, EPX_Stream stream);
 int epx_python_device_capture(EPX_Stream stream, uint64_t *capture);

@@ -25,6 +25,11 @@ static int comm_of_ranks(const int ranks[], int num_ranks, MPI_Comm *comm)
         if (ranks[i] < 0 || ranks[i] >= size)
             return epx_python_fail(EPX_ERR_ARG, "ranks[%d] is %d, MPI_COMM_WORLD has %d ranks", i,
                                    ranks[i], size);
+    for (int i = 0; i < num_ranks; i++)
+        for (int j = 0; j < i; j++)
+            if (ranks[j] == ranks[i])
+                return epx_python_fail(EPX_ERR_ARG, "ranks[%d] and ranks[%d] are both %d", j, i,
+                                       ranks[i]);
     MPI_Comm_group(MPI_COMM_WORLD, &world);
     MPI_Group_incl(world, num_ranks, ranks, &group);
     MPI_Group_rank(group, &rc);
@@ -37,6 +42,20 @@ static int comm_of_ranks(const int ranks[], int num_ranks, MPI_Comm *comm)
     MPI_Group_free(&group);
     MPI_Group_free(&world);
     return rc;
+}
+
+/* MPI ends the job where a key or a value is too long or empty. */
+static int check_hints(const char *hints[])
+{
+    for (int i = 0; hints[i]; i += 2) {
+        if (strlen(hints[i]) >= MPI_MAX_INFO_KEY)
+            return epx_python_fail(EPX_ERR_INFO, "EPX has no hint %.64s; epx(7) lists them",
+                                   hints[i]);
+        if (!*hints[i + 1] || strlen(hints[i + 1]) >= MPI_MAX_INFO_VAL)
+            return epx_python_fail(EPX_ERR_INFO, "the value of %s has %zu characters, want 1 to %d",
+                                   hints[i], strlen(hints[i + 1]), MPI_MAX_INFO_VAL - 1);
+    }
+    return EPX_SUCCESS;
 }
 
 /* An info of pairs of key and value, which end with NULL. */
@@ -75,6 +94,8 @@ static int get_hint(EPX_Comm comm, const char *key, char value[MPI_MAX_INFO_VAL 
     MPI_Info info;
     int found = 0;
 
+    if (!*key || strlen(key) >= MPI_MAX_INFO_KEY)
+        return 0;
     if (EPX_Comm_get_info(comm, &info) != EPX_SUCCESS)
         return 0;
     MPI_Info_get(info, key, MPI_MAX_INFO_VAL, value, &found);
@@ -102,7 +123,10 @@ static int add(EPX_Comm newcomm, MPI_Group group, int *number)
     comm->timeout_ms = atoll(timeout_ms);
     comm->group = group;
     comm->agreement = MPI_COMM_NULL;
-    return comm->on_device ? epx_python_device_context(&comm->context) : EPX_SUCCESS;
+    if (!comm->on_device || epx_python_device_context(&comm->context) == EPX_SUCCESS)
+        return EPX_SUCCESS;
+    epx_python_comm_free(*number);
+    return EPX_ERR_CUDA;
 }
 
 int epx_python_comm_create(int fortran, const int ranks[], int num_ranks, const char *hints[],
@@ -113,6 +137,7 @@ int epx_python_comm_create(int fortran, const int ranks[], int num_ranks, const 
     EPX_Comm newcomm = EPX_COMM_NULL;
     int rc;
 
+    EPX_PYTHON_TRY(check_hints(hints));
     if (num_ranks > 0)
         EPX_PYTHON_TRY(comm_of_ranks(ranks, num_ranks, &comm));
     if (comm == MPI_COMM_NULL)

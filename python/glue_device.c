@@ -37,6 +37,22 @@ int epx_python_device_enter(void *context)
     return current ? EPX_SUCCESS : outcome(cuda->set_context(context), "cuCtxSetCurrent");
 }
 
+/* Makes the context current until the pop: the stream 0 is that of the current one. */
+int epx_python_device_push(void *context)
+{
+    const struct epx_python_cuda *cuda;
+
+    EPX_PYTHON_TRY(ask(&cuda));
+    return outcome(cuda->push(context), "cuCtxPushCurrent");
+}
+
+void epx_python_device_pop(void)
+{
+    void *popped;
+
+    epx_python_cuda()->pop(&popped);
+}
+
 int epx_python_device_copy(void *to, const void *from, size_t bytes, EPX_Stream stream)
 {
     const struct epx_python_cuda *cuda;

@@ -114,10 +114,10 @@ int epx_python_check_extents(const struct epx_python_operation *op,
 int epx_python_check_current(const struct epx_python_operation *op,
                              const struct epx_python_route *route)
 {
-    if (op->ids.rows != route->num_tokens || op->capacity != route->capacity)
+    if (op->ids.rows != route->num_tokens || op->capacity != route->routed_capacity)
         return epx_python_fail(
             EPX_ERR_COUNT, "%s: %lld tokens and capacity %lld, the routing has %lld and %lld",
             names[op->verb].operation, (long long)op->ids.rows, (long long)op->capacity,
-            (long long)route->num_tokens, (long long)route->capacity);
+            (long long)route->num_tokens, (long long)route->routed_capacity);
     return EPX_SUCCESS;
 }

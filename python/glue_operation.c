@@ -20,8 +20,8 @@
 static int is_current(const struct epx_python_operation *op, const struct epx_python_route *route,
                       uint64_t capture)
 {
-    if (op->verb == EPX_PYTHON_DISPATCH || *op->key != route->current)
-        return 0;
+    if (op->verb == EPX_PYTHON_DISPATCH || *op->key == 0 || *op->key != route->current)
+        return 0; /* 0 is no routing's key */
     return capture == route->capture && (capture || !route->was_captured);
 }
 
@@ -33,23 +33,31 @@ static int finish(const struct epx_python_comm *comm, EPX_Request *request, EPX_
                                                   : EPX_Wait(request, MPI_STATUS_IGNORE));
 }
 
-/* On host memory: waits for the routing and copies what it shows, before the route gets another. */
-static void read_view(struct epx_python_route *route, EPX_Stream stream)
+static void read_view(struct epx_python_route *route)
 {
     struct epx_python_work *work = route->unread;
 
     route->unread = NULL;
-    work->rc = finish(route->owner, &work->routing, stream);
+    work->rc = finish(route->owner, &work->routing, EPX_STREAM_NULL);
     if (work->rc == EPX_SUCCESS)
         epx_python_view_copy(route, &work->view);
     else
         epx_python_message(work->message);
 }
 
+/* On host memory: waits for the latest routing and copies what it shows, before the route gets
+ * another; with work only if the routing is that of the work. */
+static void settle_view(struct epx_python_route *route, const struct epx_python_work *work)
+{
+    pthread_mutex_lock(&route->reading);
+    if (route->unread && (!work || route->unread == work))
+        read_view(route);
+    pthread_mutex_unlock(&route->reading);
+}
+
 void epx_python_settle_view(struct epx_python_route *route)
 {
-    if (route->unread)
-        read_view(route, EPX_STREAM_NULL);
+    settle_view(route, NULL);
 }
 
 static int route_tokens(const struct epx_python_operation *op, struct epx_python_route *route,
@@ -64,6 +72,7 @@ static int route_tokens(const struct epx_python_operation *op, struct epx_python
         epx_python_check(route->owner, EPX_Route_tokens(op->ids.data, (int)op->ids.rows,
                                                         route->route, op->stream, request)));
     route->num_tokens = op->ids.rows;
+    route->routed_capacity = op->capacity;
     route->capture = capture;
     route->was_captured |= capture != 0;
     route->current = op->verb == EPX_PYTHON_DISPATCH ? ++route->last_key : *op->key;
@@ -161,8 +170,8 @@ static int end_routing(struct epx_python_work *work, const struct epx_python_com
 {
     struct epx_python_route *route = epx_python_table_get(&epx_python_routes, work->route);
 
-    if (route && route->unread == work)
-        read_view(route, stream);
+    if (route)
+        settle_view(route, work);
     if (work->rc != EPX_SUCCESS)
         return epx_python_fail(work->rc, "%s", work->message);
     return finish(comm, &work->routing, stream);
@@ -174,6 +183,8 @@ static int end(struct epx_python_work *work, EPX_Stream stream)
     int rc;
 
     EPX_PYTHON_TRY(epx_python_comm(work->comm, &comm));
+    if (comm->on_device)
+        EPX_PYTHON_TRY(epx_python_device_enter(comm->context));
     rc = end_routing(work, comm, stream);
     if (rc != EPX_SUCCESS) {
         char message[EPX_MAX_ERROR_STRING];

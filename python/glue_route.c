@@ -59,6 +59,13 @@ static int fill(struct epx_python_route *route, const EPX_Route_attr *attr)
     return EPX_SUCCESS;
 }
 
+static void give_back(int number, struct epx_python_route *route)
+{
+    epx_python_table_remove(&epx_python_routes, number);
+    pthread_mutex_destroy(&route->reading);
+    free(route);
+}
+
 int epx_python_route_create(const struct epx_python_route_attr *from, int *number)
 {
     struct epx_python_comm *comm;
@@ -75,13 +82,12 @@ int epx_python_route_create(const struct epx_python_route_attr *from, int *numbe
         free(route);
         return epx_python_fail(EPX_ERR_NO_MEM, "no memory for a route");
     }
+    pthread_mutex_init(&route->reading, NULL);
     route->owner = comm;
     route->comm = (int)from->comm;
     rc = fill(route, &attr);
-    if (rc != EPX_SUCCESS) {
-        epx_python_table_remove(&epx_python_routes, *number);
-        free(route);
-    }
+    if (rc != EPX_SUCCESS)
+        give_back(*number, route);
     return rc;
 }
 
@@ -92,8 +98,7 @@ int epx_python_route_free(int number)
     EPX_PYTHON_TRY(epx_python_route(number, &route));
     epx_python_settle_view(route);
     EPX_PYTHON_TRY(epx_python_check(route->owner, EPX_Route_free(&route->route)));
-    epx_python_table_remove(&epx_python_routes, number);
-    free(route);
+    give_back(number, route);
     return EPX_SUCCESS;
 }
 

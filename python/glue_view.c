@@ -45,15 +45,12 @@ static int copy_expert_major(const EPX_Route_view *view, const struct epx_python
                                   stream);
 }
 
-/* Queues the copies on the stream, behind the routing. */
-int epx_python_view_enqueue(const struct epx_python_route *route, const struct epx_python_view *to,
-                            EPX_Stream stream)
+static int copy_rank_major(const struct epx_python_route *route, const struct epx_python_view *to,
+                           EPX_Stream stream)
 {
     const EPX_Route_view *view = &route->view;
     const size_t bytes = sizeof(*to->counts);
 
-    if (view->expert_ends)
-        return copy_expert_major(view, to, stream);
     EPX_PYTHON_TRY(epx_python_device_copy(to->counts, view->expert_counts,
                                           (size_t)view->num_local_experts * bytes, stream));
     EPX_PYTHON_TRY(epx_python_device_zero(to->offsets, stream));
@@ -61,4 +58,17 @@ int epx_python_view_enqueue(const struct epx_python_route *route, const struct e
                                           (size_t)route->owner->size * bytes, stream));
     return epx_python_device_copy(to->row_experts, view->row_expert_ids,
                                   (size_t)(route->capacity * route->top_k) * bytes, stream);
+}
+
+/* Queues the copies on the stream, behind the routing. */
+int epx_python_view_enqueue(const struct epx_python_route *route, const struct epx_python_view *to,
+                            EPX_Stream stream)
+{
+    int rc;
+
+    EPX_PYTHON_TRY(epx_python_device_push(route->owner->context));
+    rc = route->view.expert_ends ? copy_expert_major(&route->view, to, stream)
+                                 : copy_rank_major(route, to, stream);
+    epx_python_device_pop();
+    return rc;
 }

@@ -67,7 +67,11 @@ class Reserved(NamedTuple):
 def _ranks_of(group: object) -> list[int]:
     """The ranks of MPI_COMM_WORLD in a group: ranks as they are, or a ProcessGroup of torch."""
     if isinstance(group, Iterable):
-        return [int(rank) for rank in group]
+        ranks, size = [int(rank) for rank in group], world()[1]
+        for i, rank in enumerate(ranks):
+            if not 0 <= rank < size:
+                raise EPXError(Code.ARG, f"ranks[{i}] is {rank}, MPI_COMM_WORLD has {size} ranks")
+        return ranks
     torch = sys.modules.get("torch.distributed")
     if torch is not None and isinstance(group, torch.ProcessGroup):
         if torch.get_rank() != world()[0]:
@@ -114,6 +118,8 @@ class Comm:
             if not ranks:
                 raise EPXError(Code.ARG, "a communicator of no ranks")
         words = [w for key, value in hints.items() for w in (f"epx_{key}", str(value))]
+        if any("\0" in word for word in words):
+            raise EPXError(Code.INFO, f"a hint or its value has a NUL: {words}")
         index = ctypes.c_int(-1)
         _try(
             _comm_create(
@@ -242,9 +248,9 @@ class Comm:
         """
         if self._index < 0:
             return
-        for work in list(self.works):
+        while self.works:  # no variable here keeps one, and what it has in reserved memory, alive
             with contextlib.suppress(EPXError):  # nobody wants its results
-                work.wait()
+                self.works.pop(0).wait()
         self._unreserve()
         for route in list(self._routes):
             route.free()

@@ -107,6 +107,13 @@ def _operate(
     view: tuple[int, int, int] = (0, 0, 0),
 ) -> None:
     """Calls EPX: tensors are the input, weights, rows, output and weights of the output."""
+    key = call.key
+    if not key.is_cpu or key.dtype != torch.int64 or key.numel() != 1:
+        raise EPXError(
+            Code.BUFFER,
+            f"routing.key is {key.dtype} {list(key.shape)} on {key.device}, want int64 [1] on the "
+            "host, as dispatch returned it",
+        )
     ids = call.ids.contiguous()
     compact = [*map(_compact, tensors[:3]), *tensors[3:]]
     described = [n for pair in zip(names, compact) for n in _members(*pair)]
@@ -117,7 +124,11 @@ def _operate(
         run(members)
         return
     call.started.tensors += [ids, call.key, *(t for t in compact if t is not None)]
-    call.started.number = start(members)
+    try:
+        call.started.number = start(members)
+    finally:
+        if not call.started.number and call.started.stream is not None:
+            torch.cuda.current_stream(ids.device).wait_stream(call.started.stream)
 
 
 def _dispatch_outputs(

@@ -254,7 +254,9 @@ class Work(Generic[Result]):
         self, started: ops.Started, comm: Comm, device: torch.device, end: Callable[[], Result]
     ) -> None:
         self._started, self._comm, self._device = started, comm, device
-        self._begun_on = None if device.type == "cpu" else torch.cuda.current_stream(device)
+        is_on_host = device.type == "cpu"
+        self._begun_on = None if is_on_host else torch.cuda.current_stream(device)
+        self._is_captured = not is_on_host and torch.cuda.is_current_stream_capturing()
         self._end: Callable[[], Result] | None = end
         self._result: Result | None = None
         comm.works.append(self)
@@ -264,10 +266,13 @@ class Work(Generic[Result]):
 
         A second call returns the same. Raises EPXError as the op without _start does.
         """
-        end, self._end = self._end, None
-        if end is not None:
-            self._comm.works.remove(self)
-            _core.wait(self._started.number, self._join())
+        if self._end is not None:
+            stream = self._join()
+            end, self._end = self._end, None
+            if self in self._comm.works:
+                self._comm.works.remove(self)
+            _core.wait(self._started.number, stream)
+            self._started.tensors.clear()
             self._result = end()
         if self._result is None:
             raise EPXError(Code.REQUEST, "the operation failed, as the first wait() said")
@@ -277,6 +282,10 @@ class Work(Generic[Result]):
         """The current stream; what it waits for is not reused before it."""
         if self._begun_on is None:
             return 0
+        if torch.cuda.is_current_stream_capturing() != self._is_captured:
+            raise EPXError(
+                Code.REQUEST, "wait() belongs in the capture that the operation began in"
+            )
         stream = torch.cuda.current_stream(self._device)
         if stream != self._begun_on:
             for tensor in self._started.tensors:
@@ -294,9 +303,10 @@ def _begin(x: Tensor, route: Route) -> ops.Started:
         raise EPXError(Code.UNSUPPORTED, "ops that return a Work cannot be compiled")
     if x.is_cpu:
         return ops.Started(None)
-    if route.comm not in _side_streams:
-        _side_streams[route.comm] = cast(Any, torch.cuda.Stream)(x.device)
-    return ops.Started(_side_streams[route.comm])
+    stream = _side_streams.get(route.comm)
+    if stream is None or stream.device != x.device:
+        stream = _side_streams[route.comm] = cast(Any, torch.cuda.Stream)(x.device)
+    return ops.Started(stream)
 
 
 def dispatch_start(

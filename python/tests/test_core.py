@@ -56,6 +56,29 @@ def test_hints_are_taken():
         assert made.hint("timeout_ms") == "12345"
 
 
+@pytest.mark.parametrize(
+    "key, value, text",
+    [
+        ("network", "", "0 characters, want 1 to"),
+        ("network", "n" * 5000, "5000 characters"),
+        ("a" * 300, "1", "no hint epx_aaa"),
+        ("network", "l\0o", "NUL"),
+    ],
+)
+def test_hints_that_mpi_cannot_take_are_refused(key, value, text):
+    with pytest.raises(EPXError, match=text) as caught:
+        epx.Comm(**{key: value})
+    assert caught.value.code == Code.INFO
+
+
+def test_ranks_that_are_none_are_refused(comm):
+    for ranks, text in (([0, 0], "are both 0"), ([0, 2**32], "has"), ([-1], r"ranks\[0\] is -1")):
+        with pytest.raises(EPXError, match=text) as caught:
+            epx.Comm(ranks)
+        assert caught.value.code == Code.ARG
+    assert comm.hint("a" * 300) == ""
+
+
 def test_an_unknown_hint_is_refused():
     with pytest.raises(TypeError, match="colour"):
         epx.Comm(colour="green")

@@ -98,6 +98,25 @@ def test_a_routing_of_other_extents_is_refused(route, given):
     still_works(route, given)
 
 
+def test_a_key_that_no_dispatch_gave_is_refused_or_routes(route, given):
+    rows, row_weights, routing = ep.dispatch(given.x, given.ids, given.weights, route)
+    wanted = ep.combine(rows, routing, row_weights)
+    for key in routing.key[:0], routing.key.int(), routing.key.double():
+        expect(Code.BUFFER, "routing.key", ep.combine, rows, routing._replace(key=key))
+    none = routing._replace(key=torch.zeros(1, dtype=torch.int64, device="cpu"))
+    ep.dispatch(given.x, torch.full_like(given.ids, -1), None, route)
+    assert torch.equal(ep.combine(rows, none, row_weights), wanted)
+
+
+def test_a_refused_dispatch_leaves_the_routing(route, given):
+    rows, row_weights, routing = ep.dispatch(given.x, given.ids, given.weights, route)
+    wanted = ep.combine(rows, routing, row_weights)
+    route.set_capacity(route.max_capacity - 1)
+    many = [torch.cat([each, each]) for each in (given.x, given.ids, given.weights)]
+    expect(Code.COUNT, "12", ep.dispatch, *many, route)
+    assert torch.equal(ep.combine(rows, routing, row_weights), wanted)
+
+
 def test_a_wrong_gradient_is_refused(route, given):
     rows, _, routing = ep.dispatch(given.x, given.ids, None, route)
     place = routing.ids, routing.key, route.index, route.capacity

@@ -2,6 +2,7 @@
 """Operations that return a Work: several in flight, waited for in any order."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import dense
 import pytest
@@ -111,6 +112,32 @@ def test_closing_ends_what_began(make_route, comm):
         work = ep.dispatch_start(given.x, given.ids, given.weights, route)
     assert not other.works
     assert len(work.wait()[0]) == route.capacity
+
+
+def test_threads_wait_while_others_begin(comm, make_route):
+    """A routing that a thread is waiting for is read before the route gets another one."""
+    if comm.on_device:
+        pytest.skip("on a GPU the stream copies what a routing shows")
+    route = make_route(experts=2, top_k=1, max_tokens=16)
+    x = torch.ones(16, 2)
+    ids = [torch.full((16, 1), expert) for expert in (0, 1)]
+    wanted = [ep.dispatch(x, each, None, route)[2].counts.tolist() for each in ids]
+    with ThreadPoolExecutor(1) as pool:
+        for _ in range(100):
+            works = [ep.dispatch_start(x, ids[0], None, route)]
+            waited = pool.submit(works[0].wait)
+            works.append(ep.dispatch_start(x, ids[1], None, route))
+            assert works[1].wait()[2].counts.tolist() == wanted[1]
+            assert waited.result()[2].counts.tolist() == wanted[0]
+
+
+def test_a_work_that_nobody_wants_does_not_keep_reserved_memory():
+    comm = epx.Comm()
+    comm.reserve(1 << 20)
+    route = epx.Route(comm, experts=E, top_k=K, max_tokens=MAX_TOKENS)
+    given = given_of(comm)
+    ep.dispatch_start(given.x, given.ids, given.weights, route)
+    comm.close()
 
 
 def test_a_work_cannot_be_compiled(comm, make_route):
