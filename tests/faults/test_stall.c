@@ -91,6 +91,17 @@ static void expect_finished(EPX_Comm comm, struct layer *layer, struct exchange 
     EXPECT(suite_seconds() - start < 1, "took %.1f s", suite_seconds() - start);
 }
 
+static void free_after_all_were_waited_for(EPX_Comm *comm)
+{
+    struct capture capture;
+    char text[4096];
+
+    capture_begin(&capture);
+    EXPECT_CODE(EPX_Comm_free(comm), EPX_SUCCESS);
+    capture_end(&capture, text, sizeof(text));
+    EXPECT(capture_count(text, "never waited for") == 0, "\"%s\"", text);
+}
+
 START_TEST(a_rank_late_past_the_bound_is_named_to_all)
 {
     EPX_Comm comm = suite_comm("epx_timeout_ms", "600", NULL);
@@ -123,7 +134,7 @@ START_TEST(a_rank_late_past_the_bound_is_named_to_all)
         operation_free(&op[i]);
     routing_free(&routing);
     free(layer.recv_capacity);
-    EXPECT_CODE(EPX_Comm_free(&comm), EPX_SUCCESS);
+    free_after_all_were_waited_for(&comm);
     SETTLE();
     comm = suite_comm(NULL);
     layer_works(comm);
