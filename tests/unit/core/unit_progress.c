@@ -81,6 +81,11 @@ static void begin(void)
     }
 }
 
+static void end(void)
+{
+    epx_comm_take_error(&comm);
+}
+
 /* Makes one pass, so many percent of the bound after the last one. */
 static void pass_once(int percent, int moved, int waiting_for)
 {
@@ -450,6 +455,7 @@ static int64_t count_beats(void)
         sum += beats_of[i];
     many[0].liveness.ops = NULL;
     epx_comm_give_up(&many[0], "enough");
+    epx_comm_take_error(&many[0]);
     epx_request_free(request);
     return sum;
 }
@@ -473,7 +479,7 @@ static Suite *make_suite(void)
     Suite *suite = suite_create("progress");
     TCase *tcase = tcase_create("progress");
 
-    tcase_add_checked_fixture(tcase, begin, NULL);
+    tcase_add_checked_fixture(tcase, begin, end);
     tcase_add_test(tcase, nobody_gives_up_before_the_bound);
     tcase_add_test(tcase, a_long_gap_counts_for_half_the_bound);
     tcase_add_test(tcase, answers_are_looked_for_before_a_rank_is_blamed);

@@ -35,6 +35,7 @@ static void begin(void)
 static void end(void)
 {
     epx_comm_unlist(&comm);
+    epx_comm_take_error(&comm);
     ck_assert_int_eq(comm.references, 1);
 }
 
