@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { FINALIZE_S = 10 }; /* how long MPI_Finalize may wait for ranks that may be dead */
@@ -40,6 +41,14 @@ int epx_python_check(const struct epx_python_comm *comm, int code)
 void epx_python_message(char text[EPX_MAX_ERROR_STRING])
 {
     snprintf(text, EPX_MAX_ERROR_STRING, "%s", message);
+}
+
+int64_t epx_python_now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
 int epx_python_init(int *initialized_here)

@@ -122,6 +122,7 @@ struct epx_python_route_attr {
 /* glue.c: errors and MPI */
 int epx_python_fail(int code, const char *format, ...);
 int epx_python_check(const struct epx_python_comm *comm, int code);
+int64_t epx_python_now_ns(void);
 void epx_python_message(char text[EPX_MAX_ERROR_STRING]);
 int epx_python_init(int *initialized_here);
 int epx_python_finalize(void);
@@ -157,7 +158,7 @@ int epx_python_check_current(const struct epx_python_operation *op,
 int epx_python_run(const struct epx_python_operation *operation);
 int epx_python_start(const struct epx_python_operation *operation, int64_t *work);
 int epx_python_wait(int64_t work, EPX_Stream stream);
-void epx_python_settle_view(struct epx_python_route *route);
+void epx_python_settle_view(struct epx_python_route *route, const struct epx_python_work *work);
 
 /* glue_view.c: what a routing shows */
 void epx_python_view_copy(const struct epx_python_route *route, const struct epx_python_view *to);

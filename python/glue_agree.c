@@ -26,23 +26,15 @@ int epx_python_agreement(struct epx_python_comm *comm)
     return EPX_SUCCESS;
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec time;
-
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (int64_t)time.tv_sec * 1000 + time.tv_nsec / 1000000;
-}
-
 /* Waits for at most the communicator's time-out. */
 static int await(const struct epx_python_comm *comm, MPI_Request *request)
 {
     const struct timespec pause = {0, PAUSE_NS};
-    const int64_t start = now_ms();
+    const int64_t start = epx_python_now_ns();
     int done = 0;
 
     while (MPI_Test(request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done) {
-        if (comm->timeout_ms && now_ms() - start > comm->timeout_ms)
+        if (comm->timeout_ms && epx_python_now_ns() - start > comm->timeout_ms * 1000000)
             return epx_python_fail(EPX_ERR_TIMEOUT, "close: not all ranks came within %lld ms",
                                    (long long)comm->timeout_ms);
         nanosleep(&pause, NULL);

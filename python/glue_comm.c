@@ -69,13 +69,22 @@ static MPI_Info info_of(const char *hints[])
     return info;
 }
 
+/* Where there is no communicator that could be asked for more. */
+static int fail_in(const char *call, int code)
+{
+    char text[EPX_MAX_ERROR_STRING];
+    int length;
+
+    EPX_Error_string(code, text, &length);
+    return epx_python_fail(code, "%s: %s; standard error has the values", call, text);
+}
+
 /* The communicator inherits MPI_ERRORS_RETURN: an error is an exception, and ends no job. */
 static int create(MPI_Comm comm, const char *hints[], EPX_Comm *newcomm)
 {
     MPI_Info info = info_of(hints);
     MPI_Errhandler handler;
-    char text[EPX_MAX_ERROR_STRING];
-    int rc, length;
+    int rc;
 
     MPI_Comm_get_errhandler(comm, &handler);
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
@@ -83,10 +92,7 @@ static int create(MPI_Comm comm, const char *hints[], EPX_Comm *newcomm)
     MPI_Comm_set_errhandler(comm, handler);
     MPI_Errhandler_free(&handler);
     MPI_Info_free(&info);
-    if (rc == EPX_SUCCESS)
-        return rc;
-    EPX_Error_string(rc, text, &length);
-    return epx_python_fail(rc, "EPX_Comm_create: %s; standard error has the values", text);
+    return rc == EPX_SUCCESS ? rc : fail_in("EPX_Comm_create", rc);
 }
 
 static int get_hint(EPX_Comm comm, const char *key, char value[MPI_MAX_INFO_VAL + 1])
@@ -153,8 +159,7 @@ int epx_python_comm_create(int fortran, const int ranks[], int num_ranks, const 
 int epx_python_comm_free(int number)
 {
     struct epx_python_comm *comm;
-    char text[EPX_MAX_ERROR_STRING];
-    int rc, length;
+    int rc;
 
     EPX_PYTHON_TRY(epx_python_comm(number, &comm));
     rc = EPX_Comm_free(&comm->comm);
@@ -166,10 +171,7 @@ int epx_python_comm_free(int number)
     if (comm->agreement != MPI_COMM_NULL)
         MPI_Comm_free(&comm->agreement);
     free(comm);
-    if (rc == EPX_SUCCESS)
-        return rc;
-    EPX_Error_string(rc, text, &length); /* nobody can be asked for more any longer */
-    return epx_python_fail(rc, "EPX_Comm_free: %s; standard error has the values", text);
+    return rc == EPX_SUCCESS ? rc : fail_in("EPX_Comm_free", rc);
 }
 
 int epx_python_comm_place(int number, int *rank, int *size)

@@ -3,8 +3,6 @@
  * capture a stream is in. */
 #include "glue_cuda.h"
 
-#include <stdlib.h>
-
 static int outcome(int error, const char *what)
 {
     return error == 0 ? EPX_SUCCESS : epx_python_fail(EPX_ERR_CUDA, "%s: error %d", what, error);

@@ -14,7 +14,6 @@
  */
 #include "glue.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 static int is_current(const struct epx_python_operation *op, const struct epx_python_route *route,
@@ -47,17 +46,12 @@ static void read_view(struct epx_python_route *route)
 
 /* On host memory: waits for the latest routing and copies what it shows, before the route gets
  * another; with work only if the routing is that of the work. */
-static void settle_view(struct epx_python_route *route, const struct epx_python_work *work)
+void epx_python_settle_view(struct epx_python_route *route, const struct epx_python_work *work)
 {
     pthread_mutex_lock(&route->reading);
     if (route->unread && (!work || route->unread == work))
         read_view(route);
     pthread_mutex_unlock(&route->reading);
-}
-
-void epx_python_settle_view(struct epx_python_route *route)
-{
-    settle_view(route, NULL);
 }
 
 static int route_tokens(const struct epx_python_operation *op, struct epx_python_route *route,
@@ -66,7 +60,7 @@ static int route_tokens(const struct epx_python_operation *op, struct epx_python
     if (op->ids.rows > INT32_MAX)
         return epx_python_fail(EPX_ERR_COUNT, "%lld tokens, at most %d", (long long)op->ids.rows,
                                INT32_MAX);
-    epx_python_settle_view(route);
+    epx_python_settle_view(route, NULL);
     EPX_PYTHON_TRY(epx_python_route_set_capacity((int)op->route, op->capacity));
     EPX_PYTHON_TRY(
         epx_python_check(route->owner, EPX_Route_tokens(op->ids.data, (int)op->ids.rows,
@@ -171,7 +165,7 @@ static int end_routing(struct epx_python_work *work, const struct epx_python_com
     struct epx_python_route *route = epx_python_table_get(&epx_python_routes, work->route);
 
     if (route)
-        settle_view(route, work);
+        epx_python_settle_view(route, work);
     if (work->rc != EPX_SUCCESS)
         return epx_python_fail(work->rc, "%s", work->message);
     return finish(comm, &work->routing, stream);

@@ -96,7 +96,7 @@ int epx_python_route_free(int number)
     struct epx_python_route *route;
 
     EPX_PYTHON_TRY(epx_python_route(number, &route));
-    epx_python_settle_view(route);
+    epx_python_settle_view(route, NULL);
     EPX_PYTHON_TRY(epx_python_check(route->owner, EPX_Route_free(&route->route)));
     give_back(number, route);
     return EPX_SUCCESS;
