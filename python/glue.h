@@ -166,6 +166,8 @@ int epx_python_view_enqueue(const struct epx_python_route *route, const struct e
                             EPX_Stream stream);
 
 /* glue_device.c: CUDA itself */
+int epx_python_device_choose(int ordinal, int *device);
+void epx_python_device_leave(int device);
 int epx_python_device_context(void **context);
 int epx_python_device_enter(void *context);
 int epx_python_device_push(void *context);

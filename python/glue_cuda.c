@@ -11,7 +11,8 @@ static int is_usable;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 /* In the order of the members, all of which are pointers to functions. */
-static const char *const names[] = {"cuDeviceGet",
+static const char *const names[] = {"cuInit",
+                                    "cuDeviceGet",
                                     "cuDevicePrimaryCtxRetain",
                                     "cuDevicePrimaryCtxRelease_v2",
                                     "cuCtxPushCurrent_v2",

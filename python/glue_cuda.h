@@ -11,6 +11,7 @@
 /* In the driver's own types: CUdeviceptr is a 64-bit number, CUdevice, CUresult and other names of
  * values are ints, handles are pointers. */
 struct epx_python_cuda {
+    int (*init)(unsigned flags);
     int (*get_device)(int *device, int ordinal);
     int (*retain)(void **context, int device);
     int (*release)(int device);

@@ -15,6 +15,31 @@ static int ask(const struct epx_python_cuda **cuda)
                  : epx_python_fail(EPX_ERR_CUDA, "libcuda.so.1 lacks what the package calls");
 }
 
+/* Makes the context of a GPU of this process, which torch and JAX use too, current until
+ * epx_python_device_leave. */
+int epx_python_device_choose(int ordinal, int *device)
+{
+    const struct epx_python_cuda *cuda;
+    void *context;
+    int rc;
+
+    EPX_PYTHON_TRY(ask(&cuda));
+    EPX_PYTHON_TRY(outcome(cuda->init(0), "cuInit"));
+    if (cuda->get_device(device, ordinal) != 0)
+        return epx_python_fail(EPX_ERR_ARG, "this process sees no GPU %d", ordinal);
+    EPX_PYTHON_TRY(outcome(cuda->retain(&context, *device), "cuDevicePrimaryCtxRetain"));
+    rc = outcome(cuda->push(context), "cuCtxPushCurrent");
+    if (rc != EPX_SUCCESS)
+        cuda->release(*device);
+    return rc;
+}
+
+void epx_python_device_leave(int device)
+{
+    epx_python_device_pop();
+    epx_python_cuda()->release(device);
+}
+
 /* The context of this thread, which made a communicator on device memory just now. */
 int epx_python_device_context(void **context)
 {

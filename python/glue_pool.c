@@ -31,28 +31,17 @@ int epx_python_device_of(const void *memory)
 /* Makes a device's context current, which torch uses too, and lets memory be had in a capture. */
 static int enter(int ordinal, int *device, int *mode)
 {
-    const struct epx_python_cuda *cuda = epx_python_cuda();
-    void *context;
-
     *mode = CAPTURE_MODE_RELAXED;
-    if (!cuda || cuda->get_device(device, ordinal) != 0 || cuda->retain(&context, *device) != 0)
+    if (epx_python_device_choose(ordinal, device) != EPX_SUCCESS)
         return 0;
-    if (cuda->push(context) != 0) {
-        cuda->release(*device);
-        return 0;
-    }
-    cuda->exchange_mode(mode);
+    epx_python_cuda()->exchange_mode(mode);
     return 1;
 }
 
 static void leave(int device, int *mode)
 {
-    const struct epx_python_cuda *cuda = epx_python_cuda();
-    void *context;
-
-    cuda->exchange_mode(mode);
-    cuda->pop(&context);
-    cuda->release(device);
+    epx_python_cuda()->exchange_mode(mode);
+    epx_python_device_leave(device);
 }
 
 static void *ordinary_allocate(size_t bytes, int ordinal)

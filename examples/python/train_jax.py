@@ -11,7 +11,6 @@ down, or if a gradient differs from that of a dense layer, which XLA computes wi
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 from typing import Any
 
@@ -173,11 +172,11 @@ def main() -> int:
 
     jax.config.update("jax_platforms", options.device)
     jax.config.update("jax_default_matmul_precision", "highest")  # a GPU would take TF32
-    if options.device == "cuda":
-        os.environ["CUDA_VISIBLE_DEVICES"] = str(epx.launch.local_rank())
     jax.distributed.initialize(**epx.launch.jax_arguments())
-    memory = "cuda:device" if options.device == "cuda" else "system"
-    with epx.Comm(memory=memory, timeout_ms=60000) as comm:
+    memory, device = "system", None
+    if options.device == "cuda":
+        memory, device = "cuda:device", jax.local_devices()[0].local_hardware_id
+    with epx.Comm(memory=memory, device=device, timeout_ms=60000) as comm:
         mesh = jax.make_mesh((comm.size,), ("ep",), axis_types=(AxisType.Auto,))
         passed = train(comm, mesh, options)
         if comm.rank == 0:

@@ -9,11 +9,11 @@ import gc
 import operator
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from epx._core import MAX_INFO_VAL, Code, EPXError, _declare, _int_p, _try, init_mpi, world
+from epx._core import MAX_INFO_VAL, Code, EPXError, _declare, _int_p, _lib, _try, init_mpi, world
 
 if TYPE_CHECKING:
     from epx._route import Route
@@ -22,6 +22,9 @@ _fortran_world = _declare("fortran_world")
 _comm_create = _declare(
     "comm_create", ctypes.c_int, _int_p, ctypes.c_int, ctypes.POINTER(ctypes.c_char_p), _int_p
 )
+_device_choose = _declare("device_choose", ctypes.c_int, _int_p)
+_lib.epx_python_device_leave.argtypes = (ctypes.c_int,)
+_lib.epx_python_device_leave.restype = None
 _comm_free = _declare("comm_free", ctypes.c_int)
 _comm_place = _declare("comm_place", ctypes.c_int, _int_p, _int_p)
 _comm_hint = _declare("comm_hint", ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p)
@@ -87,6 +90,19 @@ def _ranks_of(group: object) -> list[int]:
     )
 
 
+@contextlib.contextmanager
+def _current_device(device: int | None) -> Iterator[None]:
+    if device is None:
+        yield
+        return
+    chosen = ctypes.c_int()
+    _try(_device_choose(device, chosen))
+    try:
+        yield
+    finally:
+        _lib.epx_python_device_leave(chosen)
+
+
 _pools_lock = threading.Lock()
 
 
@@ -95,10 +111,13 @@ class Comm:
 
     Made and closed by all its ranks together. ``group`` says which: None is all of
     MPI_COMM_WORLD; else ranks of it, an ``mpi4py.MPI.Comm``, or a ``ProcessGroup`` of torch.
-    Hints are those of epx(7) without ``epx_``: ``Comm(timeout_ms=60000)``.
+    Hints are those of epx(7) without ``epx_``: ``Comm(timeout_ms=60000)``. ``device`` is the number
+    of this rank's GPU, of those that the process sees; without it the thread's current device is
+    taken, which ``torch.cuda.set_device`` sets. JAX sets none:
+    ``Comm(memory="cuda:device", device=jax.local_devices()[0].local_hardware_id)``.
     """
 
-    def __init__(self, group: object = None, **hints: object) -> None:
+    def __init__(self, group: object = None, *, device: int | None = None, **hints: object) -> None:
         self._index = -1
         self._routes: list[Route] = []
         self.works: list[Any] = []
@@ -121,15 +140,16 @@ class Comm:
         if any("\0" in word for word in words):
             raise EPXError(Code.INFO, f"a hint or its value has a NUL: {words}")
         index = ctypes.c_int(-1)
-        _try(
-            _comm_create(
-                fortran,
-                (ctypes.c_int * max(len(ranks), 1))(*ranks),
-                len(ranks),
-                (ctypes.c_char_p * (len(words) + 1))(*[word.encode() for word in words], None),
-                index,
+        with _current_device(device):
+            _try(
+                _comm_create(
+                    fortran,
+                    (ctypes.c_int * max(len(ranks), 1))(*ranks),
+                    len(ranks),
+                    (ctypes.c_char_p * (len(words) + 1))(*[word.encode() for word in words], None),
+                    index,
+                )
             )
-        )
         self._index = index.value
         rank, size = ctypes.c_int(), ctypes.c_int()
         _try(_comm_place(self._index, rank, size))

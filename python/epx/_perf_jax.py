@@ -25,14 +25,17 @@ def version() -> str:
     return jax.__version__
 
 
-def prepare(device: str) -> None:
-    """Choose this rank's device, before JAX looks for any."""
+def prepare(device: str) -> int | None:
+    """Choose this rank's device, before JAX looks for any, and return the number of a GPU."""
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     config: Any = jax.config
     config.update("jax_platforms", device)
     config.update("jax_cpu_enable_async_dispatch", False)
-    if device == "cuda":
-        config.update("jax_cuda_visible_devices", str(launch.local_rank()))
+    if device == "cpu":
+        return None
+    config.update("jax_cuda_visible_devices", str(launch.local_rank()))
+    number: int = jax.local_devices()[0].local_hardware_id
+    return number
 
 
 def _backend(device: str) -> _perf.Backend:

@@ -23,11 +23,13 @@ def version() -> str:
     return torch.__version__
 
 
-def prepare(device: str) -> None:
-    """Choose this rank's GPU, before the communicator is made."""
+def prepare(device: str) -> int | None:
+    """Choose this rank's GPU, and return its number."""
     torch.set_num_threads(1)
-    if device == "cuda":
-        torch.cuda.set_device(launch.local_rank() % torch.cuda.device_count())
+    if device == "cpu":
+        return None
+    torch.cuda.set_device(launch.local_rank() % torch.cuda.device_count())
+    return torch.cuda.current_device()
 
 
 def _backend(device: str) -> _perf.Backend:

@@ -94,8 +94,7 @@ def main(words: list[str] | None = None) -> int:
         module = _module(name)
         if module is None:
             continue
-        module.prepare(arguments.device)
-        with Comm(**memory) as comm:
+        with Comm(device=module.prepare(arguments.device), **memory) as comm:
             head = _machine(comm, arguments) | head | {name: module.version()}
             options = Options(arguments.repeats, arguments.loops)
             figures += module.figures(comm, arguments.device, options)

@@ -36,12 +36,19 @@ def pytest_pyfunc_call(pyfuncitem):
 
 
 def take_gpu():
-    """Makes a GPU of the node this rank's, and torch's default, if the run is about GPUs."""
-    torch = sys.modules.get("torch")
-    if torch is None or not os.environ.get("EPX_MEMORY", "").startswith("cuda"):
-        return
-    torch.cuda.set_device(launch.local_rank() % torch.cuda.device_count())
-    torch.set_default_device("cuda")
+    """Makes a GPU of the node this rank's, and torch's default, if the run is about GPUs.
+
+    Returns the number of JAX's GPU, which is not the current device of the thread.
+    """
+    torch, jax = sys.modules.get("torch"), sys.modules.get("jax")
+    if not os.environ.get("EPX_MEMORY", "").startswith("cuda"):
+        return None
+    if jax is not None:
+        return jax.local_devices()[0].local_hardware_id
+    if torch is not None:
+        torch.cuda.set_device(launch.local_rank() % torch.cuda.device_count())
+        torch.set_default_device("cuda")
+    return None
 
 
 def wait_for_gpu():
@@ -51,8 +58,7 @@ def wait_for_gpu():
 
 @pytest.fixture(scope="session")
 def comm():
-    take_gpu()
-    with epx.Comm() as made:
+    with epx.Comm(device=take_gpu()) as made:
         yield made
 
 

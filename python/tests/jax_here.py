@@ -16,8 +16,6 @@ from epx import launch
 
 ON_GPU = os.environ.get("EPX_MEMORY", "").startswith("cuda")
 if ON_GPU:
-    gpus = len(list(Path("/dev").glob("nvidia[0-9]*"))) or 1
-    os.environ.setdefault("CUDA_VISIBLE_DEVICES", str(launch.local_rank() % gpus))
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 import jax
@@ -25,7 +23,10 @@ import jax.numpy as jnp
 
 import epx.jax as ep
 
-jax.config.update("jax_platforms", "cuda" if ON_GPU else "cpu")
+if ON_GPU:
+    gpus = len(list(Path("/dev").glob("nvidia[0-9]*"))) or 1
+    jax.config.update("jax_cuda_visible_devices", str(launch.local_rank() % gpus))
+jax.config.update("jax_platforms", "cuda,cpu" if ON_GPU else "cpu")
 jax.config.update("jax_default_matmul_precision", "highest")  # no TF32
 
 H, K, MAX_TOKENS = 6, 3, 20

@@ -90,6 +90,13 @@ def test_a_wrong_hint_is_an_error():
     assert caught.value.code == Code.INFO
 
 
+def test_a_gpu_that_is_not_there_is_refused():
+    with pytest.raises(EPXError) as caught:
+        epx.Comm(memory="cuda:device", device=4711)
+    assert caught.value.code in (Code.ARG, Code.CUDA)  # no such GPU, or no CUDA at all
+    assert re.search("no GPU 4711|libcuda|cuInit", str(caught.value))
+
+
 def test_a_group_of_ranks(comm):
     mine = [rank for rank in range(comm.size) if rank % 2 == comm.rank % 2]
     with epx.Comm(group=mine) as made:

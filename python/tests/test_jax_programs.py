@@ -308,7 +308,9 @@ def test_hlo_has_the_calls_and_no_resharding(comm, make_route):
         assert hlo_calls(compiled) == list(wanted)
         for name in RESHARDING:
             assert name not in compiled and name.replace("-", "_") not in lowered
-        for text in (lowered, compiled):
+        for text in (
+            (lowered,) if comm.on_device else (lowered, compiled)
+        ):  # XLA tunes by time there
             mine = hashlib.sha256(text.encode()).digest()
             assert set(_core.gather(mine, comm.size)) == {mine}
 
