@@ -33,8 +33,10 @@ def prepare(device: str) -> int | None:
     config.update("jax_cpu_enable_async_dispatch", False)
     if device == "cpu":
         return None
-    config.update("jax_cuda_visible_devices", str(launch.local_rank()))
-    number: int = jax.local_devices()[0].local_hardware_id
+    gpus = jax.local_devices()
+    own = gpus[launch.local_rank() % len(gpus)]
+    config.update("jax_default_device", own)
+    number: int = own.local_hardware_id
     return number
 
 

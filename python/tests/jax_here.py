@@ -12,10 +12,15 @@ from typing import NamedTuple
 import numpy as np
 import slots
 
-from epx import launch
+from epx import _core, launch
 
 ON_GPU = os.environ.get("EPX_MEMORY", "").startswith("cuda")
-if ON_GPU:
+if ON_GPU:  # The own GPU is number 0 of the process, which sees the others too, as ipc wants it.
+    here = len(list(Path("/dev").glob("nvidia[0-9]*")))
+    gpus = max(1, min(here, _core.world()[1]))
+    own = launch.local_rank() % gpus
+    order = [(own + i) % gpus for i in range(gpus)]
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", ",".join(map(str, order)))
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 import jax
@@ -23,9 +28,7 @@ import jax.numpy as jnp
 
 import epx.jax as ep
 
-if ON_GPU:
-    gpus = len(list(Path("/dev").glob("nvidia[0-9]*"))) or 1
-    jax.config.update("jax_cuda_visible_devices", str(launch.local_rank() % gpus))
+jax.config.update("jax_cuda_visible_devices", "0")
 jax.config.update("jax_platforms", "cuda,cpu" if ON_GPU else "cpu")
 jax.config.update("jax_default_matmul_precision", "highest")  # no TF32
 

@@ -34,7 +34,8 @@ def main() -> int:
             print(f"SKIP: {why}")
         return 0
     quiet = ["-p", "no:terminal"] if rank else ["-q", "--color=no", "--no-header", "--tb=short"]
-    code = int(pytest.main(["-p", "no:cacheprovider", *quiet, *sys.argv[1:]]))
+    # What C writes to stderr, and conftest about the other ranks, is seen at once.
+    code = int(pytest.main(["-p", "no:cacheprovider", "--capture=sys", *quiet, *sys.argv[1:]]))
     codes = _core.gather(bytes([code]), size)
     if rank == 0 and set(codes) == {b"\0"}:
         print(" No Errors")
