@@ -52,6 +52,7 @@ cu_depends += tests/*/*.cu.d tests/*/*/*.cu.d
 test_programs =
 include tests/lint/local.mk
 include tests/fortran/local.mk
+include tests/pages/local.mk
 include tests/support/local.mk
 include tests/pretend/local.mk
 include tests/suite/local.mk
@@ -62,7 +63,7 @@ include tests/model/local.mk
 
 # Enough to try another MPI or compiler by: no more ranks than a small machine has cores, and not
 # those tests that wait for time-outs or fill the memory.
-short_tests = $(lints) tests/fortran/check_fortran.sh \
+short_tests = $(lints) tests/fortran/check_fortran.sh tests/pages/check_examples.sh \
   $(filter-out tests/test_big-% tests/test_inject-% tests/test_mismatch-% tests/test_stall-% \
     tests/test_stopped-% tests/soak_faults-%, \
     $(filter %-2.mpi,$(TEST_MATRIX)))
