@@ -53,3 +53,17 @@ link_program() {
     "$top_builddir/libtool" --silent --tag=CC --mode=link $CC $cflags -o "$2" "$1" \
         "$top_builddir/libepx.la" $mpi_libs
 }
+
+# A Fortran compiler that has mpi_f08, or the reason to skip; warnings only if they are known.
+use_fortran() {
+    MPIFC=$(configured MPIFC)
+    [ -n "$MPIFC" ] || skip "configure found no Fortran compiler wrapper of MPI"
+    printf 'use mpi_f08\ncall MPI_Init()\ncall MPI_Finalize()\nend\n' >"$work/try.f90"
+    (cd "$work" && $MPIFC -o try try.f90) >"$work/said" 2>&1 ||
+        skip "$MPIFC does not build a program that uses mpi_f08"
+    fortran_warnings=
+    case $($MPIFC --version 2>/dev/null) in *"GNU Fortran"*)
+        fortran_warnings="-std=f2018 -Wall -Wextra -Werror"
+        ;;
+    esac
+}
