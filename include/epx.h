@@ -16,7 +16,7 @@ extern "C" {
 #endif
 
 #define EPX_VERSION_MAJOR 0
-#define EPX_VERSION_MINOR 1
+#define EPX_VERSION_MINOR 2
 #define EPX_VERSION_PATCH 0
 
 /* Handles. A stream is a cudaStream_t; host memory has none. */

@@ -2,6 +2,9 @@
 # libepx is libepx_core, which the unit tests link, but exports only EPX_*, PEPX_* and what the
 # Fortran module calls, epx_f08_*. libepx_cuda is the module for device memory, opened when the
 # first device communicator is made.
+#
+# A release that only adds to the interface raises the first and the third number of -version-info,
+# and libepx.so.0 keeps its name; one that changes nothing there raises the second.
 include_HEADERS = include/epx.h
 
 noinst_LTLIBRARIES += libepx_core.la
@@ -16,7 +19,7 @@ endif
 lib_LTLIBRARIES += libepx.la
 libepx_la_SOURCES =
 libepx_la_LIBADD = libepx_core.la
-libepx_la_LDFLAGS = -version-info 0:0:0 -no-undefined -export-symbols-regex '^(P?EPX|epx_f08)_'
+libepx_la_LDFLAGS = -version-info 1:0:1 -no-undefined -export-symbols-regex '^(P?EPX|epx_f08)_'
 
 if HAVE_CUDA
 pkglib_LTLIBRARIES += libepx_cuda.la

@@ -53,6 +53,7 @@ test_programs =
 include tests/lint/local.mk
 include tests/fortran/local.mk
 include tests/pages/local.mk
+include tests/abi/local.mk
 include tests/support/local.mk
 include tests/pretend/local.mk
 include tests/suite/local.mk
@@ -63,7 +64,7 @@ include tests/model/local.mk
 
 # Enough to try another MPI or compiler by: no more ranks than a small machine has cores, and not
 # those tests that wait for time-outs or fill the memory.
-short_tests = $(lints) tests/fortran/check_fortran.sh $(page_tests) \
+short_tests = $(lints) tests/fortran/check_fortran.sh tests/abi/check_abi.sh $(page_tests) \
   $(filter-out tests/test_big-% tests/test_inject-% tests/test_mismatch-% tests/test_stall-% \
     tests/test_stopped-% tests/soak_faults-%, \
     $(filter %-2.mpi,$(TEST_MATRIX)))

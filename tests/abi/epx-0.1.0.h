@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * epx.h - expert parallelism for mixture-of-experts models as MPI-style
+ * nonblocking collectives. The manual pages EPX_*(3) document every call,
+ * epx(7) the words, the memory rules and the hints.
+ */
+#ifndef EPX_H
+#define EPX_H
+
+#include <mpi.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define EPX_VERSION_MAJOR 0
+#define EPX_VERSION_MINOR 1
+#define EPX_VERSION_PATCH 0
+
+/* Handles. A stream is a cudaStream_t; host memory has none. */
+typedef struct epx_comm *EPX_Comm;
+typedef struct epx_route *EPX_Route;
+typedef struct epx_request *EPX_Request;
+typedef struct CUstream_st *EPX_Stream;
+
+#define EPX_COMM_NULL ((EPX_Comm)0)
+#define EPX_ROUTE_NULL ((EPX_Route)0)
+#define EPX_REQUEST_NULL ((EPX_Request)0)
+#define EPX_STREAM_NULL ((EPX_Stream)0)
+
+/* Error codes */
+#define EPX_SUCCESS 0
+#define EPX_ERR_ARG 1              /* invalid argument, or arguments that differ across ranks */
+#define EPX_ERR_COMM 2             /* invalid communicator */
+#define EPX_ERR_ROUTE 3            /* invalid route, or no tokens routed yet */
+#define EPX_ERR_REQUEST 4          /* invalid request */
+#define EPX_ERR_BUFFER 5           /* invalid, overlapping or wrongly placed buffer */
+#define EPX_ERR_COUNT 6            /* count, length or capacity out of range */
+#define EPX_ERR_TYPE 7             /* datatype unknown or unsuited to the operation */
+#define EPX_ERR_INFO 8             /* hint with an invalid value */
+#define EPX_ERR_TRUNCATE 9         /* more rows than the receive capacity */
+#define EPX_ERR_PENDING 10         /* routes, memory or operations left over */
+#define EPX_ERR_IN_STATUS 11       /* an operation failed, see the statuses */
+#define EPX_ERR_TIMEOUT 12         /* a rank did not answer; the communicator is finished */
+#define EPX_ERR_NO_MEM 13          /* not enough memory */
+#define EPX_ERR_TRANSPORT 14       /* the transport asked for is not usable here */
+#define EPX_ERR_UNSUPPORTED 15     /* this build or machine cannot do it */
+#define EPX_ERR_NOT_INITIALIZED 16 /* MPI is not initialized, or already finalized */
+#define EPX_ERR_MPI 17             /* MPI reported an error */
+#define EPX_ERR_CUDA 18            /* CUDA reported an error */
+#define EPX_ERR_INTERN 19          /* a defect of the library */
+#define EPX_ERR_LASTCODE 20
+
+#define EPX_MAX_LIBRARY_VERSION_STRING 256
+#define EPX_MAX_ERROR_STRING 512
+
+/* Element types */
+typedef int EPX_Datatype;
+#define EPX_DATATYPE_NULL 0
+#define EPX_BYTE 1
+#define EPX_FLOAT8_E4M3 2
+#define EPX_FLOAT8_E5M2 3
+#define EPX_FLOAT16 4
+#define EPX_BFLOAT16 5
+#define EPX_FLOAT32 6
+#define EPX_FLOAT64 7
+
+/* Order of the rows in the receive buffer */
+typedef int EPX_Layout;
+#define EPX_EXPERT_MAJOR 1 /* one row a (token, choice), by (expert, source rank, token, choice) */
+#define EPX_RANK_MAJOR 2   /* one row a (token, rank), by (source rank, token) */
+
+/* What happens to rows past the receive capacity */
+typedef int EPX_Overflow;
+#define EPX_OVERFLOW_ERROR 1 /* the routing fails on every rank */
+#define EPX_OVERFLOW_DROP 2  /* the rows are dropped */
+
+typedef struct EPX_Route_attr {
+    size_t size;           /* sizeof(EPX_Route_attr) */
+    int num_experts;       /* experts of all ranks; the same on all ranks */
+    int top_k;             /* expert ids a token, 1..64; the same on all ranks */
+    int max_tokens;        /* most tokens any rank routes in one call; the same on all ranks */
+    int alignment;         /* rows to whose multiple expert slabs are aligned; a power of two */
+    int64_t recv_capacity; /* rows of this rank's receive buffer; 0 = the worst case */
+    int64_t max_row_bytes; /* longest row of any call, the same on all ranks; 0 = any */
+    int index_bits;        /* width of the expert ids: 32 or 64 */
+    EPX_Layout layout;
+    EPX_Overflow overflow;
+} EPX_Route_attr;
+
+#define EPX_ROUTE_ATTR_INIT                                                                        \
+    {                                                                                              \
+        sizeof(EPX_Route_attr), 0, 0, 0, 1, 0, 0, 64, EPX_EXPERT_MAJOR, EPX_OVERFLOW_ERROR         \
+    }
+
+typedef struct EPX_Route_view {
+    size_t size;           /* sizeof(EPX_Route_view) */
+    int num_local_experts; /* L */
+    int first_local_expert;
+    int64_t capacity;              /* rows the receive buffer must have */
+    const int32_t *expert_counts;  /* [L] rows (rank-major: pairs) of each local expert */
+    const int64_t *expert_offsets; /* [L+1] first row of each slab; NULL in rank-major */
+    const int32_t *rank_counts;    /* [R] unique rows from each source rank */
+    const int64_t *num_rows;       /* [1] rows used, padding included */
+    const int64_t *required_rows;  /* [1] rows that would have been used without a capacity */
+    const int32_t *slots;          /* [max_tokens][K] row at the expert's rank, or -1 */
+    const int32_t *row_expert_ids; /* [capacity][K] local expert or -1; NULL in expert-major */
+    const int32_t *row_tokens;     /* [capacity] token index on the home rank; -1 = padding */
+    const int32_t *row_ranks;      /* [capacity] home rank; -1 = padding */
+} EPX_Route_view;
+
+#define EPX_ROUTE_VIEW_INIT                                                                        \
+    {                                                                                              \
+        sizeof(EPX_Route_view), 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL      \
+    }
+
+typedef struct EPX_Stats {
+    size_t size;           /* sizeof(EPX_Stats) */
+    uint64_t calls;        /* collective operations started */
+    uint64_t rows_self;    /* rows sent to this rank itself */
+    uint64_t rows_node;    /* rows sent to other ranks of the node */
+    uint64_t rows_network; /* rows sent to other nodes */
+    uint64_t bytes_self;
+    uint64_t bytes_node;
+    uint64_t bytes_network;
+    uint64_t dropped_rows; /* this rank's pairs (rank-major: unique rows) that found no room */
+    uint64_t timeouts;     /* operations that ended with EPX_ERR_TIMEOUT */
+    uint64_t host_syncs;   /* times a nonblocking call blocked the host on the GPU: 0 */
+} EPX_Stats;
+
+#define EPX_STATS_INIT                                                                             \
+    {                                                                                              \
+        sizeof(EPX_Stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                            \
+    }
+
+/* Library: local */
+int EPX_Get_version(int *major, int *minor, int *patch);
+int EPX_Get_library_version(char *version, int *resultlen);
+int EPX_Error_string(int errorcode, char *string, int *resultlen);
+
+/* Communicator */
+int EPX_Comm_create(MPI_Comm comm, MPI_Info info, EPX_Comm *newcomm);
+int EPX_Comm_free(EPX_Comm *comm);
+int EPX_Comm_rank(EPX_Comm comm, int *rank);
+int EPX_Comm_size(EPX_Comm comm, int *size);
+int EPX_Comm_get_info(EPX_Comm comm, MPI_Info *info_used);
+int EPX_Comm_set_errhandler(EPX_Comm comm, MPI_Errhandler errhandler);
+int EPX_Comm_get_async_error(EPX_Comm comm, int *errorcode);
+int EPX_Comm_get_error_message(EPX_Comm comm, char *string, int *resultlen);
+int EPX_Comm_get_stats(EPX_Comm comm, EPX_Stats *stats);
+
+/* Memory that the other ranks can store into */
+int EPX_Alloc_mem(MPI_Aint bytes, EPX_Comm comm, void *baseptr);
+int EPX_Free_mem(void *base, EPX_Comm comm);
+
+/* Route */
+int EPX_Route_create(const EPX_Route_attr *attr, EPX_Comm comm, EPX_Route *route);
+int EPX_Route_free(EPX_Route *route);
+int EPX_Route_tokens(const void *expert_ids, int num_tokens, EPX_Route route, EPX_Stream stream,
+                     EPX_Request *request);
+int EPX_Route_get_view(EPX_Route route, EPX_Route_view *view);
+
+/* Collectives */
+int EPX_Dispatch(const void *sendbuf, const float *weights, void *recvbuf, float *recv_weights,
+                 int count, EPX_Datatype datatype, EPX_Route route, EPX_Stream stream,
+                 EPX_Request *request);
+int EPX_Combine(const void *sendbuf, const float *weights, void *recvbuf, int count,
+                EPX_Datatype datatype, EPX_Route route, EPX_Stream stream, EPX_Request *request);
+int EPX_Dispatch_backward(const void *grad_recv, const float *grad_recv_weights, void *grad_send,
+                          float *grad_weights, int count, EPX_Datatype datatype, EPX_Route route,
+                          EPX_Stream stream, EPX_Request *request);
+int EPX_Combine_backward(const void *grad, const void *sendbuf, const float *weights,
+                         void *grad_sendbuf, float *grad_slot_weights, int count,
+                         EPX_Datatype datatype, EPX_Route route, EPX_Stream stream,
+                         EPX_Request *request);
+int EPX_Alltoallv(const void *sendbuf, const int64_t sendcounts[], const int64_t sdispls[],
+                  void *recvbuf, int64_t recvcounts[], int64_t rdispls[], int64_t recv_capacity,
+                  int count, EPX_Datatype datatype, EPX_Comm comm, EPX_Stream stream,
+                  EPX_Request *request);
+
+/* Completion */
+int EPX_Wait(EPX_Request *request, MPI_Status *status);
+int EPX_Test(EPX_Request *request, int *flag, MPI_Status *status);
+int EPX_Waitall(int n, EPX_Request requests[], MPI_Status *statuses);
+int EPX_Wait_enqueue(EPX_Request *request, EPX_Stream stream);
+
+/*
+ * PEPX_X is EPX_X for tools: a tool defines EPX_Dispatch and calls PEPX_Dispatch, see PROFILING in
+ * epx(7).
+ */
+int PEPX_Get_version(int *major, int *minor, int *patch);
+int PEPX_Get_library_version(char *version, int *resultlen);
+int PEPX_Error_string(int errorcode, char *string, int *resultlen);
+int PEPX_Comm_create(MPI_Comm comm, MPI_Info info, EPX_Comm *newcomm);
+int PEPX_Comm_free(EPX_Comm *comm);
+int PEPX_Comm_rank(EPX_Comm comm, int *rank);
+int PEPX_Comm_size(EPX_Comm comm, int *size);
+int PEPX_Comm_get_info(EPX_Comm comm, MPI_Info *info_used);
+int PEPX_Comm_set_errhandler(EPX_Comm comm, MPI_Errhandler errhandler);
+int PEPX_Comm_get_async_error(EPX_Comm comm, int *errorcode);
+int PEPX_Comm_get_error_message(EPX_Comm comm, char *string, int *resultlen);
+int PEPX_Comm_get_stats(EPX_Comm comm, EPX_Stats *stats);
+int PEPX_Alloc_mem(MPI_Aint bytes, EPX_Comm comm, void *baseptr);
+int PEPX_Free_mem(void *base, EPX_Comm comm);
+int PEPX_Route_create(const EPX_Route_attr *attr, EPX_Comm comm, EPX_Route *route);
+int PEPX_Route_free(EPX_Route *route);
+int PEPX_Route_tokens(const void *expert_ids, int num_tokens, EPX_Route route, EPX_Stream stream,
+                      EPX_Request *request);
+int PEPX_Route_get_view(EPX_Route route, EPX_Route_view *view);
+int PEPX_Dispatch(const void *sendbuf, const float *weights, void *recvbuf, float *recv_weights,
+                  int count, EPX_Datatype datatype, EPX_Route route, EPX_Stream stream,
+                  EPX_Request *request);
+int PEPX_Combine(const void *sendbuf, const float *weights, void *recvbuf, int count,
+                 EPX_Datatype datatype, EPX_Route route, EPX_Stream stream, EPX_Request *request);
+int PEPX_Dispatch_backward(const void *grad_recv, const float *grad_recv_weights, void *grad_send,
+                           float *grad_weights, int count, EPX_Datatype datatype, EPX_Route route,
+                           EPX_Stream stream, EPX_Request *request);
+int PEPX_Combine_backward(const void *grad, const void *sendbuf, const float *weights,
+                          void *grad_sendbuf, float *grad_slot_weights, int count,
+                          EPX_Datatype datatype, EPX_Route route, EPX_Stream stream,
+                          EPX_Request *request);
+int PEPX_Alltoallv(const void *sendbuf, const int64_t sendcounts[], const int64_t sdispls[],
+                   void *recvbuf, int64_t recvcounts[], int64_t rdispls[], int64_t recv_capacity,
+                   int count, EPX_Datatype datatype, EPX_Comm comm, EPX_Stream stream,
+                   EPX_Request *request);
+int PEPX_Wait(EPX_Request *request, MPI_Status *status);
+int PEPX_Test(EPX_Request *request, int *flag, MPI_Status *status);
+int PEPX_Waitall(int n, EPX_Request requests[], MPI_Status *statuses);
+int PEPX_Wait_enqueue(EPX_Request *request, EPX_Stream stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
