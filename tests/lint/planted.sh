@@ -27,7 +27,9 @@ copy_sources() {
     } | awk -v lint=planted "$(cat tests/lint/sources.awk)"'
         BEGIN { for (i = 1; i < ARGC; i++) print ARGV[i]; exit }
         END { exit bad }' >"$work/sources" || exit 1
-    [ ! -f .clang-format ] || echo .clang-format >>"$work/sources"
+    for file in .clang-format examples/tutorial/.clang-format; do
+        [ ! -f "$file" ] || echo "$file" >>"$work/sources"
+    done
     mkdir "$tree" || exit 1
     # shellcheck disable=SC2046
     tar -cf - $(cat "$work/sources") | (cd "$tree" && tar -xf -) || exit 1
