@@ -2,7 +2,7 @@
 /*
  * epx.h - expert parallelism for mixture-of-experts models as MPI-style
  * nonblocking collectives. The manual pages EPX_*(3) document every call,
- * epx(7) the words, the memory rules and the hints.
+ * epx(7) the words, epx_memory(7) the memory rules, epx_hints(7) the hints.
  */
 #ifndef EPX_H
 #define EPX_H

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # hints.awk - puts the hints of src/base/param.c in the place of the line @HINTS@ of a manual page,
 # in the words and form of `epx_info --hints-roff'; the names of transports are in the list of
-# transports. usage: awk -f hints.awk src/transport/list.c src/base/param.c epx.7.in
+# transports. usage: awk -f hints.awk src/transport/list.c src/base/param.c epx_hints.7.in
 
 function fail(message)
 {

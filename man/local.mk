@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# A page for every public function; the links are functions that share a page. epx(7) gets its
-# hints from src/base/param.c and src/transport/list.c.
+# A page for every public function; the links are functions that share a page. epx_hints(7) gets
+# its hints from src/base/param.c and src/transport/list.c, epx_tutorial(7) its programs and what
+# they print from examples/tutorial/.
 dist_man_MANS += \
   man/EPX_Alloc_mem.3 \
   man/EPX_Alltoallv.3 \
@@ -30,22 +31,36 @@ dist_man_MANS += \
   man/EPX_Wait.3 \
   man/EPX_Wait_enqueue.3 \
   man/EPX_Waitall.3 \
+  man/epx.7 \
   man/epx_info.1 \
+  man/epx_memory.7 \
   man/epx_moe.1 \
-  man/epx_perf.1
+  man/epx_perf.1 \
+  man/epx_transports.7 \
+  man/epx_trouble.7
 
-nodist_man_MANS = man/epx.7
+nodist_man_MANS = \
+  man/epx_hints.7 \
+  man/epx_tutorial.7
 
 EXTRA_DIST += \
   NEWS \
   examples/first.c \
-  man/epx.7.in \
-  man/hints.awk
+  man/epx_hints.7.in \
+  man/epx_tutorial.7.in \
+  man/hints.awk \
+  man/texts.awk
 
-CLEANFILES += man/epx.7 man/epx.7.tmp
+CLEANFILES += $(nodist_man_MANS) man/*.tmp
 
-man/epx.7: man/epx.7.in man/hints.awk src/base/param.c src/transport/list.c
+man/epx_hints.7: man/epx_hints.7.in man/hints.awk src/base/param.c src/transport/list.c
 	$(AM_V_GEN)$(MKDIR_P) man && \
 	$(AWK) -f $(srcdir)/man/hints.awk $(srcdir)/src/transport/list.c \
-	  $(srcdir)/src/base/param.c $(srcdir)/man/epx.7.in >$@.tmp && \
+	  $(srcdir)/src/base/param.c $(srcdir)/man/epx_hints.7.in >$@.tmp && \
+	mv -f $@.tmp $@
+
+man/epx_tutorial.7: man/epx_tutorial.7.in man/texts.awk examples/first.c $(tutorial_texts)
+	$(AM_V_GEN)$(MKDIR_P) man && \
+	$(AWK) -v srcdir=$(srcdir) -f $(srcdir)/man/texts.awk $(srcdir)/man/epx_tutorial.7.in \
+	  >$@.tmp && \
 	mv -f $@.tmp $@

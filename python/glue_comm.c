@@ -49,7 +49,7 @@ static int check_hints(const char *hints[])
 {
     for (int i = 0; hints[i]; i += 2) {
         if (strlen(hints[i]) >= MPI_MAX_INFO_KEY)
-            return epx_python_fail(EPX_ERR_INFO, "EPX has no hint %.64s; epx(7) lists them",
+            return epx_python_fail(EPX_ERR_INFO, "EPX has no hint %.64s; epx_hints(7) lists them",
                                    hints[i]);
         if (!*hints[i + 1] || strlen(hints[i + 1]) >= MPI_MAX_INFO_VAL)
             return epx_python_fail(EPX_ERR_INFO, "the value of %s has %zu characters, want 1 to %d",

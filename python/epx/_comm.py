@@ -111,9 +111,9 @@ class Comm:
 
     Made and closed by all its ranks together. ``group`` says which: None is all of
     MPI_COMM_WORLD; else ranks of it, an ``mpi4py.MPI.Comm``, or a ``ProcessGroup`` of torch.
-    Hints are those of epx(7) without ``epx_``: ``Comm(timeout_ms=60000)``. ``device`` is the number
-    of this rank's GPU, of those that the process sees; without it the thread's current device is
-    taken, which ``torch.cuda.set_device`` sets. JAX sets none:
+    Hints are those of epx_hints(7) without ``epx_``: ``Comm(timeout_ms=60000)``. ``device`` is the
+    number of this rank's GPU, of those that the process sees; without it the thread's current
+    device is taken, which ``torch.cuda.set_device`` sets. JAX sets none:
     ``Comm(memory="cuda:device", device=jax.local_devices()[0].local_hardware_id)``.
     """
 
@@ -163,7 +163,7 @@ class Comm:
         unknown = [key for key in hints if not self.hint(key)]
         if unknown:
             self.close()
-            raise TypeError(f"EPX has no hint {unknown[0]!r}; epx(7) lists them")
+            raise TypeError(f"EPX has no hint {unknown[0]!r}; epx_hints(7) lists them")
 
     def hint(self, name: str) -> str:
         """The value of a hint in force, such as ``hint("transport")``; "" if there is none."""

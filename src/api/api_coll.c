@@ -175,8 +175,8 @@ int EPX_Dispatch(const void *sendbuf, const float *weights, void *recvbuf, float
  * Input: sendbuf, [capacity][count], one row a slot; weights, [capacity] or NULL = 1; count;
  * datatype: float16, bfloat16, float32 (summed in float32) or float64; route; stream.
  * Output: recvbuf, [T][count], zero for a token without pairs; request.
- * The order of the sums and their roundings are fixed, see epx(7): the bytes are the same on
- * every run and transport, but for sign and payload of a NaN.
+ * The order of the sums and their roundings are fixed, see EPX_Combine(3): the bytes are the same
+ * on every run and transport, but for sign and payload of a NaN.
  * Errors: as EPX_Dispatch.
  */
 int EPX_Combine(const void *sendbuf, const float *weights, void *recvbuf, int count,
@@ -255,7 +255,7 @@ int EPX_Dispatch_backward(const void *grad_recv, const float *grad_recv_weights,
  * combine was given (sendbuf may be NULL if grad_slot_weights is); count; datatype; route; stream.
  * Output: grad_sendbuf, [capacity][count], the slot's weight times the token's row of grad, each
  * product rounded once, padding zero; grad_slot_weights, [capacity] or NULL, the dot product of
- * grad and sendbuf rows in the fixed shape of epx(7), padding zero; request.
+ * grad and sendbuf rows in the fixed shape of its manual page, padding zero; request.
  * Errors: as EPX_Dispatch.
  */
 int EPX_Combine_backward(const void *grad, const void *sendbuf, const float *weights,

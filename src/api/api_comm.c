@@ -94,7 +94,7 @@ static int comm_create(MPI_Comm comm, MPI_Info info, struct epx_comm **newcomm)
  * EPX_Comm_create - make a communicator for expert parallelism from an MPI communicator.
  *
  * Collective, blocking. comm is duplicated, its error handler inherited.
- * Input: comm, an intracommunicator; info, hints (epx(7)) or MPI_INFO_NULL.
+ * Input: comm, an intracommunicator; info, hints (epx_hints(7)) or MPI_INFO_NULL.
  * Output: newcomm, EPX_COMM_NULL on error.
  * Errors: EPX_ERR_COMM (MPI_COMM_NULL, intercommunicator), EPX_ERR_INFO (a hint's value),
  * EPX_ERR_ARG (newcomm NULL, hints that differ across ranks), EPX_ERR_TRANSPORT,

@@ -17,7 +17,8 @@ static const char *const log_words[] = {"error", "warn", "info", "debug", NULL};
 
 #define FIELD(name) offsetof(struct epx_params, name)
 
-/* epx.7 and epx_info print this table: keep name, default and help on the lines they are on. */
+/* epx_hints.7 and epx_info print this table: keep name, default and help on the lines they are on,
+ * where hints.awk finds them. */
 const struct epx_param epx_param_table[] = {
     {"epx_memory", "auto",
      "Memory space of the buffers: auto takes cuda:device only if every rank has a current CUDA "
@@ -155,8 +156,8 @@ static void warn_of_unknown_variables(void)
         size_t length = strcspn(*entry, "=");
 
         if (strncmp(*entry, "EPX_", 4) == 0 && !find_param(*entry, length))
-            EPX_LOG_WARN("environment variable %.*s is not a hint of EPX, see epx(7)", (int)length,
-                         *entry);
+            EPX_LOG_WARN("environment variable %.*s is not a hint of EPX, see epx_hints(7)",
+                         (int)length, *entry);
     }
 }
 
@@ -170,7 +171,7 @@ static int warn_of_unknown_keys(MPI_Info info)
     for (int i = 0; i < keys; i++) {
         EPX_TRY_MPI(MPI_Info_get_nthkey(info, i, key));
         if (strncmp(key, "epx_", 4) == 0 && !find_param(key, strlen(key)))
-            EPX_LOG_WARN("info key %s is not a hint of EPX, see epx(7)", key);
+            EPX_LOG_WARN("info key %s is not a hint of EPX, see epx_hints(7)", key);
     }
     return EPX_SUCCESS;
 }

@@ -64,7 +64,7 @@ static const struct {
 };
 enum { SHAPES = sizeof(shapes) / sizeof(shapes[0]) };
 
-/* Whether the private memory of a route, of which epx(7) has all terms, is more than there is. */
+/* Whether the private memory of a route, in epx_memory(7), is more than there is. */
 static int is_huge(int shape)
 {
     double tokens = shapes[shape].max_tokens, choices = shapes[shape].top_k;

@@ -20,7 +20,7 @@ if ! command -v mandoc >/dev/null 2>&1; then
 fi
 
 pages() {
-    ls "$srcdir"/man/*.[13] "$top_builddir"/man/epx.7
+    ls "$srcdir"/man/*.[137] "$top_builddir"/man/epx_hints.7 "$top_builddir"/man/epx_tutorial.7
 }
 
 # expect_silence WHAT PAGE COMMAND... - what a checker says about a page is a finding.
@@ -106,20 +106,20 @@ known_names() {
     sed -n 's/.*{"\(epx_[a-z_]*\)".*/\1/p' "$srcdir/src/base/param.c" | tr '[:lower:]' '[:upper:]'
 }
 
-# epx.7 shows the table of param.c as epx_info prints it.
+# epx_hints.7 shows the table of param.c as epx_info prints it.
 check_hints() {
-    ! grep -q '@HINTS@' "$top_builddir/man/epx.7" || fail "epx.7 has no hints"
+    ! grep -q '@HINTS@' "$top_builddir/man/epx_hints.7" || fail "epx_hints.7 has no hints"
     printf '@HINTS@\n' | awk -f "$srcdir/man/hints.awk" "$srcdir/src/transport/list.c" \
         "$srcdir/src/base/param.c" - >"$work/hints" ||
         fail "hints.awk cannot read param.c"
     if [ ! -x "$top_builddir/epx_info" ]; then
         fail "epx_info is not built"
     elif ! "$top_builddir/epx_info" --hints-roff | diff "$work/hints" - >&2; then
-        fail "the hints of epx.7 (<) are not those of epx_info (>)"
+        fail "the hints of epx_hints.7 (<) are not those of epx_info (>)"
     fi
     awk 'NR == FNR { hints = hints $0 "\n"; next } { page = page $0 "\n" }
-         END { exit !index(page, hints) }' "$work/hints" "$top_builddir/man/epx.7" ||
-        fail "man/epx.7 is older than the hints of param.c"
+         END { exit !index(page, hints) }' "$work/hints" "$top_builddir/man/epx_hints.7" ||
+        fail "man/epx_hints.7 is older than the hints of param.c"
 }
 
 prototypes >"$work/prototypes"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_memory.c - what is allocated is what the section COST of epx(7) says. The formulas here are
- * those of that section, with the same letters.
+ * test_memory.c - what is allocated is what the section COST of epx_memory(7) says. The formulas
+ * here are those of that section, with the same letters.
  */
 #include <stdio.h>
 #include <string.h>

@@ -4,7 +4,8 @@
  * slot, times the weight of each of its slots; the dot products with the rows that combine was
  * given; zeros for padding.
  * Work: reads the rows that came and as many forward rows as slots, writes the slots. Order: dot
- * products in blocks of 1024 elements: 256 lanes, a binary tree, blocks in order (epx(7)).
+ * products in blocks of 1024 elements: 256 lanes, a binary tree, blocks in order: see
+ * EPX_Combine_backward(3).
  * Launch: the whole device, a warp a record, waits for nothing; ends the operation.
  */
 #include "kernels/protocol/records.cuh"

@@ -111,7 +111,7 @@ static void EPX_SUM_NAME(scale_row)(EPX_Datatype datatype, const char *src, floa
 
 /*
  * The dot product of one block. Lane j sums elements j, j + 256, j + 512, j + 768; the lanes
- * are added as a binary tree. The shape is part of the contract, see epx(7).
+ * are added as a binary tree. The shape is part of the contract, see EPX_Combine_backward(3).
  */
 static double EPX_SUM_NAME(dot_block)(EPX_Datatype datatype, const char *a, const char *b, int n)
 {

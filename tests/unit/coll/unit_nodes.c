@@ -400,7 +400,7 @@ END_TEST
 
 static int num_equal;
 
-/* Checks, where nodes are equal, that a stage has room for as many rows as epx(7) says. */
+/* Checks, where nodes are equal, that a stage has room for as many rows as epx_memory(7) says. */
 static void check_equal(void)
 {
     int equal = relays;
