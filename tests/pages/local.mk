@@ -1,9 +1,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Tests of what the manual pages show: programs, and the interface of the Fortran module.
-page_tests = tests/pages/check_examples.sh tests/pages/check_synopsis.sh
-TESTS += $(page_tests)
+# What pages show is true: programs, what they print, messages, links, and the interface of the
+# Fortran module.
+page_checks = \
+  tests/pages/check_examples.sh \
+  tests/pages/check_synopsis.sh \
+  tests/pages/check_trouble.sh \
+  tests/pages/check_tutorial.sh
+TESTS += $(page_checks)
 EXTRA_DIST += \
-  $(page_tests) \
+  $(page_checks) \
   tests/pages/examples.awk \
+  tests/pages/programs.sh \
   tests/pages/synopsis.awk \
   tests/support/programs.sh
+
+check_PROGRAMS += tests/pages/trouble
+tests_pages_trouble_CPPFLAGS = $(tests_cppflags)
+tests_pages_trouble_LDADD = libepx.la $(MPI_LIBS)

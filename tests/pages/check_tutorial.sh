@@ -1,0 +1,78 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# The programs that epx_tutorial(7) shows are those of examples/tutorial/, compile without a
+# warning, and print on 2 ranks what the page says. graph.c is compiled in a build with CUDA, and
+# run where there are GPUs.
+set -u
+srcdir=${srcdir:-.}
+top_builddir=${top_builddir:-.}
+name=check_tutorial
+page=$top_builddir/man/epx_tutorial.7
+folder=$srcdir/examples/tutorial
+status=0
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+# shellcheck source=tests/pages/programs.sh
+. "$srcdir/tests/pages/programs.sh"
+
+fail() {
+    echo "$name: $*" >&2
+    status=1
+}
+
+# shows FILE - whether its lines stand in the rendered page, one below the other.
+shows() {
+    awk 'NR == FNR { text = text $0 "\n"; next }
+         { sub(/^       /, ""); page = page $0 "\n" }
+         END { exit !index(page, text) }' "$1" "$work/page"
+}
+
+check_program() {
+    program_name=$(basename "$1" .c)
+    compile "$1"
+    link_program "$program_name"
+    [ -s "$folder/$program_name.txt" ] || fail "nobody says what $program_name prints"
+    launch "$work/$program_name" >"$work/printed" 2>"$work/told" ||
+        fail "$program_name fails on 2 ranks: $(cat "$work/told")"
+    sort "$folder/$program_name.txt" >"$work/expected"
+    sort "$work/printed" | diff "$work/expected" - >&2 ||
+        fail "$program_name.txt (<) and what $program_name prints (>) differ"
+}
+
+# Ranks may share a GPU, so one is enough.
+check_graph() {
+    if ! grep -q '^#define HAVE_CUDA 1' "$top_builddir/config.h"; then
+        echo "$name: graph.c is neither compiled nor run: built without CUDA"
+        return
+    fi
+    # shellcheck disable=SC2046 # lists of words
+    compile "$folder/graph.c" $(configured CUDA_CPPFLAGS | sed 's/-I */-isystem /g')
+    # shellcheck disable=SC2046
+    link_program graph $(configured CUDA_LIBS)
+    if ! nvidia-smi -L 2>/dev/null | grep -q '^GPU '; then
+        echo "$name: graph.c is not run: there is no GPU"
+        return
+    fi
+    CUDA_MODULE_LOADING=EAGER launch "$work/graph" >"$work/printed" || fail "graph fails"
+    [ "$(grep -c '^rank [01], replay [0-2], token 0: 0.0 ' "$work/printed")" -eq 6 ] ||
+        fail "graph prints something else: $(cat "$work/printed")"
+}
+
+find_tools
+[ -f "$page" ] || die "there is no $page"
+ls "$folder"/*.c >/dev/null || die "there are no programs in $folder"
+if command -v mandoc >/dev/null 2>&1; then
+    mandoc -Tascii "$page" | sed "s/.$(printf '\b')//g" >"$work/page"
+    for file in "$folder"/*.c "$folder"/*.txt "$srcdir/examples/first.c"; do
+        shows "$file" || fail "epx_tutorial(7) does not show $file as it is"
+    done
+else
+    echo "$name: there is no mandoc, so that the page itself is not read"
+fi
+for file in "$folder"/*.c; do
+    case $file in
+    */graph.c) check_graph ;;
+    *) check_program "$file" ;;
+    esac
+done
+exit $status
