@@ -34,6 +34,7 @@ need_to_test() {
     need check pkg-config --exists check
     need mandoc type mandoc
     need groff-base type groff
+    need lowdown type lowdown
     need iproute2 type ip
     need spin type spin
 }

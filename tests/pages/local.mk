@@ -3,6 +3,7 @@
 # Fortran module.
 page_checks = \
   tests/pages/check_examples.sh \
+  tests/pages/check_site.sh \
   tests/pages/check_synopsis.sh \
   tests/pages/check_trouble.sh \
   tests/pages/check_tutorial.sh
@@ -10,6 +11,7 @@ TESTS += $(page_checks)
 EXTRA_DIST += \
   $(page_checks) \
   tests/pages/examples.awk \
+  tests/pages/links.awk \
   tests/pages/programs.sh \
   tests/pages/synopsis.awk \
   tests/support/programs.sh
