@@ -101,6 +101,41 @@ check_names() {
     fi
 }
 
+# Where a page names a section of a page, as in "NODES in epx_transports(7)", it is there; where it
+# names a page of ours, that is there, too.
+check_prose() {
+    plain_text "$1" | tr '\n' ' ' | tr -s ' ' >"$work/prose"
+    grep -oE '(EPX_[A-Za-z_]+|epx[a-z_]*)\([137]\)' "$work/prose" | tr '(' . | tr -d ')' |
+        while read -r reference; do
+            [ -f "$srcdir/man/$reference" ] || [ -f "$top_builddir/man/$reference" ] ||
+                echo "$1: speaks of $reference, which does not exist"
+        done >"$work/absent"
+    grep -oE '[A-Z][A-Z -]*[A-Z] (in|of) epx[a-z_]*\(7\)' "$work/prose" |
+        sed 's/\(.*\) [inof]* \(epx[a-z_]*\)(7)/\2.7 \1/' | sort -u |
+        while read -r named section; do
+            cat "$srcdir/man/$named" "$top_builddir/man/$named" 2>/dev/null |
+                grep -qxe ".SH $section" -e ".SH \"$section\"" ||
+                echo "$1: $named has no section $section"
+        done >>"$work/absent"
+    [ ! -s "$work/absent" ] || fail "$(cat "$work/absent")"
+}
+
+# Pages that sources and texts speak of are there.
+check_sources() {
+    (
+        cd "$srcdir" || exit 1
+        find include src tools python fortran examples contrib docs README.md CONTRIBUTING.md \
+            SECURITY.md -type f \( -name '*.[ch]' -o -name '*.cu*' -o -name '*.py' \
+            -o -name '*.F90' -o -name '*.md' \) \
+            -exec grep -oE '(EPX_[A-Za-z_]+|epx[a-z_]*)\([137]\)' {} +
+    ) | sort -u | while IFS=: read -r file reference; do
+        page=$(echo "$reference" | tr '(' . | tr -d ')')
+        [ -f "$srcdir/man/$page" ] || [ -f "$top_builddir/man/$page" ] ||
+            echo "$file: speaks of $reference, which does not exist"
+    done >"$work/absent"
+    [ ! -s "$work/absent" ] || fail "$(cat "$work/absent")"
+}
+
 known_names() {
     grep -oh 'EPX_[A-Za-z0-9_]*' "$header" "$srcdir/fortran/epx_f08.F90" "$srcdir/m4/epx.m4"
     sed -n 's/.*{"\(epx_[a-z_]*\)".*/\1/p' "$srcdir/src/base/param.c" | tr '[:lower:]' '[:upper:]'
@@ -133,9 +168,11 @@ while read -r page; do
     lint_page "$page"
     check_synopsis "$page"
     check_names "$page"
+    check_prose "$page"
 done <"$work/pages"
 while read -r prototype; do
     check_function "$prototype"
 done <"$work/prototypes"
+check_sources
 check_hints
 exit $status
