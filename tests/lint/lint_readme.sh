@@ -11,8 +11,8 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 
 name=lint_readme
-# shellcheck source=tests/pages/programs.sh
-. "$srcdir/tests/pages/programs.sh"
+# shellcheck source=tests/support/programs.sh
+. "$srcdir/tests/support/programs.sh"
 
 # The first block of a language in the README.
 block() {
@@ -25,10 +25,10 @@ block text >"$work/expected"
 [ -s "$work/expected" ] || die "$readme does not say what the program prints"
 diff "$work/first.c" "$program" >&2 || die "README.md (<) and examples/first.c (>) differ"
 
-find_tools
-compile "$program"
-link_program first
-launch "$work/first" >"$work/printed" || die "the program fails on 2 ranks"
+use_build
+build_program "$program" "$work/first"
+# shellcheck disable=SC2086 # the launcher may have arguments
+launch $MPIEXEC -n 2 "$work/first" >"$work/printed" || die "the program fails on 2 ranks"
 cat "$work/expected" "$work/expected" | sort >"$work/sorted"
 sort "$work/printed" | diff "$work/sorted" - >&2 ||
     die "twice what the README says (<) and what 2 ranks print (>) differ"

@@ -46,10 +46,7 @@ refuse_bare_characters() {
 build_programs() {
     for source in "$taken"/*.c; do
         [ -f "$source" ] || die "$1: no line \"$ cc NAME.c\" names a program"
-        compile "$source" "$work/example.o" -I"$srcdir/include" ||
-            die "$1: $(basename "$source") does not compile"
-        link_program "$work/example.o" "${source%.c}" ||
-            die "$1: $(basename "$source") does not link"
+        build_program "$source" "${source%.c}"
     done
 }
 

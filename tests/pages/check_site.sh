@@ -10,8 +10,8 @@ top_builddir=$(cd "${top_builddir:-.}" && pwd)
 name=check_site
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
-# shellcheck source=tests/pages/programs.sh
-. "$srcdir/tests/pages/programs.sh"
+# shellcheck source=tests/support/programs.sh
+. "$srcdir/tests/support/programs.sh"
 
 for tool in mandoc lowdown; do
     command -v $tool >/dev/null 2>&1 || skip "there is no $tool"

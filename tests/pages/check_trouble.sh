@@ -11,8 +11,8 @@ trouble=$top_builddir/tests/pages/trouble
 status=0
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
-# shellcheck source=tests/pages/programs.sh
-. "$srcdir/tests/pages/programs.sh"
+# shellcheck source=tests/support/programs.sh
+. "$srcdir/tests/support/programs.sh"
 
 # Messages of rank 0, one a line; values that each run or machine has of its own become N.
 messages() {
@@ -41,7 +41,8 @@ displays() {
 run() {
     case_name=$1
     shift
-    launch env "$@" "$trouble" "$case_name" 2>&1
+    # shellcheck disable=SC2086 # the launcher may have arguments
+    ASAN_OPTIONS=detect_leaks=0 launch $MPIEXEC -n 2 env "$@" "$trouble" "$case_name" 2>&1
 }
 
 # run_small TRANSPORT - under a small /dev/shm, of which MPI takes nothing; nothing runs where there
@@ -80,7 +81,7 @@ run_all() {
 }
 
 [ -z "${SANITIZER:-}" ] || skip "handles that were freed are not for the sanitizers"
-find_tools
+use_build
 [ -x "$trouble" ] || die "$trouble is not built"
 run_all >"$work/written"
 messages <"$work/written" >"$work/made"

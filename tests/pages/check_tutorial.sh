@@ -12,8 +12,8 @@ folder=$srcdir/examples/tutorial
 status=0
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
-# shellcheck source=tests/pages/programs.sh
-. "$srcdir/tests/pages/programs.sh"
+# shellcheck source=tests/support/programs.sh
+. "$srcdir/tests/support/programs.sh"
 
 fail() {
     echo "$name: $*" >&2
@@ -29,10 +29,10 @@ shows() {
 
 check_program() {
     program_name=$(basename "$1" .c)
-    compile "$1"
-    link_program "$program_name"
+    build_program "$1" "$work/$program_name"
     [ -s "$folder/$program_name.txt" ] || fail "nobody says what $program_name prints"
-    launch "$work/$program_name" >"$work/printed" 2>"$work/told" ||
+    # shellcheck disable=SC2086 # the launcher may have arguments
+    launch $MPIEXEC -n 2 "$work/$program_name" >"$work/printed" 2>"$work/told" ||
         fail "$program_name fails on 2 ranks: $(cat "$work/told")"
     sort "$folder/$program_name.txt" >"$work/expected"
     sort "$work/printed" | diff "$work/expected" - >&2 ||
@@ -46,19 +46,22 @@ check_graph() {
         return
     fi
     # shellcheck disable=SC2046 # lists of words
-    compile "$folder/graph.c" $(configured CUDA_CPPFLAGS | sed 's/-I */-isystem /g')
+    compile "$folder/graph.c" "$work/graph.o" -I"$srcdir/include" \
+        $(configured CUDA_CPPFLAGS | sed 's/-I */-isystem /g') || die "graph.c does not compile"
     # shellcheck disable=SC2046
-    link_program graph $(configured CUDA_LIBS)
+    link_program "$work/graph.o" "$work/graph" $(configured CUDA_LIBS) ||
+        die "graph.c does not link"
     if ! nvidia-smi -L 2>/dev/null | grep -q '^GPU '; then
         echo "$name: graph.c is not run: there is no GPU"
         return
     fi
-    CUDA_MODULE_LOADING=EAGER launch "$work/graph" >"$work/printed" || fail "graph fails"
+    # shellcheck disable=SC2086
+    CUDA_MODULE_LOADING=EAGER launch $MPIEXEC -n 2 "$work/graph" >"$work/printed" || fail "graph fails"
     [ "$(grep -c '^rank [01], replay [0-2], token 0: 0.0 ' "$work/printed")" -eq 6 ] ||
         fail "graph prints something else: $(cat "$work/printed")"
 }
 
-find_tools
+use_build
 [ -f "$page" ] || die "there is no $page"
 ls "$folder"/*.c >/dev/null || die "there are no programs in $folder"
 if command -v mandoc >/dev/null 2>&1; then

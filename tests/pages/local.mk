@@ -12,7 +12,6 @@ EXTRA_DIST += \
   $(page_checks) \
   tests/pages/examples.awk \
   tests/pages/links.awk \
-  tests/pages/programs.sh \
   tests/pages/synopsis.awk \
   tests/support/programs.sh
 

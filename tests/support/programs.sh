@@ -47,11 +47,21 @@ compile() {
     $CC $own_cflags "$@" $mpi_cflags $cflags -c -o "$object" "$source"
 }
 
-# link_program OBJECT PROGRAM
+# link_program OBJECT PROGRAM [LIBRARY...]
 link_program() {
+    object=$1 program=$2
+    shift 2
     # shellcheck disable=SC2086
-    "$top_builddir/libtool" --silent --tag=CC --mode=link $CC $cflags -o "$2" "$1" \
-        "$top_builddir/libepx.la" $mpi_libs
+    "$top_builddir/libtool" --silent --tag=CC --mode=link $CC $cflags -o "$program" "$object" \
+        "$top_builddir/libepx.la" "$@" $mpi_libs
+}
+
+# build_program SOURCE PROGRAM [FLAG...] - or dies.
+build_program() {
+    source=$1 program=$2
+    shift 2
+    compile "$source" "$program.o" -I"${srcdir:?}/include" "$@" || die "$source does not compile"
+    link_program "$program.o" "$program" || die "$source does not link"
 }
 
 # A Fortran compiler that has mpi_f08, or the reason to skip; warnings only if they are known.
