@@ -146,7 +146,8 @@ module epx_f08
   public :: EPX_Comm_get_stats, EPX_Alloc_mem, EPX_Free_mem
   public :: EPX_Route_create, EPX_Route_free, EPX_Route_set_capacity, EPX_Route_tokens
   public :: EPX_Route_get_view
-  public :: EPX_Dispatch, EPX_Combine, EPX_Dispatch_backward, EPX_Combine_backward, EPX_Alltoallv
+  public :: EPX_Dispatch, EPX_Route_dispatch, EPX_Combine
+  public :: EPX_Dispatch_backward, EPX_Combine_backward, EPX_Alltoallv
   public :: EPX_Wait, EPX_Test, EPX_Waitall, EPX_Wait_enqueue
   public :: operator(==), operator(/=)
 
@@ -293,6 +294,14 @@ module epx_f08
       import
       type(c_ptr), value :: sendbuf, weights, recvbuf, recv_weights, route, stream
       integer(c_int), value :: count, datatype
+      type(c_ptr), intent(inout) :: request
+    end function
+
+    integer(c_int) function c_route_dispatch(expert_ids, num_tokens, sendbuf, weights, recvbuf, &
+        recv_weights, count, datatype, route, stream, request) bind(C, name="EPX_Route_dispatch")
+      import
+      type(c_ptr), value :: expert_ids, sendbuf, weights, recvbuf, recv_weights, route, stream
+      integer(c_int), value :: num_tokens, count, datatype
       type(c_ptr), intent(inout) :: request
     end function
 
@@ -597,6 +606,36 @@ contains
     if (error == EPX_SUCCESS) &
       error = c_dispatch(from, from_weights, to, to_weights, count, datatype, route%handle, &
                          stream%handle, request%handle)
+    call report(error, ierror)
+  end subroutine
+
+  subroutine EPX_Route_dispatch(expert_ids, num_tokens, sendbuf, weights, recvbuf, recv_weights, &
+      count, datatype, route, stream, request, ierror)
+    ANY_IN :: expert_ids
+    integer(c_int), intent(in) :: num_tokens
+    ANY_IN :: sendbuf
+    FLOATS_IN, optional :: weights
+    ANY_OUT :: recvbuf
+    FLOATS_OUT, optional :: recv_weights
+    integer(c_int), intent(in) :: count, datatype
+    type(EPX_Route), intent(in) :: route
+    type(EPX_Stream), intent(in) :: stream
+    type(EPX_Request), intent(out) :: request
+    integer(c_int), intent(out), optional :: ierror
+    character(len=NAME_LENGTH) :: refused
+    type(c_ptr) :: ids, from, from_weights, to, to_weights
+    integer(c_int) :: error
+
+    refused = ''
+    ids = address(expert_ids, 'expert_ids', refused)
+    from = address(sendbuf, 'sendbuf', refused)
+    from_weights = address(weights, 'weights', refused)
+    to = address(recvbuf, 'recvbuf', refused)
+    to_weights = address(recv_weights, 'recv_weights', refused)
+    error = refuse('EPX_Route_dispatch', refused, c_null_ptr, route%handle)
+    if (error == EPX_SUCCESS) &
+      error = c_route_dispatch(ids, num_tokens, from, from_weights, to, to_weights, count, &
+                               datatype, route%handle, stream%handle, request%handle)
     call report(error, ierror)
   end subroutine
 

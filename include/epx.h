@@ -173,6 +173,10 @@ int EPX_Route_get_view(EPX_Route route, EPX_Route_view *view);
 int EPX_Dispatch(const void *sendbuf, const float *weights, void *recvbuf, float *recv_weights,
                  int count, EPX_Datatype datatype, EPX_Route route, EPX_Stream stream,
                  EPX_Request *request);
+int EPX_Route_dispatch(const void *expert_ids, int num_tokens, const void *sendbuf,
+                       const float *weights, void *recvbuf, float *recv_weights, int count,
+                       EPX_Datatype datatype, EPX_Route route, EPX_Stream stream,
+                       EPX_Request *request);
 int EPX_Combine(const void *sendbuf, const float *weights, void *recvbuf, int count,
                 EPX_Datatype datatype, EPX_Route route, EPX_Stream stream, EPX_Request *request);
 int EPX_Dispatch_backward(const void *grad_recv, const float *grad_recv_weights, void *grad_send,
@@ -220,6 +224,10 @@ int PEPX_Route_get_view(EPX_Route route, EPX_Route_view *view);
 int PEPX_Dispatch(const void *sendbuf, const float *weights, void *recvbuf, float *recv_weights,
                   int count, EPX_Datatype datatype, EPX_Route route, EPX_Stream stream,
                   EPX_Request *request);
+int PEPX_Route_dispatch(const void *expert_ids, int num_tokens, const void *sendbuf,
+                        const float *weights, void *recvbuf, float *recv_weights, int count,
+                        EPX_Datatype datatype, EPX_Route route, EPX_Stream stream,
+                        EPX_Request *request);
 int PEPX_Combine(const void *sendbuf, const float *weights, void *recvbuf, int count,
                  EPX_Datatype datatype, EPX_Route route, EPX_Stream stream, EPX_Request *request);
 int PEPX_Dispatch_backward(const void *grad_recv, const float *grad_recv_weights, void *grad_send,

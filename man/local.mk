@@ -23,6 +23,7 @@ dist_man_MANS += \
   man/EPX_Get_library_version.3 \
   man/EPX_Get_version.3 \
   man/EPX_Route_create.3 \
+  man/EPX_Route_dispatch.3 \
   man/EPX_Route_free.3 \
   man/EPX_Route_get_view.3 \
   man/EPX_Route_set_capacity.3 \

@@ -261,3 +261,28 @@ int epx_check_buffers(const struct epx_comm *comm, const struct epx_buffer *buff
                         buffers[j].name, buffers[i].name);
     return EPX_SUCCESS;
 }
+
+int epx_check_tokens(const struct epx_route *route, int num_tokens, const EPX_Request *request)
+{
+    EPX_FAIL_IF(!request, EPX_ERR_ARG, "request is NULL");
+    EPX_FAIL_IF(num_tokens < 0 || num_tokens > route->attr.max_tokens, EPX_ERR_COUNT,
+                "num_tokens is %d, want 0 to max_tokens, %d", num_tokens, route->attr.max_tokens);
+    return EPX_SUCCESS;
+}
+
+struct epx_buffer epx_ids_buffer(const struct epx_route *route, const void *expert_ids,
+                                 int num_tokens)
+{
+    int bytes = route->attr.index_bits / 8;
+    struct epx_buffer ids = {
+        "expert_ids", expert_ids, num_tokens, (int64_t)route->attr.top_k * bytes, bytes, 0, 1};
+
+    return ids;
+}
+
+void epx_note_routing(struct epx_route *route, const struct epx_call *call)
+{
+    route->routed = 1;
+    route->num_tokens = call->num_tokens;
+    route->routed_capacity = call->recv_capacity;
+}

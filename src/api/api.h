@@ -52,4 +52,11 @@ struct epx_buffer {
  * is known, and where a written buffer shares a byte. */
 int epx_check_buffers(const struct epx_comm *comm, const struct epx_buffer *buffers, int num);
 
+/* What every routing checks and keeps: its tokens and request, its ids as a buffer to check, and
+ * once it is queued, what operations on the route refer to. */
+int epx_check_tokens(const struct epx_route *route, int num_tokens, const EPX_Request *request);
+struct epx_buffer epx_ids_buffer(const struct epx_route *route, const void *expert_ids,
+                                 int num_tokens);
+void epx_note_routing(struct epx_route *route, const struct epx_call *call);
+
 #endif

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* api_coll.c - EPX_Dispatch, EPX_Combine, their backwards, EPX_Alltoallv: checks and hand-over. */
+/*
+ * api_coll.c - EPX_Dispatch, EPX_Route_dispatch, EPX_Combine, the backwards, EPX_Alltoallv: checks
+ * and hand-over.
+ */
 #include "api/api.h"
 #include "api/profile.h"
 #include "coll/attach.h"
@@ -9,6 +12,7 @@
 #include "kernels/element.h"
 
 EPX_PROFILED(Dispatch)
+EPX_PROFILED(Route_dispatch)
 EPX_PROFILED(Combine)
 EPX_PROFILED(Dispatch_backward)
 EPX_PROFILED(Combine_backward)
@@ -43,7 +47,7 @@ static int check_rows(int count, EPX_Datatype datatype, int64_t max_row_bytes,
                       struct epx_call *call)
 {
     int bytes = epx_datatype_bytes(datatype);
-    int adds = call->verb != EPX_VERB_DISPATCH && call->verb != EPX_VERB_ALLTOALLV;
+    int adds = !epx_verb_dispatches(call->verb) && call->verb != EPX_VERB_ALLTOALLV;
 
     if (!bytes)
         return fail_type(datatype);
@@ -64,7 +68,7 @@ static int check_route_call(const struct epx_route *route, int count, EPX_Dataty
                             EPX_Request *request, struct epx_call *call)
 {
     EPX_FAIL_IF(!request, EPX_ERR_ARG, "request is NULL");
-    EPX_FAIL_IF(!route->routed, EPX_ERR_ROUTE, "no EPX_Route_tokens on the route yet");
+    EPX_FAIL_IF(!route->routed, EPX_ERR_ROUTE, "no tokens were routed on the route yet");
     call->num_tokens = route->num_tokens;
     call->recv_capacity = route->routed_capacity;
     return check_rows(count, datatype, route->attr.max_row_bytes, call);
@@ -165,6 +169,67 @@ int EPX_Dispatch(const void *sendbuf, const float *weights, void *recvbuf, float
     }
     if (rc == EPX_SUCCESS)
         rc = submit(route->comm, route, &call, request);
+    return epx_api_return(route->comm, rc);
+}
+
+static int check_route_dispatch(const struct epx_route *route, int count, EPX_Datatype datatype,
+                                const EPX_Request *request, struct epx_call *call)
+{
+    EPX_TRY(epx_check_tokens(route, call->num_tokens, request));
+    EPX_TRY(check_rows(count, datatype, route->attr.max_row_bytes, call));
+    {
+        struct epx_buffer buffers[] = {
+            epx_ids_buffer(route, call->expert_ids, call->num_tokens),
+            rows_buffer("sendbuf", call->rows_in, call->num_tokens, call, 0),
+            weights_buffer("weights", call->weights_in, call->num_tokens, route->attr.top_k, 0),
+            rows_buffer("recvbuf", call->rows_out, call->recv_capacity, call, 1),
+            weights_buffer("recv_weights", call->weights_out, call->recv_capacity,
+                           epx_route_weights_per_row(route), 1),
+        };
+
+        return epx_check_buffers(route->comm, buffers, 5);
+    }
+}
+
+/*
+ * EPX_Route_dispatch - decide where every token goes, and send it there.
+ *
+ * Collective, nonblocking; EPX_Route_tokens and then EPX_Dispatch in one call, with the same result
+ * in every byte. All ranks call it, or none. All buffers belong to the library until the request
+ * completes.
+ * Input: expert_ids and num_tokens as EPX_Route_tokens; sendbuf, weights, count, datatype as
+ * EPX_Dispatch; route; stream, that the work is queued on (host memory: ignored).
+ * Output: recvbuf, recv_weights as EPX_Dispatch; request; when it completes the view is filled too.
+ * Errors: those of EPX_Route_tokens and EPX_Dispatch. The request completes with EPX_ERR_TRUNCATE
+ * on all ranks if a rank lacks room (EPX_OVERFLOW_ERROR), no user buffer is written then; with
+ * EPX_ERR_ARG on the rank that gave ids out of range, which count as -1, and the rest is sent; with
+ * EPX_ERR_ARG on all ranks if rows, weights or operations differ across ranks, nothing is routed
+ * then and the routing is void; with EPX_ERR_TIMEOUT.
+ * See also: EPX_Route_tokens, EPX_Dispatch.
+ */
+int EPX_Route_dispatch(const void *expert_ids, int num_tokens, const void *sendbuf,
+                       const float *weights, void *recvbuf, float *recv_weights, int count,
+                       EPX_Datatype datatype, EPX_Route route, EPX_Stream stream,
+                       EPX_Request *request)
+{
+    struct epx_call call = {.verb = EPX_VERB_ROUTE_DISPATCH,
+                            .stream = stream,
+                            .num_tokens = num_tokens,
+                            .expert_ids = expert_ids,
+                            .rows_in = sendbuf,
+                            .weights_in = weights,
+                            .rows_out = recvbuf,
+                            .weights_out = recv_weights};
+    int rc;
+
+    EPX_API_ENTER();
+    EPX_TRY(epx_api_route(route));
+    call.recv_capacity = route->next_capacity;
+    rc = check_route_dispatch(route, count, datatype, request, &call);
+    if (rc == EPX_SUCCESS)
+        rc = submit(route->comm, route, &call, request);
+    if (rc == EPX_SUCCESS)
+        epx_note_routing(route, &call);
     return epx_api_return(route->comm, rc);
 }
 

@@ -96,38 +96,24 @@ int EPX_Route_set_capacity(EPX_Route route, int64_t recv_capacity)
     return epx_api_return(route->comm, set_capacity(route, recv_capacity));
 }
 
-static int check_tokens(const void *expert_ids, int num_tokens, const struct epx_route *route,
-                        EPX_Request *request)
-{
-    const EPX_Route_attr *attr = &route->attr;
-    int id_bytes = attr->index_bits / 8;
-    struct epx_buffer ids = {"expert_ids", expert_ids, num_tokens, (int64_t)attr->top_k * id_bytes,
-                             id_bytes,     0,          1};
-
-    EPX_FAIL_IF(!request, EPX_ERR_ARG, "request is NULL");
-    EPX_FAIL_IF(num_tokens < 0 || num_tokens > attr->max_tokens, EPX_ERR_COUNT,
-                "num_tokens is %d, want 0 to max_tokens, %d", num_tokens, attr->max_tokens);
-    return epx_check_buffers(route->comm, &ids, 1);
-}
-
 static int route_tokens(const void *expert_ids, int num_tokens, struct epx_route *route,
                         EPX_Stream stream, EPX_Request *request)
 {
+    struct epx_buffer ids = epx_ids_buffer(route, expert_ids, num_tokens);
     struct epx_request *queued;
 
-    EPX_TRY(check_tokens(expert_ids, num_tokens, route, request));
+    EPX_TRY(epx_check_tokens(route, num_tokens, request));
+    EPX_TRY(epx_check_buffers(route->comm, &ids, 1));
     queued = epx_request_create(route->comm, route);
     EPX_FAIL_IF(!queued, EPX_ERR_NO_MEM, "no memory for a request");
     queued->call.verb = EPX_VERB_ROUTE_TOKENS;
     queued->call.stream = stream;
-    queued->call.rows_in = expert_ids;
+    queued->call.expert_ids = expert_ids;
     queued->call.num_tokens = num_tokens;
     queued->call.recv_capacity = route->next_capacity;
     epx_ground_prepare(queued);
     EPX_TRY(epx_request_submit(queued));
-    route->routed = 1;
-    route->num_tokens = num_tokens;
-    route->routed_capacity = queued->call.recv_capacity;
+    epx_note_routing(route, &queued->call);
     *request = queued;
     return EPX_SUCCESS;
 }

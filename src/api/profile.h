@@ -38,6 +38,7 @@
 #define EPX_Route_set_capacity PEPX_Route_set_capacity
 #define EPX_Route_tokens PEPX_Route_tokens
 #define EPX_Route_get_view PEPX_Route_get_view
+#define EPX_Route_dispatch PEPX_Route_dispatch
 #define EPX_Dispatch PEPX_Dispatch
 #define EPX_Combine PEPX_Combine
 #define EPX_Dispatch_backward PEPX_Dispatch_backward

@@ -27,7 +27,7 @@ void epx_dispatch_begin(struct epx_request *request, int weighted)
 {
     const struct epx_call *call = &request->call;
     const struct epx_plan *plan = request->route->plan;
-    int is_dispatch = call->verb == EPX_VERB_DISPATCH;
+    int is_dispatch = epx_verb_dispatches(call->verb);
     float *weights = weighted || !is_dispatch ? call->weights_out : NULL;
 
     count_rows(request);

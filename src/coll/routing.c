@@ -270,7 +270,7 @@ void epx_routing_count(struct epx_request *request)
     struct epx_plan *plan = request->route->plan;
     struct epx_count_pairs args = {0};
 
-    args.ids = call->rows_in;
+    args.ids = call->expert_ids;
     args.owner = plan->owner;
     args.num_tokens = call->num_tokens;
     args.capacity = (int32_t)call->recv_capacity;

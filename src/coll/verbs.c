@@ -39,7 +39,7 @@ struct epx_expert_rows epx_expert_rows_of(const struct epx_request *request,
     expert.sums = sums;
     expert.scales = call->verb == EPX_VERB_COMBINE_BACKWARD;
     expert.rows_in = epx_gathers(call->verb) ? call->rows_in : call->forward_in;
-    expert.weights_in = call->verb == EPX_VERB_DISPATCH ? NULL : call->weights_in;
+    expert.weights_in = epx_verb_dispatches(call->verb) ? NULL : call->weights_in;
     if (!epx_gathers(call->verb)) {
         expert.rows = call->rows_out;
         expert.row_weights = call->weights_out;

@@ -12,6 +12,7 @@ static int64_t weights_told(const struct epx_request *request)
     int rows;
 
     switch (call->verb) {
+    case EPX_VERB_ROUTE_DISPATCH:
     case EPX_VERB_DISPATCH: rows = call->num_tokens > 0; break;
     case EPX_VERB_DISPATCH_BACKWARD: rows = call->recv_capacity > 0; break;
     default: return EPX_WEIGHTS_NONE;
@@ -31,7 +32,7 @@ static int adds(enum epx_verb verb)
  * before. */
 static int routing_error(const struct epx_request *request)
 {
-    if (!request->route || request->call.verb == EPX_VERB_ROUTE_TOKENS)
+    if (!request->route || epx_verb_routes(request->call.verb))
         return EPX_SUCCESS;
     return request->route->error;
 }
@@ -41,7 +42,7 @@ static const struct epx_segment *receive_segment(const struct epx_request *reque
     const struct epx_call *call = &request->call;
     const struct epx_segment *segment;
 
-    if (call->verb != EPX_VERB_DISPATCH && call->verb != EPX_VERB_ALLTOALLV)
+    if (!epx_verb_dispatches(call->verb) && call->verb != EPX_VERB_ALLTOALLV)
         return NULL;
     segment = epx_segment_find(request->comm->segments, call->rows_out,
                                (size_t)(call->recv_capacity * call->row_bytes), offset);
@@ -120,8 +121,19 @@ int epx_ready_agree(struct epx_request *request, const struct epx_ready ready[],
     struct epx_comm *comm = request->comm;
     int rc = agree(ready, comm->size, weighted);
 
+    request->weighted = *weighted;
     for (int r = 0; rc != EPX_SUCCESS && r < comm->size; r++)
-        if (ready[r].verb == EPX_VERB_ROUTE_TOKENS)
+        if (epx_verb_routes((enum epx_verb)ready[r].verb))
             epx_route_spoil(comm, ready[r].route, rc);
     return rc == EPX_SUCCESS ? check_routing(request, ready) : rc;
+}
+
+int epx_ready_skip(struct epx_request *request, int *weighted, int *moved)
+{
+    if (request->half != EPX_HALF_DISPATCH)
+        return 0;
+    *moved = 1;
+    *weighted = request->weighted;
+    request->phase = EPX_PHASE_VERB;
+    return 1;
 }

@@ -32,6 +32,9 @@ struct epx_ready epx_ready_of(const struct epx_request *request);
  * disagree, a routing that any rank called fails on all.
  */
 int epx_ready_agree(struct epx_request *request, const struct epx_ready ready[], int *weighted);
+/* The handshake of the second half of EPX_Route_dispatch, which needs no other rank: the ranks have
+ * agreed before the first. Returns 0, and does nothing, for all other operations. */
+int epx_ready_skip(struct epx_request *request, int *weighted, int *moved);
 
 /* Every operation begins with POST and AGREE, even one that is bound to fail, so that no rank ever
  * waits for a ready that another did not post. The phases of the verbs follow. */

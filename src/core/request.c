@@ -16,9 +16,10 @@ static struct epx_request *live;
 
 const char *epx_verb_name(enum epx_verb verb)
 {
-    static const char *const names[] = {"EPX_Route_tokens",     "EPX_Dispatch",
-                                        "EPX_Combine",          "EPX_Dispatch_backward",
-                                        "EPX_Combine_backward", "EPX_Alltoallv"};
+    static const char *const names[] = {
+        "EPX_Route_tokens",      "EPX_Route_dispatch",   "EPX_Dispatch",  "EPX_Combine",
+        "EPX_Dispatch_backward", "EPX_Combine_backward", "EPX_Alltoallv",
+    };
 
     return names[verb];
 }

@@ -7,6 +7,7 @@
 
 enum epx_verb {
     EPX_VERB_ROUTE_TOKENS,
+    EPX_VERB_ROUTE_DISPATCH,
     EPX_VERB_DISPATCH,
     EPX_VERB_COMBINE,
     EPX_VERB_DISPATCH_BACKWARD,
@@ -14,6 +15,10 @@ enum epx_verb {
     EPX_VERB_ALLTOALLV,
     EPX_NUM_VERBS,
 };
+
+/* What of EPX_Route_dispatch is under way where it is done as a routing, then a dispatch; for all
+ * other operations EPX_HALF_NONE. coll/route_dispatch.c has the rules. */
+enum epx_half { EPX_HALF_NONE, EPX_HALF_ROUTING, EPX_HALF_DISPATCH };
 
 /* What an operation was called with. Rows are row_bytes long. */
 struct epx_call {
@@ -23,7 +28,8 @@ struct epx_call {
     int64_t count; /* elements a row */
     int64_t row_bytes;
     int num_tokens;         /* T of the routing that the call refers to */
-    const void *rows_in;    /* what the verb moves: sendbuf, grad_recv or grad; or expert_ids */
+    const void *expert_ids; /* of a routing */
+    const void *rows_in;    /* what the verb moves: sendbuf, grad_recv or grad */
     const void *forward_in; /* combine backward: the rows that combine was given */
     const float *weights_in;
     void *rows_out;
@@ -43,6 +49,8 @@ struct epx_request {
     int (*progress)(struct epx_request *request, int *moved);
     uint64_t epoch;
     int phase;
+    enum epx_half half;
+    int weighted;    /* what the ranks have agreed on: pair weights travel */
     int waiting_for; /* the rank that the last step waited for, or -1 */
     int complete;
     int detached; /* nobody waits for it: it is freed when it is complete */
@@ -61,6 +69,17 @@ struct epx_request {
 };
 
 const char *epx_verb_name(enum epx_verb verb);
+
+/* Whether the operation makes a routing; whether it sends tokens to the experts. */
+static inline int epx_verb_routes(enum epx_verb verb)
+{
+    return verb == EPX_VERB_ROUTE_TOKENS || verb == EPX_VERB_ROUTE_DISPATCH;
+}
+
+static inline int epx_verb_dispatches(enum epx_verb verb)
+{
+    return verb == EPX_VERB_DISPATCH || verb == EPX_VERB_ROUTE_DISPATCH;
+}
 
 /* A request that holds its communicator and route; NULL if there is not enough memory. */
 struct epx_request *epx_request_create(struct epx_comm *comm, struct epx_route *route);

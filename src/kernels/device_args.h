@@ -180,6 +180,7 @@ struct epx_device_state {
     int32_t weighted;
     int32_t deferred; /* rows are stored by the next kernel, on the whole device */
     struct epx_outcome outcome;
+    struct epx_outcome ids; /* bad ids, found by the routing that was the first half */
     struct epx_device_stats stats;
     struct epx_device_exchanges exchanges;
 };
@@ -199,6 +200,7 @@ struct epx_device_comm {
     uint32_t number;
     int32_t captured; /* all captured operations share the completion, which takes errors alone */
     int32_t verb;
+    int32_t half;             /* enum epx_half of request.h */
     char *ring;               /* pinned; NULL where ranks store into each other's memory */
     const uint64_t *released; /* the last exchange in the ring that is complete */
     uint64_t jitter_seed;     /* --enable-jitter */

@@ -168,6 +168,27 @@ contains
     call expect(all_rows == ranks*TOKENS*TOP_K, 'every pair arrived')
   end subroutine
 
+  subroutine one_call_does_what_two_did()
+    real(c_float), allocatable :: rows_before(:, :), weights_before(:)
+    type(EPX_Request) :: request
+    type(MPI_Status) :: status
+    integer(c_int) :: error
+
+    allocate (rows_before(HIDDEN, num_rows), weights_before(num_rows))
+    rows_before = rows(:, :num_rows)
+    weights_before = row_weights(:num_rows)
+    rows = -1
+    row_weights = -1
+    call EPX_Route_dispatch(B(ids), TOKENS, B(x), B(weights), B(rows), B(row_weights), HIDDEN, &
+                            EPX_FLOAT32, route, EPX_STREAM_NULL, request, error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Route_dispatch')
+    call EPX_Wait(request, status, error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Wait')
+    call expect_rows(status, int(num_rows), 'EPX_Route_dispatch')
+    call expect(all(rows(:, :num_rows) == rows_before), 'rows of one call')
+    call expect(all(row_weights(:num_rows) == weights_before), 'weights of one call')
+  end subroutine
+
   ! Every pair's row is the token itself: weighted, the token comes back 0.75 times.
   subroutine combine_sums_what_dispatch_sent()
     real(c_float), target :: sums(HIDDEN, TOKENS)
@@ -307,7 +328,7 @@ contains
 
     call EPX_Comm_get_stats(comm, stats, error)
     call expect_code(error, EPX_SUCCESS, 'EPX_Comm_get_stats')
-    call expect(stats%calls == 7 .and. stats%host_syncs == 0, 'statistics')
+    call expect(stats%calls == 8 .and. stats%host_syncs == 0, 'statistics')
     call EPX_Free_mem(B(rows), comm, error)
     call expect_code(error, EPX_SUCCESS, 'EPX_Free_mem')
     call EPX_Route_free(route, error)
@@ -330,6 +351,7 @@ program fortran
   call open_comm()
   call open_route()
   call rows_arrive_with_their_weights()
+  call one_call_does_what_two_did()
   call combine_sums_what_dispatch_sent()
   call gradients_go_the_other_way()
   call alltoallv_counts_what_it_receives()

@@ -312,6 +312,23 @@ static void run_verbs(struct rows *r, const EPX_Route_view *view, const EPX_Rout
             &request);
 }
 
+/* Makes the routing again, with its dispatch in one call. */
+static void run_both(struct rows *r, const void *ids, const EPX_Route_view *view,
+                     const EPX_Route_attr *attr, EPX_Route route, int routed)
+{
+    EPX_Request request = EPX_REQUEST_NULL;
+    int code =
+        outcome(EPX_Route_dispatch(ids, r->tokens, r->home, r->weights, r->slots, r->slot_weights,
+                                   r->count, r->datatype, route, EPX_STREAM_NULL, &request),
+                &request);
+
+    REQUIRE(routed == EPX_SUCCESS || code != EPX_SUCCESS);
+    if (code != EPX_SUCCESS)
+        return;
+    check_view(view, attr, r->tokens);
+    check_dispatched(view, attr, r->tokens, r->home, r->slots, r->row_bytes);
+}
+
 static void use_route(struct input *input, const EPX_Route_attr *attr, EPX_Route route)
 {
     EPX_Route_view view = EPX_ROUTE_VIEW_INIT;
@@ -336,6 +353,7 @@ static void use_route(struct input *input, const EPX_Route_attr *attr, EPX_Route
     }
     rows = take_rows(input, &view, attr, tokens);
     run_verbs(&rows, &view, attr, route, code);
+    run_both(&rows, ids, &view, attr, route, code);
 }
 
 static void fuzz_route(struct input *input, EPX_Comm comm)

@@ -12,6 +12,7 @@ test_programs += \
   tests/suite/test_profiling \
   tests/suite/test_progress \
   tests/suite/test_route \
+  tests/suite/test_route_dispatch \
   tests/suite/test_threads \
   tests/suite/test_transports \
   tests/suite/test_twins
@@ -61,6 +62,9 @@ tests_suite_test_progress_LDADD = $(suite_ldadd)
 
 tests_suite_test_route_CPPFLAGS = $(suite_cppflags)
 tests_suite_test_route_LDADD = $(suite_ldadd)
+
+tests_suite_test_route_dispatch_CPPFLAGS = $(suite_cppflags)
+tests_suite_test_route_dispatch_LDADD = $(suite_ldadd)
 
 tests_suite_test_threads_CPPFLAGS = $(suite_cppflags)
 tests_suite_test_threads_LDADD = $(suite_ldadd)

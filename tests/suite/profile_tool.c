@@ -12,8 +12,9 @@ static struct tool_counter {
     const char *function;
     int calls;
 } counters[] = {
-    {"EPX_Comm_create", 0}, {"EPX_Route_tokens", 0}, {"EPX_Dispatch", 0}, {"EPX_Combine", 0},
-    {"EPX_Wait", 0},        {"EPX_Test", 0},         {"EPX_Waitall", 0},  {"EPX_Wait_enqueue", 0},
+    {"EPX_Comm_create", 0},    {"EPX_Route_tokens", 0}, {"EPX_Dispatch", 0},
+    {"EPX_Route_dispatch", 0}, {"EPX_Combine", 0},      {"EPX_Wait", 0},
+    {"EPX_Test", 0},           {"EPX_Waitall", 0},      {"EPX_Wait_enqueue", 0},
 };
 
 static int *counter(const char *function)
@@ -54,6 +55,16 @@ int EPX_Dispatch(const void *sendbuf, const float *weights, void *recvbuf, float
     ++*counter(__func__);
     return PEPX_Dispatch(sendbuf, weights, recvbuf, recv_weights, count, datatype, route, stream,
                          request);
+}
+
+int EPX_Route_dispatch(const void *expert_ids, int num_tokens, const void *sendbuf,
+                       const float *weights, void *recvbuf, float *recv_weights, int count,
+                       EPX_Datatype datatype, EPX_Route route, EPX_Stream stream,
+                       EPX_Request *request)
+{
+    ++*counter(__func__);
+    return PEPX_Route_dispatch(expert_ids, num_tokens, sendbuf, weights, recvbuf, recv_weights,
+                               count, datatype, route, stream, request);
 }
 
 int EPX_Combine(const void *sendbuf, const float *weights, void *recvbuf, int count,

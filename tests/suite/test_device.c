@@ -55,6 +55,7 @@ struct step {
     struct layer layer;
     struct routing routing;
     struct operation ops[VERBS];
+    int in_one_call; /* EPX_Route_dispatch: the routing has no request of its own */
     void *next_rows; /* the user's kernel makes combine's rows from these */
     cudaGraphExec_t graph;
 };
@@ -66,6 +67,7 @@ static void prepare_scenario(struct step *step, const struct scenario *s, cudaSt
     SETTLE();
     step->layer.stream = stream;
     step->graph = NULL;
+    step->in_one_call = 0;
     routing_prepare(&step->routing, &step->layer, s->seed);
     for (int v = 0; v < VERBS; v++)
         operation_prepare(&step->ops[v], &step->routing, (enum verb)v, (uint64_t)v);
@@ -108,8 +110,12 @@ static void hide_rows(struct step *step)
 
 static void call_step(struct step *step)
 {
-    EXPECT_CODE(routing_call(&step->routing), EPX_SUCCESS);
-    EXPECT_CODE(operation_call(&step->ops[DISPATCH]), EPX_SUCCESS);
+    if (step->in_one_call) {
+        EXPECT_CODE(operation_route_call(&step->ops[DISPATCH]), EPX_SUCCESS);
+    } else {
+        EXPECT_CODE(routing_call(&step->routing), EPX_SUCCESS);
+        EXPECT_CODE(operation_call(&step->ops[DISPATCH]), EPX_SUCCESS);
+    }
     users_kernel(step);
     EXPECT_CODE(operation_call(&step->ops[COMBINE]), EPX_SUCCESS);
     EXPECT_CODE(operation_call(&step->ops[COMBINE_BACKWARD]), EPX_SUCCESS);
@@ -184,7 +190,8 @@ START_TEST(a_stream_that_waits_comes_after_the_operation)
     int *flag;
 
     must(cudaHostAlloc((void **)&flag, sizeof(*flag), cudaHostAllocDefault));
-    prepare_step(&step, _i, stream, comm);
+    prepare_step(&step, _i % 4, stream, comm);
+    step.in_one_call = _i / 4;
     hide_rows(&step);
     out = &step.ops[COMBINE].out;
     copy = space_alloc(out->bytes);
@@ -253,7 +260,8 @@ static void end_capture(struct step *step)
 
 static void capture_step(struct step *step)
 {
-    EPX_Request *request = &step->routing.request;
+    EPX_Request *request =
+        step->in_one_call ? &step->ops[DISPATCH].request : &step->routing.request;
     int flag;
 
     begin_capture(step, cudaStreamCaptureModeThreadLocal);
@@ -370,7 +378,8 @@ START_TEST(a_graph_routes_other_tokens_at_each_replay)
     int replays = space_shares_gpus() ? REPLAYS_IN_TURNS : REPLAYS;
     struct step step;
 
-    prepare_step(&step, _i, stream, comm);
+    prepare_step(&step, _i % 4, stream, comm);
+    step.in_one_call = _i / 4;
     capture_step(&step);
     for (int i = 0; i < replays; i++) {
         replay_step(&step, 100 + (uint64_t)i);
@@ -415,6 +424,7 @@ START_TEST(an_error_in_a_replay_is_told_later)
     int error = EPX_SUCCESS;
 
     prepare_step(&step, 0, stream, comm);
+    step.in_one_call = _i;
     capture_step(&step);
     step.layer.s.routing = ROUTING_BAD;
     for (uint64_t seed = 1; error == EPX_SUCCESS && seed < 100; seed++) {
@@ -918,10 +928,10 @@ static Suite *make_suite(void)
         suite_skip("for device memory alone");
     suite_add_fixture(tcase, open_comm, close_comm);
     tcase_add_loop_test(tcase, no_call_waits_for_the_gpu, 0, 4);
-    tcase_add_loop_test(tcase, a_stream_that_waits_comes_after_the_operation, 0, 4);
-    tcase_add_loop_test(tcase, a_graph_routes_other_tokens_at_each_replay, 0, 4);
+    tcase_add_loop_test(tcase, a_stream_that_waits_comes_after_the_operation, 0, 8);
+    tcase_add_loop_test(tcase, a_graph_routes_other_tokens_at_each_replay, 0, 8);
     tcase_add_test(tcase, graphs_of_two_routes_take_turns_with_plain_calls);
-    tcase_add_test(tcase, an_error_in_a_replay_is_told_later);
+    tcase_add_loop_test(tcase, an_error_in_a_replay_is_told_later, 0, 2);
     tcase_add_loop_test(tcase, a_kernel_behind_an_overflow_finds_no_rows, 0, 2);
     tcase_add_loop_test(tcase, operations_on_several_streams_do_not_disturb_each_other, 0, 4);
     tcase_add_loop_test(tcase, many_rows_go_in_chunks, 0, 2 * VERBS);

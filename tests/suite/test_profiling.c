@@ -25,9 +25,9 @@ static void expect_calls(const char *function, int wanted)
 
 static void expect_no_calls(void)
 {
-    static const char *const functions[] = {"EPX_Comm_create", "EPX_Route_tokens", "EPX_Dispatch",
-                                            "EPX_Combine",     "EPX_Wait",         "EPX_Test",
-                                            "EPX_Waitall",     "EPX_Wait_enqueue"};
+    static const char *const functions[] = {
+        "EPX_Comm_create", "EPX_Route_tokens", "EPX_Dispatch", "EPX_Route_dispatch", "EPX_Combine",
+        "EPX_Wait",        "EPX_Test",         "EPX_Waitall",  "EPX_Wait_enqueue"};
 
     for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++)
         expect_calls(functions[i], 0);
@@ -115,6 +115,23 @@ START_TEST(waitall_is_one_call)
 }
 END_TEST
 
+/* The library routes and dispatches without calling its own functions. */
+START_TEST(route_dispatch_is_one_call)
+{
+    EXPECT_CODE(EPX_Route_dispatch(ids, TOKENS, tokens, NULL, rows, NULL, HIDDEN, EPX_FLOAT32,
+                                   route, EPX_STREAM_NULL, &requests[0]),
+                EPX_SUCCESS);
+    EXPECT_CODE(EPX_Wait(&requests[0], MPI_STATUS_IGNORE), EPX_SUCCESS);
+    expect_calls("EPX_Route_dispatch", 1);
+    expect_calls("EPX_Wait", 1);
+    expect_no_calls();
+    start_combine();
+    EXPECT_CODE(EPX_Wait(&requests[0], MPI_STATUS_IGNORE), EPX_SUCCESS);
+    expect_calls("EPX_Wait", 1);
+    expect_tokens_came_back();
+}
+END_TEST
+
 START_TEST(wait_enqueue_is_one_call)
 {
     start_dispatch();
@@ -163,6 +180,7 @@ static Suite *make_suite(void)
 
     tcase_add_checked_fixture(tcase, open_route, close_route);
     tcase_add_test(tcase, waitall_is_one_call);
+    tcase_add_test(tcase, route_dispatch_is_one_call);
     tcase_add_test(tcase, wait_enqueue_is_one_call);
     tcase_add_test(tcase, every_test_is_seen);
     tcase_add_test(tcase, a_refused_call_is_seen_with_its_error);

@@ -187,6 +187,31 @@ int operation_start(struct operation *op, struct routing *routing, enum verb ver
     return operation_call(op);
 }
 
+int operation_route_call(struct operation *op)
+{
+    const struct routing *routing = op->routing;
+    const struct layer *layer = routing->layer;
+    int tokens = routing->tokens[suite_rank];
+
+    return EPX_Route_dispatch(
+        tokens ? routing->id_buffer.address : NULL, tokens, op->in.bytes ? op->in.address : NULL,
+        op->weights.address, op->out.bytes ? op->out.address : NULL, op->out_weights.address,
+        layer->s.count, layer->s.datatype, layer->route, layer->stream, &op->request);
+}
+
+int operation_route_start(struct operation *op, struct routing *routing, uint64_t seed)
+{
+    operation_prepare(op, routing, DISPATCH, seed);
+    return operation_route_call(op);
+}
+
+int operation_route_finish(struct operation *op)
+{
+    op->routing->request = op->request;
+    op->request = EPX_REQUEST_NULL;
+    return routing_finish(op->routing) & operation_check(op);
+}
+
 int64_t operation_rows(const struct operation *op)
 {
     const struct ref *ref = op->routing->ref;

@@ -27,6 +27,11 @@ int operation_call(struct operation *operation);
 void operation_refill(struct operation *operation, uint64_t seed);
 int operation_start(struct operation *operation, struct routing *routing, enum verb verb,
                     uint64_t seed);
+/* A dispatch by EPX_Route_dispatch, which makes the routing too: on a routing that was prepared,
+ * not called. Finish compares the view as well. */
+int operation_route_call(struct operation *operation);
+int operation_route_start(struct operation *operation, struct routing *routing, uint64_t seed);
+int operation_route_finish(struct operation *operation);
 /* The rows that its status must report. */
 int64_t operation_rows(const struct operation *operation);
 /* Compares the outputs, and the inputs with what they were. */

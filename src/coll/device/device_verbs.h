@@ -15,6 +15,9 @@ int epx_dispatch_device_direct(const struct epx_request *request);
 int epx_combine_device_direct(const struct epx_request *request);
 int epx_alltoallv_device_direct(const struct epx_request *request);
 
+/* EPX_Route_dispatch by the ground's routing and dispatch, one after the other. */
+int epx_route_dispatch_device(const struct epx_request *request);
+
 int epx_route_tokens_device_staged(const struct epx_request *request);
 int epx_dispatch_device_staged(const struct epx_request *request);
 int epx_combine_device_staged(const struct epx_request *request);

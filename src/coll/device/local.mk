@@ -21,6 +21,7 @@ libepx_cuda_la_SOURCES += \
   src/coll/device/outcome.h \
   src/coll/device/plan_device.c \
   src/coll/device/plan_device.h \
+  src/coll/device/route_dispatch_device.c \
   src/coll/device/user_memory.c \
   src/coll/device/user_memory.h
 

@@ -73,6 +73,7 @@ struct epx_device_comm epx_device_comm_of(const struct epx_request *request)
     args.number = request->number;
     args.captured = request->captured;
     args.verb = (int32_t)request->call.verb;
+    args.half = (int32_t)request->half;
     if (device->proxy) {
         args.ring = epx_proxy_ring(device->proxy);
         args.released = epx_proxy_released(device->proxy);
@@ -87,6 +88,7 @@ static int64_t received_bytes(const struct epx_request *request)
     const struct epx_call *call = &request->call;
 
     switch (call->verb) {
+    case EPX_VERB_ROUTE_DISPATCH:
     case EPX_VERB_DISPATCH:
     case EPX_VERB_COMBINE_BACKWARD: return call->recv_capacity * call->row_bytes;
     case EPX_VERB_ALLTOALLV: return call->recv_capacity * call->row_bytes;

@@ -384,7 +384,7 @@ int epx_device_route_poison(const struct epx_request *request)
     size_t offsets[NUM_PARTS];
 
     carve_exchanged(&measured, request->route, plan, offsets);
-    if (request->call.verb == EPX_VERB_ROUTE_TOKENS)
+    if (epx_verb_routes(request->call.verb))
         end = (char *)(uintptr_t)plan->owner;
     else
         start += offsets[PART_WEIGHTS];

@@ -9,8 +9,9 @@
  *                 n into `epoch` with a release store; the reader acquires epoch >= n. Two banks
  *                 are enough: s posts n + 2 only after it finished n + 1, for which it needed the
  *                 owner's ready of n + 1, which the owner posts after it has read ready n.
- *   arrived[s]    writer s: n, released after the last store of s into the owner's buffers in
- *                 operation n. Grows only; compared with >=.
+ *   arrived[s]    writer s: 2 n + 1, released after the last store of s into the owner's buffers
+ *                 in operation n; 2 n after the last record, if n goes on with a dispatch. Grows
+ *                 only; compared with >=.
  *   heads[s]      writer s: slots put into ring s since creation, released after the slots'
  *                 bytes. The owner acquires it before it reads a slot.
  *   tails[d]      writer d: slots taken from this rank's ring on d since creation, released
@@ -182,6 +183,8 @@ int epx_direct_handshake(struct epx_request *request, int *weighted, int *moved)
 {
     struct epx_direct *direct = epx_direct_of(request);
 
+    if (epx_ready_skip(request, weighted, moved))
+        return EPX_SUCCESS;
     if (request->phase == EPX_PHASE_POST) {
         post_ready(direct, request);
         request->phase = EPX_PHASE_AGREE;
@@ -209,15 +212,22 @@ void epx_direct_begin(struct epx_direct *direct, int64_t row_bytes)
     direct->token = direct->token_segment = 0;
 }
 
+/* The number of the stores under way in `arrived`. */
+static uint64_t arrival(const struct epx_request *request)
+{
+    return 2 * request->epoch + (request->half != EPX_HALF_ROUTING);
+}
+
 void epx_direct_post_arrival(struct epx_direct *direct, const struct epx_request *request, int rank)
 {
-    epx_flag_post(&flag_line(direct, rank, direct->comm->rank, LINE_ARRIVED)->flag, request->epoch);
+    epx_flag_post(&flag_line(direct, rank, direct->comm->rank, LINE_ARRIVED)->flag,
+                  arrival(request));
 }
 
 int epx_direct_arrived(const struct epx_direct *direct, const struct epx_request *request, int rank)
 {
     return epx_flag_look(&flag_line(direct, direct->comm->rank, rank, LINE_ARRIVED)->flag) >=
-           request->epoch;
+           arrival(request);
 }
 
 char *epx_ring_claim(struct epx_direct *direct, int rank)

@@ -11,6 +11,7 @@ const struct epx_ground epx_ground_direct = {
     .step =
         {
             [EPX_VERB_ROUTE_TOKENS] = epx_route_tokens_direct,
+            [EPX_VERB_ROUTE_DISPATCH] = epx_route_dispatch_in_turn,
             [EPX_VERB_DISPATCH] = epx_dispatch_direct,
             [EPX_VERB_COMBINE] = epx_combine_direct,
             [EPX_VERB_DISPATCH_BACKWARD] = epx_combine_direct,

@@ -62,6 +62,17 @@ static __device__ void move_rows(const struct epx_dispatch_rows &a, struct excha
     }
 }
 
+/* Whether the ranks agree on the operation; if its first half was a routing, they have agreed. */
+static __device__ bool begin_dispatch(const struct epx_dispatch_rows &a, struct exchange &x)
+{
+    if (a.comm.half == HALF_DISPATCH) {
+        resume_exchange(a.comm, x);
+        return x.outcome.code == EPX_SUCCESS && all_content(a.comm, x, !aborted(a.comm));
+    }
+    begin_exchange(a.comm, a.note, a.plan.outcome->code, x);
+    return x.outcome.code == EPX_SUCCESS && await_ready(a.comm, a.note, x, a.plan.outcome);
+}
+
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     dispatch_rows(const __grid_constant__ struct epx_dispatch_rows a)
 {
@@ -70,8 +81,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     int64_t num_rounds = 0;
     bool deferred = false;
 
-    begin_exchange(a.comm, a.note, a.plan.outcome->code, x);
-    if (x.outcome.code == EPX_SUCCESS && await_ready(a.comm, a.note, x, a.plan.outcome)) {
+    if (begin_dispatch(a, x)) {
         bool staged = any_staged(a.comm, x);
 
         deferred = a.chunks && !staged;

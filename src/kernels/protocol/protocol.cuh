@@ -66,6 +66,9 @@ static inline int epx_cuda_status(cudaError_t error)
 
 #ifdef __CUDACC__
 
+/* Values of epx_device_comm.half, as in request.h. */
+enum { HALF_NONE, HALF_ROUTING, HALF_DISPATCH };
+
 /* Every block calls it after its stores of a round. */
 static __device__ void signal_arrival(const struct epx_device_comm &c)
 {
@@ -195,6 +198,8 @@ static __device__ void end_operation(const struct epx_device_comm &c, int64_t ro
 
     if (outcome.code == EPX_SUCCESS && aborted(c))
         outcome = outcome_of_abort(c);
+    else if (outcome.code == EPX_SUCCESS && c.half == HALF_DISPATCH)
+        outcome = c.state->ids;
     c.state->epoch++;
     c.state->arrivals += c.state->rounds * (uint64_t)c.blocks;
     c.state->credits += c.state->credit_rounds * (uint64_t)c.blocks;
@@ -213,6 +218,19 @@ static __device__ void hand_over(const struct epx_device_comm &c, const struct e
     c.state->deferred = deferred;
     c.state->weighted = x.weighted;
     c.state->outcome = x.outcome;
+}
+
+/*
+ * One thread of the last block: ends the routing that is the first half of an operation. The
+ * kernels of the dispatch go on with the same number and what the ranks agreed on, unless the
+ * routing failed; the last of them tells the host of bad ids.
+ */
+static __device__ void hand_over_routing(const struct epx_device_comm &c, const struct exchange &x,
+                                         uint64_t rounds, const struct epx_outcome &ids)
+{
+    c.state->arrivals = x.arrivals + rounds * (uint64_t)c.blocks;
+    c.state->ids = ids;
+    hand_over(c, x, 0, false, NULL);
 }
 
 /*

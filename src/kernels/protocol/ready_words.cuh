@@ -92,7 +92,7 @@ static __device__ EPX_COLD void find_difference(const struct epx_device_comm &c,
 
 /* Values of EPX_READY_WEIGHTS, as in coll/ready.h; of EPX_READY_VERB, as in request.h. */
 enum { WEIGHTS_NONE, WEIGHTS_GIVEN, WEIGHTS_EITHER };
-enum { ROUTE_TOKENS = 0 };
+enum { ROUTE_TOKENS = 0, ROUTE_DISPATCH = 1 };
 
 static __device__ EPX_COLD void find_weights(const struct epx_device_comm &c, struct exchange &x)
 {
@@ -161,6 +161,13 @@ static __device__ bool judge_ready(const struct epx_device_comm &c, struct excha
     return agreed;
 }
 
+static __device__ __forceinline__ bool is_routing(const struct exchange &x, int32_t rank)
+{
+    uint32_t verb = ready_word(x, rank, EPX_READY_VERB);
+
+    return verb == ROUTE_TOKENS || verb == ROUTE_DISPATCH;
+}
+
 /* After a disagreement every routing that some rank was calling is void. Sets this rank's outcome
  * of it if its operation is on the same route. */
 static __device__ EPX_COLD void spoil_routing(const struct epx_device_comm &c,
@@ -169,7 +176,7 @@ static __device__ EPX_COLD void spoil_routing(const struct epx_device_comm &c,
     if (x.outcome.what != EPX_OUTCOME_DIFFERS && x.outcome.what != EPX_OUTCOME_WEIGHTS)
         return;
     for (int32_t r = 0; r < c.num_ranks; r++)
-        if (ready_word(x, r, EPX_READY_VERB) == ROUTE_TOKENS &&
+        if (is_routing(x, r) &&
             ready_word(x, r, EPX_READY_ROUTE) == ready_word(x, c.rank, EPX_READY_ROUTE))
             *routing = x.outcome;
 }

@@ -221,7 +221,10 @@ static __device__ void end_routing(const struct epx_route_tokens &a, const struc
         add_to(&a.comm.state->stats.dropped_rows, (uint64_t)*a.plan.dropped);
     }
     a.plan.bad[0] = a.plan.bad[1] = 0;
-    end_exchange(a.comm, x, exchanged, 0, *a.plan.view.num_rows, outcome);
+    if (a.comm.half == HALF_ROUTING)
+        hand_over_routing(a.comm, x, exchanged, outcome);
+    else
+        end_exchange(a.comm, x, exchanged, 0, *a.plan.view.num_rows, outcome);
 }
 
 /*

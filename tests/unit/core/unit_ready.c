@@ -79,12 +79,57 @@ START_TEST(a_request_tells_what_it_is)
     ck_assert_int_eq(epx_ready_of(&request).error, EPX_ERR_TRUNCATE);
     request.call.verb = EPX_VERB_ROUTE_TOKENS;
     ck_assert_int_eq(epx_ready_of(&request).error, EPX_SUCCESS);
+    request.call.verb = EPX_VERB_ROUTE_DISPATCH;
+    ck_assert_int_eq(epx_ready_of(&request).error, EPX_SUCCESS);
+}
+END_TEST
+
+/* So that the dispatch of EPX_Route_dispatch needs no agreement of its own. */
+START_TEST(a_routing_that_dispatches_tells_all_that_a_dispatch_does)
+{
+    struct epx_window *window = epx_window_private(RANKS, 0, 300);
+    struct epx_segment segment = {.id = 4, .bytes = 300, .reachable = 1, .window = window};
+    struct epx_ready dispatch, both;
+    float weight;
+
+    comm.segments = &segment;
+    request.call.rows_out = window->own + 100;
+    request.call.weights_in = &weight;
+    dispatch = epx_ready_of(&request);
+    request.call.verb = EPX_VERB_ROUTE_DISPATCH;
+    both = epx_ready_of(&request);
+    ck_assert_int_eq(both.verb, EPX_VERB_ROUTE_DISPATCH);
+    both.verb = dispatch.verb;
+    ck_assert_mem_eq(&both, &dispatch, sizeof(both));
+    epx_window_free(window);
+}
+END_TEST
+
+START_TEST(only_a_dispatch_behind_its_routing_skips_the_agreement)
+{
+    int moved = 0;
+
+    request.call.verb = EPX_VERB_ROUTE_DISPATCH;
+    request.half = EPX_HALF_ROUTING;
+    ck_assert(!epx_ready_skip(&request, &weighted, &moved));
+    ck_assert_int_eq(moved, 0);
+    all_tell();
+    for (int r = 0; r < RANKS; r++)
+        ready[r].weights = r == 1 ? EPX_WEIGHTS_GIVEN : EPX_WEIGHTS_EITHER;
+    ck_assert_int_eq(agree(), EPX_SUCCESS);
+    ck_assert_int_eq(weighted, 1);
+    weighted = -1;
+    request.half = EPX_HALF_DISPATCH;
+    ck_assert(epx_ready_skip(&request, &weighted, &moved));
+    ck_assert_int_eq(weighted, 1);
+    ck_assert_int_eq(moved, 1);
+    ck_assert_int_eq(request.phase, EPX_PHASE_VERB);
 }
 END_TEST
 
 START_TEST(only_verbs_that_add_tell_the_datatype)
 {
-    static const int adds[] = {0, 0, 1, 1, 1, 0};
+    static const int adds[] = {0, 0, 0, 1, 1, 1, 0};
     static const int64_t none[RANKS];
 
     request.call.sendcounts = none;
@@ -261,7 +306,8 @@ START_TEST(a_routing_that_met_another_operation_is_void)
     comm.first = &request;
     request.next = &queued;
     all_tell();
-    ready[1].verb = ready[2].verb = EPX_VERB_ROUTE_TOKENS;
+    ready[1].verb = EPX_VERB_ROUTE_TOKENS;
+    ready[2].verb = EPX_VERB_ROUTE_DISPATCH;
     ready[1].route = 6;
     ready[2].route = 7;
     ck_assert_int_eq(agree(), EPX_ERR_ARG);
@@ -281,6 +327,8 @@ static Suite *make_suite(void)
 
     tcase_add_checked_fixture(tcase, begin, NULL);
     tcase_add_test(tcase, a_request_tells_what_it_is);
+    tcase_add_test(tcase, a_routing_that_dispatches_tells_all_that_a_dispatch_does);
+    tcase_add_test(tcase, only_a_dispatch_behind_its_routing_skips_the_agreement);
     tcase_add_test(tcase, only_verbs_that_add_tell_the_datatype);
     tcase_add_test(tcase, an_exchange_tells_its_longest_block);
     tcase_add_test(tcase, a_receive_buffer_in_a_segment_is_offered);

@@ -11,7 +11,7 @@ struct epx_dispatch_rows epx_dispatch_args_of(const struct epx_request *request)
 {
     const struct epx_call *call = &request->call;
     const struct epx_device_plan *plan = epx_device_plan_of(request);
-    int many = call->verb == EPX_VERB_DISPATCH && plan->shape.rank_major;
+    int many = epx_verb_dispatches(call->verb) && plan->shape.rank_major;
     struct epx_dispatch_rows args = {
         .comm = epx_device_comm_of(request),
         .note = epx_ready_note_of(request),

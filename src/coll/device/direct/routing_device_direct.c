@@ -11,7 +11,7 @@ struct epx_route_tokens epx_route_args_of(const struct epx_request *request)
         .comm = epx_device_comm_of(request),
         .note = epx_ready_note_of(request),
         .plan = *epx_device_plan_of(request),
-        .ids = request->call.rows_in,
+        .ids = request->call.expert_ids,
         .num_tokens = request->call.num_tokens,
         .capacity = (int32_t)request->call.recv_capacity,
     };

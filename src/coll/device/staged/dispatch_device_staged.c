@@ -15,7 +15,8 @@ int epx_dispatch_device_staged(const struct epx_request *request)
     struct epx_dispatch_rows args = epx_dispatch_args_of(request);
 
     args.rounds = epx_message_rounds_of(request, scales ? 0 : args.plan.shape.top_k);
-    EPX_TRY(epx_agree_messages(request));
+    if (request->half != EPX_HALF_DISPATCH)
+        EPX_TRY(epx_agree_messages(request));
     if (args.rounds.num > 1) {
         EPX_TRY_LAUNCH(epx_launch_dispatch_rounds(&args, call->stream));
     } else {

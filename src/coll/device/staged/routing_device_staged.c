@@ -12,7 +12,7 @@ int epx_agree_messages(const struct epx_request *request)
         .comm = epx_device_comm_of(request),
         .note = epx_ready_note_of(request),
         .routing = plan ? plan->outcome : NULL,
-        .stands = request->call.verb != EPX_VERB_ROUTE_TOKENS,
+        .stands = !epx_verb_routes(request->call.verb),
     };
 
     EPX_TRY_LAUNCH(epx_launch_agree_ranks(&args, request->call.stream));
