@@ -88,6 +88,11 @@ int64_t perf_check_dispatch(const struct perf_bench *bench, enum perf_side side)
     return wrong;
 }
 
+int64_t perf_check_route_dispatch(const struct perf_bench *bench, enum perf_side side)
+{
+    return perf_check_route(bench, side) + perf_check_dispatch(bench, side);
+}
+
 /* The factor by which the expert of a row has multiplied it. */
 static double row_factor(const struct perf_bench *bench, const struct perf_expected_row *row)
 {

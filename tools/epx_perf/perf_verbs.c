@@ -23,6 +23,14 @@ static void start_dispatch(struct perf_bench *bench)
                  bench->stream, &bench->request);
 }
 
+static void start_route_dispatch(struct perf_bench *bench)
+{
+    EPX_Route_dispatch(bench->ids.address, bench->load.tokens, bench->tokens.address,
+                       bench->token_weights.address, bench->rows.address,
+                       bench->row_weights.address, bench->load.count, bench->load.datatype,
+                       bench->route, bench->stream, &bench->request);
+}
+
 /* NULL for rank-major rows: the weights are in the rows already. */
 static const float *combine_weights(const struct perf_bench *bench)
 {
@@ -137,6 +145,12 @@ static const struct perf_verb verbs[] = {
      .start = start_dispatch,
      .peer = perf_peer_dispatch,
      .check = perf_check_dispatch},
+    {.name = "route-dispatch",
+     .spreads = 1,
+     .prepare = learn_peer,
+     .start = start_route_dispatch,
+     .peer = perf_peer_route_dispatch,
+     .check = perf_check_route_dispatch},
     {.name = "combine",
      .sums = 1,
      .gathers = 1,

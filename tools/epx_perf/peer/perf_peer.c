@@ -184,11 +184,16 @@ void perf_peer_combine(struct perf_peer *peer)
     steps->sum(peer);
 }
 
-void perf_peer_layer(struct perf_peer *peer)
+void perf_peer_route_dispatch(struct perf_peer *peer)
 {
     if (!peer->kind->counted)
         perf_peer_route(peer);
     perf_peer_dispatch(peer);
+}
+
+void perf_peer_layer(struct perf_peer *peer)
+{
+    perf_peer_route_dispatch(peer);
     perf_peer_combine(peer);
 }
 

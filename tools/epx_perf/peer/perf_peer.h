@@ -23,6 +23,7 @@ void perf_peer_learn(struct perf_peer *peer);
 void perf_peer_route(struct perf_peer *peer);
 void perf_peer_dispatch(struct perf_peer *peer);
 void perf_peer_combine(struct perf_peer *peer);
+void perf_peer_route_dispatch(struct perf_peer *peer);
 void perf_peer_layer(struct perf_peer *peer);
 void perf_peer_alltoallv(struct perf_peer *peer);
 /* Multiplies the rows of each expert here by its factor. */
