@@ -123,6 +123,21 @@ START_TEST(more_tokens_than_a_stage_takes_arrive)
 }
 END_TEST
 
+/* A block of rows is as long as the rows of this call allow, whatever it was in the
+ * call before. */
+START_TEST(long_rows_follow_short_ones)
+{
+    struct scenario s = scenario_small(EPX_FLOAT32);
+
+    s.tokens = TOKENS_FULL;
+    s.max_tokens = 500;
+    s.count = 1;
+    run(&s, 1);
+    s.count = 700;
+    run(&s, 1);
+}
+END_TEST
+
 START_TEST(any_call_is_that_of_the_reference)
 {
     struct scenario s = scenario_random(3000 + (uint64_t)_i);
@@ -579,6 +594,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, rows_of_any_length_arrive, 0, 16);
     tcase_add_loop_test(tcase, empty_ranks_send_nothing, 0, 6);
     tcase_add_test(tcase, more_tokens_than_a_stage_takes_arrive);
+    tcase_add_test(tcase, long_rows_follow_short_ones);
     tcase_add_loop_test(tcase, any_call_is_that_of_the_reference, 0, 30);
     tcase_add_loop_test(tcase, one_call_does_what_two_do, 0, 30);
     tcase_add_loop_test(tcase, calls_in_flight_keep_their_order, 0, 2);
