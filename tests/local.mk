@@ -51,7 +51,6 @@ cu_depends += tests/*/*.cu.d tests/*/*/*.cu.d
 
 test_programs =
 include tests/lint/local.mk
-include tests/pages/local.mk
 include tests/fortran/local.mk
 include tests/pages/local.mk
 include tests/abi/local.mk
