@@ -56,7 +56,8 @@ check_graph() {
         return
     fi
     # shellcheck disable=SC2086
-    CUDA_MODULE_LOADING=EAGER launch $MPIEXEC -n 2 "$work/graph" >"$work/printed" || fail "graph fails"
+    CUDA_MODULE_LOADING=EAGER launch $MPIEXEC -n 2 "$work/graph" >"$work/printed" ||
+        fail "graph fails"
     [ "$(grep -c '^rank [01], replay [0-2], token 0: 0.0 ' "$work/printed")" -eq 6 ] ||
         fail "graph prints something else: $(cat "$work/printed")"
 }
