@@ -29,8 +29,23 @@ else
 epx_moe_SOURCES += $(epx_moe_no_cuda_files)
 endif
 
+bin_PROGRAMS += epx_particles
+epx_particles_SOURCES = $(epx_particles_files)
+epx_particles_LDADD = libepx.la $(MPI_LIBS) -lm
+
+epx_particles_files = \
+  examples/epx_particles.h \
+  examples/epx_particles.c \
+  examples/epx_particles_check.c \
+  examples/epx_particles_epx.c \
+  examples/epx_particles_motion.c \
+  examples/epx_particles_mpi.c \
+  examples/epx_particles_svg.c \
+  examples/epx_particles_tiles.c
+
 exampledir = $(docdir)/examples
 dist_example_DATA = $(epx_moe_files) $(epx_moe_cuda_files) $(epx_moe_no_cuda_files) \
+  $(epx_particles_files) \
   examples/first.c \
   examples/harbour.txt
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# What pages show is true: programs, what they print, messages, links, and the interface of the
-# Fortran module.
+# What pages show is true: programs, what they print and draw, messages, links, and the interface
+# of the Fortran module.
 page_checks = \
   tests/pages/check_examples.sh \
+  tests/pages/check_picture.sh \
   tests/pages/check_site.sh \
   tests/pages/check_synopsis.sh \
   tests/pages/check_trouble.sh \
@@ -12,6 +13,7 @@ EXTRA_DIST += \
   $(page_checks) \
   tests/pages/examples.awk \
   tests/pages/links.awk \
+  tests/pages/picture.py \
   tests/pages/synopsis.awk \
   tests/support/programs.sh
 
