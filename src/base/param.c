@@ -13,6 +13,7 @@ extern char **environ;
 
 static const char *const memory_words[] = {"auto", "system", "cuda:device", NULL};
 static const char *const progress_words[] = {"calls", "thread", NULL};
+static const char *const partials_words[] = {"datatype", "float32", NULL};
 static const char *const log_words[] = {"error", "warn", "info", "debug", NULL};
 
 #define FIELD(name) offsetof(struct epx_params, name)
@@ -46,6 +47,9 @@ const struct epx_param epx_param_table[] = {
     {"epx_ranks_per_node", "0",
      "Pretend nodes of this many consecutive ranks; 0 asks MPI which ranks share a node.", NULL, 0,
      INT32_MAX, FIELD(ranks_per_node), 0},
+    {"epx_combine_partials", "datatype",
+     "What combine and dispatch backward round sums of ranks and nodes to before they travel.",
+     partials_words, 0, 0, FIELD(combine_partials), 0},
     {"epx_log", "warn",
      "Messages on standard error, up to this level; one setting a process, the latest wins.",
      log_words, 0, 0, FIELD(log), 1},

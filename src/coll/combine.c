@@ -19,7 +19,7 @@ static void count_rows(struct epx_request *request)
             rows = by_node->matrix[(int64_t)r * comm->num_nodes + by_node->nodes.own];
         else if (by_node && distance == EPX_DISTANCE_NETWORK)
             distance = EPX_DISTANCE_NODE;
-        epx_stats_count_rows(&comm->stats, distance, rows, request->call.row_bytes);
+        epx_stats_count_rows(&comm->stats, distance, rows, epx_wire_row_bytes(request));
     }
 }
 

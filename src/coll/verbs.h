@@ -16,6 +16,9 @@ int epx_routing_create(struct epx_route *route);
 
 /* Whether the verb is of the second flow: combine or dispatch backward. */
 int epx_gathers(enum epx_verb verb);
+/* The type of the sums that travel in the second flow; the bytes of a row as it travels. */
+EPX_Datatype epx_partial_type(const struct epx_request *request);
+int64_t epx_wire_row_bytes(const struct epx_request *request);
 /* The operation as the home ranks and as the experts' ranks see it. */
 struct epx_home_rows epx_home_rows_of(const struct epx_request *request, struct epx_segments cut,
                                       int weighted);

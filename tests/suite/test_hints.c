@@ -45,7 +45,8 @@ static const char *const bad_values[][2] = {
     {"epx_window_bytes", "1"},    {"epx_window_bytes", "huge"},
     {"epx_progress", "maybe"},    {"epx_memory", "gpu"},
     {"epx_transport", "smoke"},   {"epx_log", "loud"},
-    {"epx_ranks_per_node", "-2"}, {"epx_max_sms", "0"},
+    {"epx_ranks_per_node", "-2"}, {"epx_combine_partials", "float64"},
+    {"epx_max_sms", "0"},         {"epx_max_sms", "many"},
 };
 
 START_TEST(bad_values_are_refused)

@@ -26,10 +26,10 @@ static void make_ids(struct routing *routing, const struct scenario *s, uint64_t
 static struct ref *make_ref(const struct scenario *s, const int64_t *recv_capacity,
                             const struct routing *routing)
 {
-    struct ref_input input = {suite_size,    s->experts,      s->top_k,     s->max_tokens,
-                              s->alignment,  s->layout,       s->overflow,  s->ranks_per_node,
-                              recv_capacity, routing->tokens, routing->ids, suite_nodes,
-                              s->zero_unused};
+    struct ref_input input = {
+        suite_size,   s->experts,  s->top_k,          s->max_tokens,        s->alignment,
+        s->layout,    s->overflow, s->ranks_per_node, recv_capacity,        routing->tokens,
+        routing->ids, suite_nodes, s->zero_unused,    suite_wide_partials()};
 
     return ref_create(&input);
 }

@@ -395,6 +395,15 @@ struct combine {
     double *term;
 };
 
+/* What sums are rounded to before they travel. */
+static EPX_Datatype partial_type(const struct combine *c)
+{
+    EPX_Datatype datatype = c->send->datatype;
+    int is_short = datatype == EPX_FLOAT16 || datatype == EPX_BFLOAT16;
+
+    return c->ref->in.wide_partials && is_short ? EPX_FLOAT32 : datatype;
+}
+
 /* Adds one row of a rank, times its weight. */
 static void add_row(const struct combine *c, int rank, int64_t slot, struct sum *partial)
 {
@@ -426,7 +435,7 @@ static void add_rank(const struct combine *c, int token, int rank, struct sum *n
             break;
     }
     if (partial.terms) {
-        sum_round(c->send->datatype, &partial);
+        sum_round(partial_type(c), &partial);
         sum_add(c->send->datatype, node, partial.value);
     }
     free(partial.value);
@@ -450,7 +459,7 @@ static void add_node(const struct combine *c, int token, int node, struct sum *t
             add_rank(c, token, rank, &sum);
     if (sum.terms) {
         if (node_of(in, c->me) != node)
-            sum_round(c->send->datatype, &sum);
+            sum_round(partial_type(c), &sum);
         sum_add(c->send->datatype, total, sum.value);
     }
     free(sum.value);

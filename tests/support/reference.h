@@ -19,6 +19,7 @@ struct ref_input {
     int64_t *const *ids;          /* [ranks] -> [tokens][top_k] */
     const int *nodes;             /* [ranks] numbered by lowest rank; NULL = one node */
     int zero_unused;
+    int wide_partials; /* sums that travel are float32 where they would be shorter */
 };
 
 /* What one rank's view must say. */

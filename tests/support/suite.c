@@ -109,6 +109,13 @@ const char *suite_transport(void)
     return transport && *transport ? transport : "auto";
 }
 
+int suite_wide_partials(void)
+{
+    const char *partials = getenv("EPX_COMBINE_PARTIALS");
+
+    return partials && strcmp(partials, "float32") == 0;
+}
+
 double suite_seconds(void)
 {
     struct timespec now;

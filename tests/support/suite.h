@@ -54,6 +54,9 @@ const char *suite_transport(void);
 /* Seconds since some time. */
 double suite_seconds(void);
 
+/* Whether the environment has the library send sums as float32: EPX_COMBINE_PARTIALS. */
+int suite_wide_partials(void);
+
 /* Ends the program on all ranks as skipped. */
 void suite_skip(const char *reason);
 

@@ -12,7 +12,7 @@
 static void begin(struct epx_direct *direct, struct epx_request *request, int weighted)
 {
     direct->plan = request->route->plan;
-    epx_direct_begin(direct, request->call.row_bytes);
+    epx_direct_begin(direct, epx_wire_row_bytes(request));
     direct->home = epx_home_rows_of(request, direct->cut, weighted);
     direct->expert = epx_expert_rows_of(request, direct->cut, weighted, direct->sums);
     epx_combine_begin(request, weighted);

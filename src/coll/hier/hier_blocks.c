@@ -33,7 +33,7 @@ static int rows_per_token(const struct epx_request *request)
 static int64_t rows_that_fit(const struct epx_staged *staged, const struct epx_request *request)
 {
     int64_t share = staged->stage_bytes / rows_per_token(request);
-    struct epx_segments cut = epx_segments_cut(request->call.row_bytes, share / 8 * 8);
+    struct epx_segments cut = epx_segments_cut(epx_wire_row_bytes(request), share / 8 * 8);
     int64_t weight_bytes = epx_staged_weight_bytes(request->route->plan);
 
     return staged->stage_bytes / (epx_round_up(cut.bytes, 8) + weight_bytes);

@@ -206,7 +206,8 @@ void epx_staged_begin(struct epx_staged *staged, const struct epx_request *reque
     share = share < most ? share : most;
     staged->plan = plan;
     staged->weight_bytes = weighted ? epx_staged_weight_bytes(plan) : 0;
-    staged->cut = epx_segments_cut(request->call.row_bytes, (share - staged->weight_bytes) / 8 * 8);
+    staged->cut =
+        epx_segments_cut(epx_wire_row_bytes(request), (share - staged->weight_bytes) / 8 * 8);
     staged->per_round = (int32_t)rows_in(share, stride(staged, 0));
     staged->home = epx_home_rows_of(request, staged->cut, weighted);
     staged->expert = epx_expert_rows_of(request, staged->cut, weighted, staged->sums);

@@ -43,24 +43,25 @@ static inline const char *EPX_SUM_NAME(convert)(EPX_Datatype datatype, const cha
     return (const char *)converted;
 }
 
-/* dst = round(w[0] * row[0] + w[1] * row[1] + ...), in this order; w NULL = 1 */
-static void EPX_SUM_NAME(sum_pairs)(EPX_Datatype datatype, const char *const rows[],
-                                    const float *weights, int num, int n, char *dst)
+/* dst = round(w[0] * row[0] + w[1] * row[1] + ...), in this order; w NULL = 1. dst has elements of
+ * the type `to`. */
+static void EPX_SUM_NAME(sum_pairs)(EPX_Datatype datatype, EPX_Datatype to, struct terms terms,
+                                    int n, char *dst)
 {
     EPX_SUM sum[EPX_SUM_BLOCK], term[EPX_SUM_BLOCK];
 
-    EPX_SUM_NAME(load)(datatype, rows[0], n, sum);
-    if (weights)
-        EPX_SUM_NAME(scale)(sum, n, weights[0]);
-    for (int k = 1; k < num; k++) {
-        const char *row = EPX_SUM_NAME(convert)(datatype, rows[k], n, term);
+    EPX_SUM_NAME(load)(datatype, terms.rows[0], n, sum);
+    if (terms.weights)
+        EPX_SUM_NAME(scale)(sum, n, terms.weights[0]);
+    for (int k = 1; k < terms.num; k++) {
+        const char *row = EPX_SUM_NAME(convert)(datatype, terms.rows[k], n, term);
 
-        if (weights)
-            EPX_SUM_NAME(add_scaled)(sum, row, n, weights[k]);
+        if (terms.weights)
+            EPX_SUM_NAME(add_scaled)(sum, row, n, terms.weights[k]);
         else
             EPX_SUM_NAME(add)(sum, row, n);
     }
-    EPX_SUM_NAME(store)(datatype, sum, n, dst);
+    EPX_SUM_NAME(store)(to, sum, n, dst);
 }
 
 /*
@@ -85,9 +86,10 @@ static int EPX_SUM_NAME(sum_node)(EPX_Datatype datatype, const struct node_parts
     return end;
 }
 
-/* dst = round(sum over the nodes, in order) */
-static void EPX_SUM_NAME(sum_ranks)(EPX_Datatype datatype, const struct node_parts *parts,
-                                    int32_t home_node, int n, char *dst)
+/* dst = round(sum over the nodes, in order); dst has elements of the type `to`. */
+static void EPX_SUM_NAME(sum_ranks)(EPX_Datatype datatype, EPX_Datatype to,
+                                    const struct node_parts *parts, int32_t home_node, int n,
+                                    char *dst)
 {
     EPX_SUM sum[EPX_SUM_BLOCK], term[EPX_SUM_BLOCK];
     int end = EPX_SUM_NAME(sum_node)(datatype, parts, 0, home_node, n, sum);
@@ -96,7 +98,7 @@ static void EPX_SUM_NAME(sum_ranks)(EPX_Datatype datatype, const struct node_par
         end = EPX_SUM_NAME(sum_node)(datatype, parts, end, home_node, n, term);
         EPX_SUM_NAME(add)(sum, (const char *)term, n);
     }
-    EPX_SUM_NAME(store)(datatype, sum, n, dst);
+    EPX_SUM_NAME(store)(to, sum, n, dst);
 }
 
 static void EPX_SUM_NAME(scale_row)(EPX_Datatype datatype, const char *src, float weight, int n,

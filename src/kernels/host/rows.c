@@ -56,6 +56,13 @@ static void store_double(EPX_Datatype datatype, const double *src, int n, char *
     memcpy(dst, src, (size_t)n * sizeof(*src));
 }
 
+/* One block of each row that is summed; weights NULL = 1. */
+struct terms {
+    const char *const *rows;
+    const float *weights;
+    int num;
+};
+
 /* One block of each of a token's rows, with the node that it is from; nodes come in runs. */
 struct node_parts {
     const char *row[EPX_MAX_TOP_K];
@@ -185,9 +192,10 @@ void epx_sum_row_pairs(const struct epx_plan *plan, const struct epx_expert_rows
 {
     const char *rows[EPX_MAX_TOP_K];
     float weights[EPX_MAX_TOP_K];
-    int num = slot_count(record), size = epx_datatype_bytes(op->datatype);
-    int weighted = op->weights_in && !op->weighted;
-    int64_t elements = epx_segment_length(op->cut, segment) / size;
+    int num = slot_count(record), weighted = op->weights_in && !op->weighted;
+    int size = epx_datatype_bytes(op->datatype), wide = epx_datatype_bytes(op->partial);
+    int64_t elements = epx_segment_length(op->cut, segment) / wide;
+    struct terms terms = {rows, weighted ? weights : NULL, num};
 
     (void)plan;
     for (int64_t i = 0; i < elements; i += EPX_SUM_BLOCK) {
@@ -195,13 +203,14 @@ void epx_sum_row_pairs(const struct epx_plan *plan, const struct epx_expert_rows
 
         for (int k = 0; k < num; k++) {
             rows[k] = (const char *)op->rows_in +
-                      row_offset(op->cut, epx_record_slots(record)[k], segment) + i * size;
+                      row_offset(op->cut, epx_record_slots(record)[k], segment) / wide * size +
+                      i * size;
             weights[k] = weighted ? op->weights_in[epx_record_slots(record)[k]] : 1;
         }
         if (op->datatype == EPX_FLOAT64)
-            sum_pairs_double(op->datatype, rows, weighted ? weights : NULL, num, n, sum + i * size);
+            sum_pairs_double(op->datatype, op->partial, terms, n, sum + i * wide);
         else
-            sum_pairs_float(op->datatype, rows, weighted ? weights : NULL, num, n, sum + i * size);
+            sum_pairs_float(op->datatype, op->partial, terms, n, sum + i * wide);
     }
 }
 
@@ -223,18 +232,19 @@ void epx_sum_node_rows(const struct epx_expert_rows *op, int64_t segment, const 
                        int num, char *sum)
 {
     const char *block[EPX_MAX_TOP_K];
-    int size = epx_datatype_bytes(op->datatype);
+    int size = epx_datatype_bytes(op->partial);
     int64_t elements = epx_segment_length(op->cut, segment) / size;
+    struct terms terms = {block, NULL, num};
 
     for (int64_t i = 0; i < elements; i += EPX_SUM_BLOCK) {
         int n = (int)(elements - i < EPX_SUM_BLOCK ? elements - i : EPX_SUM_BLOCK);
 
         for (int k = 0; k < num; k++)
             block[k] = rows[k] + i * size;
-        if (op->datatype == EPX_FLOAT64)
-            sum_pairs_double(op->datatype, block, NULL, num, n, sum + i * size);
+        if (op->partial == EPX_FLOAT64)
+            sum_pairs_double(op->partial, op->partial, terms, n, sum + i * size);
         else
-            sum_pairs_float(op->datatype, block, NULL, num, n, sum + i * size);
+            sum_pairs_float(op->partial, op->partial, terms, n, sum + i * size);
     }
 }
 
@@ -242,12 +252,12 @@ void epx_sum_token_rows(const struct epx_plan *plan, const struct epx_home_rows 
                         int64_t segment, struct epx_token_parts parts)
 {
     struct node_parts block;
-    int size = epx_datatype_bytes(op->datatype);
-    int64_t bytes = epx_segment_length(op->cut, segment), elements = bytes / size;
-    char *to = (char *)op->rows + row_offset(op->cut, token, segment);
+    int size = epx_datatype_bytes(op->datatype), wide = epx_datatype_bytes(op->partial);
+    int64_t elements = epx_segment_length(op->cut, segment) / wide;
+    char *to = (char *)op->rows + row_offset(op->cut, token, segment) / wide * size;
 
-    if (parts.num == 0 && bytes)
-        memset(to, 0, (size_t)bytes);
+    if (parts.num == 0 && elements)
+        memset(to, 0, (size_t)(elements * size));
     block.num = parts.num;
     for (int k = 0; k < parts.num; k++)
         block.node[k] = op->node[parts.ranks[k]];
@@ -255,11 +265,13 @@ void epx_sum_token_rows(const struct epx_plan *plan, const struct epx_home_rows 
         int n = (int)(elements - i < EPX_SUM_BLOCK ? elements - i : EPX_SUM_BLOCK);
 
         for (int k = 0; k < parts.num; k++)
-            block.row[k] = parts.rows[k] + i * size;
+            block.row[k] = parts.rows[k] + i * wide;
         if (op->datatype == EPX_FLOAT64)
-            sum_ranks_double(op->datatype, &block, op->node[plan->rank], n, to + i * size);
+            sum_ranks_double(op->partial, op->datatype, &block, op->node[plan->rank], n,
+                             to + i * size);
         else
-            sum_ranks_float(op->datatype, &block, op->node[plan->rank], n, to + i * size);
+            sum_ranks_float(op->partial, op->datatype, &block, op->node[plan->rank], n,
+                            to + i * size);
     }
 }
 

@@ -18,7 +18,8 @@ enum { EPX_SUM_BLOCK = 256, EPX_ROW_BLOCK = 1024, EPX_SUM_LANES = 256 };
 /* One operation seen from the expert's rank. */
 struct epx_expert_rows {
     EPX_Datatype datatype;
-    struct epx_segments cut;
+    EPX_Datatype partial;    /* of the sums that travel */
+    struct epx_segments cut; /* of a row as it travels */
     int weighted;            /* pair weights travel with the rows */
     int scales;              /* combine backward: rows are scaled into their slots */
     int bypasses;            /* copied rows bypass the caches */
@@ -32,7 +33,8 @@ struct epx_expert_rows {
 /* One operation seen from the home rank. */
 struct epx_home_rows {
     EPX_Datatype datatype;
-    struct epx_segments cut;
+    EPX_Datatype partial;    /* of the sums that travel */
+    struct epx_segments cut; /* of a row as it travels */
     int weighted;
     const void *rows_in;     /* [T] rows that are sent */
     const float *weights_in; /* [T][K] pair weights that are sent */
@@ -58,13 +60,13 @@ struct epx_token_parts {
 /* Expert side: one segment of a row to all its slots; the data may lie in the first one already. */
 void epx_receive_row(const struct epx_plan *plan, const struct epx_expert_rows *op, int32_t source,
                      int32_t *record, struct epx_row_segment came);
-/* Expert side: one segment of the sum of a row's pairs, rounded to the datatype. */
+/* Expert side: one segment of the sum of a row's pairs, rounded to the type of partials. */
 void epx_sum_row_pairs(const struct epx_plan *plan, const struct epx_expert_rows *op,
                        int32_t *record, int64_t segment, char *sum);
 /* Expert side: gradients of the pair weights of a row, in pair order. */
 void epx_take_pair_weights(const struct epx_plan *plan, const struct epx_expert_rows *op,
                            int32_t *record, float *pair_weights);
-/* Relay: one segment of the sum of a node's rows, by rank, rounded to the datatype. */
+/* Relay: one segment of the sum of a node's rows, by rank, rounded to the type of partials. */
 void epx_sum_node_rows(const struct epx_expert_rows *op, int64_t segment, const char *const rows[],
                        int num, char *sum);
 

@@ -277,7 +277,8 @@ static void sum_on_host(const struct twin_rows *rows, char *to)
     int32_t record[EPX_RECORD_HEADER + 2 * EPX_MAX_TOP_K] = {0};
     struct epx_plan plan = {.shape = {.top_k = rows->num},
                             .record_shape = epx_record_shape(rows->num, 0)};
-    struct epx_expert_rows op = {.datatype = rows->datatype, .rows_in = rows->from + rows->shift};
+    struct epx_expert_rows op = {
+        .datatype = rows->datatype, .partial = rows->datatype, .rows_in = rows->from + rows->shift};
 
     if (rows->num == 0) {
         memset(to + rows->shift, 0, (size_t)rows->row_bytes);
@@ -364,8 +365,10 @@ static void sum_nodes_on_host(const struct twin_rows *rows, char *to)
     int32_t ranks[EPX_MAX_TOP_K];
     const char *parts[EPX_MAX_TOP_K];
     struct epx_plan plan = {.rank = rows->num};
-    struct epx_home_rows op = {
-        .datatype = rows->datatype, .node = rows->nodes, .rows = to + rows->shift};
+    struct epx_home_rows op = {.datatype = rows->datatype,
+                               .partial = rows->datatype,
+                               .node = rows->nodes,
+                               .rows = to + rows->shift};
 
     op.cut = epx_segments_cut(rows->row_bytes, rows->row_bytes);
     for (int i = 0; i < rows->num; i++) {

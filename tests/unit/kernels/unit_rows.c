@@ -17,26 +17,33 @@ static const int32_t two_nodes[RANKS] = {0, 1, 0, 1}, one_node[RANKS];
 static const int32_t by_node[RANKS] = {0, 2, 1, 3}, by_rank[RANKS] = {0, 1, 2, 3};
 
 /* The sum of one element from each rank that has a number, as raw bits of the datatype. */
-static void sum(EPX_Datatype datatype, const int32_t *node, int home, const double *values,
-                void *result)
+static void sum_partials(EPX_Datatype datatype, EPX_Datatype partial, const int32_t *node, int home,
+                         const double *values, void *result)
 {
     struct epx_plan plan = {.rank = home};
-    struct epx_home_rows op = {.datatype = datatype, .node = node, .rows = result};
+    struct epx_home_rows op = {
+        .datatype = datatype, .partial = partial, .node = node, .rows = result};
     const int32_t *order = node == two_nodes ? by_node : by_rank;
     double elements[RANKS];
     const char *rows[RANKS];
     int32_t ranks[RANKS];
     int num = 0;
 
-    op.cut = epx_segments_cut(epx_datatype_bytes(datatype), 1 << 16);
+    op.cut = epx_segments_cut(epx_datatype_bytes(partial), 1 << 16);
     for (int i = 0; i < RANKS; i++)
         if (values[order[i]] == values[order[i]]) {
             ranks[num] = order[i];
-            ref_store(datatype, &elements[num], 0, values[order[i]]);
+            ref_store(partial, &elements[num], 0, values[order[i]]);
             rows[num] = (const char *)&elements[num];
             num++;
         }
     epx_sum_token_rows(&plan, &op, 0, 0, (struct epx_token_parts){rows, ranks, num});
+}
+
+static void sum(EPX_Datatype datatype, const int32_t *node, int home, const double *values,
+                void *result)
+{
+    sum_partials(datatype, datatype, node, home, values, result);
 }
 
 static double sum_of(EPX_Datatype datatype, const int32_t *node, int home, const double *values)
@@ -55,6 +62,18 @@ START_TEST(the_sum_of_another_node_is_rounded)
 
     ck_assert(sum_of(EPX_BFLOAT16, two_nodes, 0, values) == 1);
     ck_assert(sum_of(EPX_BFLOAT16, one_node, 0, values) == 1 + 0x1p-7);
+}
+END_TEST
+
+/* 1 + 2^-8 is no bfloat16, but a float32: nothing is lost before the last rounding. */
+START_TEST(wide_partials_are_rounded_once)
+{
+    const double values[RANKS] = {NONE, 1 + 0x1p-8, 0x1p-9, 0x1p-9};
+    double result = 0;
+
+    sum_partials(EPX_BFLOAT16, EPX_FLOAT32, two_nodes, 0, values, &result);
+    ck_assert(ref_load(EPX_BFLOAT16, &result, 0) == 1 + 0x1p-7);
+    ck_assert(sum_of(EPX_BFLOAT16, two_nodes, 0, values) == 1);
 }
 END_TEST
 
@@ -131,7 +150,8 @@ START_TEST(long_rows_are_summed_in_every_segment)
     const size_t bytes = COUNT * sizeof(double);
     double *rows_of[3], *out = calloc(3, bytes);
     struct epx_plan plan = {.rank = 0};
-    struct epx_home_rows op = {.datatype = EPX_FLOAT64, .node = one_node, .rows = out};
+    struct epx_home_rows op = {
+        .datatype = EPX_FLOAT64, .partial = EPX_FLOAT64, .node = one_node, .rows = out};
     const int32_t ranks[] = {0, 1, 3};
 
     op.cut = epx_segments_cut((int64_t)bytes, 20000);
@@ -164,7 +184,7 @@ static double sum_pairs(EPX_Datatype datatype, const double *values, const float
 {
     int32_t words[16] = {0};
     struct epx_plan plan = {.shape = {.top_k = 3}, .record_shape = epx_record_shape(3, 0)};
-    struct epx_expert_rows op = {.datatype = datatype, .weights_in = weights};
+    struct epx_expert_rows op = {.datatype = datatype, .partial = datatype, .weights_in = weights};
     char rows[3 * 8], result[8];
 
     words[EPX_RECORD_SLOTS] = words[EPX_RECORD_PAIRS] = 3;
@@ -223,6 +243,7 @@ static Suite *make_suite(void)
     TCase *tcase = tcase_create("rows");
 
     tcase_add_test(tcase, the_sum_of_another_node_is_rounded);
+    tcase_add_test(tcase, wide_partials_are_rounded_once);
     tcase_add_test(tcase, the_sum_of_the_homes_node_is_not_rounded);
     tcase_add_test(tcase, float16_is_rounded_for_another_node_too);
     tcase_add_test(tcase, sums_go_by_node_then_rank);

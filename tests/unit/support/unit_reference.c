@@ -19,7 +19,7 @@ static int64_t capacity[2];
 static struct ref *make(EPX_Layout layout, EPX_Overflow overflow, int alignment)
 {
     struct ref_input input = {2, 3,        2,      3,   alignment, layout, overflow,
-                              0, capacity, tokens, ids, NULL,      0};
+                              0, capacity, tokens, ids, NULL,      0,      0};
 
     return ref_create(&input);
 }
@@ -150,8 +150,8 @@ START_TEST(rows_are_in_sorted_order)
     int64_t *const all[] = {numbers[0], numbers[1], numbers[2], numbers[3]};
     static const int counts[] = {9, 0, 5, 7};
     struct ref_input input = {
-        RANKS,       EXPERTS, TOP_K, TOKENS, 1, EPX_EXPERT_MAJOR, EPX_OVERFLOW_ERROR, 0,
-        no_capacity, counts,  all,   NULL,   0};
+        RANKS,  EXPERTS, TOP_K, TOKENS, 1, EPX_EXPERT_MAJOR, EPX_OVERFLOW_ERROR, 0, no_capacity,
+        counts, all,     NULL,  0,      0};
     struct pair pairs[RANKS * TOKENS * TOP_K];
     struct ref *ref;
 
