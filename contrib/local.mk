@@ -3,10 +3,12 @@ EXTRA_DIST += \
   autogen.sh \
   contrib/check-install \
   contrib/check-macro \
+  contrib/count.sh \
   contrib/make-venv \
   contrib/quickstart \
   contrib/run-tests \
-  contrib/setup.sh
+  contrib/setup.sh \
+  contrib/steps.sh
 
 installcheck-local:
 	@CC='$(CC)' MPIEXEC='$(MPIEXEC)' NM='$(NM)' PKG_CONFIG='$(PKG_CONFIG)' \

@@ -1,6 +1,7 @@
 # shellcheck shell=sh
 # SPDX-License-Identifier: BSD-3-Clause
-# setup.sh - what quickstart and run-tests share; they source it at the top of the tree.
+# setup.sh - what quickstart, run-tests and CI share: they source it, and steps.sh for what installs
+# and builds, at the top of the tree.
 missing=
 
 # need PACKAGE COMMAND... - the package is missing if the command fails.
@@ -30,6 +31,10 @@ need_to_build() {
     need openmpi-bin type "${MPIEXEC:-mpiexec}"
 }
 
+need_ucx() {
+    need libucx-dev has_ucx_headers
+}
+
 need_to_test() {
     need check pkg-config --exists check
     need mandoc type mandoc
@@ -42,24 +47,26 @@ need_to_test() {
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then
         "$@"
-    elif [ -t 0 ]; then
-        sudo "$@"
     else
         sudo -n "$@"
     fi
 }
 
+# A password is asked for here, if at all: the steps that follow have no terminal to read from.
 may_install() {
-    type apt-get >/dev/null 2>&1 && { [ "$(id -u)" -eq 0 ] || type sudo >/dev/null 2>&1; }
+    type apt-get >/dev/null 2>&1 || return
+    [ "$(id -u)" -ne 0 ] || return 0
+    type sudo >/dev/null 2>&1 || return
+    if [ -t 0 ]; then sudo -v; else sudo -n true 2>/dev/null; fi
 }
 
 # Installs what is missing, or says what to install and ends.
 install_missing() {
     [ -n "$missing" ] || return 0
-    echo "missing packages:$missing"
+    echo "Missing packages:$missing"
     # shellcheck disable=SC2086 # a list of words
-    if may_install && as_root apt-get update &&
-        as_root env DEBIAN_FRONTEND=noninteractive \
+    if may_install && step "reading the lists of packages" as_root apt-get update &&
+        step "installing the missing packages" as_root env DEBIAN_FRONTEND=noninteractive \
             apt-get install -y --no-install-recommends $missing; then
         missing=
         return 0
@@ -83,11 +90,23 @@ prepare_mpi() {
     export PRTE_MCA_rmaps_default_mapping_policy PRTE_MCA_hwloc_default_binding_policy
 }
 
+# For a job on one node, which needs no TCP: Open MPI 5 prints a line for each pair of ranks whose
+# interfaces it cannot match.
+leave_out_tcp() {
+    export OMPI_MCA_btl="${OMPI_MCA_btl-^tcp}"
+}
+
+# in_folder FOLDER COMMAND...
+in_folder() {
+    (cd "$1" && shift && "$@")
+}
+
 # build FOLDER [CONFIGURE-ARGUMENT...] - bootstraps, configures and builds out of tree.
 build() {
     folder=$1
     shift
-    [ -x configure ] || ./autogen.sh || return
+    [ -x configure ] || step "making configure" ./autogen.sh || return
     mkdir -p "$folder"
-    (cd "$folder" && ../configure "$@" && make -j"$(nproc)")
+    step "configuring in $folder" in_folder "$folder" ../configure "$@" &&
+        step "building in $folder" make -C "$folder" -j"$(nproc)"
 }

@@ -79,4 +79,8 @@ check-brief:
 check-valgrind:
 	$(MAKE) check VALGRIND='valgrind' TESTS="`sh $(srcdir)/tests/short $(srcdir) valgrind`"
 
-.PHONY: check-short check-brief check-valgrind
+# For contrib/run-tests, which counts them.
+list-tests:
+	@echo $(TESTS)
+
+.PHONY: check-short check-brief check-valgrind list-tests
