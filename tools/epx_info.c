@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * epx_info.c - prints what the library is: version, build, hints, and which transports the ranks
- * of this job could use. Under mpiexec rank 0 prints for all ranks.
+ * of this job could use, for people or as JSON. Under mpiexec rank 0 prints for all ranks.
  */
 #include "config.h"
 
@@ -13,6 +13,7 @@
 #include "base/param.h"
 #include "coll/attach.h"
 #include "epx.h"
+#include "json.h"
 
 enum {
     SHOW_LIBRARY = 1,
@@ -21,13 +22,17 @@ enum {
     SHOW_ROFF = 8,
     SHOW_VERSION = 16,
     SHOW_USAGE = 32,
+    SHOW_JSON = 64,
     SHOW_ALL = SHOW_LIBRARY | SHOW_HINTS | SHOW_TRANSPORTS
 };
 
-static const char usage[] = "usage: epx_info [option]\n"
+enum { MAX_TRANSPORTS = 32 };
+
+static const char usage[] = "usage: epx_info [options]\n"
                             "  --hints        the hints alone\n"
                             "  --hints-roff   the hints as a list for a manual page\n"
                             "  --transports   the transports alone\n"
+                            "  --json         as JSON, for programs\n"
                             "  -V, --version  the version alone\n"
                             "  -h, --help     this text\n";
 
@@ -44,25 +49,26 @@ static void print_version(void)
     printf("EPX %d.%d.%d\n", major, minor, patch);
 }
 
-/* Prints the first line of MPI's version alone: MPICH adds its whole configuration. */
-static void print_mpi(void)
+/* Reads the first line of MPI's version alone: MPICH adds its whole configuration. */
+static void read_mpi(char version[MPI_MAX_LIBRARY_VERSION_STRING])
 {
-    char version[MPI_MAX_LIBRARY_VERSION_STRING];
     int length;
 
     if (MPI_Get_library_version(version, &length) != MPI_SUCCESS)
-        return;
+        strcpy(version, "unknown");
     version[strcspn(version, "\n")] = '\0';
     for (char *tab = strchr(version, '\t'); tab; tab = strchr(tab, '\t'))
         *tab = ' ';
-    print_field("MPI", version);
 }
 
 static void print_library(void)
 {
+    char mpi[MPI_MAX_LIBRARY_VERSION_STRING];
+
+    read_mpi(mpi);
     print_version();
     print_field("configured", *EPX_CONFIGURE_LINE ? EPX_CONFIGURE_LINE : "without arguments");
-    print_mpi();
+    print_field("MPI", mpi);
     print_field("CUDA", EPX_CUDA_SUMMARY);
     print_field("NCCL", EPX_NCCL_SUMMARY);
     print_field("UCX", EPX_UCX_SUMMARY);
@@ -121,25 +127,161 @@ static void print_hints_roff(void)
     }
 }
 
-/* Collective over the world: every rank asks, rank 0 prints. */
-static void print_transports(int rank)
-{
-    struct epx_transport_report report;
-    int size;
+/* The transports as the ranks of the world see them. */
+struct transports {
+    struct epx_transport_report reports[MAX_TRANSPORTS];
+    int num, ranks;
+};
 
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (rank == 0)
-        printf("Transports on %d rank%s, in the order that auto tries them\n", size,
-               size == 1 ? "" : "s");
-    for (int i = 0; epx_transport_report(MPI_COMM_WORLD, i, &report) == EPX_SUCCESS; i++) {
-        if (rank)
-            continue;
-        printf("  %-7s %-12s %s\n", report.name, report.memory, report.description);
-        if (report.usable)
-            printf("    usable\n");
-        else
-            printf("    not usable: %s\n", report.why);
+/* Collective over the world. */
+static void ask_transports(struct transports *transports)
+{
+    MPI_Comm_size(MPI_COMM_WORLD, &transports->ranks);
+    while (transports->num < MAX_TRANSPORTS &&
+           epx_transport_report(MPI_COMM_WORLD, transports->num,
+                                &transports->reports[transports->num]) == EPX_SUCCESS)
+        transports->num++;
+}
+
+static int same_transport(const struct epx_transport_report *a,
+                          const struct epx_transport_report *b)
+{
+    return strcmp(a->name, b->name) == 0 && strcmp(a->memory, b->memory) == 0;
+}
+
+/* Transports that have several ways to move rows have a report for each, one after the other: which
+ * of them this is, from 1, and how many there are. */
+static int way_of(const struct transports *transports, int i, int *ways)
+{
+    const struct epx_transport_report *reports = transports->reports;
+    int first = i, end = i + 1;
+
+    while (first > 0 && same_transport(&reports[first - 1], &reports[i]))
+        first--;
+    while (end < transports->num && same_transport(&reports[i], &reports[end]))
+        end++;
+    *ways = end - first;
+    return i - first + 1;
+}
+
+static void print_transport(const struct transports *transports, int i)
+{
+    const struct epx_transport_report *report = &transports->reports[i];
+    int ways, way = way_of(transports, i, &ways);
+
+    printf("  %-7s %-12s %s\n    ", report->name, report->memory, report->description);
+    if (ways > 1)
+        printf("way %d of %d of %s, which takes the first usable one: ", way, ways, report->name);
+    if (report->usable)
+        puts("usable");
+    else
+        printf("not usable: %s\n", report->why);
+}
+
+static void print_transports(const struct transports *transports)
+{
+    printf("Transports on %d rank%s, in the order that auto tries them\n", transports->ranks,
+           transports->ranks == 1 ? "" : "s");
+    for (int i = 0; i < transports->num; i++)
+        print_transport(transports, i);
+}
+
+static void write_library(struct json *json)
+{
+    char mpi[MPI_MAX_LIBRARY_VERSION_STRING];
+
+    read_mpi(mpi);
+    json_text(json, "configured", EPX_CONFIGURE_LINE);
+    json_text(json, "mpi", mpi);
+    json_text(json, "cuda", EPX_CUDA_SUMMARY);
+    json_text(json, "nccl", EPX_NCCL_SUMMARY);
+    json_text(json, "ucx", EPX_UCX_SUMMARY);
+}
+
+static void write_values(struct json *json, const struct epx_param *param)
+{
+    if (!param->words) {
+        json_number(json, "min", param->min);
+        json_number(json, "max", param->max);
+        return;
     }
+    json_open(json, "values", '[');
+    for (int i = 0; param->words[i]; i++)
+        json_text(json, NULL, param->words[i]);
+    json_close(json, ']');
+}
+
+static void write_hint(struct json *json, const struct epx_param *param,
+                       const struct epx_params *params)
+{
+    char variable[64], now[64];
+    const char *setting;
+
+    epx_param_variable(param, variable, sizeof(variable));
+    epx_param_format(param, params, now, sizeof(now));
+    setting = getenv(variable);
+    json_open(json, NULL, '{');
+    json_text(json, "name", param->name);
+    json_text(json, "help", param->help);
+    json_text(json, "variable", variable);
+    write_values(json, param);
+    json_text(json, "default", param->default_value);
+    json_text(json, "now", now);
+    json_boolean(json, "from_environment", setting && *setting);
+    json_close(json, '}');
+}
+
+static void write_hints(struct json *json, const struct epx_params *params)
+{
+    json_open(json, "hints", '[');
+    for (const struct epx_param *p = epx_param_table; p->name; p++)
+        write_hint(json, p, params);
+    json_close(json, ']');
+}
+
+static void write_transports(struct json *json, const struct transports *transports)
+{
+    json_number(json, "ranks", transports->ranks);
+    json_open(json, "transports", '[');
+    for (int i = 0; i < transports->num; i++) {
+        const struct epx_transport_report *report = &transports->reports[i];
+        int ways, way = way_of(transports, i, &ways);
+
+        json_open(json, NULL, '{');
+        json_text(json, "name", report->name);
+        json_number(json, "way", way);
+        json_number(json, "ways", ways);
+        json_text(json, "memory", report->memory);
+        json_text(json, "description", report->description);
+        json_boolean(json, "usable", report->usable);
+        json_text(json, "why_not", report->usable ? NULL : report->why);
+        json_close(json, '}');
+    }
+    json_close(json, ']');
+}
+
+/* Writes nothing, and fails, if the environment sets a hint to a value that it cannot have. */
+static int write_json(int show, const struct transports *transports)
+{
+    char version[32];
+    int major, minor, patch;
+    struct json json = {.file = stdout};
+    struct epx_params params;
+
+    if (show & SHOW_HINTS)
+        EPX_TRY(epx_params_read(MPI_INFO_NULL, &params));
+    EPX_Get_version(&major, &minor, &patch);
+    snprintf(version, sizeof(version), "%d.%d.%d", major, minor, patch);
+    json_open(&json, NULL, '{');
+    json_text(&json, "version", version);
+    if (show & SHOW_LIBRARY)
+        write_library(&json);
+    if (show & SHOW_HINTS)
+        write_hints(&json, &params);
+    if (show & SHOW_TRANSPORTS)
+        write_transports(&json, transports);
+    json_close(&json, '}');
+    return EPX_SUCCESS;
 }
 
 static int parse_options(int argc, char **argv)
@@ -148,6 +290,7 @@ static int parse_options(int argc, char **argv)
         {"hints", no_argument, NULL, SHOW_HINTS},
         {"hints-roff", no_argument, NULL, SHOW_ROFF},
         {"transports", no_argument, NULL, SHOW_TRANSPORTS},
+        {"json", no_argument, NULL, SHOW_JSON},
         {"version", no_argument, NULL, SHOW_VERSION},
         {"help", no_argument, NULL, SHOW_USAGE},
         {NULL, 0, NULL, 0},
@@ -163,7 +306,7 @@ static int parse_options(int argc, char **argv)
         fprintf(stderr, "epx_info: unexpected argument %s\n", argv[optind]);
         return -1;
     }
-    return show ? show : SHOW_ALL;
+    return show & ~SHOW_JSON ? show : show | SHOW_ALL;
 }
 
 /* Prints what needs no MPI, so that it works without the launcher and daemon of MPI. */
@@ -171,6 +314,8 @@ static int print_without_mpi(int show)
 {
     if (show & SHOW_USAGE)
         fputs(usage, stdout);
+    else if (show & SHOW_JSON)
+        return write_json(show, NULL) == EPX_SUCCESS ? EXIT_SUCCESS : EXIT_FAILURE;
     else if (show & SHOW_VERSION)
         print_version();
     else if (show & SHOW_ROFF)
@@ -180,22 +325,34 @@ static int print_without_mpi(int show)
     return EXIT_SUCCESS;
 }
 
+static int print_all(int show, const struct transports *transports)
+{
+    int rc = EPX_SUCCESS;
+
+    if (show & SHOW_JSON)
+        return write_json(show, transports);
+    if (show & SHOW_LIBRARY) {
+        print_library();
+        putchar('\n');
+    }
+    if (show & SHOW_HINTS) {
+        rc = print_hints();
+        putchar('\n');
+    }
+    print_transports(transports);
+    return rc;
+}
+
 static int print_with_mpi(int show, int *argc, char ***argv)
 {
+    struct transports transports = {.num = 0};
     int rank, rc = EPX_SUCCESS;
 
     MPI_Init(argc, argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    if (rank == 0 && show & SHOW_LIBRARY) {
-        print_library();
-        putchar('\n');
-    }
-    if (rank == 0 && show & SHOW_HINTS) {
-        rc = print_hints();
-        putchar('\n');
-    }
-    if (show & SHOW_TRANSPORTS)
-        print_transports(rank);
+    ask_transports(&transports);
+    if (rank == 0)
+        rc = print_all(show, &transports);
     MPI_Finalize();
     return rc == EPX_SUCCESS ? EXIT_SUCCESS : EXIT_FAILURE;
 }

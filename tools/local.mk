@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 bin_PROGRAMS += epx_info
-epx_info_SOURCES = tools/epx_info.c
-epx_info_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/src
+epx_info_SOURCES = tools/epx_info.c tools/json.c tools/json.h
+epx_info_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/src -I$(top_srcdir)/tools
 epx_info_LDADD = libepx_core.la
 
 include tools/epx_perf/local.mk
