@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * epx_moe.h - a small mixture-of-experts layer on text: epx_moe.c runs it, epx_moe_layer.c is the
- * layer on EPX, epx_moe_text.c makes its tokens, epx_moe_model.c is its arithmetic, and
+ * epx_moe.h - a small mixture-of-experts layer on text: epx_moe.c runs it, epx_moe_options.c reads
+ * its command line, epx_moe_report.c tells how it goes, epx_moe_layer.c is the layer on EPX, epx_moe_text.c makes its tokens, epx_moe_model.c is its arithmetic, and
  * epx_moe_serial.c checks it. epx_moe_space.h is what differs between host and GPU.
  */
 #ifndef EPX_MOE_H
@@ -22,7 +22,13 @@ struct moe_options {
     double threshold;       /* a choice less probable than this is left out */
     double rate;            /* learning rate */
     uint64_t seed;
+    int help;   /* only print the options */
+    int speaks; /* this is rank 0, which says what is wrong */
 };
+
+/* Every rank parses the same arguments; 0 if they are wrong, which rank 0 has said. */
+int moe_options_parse(int argc, char **argv, struct moe_options *options);
+void moe_options_usage(void);
 
 /* Says what is wrong and ends the program. */
 void moe_fail(const char *format, ...);
@@ -145,6 +151,27 @@ void moe_layer_free(struct moe_layer *layer);
  * backward returns. */
 void moe_layer_forward(struct moe_layer *layer, struct moe_batch *batch);
 void moe_layer_backward(struct moe_layer *layer, struct moe_batch *batch);
+
+/* Report: what rank 0 prints */
+struct moe_progress {
+    int64_t steps, pass; /* of this run, and of one pass over the text */
+    int64_t tokens;      /* of all ranks and steps so far */
+    double first_loss, loss, zero_loss;
+    double begun, printed; /* times of MPI_Wtime */
+};
+
+/* The loss of this rank's tokens: half the square of y - target; and what it were if y were 0. */
+void moe_report_loss(const struct moe_options *options, const struct moe_batch *batch, double *loss,
+                     double *zero_loss);
+void moe_report_text(const struct moe_options *options, const struct moe_text *text);
+void moe_report_start(const struct moe_layer *layer, struct moe_progress *progress);
+/* A line for a step; of many steps, one line a second at most. */
+void moe_report_step(struct moe_progress *progress, int64_t step);
+/* The loss at the end, and why there were no more steps. */
+void moe_report_end(const struct moe_layer *layer, const struct moe_progress *progress);
+/* Collective: rows of ranks and experts, and times. */
+void moe_report_loads(const struct moe_layer *layer);
+void moe_report_times(const struct moe_layer *layer);
 
 /* Serial check: rank 0 computes every step of all ranks again, in double precision */
 struct moe_check;

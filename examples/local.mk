@@ -8,6 +8,8 @@ epx_moe_files = \
   examples/epx_moe.c \
   examples/epx_moe_layer.c \
   examples/epx_moe_model.c \
+  examples/epx_moe_options.c \
+  examples/epx_moe_report.c \
   examples/epx_moe_serial.c \
   examples/epx_moe_space.h \
   examples/epx_moe_space_host.c \
