@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * epx_moe.h - a small mixture-of-experts layer on text: epx_moe.c runs it, epx_moe_options.c reads
- * its command line, epx_moe_report.c tells how it goes, epx_moe_layer.c is the layer on EPX, epx_moe_text.c makes its tokens, epx_moe_model.c is its arithmetic, and
- * epx_moe_serial.c checks it. epx_moe_space.h is what differs between host and GPU.
+ * its command line, epx_moe_report.c tells how it goes, epx_moe_layer.c is the layer on EPX,
+ * epx_moe_text.c makes its tokens, epx_moe_model.c is its arithmetic, and epx_moe_serial.c checks
+ * it. epx_moe_space.h is what differs between host and GPU.
  */
 #ifndef EPX_MOE_H
 #define EPX_MOE_H

@@ -2,6 +2,7 @@
 /* epx_moe_report.c - what epx_moe prints while it trains and at the end. Rank 0 prints. */
 #include "epx_moe.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -63,9 +64,9 @@ void moe_report_start(const struct moe_layer *l, struct moe_progress *p)
     fflush(stdout);
 }
 
-static int percent(double part, double whole)
+static double percent(double part, double whole)
 {
-    return whole > 0 ? (int)(100 * part / whole + 0.5) : 0;
+    return whole > 0 ? 100 * part / whole : 0;
 }
 
 void moe_report_step(struct moe_progress *p, int64_t step)
@@ -76,7 +77,7 @@ void moe_report_step(struct moe_progress *p, int64_t step)
     if (p->steps >= MANY_STEPS && step && left && now - p->printed < 1)
         return;
     p->printed = now;
-    printf("step %3lld of %lld: loss %7.3f, %3d%%, after %.1f s", (long long)step + 1,
+    printf("step %3lld of %lld: loss %7.3f, %3.0f%%, after %.1f s", (long long)step + 1,
            (long long)p->steps, p->loss, percent(p->loss, p->zero_loss), passed);
     if (p->steps >= MANY_STEPS && left)
         printf(", about %.0f s to go", passed * (double)left / (double)(step + 1));
@@ -103,7 +104,9 @@ void moe_report_end(const struct moe_layer *l, const struct moe_progress *p)
     print_stop(&l->opt, p);
     printf("%lld tokens in %lld steps, loss per token %.3f, at first %.3f: ", (long long)p->tokens,
            (long long)p->steps, p->loss, p->first_loss);
-    if (p->loss < p->first_loss)
+    if (!isfinite(p->loss))
+        puts("the steps were too large, try a smaller --rate");
+    else if (p->loss < p->first_loss)
         puts("the layer has learned");
     else
         puts("no better than at first");
