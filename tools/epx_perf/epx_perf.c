@@ -14,6 +14,7 @@
 #include "epx_perf/peer/perf_peer.h"
 #include "epx_perf/perf_command_line.h"
 #include "epx_perf/perf_expect.h"
+#include "epx_perf/perf_explain.h"
 #include "epx_perf/perf_measure.h"
 #include "epx_perf/perf_report.h"
 #include "epx_perf/space/perf_alloc.h"
@@ -184,7 +185,9 @@ int main(int argc, char **argv)
         rc = 2;
     else if (options.usage && rank == 0)
         perf_usage(stdout);
-    else if (!options.usage)
+    else if (options.explain && rank == 0)
+        perf_explain(stdout);
+    else if (!options.usage && !options.explain)
         rc = run(&options, rank);
     MPI_Finalize();
     return rc;

@@ -11,6 +11,8 @@ epx_perf_SOURCES = \
   tools/epx_perf/perf_command_line.h \
   tools/epx_perf/perf_expect.c \
   tools/epx_perf/perf_expect.h \
+  tools/epx_perf/perf_explain.c \
+  tools/epx_perf/perf_explain.h \
   tools/epx_perf/perf_measure.c \
   tools/epx_perf/perf_measure.h \
   tools/epx_perf/perf_report.c \

@@ -24,7 +24,8 @@ enum {
     OPTION_BATCH,
     OPTION_GRAPH,
     OPTION_CEILING,
-    OPTION_MAX_SMS
+    OPTION_MAX_SMS,
+    OPTION_EXPLAIN
 };
 enum { GRAPH_BATCH = 10 };
 
@@ -58,7 +59,9 @@ static const char usage[] =
     "                             -d cuda mpi, nccl, nccl-counted or nccl-alltoall (none)\n"
     "      --json FILE            write the results to FILE too\n"
     "      --seed N               of ids (1)\n"
-    "  -h, --help                 this text\n";
+    "      --explain              what the columns mean\n"
+    "  -h, --help                 this text\n"
+    "k behind a number is 1024, m is 1048576: -t 1k:64k\n";
 
 static const struct option long_options[] = {
     {"tokens", required_argument, NULL, 't'},
@@ -85,6 +88,7 @@ static const struct option long_options[] = {
     {"max-sms", required_argument, NULL, OPTION_MAX_SMS},
     {"json", required_argument, NULL, OPTION_JSON},
     {"seed", required_argument, NULL, OPTION_SEED},
+    {"explain", no_argument, NULL, OPTION_EXPLAIN},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
 };
@@ -131,17 +135,32 @@ void perf_usage(FILE *stream)
     fputs(usage, stream);
 }
 
+/* What the end of a number multiplies it by; 0 if it must not end so. */
+static int64_t factor_of(const char *suffix)
+{
+    if (!*suffix)
+        return 1;
+    if (suffix[1])
+        return 0;
+    return *suffix == 'k' || *suffix == 'K'   ? 1024
+           : *suffix == 'm' || *suffix == 'M' ? 1024 * 1024
+                                              : 0;
+}
+
 static int read_number(const char *text, int64_t min, int64_t max, int64_t *number)
 {
     char *end;
     long long value;
+    int64_t factor;
 
     errno = 0;
     value = strtoll(text, &end, 10);
-    if (end == text || *end || errno || value < min || value > max)
-        return complain("\"%s\" is not a number from %lld to %lld", text, (long long)min,
-                        (long long)max);
-    *number = value;
+    factor = factor_of(end);
+    if (end == text || !factor || errno || value < 0 || value > max / factor ||
+        value * factor < min)
+        return complain("\"%s\" is not a number from %lld to %lld, with k or m for 1024 or 1048576",
+                        text, (long long)min, (long long)max);
+    *number = value * factor;
     return 0;
 }
 
@@ -222,7 +241,8 @@ static int read_option(int option, const char *text, struct perf_options *option
     case OPTION_GRAPH: options->graph = 1; return 0;
     case OPTION_CEILING: options->ceiling = 1; return 0;
     case OPTION_JSON: options->json = text; return 0;
-    case '?': return -1;
+    case OPTION_EXPLAIN: options->explain = 1; return 0;
+    case '?': return complain("an option is wrong, see epx_perf --help");
     default: return read_size_option(option, text, options);
     }
 }
@@ -287,7 +307,7 @@ int perf_options_read(int argc, char **argv, int rank, struct perf_options *opti
                 getopt_long(argc, argv, "t:m:H:k:e:s:T:l:a:r:d:i:x:cfh", long_options, NULL)) != -1)
         if (read_option(option, optarg, options))
             return -1;
-    if (options->usage)
+    if (options->usage || options->explain)
         return 0;
     if (optind + 1 != argc)
         return complain("one sub-command wanted, see --help");

@@ -31,7 +31,7 @@ struct perf_options {
     const struct perf_peer_kind *peer; /* NULL: none */
     const struct perf_space *space;
     const char *skew, *transport, *json;
-    int full, check, graph, ceiling, usage;
+    int full, check, graph, ceiling, usage, explain;
 };
 
 #endif
