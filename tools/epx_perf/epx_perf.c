@@ -16,6 +16,7 @@
 #include "epx_perf/perf_expect.h"
 #include "epx_perf/perf_explain.h"
 #include "epx_perf/perf_measure.h"
+#include "epx_perf/perf_progress.h"
 #include "epx_perf/perf_report.h"
 #include "epx_perf/space/perf_alloc.h"
 
@@ -78,7 +79,9 @@ static int measure_point(const struct perf_run *run, EPX_Comm comm, int tokens, 
 
     if (create_point(run->options, tokens, row_bytes, comm, &bench))
         return -1;
+    perf_progress_point(tokens, row_bytes);
     perf_measure(&bench, result);
+    perf_progress_clear();
     if (run->rank == 0)
         perf_report_line(run, result);
     free_point(&bench);
@@ -88,6 +91,16 @@ static int measure_point(const struct perf_run *run, EPX_Comm comm, int tokens, 
 static int64_t next(int64_t size)
 {
     return size ? 2 * size : 1;
+}
+
+static int count_points(const struct perf_options *options)
+{
+    int num = 0;
+
+    for (int64_t t = options->tokens.min; t <= options->tokens.max; t = next(t))
+        for (int64_t b = options->row_bytes.min; b <= options->row_bytes.max; b = next(b))
+            num += num < MAX_POINTS;
+    return num;
 }
 
 /* Returns the number of points; -1 if one could not be set up. */
@@ -133,7 +146,10 @@ static int measure(struct perf_run *run, EPX_Comm comm, FILE *json)
         run->ceiling = options->space->ceiling(options->space, MPI_COMM_WORLD);
     if (run->rank == 0)
         perf_report_head(run);
+    if (run->rank == 0)
+        perf_progress_open(count_points(options));
     num = sweep(run, comm, results);
+    perf_progress_close();
     failed = any_wrong(results, num);
     if (run->rank == 0 && options->check && num >= 0 && !failed)
         puts("# every row right");

@@ -15,6 +15,8 @@ epx_perf_SOURCES = \
   tools/epx_perf/perf_explain.h \
   tools/epx_perf/perf_measure.c \
   tools/epx_perf/perf_measure.h \
+  tools/epx_perf/perf_progress.c \
+  tools/epx_perf/perf_progress.h \
   tools/epx_perf/perf_report.c \
   tools/epx_perf/perf_report.h \
   tools/epx_perf/perf_verbs.c \

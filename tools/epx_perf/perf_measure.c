@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "epx_perf/peer/perf_peer.h"
+#include "epx_perf/perf_progress.h"
 #include "epx_perf/space/perf_alloc.h"
 
 static int64_t received_bytes(const struct perf_load *load)
@@ -114,7 +115,8 @@ static void alternate(struct perf_bench *bench, struct perf_result *result)
     int64_t num = bench->options->iterations, warmup = bench->options->warmup, wrong = 0;
     double *times = perf_alloc(num * PERF_SIDES, sizeof(*times));
 
-    for (int64_t i = -warmup; i < num; i++)
+    for (int64_t i = -warmup; i < num; i++) {
+        perf_progress_show("iteration", i + warmup + 1, num + warmup);
         for (int side = 0; side < PERF_SIDES; side++)
             if (runs(bench, (enum perf_side)side)) {
                 double time = run_once(bench, (enum perf_side)side, &wrong);
@@ -122,6 +124,7 @@ static void alternate(struct perf_bench *bench, struct perf_result *result)
                 if (i >= 0)
                     times[side * num + i] = time;
             }
+    }
     for (int side = 0; side < PERF_SIDES; side++)
         result->time[side] = perf_summarize(bench->load.comm, times + side * num, (int)num);
     MPI_Allreduce(&wrong, &result->wrong_rows, 1, MPI_INT64_T, MPI_SUM, bench->load.comm);
@@ -209,9 +212,11 @@ static void measure_overlap(struct perf_bench *bench, struct perf_result *result
     const struct overlap_part parts[] = {{1, 0, 0, 0}, {0, 1, units, spare}, {1, 1, units, spare}};
     double *times = perf_alloc((int64_t)num * 3, sizeof(*times)), median[3], pure, shorter;
 
-    for (int i = 0; i < num; i++)
+    for (int i = 0; i < num; i++) {
+        perf_progress_show("overlap", i + 1, num);
         for (int part = 0; part < 3; part++)
             times[part * num + i] = time_overlap(bench, &parts[part]);
+    }
     for (int part = 0; part < 3; part++)
         median[part] = perf_summarize(bench->load.comm, times + part * num, num).median;
     pure = median[0];
