@@ -150,6 +150,8 @@ static int measure(struct perf_run *run, EPX_Comm comm, FILE *json)
         perf_progress_open(count_points(options));
     num = sweep(run, comm, results);
     perf_progress_close();
+    if (run->rank == 0)
+        perf_report_noise(results, num);
     failed = any_wrong(results, num);
     if (run->rank == 0 && options->check && num >= 0 && !failed)
         puts("# every row right");
@@ -183,6 +185,7 @@ static int run(const struct perf_options *options, int rank)
     int rc;
 
     MPI_Comm_size(MPI_COMM_WORLD, &run.size);
+    perf_machine_read(MPI_COMM_WORLD, &run.machine);
     if (options->space->open(MPI_COMM_WORLD))
         return EXIT_FAILURE;
     rc = open_json(options, rank, &json) ? EXIT_FAILURE : measure_with_peer(&run, json);

@@ -13,6 +13,8 @@ epx_perf_SOURCES = \
   tools/epx_perf/perf_expect.h \
   tools/epx_perf/perf_explain.c \
   tools/epx_perf/perf_explain.h \
+  tools/epx_perf/perf_machine.c \
+  tools/epx_perf/perf_machine.h \
   tools/epx_perf/perf_measure.c \
   tools/epx_perf/perf_measure.h \
   tools/epx_perf/perf_progress.c \
@@ -20,7 +22,9 @@ epx_perf_SOURCES = \
   tools/epx_perf/perf_report.c \
   tools/epx_perf/perf_report.h \
   tools/epx_perf/perf_verbs.c \
-  tools/epx_perf/perf_verbs.h
+  tools/epx_perf/perf_verbs.h \
+  tools/json.c \
+  tools/json.h
 
 # The part of epx_perf that needs CUDA. NCCL is opened at run time.
 if HAVE_CUDA

@@ -57,7 +57,8 @@ static const char usage[] =
     "      --tests N              EPX_Test calls during the computation of the overlap (0)\n"
     "      --peer P               alternate with the same by hand: none, mpi or mpi-blocks; with\n"
     "                             -d cuda mpi, nccl, nccl-counted or nccl-alltoall (none)\n"
-    "      --json FILE            write the results to FILE too\n"
+    "      --json FILE            write the results to FILE too; -: to standard output, and the\n"
+    "                             columns to standard error\n"
     "      --seed N               of ids (1)\n"
     "      --explain              what the columns mean\n"
     "  -h, --help                 this text\n"
@@ -283,6 +284,16 @@ static int check_options(struct perf_options *options)
     return check_space(options);
 }
 
+/* Before getopt puts the arguments in another order. */
+static void copy_arguments(char **argv, struct perf_options *options)
+{
+    const size_t length = sizeof(options->command_line);
+    size_t used = (size_t)snprintf(options->command_line, length, "epx_perf");
+
+    for (int i = 1; argv[i] && used < length; i++)
+        used += (size_t)snprintf(options->command_line + used, length - used, " %s", argv[i]);
+}
+
 int perf_options_read(int argc, char **argv, int rank, struct perf_options *options)
 {
     static const struct perf_options defaults = {.tokens = {4096, 4096},
@@ -302,6 +313,7 @@ int perf_options_read(int argc, char **argv, int rank, struct perf_options *opti
     int option;
 
     *options = defaults;
+    copy_arguments(argv, options);
     speaks = opterr = rank == 0;
     while ((option =
                 getopt_long(argc, argv, "t:m:H:k:e:s:T:l:a:r:d:i:x:cfh", long_options, NULL)) != -1)

@@ -4,12 +4,15 @@
 
 #include <errno.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "epx_perf/bench/perf_options.h"
 #include "epx_perf/bench/perf_verb.h"
 #include "epx_perf/peer/peer_kinds.h"
 #include "epx_perf/perf_measure.h"
 #include "epx_perf/space/perf_space.h"
+#include "json.h"
 
 static const char *place_name(const struct perf_options *options)
 {
@@ -58,6 +61,19 @@ static void print_columns(const struct perf_options *options)
     print_units(options);
 }
 
+static void print_machine(const struct perf_run *run)
+{
+    const struct perf_machine *machine = &run->machine;
+
+    printf("# %d node%s of %d rank%s on %d CPU%s, %s\n", machine->nodes,
+           machine->nodes == 1 ? "" : "s", machine->ranks, machine->ranks == 1 ? "" : "s",
+           machine->cpus, machine->cpus == 1 ? "" : "s", machine->processor);
+    if (machine->ranks > machine->cpus)
+        printf("# warning: %d ranks share %d CPU%s: ranks wait for each other to be scheduled, and "
+               "that is in every time\n",
+               machine->ranks, machine->cpus, machine->cpus == 1 ? "" : "s");
+}
+
 /* Prints how the numbers in the columns come about. */
 static void print_method(const struct perf_run *run)
 {
@@ -92,6 +108,7 @@ void perf_report_head(const struct perf_run *run)
     printf("# top-%d of %d experts, %s, %s, layout %s, alignment %d, peer %s\n",
            (int)options->top_k, (int)options->experts, options->skew, options->datatype_name,
            layout_name(options->layout), (int)options->alignment, perf_peer_name(options->peer));
+    print_machine(run);
     print_method(run);
     print_columns(options);
 }
@@ -162,24 +179,58 @@ void perf_report_line(const struct perf_run *run, const struct perf_result *resu
     fflush(stdout);
 }
 
+void perf_report_noise(const struct perf_result *results, int num)
+{
+    const struct perf_result *first = NULL;
+    int noisy = 0;
+
+    for (int i = 0; i < num; i++)
+        if (results[i].time[PERF_EPX].min < results[i].time[PERF_EPX].median / 2) {
+            first = first ? first : &results[i];
+            noisy++;
+        }
+    if (!first)
+        return;
+    printf("# warning: min is less than half the median at %d of %d points, first at %d tokens of "
+           "%lld B: something\n#          else disturbed most iterations (other programs, ranks "
+           "that share CPUs); run more of them (-i)\n",
+           noisy, num, first->tokens, (long long)first->row_bytes);
+}
+
 static void write_text(FILE *file, const char *name, const char *text)
 {
-    fprintf(file, "  \"%s\": \"", name);
-    for (; *text; text++) {
-        if ((unsigned char)*text < ' ') {
-            fprintf(file, "\\u%04x", (unsigned)*text);
-            continue;
-        }
-        if (*text == '"' || *text == '\\')
-            fputc('\\', file);
-        fputc(*text, file);
-    }
-    fputs("\",\n", file);
+    fprintf(file, "  \"%s\": ", name);
+    json_write_text(file, text);
+    fputs(",\n", file);
 }
 
 static void write_number(FILE *file, const char *name, int64_t number)
 {
     fprintf(file, "  \"%s\": %lld,\n", name, (long long)number);
+}
+
+static void write_date(FILE *file)
+{
+    time_t now = time(NULL);
+    char text[32];
+
+    strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", gmtime(&now));
+    write_text(file, "date", text);
+}
+
+static void write_machine(FILE *file, const struct perf_run *run)
+{
+    const struct perf_space *space = run->options->space;
+    char device[256];
+
+    write_text(file, "processor", run->machine.processor);
+    write_number(file, "nodes", run->machine.nodes);
+    write_number(file, "ranks_per_node", run->machine.ranks);
+    write_number(file, "cpus_per_node", run->machine.cpus);
+    if (!space->read_device)
+        return;
+    space->read_device(device, sizeof(device));
+    write_text(file, "device", device);
 }
 
 static void write_options(FILE *file, const struct perf_run *run)
@@ -190,6 +241,9 @@ static void write_options(FILE *file, const struct perf_run *run)
 
     EPX_Get_library_version(version, &length);
     write_text(file, "library", version);
+    write_date(file);
+    write_text(file, "arguments", options->command_line);
+    write_machine(file, run);
     write_text(file, "command", options->verb->name);
     write_text(file, "transport", run->transport);
     write_text(file, "memory", options->space->name);
@@ -265,9 +319,20 @@ static void write_result(FILE *file, const struct perf_run *run, const struct pe
     fputc('}', file);
 }
 
+/* A duplicate of standard output, whose place standard error takes. */
+static FILE *take_stdout(void)
+{
+    int file = dup(STDOUT_FILENO);
+
+    fflush(stdout);
+    if (file < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+        return NULL;
+    return fdopen(file, "w");
+}
+
 FILE *perf_report_open(const char *name)
 {
-    FILE *file = fopen(name, "w");
+    FILE *file = strcmp(name, "-") == 0 ? take_stdout() : fopen(name, "w");
 
     if (!file)
         fprintf(stderr, "epx_perf: %s: %s\n", name, strerror(errno));

@@ -41,6 +41,8 @@ struct perf_space {
     void (*free_graph)(void *graph);
     /* Bytes a second that every rank stores into the others; collective. */
     double (*ceiling)(const struct perf_space *space, MPI_Comm comm);
+    /* What the memory belongs to, by its maker's name. */
+    void (*read_device)(char *name, int length);
 };
 
 extern const struct perf_space perf_space_host;

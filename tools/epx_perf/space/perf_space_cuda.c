@@ -183,6 +183,16 @@ static void cuda_free_graph(void *graph)
     perf_must(cudaGraphExecDestroy(graph), "cudaGraphExecDestroy");
 }
 
+static void cuda_read_device(char *name, int length)
+{
+    struct cudaDeviceProp properties;
+    int device;
+
+    perf_must(cudaGetDevice(&device), "cudaGetDevice");
+    perf_must(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+    snprintf(name, (size_t)length, "%s", properties.name);
+}
+
 const struct perf_space perf_space_cuda = {
     .name = "cuda",
     .hint = "cuda:device",
@@ -206,4 +216,5 @@ const struct perf_space perf_space_cuda = {
     .replay = cuda_replay,
     .free_graph = cuda_free_graph,
     .ceiling = perf_ceiling,
+    .read_device = cuda_read_device,
 };
