@@ -61,6 +61,7 @@ include tests/faults/local.mk
 include tests/unit/local.mk
 include tests/fuzz/local.mk
 include tests/model/local.mk
+include tests/tools/local.mk
 
 # Enough to try another MPI or compiler by: no more ranks than a small machine has cores, and not
 # those tests that wait for time-outs or fill the memory.

@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: BSD-3-Clause
+tools_tests = \
+  tests/tools/check_output.sh \
+  tests/tools/check_plot.sh \
+  tests/tools/check_terminal.sh
+TESTS += $(tools_tests)
+EXTRA_DIST += $(tools_tests) tests/tools/checks.sh
