@@ -2,6 +2,7 @@
 tools_tests = \
   tests/tools/check_output.sh \
   tests/tools/check_plot.sh \
+  tests/tools/check_sweep.sh \
   tests/tools/check_terminal.sh
 TESTS += $(tools_tests)
 EXTRA_DIST += $(tools_tests) tests/tools/checks.sh

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 bin_PROGRAMS += epx_perf
-dist_bin_SCRIPTS = tools/epx_perf/epx_perf_plot
+dist_bin_SCRIPTS = tools/epx_perf/epx_perf_plot tools/epx_perf/epx_perf_sweep
 epx_perf_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tools
 epx_perf_LDADD = $(perf_cuda) libepx.la $(MPI_LIBS) -lm
 epx_perf_SOURCES = \

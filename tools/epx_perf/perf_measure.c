@@ -229,14 +229,16 @@ static void measure_overlap(struct perf_bench *bench, struct perf_result *result
 }
 
 /* Captures a batch of EPX's operations as a graph, once. */
-static void capture(struct perf_bench *bench)
+static void capture(struct perf_bench *bench, struct perf_result *result)
 {
     const struct perf_space *space = bench->options->space;
+    int kernels;
 
     space->start_capture();
     for (int64_t i = 0; i < bench->options->batch; i++)
         perf_bench_operate(bench);
-    bench->graph = space->end_capture();
+    bench->graph = space->end_capture(&kernels);
+    result->kernels = (double)kernels / (double)bench->options->batch;
 }
 
 /* Ends the job if an operation failed where no request could tell. */
@@ -266,7 +268,7 @@ void perf_measure(struct perf_bench *bench, struct perf_result *result)
     result->logical_bytes = directions * load->logical_rows * load->row_bytes;
     result->overlap = -1;
     if (options->graph)
-        capture(bench);
+        capture(bench, result);
     alternate(bench, result);
     if (bench->graph)
         options->space->free_graph(bench->graph);

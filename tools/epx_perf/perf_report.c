@@ -292,6 +292,13 @@ static void write_rates(FILE *file, const struct perf_run *run, const struct per
                 of_ceiling(run, result->wire_bytes, &time[PERF_PEER]));
 }
 
+/* How many kernels an operation is, where a graph tells. */
+static void write_kernels(FILE *file, const struct perf_result *result)
+{
+    if (result->kernels > 0)
+        fprintf(file, ", \"kernels\": %.1f", result->kernels);
+}
+
 static void write_result(FILE *file, const struct perf_run *run, const struct perf_result *result)
 {
     const struct perf_options *options = run->options;
@@ -300,6 +307,7 @@ static void write_result(FILE *file, const struct perf_run *run, const struct pe
     fprintf(file, "    {\"tokens\": %d, \"row_bytes\": %lld, \"wire_bytes\": %lld", result->tokens,
             (long long)result->row_bytes, (long long)result->wire_bytes);
     fprintf(file, ", \"logical_bytes\": %lld", (long long)result->logical_bytes);
+    write_kernels(file, result);
     write_time(file, "time", &time[PERF_EPX]);
     write_time(file, "barrier", &time[PERF_BARRIER]);
     if (result->logical_bytes) {

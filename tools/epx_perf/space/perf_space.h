@@ -36,7 +36,8 @@ struct perf_space {
     void (*put)(void *memory, const void *image, int64_t bytes); /* done on return */
     void (*get)(void *image, const void *memory, int64_t bytes); /* done on return */
     void (*start_capture)(void);
-    void *(*end_capture)(void); /* a graph of what was queued since start_capture */
+    /* A graph of what was queued since start_capture, and how many kernels it has. */
+    void *(*end_capture)(int *kernels);
     void (*replay)(void *graph);
     void (*free_graph)(void *graph);
     /* Bytes a second that every rank stores into the others; collective. */

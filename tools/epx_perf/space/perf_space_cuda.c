@@ -4,7 +4,9 @@
  * timed by events on it; a computation beside it has a stream of its own. Images are page-locked.
  */
 #include <stdio.h>
+#include <stdlib.h>
 
+#include "epx_perf/space/perf_alloc.h"
 #include "epx_perf/space/perf_ceiling.h"
 #include "epx_perf/space/perf_kernels.h"
 #include "epx_perf/space/perf_must.h"
@@ -162,12 +164,32 @@ static void cuda_start_capture(void)
               "cudaStreamBeginCapture");
 }
 
-static void *cuda_end_capture(void)
+static int count_kernels(cudaGraph_t graph)
+{
+    size_t num = 0;
+    cudaGraphNode_t *nodes;
+    int kernels = 0;
+
+    perf_must(cudaGraphGetNodes(graph, NULL, &num), "cudaGraphGetNodes");
+    nodes = perf_alloc((int64_t)num, sizeof(*nodes));
+    perf_must(cudaGraphGetNodes(graph, nodes, &num), "cudaGraphGetNodes");
+    for (size_t i = 0; i < num; i++) {
+        enum cudaGraphNodeType type;
+
+        perf_must(cudaGraphNodeGetType(nodes[i], &type), "cudaGraphNodeGetType");
+        kernels += type == cudaGraphNodeTypeKernel;
+    }
+    free(nodes);
+    return kernels;
+}
+
+static void *cuda_end_capture(int *kernels)
 {
     cudaGraphExec_t exec;
     cudaGraph_t graph;
 
     perf_must(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
+    *kernels = count_kernels(graph);
     perf_must(cudaGraphInstantiate(&exec, graph, 0), "cudaGraphInstantiate");
     perf_must(cudaGraphDestroy(graph), "cudaGraphDestroy");
     return exec;
