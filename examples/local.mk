@@ -48,7 +48,10 @@ epx_particles_files = \
 exampledir = $(docdir)/examples
 dist_example_DATA = $(epx_moe_files) $(epx_moe_cuda_files) $(epx_moe_no_cuda_files) \
   $(epx_particles_files) \
+  examples/CMakeLists.txt \
+  examples/Makefile \
   examples/first.c \
+  examples/first_f08.F90 \
   examples/harbour.txt
 
 examplepydir = $(exampledir)/python

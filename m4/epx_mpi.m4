@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # MPI's flags for whatever CC is: CC is never replaced by a wrapper.
 
-# EPX_CHECK_MPI - MPI_CFLAGS, MPI_LIBS, MPI_KIND (openmpi, mpich, other), MPI_NAME, MPIEXEC,
-# MPIFC.
+# EPX_CHECK_MPI - MPI_CFLAGS, MPI_LIBS, MPI_KIND (openmpi, mpich, other), MPI_NAME, MPI_MACRO (what
+# mpi.h of that kind defines), MPICC_PATH (the wrapper asked, where there is one), MPIEXEC, MPIFC.
 AC_DEFUN([EPX_CHECK_MPI], [
 AC_ARG_VAR([MPICC], [MPI's compiler wrapper; only asked for its flags])
 AC_ARG_VAR([MPIEXEC], [MPI's launcher, for the tests])
@@ -105,6 +105,7 @@ epx_save_CPPFLAGS=$CPPFLAGS
 CPPFLAGS="$CPPFLAGS $MPI_CFLAGS"
 AC_MSG_CHECKING([whose MPI it is])
 MPI_KIND=other
+MPI_MACRO=
 MPI_NAME="an unknown implementation"
 AC_COMPUTE_INT([epx_mpi_major], [OMPI_MAJOR_VERSION], [[#include <mpi.h>]], [epx_mpi_major=])
 AC_COMPUTE_INT([epx_mpi_number], [MPICH_NUMVERSION / 1000], [[#include <mpi.h>]],
@@ -113,16 +114,23 @@ AS_IF([test -n "$epx_mpi_major"],
     [AC_COMPUTE_INT([epx_mpi_minor], [OMPI_MINOR_VERSION], [[#include <mpi.h>]])
      AC_COMPUTE_INT([epx_mpi_patch], [OMPI_RELEASE_VERSION], [[#include <mpi.h>]])
      MPI_KIND=openmpi
+     MPI_MACRO=OMPI_MAJOR_VERSION
      MPI_NAME="Open MPI $epx_mpi_major.$epx_mpi_minor.$epx_mpi_patch"],
   [test -n "$epx_mpi_number"],
     [MPI_KIND=mpich
+     MPI_MACRO=MPICH_NUMVERSION
      epx_mpi_major=`expr $epx_mpi_number / 10000`
      epx_mpi_minor=`expr $epx_mpi_number / 100 % 100`
      epx_mpi_patch=`expr $epx_mpi_number % 100`
      MPI_NAME="MPICH $epx_mpi_major.$epx_mpi_minor.$epx_mpi_patch"])
 AC_MSG_RESULT([$MPI_NAME])
 CPPFLAGS=$epx_save_CPPFLAGS
+MPICC_PATH=
+AS_IF([test -n "$MPICC"], [MPICC_PATH=`command -v "$MPICC" 2>/dev/null`])
 AC_SUBST([MPI_KIND])
+AC_SUBST([MPI_MACRO])
+AC_SUBST([MPI_NAME])
+AC_SUBST([MPICC_PATH])
 ])
 
 # Finds the launcher and the Fortran wrapper: first beside the compiler wrapper and with its suffix,
