@@ -2,19 +2,37 @@
 EXTRA_DIST += \
   autogen.sh \
   contrib/after-install \
+  contrib/bare-debian \
   contrib/check-cmake \
   contrib/check-examples \
   contrib/check-install \
   contrib/check-macro \
+  contrib/check-packages \
   contrib/cmake/EPXConfig.cmake.in \
   contrib/cmake/EPXConfigVersion.cmake.in \
+  contrib/copy-source \
   contrib/count.sh \
   contrib/make-venv \
   contrib/quickstart \
   contrib/relative-path \
   contrib/run-tests \
   contrib/setup.sh \
-  contrib/steps.sh
+  contrib/steps.sh \
+  debian/README.source \
+  debian/changelog \
+  debian/control \
+  debian/copyright \
+  debian/epx-doc.docs \
+  debian/epx-doc.install \
+  debian/epx-tools.install \
+  debian/libepx-cuda0.install \
+  debian/libepx-dev.install \
+  debian/libepx0.install \
+  debian/libepx0.symbols \
+  debian/rules \
+  debian/source/format \
+  debian/tests/control \
+  debian/tests/use-epx
 
 # What find_package(EPX) of CMake reads.
 cmakedir = $(libdir)/cmake/EPX

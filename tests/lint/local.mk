@@ -14,6 +14,7 @@ lints = \
   tests/lint/lint_inject.sh \
   tests/lint/lint_exports.sh \
   tests/lint/lint_python.sh \
+  tests/lint/lint_debian.sh \
   tests/lint/lint_readme.sh
 lint_programs = \
   tests/lint/c.awk \
