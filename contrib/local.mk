@@ -17,6 +17,9 @@ EXTRA_DIST += \
   contrib/relative-path \
   contrib/run-tests \
   contrib/setup.sh \
+  contrib/spack/check_recipe.py \
+  contrib/spack/spack_repo/epx/packages/epx/package.py \
+  contrib/spack/spack_repo/epx/repo.yaml \
   contrib/steps.sh \
   debian/README.source \
   debian/changelog \

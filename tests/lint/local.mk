@@ -15,6 +15,7 @@ lints = \
   tests/lint/lint_exports.sh \
   tests/lint/lint_python.sh \
   tests/lint/lint_debian.sh \
+  tests/lint/lint_spack.sh \
   tests/lint/lint_readme.sh
 lint_programs = \
   tests/lint/c.awk \
