@@ -8,6 +8,7 @@ EXTRA_DIST += \
   contrib/check-install \
   contrib/check-macro \
   contrib/check-packages \
+  contrib/check-readme \
   contrib/cmake/EPXConfig.cmake.in \
   contrib/cmake/EPXConfigVersion.cmake.in \
   contrib/copy-source \
