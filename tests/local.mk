@@ -65,7 +65,7 @@ include tests/tools/local.mk
 
 # Enough to try another MPI or compiler by: no more ranks than a small machine has cores, and not
 # those tests that wait for time-outs or fill the memory.
-short_tests = $(lints) tests/fortran/check_fortran.sh tests/abi/check_abi.sh $(page_tests) \
+short_tests = $(lints) tests/fortran/check_fortran.sh tests/abi/check_abi.sh $(page_checks) \
   $(filter-out tests/test_big-% tests/test_inject-% tests/test_mismatch-% tests/test_stall-% \
     tests/test_stopped-% tests/soak_faults-%, \
     $(filter %-2.mpi,$(TEST_MATRIX)))

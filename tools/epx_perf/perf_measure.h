@@ -11,7 +11,7 @@ struct perf_result {
     int tokens;
     int64_t row_bytes, wire_bytes, logical_bytes, wrong_rows;
     struct perf_time time[PERF_SIDES];
-    double kernels; /* of an operation, in a graph; 0: not counted */
+    double kernels;                /* of an operation, in a graph; 0: not counted */
     double compute, both, overlap; /* seconds, seconds, fraction; overlap -1: not measured */
 };
 
