@@ -69,6 +69,7 @@ module epx_f08
 
   integer(c_int), parameter, public :: EPX_EXPERT_MAJOR = 1
   integer(c_int), parameter, public :: EPX_RANK_MAJOR = 2
+  integer(c_int), parameter, public :: EPX_EXPERT_SLAB = 3
 
   integer(c_int), parameter, public :: EPX_OVERFLOW_ERROR = 1
   integer(c_int), parameter, public :: EPX_OVERFLOW_DROP = 2

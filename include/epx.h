@@ -71,6 +71,7 @@ typedef int EPX_Datatype;
 typedef int EPX_Layout;
 #define EPX_EXPERT_MAJOR 1 /* one row a (token, choice), by (expert, source rank, token, choice) */
 #define EPX_RANK_MAJOR 2   /* one row a (token, rank), by (source rank, token) */
+#define EPX_EXPERT_SLAB 3  /* as EPX_EXPERT_MAJOR, each expert in rows_per_expert rows of its own */
 
 /* What happens to rows past the receive capacity */
 typedef int EPX_Overflow;
@@ -88,7 +89,7 @@ typedef struct EPX_Route_attr {
     int index_bits;        /* width of the expert ids: 32 or 64 */
     EPX_Layout layout;
     EPX_Overflow overflow;
-    int64_t rows_per_expert; /* 0: no layout takes it yet */
+    int64_t rows_per_expert; /* EPX_EXPERT_SLAB: rows of each slab, the same on all ranks; else 0 */
     int zero_unused;         /* 1: dispatch and combine backward zero unused rows too */
 } EPX_Route_attr;
 

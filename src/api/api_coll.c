@@ -135,7 +135,8 @@ static struct epx_buffer counts_buffer(const char *name, const int64_t *address,
  * Input: sendbuf, [T][count], T of the last EPX_Route_tokens; weights, [T][K] or NULL on all
  * ranks; count; datatype, any; route; stream, that the work is queued on (host memory: ignored).
  * Output: recvbuf, [capacity][count], in the route's layout, padding rows zero; recv_weights,
- * [capacity], rank-major [capacity][K], or NULL; request. Rows past num_rows are left alone.
+ * [capacity], rank-major [capacity][K], or NULL; request. Rows past num_rows, or past the count
+ * of a slab, are left alone unless zero_unused is set.
  * Errors: EPX_ERR_ROUTE, EPX_ERR_ARG, EPX_ERR_TYPE, EPX_ERR_COUNT, EPX_ERR_BUFFER. The request
  * completes with the routing's EPX_ERR_TRUNCATE; with EPX_ERR_ARG on all ranks if rows, weights
  * or operations differ across ranks, nothing is stored then; with EPX_ERR_TIMEOUT.

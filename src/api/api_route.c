@@ -36,10 +36,10 @@ static int route_create(const EPX_Route_attr *attr, struct epx_comm *comm, EPX_R
  *
  * Collective, blocking.
  * Input: attr, see epx.h; num_experts, top_k, max_tokens, alignment, max_row_bytes, layout and
- * overflow must be the same on all ranks; comm. Output: route.
- * Errors: EPX_ERR_COMM; EPX_ERR_ARG (attribute out of range, or different across ranks);
- * EPX_ERR_COUNT (max_tokens, recv_capacity or max_row_bytes negative, or a worst case of more
- * than INT32_MAX rows); EPX_ERR_NO_MEM and EPX_ERR_TIMEOUT on all ranks.
+ * overflow and rows_per_expert must be the same on all ranks; comm. Output: route.
+ * Errors: EPX_ERR_COMM; EPX_ERR_ARG (attribute out of range, that the layout does not take, or
+ * different across ranks); EPX_ERR_COUNT (max_tokens, recv_capacity or max_row_bytes negative, or
+ * a receive buffer of more than INT32_MAX rows); EPX_ERR_NO_MEM and EPX_ERR_TIMEOUT on all ranks.
  */
 int EPX_Route_create(const EPX_Route_attr *attr, EPX_Comm comm, EPX_Route *route)
 {
@@ -74,6 +74,9 @@ static int set_capacity(struct epx_route *route, int64_t recv_capacity)
     EPX_FAIL_IF(recv_capacity < 0 || recv_capacity > route->capacity, EPX_ERR_ARG,
                 "recv_capacity is %lld, want 0 to %lld, the capacity of the route",
                 (long long)recv_capacity, (long long)route->capacity);
+    EPX_FAIL_IF(route->attr.layout == EPX_EXPERT_SLAB && recv_capacity != route->capacity,
+                EPX_ERR_ARG, "recv_capacity is %lld, want %lld: slabs stay as they are",
+                (long long)recv_capacity, (long long)route->capacity);
     epx_lock();
     route->next_capacity = recv_capacity;
     epx_unlock();
@@ -86,7 +89,8 @@ static int set_capacity(struct epx_route *route, int64_t recv_capacity)
  * Local. Operations on an earlier routing keep its capacity; a routing that is captured in a graph
  * keeps what was set when it was called.
  * Input: route; recv_capacity, rows, 0 to the capacity of the route (EPX_Route_view), may differ
- * by rank. Receive buffers need so many rows only.
+ * by rank. Receive buffers need so many rows only. With EPX_EXPERT_SLAB the capacity of the route
+ * alone is allowed.
  * Errors: EPX_ERR_ROUTE; EPX_ERR_ARG if recv_capacity is out of range.
  */
 int EPX_Route_set_capacity(EPX_Route route, int64_t recv_capacity)
@@ -126,9 +130,10 @@ static int route_tokens(const void *expert_ids, int num_tokens, struct epx_route
  * completes; num_tokens, 0..max_tokens, may differ by rank; route; stream, that the work is queued
  * on (host memory: ignored). Output: request; when it completes the view is filled.
  * Errors: EPX_ERR_ROUTE, EPX_ERR_ARG (request NULL), EPX_ERR_COUNT, EPX_ERR_BUFFER. The request
- * completes with EPX_ERR_TRUNCATE on all ranks if a rank lacks room (EPX_OVERFLOW_ERROR); with
- * EPX_ERR_ARG on the rank that gave ids out of range, which count as -1, the routing is valid;
- * with EPX_ERR_ARG on all ranks if they called different operations; with EPX_ERR_TIMEOUT.
+ * completes with EPX_ERR_TRUNCATE on all ranks if a rank or a slab lacks room under
+ * EPX_OVERFLOW_ERROR; with EPX_ERR_ARG on the rank that gave ids out of range, which count as -1,
+ * the routing is valid; with EPX_ERR_ARG on all ranks if they called different operations; with
+ * EPX_ERR_TIMEOUT.
  */
 int EPX_Route_tokens(const void *expert_ids, int num_tokens, EPX_Route route, EPX_Stream stream,
                      EPX_Request *request)

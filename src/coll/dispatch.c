@@ -31,7 +31,7 @@ void epx_dispatch_begin(struct epx_request *request, int weighted)
     float *weights = weighted || !is_dispatch ? call->weights_out : NULL;
 
     count_rows(request);
-    request->received_rows = *plan->view.num_rows;
+    request->received_rows = *plan->view.arrived_rows;
     epx_zero_padding_host(plan, call->rows_out, call->row_bytes, weights);
     if (request->route->attr.zero_unused)
         epx_zero_unused_host(plan, call->rows_out, call->row_bytes, weights,

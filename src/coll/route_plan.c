@@ -3,6 +3,7 @@
 #include "coll/route_plan.h"
 
 #include "kernels/layout.h"
+#include "kernels/slabs.h"
 
 struct epx_plan_shape epx_plan_shape_of(const struct epx_route *route)
 {
@@ -19,8 +20,11 @@ struct epx_plan_shape epx_plan_shape_of(const struct epx_route *route)
         .index_bits = attr->index_bits,
         .rank_major = attr->layout == EPX_RANK_MAJOR,
         .drops = attr->overflow == EPX_OVERFLOW_DROP,
+        .rows_per_expert = attr->rows_per_expert,
     };
 
+    if (attr->layout != EPX_EXPERT_SLAB || attr->zero_unused)
+        shape.zeroed_padding = epx_most_padding(&shape);
     return shape;
 }
 
@@ -33,6 +37,9 @@ static int64_t worst_capacity(const EPX_Route_attr *attr, int num_ranks, int num
         return 0;
     if (attr->layout == EPX_RANK_MAJOR)
         return tokens;
+    if (attr->layout == EPX_EXPERT_SLAB)
+        return __builtin_mul_overflow(attr->rows_per_expert, (int64_t)num_local, &rows) ? INT64_MAX
+                                                                                        : rows;
     if (__builtin_mul_overflow(tokens, (int64_t)attr->top_k, &rows))
         return INT64_MAX;
     return rows + (int64_t)num_local * (attr->alignment - 1);
@@ -43,6 +50,9 @@ int epx_route_find_capacity(struct epx_route *route, const struct epx_plan_shape
     int64_t worst = worst_capacity(&route->attr, route->comm->size, shape->num_local);
 
     route->capacity = route->attr.recv_capacity ? route->attr.recv_capacity : worst;
+    EPX_FAIL_IF(route->capacity > INT32_MAX && shape->rows_per_expert, EPX_ERR_COUNT,
+                "rows_per_expert is %lld: the %d experts of this rank have more than %d rows",
+                (long long)shape->rows_per_expert, shape->num_local, INT32_MAX);
     EPX_FAIL_IF(route->capacity > INT32_MAX, EPX_ERR_COUNT,
                 "the worst case is %lld rows, more than %d; set recv_capacity", (long long)worst,
                 INT32_MAX);

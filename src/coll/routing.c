@@ -46,7 +46,7 @@ static void fix_plan(struct epx_plan *plan, const struct epx_route *route)
     plan->count_shape.num_experts = plan->shape.num_experts;
     plan->count_shape.num_ranks = plan->num_ranks;
     plan->record_shape = epx_record_shape(plan->shape.top_k, plan->shape.rank_major);
-    plan->short_rank = -1;
+    plan->short_rank = plan->short_expert = -1;
 }
 
 static void allocate_home(struct epx_plan *plan)
@@ -57,6 +57,7 @@ static void allocate_home(struct epx_plan *plan)
     int64_t rows = tokens * (plan->shape.top_k < ranks ? plan->shape.top_k : ranks);
 
     EPX_ARRAY(all, plan->owner, experts);
+    EPX_ARRAY(all, plan->first_expert, ranks + 1);
     EPX_ARRAY(all, plan->rank_order, ranks);
     EPX_ARRAY(all, plan->capacities, ranks);
     EPX_ARRAY(all, plan->pair_experts, pairs);
@@ -99,6 +100,9 @@ static void allocate_expert(struct epx_plan *plan, int64_t capacity)
     EPX_ARRAY(all, view->expert_ends, plan->shape.num_local);
     EPX_ARRAY(all, view->group_sizes, plan->shape.num_local);
     EPX_ARRAY(all, view->overflow, 1);
+    view->arrived_rows = view->num_rows;
+    if (plan->shape.rows_per_expert)
+        EPX_ARRAY(all, view->arrived_rows, 1);
 }
 
 static void plan_free(struct epx_route *route)
@@ -183,6 +187,8 @@ static int allocate(struct epx_route *route)
 static void fill(struct epx_plan *plan)
 {
     epx_find_owners(plan->owner, plan->shape.num_experts, plan->num_ranks);
+    for (int32_t r = 0; r <= plan->num_ranks; r++)
+        plan->first_expert[r] = epx_first_expert(r, plan->shape.num_experts, plan->num_ranks);
     memset(plan->view.slots, 0xff,
            (size_t)plan->shape.max_tokens * (size_t)plan->shape.top_k * sizeof(*plan->view.slots));
 }
@@ -284,6 +290,14 @@ void epx_routing_count(struct epx_request *request)
     epx_count_pairs_host(&args);
 }
 
+static int fail_no_room(const struct epx_plan *plan)
+{
+    if (plan->short_expert >= 0)
+        return epx_fail_full_slab(plan->short_expert, plan->short_pairs,
+                                  plan->shape.rows_per_expert);
+    return epx_fail_no_room(plan->short_rank, plan->short_rows, plan->capacities[plan->short_rank]);
+}
+
 int epx_routing_assign(struct epx_request *request)
 {
     struct epx_plan *plan = request->route->plan;
@@ -291,8 +305,7 @@ int epx_routing_assign(struct epx_request *request)
     plan->num_tokens = request->call.num_tokens;
     epx_offset_slabs_host(plan);
     if (plan->short_rank >= 0 && !plan->shape.drops)
-        return epx_fail_no_room(plan->short_rank, plan->short_rows,
-                                plan->capacities[plan->short_rank]);
+        return fail_no_room(plan);
     epx_assign_slots_host(plan);
     return EPX_SUCCESS;
 }
@@ -304,7 +317,7 @@ int epx_routing_finish(struct epx_request *request)
 
     epx_index_rows_host(plan);
     request->route->error = EPX_SUCCESS;
-    request->received_rows = *plan->view.num_rows;
+    request->received_rows = *plan->view.arrived_rows;
     request->complete = 1;
     request->comm->stats.dropped_rows += (uint64_t)plan->dropped;
     bad =

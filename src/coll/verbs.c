@@ -62,7 +62,7 @@ struct epx_expert_rows epx_expert_rows_of(const struct epx_request *request,
     if (!epx_gathers(call->verb)) {
         expert.rows = call->rows_out;
         expert.row_weights = call->weights_out;
-        expert.bypasses = epx_rows_bypass(*request->route->plan->view.num_rows * cut.row_bytes);
+        expert.bypasses = epx_rows_bypass(*request->route->plan->view.arrived_rows * cut.row_bytes);
     }
     return expert;
 }

@@ -20,6 +20,31 @@ static int tail_is_zero(const void *object, size_t known, size_t size)
     return 1;
 }
 
+static const char *const layouts[] = {[EPX_EXPERT_MAJOR] = "EPX_EXPERT_MAJOR",
+                                      [EPX_RANK_MAJOR] = "EPX_RANK_MAJOR",
+                                      [EPX_EXPERT_SLAB] = "EPX_EXPERT_SLAB"};
+
+/* The layout, and the attributes that not every layout takes. */
+static int check_layout(const EPX_Route_attr *a)
+{
+    int is_slab = a->layout == EPX_EXPERT_SLAB;
+
+    EPX_FAIL_IF(a->layout < EPX_EXPERT_MAJOR || a->layout > EPX_EXPERT_SLAB, EPX_ERR_ARG,
+                "layout is %d, want EPX_EXPERT_MAJOR, EPX_RANK_MAJOR or EPX_EXPERT_SLAB",
+                a->layout);
+    EPX_FAIL_IF(a->layout != EPX_EXPERT_MAJOR && a->alignment != 1, EPX_ERR_ARG,
+                "alignment is %d, want 1 with %s", a->alignment, layouts[a->layout]);
+    EPX_FAIL_IF(is_slab && a->rows_per_expert < 1, EPX_ERR_ARG,
+                "rows_per_expert is %lld, want at least 1 with EPX_EXPERT_SLAB",
+                (long long)a->rows_per_expert);
+    EPX_FAIL_IF(!is_slab && a->rows_per_expert, EPX_ERR_ARG,
+                "rows_per_expert is %lld, want 0 with %s", (long long)a->rows_per_expert,
+                layouts[a->layout]);
+    EPX_FAIL_IF(is_slab && a->recv_capacity, EPX_ERR_ARG,
+                "recv_capacity is %lld, want 0 with EPX_EXPERT_SLAB", (long long)a->recv_capacity);
+    return EPX_SUCCESS;
+}
+
 static int check_attr(const EPX_Route_attr *a)
 {
     EPX_FAIL_IF(a->num_experts < 1, EPX_ERR_ARG, "num_experts is %d, want at least 1",
@@ -37,17 +62,11 @@ static int check_attr(const EPX_Route_attr *a)
                 (long long)a->max_row_bytes);
     EPX_FAIL_IF(a->index_bits != 32 && a->index_bits != 64, EPX_ERR_ARG,
                 "index_bits is %d, want 32 or 64", a->index_bits);
-    EPX_FAIL_IF(a->layout != EPX_EXPERT_MAJOR && a->layout != EPX_RANK_MAJOR, EPX_ERR_ARG,
-                "layout is %d, want EPX_EXPERT_MAJOR or EPX_RANK_MAJOR", a->layout);
-    EPX_FAIL_IF(a->layout == EPX_RANK_MAJOR && a->alignment != 1, EPX_ERR_ARG,
-                "alignment is %d, want 1 in rank-major", a->alignment);
     EPX_FAIL_IF(a->overflow != EPX_OVERFLOW_ERROR && a->overflow != EPX_OVERFLOW_DROP, EPX_ERR_ARG,
                 "overflow is %d, want EPX_OVERFLOW_ERROR or EPX_OVERFLOW_DROP", a->overflow);
-    EPX_FAIL_IF(a->rows_per_expert, EPX_ERR_ARG, "rows_per_expert is %lld, want 0 in this layout",
-                (long long)a->rows_per_expert);
     EPX_FAIL_IF(a->zero_unused != 0 && a->zero_unused != 1, EPX_ERR_ARG,
                 "zero_unused is %d, want 0 or 1", a->zero_unused);
-    return EPX_SUCCESS;
+    return check_layout(a);
 }
 
 int epx_route_read_attr(const EPX_Route_attr *attr, EPX_Route_attr *copy)
@@ -67,8 +86,6 @@ int epx_route_read_attr(const EPX_Route_attr *attr, EPX_Route_attr *copy)
 
 static int compare_attr(struct epx_comm *comm, const EPX_Route_attr *a)
 {
-    static const char *const layouts[] = {
-        [EPX_EXPERT_MAJOR] = "EPX_EXPERT_MAJOR", [EPX_RANK_MAJOR] = "EPX_RANK_MAJOR"};
     static const char *const overflows[] = {
         [EPX_OVERFLOW_ERROR] = "EPX_OVERFLOW_ERROR", [EPX_OVERFLOW_DROP] = "EPX_OVERFLOW_DROP"};
 
@@ -78,6 +95,8 @@ static int compare_attr(struct epx_comm *comm, const EPX_Route_attr *a)
     EPX_TRY(epx_comm_same(comm, "alignment", a->alignment));
     EPX_TRY(epx_comm_same(comm, "max_row_bytes", a->max_row_bytes));
     EPX_TRY(epx_comm_same_word(comm, "layout", a->layout, layouts));
+    if (a->layout == EPX_EXPERT_SLAB)
+        EPX_TRY(epx_comm_same(comm, "rows_per_expert", a->rows_per_expert));
     return epx_comm_same_word(comm, "overflow", a->overflow, overflows);
 }
 

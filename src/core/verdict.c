@@ -55,6 +55,14 @@ int epx_fail_no_room(int rank, int64_t rows, int64_t capacity)
                     rank, (long long)rows, (long long)capacity);
 }
 
+int epx_fail_full_slab(int expert, int64_t rows, int64_t room)
+{
+    return epx_fail(EPX_ERR_TRUNCATE,
+                    "expert %d needs room for %lld rows, rows_per_expert is %lld; raise it, or set "
+                    "overflow to EPX_OVERFLOW_DROP",
+                    expert, (long long)rows, (long long)room);
+}
+
 int epx_fail_too_many(int rank, int64_t rows, int64_t capacity)
 {
     return epx_fail(EPX_ERR_TRUNCATE, "%lld rows for rank %d, its recv_capacity is %lld",

@@ -26,6 +26,9 @@ int epx_fail_differs(enum epx_told told, int64_t first, int64_t value, int rank)
 int epx_fail_weights(int rank_without, int rank_with);
 /* A rank's receive buffer cannot take a routing. EPX_ERR_TRUNCATE. */
 int epx_fail_no_room(int rank, int64_t rows, int64_t capacity);
+/* An expert's slab cannot take a routing; the id is that among the experts of all ranks.
+ * EPX_ERR_TRUNCATE. */
+int epx_fail_full_slab(int expert, int64_t rows, int64_t room);
 /* A rank's receive buffer cannot take an alltoallv. EPX_ERR_TRUNCATE. */
 int epx_fail_too_many(int rank, int64_t rows, int64_t capacity);
 /* An expert id out of range, the first of num; in a replayed graph num_experts is unknown, 0.

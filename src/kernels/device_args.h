@@ -46,6 +46,7 @@ enum epx_outcome_what {
     EPX_OUTCOME_DIFFERS,   /* word `a` of rank differs from rank 0's: b here is 0's, c its own */
     EPX_OUTCOME_WEIGHTS,   /* weights are NULL on rank but not on rank a */
     EPX_OUTCOME_SHORT,     /* rank needs a rows, its capacity is b */
+    EPX_OUTCOME_FULL,      /* expert c of rank needs a rows, its slab has b */
     EPX_OUTCOME_BAD_ID,    /* token a, choice b, value c; rank holds how many, at most INT_MAX */
     EPX_OUTCOME_BAD_COUNT, /* alltoallv: sendcounts[rank] is a, sdispls[rank] is b */
     EPX_OUTCOME_NO_ROWS,   /* alltoallv: sendcounts[rank] is a, but there is no buffer */

@@ -4,7 +4,8 @@ libepx_core_la_SOURCES += \
   src/kernels/layout.h \
   src/kernels/node_rows.h \
   src/kernels/plan.h \
-  src/kernels/plan_shape.h
+  src/kernels/plan_shape.h \
+  src/kernels/slabs.h
 
 libepx_cuda_la_SOURCES += \
   src/kernels/device_args.h \

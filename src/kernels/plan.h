@@ -34,9 +34,10 @@ struct epx_plan {
     struct epx_plan_shape shape;
     struct epx_count_shape count_shape;
     struct epx_record_shape record_shape;
-    int32_t *owner;      /* [E] rank of each expert */
-    int32_t *rank_order; /* [R] ranks by (node, rank): the order of sums */
-    int64_t *capacities; /* [R] rows of each rank's receive buffer in this routing */
+    int32_t *owner;        /* [E] rank of each expert */
+    int32_t *first_expert; /* [R + 1] of each rank */
+    int32_t *rank_order;   /* [R] ranks by (node, rank): the order of sums */
+    int64_t *capacities;   /* [R] rows of each rank's receive buffer in this routing */
 
     /* exchanged: each rank's row of the matrix, and the records of each source rank */
     int32_t *matrix;     /* [R] rows, see layout.h */
@@ -65,8 +66,10 @@ struct epx_plan {
     int32_t *recv_rows; /* [R] rows that travel here from each rank */
 
     struct epx_plan_view view;
-    int32_t short_rank; /* the first rank without room for all rows; -1 = none */
-    int64_t short_rows; /* rows that it would need */
+    int32_t short_rank;   /* the first rank without room for all rows; -1 = none */
+    int64_t short_rows;   /* rows that it would need */
+    int32_t short_expert; /* where slabs are of fixed size: the first without room; -1 = none */
+    int64_t short_pairs;  /* pairs that it has */
 
     /* work space of the kernels */
     int64_t *next_slot;                   /* [E] next slot of a pair for each expert */

@@ -342,7 +342,7 @@ START_TEST(attributes_have_ranges)
     REFUSED(index_bits, 0, EPX_ERR_ARG);
     REFUSED(index_bits, 16, EPX_ERR_ARG);
     REFUSED(layout, 0, EPX_ERR_ARG);
-    REFUSED(layout, 3, EPX_ERR_ARG);
+    REFUSED(layout, 4, EPX_ERR_ARG);
     REFUSED(overflow, 0, EPX_ERR_ARG);
     REFUSED(overflow, 7, EPX_ERR_ARG);
     REFUSED(max_tokens, INT32_MAX, EPX_ERR_COUNT);
@@ -362,6 +362,57 @@ START_TEST(rank_major_has_no_alignment)
     attr.layout = EPX_RANK_MAJOR;
     attr.alignment = 2;
     expect_attr_refused(attr, EPX_ERR_ARG);
+    SETTLE();
+}
+END_TEST
+
+static EPX_Route_attr slab_attr(int64_t rows_per_expert)
+{
+    EPX_Route_attr attr = good_attr();
+
+    attr.layout = EPX_EXPERT_SLAB;
+    attr.rows_per_expert = rows_per_expert;
+    return attr;
+}
+
+START_TEST(slabs_have_rows_and_nothing_else)
+{
+    EPX_Route_attr attr = slab_attr(4);
+
+    expect_attr_refused(slab_attr(0), EPX_ERR_ARG);
+    expect_attr_refused(slab_attr(-1), EPX_ERR_ARG);
+    expect_attr_refused(slab_attr((int64_t)INT32_MAX + 1), EPX_ERR_COUNT);
+    expect_attr_refused(slab_attr(INT64_MAX), EPX_ERR_COUNT);
+    attr.alignment = 2;
+    expect_attr_refused(attr, EPX_ERR_ARG);
+    attr = slab_attr(4);
+    attr.recv_capacity = 4;
+    expect_attr_refused(attr, EPX_ERR_ARG);
+    attr = slab_attr(INT32_MAX / 2 + 1);
+    attr.num_experts *= 2;
+    expect_attr_refused(attr, EPX_ERR_COUNT);
+    attr = slab_attr(4);
+    attr.layout = EPX_RANK_MAJOR;
+    expect_attr_refused(attr, EPX_ERR_ARG);
+    attr = slab_attr(4);
+    attr.size = offsetof(EPX_Route_attr, rows_per_expert);
+    expect_attr_refused(attr, EPX_ERR_ARG);
+    SETTLE();
+}
+END_TEST
+
+START_TEST(the_capacity_of_slabs_stays)
+{
+    EPX_Route_attr attr = slab_attr(3);
+    EPX_Route slabs = EPX_ROUTE_NULL;
+
+    EXPECT_CODE(EPX_Route_create(&attr, comm, &slabs), EPX_SUCCESS);
+    SETTLE();
+    EXPECT_FAULT(comm, EPX_Route_set_capacity(slabs, 2), EPX_ERR_ARG);
+    EXPECT_FAULT(comm, EPX_Route_set_capacity(slabs, 0), EPX_ERR_ARG);
+    EXPECT_FAULT(comm, EPX_Route_set_capacity(slabs, 4), EPX_ERR_ARG);
+    EXPECT_CODE(EPX_Route_set_capacity(slabs, 3), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Route_free(&slabs), EPX_SUCCESS);
     SETTLE();
 }
 END_TEST
@@ -1028,6 +1079,8 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, memory_calls_check_their_arguments);
     tcase_add_test(tcase, attributes_have_ranges);
     tcase_add_test(tcase, rank_major_has_no_alignment);
+    tcase_add_test(tcase, slabs_have_rows_and_nothing_else);
+    tcase_add_test(tcase, the_capacity_of_slabs_stays);
     tcase_add_test(tcase, attributes_of_a_later_version_must_be_unset);
     tcase_add_test(tcase, route_calls_need_handles_and_outputs);
     tcase_add_test(tcase, set_capacity_checks_its_arguments);

@@ -137,13 +137,16 @@ END_TEST
 
 static EPX_Route_attr odd_attr(int i, const char **name)
 {
-    static const char *const names[] = {"num_experts", "top_k",         "max_tokens", "alignment",
-                                        "layout",      "max_row_bytes", "overflow"};
+    static const char *const names[] = {"num_experts", "top_k",  "max_tokens",
+                                        "alignment",   "layout", "max_row_bytes",
+                                        "overflow",    "layout", "rows_per_expert"};
     EPX_Route_attr attr = EPX_ROUTE_ATTR_INIT;
 
     attr.num_experts = 8;
     attr.top_k = 2;
     attr.max_tokens = 4;
+    attr.layout = i == 8 ? EPX_EXPERT_SLAB : EPX_EXPERT_MAJOR;
+    attr.rows_per_expert = i == 8 ? 4 : 0;
     *name = names[i];
     if (odd_rank(i) != suite_rank)
         return attr;
@@ -151,7 +154,8 @@ static EPX_Route_attr odd_attr(int i, const char **name)
     attr.top_k += i == 1;
     attr.max_tokens += i == 2;
     attr.alignment += i == 3;
-    attr.layout = i == 4 ? EPX_RANK_MAJOR : EPX_EXPERT_MAJOR;
+    attr.layout = i == 4 ? EPX_RANK_MAJOR : i == 7 ? EPX_EXPERT_SLAB : attr.layout;
+    attr.rows_per_expert += i >= 7;
     attr.max_row_bytes += 4096 * (i == 5);
     attr.overflow = i == 6 ? EPX_OVERFLOW_DROP : EPX_OVERFLOW_ERROR;
     return attr;
@@ -383,7 +387,7 @@ static TCase *across_ranks(void)
     tcase_add_loop_test(tcase, ranks_must_call_the_same_operation, 0, 3);
     tcase_add_loop_test(tcase, ranks_must_call_on_the_same_route, 0, 3);
     tcase_add_loop_test(tcase, exchanges_must_have_rows_of_one_length, 0, 3);
-    tcase_add_loop_test(tcase, attributes_must_agree, 0, 7);
+    tcase_add_loop_test(tcase, attributes_must_agree, 0, 9);
     tcase_add_loop_test(tcase, hints_must_agree, 0, 3);
     return tcase;
 }

@@ -189,6 +189,57 @@ contains
     call expect(all(row_weights(:num_rows) == weights_before), 'weights of one call')
   end subroutine
 
+  ! The rows of expert e begin at row e*ROOM + 1; those that nothing came in stay as they were.
+  subroutine slabs_have_their_place()
+    integer(c_int64_t), parameter :: ROOM = 7
+    type(EPX_Route_attr) :: attr
+    type(EPX_Route) :: slabs
+    type(EPX_Route_view) :: shown
+    real(c_float), allocatable, target :: got(:, :)
+    integer(c_int32_t), pointer :: counts(:), tokens_of(:), ranks_of(:)
+    type(EPX_Request) :: request
+    type(MPI_Status) :: status
+    integer(c_int) :: error, all_rows
+    integer :: e, i, r
+
+    attr%num_experts = 2*ranks
+    attr%top_k = TOP_K
+    attr%max_tokens = TOKENS
+    attr%layout = EPX_EXPERT_SLAB
+    attr%rows_per_expert = ROOM
+    call EPX_Route_create(attr, comm, slabs, error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Route_create of slabs')
+    call EPX_Route_get_view(slabs, shown)
+    call expect(shown%capacity == 2*ROOM, 'capacity of slabs')
+    call c_f_pointer(shown%expert_counts, counts, [2])
+    call c_f_pointer(shown%row_tokens, tokens_of, [shown%capacity])
+    call c_f_pointer(shown%row_ranks, ranks_of, [shown%capacity])
+    allocate (got(HIDDEN, shown%capacity))
+    got = -1
+    call EPX_Route_dispatch(expert_ids=B(ids), num_tokens=TOKENS, sendbuf=B(x), recvbuf=B(got), &
+                            count=HIDDEN, datatype=EPX_FLOAT32, route=slabs, &
+                            stream=EPX_STREAM_NULL, request=request, ierror=error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Route_dispatch to slabs')
+    call EPX_Wait(request, status, error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Wait for slabs')
+    call expect_rows(status, sum(counts), 'EPX_Route_dispatch to slabs')
+    call MPI_Allreduce(sum(counts), all_rows, 1, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD)
+    call expect(all_rows == ranks*TOKENS*TOP_K, 'every pair arrived in a slab')
+    do e = 0, 1
+      do r = int(e*ROOM) + 1, int((e + 1)*ROOM)
+        do i = 1, HIDDEN
+          if (r <= e*ROOM + counts(e + 1)) then
+            call expect(got(i, r) == token_value(ranks_of(r), tokens_of(r) + 1, i), 'a slab''s row')
+          else
+            call expect(got(i, r) == -1 .and. tokens_of(r) == -1, 'an unused row')
+          end if
+        end do
+      end do
+    end do
+    call EPX_Route_free(slabs, error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Route_free of slabs')
+  end subroutine
+
   ! Every pair's row is the token itself: weighted, the token comes back 0.75 times.
   subroutine combine_sums_what_dispatch_sent()
     real(c_float), target :: sums(HIDDEN, TOKENS)
@@ -328,7 +379,7 @@ contains
 
     call EPX_Comm_get_stats(comm, stats, error)
     call expect_code(error, EPX_SUCCESS, 'EPX_Comm_get_stats')
-    call expect(stats%calls == 8 .and. stats%host_syncs == 0, 'statistics')
+    call expect(stats%calls == 9 .and. stats%host_syncs == 0, 'statistics')
     call EPX_Free_mem(B(rows), comm, error)
     call expect_code(error, EPX_SUCCESS, 'EPX_Free_mem')
     call EPX_Route_free(route, error)
@@ -352,6 +403,7 @@ program fortran
   call open_route()
   call rows_arrive_with_their_weights()
   call one_call_does_what_two_did()
+  call slabs_have_their_place()
   call combine_sums_what_dispatch_sent()
   call gradients_go_the_other_way()
   call alltoallv_counts_what_it_receives()

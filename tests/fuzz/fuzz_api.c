@@ -139,21 +139,28 @@ static int datatype_bytes(int datatype)
 
 /* Routes */
 
+static int layout_is_valid(const EPX_Route_attr *a)
+{
+    if (a->layout == EPX_EXPERT_SLAB)
+        return a->alignment == 1 && a->recv_capacity == 0 && a->rows_per_expert >= 1;
+    return a->rows_per_expert == 0 &&
+           (a->layout == EPX_EXPERT_MAJOR || (a->layout == EPX_RANK_MAJOR && a->alignment == 1));
+}
+
 static int attr_is_valid(const EPX_Route_attr *a)
 {
     return a->num_experts >= 1 && a->top_k >= 1 && a->top_k <= 64 && a->max_tokens >= 0 &&
            a->alignment >= 1 && (a->alignment & (a->alignment - 1)) == 0 && a->recv_capacity >= 0 &&
            a->recv_capacity <= INT32_MAX && a->max_row_bytes >= 0 &&
            (a->index_bits == 32 || a->index_bits == 64) &&
-           (a->layout == EPX_EXPERT_MAJOR || a->layout == EPX_RANK_MAJOR) &&
-           (a->layout != EPX_RANK_MAJOR || a->alignment == 1) &&
-           (a->overflow == EPX_OVERFLOW_ERROR || a->overflow == EPX_OVERFLOW_DROP);
+           (a->overflow == EPX_OVERFLOW_ERROR || a->overflow == EPX_OVERFLOW_DROP) &&
+           layout_is_valid(a);
 }
 
 static EPX_Route_attr take_attr(struct input *input)
 {
     EPX_Route_attr attr = EPX_ROUTE_ATTR_INIT;
-    int shape = take_byte(input);
+    int shape = take_byte(input), more;
 
     attr.num_experts = (int)take_number(input);
     attr.top_k = (int)take_number(input);
@@ -163,8 +170,14 @@ static EPX_Route_attr take_attr(struct input *input)
     attr.max_row_bytes = shape & 4 ? take_number(input) : 0;
     attr.index_bits = shape & 8 ? 32 : 64;
     attr.layout = shape & 16 ? EPX_RANK_MAJOR : EPX_EXPERT_MAJOR;
-    attr.overflow = take_byte(input) & 1 ? EPX_OVERFLOW_DROP : EPX_OVERFLOW_ERROR;
-    if (attr.layout == EPX_RANK_MAJOR && !(shape & 1))
+    more = take_byte(input);
+    attr.overflow = more & 1 ? EPX_OVERFLOW_DROP : EPX_OVERFLOW_ERROR;
+    attr.zero_unused = more >> 1 & 1;
+    if ((more & 12) == 12)
+        attr.layout = EPX_EXPERT_SLAB;
+    if ((more & 12) == 12 || (more & 48) == 48)
+        attr.rows_per_expert = take_number(input);
+    if (attr.layout != EPX_EXPERT_MAJOR && !(shape & 1))
         attr.alignment = 1;
     return attr;
 }
@@ -202,9 +215,11 @@ static void check_view(const EPX_Route_view *view, const EPX_Route_attr *attr, i
     int64_t pairs = (int64_t)attr->max_tokens * attr->top_k, sum = 0;
 
     REQUIRE(*view->num_rows >= 0 && *view->num_rows <= view->capacity);
-    REQUIRE(*view->required_rows >= *view->num_rows);
+    REQUIRE(attr->layout == EPX_EXPERT_SLAB || *view->required_rows >= *view->num_rows);
+    REQUIRE(attr->layout != EPX_EXPERT_SLAB || *view->num_rows == view->capacity);
     for (int e = 0; e < view->num_local_experts; e++) {
         REQUIRE(view->expert_counts[e] >= 0);
+        REQUIRE(!attr->rows_per_expert || view->expert_counts[e] <= attr->rows_per_expert);
         sum += view->expert_counts[e];
     }
     REQUIRE(sum <= (int64_t)tokens * attr->top_k);

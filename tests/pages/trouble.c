@@ -145,6 +145,12 @@ static void overflow(void)
     route_tokens();
     dispatch(tokens, NULL, rows, HIDDEN, EPX_FLOAT32);
     EPX_Route_free(&route);
+    attr.recv_capacity = 0;
+    attr.layout = EPX_EXPERT_SLAB;
+    attr.rows_per_expert = 4;
+    EPX_Route_create(&attr, comm, &route);
+    route_tokens();
+    EPX_Route_free(&route);
     route = usual;
 }
 

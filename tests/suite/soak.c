@@ -179,7 +179,7 @@ static int list_pending(struct flight *flight, struct pending *pending)
     pending[n++] = (struct pending){.flight = flight,
                                     .request = &flight->routing.request,
                                     .wanted = routing_code(&flight->routing),
-                                    .rows = at->num_rows};
+                                    .rows = at->status_rows};
     for (int i = 0; i < flight->num_ops; i++)
         pending[n++] = (struct pending){.flight = flight,
                                         .request = &flight->ops[i].request,

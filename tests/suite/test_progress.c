@@ -205,7 +205,7 @@ START_TEST(waitall_completes_everything)
     launch(&f);
     EXPECT_CODE(EPX_Waitall(6, f.requests, _i ? MPI_STATUSES_IGNORE : statuses), EPX_SUCCESS);
     if (_i == 0) {
-        status_check(&statuses[0], EPX_SUCCESS, f.routing.ref->rank[suite_rank].num_rows);
+        status_check(&statuses[0], EPX_SUCCESS, f.routing.ref->rank[suite_rank].status_rows);
         status_check(&statuses[1], EPX_SUCCESS, 0);
         for (int i = 0; i < 4; i++)
             status_check(&statuses[2 + i], EPX_SUCCESS, operation_rows(&f.ops[i]));

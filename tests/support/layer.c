@@ -27,9 +27,9 @@ static struct ref *make_ref(const struct scenario *s, const int64_t *recv_capaci
                             const struct routing *routing)
 {
     struct ref_input input = {
-        suite_size,   s->experts,  s->top_k,          s->max_tokens,        s->alignment,
-        s->layout,    s->overflow, s->ranks_per_node, recv_capacity,        routing->tokens,
-        routing->ids, suite_nodes, s->zero_unused,    suite_wide_partials()};
+        suite_size,   s->experts,  s->top_k,          s->max_tokens,         s->alignment,
+        s->layout,    s->overflow, s->ranks_per_node, recv_capacity,         routing->tokens,
+        routing->ids, suite_nodes, s->zero_unused,    suite_wide_partials(), s->rows_per_expert};
 
     return ref_create(&input);
 }
@@ -42,8 +42,34 @@ static void free_ids(struct routing *routing)
     free(routing->tokens);
 }
 
+static void set_capacities(const struct scenario *s, const struct ref *ref, int64_t *recv_capacity)
+{
+    for (int r = 0; r < suite_size; r++) {
+        int64_t worst = ref_worst_capacity(&ref->in, r);
+
+        recv_capacity[r] = (ref->rank[r].required_rows * s->capacity_percent + 99) / 100 + r % 2;
+        if (s->sets_capacity && recv_capacity[r] > worst)
+            recv_capacity[r] = worst;
+    }
+}
+
+/* Slabs have the same room on all ranks: the percentage is that of the fullest. */
+static void set_rows_per_expert(struct scenario *s, const struct ref *ref)
+{
+    int64_t most = 0;
+
+    for (int r = 0; r < suite_size; r++) {
+        const struct ref_rank *at = &ref->rank[r];
+
+        if (at->num_experts && at->required_rows / at->num_experts > most)
+            most = at->required_rows / at->num_experts;
+    }
+    s->rows_per_expert = (most * s->capacity_percent + 99) / 100;
+    s->rows_per_expert += s->rows_per_expert == 0;
+}
+
 /* The capacities that the scenario's percentage means, from the needs of its first routing. */
-static int64_t *make_capacities(const struct scenario *s)
+static int64_t *make_capacities(struct scenario *s)
 {
     int64_t *recv_capacity = calloc((size_t)suite_size, sizeof(int64_t));
     struct routing first = {0};
@@ -51,13 +77,10 @@ static int64_t *make_capacities(const struct scenario *s)
 
     make_ids(&first, s, s->seed);
     ref = make_ref(s, recv_capacity, &first);
-    for (int r = 0; s->capacity_percent && r < suite_size; r++) {
-        int64_t worst = ref_worst_capacity(&ref->in, r);
-
-        recv_capacity[r] = (ref->rank[r].required_rows * s->capacity_percent + 99) / 100 + r % 2;
-        if (s->sets_capacity && recv_capacity[r] > worst)
-            recv_capacity[r] = worst;
-    }
+    if (s->capacity_percent && s->layout == EPX_EXPERT_SLAB)
+        set_rows_per_expert(s, ref);
+    else if (s->capacity_percent)
+        set_capacities(s, ref, recv_capacity);
     ref_free(ref);
     free_ids(&first);
     return recv_capacity;
@@ -72,7 +95,8 @@ static int64_t capacity_in_force(const struct layer *layer)
                               .top_k = s->top_k,
                               .max_tokens = s->max_tokens,
                               .alignment = s->alignment,
-                              .layout = s->layout};
+                              .layout = s->layout,
+                              .rows_per_expert = s->rows_per_expert};
     int64_t wanted = layer->recv_capacity[suite_rank];
 
     return wanted ? wanted : ref_worst_capacity(&input, suite_rank);
@@ -317,6 +341,10 @@ static int check_message(const struct routing *routing)
             short_ranks++;
             last = r;
         }
+    if (routing->ref->truncated && routing->ref->short_expert >= 0)
+        return message_has(comm, routing->ref->short_expert) &
+               message_has(comm, routing->ref->short_pairs) &
+               message_has(comm, routing->ref->in.rows_per_expert);
     if (routing->ref->truncated)
         return short_ranks != 1 || (message_has(comm, last) &
                                     message_has(comm, routing->ref->rank[last].required_rows));
@@ -333,7 +361,7 @@ int routing_finish(struct routing *routing)
     int ok = EXPECT_CODE(EPX_Wait(&routing->request, &status), wanted);
 
     ok &= EXPECT(routing->request == EPX_REQUEST_NULL, "request not nulled");
-    ok = ok && status_check(&status, wanted, routing->ref->rank[suite_rank].num_rows);
+    ok = ok && status_check(&status, wanted, routing->ref->rank[suite_rank].status_rows);
     if (ok && wanted)
         ok = check_message(routing);
     return ok && routing_check(routing);

@@ -216,7 +216,8 @@ int64_t operation_rows(const struct operation *op)
 {
     const struct ref *ref = op->routing->ref;
 
-    return starts_at_home(op->verb) ? ref->rank[suite_rank].num_rows : ref->in.tokens[suite_rank];
+    return starts_at_home(op->verb) ? ref->rank[suite_rank].status_rows
+                                    : ref->in.tokens[suite_rank];
 }
 
 int operation_check(const struct operation *op)

@@ -129,6 +129,8 @@ int64_t ref_worst_capacity(const struct ref_input *in, int rank)
         return 0;
     if (in->layout == EPX_RANK_MAJOR)
         return (int64_t)in->ranks * in->max_tokens;
+    if (in->layout == EPX_EXPERT_SLAB)
+        return local * in->rows_per_expert;
     return (int64_t)in->ranks * in->max_tokens * in->top_k + (int64_t)local * (in->alignment - 1);
 }
 
@@ -184,10 +186,11 @@ static void init_rank(const struct ref_input *in, int rank, struct ref_rank *at)
     note_bad_ids(in, rank, at);
 }
 
-/* Gives a pair its row. Returns whether the row counts. */
-static int place(struct ref *ref, struct ref_rank *at, int64_t row, int source, int t, int k)
+/* Gives a pair its row, if that is below the limit. Returns whether the row counts. */
+static int place(struct ref *ref, struct ref_rank *at, int64_t row, int64_t limit, int source,
+                 int t, int k)
 {
-    if (row >= at->capacity)
+    if (row >= limit)
         return ref->in.overflow == EPX_OVERFLOW_ERROR;
     at->row_ranks[row] = source;
     at->row_tokens[row] = t;
@@ -196,7 +199,8 @@ static int place(struct ref *ref, struct ref_rank *at, int64_t row, int source, 
     return 1;
 }
 
-static int64_t place_expert(struct ref *ref, struct ref_rank *at, int64_t row, int expert)
+static int64_t place_expert(struct ref *ref, struct ref_rank *at, int64_t row, int64_t limit,
+                            int expert)
 {
     const struct ref_input *in = &ref->in;
 
@@ -205,8 +209,8 @@ static int64_t place_expert(struct ref *ref, struct ref_rank *at, int64_t row, i
             for (int k = 0; k < in->top_k; k++) {
                 if (expert_of(in, s, t, k) != expert)
                     continue;
-                at->expert_counts[expert - at->first_expert] += place(ref, at, row, s, t, k);
-                ref->rank[s].dropped_rows += row >= at->capacity;
+                at->expert_counts[expert - at->first_expert] += place(ref, at, row, limit, s, t, k);
+                ref->rank[s].dropped_rows += row >= limit;
                 row++;
             }
     return row;
@@ -218,13 +222,35 @@ static void place_by_expert(struct ref *ref, struct ref_rank *at)
 
     for (int j = 0; j < at->num_experts; j++) {
         at->expert_offsets[j] = row < at->capacity ? row : at->capacity;
-        row = place_expert(ref, at, row, at->first_expert + j);
+        row = place_expert(ref, at, row, at->capacity, at->first_expert + j);
         while (row % ref->in.alignment)
             row++;
     }
     at->required_rows = row;
     at->num_rows = row < at->capacity ? row : at->capacity;
+    at->status_rows = at->num_rows;
     at->expert_offsets[at->num_experts] = at->num_rows;
+}
+
+static void place_in_slabs(struct ref *ref, struct ref_rank *at)
+{
+    const int64_t room = ref->in.rows_per_expert;
+    int64_t most = 0;
+
+    for (int j = 0; j < at->num_experts; j++) {
+        int64_t start = j * room;
+        int64_t pairs = place_expert(ref, at, start, start + room, at->first_expert + j) - start;
+
+        at->expert_offsets[j] = start;
+        at->status_rows += at->expert_counts[j];
+        most = pairs > most ? pairs : most;
+        if (pairs > room && ref->short_expert < 0) {
+            ref->short_expert = at->first_expert + j;
+            ref->short_pairs = pairs;
+        }
+    }
+    at->required_rows = at->num_experts * most;
+    at->num_rows = at->expert_offsets[at->num_experts] = at->num_experts * room;
 }
 
 static int pairs_on(const struct ref_input *in, const struct ref_rank *at, int source, int token)
@@ -243,7 +269,7 @@ static void place_unique_row(struct ref *ref, struct ref_rank *at, int64_t row, 
 
         if (!owns(at, expert))
             continue;
-        at->expert_counts[expert - at->first_expert] += place(ref, at, row, s, t, k);
+        at->expert_counts[expert - at->first_expert] += place(ref, at, row, at->capacity, s, t, k);
         if (row < at->capacity)
             at->row_expert_ids[row * ref->in.top_k + k] = (int32_t)(expert - at->first_expert);
     }
@@ -260,6 +286,7 @@ static void place_by_rank(struct ref *ref, struct ref_rank *at)
                 place_unique_row(ref, at, row++, s, t);
     at->required_rows = row;
     at->num_rows = row < at->capacity ? row : at->capacity;
+    at->status_rows = at->num_rows;
 }
 
 static void count_unique_rows(const struct ref_input *in, struct ref_rank *at)
@@ -273,10 +300,15 @@ static void count_unique_rows(const struct ref_input *in, struct ref_rank *at)
 static void empty_view(const struct ref_input *in, struct ref_rank *at)
 {
     memset(at->expert_counts, 0, (size_t)at->num_experts * sizeof(*at->expert_counts));
-    memset(at->expert_offsets, 0, (size_t)(at->num_experts + 1) * sizeof(*at->expert_offsets));
     memset(at->rank_counts, 0, (size_t)in->ranks * sizeof(*at->rank_counts));
     for (int64_t i = 0; i < (int64_t)in->max_tokens * in->top_k; i++)
         at->slots[i] = -1;
+    for (int64_t i = 0; i < at->capacity; i++)
+        at->row_tokens[i] = at->row_ranks[i] = -1;
+    at->status_rows = 0;
+    if (in->layout == EPX_EXPERT_SLAB)
+        return;
+    memset(at->expert_offsets, 0, (size_t)(at->num_experts + 1) * sizeof(*at->expert_offsets));
     at->num_rows = 0;
 }
 
@@ -285,6 +317,7 @@ struct ref *ref_create(const struct ref_input *input)
     struct ref *ref = calloc(1, sizeof(*ref));
 
     ref->in = *input;
+    ref->short_expert = -1;
     ref->rank = calloc((size_t)input->ranks, sizeof(*ref->rank));
     for (int r = 0; r < input->ranks; r++)
         init_rank(input, r, &ref->rank[r]);
@@ -293,6 +326,8 @@ struct ref *ref_create(const struct ref_input *input)
 
         if (input->layout == EPX_RANK_MAJOR)
             place_by_rank(ref, at);
+        else if (input->layout == EPX_EXPERT_SLAB)
+            place_in_slabs(ref, at);
         else
             place_by_expert(ref, at);
         count_unique_rows(input, at);
@@ -327,13 +362,19 @@ static int64_t written_rows(const struct ref *ref, const struct ref_rank *at)
     return ref->in.zero_unused ? at->capacity : at->num_rows;
 }
 
+/* Whether they leave a row alone: nothing arrives in it, and it is no padding. */
+static int is_left_alone(const struct ref *ref, const struct ref_rank *at, int64_t row)
+{
+    return at->row_ranks[row] < 0 && ref->in.layout == EPX_EXPERT_SLAB && !ref->in.zero_unused;
+}
+
 static void dispatched_weights(const struct ref *ref, const struct ref_rank *at, int64_t row,
                                uint64_t seed, float *recv_weights)
 {
     int home = at->row_ranks[row], top_k = ref->in.top_k;
     int64_t pair = (int64_t)at->row_tokens[row] * top_k;
 
-    if (ref->in.layout == EPX_EXPERT_MAJOR) {
+    if (ref->in.layout != EPX_RANK_MAJOR) {
         recv_weights[row] = home < 0 ? 0 : data_weight(seed, home, pair + at->row_choices[row]);
         return;
     }
@@ -351,6 +392,8 @@ void ref_dispatch(const struct ref *ref, int me, const struct data *send,
     for (int64_t row = 0; row < written_rows(ref, at); row++) {
         char *out = (char *)recvbuf + (size_t)row * row_bytes;
 
+        if (is_left_alone(ref, at, row))
+            continue;
         if (at->row_ranks[row] < 0)
             memset(out, 0, row_bytes);
         else
@@ -518,6 +561,8 @@ void ref_combine_backward(const struct ref *ref, int me, const struct data *grad
         double weight = weight_seed ? (double)data_weight(*weight_seed, me, row) : 1;
         char *out = (char *)grad_sendbuf + (size_t)row * row_bytes;
 
+        if (is_left_alone(ref, at, row))
+            continue;
         memset(out, 0, row_bytes);
         if (at->row_ranks[row] < 0)
             continue;
@@ -559,6 +604,8 @@ void ref_grad_slot_weights(const struct ref *ref, int me, const struct data *gra
     void *a = malloc(data_row_bytes(grad) + 8), *b = malloc(data_row_bytes(send) + 8);
 
     for (int64_t row = 0; row < written_rows(ref, at); row++) {
+        if (is_left_alone(ref, at, row))
+            continue;
         grad_slot_weights[row] = 0;
         if (at->row_ranks[row] < 0)
             continue;

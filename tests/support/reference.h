@@ -19,13 +19,15 @@ struct ref_input {
     int64_t *const *ids;          /* [ranks] -> [tokens][top_k] */
     const int *nodes;             /* [ranks] numbered by lowest rank; NULL = one node */
     int zero_unused;
-    int wide_partials; /* sums that travel are float32 where they would be shorter */
+    int wide_partials;       /* sums that travel are float32 where they would be shorter */
+    int64_t rows_per_expert; /* EPX_EXPERT_SLAB */
 };
 
 /* What one rank's view must say. */
 struct ref_rank {
     int first_expert, num_experts;
     int64_t capacity, num_rows, required_rows;
+    int64_t status_rows; /* that a routing or dispatch reports */
     int32_t *expert_counts;
     int64_t *expert_offsets;
     int32_t *rank_counts;
@@ -41,8 +43,10 @@ struct ref_rank {
 struct ref {
     struct ref_input in;
     struct ref_rank *rank;
-    int overflow;  /* a rank lacks room */
-    int truncated; /* and the policy is to fail */
+    int overflow;     /* a rank lacks room */
+    int truncated;    /* and the policy is to fail */
+    int short_expert; /* slabs: the first expert without room, -1 = none, and its pairs */
+    int64_t short_pairs;
 };
 
 struct ref *ref_create(const struct ref_input *input);

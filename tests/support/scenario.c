@@ -24,6 +24,8 @@ void scenario_complete(struct scenario *s)
     s->layout = s->layout ? s->layout : EPX_EXPERT_MAJOR;
     s->overflow = s->overflow ? s->overflow : EPX_OVERFLOW_ERROR;
     s->datatype = s->datatype ? s->datatype : EPX_FLOAT32;
+    if (s->layout == EPX_EXPERT_SLAB && !s->rows_per_expert)
+        s->rows_per_expert = (int64_t)suite_size * s->max_tokens * s->top_k;
 }
 
 static int pick(uint64_t seed, int what, int below)
@@ -46,9 +48,11 @@ struct scenario scenario_random(uint64_t seed)
 {
     static const int top_ks[] = {1, 2, 3, 4, 8, 17, 64};
     static const int percents[] = {0, 0, 100, 130, 60, 20};
+    static const EPX_Layout layouts[] = {EPX_EXPERT_MAJOR, EPX_EXPERT_MAJOR, EPX_RANK_MAJOR,
+                                         EPX_EXPERT_SLAB};
     struct scenario s = {.seed = seed};
 
-    s.layout = pick(seed, 1, 3) ? EPX_EXPERT_MAJOR : EPX_RANK_MAJOR;
+    s.layout = layouts[pick(seed, 1, 4)];
     s.alignment = s.layout == EPX_EXPERT_MAJOR ? 1 << pick(seed, 2, 6) : 1;
     s.top_k = top_ks[pick(seed, 3, 7)];
     s.max_tokens = 1 + pick(seed, 4, s.top_k > 8 ? 4 : 20);
@@ -58,6 +62,7 @@ struct scenario scenario_random(uint64_t seed)
     s.routing = (enum routing_kind)pick(seed, 14, ROUTING_KINDS);
     s.tokens = (enum tokens_kind)(1 + pick(seed, 15, TOKENS_KINDS - 1));
     s.capacity_percent = percents[pick(seed, 17, 6)];
+    s.zero_unused = pick(seed, 18, 3) == 0;
     random_rows(&s, seed);
     return s;
 }
@@ -68,12 +73,12 @@ void scenario_print(const struct scenario *s)
         return;
     fprintf(stderr,
             "scenario: seed %llu experts %d top_k %d max_tokens %d alignment %d index_bits %d "
-            "layout %d overflow %d routing %d tokens %d capacity_percent %d row_bytes_known %d "
-            "datatype %d count %d weightless %d memory %d ranks_per_node %d\n",
+            "layout %d overflow %d routing %d tokens %d capacity_percent %d zero_unused %d "
+            "row_bytes_known %d datatype %d count %d weightless %d memory %d ranks_per_node %d\n",
             (unsigned long long)s->seed, s->experts, s->top_k, s->max_tokens, s->alignment,
             s->index_bits, s->layout, s->overflow, (int)s->routing, (int)s->tokens,
-            s->capacity_percent, s->row_bytes_known, s->datatype, s->count, s->weightless,
-            (int)s->memory, s->ranks_per_node);
+            s->capacity_percent, s->zero_unused, s->row_bytes_known, s->datatype, s->count,
+            s->weightless, (int)s->memory, s->ranks_per_node);
 }
 
 int scenario_tokens(const struct scenario *s, uint64_t seed, int rank)
@@ -129,6 +134,7 @@ EPX_Route_attr scenario_attr(const struct scenario *s, int64_t capacity)
     attr.layout = s->layout;
     attr.overflow = s->overflow;
     attr.recv_capacity = s->sets_capacity ? 0 : capacity;
+    attr.rows_per_expert = s->rows_per_expert;
     attr.zero_unused = s->zero_unused;
     attr.max_row_bytes = s->row_bytes_known ? (int64_t)scenario_row_bytes(s) : 0;
     return attr;
@@ -177,6 +183,31 @@ struct scenario scenario_edge(int i)
         {.sets_capacity = 1, .capacity_percent = 130, .zero_unused = 1, .memory = MEMORY_WINDOW},
         {.zero_unused = 1, .alignment = 8, .memory = MEMORY_MIXED},
         {.zero_unused = 1, .layout = EPX_RANK_MAJOR},
+        {.layout = EPX_EXPERT_SLAB},
+        {.layout = EPX_EXPERT_SLAB, .capacity_percent = 100, .memory = MEMORY_WINDOW},
+        {.layout = EPX_EXPERT_SLAB, .zero_unused = 1, .memory = MEMORY_MIXED},
+        {.layout = EPX_EXPERT_SLAB, .capacity_percent = 50, .overflow = EPX_OVERFLOW_DROP},
+        {.layout = EPX_EXPERT_SLAB,
+         .capacity_percent = 1,
+         .overflow = EPX_OVERFLOW_DROP,
+         .zero_unused = 1,
+         .routing = ROUTING_DUPLICATES,
+         .row_bytes_known = 1},
+        {.layout = EPX_EXPERT_SLAB, .capacity_percent = 60, .routing = ROUTING_BAD},
+        {.layout = EPX_EXPERT_SLAB,
+         .capacity_percent = 130,
+         .routing = ROUTING_SKEWED,
+         .experts = 16 * R,
+         .top_k = 8,
+         .index_bits = 32},
+        {.layout = EPX_EXPERT_SLAB, .experts = R > 1 ? R - 1 : 1, .routing = ROUTING_HOLES},
+        {.layout = EPX_EXPERT_SLAB,
+         .capacity_percent = 60,
+         .tokens = TOKENS_ONE_RANK,
+         .overflow = EPX_OVERFLOW_DROP,
+         .top_k = 64,
+         .max_tokens = 3,
+         .weightless = 1},
     };
     struct scenario e = edges[i];
 

@@ -36,8 +36,9 @@ struct scenario {
     int capacity_percent; /* of what the first routing needs; 0 = worst case */
     int sets_capacity;    /* by EPX_Route_set_capacity, after creation with the worst case */
     int zero_unused;
-    int row_bytes_known;   /* sets max_row_bytes */
-    EPX_Datatype datatype; /* 0 = float32 */
+    int64_t rows_per_expert; /* EPX_EXPERT_SLAB: what capacity_percent comes to */
+    int row_bytes_known;     /* sets max_row_bytes */
+    EPX_Datatype datatype;   /* 0 = float32 */
     int count;
     int weightless;
     enum memory memory;
@@ -51,10 +52,10 @@ struct scenario scenario_random(uint64_t seed);
 /* Prints what is needed to repeat a failure, on standard error of rank 0. */
 void scenario_print(const struct scenario *scenario);
 /* Scenarios at the edges of the contract, each worth a few calls. */
-#define SCENARIO_EDGES 37
+#define SCENARIO_EDGES 46
 struct scenario scenario_edge(int i);
 
-/* Replaces members left 0 by their defaults. */
+/* Replaces members left 0 by their defaults; slabs have room for all pairs of a call. */
 void scenario_complete(struct scenario *scenario);
 /* The number of tokens of a rank, and the id of its pair, in the call with this seed. */
 int scenario_tokens(const struct scenario *scenario, uint64_t seed, int rank);

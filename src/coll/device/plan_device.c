@@ -145,6 +145,9 @@ static void carve_tables(struct arena *arena, struct epx_device_plan *plan,
     CARVE(arena, plan->block_counts, blocks * counts);
     CARVE(arena, plan->warp_counts, blocks * 3 * counts);
     CARVE(arena, plan->view.num_rows, 1);
+    plan->view.arrived_rows = plan->view.num_rows;
+    if (plan->shape.rows_per_expert)
+        CARVE(arena, plan->view.arrived_rows, 1);
     CARVE(arena, plan->view.required_rows, 1);
     CARVE(arena, plan->view.overflow, 1);
     CARVE(arena, plan->outcome, 1);

@@ -213,7 +213,7 @@ static __global__ void __launch_bounds__(SCALING_THREADS, SCALING_BLOCKS_PER_SM)
         return;
     if (on)
         count_route_rows(a.comm, a.plan, a.plan.send_rows, a.row_bytes);
-    end_operation(a.comm, *a.plan.view.num_rows);
+    end_operation(a.comm, *a.plan.view.arrived_rows);
 }
 
 static void (*const kernels[NUM_ADDED_TYPES])(struct epx_dispatch_rows) =

@@ -90,7 +90,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
         return;
     if (on)
         count_route_rows(a.comm, a.plan, a.plan.send_rows, a.row_bytes);
-    end_operation(a.comm, *a.plan.view.num_rows);
+    end_operation(a.comm, *a.plan.view.arrived_rows);
 }
 
 int epx_launch_spread_rows(const struct epx_dispatch_rows *args, struct epx_chunk chunk,

@@ -7,6 +7,7 @@
  * (token, choice).
  */
 #include "kernels/host/host_kernels.h"
+#include "kernels/slabs.h"
 
 static void begin(struct epx_plan *plan)
 {
@@ -56,17 +57,17 @@ static inline int32_t add_pair(const struct epx_plan *plan, struct epx_open_reco
     return pair;
 }
 
-/* Expert-major: every pair takes a slot. Returns it, or -1 if there is no room. */
+/* By expert: every pair takes a slot. Returns it, or -1 if there is no room. */
 static inline int32_t assign_pair(struct epx_plan *plan, int32_t token, int32_t choice,
                                   int32_t expert)
 {
-    int32_t rank = plan->owner[expert], pair;
+    int32_t rank = plan->owner[expert], local = expert - plan->first_expert[rank], pair;
     struct epx_open_record *open = &plan->open_records[rank];
     int64_t slot = plan->next_slot[expert]++;
 
     if (open->token != token)
         open_record(plan, open, token);
-    if (slot >= plan->capacities[rank]) {
+    if (slot >= epx_slab_limit(&plan->shape, local, plan->capacities[rank])) {
         plan->dropped++;
         return -1;
     }
@@ -97,8 +98,7 @@ static inline int32_t assign_row(struct epx_plan *plan, int32_t token, int32_t c
         list_row(plan, token, rank, open->slot);
     open->record[EPX_RECORD_SLOTS] = 1;
     epx_record_slots(open->record)[0] = (int32_t)open->slot;
-    epx_record_experts(open->record, plan->record_shape)[pair] =
-        expert - epx_first_expert(rank, plan->shape.num_experts, plan->num_ranks);
+    epx_record_experts(open->record, plan->record_shape)[pair] = expert - plan->first_expert[rank];
     return (int32_t)open->slot;
 }
 

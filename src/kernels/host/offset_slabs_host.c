@@ -2,13 +2,15 @@
 /*
  * offset_slabs_host.c - from the whole count matrix: the slabs here, and this rank's first
  * slots on every rank. slot of the i-th pair of expert e on rank s = slab start of e + pairs of
- * e on the ranks before s + i. Work: ranks * (experts + ranks). Reads matrix; writes capacities,
- * next_slot, next_row, short_*, and the counts and offsets of the view; if the routing fails
- * for lack of room, its slots too.
+ * e on the ranks before s + i; slabs.h has the slabs. Work: ranks * (experts + ranks). Reads
+ * matrix; writes capacities, next_slot, next_row, short_*, and the counts and offsets of the view;
+ * if the routing fails for lack of room, its slots too.
  */
 #include "kernels/host/host_kernels.h"
 
 #include <string.h>
+
+#include "kernels/slabs.h"
 
 static int64_t clamp(int64_t value, int64_t most)
 {
@@ -42,26 +44,34 @@ static void note_short(struct epx_plan *plan, int32_t rank, int64_t required)
     }
 }
 
-/* The slabs of one rank in expert-major order; returns the rows they take. */
+static void note_short_expert(struct epx_plan *plan, int32_t expert, int64_t pairs)
+{
+    if (plan->shape.rows_per_expert && pairs > plan->shape.rows_per_expert &&
+        plan->short_expert < 0) {
+        plan->short_expert = expert;
+        plan->short_pairs = pairs;
+    }
+}
+
+/* The slabs of one rank, by expert; returns the rows that the rank needs. */
 static int64_t offset_rank(struct epx_plan *plan, int32_t rank)
 {
-    int32_t first = epx_first_expert(rank, plan->shape.num_experts, plan->num_ranks);
-    int32_t end = epx_first_expert(rank + 1, plan->shape.num_experts, plan->num_ranks);
-    int64_t start = 0;
+    int32_t first = plan->first_expert[rank], end = plan->first_expert[rank + 1];
+    int64_t start = 0, most = 0;
 
     for (int32_t e = first; e < end; e++) {
         int64_t total = pairs_before(plan, e, plan->num_ranks);
 
+        note_short_expert(plan, e, total);
         plan->next_slot[e] = start + pairs_before(plan, e, plan->rank);
         if (rank == plan->rank) {
             plan->view.expert_offsets[e - first] = start;
             plan->view.expert_counts[e - first] = (int32_t)clamp(total, INT32_MAX);
         }
-        start += epx_round_up(total, plan->shape.alignment);
+        start += epx_slab_rows(&plan->shape, total);
+        most = total > most ? total : most;
     }
-    if (rank == plan->rank)
-        plan->view.expert_offsets[plan->shape.num_local] = start;
-    return start;
+    return epx_required_rows(&plan->shape, end - first, start, most);
 }
 
 static void offset_expert_major(struct epx_plan *plan)
@@ -104,17 +114,18 @@ static void show_groups(struct epx_plan *plan)
 /* Clips the view to what is kept. */
 static void clip_view(struct epx_plan *plan)
 {
+    const struct epx_plan_view *view = &plan->view;
     int64_t capacity = plan->capacities[plan->rank];
 
-    *plan->view.num_rows = clamp(*plan->view.required_rows, capacity);
-    if (!plan->shape.drops || plan->shape.rank_major)
-        return;
-    for (int32_t e = 0; e < plan->shape.num_local; e++) {
-        plan->view.expert_offsets[e] = clamp(plan->view.expert_offsets[e], capacity);
-        plan->view.expert_counts[e] =
-            (int32_t)clamp(plan->view.expert_counts[e], capacity - plan->view.expert_offsets[e]);
+    *view->num_rows = epx_used_rows(&plan->shape, *view->required_rows, capacity);
+    for (int32_t e = 0; e < plan->shape.num_local && !plan->shape.rank_major; e++) {
+        int64_t limit = epx_slab_limit(&plan->shape, e, capacity);
+
+        view->expert_offsets[e] = clamp(view->expert_offsets[e], capacity);
+        view->expert_counts[e] =
+            (int32_t)clamp(view->expert_counts[e], limit - view->expert_offsets[e]);
     }
-    plan->view.expert_offsets[plan->shape.num_local] = *plan->view.num_rows;
+    view->expert_offsets[plan->shape.num_local] = *view->num_rows;
 }
 
 /* Shows a routing without tokens: a user's kernel that was queued behind a routing that fails finds
@@ -127,12 +138,24 @@ static void empty_view(struct epx_plan *plan)
     int64_t capacity = plan->capacities[plan->rank];
 
     memset(view->expert_counts, 0, local * sizeof(*view->expert_counts));
-    memset(view->expert_offsets, 0, (local + 1) * sizeof(*view->expert_offsets));
+    for (int32_t e = 0; e <= plan->shape.num_local; e++)
+        view->expert_offsets[e] = e * epx_slab_rows(&plan->shape, 0);
     memset(view->rank_counts, 0, (size_t)plan->num_ranks * sizeof(*view->rank_counts));
     memset(view->slots, 0xff, pairs * sizeof(*view->slots));
     memset(view->row_tokens, 0xff, (size_t)capacity * sizeof(*view->row_tokens));
     memset(view->row_ranks, 0xff, (size_t)capacity * sizeof(*view->row_ranks));
-    *view->num_rows = 0;
+    *view->num_rows = epx_used_rows(&plan->shape, 0, capacity);
+}
+
+static void count_arrived(struct epx_plan *plan)
+{
+    const struct epx_plan_view *view = &plan->view;
+
+    if (view->arrived_rows == view->num_rows)
+        return;
+    *view->arrived_rows = 0;
+    for (int32_t e = 0; e < plan->shape.num_local; e++)
+        *view->arrived_rows += view->expert_counts[e];
 }
 
 static void read_capacities(struct epx_plan *plan)
@@ -143,7 +166,7 @@ static void read_capacities(struct epx_plan *plan)
 
 void epx_offset_slabs_host(struct epx_plan *plan)
 {
-    plan->short_rank = -1;
+    plan->short_rank = plan->short_expert = -1;
     read_capacities(plan);
     if (plan->shape.rank_major)
         offset_rank_major(plan);
@@ -156,5 +179,6 @@ void epx_offset_slabs_host(struct epx_plan *plan)
     else
         clip_view(plan);
     show_groups(plan);
+    count_arrived(plan);
     *plan->view.overflow = plan->short_rank >= 0;
 }

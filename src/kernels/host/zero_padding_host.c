@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * zero_padding_host.c - zeroes the rows between the slabs, or behind all rows, and their weights.
+ * zero_padding_host.c - zeroes the rows behind the pairs of each slab, or behind all slabs, and
+ * their weights.
  * Work: those rows. Reads expert_offsets, expert_counts, num_rows; writes rows, row_weights.
  */
 #include "kernels/host/host_kernels.h"
@@ -8,7 +9,7 @@
 void epx_zero_padding_host(const struct epx_plan *plan, void *rows, int64_t row_bytes,
                            float *row_weights)
 {
-    for (int32_t e = 0; e < plan->shape.num_local && !plan->shape.rank_major; e++) {
+    for (int32_t e = 0; e < plan->shape.num_local && plan->shape.zeroed_padding; e++) {
         int64_t first = plan->view.expert_offsets[e] + plan->view.expert_counts[e];
         int64_t num = plan->view.expert_offsets[e + 1] - first;
 

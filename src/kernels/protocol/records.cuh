@@ -81,7 +81,7 @@ static __device__ struct row_source find_in_range(const struct record_range &ran
 /* The slot of the i-th row that could be padding; -1 = it is none. */
 static __device__ int64_t padding_slot(const struct epx_device_plan &plan, int64_t i)
 {
-    int64_t most = plan.shape.alignment - 1, local = i / most;
+    int64_t most = plan.shape.zeroed_padding, local = i / most;
     int64_t slot = plan.view.expert_offsets[local] + plan.view.expert_counts[local] + i % most;
 
     return slot < plan.view.expert_offsets[local + 1] ? slot : -1;
@@ -90,8 +90,7 @@ static __device__ int64_t padding_slot(const struct epx_device_plan &plan, int64
 static __device__ void zero_padding(const struct epx_device_plan &plan, char *rows,
                                     int64_t row_bytes, float *row_weights)
 {
-    int64_t most =
-        plan.shape.rank_major ? 0 : (int64_t)plan.shape.num_local * (plan.shape.alignment - 1);
+    int64_t most = plan.shape.num_local * plan.shape.zeroed_padding;
 
     for (int64_t i = global_warp(); i < most; i += num_global_warps()) {
         int64_t slot = padding_slot(plan, i);

@@ -7,6 +7,7 @@
 #define EPX_KERNELS_ROUTING_OFFSETS_CUH
 
 #include "kernels/routing/pairs.cuh"
+#include "kernels/slabs.h"
 
 /* Where slabs and sources start; in shared memory, as is what it points to if that is small. */
 struct offsets {
@@ -70,13 +71,24 @@ static __device__ void place_local_expert(const struct epx_route_tokens &a, cons
     }
 }
 
-/* One warp: the slabs of one rank in expert-major order; returns the rows that they take. */
+/* Where slabs are of fixed size: the most pairs of an expert, given those that each lane saw. */
+static __device__ int64_t most_of_lanes(const struct epx_plan_shape &shape, int64_t most)
+{
+    for (int32_t d = EPX_WARP / 2; shape.rows_per_expert && d; d /= 2) {
+        int64_t other = __shfl_xor_sync(~0u, most, d);
+
+        most = other > most ? other : most;
+    }
+    return most;
+}
+
+/* One warp: the slabs of one rank, by expert; returns the rows that the rank needs. */
 static __device__ int64_t offset_rank(const struct epx_route_tokens &a,
                                       const struct rank_table &table, const struct offsets &o,
                                       int32_t rank)
 {
     int32_t first = table.first_expert[rank], end = table.first_expert[rank + 1];
-    int64_t start = 0;
+    int64_t start = 0, most = 0;
 
     for (int32_t at = first; at < end; at += EPX_WARP) {
         int32_t expert = at + lane_id();
@@ -88,7 +100,8 @@ static __device__ int64_t offset_rank(const struct epx_route_tokens &a,
             before += s < a.comm.rank ? pairs : 0;
             total += pairs;
         }
-        slab = (total + a.plan.shape.alignment - 1) & -(int64_t)a.plan.shape.alignment;
+        most = total > most ? total : most;
+        slab = epx_slab_rows(&a.plan.shape, total);
         through = inclusive_scan(slab);
         if (expert < end) {
             o.base[expert] = start + through - slab + before;
@@ -97,7 +110,7 @@ static __device__ int64_t offset_rank(const struct epx_route_tokens &a,
         }
         start += __shfl_sync(~0u, through, EPX_WARP - 1);
     }
-    return start;
+    return epx_required_rows(&a.plan.shape, end - first, start, most_of_lanes(a.plan.shape, most));
 }
 
 /* Rank-major: the slot of this rank's first row on a rank; returns the rows that come to it. */
@@ -125,12 +138,12 @@ static __device__ void show_totals(const struct epx_route_tokens &a, const struc
         plan.view.rank_counts[s] = counts_from(a, o, s)[plan.shape.num_experts + a.comm.rank];
     if (threadIdx.x == 0) {
         *plan.view.required_rows = required;
-        *plan.view.num_rows = plan.shape.drops && required > capacity ? capacity : required;
+        *plan.view.num_rows = epx_used_rows(&plan.shape, required, capacity);
         plan.view.expert_offsets[plan.shape.num_local] = *plan.view.num_rows;
     }
 }
 
-/* Expert-major, where rows are dropped: clips the experts' slabs in the view to the room. */
+/* Unless rank-major, where rows are dropped: clips the experts' slabs in the view to the room. */
 static __device__ EPX_COLD void clip_experts(const struct epx_route_tokens &a,
                                              const struct offsets &o)
 {
@@ -140,7 +153,7 @@ static __device__ EPX_COLD void clip_experts(const struct epx_route_tokens &a,
     for (int32_t e = (int32_t)threadIdx.x; e < plan.shape.num_local; e += (int32_t)blockDim.x) {
         int64_t offset =
             plan.view.expert_offsets[e] < capacity ? plan.view.expert_offsets[e] : capacity;
-        int64_t room = capacity - offset;
+        int64_t room = epx_slab_limit(&plan.shape, e, capacity) - offset;
 
         plan.view.expert_offsets[e] = offset;
         plan.view.expert_counts[e] =
@@ -161,6 +174,21 @@ static __device__ EPX_COLD void count_all_pairs(const struct epx_route_tokens &a
     }
 }
 
+/* One block, where slabs are of fixed size: adds up the rows that came. */
+static __device__ void count_arrived(const struct epx_route_tokens &a)
+{
+    const struct epx_plan_view &view = a.plan.view;
+    int64_t sum = 0;
+
+    if (view.arrived_rows == view.num_rows || threadIdx.x >= EPX_WARP)
+        return;
+    for (int32_t e = lane_id(); e < a.plan.shape.num_local; e += EPX_WARP)
+        sum += view.expert_counts[e];
+    sum = inclusive_scan(sum);
+    if (lane_id() == EPX_WARP - 1)
+        *view.arrived_rows = sum;
+}
+
 /* One block: shows the slabs as grouped matrix products take them, and whether room was short. */
 static __device__ void show_groups(const struct epx_route_tokens &a, const struct offsets &o)
 {
@@ -178,6 +206,7 @@ static __device__ void show_groups(const struct epx_route_tokens &a, const struc
         view.expert_ends[-1] = 0; /* between expert_counts and expert_ends */
         *view.overflow = o.short_rank >= 0;
     }
+    count_arrived(a);
 }
 
 /* One block: what the view shows beside the rows. */
@@ -212,14 +241,14 @@ static __device__ EPX_COLD void empty_view(const struct epx_route_tokens &a,
     if (blockIdx.x != 0)
         return;
     for (int32_t e = thread; e <= a.plan.shape.num_local; e += threads) {
-        view.expert_offsets[e] = 0;
+        view.expert_offsets[e] = e * epx_slab_rows(&a.plan.shape, 0);
         if (e < a.plan.shape.num_local)
             view.expert_counts[e] = 0;
     }
     for (int32_t r = thread; r < a.comm.num_ranks; r += threads)
         view.rank_counts[r] = 0;
     if (thread == 0) {
-        *view.num_rows = 0;
+        *view.num_rows = epx_used_rows(&a.plan.shape, 0, o.capacity[a.comm.rank]);
         *view.required_rows = o.required[a.comm.rank];
     }
     show_groups(a, o);

@@ -182,7 +182,27 @@ static __device__ void sum_over_blocks(const struct epx_route_tokens &a, int32_t
     send_totals(a, total);
 }
 
-static __device__ struct epx_outcome outcome_short(const struct offsets &o)
+/* Where slabs are of fixed size: names the first expert of a rank whose pairs lack room. */
+static __device__ EPX_COLD struct epx_outcome outcome_full(const struct epx_route_tokens &a,
+                                                           const struct rank_table &table,
+                                                           const struct offsets &o, int32_t rank)
+{
+    int32_t expert = table.first_expert[rank];
+    int64_t pairs = 0;
+
+    for (; expert < table.first_expert[rank + 1]; expert++, pairs = 0) {
+        for (int32_t s = 0; s < a.comm.num_ranks; s++)
+            pairs += counts_from(a, o, s)[expert];
+        if (pairs > a.plan.shape.rows_per_expert)
+            break;
+    }
+    return {
+        EPX_ERR_TRUNCATE, EPX_OUTCOME_FULL, rank, 0, pairs, a.plan.shape.rows_per_expert, expert};
+}
+
+static __device__ struct epx_outcome outcome_short(const struct epx_route_tokens &a,
+                                                   const struct rank_table &table,
+                                                   const struct offsets &o)
 {
     struct epx_outcome outcome = {EPX_ERR_TRUNCATE,
                                   EPX_OUTCOME_SHORT,
@@ -192,6 +212,8 @@ static __device__ struct epx_outcome outcome_short(const struct offsets &o)
                                   o.capacity[o.short_rank],
                                   0};
 
+    if (a.plan.shape.rows_per_expert)
+        return outcome_full(a, table, o, o.short_rank);
     return outcome;
 }
 
@@ -224,7 +246,7 @@ static __device__ void end_routing(const struct epx_route_tokens &a, const struc
     if (a.comm.half == HALF_ROUTING)
         hand_over_routing(a.comm, x, exchanged, outcome);
     else
-        end_exchange(a.comm, x, exchanged, 0, *a.plan.view.num_rows, outcome);
+        end_exchange(a.comm, x, exchanged, 0, *a.plan.view.arrived_rows, outcome);
 }
 
 /*
@@ -259,7 +281,7 @@ static __device__ void find_slots(const struct epx_route_tokens &a, struct excha
     if (o.short_rank >= 0 && !a.plan.shape.drops) {
         empty_view(a, o);
         if (threadIdx.x == 0)
-            x.outcome = outcome_short(o);
+            x.outcome = outcome_short(a, table, o);
         return;
     }
     if (blockIdx.x == 0) {

@@ -58,7 +58,7 @@ static __global__ void __launch_bounds__(ROUTING_THREADS)
     }
     empty_view(a, o);
     if (threadIdx.x == 0)
-        a.comm.state->outcome = outcome_short(o);
+        a.comm.state->outcome = outcome_short(a, table, o);
 }
 
 int epx_launch_send_records(const struct epx_route_tokens *args, EPX_Stream stream)

@@ -16,7 +16,16 @@ static __device__ __forceinline__ int64_t slot_of(const struct epx_device_plan &
     return plan.shape.rank_major ? o.row_base[rank] + pair.row : o.base[pair.expert] + pair.index;
 }
 
-/* Expert-major, where room is short: the first slot of a row, given that of its first pair. */
+/* The first slot that a pair of an expert of a rank does not get. */
+static __device__ __forceinline__ int64_t limit_of(const struct epx_device_plan &plan,
+                                                   const struct rank_table &table,
+                                                   const struct offsets &o, int32_t expert,
+                                                   int32_t rank)
+{
+    return epx_slab_limit(&plan.shape, expert - table.first_expert[rank], o.capacity[rank]);
+}
+
+/* Unless rank-major, where room is short: the first slot of a row, given that of its first pair. */
 static __device__ EPX_COLD int64_t first_kept(const struct epx_device_plan &plan,
                                               const struct rank_table &table,
                                               const struct offsets &o, const struct position &at,
@@ -28,7 +37,7 @@ static __device__ EPX_COLD int64_t first_kept(const struct epx_device_plan &plan
         if (rank_of(plan, table, other.expert) != rank)
             continue;
         slot = slot_of(plan, o, other, rank);
-        slot = slot < o.capacity[rank] ? slot : -1;
+        slot = slot < limit_of(plan, table, o, other.expert, rank) ? slot : -1;
     }
     return slot;
 }
@@ -59,7 +68,7 @@ static __device__ void assign_pair(const struct epx_device_plan &plan,
         bool leads = lead_of(pair.lead_place) == at.choice;
 
         slot = slot_of(plan, o, pair, rank);
-        if (slot >= o.capacity[rank]) {
+        if (slot >= limit_of(plan, table, o, pair.expert, rank)) {
             slot = -1;
             if (!plan.shape.rank_major || leads)
                 atomicAdd((unsigned long long *)plan.dropped, 1ULL);
@@ -143,7 +152,8 @@ static __device__ void index_all(const struct epx_route_tokens &a, const struct 
     }
 }
 
-/* Expert-major, where room is short: gives slots to the pairs that are kept; returns how many. */
+/* Unless rank-major, where room is short: gives slots to the pairs that are kept; returns how
+ * many. */
 static __device__ EPX_COLD int32_t index_some(const struct epx_route_tokens &a,
                                               const struct offsets &o, int32_t source,
                                               struct epx_wire_record *record, int4 head)
@@ -154,8 +164,9 @@ static __device__ EPX_COLD int32_t index_some(const struct epx_route_tokens &a,
     for (int32_t i = 0; i < head.z; i++) {
         int2 pair = pairs[i];
         int64_t slot = slot_in_slab(a, o, source, pair);
+        int32_t local = (int32_t)((uint32_t)pair.y >> 8);
 
-        if (slot >= o.capacity[a.comm.rank])
+        if (slot >= epx_slab_limit(&a.plan.shape, local, o.capacity[a.comm.rank]))
             continue;
         pairs[kept++] = make_int2((int32_t)slot, pair.y);
         show_row(a.plan, slot, source, head.x);
@@ -230,22 +241,27 @@ static __device__ void index_records(const struct epx_route_tokens &a, struct of
     }
 }
 
-/* Marks the rows between the slabs: from behind the pairs of the last source to the slab's end. */
+enum { PADDING_CHUNK = 128 };
+
+/* Marks the rows between the slabs: from behind the pairs of the last source to the slab's end. A
+ * warp marks so many of a slab at a time. */
 static __device__ EPX_COLD void index_padding(const struct epx_route_tokens &a,
                                               const struct offsets &o)
 {
     const struct epx_device_plan &plan = a.plan;
-    int64_t capacity = o.capacity[a.comm.rank], most = plan.shape.alignment - 1;
-    int32_t last = a.comm.num_ranks - 1;
+    int64_t chunks = (epx_most_padding(&plan.shape) + PADDING_CHUNK - 1) / PADDING_CHUNK;
+    int32_t ranks = a.comm.num_ranks;
 
-    for (int64_t i = global_thread(); !plan.shape.rank_major && i < plan.shape.num_local * most;
-         i += num_global_threads()) {
-        int64_t local = i / most, start = o.from[local * a.comm.num_ranks];
-        int64_t end = o.from[local * a.comm.num_ranks + last] +
-                      counts_from(a, o, last)[plan.shape.first_expert + local];
-        int64_t slot = end + i % most;
+    for (int64_t i = global_warp(); i < plan.shape.num_local * chunks; i += num_global_warps()) {
+        int64_t local = i / chunks, start = o.from[local * ranks];
+        int64_t end = o.from[local * ranks + ranks - 1] +
+                      counts_from(a, o, ranks - 1)[plan.shape.first_expert + local];
+        int64_t first = end + i % chunks * PADDING_CHUNK, stop = first + PADDING_CHUNK;
+        int64_t next = start + epx_slab_rows(&plan.shape, end - start);
 
-        if (slot < start + epx_round_up(end - start, plan.shape.alignment) && slot < capacity)
+        stop = stop < next ? stop : next;
+        stop = stop < o.capacity[a.comm.rank] ? stop : o.capacity[a.comm.rank];
+        for (int64_t slot = first + lane_id(); slot < stop; slot += EPX_WARP)
             plan.view.row_tokens[slot] = plan.view.row_ranks[slot] = -1;
     }
 }

@@ -7,12 +7,14 @@
 #define TWINS_H
 
 #include "kernels/device_args.h"
+#include "kernels/slabs.h"
 
 enum twin_step {
     STEP_CONVERSIONS,
     STEP_ARITHMETIC,
     STEP_DATATYPES,
     STEP_EXPERTS,
+    STEP_SLABS,
     STEP_COUNTS,
     STEP_RECORDS,
     STEP_WIRE,
@@ -80,6 +82,21 @@ EPX_HD void step_experts(const uint64_t *in, uint64_t *out)
     out[1] = (uint64_t)epx_expert_id(ids32, 32, (int64_t)(in[3] % 2));
     out[2] = (uint64_t)epx_expert_id(in, 64, (int64_t)(in[3] % STEP_IN));
     out[3] = (uint64_t)epx_round_up((int64_t)(in[2] % (1ULL << 40)), 1LL << in[3] % 10);
+}
+
+EPX_HD void step_slabs(const uint64_t *in, uint64_t *out)
+{
+    struct epx_plan_shape shape;
+    int64_t pairs = (int64_t)(in[1] % INT32_MAX), rows = (int64_t)(in[2] % INT32_MAX);
+    int32_t local = (int32_t)(in[3] % 1024);
+
+    shape.alignment = 1 << in[0] % 16;
+    shape.rows_per_expert = in[0] >> 32 & 1 ? 1 + (int64_t)(in[1] >> 40) : 0;
+    out[0] = (uint64_t)epx_slab_rows(&shape, pairs);
+    out[1] = (uint64_t)epx_slab_limit(&shape, local, rows);
+    out[2] = (uint64_t)epx_most_padding(&shape);
+    out[3] = (uint64_t)epx_required_rows(&shape, local, rows, pairs);
+    out[4] = (uint64_t)epx_used_rows(&shape, pairs, rows);
 }
 
 /* Offsets are told of addresses in a block at this one, which nobody reads. */
@@ -184,6 +201,7 @@ EPX_HD void twin_run(enum twin_step step, const uint64_t *in, uint64_t *out)
     case STEP_ARITHMETIC: step_arithmetic(in, out); break;
     case STEP_DATATYPES: step_datatypes(in, out); break;
     case STEP_EXPERTS: step_experts(in, out); break;
+    case STEP_SLABS: step_slabs(in, out); break;
     case STEP_COUNTS: step_counts(in, out); break;
     case STEP_RECORDS: step_records(in, out); break;
     case STEP_WIRE: step_wire(in, out); break;

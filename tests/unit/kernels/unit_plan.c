@@ -20,22 +20,27 @@ struct shape {
     int ranks, experts, top_k, max_tokens, alignment;
     EPX_Layout layout;
     EPX_Overflow overflow;
-    int percent; /* of the capacity needed; 0 = worst case */
+    int percent; /* of the capacity needed; 0 = room for all */
     int index_bits;
+    int rows_per_expert;
     int node[MOST_RANKS];
 };
 
 static const struct shape shapes[] = {
-    {4, 9, 3, 11, 4, EPX_EXPERT_MAJOR, EPX_OVERFLOW_ERROR, 0, 64, {0, 1, 0, 1}},
-    {4, 9, 3, 11, 1, EPX_RANK_MAJOR, EPX_OVERFLOW_ERROR, 0, 32, {0, 1, 0, 1}},
-    {4, 9, 3, 11, 8, EPX_EXPERT_MAJOR, EPX_OVERFLOW_DROP, 60, 32, {0, 1, 0, 1}},
-    {4, 9, 3, 11, 1, EPX_RANK_MAJOR, EPX_OVERFLOW_DROP, 60, 64, {0, 1, 1, 0}},
-    {5, 3, 4, 6, 2, EPX_EXPERT_MAJOR, EPX_OVERFLOW_DROP, 30, 64, {0, 1, 2, 1, 0}},
-    {5, 3, 4, 6, 1, EPX_RANK_MAJOR, EPX_OVERFLOW_ERROR, 0, 64, {0, 0, 1, 2, 1}},
-    {1, 4, 2, 5, 16, EPX_EXPERT_MAJOR, EPX_OVERFLOW_ERROR, 0, 32, {0}},
-    {3, 2, 64, 3, 1, EPX_EXPERT_MAJOR, EPX_OVERFLOW_ERROR, 0, 64, {0, 1, 0}},
-    {4, 9, 3, 11, 4, EPX_EXPERT_MAJOR, EPX_OVERFLOW_ERROR, 50, 64, {0, 1, 0, 1}},
-    {4, 9, 3, 11, 1, EPX_RANK_MAJOR, EPX_OVERFLOW_ERROR, 50, 64, {0, 1, 0, 1}},
+    {4, 9, 3, 11, 4, EPX_EXPERT_MAJOR, EPX_OVERFLOW_ERROR, 0, 64, 0, {0, 1, 0, 1}},
+    {4, 9, 3, 11, 1, EPX_RANK_MAJOR, EPX_OVERFLOW_ERROR, 0, 32, 0, {0, 1, 0, 1}},
+    {4, 9, 3, 11, 8, EPX_EXPERT_MAJOR, EPX_OVERFLOW_DROP, 60, 32, 0, {0, 1, 0, 1}},
+    {4, 9, 3, 11, 1, EPX_RANK_MAJOR, EPX_OVERFLOW_DROP, 60, 64, 0, {0, 1, 1, 0}},
+    {5, 3, 4, 6, 2, EPX_EXPERT_MAJOR, EPX_OVERFLOW_DROP, 30, 64, 0, {0, 1, 2, 1, 0}},
+    {5, 3, 4, 6, 1, EPX_RANK_MAJOR, EPX_OVERFLOW_ERROR, 0, 64, 0, {0, 0, 1, 2, 1}},
+    {1, 4, 2, 5, 16, EPX_EXPERT_MAJOR, EPX_OVERFLOW_ERROR, 0, 32, 0, {0}},
+    {3, 2, 64, 3, 1, EPX_EXPERT_MAJOR, EPX_OVERFLOW_ERROR, 0, 64, 0, {0, 1, 0}},
+    {4, 9, 3, 11, 4, EPX_EXPERT_MAJOR, EPX_OVERFLOW_ERROR, 50, 64, 0, {0, 1, 0, 1}},
+    {4, 9, 3, 11, 1, EPX_RANK_MAJOR, EPX_OVERFLOW_ERROR, 50, 64, 0, {0, 1, 0, 1}},
+    {4, 9, 3, 11, 1, EPX_EXPERT_SLAB, EPX_OVERFLOW_ERROR, 0, 64, 132, {0, 1, 0, 1}},
+    {4, 9, 3, 11, 1, EPX_EXPERT_SLAB, EPX_OVERFLOW_ERROR, 50, 32, 9, {0, 1, 0, 1}},
+    {4, 9, 3, 11, 1, EPX_EXPERT_SLAB, EPX_OVERFLOW_DROP, 50, 64, 7, {0, 1, 1, 0}},
+    {5, 3, 4, 6, 1, EPX_EXPERT_SLAB, EPX_OVERFLOW_DROP, 10, 64, 1, {0, 1, 2, 1, 0}},
 };
 
 enum { SHAPES = sizeof(shapes) / sizeof(shapes[0]), SEEDS = 20 };
@@ -103,13 +108,14 @@ static void make_reference(const struct shape *s)
         .layout = s->layout,
         .overflow = s->overflow,
         .recv_capacity = capacities,
+        .rows_per_expert = s->rows_per_expert,
         .tokens = tokens,
         .ids = ids,
     };
 
     memset(capacities, 0, sizeof(capacities));
     ref = ref_create(&in);
-    if (!s->percent)
+    if (!s->percent || s->rows_per_expert)
         return;
     for (int r = 0; r < s->ranks; r++)
         capacities[r] = ref->rank[r].required_rows * s->percent / 100 + 1;
@@ -131,6 +137,7 @@ static void fix_plan(struct epx_plan *p, const struct shape *s, int rank)
     p->shape.index_bits = s->index_bits;
     p->shape.rank_major = s->layout == EPX_RANK_MAJOR;
     p->shape.drops = s->overflow == EPX_OVERFLOW_DROP;
+    p->shape.rows_per_expert = s->rows_per_expert;
     p->count_shape.num_experts = s->experts;
     p->count_shape.num_ranks = s->ranks;
     p->record_shape = epx_record_shape(s->top_k, p->shape.rank_major);
@@ -144,6 +151,7 @@ static void take_home(struct epx_plan *p)
                    (p->shape.top_k < p->num_ranks ? p->shape.top_k : p->num_ranks);
 
     p->owner = take(p->shape.num_experts, sizeof(*p->owner));
+    p->first_expert = take(p->num_ranks + 1, sizeof(*p->first_expert));
     p->rank_order = take(p->num_ranks, sizeof(*p->rank_order));
     p->capacities = take(p->num_ranks, sizeof(*p->capacities));
     p->pair_experts = take(pairs, sizeof(*p->pair_experts));
@@ -183,6 +191,8 @@ static void take_expert(struct epx_plan *p, int64_t capacity)
     p->view.row_ranks = take(capacity, sizeof(*p->view.row_ranks));
     p->view.num_rows = take(1, sizeof(*p->view.num_rows));
     p->view.required_rows = take(1, sizeof(*p->view.required_rows));
+    p->view.arrived_rows =
+        p->shape.rows_per_expert ? take(1, sizeof(*p->view.arrived_rows)) : p->view.num_rows;
 }
 
 static void make_plan(struct epx_plan *p, const struct shape *s, int rank)
@@ -194,6 +204,8 @@ static void make_plan(struct epx_plan *p, const struct shape *s, int rank)
     take_expert(p, ref->rank[rank].capacity);
     for (int e = 0; e < s->experts; e++)
         p->owner[e] = ref_owner(&ref->in, e);
+    for (int r = 0; r <= s->ranks; r++)
+        p->first_expert[r] = (int32_t)((int64_t)r * s->experts / s->ranks);
     for (int node = 0; node < MOST_RANKS; node++)
         for (int r = 0; r < s->ranks; r++)
             if (s->node[r] == node)
@@ -248,6 +260,8 @@ static void check_short_rank(const struct epx_plan *p)
     }
     ck_assert_int_eq(p->short_rank, first);
     ck_assert_int_eq(p->short_rows, ref->rank[first].required_rows);
+    ck_assert_int_eq(p->short_expert, ref->short_expert);
+    ck_assert(p->short_expert < 0 || p->short_pairs == ref->short_pairs);
 }
 
 static void check_counts(const struct epx_plan *p)
@@ -291,6 +305,7 @@ static void check_view(const struct epx_plan *p)
     const struct ref_rank *at = &ref->rank[p->rank];
 
     ck_assert_int_eq(*p->view.num_rows, at->num_rows);
+    ck_assert_int_eq(*p->view.arrived_rows, at->status_rows);
     same32("expert_counts", p->view.expert_counts, at->expert_counts, p->shape.num_local);
     same32("slots", p->view.slots, at->slots, (int64_t)p->shape.max_tokens * p->shape.top_k);
     same32("row_tokens", p->view.row_tokens, at->row_tokens, at->num_rows);

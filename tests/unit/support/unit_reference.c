@@ -18,9 +18,18 @@ static int64_t capacity[2];
 
 static struct ref *make(EPX_Layout layout, EPX_Overflow overflow, int alignment)
 {
-    struct ref_input input = {2, 3,        2,      3,   alignment, layout, overflow,
-                              0, capacity, tokens, ids, NULL,      0,      0};
+    struct ref_input input = {.ranks = 2,
+                              .experts = 3,
+                              .top_k = 2,
+                              .max_tokens = 3,
+                              .alignment = alignment,
+                              .layout = layout,
+                              .overflow = overflow,
+                              .recv_capacity = capacity,
+                              .tokens = tokens,
+                              .ids = ids};
 
+    input.rows_per_expert = layout == EPX_EXPERT_SLAB ? 3 : 0;
     return ref_create(&input);
 }
 
@@ -113,6 +122,39 @@ START_TEST(dropping_by_hand)
 }
 END_TEST
 
+/* Slabs of three rows: the last pair of expert 2 has no room. */
+START_TEST(slabs_by_hand)
+{
+    static const int32_t slots0[] = {3, 0, 0, 1, -1, 4}, slots1[] = {1, -1, 5, -1, -1, -1};
+    static const int32_t ranks1[] = {0, 0, -1, 0, 0, 1}, tokens1[] = {1, 1, -1, 0, 2, 1};
+    struct ref *ref = make(EPX_EXPERT_SLAB, EPX_OVERFLOW_DROP, 1);
+
+    check32(ref->rank[0].slots, slots0, 6);
+    check32(ref->rank[1].slots, slots1, 6);
+    check32(ref->rank[1].row_ranks, ranks1, 6);
+    check32(ref->rank[1].row_tokens, tokens1, 6);
+    for (int e = 0; e <= 2; e++)
+        ck_assert_int_eq(ref->rank[1].expert_offsets[e], 3 * e);
+    ck_assert_int_eq(ref->rank[0].num_rows, 3);
+    ck_assert_int_eq(ref->rank[0].status_rows, 2);
+    ck_assert_int_eq(ref->rank[1].num_rows, 6);
+    ck_assert_int_eq(ref->rank[1].status_rows, 5);
+    ck_assert_int_eq(ref->rank[1].required_rows, 8);
+    ck_assert_int_eq(ref->rank[1].expert_counts[1], 3);
+    ck_assert_int_eq(ref->rank[1].dropped_rows, 1);
+    ck_assert_int_eq(ref->short_expert, 2);
+    ck_assert_int_eq(ref->short_pairs, 4);
+    ref_free(ref);
+    ref = make(EPX_EXPERT_SLAB, EPX_OVERFLOW_ERROR, 1);
+    ck_assert_int_eq(ref->truncated, 1);
+    ck_assert_int_eq(ref->rank[1].num_rows, 6);
+    ck_assert_int_eq(ref->rank[1].expert_offsets[1], 3);
+    ck_assert_int_eq(ref->rank[1].expert_counts[1], 0);
+    ck_assert_int_eq(ref->rank[1].row_tokens[0], -1);
+    ref_free(ref);
+}
+END_TEST
+
 struct pair {
     int64_t expert;
     int rank, token, choice;
@@ -149,9 +191,16 @@ START_TEST(rows_are_in_sorted_order)
     int64_t numbers[RANKS][TOKENS * TOP_K], no_capacity[RANKS] = {0};
     int64_t *const all[] = {numbers[0], numbers[1], numbers[2], numbers[3]};
     static const int counts[] = {9, 0, 5, 7};
-    struct ref_input input = {
-        RANKS,  EXPERTS, TOP_K, TOKENS, 1, EPX_EXPERT_MAJOR, EPX_OVERFLOW_ERROR, 0, no_capacity,
-        counts, all,     NULL,  0,      0};
+    struct ref_input input = {.ranks = RANKS,
+                              .experts = EXPERTS,
+                              .top_k = TOP_K,
+                              .max_tokens = TOKENS,
+                              .alignment = 1,
+                              .layout = EPX_EXPERT_MAJOR,
+                              .overflow = EPX_OVERFLOW_ERROR,
+                              .recv_capacity = no_capacity,
+                              .tokens = counts,
+                              .ids = all};
     struct pair pairs[RANKS * TOKENS * TOP_K];
     struct ref *ref;
 
@@ -241,6 +290,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, expert_major_by_hand);
     tcase_add_test(tcase, rank_major_by_hand);
     tcase_add_test(tcase, dropping_by_hand);
+    tcase_add_test(tcase, slabs_by_hand);
     tcase_add_test(tcase, rows_are_in_sorted_order);
     tcase_add_test(tcase, numbers_round_to_nearest_even);
     tcase_add_test(tcase, combine_by_hand);
