@@ -26,12 +26,12 @@ int64_t perf_check_route(const struct perf_bench *bench, enum perf_side side)
 
     if (side == PERF_PEER)
         return perf_peer_num_rows(bench->peer) != bench->num_expected - count_padding(bench);
-    if (*view->num_rows != bench->num_expected || *view->required_rows != bench->num_expected)
+    if (*view->num_rows != bench->num_expected || *view->required_rows != bench->num_required)
         return bench->num_expected + 1;
     for (int64_t i = 0; i < bench->num_expected; i++) {
         const struct perf_expected_row *row = &bench->expected[i];
 
-        wrong += view->row_ranks[i] != row->source ||
+        wrong += view->row_ranks[i] != (row->source < 0 ? -1 : row->source) ||
                  view->row_tokens[i] != (row->source < 0 ? -1 : row->token);
     }
     for (int64_t i = 0; i < bench->load.pairs; i++)
@@ -57,7 +57,7 @@ static int weights_differ(const struct perf_bench *bench, int64_t i)
     const float *weights = bench->row_weights.image;
     int top_k = bench->load.top_k, differ = 0;
 
-    if (bench->options->layout == EPX_EXPERT_MAJOR)
+    if (bench->options->layout != EPX_RANK_MAJOR)
         return weights[i] != expected_weight(bench, row, row->choice);
     for (int k = 0; k < top_k; k++)
         differ |= weights[i * top_k + k] != expected_weight(bench, row, k);
@@ -75,7 +75,7 @@ int64_t perf_check_dispatch(const struct perf_bench *bench, enum perf_side side)
         const struct perf_expected_row *row = &bench->expected[i];
         const char *is = (const char *)bench->rows.image + i * load->row_bytes;
 
-        if (side == PERF_PEER && row->source < 0)
+        if (row->source == PERF_UNUSED || (side == PERF_PEER && row->source < 0))
             continue;
         if (side == PERF_PEER)
             is = perf_peer_row(bench->peer, pair++);
@@ -117,9 +117,11 @@ int64_t perf_check_combine_backward(const struct perf_bench *bench, enum perf_si
         const char *is = (const char *)bench->rows.image + i * load->row_bytes;
         double weight = 1, dot = 0;
 
+        if (row->source == PERF_UNUSED)
+            continue;
         memset(should, 0, (size_t)load->row_bytes);
         if (row->source >= 0) {
-            if (bench->options->layout == EPX_EXPERT_MAJOR)
+            if (bench->options->layout != EPX_RANK_MAJOR)
                 weight = (double)expected_weight(bench, row, row->choice);
             perf_fill_row(load, row->source, row->token, weight, should);
             dot = row_factor(bench, row) * perf_square_row(load, row->source, row->token);

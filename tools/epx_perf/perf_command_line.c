@@ -25,7 +25,8 @@ enum {
     OPTION_GRAPH,
     OPTION_CEILING,
     OPTION_MAX_SMS,
-    OPTION_EXPLAIN
+    OPTION_EXPLAIN,
+    OPTION_ROWS_PER_EXPERT
 };
 enum { GRAPH_BATCH = 10 };
 
@@ -41,7 +42,8 @@ static const char usage[] =
     "  -s, --skew S               uniform, zipf:EXPONENT, even or file:PATH (uniform)\n"
     "  -T, --datatype T           byte, float8_e4m3, float8_e5m2, float16, bfloat16, float32,\n"
     "                             float64 (float32)\n"
-    "  -l, --layout L             expert or rank (expert)\n"
+    "  -l, --layout L             expert, rank or slab (expert)\n"
+    "      --rows-per-expert N    rows of a slab (as many as the fullest expert gets)\n"
     "  -a, --alignment N          rows that slabs are aligned to (1)\n"
     "  -r, --receive-buffer B     alloc (EPX_Alloc_mem) or malloc (alloc)\n"
     "  -d, --memory M             host or cuda (host)\n"
@@ -73,6 +75,7 @@ static const struct option long_options[] = {
     {"skew", required_argument, NULL, 's'},
     {"datatype", required_argument, NULL, 'T'},
     {"layout", required_argument, NULL, 'l'},
+    {"rows-per-expert", required_argument, NULL, OPTION_ROWS_PER_EXPERT},
     {"alignment", required_argument, NULL, 'a'},
     {"receive-buffer", required_argument, NULL, 'r'},
     {"memory", required_argument, NULL, 'd'},
@@ -109,7 +112,7 @@ static const struct word datatype_words[] = {{"byte", EPX_BYTE},
                                              {"float64", EPX_FLOAT64},
                                              {NULL, 0}};
 static const struct word layout_words[] = {
-    {"expert", EPX_EXPERT_MAJOR}, {"rank", EPX_RANK_MAJOR}, {NULL, 0}};
+    {"expert", EPX_EXPERT_MAJOR}, {"rank", EPX_RANK_MAJOR}, {"slab", EPX_EXPERT_SLAB}, {NULL, 0}};
 static const struct word place_words[] = {
     {"alloc", PERF_PLACE_WINDOW}, {"malloc", PERF_PLACE_HEAP}, {NULL, 0}};
 
@@ -218,6 +221,7 @@ static int read_size_option(int option, const char *text, struct perf_options *o
     case 'i': return read_number(text, 1, 1 << 24, &options->iterations);
     case 'x': return read_number(text, 0, 1 << 24, &options->warmup);
     case OPTION_TESTS: return read_number(text, 0, 1 << 20, &options->tests);
+    case OPTION_ROWS_PER_EXPERT: return read_number(text, 1, INT32_MAX, &options->rows_per_expert);
     case OPTION_BATCH: return read_number(text, 1, 1000, &options->batch);
     case OPTION_MAX_SMS: return read_number(text, 1, 1024, &options->max_sms);
     default: return read_number(text, 0, INT32_MAX, &options->seed);
@@ -259,6 +263,17 @@ static int check_space(struct perf_options *options)
     return 0;
 }
 
+static int check_layout(const struct perf_options *options)
+{
+    if (options->alignment & (options->alignment - 1))
+        return complain("alignment %lld is not a power of two", (long long)options->alignment);
+    if (options->layout != EPX_EXPERT_MAJOR && options->alignment > 1)
+        return complain("the rank and the slab layout have alignment 1");
+    if (options->layout != EPX_EXPERT_SLAB && options->rows_per_expert)
+        return complain("--rows-per-expert is for the slab layout");
+    return 0;
+}
+
 /* Checks what depends on several options. */
 static int check_options(struct perf_options *options)
 {
@@ -270,10 +285,8 @@ static int check_options(struct perf_options *options)
     if (options->row_bytes.min % bytes)
         return complain("rows of %lld bytes are not whole elements of %d",
                         (long long)options->row_bytes.min, bytes);
-    if (options->alignment & (options->alignment - 1))
-        return complain("alignment %lld is not a power of two", (long long)options->alignment);
-    if (options->layout == EPX_RANK_MAJOR && options->alignment > 1)
-        return complain("the rank layout has alignment 1");
+    if (check_layout(options))
+        return -1;
     if (adds && options->datatype <= EPX_FLOAT8_E5M2)
         return complain("%s cannot be added: %s needs float16, bfloat16, float32 or float64",
                         options->datatype_name, options->verb->name);

@@ -23,6 +23,17 @@ static int64_t put(struct perf_expected_row *rows, int64_t at, int source, int64
     return at + 1;
 }
 
+/* Adds the rows behind those of an expert, which begin at `first`. */
+static int64_t put_padding(const struct perf_load *load, struct perf_expected_row *rows,
+                           int64_t first, int64_t num)
+{
+    while (load->rows_per_expert && num < first + load->rows_per_expert)
+        num = put(rows, num, PERF_UNUSED, 0, load->top_k);
+    while (!load->rows_per_expert && num % load->alignment)
+        num = put(rows, num, -1, 0, load->top_k);
+    return num;
+}
+
 /* Lists rows by (expert, source, token, choice), padded; returns their number. */
 static int64_t list_by_expert(const struct perf_bench *bench, int rank,
                               struct perf_expected_row *rows)
@@ -32,13 +43,31 @@ static int64_t list_by_expert(const struct perf_bench *bench, int rank,
     int64_t num = 0;
 
     for (int e = perf_first_expert(load, rank); e < last; e++) {
+        int64_t first = num;
+
         for (int64_t i = 0; i < load->pairs * load->size; i++)
             if (bench->all_ids[i] == e)
                 num = put(rows, num, (int)(i / load->pairs), i % load->pairs, load->top_k);
-        while (num % load->alignment)
-            num = put(rows, num, -1, 0, load->top_k);
+        num = put_padding(load, rows, first, num);
     }
     return num;
+}
+
+/* What required_rows must be: with slabs as many rows for each expert as the fullest gets. */
+static int64_t count_required(const struct perf_bench *bench)
+{
+    const struct perf_load *load = &bench->load;
+    int64_t rows = 0, most = 0, experts;
+
+    if (!load->rows_per_expert)
+        return bench->num_expected;
+    experts = bench->num_expected / load->rows_per_expert;
+    for (int64_t i = 0; i < bench->num_expected; i++) {
+        rows = i % load->rows_per_expert ? rows : 0;
+        rows += bench->expected[i].source >= 0;
+        most = rows > most ? rows : most;
+    }
+    return experts * most;
 }
 
 /* Lists rows by (source, token); the choice is the first one on the rank. */
@@ -105,6 +134,7 @@ void perf_expect_create(struct perf_bench *bench)
         bench->expected = rows;
         bench->num_expected = num;
     }
+    bench->num_required = count_required(bench);
 }
 
 void perf_expect_free(struct perf_bench *bench)

@@ -6,8 +6,10 @@
 #include "epx_perf/bench/perf_bench.h"
 
 struct perf_expected_row {
-    int32_t source, token, choice; /* source -1: padding */
+    int32_t source, token, choice; /* source -1: padding; PERF_UNUSED: left alone */
 };
+
+enum { PERF_UNUSED = -2 };
 
 /* Fills all_ids, expected and expected_slots of the bench. Collective. */
 void perf_expect_create(struct perf_bench *bench);

@@ -21,7 +21,10 @@ static const char *place_name(const struct perf_options *options)
 
 static const char *layout_name(EPX_Layout layout)
 {
-    return layout == EPX_RANK_MAJOR ? "rank" : "expert";
+    static const char *const names[] = {
+        [EPX_EXPERT_MAJOR] = "expert", [EPX_RANK_MAJOR] = "rank", [EPX_EXPERT_SLAB] = "slab"};
+
+    return names[layout];
 }
 
 static void print_units(const struct perf_options *options)
@@ -256,6 +259,7 @@ static void write_options(FILE *file, const struct perf_run *run)
     write_number(file, "top_k", options->top_k);
     write_number(file, "experts", options->experts);
     write_number(file, "alignment", options->alignment);
+    write_number(file, "rows_per_expert", options->rows_per_expert);
     write_number(file, "iterations", options->iterations);
     write_number(file, "warm_up", options->warmup);
     write_number(file, "tests", options->tests);

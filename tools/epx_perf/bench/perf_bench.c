@@ -51,7 +51,8 @@ static void create_route(struct perf_bench *bench)
     attr.top_k = bench->load.top_k;
     attr.max_tokens = bench->load.tokens;
     attr.alignment = bench->load.alignment;
-    attr.recv_capacity = bench->load.capacity;
+    attr.rows_per_expert = bench->load.rows_per_expert;
+    attr.recv_capacity = bench->load.rows_per_expert ? 0 : bench->load.capacity;
     attr.max_row_bytes = bench->load.row_bytes;
     attr.layout = bench->options->layout;
     bench->view = empty;
@@ -134,11 +135,11 @@ int perf_bench_create(const struct perf_options *options, int tokens, int64_t ro
     bench->comm = comm;
     bench->stream = options->space->stream ? options->space->stream() : EPX_STREAM_NULL;
     perf_load_create(options, tokens, row_bytes, MPI_COMM_WORLD, &bench->load);
-    if (perf_ids_make(options, &bench->load, bench->load.ids)) {
+    if (perf_ids_make(options, &bench->load, bench->load.ids) ||
+        perf_load_count(options, &bench->load)) {
         perf_load_free(&bench->load);
         return -1;
     }
-    perf_load_count(options, &bench->load);
     if (!options->verb->by_pairs)
         create_route(bench);
     create_choices(bench);

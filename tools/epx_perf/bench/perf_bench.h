@@ -32,7 +32,7 @@ struct perf_bench {
     int64_t *peer_displs;               /* where each rank's rows to me begin */
     int64_t *all_ids;                   /* with checks: [size][tokens][top_k] */
     struct perf_expected_row *expected; /* with checks: the rows of this rank */
-    int64_t num_expected;
+    int64_t num_expected, num_required;
     int32_t *expected_slots; /* with checks: [tokens][top_k] */
     struct perf_peer *peer;  /* NULL: none */
 };

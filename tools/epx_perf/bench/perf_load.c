@@ -5,6 +5,7 @@
  */
 #include "epx_perf/bench/perf_load.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,13 +86,40 @@ static void count(const struct perf_load *load, int64_t *expert_rows, int64_t *p
     }
 }
 
-static int64_t aligned_rows(const struct perf_load *load, const int64_t *expert_rows)
+/* Finds the rows of a slab, given those of all experts. */
+static int find_slab(const struct perf_options *options, struct perf_load *load,
+                     const int64_t *expert_rows)
+{
+    int fullest = 0;
+
+    if (options->layout != EPX_EXPERT_SLAB)
+        return 0;
+    for (int e = 1; e < load->experts; e++)
+        fullest = expert_rows[e] > expert_rows[fullest] ? e : fullest;
+    load->rows_per_expert = expert_rows[fullest] ? expert_rows[fullest] : 1;
+    if (options->rows_per_expert)
+        load->rows_per_expert = options->rows_per_expert;
+    if (load->rows_per_expert >= expert_rows[fullest])
+        return 0;
+    if (load->rank == 0)
+        fprintf(stderr, "epx_perf: expert %d gets %lld rows, more than --rows-per-expert\n",
+                fullest, (long long)expert_rows[fullest]);
+    return -1;
+}
+
+static int64_t slab_rows(const struct perf_load *load, int64_t rows)
+{
+    return load->rows_per_expert ? load->rows_per_expert
+                                 : (rows + load->alignment - 1) / load->alignment * load->alignment;
+}
+
+static int64_t rows_of_slabs(const struct perf_load *load, const int64_t *expert_rows)
 {
     int last = perf_first_expert(load, load->rank + 1);
     int64_t rows = 0;
 
     for (int e = perf_first_expert(load, load->rank); e < last; e++)
-        rows += (expert_rows[e] + load->alignment - 1) / load->alignment * load->alignment;
+        rows += slab_rows(load, expert_rows[e]);
     return rows;
 }
 
@@ -124,11 +152,11 @@ static void count_wire(struct perf_load *load, const int64_t *wire_to)
     free(wire_from);
 }
 
-static void count_rows(const struct perf_options *options, struct perf_load *load)
+static int count_rows(const struct perf_options *options, struct perf_load *load)
 {
     int64_t *expert_rows = perf_alloc(load->experts, sizeof(int64_t));
     int64_t *unique = perf_alloc(load->size, sizeof(int64_t));
-    int by_rank = options->layout == EPX_RANK_MAJOR && !options->verb->by_pairs;
+    int by_rank = options->layout == EPX_RANK_MAJOR && !options->verb->by_pairs, rc;
 
     count(load, expert_rows, load->rows_to, unique);
     count_wire(load, options->verb->by_pairs ? load->rows_to : unique);
@@ -136,13 +164,15 @@ static void count_rows(const struct perf_options *options, struct perf_load *loa
         memcpy(load->rows_to, unique, (size_t)load->size * sizeof(*unique));
     MPI_Alltoall(load->rows_to, 1, MPI_INT64_T, load->rows_from, 1, MPI_INT64_T, load->comm);
     MPI_Allreduce(MPI_IN_PLACE, expert_rows, load->experts, MPI_INT64_T, MPI_SUM, load->comm);
+    rc = find_slab(options, load, expert_rows);
     load->capacity = sum(load->rows_from, load->size, -1);
     load->logical_rows = most(load, load->capacity);
     if (!by_rank && !options->verb->by_pairs)
-        load->capacity = aligned_rows(load, expert_rows);
+        load->capacity = rows_of_slabs(load, expert_rows);
     load->capacity += load->capacity == 0;
     free(unique);
     free(expert_rows);
+    return rc;
 }
 
 void perf_load_create(const struct perf_options *options, int tokens, int64_t row_bytes,
@@ -167,11 +197,11 @@ void perf_load_create(const struct perf_options *options, int tokens, int64_t ro
     load->rows_from = perf_alloc(load->size, sizeof(*load->rows_from));
 }
 
-void perf_load_count(const struct perf_options *options, struct perf_load *load)
+int perf_load_count(const struct perf_options *options, struct perf_load *load)
 {
     for (int64_t i = 0; i < load->pairs; i++)
         load->weights[i] = perf_weight(load->rank, i);
-    count_rows(options, load);
+    return count_rows(options, load);
 }
 
 void perf_load_free(struct perf_load *load)

@@ -20,6 +20,7 @@ struct perf_load {
     int64_t *ids;                 /* [tokens][top_k] */
     float *weights;               /* [tokens][top_k] */
     int64_t *rows_to, *rows_from; /* [size] logical rows */
+    int64_t rows_per_expert;      /* in the slab layout; else 0 */
     int64_t capacity;             /* rows that this rank receives, padding included, 1 at least */
     int64_t logical_rows;         /* received by the rank that receives most */
     int64_t wire_rows;            /* to or from other ranks, for the rank that has most */
@@ -28,8 +29,9 @@ struct perf_load {
 /* Makes all but the ids and what follows from them. */
 void perf_load_create(const struct perf_options *options, int tokens, int64_t row_bytes,
                       MPI_Comm comm, struct perf_load *load);
-/* Works out weights, rows and capacity when the ids are there. Collective. */
-void perf_load_count(const struct perf_options *options, struct perf_load *load);
+/* Works out weights, rows and capacity when the ids are there. Collective: 0, or -1 on all ranks,
+ * rank 0 having said why. */
+int perf_load_count(const struct perf_options *options, struct perf_load *load);
 void perf_load_free(struct perf_load *load);
 
 /* The rank of an expert. */

@@ -22,8 +22,9 @@ struct perf_options {
     struct perf_span row_bytes; /* min 0: `hidden` elements */
     int64_t hidden;
     int64_t top_k, experts, alignment, iterations, warmup, seed, tests;
-    int64_t batch;   /* operations one after the other in a timing */
-    int64_t max_sms; /* 0: the library's default */
+    int64_t rows_per_expert; /* of a slab; 0: as many as the fullest expert gets */
+    int64_t batch;           /* operations one after the other in a timing */
+    int64_t max_sms;         /* 0: the library's default */
     const char *datatype_name;
     EPX_Datatype datatype;
     EPX_Layout layout;

@@ -68,7 +68,7 @@ const char *perf_peer_refuses(const struct perf_options *options)
     if (strcmp(kind->memory, options->space->name) != 0)
         return strcmp(kind->memory, "host") == 0 ? "it works on host memory" : "it needs -d cuda";
     if (options->layout == EPX_RANK_MAJOR)
-        return "it works by experts: it needs -l expert";
+        return "it works by experts: it needs -l expert or slab";
     if (verb->sums && options->datatype == EPX_FLOAT16)
         return "it adds bfloat16, float32 and float64 alone";
     if (kind->even && !verb->by_pairs)
