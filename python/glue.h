@@ -117,6 +117,7 @@ struct epx_python_route_attr {
     int64_t layout;
     int64_t overflow;
     int64_t zero_unused;
+    int64_t rows_per_expert;
 };
 
 /* glue.c: errors and MPI */

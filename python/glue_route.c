@@ -42,6 +42,7 @@ static EPX_Route_attr attr_of(const struct epx_python_route_attr *from)
     attr.layout = (EPX_Layout)from->layout;
     attr.overflow = (EPX_Overflow)from->overflow;
     attr.zero_unused = (int)from->zero_unused;
+    attr.rows_per_expert = from->rows_per_expert;
     return attr;
 }
 

@@ -13,7 +13,7 @@ _route_create = _declare("route_create", ctypes.c_char_p, _int_p)
 _route_free = _declare("route_free", ctypes.c_int)
 _route_shape = _declare("route_shape", ctypes.c_int, ctypes.POINTER(ctypes.c_int64))
 
-_LAYOUTS = {"expert": 1, "rank": 2}
+_LAYOUTS = {"expert": 1, "rank": 2, "slab": 3}
 _OVERFLOWS = {"error": 1, "drop": 2}
 
 
@@ -28,9 +28,11 @@ class Route:
 
     ``experts`` of all ranks; ``top_k`` ids a token; ``max_tokens`` of any rank in one dispatch;
     ``alignment`` of the rows of an expert; ``capacity``, rows that this rank receives at most, None
-    for the worst case; ``layout`` "expert" (a row for each token and choice, by expert) or "rank"
-    (a row for each token and rank, by rank); ``overflow`` "error" or "drop"; ``zero_unused``
-    zeroes the rows that nothing arrives in.
+    for the worst case; ``layout`` "expert" (a row for each token and choice, by expert), "rank"
+    (a row for each token and rank, by rank) or "slab" (as "expert", the rows of each expert in
+    ``rows_per_expert`` rows of its own: rows are [local_experts * rows_per_expert, ...], and
+    capacity is None); ``overflow`` "error" or "drop"; ``zero_unused`` zeroes the rows that nothing
+    arrives in.
     """
 
     def __init__(
@@ -44,12 +46,15 @@ class Route:
         layout: str = "expert",
         overflow: str = "error",
         zero_unused: bool = False,
+        rows_per_expert: int = 0,
     ) -> None:
+        if layout == "slab" and capacity is not None:
+            raise EPXError(Code.ARG, f"capacity is {capacity}, want None with slabs")
         self.comm, self.experts, self.top_k, self.max_tokens = comm, experts, top_k, max_tokens
         self.alignment, self.layout, self.overflow = alignment, layout, overflow
-        self.zero_unused = bool(zero_unused)
+        self.zero_unused, self.rows_per_expert = bool(zero_unused), rows_per_expert
         attr = struct.pack(
-            "=9q",
+            "=10q",
             comm._index,
             experts,
             top_k,
@@ -59,6 +64,7 @@ class Route:
             _choice("layout", layout, _LAYOUTS),
             _choice("overflow", overflow, _OVERFLOWS),
             self.zero_unused,
+            rows_per_expert,
         )
         index = ctypes.c_int(-1)
         _try(_route_create(attr, index))
@@ -74,8 +80,10 @@ class Route:
     def set_capacity(self, capacity: int) -> None:
         """From the next dispatch on this rank receives at most so many rows. Local.
 
-        Rows are [capacity, ...] then. An earlier routing keeps what it had.
+        Rows are [capacity, ...] then. An earlier routing keeps what it had. Slabs stay as they are.
         """
+        if self.layout == "slab" and capacity != self.max_capacity:
+            raise EPXError(Code.ARG, f"capacity is {capacity}, want {self.max_capacity} with slabs")
         if not 0 <= capacity <= self.max_capacity:
             raise EPXError(
                 Code.ARG, f"capacity is {capacity}, want 0 to {self.max_capacity}, the route's own"

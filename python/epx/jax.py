@@ -175,8 +175,8 @@ def dispatch(
 
     Returns rows [capacity, H] of the dtype of ``x``, where capacity is that of the route when the
     program is traced; their weights, float32 [capacity], in rank-major [capacity, K], or None; and
-    the Routing. Rows from ``routing.offsets[-1]`` on are not written, and may be NaN, unless the
-    route has ``zero_unused``.
+    the Routing. Rows from ``routing.offsets[-1]`` on are not written, and may be NaN, and so are in
+    slabs those behind ``routing.counts`` of each expert, unless the route has ``zero_unused``.
 
     Raises EPXError when traced: Code.COUNT for a wrong shape, TYPE for a wrong dtype, ROUTE for a
     freed route, UNSUPPORTED under vmap, or outside of shard_map where JAX has several processes.
@@ -233,12 +233,13 @@ def combine(y: Array, routing: Routing, row_weights: Array | None = None) -> Arr
 def group_sizes(routing: Routing) -> Array:
     """Rows of each local expert, padding included: int32 [L], the sizes of jax.lax.ragged_dot.
 
-    Routings in expert-major have them. ragged_dot gives zeros for rows past their sum. Others
-    must not let those reach the loss: they may be NaN, and then so is their product
-    with a zero, in gradients too. ``zero_unused`` of the route zeroes them.
+    Routings in expert-major have them, and in slabs, where all are rows_per_expert. ragged_dot
+    gives zeros for rows past their sum. Others must not let those reach the loss, nor the unused
+    rows of slabs: they may be NaN, and then so is their product with a zero, in gradients too.
+    ``zero_unused`` of the route zeroes them.
     """
-    if routing.route.layout != "expert":
-        raise EPXError(Code.ARG, "group_sizes wants a routing in expert-major")
+    if routing.route.layout == "rank":
+        raise EPXError(Code.ARG, "group_sizes wants a routing in expert-major or in slabs")
     return jnp.diff(routing.offsets)
 
 

@@ -207,7 +207,8 @@ def dispatch(x: Tensor, ids: Tensor, weights: Tensor | None, route: Route) -> Di
 
     Returns rows [capacity, H] of the dtype of ``x``; their weights, float32 [capacity], in
     rank-major [capacity, K], or None; and the Routing. Rows from ``routing.offsets[-1]`` on are not
-    written, unless the route has ``zero_unused``.
+    written, and in slabs those behind ``routing.counts`` of each expert, unless the route has
+    ``zero_unused``.
 
     Raises EPXError: Code.COUNT for a wrong shape, TYPE for a wrong dtype, BUFFER for a wrong
     device, TRUNCATE on all ranks where a rank lacks room, ARG on the rank that has a bad id, ROUTE

@@ -4,10 +4,19 @@
 from typing import NamedTuple
 
 import torch
-from slots import expert_rows, first_expert, num_tokens, rank_rows
+from slots import expert_rows, first_expert, num_tokens, rank_rows, slab_rows
 from torch import Tensor
 
-__all__ = ["Tokens", "expert_rows", "first_expert", "layer", "num_tokens", "rank_rows", "tokens_of"]
+__all__ = [
+    "Tokens",
+    "expert_rows",
+    "first_expert",
+    "layer",
+    "num_tokens",
+    "rank_rows",
+    "slab_rows",
+    "tokens_of",
+]
 
 
 class Tokens(NamedTuple):

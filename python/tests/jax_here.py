@@ -93,11 +93,15 @@ def dense_layer(tokens, matrices):
 def apply_experts(rows, row_weights, routing, matrices):
     """The local experts by the Routing alone; in rank-major they also weight the rows."""
     slot = jnp.arange(len(rows))[:, None]
-    clean = jnp.where(slot < routing.offsets[-1], rows, 0)
+    used = slot < routing.offsets[-1]
+    if routing.route.layout == "slab":
+        room = routing.route.rows_per_expert
+        used = slot % room < jnp.repeat(routing.counts, room)[:, None]
+    clean = jnp.where(used, rows, 0)
     y = jnp.zeros_like(rows)
     for expert in range(len(matrices)):
         made = jnp.tanh(clean @ matrices[expert])
-        if routing.route.layout == "expert":
+        if routing.route.layout != "rank":
             here = (routing.offsets[expert] <= slot) & (slot < routing.offsets[expert + 1])
             y = y + jnp.where(here, made, 0)
             continue
@@ -105,13 +109,13 @@ def apply_experts(rows, row_weights, routing, matrices):
             here = routing.row_experts[:, choice, None] == expert
             weight = jnp.where(here, row_weights[:, choice, None], 0).astype(rows.dtype)
             y = y + weight * made
-    return jnp.where(slot < routing.offsets[-1], y, 0)
+    return jnp.where(used, y, 0)
 
 
 def sparse_layer(x, ids, weights, route, matrices):
     rows, row_weights, routing = ep.dispatch(x, ids, weights, route)
     y = apply_experts(rows, row_weights, routing, matrices)
-    return ep.combine(y, routing, row_weights if route.layout == "expert" else None)
+    return ep.combine(y, routing, None if route.layout == "rank" else row_weights)
 
 
 def arrays(tokens, dtype=jnp.float32):

@@ -31,6 +31,14 @@ def expert_rows(every: list[Any], local: range, alignment: int) -> tuple[list, l
     return rows, counts, [*offsets, len(rows)]
 
 
+def slab_rows(every: list[Any], local: range, room: int) -> tuple[list, list]:
+    """What a rank receives in slabs: for each expert a list of as many (rank, token, choice) as
+    there is room for; how many each expert would need."""
+    rows, counts, offsets = expert_rows(every, local, 1)
+    slabs = [rows[first:end][:room] for first, end in zip(offsets, offsets[1:])]
+    return slabs, counts
+
+
 def rank_rows(every: list[Any], local: range) -> tuple[list, list, list]:
     """The same in rank-major: a list of (rank, token, local experts); counts; offsets by rank."""
     rows, offsets = [], [0]

@@ -163,6 +163,15 @@ def test_a_route_tells_its_shape(comm, make_route):
         assert caught.value.code == Code.ARG
 
 
+def test_slabs_stay_as_they_are(comm, make_route):
+    route = make_route(experts=5, top_k=2, max_tokens=8, layout="slab", rows_per_expert=3)
+    assert route.rows_per_expert == 3 and route.capacity == 3 * route.local_experts
+    route.set_capacity(route.capacity)
+    with pytest.raises(EPXError) as caught:
+        route.set_capacity(route.capacity - 1)
+    assert caught.value.code == Code.ARG
+
+
 @pytest.mark.parametrize(
     "attributes, code",
     [
@@ -175,6 +184,10 @@ def test_a_route_tells_its_shape(comm, make_route):
         ({"layout": "token"}, Code.ARG),
         ({"overflow": "wait"}, Code.ARG),
         ({"layout": "rank", "alignment": 2}, Code.ARG),
+        ({"layout": "slab"}, Code.ARG),
+        ({"layout": "slab", "rows_per_expert": 4, "capacity": 4}, Code.ARG),
+        ({"layout": "slab", "rows_per_expert": 2**40}, Code.COUNT),
+        ({"rows_per_expert": 4}, Code.ARG),
     ],
 )
 def test_wrong_attributes_are_errors(comm, attributes, code):

@@ -192,3 +192,11 @@ def test_a_rank_that_does_not_come_is_told(comm, given, told):
     with contextlib.suppress(EPXError):  # it is closed all the same
         short.close()
     expect(Code.COMM, "closed", short.check)
+
+
+def test_a_full_slab_is_told_by_its_expert(comm, make_route, given, told):
+    attributes = dict(experts=E, top_k=K, max_tokens=8, layout="slab")
+    route = make_route(rows_per_expert=1, **attributes)
+    ids = torch.full_like(given.ids, E - 1)
+    said = f"expert {E - 1} needs room for {comm.size * ids.numel()} rows, rows_per_expert is 1"
+    told(Code.TRUNCATE, said, ep.dispatch, given.x, ids, given.weights, route)

@@ -58,6 +58,29 @@ def test_every_row_arrives_in_its_slot(comm, make_route, experts, alignment, dty
         assert row_weights[slot] == weight
 
 
+@pytest.mark.parametrize("zero_unused", [False, True])
+@pytest.mark.parametrize("experts", [2, 7])
+def test_every_row_arrives_in_its_slab(comm, make_route, experts, zero_unused):
+    room = 3
+    attributes = dict(experts=experts, top_k=K, max_tokens=MAX_TOKENS, overflow="drop")
+    route = make_route(layout="slab", rows_per_expert=room, zero_unused=zero_unused, **attributes)
+    every = every_rank(comm, experts)
+    x, ids, weights, _ = arrays(every[comm.rank])
+    rows, row_weights, routing = jax.jit(lambda *a: ep.dispatch(*a, route))(x, ids, weights)
+    slabs, counts = slots.slab_rows(every, local_of(route), room)
+    assert rows.shape == (route.local_experts * room, H)
+    assert routing.counts.tolist() == [min(count, room) for count in counts]
+    assert routing.offsets.tolist() == [room * e for e in range(route.local_experts + 1)]
+    assert ep.group_sizes(routing).tolist() == [room] * route.local_experts
+    rows = np.asarray(rows)
+    for e, slab in enumerate(slabs):
+        for slot, (rank, token, choice) in enumerate(slab, e * room):
+            same(rows[slot], every[rank].x[token])
+            assert row_weights[slot] == every[rank].weights[token, choice]
+        if zero_unused:
+            assert not rows[e * room + len(slab) : (e + 1) * room].any()
+
+
 @pytest.mark.parametrize("experts", [1, 2, 7])
 def test_every_row_arrives_in_rank_major(comm, make_route, experts):
     route = make_route(experts=experts, top_k=K, max_tokens=MAX_TOKENS, layout="rank")
@@ -94,16 +117,16 @@ def test_rows_that_do_not_fit_are_in_no_range(comm, make_route):
 
 @pytest.mark.parametrize(
     "experts, layout, dtype",
-    [(7, layout, kind) for layout in ("expert", "rank") for kind in SUMMED]
+    [(7, layout, kind) for layout in ("expert", "rank", "slab") for kind in SUMMED]
     + [(1, "expert", jnp.float32), (1, "rank", jnp.float32)],
     ids=name_of,
 )
 def test_a_layer_and_its_gradients_are_those_of_the_dense_one(
     comm, make_route, experts, layout, dtype
 ):
-    alignment = 4 if layout == "expert" else 1
-    attributes = dict(experts=experts, top_k=K, max_tokens=MAX_TOKENS, alignment=alignment)
-    route = make_route(layout=layout, **attributes)
+    attributes = dict(experts=experts, top_k=K, max_tokens=MAX_TOKENS, layout=layout)
+    room = comm.size * MAX_TOKENS * K if layout == "slab" else 0
+    route = make_route(alignment=4 if layout == "expert" else 1, rows_per_expert=room, **attributes)
     every = every_rank(comm, experts)
     local = local_of(route)
 

@@ -38,6 +38,13 @@ def matrices_of(experts):
 
 def apply_experts(rows, row_weights, routing, matrices):
     """The local experts by the Routing alone; in rank-major they also weight the rows."""
+    if routing.route.layout == "slab":
+        room = routing.route.rows_per_expert
+        y = torch.zeros_like(rows)
+        for expert, (matrix, count) in enumerate(zip(matrices, routing.counts.tolist())):
+            used = torch.tanh(rows[expert * room : expert * room + count] @ matrix)
+            y = torch.cat([y[: expert * room], used, y[expert * room + count :]])
+        return y
     if routing.route.layout == "expert":
         y = torch.zeros_like(rows)
         if not len(matrices):
@@ -61,7 +68,7 @@ def apply_experts(rows, row_weights, routing, matrices):
 def sparse_layer(x, ids, weights, route, matrices):
     rows, row_weights, routing = ep.dispatch(x, ids, weights, route)
     y = apply_experts(rows, row_weights, routing, matrices)
-    return ep.combine(y, routing, row_weights if route.layout == "expert" else None)
+    return ep.combine(y, routing, None if route.layout == "rank" else row_weights)
 
 
 @pytest.mark.parametrize("dtype", SENT, ids=str)
@@ -86,6 +93,28 @@ def test_every_row_arrives_in_its_slot(comm, make_route, experts, alignment, dty
         assert row_weights[slot] == weight
 
 
+@pytest.mark.parametrize("zero_unused", [False, True])
+@pytest.mark.parametrize("overflow", ["error", "drop"])
+@pytest.mark.parametrize("experts", [1, 2, 7])
+def test_every_row_arrives_in_its_slab(comm, make_route, experts, overflow, zero_unused):
+    room = comm.size * MAX_TOKENS * K if overflow == "error" else 3
+    attributes = dict(experts=experts, top_k=K, max_tokens=MAX_TOKENS, overflow=overflow)
+    route = make_route(layout="slab", rows_per_expert=room, zero_unused=zero_unused, **attributes)
+    every = every_rank(comm, experts)
+    mine = every[comm.rank]
+    rows, row_weights, routing = ep.dispatch(mine.x, mine.ids, mine.weights, route)
+    slabs, counts = dense.slab_rows(every, local_of(route), room)
+    assert rows.shape == (route.local_experts * room, H)
+    assert routing.counts.tolist() == [min(count, room) for count in counts]
+    assert routing.offsets.tolist() == [room * e for e in range(route.local_experts + 1)]
+    for e, slab in enumerate(slabs):
+        for slot, (rank, token, choice) in enumerate(slab, e * room):
+            assert torch.equal(rows[slot], every[rank].x[token])
+            assert row_weights[slot] == every[rank].weights[token, choice]
+        if zero_unused:
+            assert not rows[e * room + len(slab) : (e + 1) * room].any()
+
+
 @pytest.mark.parametrize("experts", [1, 2, 7])
 def test_every_row_arrives_in_rank_major(comm, make_route, experts):
     route = make_route(experts=experts, top_k=K, max_tokens=MAX_TOKENS, layout="rank")
@@ -105,14 +134,14 @@ def test_every_row_arrives_in_rank_major(comm, make_route, experts):
 
 
 @pytest.mark.parametrize("dtype", SUMMED, ids=str)
-@pytest.mark.parametrize("layout", ["expert", "rank"])
+@pytest.mark.parametrize("layout", ["expert", "rank", "slab"])
 @pytest.mark.parametrize("experts", [1, 7])
 def test_a_layer_and_its_gradients_are_those_of_the_dense_one(
     comm, make_route, experts, layout, dtype
 ):
-    alignment = 4 if layout == "expert" else 1
-    attributes = dict(experts=experts, top_k=K, max_tokens=MAX_TOKENS, alignment=alignment)
-    route = make_route(layout=layout, **attributes)
+    attributes = dict(experts=experts, top_k=K, max_tokens=MAX_TOKENS, layout=layout)
+    room = comm.size * MAX_TOKENS * K if layout == "slab" else 0
+    route = make_route(alignment=4 if layout == "expert" else 1, rows_per_expert=room, **attributes)
     every = every_rank(comm, experts)
     mine = every[comm.rank]
     local = local_of(route)
