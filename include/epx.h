@@ -73,7 +73,7 @@ typedef int EPX_Layout;
 #define EPX_RANK_MAJOR 2   /* one row a (token, rank), by (source rank, token) */
 #define EPX_EXPERT_SLAB 3  /* as EPX_EXPERT_MAJOR, each expert in rows_per_expert rows of its own */
 
-/* What happens to rows past the receive capacity */
+/* What happens to rows past the receive capacity, or past the slab of their expert */
 typedef int EPX_Overflow;
 #define EPX_OVERFLOW_ERROR 1 /* the routing fails on every rank */
 #define EPX_OVERFLOW_DROP 2  /* the rows are dropped */

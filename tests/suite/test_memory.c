@@ -131,7 +131,7 @@ static void close_comm(void)
 
 struct shape {
     int experts, top_k, max_tokens, alignment;
-    int64_t capacity;
+    int64_t capacity; /* of the rank; of each expert in the slab layout */
     EPX_Layout layout;
 };
 
@@ -140,7 +140,7 @@ static const struct shape shapes[] = {
     {64, 8, 512, 1, 0, EPX_RANK_MAJOR},      {7, 3, 1000, 16, 5000, EPX_EXPERT_MAJOR},
     {7, 3, 1000, 1, 5000, EPX_RANK_MAJOR},   {3000, 2, 10, 1, 0, EPX_EXPERT_MAJOR},
     {16, 64, 300, 128, 0, EPX_EXPERT_MAJOR}, {16, 64, 300, 1, 77, EPX_RANK_MAJOR},
-    {5, 2, 1, 1, 0, EPX_EXPERT_MAJOR},
+    {5, 2, 1, 1, 0, EPX_EXPERT_MAJOR},       {16, 4, 300, 1, 120, EPX_EXPERT_SLAB},
 };
 enum { SHAPES = sizeof(shapes) / sizeof(shapes[0]) };
 
@@ -153,8 +153,11 @@ static EPX_Route create_route(const struct shape *shape)
     attr.top_k = shape->top_k;
     attr.max_tokens = shape->max_tokens;
     attr.alignment = shape->alignment;
-    attr.recv_capacity = shape->capacity;
     attr.layout = shape->layout;
+    if (shape->layout == EPX_EXPERT_SLAB)
+        attr.rows_per_expert = shape->capacity;
+    else
+        attr.recv_capacity = shape->capacity;
     EXPECT_CODE(EPX_Route_create(&attr, comm, &route), EPX_SUCCESS);
     SETTLE();
     return route;
