@@ -55,6 +55,7 @@ typedef struct CUstream_st *EPX_Stream;
 
 #define EPX_MAX_LIBRARY_VERSION_STRING 256
 #define EPX_MAX_ERROR_STRING 512
+#define EPX_MAX_FIELDS 4 /* arrays of rows in one EPX_Dispatch_fields */
 
 /* Element types */
 typedef int EPX_Datatype;
@@ -178,6 +179,15 @@ int EPX_Route_dispatch(const void *expert_ids, int num_tokens, const void *sendb
                        const float *weights, void *recvbuf, float *recv_weights, int count,
                        EPX_Datatype datatype, EPX_Route route, EPX_Stream stream,
                        EPX_Request *request);
+int EPX_Dispatch_fields(int nfields, const void *const sendbufs[], void *const recvbufs[],
+                        const int counts[], const EPX_Datatype datatypes[], const float *weights,
+                        float *recv_weights, EPX_Route route, EPX_Stream stream,
+                        EPX_Request *request);
+int EPX_Route_dispatch_fields(const void *expert_ids, int num_tokens, int nfields,
+                              const void *const sendbufs[], void *const recvbufs[],
+                              const int counts[], const EPX_Datatype datatypes[],
+                              const float *weights, float *recv_weights, EPX_Route route,
+                              EPX_Stream stream, EPX_Request *request);
 int EPX_Combine(const void *sendbuf, const float *weights, void *recvbuf, int count,
                 EPX_Datatype datatype, EPX_Route route, EPX_Stream stream, EPX_Request *request);
 int EPX_Dispatch_backward(const void *grad_recv, const float *grad_recv_weights, void *grad_send,
@@ -229,6 +239,15 @@ int PEPX_Route_dispatch(const void *expert_ids, int num_tokens, const void *send
                         const float *weights, void *recvbuf, float *recv_weights, int count,
                         EPX_Datatype datatype, EPX_Route route, EPX_Stream stream,
                         EPX_Request *request);
+int PEPX_Dispatch_fields(int nfields, const void *const sendbufs[], void *const recvbufs[],
+                         const int counts[], const EPX_Datatype datatypes[], const float *weights,
+                         float *recv_weights, EPX_Route route, EPX_Stream stream,
+                         EPX_Request *request);
+int PEPX_Route_dispatch_fields(const void *expert_ids, int num_tokens, int nfields,
+                               const void *const sendbufs[], void *const recvbufs[],
+                               const int counts[], const EPX_Datatype datatypes[],
+                               const float *weights, float *recv_weights, EPX_Route route,
+                               EPX_Stream stream, EPX_Request *request);
 int PEPX_Combine(const void *sendbuf, const float *weights, void *recvbuf, int count,
                  EPX_Datatype datatype, EPX_Route route, EPX_Stream stream, EPX_Request *request);
 int PEPX_Dispatch_backward(const void *grad_recv, const float *grad_recv_weights, void *grad_send,

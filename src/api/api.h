@@ -52,6 +52,32 @@ struct epx_buffer {
  * is known, and where a written buffer shares a byte. */
 int epx_check_buffers(const struct epx_comm *comm, const struct epx_buffer *buffers, int num);
 
+/* What is told of a row, and the names of these arguments in messages. */
+struct epx_row_type {
+    const char *count_name, *datatype_name;
+    int count;
+    EPX_Datatype datatype;
+};
+
+/* Checks datatype and count for the verb; *bytes is the length of such a row. */
+int epx_check_row_type(enum epx_verb verb, const struct epx_row_type *type, int64_t *bytes);
+/* Sums the lengths of the fields of a call; EPX_ERR_COUNT if that is more than max_row_bytes, 0 = any
+ * length. */
+int epx_check_row_bytes(int64_t max_row_bytes, struct epx_call *call);
+/* Both, for a call of one field, whose addresses are set. */
+int epx_check_rows(int count, EPX_Datatype datatype, int64_t max_row_bytes, struct epx_call *call);
+/* What every operation on a routing checks, and takes from the routing. */
+int epx_check_routed(const struct epx_route *route, const EPX_Request *request,
+                     struct epx_call *call);
+/* The rows of a call of one field, and weights, as buffers to check. */
+struct epx_buffer epx_rows_buffer(const char *name, const void *address, int64_t rows,
+                                  const struct epx_call *call, int written);
+struct epx_buffer epx_weights_buffer(const char *name, const float *address, int64_t rows,
+                                     int64_t per_row, int written);
+/* Queues a call that was checked. */
+int epx_submit(struct epx_comm *comm, struct epx_route *route, const struct epx_call *call,
+               EPX_Request *request);
+
 /* What every routing checks and keeps: its tokens and request, its ids as a buffer to check, and
  * once it is queued, what operations on the route refer to. */
 int epx_check_tokens(const struct epx_route *route, int num_tokens, const EPX_Request *request);

@@ -4,9 +4,11 @@ libepx_core_la_SOURCES += \
   src/api/api.h \
   src/api/api_coll.c \
   src/api/api_comm.c \
+  src/api/api_dispatch.c \
   src/api/api_init.c \
   src/api/api_request.c \
   src/api/api_route.c \
+  src/api/calls.c \
   src/api/f08.c \
   src/api/f08.h \
   src/api/profile.h

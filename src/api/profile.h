@@ -39,7 +39,9 @@
 #define EPX_Route_tokens PEPX_Route_tokens
 #define EPX_Route_get_view PEPX_Route_get_view
 #define EPX_Route_dispatch PEPX_Route_dispatch
+#define EPX_Route_dispatch_fields PEPX_Route_dispatch_fields
 #define EPX_Dispatch PEPX_Dispatch
+#define EPX_Dispatch_fields PEPX_Dispatch_fields
 #define EPX_Combine PEPX_Combine
 #define EPX_Dispatch_backward PEPX_Dispatch_backward
 #define EPX_Combine_backward PEPX_Combine_backward

@@ -23,17 +23,27 @@ static void count_rows(struct epx_request *request)
                                  row_bytes);
 }
 
+/* Zeroes what no row arrives in; the weights are zeroed once. */
+static void zero_rest(const struct epx_request *request, const struct epx_field *field,
+                      float *weights)
+{
+    const struct epx_plan *plan = request->route->plan;
+    int is_dispatch = epx_verb_dispatches(request->call.verb);
+
+    epx_zero_padding_host(plan, field->out, field->bytes, weights);
+    if (request->route->attr.zero_unused)
+        epx_zero_unused_host(plan, field->out, field->bytes, weights,
+                             is_dispatch ? epx_route_weights_per_row(request->route) : 1);
+}
+
 void epx_dispatch_begin(struct epx_request *request, int weighted)
 {
     const struct epx_call *call = &request->call;
-    const struct epx_plan *plan = request->route->plan;
-    int is_dispatch = epx_verb_dispatches(call->verb);
-    float *weights = weighted || !is_dispatch ? call->weights_out : NULL;
+    const struct epx_fields *fields = &call->fields;
+    float *weights = weighted || !epx_verb_dispatches(call->verb) ? call->weights_out : NULL;
 
     count_rows(request);
-    request->received_rows = *plan->view.arrived_rows;
-    epx_zero_padding_host(plan, call->rows_out, call->row_bytes, weights);
-    if (request->route->attr.zero_unused)
-        epx_zero_unused_host(plan, call->rows_out, call->row_bytes, weights,
-                             is_dispatch ? epx_route_weights_per_row(request->route) : 1);
+    request->received_rows = *request->route->plan->view.arrived_rows;
+    for (int f = 0; f < fields->num; f++)
+        zero_rest(request, &fields->at[f], f ? NULL : weights);
 }

@@ -21,7 +21,8 @@ int64_t epx_wire_row_bytes(const struct epx_request *request)
 {
     if (!epx_gathers(request->call.verb))
         return request->call.row_bytes;
-    return request->call.count * epx_datatype_bytes(epx_partial_type(request));
+    return request->call.row_bytes / epx_datatype_bytes(request->call.datatype) *
+           epx_datatype_bytes(epx_partial_type(request));
 }
 
 struct epx_home_rows epx_home_rows_of(const struct epx_request *request, struct epx_segments cut,
@@ -36,10 +37,10 @@ struct epx_home_rows epx_home_rows_of(const struct epx_request *request, struct 
     home.weighted = weighted;
     home.node = request->comm->node;
     if (epx_gathers(call->verb)) {
-        home.rows = call->rows_out;
+        home.rows = call->fields.at[0].out;
         home.weights = call->weights_out;
     } else {
-        home.rows_in = call->rows_in;
+        home.fields = &call->fields;
         home.weights_in = weighted ? call->weights_in : NULL;
     }
     return home;
@@ -57,10 +58,10 @@ struct epx_expert_rows epx_expert_rows_of(const struct epx_request *request,
     expert.weighted = weighted;
     expert.sums = sums;
     expert.scales = call->verb == EPX_VERB_COMBINE_BACKWARD;
-    expert.rows_in = epx_gathers(call->verb) ? call->rows_in : call->forward_in;
+    expert.rows_in = epx_gathers(call->verb) ? call->fields.at[0].in : call->forward_in;
     expert.weights_in = epx_verb_dispatches(call->verb) ? NULL : call->weights_in;
     if (!epx_gathers(call->verb)) {
-        expert.rows = call->rows_out;
+        expert.fields = &call->fields;
         expert.row_weights = call->weights_out;
         expert.bypasses = epx_rows_bypass(*request->route->plan->view.arrived_rows * cut.row_bytes);
     }

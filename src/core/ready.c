@@ -13,7 +13,9 @@ static int64_t weights_told(const struct epx_request *request)
 
     switch (call->verb) {
     case EPX_VERB_ROUTE_DISPATCH:
-    case EPX_VERB_DISPATCH: rows = call->num_tokens > 0; break;
+    case EPX_VERB_ROUTE_DISPATCH_FIELDS:
+    case EPX_VERB_DISPATCH:
+    case EPX_VERB_DISPATCH_FIELDS: rows = call->num_tokens > 0; break;
     case EPX_VERB_DISPATCH_BACKWARD: rows = call->recv_capacity > 0; break;
     default: return EPX_WEIGHTS_NONE;
     }
@@ -37,32 +39,36 @@ static int routing_error(const struct epx_request *request)
     return request->route->error;
 }
 
-static const struct epx_segment *receive_segment(const struct epx_request *request, int64_t *offset)
+static struct epx_ready_field ready_field(const struct epx_request *request, int f)
 {
     const struct epx_call *call = &request->call;
+    const struct epx_field *field = &call->fields.at[f];
+    struct epx_ready_field told = {field->bytes, -1, 0};
     const struct epx_segment *segment;
 
     if (!epx_verb_dispatches(call->verb) && call->verb != EPX_VERB_ALLTOALLV)
-        return NULL;
-    segment = epx_segment_find(request->comm->segments, call->rows_out,
-                               (size_t)(call->recv_capacity * call->row_bytes), offset);
-    return segment && segment->reachable ? segment : NULL;
+        return told;
+    segment = epx_segment_find(request->comm->segments, field->out,
+                               (size_t)(call->recv_capacity * field->bytes), &told.offset);
+    if (segment && segment->reachable)
+        told.segment = segment->id;
+    return told;
 }
 
 struct epx_ready epx_ready_of(const struct epx_request *request)
 {
     const struct epx_call *call = &request->call;
     struct epx_ready ready = {0};
-    const struct epx_segment *segment = receive_segment(request, &ready.offset);
 
     ready.epoch = (int64_t)request->epoch;
     ready.verb = call->verb;
     ready.route = request->route ? request->route->id : -1;
     ready.error = routing_error(request);
-    ready.row_bytes = call->row_bytes;
     ready.datatype = adds(call->verb) ? call->datatype : EPX_DATATYPE_NULL;
     ready.weights = weights_told(request);
-    ready.segment = segment ? segment->id : -1;
+    ready.num_fields = call->fields.num;
+    for (int f = 0; f < call->fields.num; f++)
+        ready.fields[f] = ready_field(request, f);
     /* An operation with kernels has its counts in device memory: the kernel reads them. */
     for (int r = 0; call->sendcounts && !request->launch && r < request->comm->size; r++)
         if (call->sendcounts[r] > ready.most_rows)
@@ -70,9 +76,43 @@ struct epx_ready epx_ready_of(const struct epx_request *request)
     return ready;
 }
 
+size_t epx_ready_bytes(int64_t num_fields)
+{
+    return offsetof(struct epx_ready, fields) +
+           (size_t)num_fields * sizeof(((struct epx_ready *)0)->fields[0]);
+}
+
+int epx_ready_takes_stores(const struct epx_ready *ready)
+{
+    for (int64_t f = 0; f < ready->num_fields; f++)
+        if (ready->fields[f].segment < 0 && ready->fields[f].bytes)
+            return 0;
+    return 1;
+}
+
 static int same(enum epx_told told, int64_t first, int64_t value, int rank)
 {
     return first == value ? EPX_SUCCESS : epx_fail_differs(told, first, value, rank);
+}
+
+/* Bytes of a row of a field; -1 = there is no such field. */
+static int64_t field_bytes(const struct epx_ready *ready, int f)
+{
+    return f < ready->num_fields ? ready->fields[f].bytes : -1;
+}
+
+static int agree_on_fields(const struct epx_ready *first, const struct epx_ready *ready, int rank)
+{
+    int listed = epx_verb_has_fields((enum epx_verb)first->verb);
+
+    for (int f = 0; f < EPX_MAX_FIELDS; f++) {
+        int64_t wanted = field_bytes(first, f), found = field_bytes(ready, f);
+
+        if (wanted != found)
+            return listed ? epx_fail_field(f, wanted, found, rank)
+                          : epx_fail_differs(EPX_TOLD_ROW_BYTES, wanted, found, rank);
+    }
+    return EPX_SUCCESS;
 }
 
 static int agree_with_first(const struct epx_ready *first, const struct epx_ready *ready, int rank)
@@ -80,7 +120,7 @@ static int agree_with_first(const struct epx_ready *first, const struct epx_read
     EPX_TRY(same(EPX_TOLD_EPOCH, first->epoch, ready->epoch, rank));
     EPX_TRY(same(EPX_TOLD_VERB, first->verb, ready->verb, rank));
     EPX_TRY(same(EPX_TOLD_ROUTE, first->route, ready->route, rank));
-    EPX_TRY(same(EPX_TOLD_ROW_BYTES, first->row_bytes, ready->row_bytes, rank));
+    EPX_TRY(agree_on_fields(first, ready, rank));
     return same(EPX_TOLD_DATATYPE, first->datatype, ready->datatype, rank);
 }
 

@@ -17,8 +17,15 @@ static struct epx_request *live;
 const char *epx_verb_name(enum epx_verb verb)
 {
     static const char *const names[] = {
-        "EPX_Route_tokens",      "EPX_Route_dispatch",   "EPX_Dispatch",  "EPX_Combine",
-        "EPX_Dispatch_backward", "EPX_Combine_backward", "EPX_Alltoallv",
+        [EPX_VERB_ROUTE_TOKENS] = "EPX_Route_tokens",
+        [EPX_VERB_ROUTE_DISPATCH] = "EPX_Route_dispatch",
+        [EPX_VERB_ROUTE_DISPATCH_FIELDS] = "EPX_Route_dispatch_fields",
+        [EPX_VERB_DISPATCH] = "EPX_Dispatch",
+        [EPX_VERB_DISPATCH_FIELDS] = "EPX_Dispatch_fields",
+        [EPX_VERB_COMBINE] = "EPX_Combine",
+        [EPX_VERB_DISPATCH_BACKWARD] = "EPX_Dispatch_backward",
+        [EPX_VERB_COMBINE_BACKWARD] = "EPX_Combine_backward",
+        [EPX_VERB_ALLTOALLV] = "EPX_Alltoallv",
     };
 
     return names[verb];

@@ -4,11 +4,14 @@
 #define EPX_CORE_REQUEST_H
 
 #include "core/comm.h"
+#include "core/field.h"
 
 enum epx_verb {
     EPX_VERB_ROUTE_TOKENS,
     EPX_VERB_ROUTE_DISPATCH,
+    EPX_VERB_ROUTE_DISPATCH_FIELDS,
     EPX_VERB_DISPATCH,
+    EPX_VERB_DISPATCH_FIELDS,
     EPX_VERB_COMBINE,
     EPX_VERB_DISPATCH_BACKWARD,
     EPX_VERB_COMBINE_BACKWARD,
@@ -16,23 +19,22 @@ enum epx_verb {
     EPX_NUM_VERBS,
 };
 
-/* What of EPX_Route_dispatch is under way where it is done as a routing, then a dispatch; for all
- * other operations EPX_HALF_NONE. coll/route_dispatch.c has the rules. */
+/* What of EPX_Route_dispatch, or EPX_Route_dispatch_fields, is under way where it is done as a
+ * routing, then a dispatch; for all other operations EPX_HALF_NONE. coll/route_dispatch.c has the
+ * rules. */
 enum epx_half { EPX_HALF_NONE, EPX_HALF_ROUTING, EPX_HALF_DISPATCH };
 
-/* What an operation was called with. Rows are row_bytes long. */
+/* What an operation was called with. */
 struct epx_call {
     enum epx_verb verb;
     EPX_Stream stream;
-    EPX_Datatype datatype;
-    int64_t count; /* elements a row */
-    int64_t row_bytes;
+    EPX_Datatype datatype;    /* of the first field */
+    struct epx_fields fields; /* the rows; none for a routing */
+    int64_t row_bytes;        /* of all fields together */
     int num_tokens;         /* T of the routing that the call refers to */
     const void *expert_ids; /* of a routing */
-    const void *rows_in;    /* what the verb moves: sendbuf, grad_recv or grad */
     const void *forward_in; /* combine backward: the rows that combine was given */
     const float *weights_in;
-    void *rows_out;
     float *weights_out;
     const int64_t *sendcounts, *sdispls; /* alltoallv, here and below */
     int64_t *recvcounts, *rdispls;
@@ -70,15 +72,22 @@ struct epx_request {
 
 const char *epx_verb_name(enum epx_verb verb);
 
-/* Whether the operation makes a routing; whether it sends tokens to the experts. */
+/* Whether the operation was given a list of fields; whether it makes a routing; whether it sends
+ * tokens to the experts. */
+static inline int epx_verb_has_fields(enum epx_verb verb)
+{
+    return verb == EPX_VERB_DISPATCH_FIELDS || verb == EPX_VERB_ROUTE_DISPATCH_FIELDS;
+}
+
 static inline int epx_verb_routes(enum epx_verb verb)
 {
-    return verb == EPX_VERB_ROUTE_TOKENS || verb == EPX_VERB_ROUTE_DISPATCH;
+    return verb == EPX_VERB_ROUTE_TOKENS || verb == EPX_VERB_ROUTE_DISPATCH ||
+           verb == EPX_VERB_ROUTE_DISPATCH_FIELDS;
 }
 
 static inline int epx_verb_dispatches(enum epx_verb verb)
 {
-    return verb == EPX_VERB_DISPATCH || verb == EPX_VERB_ROUTE_DISPATCH;
+    return verb == EPX_VERB_DISPATCH || verb == EPX_VERB_ROUTE_DISPATCH || epx_verb_has_fields(verb);
 }
 
 /* A request that holds its communicator and route; NULL if there is not enough memory. */

@@ -22,6 +22,9 @@ const char *epx_datatype_name(int64_t datatype);
 
 /* Rank 0 told `first`, the rank another value. EPX_ERR_ARG. */
 int epx_fail_differs(enum epx_told told, int64_t first, int64_t value, int rank);
+/* A row of the field has `first` bytes on rank 0, others on the rank; -1 = the list of fields ends
+ * before it. EPX_ERR_ARG. */
+int epx_fail_field(int field, int64_t first, int64_t value, int rank);
 /* One rank gave weights, another none. EPX_ERR_ARG. */
 int epx_fail_weights(int rank_without, int rank_with);
 /* A rank's receive buffer cannot take a routing. EPX_ERR_TRUNCATE. */

@@ -89,7 +89,9 @@ static int64_t received_bytes(const struct epx_request *request)
 
     switch (call->verb) {
     case EPX_VERB_ROUTE_DISPATCH:
+    case EPX_VERB_ROUTE_DISPATCH_FIELDS:
     case EPX_VERB_DISPATCH:
+    case EPX_VERB_DISPATCH_FIELDS:
     case EPX_VERB_COMBINE_BACKWARD: return call->recv_capacity * call->row_bytes;
     case EPX_VERB_ALLTOALLV: return call->recv_capacity * call->row_bytes;
     default: return 0;
@@ -101,7 +103,7 @@ static void note_buffer(const struct epx_request *request, struct epx_ready_note
 {
     int64_t offset = 0, bytes = received_bytes(request);
     const struct epx_segment *segment =
-        epx_segment_find(request->comm->segments, request->call.rows_out, (size_t)bytes, &offset);
+        epx_segment_find(request->comm->segments, request->call.fields.at[0].out, (size_t)bytes, &offset);
     int number = segment ? segment->window->number : bytes ? -1 : 0;
 
     note->word[EPX_READY_SEGMENT] = (uint32_t)number;
@@ -112,7 +114,7 @@ static void note_buffer(const struct epx_request *request, struct epx_ready_note
 struct epx_ready_note epx_ready_note_of(const struct epx_request *request)
 {
     struct epx_ready ready = epx_ready_of(request);
-    uint64_t row_bytes = (uint64_t)ready.row_bytes;
+    uint64_t row_bytes = (uint64_t)request->call.row_bytes;
     uint64_t capacity = (uint64_t)request->call.recv_capacity;
     struct epx_ready_note note = {{0}};
 

@@ -53,7 +53,7 @@ static void grant(struct epx_direct *direct, struct epx_request *request)
 
     direct->refuses = !fits;
     for (int r = 0; r < direct->comm->size; r++) {
-        int stores = r == direct->comm->rank || direct->ready[direct->comm->rank].segment >= 0;
+        int stores = r == direct->comm->rank || direct->ready[direct->comm->rank].fields[0].segment >= 0;
 
         epx_direct_post_word(direct, request, r, EPX_WORD_GRANT,
                              !fits    ? GRANT_NOTHING
@@ -66,20 +66,20 @@ static void grant(struct epx_direct *direct, struct epx_request *request)
 /* Where in the receive buffer of `rank` this rank's rows begin. */
 static char *granted(const struct epx_direct *direct, const struct epx_request *request, int rank)
 {
-    const struct epx_ready *ready = &direct->ready[rank];
+    const struct epx_ready_field *told = &direct->ready[rank].fields[0];
     const struct epx_segment *segment;
-    char *buffer = request->call.rows_out;
+    char *buffer = request->call.fields.at[0].out;
 
     if (rank != direct->comm->rank) {
-        segment = epx_segment_of_id(direct->comm->segments, ready->segment);
-        buffer = segment->window->address[rank] + ready->offset;
+        segment = epx_segment_of_id(direct->comm->segments, told->segment);
+        buffer = segment->window->address[rank] + told->offset;
     }
     return buffer + direct->grants[rank] * request->call.row_bytes;
 }
 
 static const char *rows_for(const struct epx_request *request, int rank)
 {
-    return (const char *)request->call.rows_in + rows_bytes(request, request->call.sdispls[rank]);
+    return (const char *)request->call.fields.at[0].in + rows_bytes(request, request->call.sdispls[rank]);
 }
 
 /* Stores some of the rows for a rank; after the last, tells that rank that all are there. */
@@ -151,7 +151,7 @@ static int pop_rows(struct epx_direct *direct, const struct epx_request *request
            (slot = epx_ring_peek(direct, source))) {
         int64_t bytes = epx_segment_length(direct->cut, from->segment);
 
-        memcpy((char *)call->rows_out + rows_bytes(request, call->rdispls[source] + from->row) +
+        memcpy((char *)call->fields.at[0].out + rows_bytes(request, call->rdispls[source] + from->row) +
                    epx_segment_offset(direct->cut, from->segment),
                slot, (size_t)bytes);
         epx_ring_pop(direct, source);
@@ -170,7 +170,7 @@ static int receive_rows(struct epx_direct *direct, const struct epx_request *req
 
     if (direct->refuses)
         return 1;
-    if (source == me || direct->ready[me].segment >= 0)
+    if (source == me || direct->ready[me].fields[0].segment >= 0)
         return epx_direct_arrived(direct, request, source);
     *moved |= pop_rows(direct, request, source);
     return direct->from[source].row == request->call.recvcounts[source];

@@ -9,6 +9,7 @@
  *                 n into `epoch` with a release store; the reader acquires epoch >= n. Two banks
  *                 are enough: s posts n + 2 only after it finished n + 1, for which it needed the
  *                 owner's ready of n + 1, which the owner posts after it has read ready n.
+ *                 Fields that an operation does not have are not written.
  *   arrived[s]    writer s: 2 n + 1, released after the last store of s into the owner's buffers
  *                 in operation n; 2 n after the last record, if n goes on with a dispatch. Grows
  *                 only; compared with >=.
@@ -157,11 +158,12 @@ struct epx_direct *epx_direct_of(const struct epx_request *request)
 static void post_ready(struct epx_direct *direct, const struct epx_request *request)
 {
     struct epx_ready ready = epx_ready_of(request);
+    size_t bytes = epx_ready_bytes(ready.num_fields);
 
     for (int r = 0; r < direct->comm->size; r++) {
         struct ready_line *line = ready_line(direct, r, direct->comm->rank, request->epoch);
 
-        line->words = ready;
+        memcpy(&line->words, &ready, bytes);
         epx_flag_post(&line->epoch, request->epoch);
     }
 }
@@ -174,7 +176,7 @@ static int ready_lacks(struct epx_direct *direct, const struct epx_request *requ
 
         if (epx_flag_look(&line->epoch) < request->epoch)
             return r;
-        direct->ready[r] = line->words;
+        memcpy(&direct->ready[r], &line->words, epx_ready_bytes(line->words.num_fields));
     }
     return -1;
 }

@@ -34,7 +34,8 @@ struct epx_direct {
     struct epx_cursor *to, *from; /* [R] */
     int64_t token, token_segment;
     int bypasses;    /* rows stored into others' buffers bypass the caches */
-    char **buffers;  /* [R] receive buffers that can be stored into; NULL = take the ring */
+    char *(*buffers)[EPX_MAX_FIELDS]; /* [R] receive buffers of a rank that can be stored into, one
+                                         a field; the first is NULL = take the ring */
     int64_t *counts; /* [4][R] alltoallv: the arrays of the call */
     int64_t *grants; /* [R] alltoallv: what the receivers granted */
     int64_t *stored; /* [R] alltoallv: bytes stored into each receive buffer */

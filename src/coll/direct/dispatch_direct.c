@@ -8,31 +8,44 @@
  * buffer, and combine backward, which scales what it receives, take their rows from rings. A
  * rank's own rows never need a ring unless they are scaled. Pair weights are put into this rank's
  * own pair_weights before any row, and the receiver fetches them there.
+ *
+ * Fields are stored one by one if all receive buffers of a rank are in window memory; if one is
+ * not, that rank takes all its fields from the ring, as one row.
  */
 #include "base/jitter.h"
 #include "coll/direct/direct.h"
 #include "coll/verbs.h"
 
-/* A rank's receive buffer where it can be stored into; NULL if only its ring takes rows. */
-static char *find_buffer(const struct epx_direct *direct, const struct epx_request *request,
+/* Where a rank's receive buffer of a field can be stored into; an empty one can be anywhere. */
+static char *find_buffer(const struct epx_direct *direct, const struct epx_field *field, int f,
                          int rank)
 {
-    const struct epx_ready *ready = &direct->ready[rank];
+    const struct epx_ready_field *told = &direct->ready[rank].fields[f];
+    char *anywhere = direct->window->own;
     const struct epx_segment *segment;
 
-    if (direct->expert.scales)
-        return NULL;
     if (rank == direct->comm->rank)
-        return request->call.rows_out ? request->call.rows_out : (char *)direct->window->own;
-    segment = epx_segment_of_id(direct->comm->segments, ready->segment);
-    return segment ? segment->window->address[rank] + ready->offset : NULL;
+        return field->out ? field->out : anywhere;
+    segment = epx_segment_of_id(direct->comm->segments, told->segment);
+    return segment ? segment->window->address[rank] + told->offset : anywhere;
+}
+
+/* A rank's receive buffers if they can be stored into; NULL if only its ring takes rows. */
+static void find_buffers(struct epx_direct *direct, const struct epx_fields *fields, int rank)
+{
+    int takes = rank == direct->comm->rank || epx_ready_takes_stores(&direct->ready[rank]);
+
+    direct->buffers[rank][0] = NULL;
+    for (int f = 0; f < fields->num && takes && !direct->expert.scales; f++)
+        direct->buffers[rank][f] = find_buffer(direct, &fields->at[f], f, rank);
 }
 
 static int own_buffer_takes(const struct epx_direct *direct, int source)
 {
     int me = direct->comm->rank;
 
-    return !direct->expert.scales && (source == me || direct->ready[me].segment >= 0);
+    return !direct->expert.scales &&
+           (source == me || epx_ready_takes_stores(&direct->ready[me]));
 }
 
 static void begin(struct epx_direct *direct, struct epx_request *request, int weighted)
@@ -46,7 +59,7 @@ static void begin(struct epx_direct *direct, struct epx_request *request, int we
     direct->expert = epx_expert_rows_of(request, direct->cut, weighted, direct->sums);
     direct->bypasses = epx_rows_bypass(plan->send_offset[plan->num_ranks] * call->row_bytes);
     for (int r = 0; r < direct->comm->size; r++)
-        direct->buffers[r] = find_buffer(direct, request, r);
+        find_buffers(direct, &call->fields, r);
     if (weighted)
         epx_poison(plan->pair_weights, (size_t)plan->shape.max_tokens * (size_t)plan->shape.top_k *
                                            sizeof(*plan->pair_weights));
@@ -56,20 +69,44 @@ static void begin(struct epx_direct *direct, struct epx_request *request, int we
     epx_dispatch_begin(request, weighted);
 }
 
-static void receive(struct epx_direct *direct, int source, int32_t *record, int64_t segment,
-                    const char *data)
+/* Fetches the pair weights of a row, in pair order. */
+static inline void fetch_weights(const struct epx_direct *direct, int source, int32_t *record,
+                                 float *weights)
 {
     const struct epx_plan *plan = direct->plan;
     const uint8_t *choices = epx_record_choices(record, plan->record_shape);
+    const float *from =
+        plan->pair_weights_of[source] + (int64_t)record[EPX_RECORD_TOKEN] * plan->shape.top_k;
+
+    for (int i = 0; i < record[EPX_RECORD_PAIRS]; i++)
+        weights[i] = from[choices[i]];
+}
+
+static void receive(struct epx_direct *direct, int source, int32_t *record, int64_t segment,
+                    const char *data)
+{
     float weights[EPX_MAX_TOP_K];
 
     if (direct->expert.weighted && segment == 0)
-        for (int i = 0; i < record[EPX_RECORD_PAIRS]; i++)
-            weights[i] = plan->pair_weights_of[source][(int64_t)record[EPX_RECORD_TOKEN] *
-                                                           plan->shape.top_k +
-                                                       choices[i]];
-    epx_receive_row(plan, &direct->expert, source, record,
+        fetch_weights(direct, source, record, weights);
+    epx_receive_row(direct->plan, &direct->expert, source, record,
                     (struct epx_row_segment){segment, data, weights});
+}
+
+/* Receives a row that lies in the buffers of its fields, as row number `row` of each. */
+static void receive_from(struct epx_direct *direct, int source, int32_t *record, int64_t row)
+{
+    const struct epx_fields *fields = direct->expert.fields;
+    int own = source == direct->comm->rank;
+    const char *from[EPX_MAX_FIELDS];
+    float weights[EPX_MAX_TOP_K];
+
+    for (int f = 0; f < fields->num; f++)
+        from[f] = (const char *)(own ? fields->at[f].in : fields->at[f].out) +
+                  row * fields->at[f].bytes;
+    if (direct->expert.weighted)
+        fetch_weights(direct, source, record, weights);
+    epx_receive_fields(direct->plan, &direct->expert, record, from, weights);
 }
 
 /* The next record of a source whose row travels; NULL at the end. */
@@ -88,43 +125,48 @@ static int32_t *next_record(struct epx_direct *direct, int source)
     return NULL;
 }
 
-static void receive_segments(struct epx_direct *direct, int source, int32_t *record,
-                             const char *row)
-{
-    for (int64_t segment = 0; segment < direct->cut.num; segment++)
-        receive(direct, source, record, segment, row + epx_segment_offset(direct->cut, segment));
-}
-
-/* Copies a row for this rank itself from the user's buffer to all its slots; returns the bytes. */
-static int64_t receive_own(struct epx_direct *direct, const char *row)
+/* Copies a token's row for this rank itself from the user's buffers to all its slots; returns the
+ * bytes. */
+static int64_t receive_own(struct epx_direct *direct)
 {
     int me = direct->comm->rank;
     int32_t *record = next_record(direct, me);
 
-    receive_segments(direct, me, record, row);
+    receive_from(direct, me, record, direct->token);
     direct->from[me].row++;
     return record[EPX_RECORD_SLOTS] * direct->cut.row_bytes;
+}
+
+/* Stores the fields of a token's row to a slot of another rank. */
+static void store_fields(const struct epx_direct *direct, const struct epx_fields *fields,
+                         char *const to[], int64_t slot)
+{
+    for (int f = 0; f < fields->num; f++) {
+        int64_t bytes = fields->at[f].bytes;
+
+        epx_row_copy(to[f] + slot * bytes, (const char *)fields->at[f].in + direct->token * bytes,
+                     bytes, direct->bypasses);
+    }
 }
 
 /* Stores one token to all receive buffers that can be stored into; returns the bytes. */
 static int64_t store_token(struct epx_direct *direct, const struct epx_request *request)
 {
     const struct epx_plan *plan = direct->plan;
-    int64_t row_bytes = request->call.row_bytes, stored = 0;
-    const char *row = (const char *)request->call.rows_in + direct->token * row_bytes;
+    int64_t stored = 0;
 
     for (int64_t i = plan->token_offset[direct->token]; i < plan->token_offset[direct->token + 1];
          i++) {
-        char *to = direct->buffers[plan->token_rank[i]];
+        char *const *to = direct->buffers[plan->token_rank[i]];
 
-        if (!to)
+        if (!to[0])
             continue;
         if (plan->token_rank[i] == plan->rank) {
-            stored += receive_own(direct, row);
+            stored += receive_own(direct);
             continue;
         }
-        epx_row_copy(to + plan->token_slot[i] * row_bytes, row, row_bytes, direct->bypasses);
-        stored += row_bytes;
+        store_fields(direct, &request->call.fields, to, plan->token_slot[i]);
+        stored += direct->cut.row_bytes;
     }
     return stored;
 }
@@ -147,24 +189,20 @@ static int store_tokens(struct epx_direct *direct, const struct epx_request *req
 }
 
 /* Puts rows for one rank into its ring, in record order. */
-static int push_rows(struct epx_direct *direct, const struct epx_request *request, int rank)
+static int push_rows(struct epx_direct *direct, int rank)
 {
     const struct epx_plan *plan = direct->plan;
     struct epx_cursor *to = &direct->to[rank];
     int64_t pushed = 0;
     char *slot;
 
-    if (direct->buffers[rank])
+    if (direct->buffers[rank][0])
         return 0;
     while (to->row < plan->send_rows[rank] && pushed < EPX_DIRECT_STRIDE &&
            (slot = epx_ring_claim(direct, rank))) {
         int32_t token = plan->send_token[plan->send_offset[rank] + to->row];
-        int64_t bytes = epx_segment_length(direct->cut, to->segment);
 
-        memcpy(slot,
-               (const char *)request->call.rows_in + token * direct->cut.row_bytes +
-                   epx_segment_offset(direct->cut, to->segment),
-               (size_t)bytes);
+        epx_gather_row(&direct->home, token, to->segment, slot, 0);
         epx_ring_push(direct, rank);
         pushed += direct->slot_bytes;
         epx_cursor_step(to, direct->cut);
@@ -177,7 +215,6 @@ static int push_rows(struct epx_direct *direct, const struct epx_request *reques
 /* Copies the rows that a source stored into their first slots to their other slots. */
 static int spread_rows(struct epx_direct *direct, const struct epx_request *request, int source)
 {
-    const struct epx_call *call = &request->call;
     int64_t spread = 0;
     int32_t *record;
 
@@ -186,9 +223,8 @@ static int spread_rows(struct epx_direct *direct, const struct epx_request *requ
         !epx_direct_arrived(direct, request, source))
         return 0;
     while (spread < EPX_DIRECT_STRIDE && (record = next_record(direct, source))) {
-        receive_segments(direct, source, record,
-                         (char *)call->rows_out + epx_record_slots(record)[0] * call->row_bytes);
-        spread += record[EPX_RECORD_SLOTS] * (call->row_bytes + 1);
+        receive_from(direct, source, record, epx_record_slots(record)[0]);
+        spread += record[EPX_RECORD_SLOTS] * (direct->cut.row_bytes + 1);
         direct->from[source].row++;
     }
     epx_row_copy_fence();
@@ -219,7 +255,7 @@ static int pop_rows(struct epx_direct *direct, int source)
 /* Whether all rows from and to a rank have moved. */
 static int through_with(struct epx_direct *direct, const struct epx_request *request, int rank)
 {
-    if (!direct->buffers[rank] && direct->to[rank].row < direct->plan->send_rows[rank])
+    if (!direct->buffers[rank][0] && direct->to[rank].row < direct->plan->send_rows[rank])
         return 0;
     return !next_record(direct, rank) &&
            (!own_buffer_takes(direct, rank) || epx_direct_arrived(direct, request, rank));
@@ -230,7 +266,7 @@ static int move(struct epx_direct *direct, struct epx_request *request, int *mov
     *moved |= store_tokens(direct, request);
     request->complete = direct->token > direct->plan->num_tokens;
     for (int r = 0; r < direct->comm->size; r++) {
-        *moved |= push_rows(direct, request, r);
+        *moved |= push_rows(direct, r);
         *moved |=
             own_buffer_takes(direct, r) ? spread_rows(direct, request, r) : pop_rows(direct, r);
         if (!through_with(direct, request, r)) {

@@ -16,7 +16,9 @@ const struct epx_ground epx_ground_hier = {
         {
             [EPX_VERB_ROUTE_TOKENS] = epx_route_tokens_hier,
             [EPX_VERB_ROUTE_DISPATCH] = epx_route_dispatch_in_turn,
+            [EPX_VERB_ROUTE_DISPATCH_FIELDS] = epx_route_dispatch_in_turn,
             [EPX_VERB_DISPATCH] = epx_dispatch_hier,
+            [EPX_VERB_DISPATCH_FIELDS] = epx_dispatch_hier,
             [EPX_VERB_COMBINE] = epx_combine_hier,
             [EPX_VERB_DISPATCH_BACKWARD] = epx_combine_hier,
             [EPX_VERB_COMBINE_BACKWARD] = epx_dispatch_hier,

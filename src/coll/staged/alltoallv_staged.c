@@ -93,7 +93,7 @@ static void get_rows(const struct epx_request *request, int64_t row, const char 
                      int64_t from_stride, int32_t num)
 {
     const struct epx_staged *staged = epx_staged_of(request);
-    char *to = (char *)request->call.rows_out + user_offset(staged, row);
+    char *to = (char *)request->call.fields.at[0].out + user_offset(staged, row);
     int64_t bytes = epx_segment_length(staged->cut, staged->round % staged->cut.num);
     int bypasses = epx_rows_bypass(request->received_rows * staged->cut.row_bytes);
 
@@ -115,7 +115,7 @@ static void copy_own(const struct epx_staged *staged, const struct epx_request *
 
     if (rows && fits(request))
         get_rows(request, call->rdispls[self],
-                 (const char *)call->rows_in + user_offset(staged, call->sdispls[self]),
+                 (const char *)call->fields.at[0].in + user_offset(staged, call->sdispls[self]),
                  call->row_bytes, rows);
 }
 
@@ -147,7 +147,7 @@ static int pack(struct epx_staged *staged, struct epx_request *request, int *mov
     for (int r = 0; r < staged->comm->size; r++)
         if (block->home_rows[r])
             put_rows(staged, r,
-                     (const char *)call->rows_in + user_offset(staged, call->sdispls[r]));
+                     (const char *)call->fields.at[0].in + user_offset(staged, call->sdispls[r]));
     *moved = 1;
     request->phase = EXCHANGE;
     EPX_TRY(epx_staged_send(staged, EPX_TO_EXPERTS));

@@ -2,7 +2,7 @@
 /*
  * pack_node_rows_host.c - home side of a hierarchical dispatch: a block's node rows, each followed
  * by its token's weights (first segment only); those for its own node into the home's area, the
- * others into the stage. Work: the block's node rows once. Reads rows_in, weights_in.
+ * others into the stage. Work: the block's node rows once. Reads fields, weights_in.
  */
 #include <string.h>
 
@@ -12,13 +12,9 @@
 static void pack_row(const struct epx_plan *plan, const struct epx_home_rows *rows, int64_t segment,
                      int32_t token, char *to)
 {
-    size_t bytes = (size_t)epx_segment_length(rows->cut, segment);
     int64_t top_k = plan->shape.top_k;
 
-    memcpy(to,
-           (const char *)rows->rows_in + token * rows->cut.row_bytes +
-               epx_segment_offset(rows->cut, segment),
-           bytes);
+    epx_gather_row(rows, token, segment, to, 0);
     if (rows->weighted && segment == 0)
         memcpy(to + epx_round_up(rows->cut.bytes, 8), rows->weights_in + token * top_k,
                (size_t)top_k * sizeof(*rows->weights_in));

@@ -128,7 +128,7 @@ static void receive_scaled(const struct epx_expert_rows *op, double *sums, int32
 
     for (int i = 0; i < slot_count(record); i++) {
         int32_t slot = epx_record_slots(record)[i];
-        char *to = (char *)op->rows + row_offset(op->cut, slot, segment);
+        char *to = (char *)op->fields->at[0].out + row_offset(op->cut, slot, segment);
 
         if (op->weights_in)
             scale_segment(op, data, op->weights_in[slot], elements, to);
@@ -144,21 +144,54 @@ static void receive_scaled(const struct epx_expert_rows *op, double *sums, int32
     }
 }
 
-static void receive_copies(const struct epx_expert_rows *op, int32_t *record, int64_t segment,
-                           const char *data)
+/*
+ * The next part of a segment that lies in one field: `at` is its offset in the fields from this one
+ * on, and becomes that in the fields behind it; returns the bytes of the part, and takes them from
+ * `rest`.
+ */
+static int64_t take_part(int64_t field_bytes, int64_t *at, int64_t *rest)
 {
-    int64_t bytes = epx_segment_length(op->cut, segment);
+    int64_t part = field_bytes - *at < *rest ? field_bytes - *at : *rest;
 
-    for (int i = 0; i < slot_count(record) && bytes; i++) {
-        char *to = (char *)op->rows + row_offset(op->cut, epx_record_slots(record)[i], segment);
+    if (part <= 0) {
+        *at -= field_bytes;
+        return 0;
+    }
+    *at = 0;
+    *rest -= part;
+    return part;
+}
 
-        if (to != data)
-            epx_row_copy(to, data, bytes, op->bypasses);
+void epx_gather_row(const struct epx_home_rows *op, int64_t row, int64_t segment, char *to,
+                    int bypasses)
+{
+    int64_t at = epx_segment_offset(op->cut, segment), rest = epx_segment_length(op->cut, segment);
+
+    for (const struct epx_field *field = op->fields->at; rest; field++) {
+        const char *from = (const char *)field->in + row * field->bytes + at;
+        int64_t part = take_part(field->bytes, &at, &rest);
+
+        epx_row_copy(to, from, part, bypasses);
+        to += part;
     }
 }
 
-static void receive_weights(const struct epx_plan *plan, const struct epx_expert_rows *op,
-                            int32_t *record, const float *pair_weights)
+static void scatter_row(const struct epx_expert_rows *op, int64_t slot, int64_t segment,
+                        const char *from)
+{
+    int64_t at = epx_segment_offset(op->cut, segment), rest = epx_segment_length(op->cut, segment);
+
+    for (const struct epx_field *field = op->fields->at; rest; field++) {
+        char *to = (char *)field->out + slot * field->bytes + at;
+        int64_t part = take_part(field->bytes, &at, &rest);
+
+        epx_row_copy(to, from, part, op->bypasses);
+        from += part;
+    }
+}
+
+static inline void receive_weights(const struct epx_plan *plan, const struct epx_expert_rows *op,
+                                   int32_t *record, const float *pair_weights)
 {
     const uint8_t *choices = epx_record_choices(record, plan->record_shape);
     float *to;
@@ -182,9 +215,27 @@ void epx_receive_row(const struct epx_plan *plan, const struct epx_expert_rows *
                        came.segment, came.data);
         return;
     }
-    receive_copies(op, record, came.segment, came.data);
+    for (int i = 0; i < slot_count(record); i++)
+        scatter_row(op, epx_record_slots(record)[i], came.segment, came.data);
     if (op->weighted && op->row_weights && came.segment == 0)
         receive_weights(plan, op, record, came.pair_weights);
+}
+
+void epx_receive_fields(const struct epx_plan *plan, const struct epx_expert_rows *op,
+                        int32_t *record, const char *const from[], const float *pair_weights)
+{
+    for (int f = 0; f < op->fields->num; f++) {
+        const struct epx_field *field = &op->fields->at[f];
+
+        for (int i = 0; i < slot_count(record); i++) {
+            char *to = (char *)field->out + epx_record_slots(record)[i] * field->bytes;
+
+            if (to != from[f])
+                epx_row_copy(to, from[f], field->bytes, op->bypasses);
+        }
+    }
+    if (op->weighted && op->row_weights)
+        receive_weights(plan, op, record, pair_weights);
 }
 
 void epx_sum_row_pairs(const struct epx_plan *plan, const struct epx_expert_rows *op,

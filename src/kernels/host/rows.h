@@ -6,6 +6,7 @@
 #ifndef EPX_KERNELS_HOST_ROWS_H
 #define EPX_KERNELS_HOST_ROWS_H
 
+#include "core/field.h"
 #include "kernels/element.h"
 #include "kernels/host/row_copy.h"
 #include "kernels/plan.h"
@@ -23,7 +24,7 @@ struct epx_expert_rows {
     int weighted;            /* pair weights travel with the rows */
     int scales;              /* combine backward: rows are scaled into their slots */
     int bypasses;            /* copied rows bypass the caches */
-    void *rows;              /* out: [capacity] rows */
+    const struct epx_fields *fields; /* out: [capacity] rows of each; NULL where rows are summed */
     float *row_weights;      /* out or NULL: [capacity], rank-major dispatch [capacity][K] */
     const void *rows_in;     /* rows that are summed; combine backward: those combine was given */
     const float *weights_in; /* or NULL: combine [capacity], dispatch backward as row_weights */
@@ -36,7 +37,7 @@ struct epx_home_rows {
     EPX_Datatype partial;    /* of the sums that travel */
     struct epx_segments cut; /* of a row as it travels */
     int weighted;
-    const void *rows_in;     /* [T] rows that are sent */
+    const struct epx_fields *fields; /* [T] rows of each that are sent; NULL where rows are summed */
     const float *weights_in; /* [T][K] pair weights that are sent */
     void *rows;              /* out: [T] rows */
     float *weights;          /* out or NULL: [T][K] */
@@ -57,9 +58,16 @@ struct epx_token_parts {
     int num;
 };
 
-/* Expert side: one segment of a row to all its slots; the data may lie in the first one already. */
+/* Home side: one segment of a row, gathered from its fields. */
+void epx_gather_row(const struct epx_home_rows *op, int64_t row, int64_t segment, char *to,
+                    int bypasses);
+/* Expert side: one segment of a row to all its slots, scattered into its fields. */
 void epx_receive_row(const struct epx_plan *plan, const struct epx_expert_rows *op, int32_t source,
                      int32_t *record, struct epx_row_segment came);
+/* Expert side: a row that lies field by field, from[f] being its part of field f, to all its slots;
+ * it may lie in the first one already. For rows that are not scaled. */
+void epx_receive_fields(const struct epx_plan *plan, const struct epx_expert_rows *op,
+                        int32_t *record, const char *const from[], const float *pair_weights);
 /* Expert side: one segment of the sum of a row's pairs, rounded to the type of partials. */
 void epx_sum_row_pairs(const struct epx_plan *plan, const struct epx_expert_rows *op,
                        int32_t *record, int64_t segment, char *sum);

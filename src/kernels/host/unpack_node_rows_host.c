@@ -2,7 +2,7 @@
 /*
  * unpack_node_rows_host.c - expert side of a hierarchical dispatch: a block's rows from the areas
  * of their relays in this node to their slots. Work: the block's pairs. Reads the areas, records;
- * writes rows, row_weights.
+ * writes fields, row_weights.
  */
 #include "kernels/host/host_kernels.h"
 #include "kernels/node_rows.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * unpack_rows_host.c - expert side of a staged dispatch: a block's rows from the stage to their
- * slots. Work: the block's pairs. Reads expert_at, records; writes rows, row_weights.
+ * slots. Work: the block's pairs. Reads expert_at, records; writes fields, row_weights.
  */
 #include "kernels/host/host_kernels.h"
 

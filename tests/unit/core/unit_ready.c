@@ -41,6 +41,7 @@ static void begin(void)
     request.epoch = 9;
     request.call.verb = EPX_VERB_DISPATCH;
     request.call.datatype = EPX_FLOAT16;
+    request.call.fields = (struct epx_fields){.num = 1, .at = {{.bytes = 20}}};
     request.call.row_bytes = 20;
     request.call.num_tokens = 3;
     weighted = -1;
@@ -71,9 +72,10 @@ START_TEST(a_request_tells_what_it_is)
     ck_assert_int_eq(told.verb, EPX_VERB_DISPATCH);
     ck_assert_int_eq(told.route, 5);
     ck_assert_int_eq(told.error, EPX_SUCCESS);
-    ck_assert_int_eq(told.row_bytes, 20);
+    ck_assert_int_eq(told.num_fields, 1);
+    ck_assert_int_eq(told.fields[0].bytes, 20);
     ck_assert_int_eq(told.datatype, EPX_DATATYPE_NULL);
-    ck_assert_int_eq(told.segment, -1);
+    ck_assert_int_eq(told.fields[0].segment, -1);
     ck_assert_int_eq(told.most_rows, 0);
     good.error = EPX_ERR_TRUNCATE;
     ck_assert_int_eq(epx_ready_of(&request).error, EPX_ERR_TRUNCATE);
@@ -93,7 +95,7 @@ START_TEST(a_routing_that_dispatches_tells_all_that_a_dispatch_does)
     float weight;
 
     comm.segments = &segment;
-    request.call.rows_out = window->own + 100;
+    request.call.fields.at[0].out = window->own + 100;
     request.call.weights_in = &weight;
     dispatch = epx_ready_of(&request);
     request.call.verb = EPX_VERB_ROUTE_DISPATCH;
@@ -129,7 +131,7 @@ END_TEST
 
 START_TEST(only_verbs_that_add_tell_the_datatype)
 {
-    static const int adds[] = {0, 0, 0, 1, 1, 1, 0};
+    static const int adds[] = {0, 0, 0, 0, 0, 1, 1, 1, 0};
     static const int64_t none[RANKS];
 
     request.call.sendcounts = none;
@@ -160,17 +162,17 @@ START_TEST(a_receive_buffer_in_a_segment_is_offered)
     struct epx_segment segment = {.id = 4, .bytes = 300, .reachable = 1, .window = window};
 
     comm.segments = &segment;
-    request.call.rows_out = window->own + 100;
-    ck_assert_int_eq(epx_ready_of(&request).segment, 4);
-    ck_assert_int_eq(epx_ready_of(&request).offset, 100);
-    request.call.rows_out = window->own + 101;
-    ck_assert_int_eq(epx_ready_of(&request).segment, -1);
-    request.call.rows_out = window->own;
+    request.call.fields.at[0].out = window->own + 100;
+    ck_assert_int_eq(epx_ready_of(&request).fields[0].segment, 4);
+    ck_assert_int_eq(epx_ready_of(&request).fields[0].offset, 100);
+    request.call.fields.at[0].out = window->own + 101;
+    ck_assert_int_eq(epx_ready_of(&request).fields[0].segment, -1);
+    request.call.fields.at[0].out = window->own;
     segment.reachable = 0;
-    ck_assert_int_eq(epx_ready_of(&request).segment, -1);
+    ck_assert_int_eq(epx_ready_of(&request).fields[0].segment, -1);
     segment.reachable = 1;
     request.call.verb = EPX_VERB_COMBINE;
-    ck_assert_int_eq(epx_ready_of(&request).segment, -1);
+    ck_assert_int_eq(epx_ready_of(&request).fields[0].segment, -1);
     epx_window_free(window);
 }
 END_TEST
@@ -198,8 +200,8 @@ END_TEST
 START_TEST(ranks_that_tell_the_same_agree)
 {
     all_tell();
-    ready[1].segment = 3;
-    ready[1].offset = 64;
+    ready[1].fields[0].segment = 3;
+    ready[1].fields[0].offset = 64;
     ready[2].most_rows = 12;
     ck_assert_int_eq(agree(), EPX_SUCCESS);
     ck_assert_int_eq(weighted, 0);
@@ -218,7 +220,7 @@ static const struct disagreement disagreements[] = {
     {offsetof(struct epx_ready, verb), EPX_VERB_COMBINE,
      "rank 0 called EPX_Dispatch and rank 2 EPX_Combine"},
     {offsetof(struct epx_ready, route), 6, "the number of the route is 5 on rank 0, 6 on rank 2"},
-    {offsetof(struct epx_ready, row_bytes), 21,
+    {offsetof(struct epx_ready, fields[0].bytes), 21,
      "the length of a row in bytes is 20 on rank 0, 21 on rank 2"},
     {offsetof(struct epx_ready, datatype), EPX_BFLOAT16,
      "the datatype is EPX_DATATYPE_NULL on rank 0, EPX_BFLOAT16 on rank 2"},
@@ -292,7 +294,7 @@ START_TEST(a_failed_routing_fails_the_operation_on_all_ranks)
     strcpy(good.message, "rank 3 lacks room");
     ck_assert_int_eq(agree(), EPX_ERR_TRUNCATE);
     ck_assert_str_eq(epx_status_message(), "rank 3 lacks room");
-    ready[1].row_bytes++;
+    ready[1].fields[0].bytes++;
     ck_assert_int_eq(agree(), EPX_ERR_ARG);
 }
 END_TEST
@@ -320,6 +322,61 @@ START_TEST(a_routing_that_met_another_operation_is_void)
 }
 END_TEST
 
+/* Lists of fields: rank 2 tells others than rank 0, of these three. */
+START_TEST(the_first_field_that_differs_is_named)
+{
+    static const struct {
+        int64_t num, bytes[3];
+        const char *message;
+    } told[] = {
+        {3, {20, 9, 8}, "a row of field 1 has 4 bytes on rank 0, 9 on rank 2"},
+        {2, {20, 4, 0}, "field 2 is missing on rank 2, but not on rank 0"},
+        {2, {21, 4, 0}, "a row of field 0 has 20 bytes on rank 0, 21 on rank 2"},
+    };
+
+    request.call.verb = _i % 2 ? EPX_VERB_ROUTE_DISPATCH_FIELDS : EPX_VERB_DISPATCH_FIELDS;
+    request.call.fields = (struct epx_fields){3, {{.bytes = 20}, {.bytes = 4}, {.bytes = 8}}};
+    all_tell();
+    ck_assert_int_eq(ready[2].num_fields, 3);
+    ck_assert_int_eq(agree(), EPX_SUCCESS);
+    ready[2].num_fields = told[_i].num;
+    for (int f = 0; f < 3; f++)
+        ready[2].fields[f].bytes = told[_i].bytes[f];
+    ck_assert_int_eq(agree(), EPX_ERR_ARG);
+    expect_message(told[_i].message);
+    ready[0] = ready[1] = ready[2];
+    ready[3].num_fields = 4;
+    ck_assert_int_eq(agree(), EPX_ERR_ARG);
+}
+END_TEST
+
+/* A field without bytes needs no memory; all others must lie in windows. */
+START_TEST(a_rank_takes_stores_if_every_field_does)
+{
+    struct epx_window *window = epx_window_private(RANKS, 0, 600);
+    struct epx_segment segment = {.id = 4, .bytes = 600, .reachable = 1, .window = window};
+    static char elsewhere[200];
+    struct epx_ready told;
+
+    comm.segments = &segment;
+    request.call.verb = EPX_VERB_DISPATCH_FIELDS;
+    request.call.fields.num = 3;
+    request.call.fields.at[0].out = window->own;
+    request.call.fields.at[1] = (struct epx_field){NULL, window->own + 400, 20};
+    request.call.fields.at[2] = (struct epx_field){NULL, elsewhere, 0};
+    told = epx_ready_of(&request);
+    ck_assert_int_eq(told.fields[1].segment, 4);
+    ck_assert_int_eq(told.fields[1].offset, 400);
+    ck_assert_int_eq(epx_ready_takes_stores(&told), 1);
+    request.call.fields.at[1].out = elsewhere;
+    told = epx_ready_of(&request);
+    ck_assert_int_eq(told.fields[0].segment, 4);
+    ck_assert_int_eq(told.fields[1].segment, -1);
+    ck_assert_int_eq(epx_ready_takes_stores(&told), 0);
+    epx_window_free(window);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("ready");
@@ -335,6 +392,8 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, a_rank_without_rows_says_nothing_of_weights);
     tcase_add_test(tcase, ranks_that_tell_the_same_agree);
     tcase_add_loop_test(tcase, every_disagreement_is_found_and_named, 0, 5);
+    tcase_add_loop_test(tcase, the_first_field_that_differs_is_named, 0, 3);
+    tcase_add_test(tcase, a_rank_takes_stores_if_every_field_does);
     tcase_add_test(tcase, weights_are_given_by_all_that_have_rows_or_none);
     tcase_add_test(tcase, the_first_two_that_differ_in_weights_are_named);
     tcase_add_test(tcase, a_failed_routing_fails_the_operation_on_all_ranks);

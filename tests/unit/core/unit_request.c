@@ -39,10 +39,10 @@ static void end(void)
     ck_assert_int_eq(comm.references, 1);
 }
 
-/* call.count is the number of the request. */
+/* call.row_bytes is the number of the request. */
 static int step(struct epx_request *request, int *moved)
 {
-    int i = (int)request->call.count;
+    int i = (int)request->call.row_bytes;
 
     *moved = 1;
     if (++stepped[i] < steps_needed[i])
@@ -56,7 +56,7 @@ static void submit(int i, struct epx_route *route)
 {
     requests[i] = epx_request_create(&comm, route);
     requests[i]->progress = step;
-    requests[i]->call.count = i;
+    requests[i]->call.row_bytes = i;
     epx_request_submit(requests[i]);
 }
 

@@ -13,8 +13,8 @@ static int64_t send_rows(const struct epx_request *request)
 
     if (call->row_bytes == 0)
         return INT64_MAX;
-    return call->rows_in
-               ? epx_user_memory_bytes(epx_device_of(request), call->rows_in) / call->row_bytes
+    return call->fields.at[0].in
+               ? epx_user_memory_bytes(epx_device_of(request), call->fields.at[0].in) / call->row_bytes
                : 0;
 }
 
@@ -29,11 +29,11 @@ struct epx_alltoallv_rows epx_alltoallv_args_of(const struct epx_request *reques
         .stage = device->stage,
         .stage_bytes = device->stage_bytes,
         .row_bytes = call->row_bytes,
-        .rows = call->rows_in,
+        .rows = call->fields.at[0].in,
         .send_rows = send_rows(request),
         .sendcounts = call->sendcounts,
         .sdispls = call->sdispls,
-        .recv = call->rows_out,
+        .recv = call->fields.at[0].out,
         .recvcounts = call->recvcounts,
         .rdispls = call->rdispls,
         .recv_capacity = call->recv_capacity,

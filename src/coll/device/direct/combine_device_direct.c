@@ -18,9 +18,9 @@ struct epx_combine_rows epx_combine_args_of(const struct epx_request *request)
         .backward = call->verb == EPX_VERB_DISPATCH_BACKWARD,
         .datatype = call->datatype,
         .row_bytes = call->row_bytes,
-        .rows = call->rows_in,
+        .rows = call->fields.at[0].in,
         .weights = call->weights_in,
-        .sums = call->rows_out,
+        .sums = call->fields.at[0].out,
         .grad_weights = call->weights_out,
     };
 

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* calls.c - what functions that move rows have in common: checks of rows, and the hand-over. */
+#include "api/api.h"
+#include "api/profile.h"
+#include "coll/attach.h"
+#include "coll/ground.h"
+#include "core/progress.h"
+#include "core/verdict.h"
+#include "kernels/element.h"
+
+/* Where handles of MPI are integers, C lets a datatype of MPI pass for one of EPX: names it. */
+static int fail_type(const char *name, EPX_Datatype datatype)
+{
+    static const struct {
+        MPI_Datatype given;
+        const char *name, *wanted;
+    } types[] = {
+        {MPI_BYTE, "MPI_BYTE", "EPX_BYTE"},
+        {MPI_CHAR, "MPI_CHAR", "EPX_BYTE"},
+        {MPI_INT8_T, "MPI_INT8_T", "EPX_BYTE"},
+        {MPI_UINT8_T, "MPI_UINT8_T", "EPX_BYTE"},
+        {MPI_FLOAT, "MPI_FLOAT", "EPX_FLOAT32"},
+        {MPI_DOUBLE, "MPI_DOUBLE", "EPX_FLOAT64"},
+        {MPI_INT, "MPI_INT", "rows of EPX_BYTE"},
+        {MPI_INT32_T, "MPI_INT32_T", "rows of EPX_BYTE"},
+        {MPI_LONG, "MPI_LONG", "rows of EPX_BYTE"},
+    };
+
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+        EPX_FAIL_IF((EPX_Datatype)(intptr_t)types[i].given == datatype, EPX_ERR_TYPE,
+                    "%s is %s, want %s", name, types[i].name, types[i].wanted);
+    return epx_fail(EPX_ERR_TYPE, "%s is %d, which is none of EPX", name, datatype);
+}
+
+int epx_check_row_type(enum epx_verb verb, const struct epx_row_type *type, int64_t *bytes)
+{
+    int adds = !epx_verb_dispatches(verb) && verb != EPX_VERB_ALLTOALLV;
+    int element = epx_datatype_bytes(type->datatype);
+
+    if (!element)
+        return fail_type(type->datatype_name, type->datatype);
+    EPX_FAIL_IF(adds && !epx_datatype_adds(type->datatype), EPX_ERR_TYPE,
+                "%s cannot be added, want EPX_FLOAT16, EPX_BFLOAT16, EPX_FLOAT32 or EPX_FLOAT64",
+                epx_datatype_name(type->datatype));
+    EPX_FAIL_IF(type->count < 0, EPX_ERR_COUNT, "%s is %d", type->count_name, type->count);
+    *bytes = (int64_t)type->count * element;
+    return EPX_SUCCESS;
+}
+
+int epx_check_row_bytes(int64_t max_row_bytes, struct epx_call *call)
+{
+    call->row_bytes = 0;
+    for (int f = 0; f < call->fields.num; f++)
+        call->row_bytes += call->fields.at[f].bytes;
+    EPX_FAIL_IF(max_row_bytes && call->row_bytes > max_row_bytes, EPX_ERR_COUNT,
+                "a row of %lld bytes, max_row_bytes is %lld", (long long)call->row_bytes,
+                (long long)max_row_bytes);
+    return EPX_SUCCESS;
+}
+
+int epx_check_rows(int count, EPX_Datatype datatype, int64_t max_row_bytes, struct epx_call *call)
+{
+    struct epx_row_type type = {"count", "datatype", count, datatype};
+
+    EPX_TRY(epx_check_row_type(call->verb, &type, &call->fields.at[0].bytes));
+    call->datatype = datatype;
+    call->fields.num = 1;
+    return epx_check_row_bytes(max_row_bytes, call);
+}
+
+int epx_check_routed(const struct epx_route *route, const EPX_Request *request,
+                     struct epx_call *call)
+{
+    EPX_FAIL_IF(!request, EPX_ERR_ARG, "request is NULL");
+    EPX_FAIL_IF(!route->routed, EPX_ERR_ROUTE, "no tokens were routed on the route yet");
+    call->num_tokens = route->num_tokens;
+    call->recv_capacity = route->routed_capacity;
+    return EPX_SUCCESS;
+}
+
+/* Gives rows of no bytes that have no address one to compute with, which nobody reads. */
+static void take_any_address(struct epx_call *call)
+{
+    static char none;
+
+    for (int f = 0; f < call->fields.num; f++) {
+        struct epx_field *field = &call->fields.at[f];
+
+        if (field->bytes)
+            continue;
+        field->in = field->in ? field->in : &none;
+        field->out = field->out ? field->out : &none;
+        call->forward_in = call->forward_in ? call->forward_in : &none;
+    }
+}
+
+int epx_submit(struct epx_comm *comm, struct epx_route *route, const struct epx_call *call,
+               EPX_Request *request)
+{
+    struct epx_request *queued = epx_request_create(comm, route);
+
+    EPX_FAIL_IF(!queued, EPX_ERR_NO_MEM, "no memory for a request");
+    queued->call = *call;
+    if (!epx_transport_device_ops(comm))
+        take_any_address(&queued->call);
+    epx_ground_prepare(queued);
+    EPX_TRY(epx_request_submit(queued));
+    *request = queued;
+    return EPX_SUCCESS;
+}
+
+struct epx_buffer epx_rows_buffer(const char *name, const void *address, int64_t rows,
+                                  const struct epx_call *call, int written)
+{
+    int element = epx_datatype_bytes(call->datatype);
+    struct epx_buffer buffer = {name, address, rows, call->row_bytes, element, written, 1};
+
+    return buffer;
+}
+
+struct epx_buffer epx_weights_buffer(const char *name, const float *address, int64_t rows,
+                                     int64_t per_row, int written)
+{
+    const int element = sizeof(float);
+    struct epx_buffer buffer = {name, address, rows, per_row * element, element, written, 0};
+
+    return buffer;
+}
