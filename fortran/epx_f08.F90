@@ -57,6 +57,7 @@ module epx_f08
 
   integer(c_int), parameter, public :: EPX_MAX_LIBRARY_VERSION_STRING = 256
   integer(c_int), parameter, public :: EPX_MAX_ERROR_STRING = 512
+  integer(c_int), parameter, public :: EPX_MAX_FIELDS = 4
 
   integer(c_int), parameter, public :: EPX_DATATYPE_NULL = 0
   integer(c_int), parameter, public :: EPX_BYTE = 1
@@ -148,6 +149,7 @@ module epx_f08
   public :: EPX_Route_create, EPX_Route_free, EPX_Route_set_capacity, EPX_Route_tokens
   public :: EPX_Route_get_view
   public :: EPX_Dispatch, EPX_Route_dispatch, EPX_Combine
+  public :: EPX_Dispatch_fields, EPX_Route_dispatch_fields
   public :: EPX_Dispatch_backward, EPX_Combine_backward, EPX_Alltoallv
   public :: EPX_Wait, EPX_Test, EPX_Waitall, EPX_Wait_enqueue
   public :: operator(==), operator(/=)
@@ -303,6 +305,28 @@ module epx_f08
       import
       type(c_ptr), value :: expert_ids, sendbuf, weights, recvbuf, recv_weights, route, stream
       integer(c_int), value :: num_tokens, count, datatype
+      type(c_ptr), intent(inout) :: request
+    end function
+
+    integer(c_int) function c_dispatch_fields(nfields, sendbufs, recvbufs, counts, datatypes, &
+        weights, recv_weights, route, stream, request) bind(C, name="EPX_Dispatch_fields")
+      import
+      integer(c_int), value :: nfields
+      type(c_ptr), intent(in) :: sendbufs(*), recvbufs(*)
+      integer(c_int), intent(in) :: counts(*), datatypes(*)
+      type(c_ptr), value :: weights, recv_weights, route, stream
+      type(c_ptr), intent(inout) :: request
+    end function
+
+    integer(c_int) function c_route_dispatch_fields(expert_ids, num_tokens, nfields, sendbufs, &
+        recvbufs, counts, datatypes, weights, recv_weights, route, stream, request) &
+        bind(C, name="EPX_Route_dispatch_fields")
+      import
+      type(c_ptr), value :: expert_ids
+      integer(c_int), value :: num_tokens, nfields
+      type(c_ptr), intent(in) :: sendbufs(*), recvbufs(*)
+      integer(c_int), intent(in) :: counts(*), datatypes(*)
+      type(c_ptr), value :: weights, recv_weights, route, stream
       type(c_ptr), intent(inout) :: request
     end function
 
@@ -637,6 +661,60 @@ contains
     if (error == EPX_SUCCESS) &
       error = c_route_dispatch(ids, num_tokens, from, from_weights, to, to_weights, count, &
                                datatype, route%handle, stream%handle, request%handle)
+    call report(error, ierror)
+  end subroutine
+
+  ! Buffers of several types make no array in Fortran: their addresses do, from c_loc.
+  subroutine EPX_Dispatch_fields(nfields, sendbufs, recvbufs, counts, datatypes, weights, &
+      recv_weights, route, stream, request, ierror)
+    integer(c_int), intent(in) :: nfields
+    type(c_ptr), intent(in) :: sendbufs(nfields), recvbufs(nfields)
+    integer(c_int), intent(in) :: counts(nfields), datatypes(nfields)
+    FLOATS_IN, optional :: weights
+    FLOATS_OUT, optional :: recv_weights
+    type(EPX_Route), intent(in) :: route
+    type(EPX_Stream), intent(in) :: stream
+    type(EPX_Request), intent(out) :: request
+    integer(c_int), intent(out), optional :: ierror
+    character(len=NAME_LENGTH) :: refused
+    type(c_ptr) :: from_weights, to_weights
+    integer(c_int) :: error
+
+    refused = ''
+    from_weights = address(weights, 'weights', refused)
+    to_weights = address(recv_weights, 'recv_weights', refused)
+    error = refuse('EPX_Dispatch_fields', refused, c_null_ptr, route%handle)
+    if (error == EPX_SUCCESS) &
+      error = c_dispatch_fields(nfields, sendbufs, recvbufs, counts, datatypes, from_weights, &
+                                to_weights, route%handle, stream%handle, request%handle)
+    call report(error, ierror)
+  end subroutine
+
+  subroutine EPX_Route_dispatch_fields(expert_ids, num_tokens, nfields, sendbufs, recvbufs, &
+      counts, datatypes, weights, recv_weights, route, stream, request, ierror)
+    ANY_IN :: expert_ids
+    integer(c_int), intent(in) :: num_tokens, nfields
+    type(c_ptr), intent(in) :: sendbufs(nfields), recvbufs(nfields)
+    integer(c_int), intent(in) :: counts(nfields), datatypes(nfields)
+    FLOATS_IN, optional :: weights
+    FLOATS_OUT, optional :: recv_weights
+    type(EPX_Route), intent(in) :: route
+    type(EPX_Stream), intent(in) :: stream
+    type(EPX_Request), intent(out) :: request
+    integer(c_int), intent(out), optional :: ierror
+    character(len=NAME_LENGTH) :: refused
+    type(c_ptr) :: ids, from_weights, to_weights
+    integer(c_int) :: error
+
+    refused = ''
+    ids = address(expert_ids, 'expert_ids', refused)
+    from_weights = address(weights, 'weights', refused)
+    to_weights = address(recv_weights, 'recv_weights', refused)
+    error = refuse('EPX_Route_dispatch_fields', refused, c_null_ptr, route%handle)
+    if (error == EPX_SUCCESS) &
+      error = c_route_dispatch_fields(ids, num_tokens, nfields, sendbufs, recvbufs, counts, &
+                                      datatypes, from_weights, to_weights, route%handle, &
+                                      stream%handle, request%handle)
     call report(error, ierror)
   end subroutine
 

@@ -18,12 +18,14 @@ dist_man_MANS += \
   man/EPX_Comm_size.3 \
   man/EPX_Dispatch.3 \
   man/EPX_Dispatch_backward.3 \
+  man/EPX_Dispatch_fields.3 \
   man/EPX_Error_string.3 \
   man/EPX_Free_mem.3 \
   man/EPX_Get_library_version.3 \
   man/EPX_Get_version.3 \
   man/EPX_Route_create.3 \
   man/EPX_Route_dispatch.3 \
+  man/EPX_Route_dispatch_fields.3 \
   man/EPX_Route_free.3 \
   man/EPX_Route_get_view.3 \
   man/EPX_Route_set_capacity.3 \

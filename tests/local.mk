@@ -57,6 +57,7 @@ include tests/abi/local.mk
 include tests/support/local.mk
 include tests/pretend/local.mk
 include tests/suite/local.mk
+include tests/fields/local.mk
 include tests/faults/local.mk
 include tests/unit/local.mk
 include tests/fuzz/local.mk

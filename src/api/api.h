@@ -61,8 +61,8 @@ struct epx_row_type {
 
 /* Checks datatype and count for the verb; *bytes is the length of such a row. */
 int epx_check_row_type(enum epx_verb verb, const struct epx_row_type *type, int64_t *bytes);
-/* Sums the lengths of the fields of a call; EPX_ERR_COUNT if that is more than max_row_bytes, 0 = any
- * length. */
+/* Sums the lengths of the fields of a call; EPX_ERR_COUNT if that is more than max_row_bytes, where
+ * 0 stands for any length. */
 int epx_check_row_bytes(int64_t max_row_bytes, struct epx_call *call);
 /* Both, for a call of one field, whose addresses are set. */
 int epx_check_rows(int count, EPX_Datatype datatype, int64_t max_row_bytes, struct epx_call *call);

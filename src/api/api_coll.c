@@ -94,7 +94,7 @@ int EPX_Dispatch_backward(const void *grad_recv, const float *grad_recv_weights,
         struct epx_buffer buffers[] = {
             epx_rows_buffer("grad_recv", grad_recv, call.recv_capacity, &call, 0),
             epx_weights_buffer("grad_recv_weights", grad_recv_weights, call.recv_capacity,
-                           epx_route_weights_per_row(route), 0),
+                               epx_route_weights_per_row(route), 0),
             epx_rows_buffer("grad_send", grad_send, call.num_tokens, &call, 1),
             epx_weights_buffer("grad_weights", grad_weights, call.num_tokens, route->attr.top_k, 1),
         };

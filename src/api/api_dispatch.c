@@ -99,8 +99,8 @@ static int check_buffers(const struct epx_route *route, const struct field_list 
         buffers[num++] = epx_ids_buffer(route, call->expert_ids, call->num_tokens);
     for (int f = 0; f < list->num; f++)
         buffers[num++] = field_buffer(call, f, list->datatypes[f], 0);
-    buffers[num++] = epx_weights_buffer("weights", call->weights_in, call->num_tokens,
-                                        route->attr.top_k, 0);
+    buffers[num++] =
+        epx_weights_buffer("weights", call->weights_in, call->num_tokens, route->attr.top_k, 0);
     for (int f = 0; f < list->num; f++)
         buffers[num++] = field_buffer(call, f, list->datatypes[f], 1);
     buffers[num++] = epx_weights_buffer("recv_weights", call->weights_out, call->recv_capacity,
@@ -139,7 +139,8 @@ static int dispatch(struct epx_route *route, const struct field_list *list, stru
  * Input: sendbuf, [T][count], T of the last EPX_Route_tokens; weights, [T][K] or NULL on all
  * ranks; count; datatype, any; route; stream, that the work is queued on (host memory: ignored).
  * Output: recvbuf, [capacity][count], in the route's layout, padding rows zero; recv_weights,
- * [capacity], rank-major [capacity][K], or NULL; request. Rows past num_rows are left alone.
+ * [capacity], rank-major [capacity][K], or NULL; request. Rows past num_rows, or past the count
+ * of a slab, are left alone unless zero_unused is set.
  * Errors: EPX_ERR_ROUTE, EPX_ERR_ARG, EPX_ERR_TYPE, EPX_ERR_COUNT, EPX_ERR_BUFFER. The request
  * completes with the routing's EPX_ERR_TRUNCATE; with EPX_ERR_ARG on all ranks if rows, weights
  * or operations differ across ranks, nothing is stored then; with EPX_ERR_TIMEOUT.
@@ -166,13 +167,13 @@ int EPX_Dispatch(const void *sendbuf, const float *weights, void *recvbuf, float
  * Collective, nonblocking. As EPX_Dispatch for each field, all in one operation; the arrays of
  * addresses, counts and datatypes may be reused when the call returns, all buffers belong to the
  * library until the request completes.
- * Input: nfields, 1 to EPX_MAX_FIELDS; sendbufs[f], [T][counts[f]]; counts; datatypes, any; weights,
- * route, stream as EPX_Dispatch. Output: recvbufs[f], [capacity][counts[f]], in the route's layout,
- * padding rows zero; recv_weights, request as EPX_Dispatch.
+ * Input: nfields, 1 to EPX_MAX_FIELDS; sendbufs[f], [T][counts[f]]; counts; datatypes, any;
+ * weights, route, stream as EPX_Dispatch. Output: recvbufs[f], [capacity][counts[f]], in the
+ * route's layout, padding rows zero; recv_weights, request as EPX_Dispatch.
  * Errors: those of EPX_Dispatch; EPX_ERR_ARG for nfields out of range or an array that is NULL;
  * EPX_ERR_COUNT if a row of all fields together is longer than max_row_bytes. The request completes
- * with EPX_ERR_ARG on all ranks, its message naming the field, if number of fields or the bytes of a
- * row differ across ranks; the routing stays valid.
+ * with EPX_ERR_ARG on all ranks, its message naming the field, if number of fields or the bytes of
+ * a row differ across ranks; the routing stays valid.
  * See also: EPX_Dispatch, EPX_Route_dispatch_fields.
  */
 int EPX_Dispatch_fields(int nfields, const void *const sendbufs[], void *const recvbufs[],

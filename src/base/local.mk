@@ -2,6 +2,7 @@
 libepx_core_la_SOURCES += \
   src/base/clock.c \
   src/base/clock.h \
+  src/base/field.h \
   src/base/flags.h \
   src/base/jitter.h \
   src/base/log.c \

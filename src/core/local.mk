@@ -7,7 +7,6 @@ libepx_core_la_SOURCES += \
   src/core/comm.c \
   src/core/comm.h \
   src/core/comm_create.c \
-  src/core/field.h \
   src/core/handle.c \
   src/core/handle.h \
   src/core/lock.c \

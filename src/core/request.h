@@ -3,8 +3,8 @@
 #ifndef EPX_CORE_REQUEST_H
 #define EPX_CORE_REQUEST_H
 
+#include "base/field.h"
 #include "core/comm.h"
-#include "core/field.h"
 
 enum epx_verb {
     EPX_VERB_ROUTE_TOKENS,
@@ -31,9 +31,9 @@ struct epx_call {
     EPX_Datatype datatype;    /* of the first field */
     struct epx_fields fields; /* the rows; none for a routing */
     int64_t row_bytes;        /* of all fields together */
-    int num_tokens;         /* T of the routing that the call refers to */
-    const void *expert_ids; /* of a routing */
-    const void *forward_in; /* combine backward: the rows that combine was given */
+    int num_tokens;           /* T of the routing that the call refers to */
+    const void *expert_ids;   /* of a routing */
+    const void *forward_in;   /* combine backward: the rows that combine was given */
     const float *weights_in;
     float *weights_out;
     const int64_t *sendcounts, *sdispls; /* alltoallv, here and below */
@@ -87,7 +87,8 @@ static inline int epx_verb_routes(enum epx_verb verb)
 
 static inline int epx_verb_dispatches(enum epx_verb verb)
 {
-    return verb == EPX_VERB_DISPATCH || verb == EPX_VERB_ROUTE_DISPATCH || epx_verb_has_fields(verb);
+    return verb == EPX_VERB_DISPATCH || verb == EPX_VERB_ROUTE_DISPATCH ||
+           epx_verb_has_fields(verb);
 }
 
 /* A request that holds its communicator and route; NULL if there is not enough memory. */

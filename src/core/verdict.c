@@ -46,8 +46,8 @@ int epx_fail_field(int field, int64_t first, int64_t value, int rank)
     if (first < 0 || value < 0)
         return epx_fail(EPX_ERR_ARG, "field %d is missing on rank %d, but not on rank %d", field,
                         first < 0 ? 0 : rank, first < 0 ? rank : 0);
-    return epx_fail(EPX_ERR_ARG, "a row of field %d has %lld bytes on rank 0, %lld on rank %d", field,
-                    (long long)first, (long long)value, rank);
+    return epx_fail(EPX_ERR_ARG, "a row of field %d has %lld bytes on rank 0, %lld on rank %d",
+                    field, (long long)first, (long long)value, rank);
 }
 
 int epx_fail_weights(int rank_without, int rank_with)

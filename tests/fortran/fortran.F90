@@ -115,7 +115,7 @@ contains
     attr%num_experts = 2*ranks
     attr%top_k = TOP_K
     attr%max_tokens = TOKENS
-    attr%max_row_bytes = HIDDEN*c_sizeof(x(1, 1))
+    attr%max_row_bytes = HIDDEN*c_sizeof(x(1, 1)) + TOP_K*c_sizeof(ids(1, 1))
     call EPX_Route_create(attr, comm, route, error)
     call expect_code(error, EPX_SUCCESS, 'EPX_Route_create')
     call EPX_Route_get_view(route, view, error)
@@ -238,6 +238,50 @@ contains
     end do
     call EPX_Route_free(slabs, error)
     call expect_code(error, EPX_SUCCESS, 'EPX_Route_free of slabs')
+  end subroutine
+
+  ! The tokens as one field, and the expert ids of their two choices as another.
+  subroutine fields_travel_together()
+    real(c_float), allocatable :: rows_before(:, :)
+    integer(c_int64_t), allocatable, target :: row_ids(:, :)
+    type(c_ptr) :: sendbufs(2), recvbufs(2)
+    type(EPX_Request) :: request
+    type(MPI_Status) :: status
+    integer(c_int) :: counts(2), types(2), error
+    integer :: r, way
+
+    counts = [HIDDEN, TOP_K*2_c_int]
+    types = [EPX_FLOAT32, EPX_FLOAT32]
+    allocate (rows_before(HIDDEN, num_rows), row_ids(TOP_K, view%capacity))
+    rows_before = rows(:, :num_rows)
+    do way = 1, 2
+      rows = -1
+      row_ids = -1
+      sendbufs = [c_loc(x), c_loc(ids)]
+      recvbufs = [c_loc(rows), c_loc(row_ids)]
+      if (way == 1) then
+        call EPX_Dispatch_fields(2_c_int, sendbufs, recvbufs, counts, types, B(weights), &
+                                 B(row_weights), route, EPX_STREAM_NULL, request, error)
+      else
+        call EPX_Route_dispatch_fields(B(ids), TOKENS, 2_c_int, sendbufs, recvbufs, counts, types, &
+                                       B(weights), B(row_weights), route, EPX_STREAM_NULL, &
+                                       request, error)
+      end if
+      call expect_code(error, EPX_SUCCESS, 'EPX_Dispatch_fields')
+      sendbufs = c_null_ptr
+      recvbufs = c_null_ptr
+      call EPX_Wait(request, status, error)
+      call expect_code(error, EPX_SUCCESS, 'EPX_Wait')
+      call expect_rows(status, int(num_rows), 'EPX_Dispatch_fields')
+      call expect(all(rows(:, :num_rows) == rows_before), 'rows beside another field')
+      do r = 1, int(num_rows)
+        call expect(row_ids(1, r) == mod(row_ranks(r) + row_tokens(r) + 2, 2*ranks), &
+                    'the first id of a row''s token')
+      end do
+    end do
+    call EPX_Dispatch_fields(EPX_MAX_FIELDS + 1_c_int, sendbufs, recvbufs, counts, types, &
+                             route=route, stream=EPX_STREAM_NULL, request=request, ierror=error)
+    call expect_code(error, EPX_ERR_ARG, 'EPX_Dispatch_fields')
   end subroutine
 
   ! Every pair's row is the token itself: weighted, the token comes back 0.75 times.
@@ -380,6 +424,9 @@ contains
     call EPX_Comm_get_stats(comm, stats, error)
     call expect_code(error, EPX_SUCCESS, 'EPX_Comm_get_stats')
     call expect(stats%calls == 9 .and. stats%host_syncs == 0, 'statistics')
+  end subroutine
+
+    call expect(stats%calls == 10 .and. stats%host_syncs == 0, 'statistics')
     call EPX_Free_mem(B(rows), comm, error)
     call expect_code(error, EPX_SUCCESS, 'EPX_Free_mem')
     call EPX_Route_free(route, error)
@@ -404,6 +451,9 @@ program fortran
   call rows_arrive_with_their_weights()
   call one_call_does_what_two_did()
   call slabs_have_their_place()
+  end subroutine
+
+  call fields_travel_together()
   call combine_sums_what_dispatch_sent()
   call gradients_go_the_other_way()
   call alltoallv_counts_what_it_receives()

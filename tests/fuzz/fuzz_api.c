@@ -344,6 +344,76 @@ static void run_both(struct rows *r, const void *ids, const EPX_Route_view *view
     check_dispatched(view, attr, r->tokens, r->home, r->slots, r->row_bytes);
 }
 
+/* A list of fields, with one field more than there may be. */
+struct list {
+    int num, counts[EPX_MAX_FIELDS + 1], types[EPX_MAX_FIELDS + 1];
+    int64_t bytes[EPX_MAX_FIELDS + 1];
+    const void *in[EPX_MAX_FIELDS + 1];
+    void *out[EPX_MAX_FIELDS + 1];
+    int without; /* bits: an array that is NULL */
+};
+
+/* A field of its own, or the rows that the other calls move. */
+static void take_field(struct input *input, const struct rows *r, int64_t capacity,
+                       struct list *list, int f)
+{
+    int kind = take_byte(input);
+    void *in;
+
+    if (kind >= 240) {
+        list->counts[f] = r->count;
+        list->types[f] = r->datatype;
+        list->bytes[f] = r->row_bytes;
+        list->in[f] = r->home;
+        list->out[f] = r->slots;
+        return;
+    }
+    list->counts[f] = kind & 8 ? (int)take_number(input) : kind % 8;
+    list->types[f] = kind & 16 ? (int)take_number(input) : 1 + kind / 32 % 7;
+    list->bytes[f] = (int64_t)list->counts[f] * datatype_bytes(list->types[f]);
+    list->in[f] = in = make_buffer(r->tokens, list->bytes[f], 1);
+    list->out[f] = make_buffer(capacity, list->bytes[f], 1);
+    if (in && list->bytes[f])
+        take(input, in, (size_t)r->tokens * (size_t)list->bytes[f]);
+}
+
+static struct list take_list(struct input *input, const struct rows *r, int64_t capacity)
+{
+    struct list list = {.num = take_byte(input) % (EPX_MAX_FIELDS + 2)};
+
+    list.without = take_byte(input);
+    list.without = list.without < 16 ? list.without : 0;
+    for (int f = 0; f < list.num; f++)
+        take_field(input, r, capacity, &list, f);
+    return list;
+}
+
+/* Calls one of the two that take a list; routes by ids, or not if they are NULL. */
+static void run_list(const struct list *list, const struct rows *r, const void *ids,
+                     const EPX_Route_view *view, const EPX_Route_attr *attr, EPX_Route route)
+{
+    const void *const *in = list->without & 1 ? NULL : list->in;
+    void *const *out = list->without & 2 ? NULL : list->out;
+    const int *counts = list->without & 4 ? NULL : list->counts;
+    const int *types = list->without & 8 ? NULL : list->types;
+    EPX_Request request = EPX_REQUEST_NULL;
+    int code;
+
+    if (ids)
+        code =
+            EPX_Route_dispatch_fields(ids, r->tokens, list->num, in, out, counts, types, r->weights,
+                                      r->slot_weights, route, EPX_STREAM_NULL, &request);
+    else
+        code = EPX_Dispatch_fields(list->num, in, out, counts, types, r->weights, r->slot_weights,
+                                   route, EPX_STREAM_NULL, &request);
+    if (list->num < 1 || list->num > EPX_MAX_FIELDS || list->without)
+        REQUIRE(code == EPX_ERR_ARG);
+    if (outcome(code, &request) != EPX_SUCCESS)
+        return;
+    for (int f = 0; f < list->num; f++)
+        check_dispatched(view, attr, r->tokens, list->in[f], list->out[f], list->bytes[f]);
+}
+
 static void use_route(struct input *input, const EPX_Route_attr *attr, EPX_Route route)
 {
     EPX_Route_view view = EPX_ROUTE_VIEW_INIT;
@@ -369,6 +439,12 @@ static void use_route(struct input *input, const EPX_Route_attr *attr, EPX_Route
     rows = take_rows(input, &view, attr, tokens);
     run_verbs(&rows, &view, attr, route, code);
     run_both(&rows, ids, &view, attr, route, code);
+    if (code == EPX_SUCCESS) {
+        struct list list = take_list(input, &rows, view.capacity);
+
+        run_list(&list, &rows, NULL, &view, attr, route);
+        run_list(&list, &rows, ids, &view, attr, route);
+    }
 }
 
 static void fuzz_route(struct input *input, EPX_Comm comm)

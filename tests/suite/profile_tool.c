@@ -12,9 +12,17 @@ static struct tool_counter {
     const char *function;
     int calls;
 } counters[] = {
-    {"EPX_Comm_create", 0},    {"EPX_Route_tokens", 0}, {"EPX_Dispatch", 0},
-    {"EPX_Route_dispatch", 0}, {"EPX_Combine", 0},      {"EPX_Wait", 0},
-    {"EPX_Test", 0},           {"EPX_Waitall", 0},      {"EPX_Wait_enqueue", 0},
+    {"EPX_Comm_create", 0},
+    {"EPX_Route_tokens", 0},
+    {"EPX_Dispatch", 0},
+    {"EPX_Route_dispatch", 0},
+    {"EPX_Combine", 0},
+    {"EPX_Wait", 0},
+    {"EPX_Test", 0},
+    {"EPX_Waitall", 0},
+    {"EPX_Wait_enqueue", 0},
+    {"EPX_Dispatch_fields", 0},
+    {"EPX_Route_dispatch_fields", 0},
 };
 
 static int *counter(const char *function)
@@ -65,6 +73,27 @@ int EPX_Route_dispatch(const void *expert_ids, int num_tokens, const void *sendb
     ++*counter(__func__);
     return PEPX_Route_dispatch(expert_ids, num_tokens, sendbuf, weights, recvbuf, recv_weights,
                                count, datatype, route, stream, request);
+}
+
+int EPX_Dispatch_fields(int nfields, const void *const sendbufs[], void *const recvbufs[],
+                        const int counts[], const EPX_Datatype datatypes[], const float *weights,
+                        float *recv_weights, EPX_Route route, EPX_Stream stream,
+                        EPX_Request *request)
+{
+    ++*counter(__func__);
+    return PEPX_Dispatch_fields(nfields, sendbufs, recvbufs, counts, datatypes, weights,
+                                recv_weights, route, stream, request);
+}
+
+int EPX_Route_dispatch_fields(const void *expert_ids, int num_tokens, int nfields,
+                              const void *const sendbufs[], void *const recvbufs[],
+                              const int counts[], const EPX_Datatype datatypes[],
+                              const float *weights, float *recv_weights, EPX_Route route,
+                              EPX_Stream stream, EPX_Request *request)
+{
+    ++*counter(__func__);
+    return PEPX_Route_dispatch_fields(expert_ids, num_tokens, nfields, sendbufs, recvbufs, counts,
+                                      datatypes, weights, recv_weights, route, stream, request);
 }
 
 int EPX_Combine(const void *sendbuf, const float *weights, void *recvbuf, int count,

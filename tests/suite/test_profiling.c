@@ -25,9 +25,17 @@ static void expect_calls(const char *function, int wanted)
 
 static void expect_no_calls(void)
 {
-    static const char *const functions[] = {
-        "EPX_Comm_create", "EPX_Route_tokens", "EPX_Dispatch", "EPX_Route_dispatch", "EPX_Combine",
-        "EPX_Wait",        "EPX_Test",         "EPX_Waitall",  "EPX_Wait_enqueue"};
+    static const char *const functions[] = {"EPX_Dispatch_fields",
+                                            "EPX_Route_dispatch_fields",
+                                            "EPX_Comm_create",
+                                            "EPX_Route_tokens",
+                                            "EPX_Dispatch",
+                                            "EPX_Route_dispatch",
+                                            "EPX_Combine",
+                                            "EPX_Wait",
+                                            "EPX_Test",
+                                            "EPX_Waitall",
+                                            "EPX_Wait_enqueue"};
 
     for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++)
         expect_calls(functions[i], 0);
@@ -132,6 +140,32 @@ START_TEST(route_dispatch_is_one_call)
 }
 END_TEST
 
+START_TEST(a_dispatch_of_fields_is_one_call)
+{
+    static const char *const names[] = {"EPX_Dispatch_fields", "EPX_Route_dispatch_fields"};
+    const void *in[] = {tokens};
+    void *out[] = {rows};
+    const int counts[] = {HIDDEN};
+    const EPX_Datatype types[] = {EPX_FLOAT32};
+
+    EXPECT_CODE(EPX_Route_dispatch_fields(ids, TOKENS, 1, in, out, counts, types, NULL, NULL, route,
+                                          EPX_STREAM_NULL, &requests[0]),
+                EPX_SUCCESS);
+    EXPECT_CODE(EPX_Dispatch_fields(1, in, out, counts, types, NULL, NULL, route, EPX_STREAM_NULL,
+                                    &requests[1]),
+                EPX_SUCCESS);
+    EXPECT_CODE(EPX_Waitall(2, requests, MPI_STATUSES_IGNORE), EPX_SUCCESS);
+    for (int i = 0; i < 2; i++)
+        expect_calls(names[i], 1);
+    expect_calls("EPX_Waitall", 1);
+    expect_no_calls();
+    start_combine();
+    EXPECT_CODE(EPX_Wait(&requests[0], MPI_STATUS_IGNORE), EPX_SUCCESS);
+    expect_calls("EPX_Wait", 1);
+    expect_tokens_came_back();
+}
+END_TEST
+
 START_TEST(wait_enqueue_is_one_call)
 {
     start_dispatch();
@@ -181,6 +215,7 @@ static Suite *make_suite(void)
     tcase_add_checked_fixture(tcase, open_route, close_route);
     tcase_add_test(tcase, waitall_is_one_call);
     tcase_add_test(tcase, route_dispatch_is_one_call);
+    tcase_add_test(tcase, a_dispatch_of_fields_is_one_call);
     tcase_add_test(tcase, wait_enqueue_is_one_call);
     tcase_add_test(tcase, every_test_is_seen);
     tcase_add_test(tcase, a_refused_call_is_seen_with_its_error);

@@ -102,8 +102,8 @@ static int64_t received_bytes(const struct epx_request *request)
 static void note_buffer(const struct epx_request *request, struct epx_ready_note *note)
 {
     int64_t offset = 0, bytes = received_bytes(request);
-    const struct epx_segment *segment =
-        epx_segment_find(request->comm->segments, request->call.fields.at[0].out, (size_t)bytes, &offset);
+    const struct epx_segment *segment = epx_segment_find(
+        request->comm->segments, request->call.fields.at[0].out, (size_t)bytes, &offset);
     int number = segment ? segment->window->number : bytes ? -1 : 0;
 
     note->word[EPX_READY_SEGMENT] = (uint32_t)number;

@@ -53,7 +53,8 @@ static void grant(struct epx_direct *direct, struct epx_request *request)
 
     direct->refuses = !fits;
     for (int r = 0; r < direct->comm->size; r++) {
-        int stores = r == direct->comm->rank || direct->ready[direct->comm->rank].fields[0].segment >= 0;
+        int stores =
+            r == direct->comm->rank || direct->ready[direct->comm->rank].fields[0].segment >= 0;
 
         epx_direct_post_word(direct, request, r, EPX_WORD_GRANT,
                              !fits    ? GRANT_NOTHING
@@ -79,7 +80,8 @@ static char *granted(const struct epx_direct *direct, const struct epx_request *
 
 static const char *rows_for(const struct epx_request *request, int rank)
 {
-    return (const char *)request->call.fields.at[0].in + rows_bytes(request, request->call.sdispls[rank]);
+    return (const char *)request->call.fields.at[0].in +
+           rows_bytes(request, request->call.sdispls[rank]);
 }
 
 /* Stores some of the rows for a rank; after the last, tells that rank that all are there. */
@@ -151,7 +153,8 @@ static int pop_rows(struct epx_direct *direct, const struct epx_request *request
            (slot = epx_ring_peek(direct, source))) {
         int64_t bytes = epx_segment_length(direct->cut, from->segment);
 
-        memcpy((char *)call->fields.at[0].out + rows_bytes(request, call->rdispls[source] + from->row) +
+        memcpy((char *)call->fields.at[0].out +
+                   rows_bytes(request, call->rdispls[source] + from->row) +
                    epx_segment_offset(direct->cut, from->segment),
                slot, (size_t)bytes);
         epx_ring_pop(direct, source);

@@ -33,13 +33,13 @@ struct epx_direct {
     struct epx_expert_rows expert;
     struct epx_cursor *to, *from; /* [R] */
     int64_t token, token_segment;
-    int bypasses;    /* rows stored into others' buffers bypass the caches */
+    int bypasses;                     /* rows stored into others' buffers bypass the caches */
     char *(*buffers)[EPX_MAX_FIELDS]; /* [R] receive buffers of a rank that can be stored into, one
                                          a field; the first is NULL = take the ring */
-    int64_t *counts; /* [4][R] alltoallv: the arrays of the call */
-    int64_t *grants; /* [R] alltoallv: what the receivers granted */
-    int64_t *stored; /* [R] alltoallv: bytes stored into each receive buffer */
-    int refuses;     /* alltoallv: this rank granted nothing */
+    int64_t *counts;                  /* [4][R] alltoallv: the arrays of the call */
+    int64_t *grants;                  /* [R] alltoallv: what the receivers granted */
+    int64_t *stored;                  /* [R] alltoallv: bytes stored into each receive buffer */
+    int refuses;                      /* alltoallv: this rank granted nothing */
 
     /* counted since the communicator was made, never reset */
     uint64_t *pushed, *popped; /* [R] slots put into each rank's ring, taken from each own ring */

@@ -44,8 +44,7 @@ static int own_buffer_takes(const struct epx_direct *direct, int source)
 {
     int me = direct->comm->rank;
 
-    return !direct->expert.scales &&
-           (source == me || epx_ready_takes_stores(&direct->ready[me]));
+    return !direct->expert.scales && (source == me || epx_ready_takes_stores(&direct->ready[me]));
 }
 
 static void begin(struct epx_direct *direct, struct epx_request *request, int weighted)
@@ -102,8 +101,8 @@ static void receive_from(struct epx_direct *direct, int source, int32_t *record,
     float weights[EPX_MAX_TOP_K];
 
     for (int f = 0; f < fields->num; f++)
-        from[f] = (const char *)(own ? fields->at[f].in : fields->at[f].out) +
-                  row * fields->at[f].bytes;
+        from[f] =
+            (const char *)(own ? fields->at[f].in : fields->at[f].out) + row * fields->at[f].bytes;
     if (direct->expert.weighted)
         fetch_weights(direct, source, record, weights);
     epx_receive_fields(direct->plan, &direct->expert, record, from, weights);

@@ -6,7 +6,7 @@
 #ifndef EPX_KERNELS_HOST_ROWS_H
 #define EPX_KERNELS_HOST_ROWS_H
 
-#include "core/field.h"
+#include "base/field.h"
 #include "kernels/element.h"
 #include "kernels/host/row_copy.h"
 #include "kernels/plan.h"
@@ -19,11 +19,11 @@ enum { EPX_SUM_BLOCK = 256, EPX_ROW_BLOCK = 1024, EPX_SUM_LANES = 256 };
 /* One operation seen from the expert's rank. */
 struct epx_expert_rows {
     EPX_Datatype datatype;
-    EPX_Datatype partial;    /* of the sums that travel */
-    struct epx_segments cut; /* of a row as it travels */
-    int weighted;            /* pair weights travel with the rows */
-    int scales;              /* combine backward: rows are scaled into their slots */
-    int bypasses;            /* copied rows bypass the caches */
+    EPX_Datatype partial;            /* of the sums that travel */
+    struct epx_segments cut;         /* of a row as it travels */
+    int weighted;                    /* pair weights travel with the rows */
+    int scales;                      /* combine backward: rows are scaled into their slots */
+    int bypasses;                    /* copied rows bypass the caches */
     const struct epx_fields *fields; /* out: [capacity] rows of each; NULL where rows are summed */
     float *row_weights;      /* out or NULL: [capacity], rank-major dispatch [capacity][K] */
     const void *rows_in;     /* rows that are summed; combine backward: those combine was given */
@@ -37,7 +37,8 @@ struct epx_home_rows {
     EPX_Datatype partial;    /* of the sums that travel */
     struct epx_segments cut; /* of a row as it travels */
     int weighted;
-    const struct epx_fields *fields; /* [T] rows of each that are sent; NULL where rows are summed */
+    const struct epx_fields
+        *fields;             /* [T] rows of each that are sent; NULL where rows are summed */
     const float *weights_in; /* [T][K] pair weights that are sent */
     void *rows;              /* out: [T] rows */
     float *weights;          /* out or NULL: [T][K] */

@@ -14,7 +14,8 @@ static int64_t send_rows(const struct epx_request *request)
     if (call->row_bytes == 0)
         return INT64_MAX;
     return call->fields.at[0].in
-               ? epx_user_memory_bytes(epx_device_of(request), call->fields.at[0].in) / call->row_bytes
+               ? epx_user_memory_bytes(epx_device_of(request), call->fields.at[0].in) /
+                     call->row_bytes
                : 0;
 }
 

@@ -3,8 +3,8 @@
  * field.h - the arrays of rows that an operation moves. EPX_Dispatch_fields and
  * EPX_Route_dispatch_fields move several with one routing; all other operations move one.
  */
-#ifndef EPX_CORE_FIELD_H
-#define EPX_CORE_FIELD_H
+#ifndef EPX_BASE_FIELD_H
+#define EPX_BASE_FIELD_H
 
 #include "epx.h"
 

@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Dispatches of several fields, which every transport must do.
+test_programs += tests/fields/test_fields
+
+tests_fields_test_fields_SOURCES = \
+  tests/fields/fields.c \
+  tests/fields/fields.h \
+  tests/fields/test_fields.c
+tests_fields_test_fields_CPPFLAGS = $(suite_cppflags)
+tests_fields_test_fields_LDADD = $(suite_ldadd)
