@@ -64,11 +64,22 @@ static int weights_differ(const struct perf_bench *bench, int64_t i)
     return differ;
 }
 
+/* Copies row i of all fields, one behind the other. */
+static void join_fields(const struct perf_bench *bench, int64_t i, char *row)
+{
+    for (int f = 0; f < bench->options->num_fields; f++) {
+        int64_t bytes = perf_field_bytes(bench, f);
+
+        memcpy(row, (const char *)bench->field_rows[f].image + i * bytes, (size_t)bytes);
+        row += bytes;
+    }
+}
+
 int64_t perf_check_dispatch(const struct perf_bench *bench, enum perf_side side)
 {
     const struct perf_load *load = &bench->load;
     size_t row_bytes = (size_t)load->row_bytes;
-    char *should = perf_alloc(1, load->row_bytes);
+    char *should = perf_alloc(1, load->row_bytes), *joined = perf_alloc(1, load->row_bytes);
     int64_t wrong = 0, pair = 0;
 
     for (int64_t i = 0; i < bench->num_expected; i++) {
@@ -77,13 +88,18 @@ int64_t perf_check_dispatch(const struct perf_bench *bench, enum perf_side side)
 
         if (row->source == PERF_UNUSED || (side == PERF_PEER && row->source < 0))
             continue;
-        if (side == PERF_PEER)
+        if (side == PERF_PEER) {
             is = perf_peer_row(bench->peer, pair++);
+        } else if (bench->options->num_fields) {
+            join_fields(bench, i, joined);
+            is = joined;
+        }
         memset(should, 0, row_bytes);
         if (row->source >= 0)
             perf_fill_row(load, row->source, row->token, 1, should);
         wrong += memcmp(is, should, row_bytes) || (side == PERF_EPX && weights_differ(bench, i));
     }
+    free(joined);
     free(should);
     return wrong;
 }

@@ -17,6 +17,7 @@
 
 enum {
     OPTION_TRANSPORT = 256,
+    OPTION_FIELDS,
     OPTION_PEER,
     OPTION_JSON,
     OPTION_SEED,
@@ -42,6 +43,7 @@ static const char usage[] =
     "  -s, --skew S               uniform, zipf:EXPONENT, even or file:PATH (uniform)\n"
     "  -T, --datatype T           byte, float8_e4m3, float8_e5m2, float16, bfloat16, float32,\n"
     "                             float64 (float32)\n"
+    "      --fields T:N[,T:N...]  rows of up to 4 arrays, of N elements of T, in one dispatch\n"
     "  -l, --layout L             expert, rank or slab (expert)\n"
     "      --rows-per-expert N    rows of a slab (as many as the fullest expert gets)\n"
     "  -a, --alignment N          rows that slabs are aligned to (1)\n"
@@ -74,6 +76,7 @@ static const struct option long_options[] = {
     {"experts", required_argument, NULL, 'e'},
     {"skew", required_argument, NULL, 's'},
     {"datatype", required_argument, NULL, 'T'},
+    {"fields", required_argument, NULL, OPTION_FIELDS},
     {"layout", required_argument, NULL, 'l'},
     {"rows-per-expert", required_argument, NULL, OPTION_ROWS_PER_EXPERT},
     {"alignment", required_argument, NULL, 'a'},
@@ -209,6 +212,40 @@ static int read_peer(const char *text, const struct perf_peer_kind **peer)
                : complain("--peer %s: no such peer, see epx_perf --help", text);
 }
 
+/* Reads TYPE:COUNT up to the next comma; *text is behind it then, or NULL at the end. */
+static int read_field(const char **text, struct perf_field *field)
+{
+    size_t length = strcspn(*text, ","), type = strcspn(*text, ":");
+    char word[64];
+    int64_t count;
+
+    if (type >= length || length >= sizeof(word))
+        return complain("\"%.*s\" is no field, want TYPE:COUNT", (int)length, *text);
+    snprintf(word, sizeof(word), "%.*s", (int)type, *text);
+    if (read_word(word, datatype_words, &field->datatype))
+        return -1;
+    snprintf(word, sizeof(word), "%.*s", (int)(length - type - 1), *text + type + 1);
+    if (read_number(word, 1, INT32_MAX / 8, &count))
+        return -1;
+    field->count = (int)count;
+    *text = (*text)[length] ? *text + length + 1 : NULL;
+    return 0;
+}
+
+/* Adds fields to the list. The rows are bytes then, as far as they are filled and compared. */
+static int read_fields(const char *text, struct perf_options *options)
+{
+    options->datatype_name = text;
+    options->datatype = EPX_BYTE;
+    while (text) {
+        if (options->num_fields == EPX_MAX_FIELDS)
+            return complain("at most %d fields", EPX_MAX_FIELDS);
+        if (read_field(&text, &options->fields[options->num_fields++]))
+            return -1;
+    }
+    return 0;
+}
+
 static int read_size_option(int option, const char *text, struct perf_options *options)
 {
     switch (option) {
@@ -235,6 +272,7 @@ static int read_option(int option, const char *text, struct perf_options *option
     case 'T':
         options->datatype_name = text;
         return read_word(text, datatype_words, &options->datatype);
+    case OPTION_FIELDS: return read_fields(text, options);
     case 'l': return read_word(text, layout_words, &options->layout);
     case 'r': return read_word(text, place_words, &options->place);
     case 'd': return read_space(text, &options->space);
@@ -274,12 +312,34 @@ static int check_layout(const struct perf_options *options)
     return 0;
 }
 
+/* A row has the bytes of all its fields. */
+static int check_fields(struct perf_options *options)
+{
+    int64_t bytes = 0;
+
+    if (options->num_fields == 0)
+        return 0;
+    if (!options->verb->takes_fields)
+        return complain("--fields is for dispatch and route-dispatch");
+    if (options->datatype != EPX_BYTE)
+        return complain("--fields takes the place of --datatype");
+    for (int f = 0; f < options->num_fields; f++)
+        bytes +=
+            (int64_t)options->fields[f].count * perf_datatype_bytes(options->fields[f].datatype);
+    if (bytes > INT32_MAX)
+        return complain("a row of %lld bytes is too long", (long long)bytes);
+    options->row_bytes.min = options->row_bytes.max = bytes;
+    return 0;
+}
+
 /* Checks what depends on several options. */
 static int check_options(struct perf_options *options)
 {
     int bytes = perf_datatype_bytes(options->datatype);
     int adds = options->verb->sums;
 
+    if (check_fields(options))
+        return -1;
     if (options->row_bytes.min == 0)
         options->row_bytes.min = options->row_bytes.max = options->hidden * bytes;
     if (options->row_bytes.min % bytes)

@@ -16,8 +16,52 @@ static void start_route(struct perf_bench *bench)
                      &bench->request);
 }
 
+/* The arguments of a dispatch of fields. */
+struct fields {
+    const void *from[EPX_MAX_FIELDS];
+    void *to[EPX_MAX_FIELDS];
+    int counts[EPX_MAX_FIELDS];
+    EPX_Datatype types[EPX_MAX_FIELDS];
+};
+
+static struct fields fields_of(const struct perf_bench *bench)
+{
+    struct fields fields;
+
+    for (int f = 0; f < bench->options->num_fields; f++) {
+        fields.from[f] = bench->field_tokens[f].address;
+        fields.to[f] = bench->field_rows[f].address;
+        fields.counts[f] = bench->options->fields[f].count;
+        fields.types[f] = bench->options->fields[f].datatype;
+    }
+    return fields;
+}
+
+static void start_dispatch_fields(struct perf_bench *bench)
+{
+    struct fields fields = fields_of(bench);
+
+    EPX_Dispatch_fields(bench->options->num_fields, fields.from, fields.to, fields.counts,
+                        fields.types, bench->token_weights.address, bench->row_weights.address,
+                        bench->route, bench->stream, &bench->request);
+}
+
+static void start_route_dispatch_fields(struct perf_bench *bench)
+{
+    struct fields fields = fields_of(bench);
+
+    EPX_Route_dispatch_fields(bench->ids.address, bench->load.tokens, bench->options->num_fields,
+                              fields.from, fields.to, fields.counts, fields.types,
+                              bench->token_weights.address, bench->row_weights.address,
+                              bench->route, bench->stream, &bench->request);
+}
+
 static void start_dispatch(struct perf_bench *bench)
 {
+    if (bench->options->num_fields) {
+        start_dispatch_fields(bench);
+        return;
+    }
     EPX_Dispatch(bench->tokens.address, bench->token_weights.address, bench->rows.address,
                  bench->row_weights.address, bench->load.count, bench->load.datatype, bench->route,
                  bench->stream, &bench->request);
@@ -25,6 +69,10 @@ static void start_dispatch(struct perf_bench *bench)
 
 static void start_route_dispatch(struct perf_bench *bench)
 {
+    if (bench->options->num_fields) {
+        start_route_dispatch_fields(bench);
+        return;
+    }
     EPX_Route_dispatch(bench->ids.address, bench->load.tokens, bench->tokens.address,
                        bench->token_weights.address, bench->rows.address,
                        bench->row_weights.address, bench->load.count, bench->load.datatype,
@@ -141,12 +189,14 @@ static const struct perf_verb verbs[] = {
     {.name = "route", .start = start_route, .peer = perf_peer_route, .check = perf_check_route},
     {.name = "dispatch",
      .spreads = 1,
+     .takes_fields = 1,
      .prepare = prepare_dispatch,
      .start = start_dispatch,
      .peer = perf_peer_dispatch,
      .check = perf_check_dispatch},
     {.name = "route-dispatch",
      .spreads = 1,
+     .takes_fields = 1,
      .prepare = learn_peer,
      .start = start_route_dispatch,
      .peer = perf_peer_route_dispatch,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "epx_perf/bench/perf_ids.h"
+#include "epx_perf/bench/perf_number.h"
 #include "epx_perf/bench/perf_verb.h"
 #include "epx_perf/space/perf_alloc.h"
 
@@ -72,6 +73,34 @@ static void create_tokens(struct perf_bench *bench)
     perf_buffer_send(&bench->tokens);
 }
 
+int64_t perf_field_bytes(const struct perf_bench *bench, int f)
+{
+    const struct perf_field *field = &bench->options->fields[f];
+
+    return (int64_t)field->count * perf_datatype_bytes(field->datatype);
+}
+
+static void create_fields(struct perf_bench *bench)
+{
+    const struct perf_load *load = &bench->load;
+    char *row = perf_alloc(1, load->row_bytes);
+    int64_t at = 0;
+
+    for (int f = 0; f < bench->options->num_fields; f++) {
+        int64_t bytes = perf_field_bytes(bench, f);
+        char *tokens = create_input(bench, &bench->field_tokens[f], load->tokens * bytes);
+
+        for (int64_t i = 0; i < load->tokens; i++) {
+            perf_fill_row(load, load->rank, i, 1, row);
+            memcpy(tokens + i * bytes, row + at, (size_t)bytes);
+        }
+        perf_buffer_send(&bench->field_tokens[f]);
+        create_receive_buffer(bench, &bench->field_rows[f], load->capacity * bytes);
+        at += bytes;
+    }
+    free(row);
+}
+
 /* There is a gradient of a weight for each pair, or for each row. */
 static void create_backward(struct perf_bench *bench)
 {
@@ -96,6 +125,7 @@ static void create_rows(struct perf_bench *bench)
                           load->capacity * bench->weights * (int64_t)sizeof(float));
     if (bench->options->verb->backward)
         create_backward(bench);
+    create_fields(bench);
 }
 
 /* Fills in counts and displacements: rows for rank r stand after those for the ranks before it. */
@@ -163,6 +193,10 @@ void perf_bench_free(struct perf_bench *bench)
     perf_buffer_free(&bench->rows);
     perf_buffer_free(&bench->sums);
     perf_buffer_free(&bench->tokens);
+    for (int f = 0; f < EPX_MAX_FIELDS; f++) {
+        perf_buffer_free(&bench->field_tokens[f]);
+        perf_buffer_free(&bench->field_rows[f]);
+    }
     for (int i = 0; i < PERF_VIEW_ARRAYS; i++)
         perf_buffer_free(&bench->view_arrays[i]);
     free(bench->peer_displs);
@@ -183,6 +217,8 @@ void perf_bench_poison(struct perf_bench *bench)
 
     if (verb->spreads)
         perf_buffer_poison(&bench->rows);
+    for (int f = 0; f < bench->options->num_fields; f++)
+        perf_buffer_poison(&bench->field_rows[f]);
     if (verb->spreads && !verb->backward)
         perf_buffer_poison(&bench->row_weights);
     if (verb->gathers)
@@ -228,6 +264,8 @@ void perf_bench_fetch(struct perf_bench *bench)
         perf_buffer_fetch(&bench->rows);
         perf_buffer_fetch(&bench->row_weights);
     }
+    for (int f = 0; f < bench->options->num_fields; f++)
+        perf_buffer_fetch(&bench->field_rows[f]);
     if (verb->gathers)
         perf_buffer_fetch(&bench->sums);
     if (verb->backward)

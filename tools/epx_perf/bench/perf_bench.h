@@ -26,6 +26,8 @@ struct perf_bench {
     void *graph;                           /* a captured batch; NULL: EPX is called */
     struct perf_buffer ids, token_weights; /* the ids and weights of the load */
     struct perf_buffer tokens, rows, row_weights, sums;
+    /* tokens and rows field by field, for EPX; a row of the two above is its fields in order */
+    struct perf_buffer field_tokens[EPX_MAX_FIELDS], field_rows[EPX_MAX_FIELDS];
     struct perf_buffer forward, weight_grads; /* backward: combine's input; an output */
     int64_t weights;                          /* the number of weights of a received row */
     struct perf_buffer counts, displs, recv_counts, recv_displs; /* alltoallv: int64_t[size] */
@@ -44,6 +46,8 @@ struct perf_bench {
 int perf_bench_create(const struct perf_options *options, int tokens, int64_t row_bytes,
                       EPX_Comm comm, struct perf_bench *bench);
 void perf_bench_free(struct perf_bench *bench);
+/* Bytes of a row of a field. */
+int64_t perf_field_bytes(const struct perf_bench *bench, int f);
 /* One operation of EPX, complete where the space completes it. */
 void perf_bench_operate(struct perf_bench *bench);
 /* Before a checked operation: overwrites the outputs. */

@@ -16,6 +16,12 @@ struct perf_span {
     int64_t min, max;
 };
 
+/* One array of the rows of a dispatch of fields. */
+struct perf_field {
+    EPX_Datatype datatype;
+    int count;
+};
+
 struct perf_options {
     const struct perf_verb *verb;
     struct perf_span tokens;    /* of each rank */
@@ -27,6 +33,8 @@ struct perf_options {
     int64_t max_sms;         /* 0: the library's default */
     const char *datatype_name;
     EPX_Datatype datatype;
+    int num_fields; /* 0: rows are one array of `datatype` */
+    struct perf_field fields[EPX_MAX_FIELDS];
     EPX_Layout layout;
     int place; /* enum perf_place: where the rows at the experts' ranks lie */
     const struct perf_peer_kind *peer; /* NULL: none */

@@ -13,12 +13,13 @@ enum perf_side { PERF_EPX, PERF_PEER, PERF_COPY, PERF_BARRIER, PERF_SIDES };
 
 struct perf_verb {
     const char *name;
-    int sums;     /* rows are numbers that are added up */
-    int spreads;  /* tokens become rows: the copy side copies tokens to rows */
-    int gathers;  /* rows become tokens: the copy side copies rows to tokens */
-    int waits;    /* start() waits for a part of the work: on the host nothing overlaps it */
-    int backward; /* the backward pass of a dispatch or combine that ran once before */
-    int by_pairs; /* the user packs a row for each pair: no unique rows */
+    int sums;         /* rows are numbers that are added up */
+    int spreads;      /* tokens become rows: the copy side copies tokens to rows */
+    int gathers;      /* rows become tokens: the copy side copies rows to tokens */
+    int waits;        /* start() waits for a part of the work: on the host nothing overlaps it */
+    int backward;     /* the backward pass of a dispatch or combine that ran once before */
+    int takes_fields; /* rows may be several arrays */
+    int by_pairs;     /* the user packs a row for each pair: no unique rows */
     void (*prepare)(struct perf_bench *bench); /* once, untimed */
     void (*start)(struct perf_bench *bench);   /* all but the wait for bench->request */
     void (*peer)(struct perf_peer *peer);      /* NULL: no peer does this verb */
