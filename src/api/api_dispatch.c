@@ -51,6 +51,20 @@ static int check_list(const struct field_list *list)
     return EPX_SUCCESS;
 }
 
+/* Ranks on device memory tell each other the length of a row of a field behind the first in 32
+ * bits. */
+static int check_lengths(const struct epx_route *route, const struct epx_call *call)
+{
+    const struct epx_fields *fields = &call->fields;
+
+    for (int f = 1; f < fields->num && epx_transport_device_ops(route->comm); f++)
+        EPX_FAIL_IF(fields->at[f].bytes >= UINT32_MAX, EPX_ERR_COUNT,
+                    "%s makes rows of %lld bytes, device memory takes 4 GiB in each field but the "
+                    "first",
+                    names_of(call, f)->count, (long long)fields->at[f].bytes);
+    return EPX_SUCCESS;
+}
+
 /* Copies the list into the call, so that the user's arrays may be reused. */
 static int take_fields(const struct epx_route *route, const struct field_list *list,
                        struct epx_call *call)
@@ -68,6 +82,7 @@ static int take_fields(const struct epx_route *route, const struct field_list *l
     }
     call->fields.num = list->num;
     call->datatype = list->datatypes[0];
+    EPX_TRY(check_lengths(route, call));
     return epx_check_row_bytes(route->attr.max_row_bytes, call);
 }
 
@@ -123,8 +138,6 @@ static int dispatch(struct epx_route *route, const struct field_list *list, stru
 {
     EPX_TRY(take_tokens(route, request, call));
     EPX_TRY(take_fields(route, list, call));
-    EPX_FAIL_IF(list->num > 1 && epx_transport_device_ops(route->comm), EPX_ERR_UNSUPPORTED,
-                "%d fields, transports of device memory take one", list->num);
     EPX_TRY(check_buffers(route, list, call));
     EPX_TRY(epx_submit(route->comm, route, call, request));
     if (epx_verb_routes(call->verb))

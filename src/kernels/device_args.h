@@ -6,6 +6,7 @@
 #ifndef EPX_KERNELS_DEVICE_ARGS_H
 #define EPX_KERNELS_DEVICE_ARGS_H
 
+#include "base/field.h"
 #include "kernels/device_plan.h"
 #include "kernels/element.h"
 #include "kernels/layout.h"
@@ -13,15 +14,17 @@
 
 enum {
     EPX_READY_WORDS = 16,      /* what one rank tells about one operation */
+    EPX_LIST_WORDS = 9,        /* what it tells besides about a dispatch of several fields */
     EPX_WAITING_THREADS = 512, /* in a block that may wait for other ranks */
     EPX_WARP = 32
 };
 
-/* The words of a ready note, 32 bits each; the first five are compared across ranks. */
+/* The words of a ready note, 32 bits each; the first five, and those of fields, are compared across
+ * ranks. */
 enum epx_ready_word {
     EPX_READY_VERB,
     EPX_READY_ROUTE,   /* id, -1 = none */
-    EPX_READY_ROW_LOW, /* bytes of a row */
+    EPX_READY_ROW_LOW, /* bytes of a row, of the first field */
     EPX_READY_ROW_HIGH,
     EPX_READY_DATATYPE, /* where rows are added */
     EPX_READY_WEIGHTS,  /* enum of ready.h */
@@ -30,20 +33,37 @@ enum epx_ready_word {
     EPX_READY_OFFSET_HIGH,
     EPX_READY_CAPACITY_LOW, /* alltoallv: rows of the receive buffer */
     EPX_READY_CAPACITY_HIGH,
-    EPX_READY_ERROR /* of the routing that the operation stands on; added by the kernel */
+    EPX_READY_ERROR, /* of the routing that the operation stands on; added by the kernel */
+    EPX_READY_FIELDS /* of fields 1, 2 and 3: bytes of a row plus 1; 0 = there is no such field */
 };
 
 enum { EPX_READY_COMPARED = EPX_READY_WEIGHTS, EPX_MOST_DEVICE_RANKS = 128 };
+
+/* Whether all ranks must tell the same in a word. */
+EPX_HD int epx_ready_compared(int32_t word)
+{
+    return word < EPX_READY_COMPARED || word >= EPX_READY_FIELDS;
+}
 
 struct epx_ready_note {
     uint32_t word[EPX_READY_WORDS];
 };
 
+/* The receive buffers of fields 1, 2 and 3, three words each: what EPX_READY_SEGMENT and the two
+ * words behind it tell of field 0. */
+struct epx_list_note {
+    uint32_t word[EPX_LIST_WORDS];
+};
+
+/* In the outcome EPX_OUTCOME_DIFFERS, in place of a word: this plus the number of a field. */
+enum { EPX_DIFFERS_FIELD = EPX_READY_WORDS };
+
 /* How an operation ended; the meaning of the values depends on what. */
 enum epx_outcome_what {
     EPX_OUTCOME_FINE,
     EPX_OUTCOME_SILENT,    /* rank did not answer; a = verb */
-    EPX_OUTCOME_DIFFERS,   /* word `a` of rank differs from rank 0's: b here is 0's, c its own */
+    EPX_OUTCOME_DIFFERS,   /* word `a` of rank differs from rank 0's: b here is 0's, c its own; or
+                              the bytes of a row of a field, -1 = it is missing */
     EPX_OUTCOME_WEIGHTS,   /* weights are NULL on rank but not on rank a */
     EPX_OUTCOME_SHORT,     /* rank needs a rows, its capacity is b */
     EPX_OUTCOME_FULL,      /* expert c of rank needs a rows, its slab has b */
@@ -90,6 +110,7 @@ struct epx_device_stats {
  *   uint64 ready[2][R][EPX_READY_WORDS] epoch << 32 | word
  *   uint64 counts[2][R][R][2]           alltoallv: tag << 32 | half of a count, low half first
  *   uint64 packets[2][R][P]             alltoallv: tag << 32 | four bytes of the rows of source R
+ *   uint64 lists[2][R][EPX_LIST_WORDS]  several fields: epoch << 32 | word
  *   char reason[EPX_MAX_ERROR_STRING]   written by its owner's host before it gives up
  */
 enum { EPX_ABORT_BY_HOST = -1 };
@@ -142,12 +163,18 @@ EPX_HD uint64_t *epx_control_packets(char *control, int32_t num_ranks, int64_t b
            bank_words / num_ranks * source;
 }
 
+EPX_HD uint64_t *epx_control_lists(char *control, int32_t num_ranks, uint32_t epoch, int32_t source)
+{
+    return epx_control_packets(control, num_ranks, epx_packet_words(num_ranks), 2 * num_ranks) +
+           ((int64_t)(epoch & 1) * num_ranks + source) * EPX_LIST_WORDS;
+}
+
 EPX_HD size_t epx_control_words(int32_t num_ranks)
 {
     size_t ranks = (size_t)num_ranks, packets = (size_t)epx_packet_words(num_ranks);
 
     return EPX_CONTROL_HEADER + 2 * ranks + 2 * ranks * EPX_READY_WORDS + 4 * ranks * ranks +
-           2 * packets;
+           2 * packets + 2 * ranks * EPX_LIST_WORDS;
 }
 
 EPX_HD char *epx_control_reason(char *control, int32_t num_ranks)
@@ -226,8 +253,10 @@ struct epx_dispatch_rows {
     int32_t chunks;           /* 0 = the blocks that wait do all, as they do if a stage is used */
     int32_t num_tokens;
     EPX_Datatype datatype;
-    int64_t row_bytes;
-    const char *rows;      /* [T] */
+    struct epx_fields fields;  /* the kernels for several fields read them */
+    struct epx_list_note list; /* several fields */
+    int64_t row_bytes;         /* of all fields together */
+    const char *rows;          /* [T] of the only field, as recv */
     const float *weights;  /* [T][K] or NULL; combine backward: [capacity] or NULL, of the slots */
     const char *forward;   /* combine backward: [capacity] rows that combine was given, or NULL */
     char *recv;            /* [capacity] */

@@ -82,50 +82,65 @@ struct epx_device_comm epx_device_comm_of(const struct epx_request *request)
     return args;
 }
 
-/* Bytes of the buffer that other ranks store into. */
-static int64_t received_bytes(const struct epx_request *request)
+/* Whether other ranks store into the buffers that the operation writes. */
+static int receives(const struct epx_request *request)
 {
-    const struct epx_call *call = &request->call;
+    enum epx_verb verb = request->call.verb;
 
-    switch (call->verb) {
-    case EPX_VERB_ROUTE_DISPATCH:
-    case EPX_VERB_ROUTE_DISPATCH_FIELDS:
-    case EPX_VERB_DISPATCH:
-    case EPX_VERB_DISPATCH_FIELDS:
-    case EPX_VERB_COMBINE_BACKWARD: return call->recv_capacity * call->row_bytes;
-    case EPX_VERB_ALLTOALLV: return call->recv_capacity * call->row_bytes;
-    default: return 0;
-    }
+    return epx_verb_dispatches(verb) || verb == EPX_VERB_COMBINE_BACKWARD ||
+           verb == EPX_VERB_ALLTOALLV;
 }
 
-/* Notes the window that the receive buffer lies in; for an empty buffer any will do. */
-static void note_buffer(const struct epx_request *request, struct epx_ready_note *note)
+/* Notes in three words the window that a receive buffer lies in, and the offset; for an empty
+ * buffer any window will do. */
+static void note_buffer(const struct epx_request *request, int f, uint32_t words[3])
 {
-    int64_t offset = 0, bytes = received_bytes(request);
-    const struct epx_segment *segment = epx_segment_find(
-        request->comm->segments, request->call.fields.at[0].out, (size_t)bytes, &offset);
+    const struct epx_call *call = &request->call;
+    const struct epx_field *field = &call->fields.at[f];
+    int64_t offset = 0, bytes = receives(request) ? call->recv_capacity * field->bytes : 0;
+    const struct epx_segment *segment =
+        epx_segment_find(request->comm->segments, field->out, (size_t)bytes, &offset);
     int number = segment ? segment->window->number : bytes ? -1 : 0;
 
-    note->word[EPX_READY_SEGMENT] = (uint32_t)number;
-    note->word[EPX_READY_OFFSET_LOW] = (uint32_t)offset;
-    note->word[EPX_READY_OFFSET_HIGH] = (uint32_t)((uint64_t)offset >> 32);
+    words[0] = (uint32_t)number;
+    words[1] = (uint32_t)offset;
+    words[2] = (uint32_t)((uint64_t)offset >> 32);
+}
+
+struct epx_list_note epx_list_note_of(const struct epx_request *request)
+{
+    struct epx_list_note note = {{0}};
+
+    for (int f = 1; f < request->call.fields.num; f++)
+        note_buffer(request, f, &note.word[3 * (f - 1)]);
+    return note;
+}
+
+/* Notes how long rows are: those of the first field, and of a list those behind it, whose length
+ * the call has bounded. */
+static void note_rows(const struct epx_call *call, struct epx_ready_note *note)
+{
+    uint64_t row_bytes = (uint64_t)call->fields.at[0].bytes;
+
+    note->word[EPX_READY_ROW_LOW] = (uint32_t)row_bytes;
+    note->word[EPX_READY_ROW_HIGH] = (uint32_t)(row_bytes >> 32);
+    for (int f = 1; f < call->fields.num; f++)
+        note->word[EPX_READY_FIELDS + f - 1] = (uint32_t)call->fields.at[f].bytes + 1;
 }
 
 struct epx_ready_note epx_ready_note_of(const struct epx_request *request)
 {
     struct epx_ready ready = epx_ready_of(request);
-    uint64_t row_bytes = (uint64_t)request->call.row_bytes;
     uint64_t capacity = (uint64_t)request->call.recv_capacity;
     struct epx_ready_note note = {{0}};
 
     note.word[EPX_READY_VERB] = (uint32_t)ready.verb;
     note.word[EPX_READY_ROUTE] = (uint32_t)ready.route;
-    note.word[EPX_READY_ROW_LOW] = (uint32_t)row_bytes;
-    note.word[EPX_READY_ROW_HIGH] = (uint32_t)(row_bytes >> 32);
     note.word[EPX_READY_DATATYPE] = (uint32_t)ready.datatype;
     note.word[EPX_READY_WEIGHTS] = (uint32_t)ready.weights;
     note.word[EPX_READY_CAPACITY_LOW] = (uint32_t)capacity;
     note.word[EPX_READY_CAPACITY_HIGH] = (uint32_t)(capacity >> 32);
-    note_buffer(request, &note);
+    note_rows(&request->call, &note);
+    note_buffer(request, 0, &note.word[EPX_READY_SEGMENT]);
     return note;
 }

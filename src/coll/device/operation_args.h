@@ -8,6 +8,7 @@
 
 struct epx_device_comm epx_device_comm_of(const struct epx_request *request);
 struct epx_ready_note epx_ready_note_of(const struct epx_request *request);
+struct epx_list_note epx_list_note_of(const struct epx_request *request);
 
 /* How rows of an operation go through a stage that holds `width` rows a token. */
 struct epx_rounds epx_rounds_of(int64_t row_bytes, int32_t width, int32_t max_tokens,

@@ -19,6 +19,8 @@ static int report_difference(const struct epx_outcome *o)
         [EPX_READY_DATATYPE] = EPX_TOLD_DATATYPE,
     };
 
+    if (o->a >= EPX_DIFFERS_FIELD)
+        return epx_fail_field((int)o->a - EPX_DIFFERS_FIELD, o->b, o->c, o->rank);
     return epx_fail_differs(told[o->a], o->b, o->c, o->rank);
 }
 

@@ -7,6 +7,7 @@
  */
 #include "kernels/dispatch/passes.cuh"
 
+template <bool LIST>
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     dispatch_rounds(const __grid_constant__ struct epx_dispatch_rows a)
 {
@@ -28,7 +29,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
         struct round round = round_of(a.rounds, i);
 
         find_message_rows(a.plan, a.comm, a.rounds, round, rows);
-        pack_tokens(a, round, rows, list);
+        pack_tokens<LIST>(a, round, rows, list);
         if (!exchange_round(a.comm, x, before, ++number - before, a.plan, outside))
             return;
         if (a.plan.nodes.num_nodes) {
@@ -38,16 +39,19 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
                 return;
         }
         range_of_rows(a.comm, rows, range);
-        unpack_records(a, round, rows, range, list);
+        unpack_records<LIST>(a, round, rows, range, list);
         __syncthreads();
     }
 }
 
+static void (*const kernels[])(struct epx_dispatch_rows) = {dispatch_rounds<false>,
+                                                            dispatch_rounds<true>};
+
 int epx_launch_dispatch_rounds(const struct epx_dispatch_rows *args, EPX_Stream stream)
 {
-    dispatch_rounds<<<(unsigned)args->comm.blocks, EPX_WAITING_THREADS,
-                      epx_passing_bytes(&args->plan.nodes), stream>>>(*args);
+    kernels[args->fields.num > 1]<<<(unsigned)args->comm.blocks, EPX_WAITING_THREADS,
+                                    epx_passing_bytes(&args->plan.nodes), stream>>>(*args);
     return epx_cuda_status(cudaGetLastError());
 }
 
-static const struct epx_loaded loaded(dispatch_rounds);
+static const struct epx_loaded loaded(kernels);

@@ -3,18 +3,40 @@
  * dispatch_rows.cu - stores each token's row once to every rank that needs it: straight into its
  * first slot there if that rank's receive buffer is in a window, else into its stage, from
  * where its own blocks copy the row to the slot, round by round. Pair weights are stored too. If
- * there is much to do and no stage in use, store_rows does all but the agreement.
+ * there is much to do and no stage in use, store_rows does all but the agreement. Of several fields
+ * each is stored on its own; if any receive buffer of a rank is in no window, all its fields take
+ * the stage.
  * Work: reads T rows, writes this rank's unique rows. Order: none, every byte has one writer.
  * Launch: comm.blocks blocks, which wait for other ranks. spread_rows or scale_rows follows.
  */
 #include "kernels/dispatch/sends.cuh"
 
+/* Copies a segment of a row that came to the row's first slot. */
+template <bool LIST>
+static __device__ void take_row(const struct epx_dispatch_rows &a, const struct round &round,
+                                struct epx_wire_record *record, const char *came,
+                                struct row_list &list)
+{
+    const struct epx_segments &cut = a.rounds.cut;
+
+    for_pieces<LIST>(a, epx_segment_offset(cut, round.segment),
+                     epx_segment_length(cut, round.segment), [&](const struct piece &piece) {
+                         if (lane_id() == 0)
+                             list.row[0] = piece.out +
+                                           epx_wire_pairs(record)->slot * piece.row_bytes +
+                                           piece.offset;
+                         __syncwarp();
+                         store_row(came + piece.ahead, list, 1, piece.bytes);
+                         __syncwarp();
+                     });
+}
+
 /* Copies each row that came from this rank's stage to the row's first slot. */
+template <bool LIST>
 static __device__ void take_rows(const struct epx_dispatch_rows &a, const struct round &round,
                                  struct row_list &list)
 {
     char *records = a.plan.records[a.comm.rank];
-    const struct epx_segments &cut = a.rounds.cut;
 
     for (int32_t s = 0; s < a.comm.num_ranks; s++) {
         int64_t end = first_record(a.plan, records, s, round.end_token);
@@ -26,23 +48,19 @@ static __device__ void take_rows(const struct epx_dispatch_rows &a, const struct
 
             if (record->num_slots == 0)
                 continue;
-            if (lane_id() == 0)
-                list.row[0] = a.recv + epx_wire_pairs(record)->slot * cut.row_bytes +
-                              epx_segment_offset(cut, round.segment);
-            __syncwarp();
-            store_row(a.plan.stage[a.comm.rank] + at * a.rounds.pitch, list, 1,
-                      epx_segment_length(cut, round.segment));
-            __syncwarp();
+            take_row<LIST>(a, round, record, a.plan.stage[a.comm.rank] + at * a.rounds.pitch, list);
         }
     }
 }
 
-static __device__ void move_rows(const struct epx_dispatch_rows &a, struct exchange &x, bool staged,
-                                 int64_t num_rounds, struct row_list &list)
+template <bool LIST>
+static __device__ void move_rows(const struct epx_dispatch_rows &a, struct exchange &x,
+                                 const struct windows<LIST> &w, bool staged, int64_t num_rounds,
+                                 struct row_list &list)
 {
     const struct epx_segments whole = epx_segments_cut(a.row_bytes, a.row_bytes);
     const struct round everything = {0, a.plan.shape.max_tokens, 0};
-    bool takes = !is_direct(x, a.comm.rank);
+    bool takes = !takes_stores(x, w, a.comm.rank);
 
     if (x.weighted)
         send_weights(a);
@@ -51,52 +69,69 @@ static __device__ void move_rows(const struct epx_dispatch_rows &a, struct excha
 
         if (i && !await_credits(a.comm, x, (uint64_t)i))
             return;
-        send_rows(a, x, {staged ? a.rounds.cut : whole, round}, list);
+        send_rows(a, x, sending<LIST>{staged ? a.rounds.cut : whole, round, w}, list);
         signal_arrival(a.comm);
         if (!await_arrivals(a.comm, x, (uint64_t)i + 1))
             return;
         if (takes)
-            take_rows(a, round, list);
+            take_rows<LIST>(a, round, list);
         if (i + 1 < num_rounds)
             signal_credit(a.comm);
     }
 }
 
 /* Whether the ranks agree on the operation; if its first half was a routing, they have agreed. */
+template <bool LIST>
 static __device__ bool begin_dispatch(const struct epx_dispatch_rows &a, struct exchange &x)
 {
+    bool agreed;
+
     if (a.comm.half == HALF_DISPATCH) {
         resume_exchange(a.comm, x);
-        return x.outcome.code == EPX_SUCCESS && all_content(a.comm, x, !aborted(a.comm));
+        agreed = x.outcome.code == EPX_SUCCESS && all_content(a.comm, x, !aborted(a.comm));
+        if (LIST && agreed && blockIdx.x == 0)
+            post_list(a.comm, a.list, x);
+    } else {
+        begin_exchange(a.comm, a.note, a.plan.outcome->code, x);
+        if (LIST && x.outcome.code == EPX_SUCCESS && blockIdx.x == 0)
+            post_list(a.comm, a.list, x);
+        agreed = x.outcome.code == EPX_SUCCESS && await_ready(a.comm, a.note, x, a.plan.outcome);
     }
-    begin_exchange(a.comm, a.note, a.plan.outcome->code, x);
-    return x.outcome.code == EPX_SUCCESS && await_ready(a.comm, a.note, x, a.plan.outcome);
+    return agreed && (!LIST || await_list(a.comm, x));
 }
 
+template <bool LIST>
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     dispatch_rows(const __grid_constant__ struct epx_dispatch_rows a)
 {
     __shared__ struct exchange x;
+    __shared__ struct windows<LIST> w;
     __shared__ struct row_list lists[EPX_WAITING_THREADS / EPX_WARP];
     int64_t num_rounds = 0;
     bool deferred = false;
 
-    if (begin_dispatch(a, x)) {
-        bool staged = any_staged(a.comm, x);
+    if (begin_dispatch<LIST>(a, x)) {
+        bool staged;
 
+        read_windows(a, x, w);
+        staged = any_staged(a.comm, x, w);
         deferred = a.chunks && !staged;
         num_rounds = staged ? a.rounds.num : deferred ? a.chunks : 1;
         if (!deferred)
-            move_rows(a, x, staged, num_rounds, lists[threadIdx.x / EPX_WARP]);
+            move_rows(a, x, w, staged, num_rounds, lists[threadIdx.x / EPX_WARP]);
     }
     if (blockIdx.x == 0 && threadIdx.x == 0)
         hand_over(a.comm, x, (uint64_t)num_rounds, deferred, a.plan.outcome);
 }
 
+static void (*const kernels[])(struct epx_dispatch_rows) = {dispatch_rows<false>,
+                                                            dispatch_rows<true>};
+
 int epx_launch_dispatch_rows(const struct epx_dispatch_rows *args, EPX_Stream stream)
 {
-    dispatch_rows<<<(unsigned)args->comm.blocks, EPX_WAITING_THREADS, 0, stream>>>(*args);
+    kernels[args->fields.num > 1]<<<(unsigned)args->comm.blocks, EPX_WAITING_THREADS, 0, stream>>>(
+        *args);
     return epx_cuda_status(cudaGetLastError());
 }
 
-static const struct epx_loaded loaded(dispatch_rows);
+static const struct epx_loaded loaded(kernels);

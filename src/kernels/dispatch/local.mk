@@ -3,6 +3,7 @@ libepx_cuda_la_SOURCES += \
   src/kernels/dispatch/await_rows.cu \
   src/kernels/dispatch/dispatch_rounds.cu \
   src/kernels/dispatch/dispatch_rows.cu \
+  src/kernels/dispatch/fields.cuh \
   src/kernels/dispatch/pack_rows.cu \
   src/kernels/dispatch/packs.cuh \
   src/kernels/dispatch/pass_rows.cu \

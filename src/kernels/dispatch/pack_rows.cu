@@ -8,6 +8,7 @@
  */
 #include "kernels/dispatch/packs.cuh"
 
+template <bool LIST>
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     pack_rows(const __grid_constant__ struct epx_dispatch_rows a)
 {
@@ -18,7 +19,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
 
     if (on) {
         find_message_rows(a.plan, a.comm, a.rounds, round, rows);
-        pack_tokens(a, round, rows, lists[threadIdx.x / EPX_WARP]);
+        pack_tokens<LIST>(a, round, rows, lists[threadIdx.x / EPX_WARP]);
     }
     if (is_last_block(a.comm) && on)
         post_exchange(a.comm, a.plan.outgoing, a.plan.incoming, [&](int32_t r) {
@@ -26,13 +27,15 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
         });
 }
 
+static void (*const kernels[])(struct epx_dispatch_rows) = {pack_rows<false>, pack_rows<true>};
+
 int epx_launch_pack_rows(const struct epx_dispatch_rows *args, EPX_Stream stream)
 {
     unsigned blocks =
         epx_blocks_for_rows(args->rounds.tokens, args->rounds.cut.bytes, EPX_ROW_BLOCKS);
 
-    pack_rows<<<blocks, EPX_WAITING_THREADS, 0, stream>>>(*args);
+    kernels[args->fields.num > 1]<<<blocks, EPX_WAITING_THREADS, 0, stream>>>(*args);
     return epx_cuda_status(cudaGetLastError());
 }
 
-static const struct epx_loaded loaded(pack_rows);
+static const struct epx_loaded loaded(kernels);

@@ -6,6 +6,7 @@
 #ifndef EPX_KERNELS_DISPATCH_PACKS_CUH
 #define EPX_KERNELS_DISPATCH_PACKS_CUH
 
+#include "kernels/dispatch/fields.cuh"
 #include "kernels/protocol/message_rows.cuh"
 
 /* Lists where a token's row goes for each of its ranks; NULL = it was dropped, or goes with the row
@@ -56,6 +57,25 @@ static __device__ int32_t count_outside(const struct epx_dispatch_rows &a, int64
     return outside;
 }
 
+/* Stores a part of a token's segment to the places of the list, which it moves. */
+template <bool LIST>
+static __device__ void pack_part(const struct epx_dispatch_rows &a, const struct round &round,
+                                 int64_t token, const struct part &part, struct row_list &list,
+                                 int32_t num)
+{
+    int64_t moved = 0;
+
+    for_pieces<LIST>(a, epx_segment_offset(a.rounds.cut, round.segment) + part.offset, part.bytes,
+                     [&](const struct piece &piece) {
+                         move_places(list, num, part.offset + piece.ahead - moved);
+                         moved = part.offset + piece.ahead;
+                         store_row(piece.in + token * piece.row_bytes + piece.offset, list, num,
+                                   piece.bytes);
+                         __syncwarp();
+                     });
+}
+
+template <bool LIST>
 static __device__ void pack_tokens(const struct epx_dispatch_rows &a, const struct round &round,
                                    const struct message_rows &rows, struct row_list &list)
 {
@@ -75,11 +95,7 @@ static __device__ void pack_tokens(const struct epx_dispatch_rows &a, const stru
             pack_weights(a, token, list, places);
         if (round.segment == 0 && part.offset == 0)
             outside += count_outside(a, token, list, places);
-        move_places(list, places, part.offset);
-        store_row(a.rows + token * cut.row_bytes + epx_segment_offset(cut, round.segment) +
-                      part.offset,
-                  list, places, part.bytes);
-        __syncwarp();
+        pack_part<LIST>(a, round, token, part, list, places);
     }
     count_node_rows(a.comm, outside, a.row_bytes);
 }
@@ -95,20 +111,23 @@ static __device__ void unpack_weights(const struct epx_dispatch_rows &a, int32_t
         to[k] = from[k];
 }
 
+template <bool LIST>
 static __device__ void unpack_row(const struct epx_dispatch_rows &a, const struct round &round,
                                   const struct part &part, struct epx_wire_record *record,
                                   char *row, struct row_list &list)
 {
-    const struct epx_segments &cut = a.rounds.cut;
+    int64_t offset = epx_segment_offset(a.rounds.cut, round.segment) + part.offset;
 
-    if (lane_id() == 0)
-        list.row[0] = a.recv + epx_wire_pairs(record)->slot * cut.row_bytes +
-                      epx_segment_offset(cut, round.segment) + part.offset;
-    __syncwarp();
-    store_row(row + part.offset, list, 1, part.bytes);
-    __syncwarp();
+    for_pieces<LIST>(a, offset, part.bytes, [&](const struct piece &piece) {
+        if (lane_id() == 0)
+            list.row[0] = piece.out + epx_wire_pairs(record)->slot * piece.row_bytes + piece.offset;
+        __syncwarp();
+        store_row(row + part.offset + piece.ahead, list, 1, piece.bytes);
+        __syncwarp();
+    });
 }
 
+template <bool LIST>
 static __device__ void unpack_records(const struct epx_dispatch_rows &a, const struct round &round,
                                       const struct message_rows &rows,
                                       const struct record_range &range, struct row_list &list)
@@ -129,7 +148,7 @@ static __device__ void unpack_records(const struct epx_dispatch_rows &a, const s
             continue;
         if (weighted && part.offset == 0)
             unpack_weights(a, at.source, record, row);
-        unpack_row(a, round, part, record, row, list);
+        unpack_row<LIST>(a, round, part, record, row, list);
     }
 }
 

@@ -207,7 +207,7 @@ static __global__ void __launch_bounds__(SCALING_THREADS, SCALING_BLOCKS_PER_SM)
                    a.plan.shape.max_tokens, range);
         scale_records<T>(a, range, lists[threadIdx.x / EPX_WARP]);
         zero_padding(a.plan, a.recv, a.row_bytes, a.recv_weights);
-        zero_unused(a, a.recv_weights);
+        zero_unused(a, a.recv, a.row_bytes, a.recv_weights);
     }
     if (!is_last_block(a.comm) || threadIdx.x)
         return;

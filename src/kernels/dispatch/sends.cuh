@@ -6,65 +6,70 @@
 #ifndef EPX_KERNELS_DISPATCH_SENDS_CUH
 #define EPX_KERNELS_DISPATCH_SENDS_CUH
 
-#include "kernels/protocol/records.cuh"
+#include "kernels/dispatch/fields.cuh"
 
-static __device__ bool any_staged(const struct epx_device_comm &c, const struct exchange &x)
+template <bool LIST>
+static __device__ bool any_staged(const struct epx_device_comm &c, const struct exchange &x,
+                                  const struct windows<LIST> &w)
 {
     bool staged = false;
 
     for (int32_t r = 0; r < c.num_ranks; r++)
-        staged = staged || !is_direct(x, r);
+        staged = staged || !takes_stores(x, w, r);
     return staged;
 }
 
 /* What is sent at once: one segment of the row of each token of the round. */
-struct sending {
+template <bool LIST> struct sending {
     const struct epx_segments &cut;
     const struct round &round;
+    const struct windows<LIST> &windows;
 };
 
-/* The segment's place in a row. */
-static __device__ __forceinline__ int64_t offset_of(const struct sending &sending)
-{
-    return epx_segment_offset(sending.cut, sending.round.segment);
-}
+/* Where a row goes: a rank, its first slot there, -1 if it was dropped, and its place in the stage,
+ * counted from the first token of the round. */
+struct goal {
+    int32_t rank, slot;
+    int64_t row_in_stage;
+};
 
-/* Where the segment of a token's row goes on a rank; NULL if the row was dropped. */
-static __device__ char *place_on(const struct epx_dispatch_rows &a, const struct exchange &x,
-                                 const struct sending &sending, int64_t token, int32_t rank,
-                                 int32_t slot)
+/* Where a piece of a row goes; `at` is where the run of the piece begins in the segment. NULL if
+ * the row was dropped. */
+template <bool LIST>
+static __device__ char *place_at(const struct epx_dispatch_rows &a, const struct exchange &x,
+                                 const struct windows<LIST> &w, const struct piece &piece,
+                                 const struct goal &goal, int64_t at)
 {
-    if (slot < 0)
+    if (goal.slot < 0)
         return NULL;
-    if (is_direct(x, rank)) {
-        int64_t segment = (int32_t)ready_word(x, rank, EPX_READY_SEGMENT);
-        char *window = a.comm.segments[segment * a.comm.num_ranks + rank];
-
-        return window + ready_long(x, rank, EPX_READY_OFFSET_LOW) + slot * sending.cut.row_bytes +
-               offset_of(sending);
-    }
-    return a.plan.stage[rank] +
-           ((int64_t)a.comm.rank * a.rounds.tokens + token - sending.round.first_token) *
-               a.rounds.pitch;
+    if (takes_stores(x, w, goal.rank))
+        return buffer_on(a.comm, x, w, piece.field, goal.rank) + goal.slot * piece.row_bytes +
+               piece.offset;
+    return a.plan.stage[goal.rank] +
+           ((int64_t)a.comm.rank * a.rounds.tokens + goal.row_in_stage) * a.rounds.pitch + at +
+           piece.ahead;
 }
 
+template <bool LIST>
 static __device__ void send_token(const struct epx_dispatch_rows &a, const struct exchange &x,
-                                  const struct sending &sending, int64_t token,
+                                  const struct sending<LIST> &sending, int64_t token,
                                   const struct part &part, struct row_list &list)
 {
     int64_t first = token * a.plan.most_rows;
+    int64_t offset = epx_segment_offset(sending.cut, sending.round.segment) + part.offset;
     int32_t num = a.plan.token_num[token];
 
-    for (int32_t i = lane_id(); i < num; i += EPX_WARP) {
-        char *place = place_on(a, x, sending, token, a.plan.token_rank[first + i],
-                               a.plan.token_slot[first + i]);
+    for_pieces<LIST>(a, offset, part.bytes, [&](const struct piece &piece) {
+        for (int32_t i = lane_id(); i < num; i += EPX_WARP) {
+            struct goal goal = {a.plan.token_rank[first + i], a.plan.token_slot[first + i],
+                                token - sending.round.first_token};
 
-        list.row[i] = place ? place + part.offset : NULL;
-    }
-    __syncwarp();
-    store_row(a.rows + token * sending.cut.row_bytes + offset_of(sending) + part.offset, list, num,
-              part.bytes);
-    __syncwarp();
+            list.row[i] = place_at(a, x, sending.windows, piece, goal, part.offset);
+        }
+        __syncwarp();
+        store_row(piece.in + token * piece.row_bytes + piece.offset, list, num, piece.bytes);
+        __syncwarp();
+    });
 }
 
 /* Each pair's weight to the rank that the pair travels to, at [source][token][choice]. */
@@ -79,8 +84,9 @@ static __device__ void send_weights(const struct epx_dispatch_rows &a)
             ((float *)(void *)a.plan.weights[a.plan.pair_rank[p]])[mine + p] = a.weights[p];
 }
 
+template <bool LIST>
 static __device__ void send_rows(const struct epx_dispatch_rows &a, const struct exchange &x,
-                                 const struct sending &sending, struct row_list &list)
+                                 const struct sending<LIST> &sending, struct row_list &list)
 {
     const struct round &round = sending.round;
     int64_t end = round.end_token < a.num_tokens ? round.end_token : a.num_tokens;

@@ -5,8 +5,9 @@
  * Work: reads rows that have several slots, writes their copies. Order: none.
  * Launch: the whole device, waits for nothing; ends the operation.
  */
-#include "kernels/protocol/records.cuh"
+#include "kernels/dispatch/fields.cuh"
 
+template <bool LIST>
 static __device__ void spread_row(const struct epx_dispatch_rows &a, const struct part &part,
                                   struct epx_wire_record *record, struct row_list &list)
 {
@@ -15,11 +16,14 @@ static __device__ void spread_row(const struct epx_dispatch_rows &a, const struc
 
     if (num < 2)
         return;
-    for (int32_t i = lane_id(); i < num - 1; i += EPX_WARP)
-        list.row[i] = a.recv + pairs[i + 1].slot * a.row_bytes + part.offset;
-    __syncwarp();
-    store_row(a.recv + pairs[0].slot * a.row_bytes + part.offset, list, num - 1, part.bytes);
-    __syncwarp();
+    for_pieces<LIST>(a, part.offset, part.bytes, [&](const struct piece &piece) {
+        for (int32_t i = lane_id(); i < num - 1; i += EPX_WARP)
+            list.row[i] = piece.out + pairs[i + 1].slot * piece.row_bytes + piece.offset;
+        __syncwarp();
+        store_row(piece.out + pairs[0].slot * piece.row_bytes + piece.offset, list, num - 1,
+                  piece.bytes);
+        __syncwarp();
+    });
 }
 
 static __device__ void spread_weights(const struct epx_dispatch_rows &a, int32_t source,
@@ -45,6 +49,7 @@ static __device__ void spread_weights(const struct epx_dispatch_rows &a, int32_t
 }
 
 /* Spreads the rows and weights of the records in the range. */
+template <bool LIST>
 static __device__ void spread_records(const struct epx_dispatch_rows &a,
                                       const struct record_range &range, struct row_list &list,
                                       bool weighted)
@@ -60,12 +65,27 @@ static __device__ void spread_records(const struct epx_dispatch_rows &a,
         if (record->num_slots == 0)
             continue;
         if (part.bytes)
-            spread_row(a, part, record, list);
+            spread_row<LIST>(a, part, record, list);
         if (weighted && part.offset == 0)
             spread_weights(a, at.source, record);
     }
 }
 
+/* Zeroes padding and unused rows of every field, and their weights. */
+template <bool LIST>
+static __device__ void zero_rest(const struct epx_dispatch_rows &a, bool weighted)
+{
+    for (int32_t f = 0; f < (LIST ? a.fields.num : 1); f++) {
+        char *rows = LIST ? (char *)a.fields.at[f].out : a.recv;
+        int64_t row_bytes = LIST ? a.fields.at[f].bytes : a.row_bytes;
+        float *weights = weighted && f == 0 ? a.recv_weights : NULL;
+
+        zero_padding(a.plan, rows, row_bytes, weights);
+        zero_unused(a, rows, row_bytes, weights);
+    }
+}
+
+template <bool LIST>
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     spread_rows(const __grid_constant__ struct epx_dispatch_rows a, struct epx_chunk chunk)
 {
@@ -78,14 +98,12 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     if (on && (last || !whole)) {
         find_range(a.plan, a.comm.num_ranks, a.plan.records[a.comm.rank],
                    whole ? 0 : chunk.first_token, chunk.end_token, range);
-        spread_records(a, range, lists[threadIdx.x / EPX_WARP], weighted);
+        spread_records<LIST>(a, range, lists[threadIdx.x / EPX_WARP], weighted);
     }
     if (!last)
         return;
-    if (on) {
-        zero_padding(a.plan, a.recv, a.row_bytes, weighted ? a.recv_weights : NULL);
-        zero_unused(a, weighted ? a.recv_weights : NULL);
-    }
+    if (on)
+        zero_rest<LIST>(a, weighted);
     if (!is_last_block(a.comm) || threadIdx.x)
         return;
     if (on)
@@ -93,14 +111,17 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     end_operation(a.comm, *a.plan.view.arrived_rows);
 }
 
+static void (*const kernels[])(struct epx_dispatch_rows, struct epx_chunk) = {spread_rows<false>,
+                                                                              spread_rows<true>};
+
 int epx_launch_spread_rows(const struct epx_dispatch_rows *args, struct epx_chunk chunk,
                            EPX_Stream stream)
 {
     int64_t rows = (chunk.end_token - chunk.first_token) * args->comm.num_ranks;
 
-    spread_rows<<<epx_blocks_for_rows(rows, args->row_bytes, EPX_ROW_BLOCKS), EPX_WAITING_THREADS,
-                  0, stream>>>(*args, chunk);
+    kernels[args->fields.num > 1]<<<epx_blocks_for_rows(rows, args->row_bytes, EPX_ROW_BLOCKS),
+                                    EPX_WAITING_THREADS, 0, stream>>>(*args, chunk);
     return epx_cuda_status(cudaGetLastError());
 }
 
-static const struct epx_loaded loaded(spread_rows);
+static const struct epx_loaded loaded(kernels);

@@ -8,23 +8,30 @@
  */
 #include "kernels/dispatch/sends.cuh"
 
+template <bool LIST>
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     store_rows(const __grid_constant__ struct epx_dispatch_rows a, struct epx_chunk chunk)
 {
     const struct epx_segments whole = epx_segments_cut(a.row_bytes, a.row_bytes);
     const struct round round = {chunk.first_token, chunk.end_token, 0};
     __shared__ struct exchange x;
+    __shared__ struct windows<LIST> w;
     __shared__ struct row_list lists[EPX_WAITING_THREADS / EPX_WARP];
 
     bool on = is_on(a.comm) && a.comm.state->deferred;
 
     resume_exchange(a.comm, x);
+    if (on)
+        read_windows(a, x, w);
     if (on && x.weighted && chunk.number == 0)
         send_weights(a);
     if (on)
-        send_rows(a, x, {whole, round}, lists[threadIdx.x / EPX_WARP]);
+        send_rows(a, x, sending<LIST>{whole, round, w}, lists[threadIdx.x / EPX_WARP]);
     signal_arrival_of_all(a.comm, on);
 }
+
+static void (*const kernels[])(struct epx_dispatch_rows, struct epx_chunk) = {store_rows<false>,
+                                                                              store_rows<true>};
 
 int epx_launch_store_rows(const struct epx_dispatch_rows *args, struct epx_chunk chunk,
                           EPX_Stream stream)
@@ -33,8 +40,8 @@ int epx_launch_store_rows(const struct epx_dispatch_rows *args, struct epx_chunk
     unsigned blocks =
         epx_blocks_for_rows(chunk.end_token - chunk.first_token, args->row_bytes, most);
 
-    store_rows<<<blocks, EPX_WAITING_THREADS, 0, stream>>>(*args, chunk);
+    kernels[args->fields.num > 1]<<<blocks, EPX_WAITING_THREADS, 0, stream>>>(*args, chunk);
     return epx_cuda_status(cudaGetLastError());
 }
 
-static const struct epx_loaded loaded(store_rows);
+static const struct epx_loaded loaded(kernels);

@@ -23,6 +23,8 @@
  *   counts[2][s]  writer s: alltoallv's counts of operation n, as ready.
  *   packets[2][s] writer s: alltoallv's rows of operation n, if they are few; in banks as ready,
  *                 but needs no ready itself: s is in n, so the owner is done with n - 2.
+ *   lists[2][s]   writer s: where rows of several fields go, as ready; awaited once the ranks were
+ *                 found to agree that they are in such an operation.
  *   abort         0, or who is silent, or whose host gave up for a reason that stands in its own
  *                 window. Decided by compare-and-swap on rank 0's word, which is
  *                 mapped also when rank 0 is dead, then stored to all ranks. Never cleared.

@@ -70,29 +70,50 @@ static __device__ __forceinline__ bool is_direct(const struct exchange &x, int32
     return (int32_t)ready_word(x, rank, EPX_READY_SEGMENT) >= 0;
 }
 
+/* Values of EPX_READY_WEIGHTS, as in coll/ready.h; of EPX_READY_VERB, as in request.h. */
+enum { WEIGHTS_NONE, WEIGHTS_GIVEN, WEIGHTS_EITHER };
+enum { ROUTE_TOKENS = 0, ROUTE_DISPATCH = 1, ROUTE_DISPATCH_FIELDS = 2, DISPATCH_FIELDS = 4 };
+
+/* What a rank told in a word that differs, as the outcome has it. */
+static __device__ int64_t told_in(const struct exchange &x, int32_t rank, int32_t word)
+{
+    if (word == EPX_READY_ROW_LOW)
+        return ready_long(x, rank, word);
+    if (word >= EPX_READY_FIELDS)
+        return (int64_t)ready_word(x, rank, word) - 1;
+    return (int32_t)ready_word(x, rank, word);
+}
+
+/* Which word differs, as the outcome has it. All ranks up to the one that differs are in the same
+ * operation as rank 0. */
+static __device__ int64_t name_of(const struct exchange &x, int32_t word)
+{
+    uint32_t verb = ready_word(x, 0, EPX_READY_VERB);
+    bool list = verb == ROUTE_DISPATCH_FIELDS || verb == DISPATCH_FIELDS;
+
+    if (word >= EPX_READY_FIELDS)
+        return EPX_DIFFERS_FIELD + 1 + word - EPX_READY_FIELDS;
+    return list && word == EPX_READY_ROW_LOW ? EPX_DIFFERS_FIELD : word;
+}
+
 /* Finds the first rank that differs from rank 0, and the first word in which it does. */
 static __device__ EPX_COLD void find_difference(const struct epx_device_comm &c, struct exchange &x)
 {
-    for (int32_t i = 0; i < c.num_ranks * EPX_READY_COMPARED; i++) {
-        int32_t rank = i / EPX_READY_COMPARED, word = i % EPX_READY_COMPARED;
+    for (int32_t i = 0; i < c.num_ranks * EPX_READY_WORDS; i++) {
+        int32_t rank = i / EPX_READY_WORDS, word = i % EPX_READY_WORDS;
         int32_t low = word == EPX_READY_ROW_HIGH ? EPX_READY_ROW_LOW : word;
-        bool wide = low == EPX_READY_ROW_LOW;
 
-        if (ready_word(x, rank, word) == ready_word(x, 0, word))
+        if (!epx_ready_compared(word) || ready_word(x, rank, word) == ready_word(x, 0, word))
             continue;
         x.outcome.code = EPX_ERR_ARG;
         x.outcome.what = EPX_OUTCOME_DIFFERS;
         x.outcome.rank = rank;
-        x.outcome.a = low;
-        x.outcome.b = wide ? ready_long(x, 0, low) : (int32_t)ready_word(x, 0, low);
-        x.outcome.c = wide ? ready_long(x, rank, low) : (int32_t)ready_word(x, rank, low);
+        x.outcome.a = name_of(x, low);
+        x.outcome.b = told_in(x, 0, low);
+        x.outcome.c = told_in(x, rank, low);
         return;
     }
 }
-
-/* Values of EPX_READY_WEIGHTS, as in coll/ready.h; of EPX_READY_VERB, as in request.h. */
-enum { WEIGHTS_NONE, WEIGHTS_GIVEN, WEIGHTS_EITHER };
-enum { ROUTE_TOKENS = 0, ROUTE_DISPATCH = 1 };
 
 static __device__ EPX_COLD void find_weights(const struct epx_device_comm &c, struct exchange &x)
 {
@@ -134,7 +155,7 @@ enum finding { FOUND_GIVEN = 1, FOUND_NONE = 2, FOUND_DIFFERENCE = 4, FOUND_ERRO
 static __device__ uint32_t findings_of(const struct epx_ready_note &note, int32_t word,
                                        uint32_t payload)
 {
-    if (word < EPX_READY_COMPARED)
+    if (epx_ready_compared(word))
         return payload != note.word[word] ? FOUND_DIFFERENCE : 0;
     if (word == EPX_READY_WEIGHTS)
         return payload == WEIGHTS_GIVEN ? FOUND_GIVEN : payload == WEIGHTS_NONE ? FOUND_NONE : 0;
@@ -165,7 +186,7 @@ static __device__ __forceinline__ bool is_routing(const struct exchange &x, int3
 {
     uint32_t verb = ready_word(x, rank, EPX_READY_VERB);
 
-    return verb == ROUTE_TOKENS || verb == ROUTE_DISPATCH;
+    return verb == ROUTE_TOKENS || verb == ROUTE_DISPATCH || verb == ROUTE_DISPATCH_FIELDS;
 }
 
 /* After a disagreement every routing that some rank was calling is void. Sets this rank's outcome

@@ -104,12 +104,13 @@ static __device__ void zero_padding(const struct epx_device_plan &plan, char *ro
 }
 
 /* Zeroes the rows that nothing arrives in from num_rows to zeroed_to, and their weights. */
-static __device__ void zero_unused(const struct epx_dispatch_rows &a, float *row_weights)
+static __device__ void zero_unused(const struct epx_dispatch_rows &a, char *rows, int64_t row_bytes,
+                                   float *row_weights)
 {
     int64_t first = a.zeroed_to ? *a.plan.view.num_rows : 0;
 
     for (int64_t slot = first + global_warp(); slot < a.zeroed_to; slot += num_global_warps()) {
-        zero_row(a.recv + slot * a.row_bytes, a.row_bytes);
+        zero_row(rows + slot * row_bytes, row_bytes);
         for (int32_t k = lane_id(); row_weights && k < a.weights_width; k += EPX_WARP)
             row_weights[slot * a.weights_width + k] = 0;
     }

@@ -185,6 +185,7 @@ START_TEST(control_words_lie_apart)
             for (uint32_t bank = 0; bank < 2; bank++) {
                 mark(taken, ranks, epx_control_ready(control, ranks, 6 + bank, s), EPX_READY_WORDS);
                 mark(taken, ranks, epx_control_counts(control, ranks, 6 + bank, s), 2 * ranks);
+                mark(taken, ranks, epx_control_lists(control, ranks, 6 + bank, s), EPX_LIST_WORDS);
             }
         }
         free(taken);

@@ -18,6 +18,8 @@ struct epx_dispatch_rows epx_dispatch_args_of(const struct epx_request *request)
         .plan = *plan,
         .num_tokens = call->num_tokens,
         .datatype = call->datatype,
+        .fields = call->fields,
+        .list = epx_list_note_of(request),
         .row_bytes = call->row_bytes,
         .rows = call->fields.at[0].in,
         .weights = call->weights_in,
