@@ -104,6 +104,8 @@ struct epx_python_operation {
     struct epx_python_matrix rows; /* combine backward: what combine was given, or none */
     struct epx_python_matrix output;
     struct epx_python_matrix out_weights;
+    struct epx_python_matrix scales; /* dispatch: a second field of the tokens, or none */
+    struct epx_python_matrix out_scales;
 };
 
 /* Any size may be negative or wrong: all is checked. */

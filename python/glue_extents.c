@@ -97,6 +97,25 @@ static int check_weights(const struct epx_python_operation *op,
                         op->verb == EPX_PYTHON_DISPATCH_BACKWARD ? of_tokens : of_rows);
 }
 
+/* Scales are rows of any type, one for each token. */
+static int check_scales(const struct epx_python_operation *op)
+{
+    const struct epx_python_matrix *scales = &op->scales;
+    const struct wanted of_tokens = {op->ids.rows, scales->columns, scales->type};
+    const struct wanted of_rows = {op->capacity, scales->columns, scales->type};
+
+    if (scales->type == 0)
+        return EPX_SUCCESS;
+    if (op->verb != EPX_PYTHON_DISPATCH || scales->type > EPX_FLOAT64)
+        return epx_python_fail(EPX_ERR_TYPE, "%s: scales are of type %s, which cannot be sent",
+                               names[op->verb].operation, type_name(scales->type));
+    if (scales->columns < 0 || scales->columns > INT32_MAX)
+        return epx_python_fail(EPX_ERR_COUNT, "dispatch: scales has rows of %lld elements",
+                               (long long)scales->columns);
+    EPX_PYTHON_TRY(check(op, "scales", scales, of_tokens));
+    return check(op, "row_scales", &op->out_scales, of_rows);
+}
+
 int epx_python_check_extents(const struct epx_python_operation *op,
                              const struct epx_python_route *route)
 {
@@ -107,6 +126,7 @@ int epx_python_check_extents(const struct epx_python_operation *op,
     EPX_PYTHON_TRY(check_input(op, route));
     EPX_PYTHON_TRY(check_weights(op, route));
     EPX_PYTHON_TRY(check_if_any(op, "y", &op->rows, rows));
+    EPX_PYTHON_TRY(check_scales(op));
     return check(op, names[op->verb].output, &op->output, output);
 }
 

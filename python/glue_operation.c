@@ -89,15 +89,29 @@ static int settle(const struct epx_python_operation *op, struct epx_python_route
     return route_tokens(op, route, capture, request);
 }
 
+/* Rows and their scales are two fields. */
+static int start_dispatch(const struct epx_python_operation *op, EPX_Route route,
+                          EPX_Request *request)
+{
+    const void *from[] = {op->input.data, op->scales.data};
+    void *to[] = {op->output.data, op->out_scales.data};
+    const int counts[] = {(int)op->input.columns, (int)op->scales.columns};
+    const EPX_Datatype types[] = {(EPX_Datatype)op->input.type, (EPX_Datatype)op->scales.type};
+
+    if (op->scales.type == 0)
+        return EPX_Dispatch(from[0], op->weights.data, to[0], op->out_weights.data, counts[0],
+                            types[0], route, op->stream, request);
+    return EPX_Dispatch_fields(2, from, to, counts, types, op->weights.data, op->out_weights.data,
+                               route, op->stream, request);
+}
+
 static int start(const struct epx_python_operation *op, EPX_Route route, EPX_Request *request)
 {
     const int count = (int)op->input.columns;
     const EPX_Datatype type = (EPX_Datatype)op->input.type;
 
     switch (op->verb) {
-    case EPX_PYTHON_DISPATCH:
-        return EPX_Dispatch(op->input.data, op->weights.data, op->output.data, op->out_weights.data,
-                            count, type, route, op->stream, request);
+    case EPX_PYTHON_DISPATCH: return start_dispatch(op, route, request);
     case EPX_PYTHON_COMBINE:
         return EPX_Combine(op->input.data, op->weights.data, op->output.data, count, type, route,
                            op->stream, request);

@@ -96,6 +96,7 @@ static int fill(const XLA_FFI_CallFrame *frame, int verb, struct epx_python_oper
     op->rows = matrix_of(args[ROWS]);
     op->output = matrix_of(rets[OUTPUT]);
     op->out_weights = matrix_of(rets[OUT_WEIGHTS]);
+    op->scales = op->out_scales = (struct epx_python_matrix){0};
     op->capacity = verb == EPX_PYTHON_DISPATCH || verb == EPX_PYTHON_COMBINE_BACKWARD
                        ? op->output.rows
                        : op->input.rows;

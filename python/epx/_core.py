@@ -103,8 +103,8 @@ def _try(code: int) -> None:
         _raise(code)
 
 
-# How struct epx_python_operation of glue.h lies in memory: 8 members, then 6 tensors of 4.
-_pack = struct.Struct("=32q").pack
+# How struct epx_python_operation of glue.h lies in memory: 8 members, then 8 tensors of 4.
+_pack = struct.Struct("=40q").pack
 
 
 def run(members: tuple[int, ...]) -> None:

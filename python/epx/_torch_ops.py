@@ -32,7 +32,7 @@ _TYPES = {
 }
 _UNKNOWN_TYPE = 99
 
-Dispatched = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
+Dispatched = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
 Members = tuple[int, int, int, int]
 _NONE: Members = (0, 0, 0, 0)
 
@@ -105,8 +105,12 @@ def _operate(
     tensors: tuple[Tensor | None, ...],
     names: tuple[str, str, str, str, str],
     view: tuple[int, int, int] = (0, 0, 0),
+    scales: tuple[Tensor | None, Tensor | None] = (None, None),
 ) -> None:
-    """Calls EPX: tensors are the input, weights, rows, output and weights of the output."""
+    """Calls EPX: tensors are the input, weights, rows, output and weights of the output.
+
+    Scales are those of the input, and of the output.
+    """
     key = call.key
     if not key.is_cpu or key.dtype != torch.int64 or key.numel() != 1:
         raise EPXError(
@@ -115,8 +119,9 @@ def _operate(
             "host, as dispatch returned it",
         )
     ids = call.ids.contiguous()
-    compact = [*map(_compact, tensors[:3]), *tensors[3:]]
-    described = [n for pair in zip(names, compact) for n in _members(*pair)]
+    compact = [*map(_compact, tensors[:3]), *tensors[3:], _compact(scales[0]), scales[1]]
+    named = (*names, "scales", "row_scales")
+    described = [n for pair in zip(named, compact) for n in _members(*pair)]
     stream = _stream_for(call)
     given = (call.verb, call.route, call.capacity, stream, call.key.data_ptr(), *view)
     members = (*given, *_members("ids", ids), *described)
@@ -132,12 +137,19 @@ def _operate(
 
 
 def _dispatch_outputs(
-    x: Tensor, weights: Tensor | None, index: int, capacity: int, comm: Comm | None = None
+    x: Tensor,
+    weights: Tensor | None,
+    scales: Tensor | None,
+    index: int,
+    capacity: int,
+    comm: Comm | None = None,
 ) -> Dispatched:
     route = route_of(index)
     is_rank_major = route.layout == "rank"
     if x.dim() != 2:
         raise EPXError(Code.COUNT, f"x has {x.dim()} dimensions, want 2")
+    if scales is not None and scales.dim() != 2:
+        raise EPXError(Code.COUNT, f"scales has {scales.dim()} dimensions, want 2")
     shape = (capacity, route.top_k) if is_rank_major else (capacity,)
     num_offsets = 1 + (route.comm.size if is_rank_major else route.local_experts)
     integer = torch.int32
@@ -148,6 +160,9 @@ def _dispatch_outputs(
         x.new_empty(route.local_experts + num_offsets, dtype=integer),
         x.new_empty(capacity if is_rank_major else 0, route.top_k, dtype=integer),
         x.new_empty(0, dtype=torch.float32),
+        x.new_empty(0, dtype=torch.float32)
+        if scales is None
+        else receive_buffer(scales, (capacity, scales.shape[1]), comm),
     )
 
 
@@ -165,17 +180,19 @@ def _dispatch(
     weights: Tensor | None,
     index: int,
     capacity: int,
+    scales: Tensor | None = None,
     started: Started | None = None,
 ) -> Dispatched:
     route = route_of(index)
-    made = _dispatch_outputs(x, weights, index, capacity, route.comm)
-    rows, row_weights, key, info, row_experts, _ = made
+    made = _dispatch_outputs(x, weights, scales, index, capacity, route.comm)
+    rows, row_weights, key, info, row_experts, _, row_scales = made
     num_experts = route.local_experts
     _operate(
         _Call(DISPATCH, index, capacity, ids, key, started),
         (x, weights, None, rows, None if weights is None else row_weights),
         ("x", "weights", "none", "rows", "row_weights"),
         (info.data_ptr(), info.data_ptr() + 4 * num_experts, row_experts.data_ptr()),
+        (None, None) if scales is None else (scales, row_scales),
     )
     if started is not None:
         started.tensors += made
@@ -280,10 +297,12 @@ class _Op(NamedTuple):
 
 _OPS = {
     "dispatch": _Op(
-        "(Tensor x, Tensor ids, Tensor? weights, int route, SymInt capacity)"
-        " -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+        "(Tensor x, Tensor ids, Tensor? weights, int route, SymInt capacity, Tensor? scales=None)"
+        " -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
         _dispatch,
-        lambda x, ids, weights, index, capacity: _dispatch_outputs(x, weights, index, capacity),
+        lambda x, ids, weights, index, capacity, scales=None: _dispatch_outputs(
+            x, weights, scales, index, capacity
+        ),
     ),
     "combine": _Op(
         "(Tensor y, Tensor? row_weights, Tensor ids, Tensor key, Tensor tie, int route,"

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast, overload
 
 import torch
 from torch import Tensor
@@ -66,16 +66,17 @@ class _Dispatch(torch.autograd.Function):
         weights: Tensor | None,
         index: int,
         capacity: int,
+        scales: Tensor | None = None,
         started: ops.Started | None = None,
     ) -> ops.Dispatched:
         made: ops.Dispatched
         with _below_autograd():
             if started is None:
-                made = ops.dispatch(x, ids, weights, index, capacity)
+                made = ops.dispatch(x, ids, weights, index, capacity, scales)
             else:
-                made = ops.start_dispatch(x, ids, weights, index, capacity, started)
-        rows, row_weights, key, info, row_experts, _ = made
-        nothing = [key, info, row_experts]
+                made = ops.start_dispatch(x, ids, weights, index, capacity, scales, started)
+        rows, row_weights, key, info, row_experts, _, row_scales = made
+        nothing = [key, info, row_experts, row_scales]
         if not x.requires_grad:
             nothing.append(rows)
         if weights is None or not weights.requires_grad:
@@ -102,7 +103,7 @@ class _Dispatch(torch.autograd.Function):
             grad_x if wants_x else None,
             None,
             grad_weights if wants_weights else None,
-            *(None, None, None),
+            *(None, None, None, None),
         )
 
 
@@ -149,11 +150,19 @@ def _wants_gradients(*tensors: Tensor | None) -> bool:
 
 
 def _under_autograd(
-    function: type, op: Callable[..., Any], begin: Callable[..., Any], inputs: tuple[int, ...]
+    function: type,
+    op: Callable[..., Any],
+    begin: Callable[..., Any],
+    inputs: tuple[int, ...],
+    num_arguments: int,
 ) -> Callable[..., Any]:
-    """The op, or its beginning, by the Function if one of these inputs wants a gradient."""
+    """The op, or its beginning, by the Function if one of these inputs wants a gradient.
+
+    PyTorch leaves out arguments at the end that have their default, None.
+    """
 
     def call(*given: Any, started: ops.Started | None = None) -> Any:
+        given += (None,) * (num_arguments - len(given))
         if _wants_gradients(*[given[i] for i in inputs]):
             return cast(Any, function).apply(*given, started)
         with _below_autograd():
@@ -162,8 +171,8 @@ def _under_autograd(
     return call
 
 
-_dispatch = _under_autograd(_Dispatch, ops.dispatch, ops.start_dispatch, (0, 2))
-_combine = _under_autograd(_Combine, ops.combine, ops.start_combine, (0, 1, 4))
+_dispatch = _under_autograd(_Dispatch, ops.dispatch, ops.start_dispatch, (0, 2), 6)
+_combine = _under_autograd(_Combine, ops.combine, ops.start_combine, (0, 1, 4), 7)
 ops.library.impl("dispatch", _dispatch, "Autograd")
 ops.library.impl("combine", _combine, "Autograd")
 
@@ -177,9 +186,13 @@ def _check_devices(x: Tensor, *others: Tensor | None) -> None:
         raise EPXError(Code.UNSUPPORTED, f"tensors on {device}, want the CPU or a GPU of CUDA")
 
 
-def _check_tokens(x: Tensor, ids: Tensor, weights: Tensor | None) -> Tensor:
+def _check_tokens(
+    x: Tensor, ids: Tensor, weights: Tensor | None, scales: Tensor | None = None
+) -> Tensor:
     """Returns the ids as int64."""
-    _check_devices(x, ids, weights)
+    _check_devices(x, ids, weights, scales)
+    if scales is not None and scales.requires_grad:
+        raise EPXError(Code.TYPE, "scales require a gradient, and have none")
     if x.requires_grad and x.dtype not in _SUMMED:
         raise EPXError(Code.TYPE, f"x of dtype {x.dtype} requires a gradient, and has none")
     return ids.to(torch.int64) if ids.dtype == torch.int32 else ids
@@ -187,26 +200,51 @@ def _check_tokens(x: Tensor, ids: Tensor, weights: Tensor | None) -> Tensor:
 
 Dispatched = tuple[Tensor, "Tensor | None", Routing]
 """What dispatch returns: rows, their weights, and the routing."""
+ScaledDispatched = tuple[tuple[Tensor, Tensor], "Tensor | None", Routing]
+"""What dispatch returns for rows with scales: both, their weights, and the routing."""
 
 
 def _result(
     made: ops.Dispatched, ids: Tensor, weights: Tensor | None, route: Route, capacity: int
 ) -> Dispatched:
-    rows, row_weights, key, info, row_experts, tie = made
+    rows, row_weights, key, info, row_experts, tie, _ = made
     counts, offsets = info[: route.local_experts], info[route.local_experts :]
     routing = Routing(ids, key, route, counts, offsets, row_experts, tie, capacity)
     return rows, None if weights is None else row_weights, routing
 
 
-def dispatch(x: Tensor, ids: Tensor, weights: Tensor | None, route: Route) -> Dispatched:
+@overload
+def dispatch(
+    x: Tensor, ids: Tensor, weights: Tensor | None, route: Route, *, scales: None = None
+) -> Dispatched: ...
+
+
+@overload
+def dispatch(
+    x: Tensor, ids: Tensor, weights: Tensor | None, route: Route, *, scales: Tensor
+) -> ScaledDispatched: ...
+
+
+def dispatch(
+    x: Tensor,
+    ids: Tensor,
+    weights: Tensor | None,
+    route: Route,
+    *,
+    scales: Tensor | None = None,
+) -> Dispatched | ScaledDispatched:
     """Send every token to the ranks of its experts: EPX_Dispatch(3). Collective.
 
     ``x`` [T, H], floating, fp8 or uint8, T at most max_tokens of the route, 0 too; ``ids`` [T, K]
     int64 or int32, experts or -1 for none; ``weights`` [T, K] float32, or None on all ranks. All
     are on the host, or on the GPU that was current when the communicator was made.
 
+    ``scales`` [T, S], of any dtype that ``x`` may have, travel beside the rows in the same
+    operation: EPX_Dispatch_fields(3). All ranks give them, or none; they have no gradient.
+
     Returns rows [capacity, H] of the dtype of ``x``; their weights, float32 [capacity], in
-    rank-major [capacity, K], or None; and the Routing. Rows from ``routing.offsets[-1]`` on are not
+    rank-major [capacity, K], or None; and the Routing. With ``scales`` the first of these is a
+    pair: rows, and their scales [capacity, S]. Rows from ``routing.offsets[-1]`` on are not
     written, and in slabs those behind ``routing.counts`` of each expert, unless the route has
     ``zero_unused``.
 
@@ -215,11 +253,13 @@ def dispatch(x: Tensor, ids: Tensor, weights: Tensor | None, route: Route) -> Di
     for a freed route, COMM for a closed communicator. On a GPU TRUNCATE and ARG are raised by
     ``Comm.check()``. Gradients: of ``x``, if its dtype can be added, and of ``weights``.
     """
-    ids = _check_tokens(x, ids, weights)
+    ids = _check_tokens(x, ids, weights, scales)
     capacity = route.capacity
-    return _result(
-        ops.dispatch(x, ids, weights, route.index, capacity), ids, weights, route, capacity
-    )
+    made = ops.dispatch(x, ids, weights, route.index, capacity, scales)
+    rows, row_weights, routing = _result(made, ids, weights, route, capacity)
+    if scales is None:
+        return rows, row_weights, routing
+    return (rows, made[-1]), row_weights, routing
 
 
 def combine(y: Tensor, routing: Routing, row_weights: Tensor | None = None) -> Tensor:

@@ -63,6 +63,25 @@ def test_what_dispatch_refuses(route, given, change, code, text):
     still_works(route, given)
 
 
+@pytest.mark.parametrize(
+    "change, code, text",
+    [
+        (lambda s: s[:-1], Code.COUNT, "scales is"),
+        (lambda s: s[:, 0], Code.COUNT, "scales has 1 dimensions"),
+        (lambda s: s.int(), Code.TYPE, "scales are of type int32"),
+        (lambda s: s.requires_grad_(), Code.TYPE, "scales require a gradient"),
+    ],
+)
+def test_what_dispatch_refuses_of_scales(route, given, change, code, text):
+    scales = change(given.x[:, :2].float())
+
+    def call():
+        ep.dispatch(given.x, given.ids, None, route, scales=scales)
+
+    expect(code, text, call)
+    still_works(route, given)
+
+
 def test_too_many_tokens_are_refused(route, given):
     many = [torch.cat([each, each]) for each in (given.x, given.ids, given.weights)]
     expect(Code.COUNT, "12", ep.dispatch, *many, route)

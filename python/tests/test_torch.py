@@ -221,6 +221,39 @@ def test_weights_have_gradients_where_rows_have_none(comm, make_route, dtype):
     assert torch.equal(weights.grad, wanted)
 
 
+def same_bytes(a, b):
+    return torch.equal(a.contiguous().view(torch.uint8), b.contiguous().view(torch.uint8))
+
+
+@pytest.mark.parametrize("layout", ["expert", "rank"])
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.bfloat16], ids=str)
+def test_scales_arrive_beside_their_rows(comm, make_route, dtype, layout):
+    route = make_route(experts=4, top_k=K, max_tokens=MAX_TOKENS, layout=layout)
+    mine = every_rank(comm, 4)[comm.rank]
+    weights = leaf(mine.weights)
+    x, scales = mine.x.to(dtype), mine.x[:, :2].abs().float()
+    together = ep.dispatch(x, mine.ids, weights, route, scales=scales)
+    (rows, row_scales), row_weights, routing = together
+    used = int(routing.offsets[-1])
+    wanted_rows, wanted_weights, _ = ep.dispatch(x, mine.ids, weights, route)
+    wanted_scales, _, _ = ep.dispatch(scales, mine.ids, None, route)
+    assert row_scales.shape == (route.capacity, 2) and not row_scales.requires_grad
+    assert same_bytes(rows[:used], wanted_rows[:used])
+    assert torch.equal(row_scales[:used], wanted_scales[:used])
+    assert torch.equal(row_weights[:used], wanted_weights[:used])
+    row_weights[:used].sum().backward()
+    assert torch.equal(weights.grad, torch.where(mine.ids >= 0, 1.0, 0.0))
+
+
+def test_rows_with_scales_have_gradients_too(comm, make_route):
+    route = make_route(experts=4, top_k=K, max_tokens=MAX_TOKENS)
+    mine = every_rank(comm, 4)[comm.rank]
+    x = leaf(mine.x)
+    (rows, _), _, routing = ep.dispatch(x, mine.ids, None, route, scales=mine.x[:, :1].float())
+    ep.combine(rows, routing).backward(mine.grad)
+    assert torch.equal(x.grad, mine.grad * (mine.ids >= 0).sum(1, keepdim=True))
+
+
 def test_only_one_output_is_used(comm, make_route):
     route = make_route(experts=4, top_k=K, max_tokens=MAX_TOKENS)
     mine = every_rank(comm, 4)[comm.rank]
