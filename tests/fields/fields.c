@@ -128,7 +128,7 @@ int fields_finish(struct fields *fields)
     }
     ok = EXPECT_CODE(EPX_Wait(&fields->request, &status), wanted);
     ok &= EXPECT(fields->request == EPX_REQUEST_NULL, "request not nulled");
-    ok = ok && status_check(&status, wanted, ref->rank[suite_rank].num_rows);
+    ok = ok && status_check(&status, wanted, ref->rank[suite_rank].status_rows);
     return fields_check(fields) & ok;
 }
 
