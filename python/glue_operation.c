@@ -5,8 +5,9 @@
  *
  * A routing is a value in Python, and a route of EPX has one at a time. So every operation brings
  * the ids and the key of its routing. If the route has another one, the operation routes again from
- * its ids, which gives the same slots. All ranks decide alike: the current key changes only at
- * collective calls, which all ranks make in the same order.
+ * its ids, which gives the same slots. A dispatch always routes, in one call with its rows. All
+ * ranks decide alike: the current key changes only at collective calls, which all ranks make in the
+ * same order.
  *
  * What a stream captures runs when the graph is launched, and again at every launch, of which
  * nobody tells. So a routing of one capture is none of another's, and once a route was captured, no
@@ -54,6 +55,34 @@ void epx_python_settle_view(struct epx_python_route *route, const struct epx_pyt
     pthread_mutex_unlock(&route->reading);
 }
 
+/* A dispatch has its rows sent by the call that routes them, whose request is that of the routing.
+ * Rows and their scales are two fields. */
+static int route_and_dispatch(const struct epx_python_operation *op, EPX_Route route,
+                              EPX_Request *request)
+{
+    const void *from[] = {op->input.data, op->scales.data};
+    void *to[] = {op->output.data, op->out_scales.data};
+    const int counts[] = {(int)op->input.columns, (int)op->scales.columns};
+    const EPX_Datatype types[] = {(EPX_Datatype)op->input.type, (EPX_Datatype)op->scales.type};
+    const int num_tokens = (int)op->ids.rows;
+
+    if (op->scales.type == 0)
+        return EPX_Route_dispatch(op->ids.data, num_tokens, from[0], op->weights.data, to[0],
+                                  op->out_weights.data, counts[0], types[0], route, op->stream,
+                                  request);
+    return EPX_Route_dispatch_fields(op->ids.data, num_tokens, 2, from, to, counts, types,
+                                     op->weights.data, op->out_weights.data, route, op->stream,
+                                     request);
+}
+
+static int call_routing(const struct epx_python_operation *op, EPX_Route route,
+                        EPX_Request *request)
+{
+    if (op->verb == EPX_PYTHON_DISPATCH)
+        return route_and_dispatch(op, route, request);
+    return EPX_Route_tokens(op->ids.data, (int)op->ids.rows, route, op->stream, request);
+}
+
 static int route_tokens(const struct epx_python_operation *op, struct epx_python_route *route,
                         uint64_t capture, EPX_Request *request)
 {
@@ -62,9 +91,7 @@ static int route_tokens(const struct epx_python_operation *op, struct epx_python
                                INT32_MAX);
     epx_python_settle_view(route, NULL);
     EPX_PYTHON_TRY(epx_python_route_set_capacity((int)op->route, op->capacity));
-    EPX_PYTHON_TRY(
-        epx_python_check(route->owner, EPX_Route_tokens(op->ids.data, (int)op->ids.rows,
-                                                        route->route, op->stream, request)));
+    EPX_PYTHON_TRY(epx_python_check(route->owner, call_routing(op, route->route, request)));
     route->num_tokens = op->ids.rows;
     route->routed_capacity = op->capacity;
     route->capture = capture;
@@ -89,29 +116,13 @@ static int settle(const struct epx_python_operation *op, struct epx_python_route
     return route_tokens(op, route, capture, request);
 }
 
-/* Rows and their scales are two fields. */
-static int start_dispatch(const struct epx_python_operation *op, EPX_Route route,
-                          EPX_Request *request)
-{
-    const void *from[] = {op->input.data, op->scales.data};
-    void *to[] = {op->output.data, op->out_scales.data};
-    const int counts[] = {(int)op->input.columns, (int)op->scales.columns};
-    const EPX_Datatype types[] = {(EPX_Datatype)op->input.type, (EPX_Datatype)op->scales.type};
-
-    if (op->scales.type == 0)
-        return EPX_Dispatch(from[0], op->weights.data, to[0], op->out_weights.data, counts[0],
-                            types[0], route, op->stream, request);
-    return EPX_Dispatch_fields(2, from, to, counts, types, op->weights.data, op->out_weights.data,
-                               route, op->stream, request);
-}
-
 static int start(const struct epx_python_operation *op, EPX_Route route, EPX_Request *request)
 {
     const int count = (int)op->input.columns;
     const EPX_Datatype type = (EPX_Datatype)op->input.type;
 
     switch (op->verb) {
-    case EPX_PYTHON_DISPATCH: return start_dispatch(op, route, request);
+    case EPX_PYTHON_DISPATCH: return EPX_SUCCESS; /* its routing took the rows along */
     case EPX_PYTHON_COMBINE:
         return EPX_Combine(op->input.data, op->weights.data, op->output.data, count, type, route,
                            op->stream, request);

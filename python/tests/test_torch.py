@@ -304,7 +304,7 @@ def test_microbatches_in_flight(comm, make_route, num_routes):
         return out.detach(), x.grad, weights.grad
 
     wanted = [alone(mine, routes[i % num_routes]) for i, mine in enumerate(batches)]
-    assert comm.stats().calls - calls == 3 * 5, "a routing and four operations"
+    assert comm.stats().calls - calls == 3 * 4, "a routing goes with its dispatch"
     calls = comm.stats().calls
     dispatched = []
     for i, mine in enumerate(batches):
@@ -316,7 +316,7 @@ def test_microbatches_in_flight(comm, make_route, num_routes):
         outs.append(ep.combine(y, routing, row_weights))
     for out, mine in zip(outs, batches):
         out.backward(mine.grad)
-    assert comm.stats().calls - calls > 3 * 5, "an operation routed again"
+    assert comm.stats().calls - calls > 3 * 4, "an operation routed again"
     for (x, weights, _), out, (out_alone, x_alone, weights_alone) in zip(dispatched, outs, wanted):
         assert torch.equal(out, out_alone)
         assert torch.equal(x.grad, x_alone)
