@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Models of the protocols, which Spin goes through. Each is a test.
 models = \
+  tests/model/banks.pml \
   tests/model/comm_end.pml \
   tests/model/device.pml \
   tests/model/direct.pml \
