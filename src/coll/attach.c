@@ -284,8 +284,6 @@ int epx_transport_attach(struct epx_comm *comm)
     EPX_TRY(choose_memory(comm));
     EPX_TRY(comm->params.transport ? attach_named(comm, name) : attach_first(comm));
     comm->params.memory = comm->transport->ops->memory;
-    EPX_FAIL_IF(comm->params.memory == EPX_MEMORY_CUDA && comm->params.combine_partials,
-                EPX_ERR_UNSUPPORTED, "epx_combine_partials=float32 is for host memory only");
     if (comm->params.memory == EPX_MEMORY_SYSTEM)
         epx_module_find_driver();
     EPX_LOG_INFO("transport %s: %s", comm->transport->name, comm->transport->description);

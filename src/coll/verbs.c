@@ -2,29 +2,6 @@
 /* verbs.c - what all verbs on a route share: an operation seen from both ends. */
 #include "coll/verbs.h"
 
-int epx_gathers(enum epx_verb verb)
-{
-    return verb == EPX_VERB_COMBINE || verb == EPX_VERB_DISPATCH_BACKWARD;
-}
-
-EPX_Datatype epx_partial_type(const struct epx_request *request)
-{
-    EPX_Datatype datatype = request->call.datatype;
-
-    if (!epx_gathers(request->call.verb) ||
-        request->comm->params.combine_partials == EPX_PARTIALS_DATATYPE)
-        return datatype;
-    return epx_datatype_bytes(datatype) < epx_datatype_bytes(EPX_FLOAT32) ? EPX_FLOAT32 : datatype;
-}
-
-int64_t epx_wire_row_bytes(const struct epx_request *request)
-{
-    if (!epx_gathers(request->call.verb))
-        return request->call.row_bytes;
-    return request->call.row_bytes / epx_datatype_bytes(request->call.datatype) *
-           epx_datatype_bytes(epx_partial_type(request));
-}
-
 struct epx_home_rows epx_home_rows_of(const struct epx_request *request, struct epx_segments cut,
                                       int weighted)
 {

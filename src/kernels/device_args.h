@@ -234,11 +234,39 @@ struct epx_device_comm {
     uint64_t jitter_seed;     /* --enable-jitter */
 };
 
+/*
+ * Most that a small operation may have; the same on all ranks, as are their routes.
+ */
+enum {
+    EPX_SMALL_PAIRS = 1 << 13, /* of all ranks, as the next */
+    EPX_SMALL_TOKENS = 1 << 11,
+    EPX_SMALL_EXPERTS = 1 << 10,
+    EPX_SMALL_COUNTS = 20 * 1024, /* in the count matrix */
+    EPX_SMALL_RANKS = 64,
+    EPX_SMALL_TOP_K = EPX_WARP
+};
+
+/*
+ * How a small operation travels: through banks, in each rank's window one for operations of even
+ * number and one for odd; banks.cuh and small_ids.cuh say how. In a bank come EPX_BANK_FLAGS flags
+ * and EPX_BANK_WORDS words with ids, of 8 bytes each, then rows of `pitch` bytes, each with words
+ * that go with it.
+ */
+enum { EPX_BANK_FLAGS = 1 << 15, EPX_BANK_WORDS = EPX_SMALL_PAIRS + 2 * EPX_SMALL_RANKS };
+
+struct epx_banks {
+    char *const *bank; /* [2][R] */
+    int64_t pitch, words_at;
+    struct epx_slices slices; /* of each row, the same on all ranks */
+    int32_t senders;          /* blocks that store; 0 = the operation is not small */
+};
+
 /* Arguments of the kernels of a routing. */
 struct epx_route_tokens {
     struct epx_device_comm comm;
     struct epx_ready_note note;
     struct epx_device_plan plan;
+    struct epx_banks banks; /* their addresses alone */
     const void *ids;
     int32_t num_tokens;
     int32_t capacity; /* rows of this rank's receive buffer */
@@ -261,8 +289,15 @@ struct epx_dispatch_rows {
     const char *forward;   /* combine backward: [capacity] rows that combine was given, or NULL */
     char *recv;            /* [capacity] */
     float *recv_weights;   /* or NULL */
+    struct epx_banks banks; /* one field */
     int64_t zeroed_to;     /* rows that nothing arrives in are zeroed up to here; 0 = left alone */
     int32_t weights_width; /* recv_weights of a row */
+};
+
+/* Arguments of a small EPX_Route_dispatch; both parts have the same comm, note, plan and banks. */
+struct epx_route_dispatch {
+    struct epx_route_tokens routing;
+    struct epx_dispatch_rows rows;
 };
 
 /* Arguments of combine, and of dispatch backward, which sends gradients of pair weights too. */
@@ -271,11 +306,13 @@ struct epx_combine_rows {
     struct epx_ready_note note;
     struct epx_device_plan plan;
     struct epx_rounds rounds;
+    struct epx_banks banks;
     int32_t deferred; /* store_sums stores; there is one round then */
     int32_t num_tokens;
     int32_t backward;
     EPX_Datatype datatype;
-    int64_t row_bytes;
+    int32_t wide;         /* sums travel as float32, for a datatype that is shorter */
+    int64_t row_bytes;    /* of a sum that travels */
     const char *rows;     /* [capacity] */
     const float *weights; /* or NULL */
     char *sums;           /* [T] */
@@ -319,13 +356,18 @@ extern "C" {
 #endif
 /* Launchers: EPX_SUCCESS, or EPX_ERR_CUDA with the error left to cudaGetLastError. */
 int epx_launch_route_tokens(const struct epx_route_tokens *args, EPX_Stream stream);
+int epx_launch_route_small(const struct epx_route_tokens *args, EPX_Stream stream);
 int epx_launch_dispatch_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
+int epx_launch_dispatch_small(const struct epx_dispatch_rows *args, EPX_Stream stream);
+int epx_launch_route_dispatch_small(const struct epx_route_dispatch *args, EPX_Stream stream);
 int epx_launch_store_rows(const struct epx_dispatch_rows *args, struct epx_chunk chunk,
                           EPX_Stream stream);
 int epx_launch_spread_rows(const struct epx_dispatch_rows *args, struct epx_chunk chunk,
                            EPX_Stream stream);
+int epx_launch_scale_small(const struct epx_dispatch_rows *args, EPX_Stream stream);
 int epx_launch_scale_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
 int epx_launch_combine_rows(const struct epx_combine_rows *args, EPX_Stream stream);
+int epx_launch_combine_small(const struct epx_combine_rows *args, EPX_Stream stream);
 int epx_launch_store_sums(const struct epx_combine_rows *args, EPX_Stream stream);
 int epx_launch_sum_ranks(const struct epx_combine_rows *args, EPX_Stream stream);
 int epx_launch_alltoallv_rows(const struct epx_alltoallv_rows *args, EPX_Stream stream);

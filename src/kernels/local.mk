@@ -10,7 +10,8 @@ libepx_core_la_SOURCES += \
 libepx_cuda_la_SOURCES += \
   src/kernels/device_args.h \
   src/kernels/device_plan.h \
-  src/kernels/ring.h
+  src/kernels/ring.h \
+  src/kernels/small_parts.h
 
 include src/kernels/host/local.mk
 include src/kernels/protocol/local.mk

@@ -12,11 +12,11 @@
 #include "kernels/node_rows.h"
 #include "transport/cuda/cuda_errors.h"
 
-enum { STAGE_QUANTUM = 16 };
+enum { STAGE_QUANTUM = 16, STAGES_IN_BANK = 4, TABLES = 4 };
 
 /* Where things lie; the control words come first. */
 struct layout {
-    size_t stage, state, tables, nodes, bytes;
+    size_t stage, banks, state, tables, nodes, bytes;
 };
 
 static size_t line_up(size_t bytes)
@@ -35,15 +35,24 @@ static int64_t stage_bytes(const struct epx_comm *comm)
     return wanted > least ? wanted : least;
 }
 
+/* Bytes of a bank for small operations; with messages there is none. */
+static size_t bank_bytes(const struct epx_comm *comm, int messages)
+{
+    return messages ? 0
+                    : line_up((EPX_BANK_FLAGS + EPX_BANK_WORDS) * sizeof(uint64_t) +
+                              STAGES_IN_BANK * (size_t)stage_bytes(comm));
+}
+
 /* With messages there are two stages: one for rows that go and one for rows that come. */
 static struct layout lay_out(const struct epx_comm *comm, int messages)
 {
     struct layout layout = {0};
 
     layout.stage = line_up(epx_control_bytes(comm->size));
-    layout.state = layout.stage + line_up((size_t)stage_bytes(comm) * (messages ? 2 : 1));
+    layout.banks = layout.stage + line_up((size_t)stage_bytes(comm) * (messages ? 2 : 1));
+    layout.state = layout.banks + 2 * bank_bytes(comm, messages);
     layout.tables = layout.state + line_up(sizeof(struct epx_device_state));
-    layout.nodes = layout.tables + 2 * (size_t)comm->size * sizeof(char *);
+    layout.nodes = layout.tables + TABLES * (size_t)comm->size * sizeof(char *);
     layout.bytes = layout.nodes + 2 * (size_t)comm->size * sizeof(int32_t);
     return layout;
 }
@@ -57,6 +66,9 @@ static void place_parts(struct epx_device *device, const struct layout *layout)
     device->state = (struct epx_device_state *)(void *)(own + layout->state);
     device->control = (char **)(void *)(own + layout->tables);
     device->stage = device->control + device->comm->size;
+    device->bank_bytes = (int64_t)(layout->state - layout->banks) / 2;
+    if (device->bank_bytes)
+        device->bank = device->stage + device->comm->size;
     if (device->comm->num_nodes > 1)
         device->node = (int32_t *)(void *)(own + layout->nodes);
 }
@@ -73,15 +85,17 @@ static int copy_table(const struct epx_device *device, size_t to, const void *ta
 static int fill_addresses(const struct epx_device *device, const struct layout *layout)
 {
     size_t ranks = (size_t)device->comm->size;
-    char **table = calloc(2 * ranks, sizeof(*table));
+    char **table = calloc(TABLES * ranks, sizeof(*table));
     int rc;
 
     EPX_FAIL_IF(!table, EPX_ERR_NO_MEM, "no memory for %zu ranks", ranks);
     for (size_t r = 0; r < ranks; r++) {
         table[r] = device->window->address[r];
         table[ranks + r] = table[r] + layout->stage;
+        table[2 * ranks + r] = table[r] + layout->banks;
+        table[3 * ranks + r] = table[2 * ranks + r] + device->bank_bytes;
     }
-    rc = copy_table(device, layout->tables, table, 2 * ranks * sizeof(*table));
+    rc = copy_table(device, layout->tables, table, TABLES * ranks * sizeof(*table));
     free(table);
     return rc;
 }

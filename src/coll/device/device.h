@@ -56,6 +56,9 @@ struct epx_device {
     int in_order;              /* streams do not run beside each other; the same on all ranks */
     struct epx_window *window; /* control words, then the stage, then what only this rank uses */
     char **control, **stage;   /* [R] device memory */
+    char **bank;               /* [2][R] device memory; NULL with messages */
+    int64_t bank_bytes;        /* of one bank, on each rank */
+    int most_senders;          /* blocks that may store beside those that wait */
     int32_t *node;             /* [2][R] device memory: nodes, places by node; NULL = one node */
     char *own_stage;           /* this rank's stage; with messages two, one behind the other */
     int64_t stage_bytes;       /* of one stage, on each rank */

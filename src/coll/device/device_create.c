@@ -65,6 +65,7 @@ static int find_blocks(struct epx_device *device)
     EPX_TRY(epx_comm_agree(device->comm, rc));
     EPX_TRY(epx_comm_max(device->comm, -(wanted < sms ? wanted : sms), &most));
     device->blocks = (int)-most;
+    device->most_senders = sms > device->blocks ? sms - device->blocks : 1;
     return EPX_SUCCESS;
 }
 

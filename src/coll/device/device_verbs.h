@@ -11,6 +11,7 @@
 
 /* Local. */
 int epx_route_tokens_device_direct(const struct epx_request *request);
+int epx_route_dispatch_device_direct(const struct epx_request *request);
 int epx_dispatch_device_direct(const struct epx_request *request);
 int epx_combine_device_direct(const struct epx_request *request);
 int epx_alltoallv_device_direct(const struct epx_request *request);

@@ -7,8 +7,10 @@
 #include "coll/device/device.h"
 #include "coll/device/plan_device.h"
 #include "coll/device/staged/proxy.h"
+#include "coll/verbs.h"
 #include "core/ready.h"
 #include "core/route.h"
+#include "kernels/small_parts.h"
 
 /* Fills in how many tokens a round has and how many rounds there are, given how rows are cut; share
  * is the stage's bytes for one of the `width` rows of a token. */
@@ -35,6 +37,70 @@ struct epx_rounds epx_rounds_of(int64_t row_bytes, int32_t width, int32_t max_to
     return fill_rounds(rounds, share, max_tokens);
 }
 
+/* Whether an operation on the route is small but for its rows. */
+static int has_few_pairs(const struct epx_device *device, const struct epx_plan_shape *shape)
+{
+    int64_t ranks = device->comm->size;
+
+    return device->bank && ranks <= EPX_SMALL_RANKS && shape->top_k <= EPX_SMALL_TOP_K &&
+           ranks * shape->max_tokens * shape->top_k <= EPX_SMALL_PAIRS;
+}
+
+/* Whether what a block of a small routing knows fits into its shared memory. */
+static int fits_in_a_block(const struct epx_device_plan *plan, int32_t ranks)
+{
+    struct epx_small_parts parts = epx_small_parts_of(plan, ranks);
+
+    return epx_small_bytes(&parts) <= EPX_SMALL_BYTES;
+}
+
+int epx_is_small_routing(const struct epx_request *request)
+{
+    const struct epx_device *device = epx_device_of(request);
+    const struct epx_device_plan *plan = epx_device_plan_of(request);
+    int64_t ranks = device->comm->size;
+
+    return has_few_pairs(device, &plan->shape) && plan->shape.num_experts <= EPX_SMALL_EXPERTS &&
+           ranks * plan->shape.max_tokens <= EPX_SMALL_TOKENS &&
+           ranks * epx_num_counts(plan, (int32_t)ranks) <= EPX_SMALL_COUNTS &&
+           fits_in_a_block(plan, (int32_t)ranks);
+}
+
+/* Whether rows fit in a bank, and their slices have a flag each. */
+static int have_room(const struct epx_device *device, const struct epx_banks *banks, int64_t rows)
+{
+    int64_t room =
+        device->bank_bytes - (EPX_BANK_FLAGS + EPX_BANK_WORDS) * (int64_t)sizeof(uint64_t);
+
+    return rows * banks->slices.num <= EPX_BANK_FLAGS && rows <= room / banks->pitch;
+}
+
+/* The slices depend on nothing in which ranks may differ. */
+struct epx_banks epx_banks_of(const struct epx_request *request, int32_t width, int32_t words)
+{
+    const struct epx_device *device = epx_device_of(request);
+    const struct epx_plan_shape *shape = &epx_device_plan_of(request)->shape;
+    const int64_t block_warps = EPX_WAITING_THREADS / EPX_WARP;
+    const int64_t row_bytes = epx_wire_row_bytes(request);
+    struct epx_banks banks = {.bank = device->bank};
+    int64_t tasks;
+
+    banks.slices = epx_slices_of(row_bytes, shape->max_tokens, device->blocks * block_warps);
+    banks.words_at = epx_round_up(row_bytes, 16);
+    banks.pitch = banks.words_at + epx_round_up(words * (int64_t)sizeof(float), 16);
+    banks.pitch = banks.pitch ? banks.pitch : 16;
+    if (request->call.fields.num > 1 || !has_few_pairs(device, shape) ||
+        !have_room(device, &banks, (int64_t)shape->max_tokens * width))
+        return banks;
+    tasks = (int64_t)shape->max_tokens * width * banks.slices.num;
+    banks.senders = (int32_t)((tasks + block_warps - 1) / block_warps);
+    if (banks.senders > device->most_senders)
+        banks.senders = device->most_senders;
+    if (banks.senders < 1)
+        banks.senders = 1;
+    return banks;
+}
+
 struct epx_rounds epx_message_rounds_of(const struct epx_request *request, int32_t words)
 {
     const struct epx_device_plan *plan = epx_device_plan_of(request);
@@ -42,7 +108,7 @@ struct epx_rounds epx_message_rounds_of(const struct epx_request *request, int32
     struct epx_rounds rounds;
 
     share = plan->stage_bytes / plan->nodes.width / 16 * 16;
-    rounds.cut = epx_segments_cut(request->call.row_bytes, share - behind);
+    rounds.cut = epx_segments_cut(epx_wire_row_bytes(request), share - behind);
     rounds.width = plan->nodes.width;
     rounds.pitch = epx_round_up(rounds.cut.bytes ? rounds.cut.bytes : 1, 16) + behind;
     return fill_rounds(rounds, share, plan->shape.max_tokens);

@@ -57,13 +57,13 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     end_operation(a.comm, a.num_tokens);
 }
 
-static void (*const kernels[NUM_ADDED_TYPES])(struct epx_combine_rows) =
-    KERNELS_OF_TYPES(combine_rounds);
+static void (*const kernels[NUM_SUM_KERNELS])(struct epx_combine_rows) =
+    SUM_KERNELS(combine_rounds);
 
 int epx_launch_combine_rounds(const struct epx_combine_rows *args, EPX_Stream stream)
 {
-    kernels[args->datatype - EPX_FLOAT16]<<<(unsigned)args->comm.blocks, EPX_WAITING_THREADS,
-                                            epx_passing_bytes(&args->plan.nodes), stream>>>(*args);
+    kernels[epx_sum_kernel(args)]<<<(unsigned)args->comm.blocks, EPX_WAITING_THREADS,
+                                    epx_passing_bytes(&args->plan.nodes), stream>>>(*args);
     return epx_cuda_status(cudaGetLastError());
 }
 

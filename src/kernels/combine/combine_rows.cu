@@ -49,13 +49,12 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
         hand_over(a.comm, x, (uint64_t)num_rounds, a.deferred, a.plan.outcome);
 }
 
-static void (*const kernels[NUM_ADDED_TYPES])(struct epx_combine_rows) =
-    KERNELS_OF_TYPES(combine_rows);
+static void (*const kernels[NUM_SUM_KERNELS])(struct epx_combine_rows) = SUM_KERNELS(combine_rows);
 
 int epx_launch_combine_rows(const struct epx_combine_rows *args, EPX_Stream stream)
 {
-    kernels[args->datatype -
-            EPX_FLOAT16]<<<(unsigned)args->comm.blocks, EPX_WAITING_THREADS, 0, stream>>>(*args);
+    kernels[epx_sum_kernel(args)]<<<(unsigned)args->comm.blocks, EPX_WAITING_THREADS, 0, stream>>>(
+        *args);
     return epx_cuda_status(cudaGetLastError());
 }
 

@@ -34,16 +34,16 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)
     });
 }
 
-static void (*const kernels[NUM_ADDED_TYPES])(struct epx_combine_rows) =
-    KERNELS_OF_TYPES(pack_sums);
+static void (*const kernels[NUM_SUM_KERNELS])(struct epx_combine_rows) = SUM_KERNELS(pack_sums);
 
 int epx_launch_pack_sums(const struct epx_combine_rows *args, EPX_Stream stream)
 {
     int64_t rows = (int64_t)args->rounds.tokens * args->comm.num_ranks;
     unsigned blocks = epx_blocks_for_rows(rows, args->rounds.cut.bytes, EPX_ROW_BLOCKS);
 
-    kernels[args->datatype - EPX_FLOAT16]<<<blocks, EPX_WAITING_THREADS,
-                                            epx_passing_bytes(&args->plan.nodes), stream>>>(*args);
+    kernels[epx_sum_kernel(
+        args)]<<<blocks, EPX_WAITING_THREADS, epx_passing_bytes(&args->plan.nodes), stream>>>(
+        *args);
     return epx_cuda_status(cudaGetLastError());
 }
 

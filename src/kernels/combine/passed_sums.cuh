@@ -44,6 +44,7 @@ static __device__ void pass_rank_sums(const struct epx_combine_rows &a, const st
                                       const struct passing &passing, bool weighted,
                                       struct row_list &list)
 {
+    typedef typename T::part Part;
     int64_t length = epx_segment_length(a.rounds.cut, round.segment);
     struct epx_slices slices = epx_slices_of(length, passing.num, num_global_warps());
     int32_t outside = 0;
@@ -58,7 +59,8 @@ static __device__ void pass_rank_sums(const struct epx_combine_rows &a, const st
             part.offset, list);
 
         if (num) /* the home takes no sum of no parts */
-            sum_rows<T>(list, num, 0, part.bytes, sum + part.offset);
+            sum_rows<Part, Part>(list, num, 0, part.bytes / (int64_t)sizeof(Part),
+                                 sum + part.offset);
         if (round.segment == 0 && part.offset == 0) {
             outside += num && lane_id() == 0;
             if (weighted)

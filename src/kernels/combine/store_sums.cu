@@ -21,15 +21,14 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)
     signal_arrival_of_all(a.comm, on);
 }
 
-static void (*const kernels[NUM_ADDED_TYPES])(struct epx_combine_rows) =
-    KERNELS_OF_TYPES(store_sums);
+static void (*const kernels[NUM_SUM_KERNELS])(struct epx_combine_rows) = SUM_KERNELS(store_sums);
 
 int epx_launch_store_sums(const struct epx_combine_rows *args, EPX_Stream stream)
 {
     int64_t rows = (int64_t)args->plan.shape.max_tokens * args->comm.num_ranks;
     unsigned blocks = epx_blocks_for_rows(rows, args->row_bytes, EPX_ROW_BLOCKS);
 
-    kernels[args->datatype - EPX_FLOAT16]<<<blocks, EPX_WAITING_THREADS, 0, stream>>>(*args);
+    kernels[epx_sum_kernel(args)]<<<blocks, EPX_WAITING_THREADS, 0, stream>>>(*args);
     return epx_cuda_status(cudaGetLastError());
 }
 

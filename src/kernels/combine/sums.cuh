@@ -8,6 +8,12 @@
 
 #include "kernels/protocol/records.cuh"
 
+/* Which of the kernels of SUM_KERNELS. */
+static inline int epx_sum_kernel(const struct epx_combine_rows *args)
+{
+    return (int)(args->datatype - EPX_FLOAT16) + (args->wide ? NUM_ADDED_TYPES : 0);
+}
+
 /* A row of a round on the expert's rank: the row-th of the round from its home. */
 struct round_row {
     int32_t home;
@@ -116,6 +122,7 @@ template <typename T, typename Places>
 static __device__ void sum_tokens(const struct epx_combine_rows &a, const Places &places,
                                   bool weighted, struct row_list &list)
 {
+    typedef typename T::part Part;
     const struct round &round = places.round;
     const struct epx_segments &cut = a.rounds.cut;
     int64_t end = round.end_token < a.num_tokens ? round.end_token : a.num_tokens;
@@ -127,21 +134,22 @@ static __device__ void sum_tokens(const struct epx_combine_rows &a, const Places
         int64_t t = round.first_token + i / slices.num;
         struct part part = part_of(slices, (int32_t)(i % slices.num), length);
         int32_t num = list_parts(a, places, t, part.offset, list);
-
-        char *sum =
-            a.sums + t * cut.row_bytes + epx_segment_offset(cut, round.segment) + part.offset;
+        int64_t elements = part.bytes / (int64_t)sizeof(Part);
+        char *sum = a.sums + in_row<T>(t * cut.row_bytes + epx_segment_offset(cut, round.segment) +
+                                       part.offset);
 
         if (Places::on_nodes && a.comm.node)
-            sum_nodes<T>(list, num, a.comm.node[a.comm.rank], part.bytes, sum);
+            sum_nodes<Part, typename T::row>(list, num, a.comm.node[a.comm.rank], elements, sum);
         else
-            sum_rows<T>(list, num, 0, part.bytes, sum);
+            sum_rows<Part, typename T::row>(list, num, 0, elements, sum);
         if (weighted && a.grad_weights && round.segment == 0 && part.offset == 0)
             take_weights(a, places, t);
         __syncwarp();
     }
 }
 
-/* Expert side: lists the rows of a record's pairs, from an offset into each row on. */
+/* Expert side: lists the rows of a record's pairs, from an offset into each row that travels on. */
+template <typename T>
 static __device__ void list_pairs(const struct epx_combine_rows &a, int64_t offset,
                                   struct epx_wire_record *record, struct row_list &list)
 {
@@ -151,7 +159,7 @@ static __device__ void list_pairs(const struct epx_combine_rows &a, int64_t offs
     for (int32_t i = lane_id(); i < record->num_slots; i += EPX_WARP) {
         int64_t slot = pairs[i].slot;
 
-        list.row[i] = (char *)(uintptr_t)a.rows + slot * a.rounds.cut.row_bytes + offset;
+        list.row[i] = (char *)(uintptr_t)a.rows + in_row<T>(slot * a.rounds.cut.row_bytes + offset);
         list.weight[i] = weighted ? a.weights[slot] : 1;
     }
     __syncwarp();
@@ -181,9 +189,10 @@ static __device__ void send_sum(const struct epx_combine_rows &a, const Places &
         places.note_kept(at);
     if (at.record->num_slots == 0)
         return;
-    list_pairs(a, offset, at.record, list);
-    sum_rows<T>(list, at.record->num_slots, a.weights && !a.backward, part.bytes,
-                places.sum_for(at) + part.offset);
+    list_pairs<T>(a, offset, at.record, list);
+    sum_rows<typename T::row, typename T::part>(
+        list, at.record->num_slots, a.weights && !a.backward,
+        part.bytes / (int64_t)sizeof(typename T::part), places.sum_for(at) + part.offset);
     if (weighted && offset == 0)
         send_weights(a, at.record, places.weights_for(at));
     __syncwarp();

@@ -28,15 +28,14 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)
     end_operation(a.comm, a.num_tokens);
 }
 
-static void (*const kernels[NUM_ADDED_TYPES])(struct epx_combine_rows) =
-    KERNELS_OF_TYPES(unpack_sums);
+static void (*const kernels[NUM_SUM_KERNELS])(struct epx_combine_rows) = SUM_KERNELS(unpack_sums);
 
 int epx_launch_unpack_sums(const struct epx_combine_rows *args, EPX_Stream stream)
 {
     unsigned blocks =
         epx_blocks_for_rows(args->rounds.tokens, args->rounds.cut.bytes, EPX_ROW_BLOCKS);
 
-    kernels[args->datatype - EPX_FLOAT16]<<<blocks, EPX_WAITING_THREADS, 0, stream>>>(*args);
+    kernels[epx_sum_kernel(args)]<<<blocks, EPX_WAITING_THREADS, 0, stream>>>(*args);
     return epx_cuda_status(cudaGetLastError());
 }
 

@@ -6,6 +6,7 @@
  * Launch: the whole device, waits for nothing; ends the operation.
  */
 #include "kernels/dispatch/fields.cuh"
+#include "kernels/dispatch/spreads.cuh"
 
 template <bool LIST>
 static __device__ void spread_row(const struct epx_dispatch_rows &a, const struct part &part,
@@ -26,26 +27,12 @@ static __device__ void spread_row(const struct epx_dispatch_rows &a, const struc
     });
 }
 
-static __device__ void spread_weights(const struct epx_dispatch_rows &a, int32_t source,
-                                      struct epx_wire_record *record)
+/* The weights of the pairs of a token, as they came from its rank. */
+static __device__ __forceinline__ const float *weights_from(const struct epx_dispatch_rows &a,
+                                                            int32_t source, int64_t token)
 {
-    const struct epx_wire_pair *pairs = epx_wire_pairs(record);
-    const float *weights =
-        (const float *)(const void *)a.plan.weights[a.comm.rank] +
-        ((int64_t)source * a.plan.shape.max_tokens + record->token) * a.plan.shape.top_k;
-    float *wide = a.recv_weights + (int64_t)pairs[0].slot * a.plan.shape.top_k;
-
-    for (int32_t k = lane_id(); a.plan.shape.rank_major && k < a.plan.shape.top_k; k += EPX_WARP)
-        wide[k] = 0;
-    __syncwarp();
-    for (int32_t i = lane_id(); i < record->num_pairs; i += EPX_WARP) {
-        uint32_t choice = pairs[i].expert_choice & 255;
-
-        if (a.plan.shape.rank_major)
-            wide[choice] = weights[choice];
-        else
-            a.recv_weights[pairs[i].slot] = weights[choice];
-    }
+    return (const float *)(const void *)a.plan.weights[a.comm.rank] +
+           ((int64_t)source * a.plan.shape.max_tokens + token) * a.plan.shape.top_k;
 }
 
 /* Spreads the rows and weights of the records in the range. */
@@ -67,7 +54,7 @@ static __device__ void spread_records(const struct epx_dispatch_rows &a,
         if (part.bytes)
             spread_row<LIST>(a, part, record, list);
         if (weighted && part.offset == 0)
-            spread_weights(a, at.source, record);
+            spread_weights(a, weights_from(a, at.source, record->token), record);
     }
 }
 
@@ -80,8 +67,8 @@ static __device__ void zero_rest(const struct epx_dispatch_rows &a, bool weighte
         int64_t row_bytes = LIST ? a.fields.at[f].bytes : a.row_bytes;
         float *weights = weighted && f == 0 ? a.recv_weights : NULL;
 
-        zero_padding(a.plan, rows, row_bytes, weights);
-        zero_unused(a, rows, row_bytes, weights);
+        zero_padding(a.plan, rows, row_bytes, weights, all_warps());
+        zero_unused(a, rows, row_bytes, weights, all_warps());
     }
 }
 

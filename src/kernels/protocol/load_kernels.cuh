@@ -22,7 +22,7 @@ struct epx_loaded {
     explicit epx_loaded(K *const (&kernels)[N]) : epx_loaded((const void *const *)kernels, N, 0)
     {
     }
-    const void *kernels[4]; /* the others are NULL */
+    const void *kernels[6]; /* the others are NULL */
     int shared_bytes;
     const struct epx_loaded *next;
 

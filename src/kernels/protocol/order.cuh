@@ -94,6 +94,16 @@ static __device__ __forceinline__ int32_t num_global_warps()
     return (int32_t)(gridDim.x * (blockDim.x / EPX_WARP));
 }
 
+/* Warps that share a piece of work, and which of them this one is. */
+struct crew {
+    int32_t warp, num;
+};
+
+static __device__ __forceinline__ struct crew all_warps()
+{
+    return {global_warp(), num_global_warps()};
+}
+
 /* Adds counts; a sum that is too large stays at the largest number. */
 static __device__ __forceinline__ int64_t add_capped(int64_t a, int64_t b)
 {

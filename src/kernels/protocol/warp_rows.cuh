@@ -132,8 +132,10 @@ static __device__ void zero_row(char *to, int64_t bytes)
         to[i] = 0;
 }
 
-/* The types that are added: how they are stored, and what their sums are kept in. */
+/* The types that are added: how they are stored, and what their sums are kept in; of an operation,
+ * the type of its rows and that of the sums that travel. */
 struct float16 {
+    typedef float16 row, part;
     uint16_t bits;
     typedef float sum;
     static __device__ __forceinline__ float load(float16 a)
@@ -147,6 +149,7 @@ struct float16 {
 };
 
 struct bfloat16 {
+    typedef bfloat16 row, part;
     uint16_t bits;
     typedef float sum;
     static __device__ __forceinline__ float load(bfloat16 a)
@@ -160,6 +163,7 @@ struct bfloat16 {
 };
 
 struct float32 {
+    typedef float32 row, part;
     float value;
     typedef float sum;
     static __device__ __forceinline__ float load(float32 a)
@@ -173,6 +177,7 @@ struct float32 {
 };
 
 struct float64 {
+    typedef float64 row, part;
     double value;
     typedef double sum;
     static __device__ __forceinline__ double load(float64 a)
@@ -184,6 +189,25 @@ struct float64 {
         return {a};
     }
 };
+
+/* Operations whose sums travel as float32. */
+struct wide_float16 {
+    typedef float16 row;
+    typedef float32 part;
+};
+
+struct wide_bfloat16 {
+    typedef bfloat16 row;
+    typedef float32 part;
+};
+
+/* Where bytes of a row that travels lie in a row of the operation's datatype. */
+template <typename T> static __device__ __forceinline__ int64_t in_row(int64_t offset)
+{
+    if (sizeof(typename T::row) == sizeof(typename T::part))
+        return offset;
+    return offset / (int64_t)sizeof(typename T::part) * (int64_t)sizeof(typename T::row);
+}
 
 static __device__ __forceinline__ float mul(float a, float b)
 {
@@ -275,21 +299,21 @@ static __device__ __forceinline__ void store_packs(const typename T::sum total[U
     }
 }
 
-template <typename T, int N, bool WEIGHTED, int UNROLL>
+template <typename T, typename To, int N, bool WEIGHTED, int UNROLL>
 static __device__ __forceinline__ void sum_some_packs(const struct row_list &list, int32_t num,
                                                       int64_t first, char *out)
 {
     typename T::sum total[UNROLL][N];
 
     add_run<T, N, WEIGHTED, UNROLL>(list, 0, num, first, total);
-    store_packs<T, N, UNROLL>(total, first, out);
+    store_packs<To, N, UNROLL>(total, first, out);
 }
 
 /*
  * out = round(w[0] * rows[0] + w[1] * rows[1] + ...), in this order, products and sums rounded;
  * WEIGHTED false: without products.
  */
-template <typename T, int N, bool WEIGHTED>
+template <typename T, typename To, int N, bool WEIGHTED>
 static __device__ void sum_packs(const struct row_list &list, int32_t num, int64_t elements,
                                  char *out)
 {
@@ -297,31 +321,47 @@ static __device__ void sum_packs(const struct row_list &list, int32_t num, int64
 
 #pragma unroll 1
     for (; first + (SUM_UNROLL - 1) * EPX_WARP < packs; first += EPX_WARP * SUM_UNROLL)
-        sum_some_packs<T, N, WEIGHTED, SUM_UNROLL>(list, num, first, out);
+        sum_some_packs<T, To, N, WEIGHTED, SUM_UNROLL>(list, num, first, out);
 #pragma unroll 1
     for (; first < packs; first += EPX_WARP)
-        sum_some_packs<T, N, WEIGHTED, 1>(list, num, first, out);
+        sum_some_packs<T, To, N, WEIGHTED, 1>(list, num, first, out);
 }
 
-/* The whole warp: the sum of rows of a type that adds; num = 0 gives zeros. */
-template <typename T>
-static __device__ void sum_rows(const struct row_list &list, int32_t num, int weighted,
-                                int64_t bytes, char *out)
+/* Elements in 16 bytes of the longer type. */
+template <typename T, typename To>
+static constexpr int PACKED = 16 / (int)(sizeof(T) > sizeof(To) ? sizeof(T) : sizeof(To));
+
+/* The whole warp: whether so many elements can be read and written PACKED at a time. */
+template <typename T, typename To>
+static __device__ __forceinline__ bool are_packed(const struct row_list &list, int32_t num,
+                                                  int64_t elements, const char *out)
 {
-    const int N = 16 / sizeof(T);
-    int64_t elements = bytes / (int64_t)sizeof(T);
-    uint32_t odd = list_misalignment(list, num) | misalignment(out) | ((uint32_t)bytes & 15u);
+    const uint32_t n = PACKED<T, To>;
+
+    return ((list_misalignment(list, num) & (n * (uint32_t)sizeof(T) - 1)) |
+            (misalignment(out) & (n * (uint32_t)sizeof(To) - 1)) |
+            ((uint32_t)elements & (n - 1))) == 0;
+}
+
+/* The whole warp: the sum of rows of a type that adds, rounded to the type To; num = 0 gives
+ * zeros. */
+template <typename T, typename To>
+static __device__ void sum_rows(const struct row_list &list, int32_t num, int weighted,
+                                int64_t elements, char *out)
+{
+    const int N = PACKED<T, To>;
+    bool packed = are_packed<T, To>(list, num, elements, out);
 
     if (num == 0)
-        zero_row(out, bytes);
-    else if (odd == 0 && weighted)
-        sum_packs<T, N, true>(list, num, elements, out);
-    else if (odd == 0)
-        sum_packs<T, N, false>(list, num, elements, out);
+        zero_row(out, elements * (int64_t)sizeof(To));
+    else if (packed && weighted)
+        sum_packs<T, To, N, true>(list, num, elements, out);
+    else if (packed)
+        sum_packs<T, To, N, false>(list, num, elements, out);
     else if (weighted)
-        sum_packs<T, 1, true>(list, num, elements, out);
+        sum_packs<T, To, 1, true>(list, num, elements, out);
     else
-        sum_packs<T, 1, false>(list, num, elements, out);
+        sum_packs<T, To, 1, false>(list, num, elements, out);
 }
 
 /* The number of the first row after the r-th from another node. */
@@ -339,7 +379,7 @@ static __device__ __forceinline__ int32_t end_of_node(const struct row_list &lis
  * out = round(sum of nodes in order); the sum of a node other than home is rounded before it is
  * added. A lane keeps two sums, so it does one pack at a time.
  */
-template <typename T, int N>
+template <typename T, typename To, int N>
 static __device__ void sum_packs_of_nodes(const struct row_list &list, int32_t num, int32_t home,
                                           int64_t elements, char *out)
 {
@@ -362,25 +402,23 @@ static __device__ void sum_packs_of_nodes(const struct row_list &list, int32_t n
                 total[0][n] = r == 0 ? term : add(total[0][n], term);
             }
         }
-        store_packs<T, N, 1>(total, first, out);
+        store_packs<To, N, 1>(total, first, out);
     }
 }
 
 /* The whole warp: sums parts that come from several nodes; home is the node of the adding rank. */
-template <typename T>
+template <typename T, typename To>
 static __device__ void sum_nodes(const struct row_list &list, int32_t num, int32_t home,
-                                 int64_t bytes, char *out)
+                                 int64_t elements, char *out)
 {
-    const int N = 16 / sizeof(T);
-    int64_t elements = bytes / (int64_t)sizeof(T);
-    uint32_t odd = list_misalignment(list, num) | misalignment(out) | ((uint32_t)bytes & 15u);
+    bool packed = are_packed<T, To>(list, num, elements, out);
 
     if (num == 0)
-        zero_row(out, bytes);
-    else if (odd == 0)
-        sum_packs_of_nodes<T, N>(list, num, home, elements, out);
+        zero_row(out, elements * (int64_t)sizeof(To));
+    else if (packed)
+        sum_packs_of_nodes<T, To, PACKED<T, To>>(list, num, home, elements, out);
     else
-        sum_packs_of_nodes<T, 1>(list, num, home, elements, out);
+        sum_packs_of_nodes<T, To, 1>(list, num, home, elements, out);
 }
 
 /* One kernel for each datatype that adds, from EPX_FLOAT16 on. */
@@ -389,5 +427,13 @@ static __device__ void sum_nodes(const struct row_list &list, int32_t num, int32
         kernel<float16>, kernel<bfloat16>, kernel<float32>, kernel<float64>                        \
     }
 enum { NUM_ADDED_TYPES = 4 };
+
+/* The same, then one for each whose sums may travel as float32. */
+#define SUM_KERNELS(kernel)                                                                        \
+    {                                                                                              \
+        kernel<float16>, kernel<bfloat16>, kernel<float32>, kernel<float64>, kernel<wide_float16>, \
+            kernel<wide_bfloat16>                                                                  \
+    }
+enum { NUM_SUM_KERNELS = NUM_ADDED_TYPES + 2 };
 
 #endif

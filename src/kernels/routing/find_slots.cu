@@ -13,7 +13,7 @@ static __device__ void number_rows(const struct epx_route_tokens &a)
     const struct epx_device_plan &plan = a.plan;
     int64_t pairs = (int64_t)a.num_tokens * plan.shape.top_k;
 
-    for (int64_t p = global_thread(); p < pairs; p += num_global_threads()) {
+    for (int64_t p = routing_thread(a); p < pairs; p += num_routing_threads(a)) {
         struct epx_device_pair pair = load_pair(plan, p);
         int64_t token = p / plan.shape.top_k;
 

@@ -6,7 +6,11 @@ libepx_cuda_la_SOURCES += \
   src/kernels/routing/list_passed_rows.cu \
   src/kernels/routing/offsets.cuh \
   src/kernels/routing/pairs.cuh \
+  src/kernels/routing/route_small.cu \
   src/kernels/routing/route_tokens.cu \
   src/kernels/routing/routing_steps.cuh \
   src/kernels/routing/send_records.cu \
-  src/kernels/routing/slots.cuh
+  src/kernels/routing/slots.cuh \
+  src/kernels/routing/small_ids.cuh \
+  src/kernels/routing/small_numbers.cuh \
+  src/kernels/routing/small_slots.cuh

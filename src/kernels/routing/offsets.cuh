@@ -64,7 +64,7 @@ static __device__ void place_local_expert(const struct epx_route_tokens &a, cons
         o.from[(int64_t)local * a.comm.num_ranks + s] = at;
         at += counts_from(a, o, s)[expert];
     }
-    if (blockIdx.x == 0) {
+    if (routing_block(a) == 0) {
         a.plan.view.expert_offsets[local] = start;
         a.plan.view.expert_counts[local] =
             (int32_t)(at - start < INT32_MAX ? at - start : INT32_MAX);
@@ -234,11 +234,11 @@ static __device__ EPX_COLD void empty_view(const struct epx_route_tokens &a,
     int64_t pairs = (int64_t)a.plan.shape.max_tokens * a.plan.shape.top_k;
     int32_t thread = (int32_t)threadIdx.x, threads = (int32_t)blockDim.x;
 
-    for (int64_t p = global_thread(); p < pairs; p += num_global_threads())
+    for (int64_t p = routing_thread(a); p < pairs; p += num_routing_threads(a))
         view.slots[p] = -1;
-    for (int64_t i = global_thread(); i < o.capacity[a.comm.rank]; i += num_global_threads())
+    for (int64_t i = routing_thread(a); i < o.capacity[a.comm.rank]; i += num_routing_threads(a))
         view.row_tokens[i] = view.row_ranks[i] = -1;
-    if (blockIdx.x != 0)
+    if (routing_block(a) != 0)
         return;
     for (int32_t e = thread; e <= a.plan.shape.num_local; e += threads) {
         view.expert_offsets[e] = e * epx_slab_rows(&a.plan.shape, 0);

@@ -47,15 +47,30 @@ static __device__ __forceinline__ uint32_t lanes_below()
     return (1u << lane_id()) - 1;
 }
 
-/* The number of this thread among those of all blocks. */
-static __device__ __forceinline__ int64_t global_thread()
+/* The number of this block among those that route; blocks that store rows come before them. */
+static __device__ __forceinline__ int32_t routing_block(const struct epx_route_tokens &a)
 {
-    return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    return (int32_t)blockIdx.x - a.banks.senders;
 }
 
-static __device__ __forceinline__ int64_t num_global_threads()
+static __device__ __forceinline__ int64_t routing_thread(const struct epx_route_tokens &a)
 {
-    return (int64_t)gridDim.x * blockDim.x;
+    return (int64_t)routing_block(a) * blockDim.x + threadIdx.x;
+}
+
+static __device__ __forceinline__ int32_t routing_warp(const struct epx_route_tokens &a)
+{
+    return (int32_t)(routing_thread(a) / EPX_WARP);
+}
+
+static __device__ __forceinline__ int64_t num_routing_threads(const struct epx_route_tokens &a)
+{
+    return (int64_t)((int32_t)gridDim.x - a.banks.senders) * blockDim.x;
+}
+
+static __device__ __forceinline__ int32_t num_routing_warps(const struct epx_route_tokens &a)
+{
+    return (int32_t)(num_routing_threads(a) / EPX_WARP);
 }
 
 /* The block has a run of tokens, of which each of its first warps has a run. */

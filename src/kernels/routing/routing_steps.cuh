@@ -77,13 +77,13 @@ static __device__ void look_up(const struct epx_route_tokens &a, uint8_t *owner,
                                struct rank_table &table)
 {
     int32_t ranks = a.comm.num_ranks, experts = a.plan.shape.num_experts;
-    int32_t thread = ROUTING_THREADS - 1 - (int32_t)threadIdx.x;
+    int32_t threads = (int32_t)blockDim.x, thread = threads - 1 - (int32_t)threadIdx.x;
 
-    for (int32_t r = thread; r < ranks; r += ROUTING_THREADS)
+    for (int32_t r = thread; r < ranks; r += threads)
         table.records[r] = a.plan.records[r];
-    for (int32_t e = thread; owner && e < experts; e += ROUTING_THREADS)
+    for (int32_t e = thread; owner && e < experts; e += threads)
         owner[e] = (uint8_t)a.plan.owner[e];
-    for (int32_t r = thread; r <= ranks; r += ROUTING_THREADS)
+    for (int32_t r = thread; r <= ranks; r += threads)
         table.first_expert[r] = epx_first_expert(r, experts, ranks);
     if (thread == 0)
         table.owner = owner;
@@ -284,7 +284,7 @@ static __device__ void find_slots(const struct epx_route_tokens &a, struct excha
             x.outcome = outcome_short(a, table, o);
         return;
     }
-    if (blockIdx.x == 0) {
+    if (routing_block(a) == 0) {
         show_counts(a, o);
         show_rows(a, o);
     }

@@ -107,8 +107,8 @@ static __device__ void assign_slots(const struct epx_route_tokens &a,
         pair = next_pair;
     }
 #pragma unroll 1
-    for (int64_t p = (int64_t)a.num_tokens * plan.shape.top_k + global_thread(); p < all;
-         p += num_global_threads())
+    for (int64_t p = (int64_t)a.num_tokens * plan.shape.top_k + routing_thread(a); p < all;
+         p += num_routing_threads(a))
         plan.view.slots[p] = -1;
 }
 
@@ -219,7 +219,7 @@ static __device__ void index_records(const struct epx_route_tokens &a, struct of
     int32_t source = 0;
 
 #pragma unroll 1
-    for (int64_t i = global_thread(); i < all; i += num_global_threads()) {
+    for (int64_t i = routing_thread(a); i < all; i += num_routing_threads(a)) {
         struct epx_wire_record *record;
         int32_t kept = 0;
         int4 head, two;
@@ -252,7 +252,7 @@ static __device__ EPX_COLD void index_padding(const struct epx_route_tokens &a,
     int64_t chunks = (epx_most_padding(&plan.shape) + PADDING_CHUNK - 1) / PADDING_CHUNK;
     int32_t ranks = a.comm.num_ranks;
 
-    for (int64_t i = global_warp(); i < plan.shape.num_local * chunks; i += num_global_warps()) {
+    for (int64_t i = routing_warp(a); i < plan.shape.num_local * chunks; i += num_routing_warps(a)) {
         int64_t local = i / chunks, start = o.from[local * ranks];
         int64_t end = o.from[local * ranks + ranks - 1] +
                       counts_from(a, o, ranks - 1)[plan.shape.first_expert + local];

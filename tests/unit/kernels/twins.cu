@@ -85,7 +85,8 @@ static __global__ void sum_by_node(struct twin_rows rows, char *from, const floa
     for (int32_t i = lane_id(); i < rows.num; i += EPX_WARP)
         list.node[i] = nodes[i];
     __syncwarp();
-    sum_nodes<T>(list, rows.num, nodes[rows.num], rows.row_bytes, to + rows.shift);
+    sum_nodes<T, T>(list, rows.num, nodes[rows.num], rows.row_bytes / (int64_t)sizeof(T),
+                    to + rows.shift);
 }
 
 template <typename T>
@@ -94,7 +95,8 @@ static __global__ void sum(struct twin_rows rows, char *from, const float *weigh
     __shared__ struct row_list list;
 
     list_rows(rows, from, weights, list);
-    sum_rows<T>(list, rows.num, rows.weighted, rows.row_bytes, to + rows.shift);
+    sum_rows<T, T>(list, rows.num, rows.weighted, rows.row_bytes / (int64_t)sizeof(T),
+                   to + rows.shift);
 }
 
 static __global__ void store(struct twin_rows rows, char *from, const float *weights, char *to)

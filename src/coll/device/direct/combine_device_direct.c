@@ -4,6 +4,7 @@
 #include "coll/device/device_verbs.h"
 #include "coll/device/operation_args.h"
 #include "coll/device/plan_device.h"
+#include "coll/verbs.h"
 #include "transport/cuda/cuda_errors.h"
 
 /* The arguments that direct and staged have in common; each sets its own rounds. */
@@ -17,7 +18,8 @@ struct epx_combine_rows epx_combine_args_of(const struct epx_request *request)
         .num_tokens = call->num_tokens,
         .backward = call->verb == EPX_VERB_DISPATCH_BACKWARD,
         .datatype = call->datatype,
-        .row_bytes = call->row_bytes,
+        .wide = epx_partial_type(request) != call->datatype,
+        .row_bytes = epx_wire_row_bytes(request),
         .rows = call->fields.at[0].in,
         .weights = call->weights_in,
         .sums = call->fields.at[0].out,
@@ -35,7 +37,13 @@ int epx_combine_device_direct(const struct epx_request *request)
     struct epx_chunk all = epx_chunk_of(0, 1, plan->shape.max_tokens);
 
     args.rounds =
-        epx_rounds_of(call->row_bytes, plan->most_rows, plan->shape.max_tokens, plan->stage_bytes);
+        epx_rounds_of(args.row_bytes, plan->most_rows, plan->shape.max_tokens, plan->stage_bytes);
+    args.banks = epx_banks_of(request, plan->most_rows, args.backward ? plan->shape.top_k : 0);
+    if (args.banks.senders) {
+        args.rounds.cut = epx_segments_cut(args.row_bytes, args.row_bytes);
+        EPX_TRY_LAUNCH(epx_launch_combine_small(&args, call->stream));
+        return EPX_SUCCESS;
+    }
     /* Sums need the whole device: to store a chunk beside the summing of another slows both. */
     args.deferred = args.rounds.num == 1 && epx_device_chunks(request);
     EPX_TRY_LAUNCH(epx_launch_combine_rows(&args, call->stream));

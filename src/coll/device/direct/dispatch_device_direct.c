@@ -41,6 +41,13 @@ int epx_dispatch_device_direct(const struct epx_request *request)
     int scales = call->verb == EPX_VERB_COMBINE_BACKWARD;
     int32_t num;
 
+    if (request->half == EPX_HALF_NONE)
+        args.banks = epx_banks_of(request, request->comm->size, scales ? 0 : plan->shape.top_k);
+    if (args.banks.senders) {
+        EPX_TRY_LAUNCH(scales ? epx_launch_scale_small(&args, call->stream)
+                              : epx_launch_dispatch_small(&args, call->stream));
+        return EPX_SUCCESS;
+    }
     args.rounds = epx_rounds_of(call->row_bytes, request->comm->size, plan->shape.max_tokens,
                                 plan->stage_bytes);
     args.chunks = scales ? epx_device_chunks(request) > 0 : epx_device_chunks(request);

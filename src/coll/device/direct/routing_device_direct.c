@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* routing_device_direct.c - a routing on device memory, in one launch. */
+#include "coll/device/device.h"
 #include "coll/device/device_verbs.h"
 #include "coll/device/operation_args.h"
 #include "coll/device/plan_device.h"
@@ -23,6 +24,11 @@ int epx_route_tokens_device_direct(const struct epx_request *request)
 {
     struct epx_route_tokens args = epx_route_args_of(request);
 
+    if (epx_is_small_routing(request)) {
+        args.banks.bank = epx_device_of(request)->bank;
+        EPX_TRY_LAUNCH(epx_launch_route_small(&args, request->call.stream));
+        return EPX_SUCCESS;
+    }
     EPX_TRY_LAUNCH(epx_launch_route_tokens(&args, request->call.stream));
     return EPX_SUCCESS;
 }

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * scales.cuh - combine backward, what one warp does to 1024 elements of a row: multiply them by a
+ * weight, and their dot product with those of another row. Dot products add 256 lanes, of four
+ * elements each, as a binary tree; blocks of 1024 in order: see EPX_Combine_backward(3).
+ */
+#ifndef EPX_KERNELS_DISPATCH_SCALES_CUH
+#define EPX_KERNELS_DISPATCH_SCALES_CUH
+
+#include "kernels/protocol/records.cuh"
+
+enum {
+    SUM_LANES = 256,
+    LANE_ELEMENTS = 4,
+    BLOCK_ELEMENTS = SUM_LANES * LANE_ELEMENTS,
+    SCALING_THREADS = 256,
+    SCALING_WARPS = SCALING_THREADS / EPX_WARP,
+    SCALING_BLOCKS_PER_SM = 2
+};
+
+/*
+ * What a thread has of a block of elements, loaded N at a time. Element e of the block belongs to
+ * lane e % 256. A thread has the same lanes in each 256 elements: its pack p begins at lane
+ * (p * 32 + thread) * N.
+ */
+template <typename T, int N> struct block_part {
+    static constexpr int PACKS = SUM_LANES / (EPX_WARP * N);
+    pack<T, N> data[LANE_ELEMENTS][PACKS];
+};
+
+/* Where this thread's pack p begins in the j-th 256 elements of the block that begins at first. */
+template <int N> static __device__ __forceinline__ int64_t element_of(int64_t first, int j, int p)
+{
+    return first + j * SUM_LANES + (p * EPX_WARP + lane_id()) * N;
+}
+
+/* Loads zeros where the row has ended: they add nothing. */
+template <typename T, int N>
+static __device__ __forceinline__ void load_block(const T *row, int64_t first, int64_t elements,
+                                                  struct block_part<T, N> &part)
+{
+#pragma unroll
+    for (int j = 0; j < LANE_ELEMENTS; j++)
+#pragma unroll
+        for (int p = 0; p < part.PACKS; p++) {
+            int64_t i = element_of<N>(first, j, p);
+
+            part.data[j][p] = {};
+            if (i < elements)
+                part.data[j][p] = *(const pack<T, N> *)(const void *)(row + i);
+        }
+}
+
+/* Sums the lanes as a binary tree: lane l adds lane l + w, for w = 128, 64, ... 1. */
+template <typename Sum, int N, int PACKS>
+static __device__ __forceinline__ Sum sum_lanes(Sum lane[PACKS][N])
+{
+#pragma unroll
+    for (int w = PACKS / 2; w; w /= 2)
+#pragma unroll
+        for (int p = 0; p < w; p++)
+#pragma unroll
+            for (int n = 0; n < N; n++)
+                lane[p][n] = add(lane[p][n], lane[p + w][n]);
+#pragma unroll
+    for (int w = EPX_WARP / 2; w; w /= 2)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+            lane[0][n] = add(lane[0][n], __shfl_down_sync(~0u, lane[0][n], (unsigned)w));
+#pragma unroll
+    for (int w = N / 2; w; w /= 2)
+#pragma unroll
+        for (int n = 0; n < w; n++)
+            lane[0][n] = add(lane[0][n], lane[0][n + w]);
+    return lane[0][0];
+}
+
+/* The dot product of one block; thread 0 gets it. */
+template <typename T, int N>
+static __device__ __forceinline__ typename T::sum dot_of_block(const struct block_part<T, N> &a,
+                                                               const struct block_part<T, N> &b)
+{
+    const int PACKS = block_part<T, N>::PACKS;
+    typename T::sum lane[PACKS][N];
+
+#pragma unroll
+    for (int p = 0; p < PACKS; p++)
+#pragma unroll
+        for (int n = 0; n < N; n++) {
+            lane[p][n] = 0;
+#pragma unroll
+            for (int j = 0; j < LANE_ELEMENTS; j++)
+                lane[p][n] = add(lane[p][n], mul(T::load(a.data[j][p].element[n]),
+                                                 T::load(b.data[j][p].element[n])));
+        }
+    return sum_lanes<typename T::sum, N, PACKS>(lane);
+}
+
+template <typename T, int N>
+static __device__ __forceinline__ void store_block(const struct block_part<T, N> &grad,
+                                                   float weight, bool weighted, int64_t first,
+                                                   int64_t elements, T *row)
+{
+#pragma unroll
+    for (int j = 0; j < LANE_ELEMENTS; j++)
+#pragma unroll
+        for (int p = 0; p < grad.PACKS; p++) {
+            int64_t i = element_of<N>(first, j, p);
+            pack<T, N> out = grad.data[j][p];
+
+#pragma unroll
+            for (int n = 0; weighted && n < N; n++)
+                out.element[n] = T::store(mul((typename T::sum)weight, T::load(out.element[n])));
+            if (i < elements)
+                *(pack<T, N> *)(void *)(row + i) = out;
+        }
+}
+
+/* Whether rows can be read and written 16 bytes at a time. */
+static __device__ __forceinline__ bool rows_are_aligned(const struct epx_dispatch_rows &a,
+                                                        const char *grad)
+{
+    return (misalignment(a.recv) | misalignment(a.forward) | misalignment(grad) |
+            ((uint32_t)a.row_bytes & 15u)) == 0;
+}
+
+#endif

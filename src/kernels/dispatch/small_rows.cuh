@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * small_rows.cuh - the way of a row through the banks of a small dispatch: a token's row lies in
+ * the bank of each rank that needs it at [source][token], so where it lies follows from nothing
+ * that a routing finds out. banks.cuh has the protocol.
+ */
+#ifndef EPX_KERNELS_DISPATCH_SMALL_ROWS_CUH
+#define EPX_KERNELS_DISPATCH_SMALL_ROWS_CUH
+
+#include "kernels/protocol/banks.cuh"
+
+/* Where the row of a rank's token lies in a bank. */
+static __device__ __forceinline__ int64_t bank_row(const struct epx_dispatch_rows &a,
+                                                   int32_t source, int64_t token)
+{
+    return (int64_t)source * a.plan.shape.max_tokens + token;
+}
+
+/* The whole warp: lists where a slice goes in the bank that each lane has, NULL = in none; returns
+ * in how many. */
+static __device__ int32_t list_banks(const struct epx_dispatch_rows &a, char *bank, int64_t row,
+                                     int64_t offset, struct row_list &list)
+{
+    uint32_t goes = __ballot_sync(~0u, bank != NULL);
+
+    if (bank)
+        list.row[__popc(goes & ((1u << lane_id()) - 1))] = row_in(a.banks, bank, row) + offset;
+    __syncwarp();
+    return __popc(goes);
+}
+
+/* The whole warp: stores a slice of a token's row into the lanes' banks, and with the first slice,
+ * if weights go with rows, those of its pairs; then raises the flags. */
+static __device__ void store_slice(const struct epx_dispatch_rows &a, uint64_t epoch, int64_t token,
+                                   int32_t slice, char *bank, struct row_list &list)
+{
+    const struct part part = part_of(a.banks.slices, slice, a.row_bytes);
+    const int64_t row = bank_row(a, a.comm.rank, token);
+    const int32_t top_k = a.plan.shape.top_k;
+    const bool tells = a.weights && slice == 0 && a.banks.pitch > a.banks.words_at;
+    int32_t num = list_banks(a, bank, row, part.offset, list);
+
+    store_row(a.rows + token * a.row_bytes + part.offset, list, num, part.bytes);
+    for (int32_t k = 0; bank && tells && k < top_k; k++)
+        words_in(a.banks, bank, row)[k] = a.weights[token * top_k + k];
+    __syncwarp();
+    if (bank)
+        raise_flag(a.comm, flag_in(a.banks, bank, row, slice), epoch);
+    __syncwarp();
+}
+
+/* The whole warp: stores a slice of a token's row for each rank of its list, by 32 of them. */
+static __device__ void store_token(const struct epx_dispatch_rows &a, uint64_t epoch, int64_t token,
+                                   int32_t slice, struct row_list &list)
+{
+    const int32_t num = a.plan.token_num[token];
+
+    for (int32_t i = lane_id(); i - lane_id() < num; i += EPX_WARP) {
+        int64_t at = token * a.plan.most_rows + i;
+        char *bank = NULL;
+
+        if (i < num && a.plan.token_slot[at] >= 0 && a.plan.token_rank[at] != a.comm.rank)
+            bank = bank_on(a.comm, a.banks, epoch, a.plan.token_rank[at]);
+        store_slice(a, epoch, token, slice, bank, list);
+    }
+}
+
+static __device__ void store_small_rows(const struct epx_dispatch_rows &a, uint64_t epoch,
+                                        struct row_list &list)
+{
+    const struct crew crew = crew_of(a.banks);
+    const int32_t slices = a.banks.slices.num;
+
+    for (int64_t i = crew.warp; i < (int64_t)a.num_tokens * slices; i += crew.num)
+        store_token(a, epoch, i / slices, (int32_t)(i % slices), list);
+}
+
+/* The whole warp: waits for one slice of a row unless it is this rank's own. */
+static __device__ bool await_slice(const struct epx_dispatch_rows &a, char *bank, uint64_t epoch,
+                                   int32_t source, int64_t token, int32_t slice)
+{
+    bool ok = true;
+
+    if (source == a.comm.rank)
+        return true;
+    if (lane_id() == 0)
+        ok = await_flag(a.comm, flag_in(a.banks, bank, bank_row(a, source, token), slice), epoch,
+                        source);
+    return acquire_slices(a.comm, ok);
+}
+
+/* Where a row that came lies: in this rank's own rows, or in its bank. */
+static __device__ __forceinline__ const char *
+row_that_came(const struct epx_dispatch_rows &a, char *bank, int32_t source, int64_t token)
+{
+    return source == a.comm.rank ? a.rows + token * a.row_bytes
+                                 : row_in(a.banks, bank, bank_row(a, source, token));
+}
+
+/* The weights of its token's K choices. */
+static __device__ __forceinline__ const float *
+weights_that_came(const struct epx_dispatch_rows &a, char *bank, int32_t source, int64_t token)
+{
+    return source == a.comm.rank ? a.weights + token * a.plan.shape.top_k
+                                 : words_in(a.banks, bank, bank_row(a, source, token));
+}
+
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* spreads.cuh - expert side of dispatch: the slots of a record's row, and its pairs' weights. */
+#ifndef EPX_KERNELS_DISPATCH_SPREADS_CUH
+#define EPX_KERNELS_DISPATCH_SPREADS_CUH
+
+#include "kernels/protocol/records.cuh"
+
+/* The whole warp: lists a part of the row's slots from the first-th on; returns how many. */
+static __device__ int32_t list_slots(const struct epx_dispatch_rows &a, const struct part &part,
+                                     struct epx_wire_record *record, int32_t first,
+                                     struct row_list &list)
+{
+    const struct epx_wire_pair *pairs = epx_wire_pairs(record);
+    int32_t num = (a.plan.shape.rank_major ? 1 : record->num_slots) - first;
+
+    for (int32_t i = lane_id(); i < num; i += EPX_WARP)
+        list.row[i] = a.recv + pairs[first + i].slot * a.row_bytes + part.offset;
+    __syncwarp();
+    return num;
+}
+
+/* The whole warp: weights are those of the token's K choices. */
+static __device__ void spread_weights(const struct epx_dispatch_rows &a, const float *weights,
+                                      struct epx_wire_record *record)
+{
+    const struct epx_wire_pair *pairs = epx_wire_pairs(record);
+    float *wide = a.recv_weights + (int64_t)pairs[0].slot * a.plan.shape.top_k;
+
+    for (int32_t k = lane_id(); a.plan.shape.rank_major && k < a.plan.shape.top_k; k += EPX_WARP)
+        wide[k] = 0;
+    __syncwarp();
+    for (int32_t i = lane_id(); i < record->num_pairs; i += EPX_WARP) {
+        uint32_t choice = pairs[i].expert_choice & 255;
+
+        if (a.plan.shape.rank_major)
+            wide[choice] = weights[choice];
+        else
+            a.recv_weights[pairs[i].slot] = weights[choice];
+    }
+}
+
+#endif

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * banks.cuh - how rows travel in an operation that is small: a rank stores them before it knows
+ * that the other ranks are ready, and tells of each slice of a row by a flag of its own. So an
+ * operation is one launch, and a row is on its way as soon as its rank begins.
+ *
+ *   bank[2]   in every rank's window, for operations of even and of odd number: flags, then rows
+ *   flag      [row][slice]: the number of the operation whose slice is there. Writer: the warp that
+ *             stored the slice, behind a fence; in operation n it sets no flag in bank n - 1.
+ *             Grows only, compared with >=; flags lie where no operation stores rows.
+ *   row       its bytes, up to a multiple of 16, then words that go with it, told of by the flag of
+ *             the first slice
+ *
+ * Two banks are enough: s is in n only after it had the ready words n - 1 of all ranks, which each
+ * posts after its operation n - 2, so nobody reads the bank any more.
+ * Invariant: what came in a bank is read, and user memory is written, only after the verdict on the
+ * ready words; after a disagreement the rows that came mean nothing, and no rank waits for any.
+ * No deadlock: the first `senders` blocks store and wait for nobody; the others, comm.blocks, wait
+ * for flags. In each rank's kernel the senders have lower numbers, so they start first, and if they
+ * do not the others leave them room.
+ */
+#ifndef EPX_KERNELS_PROTOCOL_BANKS_CUH
+#define EPX_KERNELS_PROTOCOL_BANKS_CUH
+
+#include "kernels/protocol/records.cuh"
+
+/* This operation's bank on a rank. */
+static __device__ __forceinline__ char *bank_on(const struct epx_device_comm &c,
+                                                const struct epx_banks &banks, uint64_t epoch,
+                                                int32_t rank)
+{
+    return banks.bank[(int64_t)(epoch & 1) * c.num_ranks + rank];
+}
+
+static __device__ __forceinline__ uint64_t *flag_in(const struct epx_banks &banks, char *bank,
+                                                    int64_t row, int32_t slice)
+{
+    return (uint64_t *)(void *)bank + row * banks.slices.num + slice;
+}
+
+static __device__ __forceinline__ char *row_in(const struct epx_banks &banks, char *bank,
+                                               int64_t row)
+{
+    return bank + (EPX_BANK_FLAGS + EPX_BANK_WORDS) * sizeof(uint64_t) + row * banks.pitch;
+}
+
+/* The words with the ids of all ranks. */
+static __device__ __forceinline__ uint64_t *words_of_ids(char *bank)
+{
+    return (uint64_t *)(void *)bank + EPX_BANK_FLAGS;
+}
+
+/* The words that go with a row. */
+static __device__ __forceinline__ float *words_in(const struct epx_banks &banks, char *bank,
+                                                  int64_t row)
+{
+    return (float *)(void *)(row_in(banks, bank, row) + banks.words_at);
+}
+
+/* One lane, after the warp has met: the slice that the warp stored is there. */
+static __device__ __forceinline__ void raise_flag(const struct epx_device_comm &c, uint64_t *flag,
+                                                  uint64_t epoch)
+{
+    EPX_DELAY(c);
+    fence_sys();
+    store_relaxed_sys(flag, epoch);
+}
+
+/* One lane: waits for a flag, of which the others of the warp may then read. The caller calls
+ * acquire_slices behind its last flag. */
+static __device__ bool await_flag(const struct epx_device_comm &c, const uint64_t *flag,
+                                  uint64_t epoch, int32_t source)
+{
+    struct patience patience = {0, 0};
+
+    while (load_relaxed_sys(flag) < epoch)
+        if (!keep_waiting(c, patience, source))
+            return false;
+    return true;
+}
+
+/* The whole warp, after each lane has had its flags: returns whether all lanes had. */
+static __device__ __forceinline__ bool acquire_slices(const struct epx_device_comm &c, bool ok)
+{
+    fence_sys();
+    EPX_DELAY(c);
+    return __all_sync(~0u, ok);
+}
+
+static __device__ __forceinline__ bool is_sender(const struct epx_banks &banks)
+{
+    return (int32_t)blockIdx.x < banks.senders;
+}
+
+/* The warps of the blocks that store, or of those that take; neighbours are in different blocks, so
+ * that little work is spread over many multiprocessors. */
+static __device__ __forceinline__ struct crew crew_of(const struct epx_banks &banks)
+{
+    int32_t warp = (int32_t)threadIdx.x / EPX_WARP, warps = (int32_t)blockDim.x / EPX_WARP;
+    int32_t block = (int32_t)blockIdx.x, blocks = banks.senders;
+
+    if (!is_sender(banks)) {
+        block -= banks.senders;
+        blocks = (int32_t)gridDim.x - banks.senders;
+    }
+    return {warp * blocks + block, blocks * warps};
+}
+
+/*
+ * The last step of a small operation, in every block. Returns whether this thread is to end the
+ * operation: one thread of the last block, which has the verdict then, as it has been there since
+ * the blocks before it ended.
+ */
+static __device__ bool is_last_of_small(const struct epx_device_comm &c,
+                                        const struct epx_ready_note &note, struct exchange &x,
+                                        struct epx_outcome *routing, bool judged)
+{
+    bool failed;
+
+    if (!is_last_block(c, &x, failed))
+        return false;
+    if (!judged && !failed && x.outcome.code == EPX_SUCCESS)
+        await_ready(c, note, x, routing);
+    if (threadIdx.x)
+        return false;
+    x.outcome = outcome_of_all(c, x.outcome, failed);
+    if (routing)
+        spoil_routing(c, x, routing);
+    return true;
+}
+
+#endif

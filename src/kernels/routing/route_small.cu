@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * route_small.cu - a routing of few pairs in one launch and one hop: ids go to all ranks, and every
+ * block has them all in shared memory (small_ids.cuh) and numbers pairs on its own
+ * (small_slots.cuh). It leaves the same plan and view as route_tokens.
+ * Work: all ids in every block, beside what small_slots.cuh says. Order: (source, token, choice).
+ * Launch: comm.blocks blocks, which wait for other ranks but not for each other.
+ */
+#include "kernels/routing/small_slots.cuh"
+
+static __global__ void __launch_bounds__(ROUTING_THREADS)
+    route_small(const __grid_constant__ struct epx_route_tokens a,
+                const __grid_constant__ struct epx_small_parts parts)
+{
+    extern __shared__ __align__(16) char small_shared[];
+    __shared__ struct exchange x;
+    __shared__ struct small_routing s;
+    uint64_t first;
+    bool failed;
+
+    prepare_small(a, small_shared, parts, s);
+    begin_exchange(a.comm, a.note, 0, x);
+    if (x.outcome.code == EPX_SUCCESS) {
+        send_ids(a, x.epoch);
+        first = first_word(a, x.epoch);
+        if (await_ready(a.comm, a.note, x, NULL) && receive_ids(a, x, first, s) &&
+            find_small_offsets(a, x, s))
+            find_small_slots(a, s);
+    }
+    if (is_last_block(a.comm, &x, failed) && threadIdx.x == 0) {
+        x.outcome = outcome_of_all(a.comm, x.outcome, failed);
+        end_routing(a, x, false);
+    }
+}
+
+int epx_launch_route_small(const struct epx_route_tokens *args, EPX_Stream stream)
+{
+    struct epx_small_parts parts = epx_small_parts_of(&args->plan, args->comm.num_ranks);
+
+    route_small<<<(unsigned)args->comm.blocks, ROUTING_THREADS, epx_small_bytes(&parts), stream>>>(
+        *args, parts);
+    return epx_cuda_status(cudaGetLastError());
+}
+
+static const struct epx_loaded loaded(route_small, EPX_SMALL_BYTES);

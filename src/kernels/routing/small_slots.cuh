@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * small_slots.cuh - the plan and the view of a routing of few pairs, given all ids in shared memory
+ * (small_ids.cuh) and numbered (small_numbers.cuh): a warp a token of this rank, and one a row that
+ * comes here.
+ * Work: this rank's pairs, and those that come here. Order: (source, token, choice).
+ */
+#ifndef EPX_KERNELS_ROUTING_SMALL_SLOTS_CUH
+#define EPX_KERNELS_ROUTING_SMALL_SLOTS_CUH
+
+#include "kernels/routing/small_numbers.cuh"
+
+/* What a lane knows of its pair, one of a token's. */
+struct small_pair {
+    int32_t expert, rank; /* -1 = none */
+    int32_t index, row;
+    int64_t slot; /* -1 = there is no room */
+};
+
+/* The lane's pair of a token of a source; its rank stays -1. */
+static __device__ struct small_pair load_small_pair(const struct epx_route_tokens &a,
+                                                    const struct small_routing &s, int32_t source,
+                                                    int32_t token)
+{
+    struct small_pair pair = {-1, -1, 0, 0, -1};
+    int32_t at = source * s.stride + token * a.plan.shape.top_k + lane_id();
+
+    if (lane_id() >= a.plan.shape.top_k || s.ids[at] < 0)
+        return pair;
+    pair.expert = s.ids[at];
+    pair.index = s.index[at];
+    return pair;
+}
+
+/* The whole warp: this lane's pair of a token of this rank. */
+static __device__ struct small_pair own_pair(const struct epx_route_tokens &a,
+                                             const struct small_routing &s, int32_t token)
+{
+    struct small_pair pair = load_small_pair(a, s, a.comm.rank, token);
+
+    if (pair.expert < 0)
+        return pair;
+    pair.rank = s.table.owner[pair.expert];
+    pair.row = s.rows[pair.rank * a.plan.shape.max_tokens + token];
+    pair.slot = a.plan.shape.rank_major ? s.o.row_base[pair.rank] + pair.row
+                                        : s.o.base[pair.expert] + pair.index;
+    if (pair.slot >= limit_of(a.plan, s.table, s.o, pair.expert, pair.rank))
+        pair.slot = -1;
+    return pair;
+}
+
+static __device__ __forceinline__ int32_t ranks_below(uint64_t mask, int32_t rank)
+{
+    return __popcll((unsigned long long)(mask & ((1ULL << rank) - 1)));
+}
+
+/* Where room is short: counts, by the only block that works then, what was kept and what was not.
+ */
+static __device__ EPX_COLD void count_kept(const struct epx_route_tokens &a,
+                                           const struct small_routing &s,
+                                           const struct small_pair &pair, bool leads, bool row_kept)
+{
+    if (pair.rank < 0)
+        return;
+    if (pair.slot < 0 && (!a.plan.shape.rank_major || leads))
+        atomicAdd((unsigned long long *)a.plan.dropped, 1ULL);
+    if (leads && row_kept && is_short(s.o, pair.rank))
+        atomicAdd(&a.plan.send_rows[pair.rank], 1);
+}
+
+/* Home side: the whole warp notes where the pairs and rows of a token go. */
+static __device__ void place_token(const struct epx_route_tokens &a, const struct small_routing &s,
+                                   int32_t token)
+{
+    const struct epx_device_plan &plan = a.plan;
+    const uint64_t mask = s.mask[a.comm.rank * plan.shape.max_tokens + token];
+    struct small_pair pair = own_pair(a, s, token);
+    uint32_t same = __match_any_sync(~0u, pair.rank);
+    uint32_t kept = same & __ballot_sync(~0u, pair.slot >= 0);
+    int32_t lead = __ffs((int32_t)same) - 1, place = 0;
+    int32_t slot = __shfl_sync(~0u, (int32_t)pair.slot, kept ? __ffs((int32_t)kept) - 1 : 0);
+    int64_t at = (int64_t)token * plan.shape.top_k + lane_id();
+
+    if (lane_id() == 0)
+        plan.token_num[token] = __popcll((unsigned long long)mask);
+    if (s.o.short_rank >= 0)
+        count_kept(a, s, pair, lead == lane_id(), kept != 0);
+    if (lane_id() >= plan.shape.top_k)
+        return;
+    if (pair.rank >= 0)
+        place = ranks_below(mask, pair.rank);
+    store_pair(plan, at, {pair.expert, pair.index, pair.row, lead << 8 | place});
+    plan.view.slots[at] = (int32_t)pair.slot;
+    plan.pair_rank[at] = pair.slot >= 0 ? pair.rank : -1;
+    if (pair.rank < 0 || lead != lane_id())
+        return;
+    plan.token_rank[(int64_t)token * plan.most_rows + place] = pair.rank;
+    plan.token_slot[(int64_t)token * plan.most_rows + place] = kept ? slot : -1;
+}
+
+/* The whole warp: this lane's pair, if it comes here, of a row of a source. */
+static __device__ struct small_pair coming_pair(const struct epx_route_tokens &a,
+                                                const struct small_routing &s, int32_t source,
+                                                int32_t token)
+{
+    const int32_t me = a.comm.rank;
+    struct small_pair pair = load_small_pair(a, s, source, token);
+
+    pair.row = s.rows[(a.comm.num_ranks + source) * a.plan.shape.max_tokens + token];
+    if (pair.expert < 0 || s.table.owner[pair.expert] != me)
+        return pair;
+    pair.rank = me;
+    pair.slot =
+        a.plan.shape.rank_major
+            ? s.o.from[source] + pair.row
+            : s.o.from[(int64_t)(pair.expert - s.table.first_expert[me]) * a.comm.num_ranks +
+                       source] +
+                  pair.index;
+    if (pair.slot >= limit_of(a.plan, s.table, s.o, pair.expert, me))
+        pair.slot = -1;
+    return pair;
+}
+
+/* Rank-major: shows a row once, and its experts, by the lanes of all choices. */
+static __device__ void show_rank_major(const struct epx_route_tokens &a, int32_t source,
+                                       int32_t token, int64_t slot, int32_t local, bool is_first)
+{
+    const struct epx_device_plan &plan = a.plan;
+
+    if (is_first)
+        show_row(plan, slot, source, token);
+    if (lane_id() < plan.shape.top_k)
+        plan.view.row_expert_ids[slot * plan.shape.top_k + lane_id()] = local;
+}
+
+/* Where room is short: counts, by the only block that works then, the kept row and its pairs. */
+static __device__ EPX_COLD void count_row(const struct epx_route_tokens &a,
+                                          const struct small_routing &s, int32_t source,
+                                          int32_t local, uint32_t kept)
+{
+    if (!is_short(s.o, a.comm.rank))
+        return;
+    if (a.plan.shape.rank_major && kept >> lane_id() & 1)
+        atomicAdd(&a.plan.view.expert_counts[local], 1);
+    if (lane_id() == 0 && kept)
+        atomicAdd(&a.plan.recv_rows[source], 1);
+}
+
+/* Expert side: the whole warp makes the record of a row that comes here, and shows its slots. */
+static __device__ void place_row(const struct epx_route_tokens &a, const struct small_routing &s,
+                                 int32_t source, int32_t token)
+{
+    const struct epx_device_plan &plan = a.plan;
+    const int32_t me = a.comm.rank;
+    const struct small_pair pair = coming_pair(a, s, source, token);
+    struct epx_wire_record *record = epx_wire_record_at(&plan, plan.records[me], source, pair.row);
+    int32_t local = pair.rank == me ? pair.expert - s.table.first_expert[me] : -1;
+    uint32_t kept = __ballot_sync(~0u, pair.slot >= 0);
+    int32_t num = __popc(kept), first = kept ? __ffs((int32_t)kept) - 1 : 0;
+    int32_t slot = __shfl_sync(~0u, (int32_t)pair.slot, first);
+
+    if (lane_id() == 0)
+        *(int4 *)(void *)record =
+            make_int4(token, ranks_below(s.mask[source * plan.shape.max_tokens + token], me), num,
+                      plan.shape.rank_major ? num > 0 : num);
+    if (pair.slot >= 0)
+        *(int2 *)(void *)&epx_wire_pairs(record)[__popc(kept & lanes_below())] =
+            make_int2((int32_t)pair.slot, (int32_t)((uint32_t)local << 8 | (uint32_t)lane_id()));
+    if (s.o.short_rank >= 0)
+        count_row(a, s, source, local, kept);
+    if (plan.shape.rank_major && kept)
+        show_rank_major(a, source, token, slot, local, lane_id() == first);
+    else if (pair.slot >= 0)
+        show_row(plan, pair.slot, source, token);
+}
+
+/* Zeroes what the only block that works adds to where room is short. */
+static __device__ EPX_COLD void zero_kept(const struct epx_route_tokens &a,
+                                          const struct small_routing &s)
+{
+    for (int32_t r = (int32_t)threadIdx.x; r < a.comm.num_ranks; r += (int32_t)blockDim.x) {
+        if (is_short(s.o, r))
+            a.plan.send_rows[r] = 0;
+        if (is_short(s.o, a.comm.rank))
+            a.plan.recv_rows[r] = 0;
+    }
+    for (int32_t e = (int32_t)threadIdx.x;
+         a.plan.shape.rank_major && is_short(s.o, a.comm.rank) && e < a.plan.shape.num_local;
+         e += (int32_t)blockDim.x)
+        a.plan.view.expert_counts[e] = 0;
+}
+
+/* One block: what the view and the plan say beside pairs and rows. */
+static __device__ void show_all(const struct epx_route_tokens &a, const struct small_routing &s)
+{
+    show_counts(a, s.o);
+    show_rows(a, s.o);
+    if (threadIdx.x == 0)
+        *a.plan.dropped = 0;
+    __syncthreads();
+    if (s.o.short_rank >= 0)
+        zero_kept(a, s);
+    __syncthreads();
+}
+
+/* The warps that place tokens and rows: all, or where room is short those of the first block. */
+static __device__ struct crew placing_crew(const struct epx_route_tokens &a,
+                                           const struct small_routing &s)
+{
+    int32_t warps = (int32_t)blockDim.x / EPX_WARP, warp = (int32_t)threadIdx.x / EPX_WARP;
+
+    if (s.o.short_rank < 0)
+        return crew_of(a.banks);
+    return {routing_block(a) == 0 ? warp : INT32_MAX / 2, warps};
+}
+
+static __device__ void place_all(const struct epx_route_tokens &a, const struct small_routing &s)
+{
+    const int32_t tokens = a.plan.shape.max_tokens, me = a.comm.rank;
+    const struct crew crew = placing_crew(a, s);
+    const int64_t all = (int64_t)tokens * a.plan.shape.top_k;
+
+    for (int32_t t = crew.warp; t < a.num_tokens; t += crew.num)
+        place_token(a, s, t);
+    for (int32_t i = crew.warp; i < a.comm.num_ranks * tokens; i += crew.num)
+        if (s.mask[i] >> me & 1)
+            place_row(a, s, i / tokens, i % tokens);
+    for (int64_t p = (int64_t)a.num_tokens * a.plan.shape.top_k + routing_thread(a); p < all;
+         p += num_routing_threads(a))
+        a.plan.view.slots[p] = -1;
+    index_padding(a, s.o);
+}
+
+/* The whole block, once it has all ids: finds all offsets. False if there is no room; the view is
+ * that of no tokens then. */
+static __device__ bool find_small_offsets(const struct epx_route_tokens &a, struct exchange &x,
+                                          struct small_routing &s)
+{
+    number_all(a, s);
+    offset_small(a, s);
+    if (s.o.short_rank < 0 || a.plan.shape.drops)
+        return true;
+    empty_view(a, s.o);
+    if (threadIdx.x == 0)
+        x.outcome = outcome_short(a, s.table, s.o);
+    return false;
+}
+
+/* All blocks that route: the plan and the view. */
+static __device__ void find_small_slots(const struct epx_route_tokens &a,
+                                        const struct small_routing &s)
+{
+    if (routing_block(a) == 0)
+        show_all(a, s);
+    place_all(a, s);
+}
+
+/* The whole block, first of all: shared memory and what is looked up. */
+static __device__ void prepare_small(const struct epx_route_tokens &a, char *shared,
+                                     const struct epx_small_parts &parts, struct small_routing &s)
+{
+    if (threadIdx.x == 0)
+        divide_small(a, shared, parts, s);
+    __syncthreads();
+    look_up(a, (uint8_t *)(uintptr_t)s.table.owner, s.table);
+    clear_small(parts, s);
+}
+
+#endif
