@@ -285,13 +285,13 @@ struct epx_dispatch_rows {
     struct epx_list_note list; /* several fields */
     int64_t row_bytes;         /* of all fields together */
     const char *rows;          /* [T] of the only field, as recv */
-    const float *weights;  /* [T][K] or NULL; combine backward: [capacity] or NULL, of the slots */
-    const char *forward;   /* combine backward: [capacity] rows that combine was given, or NULL */
-    char *recv;            /* [capacity] */
-    float *recv_weights;   /* or NULL */
+    const float *weights;   /* [T][K] or NULL; combine backward: [capacity] or NULL, of the slots */
+    const char *forward;    /* combine backward: [capacity] rows that combine was given, or NULL */
+    char *recv;             /* [capacity] */
+    float *recv_weights;    /* or NULL */
     struct epx_banks banks; /* one field */
-    int64_t zeroed_to;     /* rows that nothing arrives in are zeroed up to here; 0 = left alone */
-    int32_t weights_width; /* recv_weights of a row */
+    int64_t zeroed_to;      /* rows that nothing arrives in are zeroed up to here; 0 = left alone */
+    int32_t weights_width;  /* recv_weights of a row */
 };
 
 /* Arguments of a small EPX_Route_dispatch; both parts have the same comm, note, plan and banks. */

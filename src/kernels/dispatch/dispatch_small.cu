@@ -11,16 +11,16 @@
 #include "kernels/dispatch/spreads.cuh"
 
 /* The whole warp: one slice of a row to all its slots, and weights with the first. */
-static __device__ void take_row(const struct epx_dispatch_rows &a, char *bank, int32_t source,
-                                int32_t slice, struct epx_wire_record *record, bool weighted,
-                                struct row_list &list)
+static __device__ void take_row(const struct epx_dispatch_rows &a, char *bank,
+                                const struct row_slice &at, struct epx_wire_record *record,
+                                bool weighted, struct row_list &list)
 {
-    const struct part part = part_of(a.banks.slices, slice, a.row_bytes);
+    const struct part part = part_of(a.banks.slices, at.slice, a.row_bytes);
     int32_t num = list_slots(a, part, record, 0, list);
 
-    store_row(row_that_came(a, bank, source, record->token) + part.offset, list, num, part.bytes);
-    if (weighted && slice == 0)
-        spread_weights(a, weights_that_came(a, bank, source, record->token), record);
+    store_row(row_that_came(a, bank, at.source, at.token) + part.offset, list, num, part.bytes);
+    if (weighted && at.slice == 0)
+        spread_weights(a, weights_that_came(a, bank, at.source, at.token), record);
     __syncwarp();
 }
 
@@ -42,7 +42,8 @@ static __device__ bool take_small_rows(const struct epx_dispatch_rows &a, const 
             continue;
         if (!await_slice(a, bank, x.epoch, at.source, record->token, (int32_t)(i % slices)))
             return false;
-        take_row(a, bank, at.source, (int32_t)(i % slices), record, weighted, list);
+        take_row(a, bank, {at.source, record->token, (int32_t)(i % slices)}, record, weighted,
+                 list);
     }
     zero_padding(a.plan, a.recv, a.row_bytes, weighted ? a.recv_weights : NULL, crew);
     zero_unused(a, a.recv, a.row_bytes, weighted ? a.recv_weights : NULL, crew);

@@ -76,21 +76,22 @@ static __device__ void spread_own_weights(const struct epx_dispatch_rows &a, con
 
 /* The whole warp: one slice of a row that comes here; returns whether it came. */
 static __device__ bool take_slice(const struct epx_route_dispatch &a, const struct exchange &x,
-                                  const struct small_routing &s, int32_t source, int32_t token,
-                                  int32_t slice, struct row_list &list)
+                                  const struct small_routing &s, const struct row_slice &at,
+                                  struct row_list &list)
 {
-    const struct part part = part_of(a.rows.banks.slices, slice, a.rows.row_bytes);
+    const struct part part = part_of(a.rows.banks.slices, at.slice, a.rows.row_bytes);
     char *bank = bank_on(a.rows.comm, a.rows.banks, x.epoch, a.rows.comm.rank);
-    int64_t slot = coming_pair(a.routing, s, source, token).slot;
+    int64_t slot = coming_pair(a.routing, s, at.source, at.token).slot;
     int32_t num = list_own_slots(a.rows, slot, part.offset, list);
 
     if (num == 0)
         return true;
-    if (!await_slice(a.rows, bank, x.epoch, source, token, slice))
+    if (!await_slice(a.rows, bank, x.epoch, at.source, at.token, at.slice))
         return false;
-    store_row(row_that_came(a.rows, bank, source, token) + part.offset, list, num, part.bytes);
-    if (x.weighted && a.rows.recv_weights && slice == 0)
-        spread_own_weights(a.rows, weights_that_came(a.rows, bank, source, token), slot);
+    store_row(row_that_came(a.rows, bank, at.source, at.token) + part.offset, list, num,
+              part.bytes);
+    if (x.weighted && a.rows.recv_weights && at.slice == 0)
+        spread_own_weights(a.rows, weights_that_came(a.rows, bank, at.source, at.token), slot);
     __syncwarp();
     return true;
 }
@@ -107,7 +108,7 @@ static __device__ bool take_by_ids(const struct epx_route_dispatch &a, const str
         int32_t row = (int32_t)(i / slices);
 
         if ((s.mask[row] >> a.rows.comm.rank & 1) &&
-            !take_slice(a, x, s, row / tokens, row % tokens, (int32_t)(i % slices), list))
+            !take_slice(a, x, s, {row / tokens, row % tokens, (int32_t)(i % slices)}, list))
             return false;
     }
     return true;

@@ -9,6 +9,11 @@
 
 #include "kernels/protocol/banks.cuh"
 
+/* A slice of a row that comes. */
+struct row_slice {
+    int32_t source, token, slice;
+};
+
 /* Where the row of a rank's token lies in a bank. */
 static __device__ __forceinline__ int64_t bank_row(const struct epx_dispatch_rows &a,
                                                    int32_t source, int64_t token)

@@ -115,11 +115,13 @@ static __device__ bool is_last_of_small(const struct epx_device_comm &c,
                                         const struct epx_ready_note &note, struct exchange &x,
                                         struct epx_outcome *routing, bool judged)
 {
-    bool failed;
+    bool failed, asks;
 
     if (!is_last_block(c, &x, failed))
         return false;
-    if (!judged && !failed && x.outcome.code == EPX_SUCCESS)
+    asks = !judged && !failed && x.outcome.code == EPX_SUCCESS;
+    __syncthreads();
+    if (asks)
         await_ready(c, note, x, routing);
     if (threadIdx.x)
         return false;

@@ -428,7 +428,7 @@ static __device__ void sum_nodes(const struct row_list &list, int32_t num, int32
     }
 enum { NUM_ADDED_TYPES = 4 };
 
-/* The same, then one for each whose sums may travel as float32. */
+/* Kernels that sum: as above, then one for each type whose sums may travel as float32. */
 #define SUM_KERNELS(kernel)                                                                        \
     {                                                                                              \
         kernel<float16>, kernel<bfloat16>, kernel<float32>, kernel<float64>, kernel<wide_float16>, \

@@ -252,7 +252,8 @@ static __device__ EPX_COLD void index_padding(const struct epx_route_tokens &a,
     int64_t chunks = (epx_most_padding(&plan.shape) + PADDING_CHUNK - 1) / PADDING_CHUNK;
     int32_t ranks = a.comm.num_ranks;
 
-    for (int64_t i = routing_warp(a); i < plan.shape.num_local * chunks; i += num_routing_warps(a)) {
+    for (int64_t i = routing_warp(a); i < plan.shape.num_local * chunks;
+         i += num_routing_warps(a)) {
         int64_t local = i / chunks, start = o.from[local * ranks];
         int64_t end = o.from[local * ranks + ranks - 1] +
                       counts_from(a, o, ranks - 1)[plan.shape.first_expert + local];

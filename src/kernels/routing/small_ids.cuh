@@ -21,6 +21,7 @@ enum { ID_HEAD = 2 };
 struct small_routing {
     struct offsets o;
     struct rank_table table;
+    uint8_t *owner; /* as the table has it once it is filled in */
     int32_t *matrix, *counters;
     uint64_t *mask;
     int16_t *ids;
@@ -36,7 +37,7 @@ static __device__ void divide_small(const struct epx_route_tokens &a, char *part
     s.o.base = (int64_t *)(void *)part;
     s.o.from = (int64_t *)(void *)(part += parts.base);
     s.mask = (uint64_t *)(void *)(part += parts.from);
-    s.table.owner = (uint8_t *)(part += parts.mask);
+    s.owner = (uint8_t *)(part += parts.mask);
     s.o.matrix = s.matrix = (int32_t *)(void *)(part += parts.owners);
     s.counters = (int32_t *)(void *)(part += parts.matrix);
     s.ids = (int16_t *)(void *)(part += parts.counters);

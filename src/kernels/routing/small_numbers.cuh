@@ -229,7 +229,8 @@ static __device__ EPX_COLD void need_fullest(const struct epx_route_tokens &a,
         o.required[r] = 0;
     __syncthreads();
     for (int32_t e = (int32_t)threadIdx.x; e < a.plan.shape.num_experts; e += (int32_t)blockDim.x) {
-        int32_t rank = table.owner[e], num = table.first_expert[rank + 1] - table.first_expert[rank];
+        int32_t rank = table.owner[e],
+                num = table.first_expert[rank + 1] - table.first_expert[rank];
         int64_t pairs = pairs_from(a, o, e, a.comm.num_ranks);
 
         atomicMax((unsigned long long *)&o.required[rank],

@@ -262,7 +262,7 @@ static __device__ void prepare_small(const struct epx_route_tokens &a, char *sha
     if (threadIdx.x == 0)
         divide_small(a, shared, parts, s);
     __syncthreads();
-    look_up(a, (uint8_t *)(uintptr_t)s.table.owner, s.table);
+    look_up(a, s.owner, s.table);
     clear_small(parts, s);
 }
 
