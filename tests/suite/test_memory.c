@@ -108,7 +108,7 @@ START_TEST(a_communicator_takes_what_the_manual_says)
     snprintf(text, sizeof(text), "%lld", (long long)W);
     comm = create(text);
     since = allocation_since(&before);
-    expect_bytes("private", since.live_bytes, P, 4096 + 1280 * R);
+    expect_bytes("private", since.live_bytes, P, 4352 + 1344 * R);
     expect_bytes("shared", since.shared_bytes, S, S ? 3 * PAGE : 0);
     EXPECT_CODE(EPX_Comm_free(&comm), EPX_SUCCESS);
     since = allocation_since(&before);
