@@ -38,19 +38,14 @@ static __device__ __forceinline__ uint64_t tag_of(uint64_t epoch)
 
 static __device__ __forceinline__ void store_packet(uint64_t *to, uint64_t tag, uint64_t bytes)
 {
-    asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(to),
-                 "l"(tag | (uint32_t)bytes), "l"(tag | bytes >> 32)
-                 : "memory");
+    store_two_relaxed_sys(to, tag | (uint32_t)bytes, tag | bytes >> 32);
 }
 
 static __device__ __forceinline__ struct packet load_packet(const uint64_t *from)
 {
     struct packet packet;
 
-    asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];"
-                 : "=l"(packet.low), "=l"(packet.high)
-                 : "l"(from)
-                 : "memory");
+    load_two_relaxed_sys(from, packet.low, packet.high);
     return packet;
 }
 

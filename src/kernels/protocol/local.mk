@@ -12,6 +12,7 @@ libepx_cuda_la_SOURCES += \
   src/kernels/protocol/numbering.cuh \
   src/kernels/protocol/order.cuh \
   src/kernels/protocol/protocol.cuh \
+  src/kernels/protocol/ptx.cuh \
   src/kernels/protocol/ready_words.cuh \
   src/kernels/protocol/records.cuh \
   src/kernels/protocol/relays.cuh \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * order.cuh - order of memory: loads, stores and fences by their scope; lanes and warps, and sums
- * over them.
+ * order.cuh - order of memory, which ptx.cuh has the instructions of; lanes and warps, and sums over
+ * them.
  */
 #ifndef EPX_KERNELS_PROTOCOL_ORDER_CUH
 #define EPX_KERNELS_PROTOCOL_ORDER_CUH
@@ -10,74 +10,12 @@
 #include <stdint.h>
 
 #include "kernels/device_args.h"
+#include "kernels/protocol/ptx.cuh"
 
 #ifdef __CUDACC__
 
 /* For functions that seldom run: they stay out of the code that always runs and must be fetched. */
 #define EPX_COLD __noinline__
-
-static __device__ __forceinline__ uint64_t load_acquire_sys(const uint64_t *p)
-{
-    uint64_t value;
-
-    asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(p) : "memory");
-    return value;
-}
-
-static __device__ __forceinline__ uint64_t load_relaxed_sys(const uint64_t *p)
-{
-    uint64_t value;
-
-    asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(p) : "memory");
-    return value;
-}
-
-static __device__ __forceinline__ uint64_t load_acquire_gpu(const uint64_t *p)
-{
-    uint64_t value;
-
-    asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(p) : "memory");
-    return value;
-}
-
-static __device__ __forceinline__ void store_relaxed_sys(uint64_t *p, uint64_t value)
-{
-    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(value) : "memory");
-}
-
-static __device__ __forceinline__ void add_relaxed_sys(uint64_t *p, uint64_t value)
-{
-    asm volatile("red.relaxed.sys.global.add.u64 [%0], %1;" ::"l"(p), "l"(value) : "memory");
-}
-
-static __device__ __forceinline__ void add_release_gpu(uint64_t *p, uint64_t value)
-{
-    asm volatile("red.release.gpu.global.add.u64 [%0], %1;" ::"l"(p), "l"(value) : "memory");
-}
-
-static __device__ __forceinline__ uint64_t fetch_add_acq_rel_gpu(uint64_t *p, uint64_t value)
-{
-    uint64_t before;
-
-    asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], %2;"
-                 : "=l"(before)
-                 : "l"(p), "l"(value)
-                 : "memory");
-    return before;
-}
-
-static __device__ __forceinline__ void fence_sys()
-{
-    asm volatile("fence.acq_rel.sys;" ::: "memory");
-}
-
-static __device__ __forceinline__ uint64_t global_timer_ns()
-{
-    uint64_t now;
-
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
-    return now;
-}
 
 static __device__ __forceinline__ int32_t lane_id()
 {

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * kernels.c - kernels that run on the emulated devices. Blocks start in the order of their numbers,
+ * and of kernels, as long as a device has room for their threads; a block that has started keeps its
+ * room until it ends. So a kernel whose blocks wait for blocks that do not fit hangs, as on a GPU.
+ */
+#include "emulation/kernels.h"
+
+#include <stdlib.h>
+
+#include "emulation/blocks.h"
+#include "emulation/settings.h"
+
+enum { THREADS_OF_SM = 2048, MOST_BLOCKS = 4096 };
+
+struct kernel {
+    const struct emulated_kernel *launch;
+    int device;
+    unsigned started, ended;
+    struct kernel *next;
+};
+
+static struct {
+    struct block *block;
+    struct kernel *kernel;
+} resident[MOST_BLOCKS];
+static int num_resident;
+static struct kernel *kernels; /* the oldest first */
+static unsigned threads[SETTINGS_MOST_GPUS];
+
+struct kernel *kernel_start(const struct emulated_kernel *launch, int device)
+{
+    struct kernel *kernel = calloc(1, sizeof(*kernel)), **end = &kernels;
+
+    if (!kernel)
+        abort();
+    kernel->launch = launch;
+    kernel->device = device;
+    while (*end)
+        end = &(*end)->next;
+    *end = kernel;
+    return kernel;
+}
+
+int kernel_has_ended(const struct kernel *kernel)
+{
+    return kernel->ended == kernel->launch->blocks.x;
+}
+
+void kernel_free(struct kernel *kernel)
+{
+    struct kernel **link = &kernels;
+
+    while (*link != kernel)
+        link = &(*link)->next;
+    *link = kernel->next;
+    free(kernel);
+}
+
+int kernels_num(void)
+{
+    return kernels != NULL;
+}
+
+static int has_room(const struct kernel *kernel)
+{
+    unsigned all = (unsigned)settings_sms() * THREADS_OF_SM;
+
+    return num_resident < MOST_BLOCKS &&
+           threads[kernel->device] + kernel->launch->threads.x <= all;
+}
+
+/* Starts blocks; a kernel whose next block does not fit keeps later kernels from passing it. */
+static void start_blocks(int device)
+{
+    for (struct kernel *kernel = kernels; kernel; kernel = kernel->next) {
+        while (kernel->device == device && kernel->started < kernel->launch->blocks.x) {
+            uint3 index = {kernel->started, 0, 0};
+
+            if (!has_room(kernel))
+                return;
+            resident[num_resident].block = block_start(kernel->launch, index);
+            resident[num_resident++].kernel = kernel;
+            threads[device] += kernel->launch->threads.x;
+            kernel->started++;
+        }
+    }
+}
+
+static void end_block(int i)
+{
+    struct kernel *kernel = resident[i].kernel;
+
+    threads[kernel->device] -= kernel->launch->threads.x;
+    kernel->ended++;
+    block_free(resident[i].block);
+    resident[i] = resident[--num_resident];
+}
+
+int kernels_run(void)
+{
+    int moved = 0, start;
+
+    for (int device = 0; device < SETTINGS_MOST_GPUS; device++)
+        start_blocks(device);
+    start = (int)blocks_random((unsigned)num_resident);
+    for (int i = 0; i < num_resident; i++)
+        moved |= block_run(resident[(start + i) % num_resident].block);
+    for (int i = num_resident - 1; i >= 0; i--)
+        if (block_has_ended(resident[i].block))
+            end_block(i);
+    return moved;
+}

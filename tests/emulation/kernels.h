@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* kernels.h - kernels that run on the emulated devices. */
+#ifndef KERNELS_H
+#define KERNELS_H
+
+#include "emulation.h"
+
+struct kernel;
+
+/* A kernel begins, on a device: its blocks start when there is room. The launch outlives it. */
+struct kernel *kernel_start(const struct emulated_kernel *launch, int device);
+int kernel_has_ended(const struct kernel *kernel);
+void kernel_free(struct kernel *kernel);
+/* Runs all blocks for a while. Returns whether any did more than wait. */
+int kernels_run(void);
+int kernels_num(void);
+
+#endif

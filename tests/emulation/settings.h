@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* settings.h - what the environment says of the emulated devices. */
+#ifndef SETTINGS_H
+#define SETTINGS_H
+
+enum { SETTINGS_MOST_GPUS = 16 };
+
+/* EPX_EMULATION_GPUS, 8: GPUs that a process sees. */
+int settings_gpus(void);
+/* EPX_EMULATION_SMS, 4: multiprocessors of each. */
+int settings_sms(void);
+/* EPX_EMULATION_SEED, 0: of the order in which threads run; 0 = by their numbers. */
+unsigned long long settings_seed(void);
+
+#endif
