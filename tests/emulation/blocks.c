@@ -8,10 +8,8 @@
  * meet for different things, threads of a block that do, a block in which all threads that are left
  * wait for each other. Memory of a block begins with a pattern.
  */
-#define _GNU_SOURCE
 #include "emulation/blocks.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,21 +88,6 @@ static struct warp *warp_of(const struct thread *thread)
     return &thread->block->warps[thread->place.thread.x / EMULATED_WARP];
 }
 
-static const char *name_of(const struct emulated_kernel *launch)
-{
-    static char name[200];
-    Dl_info info;
-
-    if (dladdr(launch->kernel, &info) && info.dli_sname)
-        snprintf(name, sizeof(name), "%s", info.dli_sname);
-    else if (dladdr(launch->kernel, &info) && info.dli_fname)
-        snprintf(name, sizeof(name), "addr2line -fe %s 0x%zx", info.dli_fname,
-                 (size_t)((const char *)launch->kernel - (const char *)info.dli_fbase));
-    else
-        snprintf(name, sizeof(name), "%p", launch->kernel);
-    return name;
-}
-
 static const char *const names_of_waits[] = {"run", "are at a meeting of their warp",
                                              "are at a barrier", "wait for memory", "have ended"};
 
@@ -115,7 +98,7 @@ static _Noreturn void refuse(const struct block *block, const char *why)
 
     for (int i = 0; i < block->num; i++)
         num[block->threads[i].wait]++;
-    fprintf(stderr, "emulation: %s: %s (block %u of %u, %d threads)\n", name_of(block->launch), why,
+    fprintf(stderr, "emulation: %s: %s (block %u of %u, %d threads)\n", block->launch->launcher, why,
             block->threads[0].place.block.x, block->launch->blocks.x, block->num);
     for (int i = 0; i <= HAS_ENDED; i++)
         if (num[i])

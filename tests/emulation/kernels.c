@@ -6,7 +6,9 @@
  */
 #include "emulation/kernels.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "emulation/blocks.h"
 #include "emulation/settings.h"
@@ -28,6 +30,13 @@ static int num_resident;
 static struct kernel *kernels; /* the oldest first */
 static unsigned threads[SETTINGS_MOST_GPUS];
 
+static void trace(const struct kernel *kernel, const char *what)
+{
+    if (settings_trace())
+        fprintf(stderr, "emulation[%d]: %s %s, %u blocks of %u threads\n", (int)getpid(), what,
+                kernel->launch->launcher, kernel->launch->blocks.x, kernel->launch->threads.x);
+}
+
 struct kernel *kernel_start(const struct emulated_kernel *launch, int device)
 {
     struct kernel *kernel = calloc(1, sizeof(*kernel)), **end = &kernels;
@@ -39,6 +48,7 @@ struct kernel *kernel_start(const struct emulated_kernel *launch, int device)
     while (*end)
         end = &(*end)->next;
     *end = kernel;
+    trace(kernel, "begin");
     return kernel;
 }
 
@@ -54,6 +64,7 @@ void kernel_free(struct kernel *kernel)
     while (*link != kernel)
         link = &(*link)->next;
     *link = kernel->next;
+    trace(kernel, "end");
     free(kernel);
 }
 

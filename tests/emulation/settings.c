@@ -21,15 +21,20 @@ int settings_gpus(void)
 
     if (visible && atoi(visible) < 0)
         return 0;
-    return (int)number("EPX_EMULATION_GPUS", 8, 0, SETTINGS_MOST_GPUS);
+    return (int)number("EMULATION_GPUS", 8, 0, SETTINGS_MOST_GPUS);
 }
 
 int settings_sms(void)
 {
-    return (int)number("EPX_EMULATION_SMS", 4, 1, 256);
+    return (int)number("EMULATION_SMS", 4, 1, 256);
 }
 
 unsigned long long settings_seed(void)
 {
-    return (unsigned long long)number("EPX_EMULATION_SEED", 0, 0, 1LL << 62);
+    return (unsigned long long)number("EMULATION_SEED", 0, 0, 1LL << 62);
+}
+
+int settings_trace(void)
+{
+    return (int)number("EMULATION_TRACE", 0, 0, 1);
 }

@@ -5,11 +5,13 @@
 
 enum { SETTINGS_MOST_GPUS = 16 };
 
-/* EPX_EMULATION_GPUS, 8: GPUs that a process sees. */
+/* EMULATION_GPUS, 8: GPUs that a process sees. */
 int settings_gpus(void);
-/* EPX_EMULATION_SMS, 4: multiprocessors of each. */
+/* EMULATION_SMS, 4: multiprocessors of each. */
 int settings_sms(void);
-/* EPX_EMULATION_SEED, 0: of the order in which threads run; 0 = by their numbers. */
+/* EMULATION_SEED, 0: of the order in which threads run; 0 = by their numbers. */
 unsigned long long settings_seed(void);
+/* EMULATION_TRACE, 0: whether to tell on standard error when kernels begin and end. */
+int settings_trace(void);
 
 #endif

@@ -35,12 +35,14 @@ struct emulated_grid {
     emulated_kernel launch = {};
 
     explicit emulated_grid(dim3 blocks, dim3 threads, size_t shared_bytes = 0,
-                           cudaStream_t stream = nullptr)
+                           cudaStream_t stream = nullptr,
+                           const char *launcher = __builtin_FUNCTION())
     {
         launch.blocks = blocks;
         launch.threads = threads;
         launch.shared_bytes = shared_bytes;
         launch.stream = stream;
+        launch.launcher = launcher;
     }
 
     template <typename... A> struct call {

@@ -60,7 +60,8 @@ void *emulated_dynamic_shared(void);
 /* A launch: copies nothing, frees `arguments` when the kernel is not needed any more. An error is
  * cudaGetLastError's. */
 struct emulated_kernel {
-    const void *kernel; /* its address is its name */
+    const void *kernel;
+    const char *launcher; /* the function of the host that launches it, instead of a name */
     void (*call)(void *arguments);
     void (*release)(void *arguments);
     void *arguments;
