@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * order.cuh - order of memory, which ptx.cuh has the instructions of; lanes and warps, and sums over
- * them.
+ * order.cuh - order of memory, whose instructions ptx.cuh has; lanes and warps, and sums over them.
  */
 #ifndef EPX_KERNELS_PROTOCOL_ORDER_CUH
 #define EPX_KERNELS_PROTOCOL_ORDER_CUH
