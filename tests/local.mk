@@ -56,6 +56,7 @@ include tests/pages/local.mk
 include tests/abi/local.mk
 include tests/support/local.mk
 include tests/pretend/local.mk
+include tests/emulation/local.mk
 include tests/suite/local.mk
 include tests/fields/local.mk
 include tests/faults/local.mk

@@ -43,9 +43,10 @@ function shared_variables(line,   dynamic, head, names, n, i, name, size, type, 
         if (dynamic)
             out = out " " type " *const " name " = (" type " *)emulated_dynamic_shared();"
         else
-            out = out " static char emulated_key_" name "; using emulated_type_" name " = " type size \
-                "; emulated_type_" name " &" name " = *(emulated_type_" name \
-                " *)emulated_shared(&emulated_key_" name ", sizeof(emulated_type_" name "));"
+            out = out " static char emulated_key_" name ";" \
+                " using emulated_type_" name " = " type size ";" \
+                " emulated_type_" name " &" name " = *(emulated_type_" name " *)" \
+                "emulated_shared(&emulated_key_" name ", sizeof(emulated_type_" name "));"
     }
     return out
 }

@@ -15,7 +15,8 @@
 #include <tuple>
 #include <type_traits>
 
-#include "emulation.h"
+#include "emulation/include/emulated_ptx.h"
+#include "emulation/include/emulation.h"
 
 #define __CUDACC__ 1
 
@@ -66,7 +67,6 @@ template <typename... P> struct emulated_arguments {
 
         std::apply(arguments->kernel, arguments->values);
     }
-
 };
 
 /* What a call of the kernel would convert; NULL has lost its type on the way here. */

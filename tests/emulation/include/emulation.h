@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * emulation.h - what a kernel calls of the emulation of a GPU. All functions but emulated_launch are
- * for threads of kernels.
+ * emulation.h - what a kernel calls of the emulation of a GPU. All functions but emulated_launch
+ * are for threads of kernels.
  */
 #ifndef EMULATION_H
 #define EMULATION_H
@@ -52,6 +52,10 @@ int emulated_sync(enum emulated_meeting what, int yes);
 void emulated_spin(void);
 /* May let other threads go on: called where the order of steps of threads matters. */
 void emulated_step(void);
+
+/* A fence was; what tells others of memory, by a word that they wait for, is about to be. */
+void emulated_fenced(void);
+void emulated_tells(void);
 
 /* The block's memory for a variable, which the address `key` names. */
 void *emulated_shared(const void *key, size_t bytes);

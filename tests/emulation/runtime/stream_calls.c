@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* runtime_stream.c - calls of CUDA's runtime about streams, events, captures and graphs. */
+/* stream_calls.c - calls of CUDA's runtime about streams, events, captures and graphs. */
 #include <stdlib.h>
 
-#include "emulation/driver.h"
-#include "emulation/errors.h"
-#include "emulation/graphs.h"
-#include "emulation/works.h"
+#include "emulation/runtime/driver.h"
+#include "emulation/runtime/errors.h"
+#include "emulation/streams/graphs.h"
+#include "emulation/streams/works.h"
 
 /* What CUDA's types of graphs stand for. */
 static struct graph *graph_of(const void *handle)

@@ -8,7 +8,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "emulation/streams.h"
+#include "emulation/streams/streams.h"
 
 struct graph;
 

@@ -3,7 +3,7 @@
 #ifndef KERNELS_H
 #define KERNELS_H
 
-#include "emulation.h"
+#include "emulation/include/emulation.h"
 
 struct kernel;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * ptx.cuh - stands for src/kernels/protocol/ptx.cuh where kernels run on the host. A load that
- * others are waited with lets them go on; every store or sum may.
+ * emulated_ptx.h - stands for src/kernels/protocol/ptx.cuh, and has its guard. A load, by which
+ * kernels wait for others, lets them go on; every store or sum may.
  */
 #ifndef EPX_KERNELS_PROTOCOL_PTX_CUH
 #define EPX_KERNELS_PROTOCOL_PTX_CUH
@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <time.h>
 
-#include "emulation.h"
+#include "emulation/include/emulation.h"
 
 static inline uint64_t load_acquire_sys(const uint64_t *p)
 {
@@ -31,6 +31,7 @@ static inline uint64_t load_acquire_gpu(const uint64_t *p)
 
 static inline void store_relaxed_sys(uint64_t *p, uint64_t value)
 {
+    emulated_tells();
     emulated_step();
     __atomic_store_n(p, value, __ATOMIC_RELAXED);
     emulated_step();
@@ -54,6 +55,7 @@ static inline void store_two_relaxed_sys(uint64_t *p, uint64_t low, uint64_t hig
 
 static inline void add_relaxed_sys(uint64_t *p, uint64_t value)
 {
+    emulated_tells();
     emulated_step();
     __atomic_fetch_add(p, value, __ATOMIC_RELAXED);
     emulated_step();
@@ -79,6 +81,7 @@ static inline uint64_t fetch_add_acq_rel_gpu(uint64_t *p, uint64_t value)
 static inline void fence_sys()
 {
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    emulated_fenced();
     emulated_step();
 }
 

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * kernels.c - kernels that run on the emulated devices. Blocks start in the order of their numbers,
- * and of kernels, as long as a device has room for their threads; a block that has started keeps its
- * room until it ends. So a kernel whose blocks wait for blocks that do not fit hangs, as on a GPU.
+ * and of kernels, as long as a device has room for their threads; a block that has started keeps
+ * its room until it ends. So a kernel whose blocks wait for blocks that do not fit hangs, as on a
+ * GPU.
  */
-#include "emulation/kernels.h"
+#include "emulation/device/kernels.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "emulation/blocks.h"
-#include "emulation/settings.h"
+#include "emulation/device/blocks.h"
+#include "emulation/device/settings.h"
 
 enum { THREADS_OF_SM = 2048, MOST_BLOCKS = 4096 };
 
@@ -77,8 +78,7 @@ static int has_room(const struct kernel *kernel)
 {
     unsigned all = (unsigned)settings_sms() * THREADS_OF_SM;
 
-    return num_resident < MOST_BLOCKS &&
-           threads[kernel->device] + kernel->launch->threads.x <= all;
+    return num_resident < MOST_BLOCKS && threads[kernel->device] + kernel->launch->threads.x <= all;
 }
 
 /* Starts blocks; a kernel whose next block does not fit keeps later kernels from passing it. */

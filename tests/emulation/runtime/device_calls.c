@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* runtime_device.c - calls of CUDA's runtime about errors, devices, kernels and the driver. */
+/* device_calls.c - calls of CUDA's runtime about errors, devices, kernels and the driver. */
 #include <cuda.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "emulation/driver.h"
-#include "emulation/errors.h"
-#include "emulation/graphs.h"
-#include "emulation/settings.h"
-#include "emulation/works.h"
+#include "emulation/runtime/driver.h"
+#include "emulation/runtime/errors.h"
+#include "emulation/streams/graphs.h"
+#include "emulation/device/settings.h"
+#include "emulation/streams/works.h"
 
 enum { MOST_KERNELS = 1024, SHARED_BYTES = 48 << 10, MOST_SHARED_BYTES = 227 << 10 };
 static const size_t memory_bytes = (size_t)1 << 34;

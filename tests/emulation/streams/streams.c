@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* streams.c - streams, and the thread that does what is queued on them and runs all kernels. */
 #define _GNU_SOURCE
-#include "emulation/streams.h"
+#include "emulation/streams/streams.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -9,9 +9,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "emulation/blocks.h"
-#include "emulation/kernels.h"
-#include "emulation/settings.h"
+#include "emulation/device/blocks.h"
+#include "emulation/device/checks.h"
+#include "emulation/device/kernels.h"
+#include "emulation/device/settings.h"
 
 enum { EMPTY_ROUNDS = 40, REST_US = 50 };
 
@@ -139,6 +140,7 @@ static void *run_devices(void *unused)
     int empty = 0, moved;
 
     (void)unused;
+    checks_begin();
     blocks_seed(settings_seed());
     for (;;) {
         streams_lock();

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* memory.h - memory that the emulation knows: of devices, and of the host as devices see it. */
-#ifndef MEMORY_H
-#define MEMORY_H
+/* known_memory.h - memory that the emulation knows: of devices, and of the host as devices see
+ * it. */
+#ifndef KNOWN_MEMORY_H
+#define KNOWN_MEMORY_H
 
 #include <cuda_runtime_api.h>
 
 enum memory_kind {
-    MEMORY_ALONE,      /* cudaMalloc */
-    MEMORY_OF_POOL,    /* cudaMallocAsync */
-    MEMORY_OPENED,     /* of another process */
-    MEMORY_OF_HOST,    /* cudaHostAlloc */
+    MEMORY_ALONE,     /* cudaMalloc */
+    MEMORY_OF_POOL,   /* cudaMallocAsync */
+    MEMORY_OPENED,    /* of another process */
+    MEMORY_OF_HOST,   /* cudaHostAlloc */
     MEMORY_REGISTERED /* cudaHostRegister */
 };
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * memory.c - memory that the emulation knows. That of cudaMalloc is made so that other processes can
- * open it. New memory of a device holds a pattern.
+ * known_memory.c - memory that the emulation knows. That of cudaMalloc is made so that other
+ * processes can open it. New memory of a device holds a pattern.
  */
 #define _GNU_SOURCE
-#include "emulation/memory.h"
+#include "emulation/runtime/known_memory.h"
 
 #include <pthread.h>
 #include <stdlib.h>

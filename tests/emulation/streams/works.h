@@ -5,8 +5,8 @@
 
 #include <cuda_runtime_api.h>
 
-#include "emulation.h"
-#include "emulation/streams.h"
+#include "emulation/include/emulation.h"
+#include "emulation/streams/streams.h"
 
 struct work *works_kernel(const struct emulated_kernel *launch, int device);
 struct work *works_copy(void *to, const void *from, size_t bytes);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* fibers.c - threads of kernels, with stacks of their own. */
 #define _GNU_SOURCE
-#include "emulation/fibers.h"
+#include "emulation/device/fibers.h"
 
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
-enum { STACK_BYTES = 1 << 16, STACKS_AT_ONCE = 256 };
+enum { STACKS_AT_ONCE = 256 };
 static const uint64_t canary = 0x6c6f77657374206fULL;
 
 /* A stack that nobody has, at its highest address; its last word is the next one. */
@@ -88,18 +88,18 @@ static void **last_word(char *top)
 
 static uint64_t *lowest_word(char *top)
 {
-    return (uint64_t *)(void *)(top - STACK_BYTES);
+    return (uint64_t *)(void *)(top - FIBER_BYTES);
 }
 
 static void make_stacks(void)
 {
-    char *all = mmap(NULL, (size_t)STACKS_AT_ONCE * STACK_BYTES, PROT_READ | PROT_WRITE,
+    char *all = mmap(NULL, (size_t)STACKS_AT_ONCE * FIBER_BYTES, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     if (all == MAP_FAILED)
         abort();
     for (int i = 0; i < STACKS_AT_ONCE; i++) {
-        char *top = all + (size_t)(i + 1) * STACK_BYTES;
+        char *top = all + (size_t)(i + 1) * FIBER_BYTES;
 
         *last_word(top) = unused;
         unused = top;
@@ -137,8 +137,7 @@ void fiber_make(struct fiber *fiber, void (*run)(void *), void *argument)
     top = unused;
     unused = *last_word(top);
     *lowest_word(top) = canary;
-    *fiber = (struct fiber){
-        .stack = top, .at = first_frame(top), .run = run, .argument = argument};
+    *fiber = (struct fiber){.stack = top, .at = first_frame(top), .run = run, .argument = argument};
 }
 
 void fiber_free(struct fiber *fiber)
@@ -147,7 +146,7 @@ void fiber_free(struct fiber *fiber)
 
     if (*lowest_word(top) != canary) {
         fprintf(stderr, "emulation: a thread of a kernel has used more than %d bytes of stack\n",
-                STACK_BYTES);
+                FIBER_BYTES);
         abort();
     }
     *last_word(top) = unused;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* driver.c - some calls of CUDA's driver. libcuda.so.1 has no more of them than are asked for by
  * name. */
-#include "emulation/driver.h"
+#include "emulation/runtime/driver.h"
 
 #include <cuda.h>
 #include <string.h>
 
-#include "emulation/graphs.h"
-#include "emulation/memory.h"
-#include "emulation/settings.h"
-#include "emulation/works.h"
+#include "emulation/streams/graphs.h"
+#include "emulation/runtime/known_memory.h"
+#include "emulation/device/settings.h"
+#include "emulation/streams/works.h"
 
 static char pools[SETTINGS_MOST_GPUS], contexts[SETTINGS_MOST_GPUS];
 static _Thread_local int has_context;
@@ -124,9 +124,9 @@ void *driver_call(const char *name)
     static const struct {
         const char *name;
         void *call;
-    } calls[] = {CALL(cuCtxGetCurrent),      CALL(cuPointerGetAttribute),
+    } calls[] = {CALL(cuCtxGetCurrent),        CALL(cuPointerGetAttribute),
                  CALL(cuPointerGetAttributes), CALL(cuStreamWaitValue64),
-                 CALL(cuStreamWriteValue64), CALL(cuModuleGetLoadingMode)};
+                 CALL(cuStreamWriteValue64),   CALL(cuModuleGetLoadingMode)};
 
     for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
         if (strcmp(calls[i].name, name) == 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* settings.c - what the environment says of the emulated devices. */
-#include "emulation/settings.h"
+#include "emulation/device/settings.h"
 
 #include <stdlib.h>
 

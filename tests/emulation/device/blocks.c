@@ -8,54 +8,16 @@
  * meet for different things, threads of a block that do, a block in which all threads that are left
  * wait for each other. Memory of a block begins with a pattern.
  */
-#include "emulation/blocks.h"
+#include "emulation/device/blocks.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "emulation/fibers.h"
+#include "emulation/device/checks.h"
+#include "emulation/device/threads.h"
 
-enum { MOST_SHARED = 32, MOST_SHARED_BYTES = 228 << 10, SHARED_QUANTUM = 128, PATTERN = 0xa5 };
-enum wait { NO_WAIT, WAIT_WARP, WAIT_BLOCK, WAIT_SPIN, HAS_ENDED };
-
-struct warp {
-    struct emulated_lanes lanes[2]; /* of meetings with even and odd number */
-    unsigned meeting;
-    uint32_t live, arrived, mask;
-    enum emulated_meeting what;
-};
-
-struct thread {
-    struct emulated_place place; /* first */
-    struct fiber fiber;
-    struct block *block;
-    enum wait wait;
-};
-
-struct barrier {
-    enum emulated_meeting what;
-    int arrived, yes, result;
-};
-
-struct variable {
-    const void *key;
-    size_t at;
-};
-
-struct block {
-    const struct emulated_kernel *launch;
-    int num, live;
-    struct thread *threads;
-    struct warp *warps;
-    struct barrier barrier;
-    int first_ready, num_ready, num_spinning, *ready, *spinning; /* ready is a ring */
-    int moved;
-    struct variable variables[MOST_SHARED];
-    int num_variables;
-    size_t shared_used;
-    char *shared; /* dynamic first */
-};
+enum { PATTERN = 0xa5 };
 
 struct emulated_place *emulated_here;
 static unsigned long long seed, random_state;
@@ -78,28 +40,18 @@ unsigned blocks_random(unsigned most)
     return (unsigned)((z ^ (z >> 31)) % most);
 }
 
-static struct thread *here(void)
-{
-    return (struct thread *)(void *)emulated_here;
-}
-
-static struct warp *warp_of(const struct thread *thread)
-{
-    return &thread->block->warps[thread->place.thread.x / EMULATED_WARP];
-}
-
 static const char *const names_of_waits[] = {"run", "are at a meeting of their warp",
                                              "are at a barrier", "wait for memory", "have ended"};
 
 /* Ends the program, after telling where the threads of the block are. */
-static _Noreturn void refuse(const struct block *block, const char *why)
+_Noreturn void threads_refuse(const struct block *block, const char *why)
 {
     int num[HAS_ENDED + 1] = {0};
 
     for (int i = 0; i < block->num; i++)
         num[block->threads[i].wait]++;
-    fprintf(stderr, "emulation: %s: %s (block %u of %u, %d threads)\n", block->launch->launcher, why,
-            block->threads[0].place.block.x, block->launch->blocks.x, block->num);
+    fprintf(stderr, "emulation: %s: %s (block %u of %u, %d threads)\n", block->launch->launcher,
+            why, block->threads[0].place.block.x, block->launch->blocks.x, block->num);
     for (int i = 0; i <= HAS_ENDED; i++)
         if (num[i])
             fprintf(stderr, "emulation: %d threads %s\n", num[i], names_of_waits[i]);
@@ -114,7 +66,7 @@ static void make_ready(struct block *block, int i)
 
 static void wait_for(enum wait wait)
 {
-    here()->wait = wait;
+    threads_here()->wait = wait;
     fiber_leave();
 }
 
@@ -122,6 +74,8 @@ static void open_barrier(struct block *block)
 {
     struct barrier *barrier = &block->barrier;
 
+    checks_meet(block, 0, block->num);
+    block->opened++;
     barrier->result = barrier->yes;
     barrier->arrived = barrier->yes = 0;
     for (int i = 0; i < block->num; i++)
@@ -131,12 +85,12 @@ static void open_barrier(struct block *block)
 
 int emulated_sync(enum emulated_meeting what, int yes)
 {
-    struct thread *thread = here();
+    struct thread *thread = threads_here();
     struct block *block = thread->block;
     struct barrier *barrier = &block->barrier;
 
     if (barrier->arrived && barrier->what != what)
-        refuse(block, "threads are at barriers of different kinds");
+        threads_refuse(block, "threads are at barriers of different kinds");
     barrier->what = what;
     barrier->arrived++;
     barrier->yes += yes;
@@ -152,6 +106,7 @@ static void end_meeting(struct block *block, struct warp *warp)
 {
     int first = (int)(warp - block->warps) * EMULATED_WARP;
 
+    checks_meet(block, first, first + EMULATED_WARP);
     warp->lanes[warp->meeting % 2].present = warp->arrived;
     warp->meeting++;
     for (int lane = 0; lane < EMULATED_WARP; lane++)
@@ -163,15 +118,15 @@ static void end_meeting(struct block *block, struct warp *warp)
 const struct emulated_lanes *emulated_meet(enum emulated_meeting what, uint32_t mask,
                                            uint64_t value)
 {
-    struct thread *thread = here();
-    struct warp *warp = warp_of(thread);
+    struct thread *thread = threads_here();
+    struct warp *warp = threads_warp(thread);
     unsigned lane = thread->place.thread.x % EMULATED_WARP;
     struct emulated_lanes *lanes = &warp->lanes[warp->meeting % 2];
 
     if (warp->arrived && (warp->what != what || warp->mask != mask))
-        refuse(thread->block, "lanes of a warp meet for different things");
+        threads_refuse(thread->block, "lanes of a warp meet for different things");
     if (mask != ~0u)
-        refuse(thread->block, "a meeting of some lanes of a warp is not emulated");
+        threads_refuse(thread->block, "a meeting of some lanes of a warp is not emulated");
     warp->what = what;
     warp->mask = mask;
     lanes->value[lane] = value;
@@ -197,7 +152,7 @@ void emulated_step(void)
 
 void *emulated_shared(const void *key, size_t bytes)
 {
-    struct block *block = here()->block;
+    struct block *block = threads_here()->block;
     struct variable *variable = block->variables;
 
     for (int i = 0; i < block->num_variables; i++, variable++)
@@ -205,7 +160,7 @@ void *emulated_shared(const void *key, size_t bytes)
             return block->shared + variable->at;
     bytes = (bytes + SHARED_QUANTUM - 1) / SHARED_QUANTUM * SHARED_QUANTUM;
     if (block->num_variables == MOST_SHARED || block->shared_used + bytes > MOST_SHARED_BYTES)
-        refuse(block, "the memory of a block is used up");
+        threads_refuse(block, "the memory of a block is used up");
     *variable = (struct variable){key, block->shared_used};
     block->num_variables++;
     block->shared_used += bytes;
@@ -214,14 +169,14 @@ void *emulated_shared(const void *key, size_t bytes)
 
 void *emulated_dynamic_shared(void)
 {
-    return here()->block->shared;
+    return threads_here()->block->shared;
 }
 
 /* The last step of a thread: whoever waits only for it goes on. */
 static void end_thread(struct thread *thread)
 {
     struct block *block = thread->block;
-    struct warp *warp = warp_of(thread);
+    struct warp *warp = threads_warp(thread);
 
     thread->wait = HAS_ENDED;
     block->live--;
@@ -262,7 +217,7 @@ static void start_threads(struct block *block, uint3 index)
                                                 .threads = block->launch->threads,
                                                 .blocks = block->launch->blocks};
         thread->block = block;
-        warp_of(thread)->live |= 1u << i % EMULATED_WARP;
+        threads_warp(thread)->live |= 1u << i % EMULATED_WARP;
         fiber_make(&thread->fiber, run_thread, thread);
         make_ready(block, i);
     }
@@ -275,15 +230,16 @@ struct block *block_start(const struct emulated_kernel *launch, uint3 index)
     block->launch = launch;
     block->num = block->live = (int)launch->threads.x;
     block->threads = zeroed((size_t)block->num, sizeof(*block->threads));
-    block->warps = zeroed((size_t)(block->num + EMULATED_WARP - 1) / EMULATED_WARP,
-                          sizeof(*block->warps));
+    block->warps =
+        zeroed((size_t)(block->num + EMULATED_WARP - 1) / EMULATED_WARP, sizeof(*block->warps));
     block->ready = zeroed((size_t)block->num, sizeof(*block->ready));
     block->spinning = zeroed((size_t)block->num, sizeof(*block->spinning));
     block->shared = aligned_alloc(SHARED_QUANTUM, MOST_SHARED_BYTES);
     if (!block->shared)
         abort();
     memset(block->shared, PATTERN, MOST_SHARED_BYTES);
-    block->shared_used = (launch->shared_bytes + SHARED_QUANTUM - 1) / SHARED_QUANTUM * SHARED_QUANTUM;
+    block->shared_used =
+        (launch->shared_bytes + SHARED_QUANTUM - 1) / SHARED_QUANTUM * SHARED_QUANTUM;
     start_threads(block, index);
     return block;
 }
@@ -320,7 +276,7 @@ int block_run(struct block *block)
     while (block->num_ready)
         run_one(block, take_ready(block));
     if (block->live && !block->num_spinning)
-        refuse(block, "all threads that are left wait for each other");
+        threads_refuse(block, "all threads that are left wait for each other");
     for (int i = 0; i < block->num_spinning; i++)
         make_ready(block, block->spinning[i]);
     block->num_spinning = 0;
@@ -334,6 +290,7 @@ int block_has_ended(const struct block *block)
 
 void block_free(struct block *block)
 {
+    checks_free(block);
     free(block->shared);
     free(block->spinning);
     free(block->ready);

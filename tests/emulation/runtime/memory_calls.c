@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* runtime_memory.c - calls of CUDA's runtime about memory. */
+/* memory_calls.c - calls of CUDA's runtime about memory. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "emulation/driver.h"
-#include "emulation/errors.h"
-#include "emulation/graphs.h"
-#include "emulation/memory.h"
-#include "emulation/works.h"
+#include "emulation/runtime/driver.h"
+#include "emulation/runtime/errors.h"
+#include "emulation/streams/graphs.h"
+#include "emulation/runtime/known_memory.h"
+#include "emulation/streams/works.h"
 #include "pretend/pretend_blocks.h"
 
 static cudaError_t refuse_all(void)

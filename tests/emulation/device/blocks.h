@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#include "emulation.h"
+#include "emulation/include/emulation.h"
 
 struct block;
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* works.c - the kinds of work that streams do. */
 #define _GNU_SOURCE
-#include "emulation/works.h"
+#include "emulation/streams/works.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "emulation/graphs.h"
-#include "emulation/kernels.h"
+#include "emulation/streams/graphs.h"
+#include "emulation/device/kernels.h"
 
 struct launch {
     struct work work;

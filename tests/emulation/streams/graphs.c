@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* graphs.c - captures of streams, and the graphs that they make. */
-#include "emulation/graphs.h"
+#include "emulation/streams/graphs.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "emulation/works.h"
+#include "emulation/streams/works.h"
 
 struct node {
     struct work *work;
@@ -162,8 +162,7 @@ enum cudaStreamCaptureStatus graph_status(cudaStream_t stream, unsigned long lon
     *id = capture ? capture->id : 0;
     if (!capture)
         return cudaStreamCaptureStatusNone;
-    return capture->is_invalid ? cudaStreamCaptureStatusInvalidated
-                               : cudaStreamCaptureStatusActive;
+    return capture->is_invalid ? cudaStreamCaptureStatusInvalidated : cudaStreamCaptureStatusActive;
 }
 
 cudaError_t graph_record(cudaEvent_t event, cudaStream_t stream)
