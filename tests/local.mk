@@ -86,4 +86,9 @@ check-valgrind:
 list-tests:
 	@echo $(TESTS)
 
-.PHONY: check-short check-brief check-valgrind list-tests
+# In a build whose CUDA is that of tests/emulation.
+check-emulated:
+	PATH=$(dir $(NVCC)):$$PATH $(MAKE) check \
+	  TESTS="`sh $(srcdir)/tests/short $(srcdir) emulated`"
+
+.PHONY: check-short check-brief check-valgrind check-emulated list-tests

@@ -3,11 +3,11 @@
  * checks.c - looks at every access of kernels to memory: the kernels are compiled as for
  * ThreadSanitizer, and its functions are here. It ends the program at
  *
- *   a race       two threads of a block access a byte of the block's memory, one of them stores, and
- *                no meeting of the warp or block that has both lies between; but lanes of a warp may
- *                store at once, as they may where they store the same
- *   no fence     a thread tells others of memory, by a store or sum that they wait for, and it, or
- *                a thread that it has met, has stored to memory since its last fence
+ *   a race     two threads of a block access a byte of the block's memory, one of them stores, and
+ *              no meeting of the warp or block that has both lies between; but lanes of a warp may
+ *              store at once, as they may where they store the same
+ *   no fence   a thread tells others of memory, by a store or sum that they wait for, and it, or a
+ *              thread that it has met, has stored to memory since its last fence
  *
  * And it lets other threads go on at any access, by the seed.
  */
@@ -21,7 +21,7 @@
 #include "emulation/device/blocks.h"
 #include "emulation/device/threads.h"
 
-/* Instead of a thread: none; threads of several warps; several lanes of a warp, behind its number. */
+/* Instead of a thread: none; threads of several warps; lanes of a warp, with its number. */
 enum { NOBODY = 0, SEVERAL = 0xffff, LANES = 0x4000, ONE_IN = 256 };
 
 /* When a thread came to a byte; the number of a thread is one more than its place. */

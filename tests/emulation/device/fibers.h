@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-/* Of a stack. They lie behind each other: by multiples of 4096 all would share lines of the cache. */
+/* Bytes of a stack: stacks lie behind each other, and not all on the same lines of a cache. */
 enum { FIBER_BYTES = (48 << 10) + 5 * 64 };
 
 struct fiber {
