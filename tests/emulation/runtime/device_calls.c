@@ -8,12 +8,13 @@
 
 #include "emulation/runtime/driver.h"
 #include "emulation/runtime/errors.h"
+#include "emulation/runtime/known_memory.h"
 #include "emulation/streams/graphs.h"
 #include "emulation/device/settings.h"
 #include "emulation/streams/works.h"
 
 enum { MOST_KERNELS = 1024, SHARED_BYTES = 48 << 10, MOST_SHARED_BYTES = 227 << 10 };
-static const size_t memory_bytes = (size_t)1 << 34;
+static const size_t all_bytes = (size_t)1 << 34;
 
 static _Thread_local cudaError_t last_error;
 
@@ -102,7 +103,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
     properties->major = 9;
     properties->warpSize = EMULATED_WARP;
     properties->multiProcessorCount = settings_sms();
-    properties->totalGlobalMem = memory_bytes;
+    properties->totalGlobalMem = all_bytes;
     snprintf(properties->name, sizeof(properties->name), "emulated GPU %d", device);
     memcpy(properties->uuid.bytes, &device, sizeof(device));
     properties->uuid.bytes[sizeof(device)] = 1;
@@ -150,7 +151,10 @@ cudaError_t cudaDeviceFlushGPUDirectRDMAWrites(enum cudaFlushGPUDirectRDMAWrites
 
 cudaError_t cudaMemGetInfo(size_t *unused, size_t *total)
 {
-    *unused = *total = memory_bytes;
+    size_t used = memory_bytes(streams_device());
+
+    *total = all_bytes;
+    *unused = used < all_bytes ? all_bytes - used : 0;
     return cudaSuccess;
 }
 

@@ -76,6 +76,18 @@ int memory_find(const void *address, struct range *range)
     return known != NULL;
 }
 
+size_t memory_bytes(int device)
+{
+    size_t bytes = 0;
+
+    pthread_mutex_lock(&lock);
+    for (const struct known *known = all; known; known = known->next)
+        if (known->range.device == device && known->range.kind < MEMORY_OPENED)
+            bytes += known->range.bytes;
+    pthread_mutex_unlock(&lock);
+    return bytes;
+}
+
 void *memory_make(enum memory_kind kind, size_t bytes, int device)
 {
     size_t rounded = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;

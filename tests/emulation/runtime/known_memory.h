@@ -28,6 +28,8 @@ cudaError_t memory_free(void *memory, enum memory_kind first, enum memory_kind l
 /* Notes what the caller has made, and forgets it. */
 void memory_note(struct range range);
 cudaError_t memory_forget(const void *start, enum memory_kind kind);
+/* Bytes of a device that this process has. */
+size_t memory_bytes(int device);
 /* Whether the emulation knows the memory; if so tells what it is. */
 int memory_find(const void *address, struct range *range);
 

@@ -26,7 +26,7 @@ static cudaError_t make(void **memory, enum memory_kind kind, size_t bytes)
 
     driver_has_context();
     cudaMemGetInfo(&free_bytes, &all);
-    *memory = bytes && bytes <= all ? memory_make(kind, bytes, streams_device()) : NULL;
+    *memory = bytes && bytes <= free_bytes ? memory_make(kind, bytes, streams_device()) : NULL;
     return errors_note(*memory || !bytes ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 
