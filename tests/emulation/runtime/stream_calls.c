@@ -244,6 +244,26 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph)
     return forget(graph);
 }
 
+/* A node's handle is what it does. */
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *num)
+{
+    streams_lock();
+    for (size_t i = 0; nodes && i < *num; i++)
+        nodes[i] = (cudaGraphNode_t)(uintptr_t)graph_node(graph_of(graph), (int)i);
+    if (!nodes)
+        *num = (size_t)graph_num_nodes(graph_of(graph));
+    streams_unlock();
+    return cudaSuccess;
+}
+
+/* Tells kernels from all else. */
+cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, enum cudaGraphNodeType *type)
+{
+    *type = works_is_kernel((const struct work *)(const void *)node) ? cudaGraphNodeTypeKernel
+                                                                     : cudaGraphNodeTypeEmpty;
+    return cudaSuccess;
+}
+
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph)
 {
     return forget(graph);

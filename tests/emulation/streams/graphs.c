@@ -326,3 +326,13 @@ struct work *graph_work(struct graph *graph)
     launch->graph = graph_keep(graph);
     return &launch->work;
 }
+
+int graph_num_nodes(const struct graph *graph)
+{
+    return graph->num;
+}
+
+const struct work *graph_node(const struct graph *graph, int i)
+{
+    return graph->nodes[i].work;
+}

@@ -29,5 +29,8 @@ void graph_exchange_mode(enum cudaStreamCaptureMode *mode);
 struct graph *graph_keep(struct graph *graph);
 void graph_forget(struct graph *graph);
 struct work *graph_work(struct graph *graph);
+/* How many nodes it has, and what the i-th does. */
+int graph_num_nodes(const struct graph *graph);
+const struct work *graph_node(const struct graph *graph, int i);
 
 #endif

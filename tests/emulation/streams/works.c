@@ -104,6 +104,11 @@ struct work *works_kernel(const struct emulated_kernel *given, int device)
     return &launch->work;
 }
 
+int works_is_kernel(const struct work *work)
+{
+    return work->step == step_kernel;
+}
+
 static int step_copy(struct work *work)
 {
     struct copy *copy = (struct copy *)(void *)work;

@@ -9,6 +9,7 @@
 #include "emulation/streams/streams.h"
 
 struct work *works_kernel(const struct emulated_kernel *launch, int device);
+int works_is_kernel(const struct work *work);
 struct work *works_copy(void *to, const void *from, size_t bytes);
 /* Copies what the source holds now. */
 struct work *works_copy_of(void *to, const void *from, size_t bytes);
