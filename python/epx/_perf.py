@@ -144,7 +144,9 @@ class Layer:
     def _operation(self, verb: int, *matrices: tuple[int, int, int, int]) -> bytes:
         view = self._view if verb == DISPATCH else (0, 0, 0)
         head = (verb, self.route.index, self.route.capacity, self._stream, self._key, *view)
-        return _core._pack(*head, *(m for matrix in (self._ids, *matrices) for m in matrix))
+        no_scales = _NONE, _NONE
+        given = self._ids, *matrices, *no_scales
+        return _core._pack(*head, *(m for matrix in given for m in matrix))
 
     def repeat(self, verbs: tuple[int, ...], times: int) -> float:
         """Seconds of so many repeats of the operations, called from C."""
