@@ -60,12 +60,12 @@ on_terminal() {
 }
 
 check_counting() {
-    SECONDS_LONG=3 CODE=2 on_terminal shown 'sh steps'
+    SECONDS_LONG=6 CODE=2 on_terminal shown 'sh steps'
     [ $? -eq 2 ] || fail "another exit status on a terminal"
     tr '\r' '\n' <shown | sed 's/ *$//' >lines
-    expect_line lines 'first step +1 s'
-    expect_line lines 'first step +[3-9] s'
-    expect_line lines '[12] of 3 tests, 0 failed, 1 s'
+    expect_line lines 'first step +[1-5] s' # a busy machine leaves out some of these seconds
+    expect_line lines 'first step +([6-9]|[1-9][0-9]) s'
+    expect_line lines '[12] of 3 tests, 0 failed, [1-5] s'
     expect_line lines '1 of 3 tests passed, 0 failed, 1 skipped in [0-9]+ s'
     TERM=dumb script -qec 'TERM=dumb sh steps' /dev/null >shown </dev/null
     tr -d '\r' <shown >plain
