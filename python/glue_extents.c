@@ -106,7 +106,7 @@ static int check_scales(const struct epx_python_operation *op)
 
     if (scales->type == 0)
         return EPX_SUCCESS;
-    if (op->verb != EPX_PYTHON_DISPATCH || scales->type > EPX_FLOAT64)
+    if (op->verb != EPX_PYTHON_DISPATCH || scales->type < EPX_BYTE || scales->type > EPX_FLOAT64)
         return epx_python_fail(EPX_ERR_TYPE, "%s: scales are of type %s, which cannot be sent",
                                names[op->verb].operation, type_name(scales->type));
     if (scales->columns < 0 || scales->columns > INT32_MAX)

@@ -23,10 +23,11 @@
 #include <string.h>
 #include <xla/ffi/api/c_api.h>
 
-/* Arguments and results as jax.py has them; a missing one is of type PRED. Only a dispatch has the
- * results from KEY_MADE on. The tie and what a call comes after hold no data: they make order. */
-enum { INPUT, IDS, WEIGHTS, KEY, ROWS, TIE, AFTER, NUM_ARGS };
-enum { OUTPUT, OUT_WEIGHTS, TIE_MADE, KEY_MADE, INFO, ROW_EXPERTS, NUM_RESULTS };
+/* Arguments and results as jax.py has them; a missing one is of type PRED. Only a dispatch has
+ * scales and the results from KEY_MADE on. The tie and what a call comes after hold no data: they
+ * make order. */
+enum { INPUT, IDS, WEIGHTS, KEY, ROWS, TIE, AFTER, SCALES, NUM_ARGS };
+enum { OUTPUT, OUT_WEIGHTS, TIE_MADE, KEY_MADE, INFO, ROW_EXPERTS, OUT_SCALES, NUM_RESULTS };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* of is_in_xla and last_key */
 static pthread_mutex_t alone = PTHREAD_MUTEX_INITIALIZER;
@@ -80,10 +81,12 @@ static void *data_of(void *from)
 
 static int fill(const XLA_FFI_CallFrame *frame, int verb, struct epx_python_operation *op)
 {
-    const int num_results = verb == EPX_PYTHON_DISPATCH ? NUM_RESULTS : KEY_MADE;
+    const int is_dispatch = verb == EPX_PYTHON_DISPATCH;
+    const int num_args = is_dispatch ? NUM_ARGS : SCALES;
+    const int num_results = is_dispatch ? NUM_RESULTS : KEY_MADE;
     void **args = frame->args.args, **rets = frame->rets.rets;
 
-    if (frame->args.size != NUM_ARGS || frame->rets.size != num_results || frame->attrs.size != 1 ||
+    if (frame->args.size != num_args || frame->rets.size != num_results || frame->attrs.size != 1 ||
         frame->attrs.types[0] != XLA_FFI_AttrType_SCALAR)
         return epx_python_fail(EPX_ERR_INTERN, "%lld arguments, %lld results and %lld attributes",
                                (long long)frame->args.size, (long long)frame->rets.size,
@@ -96,10 +99,12 @@ static int fill(const XLA_FFI_CallFrame *frame, int verb, struct epx_python_oper
     op->rows = matrix_of(args[ROWS]);
     op->output = matrix_of(rets[OUTPUT]);
     op->out_weights = matrix_of(rets[OUT_WEIGHTS]);
-    op->scales = op->out_scales = (struct epx_python_matrix){0};
-    op->capacity = verb == EPX_PYTHON_DISPATCH || verb == EPX_PYTHON_COMBINE_BACKWARD
-                       ? op->output.rows
-                       : op->input.rows;
+    if (is_dispatch) {
+        op->scales = matrix_of(args[SCALES]);
+        op->out_scales = matrix_of(rets[OUT_SCALES]);
+    }
+    op->capacity =
+        is_dispatch || verb == EPX_PYTHON_COMBINE_BACKWARD ? op->output.rows : op->input.rows;
     return EPX_SUCCESS;
 }
 

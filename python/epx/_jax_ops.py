@@ -149,7 +149,7 @@ _primitives = {
 
 
 def _call(target: str, place: Place, args: list[Array], made: list[_Shape]) -> list[Array]:
-    """Arguments: input, ids, weights, key, rows, tie, and what the call comes after."""
+    """Arguments: input, ids, weights, key, rows, tie, what the call comes after, and scales."""
     tie = _Shape(args[_TIE].shape, args[_TIE].dtype)
     results = (*made[:_TIE_MADE], tie, *made[_TIE_MADE:])
     varied = [varying(arg, place.axes) for arg in args]
@@ -173,21 +173,24 @@ def is_none(value: Array) -> bool:
     return value.dtype == bool
 
 
-def _dispatch(place: Place, x: Array, ids: Array, weights: Array, tie: Array) -> tuple[Array, ...]:
-    """Returns rows, row_weights, tie, key, counts and offsets in one, row_experts."""
+def _dispatch(
+    place: Place, x: Array, ids: Array, weights: Array, scales: Array, tie: Array
+) -> tuple[Array, ...]:
+    """Returns rows, row_weights, tie, key, counts and offsets in one, row_experts, row_scales."""
     num_offsets = place.ranks if place.is_rank_major else place.local_experts
     num_rows = place.capacity if place.is_rank_major else 0
     integer = np.dtype(np.int32)
     made = _call(
         DISPATCH,
         place,
-        [x, words(ids), weights, none(), none(), tie, none()],
+        [x, words(ids), weights, none(), none(), tie, none(), scales],
         [
             _Shape((place.capacity, x.shape[1]), x.dtype),
             _NONE if is_none(weights) else _weights_shape(place),
             _Shape((2,), integer),
             _Shape((place.local_experts + 1 + num_offsets,), integer),
             _Shape((num_rows, place.top_k), integer),
+            _NONE if is_none(scales) else _Shape((place.capacity, scales.shape[1]), scales.dtype),
         ],
     )
     return tuple(made)
@@ -227,6 +230,7 @@ def _dispatch_backward(place: Place, kept: Any, grads: Any) -> tuple[Any, ...]:
         made[0] if is_summed else None,
         None,
         made[1] if has_weights else None,
+        None,
         made[_TIE_MADE] if place.has_tie else None,
     )
 
@@ -280,17 +284,20 @@ combine = jax.custom_vjp(_combine, nondiff_argnums=(0,))
 combine.defvjp(_combine_forward, _combine_backward)
 
 
-@jax.custom_vjp
-def refuse_gradient(x: Array) -> Array:
-    """x itself, of a dtype whose rows can be sent but not added."""
-    return x
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def refuse_gradient(name: str, value: Array) -> Array:
+    """The value itself, which is sent and has no gradient: a narrow x, or scales."""
+    return value
 
 
-def _refuse_forward(x: Array) -> tuple[Array, None]:
-    raise EPXError(Code.TYPE, f"x of dtype {x.dtype} wants a gradient, and has none")
+def _refuse_forward(name: str, value: Array) -> tuple[Array, None]:
+    raise EPXError(
+        Code.TYPE,
+        f"a gradient of {name}, of dtype {value.dtype}, is wanted, and there is none",
+    )
 
 
-def _refuse_backward(_: None, grad: Array) -> tuple[Array]:
+def _refuse_backward(name: str, _: None, grad: Array) -> tuple[Array]:
     return (grad,)
 
 

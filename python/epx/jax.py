@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, overload
 
 import jax
 import jax.numpy as jnp
@@ -134,11 +134,17 @@ def _check_float32(name: str, value: Array) -> None:
         raise EPXError(Code.TYPE, f"{name} is of type {value.dtype}, want float32")
 
 
-def _check_tokens(x: Array, ids: Array, weights: Array | None, route: Route) -> None:
-    if x.ndim != 2:
-        raise EPXError(Code.COUNT, f"x has {x.ndim} dimensions, want 2")
-    if x.dtype not in ops.SENT:
-        raise EPXError(Code.TYPE, f"x is of type {x.dtype}, which cannot be sent")
+def _check_rows(name: str, value: Array) -> None:
+    if value.ndim != 2:
+        raise EPXError(Code.COUNT, f"{name} has {value.ndim} dimensions, want 2")
+    if value.dtype not in ops.SENT:
+        raise EPXError(Code.TYPE, f"{name} is of type {value.dtype}, which cannot be sent")
+
+
+def _check_tokens(
+    x: Array, ids: Array, weights: Array | None, scales: Array | None, route: Route
+) -> None:
+    _check_rows("x", x)
     if x.shape[0] > route.max_tokens:
         raise EPXError(
             Code.COUNT, f"{x.shape[0]} tokens, and max_tokens of the route is {route.max_tokens}"
@@ -149,6 +155,9 @@ def _check_tokens(x: Array, ids: Array, weights: Array | None, route: Route) -> 
     if weights is not None:
         _check_float32("weights", weights)
         _check("weights", weights, (x.shape[0], route.top_k))
+    if scales is not None:
+        _check_rows("scales", scales)
+        _check("scales", scales, (x.shape[0], scales.shape[1]))
 
 
 def _routing(ids: Array, made: tuple[Array, ...], route: Route, place: ops.Place) -> Routing:
@@ -163,9 +172,32 @@ def _routing(ids: Array, made: tuple[Array, ...], route: Route, place: ops.Place
     return Routing(ids, key, counts, offsets, row_experts, route.index, place.capacity)
 
 
+Dispatched = tuple[Array, "Array | None", Routing]
+"""What dispatch returns: rows, their weights, and the routing."""
+ScaledDispatched = tuple[tuple[Array, Array], "Array | None", Routing]
+"""What dispatch returns for rows with scales: both, their weights, and the routing."""
+
+
+@overload
 def dispatch(
-    x: Array, ids: Array, weights: Array | None, route: Route
-) -> tuple[Array, Array | None, Routing]:
+    x: Array, ids: Array, weights: Array | None, route: Route, *, scales: None = None
+) -> Dispatched: ...
+
+
+@overload
+def dispatch(
+    x: Array, ids: Array, weights: Array | None, route: Route, *, scales: Array
+) -> ScaledDispatched: ...
+
+
+def dispatch(
+    x: Array,
+    ids: Array,
+    weights: Array | None,
+    route: Route,
+    *,
+    scales: Array | None = None,
+) -> Dispatched | ScaledDispatched:
     """Send every token to the ranks of its experts: EPX_Dispatch(3). Collective.
 
     ``x`` [T, H], floating, fp8 or uint8, T at most max_tokens of the route, 0 too; ``ids`` [T, K]
@@ -173,31 +205,45 @@ def dispatch(
     differ by rank where each process has a program of its own. All are in the memory that the
     communicator is for.
 
+    ``scales`` [T, S], of any dtype that ``x`` may have, travel beside the rows in the same
+    operation: EPX_Dispatch_fields(3). All ranks give them, or none; they have no gradient.
+
     Returns rows [capacity, H] of the dtype of ``x``, where capacity is that of the route when the
     program is traced; their weights, float32 [capacity], in rank-major [capacity, K], or None; and
-    the Routing. Rows from ``routing.offsets[-1]`` on are not written, and may be NaN, and so are in
-    slabs those behind ``routing.counts`` of each expert, unless the route has ``zero_unused``.
+    the Routing. With ``scales`` the first of these is a pair: rows, and their scales [capacity, S].
+    XLA allocates them all. Rows from ``routing.offsets[-1]`` on are not written, and may be NaN,
+    and so are in slabs those behind ``routing.counts`` of each expert, unless the route has
+    ``zero_unused``; their scales alike.
 
-    Raises EPXError when traced: Code.COUNT for a wrong shape, TYPE for a wrong dtype, ROUTE for a
-    freed route, UNSUPPORTED under vmap, or outside of shard_map where JAX has several processes.
-    What is found when the program runs is an error of JAX, of which error_code() tells the code:
-    TRUNCATE on all ranks where a rank lacks room, ARG on the rank that has a bad id, ROUTE for a
-    route freed since. On a GPU TRUNCATE and ARG are raised by ``Comm.check()``. Gradients: of
+    Raises EPXError when traced: Code.COUNT for a wrong shape, TYPE for a wrong dtype and for a
+    gradient that there is none of, ROUTE for a freed route, UNSUPPORTED under vmap, or outside of
+    shard_map where JAX has several processes. What is found when the program runs is an error of
+    JAX, of which error_code() tells the code: TRUNCATE on all ranks where a rank lacks room, ARG on
+    the rank that has a bad id, and on all ranks where scales or the bytes of rows differ, ROUTE for
+    a route freed since. On a GPU TRUNCATE and ARG are raised by ``Comm.check()``. Gradients: of
     ``x``, if its dtype can be added, and of ``weights``.
     """
     _route(route.index)
     x, ids = jnp.asarray(x), jnp.asarray(ids)
     weights = None if weights is None else jnp.asarray(weights)
-    _check_tokens(x, ids, weights, route)
+    scales = None if scales is None else jnp.asarray(scales)
+    _check_tokens(x, ids, weights, scales, route)
     place = _place(route, route.capacity)
     if x.dtype not in ops.SUMMED:
-        x = ops.refuse_gradient(x)
-    given = (x, ids, ops.none() if weights is None else weights)
-    x, ids, weights_or_none = (ops.varying(one, place.axes) for one in given)
-    rows, row_weights, tie, *made = ops.dispatch(place, x, ids, weights_or_none, _take_tie(place))
+        x = ops.refuse_gradient("x", x)
+    given = (
+        *(x, ids, ops.none() if weights is None else weights),
+        ops.none() if scales is None else ops.refuse_gradient("scales", scales),
+    )
+    rows, row_weights, tie, *made, row_scales = ops.dispatch(
+        place, *(ops.varying(one, place.axes) for one in given), _take_tie(place)
+    )
     _leave_tie(place, tie)
+    weights_there = None if weights is None else row_weights
     routing = _routing(ids, tuple(made), route, place)
-    return rows, None if weights is None else row_weights, routing
+    if scales is None:
+        return rows, weights_there, routing
+    return (rows, row_scales), weights_there, routing
 
 
 def combine(y: Array, routing: Routing, row_weights: Array | None = None) -> Array:

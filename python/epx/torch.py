@@ -205,12 +205,20 @@ ScaledDispatched = tuple[tuple[Tensor, Tensor], "Tensor | None", Routing]
 
 
 def _result(
-    made: ops.Dispatched, ids: Tensor, weights: Tensor | None, route: Route, capacity: int
-) -> Dispatched:
-    rows, row_weights, key, info, row_experts, tie, _ = made
+    made: ops.Dispatched,
+    ids: Tensor,
+    weights: Tensor | None,
+    scales: Tensor | None,
+    route: Route,
+    capacity: int,
+) -> Dispatched | ScaledDispatched:
+    rows, row_weights, key, info, row_experts, tie, row_scales = made
     counts, offsets = info[: route.local_experts], info[route.local_experts :]
     routing = Routing(ids, key, route, counts, offsets, row_experts, tie, capacity)
-    return rows, None if weights is None else row_weights, routing
+    weights_there = None if weights is None else row_weights
+    if scales is None:
+        return rows, weights_there, routing
+    return (rows, row_scales), weights_there, routing
 
 
 @overload
@@ -256,10 +264,7 @@ def dispatch(
     ids = _check_tokens(x, ids, weights, scales)
     capacity = route.capacity
     made = ops.dispatch(x, ids, weights, route.index, capacity, scales)
-    rows, row_weights, routing = _result(made, ids, weights, route, capacity)
-    if scales is None:
-        return rows, row_weights, routing
-    return (rows, made[-1]), row_weights, routing
+    return _result(made, ids, weights, scales, route, capacity)
 
 
 def combine(y: Tensor, routing: Routing, row_weights: Tensor | None = None) -> Tensor:
@@ -350,23 +355,42 @@ def _begin(x: Tensor, route: Route) -> ops.Started:
     return ops.Started(stream)
 
 
+@overload
 def dispatch_start(
-    x: Tensor, ids: Tensor, weights: Tensor | None, route: Route
-) -> Work[Dispatched]:
+    x: Tensor, ids: Tensor, weights: Tensor | None, route: Route, *, scales: None = None
+) -> Work[Dispatched]: ...
+
+
+@overload
+def dispatch_start(
+    x: Tensor, ids: Tensor, weights: Tensor | None, route: Route, *, scales: Tensor
+) -> Work[ScaledDispatched]: ...
+
+
+def dispatch_start(
+    x: Tensor,
+    ids: Tensor,
+    weights: Tensor | None,
+    route: Route,
+    *,
+    scales: Tensor | None = None,
+) -> Work[Any]:
     """Begin what dispatch does, and return at once: the Work's wait() returns its results.
 
-    On a GPU the rows move beside what is queued on the current stream meanwhile. The backward is
-    that of dispatch. Collective when it is called; wait() is local.
+    The tensors, ``scales`` among them, are those of dispatch, and so are the errors: of a shape,
+    dtype or device at once, of what the ranks find by wait(). On a GPU the rows move beside what is
+    queued on the current stream meanwhile. The backward is that of dispatch. Collective when it is
+    called; wait() is local.
     """
-    ids = _check_tokens(x, ids, weights)
+    ids = _check_tokens(x, ids, weights, scales)
     started, capacity = _begin(x, route), route.capacity
-    made = _dispatch(x, ids, weights, route.index, capacity, started=started)
+    made = _dispatch(x, ids, weights, route.index, capacity, scales, started=started)
 
-    def end() -> Dispatched:
+    def end() -> Dispatched | ScaledDispatched:
         row_experts = made[4]
         if row_experts.shape[0]:
             ops.add_up_ranks(made[3][route.local_experts :], row_experts, capacity)
-        return _result(made, ids, weights, route, capacity)
+        return _result(made, ids, weights, scales, route, capacity)
 
     return Work(started, route.comm, x.device, end)
 

@@ -212,6 +212,81 @@ def test_weights_have_gradients_where_rows_have_none(comm, make_route, dtype):
     same(gradient(weights), np.where(mine.ids >= 0, abs(mine.x).sum(1, keepdims=True), 0))
 
 
+def bytes_of(value):
+    return np.asarray(value).view(np.uint8)
+
+
+@pytest.mark.parametrize("columns", [0, 1, 3])
+@pytest.mark.parametrize("layout", ["expert", "rank", "slab"])
+@pytest.mark.parametrize(
+    "dtype, kind",
+    [(jnp.float8_e4m3fn, jnp.float32), (jnp.bfloat16, jnp.uint8), (jnp.float32, jnp.float16)],
+    ids=name_of,
+)
+def test_scales_arrive_beside_their_rows(comm, make_route, dtype, kind, layout, columns):
+    """Every byte is that of two dispatches: in padding and in unused rows too, which are zero."""
+    room = comm.size * MAX_TOKENS * K if layout == "slab" else 0
+    attributes = dict(experts=7, top_k=K, max_tokens=MAX_TOKENS, layout=layout, zero_unused=True)
+    alignment = 4 if layout == "expert" else 1
+    route = make_route(alignment=alignment, rows_per_expert=room, **attributes)
+    mine = every_rank(comm, 7)[comm.rank]
+    x, ids, weights, _ = arrays(mine, dtype)
+    scales = jnp.asarray(abs(mine.x[:, :columns]), kind)
+    together = jax.jit(lambda x, s: ep.dispatch(x, ids, weights, route, scales=s))
+    (rows, row_scales), row_weights, routing = together(x, scales)
+    assert rows.dtype == dtype and row_scales.dtype == kind
+    assert row_scales.shape == (route.capacity, columns)
+    wanted, wanted_weights, wanted_routing = ep.dispatch(x, ids, weights, route)
+    np.testing.assert_array_equal(bytes_of(rows), bytes_of(wanted))
+    same(row_weights, wanted_weights)
+    for name in ("counts", "offsets", "row_experts"):
+        same(getattr(routing, name), getattr(wanted_routing, name))
+    wanted_scales = ep.dispatch(scales, ids, None, route)[0]
+    np.testing.assert_array_equal(bytes_of(row_scales), bytes_of(wanted_scales))
+
+
+def test_scales_are_of_the_token_that_the_row_is_of(comm, make_route):
+    """Beside lists: the slot of each row has the scales of its rank and token."""
+    room = comm.size * MAX_TOKENS * K
+    attributes = dict(experts=5, top_k=K, max_tokens=MAX_TOKENS, layout="slab")
+    route = make_route(rows_per_expert=room, zero_unused=True, **attributes)
+    every = every_rank(comm, 5)
+    x, ids, _, _ = arrays(every[comm.rank], jnp.float8_e4m3fn)
+
+    def scales_of(rank):
+        return np.arange(len(every[rank].x))[:, None] + [100 * rank, 100 * rank + 0.5]
+
+    scales = jnp.asarray(scales_of(comm.rank), jnp.float32)
+    (rows, row_scales), row_weights, _ = ep.dispatch(x, ids, None, route, scales=scales)
+    assert row_weights is None
+    wanted = np.zeros((route.capacity, H)), np.zeros((route.capacity, 2))
+    slabs, _ = slots.slab_rows(every, local_of(route), room)
+    for e, slab in enumerate(slabs):
+        for slot, (rank, token, _) in enumerate(slab, e * room):
+            wanted[0][slot], wanted[1][slot] = every[rank].x[token], scales_of(rank)[token]
+    same(rows, wanted[0])
+    same(row_scales, wanted[1])
+
+
+def test_rows_with_scales_have_gradients_too(comm, make_route):
+    """Those of x and of weights are those without scales, to the byte; scales have none."""
+    route = make_route(experts=4, top_k=K, max_tokens=MAX_TOKENS)
+    mine = every_rank(comm, 4)[comm.rank]
+    x, ids, weights, grad = arrays(mine)
+
+    def loss(x, weights, has_scales):
+        scales = jax.lax.stop_gradient(x[:, :1]) if has_scales else None
+        rows, row_weights, routing = ep.dispatch(x, ids, weights, route, scales=scales)
+        rows = rows[0] + 0 * jnp.nan_to_num(rows[1]) if has_scales else rows
+        return (ep.combine(rows, routing, row_weights) * grad).sum()
+
+    gradients = jax.jit(jax.grad(loss, (0, 1)), static_argnums=2)
+    for one, other in zip(gradients(x, weights, True), gradients(x, weights, False)):
+        same(one, other)
+    total = np.where(mine.ids >= 0, mine.weights, 0).sum(1, keepdims=True)
+    same(gradients(x, weights, True)[0], mine.grad * total)
+
+
 def test_only_one_output_is_used(comm, make_route):
     route = make_route(experts=4, top_k=K, max_tokens=MAX_TOKENS)
     mine = every_rank(comm, 4)[comm.rank]

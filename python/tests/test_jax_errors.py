@@ -114,8 +114,76 @@ def test_fp8_that_wants_a_gradient_is_refused(route, given):
         return rows.astype(jnp.float32).sum()
 
     for call in (jax.grad(total), jax.jit(jax.grad(total)), jax.grad(jax.jit(total))):
-        expect(Code.TYPE, "wants a gradient", call, x)
+        expect(Code.TYPE, "a gradient of x, of dtype float8_e4m3fn, is wanted", call, x)
     still_works(route, given)
+
+
+@pytest.mark.parametrize(
+    "change, code, text",
+    [
+        (lambda s: s[:-1], Code.COUNT, r"scales is \[5, 2\], want \[6, 2\]"),
+        (lambda s: s[:, 0], Code.COUNT, "scales has 1 dimensions, want 2"),
+        (lambda s: s.astype(jnp.int32), Code.TYPE, "scales is of type int32, which cannot be sent"),
+        (lambda s: s > 0, Code.TYPE, "scales is of type bool"),
+    ],
+)
+def test_what_dispatch_refuses_of_scales(route, given, change, code, text):
+    scales = change(given["x"][:, :2])
+
+    def call(*arguments):
+        return ep.dispatch(*arguments, given["weights"], route, scales=scales)
+
+    for function in (call, jax.jit(call)):
+        expect(code, text, function, given["x"], given["ids"])
+    still_works(route, given)
+
+
+def test_scales_that_want_a_gradient_are_refused(route, given):
+    def total(x, is_stopped):
+        scales = jnp.abs(x).max(1, keepdims=True)
+        if is_stopped:
+            scales = jax.lax.stop_gradient(scales)
+        (rows, row_scales), _, routing = ep.dispatch(
+            x / scales, given["ids"], None, route, scales=scales
+        )
+        return ep.combine(rows * row_scales, routing).sum()
+
+    def in_scan(x, is_stopped):
+        return jax.lax.scan(lambda s, _: (s + total(x, is_stopped), None), 0.0, None, length=2)[0]
+
+    for function in (total, in_scan):
+        gradient = jax.grad(function)
+        for call in (gradient, jax.jit(gradient, static_argnums=1)):
+            expect(Code.TYPE, "a gradient of scales, of dtype float32", call, given["x"], False)
+            assert jnp.isfinite(call(given["x"], True)).all()
+    still_works(route, given)
+
+
+def test_scales_on_some_ranks_only_are_told_on_all(comm, route, given):
+    if comm.size == 1:
+        pytest.skip("there is no other rank")
+    more = {} if comm.rank == 0 else {"scales": given["x"][:, :1]}
+    program = jax.jit(lambda x: ep.dispatch(x, given["ids"], None, route, **more)[0])
+    expect_run(comm, Code.ARG, "INVALID_ARGUMENT", "rank 0", program, given["x"])
+    still_works(route, given)
+
+
+def test_scales_that_differ_are_told_on_all_ranks(comm, route, given):
+    if comm.size == 1:
+        pytest.skip("there is no other rank")
+    scales = given["x"][:, : 1 if comm.rank == 0 else 2]
+    program = jax.jit(lambda x: ep.dispatch(x, given["ids"], None, route, scales=scales)[0])
+    expect_run(comm, Code.ARG, "INVALID_ARGUMENT", "rank 0", program, given["x"])
+    still_works(route, given)
+
+
+def test_a_full_slab_is_told_by_its_expert(comm, make_route, given):
+    route = make_route(experts=E, top_k=K, max_tokens=MAX, layout="slab", rows_per_expert=1)
+    ids = jnp.full_like(given["ids"], E - 1)
+    scales = given["x"][:, :1]
+    said = f"expert {E - 1} needs room for {comm.size * ids.size} rows, rows_per_expert is 1"
+    program = jax.jit(lambda ids: ep.dispatch(given["x"], ids, None, route, scales=scales))
+    expect_run(comm, Code.TRUNCATE, "OUT_OF_RANGE", said, program, ids)
 
 
 def test_vmap_is_refused(route, given):

@@ -61,6 +61,113 @@ def test_many_in_flight_give_the_same_bytes(comm, make_route, layout, num_routes
         assert torch.equal(sums[i].wait(), ep.combine(rows, routing))
 
 
+def quantized(given, dtype=torch.float8_e4m3fn):
+    """Rows of a narrow type, and two scales for each."""
+    return given.x.to(dtype), given.x[:, :2].float() / 4
+
+
+def bytes_of(tensor):
+    return tensor.detach().contiguous().view(torch.uint8)
+
+
+@pytest.mark.parametrize("layout", ["expert", "rank", "slab"])
+@pytest.mark.parametrize("backwards", [False, True])
+def test_scales_in_flight_are_the_same_bytes(comm, make_route, layout, backwards):
+    """Every other Work has scales; without a row that nothing is written to, all bytes compare."""
+    room = comm.size * MAX_TOKENS * K if layout == "slab" else 0
+    attributes = dict(experts=E, top_k=K, max_tokens=MAX_TOKENS, layout=layout, zero_unused=True)
+    route = make_route(rows_per_expert=room, **attributes)
+    batches = [given_of(comm, seed) for seed in range(1, 5)]
+
+    def given(at):
+        x, scales = quantized(batches[at])
+        more = {"scales": scales} if at % 2 == 0 else {}
+        return (x, batches[at].ids, batches[at].weights, route), more
+
+    wanted = [ep.dispatch(*plain, **more) for plain, more in map(given, range(4))]
+    works = [ep.dispatch_start(*plain, **more) for plain, more in map(given, range(4))]
+    order = range(4)[::-1] if backwards else range(4)
+    results = {at: works[at].wait() for at in order}
+    for at, (rows, row_weights, routing) in enumerate(wanted):
+        ours, our_weights, our_routing = results[at]
+        rows, ours = (each if at % 2 == 0 else (each,) for each in (rows, ours))
+        assert len(ours) == len(rows)
+        for one, other in zip(ours, rows):
+            assert one.dtype == other.dtype and one.shape == other.shape
+            assert torch.equal(bytes_of(one), bytes_of(other))
+        assert torch.equal(our_weights, row_weights)
+        assert torch.equal(our_routing.offsets, routing.offsets)
+        assert torch.equal(our_routing.counts, routing.counts)
+        assert torch.equal(our_routing.row_experts, routing.row_experts)
+    assert comm.size > 1 or all(results[at][0][1].any() for at in (0, 2)), "scales arrived"
+
+
+def test_scales_of_a_work_are_each_rows_own(comm, make_route):
+    """Row and scale say which token they are of; neither is taken from the other call."""
+    route = make_route(experts=E, top_k=K, max_tokens=MAX_TOKENS)
+    given = given_of(comm)
+    number = 1 + torch.arange(len(given.x)).float() + 100 * comm.rank
+    x, scales = number[:, None].expand(-1, H).to(torch.bfloat16), number[:, None]
+    (rows, row_scales), _, routing = ep.dispatch_start(
+        x, given.ids, None, route, scales=scales
+    ).wait()
+    used = int(routing.offsets[-1])
+    assert row_scales.shape == (route.capacity, 1) and not row_scales.requires_grad
+    assert torch.equal(row_scales[:used].to(torch.bfloat16), rows[:used, :1])
+    assert (row_scales[:used] > 0).all()
+
+
+def test_gradients_of_a_work_with_scales(comm, make_route):
+    route = make_route(experts=E, top_k=K, max_tokens=MAX_TOKENS)
+    given = given_of(comm)
+    x, weights = leaf(given.x), leaf(given.weights)
+    scales = given.x[:, :1].float()
+    work = ep.dispatch_start(x, given.ids, weights, route, scales=scales)
+    (rows, row_scales), row_weights, routing = work.wait()
+    assert not row_scales.requires_grad
+    ep.combine(experts_of(rows, routing), routing, row_weights).backward(given.grad)
+    _, grad_x, grad_weights = at_once(given, route)
+    assert torch.equal(x.grad, grad_x) and torch.equal(weights.grad, grad_weights)
+
+
+@pytest.mark.parametrize(
+    "change, code, text",
+    [
+        (lambda s: torch.cat([s, s[:1]]), Code.COUNT, r"scales is \[7, 2\], want \[6, 2\]"),
+        (lambda s: s[:, 0], Code.COUNT, "scales has 1 dimensions, want 2"),
+        (lambda s: s.int(), Code.TYPE, "scales are of type int32"),
+        (lambda s: s > 0, Code.TYPE, "scales are of type unknown"),
+        (lambda s: s.to("meta"), Code.BUFFER, "on (cpu|cuda:.) and on meta"),
+        (lambda s: s.clone().requires_grad_(), Code.TYPE, "scales require a gradient"),
+    ],
+)
+def test_wrong_scales_are_refused_before_anything_begins(comm, make_route, change, code, text):
+    route = make_route(experts=E, top_k=K, max_tokens=MAX_TOKENS)
+    given = dense.tokens_of(comm.rank, (6, H, K, E))
+    x, scales = quantized(given)
+    first = ep.dispatch_start(x, given.ids, given.weights, route, scales=scales)
+    with pytest.raises(EPXError, match=text) as caught:
+        ep.dispatch_start(x, given.ids, given.weights, route, scales=change(scales))
+    assert caught.value.code == code
+    assert comm.works == [first]
+    first.wait()
+    ep.dispatch_start(x, given.ids, given.weights, route, scales=scales).wait()
+
+
+def test_scales_on_some_ranks_only_are_told_by_wait(comm, make_route):
+    if comm.on_device or comm.size == 1:
+        pytest.skip("there is no other rank, or Comm.check() tells it")
+    route = make_route(experts=E, top_k=K, max_tokens=MAX_TOKENS)
+    given = given_of(comm)
+    x, scales = quantized(given)
+    more = {} if comm.rank == 0 else {"scales": scales}
+    work = ep.dispatch_start(x, given.ids, None, route, **more)
+    with pytest.raises(EPXError, match="rank 0") as caught:
+        work.wait()
+    assert caught.value.code == Code.ARG
+    ep.dispatch_start(x, given.ids, None, route, scales=scales).wait()
+
+
 def test_gradients_are_the_same(comm, make_route):
     route = make_route(experts=E, top_k=K, max_tokens=MAX_TOKENS)
     batches = [given_of(comm, seed) for seed in (1, 2)]
