@@ -90,6 +90,35 @@ def test_gradients_over_processes(mesh, comm, make_route, check_vma):
         assert name not in compiled
 
 
+@pytest.mark.parametrize("check_vma", [True, False])
+def test_scales_over_processes(mesh, comm, make_route, check_vma):
+    """Each rank's rows are fp8, in slabs, with a scale each that says whose they are."""
+    experts = 2 * comm.size
+    attributes = dict(experts=experts, top_k=K, max_tokens=NUM, layout="slab", zero_unused=True)
+    route = make_route(rows_per_expert=comm.size * NUM * K, **attributes)
+    every = every_rank(comm, experts, num=NUM)
+    over = P("ep")
+
+    def layer(x, ids, weights):
+        scales = jnp.abs(x).max(1, keepdims=True) + 1 + jnp.arange(NUM)[:, None]
+        narrow = (x / scales).astype(jnp.float8_e4m3fn)
+        (rows, row_scales), row_weights, routing = ep.dispatch(
+            narrow, ids, weights, route, scales=scales
+        )
+        return ep.combine(rows.astype(jnp.float32) * row_scales, routing, row_weights)
+
+    program = jax.shard_map(
+        layer, mesh=mesh, in_specs=(over,) * 3, out_specs=over, check_vma=check_vma
+    )
+    x, ids, weights, _ = spread(mesh, every)
+    out = mine(jax.jit(program)(x, ids, weights))
+    tokens = every[comm.rank]
+    scales = abs(tokens.x).max(1, keepdims=True) + 1 + np.arange(NUM)[:, None]
+    narrow = np.asarray(jnp.asarray(tokens.x / scales, jnp.float8_e4m3fn), np.float64)
+    total = np.where(tokens.ids >= 0, tokens.weights, 0).sum(1, keepdims=True)
+    near(out, narrow * scales * total)
+
+
 def test_outside_of_shard_map_is_refused(mesh, comm, make_route):
     if comm.size == 1:
         pytest.skip("there is no other process")

@@ -319,8 +319,9 @@ NARROW = jnp.float8_e4m3fn
 
 
 def quantize(x):
-    """The rows by their largest element, and that; neither has a gradient."""
-    scales = jax.lax.stop_gradient(jnp.abs(x).max(1, keepdims=True) + 1)
+    """The rows by a scale that is another for each, and that; neither has a gradient."""
+    scales = jnp.abs(x).max(1, keepdims=True) + 1 + jnp.arange(len(x))[:, None]
+    scales = jax.lax.stop_gradient(scales)
     return jax.lax.stop_gradient((x / scales).astype(NARROW)), scales
 
 
