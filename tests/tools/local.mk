@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 tools_tests = \
   tests/tools/check_output.sh \
+  tests/tools/check_perf_error.sh \
   tests/tools/check_plot.sh \
   tests/tools/check_sweep.sh \
   tests/tools/check_terminal.sh

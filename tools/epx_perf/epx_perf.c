@@ -12,7 +12,9 @@
 #include "epx_perf/bench/perf_bench.h"
 #include "epx_perf/bench/perf_verb.h"
 #include "epx_perf/peer/perf_peer.h"
+#include "epx_perf/bench/perf_comm.h"
 #include "epx_perf/perf_command_line.h"
+#include "epx_perf/perf_error.h"
 #include "epx_perf/perf_expect.h"
 #include "epx_perf/perf_explain.h"
 #include "epx_perf/perf_measure.h"
@@ -21,32 +23,6 @@
 #include "epx_perf/space/perf_alloc.h"
 
 enum { MAX_POINTS = 1024 };
-
-static void set_number(MPI_Info info, const char *name, int64_t number)
-{
-    char text[32];
-
-    snprintf(text, sizeof(text), "%lld", (long long)number);
-    MPI_Info_set(info, name, text);
-}
-
-/* Returns EPX_COMM_NULL if the transport is not usable; the library has said so. */
-static EPX_Comm create_comm(const struct perf_options *options)
-{
-    EPX_Comm comm = EPX_COMM_NULL;
-    MPI_Info info;
-
-    MPI_Info_create(&info);
-    if (options->transport)
-        MPI_Info_set(info, "epx_transport", options->transport);
-    if (options->max_sms)
-        set_number(info, "epx_max_sms", options->max_sms);
-    MPI_Info_set(info, "epx_memory", options->space->hint);
-    if (EPX_Comm_create(MPI_COMM_WORLD, info, &comm) != EPX_SUCCESS)
-        comm = EPX_COMM_NULL;
-    MPI_Info_free(&info);
-    return comm;
-}
 
 /* Makes the bench, its peer and the rows to expect, ready for the first operation. */
 static int create_point(const struct perf_options *options, int tokens, int64_t row_bytes,
@@ -82,9 +58,12 @@ static int measure_point(const struct perf_run *run, EPX_Comm comm, int tokens, 
     perf_progress_point(tokens, row_bytes);
     perf_measure(&bench, result);
     perf_progress_clear();
+    free_point(&bench);
+    if (perf_error_wanted(run->options) &&
+        perf_error_measure(run->options, tokens, row_bytes, result->errors))
+        return -1;
     if (run->rank == 0)
         perf_report_line(run, result);
-    free_point(&bench);
     return 0;
 }
 
@@ -164,7 +143,7 @@ static int measure(struct perf_run *run, EPX_Comm comm, FILE *json)
 static int measure_with_peer(struct perf_run *run, FILE *json)
 {
     const struct perf_peer_kind *peer = run->options->peer;
-    EPX_Comm comm = create_comm(run->options);
+    EPX_Comm comm = perf_comm_create(run->options, NULL);
     int rc = EXIT_FAILURE;
 
     if (!comm)

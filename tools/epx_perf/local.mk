@@ -9,6 +9,8 @@ epx_perf_SOURCES = \
   tools/epx_perf/perf_check.h \
   tools/epx_perf/perf_command_line.c \
   tools/epx_perf/perf_command_line.h \
+  tools/epx_perf/perf_error.c \
+  tools/epx_perf/perf_error.h \
   tools/epx_perf/perf_expect.c \
   tools/epx_perf/perf_expect.h \
   tools/epx_perf/perf_explain.c \

@@ -34,6 +34,11 @@ static const struct column columns[] = {
     {"ratio", "", {"--peer: peer over median; above 1 EPX is faster"}},
     {"peer_of", "%", {"--peer --ceiling: wire bytes over the peer's median, of the ceiling"}},
     {"wrong", "rows", {"--check: wrong rows on all ranks; 0 is right"}},
+    {"err_type",
+     "",
+     {"--check of combine and dispatch-backward: largest relative error of an element,",
+      "against a float64 sum, with the hint epx_combine_partials=datatype"}},
+    {"err_f32", "", {"--check of the same: that error with epx_combine_partials=float32"}},
     {NULL, NULL, {NULL}},
 };
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "epx_perf/peer/perf_peer.h"
+#include "epx_perf/bench/perf_comm.h"
 #include "epx_perf/perf_progress.h"
 #include "epx_perf/space/perf_alloc.h"
 
@@ -131,18 +132,6 @@ static void alternate(struct perf_bench *bench, struct perf_result *result)
     free(times);
 }
 
-void perf_read_hint(EPX_Comm comm, const char *name, char *text)
-{
-    MPI_Info info;
-    int found;
-
-    EPX_Comm_get_info(comm, &info);
-    MPI_Info_get(info, name, MPI_MAX_INFO_VAL, text, &found);
-    if (!found)
-        strcpy(text, "unknown");
-    MPI_Info_free(&info);
-}
-
 /* Multiprocessors that a computation leaves to the kernels that wait for other ranks. */
 static int spare_sms(const struct perf_bench *bench)
 {
@@ -241,20 +230,6 @@ static void capture(struct perf_bench *bench, struct perf_result *result)
     result->kernels = (double)kernels / (double)bench->options->batch;
 }
 
-/* Ends the job if an operation failed where no request could tell. */
-static void expect_no_error(const struct perf_bench *bench)
-{
-    char message[EPX_MAX_ERROR_STRING];
-    int error = EPX_SUCCESS, length;
-
-    EPX_Comm_get_async_error(bench->comm, &error);
-    if (error == EPX_SUCCESS)
-        return;
-    EPX_Comm_get_error_message(bench->comm, message, &length);
-    fprintf(stderr, "epx_perf: %s\n", message);
-    MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
-}
-
 void perf_measure(struct perf_bench *bench, struct perf_result *result)
 {
     const struct perf_options *options = bench->options;
@@ -275,5 +250,5 @@ void perf_measure(struct perf_bench *bench, struct perf_result *result)
     bench->graph = NULL;
     if (options->full && (options->space->stream || !options->verb->waits))
         measure_overlap(bench, result);
-    expect_no_error(bench);
+    perf_expect_no_error(bench->comm);
 }

@@ -5,6 +5,7 @@
 
 #include "epx_perf/bench/perf_bench.h"
 #include "epx_perf/bench/perf_verb.h"
+#include "epx_perf/perf_error.h"
 #include "epx_perf/space/perf_time.h"
 
 struct perf_result {
@@ -13,11 +14,10 @@ struct perf_result {
     struct perf_time time[PERF_SIDES];
     double kernels;                /* of an operation, in a graph; 0: not counted */
     double compute, both, overlap; /* seconds, seconds, fraction; overlap -1: not measured */
+    double errors[PERF_PARTIALS];  /* fractions, where perf_error_wanted() */
 };
 
-/* Collective; the result is for rank 0. */
+/* Collective; the result, all but its errors, is for rank 0. */
 void perf_measure(struct perf_bench *bench, struct perf_result *result);
-/* Reads a hint in force, or "unknown", into text, of MPI_MAX_INFO_VAL + 1 characters. */
-void perf_read_hint(EPX_Comm comm, const char *name, char *text);
 
 #endif

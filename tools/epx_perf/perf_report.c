@@ -42,6 +42,8 @@ static void print_units(const struct perf_options *options)
         printf(" %7s", "(%)");
     if (options->check)
         printf(" %7s", "rows");
+    if (perf_error_wanted(options))
+        printf(" %9s %9s", "", "");
     putchar('\n');
 }
 
@@ -60,6 +62,8 @@ static void print_columns(const struct perf_options *options)
         printf(" %7s", "peer_of");
     if (options->check)
         printf(" %7s", "wrong");
+    if (perf_error_wanted(options))
+        printf(" %9s %9s", "err_type", "err_f32");
     putchar('\n');
     print_units(options);
 }
@@ -178,6 +182,9 @@ void perf_report_line(const struct perf_run *run, const struct perf_result *resu
         print_number(7, 1, 100 * of_ceiling(run, result->wire_bytes, peer), limited);
     if (options->check)
         printf(" %7lld", (long long)result->wrong_rows);
+    if (perf_error_wanted(options))
+        printf(" %9.1e %9.1e", result->errors[PERF_PARTIALS_DATATYPE],
+               result->errors[PERF_PARTIALS_FLOAT32]);
     putchar('\n');
     fflush(stdout);
 }
@@ -328,6 +335,9 @@ static void write_result(FILE *file, const struct perf_run *run, const struct pe
                 result->compute * 1e6, result->both * 1e6, result->overlap);
     if (options->check)
         fprintf(file, ", \"wrong_rows\": %lld", (long long)result->wrong_rows);
+    if (perf_error_wanted(options))
+        fprintf(file, ", \"error_partials_datatype\": %.4e, \"error_partials_float32\": %.4e",
+                result->errors[PERF_PARTIALS_DATATYPE], result->errors[PERF_PARTIALS_FLOAT32]);
     fputc('}', file);
 }
 

@@ -2,6 +2,8 @@
 epx_perf_SOURCES += \
   tools/epx_perf/bench/perf_bench.c \
   tools/epx_perf/bench/perf_bench.h \
+  tools/epx_perf/bench/perf_comm.c \
+  tools/epx_perf/bench/perf_comm.h \
   tools/epx_perf/bench/perf_ids.c \
   tools/epx_perf/bench/perf_ids.h \
   tools/epx_perf/bench/perf_load.c \
