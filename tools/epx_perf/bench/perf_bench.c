@@ -50,7 +50,7 @@ static void create_route(struct perf_bench *bench)
 
     attr.num_experts = bench->load.experts;
     attr.top_k = bench->load.top_k;
-    attr.max_tokens = bench->load.tokens;
+    attr.max_tokens = bench->load.tokens ? bench->load.tokens : 1; /* no route has 0 */
     attr.alignment = bench->load.alignment;
     attr.rows_per_expert = bench->load.rows_per_expert;
     attr.recv_capacity = bench->load.rows_per_expert ? 0 : bench->load.capacity;
