@@ -261,6 +261,12 @@ struct epx_banks {
     int32_t senders;          /* blocks that store; 0 = the operation is not small */
 };
 
+/* Bytes that a row takes in a bank, or one field of it. */
+EPX_HD int64_t epx_bytes_in_bank(int64_t row_bytes)
+{
+    return epx_round_up(row_bytes, 16);
+}
+
 /* Arguments of the kernels of a routing. */
 struct epx_route_tokens {
     struct epx_device_comm comm;
@@ -285,13 +291,13 @@ struct epx_dispatch_rows {
     struct epx_list_note list; /* several fields */
     int64_t row_bytes;         /* of all fields together */
     const char *rows;          /* [T] of the only field, as recv */
-    const float *weights;   /* [T][K] or NULL; combine backward: [capacity] or NULL, of the slots */
-    const char *forward;    /* combine backward: [capacity] rows that combine was given, or NULL */
-    char *recv;             /* [capacity] */
-    float *recv_weights;    /* or NULL */
-    struct epx_banks banks; /* one field */
-    int64_t zeroed_to;      /* rows that nothing arrives in are zeroed up to here; 0 = left alone */
-    int32_t weights_width;  /* recv_weights of a row */
+    const float *weights; /* [T][K] or NULL; combine backward: [capacity] or NULL, of the slots */
+    const char *forward;  /* combine backward: [capacity] rows that combine was given, or NULL */
+    char *recv;           /* [capacity] */
+    float *recv_weights;  /* or NULL */
+    struct epx_banks banks;
+    int64_t zeroed_to;     /* rows that nothing arrives in are zeroed up to here; 0 = left alone */
+    int32_t weights_width; /* recv_weights of a row */
 };
 
 /* Arguments of a small EPX_Route_dispatch; both parts have the same comm, note, plan and banks. */
@@ -359,7 +365,10 @@ int epx_launch_route_tokens(const struct epx_route_tokens *args, EPX_Stream stre
 int epx_launch_route_small(const struct epx_route_tokens *args, EPX_Stream stream);
 int epx_launch_dispatch_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
 int epx_launch_dispatch_small(const struct epx_dispatch_rows *args, EPX_Stream stream);
+int epx_launch_dispatch_fields_small(const struct epx_dispatch_rows *args, EPX_Stream stream);
 int epx_launch_route_dispatch_small(const struct epx_route_dispatch *args, EPX_Stream stream);
+int epx_launch_route_dispatch_fields_small(const struct epx_route_dispatch *args,
+                                           EPX_Stream stream);
 int epx_launch_store_rows(const struct epx_dispatch_rows *args, struct epx_chunk chunk,
                           EPX_Stream stream);
 int epx_launch_spread_rows(const struct epx_dispatch_rows *args, struct epx_chunk chunk,

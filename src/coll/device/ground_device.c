@@ -58,7 +58,7 @@ const struct epx_ground epx_ground_device_direct = {
         {
             [EPX_VERB_ROUTE_TOKENS] = epx_route_tokens_device_direct,
             [EPX_VERB_ROUTE_DISPATCH] = epx_route_dispatch_device_direct,
-            [EPX_VERB_ROUTE_DISPATCH_FIELDS] = epx_route_dispatch_device,
+            [EPX_VERB_ROUTE_DISPATCH_FIELDS] = epx_route_dispatch_device_direct,
             [EPX_VERB_DISPATCH] = epx_dispatch_device_direct,
             [EPX_VERB_DISPATCH_FIELDS] = epx_dispatch_device_direct,
             [EPX_VERB_COMBINE] = epx_combine_device_direct,

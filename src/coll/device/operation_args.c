@@ -75,21 +75,34 @@ static int have_room(const struct epx_device *device, const struct epx_banks *ba
     return rows * banks->slices.num <= EPX_BANK_FLAGS && rows <= room / banks->pitch;
 }
 
+/* Bytes of a row in a bank, without words that go with it. */
+static int64_t bytes_in_bank(const struct epx_request *request)
+{
+    const struct epx_fields *fields = &request->call.fields;
+    int64_t bytes = 0;
+
+    if (fields->num <= 1)
+        return epx_bytes_in_bank(epx_wire_row_bytes(request));
+    for (int f = 0; f < fields->num; f++)
+        bytes += epx_bytes_in_bank(fields->at[f].bytes);
+    return bytes;
+}
+
 /* The slices depend on nothing in which ranks may differ. */
 struct epx_banks epx_banks_of(const struct epx_request *request, int32_t width, int32_t words)
 {
     const struct epx_device *device = epx_device_of(request);
     const struct epx_plan_shape *shape = &epx_device_plan_of(request)->shape;
     const int64_t block_warps = EPX_WAITING_THREADS / EPX_WARP;
-    const int64_t row_bytes = epx_wire_row_bytes(request);
-    struct epx_banks banks = {.bank = device->bank};
-    int64_t tasks;
+    struct epx_banks banks = {.bank = device->bank, .words_at = bytes_in_bank(request)};
+    int64_t row_bytes = epx_wire_row_bytes(request), tasks;
 
+    if (request->call.fields.num > 1)
+        row_bytes = banks.words_at;
     banks.slices = epx_slices_of(row_bytes, shape->max_tokens, device->blocks * block_warps);
-    banks.words_at = epx_round_up(row_bytes, 16);
     banks.pitch = banks.words_at + epx_round_up(words * (int64_t)sizeof(float), 16);
     banks.pitch = banks.pitch ? banks.pitch : 16;
-    if (request->call.fields.num > 1 || !has_few_pairs(device, shape) ||
+    if (!has_few_pairs(device, shape) ||
         !have_room(device, &banks, (int64_t)shape->max_tokens * width))
         return banks;
     tasks = (int64_t)shape->max_tokens * width * banks.slices.num;

@@ -1,87 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * dispatch_small.cu - a dispatch of few rows in one launch: each token's row goes into the bank of
- * every other rank that needs it, and from there, or from this rank's own rows, to all its slots.
- * banks.cuh has the protocol.
- * Work: reads T rows, stores this rank's unique rows, reads what came, writes all slots. Order:
- * none, every byte has one writer.
- * Launch: blocks that store, then comm.blocks blocks that take, which wait for other ranks.
- */
-#include "kernels/dispatch/small_rows.cuh"
-#include "kernels/dispatch/spreads.cuh"
-
-/* The whole warp: one slice of a row to all its slots, and weights with the first. */
-static __device__ void take_row(const struct epx_dispatch_rows &a, char *bank,
-                                const struct row_slice &at, struct epx_wire_record *record,
-                                bool weighted, struct row_list &list)
-{
-    const struct part part = part_of(a.banks.slices, at.slice, a.row_bytes);
-    int32_t num = list_slots(a, part, record, 0, list);
-
-    store_row(row_that_came(a, bank, at.source, at.token) + part.offset, list, num, part.bytes);
-    if (weighted && at.slice == 0)
-        spread_weights(a, weights_that_came(a, bank, at.source, at.token), record);
-    __syncwarp();
-}
-
-/* Returns whether the rows that this warp takes have come. */
-static __device__ bool take_small_rows(const struct epx_dispatch_rows &a, const struct exchange &x,
-                                       const struct record_range &range, struct row_list &list)
-{
-    const struct crew crew = crew_of(a.banks);
-    const int32_t slices = a.banks.slices.num;
-    const bool weighted = x.weighted && a.recv_weights;
-    char *records = a.plan.records[a.comm.rank],
-         *bank = bank_on(a.comm, a.banks, x.epoch, a.comm.rank);
-
-    for (int64_t i = crew.warp; i < range.num * slices; i += crew.num) {
-        struct row_source at = find_in_range(range, i / slices);
-        struct epx_wire_record *record = epx_wire_record_at(&a.plan, records, at.source, at.row);
-
-        if (record->num_slots == 0)
-            continue;
-        if (!await_slice(a, bank, x.epoch, at.source, record->token, (int32_t)(i % slices)))
-            return false;
-        take_row(a, bank, {at.source, record->token, (int32_t)(i % slices)}, record, weighted,
-                 list);
-    }
-    zero_padding(a.plan, a.recv, a.row_bytes, weighted ? a.recv_weights : NULL, crew);
-    zero_unused(a, a.recv, a.row_bytes, weighted ? a.recv_weights : NULL, crew);
-    return true;
-}
-
-static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
-    dispatch_small(const __grid_constant__ struct epx_dispatch_rows a)
-{
-    __shared__ struct exchange x;
-    __shared__ struct record_range range;
-    __shared__ struct row_list lists[EPX_WAITING_THREADS / EPX_WARP];
-    struct row_list &list = lists[threadIdx.x / EPX_WARP];
-    bool takes = !is_sender(a.banks);
-
-    begin_exchange(a.comm, a.note, a.plan.outcome->code, x);
-    if (x.outcome.code == EPX_SUCCESS) {
-        if (!takes && a.plan.outcome->code == EPX_SUCCESS)
-            store_small_rows(a, x.epoch, list);
-        if (takes && await_ready(a.comm, a.note, x, a.plan.outcome)) {
-            find_range(a.plan, a.comm.num_ranks, a.plan.records[a.comm.rank], 0,
-                       a.plan.shape.max_tokens, range);
-            all_content(a.comm, x, take_small_rows(a, x, range, list));
-        }
-    }
-    if (!is_last_of_small(a.comm, a.note, x, a.plan.outcome, takes))
-        return;
-    if (x.outcome.code == EPX_SUCCESS)
-        count_route_rows(a.comm, a.plan, a.plan.send_rows, a.row_bytes);
-    end_exchange(a.comm, x, 0, 0, *a.plan.view.arrived_rows, x.outcome);
-}
+/* dispatch_small.cu - a dispatch of few rows of one field. */
+#include "kernels/dispatch/dispatch_small.cuh"
 
 int epx_launch_dispatch_small(const struct epx_dispatch_rows *args, EPX_Stream stream)
 {
-    unsigned blocks = (unsigned)(args->banks.senders + args->comm.blocks);
-
-    dispatch_small<<<blocks, EPX_WAITING_THREADS, 0, stream>>>(*args);
-    return epx_cuda_status(cudaGetLastError());
+    return launch_dispatch_small<false>(*args, stream);
 }
 
-static const struct epx_loaded loaded(dispatch_small);
+static const struct epx_loaded loaded(dispatch_small<false>);

@@ -49,7 +49,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     begin_exchange(a.comm, a.note, a.plan.outcome->code, x);
     if (x.outcome.code == EPX_SUCCESS) {
         if (!takes && a.plan.outcome->code == EPX_SUCCESS)
-            store_small_rows(a, x.epoch, lists[threadIdx.x / EPX_WARP]);
+            store_small_rows<false>(a, x.epoch, lists[threadIdx.x / EPX_WARP]);
         if (takes && await_ready(a.comm, a.note, x, a.plan.outcome)) {
             find_range(a.plan, a.comm.num_ranks, a.plan.records[a.comm.rank], 0,
                        a.plan.shape.max_tokens, range);

@@ -7,12 +7,20 @@
 #ifndef EPX_KERNELS_DISPATCH_SMALL_ROWS_CUH
 #define EPX_KERNELS_DISPATCH_SMALL_ROWS_CUH
 
-#include "kernels/protocol/banks.cuh"
+#include "kernels/dispatch/small_fields.cuh"
 
 /* A slice of a row that comes. */
 struct row_slice {
     int32_t source, token, slice;
 };
+
+/* The bytes of a slice of a row as it lies in a bank. */
+template <bool LIST>
+static __device__ __forceinline__ struct part part_of_slice(const struct epx_dispatch_rows &a,
+                                                            int32_t slice)
+{
+    return part_of(a.banks.slices, slice, LIST ? a.banks.words_at : a.row_bytes);
+}
 
 /* Where the row of a rank's token lies in a bank. */
 static __device__ __forceinline__ int64_t bank_row(const struct epx_dispatch_rows &a,
@@ -34,18 +42,34 @@ static __device__ int32_t list_banks(const struct epx_dispatch_rows &a, char *ba
     return __popc(goes);
 }
 
+/* The whole warp: stores a part of a token's row into the lanes' banks. */
+template <bool LIST>
+static __device__ __forceinline__ void store_part(const struct epx_dispatch_rows &a,
+                                                  const struct part &part, int64_t token,
+                                                  char *bank, struct row_list &list)
+{
+    const int64_t row = bank_row(a, a.comm.rank, token);
+
+    if constexpr (LIST) {
+        store_fields(a.fields, part, token, bank ? row_in(a.banks, bank, row) : NULL, list);
+    } else {
+        int32_t num = list_banks(a, bank, row, part.offset, list);
+
+        store_row(a.rows + token * a.row_bytes + part.offset, list, num, part.bytes);
+    }
+}
+
 /* The whole warp: stores a slice of a token's row into the lanes' banks, and with the first slice,
  * if weights go with rows, those of its pairs; then raises the flags. */
+template <bool LIST>
 static __device__ void store_slice(const struct epx_dispatch_rows &a, uint64_t epoch, int64_t token,
                                    int32_t slice, char *bank, struct row_list &list)
 {
-    const struct part part = part_of(a.banks.slices, slice, a.row_bytes);
     const int64_t row = bank_row(a, a.comm.rank, token);
     const int32_t top_k = a.plan.shape.top_k;
     const bool tells = a.weights && slice == 0 && a.banks.pitch > a.banks.words_at;
-    int32_t num = list_banks(a, bank, row, part.offset, list);
 
-    store_row(a.rows + token * a.row_bytes + part.offset, list, num, part.bytes);
+    store_part<LIST>(a, part_of_slice<LIST>(a, slice), token, bank, list);
     for (int32_t k = 0; bank && tells && k < top_k; k++)
         words_in(a.banks, bank, row)[k] = a.weights[token * top_k + k];
     __syncwarp();
@@ -55,6 +79,7 @@ static __device__ void store_slice(const struct epx_dispatch_rows &a, uint64_t e
 }
 
 /* The whole warp: stores a slice of a token's row for each rank of its list, by 32 of them. */
+template <bool LIST>
 static __device__ void store_token(const struct epx_dispatch_rows &a, uint64_t epoch, int64_t token,
                                    int32_t slice, struct row_list &list)
 {
@@ -66,10 +91,11 @@ static __device__ void store_token(const struct epx_dispatch_rows &a, uint64_t e
 
         if (i < num && a.plan.token_slot[at] >= 0 && a.plan.token_rank[at] != a.comm.rank)
             bank = bank_on(a.comm, a.banks, epoch, a.plan.token_rank[at]);
-        store_slice(a, epoch, token, slice, bank, list);
+        store_slice<LIST>(a, epoch, token, slice, bank, list);
     }
 }
 
+template <bool LIST>
 static __device__ void store_small_rows(const struct epx_dispatch_rows &a, uint64_t epoch,
                                         struct row_list &list)
 {
@@ -77,7 +103,7 @@ static __device__ void store_small_rows(const struct epx_dispatch_rows &a, uint6
     const int32_t slices = a.banks.slices.num;
 
     for (int64_t i = crew.warp; i < (int64_t)a.num_tokens * slices; i += crew.num)
-        store_token(a, epoch, i / slices, (int32_t)(i % slices), list);
+        store_token<LIST>(a, epoch, i / slices, (int32_t)(i % slices), list);
 }
 
 /* The whole warp: waits for one slice of a row unless it is this rank's own. */
@@ -100,6 +126,24 @@ row_that_came(const struct epx_dispatch_rows &a, char *bank, int32_t source, int
 {
     return source == a.comm.rank ? a.rows + token * a.row_bytes
                                  : row_in(a.banks, bank, bank_row(a, source, token));
+}
+
+/* Where a row of several fields came in a bank; NULL = it is one of this rank's own. */
+static __device__ __forceinline__ const char *
+bank_that_has(const struct epx_dispatch_rows &a, char *bank, int32_t source, int64_t token)
+{
+    return source == a.comm.rank ? NULL : row_in(a.banks, bank, bank_row(a, source, token));
+}
+
+/* The rows of the f-th field. */
+template <bool LIST>
+static __device__ __forceinline__ struct field_rows rows_of_field(const struct epx_dispatch_rows &a,
+                                                                  int32_t f)
+{
+    if constexpr (LIST)
+        return {(char *)a.fields.at[f].out, a.fields.at[f].bytes};
+    else
+        return {a.recv, a.row_bytes};
 }
 
 /* The weights of its token's K choices. */

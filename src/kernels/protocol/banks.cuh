@@ -8,13 +8,16 @@
  *   flag      [row][slice]: the number of the operation whose slice is there. Writer: the warp that
  *             stored the slice, behind a fence; in operation n it sets no flag in bank n - 1.
  *             Grows only, compared with >=; flags lie where no operation stores rows.
- *   row       its bytes, up to a multiple of 16, then words that go with it, told of by the flag of
- *             the first slice
+ *   row       its bytes, up to a multiple of 16; of several fields those of each, one field behind
+ *             the other; then words that go with it, told of by the flag of the first slice. Slices
+ *             are cut from all this but the words, so one may have parts of several fields
  *
  * Two banks are enough: s is in n only after it had the ready words n - 1 of all ranks, which each
  * posts after its operation n - 2, so nobody reads the bank any more.
  * Invariant: what came in a bank is read, and user memory is written, only after the verdict on the
  * ready words; after a disagreement the rows that came mean nothing, and no rank waits for any.
+ * Ranks that differ in how long rows or fields are store their rows at other places of the bank,
+ * but within it: each knows that its own rows fit.
  * No deadlock: the first `senders` blocks store and wait for nobody; the others, comm.blocks, wait
  * for flags. In each rank's kernel the senders have lower numbers, so they start first, and if they
  * do not the others leave them room.

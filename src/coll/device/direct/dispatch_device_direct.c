@@ -33,6 +33,14 @@ struct epx_dispatch_rows epx_dispatch_args_of(const struct epx_request *request)
     return args;
 }
 
+static int launch_small(const struct epx_dispatch_rows *args, enum epx_verb verb, EPX_Stream stream)
+{
+    if (verb == EPX_VERB_COMBINE_BACKWARD)
+        return epx_launch_scale_small(args, stream);
+    return args->fields.num > 1 ? epx_launch_dispatch_fields_small(args, stream)
+                                : epx_launch_dispatch_small(args, stream);
+}
+
 int epx_dispatch_device_direct(const struct epx_request *request)
 {
     const struct epx_call *call = &request->call;
@@ -44,8 +52,7 @@ int epx_dispatch_device_direct(const struct epx_request *request)
     if (request->half == EPX_HALF_NONE)
         args.banks = epx_banks_of(request, request->comm->size, scales ? 0 : plan->shape.top_k);
     if (args.banks.senders) {
-        EPX_TRY_LAUNCH(scales ? epx_launch_scale_small(&args, call->stream)
-                              : epx_launch_dispatch_small(&args, call->stream));
+        EPX_TRY_LAUNCH(launch_small(&args, call->verb, call->stream));
         return EPX_SUCCESS;
     }
     args.rounds = epx_rounds_of(call->row_bytes, request->comm->size, plan->shape.max_tokens,

@@ -19,6 +19,8 @@ int epx_route_dispatch_device_direct(const struct epx_request *request)
     if (!args.rows.banks.senders)
         return epx_route_dispatch_device(request);
     args.routing.banks = args.rows.banks;
-    EPX_TRY_LAUNCH(epx_launch_route_dispatch_small(&args, request->call.stream));
+    EPX_TRY_LAUNCH(args.rows.fields.num > 1
+                       ? epx_launch_route_dispatch_fields_small(&args, request->call.stream)
+                       : epx_launch_route_dispatch_small(&args, request->call.stream));
     return EPX_SUCCESS;
 }

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * route_dispatch_small.cuh - EPX_Route_dispatch of few rows in one launch and one hop: rows go into
+ * the banks of the ranks that own their experts, by this rank's ids alone, while the ids of all
+ * ranks travel beside them; from all ids every block that takes rows knows their slots.
+ * Work: that of route_small and dispatch_small; a slice of a row numbers the row's pairs again,
+ * which is less than to wait for another block. Order: (source, token, choice).
+ * Launch: blocks that store, then comm.blocks blocks that route and take, which wait for other
+ * ranks but not for each other.
+ */
+#ifndef EPX_KERNELS_DISPATCH_ROUTE_DISPATCH_SMALL_CUH
+#define EPX_KERNELS_DISPATCH_ROUTE_DISPATCH_SMALL_CUH
+
+#include "kernels/dispatch/small_rows.cuh"
+#include "kernels/routing/small_slots.cuh"
+
+/* The whole warp: the ranks that a token of this rank goes to, a bit each. */
+static __device__ uint64_t ranks_of_token(const struct epx_route_tokens &a, int64_t token)
+{
+    const int32_t top_k = a.plan.shape.top_k;
+    int32_t expert = -1;
+    uint64_t rank = 0;
+
+    if (lane_id() < top_k)
+        expert = told_id(a, (int32_t)token * top_k + lane_id(), false);
+    if (expert >= 0)
+        rank = 1ULL << a.plan.owner[expert];
+    return (uint64_t)__reduce_or_sync(~0u, (uint32_t)(rank >> 32)) << 32 |
+           __reduce_or_sync(~0u, (uint32_t)rank);
+}
+
+/* Stores this rank's rows, also those that a short capacity has no slot for: nobody takes them. */
+template <bool LIST>
+static __device__ void store_by_ids(const struct epx_route_dispatch &a, uint64_t epoch,
+                                    struct row_list &list)
+{
+    const struct crew crew = crew_of(a.rows.banks);
+    const int32_t slices = a.rows.banks.slices.num, me = a.rows.comm.rank;
+
+    for (int64_t i = crew.warp; i < (int64_t)a.rows.num_tokens * slices; i += crew.num) {
+        uint64_t ranks = ranks_of_token(a.routing, i / slices) & ~(1ULL << me);
+
+        for (int32_t rank = lane_id(); ranks; ranks >>= EPX_WARP, rank += EPX_WARP) {
+            char *bank = NULL;
+
+            if (ranks >> lane_id() & 1)
+                bank = bank_on(a.rows.comm, a.rows.banks, epoch, rank);
+            store_slice<LIST>(a.rows, epoch, i / slices, (int32_t)(i % slices), bank, list);
+        }
+    }
+}
+
+/* The whole warp: lists the slots of a row, of which each lane has its pair's; returns how many. */
+static __device__ int32_t list_own_slots(const struct epx_dispatch_rows &a, int64_t slot,
+                                         int64_t offset, struct row_list &list)
+{
+    uint32_t kept = __ballot_sync(~0u, slot >= 0), below = kept & lanes_below();
+
+    if (a.plan.shape.rank_major)
+        kept &= -kept;
+    if (kept >> lane_id() & 1)
+        list.row[__popc(below)] = a.recv + slot * a.row_bytes + offset;
+    __syncwarp();
+    return __popc(kept);
+}
+
+/* The whole warp: weights are those of the token's K choices, a lane each. */
+static __device__ void spread_own_weights(const struct epx_dispatch_rows &a, const float *weights,
+                                          int64_t slot)
+{
+    const int32_t top_k = a.plan.shape.top_k;
+    uint32_t kept = __ballot_sync(~0u, slot >= 0);
+    int32_t first = __shfl_sync(~0u, (int32_t)slot, kept ? __ffs((int32_t)kept) - 1 : 0);
+
+    if (a.plan.shape.rank_major && kept && lane_id() < top_k)
+        a.recv_weights[(int64_t)first * top_k + lane_id()] = slot >= 0 ? weights[lane_id()] : 0;
+    else if (!a.plan.shape.rank_major && slot >= 0)
+        a.recv_weights[slot] = weights[lane_id()];
+}
+
+/* The whole warp: the slot that each lane stores to, given that of its pair; -1 = none. */
+static __device__ __forceinline__ int64_t slot_of_lane(const struct epx_dispatch_rows &a,
+                                                       int64_t slot)
+{
+    uint32_t kept = __ballot_sync(~0u, slot >= 0);
+
+    return a.plan.shape.rank_major && (kept & lanes_below()) ? -1 : slot;
+}
+
+/* The whole warp: one slice of a row that comes here; returns whether it came. */
+template <bool LIST>
+static __device__ bool take_slice(const struct epx_route_dispatch &a, const struct exchange &x,
+                                  const struct small_routing &s, const struct row_slice &at,
+                                  struct row_list &list)
+{
+    const struct part part = part_of_slice<LIST>(a.rows, at.slice);
+    char *bank = bank_on(a.rows.comm, a.rows.banks, x.epoch, a.rows.comm.rank);
+    int64_t slot = coming_pair(a.routing, s, at.source, at.token).slot;
+    int32_t num =
+        LIST ? __any_sync(~0u, slot >= 0) : list_own_slots(a.rows, slot, part.offset, list);
+
+    if (num == 0)
+        return true;
+    if (!await_slice(a.rows, bank, x.epoch, at.source, at.token, at.slice))
+        return false;
+    if constexpr (LIST)
+        take_fields(a.rows.fields, part, bank_that_has(a.rows, bank, at.source, at.token), at.token,
+                    slot_of_lane(a.rows, slot), list);
+    else
+        store_row(row_that_came(a.rows, bank, at.source, at.token) + part.offset, list, num,
+                  part.bytes);
+    if (x.weighted && a.rows.recv_weights && at.slice == 0)
+        spread_own_weights(a.rows, weights_that_came(a.rows, bank, at.source, at.token), slot);
+    __syncwarp();
+    return true;
+}
+
+/* Returns whether the rows that this warp takes have come. */
+template <bool LIST>
+static __device__ bool take_by_ids(const struct epx_route_dispatch &a, const struct exchange &x,
+                                   const struct small_routing &s, struct row_list &list)
+{
+    const struct crew crew = crew_of(a.rows.banks);
+    const int32_t slices = a.rows.banks.slices.num, tokens = a.rows.plan.shape.max_tokens;
+    const int32_t all = a.rows.comm.num_ranks * tokens;
+
+    for (int64_t i = crew.warp; i < (int64_t)all * slices; i += crew.num) {
+        int32_t row = (int32_t)(i / slices);
+
+        if ((s.mask[row] >> a.rows.comm.rank & 1) &&
+            !take_slice<LIST>(a, x, s, {row / tokens, row % tokens, (int32_t)(i % slices)}, list))
+            return false;
+    }
+    return true;
+}
+
+/* The slot of the i-th row that could be padding, by the offsets; -1 = it is none. */
+static __device__ int64_t padding_by_offsets(const struct epx_route_tokens &a,
+                                             const struct offsets &o, int64_t i)
+{
+    const struct epx_plan_shape &shape = a.plan.shape;
+    int64_t local = i / shape.zeroed_padding, last = a.comm.num_ranks - 1;
+    int64_t start = o.from[local * a.comm.num_ranks];
+    int64_t end = o.from[local * a.comm.num_ranks + last] +
+                  counts_from(a, o, (int32_t)last)[shape.first_expert + local];
+    int64_t slot = end + i % shape.zeroed_padding;
+    int64_t next = start + epx_slab_rows(&shape, end - start);
+
+    return slot < next && slot < o.capacity[a.comm.rank] ? slot : -1;
+}
+
+/* Zeroes rows of a field that nothing arrives in, and their weights, by the offsets: the view is
+ * another block's to fill. */
+static __device__ void zero_field(const struct epx_route_dispatch &a, const struct offsets &o,
+                                  const struct field_rows &to, float *weights)
+{
+    const struct epx_plan_shape &shape = a.routing.plan.shape;
+    const struct crew crew = crew_of(a.rows.banks);
+    const int32_t me = a.rows.comm.rank;
+
+    for (int64_t i = crew.warp; i < shape.num_local * shape.zeroed_padding; i += crew.num) {
+        int64_t slot = padding_by_offsets(a.routing, o, i);
+
+        if (slot >= 0)
+            zero_padded(to.rows, to.row_bytes, weights, slot);
+    }
+    zero_rows_from(a.rows, epx_used_rows(&shape, o.required[me], o.capacity[me]), to, weights,
+                   crew);
+}
+
+template <bool LIST>
+static __device__ void zero_by_offsets(const struct epx_route_dispatch &a, const struct exchange &x,
+                                       const struct offsets &o)
+{
+    float *weights = x.weighted ? a.rows.recv_weights : NULL;
+
+    for (int32_t f = 0; f < (LIST ? a.rows.fields.num : 1); f++)
+        zero_field(a, o, rows_of_field<LIST>(a.rows, f), f ? NULL : weights);
+}
+
+template <bool LIST>
+static __device__ void route_and_take(const struct epx_route_dispatch &a, struct exchange &x,
+                                      struct small_routing &s, struct row_list &list)
+{
+    uint64_t first;
+
+    send_ids(a.routing, x.epoch);
+    first = first_word(a.routing, x.epoch);
+    if (!await_ready(a.rows.comm, a.rows.note, x, NULL) || !receive_ids(a.routing, x, first, s) ||
+        !find_small_offsets(a.routing, x, s))
+        return;
+    if (!all_content(a.rows.comm, x, take_by_ids<LIST>(a, x, s, list)))
+        return;
+    zero_by_offsets<LIST>(a, x, s.o);
+    find_small_slots(a.routing, s);
+}
+
+template <bool LIST>
+static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
+    route_dispatch_small(const __grid_constant__ struct epx_route_dispatch a,
+                         const __grid_constant__ struct epx_small_parts parts)
+{
+    extern __shared__ char small_shared[];
+    __shared__ struct exchange x;
+    __shared__ struct small_routing s;
+    __shared__ struct row_list lists[EPX_WAITING_THREADS / EPX_WARP];
+    struct row_list &list = lists[threadIdx.x / EPX_WARP];
+    bool takes = !is_sender(a.rows.banks);
+
+    if (takes)
+        prepare_small(a.routing, small_shared, parts, s);
+    begin_exchange(a.rows.comm, a.rows.note, 0, x);
+    if (x.outcome.code == EPX_SUCCESS) {
+        if (takes)
+            route_and_take<LIST>(a, x, s, list);
+        else
+            store_by_ids<LIST>(a, x.epoch, list);
+        if (takes && threadIdx.x == 0 && routing_block(a.routing) == 0)
+            a.rows.comm.state->outcome = x.outcome;
+    }
+    if (!is_last_of_small(a.rows.comm, a.rows.note, x, NULL, takes))
+        return;
+    if (x.outcome.code == EPX_SUCCESS) /* blocks that store do not know whether there was room */
+        x.outcome = a.rows.comm.state->outcome;
+    if (x.outcome.code == EPX_SUCCESS)
+        count_route_rows(a.rows.comm, a.rows.plan, a.rows.plan.send_rows, a.rows.row_bytes);
+    end_routing(a.routing, x, false);
+}
+
+template <bool LIST>
+static int launch_route_dispatch_small(const struct epx_route_dispatch &args, EPX_Stream stream)
+{
+    unsigned blocks = (unsigned)(args.rows.banks.senders + args.rows.comm.blocks);
+    struct epx_small_parts parts =
+        epx_small_parts_of(&args.routing.plan, args.routing.comm.num_ranks);
+
+    route_dispatch_small<LIST>
+        <<<blocks, EPX_WAITING_THREADS, epx_small_bytes(&parts), stream>>>(args, parts);
+    return epx_cuda_status(cudaGetLastError());
+}
+
+#endif
