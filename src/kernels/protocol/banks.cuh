@@ -67,6 +67,7 @@ static __device__ __forceinline__ void raise_flag(const struct epx_device_comm &
     EPX_DELAY(c);
     fence_sys();
     store_relaxed_sys(flag, epoch);
+    EPX_DELAY(c);
 }
 
 /* One lane: waits for a flag, of which the others of the warp may then read. The caller calls
