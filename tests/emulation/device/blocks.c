@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "emulation/device/bulk.h"
 #include "emulation/device/checks.h"
 #include "emulation/device/threads.h"
 
@@ -178,6 +179,7 @@ static void end_thread(struct thread *thread)
     struct block *block = thread->block;
     struct warp *warp = threads_warp(thread);
 
+    bulk_end_thread(thread);
     thread->wait = HAS_ENDED;
     block->live--;
     block->moved = 1;
@@ -290,6 +292,7 @@ int block_has_ended(const struct block *block)
 
 void block_free(struct block *block)
 {
+    bulk_end_block(block);
     checks_free(block);
     free(block->shared);
     free(block->spinning);

@@ -3,6 +3,8 @@
 EXTRA_DIST += \
   tests/emulation/device/blocks.c \
   tests/emulation/device/blocks.h \
+  tests/emulation/device/bulk.c \
+  tests/emulation/device/bulk.h \
   tests/emulation/device/checks.c \
   tests/emulation/device/checks.h \
   tests/emulation/device/fibers.c \

@@ -22,6 +22,8 @@ struct thread {
     struct block *block;
     enum wait wait;
     uint64_t knows, fenced; /* the last store that it knows of, that it has fenced; checks.c */
+    struct bulk *stores;    /* bulk stores under way */
+    unsigned groups;        /* of bulk stores that have ended */
 };
 
 struct barrier {

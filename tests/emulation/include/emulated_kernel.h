@@ -333,6 +333,11 @@ static inline unsigned __vcmpeq2(unsigned a, unsigned b)
     return (same & 0xffffu ? 0u : 0xffffu) | (same >> 16 ? 0u : 0xffff0000u);
 }
 
+static inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift)
+{
+    return (unsigned)(((unsigned long long)high << 32 | low) >> (shift & 31));
+}
+
 static inline float __uint_as_float(unsigned bits)
 {
     float value;

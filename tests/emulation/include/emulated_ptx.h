@@ -93,4 +93,83 @@ static inline uint64_t global_timer_ns()
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+/* Bulk copies. A barrier word counts phases that have ended, and has a bit for the arrival. */
+#define HAS_BULK_COPIES 1
+
+static const uint64_t EMULATED_ARRIVED = 1ULL << 32;
+
+static inline void emulated_make(const struct emulated_copy *copy)
+{
+    const uint64_t *from = (const uint64_t *)copy->from;
+    uint64_t *to = (uint64_t *)copy->to;
+
+    for (uint32_t i = 0; i < copy->bytes / sizeof(*to); i++)
+        to[i] = from[i];
+}
+
+static inline void init_bulk_barrier(uint64_t *barrier)
+{
+    *barrier = 0;
+}
+
+static inline void load_bulk(void *to, const void *from, uint32_t bytes, uint64_t *barrier)
+{
+    emulated_bulk_load({to, from, bytes}, barrier);
+}
+
+static inline void arrive_at_bulk_barrier(uint64_t *barrier)
+{
+    __atomic_fetch_or(barrier, EMULATED_ARRIVED, __ATOMIC_RELAXED);
+}
+
+static inline bool bulk_phase_has_ended(uint64_t *barrier, uint32_t parity)
+{
+    struct emulated_copy copy;
+    uint64_t word = __atomic_load_n(barrier, __ATOMIC_RELAXED);
+
+    if ((word & 1) != parity)
+        return true;
+    if (!(word & EMULATED_ARRIVED)) {
+        emulated_spin();
+        return false;
+    }
+    __atomic_store_n(barrier, (uint32_t)word, __ATOMIC_RELAXED); /* others wait */
+    while (emulated_bulk_take_load(barrier, &copy))
+        emulated_make(&copy);
+    __atomic_store_n(barrier, (uint32_t)word + 1, __ATOMIC_RELAXED);
+    return true;
+}
+
+static inline void store_bulk(void *to, const void *from, uint32_t bytes)
+{
+    emulated_bulk_store({to, from, bytes});
+}
+
+static inline void end_bulk_group()
+{
+    emulated_bulk_end_group();
+}
+
+template <int PENDING> static inline void await_bulk_reads()
+{
+    struct emulated_copy copy;
+
+    while (emulated_bulk_take_read(PENDING, &copy))
+        emulated_make(&copy);
+}
+
+template <int PENDING> static inline void await_bulk_stores()
+{
+    struct emulated_copy copy;
+
+    await_bulk_reads<PENDING>();
+    while (emulated_bulk_take_store(PENDING, &copy))
+        emulated_make(&copy);
+}
+
+static inline void fence_bulk_copies()
+{
+    emulated_step();
+}
+
 #endif

@@ -57,6 +57,21 @@ void emulated_step(void);
 void emulated_fenced(void);
 void emulated_tells(void);
 
+/* Bulk copies: begun by the first function of each pair, and made by who takes them. A load is due
+ * at its barrier. A store is due if its group, of which the last may be pending, has ended; what it
+ * reads is taken before it is. */
+struct emulated_copy {
+    void *to;
+    const void *from;
+    uint32_t bytes;
+};
+void emulated_bulk_load(struct emulated_copy copy, uint64_t *barrier);
+int emulated_bulk_take_load(const uint64_t *barrier, struct emulated_copy *copy);
+void emulated_bulk_store(struct emulated_copy copy);
+int emulated_bulk_take_read(unsigned pending, struct emulated_copy *copy);
+int emulated_bulk_take_store(unsigned pending, struct emulated_copy *copy);
+void emulated_bulk_end_group(void);
+
 /* The block's memory for a variable, which the address `key` names. */
 void *emulated_shared(const void *key, size_t bytes);
 void *emulated_dynamic_shared(void);

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * bulk.c - bulk copies that are under way. Each is made as late as may be: a load when a thread
+ * finds out that its phase has ended, a store when its thread waits until it has read, or until it
+ * is in memory. So a kernel that forgets a wait goes wrong. The copying is the kernel's own code,
+ * in emulated_ptx.h, which checks.c looks at.
+ */
+#include "emulation/device/bulk.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct bulk {
+    struct emulated_copy copy;
+    uint64_t *barrier; /* of a load */
+    unsigned group;    /* of a store */
+    char *read;        /* of a store: what it has read; NULL = nothing yet */
+    int made;          /* of a store: a kernel makes it */
+    struct bulk *next;
+};
+
+static struct bulk *loads;
+
+static struct bulk **end_of(struct bulk **list)
+{
+    while (*list)
+        list = &(*list)->next;
+    return list;
+}
+
+static struct bulk *append(struct bulk **list, struct emulated_copy copy)
+{
+    struct bulk *bulk = calloc(1, sizeof(*bulk));
+
+    if (!bulk)
+        abort();
+    if (((uintptr_t)copy.to | (uintptr_t)copy.from | copy.bytes) & 15 || copy.bytes == 0)
+        threads_refuse(threads_here()->block, "a bulk copy that is not aligned to 16 bytes");
+    bulk->copy = copy;
+    *end_of(list) = bulk;
+    return bulk;
+}
+
+void emulated_bulk_load(struct emulated_copy copy, uint64_t *barrier)
+{
+    append(&loads, copy)->barrier = barrier;
+}
+
+int emulated_bulk_take_load(const uint64_t *barrier, struct emulated_copy *copy)
+{
+    struct bulk **link = &loads, *load;
+
+    while (*link && (*link)->barrier != barrier)
+        link = &(*link)->next;
+    load = *link;
+    if (!load)
+        return 0;
+    *copy = load->copy;
+    *link = load->next;
+    free(load);
+    return 1;
+}
+
+void emulated_bulk_store(struct emulated_copy copy)
+{
+    struct thread *thread = threads_here();
+
+    append(&thread->stores, copy)->group = thread->groups;
+}
+
+void emulated_bulk_end_group(void)
+{
+    threads_here()->groups++;
+}
+
+/* Whether a store is in a group that all but the last `pending` groups have. */
+static int is_due(const struct thread *thread, const struct bulk *store, unsigned pending)
+{
+    return thread->groups - store->group > pending;
+}
+
+int emulated_bulk_take_read(unsigned pending, struct emulated_copy *copy)
+{
+    struct thread *thread = threads_here();
+
+    for (struct bulk *store = thread->stores; store; store = store->next) {
+        if (store->read || !is_due(thread, store, pending))
+            continue;
+        store->read = malloc(store->copy.bytes);
+        if (!store->read)
+            abort();
+        *copy = (struct emulated_copy){store->read, store->copy.from, store->copy.bytes};
+        return 1;
+    }
+    return 0;
+}
+
+/* Another thread may run while a kernel makes the copy: so its memory stays until the next call. */
+static void free_made(struct thread *thread)
+{
+    struct bulk **link = &thread->stores;
+
+    while (*link) {
+        struct bulk *store = *link;
+
+        if (!store->made) {
+            link = &store->next;
+            continue;
+        }
+        *link = store->next;
+        free(store->read);
+        free(store);
+    }
+}
+
+int emulated_bulk_take_store(unsigned pending, struct emulated_copy *copy)
+{
+    struct thread *thread = threads_here();
+
+    free_made(thread);
+    for (struct bulk *store = thread->stores; store; store = store->next) {
+        if (!is_due(thread, store, pending))
+            continue;
+        *copy = (struct emulated_copy){store->copy.to, store->read, store->copy.bytes};
+        store->made = 1;
+        return 1;
+    }
+    return 0;
+}
+
+void bulk_end_thread(struct thread *thread)
+{
+    free_made(thread);
+    while (thread->stores) {
+        struct bulk *store = thread->stores;
+
+        if (!store->read)
+            threads_refuse(thread->block, "a thread ends before its bulk stores have read");
+        memcpy(store->copy.to, store->read, store->copy.bytes);
+        thread->stores = store->next;
+        free(store->read);
+        free(store);
+    }
+}
+
+void bulk_end_block(const struct block *block)
+{
+    for (const struct bulk *load = loads; load; load = load->next)
+        if ((char *)load->barrier >= block->shared &&
+            (char *)load->barrier < block->shared + MOST_SHARED_BYTES)
+            threads_refuse(block, "a block ends before its bulk loads");
+}
