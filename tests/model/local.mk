@@ -7,6 +7,7 @@ models = \
   tests/model/direct.pml \
   tests/model/direct_rings.pml \
   tests/model/hier.pml \
+  tests/model/progress.pml \
   tests/model/proxy.pml
 PML_LOG_COMPILER = $(SHELL) $(srcdir)/tests/model/check_model.sh
 TESTS += $(models)
