@@ -7,6 +7,7 @@
 #define EPX_KERNELS_DEVICE_ARGS_H
 
 #include "base/field.h"
+#include "config.h"
 #include "kernels/device_plan.h"
 #include "kernels/element.h"
 #include "kernels/layout.h"
@@ -111,6 +112,7 @@ struct epx_device_stats {
  *   uint64 counts[2][R][R][2]           alltoallv: tag << 32 | half of a count, low half first
  *   uint64 packets[2][R][P]             alltoallv: tag << 32 | four bytes of the rows of source R
  *   uint64 lists[2][R][EPX_LIST_WORDS]  several fields: epoch << 32 | word
+ *   uint64 progress[R][EPX_SENDER_WARPS] epoch << 32 | how far a warp of the senders of R is
  *   char reason[EPX_MAX_ERROR_STRING]   written by its owner's host before it gives up
  */
 enum { EPX_ABORT_BY_HOST = -1 };
@@ -169,12 +171,26 @@ EPX_HD uint64_t *epx_control_lists(char *control, int32_t num_ranks, uint32_t ep
            ((int64_t)(epoch & 1) * num_ranks + source) * EPX_LIST_WORDS;
 }
 
+/* Blocks of a large operation that store; warps in a block that moves or adds rows; all of them. */
+enum {
+    EPX_MOST_SENDERS = 64,
+    EPX_MOVING_WARPS = 8,
+    EPX_ADDING_WARPS = 16,
+    EPX_SENDER_WARPS = ENABLE_STREAMING ? EPX_MOST_SENDERS * EPX_ADDING_WARPS : 0
+};
+
+EPX_HD uint64_t *epx_control_progress(char *control, int32_t num_ranks, int32_t source)
+{
+    return epx_control_lists(control, num_ranks, 0, 2 * num_ranks) +
+           (int64_t)source * EPX_SENDER_WARPS;
+}
+
 EPX_HD size_t epx_control_words(int32_t num_ranks)
 {
     size_t ranks = (size_t)num_ranks, packets = (size_t)epx_packet_words(num_ranks);
 
     return EPX_CONTROL_HEADER + 2 * ranks + 2 * ranks * EPX_READY_WORDS + 4 * ranks * ranks +
-           2 * packets + 2 * ranks * EPX_LIST_WORDS;
+           2 * packets + 2 * ranks * EPX_LIST_WORDS + ranks * EPX_SENDER_WARPS;
 }
 
 EPX_HD char *epx_control_reason(char *control, int32_t num_ranks)
@@ -267,6 +283,19 @@ EPX_HD int64_t epx_bytes_in_bank(int64_t row_bytes)
     return epx_round_up(row_bytes, 16);
 }
 
+/*
+ * With --enable-streaming a large operation is shared out between the blocks of one kernel: the
+ * first `senders` store to all ranks, the others take what comes. Rows go by slices. Senders and
+ * slices are the same on all ranks. A communicator of one rank has blocks of one kind only.
+ */
+enum { EPX_BOX_SLICE = 29 * EPX_SLICE_QUANTUM }; /* most bytes of a slice */
+
+struct epx_movers {
+    int32_t senders, takers;
+    int32_t chunks; /* combine: of token numbers, one for each sender's warp of a slice */
+    struct epx_slices slices;
+};
+
 /* Arguments of the kernels of a routing. */
 struct epx_route_tokens {
     struct epx_device_comm comm;
@@ -296,6 +325,7 @@ struct epx_dispatch_rows {
     char *recv;           /* [capacity] */
     float *recv_weights;  /* or NULL */
     struct epx_banks banks;
+    struct epx_movers movers; /* without blocks: store_rows and spread_rows do their work */
     int64_t zeroed_to;     /* rows that nothing arrives in are zeroed up to here; 0 = left alone */
     int32_t weights_width; /* recv_weights of a row */
 };
@@ -313,7 +343,8 @@ struct epx_combine_rows {
     struct epx_device_plan plan;
     struct epx_rounds rounds;
     struct epx_banks banks;
-    int32_t deferred; /* store_sums stores; there is one round then */
+    struct epx_movers movers; /* without blocks: store_sums and sum_ranks do their work */
+    int32_t deferred;         /* later kernels send and add; there is one round then */
     int32_t num_tokens;
     int32_t backward;
     EPX_Datatype datatype;
@@ -369,6 +400,7 @@ int epx_launch_dispatch_fields_small(const struct epx_dispatch_rows *args, EPX_S
 int epx_launch_route_dispatch_small(const struct epx_route_dispatch *args, EPX_Stream stream);
 int epx_launch_route_dispatch_fields_small(const struct epx_route_dispatch *args,
                                            EPX_Stream stream);
+int epx_launch_move_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
 int epx_launch_store_rows(const struct epx_dispatch_rows *args, struct epx_chunk chunk,
                           EPX_Stream stream);
 int epx_launch_spread_rows(const struct epx_dispatch_rows *args, struct epx_chunk chunk,
@@ -379,6 +411,7 @@ int epx_launch_combine_rows(const struct epx_combine_rows *args, EPX_Stream stre
 int epx_launch_combine_small(const struct epx_combine_rows *args, EPX_Stream stream);
 int epx_launch_store_sums(const struct epx_combine_rows *args, EPX_Stream stream);
 int epx_launch_sum_ranks(const struct epx_combine_rows *args, EPX_Stream stream);
+int epx_launch_move_sums(const struct epx_combine_rows *args, EPX_Stream stream);
 int epx_launch_alltoallv_rows(const struct epx_alltoallv_rows *args, EPX_Stream stream);
 int epx_launch_await_rows(const struct epx_device_comm *comm, struct epx_chunk chunk,
                           EPX_Stream stream);

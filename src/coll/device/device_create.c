@@ -52,6 +52,21 @@ static int init(struct epx_device *device)
     return EPX_SUCCESS;
 }
 
+/* Large operations: half of the least GPU's multiprocessors send, at most; as many take, which
+ * wait. */
+static void share_out(struct epx_device *device, int sms, int least_sms)
+{
+    int most = least_sms / 2 < EPX_MOST_SENDERS ? least_sms / 2 : EPX_MOST_SENDERS;
+
+    device->senders = 2 * device->blocks < most ? 2 * device->blocks : most;
+    if (device->senders < 1)
+        device->senders = 1;
+    device->takers =
+        sms - device->senders < device->senders ? sms - device->senders : device->senders;
+    if (device->takers < 1)
+        device->takers = 1;
+}
+
 /* Finds how many blocks a kernel that waits may have: all must run at once on every rank's GPU, or
  * on the part of it that is in its context. */
 static int find_blocks(struct epx_device *device)
@@ -66,6 +81,8 @@ static int find_blocks(struct epx_device *device)
     EPX_TRY(epx_comm_max(device->comm, -(wanted < sms ? wanted : sms), &most));
     device->blocks = (int)-most;
     device->most_senders = sms > device->blocks ? sms - device->blocks : 1;
+    EPX_TRY(epx_comm_max(device->comm, -sms, &most));
+    share_out(device, sms, (int)-most);
     return EPX_SUCCESS;
 }
 

@@ -37,13 +37,16 @@ struct epx_rounds epx_rounds_of(int64_t row_bytes, int32_t width, int32_t max_to
     return fill_rounds(rounds, share, max_tokens);
 }
 
+/* With --enable-jitter small tests go both ways. */
+enum { MOST_PAIRS = EPX_JITTERS ? 1 << 7 : EPX_SMALL_PAIRS };
+
 /* Whether an operation on the route is small but for its rows. */
 static int has_few_pairs(const struct epx_device *device, const struct epx_plan_shape *shape)
 {
     int64_t ranks = device->comm->size;
 
     return device->bank && ranks <= EPX_SMALL_RANKS && shape->top_k <= EPX_SMALL_TOP_K &&
-           ranks * shape->max_tokens * shape->top_k <= EPX_SMALL_PAIRS;
+           ranks * shape->max_tokens * shape->top_k <= MOST_PAIRS;
 }
 
 /* Whether what a block of a small routing knows fits into its shared memory. */
@@ -112,6 +115,56 @@ struct epx_banks epx_banks_of(const struct epx_request *request, int32_t width, 
     if (banks.senders < 1)
         banks.senders = 1;
     return banks;
+}
+
+/* A slice for every warp of the senders, if there are fewer rows; not longer than `most`. */
+static struct epx_slices slices_for(const struct epx_request *request, int64_t warps, int64_t most)
+{
+    const int64_t row_bytes = epx_wire_row_bytes(request);
+    struct epx_slices slices = epx_slices_of(row_bytes, request->route->attr.max_tokens, warps);
+
+    if (slices.bytes > most) {
+        slices.num = (int32_t)((row_bytes + most - 1) / most);
+        slices.bytes = epx_round_up((row_bytes + slices.num - 1) / slices.num, EPX_SLICE_QUANTUM);
+    }
+    return slices;
+}
+
+static struct epx_movers movers_on(const struct epx_device *device)
+{
+    struct epx_movers movers = {.senders = device->senders, .takers = device->takers};
+
+    return movers;
+}
+
+struct epx_movers epx_row_movers_of(const struct epx_request *request)
+{
+    struct epx_movers movers = movers_on(epx_device_of(request));
+
+    if (!ENABLE_STREAMING)
+        return (struct epx_movers){0};
+    if (request->comm->size == 1) {
+        movers.senders += movers.takers;
+        movers.takers = 0;
+    }
+    movers.slices = slices_for(request, (int64_t)movers.senders * EPX_MOVING_WARPS, EPX_BOX_SLICE);
+    return movers;
+}
+
+struct epx_movers epx_sum_movers_of(const struct epx_request *request)
+{
+    struct epx_movers movers = movers_on(epx_device_of(request));
+    int32_t warps = movers.senders * EPX_ADDING_WARPS;
+
+    if (!ENABLE_STREAMING)
+        return (struct epx_movers){0};
+    if (request->comm->size == 1) {
+        movers.takers += movers.senders;
+        movers.senders = 0;
+    }
+    movers.slices = slices_for(request, warps, INT64_MAX);
+    movers.chunks = warps / movers.slices.num;
+    return movers;
 }
 
 struct epx_rounds epx_message_rounds_of(const struct epx_request *request, int32_t words)

@@ -3,9 +3,11 @@
  * combine_rows.cu - expert side of combine and dispatch backward: the sum of each row's pairs,
  * rounded once, straight into the home rank's stage at the row's place. If the stage does not
  * hold all rows there are rounds, and the blocks that wait also sum the tokens of each round;
- * else sum_ranks sums them. If there is much to do, store_sums does all but the agreement.
+ * else sum_ranks sums them. If there is much to do, store_sums does all but the agreement; with
+ * --enable-streaming move_sums does, unless there are rounds.
  * Work: reads the rows of all pairs here, writes this rank's unique rows. Order: choices.
- * Launch: comm.blocks blocks, which wait for other ranks. sum_ranks follows.
+ * Launch: comm.blocks blocks, which wait for other ranks; one where move_sums does the rest.
+ * sum_ranks or move_sums follows.
  */
 #include "kernels/combine/sums.cuh"
 
@@ -41,7 +43,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
 
     begin_exchange(a.comm, a.note, a.plan.outcome->code, x);
     if (x.outcome.code == EPX_SUCCESS && await_ready(a.comm, a.note, x, a.plan.outcome)) {
-        num_rounds = a.rounds.num;
+        num_rounds = a.deferred && a.movers.takers ? 0 : a.rounds.num;
         if (!a.deferred)
             move_sums<T>(a, x, lists[threadIdx.x / EPX_WARP]);
     }
@@ -53,8 +55,10 @@ static void (*const kernels[NUM_SUM_KERNELS])(struct epx_combine_rows) = SUM_KER
 
 int epx_launch_combine_rows(const struct epx_combine_rows *args, EPX_Stream stream)
 {
-    kernels[epx_sum_kernel(args)]<<<(unsigned)args->comm.blocks, EPX_WAITING_THREADS, 0, stream>>>(
-        *args);
+    const bool agrees = args->movers.takers && args->deferred;
+    const unsigned blocks = agrees ? 1 : (unsigned)args->comm.blocks;
+
+    kernels[epx_sum_kernel(args)]<<<blocks, EPX_WAITING_THREADS, 0, stream>>>(*args);
     return epx_cuda_status(cudaGetLastError());
 }
 

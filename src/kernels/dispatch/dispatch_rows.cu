@@ -3,11 +3,13 @@
  * dispatch_rows.cu - stores each token's row once to every rank that needs it: straight into its
  * first slot there if that rank's receive buffer is in a window, else into its stage, from
  * where its own blocks copy the row to the slot, round by round. Pair weights are stored too. If
- * there is much to do and no stage in use, store_rows does all but the agreement. Of several fields
- * each is stored on its own; if any receive buffer of a rank is in no window, all its fields take
- * the stage.
+ * there is much to do and no stage in use, store_rows does all but the agreement; with
+ * --enable-streaming move_rows does, unless a stage is in use that holds only some rows. Of several
+ * fields each is stored on its own; if any receive buffer of a rank is in no window, all its fields
+ * take the stage.
  * Work: reads T rows, writes this rank's unique rows. Order: none, every byte has one writer.
- * Launch: comm.blocks blocks, which wait for other ranks. spread_rows or scale_rows follows.
+ * Launch: comm.blocks blocks, which wait for other ranks; one where move_rows does the rest.
+ * spread_rows, scale_rows or move_rows follows.
  */
 #include "kernels/dispatch/sends.cuh"
 
@@ -115,13 +117,14 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
 
         read_windows(a, x, w);
         staged = any_staged(a.comm, x, w);
-        deferred = a.chunks && !staged;
+        deferred = a.movers.senders ? !staged || a.rounds.num == 1 : a.chunks && !staged;
         num_rounds = staged ? a.rounds.num : deferred ? a.chunks : 1;
         if (!deferred)
             move_rows(a, x, w, staged, num_rounds, lists[threadIdx.x / EPX_WARP]);
     }
     if (blockIdx.x == 0 && threadIdx.x == 0)
-        hand_over(a.comm, x, (uint64_t)num_rounds, deferred, a.plan.outcome);
+        hand_over(a.comm, x, (uint64_t)(deferred && a.movers.senders ? 0 : num_rounds), deferred,
+                  a.plan.outcome);
 }
 
 static void (*const kernels[])(struct epx_dispatch_rows) = {dispatch_rows<false>,
@@ -129,8 +132,10 @@ static void (*const kernels[])(struct epx_dispatch_rows) = {dispatch_rows<false>
 
 int epx_launch_dispatch_rows(const struct epx_dispatch_rows *args, EPX_Stream stream)
 {
-    kernels[args->fields.num > 1]<<<(unsigned)args->comm.blocks, EPX_WAITING_THREADS, 0, stream>>>(
-        *args);
+    const bool agrees = args->movers.senders && args->rounds.num == 1;
+    const unsigned blocks = agrees ? 1 : (unsigned)args->comm.blocks;
+
+    kernels[args->fields.num > 1]<<<blocks, EPX_WAITING_THREADS, 0, stream>>>(*args);
     return epx_cuda_status(cudaGetLastError());
 }
 

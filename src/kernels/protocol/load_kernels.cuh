@@ -19,7 +19,8 @@ struct epx_loaded {
     {
     }
     template <typename K, int N>
-    explicit epx_loaded(K *const (&kernels)[N]) : epx_loaded((const void *const *)kernels, N, 0)
+    explicit epx_loaded(K *const (&kernels)[N], int shared_bytes = 0)
+        : epx_loaded((const void *const *)kernels, N, shared_bytes)
     {
     }
     const void *kernels[6]; /* the others are NULL */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * ptx.cuh - instructions that CUDA C++ has no words for: loads, stores, sums and fences by their
- * scope, and the clock. tests/emulation/include has the same for kernels on the host.
+ * scope, bulk copies, and the clock. tests/emulation/include has the same for kernels on the host.
  */
 #ifndef EPX_KERNELS_PROTOCOL_PTX_CUH
 #define EPX_KERNELS_PROTOCOL_PTX_CUH
@@ -89,6 +89,106 @@ static __device__ __forceinline__ uint64_t global_timer_ns()
     asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
     return now;
 }
+
+/*
+ * Bulk copies, of multiples of 16 bytes between addresses that are such multiples, are made by the
+ * GPU itself while the thread goes on. A load counts the bytes that came at a barrier word in the
+ * block's memory, which a wait tells by the parity of its phase. Stores are waited for in groups by
+ * the thread that made them: until they have read what they store, or until it is in memory.
+ */
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+#define HAS_BULK_COPIES 1
+#else
+#define HAS_BULK_COPIES 0
+#endif
+
+#if HAS_BULK_COPIES
+
+static __device__ __forceinline__ uint32_t shared_address(const void *p)
+{
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
+
+/* One thread, before the block's next barrier; a phase ends by one arrival and the bytes told. */
+static __device__ __forceinline__ void init_bulk_barrier(uint64_t *barrier)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier))
+                 : "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+static __device__ __forceinline__ void load_bulk(void *to, const void *from, uint32_t bytes,
+                                                 uint64_t *barrier)
+{
+    asm volatile(
+        "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
+        "r"(bytes)
+        : "memory");
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, "
+        "[%3];" ::"r"(shared_address(to)),
+        "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(shared_address(barrier))
+        : "memory");
+}
+
+/* The thread that loaded: all loads of the phase are under way. */
+static __device__ __forceinline__ void arrive_at_bulk_barrier(uint64_t *barrier)
+{
+    asm volatile("{\n\t"
+                 ".reg .b64 state;\n\t"
+                 "mbarrier.arrive.shared::cta.b64 state, [%0];\n\t"
+                 "}" ::"r"(shared_address(barrier))
+                 : "memory");
+}
+
+static __device__ __forceinline__ bool bulk_phase_has_ended(uint64_t *barrier, uint32_t parity)
+{
+    uint32_t ended;
+
+    asm volatile("{\n\t"
+                 ".reg .pred p;\n\t"
+                 "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\t"
+                 "selp.u32 %0, 1, 0, p;\n\t"
+                 "}"
+                 : "=r"(ended)
+                 : "r"(shared_address(barrier)), "r"(parity)
+                 : "memory");
+    return ended;
+}
+
+static __device__ __forceinline__ void store_bulk(void *to, const void *from, uint32_t bytes)
+{
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(
+                     __cvta_generic_to_global(to)),
+                 "r"(shared_address(from)), "r"(bytes)
+                 : "memory");
+}
+
+/* The stores since the last call are a group. */
+static __device__ __forceinline__ void end_bulk_group()
+{
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+/* Waits until all groups but the last PENDING have read what they store. */
+template <int PENDING> static __device__ __forceinline__ void await_bulk_reads()
+{
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
+}
+
+/* Waits until what all groups but the last PENDING store is in memory. */
+template <int PENDING> static __device__ __forceinline__ void await_bulk_stores()
+{
+    asm volatile("cp.async.bulk.wait_group %0;" ::"n"(PENDING) : "memory");
+}
+
+/* Between accesses by threads and bulk copies of the same memory, in both directions. */
+static __device__ __forceinline__ void fence_bulk_copies()
+{
+    asm volatile("fence.proxy.async;" ::: "memory");
+}
+
+#endif
 
 #endif
 

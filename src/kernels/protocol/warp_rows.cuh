@@ -269,12 +269,14 @@ static __device__ __forceinline__ void add_some_rows(const struct row_list &list
                                      i == 0 && starts, total[u]);
 }
 
-/* The sum of rows r to end - 1, at least one, of the packs first, first + 32, ... */
+/* The sum of rows r to end - 1, at least one, of the packs first, first + 32, ...; or, unless
+ * `starts`, adds them to total. */
 template <typename T, int N, bool WEIGHTED, int UNROLL>
 static __device__ __forceinline__ void add_run(const struct row_list &list, int32_t r, int32_t end,
-                                               int64_t first, typename T::sum total[UNROLL][N])
+                                               int64_t first, typename T::sum total[UNROLL][N],
+                                               bool starts = true)
 {
-    const int32_t begin = r;
+    const int32_t begin = starts ? r : -1;
 
 #pragma unroll 1
     for (; end - r >= SUM_ROWS; r += SUM_ROWS)

@@ -44,6 +44,13 @@ int epx_combine_device_direct(const struct epx_request *request)
         EPX_TRY_LAUNCH(epx_launch_combine_small(&args, call->stream));
         return EPX_SUCCESS;
     }
+    args.movers = epx_sum_movers_of(request);
+    if (args.movers.takers) {
+        args.deferred = args.rounds.num == 1;
+        EPX_TRY_LAUNCH(epx_launch_combine_rows(&args, call->stream));
+        EPX_TRY_LAUNCH(epx_launch_move_sums(&args, call->stream));
+        return EPX_SUCCESS;
+    }
     /* Sums need the whole device: to store a chunk beside the summing of another slows both. */
     args.deferred = args.rounds.num == 1 && epx_device_chunks(request);
     EPX_TRY_LAUNCH(epx_launch_combine_rows(&args, call->stream));

@@ -57,6 +57,13 @@ int epx_dispatch_device_direct(const struct epx_request *request)
     }
     args.rounds = epx_rounds_of(call->row_bytes, request->comm->size, plan->shape.max_tokens,
                                 plan->stage_bytes);
+    if (!scales)
+        args.movers = epx_row_movers_of(request);
+    if (args.movers.senders) {
+        EPX_TRY_LAUNCH(epx_launch_dispatch_rows(&args, call->stream));
+        EPX_TRY_LAUNCH(epx_launch_move_rows(&args, call->stream));
+        return EPX_SUCCESS;
+    }
     args.chunks = scales ? epx_device_chunks(request) > 0 : epx_device_chunks(request);
     num = args.chunks ? args.chunks : 1;
     EPX_TRY_LAUNCH(epx_launch_dispatch_rows(&args, call->stream));

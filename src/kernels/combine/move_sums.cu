@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * move_sums.cu - the last kernel of combine and dispatch backward where ranks store into each
+ * other's memory. The first blocks send this rank's sums for other ranks, the others add what comes
+ * (sum_movers.cuh), at once. If the stage holds only some rows combine_rows has done all, round by
+ * round.
+ * Work: reads the rows of all pairs here once, writes this rank's unique rows and T rows. Order:
+ * choices, then ranks.
+ * Launch: movers.senders blocks, then movers.takers, which wait for the other ranks' senders. No
+ * block waits for another of its own GPU. Ends the operation.
+ */
+#include "kernels/combine/sum_movers.cuh"
+
+enum { ADDING_THREADS = EPX_ADDING_WARPS * EPX_WARP };
+
+/* What a warp needs of its block's memory. */
+union adding_room {
+    struct {
+        struct record_run runs[EPX_MOST_DEVICE_RANKS];
+        struct row_list list;
+    } send;
+    struct sum_list take;
+};
+
+/* The warps of this block's role; neighbours are in different blocks. */
+static __device__ __forceinline__ struct crew crew_of(const struct epx_movers &movers, bool sends)
+{
+    const int32_t warp = (int32_t)threadIdx.x / EPX_WARP, block = (int32_t)blockIdx.x;
+    const int32_t blocks = sends ? movers.senders : movers.takers;
+
+    return {warp * blocks + block - (sends ? 0 : movers.senders), blocks * EPX_ADDING_WARPS};
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(ADDING_THREADS, 1)
+    move_sums(const __grid_constant__ struct epx_combine_rows a)
+{
+    __shared__ union adding_room rooms[EPX_ADDING_WARPS];
+    union adding_room &room = rooms[threadIdx.x / EPX_WARP];
+    const bool on = is_on(a.comm), sends = (int32_t)blockIdx.x < a.movers.senders;
+    const struct sum_mover mover = {a, a.comm.state->epoch + 1, crew_of(a.movers, sends),
+                                    a.backward && a.comm.state->weighted};
+
+    if (on && a.deferred && sends)
+        send_chunk<T>(mover, room.send.runs, room.send.list);
+    else if (on && a.deferred)
+        take_tokens<T>(mover, room.take);
+    if (!is_last_block(a.comm) || threadIdx.x)
+        return;
+    if (on)
+        count_route_rows(a.comm, a.plan, a.plan.recv_rows, a.row_bytes);
+    end_operation(a.comm, a.num_tokens);
+}
+
+static void (*const kernels[NUM_SUM_KERNELS])(struct epx_combine_rows) = SUM_KERNELS(move_sums);
+
+int epx_launch_move_sums(const struct epx_combine_rows *args, EPX_Stream stream)
+{
+    unsigned blocks = (unsigned)(args->movers.senders + args->movers.takers);
+
+    kernels[epx_sum_kernel(args)]<<<blocks, ADDING_THREADS, 0, stream>>>(*args);
+    return epx_cuda_status(cudaGetLastError());
+}
+
+static const struct epx_loaded loaded(kernels);

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * own_sums.cuh - home side of combine where rows are added as they come: parts from other ranks, in
+ * the order of ranks, and between them this rank's own part, the sum of the token's pairs here. The
+ * own part is rounded as if it had travelled, but never stored.
+ */
+#ifndef EPX_KERNELS_COMBINE_OWN_SUMS_CUH
+#define EPX_KERNELS_COMBINE_OWN_SUMS_CUH
+
+#include "kernels/combine/sums.cuh"
+
+/* What a token's sum is made of; in shared memory, one a warp. */
+struct sum_list {
+    struct row_list parts; /* of other ranks */
+    struct row_list own;   /* the rows of the pairs here, and their weights */
+    int32_t num_parts, num_own;
+    int32_t own_place; /* how many parts come before the own one */
+};
+
+/* Own part of the packs first, first + 32, ..., rounded. */
+template <typename T, int N, bool WEIGHTED, int UNROLL>
+static __device__ __forceinline__ void add_own(const struct sum_list &list, int64_t first,
+                                               bool starts, typename T::part::sum total[UNROLL][N])
+{
+    typedef typename T::part Part;
+    typename T::row::sum own[UNROLL][N];
+
+    add_run<typename T::row, N, WEIGHTED, UNROLL>(list.own, 0, list.num_own, first, own);
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++)
+#pragma unroll
+        for (int n = 0; n < N; n++) {
+            typename Part::sum term = Part::load(Part::store(own[u][n]));
+
+            total[u][n] = starts ? term : add(total[u][n], term);
+        }
+}
+
+template <typename T, int N, bool WEIGHTED, int UNROLL>
+static __device__ __forceinline__ void add_packs(const struct sum_list &list, int64_t first,
+                                                 char *out)
+{
+    typedef typename T::part Part;
+    typename Part::sum total[UNROLL][N];
+    const int32_t before = list.num_own ? list.own_place : list.num_parts;
+
+    if (before)
+        add_run<Part, N, false, UNROLL>(list.parts, 0, before, first, total);
+    if (list.num_own)
+        add_own<T, N, WEIGHTED, UNROLL>(list, first, before == 0, total);
+    if (before < list.num_parts)
+        add_run<Part, N, false, UNROLL>(list.parts, before, list.num_parts, first, total, false);
+    store_packs<typename T::row, N, UNROLL>(total, first, out);
+}
+
+template <typename T, int N, bool WEIGHTED>
+static __device__ void add_elements(const struct sum_list &list, int64_t elements, char *out)
+{
+    int64_t packs = elements / N, first = lane_id();
+
+#pragma unroll 1
+    for (; first + (SUM_UNROLL - 1) * EPX_WARP < packs; first += EPX_WARP * SUM_UNROLL)
+        add_packs<T, N, WEIGHTED, SUM_UNROLL>(list, first, out);
+#pragma unroll 1
+    for (; first < packs; first += EPX_WARP)
+        add_packs<T, N, WEIGHTED, 1>(list, first, out);
+}
+
+/* The whole warp: out = round(part + part + ...); nothing to add gives zeros. */
+template <typename T>
+static __device__ void add_parts(const struct sum_list &list, bool weighted, int64_t elements,
+                                 char *out)
+{
+    typedef typename T::row Row;
+    typedef typename T::part Part;
+    const int N = PACKED<Part, Row>;
+    bool packed = are_packed<Part, Row>(list.parts, list.num_parts, elements, out) &&
+                  are_packed<Row, Row>(list.own, list.num_own, elements, out);
+
+    if (list.num_parts + list.num_own == 0)
+        zero_row(out, elements * (int64_t)sizeof(Row));
+    else if (packed && weighted)
+        add_elements<T, N, true>(list, elements, out);
+    else if (packed)
+        add_elements<T, N, false>(list, elements, out);
+    else if (weighted)
+        add_elements<T, 1, true>(list, elements, out);
+    else
+        add_elements<T, 1, false>(list, elements, out);
+}
+
+#endif

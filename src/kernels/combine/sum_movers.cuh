@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * sum_movers.cuh - the two roles of move_sums. A sender's warp has a chunk of the token numbers: it
+ * adds the pairs of each token of its chunk that it has a record of, for one home after the other,
+ * and stores the sum to the home's stage. A taker waits for the parts of a token and adds them,
+ * with its own. sender_progress.cuh has the protocol: which chunk a token is in follows from its
+ * number alone, so its home knows which warps it waits for.
+ */
+#ifndef EPX_KERNELS_COMBINE_SUM_MOVERS_CUH
+#define EPX_KERNELS_COMBINE_SUM_MOVERS_CUH
+
+#include "kernels/combine/own_sums.cuh"
+#include "kernels/protocol/sender_progress.cuh"
+
+/* What a warp of either role knows. */
+struct sum_mover {
+    const struct epx_combine_rows &a;
+    uint64_t epoch;
+    struct crew crew; /* of its role */
+    bool weighted;    /* gradients of weights come */
+};
+
+/* Where a chunk of the tokens of any rank begins. */
+static __device__ __forceinline__ int64_t begin_of_chunk(const struct sum_mover &m, int64_t chunk)
+{
+    return (int64_t)m.a.plan.shape.max_tokens * chunk / m.a.movers.chunks;
+}
+
+/* The chunk of a token: the last that begins at it or before. */
+static __device__ __forceinline__ int32_t chunk_of_token(const struct sum_mover &m, int64_t token)
+{
+    return (int32_t)(((token + 1) * m.a.movers.chunks - 1) / m.a.plan.shape.max_tokens);
+}
+
+/* The records of one home in a sender's chunk. */
+struct record_run {
+    int32_t next, end;
+};
+
+/* The whole warp: finds the records of all homes in a chunk; returns the most of one home. */
+static __device__ int32_t find_runs(const struct sum_mover &m, int32_t chunk,
+                                    struct record_run *runs)
+{
+    const struct epx_device_plan &plan = m.a.plan;
+    char *records = plan.records[m.a.comm.rank];
+    int32_t most = 0;
+
+    for (int32_t h = lane_id(); h < m.a.comm.num_ranks; h += EPX_WARP) {
+        runs[h].next = (int32_t)first_record(plan, records, h, begin_of_chunk(m, chunk));
+        runs[h].end = (int32_t)first_record(plan, records, h, begin_of_chunk(m, chunk + 1));
+        if (h != m.a.comm.rank && runs[h].end - runs[h].next > most)
+            most = runs[h].end - runs[h].next;
+    }
+    most = __reduce_max_sync(~0u, most);
+    __syncwarp();
+    return most;
+}
+
+/* The whole warp: sends one sum and tells its home. */
+template <typename T>
+static __device__ void send_part(const struct sum_mover &m, const struct part &part,
+                                 const struct round_row &at, struct row_list &list)
+{
+    const struct round round = round_of(m.a.rounds, 0);
+
+    send_sum<T>(m.a, stored_places{m.a, round}, part, m.weighted, at, list);
+    EPX_DELAY(m.a.comm);
+    if (lane_id() == 0)
+        tell_rank(m.a.comm, m.epoch, at.home, m.crew.warp, (int64_t)at.record->token + 1);
+    __syncwarp();
+}
+
+/* A sender's warp: all sums of its chunk; homes take turns, from the next rank on. */
+template <typename T>
+static __device__ void send_chunk(const struct sum_mover &m, struct record_run *runs,
+                                  struct row_list &list)
+{
+    const struct epx_slices &slices = m.a.movers.slices;
+    const struct part part = part_of(slices, m.crew.warp % slices.num, m.a.row_bytes);
+    const int32_t chunk = m.crew.warp / slices.num, ranks = m.a.comm.num_ranks;
+    const int32_t most = chunk < m.a.movers.chunks ? find_runs(m, chunk, runs) : 0;
+    char *records = m.a.plan.records[m.a.comm.rank];
+
+#pragma unroll 1
+    for (int32_t i = 0; i < most && !__any_sync(~0u, aborted(m.a.comm)); i++)
+#pragma unroll 1
+        for (int32_t r = 1; r < ranks; r++) {
+            const int32_t home = (m.a.comm.rank + r) % ranks;
+            const int64_t u = (int64_t)runs[home].next + i;
+
+            if (u < runs[home].end)
+                send_part<T>(m, part, {home, u, epx_wire_record_at(&m.a.plan, records, home, u)},
+                             list);
+        }
+}
+
+/* The whole warp: lists the parts of a token that come from other ranks; each lane waits for those
+ * that it lists. */
+static __device__ bool await_parts(const struct sum_mover &m, int64_t token, int32_t slice,
+                                   int64_t offset, struct sum_list &list)
+{
+    const struct round round = round_of(m.a.rounds, 0);
+    const struct stored_places places = {m.a, round};
+    const int32_t most = m.a.plan.most_rows, rows = m.a.plan.token_num[token];
+    const int32_t warp = chunk_of_token(m, token) * m.a.movers.slices.num + slice;
+    int32_t num = 0;
+    bool ok = true;
+
+    if (lane_id() == 0)
+        list.own_place = 0;
+    __syncwarp();
+    for (int32_t i = lane_id(); i - lane_id() < rows; i += EPX_WARP) {
+        const bool kept = i < rows && places.has_part(token, i);
+        const int32_t rank = kept ? m.a.plan.token_rank[token * most + i] : -1;
+        const bool comes = kept && rank != m.a.comm.rank;
+        const uint32_t lanes = __ballot_sync(~0u, comes);
+        const int32_t place = num + __popc(lanes & ((1u << lane_id()) - 1));
+
+        if (comes)
+            list.parts.row[place] = places.part_of_token(token, i) + offset;
+        else if (kept)
+            list.own_place = place;
+        ok = ok && (!comes || await_progress(m.a.comm, m.epoch, rank, warp, token + 1));
+        num += __popc(lanes);
+    }
+    if (lane_id() == 0)
+        list.num_parts = num;
+    return acquire_progress(m.a.comm, ok);
+}
+
+/* The whole warp: lists the rows of a token's pairs here; in rank-major they share one. */
+template <typename T>
+static __device__ void list_own(const struct sum_mover &m, int64_t token, int64_t offset,
+                                struct sum_list &list)
+{
+    const struct epx_combine_rows &a = m.a;
+    const int32_t top_k = a.plan.shape.top_k;
+    int32_t num = 0;
+
+    for (int32_t k = lane_id(); k - lane_id() < top_k; k += EPX_WARP) {
+        const bool here = k < top_k && a.plan.pair_rank[token * top_k + k] == a.comm.rank;
+        const int64_t slot = here ? a.plan.view.slots[token * top_k + k] : 0;
+        const uint32_t lanes = __ballot_sync(~0u, here);
+        const int32_t place = num + __popc(lanes & ((1u << lane_id()) - 1));
+
+        if (here) {
+            list.own.row[place] =
+                (char *)(uintptr_t)a.rows + in_row<T>(slot * a.rounds.cut.row_bytes + offset);
+            list.own.weight[place] = a.weights && !a.backward ? a.weights[slot] : 1;
+        }
+        num += __popc(lanes);
+    }
+    if (lane_id() == 0)
+        list.num_own = a.plan.shape.rank_major && num > 1 ? 1 : num;
+    __syncwarp();
+}
+
+/* The whole warp: gradients of the weights of a token's pairs; of pairs here from a.weights. */
+static __device__ void take_all_weights(const struct sum_mover &m, int64_t token)
+{
+    const struct epx_combine_rows &a = m.a;
+    const int64_t top_k = a.plan.shape.top_k, first = token * top_k;
+    const float *came = (const float *)(const void *)a.plan.weights[a.comm.rank];
+
+    for (int64_t k = lane_id(); k < top_k; k += EPX_WARP) {
+        const int32_t rank = a.plan.pair_rank[first + k];
+        const int64_t slot = a.plan.view.slots[first + k];
+        float weight = 0;
+
+        if (rank == a.comm.rank)
+            weight = a.weights[a.plan.shape.rank_major ? slot * top_k + k : slot];
+        else if (rank >= 0)
+            weight = came[first + k];
+        a.grad_weights[first + k] = weight;
+    }
+}
+
+template <typename T>
+static __device__ bool take_token(const struct sum_mover &m, int64_t token, int32_t slice,
+                                  struct sum_list &list)
+{
+    const struct epx_combine_rows &a = m.a;
+    const struct part part = part_of(a.movers.slices, slice, a.row_bytes);
+
+    list_own<T>(m, token, part.offset, list);
+    if (!await_parts(m, token, slice, part.offset, list))
+        return false;
+    add_parts<T>(list, a.weights && !a.backward, part.bytes / (int64_t)sizeof(typename T::part),
+                 a.sums + in_row<T>(token * a.rounds.cut.row_bytes + part.offset));
+    if (m.weighted && a.grad_weights && part.offset == 0)
+        take_all_weights(m, token);
+    __syncwarp();
+    return true;
+}
+
+/* A taker's warp: the first tokens of all chunks come first. */
+template <typename T>
+static __device__ void take_tokens(const struct sum_mover &m, struct sum_list &list)
+{
+    const int32_t slices = m.a.movers.slices.num;
+    const int64_t longest = (m.a.plan.shape.max_tokens + m.a.movers.chunks - 1) / m.a.movers.chunks;
+
+#pragma unroll 1
+    for (int64_t i = m.crew.warp; i < longest * m.a.movers.chunks * slices; i += m.crew.num) {
+        const int64_t chunk = i / slices % m.a.movers.chunks;
+        const int64_t token = begin_of_chunk(m, chunk) + i / slices / m.a.movers.chunks;
+
+        if (token < begin_of_chunk(m, chunk + 1) && token < m.a.num_tokens &&
+            !take_token<T>(m, token, (int32_t)(i % slices), list))
+            return;
+    }
+}
+
+#endif

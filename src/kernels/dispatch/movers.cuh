@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * movers.cuh - the two roles of move_rows. A sender takes a token's row once from the user's memory
+ * to every place that it has: all its slots here, and the first slot on each other rank, or the
+ * stage of a rank whose receive buffer is in no window. A taker waits for a row that another rank
+ * sent and takes it to its further slots, out of the stage to all. sender_progress.cuh has the
+ * protocol.
+ * Task i of a sender, one slice of a token's row, is the (i / W)-th of its warp i % W.
+ */
+#ifndef EPX_KERNELS_DISPATCH_MOVERS_CUH
+#define EPX_KERNELS_DISPATCH_MOVERS_CUH
+
+#include "kernels/dispatch/sends.cuh"
+#include "kernels/dispatch/spreads.cuh"
+#include "kernels/protocol/boxes.cuh"
+#include "kernels/protocol/sender_progress.cuh"
+
+/* What a warp of either role knows. */
+template <bool LIST> struct mover {
+    const struct epx_dispatch_rows &a;
+    const struct exchange &x;
+    const struct windows<LIST> &w;
+    struct boxes &boxes;
+    struct crew crew; /* of its role */
+    bool weighted;    /* weights come, and the user takes them */
+
+    __device__ __forceinline__ struct part part_of_task(int64_t i) const
+    {
+        return part_of(a.movers.slices, (int32_t)(i % a.movers.slices.num), a.row_bytes);
+    }
+
+    __device__ __forceinline__ int64_t token_of_task(int64_t i) const
+    {
+        return i / a.movers.slices.num;
+    }
+};
+
+/* Fills the n-th box with a slice of a row; from(piece) is where a piece of it lies. */
+template <bool LIST, typename From>
+static __device__ __forceinline__ void fill_box(const struct mover<LIST> &m, int64_t n,
+                                                const struct part &part, From from)
+{
+    int64_t at = 0;
+
+    for_pieces<LIST>(m.a, part.offset, part.bytes, [&](const struct piece &piece) {
+        const char *in = from(piece);
+
+        load_piece(m.boxes, n, at, in, piece.bytes);
+        at += room_of_piece(in, piece.bytes);
+    });
+    end_loads(m.boxes, n);
+}
+
+/* Empties the n-th box into its goals, of which to(piece, i) is the i-th. */
+template <bool LIST, typename From, typename To>
+static __device__ __forceinline__ void empty_box(const struct mover<LIST> &m, int64_t n,
+                                                 const struct part &part, From from, To to)
+{
+    const int32_t num = goals_in(m.boxes, n).num;
+    int64_t at = 0;
+
+    for_pieces<LIST>(m.a, part.offset, part.bytes, [&](const struct piece &piece) {
+        const char *in = from(piece);
+        const char *box = data_in(m.boxes, n) + at + misalignment(in);
+
+        for (int32_t i = lane_id(); i - lane_id() < num; i += EPX_WARP)
+            store_piece(i < num ? to(piece, i) : NULL, box, piece.bytes);
+        at += room_of_piece(in, piece.bytes);
+    });
+}
+
+/* The whole warp: adds a goal of each lane that has one. */
+static __device__ __forceinline__ void add_goals(struct goal_list &goals, int32_t &num, bool has,
+                                                 int32_t rank, int32_t slot)
+{
+    const uint32_t lanes = __ballot_sync(~0u, has);
+
+    if (has) {
+        int32_t at = num + __popc(lanes & ((1u << lane_id()) - 1));
+
+        goals.rank[at] = rank;
+        goals.slot[at] = slot;
+    }
+    num += __popc(lanes);
+}
+
+/* The whole warp: adds the rows of a token that go to other ranks, or the one that stays here. */
+static __device__ void add_rows_of_token(const struct epx_dispatch_rows &a, int64_t token,
+                                         bool stay, struct goal_list &goals, int32_t &num)
+{
+    const int32_t most = a.plan.most_rows, rows = a.plan.token_num[token];
+
+    for (int32_t i = lane_id(); i - lane_id() < most; i += EPX_WARP) {
+        const int32_t rank = i < most ? a.plan.token_rank[token * most + i] : -1;
+        const int32_t slot = i < most ? a.plan.token_slot[token * most + i] : -1;
+
+        add_goals(goals, num, i < rows && slot >= 0 && (rank == a.comm.rank) == stay, rank, slot);
+    }
+}
+
+/* The whole warp: adds the slots of a token's pairs here. */
+static __device__ void add_pairs_of_token(const struct epx_dispatch_rows &a, int64_t token,
+                                          struct goal_list &goals, int32_t &num)
+{
+    const int32_t top_k = a.plan.shape.top_k;
+
+    for (int32_t k = lane_id(); k - lane_id() < top_k; k += EPX_WARP) {
+        const int32_t rank = k < top_k ? a.plan.pair_rank[token * top_k + k] : -1;
+        const int32_t slot = k < top_k ? a.plan.view.slots[token * top_k + k] : -1;
+
+        add_goals(goals, num, rank == a.comm.rank, rank, slot);
+    }
+}
+
+/* The whole warp: the goals of a token: its rows on other ranks, then its slots here. */
+static __device__ void list_goals(const struct epx_dispatch_rows &a, int64_t token,
+                                  struct goal_list &goals)
+{
+    int32_t num = 0;
+
+    add_rows_of_token(a, token, false, goals, num);
+    if (a.plan.shape.rank_major)
+        add_rows_of_token(a, token, true, goals, num);
+    else
+        add_pairs_of_token(a, token, goals, num);
+    if (lane_id() == 0)
+        goals.num = num;
+    __syncwarp();
+}
+
+/* The whole warp: the weights of a token's pairs, those for other ranks as send_weights does. */
+template <bool LIST> static __device__ void move_weights(const struct mover<LIST> &m, int64_t token)
+{
+    const struct epx_device_plan &plan = m.a.plan;
+    const int32_t own = m.a.comm.rank, top_k = plan.shape.top_k;
+    const int64_t first = token * top_k;
+
+    for (int32_t k = lane_id(); k < top_k; k += EPX_WARP) {
+        const int32_t rank = plan.pair_rank[first + k];
+        const float weight = m.a.weights[first + k];
+
+        if (rank == own && m.weighted && !plan.shape.rank_major)
+            m.a.recv_weights[plan.view.slots[first + k]] = weight;
+        else if (rank >= 0 && rank != own)
+            ((float *)(void *)
+                 plan.weights[rank])[(int64_t)own * plan.shape.max_tokens * top_k + first + k] =
+                weight;
+    }
+}
+
+/* The whole warp: the weights of a row here, one for each choice; those of other ranks are 0. */
+template <bool LIST>
+static __device__ void set_own_weights(const struct mover<LIST> &m, int64_t token, int32_t slot)
+{
+    const int32_t top_k = m.a.plan.shape.top_k;
+
+    for (int32_t k = lane_id(); k < top_k; k += EPX_WARP)
+        m.a.recv_weights[(int64_t)slot * top_k + k] =
+            m.a.plan.pair_rank[token * top_k + k] == m.a.comm.rank ? m.a.weights[token * top_k + k]
+                                                                   : 0;
+}
+
+/* The tasks of a sender's warp. */
+template <bool LIST> struct sender {
+    const struct mover<LIST> &m;
+
+    __device__ __forceinline__ int64_t task(int64_t n) const
+    {
+        return m.crew.warp + n * m.crew.num;
+    }
+
+    __device__ __forceinline__ const char *source(const struct piece &piece, int64_t token) const
+    {
+        return piece.in + token * piece.row_bytes + piece.offset;
+    }
+
+    __device__ bool begin(int64_t n)
+    {
+        const int64_t token = m.token_of_task(task(n));
+
+        if (__any_sync(~0u, aborted(m.a.comm)))
+            return false;
+        list_goals(m.a, token, goals_in(m.boxes, n));
+        if (goals_in(m.boxes, n).num)
+            fill_box(m, n, m.part_of_task(task(n)),
+                     [&](const struct piece &piece) { return source(piece, token); });
+        return true;
+    }
+
+    __device__ __forceinline__ char *place(const struct goal_list &goals, int32_t i, int64_t token,
+                                           const struct piece &piece, int64_t offset) const
+    {
+        const struct goal goal = {goals.rank[i], goals.slot[i], token};
+
+        if (goal.rank == m.a.comm.rank)
+            return piece.out + goal.slot * piece.row_bytes + piece.offset;
+        return place_at(m.a, m.x, m.w, piece, goal, offset);
+    }
+
+    __device__ void send(int64_t n, int64_t token, const struct part &part)
+    {
+        const struct goal_list &goals = goals_in(m.boxes, n);
+
+        await_box(m.boxes, n);
+        empty_box(
+            m, n, part, [&](const struct piece &piece) { return source(piece, token); },
+            [&](const struct piece &piece, int32_t i) {
+                return place(goals, i, token, piece, part.offset);
+            });
+    }
+
+    __device__ void send_weights_of(int64_t n, int64_t token)
+    {
+        const struct goal_list &goals = goals_in(m.boxes, n);
+        const int32_t last = goals.num - 1;
+
+        move_weights(m, token);
+        if (m.weighted && m.a.plan.shape.rank_major && goals.rank[last] == m.a.comm.rank)
+            set_own_weights(m, token, goals.slot[last]);
+    }
+
+    __device__ void end(int64_t n)
+    {
+        const int64_t token = m.token_of_task(task(n));
+        const struct part part = m.part_of_task(task(n));
+
+        if (goals_in(m.boxes, n).num) {
+            send(n, token, part);
+            if (m.x.weighted && part.offset == 0)
+                send_weights_of(n, token);
+        }
+        end_stores();
+        if (n % 2 == 0)
+            return;
+        await_stores<1>();
+        tell_progress(m.a.comm, m.x.epoch, m.crew.warp, n);
+    }
+};
+
+/* The tasks of a taker's warp: slices of records; their sources take turns, from the next on. */
+template <bool LIST> struct taker {
+    const struct mover<LIST> &m;
+    const bool stays; /* rows came straight to their first slots */
+
+    __device__ __forceinline__ const char *
+    source(const struct goal_list &goals, const struct part &part, const struct piece &piece) const
+    {
+        const struct epx_rounds &rounds = m.a.rounds;
+
+        if (stays)
+            return piece.out + goals.from_slot * piece.row_bytes + piece.offset;
+        return m.a.plan.stage[m.a.comm.rank] +
+               ((int64_t)goals.from_rank * rounds.tokens + goals.from_token) * rounds.pitch +
+               part.offset + piece.ahead;
+    }
+
+    /* The slice of the n-th task; lists where its row comes from and its goals. */
+    __device__ __forceinline__ struct epx_wire_record *record_of(int64_t n, int32_t &slice) const
+    {
+        const int64_t i = m.crew.warp + n * m.crew.num, row = i / m.a.movers.slices.num;
+        const int32_t ranks = m.a.comm.num_ranks;
+        const int32_t source = (int32_t)((m.a.comm.rank + 1 + row % (ranks - 1)) % ranks);
+
+        slice = (int32_t)(i % m.a.movers.slices.num);
+        if (lane_id() == 0)
+            goals_in(m.boxes, n).from_rank = source;
+        if (row / (ranks - 1) >= m.a.plan.view.rank_counts[source])
+            return NULL;
+        return epx_wire_record_at(&m.a.plan, m.a.plan.records[m.a.comm.rank], source,
+                                  row / (ranks - 1));
+    }
+
+    __device__ __forceinline__ void list_slots(struct epx_wire_record *record,
+                                               struct goal_list &goals) const
+    {
+        const struct epx_wire_pair *pairs = epx_wire_pairs(record);
+        const int32_t first = stays ? 1 : 0, num = record->num_slots - first;
+
+        for (int32_t i = lane_id(); i < num; i += EPX_WARP)
+            goals.slot[i] = pairs[first + i].slot;
+        if (lane_id() == 0) {
+            goals.num = num;
+            goals.from_token = record->token;
+            goals.from_slot = pairs[0].slot;
+        }
+    }
+
+    /* Waits for a slice of a record's row, then begins to load it. */
+    __device__ bool take(int64_t n, struct epx_wire_record *record, int32_t slice)
+    {
+        struct goal_list &goals = goals_in(m.boxes, n);
+        const struct part part = part_of(m.a.movers.slices, slice, m.a.row_bytes);
+        const int64_t task = (int64_t)record->token * m.a.movers.slices.num + slice;
+        const int32_t warps = m.a.movers.senders * EPX_MOVING_WARPS;
+        bool ok = true;
+
+        list_slots(record, goals);
+        __syncwarp();
+        if (lane_id() == 0)
+            ok = await_progress(m.a.comm, m.x.epoch, goals.from_rank, (int32_t)(task % warps),
+                                task / warps + 1);
+        if (!acquire_progress(m.a.comm, ok))
+            return false;
+        if (m.weighted && slice == 0)
+            spread_weights(m.a, weights_from(m.a, goals.from_rank, record->token), record);
+        if (goals.num)
+            fill_box(m, n, part,
+                     [&](const struct piece &piece) { return source(goals, part, piece); });
+        return true;
+    }
+
+    __device__ bool begin(int64_t n)
+    {
+        int32_t slice;
+        struct epx_wire_record *record = record_of(n, slice);
+
+        if (record && record->num_slots)
+            return take(n, record, slice);
+        if (lane_id() == 0)
+            goals_in(m.boxes, n).num = 0;
+        __syncwarp();
+        return true;
+    }
+
+    __device__ void end(int64_t n)
+    {
+        const struct goal_list &goals = goals_in(m.boxes, n);
+        const struct part part = m.part_of_task(m.crew.warp + n * m.crew.num);
+
+        if (goals.num) {
+            await_box(m.boxes, n);
+            empty_box(
+                m, n, part, [&](const struct piece &piece) { return source(goals, part, piece); },
+                [&](const struct piece &piece, int32_t i) {
+                    return piece.out + goals.slot[i] * piece.row_bytes + piece.offset;
+                });
+        }
+        end_stores();
+    }
+};
+
+template <bool LIST> static __device__ void send_all(const struct mover<LIST> &m)
+{
+    const int64_t all = (int64_t)m.a.num_tokens * m.a.movers.slices.num;
+    const int64_t num = (all - m.crew.warp + m.crew.num - 1) / m.crew.num;
+    struct sender<LIST> sender = {
+        m
+    };
+
+    do_tasks(sender, m.boxes, num);
+    await_stores<0>();
+    if (!aborted(m.a.comm))
+        tell_progress(m.a.comm, m.x.epoch, m.crew.warp, num);
+}
+
+template <bool LIST> static __device__ void take_all(const struct mover<LIST> &m)
+{
+    const int32_t ranks = m.a.comm.num_ranks;
+    int32_t most = 0;
+    struct taker<LIST> taker = {
+        m, takes_stores(m.x, m.w, m.a.comm.rank)
+    };
+
+    for (int32_t r = lane_id(); r < ranks; r += EPX_WARP)
+        if (r != m.a.comm.rank && m.a.plan.view.rank_counts[r] > most)
+            most = m.a.plan.view.rank_counts[r];
+    most = __reduce_max_sync(~0u, most);
+    do_tasks(taker, m.boxes,
+             ((int64_t)most * (ranks - 1) * m.a.movers.slices.num - m.crew.warp + m.crew.num - 1) /
+                 m.crew.num);
+    await_stores<0>();
+}
+
+#endif

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * boxes.cuh - rows on their way through the memory of a block. A warp has a ring of boxes; each
+ * takes a slice of a row, which is stored from there to all its places, so that it is read once.
+ * Where the GPU copies in bulk, one lane loads a slice and every lane stores it to another place,
+ * and several boxes are under way at once.
+ *
+ * Rows have any length and alignment. In its box a slice lies as far behind a multiple of 16 bytes
+ * as where it came from, so that all but its ends is loaded in bulk. To a place that lies as
+ * far behind such a multiple it is stored in bulk too; to others in words of 16 bytes, which are
+ * shifted through registers.
+ */
+#ifndef EPX_KERNELS_PROTOCOL_BOXES_CUH
+#define EPX_KERNELS_PROTOCOL_BOXES_CUH
+
+#include "kernels/protocol/warp_rows.cuh"
+
+#ifdef __CUDACC__
+
+enum { MOVING_THREADS = EPX_MOVING_WARPS * EPX_WARP, MOST_BOXES = 8 };
+
+/* Where the slice in a box comes from and where it goes; its user knows what a slot means. */
+struct goal_list {
+    int32_t num;
+    int32_t from_rank, from_token, from_slot;
+    int32_t rank[EPX_MAX_TOP_K], slot[EPX_MAX_TOP_K];
+};
+
+/* Bytes of one warp: the largest slice, of EPX_MAX_FIELDS pieces, with its goals. */
+enum {
+    PIECE_ENDS = 48, /* most bytes that a piece takes in a box beyond its own */
+    BOX_BYTES = sizeof(struct goal_list) + EPX_BOX_SLICE + EPX_MAX_FIELDS * PIECE_ENDS,
+    BOXES_BYTES = EPX_MOVING_WARPS * BOX_BYTES
+};
+
+/* The boxes of a warp. */
+struct boxes {
+    char *first;
+    uint64_t *loaded; /* [num] barriers of bulk loads */
+    int32_t bytes;    /* of a box */
+    int32_t num;
+    int32_t ahead;   /* boxes that may be filled and not yet emptied */
+    uint32_t phases; /* of each box's barrier, a bit */
+};
+
+/* The whole block: as many boxes as there is room for slices of so many pieces. */
+static __device__ struct boxes make_boxes(char *room, uint64_t *barriers, int64_t slice_bytes,
+                                          int32_t pieces)
+{
+    const int32_t warp = (int32_t)threadIdx.x / EPX_WARP;
+    struct boxes boxes = {room + (int64_t)warp * BOX_BYTES, barriers + warp * MOST_BOXES};
+
+    boxes.bytes =
+        (int32_t)(sizeof(struct goal_list) + epx_round_up(slice_bytes, 16)) + pieces * PIECE_ENDS;
+    boxes.num = BOX_BYTES / boxes.bytes < MOST_BOXES ? BOX_BYTES / boxes.bytes : MOST_BOXES;
+    boxes.ahead = boxes.num > 2 ? boxes.num - 1 : boxes.num;
+#if HAS_BULK_COPIES
+    if (lane_id() < boxes.num)
+        init_bulk_barrier(&boxes.loaded[lane_id()]);
+#endif
+    __syncthreads();
+    return boxes;
+}
+
+static __device__ __forceinline__ struct goal_list &goals_in(const struct boxes &boxes, int64_t n)
+{
+    return *(struct goal_list *)(void *)(boxes.first + n % boxes.num * boxes.bytes);
+}
+
+static __device__ __forceinline__ char *data_in(const struct boxes &boxes, int64_t n)
+{
+    return (char *)(&goals_in(boxes, n) + 1);
+}
+
+/* A run of bytes: its head comes before the first multiple of 16, its body has whole words of 16
+ * bytes, the rest is its tail. */
+struct run {
+    int32_t head;
+    int64_t body;
+};
+
+static __device__ __forceinline__ struct run run_at(const void *address, int64_t bytes)
+{
+    int32_t head = (int32_t)((16 - misalignment(address)) & 15);
+
+    head = head < bytes ? head : (int32_t)bytes;
+    return {head, (bytes - head) / 16 * 16};
+}
+
+/* Bytes that a piece takes in a box. */
+static __device__ __forceinline__ int64_t room_of_piece(const void *from, int64_t bytes)
+{
+    return epx_round_up(misalignment(from) + bytes, 16) + 16;
+}
+
+/* The whole warp: copies the head and the tail of a run, half a warp each. */
+static __device__ __forceinline__ void copy_ends(char *to, const char *from, int64_t bytes,
+                                                 const struct run &run)
+{
+    int64_t at = lane_id() < 16 ? lane_id() : run.head + run.body + lane_id() - 16;
+
+    if (at < (lane_id() < 16 ? run.head : bytes))
+        to[at] = from[at];
+}
+
+/* The whole warp: begins to load a piece into the box of the n-th task, `at` bytes behind its
+ * start. */
+static __device__ void load_piece(const struct boxes &boxes, int64_t n, int64_t at,
+                                  const char *from, int64_t bytes)
+{
+    const struct run run = run_at(from, bytes);
+    char *to = data_in(boxes, n) + at + misalignment(from);
+
+#if HAS_BULK_COPIES
+    if (lane_id() == 0 && run.body)
+        load_bulk(to + run.head, from + run.head, (uint32_t)run.body, &boxes.loaded[n % boxes.num]);
+#else
+    for (int64_t i = lane_id(); i < run.body / 16; i += EPX_WARP)
+        ((uint4 *)(void *)(to + run.head))[i] = ((const uint4 *)(const void *)(from + run.head))[i];
+#endif
+    copy_ends(to, from, bytes, run);
+}
+
+/* The whole warp: all pieces of the n-th task are under way. */
+static __device__ __forceinline__ void end_loads(const struct boxes &boxes, int64_t n)
+{
+#if HAS_BULK_COPIES
+    if (lane_id() == 0)
+        arrive_at_bulk_barrier(&boxes.loaded[n % boxes.num]);
+#endif
+}
+
+/* The whole warp: waits until the box of the n-th task is full. */
+static __device__ __forceinline__ void await_box(struct boxes &boxes, int64_t n)
+{
+#if HAS_BULK_COPIES
+    const int32_t box = (int32_t)(n % boxes.num);
+
+    while (!bulk_phase_has_ended(&boxes.loaded[box], boxes.phases >> box & 1))
+        ;
+    boxes.phases ^= 1u << box;
+#endif
+    __syncwarp();
+}
+
+/* The whole warp: waits until a box is empty, with which so many others may be being emptied. */
+static __device__ __forceinline__ void await_empty_box(const struct boxes &boxes)
+{
+#if HAS_BULK_COPIES
+    if (boxes.num == boxes.ahead)
+        await_bulk_reads<0>();
+    else
+        await_bulk_reads<1>();
+#endif
+    __syncwarp();
+}
+
+/* The whole warp: what this warp has stored in bulk, but for the last LATE tasks, is in memory and
+ * is ordered like what its lanes have stored. */
+template <int LATE> static __device__ __forceinline__ void await_stores()
+{
+#if HAS_BULK_COPIES
+    await_bulk_stores<LATE>();
+    fence_bulk_copies();
+#endif
+    __syncwarp();
+}
+
+/* One lane: stores a piece to a place that lies as far behind a multiple of 16 as in the box. */
+static __device__ __forceinline__ void store_alike(char *to, const char *box, int64_t bytes)
+{
+#if HAS_BULK_COPIES
+    const struct run run = run_at(to, bytes);
+
+    if (run.body)
+        store_bulk(to + run.head, box + run.head, (uint32_t)run.body);
+    for (int64_t i = 0; i < run.head; i++)
+        to[i] = box[i];
+    for (int64_t i = run.head + run.body; i < bytes; i++)
+        to[i] = box[i];
+#endif
+}
+
+/* The whole warp: stores a piece to one place. Words of the block's memory that are read to be
+ * shifted may reach into the next 4 bytes, which are of the same box. */
+static __device__ void store_shifted(char *to, const char *box, int64_t bytes)
+{
+    const struct run run = run_at(to, bytes);
+    const char *body = box + run.head;
+    const uint32_t *words = (const uint32_t *)(const void *)(body - ((uintptr_t)body & 3));
+    const uint32_t shift = (uint32_t)((uintptr_t)body & 3) * 8;
+    uint4 *out = (uint4 *)(void *)(to + run.head);
+
+#pragma unroll 2
+    for (int64_t i = lane_id(); i < run.body / 16; i += EPX_WARP) {
+        const uint32_t *at = words + 4 * i;
+
+        out[i] =
+            make_uint4(__funnelshift_r(at[0], at[1], shift), __funnelshift_r(at[1], at[2], shift),
+                       __funnelshift_r(at[2], at[3], shift), __funnelshift_r(at[3], at[4], shift));
+    }
+    copy_ends(to, box, bytes, run);
+}
+
+/* The whole warp: stores a piece to the place of each lane, NULL = none. */
+static __device__ void store_piece(char *place, const char *box, int64_t bytes)
+{
+    bool alike = HAS_BULK_COPIES && misalignment(place) == misalignment(box);
+    uint32_t others = __ballot_sync(~0u, place && !alike);
+
+    if (place && alike)
+        store_alike(place, box, bytes);
+    for (; others; others &= others - 1)
+        store_shifted((char *)__shfl_sync(~0u, (unsigned long long)place, __ffs((int)others) - 1),
+                      box, bytes);
+}
+
+/* The whole warp: all places of a task have been stored to, if not in memory yet. */
+static __device__ __forceinline__ void end_stores()
+{
+#if HAS_BULK_COPIES
+    end_bulk_group();
+#endif
+    __syncwarp();
+}
+
+/*
+ * The whole warp: tasks 0, 1, ... of `work`, each from work.begin(n), which fills a box, to
+ * work.end(n), which empties it. begin returns false where there is nothing more to do.
+ */
+template <typename Work>
+static __device__ void do_tasks(Work &work, const struct boxes &boxes, int64_t num)
+{
+    int64_t begun = 0;
+
+#pragma unroll 1
+    for (int64_t n = 0; n < num || n < begun; n++) {
+        while (begun < num && begun - n < boxes.ahead) {
+            await_empty_box(boxes);
+            if (work.begin(begun))
+                begun++;
+            else
+                num = begun;
+        }
+        if (n < begun)
+            work.end(n);
+    }
+}
+
+#endif
+
+#endif

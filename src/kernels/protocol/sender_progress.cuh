@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * sender_progress.cuh - how far the senders of each rank are in a large operation, so that what has
+ * come is taken while more is on its way.
+ *
+ *   progress[s][w]  writer s: how far warp w of its senders is in operation n, as n << 32 | step,
+ *                   behind a fence. It only grows, and is compared by the difference; nothing
+ *                   resets it. In dispatch step is the number of tasks that the warp has done, the
+ *                   same for all owners; in combine one more than the last token of the owner.
+ *
+ * Invariants: only warp w of s writes the word. It stores to an owner for operation n after the
+ * owner posted ready n, hence after the owner's takers of all earlier operations ended: so what
+ * they took is not written over, and they saw no word of n. Senders wait for nobody, and begin
+ * before the takers of their kernel: so all takers may wait.
+ */
+#ifndef EPX_KERNELS_PROTOCOL_SENDER_PROGRESS_CUH
+#define EPX_KERNELS_PROTOCOL_SENDER_PROGRESS_CUH
+
+#include "kernels/protocol/protocol.cuh"
+
+#ifdef __CUDACC__
+
+/* One lane, after its warp's stores and __syncwarp: tells a rank how far warp w is. */
+static __device__ __forceinline__ void tell_rank(const struct epx_device_comm &c, uint64_t epoch,
+                                                 int32_t rank, int32_t w, int64_t step)
+{
+    fence_sys();
+    store_relaxed_sys(epx_control_progress(c.control[rank], c.num_ranks, c.rank) + w,
+                      tagged(epoch, (uint32_t)step));
+}
+
+/* The whole warp, after await_stores: tells all other ranks how far warp w is. */
+static __device__ void tell_progress(const struct epx_device_comm &c, uint64_t epoch, int32_t w,
+                                     int64_t step)
+{
+    EPX_DELAY(c);
+    for (int32_t r = lane_id(); r < c.num_ranks; r += EPX_WARP)
+        if (r != c.rank)
+            tell_rank(c, epoch, r, w, step);
+    __syncwarp();
+}
+
+/* One thread: waits until warp w of a rank has come to a step. What came until then can be read
+ * after acquire_progress. */
+static __device__ bool await_progress(const struct epx_device_comm &c, uint64_t epoch,
+                                      int32_t source, int32_t w, int64_t step)
+{
+    const uint64_t *word = epx_control_progress(c.own_control, c.num_ranks, source) + w;
+    const uint64_t target = tagged(epoch, (uint32_t)step);
+    struct patience patience = {0, 0};
+
+    EPX_DELAY(c);
+    while ((int64_t)(load_relaxed_sys(word) - target) < 0)
+        if (!keep_waiting(c, patience, source))
+            return false;
+    return true;
+}
+
+/* The whole warp, after each lane's last await_progress: returns whether all lanes were content.
+ * Then what came can be read, by bulk copies too. */
+static __device__ __forceinline__ bool acquire_progress(const struct epx_device_comm &c, bool ok)
+{
+    fence_sys();
+    EPX_DELAY(c);
+    ok = __all_sync(~0u, ok);
+    __syncwarp();
+#if HAS_BULK_COPIES
+    fence_bulk_copies();
+#endif
+    return ok;
+}
+
+#endif
+
+#endif
