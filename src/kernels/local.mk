@@ -18,4 +18,5 @@ include src/kernels/protocol/local.mk
 include src/kernels/routing/local.mk
 include src/kernels/dispatch/local.mk
 include src/kernels/combine/local.mk
+include src/kernels/streaming/local.mk
 include src/kernels/alltoallv/local.mk

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * progress.pml - large operations between kernels of different ranks, in which rows are taken while
- * others are on their way: the protocol of src/kernels/protocol/sender_progress.cuh. device.pml has
- * how operations begin; of that nothing but the ready words is here. A comment before a step names
+ * others are on their way: src/kernels/streaming/sender_progress.cuh has the protocol, device.pml
+ * how operations begin, of which nothing but the ready words is here. A comment before a step names
  * the function that does it, in sender_progress.cuh if no other file is named.
  *
  * An operation is a kernel that agrees, then one of two blocks: one sends rows, each to where the
@@ -62,7 +62,7 @@ inline choose_form()
 #else
 #define AWAIT_READY(r) AWAIT(ready[LINE(me, r, n)] >= n)
 #endif
-/* sender::end (src/kernels/dispatch/movers.cuh), send_part (src/kernels/combine/sum_movers.cuh) */
+/* sender::end (row_movers.cuh), send_part (sum_movers.cuh) */
 #define STORE_ROW(r) store(me, ROW(r), n)
 /* tell_rank */
 #ifdef FAULT_TELL_FIRST

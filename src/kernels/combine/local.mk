@@ -3,14 +3,11 @@ libepx_cuda_la_SOURCES += \
   src/kernels/combine/combine_rounds.cu \
   src/kernels/combine/combine_rows.cu \
   src/kernels/combine/combine_small.cu \
-  src/kernels/combine/move_sums.cu \
-  src/kernels/combine/own_sums.cuh \
   src/kernels/combine/pack_sums.cu \
   src/kernels/combine/packed_places.cuh \
   src/kernels/combine/pass_sums.cu \
   src/kernels/combine/passed_sums.cuh \
   src/kernels/combine/store_sums.cu \
-  src/kernels/combine/sum_movers.cuh \
   src/kernels/combine/sum_ranks.cu \
   src/kernels/combine/sums.cuh \
   src/kernels/combine/unpack_sums.cu

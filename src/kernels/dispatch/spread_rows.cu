@@ -5,7 +5,7 @@
  * Work: reads rows that have several slots, writes their copies. Order: none.
  * Launch: the whole device, waits for nothing; ends the operation.
  */
-#include "kernels/dispatch/record_spreads.cuh"
+#include "kernels/dispatch/spreads.cuh"
 
 template <bool LIST>
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS)

@@ -4,7 +4,6 @@ libepx_cuda_la_SOURCES += \
   src/kernels/protocol/announce_end.cu \
   src/kernels/protocol/await_messages.cu \
   src/kernels/protocol/banks.cuh \
-  src/kernels/protocol/boxes.cuh \
   src/kernels/protocol/exchange.cuh \
   src/kernels/protocol/kernel_jitter.cuh \
   src/kernels/protocol/load_kernels.cu \
@@ -17,6 +16,5 @@ libepx_cuda_la_SOURCES += \
   src/kernels/protocol/ready_words.cuh \
   src/kernels/protocol/records.cuh \
   src/kernels/protocol/relays.cuh \
-  src/kernels/protocol/sender_progress.cuh \
   src/kernels/protocol/waits.cuh \
   src/kernels/protocol/warp_rows.cuh

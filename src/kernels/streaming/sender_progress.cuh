@@ -13,8 +13,8 @@
  * they took is not written over, and they saw no word of n. Senders wait for nobody, and begin
  * before the takers of their kernel: so all takers may wait.
  */
-#ifndef EPX_KERNELS_PROTOCOL_SENDER_PROGRESS_CUH
-#define EPX_KERNELS_PROTOCOL_SENDER_PROGRESS_CUH
+#ifndef EPX_KERNELS_STREAMING_SENDER_PROGRESS_CUH
+#define EPX_KERNELS_STREAMING_SENDER_PROGRESS_CUH
 
 #include "kernels/protocol/protocol.cuh"
 

@@ -6,11 +6,11 @@
  * with its own. sender_progress.cuh has the protocol: which chunk a token is in follows from its
  * number alone, so its home knows which warps it waits for.
  */
-#ifndef EPX_KERNELS_COMBINE_SUM_MOVERS_CUH
-#define EPX_KERNELS_COMBINE_SUM_MOVERS_CUH
+#ifndef EPX_KERNELS_STREAMING_SUM_MOVERS_CUH
+#define EPX_KERNELS_STREAMING_SUM_MOVERS_CUH
 
-#include "kernels/combine/own_sums.cuh"
-#include "kernels/protocol/sender_progress.cuh"
+#include "kernels/streaming/own_sums.cuh"
+#include "kernels/streaming/sender_progress.cuh"
 
 /* What a warp of either role knows. */
 struct sum_mover {

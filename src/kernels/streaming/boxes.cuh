@@ -10,8 +10,8 @@
  * far behind such a multiple it is stored in bulk too; to others in words of 16 bytes, which are
  * shifted through registers.
  */
-#ifndef EPX_KERNELS_PROTOCOL_BOXES_CUH
-#define EPX_KERNELS_PROTOCOL_BOXES_CUH
+#ifndef EPX_KERNELS_STREAMING_BOXES_CUH
+#define EPX_KERNELS_STREAMING_BOXES_CUH
 
 #include "kernels/protocol/warp_rows.cuh"
 

@@ -4,8 +4,8 @@
  * the order of ranks, and between them this rank's own part, the sum of the token's pairs here. The
  * own part is rounded as if it had travelled, but never stored.
  */
-#ifndef EPX_KERNELS_COMBINE_OWN_SUMS_CUH
-#define EPX_KERNELS_COMBINE_OWN_SUMS_CUH
+#ifndef EPX_KERNELS_STREAMING_OWN_SUMS_CUH
+#define EPX_KERNELS_STREAMING_OWN_SUMS_CUH
 
 #include "kernels/combine/sums.cuh"
 

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * movers.cuh - the two roles of move_rows. A sender takes a token's row once from the user's memory
- * to every place that it has: all its slots here, and the first slot on each other rank, or the
- * stage of a rank whose receive buffer is in no window. A taker waits for a row that another rank
- * sent and takes it to its further slots, out of the stage to all. sender_progress.cuh has the
- * protocol.
- * Task i of a sender, one slice of a token's row, is the (i / W)-th of its warp i % W.
+ * row_movers.cuh - the two roles of move_rows. A sender takes a token's row once from the user's
+ * memory to every place that it has: all its slots here, and the first slot on each other rank, or
+ * the stage of a rank whose receive buffer is in no window. A taker waits for a row that another
+ * rank sent and takes it to its further slots, out of the stage to all. sender_progress.cuh has the
+ * protocol. Task i of a sender, one slice of a token's row, is the (i / W)-th of its warp i % W.
  */
-#ifndef EPX_KERNELS_DISPATCH_MOVERS_CUH
-#define EPX_KERNELS_DISPATCH_MOVERS_CUH
+#ifndef EPX_KERNELS_STREAMING_ROW_MOVERS_CUH
+#define EPX_KERNELS_STREAMING_ROW_MOVERS_CUH
 
 #include "kernels/dispatch/sends.cuh"
 #include "kernels/dispatch/spreads.cuh"
-#include "kernels/protocol/boxes.cuh"
-#include "kernels/protocol/sender_progress.cuh"
+#include "kernels/streaming/boxes.cuh"
+#include "kernels/streaming/sender_progress.cuh"
 
 /* What a warp of either role knows. */
 template <bool LIST> struct mover {

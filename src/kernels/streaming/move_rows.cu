@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * move_rows.cu - the last kernel of dispatch where ranks store into each other's memory. The first
- * blocks send rows, the others take what comes (movers.cuh), at once; all zero padding. If a stage
- * that holds only some rows is in use dispatch_rows has moved them, round by round: then all blocks
- * spread them.
+ * blocks send rows, the others take what comes, at once (row_movers.cuh); all zero padding. If a
+ * stage that holds only some rows is in use dispatch_rows has moved them, round by round: then all
+ * blocks spread them.
  * Work: reads T rows and those that came, writes every slot once. Order: none, every byte has one
  * writer.
  * Launch: movers.senders blocks, then movers.takers, which wait for the other ranks' senders. No
  * block waits for another of its own GPU. Ends the operation.
  */
-#include "kernels/dispatch/movers.cuh"
-#include "kernels/dispatch/record_spreads.cuh"
+#include "kernels/streaming/row_movers.cuh"
+#include "kernels/dispatch/spreads.cuh"
 
 static __device__ __forceinline__ bool is_sender(const struct epx_movers &movers)
 {

@@ -9,7 +9,7 @@
  * Launch: movers.senders blocks, then movers.takers, which wait for the other ranks' senders. No
  * block waits for another of its own GPU. Ends the operation.
  */
-#include "kernels/combine/sum_movers.cuh"
+#include "kernels/streaming/sum_movers.cuh"
 
 enum { ADDING_THREADS = EPX_ADDING_WARPS * EPX_WARP };
 

@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Large operations in one kernel; used with --enable-streaming.
+libepx_cuda_la_SOURCES += \
+  src/kernels/streaming/boxes.cuh \
+  src/kernels/streaming/move_rows.cu \
+  src/kernels/streaming/move_sums.cu \
+  src/kernels/streaming/own_sums.cuh \
+  src/kernels/streaming/row_movers.cuh \
+  src/kernels/streaming/sender_progress.cuh \
+  src/kernels/streaming/sum_movers.cuh
