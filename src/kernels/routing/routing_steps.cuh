@@ -277,6 +277,8 @@ static __device__ bool count_tokens(const struct epx_route_tokens &a, struct exc
 static __device__ void find_slots(const struct epx_route_tokens &a, struct exchange &x,
                                   const struct rank_table &table, struct offsets &o)
 {
+    if (threadIdx.x == blockDim.x - 1)
+        count_records(a, o);
     find_offsets(a, table, o);
     if (o.short_rank >= 0 && !a.plan.shape.drops) {
         empty_view(a, o);

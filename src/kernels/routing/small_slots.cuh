@@ -237,7 +237,7 @@ static __device__ bool find_small_offsets(const struct epx_route_tokens &a, stru
                                           struct small_routing &s)
 {
     number_all(a, s);
-    offset_small(a, s);
+    find_offsets(a, s.table, s.o);
     if (s.o.short_rank < 0 || a.plan.shape.drops)
         return true;
     empty_view(a, s.o);
