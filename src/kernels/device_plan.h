@@ -27,21 +27,29 @@ struct epx_rounds {
 };
 
 /*
- * A record on the wire and at the receiver: 16 bytes, then 8 for each pair, K of them rounded up
- * to an even number. The sender knows a pair by its index among its own pairs of that expert; the
+ * A record on the wire and at the receiver, 16 bytes, and its pairs, 8 bytes each, somewhere behind
+ * it among what comes from the same source: in a share of max_tokens * (16 + 8 * K) bytes, K rounded
+ * up to an even number.
+ * In messages, and in routings of few pairs, the pairs follow their record, which has room for K.
+ * In messages the sender knows a pair by its index among its own pairs of that expert; the
  * receiver, once it has all counts, puts the slot there.
  */
 struct epx_wire_record {
     int32_t token;
-    int32_t place;     /* among the token's ranks, in rank order */
-    int32_t num_pairs; /* sent; the receiver keeps the first of them that have room */
-    int32_t num_slots; /* set by the receiver: pairs kept (rank-major: 1 if the row is) */
+    uint32_t pairs_at; /* from the record's start, in pairs */
+    uint8_t place;     /* among the token's ranks, in rank order */
+    uint8_t num_pairs; /* that have room; in messages first all */
+    uint8_t num_slots; /* as many; rank-major: 1 if the row has room */
+    uint8_t unused[5];
 };
 
 struct epx_wire_pair {
-    int32_t slot;           /* sent: index among the sender's pairs of the expert */
+    int32_t slot;           /* in messages first index among the sender's pairs of the expert */
     uint32_t expert_choice; /* local expert << 8 | choice */
 };
+
+/* Where the pairs of a record lie that follow it. */
+enum { EPX_PAIRS_BEHIND = sizeof(struct epx_wire_record) / sizeof(struct epx_wire_pair) };
 
 enum { EPX_MOST_DEVICE_EXPERTS = 1 << 24 }; /* of all ranks */
 
@@ -88,8 +96,8 @@ struct epx_device_nodes {
 /* Device memory of one route. */
 struct epx_device_plan {
     struct epx_plan_shape shape;
-    int32_t most_rows; /* rows of a token: min(K, R) */
-    int64_t record_bytes;
+    int32_t most_rows;    /* rows of a token: min(K, R) */
+    int64_t record_bytes; /* from a record to the next */
     int64_t record_share; /* bytes of all records from a source, and of its entries */
     struct epx_device_nodes nodes;
 
@@ -143,9 +151,14 @@ EPX_HD int32_t epx_num_counts(const struct epx_device_plan *plan, int32_t num_ra
     return plan->shape.num_experts + num_ranks + plan->nodes.num_nodes + 1;
 }
 
+EPX_HD struct epx_wire_pair *epx_wire_pairs_at(struct epx_wire_record *record, uint32_t pairs_at)
+{
+    return (struct epx_wire_pair *)(void *)record + pairs_at;
+}
+
 EPX_HD struct epx_wire_pair *epx_wire_pairs(struct epx_wire_record *record)
 {
-    return (struct epx_wire_pair *)(void *)(record + 1);
+    return epx_wire_pairs_at(record, record->pairs_at);
 }
 
 /* A row is cut into slices, a warp each, where there are fewer rows than warps. */

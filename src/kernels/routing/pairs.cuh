@@ -349,6 +349,15 @@ static __device__ int32_t row_of_lead(const struct epx_device_plan &plan, const 
     return at.valid ? plan.pairs[at.pair - at.choice + lead].row : -1;
 }
 
+/* Writes a record but for its pairs. */
+static __device__ __forceinline__ void store_head(struct epx_wire_record *record, int32_t token,
+                                                  uint32_t pairs_at, int32_t place,
+                                                  int32_t num_pairs, int32_t num_slots)
+{
+    *(int4 *)(void *)record =
+        make_int4(token, (int32_t)pairs_at, place | num_pairs << 8 | num_slots << 16, 0);
+}
+
 /* Writes this pair's part of its row's record; the row's first pair, its lead, writes the head. */
 static __device__ void send_pair(const struct epx_route_tokens &a, const struct rank_table &table,
                                  const struct position &at, const struct epx_device_pair &pair,
@@ -359,12 +368,12 @@ static __device__ void send_pair(const struct epx_route_tokens &a, const struct 
         epx_wire_record_at(&plan, table.records[rank], a.comm.rank, pair.row);
     uint32_t local = (uint32_t)(pair.expert - table.first_expert[rank]);
 
-    *(int2 *)(void *)&epx_wire_pairs(record)[group.before] =
+    *(int2 *)(void *)&epx_wire_pairs_at(record, EPX_PAIRS_BEHIND)[group.before] =
         make_int2(pair.index, (int32_t)(local << 8 | (uint32_t)at.choice));
     if (group.lead != at.choice)
         return;
-    *(int4 *)(void *)record =
-        make_int4(at.token, group.place, group.num, plan.shape.rank_major ? 1 : group.num);
+    store_head(record, at.token, EPX_PAIRS_BEHIND, group.place, group.num,
+               plan.shape.rank_major ? 1 : group.num);
     plan.token_rank[(int64_t)at.token * plan.most_rows + group.place] = rank;
 }
 
