@@ -106,6 +106,8 @@ struct epx_device_plan {
     /* windows: tables of R addresses */
     char *const *counts;  /* at each rank int32[R][E + R + N + 1]: pairs of experts, rows of ranks,
                              and of other nodes where they are relayed, receive capacity */
+    char *const *totals;  /* at each rank uint64[2][R][E + R + 1]: words with counts of all
+                             blocks, see block_counts.cuh; not with messages */
     char *const *records; /* at each rank [R][max_tokens] records, with entries */
     char *const *weights; /* at each rank float[R][max_tokens][K]: of source ranks' pairs; the
                              first max_tokens * K take the gradients of this rank's own pairs */
@@ -129,8 +131,9 @@ struct epx_device_plan {
     int32_t *recv_rows;    /* [R] rows kept */
     int64_t *base;         /* [E] first slot of this rank's pairs of each expert, if many */
     int64_t *from;         /* [L][R] first slot of each source's pairs, if many; rank-major [R] */
-    int32_t *block_counts; /* [blocks][E + R + N + 1] */
-    int32_t *warp_counts;  /* [blocks][3][E + R + N + 1], used where shared memory is too small */
+    uint64_t *block_words; /* [2][blocks][counters], see block_counts.cuh; NULL with messages */
+    int32_t *block_counts; /* with messages [blocks][counters] */
+    int32_t *warp_counts;  /* [blocks][3][counters], used where shared memory is too small */
 
     struct epx_plan_view view;
     struct epx_outcome *outcome; /* of the routing; if it failed so do operations on it */
@@ -149,6 +152,12 @@ EPX_HD struct epx_wire_record *epx_wire_record_at(const struct epx_device_plan *
 EPX_HD int32_t epx_num_counts(const struct epx_device_plan *plan, int32_t num_ranks)
 {
     return plan->shape.num_experts + num_ranks + plan->nodes.num_nodes + 1;
+}
+
+/* How many things a block counts: without messages also its pairs for each rank. */
+EPX_HD int32_t epx_num_counters(const struct epx_device_plan *plan, int32_t num_ranks)
+{
+    return epx_num_counts(plan, num_ranks) + (plan->block_words ? num_ranks : 0);
 }
 
 EPX_HD struct epx_wire_pair *epx_wire_pairs_at(struct epx_wire_record *record, uint32_t pairs_at)

@@ -37,7 +37,7 @@ static __global__ void __launch_bounds__(ROUTING_THREADS)
         place_offsets(a, shared, parts, o);
     resume_exchange(a.comm, x);
     if (on) {
-        read_matrix(a, parts.matrix ? room.words : NULL, o);
+        read_matrix(a, room.matrix, o);
         find_slots(a, x, table, o);
         number_rows(a);
     }

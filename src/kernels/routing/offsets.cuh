@@ -36,22 +36,37 @@ static __device__ __forceinline__ bool is_short(const struct offsets &o, int32_t
     return o.required[rank] > o.capacity[rank];
 }
 
-/* The whole block: reads the matrix into room; if room is NULL the matrix stays where it is. */
-static __device__ void read_matrix(const struct epx_route_tokens &a, int32_t *room,
+/* Where the matrix lies that comes from all ranks. */
+static __device__ __forceinline__ int32_t *matrix_in(const struct epx_device_plan &plan,
+                                                     const struct epx_device_comm &c)
+{
+    return (int32_t *)(void *)plan.counts[c.rank];
+}
+
+/* The whole block: the matrix is there, seen by all threads. */
+static __device__ void take_matrix(const struct epx_route_tokens &a, const int32_t *matrix,
                                    struct offsets &o)
 {
-    const int32_t *matrix = (const int32_t *)(const void *)a.plan.counts[a.comm.rank];
-    int64_t num = (int64_t)a.comm.num_ranks * num_counts(a);
-
-    for (int64_t i = threadIdx.x; room && i < num; i += blockDim.x)
-        room[i] = matrix[i];
     for (int32_t r = (int32_t)threadIdx.x; r < a.comm.num_ranks; r += (int32_t)blockDim.x) {
         o.send_rows[r] = o.recv_rows[r] = 0;
         o.capacity[r] = matrix[(int64_t)(r + 1) * num_counts(a) - 1];
     }
     if (threadIdx.x == 0)
-        o.matrix = room ? room : matrix;
+        o.matrix = matrix;
     __syncthreads();
+}
+
+/* The whole block: reads the matrix into room; if room is NULL the matrix stays where it is. */
+static __device__ void read_matrix(const struct epx_route_tokens &a, int32_t *room,
+                                   struct offsets &o)
+{
+    const int32_t *matrix = matrix_in(a.plan, a.comm);
+    int64_t num = (int64_t)a.comm.num_ranks * num_counts(a);
+
+    for (int64_t i = threadIdx.x; room && i < num; i += blockDim.x)
+        room[i] = matrix[i];
+    __syncthreads();
+    take_matrix(a, room ? room : matrix, o);
 }
 
 /* Where the pairs of each source start in the slab of a local expert, given the slab's start; shows

@@ -11,7 +11,7 @@
 
 #include "kernels/protocol/protocol.cuh"
 
-/* The tokens of one warp, and its counters: pairs of each expert, rows of each rank. */
+/* The tokens of one warp, and its counters: what epx_num_counters has. */
 struct chunk {
     int32_t first_token, end_token;
     int32_t *counts;
@@ -40,6 +40,11 @@ struct position {
 static __device__ __forceinline__ int32_t num_counts(const struct epx_route_tokens &a)
 {
     return epx_num_counts(&a.plan, a.comm.num_ranks);
+}
+
+static __device__ __forceinline__ int32_t num_counters(const struct epx_route_tokens &a)
+{
+    return epx_num_counters(&a.plan, a.comm.num_ranks);
 }
 
 static __device__ __forceinline__ uint32_t lanes_below()
@@ -80,7 +85,7 @@ static __device__ struct chunk chunk_of(const struct epx_route_tokens &a, int32_
     int32_t warp = (int32_t)threadIdx.x / EPX_WARP, block = (int32_t)blockIdx.x;
     int64_t first = (int64_t)a.num_tokens * block / a.comm.blocks;
     int64_t num = (int64_t)a.num_tokens * (block + 1) / a.comm.blocks - first;
-    struct chunk chunk = {0, 0, counts + (int64_t)warp * num_counts(a)};
+    struct chunk chunk = {0, 0, counts + (int64_t)warp * num_counters(a)};
 
     if (warp >= warps)
         return chunk;

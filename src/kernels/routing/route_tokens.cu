@@ -8,7 +8,27 @@
  * plan. Order: (token, choice), whatever the number of blocks.
  * Launch: comm.blocks blocks, which meet at one barrier and wait for other ranks twice.
  */
-#include "kernels/routing/routing_steps.cuh"
+#include "kernels/routing/block_counts.cuh"
+
+/* The steps until this rank's records are on their way. */
+static __device__ bool count_tokens(const struct epx_route_tokens &a, struct exchange &x,
+                                    const struct rank_table &table, int32_t counting_warps,
+                                    int32_t *counts, int32_t *matrix)
+{
+    struct chunk chunk = chunk_of(a, counting_warps, counts);
+    int32_t *before = counts + (int64_t)counting_warps * num_counters(a);
+    bool ok;
+
+    count_chunk(a, table, chunk);
+    __syncthreads();
+    tell_blocks(a, x.epoch, counting_warps, counts);
+    scan_counters(a, counting_warps, counts);
+    ok = add_up_blocks(a, x.epoch);
+    if (!await_ready(a.comm, a.note, x, NULL, ok) || !receive_counts(a, x, matrix, before))
+        return false;
+    number_chunk(a, table, chunk, before);
+    return true;
+}
 
 static __global__ void __launch_bounds__(ROUTING_THREADS)
     route_tokens(const __grid_constant__ struct epx_route_tokens a, struct shared_parts parts)
@@ -20,6 +40,7 @@ static __global__ void __launch_bounds__(ROUTING_THREADS)
     struct room room = divide_room(shared, parts);
     int32_t counting_warps = parts.warps ? parts.warps : 1;
     int32_t *counts = counters_of(a, parts, room.words);
+    int32_t *matrix = room.matrix ? room.matrix : matrix_in(a.plan, a.comm);
     bool exchanged = false, failed;
 
     look_up(a, room.owner, table);
@@ -30,12 +51,12 @@ static __global__ void __launch_bounds__(ROUTING_THREADS)
     if (x.outcome.code == EPX_SUCCESS) {
         if (blockIdx.x == 0)
             zero_sums(a);
-        exchanged = count_tokens(a, x, table, counting_warps, counts, false);
+        exchanged = count_tokens(a, x, table, counting_warps, counts, matrix);
         if (exchanged)
             signal_arrival(a.comm);
     }
     if (exchanged && await_arrivals(a.comm, x, 1)) {
-        read_matrix(a, parts.matrix ? room.words : NULL, o);
+        take_matrix(a, matrix, o);
         find_slots(a, x, table, o);
     }
     if (is_last_block(a.comm, &x, failed) && threadIdx.x == 0) {
