@@ -28,9 +28,10 @@ struct epx_rounds {
 
 /*
  * A record on the wire and at the receiver, 16 bytes, and its pairs, 8 bytes each, somewhere behind
- * it among what comes from the same source: in a share of max_tokens * (16 + 8 * K) bytes, K rounded
- * up to an even number.
+ * it among what comes from the same source: in a share of max_tokens * (16 + 8 * K) bytes, K
+ * rounded up to an even number.
  * In messages, and in routings of few pairs, the pairs follow their record, which has room for K.
+ * Else they come packed: max_tokens records one behind the other, then all pairs.
  * In messages the sender knows a pair by its index among its own pairs of that expert; the
  * receiver, once it has all counts, puts the slot there.
  */
@@ -152,6 +153,12 @@ EPX_HD struct epx_wire_record *epx_wire_record_at(const struct epx_device_plan *
 EPX_HD int32_t epx_num_counts(const struct epx_device_plan *plan, int32_t num_ranks)
 {
     return plan->shape.num_experts + num_ranks + plan->nodes.num_nodes + 1;
+}
+
+/* Where a pair of a packed record lies, given its place among the pairs of all. */
+EPX_HD uint32_t epx_packed_at(const struct epx_device_plan *plan, int32_t row, uint32_t number)
+{
+    return (uint32_t)EPX_PAIRS_BEHIND * (uint32_t)(plan->shape.max_tokens - row) + number;
 }
 
 /* How many things a block counts: without messages also its pairs for each rank. */

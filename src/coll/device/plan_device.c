@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/jitter.h"
+#include "coll/device/direct/small_route.h"
 #include "coll/device/staged/device_nodes.h"
 #include "coll/route_plan.h"
 #include "core/agree.h"
@@ -194,6 +195,8 @@ static void fix_plan(const struct epx_route *route, struct epx_device_plan *plan
     plan->most_rows = attr->top_k < ranks ? attr->top_k : ranks;
     plan->record_bytes = epx_wire_record_bytes(attr->top_k);
     plan->record_share = plan->shape.max_tokens * plan->record_bytes;
+    if (!exchanges_messages(route) && !epx_is_small_route(route->transport->device, plan))
+        plan->record_bytes = sizeof(struct epx_wire_record);
     if (exchanges_messages(route)) {
         plan->nodes = epx_device_nodes_of(route->comm, attr->top_k);
         if (plan->nodes.num_nodes)

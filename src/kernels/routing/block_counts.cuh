@@ -11,10 +11,13 @@
  * barrier: each counter has a warp of one block that adds it up. Words are compared with ==, as a
  * route may have been idle for any time; they lie where nothing else is stored.
  *
- * Totals are stored before the ranks have agreed, into the bank of the operation's number. Two banks
- * are enough: a source is in n only after it had the ready words n - 1 of all ranks, which each
- * posts after its operation n - 2, so nobody reads the bank any more. A route is freed by all ranks
- * together, hence the window is there. After a disagreement no rank waits for totals.
+ * Totals are stored before the ranks have agreed, into the bank of the operation's number. Two
+ * banks are enough: a source is in n only after it had the ready words n - 1 of all ranks, which
+ * each posts after its operation n - 2, so nobody reads the bank any more. The window of a route
+ * that was freed stays until nothing is in flight on any rank (peer_windows.c). After a
+ * disagreement no rank waits for totals.
+ *
+ * tests/model/route.pml checks this.
  */
 #ifndef EPX_KERNELS_ROUTING_BLOCK_COUNTS_CUH
 #define EPX_KERNELS_ROUTING_BLOCK_COUNTS_CUH

@@ -67,9 +67,10 @@ static __device__ bool count_tokens(const struct epx_route_tokens &a, struct exc
                                     int32_t *counts)
 {
     struct chunk chunk = chunk_of(a, counting_warps, counts);
+    struct lanes lanes = lanes_of(a.plan.shape.top_k);
     int32_t *before = counts + (int64_t)counting_warps * num_counts(a);
 
-    count_chunk(a, table, chunk);
+    count_chunk(a, table, chunk, lanes, first_id(a, chunk, lanes));
     __syncthreads();
     sum_over_warps(a, counting_warps, counts);
     come_to_barrier(a.comm);

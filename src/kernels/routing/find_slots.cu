@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * find_slots.cu - a routing by messages, last step: with the count matrix and the records of all
- * ranks indices become slots, as in route_tokens.
+ * ranks indices become slots.
  * Work: max_tokens * top_k + records here + ranks * experts in every block. Order: none.
  * Launch: comm.blocks blocks, waits for nothing; ends the operation.
  */
@@ -20,6 +20,21 @@ static __device__ void number_rows(const struct epx_route_tokens &a)
         if (pair.expert >= 0 && lead_of(pair.lead_place) == p % plan.shape.top_k)
             plan.token_row[token * plan.most_rows + place_of(pair.lead_place)] = pair.row;
     }
+}
+
+static __device__ void find_slots(const struct epx_route_tokens &a, struct exchange &x,
+                                  const struct rank_table &table, struct offsets &o)
+{
+    if (!find_room(a, x, table, o))
+        return;
+    if (routing_block(a) == 0) {
+        show_counts(a, o);
+        show_rows(a, o);
+    }
+    index_records(a, o);
+    assign_slots(a, table, o);
+    index_padding(a, o);
+    add_kept_rows(a, o);
 }
 
 static __global__ void __launch_bounds__(ROUTING_THREADS)

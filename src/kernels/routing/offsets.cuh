@@ -22,6 +22,7 @@ struct offsets {
     int64_t capacity[EPX_MOST_DEVICE_RANKS];
     /* rows kept where room is short, as far as this block sees; the matrix tells the others */
     int32_t send_rows[EPX_MOST_DEVICE_RANKS], recv_rows[EPX_MOST_DEVICE_RANKS];
+    uint32_t dropped; /* as far as this block sees */
     int32_t short_rank;
 };
 
@@ -51,8 +52,10 @@ static __device__ void take_matrix(const struct epx_route_tokens &a, const int32
         o.send_rows[r] = o.recv_rows[r] = 0;
         o.capacity[r] = matrix[(int64_t)(r + 1) * num_counts(a) - 1];
     }
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0) {
         o.matrix = matrix;
+        o.dropped = 0;
+    }
     __syncthreads();
 }
 
@@ -150,7 +153,7 @@ static __device__ EPX_COLD void count_all_pairs(const struct epx_route_tokens &a
 }
 
 /* One block, where slabs are of fixed size: adds up the rows that came. */
-static __device__ void count_arrived(const struct epx_route_tokens &a)
+static __device__ EPX_COLD void count_arrived(const struct epx_route_tokens &a)
 {
     const struct epx_plan_view &view = a.plan.view;
     int64_t sum = 0;

@@ -1,32 +1,88 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * route_tokens.cu - a whole routing in one launch. Warps count their tokens' pairs and rows; the
- * sums over all warps, and this rank's records, with each pair's index among this rank's pairs of
- * its expert, go to all ranks in one hop; then every rank has the whole count matrix and turns
- * indices into slots, its own and those of the records that it received.
+ * route_tokens.cu - a whole routing in one launch and two hops. Warps count their tokens' pairs and
+ * rows; the sums over all warps go to all ranks (block_counts.cuh). Then every rank has the whole
+ * count matrix, and each pair is numbered once, with its slot; records tell the ranks of their rows
+ * (placed_pairs.cuh), which show them in the view.
  * Work: max_tokens * top_k + records here + ranks * experts in every block. Reads ids; writes the
  * plan. Order: (token, choice), whatever the number of blocks.
- * Launch: comm.blocks blocks, which meet at one barrier and wait for other ranks twice.
+ * Launch: comm.blocks blocks, which wait for each other's counts and for other ranks twice.
  */
 #include "kernels/routing/block_counts.cuh"
+#include "kernels/routing/placed_pairs.cuh"
 
-/* The steps until this rank's records are on their way. */
-static __device__ bool count_tokens(const struct epx_route_tokens &a, struct exchange &x,
-                                    const struct rank_table &table, int32_t counting_warps,
-                                    int32_t *counts, int32_t *matrix)
+/* The counters of a block, and what a warp does first. */
+struct first_step {
+    int32_t warps, *counts; /* of the block */
+    struct chunk chunk;
+    struct lanes lanes;
+    int64_t id;
+};
+
+static __device__ struct first_step first_step_of(const struct epx_route_tokens &a, int32_t warps,
+                                                  int32_t *counts)
 {
-    struct chunk chunk = chunk_of(a, counting_warps, counts);
-    int32_t *before = counts + (int64_t)counting_warps * num_counters(a);
+    struct first_step first;
+
+    first.warps = warps ? warps : 1;
+    first.counts = counts;
+    first.chunk = chunk_of(a, first.warps, counts);
+    first.lanes = lanes_of(a.plan.shape.top_k);
+    first.id = first_id(a, first.chunk, first.lanes);
+    return first;
+}
+
+/* Once warps have counted this rank's pairs: waits until this rank has the matrix, if the ranks
+ * agree. */
+static __device__ bool exchange_counts(const struct epx_route_tokens &a, struct exchange &x,
+                                       int32_t counting_warps, int32_t *counts, int32_t *matrix)
+{
     bool ok;
 
-    count_chunk(a, table, chunk);
     __syncthreads();
     tell_blocks(a, x.epoch, counting_warps, counts);
     scan_counters(a, counting_warps, counts);
     ok = add_up_blocks(a, x.epoch);
-    if (!await_ready(a.comm, a.note, x, NULL, ok) || !receive_counts(a, x, matrix, before))
+    return await_ready(a.comm, a.note, x, NULL, ok) &&
+           receive_counts(a, x, matrix, counts + (int64_t)counting_warps * num_counters(a));
+}
+
+/* The rest of a routing, once the offsets are known; counters are those of the block. */
+static __device__ void place_tokens(const struct placing &p, struct exchange &x,
+                                    const struct chunk &chunk, int32_t expert)
+{
+    place_chunk(p, chunk, expert);
+    signal_arrival(p.a.comm);
+    show_offsets(p.a, p.o);
+    if (!await_arrivals(p.a.comm, x, 1))
+        return;
+    take_records(p.a, p.o);
+    add_kept_rows(p.a, p.o);
+}
+
+/* A routing whose exchange has begun. Returns whether records were exchanged. */
+static __device__ bool route(const struct epx_route_tokens &a, struct exchange &x,
+                             const struct rank_table &table, struct offsets &o,
+                             const struct room &room, const struct first_step &first)
+{
+    int32_t *matrix = room.matrix ? room.matrix : matrix_in(a.plan, a.comm);
+    int32_t expert;
+
+    if (blockIdx.x == 0)
+        zero_sums(a);
+    count_chunk(a, table, first.chunk, first.lanes, first.id);
+    expert = load_expert(a.plan, position_of(first.lanes, a.plan.shape.top_k, first.chunk, 0));
+    if (!exchange_counts(a, x, first.warps, first.counts, matrix))
         return false;
-    number_chunk(a, table, chunk, before);
+    take_matrix(a, matrix, o);
+    if (!find_room(a, x, table, o))
+        return false;
+    place_tokens({a,
+                  table,
+                  o,
+                  {first.chunk.counts, first.counts + (int64_t)first.warps * num_counters(a)},
+                  first.lanes},
+                 x, first.chunk, expert);
     return true;
 }
 
@@ -38,27 +94,16 @@ static __global__ void __launch_bounds__(ROUTING_THREADS)
     __shared__ struct rank_table table;
     __shared__ struct offsets o;
     struct room room = divide_room(shared, parts);
-    int32_t counting_warps = parts.warps ? parts.warps : 1;
-    int32_t *counts = counters_of(a, parts, room.words);
-    int32_t *matrix = room.matrix ? room.matrix : matrix_in(a.plan, a.comm);
+    struct first_step first = first_step_of(a, parts.warps, counters_of(a, parts, room.words));
     bool exchanged = false, failed;
 
     look_up(a, room.owner, table);
-    zero_counts(a, counting_warps, counts);
+    zero_counts(a, first.warps, first.counts);
     if (threadIdx.x == 0)
         place_offsets(a, shared, parts, o);
     begin_exchange(a.comm, a.note, 0, x);
-    if (x.outcome.code == EPX_SUCCESS) {
-        if (blockIdx.x == 0)
-            zero_sums(a);
-        exchanged = count_tokens(a, x, table, counting_warps, counts, matrix);
-        if (exchanged)
-            signal_arrival(a.comm);
-    }
-    if (exchanged && await_arrivals(a.comm, x, 1)) {
-        take_matrix(a, matrix, o);
-        find_slots(a, x, table, o);
-    }
+    if (x.outcome.code == EPX_SUCCESS)
+        exchanged = route(a, x, table, o, room, first);
     if (is_last_block(a.comm, &x, failed) && threadIdx.x == 0) {
         x.outcome = outcome_of_all(a.comm, x.outcome, failed);
         end_routing(a, x, exchanged);

@@ -193,8 +193,6 @@ static __device__ EPX_COLD struct epx_outcome outcome_of_ids(const struct epx_ro
     struct epx_outcome outcome = {EPX_ERR_ARG, EPX_OUTCOME_BAD_ID, 0, 0, 0, 0, 0};
     int64_t pair = (int64_t)~a.plan.bad[1];
 
-    if (a.plan.bad[0] == 0)
-        return epx_outcome();
     outcome.rank = (int32_t)(a.plan.bad[0] < INT32_MAX ? a.plan.bad[0] : INT32_MAX);
     outcome.a = pair / a.plan.shape.top_k;
     outcome.b = pair % a.plan.shape.top_k;
@@ -206,40 +204,36 @@ static __device__ EPX_COLD struct epx_outcome outcome_of_ids(const struct epx_ro
 static __device__ void end_routing(const struct epx_route_tokens &a, const struct exchange &x,
                                    bool exchanged)
 {
+    const uint64_t bad = a.plan.bad[0], dropped = (uint64_t)*a.plan.dropped;
+    const int64_t rows = *a.plan.view.arrived_rows;
     struct epx_outcome outcome = x.outcome;
 
     *a.plan.outcome = outcome;
-    if (outcome.code == EPX_SUCCESS) {
+    if (outcome.code == EPX_SUCCESS && bad)
         outcome = outcome_of_ids(a);
-        add_to(&a.comm.state->stats.dropped_rows, (uint64_t)*a.plan.dropped);
-    }
-    a.plan.bad[0] = a.plan.bad[1] = 0;
+    if (x.outcome.code == EPX_SUCCESS && dropped)
+        add_to(&a.comm.state->stats.dropped_rows, dropped);
+    if (bad)
+        a.plan.bad[0] = a.plan.bad[1] = 0;
     if (a.comm.half == HALF_ROUTING)
         hand_over_routing(a.comm, x, exchanged, outcome);
     else
-        end_exchange(a.comm, x, exchanged, 0, *a.plan.view.arrived_rows, outcome);
+        end_exchange(a.comm, x, exchanged, 0, rows, outcome);
 }
 
-static __device__ void find_slots(const struct epx_route_tokens &a, struct exchange &x,
-                                  const struct rank_table &table, struct offsets &o)
+/* All blocks: finds the offsets. False if there is no room; the view is that of no tokens then. */
+static __device__ bool find_room(const struct epx_route_tokens &a, struct exchange &x,
+                                 const struct rank_table &table, struct offsets &o)
 {
     if (threadIdx.x == blockDim.x - 1)
         count_records(a, o);
     find_offsets(a, table, o);
-    if (o.short_rank >= 0 && !a.plan.shape.drops) {
-        empty_view(a, o);
-        if (threadIdx.x == 0)
-            x.outcome = outcome_short(a, table, o);
-        return;
-    }
-    if (routing_block(a) == 0) {
-        show_counts(a, o);
-        show_rows(a, o);
-    }
-    index_records(a, o);
-    assign_slots(a, table, o);
-    index_padding(a, o);
-    add_kept_rows(a, o);
+    if (o.short_rank < 0 || a.plan.shape.drops)
+        return true;
+    empty_view(a, o);
+    if (threadIdx.x == 0)
+        x.outcome = outcome_short(a, table, o);
+    return false;
 }
 
 /* Where a kernel has its parts in dynamic shared memory. */

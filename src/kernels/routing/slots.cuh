@@ -274,7 +274,7 @@ static __device__ EPX_COLD void index_padding(const struct epx_route_tokens &a,
     }
 }
 
-/* Adds up, where room is short, the kept rows that each block has counted. */
+/* Adds up, where room is short, what each block has counted: kept rows, and what is dropped. */
 static __device__ EPX_COLD void add_kept_rows(const struct epx_route_tokens &a,
                                               const struct offsets &o)
 {
@@ -286,6 +286,8 @@ static __device__ EPX_COLD void add_kept_rows(const struct epx_route_tokens &a,
         if (is_short(o, a.comm.rank))
             atomicAdd(&a.plan.recv_rows[r], o.recv_rows[r]);
     }
+    if (threadIdx.x == 0 && o.dropped)
+        atomicAdd((unsigned long long *)a.plan.dropped, (unsigned long long)o.dropped);
 }
 
 #endif
