@@ -46,15 +46,16 @@ static __device__ __forceinline__ uint64_t *totals_at(const struct epx_route_tok
            (int64_t)(epoch & 1) * a.comm.num_ranks * num_counts(a);
 }
 
-/* The whole block, after its warps have met: tells the others what it has counted. */
+/* The whole block, after its warps have met: sums what they have counted and tells the others. */
 static __device__ void tell_blocks(const struct epx_route_tokens &a, uint64_t epoch,
-                                   int32_t counting_warps, const int32_t *counts)
+                                   int32_t counting_warps, const int32_t *counts, int32_t *own)
 {
     int32_t num = num_counters(a);
 
     for (int32_t i = (int32_t)threadIdx.x; i < num; i += (int32_t)blockDim.x) {
         int32_t sum = sum_of_warps(counts + i, num, counting_warps);
 
+        own[i] = sum;
         EPX_DELAY(a.comm);
         store_word_sys(word_of_block(a, i, (int32_t)blockIdx.x), tagged(epoch, (uint32_t)sum));
     }

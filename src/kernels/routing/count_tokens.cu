@@ -85,7 +85,7 @@ static __device__ bool count_tokens(const struct epx_route_tokens &a, struct exc
 static __global__ void __launch_bounds__(ROUTING_THREADS)
     count_tokens_here(const __grid_constant__ struct epx_route_tokens a, struct shared_parts parts)
 {
-    extern __shared__ int64_t shared[];
+    extern __shared__ __align__(16) int64_t shared[];
     __shared__ struct exchange x;
     __shared__ struct rank_table table;
     struct room room = divide_room(shared, parts);

@@ -40,7 +40,7 @@ static __device__ void find_slots(const struct epx_route_tokens &a, struct excha
 static __global__ void __launch_bounds__(ROUTING_THREADS)
     find_slots_here(const __grid_constant__ struct epx_route_tokens a, struct shared_parts parts)
 {
-    extern __shared__ int64_t shared[];
+    extern __shared__ __align__(16) int64_t shared[];
     __shared__ struct exchange x;
     __shared__ struct rank_table table;
     __shared__ struct offsets o;

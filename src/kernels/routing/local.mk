@@ -8,6 +8,7 @@ libepx_cuda_la_SOURCES += \
   src/kernels/routing/offsets.cuh \
   src/kernels/routing/pairs.cuh \
   src/kernels/routing/placed_pairs.cuh \
+  src/kernels/routing/record_lists.cuh \
   src/kernels/routing/route_small.cu \
   src/kernels/routing/route_tokens.cu \
   src/kernels/routing/routing_steps.cuh \

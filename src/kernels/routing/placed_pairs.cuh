@@ -2,20 +2,20 @@
 /*
  * placed_pairs.cuh - the second half of a routing of ranks that store into each other's memory,
  * once they know the counts of all: a pair is numbered and has its slot, at once, and goes with it
- * into the record of its row. Records for a rank come packed (device_plan.h): those of a step lie
- * one behind the other, and so do their pairs, so that a warp's stores are few and long.
- * Pairs without room are not sent. The rest of a warp's room for them stays empty.
+ * into the record of its row. Records for a rank come packed (device_plan.h); record_lists.cuh has
+ * how they are sent. Pairs without room are not; the rest of a warp's room for them stays empty.
  */
 #ifndef EPX_KERNELS_ROUTING_PLACED_PAIRS_CUH
 #define EPX_KERNELS_ROUTING_PLACED_PAIRS_CUH
 
-#include "kernels/routing/slots.cuh"
+#include "kernels/routing/record_lists.cuh"
 
 /* What the lanes of a warp share while they place pairs. */
 struct placing {
     const struct epx_route_tokens &a;
     const struct rank_table &table;
     struct offsets &o;
+    const struct record_lists &lists;
     struct counters counters;
     struct lanes lanes;
 };
@@ -106,21 +106,13 @@ static __device__ int32_t find_place(uint32_t leaders, int32_t rank, int32_t mos
     return place;
 }
 
-static __device__ __forceinline__ struct epx_wire_record *record_of(const struct placing &p,
-                                                                    const struct placed_pair &pair)
-{
-    return epx_wire_record_at(&p.a.plan, p.table.records[pair.rank], p.a.comm.rank, pair.row);
-}
-
 /* Sends a pair that has room. */
 static __device__ void send_placed(const struct placing &p, const struct placed_pair &pair,
                                    int32_t choice)
 {
     uint32_t local = (uint32_t)(pair.expert - p.table.first_expert[pair.rank]);
-    char *first = p.table.records[pair.rank] + p.a.comm.rank * p.a.plan.record_share +
-                  p.a.plan.shape.max_tokens * (int64_t)sizeof(struct epx_wire_record);
 
-    ((int2 *)(void *)first)[pair.number] =
+    ((int2 *)(void *)p.lists.pairs[pair.rank])[pair.number] =
         make_int2((int32_t)pair.slot, (int32_t)(local << 8 | (uint32_t)choice));
 }
 
@@ -132,8 +124,9 @@ static __device__ void send_row(const struct placing &p, const struct placed_pai
     const struct epx_device_plan &plan = p.a.plan;
     int64_t at = (int64_t)token * plan.most_rows + place;
 
-    store_head(record_of(p, pair), token, epx_packed_at(&plan, pair.row, (uint32_t)pair.number),
-               place, num, plan.shape.rank_major ? num > 0 : num);
+    store_head((struct epx_wire_record *)(void *)p.lists.records[pair.rank] + pair.row, token,
+               epx_packed_at(&plan, pair.row, (uint32_t)pair.number), place, num,
+               plan.shape.rank_major ? num > 0 : num);
     plan.token_rank[at] = pair.rank;
     plan.token_slot[at] = (int32_t)pair.slot;
 }

@@ -35,23 +35,25 @@ static __device__ struct first_step first_step_of(const struct epx_route_tokens 
 /* Once warps have counted this rank's pairs: waits until this rank has the matrix, if the ranks
  * agree. */
 static __device__ bool exchange_counts(const struct epx_route_tokens &a, struct exchange &x,
-                                       int32_t counting_warps, int32_t *counts, int32_t *matrix)
+                                       const struct first_step &first,
+                                       const struct block_counters &counters, int32_t *matrix)
 {
     bool ok;
 
     __syncthreads();
-    tell_blocks(a, x.epoch, counting_warps, counts);
-    scan_counters(a, counting_warps, counts);
+    tell_blocks(a, x.epoch, first.warps, first.counts, counters.own);
+    scan_counters(a, first.warps, first.counts);
     ok = add_up_blocks(a, x.epoch);
     return await_ready(a.comm, a.note, x, NULL, ok) &&
-           receive_counts(a, x, matrix, counts + (int64_t)counting_warps * num_counters(a));
+           receive_counts(a, x, matrix, counters.before);
 }
 
-/* The rest of a routing, once the offsets are known; counters are those of the block. */
-static __device__ void place_tokens(const struct placing &p, struct exchange &x,
-                                    const struct chunk &chunk, int32_t expert)
+/* The rest of a routing, once its pairs are placed; staged: records are still in shared memory. */
+static __device__ void exchange_records(const struct placing &p, struct exchange &x,
+                                        const struct block_counters &counters, bool staged)
 {
-    place_chunk(p, chunk, expert);
+    if (staged)
+        send_lists(p.a, p.table, counters, p.lists);
     signal_arrival(p.a.comm);
     show_offsets(p.a, p.o);
     if (!await_arrivals(p.a.comm, x, 1))
@@ -65,31 +67,32 @@ static __device__ bool route(const struct epx_route_tokens &a, struct exchange &
                              const struct rank_table &table, struct offsets &o,
                              const struct room &room, const struct first_step &first)
 {
+    __shared__ struct record_lists lists;
     int32_t *matrix = room.matrix ? room.matrix : matrix_in(a.plan, a.comm);
+    const struct block_counters counters = counters_behind(a, first.warps, first.counts);
+    const struct placing p = {a,          table, o, lists, {first.chunk.counts, counters.before},
+                              first.lanes};
     int32_t expert;
 
     if (blockIdx.x == 0)
         zero_sums(a);
     count_chunk(a, table, first.chunk, first.lanes, first.id);
     expert = load_expert(a.plan, position_of(first.lanes, a.plan.shape.top_k, first.chunk, 0));
-    if (!exchange_counts(a, x, first.warps, first.counts, matrix))
+    if (!exchange_counts(a, x, first, counters, matrix))
         return false;
+    place_lists(a, table, counters, room.lists, lists);
     take_matrix(a, matrix, o);
     if (!find_room(a, x, table, o))
         return false;
-    place_tokens({a,
-                  table,
-                  o,
-                  {first.chunk.counts, first.counts + (int64_t)first.warps * num_counters(a)},
-                  first.lanes},
-                 x, first.chunk, expert);
+    place_chunk(p, first.chunk, expert);
+    exchange_records(p, x, counters, room.lists != NULL);
     return true;
 }
 
 static __global__ void __launch_bounds__(ROUTING_THREADS)
     route_tokens(const __grid_constant__ struct epx_route_tokens a, struct shared_parts parts)
 {
-    extern __shared__ int64_t shared[];
+    extern __shared__ __align__(16) int64_t shared[];
     __shared__ struct exchange x;
     __shared__ struct rank_table table;
     __shared__ struct offsets o;

@@ -15,7 +15,8 @@ enum {
     MOST_SHARED_MATRIX = 16 * 1024, /* beside counters */
     MOST_SHARED_OFFSETS = 4 * 1024, /* of `base`, of `from` */
     MOST_SHARED_OWNERS = 8 * 1024,
-    SUMS = 2, /* behind the counters of the warps: sums over the blocks before, and over all */
+    SUMS = 2, /* behind the counters of the warps: those of the block and of the blocks before; with
+                 messages of the blocks before and of all */
     WARPS_AT_ONCE = 8,
     ROUTING_WARPS = ROUTING_THREADS / EPX_WARP
 };
@@ -27,6 +28,7 @@ struct shared_parts {
     int32_t warps;      /* warps that count; 0 = one, whose counters are in the plan */
     int32_t words;      /* of their counters */
     int32_t matrix;     /* where the count matrix lies in them, -1 = in the plan */
+    int32_t lists;      /* bytes of the records that a block sends, 0 = they are stored at once */
 };
 
 /* Finds how many warps count, and where the matrix lies: with messages in place of the counters,
@@ -47,6 +49,33 @@ static void find_words(const struct epx_route_tokens *args, struct shared_parts 
     parts->words = (int32_t)(behind ? words + matrix : words > matrix ? words : matrix);
 }
 
+/* Shared memory of a block in any routing. */
+enum {
+    MOST_ROUTING_BYTES = MOST_SHARED_COUNTS * (int)sizeof(int32_t) + MOST_SHARED_OWNERS +
+                         2 * MOST_SHARED_OFFSETS * (int)sizeof(int64_t)
+};
+
+static inline size_t bytes_of_parts(const struct shared_parts &parts)
+{
+    return (size_t)(parts.base + parts.from) * sizeof(int64_t) + (size_t)parts.owners +
+           (size_t)parts.words * sizeof(int32_t) + (size_t)parts.lists;
+}
+
+/* Finds the bytes of the records that a block sends: with messages it sends none, and elsewhere
+ * they may be too many. They begin at a multiple of 16. */
+static void find_lists(const struct epx_route_tokens *args, struct shared_parts *parts)
+{
+    int64_t tokens = (args->plan.shape.max_tokens + args->comm.blocks - 1LL) / args->comm.blocks;
+    int64_t bytes = tokens * (16 * args->plan.most_rows + 8 * args->plan.shape.top_k) +
+                    24 * args->comm.num_ranks;
+
+    parts->lists = 0;
+    parts->words += (int32_t)(16 - bytes_of_parts(*parts) % 16) % 16 / 4;
+    bytes = epx_round_up(bytes, 16);
+    if (args->plan.block_words && bytes <= MOST_ROUTING_BYTES - (int64_t)bytes_of_parts(*parts))
+        parts->lists = (int32_t)bytes;
+}
+
 static struct shared_parts parts_of(const struct epx_route_tokens *args)
 {
     int64_t ranks = args->comm.num_ranks;
@@ -60,6 +89,7 @@ static struct shared_parts parts_of(const struct epx_route_tokens *args)
     parts.owners = args->plan.shape.num_experts <= MOST_SHARED_OWNERS
                        ? (int32_t)epx_round_up(args->plan.shape.num_experts, 8)
                        : 0;
+    find_lists(args, &parts);
     return parts;
 }
 
@@ -241,7 +271,22 @@ struct room {
     uint8_t *owner;  /* NULL = in the plan */
     int32_t *words;  /* counters */
     int32_t *matrix; /* NULL = in the plan */
+    char *lists;     /* NULL = none */
 };
+
+/* What a block and those before it have counted. */
+struct block_counters {
+    int32_t *own, *before;
+};
+
+/* The counters behind those of the warps. */
+static __device__ __forceinline__ struct block_counters
+counters_behind(const struct epx_route_tokens &a, int32_t counting_warps, int32_t *counts)
+{
+    int32_t *own = counts + (int64_t)counting_warps * num_counters(a);
+
+    return {own, own + num_counters(a)};
+}
 
 static __device__ struct room divide_room(int64_t *shared, const struct shared_parts &parts)
 {
@@ -249,7 +294,8 @@ static __device__ struct room divide_room(int64_t *shared, const struct shared_p
 
     int32_t *words = (int32_t *)(void *)(owner + parts.owners);
 
-    return {parts.owners ? owner : NULL, words, parts.matrix < 0 ? NULL : words + parts.matrix};
+    return {parts.owners ? owner : NULL, words, parts.matrix < 0 ? NULL : words + parts.matrix,
+            parts.lists ? (char *)(words + parts.words) : NULL};
 }
 
 /* One thread: the offsets lie in shared memory, or in the plan if they are many. */
@@ -267,17 +313,5 @@ counters_of(const struct epx_route_tokens &a, const struct shared_parts &parts, 
     return parts.warps ? words
                        : a.plan.warp_counts + (int64_t)blockIdx.x * (1 + SUMS) * num_counters(a);
 }
-
-static inline size_t bytes_of_parts(const struct shared_parts &parts)
-{
-    return (size_t)(parts.base + parts.from) * sizeof(int64_t) + (size_t)parts.owners +
-           (size_t)parts.words * sizeof(int32_t);
-}
-
-/* Shared memory of a block in any routing. */
-enum {
-    MOST_ROUTING_BYTES = MOST_SHARED_COUNTS * (int)sizeof(int32_t) + MOST_SHARED_OWNERS +
-                         2 * MOST_SHARED_OFFSETS * (int)sizeof(int64_t)
-};
 
 #endif
