@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * small_numbers.cuh - a routing of few pairs: each block, in shared memory, finds the ranks of each
- * token, and numbers all pairs of each source and expert, and the rows that concern this rank.
+ * token, numbers all pairs of each source and expert, and the rows that concern this rank, and
+ * finds where slabs and sources start.
  * A source's pairs are cut into chunks, one for a warp at a time: it counts them by expert, and
  * once the counts of the chunks before are added, it numbers them, 32 at a time.
  * Rows have two tables of [R][max_tokens]: the number of each row of this rank among its rows for
@@ -151,6 +152,148 @@ static __device__ void number_all(const struct epx_route_tokens &a, const struct
     __syncthreads();
     number_chunks(a, s);
     __syncthreads();
+}
+
+/* The sum over the lanes up to this one; rows of so few experts are no number that is too large. */
+static __device__ int64_t scan_warp(int64_t value)
+{
+#pragma unroll
+    for (int32_t d = 1; d < EPX_WARP; d *= 2) {
+        int64_t below = __shfl_up_sync(~0u, value, d);
+
+        value += lane_id() >= d ? below : 0;
+    }
+    return value;
+}
+
+/* The whole block: the sum over the threads up to this one; `sums` is shared, one for each warp. */
+static __device__ int64_t scan_block(int64_t value, int64_t *sums)
+{
+    const int32_t warp = (int32_t)threadIdx.x / EPX_WARP, warps = (int32_t)blockDim.x / EPX_WARP;
+    int64_t through = scan_warp(value);
+
+    if (lane_id() == EPX_WARP - 1)
+        sums[warp] = through;
+    __syncthreads();
+    if (warp == 0) {
+        int64_t sum = scan_warp(lane_id() < warps ? sums[lane_id()] : 0);
+
+        __syncwarp();
+        if (lane_id() < warps)
+            sums[lane_id()] = sum;
+    }
+    __syncthreads();
+    return (warp ? sums[warp - 1] : 0) + through;
+}
+
+/* Pairs of an expert from the sources before the given one. */
+static __device__ int64_t pairs_from(const struct epx_route_tokens &a, const struct offsets &o,
+                                     int32_t expert, int32_t end_source)
+{
+    int64_t pairs = 0;
+
+#pragma unroll 4
+    for (int32_t s = 0; s < end_source; s++)
+        pairs += counts_from(a, o, s)[expert];
+    return pairs;
+}
+
+/* Expert-major: where all slabs start, those of all ranks behind each other; returns the end. */
+static __device__ int64_t line_up_slabs(const struct epx_route_tokens &a, const struct offsets &o)
+{
+    __shared__ int64_t sums[EPX_WARP];
+    const int32_t experts = a.plan.shape.num_experts;
+    int64_t start = 0;
+
+    for (int32_t first = 0; first < experts; first += (int32_t)blockDim.x) {
+        int32_t expert = first + (int32_t)threadIdx.x;
+        int64_t pairs = expert < experts ? pairs_from(a, o, expert, a.comm.num_ranks) : 0;
+        int64_t slab = epx_slab_rows(&a.plan.shape, pairs);
+        int64_t through = scan_block(slab, sums);
+
+        if (expert < experts)
+            o.base[expert] = start + through - slab;
+        start += sums[blockDim.x / EPX_WARP - 1];
+        __syncthreads();
+    }
+    return start;
+}
+
+/* The whole block, where slabs are of fixed size: a rank needs as many rows for each expert as the
+ * fullest of its experts has pairs. */
+static __device__ EPX_COLD void need_fullest(const struct epx_route_tokens &a,
+                                             const struct rank_table &table, struct offsets &o)
+{
+    __syncthreads();
+    for (int32_t r = (int32_t)threadIdx.x; r < a.comm.num_ranks; r += (int32_t)blockDim.x)
+        o.required[r] = 0;
+    __syncthreads();
+    for (int32_t e = (int32_t)threadIdx.x; e < a.plan.shape.num_experts; e += (int32_t)blockDim.x) {
+        int32_t rank = table.owner[e],
+                num = table.first_expert[rank + 1] - table.first_expert[rank];
+        int64_t pairs = pairs_from(a, o, e, a.comm.num_ranks);
+
+        atomicMax((unsigned long long *)&o.required[rank],
+                  (unsigned long long)epx_required_rows(&a.plan.shape, num, 0, pairs));
+    }
+}
+
+/* The whole block, expert-major: what each rank needs, and where in its slabs pairs of this rank,
+ * and here those of each source, start. */
+static __device__ void place_slabs(const struct epx_route_tokens &a, const struct rank_table &table,
+                                   struct offsets &o)
+{
+    const int32_t experts = a.plan.shape.num_experts, ranks = a.comm.num_ranks;
+    int64_t end = line_up_slabs(a, o);
+
+    for (int32_t r = (int32_t)threadIdx.x; r < ranks; r += (int32_t)blockDim.x) {
+        int32_t first = table.first_expert[r], next = table.first_expert[r + 1];
+
+        o.row_base[r] = first < experts ? o.base[first] : end;
+        o.required[r] = (next < experts ? o.base[next] : end) - o.row_base[r];
+    }
+    __syncthreads();
+    for (int32_t e = (int32_t)threadIdx.x; e < experts; e += (int32_t)blockDim.x) {
+        int32_t rank = table.owner[e];
+        int64_t start = o.base[e] - o.row_base[rank];
+
+        o.base[e] = start + pairs_from(a, o, e, a.comm.rank);
+        if (rank == a.comm.rank)
+            place_local_expert(a, o, e, start);
+    }
+    if (a.plan.shape.rows_per_expert)
+        need_fullest(a, table, o);
+}
+
+/* The whole block: the first rank that lacks room, -1 = none does. */
+static __device__ void find_short_rank(const struct epx_route_tokens &a, struct offsets &o)
+{
+    const int32_t r = (int32_t)threadIdx.x;
+    bool lacks = r < a.comm.num_ranks && is_short(o, r);
+
+    if (!__syncthreads_or(lacks)) {
+        if (r == 0)
+            o.short_rank = -1;
+    } else {
+        if (r == 0)
+            o.short_rank = INT32_MAX;
+        __syncthreads();
+        if (lacks)
+            atomicMin(&o.short_rank, r);
+    }
+    __syncthreads();
+}
+
+/* The whole block: as find_offsets, for few experts by all threads at once. */
+static __device__ void offset_small(const struct epx_route_tokens &a, struct small_routing &s)
+{
+    if (a.plan.shape.rank_major)
+        for (int32_t r = (int32_t)threadIdx.x; r < a.comm.num_ranks; r += (int32_t)blockDim.x)
+            s.o.required[r] = offset_rows(a, r, s.o);
+    else
+        place_slabs(a, s.table, s.o);
+    __syncthreads();
+    find_short_rank(a, s.o);
 }
 
 #endif
