@@ -20,7 +20,7 @@ AC_SUBST([CUDA_CPPFLAGS])
 AC_SUBST([CUDA_LIBS])
 ])
 
-# EPX_CHECK_STREAMING - ENABLE_STREAMING, 0 or 1: move_rows and move_sums (src/kernels) do large
+# EPX_CHECK_STREAMING - ENABLE_STREAMING, 0 or 1: what src/kernels/streaming has does large
 # operations. They were tested on an emulated GPU alone.
 AC_DEFUN([EPX_CHECK_STREAMING], [
 AC_ARG_ENABLE([streaming],

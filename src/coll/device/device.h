@@ -59,7 +59,8 @@ struct epx_device {
     char **bank;               /* [2][R] device memory; NULL with messages */
     int64_t bank_bytes;        /* of one bank, on each rank */
     int most_senders;          /* blocks that may store beside those that wait */
-    int senders, takers;       /* blocks of large operations; all ranks have as many senders */
+    int senders, takers;       /* blocks of large operations, 0 without --enable-streaming; all
+                                  ranks have as many senders */
     int32_t *node;             /* [2][R] device memory: nodes, places by node; NULL = one node */
     char *own_stage;           /* this rank's stage; with messages two, one behind the other */
     int64_t stage_bytes;       /* of one stage, on each rank */

@@ -81,8 +81,10 @@ static int find_blocks(struct epx_device *device)
     EPX_TRY(epx_comm_max(device->comm, -(wanted < sms ? wanted : sms), &most));
     device->blocks = (int)-most;
     device->most_senders = sms > device->blocks ? sms - device->blocks : 1;
-    EPX_TRY(epx_comm_max(device->comm, -sms, &most));
-    share_out(device, sms, (int)-most);
+    if (ENABLE_STREAMING) {
+        EPX_TRY(epx_comm_max(device->comm, -sms, &most));
+        share_out(device, sms, (int)-most);
+    }
     return EPX_SUCCESS;
 }
 

@@ -130,19 +130,13 @@ static struct epx_slices slices_for(const struct epx_request *request, int64_t w
     return slices;
 }
 
-static struct epx_movers movers_on(const struct epx_device *device)
-{
-    struct epx_movers movers = {.senders = device->senders, .takers = device->takers};
-
-    return movers;
-}
-
 struct epx_movers epx_row_movers_of(const struct epx_request *request)
 {
-    struct epx_movers movers = movers_on(epx_device_of(request));
+    const struct epx_device *device = epx_device_of(request);
+    struct epx_movers movers = {.senders = device->senders, .takers = device->takers};
 
-    if (!ENABLE_STREAMING)
-        return (struct epx_movers){0};
+    if (!movers.takers)
+        return movers;
     if (request->comm->size == 1) {
         movers.senders += movers.takers;
         movers.takers = 0;
@@ -153,11 +147,12 @@ struct epx_movers epx_row_movers_of(const struct epx_request *request)
 
 struct epx_movers epx_sum_movers_of(const struct epx_request *request)
 {
-    struct epx_movers movers = movers_on(epx_device_of(request));
+    const struct epx_device *device = epx_device_of(request);
+    struct epx_movers movers = {.senders = device->senders, .takers = device->takers};
     int32_t warps = movers.senders * EPX_ADDING_WARPS;
 
-    if (!ENABLE_STREAMING)
-        return (struct epx_movers){0};
+    if (!movers.takers)
+        return movers;
     if (request->comm->size == 1) {
         movers.takers += movers.senders;
         movers.senders = 0;
