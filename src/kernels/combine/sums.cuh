@@ -94,7 +94,7 @@ static __device__ int32_t list_parts(const struct epx_combine_rows &a, const Pla
 
         if (keeps) {
             int32_t place = on_nodes ? place_by_node(a, places, token, i)
-                                     : kept + __popc(lanes & ((1u << lane_id()) - 1));
+                                     : kept + __popc(lanes & lanes_below());
 
             list.row[place] = places.part_of_token(token, i) + offset;
             if (on_nodes)

@@ -159,11 +159,7 @@ static __global__ void __launch_bounds__(SCALING_THREADS, SCALING_BLOCKS_PER_SM)
         zero_padding(a.plan, a.recv, a.row_bytes, a.recv_weights, all_warps());
         zero_unused(a, a.recv, a.row_bytes, a.recv_weights, all_warps());
     }
-    if (!is_last_block(a.comm) || threadIdx.x)
-        return;
-    if (on)
-        count_route_rows(a.comm, a.plan, a.plan.send_rows, a.row_bytes);
-    end_operation(a.comm, *a.plan.view.arrived_rows);
+    end_dispatch(a, on);
 }
 
 static void (*const kernels[NUM_ADDED_TYPES])(struct epx_dispatch_rows) =

@@ -109,7 +109,7 @@ static __device__ __forceinline__ void move_pieces(const struct epx_fields &fiel
         if (first >= end)
             continue;
         if (goal >= 0)
-            list.row[__popc(goals & ((1u << lane_id()) - 1))] = to(place, goal);
+            list.row[__popc(goals & lanes_below())] = to(place, goal);
         __syncwarp();
         store_row(from(place), list, __popc(goals), end - first);
         __syncwarp();

@@ -37,7 +37,7 @@ static __device__ int32_t list_banks(const struct epx_dispatch_rows &a, char *ba
     uint32_t goes = __ballot_sync(~0u, bank != NULL);
 
     if (bank)
-        list.row[__popc(goes & ((1u << lane_id()) - 1))] = row_in(a.banks, bank, row) + offset;
+        list.row[__popc(goes & lanes_below())] = row_in(a.banks, bank, row) + offset;
     __syncwarp();
     return __popc(goes);
 }

@@ -112,14 +112,4 @@ static __device__ __forceinline__ bool takes_weights(const struct epx_dispatch_r
     return a.comm.state->weighted && a.recv_weights;
 }
 
-/* The last step of a dispatch, in every block. */
-static __device__ void end_dispatch(const struct epx_dispatch_rows &a, bool on)
-{
-    if (!is_last_block(a.comm) || threadIdx.x)
-        return;
-    if (on)
-        count_route_rows(a.comm, a.plan, a.plan.send_rows, a.row_bytes);
-    end_operation(a.comm, *a.plan.view.arrived_rows);
-}
-
 #endif

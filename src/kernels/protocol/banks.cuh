@@ -93,21 +93,12 @@ static __device__ __forceinline__ bool acquire_slices(const struct epx_device_co
 
 static __device__ __forceinline__ bool is_sender(const struct epx_banks &banks)
 {
-    return (int32_t)blockIdx.x < banks.senders;
+    return is_sending_block(banks.senders);
 }
 
-/* The warps of the blocks that store, or of those that take; neighbours are in different blocks, so
- * that little work is spread over many multiprocessors. */
 static __device__ __forceinline__ struct crew crew_of(const struct epx_banks &banks)
 {
-    int32_t warp = (int32_t)threadIdx.x / EPX_WARP, warps = (int32_t)blockDim.x / EPX_WARP;
-    int32_t block = (int32_t)blockIdx.x, blocks = banks.senders;
-
-    if (!is_sender(banks)) {
-        block -= banks.senders;
-        blocks = (int32_t)gridDim.x - banks.senders;
-    }
-    return {warp * blocks + block, blocks * warps};
+    return crew_of_role(banks.senders);
 }
 
 /*

@@ -31,7 +31,7 @@ static __device__ int32_t take_numbers(bool is, int32_t &num)
     __shared__ int32_t counts[NUMBERING_THREADS / EPX_WARP];
     uint32_t lanes = __ballot_sync(~0u, is);
     int32_t warp = (int32_t)threadIdx.x / EPX_WARP;
-    int32_t before = num + __popc(lanes & ((1u << lane_id()) - 1));
+    int32_t before = num + __popc(lanes & lanes_below());
 
     if (lane_id() == 0)
         counts[warp] = __popc(lanes);

@@ -21,6 +21,12 @@ static __device__ __forceinline__ int32_t lane_id()
     return (int32_t)(threadIdx.x % EPX_WARP);
 }
 
+/* The lanes before this one, a bit each. */
+static __device__ __forceinline__ uint32_t lanes_below()
+{
+    return (1u << lane_id()) - 1;
+}
+
 static __device__ __forceinline__ int32_t global_warp()
 {
     return (int32_t)((blockIdx.x * blockDim.x + threadIdx.x) / EPX_WARP);
@@ -39,6 +45,26 @@ struct crew {
 static __device__ __forceinline__ struct crew all_warps()
 {
     return {global_warp(), num_global_warps()};
+}
+
+/* In a kernel whose first `senders` blocks store and whose other blocks take what comes. */
+static __device__ __forceinline__ bool is_sending_block(int32_t senders)
+{
+    return (int32_t)blockIdx.x < senders;
+}
+
+/* The warps of the blocks that have this block's role; neighbours are in different blocks, so that
+ * little work is spread over many multiprocessors. */
+static __device__ __forceinline__ struct crew crew_of_role(int32_t senders)
+{
+    int32_t warp = (int32_t)threadIdx.x / EPX_WARP, warps = (int32_t)blockDim.x / EPX_WARP;
+    int32_t block = (int32_t)blockIdx.x, blocks = senders;
+
+    if (!is_sending_block(senders)) {
+        block -= senders;
+        blocks = (int32_t)gridDim.x - senders;
+    }
+    return {warp * blocks + block, blocks * warps};
 }
 
 /* Adds counts; a sum that is too large stays at the largest number. */

@@ -134,4 +134,14 @@ static __device__ void zero_unused(const struct epx_dispatch_rows &a, char *rows
         zero_rows_from(a, *a.plan.view.num_rows, {rows, row_bytes}, row_weights, crew);
 }
 
+/* The last step of a dispatch or combine backward of several kernels, in each block of the last. */
+static __device__ void end_dispatch(const struct epx_dispatch_rows &a, bool on)
+{
+    if (!is_last_block(a.comm) || threadIdx.x)
+        return;
+    if (on)
+        count_route_rows(a.comm, a.plan, a.plan.send_rows, a.row_bytes);
+    end_operation(a.comm, *a.plan.view.arrived_rows);
+}
+
 #endif

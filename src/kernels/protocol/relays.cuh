@@ -193,7 +193,7 @@ static __device__ int32_t list_ranks(const struct epx_device_nodes &nodes, Place
         uint32_t lanes = __ballot_sync(~0u, place != NULL);
 
         if (place)
-            list.row[num + __popc(lanes & ((1u << lane_id()) - 1))] = place + offset;
+            list.row[num + __popc(lanes & lanes_below())] = place + offset;
         num += __popc(lanes);
     }
     __syncwarp();

@@ -42,11 +42,6 @@ static __device__ __forceinline__ int32_t num_counts(const struct epx_route_toke
     return epx_num_counts(&a.plan, a.comm.num_ranks);
 }
 
-static __device__ __forceinline__ uint32_t lanes_below()
-{
-    return (1u << lane_id()) - 1;
-}
-
 /* The number of this block among those that route; blocks that store rows come before them. */
 static __device__ __forceinline__ int32_t routing_block(const struct epx_route_tokens &a)
 {

@@ -12,21 +12,6 @@
 #include "kernels/streaming/row_movers.cuh"
 #include "kernels/dispatch/spreads.cuh"
 
-static __device__ __forceinline__ bool is_sender(const struct epx_movers &movers)
-{
-    return (int32_t)blockIdx.x < movers.senders;
-}
-
-/* The warps of this block's role; neighbours are in different blocks. */
-static __device__ __forceinline__ struct crew crew_of(const struct epx_movers &movers)
-{
-    const int32_t warp = (int32_t)threadIdx.x / EPX_WARP, block = (int32_t)blockIdx.x;
-
-    if (is_sender(movers))
-        return {warp * movers.senders + block, movers.senders * EPX_MOVING_WARPS};
-    return {warp * movers.takers + block - movers.senders, movers.takers * EPX_MOVING_WARPS};
-}
-
 template <bool LIST>
 static __device__ void move(const struct epx_dispatch_rows &a, struct exchange &x, char *room,
                             uint64_t *barriers)
@@ -34,12 +19,12 @@ static __device__ void move(const struct epx_dispatch_rows &a, struct exchange &
     __shared__ struct windows<LIST> w;
     struct boxes boxes = make_boxes(room, barriers, a.movers.slices.bytes, LIST ? a.fields.num : 1);
     struct mover<LIST> mover = {
-        a, x, w, boxes, crew_of(a.movers), takes_weights(a)
+        a, x, w, boxes, crew_of_role(a.movers.senders), takes_weights(a)
     };
 
     resume_exchange(a.comm, x);
     read_windows(a, x, w);
-    if (is_sender(a.movers))
+    if (is_sending_block(a.movers.senders))
         send_all(mover);
     else if (a.comm.num_ranks > 1)
         take_all(mover);

@@ -22,23 +22,14 @@ union adding_room {
     struct sum_list take;
 };
 
-/* The warps of this block's role; neighbours are in different blocks. */
-static __device__ __forceinline__ struct crew crew_of(const struct epx_movers &movers, bool sends)
-{
-    const int32_t warp = (int32_t)threadIdx.x / EPX_WARP, block = (int32_t)blockIdx.x;
-    const int32_t blocks = sends ? movers.senders : movers.takers;
-
-    return {warp * blocks + block - (sends ? 0 : movers.senders), blocks * EPX_ADDING_WARPS};
-}
-
 template <typename T>
 static __global__ void __launch_bounds__(ADDING_THREADS, 1)
     move_sums(const __grid_constant__ struct epx_combine_rows a)
 {
     __shared__ union adding_room rooms[EPX_ADDING_WARPS];
     union adding_room &room = rooms[threadIdx.x / EPX_WARP];
-    const bool on = is_on(a.comm), sends = (int32_t)blockIdx.x < a.movers.senders;
-    const struct sum_mover mover = {a, a.comm.state->epoch + 1, crew_of(a.movers, sends),
+    const bool on = is_on(a.comm), sends = is_sending_block(a.movers.senders);
+    const struct sum_mover mover = {a, a.comm.state->epoch + 1, crew_of_role(a.movers.senders),
                                     a.backward && a.comm.state->weighted};
 
     if (on && a.deferred && sends)

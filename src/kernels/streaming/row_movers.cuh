@@ -75,7 +75,7 @@ static __device__ __forceinline__ void add_goals(struct goal_list &goals, int32_
     const uint32_t lanes = __ballot_sync(~0u, has);
 
     if (has) {
-        int32_t at = num + __popc(lanes & ((1u << lane_id()) - 1));
+        int32_t at = num + __popc(lanes & lanes_below());
 
         goals.rank[at] = rank;
         goals.slot[at] = slot;

@@ -114,7 +114,7 @@ static __device__ bool await_parts(const struct sum_mover &m, int64_t token, int
         const int32_t rank = kept ? m.a.plan.token_rank[token * most + i] : -1;
         const bool comes = kept && rank != m.a.comm.rank;
         const uint32_t lanes = __ballot_sync(~0u, comes);
-        const int32_t place = num + __popc(lanes & ((1u << lane_id()) - 1));
+        const int32_t place = num + __popc(lanes & lanes_below());
 
         if (comes)
             list.parts.row[place] = places.part_of_token(token, i) + offset;
@@ -141,7 +141,7 @@ static __device__ void list_own(const struct sum_mover &m, int64_t token, int64_
         const bool here = k < top_k && a.plan.pair_rank[token * top_k + k] == a.comm.rank;
         const int64_t slot = here ? a.plan.view.slots[token * top_k + k] : 0;
         const uint32_t lanes = __ballot_sync(~0u, here);
-        const int32_t place = num + __popc(lanes & ((1u << lane_id()) - 1));
+        const int32_t place = num + __popc(lanes & lanes_below());
 
         if (here) {
             list.own.row[place] =
