@@ -8,7 +8,8 @@ models = \
   tests/model/direct_rings.pml \
   tests/model/hier.pml \
   tests/model/progress.pml \
-  tests/model/proxy.pml
+  tests/model/proxy.pml \
+  tests/model/route.pml
 PML_LOG_COMPILER = $(SHELL) $(srcdir)/tests/model/check_model.sh
 TESTS += $(models)
 EXTRA_DIST += $(models) tests/model/check_model.sh tests/model/memory.pml

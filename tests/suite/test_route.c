@@ -146,6 +146,36 @@ START_TEST(one_rank_without_room_empties_the_view_of_all)
 }
 END_TEST
 
+/* So many tokens that a block of a small GPU cannot have all their records in shared memory. */
+START_TEST(many_tokens_are_routed)
+{
+    struct scenario s = scenario_small(EPX_FLOAT32);
+    struct layer layer;
+    struct routing routing;
+
+    s.max_tokens = 20000;
+    s.top_k = 4;
+    s.count = 1;
+    s.tokens = TOKENS_FULL;
+    s.layout = layouts[_i];
+    if (s.layout == EPX_EXPERT_MAJOR) {
+        s.routing = ROUTING_HOLES;
+        s.overflow = EPX_OVERFLOW_DROP;
+        s.capacity_percent = 90;
+    }
+    layer_open(&layer, &s, comm);
+    SETTLE();
+    for (uint64_t call = 0; call < 2; call++) {
+        if (EXPECT_CODE(routing_start(&routing, &layer, s.seed + call), EPX_SUCCESS))
+            routing_finish(&routing);
+        SETTLE();
+        routing_free(&routing);
+    }
+    layer_close(&layer);
+    SETTLE();
+}
+END_TEST
+
 START_TEST(capacity_may_exceed_the_worst_case)
 {
     struct scenario s = scenario_small(EPX_FLOAT32);
@@ -216,6 +246,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, the_capacity_may_change_between_routings, 0, 2);
     tcase_add_loop_test(tcase, routing_after_an_overflow_works, 0, 3);
     tcase_add_loop_test(tcase, one_rank_without_room_empties_the_view_of_all, 0, 3);
+    tcase_add_loop_test(tcase, many_tokens_are_routed, 0, 3);
     tcase_add_loop_test(tcase, capacity_may_exceed_the_worst_case, 0, 3);
     tcase_add_test(tcase, many_routes_live_side_by_side);
     tcase_add_test(tcase, host_values_are_valid_after_creation);

@@ -7,6 +7,9 @@
 #include "support/data.h"
 #include "support/suite.h"
 
+/* So many experts more, and a routing on device memory is not small (EPX_SMALL_EXPERTS). */
+enum { MORE_EXPERTS = 1024 };
+
 struct scenario scenario_small(EPX_Datatype datatype)
 {
     struct scenario s = {.seed = 7, .experts = 2 * suite_size + 1, .top_k = 3, .max_tokens = 12};
@@ -57,6 +60,8 @@ struct scenario scenario_random(uint64_t seed)
     s.top_k = top_ks[pick(seed, 3, 7)];
     s.max_tokens = 1 + pick(seed, 4, s.top_k > 8 ? 4 : 20);
     s.experts = 1 + pick(seed, 5, pick(seed, 6, 2) ? 5 * suite_size : suite_size + 1);
+    if (s.layout != EPX_EXPERT_SLAB && pick(seed, 19, 4) == 0)
+        s.experts += MORE_EXPERTS;
     s.index_bits = pick(seed, 7, 2) ? 32 : 64;
     s.overflow = pick(seed, 13, 2) ? EPX_OVERFLOW_ERROR : EPX_OVERFLOW_DROP;
     s.routing = (enum routing_kind)pick(seed, 14, ROUTING_KINDS);
@@ -140,11 +145,12 @@ EPX_Route_attr scenario_attr(const struct scenario *s, int64_t capacity)
     return attr;
 }
 
-/* What differs from the small scenario; R is the number of ranks. */
+/* What differs from the small scenario; R is the number of ranks. A routing to MANY experts is not
+ * small on device memory. */
 struct scenario scenario_edge(int i)
 {
     struct scenario s = scenario_small(EPX_FLOAT32);
-    const int R = suite_size;
+    const int R = suite_size, MANY = MORE_EXPERTS + R;
     const struct scenario edges[SCENARIO_EDGES] = {
         {.tokens = TOKENS_FULL},
         {.layout = EPX_RANK_MAJOR},
@@ -208,6 +214,28 @@ struct scenario scenario_edge(int i)
          .top_k = 64,
          .max_tokens = 3,
          .weightless = 1},
+        {.experts = MANY, .alignment = 2, .routing = ROUTING_BAD},
+        {.experts = MANY, .layout = EPX_RANK_MAJOR, .routing = ROUTING_HOLES, .top_k = 8},
+        {.experts = MANY, .tokens = TOKENS_ONE_RANK, .memory = MEMORY_WINDOW, .row_bytes_known = 1},
+        {.experts = MANY, .capacity_percent = 60},
+        {.experts = MANY, .overflow = EPX_OVERFLOW_DROP, .capacity_percent = 60, .max_tokens = 40},
+        {.experts = MANY,
+         .overflow = EPX_OVERFLOW_DROP,
+         .capacity_percent = 60,
+         .layout = EPX_RANK_MAJOR,
+         .routing = ROUTING_DUPLICATES},
+        {.experts = MANY,
+         .layout = EPX_EXPERT_SLAB,
+         .capacity_percent = 50,
+         .overflow = EPX_OVERFLOW_DROP,
+         .routing = ROUTING_SKEWED},
+        {.overflow = EPX_OVERFLOW_DROP, .capacity_percent = 40, .top_k = 64, .max_tokens = 3},
+        {.overflow = EPX_OVERFLOW_DROP,
+         .capacity_percent = 50,
+         .layout = EPX_RANK_MAJOR,
+         .top_k = 40,
+         .max_tokens = 4,
+         .routing = ROUTING_HOLES},
     };
     struct scenario e = edges[i];
 

@@ -52,7 +52,7 @@ struct scenario scenario_random(uint64_t seed);
 /* Prints what is needed to repeat a failure, on standard error of rank 0. */
 void scenario_print(const struct scenario *scenario);
 /* Scenarios at the edges of the contract, each worth a few calls. */
-#define SCENARIO_EDGES 46
+#define SCENARIO_EDGES 55
 struct scenario scenario_edge(int i);
 
 /* Replaces members left 0 by their defaults; slabs have room for all pairs of a call. */

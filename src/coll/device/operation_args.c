@@ -6,11 +6,11 @@
 #include "base/jitter.h"
 #include "coll/device/device.h"
 #include "coll/device/plan_device.h"
+#include "coll/device/direct/small_route.h"
 #include "coll/device/staged/proxy.h"
 #include "coll/verbs.h"
 #include "core/ready.h"
 #include "core/route.h"
-#include "kernels/small_parts.h"
 
 /* Fills in how many tokens a round has and how many rounds there are, given how rows are cut; share
  * is the stage's bytes for one of the `width` rows of a token. */
@@ -37,36 +37,9 @@ struct epx_rounds epx_rounds_of(int64_t row_bytes, int32_t width, int32_t max_to
     return fill_rounds(rounds, share, max_tokens);
 }
 
-/* With --enable-jitter small tests go both ways. */
-enum { MOST_PAIRS = EPX_JITTERS ? 1 << 7 : EPX_SMALL_PAIRS };
-
-/* Whether an operation on the route is small but for its rows. */
-static int has_few_pairs(const struct epx_device *device, const struct epx_plan_shape *shape)
-{
-    int64_t ranks = device->comm->size;
-
-    return device->bank && ranks <= EPX_SMALL_RANKS && shape->top_k <= EPX_SMALL_TOP_K &&
-           ranks * shape->max_tokens * shape->top_k <= MOST_PAIRS;
-}
-
-/* Whether what a block of a small routing knows fits into its shared memory. */
-static int fits_in_a_block(const struct epx_device_plan *plan, int32_t ranks)
-{
-    struct epx_small_parts parts = epx_small_parts_of(plan, ranks);
-
-    return epx_small_bytes(&parts) <= EPX_SMALL_BYTES;
-}
-
 int epx_is_small_routing(const struct epx_request *request)
 {
-    const struct epx_device *device = epx_device_of(request);
-    const struct epx_device_plan *plan = epx_device_plan_of(request);
-    int64_t ranks = device->comm->size;
-
-    return has_few_pairs(device, &plan->shape) && plan->shape.num_experts <= EPX_SMALL_EXPERTS &&
-           ranks * plan->shape.max_tokens <= EPX_SMALL_TOKENS &&
-           ranks * epx_num_counts(plan, (int32_t)ranks) <= EPX_SMALL_COUNTS &&
-           fits_in_a_block(plan, (int32_t)ranks);
+    return epx_is_small_route(epx_device_of(request), epx_device_plan_of(request));
 }
 
 /* Whether rows fit in a bank, and their slices have a flag each. */
@@ -105,7 +78,7 @@ struct epx_banks epx_banks_of(const struct epx_request *request, int32_t width, 
     banks.slices = epx_slices_of(row_bytes, shape->max_tokens, device->blocks * block_warps);
     banks.pitch = banks.words_at + epx_round_up(words * (int64_t)sizeof(float), 16);
     banks.pitch = banks.pitch ? banks.pitch : 16;
-    if (!has_few_pairs(device, shape) ||
+    if (!epx_has_few_pairs(device, shape) ||
         !have_room(device, &banks, (int64_t)shape->max_tokens * width))
         return banks;
     tasks = (int64_t)shape->max_tokens * width * banks.slices.num;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/jitter.h"
+#include "coll/device/direct/small_route.h"
 #include "coll/device/staged/device_nodes.h"
 #include "coll/route_plan.h"
 #include "core/agree.h"
@@ -18,9 +19,10 @@
 
 /*
  * The exchanged parts of the window, in this order, have the same offsets on all ranks. Ranks that
- * exchange messages send records from PART_OUTGOING.
+ * exchange messages send records from PART_OUTGOING; the others store PART_TOTALS for an operation
+ * that its owner may not have begun.
  */
-enum { PART_COUNTS, PART_RECORDS, PART_OUTGOING, PART_WEIGHTS, PART_STAGE, NUM_PARTS };
+enum { PART_TOTALS, PART_COUNTS, PART_RECORDS, PART_OUTGOING, PART_WEIGHTS, PART_STAGE, NUM_PARTS };
 
 /* Gives out the window from its start; with base NULL it only measures. What is too much for a
  * number stays SIZE_MAX. */
@@ -80,6 +82,9 @@ static void carve_exchanged(struct arena *arena, const struct epx_route *route,
 {
     int64_t ranks = route->comm->size, tokens = plan->shape.max_tokens;
 
+    offsets[PART_TOTALS] = arena->used;
+    if (!exchanges_messages(route))
+        carve(arena, 2 * ranks * epx_num_counts(plan, route->comm->size), sizeof(uint64_t));
     offsets[PART_COUNTS] = arena->used;
     carve(arena, ranks * epx_num_counts(plan, route->comm->size), sizeof(int32_t));
     offsets[PART_RECORDS] = arena->used;
@@ -131,19 +136,17 @@ static void carve_expert(struct arena *arena, struct epx_device_plan *plan, int6
 }
 
 static void carve_tables(struct arena *arena, struct epx_device_plan *plan,
-                         const struct epx_comm *comm, int64_t blocks)
+                         const struct epx_comm *comm)
 {
-    int64_t ranks = comm->size, counts = epx_num_counts(plan, comm->size);
+    int64_t ranks = comm->size;
 
     plan->owner = carve(arena, plan->shape.num_experts, sizeof(*plan->owner));
-    plan->counts = carve(arena, NUM_PARTS * ranks, sizeof(char *));
+    plan->totals = carve(arena, NUM_PARTS * ranks, sizeof(char *));
     plan->nodes.relay = carve(arena, epx_device_nodes_words(comm), sizeof(int32_t));
     CARVE(arena, plan->send_rows, ranks);
     CARVE(arena, plan->recv_rows, ranks);
     CARVE(arena, plan->view.rank_counts, ranks);
     CARVE(arena, plan->base, plan->shape.num_experts);
-    CARVE(arena, plan->block_counts, blocks * counts);
-    CARVE(arena, plan->warp_counts, blocks * 3 * counts);
     CARVE(arena, plan->view.num_rows, 1);
     plan->view.arrived_rows = plan->view.num_rows;
     if (plan->shape.rows_per_expert)
@@ -155,6 +158,22 @@ static void carve_tables(struct arena *arena, struct epx_device_plan *plan,
     CARVE(arena, plan->dropped, 1);
 }
 
+/* What blocks count. epx_num_counters asks whether there are words. */
+static void carve_counters(struct arena *arena, const struct epx_route *route,
+                           struct epx_device_plan *plan)
+{
+    int64_t blocks = route->transport->device->blocks, ranks = route->comm->size;
+    int64_t counters = epx_num_counts(plan, route->comm->size);
+
+    if (exchanges_messages(route)) {
+        CARVE(arena, plan->block_counts, blocks * counters);
+    } else {
+        counters += ranks;
+        CARVE(arena, plan->block_words, 2 * blocks * counters);
+    }
+    CARVE(arena, plan->warp_counts, blocks * 3 * counters);
+}
+
 static void carve_all(struct arena *arena, const struct epx_route *route,
                       struct epx_device_plan *plan, size_t offsets[NUM_PARTS])
 {
@@ -163,7 +182,8 @@ static void carve_all(struct arena *arena, const struct epx_route *route,
     carve_exchanged(arena, route, plan, offsets);
     carve_home(arena, plan, exchanges_messages(route));
     carve_expert(arena, plan, ranks, route->capacity);
-    carve_tables(arena, plan, route->comm, route->transport->device->blocks);
+    carve_tables(arena, plan, route->comm);
+    carve_counters(arena, route, plan);
 }
 
 static void fix_plan(const struct epx_route *route, struct epx_device_plan *plan)
@@ -175,6 +195,8 @@ static void fix_plan(const struct epx_route *route, struct epx_device_plan *plan
     plan->most_rows = attr->top_k < ranks ? attr->top_k : ranks;
     plan->record_bytes = epx_wire_record_bytes(attr->top_k);
     plan->record_share = plan->shape.max_tokens * plan->record_bytes;
+    if (!exchanges_messages(route) && !epx_is_small_route(route->transport->device, plan))
+        plan->record_bytes = sizeof(struct epx_wire_record);
     if (exchanges_messages(route)) {
         plan->nodes = epx_device_nodes_of(route->comm, attr->top_k);
         if (plan->nodes.num_nodes)
@@ -260,11 +282,12 @@ static int upload_tables(const struct epx_route *route, struct epx_device_plan *
     for (int part = 0; part < NUM_PARTS; part++)
         for (int r = 0; r < route->comm->size; r++)
             table[(size_t)part * ranks + (size_t)r] = address_of(route, plan, offsets, part, r);
-    rc = upload(route, plan->counts, table, NUM_PARTS * ranks * sizeof(*table));
+    rc = upload(route, plan->totals, table, NUM_PARTS * ranks * sizeof(*table));
     free(table);
-    plan->records = plan->counts + PART_RECORDS * ranks;
-    plan->weights = plan->counts + PART_WEIGHTS * ranks;
-    plan->stage = plan->counts + PART_STAGE * ranks;
+    plan->counts = plan->totals + PART_COUNTS * ranks;
+    plan->records = plan->totals + PART_RECORDS * ranks;
+    plan->weights = plan->totals + PART_WEIGHTS * ranks;
+    plan->stage = plan->totals + PART_STAGE * ranks;
     return rc;
 }
 
@@ -378,7 +401,7 @@ const struct epx_device_plan *epx_device_plan_of(const struct epx_request *reque
 }
 
 /* Fills with a pattern what the operation will write: a routing everything that it or its
- * operations make, another operation pair weights and the stage. */
+ * operations make but totals, which may be there; another operation pair weights and the stage. */
 int epx_device_route_poison(const struct epx_request *request)
 {
     const struct epx_device_plan *plan = epx_device_plan_of(request);
@@ -387,10 +410,9 @@ int epx_device_route_poison(const struct epx_request *request)
     size_t offsets[NUM_PARTS];
 
     carve_exchanged(&measured, request->route, plan, offsets);
+    start += offsets[epx_verb_routes(request->call.verb) ? PART_COUNTS : PART_WEIGHTS];
     if (epx_verb_routes(request->call.verb))
         end = (char *)(uintptr_t)plan->owner;
-    else
-        start += offsets[PART_WEIGHTS];
     if (start < end)
         EPX_TRY_CUDA(
             cudaMemsetAsync(start, EPX_PATTERN, (size_t)(end - start), request->call.stream));

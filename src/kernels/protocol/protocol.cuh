@@ -31,7 +31,7 @@
  *
  * Invariant: nothing but words in banks is stored into a rank's windows for operation n before all
  * ranks posted ready n and were found to agree; all ranks see the same words and come to the same
- * verdict.
+ * verdict. block_counts.cuh and banks.cuh have more words in banks.
  * Post before you wait: ready is posted before the first wait, arrivals of a round before the wait
  * for those of others. No wait depends on a later kernel; blocks that wait are `comm.blocks` at
  * most. Every wait ends by the abort word or by the clock, and its kernel ends normally.

@@ -39,6 +39,12 @@ static __device__ __forceinline__ void store_relaxed_sys(uint64_t *p, uint64_t v
     asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(value) : "memory");
 }
 
+/* A word that carries its own tag: it tells of nothing but itself, and needs no fence. */
+static __device__ __forceinline__ void store_word_sys(uint64_t *p, uint64_t value)
+{
+    store_relaxed_sys(p, value);
+}
+
 /* Two words in one instruction; each of them is atomic. */
 static __device__ __forceinline__ void load_two_relaxed_sys(const uint64_t *p, uint64_t &low,
                                                             uint64_t &high)

@@ -133,6 +133,21 @@ static __device__ bool await_tagged(const struct epx_device_comm &c, const uint6
     return true;
 }
 
+/* Waits for a word that carries the number of this operation where the one before it may be of any
+ * other. */
+static __device__ bool await_word(const struct epx_device_comm &c, const uint64_t *word,
+                                  uint64_t epoch, int32_t waiting_for, uint32_t *payload)
+{
+    struct patience patience = {0, 0};
+    uint64_t value;
+
+    while ((uint32_t)((value = load_relaxed_sys(word)) >> 32) != (uint32_t)epoch)
+        if (!keep_waiting(c, patience, waiting_for))
+            return false;
+    *payload = (uint32_t)value;
+    return true;
+}
+
 static __device__ __forceinline__ uint64_t tagged(uint64_t epoch, uint32_t payload)
 {
     return epoch << 32 | payload;

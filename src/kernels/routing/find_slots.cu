@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * find_slots.cu - a routing by messages, last step: with the count matrix and the records of all
- * ranks indices become slots, as in route_tokens.
+ * ranks indices become slots.
  * Work: max_tokens * top_k + records here + ranks * experts in every block. Order: none.
  * Launch: comm.blocks blocks, waits for nothing; ends the operation.
  */
@@ -22,10 +22,25 @@ static __device__ void number_rows(const struct epx_route_tokens &a)
     }
 }
 
+static __device__ void find_slots(const struct epx_route_tokens &a, struct exchange &x,
+                                  const struct rank_table &table, struct offsets &o)
+{
+    if (!find_room(a, x, table, o))
+        return;
+    if (routing_block(a) == 0) {
+        show_counts(a, o);
+        show_rows(a, o);
+    }
+    index_records(a, o);
+    assign_slots(a, table, o);
+    index_padding(a, o);
+    add_kept_rows(a, o);
+}
+
 static __global__ void __launch_bounds__(ROUTING_THREADS)
     find_slots_here(const __grid_constant__ struct epx_route_tokens a, struct shared_parts parts)
 {
-    extern __shared__ int64_t shared[];
+    extern __shared__ __align__(16) int64_t shared[];
     __shared__ struct exchange x;
     __shared__ struct rank_table table;
     __shared__ struct offsets o;
@@ -37,7 +52,7 @@ static __global__ void __launch_bounds__(ROUTING_THREADS)
         place_offsets(a, shared, parts, o);
     resume_exchange(a.comm, x);
     if (on) {
-        read_matrix(a, parts.matrix ? room.words : NULL, o);
+        read_matrix(a, room.matrix, o);
         find_slots(a, x, table, o);
         number_rows(a);
     }

@@ -15,11 +15,14 @@ struct offsets {
     int64_t *base;                              /* [E] */
     int64_t *from;                              /* [L][R], rank-major [R] */
     int64_t records[EPX_MOST_DEVICE_RANKS + 1]; /* that came from the ranks before each */
-    int64_t row_base[EPX_MOST_DEVICE_RANKS]; /* rank-major: first slot of this rank's rows there */
+    /* where each rank's slabs start if all lay one behind the other; rank-major: the first slot of
+     * this rank's rows there */
+    int64_t row_base[EPX_MOST_DEVICE_RANKS];
     int64_t required[EPX_MOST_DEVICE_RANKS];
     int64_t capacity[EPX_MOST_DEVICE_RANKS];
     /* rows kept where room is short, as far as this block sees; the matrix tells the others */
     int32_t send_rows[EPX_MOST_DEVICE_RANKS], recv_rows[EPX_MOST_DEVICE_RANKS];
+    uint32_t dropped; /* as far as this block sees */
     int32_t short_rank;
 };
 
@@ -34,22 +37,39 @@ static __device__ __forceinline__ bool is_short(const struct offsets &o, int32_t
     return o.required[rank] > o.capacity[rank];
 }
 
-/* The whole block: reads the matrix into room; if room is NULL the matrix stays where it is. */
-static __device__ void read_matrix(const struct epx_route_tokens &a, int32_t *room,
+/* Where the matrix lies that comes from all ranks. */
+static __device__ __forceinline__ int32_t *matrix_in(const struct epx_device_plan &plan,
+                                                     const struct epx_device_comm &c)
+{
+    return (int32_t *)(void *)plan.counts[c.rank];
+}
+
+/* The whole block: the matrix is there, seen by all threads. */
+static __device__ void take_matrix(const struct epx_route_tokens &a, const int32_t *matrix,
                                    struct offsets &o)
 {
-    const int32_t *matrix = (const int32_t *)(const void *)a.plan.counts[a.comm.rank];
-    int64_t num = (int64_t)a.comm.num_ranks * num_counts(a);
-
-    for (int64_t i = threadIdx.x; room && i < num; i += blockDim.x)
-        room[i] = matrix[i];
     for (int32_t r = (int32_t)threadIdx.x; r < a.comm.num_ranks; r += (int32_t)blockDim.x) {
         o.send_rows[r] = o.recv_rows[r] = 0;
         o.capacity[r] = matrix[(int64_t)(r + 1) * num_counts(a) - 1];
     }
-    if (threadIdx.x == 0)
-        o.matrix = room ? room : matrix;
+    if (threadIdx.x == 0) {
+        o.matrix = matrix;
+        o.dropped = 0;
+    }
     __syncthreads();
+}
+
+/* The whole block: reads the matrix into room; if room is NULL the matrix stays where it is. */
+static __device__ void read_matrix(const struct epx_route_tokens &a, int32_t *room,
+                                   struct offsets &o)
+{
+    const int32_t *matrix = matrix_in(a.plan, a.comm);
+    int64_t num = (int64_t)a.comm.num_ranks * num_counts(a);
+
+    for (int64_t i = threadIdx.x; room && i < num; i += blockDim.x)
+        room[i] = matrix[i];
+    __syncthreads();
+    take_matrix(a, room ? room : matrix, o);
 }
 
 /* Where the pairs of each source start in the slab of a local expert, given the slab's start; shows
@@ -69,48 +89,6 @@ static __device__ void place_local_expert(const struct epx_route_tokens &a, cons
         a.plan.view.expert_counts[local] =
             (int32_t)(at - start < INT32_MAX ? at - start : INT32_MAX);
     }
-}
-
-/* Where slabs are of fixed size: the most pairs of an expert, given those that each lane saw. */
-static __device__ int64_t most_of_lanes(const struct epx_plan_shape &shape, int64_t most)
-{
-    for (int32_t d = EPX_WARP / 2; shape.rows_per_expert && d; d /= 2) {
-        int64_t other = __shfl_xor_sync(~0u, most, d);
-
-        most = other > most ? other : most;
-    }
-    return most;
-}
-
-/* One warp: the slabs of one rank, by expert; returns the rows that the rank needs. */
-static __device__ int64_t offset_rank(const struct epx_route_tokens &a,
-                                      const struct rank_table &table, const struct offsets &o,
-                                      int32_t rank)
-{
-    int32_t first = table.first_expert[rank], end = table.first_expert[rank + 1];
-    int64_t start = 0, most = 0;
-
-    for (int32_t at = first; at < end; at += EPX_WARP) {
-        int32_t expert = at + lane_id();
-        int64_t total = 0, before = 0, slab, through;
-
-        for (int32_t s = 0; expert < end && s < a.comm.num_ranks; s++) {
-            int32_t pairs = counts_from(a, o, s)[expert];
-
-            before += s < a.comm.rank ? pairs : 0;
-            total += pairs;
-        }
-        most = total > most ? total : most;
-        slab = epx_slab_rows(&a.plan.shape, total);
-        through = inclusive_scan(slab);
-        if (expert < end) {
-            o.base[expert] = start + through - slab + before;
-            if (rank == a.comm.rank)
-                place_local_expert(a, o, expert, start + through - slab);
-        }
-        start += __shfl_sync(~0u, through, EPX_WARP - 1);
-    }
-    return epx_required_rows(&a.plan.shape, end - first, start, most_of_lanes(a.plan.shape, most));
 }
 
 /* Rank-major: the slot of this rank's first row on a rank; returns the rows that come to it. */
@@ -175,7 +153,7 @@ static __device__ EPX_COLD void count_all_pairs(const struct epx_route_tokens &a
 }
 
 /* One block, where slabs are of fixed size: adds up the rows that came. */
-static __device__ void count_arrived(const struct epx_route_tokens &a)
+static __device__ EPX_COLD void count_arrived(const struct epx_route_tokens &a)
 {
     const struct epx_plan_view &view = a.plan.view;
     int64_t sum = 0;
@@ -267,30 +245,154 @@ static __device__ void show_rows(const struct epx_route_tokens &a, const struct 
     }
 }
 
+/* The sum over the lanes up to this one; no number of rows, of at most
+ * EPX_MOST_DEVICE_EXPERTS slabs, is too large. */
+static __device__ int64_t scan_warp(int64_t value)
+{
+#pragma unroll
+    for (int32_t d = 1; d < EPX_WARP; d *= 2) {
+        int64_t below = __shfl_up_sync(~0u, value, d);
+
+        value += lane_id() >= d ? below : 0;
+    }
+    return value;
+}
+
+/* The whole block: the sum over the threads up to this one; `sums` is shared, one for each warp. */
+static __device__ int64_t scan_block(int64_t value, int64_t *sums)
+{
+    const int32_t warp = (int32_t)threadIdx.x / EPX_WARP, warps = (int32_t)blockDim.x / EPX_WARP;
+    int64_t through = scan_warp(value);
+
+    if (lane_id() == EPX_WARP - 1)
+        sums[warp] = through;
+    __syncthreads();
+    if (warp == 0) {
+        int64_t sum = scan_warp(lane_id() < warps ? sums[lane_id()] : 0);
+
+        __syncwarp();
+        if (lane_id() < warps)
+            sums[lane_id()] = sum;
+    }
+    __syncthreads();
+    return (warp ? sums[warp - 1] : 0) + through;
+}
+
+/* Pairs of an expert from the sources before the given one. */
+static __device__ int64_t pairs_from(const struct epx_route_tokens &a, const struct offsets &o,
+                                     int32_t expert, int32_t end_source)
+{
+    int64_t pairs = 0;
+
+#pragma unroll 4
+    for (int32_t s = 0; s < end_source; s++)
+        pairs += counts_from(a, o, s)[expert];
+    return pairs;
+}
+
+/* The whole block, where slabs are of fixed size: a rank needs as many rows for each expert as the
+ * fullest of its experts has pairs. */
+static __device__ EPX_COLD void need_fullest(const struct epx_route_tokens &a,
+                                             const struct rank_table &table, struct offsets &o)
+{
+    __syncthreads();
+    for (int32_t r = (int32_t)threadIdx.x; r < a.comm.num_ranks; r += (int32_t)blockDim.x)
+        o.required[r] = 0;
+    __syncthreads();
+    for (int32_t e = (int32_t)threadIdx.x; e < a.plan.shape.num_experts; e += (int32_t)blockDim.x) {
+        int32_t rank = rank_of(a.plan, table, e),
+                num = table.first_expert[rank + 1] - table.first_expert[rank];
+        int64_t pairs = pairs_from(a, o, e, a.comm.num_ranks);
+
+        atomicMax((unsigned long long *)&o.required[rank],
+                  (unsigned long long)epx_required_rows(&a.plan.shape, num, 0, pairs));
+    }
+}
+
+/* Where an expert's slab lies, whose start is given as if the slabs of all ranks lay one behind the
+ * other: in its rank, where pairs of this rank start; here also those of each source. */
+static __device__ void place_expert(const struct epx_route_tokens &a, const struct offsets &o,
+                                    int32_t expert, int32_t rank, int64_t start)
+{
+    start -= o.row_base[rank];
+    o.base[expert] = start + pairs_from(a, o, expert, a.comm.rank);
+    if (rank == a.comm.rank)
+        place_local_expert(a, o, expert, start);
+}
+
+/*
+ * The whole block, expert-major: places all slabs, and finds what each rank needs. What is written
+ * to o.base and o.from is final, as it is memory of all blocks if it is too much for a block's own.
+ */
+static __device__ void place_slabs(const struct epx_route_tokens &a, const struct rank_table &table,
+                                   struct offsets &o)
+{
+    __shared__ int64_t sums[EPX_WARP];
+    const int32_t experts = a.plan.shape.num_experts;
+    int64_t end = 0;
+
+    for (int32_t r = (int32_t)threadIdx.x; r < a.comm.num_ranks; r += (int32_t)blockDim.x)
+        o.required[r] = 0;
+    for (int32_t first = 0; first < experts; first += (int32_t)blockDim.x) {
+        int32_t expert = first + (int32_t)threadIdx.x;
+        bool is = expert < experts;
+        int32_t rank = is ? rank_of(a.plan, table, expert) : -1;
+        int64_t slab =
+            epx_slab_rows(&a.plan.shape, is ? pairs_from(a, o, expert, a.comm.num_ranks) : 0);
+        int64_t through = end + scan_block(slab, sums);
+
+        if (is && expert == table.first_expert[rank])
+            o.row_base[rank] = through - slab;
+        end += sums[blockDim.x / EPX_WARP - 1];
+        __syncthreads();
+        if (is)
+            place_expert(a, o, expert, rank, through - slab);
+        if (is && expert == table.first_expert[rank + 1] - 1)
+            o.required[rank] = through - o.row_base[rank];
+    }
+    if (a.plan.shape.rows_per_expert)
+        need_fullest(a, table, o);
+}
+
+/* The whole block: the first rank that lacks room, -1 = none does. */
+static __device__ void find_short_rank(const struct epx_route_tokens &a, struct offsets &o)
+{
+    const int32_t r = (int32_t)threadIdx.x;
+    bool lacks = r < a.comm.num_ranks && is_short(o, r);
+
+    if (!__syncthreads_or(lacks)) {
+        if (r == 0)
+            o.short_rank = -1;
+    } else {
+        if (r == 0)
+            o.short_rank = INT32_MAX;
+        __syncthreads();
+        if (lacks)
+            atomicMin(&o.short_rank, r);
+    }
+    __syncthreads();
+}
+
 /* The whole block: finds all offsets. Every block works out the same ones. */
 static __device__ void find_offsets(const struct epx_route_tokens &a,
                                     const struct rank_table &table, struct offsets &o)
 {
-    int32_t warp = (int32_t)threadIdx.x / EPX_WARP, warps = (int32_t)blockDim.x / EPX_WARP;
-
-    for (int32_t d = warp; d < a.comm.num_ranks; d += warps) {
-        int64_t rows = a.plan.shape.rank_major ? offset_rows(a, d, o) : offset_rank(a, table, o, d);
-
-        if (lane_id() == 0)
-            o.required[d] = rows;
-    }
+    if (a.plan.shape.rank_major)
+        for (int32_t r = (int32_t)threadIdx.x; r < a.comm.num_ranks; r += (int32_t)blockDim.x)
+            o.required[r] = offset_rows(a, r, o);
+    else
+        place_slabs(a, table, o);
     __syncthreads();
-    if (threadIdx.x == 0) {
-        o.records[0] = 0;
-        for (int32_t s = 0; s < a.comm.num_ranks; s++)
-            o.records[s + 1] =
-                o.records[s] + counts_from(a, o, s)[a.plan.shape.num_experts + a.comm.rank];
-        o.short_rank = -1;
-        for (int32_t d = a.comm.num_ranks - 1; d >= 0; d--)
-            if (is_short(o, d))
-                o.short_rank = d;
-    }
-    __syncthreads();
+    find_short_rank(a, o);
+}
+
+/* One thread: how many records came from the ranks before each. */
+static __device__ void count_records(const struct epx_route_tokens &a, struct offsets &o)
+{
+    o.records[0] = 0;
+    for (int32_t s = 0; s < a.comm.num_ranks; s++)
+        o.records[s + 1] =
+            o.records[s] + counts_from(a, o, s)[a.plan.shape.num_experts + a.comm.rank];
 }
 
 #endif

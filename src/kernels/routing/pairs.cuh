@@ -11,7 +11,7 @@
 
 #include "kernels/protocol/protocol.cuh"
 
-/* The tokens of one warp, and its counters: pairs of each expert, rows of each rank. */
+/* The tokens of one warp, and its counters: what epx_num_counters has. */
 struct chunk {
     int32_t first_token, end_token;
     int32_t *counts;
@@ -42,6 +42,11 @@ static __device__ __forceinline__ int32_t num_counts(const struct epx_route_toke
     return epx_num_counts(&a.plan, a.comm.num_ranks);
 }
 
+static __device__ __forceinline__ int32_t num_counters(const struct epx_route_tokens &a)
+{
+    return epx_num_counters(&a.plan, a.comm.num_ranks);
+}
+
 /* The number of this block among those that route; blocks that store rows come before them. */
 static __device__ __forceinline__ int32_t routing_block(const struct epx_route_tokens &a)
 {
@@ -68,19 +73,25 @@ static __device__ __forceinline__ int32_t num_routing_warps(const struct epx_rou
     return (int32_t)(num_routing_threads(a) / EPX_WARP);
 }
 
+/* The first of num things that the i-th of n has: num * i / n, for num * i that is too large. */
+static __device__ __forceinline__ uint32_t share_of(uint32_t num, uint32_t i, uint32_t n)
+{
+    return num / n * i + num % n * i / n;
+}
+
 /* The block has a run of tokens, of which each of its first warps has a run. */
 static __device__ struct chunk chunk_of(const struct epx_route_tokens &a, int32_t warps,
                                         int32_t *counts)
 {
-    int32_t warp = (int32_t)threadIdx.x / EPX_WARP, block = (int32_t)blockIdx.x;
-    int64_t first = (int64_t)a.num_tokens * block / a.comm.blocks;
-    int64_t num = (int64_t)a.num_tokens * (block + 1) / a.comm.blocks - first;
-    struct chunk chunk = {0, 0, counts + (int64_t)warp * num_counts(a)};
+    uint32_t warp = threadIdx.x / EPX_WARP, blocks = (uint32_t)a.comm.blocks;
+    uint32_t first = share_of((uint32_t)a.num_tokens, blockIdx.x, blocks);
+    uint32_t num = share_of((uint32_t)a.num_tokens, blockIdx.x + 1, blocks) - first;
+    struct chunk chunk = {0, 0, counts + (int64_t)warp * num_counters(a)};
 
-    if (warp >= warps)
+    if (warp >= (uint32_t)warps)
         return chunk;
-    chunk.first_token = (int32_t)(first + num * warp / warps);
-    chunk.end_token = (int32_t)(first + num * (warp + 1) / warps);
+    chunk.first_token = (int32_t)(first + share_of(num, warp, (uint32_t)warps));
+    chunk.end_token = (int32_t)(first + share_of(num, warp + 1, (uint32_t)warps));
     return chunk;
 }
 
@@ -206,12 +217,13 @@ static __device__ void count_pair(const struct epx_route_tokens &a, const struct
     const struct epx_device_plan &plan = a.plan;
     int32_t expert = at.valid ? check_id(plan, id, at.pair) : -1;
     int32_t rank = rank_of(plan, table, expert);
+    uint32_t same = same_key(rank, a.comm.num_ranks), leaders;
     bool leads;
 
     if (at.valid)
         plan.pairs[at.pair].expert = expert;
     if (lanes.tokens) {
-        leads = (same_key(rank, a.comm.num_ranks) & lanes.same_token & lanes_below()) == 0;
+        leads = (same & lanes.same_token & lanes_below()) == 0;
     } else {
         int32_t lead;
 
@@ -221,11 +233,15 @@ static __device__ void count_pair(const struct epx_route_tokens &a, const struct
         if (at.valid)
             plan.pairs[at.pair].lead_place = lead << 8;
     }
+    leaders = same & __ballot_sync(~0u, leads);
     if (rank < 0)
         return;
     atomicAdd(&chunk.counts[expert], 1);
-    if (leads)
-        atomicAdd(&chunk.counts[plan.shape.num_experts + rank], 1);
+    if (same & lanes_below())
+        return;
+    atomicAdd(&chunk.counts[plan.shape.num_experts + rank], __popc(leaders));
+    if (plan.block_words)
+        atomicAdd(&chunk.counts[num_counts(a) + rank], __popc(same));
 }
 
 static __device__ __forceinline__ int64_t load_id(const struct epx_route_tokens &a,
@@ -234,19 +250,24 @@ static __device__ __forceinline__ int64_t load_id(const struct epx_route_tokens 
     return at.valid ? epx_expert_id(a.ids, a.plan.shape.index_bits, at.pair) : -1;
 }
 
+/* The id of this lane's pair in the first step; it is asked for before the warp counts. */
+static __device__ __forceinline__ int64_t first_id(const struct epx_route_tokens &a,
+                                                   const struct chunk &chunk,
+                                                   const struct lanes &lanes)
+{
+    return load_id(a, position_of(lanes, a.plan.shape.top_k, chunk, 0));
+}
+
 /*
  * Here, in number_chunk and in assign_slots the load for the next step is under way during a step.
  * The loops stay rolled: most code runs only a few times in a kernel, so that fetching it is what
  * takes long.
  */
 static __device__ void count_chunk(const struct epx_route_tokens &a, const struct rank_table &table,
-                                   const struct chunk &chunk)
+                                   const struct chunk &chunk, const struct lanes &lanes, int64_t id)
 {
-    int32_t top_k = a.plan.shape.top_k;
-    struct lanes lanes = lanes_of(top_k);
-    int32_t steps = num_steps(lanes, chunk);
+    int32_t top_k = a.plan.shape.top_k, steps = num_steps(lanes, chunk);
     struct position at = position_of(lanes, top_k, chunk, 0);
-    int64_t id = load_id(a, at);
 
 #pragma unroll 1
     for (int32_t step = 1; step <= steps; step++) {
@@ -344,6 +365,15 @@ static __device__ int32_t row_of_lead(const struct epx_device_plan &plan, const 
     return at.valid ? plan.pairs[at.pair - at.choice + lead].row : -1;
 }
 
+/* Writes a record but for its pairs. */
+static __device__ __forceinline__ void store_head(struct epx_wire_record *record, int32_t token,
+                                                  uint32_t pairs_at, int32_t place,
+                                                  int32_t num_pairs, int32_t num_slots)
+{
+    *(int4 *)(void *)record =
+        make_int4(token, (int32_t)pairs_at, place | num_pairs << 8 | num_slots << 16, 0);
+}
+
 /* Writes this pair's part of its row's record; the row's first pair, its lead, writes the head. */
 static __device__ void send_pair(const struct epx_route_tokens &a, const struct rank_table &table,
                                  const struct position &at, const struct epx_device_pair &pair,
@@ -354,12 +384,12 @@ static __device__ void send_pair(const struct epx_route_tokens &a, const struct 
         epx_wire_record_at(&plan, table.records[rank], a.comm.rank, pair.row);
     uint32_t local = (uint32_t)(pair.expert - table.first_expert[rank]);
 
-    *(int2 *)(void *)&epx_wire_pairs(record)[group.before] =
+    *(int2 *)(void *)&epx_wire_pairs_at(record, EPX_PAIRS_BEHIND)[group.before] =
         make_int2(pair.index, (int32_t)(local << 8 | (uint32_t)at.choice));
     if (group.lead != at.choice)
         return;
-    *(int4 *)(void *)record =
-        make_int4(at.token, group.place, group.num, plan.shape.rank_major ? 1 : group.num);
+    store_head(record, at.token, EPX_PAIRS_BEHIND, group.place, group.num,
+               plan.shape.rank_major ? 1 : group.num);
     plan.token_rank[(int64_t)at.token * plan.most_rows + group.place] = rank;
 }
 

@@ -119,10 +119,17 @@ static __device__ __forceinline__ void show_row(const struct epx_device_plan &pl
     plan.view.row_ranks[slot] = source;
 }
 
-/* Two pairs of a record: read as they came, and written where the kept ones stay. */
+/* What a record says of its pairs, in the third word as it was loaded. */
+static __device__ __forceinline__ int32_t num_pairs_of(const int4 &head)
+{
+    return head.z >> 8 & 255;
+}
+
+/* Two pairs of a record, which they follow: read as they came, and written where the kept ones
+ * stay. */
 static __device__ __forceinline__ int4 *two_pairs(struct epx_wire_record *record, int32_t i)
 {
-    return (int4 *)(void *)epx_wire_pairs(record) + i / 2;
+    return (int4 *)(void *)epx_wire_pairs_at(record, EPX_PAIRS_BEHIND) + i / 2;
 }
 
 static __device__ __forceinline__ int64_t slot_in_slab(const struct epx_route_tokens &a,
@@ -139,12 +146,12 @@ static __device__ void index_all(const struct epx_route_tokens &a, const struct 
                                  int4 two)
 {
 #pragma unroll 1
-    for (int32_t i = 0; i < head.z; i += 2) {
+    for (int32_t i = 0; i < num_pairs_of(head); i += 2) {
         if (i)
             two = *two_pairs(record, i);
         two.x = (int32_t)slot_in_slab(a, o, source, make_int2(two.x, two.y));
         show_row(a.plan, two.x, source, head.x);
-        if (i + 1 < head.z) {
+        if (i + 1 < num_pairs_of(head)) {
             two.z = (int32_t)slot_in_slab(a, o, source, make_int2(two.z, two.w));
             show_row(a.plan, two.z, source, head.x);
         }
@@ -161,7 +168,7 @@ static __device__ EPX_COLD int32_t index_some(const struct epx_route_tokens &a,
     int2 *pairs = (int2 *)(void *)epx_wire_pairs(record);
     int32_t kept = 0;
 
-    for (int32_t i = 0; i < head.z; i++) {
+    for (int32_t i = 0; i < num_pairs_of(head); i++) {
         int2 pair = pairs[i];
         int64_t slot = slot_in_slab(a, o, source, pair);
         int32_t local = (int32_t)((uint32_t)pair.y >> 8);
@@ -190,7 +197,7 @@ static __device__ EPX_COLD int32_t index_rank_major(const struct epx_route_token
     show_row(plan, slot, source, head.x);
     for (int32_t k = 0; k < plan.shape.top_k; k++)
         experts[k] = -1;
-    for (int32_t i = 0; i < head.z; i++) {
+    for (int32_t i = 0; i < num_pairs_of(head); i++) {
         int2 pair = pairs[i];
 
         pairs[i].x = (int32_t)slot;
@@ -198,15 +205,15 @@ static __device__ EPX_COLD int32_t index_rank_major(const struct epx_route_token
         if (is_short(o, a.comm.rank))
             atomicAdd(&plan.view.expert_counts[(uint32_t)pair.y >> 8], 1);
     }
-    return head.z;
+    return num_pairs_of(head);
 }
 
 static __device__ EPX_COLD void clip_record(const struct epx_route_tokens &a, struct offsets &o,
                                             int32_t source, struct epx_wire_record *record,
                                             int32_t kept)
 {
-    record->num_pairs = kept;
-    record->num_slots = a.plan.shape.rank_major ? kept > 0 : kept;
+    record->num_pairs = (uint8_t)kept;
+    record->num_slots = (uint8_t)(a.plan.shape.rank_major ? kept > 0 : kept);
     if (kept)
         atomicAdd(&o.recv_rows[source], 1);
 }
@@ -267,7 +274,7 @@ static __device__ EPX_COLD void index_padding(const struct epx_route_tokens &a,
     }
 }
 
-/* Adds up, where room is short, the kept rows that each block has counted. */
+/* Adds up, where room is short, what each block has counted: kept rows, and what is dropped. */
 static __device__ EPX_COLD void add_kept_rows(const struct epx_route_tokens &a,
                                               const struct offsets &o)
 {
@@ -279,6 +286,8 @@ static __device__ EPX_COLD void add_kept_rows(const struct epx_route_tokens &a,
         if (is_short(o, a.comm.rank))
             atomicAdd(&a.plan.recv_rows[r], o.recv_rows[r]);
     }
+    if (threadIdx.x == 0 && o.dropped)
+        atomicAdd((unsigned long long *)a.plan.dropped, (unsigned long long)o.dropped);
 }
 
 #endif

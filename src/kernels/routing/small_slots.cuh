@@ -160,11 +160,12 @@ static __device__ void place_row(const struct epx_route_tokens &a, const struct 
     int32_t slot = __shfl_sync(~0u, (int32_t)pair.slot, first);
 
     if (lane_id() == 0)
-        *(int4 *)(void *)record =
-            make_int4(token, ranks_below(s.mask[source * plan.shape.max_tokens + token], me), num,
-                      plan.shape.rank_major ? num > 0 : num);
+        store_head(record, token, EPX_PAIRS_BEHIND,
+                   ranks_below(s.mask[source * plan.shape.max_tokens + token], me), num,
+                   plan.shape.rank_major ? num > 0 : num);
     if (pair.slot >= 0)
-        *(int2 *)(void *)&epx_wire_pairs(record)[__popc(kept & lanes_below())] =
+        *(int2 *)(void *)&epx_wire_pairs_at(record,
+                                            EPX_PAIRS_BEHIND)[__popc(kept & lanes_below())] =
             make_int2((int32_t)pair.slot, (int32_t)((uint32_t)local << 8 | (uint32_t)lane_id()));
     if (s.o.short_rank >= 0)
         count_row(a, s, source, local, kept);
@@ -237,7 +238,7 @@ static __device__ bool find_small_offsets(const struct epx_route_tokens &a, stru
                                           struct small_routing &s)
 {
     number_all(a, s);
-    offset_small(a, s);
+    find_offsets(a, s.table, s.o);
     if (s.o.short_rank < 0 || a.plan.shape.drops)
         return true;
     empty_view(a, s.o);

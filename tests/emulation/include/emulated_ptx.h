@@ -37,6 +37,14 @@ static inline void store_relaxed_sys(uint64_t *p, uint64_t value)
     emulated_step();
 }
 
+/* A word that carries its own tag: it tells of nothing but itself, and needs no fence. */
+static inline void store_word_sys(uint64_t *p, uint64_t value)
+{
+    emulated_step();
+    __atomic_store_n(p, value, __ATOMIC_RELAXED);
+    emulated_step();
+}
+
 /* Two words in one instruction; each of them is atomic. */
 static inline void load_two_relaxed_sys(const uint64_t *p, uint64_t &low, uint64_t &high)
 {

@@ -141,7 +141,9 @@ EPX_HD void step_wire(const uint64_t *in, uint64_t *out)
                                 (int64_t)(in[3] % (uint64_t)plan.shape.max_tokens));
     out[0] = (uint64_t)plan.record_bytes;
     out[1] = TWIN_OFFSET(record);
-    out[2] = TWIN_OFFSET(epx_wire_pairs(record));
+    out[2] = TWIN_OFFSET(epx_wire_pairs_at(record, EPX_PAIRS_BEHIND));
+    out[3] = epx_packed_at(&plan, (int32_t)(in[3] % (uint64_t)plan.shape.max_tokens),
+                           (uint32_t)(in[0] % (1 << 20)));
 }
 
 EPX_HD void step_segments(const uint64_t *in, uint64_t *out)

@@ -241,6 +241,26 @@ START_TEST(records_on_the_wire_have_room_for_all_pairs)
 }
 END_TEST
 
+/* Records come first and pairs behind them, also where their numbers are the largest. */
+START_TEST(packed_records_lie_before_all_pairs)
+{
+    static const int32_t most[] = {1, 2, 7, 1000, INT32_MAX};
+
+    for (int i = 0; i < 5; i++) {
+        struct epx_device_plan plan = {.shape.max_tokens = most[i]};
+        int64_t head = sizeof(struct epx_wire_record), pair = sizeof(struct epx_wire_pair);
+
+        for (int j = 0; j < 3; j++) {
+            int32_t row = j == 0 ? 0 : j == 1 ? most[i] / 2 : most[i] - 1;
+
+            ck_assert_int_eq(row * head + epx_packed_at(&plan, row, 0) * pair, most[i] * head);
+            ck_assert_int_eq(row * head + epx_packed_at(&plan, row, (uint32_t)row) * pair,
+                             most[i] * head + row * pair);
+        }
+    }
+}
+END_TEST
+
 /* Blocks around rows of random numbers, the written one filled with a pattern. */
 static struct twin_rows make_rows(EPX_Datatype datatype, int count, int num, int shift)
 {
@@ -505,6 +525,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, slices_cover_a_row_once);
     tcase_add_test(tcase, chunks_cover_all_tokens_once);
     tcase_add_test(tcase, records_on_the_wire_have_room_for_all_pairs);
+    tcase_add_test(tcase, packed_records_lie_before_all_pairs);
     tcase_add_loop_test(tcase, rows_are_summed_alike, 0, 4);
     tcase_add_loop_test(tcase, nodes_are_summed_alike, 0, 4);
     tcase_add_test(tcase, a_row_is_stored_to_all_its_places);

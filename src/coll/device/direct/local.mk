@@ -4,4 +4,6 @@ libepx_cuda_la_SOURCES += \
   src/coll/device/direct/combine_device_direct.c \
   src/coll/device/direct/dispatch_device_direct.c \
   src/coll/device/direct/route_dispatch_device_direct.c \
-  src/coll/device/direct/routing_device_direct.c
+  src/coll/device/direct/routing_device_direct.c \
+  src/coll/device/direct/small_route.c \
+  src/coll/device/direct/small_route.h

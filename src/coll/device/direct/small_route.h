@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* small_route.h - whether operations on a route are small, which all ranks find alike. */
+#ifndef EPX_COLL_DEVICE_DIRECT_SMALL_ROUTE_H
+#define EPX_COLL_DEVICE_DIRECT_SMALL_ROUTE_H
+
+#include "coll/device/device.h"
+#include "kernels/device_plan.h"
+
+/* Whether an operation on the route is small but for its rows. */
+int epx_has_few_pairs(const struct epx_device *device, const struct epx_plan_shape *shape);
+/* Whether the routings of the route are small. */
+int epx_is_small_route(const struct epx_device *device, const struct epx_device_plan *plan);
+
+#endif
