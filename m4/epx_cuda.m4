@@ -20,17 +20,6 @@ AC_SUBST([CUDA_CPPFLAGS])
 AC_SUBST([CUDA_LIBS])
 ])
 
-# EPX_CHECK_STREAMING - ENABLE_STREAMING, 0 or 1: what src/kernels/streaming has does large
-# operations. They were tested on an emulated GPU alone.
-AC_DEFUN([EPX_CHECK_STREAMING], [
-AC_ARG_ENABLE([streaming],
-  [AS_HELP_STRING([--enable-streaming],
-    [on GPUs, take rows of large operations while others are on their way; experimental])],
-  [], [enable_streaming=no])
-AC_DEFINE_UNQUOTED([ENABLE_STREAMING], [`test "$enable_streaming" = no; echo $?`],
-  [Take rows of large operations on GPUs while others are on their way])
-])
-
 # nvcc wants a host compiler without arguments: if CXX is "ccache g++ -m64" nvcc is given g++.
 AC_DEFUN([_EPX_CUDA_DEFAULTS], [
 : ${NVCCFLAGS="-O2 -lineinfo"}

@@ -12,7 +12,6 @@ EPX $PACKAGE_VERSION
   launcher     $MPIEXEC
   Fortran      ${MPIFC:-no wrapper found} (test of epx_f08)
   CUDA         $epx_cuda_summary
-  streaming    $enable_streaming (large operations on GPUs; experimental)
   NCCL         $epx_nccl_summary
   UCX          $epx_ucx_summary
   Check        $epx_check (unit tests)

@@ -27,6 +27,14 @@ struct epx_params {
     int64_t log;              /* enum epx_log_level */
 };
 
+/* Multiprocessors that kernels which only wait may hold. */
+static inline int64_t epx_waiting_sms(const struct epx_params *params)
+{
+    enum { AS_MANY_AS_PAY = 32 };
+
+    return params->max_sms ? params->max_sms : AS_MANY_AS_PAY;
+}
+
 struct epx_param {
     const char *name; /* info key; in capitals the environment variable */
     const char *default_value;

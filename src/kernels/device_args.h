@@ -176,7 +176,7 @@ enum {
     EPX_MOST_SENDERS = 64,
     EPX_MOVING_WARPS = 8,
     EPX_ADDING_WARPS = 16,
-    EPX_SENDER_WARPS = ENABLE_STREAMING ? EPX_MOST_SENDERS * EPX_ADDING_WARPS : 0
+    EPX_SENDER_WARPS = EPX_MOST_SENDERS * EPX_ADDING_WARPS
 };
 
 EPX_HD uint64_t *epx_control_progress(char *control, int32_t num_ranks, int32_t source)
@@ -284,11 +284,15 @@ EPX_HD int64_t epx_bytes_in_bank(int64_t row_bytes)
 }
 
 /*
- * With --enable-streaming a large operation is shared out between the blocks of one kernel: the
- * first `senders` store to all ranks, the others take what comes. Rows go by slices. Senders and
- * slices are the same on all ranks. A communicator of one rank has blocks of one kind only.
+ * How an operation that is not small is shared out between the blocks of one kernel: the first
+ * `senders` store to all ranks, the others take what comes. Rows go by slices. Senders and slices
+ * are the same on all ranks. Where ranks exchange messages, or there is one rank, blocks are of one
+ * kind only.
  */
-enum { EPX_BOX_SLICE = 29 * EPX_SLICE_QUANTUM }; /* most bytes of a slice */
+enum { /* most bytes of a slice */
+    EPX_BOX_SLICE = 29 * EPX_SLICE_QUANTUM,
+    EPX_GRAD_SLICE = 23 * EPX_SLICE_QUANTUM /* combine backward: twice as many warps a block */
+};
 
 struct epx_movers {
     int32_t senders, takers;
@@ -313,7 +317,6 @@ struct epx_dispatch_rows {
     struct epx_ready_note note;
     struct epx_device_plan plan;
     struct epx_rounds rounds; /* used if a receive buffer cannot be stored into */
-    int32_t chunks;           /* 0 = the blocks that wait do all, as they do if a stage is used */
     int32_t num_tokens;
     EPX_Datatype datatype;
     struct epx_fields fields;  /* the kernels for several fields read them */
@@ -325,7 +328,7 @@ struct epx_dispatch_rows {
     char *recv;           /* [capacity] */
     float *recv_weights;  /* or NULL */
     struct epx_banks banks;
-    struct epx_movers movers; /* without blocks: store_rows and spread_rows do their work */
+    struct epx_movers movers;
     int64_t zeroed_to;     /* rows that nothing arrives in are zeroed up to here; 0 = left alone */
     int32_t weights_width; /* recv_weights of a row */
 };
@@ -343,8 +346,7 @@ struct epx_combine_rows {
     struct epx_device_plan plan;
     struct epx_rounds rounds;
     struct epx_banks banks;
-    struct epx_movers movers; /* without blocks: store_sums and sum_ranks do their work */
-    int32_t deferred;         /* later kernels send and add; there is one round then */
+    struct epx_movers movers;
     int32_t num_tokens;
     int32_t backward;
     EPX_Datatype datatype;
@@ -401,20 +403,12 @@ int epx_launch_route_dispatch_small(const struct epx_route_dispatch *args, EPX_S
 int epx_launch_route_dispatch_fields_small(const struct epx_route_dispatch *args,
                                            EPX_Stream stream);
 int epx_launch_move_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
-int epx_launch_store_rows(const struct epx_dispatch_rows *args, struct epx_chunk chunk,
-                          EPX_Stream stream);
-int epx_launch_spread_rows(const struct epx_dispatch_rows *args, struct epx_chunk chunk,
-                           EPX_Stream stream);
 int epx_launch_scale_small(const struct epx_dispatch_rows *args, EPX_Stream stream);
-int epx_launch_scale_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
+int epx_launch_move_grads(const struct epx_dispatch_rows *args, EPX_Stream stream);
 int epx_launch_combine_rows(const struct epx_combine_rows *args, EPX_Stream stream);
 int epx_launch_combine_small(const struct epx_combine_rows *args, EPX_Stream stream);
-int epx_launch_store_sums(const struct epx_combine_rows *args, EPX_Stream stream);
-int epx_launch_sum_ranks(const struct epx_combine_rows *args, EPX_Stream stream);
 int epx_launch_move_sums(const struct epx_combine_rows *args, EPX_Stream stream);
 int epx_launch_alltoallv_rows(const struct epx_alltoallv_rows *args, EPX_Stream stream);
-int epx_launch_await_rows(const struct epx_device_comm *comm, struct epx_chunk chunk,
-                          EPX_Stream stream);
 int epx_launch_announce_end(const struct epx_announce_end *args, EPX_Stream stream);
 /* Launchers of operations by messages. */
 int epx_launch_agree_ranks(const struct epx_agree_ranks *args, EPX_Stream stream);

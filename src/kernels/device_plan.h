@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * device_plan.h - what a routing leaves in device memory for dispatch and combine: records, relays
- * and the plan; and how rows are cut into rounds, slices and chunks.
+ * and the plan; and how rows are cut into rounds and slices.
  */
 #ifndef EPX_KERNELS_DEVICE_PLAN_H
 #define EPX_KERNELS_DEVICE_PLAN_H
@@ -196,26 +196,6 @@ EPX_HD struct epx_slices epx_slices_of(int64_t row_bytes, int64_t rows, int64_t 
         epx_round_up(wanted > 1 ? (row_bytes + wanted - 1) / wanted : row_bytes, EPX_SLICE_QUANTUM);
     slices.num = slices.bytes ? (int32_t)((row_bytes + slices.bytes - 1) / slices.bytes) : 1;
     return slices;
-}
-
-/*
- * Where rows are many, dispatch goes in chunks of tokens, so that a chunk is spread while the next
- * is stored. Each chunk is a round of arrivals.
- */
-struct epx_chunk {
-    int32_t number, num; /* the number-th of num chunks */
-    int64_t first_token, end_token;
-};
-
-EPX_HD struct epx_chunk epx_chunk_of(int32_t number, int32_t num, int32_t max_tokens)
-{
-    struct epx_chunk chunk;
-
-    chunk.number = number;
-    chunk.num = num;
-    chunk.first_token = (int64_t)max_tokens * number / num;
-    chunk.end_token = (int64_t)max_tokens * (number + 1) / num;
-    return chunk;
 }
 
 #endif

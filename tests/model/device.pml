@@ -5,9 +5,9 @@
  * code. A comment before a step names the function that does it, in protocol.cuh if no other file
  * is named.
  *
- * An operation is a kernel of some blocks. Either rows go round by round through the stages, or, as
- * store_rows and await_rows do it (src/kernels/dispatch), chunk by chunk to where nothing else is
- * stored, and the sender does not wait.
+ * An operation is a kernel of some blocks. Rows go round by round through the stages, or nothing
+ * follows the ready words here: the ranks disagree, or a kernel behind this one moves the rows by
+ * words of its own, which progress.pml has.
  *
  * Claims: ready words and rows that a block reads are those of its operation and round; no row in a
  * stage is overwritten before all blocks have taken what they need; no wait is for ever while all
@@ -17,18 +17,17 @@
  * run: RANKS=2 OPS=2 BLOCKS=2
  * run: RANKS=3 OPS=2 BLOCKS=1
  * fails with RANKS=2 OPS=4 BLOCKS=1: ONE_BANK ARRIVAL_FIRST CREDIT_FIRST NO_CREDIT
- * fails with RANKS=2 OPS=2 BLOCKS=2: EARLY_READY ONE_BLOCK EACH_BLOCK
+ * fails with RANKS=2 OPS=2 BLOCKS=2: EARLY_READY ONE_BLOCK
  * hangs with RANKS=2 OPS=4 BLOCKS=1: EQUAL
  */
 #define ROUNDS 2
 #define WRITERS (RANKS * BLOCKS)
-#define CELLS (RANKS * (1 + ROUNDS))
+#define CELLS RANKS
 #include "memory.pml"
 
-/* What a block writes for each rank: a part of its stage, and chunks in its receive buffer. */
+/* What a block writes for each rank: a part of its stage. */
 #define MINE (me * BLOCKS + b)
-#define STAGE(to) ((to) * (1 + ROUNDS))
-#define CHUNK(to) ((to) * (1 + ROUNDS) + 1 + round)
+#define STAGE(to) (to)
 #define STAMP (ROUNDS * (n - 1) + round + 1)
 
 #ifdef FAULT_ONE_BANK
@@ -41,12 +40,10 @@
 byte ready[2 * RANKS * RANKS]; /* a word that is its own tag */
 byte arrived[RANKS * RANKS];
 byte credited[RANKS * RANKS];
-byte ended[RANKS];  /* blocks of all kernels that wait, so far */
-byte stored[RANKS]; /* blocks of all kernels of store_rows, so far */
+byte ended[RANKS]; /* blocks of all kernels that wait, so far */
 
 #define STAGED 1
-#define DEFERRED 2
-#define REFUSED 3 /* the ranks disagree, and nothing follows the ready words */
+#define AGREED 2 /* or not: nothing follows the ready words */
 byte form[OPS + 2];
 
 inline choose_form()
@@ -55,8 +52,7 @@ inline choose_form()
         if
         :: form[n] == 0 -> form[n] = STAGED
 #if RANKS == 2 /* or there were too many states */
-        :: form[n] == 0 -> form[n] = DEFERRED
-        :: form[n] == 0 -> form[n] = REFUSED
+        :: form[n] == 0 -> form[n] = AGREED
 #endif
         :: else
         fi
@@ -69,8 +65,7 @@ inline choose_form()
 #define AWAIT_READY(r)                                                                            \
     AWAIT(ready[READY(me, r, n)] >= n); assert(ready[READY(me, r, n)] == n)
 
-/* signal_arrival; signal_arrival_of_all, by the last block of its kernel */
-#define SIGNAL_ARRIVAL_OF_ALL(r) post(MINE, arrived[LINE(r, me)], arrived[LINE(r, me)] + BLOCKS)
+/* signal_arrival */
 #ifdef FAULT_ARRIVAL_FIRST
 #define SIGNAL_ARRIVAL(r) post_relaxed(MINE, arrived[LINE(r, me)], arrived[LINE(r, me)] + 1)
 #else
@@ -94,19 +89,16 @@ inline choose_form()
 
 /* send_rows (src/kernels/dispatch/sends.cuh), send_sums (src/kernels/combine) */
 #define STORE_STAGE(r) store(MINE, STAGE(r), STAMP)
-#define STORE_CHUNK(r) store(MINE, CHUNK(r), STAMP)
 /* take_rows (src/kernels/dispatch/dispatch_rows.cu): a block takes what any block stored */
 #define READ_BLOCK(r, cell, block) assert(memory[CELL((r) * BLOCKS + block, cell)] == STAMP)
 #if BLOCKS == 1
 #define READ_STAGE(r) READ_BLOCK(r, STAGE(me), 0)
-#define READ_CHUNK(r) READ_BLOCK(r, CHUNK(me), 0)
 #else
 #define READ_STAGE(r) READ_BLOCK(r, STAGE(me), 0); READ_BLOCK(r, STAGE(me), 1)
-#define READ_CHUNK(r) READ_BLOCK(r, CHUNK(me), 0); READ_BLOCK(r, CHUNK(me), 1)
 #endif
 
-/* move_rows (src/kernels/dispatch/dispatch_rows.cu) */
-inline move_rows()
+/* move_in_rounds (src/kernels/dispatch/dispatch_rows.cu) */
+inline move_in_rounds()
 {
     round = 0;
     do
@@ -142,49 +134,13 @@ inline move_rows()
     credits = credits + (ROUNDS - 1) * BLOCKS
 }
 
-/* store_rows, then await_rows (src/kernels/dispatch) */
-inline store_and_await_rows()
-{
-    round = 0;
-    do
-    :: round == ROUNDS -> break
-    :: else ->
-        BURST { EACH_RANK(STORE_CHUNK) };
-#ifdef FAULT_EACH_BLOCK /* each block signals for itself, and may be a chunk ahead of others */
-        EACH_RANK(SIGNAL_ARRIVAL);
-#else
-        /* is_last_block, behind a fence; the next kernel begins when this one has ended */
-        kernels++;
-        atomic {
-            post(MINE, stored[me], stored[me] + 1);
-            is_last = (stored[me] == kernels * BLOCKS)
-        }
-        if
-        :: is_last -> EACH_RANK(SIGNAL_ARRIVAL_OF_ALL)
-        :: else -> AWAIT(stored[me] >= kernels * BLOCKS)
-        fi;
-#endif
-        round++
-    od;
-    round = 0;
-    do
-    :: round == ROUNDS -> break
-    :: else ->
-        EACH_RANK(AWAIT_ARRIVALS);
-        BURST { EACH_RANK(READ_CHUNK) };
-        round++
-    od;
-    arrivals = arrivals + ROUNDS * BLOCKS
-}
-
 #if RANKS == 2
 proctype block(byte me, b, first)
 #else
 proctype block(byte me, b, first, second)
 #endif
 {
-    byte n = 1, round, arrivals, credits, kernels, i;
-    bool is_last;
+    byte n = 1, round, arrivals, credits, i;
 
     {
         do
@@ -198,9 +154,8 @@ proctype block(byte me, b, first, second)
             fi;
             EACH_RANK(AWAIT_READY);
             if
-            :: form[n] == STAGED -> move_rows()
-            :: form[n] == DEFERRED -> store_and_await_rows()
-            :: form[n] == REFUSED
+            :: form[n] == STAGED -> move_in_rounds()
+            :: form[n] == AGREED
             fi;
             /* is_last_block, end_exchange; the next kernel begins when this one has ended */
             ended[me]++;

@@ -291,7 +291,7 @@ static void replay_step(struct step *step, uint64_t seed)
     check_step(step);
 }
 
-static struct scenario scenario_in_chunks(void)
+static struct scenario scenario_of_long_rows(void)
 {
     struct scenario s = scenario_small(EPX_FLOAT32);
 
@@ -331,7 +331,7 @@ END_TEST
 /* Runs twice, so that the second captures find what the first ones left. */
 START_TEST(captures_and_plain_calls_do_not_meet)
 {
-    struct scenario s = scenario_in_chunks();
+    struct scenario s = scenario_of_long_rows();
     struct step steps[3];
 
     for (int i = 0; i < 3; i++)
@@ -533,7 +533,7 @@ START_TEST(operations_on_several_streams_do_not_disturb_each_other)
 }
 END_TEST
 
-/* Rows so many that the whole GPU moves them, in several chunks of tokens. */
+/* Rows so many that every warp of the GPU moves several. */
 static struct scenario scenario_of_many_rows(EPX_Datatype datatype)
 {
     struct scenario s = scenario_small(datatype);
@@ -548,7 +548,7 @@ static struct scenario scenario_of_many_rows(EPX_Datatype datatype)
     return s;
 }
 
-START_TEST(many_rows_go_in_chunks)
+START_TEST(many_rows)
 {
     struct scenario s = scenario_of_many_rows(_i < VERBS ? EPX_BFLOAT16 : EPX_FLOAT32);
 
@@ -558,7 +558,7 @@ START_TEST(many_rows_go_in_chunks)
 }
 END_TEST
 
-START_TEST(many_rows_go_in_chunks_in_a_graph)
+START_TEST(many_rows_in_a_graph)
 {
     struct scenario s = scenario_of_many_rows(EPX_BFLOAT16);
     cudaStream_t stream = new_stream();
@@ -936,8 +936,8 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, an_error_in_a_replay_is_told_later, 0, 2);
     tcase_add_loop_test(tcase, a_kernel_behind_an_overflow_finds_no_rows, 0, 3);
     tcase_add_loop_test(tcase, operations_on_several_streams_do_not_disturb_each_other, 0, 4);
-    tcase_add_loop_test(tcase, many_rows_go_in_chunks, 0, 2 * VERBS);
-    tcase_add_test(tcase, many_rows_go_in_chunks_in_a_graph);
+    tcase_add_loop_test(tcase, many_rows, 0, 2 * VERBS);
+    tcase_add_test(tcase, many_rows_in_a_graph);
     tcase_add_test(tcase, memory_of_the_host_is_refused);
     tcase_add_test(tcase, a_host_communicator_refuses_memory_of_the_gpu);
     tcase_add_test(tcase, memory_in_pieces_is_asked_about);

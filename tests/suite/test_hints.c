@@ -46,7 +46,7 @@ static const char *const bad_values[][2] = {
     {"epx_progress", "maybe"},    {"epx_memory", "gpu"},
     {"epx_transport", "smoke"},   {"epx_log", "loud"},
     {"epx_ranks_per_node", "-2"}, {"epx_combine_partials", "float64"},
-    {"epx_max_sms", "0"},         {"epx_max_sms", "many"},
+    {"epx_max_sms", "-1"},        {"epx_max_sms", "many"},
 };
 
 START_TEST(bad_values_are_refused)
@@ -173,7 +173,7 @@ START_TEST(info_wins_over_environment_wins_over_default)
     EXPECT_CODE(EPX_Comm_free(&comm), EPX_SUCCESS);
     unsetenv("EPX_MAX_SMS");
     comm = suite_comm(NULL);
-    hint_is(comm, "epx_max_sms", "32");
+    hint_is(comm, "epx_max_sms", "0");
     EXPECT_CODE(EPX_Comm_free(&comm), EPX_SUCCESS);
     SETTLE();
 }

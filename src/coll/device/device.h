@@ -31,11 +31,11 @@ struct epx_device_notes {
     uint64_t ready[2 * EPX_MOST_DEVICE_RANKS * EPX_READY_WORDS]; /* copied then too */
 };
 
-/* A stream and events that operations use beside the user's stream. */
+/* What a capture of operations has. */
 struct epx_side {
-    cudaStream_t stream; /* for chunks */
+    cudaStream_t stream; /* in the capture as long as it lasts */
     cudaEvent_t fork, join;
-    cudaEvent_t order; /* in a capture: recorded after its last operation */
+    cudaEvent_t order; /* recorded after the last operation */
     int has_last;      /* whether order was recorded */
     struct epx_side *next;
 };
@@ -53,14 +53,13 @@ struct epx_device {
     const struct epx_transport *transport;
     int ordinal;               /* of the GPU */
     int blocks;                /* of the kernels that wait for other ranks; the same on all ranks */
-    int in_order;              /* streams do not run beside each other; the same on all ranks */
     struct epx_window *window; /* control words, then the stage, then what only this rank uses */
     char **control, **stage;   /* [R] device memory */
     char **bank;               /* [2][R] device memory; NULL with messages */
     int64_t bank_bytes;        /* of one bank, on each rank */
     int most_senders;          /* blocks that may store beside those that wait */
-    int senders, takers;       /* blocks of large operations, 0 without --enable-streaming; all
-                                  ranks have as many senders */
+    int movers;                /* blocks of an operation that is not small, on this rank */
+    int senders;               /* so many of them send, the same on all ranks */
     int32_t *node;             /* [2][R] device memory: nodes, places by node; NULL = one node */
     char *own_stage;           /* this rank's stage; with messages two, one behind the other */
     int64_t stage_bytes;       /* of one stage, on each rank */
@@ -83,9 +82,8 @@ struct epx_device {
     int64_t next_look_ns;
     uint32_t passes;
 
-    struct epx_side *plain;    /* outside captures */
     struct epx_side *captures; /* sides of captures, and free ones */
-    struct epx_side *side;     /* of the operation that is being queued */
+    struct epx_side *side;     /* of the capture that an operation is being queued in */
 
     int last_completion;            /* of the last operation outside captures */
     uint32_t last_number;           /* 0 = there is none */

@@ -52,50 +52,29 @@ static int init(struct epx_device *device)
     return EPX_SUCCESS;
 }
 
-/* Large operations: half of the least GPU's multiprocessors send, at most; as many take, which
- * wait. */
-static void share_out(struct epx_device *device, int sms, int least_sms)
-{
-    int most = least_sms / 2 < EPX_MOST_SENDERS ? least_sms / 2 : EPX_MOST_SENDERS;
-
-    device->senders = 2 * device->blocks < most ? 2 * device->blocks : most;
-    if (device->senders < 1)
-        device->senders = 1;
-    device->takers =
-        sms - device->senders < device->senders ? sms - device->senders : device->senders;
-    if (device->takers < 1)
-        device->takers = 1;
-}
-
 /* Finds how many blocks a kernel that waits may have: all must run at once on every rank's GPU, or
- * on the part of it that is in its context. */
+ * on the part of it that is in its context. Ranks that share a GPU share its multiprocessors. */
 static int find_blocks(struct epx_device *device)
 {
-    int64_t wanted = device->comm->params.max_sms, most;
-    int sms = 0, rc = EPX_SUCCESS;
+    const struct epx_params *params = &device->comm->params;
+    int64_t wanted = epx_waiting_sms(params), most;
+    int sms = 0, sharers = 1, rc = EPX_SUCCESS;
     cudaError_t error = epx_count_sms(device->ordinal, &sms);
 
     if (error != cudaSuccess)
         rc = epx_fail_cuda(error, "cudaDeviceGetAttribute");
     EPX_TRY(epx_comm_agree(device->comm, rc));
+    EPX_TRY(epx_device_count_sharers(device->comm, device->ordinal, &sharers));
     EPX_TRY(epx_comm_max(device->comm, -(wanted < sms ? wanted : sms), &most));
     device->blocks = (int)-most;
     device->most_senders = sms > device->blocks ? sms - device->blocks : 1;
-    if (ENABLE_STREAMING) {
-        EPX_TRY(epx_comm_max(device->comm, -sms, &most));
-        share_out(device, sms, (int)-most);
-    }
-    return EPX_SUCCESS;
-}
-
-/* Finds whether all streams of a rank share one hardware queue. Nothing would run beside chunks
- * then, and all ranks must have the same number of chunks. */
-static int find_queues(struct epx_device *device)
-{
-    int64_t any;
-
-    EPX_TRY(epx_comm_max(device->comm, epx_device_has_one_queue(), &any));
-    device->in_order = any != 0;
+    device->movers = sms / sharers;
+    if (params->max_sms && params->max_sms < device->movers)
+        device->movers = (int)params->max_sms;
+    if (device->movers < 2)
+        device->movers = 2;
+    EPX_TRY(epx_comm_max(device->comm, -device->movers / 2, &most));
+    device->senders = -most < EPX_MOST_SENDERS ? (int)-most : EPX_MOST_SENDERS;
     return EPX_SUCCESS;
 }
 
@@ -171,7 +150,6 @@ static int init_all(void *state)
 
     EPX_TRY(epx_comm_agree(comm, init(device)));
     EPX_TRY(find_blocks(device));
-    EPX_TRY(find_queues(device));
     EPX_TRY(epx_control_window_create(device));
     if (!device->transport->ops->exchanges)
         return EPX_SUCCESS;

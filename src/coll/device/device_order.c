@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * device_order.c - the order of a communicator's operations across streams, and what goes beside
- * the user's stream. An operation on another stream than the operation before waits for that one:
+ * device_order.c - the order of a communicator's operations across streams. An operation on another stream than the operation before waits for that one:
  * the stream waits until the word of that one's completion has its number or a later one, since an
  * event after every operation would cost two microseconds each. In a capture, where events cost
  * nothing, events order the operations of the capture; a graph is ordered against the rest by
@@ -21,13 +20,6 @@
 #include "transport/cuda/cuda_errors.h"
 #include "transport/cuda/driver_call.h"
 #include "transport/cuda/multiprocessors.h"
-
-/* --enable-jitter wants chunks in small tests too. */
-enum {
-    LEAST_LARGE_BYTES = EPX_JITTERS ? 1 << 12 : 1 << 19,
-    LEAST_CHUNK_BYTES = EPX_JITTERS ? 1 << 12 : 8 << 20,
-    MOST_CHUNKS = 4
-};
 
 static int init_side(struct epx_side *side)
 {
@@ -79,7 +71,7 @@ int epx_device_init_order(struct epx_device *device)
     EPX_TRY_CUDA(epx_find_driver_call("cuStreamWriteValue64", EPX_ANY_DRIVER, &write.data));
     device->wait_value = wait.function;
     device->write_value = write.function;
-    return create_side(&device->plain);
+    return EPX_SUCCESS;
 }
 
 void epx_device_end_order(struct epx_device *device)
@@ -90,7 +82,6 @@ void epx_device_end_order(struct epx_device *device)
         device->captures = side->next;
         free_side(side);
     }
-    free_side(device->plain);
 }
 
 static cudaError_t ask_capture(EPX_Stream stream, enum cudaStreamCaptureStatus *status,
@@ -173,9 +164,6 @@ static int look_for_side(const struct epx_device *device, unsigned long long cap
 
 static int find_side(struct epx_device *device, unsigned long long capture)
 {
-    device->side = device->plain;
-    if (!capture)
-        return EPX_SUCCESS;
     EPX_TRY(look_for_side(device, capture, &device->side));
     if (device->side)
         return EPX_SUCCESS;
@@ -203,8 +191,8 @@ int epx_device_queue_behind(struct epx_device *device, EPX_Stream stream,
 {
     unsigned long long id; /* unlike a handle, an id is never used again */
 
-    EPX_TRY(find_side(device, capture));
     if (capture) { /* in a capture the id must not be asked for */
+        EPX_TRY(find_side(device, capture));
         if (device->side->has_last)
             EPX_TRY_CUDA(cudaStreamWaitEvent(stream, device->side->order, 0));
         return EPX_SUCCESS;
@@ -245,7 +233,7 @@ static int join_stream(const struct epx_side *side, EPX_Stream stream)
     return EPX_SUCCESS;
 }
 
-/* Takes the side's stream into the capture, if chunks have not done so. */
+/* Takes the side's stream into the capture, unless an operation before has done so. */
 static int bind_side(const struct epx_side *side, EPX_Stream stream, unsigned long long capture)
 {
     unsigned long long bound;
@@ -271,37 +259,4 @@ int epx_device_queue_end(struct epx_device *device, const struct epx_request *re
     EPX_TRY_CUDA(cudaEventRecord(device->side->order, stream)); /* the event above may be reused */
     device->side->has_last = 1;
     return bind_side(device->side, stream, capture);
-}
-
-int32_t epx_device_chunks(const struct epx_request *request)
-{
-    int64_t bytes = request->route->attr.max_tokens * request->call.row_bytes;
-
-    if (bytes < LEAST_LARGE_BYTES)
-        return 0;
-    if (epx_device_of(request)->in_order)
-        return 1;
-    return bytes < MOST_CHUNKS * LEAST_CHUNK_BYTES ? 1 : MOST_CHUNKS;
-}
-
-int epx_device_queue_chunks(const struct epx_request *request, const struct epx_dispatch_rows *args)
-{
-    const struct epx_side *side = epx_device_of(request)->side;
-    EPX_Stream stream = request->call.stream;
-    int32_t num = args->chunks, tokens = args->plan.shape.max_tokens;
-
-    for (int32_t i = 0; i < num; i++) {
-        struct epx_chunk chunk = epx_chunk_of(i, num, tokens);
-
-        EPX_TRY_LAUNCH(epx_launch_store_rows(args, chunk, stream));
-        if (i == num - 1)
-            break;
-        EPX_TRY(fork_stream(side, stream)); /* the rows awaited include this rank's */
-        EPX_TRY_LAUNCH(epx_launch_await_rows(&args->comm, chunk, side->stream));
-        EPX_TRY_LAUNCH(epx_launch_spread_rows(args, chunk, side->stream));
-    }
-    if (num > 1)
-        EPX_TRY(join_stream(side, stream));
-    EPX_TRY_LAUNCH(epx_launch_await_rows(&args->comm, epx_chunk_of(num - 1, num, tokens), stream));
-    return EPX_SUCCESS;
 }

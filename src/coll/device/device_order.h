@@ -23,12 +23,4 @@ int epx_device_queue_end(struct epx_device *device, const struct epx_request *re
 int epx_device_queue_wait(const struct epx_device *device, const struct epx_request *request,
                           EPX_Stream stream);
 
-/* In how many chunks of tokens rows are stored; 0 = the blocks that wait store them all. The length
- * of a row and the route's attributes decide, which all ranks share. */
-int32_t epx_device_chunks(const struct epx_request *request);
-/* Queues the stores of args->chunks chunks on the operation's stream, and the spreading of all but
- * the last on the side's stream. The last has arrived when the operation's stream gets that far. */
-int epx_device_queue_chunks(const struct epx_request *request,
-                            const struct epx_dispatch_rows *args);
-
 #endif

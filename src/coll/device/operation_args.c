@@ -103,34 +103,45 @@ static struct epx_slices slices_for(const struct epx_request *request, int64_t w
     return slices;
 }
 
+/* Whether rows come while the last kernel of an operation runs. */
+static int streams(const struct epx_request *request)
+{
+    return request->comm->size > 1 && !epx_device_of(request)->proxy;
+}
+
 struct epx_movers epx_row_movers_of(const struct epx_request *request)
 {
     const struct epx_device *device = epx_device_of(request);
-    struct epx_movers movers = {.senders = device->senders, .takers = device->takers};
+    struct epx_movers movers = {.senders = device->senders};
 
-    if (!movers.takers)
-        return movers;
-    if (request->comm->size == 1) {
-        movers.senders += movers.takers;
-        movers.takers = 0;
-    }
-    movers.slices = slices_for(request, (int64_t)movers.senders * EPX_MOVING_WARPS, EPX_BOX_SLICE);
+    if (request->comm->size == 1)
+        movers.senders = device->movers;
+    if (device->proxy)
+        movers.senders = 0;
+    movers.takers = device->movers - movers.senders;
+    movers.slices = slices_for(request, (int64_t)device->senders * EPX_MOVING_WARPS, EPX_BOX_SLICE);
+    return movers;
+}
+
+/* Takers have more to do than senders: for each slot they read a row and write another. */
+struct epx_movers epx_grad_movers_of(const struct epx_request *request)
+{
+    const struct epx_device *device = epx_device_of(request);
+    struct epx_movers movers = {.senders = streams(request) ? (device->senders + 1) / 2 : 0};
+
+    movers.takers = device->movers - movers.senders;
+    movers.slices = slices_for(request, (int64_t)movers.senders * EPX_ADDING_WARPS, EPX_GRAD_SLICE);
     return movers;
 }
 
 struct epx_movers epx_sum_movers_of(const struct epx_request *request)
 {
     const struct epx_device *device = epx_device_of(request);
-    struct epx_movers movers = {.senders = device->senders, .takers = device->takers};
+    struct epx_movers movers = {.senders = streams(request) ? device->senders : 0};
     int32_t warps = movers.senders * EPX_ADDING_WARPS;
 
-    if (!movers.takers)
-        return movers;
-    if (request->comm->size == 1) {
-        movers.takers += movers.senders;
-        movers.senders = 0;
-    }
-    movers.slices = slices_for(request, warps, INT64_MAX);
+    movers.takers = device->movers - movers.senders;
+    movers.slices = slices_for(request, (int64_t)device->senders * EPX_ADDING_WARPS, INT64_MAX);
     movers.chunks = warps / movers.slices.num;
     return movers;
 }

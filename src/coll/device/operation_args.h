@@ -18,9 +18,10 @@ int epx_is_small_routing(const struct epx_request *request);
 /* How rows go through banks that hold `width` rows a token, with `words` words each; none of it
  * unless the operation is small, which it is on all ranks alike. */
 struct epx_banks epx_banks_of(const struct epx_request *request, int32_t width, int32_t words);
-/* How a dispatch, or a combine, is shared out between blocks that send and blocks that take; none
- * of them without --enable-streaming. */
+/* How a dispatch, a combine backward, or one of the other two is shared out between blocks that
+ * send and blocks that take. */
 struct epx_movers epx_row_movers_of(const struct epx_request *request);
+struct epx_movers epx_grad_movers_of(const struct epx_request *request);
 struct epx_movers epx_sum_movers_of(const struct epx_request *request);
 /* How rows go through the stages in messages, where `words` words follow a row. */
 struct epx_rounds epx_message_rounds_of(const struct epx_request *request, int32_t words);

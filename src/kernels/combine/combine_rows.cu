@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * combine_rows.cu - expert side of combine and dispatch backward: the sum of each row's pairs,
- * rounded once, straight into the home rank's stage at the row's place. If the stage does not
- * hold all rows there are rounds, and the blocks that wait also sum the tokens of each round;
- * else sum_ranks sums them. If there is much to do, store_sums does all but the agreement; with
- * --enable-streaming move_sums does, unless there are rounds.
- * Work: reads the rows of all pairs here, writes this rank's unique rows. Order: choices.
- * Launch: comm.blocks blocks, which wait for other ranks; one where move_sums does the rest.
- * sum_ranks or move_sums follows.
+ * combine_rows.cu - the ranks agree on a combine or dispatch backward. move_sums does the rest,
+ * unless the stage does not hold all rows. Then there are rounds: the sum of each row's pairs,
+ * rounded once, goes straight into the home rank's stage at the row's place, and home sums the
+ * tokens of the round.
+ * Work: reads the rows of all pairs here, writes this rank's unique rows and T rows. Order: choices,
+ * then ranks.
+ * Launch: comm.blocks blocks, which wait for other ranks; one where there are no rounds. move_sums
+ * follows.
  */
 #include "kernels/combine/sums.cuh"
 
 template <typename T>
-static __device__ void move_sums(const struct epx_combine_rows &a, struct exchange &x,
-                                 struct row_list &list)
+static __device__ void sum_in_rounds(const struct epx_combine_rows &a, struct exchange &x,
+                                     struct row_list &list)
 {
     bool weighted = a.backward && x.weighted;
 
@@ -26,8 +26,7 @@ static __device__ void move_sums(const struct epx_combine_rows &a, struct exchan
         signal_arrival(a.comm);
         if (!await_arrivals(a.comm, x, (uint64_t)i + 1))
             return;
-        if (a.rounds.num > 1)
-            sum_tokens<T>(a, stored_places{a, round}, weighted, list);
+        sum_tokens<T>(a, stored_places{a, round}, weighted, list);
         if (i + 1 < a.rounds.num)
             signal_credit(a.comm);
     }
@@ -39,24 +38,24 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
 {
     __shared__ struct exchange x;
     __shared__ struct row_list lists[EPX_WAITING_THREADS / EPX_WARP];
+    const bool deferred = a.rounds.num == 1;
     int64_t num_rounds = 0;
 
     begin_exchange(a.comm, a.note, a.plan.outcome->code, x);
     if (x.outcome.code == EPX_SUCCESS && await_ready(a.comm, a.note, x, a.plan.outcome)) {
-        num_rounds = a.deferred && a.movers.takers ? 0 : a.rounds.num;
-        if (!a.deferred)
-            move_sums<T>(a, x, lists[threadIdx.x / EPX_WARP]);
+        num_rounds = deferred ? 0 : a.rounds.num;
+        if (!deferred)
+            sum_in_rounds<T>(a, x, lists[threadIdx.x / EPX_WARP]);
     }
     if (blockIdx.x == 0 && threadIdx.x == 0)
-        hand_over(a.comm, x, (uint64_t)num_rounds, a.deferred, a.plan.outcome);
+        hand_over(a.comm, x, (uint64_t)num_rounds, deferred, a.plan.outcome);
 }
 
 static void (*const kernels[NUM_SUM_KERNELS])(struct epx_combine_rows) = SUM_KERNELS(combine_rows);
 
 int epx_launch_combine_rows(const struct epx_combine_rows *args, EPX_Stream stream)
 {
-    const bool agrees = args->movers.takers && args->deferred;
-    const unsigned blocks = agrees ? 1 : (unsigned)args->comm.blocks;
+    const unsigned blocks = args->rounds.num == 1 ? 1 : (unsigned)args->comm.blocks;
 
     kernels[epx_sum_kernel(args)]<<<blocks, EPX_WAITING_THREADS, 0, stream>>>(*args);
     return epx_cuda_status(cudaGetLastError());

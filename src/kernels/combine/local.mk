@@ -7,7 +7,5 @@ libepx_cuda_la_SOURCES += \
   src/kernels/combine/packed_places.cuh \
   src/kernels/combine/pass_sums.cu \
   src/kernels/combine/passed_sums.cuh \
-  src/kernels/combine/store_sums.cu \
-  src/kernels/combine/sum_ranks.cu \
   src/kernels/combine/sums.cuh \
   src/kernels/combine/unpack_sums.cu

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * dispatch_rows.cu - stores each token's row once to every rank that needs it: straight into its
- * first slot there if that rank's receive buffer is in a window, else into its stage, from
- * where its own blocks copy the row to the slot, round by round. Pair weights are stored too. If
- * there is much to do and no stage in use, store_rows does all but the agreement; with
- * --enable-streaming move_rows does, unless a stage is in use that holds only some rows. Of several
- * fields each is stored on its own; if any receive buffer of a rank is in no window, all its fields
- * take the stage.
+ * dispatch_rows.cu - the ranks agree on a dispatch or combine backward. The kernel behind it does
+ * the rest, unless a receive buffer is in no window and the stage in its place does not hold all
+ * rows. Then rows go round by round: each token's once to every rank that needs it, straight into
+ * its first slot if that rank's receive buffer is in a window, else into its stage, from where that
+ * rank's blocks copy it to the slot. Pair weights are stored too. Of several fields each is stored
+ * on its own; if any receive buffer of a rank is in no window, all its fields take the stage.
  * Work: reads T rows, writes this rank's unique rows. Order: none, every byte has one writer.
- * Launch: comm.blocks blocks, which wait for other ranks; one where move_rows does the rest.
- * spread_rows, scale_rows or move_rows follows.
+ * Launch: comm.blocks blocks, which wait for other ranks; one where there can be no rounds.
+ * move_rows or move_grads follows.
  */
 #include "kernels/dispatch/sends.cuh"
 
@@ -56,28 +55,25 @@ static __device__ void take_rows(const struct epx_dispatch_rows &a, const struct
 }
 
 template <bool LIST>
-static __device__ void move_rows(const struct epx_dispatch_rows &a, struct exchange &x,
-                                 const struct windows<LIST> &w, bool staged, int64_t num_rounds,
-                                 struct row_list &list)
+static __device__ void move_in_rounds(const struct epx_dispatch_rows &a, struct exchange &x,
+                                      const struct windows<LIST> &w, struct row_list &list)
 {
-    const struct epx_segments whole = epx_segments_cut(a.row_bytes, a.row_bytes);
-    const struct round everything = {0, a.plan.shape.max_tokens, 0};
     bool takes = !takes_stores(x, w, a.comm.rank);
 
     if (x.weighted)
         send_weights(a);
-    for (int64_t i = 0; i < num_rounds; i++) {
-        struct round round = staged ? round_of(a.rounds, i) : everything;
+    for (int64_t i = 0; i < a.rounds.num; i++) {
+        struct round round = round_of(a.rounds, i);
 
         if (i && !await_credits(a.comm, x, (uint64_t)i))
             return;
-        send_rows(a, x, sending<LIST>{staged ? a.rounds.cut : whole, round, w}, list);
+        send_rows(a, x, sending<LIST>{a.rounds.cut, round, w}, list);
         signal_arrival(a.comm);
         if (!await_arrivals(a.comm, x, (uint64_t)i + 1))
             return;
         if (takes)
             take_rows<LIST>(a, round, list);
-        if (i + 1 < num_rounds)
+        if (i + 1 < a.rounds.num)
             signal_credit(a.comm);
     }
 }
@@ -110,21 +106,17 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     __shared__ struct windows<LIST> w;
     __shared__ struct row_list lists[EPX_WAITING_THREADS / EPX_WARP];
     int64_t num_rounds = 0;
-    bool deferred = false;
+    bool deferred = true;
 
     if (begin_dispatch<LIST>(a, x)) {
-        bool staged;
-
         read_windows(a, x, w);
-        staged = any_staged(a.comm, x, w);
-        deferred = a.movers.senders ? !staged || a.rounds.num == 1 : a.chunks && !staged;
-        num_rounds = staged ? a.rounds.num : deferred ? a.chunks : 1;
+        deferred = a.rounds.num == 1 || !any_staged(a.comm, x, w);
+        num_rounds = deferred ? 0 : a.rounds.num;
         if (!deferred)
-            move_rows(a, x, w, staged, num_rounds, lists[threadIdx.x / EPX_WARP]);
+            move_in_rounds(a, x, w, lists[threadIdx.x / EPX_WARP]);
     }
     if (blockIdx.x == 0 && threadIdx.x == 0)
-        hand_over(a.comm, x, (uint64_t)(deferred && a.movers.senders ? 0 : num_rounds), deferred,
-                  a.plan.outcome);
+        hand_over(a.comm, x, (uint64_t)num_rounds, deferred, a.plan.outcome);
 }
 
 static void (*const kernels[])(struct epx_dispatch_rows) = {dispatch_rows<false>,
@@ -132,8 +124,7 @@ static void (*const kernels[])(struct epx_dispatch_rows) = {dispatch_rows<false>
 
 int epx_launch_dispatch_rows(const struct epx_dispatch_rows *args, EPX_Stream stream)
 {
-    const bool agrees = args->movers.senders && args->rounds.num == 1;
-    const unsigned blocks = agrees ? 1 : (unsigned)args->comm.blocks;
+    const unsigned blocks = args->rounds.num == 1 ? 1 : (unsigned)args->comm.blocks;
 
     kernels[args->fields.num > 1]<<<blocks, EPX_WAITING_THREADS, 0, stream>>>(*args);
     return epx_cuda_status(cudaGetLastError());

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libepx_cuda_la_SOURCES += \
-  src/kernels/dispatch/await_rows.cu \
   src/kernels/dispatch/dispatch_fields_small.cu \
   src/kernels/dispatch/dispatch_rounds.cu \
   src/kernels/dispatch/dispatch_rows.cu \
@@ -14,13 +13,10 @@ libepx_cuda_la_SOURCES += \
   src/kernels/dispatch/route_dispatch_fields_small.cu \
   src/kernels/dispatch/route_dispatch_small.cu \
   src/kernels/dispatch/route_dispatch_small.cuh \
-  src/kernels/dispatch/scale_rows.cu \
   src/kernels/dispatch/scale_small.cu \
   src/kernels/dispatch/scales.cuh \
   src/kernels/dispatch/sends.cuh \
   src/kernels/dispatch/small_fields.cuh \
   src/kernels/dispatch/small_rows.cuh \
-  src/kernels/dispatch/spread_rows.cu \
   src/kernels/dispatch/spreads.cuh \
-  src/kernels/dispatch/store_rows.cu \
   src/kernels/dispatch/unpack_rows.cu

@@ -4,7 +4,7 @@
  * every other rank that needs them; once they are there the whole device scales them into their
  * slots, which so few blocks as may wait for other ranks would take long to do. banks.cuh has the
  * protocol.
- * Work: as scale_rows.cu; a gradient is read once for each of its slots. Order: the same, so the
+ * Work: as move_grads.cu; a gradient is read once for each of its slots. Order: the same, so the
  * bytes are too.
  * Launch: send_grads, blocks that store, then comm.blocks blocks that wait for other ranks;
  * scale_small, the whole device, a block a slot, waits for nothing and ends the operation.

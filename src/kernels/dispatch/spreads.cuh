@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * spreads.cuh - expert side of dispatch: the slots of a record's row, and its pairs' weights; once
- * all rows have come, each from its first slot to its other slots, and zeros to padding rows.
+ * spreads.cuh - expert side of dispatch: the slots of a record's row, its pairs' weights, and zeros
+ * to padding rows.
  */
 #ifndef EPX_KERNELS_DISPATCH_SPREADS_CUH
 #define EPX_KERNELS_DISPATCH_SPREADS_CUH
@@ -42,54 +42,12 @@ static __device__ void spread_weights(const struct epx_dispatch_rows &a, const f
     }
 }
 
-template <bool LIST>
-static __device__ void spread_row(const struct epx_dispatch_rows &a, const struct part &part,
-                                  struct epx_wire_record *record, struct row_list &list)
-{
-    const struct epx_wire_pair *pairs = epx_wire_pairs(record);
-    int32_t num = a.plan.shape.rank_major ? 1 : record->num_slots;
-
-    if (num < 2)
-        return;
-    for_pieces<LIST>(a, part.offset, part.bytes, [&](const struct piece &piece) {
-        for (int32_t i = lane_id(); i < num - 1; i += EPX_WARP)
-            list.row[i] = piece.out + pairs[i + 1].slot * piece.row_bytes + piece.offset;
-        __syncwarp();
-        store_row(piece.out + pairs[0].slot * piece.row_bytes + piece.offset, list, num - 1,
-                  piece.bytes);
-        __syncwarp();
-    });
-}
-
 /* The weights of the pairs of a token, as they came from its rank. */
 static __device__ __forceinline__ const float *weights_from(const struct epx_dispatch_rows &a,
                                                             int32_t source, int64_t token)
 {
     return (const float *)(const void *)a.plan.weights[a.comm.rank] +
            ((int64_t)source * a.plan.shape.max_tokens + token) * a.plan.shape.top_k;
-}
-
-/* Spreads the rows and weights of the records in the range. */
-template <bool LIST>
-static __device__ void spread_records(const struct epx_dispatch_rows &a,
-                                      const struct record_range &range, struct row_list &list,
-                                      bool weighted)
-{
-    char *records = a.plan.records[a.comm.rank];
-    struct epx_slices slices = epx_slices_of(a.row_bytes, range.num, num_global_warps());
-
-    for (int64_t i = global_warp(); i < range.num * slices.num; i += num_global_warps()) {
-        struct row_source at = find_in_range(range, i / slices.num);
-        struct part part = part_of(slices, (int32_t)(i % slices.num), a.row_bytes);
-        struct epx_wire_record *record = epx_wire_record_at(&a.plan, records, at.source, at.row);
-
-        if (record->num_slots == 0)
-            continue;
-        if (part.bytes)
-            spread_row<LIST>(a, part, record, list);
-        if (weighted && part.offset == 0)
-            spread_weights(a, weights_from(a, at.source, record->token), record);
-    }
 }
 
 /* Zeroes padding and unused rows of every field, and their weights. */

@@ -47,14 +47,10 @@
 #include "kernels/protocol/load_kernels.cuh"
 #include "kernels/protocol/ready_words.cuh"
 
-/* Most blocks of a kernel that stores one of several chunks: they keep all links busy and leave the
- * rest of the device to the kernel that spreads the chunk before. Most blocks of other kernels. */
-enum : int64_t { EPX_STORING_BLOCKS = 64, EPX_ROW_BLOCKS = 132 * 4 };
-
 /* Blocks of kernels whose warps take a slice of a row each and wait for nothing. */
-static inline unsigned epx_blocks_for_rows(int64_t rows, int64_t row_bytes, int64_t most)
+static inline unsigned epx_blocks_for_rows(int64_t rows, int64_t row_bytes)
 {
-    const int64_t warps = EPX_WAITING_THREADS / EPX_WARP;
+    const int64_t warps = EPX_WAITING_THREADS / EPX_WARP, most = 132 * 4;
     int64_t slices = rows * (row_bytes / EPX_LEAST_SLICE_BYTES + 1);
     int64_t blocks = (slices + warps - 1) / warps;
 
@@ -281,20 +277,6 @@ static __device__ void resume_exchange(const struct epx_device_comm &c, struct e
         x.ready[i] = (uint32_t)load_relaxed_sys(
             epx_control_ready(c.own_control, c.num_ranks, (uint32_t)x.epoch, 0) + i);
     __syncthreads();
-}
-
-/* Every block of a kernel without waits calls it; the last block posts for as many blocks as wait
- * in other kernels. */
-static __device__ void signal_arrival_of_all(const struct epx_device_comm &c, bool on)
-{
-    fence_sys(); /* orders each thread's stores before its block counts as ended */
-    if (!is_last_block(c) || !on || aborted(c)) /* it sees the abort word if any block did */
-        return;
-    EPX_DELAY(c);
-    for (int32_t r = (int32_t)threadIdx.x; r < c.num_ranks; r += (int32_t)blockDim.x) {
-        fence_sys();
-        add_relaxed_sys(epx_control_arrived(c.control[r], c.rank), (uint64_t)c.blocks);
-    }
 }
 
 /* Whether a later kernel has anything to do. */

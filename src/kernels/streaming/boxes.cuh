@@ -17,42 +17,40 @@
 
 #ifdef __CUDACC__
 
-enum { MOVING_THREADS = EPX_MOVING_WARPS * EPX_WARP, MOST_BOXES = 8 };
-
-/* Where the slice in a box comes from and where it goes; its user knows what a slot means. */
-struct goal_list {
-    int32_t num;
-    int32_t from_rank, from_token, from_slot;
-    int32_t rank[EPX_MAX_TOP_K], slot[EPX_MAX_TOP_K];
-};
-
-/* Bytes of one warp: the largest slice, of EPX_MAX_FIELDS pieces, with its goals. */
 enum {
+    MOST_BOXES = 8,  /* of a warp */
     PIECE_ENDS = 48, /* most bytes that a piece takes in a box beyond its own */
-    BOX_BYTES = sizeof(struct goal_list) + EPX_BOX_SLICE + EPX_MAX_FIELDS * PIECE_ENDS,
-    BOXES_BYTES = EPX_MOVING_WARPS * BOX_BYTES
 };
 
 /* The boxes of a warp. */
 struct boxes {
     char *first;
     uint64_t *loaded; /* [num] barriers of bulk loads */
+    int32_t label;    /* bytes in front of the data, which say what to do with it */
     int32_t bytes;    /* of a box */
     int32_t num;
     int32_t ahead;   /* boxes that may be filled and not yet emptied */
     uint32_t phases; /* of each box's barrier, a bit */
 };
 
-/* The whole block: as many boxes as there is room for slices of so many pieces. */
-static __device__ struct boxes make_boxes(char *room, uint64_t *barriers, int64_t slice_bytes,
-                                          int32_t pieces)
+/* What goes into the boxes of a warp: slices of so many pieces behind labels. */
+struct box_shape {
+    int32_t room; /* bytes that the warp has */
+    int32_t label;
+    int64_t slice;
+    int32_t pieces;
+};
+
+/* The whole block: as many boxes for each warp as there is room for. */
+static __device__ struct boxes make_boxes(char *room, uint64_t *barriers,
+                                          const struct box_shape &shape)
 {
     const int32_t warp = (int32_t)threadIdx.x / EPX_WARP;
-    struct boxes boxes = {room + (int64_t)warp * BOX_BYTES, barriers + warp * MOST_BOXES};
+    struct boxes boxes = {room + (int64_t)warp * shape.room, barriers + warp * MOST_BOXES};
 
-    boxes.bytes =
-        (int32_t)(sizeof(struct goal_list) + epx_round_up(slice_bytes, 16)) + pieces * PIECE_ENDS;
-    boxes.num = BOX_BYTES / boxes.bytes < MOST_BOXES ? BOX_BYTES / boxes.bytes : MOST_BOXES;
+    boxes.label = (int32_t)epx_round_up(shape.label, 16);
+    boxes.bytes = boxes.label + (int32_t)epx_round_up(shape.slice, 16) + shape.pieces * PIECE_ENDS;
+    boxes.num = shape.room / boxes.bytes < MOST_BOXES ? shape.room / boxes.bytes : MOST_BOXES;
     boxes.ahead = boxes.num > 2 ? boxes.num - 1 : boxes.num;
 #if HAS_BULK_COPIES
     if (lane_id() < boxes.num)
@@ -62,14 +60,16 @@ static __device__ struct boxes make_boxes(char *room, uint64_t *barriers, int64_
     return boxes;
 }
 
-static __device__ __forceinline__ struct goal_list &goals_in(const struct boxes &boxes, int64_t n)
+/* The label of the box that the n-th task has. */
+template <typename Label>
+static __device__ __forceinline__ Label &label_of(const struct boxes &boxes, int64_t n)
 {
-    return *(struct goal_list *)(void *)(boxes.first + n % boxes.num * boxes.bytes);
+    return *(Label *)(void *)(boxes.first + n % boxes.num * boxes.bytes);
 }
 
 static __device__ __forceinline__ char *data_in(const struct boxes &boxes, int64_t n)
 {
-    return (char *)(&goals_in(boxes, n) + 1);
+    return &label_of<char>(boxes, n) + boxes.label;
 }
 
 /* A run of bytes: its head comes before the first multiple of 16, its body has whole words of 16

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Large operations in one kernel; used with --enable-streaming.
+# Operations that are not small, each in one kernel behind the agreement.
 libepx_cuda_la_SOURCES += \
   src/kernels/streaming/boxes.cuh \
+  src/kernels/streaming/grad_movers.cuh \
+  src/kernels/streaming/move_grads.cu \
   src/kernels/streaming/move_rows.cu \
   src/kernels/streaming/move_sums.cu \
   src/kernels/streaming/own_sums.cuh \

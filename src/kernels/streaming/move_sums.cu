@@ -32,9 +32,9 @@ static __global__ void __launch_bounds__(ADDING_THREADS, 1)
     const struct sum_mover mover = {a, a.comm.state->epoch + 1, crew_of_role(a.movers.senders),
                                     a.backward && a.comm.state->weighted};
 
-    if (on && a.deferred && sends)
+    if (on && a.rounds.num == 1 && sends)
         send_chunk<T>(mover, room.send.runs, room.send.list);
-    else if (on && a.deferred)
+    else if (on && a.rounds.num == 1)
         take_tokens<T>(mover, room.take);
     if (!is_last_block(a.comm) || threadIdx.x)
         return;

@@ -5,6 +5,7 @@
  * the stage of a rank whose receive buffer is in no window. A taker waits for a row that another
  * rank sent and takes it to its further slots, out of the stage to all. sender_progress.cuh has the
  * protocol. Task i of a sender, one slice of a token's row, is the (i / W)-th of its warp i % W.
+ * Where all rows lie in their first slots before the kernel begins, its blocks all take.
  */
 #ifndef EPX_KERNELS_STREAMING_ROW_MOVERS_CUH
 #define EPX_KERNELS_STREAMING_ROW_MOVERS_CUH
@@ -14,6 +15,13 @@
 #include "kernels/streaming/boxes.cuh"
 #include "kernels/streaming/sender_progress.cuh"
 
+/* Where the slice in a box comes from and where it goes; its user knows what a slot means. */
+struct goal_list {
+    int32_t num;
+    int32_t from_rank, from_token, from_slot;
+    int32_t rank[EPX_MAX_TOP_K], slot[EPX_MAX_TOP_K];
+};
+
 /* What a warp of either role knows. */
 template <bool LIST> struct mover {
     const struct epx_dispatch_rows &a;
@@ -22,6 +30,7 @@ template <bool LIST> struct mover {
     struct boxes &boxes;
     struct crew crew; /* of its role */
     bool weighted;    /* weights come, and the user takes them */
+    bool keeps;       /* senders take rows to their slots here */
 
     __device__ __forceinline__ struct part part_of_task(int64_t i) const
     {
@@ -33,6 +42,12 @@ template <bool LIST> struct mover {
         return i / a.movers.slices.num;
     }
 };
+
+template <bool LIST>
+static __device__ __forceinline__ struct goal_list &goals_in(const struct mover<LIST> &m, int64_t n)
+{
+    return label_of<struct goal_list>(m.boxes, n);
+}
 
 /* Fills the n-th box with a slice of a row; from(piece) is where a piece of it lies. */
 template <bool LIST, typename From>
@@ -55,7 +70,7 @@ template <bool LIST, typename From, typename To>
 static __device__ __forceinline__ void empty_box(const struct mover<LIST> &m, int64_t n,
                                                  const struct part &part, From from, To to)
 {
-    const int32_t num = goals_in(m.boxes, n).num;
+    const int32_t num = goals_in(m, n).num;
     int64_t at = 0;
 
     for_pieces<LIST>(m.a, part.offset, part.bytes, [&](const struct piece &piece) {
@@ -112,16 +127,17 @@ static __device__ void add_pairs_of_token(const struct epx_dispatch_rows &a, int
 }
 
 /* The whole warp: the goals of a token: its rows on other ranks, then its slots here. */
-static __device__ void list_goals(const struct epx_dispatch_rows &a, int64_t token,
+template <bool LIST>
+static __device__ void list_goals(const struct mover<LIST> &m, int64_t token,
                                   struct goal_list &goals)
 {
     int32_t num = 0;
 
-    add_rows_of_token(a, token, false, goals, num);
-    if (a.plan.shape.rank_major)
-        add_rows_of_token(a, token, true, goals, num);
-    else
-        add_pairs_of_token(a, token, goals, num);
+    add_rows_of_token(m.a, token, false, goals, num);
+    if (m.keeps && m.a.plan.shape.rank_major)
+        add_rows_of_token(m.a, token, true, goals, num);
+    else if (m.keeps)
+        add_pairs_of_token(m.a, token, goals, num);
     if (lane_id() == 0)
         goals.num = num;
     __syncwarp();
@@ -179,8 +195,8 @@ template <bool LIST> struct sender {
 
         if (__any_sync(~0u, aborted(m.a.comm)))
             return false;
-        list_goals(m.a, token, goals_in(m.boxes, n));
-        if (goals_in(m.boxes, n).num)
+        list_goals(m, token, goals_in(m, n));
+        if (goals_in(m, n).num)
             fill_box(m, n, m.part_of_task(task(n)),
                      [&](const struct piece &piece) { return source(piece, token); });
         return true;
@@ -198,7 +214,7 @@ template <bool LIST> struct sender {
 
     __device__ void send(int64_t n, int64_t token, const struct part &part)
     {
-        const struct goal_list &goals = goals_in(m.boxes, n);
+        const struct goal_list &goals = goals_in(m, n);
 
         await_box(m.boxes, n);
         empty_box(
@@ -210,7 +226,7 @@ template <bool LIST> struct sender {
 
     __device__ void send_weights_of(int64_t n, int64_t token)
     {
-        const struct goal_list &goals = goals_in(m.boxes, n);
+        const struct goal_list &goals = goals_in(m, n);
         const int32_t last = goals.num - 1;
 
         move_weights(m, token);
@@ -223,7 +239,7 @@ template <bool LIST> struct sender {
         const int64_t token = m.token_of_task(task(n));
         const struct part part = m.part_of_task(task(n));
 
-        if (goals_in(m.boxes, n).num) {
+        if (goals_in(m, n).num) {
             send(n, token, part);
             if (m.x.weighted && part.offset == 0)
                 send_weights_of(n, token);
@@ -236,10 +252,49 @@ template <bool LIST> struct sender {
     }
 };
 
-/* The tasks of a taker's warp: slices of records; their sources take turns, from the next on. */
+/* One lane: waits for a slice of a token's row, which a warp of its rank's senders moves. */
+static __device__ __forceinline__ bool await_slice(const struct epx_dispatch_rows &a,
+                                                   const struct exchange &x, int32_t source,
+                                                   int64_t token, int32_t slice)
+{
+    const int64_t task = token * a.movers.slices.num + slice;
+    const int32_t warps = a.movers.senders * (int32_t)(blockDim.x / EPX_WARP);
+
+    return await_progress(a.comm, x.epoch, source, (int32_t)(task % warps), task / warps + 1);
+}
+
+/* The most records that any of the ranks from the first-th behind this one on has sent here. */
+static __device__ int32_t most_records(const struct epx_dispatch_rows &a, int32_t first)
+{
+    int32_t most = 0;
+
+    for (int32_t i = first + lane_id(); i < a.comm.num_ranks; i += EPX_WARP) {
+        const int32_t num = a.plan.view.rank_counts[(a.comm.rank + i) % a.comm.num_ranks];
+
+        most = num > most ? num : most;
+    }
+    return __reduce_max_sync(~0u, most);
+}
+
+/* The i-th of the records that all takers share: their sources take turns, from the first-th behind
+ * this rank on. NULL if the source has fewer. */
+static __device__ __forceinline__ struct epx_wire_record *
+record_in_turn(const struct epx_dispatch_rows &a, int32_t first, int64_t i, int32_t &source)
+{
+    const int32_t ranks = a.comm.num_ranks, others = ranks - first;
+
+    source = (int32_t)((a.comm.rank + first + i % others) % ranks);
+    if (i / others >= a.plan.view.rank_counts[source])
+        return NULL;
+    return epx_wire_record_at(&a.plan, a.plan.records[a.comm.rank], source, i / others);
+}
+
+/* The tasks of a taker's warp: slices of records. */
 template <bool LIST> struct taker {
     const struct mover<LIST> &m;
-    const bool stays; /* rows came straight to their first slots */
+    const bool waits;    /* for other ranks' rows; else all are here, those of this rank too */
+    const bool stays;    /* rows came straight to their first slots */
+    const int32_t first; /* 1: this rank's own rows are not taken, else 0 */
 
     __device__ __forceinline__ const char *
     source(const struct goal_list &goals, const struct part &part, const struct piece &piece) const
@@ -256,27 +311,25 @@ template <bool LIST> struct taker {
     /* The slice of the n-th task; lists where its row comes from and its goals. */
     __device__ __forceinline__ struct epx_wire_record *record_of(int64_t n, int32_t &slice) const
     {
-        const int64_t i = m.crew.warp + n * m.crew.num, row = i / m.a.movers.slices.num;
-        const int32_t ranks = m.a.comm.num_ranks;
-        const int32_t source = (int32_t)((m.a.comm.rank + 1 + row % (ranks - 1)) % ranks);
+        const int64_t i = m.crew.warp + n * m.crew.num;
+        int32_t source;
+        struct epx_wire_record *record =
+            record_in_turn(m.a, first, i / m.a.movers.slices.num, source);
 
         slice = (int32_t)(i % m.a.movers.slices.num);
         if (lane_id() == 0)
-            goals_in(m.boxes, n).from_rank = source;
-        if (row / (ranks - 1) >= m.a.plan.view.rank_counts[source])
-            return NULL;
-        return epx_wire_record_at(&m.a.plan, m.a.plan.records[m.a.comm.rank], source,
-                                  row / (ranks - 1));
+            goals_in(m, n).from_rank = source;
+        return record;
     }
 
     __device__ __forceinline__ void list_slots(struct epx_wire_record *record,
                                                struct goal_list &goals) const
     {
         const struct epx_wire_pair *pairs = epx_wire_pairs(record);
-        const int32_t first = stays ? 1 : 0, num = record->num_slots - first;
+        const int32_t done = stays ? 1 : 0, num = record->num_slots - done;
 
         for (int32_t i = lane_id(); i < num; i += EPX_WARP)
-            goals.slot[i] = pairs[first + i].slot;
+            goals.slot[i] = pairs[done + i].slot;
         if (lane_id() == 0) {
             goals.num = num;
             goals.from_token = record->token;
@@ -287,18 +340,15 @@ template <bool LIST> struct taker {
     /* Waits for a slice of a record's row, then begins to load it. */
     __device__ bool take(int64_t n, struct epx_wire_record *record, int32_t slice)
     {
-        struct goal_list &goals = goals_in(m.boxes, n);
+        struct goal_list &goals = goals_in(m, n);
         const struct part part = part_of(m.a.movers.slices, slice, m.a.row_bytes);
-        const int64_t task = (int64_t)record->token * m.a.movers.slices.num + slice;
-        const int32_t warps = m.a.movers.senders * EPX_MOVING_WARPS;
         bool ok = true;
 
         list_slots(record, goals);
         __syncwarp();
-        if (lane_id() == 0)
-            ok = await_progress(m.a.comm, m.x.epoch, goals.from_rank, (int32_t)(task % warps),
-                                task / warps + 1);
-        if (!acquire_progress(m.a.comm, ok))
+        if (waits && lane_id() == 0)
+            ok = await_slice(m.a, m.x, goals.from_rank, record->token, slice);
+        if (waits && !acquire_progress(m.a.comm, ok))
             return false;
         if (m.weighted && slice == 0)
             spread_weights(m.a, weights_from(m.a, goals.from_rank, record->token), record);
@@ -316,14 +366,14 @@ template <bool LIST> struct taker {
         if (record && record->num_slots)
             return take(n, record, slice);
         if (lane_id() == 0)
-            goals_in(m.boxes, n).num = 0;
+            goals_in(m, n).num = 0;
         __syncwarp();
         return true;
     }
 
     __device__ void end(int64_t n)
     {
-        const struct goal_list &goals = goals_in(m.boxes, n);
+        const struct goal_list &goals = goals_in(m, n);
         const struct part part = m.part_of_task(m.crew.warp + n * m.crew.num);
 
         if (goals.num) {
@@ -352,21 +402,17 @@ template <bool LIST> static __device__ void send_all(const struct mover<LIST> &m
         tell_progress(m.a.comm, m.x.epoch, m.crew.warp, num);
 }
 
-template <bool LIST> static __device__ void take_all(const struct mover<LIST> &m)
+template <bool LIST>
+static __device__ void take_all(const struct mover<LIST> &m, bool waits, bool stays)
 {
-    const int32_t ranks = m.a.comm.num_ranks;
-    int32_t most = 0;
+    const int32_t first = waits ? 1 : 0;
+    const int64_t all =
+        (int64_t)most_records(m.a, first) * (m.a.comm.num_ranks - first) * m.a.movers.slices.num;
     struct taker<LIST> taker = {
-        m, takes_stores(m.x, m.w, m.a.comm.rank)
+        m, waits, stays, first
     };
 
-    for (int32_t r = lane_id(); r < ranks; r += EPX_WARP)
-        if (r != m.a.comm.rank && m.a.plan.view.rank_counts[r] > most)
-            most = m.a.plan.view.rank_counts[r];
-    most = __reduce_max_sync(~0u, most);
-    do_tasks(taker, m.boxes,
-             ((int64_t)most * (ranks - 1) * m.a.movers.slices.num - m.crew.warp + m.crew.num - 1) /
-                 m.crew.num);
+    do_tasks(taker, m.boxes, (all - m.crew.warp + m.crew.num - 1) / m.crew.num);
     await_stores<0>();
 }
 

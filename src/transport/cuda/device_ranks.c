@@ -7,6 +7,7 @@
 
 #include "core/agree.h"
 #include "kernels/device_args.h"
+#include "transport/cuda/cuda_errors.h"
 #include "transport/transport.h"
 
 int64_t epx_device_number(const struct cudaDeviceProp *properties)
@@ -43,16 +44,12 @@ static int64_t own_number(char *why)
     return epx_device_number(&properties);
 }
 
-int epx_device_has_one_queue(void)
+/* CUDA_DEVICE_MAX_CONNECTIONS=1 makes all streams of this process share one hardware queue. */
+int epx_device_check_queues(char *why)
 {
     const char *connections = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
 
-    return connections && atoi(connections) == 1;
-}
-
-int epx_device_check_queues(char *why)
-{
-    if (!epx_device_has_one_queue())
+    if (!connections || atoi(connections) != 1)
         return 1;
     snprintf(why, EPX_WHY_MAX,
              "its kernels wait for messages that are queued behind them, which one hardware queue "
@@ -141,11 +138,28 @@ int epx_device_check_room(const struct epx_comm *comm, const int64_t *devices, c
     if (cudaGetDevice(&ordinal) != cudaSuccess ||
         cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, ordinal) != cudaSuccess)
         cudaGetLastError();
-    if (ranks * comm->params.max_sms <= sms)
+    if (ranks * epx_waiting_sms(&comm->params) <= sms)
         return 1;
     snprintf(why, EPX_WHY_MAX,
              "%d ranks share a GPU of %d multiprocessors, want epx_max_sms at "
              "most %d",
              ranks, sms, sms / ranks);
     return 0;
+}
+
+int epx_device_count_sharers(struct epx_comm *comm, int ordinal, int *ranks)
+{
+    int64_t devices[EPX_MOST_DEVICE_RANKS];
+    struct cudaDeviceProp properties;
+    cudaError_t error = cudaGetDeviceProperties(&properties, ordinal);
+    int64_t own = error == cudaSuccess ? epx_device_number(&properties) : 0;
+
+    EPX_TRY(epx_comm_allgather(comm, own, devices));
+    EPX_TRY(epx_comm_agree(comm, error == cudaSuccess
+                                     ? EPX_SUCCESS
+                                     : epx_fail_cuda(error, "cudaGetDeviceProperties")));
+    *ranks = 0;
+    for (int r = 0; r < comm->size; r++)
+        *ranks += devices[r] == own;
+    return EPX_SUCCESS;
 }

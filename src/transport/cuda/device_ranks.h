@@ -24,9 +24,8 @@ int epx_device_check_atomics(const struct epx_comm *comm, const int64_t *devices
 /* Whether the kernels of all ranks that share this rank's GPU can wait on it at once; if not,
  * why. */
 int epx_device_check_room(const struct epx_comm *comm, const int64_t *devices, char *why);
-/* Whether all streams of this process share one hardware queue, as CUDA_DEVICE_MAX_CONNECTIONS=1
- * has it. */
-int epx_device_has_one_queue(void);
+/* Collective: counts the ranks that share the GPU of this one. */
+int epx_device_count_sharers(struct epx_comm *comm, int ordinal, int *ranks);
 /* Whether a kernel can wait for work that this rank queues behind it on another stream; if not,
  * why. */
 int epx_device_check_queues(char *why);

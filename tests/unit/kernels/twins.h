@@ -21,7 +21,6 @@ enum twin_step {
     STEP_SEGMENTS,
     STEP_CONTROL,
     STEP_SLICES,
-    STEP_CHUNKS,
     NUM_STEPS
 };
 
@@ -182,18 +181,6 @@ EPX_HD void step_slices(const uint64_t *in, uint64_t *out)
     out[1] = (uint64_t)slices.bytes;
 }
 
-EPX_HD void step_chunks(const uint64_t *in, uint64_t *out)
-{
-    int32_t num = 1 + (int32_t)(in[0] % 8);
-    struct epx_chunk chunk =
-        epx_chunk_of((int32_t)(in[1] % (uint64_t)num), num, (int32_t)(in[2] % INT32_MAX));
-
-    out[0] = (uint64_t)chunk.number;
-    out[1] = (uint64_t)chunk.num;
-    out[2] = (uint64_t)chunk.first_token;
-    out[3] = (uint64_t)chunk.end_token;
-}
-
 EPX_HD void twin_run(enum twin_step step, const uint64_t *in, uint64_t *out)
 {
     for (int i = 0; i < STEP_OUT; i++)
@@ -209,8 +196,7 @@ EPX_HD void twin_run(enum twin_step step, const uint64_t *in, uint64_t *out)
     case STEP_WIRE: step_wire(in, out); break;
     case STEP_SEGMENTS: step_segments(in, out); break;
     case STEP_CONTROL: step_control(in, out); break;
-    case STEP_SLICES: step_slices(in, out); break;
-    default: step_chunks(in, out);
+    default: step_slices(in, out);
     }
 }
 

@@ -209,26 +209,6 @@ START_TEST(slices_cover_a_row_once)
 }
 END_TEST
 
-START_TEST(chunks_cover_all_tokens_once)
-{
-    static const int32_t most[] = {0, 1, 3, 4, 513, 8192, INT32_MAX};
-
-    for (int i = 0; i < 7; i++)
-        for (int32_t num = 1; num < 9; num++) {
-            int64_t covered = 0;
-
-            for (int32_t n = 0; n < num; n++) {
-                struct epx_chunk chunk = epx_chunk_of(n, num, most[i]);
-
-                ck_assert_int_eq(chunk.first_token, covered);
-                ck_assert_int_ge(chunk.end_token, covered);
-                covered = chunk.end_token;
-            }
-            ck_assert_int_eq(covered, most[i]);
-        }
-}
-END_TEST
-
 START_TEST(records_on_the_wire_have_room_for_all_pairs)
 {
     for (int32_t k = 1; k <= EPX_MAX_TOP_K; k++) {
@@ -523,7 +503,6 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, products_and_sums_are_rounded_to_nearest_even);
     tcase_add_test(tcase, control_words_lie_apart);
     tcase_add_test(tcase, slices_cover_a_row_once);
-    tcase_add_test(tcase, chunks_cover_all_tokens_once);
     tcase_add_test(tcase, records_on_the_wire_have_room_for_all_pairs);
     tcase_add_test(tcase, packed_records_lie_before_all_pairs);
     tcase_add_loop_test(tcase, rows_are_summed_alike, 0, 4);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* combine_device_direct.c - combine and dispatch backward on device memory. */
-#include "coll/device/device_order.h"
 #include "coll/device/device_verbs.h"
 #include "coll/device/operation_args.h"
 #include "coll/device/plan_device.h"
@@ -34,7 +33,6 @@ int epx_combine_device_direct(const struct epx_request *request)
     const struct epx_call *call = &request->call;
     const struct epx_device_plan *plan = epx_device_plan_of(request);
     struct epx_combine_rows args = epx_combine_args_of(request);
-    struct epx_chunk all = epx_chunk_of(0, 1, plan->shape.max_tokens);
 
     args.rounds =
         epx_rounds_of(args.row_bytes, plan->most_rows, plan->shape.max_tokens, plan->stage_bytes);
@@ -45,19 +43,7 @@ int epx_combine_device_direct(const struct epx_request *request)
         return EPX_SUCCESS;
     }
     args.movers = epx_sum_movers_of(request);
-    if (args.movers.takers) {
-        args.deferred = args.rounds.num == 1;
-        EPX_TRY_LAUNCH(epx_launch_combine_rows(&args, call->stream));
-        EPX_TRY_LAUNCH(epx_launch_move_sums(&args, call->stream));
-        return EPX_SUCCESS;
-    }
-    /* Sums need the whole device: to store a chunk beside the summing of another slows both. */
-    args.deferred = args.rounds.num == 1 && epx_device_chunks(request);
     EPX_TRY_LAUNCH(epx_launch_combine_rows(&args, call->stream));
-    if (args.deferred) {
-        EPX_TRY_LAUNCH(epx_launch_store_sums(&args, call->stream));
-        EPX_TRY_LAUNCH(epx_launch_await_rows(&args.comm, all, call->stream));
-    }
-    EPX_TRY_LAUNCH(epx_launch_sum_ranks(&args, call->stream));
+    EPX_TRY_LAUNCH(epx_launch_move_sums(&args, call->stream));
     return EPX_SUCCESS;
 }

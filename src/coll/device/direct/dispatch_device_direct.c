@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* dispatch_device_direct.c - dispatch and combine backward on device memory. */
-#include "coll/device/device_order.h"
 #include "coll/device/device_verbs.h"
 #include "coll/device/operation_args.h"
 #include "coll/device/plan_device.h"
@@ -47,7 +46,6 @@ int epx_dispatch_device_direct(const struct epx_request *request)
     const struct epx_device_plan *plan = epx_device_plan_of(request);
     struct epx_dispatch_rows args = epx_dispatch_args_of(request);
     int scales = call->verb == EPX_VERB_COMBINE_BACKWARD;
-    int32_t num;
 
     if (request->half == EPX_HALF_NONE)
         args.banks = epx_banks_of(request, request->comm->size, scales ? 0 : plan->shape.top_k);
@@ -57,22 +55,9 @@ int epx_dispatch_device_direct(const struct epx_request *request)
     }
     args.rounds = epx_rounds_of(call->row_bytes, request->comm->size, plan->shape.max_tokens,
                                 plan->stage_bytes);
-    if (!scales)
-        args.movers = epx_row_movers_of(request);
-    if (args.movers.senders) {
-        EPX_TRY_LAUNCH(epx_launch_dispatch_rows(&args, call->stream));
-        EPX_TRY_LAUNCH(epx_launch_move_rows(&args, call->stream));
-        return EPX_SUCCESS;
-    }
-    args.chunks = scales ? epx_device_chunks(request) > 0 : epx_device_chunks(request);
-    num = args.chunks ? args.chunks : 1;
+    args.movers = scales ? epx_grad_movers_of(request) : epx_row_movers_of(request);
     EPX_TRY_LAUNCH(epx_launch_dispatch_rows(&args, call->stream));
-    if (args.chunks)
-        EPX_TRY(epx_device_queue_chunks(request, &args));
-    if (scales)
-        EPX_TRY_LAUNCH(epx_launch_scale_rows(&args, call->stream));
-    else
-        EPX_TRY_LAUNCH(epx_launch_spread_rows(
-            &args, epx_chunk_of(num - 1, num, plan->shape.max_tokens), call->stream));
+    EPX_TRY_LAUNCH(scales ? epx_launch_move_grads(&args, call->stream)
+                          : epx_launch_move_rows(&args, call->stream));
     return EPX_SUCCESS;
 }

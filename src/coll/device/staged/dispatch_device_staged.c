@@ -14,6 +14,7 @@ int epx_dispatch_device_staged(const struct epx_request *request)
     int scales = call->verb == EPX_VERB_COMBINE_BACKWARD;
     struct epx_dispatch_rows args = epx_dispatch_args_of(request);
 
+    args.movers = scales ? epx_grad_movers_of(request) : epx_row_movers_of(request);
     args.rounds = epx_message_rounds_of(request, scales ? 0 : args.plan.shape.top_k);
     if (request->half != EPX_HALF_DISPATCH)
         EPX_TRY(epx_agree_messages(request));
@@ -28,10 +29,7 @@ int epx_dispatch_device_staged(const struct epx_request *request)
         }
         EPX_TRY_LAUNCH(epx_launch_unpack_rows(&args, call->stream));
     }
-    if (scales)
-        EPX_TRY_LAUNCH(epx_launch_scale_rows(&args, call->stream));
-    else
-        EPX_TRY_LAUNCH(epx_launch_spread_rows(&args, epx_chunk_of(0, 1, args.plan.shape.max_tokens),
-                                              call->stream));
+    EPX_TRY_LAUNCH(scales ? epx_launch_move_grads(&args, call->stream)
+                          : epx_launch_move_rows(&args, call->stream));
     return EPX_SUCCESS;
 }

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * move_grads.cu - the last kernel of combine backward. Where ranks store into each other's memory
+ * its first blocks send rows of gradients to other ranks (row_movers.cuh); the others scale what
+ * comes, and this rank's own rows, into the slots, and multiply it with the rows that combine was
+ * given, all at once (grad_movers.cuh). Where rows came by messages, or round by round through a
+ * stage that holds only some, each lies raw in its first slot, and all blocks scale. All zero
+ * padding.
+ * Work: reads T rows, those that came and as many forward rows as slots, writes every slot once.
+ * Order: dot products in blocks of 1024 elements: 256 lanes, a binary tree, blocks in order: see
+ * EPX_Combine_backward(3).
+ * Launch: movers.senders blocks, then movers.takers, which wait for the other ranks' senders. No
+ * block waits for another of its own GPU. Ends the operation.
+ */
+#include "kernels/streaming/grad_movers.cuh"
+
+enum {
+    SCALING_ROOM = 13 * 1024, /* bytes of a warp */
+    MOVING_THREADS = EPX_ADDING_WARPS * EPX_WARP,
+    MOVING_BYTES = EPX_ADDING_WARPS * SCALING_ROOM
+};
+static_assert(sizeof(struct goal_list) + EPX_GRAD_SLICE + PIECE_ENDS <= SCALING_ROOM,
+              "a sender's box is in the room of a warp");
+static_assert(sizeof(struct grad_block) + BLOCK_ELEMENTS * sizeof(double) + PIECE_ENDS <=
+                  SCALING_ROOM,
+              "a taker's box is in the room of a warp");
+
+/* A block's own part of what move knows. */
+template <typename T> struct grad_room {
+    struct exchange x;
+    struct windows<false> w;
+    uint64_t barriers[EPX_ADDING_WARPS * MOST_BOXES];
+    typename T::sum dots[EPX_ADDING_WARPS][EPX_MAX_TOP_K];
+};
+
+template <typename T>
+static __device__ void take(const struct mover<false> &m, struct grad_room<T> &room, bool waits)
+{
+    typename T::sum *dots = room.dots[threadIdx.x / EPX_WARP];
+    const bool stays = !waits || takes_stores(room.x, room.w, m.a.comm.rank);
+
+    if (grads_are_aligned(m.a))
+        take_grads<T, 16 / sizeof(T)>(m, dots, waits, stays);
+    else
+        take_grads<T, 1>(m, dots, waits, stays);
+}
+
+template <typename T>
+static __device__ void move(const struct epx_dispatch_rows &a, struct grad_room<T> &room,
+                            char *shared, bool streams)
+{
+    const bool sends = streams && is_sending_block(a.movers.senders);
+    const struct box_shape sent = {SCALING_ROOM, sizeof(struct goal_list), a.movers.slices.bytes,
+                                   1};
+    const struct box_shape taken = {SCALING_ROOM, sizeof(struct grad_block),
+                                    BLOCK_ELEMENTS * sizeof(T), 1};
+    struct boxes boxes = make_boxes(shared, room.barriers, sends ? sent : taken);
+    struct mover<false> mover = {
+        a, room.x, room.w, boxes, crew_of_role(streams ? a.movers.senders : 0), false, false
+    };
+
+    if (streams)
+        resume_exchange(a.comm, room.x);
+    if (sends)
+        send_all(mover);
+    else
+        take(mover, room, streams);
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(MOVING_THREADS, 1)
+    move_grads(const __grid_constant__ struct epx_dispatch_rows a)
+{
+    extern __shared__ __align__(16) char moving_shared[];
+    __shared__ struct grad_room<T> room;
+    bool on = is_on(a.comm);
+
+    if (on) {
+        move<T>(a, room, moving_shared, a.comm.state->deferred);
+        zero_padding(a.plan, a.recv, a.row_bytes, a.recv_weights, all_warps());
+        zero_unused(a, a.recv, a.row_bytes, a.recv_weights, all_warps());
+    }
+    end_dispatch(a, on);
+}
+
+static void (*const kernels[NUM_ADDED_TYPES])(struct epx_dispatch_rows) =
+    KERNELS_OF_TYPES(move_grads);
+
+int epx_launch_move_grads(const struct epx_dispatch_rows *args, EPX_Stream stream)
+{
+    unsigned blocks = (unsigned)(args->movers.senders + args->movers.takers);
+
+    kernels[args->datatype - EPX_FLOAT16]<<<blocks, MOVING_THREADS, MOVING_BYTES, stream>>>(*args);
+    return epx_cuda_status(cudaGetLastError());
+}
+
+static const struct epx_loaded loaded(kernels, MOVING_BYTES);
