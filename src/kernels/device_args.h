@@ -291,7 +291,7 @@ EPX_HD int64_t epx_bytes_in_bank(int64_t row_bytes)
  */
 enum { /* most bytes of a slice */
     EPX_BOX_SLICE = 29 * EPX_SLICE_QUANTUM,
-    EPX_GRAD_SLICE = 23 * EPX_SLICE_QUANTUM /* combine backward: twice as many warps a block */
+    EPX_GRAD_SLICE = 22 * EPX_SLICE_QUANTUM /* combine backward: twice as many warps a block */
 };
 
 struct epx_movers {

@@ -118,6 +118,16 @@ EPX_HD uint16_t epx_bfloat16_of_float(float value)
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(half) : "f"(value));
     return value == value ? half : (uint16_t)nan;
 }
+
+/* The first in the low half; not for NaNs. */
+#define EPX_HAS_TWO_BFLOAT16
+EPX_HD uint32_t epx_two_bfloat16(float first, float second)
+{
+    uint32_t two;
+
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(two) : "f"(second), "f"(first));
+    return two;
+}
 #else
 EPX_HD uint16_t epx_bfloat16_of_float(float value)
 {

@@ -138,10 +138,10 @@ struct epx_movers epx_sum_movers_of(const struct epx_request *request)
 {
     const struct epx_device *device = epx_device_of(request);
     struct epx_movers movers = {.senders = streams(request) ? device->senders : 0};
-    int32_t warps = movers.senders * EPX_ADDING_WARPS;
+    int32_t warps = device->senders * EPX_ADDING_WARPS;
 
     movers.takers = device->movers - movers.senders;
-    movers.slices = slices_for(request, (int64_t)device->senders * EPX_ADDING_WARPS, INT64_MAX);
+    movers.slices = slices_for(request, warps, INT64_MAX);
     movers.chunks = warps / movers.slices.num;
     return movers;
 }

@@ -98,17 +98,18 @@ static __device__ void scale_slot(const struct epx_dispatch_rows &a, struct slot
 
         for (int32_t b = (int32_t)threadIdx.x / EPX_WARP; b < here; b += SCALING_WARPS) {
             int64_t first = (done + b) * BLOCK_ELEMENTS;
+            int32_t num = elements_of_block(elements, first);
             struct block_part<T, N> grad, forward;
 
-            load_block<T, N>(work.grad, first, elements, grad);
+            load_block<T, N>(work.grad + first, num, grad);
             if (a.recv_weights) {
-                load_block<T, N>(forward_row, first, elements, forward);
+                load_block<T, N>(forward_row + first, num, forward);
                 typename T::sum dot = dot_of_block<T, N>(grad, forward);
 
                 if (lane_id() == 0)
                     work.dot[b] = dot;
             }
-            store_block<T, N>(grad, weight, a.weights != NULL, first, elements, row);
+            store_block<T, N>(grad, weight, a.weights != NULL, num, row + first);
         }
         __syncthreads();
         for (int32_t b = 0; a.recv_weights && threadIdx.x == 0 && b < here; b++)

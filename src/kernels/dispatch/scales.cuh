@@ -28,30 +28,41 @@ template <typename T, int N> struct block_part {
     pack<T, N> data[LANE_ELEMENTS][PACKS];
 };
 
-/* Where this thread's pack p begins in the j-th 256 elements of the block that begins at first. */
-template <int N> static __device__ __forceinline__ int64_t element_of(int64_t first, int j, int p)
+/* Elements of a row of so many in the block that begins at first. */
+static __device__ __forceinline__ int32_t elements_of_block(int64_t elements, int64_t first)
 {
-    return first + j * SUM_LANES + (p * EPX_WARP + lane_id()) * N;
+    return elements - first < BLOCK_ELEMENTS ? (int32_t)(elements - first) : BLOCK_ELEMENTS;
+}
+
+/* Where this thread's pack p begins in the j-th 256 elements of a block. */
+template <int N> static __device__ __forceinline__ int32_t element_of(int j, int p)
+{
+    return j * SUM_LANES + (p * EPX_WARP + lane_id()) * N;
 }
 
 /* Loads zeros where the row has ended: they add nothing. */
 template <typename T, int N>
-static __device__ __forceinline__ void load_block(const T *row, int64_t first, int64_t elements,
+static __device__ __forceinline__ void load_block(const T *block, int32_t elements,
                                                   struct block_part<T, N> &part)
 {
 #pragma unroll
     for (int j = 0; j < LANE_ELEMENTS; j++)
 #pragma unroll
         for (int p = 0; p < part.PACKS; p++) {
-            int64_t i = element_of<N>(first, j, p);
+            const int32_t i = element_of<N>(j, p);
 
             part.data[j][p] = {};
             if (i < elements)
-                part.data[j][p] = *(const pack<T, N> *)(const void *)(row + i);
+                part.data[j][p] = *(const pack<T, N> *)(const void *)(block + i);
         }
 }
 
-/* Sums the lanes as a binary tree: lane l adds lane l + w, for w = 128, 64, ... 1. */
+/*
+ * Sums the lanes as a binary tree: lane l adds lane l + w, for w = 128, 64, ... 1. First the packs of
+ * a thread; then its N sums over the threads, of which each hands half of its sums to another and
+ * keeps half, until it has one; then the N sums that the threads have, over these. Thread 0 gets the
+ * sum of all. A sum does not depend on the order of its two terms.
+ */
 template <typename Sum, int N, int PACKS>
 static __device__ __forceinline__ Sum sum_lanes(Sum lane[PACKS][N])
 {
@@ -63,15 +74,23 @@ static __device__ __forceinline__ Sum sum_lanes(Sum lane[PACKS][N])
             for (int n = 0; n < N; n++)
                 lane[p][n] = add(lane[p][n], lane[p + w][n]);
 #pragma unroll
-    for (int w = EPX_WARP / 2; w; w /= 2)
+    for (int half = N / 2, w = EPX_WARP / 2; half; half /= 2, w /= 2) {
+        const bool upper = lane_id() & w;
+
 #pragma unroll
-        for (int n = 0; n < N; n++)
-            lane[0][n] = add(lane[0][n], __shfl_down_sync(~0u, lane[0][n], (unsigned)w));
+        for (int n = 0; n < half; n++) {
+            Sum given = upper ? lane[0][n] : lane[0][n + half];
+            Sum kept = upper ? lane[0][n + half] : lane[0][n];
+
+            lane[0][n] = add(kept, __shfl_xor_sync(~0u, given, w));
+        }
+    }
 #pragma unroll
-    for (int w = N / 2; w; w /= 2)
+    for (int w = EPX_WARP / 2 / N; w; w /= 2)
+        lane[0][0] = add(lane[0][0], __shfl_xor_sync(~0u, lane[0][0], w));
 #pragma unroll
-        for (int n = 0; n < w; n++)
-            lane[0][n] = add(lane[0][n], lane[0][n + w]);
+    for (int w = EPX_WARP / 2; w > EPX_WARP / 2 / N; w /= 2)
+        lane[0][0] = add(lane[0][0], __shfl_xor_sync(~0u, lane[0][0], w));
     return lane[0][0];
 }
 
@@ -96,23 +115,27 @@ static __device__ __forceinline__ typename T::sum dot_of_block(const struct bloc
     return sum_lanes<typename T::sum, N, PACKS>(lane);
 }
 
+/* Stores a block times a weight, or, unless `weighted`, as it is. */
 template <typename T, int N>
 static __device__ __forceinline__ void store_block(const struct block_part<T, N> &grad,
-                                                   float weight, bool weighted, int64_t first,
-                                                   int64_t elements, T *row)
+                                                   float weight, bool weighted, int32_t elements,
+                                                   T *block)
 {
 #pragma unroll
     for (int j = 0; j < LANE_ELEMENTS; j++)
 #pragma unroll
         for (int p = 0; p < grad.PACKS; p++) {
-            int64_t i = element_of<N>(first, j, p);
+            const int32_t i = element_of<N>(j, p);
             pack<T, N> out = grad.data[j][p];
+            typename T::sum product[N];
 
 #pragma unroll
-            for (int n = 0; weighted && n < N; n++)
-                out.element[n] = T::store(mul((typename T::sum)weight, T::load(out.element[n])));
+            for (int n = 0; n < N; n++)
+                product[n] = mul((typename T::sum)weight, T::load(out.element[n]));
+            if (weighted)
+                round_pack(product, out);
             if (i < elements)
-                *(pack<T, N> *)(void *)(row + i) = out;
+                *(pack<T, N> *)(void *)(block + i) = out;
         }
 }
 

@@ -231,6 +231,40 @@ template <typename T, int N> struct alignas(sizeof(T) * N) pack {
     T element[N];
 };
 
+/* Rounds sums to elements. */
+template <typename T, int N>
+static __device__ __forceinline__ void round_pack(const typename T::sum sum[N], pack<T, N> &rounded)
+{
+#pragma unroll
+    for (int n = 0; n < N; n++)
+        rounded.element[n] = T::store(sum[n]);
+}
+
+#ifdef EPX_HAS_TWO_BFLOAT16
+/* Two at a time, unless one is a NaN, whose payload the instruction does not keep. */
+static __device__ __forceinline__ void round_pack(const float sum[8], pack<bfloat16, 8> &rounded)
+{
+    const int N = 8;
+    bool numbers = true;
+
+#pragma unroll
+    for (int n = 0; n < N; n++)
+        numbers = numbers && sum[n] == sum[n];
+    if (numbers) {
+#pragma unroll
+        for (int n = 0; n < N; n += 2) {
+            uint32_t two = epx_two_bfloat16(sum[n], sum[n + 1]);
+
+            memcpy(&rounded.element[n], &two, sizeof(two));
+        }
+        return;
+    }
+#pragma unroll
+    for (int n = 0; n < N; n++)
+        rounded.element[n] = bfloat16::store(sum[n]);
+}
+#endif
+
 template <typename T, int N, bool WEIGHTED>
 static __device__ __forceinline__ void add_pack(const pack<T, N> &data, float weight, bool is_first,
                                                 typename T::sum total[N])
@@ -294,9 +328,7 @@ static __device__ __forceinline__ void store_packs(const typename T::sum total[U
     for (int u = 0; u < UNROLL; u++) {
         pack<T, N> rounded;
 
-#pragma unroll
-        for (int n = 0; n < N; n++)
-            rounded.element[n] = T::store(total[u][n]);
+        round_pack(total[u], rounded);
         ((pack<T, N> *)(void *)out)[first + u * EPX_WARP] = rounded;
     }
 }

@@ -60,16 +60,15 @@ static __device__ struct boxes make_boxes(char *room, uint64_t *barriers,
     return boxes;
 }
 
-/* The label of the box that the n-th task has. */
 template <typename Label>
-static __device__ __forceinline__ Label &label_of(const struct boxes &boxes, int64_t n)
+static __device__ __forceinline__ Label &label_of(const struct boxes &boxes, int32_t box)
 {
-    return *(Label *)(void *)(boxes.first + n % boxes.num * boxes.bytes);
+    return *(Label *)(void *)(boxes.first + box * boxes.bytes);
 }
 
-static __device__ __forceinline__ char *data_in(const struct boxes &boxes, int64_t n)
+static __device__ __forceinline__ char *data_in(const struct boxes &boxes, int32_t box)
 {
-    return &label_of<char>(boxes, n) + boxes.label;
+    return &label_of<char>(boxes, box) + boxes.label;
 }
 
 /* A run of bytes: its head comes before the first multiple of 16, its body has whole words of 16
@@ -103,17 +102,16 @@ static __device__ __forceinline__ void copy_ends(char *to, const char *from, int
         to[at] = from[at];
 }
 
-/* The whole warp: begins to load a piece into the box of the n-th task, `at` bytes behind its
- * start. */
-static __device__ void load_piece(const struct boxes &boxes, int64_t n, int64_t at,
+/* The whole warp: begins to load a piece into a box, `at` bytes behind the start of its data. */
+static __device__ void load_piece(const struct boxes &boxes, int32_t box, int64_t at,
                                   const char *from, int64_t bytes)
 {
     const struct run run = run_at(from, bytes);
-    char *to = data_in(boxes, n) + at + misalignment(from);
+    char *to = data_in(boxes, box) + at + misalignment(from);
 
 #if HAS_BULK_COPIES
     if (lane_id() == 0 && run.body)
-        load_bulk(to + run.head, from + run.head, (uint32_t)run.body, &boxes.loaded[n % boxes.num]);
+        load_bulk(to + run.head, from + run.head, (uint32_t)run.body, &boxes.loaded[box]);
 #else
     for (int64_t i = lane_id(); i < run.body / 16; i += EPX_WARP)
         ((uint4 *)(void *)(to + run.head))[i] = ((const uint4 *)(const void *)(from + run.head))[i];
@@ -121,21 +119,19 @@ static __device__ void load_piece(const struct boxes &boxes, int64_t n, int64_t 
     copy_ends(to, from, bytes, run);
 }
 
-/* The whole warp: all pieces of the n-th task are under way. */
-static __device__ __forceinline__ void end_loads(const struct boxes &boxes, int64_t n)
+/* The whole warp: all pieces that go into a box are under way. */
+static __device__ __forceinline__ void end_loads(const struct boxes &boxes, int32_t box)
 {
 #if HAS_BULK_COPIES
     if (lane_id() == 0)
-        arrive_at_bulk_barrier(&boxes.loaded[n % boxes.num]);
+        arrive_at_bulk_barrier(&boxes.loaded[box]);
 #endif
 }
 
-/* The whole warp: waits until the box of the n-th task is full. */
-static __device__ __forceinline__ void await_box(struct boxes &boxes, int64_t n)
+/* The whole warp: waits until a box is full. */
+static __device__ __forceinline__ void await_box(struct boxes &boxes, int32_t box)
 {
 #if HAS_BULK_COPIES
-    const int32_t box = (int32_t)(n % boxes.num);
-
     while (!bulk_phase_has_ended(&boxes.loaded[box], boxes.phases >> box & 1))
         ;
     boxes.phases ^= 1u << box;
@@ -225,25 +221,29 @@ static __device__ __forceinline__ void end_stores()
 }
 
 /*
- * The whole warp: tasks 0, 1, ... of `work`, each from work.begin(n), which fills a box, to
- * work.end(n), which empties it. begin returns false where there is nothing more to do.
+ * The whole warp: tasks 0, 1, ... of `work`, each from work.begin(n, box), which fills a box, to
+ * work.end(n, box), which empties it. begin returns false where there is nothing more to do.
  */
 template <typename Work>
 static __device__ void do_tasks(Work &work, const struct boxes &boxes, int64_t num)
 {
     int64_t begun = 0;
+    int32_t filled = 0, emptied = 0;
 
 #pragma unroll 1
     for (int64_t n = 0; n < num || n < begun; n++) {
         while (begun < num && begun - n < boxes.ahead) {
             await_empty_box(boxes);
-            if (work.begin(begun))
-                begun++;
-            else
+            if (!work.begin(begun, filled)) {
                 num = begun;
+                break;
+            }
+            begun++;
+            filled = filled + 1 < boxes.num ? filled + 1 : 0;
         }
         if (n < begun)
-            work.end(n);
+            work.end(n, emptied);
+        emptied = emptied + 1 < boxes.num ? emptied + 1 : 0;
     }
 }
 

@@ -16,27 +16,35 @@
 /* What is in a box: a block of the gradient of a record's row, or of the row that combine was given
  * for one of its slots. */
 struct grad_block {
-    struct epx_wire_record *record;
     int64_t block;
-    int32_t slot; /* the number of the slot in the record; -1 = the gradient */
+    int32_t i;    /* of the record's slots; -1 = the gradient */
+    int32_t slot; /* the row */
+    float weight;
     uint32_t odd; /* bytes by which the data is behind a multiple of 16 */
+};
+
+/* The slots of a record; in shared memory, one list a warp. */
+template <typename T> struct slot_list {
+    int32_t slot[EPX_MAX_TOP_K];
+    float weight[EPX_MAX_TOP_K];
+    typename T::sum dot[EPX_MAX_TOP_K]; /* products of the blocks so far */
 };
 
 /* How far a taker's warp has read. */
 struct grad_cursor {
-    int64_t i;                      /* of the records that all takers share */
-    struct epx_wire_record *record; /* NULL: the next one is to be found */
+    int64_t record; /* of those that all takers share */
+    int32_t num;    /* slots of the record; 0: the next record is to be found */
     const char *grad;
     int64_t block;
-    int32_t slot;
+    int32_t i; /* of the slots; -1 = the gradient */
 };
 
 /* The tasks of a taker's warp; N elements are read and written at once. */
 template <typename T, int N> struct grad_taker {
     const struct mover<false> &m;
-    typename T::sum *const dots; /* [slots of a record], shared: products of the blocks so far */
-    const bool waits, stays;     /* as in taker */
-    const int64_t most;          /* records of all sources, as if all had as many */
+    struct slot_list<T> &list;
+    const bool waits, stays; /* as in taker */
+    const int64_t most;      /* records of all sources, as if all had as many */
     struct grad_cursor next;
     struct block_part<T, N> grad;
 
@@ -50,11 +58,6 @@ template <typename T, int N> struct grad_taker {
         return m.a.recv_weights != NULL;
     }
 
-    __device__ __forceinline__ int64_t slot_of(struct epx_wire_record *record, int32_t i) const
-    {
-        return epx_wire_pairs(record)[i].slot;
-    }
-
     __device__ __forceinline__ const char *grad_of(struct epx_wire_record *record,
                                                    int32_t source) const
     {
@@ -63,7 +66,7 @@ template <typename T, int N> struct grad_taker {
         if (waits && source == m.a.comm.rank)
             return m.a.rows + record->token * m.a.row_bytes;
         if (stays)
-            return m.a.recv + slot_of(record, 0) * m.a.row_bytes;
+            return m.a.recv + list.slot[0] * m.a.row_bytes;
         return m.a.plan.stage[m.a.comm.rank] +
                ((int64_t)source * rounds.tokens + record->token) * rounds.pitch;
     }
@@ -80,16 +83,29 @@ template <typename T, int N> struct grad_taker {
         return acquire_progress(m.a.comm, ok);
     }
 
-    /* Finds the next record that has slots, from next.i on. */
+    __device__ __forceinline__ void list_slots(struct epx_wire_record *record)
+    {
+        const struct epx_wire_pair *pairs = epx_wire_pairs(record);
+
+        __syncwarp();
+        for (int32_t i = lane_id(); i < next.num; i += EPX_WARP) {
+            list.slot[i] = pairs[i].slot;
+            list.weight[i] = m.a.weights ? m.a.weights[pairs[i].slot] : 1;
+        }
+        __syncwarp();
+    }
+
+    /* Finds the next record that has slots, from next.record on. */
     __device__ bool find_record()
     {
         int32_t source;
 
-        for (; next.i < most; next.i += m.crew.num) {
-            struct epx_wire_record *record = record_in_turn(m.a, 0, next.i, source);
+        for (; next.record < most; next.record += m.crew.num) {
+            struct epx_wire_record *record = record_in_turn(m.a, 0, next.record, source);
 
             if (record && record->num_slots) {
-                next.record = record;
+                next.num = record->num_slots;
+                list_slots(record);
                 next.grad = grad_of(record, source);
                 return await_row(record, source);
             }
@@ -97,91 +113,78 @@ template <typename T, int N> struct grad_taker {
         return false;
     }
 
-    /* The block in the next box is followed by that for the next slot, or by the next block. */
+    /* The box behind this one has the next slot, or the next block. */
     __device__ __forceinline__ void step()
     {
-        const int32_t slots = multiplies() ? next.record->num_slots : 0;
-
-        if (++next.slot < slots)
+        if (++next.i < next.num)
             return;
-        next.slot = -1;
+        next.i = -1;
         if ((++next.block) * BLOCK_ELEMENTS < elements())
             return;
         next.block = 0;
-        next.record = NULL;
-        next.i += m.crew.num;
+        next.num = 0;
+        next.record += m.crew.num;
     }
 
-    __device__ bool begin(int64_t n)
+    /* The box of a slot whose row is not wanted stays empty. */
+    __device__ bool begin(int64_t, int32_t box)
     {
+        const int64_t most_bytes = BLOCK_ELEMENTS * (int64_t)sizeof(T);
         const char *from;
-        int64_t offset, bytes;
+        int64_t bytes;
 
-        if (!next.record && !find_record())
+        if (!next.num && !find_record())
             return false;
-        from = next.slot < 0 ? next.grad
-                             : m.a.forward + slot_of(next.record, next.slot) * m.a.row_bytes;
-        offset = next.block * BLOCK_ELEMENTS * (int64_t)sizeof(T);
-        bytes = m.a.row_bytes - offset;
-        bytes = bytes < BLOCK_ELEMENTS * (int64_t)sizeof(T) ? bytes
-                                                            : BLOCK_ELEMENTS * (int64_t)sizeof(T);
+        from = next.grad;
+        if (next.i >= 0)
+            from = m.a.forward + list.slot[next.i] * m.a.row_bytes;
+        from += next.block * most_bytes;
+        bytes = m.a.row_bytes - next.block * most_bytes;
+        bytes = bytes < most_bytes ? bytes : most_bytes;
         if (lane_id() == 0)
-            label_of<struct grad_block>(m.boxes, n) = {next.record, next.block, next.slot,
-                                                       misalignment(from + offset)};
-        load_piece(m.boxes, n, 0, from + offset, bytes);
-        end_loads(m.boxes, n);
+            label_of<struct grad_block>(m.boxes, box) = {
+                next.block, next.i, next.i < 0 ? 0 : list.slot[next.i],
+                next.i < 0 ? 1 : list.weight[next.i], misalignment(from)};
+        if (next.i < 0 || multiplies())
+            load_piece(m.boxes, box, 0, from, bytes);
+        end_loads(m.boxes, box);
         step();
         return true;
     }
 
-    __device__ __forceinline__ void scale(int64_t first, int64_t slot) const
-    {
-        const float weight = m.a.weights ? m.a.weights[slot] : 1;
-
-        store_block(grad, weight, m.a.weights != NULL, first, elements(),
-                    (T *)(void *)m.a.recv + slot * elements());
-    }
-
-    /* The gradient's block, for all slots if nothing is multiplied. */
-    __device__ __forceinline__ void end_grad(const struct grad_block &label, const T *in)
+    /* The whole warp: the product with the row of a slot; lane 0 keeps the sum over the blocks. */
+    __device__ __forceinline__ void multiply(const struct grad_block &label, const T *in)
     {
         const int64_t first = label.block * BLOCK_ELEMENTS;
-
-        load_block<T, N>(in, 0, elements() - first, grad);
-        for (int32_t i = 0; !multiplies() && i < label.record->num_slots; i++)
-            scale(first, slot_of(label.record, i));
-    }
-
-    __device__ __forceinline__ void end_slot(const struct grad_block &label, const T *in)
-    {
-        const int64_t first = label.block * BLOCK_ELEMENTS;
-        const int64_t slot = slot_of(label.record, label.slot);
         struct block_part<T, N> forward;
 
-        load_block<T, N>(in, 0, elements() - first, forward);
+        load_block<T, N>(in, elements_of_block(elements(), first), forward);
         typename T::sum dot = dot_of_block<T, N>(grad, forward);
 
         if (lane_id() == 0) {
-            dot = first ? add(dots[label.slot], dot) : dot;
-            dots[label.slot] = dot;
+            dot = first ? add(list.dot[label.i], dot) : dot;
+            list.dot[label.i] = dot;
             if (first + BLOCK_ELEMENTS >= elements())
-                m.a.recv_weights[slot] = (float)dot;
+                m.a.recv_weights[label.slot] = (float)dot;
         }
-        scale(first, slot);
     }
 
-    __device__ void end(int64_t n)
+    __device__ void end(int64_t, int32_t box)
     {
-        const T *in;
+        await_box(m.boxes, box);
+        const struct grad_block label = label_of<struct grad_block>(m.boxes, box);
+        const T *in = (const T *)(const void *)(data_in(m.boxes, box) + label.odd);
+        const int64_t first = label.block * BLOCK_ELEMENTS;
+        const int32_t num = elements_of_block(elements(), first);
 
-        await_box(m.boxes, n);
-        const struct grad_block label = label_of<struct grad_block>(m.boxes, n);
-
-        in = (const T *)(const void *)(data_in(m.boxes, n) + label.odd);
-        if (label.slot < 0)
-            end_grad(label, in);
-        else
-            end_slot(label, in);
+        if (label.i < 0) {
+            load_block<T, N>(in, num, grad);
+        } else {
+            if (multiplies())
+                multiply(label, in);
+            store_block(grad, label.weight, m.a.weights != NULL, num,
+                        (T *)(void *)m.a.recv + label.slot * elements() + first);
+        }
         __syncwarp();
     }
 };
@@ -193,15 +196,13 @@ static __device__ __forceinline__ bool grads_are_aligned(const struct epx_dispat
 }
 
 template <typename T, int N>
-static __device__ void take_grads(const struct mover<false> &m, typename T::sum *dots, bool waits,
-                                  bool stays)
+static __device__ void take_grads(const struct mover<false> &m, struct slot_list<T> &list,
+                                  bool waits, bool stays)
 {
     const int64_t most = (int64_t)most_records(m.a, 0) * m.a.comm.num_ranks;
+    const struct grad_cursor start = {m.crew.warp, 0, NULL, 0, -1};
     struct grad_taker<T, N> taker = {
-        m, dots, waits, stays, most,
-        {
-            m.crew.warp, NULL, NULL, 0, -1
-        }
+        m, list, waits, stays, most, start
     };
 
     do_tasks(taker, m.boxes, INT64_MAX);

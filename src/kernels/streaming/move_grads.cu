@@ -15,7 +15,7 @@
 #include "kernels/streaming/grad_movers.cuh"
 
 enum {
-    SCALING_ROOM = 13 * 1024, /* bytes of a warp */
+    SCALING_ROOM = 25 * 512, /* bytes of a warp */
     MOVING_THREADS = EPX_ADDING_WARPS * EPX_WARP,
     MOVING_BYTES = EPX_ADDING_WARPS * SCALING_ROOM
 };
@@ -30,19 +30,19 @@ template <typename T> struct grad_room {
     struct exchange x;
     struct windows<false> w;
     uint64_t barriers[EPX_ADDING_WARPS * MOST_BOXES];
-    typename T::sum dots[EPX_ADDING_WARPS][EPX_MAX_TOP_K];
+    struct slot_list<T> lists[EPX_ADDING_WARPS];
 };
 
 template <typename T>
 static __device__ void take(const struct mover<false> &m, struct grad_room<T> &room, bool waits)
 {
-    typename T::sum *dots = room.dots[threadIdx.x / EPX_WARP];
+    struct slot_list<T> &list = room.lists[threadIdx.x / EPX_WARP];
     const bool stays = !waits || takes_stores(room.x, room.w, m.a.comm.rank);
 
     if (grads_are_aligned(m.a))
-        take_grads<T, 16 / sizeof(T)>(m, dots, waits, stays);
+        take_grads<T, 16 / sizeof(T)>(m, list, waits, stays);
     else
-        take_grads<T, 1>(m, dots, waits, stays);
+        take_grads<T, 1>(m, list, waits, stays);
 }
 
 template <typename T>

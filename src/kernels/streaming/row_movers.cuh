@@ -32,26 +32,32 @@ template <bool LIST> struct mover {
     bool weighted;    /* weights come, and the user takes them */
     bool keeps;       /* senders take rows to their slots here */
 
+    /* Tasks are numbered row by row, and in a row by slices, of which most rows have one. */
     __device__ __forceinline__ struct part part_of_task(int64_t i) const
     {
-        return part_of(a.movers.slices, (int32_t)(i % a.movers.slices.num), a.row_bytes);
+        const int32_t num = a.movers.slices.num;
+
+        return part_of(a.movers.slices, num == 1 ? 0 : (int32_t)(i % num), a.row_bytes);
     }
 
-    __device__ __forceinline__ int64_t token_of_task(int64_t i) const
+    __device__ __forceinline__ int64_t row_of_task(int64_t i) const
     {
-        return i / a.movers.slices.num;
+        const int32_t num = a.movers.slices.num;
+
+        return num == 1 ? i : i / num;
     }
 };
 
 template <bool LIST>
-static __device__ __forceinline__ struct goal_list &goals_in(const struct mover<LIST> &m, int64_t n)
+static __device__ __forceinline__ struct goal_list &goals_in(const struct mover<LIST> &m,
+                                                             int32_t box)
 {
-    return label_of<struct goal_list>(m.boxes, n);
+    return label_of<struct goal_list>(m.boxes, box);
 }
 
-/* Fills the n-th box with a slice of a row; from(piece) is where a piece of it lies. */
+/* Fills a box with a slice of a row; from(piece) is where a piece of it lies. */
 template <bool LIST, typename From>
-static __device__ __forceinline__ void fill_box(const struct mover<LIST> &m, int64_t n,
+static __device__ __forceinline__ void fill_box(const struct mover<LIST> &m, int32_t box,
                                                 const struct part &part, From from)
 {
     int64_t at = 0;
@@ -59,26 +65,26 @@ static __device__ __forceinline__ void fill_box(const struct mover<LIST> &m, int
     for_pieces<LIST>(m.a, part.offset, part.bytes, [&](const struct piece &piece) {
         const char *in = from(piece);
 
-        load_piece(m.boxes, n, at, in, piece.bytes);
+        load_piece(m.boxes, box, at, in, piece.bytes);
         at += room_of_piece(in, piece.bytes);
     });
-    end_loads(m.boxes, n);
+    end_loads(m.boxes, box);
 }
 
-/* Empties the n-th box into its goals, of which to(piece, i) is the i-th. */
+/* Empties a box into its goals, of which to(piece, i) is the i-th. */
 template <bool LIST, typename From, typename To>
-static __device__ __forceinline__ void empty_box(const struct mover<LIST> &m, int64_t n,
+static __device__ __forceinline__ void empty_box(const struct mover<LIST> &m, int32_t box,
                                                  const struct part &part, From from, To to)
 {
-    const int32_t num = goals_in(m, n).num;
+    const int32_t num = goals_in(m, box).num;
     int64_t at = 0;
 
     for_pieces<LIST>(m.a, part.offset, part.bytes, [&](const struct piece &piece) {
         const char *in = from(piece);
-        const char *box = data_in(m.boxes, n) + at + misalignment(in);
+        const char *data = data_in(m.boxes, box) + at + misalignment(in);
 
         for (int32_t i = lane_id(); i - lane_id() < num; i += EPX_WARP)
-            store_piece(i < num ? to(piece, i) : NULL, box, piece.bytes);
+            store_piece(i < num ? to(piece, i) : NULL, data, piece.bytes);
         at += room_of_piece(in, piece.bytes);
     });
 }
@@ -189,15 +195,15 @@ template <bool LIST> struct sender {
         return piece.in + token * piece.row_bytes + piece.offset;
     }
 
-    __device__ bool begin(int64_t n)
+    __device__ bool begin(int64_t n, int32_t box)
     {
-        const int64_t token = m.token_of_task(task(n));
+        const int64_t token = m.row_of_task(task(n));
 
         if (__any_sync(~0u, aborted(m.a.comm)))
             return false;
-        list_goals(m, token, goals_in(m, n));
-        if (goals_in(m, n).num)
-            fill_box(m, n, m.part_of_task(task(n)),
+        list_goals(m, token, goals_in(m, box));
+        if (goals_in(m, box).num)
+            fill_box(m, box, m.part_of_task(task(n)),
                      [&](const struct piece &piece) { return source(piece, token); });
         return true;
     }
@@ -212,21 +218,21 @@ template <bool LIST> struct sender {
         return place_at(m.a, m.x, m.w, piece, goal, offset);
     }
 
-    __device__ void send(int64_t n, int64_t token, const struct part &part)
+    __device__ void send(int32_t box, int64_t token, const struct part &part)
     {
-        const struct goal_list &goals = goals_in(m, n);
+        const struct goal_list &goals = goals_in(m, box);
 
-        await_box(m.boxes, n);
+        await_box(m.boxes, box);
         empty_box(
-            m, n, part, [&](const struct piece &piece) { return source(piece, token); },
+            m, box, part, [&](const struct piece &piece) { return source(piece, token); },
             [&](const struct piece &piece, int32_t i) {
                 return place(goals, i, token, piece, part.offset);
             });
     }
 
-    __device__ void send_weights_of(int64_t n, int64_t token)
+    __device__ void send_weights_of(int32_t box, int64_t token)
     {
-        const struct goal_list &goals = goals_in(m, n);
+        const struct goal_list &goals = goals_in(m, box);
         const int32_t last = goals.num - 1;
 
         move_weights(m, token);
@@ -234,15 +240,15 @@ template <bool LIST> struct sender {
             set_own_weights(m, token, goals.slot[last]);
     }
 
-    __device__ void end(int64_t n)
+    __device__ void end(int64_t n, int32_t box)
     {
-        const int64_t token = m.token_of_task(task(n));
+        const int64_t token = m.row_of_task(task(n));
         const struct part part = m.part_of_task(task(n));
 
-        if (goals_in(m, n).num) {
-            send(n, token, part);
+        if (goals_in(m, box).num) {
+            send(box, token, part);
             if (m.x.weighted && part.offset == 0)
-                send_weights_of(n, token);
+                send_weights_of(box, token);
         }
         end_stores();
         if (n % 2 == 0)
@@ -308,17 +314,17 @@ template <bool LIST> struct taker {
                part.offset + piece.ahead;
     }
 
-    /* The slice of the n-th task; lists where its row comes from and its goals. */
-    __device__ __forceinline__ struct epx_wire_record *record_of(int64_t n, int32_t &slice) const
+    /* The slice of the n-th task; notes in its box where the row comes from. */
+    __device__ __forceinline__ struct epx_wire_record *record_of(int64_t n, int32_t box,
+                                                                 int32_t &slice) const
     {
         const int64_t i = m.crew.warp + n * m.crew.num;
         int32_t source;
-        struct epx_wire_record *record =
-            record_in_turn(m.a, first, i / m.a.movers.slices.num, source);
+        struct epx_wire_record *record = record_in_turn(m.a, first, m.row_of_task(i), source);
 
-        slice = (int32_t)(i % m.a.movers.slices.num);
+        slice = (int32_t)(i - m.row_of_task(i) * m.a.movers.slices.num);
         if (lane_id() == 0)
-            goals_in(m, n).from_rank = source;
+            goals_in(m, box).from_rank = source;
         return record;
     }
 
@@ -338,9 +344,9 @@ template <bool LIST> struct taker {
     }
 
     /* Waits for a slice of a record's row, then begins to load it. */
-    __device__ bool take(int64_t n, struct epx_wire_record *record, int32_t slice)
+    __device__ bool take(int32_t box, struct epx_wire_record *record, int32_t slice)
     {
-        struct goal_list &goals = goals_in(m, n);
+        struct goal_list &goals = goals_in(m, box);
         const struct part part = part_of(m.a.movers.slices, slice, m.a.row_bytes);
         bool ok = true;
 
@@ -353,33 +359,33 @@ template <bool LIST> struct taker {
         if (m.weighted && slice == 0)
             spread_weights(m.a, weights_from(m.a, goals.from_rank, record->token), record);
         if (goals.num)
-            fill_box(m, n, part,
+            fill_box(m, box, part,
                      [&](const struct piece &piece) { return source(goals, part, piece); });
         return true;
     }
 
-    __device__ bool begin(int64_t n)
+    __device__ bool begin(int64_t n, int32_t box)
     {
         int32_t slice;
-        struct epx_wire_record *record = record_of(n, slice);
+        struct epx_wire_record *record = record_of(n, box, slice);
 
         if (record && record->num_slots)
-            return take(n, record, slice);
+            return take(box, record, slice);
         if (lane_id() == 0)
-            goals_in(m, n).num = 0;
+            goals_in(m, box).num = 0;
         __syncwarp();
         return true;
     }
 
-    __device__ void end(int64_t n)
+    __device__ void end(int64_t n, int32_t box)
     {
-        const struct goal_list &goals = goals_in(m, n);
+        const struct goal_list &goals = goals_in(m, box);
         const struct part part = m.part_of_task(m.crew.warp + n * m.crew.num);
 
         if (goals.num) {
-            await_box(m.boxes, n);
+            await_box(m.boxes, box);
             empty_box(
-                m, n, part, [&](const struct piece &piece) { return source(goals, part, piece); },
+                m, box, part, [&](const struct piece &piece) { return source(goals, part, piece); },
                 [&](const struct piece &piece, int32_t i) {
                     return piece.out + goals.slot[i] * piece.row_bytes + piece.offset;
                 });
