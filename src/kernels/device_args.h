@@ -222,7 +222,7 @@ struct epx_device_state {
     uint64_t ended; /* blocks of the kernel under way: failed << 32 | ended; the last block to
                           end sets it to 0 */
     int32_t weighted;
-    int32_t deferred; /* rows are stored by the next kernel, on the whole device */
+    int32_t deferred; /* the next kernel moves the rows */
     struct epx_outcome outcome;
     struct epx_outcome ids; /* bad ids, found by the routing that was the first half */
     struct epx_device_stats stats;
@@ -290,8 +290,8 @@ EPX_HD int64_t epx_bytes_in_bank(int64_t row_bytes)
  * kind only.
  */
 enum { /* most bytes of a slice */
-    EPX_BOX_SLICE = 29 * EPX_SLICE_QUANTUM,
-    EPX_GRAD_SLICE = 22 * EPX_SLICE_QUANTUM /* combine backward: twice as many warps a block */
+       EPX_BOX_SLICE = 29 * EPX_SLICE_QUANTUM,
+       EPX_GRAD_SLICE = 22 * EPX_SLICE_QUANTUM /* combine backward: twice as many warps a block */
 };
 
 struct epx_movers {

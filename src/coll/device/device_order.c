@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * device_order.c - the order of a communicator's operations across streams. An operation on another stream than the operation before waits for that one:
- * the stream waits until the word of that one's completion has its number or a later one, since an
- * event after every operation would cost two microseconds each. In a capture, where events cost
- * nothing, events order the operations of the capture; a graph is ordered against the rest by
- * whoever launches it.
+ * device_order.c - the order of a communicator's operations across streams. An operation on another
+ * stream than the operation before waits for that one: the stream waits until the word of that
+ * one's completion has its number or a later one, since an event after every operation would cost
+ * two microseconds each. In a capture, where events cost nothing, events order the operations of
+ * the capture; a graph is ordered against the rest by whoever launches it.
  *
  * A capture has a side of its own (struct epx_side), so that its events meet neither another
- * capture nor what is called outside. A side belongs to the capture that its stream is in; the
- * first operation of the capture takes the stream there. The side is free again when CUDA has ended
- * that capture.
+ * capture nor what is called outside. The side's stream runs nothing: it only marks the capture. A
+ * side belongs to the capture that its stream is in; the first operation of the capture takes the
+ * stream there. The side is free again when CUDA has ended that capture.
  */
 #include "coll/device/device_order.h"
 

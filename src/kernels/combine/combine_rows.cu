@@ -4,8 +4,8 @@
  * unless the stage does not hold all rows. Then there are rounds: the sum of each row's pairs,
  * rounded once, goes straight into the home rank's stage at the row's place, and home sums the
  * tokens of the round.
- * Work: reads the rows of all pairs here, writes this rank's unique rows and T rows. Order: choices,
- * then ranks.
+ * Work: reads the rows of all pairs here, writes this rank's unique rows and T rows. Order:
+ * choices, then ranks.
  * Launch: comm.blocks blocks, which wait for other ranks; one where there are no rounds. move_sums
  * follows.
  */

@@ -3,7 +3,7 @@
  * dispatch_rounds.cu - dispatch by messages where the stages do not hold all rows: round by round
  * what pack_rows, await_messages and unpack_rows do where they do, in one launch.
  * Work: reads T rows, writes unique rows. Order: none.
- * Launch: comm.blocks blocks, which wait for other ranks. spread_rows or scale_rows follows.
+ * Launch: comm.blocks blocks, which wait for other ranks. move_rows or move_grads follows.
  */
 #include "kernels/dispatch/passes.cuh"
 

@@ -58,10 +58,11 @@ static __device__ __forceinline__ void load_block(const T *block, int32_t elemen
 }
 
 /*
- * Sums the lanes as a binary tree: lane l adds lane l + w, for w = 128, 64, ... 1. First the packs of
- * a thread; then its N sums over the threads, of which each hands half of its sums to another and
- * keeps half, until it has one; then the N sums that the threads have, over these. Thread 0 gets the
- * sum of all. A sum does not depend on the order of its two terms.
+ * Sums the lanes as a binary tree: lane l adds lane l + w, for w = 128, 64, ... 1. First the packs
+ * of a thread are added. Then its N sums are added over the threads: each thread hands half of its
+ * sums to another and keeps half, until it has one. Last, the N sums, which lie in different
+ * threads then, are added. Thread 0 gets the sum of all. A sum does not depend on the order of its
+ * two terms.
  */
 template <typename Sum, int N, int PACKS>
 static __device__ __forceinline__ Sum sum_lanes(Sum lane[PACKS][N])

@@ -3,7 +3,7 @@
  * unpack_rows.cu - expert side of dispatch by messages: each row of a round from the incoming stage
  * to its first slot, its weights to where ranks store them that need no messages.
  * Work: reads and writes the unique rows of the round. Order: none.
- * Launch: the whole device, waits for nothing. spread_rows or scale_rows follows.
+ * Launch: the whole device, waits for nothing. move_rows or move_grads follows.
  */
 #include "kernels/dispatch/packs.cuh"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * grad_movers.cuh - the role of takers in move_grads; its senders are those of row_movers.cuh. A
- * taker's warp does one record after the other: it waits for the record's row of gradients, or reads
- * it from the user's memory if the token is this rank's own, and block by block of 1024 elements
- * scales it into every slot and multiplies it with the row that combine was given for the slot.
- * What it reads comes through boxes (boxes.cuh), so that several blocks are under way at once. The
- * first slot may be where the row came to: each block of it is read before it is written.
+ * taker's warp does one record after the other: it waits for the record's row of gradients, or
+ * reads it from the user's memory if the token is this rank's own, and block by block of 1024
+ * elements scales it into every slot and multiplies it with the row that combine was given for the
+ * slot. What it reads comes through boxes (boxes.cuh), so that several blocks are under way at
+ * once. The first slot may be where the row came to: each block of it is read before it is written.
  */
 #ifndef EPX_KERNELS_STREAMING_GRAD_MOVERS_CUH
 #define EPX_KERNELS_STREAMING_GRAD_MOVERS_CUH
