@@ -82,7 +82,7 @@ allocation_ldflags = -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc \
   -Wl,--wrap=posix_fallocate
 
 tests_suite_test_memory_SOURCES = tests/suite/test_memory.c $(allocation_sources)
-tests_suite_test_memory_CPPFLAGS = $(suite_cppflags) \
+tests_suite_test_memory_CPPFLAGS = $(unit_cppflags) \
   -DEPX_MANUAL='"$(abs_srcdir)/man/epx_memory.7"'
 tests_suite_test_memory_LDFLAGS = $(allocation_ldflags)
 tests_suite_test_memory_LDADD = $(unit_ldadd)

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * test_memory.c - what is allocated is what the section COST of epx_memory(7) says. The formulas
- * here are those of that section, with the same letters.
+ * here are those of that section, with the same letters. On device memory the control words of a
+ * communicator are compared alone, which wants no GPU.
  */
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/device_args.h"
 #include "suite/allocation.h"
 #include "support/exchange.h"
 #include "support/operation.h"
@@ -24,6 +26,7 @@ enum { PAGE = 4096, REQUEST_BYTES = 1024 };
 #define ROUTE_EXCHANGED 4*R*(E + R + 2) + R*T*B + 4*T*K
 #define ROUTE_RECORDS U*B
 #define ROUTE_BY_NODE 4*N*T + 4*T + 8*U + 4*N*R + 4*R*T + H*T*G
+#define DEVICE_CONTROL 640 + 8608*R + 32*R*R + 4*R*P
 /* clang-format on */
 #define TEXT_OF(formula) #formula
 #define TEXT(formula) TEXT_OF(formula)
@@ -73,11 +76,11 @@ static int manual_says(const char *formula)
 START_TEST(the_formulas_are_those_of_the_manual)
 {
     static const char *const formulas[] = {
-        TEXT(COMM_SHARED),     TEXT(COMM_STAGES),   TEXT(COMM_CELLS),
-        TEXT(COMM_AREA),       TEXT(ROUTE_PRIVATE), TEXT(ROUTE_RANK_MAJOR),
-        TEXT(ROUTE_EXCHANGED), TEXT(ROUTE_RECORDS), TEXT(ROUTE_BY_NODE)};
+        TEXT(COMM_SHARED),   TEXT(COMM_STAGES),      TEXT(COMM_CELLS),      TEXT(COMM_AREA),
+        TEXT(ROUTE_PRIVATE), TEXT(ROUTE_RANK_MAJOR), TEXT(ROUTE_EXCHANGED), TEXT(ROUTE_RECORDS),
+        TEXT(ROUTE_BY_NODE), TEXT(DEVICE_CONTROL)};
 
-    for (int i = 0; i < 9; i++)
+    for (int i = 0; i < (int)(sizeof(formulas) / sizeof(formulas[0])); i++)
         EXPECT(manual_says(formulas[i]), "no %s in " EPX_MANUAL, formulas[i]);
     SETTLE();
 }
@@ -89,6 +92,15 @@ static void expect_bytes(const char *what, int64_t got, int64_t formula, int64_t
     EXPECT(got >= formula && got <= formula + slack, "%s: %lld bytes, not %lld to %lld", what,
            (long long)got, (long long)formula, (long long)(formula + slack));
 }
+
+START_TEST(control_words_take_what_the_manual_says)
+{
+    int64_t P = min(262144, 1048576 / R) / 16 * 16;
+
+    expect_bytes("control words", (int64_t)epx_control_bytes((int32_t)R), DEVICE_CONTROL, 0);
+    SETTLE();
+}
+END_TEST
 
 static EPX_Comm create(const char *window_bytes)
 {
@@ -344,6 +356,7 @@ static Suite *make_suite(void)
 
     R = suite_size;
     tcase_add_test(alone, the_formulas_are_those_of_the_manual);
+    tcase_add_test(alone, control_words_take_what_the_manual_says);
     tcase_add_loop_test(alone, a_communicator_takes_what_the_manual_says, 0, 3);
     tcase_add_loop_test(alone, rows_stay_in_their_stages, 0, 8);
     tcase_add_checked_fixture(with, open_comm, close_comm);
