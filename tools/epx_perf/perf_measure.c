@@ -132,13 +132,17 @@ static void alternate(struct perf_bench *bench, struct perf_result *result)
     free(times);
 }
 
-/* Multiprocessors that a computation leaves to the kernels that wait for other ranks. */
+/* Multiprocessors that a computation leaves to the kernels that wait for other ranks; where the
+ * hint says as many as pay, as many as kernels hold that only wait. */
 static int spare_sms(const struct perf_bench *bench)
 {
+    enum { AS_MANY_AS_PAY = 32 };
     char text[MPI_MAX_INFO_VAL + 1];
+    int sms;
 
     perf_read_hint(bench->comm, "epx_max_sms", text);
-    return atoi(text);
+    sms = atoi(text);
+    return sms ? sms : AS_MANY_AS_PAY;
 }
 
 /* One of the three timings from which overlap is worked out. */
