@@ -18,7 +18,6 @@
  * run: RANKS=3 OPS=2 BLOCKS=1
  * fails with RANKS=2 OPS=4 BLOCKS=1: ONE_BANK ARRIVAL_FIRST CREDIT_FIRST NO_CREDIT
  * fails with RANKS=2 OPS=2 BLOCKS=2: EARLY_READY ONE_BLOCK
- * hangs with RANKS=2 OPS=4 BLOCKS=1: EQUAL
  */
 #define ROUNDS 2
 #define WRITERS (RANKS * BLOCKS)
@@ -77,11 +76,7 @@ inline choose_form()
 #else
 #define TARGET (arrivals + (round + 1) * BLOCKS)
 #endif
-#ifdef FAULT_EQUAL
-#define AWAIT_ARRIVALS(r) AWAIT(arrived[LINE(me, r)] == TARGET)
-#else
 #define AWAIT_ARRIVALS(r) AWAIT(arrived[LINE(me, r)] >= TARGET)
-#endif
 /* signal_credit */
 #define SIGNAL_CREDIT(r) post(MINE, credited[LINE(r, me)], credited[LINE(r, me)] + 1)
 /* await_credits */
