@@ -52,14 +52,16 @@ struct epx_device {
     struct epx_comm *comm;
     const struct epx_transport *transport;
     int ordinal;               /* of the GPU */
-    int blocks;                /* of the kernels that wait for other ranks; the same on all ranks */
+    int blocks;                /* of kernels that must run at once, as all of them wait for other
+                                  ranks; the same on all ranks */
     struct epx_window *window; /* control words, then the stage, then what only this rank uses */
     char **control, **stage;   /* [R] device memory */
     char **bank;               /* [2][R] device memory; NULL with messages */
     int64_t bank_bytes;        /* of one bank, on each rank */
     int most_senders;          /* blocks that may store beside those that wait */
     int movers;                /* blocks of an operation that is not small, on this rank */
-    int senders;               /* so many of them send, the same on all ranks */
+    int senders;               /* so many of them send, in combine backward half as many; the same
+                                  on all ranks */
     int32_t *node;             /* [2][R] device memory: nodes, places by node; NULL = one node */
     char *own_stage;           /* this rank's stage; with messages two, one behind the other */
     int64_t stage_bytes;       /* of one stage, on each rank */

@@ -52,8 +52,9 @@ static int init(struct epx_device *device)
     return EPX_SUCCESS;
 }
 
-/* Finds how many blocks a kernel that waits may have: all must run at once on every rank's GPU, or
- * on the part of it that is in its context. Ranks that share a GPU share its multiprocessors. */
+/* Finds how many blocks kernels may have. Those of a kernel in which all wait must run at once on
+ * every rank's GPU, or on the part of it that is in its context. Of a kernel that moves rows the
+ * blocks that send wait for nobody. Ranks that share a GPU share its multiprocessors. */
 static int find_blocks(struct epx_device *device)
 {
     const struct epx_params *params = &device->comm->params;

@@ -33,8 +33,9 @@
  * ranks posted ready n and were found to agree; all ranks see the same words and come to the same
  * verdict. block_counts.cuh and banks.cuh have more words in banks.
  * Post before you wait: ready is posted before the first wait, arrivals of a round before the wait
- * for those of others. No wait depends on a later kernel; blocks that wait are `comm.blocks` at
- * most. Every wait ends by the abort word or by the clock, and its kernel ends normally.
+ * for those of others. No wait depends on a later kernel. A kernel in which all blocks wait has
+ * `comm.blocks` of them at most. Every wait ends by the abort word or by the clock, and its kernel
+ * ends normally.
  *
  * Order of memory: stores of a block, block barrier, fence.acq_rel.sys and a relaxed add by one
  * thread a peer; there ld.acquire.sys, block barrier, plain loads (never ld.global.nc).

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * boxes.cuh - rows on their way through the memory of a block. A warp has a ring of boxes; each
- * takes a slice of a row, which is stored from there to all its places, so that it is read once.
+ * takes a slice of a row. Who only moves rows stores it from there to all its places, so that it
+ * is read once.
  * Where the GPU copies in bulk, one lane loads a slice and every lane stores it to another place,
  * and several boxes are under way at once.
  *
@@ -112,11 +113,14 @@ static __device__ void load_piece(const struct boxes &boxes, int32_t box, int64_
 #if HAS_BULK_COPIES
     if (lane_id() == 0 && run.body)
         load_bulk(to + run.head, from + run.head, (uint32_t)run.body, &boxes.loaded[box]);
+    copy_ends(to, from, bytes, run);
+    if (run.body < bytes) /* the next slice may be loaded over the ends in bulk */
+        fence_bulk_copies();
 #else
     for (int64_t i = lane_id(); i < run.body / 16; i += EPX_WARP)
         ((uint4 *)(void *)(to + run.head))[i] = ((const uint4 *)(const void *)(from + run.head))[i];
-#endif
     copy_ends(to, from, bytes, run);
+#endif
 }
 
 /* The whole warp: all pieces that go into a box are under way. */

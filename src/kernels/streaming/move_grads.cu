@@ -10,7 +10,7 @@
  * Order: dot products in blocks of 1024 elements: 256 lanes, a binary tree, blocks in order: see
  * EPX_Combine_backward(3).
  * Launch: movers.senders blocks, then movers.takers, which wait for the other ranks' senders. No
- * block waits for another of its own GPU. Ends the operation.
+ * block waits for another of its own rank. Ends the operation.
  */
 #include "kernels/streaming/grad_movers.cuh"
 

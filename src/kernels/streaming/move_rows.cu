@@ -7,7 +7,7 @@
  * Work: reads T rows and those that came, writes every slot once. Order: none, every byte has one
  * writer.
  * Launch: movers.senders blocks, then movers.takers, which wait for the other ranks' senders. No
- * block waits for another of its own GPU. Ends the operation.
+ * block waits for another of its own rank. Ends the operation.
  */
 #include "kernels/streaming/row_movers.cuh"
 

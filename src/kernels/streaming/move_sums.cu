@@ -7,7 +7,7 @@
  * Work: reads the rows of all pairs here once, writes this rank's unique rows and T rows. Order:
  * choices, then ranks.
  * Launch: movers.senders blocks, then movers.takers, which wait for the other ranks' senders. No
- * block waits for another of its own GPU. Ends the operation.
+ * block waits for another of its own rank. Ends the operation.
  */
 #include "kernels/streaming/sum_movers.cuh"
 

@@ -404,7 +404,7 @@ template <bool LIST> static __device__ void send_all(const struct mover<LIST> &m
 
     do_tasks(sender, m.boxes, num);
     await_stores<0>();
-    if (!aborted(m.a.comm))
+    if (!__any_sync(~0u, aborted(m.a.comm)))
         tell_progress(m.a.comm, m.x.epoch, m.crew.warp, num);
 }
 
