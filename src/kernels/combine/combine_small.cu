@@ -89,7 +89,7 @@ static __device__ bool await_parts(const struct epx_combine_rows &a,
         if (places.has_part(token, i))
             ok = await_flag(a.comm, flag_in(a.banks, places.bank, places.row(token, i), slice),
                             epoch, a.plan.token_rank[places.row(token, i)]);
-    return acquire_slices(a.comm, ok);
+    return acquire_words(a.comm, ok);
 }
 
 /* Home side: adds the parts of each token. Returns whether this warp's have come. */

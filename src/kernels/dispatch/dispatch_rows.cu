@@ -45,11 +45,11 @@ static __device__ void take_rows(const struct epx_dispatch_rows &a, const struct
         for (int64_t u = first_record(a.plan, records, s, round.first_token) + global_warp();
              u < end; u += num_global_warps()) {
             struct epx_wire_record *record = epx_wire_record_at(&a.plan, records, s, u);
-            int64_t at = (int64_t)s * a.rounds.tokens + record->token - round.first_token;
 
-            if (record->num_slots == 0)
-                continue;
-            take_row<LIST>(a, round, record, a.plan.stage[a.comm.rank] + at * a.rounds.pitch, list);
+            if (record->num_slots)
+                take_row<LIST>(a, round, record,
+                               staged_row(a, a.comm.rank, s, record->token - round.first_token),
+                               list);
         }
     }
 }

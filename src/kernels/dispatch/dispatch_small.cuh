@@ -34,27 +34,13 @@ static __device__ void take_row(const struct epx_dispatch_rows &a, char *bank,
         take_fields(a.fields, part, bank_that_has(a, bank, at.source, at.token), at.token,
                     slot_of_lane(a, record), list);
     } else {
-        int32_t num = list_slots(a, part, record, 0, list);
+        int32_t num = list_slots(a, part, record, list);
 
         store_row(row_that_came(a, bank, at.source, at.token) + part.offset, list, num, part.bytes);
     }
     if (weighted && at.slice == 0)
         spread_weights(a, weights_that_came(a, bank, at.source, at.token), record);
     __syncwarp();
-}
-
-/* Zeroes padding and unused rows of every field, and their weights. */
-template <bool LIST>
-static __device__ void zero_rest(const struct epx_dispatch_rows &a, bool weighted,
-                                 const struct crew &crew)
-{
-    for (int32_t f = 0; f < (LIST ? a.fields.num : 1); f++) {
-        const struct field_rows field = rows_of_field<LIST>(a, f);
-        float *weights = weighted && f == 0 ? a.recv_weights : NULL;
-
-        zero_padding(a.plan, field.rows, field.row_bytes, weights, crew);
-        zero_unused(a, field.rows, field.row_bytes, weights, crew);
-    }
 }
 
 /* Returns whether the rows that this warp takes have come. */

@@ -53,6 +53,17 @@ static __device__ __forceinline__ void for_pieces(const struct epx_dispatch_rows
         use(piece{a.rows, a.recv, 0, a.row_bytes, offset, bytes, 0});
 }
 
+/* The rows of the f-th field. */
+template <bool LIST>
+static __device__ __forceinline__ struct field_rows rows_of_field(const struct epx_dispatch_rows &a,
+                                                                  int32_t f)
+{
+    if constexpr (LIST)
+        return {(char *)a.fields.at[f].out, a.fields.at[f].bytes};
+    else
+        return {a.recv, a.row_bytes};
+}
+
 /* Where the other ranks' receive buffers lie; in shared memory. Of one field the ready words say
  * it. */
 template <bool LIST> struct windows {

@@ -11,6 +11,7 @@
 #ifndef EPX_KERNELS_DISPATCH_ROUTE_DISPATCH_SMALL_CUH
 #define EPX_KERNELS_DISPATCH_ROUTE_DISPATCH_SMALL_CUH
 
+#include "kernels/dispatch/fields.cuh"
 #include "kernels/dispatch/small_rows.cuh"
 #include "kernels/routing/small_slots.cuh"
 

@@ -11,6 +11,7 @@
  */
 #include "kernels/dispatch/scales.cuh"
 #include "kernels/dispatch/small_rows.cuh"
+#include "kernels/dispatch/spreads.cuh"
 
 enum { MOST_DOTS = 64, SLOT_BLOCKS = 132 * SCALING_BLOCKS_PER_SM };
 
@@ -35,7 +36,7 @@ static __device__ bool await_grads(const struct epx_dispatch_rows &a, const stru
                                     (int32_t)(i % slices)),
                             x.epoch, at.source);
     }
-    return acquire_slices(a.comm, ok);
+    return acquire_words(a.comm, ok);
 }
 
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
@@ -157,8 +158,7 @@ static __global__ void __launch_bounds__(SCALING_THREADS, SCALING_BLOCKS_PER_SM)
         find_range(a.plan, a.comm.num_ranks, a.plan.records[a.comm.rank], 0,
                    a.plan.shape.max_tokens, range);
         scale_all_slots<T>(a, range, work);
-        zero_padding(a.plan, a.recv, a.row_bytes, a.recv_weights, all_warps());
-        zero_unused(a, a.recv, a.row_bytes, a.recv_weights, all_warps());
+        zero_rest<false>(a, true, all_warps());
     }
     end_dispatch(a, on);
 }

@@ -33,6 +33,15 @@ struct goal {
     int64_t row_in_stage;
 };
 
+/* Where a row of a source lies in the stage of a rank, which has it row_in_stage rows behind the
+ * source's first. */
+static __device__ __forceinline__ char *staged_row(const struct epx_dispatch_rows &a, int32_t owner,
+                                                   int32_t source, int64_t row_in_stage)
+{
+    return a.plan.stage[owner] +
+           ((int64_t)source * a.rounds.tokens + row_in_stage) * a.rounds.pitch;
+}
+
 /* Where a piece of a row goes; `at` is where the run of the piece begins in the segment. NULL if
  * the row was dropped. */
 template <bool LIST>
@@ -45,9 +54,7 @@ static __device__ char *place_at(const struct epx_dispatch_rows &a, const struct
     if (takes_stores(x, w, goal.rank))
         return buffer_on(a.comm, x, w, piece.field, goal.rank) + goal.slot * piece.row_bytes +
                piece.offset;
-    return a.plan.stage[goal.rank] +
-           ((int64_t)a.comm.rank * a.rounds.tokens + goal.row_in_stage) * a.rounds.pitch + at +
-           piece.ahead;
+    return staged_row(a, goal.rank, a.comm.rank, goal.row_in_stage) + at + piece.ahead;
 }
 
 template <bool LIST>

@@ -117,7 +117,7 @@ static __device__ bool await_slice(const struct epx_dispatch_rows &a, char *bank
     if (lane_id() == 0)
         ok = await_flag(a.comm, flag_in(a.banks, bank, bank_row(a, source, token), slice), epoch,
                         source);
-    return acquire_slices(a.comm, ok);
+    return acquire_words(a.comm, ok);
 }
 
 /* Where a row that came lies: in this rank's own rows, or in its bank. */
@@ -133,17 +133,6 @@ static __device__ __forceinline__ const char *
 bank_that_has(const struct epx_dispatch_rows &a, char *bank, int32_t source, int64_t token)
 {
     return source == a.comm.rank ? NULL : row_in(a.banks, bank, bank_row(a, source, token));
-}
-
-/* The rows of the f-th field. */
-template <bool LIST>
-static __device__ __forceinline__ struct field_rows rows_of_field(const struct epx_dispatch_rows &a,
-                                                                  int32_t f)
-{
-    if constexpr (LIST)
-        return {(char *)a.fields.at[f].out, a.fields.at[f].bytes};
-    else
-        return {a.recv, a.row_bytes};
 }
 
 /* The weights of its token's K choices. */

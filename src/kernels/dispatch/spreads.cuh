@@ -8,16 +8,15 @@
 
 #include "kernels/dispatch/fields.cuh"
 
-/* The whole warp: lists a part of the row's slots from the first-th on; returns how many. */
+/* The whole warp: lists a part of the row's slots; returns how many. */
 static __device__ int32_t list_slots(const struct epx_dispatch_rows &a, const struct part &part,
-                                     struct epx_wire_record *record, int32_t first,
-                                     struct row_list &list)
+                                     struct epx_wire_record *record, struct row_list &list)
 {
     const struct epx_wire_pair *pairs = epx_wire_pairs(record);
-    int32_t num = (a.plan.shape.rank_major ? 1 : record->num_slots) - first;
+    int32_t num = a.plan.shape.rank_major ? 1 : record->num_slots;
 
     for (int32_t i = lane_id(); i < num; i += EPX_WARP)
-        list.row[i] = a.recv + pairs[first + i].slot * a.row_bytes + part.offset;
+        list.row[i] = a.recv + pairs[i].slot * a.row_bytes + part.offset;
     __syncwarp();
     return num;
 }
@@ -52,15 +51,15 @@ static __device__ __forceinline__ const float *weights_from(const struct epx_dis
 
 /* Zeroes padding and unused rows of every field, and their weights. */
 template <bool LIST>
-static __device__ void zero_rest(const struct epx_dispatch_rows &a, bool weighted)
+static __device__ void zero_rest(const struct epx_dispatch_rows &a, bool weighted,
+                                 const struct crew &crew)
 {
     for (int32_t f = 0; f < (LIST ? a.fields.num : 1); f++) {
-        char *rows = LIST ? (char *)a.fields.at[f].out : a.recv;
-        int64_t row_bytes = LIST ? a.fields.at[f].bytes : a.row_bytes;
+        const struct field_rows field = rows_of_field<LIST>(a, f);
         float *weights = weighted && f == 0 ? a.recv_weights : NULL;
 
-        zero_padding(a.plan, rows, row_bytes, weights, all_warps());
-        zero_unused(a, rows, row_bytes, weights, all_warps());
+        zero_padding(a.plan, field.rows, field.row_bytes, weights, crew);
+        zero_unused(a, field.rows, field.row_bytes, weights, crew);
     }
 }
 

@@ -71,7 +71,7 @@ static __device__ __forceinline__ void raise_flag(const struct epx_device_comm &
 }
 
 /* One lane: waits for a flag, of which the others of the warp may then read. The caller calls
- * acquire_slices behind its last flag. */
+ * acquire_words behind its last flag. */
 static __device__ bool await_flag(const struct epx_device_comm &c, const uint64_t *flag,
                                   uint64_t epoch, int32_t source)
 {
@@ -81,14 +81,6 @@ static __device__ bool await_flag(const struct epx_device_comm &c, const uint64_
         if (!keep_waiting(c, patience, source))
             return false;
     return true;
-}
-
-/* The whole warp, after each lane has had its flags: returns whether all lanes had. */
-static __device__ __forceinline__ bool acquire_slices(const struct epx_device_comm &c, bool ok)
-{
-    fence_sys();
-    EPX_DELAY(c);
-    return __all_sync(~0u, ok);
 }
 
 static __device__ __forceinline__ bool is_sender(const struct epx_banks &banks)

@@ -73,6 +73,18 @@ static __device__ __forceinline__ int64_t add_capped(int64_t a, int64_t b)
     return a > INT64_MAX - b ? INT64_MAX : a + b;
 }
 
+/* The sum over the lanes of a warp up to this one; the caller knows that it is not too large. */
+template <typename Count> static __device__ __forceinline__ Count scan_lanes(Count value)
+{
+#pragma unroll
+    for (int32_t d = 1; d < EPX_WARP; d *= 2) {
+        Count below = __shfl_up_sync(~0u, value, d);
+
+        value += lane_id() >= d ? below : 0;
+    }
+    return value;
+}
+
 /* The sum, by add_capped, over the lanes of a warp up to this one. */
 static __device__ int64_t inclusive_scan(int64_t value)
 {

@@ -119,6 +119,15 @@ static __device__ bool await_at_least(const struct epx_device_comm &c, const uin
     return true;
 }
 
+/* The whole warp, after each lane has had its words: returns whether all lanes had. Then what the
+ * words tell of can be read. */
+static __device__ __forceinline__ bool acquire_words(const struct epx_device_comm &c, bool ok)
+{
+    fence_sys();
+    EPX_DELAY(c);
+    return __all_sync(~0u, ok);
+}
+
 /* Waits for a word that carries the number of its operation. */
 static __device__ bool await_tagged(const struct epx_device_comm &c, const uint64_t *word,
                                     uint32_t epoch, int32_t waiting_for, uint32_t *payload)

@@ -250,18 +250,16 @@ static __device__ __forceinline__ void round_pack(const float sum[8], pack<bfloa
 #pragma unroll
     for (int n = 0; n < N; n++)
         numbers = numbers && sum[n] == sum[n];
-    if (numbers) {
-#pragma unroll
-        for (int n = 0; n < N; n += 2) {
-            uint32_t two = epx_two_bfloat16(sum[n], sum[n + 1]);
-
-            memcpy(&rounded.element[n], &two, sizeof(two));
-        }
+    if (!numbers) {
+        round_pack<bfloat16, N>(sum, rounded);
         return;
     }
 #pragma unroll
-    for (int n = 0; n < N; n++)
-        rounded.element[n] = bfloat16::store(sum[n]);
+    for (int n = 0; n < N; n += 2) {
+        uint32_t two = epx_two_bfloat16(sum[n], sum[n + 1]);
+
+        memcpy(&rounded.element[n], &two, sizeof(two));
+    }
 }
 #endif
 

@@ -61,18 +61,6 @@ static __device__ void tell_blocks(const struct epx_route_tokens &a, uint64_t ep
     }
 }
 
-/* The sum over the lanes up to this one. */
-static __device__ uint32_t scan_counts(uint32_t value)
-{
-#pragma unroll
-    for (int32_t d = 1; d < EPX_WARP; d *= 2) {
-        uint32_t below = __shfl_up_sync(~0u, value, d);
-
-        value += lane_id() >= d ? below : 0;
-    }
-    return value;
-}
-
 /* One warp: tells all ranks the total of a counter. */
 static __device__ void tell_ranks(const struct epx_route_tokens &a, uint64_t epoch, int32_t counter,
                                   uint32_t total)
@@ -102,7 +90,7 @@ static __device__ bool add_up_counter(const struct epx_route_tokens &a, uint64_t
         if (!__all_sync(~0u, !is || await_word(a.comm, word_of_block(a, counter, block), epoch,
                                                a.comm.rank, &here)))
             return false;
-        through = sum + scan_counts(here);
+        through = sum + scan_lanes(here);
         if (is)
             store_word_sys(words_before(a, block) + counter, tagged(epoch, through - here));
         sum = __shfl_sync(~0u, through, EPX_WARP - 1);

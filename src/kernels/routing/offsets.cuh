@@ -245,30 +245,18 @@ static __device__ void show_rows(const struct epx_route_tokens &a, const struct 
     }
 }
 
-/* The sum over the lanes up to this one; no number of rows, of at most
- * EPX_MOST_DEVICE_EXPERTS slabs, is too large. */
-static __device__ int64_t scan_warp(int64_t value)
-{
-#pragma unroll
-    for (int32_t d = 1; d < EPX_WARP; d *= 2) {
-        int64_t below = __shfl_up_sync(~0u, value, d);
-
-        value += lane_id() >= d ? below : 0;
-    }
-    return value;
-}
-
-/* The whole block: the sum over the threads up to this one; `sums` is shared, one for each warp. */
+/* The whole block: the sum over the threads up to this one; `sums` is shared, one for each warp. No
+ * number of rows, of at most EPX_MOST_DEVICE_EXPERTS slabs, is too large. */
 static __device__ int64_t scan_block(int64_t value, int64_t *sums)
 {
     const int32_t warp = (int32_t)threadIdx.x / EPX_WARP, warps = (int32_t)blockDim.x / EPX_WARP;
-    int64_t through = scan_warp(value);
+    int64_t through = scan_lanes(value);
 
     if (lane_id() == EPX_WARP - 1)
         sums[warp] = through;
     __syncthreads();
     if (warp == 0) {
-        int64_t sum = scan_warp(lane_id() < warps ? sums[lane_id()] : 0);
+        int64_t sum = scan_lanes(lane_id() < warps ? sums[lane_id()] : 0);
 
         __syncwarp();
         if (lane_id() < warps)

@@ -61,14 +61,11 @@ template <typename T, int N> struct grad_taker {
     __device__ __forceinline__ const char *grad_of(struct epx_wire_record *record,
                                                    int32_t source) const
     {
-        const struct epx_rounds &rounds = m.a.rounds;
-
         if (waits && source == m.a.comm.rank)
             return m.a.rows + record->token * m.a.row_bytes;
         if (stays)
             return m.a.recv + list.slot[0] * m.a.row_bytes;
-        return m.a.plan.stage[m.a.comm.rank] +
-               ((int64_t)source * rounds.tokens + record->token) * rounds.pitch;
+        return staged_row(m.a, m.a.comm.rank, source, record->token);
     }
 
     /* Waits for all slices of a row, a lane each. */
@@ -188,12 +185,6 @@ template <typename T, int N> struct grad_taker {
         __syncwarp();
     }
 };
-
-/* Where gradients lie, or other rows, all 16 bytes can be read and written at once. */
-static __device__ __forceinline__ bool grads_are_aligned(const struct epx_dispatch_rows &a)
-{
-    return rows_are_aligned(a, a.rows);
-}
 
 template <typename T, int N>
 static __device__ void take_grads(const struct mover<false> &m, struct slot_list<T> &list,

@@ -39,7 +39,7 @@ static __device__ void take(const struct mover<false> &m, struct grad_room<T> &r
     struct slot_list<T> &list = room.lists[threadIdx.x / EPX_WARP];
     const bool stays = !waits || takes_stores(room.x, room.w, m.a.comm.rank);
 
-    if (grads_are_aligned(m.a))
+    if (rows_are_aligned(m.a, m.a.rows))
         take_grads<T, 16 / sizeof(T)>(m, list, waits, stays);
     else
         take_grads<T, 1>(m, list, waits, stays);
@@ -77,8 +77,7 @@ static __global__ void __launch_bounds__(MOVING_THREADS, 1)
 
     if (on) {
         move<T>(a, room, moving_shared, a.comm.state->deferred);
-        zero_padding(a.plan, a.recv, a.row_bytes, a.recv_weights, all_warps());
-        zero_unused(a, a.recv, a.row_bytes, a.recv_weights, all_warps());
+        zero_rest<false>(a, true, all_warps());
     }
     end_dispatch(a, on);
 }

@@ -52,7 +52,7 @@ static __global__ void __launch_bounds__(MOVING_THREADS)
 
     if (on) {
         move<LIST>(a, x, boxes, a.comm.state->deferred);
-        zero_rest<LIST>(a, takes_weights(a));
+        zero_rest<LIST>(a, takes_weights(a), all_warps());
     }
     end_dispatch(a, on);
 }

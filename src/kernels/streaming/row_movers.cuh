@@ -305,13 +305,10 @@ template <bool LIST> struct taker {
     __device__ __forceinline__ const char *
     source(const struct goal_list &goals, const struct part &part, const struct piece &piece) const
     {
-        const struct epx_rounds &rounds = m.a.rounds;
-
         if (stays)
             return piece.out + goals.from_slot * piece.row_bytes + piece.offset;
-        return m.a.plan.stage[m.a.comm.rank] +
-               ((int64_t)goals.from_rank * rounds.tokens + goals.from_token) * rounds.pitch +
-               part.offset + piece.ahead;
+        return staged_row(m.a, m.a.comm.rank, goals.from_rank, goals.from_token) + part.offset +
+               piece.ahead;
     }
 
     /* The slice of the n-th task; notes in its box where the row comes from. */

@@ -60,9 +60,7 @@ static __device__ bool await_progress(const struct epx_device_comm &c, uint64_t 
  * Then what came can be read, by bulk copies too. */
 static __device__ __forceinline__ bool acquire_progress(const struct epx_device_comm &c, bool ok)
 {
-    fence_sys();
-    EPX_DELAY(c);
-    ok = __all_sync(~0u, ok);
+    ok = acquire_words(c, ok);
     __syncwarp();
 #if HAS_BULK_COPIES
     fence_bulk_copies();
