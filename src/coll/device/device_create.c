@@ -65,7 +65,7 @@ static int find_blocks(struct epx_device *device)
     if (error != cudaSuccess)
         rc = epx_fail_cuda(error, "cudaDeviceGetAttribute");
     EPX_TRY(epx_comm_agree(device->comm, rc));
-    EPX_TRY(epx_device_count_sharers(device->comm, device->ordinal, &sharers));
+    EPX_TRY(epx_device_count_sharers(device->comm, &sharers));
     EPX_TRY(epx_comm_max(device->comm, -(wanted < sms ? wanted : sms), &most));
     device->blocks = (int)-most;
     device->most_senders = sms > device->blocks ? sms - device->blocks : 1;

@@ -103,22 +103,23 @@ static struct epx_slices slices_for(const struct epx_request *request, int64_t w
     return slices;
 }
 
-/* Whether rows come while the last kernel of an operation runs. */
-static int streams(const struct epx_request *request)
+/* So many of an operation's blocks send, and its other blocks take; none send where rows come by
+ * messages. */
+static struct epx_movers share_out(const struct epx_device *device, int32_t senders)
 {
-    return request->comm->size > 1 && !epx_device_of(request)->proxy;
+    struct epx_movers movers = {.senders = device->proxy ? 0 : senders};
+
+    movers.takers = device->movers - movers.senders;
+    return movers;
 }
 
+/* A single rank's senders take its rows to all their slots. */
 struct epx_movers epx_row_movers_of(const struct epx_request *request)
 {
     const struct epx_device *device = epx_device_of(request);
-    struct epx_movers movers = {.senders = device->senders};
+    int alone = request->comm->size == 1;
+    struct epx_movers movers = share_out(device, alone ? device->movers : device->senders);
 
-    if (request->comm->size == 1)
-        movers.senders = device->movers;
-    if (device->proxy)
-        movers.senders = 0;
-    movers.takers = device->movers - movers.senders;
     movers.slices = slices_for(request, (int64_t)device->senders * EPX_MOVING_WARPS, EPX_BOX_SLICE);
     return movers;
 }
@@ -127,9 +128,9 @@ struct epx_movers epx_row_movers_of(const struct epx_request *request)
 struct epx_movers epx_grad_movers_of(const struct epx_request *request)
 {
     const struct epx_device *device = epx_device_of(request);
-    struct epx_movers movers = {.senders = streams(request) ? (device->senders + 1) / 2 : 0};
+    int alone = request->comm->size == 1;
+    struct epx_movers movers = share_out(device, alone ? 0 : (device->senders + 1) / 2);
 
-    movers.takers = device->movers - movers.senders;
     movers.slices = slices_for(request, (int64_t)movers.senders * EPX_ADDING_WARPS, EPX_GRAD_SLICE);
     return movers;
 }
@@ -137,10 +138,10 @@ struct epx_movers epx_grad_movers_of(const struct epx_request *request)
 struct epx_movers epx_sum_movers_of(const struct epx_request *request)
 {
     const struct epx_device *device = epx_device_of(request);
-    struct epx_movers movers = {.senders = streams(request) ? device->senders : 0};
+    int alone = request->comm->size == 1;
+    struct epx_movers movers = share_out(device, alone ? 0 : device->senders);
     int32_t warps = device->senders * EPX_ADDING_WARPS;
 
-    movers.takers = device->movers - movers.senders;
     movers.slices = slices_for(request, warps, INT64_MAX);
     movers.chunks = warps / movers.slices.num;
     return movers;

@@ -7,7 +7,6 @@
 
 #include "core/agree.h"
 #include "kernels/device_args.h"
-#include "transport/cuda/cuda_errors.h"
 #include "transport/transport.h"
 
 int64_t epx_device_number(const struct cudaDeviceProp *properties)
@@ -127,12 +126,20 @@ int epx_device_check_atomics(const struct epx_comm *comm, const int64_t *devices
     return without < 0;
 }
 
-int epx_device_check_room(const struct epx_comm *comm, const int64_t *devices, char *why)
+/* The ranks that have the GPU of this one. */
+static int count_sharers(const struct epx_comm *comm, const int64_t *devices)
 {
-    int sms = 0, ordinal = 0, ranks = 0;
+    int ranks = 0;
 
     for (int r = 0; r < comm->size; r++)
         ranks += devices[r] == devices[comm->rank];
+    return ranks;
+}
+
+int epx_device_check_room(const struct epx_comm *comm, const int64_t *devices, char *why)
+{
+    int sms = 0, ordinal = 0, ranks = count_sharers(comm, devices);
+
     if (ranks == 1)
         return 1;
     if (cudaGetDevice(&ordinal) != cudaSuccess ||
@@ -147,19 +154,14 @@ int epx_device_check_room(const struct epx_comm *comm, const int64_t *devices, c
     return 0;
 }
 
-int epx_device_count_sharers(struct epx_comm *comm, int ordinal, int *ranks)
+int epx_device_count_sharers(struct epx_comm *comm, int *ranks)
 {
-    int64_t devices[EPX_MOST_DEVICE_RANKS];
-    struct cudaDeviceProp properties;
-    cudaError_t error = cudaGetDeviceProperties(&properties, ordinal);
-    int64_t own = error == cudaSuccess ? epx_device_number(&properties) : 0;
+    char why[EPX_WHY_MAX] = "no memory for a table of ranks";
+    int64_t *devices = epx_device_numbers(comm, why);
+    int rc = devices ? EPX_SUCCESS : epx_fail(EPX_ERR_CUDA, "%s", why);
 
-    EPX_TRY(epx_comm_allgather(comm, own, devices));
-    EPX_TRY(epx_comm_agree(comm, error == cudaSuccess
-                                     ? EPX_SUCCESS
-                                     : epx_fail_cuda(error, "cudaGetDeviceProperties")));
-    *ranks = 0;
-    for (int r = 0; r < comm->size; r++)
-        *ranks += devices[r] == own;
-    return EPX_SUCCESS;
+    if (devices)
+        *ranks = count_sharers(comm, devices);
+    free(devices);
+    return epx_comm_agree(comm, rc);
 }

@@ -24,8 +24,8 @@ int epx_device_check_atomics(const struct epx_comm *comm, const int64_t *devices
 /* Whether the kernels of all ranks that share this rank's GPU can wait on it at once; if not,
  * why. */
 int epx_device_check_room(const struct epx_comm *comm, const int64_t *devices, char *why);
-/* Collective: counts the ranks that share the GPU of this one. */
-int epx_device_count_sharers(struct epx_comm *comm, int ordinal, int *ranks);
+/* Collective: counts the ranks that share the current GPU of this one. */
+int epx_device_count_sharers(struct epx_comm *comm, int *ranks);
 /* Whether a kernel can wait for work that this rank queues behind it on another stream; if not,
  * why. */
 int epx_device_check_queues(char *why);
