@@ -22,11 +22,12 @@ static void fill_status(MPI_Status *status, int64_t rows, int error)
     MPI_Status_set_cancelled(status, 0);
 }
 
-static int is_complete(const struct epx_request *request)
+static int is_complete(struct epx_request *request)
 {
     int moved, complete;
 
     epx_lock();
+    epx_request_queue_rest(request);
     moved = epx_progress();
     complete = request->complete;
     epx_unlock();
@@ -34,12 +35,13 @@ static int is_complete(const struct epx_request *request)
     return complete;
 }
 
-static void wait_for(const struct epx_request *request)
+static void wait_for(struct epx_request *request)
 {
     int idle = 0, moved, complete;
 
     do {
         epx_lock();
+        epx_request_queue_rest(request);
         moved = epx_progress();
         complete = request->complete;
         epx_unlock();
@@ -47,6 +49,15 @@ static void wait_for(const struct epx_request *request)
         if (!complete)
             epx_progress_pause(idle);
     } while (!complete);
+}
+
+/* So that none of several operations waits for another to be waited for. */
+static void queue_rests(int n, const EPX_Request *requests)
+{
+    epx_lock();
+    for (int i = 0; i < n; i++)
+        epx_request_queue_rest(requests[i]);
+    epx_unlock();
 }
 
 /* Takes a complete request's outcome, tells the error handler, frees it. */
@@ -143,6 +154,7 @@ int EPX_Waitall(int n, EPX_Request requests[], MPI_Status *statuses)
     EPX_API_FAIL_IF(n && !requests, EPX_ERR_ARG, "requests is NULL");
     for (int i = 0; i < n; i++)
         EPX_TRY(check_completable(&requests[i]));
+    queue_rests(n, requests);
     for (int i = 0; i < n; i++) {
         MPI_Status *status = statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : &statuses[i];
 

@@ -25,6 +25,8 @@ struct epx_ground {
     int (*step[EPX_NUM_VERBS])(struct epx_request *request, int *moved);
     /* On device memory: queues the kernels of an operation of each verb on its stream. */
     int (*queue[EPX_NUM_VERBS])(const struct epx_request *request);
+    /* On device memory: the kernels that queue has left for later. */
+    int (*queue_rest[EPX_NUM_VERBS])(const struct epx_request *request);
 };
 
 extern const struct epx_ground epx_ground_direct;

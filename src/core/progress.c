@@ -125,6 +125,7 @@ static int is_over(const struct epx_comm *comm, const struct epx_request *reques
 
 static void drain_finished(struct epx_comm *comm)
 {
+    epx_request_queue_rest(comm->last); /* which ends at once: its kernels see the end */
     while (comm->first && is_over(comm, comm->first)) {
         epx_fail_quietly(comm->finished, comm->finish_message);
         comm->stats.timeouts++;
@@ -150,6 +151,7 @@ void epx_comm_drain(struct epx_comm *comm)
 
     do {
         epx_lock();
+        epx_request_queue_rest(comm->last);
         moved = epx_progress();
         busy = comm->first != NULL;
         epx_unlock();
@@ -304,10 +306,10 @@ int epx_progress_comm(struct epx_comm *comm)
         error = request->progress(request, &moved);
         any |= moved;
         if (error == EPX_SUCCESS && !request->complete) {
-            if (request->launch)
-                watch_kernels(comm);
-            else
+            if (!request->launch)
                 epx_comm_clock(comm, &comm->clock, moved, request->waiting_for);
+            else if (!request->queue_rest) /* else nobody waits for it yet */
+                watch_kernels(comm);
             break;
         }
         comm->stats.timeouts += error == EPX_ERR_TIMEOUT;

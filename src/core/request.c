@@ -116,6 +116,11 @@ void epx_request_abandon(struct epx_request *request)
     epx_request_free(request);
 }
 
+int epx_request_queue_rest(struct epx_request *request)
+{
+    return request && request->queue_rest ? request->queue_rest(request) : EPX_SUCCESS;
+}
+
 void epx_request_complete(struct epx_request *request, int error)
 {
     struct epx_comm *comm = request->comm;

@@ -62,6 +62,8 @@ struct epx_request {
     /* device memory */
     int (*launch)(struct epx_request *request);      /* queues its kernels; NULL on host memory */
     int (*ended)(const struct epx_request *request); /* its kernels ended; NULL on host memory */
+    int (*queue_rest)(struct epx_request *request);  /* queues kernels that launch has left for
+                                                        when somebody waits; NULL = none are left */
     int captured;                                    /* in a CUDA graph: never completes */
     int completion; /* where its outcome is written, with this number */
     uint32_t number;
@@ -99,6 +101,9 @@ void epx_request_free_all(void);
 
 /* Frees a request that is in no queue and not complete. */
 void epx_request_abandon(struct epx_request *request);
+/* Local, with the lock held, when somebody waits for the request: queues what its launch has left
+ * for then. An error of an operation outside captures has ended the communicator. */
+int epx_request_queue_rest(struct epx_request *request);
 /* Completes the request at the head of the queue with this error and the thread's last message. */
 void epx_request_complete(struct epx_request *request, int error);
 

@@ -221,6 +221,8 @@ struct epx_device_state {
     uint64_t credit_rounds;
     uint64_t ended; /* blocks of the kernel under way: failed << 32 | ended; the last block to
                           end sets it to 0 */
+    uint64_t sent;  /* blocks that have ended of a kernel that only sends; the kernel that takes
+                          sets it to 0 */
     int32_t weighted;
     int32_t deferred; /* the next kernel moves the rows */
     struct epx_outcome outcome;
@@ -284,11 +286,13 @@ EPX_HD int64_t epx_bytes_in_bank(int64_t row_bytes)
 }
 
 /*
- * How an operation that is not small is shared out between the blocks of one kernel: the first
- * `senders` store to all ranks, the others take what comes. Rows go by slices. Senders and slices
- * are the same on all ranks. Where ranks exchange messages, or there is one rank, blocks are of one
- * kind only.
+ * How an operation that is not small is shared out between blocks: `senders` store to all ranks,
+ * `takers` take what comes. They are in one kernel, the senders first, or each kind is a kernel of
+ * its own, so that between the two the operation holds no multiprocessor. Rows go by slices.
+ * Senders and slices are the same on all ranks. Where ranks exchange messages, or there is one
+ * rank, blocks are of one kind only.
  */
+enum epx_phase { EPX_PHASES_ALL, EPX_PHASE_SEND, EPX_PHASE_TAKE };
 enum { /* most bytes of a slice */
        EPX_BOX_SLICE = 29 * EPX_SLICE_QUANTUM,
        EPX_GRAD_SLICE = 22 * EPX_SLICE_QUANTUM /* combine backward: twice as many warps a block */
@@ -296,6 +300,7 @@ enum { /* most bytes of a slice */
 
 struct epx_movers {
     int32_t senders, takers;
+    int32_t phase;  /* enum epx_phase: which of them the kernel has */
     int32_t chunks; /* combine: of token numbers, one for each sender's warp of a slice */
     struct epx_slices slices;
 };

@@ -5,8 +5,9 @@
  * how operations begin, of which nothing but the ready words is here. A comment before a step names
  * the function that does it, in sender_progress.cuh if no other file is named.
  *
- * An operation is a kernel that agrees, then one of two blocks: one sends rows, each to where the
- * row of the operation before lay, the other takes them. In some operations rank 0 alone has rows.
+ * An operation is a kernel that agrees, then two blocks, of one kernel or one each (phases.cuh): one
+ * sends rows, each to where the row of the operation before lay, the other takes them. In some
+ * operations rank 0 alone has rows.
  *
  * Claims: a row that a block takes is that of its operation; no wait is for ever while all ranks
  * live; after a death or a time-out every kernel of the survivors ends.
@@ -82,7 +83,7 @@ inline choose_form()
     :: else                                                                                        \
     fi
 
-/* is_last_block, end_operation (protocol.cuh): the next operation begins when this one has ended */
+/* is_last_mover, end_operation (protocol.cuh): the next operation begins when this one has ended */
 #ifdef FAULT_EARLY_NEXT /* when its own block has ended */
 #define AWAIT_END n++
 #else

@@ -19,7 +19,8 @@ test_programs += \
 if HAVE_CUDA
 test_programs += \
   tests/suite/soak_device \
-  tests/suite/test_device
+  tests/suite/test_device \
+  tests/suite/test_phases
 endif
 
 tests_suite_test_alltoallv_CPPFLAGS = $(suite_cppflags)
@@ -42,6 +43,9 @@ tests_suite_test_dispatch_LDADD = $(suite_ldadd)
 
 tests_suite_test_hints_CPPFLAGS = $(suite_cppflags)
 tests_suite_test_hints_LDADD = $(suite_ldadd)
+
+tests_suite_test_phases_CPPFLAGS = $(suite_cppflags) $(vendor_cppflags)
+tests_suite_test_phases_LDADD = $(suite_ldadd) $(CUDA_LIBS)
 
 tests_suite_test_profiling_SOURCES = tests/suite/test_profiling.c tests/suite/profile_tool.h
 tests_suite_test_profiling_CPPFLAGS = $(suite_cppflags)

@@ -87,6 +87,11 @@ struct epx_device {
     struct epx_side *captures; /* sides of captures, and free ones */
     struct epx_side *side;     /* of the capture that an operation is being queued in */
 
+    int splits;     /* operations that are not small are queued in two phases */
+    int takes_left; /* the operation being queued has left its second phase for later */
+    struct epx_request *pending;        /* the last operation, if that was never queued; or NULL */
+    unsigned long long pending_capture; /* that it is in; 0 = none */
+
     int last_completion;            /* of the last operation outside captures */
     uint32_t last_number;           /* 0 = there is none */
     unsigned long long last_stream; /* id of its stream */

@@ -66,6 +66,16 @@ const struct epx_ground epx_ground_device_direct = {
             [EPX_VERB_COMBINE_BACKWARD] = epx_dispatch_device_direct,
             [EPX_VERB_ALLTOALLV] = epx_alltoallv_device_direct,
         },
+    .queue_rest =
+        {
+            [EPX_VERB_ROUTE_DISPATCH] = epx_route_dispatch_takes_device,
+            [EPX_VERB_ROUTE_DISPATCH_FIELDS] = epx_route_dispatch_takes_device,
+            [EPX_VERB_DISPATCH] = epx_dispatch_takes_device_direct,
+            [EPX_VERB_DISPATCH_FIELDS] = epx_dispatch_takes_device_direct,
+            [EPX_VERB_COMBINE] = epx_combine_takes_device_direct,
+            [EPX_VERB_DISPATCH_BACKWARD] = epx_combine_takes_device_direct,
+            [EPX_VERB_COMBINE_BACKWARD] = epx_dispatch_takes_device_direct,
+        },
 };
 
 const struct epx_ground epx_ground_device_staged = {

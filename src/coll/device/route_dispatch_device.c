@@ -9,16 +9,27 @@
 #include "coll/device/device_verbs.h"
 #include "coll/ground.h"
 
-static int queue_half(const struct epx_request *request, enum epx_verb verb, enum epx_half half)
+static struct epx_request half_of(const struct epx_request *request, enum epx_half half)
 {
     struct epx_request under_way = *request;
 
     under_way.half = half;
-    return epx_device_of(request)->transport->ground->queue[verb](&under_way);
+    return under_way;
 }
 
 int epx_route_dispatch_device(const struct epx_request *request)
 {
-    EPX_TRY(queue_half(request, EPX_VERB_ROUTE_TOKENS, EPX_HALF_ROUTING));
-    return queue_half(request, EPX_VERB_DISPATCH, EPX_HALF_DISPATCH);
+    const struct epx_ground *ground = epx_device_of(request)->transport->ground;
+    struct epx_request routing = half_of(request, EPX_HALF_ROUTING);
+    struct epx_request dispatch = half_of(request, EPX_HALF_DISPATCH);
+
+    EPX_TRY(ground->queue[EPX_VERB_ROUTE_TOKENS](&routing));
+    return ground->queue[EPX_VERB_DISPATCH](&dispatch);
+}
+
+int epx_route_dispatch_takes_device(const struct epx_request *request)
+{
+    struct epx_request dispatch = half_of(request, EPX_HALF_DISPATCH);
+
+    return epx_dispatch_takes_device_direct(&dispatch);
 }

@@ -108,6 +108,15 @@ static __device__ __forceinline__ uint64_t global_timer_ns()
 #define HAS_BULK_COPIES 0
 #endif
 
+/* What the stream has behind this kernel may begin when all its blocks have called this, or ended,
+ * if it was launched so that it may. */
+static __device__ __forceinline__ void let_next_kernel_begin()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 #if HAS_BULK_COPIES
 
 static __device__ __forceinline__ uint32_t shared_address(const void *p)

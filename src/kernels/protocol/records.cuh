@@ -137,7 +137,7 @@ static __device__ void zero_unused(const struct epx_dispatch_rows &a, char *rows
 /* The last step of a dispatch or combine backward of several kernels, in each block of the last. */
 static __device__ void end_dispatch(const struct epx_dispatch_rows &a, bool on)
 {
-    if (!is_last_block(a.comm) || threadIdx.x)
+    if (!is_last_mover(a.comm, a.movers))
         return;
     if (on)
         count_route_rows(a.comm, a.plan, a.plan.send_rows, a.row_bytes);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Operations that are not small, each in one kernel behind the agreement.
+# Operations that are not small, behind the agreement.
 libepx_cuda_la_SOURCES += \
   src/kernels/streaming/boxes.cuh \
   src/kernels/streaming/grad_movers.cuh \
@@ -7,6 +7,7 @@ libepx_cuda_la_SOURCES += \
   src/kernels/streaming/move_rows.cu \
   src/kernels/streaming/move_sums.cu \
   src/kernels/streaming/own_sums.cuh \
+  src/kernels/streaming/phases.cuh \
   src/kernels/streaming/row_movers.cuh \
   src/kernels/streaming/sender_progress.cuh \
   src/kernels/streaming/sum_movers.cuh

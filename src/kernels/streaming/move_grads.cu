@@ -9,10 +9,10 @@
  * Work: reads T rows, those that came and as many forward rows as slots, writes every slot once.
  * Order: dot products in blocks of 1024 elements: 256 lanes, a binary tree, blocks in order: see
  * EPX_Combine_backward(3).
- * Launch: movers.senders blocks, then movers.takers, which wait for the other ranks' senders. No
- * block waits for another of its own rank. Ends the operation.
+ * Launch: phases.cuh. Ends the operation.
  */
 #include "kernels/streaming/grad_movers.cuh"
+#include "kernels/streaming/phases.cuh"
 
 enum {
     SCALING_ROOM = 25 * 512, /* bytes of a warp */
@@ -49,14 +49,15 @@ template <typename T>
 static __device__ void move(const struct epx_dispatch_rows &a, struct grad_room<T> &room,
                             char *shared, bool streams)
 {
-    const bool sends = streams && is_sending_block(a.movers.senders);
+    const int32_t senders = streams ? senders_here(a.movers) : 0;
+    const bool sends = is_sending_block(senders);
     const struct box_shape sent = {SCALING_ROOM, sizeof(struct goal_list), a.movers.slices.bytes,
                                    1};
     const struct box_shape taken = {SCALING_ROOM, sizeof(struct grad_block),
                                     BLOCK_ELEMENTS * sizeof(T), 1};
     struct boxes boxes = make_boxes(shared, room.barriers, sends ? sent : taken);
     struct mover<false> mover = {
-        a, room.x, room.w, boxes, crew_of_role(streams ? a.movers.senders : 0), false, false
+        a, room.x, room.w, boxes, crew_of_role(senders), false, false
     };
 
     if (streams)
@@ -73,12 +74,14 @@ static __global__ void __launch_bounds__(MOVING_THREADS, 1)
 {
     extern __shared__ __align__(16) char moving_shared[];
     __shared__ struct grad_room<T> room;
+
+    begin_phase(a.movers);
     bool on = is_on(a.comm);
 
-    if (on) {
+    if (on)
         move<T>(a, room, moving_shared, a.comm.state->deferred);
+    if (on && a.movers.phase != EPX_PHASE_SEND)
         zero_rest<false>(a, true, all_warps());
-    }
     end_dispatch(a, on);
 }
 
@@ -87,10 +90,9 @@ static void (*const kernels[NUM_ADDED_TYPES])(struct epx_dispatch_rows) =
 
 int epx_launch_move_grads(const struct epx_dispatch_rows *args, EPX_Stream stream)
 {
-    unsigned blocks = (unsigned)(args->movers.senders + args->movers.takers);
+    const struct mover_launch launch = {MOVING_THREADS, MOVING_BYTES, stream};
 
-    kernels[args->datatype - EPX_FLOAT16]<<<blocks, MOVING_THREADS, MOVING_BYTES, stream>>>(*args);
-    return epx_cuda_status(cudaGetLastError());
+    return launch_movers(kernels[args->datatype - EPX_FLOAT16], *args, launch);
 }
 
 static const struct epx_loaded loaded(kernels, MOVING_BYTES);

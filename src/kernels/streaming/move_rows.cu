@@ -6,9 +6,9 @@
  * already, and all blocks take it from there. All zero padding.
  * Work: reads T rows and those that came, writes every slot once. Order: none, every byte has one
  * writer.
- * Launch: movers.senders blocks, then movers.takers, which wait for the other ranks' senders. No
- * block waits for another of its own rank. Ends the operation.
+ * Launch: phases.cuh. Ends the operation.
  */
+#include "kernels/streaming/phases.cuh"
 #include "kernels/streaming/row_movers.cuh"
 
 enum {
@@ -22,8 +22,9 @@ static __device__ void move(const struct epx_dispatch_rows &a, struct exchange &
                             struct boxes &boxes, bool streams)
 {
     __shared__ struct windows<LIST> w;
+    const int32_t senders = senders_here(a.movers);
     struct mover<LIST> mover = {
-        a, x, w, boxes, crew_of_role(streams ? a.movers.senders : 0), takes_weights(a), true
+        a, x, w, boxes, crew_of_role(streams ? senders : 0), takes_weights(a), true
     };
 
     if (!streams) {
@@ -32,7 +33,7 @@ static __device__ void move(const struct epx_dispatch_rows &a, struct exchange &
     }
     resume_exchange(a.comm, x);
     read_windows(a, x, w);
-    if (is_sending_block(a.movers.senders))
+    if (is_sending_block(senders))
         send_all(mover);
     else if (a.comm.num_ranks > 1)
         take_all(mover, true, takes_stores(x, w, a.comm.rank));
@@ -48,12 +49,13 @@ static __global__ void __launch_bounds__(MOVING_THREADS)
     const struct box_shape shape = {MOVING_ROOM, sizeof(struct goal_list), a.movers.slices.bytes,
                                     LIST ? a.fields.num : 1};
     struct boxes boxes = make_boxes(moving_shared, barriers, shape);
+    begin_phase(a.movers);
     bool on = is_on(a.comm);
 
-    if (on) {
+    if (on)
         move<LIST>(a, x, boxes, a.comm.state->deferred);
+    if (on && a.movers.phase != EPX_PHASE_SEND)
         zero_rest<LIST>(a, takes_weights(a), all_warps());
-    }
     end_dispatch(a, on);
 }
 
@@ -61,10 +63,9 @@ static void (*const kernels[])(struct epx_dispatch_rows) = {move_rows<false>, mo
 
 int epx_launch_move_rows(const struct epx_dispatch_rows *args, EPX_Stream stream)
 {
-    unsigned blocks = (unsigned)(args->movers.senders + args->movers.takers);
+    const struct mover_launch launch = {MOVING_THREADS, MOVING_BYTES, stream};
 
-    kernels[args->fields.num > 1]<<<blocks, MOVING_THREADS, MOVING_BYTES, stream>>>(*args);
-    return epx_cuda_status(cudaGetLastError());
+    return launch_movers(kernels[args->fields.num > 1], *args, launch);
 }
 
 static const struct epx_loaded loaded(kernels, MOVING_BYTES);

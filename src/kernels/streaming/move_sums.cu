@@ -6,9 +6,9 @@
  * round.
  * Work: reads the rows of all pairs here once, writes this rank's unique rows and T rows. Order:
  * choices, then ranks.
- * Launch: movers.senders blocks, then movers.takers, which wait for the other ranks' senders. No
- * block waits for another of its own rank. Ends the operation.
+ * Launch: phases.cuh. Ends the operation.
  */
+#include "kernels/streaming/phases.cuh"
 #include "kernels/streaming/sum_movers.cuh"
 
 enum { ADDING_THREADS = EPX_ADDING_WARPS * EPX_WARP };
@@ -28,15 +28,18 @@ static __global__ void __launch_bounds__(ADDING_THREADS, 1)
 {
     __shared__ union adding_room rooms[EPX_ADDING_WARPS];
     union adding_room &room = rooms[threadIdx.x / EPX_WARP];
-    const bool on = is_on(a.comm), sends = is_sending_block(a.movers.senders);
-    const struct sum_mover mover = {a, a.comm.state->epoch + 1, crew_of_role(a.movers.senders),
+    const int32_t senders = senders_here(a.movers);
+
+    begin_phase(a.movers);
+    const bool on = is_on(a.comm), sends = is_sending_block(senders);
+    const struct sum_mover mover = {a, a.comm.state->epoch + 1, crew_of_role(senders),
                                     a.backward && a.comm.state->weighted};
 
     if (on && a.rounds.num == 1 && sends)
         send_chunk<T>(mover, room.send.runs, room.send.list);
     else if (on && a.rounds.num == 1)
         take_tokens<T>(mover, room.take);
-    if (!is_last_block(a.comm) || threadIdx.x)
+    if (!is_last_mover(a.comm, a.movers))
         return;
     if (on)
         count_route_rows(a.comm, a.plan, a.plan.recv_rows, a.row_bytes);
@@ -47,10 +50,9 @@ static void (*const kernels[NUM_SUM_KERNELS])(struct epx_combine_rows) = SUM_KER
 
 int epx_launch_move_sums(const struct epx_combine_rows *args, EPX_Stream stream)
 {
-    unsigned blocks = (unsigned)(args->movers.senders + args->movers.takers);
+    const struct mover_launch launch = {ADDING_THREADS, 0, stream};
 
-    kernels[epx_sum_kernel(args)]<<<blocks, ADDING_THREADS, 0, stream>>>(*args);
-    return epx_cuda_status(cudaGetLastError());
+    return launch_movers(kernels[epx_sum_kernel(args)], *args, launch);
 }
 
 static const struct epx_loaded loaded(kernels);

@@ -11,7 +11,7 @@
  * Invariants: only warp w of s writes the word. It stores to an owner for operation n after the
  * owner posted ready n, hence after the owner's takers of all earlier operations ended: so what
  * they took is not written over, and they saw no word of n. Senders wait for nobody, and begin
- * before the takers of their kernel: so all takers may wait.
+ * before the takers: so all takers may wait.
  */
 #ifndef EPX_KERNELS_STREAMING_SENDER_PROGRESS_CUH
 #define EPX_KERNELS_STREAMING_SENDER_PROGRESS_CUH

@@ -13,6 +13,7 @@
 
 #include "emulation/device/blocks.h"
 #include "emulation/device/settings.h"
+#include "emulation/device/threads.h"
 
 enum { THREADS_OF_SM = 2048, MOST_BLOCKS = 4096 };
 
@@ -20,6 +21,7 @@ struct kernel {
     const struct emulated_kernel *launch;
     int device;
     unsigned started, ended;
+    int lets_next_begin;
     struct kernel *next;
 };
 
@@ -56,6 +58,20 @@ struct kernel *kernel_start(const struct emulated_kernel *launch, int device)
 int kernel_has_ended(const struct kernel *kernel)
 {
     return kernel->ended == kernel->launch->blocks.x;
+}
+
+int kernel_lets_next_begin(const struct kernel *kernel)
+{
+    return kernel->lets_next_begin && kernel->started == kernel->launch->blocks.x;
+}
+
+void emulated_let_next_begin(void)
+{
+    const struct emulated_kernel *launch = threads_here()->block->launch;
+
+    for (struct kernel *kernel = kernels; kernel; kernel = kernel->next)
+        if (kernel->launch == launch)
+            kernel->lets_next_begin = 1;
 }
 
 void kernel_free(struct kernel *kernel)

@@ -96,6 +96,21 @@ static inline void operator->*(void (*kernel)(P...), const emulated_grid::call<A
     emulated_launch(&launch);
 }
 
+/* A launch with attributes, of which the emulation knows one. */
+template <typename... P, typename... A>
+static inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(P...),
+                                             const A &...arguments)
+{
+    const auto &[blocks, threads, shared_bytes, stream, attributes, num] = *config;
+    emulated_grid grid(blocks, threads, shared_bytes, stream);
+
+    for (unsigned i = 0; i < num; i++)
+        if (attributes[i].id == cudaLaunchAttributeProgrammaticStreamSerialization)
+            grid.launch.overtakes = attributes[i].val.programmaticStreamSerializationAllowed;
+    kernel->*grid(arguments...);
+    return cudaPeekAtLastError();
+}
+
 static inline void __syncthreads()
 {
     emulated_sync(EMULATED_SYNC, 0);

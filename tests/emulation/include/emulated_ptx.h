@@ -23,6 +23,11 @@ static inline uint64_t load_relaxed_sys(const uint64_t *p)
     return __atomic_load_n(p, __ATOMIC_RELAXED);
 }
 
+static inline void let_next_kernel_begin()
+{
+    emulated_let_next_begin();
+}
+
 static inline uint64_t load_acquire_gpu(const uint64_t *p)
 {
     emulated_spin();

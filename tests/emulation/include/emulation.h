@@ -72,6 +72,10 @@ int emulated_bulk_take_read(unsigned pending, struct emulated_copy *copy);
 int emulated_bulk_take_store(unsigned pending, struct emulated_copy *copy);
 void emulated_bulk_end_group(void);
 
+/* Lets the kernel behind this one on its stream begin, if it may overtake, once all blocks of this
+ * one have begun. */
+void emulated_let_next_begin(void);
+
 /* The block's memory for a variable, which the address `key` names. */
 void *emulated_shared(const void *key, size_t bytes);
 void *emulated_dynamic_shared(void);
@@ -86,6 +90,7 @@ struct emulated_kernel {
     void *arguments;
     dim3 blocks, threads;
     size_t shared_bytes;
+    int overtakes; /* it may begin when the kernel before it lets it */
     struct CUstream_st *stream;
 };
 void emulated_launch(const struct emulated_kernel *launch);

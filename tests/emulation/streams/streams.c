@@ -13,6 +13,7 @@
 #include "emulation/device/checks.h"
 #include "emulation/device/kernels.h"
 #include "emulation/device/settings.h"
+#include "emulation/streams/works.h"
 
 enum { EMPTY_ROUNDS = 40, REST_US = 50 };
 
@@ -79,8 +80,11 @@ static int run_first(struct CUstream_st *stream)
 
     if (!work || (is_default(stream) ? follows_blocking(stream) : follows_default(stream)))
         return 0;
-    if (!work->step(work))
+    if (!work->step(work)) {
+        if (work->next)
+            works_overtake(work, work->next);
         return 0;
+    }
     stream->first = work->next;
     if (!stream->first)
         stream->end = &stream->first;

@@ -109,6 +109,16 @@ int works_is_kernel(const struct work *work)
     return work->step == step_kernel;
 }
 
+void works_overtake(const struct work *before, struct work *work)
+{
+    const struct launch *runs = (const struct launch *)(const void *)before;
+    struct launch *launch = (struct launch *)(void *)work;
+
+    if (works_is_kernel(before) && works_is_kernel(work) && launch->launch.overtakes &&
+        !launch->kernel && runs->kernel && kernel_lets_next_begin(runs->kernel))
+        launch->kernel = kernel_start(&launch->launch, launch->device);
+}
+
 static int step_copy(struct work *work)
 {
     struct copy *copy = (struct copy *)(void *)work;

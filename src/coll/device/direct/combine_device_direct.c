@@ -28,22 +28,49 @@ struct epx_combine_rows epx_combine_args_of(const struct epx_request *request)
     return args;
 }
 
-int epx_combine_device_direct(const struct epx_request *request)
+/* The arguments of an operation that is not small. */
+static struct epx_combine_rows large_args_of(const struct epx_request *request)
 {
-    const struct epx_call *call = &request->call;
     const struct epx_device_plan *plan = epx_device_plan_of(request);
     struct epx_combine_rows args = epx_combine_args_of(request);
 
     args.rounds =
         epx_rounds_of(args.row_bytes, plan->most_rows, plan->shape.max_tokens, plan->stage_bytes);
-    args.banks = epx_banks_of(request, plan->most_rows, args.backward ? plan->shape.top_k : 0);
-    if (args.banks.senders) {
-        args.rounds.cut = epx_segments_cut(args.row_bytes, args.row_bytes);
-        EPX_TRY_LAUNCH(epx_launch_combine_small(&args, call->stream));
-        return EPX_SUCCESS;
-    }
     args.movers = epx_sum_movers_of(request);
-    EPX_TRY_LAUNCH(epx_launch_combine_rows(&args, call->stream));
-    EPX_TRY_LAUNCH(epx_launch_move_sums(&args, call->stream));
+    return args;
+}
+
+static int queue_small(const struct epx_request *request, const struct epx_banks *banks)
+{
+    struct epx_combine_rows args = large_args_of(request);
+
+    args.banks = *banks;
+    args.rounds.cut = epx_segments_cut(args.row_bytes, args.row_bytes);
+    EPX_TRY_LAUNCH(epx_launch_combine_small(&args, request->call.stream));
+    return EPX_SUCCESS;
+}
+
+int epx_combine_device_direct(const struct epx_request *request)
+{
+    const struct epx_device_plan *plan = epx_device_plan_of(request);
+    int32_t words = request->call.verb == EPX_VERB_DISPATCH_BACKWARD ? plan->shape.top_k : 0;
+    struct epx_banks banks = epx_banks_of(request, plan->most_rows, words);
+    struct epx_combine_rows args;
+
+    if (banks.senders)
+        return queue_small(request, &banks);
+    args = large_args_of(request);
+    args.movers.phase = epx_first_phase(request, &args.movers, &args.rounds);
+    EPX_TRY_LAUNCH(epx_launch_combine_rows(&args, request->call.stream));
+    EPX_TRY_LAUNCH(epx_launch_move_sums(&args, request->call.stream));
+    return EPX_SUCCESS;
+}
+
+int epx_combine_takes_device_direct(const struct epx_request *request)
+{
+    struct epx_combine_rows args = large_args_of(request);
+
+    args.movers.phase = EPX_PHASE_TAKE;
+    EPX_TRY_LAUNCH(epx_launch_move_sums(&args, request->call.stream));
     return EPX_SUCCESS;
 }

@@ -32,32 +32,61 @@ struct epx_dispatch_rows epx_dispatch_args_of(const struct epx_request *request)
     return args;
 }
 
-static int launch_small(const struct epx_dispatch_rows *args, enum epx_verb verb, EPX_Stream stream)
+static int scales(const struct epx_request *request)
 {
-    if (verb == EPX_VERB_COMBINE_BACKWARD)
-        return epx_launch_scale_small(args, stream);
-    return args->fields.num > 1 ? epx_launch_dispatch_fields_small(args, stream)
-                                : epx_launch_dispatch_small(args, stream);
+    return request->call.verb == EPX_VERB_COMBINE_BACKWARD;
+}
+
+static int queue_small(const struct epx_request *request, const struct epx_banks *banks)
+{
+    struct epx_dispatch_rows args = epx_dispatch_args_of(request);
+    EPX_Stream stream = request->call.stream;
+
+    args.banks = *banks;
+    EPX_TRY_LAUNCH(scales(request)       ? epx_launch_scale_small(&args, stream)
+                   : args.fields.num > 1 ? epx_launch_dispatch_fields_small(&args, stream)
+                                         : epx_launch_dispatch_small(&args, stream));
+    return EPX_SUCCESS;
+}
+
+/* The arguments of an operation that is not small. */
+static struct epx_dispatch_rows large_args_of(const struct epx_request *request)
+{
+    const struct epx_device_plan *plan = epx_device_plan_of(request);
+    struct epx_dispatch_rows args = epx_dispatch_args_of(request);
+
+    args.rounds = epx_rounds_of(request->call.row_bytes, request->comm->size,
+                                plan->shape.max_tokens, plan->stage_bytes);
+    args.movers = scales(request) ? epx_grad_movers_of(request) : epx_row_movers_of(request);
+    return args;
+}
+
+static int queue_movers(const struct epx_request *request, const struct epx_dispatch_rows *args)
+{
+    EPX_TRY_LAUNCH(scales(request) ? epx_launch_move_grads(args, request->call.stream)
+                                   : epx_launch_move_rows(args, request->call.stream));
+    return EPX_SUCCESS;
 }
 
 int epx_dispatch_device_direct(const struct epx_request *request)
 {
-    const struct epx_call *call = &request->call;
     const struct epx_device_plan *plan = epx_device_plan_of(request);
-    struct epx_dispatch_rows args = epx_dispatch_args_of(request);
-    int scales = call->verb == EPX_VERB_COMBINE_BACKWARD;
+    int32_t words = scales(request) ? 0 : plan->shape.top_k;
+    struct epx_banks banks = epx_banks_of(request, request->comm->size, words);
+    struct epx_dispatch_rows args;
 
-    if (request->half == EPX_HALF_NONE)
-        args.banks = epx_banks_of(request, request->comm->size, scales ? 0 : plan->shape.top_k);
-    if (args.banks.senders) {
-        EPX_TRY_LAUNCH(launch_small(&args, call->verb, call->stream));
-        return EPX_SUCCESS;
-    }
-    args.rounds = epx_rounds_of(call->row_bytes, request->comm->size, plan->shape.max_tokens,
-                                plan->stage_bytes);
-    args.movers = scales ? epx_grad_movers_of(request) : epx_row_movers_of(request);
-    EPX_TRY_LAUNCH(epx_launch_dispatch_rows(&args, call->stream));
-    EPX_TRY_LAUNCH(scales ? epx_launch_move_grads(&args, call->stream)
-                          : epx_launch_move_rows(&args, call->stream));
-    return EPX_SUCCESS;
+    if (request->half == EPX_HALF_NONE && banks.senders)
+        return queue_small(request, &banks);
+    args = large_args_of(request);
+    args.movers.phase = epx_first_phase(request, &args.movers, &args.rounds);
+    EPX_TRY_LAUNCH(epx_launch_dispatch_rows(&args, request->call.stream));
+    return queue_movers(request, &args);
+}
+
+int epx_dispatch_takes_device_direct(const struct epx_request *request)
+{
+    struct epx_dispatch_rows args = large_args_of(request);
+
+    args.movers.phase = EPX_PHASE_TAKE;
+    return queue_movers(request, &args);
 }

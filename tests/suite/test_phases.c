@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * test_phases.c - operations that are not small, which ranks that store into each other's memory
+ * send at the call and take when somebody waits: what runs when, and who may wait how.
+ */
+#include <cuda_runtime_api.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/gpu.h"
+#include "support/operation.h"
+#include "support/space.h"
+#include "support/suite.h"
+
+static EPX_Comm comm;
+
+static void open_comm(void)
+{
+    comm = suite_comm(NULL);
+}
+
+static void close_comm(void)
+{
+    EPX_Stats stats = EPX_STATS_INIT;
+
+    EXPECT_CODE(EPX_Comm_get_stats(comm, &stats), EPX_SUCCESS);
+    EXPECT(stats.host_syncs == 0, "%llu host syncs", (unsigned long long)stats.host_syncs);
+    EXPECT_CODE(EPX_Comm_free(&comm), EPX_SUCCESS);
+    SETTLE();
+}
+
+static void must(cudaError_t error)
+{
+    EXPECT(error == cudaSuccess, "%s", cudaGetErrorString(error));
+}
+
+/* Whether operations have two phases: between ranks that store into each other's memory, on a GPU
+ * that can begin a kernel beside the one before it. */
+static int has_phases(void)
+{
+    int device = 0, major = 0;
+
+    must(cudaGetDevice(&device));
+    must(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+    return suite_size > 1 && major >= 9 &&
+           (!strcmp(suite_transport(), "lsa") || !strcmp(suite_transport(), "ipc"));
+}
+
+/* A routed layer that is not small, and an operation of each verb, which was not called. */
+struct work {
+    struct layer layer;
+    struct routing routing;
+    struct operation ops[VERBS];
+};
+
+static void prepare(struct work *work, EPX_Comm on, uint64_t seed)
+{
+    struct scenario s = scenario_small(EPX_BFLOAT16);
+
+    s.max_tokens = 600;
+    s.top_k = 8;
+    s.experts = 24;
+    s.count = 136;
+    s.alignment = 16;
+    s.tokens = TOKENS_FULL;
+    s.memory = MEMORY_WINDOW;
+    s.row_bytes_known = 1;
+    s.seed += seed;
+    layer_open(&work->layer, &s, on);
+    SETTLE();
+    work->layer.stream = space_new_stream();
+    routing_start(&work->routing, &work->layer, s.seed);
+    routing_finish(&work->routing);
+    for (int v = 0; v < VERBS; v++)
+        operation_prepare(&work->ops[v], &work->routing, (enum verb)v, (uint64_t)v);
+}
+
+static void clean_up(struct work *work)
+{
+    cudaStream_t stream = work->layer.stream;
+
+    SETTLE();
+    for (int v = 0; v < VERBS; v++)
+        operation_free(&work->ops[v]);
+    routing_free(&work->routing);
+    layer_close(&work->layer);
+    space_free_stream(stream);
+    SETTLE();
+}
+
+static int has_all_bytes(const struct operation *op)
+{
+    unsigned char *image = malloc(op->out.bytes + 1);
+    int all;
+
+    space_get(image, op->out.address, op->out.bytes);
+    all = memcmp(image, op->out.expected, op->out.bytes) == 0;
+    free(image);
+    return all;
+}
+
+START_TEST(nothing_is_taken_before_somebody_waits)
+{
+    struct work work;
+    struct operation *op = &work.ops[_i];
+
+    prepare(&work, comm, 1);
+    EXPECT_CODE(operation_call(op), EPX_SUCCESS);
+    must(cudaStreamSynchronize(work.layer.stream));
+    if (has_phases())
+        EXPECT(!has_all_bytes(op), "it was taken at once");
+    operation_finish(op);
+    clean_up(&work);
+}
+END_TEST
+
+START_TEST(a_test_is_enough)
+{
+    struct work work;
+    struct operation *op = &work.ops[_i];
+    int complete = 0;
+
+    prepare(&work, comm, 2);
+    EXPECT_CODE(operation_call(op), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Test(&op->request, &complete, MPI_STATUS_IGNORE), EPX_SUCCESS);
+    must(cudaStreamSynchronize(work.layer.stream));
+    EXPECT(has_all_bytes(op), "it was not taken");
+    operation_finish(op);
+    clean_up(&work);
+}
+END_TEST
+
+/* The user's kernels between the phases use the stream of the operation, or another. */
+START_TEST(kernels_of_the_user_come_between)
+{
+    enum { KERNELS = 5, BYTES = 1 << 20 };
+    cudaStream_t later = space_new_stream();
+    struct work work;
+    struct operation *op = &work.ops[_i % VERBS];
+    char *from = space_alloc(BYTES), *to = space_alloc(BYTES);
+
+    prepare(&work, comm, 3);
+    EXPECT_CODE(operation_call(op), EPX_SUCCESS);
+    for (int i = 0; i < KERNELS; i++)
+        gpu_copy(to, from, BYTES, _i < VERBS ? work.layer.stream : later);
+    EXPECT_CODE(EPX_Wait_enqueue(&op->request, later), EPX_SUCCESS);
+    must(cudaStreamSynchronize(later));
+    operation_check(op);
+    space_free(from);
+    space_free(to);
+    space_free_stream(later);
+    clean_up(&work);
+}
+END_TEST
+
+/* Calls of all verbs on two routes, in turns; each takes what the one before has left. */
+START_TEST(the_next_operation_takes)
+{
+    struct work works[2];
+
+    for (int i = 0; i < 2; i++)
+        prepare(&works[i], comm, 4 + (uint64_t)i);
+    for (int v = 0; v < VERBS; v++)
+        for (int i = 0; i < 2; i++)
+            EXPECT_CODE(operation_call(&works[i].ops[v]), EPX_SUCCESS);
+    for (int v = VERBS - 1; v >= 0; v--)
+        for (int i = 0; i < 2; i++)
+            operation_finish(&works[i].ops[v]);
+    for (int i = 0; i < 2; i++)
+        clean_up(&works[i]);
+}
+END_TEST
+
+START_TEST(routings_and_free_calls_take)
+{
+    EPX_Comm other = suite_comm(NULL);
+    struct work work;
+
+    prepare(&work, other, 6);
+    EXPECT_CODE(operation_call(&work.ops[DISPATCH]), EPX_SUCCESS);
+    EXPECT_CODE(routing_call(&work.routing), EPX_SUCCESS);
+    routing_finish(&work.routing);
+    EXPECT_CODE(operation_call(&work.ops[COMBINE]), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Comm_free(&other), EPX_ERR_PENDING); /* there is a route */
+    EXPECT(has_all_bytes(&work.ops[COMBINE]), "it was not taken");
+    operation_finish(&work.ops[DISPATCH]);
+    operation_finish(&work.ops[COMBINE]);
+    clean_up(&work);
+    EXPECT_CODE(EPX_Comm_free(&other), EPX_SUCCESS);
+    SETTLE();
+}
+END_TEST
+
+static void capture(cudaStream_t stream, struct operation *op, int waits)
+{
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t run;
+
+    must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    EXPECT_CODE(operation_call(op), EPX_SUCCESS);
+    if (waits)
+        EXPECT_CODE(EPX_Wait_enqueue(&op->request, stream), EPX_SUCCESS);
+    must(cudaStreamEndCapture(stream, &graph));
+    if (waits) {
+        must(cudaGraphInstantiate(&run, graph, 0));
+        for (int i = 0; i < 3; i++)
+            must(cudaGraphLaunch(run, stream));
+        must(cudaStreamSynchronize(stream));
+        must(cudaGraphExecDestroy(run));
+    }
+    must(cudaGraphDestroy(graph));
+}
+
+START_TEST(a_graph_has_both_phases)
+{
+    struct work work;
+
+    prepare(&work, comm, 7);
+    capture(work.layer.stream, &work.ops[_i], 1);
+    operation_check(&work.ops[_i]);
+    clean_up(&work);
+}
+END_TEST
+
+/* Two such requests: the second is called after the capture of the first has ended. */
+START_TEST(a_capture_that_ends_too_early_is_told)
+{
+    int code = has_phases() ? EPX_ERR_REQUEST : EPX_SUCCESS;
+    struct work work;
+
+    prepare(&work, comm, 8);
+    capture(work.layer.stream, &work.ops[DISPATCH], 0);
+    EXPECT_CODE(EPX_Wait_enqueue(&work.ops[DISPATCH].request, work.layer.stream), code);
+    capture(work.layer.stream, &work.ops[COMBINE], 0);
+    EXPECT_CODE(operation_call(&work.ops[COMBINE_BACKWARD]), EPX_SUCCESS);
+    operation_finish(&work.ops[COMBINE_BACKWARD]);
+    EXPECT_CODE(EPX_Wait_enqueue(&work.ops[COMBINE].request, work.layer.stream), code);
+    clean_up(&work);
+    layer_works(comm);
+}
+END_TEST
+
+static Suite *make_suite(void)
+{
+    Suite *suite = suite_create("phases");
+    TCase *tcase = tcase_create("phases");
+
+    if (!space_is_device())
+        suite_skip("for device memory alone");
+    suite_add_fixture(tcase, open_comm, close_comm);
+    tcase_add_loop_test(tcase, nothing_is_taken_before_somebody_waits, 0, VERBS);
+    tcase_add_loop_test(tcase, a_test_is_enough, 0, VERBS);
+    tcase_add_loop_test(tcase, kernels_of_the_user_come_between, 0, 2 * VERBS);
+    tcase_add_test(tcase, the_next_operation_takes);
+    tcase_add_test(tcase, routings_and_free_calls_take);
+    tcase_add_loop_test(tcase, a_graph_has_both_phases, 0, VERBS);
+    tcase_add_test(tcase, a_capture_that_ends_too_early_is_told);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+int main(int argc, char **argv)
+{
+    return suite_main(&argc, &argv, make_suite);
+}
