@@ -5,8 +5,8 @@
  * how operations begin, of which nothing but the ready words is here. A comment before a step names
  * the function that does it, in sender_progress.cuh if no other file is named.
  *
- * An operation is a kernel that agrees, then two blocks, of one kernel or one each (phases.cuh): one
- * sends rows, each to where the row of the operation before lay, the other takes them. In some
+ * An operation is a kernel that agrees, then two blocks, of one kernel or one each (phases.cuh):
+ * one sends rows, each to where the row of the operation before lay, the other takes them. In some
  * operations rank 0 alone has rows.
  *
  * Claims: a row that a block takes is that of its operation; no wait is for ever while all ranks

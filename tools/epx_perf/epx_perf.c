@@ -18,8 +18,10 @@
 #include "epx_perf/perf_expect.h"
 #include "epx_perf/perf_explain.h"
 #include "epx_perf/perf_measure.h"
+#include "epx_perf/perf_overlap.h"
 #include "epx_perf/perf_progress.h"
 #include "epx_perf/perf_report.h"
+#include "epx_perf/space/perf_agree.h"
 #include "epx_perf/space/perf_alloc.h"
 
 enum { MAX_POINTS = 1024 };
@@ -57,6 +59,8 @@ static int measure_point(const struct perf_run *run, EPX_Comm comm, int tokens, 
         return -1;
     perf_progress_point(tokens, row_bytes);
     perf_measure(&bench, result);
+    perf_overlap(&bench, result);
+    perf_expect_no_error(comm);
     perf_progress_clear();
     free_point(&bench);
     if (perf_error_wanted(run->options) &&
@@ -157,6 +161,13 @@ static int measure_with_peer(struct perf_run *run, FILE *json)
     return rc;
 }
 
+static int open_space(const struct perf_options *options)
+{
+    if (options->space->open(MPI_COMM_WORLD))
+        return -1;
+    return options->overlap ? perf_agree(MPI_COMM_WORLD, "cuBLAS", options->space->open_gemm()) : 0;
+}
+
 static int run(const struct perf_options *options, int rank)
 {
     struct perf_run run = {.options = options, .rank = rank};
@@ -165,7 +176,7 @@ static int run(const struct perf_options *options, int rank)
 
     MPI_Comm_size(MPI_COMM_WORLD, &run.size);
     perf_machine_read(MPI_COMM_WORLD, &run.machine);
-    if (options->space->open(MPI_COMM_WORLD))
+    if (open_space(options))
         return EXIT_FAILURE;
     rc = open_json(options, rank, &json) ? EXIT_FAILURE : measure_with_peer(&run, json);
     options->space->close();

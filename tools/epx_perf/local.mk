@@ -15,10 +15,10 @@ epx_perf_SOURCES = \
   tools/epx_perf/perf_expect.h \
   tools/epx_perf/perf_explain.c \
   tools/epx_perf/perf_explain.h \
-  tools/epx_perf/perf_machine.c \
-  tools/epx_perf/perf_machine.h \
   tools/epx_perf/perf_measure.c \
   tools/epx_perf/perf_measure.h \
+  tools/epx_perf/perf_overlap.c \
+  tools/epx_perf/perf_overlap.h \
   tools/epx_perf/perf_progress.c \
   tools/epx_perf/perf_progress.h \
   tools/epx_perf/perf_report.c \

@@ -25,6 +25,7 @@ enum {
     OPTION_BATCH,
     OPTION_GRAPH,
     OPTION_CEILING,
+    OPTION_OVERLAP,
     OPTION_MAX_SMS,
     OPTION_EXPLAIN,
     OPTION_ROWS_PER_EXPERT
@@ -54,6 +55,7 @@ static const char usage[] =
     "      --batch N              operations one after the other in a timing (1)\n"
     "      --graph                replay EPX's batch, then of 10, from a CUDA graph\n"
     "      --ceiling              measure how fast the GPUs store into each other's memory\n"
+    "      --overlap              run products of matrices beside the operation, by cuBLAS\n"
     "  -i, --iterations N         timed iterations (20)\n"
     "  -x, --warm-up N            iterations before them (3)\n"
     "  -c, --check                check every result\n"
@@ -92,6 +94,7 @@ static const struct option long_options[] = {
     {"batch", required_argument, NULL, OPTION_BATCH},
     {"graph", no_argument, NULL, OPTION_GRAPH},
     {"ceiling", no_argument, NULL, OPTION_CEILING},
+    {"overlap", no_argument, NULL, OPTION_OVERLAP},
     {"max-sms", required_argument, NULL, OPTION_MAX_SMS},
     {"json", required_argument, NULL, OPTION_JSON},
     {"seed", required_argument, NULL, OPTION_SEED},
@@ -283,6 +286,7 @@ static int read_option(int option, const char *text, struct perf_options *option
     case OPTION_PEER: return read_peer(text, &options->peer);
     case OPTION_GRAPH: options->graph = 1; return 0;
     case OPTION_CEILING: options->ceiling = 1; return 0;
+    case OPTION_OVERLAP: options->overlap = 1; return 0;
     case OPTION_JSON: options->json = text; return 0;
     case OPTION_EXPLAIN: options->explain = 1; return 0;
     case '?': return complain("an option is wrong, see epx_perf --help");
@@ -296,6 +300,10 @@ static int check_space(struct perf_options *options)
         return complain("--graph needs -d cuda");
     if (options->ceiling && !options->space->ceiling)
         return complain("--ceiling is for -d cuda: on host memory the ceiling is the copy");
+    if (options->overlap && !options->space->gemm)
+        return complain("--overlap needs -d cuda; -f measures overlap on host memory too");
+    if (options->overlap && options->full)
+        return complain("--overlap and --full measure overlap in two ways: ask for one");
     if (options->batch == 0)
         options->batch = options->graph ? GRAPH_BATCH : 1;
     return 0;

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "epx_perf/peer/perf_peer.h"
-#include "epx_perf/bench/perf_comm.h"
 #include "epx_perf/perf_progress.h"
 #include "epx_perf/space/perf_alloc.h"
 
@@ -132,95 +131,6 @@ static void alternate(struct perf_bench *bench, struct perf_result *result)
     free(times);
 }
 
-/* Multiprocessors that a computation leaves to the kernels that wait for other ranks; where the
- * hint says as many as pay, as many as kernels hold that only wait. */
-static int spare_sms(const struct perf_bench *bench)
-{
-    enum { AS_MANY_AS_PAY = 32 };
-    char text[MPI_MAX_INFO_VAL + 1];
-    int sms;
-
-    perf_read_hint(bench->comm, "epx_max_sms", text);
-    sms = atoi(text);
-    return sms ? sms : AS_MANY_AS_PAY;
-}
-
-/* One of the three timings from which overlap is worked out. */
-struct overlap_part {
-    int operates, computes;
-    int64_t units;
-    int spare_sms;
-};
-
-/* Starts the operation, computes with an EPX_Test now and then, and waits. */
-static void overlap_once(struct perf_bench *bench, const struct overlap_part *part)
-{
-    const struct perf_space *space = bench->options->space;
-    int64_t tests = part->operates ? bench->options->tests : 0;
-    int done;
-
-    if (part->operates)
-        bench->options->verb->start(bench);
-    for (int64_t i = 0; i <= tests && part->computes; i++) {
-        space->compute(part->units / (tests + 1), part->spare_sms);
-        if (i < tests)
-            EPX_Test(&bench->request, &done, MPI_STATUS_IGNORE);
-    }
-    EPX_Wait_enqueue(&bench->request, bench->stream);
-}
-
-static double time_overlap(struct perf_bench *bench, const struct overlap_part *part)
-{
-    const struct perf_space *space = bench->options->space;
-
-    MPI_Barrier(bench->load.comm);
-    space->start_clock();
-    overlap_once(bench, part);
-    return space->stop_clock();
-}
-
-/* Returns the units of computation that take this rank about that many seconds. */
-static int64_t calibrate(const struct perf_space *space, double seconds, int spare_sms)
-{
-    int64_t units = 1;
-    double time = 0;
-
-    while (time < 1e-3) {
-        units *= 2;
-        space->start_clock();
-        space->compute(units, spare_sms);
-        time = space->stop_clock();
-    }
-    return 1 + (int64_t)((double)units * seconds / time);
-}
-
-/*
- * Communication alone, computation alone, both: overlap is the part of the shorter one that was
- * hidden, as the Intel MPI Benchmarks define it.
- */
-static void measure_overlap(struct perf_bench *bench, struct perf_result *result)
-{
-    int num = (int)bench->options->iterations, spare = spare_sms(bench);
-    int64_t units = calibrate(bench->options->space, result->time[PERF_EPX].median, spare);
-    const struct overlap_part parts[] = {{1, 0, 0, 0}, {0, 1, units, spare}, {1, 1, units, spare}};
-    double *times = perf_alloc((int64_t)num * 3, sizeof(*times)), median[3], pure, shorter;
-
-    for (int i = 0; i < num; i++) {
-        perf_progress_show("overlap", i + 1, num);
-        for (int part = 0; part < 3; part++)
-            times[part * num + i] = time_overlap(bench, &parts[part]);
-    }
-    for (int part = 0; part < 3; part++)
-        median[part] = perf_summarize(bench->load.comm, times + part * num, num).median;
-    pure = median[0];
-    result->compute = median[1];
-    result->both = median[2];
-    shorter = pure < result->compute ? pure : result->compute;
-    result->overlap = (pure + result->compute - result->both) / shorter;
-    result->overlap = result->overlap < 0 ? 0 : result->overlap > 1 ? 1 : result->overlap;
-    free(times);
-}
-
 /* Captures a batch of EPX's operations as a graph, once. */
 static void capture(struct perf_bench *bench, struct perf_result *result)
 {
@@ -252,7 +162,4 @@ void perf_measure(struct perf_bench *bench, struct perf_result *result)
     if (bench->graph)
         options->space->free_graph(bench->graph);
     bench->graph = NULL;
-    if (options->full && (options->space->stream || !options->verb->waits))
-        measure_overlap(bench, result);
-    perf_expect_no_error(bench->comm);
 }

@@ -14,6 +14,7 @@ struct perf_result {
     struct perf_time time[PERF_SIDES];
     double kernels;                /* of an operation, in a graph; 0: not counted */
     double compute, both, overlap; /* seconds, seconds, fraction; overlap -1: not measured */
+    double gemm, gemm_beside;      /* --overlap: seconds of products alone, beside the operation */
     double errors[PERF_PARTIALS];  /* fractions, where perf_error_wanted() */
 };
 

@@ -36,6 +36,8 @@ static void print_units(const struct perf_options *options)
     if (options->full)
         printf(" %12s %12s %9s %10s %10s %10s %7s", "(B)", "(B)", "(GB/s)", "(us)", "(us)", "(us)",
                "(%)");
+    if (options->overlap)
+        printf(" %10s %10s %7s %10s %7s", "(us)", "(us)", "(%)", "(us)", "(%)");
     if (options->peer)
         printf(" %10s %6s", "(us)", "");
     if (options->peer && options->ceiling)
@@ -56,6 +58,8 @@ static void print_columns(const struct perf_options *options)
     if (options->full)
         printf(" %12s %12s %9s %10s %10s %10s %7s", "wire", "logical", "copy", "barrier", "compute",
                "both", "overlap");
+    if (options->overlap)
+        printf(" %10s %10s %7s %10s %7s", "gemm", "beside", "slower", "both", "overlap");
     if (options->peer)
         printf(" %10s %6s", "peer", "ratio");
     if (options->peer && options->ceiling)
@@ -176,6 +180,10 @@ void perf_report_line(const struct perf_run *run, const struct perf_result *resu
     }
     if (options->full)
         print_full(result);
+    if (options->overlap)
+        printf(" %10.2f %10.2f %7.1f %10.2f %7.1f", result->gemm * 1e6, result->gemm_beside * 1e6,
+               100 * (ratio(result->gemm_beside, result->gemm) - 1), result->both * 1e6,
+               100 * result->overlap);
     if (options->peer)
         printf(" %10.2f %6.2f", peer->median * 1e6, ratio(peer->median, time->median));
     if (options->peer && options->ceiling)
@@ -333,6 +341,9 @@ static void write_result(FILE *file, const struct perf_run *run, const struct pe
     if (result->overlap >= 0)
         fprintf(file, ", \"compute_us\": %.3f, \"both_us\": %.3f, \"overlap\": %.4f",
                 result->compute * 1e6, result->both * 1e6, result->overlap);
+    if (options->overlap)
+        fprintf(file, ", \"gemm_us\": %.3f, \"gemm_beside_us\": %.3f", result->gemm * 1e6,
+                result->gemm_beside * 1e6);
     if (options->check)
         fprintf(file, ", \"wrong_rows\": %lld", (long long)result->wrong_rows);
     if (perf_error_wanted(options))

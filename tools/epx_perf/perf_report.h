@@ -6,7 +6,7 @@
 #include <mpi.h>
 #include <stdio.h>
 
-#include "epx_perf/perf_machine.h"
+#include "epx_perf/bench/perf_machine.h"
 
 struct perf_options;
 struct perf_result;

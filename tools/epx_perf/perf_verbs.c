@@ -125,6 +125,8 @@ static void start_layer(struct perf_bench *bench)
     routing = bench->request;
     start_dispatch(bench);
     EPX_Wait_enqueue(&routing, bench->stream);
+    if (bench->between)
+        bench->between(bench);
     EPX_Wait_enqueue(&bench->request, bench->stream);
     start_combine(bench);
 }

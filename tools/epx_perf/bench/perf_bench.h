@@ -20,7 +20,10 @@ struct perf_bench {
     EPX_Comm comm;
     EPX_Route route;
     EPX_Request request;
-    EPX_Route_view view, seen; /* seen: the view, its arrays as the host last saw them */
+    void (*between)(struct perf_bench *); /* called between the two operations of a layer and their
+                                             waits; NULL: nothing is */
+    int64_t products;                     /* that it queues */
+    EPX_Route_view view, seen;            /* seen: the view, its arrays as the host last saw them */
     struct perf_buffer view_arrays[PERF_VIEW_ARRAYS];
     EPX_Stream stream;
     void *graph;                           /* a captured batch; NULL: EPX is called */

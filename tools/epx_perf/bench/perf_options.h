@@ -40,7 +40,7 @@ struct perf_options {
     const struct perf_peer_kind *peer; /* NULL: none */
     const struct perf_space *space;
     const char *skew, *transport, *json;
-    int full, check, graph, ceiling, usage, explain;
+    int full, check, graph, ceiling, overlap, usage, explain;
     char command_line[1024]; /* as it was given, as far as it fits */
 };
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "epx_perf/peer/peer_cuda.h"
+#include "epx_perf/space/perf_agree.h"
 
 #define LIBRARY "libnccl.so.2"
 
@@ -72,18 +73,13 @@ static const char *load(void)
 
 static int nccl_open(void)
 {
-    const char *why = load();
     ncclUniqueId id;
-    int rank, size, first;
+    int rank, size;
 
+    if (perf_agree(MPI_COMM_WORLD, "NCCL", load()))
+        return -1;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    first = why ? rank : size;
-    MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-    if (first == rank)
-        fprintf(stderr, "epx_perf: no NCCL: %s\n", why);
-    if (first < size)
-        return -1;
     memset(&id, 0, sizeof(id));
     if (rank == 0)
         must(nccl.get_unique_id(&id), "ncclGetUniqueId");

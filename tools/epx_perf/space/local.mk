@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 epx_perf_SOURCES += \
+  tools/epx_perf/space/perf_agree.c \
+  tools/epx_perf/space/perf_agree.h \
   tools/epx_perf/space/perf_alloc.c \
   tools/epx_perf/space/perf_alloc.h \
   tools/epx_perf/space/perf_buffer.c \
@@ -14,6 +16,8 @@ epx_perf_SOURCES += \
 tools_epx_perf_libperf_cuda_la_SOURCES += \
   tools/epx_perf/space/perf_ceiling.c \
   tools/epx_perf/space/perf_ceiling.h \
+  tools/epx_perf/space/perf_gemm.c \
+  tools/epx_perf/space/perf_gemm.h \
   tools/epx_perf/space/perf_kernels.cu \
   tools/epx_perf/space/perf_kernels.h \
   tools/epx_perf/space/perf_must.c \

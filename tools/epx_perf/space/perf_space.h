@@ -29,6 +29,13 @@ struct perf_space {
     void (*copy)(const struct perf_copy *copy);
     void (*compute)(int64_t units, int spare_sms); /* beside what is queued since start_clock */
 
+    /* Products of matrices by a library, beside what is queued since start_clock: NULL, or why
+     * there are none; queue some, made to leave so many multiprocessors alone, which what is queued
+     * later comes behind; seconds of those since start_clock, once the clock was stopped. */
+    const char *(*open_gemm)(void);
+    void (*gemm)(int64_t num, int spare_sms);
+    double (*gemm_time)(void);
+
     /* The rest is for a space that queues operations and whose memory the host cannot reach. */
     EPX_Stream (*stream)(void);
     void *(*alloc_image)(int64_t bytes);

@@ -6,14 +6,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "epx_perf/space/perf_agree.h"
 #include "epx_perf/space/perf_alloc.h"
 #include "epx_perf/space/perf_ceiling.h"
+#include "epx_perf/space/perf_gemm.h"
 #include "epx_perf/space/perf_kernels.h"
 #include "epx_perf/space/perf_must.h"
 #include "epx_perf/space/perf_space.h"
 
 static cudaStream_t stream, aside;
-static cudaEvent_t started, stopped, computed;
+static cudaEvent_t started, stopped, computed, multiplied;
 static int num_sms;
 
 static int rank_on_node(MPI_Comm comm)
@@ -30,18 +32,17 @@ static int rank_on_node(MPI_Comm comm)
 /* The ranks of a node take its GPUs in turn; the first rank without one says so. */
 static int take_device(MPI_Comm comm)
 {
-    int count = 0, local = rank_on_node(comm), rank, first;
+    int count = 0, local = rank_on_node(comm);
     cudaError_t error = cudaGetDeviceCount(&count);
+    const char *why = NULL;
 
-    MPI_Comm_rank(comm, &rank);
     if (error == cudaSuccess && count > 0)
         error = cudaSetDevice(local % count);
-    first = error == cudaSuccess && count > 0 ? INT32_MAX : rank;
-    MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, comm);
-    if (first == rank)
-        fprintf(stderr, "epx_perf: no CUDA device: %s\n",
-                error != cudaSuccess ? cudaGetErrorString(error) : "none is visible");
-    return first == INT32_MAX ? 0 : -1;
+    if (error != cudaSuccess)
+        why = cudaGetErrorString(error);
+    else if (count == 0)
+        why = "none is visible";
+    return perf_agree(comm, "CUDA device", why);
 }
 
 static int cuda_open(MPI_Comm comm)
@@ -58,11 +59,14 @@ static int cuda_open(MPI_Comm comm)
     perf_must(cudaEventCreate(&started), "cudaEventCreate");
     perf_must(cudaEventCreate(&stopped), "cudaEventCreate");
     perf_must(cudaEventCreate(&computed), "cudaEventCreate");
+    perf_must(cudaEventCreate(&multiplied), "cudaEventCreate");
     return 0;
 }
 
 static void cuda_close(void)
 {
+    perf_gemm_close();
+    perf_must(cudaEventDestroy(multiplied), "cudaEventDestroy");
     perf_must(cudaEventDestroy(computed), "cudaEventDestroy");
     perf_must(cudaEventDestroy(stopped), "cudaEventDestroy");
     perf_must(cudaEventDestroy(started), "cudaEventDestroy");
@@ -158,6 +162,25 @@ static void cuda_compute(int64_t units, int spare_sms)
     perf_must(cudaStreamWaitEvent(stream, computed, 0), "cudaStreamWaitEvent");
 }
 
+/* The products begin with the clock; those that are queued later come behind them. */
+static void cuda_gemm(int64_t num, int spare_sms)
+{
+    int sms = num_sms > spare_sms ? num_sms - spare_sms : 1;
+
+    perf_must(cudaStreamWaitEvent(aside, started, 0), "cudaStreamWaitEvent");
+    perf_gemm_queue(num, sms, aside);
+    perf_must(cudaEventRecord(multiplied, aside), "cudaEventRecord");
+    perf_must(cudaStreamWaitEvent(stream, multiplied, 0), "cudaStreamWaitEvent");
+}
+
+static double cuda_gemm_time(void)
+{
+    float ms = 0;
+
+    perf_must(cudaEventElapsedTime(&ms, started, multiplied), "cudaEventElapsedTime");
+    return ms * 1e-3;
+}
+
 static void cuda_start_capture(void)
 {
     perf_must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
@@ -228,6 +251,9 @@ const struct perf_space perf_space_cuda = {
     .stop_clock = cuda_stop_clock,
     .copy = cuda_copy,
     .compute = cuda_compute,
+    .open_gemm = perf_gemm_open,
+    .gemm = cuda_gemm,
+    .gemm_time = cuda_gemm_time,
     .stream = cuda_stream,
     .alloc_image = cuda_alloc_image,
     .free_image = cuda_free_image,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* perf_machine.c - what the run is measured on: nodes, CPUs that the ranks may use, processor. */
 #define _GNU_SOURCE
-#include "epx_perf/perf_machine.h"
+#include "epx_perf/bench/perf_machine.h"
 
 #include <sched.h>
 #include <stdio.h>
