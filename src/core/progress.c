@@ -366,8 +366,26 @@ static void append(struct epx_comm *comm, struct epx_request *request)
     epx_comm_relist(comm);
 }
 
+/*
+ * Queues what the last operation of each communicator has left for later: it takes its place in the
+ * operation's stream now, and were it behind the operation that is about to be called, it would
+ * wait for ranks that have yet to call that one, and may do so only when theirs of this is
+ * complete. An error is that communicator's.
+ */
+static void queue_rests(void)
+{
+    struct epx_comm *next;
+
+    for (struct epx_comm *comm = epx_comm_first_busy(); comm; comm = next) {
+        next = comm->next;
+        epx_request_queue_rest(comm->last);
+    }
+}
+
 static int start(struct epx_comm *comm, struct epx_request *request)
 {
+    if (request->launch)
+        queue_rests();
     if (request->launch && !comm->finished)
         EPX_TRY(request->launch(request));
     request->epoch = ++comm->epoch;

@@ -191,6 +191,34 @@ START_TEST(routings_and_free_calls_take)
 }
 END_TEST
 
+/* On one stream: the first rank calls both, all others the second one when the first is complete
+ * everywhere. */
+START_TEST(it_does_not_wait_for_operations_of_other_communicators)
+{
+    EPX_Comm other = suite_comm(NULL);
+    cudaStream_t own;
+    struct work works[2];
+
+    prepare(&works[0], comm, 9);
+    prepare(&works[1], other, 10);
+    own = works[1].layer.stream;
+    works[1].layer.stream = works[0].layer.stream;
+    EXPECT_CODE(operation_call(&works[0].ops[_i]), EPX_SUCCESS);
+    if (suite_rank == 0)
+        EXPECT_CODE(operation_call(&works[1].ops[_i]), EPX_SUCCESS);
+    operation_finish(&works[0].ops[_i]);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (suite_rank > 0)
+        EXPECT_CODE(operation_call(&works[1].ops[_i]), EPX_SUCCESS);
+    operation_finish(&works[1].ops[_i]);
+    works[1].layer.stream = own;
+    for (int i = 0; i < 2; i++)
+        clean_up(&works[i]);
+    EXPECT_CODE(EPX_Comm_free(&other), EPX_SUCCESS);
+    SETTLE();
+}
+END_TEST
+
 static void capture(cudaStream_t stream, struct operation *op, int waits)
 {
     cudaGraph_t graph = NULL;
@@ -253,6 +281,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, kernels_of_the_user_come_between, 0, 2 * VERBS);
     tcase_add_test(tcase, the_next_operation_takes);
     tcase_add_test(tcase, routings_and_free_calls_take);
+    tcase_add_loop_test(tcase, it_does_not_wait_for_operations_of_other_communicators, 0, VERBS);
     tcase_add_loop_test(tcase, a_graph_has_both_phases, 0, VERBS);
     tcase_add_test(tcase, a_capture_that_ends_too_early_is_told);
     suite_add_tcase(suite, tcase);

@@ -48,6 +48,13 @@ typedef epx_wait_value epx_write_value;
 typedef CUresult CUDAAPI epx_pointer_attributes(unsigned num, CUpointer_attribute *attributes,
                                                 void **data, CUdeviceptr pointer);
 
+/* What the last operation has left to be queued later; rests.c keeps it. */
+struct epx_device_rest {
+    int left;                    /* by the operation that is being queued */
+    struct epx_request *request; /* the operation; NULL = nothing is left */
+    unsigned long long capture;  /* that it is in; 0 = none */
+};
+
 struct epx_device {
     struct epx_comm *comm;
     const struct epx_transport *transport;
@@ -87,10 +94,8 @@ struct epx_device {
     struct epx_side *captures; /* sides of captures, and free ones */
     struct epx_side *side;     /* of the capture that an operation is being queued in */
 
-    int splits;     /* operations that are not small are queued in two phases */
-    int takes_left; /* the operation being queued has left its second phase for later */
-    struct epx_request *pending;        /* the last operation, if that was never queued; or NULL */
-    unsigned long long pending_capture; /* that it is in; 0 = none */
+    int splits; /* operations that are not small are queued in two phases */
+    struct epx_device_rest rest;
 
     int last_completion;            /* of the last operation outside captures */
     uint32_t last_number;           /* 0 = there is none */

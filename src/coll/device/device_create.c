@@ -9,6 +9,7 @@
 #include "coll/device/control_window.h"
 #include "coll/device/device_liveness.h"
 #include "coll/device/device_order.h"
+#include "coll/device/direct/rests.h"
 #include "coll/device/staged/proxy.h"
 #include "coll/device/user_memory.h"
 #include "core/agree.h"
@@ -43,25 +44,12 @@ static int create_streams(struct epx_device *device)
     return epx_device_init_order(device);
 }
 
-/* Takes are launched beside senders that run, which needs a GPU that can begin a kernel before the
- * one before it has ended, and in graphs a CUDA that keeps that. */
-static int find_phases(struct epx_device *device)
-{
-    enum { SINCE_SM = 9, SINCE_CUDA = 12030 };
-    int major;
-
-    EPX_TRY_CUDA(
-        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device->ordinal));
-    device->splits = major >= SINCE_SM && CUDART_VERSION >= SINCE_CUDA;
-    return EPX_SUCCESS;
-}
-
 static int init(struct epx_device *device)
 {
     EPX_TRY(allocate_completions(device));
     EPX_TRY(create_streams(device));
     EPX_TRY(epx_user_memory_init(device));
-    EPX_TRY(find_phases(device));
+    EPX_TRY(epx_device_find_phases(device));
     EPX_TRY_LAUNCH(epx_load_kernels());
     return EPX_SUCCESS;
 }

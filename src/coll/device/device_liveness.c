@@ -312,3 +312,15 @@ int epx_device_check(const struct epx_device *device, struct epx_request *reques
         return EPX_SUCCESS;
     return epx_fail_cuda(error, "an operation in flight");
 }
+
+/* Nobody knows how far the operation was queued, so the ranks would be out of step. */
+int epx_device_end_halfway(struct epx_device *device, int rc)
+{
+    enum { ROOM_FOR_RANK = 48 };
+    char message[EPX_MAX_ERROR_STRING];
+
+    snprintf(message, sizeof(message), "%.*s (in the middle of the operation, on rank %d)",
+             EPX_MAX_ERROR_STRING - ROOM_FOR_RANK, epx_status_message(), device->comm->rank);
+    epx_comm_give_up(device->comm, message);
+    return epx_fail_quietly(rc, message);
+}

@@ -11,6 +11,8 @@ extern const struct epx_liveness_ops epx_device_liveness;
 int epx_device_check(const struct epx_device *device, struct epx_request *request);
 /* Copies from device to pinned memory; returns whether the copy came in time. */
 int epx_device_copy(struct epx_device *device, void *to, const void *from, size_t bytes);
+/* Gives the communicator up after an error in the middle of an operation; returns the code. */
+int epx_device_end_halfway(struct epx_device *device, int rc);
 /* Finishes the communicator, after an outcome that has the abort word. */
 void epx_device_note_abort(struct epx_device *device, const struct epx_outcome *outcome);
 

@@ -2,13 +2,11 @@
 /* launch.c - an operation on device memory from its call to its completion. */
 #include "coll/device/launch.h"
 
-#include <stdio.h>
-
 #include "base/jitter.h"
-#include "base/log.h"
 #include "coll/device/device.h"
 #include "coll/device/device_liveness.h"
 #include "coll/device/device_order.h"
+#include "coll/device/direct/rests.h"
 #include "coll/device/outcome.h"
 #include "coll/device/plan_device.h"
 #include "coll/ground.h"
@@ -59,93 +57,10 @@ static int queue_operation(struct epx_device *device, struct epx_request *reques
     epx_jitter();
     if (EPX_JITTERS)
         EPX_TRY(poison(device, request));
-    device->takes_left = 0;
     EPX_TRY(device->transport->ground->queue[request->call.verb](request));
-    if (!device->takes_left)
-        return epx_device_queue_end(device, request, capture);
-    device->pending = request;
-    device->pending_capture = capture;
-    request->queue_rest = epx_device_queue_rest;
-    return EPX_SUCCESS;
-}
-
-/* Ends the communicator: nobody knows how far the operation was queued, so the ranks would be out
- * of step. */
-static int end_halfway(struct epx_device *device, int rc)
-{
-    enum { ROOM_FOR_RANK = 48 };
-    char message[EPX_MAX_ERROR_STRING];
-
-    snprintf(message, sizeof(message), "%.*s (in the middle of the operation, on rank %d)",
-             EPX_MAX_ERROR_STRING - ROOM_FOR_RANK, epx_status_message(), device->comm->rank);
-    epx_comm_give_up(device->comm, message);
-    return epx_fail_quietly(rc, message);
-}
-
-/* Clears an error of an earlier call: launchers would take it as their own. */
-static void forget_earlier_error(void)
-{
-    cudaError_t error = cudaGetLastError();
-
-    if (error != cudaSuccess && error != cudaErrorNotReady)
-        EPX_LOG_WARN("an earlier CUDA call of this thread failed: %s", cudaGetErrorString(error));
-}
-
-/* Whether the request was made in a capture that has ended without its rest. */
-static int was_cut_off(const struct epx_device *device, const struct epx_request *request)
-{
-    unsigned long long capture;
-
-    if (!request->captured)
-        return 0;
-    return device->pending != request ||
-           epx_device_find_capture(request->call.stream, &capture) != EPX_SUCCESS ||
-           capture != device->pending_capture;
-}
-
-static int queue_rest(struct epx_device *device, struct epx_request *request)
-{
-    const struct epx_ground *ground = device->transport->ground;
-    int rc;
-
-    device->pending = NULL;
-    request->queue_rest = NULL;
-    epx_jitter();
-    rc = ground->queue_rest[request->call.verb](request);
-    if (rc == EPX_SUCCESS)
-        rc = epx_device_queue_end(device, request, device->pending_capture);
-    return rc == EPX_SUCCESS || request->captured ? rc : end_halfway(device, rc);
-}
-
-static int queue_rest_here(struct epx_device *device, struct epx_request *request)
-{
-    forget_earlier_error();
-    EPX_FAIL_IF(was_cut_off(device, request), EPX_ERR_REQUEST,
-                "the capture that the request was made in has ended, and has only the first half "
-                "of the operation: do not launch its graph");
-    return queue_rest(device, request);
-}
-
-int epx_device_queue_rest(struct epx_request *request)
-{
-    struct epx_device *device = epx_device_of(request);
-    struct epx_device_scope scope;
-    int rc;
-
-    EPX_TRY_CUDA(epx_device_enter(device->ordinal, &scope));
-    rc = queue_rest_here(device, request);
-    epx_device_leave(&scope);
-    return rc;
-}
-
-/* The rest of the operation before. Who waits for that one is told if it was cut off. */
-static int queue_rest_of_last(struct epx_device *device)
-{
-    struct epx_request *last = device->pending;
-    if (last && !was_cut_off(device, last))
-        return queue_rest(device, last);
-    device->pending = NULL;
-    return EPX_SUCCESS;
+    if (epx_device_leaves_rest(device, request, capture))
+        return EPX_SUCCESS;
+    return epx_device_queue_end(device, request, capture);
 }
 
 /* Queues an operation; an error before its first kernel leaves all as it was. */
@@ -154,8 +69,8 @@ static int launch_here(struct epx_device *device, struct epx_request *request)
     unsigned long long capture = 0;
     int rc;
 
-    forget_earlier_error();
-    EPX_TRY(queue_rest_of_last(device));
+    epx_cuda_forget_error();
+    EPX_TRY(epx_device_queue_last_rest(device));
     EPX_TRY(epx_device_find_capture(request->call.stream, &capture));
     if (!capture)
         EPX_TRY(epx_device_check_stream(device, request->call.stream));
@@ -165,7 +80,7 @@ static int launch_here(struct epx_device *device, struct epx_request *request)
     if (rc == EPX_SUCCESS) {
         rc = queue_operation(device, request, capture);
         if (rc != EPX_SUCCESS && !capture)
-            return end_halfway(device, rc);
+            return epx_device_end_halfway(device, rc);
     }
     if (rc != EPX_SUCCESS)
         give_completion(device, request);
@@ -234,7 +149,7 @@ int epx_device_wait_enqueue(struct epx_request *request, EPX_Stream stream)
     struct epx_device *device = epx_device_of(request);
 
     if (request->queue_rest)
-        EPX_TRY(epx_device_queue_rest(request));
+        EPX_TRY(request->queue_rest(request));
     EPX_TRY(queue_wait(device, request, stream));
     if (request->captured)
         give_completion(device, request);

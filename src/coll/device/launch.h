@@ -9,7 +9,6 @@
 #include "core/request.h"
 
 int epx_device_launch(struct epx_request *request);
-int epx_device_queue_rest(struct epx_request *request);
 int epx_device_poll(struct epx_request *request, int *moved);
 int epx_device_ended(const struct epx_request *request);
 int epx_device_wait_enqueue(struct epx_request *request, EPX_Stream stream);

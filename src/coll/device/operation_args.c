@@ -147,17 +147,6 @@ struct epx_movers epx_sum_movers_of(const struct epx_request *request)
     return movers;
 }
 
-int32_t epx_first_phase(const struct epx_request *request, const struct epx_movers *movers,
-                        const struct epx_rounds *rounds)
-{
-    struct epx_device *device = epx_device_of(request);
-
-    if (!device->splits || !movers->senders || !movers->takers || rounds->num > 1)
-        return EPX_PHASES_ALL;
-    device->takes_left = 1;
-    return EPX_PHASE_SEND;
-}
-
 struct epx_rounds epx_message_rounds_of(const struct epx_request *request, int32_t words)
 {
     const struct epx_device_plan *plan = epx_device_plan_of(request);

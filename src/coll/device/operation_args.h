@@ -23,9 +23,6 @@ struct epx_banks epx_banks_of(const struct epx_request *request, int32_t width, 
 struct epx_movers epx_row_movers_of(const struct epx_request *request);
 struct epx_movers epx_grad_movers_of(const struct epx_request *request);
 struct epx_movers epx_sum_movers_of(const struct epx_request *request);
-/* The phase that the call of an operation queues; if that is not all, notes that takes are left. */
-int32_t epx_first_phase(const struct epx_request *request, const struct epx_movers *movers,
-                        const struct epx_rounds *rounds);
 /* How rows go through the stages in messages, where `words` words follow a row. */
 struct epx_rounds epx_message_rounds_of(const struct epx_request *request, int32_t words);
 

@@ -8,6 +8,8 @@
 #include "base/status.h"
 
 int epx_fail_cuda(cudaError_t error, const char *call);
+/* Clears an error of an earlier call of this thread: launchers would take it as their own. */
+void epx_cuda_forget_error(void);
 
 /* Returns EPX_ERR_CUDA, or EPX_ERR_NO_MEM, logged, if a CUDA call fails. */
 #define EPX_TRY_CUDA(call)                                                                         \
