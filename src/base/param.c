@@ -14,6 +14,7 @@ extern char **environ;
 static const char *const memory_words[] = {"auto", "system", "cuda:device", NULL};
 static const char *const progress_words[] = {"calls", "thread", NULL};
 static const char *const partials_words[] = {"datatype", "float32", NULL};
+static const char *const split_words[] = {"large", "all", "none", NULL};
 static const char *const log_words[] = {"error", "warn", "info", "debug", NULL};
 
 #define FIELD(name) offsetof(struct epx_params, name)
@@ -50,6 +51,9 @@ const struct epx_param epx_param_table[] = {
     {"epx_combine_partials", "datatype",
      "What combine and dispatch backward round sums of ranks and nodes to before they travel.",
      partials_words, 0, 0, FIELD(combine_partials), 0},
+    {"epx_split_phases", "large",
+     "Which operations of lsa and ipc are sent at the call and taken when somebody waits for them.",
+     split_words, 0, 0, FIELD(split_phases), 1},
     {"epx_log", "warn",
      "Messages on standard error, up to this level; one setting a process, the latest wins.",
      log_words, 0, 0, FIELD(log), 1},

@@ -9,6 +9,8 @@ enum epx_memory_kind { EPX_MEMORY_AUTO, EPX_MEMORY_SYSTEM, EPX_MEMORY_CUDA };
 /* What the sums of ranks and nodes are rounded to before they travel, in combine and dispatch
  * backward. */
 enum epx_partials { EPX_PARTIALS_DATATYPE, EPX_PARTIALS_FLOAT32 };
+/* Which operations have a kernel for each of their two phases. */
+enum epx_split { EPX_SPLIT_LARGE, EPX_SPLIT_ALL, EPX_SPLIT_NONE };
 enum epx_progress { EPX_PROGRESS_CALLS, EPX_PROGRESS_THREAD };
 
 #define EPX_TRANSPORT_NAME_MAX 16
@@ -24,6 +26,7 @@ struct epx_params {
     int64_t progress; /* enum epx_progress */
     int64_t ranks_per_node;
     int64_t combine_partials; /* enum epx_partials */
+    int64_t split_phases;     /* enum epx_split */
     int64_t log;              /* enum epx_log_level */
 };
 

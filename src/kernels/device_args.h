@@ -253,6 +253,12 @@ struct epx_device_comm {
 };
 
 /*
+ * What a kernel does of an operation in which some blocks send and others take what comes: both, or
+ * one, so that between two kernels the operation holds no multiprocessor. phases.cuh has more.
+ */
+enum epx_phase { EPX_PHASE_BOTH, EPX_PHASE_SEND, EPX_PHASE_TAKE };
+
+/*
  * Most that a small operation may have; the same on all ranks, as are their routes.
  */
 enum {
@@ -277,6 +283,7 @@ struct epx_banks {
     int64_t pitch, words_at;
     struct epx_slices slices; /* of each row, the same on all ranks */
     int32_t senders;          /* blocks that store; 0 = the operation is not small */
+    int32_t phase;            /* enum epx_phase */
 };
 
 /* Bytes that a row takes in a bank, or one field of it. */
@@ -287,12 +294,9 @@ EPX_HD int64_t epx_bytes_in_bank(int64_t row_bytes)
 
 /*
  * How an operation that is not small is shared out between blocks: `senders` store to all ranks,
- * `takers` take what comes. They are in one kernel, the senders first, or each kind is a kernel of
- * its own, so that between the two the operation holds no multiprocessor. Rows go by slices.
- * Senders and slices are the same on all ranks. Where ranks exchange messages, or there is one
- * rank, blocks are of one kind only.
+ * `takers` take what comes. Rows go by slices. Senders and slices are the same on all ranks. Where
+ * ranks exchange messages, or there is one rank, blocks are of one kind only.
  */
-enum epx_phase { EPX_PHASES_ALL, EPX_PHASE_SEND, EPX_PHASE_TAKE };
 enum { /* most bytes of a slice */
        EPX_BOX_SLICE = 29 * EPX_SLICE_QUANTUM,
        EPX_GRAD_SLICE = 22 * EPX_SLICE_QUANTUM /* combine backward: twice as many warps a block */
@@ -300,7 +304,7 @@ enum { /* most bytes of a slice */
 
 struct epx_movers {
     int32_t senders, takers;
-    int32_t phase;  /* enum epx_phase: which of them the kernel has */
+    int32_t phase;  /* enum epx_phase */
     int32_t chunks; /* combine: of token numbers, one for each sender's warp of a slice */
     struct epx_slices slices;
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_phases.c - operations that are not small, which ranks that store into each other's memory
- * send at the call and take when somebody waits: what runs when, and who may wait how.
+ * test_phases.c - operations that ranks which store into each other's memory send at the call and
+ * take when somebody waits: what runs when, and who may wait how.
  */
 #include <cuda_runtime_api.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static EPX_Comm comm;
 
 static void open_comm(void)
 {
-    comm = suite_comm(NULL);
+    comm = suite_comm("epx_split_phases", "all", NULL);
 }
 
 static void close_comm(void)
@@ -46,18 +46,19 @@ static int has_phases(void)
            (!strcmp(suite_transport(), "lsa") || !strcmp(suite_transport(), "ipc"));
 }
 
-/* A routed layer that is not small, and an operation of each verb, which was not called. */
+/* A routed layer, and an operation of each verb, which was not called. Loops go over the verbs of a
+ * layer that is not small, then over those of one that is. */
 struct work {
     struct layer layer;
     struct routing routing;
     struct operation ops[VERBS];
 };
 
-static void prepare(struct work *work, EPX_Comm on, uint64_t seed)
+static void prepare(struct work *work, EPX_Comm on, uint64_t seed, int small)
 {
     struct scenario s = scenario_small(EPX_BFLOAT16);
 
-    s.max_tokens = 600;
+    s.max_tokens = small ? 7 : 600;
     s.top_k = 8;
     s.experts = 24;
     s.count = 136;
@@ -102,9 +103,9 @@ static int has_all_bytes(const struct operation *op)
 START_TEST(nothing_is_taken_before_somebody_waits)
 {
     struct work work;
-    struct operation *op = &work.ops[_i];
+    struct operation *op = &work.ops[_i % VERBS];
 
-    prepare(&work, comm, 1);
+    prepare(&work, comm, 1, _i / VERBS);
     EXPECT_CODE(operation_call(op), EPX_SUCCESS);
     must(cudaStreamSynchronize(work.layer.stream));
     if (has_phases())
@@ -114,13 +115,47 @@ START_TEST(nothing_is_taken_before_somebody_waits)
 }
 END_TEST
 
+/* By default small operations are done at the call, by the hint all are. */
+START_TEST(all_is_taken_at_the_call)
+{
+    EPX_Comm other = _i < VERBS ? suite_comm("epx_split_phases", "none", NULL) : suite_comm(NULL);
+    struct work work;
+    struct operation *op = &work.ops[_i % VERBS];
+
+    prepare(&work, other, 12, _i / VERBS);
+    EXPECT_CODE(operation_call(op), EPX_SUCCESS);
+    must(cudaStreamSynchronize(work.layer.stream));
+    EXPECT(has_all_bytes(op), "it was not taken");
+    operation_finish(op);
+    clean_up(&work);
+    EXPECT_CODE(EPX_Comm_free(&other), EPX_SUCCESS);
+    SETTLE();
+}
+END_TEST
+
+/* EPX_Route_dispatch: a call that routes and sends. */
+START_TEST(a_routing_is_taken_with_its_rows)
+{
+    struct work work;
+    struct operation *op = &work.ops[DISPATCH];
+
+    prepare(&work, comm, 11, _i);
+    EXPECT_CODE(operation_route_call(op), EPX_SUCCESS);
+    must(cudaStreamSynchronize(work.layer.stream));
+    if (has_phases())
+        EXPECT(!has_all_bytes(op), "it was taken at once");
+    operation_route_finish(op);
+    clean_up(&work);
+}
+END_TEST
+
 START_TEST(a_test_is_enough)
 {
     struct work work;
-    struct operation *op = &work.ops[_i];
+    struct operation *op = &work.ops[_i % VERBS];
     int complete = 0;
 
-    prepare(&work, comm, 2);
+    prepare(&work, comm, 2, _i / VERBS);
     EXPECT_CODE(operation_call(op), EPX_SUCCESS);
     EXPECT_CODE(EPX_Test(&op->request, &complete, MPI_STATUS_IGNORE), EPX_SUCCESS);
     must(cudaStreamSynchronize(work.layer.stream));
@@ -130,7 +165,7 @@ START_TEST(a_test_is_enough)
 }
 END_TEST
 
-/* The user's kernels between the phases use the stream of the operation, or another. */
+/* The user's kernels between the phases use the stream of the operation, then another. */
 START_TEST(kernels_of_the_user_come_between)
 {
     enum { KERNELS = 5, BYTES = 1 << 20 };
@@ -139,13 +174,14 @@ START_TEST(kernels_of_the_user_come_between)
     struct operation *op = &work.ops[_i % VERBS];
     char *from = space_alloc(BYTES), *to = space_alloc(BYTES);
 
-    prepare(&work, comm, 3);
+    prepare(&work, comm, 3, _i / VERBS % 2);
     EXPECT_CODE(operation_call(op), EPX_SUCCESS);
     for (int i = 0; i < KERNELS; i++)
-        gpu_copy(to, from, BYTES, _i < VERBS ? work.layer.stream : later);
+        gpu_copy(to, from, BYTES, _i < 2 * VERBS ? work.layer.stream : later);
     EXPECT_CODE(EPX_Wait_enqueue(&op->request, later), EPX_SUCCESS);
     must(cudaStreamSynchronize(later));
     operation_check(op);
+    must(cudaStreamSynchronize(work.layer.stream));
     space_free(from);
     space_free(to);
     space_free_stream(later);
@@ -159,7 +195,7 @@ START_TEST(the_next_operation_takes)
     struct work works[2];
 
     for (int i = 0; i < 2; i++)
-        prepare(&works[i], comm, 4 + (uint64_t)i);
+        prepare(&works[i], comm, 4 + (uint64_t)i, _i);
     for (int v = 0; v < VERBS; v++)
         for (int i = 0; i < 2; i++)
             EXPECT_CODE(operation_call(&works[i].ops[v]), EPX_SUCCESS);
@@ -173,10 +209,10 @@ END_TEST
 
 START_TEST(routings_and_free_calls_take)
 {
-    EPX_Comm other = suite_comm(NULL);
+    EPX_Comm other = suite_comm("epx_split_phases", "all", NULL);
     struct work work;
 
-    prepare(&work, other, 6);
+    prepare(&work, other, 6, _i);
     EXPECT_CODE(operation_call(&work.ops[DISPATCH]), EPX_SUCCESS);
     EXPECT_CODE(routing_call(&work.routing), EPX_SUCCESS);
     routing_finish(&work.routing);
@@ -199,18 +235,18 @@ START_TEST(it_does_not_wait_for_operations_of_other_communicators)
     cudaStream_t own;
     struct work works[2];
 
-    prepare(&works[0], comm, 9);
-    prepare(&works[1], other, 10);
+    prepare(&works[0], comm, 9, _i / VERBS);
+    prepare(&works[1], other, 10, _i / VERBS);
     own = works[1].layer.stream;
     works[1].layer.stream = works[0].layer.stream;
-    EXPECT_CODE(operation_call(&works[0].ops[_i]), EPX_SUCCESS);
+    EXPECT_CODE(operation_call(&works[0].ops[_i % VERBS]), EPX_SUCCESS);
     if (suite_rank == 0)
-        EXPECT_CODE(operation_call(&works[1].ops[_i]), EPX_SUCCESS);
-    operation_finish(&works[0].ops[_i]);
+        EXPECT_CODE(operation_call(&works[1].ops[_i % VERBS]), EPX_SUCCESS);
+    operation_finish(&works[0].ops[_i % VERBS]);
     MPI_Barrier(MPI_COMM_WORLD);
     if (suite_rank > 0)
-        EXPECT_CODE(operation_call(&works[1].ops[_i]), EPX_SUCCESS);
-    operation_finish(&works[1].ops[_i]);
+        EXPECT_CODE(operation_call(&works[1].ops[_i % VERBS]), EPX_SUCCESS);
+    operation_finish(&works[1].ops[_i % VERBS]);
     works[1].layer.stream = own;
     for (int i = 0; i < 2; i++)
         clean_up(&works[i]);
@@ -243,9 +279,9 @@ START_TEST(a_graph_has_both_phases)
 {
     struct work work;
 
-    prepare(&work, comm, 7);
-    capture(work.layer.stream, &work.ops[_i], 1);
-    operation_check(&work.ops[_i]);
+    prepare(&work, comm, 7, _i / VERBS);
+    capture(work.layer.stream, &work.ops[_i % VERBS], 1);
+    operation_check(&work.ops[_i % VERBS]);
     clean_up(&work);
 }
 END_TEST
@@ -256,7 +292,7 @@ START_TEST(a_capture_that_ends_too_early_is_told)
     int code = has_phases() ? EPX_ERR_REQUEST : EPX_SUCCESS;
     struct work work;
 
-    prepare(&work, comm, 8);
+    prepare(&work, comm, 8, _i);
     capture(work.layer.stream, &work.ops[DISPATCH], 0);
     EXPECT_CODE(EPX_Wait_enqueue(&work.ops[DISPATCH].request, work.layer.stream), code);
     capture(work.layer.stream, &work.ops[COMBINE], 0);
@@ -276,14 +312,17 @@ static Suite *make_suite(void)
     if (!space_is_device())
         suite_skip("for device memory alone");
     suite_add_fixture(tcase, open_comm, close_comm);
-    tcase_add_loop_test(tcase, nothing_is_taken_before_somebody_waits, 0, VERBS);
-    tcase_add_loop_test(tcase, a_test_is_enough, 0, VERBS);
-    tcase_add_loop_test(tcase, kernels_of_the_user_come_between, 0, 2 * VERBS);
-    tcase_add_test(tcase, the_next_operation_takes);
-    tcase_add_test(tcase, routings_and_free_calls_take);
-    tcase_add_loop_test(tcase, it_does_not_wait_for_operations_of_other_communicators, 0, VERBS);
-    tcase_add_loop_test(tcase, a_graph_has_both_phases, 0, VERBS);
-    tcase_add_test(tcase, a_capture_that_ends_too_early_is_told);
+    tcase_add_loop_test(tcase, nothing_is_taken_before_somebody_waits, 0, 2 * VERBS);
+    tcase_add_loop_test(tcase, all_is_taken_at_the_call, 0, 2 * VERBS);
+    tcase_add_loop_test(tcase, a_routing_is_taken_with_its_rows, 0, 2);
+    tcase_add_loop_test(tcase, a_test_is_enough, 0, 2 * VERBS);
+    tcase_add_loop_test(tcase, kernels_of_the_user_come_between, 0, 4 * VERBS);
+    tcase_add_loop_test(tcase, the_next_operation_takes, 0, 2);
+    tcase_add_loop_test(tcase, routings_and_free_calls_take, 0, 2);
+    tcase_add_loop_test(tcase, it_does_not_wait_for_operations_of_other_communicators, 0,
+                        2 * VERBS);
+    tcase_add_loop_test(tcase, a_graph_has_both_phases, 0, 2 * VERBS);
+    tcase_add_loop_test(tcase, a_capture_that_ends_too_early_is_told, 0, 2);
     suite_add_tcase(suite, tcase);
     return suite;
 }

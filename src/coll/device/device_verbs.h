@@ -20,6 +20,7 @@ int epx_alltoallv_device_direct(const struct epx_request *request);
 int epx_dispatch_takes_device_direct(const struct epx_request *request);
 int epx_combine_takes_device_direct(const struct epx_request *request);
 int epx_route_dispatch_takes_device(const struct epx_request *request);
+int epx_route_dispatch_takes_device_direct(const struct epx_request *request);
 
 /* EPX_Route_dispatch by the ground's routing and dispatch, one after the other. */
 int epx_route_dispatch_device(const struct epx_request *request);

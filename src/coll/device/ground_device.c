@@ -68,8 +68,8 @@ const struct epx_ground epx_ground_device_direct = {
         },
     .queue_rest =
         {
-            [EPX_VERB_ROUTE_DISPATCH] = epx_route_dispatch_takes_device,
-            [EPX_VERB_ROUTE_DISPATCH_FIELDS] = epx_route_dispatch_takes_device,
+            [EPX_VERB_ROUTE_DISPATCH] = epx_route_dispatch_takes_device_direct,
+            [EPX_VERB_ROUTE_DISPATCH_FIELDS] = epx_route_dispatch_takes_device_direct,
             [EPX_VERB_DISPATCH] = epx_dispatch_takes_device_direct,
             [EPX_VERB_DISPATCH_FIELDS] = epx_dispatch_takes_device_direct,
             [EPX_VERB_COMBINE] = epx_combine_takes_device_direct,

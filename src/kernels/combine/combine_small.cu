@@ -5,7 +5,7 @@
  * ranks add the rows of each token as they come. banks.cuh has the protocol.
  * Work: reads the rows of all pairs here, writes this rank's unique rows, reads those of its
  * tokens, writes T rows. Order: choices, then ranks.
- * Launch: blocks that store, then comm.blocks blocks that add, which wait for other ranks.
+ * Launch: phases.cuh; blocks that store, then comm.blocks blocks that add.
  */
 #include "kernels/combine/sums.cuh"
 #include "kernels/protocol/banks.cuh"
@@ -128,14 +128,14 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)
     struct row_list &list = lists[threadIdx.x / EPX_WARP];
     bool takes = !is_sender(a.banks);
 
-    begin_exchange(a.comm, a.note, a.plan.outcome->code, x);
+    begin_small(a.comm, a.banks, a.note, a.plan.outcome->code, x);
     if (x.outcome.code == EPX_SUCCESS) {
         if (!takes && a.plan.outcome->code == EPX_SUCCESS)
             store_small_sums<T>(a, x.epoch, range, list);
         if (takes && await_ready(a.comm, a.note, x, a.plan.outcome))
             all_content(a.comm, x, add_small_parts<T>(a, x, list));
     }
-    if (!is_last_of_small(a.comm, a.note, x, a.plan.outcome, takes))
+    if (!is_last_of_small(a.comm, a.banks, x, {a.note, a.plan.outcome, takes}))
         return;
     if (x.outcome.code == EPX_SUCCESS)
         count_route_rows(a.comm, a.plan, a.plan.recv_rows, a.row_bytes);
@@ -146,10 +146,8 @@ static void (*const kernels[NUM_SUM_KERNELS])(struct epx_combine_rows) = SUM_KER
 
 int epx_launch_combine_small(const struct epx_combine_rows *args, EPX_Stream stream)
 {
-    unsigned blocks = (unsigned)(args->banks.senders + args->comm.blocks);
-
-    kernels[epx_sum_kernel(args)]<<<blocks, EPX_WAITING_THREADS, 0, stream>>>(*args);
-    return epx_cuda_status(cudaGetLastError());
+    return launch_phase(small_launch(args->comm, args->banks, stream),
+                        kernels[epx_sum_kernel(args)], *args);
 }
 
 static const struct epx_loaded loaded(kernels);

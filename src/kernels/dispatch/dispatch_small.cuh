@@ -5,7 +5,7 @@
  * banks.cuh has the protocol.
  * Work: reads T rows, stores this rank's unique rows, reads what came, writes all slots. Order:
  * none, every byte has one writer.
- * Launch: blocks that store, then comm.blocks blocks that take, which wait for other ranks.
+ * Launch: phases.cuh; blocks that store, then comm.blocks blocks that take.
  */
 #ifndef EPX_KERNELS_DISPATCH_DISPATCH_SMALL_CUH
 #define EPX_KERNELS_DISPATCH_DISPATCH_SMALL_CUH
@@ -79,7 +79,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     struct row_list &list = lists[threadIdx.x / EPX_WARP];
     bool takes = !is_sender(a.banks);
 
-    begin_exchange(a.comm, a.note, a.plan.outcome->code, x);
+    begin_small(a.comm, a.banks, a.note, a.plan.outcome->code, x);
     if (x.outcome.code == EPX_SUCCESS) {
         if (!takes && a.plan.outcome->code == EPX_SUCCESS)
             store_small_rows<LIST>(a, x.epoch, list);
@@ -89,7 +89,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
             all_content(a.comm, x, take_small_rows<LIST>(a, x, range, list));
         }
     }
-    if (!is_last_of_small(a.comm, a.note, x, a.plan.outcome, takes))
+    if (!is_last_of_small(a.comm, a.banks, x, {a.note, a.plan.outcome, takes}))
         return;
     if (x.outcome.code == EPX_SUCCESS)
         count_route_rows(a.comm, a.plan, a.plan.send_rows, a.row_bytes);
@@ -99,10 +99,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
 template <bool LIST>
 static int launch_dispatch_small(const struct epx_dispatch_rows &args, EPX_Stream stream)
 {
-    unsigned blocks = (unsigned)(args.banks.senders + args.comm.blocks);
-
-    dispatch_small<LIST><<<blocks, EPX_WAITING_THREADS, 0, stream>>>(args);
-    return epx_cuda_status(cudaGetLastError());
+    return launch_phase(small_launch(args.comm, args.banks, stream), dispatch_small<LIST>, args);
 }
 
 #endif

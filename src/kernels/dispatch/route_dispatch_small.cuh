@@ -5,8 +5,8 @@
  * ranks travel beside them; from all ids every block that takes rows knows their slots.
  * Work: that of route_small and dispatch_small; a slice of a row numbers the row's pairs again,
  * which is less than to wait for another block. Order: (source, token, choice).
- * Launch: blocks that store, then comm.blocks blocks that route and take, which wait for other
- * ranks but not for each other.
+ * Launch: phases.cuh; blocks that store, then comm.blocks blocks that route and take, which do not
+ * wait for each other. A kernel of one phase is, for the routing, without senders.
  */
 #ifndef EPX_KERNELS_DISPATCH_ROUTE_DISPATCH_SMALL_CUH
 #define EPX_KERNELS_DISPATCH_ROUTE_DISPATCH_SMALL_CUH
@@ -185,7 +185,8 @@ static __device__ void route_and_take(const struct epx_route_dispatch &a, struct
 {
     uint64_t first;
 
-    send_ids(a.routing, x.epoch);
+    if (a.rows.banks.phase == EPX_PHASE_BOTH)
+        send_ids(a.routing, x.epoch);
     first = first_word(a.routing, x.epoch);
     if (!await_ready(a.rows.comm, a.rows.note, x, NULL) || !receive_ids(a.routing, x, first, s) ||
         !find_small_offsets(a.routing, x, s))
@@ -210,8 +211,10 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
 
     if (takes)
         prepare_small(a.routing, small_shared, parts, s);
-    begin_exchange(a.rows.comm, a.rows.note, 0, x);
+    begin_small(a.rows.comm, a.rows.banks, a.rows.note, 0, x);
     if (x.outcome.code == EPX_SUCCESS) {
+        if (a.rows.banks.phase == EPX_PHASE_SEND)
+            send_ids(a.routing, x.epoch);
         if (takes)
             route_and_take<LIST>(a, x, s, list);
         else
@@ -219,7 +222,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
         if (takes && threadIdx.x == 0 && routing_block(a.routing) == 0)
             a.rows.comm.state->outcome = x.outcome;
     }
-    if (!is_last_of_small(a.rows.comm, a.rows.note, x, NULL, takes))
+    if (!is_last_of_small(a.rows.comm, a.rows.banks, x, {a.rows.note, NULL, takes}))
         return;
     if (x.outcome.code == EPX_SUCCESS) /* blocks that store do not know whether there was room */
         x.outcome = a.rows.comm.state->outcome;
@@ -231,13 +234,12 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
 template <bool LIST>
 static int launch_route_dispatch_small(const struct epx_route_dispatch &args, EPX_Stream stream)
 {
-    unsigned blocks = (unsigned)(args.rows.banks.senders + args.rows.comm.blocks);
     struct epx_small_parts parts =
         epx_small_parts_of(&args.routing.plan, args.routing.comm.num_ranks);
+    struct phase_launch launch = small_launch(args.rows.comm, args.rows.banks, stream);
 
-    route_dispatch_small<LIST>
-        <<<blocks, EPX_WAITING_THREADS, epx_small_bytes(&parts), stream>>>(args, parts);
-    return epx_cuda_status(cudaGetLastError());
+    launch.shared_bytes = (unsigned)epx_small_bytes(&parts);
+    return launch_phase(launch, route_dispatch_small<LIST>, args, parts);
 }
 
 #endif

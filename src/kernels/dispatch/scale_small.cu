@@ -6,7 +6,7 @@
  * protocol.
  * Work: as move_grads.cu; a gradient is read once for each of its slots. Order: the same, so the
  * bytes are too.
- * Launch: send_grads, blocks that store, then comm.blocks blocks that wait for other ranks;
+ * Launch: send_grads: phases.cuh; blocks that store, then comm.blocks blocks that wait.
  * scale_small, the whole device, a block a slot, waits for nothing and ends the operation.
  */
 #include "kernels/dispatch/scales.cuh"
@@ -47,7 +47,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     __shared__ struct row_list lists[EPX_WAITING_THREADS / EPX_WARP];
     bool takes = !is_sender(a.banks);
 
-    begin_exchange(a.comm, a.note, a.plan.outcome->code, x);
+    begin_small(a.comm, a.banks, a.note, a.plan.outcome->code, x);
     if (x.outcome.code == EPX_SUCCESS) {
         if (!takes && a.plan.outcome->code == EPX_SUCCESS)
             store_small_rows<false>(a, x.epoch, lists[threadIdx.x / EPX_WARP]);
@@ -57,7 +57,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
             all_content(a.comm, x, await_grads(a, x, range));
         }
     }
-    if (is_last_of_small(a.comm, a.note, x, a.plan.outcome, takes))
+    if (is_last_of_small(a.comm, a.banks, x, {a.note, a.plan.outcome, takes}))
         hand_over(a.comm, x, 0, false, NULL);
 }
 
@@ -168,13 +168,15 @@ static void (*const kernels[NUM_ADDED_TYPES])(struct epx_dispatch_rows) =
 
 int epx_launch_scale_small(const struct epx_dispatch_rows *args, EPX_Stream stream)
 {
-    unsigned storing = (unsigned)(args->banks.senders + args->comm.blocks);
     int64_t slots = (int64_t)args->plan.shape.max_tokens * args->comm.num_ranks *
                     slots_of_record(args->plan.shape);
     const int64_t most = SLOT_BLOCKS;
     unsigned blocks = (unsigned)(slots < 1 ? 1 : slots < most ? slots : most);
 
-    send_grads<<<storing, EPX_WAITING_THREADS, 0, stream>>>(*args);
+    if (launch_phase(small_launch(args->comm, args->banks, stream), send_grads, *args))
+        return EPX_ERR_CUDA;
+    if (args->banks.phase == EPX_PHASE_SEND)
+        return EPX_SUCCESS;
     kernels[args->datatype - EPX_FLOAT16]<<<blocks, SCALING_THREADS, 0, stream>>>(*args);
     return epx_cuda_status(cudaGetLastError());
 }

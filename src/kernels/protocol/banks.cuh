@@ -85,13 +85,30 @@ static __device__ bool await_flag(const struct epx_device_comm &c, const uint64_
 
 static __device__ __forceinline__ bool is_sender(const struct epx_banks &banks)
 {
-    return is_sending_block(banks.senders);
+    return is_sending_block(senders_here(banks.phase, banks.senders));
 }
 
 static __device__ __forceinline__ struct crew crew_of(const struct epx_banks &banks)
 {
-    return crew_of_role(banks.senders);
+    return crew_of_role(senders_here(banks.phase, banks.senders));
 }
+
+/* First step of a small operation, in every block. */
+static __device__ __forceinline__ void begin_small(const struct epx_device_comm &c,
+                                                   const struct epx_banks &banks,
+                                                   const struct epx_ready_note &note,
+                                                   int32_t routing_error, struct exchange &x)
+{
+    begin_phase(banks.phase);
+    begin_exchange(c, note, routing_error, x, banks.phase == EPX_PHASE_TAKE);
+}
+
+/* What the last block of a small operation has to know. */
+struct small_end {
+    const struct epx_ready_note &note;
+    struct epx_outcome *routing;
+    bool judged; /* the block has the verdict on the ready words */
+};
 
 /*
  * The last step of a small operation, in every block. Returns whether this thread is to end the
@@ -99,23 +116,35 @@ static __device__ __forceinline__ struct crew crew_of(const struct epx_banks &ba
  * the blocks before it ended.
  */
 static __device__ bool is_last_of_small(const struct epx_device_comm &c,
-                                        const struct epx_ready_note &note, struct exchange &x,
-                                        struct epx_outcome *routing, bool judged)
+                                        const struct epx_banks &banks, struct exchange &x,
+                                        const struct small_end &end)
 {
     bool failed, asks;
 
+    if (banks.phase == EPX_PHASE_SEND) {
+        end_senders(c);
+        return false;
+    }
     if (!is_last_block(c, &x, failed))
         return false;
-    asks = !judged && !failed && x.outcome.code == EPX_SUCCESS;
+    asks = !end.judged && !failed && x.outcome.code == EPX_SUCCESS;
     __syncthreads();
     if (asks)
-        await_ready(c, note, x, routing);
+        await_ready(c, end.note, x, end.routing);
     if (threadIdx.x)
         return false;
+    if (banks.phase == EPX_PHASE_TAKE)
+        failed |= !await_senders(c, banks.senders) || aborted(c);
     x.outcome = outcome_of_all(c, x.outcome, failed);
-    if (routing)
-        spoil_routing(c, x, routing);
+    if (end.routing)
+        spoil_routing(c, x, end.routing);
     return true;
+}
+
+static struct phase_launch small_launch(const struct epx_device_comm &comm,
+                                        const struct epx_banks &banks, EPX_Stream stream)
+{
+    return {banks.phase, banks.senders, comm.blocks, EPX_WAITING_THREADS, 0, stream};
 }
 
 #endif

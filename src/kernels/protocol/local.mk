@@ -11,6 +11,7 @@ libepx_cuda_la_SOURCES += \
   src/kernels/protocol/message_rows.cuh \
   src/kernels/protocol/numbering.cuh \
   src/kernels/protocol/order.cuh \
+  src/kernels/protocol/phases.cuh \
   src/kernels/protocol/protocol.cuh \
   src/kernels/protocol/ptx.cuh \
   src/kernels/protocol/ready_words.cuh \

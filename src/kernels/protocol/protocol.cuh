@@ -262,44 +262,6 @@ static __device__ bool is_last_block(const struct epx_device_comm &c)
     return is_last_block(c, NULL, any_failed);
 }
 
-/* The blocks of a kernel of movers that send: of one that only takes there are none. */
-static __device__ __forceinline__ int32_t senders_here(const struct epx_movers &movers)
-{
-    return movers.phase == EPX_PHASE_TAKE ? 0 : movers.senders;
-}
-
-/* One thread: waits until all blocks of the kernel that sends have ended. They have begun, and wait
- * for nobody. */
-static __device__ bool await_senders(const struct epx_device_comm &c, int32_t senders)
-{
-    struct patience patience = {0, 0};
-
-    EPX_DELAY(c);
-    while (load_acquire_gpu(&c.state->sent) < (uint64_t)senders)
-        if (!keep_waiting(c, patience, c.rank))
-            return false;
-    c.state->sent = 0;
-    return true;
-}
-
-/* Every block of a kernel of movers calls it last: whether this thread ends the operation. */
-static __device__ bool is_last_mover(const struct epx_device_comm &c,
-                                     const struct epx_movers &movers)
-{
-    if (movers.phase == EPX_PHASE_SEND) {
-        EPX_DELAY(c);
-        __syncthreads();
-        if (threadIdx.x == 0)
-            add_release_gpu(&c.state->sent, 1);
-        return false;
-    }
-    if (!is_last_block(c) || threadIdx.x)
-        return false;
-    if (movers.phase == EPX_PHASE_TAKE)
-        await_senders(c, movers.senders);
-    return true;
-}
-
 /* What a later kernel of the operation knows of it: everybody's ready words are there. */
 static __device__ void resume_exchange(const struct epx_device_comm &c, struct exchange &x)
 {

@@ -31,12 +31,14 @@ static __device__ void post_ready(const struct epx_device_comm &c,
     }
 }
 
-/* First step of every kernel that begins an operation; the first block tells the other ranks. */
+/* First step of every kernel that begins an operation; the first block tells the other ranks,
+ * unless an earlier kernel has. */
 static __device__ void begin_exchange(const struct epx_device_comm &c,
                                       const struct epx_ready_note &note, int32_t routing_error,
-                                      struct exchange &x)
+                                      struct exchange &x, bool told = false)
 {
-    char *control = blockIdx.x == 0 ? control_of_word(c, (int32_t)threadIdx.x) : NULL;
+    const bool tells = blockIdx.x == 0 && !told;
+    char *control = tells ? control_of_word(c, (int32_t)threadIdx.x) : NULL;
 
     if (threadIdx.x == 0) {
         x.epoch = c.state->epoch + 1;
@@ -48,7 +50,7 @@ static __device__ void begin_exchange(const struct epx_device_comm &c,
         x.findings = 0;
     }
     EPX_DELAY(c);
-    if (all_content(c, x, !aborted(c)) && blockIdx.x == 0)
+    if (all_content(c, x, !aborted(c)) && tells)
         post_ready(c, note, routing_error, x, control);
 }
 

@@ -6,7 +6,7 @@
 #ifndef EPX_KERNELS_PROTOCOL_WARP_ROWS_CUH
 #define EPX_KERNELS_PROTOCOL_WARP_ROWS_CUH
 
-#include "kernels/protocol/protocol.cuh"
+#include "kernels/protocol/phases.cuh"
 
 /*
  * How many packs and rows a lane loads before it uses them. Sums need the registers, so kernels

@@ -12,7 +12,6 @@
  * Launch: phases.cuh. Ends the operation.
  */
 #include "kernels/streaming/grad_movers.cuh"
-#include "kernels/streaming/phases.cuh"
 
 enum {
     SCALING_ROOM = 25 * 512, /* bytes of a warp */
@@ -49,7 +48,7 @@ template <typename T>
 static __device__ void move(const struct epx_dispatch_rows &a, struct grad_room<T> &room,
                             char *shared, bool streams)
 {
-    const int32_t senders = streams ? senders_here(a.movers) : 0;
+    const int32_t senders = streams ? senders_here(a.movers.phase, a.movers.senders) : 0;
     const bool sends = is_sending_block(senders);
     const struct box_shape sent = {SCALING_ROOM, sizeof(struct goal_list), a.movers.slices.bytes,
                                    1};
@@ -75,7 +74,7 @@ static __global__ void __launch_bounds__(MOVING_THREADS, 1)
     extern __shared__ __align__(16) char moving_shared[];
     __shared__ struct grad_room<T> room;
 
-    begin_phase(a.movers);
+    begin_phase(a.movers.phase);
     bool on = is_on(a.comm);
 
     if (on)
@@ -90,9 +89,11 @@ static void (*const kernels[NUM_ADDED_TYPES])(struct epx_dispatch_rows) =
 
 int epx_launch_move_grads(const struct epx_dispatch_rows *args, EPX_Stream stream)
 {
-    const struct mover_launch launch = {MOVING_THREADS, MOVING_BYTES, stream};
+    const struct epx_movers &movers = args->movers;
+    const struct phase_launch launch = {movers.phase,   movers.senders, movers.takers,
+                                        MOVING_THREADS, MOVING_BYTES,   stream};
 
-    return launch_movers(kernels[args->datatype - EPX_FLOAT16], *args, launch);
+    return launch_phase(launch, kernels[args->datatype - EPX_FLOAT16], *args);
 }
 
 static const struct epx_loaded loaded(kernels, MOVING_BYTES);

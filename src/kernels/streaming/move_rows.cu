@@ -8,7 +8,6 @@
  * writer.
  * Launch: phases.cuh. Ends the operation.
  */
-#include "kernels/streaming/phases.cuh"
 #include "kernels/streaming/row_movers.cuh"
 
 enum {
@@ -22,7 +21,7 @@ static __device__ void move(const struct epx_dispatch_rows &a, struct exchange &
                             struct boxes &boxes, bool streams)
 {
     __shared__ struct windows<LIST> w;
-    const int32_t senders = senders_here(a.movers);
+    const int32_t senders = senders_here(a.movers.phase, a.movers.senders);
     struct mover<LIST> mover = {
         a, x, w, boxes, crew_of_role(streams ? senders : 0), takes_weights(a), true
     };
@@ -49,7 +48,7 @@ static __global__ void __launch_bounds__(MOVING_THREADS)
     const struct box_shape shape = {MOVING_ROOM, sizeof(struct goal_list), a.movers.slices.bytes,
                                     LIST ? a.fields.num : 1};
     struct boxes boxes = make_boxes(moving_shared, barriers, shape);
-    begin_phase(a.movers);
+    begin_phase(a.movers.phase);
     bool on = is_on(a.comm);
 
     if (on)
@@ -63,9 +62,11 @@ static void (*const kernels[])(struct epx_dispatch_rows) = {move_rows<false>, mo
 
 int epx_launch_move_rows(const struct epx_dispatch_rows *args, EPX_Stream stream)
 {
-    const struct mover_launch launch = {MOVING_THREADS, MOVING_BYTES, stream};
+    const struct epx_movers &movers = args->movers;
+    const struct phase_launch launch = {movers.phase,   movers.senders, movers.takers,
+                                        MOVING_THREADS, MOVING_BYTES,   stream};
 
-    return launch_movers(kernels[args->fields.num > 1], *args, launch);
+    return launch_phase(launch, kernels[args->fields.num > 1], *args);
 }
 
 static const struct epx_loaded loaded(kernels, MOVING_BYTES);

@@ -8,7 +8,6 @@
  * choices, then ranks.
  * Launch: phases.cuh. Ends the operation.
  */
-#include "kernels/streaming/phases.cuh"
 #include "kernels/streaming/sum_movers.cuh"
 
 enum { ADDING_THREADS = EPX_ADDING_WARPS * EPX_WARP };
@@ -28,9 +27,9 @@ static __global__ void __launch_bounds__(ADDING_THREADS, 1)
 {
     __shared__ union adding_room rooms[EPX_ADDING_WARPS];
     union adding_room &room = rooms[threadIdx.x / EPX_WARP];
-    const int32_t senders = senders_here(a.movers);
+    const int32_t senders = senders_here(a.movers.phase, a.movers.senders);
 
-    begin_phase(a.movers);
+    begin_phase(a.movers.phase);
     const bool on = is_on(a.comm), sends = is_sending_block(senders);
     const struct sum_mover mover = {a, a.comm.state->epoch + 1, crew_of_role(senders),
                                     a.backward && a.comm.state->weighted};
@@ -50,9 +49,11 @@ static void (*const kernels[NUM_SUM_KERNELS])(struct epx_combine_rows) = SUM_KER
 
 int epx_launch_move_sums(const struct epx_combine_rows *args, EPX_Stream stream)
 {
-    const struct mover_launch launch = {ADDING_THREADS, 0, stream};
+    const struct epx_movers &movers = args->movers;
+    const struct phase_launch launch = {
+        movers.phase, movers.senders, movers.takers, ADDING_THREADS, 0, stream};
 
-    return launch_movers(kernels[epx_sum_kernel(args)], *args, launch);
+    return launch_phase(launch, kernels[epx_sum_kernel(args)], *args);
 }
 
 static const struct epx_loaded loaded(kernels);

@@ -51,17 +51,26 @@ static int queue_small(const struct epx_request *request, const struct epx_banks
     return EPX_SUCCESS;
 }
 
-int epx_combine_device_direct(const struct epx_request *request)
+static struct epx_banks banks_of(const struct epx_request *request)
 {
     const struct epx_device_plan *plan = epx_device_plan_of(request);
-    int32_t words = request->call.verb == EPX_VERB_DISPATCH_BACKWARD ? plan->shape.top_k : 0;
-    struct epx_banks banks = epx_banks_of(request, plan->most_rows, words);
+    int backward = request->call.verb == EPX_VERB_DISPATCH_BACKWARD;
+
+    return epx_banks_of(request, plan->most_rows, backward ? plan->shape.top_k : 0);
+}
+
+int epx_combine_device_direct(const struct epx_request *request)
+{
+    struct epx_banks banks = banks_of(request);
     struct epx_combine_rows args;
 
-    if (banks.senders)
+    if (banks.senders) {
+        banks.phase = epx_first_phase(request, 1);
         return queue_small(request, &banks);
+    }
     args = large_args_of(request);
-    args.movers.phase = epx_first_phase(request, &args.movers, &args.rounds);
+    if (args.rounds.num == 1)
+        args.movers.phase = epx_first_phase(request, 0);
     EPX_TRY_LAUNCH(epx_launch_combine_rows(&args, request->call.stream));
     EPX_TRY_LAUNCH(epx_launch_move_sums(&args, request->call.stream));
     return EPX_SUCCESS;
@@ -69,8 +78,14 @@ int epx_combine_device_direct(const struct epx_request *request)
 
 int epx_combine_takes_device_direct(const struct epx_request *request)
 {
-    struct epx_combine_rows args = large_args_of(request);
+    struct epx_banks banks = banks_of(request);
+    struct epx_combine_rows args;
 
+    if (banks.senders) {
+        banks.phase = EPX_PHASE_TAKE;
+        return queue_small(request, &banks);
+    }
+    args = large_args_of(request);
     args.movers.phase = EPX_PHASE_TAKE;
     EPX_TRY_LAUNCH(epx_launch_move_sums(&args, request->call.stream));
     return EPX_SUCCESS;

@@ -69,25 +69,43 @@ static int queue_movers(const struct epx_request *request, const struct epx_disp
     return EPX_SUCCESS;
 }
 
+/* None where the operation is the second half of another. */
+static struct epx_banks banks_of(const struct epx_request *request)
+{
+    const struct epx_banks none = {0};
+    int32_t top_k = epx_device_plan_of(request)->shape.top_k;
+
+    if (request->half != EPX_HALF_NONE)
+        return none;
+    return epx_banks_of(request, request->comm->size, scales(request) ? 0 : top_k);
+}
+
 int epx_dispatch_device_direct(const struct epx_request *request)
 {
-    const struct epx_device_plan *plan = epx_device_plan_of(request);
-    int32_t words = scales(request) ? 0 : plan->shape.top_k;
-    struct epx_banks banks = epx_banks_of(request, request->comm->size, words);
+    struct epx_banks banks = banks_of(request);
     struct epx_dispatch_rows args;
 
-    if (request->half == EPX_HALF_NONE && banks.senders)
+    if (banks.senders) {
+        banks.phase = epx_first_phase(request, 1);
         return queue_small(request, &banks);
+    }
     args = large_args_of(request);
-    args.movers.phase = epx_first_phase(request, &args.movers, &args.rounds);
+    if (args.rounds.num == 1)
+        args.movers.phase = epx_first_phase(request, 0);
     EPX_TRY_LAUNCH(epx_launch_dispatch_rows(&args, request->call.stream));
     return queue_movers(request, &args);
 }
 
 int epx_dispatch_takes_device_direct(const struct epx_request *request)
 {
-    struct epx_dispatch_rows args = large_args_of(request);
+    struct epx_banks banks = banks_of(request);
+    struct epx_dispatch_rows args;
 
+    if (banks.senders) {
+        banks.phase = EPX_PHASE_TAKE;
+        return queue_small(request, &banks);
+    }
+    args = large_args_of(request);
     args.movers.phase = EPX_PHASE_TAKE;
     return queue_movers(request, &args);
 }

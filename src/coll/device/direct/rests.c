@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* rests.c - an operation that is not small, seen from the host. */
+/* rests.c - an operation in two phases, seen from the host. */
 #include "coll/device/direct/rests.h"
 
 #include "base/jitter.h"
@@ -21,13 +21,14 @@ int epx_device_find_phases(struct epx_device *device)
     return EPX_SUCCESS;
 }
 
-int32_t epx_first_phase(const struct epx_request *request, const struct epx_movers *movers,
-                        const struct epx_rounds *rounds)
+int32_t epx_first_phase(const struct epx_request *request, int small)
 {
     struct epx_device *device = epx_device_of(request);
+    int64_t split = request->comm->params.split_phases;
 
-    if (!device->splits || !movers->senders || !movers->takers || rounds->num > 1)
-        return EPX_PHASES_ALL;
+    if (!device->splits || request->comm->size == 1 || split == EPX_SPLIT_NONE ||
+        (small && split == EPX_SPLIT_LARGE))
+        return EPX_PHASE_BOTH;
     device->rest.left = 1;
     return EPX_PHASE_SEND;
 }

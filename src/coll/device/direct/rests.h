@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * rests.h - an operation that is not small, seen from the host: its call queues the kernels that
- * send, and leaves the rest, the kernel that takes, until somebody waits for the operation, or the
- * next one is called. kernels/streaming/phases.cuh has the kernels.
+ * rests.h - an operation in two phases, seen from the host: its call queues the kernels that send,
+ * and leaves the rest, the kernels that take, until somebody waits for the operation, or the next
+ * one is called. kernels/protocol/phases.cuh has the kernels.
  */
 #ifndef EPX_COLL_DEVICE_DIRECT_RESTS_H
 #define EPX_COLL_DEVICE_DIRECT_RESTS_H
@@ -12,8 +12,7 @@
 /* Finds whether the GPU can begin the rest beside what sends. */
 int epx_device_find_phases(struct epx_device *device);
 /* The phase that the call of an operation queues; if that is not all, notes that a rest is left. */
-int32_t epx_first_phase(const struct epx_request *request, const struct epx_movers *movers,
-                        const struct epx_rounds *rounds);
+int32_t epx_first_phase(const struct epx_request *request, int small);
 /* Whether the operation that was queued last, in this capture, left a rest; then it is kept in
  * mind. */
 int epx_device_leaves_rest(struct epx_device *device, struct epx_request *request,

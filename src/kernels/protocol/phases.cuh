@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * phases.cuh - kernels of which some blocks send, and wait for nobody, and others take, and wait
+ * for the other ranks' senders.
+ *
+ *   both phases     in one kernel, the senders first. No block waits for another of its own rank.
+ *   one phase each  the senders are a kernel that is queued at the call, the takers one that is
+ *                   queued when somebody waits for the operation. Between the two nothing of it is
+ *                   on the GPU. The senders also do what other ranks wait for in any case: they
+ *                   post ready.
+ *
+ * If the takers are launched while the senders run, they begin beside them: each block of senders
+ * says at its start that the kernel behind it may begin, so the takers find all senders on the
+ * multiprocessors, and what came before the senders done. They read nothing that anything else
+ * between the two writes. The last block of the takers waits for the end of the senders, so that
+ * what is queued behind the takers comes behind both; it ends the operation.
+ */
+#ifndef EPX_KERNELS_PROTOCOL_PHASES_CUH
+#define EPX_KERNELS_PROTOCOL_PHASES_CUH
+
+#include "kernels/protocol/protocol.cuh"
+
+#ifdef __CUDACC__
+
+/* Every thread of a kernel that may have one phase alone, first of all. */
+static __device__ __forceinline__ void begin_phase(int32_t phase)
+{
+    if (phase == EPX_PHASE_SEND)
+        let_next_kernel_begin();
+}
+
+/* The blocks of this kernel that send, of all that do. */
+static __device__ __forceinline__ int32_t senders_here(int32_t phase, int32_t senders)
+{
+    return phase == EPX_PHASE_TAKE ? 0 : senders;
+}
+
+/* A block of a kernel that only sends, last of all. */
+static __device__ __forceinline__ void end_senders(const struct epx_device_comm &c)
+{
+    EPX_DELAY(c);
+    __syncthreads();
+    if (threadIdx.x == 0)
+        add_release_gpu(&c.state->sent, 1);
+}
+
+/* One thread: waits until all blocks of the kernel that sends have ended. They have begun, and wait
+ * for nobody. */
+static __device__ bool await_senders(const struct epx_device_comm &c, int32_t senders)
+{
+    struct patience patience = {0, 0};
+
+    EPX_DELAY(c);
+    while (load_acquire_gpu(&c.state->sent) < (uint64_t)senders)
+        if (!keep_waiting(c, patience, c.rank))
+            return false;
+    c.state->sent = 0;
+    return true;
+}
+
+/* Every block of a kernel of movers calls it last: whether this thread ends the operation. */
+static __device__ bool is_last_mover(const struct epx_device_comm &c,
+                                     const struct epx_movers &movers)
+{
+    if (movers.phase == EPX_PHASE_SEND) {
+        end_senders(c);
+        return false;
+    }
+    if (!is_last_block(c) || threadIdx.x)
+        return false;
+    if (movers.phase == EPX_PHASE_TAKE)
+        await_senders(c, movers.senders);
+    return true;
+}
+
+/* How a kernel with so many blocks of each kind is launched. */
+struct phase_launch {
+    int32_t phase, senders, takers;
+    unsigned threads, shared_bytes;
+    cudaStream_t stream;
+};
+
+static unsigned blocks_of(const struct phase_launch &launch)
+{
+    switch (launch.phase) {
+    case EPX_PHASE_SEND: return (unsigned)launch.senders;
+    case EPX_PHASE_TAKE: return (unsigned)launch.takers;
+    default: return (unsigned)(launch.senders + launch.takers);
+    }
+}
+
+template <typename... Args>
+static int launch_phase(const struct phase_launch &launch, void (*kernel)(Args...),
+                        const Args &...args)
+{
+    const unsigned overtakes = launch.phase == EPX_PHASE_TAKE;
+    cudaLaunchAttribute attribute = {};
+    const cudaLaunchConfig_t config = {
+        dim3(blocks_of(launch)), dim3(launch.threads), launch.shared_bytes,
+        launch.stream,           &attribute,           overtakes};
+
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    return epx_cuda_status(cudaLaunchKernelEx(&config, kernel, args...));
+}
+
+#endif
+
+#endif
