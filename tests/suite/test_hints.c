@@ -47,6 +47,7 @@ static const char *const bad_values[][2] = {
     {"epx_transport", "smoke"},   {"epx_log", "loud"},
     {"epx_ranks_per_node", "-2"}, {"epx_combine_partials", "float64"},
     {"epx_max_sms", "-1"},        {"epx_max_sms", "many"},
+    {"epx_split_phases", "some"},
 };
 
 START_TEST(bad_values_are_refused)
@@ -189,6 +190,7 @@ START_TEST(info_used_has_every_hint)
         hint_is(comm, keys[i], NULL);
     hint_is(comm, "epx_memory", space_is_device() ? "cuda:device" : "system");
     hint_is(comm, "epx_progress", "calls");
+    hint_is(comm, "epx_split_phases", "large");
     hint_is(comm, "epx_transport",
             strcmp(suite_transport(), "auto") == 0 ? NULL : suite_transport());
     EXPECT_CODE(EPX_Comm_free(&comm), EPX_SUCCESS);
