@@ -79,6 +79,7 @@ struct epx_banks epx_banks_of(const struct epx_request *request, int32_t width, 
     banks.pitch = banks.words_at + epx_round_up(words * (int64_t)sizeof(float), 16);
     banks.pitch = banks.pitch ? banks.pitch : 16;
     if (!epx_has_few_pairs(device, shape) ||
+        !epx_small_pays(device, shape, request->call.verb, row_bytes) ||
         !have_room(device, &banks, (int64_t)shape->max_tokens * width))
         return banks;
     tasks = (int64_t)shape->max_tokens * width * banks.slices.num;

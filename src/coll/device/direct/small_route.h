@@ -8,6 +8,9 @@
 
 /* Whether an operation on the route is small but for its rows. */
 int epx_has_few_pairs(const struct epx_device *device, const struct epx_plan_shape *shape);
+/* Whether it is worth to be, with rows so long; only where it has few pairs. */
+int epx_small_pays(const struct epx_device *device, const struct epx_plan_shape *shape,
+                   enum epx_verb verb, int64_t row_bytes);
 /* Whether the routings of the route are small. */
 int epx_is_small_route(const struct epx_device *device, const struct epx_device_plan *plan);
 
