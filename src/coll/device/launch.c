@@ -57,6 +57,7 @@ static int queue_operation(struct epx_device *device, struct epx_request *reques
     epx_jitter();
     if (EPX_JITTERS)
         EPX_TRY(poison(device, request));
+    device->rest.left = 0;
     EPX_TRY(device->transport->ground->queue[request->call.verb](request));
     if (epx_device_leaves_rest(device, request, capture))
         return EPX_SUCCESS;

@@ -56,7 +56,9 @@ static int queue_rest(struct epx_device *device, struct epx_request *request)
     rc = ground->queue_rest[request->call.verb](request);
     if (rc == EPX_SUCCESS)
         rc = epx_device_queue_end(device, request, device->rest.capture);
-    return rc == EPX_SUCCESS || request->captured ? rc : epx_device_end_halfway(device, rc);
+    if (rc == EPX_SUCCESS || request->captured || device->comm->finished)
+        return rc;
+    return epx_device_end_halfway(device, rc);
 }
 
 static int queue_rest_here(struct epx_device *device, struct epx_request *request)
@@ -86,7 +88,6 @@ int epx_device_leaves_rest(struct epx_device *device, struct epx_request *reques
 {
     if (!device->rest.left)
         return 0;
-    device->rest.left = 0;
     device->rest.request = request;
     device->rest.capture = capture;
     request->queue_rest = queue_rest_of;
