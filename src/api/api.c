@@ -124,6 +124,7 @@ static void leave_device(struct epx_comm *comm)
     const int64_t end = epx_deadline_in(LEAVING_MS);
     int idle = 0;
 
+    epx_request_queue_rest(comm->last);
     while (comm->first && !epx_deadline_is_over(end)) {
         epx_progress();
         epx_unlock();
