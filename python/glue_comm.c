@@ -58,6 +58,20 @@ static int check_hints(const char *hints[])
     return EPX_SUCCESS;
 }
 
+/* Dispatch has the stream copy what the routing shows behind its call, before anybody waits. A
+ * dispatch of few rows that is cut in two has no routing by then: so none is. */
+static void keep_routings_whole(MPI_Info info)
+{
+    static const char key[] = "epx_split_phases";
+    const char *variable = getenv("EPX_SPLIT_PHASES");
+    char value[MPI_MAX_INFO_VAL + 1];
+    int found;
+
+    MPI_Info_get(info, key, MPI_MAX_INFO_VAL, value, &found);
+    if (strcmp(found ? value : variable ? variable : "", "all") == 0)
+        MPI_Info_set(info, key, "large");
+}
+
 /* An info of pairs of key and value, which end with NULL. */
 static MPI_Info info_of(const char *hints[])
 {
@@ -66,6 +80,7 @@ static MPI_Info info_of(const char *hints[])
     MPI_Info_create(&info);
     for (int i = 0; hints[i]; i += 2)
         MPI_Info_set(info, hints[i], hints[i + 1]);
+    keep_routings_whole(info);
     return info;
 }
 

@@ -56,6 +56,12 @@ def test_hints_are_taken():
         assert made.hint("timeout_ms") == "12345"
 
 
+@pytest.mark.parametrize(("asked", "taken"), [("all", "large"), ("none", "none")])
+def test_routings_are_kept_whole(asked, taken):
+    with epx.Comm(split_phases=asked) as made:
+        assert made.hint("split_phases") == taken
+
+
 @pytest.mark.parametrize(
     "key, value, text",
     [
