@@ -12,6 +12,7 @@
 
 #include "epx_perf/peer/peer_cuda.h"
 #include "epx_perf/space/perf_agree.h"
+#include "epx_perf/space/perf_symbols.h"
 
 #define LIBRARY "libnccl.so.2"
 
@@ -29,10 +30,7 @@ static struct {
 
 static ncclComm_t comm;
 
-static const struct {
-    const char *name;
-    void *entry;
-} entries[] = {
+static const struct perf_symbol entries[] = {
     {"ncclGetUniqueId", &nccl.get_unique_id},
     {"ncclCommInitRank", &nccl.init_rank},
     {"ncclCommDestroy", &nccl.destroy},
@@ -57,18 +55,7 @@ static void must(ncclResult_t result, const char *what)
 /* Opens the library: NULL, or why that failed. */
 static const char *load(void)
 {
-    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-
-    if (!library)
-        return dlerror();
-    for (int i = 0; entries[i].name; i++) {
-        void *symbol = dlsym(library, entries[i].name);
-
-        if (!symbol)
-            return dlerror();
-        memcpy(entries[i].entry, &symbol, sizeof(symbol));
-    }
-    return NULL;
+    return perf_symbols_find(dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL), entries);
 }
 
 static int nccl_open(void)

@@ -22,4 +22,6 @@ tools_epx_perf_libperf_cuda_la_SOURCES += \
   tools/epx_perf/space/perf_kernels.h \
   tools/epx_perf/space/perf_must.c \
   tools/epx_perf/space/perf_must.h \
+  tools/epx_perf/space/perf_symbols.c \
+  tools/epx_perf/space/perf_symbols.h \
   tools/epx_perf/space/perf_space_cuda.c

@@ -9,10 +9,10 @@
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "epx_perf/space/perf_alloc.h"
 #include "epx_perf/space/perf_must.h"
+#include "epx_perf/space/perf_symbols.h"
 
 /* A product of bfloat16 matrices takes some hundred microseconds of an H200, in as many waves of
  * tiles that the last one, which does not fill the GPU, counts little. */
@@ -26,10 +26,7 @@ static struct {
     __typeof__(&cublasGemmEx) gemm;
 } cublas;
 
-static const struct {
-    const char *name;
-    void *entry;
-} entries[] = {
+static const struct perf_symbol entries[] = {
     {"cublasCreate_v2", &cublas.create},
     {"cublasDestroy_v2", &cublas.destroy},
     {"cublasSetStream_v2", &cublas.set_stream},
@@ -67,14 +64,7 @@ static const char *load(void)
 
     if (!library)
         return "no libcublas.so was found";
-    for (int i = 0; entries[i].name; i++) {
-        void *symbol = dlsym(library, entries[i].name);
-
-        if (!symbol)
-            return dlerror();
-        memcpy(entries[i].entry, &symbol, sizeof(symbol));
-    }
-    return NULL;
+    return perf_symbols_find(library, entries);
 }
 
 /* Numbers of either sign, from 1 to 2: zeros would take less power than a model's matrices. */

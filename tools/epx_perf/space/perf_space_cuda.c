@@ -15,7 +15,7 @@
 #include "epx_perf/space/perf_space.h"
 
 static cudaStream_t stream, aside;
-static cudaEvent_t started, stopped, computed, multiplied;
+static cudaEvent_t started, stopped, computed;
 static int num_sms;
 
 static int rank_on_node(MPI_Comm comm)
@@ -59,14 +59,12 @@ static int cuda_open(MPI_Comm comm)
     perf_must(cudaEventCreate(&started), "cudaEventCreate");
     perf_must(cudaEventCreate(&stopped), "cudaEventCreate");
     perf_must(cudaEventCreate(&computed), "cudaEventCreate");
-    perf_must(cudaEventCreate(&multiplied), "cudaEventCreate");
     return 0;
 }
 
 static void cuda_close(void)
 {
     perf_gemm_close();
-    perf_must(cudaEventDestroy(multiplied), "cudaEventDestroy");
     perf_must(cudaEventDestroy(computed), "cudaEventDestroy");
     perf_must(cudaEventDestroy(stopped), "cudaEventDestroy");
     perf_must(cudaEventDestroy(started), "cudaEventDestroy");
@@ -151,33 +149,43 @@ static void cuda_copy(const struct perf_copy *copy)
     perf_launch_copy(copy, stream);
 }
 
-/* The computation starts with the clock; the stream goes on when it has ended. */
-static void cuda_compute(int64_t units, int spare_sms)
+static int sms_but(int spare)
 {
-    int blocks = num_sms > spare_sms ? num_sms - spare_sms : 1;
+    return num_sms > spare ? num_sms - spare : 1;
+}
 
+/* What is queued aside starts with the clock, behind what is there already. */
+static void begin_aside(void)
+{
     perf_must(cudaStreamWaitEvent(aside, started, 0), "cudaStreamWaitEvent");
-    perf_launch_compute(units, blocks, aside);
+}
+
+/* The stream goes on when what is queued aside has ended. */
+static void end_aside(void)
+{
     perf_must(cudaEventRecord(computed, aside), "cudaEventRecord");
     perf_must(cudaStreamWaitEvent(stream, computed, 0), "cudaStreamWaitEvent");
 }
 
-/* The products begin with the clock; those that are queued later come behind them. */
+static void cuda_compute(int64_t units, int spare_sms)
+{
+    begin_aside();
+    perf_launch_compute(units, sms_but(spare_sms), aside);
+    end_aside();
+}
+
 static void cuda_gemm(int64_t num, int spare_sms)
 {
-    int sms = num_sms > spare_sms ? num_sms - spare_sms : 1;
-
-    perf_must(cudaStreamWaitEvent(aside, started, 0), "cudaStreamWaitEvent");
-    perf_gemm_queue(num, sms, aside);
-    perf_must(cudaEventRecord(multiplied, aside), "cudaEventRecord");
-    perf_must(cudaStreamWaitEvent(stream, multiplied, 0), "cudaStreamWaitEvent");
+    begin_aside();
+    perf_gemm_queue(num, sms_but(spare_sms), aside);
+    end_aside();
 }
 
 static double cuda_gemm_time(void)
 {
     float ms = 0;
 
-    perf_must(cudaEventElapsedTime(&ms, started, multiplied), "cudaEventElapsedTime");
+    perf_must(cudaEventElapsedTime(&ms, started, computed), "cudaEventElapsedTime");
     return ms * 1e-3;
 }
 
