@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "fields/fields.h"
+#include "support/gpu.h"
 #include "support/suite.h"
 
 enum { REPLAYS = 5 };
@@ -23,11 +24,6 @@ static void close_comm(void)
 {
     EXPECT_CODE(EPX_Comm_free(&comm), EPX_SUCCESS);
     SETTLE();
-}
-
-static void must(cudaError_t error)
-{
-    EXPECT(error == cudaSuccess, "%s", cudaGetErrorString(error));
 }
 
 static int count_kernels(cudaGraph_t graph)

@@ -21,17 +21,7 @@ static void open_comm(void)
 
 static void close_comm(void)
 {
-    EPX_Stats stats = EPX_STATS_INIT;
-
-    EXPECT_CODE(EPX_Comm_get_stats(comm, &stats), EPX_SUCCESS);
-    EXPECT(stats.host_syncs == 0, "%llu host syncs", (unsigned long long)stats.host_syncs);
-    EXPECT_CODE(EPX_Comm_free(&comm), EPX_SUCCESS);
-    SETTLE();
-}
-
-static void must(cudaError_t error)
-{
-    EXPECT(error == cudaSuccess, "%s", cudaGetErrorString(error));
+    suite_free_comm(&comm);
 }
 
 /* Whether operations have two phases: between ranks that store into each other's memory, on a GPU

@@ -6,7 +6,19 @@
 #ifndef GPU_H
 #define GPU_H
 
+#include <cuda_runtime_api.h>
+
 #include "epx.h"
+
+#ifndef __cplusplus
+#include "support/suite.h"
+
+/* A call of CUDA that a test makes itself. */
+static inline void must(cudaError_t error)
+{
+    EXPECT(error == cudaSuccess, "%s", cudaGetErrorString(error));
+}
+#endif
 
 #ifdef __cplusplus
 extern "C" {

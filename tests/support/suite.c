@@ -94,6 +94,16 @@ EPX_Comm suite_comm(const char *key, ...)
     return comm;
 }
 
+void suite_free_comm(EPX_Comm *comm)
+{
+    EPX_Stats stats = EPX_STATS_INIT;
+
+    EXPECT_CODE(EPX_Comm_get_stats(*comm, &stats), EPX_SUCCESS);
+    EXPECT(stats.host_syncs == 0, "%llu host syncs", (unsigned long long)stats.host_syncs);
+    EXPECT_CODE(EPX_Comm_free(comm), EPX_SUCCESS);
+    SETTLE();
+}
+
 void suite_add_fixture(TCase *tcase, void (*open)(void), void (*close)(void))
 {
     if (space_is_device())

@@ -141,8 +141,8 @@ static __device__ bool is_last_of_small(const struct epx_device_comm &c,
     return true;
 }
 
-static struct phase_launch small_launch(const struct epx_device_comm &comm,
-                                        const struct epx_banks &banks, EPX_Stream stream)
+static inline struct phase_launch small_launch(const struct epx_device_comm &comm,
+                                               const struct epx_banks &banks, EPX_Stream stream)
 {
     return {banks.phase, banks.senders, comm.blocks, EPX_WAITING_THREADS, 0, stream};
 }

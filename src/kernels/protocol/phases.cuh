@@ -80,7 +80,13 @@ struct phase_launch {
     cudaStream_t stream;
 };
 
-static unsigned blocks_of(const struct phase_launch &launch)
+static inline struct phase_launch mover_launch(const struct epx_movers &movers, unsigned threads,
+                                               unsigned shared_bytes, cudaStream_t stream)
+{
+    return {movers.phase, movers.senders, movers.takers, threads, shared_bytes, stream};
+}
+
+static inline unsigned blocks_of(const struct phase_launch &launch)
 {
     switch (launch.phase) {
     case EPX_PHASE_SEND: return (unsigned)launch.senders;

@@ -89,11 +89,8 @@ static void (*const kernels[NUM_ADDED_TYPES])(struct epx_dispatch_rows) =
 
 int epx_launch_move_grads(const struct epx_dispatch_rows *args, EPX_Stream stream)
 {
-    const struct epx_movers &movers = args->movers;
-    const struct phase_launch launch = {movers.phase,   movers.senders, movers.takers,
-                                        MOVING_THREADS, MOVING_BYTES,   stream};
-
-    return launch_phase(launch, kernels[args->datatype - EPX_FLOAT16], *args);
+    return launch_phase(mover_launch(args->movers, MOVING_THREADS, MOVING_BYTES, stream),
+                        kernels[args->datatype - EPX_FLOAT16], *args);
 }
 
 static const struct epx_loaded loaded(kernels, MOVING_BYTES);

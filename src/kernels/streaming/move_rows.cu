@@ -62,11 +62,8 @@ static void (*const kernels[])(struct epx_dispatch_rows) = {move_rows<false>, mo
 
 int epx_launch_move_rows(const struct epx_dispatch_rows *args, EPX_Stream stream)
 {
-    const struct epx_movers &movers = args->movers;
-    const struct phase_launch launch = {movers.phase,   movers.senders, movers.takers,
-                                        MOVING_THREADS, MOVING_BYTES,   stream};
-
-    return launch_phase(launch, kernels[args->fields.num > 1], *args);
+    return launch_phase(mover_launch(args->movers, MOVING_THREADS, MOVING_BYTES, stream),
+                        kernels[args->fields.num > 1], *args);
 }
 
 static const struct epx_loaded loaded(kernels, MOVING_BYTES);

@@ -49,11 +49,8 @@ static void (*const kernels[NUM_SUM_KERNELS])(struct epx_combine_rows) = SUM_KER
 
 int epx_launch_move_sums(const struct epx_combine_rows *args, EPX_Stream stream)
 {
-    const struct epx_movers &movers = args->movers;
-    const struct phase_launch launch = {
-        movers.phase, movers.senders, movers.takers, ADDING_THREADS, 0, stream};
-
-    return launch_phase(launch, kernels[epx_sum_kernel(args)], *args);
+    return launch_phase(mover_launch(args->movers, ADDING_THREADS, 0, stream),
+                        kernels[epx_sum_kernel(args)], *args);
 }
 
 static const struct epx_loaded loaded(kernels);
