@@ -8,6 +8,7 @@
 
 #include "base/field.h"
 #include "config.h"
+#include "kernels/copy_queues.h"
 #include "kernels/device_plan.h"
 #include "kernels/element.h"
 #include "kernels/layout.h"
@@ -225,10 +226,12 @@ struct epx_device_state {
                           sets it to 0 */
     int32_t weighted;
     int32_t deferred; /* the next kernel moves the rows */
+    int64_t rows;     /* that this rank received, where the last block to end does not know it */
     struct epx_outcome outcome;
     struct epx_outcome ids; /* bad ids, found by the routing that was the first half */
     struct epx_device_stats stats;
     struct epx_device_exchanges exchanges;
+    struct epx_copy_progress copies;
 };
 
 /* By value in the arguments of every kernel. */
@@ -248,8 +251,10 @@ struct epx_device_comm {
     int32_t verb;
     int32_t half;             /* enum epx_half of request.h */
     char *ring;               /* pinned; NULL where ranks store into each other's memory */
-    const uint64_t *released; /* the last exchange in the ring that is complete */
-    uint64_t jitter_seed;     /* --enable-jitter */
+    const uint64_t *released; /* the last exchange in the ring that is complete; NULL if kernels
+                                 make the copies of exchanges */
+    struct epx_copy_queues *copies; /* pinned; NULL if the proxy moves exchanges on a stream */
+    uint64_t jitter_seed;           /* --enable-jitter */
 };
 
 /*

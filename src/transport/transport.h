@@ -14,6 +14,7 @@ enum { EPX_WHY_MAX = 256 };
 /* SHORT: the machine gives this process too little, which `auto` warns of. */
 enum epx_usable { EPX_UNUSABLE, EPX_USABLE, EPX_SHORT };
 
+struct epx_copies;
 struct epx_device;
 struct epx_device_ops;
 struct epx_direct;
@@ -58,6 +59,10 @@ struct epx_message_ops {
 
 /* Messages between device memories; called by the proxy's thread alone, on its device. */
 struct epx_exchange_ops {
+    /* The copies that kernels make for the exchanges, after create; the proxy then calls no CUDA
+     * and has no stream: what is said of it below is said of these copies, and they are queued once
+     * they have been made. NULL = the transport queues its copies on the proxy's stream. */
+    struct epx_copies *(*copies)(void *state);
     /* Starts an exchange with all other ranks; what this rank sends to itself is on the stream
      * already. What start queues on the stream is done before the next exchange. */
     int (*start)(void *state, const struct epx_exchange *exchange, void *stream);

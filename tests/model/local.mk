@@ -3,6 +3,7 @@
 models = \
   tests/model/banks.pml \
   tests/model/comm_end.pml \
+  tests/model/copies.pml \
   tests/model/device.pml \
   tests/model/direct.pml \
   tests/model/direct_rings.pml \

@@ -29,7 +29,7 @@ static struct pinned {
 } pinned[MOST_PINNED];
 
 static cudaStream_t streams[MOST_STREAMS];
-static int gpu, sms, num_visible = 1, num_unpinned;
+static int gpu, sms, num_visible = 1;
 
 void pretend_gpu(int number, int num_sms)
 {
@@ -40,11 +40,6 @@ void pretend_gpu(int number, int num_sms)
 void pretend_visible(int num_gpus)
 {
     num_visible = num_gpus;
-}
-
-int pretend_num_unpinned(void)
-{
-    return num_unpinned;
 }
 
 static void pin(const void *start, size_t bytes)
@@ -66,7 +61,7 @@ static void unpin(const void *start)
         }
 }
 
-static int is_pinned(const void *start, size_t bytes)
+int pretend_is_pinned(const void *start, size_t bytes)
 {
     const char *first = start;
 
@@ -186,10 +181,10 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
                             cudaStream_t stream)
 {
-    if (kind == cudaMemcpyHostToDevice)
-        num_unpinned += !is_pinned(from, bytes);
-    if (kind == cudaMemcpyDeviceToHost)
-        num_unpinned += !is_pinned(to, bytes);
+    if (kind == cudaMemcpyHostToDevice && !pretend_is_pinned(from, bytes))
+        return cudaErrorInvalidValue;
+    if (kind == cudaMemcpyDeviceToHost && !pretend_is_pinned(to, bytes))
+        return cudaErrorInvalidValue;
     queue(stream, (struct work){.to = to, .from = from, .bytes = bytes});
     return cudaSuccess;
 }
@@ -228,6 +223,13 @@ cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned flags)
 {
     (void)flags;
     pin(memory, bytes);
+    return cudaSuccess;
+}
+
+cudaError_t cudaHostGetDevicePointer(void **address, void *memory, unsigned flags)
+{
+    (void)flags;
+    *address = memory;
     return cudaSuccess;
 }
 

@@ -7,6 +7,7 @@
 #define EPX_TESTS_PRETEND_COPIES_H
 
 #include <cuda_runtime_api.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* Sets the GPU of this rank: ranks with the same number share it. */
@@ -15,7 +16,7 @@ void pretend_gpu(int number, int num_sms);
 void pretend_visible(int num_gpus);
 /* Does what is still queued on all streams. */
 void pretend_drain(void);
-/* How many copies between host and device were asked for whose host memory is not page-locked. */
-int pretend_num_unpinned(void);
+/* Whether all of it is page-locked. */
+int pretend_is_pinned(const void *start, size_t bytes);
 
 #endif

@@ -173,6 +173,36 @@ START_TEST(no_call_waits_for_the_gpu)
 }
 END_TEST
 
+/* The host fills CUDA's queue of launches behind operations that wait for a late rank. On nccl that
+ * stops the messages, which are launched too. */
+START_TEST(launches_that_pile_up_stop_no_message)
+{
+    enum { LAUNCHES = 3000 };
+    cudaStream_t stream = new_stream();
+    double start = suite_seconds();
+    struct step step;
+    char *words;
+
+    if (strcmp(suite_transport(), "nccl") != 0) {
+        words = space_alloc(32);
+        prepare_step(&step, 0, stream, comm);
+        hide_rows(&step);
+        while (suite_rank == suite_size - 1 && suite_seconds() - start < 0.3)
+            continue;
+        call_step(&step);
+        for (int i = 0; i < LAUNCHES; i++)
+            gpu_copy(words, words + 16, 16, stream);
+        routing_finish(&step.routing);
+        for (int v = 0; v < VERBS; v++)
+            operation_finish(&step.ops[v]);
+        must(cudaStreamSynchronize(stream));
+        free_step(&step);
+        space_free(words);
+    }
+    must(cudaStreamDestroy(stream));
+}
+END_TEST
+
 START_TEST(a_stream_that_waits_comes_after_the_operation)
 {
     cudaStream_t stream = new_stream(), later = new_stream();
@@ -920,6 +950,7 @@ static Suite *make_suite(void)
         suite_skip("for device memory alone");
     suite_add_fixture(tcase, open_comm, close_comm);
     tcase_add_loop_test(tcase, no_call_waits_for_the_gpu, 0, 4);
+    tcase_add_test(tcase, launches_that_pile_up_stop_no_message);
     tcase_add_loop_test(tcase, a_stream_that_waits_comes_after_the_operation, 0, 8);
     tcase_add_loop_test(tcase, a_graph_routes_other_tokens_at_each_replay, 0, 8);
     tcase_add_test(tcase, graphs_of_two_routes_take_turns_with_plain_calls);

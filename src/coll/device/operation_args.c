@@ -190,6 +190,7 @@ struct epx_device_comm epx_device_comm_of(const struct epx_request *request)
     if (device->proxy) {
         args.ring = epx_proxy_ring(device->proxy);
         args.released = epx_proxy_released(device->proxy);
+        args.copies = epx_proxy_copies(device->proxy);
     }
     args.jitter_seed = epx_jitter_seed();
     return args;

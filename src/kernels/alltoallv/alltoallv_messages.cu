@@ -3,8 +3,8 @@
  * alltoallv_messages.cu - an exact exchange of rows by messages: every rank tells all ranks all of
  * its counts, so that each knows who lacks room; then the rows go from buffer to buffer. The kernel
  * moves no row itself, it posts the exchanges.
- * Work: R * R counts. Order: none. Launch: one block, which waits for other ranks; ends the
- * operation.
+ * Work: R * R counts. Order: none. Launch: one block, which waits for other ranks, and those that
+ * help it with the copies of the exchanges; ends the operation.
  */
 #include "kernels/alltoallv/count_checks.cuh"
 #include "kernels/protocol/exchange.cuh"
@@ -107,33 +107,53 @@ static __device__ bool exchange_rows(const struct epx_alltoallv_rows &a, struct 
     return await_exchange(a.comm, x);
 }
 
+/* The first block: exchanges counts, then rows. */
+static __device__ bool exchange_all(const struct epx_alltoallv_rows &a, struct exchange &x,
+                                    struct sums &sums)
+{
+    if (!agree(a.comm, a.note, NULL, x))
+        return false;
+    read_counts(a, sums);
+    if (!exchange_counts(a, x))
+        return false;
+    show_counts(a, sums);
+    return exchange_rows(a, x, sums);
+}
+
+/* One thread of the first block: leaves to the last block how the exchanges ended. */
+static __device__ void leave_outcome(const struct epx_alltoallv_rows &a, struct exchange &x,
+                                     const struct sums &sums, bool exchanged)
+{
+    a.comm.state->rows = exchanged ? sums.total[a.comm.rank] : 0;
+    if (exchanged) {
+        count_rows(a.comm, sums.sent, a.row_bytes);
+        x.outcome = outcome_of_counts(a, sums.bad, a.comm.state->rows);
+    }
+    hand_over(a.comm, x, 0, false, NULL);
+}
+
 static __global__ void __launch_bounds__(ALLTOALLV_THREADS)
     alltoallv_messages(const __grid_constant__ struct epx_alltoallv_rows a)
 {
     __shared__ struct exchange x;
     __shared__ struct sums sums;
-    int64_t rows = 0;
 
-    if (agree(a.comm, a.note, NULL, x)) {
-        read_counts(a, sums);
-        if (exchange_counts(a, x)) {
-            show_counts(a, sums);
-            exchange_rows(a, x, sums);
-        }
+    if (blockIdx.x) {
+        copy_until_end(a.comm);
+    } else {
+        bool exchanged = exchange_all(a, x, sums);
+
+        if (threadIdx.x == 0)
+            leave_outcome(a, x, sums, exchanged);
     }
-    if (threadIdx.x)
-        return;
-    if (x.outcome.code == EPX_SUCCESS) {
-        rows = sums.total[a.comm.rank];
-        count_rows(a.comm, sums.sent, a.row_bytes);
-        x.outcome = outcome_of_counts(a, sums.bad, rows);
-    }
-    end_exchange(a.comm, x, 0, 0, rows, x.outcome);
+    if (is_last_block(a.comm) && threadIdx.x == 0)
+        end_operation(a.comm, a.comm.state->rows);
 }
 
 int epx_launch_alltoallv_messages(const struct epx_alltoallv_rows *args, EPX_Stream stream)
 {
-    alltoallv_messages<<<1, ALLTOALLV_THREADS, 0, stream>>>(*args);
+    alltoallv_messages<<<epx_blocks_for_messages(args->comm), ALLTOALLV_THREADS, 0, stream>>>(
+        *args);
     return epx_cuda_status(cudaGetLastError());
 }
 

@@ -2,19 +2,22 @@
 /*
  * await_messages.cu - waits for the messages that the kernel before it has posted; the kernel after
  * it takes what came.
- * Launch: one warp.
+ * Launch: one block, or a few that make the copies of the exchange.
  */
 #include "kernels/protocol/exchange.cuh"
 
-static __global__ void await_messages(const __grid_constant__ struct epx_device_comm c)
+static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
+    await_messages(const __grid_constant__ struct epx_device_comm c)
 {
-    if (is_on(c) && threadIdx.x == 0)
+    if (is_on(c))
         await_number(c, c.state->exchanges.num); /* else the abort word is set */
 }
 
 int epx_launch_await_messages(const struct epx_device_comm *comm, EPX_Stream stream)
 {
-    await_messages<<<1, EPX_WARP, 0, stream>>>(*comm);
+    unsigned threads = comm->copies ? EPX_WAITING_THREADS : EPX_WARP;
+
+    await_messages<<<epx_blocks_for_messages(*comm), threads, 0, stream>>>(*comm);
     return epx_cuda_status(cudaGetLastError());
 }
 

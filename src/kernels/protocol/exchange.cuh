@@ -6,7 +6,7 @@
 #ifndef EPX_KERNELS_PROTOCOL_EXCHANGE_CUH
 #define EPX_KERNELS_PROTOCOL_EXCHANGE_CUH
 
-#include "kernels/protocol/protocol.cuh"
+#include "kernels/protocol/copies.cuh"
 
 #ifdef __CUDACC__
 
@@ -40,24 +40,6 @@ static __device__ void post_exchange(const struct epx_device_comm &c, char *send
     __syncthreads();
 }
 
-/* Whether the proxy, or the host, has stopped all exchanges; if so sets the abort word. */
-static __device__ bool proxy_stopped(const struct epx_device_comm &c)
-{
-    if (!load_relaxed_sys(epx_ring_stop(c.ring)))
-        return false;
-    give_up(c, EPX_ABORT_BY_HOST, c.rank);
-    return true;
-}
-
-/* Whether the wait may go on; looks now and then whether the proxy has given up. */
-static __device__ bool keep_waiting_for_proxy(const struct epx_device_comm &c,
-                                              struct patience &patience)
-{
-    if (patience.spins % 128 == 0 && proxy_stopped(c))
-        return false;
-    return keep_waiting(c, patience, c.rank);
-}
-
 static __device__ void note_wait(struct epx_device_exchanges &all)
 {
     uint64_t waited = global_timer_ns() - all.posted_ns;
@@ -67,8 +49,8 @@ static __device__ void note_wait(struct epx_device_exchanges &all)
         all.least_ns = waited;
 }
 
-/* One thread: waits for an exchange; false if the operation was given up. */
-static __device__ bool await_number(const struct epx_device_comm &c, uint64_t number)
+/* One thread: waits until the proxy has released an exchange. */
+static __device__ bool await_release(const struct epx_device_comm &c, uint64_t number)
 {
     struct patience patience = {0, 0};
 
@@ -76,16 +58,29 @@ static __device__ bool await_number(const struct epx_device_comm &c, uint64_t nu
     while (load_acquire_sys(c.released) < number)
         if (!keep_waiting_for_proxy(c, patience))
             return false;
-    if (blockIdx.x == 0)
-        note_wait(c.state->exchanges);
     EPX_DELAY(c);
     return !proxy_stopped(c);
+}
+
+/* The whole block: waits for an exchange, and makes copies for it if the proxy asks for any; false
+ * in a thread that knows that the operation was given up. */
+static __device__ bool await_number(const struct epx_device_comm &c, uint64_t number)
+{
+    bool ok;
+
+    if (c.copies)
+        ok = copy_until_over(c, number);
+    else
+        ok = threadIdx.x || await_release(c, number);
+    if (ok && blockIdx.x == 0 && threadIdx.x == 0)
+        note_wait(c.state->exchanges);
+    return ok;
 }
 
 /* The block that posted the last exchange waits for it. */
 static __device__ bool await_exchange(const struct epx_device_comm &c, struct exchange &x)
 {
-    return all_content(c, x, threadIdx.x || await_number(c, c.state->exchanges.num));
+    return all_content(c, x, await_number(c, c.state->exchanges.num));
 }
 
 /* First step of a kernel that does many rounds by comm.blocks blocks: sets x; returns how many
@@ -112,7 +107,7 @@ static __device__ bool exchange_round(const struct epx_device_comm &c, struct ex
             return false;
         post_exchange(c, plan.outgoing, plan.incoming, message_of);
     }
-    return all_content(c, x, threadIdx.x || await_number(c, before + number));
+    return all_content(c, x, await_number(c, before + number));
 }
 
 /*

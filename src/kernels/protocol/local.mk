@@ -4,6 +4,7 @@ libepx_cuda_la_SOURCES += \
   src/kernels/protocol/announce_end.cu \
   src/kernels/protocol/await_messages.cu \
   src/kernels/protocol/banks.cuh \
+  src/kernels/protocol/copies.cuh \
   src/kernels/protocol/exchange.cuh \
   src/kernels/protocol/kernel_jitter.cuh \
   src/kernels/protocol/load_kernels.cu \

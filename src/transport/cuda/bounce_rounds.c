@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * bounce_rounds.c - exchanges of messages between device memories, in rounds of pieces: a piece is
- * copied into a stage, the host transport tells the receiver, and the receiver copies it out.
+ * copied into a stage, the host transport tells the receiver, and the receiver copies it out. The
+ * kernels that wait for the exchange make the copies.
  */
 #include "transport/cuda/bounce_rounds.h"
 
@@ -9,9 +10,7 @@
 
 #include "base/clock.h"
 #include "base/jitter.h"
-#include "kernels/ring.h"
-#include "transport/cuda/cuda_errors.h"
-#include "transport/cuda/device_scope.h"
+#include "kernels/device_args.h"
 
 /*
  * An exchange is some rounds, each an alltoallv of the host transport: every rank gives every other
@@ -24,12 +23,10 @@
  *   claim    when the copies from stage n % 2 to the GPU, of round n - 2, have ended: this rank
  *            says that the stage may be stored into (place, of the host transport). It does so
  *            while round n - 1 is under way, whether round n is of the same exchange or the next
- *   fill     for each rank that has said so: its piece is copied from the GPU, on a stream of this
- *            transport, behind nothing, for kernels stored it before they posted the exchange
+ *   fill     for each rank that has said so: its piece is copied from the GPU
  *   begin    when all these copies have ended and round n - 1 is over: the headers are written,
  *            then the alltoallv starts, which tells the others
- *   take     each block that has come is copied to the GPU, on the stream of the proxy, so that
- *            the proxy's release of the exchange comes behind the last of these copies
+ *   take     each block that has come is copied to the GPU
  *
  * Where stages are not mapped, round n leaves from the stage that round n - 1 came into: then round
  * n is claimed only when round n - 1 is over and copied to the GPU too.
@@ -42,20 +39,19 @@
  */
 enum { STEPS_MS = 1 };
 
+/* In a queue: of two rounds a piece for each rank, the steps, and what a rank sends to itself. */
+_Static_assert(2 * EPX_MOST_DEVICE_RANKS + 2 <= EPX_COPY_SLOTS,
+               "copies that are under way at once");
+
 struct header {
     uint64_t exchange; /* its number */
     int64_t rounds;    /* that the sender needs */
     int64_t bytes;     /* of the piece */
 };
 
-static int is_present(cudaEvent_t event, int *present)
+static int all_made(struct epx_bounce *bounce, int queue)
 {
-    cudaError_t error = epx_device_query(event);
-
-    *present = error == cudaSuccess;
-    if (error != cudaSuccess && error != cudaErrorNotReady)
-        return epx_fail_cuda(error, "cudaEventQuery");
-    return EPX_SUCCESS;
+    return epx_copies_made(&bounce->copies, queue, epx_copies_asked(&bounce->copies, queue));
 }
 
 static void note_step(struct epx_bounce *bounce, int rank, uint64_t step)
@@ -75,26 +71,30 @@ static int show_steps(struct epx_bounce *bounce, int moved)
         bounce->moved_ns = now;
     if (!bounce->steps_changed || now - bounce->moved_ns < STEPS_MS * EPX_NS_PER_MS)
         return EPX_SUCCESS;
+    if (!epx_copies_made(&bounce->copies, EPX_COPY_IN, bounce->shown))
+        return EPX_SUCCESS;
     bounce->steps_changed = 0;
-    EPX_TRY_CUDA(cudaMemcpyAsync(bounce->exchange->arrived, bounce->steps, bytes,
-                                 cudaMemcpyHostToDevice, bounce->inward));
+    EPX_TRY(epx_copies_ask(&bounce->copies, EPX_COPY_IN, bounce->exchange->arrived, bounce->steps,
+                           bytes));
+    bounce->shown = epx_copies_asked(&bounce->copies, EPX_COPY_IN);
     return EPX_SUCCESS;
 }
 
+/* Whether the copies of the last round that came into the stage of round n have been made. */
+static int is_emptied(struct epx_bounce *bounce, uint64_t round)
+{
+    return epx_copies_made(&bounce->copies, EPX_COPY_IN, bounce->emptied[round % 2]);
+}
+
 /* Notes in filling.claimed whether this rank's stage of the next round may be stored into. */
-static int claim(struct epx_bounce *bounce)
+static void claim(struct epx_bounce *bounce)
 {
     uint64_t next = bounce->number + 1;
-    int emptied, left = 1;
 
-    if (bounce->filling.claimed)
-        return EPX_SUCCESS;
-    EPX_TRY(is_present(bounce->emptied[next % 2], &emptied));
-    if (!bounce->is_mapped && emptied)
-        EPX_TRY(is_present(bounce->emptied[(next + 1) % 2], &left));
-    left = left && (bounce->is_mapped || !bounce->under_way);
-    bounce->filling.claimed = emptied && left;
-    return EPX_SUCCESS;
+    if (bounce->filling.claimed || !is_emptied(bounce, next))
+        return;
+    bounce->filling.claimed =
+        bounce->is_mapped || (!bounce->under_way && is_emptied(bounce, next + 1));
 }
 
 static int copy_out(struct epx_bounce *bounce, int rank)
@@ -105,10 +105,8 @@ static int copy_out(struct epx_bounce *bounce, int rank)
     const char *from =
         exchange->send + message->send_at + bounce->begun * bounce->pieces.piece_bytes;
 
-    if (bytes)
-        EPX_TRY_CUDA(cudaMemcpyAsync(bounce->filling.place[rank] + EPX_PIECE_HEADER_BYTES, from,
-                                     bytes, cudaMemcpyDeviceToHost, bounce->outward));
-    return EPX_SUCCESS;
+    return epx_copies_ask(&bounce->copies, EPX_COPY_OUT,
+                          bounce->filling.place[rank] + EPX_PIECE_HEADER_BYTES, from, bytes);
 }
 
 static void ask_for_places(struct epx_bounce *bounce, int *moved)
@@ -153,22 +151,16 @@ static int copy_pieces(struct epx_bounce *bounce, int *all)
 static int fill(struct epx_bounce *bounce, int *moved)
 {
     struct epx_bounce_filling *filling = &bounce->filling;
-    int all = 0;
 
-    EPX_TRY(claim(bounce));
+    claim(bounce);
     if (!filling->claimed || filling->full)
         return EPX_SUCCESS;
     ask_for_places(bounce, moved);
     if (bounce->begun >= bounce->rounds)
         return EPX_SUCCESS;
-    if (!filling->recorded)
-        EPX_TRY(copy_pieces(bounce, &all));
-    if (all) {
-        EPX_TRY_CUDA(cudaEventRecord(bounce->filled, bounce->outward));
-        filling->recorded = 1;
-    }
-    if (filling->recorded)
-        EPX_TRY(is_present(bounce->filled, &filling->full));
+    if (!filling->asked)
+        EPX_TRY(copy_pieces(bounce, &filling->asked));
+    filling->full = filling->asked && all_made(bounce, EPX_COPY_OUT);
     *moved |= filling->full;
     return EPX_SUCCESS;
 }
@@ -212,7 +204,7 @@ static int begin(struct epx_bounce *bounce, int *moved)
     bounce->number = number;
     bounce->begun++;
     bounce->under_way = 1;
-    bounce->filling.claimed = bounce->filling.recorded = bounce->filling.full = 0;
+    bounce->filling.claimed = bounce->filling.asked = bounce->filling.full = 0;
     memset(bounce->filling.place, 0, ranks * sizeof(*bounce->filling.place));
     memset(bounce->filling.copied, 0, ranks);
     memset(bounce->came, 0, ranks);
@@ -237,11 +229,9 @@ static int copy_in(struct epx_bounce *bounce, int rank)
                 (unsigned long long)exchange->number);
     if (bounce->rounds < header.rounds)
         bounce->rounds = header.rounds;
-    if (bytes)
-        EPX_TRY_CUDA(cudaMemcpyAsync(
-            exchange->recv + message->recv_at + round * bounce->pieces.piece_bytes,
-            block + EPX_PIECE_HEADER_BYTES, bytes, cudaMemcpyHostToDevice, bounce->inward));
-    return EPX_SUCCESS;
+    return epx_copies_ask(&bounce->copies, EPX_COPY_IN,
+                          exchange->recv + message->recv_at + round * bounce->pieces.piece_bytes,
+                          block + EPX_PIECE_HEADER_BYTES, bytes);
 }
 
 static int take(struct epx_bounce *bounce, int *moved)
@@ -261,7 +251,7 @@ static int take(struct epx_bounce *bounce, int *moved)
     }
     if (!done)
         return EPX_SUCCESS;
-    EPX_TRY_CUDA(cudaEventRecord(bounce->emptied[bounce->number % 2], bounce->inward));
+    bounce->emptied[bounce->number % 2] = epx_copies_asked(&bounce->copies, EPX_COPY_IN);
     bounce->under_way = 0;
     *moved = 1;
     return EPX_SUCCESS;
@@ -281,7 +271,8 @@ int epx_bounce_queued(void *state, int *queued, int *moved)
         EPX_TRY(begin(bounce, moved));
         EPX_TRY(show_steps(bounce, *moved));
     }
-    *queued = !bounce->under_way && bounce->begun == bounce->rounds;
+    *queued = !bounce->under_way && bounce->begun == bounce->rounds &&
+              all_made(bounce, EPX_COPY_OUT) && all_made(bounce, EPX_COPY_IN);
     return EPX_SUCCESS;
 }
 
@@ -306,7 +297,7 @@ int epx_bounce_exchange(void *state, const struct epx_exchange *exchange, void *
     struct epx_bounce *bounce = state;
 
     bounce->exchange = exchange;
-    bounce->inward = stream;
+    (void)stream; /* there is none */
     bounce->begun = 0;
     bounce->rounds = bounce->own_rounds = count_rounds(bounce, exchange);
     bounce->moved_ns = epx_now_ns();

@@ -6,15 +6,16 @@
 #ifndef EPX_TRANSPORT_CUDA_BOUNCE_ROUNDS_H
 #define EPX_TRANSPORT_CUDA_BOUNCE_ROUNDS_H
 
+#include "transport/cuda/asked_copies.h"
 #include "transport/cuda/device_windows.h"
 #include "transport/cuda/pieces.h"
 #include "transport/transport.h"
 
 /* A round that is being filled. */
 struct epx_bounce_filling {
-    int claimed, recorded, full;
-    char **place; /* [R] where the block goes; NULL = the rank has not claimed */
-    char *copied; /* [R] its copy was queued */
+    int claimed, asked, full; /* asked: for all copies */
+    char **place;             /* [R] where the block goes; NULL = the rank has not claimed */
+    char *copied;             /* [R] its copy was asked for */
 };
 
 struct epx_bounce {
@@ -27,13 +28,11 @@ struct epx_bounce {
     void **registered; /* [R] stages that this transport registered with CUDA */
     int is_mapped;     /* the stages of all ranks are mapped here */
 
-    cudaStream_t outward;   /* of copies from the GPU to stages */
-    cudaEvent_t filled;     /* the last of those copies in a round */
-    cudaEvent_t emptied[2]; /* the last copy from a stage to the GPU */
+    struct epx_copies copies;
+    uint64_t emptied[2]; /* copies to the GPU, up to the last one from a stage */
 
     /* the exchange under way */
     const struct epx_exchange *exchange;
-    cudaStream_t inward;
     int64_t rounds, own_rounds;
     int64_t begun; /* rounds of this exchange that have begun */
 
@@ -44,6 +43,7 @@ struct epx_bounce {
     int *counts, *displs;              /* counts: [2][R] to and from each rank; displs: [R] */
     uint64_t *steps;                   /* [R] pinned */
     int steps_changed;
+    uint64_t shown; /* copies to the GPU, up to the last one of the steps */
     int64_t moved_ns;
 };
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libepx_cuda_la_SOURCES += \
+  src/transport/cuda/asked_copies.c \
+  src/transport/cuda/asked_copies.h \
   src/transport/cuda/bounce_rounds.c \
   src/transport/cuda/bounce_rounds.h \
   src/transport/cuda/cuda_errors.c \

@@ -3,8 +3,8 @@
  * transport_bounce.c - messages between device memories through pinned stages on the hosts, and a
  * transport of host memory that the proxy's thread moves. The sender's GPU copies a piece of each
  * message into the receiver's stage or, where that is not mapped here, into its own; the host
- * transport tells the receiver, or takes the piece there; the receiver's GPU copies it in. This
- * file makes the stages; bounce_rounds.c has the exchange.
+ * transport tells the receiver, or takes the piece there; the receiver's GPU copies it in. Kernels
+ * that wait make the copies. This file makes the stages; bounce_rounds.c has the exchange.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static int bounce_usable(struct epx_comm *comm, char *why)
     int64_t *devices = epx_device_numbers(comm, why);
     int usable = EPX_UNUSABLE;
 
-    if (devices && epx_device_check_room(comm, devices, why) && epx_device_check_queues(why))
+    if (devices && epx_device_check_room(comm, devices, why))
         usable = host->usable(comm, why);
     free(devices);
     return usable;
@@ -37,18 +37,10 @@ static size_t stages_bytes(const struct epx_bounce *bounce)
 
 static void free_cuda(struct epx_bounce *bounce)
 {
-    if (bounce->outward)
-        cudaStreamSynchronize(bounce->outward);
     for (int r = 0; bounce->registered && r < bounce->comm->size; r++)
         if (bounce->registered[r])
             cudaHostUnregister(bounce->registered[r]);
-    if (bounce->filled)
-        cudaEventDestroy(bounce->filled);
-    for (int i = 0; i < 2; i++)
-        if (bounce->emptied[i])
-            cudaEventDestroy(bounce->emptied[i]);
-    if (bounce->outward)
-        cudaStreamDestroy(bounce->outward);
+    epx_copies_close(&bounce->copies);
     cudaFreeHost(bounce->steps);
     epx_device_windows_close(&bounce->windows);
 }
@@ -99,27 +91,36 @@ static int init(struct epx_bounce *bounce)
     bounce->pieces = epx_pieces_of(bounce->comm->params.window_bytes, bounce->comm->size);
     EPX_TRY(allocate(bounce));
     EPX_TRY(epx_device_windows_open(&bounce->windows, bounce->comm));
-    EPX_TRY_CUDA(epx_device_new_stream(&bounce->outward));
-    EPX_TRY_CUDA(cudaEventCreateWithFlags(&bounce->filled, cudaEventDisableTiming));
-    for (int i = 0; i < 2; i++)
-        EPX_TRY_CUDA(cudaEventCreateWithFlags(&bounce->emptied[i], cudaEventDisableTiming));
+    EPX_TRY(epx_copies_open(&bounce->copies));
     EPX_TRY_CUDA(cudaHostAlloc((void **)&bounce->steps, bytes, cudaHostAllocPortable));
     memset(bounce->steps, 0, bytes);
+    return EPX_SUCCESS;
+}
+
+/* Kernels use the addresses that the host uses. */
+static int expect_same_address(char *stages)
+{
+    void *address = NULL;
+
+    EPX_TRY_CUDA(cudaHostGetDevicePointer(&address, stages, 0));
+    EPX_FAIL_IF(address != stages, EPX_ERR_TRANSPORT,
+                "the GPU has other addresses for the host's memory than the host");
     return EPX_SUCCESS;
 }
 
 /* Registers stages with CUDA, which the host transport itself may have done already. */
 static int pin(struct epx_bounce *bounce, int rank, char *stages)
 {
-    cudaError_t error = cudaHostRegister(stages, stages_bytes(bounce), cudaHostRegisterPortable);
+    cudaError_t error = cudaHostRegister(stages, stages_bytes(bounce),
+                                         cudaHostRegisterPortable | cudaHostRegisterMapped);
 
     if (error == cudaErrorHostMemoryAlreadyRegistered) {
         cudaGetLastError();
-        return EPX_SUCCESS;
+        return expect_same_address(stages);
     }
     EPX_TRY_CUDA(error);
     bounce->registered[rank] = stages;
-    return EPX_SUCCESS;
+    return expect_same_address(stages);
 }
 
 static int pin_all(struct epx_bounce *bounce)
@@ -140,30 +141,6 @@ static int pin_all(struct epx_bounce *bounce)
     return EPX_SUCCESS;
 }
 
-/* Makes CUDA load now what it otherwise would at first use: later that could wait for a kernel that
- * waits. */
-static int warm_up(struct epx_bounce *bounce)
-{
-    enum { SHORT = 40 };
-    cudaStream_t out = bounce->outward, in = bounce->windows.stream;
-    char *host = bounce->stage[0], *memory = NULL;
-    size_t bytes = EPX_PIECE_HEADER_BYTES + EPX_LINE_BYTES;
-
-    EPX_TRY_CUDA(cudaMallocAsync((void **)&memory, bytes, in));
-    EPX_TRY_CUDA(cudaMemcpyAsync(memory, host, bytes, cudaMemcpyHostToDevice, in));
-    EPX_TRY_CUDA(cudaMemcpyAsync(memory, host, SHORT, cudaMemcpyHostToDevice, in));
-    for (int i = 0; i < 2; i++)
-        EPX_TRY_CUDA(cudaEventRecord(bounce->emptied[i], in));
-    EPX_TRY_CUDA(cudaStreamSynchronize(in));
-    EPX_TRY_CUDA(cudaMemcpyAsync(host, memory, bytes, cudaMemcpyDeviceToHost, out));
-    EPX_TRY_CUDA(cudaMemcpyAsync(host, memory, SHORT, cudaMemcpyDeviceToHost, out));
-    EPX_TRY_CUDA(cudaEventRecord(bounce->filled, out));
-    EPX_TRY_CUDA(cudaStreamSynchronize(out));
-    EPX_TRY_CUDA(cudaFreeAsync(memory, in));
-    EPX_TRY_CUDA(cudaStreamSynchronize(in));
-    return EPX_SUCCESS;
-}
-
 static int init_all(void *state)
 {
     struct epx_bounce *bounce = state;
@@ -175,8 +152,7 @@ static int init_all(void *state)
     bytes = (size_t)(comm->size * bounce->pieces.share_bytes);
     EPX_TRY(bounce->host.ops->messages->stages(bounce->host.state, bytes, &bounce->stage[0],
                                                &bounce->stage[1]));
-    EPX_TRY(epx_comm_agree(comm, pin_all(bounce)));
-    return epx_comm_agree(comm, warm_up(bounce));
+    return epx_comm_agree(comm, pin_all(bounce));
 }
 
 static int bounce_create(struct epx_transport *transport)
@@ -189,8 +165,14 @@ static int bounce_create(struct epx_transport *transport)
     return epx_device_run(bounce->comm, &bounce->windows.ordinal, init_all, bounce);
 }
 
-/* Nothing that is queued on the stream waits for a rank: there is nothing to abort. */
+static struct epx_copies *bounce_copies(void *state)
+{
+    return &((struct epx_bounce *)state)->copies;
+}
+
+/* No copy waits for a rank: there is nothing to abort. */
 static const struct epx_exchange_ops bounce_exchanges = {
+    .copies = bounce_copies,
     .start = epx_bounce_exchange,
     .queued = epx_bounce_queued,
 };

@@ -127,6 +127,17 @@ cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned flags)
     return cudaSuccess;
 }
 
+cudaError_t cudaHostGetDevicePointer(void **address, void *memory, unsigned flags)
+{
+    struct range range;
+
+    (void)flags;
+    if (!memory_find(memory, &range))
+        return errors_note(cudaErrorInvalidValue);
+    *address = memory;
+    return cudaSuccess;
+}
+
 cudaError_t cudaHostUnregister(void *memory)
 {
     return errors_note(memory_forget(memory, MEMORY_REGISTERED));

@@ -24,8 +24,10 @@ tests_unit_coll_unit_nodes_LDADD = $(unit_ldadd)
 
 # The module's proxy over pretended calls of CUDA, so it needs no GPU. The linker takes these calls
 # before those of the runtime library, which the suite links.
-tests_unit_coll_unit_proxy_SOURCES = tests/unit/coll/unit_proxy.c $(pretend_streams) \
-  src/coll/device/staged/proxy.c src/transport/cuda/device_scope.c
+tests_unit_coll_unit_proxy_SOURCES = tests/unit/coll/unit_proxy.c \
+  $(pretend_streams) $(pretend_copying) \
+  src/coll/device/staged/proxy.c src/transport/cuda/asked_copies.c \
+  src/transport/cuda/device_scope.c
 tests_unit_coll_unit_proxy_CPPFLAGS = $(unit_cppflags) $(vendor_cppflags)
 tests_unit_coll_unit_proxy_LDFLAGS = -Wl,-z,muldefs
 tests_unit_coll_unit_proxy_LDADD = $(unit_ldadd)

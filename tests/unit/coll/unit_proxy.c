@@ -4,7 +4,7 @@
  * proxy, a stream of pretend_streams.c and a thread that does what kernels do: it posts exchanges
  * and waits until they are released. The transport leaves messages in boxes, one for each pair of
  * ranks, and moves nothing from a rank to itself: that the proxy has done before all that the
- * transport queues.
+ * transport queues. One transport has no stream: the thread of the kernels makes its copies.
  */
 #include "coll/device/staged/proxy.h"
 
@@ -20,10 +20,13 @@
 #include "coll/device/device.h"
 #include "core/progress.h"
 #include "kernels/ring.h"
+#include "pretend/pretend_copying.h"
 #include "pretend/pretend_streams.h"
 #include "support/suite.h"
+#include "transport/cuda/asked_copies.h"
 
 enum { RANKS = 3, EXCHANGES = 1500, MOST_BYTES = 96, SHARE = 128, SECONDS = 20, FOREVER = 1 << 30 };
+#define DONE UINT64_MAX
 enum { BOUND_MS = 300, ABORT_NS = 2000000, SEEN_AGAIN = 20, LOOKS_AT_IDLE = 100 };
 
 /* What one rank leaves for another. */
@@ -58,6 +61,9 @@ struct rank {
     pthread_t kernels;
 
     struct passage passages[2 * RANKS];
+    struct epx_copies copies;
+    uint64_t asked[2 * RANKS]; /* copies that are made once this passage's is; 0 = it was not asked
+                                  for, DONE = it is over */
     cudaStream_t stream;
     int num_queued;
     atomic_ullong num_exchanges; /* exchanges that the proxy handed over */
@@ -198,12 +204,67 @@ static void count_abort(void *state)
     nanosleep(&time, NULL);
 }
 
+static struct epx_copies *copies_of(void *state)
+{
+    return &((struct rank *)state)->copies;
+}
+
+static int begin_copies(void *state, const struct epx_exchange *exchange, void *stream)
+{
+    struct rank *rank = state;
+
+    rank->wrong += stream != NULL;
+    memset(rank->asked, 0, sizeof(rank->asked));
+    rank->asked[rank->number] = rank->asked[RANKS + rank->number] = DONE;
+    return begin_exchange(state, exchange, stream);
+}
+
+/* Asks for a passage's copy once the box can be used; when it was made tells the other rank. */
+static int pass_by_copy(struct rank *rank, int i)
+{
+    struct passage *passage = &rank->passages[i];
+    struct box *box = passage->box;
+    int in = i >= RANKS, queue = in ? EPX_COPY_IN : EPX_COPY_OUT;
+    uint64_t *theirs = in ? &box->number : &box->taken, *ours = in ? &box->taken : &box->number;
+
+    if (rank->asked[i] == DONE || __atomic_load_n(theirs, __ATOMIC_ACQUIRE) < passage->number - !in)
+        return EPX_SUCCESS;
+    if (!rank->asked[i]) {
+        EPX_TRY(epx_copies_ask(&rank->copies, queue, in ? passage->at : box->bytes,
+                               in ? box->bytes : passage->at, passage->bytes));
+        rank->asked[i] = epx_copies_asked(&rank->copies, queue) + 1;
+    }
+    if (!epx_copies_made(&rank->copies, queue, rank->asked[i] - 1))
+        return EPX_SUCCESS;
+    rank->asked[i] = DONE;
+    __atomic_store_n(ours, passage->number, __ATOMIC_RELEASE);
+    return EPX_SUCCESS;
+}
+
+static int move_copies(void *state, int *queued, int *moved)
+{
+    struct rank *rank = state;
+    struct epx_copies *copies = &rank->copies;
+    uint64_t out = epx_copies_asked(copies, EPX_COPY_OUT);
+
+    *moved = 0;
+    *queued = epx_copies_made(copies, EPX_COPY_OUT, out); /* what the rank sends to itself */
+    for (int i = 0; i < 2 * RANKS; i++) {
+        EPX_TRY(pass_by_copy(rank, i));
+        *queued &= rank->asked[i] == DONE;
+    }
+    return EPX_SUCCESS;
+}
+
 static const struct epx_exchange_ops exchanges_at_once = {.start = exchange_at_once,
                                                           .abort = count_abort};
 static const struct epx_exchange_ops exchanges_one_by_one = {
     .start = begin_exchange, .queued = queue_one, .abort = count_abort};
+static const struct epx_exchange_ops exchanges_by_copies = {
+    .copies = copies_of, .start = begin_copies, .queued = move_copies, .abort = count_abort};
 static const struct epx_transport_ops at_once = {.exchanges = &exchanges_at_once};
 static const struct epx_transport_ops one_by_one = {.exchanges = &exchanges_one_by_one};
+static const struct epx_transport_ops by_copies = {.exchanges = &exchanges_by_copies};
 
 /* Kernels */
 
@@ -222,14 +283,23 @@ static void post(struct rank *rank, uint64_t number)
     epx_ring_post(slot, number);
 }
 
+static int is_released(struct rank *rank, uint64_t number)
+{
+    struct epx_copy_queues *queues = epx_proxy_copies(rank->proxy);
+
+    if (!queues)
+        return __atomic_load_n(epx_proxy_released(rank->proxy), __ATOMIC_ACQUIRE) >= number;
+    pretend_make_copies(queues, 0);
+    return __atomic_load_n(&queues->over, __ATOMIC_ACQUIRE) >= number;
+}
+
 /* Waits for the release of an exchange. A stop counts even if the release has come: an abort may
  * have let that through. */
 static int await_release(struct rank *rank, uint64_t number)
 {
-    const uint64_t *released = epx_proxy_released(rank->proxy);
     const uint64_t *stop = epx_ring_stop(epx_proxy_ring(rank->proxy));
 
-    while (__atomic_load_n(released, __ATOMIC_ACQUIRE) < number && !rank->given_up &&
+    while (!is_released(rank, number) && !rank->given_up &&
            !__atomic_load_n(stop, __ATOMIC_ACQUIRE)) {
         if (is_late()) {
             rank->wrong++;
@@ -284,6 +354,8 @@ static void open_rank(int number, const struct epx_transport_ops *ops)
     rank->device.comm = &rank->comm;
     rank->device.transport = &rank->transport;
     rank->device.write_value = pretend_write;
+    if (ops == &by_copies)
+        ck_assert_int_eq(epx_copies_open(&rank->copies), EPX_SUCCESS);
 }
 
 static void open_all(const struct epx_transport_ops *ops)
@@ -315,8 +387,10 @@ static void join_kernels(void)
 
 static void free_all(void)
 {
-    for (int r = 0; r < RANKS; r++)
+    for (int r = 0; r < RANKS; r++) {
         epx_proxy_free(ranks[r].proxy);
+        epx_copies_close(&ranks[r].copies);
+    }
     ck_assert_int_eq(pretend_objects(), 0);
 }
 
@@ -372,6 +446,12 @@ START_TEST(nothing_is_released_before_all_of_it_is_queued)
 }
 END_TEST
 
+START_TEST(kernels_make_every_copy_that_is_asked_for)
+{
+    expect_every_byte(&by_copies);
+}
+END_TEST
+
 /* Ends the communicators while the ranks are at different places, in another order each turn. */
 static void finish_in_the_middle(int turn, const struct epx_transport_ops *ops)
 {
@@ -394,8 +474,10 @@ static void finish_in_the_middle(int turn, const struct epx_transport_ops *ops)
 
 START_TEST(a_finished_communicator_stops_kernels_and_aborts_once)
 {
+    static const struct epx_transport_ops *const ops[] = {&at_once, &one_by_one, &by_copies};
+
     for (int turn = 0; turn < SEEN_AGAIN; turn++)
-        finish_in_the_middle(turn, turn % 2 ? &at_once : &one_by_one);
+        finish_in_the_middle(turn, ops[turn % 3]);
 }
 END_TEST
 
@@ -645,6 +727,7 @@ static Suite *make_suite(void)
 
     tcase_add_test(tcase, every_exchange_moves_what_its_kernel_posted);
     tcase_add_test(tcase, nothing_is_released_before_all_of_it_is_queued);
+    tcase_add_test(tcase, kernels_make_every_copy_that_is_asked_for);
     tcase_add_test(tcase, a_finished_communicator_stops_kernels_and_aborts_once);
     tcase_add_test(tcase, an_exchange_that_is_queued_in_part_is_never_released);
     tcase_add_test(tcase, an_idle_proxy_sees_the_end_of_its_communicator);

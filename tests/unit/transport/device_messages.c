@@ -8,6 +8,7 @@
 
 #include "support/data.h"
 #include "support/suite.h"
+#include "transport/cuda/asked_copies.h"
 #include "transport/cuda/cuda_errors.h"
 
 enum { MOST_BYTES = 200000, GAP = 64 };
@@ -112,6 +113,38 @@ void messages_start(void)
     EXPECT_CODE(ops->exchanges->start(state, messages_exchange, stream), EPX_SUCCESS);
 }
 
+/* Copies to and from the host by kernels use page-locked memory alone. */
+static void expect_pinned(const struct epx_copy_queues *queues, int queue)
+{
+    uint64_t asked = queues->asked[queue];
+
+    for (uint64_t n = asked > EPX_COPY_SLOTS ? asked - EPX_COPY_SLOTS : 0; n < asked; n++) {
+        const struct epx_copy *copy = &queues->copy[queue][n % EPX_COPY_SLOTS];
+        const void *host = queue == EPX_COPY_OUT ? copy->to : copy->from;
+
+        EXPECT(pretend_is_pinned(host, (size_t)copy->bytes), "copy %llu of queue %d is pageable",
+               (unsigned long long)n, queue);
+    }
+}
+
+static void make_copies(int all)
+{
+    struct epx_copy_queues *queues;
+
+    if (!ops->exchanges->copies)
+        return;
+    queues = ops->exchanges->copies(state)->queues;
+    for (int queue = 0; queue < EPX_COPY_QUEUES; queue++)
+        expect_pinned(queues, queue);
+    pretend_make_copies(queues, all);
+}
+
+void messages_drain(void)
+{
+    pretend_drain();
+    make_copies(1);
+}
+
 static int go_on(double seconds, int *queued)
 {
     double end = suite_seconds() + seconds;
@@ -120,6 +153,7 @@ static int go_on(double seconds, int *queued)
     *queued = 0;
     while (rc == EPX_SUCCESS && !*queued && suite_seconds() < end) {
         rc = ops->exchanges->queued(state, queued, &moved);
+        make_copies(0);
         if (!moved)
             sched_yield();
     }

@@ -9,6 +9,7 @@
 
 #include "kernels/ring.h"
 #include "pretend/pretend_copies.h"
+#include "pretend/pretend_copying.h"
 #include "transport/transport.h"
 
 extern struct epx_exchange *messages_exchange;
@@ -20,6 +21,8 @@ void messages_close(void);
 void messages_prepare(uint64_t number);
 /* Starts the exchange. */
 void messages_start(void);
+/* Does what is still queued on streams, and copies that kernels are asked to make. */
+void messages_drain(void);
 /* Moves the exchange on until all is queued or the time is over; returns whether all is queued. */
 int messages_go_on(double seconds);
 /* Moves the exchange on until the error that is expected; returns whether it came. */

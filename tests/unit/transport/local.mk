@@ -28,11 +28,12 @@ tests_unit_transport_unit_mpi_liveness_LDADD = $(unit_ldadd)
 own_windows = src/transport/cuda/device_windows.c src/transport/cuda/device_ranks.c \
   src/transport/cuda/device_scope.c
 device_messages = tests/unit/transport/device_messages.c tests/unit/transport/device_messages.h \
-  $(pretend_copies)
+  $(pretend_copies) $(pretend_copying)
 
 tests_unit_transport_unit_bounce_SOURCES = tests/unit/transport/unit_bounce.c \
   $(device_messages) \
-  src/transport/cuda/transport_bounce.c src/transport/cuda/bounce_rounds.c $(own_windows)
+  src/transport/cuda/transport_bounce.c src/transport/cuda/bounce_rounds.c \
+  src/transport/cuda/asked_copies.c $(own_windows)
 tests_unit_transport_unit_bounce_CPPFLAGS = $(unit_cppflags) $(vendor_cppflags)
 tests_unit_transport_unit_bounce_LDFLAGS = -Wl,-z,muldefs
 tests_unit_transport_unit_bounce_LDADD = $(unit_ldadd)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * proxy.c - the thread that moves messages: it takes exchanges from the ring in their order, copies
- * what this rank sends to itself, lets the transport move all else, on a stream of its own, and
- * releases the kernels that wait, by a write behind the last message. It calls no MPI, takes no
- * lock and shares nothing with other threads but the ring and these:
+ * what this rank sends to itself, lets the transport move all else, and releases the kernels that
+ * wait. It does so on a stream of its own, by a write behind the last message; or, for a transport
+ * whose copies the waiting kernels make, without any call of CUDA. It calls no MPI, takes no lock
+ * and shares nothing with other threads but the ring, those copies and these:
  *
  *   stops             writer: the thread that ends or frees the communicator. Never taken back.
  *   comm->finished    writer: whoever ends the communicator. Once.
@@ -27,6 +28,7 @@
 #include "base/jitter.h"
 #include "base/log.h"
 #include "coll/device/device.h"
+#include "transport/cuda/asked_copies.h"
 #include "transport/cuda/cuda_errors.h"
 #include "transport/cuda/device_scope.h"
 #include "transport/cuda/driver_call.h"
@@ -39,9 +41,10 @@ enum { GRACE_MS = 5000 };
 struct epx_proxy {
     const struct epx_device *device;
     char *ring;
+    struct epx_copies *copies; /* that kernels make; NULL = the proxy has a stream */
+    cudaStream_t stream;
     uint64_t *released; /* not from a memory pool, where the driver cannot write values */
     uint64_t next;      /* number of the exchange that comes */
-    cudaStream_t stream;
     int idle_passes;
     int started;
     atomic_int stops, failed, ended;
@@ -62,6 +65,11 @@ char *epx_proxy_ring(const struct epx_proxy *proxy)
 const uint64_t *epx_proxy_released(const struct epx_proxy *proxy)
 {
     return proxy->released;
+}
+
+struct epx_copy_queues *epx_proxy_copies(const struct epx_proxy *proxy)
+{
+    return proxy->copies ? proxy->copies->queues : NULL;
 }
 
 const char *epx_proxy_failure(const struct epx_proxy *proxy)
@@ -102,9 +110,13 @@ static int is_over(const struct epx_proxy *proxy)
 static int release(const struct epx_proxy *proxy, uint64_t number)
 {
     const struct epx_device *device = proxy->device;
-    CUresult error =
-        device->write_value(proxy->stream, (CUdeviceptr)(uintptr_t)proxy->released, number, 0);
+    CUresult error;
 
+    if (proxy->copies) {
+        epx_copies_end(proxy->copies, number);
+        return EPX_SUCCESS;
+    }
+    error = device->write_value(proxy->stream, (CUdeviceptr)(uintptr_t)proxy->released, number, 0);
     if (error != CUDA_SUCCESS) /* the runtime numbers errors as the driver does */
         return epx_fail_cuda((cudaError_t)error, "cuStreamWriteValue64");
     return EPX_SUCCESS;
@@ -113,11 +125,14 @@ static int release(const struct epx_proxy *proxy, uint64_t number)
 static int copy_own(const struct epx_proxy *proxy, const struct epx_exchange *exchange)
 {
     const struct epx_message *own = &exchange->message[proxy->device->comm->rank];
+    const char *from = exchange->send + own->send_at;
+    char *to = exchange->recv + own->recv_at;
+    size_t bytes = (size_t)own->send_bytes;
 
-    if (own->send_bytes)
-        EPX_TRY_CUDA(cudaMemcpyAsync(exchange->recv + own->recv_at, exchange->send + own->send_at,
-                                     (size_t)own->send_bytes, cudaMemcpyDeviceToDevice,
-                                     proxy->stream));
+    if (proxy->copies)
+        return epx_copies_ask(proxy->copies, EPX_COPY_OUT, to, from, bytes);
+    if (bytes)
+        EPX_TRY_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, proxy->stream));
     return EPX_SUCCESS;
 }
 
@@ -286,19 +301,29 @@ static int warm_up(struct epx_proxy *proxy)
     return EPX_SUCCESS;
 }
 
-static int init(struct epx_proxy *proxy)
+static int open_stream(struct epx_proxy *proxy)
 {
-    size_t bytes = epx_ring_bytes(proxy->device->comm->size);
-
-    proxy->next = 1;
     warn_of_lazy_loading();
-    EPX_TRY_CUDA(cudaHostAlloc((void **)&proxy->ring, bytes, cudaHostAllocPortable));
-    memset(proxy->ring, 0, bytes);
     EPX_TRY_CUDA(epx_device_new_stream(&proxy->stream));
     EPX_TRY_CUDA(cudaMalloc((void **)&proxy->released, sizeof(*proxy->released)));
     EPX_TRY_CUDA(cudaMemsetAsync(proxy->released, 0, sizeof(*proxy->released), proxy->stream));
     EPX_TRY(warm_up(proxy));
     EPX_TRY_CUDA(cudaStreamSynchronize(proxy->stream));
+    return EPX_SUCCESS;
+}
+
+static int init(struct epx_proxy *proxy)
+{
+    const struct epx_transport *transport = proxy->device->transport;
+    size_t bytes = epx_ring_bytes(proxy->device->comm->size);
+
+    proxy->next = 1;
+    EPX_TRY_CUDA(cudaHostAlloc((void **)&proxy->ring, bytes, cudaHostAllocPortable));
+    memset(proxy->ring, 0, bytes);
+    if (transport->ops->exchanges->copies)
+        proxy->copies = transport->ops->exchanges->copies(transport->state);
+    else
+        EPX_TRY(open_stream(proxy));
     proxy->started = pthread_create(&proxy->thread, NULL, run, proxy) == 0;
     EPX_FAIL_IF(!proxy->started, EPX_ERR_NO_MEM, "no thread for the proxy");
     enlist(proxy);

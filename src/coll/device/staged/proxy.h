@@ -9,6 +9,7 @@
 
 #include <stdint.h>
 
+struct epx_copy_queues;
 struct epx_device;
 struct epx_proxy;
 
@@ -23,8 +24,10 @@ void epx_proxy_free(struct epx_proxy *proxy);
 void epx_proxy_stop_kernels(struct epx_proxy *proxy);
 /* Why the proxy gave up, for as long as it lives; NULL = it did not, or there is none. */
 const char *epx_proxy_failure(const struct epx_proxy *proxy);
-/* For kernels: pinned memory, and a word of device memory. */
+/* For kernels: pinned memory, and a word of device memory, or where they make the copies of the
+ * exchanges, pinned memory; the other one of the last two is NULL. */
 char *epx_proxy_ring(const struct epx_proxy *proxy);
 const uint64_t *epx_proxy_released(const struct epx_proxy *proxy);
+struct epx_copy_queues *epx_proxy_copies(const struct epx_proxy *proxy);
 
 #endif
