@@ -310,7 +310,8 @@ class Work(Generic[Result]):
     def wait(self) -> Result:
         """Return the results. On a GPU the current stream waits, and the host does not.
 
-        A second call returns the same. Raises EPXError as the op without _start does.
+        What the operation does once somebody waits comes behind all that is on the current stream
+        now, so that it takes no multiprocessors from that. A second call returns the same. Raises EPXError as the op without _start does.
         """
         if self._end is not None:
             stream = self._join()
@@ -325,7 +326,10 @@ class Work(Generic[Result]):
         return self._result
 
     def _join(self) -> int:
-        """The current stream; what it waits for is not reused before it."""
+        """The current stream, behind which the rest of the operation comes.
+
+        What the stream waits for is not reused before it.
+        """
         if self._begun_on is None:
             return 0
         if torch.cuda.is_current_stream_capturing() != self._is_captured:
@@ -333,6 +337,8 @@ class Work(Generic[Result]):
                 Code.REQUEST, "wait() belongs in the capture that the operation began in"
             )
         stream = torch.cuda.current_stream(self._device)
+        if self._started.stream is not None:
+            self._started.stream.wait_stream(stream)
         if stream != self._begun_on:
             for tensor in self._started.tensors:
                 if tensor.is_cuda:

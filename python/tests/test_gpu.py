@@ -201,6 +201,24 @@ def test_a_work_is_waited_for_on_another_stream(comm, route):
     assert torch.equal(out, wanted)
 
 
+def test_what_a_work_takes_comes_behind_the_current_stream(comm, make_route):
+    num_tokens = 2048
+    route = make_route(experts=E, top_k=K, max_tokens=num_tokens, zero_unused=True)
+    given = tokens(comm, num=num_tokens)
+    wanted = layer(given.x, given.ids, given.weights, route)
+    torch.cuda.synchronize()
+    work = ep.dispatch_start(given.x, given.ids, given.weights, route)
+    torch.cuda._sleep(400_000_000)  # cycles: a fifth of a second
+    computed = torch.cuda.current_stream().record_event()
+    rows, row_weights, routing = work.wait()
+    taken = work._started.stream.record_event()
+    assert not taken.query()
+    taken.synchronize()
+    assert computed.query()
+    out = ep.combine(torch.tanh(rows / 8), routing, row_weights)
+    assert torch.equal(out, wanted)
+
+
 def test_works_are_captured(comm, make_route, route):
     given = tokens(comm)
 
