@@ -21,6 +21,7 @@ enum { STEPS_BETWEEN_LOOKS = 50, STREAMS = 3, MOST_RANKS = 64 };
 
 static int world_rank, world_size;
 static int *world_nodes;
+static int max_sms;                 /* a hint; 0 = as the environment says */
 static EPX_Stream streams[STREAMS]; /* none on the host */
 
 int everybody(int rank, int size)
@@ -64,12 +65,15 @@ static void enter(const struct party *party)
 static MPI_Info hints_of(const struct party *party)
 {
     MPI_Info info = suite_info("epx_window_bytes", party->window_bytes, NULL);
-    char ranks_per_node[16];
+    char ranks_per_node[16], sms[16];
 
     if (party->transport)
         MPI_Info_set(info, "epx_transport", party->transport);
     if (party->progress)
         MPI_Info_set(info, "epx_progress", party->progress);
+    snprintf(sms, sizeof(sms), "%d", max_sms);
+    if (max_sms)
+        MPI_Info_set(info, "epx_max_sms", sms);
     snprintf(ranks_per_node, sizeof(ranks_per_node), "%d", party->ranks_per_node);
     MPI_Info_set(info, "epx_ranks_per_node", ranks_per_node);
     return info;
@@ -384,6 +388,7 @@ int main(int argc, char **argv)
     world_rank = suite_rank;
     world_size = suite_size;
     world_nodes = suite_nodes;
+    max_sms = getenv("EPX_MAX_SMS") ? 0 : max_sms_of(FLIGHTS);
     for (int i = 0; i < STREAMS; i++)
         streams[i] = i ? space_new_stream() : EPX_STREAM_NULL;
     MPI_Bcast(&seed, 1, MPI_INT64_T, 0, MPI_COMM_WORLD);

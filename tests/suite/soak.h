@@ -41,6 +41,9 @@ void look_compare(const struct look *warm);
 /* Collective: what was noted and what is in use now, as text in static memory. */
 const char *look_text(const struct look *warm);
 
+/* The hint epx_max_sms with which so many communicators fit the GPU at once; 0 on the host. */
+int max_sms_of(int num_comms);
+
 /* Collective: the largest value of all ranks. */
 int64_t most_of_all(int64_t value);
 

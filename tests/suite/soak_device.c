@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "suite/soak.h"
+#include "support/space.h"
 #include "support/suite.h"
 
 enum { SLACK_KIB = 8192 };
@@ -19,6 +20,18 @@ struct party parties[] = {
     {.window_bytes = "65536", .color = all_but_last},
 };
 const int num_parties = sizeof(parties) / sizeof(parties[0]), usual_steps = 60;
+
+int max_sms_of(int num_comms)
+{
+    int ordinal = 0, sms = 0, gpus = space_num_gpus();
+    int sharing = (suite_size + gpus - 1) / gpus, most;
+
+    cudaGetDevice(&ordinal);
+    EXPECT(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, ordinal) == cudaSuccess,
+           "cudaDeviceGetAttribute");
+    most = sms / (num_comms * sharing);
+    return most > 1 ? most : 1;
+}
 
 /* Memory in use on this rank's GPU, by whoever uses it; nothing is in flight on any rank. */
 static int64_t used_kib(void)

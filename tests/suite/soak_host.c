@@ -28,6 +28,12 @@ struct party parties[] = {
 };
 const int num_parties = sizeof(parties) / sizeof(parties[0]), usual_steps = 300;
 
+int max_sms_of(int num_comms)
+{
+    (void)num_comms;
+    return 0;
+}
+
 static int64_t resident_kib(void)
 {
     FILE *file = fopen("/proc/self/statm", "r");
