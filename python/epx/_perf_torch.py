@@ -113,9 +113,8 @@ def _graph_of_torch(calls: _Calls) -> torch.cuda.CUDAGraph:
     return graph
 
 
-def _graph_of_c(comm: Comm, shape: Shape) -> torch.cuda.CUDAGraph:
-    stream, graph = cast(Any, torch.cuda.Stream)(), torch.cuda.CUDAGraph()
-    layer = _perf.Layer(comm, _backend("cuda"), stream.cuda_stream, shape, copies_counts=False)
+def _graph_of_c(layer: _perf.Layer, stream: torch.cuda.Stream) -> torch.cuda.CUDAGraph:
+    graph = torch.cuda.CUDAGraph()
     layer.repeat((DISPATCH, COMBINE), 1)
     torch.cuda.synchronize()
     with torch.cuda.graph(graph, stream=stream):
@@ -124,8 +123,10 @@ def _graph_of_c(comm: Comm, shape: Shape) -> torch.cuda.CUDAGraph:
 
 
 def _graph_figure(comm: Comm, shape: Shape, options: _perf.Options) -> Figure:
+    stream = cast(Any, torch.cuda.Stream)()
+    layer = _perf.Layer(comm, _backend("cuda"), stream.cuda_stream, shape, copies_counts=False)
     calls = _Calls(shape.make_route(comm), "cuda", shape, False)
-    graphs = _graph_of_c(comm, shape), _graph_of_torch(calls)
+    graphs = _graph_of_c(layer, stream), _graph_of_torch(calls)  # which use layer and calls
     loops = [[_replay_us(g, options.repeats) for g in graphs] for _ in range(options.loops)]
     c, here = (min(column) for column in zip(*loops))
     name = f"graph of {shape.tokens} tokens"
