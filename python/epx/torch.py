@@ -311,7 +311,9 @@ class Work(Generic[Result]):
         """Return the results. On a GPU the current stream waits, and the host does not.
 
         What the operation does once somebody waits comes behind all that is on the current stream
-        now, so that it takes no multiprocessors from that. A second call returns the same. Raises EPXError as the op without _start does.
+        now, so that it takes no multiprocessors from that.
+
+        A second call returns the same. Raises EPXError as the op without _start does.
         """
         if self._end is not None:
             stream = self._join()
