@@ -80,7 +80,7 @@ RANK(me)
             :: n < OPS -> goto next
             fi;
 #endif
-            /* await_number (exchange.cuh); the time-out is in keep_waiting (waits.cuh) */
+            /* await_release (exchange.cuh); the time-out is in keep_waiting (waits.cuh) */
             if
             :: released[me] >= n
             :: stop[me] -> goto gives_up
