@@ -21,11 +21,16 @@
  *   parts_made[q][s]  in device memory: parts of the copy in slot s that have been made.
  *
  * There are two queues because a bus carries bytes both ways at once: blocks of even number look
- * first for copies out of the GPU, the others for copies in.
+ * first for copies out of the GPU's memory, the others for copies into it, from the host or from
+ * another place there.
  *
  * Invariant: a copy's slot is written again only after the copy was made; claimed only grows, so
  * the compare-and-swap fails if what the block has read of the slot is of an older copy. The proxy
- * says that an exchange is over after all its copies were made.
+ * says that an exchange is over after all its copies were made, so that kernels need not look
+ * whether it has stopped.
+ * A block leaves its kernel only after it has found nothing to copy, so at the end of a kernel all
+ * that was seen is claimed: in a communicator that has ended, where no first block looks any more,
+ * a later kernel copies nothing.
  *
  * tests/model/copies.pml checks this.
  */

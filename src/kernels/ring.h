@@ -8,7 +8,8 @@
  *   slot[n % SLOTS]   exchange n. Writer: a kernel, everything but the number first, then that with
  *                     a release; reader: the proxy, which acquires number == n.
  *   released          in device memory. Writer: the proxy's stream, n behind the last message of
- *                     exchange n; reader: kernels, which acquire released >= n.
+ *                     exchange n; reader: kernels, which acquire released >= n. Where kernels make
+ *                     the copies of exchanges, `over` of copy_queues.h takes its place.
  *
  * Invariant: kernels of a communicator run one after the other and each exchange is awaited before
  * the next is posted, on all ranks the same ones: so the proxies see exchanges 1, 2, 3, ... with

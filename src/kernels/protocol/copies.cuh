@@ -92,12 +92,12 @@ static __device__ void show_what_is_asked(const struct epx_device_comm &c)
     store_relaxed_sys(&copies.seen_over, over);
 }
 
-/* One thread: looks for something to copy. */
+/* One thread: looks for something to copy; blocks that would be too many do not. */
 static __device__ void look_for_copy(const struct epx_device_comm &c, struct part_of_copy &part)
 {
     if (blockIdx.x == 0)
         show_what_is_asked(c);
-    for (uint32_t i = 0; i < EPX_COPY_QUEUES; i++)
+    for (uint32_t i = 0; i < EPX_COPY_QUEUES && blockIdx.x < EPX_COPYING_BLOCKS; i++)
         if (claim_part(c, (int32_t)((blockIdx.x + i) % EPX_COPY_QUEUES), part))
             return;
     part.errand = ERRAND_NONE;
@@ -223,7 +223,9 @@ static __device__ EPX_COLD void copy_until_end(const struct epx_device_comm &c)
     do {
         if (threadIdx.x == 0) {
             ended = load_acquire_gpu(&c.state->ended) != 0;
-            look_for_copy(c, part);
+            part.errand = ERRAND_NONE;
+            if (!aborted(c))
+                look_for_copy(c, part);
             part.errand = part.errand == ERRAND_NONE && ended ? ERRAND_OVER : part.errand;
         }
         __syncthreads();

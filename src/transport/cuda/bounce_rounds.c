@@ -66,6 +66,7 @@ static int show_steps(struct epx_bounce *bounce, int moved)
 {
     int64_t now = epx_now_ns();
     size_t bytes = (size_t)bounce->comm->size * sizeof(*bounce->steps);
+    uint64_t *shown = bounce->steps + bounce->comm->size;
 
     if (moved)
         bounce->moved_ns = now;
@@ -74,8 +75,8 @@ static int show_steps(struct epx_bounce *bounce, int moved)
     if (!epx_copies_made(&bounce->copies, EPX_COPY_IN, bounce->shown))
         return EPX_SUCCESS;
     bounce->steps_changed = 0;
-    EPX_TRY(epx_copies_ask(&bounce->copies, EPX_COPY_IN, bounce->exchange->arrived, bounce->steps,
-                           bytes));
+    memcpy(shown, bounce->steps, bytes);
+    EPX_TRY(epx_copies_ask(&bounce->copies, EPX_COPY_IN, bounce->exchange->arrived, shown, bytes));
     bounce->shown = epx_copies_asked(&bounce->copies, EPX_COPY_IN);
     return EPX_SUCCESS;
 }

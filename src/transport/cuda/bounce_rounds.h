@@ -41,7 +41,7 @@ struct epx_bounce {
     struct epx_bounce_filling filling; /* the next round */
     char *came;                        /* [R] whose block of the round under way has come */
     int *counts, *displs;              /* counts: [2][R] to and from each rank; displs: [R] */
-    uint64_t *steps;                   /* [R] pinned */
+    uint64_t *steps;                   /* [2][R] pinned: as they are, and as they were last shown */
     int steps_changed;
     uint64_t shown; /* copies to the GPU, up to the last one of the steps */
     int64_t moved_ns;

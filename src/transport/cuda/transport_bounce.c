@@ -6,7 +6,6 @@
  * transport tells the receiver, or takes the piece there; the receiver's GPU copies it in. Kernels
  * that wait make the copies. This file makes the stages; bounce_rounds.c has the exchange.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,7 +85,7 @@ static int allocate(struct epx_bounce *bounce)
 
 static int init(struct epx_bounce *bounce)
 {
-    size_t bytes = (size_t)bounce->comm->size * sizeof(*bounce->steps);
+    size_t bytes = 2 * (size_t)bounce->comm->size * sizeof(*bounce->steps);
 
     bounce->pieces = epx_pieces_of(bounce->comm->params.window_bytes, bounce->comm->size);
     EPX_TRY(allocate(bounce));

@@ -29,8 +29,9 @@ static void fetch(struct epx_arrival *arrival)
 {
     struct epx_link *link = arrival->link;
     ucp_request_param_t param = {
-        .op_attr_mask =
-            UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
+        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                        UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
+        .memory_type = UCS_MEMORY_TYPE_HOST, /* or UCX might ask CUDA */
         .cb.recv_am = data_fetched,
         .user_data = arrival,
     };
@@ -115,7 +116,9 @@ void epx_links_send(struct epx_links *links, int rank, uint64_t number, const vo
 {
     struct epx_link *link = &links->link[rank];
     ucp_request_param_t param = {
-        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                        UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+        .memory_type = UCS_MEMORY_TYPE_HOST, /* or UCX might ask CUDA */
         .cb.send = data_sent,
         .user_data = link,
     };

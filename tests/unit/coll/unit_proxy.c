@@ -245,10 +245,10 @@ static int move_copies(void *state, int *queued, int *moved)
 {
     struct rank *rank = state;
     struct epx_copies *copies = &rank->copies;
-    uint64_t out = epx_copies_asked(copies, EPX_COPY_OUT);
+    uint64_t in = epx_copies_asked(copies, EPX_COPY_IN);
 
     *moved = 0;
-    *queued = epx_copies_made(copies, EPX_COPY_OUT, out); /* what the rank sends to itself */
+    *queued = epx_copies_made(copies, EPX_COPY_IN, in); /* what the rank sends to itself */
     for (int i = 0; i < 2 * RANKS; i++) {
         EPX_TRY(pass_by_copy(rank, i));
         *queued &= rank->asked[i] == DONE;

@@ -130,7 +130,7 @@ static int copy_own(const struct epx_proxy *proxy, const struct epx_exchange *ex
     size_t bytes = (size_t)own->send_bytes;
 
     if (proxy->copies)
-        return epx_copies_ask(proxy->copies, EPX_COPY_OUT, to, from, bytes);
+        return epx_copies_ask(proxy->copies, EPX_COPY_IN, to, from, bytes);
     if (bytes)
         EPX_TRY_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, proxy->stream));
     return EPX_SUCCESS;
@@ -206,24 +206,26 @@ static void serve_until_over(struct epx_proxy *proxy)
         abort_exchanges(proxy);
 }
 
-static int enter(const struct epx_device *device, struct epx_device_scope *scope)
+/* Serves with the proxy's device as the current one. */
+static int serve_on_device(struct epx_proxy *proxy)
 {
-    EPX_TRY_CUDA(epx_device_enter(device->ordinal, scope));
+    struct epx_device_scope scope;
+
+    EPX_TRY_CUDA(epx_device_enter(proxy->device->ordinal, &scope));
+    serve_until_over(proxy);
+    epx_device_leave(&scope);
     return EPX_SUCCESS;
 }
 
 static void *run(void *arg)
 {
     struct epx_proxy *proxy = arg;
-    struct epx_device_scope scope;
 
     epx_status_enter("the proxy");
-    if (enter(proxy->device, &scope) == EPX_SUCCESS) {
+    if (proxy->copies)
         serve_until_over(proxy);
-        epx_device_leave(&scope);
-    } else {
+    else if (serve_on_device(proxy) != EPX_SUCCESS)
         give_up_here(proxy);
-    }
     proxy->ended = 1;
     return NULL;
 }
