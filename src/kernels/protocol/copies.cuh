@@ -175,33 +175,21 @@ static __device__ void copy_part(const struct part_of_copy &part)
         copy_shifted(part.to + head, part.from + head, body);
 }
 
-/* One thread: what the block does next while it waits for an exchange. */
-static __device__ void find_errand(const struct epx_device_comm &c, uint64_t number,
-                                   struct patience &patience, struct part_of_copy &part)
-{
-    do {
-        look_for_copy(c, part);
-        if (part.errand != ERRAND_NONE)
-            return;
-        if (load_acquire_gpu(&c.state->copies.seen_over) >= number)
-            part.errand = ERRAND_OVER;
-        else if (blockIdx.x ? !keep_waiting(c, patience, c.rank)
-                            : !keep_waiting_for_proxy(c, patience))
-            part.errand = ERRAND_GIVEN_UP;
-    } while (part.errand == ERRAND_NONE);
-}
-
-/* The whole block: makes copies until an exchange is over; false if it was given up. */
-static __device__ EPX_COLD bool copy_until_over(const struct epx_device_comm &c, uint64_t number)
+/* The whole block: makes copies until one thread's attempts to find an errand find another one,
+ * which is returned. */
+template <typename Attempt>
+static __device__ EPX_COLD enum errand copy_until(const struct epx_device_comm &c, Attempt attempt)
 {
     __shared__ struct part_of_copy part;
-    struct patience patience = {0, 0};
     enum errand errand;
 
     EPX_DELAY(c);
     do {
-        if (threadIdx.x == 0)
-            find_errand(c, number, patience, part);
+        if (threadIdx.x == 0) {
+            do {
+                attempt(part);
+            } while (part.errand == ERRAND_NONE);
+        }
         __syncthreads();
         errand = part.errand;
         if (errand == ERRAND_COPY)
@@ -210,32 +198,39 @@ static __device__ EPX_COLD bool copy_until_over(const struct epx_device_comm &c,
         if (threadIdx.x == 0 && errand == ERRAND_COPY)
             end_part(c, part);
     } while (errand == ERRAND_COPY);
-    return errand == ERRAND_OVER;
+    return errand;
+}
+
+/* The whole block: makes copies until an exchange is over; false if it was given up. */
+static __device__ bool copy_until_over(const struct epx_device_comm &c, uint64_t number)
+{
+    struct patience patience = {0, 0};
+
+    return copy_until(c, [&](struct part_of_copy &part) {
+               look_for_copy(c, part);
+               if (part.errand != ERRAND_NONE)
+                   return;
+               if (load_acquire_gpu(&c.state->copies.seen_over) >= number)
+                   part.errand = ERRAND_OVER;
+               else if (blockIdx.x ? !keep_waiting(c, patience, c.rank)
+                                   : !keep_waiting_for_proxy(c, patience))
+                   part.errand = ERRAND_GIVEN_UP;
+           }) == ERRAND_OVER;
 }
 
 /* A block beside the one that posts exchanges and waits for them, from its start: makes copies
  * until that block has come to its end. */
-static __device__ EPX_COLD void copy_until_end(const struct epx_device_comm &c)
+static __device__ void copy_until_end(const struct epx_device_comm &c)
 {
-    __shared__ struct part_of_copy part;
-    bool ended;
+    copy_until(c, [&](struct part_of_copy &part) {
+        bool ended = load_acquire_gpu(&c.state->ended) != 0;
 
-    do {
-        if (threadIdx.x == 0) {
-            ended = load_acquire_gpu(&c.state->ended) != 0;
-            part.errand = ERRAND_NONE;
-            if (!aborted(c))
-                look_for_copy(c, part);
-            part.errand = part.errand == ERRAND_NONE && ended ? ERRAND_OVER : part.errand;
-        }
-        __syncthreads();
-        ended = part.errand == ERRAND_OVER;
-        if (part.errand == ERRAND_COPY)
-            copy_part(part);
-        __syncthreads();
-        if (threadIdx.x == 0 && part.errand == ERRAND_COPY)
-            end_part(c, part);
-    } while (!ended);
+        part.errand = ERRAND_NONE;
+        if (!aborted(c))
+            look_for_copy(c, part);
+        if (part.errand == ERRAND_NONE && ended)
+            part.errand = ERRAND_OVER;
+    });
 }
 
 #endif

@@ -297,8 +297,8 @@ int epx_bounce_exchange(void *state, const struct epx_exchange *exchange, void *
 {
     struct epx_bounce *bounce = state;
 
-    bounce->exchange = exchange;
     (void)stream; /* there is none */
+    bounce->exchange = exchange;
     bounce->begun = 0;
     bounce->rounds = bounce->own_rounds = count_rounds(bounce, exchange);
     bounce->moved_ns = epx_now_ns();
