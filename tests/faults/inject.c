@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/types.h>
+#include <time.h>
 
 enum { MOST_POINTERS = 4096, MOST_DUPLICATIONS = 8 };
 
@@ -22,14 +23,44 @@ static void *pointers[MOST_POINTERS]; /* that the library holds */
 static int num_pointers, num_others;
 static _Atomic int *agreements_begun;
 static int num_agreements, tests_due;
-static int duplications; /* of communicators, begun since the last catching up */
+static double last_call, longest_pause; /* seconds */
+static int duplications;                /* of communicators, begun since the last catching up */
 static MPI_Comm *copies[MOST_DUPLICATIONS];
+
+static double now(void)
+{
+    struct timespec time;
+
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+/* A call of MPI by this process, which may be armed to stop. */
+static void note_call(void)
+{
+    double pause;
+
+    if (kind_fails != INJECT_STOP)
+        return;
+    pause = now() - last_call;
+    if (pause > longest_pause)
+        longest_pause = pause;
+    last_call += pause;
+}
+
+double inject_longest_pause(void)
+{
+    note_call();
+    return longest_pause;
+}
 
 void inject_arm_stop(int nth, _Atomic int *agreements)
 {
     inject_arm(INJECT_STOP, nth);
     agreements_begun = agreements;
     num_agreements = tests_due = 0;
+    last_call = now();
+    longest_pause = 0;
 }
 
 void inject_arm(enum inject_kind kind, int nth)
@@ -93,17 +124,19 @@ static void stop_perhaps(const char *function)
 
 static int fails(enum inject_kind kind, const char *function)
 {
-    int now = 0;
+    int fails_now = 0;
 
-    if (kind == INJECT_MPI)
+    if (kind == INJECT_MPI) {
+        note_call();
         stop_perhaps(function);
+    }
     pthread_mutex_lock(&mutex);
     if (armed && kind == kind_fails && ++calls == nth_fails) {
         failed = function;
-        now = 1;
+        fails_now = 1;
     }
     pthread_mutex_unlock(&mutex);
-    return now;
+    return fails_now;
 }
 
 static void *keep(void *pointer)
@@ -340,6 +373,7 @@ int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
 {
     int error;
 
+    note_call();
     if (tests_due)
         stop_perhaps("MPI_Test");
     error = PMPI_Test(request, flag, status);

@@ -17,6 +17,9 @@ void inject_arm(enum inject_kind kind, int nth);
  * other ranks. Before it stops it writes how many agreements (MPI_Iallreduce) it has begun.
  */
 void inject_arm_stop(int nth, _Atomic int *agreements);
+/* The longest time in seconds that passed between two calls of MPI here since inject_arm_stop: this
+ * process was kept from its work, or blocked, so long, and answered no letter meanwhile. */
+double inject_longest_pause(void);
 /* The function that failed, NULL if none did; nothing fails any more. */
 const char *inject_disarm(void);
 /* Waits for room, polls and probes are counted only when they complete. While armed for MPI,
