@@ -93,6 +93,12 @@ static inline int epx_verb_dispatches(enum epx_verb verb)
            epx_verb_has_fields(verb);
 }
 
+/* Whether rows are added that come home from the experts. */
+static inline int epx_verb_adds(enum epx_verb verb)
+{
+    return verb == EPX_VERB_COMBINE || verb == EPX_VERB_DISPATCH_BACKWARD;
+}
+
 /* A request that holds its communicator and route; NULL if there is not enough memory. */
 struct epx_request *epx_request_create(struct epx_comm *comm, struct epx_route *route);
 void epx_request_free(struct epx_request *request);

@@ -220,8 +220,8 @@ struct epx_device_state {
     uint64_t barrier;  /* blocks that have come to a barrier, in all kernels */
     uint64_t rounds;   /* from here on: of the operation under way */
     uint64_t credit_rounds;
-    uint64_t ended; /* blocks of the kernel under way: failed << 32 | ended; the last block to
-                          end sets it to 0 */
+    uint64_t ended; /* blocks of the kernel under way: remarked << 48 | failed << 32 | ended; the
+                          last block to end sets it to 0 */
     uint64_t sent;  /* blocks that have ended of a kernel that only sends; the kernel that takes
                           sets it to 0 */
     int32_t weighted;
@@ -288,6 +288,7 @@ struct epx_banks {
     int64_t pitch, words_at;
     struct epx_slices slices; /* of each row, the same on all ranks */
     int32_t senders;          /* blocks that store; 0 = the operation is not small */
+    int32_t takers;           /* blocks that take what comes */
     int32_t phase;            /* enum epx_phase */
 };
 

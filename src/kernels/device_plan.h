@@ -185,10 +185,12 @@ struct epx_slices {
 
 enum { EPX_LEAST_SLICE_BYTES = 2048, EPX_SLICE_QUANTUM = 512 };
 
-EPX_HD struct epx_slices epx_slices_of(int64_t row_bytes, int64_t rows, int64_t warps)
+/* None but the last shorter than `least`, a multiple of the quantum. */
+EPX_HD struct epx_slices epx_slices_from(int64_t least, int64_t row_bytes, int64_t rows,
+                                         int64_t warps)
 {
     struct epx_slices slices;
-    int64_t most = (row_bytes + EPX_LEAST_SLICE_BYTES - 1) / EPX_LEAST_SLICE_BYTES;
+    int64_t most = (row_bytes + least - 1) / least;
     int64_t wanted = rows ? warps / rows : warps;
 
     wanted = wanted < most ? wanted : most;
@@ -196,6 +198,11 @@ EPX_HD struct epx_slices epx_slices_of(int64_t row_bytes, int64_t rows, int64_t 
         epx_round_up(wanted > 1 ? (row_bytes + wanted - 1) / wanted : row_bytes, EPX_SLICE_QUANTUM);
     slices.num = slices.bytes ? (int32_t)((row_bytes + slices.bytes - 1) / slices.bytes) : 1;
     return slices;
+}
+
+EPX_HD struct epx_slices epx_slices_of(int64_t row_bytes, int64_t rows, int64_t warps)
+{
+    return epx_slices_from(EPX_LEAST_SLICE_BYTES, row_bytes, rows, warps);
 }
 
 #endif

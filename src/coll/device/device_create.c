@@ -54,6 +54,18 @@ static int init(struct epx_device *device)
     return EPX_SUCCESS;
 }
 
+/* The blocks that send beside those that wait fit on the GPU with them. Where ranks share it they
+ * share it for these, too, but a rank has some. */
+static int find_most_senders(int sms, int sharers, int blocks)
+{
+    enum { LEAST = 8 };
+    int room = sms > blocks ? sms - blocks : 1, share = sms / sharers - blocks;
+
+    if (share < LEAST)
+        share = LEAST;
+    return share < room ? share : room;
+}
+
 /* Finds how many blocks kernels may have. Those of a kernel in which all wait must run at once on
  * every rank's GPU, or on the part of it that is in its context. Of a kernel that moves rows the
  * blocks that send wait for nobody. Ranks that share a GPU share its multiprocessors. */
@@ -70,7 +82,7 @@ static int find_blocks(struct epx_device *device)
     EPX_TRY(epx_device_count_sharers(device->comm, &sharers));
     EPX_TRY(epx_comm_max(device->comm, -(wanted < sms ? wanted : sms), &most));
     device->blocks = (int)-most;
-    device->most_senders = sms > device->blocks ? sms - device->blocks : 1;
+    device->most_senders = find_most_senders(sms, sharers, device->blocks);
     device->movers = sms / sharers;
     if (params->max_sms && params->max_sms < device->movers)
         device->movers = (int)params->max_sms;

@@ -42,6 +42,10 @@ int epx_is_small_routing(const struct epx_request *request)
     return epx_is_small_route(epx_device_of(request), epx_device_plan_of(request));
 }
 
+/* A multiprocessor issues for so many warps at once: a block of a small operation has no more of
+ * them busy while there are multiprocessors for more blocks. */
+enum { BUSY_WARPS = 4 };
+
 /* Whether rows fit in a bank, and their slices have a flag each. */
 static int have_room(const struct epx_device *device, const struct epx_banks *banks, int64_t rows)
 {
@@ -64,30 +68,74 @@ static int64_t bytes_in_bank(const struct epx_request *request)
     return bytes;
 }
 
-/* The slices depend on nothing in which ranks may differ. */
+/* The work of a warp that adds grows with the rows of a sum, so its slices may be shorter. Slices
+ * depend on nothing in which ranks may differ, and fit in the flags of a bank. */
+static struct epx_slices small_slices(const struct epx_request *request, int64_t row_bytes,
+                                      int32_t width)
+{
+    const struct epx_device *device = epx_device_of(request);
+    const int64_t least =
+        epx_verb_adds(request->call.verb) ? EPX_SLICE_QUANTUM : EPX_LEAST_SLICE_BYTES;
+    int64_t warps = (int64_t)device->senders * EPX_WAITING_THREADS / EPX_WARP;
+
+    if (warps > EPX_BANK_FLAGS / width)
+        warps = EPX_BANK_FLAGS / width;
+    return epx_slices_from(least, row_bytes, request->route->attr.max_tokens, warps);
+}
+
+/* Blocks for so many pieces of work, a warp each: at least one, at most so many. */
+static int32_t blocks_for(int64_t pieces, int64_t most)
+{
+    int64_t blocks = (pieces + BUSY_WARPS - 1) / BUSY_WARPS;
+
+    blocks = blocks < most ? blocks : most;
+    return blocks > 1 ? (int32_t)blocks : 1;
+}
+
+/*
+ * Shares out the blocks of a small operation. Where rows are added both kinds of blocks have about
+ * as much to do. In a dispatch those who take rows have more, as they store them for each expert. A
+ * combine backward has another kernel for that.
+ */
+static void share_out_small(const struct epx_request *request, int32_t width,
+                            struct epx_banks *banks)
+{
+    const struct epx_device *device = epx_device_of(request);
+    const enum epx_verb verb = request->call.verb;
+    const int alone = request->comm->size == 1; /* then nothing is sent */
+    int64_t pieces = (int64_t)request->route->attr.max_tokens * banks->slices.num;
+    int64_t most = device->most_senders;
+
+    if (epx_verb_adds(verb) && most > device->movers / 2)
+        most = device->movers / 2;
+    if (epx_verb_dispatches(verb) && most > device->movers / 4)
+        most = device->movers / 4;
+    banks->senders = blocks_for(alone ? 0 : pieces * width, most);
+    banks->takers = device->blocks;
+    if (epx_verb_adds(verb))
+        banks->takers = blocks_for(pieces, device->movers - banks->senders);
+    if (epx_verb_dispatches(verb))
+        banks->takers = blocks_for(pieces * request->comm->size, device->movers - banks->senders);
+    if (banks->takers < device->blocks)
+        banks->takers = device->blocks;
+}
+
 struct epx_banks epx_banks_of(const struct epx_request *request, int32_t width, int32_t words)
 {
     const struct epx_device *device = epx_device_of(request);
     const struct epx_plan_shape *shape = &epx_device_plan_of(request)->shape;
-    const int64_t block_warps = EPX_WAITING_THREADS / EPX_WARP;
     struct epx_banks banks = {.bank = device->bank, .words_at = bytes_in_bank(request)};
-    int64_t row_bytes = epx_wire_row_bytes(request), tasks;
+    int64_t row_bytes = epx_wire_row_bytes(request);
 
     if (request->call.fields.num > 1)
         row_bytes = banks.words_at;
-    banks.slices = epx_slices_of(row_bytes, shape->max_tokens, device->blocks * block_warps);
+    banks.slices = small_slices(request, row_bytes, width);
     banks.pitch = banks.words_at + epx_round_up(words * (int64_t)sizeof(float), 16);
     banks.pitch = banks.pitch ? banks.pitch : 16;
-    if (!epx_has_few_pairs(device, shape) ||
-        !epx_small_pays(device, shape, request->call.verb, row_bytes) ||
-        !have_room(device, &banks, (int64_t)shape->max_tokens * width))
-        return banks;
-    tasks = (int64_t)shape->max_tokens * width * banks.slices.num;
-    banks.senders = (int32_t)((tasks + block_warps - 1) / block_warps);
-    if (banks.senders > device->most_senders)
-        banks.senders = device->most_senders;
-    if (banks.senders < 1)
-        banks.senders = 1;
+    if (epx_has_few_pairs(device, shape) &&
+        epx_small_pays(device, shape, request->call.verb, row_bytes) &&
+        have_room(device, &banks, (int64_t)shape->max_tokens * width))
+        share_out_small(request, width, &banks);
     return banks;
 }
 

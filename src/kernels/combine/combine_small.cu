@@ -2,13 +2,14 @@
 /*
  * combine_small.cu - a combine or dispatch backward of few rows in one launch: expert ranks store
  * the sum of each row's pairs, rounded once, into the home rank's bank at the row's place; home
- * ranks add the rows of each token as they come. banks.cuh has the protocol.
- * Work: reads the rows of all pairs here, writes this rank's unique rows, reads those of its
- * tokens, writes T rows. Order: choices, then ranks.
- * Launch: phases.cuh; blocks that store, then comm.blocks blocks that add.
+ * ranks add the parts of each token as they come, and their own (own_sums.cuh). banks.cuh has the
+ * protocol.
+ * Work: reads the rows of all pairs here once, writes this rank's unique rows for other ranks,
+ * reads those of its tokens, writes T rows. Order: choices, then ranks.
+ * Launch: phases.cuh; blocks that store, then blocks that add.
  */
-#include "kernels/combine/sums.cuh"
 #include "kernels/protocol/banks.cuh"
+#include "kernels/streaming/own_sums.cuh"
 
 /* Where the parts of this rank's tokens lie. */
 struct banked_places {
@@ -60,63 +61,93 @@ static __device__ void store_sum(const struct epx_combine_rows &a, uint64_t epoc
     __syncwarp();
 }
 
-/* Expert side: the sums of all records here. */
+/* Expert side: the sums of all records here that are of other ranks' rows. */
 template <typename T>
 static __device__ void store_small_sums(const struct epx_combine_rows &a, uint64_t epoch,
-                                        struct record_range &range, struct row_list &list)
+                                        const struct record_range &range, struct row_list &list)
 {
     const struct crew crew = crew_of(a.banks);
+    const uint32_t slices = (uint32_t)a.banks.slices.num;
     char *records = a.plan.records[a.comm.rank];
 
-    find_range(a.plan, a.comm.num_ranks, records, 0, a.plan.shape.max_tokens, range);
-    for (int64_t i = crew.warp; i < range.num * a.banks.slices.num; i += crew.num) {
-        struct row_source at = find_in_range(range, i / a.banks.slices.num);
+    for (uint32_t i = (uint32_t)crew.warp; i < (uint32_t)range.num * slices;
+         i += (uint32_t)crew.num) {
+        struct row_source at = find_in_range(range, i / slices);
         struct epx_wire_record *record = epx_wire_record_at(&a.plan, records, at.source, at.row);
 
         if (record->num_slots)
-            store_sum<T>(a, epoch, at.source, (int32_t)(i % a.banks.slices.num), record, list);
+            store_sum<T>(a, epoch, at.source, (int32_t)(i % slices), record, list);
     }
 }
 
-/* The whole warp: waits for a slice of all parts of a token. */
+/* The whole warp: lists a slice of all parts of a token that come from other ranks; each lane waits
+ * for those that it lists. */
 static __device__ bool await_parts(const struct epx_combine_rows &a,
                                    const struct banked_places &places, uint64_t epoch,
-                                   int64_t token, int32_t slice)
+                                   int64_t token, int32_t slice, struct sum_list &list)
 {
+    const int64_t offset = slice * a.banks.slices.bytes;
+    const int32_t rows = a.plan.token_num[token];
+    int32_t num = 0;
     bool ok = true;
 
-    for (int32_t i = lane_id(); ok && i < a.plan.token_num[token]; i += EPX_WARP)
-        if (places.has_part(token, i))
-            ok = await_flag(a.comm, flag_in(a.banks, places.bank, places.row(token, i), slice),
-                            epoch, a.plan.token_rank[places.row(token, i)]);
+    if (lane_id() == 0)
+        list.own_place = 0;
+    __syncwarp();
+    for (int32_t i = lane_id(); i - lane_id() < rows; i += EPX_WARP) {
+        const bool kept = i < rows && places.has_part(token, i);
+        const int32_t rank = kept ? a.plan.token_rank[places.row(token, i)] : -1;
+        const bool comes = kept && rank != a.comm.rank;
+        const uint32_t lanes = __ballot_sync(~0u, comes);
+        const int32_t place = num + __popc(lanes & lanes_below());
+
+        if (comes)
+            list.parts.row[place] = places.part_of_token(token, i) + offset;
+        else if (kept)
+            list.own_place = place;
+        ok = ok && (!comes || await_flag(a.comm,
+                                         flag_in(a.banks, places.bank, places.row(token, i), slice),
+                                         epoch, rank));
+        num += __popc(lanes);
+    }
+    if (lane_id() == 0)
+        list.num_parts = num;
     return acquire_words(a.comm, ok);
 }
 
 /* Home side: adds the parts of each token. Returns whether this warp's have come. */
 template <typename T>
 static __device__ bool add_small_parts(const struct epx_combine_rows &a, const struct exchange &x,
-                                       struct row_list &list)
+                                       struct sum_list &list)
 {
     const struct crew crew = crew_of(a.banks);
     const struct banked_places places = {a, bank_on(a.comm, a.banks, x.epoch, a.comm.rank)};
-    const int32_t slices = a.banks.slices.num;
+    const uint32_t slices = (uint32_t)a.banks.slices.num;
 
-    for (int64_t i = crew.warp; i < (int64_t)a.num_tokens * slices; i += crew.num) {
+    for (uint32_t i = (uint32_t)crew.warp; i < (uint32_t)a.num_tokens * slices;
+         i += (uint32_t)crew.num) {
+        const int32_t slice = (int32_t)(i % slices);
         int64_t token = i / slices;
-        struct part part = part_of(a.banks.slices, (int32_t)(i % slices), a.row_bytes);
+        struct part part = part_of(a.banks.slices, slice, a.row_bytes);
 
-        if (!await_parts(a, places, x.epoch, token, (int32_t)(i % slices)))
+        list_own<T>(a, token, part.offset, list);
+        if (!await_parts(a, places, x.epoch, token, slice, list))
             return false;
-        sum_rows<typename T::part, typename T::row>(
-            list, list_parts(a, places, token, part.offset, list), 0,
-            part.bytes / (int64_t)sizeof(typename T::part),
-            a.sums + in_row<T>(token * a.row_bytes + part.offset));
-        if (a.backward && x.weighted && a.grad_weights && part.offset == 0)
-            take_weights(a, places, token);
+        add_parts<T>(list, a.weights && !a.backward,
+                     part.bytes / (int64_t)sizeof(typename T::part),
+                     a.sums + in_row<T>(token * a.row_bytes + part.offset));
+        if (a.backward && x.weighted && a.grad_weights && slice == 0)
+            take_all_weights(a, places, token);
         __syncwarp();
     }
     return true;
 }
+
+/* What a warp lists in its block's memory. */
+union listing {
+    struct row_list send;
+    struct sum_list take;
+};
 
 template <typename T>
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)
@@ -124,21 +155,24 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)
 {
     __shared__ struct exchange x;
     __shared__ struct record_range range;
-    __shared__ struct row_list lists[EPX_WAITING_THREADS / EPX_WARP];
-    struct row_list &list = lists[threadIdx.x / EPX_WARP];
+    __shared__ union listing lists[EPX_WAITING_THREADS / EPX_WARP];
+    union listing &list = lists[threadIdx.x / EPX_WARP];
     bool takes = !is_sender(a.banks);
 
+    if (!takes && is_last_warp())
+        find_all_records(a.plan, a.comm.num_ranks, a.comm.rank, range);
     begin_small(a.comm, a.banks, a.note, a.plan.outcome->code, x);
     if (x.outcome.code == EPX_SUCCESS) {
         if (!takes && a.plan.outcome->code == EPX_SUCCESS)
-            store_small_sums<T>(a, x.epoch, range, list);
-        if (takes && await_ready(a.comm, a.note, x, a.plan.outcome))
-            all_content(a.comm, x, add_small_parts<T>(a, x, list));
+            store_small_sums<T>(a, x.epoch, range, list.send);
+        if (takes && await_ready(a.comm, a.note, x, a.plan.outcome)) {
+            if (is_last_thread())
+                count_route_rows(a.comm, a.plan, a.plan.recv_rows, a.row_bytes);
+            all_content(a.comm, x, add_small_parts<T>(a, x, list.take));
+        }
     }
     if (!is_last_of_small(a.comm, a.banks, x, {a.note, a.plan.outcome, takes}))
         return;
-    if (x.outcome.code == EPX_SUCCESS)
-        count_route_rows(a.comm, a.plan, a.plan.recv_rows, a.row_bytes);
     end_exchange(a.comm, x, 0, 0, a.num_tokens, x.outcome);
 }
 
@@ -146,7 +180,7 @@ static void (*const kernels[NUM_SUM_KERNELS])(struct epx_combine_rows) = SUM_KER
 
 int epx_launch_combine_small(const struct epx_combine_rows *args, EPX_Stream stream)
 {
-    return launch_phase(small_launch(args->comm, args->banks, stream),
+    return launch_phase(small_launch(args->banks, stream),
                         kernels[epx_sum_kernel(args)], *args);
 }
 

@@ -5,7 +5,7 @@
  * banks.cuh has the protocol.
  * Work: reads T rows, stores this rank's unique rows, reads what came, writes all slots. Order:
  * none, every byte has one writer.
- * Launch: phases.cuh; blocks that store, then comm.blocks blocks that take.
+ * Launch: phases.cuh; blocks that store, then blocks that take.
  */
 #ifndef EPX_KERNELS_DISPATCH_DISPATCH_SMALL_CUH
 #define EPX_KERNELS_DISPATCH_DISPATCH_SMALL_CUH
@@ -49,21 +49,22 @@ static __device__ bool take_small_rows(const struct epx_dispatch_rows &a, const 
                                        const struct record_range &range, struct row_list &list)
 {
     const struct crew crew = crew_of(a.banks);
-    const int32_t slices = a.banks.slices.num;
+    const uint32_t slices = (uint32_t)a.banks.slices.num;
     const bool weighted = x.weighted && a.recv_weights;
     char *records = a.plan.records[a.comm.rank],
          *bank = bank_on(a.comm, a.banks, x.epoch, a.comm.rank);
 
-    for (int64_t i = crew.warp; i < range.num * slices; i += crew.num) {
+    for (uint32_t i = (uint32_t)crew.warp; i < (uint32_t)range.num * slices;
+         i += (uint32_t)crew.num) {
+        const int32_t slice = (int32_t)(i % slices);
         struct row_source at = find_in_range(range, i / slices);
         struct epx_wire_record *record = epx_wire_record_at(&a.plan, records, at.source, at.row);
 
         if (record->num_slots == 0)
             continue;
-        if (!await_slice(a, bank, x.epoch, at.source, record->token, (int32_t)(i % slices)))
+        if (!await_slice(a, bank, x.epoch, at.source, record->token, slice))
             return false;
-        take_row<LIST>(a, bank, {at.source, record->token, (int32_t)(i % slices)}, record, weighted,
-                       list);
+        take_row<LIST>(a, bank, {at.source, record->token, slice}, record, weighted, list);
     }
     zero_rest<LIST>(a, weighted, crew);
     return true;
@@ -79,27 +80,27 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     struct row_list &list = lists[threadIdx.x / EPX_WARP];
     bool takes = !is_sender(a.banks);
 
+    if (takes && is_last_warp())
+        find_all_records(a.plan, a.comm.num_ranks, -1, range);
     begin_small(a.comm, a.banks, a.note, a.plan.outcome->code, x);
     if (x.outcome.code == EPX_SUCCESS) {
-        if (!takes && a.plan.outcome->code == EPX_SUCCESS)
+        if (!takes && a.comm.num_ranks > 1 && a.plan.outcome->code == EPX_SUCCESS)
             store_small_rows<LIST>(a, x.epoch, list);
         if (takes && await_ready(a.comm, a.note, x, a.plan.outcome)) {
-            find_range(a.plan, a.comm.num_ranks, a.plan.records[a.comm.rank], 0,
-                       a.plan.shape.max_tokens, range);
+            if (is_last_thread())
+                count_route_rows(a.comm, a.plan, a.plan.send_rows, a.row_bytes);
             all_content(a.comm, x, take_small_rows<LIST>(a, x, range, list));
         }
     }
     if (!is_last_of_small(a.comm, a.banks, x, {a.note, a.plan.outcome, takes}))
         return;
-    if (x.outcome.code == EPX_SUCCESS)
-        count_route_rows(a.comm, a.plan, a.plan.send_rows, a.row_bytes);
     end_exchange(a.comm, x, 0, 0, *a.plan.view.arrived_rows, x.outcome);
 }
 
 template <bool LIST>
 static int launch_dispatch_small(const struct epx_dispatch_rows &args, EPX_Stream stream)
 {
-    return launch_phase(small_launch(args.comm, args.banks, stream), dispatch_small<LIST>, args);
+    return launch_phase(small_launch(args.banks, stream), dispatch_small<LIST>, args);
 }
 
 #endif

@@ -5,7 +5,7 @@
  * ranks travel beside them; from all ids every block that takes rows knows their slots.
  * Work: that of route_small and dispatch_small; a slice of a row numbers the row's pairs again,
  * which is less than to wait for another block. Order: (source, token, choice).
- * Launch: phases.cuh; blocks that store, then comm.blocks blocks that route and take, which do not
+ * Launch: phases.cuh; blocks that store, then blocks that route and take, which do not
  * wait for each other. A kernel of one phase is, for the routing, without senders.
  */
 #ifndef EPX_KERNELS_DISPATCH_ROUTE_DISPATCH_SMALL_CUH
@@ -21,9 +21,10 @@ static __device__ uint64_t ranks_of_token(const struct epx_route_tokens &a, int6
     const int32_t top_k = a.plan.shape.top_k;
     int32_t expert = -1;
     uint64_t rank = 0;
+    bool is_bad;
 
     if (lane_id() < top_k)
-        expert = told_id(a, (int32_t)token * top_k + lane_id(), false);
+        expert = told_id(a, (int32_t)token * top_k + lane_id(), is_bad);
     if (expert >= 0)
         rank = 1ULL << a.plan.owner[expert];
     return (uint64_t)__reduce_or_sync(~0u, (uint32_t)(rank >> 32)) << 32 |
@@ -36,9 +37,11 @@ static __device__ void store_by_ids(const struct epx_route_dispatch &a, uint64_t
                                     struct row_list &list)
 {
     const struct crew crew = crew_of(a.rows.banks);
-    const int32_t slices = a.rows.banks.slices.num, me = a.rows.comm.rank;
+    const uint32_t slices = (uint32_t)a.rows.banks.slices.num;
+    const int32_t me = a.rows.comm.rank;
 
-    for (int64_t i = crew.warp; i < (int64_t)a.rows.num_tokens * slices; i += crew.num) {
+    for (uint32_t i = (uint32_t)crew.warp; i < (uint32_t)a.rows.num_tokens * slices;
+         i += (uint32_t)crew.num) {
         uint64_t ranks = ranks_of_token(a.routing, i / slices) & ~(1ULL << me);
 
         for (int32_t rank = lane_id(); ranks; ranks >>= EPX_WARP, rank += EPX_WARP) {
@@ -91,11 +94,10 @@ static __device__ __forceinline__ int64_t slot_of_lane(const struct epx_dispatch
 /* The whole warp: one slice of a row that comes here; returns whether it came. */
 template <bool LIST>
 static __device__ bool take_slice(const struct epx_route_dispatch &a, const struct exchange &x,
-                                  const struct small_routing &s, const struct row_slice &at,
-                                  struct row_list &list)
+                                  const struct small_routing &s, char *bank,
+                                  const struct row_slice &at, struct row_list &list)
 {
     const struct part part = part_of_slice<LIST>(a.rows, at.slice);
-    char *bank = bank_on(a.rows.comm, a.rows.banks, x.epoch, a.rows.comm.rank);
     int64_t slot = coming_pair(a.routing, s, at.source, at.token).slot;
     int32_t num =
         LIST ? __any_sync(~0u, slot >= 0) : list_own_slots(a.rows, slot, part.offset, list);
@@ -119,17 +121,19 @@ static __device__ bool take_slice(const struct epx_route_dispatch &a, const stru
 /* Returns whether the rows that this warp takes have come. */
 template <bool LIST>
 static __device__ bool take_by_ids(const struct epx_route_dispatch &a, const struct exchange &x,
-                                   const struct small_routing &s, struct row_list &list)
+                                   const struct small_routing &s, char *bank,
+                                   struct row_list &list)
 {
     const struct crew crew = crew_of(a.rows.banks);
-    const int32_t slices = a.rows.banks.slices.num, tokens = a.rows.plan.shape.max_tokens;
-    const int32_t all = a.rows.comm.num_ranks * tokens;
+    const uint32_t slices = (uint32_t)a.rows.banks.slices.num;
+    const int32_t tokens = a.rows.plan.shape.max_tokens, all = a.rows.comm.num_ranks * tokens;
 
-    for (int64_t i = crew.warp; i < (int64_t)all * slices; i += crew.num) {
+    for (uint32_t i = (uint32_t)crew.warp; i < (uint32_t)all * slices; i += (uint32_t)crew.num) {
         int32_t row = (int32_t)(i / slices);
 
         if ((s.mask[row] >> a.rows.comm.rank & 1) &&
-            !take_slice<LIST>(a, x, s, {row / tokens, row % tokens, (int32_t)(i % slices)}, list))
+            !take_slice<LIST>(a, x, s, bank,
+                              {row / tokens, row % tokens, (int32_t)(i % slices)}, list))
             return false;
     }
     return true;
@@ -179,22 +183,26 @@ static __device__ void zero_by_offsets(const struct epx_route_dispatch &a, const
         zero_field(a, o, rows_of_field<LIST>(a.rows, f), f ? NULL : weights);
 }
 
+/* The plan and the view are made while rows are on their way. */
 template <bool LIST>
 static __device__ void route_and_take(const struct epx_route_dispatch &a, struct exchange &x,
                                       struct small_routing &s, struct row_list &list)
 {
-    uint64_t first;
+    char *bank = bank_on(a.rows.comm, a.rows.banks, x.epoch, a.rows.comm.rank);
+    bool ok;
 
-    if (a.rows.banks.phase == EPX_PHASE_BOTH)
-        send_ids(a.routing, x.epoch);
-    first = first_word(a.routing, x.epoch);
-    if (!await_ready(a.rows.comm, a.rows.note, x, NULL) || !receive_ids(a.routing, x, first, s) ||
-        !find_small_offsets(a.routing, x, s))
+    if (!receive_ids(a.routing, x, s) || !find_small_offsets(a.routing, x, s))
         return;
-    if (!all_content(a.rows.comm, x, take_by_ids<LIST>(a, x, s, list)))
-        return;
-    zero_by_offsets<LIST>(a, x, s.o);
     find_small_slots(a.routing, s);
+    if (shows_view()) {
+        __syncthreads();
+        if (is_last_thread())
+            count_route_rows(a.rows.comm, a.rows.plan, a.rows.plan.send_rows, a.rows.row_bytes);
+    }
+    ok = take_by_ids<LIST>(a, x, s, bank, list);
+    if (ok)
+        zero_by_offsets<LIST>(a, x, s.o);
+    all_content(a.rows.comm, x, ok);
 }
 
 template <bool LIST>
@@ -202,33 +210,39 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     route_dispatch_small(const __grid_constant__ struct epx_route_dispatch a,
                          const __grid_constant__ struct epx_small_parts parts)
 {
-    extern __shared__ char small_shared[];
+    extern __shared__ __align__(16) char small_shared[];
     __shared__ struct exchange x;
     __shared__ struct small_routing s;
     __shared__ struct row_list lists[EPX_WAITING_THREADS / EPX_WARP];
     struct row_list &list = lists[threadIdx.x / EPX_WARP];
-    bool takes = !is_sender(a.rows.banks);
+    const int32_t phase = a.rows.banks.phase;
+    const bool takes = !is_sender(a.rows.banks);
+    bool remarked;
+    const struct told_word told =
+        prepare_ids(a.routing, phase == EPX_PHASE_SEND || (phase == EPX_PHASE_BOTH && takes));
 
     if (takes)
         prepare_small(a.routing, small_shared, parts, s);
     begin_small(a.rows.comm, a.rows.banks, a.rows.note, 0, x);
     if (x.outcome.code == EPX_SUCCESS) {
-        if (a.rows.banks.phase == EPX_PHASE_SEND)
-            send_ids(a.routing, x.epoch);
-        if (takes)
+        send_ids(a.routing, x, told);
+        if (takes) {
+            clear_small(a.routing, parts, s);
+            __syncthreads();
             route_and_take<LIST>(a, x, s, list);
-        else
+        } else if (a.rows.comm.num_ranks > 1) {
             store_by_ids<LIST>(a, x.epoch, list);
-        if (takes && threadIdx.x == 0 && routing_block(a.routing) == 0)
+        }
+        if (takes && threadIdx.x == 0 && shows_view())
             a.rows.comm.state->outcome = x.outcome;
     }
     if (!is_last_of_small(a.rows.comm, a.rows.banks, x, {a.rows.note, NULL, takes}))
         return;
-    if (x.outcome.code == EPX_SUCCESS) /* blocks that store do not know whether there was room */
+    /* Blocks that store do not know whether there was room, those that take what others told. */
+    remarked = x.remarks || phase == EPX_PHASE_TAKE;
+    if (x.outcome.code == EPX_SUCCESS && remarked)
         x.outcome = a.rows.comm.state->outcome;
-    if (x.outcome.code == EPX_SUCCESS)
-        count_route_rows(a.rows.comm, a.rows.plan, a.rows.plan.send_rows, a.rows.row_bytes);
-    end_routing(a.routing, x, false);
+    end_routing(a.routing, x, false, remarked);
 }
 
 template <bool LIST>
@@ -236,7 +250,7 @@ static int launch_route_dispatch_small(const struct epx_route_dispatch &args, EP
 {
     struct epx_small_parts parts =
         epx_small_parts_of(&args.routing.plan, args.routing.comm.num_ranks);
-    struct phase_launch launch = small_launch(args.rows.comm, args.rows.banks, stream);
+    struct phase_launch launch = small_launch(args.rows.banks, stream);
 
     launch.shared_bytes = (unsigned)epx_small_bytes(&parts);
     return launch_phase(launch, route_dispatch_small<LIST>, args, parts);

@@ -6,7 +6,7 @@
  * protocol.
  * Work: as move_grads.cu; a gradient is read once for each of its slots. Order: the same, so the
  * bytes are too.
- * Launch: send_grads: phases.cuh; blocks that store, then comm.blocks blocks that wait.
+ * Launch: send_grads: phases.cuh; blocks that store, then blocks that wait.
  * scale_small, the whole device, a block a slot, waits for nothing and ends the operation.
  */
 #include "kernels/dispatch/scales.cuh"
@@ -20,13 +20,13 @@ static __device__ bool await_grads(const struct epx_dispatch_rows &a, const stru
                                    const struct record_range &range)
 {
     const struct crew crew = crew_of(a.banks);
-    const int32_t slices = a.banks.slices.num;
+    const uint32_t slices = (uint32_t)a.banks.slices.num;
     char *records = a.plan.records[a.comm.rank],
          *bank = bank_on(a.comm, a.banks, x.epoch, a.comm.rank);
     bool ok = true;
 
-    for (int64_t i = (int64_t)crew.warp * EPX_WARP + lane_id(); ok && i < range.num * slices;
-         i += (int64_t)crew.num * EPX_WARP) {
+    for (uint32_t i = (uint32_t)(crew.warp * EPX_WARP + lane_id());
+         ok && i < (uint32_t)range.num * slices; i += (uint32_t)(crew.num * EPX_WARP)) {
         struct row_source at = find_in_range(range, i / slices);
         struct epx_wire_record *record = epx_wire_record_at(&a.plan, records, at.source, at.row);
 
@@ -47,15 +47,14 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     __shared__ struct row_list lists[EPX_WAITING_THREADS / EPX_WARP];
     bool takes = !is_sender(a.banks);
 
+    if (takes && is_last_warp())
+        find_all_records(a.plan, a.comm.num_ranks, -1, range);
     begin_small(a.comm, a.banks, a.note, a.plan.outcome->code, x);
     if (x.outcome.code == EPX_SUCCESS) {
-        if (!takes && a.plan.outcome->code == EPX_SUCCESS)
+        if (!takes && a.comm.num_ranks > 1 && a.plan.outcome->code == EPX_SUCCESS)
             store_small_rows<false>(a, x.epoch, lists[threadIdx.x / EPX_WARP]);
-        if (takes && await_ready(a.comm, a.note, x, a.plan.outcome)) {
-            find_range(a.plan, a.comm.num_ranks, a.plan.records[a.comm.rank], 0,
-                       a.plan.shape.max_tokens, range);
+        if (takes && await_ready(a.comm, a.note, x, a.plan.outcome))
             all_content(a.comm, x, await_grads(a, x, range));
-        }
     }
     if (is_last_of_small(a.comm, a.banks, x, {a.note, a.plan.outcome, takes}))
         hand_over(a.comm, x, 0, false, NULL);
@@ -152,11 +151,12 @@ static __global__ void __launch_bounds__(SCALING_THREADS, SCALING_BLOCKS_PER_SM)
 {
     __shared__ struct record_range range;
     __shared__ struct slot_work<T> work;
-    bool on = is_on(a.comm);
+    bool on;
 
+    if (is_last_warp())
+        find_all_records(a.plan, a.comm.num_ranks, -1, range);
+    on = is_on(a.comm);
     if (on) {
-        find_range(a.plan, a.comm.num_ranks, a.plan.records[a.comm.rank], 0,
-                   a.plan.shape.max_tokens, range);
         scale_all_slots<T>(a, range, work);
         zero_rest<false>(a, true, all_warps());
     }
@@ -173,7 +173,7 @@ int epx_launch_scale_small(const struct epx_dispatch_rows *args, EPX_Stream stre
     const int64_t most = SLOT_BLOCKS;
     unsigned blocks = (unsigned)(slots < 1 ? 1 : slots < most ? slots : most);
 
-    if (launch_phase(small_launch(args->comm, args->banks, stream), send_grads, *args))
+    if (launch_phase(small_launch(args->banks, stream), send_grads, *args))
         return EPX_ERR_CUDA;
     if (args->banks.phase == EPX_PHASE_SEND)
         return EPX_SUCCESS;

@@ -100,9 +100,10 @@ static __device__ void store_small_rows(const struct epx_dispatch_rows &a, uint6
                                         struct row_list &list)
 {
     const struct crew crew = crew_of(a.banks);
-    const int32_t slices = a.banks.slices.num;
+    const uint32_t slices = (uint32_t)a.banks.slices.num;
 
-    for (int64_t i = crew.warp; i < (int64_t)a.num_tokens * slices; i += crew.num)
+    for (uint32_t i = (uint32_t)crew.warp; i < (uint32_t)a.num_tokens * slices;
+         i += (uint32_t)crew.num)
         store_token<LIST>(a, epoch, i / slices, (int32_t)(i % slices), list);
 }
 

@@ -18,8 +18,8 @@
  * ready words; after a disagreement the rows that came mean nothing, and no rank waits for any.
  * Ranks that differ in how long rows or fields are store their rows at other places of the bank,
  * but within it: each knows that its own rows fit.
- * No deadlock: the first `senders` blocks store and wait for nobody; the others, comm.blocks, wait
- * for flags. In each rank's kernel the senders have lower numbers, so they start first, and if they
+ * No deadlock: the first `senders` blocks store and wait for nobody; the others, `takers`, wait for
+ * flags, but not for each other, so they need not all run at once. In each rank's kernel the senders have lower numbers, so they start first, and if they
  * do not the others leave them room.
  */
 #ifndef EPX_KERNELS_PROTOCOL_BANKS_CUH
@@ -141,10 +141,9 @@ static __device__ bool is_last_of_small(const struct epx_device_comm &c,
     return true;
 }
 
-static inline struct phase_launch small_launch(const struct epx_device_comm &comm,
-                                               const struct epx_banks &banks, EPX_Stream stream)
+static inline struct phase_launch small_launch(const struct epx_banks &banks, EPX_Stream stream)
 {
-    return {banks.phase, banks.senders, comm.blocks, EPX_WAITING_THREADS, 0, stream};
+    return {banks.phase, banks.senders, banks.takers, EPX_WAITING_THREADS, 0, stream};
 }
 
 #endif

@@ -37,6 +37,18 @@ static __device__ __forceinline__ int32_t num_global_warps()
     return (int32_t)(gridDim.x * (blockDim.x / EPX_WARP));
 }
 
+/* The last warp of the block, and the last thread of the kernel: work is dealt out from the first
+ * ones on, so these have the least of it. */
+static __device__ __forceinline__ bool is_last_warp()
+{
+    return threadIdx.x / EPX_WARP == blockDim.x / EPX_WARP - 1;
+}
+
+static __device__ __forceinline__ bool is_last_thread()
+{
+    return blockIdx.x == gridDim.x - 1 && threadIdx.x == blockDim.x - 1;
+}
+
 /* Warps that share a piece of work, and which of them this one is. */
 struct crew {
     int32_t warp, num;

@@ -156,10 +156,11 @@ static __device__ void complete(const struct epx_device_comm &c, int64_t rows,
                                 const struct epx_outcome &outcome)
 {
     struct epx_completion *to = c.completion;
-    bool fine = outcome.code == EPX_SUCCESS && rows < EPX_COMPLETION_DETAILS;
+    bool fine;
 
     if (c.captured && (outcome.code == EPX_SUCCESS || *(volatile uint64_t *)&to->word))
         return;
+    fine = outcome.code == EPX_SUCCESS && rows < EPX_COMPLETION_DETAILS;
     EPX_DELAY(c);
     if (!fine) {
         to->rows = rows;
@@ -232,11 +233,15 @@ static __device__ void hand_over_routing(const struct epx_device_comm &c, const 
     hand_over(c, x, 0, false, NULL);
 }
 
+/* What blocks add to epx_device_state.ended: one each, and whether it was given up or remarked. */
+enum { ENDED_FAILED = 32, ENDED_REMARKED = 48 };
+
 /*
- * Whether this is the last block of its kernel to end; it sees what all others wrote, and whether
- * any of them was given up. x is NULL in kernels that wait for nothing.
+ * Whether this is the last block of its kernel to end; it sees what all others wrote, whether any
+ * of them was given up, and in x->remarks whether any of them had some. x is NULL in kernels that
+ * wait for nothing.
  */
-static __device__ bool is_last_block(const struct epx_device_comm &c, const struct exchange *x,
+static __device__ bool is_last_block(const struct epx_device_comm &c, struct exchange *x,
                                      bool &any_failed)
 {
     __shared__ uint64_t ended;
@@ -244,14 +249,18 @@ static __device__ bool is_last_block(const struct epx_device_comm &c, const stru
     EPX_DELAY(c);
     __syncthreads();
     if (threadIdx.x == 0) {
-        uint64_t failed = x && x->outcome.what == EPX_OUTCOME_SILENT;
+        uint64_t told = x ? (uint64_t)(x->outcome.what == EPX_OUTCOME_SILENT) << ENDED_FAILED |
+                                (uint64_t)(x->remarks != 0) << ENDED_REMARKED
+                          : 0;
 
-        ended = fetch_add_acq_rel_gpu(&c.state->ended, failed << 32 | 1) + (failed << 32);
+        ended = fetch_add_acq_rel_gpu(&c.state->ended, told | 1) + told;
         if ((uint32_t)ended == gridDim.x - 1)
             c.state->ended = 0;
+        if (x)
+            x->remarks = (uint32_t)(ended >> ENDED_REMARKED);
     }
     __syncthreads();
-    any_failed = ended >> 32;
+    any_failed = ended >> ENDED_FAILED & 0xffff;
     return (uint32_t)ended == gridDim.x - 1;
 }
 
@@ -271,6 +280,7 @@ static __device__ void resume_exchange(const struct epx_device_comm &c, struct e
         x.credits = c.state->credits;
         x.outcome = c.state->outcome;
         x.weighted = c.state->weighted;
+        x.remarks = 0;
     }
     __syncthreads();
     for (int32_t i = (int32_t)threadIdx.x; i < c.num_ranks * EPX_READY_WORDS;

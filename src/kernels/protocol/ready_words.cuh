@@ -39,6 +39,7 @@ static __device__ void begin_exchange(const struct epx_device_comm &c,
 {
     const bool tells = blockIdx.x == 0 && !told;
     char *control = tells ? control_of_word(c, (int32_t)threadIdx.x) : NULL;
+    const bool dead = aborted(c); /* asked for first, so that it comes beside the words below */
 
     if (threadIdx.x == 0) {
         x.epoch = c.state->epoch + 1;
@@ -47,10 +48,10 @@ static __device__ void begin_exchange(const struct epx_device_comm &c,
         x.barrier = c.state->barrier;
         x.outcome = epx_outcome();
         x.weighted = 0;
-        x.findings = 0;
+        x.findings = x.remarks = 0;
     }
     EPX_DELAY(c);
-    if (all_content(c, x, !aborted(c)) && tells)
+    if (all_content(c, x, !dead) && tells)
         post_ready(c, note, routing_error, x, control);
 }
 
@@ -204,17 +205,13 @@ static __device__ EPX_COLD void spoil_routing(const struct epx_device_comm &c,
             *routing = x.outcome;
 }
 
-/*
- * All blocks, before the first store into another rank's memory: waits for the ready words of
- * all ranks and compares them. routing is NULL for operations that stand on none; content tells
- * whether what else this thread waited for has come.
- */
-static __device__ bool await_ready(const struct epx_device_comm &c,
-                                   const struct epx_ready_note &note, struct exchange &x,
-                                   const struct epx_outcome *routing, bool content = true)
+/* The whole block: waits for the ready words of all ranks and compares them. Returns whether this
+ * thread's have come; the verdict is judge_ready's, behind a barrier. */
+static __device__ bool collect_ready(const struct epx_device_comm &c,
+                                     const struct epx_ready_note &note, struct exchange &x)
 {
     const uint64_t *own = epx_control_ready(c.own_control, c.num_ranks, (uint32_t)x.epoch, 0);
-    bool ok = content && x.outcome.code == EPX_SUCCESS;
+    bool ok = x.outcome.code == EPX_SUCCESS;
 
     EPX_DELAY(c);
     for (int32_t i = (int32_t)threadIdx.x; ok && i < c.num_ranks * EPX_READY_WORDS;
@@ -227,6 +224,20 @@ static __device__ bool await_ready(const struct epx_device_comm &c,
         if (ok && found)
             atomicOr(&x.findings, found);
     }
+    return ok;
+}
+
+/*
+ * All blocks, before the first store into another rank's memory: waits for the ready words of
+ * all ranks and compares them. routing is NULL for operations that stand on none; content tells
+ * whether what else this thread waited for has come.
+ */
+static __device__ bool await_ready(const struct epx_device_comm &c,
+                                   const struct epx_ready_note &note, struct exchange &x,
+                                   const struct epx_outcome *routing, bool content = true)
+{
+    bool ok = content && collect_ready(c, note, x);
+
     ok = all_content(c, x, ok) && judge_ready(c, x, routing);
     EPX_DELAY(c);
     return ok;

@@ -65,6 +65,27 @@ static __device__ void find_range(const struct epx_device_plan &plan, int32_t nu
     __syncthreads();
 }
 
+/* One warp, where so few rows come that no sum is too large: finds all records, but for those of
+ * one rank, -1 = none. The block sees them behind its next barrier. */
+static __device__ void find_all_records(const struct epx_device_plan &plan, int32_t num_ranks,
+                                        int32_t except, struct record_range &range)
+{
+    int32_t num = 0;
+
+    for (int32_t s = lane_id(); s < num_ranks; s += EPX_WARP) {
+        int32_t here = s == except ? 0 : plan.view.rank_counts[s];
+
+        range.first[s] = 0;
+        range.end[s] = here;
+        num += here;
+    }
+    num = __reduce_add_sync(~0u, num);
+    if (lane_id() == 0) {
+        range.num_ranks = num_ranks;
+        range.num = num;
+    }
+}
+
 /* The index-th record of a range, by source. */
 static __device__ struct row_source find_in_range(const struct record_range &range, int64_t index)
 {

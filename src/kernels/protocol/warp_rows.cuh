@@ -13,7 +13,7 @@
  * that do nothing but add have `__launch_bounds__(..., 1)`: one block a multiprocessor with more
  * loads under way was faster than several blocks with fewer.
  */
-enum { ROW_UNROLL = 4, SUM_UNROLL = 4, SUM_ROWS = 2 };
+enum { ROW_UNROLL = 4, SUM_UNROLL = 4, SUM_ROWS = 2, SUM_ROWS_OF_ONE = 4 };
 
 /* The tokens and the segment of one round. */
 struct round {
@@ -309,10 +309,11 @@ static __device__ __forceinline__ void add_run(const struct row_list &list, int3
                                                bool starts = true)
 {
     const int32_t begin = starts ? r : -1;
+    const int ROWS = UNROLL == 1 ? SUM_ROWS_OF_ONE : SUM_ROWS;
 
 #pragma unroll 1
-    for (; end - r >= SUM_ROWS; r += SUM_ROWS)
-        add_some_rows<T, N, WEIGHTED, SUM_ROWS, UNROLL>(list, r, r == begin, first, total);
+    for (; end - r >= ROWS; r += ROWS)
+        add_some_rows<T, N, WEIGHTED, ROWS, UNROLL>(list, r, r == begin, first, total);
 #pragma unroll 1
     for (; r < end; r++)
         add_some_rows<T, N, WEIGHTED, 1, UNROLL>(list, r, r == begin, first, total);

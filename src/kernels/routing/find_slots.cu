@@ -27,7 +27,7 @@ static __device__ void find_slots(const struct epx_route_tokens &a, struct excha
 {
     if (!find_room(a, x, table, o))
         return;
-    if (routing_block(a) == 0) {
+    if (shows_view()) {
         show_counts(a, o);
         show_rows(a, o);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * offsets.cuh - the middle of a routing: from the whole count matrix every block works out where
- * slabs and sources start and which ranks lack room; the first block shows this in the view.
+ * slabs and sources start and which ranks lack room; one block shows this in the view.
  */
 #ifndef EPX_KERNELS_ROUTING_OFFSETS_CUH
 #define EPX_KERNELS_ROUTING_OFFSETS_CUH
@@ -84,7 +84,7 @@ static __device__ void place_local_expert(const struct epx_route_tokens &a, cons
         o.from[(int64_t)local * a.comm.num_ranks + s] = at;
         at += counts_from(a, o, s)[expert];
     }
-    if (routing_block(a) == 0) {
+    if (shows_view()) {
         a.plan.view.expert_offsets[local] = start;
         a.plan.view.expert_counts[local] =
             (int32_t)(at - start < INT32_MAX ? at - start : INT32_MAX);
@@ -203,7 +203,7 @@ static __device__ void show_counts(const struct epx_route_tokens &a, const struc
 /*
  * All blocks of the kernel, where a rank lacks room and nothing is dropped: shows a routing without
  * tokens, so that a user's kernel which was queued behind finds no row that is not there.
- * required_rows says what was needed. The first block has shown the slabs before.
+ * required_rows says what was needed. The block that shows the view has shown the slabs before.
  */
 static __device__ EPX_COLD void empty_view(const struct epx_route_tokens &a,
                                            const struct offsets &o)
@@ -216,7 +216,7 @@ static __device__ EPX_COLD void empty_view(const struct epx_route_tokens &a,
         view.slots[p] = -1;
     for (int64_t i = routing_thread(a); i < o.capacity[a.comm.rank]; i += num_routing_threads(a))
         view.row_tokens[i] = view.row_ranks[i] = -1;
-    if (routing_block(a) != 0)
+    if (!shows_view())
         return;
     for (int32_t e = thread; e <= a.plan.shape.num_local; e += threads) {
         view.expert_offsets[e] = e * epx_slab_rows(&a.plan.shape, 0);
@@ -348,16 +348,12 @@ static __device__ void find_short_rank(const struct epx_route_tokens &a, struct 
     const int32_t r = (int32_t)threadIdx.x;
     bool lacks = r < a.comm.num_ranks && is_short(o, r);
 
-    if (!__syncthreads_or(lacks)) {
-        if (r == 0)
-            o.short_rank = -1;
-    } else {
-        if (r == 0)
-            o.short_rank = INT32_MAX;
-        __syncthreads();
-        if (lacks)
-            atomicMin(&o.short_rank, r);
-    }
+    if (r == 0)
+        o.short_rank = -1;
+    if (!__syncthreads_or(lacks))
+        return;
+    if (lacks)
+        atomicMin((uint32_t *)&o.short_rank, (uint32_t)r); /* -1 is the largest */
     __syncthreads();
 }
 

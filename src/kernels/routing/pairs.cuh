@@ -53,6 +53,13 @@ static __device__ __forceinline__ int32_t routing_block(const struct epx_route_t
     return (int32_t)blockIdx.x - a.banks.senders;
 }
 
+/* The block that shows in the view what all blocks know: the last, which has the least of other
+ * work. */
+static __device__ __forceinline__ bool shows_view()
+{
+    return blockIdx.x == gridDim.x - 1;
+}
+
 static __device__ __forceinline__ int64_t routing_thread(const struct epx_route_tokens &a)
 {
     return (int64_t)routing_block(a) * blockDim.x + threadIdx.x;

@@ -303,7 +303,7 @@ static __device__ void show_sources(const struct epx_route_tokens &a, const stru
 /* What needs no records: the view but for the tokens of rows, and slots that nobody has. */
 static __device__ void show_offsets(const struct epx_route_tokens &a, const struct offsets &o)
 {
-    if (routing_block(a) == 0) {
+    if (shows_view()) {
         show_counts(a, o);
         show_rows(a, o);
     }

@@ -15,21 +15,21 @@ static __global__ void __launch_bounds__(ROUTING_THREADS)
     extern __shared__ __align__(16) char small_shared[];
     __shared__ struct exchange x;
     __shared__ struct small_routing s;
-    uint64_t first;
+    const struct told_word told = prepare_ids(a, true);
     bool failed;
 
     prepare_small(a, small_shared, parts, s);
     begin_exchange(a.comm, a.note, 0, x);
     if (x.outcome.code == EPX_SUCCESS) {
-        send_ids(a, x.epoch);
-        first = first_word(a, x.epoch);
-        if (await_ready(a.comm, a.note, x, NULL) && receive_ids(a, x, first, s) &&
-            find_small_offsets(a, x, s))
+        send_ids(a, x, told);
+        clear_small(a, parts, s);
+        __syncthreads();
+        if (receive_ids(a, x, s) && find_small_offsets(a, x, s))
             find_small_slots(a, s);
     }
     if (is_last_block(a.comm, &x, failed) && threadIdx.x == 0) {
         x.outcome = outcome_of_all(a.comm, x.outcome, failed);
-        end_routing(a, x, false);
+        end_routing(a, x, false, x.remarks);
     }
 }
 

@@ -115,18 +115,21 @@ static __device__ void zero_sums(const struct epx_route_tokens &a)
         *a.plan.dropped = 0;
 }
 
-/* Fills the table, by the last threads: the first ones begin the exchange meanwhile. */
+/* Fills the table, each part by other threads, from the last on, from the middle and from the end
+ * of the first quarter: so all loads are under way at once, and the first threads begin the exchange
+ * meanwhile. */
 static __device__ void look_up(const struct epx_route_tokens &a, uint8_t *owner,
                                struct rank_table &table)
 {
     int32_t ranks = a.comm.num_ranks, experts = a.plan.shape.num_experts;
     int32_t threads = (int32_t)blockDim.x, thread = threads - 1 - (int32_t)threadIdx.x;
+    int32_t middle = thread - threads / 2, quarter = thread - threads / 4 * 3;
 
-    for (int32_t r = thread; r < ranks; r += threads)
-        table.records[r] = a.plan.records[r];
     for (int32_t e = thread; owner && e < experts; e += threads)
         owner[e] = (uint8_t)a.plan.owner[e];
-    for (int32_t r = thread; r <= ranks; r += threads)
+    for (int32_t r = middle < 0 ? middle + threads : middle; r < ranks; r += threads)
+        table.records[r] = a.plan.records[r];
+    for (int32_t r = quarter < 0 ? quarter + threads : quarter; r <= ranks; r += threads)
         table.first_expert[r] = epx_first_expert(r, experts, ranks);
     if (thread == 0)
         table.owner = owner;
@@ -230,11 +233,13 @@ static __device__ EPX_COLD struct epx_outcome outcome_of_ids(const struct epx_ro
     return outcome;
 }
 
-/* The routing's own error stays for the operations on it; bad ids leave it valid. */
+/* The routing's own error stays for the operations on it; bad ids leave it valid. Unless something
+ * was remarked, no id was bad and no row dropped. */
 static __device__ void end_routing(const struct epx_route_tokens &a, const struct exchange &x,
-                                   bool exchanged)
+                                   bool exchanged, bool remarked = true)
 {
-    const uint64_t bad = a.plan.bad[0], dropped = (uint64_t)*a.plan.dropped;
+    const uint64_t bad = remarked ? a.plan.bad[0] : 0;
+    const uint64_t dropped = remarked ? (uint64_t)*a.plan.dropped : 0;
     const int64_t rows = *a.plan.view.arrived_rows;
     struct epx_outcome outcome = x.outcome;
 

@@ -204,32 +204,102 @@ static __device__ void show_all(const struct epx_route_tokens &a, const struct s
     __syncthreads();
 }
 
-/* The warps that place tokens and rows: all, or where room is short those of the first block. */
+/* So much of the crew's work: its warps take turns from another one on, so that no warp has the
+ * first piece of several kinds of work. */
+static __device__ __forceinline__ struct crew turned(struct crew crew, int32_t quarters)
+{
+    int32_t warp = crew.warp + crew.num / 4 * quarters;
+
+    return {warp < crew.num ? warp : warp - crew.num, crew.num};
+}
+
+/* The warps that place tokens and rows: all, or where room is short those of the block that shows
+ * the view. */
 static __device__ struct crew placing_crew(const struct epx_route_tokens &a,
-                                           const struct small_routing &s)
+                                           const struct small_routing &s, int32_t quarters)
 {
     int32_t warps = (int32_t)blockDim.x / EPX_WARP, warp = (int32_t)threadIdx.x / EPX_WARP;
 
     if (s.o.short_rank < 0)
-        return crew_of(a.banks);
-    return {routing_block(a) == 0 ? warp : INT32_MAX / 2, warps};
+        return turned(crew_of(a.banks), quarters);
+    return {shows_view() ? warp : INT32_MAX / 2, warps};
 }
 
 static __device__ void place_all(const struct epx_route_tokens &a, const struct small_routing &s)
 {
     const int32_t tokens = a.plan.shape.max_tokens, me = a.comm.rank;
-    const struct crew crew = placing_crew(a, s);
-    const int64_t all = (int64_t)tokens * a.plan.shape.top_k;
+    const struct crew rows = placing_crew(a, s, 1), own = placing_crew(a, s, 2);
+    const int32_t all = tokens * a.plan.shape.top_k;
 
-    for (int32_t t = crew.warp; t < a.num_tokens; t += crew.num)
+    for (int32_t t = own.warp; t < a.num_tokens; t += own.num)
         place_token(a, s, t);
-    for (int32_t i = crew.warp; i < a.comm.num_ranks * tokens; i += crew.num)
+    for (int32_t i = rows.warp; i < a.comm.num_ranks * tokens; i += rows.num)
         if (s.mask[i] >> me & 1)
             place_row(a, s, i / tokens, i % tokens);
-    for (int64_t p = (int64_t)a.num_tokens * a.plan.shape.top_k + routing_thread(a); p < all;
-         p += num_routing_threads(a))
+    for (int32_t p = a.num_tokens * a.plan.shape.top_k + (int32_t)routing_thread(a); p < all;
+         p += (int32_t)num_routing_threads(a))
         a.plan.view.slots[p] = -1;
-    index_padding(a, s.o);
+    if (epx_most_padding(&a.plan.shape))
+        index_padding(a, s.o);
+}
+
+/* The sum over the threads of the block up to this one, and of all; it may wrap. */
+struct block_sums {
+    uint32_t through, all;
+};
+
+/* The whole block, once; `warp_sums` is shared. */
+static __device__ struct block_sums sum_threads(uint32_t value, uint32_t *warp_sums)
+{
+    const int32_t warp = (int32_t)threadIdx.x / EPX_WARP, warps = (int32_t)blockDim.x / EPX_WARP;
+    uint32_t through = scan_lanes(value), sum;
+
+    if (lane_id() == EPX_WARP - 1)
+        warp_sums[warp] = through;
+    __syncthreads();
+    sum = lane_id() < warps ? warp_sums[lane_id()] : 0;
+    return {through + __reduce_add_sync(~0u, lane_id() < warp ? sum : 0),
+            __reduce_add_sync(~0u, sum)};
+}
+
+/*
+ * The whole block, expert-major: as place_slabs, by sums of 32 bits. Slabs are placed as if those of
+ * all ranks lay one behind the other, where sums may wrap; what is meant is the distance from the
+ * first slab of the rank, which no routing of few pairs makes too long.
+ */
+static __device__ void place_small_slabs(const struct epx_route_tokens &a, struct small_routing &s)
+{
+    __shared__ uint32_t sums[EPX_WARP];
+    const int32_t experts = a.plan.shape.num_experts;
+    uint32_t before = 0;
+
+#pragma unroll 1
+    for (int32_t first = 0; first < experts; first += (int32_t)blockDim.x) {
+        const int32_t expert = first + (int32_t)threadIdx.x;
+        const bool is = expert < experts;
+        const int32_t rank = is ? s.owner[expert] : 0;
+        uint32_t slab =
+            (uint32_t)(is ? epx_slab_rows(&a.plan.shape,
+                                          pairs_from(a, s.o, expert, a.comm.num_ranks))
+                          : 0);
+        struct block_sums sum = sum_threads(slab, sums);
+        uint32_t end = before + sum.through;
+
+        if (is && expert == s.table.first_expert[rank])
+            s.o.row_base[rank] = end - slab;
+        before += sum.all;
+        __syncthreads();
+        if (!is)
+            continue;
+        end -= (uint32_t)s.o.row_base[rank];
+        if (expert == s.table.first_expert[rank + 1] - 1)
+            s.o.required[rank] = end;
+        s.o.base[expert] = end - slab + pairs_from(a, s.o, expert, a.comm.rank);
+        if (rank == a.comm.rank)
+            place_local_expert(a, s.o, expert, end - slab);
+    }
+    if (a.plan.shape.rows_per_expert)
+        need_fullest(a, s.table, s.o);
 }
 
 /* The whole block, once it has all ids: finds all offsets. False if there is no room; the view is
@@ -238,8 +308,18 @@ static __device__ bool find_small_offsets(const struct epx_route_tokens &a, stru
                                           struct small_routing &s)
 {
     number_all(a, s);
-    find_offsets(a, s.table, s.o);
-    if (s.o.short_rank < 0 || a.plan.shape.drops)
+    if (a.plan.shape.rank_major)
+        for (int32_t r = (int32_t)threadIdx.x; r < a.comm.num_ranks; r += (int32_t)blockDim.x)
+            s.o.required[r] = offset_rows(a, r, s.o);
+    else
+        place_small_slabs(a, s);
+    __syncthreads();
+    find_short_rank(a, s.o);
+    if (s.o.short_rank < 0)
+        return true;
+    if (threadIdx.x == 0)
+        x.remarks = 1;
+    if (a.plan.shape.drops)
         return true;
     empty_view(a, s.o);
     if (threadIdx.x == 0)
@@ -251,20 +331,9 @@ static __device__ bool find_small_offsets(const struct epx_route_tokens &a, stru
 static __device__ void find_small_slots(const struct epx_route_tokens &a,
                                         const struct small_routing &s)
 {
-    if (routing_block(a) == 0)
+    if (shows_view())
         show_all(a, s);
     place_all(a, s);
-}
-
-/* The whole block, first of all: shared memory and what is looked up. */
-static __device__ void prepare_small(const struct epx_route_tokens &a, char *shared,
-                                     const struct epx_small_parts &parts, struct small_routing &s)
-{
-    if (threadIdx.x == 0)
-        divide_small(a, shared, parts, s);
-    __syncthreads();
-    look_up(a, s.owner, s.table);
-    clear_small(parts, s);
 }
 
 #endif

@@ -17,6 +17,52 @@ struct sum_list {
     int32_t own_place; /* how many parts come before the own one */
 };
 
+/* The whole warp: lists the rows of a token's pairs here; in rank-major they share one. */
+template <typename T>
+static __device__ void list_own(const struct epx_combine_rows &a, int64_t token, int64_t offset,
+                                struct sum_list &list)
+{
+    const int32_t top_k = a.plan.shape.top_k;
+    int32_t num = 0;
+
+    for (int32_t k = lane_id(); k - lane_id() < top_k; k += EPX_WARP) {
+        const bool here = k < top_k && a.plan.pair_rank[token * top_k + k] == a.comm.rank;
+        const int64_t slot = here ? a.plan.view.slots[token * top_k + k] : 0;
+        const uint32_t lanes = __ballot_sync(~0u, here);
+        const int32_t place = num + __popc(lanes & lanes_below());
+
+        if (here) {
+            list.own.row[place] =
+                (char *)(uintptr_t)a.rows + in_row<T>(slot * a.rounds.cut.row_bytes + offset);
+            list.own.weight[place] = a.weights && !a.backward ? a.weights[slot] : 1;
+        }
+        num += __popc(lanes);
+    }
+    if (lane_id() == 0)
+        list.num_own = a.plan.shape.rank_major && num > 1 ? 1 : num;
+    __syncwarp();
+}
+
+/* The whole warp: gradients of the weights of a token's pairs; of pairs here from a.weights. */
+template <typename Places>
+static __device__ void take_all_weights(const struct epx_combine_rows &a, const Places &places,
+                                        int64_t token)
+{
+    const int64_t top_k = a.plan.shape.top_k, first = token * top_k;
+
+    for (int64_t k = lane_id(); k < top_k; k += EPX_WARP) {
+        const int32_t rank = a.plan.pair_rank[first + k];
+        const int64_t slot = a.plan.view.slots[first + k];
+        float weight = 0;
+
+        if (rank == a.comm.rank)
+            weight = a.weights[a.plan.shape.rank_major ? slot * top_k + k : slot];
+        else if (rank >= 0)
+            weight = places.weight_of(token, k);
+        a.grad_weights[first + k] = weight;
+    }
+}
+
 /* Own part of the packs first, first + 32, ..., rounded. */
 template <typename T, int N, bool WEIGHTED, int UNROLL>
 static __device__ __forceinline__ void add_own(const struct sum_list &list, int64_t first,

@@ -128,67 +128,21 @@ static __device__ bool await_parts(const struct sum_mover &m, int64_t token, int
     return acquire_progress(m.a.comm, ok);
 }
 
-/* The whole warp: lists the rows of a token's pairs here; in rank-major they share one. */
-template <typename T>
-static __device__ void list_own(const struct sum_mover &m, int64_t token, int64_t offset,
-                                struct sum_list &list)
-{
-    const struct epx_combine_rows &a = m.a;
-    const int32_t top_k = a.plan.shape.top_k;
-    int32_t num = 0;
-
-    for (int32_t k = lane_id(); k - lane_id() < top_k; k += EPX_WARP) {
-        const bool here = k < top_k && a.plan.pair_rank[token * top_k + k] == a.comm.rank;
-        const int64_t slot = here ? a.plan.view.slots[token * top_k + k] : 0;
-        const uint32_t lanes = __ballot_sync(~0u, here);
-        const int32_t place = num + __popc(lanes & lanes_below());
-
-        if (here) {
-            list.own.row[place] =
-                (char *)(uintptr_t)a.rows + in_row<T>(slot * a.rounds.cut.row_bytes + offset);
-            list.own.weight[place] = a.weights && !a.backward ? a.weights[slot] : 1;
-        }
-        num += __popc(lanes);
-    }
-    if (lane_id() == 0)
-        list.num_own = a.plan.shape.rank_major && num > 1 ? 1 : num;
-    __syncwarp();
-}
-
-/* The whole warp: gradients of the weights of a token's pairs; of pairs here from a.weights. */
-static __device__ void take_all_weights(const struct sum_mover &m, int64_t token)
-{
-    const struct epx_combine_rows &a = m.a;
-    const int64_t top_k = a.plan.shape.top_k, first = token * top_k;
-    const float *came = (const float *)(const void *)a.plan.weights[a.comm.rank];
-
-    for (int64_t k = lane_id(); k < top_k; k += EPX_WARP) {
-        const int32_t rank = a.plan.pair_rank[first + k];
-        const int64_t slot = a.plan.view.slots[first + k];
-        float weight = 0;
-
-        if (rank == a.comm.rank)
-            weight = a.weights[a.plan.shape.rank_major ? slot * top_k + k : slot];
-        else if (rank >= 0)
-            weight = came[first + k];
-        a.grad_weights[first + k] = weight;
-    }
-}
-
 template <typename T>
 static __device__ bool take_token(const struct sum_mover &m, int64_t token, int32_t slice,
                                   struct sum_list &list)
 {
     const struct epx_combine_rows &a = m.a;
     const struct part part = part_of(a.movers.slices, slice, a.row_bytes);
+    const struct round round = round_of(a.rounds, 0);
 
-    list_own<T>(m, token, part.offset, list);
+    list_own<T>(a, token, part.offset, list);
     if (!await_parts(m, token, slice, part.offset, list))
         return false;
     add_parts<T>(list, a.weights && !a.backward, part.bytes / (int64_t)sizeof(typename T::part),
                  a.sums + in_row<T>(token * a.rounds.cut.row_bytes + part.offset));
     if (m.weighted && a.grad_weights && part.offset == 0)
-        take_all_weights(m, token);
+        take_all_weights(a, stored_places{a, round}, token);
     __syncwarp();
     return true;
 }
