@@ -102,7 +102,8 @@ static void share_out_small(const struct epx_request *request, int32_t width,
 {
     const struct epx_device *device = epx_device_of(request);
     const enum epx_verb verb = request->call.verb;
-    const int alone = request->comm->size == 1; /* then nothing is sent */
+    /* a rank that is alone sends no rows, but a routing's ids */
+    const int alone = request->comm->size == 1 && !epx_verb_routes(verb);
     int64_t pieces = (int64_t)request->route->attr.max_tokens * banks->slices.num;
     int64_t most = device->most_senders;
 

@@ -80,39 +80,50 @@ static __device__ void store_small_sums(const struct epx_combine_rows &a, uint64
     }
 }
 
-/* The whole warp: lists a slice of all parts of a token that come from other ranks; each lane waits
- * for those that it lists. */
-static __device__ bool await_parts(const struct epx_combine_rows &a,
-                                   const struct banked_places &places, uint64_t epoch,
-                                   int64_t token, int32_t slice, struct sum_list &list)
-{
-    const int64_t offset = slice * a.banks.slices.bytes;
-    const int32_t rows = a.plan.token_num[token];
-    int32_t num = 0;
-    bool ok = true;
+/* Waits for the slices of a token's parts that come from other ranks: the whole warp, of which each
+ * lane has a part, rank -1 = none. */
+struct awaited_parts {
+    static constexpr bool own_first = true;
+    static constexpr int unroll = SUM_UNROLL / 2;
+    const struct epx_combine_rows &a;
+    const struct sum_list &list;
+    uint64_t epoch;
+    const uint64_t *flag;
+    int32_t rank;
 
-    if (lane_id() == 0)
+    __device__ bool operator()() const
+    {
+        return list.num_parts == 0 ||
+               acquire_words(a.comm, rank < 0 || await_flag(a.comm, flag, epoch, rank));
+    }
+};
+
+/* The whole warp: lists a slice of all parts of a token that come from other ranks; its ranks are
+ * not more than lanes. */
+static __device__ struct awaited_parts list_parts(const struct epx_combine_rows &a,
+                                                  const struct banked_places &places,
+                                                  uint64_t epoch, int64_t token, int32_t slice,
+                                                  struct sum_list &list)
+{
+    const int32_t i = lane_id(), rows = a.plan.token_num[token];
+    const bool kept = i < rows && places.has_part(token, i);
+    const int32_t rank = kept ? a.plan.token_rank[places.row(token, i)] : -1;
+    const bool comes = kept && rank != a.comm.rank;
+    const uint32_t lanes = __ballot_sync(~0u, comes);
+    const uint32_t own = __ballot_sync(~0u, kept && !comes);
+    const int32_t place = __popc(lanes & lanes_below());
+
+    if (comes)
+        list.parts.row[place] = places.part_of_token(token, i) + slice * a.banks.slices.bytes;
+    if (kept && !comes)
+        list.own_place = place;
+    if (i == 0)
+        list.num_parts = __popc(lanes);
+    if (i == 0 && !own)
         list.own_place = 0;
     __syncwarp();
-    for (int32_t i = lane_id(); i - lane_id() < rows; i += EPX_WARP) {
-        const bool kept = i < rows && places.has_part(token, i);
-        const int32_t rank = kept ? a.plan.token_rank[places.row(token, i)] : -1;
-        const bool comes = kept && rank != a.comm.rank;
-        const uint32_t lanes = __ballot_sync(~0u, comes);
-        const int32_t place = num + __popc(lanes & lanes_below());
-
-        if (comes)
-            list.parts.row[place] = places.part_of_token(token, i) + offset;
-        else if (kept)
-            list.own_place = place;
-        ok = ok && (!comes || await_flag(a.comm,
-                                         flag_in(a.banks, places.bank, places.row(token, i), slice),
-                                         epoch, rank));
-        num += __popc(lanes);
-    }
-    if (lane_id() == 0)
-        list.num_parts = num;
-    return acquire_words(a.comm, ok);
+    return {a, list, epoch, flag_in(a.banks, places.bank, places.row(token, comes ? i : 0), slice),
+            comes ? rank : -1};
 }
 
 /* Home side: adds the parts of each token. Returns whether this warp's have come. */
@@ -131,11 +142,11 @@ static __device__ bool add_small_parts(const struct epx_combine_rows &a, const s
         struct part part = part_of(a.banks.slices, slice, a.row_bytes);
 
         list_own<T>(a, token, part.offset, list);
-        if (!await_parts(a, places, x.epoch, token, slice, list))
+        if (!add_parts<T>(list, a.weights && !a.backward,
+                          part.bytes / (int64_t)sizeof(typename T::part),
+                          a.sums + in_row<T>(token * a.row_bytes + part.offset),
+                          list_parts(a, places, x.epoch, token, slice, list)))
             return false;
-        add_parts<T>(list, a.weights && !a.backward,
-                     part.bytes / (int64_t)sizeof(typename T::part),
-                     a.sums + in_row<T>(token * a.row_bytes + part.offset));
         if (a.backward && x.weighted && a.grad_weights && slice == 0)
             take_all_weights(a, places, token);
         __syncwarp();
@@ -180,8 +191,7 @@ static void (*const kernels[NUM_SUM_KERNELS])(struct epx_combine_rows) = SUM_KER
 
 int epx_launch_combine_small(const struct epx_combine_rows *args, EPX_Stream stream)
 {
-    return launch_phase(small_launch(args->banks, stream),
-                        kernels[epx_sum_kernel(args)], *args);
+    return launch_phase(small_launch(args->banks, stream), kernels[epx_sum_kernel(args)], *args);
 }
 
 static const struct epx_loaded loaded(kernels);

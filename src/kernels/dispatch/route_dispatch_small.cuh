@@ -5,8 +5,9 @@
  * ranks travel beside them; from all ids every block that takes rows knows their slots.
  * Work: that of route_small and dispatch_small; a slice of a row numbers the row's pairs again,
  * which is less than to wait for another block. Order: (source, token, choice).
- * Launch: phases.cuh; blocks that store, then blocks that route and take, which do not
- * wait for each other. A kernel of one phase is, for the routing, without senders.
+ * Launch: phases.cuh; blocks that tell ids and store, then blocks that route and take. These wait
+ * for nothing that others of them do, so they need not all run at once. A kernel of one phase is,
+ * for the routing, without senders.
  */
 #ifndef EPX_KERNELS_DISPATCH_ROUTE_DISPATCH_SMALL_CUH
 #define EPX_KERNELS_DISPATCH_ROUTE_DISPATCH_SMALL_CUH
@@ -121,8 +122,7 @@ static __device__ bool take_slice(const struct epx_route_dispatch &a, const stru
 /* Returns whether the rows that this warp takes have come. */
 template <bool LIST>
 static __device__ bool take_by_ids(const struct epx_route_dispatch &a, const struct exchange &x,
-                                   const struct small_routing &s, char *bank,
-                                   struct row_list &list)
+                                   const struct small_routing &s, char *bank, struct row_list &list)
 {
     const struct crew crew = crew_of(a.rows.banks);
     const uint32_t slices = (uint32_t)a.rows.banks.slices.num;
@@ -132,8 +132,8 @@ static __device__ bool take_by_ids(const struct epx_route_dispatch &a, const str
         int32_t row = (int32_t)(i / slices);
 
         if ((s.mask[row] >> a.rows.comm.rank & 1) &&
-            !take_slice<LIST>(a, x, s, bank,
-                              {row / tokens, row % tokens, (int32_t)(i % slices)}, list))
+            !take_slice<LIST>(a, x, s, bank, {row / tokens, row % tokens, (int32_t)(i % slices)},
+                              list))
             return false;
     }
     return true;
@@ -215,17 +215,16 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     __shared__ struct small_routing s;
     __shared__ struct row_list lists[EPX_WAITING_THREADS / EPX_WARP];
     struct row_list &list = lists[threadIdx.x / EPX_WARP];
-    const int32_t phase = a.rows.banks.phase;
     const bool takes = !is_sender(a.rows.banks);
+    const uint32_t tellers = (uint32_t)senders_here(a.rows.banks.phase, a.rows.banks.senders);
+    const struct told_word told = prepare_ids(a.routing, tellers);
     bool remarked;
-    const struct told_word told =
-        prepare_ids(a.routing, phase == EPX_PHASE_SEND || (phase == EPX_PHASE_BOTH && takes));
 
     if (takes)
         prepare_small(a.routing, small_shared, parts, s);
     begin_small(a.rows.comm, a.rows.banks, a.rows.note, 0, x);
     if (x.outcome.code == EPX_SUCCESS) {
-        send_ids(a.routing, x, told);
+        send_ids(a.routing, x, tellers, told);
         if (takes) {
             clear_small(a.routing, parts, s);
             __syncthreads();
@@ -239,7 +238,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     if (!is_last_of_small(a.rows.comm, a.rows.banks, x, {a.rows.note, NULL, takes}))
         return;
     /* Blocks that store do not know whether there was room, those that take what others told. */
-    remarked = x.remarks || phase == EPX_PHASE_TAKE;
+    remarked = x.remarks || a.rows.banks.phase == EPX_PHASE_TAKE;
     if (x.outcome.code == EPX_SUCCESS && remarked)
         x.outcome = a.rows.comm.state->outcome;
     end_routing(a.routing, x, false, remarked);

@@ -14,13 +14,13 @@
  *
  * Two banks are enough: s is in n only after it had the ready words n - 1 of all ranks, which each
  * posts after its operation n - 2, so nobody reads the bank any more.
- * Invariant: what came in a bank is read, and user memory is written, only after the verdict on the
- * ready words; after a disagreement the rows that came mean nothing, and no rank waits for any.
+ * Invariant: rows that came in a bank are read, and user memory is written, only after the verdict
+ * on the ready words; after a disagreement the rows that came mean nothing, and no rank waits for any.
  * Ranks that differ in how long rows or fields are store their rows at other places of the bank,
  * but within it: each knows that its own rows fit.
  * No deadlock: the first `senders` blocks store and wait for nobody; the others, `takers`, wait for
- * flags, but not for each other, so they need not all run at once. In each rank's kernel the senders have lower numbers, so they start first, and if they
- * do not the others leave them room.
+ * what senders store, so they need not all run at once. In each rank's kernel the senders have
+ * lower numbers, so they start first, and if they do not the others leave them room.
  */
 #ifndef EPX_KERNELS_PROTOCOL_BANKS_CUH
 #define EPX_KERNELS_PROTOCOL_BANKS_CUH

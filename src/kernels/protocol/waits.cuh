@@ -15,7 +15,7 @@ struct exchange {
     struct epx_outcome outcome;
     int32_t weighted;
     uint32_t findings; /* in the ready words; enum finding */
-    uint32_t remarks;  /* not 0: what seldom happens did, and the end of the operation looks at it */
+    uint32_t remarks;  /* not 0: the end of the operation looks for what seldom happens */
     uint32_t ready[EPX_MOST_DEVICE_RANKS * EPX_READY_WORDS];
 };
 

@@ -9,11 +9,11 @@
 #include "kernels/protocol/phases.cuh"
 
 /*
- * How many packs and rows a lane loads before it uses them. Sums need the registers, so kernels
- * that do nothing but add have `__launch_bounds__(..., 1)`: one block a multiprocessor with more
- * loads under way was faster than several blocks with fewer.
+ * How many packs and rows a lane loads before it uses them: of fewer packs more rows. Sums need the
+ * registers, so kernels that do nothing but add have `__launch_bounds__(..., 1)`: one block a
+ * multiprocessor with more loads under way was faster than several blocks with fewer.
  */
-enum { ROW_UNROLL = 4, SUM_UNROLL = 4, SUM_ROWS = 2, SUM_ROWS_OF_ONE = 4 };
+enum { ROW_UNROLL = 4, SUM_UNROLL = 4, SUM_ROWS = 2, MOST_SUM_ROWS = 4 };
 
 /* The tokens and the segment of one round. */
 struct round {
@@ -309,7 +309,7 @@ static __device__ __forceinline__ void add_run(const struct row_list &list, int3
                                                bool starts = true)
 {
     const int32_t begin = starts ? r : -1;
-    const int ROWS = UNROLL == 1 ? SUM_ROWS_OF_ONE : SUM_ROWS;
+    const int ROWS = UNROLL == SUM_UNROLL ? SUM_ROWS : MOST_SUM_ROWS;
 
 #pragma unroll 1
     for (; end - r >= ROWS; r += ROWS)

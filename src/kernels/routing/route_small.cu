@@ -4,7 +4,7 @@
  * block has them all in shared memory (small_ids.cuh) and numbers pairs on its own
  * (small_slots.cuh). It leaves the same plan and view as route_tokens.
  * Work: all ids in every block, beside what small_slots.cuh says. Order: (source, token, choice).
- * Launch: comm.blocks blocks, which wait for other ranks but not for each other.
+ * Launch: comm.blocks blocks, which wait for other ranks and for what all of them tell.
  */
 #include "kernels/routing/small_slots.cuh"
 
@@ -15,13 +15,13 @@ static __global__ void __launch_bounds__(ROUTING_THREADS)
     extern __shared__ __align__(16) char small_shared[];
     __shared__ struct exchange x;
     __shared__ struct small_routing s;
-    const struct told_word told = prepare_ids(a, true);
+    const struct told_word told = prepare_ids(a, gridDim.x);
     bool failed;
 
     prepare_small(a, small_shared, parts, s);
     begin_exchange(a.comm, a.note, 0, x);
     if (x.outcome.code == EPX_SUCCESS) {
-        send_ids(a, x, told);
+        send_ids(a, x, gridDim.x, told);
         clear_small(a, parts, s);
         __syncthreads();
         if (receive_ids(a, x, s) && find_small_offsets(a, x, s))

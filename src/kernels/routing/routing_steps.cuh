@@ -116,8 +116,8 @@ static __device__ void zero_sums(const struct epx_route_tokens &a)
 }
 
 /* Fills the table, each part by other threads, from the last on, from the middle and from the end
- * of the first quarter: so all loads are under way at once, and the first threads begin the exchange
- * meanwhile. */
+ * of the first quarter: so all loads are under way at once, while the first threads begin the
+ * exchange. */
 static __device__ void look_up(const struct epx_route_tokens &a, uint8_t *owner,
                                struct rank_table &table)
 {

@@ -127,11 +127,11 @@ static __device__ struct told_word word_to_tell(const struct epx_route_tokens &a
     return told;
 }
 
-/* Which word a thread tells first: the last threads tell the first words, as the first ones begin
- * the operation. */
-static __device__ __forceinline__ uint32_t first_told(const struct epx_route_tokens &a)
+/* Which word a thread of the first `blocks` blocks, which tell, tells first: the last threads tell
+ * the first words, as the first ones begin the operation. */
+static __device__ __forceinline__ uint32_t first_told(uint32_t blocks)
 {
-    return (uint32_t)(num_routing_threads(a) - 1 - routing_thread(a));
+    return (blocks - blockIdx.x) * blockDim.x - 1 - threadIdx.x;
 }
 
 static __device__ __forceinline__ uint32_t num_told(const struct epx_route_tokens &a)
@@ -141,19 +141,19 @@ static __device__ __forceinline__ uint32_t num_told(const struct epx_route_token
 
 /* The thread's first word, looked up before the operation has its number. */
 static __device__ __forceinline__ struct told_word prepare_ids(const struct epx_route_tokens &a,
-                                                               bool tells)
+                                                               uint32_t blocks)
 {
-    return word_to_tell(a, tells ? first_told(a) : UINT32_MAX);
+    return word_to_tell(a, blockIdx.x < blocks ? first_told(blocks) : UINT32_MAX);
 }
 
-/* All blocks that tell all ranks, this one too; `told` is from prepare_ids. */
+/* The first blocks tell all ranks, this one too; `told` is from prepare_ids. */
 static __device__ void send_ids(const struct epx_route_tokens &a, struct exchange &x,
-                                struct told_word told)
+                                uint32_t blocks, struct told_word told)
 {
-    const uint32_t threads = (uint32_t)num_routing_threads(a);
+    const uint32_t threads = blocks * blockDim.x;
 
 #pragma unroll 1
-    for (uint32_t i = first_told(a); told.place[0]; i += threads, told = word_to_tell(a, i)) {
+    for (uint32_t i = first_told(blocks); told.place[0]; told = word_to_tell(a, i += threads)) {
         EPX_DELAY(a.comm);
         store_relaxed_sys(told.place[x.epoch & 1], tagged(x.epoch, told.payload));
         if (told.bad_pair < 0)

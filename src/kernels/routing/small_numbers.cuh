@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * small_numbers.cuh - a routing of few pairs: each block, in shared memory, numbers all pairs of each
- * source and expert, and the rows that concern this rank. A source's pairs are cut into chunks,
- * which were counted by expert as they came. Once the counts of the chunks before are added, a warp
- * numbers the pairs of a chunk, 32 at a time.
+ * small_numbers.cuh - a routing of few pairs: each block, in shared memory, numbers all pairs of
+ * each source and expert, and the rows that concern this rank. A source's pairs are cut into
+ * chunks, which were counted by expert as they came. Once the counts of the chunks before are
+ * added, a warp numbers the pairs of a chunk, 32 at a time.
  * Rows have two tables of [R][max_tokens]: the number of each row of this rank among its rows for
  * each rank; the number of each row of each source among its rows for this rank.
  */

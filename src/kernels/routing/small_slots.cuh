@@ -263,8 +263,8 @@ static __device__ struct block_sums sum_threads(uint32_t value, uint32_t *warp_s
 }
 
 /*
- * The whole block, expert-major: as place_slabs, by sums of 32 bits. Slabs are placed as if those of
- * all ranks lay one behind the other, where sums may wrap; what is meant is the distance from the
+ * The whole block, expert-major: as place_slabs, by sums of 32 bits. Slabs are placed as if those
+ * of all ranks lay one behind the other, where sums may wrap; what counts is the distance from the
  * first slab of the rank, which no routing of few pairs makes too long.
  */
 static __device__ void place_small_slabs(const struct epx_route_tokens &a, struct small_routing &s)
@@ -278,10 +278,9 @@ static __device__ void place_small_slabs(const struct epx_route_tokens &a, struc
         const int32_t expert = first + (int32_t)threadIdx.x;
         const bool is = expert < experts;
         const int32_t rank = is ? s.owner[expert] : 0;
-        uint32_t slab =
-            (uint32_t)(is ? epx_slab_rows(&a.plan.shape,
-                                          pairs_from(a, s.o, expert, a.comm.num_ranks))
-                          : 0);
+        uint32_t slab = (uint32_t)(is ? epx_slab_rows(&a.plan.shape,
+                                                      pairs_from(a, s.o, expert, a.comm.num_ranks))
+                                      : 0);
         struct block_sums sum = sum_threads(slab, sums);
         uint32_t end = before + sum.through;
 

@@ -63,59 +63,119 @@ static __device__ void take_all_weights(const struct epx_combine_rows &a, const 
     }
 }
 
+/* Where all parts have come before rows are added. */
+struct parts_are_here {
+    static constexpr bool own_first = false;
+    static constexpr int unroll = SUM_UNROLL;
+
+    __device__ __forceinline__ bool operator()() const
+    {
+        return true;
+    }
+};
+
 /* Own part of the packs first, first + 32, ..., rounded. */
 template <typename T, int N, bool WEIGHTED, int UNROLL>
-static __device__ __forceinline__ void add_own(const struct sum_list &list, int64_t first,
-                                               bool starts, typename T::part::sum total[UNROLL][N])
+static __device__ __forceinline__ void sum_own(const struct sum_list &list, int64_t first,
+                                               typename T::part::sum own[UNROLL][N])
 {
     typedef typename T::part Part;
-    typename T::row::sum own[UNROLL][N];
+    typename T::row::sum sum[UNROLL][N];
 
-    add_run<typename T::row, N, WEIGHTED, UNROLL>(list.own, 0, list.num_own, first, own);
+    add_run<typename T::row, N, WEIGHTED, UNROLL>(list.own, 0, list.num_own, first, sum);
 #pragma unroll
     for (int u = 0; u < UNROLL; u++)
 #pragma unroll
-        for (int n = 0; n < N; n++) {
-            typename Part::sum term = Part::load(Part::store(own[u][n]));
-
-            total[u][n] = starts ? term : add(total[u][n], term);
-        }
+        for (int n = 0; n < N; n++)
+            own[u][n] = Part::load(Part::store(sum[u][n]));
 }
 
-template <typename T, int N, bool WEIGHTED, int UNROLL>
-static __device__ __forceinline__ void add_packs(const struct sum_list &list, int64_t first,
-                                                 char *out)
+template <typename Part, int N, int UNROLL>
+static __device__ __forceinline__ void add_own(const typename Part::sum own[UNROLL][N], bool starts,
+                                               typename Part::sum total[UNROLL][N])
+{
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+            total[u][n] = starts ? own[u][n] : add(total[u][n], own[u][n]);
+}
+
+/*
+ * Adds the packs first, first + 32, .... Parts are read after await() has returned true; where
+ * own_first is set the own part is summed before, which takes registers, but beside the time that
+ * parts are on their way. Returns what await() does.
+ */
+template <typename T, int N, bool WEIGHTED, int UNROLL, typename Await>
+static __device__ __forceinline__ bool add_packs(const struct sum_list &list, int64_t first,
+                                                 char *out, const Await &await)
 {
     typedef typename T::part Part;
-    typename Part::sum total[UNROLL][N];
+    typename Part::sum total[UNROLL][N], own[UNROLL][N];
     const int32_t before = list.num_own ? list.own_place : list.num_parts;
 
+    if (Await::own_first && list.num_own)
+        sum_own<T, N, WEIGHTED, UNROLL>(list, first, own);
+    if (!await())
+        return false;
     if (before)
         add_run<Part, N, false, UNROLL>(list.parts, 0, before, first, total);
-    if (list.num_own)
-        add_own<T, N, WEIGHTED, UNROLL>(list, first, before == 0, total);
+    if (list.num_own) {
+        if (!Await::own_first)
+            sum_own<T, N, WEIGHTED, UNROLL>(list, first, own);
+        add_own<Part, N, UNROLL>(own, before == 0, total);
+    }
     if (before < list.num_parts)
         add_run<Part, N, false, UNROLL>(list.parts, before, list.num_parts, first, total, false);
     store_packs<typename T::row, N, UNROLL>(total, first, out);
+    return true;
 }
 
-template <typename T, int N, bool WEIGHTED>
-static __device__ void add_elements(const struct sum_list &list, int64_t elements, char *out)
+/* The whole warp: adds the first packs, of which there is one, some a lane or one; a lane that has
+ * none does the last one again. Returns how many it added, -1 if await() returned false. */
+template <typename T, int N, bool WEIGHTED, typename Await>
+static __device__ int64_t add_first_packs(const struct sum_list &list, int64_t packs, char *out,
+                                          const Await &await)
 {
-    int64_t packs = elements / N, first = lane_id();
+    const int64_t lane = lane_id(), last = packs - 1;
 
+    if (packs >= Await::unroll * EPX_WARP)
+        return add_packs<T, N, WEIGHTED, Await::unroll>(list, lane, out, await)
+                   ? Await::unroll * EPX_WARP
+                   : -1;
+    return add_packs<T, N, WEIGHTED, 1>(list, lane < last ? lane : last, out, await) ? EPX_WARP
+                                                                                     : -1;
+}
+
+template <typename T, int N, bool WEIGHTED, typename Await>
+static __device__ bool add_elements(const struct sum_list &list, int64_t elements, char *out,
+                                    const Await &await)
+{
+    const int UNROLL = Await::unroll;
+    const int64_t packs = elements / N;
+    int64_t added = 0, first;
+
+    if (Await::own_first && packs)
+        added = add_first_packs<T, N, WEIGHTED>(list, packs, out, await);
+    else if (!await())
+        added = -1;
+    if (added < 0)
+        return false;
+    first = added + lane_id();
 #pragma unroll 1
-    for (; first + (SUM_UNROLL - 1) * EPX_WARP < packs; first += EPX_WARP * SUM_UNROLL)
-        add_packs<T, N, WEIGHTED, SUM_UNROLL>(list, first, out);
+    for (; first + (UNROLL - 1) * EPX_WARP < packs; first += EPX_WARP * UNROLL)
+        add_packs<T, N, WEIGHTED, UNROLL>(list, first, out, parts_are_here());
 #pragma unroll 1
     for (; first < packs; first += EPX_WARP)
-        add_packs<T, N, WEIGHTED, 1>(list, first, out);
+        add_packs<T, N, WEIGHTED, 1>(list, first, out, parts_are_here());
+    return true;
 }
 
-/* The whole warp: out = round(part + part + ...); nothing to add gives zeros. */
-template <typename T>
-static __device__ void add_parts(const struct sum_list &list, bool weighted, int64_t elements,
-                                 char *out)
+/* The whole warp: out = round(part + part + ...); nothing to add gives zeros. Returns what await()
+ * does. */
+template <typename T, typename Await>
+static __device__ bool add_parts(const struct sum_list &list, bool weighted, int64_t elements,
+                                 char *out, const Await &await)
 {
     typedef typename T::row Row;
     typedef typename T::part Part;
@@ -126,13 +186,14 @@ static __device__ void add_parts(const struct sum_list &list, bool weighted, int
     if (list.num_parts + list.num_own == 0)
         zero_row(out, elements * (int64_t)sizeof(Row));
     else if (packed && weighted)
-        add_elements<T, N, true>(list, elements, out);
+        return add_elements<T, N, true>(list, elements, out, await);
     else if (packed)
-        add_elements<T, N, false>(list, elements, out);
+        return add_elements<T, N, false>(list, elements, out, await);
     else if (weighted)
-        add_elements<T, 1, true>(list, elements, out);
+        return add_elements<T, 1, true>(list, elements, out, await);
     else
-        add_elements<T, 1, false>(list, elements, out);
+        return add_elements<T, 1, false>(list, elements, out, await);
+    return true;
 }
 
 #endif

@@ -140,7 +140,8 @@ static __device__ bool take_token(const struct sum_mover &m, int64_t token, int3
     if (!await_parts(m, token, slice, part.offset, list))
         return false;
     add_parts<T>(list, a.weights && !a.backward, part.bytes / (int64_t)sizeof(typename T::part),
-                 a.sums + in_row<T>(token * a.rounds.cut.row_bytes + part.offset));
+                 a.sums + in_row<T>(token * a.rounds.cut.row_bytes + part.offset),
+                 parts_are_here());
     if (m.weighted && a.grad_weights && part.offset == 0)
         take_all_weights(a, stored_places{a, round}, token);
     __syncwarp();

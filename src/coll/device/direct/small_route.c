@@ -29,7 +29,7 @@ int epx_has_few_pairs(const struct epx_device *device, const struct epx_plan_sha
 int epx_small_pays(const struct epx_device *device, const struct epx_plan_shape *shape,
                    enum epx_verb verb, int64_t row_bytes)
 {
-    enum { LONG_ROW = 8 << 10, SHORT_PAIRS = 1 << 11, LONG_PAIRS = 1 << 12, OWN_BYTES = 8 << 20 };
+    enum { LONG_ROW = 8 << 10, SHORT_PAIRS = 1 << 11, LONG_PAIRS = 1 << 12, OWN_BYTES = 64 << 20 };
     int64_t pairs = pairs_of(device, shape);
 
     if (verb == EPX_VERB_COMBINE_BACKWARD)
