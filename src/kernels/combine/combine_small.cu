@@ -50,9 +50,9 @@ static __device__ void store_sum(const struct epx_combine_rows &a, uint64_t epoc
     struct part part = part_of(a.banks.slices, slice, a.row_bytes);
 
     list_pairs<T>(a, part.offset, record, list);
-    sum_rows<typename T::row, typename T::part>(list, record->num_slots, a.weights && !a.backward,
-                                                part.bytes / (int64_t)sizeof(typename T::part),
-                                                row_in(a.banks, bank, row) + part.offset);
+    sum_rows<typename T::row, typename T::part, MOST_SUM_ROWS>(
+        list, record->num_slots, a.weights && !a.backward,
+        part.bytes / (int64_t)sizeof(typename T::part), row_in(a.banks, bank, row) + part.offset);
     if (a.backward && a.weights && slice == 0)
         send_weights(a, record, words_in(a.banks, bank, row));
     __syncwarp();
@@ -84,7 +84,7 @@ static __device__ void store_small_sums(const struct epx_combine_rows &a, uint64
  * lane has a part, rank -1 = none. */
 struct awaited_parts {
     static constexpr bool own_first = true;
-    static constexpr int unroll = SUM_UNROLL / 2;
+    static constexpr int unroll = SUM_UNROLL / 2, rows = MOST_SUM_ROWS;
     const struct epx_combine_rows &a;
     const struct sum_list &list;
     uint64_t epoch;

@@ -301,15 +301,14 @@ static __device__ __forceinline__ void add_some_rows(const struct row_list &list
                                      i == 0 && starts, total[u]);
 }
 
-/* The sum of rows r to end - 1, at least one, of the packs first, first + 32, ...; or, unless
+/* The sum of rows r to end - 1, at least one, ROWS at a time, of the packs first, first + 32, ...; or, unless
  * `starts`, adds them to total. */
-template <typename T, int N, bool WEIGHTED, int UNROLL>
+template <typename T, int N, bool WEIGHTED, int UNROLL, int ROWS = SUM_ROWS>
 static __device__ __forceinline__ void add_run(const struct row_list &list, int32_t r, int32_t end,
                                                int64_t first, typename T::sum total[UNROLL][N],
                                                bool starts = true)
 {
     const int32_t begin = starts ? r : -1;
-    const int ROWS = UNROLL == SUM_UNROLL ? SUM_ROWS : MOST_SUM_ROWS;
 
 #pragma unroll 1
     for (; end - r >= ROWS; r += ROWS)
@@ -332,13 +331,13 @@ static __device__ __forceinline__ void store_packs(const typename T::sum total[U
     }
 }
 
-template <typename T, typename To, int N, bool WEIGHTED, int UNROLL>
+template <typename T, typename To, int N, bool WEIGHTED, int UNROLL, int ROWS>
 static __device__ __forceinline__ void sum_some_packs(const struct row_list &list, int32_t num,
                                                       int64_t first, char *out)
 {
     typename T::sum total[UNROLL][N];
 
-    add_run<T, N, WEIGHTED, UNROLL>(list, 0, num, first, total);
+    add_run<T, N, WEIGHTED, UNROLL, ROWS>(list, 0, num, first, total);
     store_packs<To, N, UNROLL>(total, first, out);
 }
 
@@ -346,7 +345,7 @@ static __device__ __forceinline__ void sum_some_packs(const struct row_list &lis
  * out = round(w[0] * rows[0] + w[1] * rows[1] + ...), in this order, products and sums rounded;
  * WEIGHTED false: without products.
  */
-template <typename T, typename To, int N, bool WEIGHTED>
+template <typename T, typename To, int N, bool WEIGHTED, int ROWS>
 static __device__ void sum_packs(const struct row_list &list, int32_t num, int64_t elements,
                                  char *out)
 {
@@ -354,10 +353,10 @@ static __device__ void sum_packs(const struct row_list &list, int32_t num, int64
 
 #pragma unroll 1
     for (; first + (SUM_UNROLL - 1) * EPX_WARP < packs; first += EPX_WARP * SUM_UNROLL)
-        sum_some_packs<T, To, N, WEIGHTED, SUM_UNROLL>(list, num, first, out);
+        sum_some_packs<T, To, N, WEIGHTED, SUM_UNROLL, SUM_ROWS>(list, num, first, out);
 #pragma unroll 1
     for (; first < packs; first += EPX_WARP)
-        sum_some_packs<T, To, N, WEIGHTED, 1>(list, num, first, out);
+        sum_some_packs<T, To, N, WEIGHTED, 1, ROWS>(list, num, first, out);
 }
 
 /* Elements in 16 bytes of the longer type. */
@@ -377,8 +376,8 @@ static __device__ __forceinline__ bool are_packed(const struct row_list &list, i
 }
 
 /* The whole warp: the sum of rows of a type that adds, rounded to the type To; num = 0 gives
- * zeros. */
-template <typename T, typename To>
+ * zeros. Of what is left at the end of long rows, and of short ones, ROWS rows are loaded at once. */
+template <typename T, typename To, int ROWS = SUM_ROWS>
 static __device__ void sum_rows(const struct row_list &list, int32_t num, int weighted,
                                 int64_t elements, char *out)
 {
@@ -388,13 +387,13 @@ static __device__ void sum_rows(const struct row_list &list, int32_t num, int we
     if (num == 0)
         zero_row(out, elements * (int64_t)sizeof(To));
     else if (packed && weighted)
-        sum_packs<T, To, N, true>(list, num, elements, out);
+        sum_packs<T, To, N, true, ROWS>(list, num, elements, out);
     else if (packed)
-        sum_packs<T, To, N, false>(list, num, elements, out);
+        sum_packs<T, To, N, false, ROWS>(list, num, elements, out);
     else if (weighted)
-        sum_packs<T, To, 1, true>(list, num, elements, out);
+        sum_packs<T, To, 1, true, ROWS>(list, num, elements, out);
     else
-        sum_packs<T, To, 1, false>(list, num, elements, out);
+        sum_packs<T, To, 1, false, ROWS>(list, num, elements, out);
 }
 
 /* The number of the first row after the r-th from another node. */

@@ -66,7 +66,7 @@ static __device__ void take_all_weights(const struct epx_combine_rows &a, const 
 /* Where all parts have come before rows are added. */
 struct parts_are_here {
     static constexpr bool own_first = false;
-    static constexpr int unroll = SUM_UNROLL;
+    static constexpr int unroll = SUM_UNROLL, rows = SUM_ROWS;
 
     __device__ __forceinline__ bool operator()() const
     {
@@ -74,31 +74,21 @@ struct parts_are_here {
     }
 };
 
-/* Own part of the packs first, first + 32, ..., rounded. */
-template <typename T, int N, bool WEIGHTED, int UNROLL>
-static __device__ __forceinline__ void sum_own(const struct sum_list &list, int64_t first,
-                                               typename T::part::sum own[UNROLL][N])
+/* Adds the own part, rounded. */
+template <typename T, int N, int UNROLL>
+static __device__ __forceinline__ void add_own(const typename T::row::sum own[UNROLL][N],
+                                               bool starts, typename T::part::sum total[UNROLL][N])
 {
     typedef typename T::part Part;
-    typename T::row::sum sum[UNROLL][N];
 
-    add_run<typename T::row, N, WEIGHTED, UNROLL>(list.own, 0, list.num_own, first, sum);
 #pragma unroll
     for (int u = 0; u < UNROLL; u++)
 #pragma unroll
-        for (int n = 0; n < N; n++)
-            own[u][n] = Part::load(Part::store(sum[u][n]));
-}
+        for (int n = 0; n < N; n++) {
+            typename Part::sum term = Part::load(Part::store(own[u][n]));
 
-template <typename Part, int N, int UNROLL>
-static __device__ __forceinline__ void add_own(const typename Part::sum own[UNROLL][N], bool starts,
-                                               typename Part::sum total[UNROLL][N])
-{
-#pragma unroll
-    for (int u = 0; u < UNROLL; u++)
-#pragma unroll
-        for (int n = 0; n < N; n++)
-            total[u][n] = starts ? own[u][n] : add(total[u][n], own[u][n]);
+            total[u][n] = starts ? term : add(total[u][n], term);
+        }
 }
 
 /*
@@ -111,23 +101,26 @@ static __device__ __forceinline__ bool add_packs(const struct sum_list &list, in
                                                  char *out, const Await &await)
 {
     typedef typename T::part Part;
-    typename Part::sum total[UNROLL][N], own[UNROLL][N];
+    typedef typename T::row Row;
+    typename Part::sum total[UNROLL][N];
+    typename Row::sum own[UNROLL][N];
     const int32_t before = list.num_own ? list.own_place : list.num_parts;
 
     if (Await::own_first && list.num_own)
-        sum_own<T, N, WEIGHTED, UNROLL>(list, first, own);
+        add_run<Row, N, WEIGHTED, UNROLL, Await::rows>(list.own, 0, list.num_own, first, own);
     if (!await())
         return false;
     if (before)
-        add_run<Part, N, false, UNROLL>(list.parts, 0, before, first, total);
+        add_run<Part, N, false, UNROLL, Await::rows>(list.parts, 0, before, first, total);
     if (list.num_own) {
         if (!Await::own_first)
-            sum_own<T, N, WEIGHTED, UNROLL>(list, first, own);
-        add_own<Part, N, UNROLL>(own, before == 0, total);
+            add_run<Row, N, WEIGHTED, UNROLL, Await::rows>(list.own, 0, list.num_own, first, own);
+        add_own<T, N, UNROLL>(own, before == 0, total);
     }
     if (before < list.num_parts)
-        add_run<Part, N, false, UNROLL>(list.parts, before, list.num_parts, first, total, false);
-    store_packs<typename T::row, N, UNROLL>(total, first, out);
+        add_run<Part, N, false, UNROLL, Await::rows>(list.parts, before, list.num_parts, first,
+                                                     total, false);
+    store_packs<Row, N, UNROLL>(total, first, out);
     return true;
 }
 
