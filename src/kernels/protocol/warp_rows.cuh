@@ -301,8 +301,8 @@ static __device__ __forceinline__ void add_some_rows(const struct row_list &list
                                      i == 0 && starts, total[u]);
 }
 
-/* The sum of rows r to end - 1, at least one, ROWS at a time, of the packs first, first + 32, ...; or, unless
- * `starts`, adds them to total. */
+/* The sum of rows r to end - 1, at least one, ROWS at a time, of the packs first, first + 32, ...;
+ * or, unless `starts`, adds them to total. */
 template <typename T, int N, bool WEIGHTED, int UNROLL, int ROWS = SUM_ROWS>
 static __device__ __forceinline__ void add_run(const struct row_list &list, int32_t r, int32_t end,
                                                int64_t first, typename T::sum total[UNROLL][N],
@@ -375,8 +375,8 @@ static __device__ __forceinline__ bool are_packed(const struct row_list &list, i
             ((uint32_t)elements & (n - 1))) == 0;
 }
 
-/* The whole warp: the sum of rows of a type that adds, rounded to the type To; num = 0 gives
- * zeros. Of what is left at the end of long rows, and of short ones, ROWS rows are loaded at once. */
+/* The whole warp: the sum of rows of a type that adds, rounded to the type To; num = 0 gives zeros.
+ * At the end of long rows, and of short ones, ROWS rows are loaded at once. */
 template <typename T, typename To, int ROWS = SUM_ROWS>
 static __device__ void sum_rows(const struct row_list &list, int32_t num, int weighted,
                                 int64_t elements, char *out)
