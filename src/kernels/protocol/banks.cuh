@@ -15,9 +15,9 @@
  * Two banks are enough: s is in n only after it had the ready words n - 1 of all ranks, which each
  * posts after its operation n - 2, so nobody reads the bank any more.
  * Invariant: rows that came in a bank are read, and user memory is written, only after the verdict
- * on the ready words; after a disagreement the rows that came mean nothing, and no rank waits for any.
- * Ranks that differ in how long rows or fields are store their rows at other places of the bank,
- * but within it: each knows that its own rows fit.
+ * on the ready words; after a disagreement the rows that came mean nothing, and no rank waits for
+ * any. Ranks that differ in how long rows or fields are store their rows at other places of the
+ * bank, but within it: each knows that its own rows fit.
  * No deadlock: the first `senders` blocks store and wait for nobody; the others, `takers`, wait for
  * what senders store, so they need not all run at once. In each rank's kernel the senders have
  * lower numbers, so they start first, and if they do not the others leave them room.
