@@ -5,6 +5,7 @@ python_modules = \
   python/epx/__init__.py \
   python/epx/_comm.py \
   python/epx/_core.py \
+  python/epx/_eager.py \
   python/epx/_jax_ops.py \
   python/epx/_perf.py \
   python/epx/_perf_jax.py \

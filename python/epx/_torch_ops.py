@@ -14,6 +14,7 @@ from torch import Tensor
 
 from epx._comm import Comm
 from epx._core import Code, EPXError, run, start
+from epx._eager import empty, host_word
 from epx._route import Route, routes
 from epx._window import receive_buffer
 
@@ -32,7 +33,16 @@ _TYPES = {
 }
 _UNKNOWN_TYPE = 99
 
-Dispatched = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
+Made = tuple[
+    Tensor,
+    "Tensor | None",
+    Tensor,
+    Tensor,
+    "Tensor | None",
+    "Tensor | None",
+    "Tensor | None",
+]
+"""What dispatch makes, in the order of the op's results; None where there is nothing."""
 Members = tuple[int, int, int, int]
 _NONE: Members = (0, 0, 0, 0)
 
@@ -52,23 +62,39 @@ class _Call(NamedTuple):
     verb: int
     route: int
     capacity: int
-    ids: Tensor
     key: Tensor
     started: Started | None
 
 
-def _members(name: str, tensor: Tensor | None) -> Members:
-    if tensor is None:
-        return _NONE
-    shape = tensor.shape
-    if not 1 <= len(shape) <= 2:
-        raise EPXError(Code.COUNT, f"{name} has {len(shape)} dimensions, want 2")
-    return (
-        tensor.data_ptr(),
-        shape[0],
-        shape[1] if len(shape) == 2 else 1,
-        _TYPES.get(tensor.dtype, _UNKNOWN_TYPE),
-    )
+# How errors call the tensors of an operation: those of struct epx_python_operation, in its order.
+_NAMES = {
+    DISPATCH: ("ids", "x", "weights", "", "rows", "row_weights", "scales", "row_scales"),
+    COMBINE: ("ids", "y", "row_weights", "", "out", "", "", ""),
+    DISPATCH_BACKWARD: (
+        *("ids", "grad of rows", "grad of row_weights", ""),
+        *("grad of x", "grad of weights", "", ""),
+    ),
+    COMBINE_BACKWARD: (
+        *("ids", "grad of out", "row_weights", "y"),
+        *("grad of y", "grad of row_weights", "", ""),
+    ),
+}
+
+
+def _members(verb: int, tensors: list[Tensor | None]) -> list[int]:
+    """What struct epx_python_operation has of its tensors."""
+    members: list[int] = []
+    for i, tensor in enumerate(tensors):
+        if tensor is None:
+            members += _NONE
+            continue
+        shape = tensor.shape
+        if not 1 <= len(shape) <= 2:
+            raise EPXError(Code.COUNT, f"{_NAMES[verb][i]} has {len(shape)} dimensions, want 2")
+        columns = shape[1] if len(shape) == 2 else 1
+        type = _TYPES.get(tensor.dtype, _UNKNOWN_TYPE)
+        members += (tensor.data_ptr(), shape[0], columns, type)
+    return members
 
 
 def route_of(index: int) -> Route:
@@ -79,56 +105,55 @@ def route_of(index: int) -> Route:
     return route
 
 
-def _stream_for(call: _Call) -> int:
+def _stream_for(ids: Tensor, call: _Call) -> int:
     """The stream to queue on: the current one, or that of an operation that only begins."""
-    on_device = call.ids.is_cuda
+    on_device = ids.is_cuda
     comm = route_of(call.route).comm
     if on_device != comm.on_device:
         raise EPXError(
-            Code.BUFFER, f"tensors on {call.ids.device}, the communicator's are {comm.memory}"
+            Code.BUFFER, f"tensors on {ids.device}, the communicator's are {comm.memory}"
         )
     if not on_device:
         return 0
     if call.started is None or call.started.stream is None:
-        stream: int = torch._C._cuda_getCurrentRawStream(call.ids.device.index)
+        stream: int = torch._C._cuda_getCurrentRawStream(ids.get_device())
         return stream
-    call.started.stream.wait_stream(torch.cuda.current_stream(call.ids.device))
+    call.started.stream.wait_stream(torch.cuda.current_stream(ids.device))
     return call.started.stream.cuda_stream
 
 
-def _compact(tensor: Tensor | None) -> Tensor | None:
-    return None if tensor is None else tensor.contiguous()
-
-
-def _operate(
-    call: _Call,
-    tensors: tuple[Tensor | None, ...],
-    names: tuple[str, str, str, str, str],
-    view: tuple[int, int, int] = (0, 0, 0),
-    scales: tuple[Tensor | None, Tensor | None] = (None, None),
-) -> None:
-    """Calls EPX: tensors are the input, weights, rows, output and weights of the output.
-
-    Scales are those of the input, and of the output.
-    """
-    key = call.key
+def _check_key(key: Tensor) -> None:
     if not key.is_cpu or key.dtype != torch.int64 or key.numel() != 1:
         raise EPXError(
             Code.BUFFER,
             f"routing.key is {key.dtype} {list(key.shape)} on {key.device}, want int64 [1] on the "
             "host, as dispatch returned it",
         )
-    ids = call.ids.contiguous()
-    compact = [*map(_compact, tensors[:3]), *tensors[3:], _compact(scales[0]), scales[1]]
-    named = (*names, "scales", "row_scales")
-    described = [n for pair in zip(named, compact) for n in _members(*pair)]
-    stream = _stream_for(call)
-    given = (call.verb, call.route, call.capacity, stream, call.key.data_ptr(), *view)
-    members = (*given, *_members("ids", ids), *described)
+
+
+def _operate(
+    call: _Call,
+    ids: Tensor,
+    tensors: tuple[Tensor | None, ...],
+    view: tuple[int, int, int] = (0, 0, 0),
+) -> None:
+    """Calls EPX.
+
+    Tensors are the input, weights, rows, output, weights of the output, and maybe scales of the
+    input and of the output.
+    """
+    if call.verb != DISPATCH:
+        _check_key(call.key)
+    given = (ids, *tensors, *(None,) * (7 - len(tensors)))
+    compact = [None if t is None else t.contiguous() for t in given]
+    described = _members(call.verb, compact)
+    stream = _stream_for(ids, call)
+    key = call.key.data_ptr()
+    members = (call.verb, call.route, call.capacity, stream, key, *view, *described)
     if call.started is None:
         run(members)
         return
-    call.started.tensors += [ids, call.key, *(t for t in compact if t is not None)]
+    call.started.tensors += [call.key, *(t for t in compact if t is not None)]
     try:
         call.started.number = start(members)
     finally:
@@ -136,14 +161,14 @@ def _operate(
             torch.cuda.current_stream(ids.device).wait_stream(call.started.stream)
 
 
-def _dispatch_outputs(
+def _make_dispatched(
     x: Tensor,
     weights: Tensor | None,
     scales: Tensor | None,
     index: int,
     capacity: int,
     comm: Comm | None = None,
-) -> Dispatched:
+) -> Made:
     route = route_of(index)
     is_rank_major = route.layout == "rank"
     if x.dim() != 2:
@@ -152,21 +177,18 @@ def _dispatch_outputs(
         raise EPXError(Code.COUNT, f"scales has {scales.dim()} dimensions, want 2")
     shape = (capacity, route.top_k) if is_rank_major else (capacity,)
     num_offsets = 1 + (route.comm.size if is_rank_major else route.local_experts)
-    integer = torch.int32
     return (
         receive_buffer(x, (capacity, x.shape[1]), comm),
-        x.new_empty(shape if weights is not None else (0,), dtype=torch.float32),
-        torch.empty((1,), dtype=torch.int64, device="cpu"),
-        x.new_empty(route.local_experts + num_offsets, dtype=integer),
-        x.new_empty(capacity if is_rank_major else 0, route.top_k, dtype=integer),
-        x.new_empty(0, dtype=torch.float32),
-        x.new_empty(0, dtype=torch.float32)
-        if scales is None
-        else receive_buffer(scales, (capacity, scales.shape[1]), comm),
+        None if weights is None else empty(x, shape, torch.float32),
+        host_word(x),
+        empty(x, (route.local_experts + num_offsets,), torch.int32),
+        empty(x, (capacity, route.top_k), torch.int32) if is_rank_major else None,
+        None,
+        None if scales is None else receive_buffer(scales, (capacity, scales.shape[1]), comm),
     )
 
 
-def _add_up_ranks(rows: Tensor, row_experts: Tensor, capacity: int) -> None:
+def add_up_ranks(rows: Tensor, row_experts: Tensor, capacity: int) -> None:
     """Makes first rows of a 0 and the rows of each rank; -1 for experts of rows that are none."""
     rows.cumsum_(0)
     rows.clamp_(max=capacity)
@@ -174,7 +196,7 @@ def _add_up_ranks(rows: Tensor, row_experts: Tensor, capacity: int) -> None:
     row_experts.masked_fill_(unused[:, None], -1)
 
 
-def _dispatch(
+def run_dispatch(
     x: Tensor,
     ids: Tensor,
     weights: Tensor | None,
@@ -182,32 +204,45 @@ def _dispatch(
     capacity: int,
     scales: Tensor | None = None,
     started: Started | None = None,
-) -> Dispatched:
+) -> Made:
     route = route_of(index)
-    made = _dispatch_outputs(x, weights, scales, index, capacity, route.comm)
+    made = _make_dispatched(x, weights, scales, index, capacity, route.comm)
     rows, row_weights, key, info, row_experts, _, row_scales = made
     num_experts = route.local_experts
+    counts = info.data_ptr()
+    experts = 0 if row_experts is None else row_experts.data_ptr()
     _operate(
-        _Call(DISPATCH, index, capacity, ids, key, started),
-        (x, weights, None, rows, None if weights is None else row_weights),
-        ("x", "weights", "none", "rows", "row_weights"),
-        (info.data_ptr(), info.data_ptr() + 4 * num_experts, row_experts.data_ptr()),
-        (None, None) if scales is None else (scales, row_scales),
+        _Call(DISPATCH, index, capacity, key, started),
+        ids,
+        (x, weights, None, rows, row_weights, scales, row_scales),
+        (counts, counts + 4 * num_experts, experts),
     )
     if started is not None:
-        started.tensors += made
-    elif row_experts.shape[0]:
-        _add_up_ranks(info[num_experts:], row_experts, capacity)
+        started.tensors += [t for t in made if t is not None]
+    elif row_experts is not None:
+        add_up_ranks(info[num_experts:], row_experts, capacity)
     return made
+
+
+def _filled(made: Made, x: Tensor, index: int) -> tuple[Tensor, ...]:
+    """What the op returns: a tensor without elements where dispatch makes none."""
+    rows, row_weights, key, info, row_experts, tie, row_scales = made
+    if row_experts is None:
+        row_experts = empty(x, (0, route_of(index).top_k), torch.int32)
+    nothing = [
+        empty(x, (0,), torch.float32) if tensor is None else tensor
+        for tensor in (row_weights, tie, row_scales)
+    ]
+    return rows, nothing[0], key, info, row_experts, *nothing[1:]
 
 
 def _combine_output(y: Tensor, ids: Tensor) -> Tensor:
     if y.dim() != 2:
         raise EPXError(Code.COUNT, f"y has {y.dim()} dimensions, want 2")
-    return y.new_empty(ids.shape[0], y.shape[1])
+    return empty(y, (ids.shape[0], y.shape[1]), y.dtype)
 
 
-def _combine(
+def run_combine(
     y: Tensor,
     row_weights: Tensor | None,
     ids: Tensor,
@@ -218,11 +253,8 @@ def _combine(
     started: Started | None = None,
 ) -> Tensor:
     out = _combine_output(y, ids)
-    _operate(
-        _Call(COMBINE, index, capacity, ids, key, started),
-        (y, row_weights, None, out, None),
-        ("y", "row_weights", "none", "out", "none"),
-    )
+    call = _Call(COMBINE, index, capacity, key, started)
+    _operate(call, ids, (y, row_weights, None, out, None))
     return out
 
 
@@ -231,12 +263,12 @@ def _dispatch_backward_outputs(
 ) -> tuple[Tensor, Tensor]:
     shape = (0,) if grad_row_weights is None else tuple(ids.shape)
     return (
-        grad_rows.new_empty((ids.shape[0], grad_rows.shape[1])),
-        grad_rows.new_empty(shape, dtype=torch.float32),
+        empty(grad_rows, (ids.shape[0], grad_rows.shape[1]), grad_rows.dtype),
+        empty(grad_rows, shape, torch.float32),
     )
 
 
-def _dispatch_backward(
+def run_dispatch_backward(
     grad_rows: Tensor,
     grad_row_weights: Tensor | None,
     ids: Tensor,
@@ -244,19 +276,11 @@ def _dispatch_backward(
     index: int,
     capacity: int,
 ) -> tuple[Tensor, Tensor]:
-    made = _dispatch_backward_outputs(grad_rows, grad_row_weights, ids)
-    _operate(
-        _Call(DISPATCH_BACKWARD, index, capacity, ids, key, None),
-        (
-            grad_rows,
-            grad_row_weights,
-            None,
-            made[0],
-            None if grad_row_weights is None else made[1],
-        ),
-        ("grad of rows", "grad of row_weights", "none", "grad of x", "grad of weights"),
-    )
-    return made
+    grad_x, grad_weights = _dispatch_backward_outputs(grad_rows, grad_row_weights, ids)
+    wanted = None if grad_row_weights is None else grad_weights
+    call = _Call(DISPATCH_BACKWARD, index, capacity, key, None)
+    _operate(call, ids, (grad_rows, grad_row_weights, None, grad_x, wanted))
+    return grad_x, grad_weights
 
 
 def _combine_backward_outputs(
@@ -264,11 +288,11 @@ def _combine_backward_outputs(
 ) -> tuple[Tensor, Tensor]:
     return (
         receive_buffer(grad, (capacity, grad.shape[1]), comm),
-        grad.new_empty((0,) if y is None else (capacity,), dtype=torch.float32),
+        empty(grad, (0,) if y is None else (capacity,), torch.float32),
     )
 
 
-def _combine_backward(
+def run_combine_backward(
     grad: Tensor,
     y: Tensor | None,
     row_weights: Tensor | None,
@@ -278,13 +302,11 @@ def _combine_backward(
     capacity: int,
 ) -> tuple[Tensor, Tensor]:
     comm = None if grad.is_cpu else route_of(index).comm  # transports of hosts stage it anyway
-    made = _combine_backward_outputs(grad, y, capacity, comm)
-    _operate(
-        _Call(COMBINE_BACKWARD, index, capacity, ids, key, None),
-        (grad, row_weights, y, made[0], None if y is None else made[1]),
-        ("grad of out", "row_weights", "y", "grad of y", "grad of row_weights"),
-    )
-    return made
+    grad_y, grad_weights = _combine_backward_outputs(grad, y, capacity, comm)
+    wanted = None if y is None else grad_weights
+    call = _Call(COMBINE_BACKWARD, index, capacity, key, None)
+    _operate(call, ids, (grad, row_weights, y, grad_y, wanted))
+    return grad_y, grad_weights
 
 
 class _Op(NamedTuple):
@@ -299,27 +321,29 @@ _OPS = {
     "dispatch": _Op(
         "(Tensor x, Tensor ids, Tensor? weights, int route, SymInt capacity, Tensor? scales=None)"
         " -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
-        _dispatch,
-        lambda x, ids, weights, index, capacity, scales=None: _dispatch_outputs(
-            x, weights, scales, index, capacity
+        lambda x, ids, weights, index, capacity, scales=None: _filled(
+            run_dispatch(x, ids, weights, index, capacity, scales), x, index
+        ),
+        lambda x, ids, weights, index, capacity, scales=None: _filled(
+            _make_dispatched(x, weights, scales, index, capacity), x, index
         ),
     ),
     "combine": _Op(
         "(Tensor y, Tensor? row_weights, Tensor ids, Tensor key, Tensor tie, int route,"
         " SymInt capacity) -> Tensor",
-        _combine,
+        run_combine,
         lambda y, row_weights, ids, *_: _combine_output(y, ids),
     ),
     "dispatch_backward": _Op(
         "(Tensor grad_rows, Tensor? grad_row_weights, Tensor ids, Tensor key, int route,"
         " SymInt capacity) -> (Tensor, Tensor)",
-        _dispatch_backward,
+        run_dispatch_backward,
         lambda grad, weights, ids, *_: _dispatch_backward_outputs(grad, weights, ids),
     ),
     "combine_backward": _Op(
         "(Tensor grad, Tensor? y, Tensor? row_weights, Tensor ids, Tensor key, int route,"
         " SymInt capacity) -> (Tensor, Tensor)",
-        _combine_backward,
+        run_combine_backward,
         lambda grad, y, *rest: _combine_backward_outputs(grad, y, rest[-1]),
     ),
 }
@@ -334,4 +358,3 @@ dispatch = torch.ops.epx.dispatch.default
 combine = torch.ops.epx.combine.default
 dispatch_backward = torch.ops.epx.dispatch_backward.default
 combine_backward = torch.ops.epx.combine_backward.default
-start_dispatch, start_combine, add_up_ranks = _dispatch, _combine, _add_up_ranks

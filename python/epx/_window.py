@@ -13,6 +13,7 @@ from torch.utils.dlpack import from_dlpack
 
 from epx._comm import Comm
 from epx._core import _lib
+from epx._eager import empty
 
 _take = _lib.epx_python_tensor
 _take.argtypes = (ctypes.c_int, ctypes.c_int64)
@@ -55,9 +56,9 @@ class Pools:
         pool = self.get("eager")
         with self._allocation:  # torch lets one thread at a time allocate in a pool
             if pool.use_count() > 1:  # the caller does, so this one lies there too
-                return like.new_empty(shape)
+                return empty(like, shape, like.dtype)
             with torch.cuda.use_mem_pool(pool, like.device):
-                return like.new_empty(shape)
+                return empty(like, shape, like.dtype)
 
     def drop(self) -> None:
         """Drop the pools, once the GPU is through with their tensors."""
@@ -90,11 +91,11 @@ def receive_buffer(like: Tensor, shape: tuple[int, int], comm: Comm | None) -> T
     In a capture it is the graph's pool that says where: the memory must last as long as the graph.
     """
     if comm is None or not comm.has_reserved:
-        return like.new_empty(shape)
+        return empty(like, shape, like.dtype)
     if like.is_cpu:
         made = _on_host(like, shape, comm)
-        return like.new_empty(shape) if made is None else made
+        return empty(like, shape, like.dtype) if made is None else made
     if not like.is_cuda or torch.cuda.is_current_stream_capturing():
-        return like.new_empty(shape)
+        return empty(like, shape, like.dtype)
     pools: Pools = comm._window_pools()
     return pools.empty(like, shape)

@@ -15,6 +15,7 @@ wrong there later.
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar, cast, overload
@@ -27,12 +28,12 @@ from epx import _core
 from epx import _torch_ops as ops
 from epx._comm import Comm
 from epx._core import Code, EPXError
+from epx._eager import empty, is_observed
 from epx._route import Route
 
 __all__ = ["Routing", "Work", "combine", "combine_start", "dispatch", "dispatch_start"]
 
 _SUMMED = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-_below_autograd = torch._C._AutoDispatchBelowAutograd
 
 
 class Routing(NamedTuple):
@@ -58,33 +59,30 @@ class Routing(NamedTuple):
 
 
 class _Dispatch(torch.autograd.Function):
+    """Dispatch by the op; what it makes that never has a gradient goes to ``others``."""
+
     @staticmethod
     def forward(
         ctx: Any,
+        op: Callable[..., ops.Made],
+        others: list[Tensor | None],
         x: Tensor,
         ids: Tensor,
         weights: Tensor | None,
         index: int,
         capacity: int,
-        scales: Tensor | None = None,
-        started: ops.Started | None = None,
-    ) -> ops.Dispatched:
-        made: ops.Dispatched
-        with _below_autograd():
-            if started is None:
-                made = ops.dispatch(x, ids, weights, index, capacity, scales)
-            else:
-                made = ops.start_dispatch(x, ids, weights, index, capacity, scales, started)
-        rows, row_weights, key, info, row_experts, _, row_scales = made
-        nothing = [key, info, row_experts, row_scales]
+        scales: Tensor | None,
+    ) -> tuple[Tensor, Tensor | None, Tensor]:
+        made = op(x, ids, weights, index, capacity, scales)
+        rows, row_weights, key, info, row_experts, tie, row_scales = made
+        others += [key, info, row_experts, row_scales]
         if not x.requires_grad:
-            nothing.append(rows)
-        if weights is None or not weights.requires_grad:
-            nothing.append(row_weights)
-        ctx.mark_non_differentiable(*nothing)
+            ctx.mark_non_differentiable(rows)
+        elif row_weights is not None and (weights is None or not weights.requires_grad):
+            ctx.mark_non_differentiable(row_weights)
         ctx.save_for_backward(ids, key)
         ctx.place = index, capacity
-        return made
+        return rows, row_weights, empty(x, (0,), torch.float32) if tie is None else tie
 
     @staticmethod
     @once_differentiable
@@ -93,17 +91,19 @@ class _Dispatch(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         ids, key = ctx.saved_tensors
         index, capacity = ctx.place
-        wants_x, _, wants_weights = ctx.needs_input_grad[:3]
+        wants_x, wants_weights = ctx.needs_input_grad[2], ctx.needs_input_grad[4]
         if not wants_x:
             grad_rows = torch.empty((capacity, 0), device=ids.device)
-        grad_x, grad_weights = ops.dispatch_backward(
-            grad_rows, grad_row_weights if wants_weights else None, ids, key, index, capacity
-        )
+        grad_of_weights = grad_row_weights if wants_weights else None
+        observed = is_observed(grad_rows, grad_of_weights)
+        run = ops.dispatch_backward if observed else ops.run_dispatch_backward
+        grad_x, grad_weights = run(grad_rows, grad_of_weights, ids, key, index, capacity)
         return (
+            *(None, None),
             grad_x if wants_x else None,
             None,
             grad_weights if wants_weights else None,
-            *(None, None, None, None),
+            *(None, None, None),
         )
 
 
@@ -111,6 +111,7 @@ class _Combine(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
+        op: Callable[..., Tensor],
         y: Tensor,
         row_weights: Tensor | None,
         ids: Tensor,
@@ -118,12 +119,8 @@ class _Combine(torch.autograd.Function):
         tie: Tensor,
         index: int,
         capacity: int,
-        started: ops.Started | None = None,
     ) -> Tensor:
-        given = (y, row_weights, ids, key, tie, index, capacity)
-        out: Tensor
-        with _below_autograd():
-            out = ops.combine(*given) if started is None else ops.start_combine(*given, started)
+        out = op(y, row_weights, ids, key, tie, index, capacity)
         wants_weights = row_weights is not None and row_weights.requires_grad
         ctx.save_for_backward(ids, key, row_weights, y if wants_weights else None)
         ctx.place = index, capacity
@@ -133,48 +130,69 @@ class _Combine(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         ids, key, row_weights, y = ctx.saved_tensors
-        grad_y, grad_row_weights = ops.combine_backward(
-            grads[0], y, row_weights, ids, key, *ctx.place
-        )
+        run = ops.combine_backward if is_observed(*grads) else ops.run_combine_backward
+        grad_y, grad_row_weights = run(grads[0], y, row_weights, ids, key, *ctx.place)
         return (
-            grad_y if ctx.needs_input_grad[0] else None,
+            None,
+            grad_y if ctx.needs_input_grad[1] else None,
             None if y is None else grad_row_weights,
             *(None, None),
-            grad_y.new_empty((0,), dtype=torch.float32) if ctx.needs_input_grad[4] else None,
-            *(None, None, None),
+            empty(grad_y, (0,), torch.float32) if ctx.needs_input_grad[5] else None,
+            *(None, None),
         )
 
 
 def _wants_gradients(*tensors: Tensor | None) -> bool:
-    return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+    if torch.is_grad_enabled():
+        for tensor in tensors:
+            if tensor is not None and tensor.requires_grad:
+                return True
+    return False
 
 
-def _under_autograd(
-    function: type,
-    op: Callable[..., Any],
-    begin: Callable[..., Any],
-    inputs: tuple[int, ...],
-    num_arguments: int,
-) -> Callable[..., Any]:
-    """The op, or its beginning, by the Function if one of these inputs wants a gradient.
-
-    PyTorch leaves out arguments at the end that have their default, None.
-    """
-
-    def call(*given: Any, started: ops.Started | None = None) -> Any:
-        given += (None,) * (num_arguments - len(given))
-        if _wants_gradients(*[given[i] for i in inputs]):
-            return cast(Any, function).apply(*given, started)
-        with _below_autograd():
-            return op(*given) if started is None else begin(*given, started)
-
-    return call
+def _dispatch(
+    op: Callable[..., ops.Made],
+    x: Tensor,
+    ids: Tensor,
+    weights: Tensor | None,
+    index: int,
+    capacity: int,
+    scales: Tensor | None = None,
+) -> ops.Made:
+    """Dispatch by the op, and by autograd if a gradient is wanted."""
+    given = (x, ids, weights, index, capacity, scales)
+    if not _wants_gradients(x, weights):
+        return op(*given)
+    others: list[Any] = []
+    rows, row_weights, tie = cast(Any, _Dispatch).apply(op, others, *given)
+    key, info, row_experts, row_scales = others
+    return rows, row_weights, key, info, row_experts, tie, row_scales
 
 
-_dispatch = _under_autograd(_Dispatch, ops.dispatch, ops.start_dispatch, (0, 2), 6)
-_combine = _under_autograd(_Combine, ops.combine, ops.start_combine, (0, 1, 4), 7)
-ops.library.impl("dispatch", _dispatch, "Autograd")
-ops.library.impl("combine", _combine, "Autograd")
+def _combine(
+    op: Callable[..., Tensor],
+    y: Tensor,
+    row_weights: Tensor | None,
+    *routed: Any,  # ids, key, tie, index, capacity
+) -> Tensor:
+    """Combine by the op, and by autograd if a gradient is wanted."""
+    if not _wants_gradients(y, row_weights, routed[2]):
+        return op(y, row_weights, *routed)
+    return cast(Tensor, cast(Any, _Combine).apply(op, y, row_weights, *routed))
+
+
+def _under_autograd(function: Callable[..., Any], op: Callable[..., Any]) -> Callable[..., Any]:
+    """What PyTorch's dispatcher calls for an op: the op without autograd is the next in turn."""
+
+    def next_in_turn(*given: Any) -> Any:
+        with torch._C._AutoDispatchBelowAutograd():
+            return op(*given)
+
+    return lambda *given: function(next_in_turn, *given)
+
+
+ops.library.impl("dispatch", _under_autograd(_dispatch, ops.dispatch), "Autograd")
+ops.library.impl("combine", _under_autograd(_combine, ops.combine), "Autograd")
 
 
 def _check_devices(x: Tensor, *others: Tensor | None) -> None:
@@ -204,8 +222,15 @@ ScaledDispatched = tuple[tuple[Tensor, Tensor], "Tensor | None", Routing]
 """What dispatch returns for rows with scales: both, their weights, and the routing."""
 
 
+@functools.cache
+def _nothing(device: torch.device, dtype: torch.dtype, *shape: int) -> Tensor:
+    """A tensor without elements, for all that have none there."""
+    with torch.inference_mode(False):
+        return torch.empty(shape, dtype=dtype, device=device)
+
+
 def _result(
-    made: ops.Dispatched,
+    made: ops.Made,
     ids: Tensor,
     weights: Tensor | None,
     scales: Tensor | None,
@@ -213,10 +238,15 @@ def _result(
     capacity: int,
 ) -> Dispatched | ScaledDispatched:
     rows, row_weights, key, info, row_experts, tie, row_scales = made
-    counts, offsets = info[: route.local_experts], info[route.local_experts :]
+    num_experts = route.local_experts
+    counts, offsets = info.split_with_sizes([num_experts, info.shape[0] - num_experts])
+    if row_experts is None:
+        row_experts = _nothing(ids.device, torch.int32, 0, route.top_k)
+    if tie is None:
+        tie = _nothing(ids.device, torch.float32, 0)
     routing = Routing(ids, key, route, counts, offsets, row_experts, tie, capacity)
     weights_there = None if weights is None else row_weights
-    if scales is None:
+    if scales is None or row_scales is None:
         return rows, weights_there, routing
     return (rows, row_scales), weights_there, routing
 
@@ -263,7 +293,8 @@ def dispatch(
     """
     ids = _check_tokens(x, ids, weights, scales)
     capacity = route.capacity
-    made = ops.dispatch(x, ids, weights, route.index, capacity, scales)
+    given = (x, ids, weights, route.index, capacity, scales)
+    made = ops.dispatch(*given) if is_observed(*given) else _dispatch(ops.run_dispatch, *given)
     return _result(made, ids, weights, scales, route, capacity)
 
 
@@ -277,12 +308,12 @@ def combine(y: Tensor, routing: Routing, row_weights: Tensor | None = None) -> T
 
     Raises EPXError as dispatch does. Gradients: of ``y`` and of ``row_weights``.
     """
-    ids = routing.ids
+    ids, key, route, _, _, _, tie, capacity = routing
     _check_devices(y, ids, row_weights)
-    out: Tensor = ops.combine(
-        y, row_weights, ids, routing.key, routing.tie, routing.route.index, routing.capacity
-    )
-    return out
+    given = (y, row_weights, ids, key, tie, route.index, capacity)
+    if is_observed(*given):
+        return cast(Tensor, ops.combine(*given))
+    return _combine(ops.run_combine, *given)
 
 
 Result = TypeVar("Result")
@@ -392,11 +423,12 @@ def dispatch_start(
     """
     ids = _check_tokens(x, ids, weights, scales)
     started, capacity = _begin(x, route), route.capacity
-    made = _dispatch(x, ids, weights, route.index, capacity, scales, started=started)
+    begin = functools.partial(ops.run_dispatch, started=started)
+    made = _dispatch(begin, x, ids, weights, route.index, capacity, scales)
 
     def end() -> Dispatched | ScaledDispatched:
         row_experts = made[4]
-        if row_experts.shape[0]:
+        if row_experts is not None:
             ops.add_up_ranks(made[3][route.local_experts :], row_experts, capacity)
         return _result(made, ids, weights, scales, route, capacity)
 
@@ -408,5 +440,5 @@ def combine_start(y: Tensor, routing: Routing, row_weights: Tensor | None = None
     _check_devices(y, routing.ids, row_weights)
     started = _begin(y, routing.route)
     given = (routing.ids, routing.key, routing.tie, routing.route.index, routing.capacity)
-    out: Tensor = _combine(y, row_weights, *given, started=started)
+    out = _combine(functools.partial(ops.run_combine, started=started), y, row_weights, *given)
     return Work(started, routing.route.comm, y.device, lambda: out)

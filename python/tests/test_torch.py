@@ -9,6 +9,7 @@ import pytest
 import torch
 from sparse import leaf
 from torch import distributed
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import epx.launch
 import epx.torch as ep
@@ -402,6 +403,54 @@ def test_autocast_and_no_grad(comm, make_route):
     with torch.autocast(x.device.type, dtype=torch.bfloat16):
         rows, _, _ = ep.dispatch(x, mine.ids, mine.weights, route)
     assert rows.dtype == torch.float32 and rows.requires_grad
+
+
+class _Seen(TorchDispatchMode):
+    """Keeps the names of the ops that PyTorch's dispatcher calls."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = set()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.names.add(str(function))
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("layout", ["expert", "rank", "slab"])
+def test_who_watches_ops_sees_them_and_gets_the_same_bytes(comm, make_route, layout):
+    slabs = {"rows_per_expert": 4 * MAX_TOKENS * comm.size} if layout == "slab" else {}
+    route = make_route(experts=5, top_k=K, max_tokens=MAX_TOKENS, layout=layout, **slabs)
+    mine, matrices = every_rank(comm, 5)[comm.rank], matrices_of(5)[local_of(route)]
+
+    def step():
+        x, weights = leaf(mine.x), leaf(mine.weights)
+        out = sparse_layer(x, mine.ids, weights, route, matrices)
+        out.square().sum().backward()
+        return out.detach(), x.grad, weights.grad
+
+    alone = step()
+    with _Seen() as seen:
+        watched = step()
+    with torch.profiler.profile() as profiler:
+        profiled = step()
+    for name in ("dispatch", "combine", "dispatch_backward", "combine_backward"):
+        assert f"epx.{name}.default" in seen.names
+        assert any(event.key == f"epx::{name}" for event in profiler.key_averages())
+    for other in (watched, profiled):
+        assert all(torch.equal(a, b) for a, b in zip(alone, other))
+
+
+def test_unwritten_rows_are_filled_where_torch_is_told_to(comm, make_route):
+    route = make_route(experts=4, top_k=K, max_tokens=MAX_TOKENS)
+    mine = every_rank(comm, 4)[comm.rank]
+    torch.use_deterministic_algorithms(True)  # fills what is empty with NaN
+    try:
+        rows, _, routing = ep.dispatch(mine.x, mine.ids, mine.weights, route)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    used = int(routing.offsets[-1])
+    assert used < len(rows) and rows[used:].isnan().all() and not rows[:used].isnan().any()
 
 
 def test_the_layer_of_the_documentation_runs(comm):
