@@ -17,9 +17,12 @@
 
 enum { EPX_MAX_TOP_K = 64 };
 
-/* A long row is cut at multiples of this, so that every cut is a multiple of the block of the
- * weight gradients' sums (1024 elements) for every datatype. */
-enum { EPX_SEGMENT_QUANTUM = 8192 };
+/* The elements of a block of the weight gradients' sums: EPX_Combine_backward(3). */
+enum { EPX_DOT_ELEMENTS = 1024 };
+
+/* A long row is cut at multiples of this, so that every cut is a multiple of a block of those sums
+ * for every datatype. */
+enum { EPX_SEGMENT_QUANTUM = 8 * EPX_DOT_ELEMENTS };
 
 /* The first expert of a rank: rank r owns [first(r), first(r + 1)). */
 EPX_HD int32_t epx_first_expert(int32_t rank, int32_t num_experts, int32_t num_ranks)

@@ -92,10 +92,36 @@ static int32_t blocks_for(int64_t pieces, int64_t most)
     return blocks > 1 ? (int32_t)blocks : 1;
 }
 
+/* Blocks of a small combine backward that scale gradients into their slots; each has some of the
+ * slots, and its warps share their rows. */
+static int32_t blocks_that_scale(const struct epx_request *request, int64_t most)
+{
+    const struct epx_plan_shape *shape = &epx_device_plan_of(request)->shape;
+    int64_t block_bytes = EPX_DOT_ELEMENTS * (int64_t)epx_datatype_bytes(request->call.datatype);
+    int64_t slots = (int64_t)request->comm->size * shape->max_tokens;
+
+    if (!shape->rank_major)
+        slots *= shape->top_k;
+    most = most < slots ? most : slots;
+    return blocks_for(slots * ((request->call.row_bytes + block_bytes - 1) / block_bytes), most);
+}
+
+/* Blocks of a small operation that take so many pieces of rows for each rank that sends. */
+static int32_t blocks_that_take(const struct epx_request *request, int64_t pieces, int64_t most)
+{
+    const enum epx_verb verb = request->call.verb;
+
+    if (epx_verb_adds(verb))
+        return blocks_for(pieces, most);
+    if (epx_verb_dispatches(verb))
+        return blocks_for(pieces * request->comm->size, most);
+    return verb == EPX_VERB_COMBINE_BACKWARD ? blocks_that_scale(request, most) : 1;
+}
+
 /*
  * Shares out the blocks of a small operation. Where rows are added both kinds of blocks have about
- * as much to do. In a dispatch those who take rows have more, as they store them for each expert. A
- * combine backward has another kernel for that.
+ * as much to do. In a dispatch and in a combine backward those who take rows have more, as they
+ * store them for each expert.
  */
 static void share_out_small(const struct epx_request *request, int32_t width,
                             struct epx_banks *banks)
@@ -104,19 +130,16 @@ static void share_out_small(const struct epx_request *request, int32_t width,
     const enum epx_verb verb = request->call.verb;
     /* a rank that is alone sends no rows, but a routing's ids */
     const int alone = request->comm->size == 1 && !epx_verb_routes(verb);
+    const int stores_more = epx_verb_dispatches(verb) || verb == EPX_VERB_COMBINE_BACKWARD;
     int64_t pieces = (int64_t)request->route->attr.max_tokens * banks->slices.num;
     int64_t most = device->most_senders;
 
     if (epx_verb_adds(verb) && most > device->movers / 2)
         most = device->movers / 2;
-    if (epx_verb_dispatches(verb) && most > device->movers / 4)
+    if (stores_more && most > device->movers / 4)
         most = device->movers / 4;
     banks->senders = blocks_for(alone ? 0 : pieces * width, most);
-    banks->takers = device->blocks;
-    if (epx_verb_adds(verb))
-        banks->takers = blocks_for(pieces, device->movers - banks->senders);
-    if (epx_verb_dispatches(verb))
-        banks->takers = blocks_for(pieces * request->comm->size, device->movers - banks->senders);
+    banks->takers = blocks_that_take(request, pieces, device->movers - banks->senders);
     if (banks->takers < device->blocks)
         banks->takers = device->blocks;
 }

@@ -1,50 +1,172 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * scale_small.cu - a combine backward of few rows in two launches: gradients go into the bank of
- * every other rank that needs them; once they are there the whole device scales them into their
- * slots, which so few blocks as may wait for other ranks would take long to do. banks.cuh has the
- * protocol.
+ * scale_small.cu - a combine backward of few rows in one launch: gradients go into the bank of
+ * every other rank that needs them, and from there, or from this rank's own rows, scaled into their
+ * slots. banks.cuh has the protocol.
  * Work: as move_grads.cu; a gradient is read once for each of its slots. Order: the same, so the
  * bytes are too.
- * Launch: send_grads: phases.cuh; blocks that store, then blocks that wait.
- * scale_small, the whole device, a block a slot, waits for nothing and ends the operation.
+ * Launch: phases.cuh; blocks that store, then blocks that take, each an equal share of the slots.
  */
 #include "kernels/dispatch/scales.cuh"
 #include "kernels/dispatch/small_rows.cuh"
 #include "kernels/dispatch/spreads.cuh"
 
-enum { MOST_DOTS = 64, SLOT_BLOCKS = 132 * SCALING_BLOCKS_PER_SM };
+enum { MOST_DOTS = 64 };
 
-/* Waits for all slices of all rows that come here, a lane each. */
-static __device__ bool await_grads(const struct epx_dispatch_rows &a, const struct exchange &x,
-                                   const struct record_range &range)
+/* Where the gradients of a batch of slots lie, and the dots of the blocks of their rows, in shared
+ * memory. */
+template <typename T> struct batch {
+    const char *grad[MOST_DOTS];
+    int64_t slot[MOST_DOTS]; /* -1 = none */
+    typename T::sum dot[MOST_DOTS];
+};
+
+/* The slots that this block scales, by record; what each has of them is one after the other. */
+struct slot_share {
+    int64_t first, end;
+    int32_t most;   /* in a batch */
+    int32_t blocks; /* of a row, of 1024 elements */
+};
+
+/* Pairs of a record that have a slot of their own. */
+static __device__ __forceinline__ int32_t slots_of_record(const struct epx_plan_shape &shape)
 {
-    const struct crew crew = crew_of(a.banks);
-    const uint32_t slices = (uint32_t)a.banks.slices.num;
-    char *records = a.plan.records[a.comm.rank],
-         *bank = bank_on(a.comm, a.banks, x.epoch, a.comm.rank);
-    bool ok = true;
-
-    for (uint32_t i = (uint32_t)(crew.warp * EPX_WARP + lane_id());
-         ok && i < (uint32_t)range.num * slices; i += (uint32_t)(crew.num * EPX_WARP)) {
-        struct row_source at = find_in_range(range, i / slices);
-        struct epx_wire_record *record = epx_wire_record_at(&a.plan, records, at.source, at.row);
-
-        if (record->num_slots && at.source != a.comm.rank)
-            ok = await_flag(a.comm,
-                            flag_in(a.banks, bank, bank_row(a, at.source, record->token),
-                                    (int32_t)(i % slices)),
-                            x.epoch, at.source);
-    }
-    return acquire_words(a.comm, ok);
+    return shape.rank_major ? 1 : shape.top_k;
 }
 
-static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
-    send_grads(const __grid_constant__ struct epx_dispatch_rows a)
+template <typename T>
+static __device__ struct slot_share share_slots(const struct epx_dispatch_rows &a,
+                                                const struct record_range &range)
+{
+    const struct crew crew = crew_of(a.banks);
+    const int64_t elements = a.row_bytes / (int64_t)sizeof(T);
+    const int64_t slots = range.num * slots_of_record(a.plan.shape);
+    const int32_t num = crew.num / ((int32_t)blockDim.x / EPX_WARP), block = crew.warp % num;
+    const int32_t blocks = (int32_t)((elements + BLOCK_ELEMENTS - 1) / BLOCK_ELEMENTS);
+
+    return {slots * block / num, slots * (block + 1) / num,
+            blocks && blocks < MOST_DOTS ? MOST_DOTS / blocks : 1, blocks};
+}
+
+/* The whole block: finds the slots of a batch, a thread for each slice of a gradient that comes
+ * from another rank, and waits for these. */
+template <typename T>
+static __device__ bool find_batch(const struct epx_dispatch_rows &a, uint64_t epoch,
+                                  const struct record_range &range, int64_t first, int32_t num,
+                                  struct batch<T> &batch)
+{
+    const int32_t width = slots_of_record(a.plan.shape), slices = a.banks.slices.num;
+    char *bank = bank_on(a.comm, a.banks, epoch, a.comm.rank);
+    bool ok = true, comes = false;
+
+    for (int32_t i = (int32_t)threadIdx.x; ok && i < num * slices; i += (int32_t)blockDim.x) {
+        const int32_t place = i / slices, slice = i % slices;
+        const int32_t pair = (int32_t)((first + place) % width);
+        struct row_source at = find_in_range(range, (first + place) / width);
+        struct epx_wire_record *record =
+            epx_wire_record_at(&a.plan, a.plan.records[a.comm.rank], at.source, at.row);
+        const bool is = pair < record->num_slots;
+        const int32_t token = record->token;
+
+        if (slice == 0) {
+            batch.slot[place] = is ? epx_wire_pairs(record)[pair].slot : -1;
+            batch.grad[place] = row_that_came(a, bank, at.source, token);
+        }
+        if (!is || at.source == a.comm.rank)
+            continue;
+        comes = true;
+        ok = await_flag(a.comm, flag_in(a.banks, bank, bank_row(a, at.source, token), slice), epoch,
+                        at.source);
+    }
+    if (__any_sync(~0u, comes))
+        ok = acquire_words(a.comm, ok);
+    return __syncthreads_and(ok);
+}
+
+/* The whole warp: 1024 elements of a gradient into its slot. */
+template <typename T, int N>
+static __device__ void scale_block(const struct epx_dispatch_rows &a, struct batch<T> &batch,
+                                   int32_t place, int64_t first, typename T::sum &dot)
+{
+    const int64_t elements = a.row_bytes / (int64_t)sizeof(T), slot = batch.slot[place];
+    const T *grad_row = (const T *)(const void *)batch.grad[place];
+    const T *forward_row = (const T *)(const void *)a.forward + slot * elements;
+    const float weight = a.weights ? a.weights[slot] : 1;
+    const int32_t num = elements_of_block(elements, first);
+    struct block_part<T, N> grad, forward;
+
+    load_block<T, N>(grad_row + first, num, grad);
+    if (a.recv_weights) {
+        load_block<T, N>(forward_row + first, num, forward);
+        typename T::sum sum = dot_of_block<T, N>(grad, forward);
+
+        if (lane_id() == 0)
+            dot = sum;
+    }
+    store_block<T, N>(grad, weight, a.weights != NULL, num,
+                      (T *)(void *)a.recv + slot * elements + first);
+}
+
+/* The whole block: scales the slots of a batch, each warp a block of a row at a time; then a thread
+ * for each slot adds up its dots. */
+template <typename T>
+static __device__ void scale_batch(const struct epx_dispatch_rows &a, int32_t num, int32_t blocks,
+                                   struct batch<T> &batch)
+{
+    const int32_t me = (int32_t)threadIdx.x, warps = (int32_t)blockDim.x / EPX_WARP;
+    typename T::sum total = 0;
+
+    for (int32_t done = 0; done < blocks; done += MOST_DOTS) {
+        const int32_t here = blocks - done < MOST_DOTS ? blocks - done : MOST_DOTS;
+
+        for (int32_t i = me / EPX_WARP; i < num * here; i += warps) {
+            const int32_t place = i / here;
+            const int64_t first = (int64_t)(done + i % here) * BLOCK_ELEMENTS;
+
+            if (batch.slot[place] < 0)
+                continue;
+            if (rows_are_aligned(a, batch.grad[place]))
+                scale_block<T, 16 / sizeof(T)>(a, batch, place, first, batch.dot[i]);
+            else
+                scale_block<T, 1>(a, batch, place, first, batch.dot[i]);
+        }
+        __syncthreads();
+        for (int32_t b = 0; a.recv_weights && me < num && b < here; b++)
+            total = done + b ? add(total, batch.dot[me * here + b]) : batch.dot[me * here];
+        __syncthreads();
+    }
+    if (a.recv_weights && me < num && batch.slot[me] >= 0)
+        a.recv_weights[batch.slot[me]] = (float)total;
+    __syncthreads();
+}
+
+/* The blocks that take. Returns whether the gradients of this block's slots have come. */
+template <typename T>
+static __device__ bool scale_slots(const struct epx_dispatch_rows &a, uint64_t epoch,
+                                   const struct record_range &range, struct batch<T> &batch)
+{
+    const struct slot_share share = share_slots<T>(a, range);
+
+    for (int64_t first = share.first; first < share.end; first += share.most) {
+        const int32_t num =
+            (int32_t)(share.end - first < share.most ? share.end - first : share.most);
+
+        if (!find_batch<T>(a, epoch, range, first, num, batch))
+            return false;
+        scale_batch<T>(a, num, share.blocks, batch);
+    }
+    zero_rest<false>(a, true, crew_of(a.banks));
+    return true;
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)
+    scale_small(const __grid_constant__ struct epx_dispatch_rows a)
 {
     __shared__ struct exchange x;
     __shared__ struct record_range range;
     __shared__ struct row_list lists[EPX_WAITING_THREADS / EPX_WARP];
+    __shared__ struct batch<T> batch;
     bool takes = !is_sender(a.banks);
 
     if (takes && is_last_warp())
@@ -53,114 +175,15 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     if (x.outcome.code == EPX_SUCCESS) {
         if (!takes && a.comm.num_ranks > 1 && a.plan.outcome->code == EPX_SUCCESS)
             store_small_rows<false>(a, x.epoch, lists[threadIdx.x / EPX_WARP]);
-        if (takes && await_ready(a.comm, a.note, x, a.plan.outcome))
-            all_content(a.comm, x, await_grads(a, x, range));
-    }
-    if (is_last_of_small(a.comm, a.banks, x, {a.note, a.plan.outcome, takes}))
-        hand_over(a.comm, x, 0, false, NULL);
-}
-
-/* The gradient that goes into one slot, in shared memory. */
-template <typename T> struct slot_work {
-    const T *grad;
-    int64_t slot; /* -1 = none */
-    typename T::sum dot[MOST_DOTS];
-};
-
-/* One thread: the i-th pair of a record, if it has a slot. */
-template <typename T>
-static __device__ void find_work(const struct epx_dispatch_rows &a,
-                                 const struct record_range &range, int64_t index, int32_t i,
-                                 struct slot_work<T> &work)
-{
-    struct row_source at = find_in_range(range, index);
-    struct epx_wire_record *record =
-        epx_wire_record_at(&a.plan, a.plan.records[a.comm.rank], at.source, at.row);
-    char *bank = bank_on(a.comm, a.banks, a.comm.state->epoch + 1, a.comm.rank);
-
-    work.slot = i < record->num_slots ? epx_wire_pairs(record)[i].slot : -1;
-    work.grad = (const T *)(const void *)row_that_came(a, bank, at.source, record->token);
-}
-
-/* The whole block: a gradient into its slot, each warp 1024 elements at a time. */
-template <typename T, int N>
-static __device__ void scale_slot(const struct epx_dispatch_rows &a, struct slot_work<T> &work)
-{
-    const int64_t elements = a.row_bytes / (int64_t)sizeof(T);
-    const int64_t blocks = (elements + BLOCK_ELEMENTS - 1) / BLOCK_ELEMENTS;
-    const T *forward_row = (const T *)(const void *)a.forward + work.slot * elements;
-    const float weight = a.weights ? a.weights[work.slot] : 1;
-    T *row = (T *)(void *)a.recv + work.slot * elements;
-    typename T::sum total = 0;
-
-    for (int64_t done = 0; done < blocks; done += MOST_DOTS) {
-        int32_t here = (int32_t)(blocks - done < MOST_DOTS ? blocks - done : MOST_DOTS);
-
-        for (int32_t b = (int32_t)threadIdx.x / EPX_WARP; b < here; b += SCALING_WARPS) {
-            int64_t first = (done + b) * BLOCK_ELEMENTS;
-            int32_t num = elements_of_block(elements, first);
-            struct block_part<T, N> grad, forward;
-
-            load_block<T, N>(work.grad + first, num, grad);
-            if (a.recv_weights) {
-                load_block<T, N>(forward_row + first, num, forward);
-                typename T::sum dot = dot_of_block<T, N>(grad, forward);
-
-                if (lane_id() == 0)
-                    work.dot[b] = dot;
-            }
-            store_block<T, N>(grad, weight, a.weights != NULL, num, row + first);
+        if (takes && await_ready(a.comm, a.note, x, a.plan.outcome)) {
+            if (is_last_thread())
+                count_route_rows(a.comm, a.plan, a.plan.send_rows, a.row_bytes);
+            all_content(a.comm, x, scale_slots<T>(a, x.epoch, range, batch));
         }
-        __syncthreads();
-        for (int32_t b = 0; a.recv_weights && threadIdx.x == 0 && b < here; b++)
-            total = done + b ? add(total, work.dot[b]) : work.dot[b];
-        __syncthreads();
     }
-    if (a.recv_weights && threadIdx.x == 0)
-        a.recv_weights[work.slot] = (float)total;
-}
-
-/* Pairs of a record that have a slot of their own. */
-static __host__ __device__ __forceinline__ int32_t
-slots_of_record(const struct epx_plan_shape &shape)
-{
-    return shape.rank_major ? 1 : shape.top_k;
-}
-
-template <typename T>
-static __device__ void scale_all_slots(const struct epx_dispatch_rows &a,
-                                       const struct record_range &range, struct slot_work<T> &work)
-{
-    const int32_t width = slots_of_record(a.plan.shape);
-
-    for (int64_t i = blockIdx.x; i < range.num * width; i += gridDim.x) {
-        if (threadIdx.x == 0)
-            find_work(a, range, i / width, (int32_t)(i % width), work);
-        __syncthreads();
-        if (work.slot >= 0 && rows_are_aligned(a, (const char *)work.grad))
-            scale_slot<T, 16 / sizeof(T)>(a, work);
-        else if (work.slot >= 0)
-            scale_slot<T, 1>(a, work);
-        __syncthreads();
-    }
-}
-
-template <typename T>
-static __global__ void __launch_bounds__(SCALING_THREADS, SCALING_BLOCKS_PER_SM)
-    scale_small(const __grid_constant__ struct epx_dispatch_rows a)
-{
-    __shared__ struct record_range range;
-    __shared__ struct slot_work<T> work;
-    bool on;
-
-    if (is_last_warp())
-        find_all_records(a.plan, a.comm.num_ranks, -1, range);
-    on = is_on(a.comm);
-    if (on) {
-        scale_all_slots<T>(a, range, work);
-        zero_rest<false>(a, true, all_warps());
-    }
-    end_dispatch(a, on);
+    if (!is_last_of_small(a.comm, a.banks, x, {a.note, a.plan.outcome, takes}))
+        return;
+    end_exchange(a.comm, x, 0, 0, *a.plan.view.arrived_rows, x.outcome);
 }
 
 static void (*const kernels[NUM_ADDED_TYPES])(struct epx_dispatch_rows) =
@@ -168,17 +191,8 @@ static void (*const kernels[NUM_ADDED_TYPES])(struct epx_dispatch_rows) =
 
 int epx_launch_scale_small(const struct epx_dispatch_rows *args, EPX_Stream stream)
 {
-    int64_t slots = (int64_t)args->plan.shape.max_tokens * args->comm.num_ranks *
-                    slots_of_record(args->plan.shape);
-    const int64_t most = SLOT_BLOCKS;
-    unsigned blocks = (unsigned)(slots < 1 ? 1 : slots < most ? slots : most);
-
-    if (launch_phase(small_launch(args->banks, stream), send_grads, *args))
-        return EPX_ERR_CUDA;
-    if (args->banks.phase == EPX_PHASE_SEND)
-        return EPX_SUCCESS;
-    kernels[args->datatype - EPX_FLOAT16]<<<blocks, SCALING_THREADS, 0, stream>>>(*args);
-    return epx_cuda_status(cudaGetLastError());
+    return launch_phase(small_launch(args->banks, stream), kernels[args->datatype - EPX_FLOAT16],
+                        *args);
 }
 
-static const struct epx_loaded loaded_sends(send_grads), loaded(kernels);
+static const struct epx_loaded loaded(kernels);

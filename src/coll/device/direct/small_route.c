@@ -22,19 +22,19 @@ int epx_has_few_pairs(const struct epx_device *device, const struct epx_plan_sha
 }
 
 /*
- * From where on blocks on the whole GPU pay for a launch more. docs/performance.md has the
- * measurements: of a combine backward, which has a block for each pair, the pairs count, less so
- * the longer rows are; of the others on one rank, where nothing is on a wire, the bytes.
+ * Where two launches take less time than one. docs/performance.md has the measurements: on one
+ * rank, where nothing is on a wire, and for a combine backward the bytes of a rank's rows at its
+ * experts count. Ranks find it alike: it goes by what comes to each on average.
  */
 int epx_small_pays(const struct epx_device *device, const struct epx_plan_shape *shape,
                    enum epx_verb verb, int64_t row_bytes)
 {
-    enum { LONG_ROW = 8 << 10, SHORT_PAIRS = 1 << 11, LONG_PAIRS = 1 << 12, OWN_BYTES = 64 << 20 };
-    int64_t pairs = pairs_of(device, shape);
+    enum { MOST_BYTES = 64 << 20 };
+    const int ranks = device->comm->size;
 
-    if (verb == EPX_VERB_COMBINE_BACKWARD)
-        return pairs <= (row_bytes < LONG_ROW ? SHORT_PAIRS : LONG_PAIRS);
-    return device->comm->size > 1 || epx_verb_routes(verb) || pairs * row_bytes <= OWN_BYTES;
+    if (epx_verb_routes(verb) || (ranks > 1 && verb != EPX_VERB_COMBINE_BACKWARD))
+        return 1;
+    return pairs_of(device, shape) / ranks * row_bytes <= MOST_BYTES;
 }
 
 /* Whether what a block of a small routing knows fits into its shared memory. */
