@@ -147,7 +147,7 @@ module epx_f08
   public :: EPX_Comm_set_errhandler, EPX_Comm_get_async_error, EPX_Comm_get_error_message
   public :: EPX_Comm_get_stats, EPX_Alloc_mem, EPX_Free_mem
   public :: EPX_Route_create, EPX_Route_free, EPX_Route_set_capacity, EPX_Route_tokens
-  public :: EPX_Route_get_view
+  public :: EPX_Route_set_counts, EPX_Route_get_view
   public :: EPX_Dispatch, EPX_Route_dispatch, EPX_Combine
   public :: EPX_Dispatch_fields, EPX_Route_dispatch_fields
   public :: EPX_Dispatch_backward, EPX_Combine_backward, EPX_Alltoallv
@@ -276,6 +276,12 @@ module epx_f08
       import
       type(c_ptr), value :: route
       integer(c_int64_t), value :: recv_capacity
+    end function
+
+    integer(c_int) function c_route_set_counts(route, counts) &
+        bind(C, name="EPX_Route_set_counts")
+      import
+      type(c_ptr), value :: route, counts
     end function
 
     integer(c_int) function c_route_tokens(expert_ids, num_tokens, route, stream, request) &
@@ -575,6 +581,14 @@ contains
     integer(c_int), intent(out), optional :: ierror
 
     call report(c_route_set_capacity(route%handle, recv_capacity), ierror)
+  end subroutine
+
+  subroutine EPX_Route_set_counts(route, counts, ierror)
+    type(EPX_Route), intent(in) :: route
+    type(c_ptr), intent(in) :: counts
+    integer(c_int), intent(out), optional :: ierror
+
+    call report(c_route_set_counts(route%handle, counts), ierror)
   end subroutine
 
   subroutine EPX_Route_tokens(expert_ids, num_tokens, route, stream, request, ierror)

@@ -167,6 +167,7 @@ int EPX_Free_mem(void *base, EPX_Comm comm);
 int EPX_Route_create(const EPX_Route_attr *attr, EPX_Comm comm, EPX_Route *route);
 int EPX_Route_free(EPX_Route *route);
 int EPX_Route_set_capacity(EPX_Route route, int64_t recv_capacity);
+int EPX_Route_set_counts(EPX_Route route, int32_t *counts);
 int EPX_Route_tokens(const void *expert_ids, int num_tokens, EPX_Route route, EPX_Stream stream,
                      EPX_Request *request);
 int EPX_Route_get_view(EPX_Route route, EPX_Route_view *view);
@@ -229,6 +230,7 @@ int PEPX_Free_mem(void *base, EPX_Comm comm);
 int PEPX_Route_create(const EPX_Route_attr *attr, EPX_Comm comm, EPX_Route *route);
 int PEPX_Route_free(EPX_Route *route);
 int PEPX_Route_set_capacity(EPX_Route route, int64_t recv_capacity);
+int PEPX_Route_set_counts(EPX_Route route, int32_t *counts);
 int PEPX_Route_tokens(const void *expert_ids, int num_tokens, EPX_Route route, EPX_Stream stream,
                       EPX_Request *request);
 int PEPX_Route_get_view(EPX_Route route, EPX_Route_view *view);

@@ -29,6 +29,7 @@ dist_man_MANS += \
   man/EPX_Route_free.3 \
   man/EPX_Route_get_view.3 \
   man/EPX_Route_set_capacity.3 \
+  man/EPX_Route_set_counts.3 \
   man/EPX_Route_tokens.3 \
   man/EPX_Test.3 \
   man/EPX_Wait.3 \

@@ -46,6 +46,7 @@ struct epx_python_route {
     int64_t last_key;
     int64_t num_tokens; /* this and the next: of the current routing */
     int64_t routed_capacity;
+    int32_t *told;           /* what EPX_Route_set_counts has, on device memory; or NULL */
     uint64_t capture;        /* of a stream, in which the current routing was queued; 0 = none */
     int was_captured;        /* any routing ever was */
     pthread_mutex_t reading; /* of unread: any thread may wait for an operation */
@@ -164,6 +165,7 @@ int epx_python_wait(int64_t work, EPX_Stream stream);
 void epx_python_settle_view(struct epx_python_route *route, const struct epx_python_work *work);
 
 /* glue_view.c: what a routing shows */
+int epx_python_view_set(struct epx_python_route *route, const struct epx_python_view *to);
 void epx_python_view_copy(const struct epx_python_route *route, const struct epx_python_view *to);
 int epx_python_view_enqueue(const struct epx_python_route *route, const struct epx_python_view *to,
                             EPX_Stream stream);

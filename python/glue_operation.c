@@ -75,6 +75,14 @@ static int route_and_dispatch(const struct epx_python_operation *op, EPX_Route r
                                      request);
 }
 
+/* What the tensors of an operation are to show: nothing, unless it is a dispatch. */
+static struct epx_python_view view_of(const struct epx_python_operation *op)
+{
+    const struct epx_python_view view = {op->counts, op->offsets, op->row_experts}, none = {0};
+
+    return op->verb == EPX_PYTHON_DISPATCH ? view : none;
+}
+
 static int call_routing(const struct epx_python_operation *op, EPX_Route route,
                         EPX_Request *request)
 {
@@ -86,11 +94,15 @@ static int call_routing(const struct epx_python_operation *op, EPX_Route route,
 static int route_tokens(const struct epx_python_operation *op, struct epx_python_route *route,
                         uint64_t capture, EPX_Request *request)
 {
+    const struct epx_python_view view = view_of(op);
+
     if (op->ids.rows > INT32_MAX)
         return epx_python_fail(EPX_ERR_COUNT, "%lld tokens, at most %d", (long long)op->ids.rows,
                                INT32_MAX);
     epx_python_settle_view(route, NULL);
     EPX_PYTHON_TRY(epx_python_route_set_capacity((int)op->route, op->capacity));
+    if (route->owner->on_device)
+        EPX_PYTHON_TRY(epx_python_view_set(route, &view));
     EPX_PYTHON_TRY(epx_python_check(route->owner, call_routing(op, route->route, request)));
     route->num_tokens = op->ids.rows;
     route->routed_capacity = op->capacity;
@@ -136,13 +148,14 @@ static int start(const struct epx_python_operation *op, EPX_Route route, EPX_Req
     }
 }
 
-/* Has what the routing shows copied: on device memory by the stream, else when somebody waits. */
+/* Has what the routing shows copied: on device memory by the stream, unless the routing itself writes
+ * it; else when somebody waits. */
 static int show(const struct epx_python_operation *op, struct epx_python_route *route,
                 struct epx_python_work *work)
 {
-    const struct epx_python_view view = {op->counts, op->offsets, op->row_experts};
+    const struct epx_python_view view = view_of(op);
 
-    if (op->verb != EPX_PYTHON_DISPATCH || !op->offsets)
+    if (!view.offsets || route->told)
         return EPX_SUCCESS;
     if (route->owner->on_device)
         return epx_python_view_enqueue(route, &view, op->stream);

@@ -29,16 +29,26 @@ void epx_python_view_copy(const struct epx_python_route *route, const struct epx
                (size_t)(*view->num_rows * route->top_k) * sizeof(*to->row_experts));
 }
 
-/* In device memory a 0 lies between expert_counts and expert_ends: EPX_Route_get_view(3). If it
- * does in the tensors too, one copy takes all. */
+/* Has the next routings write counts and offsets themselves, if one lies behind the other, and the
+ * layout has them. */
+int epx_python_view_set(struct epx_python_route *route, const struct epx_python_view *to)
+{
+    const EPX_Route_view *view = &route->view;
+    const int is_whole = to->counts && to->offsets == to->counts + view->num_local_experts;
+    int32_t *told = is_whole && view->expert_ends ? to->counts : NULL;
+
+    if (told == route->told)
+        return EPX_SUCCESS;
+    EPX_PYTHON_TRY(epx_python_check(route->owner, EPX_Route_set_counts(route->route, told)));
+    route->told = told;
+    return EPX_SUCCESS;
+}
+
 static int copy_expert_major(const EPX_Route_view *view, const struct epx_python_view *to,
                              EPX_Stream stream)
 {
     const size_t num_experts = (size_t)view->num_local_experts, bytes = sizeof(*to->counts);
 
-    if (to->counts && to->offsets == to->counts + num_experts)
-        return epx_python_device_copy(to->counts, view->expert_counts,
-                                      (2 * num_experts + 1) * bytes, stream);
     EPX_PYTHON_TRY(
         epx_python_device_copy(to->counts, view->expert_counts, num_experts * bytes, stream));
     return epx_python_device_copy(to->offsets, view->expert_ends - 1, (num_experts + 1) * bytes,

@@ -130,6 +130,7 @@ static int take_tokens(const struct epx_route *route, const EPX_Request *request
     if (!epx_verb_routes(call->verb))
         return epx_check_routed(route, request, call);
     call->recv_capacity = route->next_capacity;
+    call->counts = route->counts;
     return epx_check_tokens(route, call->num_tokens, request);
 }
 

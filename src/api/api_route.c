@@ -9,6 +9,7 @@
 EPX_PROFILED(Route_create)
 EPX_PROFILED(Route_free)
 EPX_PROFILED(Route_set_capacity)
+EPX_PROFILED(Route_set_counts)
 EPX_PROFILED(Route_tokens)
 EPX_PROFILED(Route_get_view)
 
@@ -100,6 +101,43 @@ int EPX_Route_set_capacity(EPX_Route route, int64_t recv_capacity)
     return epx_api_return(route->comm, set_capacity(route, recv_capacity));
 }
 
+static int set_counts(struct epx_route *route, int32_t *counts)
+{
+    const int64_t num = 2 * (int64_t)route->view.num_local_experts + 1;
+    const struct epx_buffer buffer = {.name = "counts",
+                                      .address = counts,
+                                      .rows = num,
+                                      .row_bytes = sizeof(*counts),
+                                      .alignment = sizeof(*counts),
+                                      .written = 1};
+
+    EPX_FAIL_IF(counts && route->attr.layout == EPX_RANK_MAJOR, EPX_ERR_ARG,
+                "counts are those of slabs: the rank-major layout has none");
+    EPX_TRY(epx_check_buffers(route->comm, &buffer, 1));
+    epx_lock();
+    route->counts = counts;
+    epx_unlock();
+    return EPX_SUCCESS;
+}
+
+/*
+ * EPX_Route_set_counts - have routings write their counts to memory of the caller too.
+ *
+ * Local. From the next routing on, so that they outlive it without a copy; a routing that is
+ * captured in a graph writes to what was set when it was called.
+ * Input: route. Output: counts, [2 * L + 1] in the communicator's memory, or NULL = no more:
+ * expert_counts of the view, a 0 and its expert_ends; filled when the routing's request completes.
+ * If that is with EPX_ERR_TRUNCATE they are those of the view; after another error they mean
+ * nothing on the host, and are 0 in device memory if the routing's kernels ran.
+ * Errors: EPX_ERR_ROUTE; EPX_ERR_ARG in the rank-major layout; EPX_ERR_BUFFER.
+ */
+int EPX_Route_set_counts(EPX_Route route, int32_t *counts)
+{
+    EPX_API_ENTER();
+    EPX_TRY(epx_api_route(route));
+    return epx_api_return(route->comm, set_counts(route, counts));
+}
+
 static int route_tokens(const void *expert_ids, int num_tokens, struct epx_route *route,
                         EPX_Stream stream, EPX_Request *request)
 {
@@ -115,6 +153,7 @@ static int route_tokens(const void *expert_ids, int num_tokens, struct epx_route
     queued->call.expert_ids = expert_ids;
     queued->call.num_tokens = num_tokens;
     queued->call.recv_capacity = route->next_capacity;
+    queued->call.counts = route->counts;
     epx_ground_prepare(queued);
     EPX_TRY(epx_request_submit(queued));
     epx_note_routing(route, &queued->call);

@@ -36,6 +36,7 @@
 #define EPX_Route_create PEPX_Route_create
 #define EPX_Route_free PEPX_Route_free
 #define EPX_Route_set_capacity PEPX_Route_set_capacity
+#define EPX_Route_set_counts PEPX_Route_set_counts
 #define EPX_Route_tokens PEPX_Route_tokens
 #define EPX_Route_get_view PEPX_Route_get_view
 #define EPX_Route_dispatch PEPX_Route_dispatch

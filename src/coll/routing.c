@@ -290,6 +290,22 @@ void epx_routing_count(struct epx_request *request)
     epx_count_pairs_host(&args);
 }
 
+/* Copies what the view shows of the experts' slabs, if the user wants it. */
+static void tell_counts(const struct epx_request *request)
+{
+    const struct epx_plan *plan = request->route->plan;
+    const size_t num = (size_t)plan->shape.num_local, bytes = num * sizeof(int32_t);
+    int32_t *counts = request->call.counts;
+
+    if (!counts)
+        return;
+    if (num)
+        memcpy(counts, plan->view.expert_counts, bytes);
+    counts[num] = 0;
+    if (num)
+        memcpy(counts + num + 1, plan->view.expert_ends, bytes);
+}
+
 static int fail_no_room(const struct epx_plan *plan)
 {
     if (plan->short_expert >= 0)
@@ -304,8 +320,10 @@ int epx_routing_assign(struct epx_request *request)
 
     plan->num_tokens = request->call.num_tokens;
     epx_offset_slabs_host(plan);
-    if (plan->short_rank >= 0 && !plan->shape.drops)
+    if (plan->short_rank >= 0 && !plan->shape.drops) {
+        tell_counts(request);
         return fail_no_room(plan);
+    }
     epx_assign_slots_host(plan);
     return EPX_SUCCESS;
 }
@@ -316,6 +334,7 @@ int epx_routing_finish(struct epx_request *request)
     struct epx_bad_pair bad;
 
     epx_index_rows_host(plan);
+    tell_counts(request);
     request->route->error = EPX_SUCCESS;
     request->received_rows = *plan->view.arrived_rows;
     request->complete = 1;

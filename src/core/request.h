@@ -40,6 +40,7 @@ struct epx_call {
     int64_t *recvcounts, *rdispls;
     int64_t *told_counts, *told_displs; /* the user's, if those above are copies */
     int64_t recv_capacity;              /* rows of the receive buffer, of the routing too */
+    int32_t *counts;                    /* of a routing: as EPX_Route_set_counts has set; or NULL */
 };
 
 struct epx_request {

@@ -19,6 +19,7 @@ struct epx_route {
     int64_t capacity;                /* most rows of this rank's receive buffer */
     int64_t next_capacity;           /* rows from the next routing on */
     int64_t routed_capacity;         /* rows in force: of the last routing */
+    int32_t *counts;                 /* the user's, told from the next routing on; or NULL */
     EPX_Route_view view;
     struct epx_plan *plan;                      /* where everything goes */
     struct epx_device_plan *device_plan;        /* instead of plan, on device memory */

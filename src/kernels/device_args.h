@@ -324,6 +324,7 @@ struct epx_route_tokens {
     const void *ids;
     int32_t num_tokens;
     int32_t capacity; /* rows of this rank's receive buffer */
+    int32_t *counts;  /* the user's [2 * L + 1], or NULL */
 };
 
 /* Arguments of dispatch, and of combine backward, which scales what arrives. */

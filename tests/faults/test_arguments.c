@@ -468,6 +468,28 @@ START_TEST(set_capacity_checks_its_arguments)
 }
 END_TEST
 
+START_TEST(set_counts_checks_its_arguments)
+{
+    EPX_Route_attr attr = good_attr();
+    EPX_Route rows = EPX_ROUTE_NULL;
+    int32_t *counts = space_alloc(64 * sizeof(*counts));
+
+    attr.layout = EPX_RANK_MAJOR;
+    EXPECT_CODE(EPX_Route_create(&attr, comm, &rows), EPX_SUCCESS);
+    SETTLE();
+    EXPECT_FAULT(NULL, EPX_Route_set_counts(EPX_ROUTE_NULL, counts), EPX_ERR_ROUTE);
+    EXPECT_FAULT(comm, EPX_Route_set_counts(rows, counts), EPX_ERR_ARG);
+    EXPECT_CODE(EPX_Route_set_counts(rows, NULL), EPX_SUCCESS);
+    EXPECT_FAULT(comm, EPX_Route_set_counts(route, (int32_t *)((char *)counts + 2)),
+                 EPX_ERR_BUFFER);
+    EXPECT_CODE(EPX_Route_set_counts(route, counts), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Route_set_counts(route, NULL), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Route_free(&rows), EPX_SUCCESS);
+    space_free(counts);
+    SETTLE();
+}
+END_TEST
+
 /* What a program has that was built with the structs of 0.1. */
 START_TEST(structs_of_the_first_version_are_taken)
 {
@@ -1084,6 +1106,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, attributes_of_a_later_version_must_be_unset);
     tcase_add_test(tcase, route_calls_need_handles_and_outputs);
     tcase_add_test(tcase, set_capacity_checks_its_arguments);
+    tcase_add_test(tcase, set_counts_checks_its_arguments);
     tcase_add_test(tcase, structs_of_the_first_version_are_taken);
     tcase_add_test(tcase, route_tokens_checks_its_arguments);
     tcase_add_test(tcase, collectives_follow_a_routing);

@@ -85,6 +85,8 @@ int fields_call(struct fields *fields, int routes)
     }
     fields->routes = routes;
     if (routes)
+        routing_keep_counts(routing);
+    if (routes)
         code = EPX_Route_dispatch_fields(tokens ? routing->id_buffer.address : NULL, tokens,
                                          fields->num, in, out, counts, types,
                                          fields->weights.address, fields->out_weights.address,

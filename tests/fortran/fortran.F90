@@ -123,6 +123,8 @@ contains
     call expect(view%capacity == ranks*TOKENS*TOP_K, 'capacity of the view')
     call expect(view%num_local_experts == 2 .and. view%first_local_expert == 2*rank, &
                 'local experts of the view')
+    call EPX_Route_set_counts(route, c_null_ptr, error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Route_set_counts')
     call EPX_Route_set_capacity(route, -1_c_int64_t, error)
     call expect_code(error, EPX_ERR_ARG, 'EPX_Route_set_capacity')
     call EPX_Route_set_capacity(route, view%capacity, error)

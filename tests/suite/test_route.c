@@ -86,6 +86,42 @@ START_TEST(the_capacity_may_change_between_routings)
 }
 END_TEST
 
+/* Counts of both routings are told, though the view shows the second alone; then no more. */
+START_TEST(counts_outlive_the_next_routing)
+{
+    struct scenario s = scenario_small(EPX_FLOAT32);
+    struct routing routing[3];
+    struct layer layer;
+
+    s.layout = _i ? EPX_EXPERT_SLAB : EPX_EXPERT_MAJOR;
+    layer_open(&layer, &s, comm);
+    SETTLE();
+    for (uint64_t i = 0; i < 3; i++) {
+        routing_prepare(&routing[i], &layer, s.seed + i);
+        if (i == 2)
+            buffer_freeze(&routing[i].counts);
+    }
+    for (int i = 0; i < 2; i++)
+        EXPECT_CODE(routing_call(&routing[i]), EPX_SUCCESS);
+    for (int i = 0; i < 2; i++)
+        EXPECT_CODE(EPX_Wait(&routing[i].request, MPI_STATUS_IGNORE), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Route_set_counts(layer.route, NULL), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Route_tokens(
+                    routing[2].tokens[suite_rank] ? routing[2].id_buffer.address : NULL,
+                    routing[2].tokens[suite_rank], layer.route, layer.stream, &routing[2].request),
+                EPX_SUCCESS);
+    EXPECT_CODE(EPX_Wait(&routing[2].request, MPI_STATUS_IGNORE), EPX_SUCCESS);
+    routing_check_counts(&routing[0]);
+    routing_check_counts(&routing[1]);
+    buffer_check(&routing[2].counts, "counts");
+    SETTLE();
+    for (int i = 0; i < 3; i++)
+        routing_free(&routing[i]);
+    layer_close(&layer);
+    SETTLE();
+}
+END_TEST
+
 START_TEST(routing_after_an_overflow_works)
 {
     struct scenario s = scenario_small(EPX_FLOAT32);
@@ -244,6 +280,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, alignment_pads_every_slab, 0, 9);
     tcase_add_loop_test(tcase, ids_of_both_widths_mean_the_same, 0, 2);
     tcase_add_loop_test(tcase, the_capacity_may_change_between_routings, 0, 2);
+    tcase_add_loop_test(tcase, counts_outlive_the_next_routing, 0, 2);
     tcase_add_loop_test(tcase, routing_after_an_overflow_works, 0, 3);
     tcase_add_loop_test(tcase, one_rank_without_room_empties_the_view_of_all, 0, 3);
     tcase_add_loop_test(tcase, many_tokens_are_routed, 0, 3);

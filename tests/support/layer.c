@@ -157,6 +157,12 @@ void routing_prepare(struct routing *routing, struct layer *layer, uint64_t seed
                   id_bytes, MEMORY_MALLOC, layer->comm);
     store_ids(routing, s->index_bits);
     buffer_freeze(&routing->id_buffer);
+    if (s->layout != EPX_RANK_MAJOR) {
+        size_t num = 2 * (size_t)routing->ref->rank[suite_rank].num_experts + 1;
+
+        buffer_create(&routing->counts, num * sizeof(int32_t), sizeof(int32_t), MEMORY_MALLOC,
+                      layer->comm);
+    }
 }
 
 void routing_refill(struct routing *routing, uint64_t seed)
@@ -175,11 +181,17 @@ void routing_refill(struct routing *routing, uint64_t seed)
     buffer_freeze(&routing->id_buffer);
 }
 
+void routing_keep_counts(const struct routing *routing)
+{
+    EXPECT_CODE(EPX_Route_set_counts(routing->layer->route, routing->counts.address), EPX_SUCCESS);
+}
+
 int routing_call(struct routing *routing)
 {
     const struct layer *layer = routing->layer;
     int tokens = routing->tokens[suite_rank];
 
+    routing_keep_counts(routing);
     return EPX_Route_tokens(tokens ? routing->id_buffer.address : NULL, tokens, layer->route,
                             layer->stream, &routing->request);
 }
@@ -283,6 +295,21 @@ static int check_rows(const EPX_Route_view *view, const struct ref *ref, const s
     return ok;
 }
 
+int routing_check_counts(const struct routing *routing)
+{
+    const struct ref_rank *at = &routing->ref->rank[suite_rank];
+    int32_t *want = routing->counts.expected;
+
+    if (!want)
+        return 1;
+    for (int e = 0; e < at->num_experts; e++) {
+        want[e] = at->expert_counts[e];
+        want[at->num_experts + 1 + e] = (int32_t)at->expert_offsets[e + 1];
+    }
+    want[at->num_experts] = 0;
+    return buffer_check(&routing->counts, "counts");
+}
+
 int routing_check(const struct routing *routing)
 {
     const struct layer *layer = routing->layer;
@@ -306,7 +333,7 @@ int routing_check(const struct routing *routing)
          same64("required_rows", view.required_rows, &at->required_rows, 1) &&
          same64("num_rows", view.num_rows, &at->num_rows, 1) &&
          same32("overflow", view.overflow, &overflow, 1);
-    return ok && check_rows(&view, routing->ref, at);
+    return ok && check_rows(&view, routing->ref, at) && routing_check_counts(routing);
 }
 
 int status_check(const MPI_Status *status, int code, int64_t rows)
@@ -370,6 +397,7 @@ int routing_finish(struct routing *routing)
 void routing_free(struct routing *routing)
 {
     buffer_free(&routing->id_buffer);
+    buffer_free(&routing->counts);
     ref_free(routing->ref);
     free_ids(routing);
 }

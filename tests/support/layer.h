@@ -24,6 +24,7 @@ struct routing {
     int *tokens;
     int64_t **ids;
     struct buffer id_buffer;
+    struct buffer counts; /* what EPX_Route_set_counts is given; not in rank-major */
     struct ref *ref;
     EPX_Request request;
 };
@@ -35,13 +36,17 @@ void layer_close(struct layer *layer);
  * call and start return the code of the EPX call. */
 void routing_prepare(struct routing *routing, struct layer *layer, uint64_t seed);
 int routing_call(struct routing *routing);
+/* Before any other call that routes these ids: has it tell its counts. */
+void routing_keep_counts(const struct routing *routing);
 /* Puts other ids into the same buffer: T stays, and unused tokens have ids of -1. */
 void routing_refill(struct routing *routing, uint64_t seed);
 int routing_start(struct routing *routing, struct layer *layer, uint64_t seed);
 /* The code that its request must complete with here. */
 int routing_code(const struct routing *routing);
-/* Compares the view. */
+/* Compares the view, and the counts that the routing was to tell. */
 int routing_check(const struct routing *routing);
+/* Those counts alone, which outlive the next routing. */
+int routing_check_counts(const struct routing *routing);
 /* Waits for the routing, checks code and status, and compares the view. */
 int routing_finish(struct routing *routing);
 void routing_free(struct routing *routing);

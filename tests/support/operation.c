@@ -193,6 +193,7 @@ int operation_route_call(struct operation *op)
     const struct layer *layer = routing->layer;
     int tokens = routing->tokens[suite_rank];
 
+    routing_keep_counts(routing);
     return EPX_Route_dispatch(
         tokens ? routing->id_buffer.address : NULL, tokens, op->in.bytes ? op->in.address : NULL,
         op->weights.address, op->out.bytes ? op->out.address : NULL, op->out_weights.address,

@@ -167,7 +167,8 @@ static __device__ EPX_COLD void count_arrived(const struct epx_route_tokens &a)
         *view.arrived_rows = sum;
 }
 
-/* One block: shows the slabs as grouped matrix products take them, and whether room was short. */
+/* One block: shows the slabs as grouped matrix products take them, and whether room was short; what
+ * the user's counts are told of a slab is what the view shows. */
 static __device__ void show_groups(const struct epx_route_tokens &a, const struct offsets &o)
 {
     const struct epx_plan_view &view = a.plan.view;
@@ -179,8 +180,14 @@ static __device__ void show_groups(const struct epx_route_tokens &a, const struc
 
         view.expert_ends[e] = (int32_t)end;
         view.group_sizes[e] = (int32_t)(end - view.expert_offsets[e]);
+        if (a.counts) {
+            a.counts[e] = view.expert_counts[e];
+            a.counts[a.plan.shape.num_local + 1 + e] = (int32_t)end;
+        }
     }
     if (threadIdx.x == 0) {
+        if (a.counts)
+            a.counts[a.plan.shape.num_local] = 0;
         view.expert_ends[-1] = 0; /* between expert_counts and expert_ends */
         *view.overflow = o.short_rank >= 0;
     }

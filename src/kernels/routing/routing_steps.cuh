@@ -233,6 +233,14 @@ static __device__ EPX_COLD struct epx_outcome outcome_of_ids(const struct epx_ro
     return outcome;
 }
 
+/* One thread: the counts of a routing that failed before there was a view, for work that is queued
+ * behind it. */
+static __device__ EPX_COLD void zero_user_counts(const struct epx_route_tokens &a)
+{
+    for (int32_t i = 0; i < 2 * a.plan.shape.num_local + 1; i++)
+        a.counts[i] = 0;
+}
+
 /* The routing's own error stays for the operations on it; bad ids leave it valid. Unless something
  * was remarked, no id was bad and no row dropped. */
 static __device__ void end_routing(const struct epx_route_tokens &a, const struct exchange &x,
@@ -244,6 +252,8 @@ static __device__ void end_routing(const struct epx_route_tokens &a, const struc
     struct epx_outcome outcome = x.outcome;
 
     *a.plan.outcome = outcome;
+    if (a.counts && outcome.code != EPX_SUCCESS && outcome.code != EPX_ERR_TRUNCATE)
+        zero_user_counts(a);
     if (outcome.code == EPX_SUCCESS && bad)
         outcome = outcome_of_ids(a);
     if (x.outcome.code == EPX_SUCCESS && dropped)

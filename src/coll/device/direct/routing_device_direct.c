@@ -15,6 +15,7 @@ struct epx_route_tokens epx_route_args_of(const struct epx_request *request)
         .ids = request->call.expert_ids,
         .num_tokens = request->call.num_tokens,
         .capacity = (int32_t)request->call.recv_capacity,
+        .counts = request->call.counts,
     };
 
     return args;
