@@ -148,8 +148,8 @@ static int start(const struct epx_python_operation *op, EPX_Route route, EPX_Req
     }
 }
 
-/* Has what the routing shows copied: on device memory by the stream, unless the routing itself writes
- * it; else when somebody waits. */
+/* Has what the routing shows copied: on device memory by the stream, unless the routing itself
+ * writes it; else when somebody waits. */
 static int show(const struct epx_python_operation *op, struct epx_python_route *route,
                 struct epx_python_work *work)
 {

@@ -45,7 +45,7 @@ int routing_start(struct routing *routing, struct layer *layer, uint64_t seed);
 int routing_code(const struct routing *routing);
 /* Compares the view, and the counts that the routing was to tell. */
 int routing_check(const struct routing *routing);
-/* Those counts alone, which outlive the next routing. */
+/* Compares the counts alone, which outlive the next routing. */
 int routing_check_counts(const struct routing *routing);
 /* Waits for the routing, checks code and status, and compares the view. */
 int routing_finish(struct routing *routing);
