@@ -15,7 +15,7 @@
 #include "epx.h"
 #include "fuzz/fuzz.h"
 
-enum { GUARD_BYTES = 64, GUARD = 0xa5, MOST_BYTES = 1 << 20, MOST_BUFFERS = 16 };
+enum { GUARD_BYTES = 64, GUARD = 0xa5, MOST_BYTES = 1 << 20, MOST_BUFFERS = 20 };
 enum { MOST_OBJECT_BYTES = 16 << 20, MOST_MEMORY = 1 << 30, RUNS_BETWEEN_CHECKS = 32 };
 
 /* Tells sanitizers that large allocations fail, as they do by the limits set below. */
@@ -229,6 +229,26 @@ static void check_view(const EPX_Route_view *view, const EPX_Route_attr *attr, i
         check_row(view, attr, tokens, i);
 }
 
+/* Has the routings of the route tell their counts; NULL in the layout that has none. */
+static const int32_t *set_counts(const EPX_Route_view *view, const EPX_Route_attr *attr,
+                                 EPX_Route route)
+{
+    int32_t *counts = make_buffer(2 * (int64_t)view->num_local_experts + 1, sizeof(*counts), 1);
+    int refused = counts && attr->layout == EPX_RANK_MAJOR;
+
+    REQUIRE(EPX_Route_set_counts(route, counts) == (refused ? EPX_ERR_ARG : EPX_SUCCESS));
+    return refused ? NULL : counts;
+}
+
+static void check_counts(const EPX_Route_view *view, const int32_t *counts)
+{
+    const int num = view->num_local_experts;
+
+    for (int e = 0; counts && e < num; e++)
+        REQUIRE(counts[e] == view->expert_counts[e] && counts[num + 1 + e] == view->expert_ends[e]);
+    REQUIRE(!counts || counts[num] == 0);
+}
+
 static int64_t id_at(const void *ids, int bits, int64_t i)
 {
     return bits == 32 ? ((const int32_t *)ids)[i] : ((const int64_t *)ids)[i];
@@ -420,11 +440,13 @@ static void use_route(struct input *input, const EPX_Route_attr *attr, EPX_Route
     EPX_Request request = EPX_REQUEST_NULL;
     int tokens = (int)take_number(input), code;
     void *ids = make_buffer(tokens, (int64_t)attr->top_k * attr->index_bits / 8, 1);
+    const int32_t *counts;
     struct rows rows;
 
     REQUIRE(EPX_Route_get_view(route, &view) == EPX_SUCCESS);
     if (tokens >= 0 && tokens <= attr->max_tokens)
         take_ids(input, ids, attr, tokens);
+    counts = set_counts(&view, attr, route);
     code = EPX_Route_tokens(ids, tokens, route, EPX_STREAM_NULL, &request);
     REQUIRE(code != EPX_SUCCESS || (tokens >= 0 && tokens <= attr->max_tokens));
     if (code != EPX_SUCCESS || (tokens && !ids)) {
@@ -434,6 +456,7 @@ static void use_route(struct input *input, const EPX_Route_attr *attr, EPX_Route
     code = outcome(code, &request);
     if (code != EPX_ERR_TRUNCATE) {
         check_view(&view, attr, tokens);
+        check_counts(&view, counts);
         REQUIRE((code == EPX_ERR_ARG) == check_ids(ids, &view, attr, tokens));
     }
     rows = take_rows(input, &view, attr, tokens);
