@@ -107,7 +107,12 @@ struct told_word {
     int32_t bad_pair; /* -1 = none */
 };
 
-/* The i-th of those for all ranks; place NULL = there is none. */
+static __device__ __forceinline__ uint32_t num_told(const struct epx_route_tokens &a)
+{
+    return words_of_source(a) * (uint32_t)a.comm.num_ranks;
+}
+
+/* The i-th word that this rank tells; place NULL = there is none. */
 static __device__ struct told_word word_to_tell(const struct epx_route_tokens &a, uint32_t i)
 {
     const uint32_t words = words_of_source(a), at = (uint32_t)a.comm.rank * words + i % words;
@@ -115,7 +120,7 @@ static __device__ struct told_word word_to_tell(const struct epx_route_tokens &a
     struct told_word told = {{NULL, NULL}, 0, -1};
     bool is_bad = false;
 
-    if (i >= words * (uint32_t)a.comm.num_ranks)
+    if (i >= num_told(a))
         return told;
     for (uint32_t n = 0; n < 2; n++)
         told.place[n] = words_of_ids(bank_on(a.comm, a.banks, n, rank)) + at;
@@ -132,11 +137,6 @@ static __device__ struct told_word word_to_tell(const struct epx_route_tokens &a
 static __device__ __forceinline__ uint32_t first_told(uint32_t blocks)
 {
     return (blocks - blockIdx.x) * blockDim.x - 1 - threadIdx.x;
-}
-
-static __device__ __forceinline__ uint32_t num_told(const struct epx_route_tokens &a)
-{
-    return words_of_source(a) * (uint32_t)a.comm.num_ranks;
 }
 
 /* The thread's first word, looked up before the operation has its number. */
