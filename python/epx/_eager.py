@@ -10,6 +10,7 @@ from torch import Tensor
 
 _PLAIN = (Tensor, torch.nn.Parameter)
 _c: Any = torch._C
+_is_batch = _c._functorch.is_legacy_batchedtensor  # of autograd.grad(..., is_grads_batched=True)
 _empty_on_host = getattr(_c._dynamo.guards, "_empty_strided_cpu", None)
 _empty_on_gpu = getattr(_c._dynamo.guards, "_empty_strided_cuda", None)
 
@@ -17,8 +18,8 @@ _empty_on_gpu = getattr(_c._dynamo.guards, "_empty_strided_cuda", None)
 def is_observed(*tensors: object) -> bool:
     """Whether something of PyTorch wants to see ops of these tensors: they go by its dispatcher.
 
-    A compiler, a mode, a transform of functorch, a trace, a profiler, or a class derived from
-    Tensor.
+    A compiler, a mode, a transform of functorch, a trace, a profiler, a batch of gradients, or a
+    class derived from Tensor.
     """
     if (
         torch.compiler.is_compiling()
@@ -27,10 +28,14 @@ def is_observed(*tensors: object) -> bool:
         or _c._functorch.peek_interpreter_stack() is not None
         or _c._get_tracing_state() is not None
         or _c._autograd._profiler_enabled()
+        or torch.autograd.profiler._is_profiler_enabled
     ):
         return True
     for tensor in tensors:
-        if type(tensor) not in _PLAIN and isinstance(tensor, Tensor):
+        if type(tensor) in _PLAIN:
+            if _is_batch(tensor):
+                return True
+        elif isinstance(tensor, Tensor):
             return True
     return False
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 import struct
 
 from epx._comm import Comm
@@ -50,6 +51,10 @@ class Route:
     ) -> None:
         if layout == "slab" and capacity is not None:
             raise EPXError(Code.ARG, f"capacity is {capacity}, want None with slabs")
+        experts, top_k, max_tokens, alignment, rows_per_expert = map(
+            operator.index, (experts, top_k, max_tokens, alignment, rows_per_expert)
+        )
+        capacity = None if capacity is None else operator.index(capacity)
         self.comm, self.experts, self.top_k, self.max_tokens = comm, experts, top_k, max_tokens
         self.alignment, self.layout, self.overflow = alignment, layout, overflow
         self.zero_unused, self.rows_per_expert = bool(zero_unused), rows_per_expert
@@ -82,6 +87,7 @@ class Route:
 
         Rows are [capacity, ...] then. An earlier routing keeps what it had. Slabs stay as they are.
         """
+        capacity = operator.index(capacity)
         if self.layout == "slab" and capacity != self.max_capacity:
             raise EPXError(Code.ARG, f"capacity is {capacity}, want {self.max_capacity} with slabs")
         if not 0 <= capacity <= self.max_capacity:

@@ -95,7 +95,7 @@ class _Dispatch(torch.autograd.Function):
         if not wants_x:
             grad_rows = torch.empty((capacity, 0), device=ids.device)
         grad_of_weights = grad_row_weights if wants_weights else None
-        observed = is_observed(grad_rows, grad_of_weights)
+        observed = is_observed(grad_rows, grad_of_weights, ids)
         run = ops.dispatch_backward if observed else ops.run_dispatch_backward
         grad_x, grad_weights = run(grad_rows, grad_of_weights, ids, key, index, capacity)
         return (
@@ -130,7 +130,8 @@ class _Combine(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         ids, key, row_weights, y = ctx.saved_tensors
-        run = ops.combine_backward if is_observed(*grads) else ops.run_combine_backward
+        observed = is_observed(*grads, y, row_weights, ids)
+        run = ops.combine_backward if observed else ops.run_combine_backward
         grad_y, grad_row_weights = run(grads[0], y, row_weights, ids, key, *ctx.place)
         return (
             None,

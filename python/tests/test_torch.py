@@ -441,6 +441,36 @@ def test_who_watches_ops_sees_them_and_gets_the_same_bytes(comm, make_route, lay
         assert all(torch.equal(a, b) for a, b in zip(alone, other))
 
 
+def test_several_gradients_at_once(comm, make_route):
+    route = make_route(experts=4, top_k=K, max_tokens=MAX_TOKENS)
+    mine = every_rank(comm, 4)[comm.rank]
+    x, weights = leaf(mine.x), leaf(mine.weights)
+    rows, row_weights, routing = ep.dispatch(x, mine.ids, weights, route)
+    out = ep.combine(rows, routing, row_weights)
+    gradients = torch.stack([torch.ones_like(out), 3 * torch.ones_like(out)])
+    for leaves in ((x,), (x, weights)):
+        kept = {"retain_graph": True}
+        both = torch.autograd.grad(out, leaves, gradients, is_grads_batched=True, **kept)
+        alone = [torch.autograd.grad(out, leaves, each, **kept) for each in gradients]
+        for got, wanted in zip(both, zip(*alone)):
+            assert torch.equal(got, torch.stack(wanted))
+
+
+def test_sizes_may_be_integers_of_numpy(comm):
+    numpy = pytest.importorskip("numpy")
+    whole = numpy.int64
+    route = epx.Route(comm, whole(4), whole(K), whole(MAX_TOKENS), alignment=whole(2))
+    mine = every_rank(comm, 4)[comm.rank]
+    most = route.capacity
+    for capacity in (whole(most), most):
+        route.set_capacity(capacity)
+        rows, _, _ = ep.dispatch(mine.x, mine.ids, mine.weights, route)
+        assert rows.shape == (most, H)
+    with pytest.raises(TypeError):
+        route.set_capacity(2.0)
+    route.free()
+
+
 def test_unwritten_rows_are_filled_where_torch_is_told_to(comm, make_route):
     route = make_route(experts=4, top_k=K, max_tokens=MAX_TOKENS)
     mine = every_rank(comm, 4)[comm.rank]

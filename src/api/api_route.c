@@ -127,8 +127,8 @@ static int set_counts(struct epx_route *route, int32_t *counts)
  * captured in a graph writes to what was set when it was called.
  * Input: route. Output: counts, [2 * L + 1] in the communicator's memory, or NULL = no more:
  * expert_counts of the view, a 0 and its expert_ends; filled when the routing's request completes.
- * If that is with EPX_ERR_TRUNCATE they are those of the view; after another error they mean
- * nothing on the host, and are 0 in device memory if the routing's kernels ran.
+ * If a rank lacks room or an id was bad they are those of the view; after another error of the
+ * routing they mean nothing on the host, and are 0 in device memory if the routing's kernels ran.
  * Errors: EPX_ERR_ROUTE; EPX_ERR_ARG in the rank-major layout; EPX_ERR_BUFFER.
  */
 int EPX_Route_set_counts(EPX_Route route, int32_t *counts)
