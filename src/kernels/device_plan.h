@@ -167,6 +167,12 @@ EPX_HD int32_t epx_num_counters(const struct epx_device_plan *plan, int32_t num_
     return epx_num_counts(plan, num_ranks) + (plan->block_words ? num_ranks : 0);
 }
 
+/* The most slots that the row of a record has. */
+EPX_HD int32_t epx_most_slots_of_record(const struct epx_plan_shape *shape)
+{
+    return shape->rank_major ? 1 : shape->top_k;
+}
+
 EPX_HD struct epx_wire_pair *epx_wire_pairs_at(struct epx_wire_record *record, uint32_t pairs_at)
 {
     return (struct epx_wire_pair *)(void *)record + pairs_at;

@@ -30,6 +30,12 @@ EPX_HD int32_t epx_first_expert(int32_t rank, int32_t num_experts, int32_t num_r
     return (int32_t)((int64_t)rank * num_experts / num_ranks);
 }
 
+/* Blocks of a row of so many elements: the weight gradients' sums add their dots in order. */
+EPX_HD int64_t epx_dot_blocks(int64_t elements)
+{
+    return (elements + EPX_DOT_ELEMENTS - 1) / EPX_DOT_ELEMENTS;
+}
+
 EPX_HD int64_t epx_expert_id(const void *ids, int index_bits, int64_t pair)
 {
     return index_bits == 32 ? ((const int32_t *)ids)[pair] : ((const int64_t *)ids)[pair];

@@ -84,17 +84,17 @@ int fields_call(struct fields *fields, int routes)
         types[f] = fields->kind[f].datatype;
     }
     fields->routes = routes;
-    if (routes)
+    if (routes) {
         routing_keep_counts(routing);
-    if (routes)
         code = EPX_Route_dispatch_fields(tokens ? routing->id_buffer.address : NULL, tokens,
                                          fields->num, in, out, counts, types,
                                          fields->weights.address, fields->out_weights.address,
                                          layer->route, layer->stream, &fields->request);
-    else
+    } else {
         code = EPX_Dispatch_fields(fields->num, in, out, counts, types, fields->weights.address,
                                    fields->out_weights.address, layer->route, layer->stream,
                                    &fields->request);
+    }
     memset(in, 0x5a, sizeof(in));
     memset(out, 0x5a, sizeof(out));
     memset(counts, 0x5a, sizeof(counts));

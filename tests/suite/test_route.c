@@ -105,11 +105,8 @@ START_TEST(counts_outlive_the_next_routing)
         EXPECT_CODE(routing_call(&routing[i]), EPX_SUCCESS);
     for (int i = 0; i < 2; i++)
         EXPECT_CODE(EPX_Wait(&routing[i].request, MPI_STATUS_IGNORE), EPX_SUCCESS);
-    EXPECT_CODE(EPX_Route_set_counts(layer.route, NULL), EPX_SUCCESS);
-    EXPECT_CODE(EPX_Route_tokens(
-                    routing[2].tokens[suite_rank] ? routing[2].id_buffer.address : NULL,
-                    routing[2].tokens[suite_rank], layer.route, layer.stream, &routing[2].request),
-                EPX_SUCCESS);
+    routing[2].counts.address = NULL;
+    EXPECT_CODE(routing_call(&routing[2]), EPX_SUCCESS);
     EXPECT_CODE(EPX_Wait(&routing[2].request, MPI_STATUS_IGNORE), EPX_SUCCESS);
     routing_check_counts(&routing[0]);
     routing_check_counts(&routing[1]);

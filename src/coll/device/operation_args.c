@@ -97,13 +97,11 @@ static int32_t blocks_for(int64_t pieces, int64_t most)
 static int32_t blocks_that_scale(const struct epx_request *request, int64_t most)
 {
     const struct epx_plan_shape *shape = &epx_device_plan_of(request)->shape;
-    int64_t block_bytes = EPX_DOT_ELEMENTS * (int64_t)epx_datatype_bytes(request->call.datatype);
-    int64_t slots = (int64_t)request->comm->size * shape->max_tokens;
+    int64_t records = (int64_t)request->comm->size * shape->max_tokens;
+    int64_t slots = records * epx_most_slots_of_record(shape);
+    int64_t elements = request->call.row_bytes / epx_datatype_bytes(request->call.datatype);
 
-    if (!shape->rank_major)
-        slots *= shape->top_k;
-    most = most < slots ? most : slots;
-    return blocks_for(slots * ((request->call.row_bytes + block_bytes - 1) / block_bytes), most);
+    return blocks_for(slots * epx_dot_blocks(elements), most < slots ? most : slots);
 }
 
 /* Blocks of a small operation that take so many pieces of rows for each rank that sends. */

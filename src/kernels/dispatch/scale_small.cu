@@ -21,28 +21,22 @@ template <typename T> struct batch {
     typename T::sum dot[MOST_DOTS];
 };
 
-/* The slots that this block scales, by record; what each has of them is one after the other. */
+/* The slots that this block scales: from first up to end of all, numbered record by record, each of
+ * which has as many numbers as it may have slots. */
 struct slot_share {
     int64_t first, end;
     int32_t most;   /* in a batch */
     int32_t blocks; /* of a row, of 1024 elements */
 };
 
-/* Pairs of a record that have a slot of their own. */
-static __device__ __forceinline__ int32_t slots_of_record(const struct epx_plan_shape &shape)
-{
-    return shape.rank_major ? 1 : shape.top_k;
-}
-
 template <typename T>
 static __device__ struct slot_share share_slots(const struct epx_dispatch_rows &a,
                                                 const struct record_range &range)
 {
     const struct crew crew = crew_of(a.banks);
-    const int64_t elements = a.row_bytes / (int64_t)sizeof(T);
-    const int64_t slots = range.num * slots_of_record(a.plan.shape);
+    const int64_t slots = range.num * epx_most_slots_of_record(&a.plan.shape);
     const int32_t num = crew.num / ((int32_t)blockDim.x / EPX_WARP), block = crew.warp % num;
-    const int32_t blocks = (int32_t)((elements + BLOCK_ELEMENTS - 1) / BLOCK_ELEMENTS);
+    const int32_t blocks = (int32_t)epx_dot_blocks(a.row_bytes / (int64_t)sizeof(T));
 
     return {slots * block / num, slots * (block + 1) / num,
             blocks && blocks < MOST_DOTS ? MOST_DOTS / blocks : 1, blocks};
@@ -55,7 +49,7 @@ static __device__ bool find_batch(const struct epx_dispatch_rows &a, uint64_t ep
                                   const struct record_range &range, int64_t first, int32_t num,
                                   struct batch<T> &batch)
 {
-    const int32_t width = slots_of_record(a.plan.shape), slices = a.banks.slices.num;
+    const int32_t width = epx_most_slots_of_record(&a.plan.shape), slices = a.banks.slices.num;
     char *bank = bank_on(a.comm, a.banks, epoch, a.comm.rank);
     bool ok = true, comes = false;
 

@@ -22,7 +22,7 @@ int epx_has_few_pairs(const struct epx_device *device, const struct epx_plan_sha
 }
 
 /*
- * Where two launches take less time than one. docs/performance.md has the measurements: on one
+ * Whether one launch takes less time than two. docs/performance.md has the measurements: on one
  * rank, where nothing is on a wire, and for a combine backward the bytes of a rank's rows at its
  * experts count. Ranks find it alike: it goes by what comes to each on average.
  */
