@@ -88,6 +88,30 @@ static __device__ __forceinline__ void fence_sys()
     asm volatile("fence.acq_rel.sys;" ::: "memory");
 }
 
+/* The halves of that fence: before a store that tells of others, and behind a load that was told.
+ * The latter does not wait for what the multiprocessor has stored. */
+#if __CUDACC_VER_MAJOR__ >= 13
+static __device__ __forceinline__ void fence_release_sys()
+{
+    asm volatile("fence.release.sys;" ::: "memory");
+}
+
+static __device__ __forceinline__ void fence_acquire_sys()
+{
+    asm volatile("fence.acquire.sys;" ::: "memory");
+}
+#else
+static __device__ __forceinline__ void fence_release_sys()
+{
+    fence_sys();
+}
+
+static __device__ __forceinline__ void fence_acquire_sys()
+{
+    fence_sys();
+}
+#endif
+
 static __device__ __forceinline__ uint64_t global_timer_ns()
 {
     uint64_t now;

@@ -124,9 +124,11 @@ static __device__ bool await_at_least(const struct epx_device_comm &c, const uin
  * words tell of can be read. */
 static __device__ __forceinline__ bool acquire_words(const struct epx_device_comm &c, bool ok)
 {
-    fence_sys();
+    fence_acquire_sys();
     EPX_DELAY(c);
-    return __all_sync(~0u, ok);
+    ok = __all_sync(~0u, ok);
+    __syncwarp();
+    return ok;
 }
 
 /* Waits for a word that carries the number of its operation. */

@@ -24,7 +24,7 @@
 static __device__ __forceinline__ void tell_rank(const struct epx_device_comm &c, uint64_t epoch,
                                                  int32_t rank, int32_t w, int64_t step)
 {
-    fence_sys();
+    fence_release_sys();
     store_relaxed_sys(epx_control_progress(c.control[rank], c.num_ranks, c.rank) + w,
                       tagged(epoch, (uint32_t)step));
 }
@@ -61,7 +61,6 @@ static __device__ bool await_progress(const struct epx_device_comm &c, uint64_t 
 static __device__ __forceinline__ bool acquire_progress(const struct epx_device_comm &c, bool ok)
 {
     ok = acquire_words(c, ok);
-    __syncwarp();
 #if HAS_BULK_COPIES
     fence_bulk_copies();
 #endif

@@ -98,6 +98,17 @@ static inline void fence_sys()
     emulated_step();
 }
 
+static inline void fence_release_sys()
+{
+    fence_sys();
+}
+
+static inline void fence_acquire_sys()
+{
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    emulated_step();
+}
+
 static inline uint64_t global_timer_ns()
 {
     struct timespec now;
