@@ -56,8 +56,10 @@ static __device__ void store_sum(const struct epx_combine_rows &a, uint64_t epoc
     if (a.backward && a.weights && slice == 0)
         send_weights(a, record, words_in(a.banks, bank, row));
     __syncwarp();
-    if (lane_id() == 0)
+    if (lane_id() == 0) {
+        fence_release_sys();
         raise_flag(a.comm, flag_in(a.banks, bank, row, slice), epoch);
+    }
     __syncwarp();
 }
 

@@ -37,22 +37,12 @@ template <bool LIST>
 static __device__ void store_by_ids(const struct epx_route_dispatch &a, uint64_t epoch,
                                     struct row_list &list)
 {
-    const struct crew crew = crew_of(a.rows.banks);
-    const uint32_t slices = (uint32_t)a.rows.banks.slices.num;
-    const int32_t me = a.rows.comm.rank;
+    store_slices<LIST>(a.rows, epoch, list, [&](int64_t token, auto each) {
+        uint64_t ranks = ranks_of_token(a.routing, token) & ~(1ULL << a.rows.comm.rank);
 
-    for (uint32_t i = (uint32_t)crew.warp; i < (uint32_t)a.rows.num_tokens * slices;
-         i += (uint32_t)crew.num) {
-        uint64_t ranks = ranks_of_token(a.routing, i / slices) & ~(1ULL << me);
-
-        for (int32_t rank = lane_id(); ranks; ranks >>= EPX_WARP, rank += EPX_WARP) {
-            char *bank = NULL;
-
-            if (ranks >> lane_id() & 1)
-                bank = bank_on(a.rows.comm, a.rows.banks, epoch, rank);
-            store_slice<LIST>(a.rows, epoch, i / slices, (int32_t)(i % slices), bank, list);
-        }
-    }
+        for (int32_t rank = lane_id(); ranks; ranks >>= EPX_WARP, rank += EPX_WARP)
+            each(ranks >> lane_id() & 1 ? bank_on(a.rows.comm, a.rows.banks, epoch, rank) : NULL);
+    });
 }
 
 /* The whole warp: lists the slots of a row, of which each lane has its pair's; returns how many. */

@@ -60,10 +60,10 @@ static __device__ __forceinline__ void store_part(const struct epx_dispatch_rows
 }
 
 /* The whole warp: stores a slice of a token's row into the lanes' banks, and with the first slice,
- * if weights go with rows, those of its pairs; then raises the flags. */
+ * if weights go with rows, those of its pairs. */
 template <bool LIST>
-static __device__ void store_slice(const struct epx_dispatch_rows &a, uint64_t epoch, int64_t token,
-                                   int32_t slice, char *bank, struct row_list &list)
+static __device__ void store_slice(const struct epx_dispatch_rows &a, int64_t token, int32_t slice,
+                                   char *bank, struct row_list &list)
 {
     const int64_t row = bank_row(a, a.comm.rank, token);
     const int32_t top_k = a.plan.shape.top_k;
@@ -73,38 +73,56 @@ static __device__ void store_slice(const struct epx_dispatch_rows &a, uint64_t e
     for (int32_t k = 0; bank && tells && k < top_k; k++)
         words_in(a.banks, bank, row)[k] = a.weights[token * top_k + k];
     __syncwarp();
-    if (bank)
-        raise_flag(a.comm, flag_in(a.banks, bank, row, slice), epoch);
-    __syncwarp();
 }
 
-/* The whole warp: stores a slice of a token's row for each rank of its list, by 32 of them. */
-template <bool LIST>
-static __device__ void store_token(const struct epx_dispatch_rows &a, uint64_t epoch, int64_t token,
-                                   int32_t slice, struct row_list &list)
+/* Slices that a warp stores before it raises their flags, behind one fence. */
+enum { TOLD_TOGETHER = 4 };
+
+/* Stores this rank's rows and raises their flags. The whole warp: visit(token, each) calls each()
+ * with the bank that every lane's share of the token's ranks has, NULL = none, 32 at a time. */
+template <bool LIST, typename Visit>
+static __device__ __forceinline__ void
+store_slices(const struct epx_dispatch_rows &a, uint64_t epoch, struct row_list &list, Visit visit)
 {
-    const int32_t num = a.plan.token_num[token];
+    const struct crew crew = crew_of(a.banks);
+    const uint32_t slices = (uint32_t)a.banks.slices.num, all = (uint32_t)a.num_tokens * slices;
+    const uint32_t step = (uint32_t)crew.num * TOLD_TOGETHER;
 
-    for (int32_t i = lane_id(); i - lane_id() < num; i += EPX_WARP) {
-        int64_t at = token * a.plan.most_rows + i;
-        char *bank = NULL;
+    for (uint32_t first = (uint32_t)crew.warp; first < all; first += step) {
+        const uint32_t end = all - first < step ? all : first + step;
 
-        if (i < num && a.plan.token_slot[at] >= 0 && a.plan.token_rank[at] != a.comm.rank)
-            bank = bank_on(a.comm, a.banks, epoch, a.plan.token_rank[at]);
-        store_slice<LIST>(a, epoch, token, slice, bank, list);
+        for (uint32_t i = first; i < end; i += (uint32_t)crew.num)
+            visit(i / slices, [&](char *bank) {
+                store_slice<LIST>(a, i / slices, (int32_t)(i % slices), bank, list);
+            });
+        fence_release_sys();
+        for (uint32_t i = first; i < end; i += (uint32_t)crew.num)
+            visit(i / slices, [&](char *bank) {
+                const int64_t row = bank_row(a, a.comm.rank, i / slices);
+
+                if (bank)
+                    raise_flag(a.comm, flag_in(a.banks, bank, row, (int32_t)(i % slices)), epoch);
+            });
     }
 }
 
+/* Stores a row for each rank of its token's list. */
 template <bool LIST>
 static __device__ void store_small_rows(const struct epx_dispatch_rows &a, uint64_t epoch,
                                         struct row_list &list)
 {
-    const struct crew crew = crew_of(a.banks);
-    const uint32_t slices = (uint32_t)a.banks.slices.num;
+    store_slices<LIST>(a, epoch, list, [&](int64_t token, auto each) {
+        const int32_t num = a.plan.token_num[token];
 
-    for (uint32_t i = (uint32_t)crew.warp; i < (uint32_t)a.num_tokens * slices;
-         i += (uint32_t)crew.num)
-        store_token<LIST>(a, epoch, i / slices, (int32_t)(i % slices), list);
+        for (int32_t i = lane_id(); i - lane_id() < num; i += EPX_WARP) {
+            int64_t at = token * a.plan.most_rows + i;
+            char *bank = NULL;
+
+            if (i < num && a.plan.token_slot[at] >= 0 && a.plan.token_rank[at] != a.comm.rank)
+                bank = bank_on(a.comm, a.banks, epoch, a.plan.token_rank[at]);
+            each(bank);
+        }
+    });
 }
 
 /* The whole warp: waits for one slice of a row unless it is this rank's own. */

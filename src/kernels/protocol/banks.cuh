@@ -60,12 +60,11 @@ static __device__ __forceinline__ float *words_in(const struct epx_banks &banks,
     return (float *)(void *)(row_in(banks, bank, row) + banks.words_at);
 }
 
-/* One lane, after the warp has met: the slice that the warp stored is there. */
+/* One lane, behind a fence after the warp has met: a slice that the warp stored is there. */
 static __device__ __forceinline__ void raise_flag(const struct epx_device_comm &c, uint64_t *flag,
                                                   uint64_t epoch)
 {
     EPX_DELAY(c);
-    fence_sys();
     store_relaxed_sys(flag, epoch);
     EPX_DELAY(c);
 }
