@@ -224,6 +224,8 @@ struct epx_device_state {
                           last block to end sets it to 0 */
     uint64_t sent;  /* blocks that have ended of a kernel that only sends; the kernel that takes
                           sets it to 0 */
+    uint64_t taken; /* tasks that takers have claimed (streaming/task_claims.cuh); the last block
+                          sets it to 0 */
     int32_t weighted;
     int32_t deferred; /* the next kernel moves the rows */
     int64_t rows;     /* that this rank received, where the last block to end does not know it */
@@ -310,6 +312,8 @@ enum { /* most bytes of a slice */
 
 struct epx_movers {
     int32_t senders, takers;
+    int32_t late;   /* takers besides, where these are a kernel of their own: they begin when
+                       senders have ended */
     int32_t phase;  /* enum epx_phase */
     int32_t chunks; /* combine: of token numbers, one for each sender's warp of a slice */
     struct epx_slices slices;

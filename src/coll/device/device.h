@@ -66,6 +66,7 @@ struct epx_device {
     char **bank;               /* [2][R] device memory; NULL with messages */
     int64_t bank_bytes;        /* of one bank, on each rank */
     int most_senders;          /* blocks that may store beside those that wait */
+    int sms;                   /* multiprocessors of the GPU */
     int movers;                /* blocks of an operation that is not small, on this rank */
     int senders;               /* so many of them send, in combine backward half as many; the same
                                   on all ranks */

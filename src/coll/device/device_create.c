@@ -83,6 +83,7 @@ static int find_blocks(struct epx_device *device)
     EPX_TRY(epx_comm_max(device->comm, -(wanted < sms ? wanted : sms), &most));
     device->blocks = (int)-most;
     device->most_senders = find_most_senders(sms, sharers, device->blocks);
+    device->sms = sms;
     device->movers = sms / sharers;
     if (params->max_sms && params->max_sms < device->movers)
         device->movers = (int)params->max_sms;

@@ -11,8 +11,9 @@
  *
  * If the takers are launched while the senders run, they begin beside them: each block of senders
  * says at its start that the kernel behind it may begin, so the takers find all senders on the
- * multiprocessors, and what came before the senders done. They read nothing that anything else
- * between the two writes. The last block of the takers waits for the end of the senders, so that
+ * multiprocessors, and what came before the senders done. Of the takers of a large operation there
+ * are as many as multiprocessors, so some begin in the places of senders that have ended. They read
+ * nothing that anything else between the two writes. The last block of the takers waits for the end of the senders, so that
  * what is queued behind the takers comes behind both; it ends the operation.
  */
 #ifndef EPX_KERNELS_PROTOCOL_PHASES_CUH
@@ -68,6 +69,7 @@ static __device__ bool is_last_mover(const struct epx_device_comm &c,
     }
     if (!is_last_block(c) || threadIdx.x)
         return false;
+    c.state->taken = 0;
     if (movers.phase == EPX_PHASE_TAKE)
         await_senders(c, movers.senders);
     return true;
@@ -75,7 +77,7 @@ static __device__ bool is_last_mover(const struct epx_device_comm &c,
 
 /* How a kernel with so many blocks of each kind is launched. */
 struct phase_launch {
-    int32_t phase, senders, takers;
+    int32_t phase, senders, takers, late;
     unsigned threads, shared_bytes;
     cudaStream_t stream;
 };
@@ -83,14 +85,15 @@ struct phase_launch {
 static inline struct phase_launch mover_launch(const struct epx_movers &movers, unsigned threads,
                                                unsigned shared_bytes, cudaStream_t stream)
 {
-    return {movers.phase, movers.senders, movers.takers, threads, shared_bytes, stream};
+    return {movers.phase, movers.senders, movers.takers, movers.late,
+            threads,      shared_bytes,   stream};
 }
 
 static inline unsigned blocks_of(const struct phase_launch &launch)
 {
     switch (launch.phase) {
     case EPX_PHASE_SEND: return (unsigned)launch.senders;
-    case EPX_PHASE_TAKE: return (unsigned)launch.takers;
+    case EPX_PHASE_TAKE: return (unsigned)(launch.takers + launch.late);
     default: return (unsigned)(launch.senders + launch.takers);
     }
 }

@@ -6,10 +6,11 @@
  * Where the GPU copies in bulk, one lane loads a slice and every lane stores it to another place,
  * and several boxes are under way at once.
  *
- * Rows have any length and alignment. In its box a slice lies as far behind a multiple of 16 bytes
- * as where it came from, so that all but its ends is loaded in bulk. To a place that lies as
- * far behind such a multiple it is stored in bulk too; to others in words of 16 bytes, which are
- * shifted through registers.
+ * Rows have any length and alignment. In its box a slice lies as far behind a multiple of 128 bytes
+ * as where it came from, so that all but its ends is loaded in bulk, in whole lines of the cache.
+ * To a place that lies as far behind a multiple of 16 it is stored in bulk too, and in whole lines
+ * if both are as far behind one of 128; to others in words of 16 bytes, which are shifted through
+ * registers.
  */
 #ifndef EPX_KERNELS_STREAMING_BOXES_CUH
 #define EPX_KERNELS_STREAMING_BOXES_CUH
@@ -19,27 +20,30 @@
 #ifdef __CUDACC__
 
 enum {
-    MOST_BOXES = 8,  /* of a warp */
-    PIECE_ENDS = 48, /* most bytes that a piece takes in a box beyond its own */
+    MOST_BOXES = 8,   /* of a warp */
+    LINE_BYTES = 128, /* of the cache */
+    PIECE_ENDS = 160, /* most bytes that a piece takes in a box beyond its own */
+    WORD_ENDS = 32,   /* those of a piece that lies in a box as behind a multiple of 16 alone */
 };
 
 /* The boxes of a warp. */
 struct boxes {
     char *first;
     uint64_t *loaded; /* [num] barriers of bulk loads */
-    int32_t label;    /* bytes in front of the data, which say what to do with it */
+    int32_t label;    /* where the bytes begin that say what to do with the data before them */
     int32_t bytes;    /* of a box */
     int32_t num;
     int32_t ahead;   /* boxes that may be filled and not yet emptied */
     uint32_t phases; /* of each box's barrier, a bit */
 };
 
-/* What goes into the boxes of a warp: slices of so many pieces behind labels. */
+/* What goes into the boxes of a warp: slices, with the ends of their pieces, and labels. */
 struct box_shape {
     int32_t room; /* bytes that the warp has */
     int32_t label;
     int64_t slice;
-    int32_t pieces;
+    int32_t ends;
+    int32_t line; /* boxes begin at multiples of so many bytes */
 };
 
 /* The whole block: as many boxes for each warp as there is room for. */
@@ -49,8 +53,8 @@ static __device__ struct boxes make_boxes(char *room, uint64_t *barriers,
     const int32_t warp = (int32_t)threadIdx.x / EPX_WARP;
     struct boxes boxes = {room + (int64_t)warp * shape.room, barriers + warp * MOST_BOXES};
 
-    boxes.label = (int32_t)epx_round_up(shape.label, 16);
-    boxes.bytes = boxes.label + (int32_t)epx_round_up(shape.slice, 16) + shape.pieces * PIECE_ENDS;
+    boxes.label = (int32_t)epx_round_up(shape.slice + shape.ends, 16);
+    boxes.bytes = (int32_t)epx_round_up(boxes.label + shape.label, shape.line);
     boxes.num = shape.room / boxes.bytes < MOST_BOXES ? shape.room / boxes.bytes : MOST_BOXES;
     boxes.ahead = boxes.num > 2 ? boxes.num - 1 : boxes.num;
 #if HAS_BULK_COPIES
@@ -61,15 +65,15 @@ static __device__ struct boxes make_boxes(char *room, uint64_t *barriers,
     return boxes;
 }
 
+static __device__ __forceinline__ char *data_in(const struct boxes &boxes, int32_t box)
+{
+    return boxes.first + box * boxes.bytes;
+}
+
 template <typename Label>
 static __device__ __forceinline__ Label &label_of(const struct boxes &boxes, int32_t box)
 {
-    return *(Label *)(void *)(boxes.first + box * boxes.bytes);
-}
-
-static __device__ __forceinline__ char *data_in(const struct boxes &boxes, int32_t box)
-{
-    return &label_of<char>(boxes, box) + boxes.label;
+    return *(Label *)(void *)(data_in(boxes, box) + boxes.label);
 }
 
 /* A run of bytes: its head comes before the first multiple of 16, its body has whole words of 16
@@ -87,10 +91,16 @@ static __device__ __forceinline__ struct run run_at(const void *address, int64_t
     return {head, (bytes - head) / 16 * 16};
 }
 
-/* Bytes that a piece takes in a box. */
-static __device__ __forceinline__ int64_t room_of_piece(const void *from, int64_t bytes)
+/* Where in a box a piece may begin that comes from there, behind `at` bytes. */
+static __device__ __forceinline__ int64_t begin_of_piece(int64_t at, const void *from)
 {
-    return epx_round_up(misalignment(from) + bytes, 16) + 16;
+    return at + (int64_t)(((uintptr_t)from - (uintptr_t)at) % LINE_BYTES);
+}
+
+/* Where in a box the next piece may begin, behind one at `at`. */
+static __device__ __forceinline__ int64_t end_of_piece(int64_t at, int64_t bytes)
+{
+    return epx_round_up(at + bytes, 16) + 16;
 }
 
 /* The whole warp: copies the head and the tail of a run, half a warp each. */
@@ -103,12 +113,13 @@ static __device__ __forceinline__ void copy_ends(char *to, const char *from, int
         to[at] = from[at];
 }
 
-/* The whole warp: begins to load a piece into a box, `at` bytes behind the start of its data. */
+/* The whole warp: begins to load a piece into a box, `at` bytes behind the start of its data, which
+ * is as far behind a multiple of 16 as where it comes from. */
 static __device__ void load_piece(const struct boxes &boxes, int32_t box, int64_t at,
                                   const char *from, int64_t bytes)
 {
     const struct run run = run_at(from, bytes);
-    char *to = data_in(boxes, box) + at + misalignment(from);
+    char *to = data_in(boxes, box) + at;
 
 #if HAS_BULK_COPIES
     if (lane_id() == 0 && run.body)

@@ -32,8 +32,8 @@ template <typename T> struct slot_list {
 
 /* How far a taker's warp has read. */
 struct grad_cursor {
-    int64_t record; /* of those that all takers share */
-    int32_t num;    /* slots of the record; 0: the next record is to be found */
+    struct task_claims record; /* of those that all takers share */
+    int32_t num;               /* slots of the record; 0: the next record is to be found */
     const char *grad;
     int64_t block;
     int32_t i; /* of the slots; -1 = the gradient */
@@ -97,8 +97,8 @@ template <typename T, int N> struct grad_taker {
     {
         int32_t source;
 
-        for (; next.record < most; next.record += m.crew.num) {
-            struct epx_wire_record *record = record_in_turn(m.a, 0, next.record, source);
+        for (; next.record.task < most; next_task(m.a.comm, m.crew, next.record)) {
+            struct epx_wire_record *record = record_in_turn(m.a, 0, next.record.task, source);
 
             if (record && record->num_slots) {
                 next.num = record->num_slots;
@@ -120,7 +120,7 @@ template <typename T, int N> struct grad_taker {
             return;
         next.block = 0;
         next.num = 0;
-        next.record += m.crew.num;
+        next_task(m.a.comm, m.crew, next.record);
     }
 
     /* The box of a slot whose row is not wanted stays empty. */
@@ -143,7 +143,7 @@ template <typename T, int N> struct grad_taker {
                 next.block, next.i, next.i < 0 ? 0 : list.slot[next.i],
                 next.i < 0 ? 1 : list.weight[next.i], misalignment(from)};
         if (next.i < 0 || multiplies())
-            load_piece(m.boxes, box, 0, from, bytes);
+            load_piece(m.boxes, box, misalignment(from), from, bytes);
         end_loads(m.boxes, box);
         step();
         return true;
@@ -191,7 +191,7 @@ static __device__ void take_grads(const struct mover<false> &m, struct slot_list
                                   bool waits, bool stays)
 {
     const int64_t most = (int64_t)most_records(m.a, 0) * m.a.comm.num_ranks;
-    const struct grad_cursor start = {m.crew.warp, 0, NULL, 0, -1};
+    const struct grad_cursor start = {first_claims(m.a.comm, m.crew), 0, NULL, 0, -1};
     struct grad_taker<T, N> taker = {
         m, list, waits, stays, most, start
     };

@@ -14,13 +14,13 @@
 #include "kernels/streaming/grad_movers.cuh"
 
 enum {
-    SCALING_ROOM = 25 * 512, /* bytes of a warp */
+    SCALING_ROOM = 100 * LINE_BYTES, /* bytes of a warp */
     MOVING_THREADS = EPX_ADDING_WARPS * EPX_WARP,
     MOVING_BYTES = EPX_ADDING_WARPS * SCALING_ROOM
 };
-static_assert(sizeof(struct goal_list) + EPX_GRAD_SLICE + PIECE_ENDS <= SCALING_ROOM,
+static_assert(sizeof(struct goal_list) + EPX_GRAD_SLICE + PIECE_ENDS <= SCALING_ROOM - LINE_BYTES,
               "a sender's box is in the room of a warp");
-static_assert(sizeof(struct grad_block) + BLOCK_ELEMENTS * sizeof(double) + PIECE_ENDS <=
+static_assert(sizeof(struct grad_block) + BLOCK_ELEMENTS * sizeof(double) + WORD_ENDS <=
                   SCALING_ROOM,
               "a taker's box is in the room of a warp");
 
@@ -51,9 +51,9 @@ static __device__ void move(const struct epx_dispatch_rows &a, struct grad_room<
     const int32_t senders = streams ? senders_here(a.movers.phase, a.movers.senders) : 0;
     const bool sends = is_sending_block(senders);
     const struct box_shape sent = {SCALING_ROOM, sizeof(struct goal_list), a.movers.slices.bytes,
-                                   1};
+                                   PIECE_ENDS, LINE_BYTES};
     const struct box_shape taken = {SCALING_ROOM, sizeof(struct grad_block),
-                                    BLOCK_ELEMENTS * sizeof(T), 1};
+                                    BLOCK_ELEMENTS * sizeof(T), WORD_ENDS, 16};
     struct boxes boxes = make_boxes(shared, room.barriers, sends ? sent : taken);
     struct mover<false> mover = {
         a, room.x, room.w, boxes, crew_of_role(senders), false, false
@@ -71,7 +71,7 @@ template <typename T>
 static __global__ void __launch_bounds__(MOVING_THREADS, 1)
     move_grads(const __grid_constant__ struct epx_dispatch_rows a)
 {
-    extern __shared__ __align__(16) char moving_shared[];
+    extern __shared__ __align__(LINE_BYTES) char moving_shared[];
     __shared__ struct grad_room<T> room;
 
     begin_phase(a.movers.phase);

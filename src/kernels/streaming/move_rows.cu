@@ -12,7 +12,9 @@
 
 enum {
     MOVING_THREADS = EPX_MOVING_WARPS * EPX_WARP,
-    MOVING_ROOM = sizeof(struct goal_list) + EPX_BOX_SLICE + EPX_MAX_FIELDS * PIECE_ENDS,
+    MOVING_ROOM = (sizeof(struct goal_list) + EPX_BOX_SLICE + EPX_MAX_FIELDS * PIECE_ENDS) /
+                      LINE_BYTES * LINE_BYTES +
+                  LINE_BYTES,
     MOVING_BYTES = EPX_MOVING_WARPS * MOVING_ROOM
 };
 
@@ -42,11 +44,11 @@ template <bool LIST>
 static __global__ void __launch_bounds__(MOVING_THREADS)
     move_rows(const __grid_constant__ struct epx_dispatch_rows a)
 {
-    extern __shared__ __align__(16) char moving_shared[];
+    extern __shared__ __align__(LINE_BYTES) char moving_shared[];
     __shared__ uint64_t barriers[EPX_MOVING_WARPS * MOST_BOXES];
     __shared__ struct exchange x;
     const struct box_shape shape = {MOVING_ROOM, sizeof(struct goal_list), a.movers.slices.bytes,
-                                    LIST ? a.fields.num : 1};
+                                    PIECE_ENDS * (LIST ? a.fields.num : 1), LINE_BYTES};
     struct boxes boxes = make_boxes(moving_shared, barriers, shape);
     begin_phase(a.movers.phase);
     bool on = is_on(a.comm);

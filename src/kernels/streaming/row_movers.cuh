@@ -14,11 +14,12 @@
 #include "kernels/dispatch/spreads.cuh"
 #include "kernels/streaming/boxes.cuh"
 #include "kernels/streaming/sender_progress.cuh"
+#include "kernels/streaming/task_claims.cuh"
 
 /* Where the slice in a box comes from and where it goes; its user knows what a slot means. */
 struct goal_list {
     int32_t num;
-    int32_t from_rank, from_token, from_slot;
+    int32_t from_rank, from_token, from_slot, slice; /* of a taker's row */
     int32_t rank[EPX_MAX_TOP_K], slot[EPX_MAX_TOP_K];
 };
 
@@ -65,8 +66,9 @@ static __device__ __forceinline__ void fill_box(const struct mover<LIST> &m, int
     for_pieces<LIST>(m.a, part.offset, part.bytes, [&](const struct piece &piece) {
         const char *in = from(piece);
 
+        at = begin_of_piece(at, in);
         load_piece(m.boxes, box, at, in, piece.bytes);
-        at += room_of_piece(in, piece.bytes);
+        at = end_of_piece(at, piece.bytes);
     });
     end_loads(m.boxes, box);
 }
@@ -80,12 +82,12 @@ static __device__ __forceinline__ void empty_box(const struct mover<LIST> &m, in
     int64_t at = 0;
 
     for_pieces<LIST>(m.a, part.offset, part.bytes, [&](const struct piece &piece) {
-        const char *in = from(piece);
-        const char *data = data_in(m.boxes, box) + at + misalignment(in);
+        at = begin_of_piece(at, from(piece));
+        const char *data = data_in(m.boxes, box) + at;
 
         for (int32_t i = lane_id(); i - lane_id() < num; i += EPX_WARP)
             store_piece(i < num ? to(piece, i) : NULL, data, piece.bytes);
-        at += room_of_piece(in, piece.bytes);
+        at = end_of_piece(at, piece.bytes);
     });
 }
 
@@ -301,6 +303,8 @@ template <bool LIST> struct taker {
     const bool waits;    /* for other ranks' rows; else all are here, those of this rank too */
     const bool stays;    /* rows came straight to their first slots */
     const int32_t first; /* 1: this rank's own rows are not taken, else 0 */
+    const int64_t num;   /* tasks, as if all sources had as many records */
+    struct task_claims claims;
 
     __device__ __forceinline__ const char *
     source(const struct goal_list &goals, const struct part &part, const struct piece &piece) const
@@ -311,17 +315,18 @@ template <bool LIST> struct taker {
                piece.ahead;
     }
 
-    /* The slice of the n-th task; notes in its box where the row comes from. */
-    __device__ __forceinline__ struct epx_wire_record *record_of(int64_t n, int32_t box,
+    /* The slice of a task; notes in its box where the row comes from. */
+    __device__ __forceinline__ struct epx_wire_record *record_of(int64_t i, int32_t box,
                                                                  int32_t &slice) const
     {
-        const int64_t i = m.crew.warp + n * m.crew.num;
         int32_t source;
         struct epx_wire_record *record = record_in_turn(m.a, first, m.row_of_task(i), source);
 
         slice = (int32_t)(i - m.row_of_task(i) * m.a.movers.slices.num);
-        if (lane_id() == 0)
+        if (lane_id() == 0) {
             goals_in(m, box).from_rank = source;
+            goals_in(m, box).slice = slice;
+        }
         return record;
     }
 
@@ -361,11 +366,15 @@ template <bool LIST> struct taker {
         return true;
     }
 
-    __device__ bool begin(int64_t n, int32_t box)
+    __device__ bool begin(int64_t, int32_t box)
     {
         int32_t slice;
-        struct epx_wire_record *record = record_of(n, box, slice);
+        struct epx_wire_record *record;
 
+        if (claims.task >= num)
+            return false;
+        record = record_of(claims.task, box, slice);
+        next_task(m.a.comm, m.crew, claims);
         if (record && record->num_slots)
             return take(box, record, slice);
         if (lane_id() == 0)
@@ -374,10 +383,10 @@ template <bool LIST> struct taker {
         return true;
     }
 
-    __device__ void end(int64_t n, int32_t box)
+    __device__ void end(int64_t, int32_t box)
     {
         const struct goal_list &goals = goals_in(m, box);
-        const struct part part = m.part_of_task(m.crew.warp + n * m.crew.num);
+        const struct part part = part_of(m.a.movers.slices, goals.slice, m.a.row_bytes);
 
         if (goals.num) {
             await_box(m.boxes, box);
@@ -412,10 +421,10 @@ static __device__ void take_all(const struct mover<LIST> &m, bool waits, bool st
     const int64_t all =
         (int64_t)most_records(m.a, first) * (m.a.comm.num_ranks - first) * m.a.movers.slices.num;
     struct taker<LIST> taker = {
-        m, waits, stays, first
+        m, waits, stays, first, all, first_claims(m.a.comm, m.crew)
     };
 
-    do_tasks(taker, m.boxes, (all - m.crew.warp + m.crew.num - 1) / m.crew.num);
+    do_tasks(taker, m.boxes, INT64_MAX);
     await_stores<0>();
 }
 

@@ -4,13 +4,15 @@
  * adds the pairs of each token of its chunk that it has a record of, for one home after the other,
  * and stores the sum to the home's stage. A taker waits for the parts of a token and adds them,
  * with its own. sender_progress.cuh has the protocol: which chunk a token is in follows from its
- * number alone, so its home knows which warps it waits for.
+ * number alone, so its home knows which warps it waits for. Takers share their tasks as
+ * task_claims.cuh says.
  */
 #ifndef EPX_KERNELS_STREAMING_SUM_MOVERS_CUH
 #define EPX_KERNELS_STREAMING_SUM_MOVERS_CUH
 
 #include "kernels/streaming/own_sums.cuh"
 #include "kernels/streaming/sender_progress.cuh"
+#include "kernels/streaming/task_claims.cuh"
 
 /* What a warp of either role knows. */
 struct sum_mover {
@@ -154,9 +156,12 @@ static __device__ void take_tokens(const struct sum_mover &m, struct sum_list &l
 {
     const int32_t slices = m.a.movers.slices.num;
     const int64_t longest = (m.a.plan.shape.max_tokens + m.a.movers.chunks - 1) / m.a.movers.chunks;
+    const int64_t num = longest * m.a.movers.chunks * slices;
+    struct task_claims claims = first_claims(m.a.comm, m.crew);
 
 #pragma unroll 1
-    for (int64_t i = m.crew.warp; i < longest * m.a.movers.chunks * slices; i += m.crew.num) {
+    for (; claims.task < num; next_task(m.a.comm, m.crew, claims)) {
+        const int64_t i = claims.task;
         const int64_t chunk = i / slices % m.a.movers.chunks;
         const int64_t token = begin_of_chunk(m, chunk) + i / slices / m.a.movers.chunks;
 
