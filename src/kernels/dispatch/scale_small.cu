@@ -5,13 +5,14 @@
  * slots. banks.cuh has the protocol.
  * Work: as move_grads.cu; a gradient is read once for each of its slots. Order: the same, so the
  * bytes are too.
- * Launch: phases.cuh; blocks that store, then blocks that take, each an equal share of the slots.
+ * Launch: phases.cuh; blocks that store, then blocks that take, each an equal share of the slots of
+ * this rank's own rows, and then, when more of them have come, of those of other ranks.
  */
 #include "kernels/dispatch/scales.cuh"
 #include "kernels/dispatch/small_rows.cuh"
 #include "kernels/dispatch/spreads.cuh"
 
-enum { MOST_DOTS = 64 };
+enum { MOST_DOTS = 128 };
 
 /* Where the gradients of a batch of slots lie, and the dots of the blocks of their rows, in shared
  * memory. */
@@ -21,9 +22,28 @@ template <typename T> struct batch {
     typename T::sum dot[MOST_DOTS];
 };
 
-/* The slots that this block scales: from first up to end of all, numbered record by record, each of
- * which has as many numbers as it may have slots. */
+/* The records of this rank's own rows, or all others, of the range of all: the number of one in the
+ * range is by `more` larger than that in the set, from a number in the set on. */
+struct record_set {
+    int64_t num, from, more;
+};
+
+static __device__ struct record_set find_records(const struct record_range &range, int32_t rank,
+                                                 bool own)
+{
+    int64_t begin = 0, num = range.end[rank] - range.first[rank];
+
+    for (int32_t s = 0; s < rank; s++)
+        begin += range.end[s] - range.first[s];
+    if (own)
+        return {num, 0, begin};
+    return {range.num - num, begin, num};
+}
+
+/* The slots that this block scales: from first up to end of those of a set of records, numbered
+ * record by record, each of which has as many numbers as it may have slots. */
 struct slot_share {
+    struct record_set set;
     int64_t first, end;
     int32_t most;   /* in a batch */
     int32_t blocks; /* of a row, of 1024 elements */
@@ -31,32 +51,47 @@ struct slot_share {
 
 template <typename T>
 static __device__ struct slot_share share_slots(const struct epx_dispatch_rows &a,
-                                                const struct record_range &range)
+                                                const struct record_set &set)
 {
     const struct crew crew = crew_of(a.banks);
-    const int64_t slots = range.num * epx_most_slots_of_record(&a.plan.shape);
+    const int64_t slots = set.num * epx_most_slots_of_record(&a.plan.shape);
     const int32_t num = crew.num / ((int32_t)blockDim.x / EPX_WARP), block = crew.warp % num;
     const int32_t blocks = (int32_t)epx_dot_blocks(a.row_bytes / (int64_t)sizeof(T));
 
-    return {slots * block / num, slots * (block + 1) / num,
+    return {set, slots * block / num, slots * (block + 1) / num,
             blocks && blocks < MOST_DOTS ? MOST_DOTS / blocks : 1, blocks};
+}
+
+/* Slots of the batch that begins with one of a share. */
+static __device__ __forceinline__ int32_t slots_of_batch(const struct slot_share &share,
+                                                         int64_t first)
+{
+    return (int32_t)(share.end - first < share.most ? share.end - first : share.most);
+}
+
+/* The record of a set, by its number there. */
+static __device__ __forceinline__ struct row_source
+find_record(const struct record_range &range, const struct record_set &set, int64_t i)
+{
+    return find_in_range(range, i < set.from ? i : i + set.more);
 }
 
 /* The whole block: finds the slots of a batch, a thread for each slice of a gradient that comes
  * from another rank, and waits for these. */
 template <typename T>
 static __device__ bool find_batch(const struct epx_dispatch_rows &a, uint64_t epoch,
-                                  const struct record_range &range, int64_t first, int32_t num,
-                                  struct batch<T> &batch)
+                                  const struct record_range &range, const struct slot_share &share,
+                                  int64_t first, struct batch<T> &batch)
 {
     const int32_t width = epx_most_slots_of_record(&a.plan.shape), slices = a.banks.slices.num;
+    const int32_t num = slots_of_batch(share, first);
     char *bank = bank_on(a.comm, a.banks, epoch, a.comm.rank);
     bool ok = true, comes = false;
 
     for (int32_t i = (int32_t)threadIdx.x; ok && i < num * slices; i += (int32_t)blockDim.x) {
         const int32_t place = i / slices, slice = i % slices;
         const int32_t pair = (int32_t)((first + place) % width);
-        struct row_source at = find_in_range(range, (first + place) / width);
+        struct row_source at = find_record(range, share.set, (first + place) / width);
         struct epx_wire_record *record =
             epx_wire_record_at(&a.plan, a.plan.records[a.comm.rank], at.source, at.row);
         const bool is = pair < record->num_slots;
@@ -134,20 +169,32 @@ static __device__ void scale_batch(const struct epx_dispatch_rows &a, int32_t nu
     __syncthreads();
 }
 
+/* This block's share of the slots of a set of records. Returns whether their gradients have
+ * come. */
+template <typename T>
+static __device__ bool scale_share(const struct epx_dispatch_rows &a, uint64_t epoch,
+                                   const struct record_range &range, const struct slot_share &share,
+                                   struct batch<T> &batch)
+{
+    for (int64_t first = share.first; first < share.end; first += share.most) {
+        if (!find_batch<T>(a, epoch, range, share, first, batch))
+            return false;
+        scale_batch<T>(a, slots_of_batch(share, first), share.blocks, batch);
+    }
+    return true;
+}
+
 /* The blocks that take. Returns whether the gradients of this block's slots have come. */
 template <typename T>
 static __device__ bool scale_slots(const struct epx_dispatch_rows &a, uint64_t epoch,
                                    const struct record_range &range, struct batch<T> &batch)
 {
-    const struct slot_share share = share_slots<T>(a, range);
+#pragma unroll 1
+    for (int32_t own = 1; own >= 0; own--) {
+        const struct record_set set = find_records(range, a.comm.rank, own);
 
-    for (int64_t first = share.first; first < share.end; first += share.most) {
-        const int32_t num =
-            (int32_t)(share.end - first < share.most ? share.end - first : share.most);
-
-        if (!find_batch<T>(a, epoch, range, first, num, batch))
+        if (!scale_share<T>(a, epoch, range, share_slots<T>(a, set), batch))
             return false;
-        scale_batch<T>(a, num, share.blocks, batch);
     }
     zero_rest<false>(a, true, crew_of(a.banks));
     return true;
