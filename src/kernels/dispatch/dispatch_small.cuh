@@ -43,7 +43,7 @@ static __device__ void take_row(const struct epx_dispatch_rows &a, char *bank,
     __syncwarp();
 }
 
-/* Returns whether the rows that this warp takes have come. */
+/* Takes this rank's own rows first. Returns whether the rows that this warp takes have come. */
 template <bool LIST>
 static __device__ bool take_small_rows(const struct epx_dispatch_rows &a, const struct exchange &x,
                                        const struct record_range &range, struct row_list &list)
@@ -51,13 +51,16 @@ static __device__ bool take_small_rows(const struct epx_dispatch_rows &a, const 
     const struct crew crew = crew_of(a.banks);
     const uint32_t slices = (uint32_t)a.banks.slices.num;
     const bool weighted = x.weighted && a.recv_weights;
+    const int64_t own = records_before(range, a.comm.rank);
     char *records = a.plan.records[a.comm.rank],
          *bank = bank_on(a.comm, a.banks, x.epoch, a.comm.rank);
 
     for (uint32_t i = (uint32_t)crew.warp; i < (uint32_t)range.num * slices;
          i += (uint32_t)crew.num) {
         const int32_t slice = (int32_t)(i % slices);
-        struct row_source at = find_in_range(range, i / slices);
+        const int64_t number = own + i / slices;
+        struct row_source at =
+            find_in_range(range, number < range.num ? number : number - range.num);
         struct epx_wire_record *record = epx_wire_record_at(&a.plan, records, at.source, at.row);
 
         if (record->num_slots == 0)

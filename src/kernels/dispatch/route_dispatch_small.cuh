@@ -109,7 +109,7 @@ static __device__ bool take_slice(const struct epx_route_dispatch &a, const stru
     return true;
 }
 
-/* Returns whether the rows that this warp takes have come. */
+/* Takes this rank's own rows first. Returns whether the rows that this warp takes have come. */
 template <bool LIST>
 static __device__ bool take_by_ids(const struct epx_route_dispatch &a, const struct exchange &x,
                                    const struct small_routing &s, char *bank, struct row_list &list)
@@ -119,8 +119,9 @@ static __device__ bool take_by_ids(const struct epx_route_dispatch &a, const str
     const int32_t tokens = a.rows.plan.shape.max_tokens, all = a.rows.comm.num_ranks * tokens;
 
     for (uint32_t i = (uint32_t)crew.warp; i < (uint32_t)all * slices; i += (uint32_t)crew.num) {
-        int32_t row = (int32_t)(i / slices);
+        int32_t row = (int32_t)(i / slices) + a.rows.comm.rank * tokens;
 
+        row -= row < all ? 0 : all;
         if ((s.mask[row] >> a.rows.comm.rank & 1) &&
             !take_slice<LIST>(a, x, s, bank, {row / tokens, row % tokens, (int32_t)(i % slices)},
                               list))

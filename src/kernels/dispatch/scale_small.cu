@@ -31,10 +31,8 @@ struct record_set {
 static __device__ struct record_set find_records(const struct record_range &range, int32_t rank,
                                                  bool own)
 {
-    int64_t begin = 0, num = range.end[rank] - range.first[rank];
+    const int64_t begin = records_before(range, rank), num = range.end[rank] - range.first[rank];
 
-    for (int32_t s = 0; s < rank; s++)
-        begin += range.end[s] - range.first[s];
     if (own)
         return {num, 0, begin};
     return {range.num - num, begin, num};

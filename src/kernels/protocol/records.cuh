@@ -99,6 +99,16 @@ static __device__ struct row_source find_in_range(const struct record_range &ran
     return at;
 }
 
+/* The records of a range before those of a source. */
+static __device__ int64_t records_before(const struct record_range &range, int32_t source)
+{
+    int64_t num = 0;
+
+    for (int32_t s = 0; s < source; s++)
+        num += range.end[s] - range.first[s];
+    return num;
+}
+
 /* The slot of the i-th row that could be padding; -1 = it is none. */
 static __device__ int64_t padding_slot(const struct epx_device_plan &plan, int64_t i)
 {
