@@ -106,6 +106,20 @@ def _current_device(device: int | None) -> Iterator[None]:
 _pools_lock = threading.Lock()
 
 
+def _prepare_torch(device: int | None) -> None:
+    """Has torch make what it makes at its first use: a pool of streams, pinned memory.
+
+    CUDA may keep the host in such a call until the GPU is idle, while operations over messages wait
+    there for what the host launches.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available():
+        return
+    with torch.cuda.device(torch.cuda.current_device() if device is None else device):
+        torch.cuda.Stream()
+        torch.zeros(1, device="cuda").item()
+
+
 class Comm:
     """A communicator of EPX.
 
@@ -158,6 +172,8 @@ class Comm:
         self.memory = self.hint("memory")
         """The memory space of all buffers: system, or that of a GPU."""
         self.on_device = self.memory.startswith("cuda")
+        if self.on_device:
+            _prepare_torch(device)
 
     def _refuse_unknown(self, hints: dict[str, object]) -> None:
         unknown = [key for key in hints if not self.hint(key)]

@@ -24,10 +24,11 @@ def pytest_pyfunc_call(pyfuncitem):
     except Exception as error:
         failed, result = error, None
     rank, size = _core.world()
-    verdicts = _core.gather(b"F" if failed else b".", size)
-    if failed:
+    if failed:  # told before the other ranks are waited for, of which one may hang
         text = "".join(traceback.format_exception(failed))
         print(f"[{rank}] {pyfuncitem.nodeid}\n{text}", file=sys.__stderr__, flush=True)
+    verdicts = _core.gather(b"F" if failed else b".", size)
+    if failed:
         raise failed
     bad = [other for other in range(size) if verdicts[other] == b"F"]
     if bad:

@@ -34,8 +34,10 @@ def main() -> int:
             print(f"SKIP: {why}")
         return 0
     quiet = ["-p", "no:terminal"] if rank else ["-q", "--color=no", "--no-header", "--tb=short"]
-    # What C writes to stderr, and conftest about the other ranks, is seen at once.
-    code = int(pytest.main(["-p", "no:cacheprovider", "--capture=sys", *quiet, *sys.argv[1:]]))
+    # What C writes to stderr, and conftest about the other ranks, is seen at once; and where a test
+    # hangs.
+    told = ["-p", "no:cacheprovider", "--capture=sys", "-o", "faulthandler_timeout=150"]
+    code = int(pytest.main([*told, *quiet, *sys.argv[1:]]))
     codes = _core.gather(bytes([code]), size)
     if rank == 0 and set(codes) == {b"\0"}:
         print(" No Errors")
