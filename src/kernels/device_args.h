@@ -312,8 +312,8 @@ enum { /* most bytes of a slice */
 
 struct epx_movers {
     int32_t senders, takers;
-    int32_t late;   /* takers besides, where these are a kernel of their own: they begin when
-                       senders have ended */
+    int32_t late;   /* takers besides, where these are a kernel of their own: they begin where
+                       senders have ended, and wait for nobody */
     int32_t phase;  /* enum epx_phase */
     int32_t chunks; /* combine: of token numbers, one for each sender's warp of a slice */
     struct epx_slices slices;

@@ -11,10 +11,10 @@
  *
  * If the takers are launched while the senders run, they begin beside them: each block of senders
  * says at its start that the kernel behind it may begin, so the takers find all senders on the
- * multiprocessors, and what came before the senders done. Of the takers of a large operation there
- * are as many as multiprocessors, so some begin in the places of senders that have ended. They read
- * nothing that anything else between the two writes. The last block of the takers waits for the end of the senders, so that
- * what is queued behind the takers comes behind both; it ends the operation.
+ * multiprocessors, and what came before the senders done. They read nothing that anything else
+ * between the two writes. Some takers of a large operation are late: they begin where senders have
+ * ended, and wait for nobody. The last block of the takers waits for the end of the senders, so
+ * that what is queued behind the takers comes behind both; it ends the operation.
  */
 #ifndef EPX_KERNELS_PROTOCOL_PHASES_CUH
 #define EPX_KERNELS_PROTOCOL_PHASES_CUH

@@ -92,12 +92,36 @@ template <typename T, int N> struct grad_taker {
         __syncwarp();
     }
 
+    /* Whether the row of a record has come, or there is none. */
+    __device__ bool is_here(int64_t i) const
+    {
+        int32_t source;
+        const struct epx_wire_record *record = record_in_turn(m.a, 0, i, source);
+        bool ok = true;
+
+        if (!waits || source == m.a.comm.rank || !record || !record->num_slots)
+            return true;
+        for (int32_t s = lane_id(); s < m.a.movers.slices.num; s += EPX_WARP)
+            ok = ok && slice_has_come(m.a, m.x, source, record->token, s);
+        return __all_sync(~0u, ok);
+    }
+
+    __device__ __forceinline__ void start()
+    {
+        next.record = first_task(m.a.comm, m.crew, most, [&](int64_t i) { return is_here(i); });
+    }
+
+    __device__ __forceinline__ void next_record()
+    {
+        next_task(m.a.comm, next.record, most, [&](int64_t i) { return is_here(i); });
+    }
+
     /* Finds the next record that has slots, from next.record on. */
     __device__ bool find_record()
     {
         int32_t source;
 
-        for (; next.record.task < most; next_task(m.a.comm, m.crew, next.record)) {
+        for (; next.record.task < most; next_record()) {
             struct epx_wire_record *record = record_in_turn(m.a, 0, next.record.task, source);
 
             if (record && record->num_slots) {
@@ -120,7 +144,7 @@ template <typename T, int N> struct grad_taker {
             return;
         next.block = 0;
         next.num = 0;
-        next_task(m.a.comm, m.crew, next.record);
+        next_record();
     }
 
     /* The box of a slot whose row is not wanted stays empty. */
@@ -191,11 +215,14 @@ static __device__ void take_grads(const struct mover<false> &m, struct slot_list
                                   bool waits, bool stays)
 {
     const int64_t most = (int64_t)most_records(m.a, 0) * m.a.comm.num_ranks;
-    const struct grad_cursor start = {first_claims(m.a.comm, m.crew), 0, NULL, 0, -1};
     struct grad_taker<T, N> taker = {
-        m, list, waits, stays, most, start
+        m, list, waits, stays, most,
+        {
+            {}, 0, NULL, 0, -1
+        }
     };
 
+    taker.start();
     do_tasks(taker, m.boxes, INT64_MAX);
 }
 

@@ -55,8 +55,9 @@ static __device__ void move(const struct epx_dispatch_rows &a, struct grad_room<
     const struct box_shape taken = {SCALING_ROOM, sizeof(struct grad_block),
                                     BLOCK_ELEMENTS * sizeof(T), WORD_ENDS, 16};
     struct boxes boxes = make_boxes(shared, room.barriers, sends ? sent : taken);
+    const struct crew crew = sends ? crew_of_role(senders) : crew_of_takers(a.movers, senders);
     struct mover<false> mover = {
-        a, room.x, room.w, boxes, crew_of_role(senders), false, false
+        a, room.x, room.w, boxes, crew, false, false
     };
 
     if (streams)

@@ -24,8 +24,11 @@ static __device__ void move(const struct epx_dispatch_rows &a, struct exchange &
 {
     __shared__ struct windows<LIST> w;
     const int32_t senders = senders_here(a.movers.phase, a.movers.senders);
+    const bool sends = streams && is_sending_block(senders);
     struct mover<LIST> mover = {
-        a, x, w, boxes, crew_of_role(streams ? senders : 0), takes_weights(a), true
+        a, x, w, boxes,
+            sends ? crew_of_role(senders) : crew_of_takers(a.movers, streams ? senders : 0),
+            takes_weights(a), true
     };
 
     if (!streams) {
@@ -34,7 +37,7 @@ static __device__ void move(const struct epx_dispatch_rows &a, struct exchange &
     }
     resume_exchange(a.comm, x);
     read_windows(a, x, w);
-    if (is_sending_block(senders))
+    if (sends)
         send_all(mover);
     else if (a.comm.num_ranks > 1)
         take_all(mover, true, takes_stores(x, w, a.comm.rank));

@@ -31,7 +31,9 @@ static __global__ void __launch_bounds__(ADDING_THREADS, 1)
 
     begin_phase(a.movers.phase);
     const bool on = is_on(a.comm), sends = is_sending_block(senders);
-    const struct sum_mover mover = {a, a.comm.state->epoch + 1, crew_of_role(senders),
+    const struct sum_mover mover = {a, a.comm.state->epoch + 1,
+                                    sends ? crew_of_role(senders)
+                                          : crew_of_takers(a.movers, senders),
                                     a.backward && a.comm.state->weighted};
 
     if (on && a.rounds.num == 1 && sends)

@@ -271,6 +271,17 @@ static __device__ __forceinline__ bool await_slice(const struct epx_dispatch_row
     return await_progress(a.comm, x.epoch, source, (int32_t)(task % warps), task / warps + 1);
 }
 
+/* The whole warp: whether such a slice has come. */
+static __device__ __forceinline__ bool slice_has_come(const struct epx_dispatch_rows &a,
+                                                      const struct exchange &x, int32_t source,
+                                                      int64_t token, int32_t slice)
+{
+    const int64_t task = token * a.movers.slices.num + slice;
+    const int32_t warps = a.movers.senders * (int32_t)(blockDim.x / EPX_WARP);
+
+    return has_progress(a.comm, x.epoch, source, (int32_t)(task % warps), task / warps + 1);
+}
+
 /* The most records that any of the ranks from the first-th behind this one on has sent here. */
 static __device__ int32_t most_records(const struct epx_dispatch_rows &a, int32_t first)
 {
@@ -330,6 +341,23 @@ template <bool LIST> struct taker {
         return record;
     }
 
+    /* Whether the row of a task has come, or there is none. */
+    __device__ bool is_here(int64_t i) const
+    {
+        int32_t source;
+        const struct epx_wire_record *record = record_in_turn(m.a, first, m.row_of_task(i), source);
+        const int32_t slice = (int32_t)(i - m.row_of_task(i) * m.a.movers.slices.num);
+
+        return !waits || !record || !record->num_slots ||
+               slice_has_come(m.a, m.x, source, record->token, slice);
+    }
+
+    /* Before the first task. */
+    __device__ __forceinline__ void start()
+    {
+        claims = first_task(m.a.comm, m.crew, num, [&](int64_t i) { return is_here(i); });
+    }
+
     __device__ __forceinline__ void list_slots(struct epx_wire_record *record,
                                                struct goal_list &goals) const
     {
@@ -374,7 +402,7 @@ template <bool LIST> struct taker {
         if (claims.task >= num)
             return false;
         record = record_of(claims.task, box, slice);
-        next_task(m.a.comm, m.crew, claims);
+        next_task(m.a.comm, claims, num, [&](int64_t i) { return is_here(i); });
         if (record && record->num_slots)
             return take(box, record, slice);
         if (lane_id() == 0)
@@ -421,9 +449,12 @@ static __device__ void take_all(const struct mover<LIST> &m, bool waits, bool st
     const int64_t all =
         (int64_t)most_records(m.a, first) * (m.a.comm.num_ranks - first) * m.a.movers.slices.num;
     struct taker<LIST> taker = {
-        m, waits, stays, first, all, first_claims(m.a.comm, m.crew)
+        m, waits, stays, first, all,
+        {
+        }
     };
 
+    taker.start();
     do_tasks(taker, m.boxes, INT64_MAX);
     await_stores<0>();
 }

@@ -40,17 +40,24 @@ static __device__ void tell_progress(const struct epx_device_comm &c, uint64_t e
     __syncwarp();
 }
 
+/* One thread: whether warp w of a rank has come to a step. */
+static __device__ __forceinline__ bool has_progress(const struct epx_device_comm &c, uint64_t epoch,
+                                                    int32_t source, int32_t w, int64_t step)
+{
+    const uint64_t *word = epx_control_progress(c.own_control, c.num_ranks, source) + w;
+
+    return (int64_t)(load_relaxed_sys(word) - tagged(epoch, (uint32_t)step)) >= 0;
+}
+
 /* One thread: waits until warp w of a rank has come to a step. What came until then can be read
  * after acquire_progress. */
 static __device__ bool await_progress(const struct epx_device_comm &c, uint64_t epoch,
                                       int32_t source, int32_t w, int64_t step)
 {
-    const uint64_t *word = epx_control_progress(c.own_control, c.num_ranks, source) + w;
-    const uint64_t target = tagged(epoch, (uint32_t)step);
     struct patience patience = {0, 0};
 
     EPX_DELAY(c);
-    while ((int64_t)(load_relaxed_sys(word) - target) < 0)
+    while (!has_progress(c, epoch, source, w, step))
         if (!keep_waiting(c, patience, source))
             return false;
     return true;

@@ -150,23 +150,60 @@ static __device__ bool take_token(const struct sum_mover &m, int64_t token, int3
     return true;
 }
 
-/* A taker's warp: the first tokens of all chunks come first. */
+/* The whole warp: whether all parts of a token that come from other ranks are here. */
+static __device__ bool parts_have_come(const struct sum_mover &m, int64_t token, int32_t slice)
+{
+    const struct round round = round_of(m.a.rounds, 0);
+    const struct stored_places places = {m.a, round};
+    const int32_t most = m.a.plan.most_rows, rows = m.a.plan.token_num[token];
+    const int32_t warp = chunk_of_token(m, token) * m.a.movers.slices.num + slice;
+    bool ok = true;
+
+    for (int32_t i = lane_id(); i < rows; i += EPX_WARP) {
+        const int32_t rank = m.a.plan.token_rank[token * most + i];
+
+        if (rank != m.a.comm.rank && places.has_part(token, i))
+            ok = ok && has_progress(m.a.comm, m.epoch, rank, warp, token + 1);
+    }
+    return __all_sync(~0u, ok);
+}
+
+/* A slice of a token's sum; the token is -1 if the task is none. */
+struct sum_task {
+    int64_t token;
+    int32_t slice;
+};
+
+/* The i-th task of all takers: the first tokens of all chunks come first. */
+static __device__ __forceinline__ struct sum_task sum_task_of(const struct sum_mover &m, int64_t i)
+{
+    const int32_t slices = m.a.movers.slices.num;
+    const int64_t chunk = i / slices % m.a.movers.chunks;
+    const int64_t token = begin_of_chunk(m, chunk) + i / slices / m.a.movers.chunks;
+
+    if (token < begin_of_chunk(m, chunk + 1) && token < m.a.num_tokens)
+        return {token, (int32_t)(i % slices)};
+    return {-1, 0};
+}
+
+/* A taker's warp. */
 template <typename T>
 static __device__ void take_tokens(const struct sum_mover &m, struct sum_list &list)
 {
-    const int32_t slices = m.a.movers.slices.num;
     const int64_t longest = (m.a.plan.shape.max_tokens + m.a.movers.chunks - 1) / m.a.movers.chunks;
-    const int64_t num = longest * m.a.movers.chunks * slices;
-    struct task_claims claims = first_claims(m.a.comm, m.crew);
+    const int64_t num = longest * m.a.movers.chunks * m.a.movers.slices.num;
+    const auto is_here = [&](int64_t i) {
+        const struct sum_task task = sum_task_of(m, i);
+
+        return task.token < 0 || parts_have_come(m, task.token, task.slice);
+    };
+    struct task_claims claims = first_task(m.a.comm, m.crew, num, is_here);
 
 #pragma unroll 1
-    for (; claims.task < num; next_task(m.a.comm, m.crew, claims)) {
-        const int64_t i = claims.task;
-        const int64_t chunk = i / slices % m.a.movers.chunks;
-        const int64_t token = begin_of_chunk(m, chunk) + i / slices / m.a.movers.chunks;
+    for (; claims.task < num; next_task(m.a.comm, claims, num, is_here)) {
+        const struct sum_task task = sum_task_of(m, claims.task);
 
-        if (token < begin_of_chunk(m, chunk + 1) && token < m.a.num_tokens &&
-            !take_token<T>(m, token, (int32_t)(i % slices), list))
+        if (task.token >= 0 && !take_token<T>(m, task.token, task.slice, list))
             return;
     }
 }

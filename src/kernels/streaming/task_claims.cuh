@@ -1,47 +1,105 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * task_claims.cuh - tasks that the takers of a large operation share. The first of a warp follows
- * from its number; then it claims the first that nobody has, so that blocks which begin late, when
- * the senders have left their multiprocessors, take work from those that began before. A claim is
- * under way while the warp works on the task before it. is_last_mover sets the counter to 0.
+ * from its number; then it claims the first that nobody has. A claim is under way while the warp
+ * works on the task before it. is_last_mover sets the counter to 0.
+ *
+ * Late blocks are of a kernel of takers alone, and begin where senders have left a multiprocessor.
+ * Their warps claim only what has come, so they wait for nobody: if they did, those of two
+ * communicators could keep each other's senders from every multiprocessor. They end where nothing
+ * is left that has come.
  */
 #ifndef EPX_KERNELS_STREAMING_TASK_CLAIMS_CUH
 #define EPX_KERNELS_STREAMING_TASK_CLAIMS_CUH
 
-#include "kernels/protocol/protocol.cuh"
+#include "kernels/protocol/phases.cuh"
 
 #ifdef __CUDACC__
 
 /* What a warp has claimed. */
 struct task_claims {
-    int64_t task;   /* the one that it works on */
+    int64_t task;   /* the one that it works on; INT64_MAX = there is none for it */
     int64_t coming; /* in lane 0: the one behind it */
+    int64_t firsts; /* tasks that warps have by their numbers */
+    bool late;
 };
 
-/* The whole warp. */
-static __device__ __forceinline__ void
-ask_for_task(const struct epx_device_comm &c, const struct crew &crew, struct task_claims &claims)
+/* The warps that take, of blocks that are not late; of a late block no warp has a number. */
+static __device__ __forceinline__ struct crew crew_of_takers(const struct epx_movers &movers,
+                                                             int32_t senders)
+{
+    const int32_t warps = (int32_t)(blockDim.x / EPX_WARP), blocks = (int32_t)gridDim.x - senders;
+    const int32_t takers = movers.phase == EPX_PHASE_TAKE ? movers.takers : blocks;
+    const int32_t block = (int32_t)blockIdx.x - senders;
+
+    if (block >= takers)
+        return {-1, takers * warps};
+    return {(int32_t)(threadIdx.x / EPX_WARP) * takers + block, takers * warps};
+}
+
+static __device__ __forceinline__ void ask_for_task(const struct epx_device_comm &c,
+                                                    struct task_claims &claims)
 {
     if (lane_id() == 0)
-        claims.coming = crew.num + (int64_t)atomicAdd((unsigned long long *)&c.state->taken, 1ULL);
+        claims.coming =
+            claims.firsts + (int64_t)atomicAdd((unsigned long long *)&c.state->taken, 1ULL);
 }
 
-static __device__ __forceinline__ struct task_claims first_claims(const struct epx_device_comm &c,
-                                                                  const struct crew &crew)
+/* One lane: claims a task if it is still the next one. */
+static __device__ __forceinline__ bool claim_task(const struct epx_device_comm &c,
+                                                  const struct task_claims &claims, int64_t task)
 {
-    struct task_claims claims = {crew.warp, 0};
+    const uint64_t taken = (uint64_t)(task - claims.firsts);
 
-    ask_for_task(c, crew, claims);
-    return claims;
+    return atomicCAS((unsigned long long *)&c.state->taken, taken, taken + 1) == taken;
 }
 
-/* The whole warp: goes on to the next task. */
+/* The whole warp of a late block: the next task, of num, if it is_here(task). */
+template <typename IsHere>
+static __device__ int64_t claim_what_is_here(const struct epx_device_comm &c,
+                                             const struct task_claims &claims, int64_t num,
+                                             IsHere is_here)
+{
+    for (;;) {
+        int64_t task = 0;
+
+        if (lane_id() == 0)
+            task = claims.firsts + (int64_t)load_acquire_gpu(&c.state->taken);
+        task = __shfl_sync(~0u, task, 0);
+        if (task >= num || !is_here(task))
+            return INT64_MAX;
+        EPX_DELAY(c);
+        if (__shfl_sync(~0u, lane_id() == 0 && claim_task(c, claims, task), 0))
+            return task;
+    }
+}
+
+/* The whole warp: goes on to the next of num tasks. is_here(task) says whether what the task takes
+ * has come. */
+template <typename IsHere>
 static __device__ __forceinline__ void
-next_task(const struct epx_device_comm &c, const struct crew &crew, struct task_claims &claims)
+next_task(const struct epx_device_comm &c, struct task_claims &claims, int64_t num, IsHere is_here)
 {
     EPX_DELAY(c);
+    if (claims.late) {
+        claims.task = claim_what_is_here(c, claims, num, is_here);
+        return;
+    }
     claims.task = __shfl_sync(~0u, claims.coming, 0);
-    ask_for_task(c, crew, claims);
+    ask_for_task(c, claims);
+}
+
+template <typename IsHere>
+static __device__ __forceinline__ struct task_claims
+first_task(const struct epx_device_comm &c, const struct crew &crew, int64_t num, IsHere is_here)
+{
+    struct task_claims claims = {crew.warp, 0, crew.num, crew.warp < 0};
+
+    if (claims.late)
+        next_task(c, claims, num, is_here);
+    else
+        ask_for_task(c, claims);
+    return claims;
 }
 
 #endif

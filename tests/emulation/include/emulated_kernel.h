@@ -289,6 +289,12 @@ static inline T atomicCAS_system(T *p, emulated_same<T> expected, emulated_same<
     return expected;
 }
 
+template <typename T>
+static inline T atomicCAS(T *p, emulated_same<T> expected, emulated_same<T> value)
+{
+    return atomicCAS_system(p, expected, value);
+}
+
 template <typename T> static inline T atomicMax(T *p, emulated_same<T> value)
 {
     T before = __atomic_load_n(p, __ATOMIC_RELAXED);
