@@ -5,14 +5,15 @@
  * slots. banks.cuh has the protocol.
  * Work: as move_grads.cu; a gradient is read once for each of its slots. Order: the same, so the
  * bytes are too.
- * Launch: phases.cuh; blocks that store, then blocks that take, each an equal share of the slots of
- * this rank's own rows, and then, when more of them have come, of those of other ranks.
+ * Launch: phases.cuh; blocks that store, then blocks that take, each an equal share of the slots. If
+ * that is more than a few, it is one of this rank's own rows, and then, when more of them have come,
+ * one of those of other ranks.
  */
 #include "kernels/dispatch/scales.cuh"
 #include "kernels/dispatch/small_rows.cuh"
 #include "kernels/dispatch/spreads.cuh"
 
-enum { MOST_DOTS = 128 };
+enum { MOST_DOTS = 128, FEW_SLOTS = 8 };
 
 /* Where the gradients of a batch of slots lie, and the dots of the blocks of their rows, in shared
  * memory. */
@@ -47,13 +48,17 @@ struct slot_share {
     int32_t blocks; /* of a row, of 1024 elements */
 };
 
+static __device__ __forceinline__ int32_t blocks_that_take(const struct epx_dispatch_rows &a)
+{
+    return crew_of(a.banks).num / ((int32_t)blockDim.x / EPX_WARP);
+}
+
 template <typename T>
 static __device__ struct slot_share share_slots(const struct epx_dispatch_rows &a,
                                                 const struct record_set &set)
 {
-    const struct crew crew = crew_of(a.banks);
     const int64_t slots = set.num * epx_most_slots_of_record(&a.plan.shape);
-    const int32_t num = crew.num / ((int32_t)blockDim.x / EPX_WARP), block = crew.warp % num;
+    const int32_t num = blocks_that_take(a), block = crew_of(a.banks).warp % num;
     const int32_t blocks = (int32_t)epx_dot_blocks(a.row_bytes / (int64_t)sizeof(T));
 
     return {set, slots * block / num, slots * (block + 1) / num,
@@ -187,9 +192,13 @@ template <typename T>
 static __device__ bool scale_slots(const struct epx_dispatch_rows &a, uint64_t epoch,
                                    const struct record_range &range, struct batch<T> &batch)
 {
+    const struct record_set all = {range.num, 0, 0};
+    const int64_t slots = range.num * epx_most_slots_of_record(&a.plan.shape);
+    const int32_t sets = a.comm.num_ranks > 1 && slots > FEW_SLOTS * blocks_that_take(a) ? 2 : 1;
+
 #pragma unroll 1
-    for (int32_t own = 1; own >= 0; own--) {
-        const struct record_set set = find_records(range, a.comm.rank, own);
+    for (int32_t i = 0; i < sets; i++) {
+        const struct record_set set = sets > 1 ? find_records(range, a.comm.rank, i == 0) : all;
 
         if (!scale_share<T>(a, epoch, range, share_slots<T>(a, set), batch))
             return false;
