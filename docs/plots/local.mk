@@ -4,6 +4,8 @@
 # draws all results that are there. README.md in that folder says more.
 EXTRA_DIST += \
   docs/plots/README.md \
+  docs/plots/gpu_layer.json \
+  docs/plots/gpu_layer.svg \
   docs/plots/host_layer.json \
   docs/plots/host_layer.svg \
   docs/plots/matplotlibrc \

@@ -5,9 +5,9 @@
  * slots. banks.cuh has the protocol.
  * Work: as move_grads.cu; a gradient is read once for each of its slots. Order: the same, so the
  * bytes are too.
- * Launch: phases.cuh; blocks that store, then blocks that take, each an equal share of the slots. If
- * that is more than a few, it is one of this rank's own rows, and then, when more of them have come,
- * one of those of other ranks.
+ * Launch: phases.cuh; blocks that store, then blocks that take, each an equal share of the slots.
+ * If that is more than a few, it is one of this rank's own rows, and then, when more of them have
+ * come, one of those of other ranks.
  */
 #include "kernels/dispatch/scales.cuh"
 #include "kernels/dispatch/small_rows.cuh"
