@@ -2,6 +2,7 @@
 # Models of the protocols, which Spin goes through. Each is a test.
 models = \
   tests/model/banks.pml \
+  tests/model/claims.pml \
   tests/model/comm_end.pml \
   tests/model/copies.pml \
   tests/model/device.pml \
