@@ -107,17 +107,21 @@ _pools_lock = threading.Lock()
 
 
 def _prepare_torch(device: int | None) -> None:
-    """Has torch make what it makes at its first use: a pool of streams, pinned memory.
+    """Has torch make what it makes at first use: a pool of streams, pinned memory for items.
 
     CUDA may keep the host in such a call until the GPU is idle, while operations over messages wait
-    there for what the host launches.
+    there for what the host launches. Waits for nothing that is queued, and fails for nothing.
     """
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
         return
-    with torch.cuda.device(torch.cuda.current_device() if device is None else device):
-        torch.cuda.Stream()
-        torch.zeros(1, device="cuda").item()
+    with (
+        contextlib.suppress(RuntimeError),
+        torch.cuda.device(torch.cuda.current_device() if device is None else device),
+        torch.cuda.stream(torch.cuda.Stream()),
+    ):
+        for dtype in (torch.bool, torch.float16, torch.float32, torch.float64):
+            torch.zeros(1, device="cuda", dtype=dtype).item()
 
 
 class Comm:

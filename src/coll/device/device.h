@@ -67,7 +67,8 @@ struct epx_device {
     int64_t bank_bytes;        /* of one bank, on each rank */
     int most_senders;          /* blocks that may store beside those that wait */
     int sms;                   /* multiprocessors of the GPU */
-    int movers;                /* blocks of an operation that is not small, on this rank */
+    int movers;                /* blocks of an operation that is not small, on this rank, without
+                                  takers that are late */
     int senders;               /* so many of them send, in combine backward half as many; the same
                                   on all ranks */
     int32_t *node;             /* [2][R] device memory: nodes, places by node; NULL = one node */

@@ -6,11 +6,11 @@
  * Where the GPU copies in bulk, one lane loads a slice and every lane stores it to another place,
  * and several boxes are under way at once.
  *
- * Rows have any length and alignment. In its box a slice lies as far behind a multiple of 128 bytes
- * as where it came from, so that all but its ends is loaded in bulk, in whole lines of the cache.
- * To a place that lies as far behind a multiple of 16 it is stored in bulk too, and in whole lines
- * if both are as far behind one of 128; to others in words of 16 bytes, which are shifted through
- * registers.
+ * Rows have any length and alignment. In its box a slice lies as far behind a multiple of 16 bytes
+ * as where it came from, so that all but its ends is loaded in bulk; if it is to be stored from the
+ * box, as far behind one of 128, a line of the cache. To a place that lies as far behind a multiple
+ * of 16 it is stored in bulk too, in whole lines if the place is as far behind one of 128; to others
+ * in words of 16 bytes, which are shifted through registers.
  */
 #ifndef EPX_KERNELS_STREAMING_BOXES_CUH
 #define EPX_KERNELS_STREAMING_BOXES_CUH
