@@ -6,8 +6,8 @@
  * task_claims.cuh if no other file is named.
  *
  * Two GPUs, a rank each, and COMMS communicators, with an operation of each under way, in two
- * kernels: a block that sends, then one that takes and one that takes late. A block holds one of the
- * SMS multiprocessors from its start to its end; late blocks start behind those that are not. A
+ * kernels: a block that sends, then one that takes and one that takes late. A block holds one of
+ * the SMS multiprocessors from its start to its end; late blocks start behind those that are not. A
  * task is a row of the other rank. The block that is not late has task 0 by its number.
  *
  * Claims: no task is taken twice, or before its row has come; when the kernels of an operation have

@@ -9,8 +9,8 @@
  * Rows have any length and alignment. In its box a slice lies as far behind a multiple of 16 bytes
  * as where it came from, so that all but its ends is loaded in bulk; if it is to be stored from the
  * box, as far behind one of 128, a line of the cache. To a place that lies as far behind a multiple
- * of 16 it is stored in bulk too, in whole lines if the place is as far behind one of 128; to others
- * in words of 16 bytes, which are shifted through registers.
+ * of 16 it is stored in bulk too, in whole lines if the place is as far behind one of 128; to
+ * others in words of 16 bytes, which are shifted through registers.
  */
 #ifndef EPX_KERNELS_STREAMING_BOXES_CUH
 #define EPX_KERNELS_STREAMING_BOXES_CUH
