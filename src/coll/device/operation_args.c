@@ -175,8 +175,8 @@ static struct epx_slices slices_for(const struct epx_request *request, int64_t w
 }
 
 /* So many of an operation's blocks send, and its other blocks take; none send where rows come by
- * messages. Takers that are a kernel of their own, of an operation that has the whole GPU, take with
- * all of it once the senders have ended. */
+ * messages. Takers that are a kernel of their own, of an operation that has the whole GPU, take
+ * with all of it once the senders have ended. */
 static struct epx_movers share_out(const struct epx_device *device, int32_t senders)
 {
     struct epx_movers movers = {.senders = device->proxy ? 0 : senders};
