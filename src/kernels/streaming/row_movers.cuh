@@ -47,6 +47,11 @@ template <bool LIST> struct mover {
 
         return num == 1 ? i : i / num;
     }
+
+    __device__ __forceinline__ int32_t slice_of_task(int64_t i) const
+    {
+        return (int32_t)(i - row_of_task(i) * a.movers.slices.num);
+    }
 };
 
 template <bool LIST>
@@ -260,26 +265,39 @@ template <bool LIST> struct sender {
     }
 };
 
-/* One lane: waits for a slice of a token's row, which a warp of its rank's senders moves. */
+/* How far which warp of its rank's senders is when it has moved a slice of a token's row. */
+struct sender_step {
+    int32_t warp;
+    int64_t step;
+};
+
+static __device__ __forceinline__ struct sender_step
+step_of_slice(const struct epx_dispatch_rows &a, int64_t token, int32_t slice)
+{
+    const int64_t task = token * a.movers.slices.num + slice;
+    const int32_t warps = a.movers.senders * (int32_t)(blockDim.x / EPX_WARP);
+
+    return {(int32_t)(task % warps), task / warps + 1};
+}
+
+/* One lane: waits for a slice of a token's row. */
 static __device__ __forceinline__ bool await_slice(const struct epx_dispatch_rows &a,
                                                    const struct exchange &x, int32_t source,
                                                    int64_t token, int32_t slice)
 {
-    const int64_t task = token * a.movers.slices.num + slice;
-    const int32_t warps = a.movers.senders * (int32_t)(blockDim.x / EPX_WARP);
+    const struct sender_step told = step_of_slice(a, token, slice);
 
-    return await_progress(a.comm, x.epoch, source, (int32_t)(task % warps), task / warps + 1);
+    return await_progress(a.comm, x.epoch, source, told.warp, told.step);
 }
 
-/* The whole warp: whether such a slice has come. */
+/* Each lane: whether a slice of a token's row has come. */
 static __device__ __forceinline__ bool slice_has_come(const struct epx_dispatch_rows &a,
                                                       const struct exchange &x, int32_t source,
                                                       int64_t token, int32_t slice)
 {
-    const int64_t task = token * a.movers.slices.num + slice;
-    const int32_t warps = a.movers.senders * (int32_t)(blockDim.x / EPX_WARP);
+    const struct sender_step told = step_of_slice(a, token, slice);
 
-    return has_progress(a.comm, x.epoch, source, (int32_t)(task % warps), task / warps + 1);
+    return has_progress(a.comm, x.epoch, source, told.warp, told.step);
 }
 
 /* The most records that any of the ranks from the first-th behind this one on has sent here. */
@@ -333,7 +351,7 @@ template <bool LIST> struct taker {
         int32_t source;
         struct epx_wire_record *record = record_in_turn(m.a, first, m.row_of_task(i), source);
 
-        slice = (int32_t)(i - m.row_of_task(i) * m.a.movers.slices.num);
+        slice = m.slice_of_task(i);
         if (lane_id() == 0) {
             goals_in(m, box).from_rank = source;
             goals_in(m, box).slice = slice;
@@ -346,10 +364,9 @@ template <bool LIST> struct taker {
     {
         int32_t source;
         const struct epx_wire_record *record = record_in_turn(m.a, first, m.row_of_task(i), source);
-        const int32_t slice = (int32_t)(i - m.row_of_task(i) * m.a.movers.slices.num);
 
         return !waits || !record || !record->num_slots ||
-               slice_has_come(m.a, m.x, source, record->token, slice);
+               slice_has_come(m.a, m.x, source, record->token, m.slice_of_task(i));
     }
 
     /* Before the first task. */
