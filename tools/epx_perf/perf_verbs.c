@@ -119,12 +119,7 @@ static void start_alltoallv(struct perf_bench *bench)
  */
 static void start_layer(struct perf_bench *bench)
 {
-    EPX_Request routing;
-
-    start_route(bench);
-    routing = bench->request;
-    start_dispatch(bench);
-    EPX_Wait_enqueue(&routing, bench->stream);
+    start_route_dispatch(bench);
     if (bench->between)
         bench->between(bench);
     EPX_Wait_enqueue(&bench->request, bench->stream);
