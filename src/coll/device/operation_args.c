@@ -37,6 +37,12 @@ struct epx_rounds epx_rounds_of(int64_t row_bytes, int32_t width, int32_t max_to
     return fill_rounds(rounds, share, max_tokens);
 }
 
+/* What the kernels do: the second half of an operation is a dispatch, whatever the first was. */
+static enum epx_verb verb_of(const struct epx_request *request)
+{
+    return request->half == EPX_HALF_DISPATCH ? EPX_VERB_DISPATCH : request->call.verb;
+}
+
 int epx_is_small_routing(const struct epx_request *request)
 {
     return epx_is_small_route(epx_device_of(request), epx_device_plan_of(request));
@@ -75,7 +81,7 @@ static struct epx_slices small_slices(const struct epx_request *request, int64_t
 {
     const struct epx_device *device = epx_device_of(request);
     const int64_t least =
-        epx_verb_adds(request->call.verb) ? EPX_SLICE_QUANTUM : EPX_LEAST_SLICE_BYTES;
+        epx_verb_adds(verb_of(request)) ? EPX_SLICE_QUANTUM : EPX_LEAST_SLICE_BYTES;
     int64_t warps = (int64_t)device->senders * EPX_WAITING_THREADS / EPX_WARP;
 
     if (warps > EPX_BANK_FLAGS / width)
@@ -107,7 +113,7 @@ static int32_t blocks_that_scale(const struct epx_request *request, int64_t most
 /* Blocks of a small operation that take so many pieces of rows for each rank that sends. */
 static int32_t blocks_that_take(const struct epx_request *request, int64_t pieces, int64_t most)
 {
-    const enum epx_verb verb = request->call.verb;
+    const enum epx_verb verb = verb_of(request);
 
     if (epx_verb_adds(verb))
         return blocks_for(pieces, most);
@@ -125,7 +131,7 @@ static void share_out_small(const struct epx_request *request, int32_t width,
                             struct epx_banks *banks)
 {
     const struct epx_device *device = epx_device_of(request);
-    const enum epx_verb verb = request->call.verb;
+    const enum epx_verb verb = verb_of(request);
     /* a rank that is alone sends no rows, but a routing's ids */
     const int alone = request->comm->size == 1 && !epx_verb_routes(verb);
     const int stores_more = epx_verb_dispatches(verb) || verb == EPX_VERB_COMBINE_BACKWARD;
@@ -155,7 +161,7 @@ struct epx_banks epx_banks_of(const struct epx_request *request, int32_t width, 
     banks.pitch = banks.words_at + epx_round_up(words * (int64_t)sizeof(float), 16);
     banks.pitch = banks.pitch ? banks.pitch : 16;
     if (epx_has_few_pairs(device, shape) &&
-        epx_small_pays(device, shape, request->call.verb, row_bytes) &&
+        epx_small_pays(device, shape, verb_of(request), row_bytes) &&
         have_room(device, &banks, (int64_t)shape->max_tokens * width))
         share_out_small(request, width, &banks);
     return banks;

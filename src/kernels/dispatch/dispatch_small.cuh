@@ -81,22 +81,27 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     __shared__ struct record_range range;
     __shared__ struct row_list lists[EPX_WAITING_THREADS / EPX_WARP];
     struct row_list &list = lists[threadIdx.x / EPX_WARP];
-    bool takes = !is_sender(a.banks);
+    const bool takes = !is_sender(a.banks), agreed = a.comm.half == HALF_DISPATCH;
 
     if (takes && is_last_warp())
         find_all_records(a.plan, a.comm.num_ranks, -1, range);
-    begin_small(a.comm, a.banks, a.note, a.plan.outcome->code, x);
+    if (agreed)
+        resume_small(a.comm, a.banks, x);
+    else
+        begin_small(a.comm, a.banks, a.note, a.plan.outcome->code, x);
     if (x.outcome.code == EPX_SUCCESS) {
         if (!takes && a.comm.num_ranks > 1 && a.plan.outcome->code == EPX_SUCCESS)
             store_small_rows<LIST>(a, x.epoch, list);
-        if (takes && await_ready(a.comm, a.note, x, a.plan.outcome)) {
+        if (takes && (agreed || await_ready(a.comm, a.note, x, a.plan.outcome))) {
             if (is_last_thread())
                 count_route_rows(a.comm, a.plan, a.plan.send_rows, a.row_bytes);
             all_content(a.comm, x, take_small_rows<LIST>(a, x, range, list));
         }
     }
-    if (!is_last_of_small(a.comm, a.banks, x, {a.note, a.plan.outcome, takes}))
+    if (!is_last_of_small(a.comm, a.banks, x, {a.note, a.plan.outcome, takes || agreed}))
         return;
+    if (agreed && x.outcome.code == EPX_SUCCESS)
+        x.outcome = a.comm.state->ids;
     end_exchange(a.comm, x, 0, 0, *a.plan.view.arrived_rows, x.outcome);
 }
 

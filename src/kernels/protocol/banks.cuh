@@ -102,6 +102,16 @@ static __device__ __forceinline__ void begin_small(const struct epx_device_comm 
     begin_exchange(c, note, routing_error, x, banks.phase == EPX_PHASE_TAKE);
 }
 
+/* First step of the second half of an operation, in every block: the ranks have agreed. */
+static __device__ __forceinline__ void resume_small(const struct epx_device_comm &c,
+                                                    const struct epx_banks &banks,
+                                                    struct exchange &x)
+{
+    begin_phase(banks.phase);
+    resume_exchange(c, x);
+    all_content(c, x, !aborted(c));
+}
+
 /* What the last block of a small operation has to know. */
 struct small_end {
     const struct epx_ready_note &note;

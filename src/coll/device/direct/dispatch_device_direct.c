@@ -69,14 +69,10 @@ static int queue_movers(const struct epx_request *request, const struct epx_disp
     return EPX_SUCCESS;
 }
 
-/* None where the operation is the second half of another. */
 static struct epx_banks banks_of(const struct epx_request *request)
 {
-    const struct epx_banks none = {0};
     int32_t top_k = epx_device_plan_of(request)->shape.top_k;
 
-    if (request->half != EPX_HALF_NONE)
-        return none;
     return epx_banks_of(request, request->comm->size, scales(request) ? 0 : top_k);
 }
 
