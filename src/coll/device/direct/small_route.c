@@ -6,9 +6,15 @@
 #include "core/comm.h"
 #include "kernels/small_parts.h"
 
-/* With --enable-jitter small tests go both ways. In a small routing each block numbers all
- * pairs. */
-enum { MOST_PAIRS = EPX_JITTERS ? 1 << 7 : EPX_SMALL_PAIRS, MOST_NUMBERED_PAIRS = 1 << 12 };
+/* Pairs of all ranks; with --enable-jitter small tests go both ways. Of a single rank, or where
+ * rows are no multiple of 16 bytes, FEW_PAIRS are the most. In a small routing each block numbers
+ * all pairs. */
+enum {
+    MOST_PAIRS = EPX_JITTERS ? 1 << 7 : 1 << 16,
+    MOST_SCALED_PAIRS = EPX_JITTERS ? 1 << 7 : 1 << 15,
+    FEW_PAIRS = EPX_JITTERS ? 1 << 7 : 1 << 13,
+    MOST_NUMBERED_PAIRS = 1 << 12
+};
 
 static int64_t pairs_of(const struct epx_device *device, const struct epx_plan_shape *shape)
 {
@@ -19,6 +25,13 @@ int epx_has_few_pairs(const struct epx_device *device, const struct epx_plan_sha
 {
     return device->bank && device->comm->size <= EPX_SMALL_RANKS &&
            shape->top_k <= EPX_SMALL_TOP_K && pairs_of(device, shape) <= MOST_PAIRS;
+}
+
+static int64_t most_pairs(const struct epx_device *device, enum epx_verb verb, int64_t row_bytes)
+{
+    if (device->comm->size == 1 || row_bytes % 16)
+        return FEW_PAIRS;
+    return verb == EPX_VERB_COMBINE_BACKWARD ? MOST_SCALED_PAIRS : MOST_PAIRS;
 }
 
 /*
@@ -32,7 +45,11 @@ int epx_small_pays(const struct epx_device *device, const struct epx_plan_shape 
     enum { MOST_BYTES = 64 << 20 };
     const int ranks = device->comm->size;
 
-    if (epx_verb_routes(verb) || (ranks > 1 && verb != EPX_VERB_COMBINE_BACKWARD))
+    if (epx_verb_routes(verb))
+        return 1;
+    if (pairs_of(device, shape) > most_pairs(device, verb, row_bytes))
+        return 0;
+    if (ranks > 1 && verb != EPX_VERB_COMBINE_BACKWARD)
         return 1;
     return pairs_of(device, shape) / ranks * row_bytes <= MOST_BYTES;
 }
