@@ -113,7 +113,7 @@ struct epx_device_stats {
  *   uint64 counts[2][R][R][2]           alltoallv: tag << 32 | half of a count, low half first
  *   uint64 packets[2][R][P]             alltoallv: tag << 32 | four bytes of the rows of source R
  *   uint64 lists[2][R][EPX_LIST_WORDS]  several fields: epoch << 32 | word
- *   uint64 progress[R][EPX_SENDER_WARPS] epoch << 32 | how far a warp of the senders of R is
+ *   uint64 progress[R][EPX_SENDER_RUNS]  epoch << 32 | how far the senders of R are with a run
  *   char reason[EPX_MAX_ERROR_STRING]   written by its owner's host before it gives up
  */
 enum { EPX_ABORT_BY_HOST = -1 };
@@ -172,18 +172,19 @@ EPX_HD uint64_t *epx_control_lists(char *control, int32_t num_ranks, uint32_t ep
            ((int64_t)(epoch & 1) * num_ranks + source) * EPX_LIST_WORDS;
 }
 
-/* Blocks of a large operation that store; warps in a block that moves or adds rows; all of them. */
+/* Blocks of a large operation that store; warps in a block that moves or adds rows; most runs of
+ * senders' tasks, of which takers are told by a word each. */
 enum {
     EPX_MOST_SENDERS = 64,
     EPX_MOVING_WARPS = 8,
     EPX_ADDING_WARPS = 16,
-    EPX_SENDER_WARPS = EPX_MOST_SENDERS * EPX_ADDING_WARPS
+    EPX_SENDER_RUNS = 1 << 13
 };
 
 EPX_HD uint64_t *epx_control_progress(char *control, int32_t num_ranks, int32_t source)
 {
     return epx_control_lists(control, num_ranks, 0, 2 * num_ranks) +
-           (int64_t)source * EPX_SENDER_WARPS;
+           (int64_t)source * EPX_SENDER_RUNS;
 }
 
 EPX_HD size_t epx_control_words(int32_t num_ranks)
@@ -191,7 +192,7 @@ EPX_HD size_t epx_control_words(int32_t num_ranks)
     size_t ranks = (size_t)num_ranks, packets = (size_t)epx_packet_words(num_ranks);
 
     return EPX_CONTROL_HEADER + 2 * ranks + 2 * ranks * EPX_READY_WORDS + 4 * ranks * ranks +
-           2 * packets + 2 * ranks * EPX_LIST_WORDS + ranks * EPX_SENDER_WARPS;
+           2 * packets + 2 * ranks * EPX_LIST_WORDS + ranks * EPX_SENDER_RUNS;
 }
 
 EPX_HD char *epx_control_reason(char *control, int32_t num_ranks)
@@ -224,8 +225,9 @@ struct epx_device_state {
                           last block to end sets it to 0 */
     uint64_t sent;  /* blocks that have ended of a kernel that only sends; the kernel that takes
                           sets it to 0 */
-    uint64_t taken; /* tasks that takers have claimed (streaming/task_claims.cuh); the last block
-                          sets it to 0 */
+    uint64_t taken; /* tasks that takers have claimed (streaming/task_claims.cuh), and runs that
+                          senders have; the last block sets both to 0 */
+    uint64_t runs;
     int32_t weighted;
     int32_t deferred; /* the next kernel moves the rows */
     int64_t rows;     /* that this rank received, where the last block to end does not know it */
@@ -266,7 +268,8 @@ struct epx_device_comm {
 enum epx_phase { EPX_PHASE_BOTH, EPX_PHASE_SEND, EPX_PHASE_TAKE };
 
 /*
- * Most that a small operation may have; the same on all ranks, as are their routes.
+ * Most that a small operation may have; the same on all ranks, as are their routes. Pairs, tokens,
+ * experts and counts are those of a small routing.
  */
 enum {
     EPX_SMALL_PAIRS = 1 << 13, /* of all ranks, as the next */
@@ -315,7 +318,8 @@ struct epx_movers {
     int32_t late;   /* takers besides, where these are a kernel of their own: they begin where
                        senders have ended, and wait for nobody */
     int32_t phase;  /* enum epx_phase */
-    int32_t chunks; /* combine: of token numbers, one for each sender's warp of a slice */
+    int32_t chunks; /* combine: of token numbers; a sender's warp does a slice of one at a time */
+    int32_t run;    /* dispatch: tasks of senders in a run, which one of their warps does */
     struct epx_slices slices;
 };
 

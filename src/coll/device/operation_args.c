@@ -180,6 +180,19 @@ static struct epx_slices slices_for(const struct epx_request *request, int64_t w
     return slices;
 }
 
+/* How many tasks a sender's warp claims at once: two where there are enough for all warps, and as
+ * many as it takes for each run to have a word. */
+static int32_t run_of(const struct epx_request *request, const struct epx_slices *slices,
+                      int64_t warps)
+{
+    int64_t tasks = (int64_t)request->route->attr.max_tokens * slices->num;
+    int64_t least = (tasks + EPX_SENDER_RUNS - 1) / EPX_SENDER_RUNS;
+
+    if (tasks >= 2 * warps && least < 2)
+        return 2;
+    return least > 1 ? (int32_t)least : 1;
+}
+
 /* So many of an operation's blocks send, and its other blocks take; none send where rows come by
  * messages. Takers that are a kernel of their own, of an operation that has the whole GPU, take
  * with all of it once the senders have ended. */
@@ -198,8 +211,10 @@ struct epx_movers epx_row_movers_of(const struct epx_request *request)
     const struct epx_device *device = epx_device_of(request);
     int alone = request->comm->size == 1;
     struct epx_movers movers = share_out(device, alone ? device->movers : device->senders);
+    int64_t warps = (int64_t)device->senders * EPX_MOVING_WARPS;
 
-    movers.slices = slices_for(request, (int64_t)device->senders * EPX_MOVING_WARPS, EPX_BOX_SLICE);
+    movers.slices = slices_for(request, warps, EPX_BOX_SLICE);
+    movers.run = run_of(request, &movers.slices, warps);
     return movers;
 }
 
@@ -209,20 +224,36 @@ struct epx_movers epx_grad_movers_of(const struct epx_request *request)
     const struct epx_device *device = epx_device_of(request);
     int alone = request->comm->size == 1;
     struct epx_movers movers = share_out(device, alone ? 0 : (device->senders + 1) / 2);
+    int64_t warps = (int64_t)movers.senders * EPX_ADDING_WARPS;
 
-    movers.slices = slices_for(request, (int64_t)movers.senders * EPX_ADDING_WARPS, EPX_GRAD_SLICE);
+    movers.slices = slices_for(request, warps, EPX_GRAD_SLICE);
+    movers.run = run_of(request, &movers.slices, warps);
     return movers;
 }
 
+/* Chunks of the token numbers, of two tokens each if that gives enough for all warps, and so many
+ * that each slice of a chunk has a word. */
+static int32_t chunks_of(const struct epx_request *request, const struct epx_slices *slices,
+                         int32_t warps)
+{
+    int32_t most = EPX_SENDER_RUNS / slices->num, least = warps / slices->num;
+    int32_t wanted = request->route->attr.max_tokens / 2;
+
+    wanted = wanted < most ? wanted : most;
+    wanted = wanted > least ? wanted : least;
+    return wanted > 1 ? wanted : 1;
+}
+
+/* Senders have less to do than takers: a sum that travels is read and stored once more at home. */
 struct epx_movers epx_sum_movers_of(const struct epx_request *request)
 {
     const struct epx_device *device = epx_device_of(request);
     int alone = request->comm->size == 1;
-    struct epx_movers movers = share_out(device, alone ? 0 : device->senders);
-    int32_t warps = device->senders * EPX_ADDING_WARPS;
+    int32_t senders = device->senders - device->senders / 8, warps = senders * EPX_ADDING_WARPS;
+    struct epx_movers movers = share_out(device, alone ? 0 : senders);
 
     movers.slices = slices_for(request, warps, INT64_MAX);
-    movers.chunks = warps / movers.slices.num;
+    movers.chunks = chunks_of(request, &movers.slices, warps);
     return movers;
 }
 

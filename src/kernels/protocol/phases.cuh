@@ -69,9 +69,9 @@ static __device__ bool is_last_mover(const struct epx_device_comm &c,
     }
     if (!is_last_block(c) || threadIdx.x)
         return false;
-    c.state->taken = 0;
     if (movers.phase == EPX_PHASE_TAKE)
         await_senders(c, movers.senders);
+    c.state->taken = c.state->runs = 0;
     return true;
 }
 

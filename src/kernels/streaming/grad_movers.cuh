@@ -106,22 +106,15 @@ template <typename T, int N> struct grad_taker {
         return __all_sync(~0u, ok);
     }
 
-    __device__ __forceinline__ void start()
-    {
-        next.record = first_task(m.a.comm, m.crew, most, [&](int64_t i) { return is_here(i); });
-    }
-
-    __device__ __forceinline__ void next_record()
-    {
-        next_task(m.a.comm, next.record, most, [&](int64_t i) { return is_here(i); });
-    }
-
-    /* Finds the next record that has slots, from next.record on. */
+    /* Finds the next record that has slots. */
     __device__ bool find_record()
     {
         int32_t source;
 
-        for (; next.record.task < most; next_record()) {
+        for (;;) {
+            next_task(m.a.comm, next.record, most, [&](int64_t i) { return is_here(i); });
+            if (next.record.task >= most)
+                return false;
             struct epx_wire_record *record = record_in_turn(m.a, 0, next.record.task, source);
 
             if (record && record->num_slots) {
@@ -131,7 +124,6 @@ template <typename T, int N> struct grad_taker {
                 return await_row(record, source);
             }
         }
-        return false;
     }
 
     /* The box behind this one has the next slot, or the next block. */
@@ -144,7 +136,6 @@ template <typename T, int N> struct grad_taker {
             return;
         next.block = 0;
         next.num = 0;
-        next_record();
     }
 
     /* The box of a slot whose row is not wanted stays empty. */
@@ -218,11 +209,10 @@ static __device__ void take_grads(const struct mover<false> &m, struct slot_list
     struct grad_taker<T, N> taker = {
         m, list, waits, stays, most,
         {
-            {}, 0, NULL, 0, -1
+            no_task_of(m.crew, &m.a.comm.state->taken), 0, NULL, 0, -1
         }
     };
 
-    taker.start();
     do_tasks(taker, m.boxes, INT64_MAX);
 }
 

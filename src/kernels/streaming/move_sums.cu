@@ -37,7 +37,7 @@ static __global__ void __launch_bounds__(ADDING_THREADS, 1)
                                     a.backward && a.comm.state->weighted};
 
     if (on && a.rounds.num == 1 && sends)
-        send_chunk<T>(mover, room.send.runs, room.send.list);
+        send_chunks<T>(mover, room.send.runs, room.send.list);
     else if (on && a.rounds.num == 1)
         take_tokens<T>(mover, room.take);
     if (!is_last_mover(a.comm, a.movers))

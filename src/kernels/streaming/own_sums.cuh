@@ -66,7 +66,7 @@ static __device__ void take_all_weights(const struct epx_combine_rows &a, const 
 /* Where all parts have come before rows are added. */
 struct parts_are_here {
     static constexpr bool own_first = false;
-    static constexpr int unroll = SUM_UNROLL, rows = SUM_ROWS;
+    static constexpr int unroll = SUM_UNROLL / 2, rows = MOST_SUM_ROWS;
 
     __device__ __forceinline__ bool operator()() const
     {

@@ -4,7 +4,7 @@
  * memory to every place that it has: all its slots here, and the first slot on each other rank, or
  * the stage of a rank whose receive buffer is in no window. A taker waits for a row that another
  * rank sent and takes it to its further slots, out of the stage to all. sender_progress.cuh has the
- * protocol. Task i of a sender, one slice of a token's row, is the (i / W)-th of its warp i % W.
+ * protocol. A task of a sender is one slice of a token's row; its warps claim runs of tasks.
  * Where all rows lie in their first slots before the kernel begins, its blocks all take.
  */
 #ifndef EPX_KERNELS_STREAMING_ROW_MOVERS_CUH
@@ -20,6 +20,7 @@
 struct goal_list {
     int32_t num;
     int32_t from_rank, from_token, from_slot, slice; /* of a taker's row */
+    int64_t task;                                    /* of a sender */
     int32_t rank[EPX_MAX_TOP_K], slot[EPX_MAX_TOP_K];
 };
 
@@ -188,13 +189,44 @@ static __device__ void set_own_weights(const struct mover<LIST> &m, int64_t toke
                                                                    : 0;
 }
 
-/* The tasks of a sender's warp. */
+/* How far the senders of a rank are with a run of tasks, when one of it is done. */
+struct sender_step {
+    int32_t run;
+    int64_t step;
+};
+
+static __device__ __forceinline__ struct sender_step step_of_task(const struct epx_dispatch_rows &a,
+                                                                  int64_t task)
+{
+    return {(int32_t)(task / a.movers.run), task % a.movers.run + 1};
+}
+
+/* The tasks of a sender's warp. It tells of every second task of a run, and of the last one, when
+ * the stores of the task behind it are under way. */
 template <bool LIST> struct sender {
     const struct mover<LIST> &m;
+    const int64_t num;      /* tasks of all senders */
+    struct task_claims run; /* under way */
+    int64_t next, rest;     /* the run's next task, if it has any left */
+    int64_t last;           /* task that ended; -1 = none yet */
 
-    __device__ __forceinline__ int64_t task(int64_t n) const
+    /* Whether there is a task that has not begun; goes on to the next run if it must. */
+    __device__ __forceinline__ bool has_next()
     {
-        return m.crew.warp + n * m.crew.num;
+        if (rest > 0)
+            return true;
+        claim_next(run);
+        next = run.task * m.a.movers.run;
+        rest = num - next < m.a.movers.run ? num - next : m.a.movers.run;
+        return rest > 0;
+    }
+
+    /* Tells of all tasks up to the last one. */
+    __device__ __forceinline__ void tell()
+    {
+        const struct sender_step done = step_of_task(m.a, last);
+
+        tell_progress(m.a.comm, m.x.epoch, done.run, done.step);
     }
 
     __device__ __forceinline__ const char *source(const struct piece &piece, int64_t token) const
@@ -202,16 +234,22 @@ template <bool LIST> struct sender {
         return piece.in + token * piece.row_bytes + piece.offset;
     }
 
-    __device__ bool begin(int64_t n, int32_t box)
+    __device__ bool begin(int64_t, int32_t box)
     {
-        const int64_t token = m.row_of_task(task(n));
+        struct goal_list &goals = goals_in(m, box);
 
-        if (__any_sync(~0u, aborted(m.a.comm)))
+        if (__any_sync(~0u, aborted(m.a.comm)) || !has_next())
             return false;
-        list_goals(m, token, goals_in(m, box));
-        if (goals_in(m, box).num)
-            fill_box(m, box, m.part_of_task(task(n)),
+        const int64_t token = m.row_of_task(next);
+
+        if (lane_id() == 0)
+            goals.task = next;
+        list_goals(m, token, goals);
+        if (goals.num)
+            fill_box(m, box, m.part_of_task(next),
                      [&](const struct piece &piece) { return source(piece, token); });
+        next++;
+        rest--;
         return true;
     }
 
@@ -247,10 +285,10 @@ template <bool LIST> struct sender {
             set_own_weights(m, token, goals.slot[last]);
     }
 
-    __device__ void end(int64_t n, int32_t box)
+    __device__ void end(int64_t, int32_t box)
     {
-        const int64_t token = m.row_of_task(task(n));
-        const struct part part = m.part_of_task(task(n));
+        const int64_t task = goals_in(m, box).task, token = m.row_of_task(task);
+        const struct part part = m.part_of_task(task);
 
         if (goals_in(m, box).num) {
             send(box, token, part);
@@ -258,26 +296,19 @@ template <bool LIST> struct sender {
                 send_weights_of(box, token);
         }
         end_stores();
-        if (n % 2 == 0)
-            return;
-        await_stores<1>();
-        tell_progress(m.a.comm, m.x.epoch, m.crew.warp, n);
+        if (last >= 0 && task % m.a.movers.run % 2 == 0) {
+            await_stores<1>();
+            tell();
+        }
+        last = task;
     }
 };
 
-/* How far which warp of its rank's senders is when it has moved a slice of a token's row. */
-struct sender_step {
-    int32_t warp;
-    int64_t step;
-};
-
+/* How far they are with its run when a slice of a token's row has been moved. */
 static __device__ __forceinline__ struct sender_step
 step_of_slice(const struct epx_dispatch_rows &a, int64_t token, int32_t slice)
 {
-    const int64_t task = token * a.movers.slices.num + slice;
-    const int32_t warps = a.movers.senders * (int32_t)(blockDim.x / EPX_WARP);
-
-    return {(int32_t)(task % warps), task / warps + 1};
+    return step_of_task(a, token * a.movers.slices.num + slice);
 }
 
 /* One lane: waits for a slice of a token's row. */
@@ -287,7 +318,7 @@ static __device__ __forceinline__ bool await_slice(const struct epx_dispatch_row
 {
     const struct sender_step told = step_of_slice(a, token, slice);
 
-    return await_progress(a.comm, x.epoch, source, told.warp, told.step);
+    return await_progress(a.comm, x.epoch, source, told.run, told.step);
 }
 
 /* Each lane: whether a slice of a token's row has come. */
@@ -297,7 +328,7 @@ static __device__ __forceinline__ bool slice_has_come(const struct epx_dispatch_
 {
     const struct sender_step told = step_of_slice(a, token, slice);
 
-    return has_progress(a.comm, x.epoch, source, told.warp, told.step);
+    return has_progress(a.comm, x.epoch, source, told.run, told.step);
 }
 
 /* The most records that any of the ranks from the first-th behind this one on has sent here. */
@@ -369,12 +400,6 @@ template <bool LIST> struct taker {
                slice_has_come(m.a, m.x, source, record->token, m.slice_of_task(i));
     }
 
-    /* Before the first task. */
-    __device__ __forceinline__ void start()
-    {
-        claims = first_task(m.a.comm, m.crew, num, [&](int64_t i) { return is_here(i); });
-    }
-
     __device__ __forceinline__ void list_slots(struct epx_wire_record *record,
                                                struct goal_list &goals) const
     {
@@ -416,10 +441,10 @@ template <bool LIST> struct taker {
         int32_t slice;
         struct epx_wire_record *record;
 
+        next_task(m.a.comm, claims, num, [&](int64_t i) { return is_here(i); });
         if (claims.task >= num)
             return false;
         record = record_of(claims.task, box, slice);
-        next_task(m.a.comm, claims, num, [&](int64_t i) { return is_here(i); });
         if (record && record->num_slots)
             return take(box, record, slice);
         if (lane_id() == 0)
@@ -447,16 +472,15 @@ template <bool LIST> struct taker {
 
 template <bool LIST> static __device__ void send_all(const struct mover<LIST> &m)
 {
-    const int64_t all = (int64_t)m.a.num_tokens * m.a.movers.slices.num;
-    const int64_t num = (all - m.crew.warp + m.crew.num - 1) / m.crew.num;
     struct sender<LIST> sender = {
-        m
+        m, (int64_t)m.a.num_tokens *m.a.movers.slices.num,
+            no_task_of(m.crew, &m.a.comm.state->runs), 0, 0, -1
     };
 
-    do_tasks(sender, m.boxes, num);
+    do_tasks(sender, m.boxes, INT64_MAX);
     await_stores<0>();
-    if (!__any_sync(~0u, aborted(m.a.comm)))
-        tell_progress(m.a.comm, m.x.epoch, m.crew.warp, num);
+    if (!__any_sync(~0u, aborted(m.a.comm)) && sender.last >= 0)
+        sender.tell();
 }
 
 template <bool LIST>
@@ -466,12 +490,9 @@ static __device__ void take_all(const struct mover<LIST> &m, bool waits, bool st
     const int64_t all =
         (int64_t)most_records(m.a, first) * (m.a.comm.num_ranks - first) * m.a.movers.slices.num;
     struct taker<LIST> taker = {
-        m, waits, stays, first, all,
-        {
-        }
+        m, waits, stays, first, all, no_task_of(m.crew, &m.a.comm.state->taken)
     };
 
-    taker.start();
     do_tasks(taker, m.boxes, INT64_MAX);
     await_stores<0>();
 }

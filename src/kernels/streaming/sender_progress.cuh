@@ -3,12 +3,14 @@
  * sender_progress.cuh - how far the senders of each rank are in a large operation, so that what has
  * come is taken while more is on its way.
  *
- *   progress[s][w]  writer s: how far warp w of its senders is in operation n, as n << 32 | step,
+ *   progress[s][w]  writer s: how far its senders are with run w of operation n, as n << 32 | step,
  *                   behind a fence. It only grows, and is compared by the difference; nothing
- *                   resets it. In dispatch step is the number of tasks that the warp has done, the
- *                   same for all owners; in combine one more than the last token of the owner.
+ *                   resets it. In dispatch a run is some tasks, and step how many of them are done,
+ *                   the same for all owners; in combine it is a slice of a chunk of the token
+ *                   numbers, and step one more than the last token of the owner.
  *
- * Invariants: only warp w of s writes the word. It stores to an owner for operation n after the
+ * Invariants: only the warp that claimed run w (task_claims.cuh) writes the word in operation n,
+ * which ends before anybody claims runs of n + 1. It stores to an owner for operation n after the
  * owner posted ready n, hence after the owner's takers of all earlier operations ended: so what
  * they took is not written over, and they saw no word of n. Senders wait for nobody, and begin
  * before the takers: so all takers may wait.
@@ -20,7 +22,7 @@
 
 #ifdef __CUDACC__
 
-/* One lane, after its warp's stores and __syncwarp: tells a rank how far warp w is. */
+/* One lane, after its warp's stores and __syncwarp: tells a rank how far run w is. */
 static __device__ __forceinline__ void tell_rank(const struct epx_device_comm &c, uint64_t epoch,
                                                  int32_t rank, int32_t w, int64_t step)
 {
@@ -29,7 +31,7 @@ static __device__ __forceinline__ void tell_rank(const struct epx_device_comm &c
                       tagged(epoch, (uint32_t)step));
 }
 
-/* The whole warp, after await_stores: tells all other ranks how far warp w is. */
+/* The whole warp, after await_stores: tells all other ranks how far run w is. */
 static __device__ void tell_progress(const struct epx_device_comm &c, uint64_t epoch, int32_t w,
                                      int64_t step)
 {
@@ -40,7 +42,7 @@ static __device__ void tell_progress(const struct epx_device_comm &c, uint64_t e
     __syncwarp();
 }
 
-/* One thread: whether warp w of a rank has come to a step. */
+/* One thread: whether run w of a rank has come to a step. */
 static __device__ __forceinline__ bool has_progress(const struct epx_device_comm &c, uint64_t epoch,
                                                     int32_t source, int32_t w, int64_t step)
 {
@@ -49,7 +51,7 @@ static __device__ __forceinline__ bool has_progress(const struct epx_device_comm
     return (int64_t)(load_relaxed_sys(word) - tagged(epoch, (uint32_t)step)) >= 0;
 }
 
-/* One thread: waits until warp w of a rank has come to a step. What came until then can be read
+/* One thread: waits until run w of a rank has come to a step. What came until then can be read
  * after acquire_progress. */
 static __device__ bool await_progress(const struct epx_device_comm &c, uint64_t epoch,
                                       int32_t source, int32_t w, int64_t step)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * sum_movers.cuh - the two roles of move_sums. A sender's warp has a chunk of the token numbers: it
- * adds the pairs of each token of its chunk that it has a record of, for one home after the other,
- * and stores the sum to the home's stage. A taker waits for the parts of a token and adds them,
- * with its own. sender_progress.cuh has the protocol: which chunk a token is in follows from its
- * number alone, so its home knows which warps it waits for. Takers share their tasks as
- * task_claims.cuh says.
+ * sum_movers.cuh - the two roles of move_sums. The token numbers are cut into chunks. A sender's
+ * warp claims one slice of a chunk after the other: it adds the pairs of each token of the chunk
+ * that it has a record of, for one home after the other, and stores the sum to the home's stage. A
+ * taker waits for the parts of a token and adds them, with its own. sender_progress.cuh has the
+ * protocol: which chunk a token is in follows from its number alone, so its home knows what it
+ * waits for.
  */
 #ifndef EPX_KERNELS_STREAMING_SUM_MOVERS_CUH
 #define EPX_KERNELS_STREAMING_SUM_MOVERS_CUH
@@ -58,9 +58,16 @@ static __device__ int32_t find_runs(const struct sum_mover &m, int32_t chunk,
     return most;
 }
 
+/* The number of a slice of a chunk: a sender's task, and the word that tells of it. */
+static __device__ __forceinline__ int32_t word_of(const struct sum_mover &m, int32_t chunk,
+                                                  int32_t slice)
+{
+    return chunk * m.a.movers.slices.num + slice;
+}
+
 /* The whole warp: sends one sum and tells its home. */
 template <typename T>
-static __device__ void send_part(const struct sum_mover &m, const struct part &part,
+static __device__ void send_part(const struct sum_mover &m, int32_t word, const struct part &part,
                                  const struct round_row &at, struct row_list &list)
 {
     const struct round round = round_of(m.a.rounds, 0);
@@ -68,32 +75,46 @@ static __device__ void send_part(const struct sum_mover &m, const struct part &p
     send_sum<T>(m.a, stored_places{m.a, round}, part, m.weighted, at, list);
     EPX_DELAY(m.a.comm);
     if (lane_id() == 0)
-        tell_rank(m.a.comm, m.epoch, at.home, m.crew.warp, (int64_t)at.record->token + 1);
+        tell_rank(m.a.comm, m.epoch, at.home, word, (int64_t)at.record->token + 1);
     __syncwarp();
 }
 
-/* A sender's warp: all sums of its chunk; homes take turns, from the next rank on. */
+/* The whole warp: all sums of a slice of a chunk; homes take turns, from the next rank on. */
 template <typename T>
-static __device__ void send_chunk(const struct sum_mover &m, struct record_run *runs,
-                                  struct row_list &list)
+static __device__ void send_chunk(const struct sum_mover &m, int32_t chunk, int32_t slice,
+                                  struct record_run *runs, struct row_list &list)
 {
-    const struct epx_slices &slices = m.a.movers.slices;
-    const struct part part = part_of(slices, m.crew.warp % slices.num, m.a.row_bytes);
-    const int32_t chunk = m.crew.warp / slices.num, ranks = m.a.comm.num_ranks;
-    const int32_t most = chunk < m.a.movers.chunks ? find_runs(m, chunk, runs) : 0;
+    const struct part part = part_of(m.a.movers.slices, slice, m.a.row_bytes);
+    const int32_t most = find_runs(m, chunk, runs), ranks = m.a.comm.num_ranks;
     char *records = m.a.plan.records[m.a.comm.rank];
 
 #pragma unroll 1
-    for (int32_t i = 0; i < most && !__any_sync(~0u, aborted(m.a.comm)); i++)
+    for (int32_t i = 0; i < most; i++)
 #pragma unroll 1
         for (int32_t r = 1; r < ranks; r++) {
             const int32_t home = (m.a.comm.rank + r) % ranks;
             const int64_t u = (int64_t)runs[home].next + i;
 
             if (u < runs[home].end)
-                send_part<T>(m, part, {home, u, epx_wire_record_at(&m.a.plan, records, home, u)},
-                             list);
+                send_part<T>(m, word_of(m, chunk, slice), part,
+                             {home, u, epx_wire_record_at(&m.a.plan, records, home, u)}, list);
         }
+    __syncwarp();
+}
+
+/* A sender's warp. */
+template <typename T>
+static __device__ void send_chunks(const struct sum_mover &m, struct record_run *runs,
+                                   struct row_list &list)
+{
+    const int32_t slices = m.a.movers.slices.num;
+    const int64_t num = (int64_t)m.a.movers.chunks * slices;
+    struct task_claims claims = no_task_of(m.crew, &m.a.comm.state->runs);
+
+#pragma unroll 1
+    for (claim_next(claims); claims.task < num && !__any_sync(~0u, aborted(m.a.comm));
+         claim_next(claims))
+        send_chunk<T>(m, (int32_t)claims.task / slices, (int32_t)claims.task % slices, runs, list);
 }
 
 /* The whole warp: lists the parts of a token that come from other ranks; each lane waits for those
@@ -104,7 +125,7 @@ static __device__ bool await_parts(const struct sum_mover &m, int64_t token, int
     const struct round round = round_of(m.a.rounds, 0);
     const struct stored_places places = {m.a, round};
     const int32_t most = m.a.plan.most_rows, rows = m.a.plan.token_num[token];
-    const int32_t warp = chunk_of_token(m, token) * m.a.movers.slices.num + slice;
+    const int32_t word = word_of(m, chunk_of_token(m, token), slice);
     int32_t num = 0;
     bool ok = true;
 
@@ -122,7 +143,7 @@ static __device__ bool await_parts(const struct sum_mover &m, int64_t token, int
             list.parts.row[place] = places.part_of_token(token, i) + offset;
         else if (kept)
             list.own_place = place;
-        ok = ok && (!comes || await_progress(m.a.comm, m.epoch, rank, warp, token + 1));
+        ok = ok && (!comes || await_progress(m.a.comm, m.epoch, rank, word, token + 1));
         num += __popc(lanes);
     }
     if (lane_id() == 0)
@@ -156,56 +177,34 @@ static __device__ bool parts_have_come(const struct sum_mover &m, int64_t token,
     const struct round round = round_of(m.a.rounds, 0);
     const struct stored_places places = {m.a, round};
     const int32_t most = m.a.plan.most_rows, rows = m.a.plan.token_num[token];
-    const int32_t warp = chunk_of_token(m, token) * m.a.movers.slices.num + slice;
+    const int32_t word = word_of(m, chunk_of_token(m, token), slice);
     bool ok = true;
 
     for (int32_t i = lane_id(); i < rows; i += EPX_WARP) {
         const int32_t rank = m.a.plan.token_rank[token * most + i];
 
         if (rank != m.a.comm.rank && places.has_part(token, i))
-            ok = ok && has_progress(m.a.comm, m.epoch, rank, warp, token + 1);
+            ok = ok && has_progress(m.a.comm, m.epoch, rank, word, token + 1);
     }
     return __all_sync(~0u, ok);
-}
-
-/* A slice of a token's sum; the token is -1 if the task is none. */
-struct sum_task {
-    int64_t token;
-    int32_t slice;
-};
-
-/* The i-th task of all takers: the first tokens of all chunks come first. */
-static __device__ __forceinline__ struct sum_task sum_task_of(const struct sum_mover &m, int64_t i)
-{
-    const int32_t slices = m.a.movers.slices.num;
-    const int64_t chunk = i / slices % m.a.movers.chunks;
-    const int64_t token = begin_of_chunk(m, chunk) + i / slices / m.a.movers.chunks;
-
-    if (token < begin_of_chunk(m, chunk + 1) && token < m.a.num_tokens)
-        return {token, (int32_t)(i % slices)};
-    return {-1, 0};
 }
 
 /* A taker's warp. */
 template <typename T>
 static __device__ void take_tokens(const struct sum_mover &m, struct sum_list &list)
 {
-    const int64_t longest = (m.a.plan.shape.max_tokens + m.a.movers.chunks - 1) / m.a.movers.chunks;
-    const int64_t num = longest * m.a.movers.chunks * m.a.movers.slices.num;
+    const int32_t slices = m.a.movers.slices.num;
+    const int64_t num = (int64_t)m.a.num_tokens * slices;
     const auto is_here = [&](int64_t i) {
-        const struct sum_task task = sum_task_of(m, i);
-
-        return task.token < 0 || parts_have_come(m, task.token, task.slice);
+        return parts_have_come(m, i / slices, (int32_t)(i % slices));
     };
-    struct task_claims claims = first_task(m.a.comm, m.crew, num, is_here);
+    struct task_claims claims = no_task_of(m.crew, &m.a.comm.state->taken);
 
 #pragma unroll 1
-    for (; claims.task < num; next_task(m.a.comm, claims, num, is_here)) {
-        const struct sum_task task = sum_task_of(m, claims.task);
-
-        if (task.token >= 0 && !take_token<T>(m, task.token, task.slice, list))
+    for (next_task(m.a.comm, claims, num, is_here); claims.task < num;
+         next_task(m.a.comm, claims, num, is_here))
+        if (!take_token<T>(m, claims.task / slices, (int32_t)(claims.task % slices), list))
             return;
-    }
 }
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * task_claims.cuh - tasks that the takers of a large operation share. The first of a warp follows
- * from its number; then it claims the first that nobody has. A claim is under way while the warp
- * works on the task before it. is_last_mover sets the counter to 0.
+ * task_claims.cuh - tasks that the takers of a large operation share, or its senders. The first of
+ * a warp follows from its number; then it claims the first that nobody has, once it can begin with
+ * it: so all warps end within the time of a task. is_last_mover sets the counters to 0.
  *
  * Late blocks are of a kernel of takers alone, and begin where senders have left a multiprocessor.
  * Their warps claim only what has come, so they wait for nobody: if they did, those of two
@@ -18,9 +18,10 @@
 
 /* What a warp has claimed. */
 struct task_claims {
-    int64_t task;   /* the one that it works on; INT64_MAX = there is none for it */
-    int64_t coming; /* in lane 0: the one behind it */
-    int64_t firsts; /* tasks that warps have by their numbers */
+    uint64_t *counter; /* tasks claimed beside the first ones */
+    int64_t task;      /* -1: none yet; INT64_MAX: there is none for it any more */
+    int64_t first;     /* that it has by its number */
+    int64_t firsts;    /* tasks that warps have so */
     bool late;
 };
 
@@ -37,21 +38,33 @@ static __device__ __forceinline__ struct crew crew_of_takers(const struct epx_mo
     return {(int32_t)(threadIdx.x / EPX_WARP) * takers + block, takers * warps};
 }
 
-static __device__ __forceinline__ void ask_for_task(const struct epx_device_comm &c,
-                                                    struct task_claims &claims)
+/* What the warp has before its first task. */
+static __device__ __forceinline__ struct task_claims no_task_of(const struct crew &crew,
+                                                                uint64_t *counter)
 {
+    return {counter, -1, crew.warp, crew.num, crew.warp < 0};
+}
+
+/* The whole warp, unless it is late: goes on to the next task. */
+static __device__ __forceinline__ void claim_next(struct task_claims &claims)
+{
+    unsigned long long before = 0;
+
+    if (claims.task < 0) {
+        claims.task = claims.first;
+        return;
+    }
     if (lane_id() == 0)
-        claims.coming =
-            claims.firsts + (int64_t)atomicAdd((unsigned long long *)&c.state->taken, 1ULL);
+        before = atomicAdd((unsigned long long *)claims.counter, 1ULL);
+    claims.task = claims.firsts + (int64_t)__shfl_sync(~0u, before, 0);
 }
 
 /* One lane: claims a task if it is still the next one. */
-static __device__ __forceinline__ bool claim_task(const struct epx_device_comm &c,
-                                                  const struct task_claims &claims, int64_t task)
+static __device__ __forceinline__ bool claim_task(const struct task_claims &claims, int64_t task)
 {
     const uint64_t taken = (uint64_t)(task - claims.firsts);
 
-    return atomicCAS((unsigned long long *)&c.state->taken, taken, taken + 1) == taken;
+    return atomicCAS((unsigned long long *)claims.counter, taken, taken + 1) == taken;
 }
 
 /* The whole warp of a late block: the next task, of num, if it is_here(task). */
@@ -64,12 +77,12 @@ static __device__ int64_t claim_what_is_here(const struct epx_device_comm &c,
         int64_t task = 0;
 
         if (lane_id() == 0)
-            task = claims.firsts + (int64_t)load_acquire_gpu(&c.state->taken);
+            task = claims.firsts + (int64_t)load_acquire_gpu(claims.counter);
         task = __shfl_sync(~0u, task, 0);
         if (task >= num || !is_here(task))
             return INT64_MAX;
         EPX_DELAY(c);
-        if (__shfl_sync(~0u, lane_id() == 0 && claim_task(c, claims, task), 0))
+        if (__shfl_sync(~0u, lane_id() == 0 && claim_task(claims, task), 0))
             return task;
     }
 }
@@ -81,25 +94,10 @@ static __device__ __forceinline__ void
 next_task(const struct epx_device_comm &c, struct task_claims &claims, int64_t num, IsHere is_here)
 {
     EPX_DELAY(c);
-    if (claims.late) {
-        claims.task = claim_what_is_here(c, claims, num, is_here);
-        return;
-    }
-    claims.task = __shfl_sync(~0u, claims.coming, 0);
-    ask_for_task(c, claims);
-}
-
-template <typename IsHere>
-static __device__ __forceinline__ struct task_claims
-first_task(const struct epx_device_comm &c, const struct crew &crew, int64_t num, IsHere is_here)
-{
-    struct task_claims claims = {crew.warp, 0, crew.num, crew.warp < 0};
-
     if (claims.late)
-        next_task(c, claims, num, is_here);
+        claims.task = claim_what_is_here(c, claims, num, is_here);
     else
-        ask_for_task(c, claims);
-    return claims;
+        claim_next(claims);
 }
 
 #endif

@@ -182,7 +182,7 @@ START_TEST(control_words_lie_apart)
         for (int32_t s = 0; s < ranks; s++) {
             mark(taken, ranks, epx_control_arrived(control, s), 1);
             mark(taken, ranks, epx_control_credited(control, ranks, s), 1);
-            mark(taken, ranks, epx_control_progress(control, ranks, s), EPX_SENDER_WARPS);
+            mark(taken, ranks, epx_control_progress(control, ranks, s), EPX_SENDER_RUNS);
             for (uint32_t bank = 0; bank < 2; bank++) {
                 mark(taken, ranks, epx_control_ready(control, ranks, 6 + bank, s), EPX_READY_WORDS);
                 mark(taken, ranks, epx_control_counts(control, ranks, 6 + bank, s), 2 * ranks);
