@@ -109,12 +109,15 @@ _pools_lock = threading.Lock()
 def _prepare_torch(device: int | None) -> None:
     """Has torch make what it makes at first use: a pool of streams, pinned memory for items.
 
-    CUDA may keep the host in such a call until the GPU is idle, while operations over messages wait
-    there for what the host launches. Waits for nothing that is queued, and fails for nothing.
+    It also launches the kernels of dispatch once. CUDA may keep the host in such a call, or the GPU
+    in such a launch, until the GPU is idle, while operations over messages wait there for what the
+    host launches. Waits for nothing that is queued, and fails for nothing.
     """
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
         return
+    from epx._torch_ops import add_up_ranks
+
     with (
         contextlib.suppress(RuntimeError),
         torch.cuda.device(torch.cuda.current_device() if device is None else device),
@@ -122,6 +125,9 @@ def _prepare_torch(device: int | None) -> None:
     ):
         for dtype in (torch.bool, torch.float16, torch.float32, torch.float64):
             torch.zeros(1, device="cuda", dtype=dtype).item()
+        counts = torch.ones(2, device="cuda", dtype=torch.int32)
+        add_up_ranks(counts, torch.zeros((4, 1), device="cuda", dtype=torch.int32), 4)
+        counts[0].item()
 
 
 class Comm:
