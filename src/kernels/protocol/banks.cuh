@@ -103,9 +103,8 @@ static __device__ __forceinline__ void begin_small(const struct epx_device_comm 
 }
 
 /* First step of the second half of an operation, in every block: the ranks have agreed. */
-static __device__ __forceinline__ void resume_small(const struct epx_device_comm &c,
-                                                    const struct epx_banks &banks,
-                                                    struct exchange &x)
+static __device__ __forceinline__ void
+resume_small(const struct epx_device_comm &c, const struct epx_banks &banks, struct exchange &x)
 {
     begin_phase(banks.phase);
     resume_exchange(c, x);
