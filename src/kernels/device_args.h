@@ -305,8 +305,8 @@ EPX_HD int64_t epx_bytes_in_bank(int64_t row_bytes)
 
 /*
  * How an operation that is not small is shared out between blocks: `senders` store to all ranks,
- * `takers` take what comes. Rows go by slices. Senders and slices are the same on all ranks. Where
- * ranks exchange messages, or there is one rank, blocks are of one kind only.
+ * `takers` take what comes. Rows go by slices. Senders, slices, chunks and runs are the same on all
+ * ranks. Where ranks exchange messages, or there is one rank, blocks are of one kind only.
  */
 enum { /* most bytes of a slice */
        EPX_BOX_SLICE = 29 * EPX_SLICE_QUANTUM,
@@ -315,11 +315,12 @@ enum { /* most bytes of a slice */
 
 struct epx_movers {
     int32_t senders, takers;
-    int32_t late;   /* takers besides, where these are a kernel of their own: they begin where
+    int32_t late;  /* takers besides, where these are a kernel of their own: they begin where
                        senders have ended, and wait for nobody */
-    int32_t phase;  /* enum epx_phase */
-    int32_t chunks; /* combine: of token numbers; a sender's warp does a slice of one at a time */
-    int32_t run;    /* dispatch: tasks of senders in a run, which one of their warps does */
+    int32_t phase; /* enum epx_phase */
+    int32_t
+        chunks;  /* where rows are added: of token numbers; a warp sends a slice of one at once */
+    int32_t run; /* where not: tasks of senders in a run, which one of their warps does */
     struct epx_slices slices;
 };
 

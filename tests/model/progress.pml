@@ -75,7 +75,8 @@ inline choose_form()
 #ifdef FAULT_EQUAL
 #define HAS_COME(r) (progress[PROGRESS(me, r)] == TAGGED(task))
 #else
-#define HAS_COME(r) (progress[PROGRESS(me, r)] >= TAGGED(task))
+#define HAS_COME(r)                                                                                \
+    (progress[PROGRESS(me, r)] >= TAGGED(task) && progress[PROGRESS(me, r)] <= TAGGED(TASKS))
 #endif
 #define TAKE_ROW(r)                                                                                \
     if                                                                                             \

@@ -179,7 +179,7 @@ static __device__ struct epx_outcome outcome_of_all(const struct epx_device_comm
     return here.code == EPX_SUCCESS && any_failed ? outcome_of_abort(c) : here;
 }
 
-/* The last step of an operation of one kernel, by one thread of its last block. */
+/* The last step of an operation whose last kernel has one step, by one thread of its last block. */
 static __device__ void end_exchange(const struct epx_device_comm &c, const struct exchange &x,
                                     uint64_t rounds, uint64_t credit_rounds, int64_t rows,
                                     const struct epx_outcome &outcome)

@@ -4,8 +4,8 @@
  * come is taken while more is on its way.
  *
  *   progress[s][w]  writer s: how far its senders are with run w of operation n, as n << 32 | step,
- *                   behind a fence. It only grows, and is compared by the difference; nothing
- *                   resets it. In dispatch a run is some tasks, and step how many of them are done,
+ *                   behind a fence. It only grows, and tells of no other operation: it may be of
+ *                   long ago. In dispatch a run is some tasks, and step how many of them are done,
  *                   the same for all owners; in combine it is a slice of a chunk of the token
  *                   numbers, and step one more than the last token of the owner.
  *
@@ -46,9 +46,10 @@ static __device__ void tell_progress(const struct epx_device_comm &c, uint64_t e
 static __device__ __forceinline__ bool has_progress(const struct epx_device_comm &c, uint64_t epoch,
                                                     int32_t source, int32_t w, int64_t step)
 {
-    const uint64_t *word = epx_control_progress(c.own_control, c.num_ranks, source) + w;
+    const uint64_t word =
+        load_relaxed_sys(epx_control_progress(c.own_control, c.num_ranks, source) + w);
 
-    return (int64_t)(load_relaxed_sys(word) - tagged(epoch, (uint32_t)step)) >= 0;
+    return (uint32_t)(word >> 32) == (uint32_t)epoch && (uint32_t)word >= (uint32_t)step;
 }
 
 /* One thread: waits until run w of a rank has come to a step. What came until then can be read

@@ -2,7 +2,7 @@
 /*
  * task_claims.cuh - tasks that the takers of a large operation share, or its senders. The first of
  * a warp follows from its number; then it claims the first that nobody has, once it can begin with
- * it: so all warps end within the time of a task. is_last_mover sets the counters to 0.
+ * it, so that all warps end at about the same time. is_last_mover sets the counters to 0.
  *
  * Late blocks are of a kernel of takers alone, and begin where senders have left a multiprocessor.
  * Their warps claim only what has come, so they wait for nobody: if they did, those of two
