@@ -161,7 +161,7 @@ struct epx_banks epx_banks_of(const struct epx_request *request, int32_t width, 
     banks.pitch = banks.words_at + epx_round_up(words * (int64_t)sizeof(float), 16);
     banks.pitch = banks.pitch ? banks.pitch : 16;
     if (epx_has_few_pairs(device, shape) &&
-        epx_small_pays(device, shape, verb_of(request), row_bytes) &&
+        epx_small_pays(device, shape, verb_of(request), epx_wire_row_bytes(request)) &&
         have_room(device, &banks, (int64_t)shape->max_tokens * width))
         share_out_small(request, width, &banks);
     return banks;
@@ -214,7 +214,7 @@ struct epx_movers epx_row_movers_of(const struct epx_request *request)
     int64_t warps = (int64_t)device->senders * EPX_MOVING_WARPS;
 
     movers.slices = slices_for(request, warps, EPX_BOX_SLICE);
-    movers.run = run_of(request, &movers.slices, warps);
+    movers.run = run_of(request, &movers.slices, (int64_t)movers.senders * EPX_MOVING_WARPS);
     return movers;
 }
 
