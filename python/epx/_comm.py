@@ -109,25 +109,28 @@ _pools_lock = threading.Lock()
 def _prepare_torch(device: int | None) -> None:
     """Has torch make what it makes at first use: a pool of streams, pinned memory for items.
 
-    It also launches the kernels of dispatch once. CUDA may keep the host in such a call, or the GPU
-    in such a launch, until the GPU is idle, while operations over messages wait there for what the
-    host launches. Waits for nothing that is queued, and fails for nothing.
+    It also launches the kernels that dispatch launches by torch. CUDA may keep the host in such a
+    call, or the GPU in such a launch, until the GPU is idle, while operations over messages wait
+    there for what the host launches. Waits for nothing that is queued, and fails for nothing.
     """
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
         return
-    from epx._torch_ops import add_up_ranks
-
     with (
-        contextlib.suppress(RuntimeError),
+        contextlib.suppress(RuntimeError, ImportError, AttributeError),
         torch.cuda.device(torch.cuda.current_device() if device is None else device),
         torch.cuda.stream(torch.cuda.Stream()),
     ):
         for dtype in (torch.bool, torch.float16, torch.float32, torch.float64):
             torch.zeros(1, device="cuda", dtype=dtype).item()
-        counts = torch.ones(2, device="cuda", dtype=torch.int32)
-        add_up_ranks(counts, torch.zeros((4, 1), device="cuda", dtype=torch.int32), 4)
-        counts[0].item()
+        from epx._torch_ops import add_up_ranks
+
+        for top_k in (1, 2):
+            for first in range(4):  # where the counts lie behind a multiple of 16 bytes
+                counts = torch.ones(8, device="cuda", dtype=torch.int32)
+                experts = torch.zeros((8, top_k), device="cuda", dtype=torch.int32)
+                add_up_ranks(counts[first : first + 2], experts, 8)
+                counts[0].item()
 
 
 class Comm:
