@@ -123,7 +123,7 @@ def _prepare_torch(device: int | None) -> None:
     ):
         for dtype in (torch.bool, torch.float16, torch.float32, torch.float64):
             torch.zeros(1, device="cuda", dtype=dtype).item()
-        from epx._torch_ops import add_up_ranks
+        from epx._rank_rows import add_up_ranks
 
         for top_k in (1, 2):
             for first in range(4):  # where the counts lie behind a multiple of 16 bytes

@@ -15,6 +15,7 @@ from torch import Tensor
 from epx._comm import Comm
 from epx._core import Code, EPXError, run, start
 from epx._eager import empty, host_word
+from epx._rank_rows import add_up_ranks
 from epx._route import Route, routes
 from epx._window import receive_buffer
 
@@ -186,14 +187,6 @@ def _make_dispatched(
         None,
         None if scales is None else receive_buffer(scales, (capacity, scales.shape[1]), comm),
     )
-
-
-def add_up_ranks(rows: Tensor, row_experts: Tensor, capacity: int) -> None:
-    """Makes first rows of a 0 and the rows of each rank; -1 for experts of rows that are none."""
-    rows.cumsum_(0)
-    rows.clamp_(max=capacity)
-    unused = torch.arange(capacity, device=rows.device) >= rows[-1]
-    row_experts.masked_fill_(unused[:, None], -1)
 
 
 def run_dispatch(

@@ -29,6 +29,7 @@ from epx import _torch_ops as ops
 from epx._comm import Comm
 from epx._core import Code, EPXError
 from epx._eager import empty, is_observed
+from epx._rank_rows import add_up_ranks
 from epx._route import Route
 
 __all__ = ["Routing", "Work", "combine", "combine_start", "dispatch", "dispatch_start"]
@@ -430,7 +431,7 @@ def dispatch_start(
     def end() -> Dispatched | ScaledDispatched:
         row_experts = made[4]
         if row_experts is not None:
-            ops.add_up_ranks(made[3][route.local_experts :], row_experts, capacity)
+            add_up_ranks(made[3][route.local_experts :], row_experts, capacity)
         return _result(made, ids, weights, scales, route, capacity)
 
     return Work(started, route.comm, x.device, end)
