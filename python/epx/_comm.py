@@ -116,21 +116,20 @@ def _prepare_torch(device: int | None) -> None:
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
         return
+    from epx._rank_rows import add_up_ranks
+
     with (
-        contextlib.suppress(RuntimeError, ImportError, AttributeError),
+        contextlib.suppress(RuntimeError),
         torch.cuda.device(torch.cuda.current_device() if device is None else device),
         torch.cuda.stream(torch.cuda.Stream()),
     ):
-        for dtype in (torch.bool, torch.float16, torch.float32, torch.float64):
-            torch.zeros(1, device="cuda", dtype=dtype).item()
-        from epx._rank_rows import add_up_ranks
-
         for top_k in (1, 2):
             for first in range(4):  # where the counts lie behind a multiple of 16 bytes
                 counts = torch.ones(8, device="cuda", dtype=torch.int32)
                 experts = torch.zeros((8, top_k), device="cuda", dtype=torch.int32)
                 add_up_ranks(counts[first : first + 2], experts, 8)
-                counts[0].item()
+        for dtype in (torch.bool, torch.float16, torch.float32, torch.float64):
+            torch.zeros(1, device="cuda", dtype=dtype).item()  # waits for the kernels, too
 
 
 class Comm:
