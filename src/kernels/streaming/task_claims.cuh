@@ -79,8 +79,8 @@ static __device__ int64_t claim_what_is_here(const struct epx_device_comm &c,
         if (lane_id() == 0)
             task = claims.firsts + (int64_t)load_acquire_gpu(claims.counter);
         task = __shfl_sync(~0u, task, 0);
-        if (task >= num || !is_here(task))
-            return INT64_MAX;
+        if (task >= num || !__all_sync(~0u, is_here(task)))
+            return INT64_MAX; /* lanes that looked at different times may differ */
         EPX_DELAY(c);
         if (__shfl_sync(~0u, lane_id() == 0 && claim_task(claims, task), 0))
             return task;
