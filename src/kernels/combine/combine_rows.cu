@@ -15,7 +15,7 @@ template <typename T>
 static __device__ void sum_in_rounds(const struct epx_combine_rows &a, struct exchange &x,
                                      struct row_list &list)
 {
-    bool weighted = a.backward && x.weighted;
+    bool weighted = a.backward && weights_come(x);
 
     for (int64_t i = 0; i < a.rounds.num; i++) {
         struct round round = round_of(a.rounds, i);

@@ -82,31 +82,43 @@ static __device__ void store_small_sums(const struct epx_combine_rows &a, uint64
     }
 }
 
-/* Waits for the slices of a token's parts that come from other ranks: the whole warp, of which each
- * lane has a part, rank -1 = none. */
+/* Waits for the verdict, then for the slices of a token's parts that come from other ranks: the
+ * whole warp, of which each lane has a part, rank -1 = none. */
 struct awaited_parts {
     static constexpr bool own_first = true;
     static constexpr int unroll = SUM_UNROLL / 2, rows = MOST_SUM_ROWS;
     const struct epx_combine_rows &a;
     const struct sum_list &list;
+    struct verdict &verdict;
     uint64_t epoch;
     const uint64_t *flag;
     int32_t rank;
 
     __device__ bool operator()() const
     {
+        if (!verdict())
+            return false;
         return list.num_parts == 0 ||
                acquire_words(a.comm, rank < 0 || await_flag(a.comm, flag, epoch, rank));
     }
+};
+
+/* A slice of a token, and where its parts are listed. */
+struct slice_of_token {
+    int64_t token;
+    int32_t slice;
+    struct sum_list &list;
 };
 
 /* The whole warp: lists a slice of all parts of a token that come from other ranks; its ranks are
  * not more than lanes. */
 static __device__ struct awaited_parts list_parts(const struct epx_combine_rows &a,
                                                   const struct banked_places &places,
-                                                  uint64_t epoch, int64_t token, int32_t slice,
-                                                  struct sum_list &list)
+                                                  const struct slice_of_token &at,
+                                                  struct verdict &verdict)
 {
+    const int64_t token = at.token;
+    struct sum_list &list = at.list;
     const int32_t i = lane_id(), rows = a.plan.token_num[token];
     const bool kept = i < rows && places.has_part(token, i);
     const int32_t rank = kept ? a.plan.token_rank[places.row(token, i)] : -1;
@@ -116,7 +128,7 @@ static __device__ struct awaited_parts list_parts(const struct epx_combine_rows 
     const int32_t place = __popc(lanes & lanes_below());
 
     if (comes)
-        list.parts.row[place] = places.part_of_token(token, i) + slice * a.banks.slices.bytes;
+        list.parts.row[place] = places.part_of_token(token, i) + at.slice * a.banks.slices.bytes;
     if (kept && !comes)
         list.own_place = place;
     if (i == 0)
@@ -124,15 +136,21 @@ static __device__ struct awaited_parts list_parts(const struct epx_combine_rows 
     if (i == 0 && !own)
         list.own_place = 0;
     __syncwarp();
-    return {a, list, epoch, flag_in(a.banks, places.bank, places.row(token, comes ? i : 0), slice),
+    return {a,
+            list,
+            verdict,
+            verdict.x.epoch,
+            flag_in(a.banks, places.bank, places.row(token, comes ? i : 0), at.slice),
             comes ? rank : -1};
 }
 
-/* Home side: adds the parts of each token. Returns whether this warp's have come. */
+/* Home side: adds the parts of each token; the first token's lists and own sum are made beside the
+ * wait for the verdict. Returns whether this warp's parts have come. */
 template <typename T>
-static __device__ bool add_small_parts(const struct epx_combine_rows &a, const struct exchange &x,
+static __device__ bool add_small_parts(const struct epx_combine_rows &a, struct verdict &verdict,
                                        struct sum_list &list)
 {
+    const struct exchange &x = verdict.x;
     const struct crew crew = crew_of(a.banks);
     const struct banked_places places = {a, bank_on(a.comm, a.banks, x.epoch, a.comm.rank)};
     const uint32_t slices = (uint32_t)a.banks.slices.num;
@@ -147,13 +165,28 @@ static __device__ bool add_small_parts(const struct epx_combine_rows &a, const s
         if (!add_parts<T>(list, a.weights && !a.backward,
                           part.bytes / (int64_t)sizeof(typename T::part),
                           a.sums + in_row<T>(token * a.row_bytes + part.offset),
-                          list_parts(a, places, x.epoch, token, slice, list)))
+                          list_parts(a, places, {token, slice, list}, verdict)))
             return false;
-        if (a.backward && x.weighted && a.grad_weights && slice == 0)
+        if (a.backward && weights_come(x) && a.grad_weights && slice == 0)
             take_all_weights(a, places, token);
         __syncwarp();
     }
     return true;
+}
+
+/* A block that takes. Lists of a routing that failed are not looked at. */
+template <typename T>
+static __device__ void take_sums(const struct epx_combine_rows &a, struct exchange &x,
+                                 struct sum_list &list)
+{
+    struct verdict verdict = {a.comm, a.note, x, a.plan.outcome, false, false};
+    bool ok = a.plan.outcome->code == EPX_SUCCESS && add_small_parts<T>(a, verdict, list);
+
+    if (!verdict())
+        return;
+    if (is_last_thread())
+        count_route_rows(a.comm, a.plan, a.plan.recv_rows, a.row_bytes);
+    all_content(a.comm, x, ok);
 }
 
 /* What a warp lists in its block's memory. */
@@ -178,11 +211,8 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)
     if (x.outcome.code == EPX_SUCCESS) {
         if (!takes && a.plan.outcome->code == EPX_SUCCESS)
             store_small_sums<T>(a, x.epoch, range, list.send);
-        if (takes && await_ready(a.comm, a.note, x, a.plan.outcome)) {
-            if (is_last_thread())
-                count_route_rows(a.comm, a.plan, a.plan.recv_rows, a.row_bytes);
-            all_content(a.comm, x, add_small_parts<T>(a, x, list.take));
-        }
+        if (takes)
+            take_sums<T>(a, x, list.take);
     }
     if (!is_last_of_small(a.comm, a.banks, x, {a.note, a.plan.outcome, takes}))
         return;

@@ -60,7 +60,7 @@ static __device__ void move_in_rounds(const struct epx_dispatch_rows &a, struct 
 {
     bool takes = !takes_stores(x, w, a.comm.rank);
 
-    if (x.weighted)
+    if (weights_come(x))
         send_weights(a);
     for (int64_t i = 0; i < a.rounds.num; i++) {
         struct round round = round_of(a.rounds, i);

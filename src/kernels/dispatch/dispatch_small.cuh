@@ -22,35 +22,39 @@ static __device__ __forceinline__ int64_t slot_of_lane(const struct epx_dispatch
     return lane_id() < num ? epx_wire_pairs(record)[lane_id()].slot : -1;
 }
 
-/* The whole warp: one slice of a row to all its slots, and weights with the first. */
+/* The whole warp: one slice of a row to all its slots, and weights with the first. Returns whether
+ * the ranks agree and the slice has come. */
 template <bool LIST>
-static __device__ void take_row(const struct epx_dispatch_rows &a, char *bank,
+static __device__ bool take_row(const struct epx_dispatch_rows &a, char *bank,
                                 const struct row_slice &at, struct epx_wire_record *record,
-                                bool weighted, struct row_list &list)
+                                struct verdict &verdict, struct row_list &list)
 {
     const struct part part = part_of_slice<LIST>(a, at.slice);
+    const int32_t num = LIST ? 0 : list_slots(a, part, record, list);
 
-    if constexpr (LIST) {
+    if (!verdict() || !await_slice(a, bank, verdict.x.epoch, at.source, at.token, at.slice))
+        return false;
+    if constexpr (LIST)
         take_fields(a.fields, part, bank_that_has(a, bank, at.source, at.token), at.token,
                     slot_of_lane(a, record), list);
-    } else {
-        int32_t num = list_slots(a, part, record, list);
-
+    else
         store_row(row_that_came(a, bank, at.source, at.token) + part.offset, list, num, part.bytes);
-    }
-    if (weighted && at.slice == 0)
+    if (at.slice == 0 && a.recv_weights && weights_come(verdict.x))
         spread_weights(a, weights_that_came(a, bank, at.source, at.token), record);
     __syncwarp();
+    return true;
 }
 
-/* Takes this rank's own rows first. Returns whether the rows that this warp takes have come. */
+/* Takes this rank's own rows first; the first slice is looked up beside the wait for the verdict.
+ * Returns whether the ranks agree and the rows that this warp takes have come. */
 template <bool LIST>
-static __device__ bool take_small_rows(const struct epx_dispatch_rows &a, const struct exchange &x,
-                                       const struct record_range &range, struct row_list &list)
+static __device__ bool take_small_rows(const struct epx_dispatch_rows &a,
+                                       const struct record_range &range, struct verdict &verdict,
+                                       struct row_list &list)
 {
+    const struct exchange &x = verdict.x;
     const struct crew crew = crew_of(a.banks);
     const uint32_t slices = (uint32_t)a.banks.slices.num;
-    const bool weighted = x.weighted && a.recv_weights;
     const int64_t own = records_before(range, a.comm.rank);
     char *records = a.plan.records[a.comm.rank],
          *bank = bank_on(a.comm, a.banks, x.epoch, a.comm.rank);
@@ -63,14 +67,32 @@ static __device__ bool take_small_rows(const struct epx_dispatch_rows &a, const 
             find_in_range(range, number < range.num ? number : number - range.num);
         struct epx_wire_record *record = epx_wire_record_at(&a.plan, records, at.source, at.row);
 
-        if (record->num_slots == 0)
-            continue;
-        if (!await_slice(a, bank, x.epoch, at.source, record->token, slice))
+        if (record->num_slots &&
+            !take_row<LIST>(a, bank, {at.source, record->token, slice}, record, verdict, list))
             return false;
-        take_row<LIST>(a, bank, {at.source, record->token, slice}, record, weighted, list);
     }
-    zero_rest<LIST>(a, weighted, crew);
+    if (!verdict())
+        return false;
+    zero_rest<LIST>(a, a.recv_weights && weights_come(x), crew);
     return true;
+}
+
+/* A block that takes; `agreed` are ranks that have agreed before. Records of a routing that failed
+ * are not looked at. */
+template <bool LIST>
+static __device__ void take_from_banks(const struct epx_dispatch_rows &a, struct exchange &x,
+                                       bool agreed, const struct record_range &range,
+                                       struct row_list &list)
+{
+    struct verdict verdict = {a.comm, a.note, x, a.plan.outcome, agreed, agreed};
+    bool ok = a.plan.outcome->code == EPX_SUCCESS &&
+              take_small_rows<LIST>(a, range, verdict, list);
+
+    if (!verdict())
+        return;
+    if (is_last_thread())
+        count_route_rows(a.comm, a.plan, a.plan.send_rows, a.row_bytes);
+    all_content(a.comm, x, ok);
 }
 
 template <bool LIST>
@@ -92,11 +114,8 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     if (x.outcome.code == EPX_SUCCESS) {
         if (!takes && a.comm.num_ranks > 1 && a.plan.outcome->code == EPX_SUCCESS)
             store_small_rows<LIST>(a, x.epoch, list);
-        if (takes && (agreed || await_ready(a.comm, a.note, x, a.plan.outcome))) {
-            if (is_last_thread())
-                count_route_rows(a.comm, a.plan, a.plan.send_rows, a.row_bytes);
-            all_content(a.comm, x, take_small_rows<LIST>(a, x, range, list));
-        }
+        if (takes)
+            take_from_banks<LIST>(a, x, agreed, range, list);
     }
     if (!is_last_of_small(a.comm, a.banks, x, {a.note, a.plan.outcome, takes || agreed}))
         return;

@@ -103,7 +103,7 @@ static __device__ bool take_slice(const struct epx_route_dispatch &a, const stru
     else
         store_row(row_that_came(a.rows, bank, at.source, at.token) + part.offset, list, num,
                   part.bytes);
-    if (x.weighted && a.rows.recv_weights && at.slice == 0)
+    if (weights_come(x) && a.rows.recv_weights && at.slice == 0)
         spread_own_weights(a.rows, weights_that_came(a.rows, bank, at.source, at.token), slot);
     __syncwarp();
     return true;
@@ -168,7 +168,7 @@ template <bool LIST>
 static __device__ void zero_by_offsets(const struct epx_route_dispatch &a, const struct exchange &x,
                                        const struct offsets &o)
 {
-    float *weights = x.weighted ? a.rows.recv_weights : NULL;
+    float *weights = weights_come(x) ? a.rows.recv_weights : NULL;
 
     for (int32_t f = 0; f < (LIST ? a.rows.fields.num : 1); f++)
         zero_field(a, o, rows_of_field<LIST>(a.rows, f), f ? NULL : weights);

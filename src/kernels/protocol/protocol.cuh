@@ -216,7 +216,7 @@ static __device__ void hand_over(const struct epx_device_comm &c, const struct e
     c.state->rounds = rounds;
     c.state->credit_rounds = deferred || rounds == 0 ? 0 : rounds - 1;
     c.state->deferred = deferred;
-    c.state->weighted = x.weighted;
+    c.state->weighted = weights_come(x);
     c.state->outcome = x.outcome;
 }
 
@@ -279,7 +279,7 @@ static __device__ void resume_exchange(const struct epx_device_comm &c, struct e
         x.arrivals = c.state->arrivals;
         x.credits = c.state->credits;
         x.outcome = c.state->outcome;
-        x.weighted = c.state->weighted;
+        x.findings = c.state->weighted ? FOUND_GIVEN : 0;
         x.remarks = 0;
     }
     __syncthreads();

@@ -10,7 +10,14 @@
 
 #ifdef __CUDACC__
 
-/* Where a thread's ready word goes; looked up before its value is known. */
+/* The ready word that a thread sends or waits for first: that of the block's last thread is word 0,
+ * as work is dealt out from the first warps on. */
+static __device__ __forceinline__ int32_t first_ready_word()
+{
+    return (int32_t)(blockDim.x - 1 - threadIdx.x);
+}
+
+/* Where a ready word goes; looked up before its value is known. */
 static __device__ __forceinline__ char *control_of_word(const struct epx_device_comm &c, int32_t i)
 {
     return i < c.num_ranks * EPX_READY_WORDS ? c.control[i / EPX_READY_WORDS] : NULL;
@@ -20,7 +27,7 @@ static __device__ void post_ready(const struct epx_device_comm &c,
                                   const struct epx_ready_note &note, int32_t routing_error,
                                   const struct exchange &x, char *control)
 {
-    for (int32_t i = (int32_t)threadIdx.x; i < c.num_ranks * EPX_READY_WORDS;
+    for (int32_t i = first_ready_word(); i < c.num_ranks * EPX_READY_WORDS;
          i += (int32_t)blockDim.x, control = control_of_word(c, i)) {
         int32_t word = i % EPX_READY_WORDS;
         uint64_t *to = epx_control_ready(control, c.num_ranks, (uint32_t)x.epoch, c.rank);
@@ -38,7 +45,7 @@ static __device__ void begin_exchange(const struct epx_device_comm &c,
                                       struct exchange &x, bool told = false)
 {
     const bool tells = blockIdx.x == 0 && !told;
-    char *control = tells ? control_of_word(c, (int32_t)threadIdx.x) : NULL;
+    char *control = tells ? control_of_word(c, first_ready_word()) : NULL;
     const bool dead = aborted(c); /* asked for first, so that it comes beside the words below */
 
     if (threadIdx.x == 0) {
@@ -47,7 +54,6 @@ static __device__ void begin_exchange(const struct epx_device_comm &c,
         x.credits = c.state->credits;
         x.barrier = c.state->barrier;
         x.outcome = epx_outcome();
-        x.weighted = 0;
         x.findings = x.remarks = 0;
     }
     EPX_DELAY(c);
@@ -151,9 +157,6 @@ static __device__ EPX_COLD void find_routing_error(const struct epx_device_comm 
     }
 }
 
-/* What a thread finds in the ready words that it reads; the block collects them in x.findings. */
-enum finding { FOUND_GIVEN = 1, FOUND_NONE = 2, FOUND_DIFFERENCE = 4, FOUND_ERROR = 8 };
-
 /* Compares with this rank's words alone: if any two ranks differ, one of them differs from this. */
 static __device__ uint32_t findings_of(const struct epx_ready_note &note, int32_t word,
                                        uint32_t payload)
@@ -165,24 +168,25 @@ static __device__ uint32_t findings_of(const struct epx_ready_note &note, int32_
     return word == EPX_READY_ERROR && payload != EPX_SUCCESS ? FOUND_ERROR : 0;
 }
 
-/* The whole block: the verdict on everybody's words. All ranks come to the same verdict. */
+/* The whole block, behind a barrier: the verdict on everybody's words. All ranks come to the same
+ * verdict. */
 static __device__ bool judge_ready(const struct epx_device_comm &c, struct exchange &x,
                                    const struct epx_outcome *routing)
 {
-    const uint32_t both = FOUND_GIVEN | FOUND_NONE;
-    bool agreed = !(x.findings & (FOUND_DIFFERENCE | FOUND_ERROR)) && (x.findings & both) != both;
+    const uint32_t both = FOUND_GIVEN | FOUND_NONE, found = x.findings;
 
+    if (!(found & (FOUND_DIFFERENCE | FOUND_ERROR)) && (found & both) != both)
+        return true;
     if (threadIdx.x == 0) {
-        x.weighted = (x.findings & FOUND_GIVEN) != 0;
-        if (x.findings & FOUND_DIFFERENCE)
+        if (found & FOUND_DIFFERENCE)
             find_difference(c, x);
-        else if ((x.findings & both) == both)
+        else if ((found & both) == both)
             find_weights(c, x);
-        else if (x.findings & FOUND_ERROR)
+        else
             find_routing_error(c, x, routing);
     }
     __syncthreads();
-    return agreed;
+    return false;
 }
 
 static __device__ __forceinline__ bool is_routing(const struct exchange &x, int32_t rank)
@@ -214,7 +218,7 @@ static __device__ bool collect_ready(const struct epx_device_comm &c,
     bool ok = x.outcome.code == EPX_SUCCESS;
 
     EPX_DELAY(c);
-    for (int32_t i = (int32_t)threadIdx.x; ok && i < c.num_ranks * EPX_READY_WORDS;
+    for (int32_t i = first_ready_word(); ok && i < c.num_ranks * EPX_READY_WORDS;
          i += (int32_t)blockDim.x) {
         uint32_t payload = 0, found;
 
@@ -242,6 +246,27 @@ static __device__ bool await_ready(const struct epx_device_comm &c,
     EPX_DELAY(c);
     return ok;
 }
+
+/*
+ * await_ready, called by each warp of a block when it needs the verdict, but by all of them: a warp
+ * can prepare its work beside the wait. Before that it reads nothing that other ranks have stored,
+ * and writes nothing of the user's.
+ */
+struct verdict {
+    const struct epx_device_comm &c;
+    const struct epx_ready_note &note;
+    struct exchange &x;
+    const struct epx_outcome *routing;
+    bool known, agreed;
+
+    __device__ __forceinline__ bool operator()()
+    {
+        if (!known)
+            agreed = await_ready(c, note, x, routing);
+        known = true;
+        return agreed;
+    }
+};
 
 #endif
 

@@ -13,11 +13,19 @@ struct exchange {
     uint64_t epoch, arrivals, credits; /* arrivals and credits before the operation */
     uint64_t barrier;                  /* at least the blocks that came to barriers before it */
     struct epx_outcome outcome;
-    int32_t weighted;
     uint32_t findings; /* in the ready words; enum finding */
     uint32_t remarks;  /* not 0: the end of the operation looks for what seldom happens */
     uint32_t ready[EPX_MOST_DEVICE_RANKS * EPX_READY_WORDS];
 };
+
+/* What a thread finds in the ready words that it reads; the block collects them. */
+enum finding { FOUND_GIVEN = 1, FOUND_NONE = 2, FOUND_DIFFERENCE = 4, FOUND_ERROR = 8 };
+
+/* Whether some rank gives weights with its rows: after the verdict on the ready words. */
+static __device__ __forceinline__ bool weights_come(const struct exchange &x)
+{
+    return x.findings & FOUND_GIVEN;
+}
 
 static __device__ __forceinline__ uint64_t *abort_word(const struct epx_device_comm &c,
                                                        int32_t rank)

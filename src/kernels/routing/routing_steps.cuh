@@ -115,14 +115,13 @@ static __device__ void zero_sums(const struct epx_route_tokens &a)
         *a.plan.dropped = 0;
 }
 
-/* Fills the table, each part by other threads, from the last on, from the middle and from the end
- * of the first quarter: so all loads are under way at once, while the first threads begin the
- * exchange. */
+/* Fills the table, each part by other threads, from the first on, from the middle and from the last
+ * quarter on: so all loads are under way at once. */
 static __device__ void look_up(const struct epx_route_tokens &a, uint8_t *owner,
                                struct rank_table &table)
 {
     int32_t ranks = a.comm.num_ranks, experts = a.plan.shape.num_experts;
-    int32_t threads = (int32_t)blockDim.x, thread = threads - 1 - (int32_t)threadIdx.x;
+    int32_t threads = (int32_t)blockDim.x, thread = (int32_t)threadIdx.x;
     int32_t middle = thread - threads / 2, quarter = thread - threads / 4 * 3;
 
     for (int32_t e = thread; owner && e < experts; e += threads)

@@ -132,11 +132,11 @@ static __device__ struct told_word word_to_tell(const struct epx_route_tokens &a
     return told;
 }
 
-/* Which word a thread of the first `blocks` blocks, which tell, tells first: the last threads tell
- * the first words, as the first ones begin the operation. */
+/* Which word a thread of the first `blocks` blocks, which tell, tells first. Those of the first
+ * block, whose last threads post the ready words, come last. */
 static __device__ __forceinline__ uint32_t first_told(uint32_t blocks)
 {
-    return (blocks - blockIdx.x) * blockDim.x - 1 - threadIdx.x;
+    return (blocks - 1 - blockIdx.x) * blockDim.x + threadIdx.x;
 }
 
 /* The thread's first word, looked up before the operation has its number. */
@@ -163,10 +163,10 @@ static __device__ void send_ids(const struct epx_route_tokens &a, struct exchang
     }
 }
 
-/* A thread waits for the last words first: the first threads wait for ready words before. */
+/* The last threads wait for ready words before. */
 static __device__ __forceinline__ uint32_t first_awaited()
 {
-    return blockDim.x - 1 - threadIdx.x;
+    return threadIdx.x;
 }
 
 static __device__ __forceinline__ const uint64_t *words_here(const struct epx_route_tokens &a,

@@ -176,16 +176,16 @@ static __device__ bool add_parts(const struct sum_list &list, bool weighted, int
     bool packed = are_packed<Part, Row>(list.parts, list.num_parts, elements, out) &&
                   are_packed<Row, Row>(list.own, list.num_own, elements, out);
 
-    if (list.num_parts + list.num_own == 0)
-        zero_row(out, elements * (int64_t)sizeof(Row));
-    else if (packed && weighted)
-        return add_elements<T, N, true>(list, elements, out, await);
-    else if (packed)
-        return add_elements<T, N, false>(list, elements, out, await);
-    else if (weighted)
-        return add_elements<T, 1, true>(list, elements, out, await);
-    else
-        return add_elements<T, 1, false>(list, elements, out, await);
+    if (list.num_parts + list.num_own > 0) {
+        if (packed)
+            return weighted ? add_elements<T, N, true>(list, elements, out, await)
+                            : add_elements<T, N, false>(list, elements, out, await);
+        return weighted ? add_elements<T, 1, true>(list, elements, out, await)
+                        : add_elements<T, 1, false>(list, elements, out, await);
+    }
+    if (!await())
+        return false;
+    zero_row(out, elements * (int64_t)sizeof(Row));
     return true;
 }
 

@@ -292,7 +292,7 @@ template <bool LIST> struct sender {
 
         if (goals_in(m, box).num) {
             send(box, token, part);
-            if (m.x.weighted && part.offset == 0)
+            if (weights_come(m.x) && part.offset == 0)
                 send_weights_of(box, token);
         }
         end_stores();
