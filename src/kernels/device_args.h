@@ -282,16 +282,28 @@ enum {
 
 /*
  * How a small operation travels: through banks, in each rank's window one for operations of even
- * number and one for odd; banks.cuh and small_ids.cuh say how. In a bank come EPX_BANK_FLAGS flags
- * and EPX_BANK_WORDS words with ids, of 8 bytes each, then rows of `pitch` bytes, each with words
- * that go with it.
+ * number and one for odd; banks.cuh, row_packets.cuh and small_ids.cuh say how. In a bank come
+ * EPX_BANK_FLAGS flags and EPX_BANK_WORDS words with ids, of 8 bytes each, then rows of `pitch`
+ * bytes, each with words that go with it, then rows in packets.
  */
 enum { EPX_BANK_FLAGS = 1 << 15, EPX_BANK_WORDS = EPX_SMALL_PAIRS + 2 * EPX_SMALL_RANKS };
+
+/* A stripe: the part of a row that a warp sends or takes in packets at once. A lane has so many
+ * packs of 16 bytes, 32 packs apart, which travel in so many packets of 16. */
+enum {
+    EPX_LANE_PACKS = 3,
+    EPX_LANE_PACKETS = 4,
+    EPX_STRIPE_BYTES = 16 * EPX_LANE_PACKS * EPX_WARP,
+    EPX_STRIPE_PACKETS = EPX_LANE_PACKETS * EPX_WARP
+};
 
 struct epx_banks {
     char *const *bank; /* [2][R] */
     int64_t pitch, words_at;
     struct epx_slices slices; /* of each row, the same on all ranks */
+    int64_t packets_at;       /* where packets begin in a bank; 0 = rows come with flags */
+    int32_t row_packets;      /* from a row's first packet to the next row's */
+    int32_t stripes;          /* of a slice */
     int32_t senders;          /* blocks that store; 0 = the operation is not small */
     int32_t takers;           /* blocks that take what comes */
     int32_t phase;            /* enum epx_phase */
@@ -422,8 +434,10 @@ extern "C" {
 int epx_launch_route_tokens(const struct epx_route_tokens *args, EPX_Stream stream);
 int epx_launch_route_small(const struct epx_route_tokens *args, EPX_Stream stream);
 int epx_launch_dispatch_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
+int epx_launch_dispatch_packets(const struct epx_dispatch_rows *args, EPX_Stream stream);
 int epx_launch_dispatch_small(const struct epx_dispatch_rows *args, EPX_Stream stream);
 int epx_launch_dispatch_fields_small(const struct epx_dispatch_rows *args, EPX_Stream stream);
+int epx_launch_route_dispatch_packets(const struct epx_route_dispatch *args, EPX_Stream stream);
 int epx_launch_route_dispatch_small(const struct epx_route_dispatch *args, EPX_Stream stream);
 int epx_launch_route_dispatch_fields_small(const struct epx_route_dispatch *args,
                                            EPX_Stream stream);
@@ -431,6 +445,7 @@ int epx_launch_move_rows(const struct epx_dispatch_rows *args, EPX_Stream stream
 int epx_launch_scale_small(const struct epx_dispatch_rows *args, EPX_Stream stream);
 int epx_launch_move_grads(const struct epx_dispatch_rows *args, EPX_Stream stream);
 int epx_launch_combine_rows(const struct epx_combine_rows *args, EPX_Stream stream);
+int epx_launch_combine_packets(const struct epx_combine_rows *args, EPX_Stream stream);
 int epx_launch_combine_small(const struct epx_combine_rows *args, EPX_Stream stream);
 int epx_launch_move_sums(const struct epx_combine_rows *args, EPX_Stream stream);
 int epx_launch_alltoallv_rows(const struct epx_alltoallv_rows *args, EPX_Stream stream);

@@ -12,7 +12,7 @@
 #include "kernels/node_rows.h"
 #include "transport/cuda/cuda_errors.h"
 
-enum { STAGE_QUANTUM = 16, STAGES_IN_BANK = 4, TABLES = 4 };
+enum { STAGE_QUANTUM = 16, STAGES_OF_ROWS = 4, STAGES_OF_PACKETS = 2, TABLES = 4 };
 
 /* Where things lie; the control words come first. */
 struct layout {
@@ -35,12 +35,17 @@ static int64_t stage_bytes(const struct epx_comm *comm)
     return wanted > least ? wanted : least;
 }
 
+/* Where rows in packets begin in a bank. */
+static size_t packets_at(const struct epx_comm *comm)
+{
+    return line_up((EPX_BANK_FLAGS + EPX_BANK_WORDS) * sizeof(uint64_t) +
+                   STAGES_OF_ROWS * (size_t)stage_bytes(comm));
+}
+
 /* Bytes of a bank for small operations; with messages there is none. */
 static size_t bank_bytes(const struct epx_comm *comm, int messages)
 {
-    return messages ? 0
-                    : line_up((EPX_BANK_FLAGS + EPX_BANK_WORDS) * sizeof(uint64_t) +
-                              STAGES_IN_BANK * (size_t)stage_bytes(comm));
+    return messages ? 0 : line_up(packets_at(comm) + STAGES_OF_PACKETS * (size_t)stage_bytes(comm));
 }
 
 /* With messages there are two stages: one for rows that go and one for rows that come. */
@@ -67,6 +72,7 @@ static void place_parts(struct epx_device *device, const struct layout *layout)
     device->control = (char **)(void *)(own + layout->tables);
     device->stage = device->control + device->comm->size;
     device->bank_bytes = (int64_t)(layout->state - layout->banks) / 2;
+    device->packets_at = (int64_t)packets_at(device->comm);
     if (device->bank_bytes)
         device->bank = device->stage + device->comm->size;
     if (device->comm->num_nodes > 1)

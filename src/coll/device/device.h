@@ -65,6 +65,7 @@ struct epx_device {
     char **control, **stage;   /* [R] device memory */
     char **bank;               /* [2][R] device memory; NULL with messages */
     int64_t bank_bytes;        /* of one bank, on each rank */
+    int64_t packets_at;        /* where rows in packets begin in a bank */
     int most_senders;          /* blocks that may store beside those that wait */
     int sms;                   /* multiprocessors of the GPU */
     int movers;                /* blocks of an operation that is not small, on this rank, without

@@ -56,7 +56,7 @@ enum { BUSY_WARPS = 4 };
 static int have_room(const struct epx_device *device, const struct epx_banks *banks, int64_t rows)
 {
     int64_t room =
-        device->bank_bytes - (EPX_BANK_FLAGS + EPX_BANK_WORDS) * (int64_t)sizeof(uint64_t);
+        device->packets_at - (EPX_BANK_FLAGS + EPX_BANK_WORDS) * (int64_t)sizeof(uint64_t);
 
     return rows * banks->slices.num <= EPX_BANK_FLAGS && rows <= room / banks->pitch;
 }
@@ -148,6 +148,38 @@ static void share_out_small(const struct epx_request *request, int32_t width,
         banks->takers = device->blocks;
 }
 
+/* Bytes of rows that a bank holds up to which packets take less time than flags do; with
+ * --enable-jitter small tests go both ways. */
+enum { MOST_PACKED_BYTES = EPX_JITTERS ? 1 << 13 : 1 << 20 };
+
+/* Decides whether the rows of a small operation, so many on each rank, travel in packets. Slices
+ * that are longer than a stripe end with one. */
+static void set_packets(const struct epx_request *request, int64_t rows, struct epx_banks *banks)
+{
+    const struct epx_device *device = epx_device_of(request);
+    const int64_t row_bytes = epx_wire_row_bytes(request);
+    const int64_t room = (device->bank_bytes - device->packets_at) / 16;
+    struct epx_slices slices = banks->slices;
+    int32_t stripes, packets;
+
+    if (request->comm->size == 1 || request->call.fields.num > 1 || row_bytes == 0 ||
+        row_bytes % 16 || rows * row_bytes > MOST_PACKED_BYTES)
+        return;
+    if (slices.bytes > EPX_STRIPE_BYTES)
+        slices.bytes = epx_round_up(slices.bytes, EPX_STRIPE_BYTES);
+    slices.num = (int32_t)((row_bytes + slices.bytes - 1) / slices.bytes);
+    stripes = (int32_t)((slices.bytes + EPX_STRIPE_BYTES - 1) / EPX_STRIPE_BYTES);
+    packets = slices.num * stripes * EPX_STRIPE_PACKETS;
+    if (banks->pitch > banks->words_at)
+        packets += EPX_WARP;
+    if (rows * packets > room)
+        return;
+    banks->slices = slices;
+    banks->packets_at = device->packets_at;
+    banks->row_packets = packets;
+    banks->stripes = stripes;
+}
+
 struct epx_banks epx_banks_of(const struct epx_request *request, int32_t width, int32_t words)
 {
     const struct epx_device *device = epx_device_of(request);
@@ -162,8 +194,11 @@ struct epx_banks epx_banks_of(const struct epx_request *request, int32_t width, 
     banks.pitch = banks.pitch ? banks.pitch : 16;
     if (epx_has_few_pairs(device, shape) &&
         epx_small_pays(device, shape, verb_of(request), epx_wire_row_bytes(request)) &&
-        have_room(device, &banks, (int64_t)shape->max_tokens * width))
+        have_room(device, &banks, (int64_t)shape->max_tokens * width)) {
+        if (verb_of(request) != EPX_VERB_COMBINE_BACKWARD)
+            set_packets(request, (int64_t)shape->max_tokens * width, &banks);
         share_out_small(request, width, &banks);
+    }
     return banks;
 }
 

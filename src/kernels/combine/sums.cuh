@@ -165,6 +165,13 @@ static __device__ void list_pairs(const struct epx_combine_rows &a, int64_t offs
     __syncwarp();
 }
 
+/* The gradient of a pair's weight, of the rank that has its expert. */
+static __device__ __forceinline__ float grad_of_weight(const struct epx_combine_rows &a,
+                                                       int64_t slot, int64_t choice)
+{
+    return a.weights[a.plan.shape.rank_major ? slot * a.plan.shape.top_k + choice : slot];
+}
+
 /* Sends the gradients of a record's pair weights; each goes to the place of its choice. */
 static __device__ void send_weights(const struct epx_combine_rows &a,
                                     struct epx_wire_record *record, float *to)
@@ -174,7 +181,7 @@ static __device__ void send_weights(const struct epx_combine_rows &a,
     for (int32_t i = lane_id(); i < record->num_pairs; i += EPX_WARP) {
         int64_t slot = pairs[i].slot, choice = pairs[i].expert_choice & 255;
 
-        to[choice] = a.weights[a.plan.shape.rank_major ? slot * a.plan.shape.top_k + choice : slot];
+        to[choice] = grad_of_weight(a, slot, choice);
     }
 }
 

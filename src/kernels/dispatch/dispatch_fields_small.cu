@@ -4,7 +4,7 @@
 
 int epx_launch_dispatch_fields_small(const struct epx_dispatch_rows *args, EPX_Stream stream)
 {
-    return launch_dispatch_small<true>(*args, stream);
+    return launch_dispatch_small<struct fields_with_flags>(*args, stream);
 }
 
-static const struct epx_loaded loaded(dispatch_small<true>);
+static const struct epx_loaded loaded(dispatch_small<struct fields_with_flags>);

@@ -24,30 +24,30 @@ static __device__ __forceinline__ int64_t slot_of_lane(const struct epx_dispatch
 
 /* The whole warp: one slice of a row to all its slots, and weights with the first. Returns whether
  * the ranks agree and the slice has come. */
-template <bool LIST>
+template <typename Way>
 static __device__ bool take_row(const struct epx_dispatch_rows &a, char *bank,
                                 const struct row_slice &at, struct epx_wire_record *record,
                                 struct verdict &verdict, struct row_list &list)
 {
-    const struct part part = part_of_slice<LIST>(a, at.slice);
-    const int32_t num = LIST ? 0 : list_slots(a, part, record, list);
+    const struct part part = part_of_slice<Way::LIST>(a, at.slice);
+    const int32_t num = Way::LIST ? 0 : list_slots(a, part, record, list);
 
-    if (!verdict() || !await_slice(a, bank, verdict.x.epoch, at.source, at.token, at.slice))
+    if (!verdict() || !receive_slice<Way>(a, bank, verdict.x, at, list, num))
         return false;
-    if constexpr (LIST)
+    if constexpr (Way::LIST)
         take_fields(a.fields, part, bank_that_has(a, bank, at.source, at.token), at.token,
                     slot_of_lane(a, record), list);
-    else
+    else if (!comes_in_packets<Way>(a, at.source))
         store_row(row_that_came(a, bank, at.source, at.token) + part.offset, list, num, part.bytes);
     if (at.slice == 0 && a.recv_weights && weights_come(verdict.x))
-        spread_weights(a, weights_that_came(a, bank, at.source, at.token), record);
+        spread_weights(a, weights_that_came<Way>(a, bank, at, list), record);
     __syncwarp();
     return true;
 }
 
 /* Takes this rank's own rows first; the first slice is looked up beside the wait for the verdict.
  * Returns whether the ranks agree and the rows that this warp takes have come. */
-template <bool LIST>
+template <typename Way>
 static __device__ bool take_small_rows(const struct epx_dispatch_rows &a,
                                        const struct record_range &range, struct verdict &verdict,
                                        struct row_list &list)
@@ -68,25 +68,24 @@ static __device__ bool take_small_rows(const struct epx_dispatch_rows &a,
         struct epx_wire_record *record = epx_wire_record_at(&a.plan, records, at.source, at.row);
 
         if (record->num_slots &&
-            !take_row<LIST>(a, bank, {at.source, record->token, slice}, record, verdict, list))
+            !take_row<Way>(a, bank, {at.source, record->token, slice}, record, verdict, list))
             return false;
     }
     if (!verdict())
         return false;
-    zero_rest<LIST>(a, a.recv_weights && weights_come(x), crew);
+    zero_rest<Way::LIST>(a, a.recv_weights && weights_come(x), crew);
     return true;
 }
 
 /* A block that takes; `agreed` are ranks that have agreed before. Records of a routing that failed
  * are not looked at. */
-template <bool LIST>
+template <typename Way>
 static __device__ void take_from_banks(const struct epx_dispatch_rows &a, struct exchange &x,
                                        bool agreed, const struct record_range &range,
                                        struct row_list &list)
 {
     struct verdict verdict = {a.comm, a.note, x, a.plan.outcome, agreed, agreed};
-    bool ok = a.plan.outcome->code == EPX_SUCCESS &&
-              take_small_rows<LIST>(a, range, verdict, list);
+    bool ok = a.plan.outcome->code == EPX_SUCCESS && take_small_rows<Way>(a, range, verdict, list);
 
     if (!verdict())
         return;
@@ -95,7 +94,7 @@ static __device__ void take_from_banks(const struct epx_dispatch_rows &a, struct
     all_content(a.comm, x, ok);
 }
 
-template <bool LIST>
+template <typename Way>
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     dispatch_small(const __grid_constant__ struct epx_dispatch_rows a)
 {
@@ -113,9 +112,9 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
         begin_small(a.comm, a.banks, a.note, a.plan.outcome->code, x);
     if (x.outcome.code == EPX_SUCCESS) {
         if (!takes && a.comm.num_ranks > 1 && a.plan.outcome->code == EPX_SUCCESS)
-            store_small_rows<LIST>(a, x.epoch, list);
+            store_small_rows<Way>(a, x.epoch, list);
         if (takes)
-            take_from_banks<LIST>(a, x, agreed, range, list);
+            take_from_banks<Way>(a, x, agreed, range, list);
     }
     if (!is_last_of_small(a.comm, a.banks, x, {a.note, a.plan.outcome, takes || agreed}))
         return;
@@ -124,10 +123,10 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     end_exchange(a.comm, x, 0, 0, *a.plan.view.arrived_rows, x.outcome);
 }
 
-template <bool LIST>
+template <typename Way>
 static int launch_dispatch_small(const struct epx_dispatch_rows &args, EPX_Stream stream)
 {
-    return launch_phase(small_launch(args.banks, stream), dispatch_small<LIST>, args);
+    return launch_phase(small_launch(args.banks, stream), dispatch_small<Way>, args);
 }
 
 #endif

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libepx_cuda_la_SOURCES += \
   src/kernels/dispatch/dispatch_fields_small.cu \
+  src/kernels/dispatch/dispatch_packets.cu \
   src/kernels/dispatch/dispatch_rounds.cu \
   src/kernels/dispatch/dispatch_rows.cu \
   src/kernels/dispatch/dispatch_small.cu \
@@ -11,6 +12,7 @@ libepx_cuda_la_SOURCES += \
   src/kernels/dispatch/pass_rows.cu \
   src/kernels/dispatch/passes.cuh \
   src/kernels/dispatch/route_dispatch_fields_small.cu \
+  src/kernels/dispatch/route_dispatch_packets.cu \
   src/kernels/dispatch/route_dispatch_small.cu \
   src/kernels/dispatch/route_dispatch_small.cuh \
   src/kernels/dispatch/scale_small.cu \

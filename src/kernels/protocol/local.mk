@@ -18,5 +18,6 @@ libepx_cuda_la_SOURCES += \
   src/kernels/protocol/ready_words.cuh \
   src/kernels/protocol/records.cuh \
   src/kernels/protocol/relays.cuh \
+  src/kernels/protocol/row_packets.cuh \
   src/kernels/protocol/waits.cuh \
   src/kernels/protocol/warp_rows.cuh

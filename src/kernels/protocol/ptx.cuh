@@ -62,6 +62,43 @@ static __device__ __forceinline__ void store_two_relaxed_sys(uint64_t *p, uint64
                  : "memory");
 }
 
+/* Two words, 16 bytes from a multiple of 16 on, that are one access: a load sees both of a store or
+ * neither. Before CUDA 12.3 there was no word for it; the instruction was the same. */
+#if __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1203
+static __device__ __forceinline__ void load_packet_sys(const void *p, uint64_t &low, uint64_t &high)
+{
+    asm volatile("{\n\t"
+                 ".reg .b128 both;\n\t"
+                 "ld.relaxed.sys.global.b128 both, [%2];\n\t"
+                 "mov.b128 {%0, %1}, both;\n\t"
+                 "}"
+                 : "=l"(low), "=l"(high)
+                 : "l"(p)
+                 : "memory");
+}
+
+static __device__ __forceinline__ void store_packet_sys(void *p, uint64_t low, uint64_t high)
+{
+    asm volatile("{\n\t"
+                 ".reg .b128 both;\n\t"
+                 "mov.b128 both, {%1, %2};\n\t"
+                 "st.relaxed.sys.global.b128 [%0], both;\n\t"
+                 "}" ::"l"(p),
+                 "l"(low), "l"(high)
+                 : "memory");
+}
+#else
+static __device__ __forceinline__ void load_packet_sys(const void *p, uint64_t &low, uint64_t &high)
+{
+    load_two_relaxed_sys((const uint64_t *)p, low, high);
+}
+
+static __device__ __forceinline__ void store_packet_sys(void *p, uint64_t low, uint64_t high)
+{
+    store_two_relaxed_sys((uint64_t *)p, low, high);
+}
+#endif
+
 static __device__ __forceinline__ void add_relaxed_sys(uint64_t *p, uint64_t value)
 {
     asm volatile("red.relaxed.sys.global.add.u64 [%0], %1;" ::"l"(p), "l"(value) : "memory");

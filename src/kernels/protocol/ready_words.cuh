@@ -168,24 +168,33 @@ static __device__ uint32_t findings_of(const struct epx_ready_note &note, int32_
     return word == EPX_READY_ERROR && payload != EPX_SUCCESS ? FOUND_ERROR : 0;
 }
 
-/* The whole block, behind a barrier: the verdict on everybody's words. All ranks come to the same
- * verdict. */
-static __device__ bool judge_ready(const struct epx_device_comm &c, struct exchange &x,
-                                   const struct epx_outcome *routing)
+/* The whole block, which has found that the ranks do not agree: finds out why. */
+static __device__ EPX_COLD void explain_verdict(const struct epx_device_comm &c, struct exchange &x,
+                                                const struct epx_outcome *routing)
 {
-    const uint32_t both = FOUND_GIVEN | FOUND_NONE, found = x.findings;
+    const uint32_t both = FOUND_GIVEN | FOUND_NONE;
 
-    if (!(found & (FOUND_DIFFERENCE | FOUND_ERROR)) && (found & both) != both)
-        return true;
     if (threadIdx.x == 0) {
-        if (found & FOUND_DIFFERENCE)
+        if (x.findings & FOUND_DIFFERENCE)
             find_difference(c, x);
-        else if ((found & both) == both)
+        else if ((x.findings & both) == both)
             find_weights(c, x);
         else
             find_routing_error(c, x, routing);
     }
     __syncthreads();
+}
+
+/* The whole block, behind a barrier: the verdict on everybody's words. All ranks come to the same
+ * verdict. */
+static __device__ __forceinline__ bool
+judge_ready(const struct epx_device_comm &c, struct exchange &x, const struct epx_outcome *routing)
+{
+    const uint32_t both = FOUND_GIVEN | FOUND_NONE, found = x.findings;
+
+    if (!(found & (FOUND_DIFFERENCE | FOUND_ERROR)) && (found & both) != both)
+        return true;
+    explain_verdict(c, x, routing);
     return false;
 }
 
@@ -259,10 +268,20 @@ struct verdict {
     const struct epx_outcome *routing;
     bool known, agreed;
 
+    /* The words that this thread waits for, apart from the code that most warps go through. */
+    __device__ EPX_COLD bool collect()
+    {
+        return collect_ready(c, note, x);
+    }
+
     __device__ __forceinline__ bool operator()()
     {
-        if (!known)
-            agreed = await_ready(c, note, x, routing);
+        if (!known) {
+            const bool has_words = first_ready_word() < c.num_ranks * EPX_READY_WORDS;
+
+            agreed = all_content(c, x, !has_words || collect()) && judge_ready(c, x, routing);
+            EPX_DELAY(c);
+        }
         known = true;
         return agreed;
     }

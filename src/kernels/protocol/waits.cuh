@@ -173,14 +173,20 @@ static __device__ __forceinline__ uint64_t tagged(uint64_t epoch, uint32_t paylo
     return epoch << 32 | payload;
 }
 
-/* The whole block: whether every thread is content; if not the operation has been given up. */
-static __device__ bool all_content(const struct epx_device_comm &c, struct exchange &x, bool ok)
+static __device__ EPX_COLD void note_abort(const struct epx_device_comm &c, struct exchange &x)
 {
-    if (__syncthreads_and(ok))
-        return true;
     if (threadIdx.x == 0 && x.outcome.code == EPX_SUCCESS)
         x.outcome = outcome_of_abort(c);
     __syncthreads();
+}
+
+/* The whole block: whether every thread is content; if not the operation has been given up. */
+static __device__ __forceinline__ bool all_content(const struct epx_device_comm &c,
+                                                   struct exchange &x, bool ok)
+{
+    if (__syncthreads_and(ok))
+        return true;
+    note_abort(c, x);
     return false;
 }
 

@@ -56,7 +56,7 @@ static __device__ void take_all_weights(const struct epx_combine_rows &a, const 
         float weight = 0;
 
         if (rank == a.comm.rank)
-            weight = a.weights[a.plan.shape.rank_major ? slot * top_k + k : slot];
+            weight = grad_of_weight(a, slot, k);
         else if (rank >= 0)
             weight = places.weight_of(token, k);
         a.grad_weights[first + k] = weight;

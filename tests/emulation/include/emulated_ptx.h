@@ -66,6 +66,24 @@ static inline void store_two_relaxed_sys(uint64_t *p, uint64_t low, uint64_t hig
     __atomic_store_n(p, low, __ATOMIC_RELAXED);
 }
 
+/* Of both words the one with the tag, the high one, is stored last and loaded first, so a load that
+ * sees it sees the other one too. */
+static inline void load_packet_sys(const void *p, uint64_t &low, uint64_t &high)
+{
+    emulated_spin();
+    high = __atomic_load_n((const uint64_t *)p + 1, __ATOMIC_ACQUIRE);
+    low = __atomic_load_n((const uint64_t *)p, __ATOMIC_RELAXED);
+}
+
+static inline void store_packet_sys(void *p, uint64_t low, uint64_t high)
+{
+    emulated_step();
+    __atomic_store_n((uint64_t *)p, low, __ATOMIC_RELAXED);
+    emulated_step();
+    __atomic_store_n((uint64_t *)p + 1, high, __ATOMIC_RELEASE);
+    emulated_step();
+}
+
 static inline void add_relaxed_sys(uint64_t *p, uint64_t value)
 {
     emulated_tells();

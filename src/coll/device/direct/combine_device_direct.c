@@ -47,7 +47,8 @@ static int queue_small(const struct epx_request *request, const struct epx_banks
 
     args.banks = *banks;
     args.rounds.cut = epx_segments_cut(args.row_bytes, args.row_bytes);
-    EPX_TRY_LAUNCH(epx_launch_combine_small(&args, request->call.stream));
+    EPX_TRY_LAUNCH(banks->packets_at ? epx_launch_combine_packets(&args, request->call.stream)
+                                     : epx_launch_combine_small(&args, request->call.stream));
     return EPX_SUCCESS;
 }
 

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* dispatch_packets.cu - a dispatch of few rows of one field, in packets. */
+#include "kernels/dispatch/dispatch_small.cuh"
+
+int epx_launch_dispatch_packets(const struct epx_dispatch_rows *args, EPX_Stream stream)
+{
+    return launch_dispatch_small<struct rows_in_packets>(*args, stream);
+}
+
+static const struct epx_loaded loaded(dispatch_small<struct rows_in_packets>);
