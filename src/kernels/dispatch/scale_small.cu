@@ -222,7 +222,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)
     begin_small(a.comm, a.banks, a.note, a.plan.outcome->code, x);
     if (x.outcome.code == EPX_SUCCESS) {
         if (!takes && a.comm.num_ranks > 1 && a.plan.outcome->code == EPX_SUCCESS)
-            store_small_rows<struct rows_with_flags>(a, x.epoch, lists[threadIdx.x / EPX_WARP]);
+            store_small_rows<false>(a, x.epoch, lists[threadIdx.x / EPX_WARP]);
         if (takes && await_ready(a.comm, a.note, x, a.plan.outcome)) {
             if (is_last_thread())
                 count_route_rows(a.comm, a.plan, a.plan.send_rows, a.row_bytes);

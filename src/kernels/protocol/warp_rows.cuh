@@ -276,12 +276,63 @@ static __device__ __forceinline__ void add_pack(const pack<T, N> &data, float we
     }
 }
 
+/* A pack of a row of any alignment, from the two packs of 16 bytes that have a part of it. These lie
+ * within the row if the pack is one of inner_packs. */
+template <typename T, int N>
+static __device__ __forceinline__ pack<T, N> load_shifted(const char *row, int64_t at)
+{
+    const char *from = row + at * (int64_t)sizeof(pack<T, N>);
+    const uint32_t odd = misalignment(from), bits = odd % 4 * 8;
+    const uint4 *packs = (const uint4 *)(const void *)(from - odd);
+    const uint4 a = packs[0], b = odd + sizeof(pack<T, N>) > 16 ? packs[1] : a;
+    uint32_t word[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+    pack<T, N> data;
+
+#pragma unroll
+    for (int i = 0; i < 6; i++)
+        word[i] = odd & 8 ? word[i + 2] : word[i];
+#pragma unroll
+    for (int i = 0; i < 5; i++)
+        word[i] = odd & 4 ? word[i + 1] : word[i];
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        word[i] = (uint32_t)(((uint64_t)word[i + 1] << 32 | word[i]) >> bits);
+    memcpy(&data, word, sizeof(data));
+    return data;
+}
+
+/* Packs of a row that load_shifted may load, from first to end; none if first is end. */
+struct inner_packs {
+    int64_t first, end;
+};
+
+template <typename T, int N>
+static __device__ __forceinline__ struct inner_packs find_inner_packs(int64_t elements)
+{
+    const int64_t bytes = sizeof(pack<T, N>), all = elements * (int64_t)sizeof(T);
+    const int64_t first = 16 / bytes, end = all < 32 ? 0 : (all - 32) / bytes + 1;
+
+    return first < end ? inner_packs{first, end} : inner_packs{0, 0};
+}
+
+/* The whole warp: calls at(i) for all elements that are in none of the inner packs, one a lane. */
+template <int N, typename At>
+static __device__ __forceinline__ void for_outer_elements(const struct inner_packs &inner,
+                                                          int64_t elements, At at)
+{
+    const int64_t head = inner.first * N, within = (inner.end - inner.first) * N;
+
+#pragma unroll 1
+    for (int64_t i = lane_id(); i < elements - within; i += EPX_WARP)
+        at(i < head ? i : i + within);
+}
+
 /*
  * Adds ROWS rows from the r-th on to total, or, if `starts`, sets total to their sum. No load
  * depends on a condition, so that all are under way before the first sum: what a warp has under way
- * bounds its speed.
+ * bounds its speed. SHIFTS: rows may have any alignment.
  */
-template <typename T, int N, bool WEIGHTED, int ROWS, int UNROLL>
+template <typename T, int N, bool WEIGHTED, int ROWS, int UNROLL, bool SHIFTS>
 static __device__ __forceinline__ void add_some_rows(const struct row_list &list, int32_t r,
                                                      bool starts, int64_t first,
                                                      typename T::sum total[UNROLL][N])
@@ -292,7 +343,9 @@ static __device__ __forceinline__ void add_some_rows(const struct row_list &list
     for (int i = 0; i < ROWS; i++)
 #pragma unroll
         for (int u = 0; u < UNROLL; u++)
-            data[i][u] = ((const pack<T, N> *)(const void *)list.row[r + i])[first + u * EPX_WARP];
+            data[i][u] =
+                SHIFTS ? load_shifted<T, N>(list.row[r + i], first + u * EPX_WARP)
+                       : ((const pack<T, N> *)(const void *)list.row[r + i])[first + u * EPX_WARP];
 #pragma unroll
     for (int i = 0; i < ROWS; i++)
 #pragma unroll
@@ -303,7 +356,7 @@ static __device__ __forceinline__ void add_some_rows(const struct row_list &list
 
 /* The sum of rows r to end - 1, at least one, ROWS at a time, of the packs first, first + 32, ...;
  * or, unless `starts`, adds them to total. */
-template <typename T, int N, bool WEIGHTED, int UNROLL, int ROWS = SUM_ROWS>
+template <typename T, int N, bool WEIGHTED, int UNROLL, int ROWS = SUM_ROWS, bool SHIFTS = false>
 static __device__ __forceinline__ void add_run(const struct row_list &list, int32_t r, int32_t end,
                                                int64_t first, typename T::sum total[UNROLL][N],
                                                bool starts = true)
@@ -312,10 +365,10 @@ static __device__ __forceinline__ void add_run(const struct row_list &list, int3
 
 #pragma unroll 1
     for (; end - r >= ROWS; r += ROWS)
-        add_some_rows<T, N, WEIGHTED, ROWS, UNROLL>(list, r, r == begin, first, total);
+        add_some_rows<T, N, WEIGHTED, ROWS, UNROLL, SHIFTS>(list, r, r == begin, first, total);
 #pragma unroll 1
     for (; r < end; r++)
-        add_some_rows<T, N, WEIGHTED, 1, UNROLL>(list, r, r == begin, first, total);
+        add_some_rows<T, N, WEIGHTED, 1, UNROLL, SHIFTS>(list, r, r == begin, first, total);
 }
 
 template <typename T, int N, int UNROLL>
@@ -329,6 +382,24 @@ static __device__ __forceinline__ void store_packs(const typename T::sum total[U
         round_pack(total[u], rounded);
         ((pack<T, N> *)(void *)out)[first + u * EPX_WARP] = rounded;
     }
+}
+
+/* Stores a pack, an element at a time if `out` is not aligned. */
+template <typename T, int N>
+static __device__ __forceinline__ void store_any_pack(const typename T::sum total[N], int64_t first,
+                                                      char *out)
+{
+    T *to = (T *)(void *)out + first * N;
+    pack<T, N> rounded;
+
+    round_pack(total, rounded);
+    if (misalignment(out) % sizeof(rounded) == 0) {
+        *(pack<T, N> *)(void *)to = rounded;
+        return;
+    }
+#pragma unroll
+    for (int n = 0; n < N; n++)
+        to[n] = rounded.element[n];
 }
 
 template <typename T, typename To, int N, bool WEIGHTED, int UNROLL, int ROWS>
@@ -363,6 +434,26 @@ static __device__ void sum_packs(const struct row_list &list, int32_t num, int64
 template <typename T, typename To>
 static constexpr int PACKED = 16 / (int)(sizeof(T) > sizeof(To) ? sizeof(T) : sizeof(To));
 
+/* The same of rows of any alignment and number of elements. */
+template <typename T, typename To, bool WEIGHTED>
+static __device__ void sum_odd_rows(const struct row_list &list, int32_t num, int64_t elements,
+                                    char *out)
+{
+    const int N = PACKED<T, To>;
+    const struct inner_packs inner = find_inner_packs<T, N>(elements);
+
+#pragma unroll 1
+    for (int64_t first = inner.first + lane_id(); first < inner.end; first += EPX_WARP) {
+        typename T::sum total[1][N];
+
+        add_run<T, N, WEIGHTED, 1, MOST_SUM_ROWS, true>(list, 0, num, first, total);
+        store_any_pack<To, N>(total[0], first, out);
+    }
+    for_outer_elements<N>(inner, elements, [&](int64_t i) {
+        sum_some_packs<T, To, 1, WEIGHTED, 1, 1>(list, num, i, out);
+    });
+}
+
 /* The whole warp: whether so many elements can be read and written PACKED at a time. */
 template <typename T, typename To>
 static __device__ __forceinline__ bool are_packed(const struct row_list &list, int32_t num,
@@ -391,9 +482,9 @@ static __device__ void sum_rows(const struct row_list &list, int32_t num, int we
     else if (packed)
         sum_packs<T, To, N, false, ROWS>(list, num, elements, out);
     else if (weighted)
-        sum_packs<T, To, 1, true, ROWS>(list, num, elements, out);
+        sum_odd_rows<T, To, true>(list, num, elements, out);
     else
-        sum_packs<T, To, 1, false, ROWS>(list, num, elements, out);
+        sum_odd_rows<T, To, false>(list, num, elements, out);
 }
 
 /* The number of the first row after the r-th from another node. */

@@ -96,7 +96,7 @@ static __device__ __forceinline__ void add_own(const typename T::row::sum own[UN
  * own_first is set the own part is summed before, which takes registers, but beside the time that
  * parts are on their way. Returns what await() does.
  */
-template <typename T, int N, bool WEIGHTED, int UNROLL, typename Await>
+template <typename T, int N, bool WEIGHTED, int UNROLL, bool SHIFTS = false, typename Await>
 static __device__ __forceinline__ bool add_packs(const struct sum_list &list, int64_t first,
                                                  char *out, const Await &await)
 {
@@ -107,20 +107,25 @@ static __device__ __forceinline__ bool add_packs(const struct sum_list &list, in
     const int32_t before = list.num_own ? list.own_place : list.num_parts;
 
     if (Await::own_first && list.num_own)
-        add_run<Row, N, WEIGHTED, UNROLL, Await::rows>(list.own, 0, list.num_own, first, own);
+        add_run<Row, N, WEIGHTED, UNROLL, Await::rows, SHIFTS>(list.own, 0, list.num_own, first,
+                                                               own);
     if (!await())
         return false;
     if (before)
-        add_run<Part, N, false, UNROLL, Await::rows>(list.parts, 0, before, first, total);
+        add_run<Part, N, false, UNROLL, Await::rows, SHIFTS>(list.parts, 0, before, first, total);
     if (list.num_own) {
         if (!Await::own_first)
-            add_run<Row, N, WEIGHTED, UNROLL, Await::rows>(list.own, 0, list.num_own, first, own);
+            add_run<Row, N, WEIGHTED, UNROLL, Await::rows, SHIFTS>(list.own, 0, list.num_own, first,
+                                                                   own);
         add_own<T, N, UNROLL>(own, before == 0, total);
     }
     if (before < list.num_parts)
-        add_run<Part, N, false, UNROLL, Await::rows>(list.parts, before, list.num_parts, first,
-                                                     total, false);
-    store_packs<Row, N, UNROLL>(total, first, out);
+        add_run<Part, N, false, UNROLL, Await::rows, SHIFTS>(list.parts, before, list.num_parts,
+                                                             first, total, false);
+    if (SHIFTS)
+        store_any_pack<Row, N>(total[0], first, out);
+    else
+        store_packs<Row, N, UNROLL>(total, first, out);
     return true;
 }
 
@@ -164,6 +169,25 @@ static __device__ bool add_elements(const struct sum_list &list, int64_t element
     return true;
 }
 
+/* The same of rows of any alignment and number of elements. */
+template <typename T, bool WEIGHTED, typename Await>
+static __device__ bool add_odd_elements(const struct sum_list &list, int64_t elements, char *out,
+                                        const Await &await)
+{
+    const int N = PACKED<typename T::part, typename T::row>;
+    const struct inner_packs inner = find_inner_packs<typename T::row, N>(elements);
+
+    if (!await())
+        return false;
+#pragma unroll 1
+    for (int64_t first = inner.first + lane_id(); first < inner.end; first += EPX_WARP)
+        add_packs<T, N, WEIGHTED, 1, true>(list, first, out, parts_are_here());
+    for_outer_elements<N>(inner, elements, [&](int64_t i) {
+        add_packs<T, 1, WEIGHTED, 1>(list, i, out, parts_are_here());
+    });
+    return true;
+}
+
 /* The whole warp: out = round(part + part + ...); nothing to add gives zeros. Returns what await()
  * does. */
 template <typename T, typename Await>
@@ -180,8 +204,8 @@ static __device__ bool add_parts(const struct sum_list &list, bool weighted, int
         if (packed)
             return weighted ? add_elements<T, N, true>(list, elements, out, await)
                             : add_elements<T, N, false>(list, elements, out, await);
-        return weighted ? add_elements<T, 1, true>(list, elements, out, await)
-                        : add_elements<T, 1, false>(list, elements, out, await);
+        return weighted ? add_odd_elements<T, true>(list, elements, out, await)
+                        : add_odd_elements<T, false>(list, elements, out, await);
     }
     if (!await())
         return false;
