@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * banks.pml - small operations between kernels of different ranks: the protocol of
- * src/kernels/protocol/banks.cuh. device.pml has the other operations, of which nothing but the
+ * src/kernels/protocol/banks.cuh, and of row_packets.cuh there. device.pml has the other operations, of which nothing but the
  * ready words is here. The names are those of the code. A comment before a step names the function
  * that does it, in banks.cuh if no other file is named.
  *
  * An operation is a kernel of two blocks, one that stores and one that takes. In some operations
  * rows go to all ranks, and ids with them; in some only rows, from rank 0; some are not small; in
- * some the ranks disagree, and rank 0 stores rows and ids, and waits for ids, before it knows.
+ * some the ranks disagree, and rank 0 stores rows and ids, and waits for ids, before it knows. In some
+ * rows travel in packets, which say themselves of which operation they are: a packet is a word that
+ * is stored and loaded at once.
  *
  * Claims: a row that a block takes is that of its operation; no wait is for ever while all ranks
  * live; after a death or a time-out every kernel of the survivors ends.
@@ -31,12 +33,14 @@
 byte ready[2 * RANKS * RANKS];
 byte flag[2 * RANKS * RANKS];
 byte id[2 * RANKS * RANKS];
+byte packet[2 * RANKS * RANKS];
 byte ended[RANKS]; /* blocks of all kernels, so far */
 
 #define ALL_STORE 1
 #define ONE_STORES 2
 #define NOT_SMALL 3
 #define REFUSED 4
+#define PACKED 5
 byte form[OPS + 2];
 /* The operation between two that share a bank may have any form; were it more, or were there deaths
  * among three ranks, there were too many states. */
@@ -51,6 +55,7 @@ inline choose_form()
 #if RANKS == 2
         :: form[n] == 0 && VARIES -> form[n] = NOT_SMALL
         :: form[n] == 0 && VARIES -> form[n] = REFUSED
+        :: form[n] == 0 -> form[n] = PACKED
 #endif
         :: else
         fi
@@ -62,7 +67,8 @@ inline choose_form()
 #else
 #define ROUTES(rank) false
 #endif
-#define STORES(rank) (form[n] == ALL_STORE || ((rank) == 0 && form[n] != NOT_SMALL))
+#define STORES(rank)                                                                              \
+    (form[n] == ALL_STORE || ((rank) == 0 && form[n] != NOT_SMALL && form[n] != PACKED))
 
 /* post_ready (ready_words.cuh), by block 0 */
 #define POST_READY(r) ready[LINE(r, me, n)] = n
@@ -88,10 +94,14 @@ inline choose_form()
 #else
 #define RAISE_FLAG(r) post(me, flag[FLAG(r, me, n)], n)
 #endif
-/* await_flag, then take_row (src/kernels/dispatch), or sums of rows (src/kernels/combine) */
+/* store_stripe (row_packets.cuh) */
+#define SEND_PACKET(r) packet[FLAG(r, me, n)] = n
+/* await_flag, then flagged::take (src/kernels/dispatch), or sums of rows (src/kernels/combine);
+ * take_stripe (row_packets.cuh): a tag is that of its operation or is not */
 #define TAKE_ROW(r)                                                                               \
     if                                                                                             \
-    :: STORES(r) || TAKES_ANYHOW ->                                                                \
+    :: form[n] == PACKED -> AWAIT(packet[FLAG(me, r, n)] == n)                                     \
+    :: form[n] != PACKED && (STORES(r) || TAKES_ANYHOW) ->                                         \
         AWAIT(flag[FLAG(me, r, n)] >= n);                                                          \
         assert(memory[CELL(r, ROW(me, n))] == n)                                                   \
     :: else                                                                                        \
@@ -135,6 +145,7 @@ BLOCK(storing)
             :: STORES(me) ->
                 BURST { EACH_RANK(STORE_ROW) };
                 EACH_RANK(RAISE_FLAG)
+            :: form[n] == PACKED -> EACH_RANK(SEND_PACKET)
             :: else
             fi;
             AWAIT_END
