@@ -437,7 +437,6 @@ int epx_launch_dispatch_rows(const struct epx_dispatch_rows *args, EPX_Stream st
 int epx_launch_dispatch_packets(const struct epx_dispatch_rows *args, EPX_Stream stream);
 int epx_launch_dispatch_small(const struct epx_dispatch_rows *args, EPX_Stream stream);
 int epx_launch_dispatch_fields_small(const struct epx_dispatch_rows *args, EPX_Stream stream);
-int epx_launch_route_dispatch_packets(const struct epx_route_dispatch *args, EPX_Stream stream);
 int epx_launch_route_dispatch_small(const struct epx_route_dispatch *args, EPX_Stream stream);
 int epx_launch_route_dispatch_fields_small(const struct epx_route_dispatch *args,
                                            EPX_Stream stream);

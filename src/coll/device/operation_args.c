@@ -148,12 +148,29 @@ static void share_out_small(const struct epx_request *request, int32_t width,
         banks->takers = device->blocks;
 }
 
-/* Bytes of rows that a bank holds up to which packets take less time than flags do; with
- * --enable-jitter small tests go both ways. */
-enum { MOST_PACKED_BYTES = EPX_JITTERS ? 1 << 13 : 1 << 20 };
+/* Bytes of rows that a bank holds up to which packets take less time than flags do, where rows are
+ * added and where not; docs/performance.md has the measurements. With --enable-jitter small tests go
+ * both ways. */
+enum {
+    MOST_PACKED_SUMS = EPX_JITTERS ? 1 << 13 : 2 << 20,
+    MOST_PACKED_ROWS = EPX_JITTERS ? 1 << 13 : 4 << 20
+};
 
-/* Decides whether the rows of a small operation, so many on each rank, travel in packets. Slices
- * that are longer than a stripe end with one. */
+/* Whether the rows of a small operation, so many on each rank, may travel in packets. In an
+ * operation that routes ids come later than rows. */
+static int packets_pay(const struct epx_request *request, int64_t rows)
+{
+    const enum epx_verb verb = verb_of(request);
+    const int64_t row_bytes = epx_wire_row_bytes(request), bytes = rows * row_bytes;
+
+    if (request->comm->size == 1 || request->call.fields.num > 1 || row_bytes % 16 || bytes == 0)
+        return 0;
+    if (epx_verb_adds(verb))
+        return bytes <= MOST_PACKED_SUMS;
+    return verb == EPX_VERB_DISPATCH && bytes <= MOST_PACKED_ROWS;
+}
+
+/* Decides whether rows travel in packets. Slices that are longer than a stripe end with one. */
 static void set_packets(const struct epx_request *request, int64_t rows, struct epx_banks *banks)
 {
     const struct epx_device *device = epx_device_of(request);
@@ -162,9 +179,11 @@ static void set_packets(const struct epx_request *request, int64_t rows, struct 
     struct epx_slices slices = banks->slices;
     int32_t stripes, packets;
 
-    if (request->comm->size == 1 || request->call.fields.num > 1 || row_bytes == 0 ||
-        row_bytes % 16 || rows * row_bytes > MOST_PACKED_BYTES)
+    if (!packets_pay(request, rows))
         return;
+    if (!epx_verb_adds(verb_of(request)))
+        slices = epx_slices_from(EPX_STRIPE_BYTES, row_bytes, request->route->attr.max_tokens,
+                                 (int64_t)device->senders * EPX_WAITING_THREADS / EPX_WARP);
     if (slices.bytes > EPX_STRIPE_BYTES)
         slices.bytes = epx_round_up(slices.bytes, EPX_STRIPE_BYTES);
     slices.num = (int32_t)((row_bytes + slices.bytes - 1) / slices.bytes);
@@ -185,7 +204,7 @@ struct epx_banks epx_banks_of(const struct epx_request *request, int32_t width, 
     const struct epx_device *device = epx_device_of(request);
     const struct epx_plan_shape *shape = &epx_device_plan_of(request)->shape;
     struct epx_banks banks = {.bank = device->bank, .words_at = bytes_in_bank(request)};
-    int64_t row_bytes = epx_wire_row_bytes(request);
+    int64_t row_bytes = epx_wire_row_bytes(request), rows = (int64_t)shape->max_tokens * width;
 
     if (request->call.fields.num > 1)
         row_bytes = banks.words_at;
@@ -194,9 +213,8 @@ struct epx_banks epx_banks_of(const struct epx_request *request, int32_t width, 
     banks.pitch = banks.pitch ? banks.pitch : 16;
     if (epx_has_few_pairs(device, shape) &&
         epx_small_pays(device, shape, verb_of(request), epx_wire_row_bytes(request)) &&
-        have_room(device, &banks, (int64_t)shape->max_tokens * width)) {
-        if (verb_of(request) != EPX_VERB_COMBINE_BACKWARD)
-            set_packets(request, (int64_t)shape->max_tokens * width, &banks);
+        have_room(device, &banks, rows)) {
+        set_packets(request, rows, &banks);
         share_out_small(request, width, &banks);
     }
     return banks;

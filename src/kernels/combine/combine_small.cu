@@ -2,22 +2,19 @@
 /* combine_small.cu - a combine of few rows (combine_small.cuh) whose parts come with flags. */
 #include "kernels/combine/combine_small.cuh"
 
-/* Waits for the verdict, then for the slices of a token's parts that come from other ranks: the
- * whole warp, of which each lane has a part, flag NULL = none. */
+/* Waits for the slices of a token's parts that come from other ranks: the whole warp, of which each
+ * lane has a part, flag NULL = none. */
 struct awaited_parts {
     static constexpr bool own_first = true;
     static constexpr int unroll = SUM_UNROLL / 2, rows = MOST_SUM_ROWS;
     const struct epx_device_comm &c;
-    struct verdict &verdict;
+    uint64_t epoch;
     int32_t num_parts, rank;
     const uint64_t *flag;
 
     __device__ bool operator()() const
     {
-        if (!verdict())
-            return false;
-        return num_parts == 0 ||
-               acquire_words(c, !flag || await_flag(c, flag, verdict.x.epoch, rank));
+        return num_parts == 0 || acquire_words(c, !flag || await_flag(c, flag, epoch, rank));
     }
 };
 
@@ -54,11 +51,11 @@ struct flagged {
             return row_in(banks, places.bank, row) + at.slice * banks.slices.bytes;
         });
         const struct awaited_parts await = {
-            places.a.comm, verdict, at.list.num_parts, part.rank,
+            places.a.comm, verdict.x.epoch, at.list.num_parts, part.rank,
             part.row < 0 ? NULL : flag_in(banks, places.bank, part.row, at.slice)};
 
-        return add_parts<T>(at.list, multiplies(places.a),
-                            bytes / (int64_t)sizeof(typename T::part), out, await);
+        return verdict() && add_parts<T>(at.list, multiplies(places.a),
+                                         bytes / (int64_t)sizeof(typename T::part), out, await);
     }
 
     static __device__ bool take_weights(const struct banked_places &places, int64_t token, uint64_t)

@@ -121,8 +121,8 @@ list_parts(const struct banked_places &places, const struct slice_of_token &at, 
     return {comes ? row : -1, rank};
 }
 
-/* Home side: adds the parts of each token; the first token's lists and own sum are made beside the
- * wait for the verdict. Returns whether this warp's parts have come. */
+/* Home side: adds the parts of each token; the first token's lists are made beside the wait for the
+ * verdict. Returns whether this warp's parts have come. */
 template <typename T, typename Way>
 static __device__ bool add_small_parts(const struct epx_combine_rows &a, struct verdict &verdict,
                                        struct sum_list &list)

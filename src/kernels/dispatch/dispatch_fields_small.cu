@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* dispatch_fields_small.cu - a dispatch of few rows of several fields. */
-#include "kernels/dispatch/dispatch_small.cuh"
+#include "kernels/dispatch/flagged_rows.cuh"
 
 int epx_launch_dispatch_fields_small(const struct epx_dispatch_rows *args, EPX_Stream stream)
 {
-    return launch_dispatch_small<struct fields_with_flags>(*args, stream);
+    return launch_dispatch_small<struct flagged<true>>(*args, stream);
 }
 
-static const struct epx_loaded loaded(dispatch_small<struct fields_with_flags>);
+static const struct epx_loaded loaded(dispatch_small<struct flagged<true>>);

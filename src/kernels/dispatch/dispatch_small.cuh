@@ -2,7 +2,8 @@
 /*
  * dispatch_small.cuh - a dispatch of few rows in one launch: each token's row goes into the bank of
  * every other rank that needs it, and from there, or from this rank's own rows, to all its slots.
- * banks.cuh has the protocol.
+ * banks.cuh has the protocol. A Way is how rows travel: it stores this rank's rows, and takes a
+ * slice of a row to its slots; it says whether rows are of several fields.
  * Work: reads T rows, stores this rank's unique rows, reads what came, writes all slots. Order:
  * none, every byte has one writer.
  * Launch: phases.cuh; blocks that store, then blocks that take.
@@ -12,38 +13,6 @@
 
 #include "kernels/dispatch/small_rows.cuh"
 #include "kernels/dispatch/spreads.cuh"
-
-/* The slot of the record's row that this lane stores to; -1 = none. */
-static __device__ __forceinline__ int64_t slot_of_lane(const struct epx_dispatch_rows &a,
-                                                       struct epx_wire_record *record)
-{
-    int32_t num = a.plan.shape.rank_major ? 1 : record->num_slots;
-
-    return lane_id() < num ? epx_wire_pairs(record)[lane_id()].slot : -1;
-}
-
-/* The whole warp: one slice of a row to all its slots, and weights with the first. Returns whether
- * the ranks agree and the slice has come. */
-template <typename Way>
-static __device__ bool take_row(const struct epx_dispatch_rows &a, char *bank,
-                                const struct row_slice &at, struct epx_wire_record *record,
-                                struct verdict &verdict, struct row_list &list)
-{
-    const struct part part = part_of_slice<Way::LIST>(a, at.slice);
-    const int32_t num = Way::LIST ? 0 : list_slots(a, part, record, list);
-
-    if (!verdict() || !receive_slice<Way>(a, bank, verdict.x, at, list, num))
-        return false;
-    if constexpr (Way::LIST)
-        take_fields(a.fields, part, bank_that_has(a, bank, at.source, at.token), at.token,
-                    slot_of_lane(a, record), list);
-    else if (!comes_in_packets<Way>(a, at.source))
-        store_row(row_that_came(a, bank, at.source, at.token) + part.offset, list, num, part.bytes);
-    if (at.slice == 0 && a.recv_weights && weights_come(verdict.x))
-        spread_weights(a, weights_that_came<Way>(a, bank, at, list), record);
-    __syncwarp();
-    return true;
-}
 
 /* Takes this rank's own rows first; the first slice is looked up beside the wait for the verdict.
  * Returns whether the ranks agree and the rows that this warp takes have come. */
@@ -68,7 +37,7 @@ static __device__ bool take_small_rows(const struct epx_dispatch_rows &a,
         struct epx_wire_record *record = epx_wire_record_at(&a.plan, records, at.source, at.row);
 
         if (record->num_slots &&
-            !take_row<Way>(a, bank, {at.source, record->token, slice}, record, verdict, list))
+            !Way::take(a, bank, {at.source, record->token, slice}, record, verdict, list))
             return false;
     }
     if (!verdict())
@@ -112,7 +81,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
         begin_small(a.comm, a.banks, a.note, a.plan.outcome->code, x);
     if (x.outcome.code == EPX_SUCCESS) {
         if (!takes && a.comm.num_ranks > 1 && a.plan.outcome->code == EPX_SUCCESS)
-            store_small_rows<Way>(a, x.epoch, list);
+            Way::store(a, x.epoch, list);
         if (takes)
             take_from_banks<Way>(a, x, agreed, range, list);
     }

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* route_dispatch_fields_small.cu - EPX_Route_dispatch of few rows of several fields. */
+/* route_dispatch_fields_small.cu - EPX_Route_dispatch_fields of few rows of several fields. */
 #include "kernels/dispatch/route_dispatch_small.cuh"
 
 int epx_launch_route_dispatch_fields_small(const struct epx_route_dispatch *args, EPX_Stream stream)
 {
-    return launch_route_dispatch_small<struct fields_with_flags>(*args, stream);
+    return launch_route_dispatch_small<true>(*args, stream);
 }
 
-static const struct epx_loaded loaded(route_dispatch_small<struct fields_with_flags>,
-                                      EPX_SMALL_BYTES);
+static const struct epx_loaded loaded(route_dispatch_small<true>, EPX_SMALL_BYTES);

@@ -33,11 +33,11 @@ static __device__ uint64_t ranks_of_token(const struct epx_route_tokens &a, int6
 }
 
 /* Stores this rank's rows, also those that a short capacity has no slot for: nobody takes them. */
-template <typename Way>
+template <bool LIST>
 static __device__ void store_by_ids(const struct epx_route_dispatch &a, uint64_t epoch,
                                     struct row_list &list)
 {
-    store_slices<Way>(a.rows, epoch, list, [&](int64_t token, auto each) {
+    store_slices<LIST>(a.rows, epoch, list, [&](int64_t token, auto each) {
         uint64_t ranks = ranks_of_token(a.routing, token) & ~(1ULL << a.rows.comm.rank);
 
         for (int32_t rank = lane_id(); ranks; ranks >>= EPX_WARP, rank += EPX_WARP)
@@ -83,34 +83,34 @@ static __device__ __forceinline__ int64_t slot_of_lane(const struct epx_dispatch
 }
 
 /* The whole warp: one slice of a row that comes here; returns whether it came. */
-template <typename Way>
+template <bool LIST>
 static __device__ bool take_slice(const struct epx_route_dispatch &a, const struct exchange &x,
                                   const struct small_routing &s, char *bank,
                                   const struct row_slice &at, struct row_list &list)
 {
-    const struct part part = part_of_slice<Way::LIST>(a.rows, at.slice);
+    const struct part part = part_of_slice<LIST>(a.rows, at.slice);
     int64_t slot = coming_pair(a.routing, s, at.source, at.token).slot;
     int32_t num =
-        Way::LIST ? __any_sync(~0u, slot >= 0) : list_own_slots(a.rows, slot, part.offset, list);
+        LIST ? __any_sync(~0u, slot >= 0) : list_own_slots(a.rows, slot, part.offset, list);
 
     if (num == 0)
         return true;
-    if (!receive_slice<Way>(a.rows, bank, x, at, list, num))
+    if (!await_slice(a.rows, bank, x.epoch, at.source, at.token, at.slice))
         return false;
-    if constexpr (Way::LIST)
+    if constexpr (LIST)
         take_fields(a.rows.fields, part, bank_that_has(a.rows, bank, at.source, at.token), at.token,
                     slot_of_lane(a.rows, slot), list);
-    else if (!comes_in_packets<Way>(a.rows, at.source))
+    else
         store_row(row_that_came(a.rows, bank, at.source, at.token) + part.offset, list, num,
                   part.bytes);
     if (weights_come(x) && a.rows.recv_weights && at.slice == 0)
-        spread_own_weights(a.rows, weights_that_came<Way>(a.rows, bank, at, list), slot);
+        spread_own_weights(a.rows, weights_that_came(a.rows, bank, at.source, at.token), slot);
     __syncwarp();
     return true;
 }
 
 /* Takes this rank's own rows first. Returns whether the rows that this warp takes have come. */
-template <typename Way>
+template <bool LIST>
 static __device__ bool take_by_ids(const struct epx_route_dispatch &a, const struct exchange &x,
                                    const struct small_routing &s, char *bank, struct row_list &list)
 {
@@ -123,8 +123,8 @@ static __device__ bool take_by_ids(const struct epx_route_dispatch &a, const str
 
         row -= row < all ? 0 : all;
         if ((s.mask[row] >> a.rows.comm.rank & 1) &&
-            !take_slice<Way>(a, x, s, bank, {row / tokens, row % tokens, (int32_t)(i % slices)},
-                             list))
+            !take_slice<LIST>(a, x, s, bank, {row / tokens, row % tokens, (int32_t)(i % slices)},
+                              list))
             return false;
     }
     return true;
@@ -164,18 +164,18 @@ static __device__ void zero_field(const struct epx_route_dispatch &a, const stru
                    crew);
 }
 
-template <typename Way>
+template <bool LIST>
 static __device__ void zero_by_offsets(const struct epx_route_dispatch &a, const struct exchange &x,
                                        const struct offsets &o)
 {
     float *weights = weights_come(x) ? a.rows.recv_weights : NULL;
 
-    for (int32_t f = 0; f < (Way::LIST ? a.rows.fields.num : 1); f++)
-        zero_field(a, o, rows_of_field<Way::LIST>(a.rows, f), f ? NULL : weights);
+    for (int32_t f = 0; f < (LIST ? a.rows.fields.num : 1); f++)
+        zero_field(a, o, rows_of_field<LIST>(a.rows, f), f ? NULL : weights);
 }
 
 /* The plan and the view are made while rows are on their way. */
-template <typename Way>
+template <bool LIST>
 static __device__ void route_and_take(const struct epx_route_dispatch &a, struct exchange &x,
                                       struct small_routing &s, struct row_list &list)
 {
@@ -190,13 +190,13 @@ static __device__ void route_and_take(const struct epx_route_dispatch &a, struct
         if (is_last_thread())
             count_route_rows(a.rows.comm, a.rows.plan, a.rows.plan.send_rows, a.rows.row_bytes);
     }
-    ok = take_by_ids<Way>(a, x, s, bank, list);
+    ok = take_by_ids<LIST>(a, x, s, bank, list);
     if (ok)
-        zero_by_offsets<Way>(a, x, s.o);
+        zero_by_offsets<LIST>(a, x, s.o);
     all_content(a.rows.comm, x, ok);
 }
 
-template <typename Way>
+template <bool LIST>
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     route_dispatch_small(const __grid_constant__ struct epx_route_dispatch a,
                          const __grid_constant__ struct epx_small_parts parts)
@@ -219,9 +219,9 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
         if (takes) {
             clear_small(a.routing, parts, s);
             __syncthreads();
-            route_and_take<Way>(a, x, s, list);
+            route_and_take<LIST>(a, x, s, list);
         } else if (a.rows.comm.num_ranks > 1) {
-            store_by_ids<Way>(a, x.epoch, list);
+            store_by_ids<LIST>(a, x.epoch, list);
         }
         if (takes && threadIdx.x == 0 && shows_view())
             a.rows.comm.state->outcome = x.outcome;
@@ -235,7 +235,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     end_routing(a.routing, x, false, remarked);
 }
 
-template <typename Way>
+template <bool LIST>
 static int launch_route_dispatch_small(const struct epx_route_dispatch &args, EPX_Stream stream)
 {
     struct epx_small_parts parts =
@@ -243,7 +243,7 @@ static int launch_route_dispatch_small(const struct epx_route_dispatch &args, EP
     struct phase_launch launch = small_launch(args.rows.banks, stream);
 
     launch.shared_bytes = (unsigned)epx_small_bytes(&parts);
-    return launch_phase(launch, route_dispatch_small<Way>, args, parts);
+    return launch_phase(launch, route_dispatch_small<LIST>, args, parts);
 }
 
 #endif

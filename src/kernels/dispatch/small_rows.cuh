@@ -8,20 +8,6 @@
 #define EPX_KERNELS_DISPATCH_SMALL_ROWS_CUH
 
 #include "kernels/dispatch/small_fields.cuh"
-#include "kernels/protocol/row_packets.cuh"
-
-/* How rows travel: whether they are of several fields, and whether they go in packets. */
-struct rows_with_flags {
-    static constexpr bool LIST = false, PACKETS = false;
-};
-
-struct fields_with_flags {
-    static constexpr bool LIST = true, PACKETS = false;
-};
-
-struct rows_in_packets {
-    static constexpr bool LIST = false, PACKETS = true;
-};
 
 /* A slice of a row that comes. */
 struct row_slice {
@@ -73,7 +59,7 @@ static __device__ __forceinline__ void store_part(const struct epx_dispatch_rows
     }
 }
 
-/* Whether weights go with a slice of a row. */
+/* Whether the weights of a row's pairs go with a slice of it. */
 static __device__ __forceinline__ bool has_weights(const struct epx_dispatch_rows &a, int32_t slice)
 {
     return a.weights && slice == 0 && a.banks.pitch > a.banks.words_at;
@@ -94,50 +80,14 @@ static __device__ void store_slice(const struct epx_dispatch_rows &a, int64_t to
     __syncwarp();
 }
 
-/* The whole warp: sends a slice of a token's row in packets to the lanes' banks, and with the first
- * slice the weights of its pairs. */
-static __device__ void send_slice(const struct epx_dispatch_rows &a, uint64_t epoch, int64_t token,
-                                  int32_t slice, char *bank, struct row_list &list)
-{
-    const struct part part = part_of_slice<false>(a, slice);
-    const int64_t row = bank_row(a, a.comm.rank, token);
-    const int32_t top_k = a.plan.shape.top_k;
-    const uint32_t goes = __ballot_sync(~0u, bank != NULL), tag = packet_tag(epoch);
-
-    if (bank)
-        list.row[__popc(goes & lanes_below())] = packets_in(a.banks, bank, row, slice);
-    __syncwarp();
-    send_packs(a.rows + token * a.row_bytes + part.offset, part.bytes / 16, list, __popc(goes),
-               tag);
-    for (int32_t k = 0; bank && has_weights(a, slice) && k < top_k; k++)
-        store_packet(word_packet_in(a.banks, bank, row, k),
-                     __float_as_uint(a.weights[token * top_k + k]), 0, 0, tag);
-    __syncwarp();
-}
-
-/* Sends this rank's rows in packets; visit is that of store_flagged_slices. */
-template <typename Visit>
-static __device__ __forceinline__ void
-send_slices(const struct epx_dispatch_rows &a, uint64_t epoch, struct row_list &list, Visit visit)
-{
-    const struct crew crew = crew_of(a.banks);
-    const uint32_t slices = (uint32_t)a.banks.slices.num, all = (uint32_t)a.num_tokens * slices;
-
-    for (uint32_t i = (uint32_t)crew.warp; i < all; i += (uint32_t)crew.num)
-        visit(i / slices, [&](char *bank) {
-            send_slice(a, epoch, i / slices, (int32_t)(i % slices), bank, list);
-        });
-}
-
 /* Slices that a warp stores before it raises their flags, behind one fence. */
 enum { TOLD_TOGETHER = 4 };
 
 /* Stores this rank's rows and raises their flags. The whole warp: visit(token, each) calls each()
  * with the bank that every lane's share of the token's ranks has, NULL = none, 32 at a time. */
 template <bool LIST, typename Visit>
-static __device__ __forceinline__ void store_flagged_slices(const struct epx_dispatch_rows &a,
-                                                            uint64_t epoch, struct row_list &list,
-                                                            Visit visit)
+static __device__ __forceinline__ void
+store_slices(const struct epx_dispatch_rows &a, uint64_t epoch, struct row_list &list, Visit visit)
 {
     const struct crew crew = crew_of(a.banks);
     const uint32_t slices = (uint32_t)a.banks.slices.num, all = (uint32_t)a.num_tokens * slices;
@@ -161,34 +111,31 @@ static __device__ __forceinline__ void store_flagged_slices(const struct epx_dis
     }
 }
 
-/* Sends this rank's rows to the banks of others, in packets or with flags. */
-template <typename Way, typename Visit>
-static __device__ __forceinline__ void
-store_slices(const struct epx_dispatch_rows &a, uint64_t epoch, struct row_list &list, Visit visit)
+/* The whole warp: each() is called with the banks of the ranks of a token's list, as store_slices
+ * wants it. */
+template <typename Each>
+static __device__ __forceinline__ void visit_banks(const struct epx_dispatch_rows &a,
+                                                   uint64_t epoch, int64_t token, Each each)
 {
-    if constexpr (Way::PACKETS)
-        send_slices(a, epoch, list, visit);
-    else
-        store_flagged_slices<Way::LIST>(a, epoch, list, visit);
+    const int32_t num = a.plan.token_num[token];
+
+    for (int32_t i = lane_id(); i - lane_id() < num; i += EPX_WARP) {
+        int64_t at = token * a.plan.most_rows + i;
+        char *bank = NULL;
+
+        if (i < num && a.plan.token_slot[at] >= 0 && a.plan.token_rank[at] != a.comm.rank)
+            bank = bank_on(a.comm, a.banks, epoch, a.plan.token_rank[at]);
+        each(bank);
+    }
 }
 
 /* Stores a row for each rank of its token's list. */
-template <typename Way>
+template <bool LIST>
 static __device__ void store_small_rows(const struct epx_dispatch_rows &a, uint64_t epoch,
                                         struct row_list &list)
 {
-    store_slices<Way>(a, epoch, list, [&](int64_t token, auto each) {
-        const int32_t num = a.plan.token_num[token];
-
-        for (int32_t i = lane_id(); i - lane_id() < num; i += EPX_WARP) {
-            int64_t at = token * a.plan.most_rows + i;
-            char *bank = NULL;
-
-            if (i < num && a.plan.token_slot[at] >= 0 && a.plan.token_rank[at] != a.comm.rank)
-                bank = bank_on(a.comm, a.banks, epoch, a.plan.token_rank[at]);
-            each(bank);
-        }
-    });
+    store_slices<LIST>(a, epoch, list,
+                       [&](int64_t token, auto each) { visit_banks(a, epoch, token, each); });
 }
 
 /* The whole warp: waits for one slice of a row unless it is this rank's own. */
@@ -203,56 +150,6 @@ static __device__ bool await_slice(const struct epx_dispatch_rows &a, char *bank
         ok = await_flag(a.comm, flag_in(a.banks, bank, bank_row(a, source, token), slice), epoch,
                         source);
     return acquire_words(a.comm, ok);
-}
-
-/* Where the packets of a slice of another rank's row come. */
-static __device__ __forceinline__ struct packet_run packets_of(const struct epx_dispatch_rows &a,
-                                                               char *bank, uint64_t epoch,
-                                                               const struct row_slice &at)
-{
-    return {packets_in(a.banks, bank, bank_row(a, at.source, at.token), at.slice),
-            packet_tag(epoch), at.source};
-}
-
-/* The whole warp: stores a slice of another rank's row, as its packets come, to the places of the
- * list, and then, if weights come with it, lists them. Returns whether all came. */
-static __device__ bool take_packets(const struct epx_dispatch_rows &a, char *bank,
-                                    const struct exchange &x, const struct row_slice &at,
-                                    struct row_list &list, int32_t num)
-{
-    struct packet_run from = packets_of(a, bank, x.epoch, at);
-    const struct part part = part_of_slice<false>(a, at.slice);
-    bool ok = true;
-
-    if (!spread_packs(a.comm, from, part.bytes / 16, list, num))
-        return false;
-    if (at.slice || !a.recv_weights || !weights_come(x))
-        return true;
-    from.packets = word_packet_in(a.banks, bank, bank_row(a, at.source, at.token), lane_id());
-    if (lane_id() < a.plan.shape.top_k)
-        ok = take_word(a.comm, from, list.weight[lane_id()]);
-    __syncwarp();
-    return __all_sync(~0u, ok);
-}
-
-/* Whether a row comes in packets. */
-template <typename Way>
-static __device__ __forceinline__ bool comes_in_packets(const struct epx_dispatch_rows &a,
-                                                        int32_t source)
-{
-    return Way::PACKETS && source != a.comm.rank;
-}
-
-/* The whole warp: waits for a slice of a row, and stores what comes in packets to the places of the
- * list. Returns whether it came. */
-template <typename Way>
-static __device__ __forceinline__ bool
-receive_slice(const struct epx_dispatch_rows &a, char *bank, const struct exchange &x,
-              const struct row_slice &at, struct row_list &list, int32_t num)
-{
-    if (comes_in_packets<Way>(a, at.source))
-        return take_packets(a, bank, x, at, list, num);
-    return await_slice(a, bank, x.epoch, at.source, at.token, at.slice);
 }
 
 /* Where a row that came lies: in this rank's own rows, or in its bank. */
@@ -270,16 +167,12 @@ bank_that_has(const struct epx_dispatch_rows &a, char *bank, int32_t source, int
     return source == a.comm.rank ? NULL : row_in(a.banks, bank, bank_row(a, source, token));
 }
 
-/* The weights of its token's K choices; of those that came in packets the list has them. */
-template <typename Way>
+/* The weights of its token's K choices. */
 static __device__ __forceinline__ const float *
-weights_that_came(const struct epx_dispatch_rows &a, char *bank, const struct row_slice &at,
-                  const struct row_list &list)
+weights_that_came(const struct epx_dispatch_rows &a, char *bank, int32_t source, int64_t token)
 {
-    if (comes_in_packets<Way>(a, at.source))
-        return list.weight;
-    return at.source == a.comm.rank ? a.weights + (int64_t)at.token * a.plan.shape.top_k
-                                    : words_in(a.banks, bank, bank_row(a, at.source, at.token));
+    return source == a.comm.rank ? a.weights + token * a.plan.shape.top_k
+                                 : words_in(a.banks, bank, bank_row(a, source, token));
 }
 
 #endif

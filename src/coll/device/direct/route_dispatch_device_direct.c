@@ -24,15 +24,13 @@ static struct epx_route_dispatch args_of(const struct epx_request *request)
 static int queue_small(const struct epx_request *request, struct epx_route_dispatch *args,
                        int32_t phase)
 {
-    EPX_Stream stream = request->call.stream;
-
     args->rows.banks.phase = phase;
     args->routing.banks = args->rows.banks;
     if (phase != EPX_PHASE_BOTH)
         args->routing.banks.senders = 0;
-    EPX_TRY_LAUNCH(args->rows.fields.num > 1 ? epx_launch_route_dispatch_fields_small(args, stream)
-                   : args->rows.banks.packets_at ? epx_launch_route_dispatch_packets(args, stream)
-                                                 : epx_launch_route_dispatch_small(args, stream));
+    EPX_TRY_LAUNCH(args->rows.fields.num > 1
+                       ? epx_launch_route_dispatch_fields_small(args, request->call.stream)
+                       : epx_launch_route_dispatch_small(args, request->call.stream));
     return EPX_SUCCESS;
 }
 
