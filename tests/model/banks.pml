@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * banks.pml - small operations between kernels of different ranks: the protocol of
- * src/kernels/protocol/banks.cuh, and of row_packets.cuh there. device.pml has the other operations, of which nothing but the
- * ready words is here. The names are those of the code. A comment before a step names the function
- * that does it, in banks.cuh if no other file is named.
+ * src/kernels/protocol/banks.cuh, and of row_packets.cuh there. device.pml has the other
+ * operations, of which nothing but the ready words is here. The names are those of the code. A
+ * comment before a step names the function that does it, in banks.cuh if no other file is named.
  *
  * An operation is a kernel of two blocks, one that stores and one that takes. In some operations
  * rows go to all ranks, and ids with them; in some only rows, from rank 0; some are not small; in
- * some the ranks disagree, and rank 0 stores rows and ids, and waits for ids, before it knows. In some
- * rows travel in packets, which say themselves of which operation they are: a packet is a word that
- * is stored and loaded at once.
+ * some the ranks disagree, and rank 0 stores rows and ids, and waits for ids, before it knows. In
+ * some rows travel in packets, which say themselves of which operation they are: a packet is a word
+ * that is stored and loaded at once.
  *
  * Claims: a row that a block takes is that of its operation; no wait is for ever while all ranks
  * live; after a death or a time-out every kernel of the survivors ends.
@@ -86,7 +86,7 @@ inline choose_form()
     AWAIT(id[LINE(me, r, n)] >= n || DIFFERS);                                                     \
     assert(id[LINE(me, r, n)] == n || DIFFERS)
 #endif
-/* store_slice (src/kernels/dispatch/small_rows.cuh), store_sum (src/kernels/combine) */
+/* store_slice (src/kernels/dispatch/small_rows.cuh), flagged::send (src/kernels/combine) */
 #define STORE_ROW(r) store(me, ROW(r, n), n)
 /* raise_flag */
 #ifdef FAULT_FLAG_FIRST

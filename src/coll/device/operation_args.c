@@ -149,8 +149,8 @@ static void share_out_small(const struct epx_request *request, int32_t width,
 }
 
 /* Bytes of rows that a bank holds up to which packets take less time than flags do, where rows are
- * added and where not; docs/performance.md has the measurements. With --enable-jitter small tests go
- * both ways. */
+ * added and where not; docs/performance.md has the measurements. With --enable-jitter small tests
+ * go both ways. */
 enum {
     MOST_PACKED_SUMS = EPX_JITTERS ? 1 << 13 : 2 << 20,
     MOST_PACKED_ROWS = EPX_JITTERS ? 1 << 13 : 4 << 20

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* combine_packets.cu - a combine of few rows (combine_small.cuh) whose parts come in packets. */
-#include "kernels/combine/combine_small.cuh"
+/* combine_packets.cu - a combine of few rows (few_sums.cuh) whose parts come in packets. */
+#include "kernels/combine/few_sums.cuh"
 #include "kernels/combine/sum_packets.cuh"
 
 struct packed {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* combine_small.cu - a combine of few rows (combine_small.cuh) whose parts come with flags. */
-#include "kernels/combine/combine_small.cuh"
+/* combine_small.cu - a combine of few rows (few_sums.cuh) whose parts come with flags. */
+#include "kernels/combine/few_sums.cuh"
 
 /* Waits for the slices of a token's parts that come from other ranks: the whole warp, of which each
  * lane has a part, flag NULL = none. */

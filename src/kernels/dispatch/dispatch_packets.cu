@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* dispatch_packets.cu - a dispatch of few rows (dispatch_small.cuh) of one field, in packets. */
-#include "kernels/dispatch/dispatch_small.cuh"
+/* dispatch_packets.cu - a dispatch of few rows (few_rows.cuh) of one field, in packets. */
+#include "kernels/dispatch/few_rows.cuh"
 #include "kernels/protocol/row_packets.cuh"
 
 /* The whole warp: sends a slice of a token's row to the banks that the lanes have, and with the
@@ -38,7 +38,7 @@ static __device__ bool list_weights(const struct epx_dispatch_rows &a, char *ban
     return __all_sync(~0u, ok);
 }
 
-/* The same as struct flagged has. */
+/* The Way of few_rows.cuh in which rows come in packets; flagged_rows.cuh has the other one. */
 struct packed {
     static constexpr bool LIST = false;
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* flagged_rows.cuh - the Way of dispatch_small.cuh in which slices of rows come with flags. */
+/* flagged_rows.cuh - the Way of few_rows.cuh in which slices of rows come with flags. */
 #ifndef EPX_KERNELS_DISPATCH_FLAGGED_ROWS_CUH
 #define EPX_KERNELS_DISPATCH_FLAGGED_ROWS_CUH
 
-#include "kernels/dispatch/dispatch_small.cuh"
+#include "kernels/dispatch/few_rows.cuh"
 
 /* The slot of the record's row that this lane stores to; -1 = none. */
 static __device__ __forceinline__ int64_t slot_of_lane(const struct epx_dispatch_rows &a,

@@ -5,7 +5,7 @@ libepx_cuda_la_SOURCES += \
   src/kernels/dispatch/dispatch_rounds.cu \
   src/kernels/dispatch/dispatch_rows.cu \
   src/kernels/dispatch/dispatch_small.cu \
-  src/kernels/dispatch/dispatch_small.cuh \
+  src/kernels/dispatch/few_rows.cuh \
   src/kernels/dispatch/fields.cuh \
   src/kernels/dispatch/flagged_rows.cuh \
   src/kernels/dispatch/pack_rows.cu \

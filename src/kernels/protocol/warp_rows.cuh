@@ -276,7 +276,7 @@ static __device__ __forceinline__ void add_pack(const pack<T, N> &data, float we
     }
 }
 
-/* A pack of a row of any alignment, from the two packs of 16 bytes that have a part of it. These lie
+/* A pack of a row of any alignment, from the one or two aligned 16 bytes that have it. These lie
  * within the row if the pack is one of inner_packs. */
 template <typename T, int N>
 static __device__ __forceinline__ pack<T, N> load_shifted(const char *row, int64_t at)
@@ -434,7 +434,7 @@ static __device__ void sum_packs(const struct row_list &list, int32_t num, int64
 template <typename T, typename To>
 static constexpr int PACKED = 16 / (int)(sizeof(T) > sizeof(To) ? sizeof(T) : sizeof(To));
 
-/* The same of rows of any alignment and number of elements. */
+/* sum_packs for rows of any alignment and number of elements. */
 template <typename T, typename To, bool WEIGHTED>
 static __device__ void sum_odd_rows(const struct row_list &list, int32_t num, int64_t elements,
                                     char *out)

@@ -169,7 +169,7 @@ static __device__ bool add_elements(const struct sum_list &list, int64_t element
     return true;
 }
 
-/* The same of rows of any alignment and number of elements. */
+/* add_elements for rows of any alignment and number of elements. */
 template <typename T, bool WEIGHTED, typename Await>
 static __device__ bool add_odd_elements(const struct sum_list &list, int64_t elements, char *out,
                                         const Await &await)

@@ -66,8 +66,8 @@ static inline void store_two_relaxed_sys(uint64_t *p, uint64_t low, uint64_t hig
     __atomic_store_n(p, low, __ATOMIC_RELAXED);
 }
 
-/* Of both words the one with the tag, the high one, is stored last and loaded first, so a load that
- * sees it sees the other one too. */
+/* A packet is two words; the high one, with the tag, is stored last and loaded first, so a load
+ * that sees it sees the other one too. */
 static inline void load_packet_sys(const void *p, uint64_t &low, uint64_t &high)
 {
     emulated_spin();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * dispatch_small.cuh - a dispatch of few rows in one launch: each token's row goes into the bank of
+ * few_rows.cuh - a dispatch of few rows in one launch: each token's row goes into the bank of
  * every other rank that needs it, and from there, or from this rank's own rows, to all its slots.
  * banks.cuh has the protocol. A Way is how rows travel: it stores this rank's rows, and takes a
  * slice of a row to its slots; it says whether rows are of several fields.
@@ -8,8 +8,8 @@
  * none, every byte has one writer.
  * Launch: phases.cuh; blocks that store, then blocks that take.
  */
-#ifndef EPX_KERNELS_DISPATCH_DISPATCH_SMALL_CUH
-#define EPX_KERNELS_DISPATCH_DISPATCH_SMALL_CUH
+#ifndef EPX_KERNELS_DISPATCH_FEW_ROWS_CUH
+#define EPX_KERNELS_DISPATCH_FEW_ROWS_CUH
 
 #include "kernels/dispatch/small_rows.cuh"
 #include "kernels/dispatch/spreads.cuh"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * combine_small.cuh - a combine or dispatch backward of few rows in one launch: expert ranks send
+ * few_sums.cuh - a combine or dispatch backward of few rows in one launch: expert ranks send
  * the sum of each row's pairs, rounded once, into the home rank's bank at the row's place; home
  * ranks add the parts of each token as they come, and their own (own_sums.cuh). banks.cuh has the
  * protocol. A Way is how parts travel: it sends a slice of a sum, adds the slices of a token, and
@@ -9,8 +9,8 @@
  * reads those of its tokens, writes T rows. Order: choices, then ranks.
  * Launch: phases.cuh; blocks that send, then blocks that add.
  */
-#ifndef EPX_KERNELS_COMBINE_COMBINE_SMALL_CUH
-#define EPX_KERNELS_COMBINE_COMBINE_SMALL_CUH
+#ifndef EPX_KERNELS_COMBINE_FEW_SUMS_CUH
+#define EPX_KERNELS_COMBINE_FEW_SUMS_CUH
 
 #include "kernels/protocol/banks.cuh"
 #include "kernels/streaming/own_sums.cuh"
