@@ -7,8 +7,8 @@
  *
  * An operation is a kernel of two blocks, one that stores and one that takes. In some operations
  * rows go to all ranks, and ids with them; in some only rows, from rank 0; some are not small; in
- * some the ranks disagree, and rank 0 stores rows and ids, and waits for ids, before it knows. In
- * some rows travel in packets, which say themselves of which operation they are: a packet is a word
+ * some the ranks disagree, and rank 0 stores rows, packets and ids, and waits for ids, before it
+ * knows. In some rows travel in packets, which say themselves of which operation they are: a packet is a word
  * that is stored and loaded at once.
  *
  * Claims: a row that a block takes is that of its operation; no wait is for ever while all ranks
@@ -70,6 +70,8 @@ inline choose_form()
 #define STORES(rank)                                                                              \
     (form[n] == ALL_STORE || ((rank) == 0 && form[n] != NOT_SMALL && form[n] != PACKED))
 
+#define SENDS_PACKETS(rank) (form[n] == PACKED || ((rank) == 0 && form[n] == REFUSED))
+
 /* post_ready (ready_words.cuh), by block 0 */
 #define POST_READY(r) ready[LINE(r, me, n)] = n
 /* await_ready (ready_words.cuh) */
@@ -86,7 +88,7 @@ inline choose_form()
     AWAIT(id[LINE(me, r, n)] >= n || DIFFERS);                                                     \
     assert(id[LINE(me, r, n)] == n || DIFFERS)
 #endif
-/* store_slice (src/kernels/dispatch/small_rows.cuh), flagged::send (src/kernels/combine) */
+/* store_slice (src/kernels/dispatch/small_rows.cuh), flagged_sums::send (src/kernels/combine) */
 #define STORE_ROW(r) store(me, ROW(r, n), n)
 /* raise_flag */
 #ifdef FAULT_FLAG_FIRST
@@ -96,7 +98,7 @@ inline choose_form()
 #endif
 /* store_stripe (row_packets.cuh) */
 #define SEND_PACKET(r) packet[FLAG(r, me, n)] = n
-/* await_flag, then flagged::take (src/kernels/dispatch), or sums of rows (src/kernels/combine);
+/* await_flag, then flagged_rows::take (src/kernels/dispatch), or sums of rows (src/kernels/combine);
  * take_stripe (row_packets.cuh): a tag is that of its operation or is not */
 #define TAKE_ROW(r)                                                                               \
     if                                                                                             \
@@ -145,7 +147,10 @@ BLOCK(storing)
             :: STORES(me) ->
                 BURST { EACH_RANK(STORE_ROW) };
                 EACH_RANK(RAISE_FLAG)
-            :: form[n] == PACKED -> EACH_RANK(SEND_PACKET)
+            :: else
+            fi;
+            if
+            :: SENDS_PACKETS(me) -> EACH_RANK(SEND_PACKET)
             :: else
             fi;
             AWAIT_END

@@ -165,8 +165,8 @@ static __device__ bool await_counts(const struct epx_alltoallv_rows &a, const st
     bool ok = x.outcome.code == EPX_SUCCESS;
 
     EPX_DELAY(a.comm);
-    for (int32_t i = ALLTOALLV_THREADS - 1 - (int32_t)threadIdx.x; ok && i < num * num;
-         i += ALLTOALLV_THREADS) /* the last threads: the first ones wait for ready */
+    for (int32_t i = (int32_t)threadIdx.x; ok && i < num * num;
+         i += ALLTOALLV_THREADS) /* the first threads: the last ones wait for ready */
         ok = await_count(a, x, i / num, i % num, &counts[i]);
     return ok;
 }

@@ -3,7 +3,7 @@
 #include "kernels/combine/few_sums.cuh"
 #include "kernels/combine/sum_packets.cuh"
 
-struct packed {
+struct packed_sums {
     template <typename T>
     static __device__ void send(const struct epx_combine_rows &a, uint64_t epoch,
                                 const struct sum_slice &at, struct row_list &list)
@@ -68,7 +68,7 @@ template <typename T>
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)
     combine_packets(const __grid_constant__ struct epx_combine_rows a)
 {
-    combine_few<T, struct packed>(a);
+    combine_few<T, struct packed_sums>(a);
 }
 
 static void (*const kernels[NUM_SUM_KERNELS])(struct epx_combine_rows) =

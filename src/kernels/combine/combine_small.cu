@@ -18,7 +18,7 @@ struct awaited_parts {
     }
 };
 
-struct flagged {
+struct flagged_sums {
     template <typename T>
     static __device__ void send(const struct epx_combine_rows &a, uint64_t epoch,
                                 const struct sum_slice &at, struct row_list &list)
@@ -69,7 +69,7 @@ template <typename T>
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)
     combine_small(const __grid_constant__ struct epx_combine_rows a)
 {
-    combine_few<T, struct flagged>(a);
+    combine_few<T, struct flagged_sums>(a);
 }
 
 static void (*const kernels[NUM_SUM_KERNELS])(struct epx_combine_rows) = SUM_KERNELS(combine_small);

@@ -19,12 +19,7 @@ template <typename T, int N> static __device__ __forceinline__ uint4 bits_of(con
     return bits;
 }
 
-/* One of a lane's packs, by a number that the compiler need not know. */
-static __device__ __forceinline__ uint4 pick(const uint4 pack[EPX_LANE_PACKS], int32_t j)
-{
-    return j == 0 ? pack[0] : j == 1 ? pack[1] : pack[2];
-}
-
+/* Sets one of a lane's packs, by a number that the compiler need not know. */
 static __device__ __forceinline__ void put(uint4 pack[EPX_LANE_PACKS], int32_t j, const uint4 &bits)
 {
 #pragma unroll
@@ -107,6 +102,13 @@ static __device__ __forceinline__ void send_sum(const struct row_list &list, int
         send_sum_packs<T, false, false>(list, num, packs, to);
 }
 
+/* A pack of each lane. */
+struct lane_pack {
+    int64_t first; /* pack of the row that its stripe begins with */
+    int32_t num;   /* packs of the stripe that the lane has */
+    int32_t j;     /* which of them */
+};
+
 /* Parts of a token that come in packets. Of each part of the list `row` has the packets of a slice
  * and `node` the rank. */
 struct coming_parts {
@@ -114,24 +116,17 @@ struct coming_parts {
     const struct sum_list &list;
     uint32_t tag;
 
-    /* The whole warp: waits for a part's packets of the stripe that begins with a pack. */
-    __device__ __forceinline__ bool take(int32_t part, int64_t first, int32_t num,
-                                         uint4 pack[EPX_LANE_PACKS]) const
+    /* The whole warp: waits for a pack of a part. */
+    __device__ __forceinline__ bool take(int32_t part, const struct lane_pack &at,
+                                         uint4 &pack) const
     {
-        const int64_t stripe = first / STRIPE_PACKS;
+        const int64_t stripe = at.first / STRIPE_PACKS;
         const struct packet_run from = {list.parts.row[part] +
                                             stripe * EPX_STRIPE_PACKETS * PACKET_BYTES,
                                         tag, list.parts.node[part]};
 
-        return take_stripe(c, from, num, pack);
+        return take_pack(c, from, at.j, at.j < at.num, pack);
     }
-};
-
-/* A pack of each lane. */
-struct lane_pack {
-    int64_t first; /* pack of the row that its stripe begins with */
-    int32_t num;   /* packs of the stripe that the lane has */
-    int32_t j;     /* which of them */
 };
 
 /* The whole warp: adds a pack of each lane and stores the sum; of no parts it is 0. The own part is
@@ -156,16 +151,15 @@ static __device__ __forceinline__ bool add_coming_pack(const struct coming_parts
         return false;
 #pragma unroll 1
     for (int32_t p = 0; p <= list.num_parts; p++) {
-        uint4 come[EPX_LANE_PACKS], bits;
         pack<Part, N> data;
+        uint4 bits;
 
         if (list.num_own && p == list.own_place)
             add_own<T, N, 1>(own, own_starts, total);
         if (p == list.num_parts)
             break;
-        if (!parts.take(p, at.first, at.num, come))
+        if (!parts.take(p, at, bits))
             return false;
-        bits = pick(come, at.j);
         memcpy(&data, &bits, sizeof(data));
         add_pack<Part, N, false>(data, 1, p == 0 && !own_starts, total[0]);
     }

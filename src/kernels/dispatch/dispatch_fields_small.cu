@@ -4,7 +4,7 @@
 
 int epx_launch_dispatch_fields_small(const struct epx_dispatch_rows *args, EPX_Stream stream)
 {
-    return launch_dispatch_small<struct flagged<true>>(*args, stream);
+    return launch_dispatch_small<struct flagged_rows<true>>(*args, stream);
 }
 
-static const struct epx_loaded loaded(dispatch_small<struct flagged<true>>);
+static const struct epx_loaded loaded(dispatch_small<struct flagged_rows<true>>);

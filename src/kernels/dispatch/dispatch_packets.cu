@@ -39,7 +39,7 @@ static __device__ bool list_weights(const struct epx_dispatch_rows &a, char *ban
 }
 
 /* The Way of few_rows.cuh in which rows come in packets; flagged_rows.cuh has the other one. */
-struct packed {
+struct packed_rows {
     static constexpr bool LIST = false;
 
     static __device__ void store(const struct epx_dispatch_rows &a, uint64_t epoch,
@@ -91,7 +91,7 @@ struct packed {
 
 int epx_launch_dispatch_packets(const struct epx_dispatch_rows *args, EPX_Stream stream)
 {
-    return launch_dispatch_small<struct packed>(*args, stream);
+    return launch_dispatch_small<struct packed_rows>(*args, stream);
 }
 
-static const struct epx_loaded loaded(dispatch_small<struct packed>);
+static const struct epx_loaded loaded(dispatch_small<struct packed_rows>);

@@ -14,7 +14,7 @@ static __device__ __forceinline__ int64_t slot_of_lane(const struct epx_dispatch
     return lane_id() < num ? epx_wire_pairs(record)[lane_id()].slot : -1;
 }
 
-template <bool LIST_> struct flagged {
+template <bool LIST_> struct flagged_rows {
     static constexpr bool LIST = LIST_;
 
     static __device__ void store(const struct epx_dispatch_rows &a, uint64_t epoch,

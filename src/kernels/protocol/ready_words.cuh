@@ -218,8 +218,8 @@ static __device__ EPX_COLD void spoil_routing(const struct epx_device_comm &c,
             *routing = x.outcome;
 }
 
-/* The whole block: waits for the ready words of all ranks and compares them. Returns whether this
- * thread's have come; the verdict is judge_ready's, behind a barrier. */
+/* Each thread of a block that has ready words to wait for: waits for them and compares them. Returns
+ * whether they have come; the verdict is judge_ready's, behind a barrier. */
 static __device__ bool collect_ready(const struct epx_device_comm &c,
                                      const struct epx_ready_note &note, struct exchange &x)
 {
@@ -258,8 +258,8 @@ static __device__ bool await_ready(const struct epx_device_comm &c,
 
 /*
  * await_ready, called by each warp of a block when it needs the verdict, but by all of them: a warp
- * can prepare its work beside the wait. Before that it reads nothing that other ranks have stored,
- * and writes nothing of the user's.
+ * can prepare its work beside the wait. Before that it reads nothing that other ranks have stored
+ * in this operation, and writes nothing of the user's.
  */
 struct verdict {
     const struct epx_device_comm &c;

@@ -9,7 +9,7 @@
  *             for a tag: [row][slice][stripe][packet of lane][lane]; behind the slices of a row a
  *             packet for each of the words that go with it, if there are any
  *   tag       of the operation, never 0, which is what memory holds that nothing was stored to.
- *             In a bank one is older by 2 or more; it would be the same again after 2^32 - 1
+ *             In a bank one is older by 2 or more; it would be the same again after 2 * (2^32 - 1)
  *             operations none of which sent this packet.
  *
  * A stripe of fewer packs than lanes times EPX_LANE_PACKS has as many packets a lane as its packs
@@ -125,6 +125,38 @@ static __device__ __forceinline__ bool take_stripe(const struct epx_device_comm 
                          (uint32_t)(p.low[2] >> 32));
     pack[2] = make_uint4((uint32_t)p.high[2], (uint32_t)p.low[3], (uint32_t)(p.low[3] >> 32),
                          (uint32_t)p.high[3]);
+    return __all_sync(~0u, ok);
+}
+
+/* The whole warp: waits for one of each lane's packs of a stripe, the j-th, which is in two packets.
+ * Returns whether all came. */
+static __device__ __forceinline__ bool take_pack(const struct epx_device_comm &c,
+                                                 const struct packet_run &from, int32_t j,
+                                                 bool is_in, uint4 &pack)
+{
+    const char *packet = from.packets + (j * EPX_WARP + lane_id()) * PACKET_BYTES;
+    uint64_t low[2] = {0, 0}, high[2] = {0, 0};
+    struct patience patience = {0, 0};
+    uint32_t word[6];
+    bool ok = true;
+
+    EPX_DELAY(c);
+    while (ok && is_in) {
+        load_packet_sys(packet, low[0], high[0]);
+        load_packet_sys(packet + EPX_WARP * PACKET_BYTES, low[1], high[1]);
+        if ((uint32_t)(high[0] >> 32) == from.tag && (uint32_t)(high[1] >> 32) == from.tag)
+            break;
+        ok = keep_waiting(c, patience, from.rank);
+    }
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        word[3 * i] = (uint32_t)low[i];
+        word[3 * i + 1] = (uint32_t)(low[i] >> 32);
+        word[3 * i + 2] = (uint32_t)high[i];
+    }
+    pack = j == 0   ? make_uint4(word[0], word[1], word[2], word[3])
+           : j == 1 ? make_uint4(word[1], word[2], word[3], word[4])
+                    : make_uint4(word[2], word[3], word[4], word[5]);
     return __all_sync(~0u, ok);
 }
 
