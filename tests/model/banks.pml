@@ -149,10 +149,12 @@ BLOCK(storing)
                 EACH_RANK(RAISE_FLAG)
             :: else
             fi;
+#if RANKS == 2
             if
             :: SENDS_PACKETS(me) -> EACH_RANK(SEND_PACKET)
             :: else
             fi;
+#endif
             AWAIT_END
         od
     } unless { dead == me };

@@ -467,8 +467,9 @@ static __device__ __forceinline__ bool are_packed(const struct row_list &list, i
 }
 
 /* The whole warp: the sum of rows of a type that adds, rounded to the type To; num = 0 gives zeros.
- * At the end of long rows, and of short ones, ROWS rows are loaded at once. */
-template <typename T, typename To, int ROWS = SUM_ROWS>
+ * At the end of long rows, and of short ones, ROWS rows are loaded at once. SHIFTS: rows that are
+ * not aligned are shifted into place; else they are read an element at a time. */
+template <typename T, typename To, int ROWS = SUM_ROWS, bool SHIFTS = false>
 static __device__ void sum_rows(const struct row_list &list, int32_t num, int weighted,
                                 int64_t elements, char *out)
 {
@@ -481,10 +482,13 @@ static __device__ void sum_rows(const struct row_list &list, int32_t num, int we
         sum_packs<T, To, N, true, ROWS>(list, num, elements, out);
     else if (packed)
         sum_packs<T, To, N, false, ROWS>(list, num, elements, out);
+    else if (SHIFTS)
+        weighted ? sum_odd_rows<T, To, true>(list, num, elements, out)
+                 : sum_odd_rows<T, To, false>(list, num, elements, out);
     else if (weighted)
-        sum_odd_rows<T, To, true>(list, num, elements, out);
+        sum_packs<T, To, 1, true, ROWS>(list, num, elements, out);
     else
-        sum_odd_rows<T, To, false>(list, num, elements, out);
+        sum_packs<T, To, 1, false, ROWS>(list, num, elements, out);
 }
 
 /* The number of the first row after the r-th from another node. */

@@ -65,7 +65,7 @@ static __device__ void take_all_weights(const struct epx_combine_rows &a, const 
 
 /* Where all parts have come before rows are added. */
 struct parts_are_here {
-    static constexpr bool own_first = false;
+    static constexpr bool own_first = false, shifts = false; /* more code made move_sums slower */
     static constexpr int unroll = SUM_UNROLL / 2, rows = MOST_SUM_ROWS;
 
     __device__ __forceinline__ bool operator()() const
@@ -204,8 +204,11 @@ static __device__ bool add_parts(const struct sum_list &list, bool weighted, int
         if (packed)
             return weighted ? add_elements<T, N, true>(list, elements, out, await)
                             : add_elements<T, N, false>(list, elements, out, await);
-        return weighted ? add_odd_elements<T, true>(list, elements, out, await)
-                        : add_odd_elements<T, false>(list, elements, out, await);
+        if constexpr (Await::shifts)
+            return weighted ? add_odd_elements<T, true>(list, elements, out, await)
+                            : add_odd_elements<T, false>(list, elements, out, await);
+        return weighted ? add_elements<T, 1, true>(list, elements, out, await)
+                        : add_elements<T, 1, false>(list, elements, out, await);
     }
     if (!await())
         return false;
