@@ -8,8 +8,8 @@
  * An operation is a kernel of two blocks, one that stores and one that takes. In some operations
  * rows go to all ranks, and ids with them; in some only rows, from rank 0; some are not small; in
  * some the ranks disagree, and rank 0 stores rows, packets and ids, and waits for ids, before it
- * knows. In some rows travel in packets, which say themselves of which operation they are: a packet is a word
- * that is stored and loaded at once.
+ * knows. In some rows travel in packets, which say themselves of which operation they are: a packet
+ * is a word that is stored and loaded at once.
  *
  * Claims: a row that a block takes is that of its operation; no wait is for ever while all ranks
  * live; after a death or a time-out every kernel of the survivors ends.
@@ -98,8 +98,8 @@ inline choose_form()
 #endif
 /* store_stripe (row_packets.cuh) */
 #define SEND_PACKET(r) packet[FLAG(r, me, n)] = n
-/* await_flag, then flagged_rows::take (src/kernels/dispatch), or sums of rows (src/kernels/combine);
- * take_stripe (row_packets.cuh): a tag is that of its operation or is not */
+/* await_flag, then flagged_rows::take (src/kernels/dispatch), or sums of rows
+ * (src/kernels/combine); take_stripe (row_packets.cuh): a tag is that of its operation or is not */
 #define TAKE_ROW(r)                                                                               \
     if                                                                                             \
     :: form[n] == PACKED -> AWAIT(packet[FLAG(me, r, n)] == n)                                     \

@@ -63,8 +63,8 @@ static __device__ __forceinline__ void store_two_relaxed_sys(uint64_t *p, uint64
 }
 
 /* Two words, 16 bytes from a multiple of 16 on, that are one access: a load sees both of a store or
- * neither. PTX has a word for it since CUDA 12.4; before, a vector of two words is stored and loaded,
- * which GPUs do in one access too. */
+ * neither. PTX has a word for it since CUDA 12.4; before, a vector of two words is stored and
+ * loaded, which GPUs do in one access too. */
 #if __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1204
 static __device__ __forceinline__ void load_packet_sys(const void *p, uint64_t &low, uint64_t &high)
 {

@@ -218,8 +218,8 @@ static __device__ EPX_COLD void spoil_routing(const struct epx_device_comm &c,
             *routing = x.outcome;
 }
 
-/* Each thread of a block that has ready words to wait for: waits for them and compares them. Returns
- * whether they have come; the verdict is judge_ready's, behind a barrier. */
+/* Each thread of a block that has ready words to wait for: waits for them and compares them.
+ * Returns whether they have come; the verdict is judge_ready's, behind a barrier. */
 static __device__ bool collect_ready(const struct epx_device_comm &c,
                                      const struct epx_ready_note &note, struct exchange &x)
 {

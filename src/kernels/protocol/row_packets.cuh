@@ -128,8 +128,8 @@ static __device__ __forceinline__ bool take_stripe(const struct epx_device_comm 
     return __all_sync(~0u, ok);
 }
 
-/* The whole warp: waits for one of each lane's packs of a stripe, the j-th, which is in two packets.
- * Returns whether all came. */
+/* The whole warp: waits for one of each lane's packs of a stripe, the j-th, which is in two
+ * packets. Returns whether all came. */
 static __device__ __forceinline__ bool take_pack(const struct epx_device_comm &c,
                                                  const struct packet_run &from, int32_t j,
                                                  bool is_in, uint4 &pack)
