@@ -470,6 +470,7 @@ static __global__ void __launch_bounds__(ALLTOALLV_THREADS)
     int64_t rounds = 0;
     bool counted, failed;
 
+    await_kernel_before();
     if (is_warp(1))
         plan_sends(a, p);
     begin_exchange(a.comm, a.note, 0, x);
@@ -494,8 +495,8 @@ int epx_launch_alltoallv_rows(const struct epx_alltoallv_rows *args, EPX_Stream 
 {
     size_t ranks = (size_t)args->comm.num_ranks, bytes = ranks * ranks * sizeof(int64_t);
 
-    alltoallv_rows<<<(unsigned)args->comm.blocks, ALLTOALLV_THREADS, bytes, stream>>>(*args);
-    return epx_cuda_status(cudaGetLastError());
+    return launch_behind({(unsigned)args->comm.blocks, ALLTOALLV_THREADS, (unsigned)bytes, stream},
+                         alltoallv_rows, *args);
 }
 
 static const struct epx_loaded

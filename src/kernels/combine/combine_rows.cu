@@ -41,6 +41,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     const bool deferred = a.rounds.num == 1;
     int64_t num_rounds = 0;
 
+    await_kernel_before();
     begin_exchange(a.comm, a.note, a.plan.outcome->code, x);
     if (x.outcome.code == EPX_SUCCESS && await_ready(a.comm, a.note, x, a.plan.outcome)) {
         num_rounds = deferred ? 0 : a.rounds.num;
@@ -57,8 +58,8 @@ int epx_launch_combine_rows(const struct epx_combine_rows *args, EPX_Stream stre
 {
     const unsigned blocks = args->rounds.num == 1 ? 1 : (unsigned)args->comm.blocks;
 
-    kernels[epx_sum_kernel(args)]<<<blocks, EPX_WAITING_THREADS, 0, stream>>>(*args);
-    return epx_cuda_status(cudaGetLastError());
+    return launch_behind({blocks, EPX_WAITING_THREADS, 0, stream}, kernels[epx_sum_kernel(args)],
+                         *args);
 }
 
 static const struct epx_loaded loaded(kernels);

@@ -179,6 +179,7 @@ static __device__ __forceinline__ void combine_few(const struct epx_combine_rows
     union listing &list = lists[threadIdx.x / EPX_WARP];
     bool takes = !is_sender(a.banks);
 
+    begin_phase(a.banks.phase);
     if (!takes && is_last_warp())
         find_all_records(a.plan, a.comm.num_ranks, a.comm.rank, range);
     begin_small(a.comm, a.banks, a.note, a.plan.outcome->code, x);

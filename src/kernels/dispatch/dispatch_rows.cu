@@ -108,6 +108,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     int64_t num_rounds = 0;
     bool deferred = true;
 
+    await_kernel_before();
     if (begin_dispatch<LIST>(a, x)) {
         read_windows(a, x, w);
         deferred = a.rounds.num == 1 || !any_staged(a.comm, x, w);
@@ -126,8 +127,8 @@ int epx_launch_dispatch_rows(const struct epx_dispatch_rows *args, EPX_Stream st
 {
     const unsigned blocks = args->rounds.num == 1 ? 1 : (unsigned)args->comm.blocks;
 
-    kernels[args->fields.num > 1]<<<blocks, EPX_WAITING_THREADS, 0, stream>>>(*args);
-    return epx_cuda_status(cudaGetLastError());
+    return launch_behind({blocks, EPX_WAITING_THREADS, 0, stream}, kernels[args->fields.num > 1],
+                         *args);
 }
 
 static const struct epx_loaded loaded(kernels);

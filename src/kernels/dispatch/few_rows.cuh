@@ -73,6 +73,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     struct row_list &list = lists[threadIdx.x / EPX_WARP];
     const bool takes = !is_sender(a.banks), agreed = a.comm.half == HALF_DISPATCH;
 
+    begin_phase(a.banks.phase);
     if (takes && is_last_warp())
         find_all_records(a.plan, a.comm.num_ranks, -1, range);
     if (agreed)

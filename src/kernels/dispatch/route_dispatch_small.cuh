@@ -208,9 +208,11 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     struct row_list &list = lists[threadIdx.x / EPX_WARP];
     const bool takes = !is_sender(a.rows.banks);
     const uint32_t tellers = (uint32_t)senders_here(a.rows.banks.phase, a.rows.banks.senders);
-    const struct told_word told = prepare_ids(a.routing, tellers);
+    struct told_word told;
     bool remarked;
 
+    begin_phase(a.rows.banks.phase);
+    told = prepare_ids(a.routing, tellers);
     if (takes)
         prepare_small(a.routing, small_shared, parts, s);
     begin_small(a.rows.comm, a.rows.banks, a.rows.note, 0, x);

@@ -217,6 +217,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)
     __shared__ struct batch<T> batch;
     bool takes = !is_sender(a.banks);
 
+    begin_phase(a.banks.phase);
     if (takes && is_last_warp())
         find_all_records(a.plan, a.comm.num_ranks, -1, range);
     begin_small(a.comm, a.banks, a.note, a.plan.outcome->code, x);

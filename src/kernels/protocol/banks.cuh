@@ -99,7 +99,6 @@ static __device__ __forceinline__ void begin_small(const struct epx_device_comm 
                                                    const struct epx_ready_note &note,
                                                    int32_t routing_error, struct exchange &x)
 {
-    begin_phase(banks.phase);
     begin_exchange(c, note, routing_error, x, banks.phase == EPX_PHASE_TAKE);
 }
 
@@ -107,7 +106,6 @@ static __device__ __forceinline__ void begin_small(const struct epx_device_comm 
 static __device__ __forceinline__ void
 resume_small(const struct epx_device_comm &c, const struct epx_banks &banks, struct exchange &x)
 {
-    begin_phase(banks.phase);
     resume_exchange(c, x);
     all_content(c, x, !aborted(c));
 }

@@ -7,6 +7,7 @@ libepx_cuda_la_SOURCES += \
   src/kernels/protocol/copies.cuh \
   src/kernels/protocol/exchange.cuh \
   src/kernels/protocol/kernel_jitter.cuh \
+  src/kernels/protocol/launches.cuh \
   src/kernels/protocol/load_kernels.cu \
   src/kernels/protocol/load_kernels.cuh \
   src/kernels/protocol/message_rows.cuh \

@@ -26,6 +26,8 @@
 /* Every thread of a kernel that may have one phase alone, first of all. */
 static __device__ __forceinline__ void begin_phase(int32_t phase)
 {
+    if (phase != EPX_PHASE_TAKE)
+        await_kernel_before();
     if (phase == EPX_PHASE_SEND)
         let_next_kernel_begin();
 }
@@ -56,6 +58,7 @@ static __device__ bool await_senders(const struct epx_device_comm &c, int32_t se
         if (!keep_waiting(c, patience, c.rank))
             return false;
     c.state->sent = 0;
+    await_kernel_before();
     return true;
 }
 
@@ -102,15 +105,8 @@ template <typename... Args>
 static int launch_phase(const struct phase_launch &launch, void (*kernel)(Args...),
                         const Args &...args)
 {
-    const unsigned overtakes = launch.phase == EPX_PHASE_TAKE;
-    cudaLaunchAttribute attribute = {};
-    const cudaLaunchConfig_t config = {
-        dim3(blocks_of(launch)), dim3(launch.threads), launch.shared_bytes,
-        launch.stream,           &attribute,           overtakes};
-
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    return epx_cuda_status(cudaLaunchKernelEx(&config, kernel, args...));
+    return launch_behind({blocks_of(launch), launch.threads, launch.shared_bytes, launch.stream},
+                         kernel, args...);
 }
 
 #endif

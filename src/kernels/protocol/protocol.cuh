@@ -45,6 +45,7 @@
 #ifndef EPX_KERNELS_PROTOCOL_PROTOCOL_CUH
 #define EPX_KERNELS_PROTOCOL_PROTOCOL_CUH
 
+#include "kernels/protocol/launches.cuh"
 #include "kernels/protocol/load_kernels.cuh"
 #include "kernels/protocol/ready_words.cuh"
 
@@ -56,11 +57,6 @@ static inline unsigned epx_blocks_for_rows(int64_t rows, int64_t row_bytes)
     int64_t blocks = (slices + warps - 1) / warps;
 
     return (unsigned)(blocks < 1 ? 1 : blocks < most ? blocks : most);
-}
-
-static inline int epx_cuda_status(cudaError_t error)
-{
-    return error == cudaSuccess ? EPX_SUCCESS : EPX_ERR_CUDA;
 }
 
 #ifdef __CUDACC__
@@ -248,6 +244,7 @@ static __device__ bool is_last_block(const struct epx_device_comm &c, struct exc
 
     EPX_DELAY(c);
     __syncthreads();
+    let_next_kernel_begin();
     if (threadIdx.x == 0) {
         uint64_t told = x ? (uint64_t)(x->outcome.what == EPX_OUTCOME_SILENT) << ENDED_FAILED |
                                 (uint64_t)(x->remarks != 0) << ENDED_REMARKED

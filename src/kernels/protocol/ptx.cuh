@@ -179,6 +179,14 @@ static __device__ __forceinline__ void let_next_kernel_begin()
 #endif
 }
 
+/* Waits until the kernel that the stream has before this one has ended, and shows what it wrote. */
+static __device__ __forceinline__ void await_kernel_before()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 #if HAS_BULK_COPIES
 
 static __device__ __forceinline__ uint32_t shared_address(const void *p)

@@ -15,9 +15,11 @@ static __global__ void __launch_bounds__(ROUTING_THREADS)
     extern __shared__ __align__(16) char small_shared[];
     __shared__ struct exchange x;
     __shared__ struct small_routing s;
-    const struct told_word told = prepare_ids(a, gridDim.x);
+    struct told_word told;
     bool failed;
 
+    await_kernel_before();
+    told = prepare_ids(a, gridDim.x);
     prepare_small(a, small_shared, parts, s);
     begin_exchange(a.comm, a.note, 0, x);
     if (x.outcome.code == EPX_SUCCESS) {
@@ -37,9 +39,9 @@ int epx_launch_route_small(const struct epx_route_tokens *args, EPX_Stream strea
 {
     struct epx_small_parts parts = epx_small_parts_of(&args->plan, args->comm.num_ranks);
 
-    route_small<<<(unsigned)args->comm.blocks, ROUTING_THREADS, epx_small_bytes(&parts), stream>>>(
-        *args, parts);
-    return epx_cuda_status(cudaGetLastError());
+    return launch_behind(
+        {(unsigned)args->comm.blocks, ROUTING_THREADS, (unsigned)epx_small_bytes(&parts), stream},
+        route_small, *args, parts);
 }
 
 static const struct epx_loaded loaded(route_small, EPX_SMALL_BYTES);

@@ -97,9 +97,11 @@ static __global__ void __launch_bounds__(ROUTING_THREADS)
     __shared__ struct rank_table table;
     __shared__ struct offsets o;
     struct room room = divide_room(shared, parts);
-    struct first_step first = first_step_of(a, parts.warps, counters_of(a, parts, room.words));
+    struct first_step first;
     bool exchanged = false, failed;
 
+    await_kernel_before();
+    first = first_step_of(a, parts.warps, counters_of(a, parts, room.words));
     look_up(a, room.owner, table);
     zero_counts(a, first.warps, first.counts);
     if (threadIdx.x == 0)
@@ -117,9 +119,9 @@ int epx_launch_route_tokens(const struct epx_route_tokens *args, EPX_Stream stre
 {
     struct shared_parts parts = parts_of(args);
 
-    route_tokens<<<(unsigned)args->comm.blocks, ROUTING_THREADS, bytes_of_parts(parts), stream>>>(
-        *args, parts);
-    return epx_cuda_status(cudaGetLastError());
+    return launch_behind(
+        {(unsigned)args->comm.blocks, ROUTING_THREADS, (unsigned)bytes_of_parts(parts), stream},
+        route_tokens, *args, parts);
 }
 
 static const struct epx_loaded loaded(route_tokens, MOST_ROUTING_BYTES);

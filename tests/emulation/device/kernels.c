@@ -16,12 +16,13 @@
 #include "emulation/device/threads.h"
 
 enum { THREADS_OF_SM = 2048, MOST_BLOCKS = 4096 };
+enum { ROUNDS_OF_BOTH = 4 }; /* that a kernel which lets the next one begin runs beside it */
 
 struct kernel {
     const struct emulated_kernel *launch;
     int device;
-    unsigned started, ended;
-    int lets_next_begin;
+    unsigned started, ended, let_next_begin;
+    const struct kernel *before; /* which it has overtaken; NULL = none, or it is gone */
     struct kernel *next;
 };
 
@@ -40,7 +41,8 @@ static void trace(const struct kernel *kernel, const char *what)
                 kernel->launch->launcher, kernel->launch->blocks.x, kernel->launch->threads.x);
 }
 
-struct kernel *kernel_start(const struct emulated_kernel *launch, int device)
+struct kernel *kernel_start(const struct emulated_kernel *launch, int device,
+                            const struct kernel *before)
 {
     struct kernel *kernel = calloc(1, sizeof(*kernel)), **end = &kernels;
 
@@ -48,6 +50,7 @@ struct kernel *kernel_start(const struct emulated_kernel *launch, int device)
         abort();
     kernel->launch = launch;
     kernel->device = device;
+    kernel->before = before;
     while (*end)
         end = &(*end)->next;
     *end = kernel;
@@ -62,16 +65,36 @@ int kernel_has_ended(const struct kernel *kernel)
 
 int kernel_lets_next_begin(const struct kernel *kernel)
 {
-    return kernel->lets_next_begin && kernel->started == kernel->launch->blocks.x;
+    return kernel->let_next_begin == kernel->launch->blocks.x;
+}
+
+static struct kernel *kernel_of(const struct block *block)
+{
+    struct kernel *kernel = kernels;
+
+    while (kernel->launch != block->launch)
+        kernel = kernel->next;
+    return kernel;
 }
 
 void emulated_let_next_begin(void)
 {
-    const struct emulated_kernel *launch = threads_here()->block->launch;
+    struct block *block = threads_here()->block;
 
-    for (struct kernel *kernel = kernels; kernel; kernel = kernel->next)
-        if (kernel->launch == launch)
-            kernel->lets_next_begin = 1;
+    if (block->lets_next_begin)
+        return;
+    block->lets_next_begin = 1;
+    kernel_of(block)->let_next_begin++;
+    for (int i = 0; i < ROUNDS_OF_BOTH; i++)
+        emulated_spin();
+}
+
+void emulated_await_kernel_before(void)
+{
+    const struct kernel *kernel = kernel_of(threads_here()->block);
+
+    while (kernel->before && !kernel_has_ended(kernel->before))
+        emulated_spin();
 }
 
 void kernel_free(struct kernel *kernel)
@@ -81,6 +104,9 @@ void kernel_free(struct kernel *kernel)
     while (*link != kernel)
         link = &(*link)->next;
     *link = kernel->next;
+    for (struct kernel *other = kernels; other; other = other->next)
+        if (other->before == kernel)
+            other->before = NULL;
     trace(kernel, "end");
     free(kernel);
 }
@@ -120,6 +146,7 @@ static void end_block(int i)
 
     threads[kernel->device] -= kernel->launch->threads.x;
     kernel->ended++;
+    kernel->let_next_begin += !resident[i].block->lets_next_begin;
     block_free(resident[i].block);
     resident[i] = resident[--num_resident];
 }

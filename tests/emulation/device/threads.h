@@ -38,6 +38,7 @@ struct variable {
 
 struct block {
     const struct emulated_kernel *launch;
+    int lets_next_begin;
     int num, live;
     struct thread *threads;
     struct warp *warps;

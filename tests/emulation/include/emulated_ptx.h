@@ -28,6 +28,11 @@ static inline void let_next_kernel_begin()
     emulated_let_next_begin();
 }
 
+static inline void await_kernel_before()
+{
+    emulated_await_kernel_before();
+}
+
 static inline uint64_t load_acquire_gpu(const uint64_t *p)
 {
     emulated_spin();

@@ -73,8 +73,10 @@ int emulated_bulk_take_store(unsigned pending, struct emulated_copy *copy);
 void emulated_bulk_end_group(void);
 
 /* Lets the kernel behind this one on its stream begin, if it may overtake, once all blocks of this
- * one have begun. */
+ * one have called it or ended. */
 void emulated_let_next_begin(void);
+/* Waits for the end of the kernel that this one has overtaken, if it has. */
+void emulated_await_kernel_before(void);
 
 /* The block's memory for a variable, which the address `key` names. */
 void *emulated_shared(const void *key, size_t bytes);

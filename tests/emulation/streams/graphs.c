@@ -281,12 +281,23 @@ struct launch {
     struct graph *graph;
 };
 
+/* Whether all nodes before it are done. If all but one are, it may overtake that one. */
 static int may_run(const struct graph *graph, const struct node *node)
 {
-    for (int i = 0; i < node->num_behind; i++)
-        if (!graph->nodes[node->behind[i]].is_done)
+    const struct node *before = NULL;
+
+    for (int i = 0; i < node->num_behind; i++) {
+        const struct node *other = &graph->nodes[node->behind[i]];
+
+        if (other->is_done || other == before)
+            continue;
+        if (before)
             return 0;
-    return 1;
+        before = other;
+    }
+    if (before)
+        works_overtake(before->work, node->work);
+    return !before;
 }
 
 static int step_graph(struct work *work)

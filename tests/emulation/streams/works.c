@@ -78,7 +78,7 @@ static int step_kernel(struct work *work)
     struct launch *launch = (struct launch *)(void *)work;
 
     if (!launch->kernel)
-        launch->kernel = kernel_start(&launch->launch, launch->device);
+        launch->kernel = kernel_start(&launch->launch, launch->device, NULL);
     if (!kernel_has_ended(launch->kernel))
         return 0;
     kernel_free(launch->kernel);
@@ -116,7 +116,7 @@ void works_overtake(const struct work *before, struct work *work)
 
     if (works_is_kernel(before) && works_is_kernel(work) && launch->launch.overtakes &&
         !launch->kernel && runs->kernel && kernel_lets_next_begin(runs->kernel))
-        launch->kernel = kernel_start(&launch->launch, launch->device);
+        launch->kernel = kernel_start(&launch->launch, launch->device, runs->kernel);
 }
 
 static int step_copy(struct work *work)

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * launches.cuh - kernels of a stream one behind the other without the gap of a launch, by CUDA's
+ * programmatic dependent launch: the blocks of a kernel may take their places on multiprocessors
+ * while the kernel before them ends. GPUs before sm_90 launch them when it has ended.
+ *
+ *   await_kernel_before   every thread of a kernel calls it first of all: until then it reads and
+ *                         writes no memory but that of its block. The kernel before has ended, and
+ *                         all that it wrote is there.
+ *   let_next_kernel_begin a thread of each block calls it once no thread of the block waits for
+ *                         another rank any more.
+ *
+ * No deadlock: blocks that have their places keep others out, also kernels of other communicators
+ * that other ranks wait for. They have them early only where the kernel before ends without other
+ * ranks, so not for long.
+ */
+#ifndef EPX_KERNELS_PROTOCOL_LAUNCHES_CUH
+#define EPX_KERNELS_PROTOCOL_LAUNCHES_CUH
+
+#include "kernels/protocol/order.cuh"
+
+#ifdef __CUDACC__
+
+static inline int epx_cuda_status(cudaError_t error)
+{
+    return error == cudaSuccess ? EPX_SUCCESS : EPX_ERR_CUDA;
+}
+
+struct kernel_launch {
+    unsigned blocks, threads, shared_bytes;
+    cudaStream_t stream;
+};
+
+/* Launches a kernel whose threads call await_kernel_before. */
+template <typename... Args>
+static int launch_behind(const struct kernel_launch &launch, void (*kernel)(Args...),
+                         const Args &...args)
+{
+    cudaLaunchAttribute early = {};
+    const cudaLaunchConfig_t config = {
+        dim3(launch.blocks), dim3(launch.threads), launch.shared_bytes, launch.stream, &early, 1};
+
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    return epx_cuda_status(cudaLaunchKernelEx(&config, kernel, args...));
+}
+
+#endif
+
+#endif
