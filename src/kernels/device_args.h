@@ -468,6 +468,9 @@ int epx_launch_combine_rounds(const struct epx_combine_rows *args, EPX_Stream st
 int epx_launch_alltoallv_messages(const struct epx_alltoallv_rows *args, EPX_Stream stream);
 /* Loads every kernel: loading one later could wait for a kernel that waits. */
 int epx_load_kernels(void);
+/* Whether kernels that were loaded can begin while the kernel before them runs: whether their code,
+ * not only the GPU, knows how to wait for it. */
+int epx_kernels_begin_early(void);
 #ifdef __cplusplus
 }
 #endif

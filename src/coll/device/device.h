@@ -96,7 +96,6 @@ struct epx_device {
     struct epx_side *captures; /* sides of captures, and free ones */
     struct epx_side *side;     /* of the capture that an operation is being queued in */
 
-    int splits; /* the GPU can run the two phases of an operation beside each other */
     struct epx_device_rest rest;
 
     int last_completion;            /* of the last operation outside captures */

@@ -9,7 +9,6 @@
 #include "coll/device/control_window.h"
 #include "coll/device/device_liveness.h"
 #include "coll/device/device_order.h"
-#include "coll/device/direct/rests.h"
 #include "coll/device/staged/proxy.h"
 #include "coll/device/user_memory.h"
 #include "core/agree.h"
@@ -49,7 +48,6 @@ static int init(struct epx_device *device)
     EPX_TRY(allocate_completions(device));
     EPX_TRY(create_streams(device));
     EPX_TRY(epx_user_memory_init(device));
-    EPX_TRY(epx_device_find_phases(device));
     EPX_TRY_LAUNCH(epx_load_kernels());
     return EPX_SUCCESS;
 }

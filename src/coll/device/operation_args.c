@@ -74,6 +74,12 @@ static int64_t bytes_in_bank(const struct epx_request *request)
     return bytes;
 }
 
+/* The warps of all blocks that send. */
+static int64_t sending_warps(const struct epx_device *device)
+{
+    return (int64_t)device->senders * EPX_WAITING_THREADS / EPX_WARP;
+}
+
 /* The work of a warp that adds grows with the rows of a sum, so its slices may be shorter. Slices
  * depend on nothing in which ranks may differ, and fit in the flags of a bank. */
 static struct epx_slices small_slices(const struct epx_request *request, int64_t row_bytes,
@@ -82,7 +88,7 @@ static struct epx_slices small_slices(const struct epx_request *request, int64_t
     const struct epx_device *device = epx_device_of(request);
     const int64_t least =
         epx_verb_adds(verb_of(request)) ? EPX_SLICE_QUANTUM : EPX_LEAST_SLICE_BYTES;
-    int64_t warps = (int64_t)device->senders * EPX_WAITING_THREADS / EPX_WARP;
+    int64_t warps = sending_warps(device);
 
     if (warps > EPX_BANK_FLAGS / width)
         warps = EPX_BANK_FLAGS / width;
@@ -183,7 +189,7 @@ static void set_packets(const struct epx_request *request, int64_t rows, struct 
         return;
     if (!epx_verb_adds(verb_of(request)))
         slices = epx_slices_from(EPX_STRIPE_BYTES, row_bytes, request->route->attr.max_tokens,
-                                 (int64_t)device->senders * EPX_WAITING_THREADS / EPX_WARP);
+                                 sending_warps(device));
     if (slices.bytes > EPX_STRIPE_BYTES)
         slices.bytes = epx_round_up(slices.bytes, EPX_STRIPE_BYTES);
     slices.num = (int32_t)((row_bytes + slices.bytes - 1) / slices.bytes);

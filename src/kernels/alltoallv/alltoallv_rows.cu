@@ -473,7 +473,7 @@ static __global__ void __launch_bounds__(ALLTOALLV_THREADS)
     await_kernel_before();
     if (is_warp(1))
         plan_sends(a, p);
-    begin_exchange(a.comm, a.note, 0, x);
+    begin_exchange(a.comm, a.note, 0, look_first(a.comm), x);
     if (x.outcome.code == EPX_SUCCESS) {
         if (blockIdx.x == gridDim.x - 1)
             post_counts(a, x, p);

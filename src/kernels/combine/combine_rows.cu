@@ -42,7 +42,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     int64_t num_rounds = 0;
 
     await_kernel_before();
-    begin_exchange(a.comm, a.note, a.plan.outcome->code, x);
+    begin_exchange(a.comm, a.note, a.plan.outcome->code, look_first(a.comm), x);
     if (x.outcome.code == EPX_SUCCESS && await_ready(a.comm, a.note, x, a.plan.outcome)) {
         num_rounds = deferred ? 0 : a.rounds.num;
         if (!deferred)

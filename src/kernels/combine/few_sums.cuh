@@ -182,7 +182,7 @@ static __device__ __forceinline__ void combine_few(const struct epx_combine_rows
     begin_phase(a.banks.phase);
     if (!takes && is_last_warp())
         find_all_records(a.plan, a.comm.num_ranks, a.comm.rank, range);
-    begin_small(a.comm, a.banks, a.note, a.plan.outcome->code, x);
+    begin_small(a.comm, a.banks, a.note, a.plan.outcome->code, look_first(a.comm), x);
     if (x.outcome.code == EPX_SUCCESS) {
         if (!takes && a.plan.outcome->code == EPX_SUCCESS)
             send_small_sums<T, Way>(a, x.epoch, range, list.send);

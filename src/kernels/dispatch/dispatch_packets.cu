@@ -89,9 +89,25 @@ struct packed_rows {
     }
 };
 
+/* While each warp has few slices, blocks of half as many threads take less time: the warps of a
+ * multiprocessor share what it can issue. */
+static unsigned threads_for(const struct epx_dispatch_rows &args)
+{
+    enum { FEW_SLICES = 4 };
+    const unsigned half = EPX_WAITING_THREADS / 2;
+    const int64_t rows = (int64_t)args.comm.num_ranks * args.plan.shape.max_tokens;
+    const int64_t warps = (int64_t)args.banks.takers * (half / EPX_WARP);
+
+    return rows * args.banks.slices.num <= FEW_SLICES * warps ? half
+                                                              : (unsigned)EPX_WAITING_THREADS;
+}
+
 int epx_launch_dispatch_packets(const struct epx_dispatch_rows *args, EPX_Stream stream)
 {
-    return launch_dispatch_small<struct packed_rows>(*args, stream);
+    struct phase_launch launch = small_launch(args->banks, stream);
+
+    launch.threads = threads_for(*args);
+    return launch_phase(launch, dispatch_small<struct packed_rows>, *args);
 }
 
 static const struct epx_loaded loaded(dispatch_small<struct packed_rows>);

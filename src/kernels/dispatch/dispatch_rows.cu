@@ -90,7 +90,7 @@ static __device__ bool begin_dispatch(const struct epx_dispatch_rows &a, struct 
         if (LIST && agreed && blockIdx.x == 0)
             post_list(a.comm, a.list, x);
     } else {
-        begin_exchange(a.comm, a.note, a.plan.outcome->code, x);
+        begin_exchange(a.comm, a.note, a.plan.outcome->code, look_first(a.comm), x);
         if (LIST && x.outcome.code == EPX_SUCCESS && blockIdx.x == 0)
             post_list(a.comm, a.list, x);
         agreed = x.outcome.code == EPX_SUCCESS && await_ready(a.comm, a.note, x, a.plan.outcome);

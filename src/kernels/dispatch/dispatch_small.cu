@@ -4,7 +4,8 @@
 
 int epx_launch_dispatch_small(const struct epx_dispatch_rows *args, EPX_Stream stream)
 {
-    return launch_dispatch_small<struct flagged_rows<false>>(*args, stream);
+    return launch_phase(small_launch(args->banks, stream),
+                        dispatch_small<struct flagged_rows<false>>, *args);
 }
 
 static const struct epx_loaded loaded(dispatch_small<struct flagged_rows<false>>);

@@ -77,9 +77,9 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     if (takes && is_last_warp())
         find_all_records(a.plan, a.comm.num_ranks, -1, range);
     if (agreed)
-        resume_small(a.comm, a.banks, x);
+        resume_small(a.comm, x);
     else
-        begin_small(a.comm, a.banks, a.note, a.plan.outcome->code, x);
+        begin_small(a.comm, a.banks, a.note, a.plan.outcome->code, look_first(a.comm), x);
     if (x.outcome.code == EPX_SUCCESS) {
         if (!takes && a.comm.num_ranks > 1 && a.plan.outcome->code == EPX_SUCCESS)
             Way::store(a, x.epoch, list);
@@ -91,12 +91,6 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     if (agreed && x.outcome.code == EPX_SUCCESS)
         x.outcome = a.comm.state->ids;
     end_exchange(a.comm, x, 0, 0, *a.plan.view.arrived_rows, x.outcome);
-}
-
-template <typename Way>
-static int launch_dispatch_small(const struct epx_dispatch_rows &args, EPX_Stream stream)
-{
-    return launch_phase(small_launch(args.banks, stream), dispatch_small<Way>, args);
 }
 
 #endif

@@ -109,12 +109,23 @@ static __device__ bool take_slice(const struct epx_route_dispatch &a, const stru
     return true;
 }
 
+/* The warps that take rows: not those of the block that shows the view, if there are others. */
+static __device__ struct crew taking_crew(const struct epx_banks &banks)
+{
+    const struct crew all = crew_of(banks);
+    const int32_t warps = (int32_t)blockDim.x / EPX_WARP;
+
+    if (all.num == warps)
+        return all;
+    return {shows_view() ? INT32_MAX : all.warp - (int32_t)threadIdx.x / EPX_WARP, all.num - warps};
+}
+
 /* Takes this rank's own rows first. Returns whether the rows that this warp takes have come. */
 template <bool LIST>
 static __device__ bool take_by_ids(const struct epx_route_dispatch &a, const struct exchange &x,
                                    const struct small_routing &s, char *bank, struct row_list &list)
 {
-    const struct crew crew = crew_of(a.rows.banks);
+    const struct crew crew = taking_crew(a.rows.banks);
     const uint32_t slices = (uint32_t)a.rows.banks.slices.num;
     const int32_t tokens = a.rows.plan.shape.max_tokens, all = a.rows.comm.num_ranks * tokens;
 
@@ -174,7 +185,7 @@ static __device__ void zero_by_offsets(const struct epx_route_dispatch &a, const
         zero_field(a, o, rows_of_field<LIST>(a.rows, f), f ? NULL : weights);
 }
 
-/* The plan and the view are made while rows are on their way. */
+/* A block that takes rows; what the plan has of pairs and rows is written behind them. */
 template <bool LIST>
 static __device__ void route_and_take(const struct epx_route_dispatch &a, struct exchange &x,
                                       struct small_routing &s, struct row_list &list)
@@ -184,16 +195,15 @@ static __device__ void route_and_take(const struct epx_route_dispatch &a, struct
 
     if (!receive_ids(a.routing, x, s) || !find_small_offsets(a.routing, x, s))
         return;
-    find_small_slots(a.routing, s);
-    if (shows_view()) {
-        __syncthreads();
-        if (is_last_thread())
-            count_route_rows(a.rows.comm, a.rows.plan, a.rows.plan.send_rows, a.rows.row_bytes);
-    }
+    if (shows_view())
+        show_all(a.routing, s);
     ok = take_by_ids<LIST>(a, x, s, bank, list);
+    place_all(a.routing, s);
     if (ok)
         zero_by_offsets<LIST>(a, x, s.o);
-    all_content(a.rows.comm, x, ok);
+    ok = all_content(a.rows.comm, x, ok);
+    if (ok && shows_view() && is_last_thread())
+        count_route_rows(a.rows.comm, a.rows.plan, a.rows.plan.send_rows, a.rows.row_bytes);
 }
 
 template <bool LIST>
@@ -208,14 +218,16 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     struct row_list &list = lists[threadIdx.x / EPX_WARP];
     const bool takes = !is_sender(a.rows.banks);
     const uint32_t tellers = (uint32_t)senders_here(a.rows.banks.phase, a.rows.banks.senders);
+    struct first_look look;
     struct told_word told;
     bool remarked;
 
     begin_phase(a.rows.banks.phase);
+    look = look_first(a.rows.comm);
     told = prepare_ids(a.routing, tellers);
     if (takes)
         prepare_small(a.routing, small_shared, parts, s);
-    begin_small(a.rows.comm, a.rows.banks, a.rows.note, 0, x);
+    begin_small(a.rows.comm, a.rows.banks, a.rows.note, 0, look, x);
     if (x.outcome.code == EPX_SUCCESS) {
         send_ids(a.routing, x, tellers, told);
         if (takes) {

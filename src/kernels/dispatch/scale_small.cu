@@ -220,7 +220,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)
     begin_phase(a.banks.phase);
     if (takes && is_last_warp())
         find_all_records(a.plan, a.comm.num_ranks, -1, range);
-    begin_small(a.comm, a.banks, a.note, a.plan.outcome->code, x);
+    begin_small(a.comm, a.banks, a.note, a.plan.outcome->code, look_first(a.comm), x);
     if (x.outcome.code == EPX_SUCCESS) {
         if (!takes && a.comm.num_ranks > 1 && a.plan.outcome->code == EPX_SUCCESS)
             store_small_rows<false>(a, x.epoch, lists[threadIdx.x / EPX_WARP]);

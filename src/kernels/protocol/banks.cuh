@@ -93,18 +93,17 @@ static __device__ __forceinline__ struct crew crew_of(const struct epx_banks &ba
     return crew_of_role(senders_here(banks.phase, banks.senders));
 }
 
-/* First step of a small operation, in every block. */
-static __device__ __forceinline__ void begin_small(const struct epx_device_comm &c,
-                                                   const struct epx_banks &banks,
-                                                   const struct epx_ready_note &note,
-                                                   int32_t routing_error, struct exchange &x)
+/* First step of a small operation, in every block, given what it looked up. */
+static __device__ void begin_small(const struct epx_device_comm &c, const struct epx_banks &banks,
+                                   const struct epx_ready_note &note, int32_t routing_error,
+                                   const struct first_look &look, struct exchange &x)
 {
-    begin_exchange(c, note, routing_error, x, banks.phase == EPX_PHASE_TAKE);
+    begin_exchange(c, note, routing_error, look, x, banks.phase == EPX_PHASE_TAKE);
 }
 
 /* First step of the second half of an operation, in every block: the ranks have agreed. */
-static __device__ __forceinline__ void
-resume_small(const struct epx_device_comm &c, const struct epx_banks &banks, struct exchange &x)
+static __device__ __forceinline__ void resume_small(const struct epx_device_comm &c,
+                                                    struct exchange &x)
 {
     resume_exchange(c, x);
     all_content(c, x, !aborted(c));

@@ -120,7 +120,7 @@ static __device__ bool agree(const struct epx_device_comm &c, const struct epx_r
     const int64_t bytes = EPX_READY_WORDS * sizeof(uint64_t);
     char *all, *own;
 
-    begin_exchange(c, note, routing ? routing->code : EPX_SUCCESS, x);
+    begin_exchange(c, note, routing ? routing->code : EPX_SUCCESS, look_first(c), x);
     if (x.outcome.code != EPX_SUCCESS)
         return false;
     all = (char *)epx_control_ready(c.own_control, c.num_ranks, (uint32_t)x.epoch, 0);

@@ -2,6 +2,8 @@
 /* load_kernels.cu - the list of all kernels; their files add to it when the module is opened. */
 #include "kernels/protocol/load_kernels.cuh"
 
+#include <limits.h>
+
 static const struct epx_loaded *first;
 
 epx_loaded::epx_loaded(const void *const *given, int num, int shared)
@@ -12,14 +14,20 @@ epx_loaded::epx_loaded(const void *const *given, int num, int shared)
     first = this;
 }
 
+/* The least virtual architecture that a kernel which was loaded was compiled for. */
+static int least_version = INT_MAX;
+
 static cudaError_t load(const void *kernel, int shared_bytes)
 {
     cudaFuncAttributes attributes;
+    cudaError_t error = cudaFuncGetAttributes(&attributes, kernel);
 
-    if (shared_bytes)
-        return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    shared_bytes);
-    return cudaFuncGetAttributes(&attributes, kernel);
+    if (error == cudaSuccess && attributes.ptxVersion < least_version)
+        least_version = attributes.ptxVersion;
+    if (error == cudaSuccess && shared_bytes)
+        error =
+            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+    return error;
 }
 
 int epx_load_kernels(void)
@@ -29,4 +37,12 @@ int epx_load_kernels(void)
             if (kernel && load(kernel, loaded->shared_bytes) != cudaSuccess)
                 return EPX_ERR_CUDA;
     return EPX_SUCCESS;
+}
+
+/* In a graph, CUDA keeps that a kernel may begin early since 12.3. */
+int epx_kernels_begin_early(void)
+{
+    enum { SINCE_VERSION = 90, SINCE_CUDA = 12030 };
+
+    return least_version >= SINCE_VERSION && CUDART_VERSION >= SINCE_CUDA;
 }

@@ -26,7 +26,9 @@
 /* Every thread of a kernel that may have one phase alone, first of all. */
 static __device__ __forceinline__ void begin_phase(int32_t phase)
 {
-    if (phase != EPX_PHASE_TAKE)
+    if (phase == EPX_PHASE_TAKE)
+        fence_acquire_sys(); /* what the multiprocessor keeps of memory may be old */
+    else
         await_kernel_before();
     if (phase == EPX_PHASE_SEND)
         let_next_kernel_begin();
@@ -48,18 +50,19 @@ static __device__ __forceinline__ void end_senders(const struct epx_device_comm 
 }
 
 /* One thread: waits until all blocks of the kernel that sends have ended. They have begun, and wait
- * for nobody. */
+ * for nobody. Then, also if that was given up, the kernel before this one has ended. */
 static __device__ bool await_senders(const struct epx_device_comm &c, int32_t senders)
 {
     struct patience patience = {0, 0};
+    bool ok = true;
 
     EPX_DELAY(c);
-    while (load_acquire_gpu(&c.state->sent) < (uint64_t)senders)
-        if (!keep_waiting(c, patience, c.rank))
-            return false;
-    c.state->sent = 0;
+    while (ok && load_acquire_gpu(&c.state->sent) < (uint64_t)senders)
+        ok = keep_waiting(c, patience, c.rank);
+    if (ok)
+        c.state->sent = 0;
     await_kernel_before();
-    return true;
+    return ok;
 }
 
 /* Every block of a kernel of movers calls it last: whether this thread ends the operation. */

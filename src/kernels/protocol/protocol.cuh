@@ -235,7 +235,7 @@ enum { ENDED_FAILED = 32, ENDED_REMARKED = 48 };
 /*
  * Whether this is the last block of its kernel to end; it sees what all others wrote, whether any
  * of them was given up, and in x->remarks whether any of them had some. x is NULL in kernels that
- * wait for nothing.
+ * wait for nothing. Behind it no block waits for another rank, so the next kernel may begin.
  */
 static __device__ bool is_last_block(const struct epx_device_comm &c, struct exchange *x,
                                      bool &any_failed)

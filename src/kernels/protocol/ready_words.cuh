@@ -38,26 +38,46 @@ static __device__ void post_ready(const struct epx_device_comm &c,
     }
 }
 
-/* First step of every kernel that begins an operation; the first block tells the other ranks,
- * unless an earlier kernel has. */
+/* What a kernel that begins an operation asks for first, so that it comes beside what else the
+ * kernel looks up; thread 0 has the numbers. */
+struct first_look {
+    bool dead; /* the communicator has ended */
+    uint64_t epoch, arrivals, credits, barrier;
+};
+
+static __device__ __forceinline__ struct first_look look_first(const struct epx_device_comm &c)
+{
+    struct first_look look = {aborted(c), 0, 0, 0, 0};
+
+    if (threadIdx.x == 0) {
+        look.epoch = c.state->epoch;
+        look.arrivals = c.state->arrivals;
+        look.credits = c.state->credits;
+        look.barrier = c.state->barrier;
+    }
+    return look;
+}
+
+/* First step of every kernel that begins an operation, given what it looked up; the first block
+ * tells the other ranks, unless an earlier kernel has. */
 static __device__ void begin_exchange(const struct epx_device_comm &c,
                                       const struct epx_ready_note &note, int32_t routing_error,
-                                      struct exchange &x, bool told = false)
+                                      const struct first_look &look, struct exchange &x,
+                                      bool told = false)
 {
     const bool tells = blockIdx.x == 0 && !told;
     char *control = tells ? control_of_word(c, first_ready_word()) : NULL;
-    const bool dead = aborted(c); /* asked for first, so that it comes beside the words below */
 
     if (threadIdx.x == 0) {
-        x.epoch = c.state->epoch + 1;
-        x.arrivals = c.state->arrivals;
-        x.credits = c.state->credits;
-        x.barrier = c.state->barrier;
+        x.epoch = look.epoch + 1;
+        x.arrivals = look.arrivals;
+        x.credits = look.credits;
+        x.barrier = look.barrier;
         x.outcome = epx_outcome();
         x.findings = x.remarks = 0;
     }
     EPX_DELAY(c);
-    if (all_content(c, x, !dead) && tells)
+    if (all_content(c, x, !look.dead) && tells)
         post_ready(c, note, routing_error, x, control);
 }
 

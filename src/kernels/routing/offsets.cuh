@@ -349,18 +349,25 @@ static __device__ void place_slabs(const struct epx_route_tokens &a, const struc
         need_fullest(a, table, o);
 }
 
-/* The whole block: the first rank that lacks room, -1 = none does. */
-static __device__ void find_short_rank(const struct epx_route_tokens &a, struct offsets &o)
+/* The rank whose need this thread looks at, if that lacks room; -1 = none does. */
+static __device__ __forceinline__ int32_t short_rank_here(const struct epx_route_tokens &a,
+                                                          const struct offsets &o)
 {
     const int32_t r = (int32_t)threadIdx.x;
-    bool lacks = r < a.comm.num_ranks && is_short(o, r);
 
-    if (r == 0)
+    return r < a.comm.num_ranks && is_short(o, r) ? r : -1;
+}
+
+/* The whole block: notes the first of the ranks that threads have found to lack room. What each
+ * thread wrote before is there. */
+static __device__ void find_short_rank(struct offsets &o, int32_t found)
+{
+    if (threadIdx.x == 0)
         o.short_rank = -1;
-    if (!__syncthreads_or(lacks))
+    if (!__syncthreads_or(found >= 0))
         return;
-    if (lacks)
-        atomicMin((uint32_t *)&o.short_rank, (uint32_t)r); /* -1 is the largest */
+    if (found >= 0)
+        atomicMin((uint32_t *)&o.short_rank, (uint32_t)found); /* -1 is the largest */
     __syncthreads();
 }
 
@@ -374,7 +381,7 @@ static __device__ void find_offsets(const struct epx_route_tokens &a,
     else
         place_slabs(a, table, o);
     __syncthreads();
-    find_short_rank(a, o);
+    find_short_rank(o, short_rank_here(a, o));
 }
 
 /* One thread: how many records came from the ranks before each. */

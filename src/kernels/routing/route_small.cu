@@ -8,20 +8,22 @@
  */
 #include "kernels/routing/small_slots.cuh"
 
-static __global__ void __launch_bounds__(ROUTING_THREADS)
+static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     route_small(const __grid_constant__ struct epx_route_tokens a,
                 const __grid_constant__ struct epx_small_parts parts)
 {
     extern __shared__ __align__(16) char small_shared[];
     __shared__ struct exchange x;
     __shared__ struct small_routing s;
+    struct first_look look;
     struct told_word told;
     bool failed;
 
     await_kernel_before();
+    look = look_first(a.comm);
     told = prepare_ids(a, gridDim.x);
     prepare_small(a, small_shared, parts, s);
-    begin_exchange(a.comm, a.note, 0, x);
+    begin_exchange(a.comm, a.note, 0, look, x);
     if (x.outcome.code == EPX_SUCCESS) {
         send_ids(a, x, gridDim.x, told);
         clear_small(a, parts, s);
@@ -39,9 +41,9 @@ int epx_launch_route_small(const struct epx_route_tokens *args, EPX_Stream strea
 {
     struct epx_small_parts parts = epx_small_parts_of(&args->plan, args->comm.num_ranks);
 
-    return launch_behind(
-        {(unsigned)args->comm.blocks, ROUTING_THREADS, (unsigned)epx_small_bytes(&parts), stream},
-        route_small, *args, parts);
+    return launch_behind({(unsigned)args->comm.blocks, EPX_WAITING_THREADS,
+                          (unsigned)epx_small_bytes(&parts), stream},
+                         route_small, *args, parts);
 }
 
 static const struct epx_loaded loaded(route_small, EPX_SMALL_BYTES);

@@ -106,7 +106,7 @@ static __global__ void __launch_bounds__(ROUTING_THREADS)
     zero_counts(a, first.warps, first.counts);
     if (threadIdx.x == 0)
         place_offsets(a, shared, parts, o);
-    begin_exchange(a.comm, a.note, 0, x);
+    begin_exchange(a.comm, a.note, 0, look_first(a.comm), x);
     if (x.outcome.code == EPX_SUCCESS)
         exchanged = route(a, x, table, o, room, first);
     if (is_last_block(a.comm, &x, failed) && threadIdx.x == 0) {

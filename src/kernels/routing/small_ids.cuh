@@ -5,35 +5,19 @@
  * nothing of each other, and the ids are the only thing that travels. Pairs are counted as their
  * ids come.
  *
- *   words   in every rank's bank (banks.cuh), [source]: how many tokens, the receive capacity,
- *           then max_tokens * K ids, -1 = none. Each carries the number of its operation, so it
- *           needs no fence; only routings write there. They are awaited beside the ready words: a
- *           rank that is in no routing sends none, but its ready words differ from this rank's, and
- *           a thread that waits for an id looks whether that was found
+ *   words   in every rank's bank (banks.cuh), [source]: the receive capacity, then max_tokens * K
+ *           ids, two in a word, -1 = none. Each carries the number of its operation, so it needs no
+ *           fence; only routings write there. They are awaited beside the ready words: a rank that
+ *           is in no routing sends none, but its ready words differ from this rank's, and a thread
+ *           that waits for an id looks whether that was found
  */
 #ifndef EPX_KERNELS_ROUTING_SMALL_IDS_CUH
 #define EPX_KERNELS_ROUTING_SMALL_IDS_CUH
 
 #include "kernels/protocol/banks.cuh"
-#include "kernels/routing/routing_steps.cuh"
-#include "kernels/small_parts.h"
+#include "kernels/routing/small_numbers.cuh"
 
-enum { ID_HEAD = 2 };
-
-/* What all blocks know of all pairs; in shared memory, as is what it points to. */
-struct small_routing {
-    struct offsets o;
-    struct rank_table table;
-    uint8_t *owner; /* as the table has it once it is filled in */
-    int32_t *matrix, *counters;
-    uint64_t *mask;
-    int16_t *ids;
-    uint16_t *index, *rows;
-    int32_t stride; /* ids of a source */
-    int32_t chunks; /* of a source */
-    int32_t shift;  /* of a chunk */
-    int32_t bits;   /* of its number */
-};
+enum { ID_HEAD = 1 };
 
 /* One thread: where the parts lie. */
 static __device__ void divide_small(const struct epx_route_tokens &a, char *part,
@@ -44,14 +28,10 @@ static __device__ void divide_small(const struct epx_route_tokens &a, char *part
     s.owner = (uint8_t *)(part += parts.from);
     s.mask = (uint64_t *)(void *)(part += parts.owners);
     s.o.matrix = s.matrix = (int32_t *)(void *)(part += parts.mask);
-    s.counters = (int32_t *)(void *)(part += parts.matrix);
-    s.ids = (int16_t *)(void *)(part += parts.counters);
-    s.index = (uint16_t *)(void *)(part += parts.ids);
-    s.rows = (uint16_t *)(void *)(part + parts.index);
+    s.bits = (uint32_t *)(void *)(part += parts.matrix);
+    s.ids = (int16_t *)(void *)(part + parts.bits);
     s.stride = epx_ids_stride(&a.plan.shape);
-    s.chunks = parts.chunks;
-    s.shift = parts.shift;
-    s.bits = parts.bits;
+    s.words = parts.words;
 }
 
 /* The whole block, first of all: shared memory, and which rank has each expert. The next barrier
@@ -64,24 +44,27 @@ static __device__ void prepare_small(const struct epx_route_tokens &a, char *sha
     look_up(a, (uint8_t *)shared + parts.base + parts.from, s.table);
 }
 
-/* The whole block: masks, matrix and counters, which lie together, at zero. The next barrier shows
- * it to all threads. */
+/* The whole block: the matrix and the bits, which lie together, at zero. The next barrier shows it
+ * to all threads. */
 static __device__ void clear_small(const struct epx_route_tokens &a,
                                    const struct epx_small_parts &parts, struct small_routing &s)
 {
-    int4 *words = (int4 *)(void *)s.mask;
+    int4 *words = (int4 *)(void *)s.matrix;
 
 #pragma unroll 1
-    for (int32_t i = (int32_t)threadIdx.x; i < (parts.mask + parts.matrix + parts.counters) / 16;
+    for (int32_t i = (int32_t)threadIdx.x; i < (parts.matrix + parts.bits) / 16;
          i += (int32_t)blockDim.x)
         words[i] = make_int4(0, 0, 0, 0);
     for (int32_t r = (int32_t)threadIdx.x; r < a.comm.num_ranks; r += (int32_t)blockDim.x)
         s.o.required[r] = 0;
+    if (threadIdx.x < TWICE_WORDS)
+        s.twice[threadIdx.x] = 0;
 }
 
 static __device__ __forceinline__ uint32_t words_of_source(const struct epx_route_tokens &a)
 {
-    return (uint32_t)(ID_HEAD + a.plan.shape.max_tokens * a.plan.shape.top_k);
+    return (uint32_t)(ID_HEAD +
+                      (a.plan.shape.max_tokens * a.plan.shape.top_k + 1) / EPX_IDS_IN_WORD);
 }
 
 /* This rank's id of a pair as all ranks are told it, -1 if it is bad. */
@@ -104,8 +87,21 @@ static __device__ int32_t told_id(const struct epx_route_tokens &a, int32_t pair
 struct told_word {
     uint64_t *place[2];
     uint32_t payload;
-    int32_t bad_pair; /* -1 = none */
+    int32_t pair; /* the first of those in it */
+    uint32_t bad; /* a bit for each of them that this rank notes as bad */
 };
+
+/* The ids of two pairs as all ranks are told them. */
+static __device__ __forceinline__ void tell_pairs(const struct epx_route_tokens &a,
+                                                  struct told_word &told)
+{
+    bool first_bad, second_bad;
+    uint32_t first = (uint32_t)told_id(a, told.pair, first_bad);
+    uint32_t second = (uint32_t)told_id(a, told.pair + 1, second_bad);
+
+    told.payload = second << 16 | (first & 0xffff);
+    told.bad = (uint32_t)first_bad | (uint32_t)second_bad << 1;
+}
 
 static __device__ __forceinline__ uint32_t num_told(const struct epx_route_tokens &a)
 {
@@ -117,18 +113,17 @@ static __device__ struct told_word word_to_tell(const struct epx_route_tokens &a
 {
     const uint32_t words = words_of_source(a), at = (uint32_t)a.comm.rank * words + i % words;
     const int32_t rank = (int32_t)(i / words), word = (int32_t)(i % words);
-    struct told_word told = {{NULL, NULL}, 0, -1};
-    bool is_bad = false;
+    struct told_word told = {
+        {NULL, NULL}, (uint32_t)a.capacity, (word - ID_HEAD) * EPX_IDS_IN_WORD, 0};
 
     if (i >= num_told(a))
         return told;
     for (uint32_t n = 0; n < 2; n++)
         told.place[n] = words_of_ids(bank_on(a.comm, a.banks, n, rank)) + at;
-    told.payload = (uint32_t)(word == 0   ? a.num_tokens
-                              : word == 1 ? a.capacity
-                                          : told_id(a, word - ID_HEAD, is_bad));
-    if (is_bad && rank == a.comm.rank)
-        told.bad_pair = word - ID_HEAD;
+    if (word >= ID_HEAD)
+        tell_pairs(a, told);
+    if (rank != a.comm.rank)
+        told.bad = 0;
     return told;
 }
 
@@ -154,12 +149,15 @@ static __device__ void send_ids(const struct epx_route_tokens &a, struct exchang
 
 #pragma unroll 1
     for (uint32_t i = first_told(blocks); told.place[0]; told = word_to_tell(a, i += threads)) {
+        const bool bad = told.bad;
+
         EPX_DELAY(a.comm);
         store_relaxed_sys(told.place[x.epoch & 1], tagged(x.epoch, told.payload));
-        if (told.bad_pair < 0)
-            continue;
-        note_bad(a.plan, told.bad_pair);
-        x.remarks = 1;
+        for (int32_t pair = told.pair; told.bad; pair++, told.bad >>= 1)
+            if (told.bad & 1)
+                note_bad(a.plan, pair);
+        if (bad)
+            x.remarks = 1;
     }
 }
 
@@ -194,32 +192,22 @@ static __device__ bool await_id(const struct epx_route_tokens &a, const struct e
     return true;
 }
 
-/* Counts a pair of a source: for its expert in its chunk, and the token for the expert's rank. */
-static __device__ void count_id(const struct epx_route_tokens &a, const struct small_routing &s,
-                                int32_t source, int32_t pair, int32_t id)
-{
-    const int32_t experts = a.plan.shape.num_experts, rank = s.owner[id];
-    const int32_t token = source * a.plan.shape.max_tokens + pair / a.plan.shape.top_k;
-    const uint32_t bit = 1u << rank % 32;
-    uint32_t *half = (uint32_t *)(void *)&s.mask[token] + rank / 32;
-
-    atomicAdd(&s.counters[(source * s.chunks + (pair >> s.shift)) * experts + id], 1);
-    if (!(atomicOr(half, bit) & bit))
-        atomicAdd(&s.matrix[source * num_counts(a) + experts + rank], 1);
-}
-
+/* Takes what a source has told in a word. Of a rank that routes on another route it may be
+ * anything, until that is found. */
 static __device__ void take_word(const struct epx_route_tokens &a, struct small_routing &s,
-                                 int32_t source, int32_t word, int32_t payload)
+                                 int32_t source, int32_t word, uint32_t payload)
 {
-    const int32_t pair = word - ID_HEAD;
+    const int32_t pair = (word - ID_HEAD) * EPX_IDS_IN_WORD;
 
-    if (word == 1)
-        s.o.capacity[source] = payload;
-    if (pair < 0)
+    if (word < ID_HEAD) {
+        s.o.capacity[source] = (int32_t)payload;
         return;
-    s.ids[source * s.stride + pair] = (int16_t)payload;
-    if (payload >= 0)
-        count_id(a, s, source, pair, payload);
+    }
+    *(uint32_t *)(void *)&s.ids[source * s.stride + pair] = payload;
+#pragma unroll
+    for (int32_t i = 0; i < EPX_IDS_IN_WORD; i++, payload >>= 16)
+        if ((payload & 0xffff) < (uint32_t)a.plan.shape.num_experts)
+            count_pair(a, s, source, (pair + i) / a.plan.shape.top_k, (int16_t)payload);
 }
 
 /*
@@ -232,20 +220,20 @@ static __device__ bool receive_ids(const struct epx_route_tokens &a, struct exch
     const uint32_t words = words_of_source(a), all = num_told(a);
     const uint64_t *from = words_here(a, x.epoch);
     uint32_t i = first_awaited();
-    /* on its way while the thread waits for ready words */
+    /* on its way while the thread waits for ready words, as the next one beside each word */
     uint64_t value = i < all ? load_relaxed_sys(from + i) : 0;
     bool ok = collect_ready(a.comm, a.note, x);
 
 #pragma unroll 1
     while (ok && i < all) {
         const int32_t source = (int32_t)(i / words), word = (int32_t)(i % words);
+        uint64_t next = i + blockDim.x < all ? load_relaxed_sys(from + i + blockDim.x) : 0;
 
         ok = await_id(a, x, from + i, source, value);
         if (ok)
-            take_word(a, s, source, word, (int32_t)(uint32_t)value);
+            take_word(a, s, source, word, (uint32_t)value);
         i += blockDim.x;
-        if (i < all)
-            value = load_relaxed_sys(from + i);
+        value = next;
     }
     return all_content(a.comm, x, ok) && judge_ready(a.comm, x, NULL);
 }

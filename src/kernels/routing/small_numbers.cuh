@@ -1,129 +1,135 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * small_numbers.cuh - a routing of few pairs: each block, in shared memory, numbers all pairs of
- * each source and expert, and the rows that concern this rank. A source's pairs are cut into
- * chunks, which were counted by expert as they came. Once the counts of the chunks before are
- * added, a warp numbers the pairs of a chunk, 32 at a time.
- * Rows have two tables of [R][max_tokens]: the number of each row of this rank among its rows for
- * each rank; the number of each row of each source among its rows for this rank.
+ * small_numbers.cuh - a routing of few pairs: what a block knows of all pairs, in shared memory,
+ * and how it numbers them. Each source has a column of bits for each expert and each rank, a bit
+ * for each token that has a pair there; so the number of a pair or of a row, among those of its
+ * source, is that of the bits before its token's. Only where a token has an expert twice a pair is
+ * numbered by all pairs before it.
  */
 #ifndef EPX_KERNELS_ROUTING_SMALL_NUMBERS_CUH
 #define EPX_KERNELS_ROUTING_SMALL_NUMBERS_CUH
 
-#include "kernels/routing/small_ids.cuh"
+#include "kernels/routing/routing_steps.cuh"
+#include "kernels/small_parts.h"
 
-/* A chunk of a source's pairs, and its counters. */
-struct small_chunk {
-    int32_t first, end; /* in s.ids */
-    int32_t *counters;
+enum { TWICE_WORDS = EPX_SMALL_RANKS / 32 };
+
+/* What all blocks know of all pairs; in shared memory, as is what it points to. */
+struct small_routing {
+    struct offsets o;
+    struct rank_table table;
+    uint8_t *owner; /* as the table has it once it is filled in */
+    int32_t *matrix;
+    uint64_t *mask;
+    uint32_t *bits;
+    int16_t *ids;
+    int32_t stride;              /* ids of a source */
+    int32_t words;               /* of a column of bits */
+    uint32_t twice[TWICE_WORDS]; /* a bit for each source of which a token has an expert twice */
 };
 
-static __device__ struct small_chunk chunk_of_source(const struct epx_route_tokens &a,
-                                                     const struct small_routing &s, int32_t source,
-                                                     int32_t chunk)
+/* The bits of a source's tokens that have a pair of an expert; those of a rank are in column E +
+ * the rank. */
+static __device__ __forceinline__ uint32_t *bits_of(const struct epx_route_tokens &a,
+                                                    const struct small_routing &s, int32_t source,
+                                                    int32_t column)
 {
-    const int32_t pairs = a.plan.shape.max_tokens * a.plan.shape.top_k;
-    const int32_t first = chunk << s.shift, end = first + (1 << s.shift);
+    const int32_t columns = a.plan.shape.num_experts + a.comm.num_ranks;
 
-    return {source * s.stride + first, source * s.stride + (end < pairs ? end : pairs),
-            s.counters + (source * s.chunks + chunk) * a.plan.shape.num_experts};
+    return s.bits + (source * columns + column) * s.words;
 }
 
-/* Turns counts into what the chunks before have counted; the sums go into the matrix. */
-static __device__ void add_chunks(const struct epx_route_tokens &a, const struct small_routing &s)
+/* Counts a pair of a source for its expert. */
+static __device__ __forceinline__ void count_pair(const struct epx_route_tokens &a,
+                                                  struct small_routing &s, int32_t source,
+                                                  int32_t token, int32_t expert)
 {
-    const int32_t experts = a.plan.shape.num_experts, num = num_counts(a);
+    const uint32_t bit = 1u << token % 32;
 
-#pragma unroll 1
-    for (int32_t expert = (int32_t)threadIdx.x; expert < experts; expert += (int32_t)blockDim.x) {
-        int32_t *counter = s.counters + expert;
+    atomicAdd(&s.matrix[source * num_counts(a) + expert], 1);
+    if (atomicOr(&bits_of(a, s, source, expert)[token / 32], bit) & bit)
+        atomicOr(&s.twice[source / 32], 1u << source % 32);
+}
 
-#pragma unroll 1
-        for (int32_t source = 0; source < a.comm.num_ranks; source++) {
-            int32_t sum = 0;
+/* The whole warp, once all ids are there: the ranks that 32 tokens of a source go to, a lane each,
+ * as masks and as columns of bits, and counted. */
+static __device__ void find_ranks(const struct epx_route_tokens &a, const struct small_routing &s,
+                                  int32_t source, int32_t word)
+{
+    const int32_t top_k = a.plan.shape.top_k, tokens = a.plan.shape.max_tokens;
+    const int32_t token = word * 32 + lane_id(), columns = a.plan.shape.num_experts;
+    const int16_t *ids = s.ids + source * s.stride + token * top_k;
+    uint64_t mask = 0;
 
 #pragma unroll 4
-            for (int32_t c = 0; c < s.chunks; c++, counter += experts) {
-                int32_t here = *counter;
-
-                *counter = sum;
-                sum += here;
-            }
-            s.matrix[source * num + expert] = sum;
-        }
-    }
-}
-
-/* The whole warp: numbers the pairs of a chunk. */
-static __device__ void number_chunk(const struct small_routing &s, const struct small_chunk &chunk,
-                                    int32_t experts)
-{
+    for (int32_t k = 0; token < tokens && k < top_k; k++)
+        mask |= ids[k] < 0 ? 0 : 1ULL << s.owner[ids[k]];
+    if (token < tokens)
+        s.mask[source * tokens + token] = mask;
 #pragma unroll 1
-    for (int32_t p = chunk.first + lane_id(); p - lane_id() < chunk.end; p += EPX_WARP) {
-        int32_t expert = p < chunk.end ? s.ids[p] : -1;
-        uint32_t same = same_key(expert, experts), below = same & lanes_below();
+    for (int32_t rank = 0; rank < a.comm.num_ranks; rank++) {
+        uint32_t goes = __ballot_sync(~0u, mask >> rank & 1);
 
-        if (expert >= 0)
-            s.index[p] = (uint16_t)(chunk.counters[expert] + __popc(below));
-        __syncwarp();
-        if (expert >= 0 && below == 0)
-            chunk.counters[expert] += __popc(same);
-        __syncwarp();
+        if (lane_id() || !goes)
+            continue;
+        bits_of(a, s, source, columns + rank)[word] = goes;
+        atomicAdd(&s.matrix[source * num_counts(a) + columns + rank], __popc(goes));
     }
 }
 
-/* A warp a chunk; the numbers of a source's chunks are as many as `bits` make. */
-static __device__ void number_chunks(const struct epx_route_tokens &a,
-                                     const struct small_routing &s)
+/* The block's last warps, which have the least other work: find_ranks of all tokens. */
+static __device__ void find_all_ranks(const struct epx_route_tokens &a,
+                                      const struct small_routing &s)
 {
-#pragma unroll 1
-    for (int32_t c = (int32_t)threadIdx.x / EPX_WARP; c < a.comm.num_ranks << s.bits;
-         c += (int32_t)blockDim.x / EPX_WARP) {
-        int32_t chunk = c & ((1 << s.bits) - 1);
-
-        if (chunk < s.chunks)
-            number_chunk(s, chunk_of_source(a, s, c >> s.bits, chunk), a.plan.shape.num_experts);
-    }
+    for (int32_t i = (int32_t)(blockDim.x - 1 - threadIdx.x) / EPX_WARP;
+         i < a.comm.num_ranks * s.words; i += (int32_t)blockDim.x / EPX_WARP)
+        find_ranks(a, s, i / s.words, i % s.words);
 }
 
-/* One warp: numbers the rows that the tokens of a source have for a rank. */
-static __device__ void number_rows_for(const struct epx_route_tokens &a,
-                                       const struct small_routing &s, int32_t source, int32_t rank,
-                                       uint16_t *row)
+/* How many tokens of a source before this one have their bit in a column. */
+static __device__ int32_t tokens_before(const struct epx_route_tokens &a,
+                                        const struct small_routing &s, int32_t source,
+                                        int32_t column, int32_t token)
 {
-    const int32_t tokens = a.plan.shape.max_tokens;
-    const uint64_t *mask = s.mask + source * tokens;
-    int32_t before = 0;
+    const uint32_t *bits = bits_of(a, s, source, column);
+    const int32_t last = token / 32;
+    int32_t num = __popc(bits[last] & ((1u << token % 32) - 1));
 
 #pragma unroll 1
-    for (int32_t t = lane_id(); t - lane_id() < tokens; t += EPX_WARP) {
-        bool goes = t < tokens && (mask[t] >> rank & 1);
-        uint32_t lanes = __ballot_sync(~0u, goes);
-
-        if (goes)
-            row[t] = (uint16_t)(before + __popc(lanes & lanes_below()));
-        before += __popc(lanes);
-    }
+    for (int32_t i = 0; i < last; i++)
+        num += __popc(bits[i]);
+    return num;
 }
 
-static __device__ void number_small_rows(const struct epx_route_tokens &a,
-                                         const struct small_routing &s)
+/* How many pairs of a source before this one have its expert, by looking at them all. */
+static __device__ EPX_COLD int32_t look_before(const struct small_routing &s, int32_t source,
+                                               int32_t pair, int32_t expert)
 {
-    const int32_t ranks = a.comm.num_ranks, me = a.comm.rank, tokens = a.plan.shape.max_tokens;
+    const int16_t *ids = s.ids + source * s.stride;
+    int32_t num = 0;
 
-    for (int32_t l = (int32_t)(blockDim.x - 1 - threadIdx.x) / EPX_WARP; l < 2 * ranks;
-         l += (int32_t)blockDim.x / EPX_WARP)
-        number_rows_for(a, s, l < ranks ? me : l - ranks, l < ranks ? l : me, s.rows + l * tokens);
+    for (int32_t p = 0; p < pair; p++)
+        num += ids[p] == expert;
+    return num;
 }
 
-/* The whole block, once all pairs are counted: the count matrix, and the numbers of all rows and,
- * behind the next barrier, of all pairs. */
-static __device__ void number_all(const struct epx_route_tokens &a, const struct small_routing &s)
+/* The number of a pair among those of its source and expert. */
+static __device__ __forceinline__ int32_t number_of_pair(const struct epx_route_tokens &a,
+                                                         const struct small_routing &s,
+                                                         int32_t source, int32_t pair,
+                                                         int32_t expert)
 {
-    add_chunks(a, s);
-    number_small_rows(a, s);
-    __syncthreads();
-    number_chunks(a, s);
+    return s.twice[source / 32] >> source % 32 & 1
+               ? look_before(s, source, pair, expert)
+               : tokens_before(a, s, source, expert, pair / a.plan.shape.top_k);
+}
+
+/* The number of a row among those that its source has for a rank. */
+static __device__ __forceinline__ int32_t number_of_row(const struct epx_route_tokens &a,
+                                                        const struct small_routing &s,
+                                                        int32_t source, int32_t token, int32_t rank)
+{
+    return tokens_before(a, s, source, a.plan.shape.num_experts + rank, token);
 }
 
 #endif

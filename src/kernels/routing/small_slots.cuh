@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * small_slots.cuh - the plan and the view of a routing of few pairs, given all ids in shared memory
- * (small_ids.cuh) and numbered (small_numbers.cuh): a warp a token of this rank, and one a row that
+ * (small_ids.cuh), counted (small_numbers.cuh): a warp a token of this rank, and one a row that
  * comes here.
  * Work: this rank's pairs, and those that come here. Order: (source, token, choice).
  */
 #ifndef EPX_KERNELS_ROUTING_SMALL_SLOTS_CUH
 #define EPX_KERNELS_ROUTING_SMALL_SLOTS_CUH
 
-#include "kernels/routing/small_numbers.cuh"
+#include "kernels/routing/small_ids.cuh"
 
 /* What a lane knows of its pair, one of a token's. */
 struct small_pair {
@@ -23,12 +23,12 @@ static __device__ struct small_pair load_small_pair(const struct epx_route_token
                                                     int32_t token)
 {
     struct small_pair pair = {-1, -1, 0, 0, -1};
-    int32_t at = source * s.stride + token * a.plan.shape.top_k + lane_id();
+    int32_t at = token * a.plan.shape.top_k + lane_id();
 
-    if (lane_id() >= a.plan.shape.top_k || s.ids[at] < 0)
-        return pair;
-    pair.expert = s.ids[at];
-    pair.index = s.index[at];
+    if (lane_id() < a.plan.shape.top_k)
+        pair.expert = s.ids[source * s.stride + at];
+    if (pair.expert >= 0)
+        pair.index = number_of_pair(a, s, source, at, pair.expert);
     return pair;
 }
 
@@ -41,7 +41,7 @@ static __device__ struct small_pair own_pair(const struct epx_route_tokens &a,
     if (pair.expert < 0)
         return pair;
     pair.rank = s.table.owner[pair.expert];
-    pair.row = s.rows[pair.rank * a.plan.shape.max_tokens + token];
+    pair.row = number_of_row(a, s, a.comm.rank, token, pair.rank);
     pair.slot = a.plan.shape.rank_major ? s.o.row_base[pair.rank] + pair.row
                                         : s.o.base[pair.expert] + pair.index;
     if (pair.slot >= limit_of(a.plan, s.table, s.o, pair.expert, pair.rank))
@@ -106,7 +106,7 @@ static __device__ struct small_pair coming_pair(const struct epx_route_tokens &a
     const int32_t me = a.comm.rank;
     struct small_pair pair = load_small_pair(a, s, source, token);
 
-    pair.row = s.rows[(a.comm.num_ranks + source) * a.plan.shape.max_tokens + token];
+    pair.row = number_of_row(a, s, source, token, me);
     if (pair.expert < 0 || s.table.owner[pair.expert] != me)
         return pair;
     pair.rank = me;
@@ -262,25 +262,63 @@ static __device__ struct block_sums sum_threads(uint32_t value, uint32_t *warp_s
             __reduce_add_sync(~0u, sum)};
 }
 
+/* Where the pairs of each source start in the slab of an expert that is here; shows the slab. */
+static __device__ void place_small_slab(const struct epx_route_tokens &a,
+                                        const struct small_routing &s, int32_t expert,
+                                        uint32_t start)
+{
+    const int32_t ranks = a.comm.num_ranks, local = expert - a.plan.shape.first_expert;
+    const int32_t *count = s.matrix + expert;
+    int64_t *from = s.o.from + local * ranks;
+    uint32_t at = start;
+
+#pragma unroll 1
+    for (int32_t source = 0; source < ranks; source++, count += num_counts(a)) {
+        from[source] = at;
+        at += (uint32_t)*count;
+    }
+    if (shows_view()) {
+        a.plan.view.expert_offsets[local] = start;
+        a.plan.view.expert_counts[local] = (int32_t)(at - start);
+    }
+}
+
+/* The pairs of an expert from the sources before this rank, and from all. */
+static __device__ __forceinline__ uint2 small_pairs(const struct epx_route_tokens &a,
+                                                    const struct small_routing &s, int32_t expert)
+{
+    const int32_t *count = s.matrix + expert;
+    uint2 pairs = {0, 0};
+
+#pragma unroll 1
+    for (int32_t source = 0; source < a.comm.num_ranks; source++, count += num_counts(a)) {
+        pairs.x += source < a.comm.rank ? (uint32_t)*count : 0;
+        pairs.y += (uint32_t)*count;
+    }
+    return pairs;
+}
+
 /*
  * The whole block, expert-major: as place_slabs, by sums of 32 bits. Slabs are placed as if those
  * of all ranks lay one behind the other, where sums may wrap; what counts is the distance from the
- * first slab of the rank, which no routing of few pairs makes too long.
+ * first slab of the rank, which no routing of few pairs makes too long. Returns a rank that this
+ * thread found to lack room, -1 = none.
  */
-static __device__ void place_small_slabs(const struct epx_route_tokens &a, struct small_routing &s)
+static __device__ int32_t place_small_slabs(const struct epx_route_tokens &a,
+                                            struct small_routing &s)
 {
     __shared__ uint32_t sums[EPX_WARP];
     const int32_t experts = a.plan.shape.num_experts;
     uint32_t before = 0;
+    int32_t found = -1;
 
 #pragma unroll 1
     for (int32_t first = 0; first < experts; first += (int32_t)blockDim.x) {
         const int32_t expert = first + (int32_t)threadIdx.x;
         const bool is = expert < experts;
+        const uint2 pairs = is ? small_pairs(a, s, expert) : make_uint2(0, 0);
         const int32_t rank = is ? s.owner[expert] : 0;
-        uint32_t slab = (uint32_t)(is ? epx_slab_rows(&a.plan.shape,
-                                                      pairs_from(a, s.o, expert, a.comm.num_ranks))
-                                      : 0);
+        uint32_t slab = is ? (uint32_t)epx_slab_rows(&a.plan.shape, (int32_t)pairs.y) : 0;
         struct block_sums sum = sum_threads(slab, sums);
         uint32_t end = before + sum.through;
 
@@ -291,14 +329,28 @@ static __device__ void place_small_slabs(const struct epx_route_tokens &a, struc
         if (!is)
             continue;
         end -= (uint32_t)s.o.row_base[rank];
-        if (expert == s.table.first_expert[rank + 1] - 1)
+        if (expert == s.table.first_expert[rank + 1] - 1) {
             s.o.required[rank] = end;
-        s.o.base[expert] = end - slab + pairs_from(a, s.o, expert, a.comm.rank);
+            found = found < 0 && is_short(s.o, rank) ? rank : found;
+        }
+        s.o.base[expert] = end - slab + pairs.x;
         if (rank == a.comm.rank)
-            place_local_expert(a, s.o, expert, end - slab);
+            place_small_slab(a, s, expert, end - slab);
     }
-    if (a.plan.shape.rows_per_expert)
-        need_fullest(a, s.table, s.o);
+    if (!a.plan.shape.rows_per_expert)
+        return found;
+    need_fullest(a, s.table, s.o);
+    __syncthreads();
+    return short_rank_here(a, s.o);
+}
+
+/* Rank-major: as place_small_slabs. */
+static __device__ int32_t place_small_rows(const struct epx_route_tokens &a,
+                                           struct small_routing &s)
+{
+    for (int32_t r = (int32_t)threadIdx.x; r < a.comm.num_ranks; r += (int32_t)blockDim.x)
+        s.o.required[r] = offset_rows(a, r, s.o);
+    return short_rank_here(a, s.o);
 }
 
 /* The whole block, once it has all ids: finds all offsets. False if there is no room; the view is
@@ -306,14 +358,17 @@ static __device__ void place_small_slabs(const struct epx_route_tokens &a, struc
 static __device__ bool find_small_offsets(const struct epx_route_tokens &a, struct exchange &x,
                                           struct small_routing &s)
 {
-    number_all(a, s);
-    if (a.plan.shape.rank_major)
-        for (int32_t r = (int32_t)threadIdx.x; r < a.comm.num_ranks; r += (int32_t)blockDim.x)
-            s.o.required[r] = offset_rows(a, r, s.o);
-    else
-        place_small_slabs(a, s);
-    __syncthreads();
-    find_short_rank(a, s.o);
+    int32_t found;
+
+    if (a.plan.shape.rank_major) {
+        find_all_ranks(a, s);
+        __syncthreads();
+        found = place_small_rows(a, s);
+    } else {
+        found = place_small_slabs(a, s);
+        find_all_ranks(a, s);
+    }
+    find_short_rank(s.o, found);
     if (s.o.short_rank < 0)
         return true;
     if (threadIdx.x == 0)

@@ -7,8 +7,8 @@
 
 struct kernel;
 
-/* A kernel begins, on a device: its blocks start when there is room. The launch outlives it. `before`
- * is the kernel that it overtakes, or NULL. */
+/* A kernel begins, on a device: its blocks start when there is room. The launch outlives it.
+ * `before` is the kernel that it overtakes, or NULL. */
 struct kernel *kernel_start(const struct emulated_kernel *launch, int device,
                             const struct kernel *before);
 int kernel_has_ended(const struct kernel *kernel);

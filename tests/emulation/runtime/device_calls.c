@@ -173,6 +173,7 @@ cudaError_t cudaDeviceSynchronize(void)
 cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *kernel)
 {
     memset(attributes, 0, sizeof(*attributes));
+    attributes->ptxVersion = 90;
     return kernel ? cudaSuccess : errors_note(cudaErrorInvalidDeviceFunction);
 }
 

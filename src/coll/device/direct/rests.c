@@ -9,24 +9,12 @@
 #include "transport/cuda/cuda_errors.h"
 #include "transport/cuda/device_scope.h"
 
-/* In a graph, CUDA keeps that a kernel may begin early since 12.3. */
-int epx_device_find_phases(struct epx_device *device)
-{
-    enum { SINCE_SM = 9, SINCE_CUDA = 12030 };
-    int major;
-
-    EPX_TRY_CUDA(
-        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device->ordinal));
-    device->splits = major >= SINCE_SM && CUDART_VERSION >= SINCE_CUDA;
-    return EPX_SUCCESS;
-}
-
 int32_t epx_first_phase(const struct epx_request *request, int small)
 {
     struct epx_device *device = epx_device_of(request);
     int64_t split = request->comm->params.split_phases;
 
-    if (!device->splits || request->comm->size == 1 || split == EPX_SPLIT_NONE ||
+    if (!epx_kernels_begin_early() || request->comm->size == 1 || split == EPX_SPLIT_NONE ||
         (small && split == EPX_SPLIT_LARGE))
         return EPX_PHASE_BOTH;
     device->rest.left = 1;

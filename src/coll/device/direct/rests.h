@@ -9,8 +9,6 @@
 
 #include "coll/device/device.h"
 
-/* Finds whether the GPU can begin the rest beside what sends. */
-int epx_device_find_phases(struct epx_device *device);
 /* The phase that the call of an operation queues; if that is not all, notes that a rest is left. */
 int32_t epx_first_phase(const struct epx_request *request, int small);
 /* Whether the operation that was queued last, in this capture, left a rest; then it is kept in

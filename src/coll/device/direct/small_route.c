@@ -8,7 +8,7 @@
 
 /* Pairs of all ranks; with --enable-jitter small tests go both ways. Of a single rank, or where
  * rows, all their fields together, are no multiple of 16 bytes, FEW_PAIRS are the most. In a small
- * routing each block numbers all pairs. */
+ * routing each block counts all pairs. */
 enum {
     MOST_PAIRS = EPX_JITTERS ? 1 << 7 : 1 << 16,
     MOST_SCALED_PAIRS = EPX_JITTERS ? 1 << 7 : 1 << 15,
