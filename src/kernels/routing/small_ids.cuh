@@ -149,15 +149,13 @@ static __device__ void send_ids(const struct epx_route_tokens &a, struct exchang
 
 #pragma unroll 1
     for (uint32_t i = first_told(blocks); told.place[0]; told = word_to_tell(a, i += threads)) {
-        const bool bad = told.bad;
-
         EPX_DELAY(a.comm);
         store_relaxed_sys(told.place[x.epoch & 1], tagged(x.epoch, told.payload));
+        if (told.bad)
+            x.remarks = 1;
         for (int32_t pair = told.pair; told.bad; pair++, told.bad >>= 1)
             if (told.bad & 1)
                 note_bad(a.plan, pair);
-        if (bad)
-            x.remarks = 1;
     }
 }
 

@@ -57,7 +57,7 @@ static __device__ void find_ranks(const struct epx_route_tokens &a, const struct
                                   int32_t source, int32_t word)
 {
     const int32_t top_k = a.plan.shape.top_k, tokens = a.plan.shape.max_tokens;
-    const int32_t token = word * 32 + lane_id(), columns = a.plan.shape.num_experts;
+    const int32_t token = word * 32 + lane_id(), experts = a.plan.shape.num_experts;
     const int16_t *ids = s.ids + source * s.stride + token * top_k;
     uint64_t mask = 0;
 
@@ -72,8 +72,8 @@ static __device__ void find_ranks(const struct epx_route_tokens &a, const struct
 
         if (lane_id() || !goes)
             continue;
-        bits_of(a, s, source, columns + rank)[word] = goes;
-        atomicAdd(&s.matrix[source * num_counts(a) + columns + rank], __popc(goes));
+        bits_of(a, s, source, experts + rank)[word] = goes;
+        atomicAdd(&s.matrix[source * num_counts(a) + experts + rank], __popc(goes));
     }
 }
 
