@@ -2,7 +2,7 @@
 /*
  * sum_packets.cuh - sums that travel in packets (row_packets.cuh): sums of rows into packets, and
  * packets of a token's parts, with this rank's own part between them, into its sum. Order and
- * roundings are those of warp_rows.cuh and own_sums.cuh.
+ * roundings are those of warp_sums.cuh and own_sums.cuh.
  */
 #ifndef EPX_KERNELS_COMBINE_SUM_PACKETS_CUH
 #define EPX_KERNELS_COMBINE_SUM_PACKETS_CUH

@@ -7,6 +7,7 @@
 #define EPX_KERNELS_COMBINE_SUMS_CUH
 
 #include "kernels/protocol/records.cuh"
+#include "kernels/protocol/warp_sums.cuh"
 
 /* Which of the kernels of SUM_KERNELS. */
 static inline int epx_sum_kernel(const struct epx_combine_rows *args)

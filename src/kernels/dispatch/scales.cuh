@@ -8,6 +8,7 @@
 #define EPX_KERNELS_DISPATCH_SCALES_CUH
 
 #include "kernels/protocol/records.cuh"
+#include "kernels/protocol/warp_sums.cuh"
 
 enum {
     SUM_LANES = 256,

@@ -21,4 +21,5 @@ libepx_cuda_la_SOURCES += \
   src/kernels/protocol/relays.cuh \
   src/kernels/protocol/row_packets.cuh \
   src/kernels/protocol/waits.cuh \
-  src/kernels/protocol/warp_rows.cuh
+  src/kernels/protocol/warp_rows.cuh \
+  src/kernels/protocol/warp_sums.cuh

@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * warp_sums.cuh - what one warp does to several rows: the types that are added, and the sum of rows
+ * into one. Row memory that peers write is read by plain loads.
+ */
+#ifndef EPX_KERNELS_PROTOCOL_WARP_SUMS_CUH
+#define EPX_KERNELS_PROTOCOL_WARP_SUMS_CUH
+
+#include "kernels/protocol/warp_rows.cuh"
+
+/*
+ * How many packs and rows a lane loads before it uses them: of fewer packs more rows. Sums need the
+ * registers, so kernels that do nothing but add have `__launch_bounds__(..., 1)`: one block a
+ * multiprocessor with more loads under way was faster than several blocks with fewer.
+ */
+enum { SUM_UNROLL = 4, SUM_ROWS = 2, MOST_SUM_ROWS = 4 };
+
+/* The types that are added: how they are stored, and what their sums are kept in; of an operation,
+ * the type of its rows and that of the sums that travel. */
+struct float16 {
+    typedef float16 row, part;
+    uint16_t bits;
+    typedef float sum;
+    static __device__ __forceinline__ float load(float16 a)
+    {
+        return epx_float_of_float16(a.bits);
+    }
+    static __device__ __forceinline__ float16 store(float a)
+    {
+        return {epx_float16_of_float(a)};
+    }
+};
+
+struct bfloat16 {
+    typedef bfloat16 row, part;
+    uint16_t bits;
+    typedef float sum;
+    static __device__ __forceinline__ float load(bfloat16 a)
+    {
+        return epx_float_of_bfloat16(a.bits);
+    }
+    static __device__ __forceinline__ bfloat16 store(float a)
+    {
+        return {epx_bfloat16_of_float(a)};
+    }
+};
+
+struct float32 {
+    typedef float32 row, part;
+    float value;
+    typedef float sum;
+    static __device__ __forceinline__ float load(float32 a)
+    {
+        return a.value;
+    }
+    static __device__ __forceinline__ float32 store(float a)
+    {
+        return {a};
+    }
+};
+
+struct float64 {
+    typedef float64 row, part;
+    double value;
+    typedef double sum;
+    static __device__ __forceinline__ double load(float64 a)
+    {
+        return a.value;
+    }
+    static __device__ __forceinline__ float64 store(double a)
+    {
+        return {a};
+    }
+};
+
+/* Operations whose sums travel as float32. */
+struct wide_float16 {
+    typedef float16 row;
+    typedef float32 part;
+};
+
+struct wide_bfloat16 {
+    typedef bfloat16 row;
+    typedef float32 part;
+};
+
+/* Where bytes of a row that travels lie in a row of the operation's datatype. */
+template <typename T> static __device__ __forceinline__ int64_t in_row(int64_t offset)
+{
+    if (sizeof(typename T::row) == sizeof(typename T::part))
+        return offset;
+    return offset / (int64_t)sizeof(typename T::part) * (int64_t)sizeof(typename T::row);
+}
+
+static __device__ __forceinline__ float mul(float a, float b)
+{
+    return epx_mul_float(a, b);
+}
+static __device__ __forceinline__ float add(float a, float b)
+{
+    return epx_add_float(a, b);
+}
+static __device__ __forceinline__ double mul(double a, double b)
+{
+    return epx_mul_double(a, b);
+}
+static __device__ __forceinline__ double add(double a, double b)
+{
+    return epx_add_double(a, b);
+}
+
+/* Elements that are loaded at once. */
+template <typename T, int N> struct alignas(sizeof(T) * N) pack {
+    T element[N];
+};
+
+/* Rounds sums to elements. */
+template <typename T, int N>
+static __device__ __forceinline__ void round_pack(const typename T::sum sum[N], pack<T, N> &rounded)
+{
+#pragma unroll
+    for (int n = 0; n < N; n++)
+        rounded.element[n] = T::store(sum[n]);
+}
+
+#ifdef EPX_HAS_TWO_BFLOAT16
+/* Two at a time, unless one is a NaN, whose payload the instruction does not keep. */
+static __device__ __forceinline__ void round_pack(const float sum[8], pack<bfloat16, 8> &rounded)
+{
+    const int N = 8;
+    bool numbers = true;
+
+#pragma unroll
+    for (int n = 0; n < N; n++)
+        numbers = numbers && sum[n] == sum[n];
+    if (!numbers) {
+        round_pack<bfloat16, N>(sum, rounded);
+        return;
+    }
+#pragma unroll
+    for (int n = 0; n < N; n += 2) {
+        uint32_t two = epx_two_bfloat16(sum[n], sum[n + 1]);
+
+        memcpy(&rounded.element[n], &two, sizeof(two));
+    }
+}
+#endif
+
+template <typename T, int N, bool WEIGHTED>
+static __device__ __forceinline__ void add_pack(const pack<T, N> &data, float weight, bool is_first,
+                                                typename T::sum total[N])
+{
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        typename T::sum term = T::load(data.element[n]);
+
+        term = WEIGHTED ? mul((typename T::sum)weight, term) : term;
+        total[n] = is_first ? term : add(total[n], term);
+    }
+}
+
+/* A pack of a row of any alignment, from the one or two aligned 16 bytes that have it. These lie
+ * within the row if the pack is one of inner_packs. */
+template <typename T, int N>
+static __device__ __forceinline__ pack<T, N> load_shifted(const char *row, int64_t at)
+{
+    const char *from = row + at * (int64_t)sizeof(pack<T, N>);
+    const uint32_t odd = misalignment(from), bits = odd % 4 * 8;
+    const uint4 *packs = (const uint4 *)(const void *)(from - odd);
+    const uint4 a = packs[0], b = odd + sizeof(pack<T, N>) > 16 ? packs[1] : a;
+    uint32_t word[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+    pack<T, N> data;
+
+#pragma unroll
+    for (int i = 0; i < 6; i++)
+        word[i] = odd & 8 ? word[i + 2] : word[i];
+#pragma unroll
+    for (int i = 0; i < 5; i++)
+        word[i] = odd & 4 ? word[i + 1] : word[i];
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        word[i] = (uint32_t)(((uint64_t)word[i + 1] << 32 | word[i]) >> bits);
+    memcpy(&data, word, sizeof(data));
+    return data;
+}
+
+/* Packs of a row that load_shifted may load, from first to end; none if first is end. */
+struct inner_packs {
+    int64_t first, end;
+};
+
+template <typename T, int N>
+static __device__ __forceinline__ struct inner_packs find_inner_packs(int64_t elements)
+{
+    const int64_t bytes = sizeof(pack<T, N>), all = elements * (int64_t)sizeof(T);
+    const int64_t first = 16 / bytes, end = all < 32 ? 0 : (all - 32) / bytes + 1;
+
+    return first < end ? inner_packs{first, end} : inner_packs{0, 0};
+}
+
+/* The whole warp: calls at(i) for all elements that are in none of the inner packs, one a lane. */
+template <int N, typename At>
+static __device__ __forceinline__ void for_outer_elements(const struct inner_packs &inner,
+                                                          int64_t elements, At at)
+{
+    const int64_t head = inner.first * N, within = (inner.end - inner.first) * N;
+
+#pragma unroll 1
+    for (int64_t i = lane_id(); i < elements - within; i += EPX_WARP)
+        at(i < head ? i : i + within);
+}
+
+/*
+ * Adds ROWS rows from the r-th on to total, or, if `starts`, sets total to their sum. No load
+ * depends on a condition, so that all are under way before the first sum: what a warp has under way
+ * bounds its speed. SHIFTS: rows may have any alignment.
+ */
+template <typename T, int N, bool WEIGHTED, int ROWS, int UNROLL, bool SHIFTS>
+static __device__ __forceinline__ void add_some_rows(const struct row_list &list, int32_t r,
+                                                     bool starts, int64_t first,
+                                                     typename T::sum total[UNROLL][N])
+{
+    pack<T, N> data[ROWS][UNROLL];
+
+#pragma unroll
+    for (int i = 0; i < ROWS; i++)
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++)
+            data[i][u] =
+                SHIFTS ? load_shifted<T, N>(list.row[r + i], first + u * EPX_WARP)
+                       : ((const pack<T, N> *)(const void *)list.row[r + i])[first + u * EPX_WARP];
+#pragma unroll
+    for (int i = 0; i < ROWS; i++)
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++)
+            add_pack<T, N, WEIGHTED>(data[i][u], WEIGHTED ? list.weight[r + i] : 1,
+                                     i == 0 && starts, total[u]);
+}
+
+/* The sum of rows r to end - 1, at least one, ROWS at a time, of the packs first, first + 32, ...;
+ * or, unless `starts`, adds them to total. */
+template <typename T, int N, bool WEIGHTED, int UNROLL, int ROWS = SUM_ROWS, bool SHIFTS = false>
+static __device__ __forceinline__ void add_run(const struct row_list &list, int32_t r, int32_t end,
+                                               int64_t first, typename T::sum total[UNROLL][N],
+                                               bool starts = true)
+{
+    const int32_t begin = starts ? r : -1;
+
+#pragma unroll 1
+    for (; end - r >= ROWS; r += ROWS)
+        add_some_rows<T, N, WEIGHTED, ROWS, UNROLL, SHIFTS>(list, r, r == begin, first, total);
+#pragma unroll 1
+    for (; r < end; r++)
+        add_some_rows<T, N, WEIGHTED, 1, UNROLL, SHIFTS>(list, r, r == begin, first, total);
+}
+
+template <typename T, int N, int UNROLL>
+static __device__ __forceinline__ void store_packs(const typename T::sum total[UNROLL][N],
+                                                   int64_t first, char *out)
+{
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++) {
+        pack<T, N> rounded;
+
+        round_pack(total[u], rounded);
+        ((pack<T, N> *)(void *)out)[first + u * EPX_WARP] = rounded;
+    }
+}
+
+/* Stores a pack, an element at a time if `out` is not aligned. */
+template <typename T, int N>
+static __device__ __forceinline__ void store_any_pack(const typename T::sum total[N], int64_t first,
+                                                      char *out)
+{
+    T *to = (T *)(void *)out + first * N;
+    pack<T, N> rounded;
+
+    round_pack(total, rounded);
+    if (misalignment(out) % sizeof(rounded) == 0) {
+        *(pack<T, N> *)(void *)to = rounded;
+        return;
+    }
+#pragma unroll
+    for (int n = 0; n < N; n++)
+        to[n] = rounded.element[n];
+}
+
+template <typename T, typename To, int N, bool WEIGHTED, int UNROLL, int ROWS>
+static __device__ __forceinline__ void sum_some_packs(const struct row_list &list, int32_t num,
+                                                      int64_t first, char *out)
+{
+    typename T::sum total[UNROLL][N];
+
+    add_run<T, N, WEIGHTED, UNROLL, ROWS>(list, 0, num, first, total);
+    store_packs<To, N, UNROLL>(total, first, out);
+}
+
+/*
+ * out = round(w[0] * rows[0] + w[1] * rows[1] + ...), in this order, products and sums rounded;
+ * WEIGHTED false: without products.
+ */
+template <typename T, typename To, int N, bool WEIGHTED, int ROWS>
+static __device__ void sum_packs(const struct row_list &list, int32_t num, int64_t elements,
+                                 char *out)
+{
+    int64_t packs = elements / N, first = lane_id();
+
+#pragma unroll 1
+    for (; first + (SUM_UNROLL - 1) * EPX_WARP < packs; first += EPX_WARP * SUM_UNROLL)
+        sum_some_packs<T, To, N, WEIGHTED, SUM_UNROLL, SUM_ROWS>(list, num, first, out);
+#pragma unroll 1
+    for (; first < packs; first += EPX_WARP)
+        sum_some_packs<T, To, N, WEIGHTED, 1, ROWS>(list, num, first, out);
+}
+
+/* Elements in 16 bytes of the longer type. */
+template <typename T, typename To>
+static constexpr int PACKED = 16 / (int)(sizeof(T) > sizeof(To) ? sizeof(T) : sizeof(To));
+
+/* sum_packs for rows of any alignment and number of elements. */
+template <typename T, typename To, bool WEIGHTED>
+static __device__ void sum_odd_rows(const struct row_list &list, int32_t num, int64_t elements,
+                                    char *out)
+{
+    const int N = PACKED<T, To>;
+    const struct inner_packs inner = find_inner_packs<T, N>(elements);
+
+#pragma unroll 1
+    for (int64_t first = inner.first + lane_id(); first < inner.end; first += EPX_WARP) {
+        typename T::sum total[1][N];
+
+        add_run<T, N, WEIGHTED, 1, MOST_SUM_ROWS, true>(list, 0, num, first, total);
+        store_any_pack<To, N>(total[0], first, out);
+    }
+    for_outer_elements<N>(inner, elements, [&](int64_t i) {
+        sum_some_packs<T, To, 1, WEIGHTED, 1, 1>(list, num, i, out);
+    });
+}
+
+/* The whole warp: whether so many elements can be read and written PACKED at a time. */
+template <typename T, typename To>
+static __device__ __forceinline__ bool are_packed(const struct row_list &list, int32_t num,
+                                                  int64_t elements, const char *out)
+{
+    const uint32_t n = PACKED<T, To>;
+
+    return ((list_misalignment(list, num) & (n * (uint32_t)sizeof(T) - 1)) |
+            (misalignment(out) & (n * (uint32_t)sizeof(To) - 1)) |
+            ((uint32_t)elements & (n - 1))) == 0;
+}
+
+/* The whole warp: the sum of rows of a type that adds, rounded to the type To; num = 0 gives zeros.
+ * At the end of long rows, and of short ones, ROWS rows are loaded at once. SHIFTS: rows that are
+ * not aligned are shifted into place; else they are read an element at a time. */
+template <typename T, typename To, int ROWS = SUM_ROWS, bool SHIFTS = false>
+static __device__ void sum_rows(const struct row_list &list, int32_t num, int weighted,
+                                int64_t elements, char *out)
+{
+    const int N = PACKED<T, To>;
+    bool packed = are_packed<T, To>(list, num, elements, out);
+
+    if (num == 0)
+        zero_row(out, elements * (int64_t)sizeof(To));
+    else if (packed && weighted)
+        sum_packs<T, To, N, true, ROWS>(list, num, elements, out);
+    else if (packed)
+        sum_packs<T, To, N, false, ROWS>(list, num, elements, out);
+    else if (SHIFTS)
+        weighted ? sum_odd_rows<T, To, true>(list, num, elements, out)
+                 : sum_odd_rows<T, To, false>(list, num, elements, out);
+    else if (weighted)
+        sum_packs<T, To, 1, true, ROWS>(list, num, elements, out);
+    else
+        sum_packs<T, To, 1, false, ROWS>(list, num, elements, out);
+}
+
+/* The number of the first row after the r-th from another node. */
+static __device__ __forceinline__ int32_t end_of_node(const struct row_list &list, int32_t num,
+                                                      int32_t r)
+{
+    const int32_t node = list.node[r];
+
+    while (r < num && list.node[r] == node)
+        r++;
+    return r;
+}
+
+/*
+ * out = round(sum of nodes in order); the sum of a node other than home is rounded before it is
+ * added. A lane keeps two sums, so it does one pack at a time.
+ */
+template <typename T, typename To, int N>
+static __device__ void sum_packs_of_nodes(const struct row_list &list, int32_t num, int32_t home,
+                                          int64_t elements, char *out)
+{
+    int64_t packs = elements / N;
+
+#pragma unroll 1
+    for (int64_t first = lane_id(); first < packs; first += EPX_WARP) {
+        typename T::sum total[1][N], own[1][N];
+
+#pragma unroll 1
+        for (int32_t r = 0, end; r < num; r = end) {
+            bool rounds = list.node[r] != home;
+
+            end = end_of_node(list, num, r);
+            add_run<T, N, false, 1>(list, r, end, first, own);
+#pragma unroll
+            for (int n = 0; n < N; n++) {
+                typename T::sum term = rounds ? T::load(T::store(own[0][n])) : own[0][n];
+
+                total[0][n] = r == 0 ? term : add(total[0][n], term);
+            }
+        }
+        store_packs<To, N, 1>(total, first, out);
+    }
+}
+
+/* The whole warp: sums parts that come from several nodes; home is the node of the adding rank. */
+template <typename T, typename To>
+static __device__ void sum_nodes(const struct row_list &list, int32_t num, int32_t home,
+                                 int64_t elements, char *out)
+{
+    bool packed = are_packed<T, To>(list, num, elements, out);
+
+    if (num == 0)
+        zero_row(out, elements * (int64_t)sizeof(To));
+    else if (packed)
+        sum_packs_of_nodes<T, To, PACKED<T, To>>(list, num, home, elements, out);
+    else
+        sum_packs_of_nodes<T, To, 1>(list, num, home, elements, out);
+}
+
+/* One kernel for each datatype that adds, from EPX_FLOAT16 on. */
+#define KERNELS_OF_TYPES(kernel)                                                                   \
+    {                                                                                              \
+        kernel<float16>, kernel<bfloat16>, kernel<float32>, kernel<float64>                        \
+    }
+enum { NUM_ADDED_TYPES = 4 };
+
+/* Kernels that sum: as above, then one for each type whose sums may travel as float32. */
+#define SUM_KERNELS(kernel)                                                                        \
+    {                                                                                              \
+        kernel<float16>, kernel<bfloat16>, kernel<float32>, kernel<float64>, kernel<wide_float16>, \
+            kernel<wide_bfloat16>                                                                  \
+    }
+enum { NUM_SUM_KERNELS = NUM_ADDED_TYPES + 2 };
+
+#endif
