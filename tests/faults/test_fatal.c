@@ -54,7 +54,9 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     if (!is_case("null"))
         EPX_Comm_create(MPI_COMM_WORLD, MPI_INFO_NULL, &comm);
-    printf("about to fail\n");
+    /* MPICH takes the buffer from stdout: printf, which is puts here, would write the end of the
+     * line on its own, and another rank's error could come between. */
+    fputs("about to fail\n", stdout);
     fflush(stdout);
     if (is_case("create"))
         fail_to_create(&comm);
