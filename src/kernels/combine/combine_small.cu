@@ -5,7 +5,8 @@
 /* Waits for the slices of a token's parts that come from other ranks: the whole warp, of which each
  * lane has a part, flag NULL = none. */
 struct awaited_parts {
-    static constexpr bool own_first = true, shifts = true;
+    static constexpr bool own_first = true;
+    static constexpr enum row_loads loads = SHIFTED_IF_ODD;
     static constexpr int unroll = SUM_UNROLL / 2, rows = MOST_SUM_ROWS;
     const struct epx_device_comm &c;
     uint64_t epoch;
@@ -28,7 +29,7 @@ struct flagged_sums {
         const struct part part = part_of(a.banks.slices, at.slice, a.row_bytes);
 
         list_pairs<T>(a, part.offset, at.record, list);
-        sum_rows<typename T::row, typename T::part, MOST_SUM_ROWS, true>(
+        sum_rows<typename T::row, typename T::part, SHIFTED_IF_ODD, MOST_SUM_ROWS>(
             list, at.record->num_slots, multiplies(a),
             part.bytes / (int64_t)sizeof(typename T::part),
             row_in(a.banks, bank, row) + part.offset);

@@ -15,6 +15,14 @@ static inline int epx_sum_kernel(const struct epx_combine_rows *args)
     return (int)(args->datatype - EPX_FLOAT16) + (args->wide ? NUM_ADDED_TYPES : 0);
 }
 
+/* Whether a row, or a sum, of an operation does not lie on a multiple of 16 bytes. */
+static inline int epx_sums_are_odd(const struct epx_combine_rows *args)
+{
+    const int64_t row_bytes = args->row_bytes / (args->wide ? 2 : 1);
+
+    return (((uintptr_t)args->rows | (uintptr_t)args->sums | (uintptr_t)row_bytes) & 15) != 0;
+}
+
 /* A row of a round on the expert's rank: the row-th of the round from its home. */
 struct round_row {
     int32_t home;
@@ -186,7 +194,7 @@ static __device__ void send_weights(const struct epx_combine_rows &a,
     }
 }
 
-template <typename T, typename Places>
+template <typename T, enum row_loads LOADS, typename Places>
 static __device__ void send_sum(const struct epx_combine_rows &a, const Places &places,
                                 const struct part &part, bool weighted, const struct round_row &at,
                                 struct row_list &list)
@@ -198,7 +206,7 @@ static __device__ void send_sum(const struct epx_combine_rows &a, const Places &
     if (at.record->num_slots == 0)
         return;
     list_pairs<T>(a, offset, at.record, list);
-    sum_rows<typename T::row, typename T::part>(
+    sum_rows<typename T::row, typename T::part, LOADS>(
         list, at.record->num_slots, a.weights && !a.backward,
         part.bytes / (int64_t)sizeof(typename T::part), places.sum_for(at) + part.offset);
     if (weighted && offset == 0)
@@ -240,7 +248,7 @@ static __device__ void send_sums(const struct epx_combine_rows &a, const Places 
             struct round_row at = {home, u - first[home],
                                    epx_wire_record_at(&a.plan, records, home, u)};
 
-            send_sum<T>(a, places, part, weighted, at, list);
+            send_sum<T, ELEMENTS_IF_ODD>(a, places, part, weighted, at, list);
         }
     }
 }

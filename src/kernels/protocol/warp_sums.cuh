@@ -15,6 +15,14 @@
  */
 enum { SUM_UNROLL = 4, SUM_ROWS = 2, MOST_SUM_ROWS = 4 };
 
+/* How rows that are added are loaded. */
+enum row_loads {
+    ELEMENTS_IF_ODD, /* in packs if all rows are aligned, else an element at a time: least code */
+    SHIFTED_IF_ODD,  /* in packs that are shifted into place if not */
+    PACKS,           /* in packs: the host knows that all rows are aligned */
+    SHIFTED          /* in packs that are shifted into place */
+};
+
 /* The types that are added: how they are stored, and what their sums are kept in; of an operation,
  * the type of its rows and that of the sums that travel. */
 struct float16 {
@@ -159,12 +167,12 @@ static __device__ __forceinline__ void add_pack(const pack<T, N> &data, float we
     }
 }
 
-/* A pack of a row of any alignment, from the one or two aligned 16 bytes that have it. These lie
- * within the row if the pack is one of inner_packs. */
+/* A pack of a row of any alignment, from its first element on, from the one or two aligned 16 bytes
+ * that have it. These lie within the row if the pack is one of inner_packs. */
 template <typename T, int N>
-static __device__ __forceinline__ pack<T, N> load_shifted(const char *row, int64_t at)
+static __device__ __forceinline__ pack<T, N> load_shifted(const char *row, int64_t element)
 {
-    const char *from = row + at * (int64_t)sizeof(pack<T, N>);
+    const char *from = row + element * (int64_t)sizeof(T);
     const uint32_t odd = misalignment(from), bits = odd % 4 * 8;
     const uint4 *packs = (const uint4 *)(const void *)(from - odd);
     const uint4 a = packs[0], b = odd + sizeof(pack<T, N>) > 16 ? packs[1] : a;
@@ -179,23 +187,29 @@ static __device__ __forceinline__ pack<T, N> load_shifted(const char *row, int64
         word[i] = odd & 4 ? word[i + 1] : word[i];
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        word[i] = (uint32_t)(((uint64_t)word[i + 1] << 32 | word[i]) >> bits);
+        word[i] = __funnelshift_r(word[i], word[i + 1], bits);
     memcpy(&data, word, sizeof(data));
     return data;
 }
 
-/* Packs of a row that load_shifted may load, from first to end; none if first is end. */
+/* The packs of a row of any alignment that load_shifted may load and that are aligned where their
+ * sum is stored: the elements before the first, and their number. */
 struct inner_packs {
-    int64_t first, end;
+    int32_t head;
+    int64_t num;
 };
 
-template <typename T, int N>
-static __device__ __forceinline__ struct inner_packs find_inner_packs(int64_t elements)
+/* Of rows of T, or of longer elements, whose sum is stored as To. */
+template <typename T, typename To, int N>
+static __device__ __forceinline__ struct inner_packs find_inner_packs(int64_t elements,
+                                                                      const char *out)
 {
-    const int64_t bytes = sizeof(pack<T, N>), all = elements * (int64_t)sizeof(T);
-    const int64_t first = 16 / bytes, end = all < 32 ? 0 : (all - 32) / bytes + 1;
+    const uint32_t margin = 16 / sizeof(T); /* at either end */
+    const uint32_t odd = (uint32_t)((uintptr_t)out / sizeof(To)) % N;
+    const int32_t head = (int32_t)(margin + (N - (odd + margin) % N) % N);
+    const int64_t num = (elements - head - (int32_t)margin) / N;
 
-    return first < end ? inner_packs{first, end} : inner_packs{0, 0};
+    return {num > 0 ? head : 0, num > 0 ? num : 0};
 }
 
 /* The whole warp: calls at(i) for all elements that are in none of the inner packs, one a lane. */
@@ -203,17 +217,17 @@ template <int N, typename At>
 static __device__ __forceinline__ void for_outer_elements(const struct inner_packs &inner,
                                                           int64_t elements, At at)
 {
-    const int64_t head = inner.first * N, within = (inner.end - inner.first) * N;
+    const int64_t within = inner.num * N;
 
 #pragma unroll 1
     for (int64_t i = lane_id(); i < elements - within; i += EPX_WARP)
-        at(i < head ? i : i + within);
+        at(i < inner.head ? i : i + within);
 }
 
 /*
  * Adds ROWS rows from the r-th on to total, or, if `starts`, sets total to their sum. No load
  * depends on a condition, so that all are under way before the first sum: what a warp has under way
- * bounds its speed. SHIFTS: rows may have any alignment.
+ * bounds its speed. SHIFTS: rows may have any alignment, and `first` counts elements, not packs.
  */
 template <typename T, int N, bool WEIGHTED, int ROWS, int UNROLL, bool SHIFTS>
 static __device__ __forceinline__ void add_some_rows(const struct row_list &list, int32_t r,
@@ -227,7 +241,7 @@ static __device__ __forceinline__ void add_some_rows(const struct row_list &list
 #pragma unroll
         for (int u = 0; u < UNROLL; u++)
             data[i][u] =
-                SHIFTS ? load_shifted<T, N>(list.row[r + i], first + u * EPX_WARP)
+                SHIFTS ? load_shifted<T, N>(list.row[r + i], first + u * EPX_WARP * N)
                        : ((const pack<T, N> *)(const void *)list.row[r + i])[first + u * EPX_WARP];
 #pragma unroll
     for (int i = 0; i < ROWS; i++)
@@ -267,22 +281,15 @@ static __device__ __forceinline__ void store_packs(const typename T::sum total[U
     }
 }
 
-/* Stores a pack, an element at a time if `out` is not aligned. */
+/* Stores a pack from an element on where it is aligned. */
 template <typename T, int N>
-static __device__ __forceinline__ void store_any_pack(const typename T::sum total[N], int64_t first,
-                                                      char *out)
+static __device__ __forceinline__ void store_pack_from(const typename T::sum total[N],
+                                                       int64_t element, char *out)
 {
-    T *to = (T *)(void *)out + first * N;
     pack<T, N> rounded;
 
     round_pack(total, rounded);
-    if (misalignment(out) % sizeof(rounded) == 0) {
-        *(pack<T, N> *)(void *)to = rounded;
-        return;
-    }
-#pragma unroll
-    for (int n = 0; n < N; n++)
-        to[n] = rounded.element[n];
+    *(pack<T, N> *)(void *)((T *)(void *)out + element) = rounded;
 }
 
 template <typename T, typename To, int N, bool WEIGHTED, int UNROLL, int ROWS>
@@ -323,17 +330,17 @@ static __device__ void sum_odd_rows(const struct row_list &list, int32_t num, in
                                     char *out)
 {
     const int N = PACKED<T, To>;
-    const struct inner_packs inner = find_inner_packs<T, N>(elements);
+    const struct inner_packs inner = find_inner_packs<T, To, N>(elements, out);
 
 #pragma unroll 1
-    for (int64_t first = inner.first + lane_id(); first < inner.end; first += EPX_WARP) {
+    for (int64_t i = lane_id(); i < inner.num; i += EPX_WARP) {
         typename T::sum total[1][N];
 
-        add_run<T, N, WEIGHTED, 1, MOST_SUM_ROWS, true>(list, 0, num, first, total);
-        store_any_pack<To, N>(total[0], first, out);
+        add_run<T, N, WEIGHTED, 1, MOST_SUM_ROWS, true>(list, 0, num, inner.head + i * N, total);
+        store_pack_from<To, N>(total[0], inner.head + i * N, out);
     }
     for_outer_elements<N>(inner, elements, [&](int64_t i) {
-        sum_some_packs<T, To, 1, WEIGHTED, 1, 1>(list, num, i, out);
+        sum_some_packs<T, To, 1, WEIGHTED, 1, MOST_SUM_ROWS>(list, num, i, out);
     });
 }
 
@@ -349,15 +356,22 @@ static __device__ __forceinline__ bool are_packed(const struct row_list &list, i
             ((uint32_t)elements & (n - 1))) == 0;
 }
 
+/* The whole warp: whether these rows are loaded in packs where they lie. */
+template <typename T, typename To, enum row_loads LOADS>
+static __device__ __forceinline__ bool loads_packs(const struct row_list &list, int32_t num,
+                                                   int64_t elements, const char *out)
+{
+    return LOADS == PACKS || (LOADS != SHIFTED && are_packed<T, To>(list, num, elements, out));
+}
+
 /* The whole warp: the sum of rows of a type that adds, rounded to the type To; num = 0 gives zeros.
- * At the end of long rows, and of short ones, ROWS rows are loaded at once. SHIFTS: rows that are
- * not aligned are shifted into place; else they are read an element at a time. */
-template <typename T, typename To, int ROWS = SUM_ROWS, bool SHIFTS = false>
+ * At the end of long rows, and of short ones, ROWS rows are loaded at once. */
+template <typename T, typename To, enum row_loads LOADS = ELEMENTS_IF_ODD, int ROWS = SUM_ROWS>
 static __device__ void sum_rows(const struct row_list &list, int32_t num, int weighted,
                                 int64_t elements, char *out)
 {
     const int N = PACKED<T, To>;
-    bool packed = are_packed<T, To>(list, num, elements, out);
+    bool packed = loads_packs<T, To, LOADS>(list, num, elements, out);
 
     if (num == 0)
         zero_row(out, elements * (int64_t)sizeof(To));
@@ -365,7 +379,7 @@ static __device__ void sum_rows(const struct row_list &list, int32_t num, int we
         sum_packs<T, To, N, true, ROWS>(list, num, elements, out);
     else if (packed)
         sum_packs<T, To, N, false, ROWS>(list, num, elements, out);
-    else if (SHIFTS)
+    else if (LOADS != ELEMENTS_IF_ODD)
         weighted ? sum_odd_rows<T, To, true>(list, num, elements, out)
                  : sum_odd_rows<T, To, false>(list, num, elements, out);
     else if (weighted)

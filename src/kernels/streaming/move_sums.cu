@@ -21,9 +21,8 @@ union adding_room {
     struct sum_list take;
 };
 
-template <typename T>
-static __global__ void __launch_bounds__(ADDING_THREADS, 1)
-    move_sums(const __grid_constant__ struct epx_combine_rows a)
+template <typename T, enum row_loads LOADS>
+static __device__ __forceinline__ void move_all(const struct epx_combine_rows &a)
 {
     __shared__ union adding_room rooms[EPX_ADDING_WARPS];
     union adding_room &room = rooms[threadIdx.x / EPX_WARP];
@@ -37,9 +36,9 @@ static __global__ void __launch_bounds__(ADDING_THREADS, 1)
                                     a.backward && a.comm.state->weighted};
 
     if (on && a.rounds.num == 1 && sends)
-        send_chunks<T>(mover, room.send.runs, room.send.list);
+        send_chunks<T, LOADS>(mover, room.send.runs, room.send.list);
     else if (on && a.rounds.num == 1)
-        take_tokens<T>(mover, room.take);
+        take_tokens<T, LOADS>(mover, room.take);
     if (!is_last_mover(a.comm, a.movers))
         return;
     if (on)
@@ -47,12 +46,29 @@ static __global__ void __launch_bounds__(ADDING_THREADS, 1)
     end_operation(a.comm, a.num_tokens);
 }
 
+template <typename T>
+static __global__ void __launch_bounds__(ADDING_THREADS, 1)
+    move_sums(const __grid_constant__ struct epx_combine_rows a)
+{
+    move_all<T, PACKS>(a);
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(ADDING_THREADS, 1)
+    move_odd_sums(const __grid_constant__ struct epx_combine_rows a)
+{
+    move_all<T, SHIFTED>(a);
+}
+
 static void (*const kernels[NUM_SUM_KERNELS])(struct epx_combine_rows) = SUM_KERNELS(move_sums);
+static void (*const odd_kernels[NUM_SUM_KERNELS])(struct epx_combine_rows) =
+    SUM_KERNELS(move_odd_sums);
 
 int epx_launch_move_sums(const struct epx_combine_rows *args, EPX_Stream stream)
 {
     return launch_phase(mover_launch(args->movers, ADDING_THREADS, 0, stream),
-                        kernels[epx_sum_kernel(args)], *args);
+                        (epx_sums_are_odd(args) ? odd_kernels : kernels)[epx_sum_kernel(args)],
+                        *args);
 }
 
-static const struct epx_loaded loaded(kernels);
+static const struct epx_loaded loaded(kernels), loaded_odd(odd_kernels);

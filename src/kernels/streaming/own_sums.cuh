@@ -64,8 +64,9 @@ static __device__ void take_all_weights(const struct epx_combine_rows &a, const 
 }
 
 /* Where all parts have come before rows are added. */
-struct parts_are_here {
-    static constexpr bool own_first = false, shifts = false; /* more code made move_sums slower */
+template <enum row_loads LOADS> struct parts_are_here {
+    static constexpr bool own_first = false;
+    static constexpr enum row_loads loads = LOADS;
     static constexpr int unroll = SUM_UNROLL / 2, rows = MOST_SUM_ROWS;
 
     __device__ __forceinline__ bool operator()() const
@@ -123,7 +124,7 @@ static __device__ __forceinline__ bool add_packs(const struct sum_list &list, in
         add_run<Part, N, false, UNROLL, Await::rows, SHIFTS>(list.parts, before, list.num_parts,
                                                              first, total, false);
     if (SHIFTS)
-        store_any_pack<Row, N>(total[0], first, out);
+        store_pack_from<Row, N>(total[0], first, out);
     else
         store_packs<Row, N, UNROLL>(total, first, out);
     return true;
@@ -162,10 +163,10 @@ static __device__ bool add_elements(const struct sum_list &list, int64_t element
     first = added + lane_id();
 #pragma unroll 1
     for (; first + (UNROLL - 1) * EPX_WARP < packs; first += EPX_WARP * UNROLL)
-        add_packs<T, N, WEIGHTED, UNROLL>(list, first, out, parts_are_here());
+        add_packs<T, N, WEIGHTED, UNROLL>(list, first, out, parts_are_here<Await::loads>());
 #pragma unroll 1
     for (; first < packs; first += EPX_WARP)
-        add_packs<T, N, WEIGHTED, 1>(list, first, out, parts_are_here());
+        add_packs<T, N, WEIGHTED, 1>(list, first, out, parts_are_here<Await::loads>());
     return true;
 }
 
@@ -175,15 +176,16 @@ static __device__ bool add_odd_elements(const struct sum_list &list, int64_t ele
                                         const Await &await)
 {
     const int N = PACKED<typename T::part, typename T::row>;
-    const struct inner_packs inner = find_inner_packs<typename T::row, N>(elements);
+    typedef typename T::row Row;
+    const struct inner_packs inner = find_inner_packs<Row, Row, N>(elements, out);
 
     if (!await())
         return false;
 #pragma unroll 1
-    for (int64_t first = inner.first + lane_id(); first < inner.end; first += EPX_WARP)
-        add_packs<T, N, WEIGHTED, 1, true>(list, first, out, parts_are_here());
+    for (int64_t i = lane_id(); i < inner.num; i += EPX_WARP)
+        add_packs<T, N, WEIGHTED, 1, true>(list, inner.head + i * N, out, parts_are_here<Await::loads>());
     for_outer_elements<N>(inner, elements, [&](int64_t i) {
-        add_packs<T, 1, WEIGHTED, 1>(list, i, out, parts_are_here());
+        add_packs<T, 1, WEIGHTED, 1>(list, i, out, parts_are_here<Await::loads>());
     });
     return true;
 }
@@ -197,18 +199,17 @@ static __device__ bool add_parts(const struct sum_list &list, bool weighted, int
     typedef typename T::row Row;
     typedef typename T::part Part;
     const int N = PACKED<Part, Row>;
-    bool packed = are_packed<Part, Row>(list.parts, list.num_parts, elements, out) &&
-                  are_packed<Row, Row>(list.own, list.num_own, elements, out);
+    const bool packed =
+        loads_packs<Part, Row, Await::loads>(list.parts, list.num_parts, elements, out) &&
+        loads_packs<Row, Row, Await::loads>(list.own, list.num_own, elements, out);
 
     if (list.num_parts + list.num_own > 0) {
         if (packed)
             return weighted ? add_elements<T, N, true>(list, elements, out, await)
                             : add_elements<T, N, false>(list, elements, out, await);
-        if constexpr (Await::shifts)
+        if constexpr (Await::loads != PACKS)
             return weighted ? add_odd_elements<T, true>(list, elements, out, await)
                             : add_odd_elements<T, false>(list, elements, out, await);
-        return weighted ? add_elements<T, 1, true>(list, elements, out, await)
-                        : add_elements<T, 1, false>(list, elements, out, await);
     }
     if (!await())
         return false;

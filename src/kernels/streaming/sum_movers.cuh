@@ -66,13 +66,13 @@ static __device__ __forceinline__ int32_t word_of(const struct sum_mover &m, int
 }
 
 /* The whole warp: sends one sum and tells its home. */
-template <typename T>
+template <typename T, enum row_loads LOADS>
 static __device__ void send_part(const struct sum_mover &m, int32_t word, const struct part &part,
                                  const struct round_row &at, struct row_list &list)
 {
     const struct round round = round_of(m.a.rounds, 0);
 
-    send_sum<T>(m.a, stored_places{m.a, round}, part, m.weighted, at, list);
+    send_sum<T, LOADS>(m.a, stored_places{m.a, round}, part, m.weighted, at, list);
     EPX_DELAY(m.a.comm);
     if (lane_id() == 0)
         tell_rank(m.a.comm, m.epoch, at.home, word, (int64_t)at.record->token + 1);
@@ -80,7 +80,7 @@ static __device__ void send_part(const struct sum_mover &m, int32_t word, const 
 }
 
 /* The whole warp: all sums of a slice of a chunk; homes take turns, from the next rank on. */
-template <typename T>
+template <typename T, enum row_loads LOADS>
 static __device__ void send_chunk(const struct sum_mover &m, int32_t chunk, int32_t slice,
                                   struct record_run *runs, struct row_list &list)
 {
@@ -96,14 +96,14 @@ static __device__ void send_chunk(const struct sum_mover &m, int32_t chunk, int3
             const int64_t u = (int64_t)runs[home].next + i;
 
             if (u < runs[home].end)
-                send_part<T>(m, word_of(m, chunk, slice), part,
+                send_part<T, LOADS>(m, word_of(m, chunk, slice), part,
                              {home, u, epx_wire_record_at(&m.a.plan, records, home, u)}, list);
         }
     __syncwarp();
 }
 
 /* A sender's warp. */
-template <typename T>
+template <typename T, enum row_loads LOADS>
 static __device__ void send_chunks(const struct sum_mover &m, struct record_run *runs,
                                    struct row_list &list)
 {
@@ -114,7 +114,7 @@ static __device__ void send_chunks(const struct sum_mover &m, struct record_run 
 #pragma unroll 1
     for (claim_next(claims); claims.task < num && !__any_sync(~0u, aborted(m.a.comm));
          claim_next(claims))
-        send_chunk<T>(m, (int32_t)claims.task / slices, (int32_t)claims.task % slices, runs, list);
+        send_chunk<T, LOADS>(m, (int32_t)claims.task / slices, (int32_t)claims.task % slices, runs, list);
 }
 
 /* The whole warp: lists the parts of a token that come from other ranks; each lane waits for those
@@ -151,7 +151,7 @@ static __device__ bool await_parts(const struct sum_mover &m, int64_t token, int
     return acquire_progress(m.a.comm, ok);
 }
 
-template <typename T>
+template <typename T, enum row_loads LOADS>
 static __device__ bool take_token(const struct sum_mover &m, int64_t token, int32_t slice,
                                   struct sum_list &list)
 {
@@ -164,7 +164,7 @@ static __device__ bool take_token(const struct sum_mover &m, int64_t token, int3
         return false;
     add_parts<T>(list, a.weights && !a.backward, part.bytes / (int64_t)sizeof(typename T::part),
                  a.sums + in_row<T>(token * a.rounds.cut.row_bytes + part.offset),
-                 parts_are_here());
+                 parts_are_here<LOADS>());
     if (m.weighted && a.grad_weights && part.offset == 0)
         take_all_weights(a, stored_places{a, round}, token);
     __syncwarp();
@@ -190,7 +190,7 @@ static __device__ bool parts_have_come(const struct sum_mover &m, int64_t token,
 }
 
 /* A taker's warp. */
-template <typename T>
+template <typename T, enum row_loads LOADS>
 static __device__ void take_tokens(const struct sum_mover &m, struct sum_list &list)
 {
     const int32_t slices = m.a.movers.slices.num;
@@ -203,7 +203,7 @@ static __device__ void take_tokens(const struct sum_mover &m, struct sum_list &l
 #pragma unroll 1
     for (next_task(m.a.comm, claims, num, is_here); claims.task < num;
          next_task(m.a.comm, claims, num, is_here))
-        if (!take_token<T>(m, claims.task / slices, (int32_t)(claims.task % slices), list))
+        if (!take_token<T, LOADS>(m, claims.task / slices, (int32_t)(claims.task % slices), list))
             return;
 }
 
