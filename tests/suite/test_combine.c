@@ -133,6 +133,25 @@ START_TEST(tokens_without_pairs_are_zero)
 }
 END_TEST
 
+/* With more choices than EPX_SMALL_TOP_K no combine is small; the stage holds all rows. Rows lie on
+ * multiples of 16 bytes, or not. */
+START_TEST(sums_that_are_not_small_are_right)
+{
+    static const int counts[] = {1000, 1001, 2503};
+    struct scenario s = scenario_small(EPX_FLOAT16 + _i % 4);
+    EPX_Comm wide = suite_comm(NULL);
+
+    s.top_k = 40;
+    s.experts = 20 * suite_size;
+    s.max_tokens = 5;
+    s.count = counts[_i / 4];
+    layer_run(&s, wide, COMBINE, 2);
+    s.layout = EPX_RANK_MAJOR;
+    layer_run(&s, wide, DISPATCH_BACKWARD, 1);
+    suite_free_comm(&wide);
+}
+END_TEST
+
 START_TEST(any_combine_is_that_of_the_reference)
 {
     struct scenario s = scenario_random(2000 + (uint64_t)_i);
@@ -153,6 +172,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, rows_of_any_length_are_summed, 0, 16);
     tcase_add_loop_test(tcase, nodes_are_summed_one_after_the_other, 0, 12);
     tcase_add_test(tcase, tokens_without_pairs_are_zero);
+    tcase_add_loop_test(tcase, sums_that_are_not_small_are_right, 0, 12);
     tcase_add_loop_test(tcase, any_combine_is_that_of_the_reference, 0, 40);
     suite_add_tcase(suite, tcase);
     return suite;

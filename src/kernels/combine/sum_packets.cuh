@@ -34,12 +34,12 @@ static __device__ __forceinline__ void add_pack_of_rows(const struct row_list &l
                                                         int64_t at, typename Row::sum sum[1][N])
 {
     if (!ODD)
-        add_run<Row, N, WEIGHTED, 1, MOST_SUM_ROWS>(list, 0, num, at, sum);
+        add_run<Row, N, WEIGHTED, 1, MOST_SUM_ROWS>(list, 0, num, aligned_packs{at}, sum);
 #pragma unroll
     for (int n = 0; ODD && n < N; n++) {
         typename Row::sum element[1][1];
 
-        add_run<Row, 1, WEIGHTED, 1, 1>(list, 0, num, at * N + n, element);
+        add_run<Row, 1, WEIGHTED, 1, 1>(list, 0, num, aligned_packs{at * N + n}, element);
         sum[0][n] = element[0][0];
     }
 }
@@ -164,7 +164,7 @@ static __device__ __forceinline__ bool add_coming_pack(const struct coming_parts
         add_pack<Part, N, false>(data, 1, p == 0 && !own_starts, total[0]);
     }
     if (is_in && !ODD)
-        store_packs<Row, N, 1>(total, place, out);
+        store_packs<Row, N, 1>(total, aligned_packs{place}, out);
 #pragma unroll
     for (int n = 0; ODD && is_in && n < N; n++)
         ((Row *)(void *)out)[place * N + n] = Row::store(total[0][n]);

@@ -12,6 +12,7 @@ libepx_cuda_la_SOURCES += \
   src/kernels/protocol/load_kernels.cuh \
   src/kernels/protocol/message_rows.cuh \
   src/kernels/protocol/numbering.cuh \
+  src/kernels/protocol/odd_rows.cuh \
   src/kernels/protocol/order.cuh \
   src/kernels/protocol/phases.cuh \
   src/kernels/protocol/protocol.cuh \

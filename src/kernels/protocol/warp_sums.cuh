@@ -6,7 +6,7 @@
 #ifndef EPX_KERNELS_PROTOCOL_WARP_SUMS_CUH
 #define EPX_KERNELS_PROTOCOL_WARP_SUMS_CUH
 
-#include "kernels/protocol/warp_rows.cuh"
+#include "kernels/protocol/odd_rows.cuh"
 
 /*
  * How many packs and rows a lane loads before it uses them: of fewer packs more rows. Sums need the
@@ -22,6 +22,10 @@ enum row_loads {
     PACKS,           /* in packs: the host knows that all rows are aligned */
     SHIFTED          /* in packs that are shifted into place */
 };
+
+/* SUM_UNROLL for rows that are shifted; a kernel for rows of both kinds has few registers left. */
+template <enum row_loads LOADS>
+static constexpr int ODD_UNROLL = LOADS == SHIFTED ? SUM_UNROLL / 2 : 1;
 
 /* The types that are added: how they are stored, and what their sums are kept in; of an operation,
  * the type of its rows and that of the sums that travel. */
@@ -167,139 +171,93 @@ static __device__ __forceinline__ void add_pack(const pack<T, N> &data, float we
     }
 }
 
-/* A pack of a row of any alignment, from its first element on, from the one or two aligned 16 bytes
- * that have it. These lie within the row if the pack is one of inner_packs. */
-template <typename T, int N>
-static __device__ __forceinline__ pack<T, N> load_shifted(const char *row, int64_t element)
-{
-    const char *from = row + element * (int64_t)sizeof(T);
-    const uint32_t odd = misalignment(from), bits = odd % 4 * 8;
-    const uint4 *packs = (const uint4 *)(const void *)(from - odd);
-    const uint4 a = packs[0], b = odd + sizeof(pack<T, N>) > 16 ? packs[1] : a;
-    uint32_t word[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
-    pack<T, N> data;
+/* A lane's packs of rows that are aligned: first, first + 32, .... */
+struct aligned_packs {
+    int64_t first;
 
-#pragma unroll
-    for (int i = 0; i < 6; i++)
-        word[i] = odd & 8 ? word[i + 2] : word[i];
-#pragma unroll
-    for (int i = 0; i < 5; i++)
-        word[i] = odd & 4 ? word[i + 1] : word[i];
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        word[i] = __funnelshift_r(word[i], word[i + 1], bits);
-    memcpy(&data, word, sizeof(data));
-    return data;
-}
+    template <typename Pack, typename T>
+    __device__ __forceinline__ Pack load(const char *row, int u) const
+    {
+        return ((const Pack *)(const void *)row)[first + u * EPX_WARP];
+    }
 
-/* The packs of a row of any alignment that load_shifted may load and that are aligned where their
- * sum is stored: the elements before the first, and their number. */
-struct inner_packs {
-    int32_t head;
-    int64_t num;
+    template <typename T, int UNROLL, typename Pack>
+    __device__ __forceinline__ Pack place(const char *, const Pack loaded[UNROLL], int u) const
+    {
+        return loaded[u];
+    }
+
+    template <typename To, int UNROLL, typename Pack>
+    __device__ __forceinline__ void store(char *out, const Pack &pack, int u) const
+    {
+        ((Pack *)(void *)out)[first + u * EPX_WARP] = pack;
+    }
 };
-
-/* Of rows of T, or of longer elements, whose sum is stored as To. */
-template <typename T, typename To, int N>
-static __device__ __forceinline__ struct inner_packs find_inner_packs(int64_t elements,
-                                                                      const char *out)
-{
-    const uint32_t margin = 16 / sizeof(T); /* at either end */
-    const uint32_t odd = (uint32_t)((uintptr_t)out / sizeof(To)) % N;
-    const int32_t head = (int32_t)(margin + (N - (odd + margin) % N) % N);
-    const int64_t num = (elements - head - (int32_t)margin) / N;
-
-    return {num > 0 ? head : 0, num > 0 ? num : 0};
-}
-
-/* The whole warp: calls at(i) for all elements that are in none of the inner packs, one a lane. */
-template <int N, typename At>
-static __device__ __forceinline__ void for_outer_elements(const struct inner_packs &inner,
-                                                          int64_t elements, At at)
-{
-    const int64_t within = inner.num * N;
-
-#pragma unroll 1
-    for (int64_t i = lane_id(); i < elements - within; i += EPX_WARP)
-        at(i < inner.head ? i : i + within);
-}
 
 /*
  * Adds ROWS rows from the r-th on to total, or, if `starts`, sets total to their sum. No load
  * depends on a condition, so that all are under way before the first sum: what a warp has under way
- * bounds its speed. SHIFTS: rows may have any alignment, and `first` counts elements, not packs.
+ * bounds its speed.
  */
-template <typename T, int N, bool WEIGHTED, int ROWS, int UNROLL, bool SHIFTS>
+template <typename T, int N, bool WEIGHTED, int ROWS, int UNROLL, typename Packs>
 static __device__ __forceinline__ void add_some_rows(const struct row_list &list, int32_t r,
-                                                     bool starts, int64_t first,
+                                                     bool starts, const Packs &at,
                                                      typename T::sum total[UNROLL][N])
 {
-    pack<T, N> data[ROWS][UNROLL];
+    typedef pack<T, N> Pack;
+    Pack data[ROWS][UNROLL];
 
 #pragma unroll
     for (int i = 0; i < ROWS; i++)
 #pragma unroll
         for (int u = 0; u < UNROLL; u++)
-            data[i][u] =
-                SHIFTS ? load_shifted<T, N>(list.row[r + i], first + u * EPX_WARP * N)
-                       : ((const pack<T, N> *)(const void *)list.row[r + i])[first + u * EPX_WARP];
+            data[i][u] = at.template load<Pack, T>(list.row[r + i], u);
 #pragma unroll
     for (int i = 0; i < ROWS; i++)
 #pragma unroll
         for (int u = 0; u < UNROLL; u++)
-            add_pack<T, N, WEIGHTED>(data[i][u], WEIGHTED ? list.weight[r + i] : 1,
-                                     i == 0 && starts, total[u]);
+            add_pack<T, N, WEIGHTED>(at.template place<T, UNROLL>(list.row[r + i], data[i], u),
+                                     WEIGHTED ? list.weight[r + i] : 1, i == 0 && starts, total[u]);
 }
 
-/* The sum of rows r to end - 1, at least one, ROWS at a time, of the packs first, first + 32, ...;
- * or, unless `starts`, adds them to total. */
-template <typename T, int N, bool WEIGHTED, int UNROLL, int ROWS = SUM_ROWS, bool SHIFTS = false>
+/* The sum of rows r to end - 1, at least one, ROWS at a time, of a lane's packs; or, unless
+ * `starts`, adds them to total. */
+template <typename T, int N, bool WEIGHTED, int UNROLL, int ROWS, typename Packs>
 static __device__ __forceinline__ void add_run(const struct row_list &list, int32_t r, int32_t end,
-                                               int64_t first, typename T::sum total[UNROLL][N],
+                                               const Packs &at, typename T::sum total[UNROLL][N],
                                                bool starts = true)
 {
     const int32_t begin = starts ? r : -1;
 
 #pragma unroll 1
     for (; end - r >= ROWS; r += ROWS)
-        add_some_rows<T, N, WEIGHTED, ROWS, UNROLL, SHIFTS>(list, r, r == begin, first, total);
+        add_some_rows<T, N, WEIGHTED, ROWS, UNROLL>(list, r, r == begin, at, total);
 #pragma unroll 1
     for (; r < end; r++)
-        add_some_rows<T, N, WEIGHTED, 1, UNROLL, SHIFTS>(list, r, r == begin, first, total);
+        add_some_rows<T, N, WEIGHTED, 1, UNROLL>(list, r, r == begin, at, total);
 }
 
-template <typename T, int N, int UNROLL>
+template <typename T, int N, int UNROLL, typename Packs>
 static __device__ __forceinline__ void store_packs(const typename T::sum total[UNROLL][N],
-                                                   int64_t first, char *out)
+                                                   const Packs &at, char *out)
 {
 #pragma unroll
     for (int u = 0; u < UNROLL; u++) {
         pack<T, N> rounded;
 
         round_pack(total[u], rounded);
-        ((pack<T, N> *)(void *)out)[first + u * EPX_WARP] = rounded;
+        at.template store<T, UNROLL>(out, rounded, u);
     }
 }
 
-/* Stores a pack from an element on where it is aligned. */
-template <typename T, int N>
-static __device__ __forceinline__ void store_pack_from(const typename T::sum total[N],
-                                                       int64_t element, char *out)
-{
-    pack<T, N> rounded;
-
-    round_pack(total, rounded);
-    *(pack<T, N> *)(void *)((T *)(void *)out + element) = rounded;
-}
-
-template <typename T, typename To, int N, bool WEIGHTED, int UNROLL, int ROWS>
+template <typename T, typename To, int N, bool WEIGHTED, int UNROLL, int ROWS, typename Packs>
 static __device__ __forceinline__ void sum_some_packs(const struct row_list &list, int32_t num,
-                                                      int64_t first, char *out)
+                                                      const Packs &at, char *out)
 {
     typename T::sum total[UNROLL][N];
 
-    add_run<T, N, WEIGHTED, UNROLL, ROWS>(list, 0, num, first, total);
-    store_packs<To, N, UNROLL>(total, first, out);
+    add_run<T, N, WEIGHTED, UNROLL, ROWS>(list, 0, num, at, total);
+    store_packs<To, N, UNROLL>(total, at, out);
 }
 
 /*
@@ -314,10 +272,11 @@ static __device__ void sum_packs(const struct row_list &list, int32_t num, int64
 
 #pragma unroll 1
     for (; first + (SUM_UNROLL - 1) * EPX_WARP < packs; first += EPX_WARP * SUM_UNROLL)
-        sum_some_packs<T, To, N, WEIGHTED, SUM_UNROLL, SUM_ROWS>(list, num, first, out);
+        sum_some_packs<T, To, N, WEIGHTED, SUM_UNROLL, SUM_ROWS>(list, num, aligned_packs{first},
+                                                                 out);
 #pragma unroll 1
     for (; first < packs; first += EPX_WARP)
-        sum_some_packs<T, To, N, WEIGHTED, 1, ROWS>(list, num, first, out);
+        sum_some_packs<T, To, N, WEIGHTED, 1, ROWS>(list, num, aligned_packs{first}, out);
 }
 
 /* Elements in 16 bytes of the longer type. */
@@ -325,7 +284,7 @@ template <typename T, typename To>
 static constexpr int PACKED = 16 / (int)(sizeof(T) > sizeof(To) ? sizeof(T) : sizeof(To));
 
 /* sum_packs for rows of any alignment and number of elements. */
-template <typename T, typename To, bool WEIGHTED>
+template <typename T, typename To, bool WEIGHTED, int UNROLL>
 static __device__ void sum_odd_rows(const struct row_list &list, int32_t num, int64_t elements,
                                     char *out)
 {
@@ -333,14 +292,11 @@ static __device__ void sum_odd_rows(const struct row_list &list, int32_t num, in
     const struct inner_packs inner = find_inner_packs<T, To, N>(elements, out);
 
 #pragma unroll 1
-    for (int64_t i = lane_id(); i < inner.num; i += EPX_WARP) {
-        typename T::sum total[1][N];
-
-        add_run<T, N, WEIGHTED, 1, MOST_SUM_ROWS, true>(list, 0, num, inner.head + i * N, total);
-        store_pack_from<To, N>(total[0], inner.head + i * N, out);
-    }
+    for (int64_t first = 0; first < inner.num; first += shifted_packs::packs_of_warp<UNROLL>)
+        sum_some_packs<T, To, N, WEIGHTED, UNROLL, MOST_SUM_ROWS>(
+            list, num, shifted_packs{inner, first + lane_id()}, out);
     for_outer_elements<N>(inner, elements, [&](int64_t i) {
-        sum_some_packs<T, To, 1, WEIGHTED, 1, MOST_SUM_ROWS>(list, num, i, out);
+        sum_some_packs<T, To, 1, WEIGHTED, 1, MOST_SUM_ROWS>(list, num, aligned_packs{i}, out);
     });
 }
 
@@ -380,8 +336,8 @@ static __device__ void sum_rows(const struct row_list &list, int32_t num, int we
     else if (packed)
         sum_packs<T, To, N, false, ROWS>(list, num, elements, out);
     else if (LOADS != ELEMENTS_IF_ODD)
-        weighted ? sum_odd_rows<T, To, true>(list, num, elements, out)
-                 : sum_odd_rows<T, To, false>(list, num, elements, out);
+        weighted ? sum_odd_rows<T, To, true, ODD_UNROLL<LOADS>>(list, num, elements, out)
+                 : sum_odd_rows<T, To, false, ODD_UNROLL<LOADS>>(list, num, elements, out);
     else if (weighted)
         sum_packs<T, To, 1, true, ROWS>(list, num, elements, out);
     else
@@ -418,7 +374,7 @@ static __device__ void sum_packs_of_nodes(const struct row_list &list, int32_t n
             bool rounds = list.node[r] != home;
 
             end = end_of_node(list, num, r);
-            add_run<T, N, false, 1>(list, r, end, first, own);
+            add_run<T, N, false, 1, SUM_ROWS>(list, r, end, aligned_packs{first}, own);
 #pragma unroll
             for (int n = 0; n < N; n++) {
                 typename T::sum term = rounds ? T::load(T::store(own[0][n])) : own[0][n];
@@ -426,7 +382,7 @@ static __device__ void sum_packs_of_nodes(const struct row_list &list, int32_t n
                 total[0][n] = r == 0 ? term : add(total[0][n], term);
             }
         }
-        store_packs<To, N, 1>(total, first, out);
+        store_packs<To, N, 1>(total, aligned_packs{first}, out);
     }
 }
 

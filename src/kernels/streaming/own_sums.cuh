@@ -93,12 +93,12 @@ static __device__ __forceinline__ void add_own(const typename T::row::sum own[UN
 }
 
 /*
- * Adds the packs first, first + 32, .... Parts are read after await() has returned true; where
+ * Adds a lane's packs. Parts are read after await() has returned true; where
  * own_first is set the own part is summed before, which takes registers, but beside the time that
  * parts are on their way. Returns what await() does.
  */
-template <typename T, int N, bool WEIGHTED, int UNROLL, bool SHIFTS = false, typename Await>
-static __device__ __forceinline__ bool add_packs(const struct sum_list &list, int64_t first,
+template <typename T, int N, bool WEIGHTED, int UNROLL, typename Packs, typename Await>
+static __device__ __forceinline__ bool add_packs(const struct sum_list &list, const Packs &at,
                                                  char *out, const Await &await)
 {
     typedef typename T::part Part;
@@ -108,25 +108,20 @@ static __device__ __forceinline__ bool add_packs(const struct sum_list &list, in
     const int32_t before = list.num_own ? list.own_place : list.num_parts;
 
     if (Await::own_first && list.num_own)
-        add_run<Row, N, WEIGHTED, UNROLL, Await::rows, SHIFTS>(list.own, 0, list.num_own, first,
-                                                               own);
+        add_run<Row, N, WEIGHTED, UNROLL, Await::rows>(list.own, 0, list.num_own, at, own);
     if (!await())
         return false;
     if (before)
-        add_run<Part, N, false, UNROLL, Await::rows, SHIFTS>(list.parts, 0, before, first, total);
+        add_run<Part, N, false, UNROLL, Await::rows>(list.parts, 0, before, at, total);
     if (list.num_own) {
         if (!Await::own_first)
-            add_run<Row, N, WEIGHTED, UNROLL, Await::rows, SHIFTS>(list.own, 0, list.num_own, first,
-                                                                   own);
+            add_run<Row, N, WEIGHTED, UNROLL, Await::rows>(list.own, 0, list.num_own, at, own);
         add_own<T, N, UNROLL>(own, before == 0, total);
     }
     if (before < list.num_parts)
-        add_run<Part, N, false, UNROLL, Await::rows, SHIFTS>(list.parts, before, list.num_parts,
-                                                             first, total, false);
-    if (SHIFTS)
-        store_pack_from<Row, N>(total[0], first, out);
-    else
-        store_packs<Row, N, UNROLL>(total, first, out);
+        add_run<Part, N, false, UNROLL, Await::rows>(list.parts, before, list.num_parts, at, total,
+                                                     false);
+    store_packs<Row, N, UNROLL>(total, at, out);
     return true;
 }
 
@@ -139,11 +134,12 @@ static __device__ int64_t add_first_packs(const struct sum_list &list, int64_t p
     const int64_t lane = lane_id(), last = packs - 1;
 
     if (packs >= Await::unroll * EPX_WARP)
-        return add_packs<T, N, WEIGHTED, Await::unroll>(list, lane, out, await)
+        return add_packs<T, N, WEIGHTED, Await::unroll>(list, aligned_packs{lane}, out, await)
                    ? Await::unroll * EPX_WARP
                    : -1;
-    return add_packs<T, N, WEIGHTED, 1>(list, lane < last ? lane : last, out, await) ? EPX_WARP
-                                                                                     : -1;
+    return add_packs<T, N, WEIGHTED, 1>(list, aligned_packs{lane < last ? lane : last}, out, await)
+               ? EPX_WARP
+               : -1;
 }
 
 template <typename T, int N, bool WEIGHTED, typename Await>
@@ -163,10 +159,12 @@ static __device__ bool add_elements(const struct sum_list &list, int64_t element
     first = added + lane_id();
 #pragma unroll 1
     for (; first + (UNROLL - 1) * EPX_WARP < packs; first += EPX_WARP * UNROLL)
-        add_packs<T, N, WEIGHTED, UNROLL>(list, first, out, parts_are_here<Await::loads>());
+        add_packs<T, N, WEIGHTED, UNROLL>(list, aligned_packs{first}, out,
+                                          parts_are_here<Await::loads>());
 #pragma unroll 1
     for (; first < packs; first += EPX_WARP)
-        add_packs<T, N, WEIGHTED, 1>(list, first, out, parts_are_here<Await::loads>());
+        add_packs<T, N, WEIGHTED, 1>(list, aligned_packs{first}, out,
+                                     parts_are_here<Await::loads>());
     return true;
 }
 
@@ -177,15 +175,17 @@ static __device__ bool add_odd_elements(const struct sum_list &list, int64_t ele
 {
     const int N = PACKED<typename T::part, typename T::row>;
     typedef typename T::row Row;
+    const int UNROLL = ODD_UNROLL<Await::loads>;
     const struct inner_packs inner = find_inner_packs<Row, Row, N>(elements, out);
 
     if (!await())
         return false;
 #pragma unroll 1
-    for (int64_t i = lane_id(); i < inner.num; i += EPX_WARP)
-        add_packs<T, N, WEIGHTED, 1, true>(list, inner.head + i * N, out, parts_are_here<Await::loads>());
+    for (int64_t first = 0; first < inner.num; first += shifted_packs::packs_of_warp<UNROLL>)
+        add_packs<T, N, WEIGHTED, UNROLL>(list, shifted_packs{inner, first + lane_id()}, out,
+                                          parts_are_here<Await::loads>());
     for_outer_elements<N>(inner, elements, [&](int64_t i) {
-        add_packs<T, 1, WEIGHTED, 1>(list, i, out, parts_are_here<Await::loads>());
+        add_packs<T, 1, WEIGHTED, 1>(list, aligned_packs{i}, out, parts_are_here<Await::loads>());
     });
     return true;
 }

@@ -99,6 +99,17 @@ static __global__ void sum(struct twin_rows rows, char *from, const float *weigh
                    to + rows.shift);
 }
 
+template <typename T>
+static __global__ void sum_shifted(struct twin_rows rows, char *from, const float *weights,
+                                   char *to)
+{
+    __shared__ struct row_list list;
+
+    list_rows(rows, from, weights, list);
+    sum_rows<T, T, SHIFTED>(list, rows.num, rows.weighted, rows.row_bytes / (int64_t)sizeof(T),
+                            to + rows.shift);
+}
+
 static __global__ void store(struct twin_rows rows, char *from, const float *weights, char *to)
 {
     __shared__ struct row_list list;
@@ -127,9 +138,11 @@ static const char *run_warp(row_kernel *kernel, const struct twin_rows *rows, co
 
 extern "C" const char *twin_sum_rows(const struct twin_rows *rows)
 {
-    static row_kernel *const kernels[NUM_ADDED_TYPES] = KERNELS_OF_TYPES(sum);
+    static row_kernel *const kernels[2][NUM_ADDED_TYPES] = {KERNELS_OF_TYPES(sum),
+                                                            KERNELS_OF_TYPES(sum_shifted)};
+    row_kernel *kernel = kernels[rows->shifts][rows->datatype - EPX_FLOAT16];
 
-    return run_warp(kernels[rows->datatype - EPX_FLOAT16], rows, rows->weights, rows->num);
+    return run_warp(kernel, rows, rows->weights, rows->num);
 }
 
 extern "C" const char *twin_sum_nodes(const struct twin_rows *rows)

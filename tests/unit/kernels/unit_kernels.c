@@ -332,8 +332,8 @@ static void check_sum(struct twin_rows *rows, int count)
     error = lacks ? NULL : twin_sum_rows(rows);
     EXPECT(!error, "%s", error);
     EXPECT(lacks || memcmp(rows->to, wanted, rows->to_bytes) == 0,
-           "there: type %d, %d rows of %d from %d, weights %d", rows->datatype, rows->num, count,
-           (int)rows->shift, rows->weighted);
+           "there: type %d, %d rows of %d from %d, weights %d, shifts %d", rows->datatype,
+           rows->num, count, (int)rows->shift, rows->weighted, rows->shifts);
     free(here);
     free(wanted);
 }
@@ -343,16 +343,17 @@ static const int row_nums[] = {0, 1, 2, 3, 4, 5, 8, 31, 32, 33, 63, 64};
 
 #define NUM(array) ((int)(sizeof(array) / sizeof(*(array))))
 
-/* Aligned (shift 0) and not, products or none. */
+/* Aligned (shift 0) and not, products or none, packs where they lie and shifted. */
 START_TEST(rows_are_summed_alike)
 {
     for (int c = 0; c < NUM(counts); c++)
         for (int n = 0; n < NUM(row_nums); n++)
-            for (int way = 0; way < 4; way++) {
+            for (int way = 0; way < 8; way++) {
                 struct twin_rows rows =
                     make_rows(EPX_FLOAT16 + _i, counts[c], row_nums[n], way % 2);
 
-                rows.weighted = way / 2;
+                rows.weighted = way / 2 % 2;
+                rows.shifts = way / 4;
                 check_sum(&rows, counts[c]);
                 free_rows(&rows);
             }
