@@ -5,7 +5,7 @@
  * slots. banks.cuh has the protocol.
  * Work: as move_grads.cu; a gradient is read once for each of its slots. Order: the same, so the
  * bytes are too.
- * Launch: phases.cuh; blocks that store, then blocks that take, each an equal share of the slots.
+ * Launch: phases.cuh; blocks that store, then blocks that take, each about as many of the slots.
  * If that is more than a few, it is one of this rank's own rows, and then, when more of them have
  * come, one of those of other ranks.
  */
@@ -15,11 +15,14 @@
 
 enum { MOST_DOTS = 128, FEW_SLOTS = 8 };
 
-/* Where the gradients of a batch of slots lie, and the dots of the blocks of their rows, in shared
- * memory. */
+/* The slots of a batch, in shared memory: where their gradients lie, the flags of these if they come
+ * from another rank, and the dots of the blocks of their rows. */
 template <typename T> struct batch {
+    int32_t num;
     const char *grad[MOST_DOTS];
-    int64_t slot[MOST_DOTS]; /* -1 = none */
+    const uint64_t *flags[MOST_DOTS]; /* of each slice; NULL = this rank's own */
+    int32_t source[MOST_DOTS];
+    int64_t slot[MOST_DOTS];
     typename T::sum dot[MOST_DOTS];
 };
 
@@ -39,12 +42,13 @@ static __device__ struct record_set find_records(const struct record_range &rang
     return {range.num - num, begin, num};
 }
 
-/* The slots that this block scales: from first up to end of those of a set of records, numbered
- * record by record, each of which has as many numbers as it may have slots. */
+/* The slots that this block scales, of a set of records. Each record has as many numbers as it may
+ * have slots; first all records' first ones are numbered, so that the blocks, each of which has
+ * every step-th number, have about as many slots. */
 struct slot_share {
     struct record_set set;
-    int64_t first, end;
-    int32_t most;   /* in a batch */
+    int32_t first, step, num;
+    int32_t most;   /* numbers in a batch */
     int32_t blocks; /* of a row, of 1024 elements */
 };
 
@@ -57,19 +61,16 @@ template <typename T>
 static __device__ struct slot_share share_slots(const struct epx_dispatch_rows &a,
                                                 const struct record_set &set)
 {
-    const int64_t slots = set.num * epx_most_slots_of_record(&a.plan.shape);
+    const int32_t numbers = (int32_t)set.num * epx_most_slots_of_record(&a.plan.shape);
     const int32_t num = blocks_that_take(a), block = crew_of(a.banks).warp % num;
     const int32_t blocks = (int32_t)epx_dot_blocks(a.row_bytes / (int64_t)sizeof(T));
 
-    return {set, slots * block / num, slots * (block + 1) / num,
-            blocks && blocks < MOST_DOTS ? MOST_DOTS / blocks : 1, blocks};
-}
-
-/* Slots of the batch that begins with one of a share. */
-static __device__ __forceinline__ int32_t slots_of_batch(const struct slot_share &share,
-                                                         int64_t first)
-{
-    return (int32_t)(share.end - first < share.most ? share.end - first : share.most);
+    return {set,
+            block,
+            num,
+            (numbers - block + num - 1) / num,
+            blocks && blocks < MOST_DOTS ? MOST_DOTS / blocks : 1,
+            blocks};
 }
 
 /* The record of a set, by its number there. */
@@ -79,40 +80,66 @@ find_record(const struct record_range &range, const struct record_set &set, int6
     return find_in_range(range, i < set.from ? i : i + set.more);
 }
 
-/* The whole block: finds the slots of a batch, a thread for each slice of a gradient that comes
- * from another rank, and waits for these. */
+/* One thread: lists the slot of a number of a share, if there is one. */
 template <typename T>
-static __device__ bool find_batch(const struct epx_dispatch_rows &a, uint64_t epoch,
-                                  const struct record_range &range, const struct slot_share &share,
-                                  int64_t first, struct batch<T> &batch)
+static __device__ void list_slot(const struct epx_dispatch_rows &a, char *bank,
+                                 const struct record_range &range, const struct slot_share &share,
+                                 int32_t number, struct batch<T> &batch)
 {
-    const int32_t width = epx_most_slots_of_record(&a.plan.shape), slices = a.banks.slices.num;
-    const int32_t num = slots_of_batch(share, first);
-    char *bank = bank_on(a.comm, a.banks, epoch, a.comm.rank);
+    const int32_t pair = number / (int32_t)share.set.num, rank = a.comm.rank;
+    const struct row_source at = find_record(range, share.set, number % (int32_t)share.set.num);
+    struct epx_wire_record *record =
+        epx_wire_record_at(&a.plan, a.plan.records[rank], at.source, at.row);
+    const int32_t token = record->token;
+    int32_t place;
+
+    if (pair >= record->num_slots)
+        return;
+    place = atomicAdd(&batch.num, 1);
+    batch.slot[place] = epx_wire_pairs(record)[pair].slot;
+    batch.grad[place] = row_that_came(a, bank, at.source, token);
+    batch.source[place] = at.source;
+    batch.flags[place] =
+        at.source == rank ? NULL : flag_in(a.banks, bank, bank_row(a, at.source, token), 0);
+}
+
+/* The whole block: waits for the gradients of a batch that come from other ranks. */
+template <typename T>
+static __device__ bool await_batch(const struct epx_dispatch_rows &a, uint64_t epoch,
+                                   const struct batch<T> &batch)
+{
+    const int32_t slices = a.banks.slices.num;
     bool ok = true, comes = false;
 
-    for (int32_t i = (int32_t)threadIdx.x; ok && i < num * slices; i += (int32_t)blockDim.x) {
-        const int32_t place = i / slices, slice = i % slices;
-        const int32_t pair = (int32_t)((first + place) % width);
-        struct row_source at = find_record(range, share.set, (first + place) / width);
-        struct epx_wire_record *record =
-            epx_wire_record_at(&a.plan, a.plan.records[a.comm.rank], at.source, at.row);
-        const bool is = pair < record->num_slots;
-        const int32_t token = record->token;
+    for (int32_t i = (int32_t)threadIdx.x; ok && i < batch.num * slices; i += (int32_t)blockDim.x) {
+        const uint64_t *flags = batch.flags[i / slices];
 
-        if (slice == 0) {
-            batch.slot[place] = is ? epx_wire_pairs(record)[pair].slot : -1;
-            batch.grad[place] = row_that_came(a, bank, at.source, token);
-        }
-        if (!is || at.source == a.comm.rank)
+        if (!flags)
             continue;
         comes = true;
-        ok = await_flag(a.comm, flag_in(a.banks, bank, bank_row(a, at.source, token), slice), epoch,
-                        at.source);
+        ok = await_flag(a.comm, flags + i % slices, epoch, batch.source[i / slices]);
     }
     if (__any_sync(~0u, comes))
         ok = acquire_words(a.comm, ok);
     return __syncthreads_and(ok);
+}
+
+/* The whole block: lists the slots of the batch that begins with the first-th number of a share,
+ * beside the wait for the verdict, and waits for their gradients. */
+template <typename T>
+static __device__ bool find_batch(const struct epx_dispatch_rows &a,
+                                  const struct record_range &range, const struct slot_share &share,
+                                  int32_t first, struct batch<T> &batch, struct verdict &verdict)
+{
+    const int32_t num = share.num - first < share.most ? share.num - first : share.most;
+    char *bank = bank_on(a.comm, a.banks, verdict.x.epoch, a.comm.rank);
+
+    for (int32_t i = (int32_t)threadIdx.x; i < num; i += (int32_t)blockDim.x)
+        list_slot(a, bank, range, share, share.first + (first + i) * share.step, batch);
+    if (!verdict())
+        return false;
+    __syncthreads();
+    return await_batch(a, verdict.x.epoch, batch);
 }
 
 /* The whole warp: 1024 elements of a gradient into its slot. */
@@ -142,9 +169,10 @@ static __device__ void scale_block(const struct epx_dispatch_rows &a, struct bat
 /* The whole block: scales the slots of a batch, each warp a block of a row at a time; then a thread
  * for each slot adds up its dots. */
 template <typename T>
-static __device__ void scale_batch(const struct epx_dispatch_rows &a, int32_t num, int32_t blocks,
+static __device__ void scale_batch(const struct epx_dispatch_rows &a, int32_t blocks,
                                    struct batch<T> &batch)
 {
+    const int32_t num = batch.num;
     const int32_t me = (int32_t)threadIdx.x, warps = (int32_t)blockDim.x / EPX_WARP;
     typename T::sum total = 0;
 
@@ -155,8 +183,6 @@ static __device__ void scale_batch(const struct epx_dispatch_rows &a, int32_t nu
             const int32_t place = i / here;
             const int64_t first = (int64_t)(done + i % here) * BLOCK_ELEMENTS;
 
-            if (batch.slot[place] < 0)
-                continue;
             if (rows_are_aligned(a, batch.grad[place]))
                 scale_block<T, 16 / sizeof(T)>(a, batch, place, first, batch.dot[i]);
             else
@@ -167,30 +193,33 @@ static __device__ void scale_batch(const struct epx_dispatch_rows &a, int32_t nu
             total = done + b ? add(total, batch.dot[me * here + b]) : batch.dot[me * here];
         __syncthreads();
     }
-    if (a.recv_weights && me < num && batch.slot[me] >= 0)
+    if (a.recv_weights && me < num)
         a.recv_weights[batch.slot[me]] = (float)total;
+    if (me == 0)
+        batch.num = 0;
     __syncthreads();
 }
 
-/* This block's share of the slots of a set of records. Returns whether their gradients have
- * come. */
+/* This block's share of the slots of a set of records. Returns whether the ranks agree and the
+ * gradients have come. */
 template <typename T>
-static __device__ bool scale_share(const struct epx_dispatch_rows &a, uint64_t epoch,
+static __device__ bool scale_share(const struct epx_dispatch_rows &a,
                                    const struct record_range &range, const struct slot_share &share,
-                                   struct batch<T> &batch)
+                                   struct batch<T> &batch, struct verdict &verdict)
 {
-    for (int64_t first = share.first; first < share.end; first += share.most) {
-        if (!find_batch<T>(a, epoch, range, share, first, batch))
+    for (int32_t first = 0; first < share.num; first += share.most) {
+        if (!find_batch<T>(a, range, share, first, batch, verdict))
             return false;
-        scale_batch<T>(a, slots_of_batch(share, first), share.blocks, batch);
+        scale_batch<T>(a, share.blocks, batch);
     }
     return true;
 }
 
-/* The blocks that take. Returns whether the gradients of this block's slots have come. */
+/* All slots that this block scales. */
 template <typename T>
-static __device__ bool scale_slots(const struct epx_dispatch_rows &a, uint64_t epoch,
-                                   const struct record_range &range, struct batch<T> &batch)
+static __device__ bool scale_slots(const struct epx_dispatch_rows &a,
+                                   const struct record_range &range, struct batch<T> &batch,
+                                   struct verdict &verdict)
 {
     const struct record_set all = {range.num, 0, 0};
     const int64_t slots = range.num * epx_most_slots_of_record(&a.plan.shape);
@@ -200,11 +229,27 @@ static __device__ bool scale_slots(const struct epx_dispatch_rows &a, uint64_t e
     for (int32_t i = 0; i < sets; i++) {
         const struct record_set set = sets > 1 ? find_records(range, a.comm.rank, i == 0) : all;
 
-        if (!scale_share<T>(a, epoch, range, share_slots<T>(a, set), batch))
+        if (!scale_share<T>(a, range, share_slots<T>(a, set), batch, verdict))
             return false;
     }
-    zero_rest<false>(a, true, crew_of(a.banks));
     return true;
+}
+
+/* A block that takes. Lists of a routing that failed are not looked at. */
+template <typename T>
+static __device__ void take_grads(const struct epx_dispatch_rows &a, struct exchange &x,
+                                  const struct record_range &range, struct batch<T> &batch)
+{
+    struct verdict verdict = {a.comm, a.note, x, a.plan.outcome, false, false};
+    const bool ok = a.plan.outcome->code == EPX_SUCCESS && scale_slots<T>(a, range, batch, verdict);
+
+    if (!verdict())
+        return;
+    if (ok)
+        zero_rest<false>(a, true, crew_of(a.banks));
+    if (is_last_thread())
+        count_route_rows(a.comm, a.plan, a.plan.send_rows, a.row_bytes);
+    all_content(a.comm, x, ok);
 }
 
 template <typename T>
@@ -218,17 +263,16 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)
     bool takes = !is_sender(a.banks);
 
     begin_phase(a.banks.phase);
+    if (threadIdx.x == 0)
+        batch.num = 0;
     if (takes && is_last_warp())
         find_all_records(a.plan, a.comm.num_ranks, -1, range);
     begin_small(a.comm, a.banks, a.note, a.plan.outcome->code, look_first(a.comm), x);
     if (x.outcome.code == EPX_SUCCESS) {
         if (!takes && a.comm.num_ranks > 1 && a.plan.outcome->code == EPX_SUCCESS)
             store_small_rows<false>(a, x.epoch, lists[threadIdx.x / EPX_WARP]);
-        if (takes && await_ready(a.comm, a.note, x, a.plan.outcome)) {
-            if (is_last_thread())
-                count_route_rows(a.comm, a.plan, a.plan.send_rows, a.row_bytes);
-            all_content(a.comm, x, scale_slots<T>(a, x.epoch, range, batch));
-        }
+        if (takes)
+            take_grads<T>(a, x, range, batch);
     }
     if (!is_last_of_small(a.comm, a.banks, x, {a.note, a.plan.outcome, takes}))
         return;
