@@ -2,12 +2,20 @@
 /* combine_small.cu - a combine of few rows (few_sums.cuh) whose parts come with flags. */
 #include "kernels/combine/few_sums.cuh"
 
+/* A warp's part of the block's dynamic shared memory. */
+static __device__ __forceinline__ char *room_of_warp()
+{
+    extern __shared__ __align__(16) char kept[];
+
+    return kept + threadIdx.x / EPX_WARP * KEPT_BYTES;
+}
+
 /* Waits for the slices of a token's parts that come from other ranks: the whole warp, of which each
  * lane has a part, flag NULL = none. */
 struct awaited_parts {
-    static constexpr bool own_first = true;
+    static constexpr bool waits = true;
     static constexpr enum row_loads loads = SHIFTED_IF_ODD;
-    static constexpr int unroll = SUM_UNROLL / 2, rows = MOST_SUM_ROWS;
+    char *room; /* for packs of the own part */
     const struct epx_device_comm &c;
     uint64_t epoch;
     int32_t num_parts, rank;
@@ -52,8 +60,9 @@ struct flagged_sums {
             return row_in(banks, places.bank, row) + at.slice * banks.slices.bytes;
         });
         const struct awaited_parts await = {
-            places.a.comm, verdict.x.epoch, at.list.num_parts, part.rank,
-            part.row < 0 ? NULL : flag_in(banks, places.bank, part.row, at.slice)};
+            room_of_warp(),  places.a.comm,
+            verdict.x.epoch, at.list.num_parts,
+            part.rank,       part.row < 0 ? NULL : flag_in(banks, places.bank, part.row, at.slice)};
 
         return verdict() && add_parts<T>(at.list, multiplies(places.a),
                                          bytes / (int64_t)sizeof(typename T::part), out, await);
@@ -66,6 +75,8 @@ struct flagged_sums {
     }
 };
 
+enum { ROOM_BYTES = EPX_WAITING_THREADS / EPX_WARP * KEPT_BYTES };
+
 template <typename T>
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)
     combine_small(const __grid_constant__ struct epx_combine_rows a)
@@ -77,7 +88,10 @@ static void (*const kernels[NUM_SUM_KERNELS])(struct epx_combine_rows) = SUM_KER
 
 int epx_launch_combine_small(const struct epx_combine_rows *args, EPX_Stream stream)
 {
-    return launch_phase(small_launch(args->banks, stream), kernels[epx_sum_kernel(args)], *args);
+    struct phase_launch launch = small_launch(args->banks, stream);
+
+    launch.shared_bytes = ROOM_BYTES;
+    return launch_phase(launch, kernels[epx_sum_kernel(args)], *args);
 }
 
-static const struct epx_loaded loaded(kernels);
+static const struct epx_loaded loaded(kernels, ROOM_BYTES);

@@ -5,9 +5,9 @@
  * slots. banks.cuh has the protocol.
  * Work: as move_grads.cu; a gradient is read once for each of its slots. Order: the same, so the
  * bytes are too.
- * Launch: phases.cuh; blocks that store, then blocks that take, each about as many of the slots.
- * If that is more than a few, it is one of this rank's own rows, and then, when more of them have
- * come, one of those of other ranks.
+ * Launch: phases.cuh; blocks that store, then blocks that take, each about as many of the slots. If
+ * that is more than a few, first those of this rank's own rows, and then, when more of them have
+ * come, those of other ranks.
  */
 #include "kernels/dispatch/scales.cuh"
 #include "kernels/dispatch/small_rows.cuh"
@@ -26,29 +26,17 @@ template <typename T> struct batch {
     typename T::sum dot[MOST_DOTS];
 };
 
-/* The records of this rank's own rows, or all others, of the range of all: the number of one in the
- * range is by `more` larger than that in the set, from a number in the set on. */
-struct record_set {
-    int64_t num, from, more;
-};
-
-static __device__ struct record_set find_records(const struct record_range &range, int32_t rank,
-                                                 bool own)
-{
-    const int64_t begin = records_before(range, rank), num = range.end[rank] - range.first[rank];
-
-    if (own)
-        return {num, 0, begin};
-    return {range.num - num, begin, num};
-}
-
-/* The slots that this block scales, of a set of records. Each record has as many numbers as it may
- * have slots; first all records' first ones are numbered, so that the blocks, each of which has
- * every step-th number, have about as many slots. */
+/*
+ * The slots that this block scales: every step-th number of all. Each record has as many numbers as
+ * it may have slots, so that a number may be of none: first those of this rank's own rows, then all
+ * others; of either first all records' first ones, so that blocks have about as many slots.
+ */
 struct slot_share {
-    struct record_set set;
+    int32_t own, others, before; /* records: of own rows, of others, of ranks before this one */
+    int32_t width;               /* numbers of a record */
     int32_t first, step, num;
-    int32_t most;   /* numbers in a batch */
+    int32_t early;  /* how many of the first come in batches of their own */
+    int32_t most;   /* in a batch */
     int32_t blocks; /* of a row, of 1024 elements */
 };
 
@@ -57,46 +45,77 @@ static __device__ __forceinline__ int32_t blocks_that_take(const struct epx_disp
     return crew_of(a.banks).num / ((int32_t)blockDim.x / EPX_WARP);
 }
 
+/* How many of the numbers from `first` on, every step-th, are below an end. */
+static __device__ __forceinline__ int32_t numbers_below(int32_t end, int32_t first, int32_t step)
+{
+    return first < end ? (end - first + step - 1) / step : 0;
+}
+
 template <typename T>
 static __device__ struct slot_share share_slots(const struct epx_dispatch_rows &a,
-                                                const struct record_set &set)
+                                                const struct record_range &range)
 {
-    const int32_t numbers = (int32_t)set.num * epx_most_slots_of_record(&a.plan.shape);
-    const int32_t num = blocks_that_take(a), block = crew_of(a.banks).warp % num;
+    const int32_t width = epx_most_slots_of_record(&a.plan.shape), rank = a.comm.rank;
+    const int32_t own = (int32_t)(range.end[rank] - range.first[rank]), all = (int32_t)range.num;
+    const int32_t step = blocks_that_take(a), first = crew_of(a.banks).warp % step;
     const int32_t blocks = (int32_t)epx_dot_blocks(a.row_bytes / (int64_t)sizeof(T));
+    const bool waits = a.comm.num_ranks > 1 && all * width > FEW_SLOTS * step;
 
-    return {set,
-            block,
-            num,
-            (numbers - block + num - 1) / num,
+    return {own,
+            all - own,
+            (int32_t)records_before(range, rank),
+            width,
+            first,
+            step,
+            numbers_below(all * width, first, step),
+            waits ? numbers_below(own * width, first, step) : 0,
             blocks && blocks < MOST_DOTS ? MOST_DOTS / blocks : 1,
             blocks};
 }
 
-/* The record of a set, by its number there. */
-static __device__ __forceinline__ struct row_source
-find_record(const struct record_range &range, const struct record_set &set, int64_t i)
+/* The end of the batch that begins with one of a share. */
+static __device__ __forceinline__ int32_t end_of_batch(const struct slot_share &share,
+                                                       int32_t first)
 {
-    return find_in_range(range, i < set.from ? i : i + set.more);
+    const int32_t limit = first < share.early ? share.early : share.num;
+
+    return limit - first < share.most ? limit : first + share.most;
 }
 
-/* One thread: lists the slot of a number of a share, if there is one. */
+/* What a number is of: the pair-th slot of a record's row, if there is one. */
+struct pair_here {
+    struct row_source at;
+    int32_t pair;
+};
+
+static __device__ struct pair_here find_pair(const struct record_range &range,
+                                             const struct slot_share &share, int32_t number)
+{
+    const int32_t early = share.own * share.width;
+    const bool is_own = number < early;
+    const int32_t i = is_own ? number : number - early, num = is_own ? share.own : share.others;
+    const int32_t record = i % num;
+    const int32_t skipped = is_own ? share.before : record < share.before ? 0 : share.own;
+
+    return {find_in_range(range, record + skipped), i / num};
+}
+
+/* One thread: lists the slot of a number, if there is one. */
 template <typename T>
 static __device__ void list_slot(const struct epx_dispatch_rows &a, char *bank,
-                                 const struct record_range &range, const struct slot_share &share,
-                                 int32_t number, struct batch<T> &batch)
+                                 const struct pair_here &here, struct batch<T> &batch)
 {
-    const int32_t pair = number / (int32_t)share.set.num, rank = a.comm.rank;
-    const struct row_source at = find_record(range, share.set, number % (int32_t)share.set.num);
+    const struct row_source &at = here.at;
+    const int32_t rank = a.comm.rank;
     struct epx_wire_record *record =
         epx_wire_record_at(&a.plan, a.plan.records[rank], at.source, at.row);
     const int32_t token = record->token;
     int32_t place;
 
-    if (pair >= record->num_slots)
+    if (here.pair >= record->num_slots)
         return;
     place = atomicAdd(&batch.num, 1);
-    batch.slot[place] = epx_wire_pairs(record)[pair].slot;
+    batch.slot[place] = epx_wire_pairs(record)[here.pair].slot;
     batch.grad[place] = row_that_came(a, bank, at.source, token);
     batch.source[place] = at.source;
     batch.flags[place] =
@@ -124,22 +143,21 @@ static __device__ bool await_batch(const struct epx_dispatch_rows &a, uint64_t e
     return __syncthreads_and(ok);
 }
 
-/* The whole block: lists the slots of the batch that begins with the first-th number of a share,
- * beside the wait for the verdict, and waits for their gradients. */
+/* One warp: lists the slots of the batch that begins with one of a share. The block sees them behind
+ * its next barrier. */
 template <typename T>
-static __device__ bool find_batch(const struct epx_dispatch_rows &a,
+static __device__ void list_batch(const struct epx_dispatch_rows &a, uint64_t epoch,
                                   const struct record_range &range, const struct slot_share &share,
-                                  int32_t first, struct batch<T> &batch, struct verdict &verdict)
+                                  int32_t first, struct batch<T> &batch)
 {
-    const int32_t num = share.num - first < share.most ? share.num - first : share.most;
-    char *bank = bank_on(a.comm, a.banks, verdict.x.epoch, a.comm.rank);
+    char *bank = bank_on(a.comm, a.banks, epoch, a.comm.rank);
 
-    for (int32_t i = (int32_t)threadIdx.x; i < num; i += (int32_t)blockDim.x)
-        list_slot(a, bank, range, share, share.first + (first + i) * share.step, batch);
-    if (!verdict())
-        return false;
-    __syncthreads();
-    return await_batch(a, verdict.x.epoch, batch);
+    if (lane_id() == 0)
+        batch.num = 0;
+    __syncwarp();
+#pragma unroll 1
+    for (int32_t i = first + lane_id(); i < end_of_batch(share, first); i += EPX_WARP)
+        list_slot(a, bank, find_pair(range, share, share.first + i * share.step), batch);
 }
 
 /* The whole warp: 1024 elements of a gradient into its slot. */
@@ -166,8 +184,8 @@ static __device__ void scale_block(const struct epx_dispatch_rows &a, struct bat
                       (T *)(void *)a.recv + slot * elements + first);
 }
 
-/* The whole block: scales the slots of a batch, each warp a block of a row at a time; then a thread
- * for each slot adds up its dots. */
+/* The whole block: scales the slots of a batch, each warp a block of a row at a time, the last warp
+ * the fewest; then, behind a barrier, a thread for each slot adds up its dots. */
 template <typename T>
 static __device__ void scale_batch(const struct epx_dispatch_rows &a, int32_t blocks,
                                    struct batch<T> &batch)
@@ -191,46 +209,37 @@ static __device__ void scale_batch(const struct epx_dispatch_rows &a, int32_t bl
         __syncthreads();
         for (int32_t b = 0; a.recv_weights && me < num && b < here; b++)
             total = done + b ? add(total, batch.dot[me * here + b]) : batch.dot[me * here];
-        __syncthreads();
+        if (blocks > MOST_DOTS)
+            __syncthreads();
     }
     if (a.recv_weights && me < num)
         a.recv_weights[batch.slot[me]] = (float)total;
-    if (me == 0)
-        batch.num = 0;
-    __syncthreads();
 }
 
-/* This block's share of the slots of a set of records. Returns whether the ranks agree and the
- * gradients have come. */
-template <typename T>
-static __device__ bool scale_share(const struct epx_dispatch_rows &a,
-                                   const struct record_range &range, const struct slot_share &share,
-                                   struct batch<T> &batch, struct verdict &verdict)
-{
-    for (int32_t first = 0; first < share.num; first += share.most) {
-        if (!find_batch<T>(a, range, share, first, batch, verdict))
-            return false;
-        scale_batch<T>(a, share.blocks, batch);
-    }
-    return true;
-}
-
-/* All slots that this block scales. */
+/* The slots that this block scales. The last warp lists those of a batch beside the batch before;
+ * those of the first batch are listed by the first warp, while the last waits for the verdict. Returns whether the ranks agree and all gradients
+ * have come. */
 template <typename T>
 static __device__ bool scale_slots(const struct epx_dispatch_rows &a,
-                                   const struct record_range &range, struct batch<T> &batch,
+                                   const struct record_range &range, struct batch<T> batches[2],
                                    struct verdict &verdict)
 {
-    const struct record_set all = {range.num, 0, 0};
-    const int64_t slots = range.num * epx_most_slots_of_record(&a.plan.shape);
-    const int32_t sets = a.comm.num_ranks > 1 && slots > FEW_SLOTS * blocks_that_take(a) ? 2 : 1;
+    const struct slot_share share = share_slots<T>(a, range);
+    const uint64_t epoch = verdict.x.epoch;
+    int32_t turn = 0;
 
+    if (threadIdx.x < EPX_WARP)
+        list_batch<T>(a, epoch, range, share, 0, batches[0]);
+    if (!verdict())
+        return false;
 #pragma unroll 1
-    for (int32_t i = 0; i < sets; i++) {
-        const struct record_set set = sets > 1 ? find_records(range, a.comm.rank, i == 0) : all;
-
-        if (!scale_share<T>(a, range, share_slots<T>(a, set), batch, verdict))
+    for (int32_t first = 0, end; first < share.num; first = end, turn ^= 1) {
+        end = end_of_batch(share, first);
+        if (!await_batch<T>(a, epoch, batches[turn]))
             return false;
+        if (is_last_warp() && end < share.num)
+            list_batch<T>(a, epoch, range, share, end, batches[turn ^ 1]);
+        scale_batch<T>(a, share.blocks, batches[turn]);
     }
     return true;
 }
@@ -238,10 +247,11 @@ static __device__ bool scale_slots(const struct epx_dispatch_rows &a,
 /* A block that takes. Lists of a routing that failed are not looked at. */
 template <typename T>
 static __device__ void take_grads(const struct epx_dispatch_rows &a, struct exchange &x,
-                                  const struct record_range &range, struct batch<T> &batch)
+                                  const struct record_range &range, struct batch<T> batches[2])
 {
     struct verdict verdict = {a.comm, a.note, x, a.plan.outcome, false, false};
-    const bool ok = a.plan.outcome->code == EPX_SUCCESS && scale_slots<T>(a, range, batch, verdict);
+    const bool ok =
+        a.plan.outcome->code == EPX_SUCCESS && scale_slots<T>(a, range, batches, verdict);
 
     if (!verdict())
         return;
@@ -259,12 +269,10 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)
     __shared__ struct exchange x;
     __shared__ struct record_range range;
     __shared__ struct row_list lists[EPX_WAITING_THREADS / EPX_WARP];
-    __shared__ struct batch<T> batch;
+    __shared__ struct batch<T> batches[2];
     bool takes = !is_sender(a.banks);
 
     begin_phase(a.banks.phase);
-    if (threadIdx.x == 0)
-        batch.num = 0;
     if (takes && is_last_warp())
         find_all_records(a.plan, a.comm.num_ranks, -1, range);
     begin_small(a.comm, a.banks, a.note, a.plan.outcome->code, look_first(a.comm), x);
@@ -272,7 +280,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)
         if (!takes && a.comm.num_ranks > 1 && a.plan.outcome->code == EPX_SUCCESS)
             store_small_rows<false>(a, x.epoch, lists[threadIdx.x / EPX_WARP]);
         if (takes)
-            take_grads<T>(a, x, range, batch);
+            take_grads<T>(a, x, range, batches);
     }
     if (!is_last_of_small(a.comm, a.banks, x, {a.note, a.plan.outcome, takes}))
         return;

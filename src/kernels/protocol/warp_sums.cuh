@@ -194,6 +194,39 @@ struct aligned_packs {
     }
 };
 
+/* aligned_packs up to a last one, which stands for all behind it. */
+struct bounded_packs {
+    int32_t first, last;
+
+    __device__ __forceinline__ struct bounded_packs behind(int packs) const
+    {
+        return {first + packs * EPX_WARP, last};
+    }
+
+    __device__ __forceinline__ int32_t number(int u) const
+    {
+        return first + u * EPX_WARP < last ? first + u * EPX_WARP : last;
+    }
+
+    template <typename Pack, typename T>
+    __device__ __forceinline__ Pack load(const char *row, int u) const
+    {
+        return ((const Pack *)(const void *)row)[number(u)];
+    }
+
+    template <typename T, int UNROLL, typename Pack>
+    __device__ __forceinline__ Pack place(const char *, const Pack loaded[UNROLL], int u) const
+    {
+        return loaded[u];
+    }
+
+    template <typename To, int UNROLL, typename Pack>
+    __device__ __forceinline__ void store(char *out, const Pack &pack, int u) const
+    {
+        ((Pack *)(void *)out)[number(u)] = pack;
+    }
+};
+
 /*
  * Adds ROWS rows from the r-th on to total, or, if `starts`, sets total to their sum. No load
  * depends on a condition, so that all are under way before the first sum: what a warp has under way

@@ -65,9 +65,8 @@ static __device__ void take_all_weights(const struct epx_combine_rows &a, const 
 
 /* Where all parts have come before rows are added. */
 template <enum row_loads LOADS> struct parts_are_here {
-    static constexpr bool own_first = false;
+    static constexpr bool waits = false;
     static constexpr enum row_loads loads = LOADS;
-    static constexpr int unroll = SUM_UNROLL / 2, rows = MOST_SUM_ROWS;
 
     __device__ __forceinline__ bool operator()() const
     {
@@ -92,79 +91,119 @@ static __device__ __forceinline__ void add_own(const typename T::row::sum own[UN
         }
 }
 
-/*
- * Adds a lane's packs. Parts are read after await() has returned true; where
- * own_first is set the own part is summed before, which takes registers, but beside the time that
- * parts are on their way. Returns what await() does.
- */
-template <typename T, int N, bool WEIGHTED, int UNROLL, typename Packs, typename Await>
-static __device__ __forceinline__ bool add_packs(const struct sum_list &list, const Packs &at,
-                                                 char *out, const Await &await)
+/* Adds a lane's packs. */
+template <typename T, int N, bool WEIGHTED, int UNROLL, typename Packs>
+static __device__ __forceinline__ void add_packs(const struct sum_list &list, const Packs &at,
+                                                 char *out)
 {
     typedef typename T::part Part;
     typedef typename T::row Row;
     typename Part::sum total[UNROLL][N];
-    typename Row::sum own[UNROLL][N];
     const int32_t before = list.num_own ? list.own_place : list.num_parts;
 
-    if (Await::own_first && list.num_own)
-        add_run<Row, N, WEIGHTED, UNROLL, Await::rows>(list.own, 0, list.num_own, at, own);
-    if (!await())
-        return false;
     if (before)
-        add_run<Part, N, false, UNROLL, Await::rows>(list.parts, 0, before, at, total);
+        add_run<Part, N, false, UNROLL, MOST_SUM_ROWS>(list.parts, 0, before, at, total);
     if (list.num_own) {
-        if (!Await::own_first)
-            add_run<Row, N, WEIGHTED, UNROLL, Await::rows>(list.own, 0, list.num_own, at, own);
+        typename Row::sum own[UNROLL][N];
+
+        add_run<Row, N, WEIGHTED, UNROLL, MOST_SUM_ROWS>(list.own, 0, list.num_own, at, own);
         add_own<T, N, UNROLL>(own, before == 0, total);
     }
     if (before < list.num_parts)
-        add_run<Part, N, false, UNROLL, Await::rows>(list.parts, before, list.num_parts, at, total,
-                                                     false);
+        add_run<Part, N, false, UNROLL, MOST_SUM_ROWS>(list.parts, before, list.num_parts, at,
+                                                       total, false);
     store_packs<Row, N, UNROLL>(total, at, out);
-    return true;
 }
 
-/* The whole warp: adds the first packs, of which there is one, some a lane or one; a lane that has
- * none does the last one again. Returns how many it added, -1 if await() returned false. */
+/* Packs of the own part, rounded, that a lane keeps in shared memory while parts are on their way:
+ * registers would not do. */
+enum { KEPT_PACKS = SUM_UNROLL, KEPT_BYTES = KEPT_PACKS * EPX_WARP * 16 };
+
+/* Sums the own part of packs, KEPT_PACKS a lane, of which a lane may have fewer. */
+template <typename T, int N, bool WEIGHTED>
+static __device__ __forceinline__ void keep_own(const struct sum_list &list,
+                                                const struct bounded_packs &packs,
+                                                pack<typename T::part, N> *kept)
+{
+    const int HERE = KEPT_PACKS / 2;
+
+#pragma unroll 1
+    for (int done = 0; done * EPX_WARP <= packs.last; done += HERE) {
+        typename T::row::sum sum[HERE][N];
+
+        add_run<typename T::row, N, WEIGHTED, HERE, MOST_SUM_ROWS>(list.own, 0, list.num_own,
+                                                                   packs.behind(done), sum);
+#pragma unroll
+        for (int u = 0; u < HERE; u++)
+            round_pack(sum[u], kept[(done + u) * EPX_WARP]);
+    }
+}
+
+/* Adds the parts of packs to the own one. */
+template <typename T, int N, int UNROLL>
+static __device__ __forceinline__ void add_to_kept(const struct sum_list &list,
+                                                   const struct bounded_packs &at,
+                                                   const pack<typename T::part, N> *kept, char *out)
+{
+    typedef typename T::part Part;
+    typename Part::sum total[UNROLL][N];
+    const int32_t before = list.num_own ? list.own_place : list.num_parts;
+
+    if (before)
+        add_run<Part, N, false, UNROLL, 1>(list.parts, 0, before, at, total);
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++)
+        if (list.num_own)
+            add_pack<Part, N, false>(kept[u * EPX_WARP], 1, before == 0, total[u]);
+    if (before < list.num_parts)
+        add_run<Part, N, false, UNROLL, 1>(list.parts, before, list.num_parts, at, total, false);
+    store_packs<typename T::row, N, UNROLL>(total, at, out);
+}
+
+/* The whole warp: adds the first packs, of which there is one, up to KEPT_PACKS a lane. The own
+ * part is summed beside the time that parts are on their way; these are read after await() has
+ * returned true. Returns how many it added, -1 if await() did not. */
 template <typename T, int N, bool WEIGHTED, typename Await>
 static __device__ int64_t add_first_packs(const struct sum_list &list, int64_t packs, char *out,
                                           const Await &await)
 {
-    const int64_t lane = lane_id(), last = packs - 1;
+    const int32_t num = packs < KEPT_PACKS * EPX_WARP ? (int32_t)packs : KEPT_PACKS * EPX_WARP;
+    const struct bounded_packs at = {lane_id(), num - 1};
+    pack<typename T::part, N> *kept = (pack<typename T::part, N> *)(void *)await.room + lane_id();
 
-    if (packs >= Await::unroll * EPX_WARP)
-        return add_packs<T, N, WEIGHTED, Await::unroll>(list, aligned_packs{lane}, out, await)
-                   ? Await::unroll * EPX_WARP
-                   : -1;
-    return add_packs<T, N, WEIGHTED, 1>(list, aligned_packs{lane < last ? lane : last}, out, await)
-               ? EPX_WARP
-               : -1;
+    if (list.num_own)
+        keep_own<T, N, WEIGHTED>(list, at, kept);
+    if (!await())
+        return -1;
+#pragma unroll 1
+    for (int done = 0; done * EPX_WARP < num; done += KEPT_PACKS / 2)
+        add_to_kept<T, N, KEPT_PACKS / 2>(list, at.behind(done), kept + done * EPX_WARP, out);
+    return num;
 }
 
 template <typename T, int N, bool WEIGHTED, typename Await>
 static __device__ bool add_elements(const struct sum_list &list, int64_t elements, char *out,
                                     const Await &await)
 {
-    const int UNROLL = Await::unroll;
+    const int UNROLL = SUM_UNROLL / 2;
     const int64_t packs = elements / N;
     int64_t added = 0, first;
 
-    if (Await::own_first && packs)
-        added = add_first_packs<T, N, WEIGHTED>(list, packs, out, await);
-    else if (!await())
-        added = -1;
-    if (added < 0)
-        return false;
+    if constexpr (Await::waits) {
+        if (packs)
+            added = add_first_packs<T, N, WEIGHTED>(list, packs, out, await);
+        else if (!await())
+            added = -1;
+        if (added < 0)
+            return false;
+    }
     first = added + lane_id();
 #pragma unroll 1
     for (; first + (UNROLL - 1) * EPX_WARP < packs; first += EPX_WARP * UNROLL)
-        add_packs<T, N, WEIGHTED, UNROLL>(list, aligned_packs{first}, out,
-                                          parts_are_here<Await::loads>());
+        add_packs<T, N, WEIGHTED, UNROLL>(list, aligned_packs{first}, out);
 #pragma unroll 1
     for (; first < packs; first += EPX_WARP)
-        add_packs<T, N, WEIGHTED, 1>(list, aligned_packs{first}, out,
-                                     parts_are_here<Await::loads>());
+        add_packs<T, N, WEIGHTED, 1>(list, aligned_packs{first}, out);
     return true;
 }
 
@@ -182,10 +221,9 @@ static __device__ bool add_odd_elements(const struct sum_list &list, int64_t ele
         return false;
 #pragma unroll 1
     for (int64_t first = 0; first < inner.num; first += shifted_packs::packs_of_warp<UNROLL>)
-        add_packs<T, N, WEIGHTED, UNROLL>(list, shifted_packs{inner, first + lane_id()}, out,
-                                          parts_are_here<Await::loads>());
+        add_packs<T, N, WEIGHTED, UNROLL>(list, shifted_packs{inner, first + lane_id()}, out);
     for_outer_elements<N>(inner, elements, [&](int64_t i) {
-        add_packs<T, 1, WEIGHTED, 1>(list, aligned_packs{i}, out, parts_are_here<Await::loads>());
+        add_packs<T, 1, WEIGHTED, 1>(list, aligned_packs{i}, out);
     });
     return true;
 }
