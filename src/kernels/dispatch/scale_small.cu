@@ -15,10 +15,10 @@
 
 enum { MOST_DOTS = 128, FEW_SLOTS = 8 };
 
-/* The slots of a batch, in shared memory: where their gradients lie, the flags of these if they come
- * from another rank, and the dots of the blocks of their rows. */
+/* The slots of a batch, in shared memory: where their gradients lie, the flags of these if they
+ * come from another rank, and the dots of the blocks of their rows. */
 template <typename T> struct batch {
-    int32_t num;
+    int32_t num; /* 0 until it is listed */
     const char *grad[MOST_DOTS];
     const uint64_t *flags[MOST_DOTS]; /* of each slice; NULL = this rank's own */
     int32_t source[MOST_DOTS];
@@ -32,6 +32,7 @@ template <typename T> struct batch {
  * others; of either first all records' first ones, so that blocks have about as many slots.
  */
 struct slot_share {
+    const struct record_range &range;
     int32_t own, others, before; /* records: of own rows, of others, of ranks before this one */
     int32_t width;               /* numbers of a record */
     int32_t first, step, num;
@@ -61,7 +62,8 @@ static __device__ struct slot_share share_slots(const struct epx_dispatch_rows &
     const int32_t blocks = (int32_t)epx_dot_blocks(a.row_bytes / (int64_t)sizeof(T));
     const bool waits = a.comm.num_ranks > 1 && all * width > FEW_SLOTS * step;
 
-    return {own,
+    return {range,
+            own,
             all - own,
             (int32_t)records_before(range, rank),
             width,
@@ -88,8 +90,7 @@ struct pair_here {
     int32_t pair;
 };
 
-static __device__ struct pair_here find_pair(const struct record_range &range,
-                                             const struct slot_share &share, int32_t number)
+static __device__ struct pair_here find_pair(const struct slot_share &share, int32_t number)
 {
     const int32_t early = share.own * share.width;
     const bool is_own = number < early;
@@ -97,7 +98,7 @@ static __device__ struct pair_here find_pair(const struct record_range &range,
     const int32_t record = i % num;
     const int32_t skipped = is_own ? share.before : record < share.before ? 0 : share.own;
 
-    return {find_in_range(range, record + skipped), i / num};
+    return {find_in_range(share.range, record + skipped), i / num};
 }
 
 /* One thread: lists the slot of a number, if there is one. */
@@ -143,21 +144,17 @@ static __device__ bool await_batch(const struct epx_dispatch_rows &a, uint64_t e
     return __syncthreads_and(ok);
 }
 
-/* One warp: lists the slots of the batch that begins with one of a share. The block sees them behind
- * its next barrier. */
+/* The i-th of the threads that list: lists a slot of the batch that begins with one of a share. The
+ * block sees them behind its next barrier. */
 template <typename T>
 static __device__ void list_batch(const struct epx_dispatch_rows &a, uint64_t epoch,
-                                  const struct record_range &range, const struct slot_share &share,
-                                  int32_t first, struct batch<T> &batch)
+                                  const struct slot_share &share, int32_t first, int32_t i,
+                                  struct batch<T> &batch)
 {
     char *bank = bank_on(a.comm, a.banks, epoch, a.comm.rank);
 
-    if (lane_id() == 0)
-        batch.num = 0;
-    __syncwarp();
-#pragma unroll 1
-    for (int32_t i = first + lane_id(); i < end_of_batch(share, first); i += EPX_WARP)
-        list_slot(a, bank, find_pair(range, share, share.first + i * share.step), batch);
+    if (first + i < end_of_batch(share, first))
+        list_slot(a, bank, find_pair(share, share.first + (first + i) * share.step), batch);
 }
 
 /* The whole warp: 1024 elements of a gradient into its slot. */
@@ -194,7 +191,7 @@ static __device__ void scale_batch(const struct epx_dispatch_rows &a, int32_t bl
     const int32_t me = (int32_t)threadIdx.x, warps = (int32_t)blockDim.x / EPX_WARP;
     typename T::sum total = 0;
 
-    for (int32_t done = 0; done < blocks; done += MOST_DOTS) {
+    for (int32_t done = 0; done == 0 || done < blocks; done += MOST_DOTS) {
         const int32_t here = blocks - done < MOST_DOTS ? blocks - done : MOST_DOTS;
 
         for (int32_t i = me / EPX_WARP; i < num * here; i += warps) {
@@ -214,11 +211,13 @@ static __device__ void scale_batch(const struct epx_dispatch_rows &a, int32_t bl
     }
     if (a.recv_weights && me < num)
         a.recv_weights[batch.slot[me]] = (float)total;
+    if (me == 0)
+        batch.num = 0;
 }
 
-/* The slots that this block scales. The last warp lists those of a batch beside the batch before;
- * those of the first batch are listed by the first warp, while the last waits for the verdict. Returns whether the ranks agree and all gradients
- * have come. */
+/* The slots that this block scales. The last warps list those of a batch beside the batch before;
+ * those of the first batch are listed by the first warps, while the last waits for the verdict.
+ * Returns whether the ranks agree and all gradients have come. */
 template <typename T>
 static __device__ bool scale_slots(const struct epx_dispatch_rows &a,
                                    const struct record_range &range, struct batch<T> batches[2],
@@ -226,10 +225,10 @@ static __device__ bool scale_slots(const struct epx_dispatch_rows &a,
 {
     const struct slot_share share = share_slots<T>(a, range);
     const uint64_t epoch = verdict.x.epoch;
+    const int32_t me = (int32_t)threadIdx.x, from_end = (int32_t)blockDim.x - 1 - me;
     int32_t turn = 0;
 
-    if (threadIdx.x < EPX_WARP)
-        list_batch<T>(a, epoch, range, share, 0, batches[0]);
+    list_batch<T>(a, epoch, share, 0, me, batches[0]);
     if (!verdict())
         return false;
 #pragma unroll 1
@@ -237,8 +236,7 @@ static __device__ bool scale_slots(const struct epx_dispatch_rows &a,
         end = end_of_batch(share, first);
         if (!await_batch<T>(a, epoch, batches[turn]))
             return false;
-        if (is_last_warp() && end < share.num)
-            list_batch<T>(a, epoch, range, share, end, batches[turn ^ 1]);
+        list_batch<T>(a, epoch, share, end, from_end, batches[turn ^ 1]);
         scale_batch<T>(a, share.blocks, batches[turn]);
     }
     return true;
@@ -273,6 +271,8 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)
     bool takes = !is_sender(a.banks);
 
     begin_phase(a.banks.phase);
+    if (threadIdx.x < 2)
+        batches[threadIdx.x].num = 0;
     if (takes && is_last_warp())
         find_all_records(a.plan, a.comm.num_ranks, -1, range);
     begin_small(a.comm, a.banks, a.note, a.plan.outcome->code, look_first(a.comm), x);

@@ -83,8 +83,8 @@ static __device__ __forceinline__ Pack pack_behind(const Pack &own, const Pack &
     return behind;
 }
 
-/* A lane's packs of rows of any alignment: first, first + 32, ...; the whole warp has the packs from
- * that of its first lane on, but for the last lane's last, which has none behind it. */
+/* A lane's packs of rows of any alignment: first, first + 32, ...; the whole warp has the packs
+ * from that of its first lane on, but for the last lane's last, which has none behind it. */
 struct shifted_packs {
     struct inner_packs inner;
     int64_t first;

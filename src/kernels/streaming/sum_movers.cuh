@@ -97,7 +97,8 @@ static __device__ void send_chunk(const struct sum_mover &m, int32_t chunk, int3
 
             if (u < runs[home].end)
                 send_part<T, LOADS>(m, word_of(m, chunk, slice), part,
-                             {home, u, epx_wire_record_at(&m.a.plan, records, home, u)}, list);
+                                    {home, u, epx_wire_record_at(&m.a.plan, records, home, u)},
+                                    list);
         }
     __syncwarp();
 }
@@ -114,7 +115,8 @@ static __device__ void send_chunks(const struct sum_mover &m, struct record_run 
 #pragma unroll 1
     for (claim_next(claims); claims.task < num && !__any_sync(~0u, aborted(m.a.comm));
          claim_next(claims))
-        send_chunk<T, LOADS>(m, (int32_t)claims.task / slices, (int32_t)claims.task % slices, runs, list);
+        send_chunk<T, LOADS>(m, (int32_t)claims.task / slices, (int32_t)claims.task % slices, runs,
+                             list);
 }
 
 /* The whole warp: lists the parts of a token that come from other ranks; each lane waits for those
