@@ -65,6 +65,22 @@ START_TEST(sums_of_weight_gradients_have_one_shape)
 }
 END_TEST
 
+/* So many slots of rows so long that a block of a GPU scales them in several batches, where a small
+ * operation has few blocks. */
+START_TEST(many_long_rows_are_scaled)
+{
+    struct scenario s = scenario_small(_i ? EPX_FLOAT32 : EPX_BFLOAT16);
+    EPX_Comm roomy = suite_comm(NULL);
+
+    s.top_k = 8;
+    s.experts = 8 * suite_size;
+    s.tokens = TOKENS_FULL;
+    s.count = 7000;
+    layer_run(&s, roomy, COMBINE_BACKWARD, 2);
+    suite_free_comm(&roomy);
+}
+END_TEST
+
 START_TEST(any_gradient_is_that_of_the_reference)
 {
     struct scenario s = scenario_random(3000 + (uint64_t)_i);
@@ -85,6 +101,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, combine_backward_scales_the_gradient_of_a_row, 0, SCENARIO_EDGES);
     tcase_add_loop_test(tcase, gradients_of_every_datatype, 0, 8);
     tcase_add_loop_test(tcase, sums_of_weight_gradients_have_one_shape, 0, 48);
+    tcase_add_loop_test(tcase, many_long_rows_are_scaled, 0, 2);
     tcase_add_loop_test(tcase, any_gradient_is_that_of_the_reference, 0, 40);
     suite_add_tcase(suite, tcase);
     return suite;

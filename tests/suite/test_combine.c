@@ -139,16 +139,31 @@ START_TEST(sums_that_are_not_small_are_right)
 {
     static const int counts[] = {1000, 1001, 2503};
     struct scenario s = scenario_small(EPX_FLOAT16 + _i % 4);
-    EPX_Comm wide = suite_comm(NULL);
+    EPX_Comm roomy = suite_comm(NULL);
 
     s.top_k = 40;
     s.experts = 20 * suite_size;
     s.max_tokens = 5;
     s.count = counts[_i / 4];
-    layer_run(&s, wide, COMBINE, 2);
+    layer_run(&s, roomy, COMBINE, 2);
     s.layout = EPX_RANK_MAJOR;
-    layer_run(&s, wide, DISPATCH_BACKWARD, 1);
-    suite_free_comm(&wide);
+    layer_run(&s, roomy, DISPATCH_BACKWARD, 1);
+    suite_free_comm(&roomy);
+}
+END_TEST
+
+/* Small combines whose rows take so many bytes that parts come with flags, not in packets. */
+START_TEST(small_sums_of_long_rows_are_right)
+{
+    static const int counts[] = {16384, 20001};
+    struct scenario s = scenario_small(EPX_FLOAT16 + _i % 4);
+    EPX_Comm roomy = suite_comm(NULL);
+
+    s.max_tokens = 40;
+    s.tokens = TOKENS_FULL;
+    s.count = counts[_i / 4];
+    layer_run(&s, roomy, COMBINE, 2);
+    suite_free_comm(&roomy);
 }
 END_TEST
 
@@ -173,6 +188,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, nodes_are_summed_one_after_the_other, 0, 12);
     tcase_add_test(tcase, tokens_without_pairs_are_zero);
     tcase_add_loop_test(tcase, sums_that_are_not_small_are_right, 0, 12);
+    tcase_add_loop_test(tcase, small_sums_of_long_rows_are_right, 0, 8);
     tcase_add_loop_test(tcase, any_combine_is_that_of_the_reference, 0, 40);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -5,9 +5,9 @@
 /* A warp's part of the block's dynamic shared memory. */
 static __device__ __forceinline__ char *room_of_warp()
 {
-    extern __shared__ __align__(16) char kept[];
+    extern __shared__ __align__(16) char rooms[];
 
-    return kept + threadIdx.x / EPX_WARP * KEPT_BYTES;
+    return rooms + threadIdx.x / EPX_WARP * KEPT_BYTES;
 }
 
 /* Waits for the slices of a token's parts that come from other ranks: the whole warp, of which each

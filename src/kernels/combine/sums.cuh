@@ -15,14 +15,6 @@ static inline int epx_sum_kernel(const struct epx_combine_rows *args)
     return (int)(args->datatype - EPX_FLOAT16) + (args->wide ? NUM_ADDED_TYPES : 0);
 }
 
-/* Whether a row, or a sum, of an operation does not lie on a multiple of 16 bytes. */
-static inline int epx_sums_are_odd(const struct epx_combine_rows *args)
-{
-    const int64_t row_bytes = args->row_bytes / (args->wide ? 2 : 1);
-
-    return (((uintptr_t)args->rows | (uintptr_t)args->sums | (uintptr_t)row_bytes) & 15) != 0;
-}
-
 /* A row of a round on the expert's rank: the row-th of the round from its home. */
 struct round_row {
     int32_t home;

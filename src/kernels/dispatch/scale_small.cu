@@ -14,6 +14,7 @@
 #include "kernels/dispatch/spreads.cuh"
 
 enum { MOST_DOTS = 128, FEW_SLOTS = 8 };
+static_assert((int)MOST_DOTS <= (int)EPX_WAITING_THREADS, "a thread lists a slot of a batch");
 
 /* The slots of a batch, in shared memory: where their gradients lie, the flags of these if they
  * come from another rank, and the dots of the blocks of their rows. */
@@ -60,7 +61,7 @@ static __device__ struct slot_share share_slots(const struct epx_dispatch_rows &
     const int32_t own = (int32_t)(range.end[rank] - range.first[rank]), all = (int32_t)range.num;
     const int32_t step = blocks_that_take(a), first = crew_of(a.banks).warp % step;
     const int32_t blocks = (int32_t)epx_dot_blocks(a.row_bytes / (int64_t)sizeof(T));
-    const bool waits = a.comm.num_ranks > 1 && all * width > FEW_SLOTS * step;
+    const bool splits = a.comm.num_ranks > 1 && all * width > FEW_SLOTS * step;
 
     return {range,
             own,
@@ -70,12 +71,12 @@ static __device__ struct slot_share share_slots(const struct epx_dispatch_rows &
             first,
             step,
             numbers_below(all * width, first, step),
-            waits ? numbers_below(own * width, first, step) : 0,
+            splits ? numbers_below(own * width, first, step) : 0,
             blocks && blocks < MOST_DOTS ? MOST_DOTS / blocks : 1,
             blocks};
 }
 
-/* The end of the batch that begins with one of a share. */
+/* Where in the share the batch ends that begins at a place of it. */
 static __device__ __forceinline__ int32_t end_of_batch(const struct slot_share &share,
                                                        int32_t first)
 {
@@ -144,8 +145,8 @@ static __device__ bool await_batch(const struct epx_dispatch_rows &a, uint64_t e
     return __syncthreads_and(ok);
 }
 
-/* The i-th of the threads that list: lists a slot of the batch that begins with one of a share. The
- * block sees them behind its next barrier. */
+/* The i-th of the threads that list: lists a slot of the batch that begins at a place of the share.
+ * The block sees them behind its next barrier. */
 template <typename T>
 static __device__ void list_batch(const struct epx_dispatch_rows &a, uint64_t epoch,
                                   const struct slot_share &share, int32_t first, int32_t i,

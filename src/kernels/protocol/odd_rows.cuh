@@ -16,8 +16,8 @@ struct inner_packs {
     int64_t num;
 };
 
-/* The inner packs, of N elements, of rows of T or of longer elements, so that they are aligned in
- * `out`, whose elements are To. At either end at least 16 bytes are left. */
+/* The inner packs, of N elements, so that they are aligned in `out`, whose elements are To. T is
+ * the shortest type of which rows are loaded: at either end 16 bytes of such a row are left. */
 template <typename T, typename To, int N>
 static __device__ __forceinline__ struct inner_packs find_inner_packs(int64_t elements,
                                                                       const char *out)
@@ -91,7 +91,8 @@ struct shifted_packs {
 
     template <int UNROLL> static constexpr int packs_of_warp = UNROLL *EPX_WARP - 1;
 
-    /* The word that a pack begins in, or, of packs that there are not, the last word. */
+    /* The word that a pack begins in; of packs that there are not the one that the last pack ends
+     * in. */
     template <typename Pack, typename T>
     __device__ __forceinline__ Pack load(const char *row, int u) const
     {

@@ -194,7 +194,8 @@ struct aligned_packs {
     }
 };
 
-/* aligned_packs up to a last one, which stands for all behind it. */
+/* aligned_packs up to a last one, which stands for all behind it: lanes that have none load and
+ * store the last one too, the same bytes. */
 struct bounded_packs {
     int32_t first, last;
 

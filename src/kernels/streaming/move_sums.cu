@@ -6,6 +6,8 @@
  * round.
  * Work: reads the rows of all pairs here once, writes this rank's unique rows and T rows. Order:
  * choices, then ranks.
+ * Rows that do not lie on multiples of 16 bytes have kernels of their own: code for both costs
+ * registers.
  * Launch: phases.cuh. Ends the operation.
  */
 #include "kernels/streaming/sum_movers.cuh"
@@ -21,6 +23,7 @@ union adding_room {
     struct sum_list take;
 };
 
+/* All of a kernel. */
 template <typename T, enum row_loads LOADS>
 static __device__ __forceinline__ void move_all(const struct epx_combine_rows &a)
 {
@@ -64,11 +67,20 @@ static void (*const kernels[NUM_SUM_KERNELS])(struct epx_combine_rows) = SUM_KER
 static void (*const odd_kernels[NUM_SUM_KERNELS])(struct epx_combine_rows) =
     SUM_KERNELS(move_odd_sums);
 
+/* Whether a row or a sum, and so the end of a slice, does not lie where packs can be loaded and
+ * stored. Sums that travel as float32 have packs of 8 bytes in rows. */
+static int sums_are_odd(const struct epx_combine_rows *args)
+{
+    const int64_t row_bytes = args->row_bytes / (args->wide ? 2 : 1);
+    const uintptr_t bits = args->wide ? 7 : 15;
+
+    return (((uintptr_t)args->rows | (uintptr_t)args->sums | (uintptr_t)row_bytes) & bits) != 0;
+}
+
 int epx_launch_move_sums(const struct epx_combine_rows *args, EPX_Stream stream)
 {
     return launch_phase(mover_launch(args->movers, ADDING_THREADS, 0, stream),
-                        (epx_sums_are_odd(args) ? odd_kernels : kernels)[epx_sum_kernel(args)],
-                        *args);
+                        (sums_are_odd(args) ? odd_kernels : kernels)[epx_sum_kernel(args)], *args);
 }
 
 static const struct epx_loaded loaded(kernels), loaded_odd(odd_kernels);

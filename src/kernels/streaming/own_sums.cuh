@@ -160,9 +160,9 @@ static __device__ __forceinline__ void add_to_kept(const struct sum_list &list,
     store_packs<typename T::row, N, UNROLL>(total, at, out);
 }
 
-/* The whole warp: adds the first packs, of which there is one, up to KEPT_PACKS a lane. The own
- * part is summed beside the time that parts are on their way; these are read after await() has
- * returned true. Returns how many it added, -1 if await() did not. */
+/* The whole warp: adds the first packs, of which there is at least one, up to KEPT_PACKS a lane.
+ * The own part is summed beside the time that parts are on their way; these are read after await()
+ * has returned true. Returns how many it added, -1 if await() did not. */
 template <typename T, int N, bool WEIGHTED, typename Await>
 static __device__ int64_t add_first_packs(const struct sum_list &list, int64_t packs, char *out,
                                           const Await &await)
@@ -207,7 +207,8 @@ static __device__ bool add_elements(const struct sum_list &list, int64_t element
     return true;
 }
 
-/* add_elements for rows of any alignment and number of elements. */
+/* add_elements for rows of any alignment and number of elements; the own part is summed behind the
+ * wait. */
 template <typename T, bool WEIGHTED, typename Await>
 static __device__ bool add_odd_elements(const struct sum_list &list, int64_t elements, char *out,
                                         const Await &await)
