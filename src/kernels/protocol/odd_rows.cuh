@@ -30,18 +30,6 @@ static __device__ __forceinline__ struct inner_packs find_inner_packs(int64_t el
     return {num > 0 ? head : 0, num > 0 ? num : 0};
 }
 
-/* The whole warp: calls at(i) for all elements that are in none of the inner packs, one a lane. */
-template <int N, typename At>
-static __device__ __forceinline__ void for_outer_elements(const struct inner_packs &inner,
-                                                          int64_t elements, At at)
-{
-    const int64_t within = inner.num * N;
-
-#pragma unroll 1
-    for (int64_t i = lane_id(); i < elements - within; i += EPX_WARP)
-        at(i < inner.head ? i : i + within);
-}
-
 /* The pack that begins `odd` bytes into a, and ends in b. */
 template <typename Pack>
 static __device__ __forceinline__ Pack shift_pack(const Pack &a, const Pack &b, uint32_t odd)
@@ -91,12 +79,18 @@ struct shifted_packs {
 
     template <int UNROLL> static constexpr int packs_of_warp = UNROLL *EPX_WARP - 1;
 
+    /* Where the first inner pack of a row begins. */
+    template <typename T> __device__ __forceinline__ const char *begin_of(const char *row) const
+    {
+        return row + inner.head * (int64_t)sizeof(T);
+    }
+
     /* The word that a pack begins in; of packs that there are not the one that the last pack ends
      * in. */
     template <typename Pack, typename T>
     __device__ __forceinline__ Pack load(const char *row, int u) const
     {
-        const char *from = row + inner.head * (int64_t)sizeof(T);
+        const char *from = begin_of<T>(row);
         const int64_t at = first + u * EPX_WARP;
 
         from -= (uintptr_t)from % sizeof(Pack);
@@ -107,9 +101,9 @@ struct shifted_packs {
     __device__ __forceinline__ Pack place(const char *row, const Pack loaded[UNROLL], int u) const
     {
         const Pack behind = pack_behind(loaded[u], loaded[(u + 1) % UNROLL]);
-        const char *from = row + inner.head * (int64_t)sizeof(T);
+        const uintptr_t from = (uintptr_t)begin_of<T>(row);
 
-        return shift_pack(loaded[u], behind, (uint32_t)((uintptr_t)from % sizeof(Pack)));
+        return shift_pack(loaded[u], behind, (uint32_t)(from % sizeof(Pack)));
     }
 
     template <typename To, int UNROLL, typename Pack>
@@ -121,5 +115,22 @@ struct shifted_packs {
             ((Pack *)(void *)((To *)(void *)out + inner.head))[at] = pack;
     }
 };
+
+/* The whole warp: calls sum_packs(packs) until all inner packs of a sum have been a lane's, then
+ * sum_element(i) for all other elements, one a lane. T, To and N as for find_inner_packs. */
+template <typename T, typename To, int N, int UNROLL, typename SumPacks, typename SumElement>
+static __device__ __forceinline__ void for_odd_row(int64_t elements, const char *out,
+                                                   SumPacks sum_packs, SumElement sum_element)
+{
+    const struct inner_packs inner = find_inner_packs<T, To, N>(elements, out);
+    const int64_t within = inner.num * N;
+
+#pragma unroll 1
+    for (int64_t first = 0; first < inner.num; first += shifted_packs::packs_of_warp<UNROLL>)
+        sum_packs(shifted_packs{inner, first + lane_id()});
+#pragma unroll 1
+    for (int64_t i = lane_id(); i < elements - within; i += EPX_WARP)
+        sum_element(i < inner.head ? i : i + within);
+}
 
 #endif

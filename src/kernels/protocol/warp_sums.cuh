@@ -323,15 +323,14 @@ static __device__ void sum_odd_rows(const struct row_list &list, int32_t num, in
                                     char *out)
 {
     const int N = PACKED<T, To>;
-    const struct inner_packs inner = find_inner_packs<T, To, N>(elements, out);
-
-#pragma unroll 1
-    for (int64_t first = 0; first < inner.num; first += shifted_packs::packs_of_warp<UNROLL>)
-        sum_some_packs<T, To, N, WEIGHTED, UNROLL, MOST_SUM_ROWS>(
-            list, num, shifted_packs{inner, first + lane_id()}, out);
-    for_outer_elements<N>(inner, elements, [&](int64_t i) {
-        sum_some_packs<T, To, 1, WEIGHTED, 1, MOST_SUM_ROWS>(list, num, aligned_packs{i}, out);
-    });
+    for_odd_row<T, To, N, UNROLL>(
+        elements, out,
+        [&](const struct shifted_packs &at) {
+            sum_some_packs<T, To, N, WEIGHTED, UNROLL, MOST_SUM_ROWS>(list, num, at, out);
+        },
+        [&](int64_t i) {
+            sum_some_packs<T, To, 1, WEIGHTED, 1, MOST_SUM_ROWS>(list, num, aligned_packs{i}, out);
+        });
 }
 
 /* The whole warp: whether so many elements can be read and written PACKED at a time. */

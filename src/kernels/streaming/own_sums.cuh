@@ -213,19 +213,15 @@ template <typename T, bool WEIGHTED, typename Await>
 static __device__ bool add_odd_elements(const struct sum_list &list, int64_t elements, char *out,
                                         const Await &await)
 {
-    const int N = PACKED<typename T::part, typename T::row>;
     typedef typename T::row Row;
-    const int UNROLL = ODD_UNROLL<Await::loads>;
-    const struct inner_packs inner = find_inner_packs<Row, Row, N>(elements, out);
+    const int N = PACKED<typename T::part, Row>, UNROLL = ODD_UNROLL<Await::loads>;
 
     if (!await())
         return false;
-#pragma unroll 1
-    for (int64_t first = 0; first < inner.num; first += shifted_packs::packs_of_warp<UNROLL>)
-        add_packs<T, N, WEIGHTED, UNROLL>(list, shifted_packs{inner, first + lane_id()}, out);
-    for_outer_elements<N>(inner, elements, [&](int64_t i) {
-        add_packs<T, 1, WEIGHTED, 1>(list, aligned_packs{i}, out);
-    });
+    for_odd_row<Row, Row, N, UNROLL>(
+        elements, out,
+        [&](const struct shifted_packs &at) { add_packs<T, N, WEIGHTED, UNROLL>(list, at, out); },
+        [&](int64_t i) { add_packs<T, 1, WEIGHTED, 1>(list, aligned_packs{i}, out); });
     return true;
 }
 
