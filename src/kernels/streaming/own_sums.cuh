@@ -91,28 +91,39 @@ static __device__ __forceinline__ void add_own(const typename T::row::sum own[UN
         }
 }
 
+/* Adds a lane's packs, ROWS rows of parts at a time; sum_own(starts, total) adds the own part, or,
+ * if that comes first, sets total to it. */
+template <typename T, int N, int UNROLL, int ROWS, typename Packs, typename SumOwn>
+static __device__ __forceinline__ void add_around_own(const struct sum_list &list, const Packs &at,
+                                                      char *out, SumOwn sum_own)
+{
+    typedef typename T::part Part;
+    typename Part::sum total[UNROLL][N];
+    const int32_t before = list.num_own ? list.own_place : list.num_parts;
+
+    if (before)
+        add_run<Part, N, false, UNROLL, ROWS>(list.parts, 0, before, at, total);
+    if (list.num_own)
+        sum_own(before == 0, total);
+    if (before < list.num_parts)
+        add_run<Part, N, false, UNROLL, ROWS>(list.parts, before, list.num_parts, at, total, false);
+    store_packs<typename T::row, N, UNROLL>(total, at, out);
+}
+
 /* Adds a lane's packs. */
 template <typename T, int N, bool WEIGHTED, int UNROLL, typename Packs>
 static __device__ __forceinline__ void add_packs(const struct sum_list &list, const Packs &at,
                                                  char *out)
 {
-    typedef typename T::part Part;
     typedef typename T::row Row;
-    typename Part::sum total[UNROLL][N];
-    const int32_t before = list.num_own ? list.own_place : list.num_parts;
 
-    if (before)
-        add_run<Part, N, false, UNROLL, MOST_SUM_ROWS>(list.parts, 0, before, at, total);
-    if (list.num_own) {
-        typename Row::sum own[UNROLL][N];
+    add_around_own<T, N, UNROLL, MOST_SUM_ROWS>(
+        list, at, out, [&](bool starts, typename T::part::sum(*total)[N]) {
+            typename Row::sum own[UNROLL][N];
 
-        add_run<Row, N, WEIGHTED, UNROLL, MOST_SUM_ROWS>(list.own, 0, list.num_own, at, own);
-        add_own<T, N, UNROLL>(own, before == 0, total);
-    }
-    if (before < list.num_parts)
-        add_run<Part, N, false, UNROLL, MOST_SUM_ROWS>(list.parts, before, list.num_parts, at,
-                                                       total, false);
-    store_packs<Row, N, UNROLL>(total, at, out);
+            add_run<Row, N, WEIGHTED, UNROLL, MOST_SUM_ROWS>(list.own, 0, list.num_own, at, own);
+            add_own<T, N, UNROLL>(own, starts, total);
+        });
 }
 
 /* Packs of the own part, rounded, that a lane keeps in shared memory while parts are on their way:
@@ -139,25 +150,20 @@ static __device__ __forceinline__ void keep_own(const struct sum_list &list,
     }
 }
 
-/* Adds the parts of packs to the own one. */
-template <typename T, int N, int UNROLL>
+/* Adds the parts of packs, KEPT_PACKS / 2 a lane, to the own one. */
+template <typename T, int N>
 static __device__ __forceinline__ void add_to_kept(const struct sum_list &list,
                                                    const struct bounded_packs &at,
                                                    const pack<typename T::part, N> *kept, char *out)
 {
-    typedef typename T::part Part;
-    typename Part::sum total[UNROLL][N];
-    const int32_t before = list.num_own ? list.own_place : list.num_parts;
+    const int HERE = KEPT_PACKS / 2;
 
-    if (before)
-        add_run<Part, N, false, UNROLL, 1>(list.parts, 0, before, at, total);
+    add_around_own<T, N, HERE, 1>(
+        list, at, out, [&](bool starts, typename T::part::sum(*total)[N]) {
 #pragma unroll
-    for (int u = 0; u < UNROLL; u++)
-        if (list.num_own)
-            add_pack<Part, N, false>(kept[u * EPX_WARP], 1, before == 0, total[u]);
-    if (before < list.num_parts)
-        add_run<Part, N, false, UNROLL, 1>(list.parts, before, list.num_parts, at, total, false);
-    store_packs<typename T::row, N, UNROLL>(total, at, out);
+            for (int u = 0; u < HERE; u++)
+                add_pack<typename T::part, N, false>(kept[u * EPX_WARP], 1, starts, total[u]);
+        });
 }
 
 /* The whole warp: adds the first packs, of which there is at least one, up to KEPT_PACKS a lane.
@@ -177,7 +183,7 @@ static __device__ int64_t add_first_packs(const struct sum_list &list, int64_t p
         return -1;
 #pragma unroll 1
     for (int done = 0; done * EPX_WARP < num; done += KEPT_PACKS / 2)
-        add_to_kept<T, N, KEPT_PACKS / 2>(list, at.behind(done), kept + done * EPX_WARP, out);
+        add_to_kept<T, N>(list, at.behind(done), kept + done * EPX_WARP, out);
     return num;
 }
 

@@ -89,25 +89,28 @@ static __global__ void sum_by_node(struct twin_rows rows, char *from, const floa
                     to + rows.shift);
 }
 
-template <typename T>
-static __global__ void sum(struct twin_rows rows, char *from, const float *weights, char *to)
+template <typename T, enum row_loads LOADS>
+static __device__ void sum_loaded(const struct twin_rows &rows, char *from, const float *weights,
+                                  char *to)
 {
     __shared__ struct row_list list;
 
     list_rows(rows, from, weights, list);
-    sum_rows<T, T>(list, rows.num, rows.weighted, rows.row_bytes / (int64_t)sizeof(T),
-                   to + rows.shift);
+    sum_rows<T, T, LOADS>(list, rows.num, rows.weighted, rows.row_bytes / (int64_t)sizeof(T),
+                          to + rows.shift);
+}
+
+template <typename T>
+static __global__ void sum(struct twin_rows rows, char *from, const float *weights, char *to)
+{
+    sum_loaded<T, ELEMENTS_IF_ODD>(rows, from, weights, to);
 }
 
 template <typename T>
 static __global__ void sum_shifted(struct twin_rows rows, char *from, const float *weights,
                                    char *to)
 {
-    __shared__ struct row_list list;
-
-    list_rows(rows, from, weights, list);
-    sum_rows<T, T, SHIFTED>(list, rows.num, rows.weighted, rows.row_bytes / (int64_t)sizeof(T),
-                            to + rows.shift);
+    sum_loaded<T, SHIFTED>(rows, from, weights, to);
 }
 
 static __global__ void store(struct twin_rows rows, char *from, const float *weights, char *to)
