@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * ucx_liveness.c - letters as active messages of UCX, and what is done when a link is lost. At
- * creation every rank greets every other one, which also makes the connections.
+ * ucx_liveness.c - letters as active messages of UCX, and what is done when a link is lost.
+ *
+ * At creation every rank greets every other one, which also makes the connections. A HELLO wants to
+ * be answered, so UCX asks the peer for the name that its endpoint has there. Else UCX would ask
+ * before the first long message, and hold back all that follows, letters too, until the peer
+ * answers: a peer that is away then would never hear the END.
  *
  * Endpoints to ranks of other machines report a lost peer. Only the network transports of UCX can,
  * so endpoints within a machine report nothing: there silence alone tells.
@@ -30,7 +34,7 @@ static void send_letter(struct epx_link *link, enum epx_ucx_letter kind, const c
     ucp_request_param_t param = {
         .op_attr_mask =
             UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS,
-        .flags = UCP_AM_SEND_FLAG_EAGER,
+        .flags = UCP_AM_SEND_FLAG_EAGER | (kind == EPX_LETTER_HELLO ? UCP_AM_SEND_FLAG_REPLY : 0),
         .cb.send = letter_sent,
         .user_data = outgoing,
     };

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * unit_links.c - a rank whose message is not the one that is due ends the communicator of all: its
- * peers must not wait for each other in a collective that cannot go on. A long message is fetched
- * when it is offered, and one without the communicator's key is ignored.
+ * peers must not wait for each other in a collective that cannot go on. A rank that was away hears
+ * of the end, whatever was sent to it before. A long message is fetched when it is offered, and one
+ * without the communicator's key is ignored.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "coll/staged/staged.h"
+#include "core/progress.h"
 #include "support/exchange.h"
 #include "support/fault.h"
 #include "support/operation.h"
@@ -92,8 +94,9 @@ START_TEST(a_long_message_is_fetched_when_it_is_offered)
     enum { LONG_BYTES = 1 << 20 };
     EPX_Comm comm = open_comm_of_messages();
     const struct epx_transport *transport = comm->transport;
+    const struct epx_liveness *liveness = &transport->liveness;
     size_t bytes = (size_t)suite_size * LONG_BYTES;
-    char *out = calloc(1, bytes), *in = calloc(1, bytes);
+    char *out = calloc(1, bytes), *in = calloc(1, bytes), message[EPX_MAX_ERROR_STRING];
     int done = 0;
 
     ck_assert(out && in);
@@ -102,14 +105,59 @@ START_TEST(a_long_message_is_fetched_when_it_is_offered)
                 EPX_SUCCESS);
     beat_until_sent(transport);
     SETTLE();
-    while (!done)
+    while (!done) {
+        liveness->ops->beat(liveness->state, 0, message);
         EXPECT_CODE(transport->ops->messages->done(transport->state, &done), EPX_SUCCESS);
+    }
     for (int r = 0; r < suite_size; r++)
         for (size_t i = 0; i < LONG_BYTES; i++)
             if (in[(size_t)r * LONG_BYTES + i] != 'a' + r) {
                 EXPECT(0, "byte %zu from rank %d is %d", i, r, in[(size_t)r * LONG_BYTES + i]);
                 break;
             }
+    SETTLE();
+    EXPECT_CODE(EPX_Comm_free(&comm), EPX_SUCCESS);
+    free(out);
+    free(in);
+}
+END_TEST
+
+/* Has the communicator listen until it hears of its end. */
+static void listen_until_finished(EPX_Comm comm)
+{
+    double start = suite_seconds();
+
+    epx_lock();
+    while (!comm->finished && suite_seconds() - start < 10)
+        epx_progress_comm(comm);
+    epx_unlock();
+}
+
+/* Rank 0 is away while the others send it the first long message of the communicator, and give it
+ * up. */
+START_TEST(a_rank_that_was_away_hears_of_the_end)
+{
+    enum { LONG_BYTES = 1 << 20 };
+    EPX_Comm comm = open_comm_of_messages();
+    const struct epx_transport *transport = comm->transport;
+    struct epx_links *links = transport->liveness.state;
+    char *out = calloc((size_t)suite_size, LONG_BYTES),
+         *in = calloc((size_t)suite_size, LONG_BYTES);
+
+    ck_assert(out && in);
+    if (suite_rank > 0) {
+        EXPECT_CODE(transport->ops->messages->alltoall(transport->state, out, in, LONG_BYTES),
+                    EPX_SUCCESS);
+        epx_lock();
+        epx_comm_give_up(comm, "given up");
+        epx_unlock();
+        EXPECT(!links->link[0].letters[EPX_LETTER_END].under_way, "the letter to rank 0 is held");
+    }
+    SETTLE();
+    if (suite_rank == 0)
+        listen_until_finished(comm);
+    EXPECT(strcmp(comm->finish_message, "given up") == 0, "\"%s\" is the end",
+           comm->finish_message);
     SETTLE();
     EXPECT_CODE(EPX_Comm_free(&comm), EPX_SUCCESS);
     free(out);
@@ -180,6 +228,7 @@ static Suite *make_suite(void)
 
     tcase_add_test(tcase, a_wrong_message_ends_it_for_all);
     tcase_add_test(tcase, a_long_message_is_fetched_when_it_is_offered);
+    tcase_add_test(tcase, a_rank_that_was_away_hears_of_the_end);
     tcase_add_test(tcase, a_forged_letter_ends_nothing);
     suite_add_tcase(suite, tcase);
     return suite;
