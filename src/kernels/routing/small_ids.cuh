@@ -152,7 +152,7 @@ static __device__ void send_ids(const struct epx_route_tokens &a, struct exchang
         EPX_DELAY(a.comm);
         store_relaxed_sys(told.place[x.epoch & 1], tagged(x.epoch, told.payload));
         if (told.bad)
-            x.remarks = 1;
+            atomicOr(&x.remarks, 1u);
         for (int32_t pair = told.pair; told.bad; pair++, told.bad >>= 1)
             if (told.bad & 1)
                 note_bad(a.plan, pair);

@@ -174,12 +174,13 @@ void emulated_tells(void)
                  __builtin_return_address(0));
 }
 
-#define ACCESS(name, bytes, stores)                                                                \
+#define VISIT(name, bytes, stores, is_atomic)                                                      \
     void __tsan_##name(void *address);                                                             \
     void __tsan_##name(void *address)                                                              \
     {                                                                                              \
-        visit(address, bytes, stores, 0, __builtin_return_address(0));                             \
+        visit(address, bytes, stores, is_atomic, __builtin_return_address(0));                     \
     }
+#define ACCESS(name, bytes, stores) VISIT(name, bytes, stores, 0)
 ACCESS(read1, 1, 0)
 ACCESS(read2, 2, 0)
 ACCESS(read4, 4, 0)
@@ -189,10 +190,6 @@ ACCESS(unaligned_read2, 2, 0)
 ACCESS(unaligned_read4, 4, 0)
 ACCESS(unaligned_read8, 8, 0)
 ACCESS(unaligned_read16, 16, 0)
-ACCESS(volatile_read1, 1, 0)
-ACCESS(volatile_read2, 2, 0)
-ACCESS(volatile_read4, 4, 0)
-ACCESS(volatile_read8, 8, 0)
 ACCESS(write1, 1, 1)
 ACCESS(write2, 2, 1)
 ACCESS(write4, 4, 1)
@@ -202,6 +199,16 @@ ACCESS(unaligned_write2, 2, 1)
 ACCESS(unaligned_write4, 4, 1)
 ACCESS(unaligned_write8, 8, 1)
 ACCESS(unaligned_write16, 16, 1)
+
+/* To a GPU a volatile access is a relaxed one. */
+VISIT(volatile_read1, 1, 0, 1)
+VISIT(volatile_read2, 2, 0, 1)
+VISIT(volatile_read4, 4, 0, 1)
+VISIT(volatile_read8, 8, 0, 1)
+VISIT(volatile_write1, 1, 1, 1)
+VISIT(volatile_write2, 2, 1, 1)
+VISIT(volatile_write4, 4, 1, 1)
+VISIT(volatile_write8, 8, 1, 1)
 
 #define RANGE(name, stores)                                                                        \
     void __tsan_##name(void *address, size_t bytes);                                               \
