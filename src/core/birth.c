@@ -7,7 +7,7 @@
  * it knows what all ranks agreed on; then it is READY. The letters:
  *
  *   HELLO          to all, when the letters are opened: this rank has the traffic communicator
- *   READY          to all, once, when the rank becomes READY
+ *   READY          to all, once, when the rank becomes READY; MPI has it confirmed
  *   ASK, ANSWER    who lives
  *   END            to all, when a rank gives up: its stage, the culprit, the message
  *
@@ -67,6 +67,8 @@ static int tell(struct epx_birth *birth, int rank, enum letter_kind kind, const 
     struct letter letter = {(int32_t)kind, birth->comm->rank, (int32_t)birth->stage, birth->culprit,
                             ""};
 
+    if (kind == LETTER_READY)
+        return epx_mailbox_ask(birth->mailbox, rank, &letter, offsetof(struct letter, message));
     snprintf(letter.message, sizeof(letter.message), "%s", message);
     return epx_mailbox_send(birth->mailbox, rank, &letter,
                             kind == LETTER_END ? sizeof(letter) : offsetof(struct letter, message));
@@ -211,7 +213,7 @@ static int open_letters(struct epx_birth *birth)
 
     birth->heard = calloc((size_t)comm->size, sizeof(*birth->heard));
     EPX_FAIL_IF(!birth->heard, EPX_ERR_NO_MEM, "no memory for letters of %d ranks", comm->size);
-    EPX_TRY(epx_mailbox_open(comm, EPX_TAG_BIRTH, sizeof(struct letter), comm->size - 1,
+    EPX_TRY(epx_mailbox_open(comm, EPX_TAG_BIRTH, sizeof(struct letter), 2 * (comm->size - 1),
                              &birth->mailbox));
     return tell_all(birth, LETTER_HELLO, "");
 }
@@ -243,6 +245,21 @@ int epx_birth_begin(struct epx_comm *comm)
     return EPX_SUCCESS;
 }
 
+/* Lets the last letters leave. A rank whose READY has come looks for letters until it has this
+ * rank's. */
+static void flush(struct epx_comm *comm, struct epx_birth *birth)
+{
+    char message[EPX_MAX_ERROR_STRING];
+
+    if (epx_mailbox_flush(birth->mailbox, comm->finished ? LETTERS_MS : WORDS_MS) == EPX_SUCCESS)
+        return;
+    epx_lock();
+    epx_status_locate(comm->rank, message);
+    if (!comm->finished)
+        epx_comm_give_up(comm, message);
+    epx_unlock();
+}
+
 void epx_birth_end(struct epx_comm *comm)
 {
     struct epx_birth *birth = comm->birth.state;
@@ -253,7 +270,7 @@ void epx_birth_end(struct epx_comm *comm)
     comm->birth = (struct epx_liveness){NULL, NULL};
     epx_comm_relist(comm);
     epx_unlock(); /* no other thread reads the letters any more */
-    epx_mailbox_flush(birth->mailbox, LETTERS_MS);
+    flush(comm, birth);
     free_birth(birth);
 }
 

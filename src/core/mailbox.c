@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * mailbox.c - letters between the ranks of a communicator. Each mailbox keeps one receive posted.
- * Letters are so short that MPI takes them at once, unless their receiver is dead.
+ * Letters are so short that MPI takes them at once, unless their receiver is dead, or has yet to
+ * look for one that asks.
  */
 #include "core/mailbox.h"
 
@@ -151,22 +152,37 @@ void epx_mailbox_close(struct epx_mailbox *mailbox)
         free(mailbox);
 }
 
-int epx_mailbox_send(struct epx_mailbox *mailbox, int rank, const void *letter, size_t bytes)
+static int send_letter(struct epx_mailbox *mailbox, int rank, const void *letter, size_t bytes,
+                       int asks)
 {
     struct sent *sent = take_spare(mailbox);
     int error;
 
     EPX_FAIL_IF(!sent, EPX_ERR_NO_MEM, "no memory for a letter to rank %d", rank);
     memcpy(sent->letter, letter, bytes);
-    error = MPI_Isend(sent->letter, (int)bytes, MPI_BYTE, rank, mailbox->tag,
-                      mailbox->comm->traffic, &sent->request);
+    if (asks)
+        error = MPI_Issend(sent->letter, (int)bytes, MPI_BYTE, rank, mailbox->tag,
+                           mailbox->comm->traffic, &sent->request);
+    else
+        error = MPI_Isend(sent->letter, (int)bytes, MPI_BYTE, rank, mailbox->tag,
+                          mailbox->comm->traffic, &sent->request);
     if (error != MPI_SUCCESS) {
         lay_aside(mailbox, sent);
-        return epx_fail_mpi(error, "MPI_Isend");
+        return epx_fail_mpi(error, asks ? "MPI_Issend" : "MPI_Isend");
     }
     sent->next = mailbox->sent;
     mailbox->sent = sent;
     return EPX_SUCCESS;
+}
+
+int epx_mailbox_send(struct epx_mailbox *mailbox, int rank, const void *letter, size_t bytes)
+{
+    return send_letter(mailbox, rank, letter, bytes, 0);
+}
+
+int epx_mailbox_ask(struct epx_mailbox *mailbox, int rank, const void *letter, size_t bytes)
+{
+    return send_letter(mailbox, rank, letter, bytes, 1);
 }
 
 int epx_mailbox_take(struct epx_mailbox *mailbox, const void **letter)
@@ -183,13 +199,14 @@ int epx_mailbox_take(struct epx_mailbox *mailbox, const void **letter)
     return EPX_SUCCESS;
 }
 
-void epx_mailbox_flush(struct epx_mailbox *mailbox, int64_t bound_ms)
+int epx_mailbox_flush(struct epx_mailbox *mailbox, int64_t bound_ms)
 {
     int64_t end = epx_deadline_in(bound_ms);
 
-    forget_sent(mailbox);
+    EPX_TRY(forget_sent(mailbox));
     while (mailbox->sent && !epx_deadline_is_over(end)) {
         sched_yield();
-        forget_sent(mailbox);
+        EPX_TRY(forget_sent(mailbox));
     }
+    return EPX_SUCCESS;
 }

@@ -341,6 +341,10 @@ FORWARD(Isend,
         (const void *buffer, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
          MPI_Request *request),
         (buffer, count, type, to, tag, comm, request))
+FORWARD(Issend,
+        (const void *buffer, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+         MPI_Request *request),
+        (buffer, count, type, to, tag, comm, request))
 FORWARD(Status_set_cancelled, (MPI_Status * status, int flag), (status, flag))
 FORWARD(Status_set_elements_x, (MPI_Status * status, MPI_Datatype type, MPI_Count count),
         (status, type, count))

@@ -146,6 +146,20 @@ static int is_bad(const struct verdict *verdict)
     return verdict->created != EPX_SUCCESS || verdict->first != EPX_SUCCESS;
 }
 
+/* Wakes the victim up until it comes to its verdict: on a busy machine it may not have stopped yet
+ * when the others take it for stopped. */
+static void wake(int round, int victim)
+{
+    const struct timespec nap = {0, 10000000};
+    double start = suite_seconds();
+
+    while (atomic_load(&board->verdicts[victim].round) < round &&
+           suite_seconds() - start < PATIENCE_S) {
+        kill(board->verdicts[victim].process, SIGCONT);
+        nanosleep(&nap, NULL);
+    }
+}
+
 enum stop { STOP_NONE, STOP_NAMED, STOP_UNNAMED };
 
 /* Tells whether the victim had an nth call to stop before, and whether all others named it. */
@@ -166,7 +180,7 @@ static enum stop stop_at(int nth, int victim, int timeout_ms, int last_try)
     }
     if (suite_rank == (victim + 1) % suite_size) {
         await(round, victim, 1);
-        kill(board->verdicts[victim].process, SIGCONT);
+        wake(round, victim);
     }
     await(round, -1, 0);
     if (suite_rank == victim && is_bad(mine))

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * unit_mpi_liveness.c - who is blamed: the rank that answers no letters, not one that waits for
- * it.
+ * it; and that a letter comes whose sender makes no call of MPI behind it.
  */
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "core/comm.h"
 #include "support/suite.h"
 #include "transport/mpi/mpi_liveness.h"
 
@@ -103,6 +106,52 @@ START_TEST(the_reason_of_another_rank_comes_first)
 }
 END_TEST
 
+static void sleep_ms(int ms)
+{
+    struct timespec time = {ms / 1000, (long)(ms % 1000) * 1000000};
+
+    nanosleep(&time, NULL);
+}
+
+/* Hears the end that another rank announces, within the time. */
+static void expect_end(const char *wanted, int within_ms)
+{
+    char message[EPX_MAX_ERROR_STRING] = "";
+    double start = suite_seconds();
+    int ended = 0;
+
+    while (!ended && suite_seconds() - start < 1e-3 * within_ms) {
+        ended = epx_mpi_liveness_beat(liveness, 0, message);
+        sched_yield();
+    }
+    EXPECT(ended && strcmp(message, wanted) == 0, "the end is \"%s\"", message);
+}
+
+/*
+ * The mute rank is away while another sends it a long message, the first one, and gives it up; when
+ * it is back the other makes no calls of MPI.
+ */
+START_TEST(an_end_does_not_wait_behind_a_long_message)
+{
+    enum { LONG_BYTES = 1 << 20, AWAY_MS = 300, HEARS_MS = 1500, TAG = 77 };
+    char *data = calloc(1, LONG_BYTES);
+    MPI_Request request = MPI_REQUEST_NULL;
+
+    ck_assert(data);
+    if (suite_rank == 0) {
+        MPI_Isend(data, LONG_BYTES, MPI_BYTE, MUTE, TAG, comm->traffic, &request);
+        epx_mpi_liveness_announce(liveness, "rank 0 has given up");
+        sleep_ms(AWAY_MS + HEARS_MS);
+    } else if (suite_rank == MUTE) {
+        sleep_ms(AWAY_MS);
+        expect_end("rank 0 has given up", HEARS_MS);
+        MPI_Irecv(data, LONG_BYTES, MPI_BYTE, 0, TAG, comm->traffic, &request);
+    }
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    free(data);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("mpi_liveness");
@@ -114,6 +163,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, who_does_not_answer_is_to_blame);
     tcase_add_test(tcase, a_suspect_stays_one_if_all_answer);
     tcase_add_test(tcase, the_reason_of_another_rank_comes_first);
+    tcase_add_test(tcase, an_end_does_not_wait_behind_a_long_message);
     suite_add_tcase(suite, tcase);
     return suite;
 }
