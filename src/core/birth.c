@@ -7,7 +7,8 @@
  * it knows what all ranks agreed on; then it is READY. The letters:
  *
  *   HELLO          to all, when the letters are opened: this rank has the traffic communicator
- *   READY          to all, once, when the rank becomes READY; MPI has it confirmed
+ *   CONFIRMED      to all, once all have letters: MPI makes its ways for long messages by it
+ *   READY          to all, once, when the rank becomes READY
  *   ASK, ANSWER    who lives
  *   END            to all, when a rank gives up: its stage, the culprit, the message
  *
@@ -37,7 +38,14 @@
 #include "core/mailbox.h"
 #include "core/progress.h"
 
-enum letter_kind { LETTER_HELLO, LETTER_READY, LETTER_ASK, LETTER_ANSWER, LETTER_END };
+enum letter_kind {
+    LETTER_HELLO,
+    LETTER_CONFIRMED,
+    LETTER_READY,
+    LETTER_ASK,
+    LETTER_ANSWER,
+    LETTER_END
+};
 enum stage { STAGE_MAKING, STAGE_READY };
 enum { LETTERS_MS = 50, WORDS_MS = 2000 };
 
@@ -67,8 +75,9 @@ static int tell(struct epx_birth *birth, int rank, enum letter_kind kind, const 
     struct letter letter = {(int32_t)kind, birth->comm->rank, (int32_t)birth->stage, birth->culprit,
                             ""};
 
-    if (kind == LETTER_READY)
-        return epx_mailbox_ask(birth->mailbox, rank, &letter, offsetof(struct letter, message));
+    if (kind == LETTER_CONFIRMED)
+        return epx_mailbox_send_confirmed(birth->mailbox, rank, &letter,
+                                          offsetof(struct letter, message));
     snprintf(letter.message, sizeof(letter.message), "%s", message);
     return epx_mailbox_send(birth->mailbox, rank, &letter,
                             kind == LETTER_END ? sizeof(letter) : offsetof(struct letter, message));
@@ -245,19 +254,15 @@ int epx_birth_begin(struct epx_comm *comm)
     return EPX_SUCCESS;
 }
 
-/* Lets the last letters leave. A rank whose READY has come looks for letters until it has this
- * rank's. */
-static void flush(struct epx_comm *comm, struct epx_birth *birth)
+int epx_birth_confirm(struct epx_comm *comm)
 {
-    char message[EPX_MAX_ERROR_STRING];
+    struct epx_birth *birth = comm->birth.state;
+    int rc;
 
-    if (epx_mailbox_flush(birth->mailbox, comm->finished ? LETTERS_MS : WORDS_MS) == EPX_SUCCESS)
-        return;
     epx_lock();
-    epx_status_locate(comm->rank, message);
-    if (!comm->finished)
-        epx_comm_give_up(comm, message);
+    rc = tell_all(birth, LETTER_CONFIRMED, "");
     epx_unlock();
+    return rc;
 }
 
 void epx_birth_end(struct epx_comm *comm)
@@ -270,7 +275,7 @@ void epx_birth_end(struct epx_comm *comm)
     comm->birth = (struct epx_liveness){NULL, NULL};
     epx_comm_relist(comm);
     epx_unlock(); /* no other thread reads the letters any more */
-    flush(comm, birth);
+    epx_mailbox_flush(birth->mailbox, LETTERS_MS);
     free_birth(birth);
 }
 

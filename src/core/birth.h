@@ -11,6 +11,9 @@
 /* Local: opens the letters on the traffic communicator, and greets the other ranks. From now on
  * comm->birth is the liveness of those that wait. */
 int epx_birth_begin(struct epx_comm *comm);
+/* Local, once all ranks have letters: has MPI make its ways to all other ranks, as mailbox.h says
+ * of letters that are confirmed. */
+int epx_birth_confirm(struct epx_comm *comm);
 /*
  * Collective, bounded: the verdict on the making of the communicator, the same on all ranks that
  * live. rc is what the ranks agreed on. The result is rc, or EPX_ERR_TIMEOUT if a rank stopped

@@ -2,7 +2,7 @@
 /*
  * mailbox.c - letters between the ranks of a communicator. Each mailbox keeps one receive posted.
  * Letters are so short that MPI takes them at once, unless their receiver is dead, or has yet to
- * look for one that asks.
+ * confirm one.
  */
 #include "core/mailbox.h"
 
@@ -153,14 +153,14 @@ void epx_mailbox_close(struct epx_mailbox *mailbox)
 }
 
 static int send_letter(struct epx_mailbox *mailbox, int rank, const void *letter, size_t bytes,
-                       int asks)
+                       int confirmed)
 {
     struct sent *sent = take_spare(mailbox);
     int error;
 
     EPX_FAIL_IF(!sent, EPX_ERR_NO_MEM, "no memory for a letter to rank %d", rank);
     memcpy(sent->letter, letter, bytes);
-    if (asks)
+    if (confirmed)
         error = MPI_Issend(sent->letter, (int)bytes, MPI_BYTE, rank, mailbox->tag,
                            mailbox->comm->traffic, &sent->request);
     else
@@ -168,7 +168,7 @@ static int send_letter(struct epx_mailbox *mailbox, int rank, const void *letter
                           mailbox->comm->traffic, &sent->request);
     if (error != MPI_SUCCESS) {
         lay_aside(mailbox, sent);
-        return epx_fail_mpi(error, asks ? "MPI_Issend" : "MPI_Isend");
+        return epx_fail_mpi(error, confirmed ? "MPI_Issend" : "MPI_Isend");
     }
     sent->next = mailbox->sent;
     mailbox->sent = sent;
@@ -180,7 +180,8 @@ int epx_mailbox_send(struct epx_mailbox *mailbox, int rank, const void *letter, 
     return send_letter(mailbox, rank, letter, bytes, 0);
 }
 
-int epx_mailbox_ask(struct epx_mailbox *mailbox, int rank, const void *letter, size_t bytes)
+int epx_mailbox_send_confirmed(struct epx_mailbox *mailbox, int rank, const void *letter,
+                               size_t bytes)
 {
     return send_letter(mailbox, rank, letter, bytes, 1);
 }
@@ -190,23 +191,20 @@ int epx_mailbox_take(struct epx_mailbox *mailbox, const void **letter)
     int arrived = 0;
 
     *letter = NULL;
-    if (mailbox->sent)
-        EPX_TRY(forget_sent(mailbox));
     if (mailbox->receive == MPI_REQUEST_NULL)
         EPX_TRY(post_receive(mailbox));
     EPX_TRY_MPI(MPI_Test(&mailbox->receive, &arrived, MPI_STATUS_IGNORE));
     *letter = arrived ? mailbox->inbox : NULL;
-    return EPX_SUCCESS;
+    return arrived || !mailbox->sent ? EPX_SUCCESS : forget_sent(mailbox);
 }
 
-int epx_mailbox_flush(struct epx_mailbox *mailbox, int64_t bound_ms)
+void epx_mailbox_flush(struct epx_mailbox *mailbox, int64_t bound_ms)
 {
     int64_t end = epx_deadline_in(bound_ms);
 
-    EPX_TRY(forget_sent(mailbox));
+    forget_sent(mailbox);
     while (mailbox->sent && !epx_deadline_is_over(end)) {
         sched_yield();
-        EPX_TRY(forget_sent(mailbox));
+        forget_sent(mailbox);
     }
-    return EPX_SUCCESS;
 }

@@ -20,13 +20,17 @@ int epx_mailbox_open(struct epx_comm *comm, int tag, size_t most_bytes, int num_
 void epx_mailbox_close(struct epx_mailbox *mailbox);
 
 int epx_mailbox_send(struct epx_mailbox *mailbox, int rank, const void *letter, size_t bytes);
-/* Sends a letter that MPI has the receiver confirm, before the first long message to it. Where MPI
- * uses UCX it would else ask the receiver for its endpoint then, and hold back all that follows,
- * letters too, until the receiver looks. */
-int epx_mailbox_ask(struct epx_mailbox *mailbox, int rank, const void *letter, size_t bytes);
+/*
+ * Sends a letter that is under way until the receiver has taken it. It makes the way to the
+ * receiver for long messages too: where MPI uses UCX, MPI would else ask the receiver for its
+ * endpoint before the first of them, and hold back all that follows, letters too, until the
+ * receiver answers. Until then this letter and those behind it are held back.
+ */
+int epx_mailbox_send_confirmed(struct epx_mailbox *mailbox, int rank, const void *letter,
+                               size_t bytes);
 /* Gives the next letter that came, valid until the next call; NULL = none. */
 int epx_mailbox_take(struct epx_mailbox *mailbox, const void **letter);
-/* Gives letters on their way some time to leave; an error only if MPI gives one. */
-int epx_mailbox_flush(struct epx_mailbox *mailbox, int64_t bound_ms);
+/* Gives letters on their way some time to leave. */
+void epx_mailbox_flush(struct epx_mailbox *mailbox, int64_t bound_ms);
 
 #endif

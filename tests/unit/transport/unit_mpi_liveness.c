@@ -141,7 +141,7 @@ START_TEST(an_end_does_not_wait_behind_a_long_message)
     if (suite_rank == 0) {
         MPI_Isend(data, LONG_BYTES, MPI_BYTE, MUTE, TAG, comm->traffic, &request);
         epx_mpi_liveness_announce(liveness, "rank 0 has given up");
-        sleep_ms(AWAY_MS + HEARS_MS);
+        sleep_ms(AWAY_MS + 2 * HEARS_MS);
     } else if (suite_rank == MUTE) {
         sleep_ms(AWAY_MS);
         expect_end("rank 0 has given up", HEARS_MS);
