@@ -131,18 +131,14 @@ static int prepare(struct epx_comm *comm)
     return epx_birth_begin(comm);
 }
 
-/* Either all ranks can send letters afterwards or none. *own_rc is this rank's result so far. */
-static int prepare_all(struct epx_comm *comm, int *own_rc)
+/* Either all ranks can send letters afterwards or none. */
+static int prepare_all(struct epx_comm *comm)
 {
-    int rc = epx_comm_agree(comm, prepare(comm)), confirmed;
+    int rc = epx_comm_agree(comm, prepare(comm));
 
-    if (rc != EPX_SUCCESS) {
+    if (rc != EPX_SUCCESS)
         epx_birth_end(comm);
-        return rc;
-    }
-    confirmed = epx_birth_confirm(comm);
-    *own_rc = *own_rc == EPX_SUCCESS ? confirmed : *own_rc;
-    return EPX_SUCCESS;
+    return rc;
 }
 
 /* The traffic communicator comes first: on it ranks learn who does not come. */
@@ -152,8 +148,8 @@ int epx_comm_begin(struct epx_comm *comm, MPI_Comm original, int own_rc)
     EPX_TRY_MPI(MPI_Comm_size(original, &comm->size));
     epx_comm_enlist(comm);
     EPX_TRY(duplicate(comm, original, &comm->traffic));
-    EPX_TRY(prepare_all(comm, &own_rc));
-    EPX_TRY(epx_comm_agree(comm, own_rc));
+    EPX_TRY(prepare_all(comm));
+    EPX_TRY(epx_comm_agree(comm, own_rc == EPX_SUCCESS ? epx_birth_confirm(comm) : own_rc));
     EPX_TRY(duplicate(comm, original, &comm->user));
     EPX_TRY(same_params(comm));
     return find_nodes(comm, name_user_comm(comm, original));
