@@ -7,7 +7,6 @@
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "support/exchange.h"
 #include "support/fault.h"
@@ -21,20 +20,13 @@ static EPX_Comm comm;
 static struct layer a, b; /* of different numbers of experts */
 static struct routing routing_a, routing_b;
 
-static void sleep_ms(int ms)
-{
-    struct timespec time = {ms / 1000, (long)(ms % 1000) * 1000000};
-
-    nanosleep(&time, NULL);
-}
-
 /* Delays one rank: the first, the last, or none. */
 static void dawdle(int i)
 {
     const int slow[] = {0, suite_size - 1, -1};
 
     if (suite_rank == slow[i % 3])
-        sleep_ms(SLOW_MS);
+        suite_sleep_ms(SLOW_MS);
 }
 
 static int odd(int i)
@@ -394,7 +386,7 @@ static EPX_Comm open_hasty(void)
 static void let_it_come(void)
 {
     MPI_Barrier(MPI_COMM_WORLD);
-    sleep_ms(100);
+    suite_sleep_ms(100);
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
@@ -426,7 +418,7 @@ START_TEST(a_rank_late_for_a_blocking_call_leaves_stacks_alone)
     EPX_Comm hasty = open_hasty();
 
     if (odd(_i))
-        sleep_ms(LATE_MS);
+        suite_sleep_ms(LATE_MS);
     EXPECT_CODE(call_blocking(hasty, _i / 2), EPX_ERR_TIMEOUT);
     expect_own_stack();
     EXPECT_CODE(EPX_Comm_free(&hasty), EPX_SUCCESS);
@@ -473,10 +465,10 @@ START_TEST(a_rank_late_for_a_routing_leaves_heaps_alone)
     EXPECT_CODE(EPX_Route_create(&attr, hasty, &big), EPX_SUCCESS);
     SETTLE();
     if (_i < 2 && odd(_i))
-        sleep_ms(LATE_MS);
+        suite_sleep_ms(LATE_MS);
     code = EPX_Route_tokens(ids, 4, big, EPX_STREAM_NULL, &request);
     if (_i >= 2 && odd(_i))
-        sleep_ms(LATE_MS);
+        suite_sleep_ms(LATE_MS);
     if (code == EPX_SUCCESS)
         code = EPX_Wait(&request, MPI_STATUS_IGNORE);
     EXPECT(code == EPX_ERR_TIMEOUT, "code %d", code);

@@ -3,19 +3,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "support/exchange.h"
 #include "support/fault.h"
 #include "support/operation.h"
 #include "support/suite.h"
-
-static void sleep_ms(int ms)
-{
-    struct timespec time = {ms / 1000, (long)(ms % 1000) * 1000000};
-
-    nanosleep(&time, NULL);
-}
 
 static struct scenario long_rows(void)
 {
@@ -43,10 +35,10 @@ START_TEST(a_rank_late_within_the_bound_is_waited_for)
     routing_finish(&routing);
     SETTLE();
     if (_i < 2 && suite_rank == sleeper)
-        sleep_ms(1000);
+        suite_sleep_ms(1000);
     EXPECT_CODE(operation_start(&op, &routing, DISPATCH, 2), EPX_SUCCESS);
     if (_i >= 2 && suite_rank == sleeper && op.request != EPX_REQUEST_NULL)
-        sleep_ms(1000);
+        suite_sleep_ms(1000);
     operation_finish(&op);
     EXPECT_CODE(EPX_Comm_get_async_error(comm, &flag), EPX_SUCCESS);
     EXPECT(flag == EPX_SUCCESS, "error %d", flag);
@@ -118,7 +110,7 @@ START_TEST(a_rank_late_past_the_bound_is_named_to_all)
     routing_finish(&routing);
     SETTLE();
     if (suite_rank == sleeper)
-        sleep_ms(4000);
+        suite_sleep_ms(4000);
     for (int i = 0; i < 3; i++)
         if (operation_start(&op[i], &routing, (enum verb)i, 2) != EPX_SUCCESS)
             EXPECT(suite_rank == sleeper, "a call in time was refused");
@@ -153,7 +145,7 @@ START_TEST(a_long_wait_is_told_once)
     char text[8192], wanted[96];
 
     if (suite_rank == sleeper)
-        sleep_ms(1000);
+        suite_sleep_ms(1000);
     capture_begin(&capture);
     EXPECT_CODE(exchange_start(&x), EPX_SUCCESS);
     exchange_finish(&x);

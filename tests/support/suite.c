@@ -134,6 +134,13 @@ double suite_seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+void suite_sleep_ms(int ms)
+{
+    struct timespec time = {ms / 1000, (long)(ms % 1000) * 1000000};
+
+    nanosleep(&time, NULL);
+}
+
 void suite_skip(const char *reason)
 {
     MPI_Barrier(MPI_COMM_WORLD);

@@ -56,6 +56,8 @@ const char *suite_transport(void);
 
 /* Seconds since some time. */
 double suite_seconds(void);
+/* Calls neither EPX nor MPI meanwhile. */
+void suite_sleep_ms(int ms);
 
 /* Whether the environment has the library send sums as float32: EPX_COMBINE_PARTIALS. */
 int suite_wide_partials(void);

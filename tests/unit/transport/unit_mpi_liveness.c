@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "core/comm.h"
 #include "support/suite.h"
@@ -106,13 +105,6 @@ START_TEST(the_reason_of_another_rank_comes_first)
 }
 END_TEST
 
-static void sleep_ms(int ms)
-{
-    struct timespec time = {ms / 1000, (long)(ms % 1000) * 1000000};
-
-    nanosleep(&time, NULL);
-}
-
 /* Hears the end that another rank announces, within the time. */
 static void expect_end(const char *wanted, int within_ms)
 {
@@ -141,9 +133,9 @@ START_TEST(an_end_does_not_wait_behind_a_long_message)
     if (suite_rank == 0) {
         MPI_Isend(data, LONG_BYTES, MPI_BYTE, MUTE, TAG, comm->traffic, &request);
         epx_mpi_liveness_announce(liveness, "rank 0 has given up");
-        sleep_ms(AWAY_MS + 2 * HEARS_MS);
+        suite_sleep_ms(AWAY_MS + 2 * HEARS_MS);
     } else if (suite_rank == MUTE) {
-        sleep_ms(AWAY_MS);
+        suite_sleep_ms(AWAY_MS);
         expect_end("rank 0 has given up", HEARS_MS);
         MPI_Irecv(data, LONG_BYTES, MPI_BYTE, 0, TAG, comm->traffic, &request);
     }
