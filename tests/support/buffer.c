@@ -43,11 +43,12 @@ void buffer_reset(struct buffer *buffer)
 int buffer_create(struct buffer *buffer, size_t bytes, size_t element, enum memory memory,
                   EPX_Comm comm)
 {
+    const int turns = memory == MEMORY_MALLOC ? 2 : 1;
     int code = EPX_SUCCESS;
 
     memset(buffer, 0, sizeof(*buffer));
     buffer->bytes = bytes;
-    buffer->shift = GUARD + element * (size_t)(suite_rank % 3);
+    buffer->shift = GUARD + element * (size_t)(turns * suite_rank % 3);
     buffer->block_bytes = buffer->shift + bytes + GUARD;
     if (memory != MEMORY_MALLOC) {
         buffer->comm = comm;

@@ -8,9 +8,11 @@
 
 #include "epx.h"
 
+/* A buffer begins at an offset that differs by rank, on most ranks in a window at another one than
+ * elsewhere. */
 enum memory {
     MEMORY_MALLOC,
-    MEMORY_WINDOW, /* EPX_Alloc_mem, at an offset that differs by rank */
+    MEMORY_WINDOW, /* EPX_Alloc_mem */
     MEMORY_MIXED   /* a window on even ranks, malloc on odd ones */
 };
 

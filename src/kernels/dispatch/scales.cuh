@@ -114,33 +114,48 @@ static __device__ __forceinline__ typename T::sum dot_of_block(const struct bloc
     return sum_lanes<typename T::sum, N, PACKS>(lane);
 }
 
-/* Stores a block times a weight, or, unless `weighted`, as it is. */
-template <typename T, int N>
-static __device__ __forceinline__ void store_block(const struct block_part<T, N> &grad,
-                                                   float weight, bool weighted, int32_t elements,
-                                                   T *block)
+/* Stores what change(pack) makes of each pack of a block. */
+template <typename T, int N, typename Change>
+static __device__ __forceinline__ void store_changed(const struct block_part<T, N> &grad,
+                                                     int32_t elements, T *block, Change change)
 {
 #pragma unroll
     for (int j = 0; j < LANE_ELEMENTS; j++)
 #pragma unroll
         for (int p = 0; p < grad.PACKS; p++) {
             const int32_t i = element_of<N>(j, p);
-            pack<T, N> out = grad.data[j][p];
-            typename T::sum product[N];
+            const pack<T, N> out = change(grad.data[j][p]);
 
-#pragma unroll
-            for (int n = 0; n < N; n++)
-                product[n] = mul((typename T::sum)weight, T::load(out.element[n]));
-            if (weighted)
-                round_pack(product, out);
             if (i < elements)
                 *(pack<T, N> *)(void *)(block + i) = out;
         }
 }
 
+/* Stores a block times a weight, or, unless `weighted`, as it is. */
+template <typename T, int N>
+static __device__ __forceinline__ void store_block(const struct block_part<T, N> &grad,
+                                                   float weight, bool weighted, int32_t elements,
+                                                   T *block)
+{
+    if (!weighted) {
+        store_changed(grad, elements, block, [](const pack<T, N> &in) { return in; });
+        return;
+    }
+    store_changed(grad, elements, block, [&](const pack<T, N> &in) {
+        typename T::sum product[N];
+        pack<T, N> out;
+
+#pragma unroll
+        for (int n = 0; n < N; n++)
+            product[n] = mul((typename T::sum)weight, T::load(in.element[n]));
+        round_pack(product, out);
+        return out;
+    });
+}
+
 /* Whether rows can be read and written 16 bytes at a time. */
-static __device__ __forceinline__ bool rows_are_aligned(const struct epx_dispatch_rows &a,
-                                                        const char *grad)
+static __host__ __device__ __forceinline__ bool rows_are_aligned(const struct epx_dispatch_rows &a,
+                                                                 const char *grad)
 {
     return (misalignment(a.recv) | misalignment(a.forward) | misalignment(grad) |
             ((uint32_t)a.row_bytes & 15u)) == 0;

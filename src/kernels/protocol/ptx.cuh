@@ -273,6 +273,13 @@ static __device__ __forceinline__ void fence_bulk_copies()
     asm volatile("fence.proxy.async;" ::: "memory");
 }
 
+/* As fence_bulk_copies, for the block's memory alone: waits for nothing that the thread has stored
+ * elsewhere. */
+static __device__ __forceinline__ void fence_bulk_copies_here()
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
 #endif
 
 #endif

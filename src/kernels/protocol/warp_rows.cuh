@@ -35,7 +35,7 @@ struct row_list {
     };
 };
 
-static __device__ __forceinline__ uint32_t misalignment(const void *address)
+static __host__ __device__ __forceinline__ uint32_t misalignment(const void *address)
 {
     return (uint32_t)(uintptr_t)address & 15u;
 }

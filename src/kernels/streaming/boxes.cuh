@@ -126,12 +126,32 @@ static __device__ void load_piece(const struct boxes &boxes, int32_t box, int64_
         load_bulk(to + run.head, from + run.head, (uint32_t)run.body, &boxes.loaded[box]);
     copy_ends(to, from, bytes, run);
     if (run.body < bytes) /* the next slice may be loaded over the ends in bulk */
-        fence_bulk_copies();
+        fence_bulk_copies_here();
 #else
     for (int64_t i = lane_id(); i < run.body / 16; i += EPX_WARP)
         ((uint4 *)(void *)(to + run.head))[i] = ((const uint4 *)(const void *)(from + run.head))[i];
     copy_ends(to, from, bytes, run);
 #endif
+}
+
+/* Memory that one may read, whoever has the bytes. */
+struct extent {
+    const char *first;
+    int64_t bytes;
+};
+
+/* The whole warp: as load_piece, but whole words of 16 bytes where these are within `all`, so that
+ * no lane waits for the ends; all of it must keep its bytes meanwhile. */
+static __device__ void load_words(const struct boxes &boxes, int32_t box, const char *from,
+                                  int64_t bytes, const struct extent &all)
+{
+    const int64_t odd = misalignment(from), words = epx_round_up(odd + bytes, 16);
+    const bool within = from - odd >= all.first && from - odd + words <= all.first + all.bytes;
+
+    if (within)
+        load_piece(boxes, box, 0, from - odd, words);
+    else
+        load_piece(boxes, box, odd, from, bytes);
 }
 
 /* The whole warp: all pieces that go into a box are under way. */
@@ -224,6 +244,30 @@ static __device__ void store_piece(char *place, const char *box, int64_t bytes)
     for (; others; others &= others - 1)
         store_shifted((char *)__shfl_sync(~0u, (unsigned long long)place, __ffs((int)others) - 1),
                       box, bytes);
+}
+
+/* The whole warp: bulk copies may read what its lanes have written into a box, and load over it. */
+static __device__ __forceinline__ void end_writes()
+{
+#if HAS_BULK_COPIES
+    fence_bulk_copies_here();
+#endif
+    __syncwarp();
+}
+
+/* The whole warp: stores a piece, which its lanes wrote, to one place. */
+static __device__ void store_written(char *to, const char *box, int64_t bytes)
+{
+    end_writes();
+    if (HAS_BULK_COPIES && misalignment(to) == misalignment(box)) {
+        const struct run run = run_at(to, bytes);
+
+        if (lane_id() == 0 && run.body)
+            store_bulk(to + run.head, box + run.head, (uint32_t)run.body);
+        copy_ends(to, box, bytes, run);
+    } else {
+        store_shifted(to, box, bytes);
+    }
 }
 
 /* The whole warp: all places of a task have been stored to, if not in memory yet. */

@@ -39,12 +39,14 @@ struct grad_cursor {
     int32_t i; /* of the slots; -1 = the gradient */
 };
 
-/* The tasks of a taker's warp; N elements are read and written at once. */
+/* The tasks of a taker's warp. N elements are read at once, and written at once to the slots; rows
+ * of any alignment, N = 1, are written into the box and go from there to the slots. */
 template <typename T, int N> struct grad_taker {
     const struct mover<false> &m;
     struct slot_list<T> &list;
-    const bool waits, stays; /* as in taker */
-    const int64_t most;      /* records of all sources, as if all had as many */
+    const bool waits, stays;     /* as in taker */
+    const int64_t most;          /* records of all sources, as if all had as many */
+    const struct extent forward; /* all rows that combine was given */
     struct grad_cursor next;
     struct block_part<T, N> grad;
 
@@ -138,7 +140,22 @@ template <typename T, int N> struct grad_taker {
         next.num = 0;
     }
 
-    /* The box of a slot whose row is not wanted stays empty. */
+    /* Of rows that are not multiplied nothing is loaded: their boxes only lie as the slots do. */
+    __device__ __forceinline__ const char *source() const
+    {
+        if (next.i < 0)
+            return next.grad;
+        return (multiplies() ? m.a.forward : m.a.recv) + list.slot[next.i] * m.a.row_bytes;
+    }
+
+    __device__ __forceinline__ void load(int32_t box, const char *from, int64_t bytes)
+    {
+        if (N == 1 && next.i >= 0 && multiplies())
+            load_words(m.boxes, box, from, bytes, forward);
+        else if (next.i < 0 || multiplies())
+            load_piece(m.boxes, box, misalignment(from), from, bytes);
+    }
+
     __device__ bool begin(int64_t, int32_t box)
     {
         const int64_t most_bytes = BLOCK_ELEMENTS * (int64_t)sizeof(T);
@@ -147,30 +164,38 @@ template <typename T, int N> struct grad_taker {
 
         if (!next.num && !find_record())
             return false;
-        from = next.grad;
-        if (next.i >= 0)
-            from = m.a.forward + list.slot[next.i] * m.a.row_bytes;
-        from += next.block * most_bytes;
+        from = source() + next.block * most_bytes;
         bytes = m.a.row_bytes - next.block * most_bytes;
         bytes = bytes < most_bytes ? bytes : most_bytes;
         if (lane_id() == 0)
             label_of<struct grad_block>(m.boxes, box) = {
                 next.block, next.i, next.i < 0 ? 0 : list.slot[next.i],
                 next.i < 0 ? 1 : list.weight[next.i], misalignment(from)};
-        if (next.i < 0 || multiplies())
-            load_piece(m.boxes, box, misalignment(from), from, bytes);
+        load(box, from, bytes);
         end_loads(m.boxes, box);
         step();
         return true;
     }
 
+    /* The whole warp: the elements of a box; those of any alignment are a whole block, with zeros
+     * behind the row's end, so that none is looked at for whether it is of the row. */
+    __device__ __forceinline__ void load_box(T *in, int32_t num, struct block_part<T, N> &part)
+    {
+        if (N == 1 && num < BLOCK_ELEMENTS) {
+            for (int32_t i = num + lane_id(); i < BLOCK_ELEMENTS; i += EPX_WARP)
+                in[i] = {};
+            end_writes();
+        }
+        load_block<T, N>(in, N == 1 ? BLOCK_ELEMENTS : num, part);
+    }
+
     /* The whole warp: the product with the row of a slot; lane 0 keeps the sum over the blocks. */
-    __device__ __forceinline__ void multiply(const struct grad_block &label, const T *in)
+    __device__ __forceinline__ void multiply(const struct grad_block &label, int32_t num, T *in)
     {
         const int64_t first = label.block * BLOCK_ELEMENTS;
         struct block_part<T, N> forward;
 
-        load_block<T, N>(in, elements_of_block(elements(), first), forward);
+        load_box(in, num, forward);
         typename T::sum dot = dot_of_block<T, N>(grad, forward);
 
         if (lane_id() == 0) {
@@ -181,23 +206,35 @@ template <typename T, int N> struct grad_taker {
         }
     }
 
+    /* The whole warp: the block times the weight of a slot into the slot. */
+    __device__ __forceinline__ void store(const struct grad_block &label, int32_t num, T *in) const
+    {
+        T *out = (T *)(void *)m.a.recv + label.slot * elements() + label.block * BLOCK_ELEMENTS;
+
+        if (N > 1) {
+            store_block(grad, label.weight, m.a.weights != NULL, num, out);
+            return;
+        }
+        store_block(grad, label.weight, m.a.weights != NULL, BLOCK_ELEMENTS, in);
+        store_written((char *)(void *)out, (const char *)(const void *)in,
+                      num * (int64_t)sizeof(T));
+    }
+
     __device__ void end(int64_t, int32_t box)
     {
         await_box(m.boxes, box);
         const struct grad_block label = label_of<struct grad_block>(m.boxes, box);
-        const T *in = (const T *)(const void *)(data_in(m.boxes, box) + label.odd);
-        const int64_t first = label.block * BLOCK_ELEMENTS;
-        const int32_t num = elements_of_block(elements(), first);
+        T *in = (T *)(void *)(data_in(m.boxes, box) + label.odd);
+        const int32_t num = elements_of_block(elements(), label.block * BLOCK_ELEMENTS);
 
         if (label.i < 0) {
-            load_block<T, N>(in, num, grad);
+            load_box(in, num, grad);
         } else {
             if (multiplies())
-                multiply(label, in);
-            store_block(grad, label.weight, m.a.weights != NULL, num,
-                        (T *)(void *)m.a.recv + label.slot * elements() + first);
+                multiply(label, num, in);
+            store(label, num, in);
         }
-        __syncwarp();
+        end_stores();
     }
 };
 
@@ -206,14 +243,16 @@ static __device__ void take_grads(const struct mover<false> &m, struct slot_list
                                   bool waits, bool stays)
 {
     const int64_t most = (int64_t)most_records(m.a, 0) * m.a.comm.num_ranks;
+    const int64_t bytes = *m.a.plan.view.num_rows * m.a.row_bytes;
     struct grad_taker<T, N> taker = {
-        m, list, waits, stays, most,
+        m, list, waits, stays, most, {m.a.forward, bytes},
         {
             no_task_of(m.crew, &m.a.comm.state->taken), 0, NULL, 0, -1
         }
     };
 
     do_tasks(taker, m.boxes, INT64_MAX);
+    await_stores<0>();
 }
 
 #endif

@@ -32,19 +32,8 @@ template <typename T> struct grad_room {
     struct slot_list<T> lists[EPX_ADDING_WARPS];
 };
 
-template <typename T>
-static __device__ void take(const struct mover<false> &m, struct grad_room<T> &room, bool waits)
-{
-    struct slot_list<T> &list = room.lists[threadIdx.x / EPX_WARP];
-    const bool stays = !waits || takes_stores(room.x, room.w, m.a.comm.rank);
-
-    if (rows_are_aligned(m.a, m.a.rows))
-        take_grads<T, 16 / sizeof(T)>(m, list, waits, stays);
-    else
-        take_grads<T, 1>(m, list, waits, stays);
-}
-
-template <typename T>
+/* N elements are read and written at once. */
+template <typename T, int N>
 static __device__ void move(const struct epx_dispatch_rows &a, struct grad_room<T> &room,
                             char *shared, bool streams)
 {
@@ -65,12 +54,12 @@ static __device__ void move(const struct epx_dispatch_rows &a, struct grad_room<
     if (sends)
         send_all(mover);
     else
-        take(mover, room, streams);
+        take_grads<T, N>(mover, room.lists[threadIdx.x / EPX_WARP], streams,
+                         !streams || takes_stores(room.x, room.w, a.comm.rank));
 }
 
-template <typename T>
-static __global__ void __launch_bounds__(MOVING_THREADS, 1)
-    move_grads(const __grid_constant__ struct epx_dispatch_rows a)
+template <typename T, int N>
+static __device__ __forceinline__ void move_in_phase(const struct epx_dispatch_rows &a)
 {
     extern __shared__ __align__(LINE_BYTES) char moving_shared[];
     __shared__ struct grad_room<T> room;
@@ -79,19 +68,38 @@ static __global__ void __launch_bounds__(MOVING_THREADS, 1)
     bool on = is_on(a.comm);
 
     if (on)
-        move<T>(a, room, moving_shared, a.comm.state->deferred);
+        move<T, N>(a, room, moving_shared, a.comm.state->deferred);
     if (on && a.movers.phase != EPX_PHASE_SEND)
         zero_rest<false>(a, true, all_warps());
     end_dispatch(a, on);
 }
 
+template <typename T>
+static __global__ void __launch_bounds__(MOVING_THREADS, 1)
+    move_grads(const __grid_constant__ struct epx_dispatch_rows a)
+{
+    move_in_phase<T, 16 / sizeof(T)>(a);
+}
+
+/* Rows of any alignment. */
+template <typename T>
+static __global__ void __launch_bounds__(MOVING_THREADS, 1)
+    move_odd_grads(const __grid_constant__ struct epx_dispatch_rows a)
+{
+    move_in_phase<T, 1>(a);
+}
+
 static void (*const kernels[NUM_ADDED_TYPES])(struct epx_dispatch_rows) =
     KERNELS_OF_TYPES(move_grads);
+static void (*const odd_kernels[NUM_ADDED_TYPES])(struct epx_dispatch_rows) =
+    KERNELS_OF_TYPES(move_odd_grads);
 
 int epx_launch_move_grads(const struct epx_dispatch_rows *args, EPX_Stream stream)
 {
+    const bool aligned = rows_are_aligned(*args, args->rows);
+
     return launch_phase(mover_launch(args->movers, MOVING_THREADS, MOVING_BYTES, stream),
-                        kernels[args->datatype - EPX_FLOAT16], *args);
+                        (aligned ? kernels : odd_kernels)[args->datatype - EPX_FLOAT16], *args);
 }
 
-static const struct epx_loaded loaded(kernels, MOVING_BYTES);
+static const struct epx_loaded loaded(kernels, MOVING_BYTES), loaded_odd(odd_kernels, MOVING_BYTES);

@@ -219,4 +219,9 @@ static inline void fence_bulk_copies()
     emulated_step();
 }
 
+static inline void fence_bulk_copies_here()
+{
+    emulated_step();
+}
+
 #endif
