@@ -49,6 +49,8 @@ struct epx_python_route {
     int32_t *told;           /* what EPX_Route_set_counts has, on device memory; or NULL */
     uint64_t capture;        /* of a stream, in which the current routing was queued; 0 = none */
     int was_captured;        /* any routing ever was */
+    void *copied;            /* CUDA's event behind the copies of what the view shows, or NULL */
+    EPX_Stream copied_on;    /* the stream of these copies */
     pthread_mutex_t reading; /* of unread: any thread may wait for an operation */
     struct epx_python_work *unread; /* on host memory: what the view shows is not copied yet */
 };
@@ -68,8 +70,10 @@ struct epx_python_work {
     int comm;
     EPX_Request routing, request;
     struct epx_python_view view;
-    int rc;      /* of the routing, if it was waited for already */
-    int started; /* what the call of the operation returned */
+    int copies;   /* whether what the view shows was copied by the stream that the work began on */
+    void *copied; /* CUDA's event behind these copies, for the stream that waits; or NULL */
+    int rc;       /* of the routing, if it was waited for already */
+    int started;  /* what the call of the operation returned */
     char message[EPX_MAX_ERROR_STRING];
 };
 
@@ -167,8 +171,9 @@ void epx_python_settle_view(struct epx_python_route *route, const struct epx_pyt
 /* glue_view.c: what a routing shows */
 int epx_python_view_set(struct epx_python_route *route, const struct epx_python_view *to);
 void epx_python_view_copy(const struct epx_python_route *route, const struct epx_python_view *to);
-int epx_python_view_enqueue(const struct epx_python_route *route, const struct epx_python_view *to,
+int epx_python_view_enqueue(struct epx_python_route *route, const struct epx_python_view *to,
                             EPX_Stream stream);
+int epx_python_view_await(const struct epx_python_route *route, EPX_Stream stream);
 
 /* glue_device.c: CUDA itself */
 int epx_python_device_choose(int ordinal, int *device);
@@ -180,6 +185,9 @@ void epx_python_device_pop(void);
 int epx_python_device_copy(void *to, const void *from, size_t bytes, EPX_Stream stream);
 int epx_python_device_zero(int32_t *word, EPX_Stream stream);
 int epx_python_device_capture(EPX_Stream stream, uint64_t *capture);
+int epx_python_device_mark(void *context, void **event, EPX_Stream stream);
+int epx_python_device_await(void *context, void *event, EPX_Stream stream);
+void epx_python_device_unmark(void **event);
 
 /* glue_arena.c: windows of a communicator, and the parts of them that tensors have */
 struct epx_python_block;

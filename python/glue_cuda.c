@@ -26,6 +26,10 @@ static const char *const names[] = {"cuInit",
                                     "cuPointerGetAttribute",
                                     "cuMemcpyDtoDAsync_v2",
                                     "cuMemsetD32Async",
+                                    "cuEventCreate",
+                                    "cuEventDestroy_v2",
+                                    "cuEventRecord",
+                                    "cuStreamWaitEvent",
                                     "cuStreamGetCaptureInfo_v2"};
 
 enum { NUM_NAMES = sizeof(names) / sizeof(names[0]) };

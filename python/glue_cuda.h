@@ -26,6 +26,10 @@ struct epx_python_cuda {
     int (*get_attribute)(void *value, int attribute, uint64_t memory);
     int (*copy)(uint64_t to, uint64_t from, size_t bytes, EPX_Stream stream);
     int (*fill)(uint64_t to, unsigned value, size_t count, EPX_Stream stream);
+    int (*create_event)(void **event, unsigned flags);
+    int (*destroy_event)(void *event);
+    int (*record_event)(void *event, EPX_Stream stream);
+    int (*await_event)(EPX_Stream stream, void *event, unsigned flags);
     int (*find_capture)(EPX_Stream stream, int *status, uint64_t *id, void *graph,
                         void *dependencies, size_t *num_dependencies);
 };

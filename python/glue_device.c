@@ -94,6 +94,46 @@ int epx_python_device_zero(int32_t *word, EPX_Stream stream)
     return outcome(cuda->fill((uintptr_t)word, 0, 1, stream), "cuMemsetD32Async");
 }
 
+static int record(void **event, EPX_Stream stream)
+{
+    enum { WITHOUT_TIMES = 2 };
+    const struct epx_python_cuda *cuda = epx_python_cuda();
+
+    if (!*event)
+        EPX_PYTHON_TRY(outcome(cuda->create_event(event, WITHOUT_TIMES), "cuEventCreate"));
+    return outcome(cuda->record_event(*event, stream), "cuEventRecord");
+}
+
+/* Marks the end of what the stream has now, by the event, which is made if it is NULL. */
+int epx_python_device_mark(void *context, void **event, EPX_Stream stream)
+{
+    int rc;
+
+    EPX_PYTHON_TRY(epx_python_device_push(context));
+    rc = record(event, stream);
+    epx_python_device_pop();
+    return rc;
+}
+
+/* The stream waits for what the event marks; the host does not. */
+int epx_python_device_await(void *context, void *event, EPX_Stream stream)
+{
+    int rc;
+
+    EPX_PYTHON_TRY(epx_python_device_push(context));
+    rc = outcome(epx_python_cuda()->await_event(stream, event, 0), "cuStreamWaitEvent");
+    epx_python_device_pop();
+    return rc;
+}
+
+/* Takes an event that was never made, too; streams that wait for what it marks still do. */
+void epx_python_device_unmark(void **event)
+{
+    if (*event)
+        epx_python_cuda()->destroy_event(*event);
+    *event = NULL;
+}
+
 /* The capture that the stream is in, 0 if it is in none. */
 int epx_python_device_capture(EPX_Stream stream, uint64_t *capture)
 {

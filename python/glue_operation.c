@@ -101,6 +101,8 @@ static int route_tokens(const struct epx_python_operation *op, struct epx_python
                                INT32_MAX);
     epx_python_settle_view(route, NULL);
     EPX_PYTHON_TRY(epx_python_route_set_capacity((int)op->route, op->capacity));
+    if (route->owner->on_device && capture == route->capture)
+        EPX_PYTHON_TRY(epx_python_view_await(route, op->stream));
     if (route->owner->on_device)
         EPX_PYTHON_TRY(epx_python_view_set(route, &view));
     EPX_PYTHON_TRY(epx_python_check(route->owner, call_routing(op, route->route, request)));
@@ -157,8 +159,10 @@ static int show(const struct epx_python_operation *op, struct epx_python_route *
 
     if (!view.offsets || route->told)
         return EPX_SUCCESS;
-    if (route->owner->on_device)
+    if (route->owner->on_device) {
+        work->copies = 1;
         return epx_python_view_enqueue(route, &view, op->stream);
+    }
     work->view = view;
     route->unread = work;
     return EPX_SUCCESS;
@@ -209,14 +213,28 @@ static int end_routing(struct epx_python_work *work, const struct epx_python_com
     return finish(comm, &work->routing, stream);
 }
 
+/* The stream waits for the copies of what the view shows: EPX's requests do not have them. */
+static int await_copies(struct epx_python_work *work, const struct epx_python_comm *comm,
+                        EPX_Stream stream)
+{
+    int rc;
+
+    if (!work->copied)
+        return EPX_SUCCESS;
+    rc = epx_python_device_await(comm->context, work->copied, stream);
+    epx_python_device_unmark(&work->copied);
+    return rc;
+}
+
 static int end(struct epx_python_work *work, EPX_Stream stream)
 {
     struct epx_python_comm *comm;
-    int rc;
+    int copied, rc;
 
     EPX_PYTHON_TRY(epx_python_comm(work->comm, &comm));
     if (comm->on_device)
         EPX_PYTHON_TRY(epx_python_device_enter(comm->context));
+    copied = await_copies(work, comm, stream);
     rc = end_routing(work, comm, stream);
     if (rc != EPX_SUCCESS) {
         char message[EPX_MAX_ERROR_STRING];
@@ -227,7 +245,9 @@ static int end(struct epx_python_work *work, EPX_Stream stream)
         return epx_python_fail(rc, "%s", message);
     }
     rc = finish(comm, &work->request, stream);
-    return work->started == EPX_SUCCESS ? rc : epx_python_fail(work->started, "%s", work->message);
+    if (work->started != EPX_SUCCESS)
+        return epx_python_fail(work->started, "%s", work->message);
+    return rc == EPX_SUCCESS ? copied : rc;
 }
 
 int epx_python_run(const struct epx_python_operation *op)
@@ -238,10 +258,27 @@ int epx_python_run(const struct epx_python_operation *op)
     return end(&work, op->stream);
 }
 
+/* Another stream may wait for the work than the one that it begins on. */
+static int begin_alone(const struct epx_python_operation *op, struct epx_python_work *work)
+{
+    struct epx_python_comm *comm;
+
+    EPX_PYTHON_TRY(begin(op, work));
+    if (!work->copies || work->started != EPX_SUCCESS)
+        return EPX_SUCCESS;
+    work->started = epx_python_comm(work->comm, &comm);
+    if (work->started == EPX_SUCCESS)
+        work->started = epx_python_device_mark(comm->context, &work->copied, op->stream);
+    if (work->started != EPX_SUCCESS)
+        epx_python_message(work->message);
+    return EPX_SUCCESS;
+}
+
 int epx_python_start(const struct epx_python_operation *op, int64_t *number)
 {
     struct epx_python_work *work = calloc(1, sizeof(*work));
-    int rc = work ? begin(op, work) : epx_python_fail(EPX_ERR_NO_MEM, "no memory for an operation");
+    int rc = work ? begin_alone(op, work)
+                  : epx_python_fail(EPX_ERR_NO_MEM, "no memory for an operation");
 
     if (rc == EPX_SUCCESS && work->started != EPX_SUCCESS)
         rc = end(work, op->stream);

@@ -64,6 +64,7 @@ static void give_back(int number, struct epx_python_route *route)
 {
     epx_python_table_remove(&epx_python_routes, number);
     pthread_mutex_destroy(&route->reading);
+    epx_python_device_unmark(&route->copied);
     free(route);
 }
 

@@ -70,8 +70,9 @@ static int copy_rank_major(const struct epx_python_route *route, const struct ep
                                   (size_t)(route->capacity * route->top_k) * bytes, stream);
 }
 
-/* Queues the copies on the stream, behind the routing. */
-int epx_python_view_enqueue(const struct epx_python_route *route, const struct epx_python_view *to,
+/* Queues the copies on the stream, behind the routing. EPX orders the next routing behind this one
+ * but knows nothing of the copies, so that an event marks their end. */
+int epx_python_view_enqueue(struct epx_python_route *route, const struct epx_python_view *to,
                             EPX_Stream stream)
 {
     int rc;
@@ -80,5 +81,16 @@ int epx_python_view_enqueue(const struct epx_python_route *route, const struct e
     rc = route->view.expert_ends ? copy_expert_major(&route->view, to, stream)
                                  : copy_rank_major(route, to, stream);
     epx_python_device_pop();
-    return rc;
+    EPX_PYTHON_TRY(rc);
+    route->copied_on = stream;
+    return epx_python_device_mark(route->owner->context, &route->copied, stream);
+}
+
+/* Before the next routing is queued on a stream: it waits for the latest copies if they are on
+ * another one. */
+int epx_python_view_await(const struct epx_python_route *route, EPX_Stream stream)
+{
+    if (!route->copied || route->copied_on == stream)
+        return EPX_SUCCESS;
+    return epx_python_device_await(route->owner->context, route->copied, stream);
 }

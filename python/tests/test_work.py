@@ -61,6 +61,34 @@ def test_many_in_flight_give_the_same_bytes(comm, make_route, layout, num_routes
         assert torch.equal(sums[i].wait(), ep.combine(rows, routing))
 
 
+@pytest.mark.parametrize("between", [False, True], ids=["alone", "another between"])
+@pytest.mark.parametrize("layout", ["expert", "rank"])
+def test_a_work_shows_its_own_routing(comm, make_route, layout, between):
+    """Over and over: on a GPU what a routing shows is copied beside the current stream.
+
+    With another dispatch of the route between, on the current stream, the route shows that one.
+    """
+    route = make_route(experts=E, top_k=K, max_tokens=MAX_TOKENS, layout=layout)
+    batches = [given_of(comm, seed) for seed in range(1, 5)]
+    wanted = [ep.dispatch(g.x, g.ids, g.weights, route)[2] for g in batches]
+    shown = []
+    for _ in range(20):
+        for given in batches:
+            work = ep.dispatch_start(given.x, given.ids, given.weights, route)
+            if between:
+                ep.dispatch(batches[0].x, batches[0].ids, batches[0].weights, route)
+            shown.append(work.wait()[2])
+    equal = [
+        torch.equal(one, other)
+        for at, ours in enumerate(shown)
+        for one, other in zip(
+            (ours.offsets, ours.counts, ours.row_experts),
+            (wanted[at % 4].offsets, wanted[at % 4].counts, wanted[at % 4].row_experts),
+        )
+    ]
+    assert all(equal), f"{equal.count(False)} of {len(equal)} tensors"
+
+
 def quantized(given, dtype=torch.float8_e4m3fn):
     """Rows of a narrow type, and two scales for each."""
     return given.x.to(dtype), given.x[:, :2].float() / 4

@@ -140,7 +140,8 @@ template <typename T, int N> struct grad_taker {
         next.num = 0;
     }
 
-    /* Of rows that are not multiplied nothing is loaded: their boxes only lie as the slots do. */
+    /* Where a box is loaded from; one of a slot that is not multiplied stays empty, and lies as far
+     * behind a multiple of 16 as the slot. */
     __device__ __forceinline__ const char *source() const
     {
         if (next.i < 0)
