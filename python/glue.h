@@ -51,6 +51,7 @@ struct epx_python_route {
     int was_captured;        /* any routing ever was */
     void *copied;            /* CUDA's event behind the copies of what the view shows, or NULL */
     EPX_Stream copied_on;    /* the stream of these copies */
+    uint64_t copied_in;      /* the capture that they were queued in; 0 = none */
     pthread_mutex_t reading; /* of unread: any thread may wait for an operation */
     struct epx_python_work *unread; /* on host memory: what the view shows is not copied yet */
 };
@@ -173,7 +174,8 @@ int epx_python_view_set(struct epx_python_route *route, const struct epx_python_
 void epx_python_view_copy(const struct epx_python_route *route, const struct epx_python_view *to);
 int epx_python_view_enqueue(struct epx_python_route *route, const struct epx_python_view *to,
                             EPX_Stream stream);
-int epx_python_view_await(const struct epx_python_route *route, EPX_Stream stream);
+int epx_python_view_await(const struct epx_python_route *route, EPX_Stream stream,
+                          uint64_t capture);
 
 /* glue_device.c: CUDA itself */
 int epx_python_device_choose(int ordinal, int *device);

@@ -101,10 +101,10 @@ static int route_tokens(const struct epx_python_operation *op, struct epx_python
                                INT32_MAX);
     epx_python_settle_view(route, NULL);
     EPX_PYTHON_TRY(epx_python_route_set_capacity((int)op->route, op->capacity));
-    if (route->owner->on_device && capture == route->capture)
-        EPX_PYTHON_TRY(epx_python_view_await(route, op->stream));
-    if (route->owner->on_device)
+    if (route->owner->on_device) {
+        EPX_PYTHON_TRY(epx_python_view_await(route, op->stream, capture));
         EPX_PYTHON_TRY(epx_python_view_set(route, &view));
+    }
     EPX_PYTHON_TRY(epx_python_check(route->owner, call_routing(op, route->route, request)));
     route->num_tokens = op->ids.rows;
     route->routed_capacity = op->capacity;
@@ -214,16 +214,11 @@ static int end_routing(struct epx_python_work *work, const struct epx_python_com
 }
 
 /* The stream waits for the copies of what the view shows: EPX's requests do not have them. */
-static int await_copies(struct epx_python_work *work, const struct epx_python_comm *comm,
+static int await_copies(const struct epx_python_work *work, const struct epx_python_comm *comm,
                         EPX_Stream stream)
 {
-    int rc;
-
-    if (!work->copied)
-        return EPX_SUCCESS;
-    rc = epx_python_device_await(comm->context, work->copied, stream);
-    epx_python_device_unmark(&work->copied);
-    return rc;
+    return work->copied ? epx_python_device_await(comm->context, work->copied, stream)
+                        : EPX_SUCCESS;
 }
 
 static int end(struct epx_python_work *work, EPX_Stream stream)
@@ -274,6 +269,13 @@ static int begin_alone(const struct epx_python_operation *op, struct epx_python_
     return EPX_SUCCESS;
 }
 
+static void discard(struct epx_python_work *work)
+{
+    if (work)
+        epx_python_device_unmark(&work->copied);
+    free(work);
+}
+
 int epx_python_start(const struct epx_python_operation *op, int64_t *number)
 {
     struct epx_python_work *work = calloc(1, sizeof(*work));
@@ -283,7 +285,7 @@ int epx_python_start(const struct epx_python_operation *op, int64_t *number)
     if (rc == EPX_SUCCESS && work->started != EPX_SUCCESS)
         rc = end(work, op->stream);
     if (rc != EPX_SUCCESS)
-        free(work);
+        discard(work);
     else
         *number = (intptr_t)work;
     return rc;
@@ -295,6 +297,6 @@ int epx_python_wait(int64_t number, EPX_Stream stream)
     struct epx_python_work *work = (void *)(intptr_t)number; /* NOLINT(performance-no-int-to-ptr) */
     int rc = end(work, stream);
 
-    free(work);
+    discard(work);
     return rc;
 }
