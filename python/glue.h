@@ -50,7 +50,6 @@ struct epx_python_route {
     uint64_t capture;        /* of a stream, in which the current routing was queued; 0 = none */
     int was_captured;        /* any routing ever was */
     void *copied;            /* CUDA's event behind the copies of what the view shows, or NULL */
-    EPX_Stream copied_on;    /* the stream of these copies */
     uint64_t copied_in;      /* the capture that they were queued in; 0 = none */
     pthread_mutex_t reading; /* of unread: any thread may wait for an operation */
     struct epx_python_work *unread; /* on host memory: what the view shows is not copied yet */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* glue_device.c - what an operation asks of CUDA itself: a context, copies on a stream, and which
- * capture a stream is in. */
+/*
+ * glue_device.c - what an operation asks of CUDA itself: a context, copies on a stream, marks
+ * behind them for other streams, and which capture a stream is in.
+ */
 #include "glue_cuda.h"
 
 static int outcome(int error, const char *what)

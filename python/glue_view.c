@@ -82,16 +82,15 @@ int epx_python_view_enqueue(struct epx_python_route *route, const struct epx_pyt
                                  : copy_rank_major(route, to, stream);
     epx_python_device_pop();
     EPX_PYTHON_TRY(rc);
-    route->copied_on = stream;
     route->copied_in = route->capture;
     return epx_python_device_mark(route->owner->context, &route->copied, stream);
 }
 
-/* Before the next routing is queued on a stream: it waits for the latest copies if they are on
+/* Before the next routing is queued on a stream: it waits for the latest copies, which may be on
  * another one. A stream cannot wait for what is in another capture than its own. */
 int epx_python_view_await(const struct epx_python_route *route, EPX_Stream stream, uint64_t capture)
 {
-    if (!route->copied || route->copied_on == stream || route->copied_in != capture)
+    if (!route->copied || route->copied_in != capture)
         return EPX_SUCCESS;
     return epx_python_device_await(route->owner->context, route->copied, stream);
 }

@@ -44,13 +44,15 @@ include src/transport/local.mk
 include src/coll/local.mk
 include src/api/local.mk
 
-SUFFIXES += .cu .lo
+SUFFIXES += .cu .lo .ptx
 cu_depends = src/kernels/*/*.cu.d src/transport/*/*.cu.d examples/*.cu.d tools/epx_perf/*/*.cu.d
 MOSTLYCLEANFILES += $(cu_depends)
 
-EPX_NVCCFLAGS = $(NVCC_CCBIN_FLAG) $(NVCC_GENCODE) -std=c++17 -fmad=false \
+EPX_NVCCFLAGS = $(NVCC_CCBIN_FLAG) -std=c++17 -fmad=false \
   -forward-unknown-to-host-compiler -Wall -Wextra -Wno-unused-function -ffp-contract=off \
   -fno-exceptions -fno-threadsafe-statics
+CU_CPPFLAGS = $(DEFS) $(DEFAULT_INCLUDES) -I$(top_srcdir)/src $(AM_CPPFLAGS) $(vendor_cppflags) \
+  -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX $(CPPFLAGS)
 
 AM_V_NVCC = $(am__v_NVCC_$(V))
 am__v_NVCC_ = $(am__v_NVCC_$(AM_DEFAULT_VERBOSITY))
@@ -60,8 +62,14 @@ am__v_NVCC_1 =
 .cu.lo:
 	@$(MKDIR_P) $(@D)
 	$(AM_V_NVCC)$(LIBTOOL) $(AM_V_lt) --tag=CC $(AM_LIBTOOLFLAGS) $(LIBTOOLFLAGS) --mode=compile \
-	  $(NVCC) $(EPX_NVCCFLAGS) $(DEFS) $(DEFAULT_INCLUDES) -I$(top_srcdir)/src $(AM_CPPFLAGS) \
-	  $(vendor_cppflags) -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX $(CPPFLAGS) \
+	  $(NVCC) $(EPX_NVCCFLAGS) $(NVCC_GENCODE) $(CU_CPPFLAGS) \
 	  $(NVCCFLAGS) -MMD -MP -MF $*.cu.d -MT $@ -c -o $@ $<
+
+# What a kernel is for a GPU that copies nothing in bulk; tests/tools/check_older_gpus.sh
+.cu.ptx:
+	@$(MKDIR_P) $(@D)
+	$(NVCC) $(EPX_NVCCFLAGS) -gencode arch=compute_80,code=compute_80 $(CU_CPPFLAGS) \
+	  $(NVCCFLAGS) -ptx -o $@ $<
+MOSTLYCLEANFILES += src/kernels/*/*.ptx
 
 -include $(wildcard $(cu_depends))

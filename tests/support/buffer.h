@@ -8,8 +8,8 @@
 
 #include "epx.h"
 
-/* A buffer begins at an offset that differs by rank, on most ranks in a window at another one than
- * elsewhere. */
+/* A buffer begins at an offset that differs by rank; one of MEMORY_MALLOC at another one than
+ * others, but on ranks 0, 3, 6, ... */
 enum memory {
     MEMORY_MALLOC,
     MEMORY_WINDOW, /* EPX_Alloc_mem */

@@ -7,8 +7,8 @@
  * and several boxes are under way at once.
  *
  * Rows have any length and alignment. In its box a slice lies as far behind a multiple of 16 bytes
- * as where it came from, so that all but its ends is loaded in bulk; if it is to be stored from the
- * box, as far behind one of 128, a line of the cache. To a place that lies as far behind a multiple
+ * as where it came from, so that all but its ends is loaded in bulk; if it is only to be moved, as
+ * far behind one of 128, a line of the cache. To a place that lies as far behind a multiple
  * of 16 it is stored in bulk too, in whole lines if the place is as far behind one of 128; to
  * others in words of 16 bytes, which are shifted through registers.
  */
@@ -141,7 +141,7 @@ struct extent {
 };
 
 /* The whole warp: as load_piece, but whole words of 16 bytes where these are within `all`, so that
- * no lane waits for the ends; all of it must keep its bytes meanwhile. */
+ * no lane waits for the ends. What these words have beside the piece may change meanwhile. */
 static __device__ void load_words(const struct boxes &boxes, int32_t box, const char *from,
                                   int64_t bytes, const struct extent &all)
 {
@@ -259,15 +259,17 @@ static __device__ __forceinline__ void end_writes()
 static __device__ void store_written(char *to, const char *box, int64_t bytes)
 {
     end_writes();
-    if (HAS_BULK_COPIES && misalignment(to) == misalignment(box)) {
+#if HAS_BULK_COPIES
+    if (misalignment(to) == misalignment(box)) {
         const struct run run = run_at(to, bytes);
 
         if (lane_id() == 0 && run.body)
             store_bulk(to + run.head, box + run.head, (uint32_t)run.body);
         copy_ends(to, box, bytes, run);
-    } else {
-        store_shifted(to, box, bytes);
+        return;
     }
+#endif
+    store_shifted(to, box, bytes);
 }
 
 /* The whole warp: all places of a task have been stored to, if not in memory yet. */

@@ -1,0 +1,22 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# Kernels that copy in bulk where the GPU can compile for sm_80, which cannot: no build by default
+# has their other half.
+set -u
+check=check_older_gpus
+# shellcheck source=tests/tools/checks.sh
+. "${srcdir:-.}/tests/tools/checks.sh"
+cd "$top_builddir" || exit 1
+nvcc=$(sed -n 's/^NVCC = //p' Makefile)
+[ "$nvcc" ] || skip "built without CUDA"
+"$nvcc" --version | grep -q '^Cuda compilation tools' || skip "$nvcc is no compiler for GPUs"
+
+for source in "$srcdir"/src/kernels/streaming/*.cu; do
+    ptx=src/kernels/streaming/$(basename "$source" .cu).ptx
+    rm -f "$ptx"
+    ${MAKE:-make} -s "$ptx" >"$work/out" 2>&1 || fail "$(cat "$work/out")"
+    grep -q '^[.]target sm_80' "$ptx" || fail "$ptx is for another GPU"
+    grep -q 'cp[.]async[.]bulk' "$ptx" && fail "$ptx has bulk copies"
+    rm -f "$ptx"
+done
+exit $status
