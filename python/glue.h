@@ -30,6 +30,13 @@ struct epx_python_comm {
     int is_in_xla;      /* a handler of xla.c runs an operation on host memory */
 };
 
+/* CUDA's event behind the copies of what the view shows, or NULL, and the capture that they were
+ * queued in, 0 if in none. */
+struct epx_python_copied {
+    void *event;
+    uint64_t capture;
+};
+
 /*
  * A key names a routing of the route: the value of a counter that all ranks raise at the same
  * calls. current is the key of what EPX_Route_tokens was called for last, 0 if that failed.
@@ -46,13 +53,12 @@ struct epx_python_route {
     int64_t last_key;
     int64_t num_tokens; /* this and the next: of the current routing */
     int64_t routed_capacity;
-    int32_t *told;           /* what EPX_Route_set_counts has, on device memory; or NULL */
-    uint64_t capture;        /* of a stream, in which the current routing was queued; 0 = none */
-    int was_captured;        /* any routing ever was */
-    void *copied;            /* CUDA's event behind the copies of what the view shows, or NULL */
-    uint64_t copied_in;      /* the capture that they were queued in; 0 = none */
-    pthread_mutex_t reading; /* of unread: any thread may wait for an operation */
-    struct epx_python_work *unread; /* on host memory: what the view shows is not copied yet */
+    int32_t *told;    /* what EPX_Route_set_counts has, on device memory; or NULL */
+    uint64_t capture; /* of a stream, in which the current routing was queued; 0 = none */
+    int was_captured; /* any routing ever was */
+    struct epx_python_copied copied[2]; /* the latest copies in no capture, and in any */
+    pthread_mutex_t reading;            /* of unread: any thread may wait for an operation */
+    struct epx_python_work *unread;     /* on host memory: what the view shows is not copied yet */
 };
 
 /* Tensors for what the view of a routing shows, in the memory of the communicator. */

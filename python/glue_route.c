@@ -64,7 +64,8 @@ static void give_back(int number, struct epx_python_route *route)
 {
     epx_python_table_remove(&epx_python_routes, number);
     pthread_mutex_destroy(&route->reading);
-    epx_python_device_unmark(&route->copied);
+    for (int i = 0; i < 2; i++)
+        epx_python_device_unmark(&route->copied[i].event);
     free(route);
 }
 

@@ -75,6 +75,7 @@ static int copy_rank_major(const struct epx_python_route *route, const struct ep
 int epx_python_view_enqueue(struct epx_python_route *route, const struct epx_python_view *to,
                             EPX_Stream stream)
 {
+    struct epx_python_copied *copied = &route->copied[route->capture != 0];
     int rc;
 
     EPX_PYTHON_TRY(epx_python_device_push(route->owner->context));
@@ -82,15 +83,17 @@ int epx_python_view_enqueue(struct epx_python_route *route, const struct epx_pyt
                                  : copy_rank_major(route, to, stream);
     epx_python_device_pop();
     EPX_PYTHON_TRY(rc);
-    route->copied_in = route->capture;
-    return epx_python_device_mark(route->owner->context, &route->copied, stream);
+    copied->capture = route->capture;
+    return epx_python_device_mark(route->owner->context, &copied->event, stream);
 }
 
-/* Before the next routing is queued on a stream: it waits for the latest copies, which may be on
- * another one. A stream cannot wait for what is in another capture than its own. */
+/* Before the next routing is queued on a stream: it waits for the latest copies in its capture, or
+ * in none, which may be on another stream. It cannot wait for those in another capture. */
 int epx_python_view_await(const struct epx_python_route *route, EPX_Stream stream, uint64_t capture)
 {
-    if (!route->copied || route->copied_in != capture)
+    const struct epx_python_copied *copied = &route->copied[capture != 0];
+
+    if (!copied->event || copied->capture != capture)
         return EPX_SUCCESS;
-    return epx_python_device_await(route->owner->context, route->copied, stream);
+    return epx_python_device_await(route->owner->context, copied->event, stream);
 }
