@@ -267,14 +267,14 @@ template <int PENDING> static __device__ __forceinline__ void await_bulk_stores(
     asm volatile("cp.async.bulk.wait_group %0;" ::"n"(PENDING) : "memory");
 }
 
-/* Between accesses by threads and bulk copies of the same memory, in both directions. */
+/* Between accesses by threads and bulk copies of the same memory of a GPU, in both directions. It
+ * waits for no store, as the fence for all memory would, which has a MEMBAR.GPU in it (sm_90). */
 static __device__ __forceinline__ void fence_bulk_copies()
 {
-    asm volatile("fence.proxy.async;" ::: "memory");
+    asm volatile("fence.proxy.async.global;" ::: "memory");
 }
 
-/* As fence_bulk_copies, for the block's memory alone: waits for nothing that the thread has stored
- * elsewhere. */
+/* As fence_bulk_copies, for the block's memory. */
 static __device__ __forceinline__ void fence_bulk_copies_here()
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
