@@ -144,7 +144,7 @@ EPX_HD uint64_t *epx_control_counts(char *control, int32_t num_ranks, uint32_t e
 
 /* Rows for a rank go in packets if they have at most so many bytes, a multiple of 16, and fit in a
  * rank's share of all packets. */
-enum { EPX_MOST_PACKED_BYTES = 1 << 18, EPX_PACKED_BYTES = 1 << 20 };
+enum { EPX_MOST_PACKED_BYTES = 1 << 19, EPX_PACKED_BYTES = 1 << 20 };
 
 EPX_HD int32_t epx_most_packed(int32_t num_ranks)
 {

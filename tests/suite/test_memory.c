@@ -95,7 +95,7 @@ static void expect_bytes(const char *what, int64_t got, int64_t formula, int64_t
 
 START_TEST(control_words_take_what_the_manual_says)
 {
-    int64_t P = min(262144, 1048576 / R) / 16 * 16;
+    int64_t P = min(524288, 1048576 / R) / 16 * 16;
 
     expect_bytes("control words", (int64_t)epx_control_bytes((int32_t)R), DEVICE_CONTROL, 0);
     SETTLE();
