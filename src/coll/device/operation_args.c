@@ -282,7 +282,7 @@ struct epx_movers epx_grad_movers_of(const struct epx_request *request)
 {
     const struct epx_device *device = epx_device_of(request);
     int alone = request->comm->size == 1;
-    struct epx_movers movers = share_out(device, alone ? 0 : (device->senders + 1) / 2);
+    struct epx_movers movers = share_out(device, alone ? 0 : (device->senders + 3) / 4);
     int64_t warps = (int64_t)movers.senders * EPX_ADDING_WARPS;
 
     movers.slices = slices_for(request, warps, EPX_GRAD_SLICE);
@@ -298,17 +298,19 @@ static int32_t chunks_of(const struct epx_request *request, const struct epx_sli
     int32_t most = EPX_SENDER_RUNS / slices->num, least = warps / slices->num;
     int32_t wanted = request->route->attr.max_tokens / 2;
 
-    wanted = wanted < most ? wanted : most;
     wanted = wanted > least ? wanted : least;
+    wanted = wanted < most ? wanted : most;
     return wanted > 1 ? wanted : 1;
 }
 
-/* Senders have less to do than takers: a sum that travels is read and stored once more at home. */
+/* Senders have less to do than takers: a sum that travels is read and stored once more at home.
+ * Few tokens are cut into slices for twice as many warps as there are of senders. */
 struct epx_movers epx_sum_movers_of(const struct epx_request *request)
 {
     const struct epx_device *device = epx_device_of(request);
     int alone = request->comm->size == 1;
-    int32_t senders = device->senders - device->senders / 8, warps = senders * EPX_ADDING_WARPS;
+    int32_t senders = device->senders - device->senders / 8;
+    int32_t warps = 2 * device->senders * EPX_ADDING_WARPS;
     struct epx_movers movers = share_out(device, alone ? 0 : senders);
 
     movers.slices = slices_for(request, warps, INT64_MAX);

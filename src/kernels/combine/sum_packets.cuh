@@ -129,6 +129,23 @@ struct coming_parts {
     }
 };
 
+/* Adds the own part, rounded. */
+template <typename T, int N, int UNROLL>
+static __device__ __forceinline__ void add_own(const typename T::row::sum own[UNROLL][N],
+                                               bool starts, typename T::part::sum total[UNROLL][N])
+{
+    typedef typename T::part Part;
+
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++)
+#pragma unroll
+        for (int n = 0; n < N; n++) {
+            typename Part::sum term = Part::load(Part::store(own[u][n]));
+
+            total[u][n] = starts ? term : add(total[u][n], term);
+        }
+}
+
 /* The whole warp: adds a pack of each lane and stores the sum; of no parts it is 0. The own part is
  * summed first, beside the time that parts and the verdict are on their way. */
 template <typename T, bool WEIGHTED, bool ODD>

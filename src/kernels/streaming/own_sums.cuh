@@ -26,8 +26,9 @@ static __device__ void list_own(const struct epx_combine_rows &a, int64_t token,
     int32_t num = 0;
 
     for (int32_t k = lane_id(); k - lane_id() < top_k; k += EPX_WARP) {
-        const bool here = k < top_k && a.plan.pair_rank[token * top_k + k] == a.comm.rank;
-        const int64_t slot = here ? a.plan.view.slots[token * top_k + k] : 0;
+        const int32_t rank = k < top_k ? a.plan.pair_rank[token * top_k + k] : -1;
+        const int64_t slot = k < top_k ? a.plan.view.slots[token * top_k + k] : 0;
+        const bool here = rank == a.comm.rank;
         const uint32_t lanes = __ballot_sync(~0u, here);
         const int32_t place = num + __popc(lanes & lanes_below());
 
@@ -74,23 +75,6 @@ template <enum row_loads LOADS> struct parts_are_here {
     }
 };
 
-/* Adds the own part, rounded. */
-template <typename T, int N, int UNROLL>
-static __device__ __forceinline__ void add_own(const typename T::row::sum own[UNROLL][N],
-                                               bool starts, typename T::part::sum total[UNROLL][N])
-{
-    typedef typename T::part Part;
-
-#pragma unroll
-    for (int u = 0; u < UNROLL; u++)
-#pragma unroll
-        for (int n = 0; n < N; n++) {
-            typename Part::sum term = Part::load(Part::store(own[u][n]));
-
-            total[u][n] = starts ? term : add(total[u][n], term);
-        }
-}
-
 /* Adds a lane's packs, ROWS rows of parts at a time; sum_own(starts, total) adds the own part, or,
  * if that comes first, sets total to it. */
 template <typename T, int N, int UNROLL, int ROWS, typename Packs, typename SumOwn>
@@ -110,19 +94,35 @@ static __device__ __forceinline__ void add_around_own(const struct sum_list &lis
     store_packs<typename T::row, N, UNROLL>(total, at, out);
 }
 
-/* Adds a lane's packs. */
+/* Sums a lane's packs of the own part, rounded as if they had travelled. */
+template <typename T, int N, bool WEIGHTED, int UNROLL, typename Packs>
+static __device__ __forceinline__ void round_own(const struct sum_list &list, const Packs &at,
+                                                 pack<typename T::part, N> rounded[UNROLL])
+{
+    typename T::row::sum sum[UNROLL][N];
+
+    add_run<typename T::row, N, WEIGHTED, UNROLL, MOST_SUM_ROWS>(list.own, 0, list.num_own, at,
+                                                                 sum);
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++)
+        round_pack(sum[u], rounded[u]);
+}
+
+/* Adds a lane's packs; the own part first, which takes half the registers once it is rounded. */
 template <typename T, int N, bool WEIGHTED, int UNROLL, typename Packs>
 static __device__ __forceinline__ void add_packs(const struct sum_list &list, const Packs &at,
                                                  char *out)
 {
-    typedef typename T::row Row;
+    typedef typename T::part Part;
+    pack<Part, N> own[UNROLL];
 
+    if (list.num_own)
+        round_own<T, N, WEIGHTED, UNROLL>(list, at, own);
     add_around_own<T, N, UNROLL, MOST_SUM_ROWS>(
-        list, at, out, [&](bool starts, typename T::part::sum(*total)[N]) {
-            typename Row::sum own[UNROLL][N];
-
-            add_run<Row, N, WEIGHTED, UNROLL, MOST_SUM_ROWS>(list.own, 0, list.num_own, at, own);
-            add_own<T, N, UNROLL>(own, starts, total);
+        list, at, out, [&](bool starts, typename Part::sum(*total)[N]) {
+#pragma unroll
+            for (int u = 0; u < UNROLL; u++)
+                add_pack<Part, N, false>(own[u], 1, starts, total[u]);
         });
 }
 

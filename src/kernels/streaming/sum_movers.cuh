@@ -11,6 +11,7 @@
 #define EPX_KERNELS_STREAMING_SUM_MOVERS_CUH
 
 #include "kernels/streaming/own_sums.cuh"
+#include "kernels/streaming/record_runs.cuh"
 #include "kernels/streaming/sender_progress.cuh"
 #include "kernels/streaming/task_claims.cuh"
 
@@ -32,30 +33,6 @@ static __device__ __forceinline__ int64_t begin_of_chunk(const struct sum_mover 
 static __device__ __forceinline__ int32_t chunk_of_token(const struct sum_mover &m, int64_t token)
 {
     return (int32_t)(((token + 1) * m.a.movers.chunks - 1) / m.a.plan.shape.max_tokens);
-}
-
-/* The records of one home in a sender's chunk. */
-struct record_run {
-    int32_t next, end;
-};
-
-/* The whole warp: finds the records of all homes in a chunk; returns the most of one home. */
-static __device__ int32_t find_runs(const struct sum_mover &m, int32_t chunk,
-                                    struct record_run *runs)
-{
-    const struct epx_device_plan &plan = m.a.plan;
-    char *records = plan.records[m.a.comm.rank];
-    int32_t most = 0;
-
-    for (int32_t h = lane_id(); h < m.a.comm.num_ranks; h += EPX_WARP) {
-        runs[h].next = (int32_t)first_record(plan, records, h, begin_of_chunk(m, chunk));
-        runs[h].end = (int32_t)first_record(plan, records, h, begin_of_chunk(m, chunk + 1));
-        if (h != m.a.comm.rank && runs[h].end - runs[h].next > most)
-            most = runs[h].end - runs[h].next;
-    }
-    most = __reduce_max_sync(~0u, most);
-    __syncwarp();
-    return most;
 }
 
 /* The number of a slice of a chunk: a sender's task, and the word that tells of it. */
@@ -85,7 +62,9 @@ static __device__ void send_chunk(const struct sum_mover &m, int32_t chunk, int3
                                   struct record_run *runs, struct row_list &list)
 {
     const struct part part = part_of(m.a.movers.slices, slice, m.a.row_bytes);
-    const int32_t most = find_runs(m, chunk, runs), ranks = m.a.comm.num_ranks;
+    const int32_t most =
+        find_runs(m.a.plan, m.a.comm, begin_of_chunk(m, chunk), begin_of_chunk(m, chunk + 1), runs);
+    const int32_t ranks = m.a.comm.num_ranks;
     char *records = m.a.plan.records[m.a.comm.rank];
 
 #pragma unroll 1
@@ -119,40 +98,85 @@ static __device__ void send_chunks(const struct sum_mover &m, struct record_run 
                              list);
 }
 
-/* The whole warp: lists the parts of a token that come from other ranks; each lane waits for those
- * that it lists. */
-static __device__ bool await_parts(const struct sum_mover &m, int64_t token, int32_t slice,
-                                   int64_t offset, struct sum_list &list)
+/* The whole warp: lists the parts of a token that come from other ranks, and which these are. */
+static __device__ void list_coming(const struct sum_mover &m, int64_t token, int64_t offset,
+                                   struct sum_list &list)
 {
     const struct round round = round_of(m.a.rounds, 0);
     const struct stored_places places = {m.a, round};
     const int32_t most = m.a.plan.most_rows, rows = m.a.plan.token_num[token];
-    const int32_t word = word_of(m, chunk_of_token(m, token), slice);
-    int32_t num = 0;
-    bool ok = true;
+    int32_t num = 0, own_place = 0;
 
-    if (lane_id() == 0)
-        list.own_place = 0;
-    __syncwarp();
-    for (int32_t i = lane_id(); i - lane_id() < rows; i += EPX_WARP) {
-        const bool kept = i < rows && places.has_part(token, i);
-        const int32_t rank = kept ? m.a.plan.token_rank[token * most + i] : -1;
+    for (int32_t i = lane_id(); i - lane_id() < most; i += EPX_WARP) {
+        /* Loaded beside token_num: what lies behind the token's rows means nothing. */
+        const int32_t rank = i < most ? m.a.plan.token_rank[token * most + i] : -1;
+        const bool kept = i < most && places.has_part(token, i) && i < rows;
         const bool comes = kept && rank != m.a.comm.rank;
         const uint32_t lanes = __ballot_sync(~0u, comes);
+        const uint32_t own = __ballot_sync(~0u, kept && !comes);
         const int32_t place = num + __popc(lanes & lanes_below());
 
-        if (comes)
+        if (comes) {
             list.parts.row[place] = places.part_of_token(token, i) + offset;
-        else if (kept)
-            list.own_place = place;
-        ok = ok && (!comes || await_progress(m.a.comm, m.epoch, rank, word, token + 1));
+            list.parts.node[place] = rank;
+        }
+        if (own)
+            own_place = num + __popc(lanes & ((own & -own) - 1));
         num += __popc(lanes);
     }
-    if (lane_id() == 0)
+    if (lane_id() == 0) {
+        list.own_place = own_place;
         list.num_parts = num;
-    return acquire_progress(m.a.comm, ok);
+    }
+    __syncwarp();
 }
 
+/* The word that tells of a slice of a token, and the step that it has to come to. */
+struct told_slice {
+    int32_t word;
+    int64_t step;
+};
+
+static __device__ __forceinline__ struct told_slice told_slice_of(const struct sum_mover &m,
+                                                                  int64_t token, int32_t slice)
+{
+    return {word_of(m, chunk_of_token(m, token), slice), token + 1};
+}
+
+/* The whole warp: whether all parts of the list have come. */
+static __device__ bool parts_have_come(const struct sum_mover &m, const struct told_slice &told,
+                                       const struct sum_list &list)
+{
+    bool ok = true;
+
+    for (int32_t i = lane_id(); i < list.num_parts; i += EPX_WARP)
+        ok = ok && has_progress(m.a.comm, m.epoch, list.parts.node[i], told.word, told.step);
+    return __all_sync(~0u, ok);
+}
+
+/* The whole warp: waits for all parts of the list. */
+static __device__ bool await_parts(const struct sum_mover &m, const struct told_slice &told,
+                                   const struct sum_list &list)
+{
+    bool ok = true;
+
+    for (int32_t i = lane_id(); i < list.num_parts; i += EPX_WARP)
+        ok = ok && await_progress(m.a.comm, m.epoch, list.parts.node[i], told.word, told.step);
+    return acquire_words(m.a.comm, ok);
+}
+
+/* The whole warp: lists what a slice of a token is the sum of. */
+template <typename T>
+static __device__ __forceinline__ void list_token(const struct sum_mover &m, int64_t token,
+                                                  int32_t slice, struct sum_list &list)
+{
+    const struct part part = part_of(m.a.movers.slices, slice, m.a.row_bytes);
+
+    list_coming(m, token, part.offset, list);
+    list_own<T>(m.a, token, part.offset, list);
+}
+
+/* The whole warp: adds a slice of a token, which is listed, once it is there. */
 template <typename T, enum row_loads LOADS>
 static __device__ bool take_token(const struct sum_mover &m, int64_t token, int32_t slice,
                                   struct sum_list &list)
@@ -161,8 +185,7 @@ static __device__ bool take_token(const struct sum_mover &m, int64_t token, int3
     const struct part part = part_of(a.movers.slices, slice, a.row_bytes);
     const struct round round = round_of(a.rounds, 0);
 
-    list_own<T>(a, token, part.offset, list);
-    if (!await_parts(m, token, slice, part.offset, list))
+    if (!await_parts(m, told_slice_of(m, token, slice), list))
         return false;
     add_parts<T>(list, a.weights && !a.backward, part.bytes / (int64_t)sizeof(typename T::part),
                  a.sums + in_row<T>(token * a.rounds.cut.row_bytes + part.offset),
@@ -173,24 +196,6 @@ static __device__ bool take_token(const struct sum_mover &m, int64_t token, int3
     return true;
 }
 
-/* The whole warp: whether all parts of a token that come from other ranks are here. */
-static __device__ bool parts_have_come(const struct sum_mover &m, int64_t token, int32_t slice)
-{
-    const struct round round = round_of(m.a.rounds, 0);
-    const struct stored_places places = {m.a, round};
-    const int32_t most = m.a.plan.most_rows, rows = m.a.plan.token_num[token];
-    const int32_t word = word_of(m, chunk_of_token(m, token), slice);
-    bool ok = true;
-
-    for (int32_t i = lane_id(); i < rows; i += EPX_WARP) {
-        const int32_t rank = m.a.plan.token_rank[token * most + i];
-
-        if (rank != m.a.comm.rank && places.has_part(token, i))
-            ok = ok && has_progress(m.a.comm, m.epoch, rank, word, token + 1);
-    }
-    return __all_sync(~0u, ok);
-}
-
 /* A taker's warp. */
 template <typename T, enum row_loads LOADS>
 static __device__ void take_tokens(const struct sum_mover &m, struct sum_list &list)
@@ -198,15 +203,18 @@ static __device__ void take_tokens(const struct sum_mover &m, struct sum_list &l
     const int32_t slices = m.a.movers.slices.num;
     const int64_t num = (int64_t)m.a.num_tokens * slices;
     const auto is_here = [&](int64_t i) {
-        return parts_have_come(m, i / slices, (int32_t)(i % slices));
+        list_coming(m, i / slices, 0, list);
+        return parts_have_come(m, told_slice_of(m, i / slices, (int32_t)(i % slices)), list);
     };
     struct task_claims claims = no_task_of(m.crew, &m.a.comm.state->taken);
 
 #pragma unroll 1
     for (next_task(m.a.comm, claims, num, is_here); claims.task < num;
-         next_task(m.a.comm, claims, num, is_here))
+         next_task(m.a.comm, claims, num, is_here)) {
+        list_token<T>(m, claims.task / slices, (int32_t)(claims.task % slices), list);
         if (!take_token<T, LOADS>(m, claims.task / slices, (int32_t)(claims.task % slices), list))
             return;
+    }
 }
 
 #endif
