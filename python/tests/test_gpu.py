@@ -141,6 +141,63 @@ def test_a_replay_between_a_dispatch_and_its_combine(comm, route):
     assert torch.equal(out, wanted_replayed)
 
 
+def shown(routing):
+    return routing.offsets, routing.counts, routing.row_experts
+
+
+def back(rows, row_weights, routing):
+    """Combine of what the experts made, weighted where a row is one pair's."""
+    of_pairs = row_weights.numel() == len(rows)
+    return ep.combine(torch.tanh(rows / 8), routing, row_weights if of_pairs else None)
+
+
+def there_and_back(given, route):
+    return back(*ep.dispatch(given.x, given.ids, given.weights, route))
+
+
+@pytest.mark.parametrize("layout", ["expert", "rank"])
+def test_a_dispatch_is_captured_between_a_dispatch_and_its_combine(comm, make_route, layout):
+    """Outside of the capture the combine routes again, and shows it behind the first copies."""
+    route = make_route(experts=E, top_k=K, max_tokens=MAX_TOKENS, layout=layout, zero_unused=True)
+    first, second = tokens(comm, 1), tokens(comm, 2)
+    wanted = [there_and_back(given, route) for given in (first, second)]
+    routings = [ep.dispatch(g.x, g.ids, g.weights, route)[2] for g in (first, second)]
+    before = ep.dispatch(first.x, first.ids, first.weights, route)
+    graph, made = captured(lambda: ep.dispatch(second.x, second.ids, second.weights, route))
+    assert torch.equal(back(*before), wanted[0])
+    again = ep.dispatch(first.x, first.ids, first.weights, route)[2]
+    for routing in before[2], again:
+        assert same(shown(routing), shown(routings[0]))
+    for _ in range(3):
+        graph.replay()
+        assert same(shown(made[2]), shown(routings[1]))
+        assert torch.equal(back(*made), wanted[1])
+        ep.dispatch(first.x, first.ids, first.weights, route)
+
+
+@pytest.mark.parametrize("layout", ["expert", "rank"])
+def test_a_combine_is_captured_behind_a_dispatch_of_another_stream(comm, make_route, layout):
+    """The capture's first operation routes again, its second shows a routing of its own."""
+    route = make_route(experts=E, top_k=K, max_tokens=MAX_TOKENS, layout=layout, zero_unused=True)
+    first, second = tokens(comm, 1), tokens(comm, 2)
+    wanted = there_and_back(first, route)
+    wanted_routing = ep.dispatch(second.x, second.ids, second.weights, route)[2]
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        made = ep.dispatch(first.x, first.ids, first.weights, route)
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = back(*made)
+        routing_made = ep.dispatch(second.x, second.ids, second.weights, route)[2]
+    for _ in range(3):
+        graph.replay()
+        assert torch.equal(out, wanted)
+        assert same(shown(routing_made), shown(wanted_routing))
+        assert torch.equal(back(*made), wanted)
+
+
 def test_two_graphs_of_one_route_in_any_order(comm, route):
     given = [tokens(comm, seed) for seed in (1, 2)]
     graphs = [captured(lambda g=g: layer(g.x, g.ids, g.weights, route)) for g in given]
@@ -219,21 +276,27 @@ def test_what_a_work_takes_comes_behind_the_current_stream(comm, make_route):
     assert torch.equal(out, wanted)
 
 
-def test_works_are_captured(comm, make_route, route):
+@pytest.mark.parametrize("layout", ["expert", "rank"])
+def test_works_are_captured(comm, make_route, layout):
+    attributes = dict(experts=E, top_k=K, max_tokens=MAX_TOKENS, layout=layout, zero_unused=True)
+    route, other = make_route(**attributes), make_route(**attributes)
     given = tokens(comm)
 
     def overlapped():
         rows, row_weights, routing = ep.dispatch_start(
             given.x, given.ids, given.weights, route
         ).wait()
-        return ep.combine_start(torch.tanh(rows / 8), routing, row_weights).wait()
+        of_pairs = row_weights if layout == "expert" else None
+        out = ep.combine_start(torch.tanh(rows / 8), routing, of_pairs).wait()
+        return out, *shown(routing)
 
-    graph, out = captured(overlapped)
-    other = make_route(experts=E, top_k=K, max_tokens=MAX_TOKENS)
+    graph, made = captured(overlapped)
     for seed in 1, 2, 3:
         put(given, seed, comm)
         graph.replay()
-        assert torch.equal(out, layer(given.x, given.ids, given.weights, other))
+        wanted_routing = ep.dispatch(given.x, given.ids, given.weights, other)[2]
+        wanted = there_and_back(given, other)
+        assert same(made, (wanted, *shown(wanted_routing)))
 
 
 def test_other_streams_than_the_default_one(comm, route):
