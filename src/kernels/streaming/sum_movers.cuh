@@ -143,7 +143,7 @@ static __device__ __forceinline__ struct told_slice told_slice_of(const struct s
     return {word_of(m, chunk_of_token(m, token), slice), token + 1};
 }
 
-/* The whole warp: whether all parts of the list have come. */
+/* The whole warp: whether all parts of the list have come. The list may be written then. */
 static __device__ bool parts_have_come(const struct sum_mover &m, const struct told_slice &told,
                                        const struct sum_list &list)
 {
@@ -151,6 +151,7 @@ static __device__ bool parts_have_come(const struct sum_mover &m, const struct t
 
     for (int32_t i = lane_id(); i < list.num_parts; i += EPX_WARP)
         ok = ok && has_progress(m.a.comm, m.epoch, list.parts.node[i], told.word, told.step);
+    __syncwarp();
     return __all_sync(~0u, ok);
 }
 
