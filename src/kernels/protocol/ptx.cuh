@@ -267,8 +267,8 @@ template <int PENDING> static __device__ __forceinline__ void await_bulk_stores(
     asm volatile("cp.async.bulk.wait_group %0;" ::"n"(PENDING) : "memory");
 }
 
-/* Between accesses by threads and bulk copies of the same memory of a GPU, in both directions. It
- * waits for no store, as the fence for all memory would, which has a MEMBAR.GPU in it (sm_90). */
+/* Between accesses by threads and bulk copies of the same global memory, here or on another GPU, in
+ * both directions. It waits for no store; the fence for all memory does (MEMBAR.GPU, sm_90). */
 static __device__ __forceinline__ void fence_bulk_copies()
 {
     asm volatile("fence.proxy.async.global;" ::: "memory");
