@@ -226,7 +226,7 @@ struct epx_banks epx_banks_of(const struct epx_request *request, int32_t width, 
     return banks;
 }
 
-/* A slice for every warp of the senders, if there are fewer rows; not longer than `most`. */
+/* A slice for every one of so many warps, if there are fewer rows; not longer than `most`. */
 static struct epx_slices slices_for(const struct epx_request *request, int64_t warps, int64_t most)
 {
     const int64_t row_bytes = epx_wire_row_bytes(request);
@@ -290,21 +290,22 @@ struct epx_movers epx_grad_movers_of(const struct epx_request *request)
     return movers;
 }
 
-/* Chunks of the token numbers, of two tokens each if that gives enough for all warps, and so many
- * that each slice of a chunk has a word. */
+/* Chunks of the token numbers, of two tokens each if that gives enough for so many warps, else of
+ * one, or of as many as it takes for each slice of a chunk to have a word. */
 static int32_t chunks_of(const struct epx_request *request, const struct epx_slices *slices,
                          int32_t warps)
 {
     int32_t most = EPX_SENDER_RUNS / slices->num, least = warps / slices->num;
-    int32_t wanted = request->route->attr.max_tokens / 2;
+    int32_t tokens = request->route->attr.max_tokens, wanted = tokens / 2;
 
     wanted = wanted > least ? wanted : least;
+    wanted = wanted < tokens ? wanted : tokens;
     wanted = wanted < most ? wanted : most;
     return wanted > 1 ? wanted : 1;
 }
 
 /* Senders have less to do than takers: a sum that travels is read and stored once more at home.
- * Few tokens are cut into slices for twice as many warps as there are of senders. */
+ * Few tokens are cut into slices for twice as many warps as those of the most blocks that send. */
 struct epx_movers epx_sum_movers_of(const struct epx_request *request)
 {
     const struct epx_device *device = epx_device_of(request);

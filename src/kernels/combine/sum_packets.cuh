@@ -129,21 +129,19 @@ struct coming_parts {
     }
 };
 
-/* Adds the own part, rounded. */
-template <typename T, int N, int UNROLL>
-static __device__ __forceinline__ void add_own(const typename T::row::sum own[UNROLL][N],
-                                               bool starts, typename T::part::sum total[UNROLL][N])
+/* Adds a lane's pack of the own part, rounded. */
+template <typename T, int N>
+static __device__ __forceinline__ void add_own(const typename T::row::sum own[N], bool starts,
+                                               typename T::part::sum total[N])
 {
     typedef typename T::part Part;
 
 #pragma unroll
-    for (int u = 0; u < UNROLL; u++)
-#pragma unroll
-        for (int n = 0; n < N; n++) {
-            typename Part::sum term = Part::load(Part::store(own[u][n]));
+    for (int n = 0; n < N; n++) {
+        typename Part::sum term = Part::load(Part::store(own[n]));
 
-            total[u][n] = starts ? term : add(total[u][n], term);
-        }
+        total[n] = starts ? term : add(total[n], term);
+    }
 }
 
 /* The whole warp: adds a pack of each lane and stores the sum; of no parts it is 0. The own part is
@@ -172,7 +170,7 @@ static __device__ __forceinline__ bool add_coming_pack(const struct coming_parts
         uint4 bits;
 
         if (list.num_own && p == list.own_place)
-            add_own<T, N, 1>(own, own_starts, total);
+            add_own<T, N>(own[0], own_starts, total[0]);
         if (p == list.num_parts)
             break;
         if (!parts.take(p, at, bits))

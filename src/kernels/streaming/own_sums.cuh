@@ -108,7 +108,8 @@ static __device__ __forceinline__ void round_own(const struct sum_list &list, co
         round_pack(sum[u], rounded[u]);
 }
 
-/* Adds a lane's packs; the own part first, which takes half the registers once it is rounded. */
+/* Adds a lane's packs. The own part is summed before the others are loaded: rounded to 16 bits it
+ * takes half the registers that its sum does. */
 template <typename T, int N, bool WEIGHTED, int UNROLL, typename Packs>
 static __device__ __forceinline__ void add_packs(const struct sum_list &list, const Packs &at,
                                                  char *out)

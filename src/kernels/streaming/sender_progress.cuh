@@ -53,7 +53,7 @@ static __device__ __forceinline__ bool has_progress(const struct epx_device_comm
 }
 
 /* One thread: waits until run w of a rank has come to a step. What came until then can be read
- * after acquire_progress. */
+ * after acquire_progress, or after acquire_words if by no bulk copy. */
 static __device__ bool await_progress(const struct epx_device_comm &c, uint64_t epoch,
                                       int32_t source, int32_t w, int64_t step)
 {
