@@ -47,7 +47,7 @@ START_TEST(rows_of_every_datatype_arrive_by_source_rank)
 }
 END_TEST
 
-static const int lengths[] = {0, 1, 3, 4096, 65535, 65536, 65537, 300001, 2000003};
+static const int lengths[] = {0, 1, 3, 4096, 65535, 65536, 65537, 300001, 524288, 524289, 2000003};
 
 START_TEST(rows_of_any_length_arrive)
 {
@@ -133,7 +133,7 @@ static Suite *make_suite(void)
 
     suite_add_fixture(tcase, open_comm, close_comm);
     tcase_add_loop_test(tcase, rows_of_every_datatype_arrive_by_source_rank, 0, 14);
-    tcase_add_loop_test(tcase, rows_of_any_length_arrive, 0, 18);
+    tcase_add_loop_test(tcase, rows_of_any_length_arrive, 0, 22);
     tcase_add_test(tcase, many_short_rows_arrive);
     tcase_add_test(tcase, an_empty_exchange_completes);
     tcase_add_loop_test(tcase, a_rank_without_room_harms_nobody, 0, 3);
