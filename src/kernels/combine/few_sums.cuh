@@ -137,7 +137,11 @@ static __device__ bool add_small_parts(const struct epx_combine_rows &a, struct 
         const struct part part = part_of(a.banks.slices, at.slice, a.row_bytes);
         char *out = a.sums + in_row<T>(at.token * a.row_bytes + part.offset);
 
-        list_own<T>(a, at.token, part.offset, list);
+        const int32_t num_own = list_own<T>(a, at.token, part.offset, list.own);
+
+        if (lane_id() == 0)
+            list.num_own = num_own;
+        __syncwarp();
         if (!Way::template add<T>(places, at, part.bytes, out, verdict))
             return false;
         if (a.backward && weights_come(verdict.x) && a.grad_weights && at.slice == 0 &&

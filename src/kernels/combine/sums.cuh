@@ -186,7 +186,7 @@ static __device__ void send_weights(const struct epx_combine_rows &a,
     }
 }
 
-template <typename T, enum row_loads LOADS, typename Places>
+template <typename T, typename Places>
 static __device__ void send_sum(const struct epx_combine_rows &a, const Places &places,
                                 const struct part &part, bool weighted, const struct round_row &at,
                                 struct row_list &list)
@@ -198,7 +198,7 @@ static __device__ void send_sum(const struct epx_combine_rows &a, const Places &
     if (at.record->num_slots == 0)
         return;
     list_pairs<T>(a, offset, at.record, list);
-    sum_rows<typename T::row, typename T::part, LOADS>(
+    sum_rows<typename T::row, typename T::part>(
         list, at.record->num_slots, a.weights && !a.backward,
         part.bytes / (int64_t)sizeof(typename T::part), places.sum_for(at) + part.offset);
     if (weighted && offset == 0)
@@ -240,7 +240,7 @@ static __device__ void send_sums(const struct epx_combine_rows &a, const Places 
             struct round_row at = {home, u - first[home],
                                    epx_wire_record_at(&a.plan, records, home, u)};
 
-            send_sum<T, ELEMENTS_IF_ODD>(a, places, part, weighted, at, list);
+            send_sum<T>(a, places, part, weighted, at, list);
         }
     }
 }

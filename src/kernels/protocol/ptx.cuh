@@ -159,6 +159,45 @@ static __device__ __forceinline__ uint64_t global_timer_ns()
 }
 
 /*
+ * Copies ahead, of 8 or 16 bytes from memory into that of the block, are made while the thread goes
+ * on, which waits for them in groups, in their order. 16 bytes at a time they do not go through the
+ * cache of the multiprocessor.
+ */
+template <int BYTES> static __device__ __forceinline__ void copy_ahead(void *to, const void *from)
+{
+#if __CUDA_ARCH__ >= 800
+    const uint32_t here = (uint32_t)__cvta_generic_to_shared(to);
+
+    if constexpr (BYTES == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(here),
+                     "l"(__cvta_generic_to_global(from))
+                     : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(here),
+                     "l"(__cvta_generic_to_global(from)), "n"(BYTES)
+                     : "memory");
+#else
+    memcpy(__builtin_assume_aligned(to, BYTES), __builtin_assume_aligned(from, BYTES), BYTES);
+#endif
+}
+
+/* The copies since the last call are a group. */
+static __device__ __forceinline__ void end_copies_ahead()
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+/* Waits until what all groups but the last PENDING copy is there for this thread. */
+template <int PENDING> static __device__ __forceinline__ void await_copies_ahead()
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
+#endif
+}
+
+/*
  * Bulk copies, of multiples of 16 bytes between addresses that are such multiples, are made by the
  * GPU itself while the thread goes on. A load counts the bytes that came at a barrier word in the
  * block's memory, which a wait tells by the parity of its phase. Stores are waited for in groups by

@@ -158,16 +158,39 @@ static __device__ __forceinline__ void round_pack(const float sum[8], pack<bfloa
 }
 #endif
 
+/* What sums are kept in, of each element. */
+template <typename T, int N>
+static __device__ __forceinline__ void widen_pack(const pack<T, N> &data, typename T::sum wide[N])
+{
+#pragma unroll
+    for (int n = 0; n < N; n++)
+        wide[n] = T::load(data.element[n]);
+}
+
+/* Of each two in a word, one instruction each. */
+static __device__ __forceinline__ void widen_pack(const pack<bfloat16, 8> &data, float wide[8])
+{
+    uint32_t word[4];
+
+    memcpy(word, &data, sizeof(word));
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        wide[2 * i] = epx_float_of_bits(word[i] << 16);
+        wide[2 * i + 1] = epx_float_of_bits(word[i] & 0xffff0000u);
+    }
+}
+
 template <typename T, int N, bool WEIGHTED>
 static __device__ __forceinline__ void add_pack(const pack<T, N> &data, float weight, bool is_first,
                                                 typename T::sum total[N])
 {
+    typename T::sum term[N];
+
+    widen_pack(data, term);
 #pragma unroll
     for (int n = 0; n < N; n++) {
-        typename T::sum term = T::load(data.element[n]);
-
-        term = WEIGHTED ? mul((typename T::sum)weight, term) : term;
-        total[n] = is_first ? term : add(total[n], term);
+        term[n] = WEIGHTED ? mul((typename T::sum)weight, term[n]) : term[n];
+        total[n] = is_first ? term[n] : add(total[n], term[n]);
     }
 }
 

@@ -11,4 +11,5 @@ libepx_cuda_la_SOURCES += \
   src/kernels/streaming/row_movers.cuh \
   src/kernels/streaming/sender_progress.cuh \
   src/kernels/streaming/sum_movers.cuh \
+  src/kernels/streaming/sum_streams.cuh \
   src/kernels/streaming/task_claims.cuh

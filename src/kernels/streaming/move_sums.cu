@@ -12,23 +12,22 @@
  */
 #include "kernels/streaming/sum_movers.cuh"
 
-enum { ADDING_THREADS = EPX_ADDING_WARPS * EPX_WARP };
+enum { ADDING_THREADS = EPX_ADDING_WARPS * EPX_WARP, RINGS_BYTES = EPX_ADDING_WARPS * RING_ROOM };
 
-/* What a warp needs of its block's memory. */
-union adding_room {
-    struct {
-        struct record_run runs[EPX_MOST_DEVICE_RANKS];
-        struct row_list list;
-    } send;
-    struct sum_list take;
+/* What a warp needs of its block's memory beside its ring. */
+struct adding_room {
+    struct record_run runs[EPX_MOST_DEVICE_RANKS];
+    struct summands sums[2];
 };
 
 /* All of a kernel. */
-template <typename T, enum row_loads LOADS>
+template <typename T, bool ODD>
 static __device__ __forceinline__ void move_all(const struct epx_combine_rows &a)
 {
-    __shared__ union adding_room rooms[EPX_ADDING_WARPS];
-    union adding_room &room = rooms[threadIdx.x / EPX_WARP];
+    extern __shared__ __align__(STEP_LINE) char rings[];
+    __shared__ struct adding_room rooms[EPX_ADDING_WARPS];
+    struct adding_room &room = rooms[threadIdx.x / EPX_WARP];
+    char *ring = rings + threadIdx.x / EPX_WARP * RING_ROOM;
     const int32_t senders = senders_here(a.movers.phase, a.movers.senders);
 
     begin_phase(a.movers.phase);
@@ -39,9 +38,9 @@ static __device__ __forceinline__ void move_all(const struct epx_combine_rows &a
                                     a.backward && a.comm.state->weighted};
 
     if (on && a.rounds.num == 1 && sends)
-        send_chunks<T, LOADS>(mover, room.send.runs, room.send.list);
+        send_chunks<T, ODD>(mover, room.runs, room.sums, ring);
     else if (on && a.rounds.num == 1)
-        take_tokens<T, LOADS>(mover, room.take);
+        take_tokens<T, ODD>(mover, room.sums, ring);
     if (!is_last_mover(a.comm, a.movers))
         return;
     if (on)
@@ -53,14 +52,14 @@ template <typename T>
 static __global__ void __launch_bounds__(ADDING_THREADS, 1)
     move_sums(const __grid_constant__ struct epx_combine_rows a)
 {
-    move_all<T, PACKS>(a);
+    move_all<T, false>(a);
 }
 
 template <typename T>
 static __global__ void __launch_bounds__(ADDING_THREADS, 1)
     move_odd_sums(const __grid_constant__ struct epx_combine_rows a)
 {
-    move_all<T, SHIFTED>(a);
+    move_all<T, true>(a);
 }
 
 static void (*const kernels[NUM_SUM_KERNELS])(struct epx_combine_rows) = SUM_KERNELS(move_sums);
@@ -79,8 +78,10 @@ static int sums_are_odd(const struct epx_combine_rows *args)
 
 int epx_launch_move_sums(const struct epx_combine_rows *args, EPX_Stream stream)
 {
-    return launch_phase(mover_launch(args->movers, ADDING_THREADS, 0, stream),
-                        (sums_are_odd(args) ? odd_kernels : kernels)[epx_sum_kernel(args)], *args);
+    const bool odd = sums_are_odd(args);
+
+    return launch_phase(mover_launch(args->movers, ADDING_THREADS, odd ? 0 : RINGS_BYTES, stream),
+                        (odd ? odd_kernels : kernels)[epx_sum_kernel(args)], *args);
 }
 
-static const struct epx_loaded loaded(kernels), loaded_odd(odd_kernels);
+static const struct epx_loaded loaded(kernels, RINGS_BYTES), loaded_odd(odd_kernels);

@@ -17,10 +17,11 @@ struct sum_list {
     int32_t own_place; /* how many parts come before the own one */
 };
 
-/* The whole warp: lists the rows of a token's pairs here; in rank-major they share one. */
+/* The whole warp: lists the rows of a token's pairs here; returns their number. In rank-major the
+ * pairs share a row. */
 template <typename T>
-static __device__ void list_own(const struct epx_combine_rows &a, int64_t token, int64_t offset,
-                                struct sum_list &list)
+static __device__ int32_t list_own(const struct epx_combine_rows &a, int64_t token, int64_t offset,
+                                   struct row_list &own)
 {
     const int32_t top_k = a.plan.shape.top_k;
     int32_t num = 0;
@@ -33,15 +34,14 @@ static __device__ void list_own(const struct epx_combine_rows &a, int64_t token,
         const int32_t place = num + __popc(lanes & lanes_below());
 
         if (here) {
-            list.own.row[place] =
+            own.row[place] =
                 (char *)(uintptr_t)a.rows + in_row<T>(slot * a.rounds.cut.row_bytes + offset);
-            list.own.weight[place] = a.weights && !a.backward ? a.weights[slot] : 1;
+            own.weight[place] = a.weights && !a.backward ? a.weights[slot] : 1;
         }
         num += __popc(lanes);
     }
-    if (lane_id() == 0)
-        list.num_own = a.plan.shape.rank_major && num > 1 ? 1 : num;
     __syncwarp();
+    return a.plan.shape.rank_major && num > 1 ? 1 : num;
 }
 
 /* The whole warp: gradients of the weights of a token's pairs; of pairs here from a.weights. */

@@ -13,6 +13,7 @@
 #include "kernels/streaming/own_sums.cuh"
 #include "kernels/streaming/record_runs.cuh"
 #include "kernels/streaming/sender_progress.cuh"
+#include "kernels/streaming/sum_streams.cuh"
 #include "kernels/streaming/task_claims.cuh"
 
 /* What a warp of either role knows. */
@@ -42,65 +43,119 @@ static __device__ __forceinline__ int32_t word_of(const struct sum_mover &m, int
     return chunk * m.a.movers.slices.num + slice;
 }
 
-/* The whole warp: sends one sum and tells its home. */
-template <typename T, enum row_loads LOADS>
-static __device__ void send_part(const struct sum_mover &m, int32_t word, const struct part &part,
-                                 const struct round_row &at, struct row_list &list)
-{
-    const struct round round = round_of(m.a.rounds, 0);
+/* What the sums that a sender's warp sends are made of: those of the records of a slice of a chunk;
+ * homes take turns, from the next rank on. */
+template <typename T> struct sum_sender {
+    const struct sum_mover &m;
+    struct record_run *runs;
+    struct task_claims claims;
+    struct part part;
+    int32_t i, most; /* records of the chunk of each home, as if all had as many */
+    int32_t turn;    /* of the homes, from the next rank on */
 
-    send_sum<T, LOADS>(m.a, stored_places{m.a, round}, part, m.weighted, at, list);
-    EPX_DELAY(m.a.comm);
-    if (lane_id() == 0)
-        tell_rank(m.a.comm, m.epoch, at.home, word, (int64_t)at.record->token + 1);
-    __syncwarp();
-}
+    /* The whole warp: goes on to the next slice of a chunk. */
+    __device__ bool find_chunk()
+    {
+        const int32_t slices = m.a.movers.slices.num;
+        const int64_t num = (int64_t)m.a.movers.chunks * slices;
 
-/* The whole warp: all sums of a slice of a chunk; homes take turns, from the next rank on. */
-template <typename T, enum row_loads LOADS>
-static __device__ void send_chunk(const struct sum_mover &m, int32_t chunk, int32_t slice,
-                                  struct record_run *runs, struct row_list &list)
-{
-    const struct part part = part_of(m.a.movers.slices, slice, m.a.row_bytes);
-    const int32_t most =
-        find_runs(m.a.plan, m.a.comm, begin_of_chunk(m, chunk), begin_of_chunk(m, chunk + 1), runs);
-    const int32_t ranks = m.a.comm.num_ranks;
-    char *records = m.a.plan.records[m.a.comm.rank];
-
-#pragma unroll 1
-    for (int32_t i = 0; i < most; i++)
-#pragma unroll 1
-        for (int32_t r = 1; r < ranks; r++) {
-            const int32_t home = (m.a.comm.rank + r) % ranks;
-            const int64_t u = (int64_t)runs[home].next + i;
-
-            if (u < runs[home].end)
-                send_part<T, LOADS>(m, word_of(m, chunk, slice), part,
-                                    {home, u, epx_wire_record_at(&m.a.plan, records, home, u)},
-                                    list);
+        if (claims.task >= num)
+            return false;
+        claim_next(claims);
+        if (claims.task >= num || __any_sync(~0u, aborted(m.a.comm))) {
+            claims.task = num;
+            return false;
         }
-    __syncwarp();
-}
+        const int32_t chunk = (int32_t)claims.task / slices;
+
+        part = part_of(m.a.movers.slices, (int32_t)claims.task % slices, m.a.row_bytes);
+        most = find_runs(m.a.plan, m.a.comm, begin_of_chunk(m, chunk), begin_of_chunk(m, chunk + 1),
+                         runs);
+        i = 0;
+        turn = 1;
+        return true;
+    }
+
+    __device__ void list(struct summands &sum, int32_t home, int64_t u) const
+    {
+        const struct round round = round_of(m.a.rounds, 0);
+        struct epx_wire_record *record =
+            epx_wire_record_at(&m.a.plan, m.a.plan.records[m.a.comm.rank], home, u);
+
+        list_pairs<T>(m.a, part.offset, record, sum.rows);
+        if (lane_id() == 0) {
+            sum.num_own = record->num_slots;
+            sum.num_parts = sum.own_place = 0;
+            sum.home = home;
+            sum.word = (int32_t)claims.task;
+            sum.token = record->token;
+            sum.record = record;
+            sum.elements = part.bytes / (int64_t)sizeof(typename T::part);
+            sum.out = stored_places{m.a, round}.sum_for({home, u, record}) + part.offset;
+        }
+        __syncwarp();
+    }
+
+    /* The whole warp: lists the next sum that it is to send. */
+    __device__ bool find(struct summands &sum, bool)
+    {
+        const int32_t ranks = m.a.comm.num_ranks;
+
+        do {
+            for (; i < most; i++, turn = 1)
+                for (; turn < ranks; turn++) {
+                    const int32_t home = (m.a.comm.rank + turn) % ranks;
+                    const int64_t u = (int64_t)runs[home].next + i;
+
+                    if (u < runs[home].end) {
+                        list(sum, home, u);
+                        turn++;
+                        return true;
+                    }
+                }
+        } while (find_chunk());
+        return false;
+    }
+
+    /* The whole warp: tells the home of a sum. */
+    __device__ void end(const struct summands &sum) const
+    {
+        const struct round round = round_of(m.a.rounds, 0);
+
+        if (m.weighted && sum.num_own && part_begins(sum))
+            send_weights(m.a, sum.record,
+                         stored_places{m.a, round}.weights_for({sum.home, 0, sum.record}));
+        __syncwarp();
+        EPX_DELAY(m.a.comm);
+        if (lane_id() == 0)
+            tell_rank(m.a.comm, m.epoch, sum.home, sum.word, sum.token + 1);
+        __syncwarp();
+    }
+
+    __device__ bool part_begins(const struct summands &sum) const
+    {
+        return sum.word % m.a.movers.slices.num == 0;
+    }
+};
 
 /* A sender's warp. */
-template <typename T, enum row_loads LOADS>
+template <typename T, bool ODD>
 static __device__ void send_chunks(const struct sum_mover &m, struct record_run *runs,
-                                   struct row_list &list)
+                                   struct summands *sums, char *ring)
 {
-    const int32_t slices = m.a.movers.slices.num;
-    const int64_t num = (int64_t)m.a.movers.chunks * slices;
-    struct task_claims claims = no_task_of(m.crew, &m.a.comm.state->runs);
+    struct sum_sender<T> sender = {
+        m, runs, no_task_of(m.crew, &m.a.comm.state->runs), {0, 0}, 0, 0, 1
+    };
 
-#pragma unroll 1
-    for (claim_next(claims); claims.task < num && !__any_sync(~0u, aborted(m.a.comm));
-         claim_next(claims))
-        send_chunk<T, LOADS>(m, (int32_t)claims.task / slices, (int32_t)claims.task % slices, runs,
-                             list);
+    if (m.a.weights && !m.a.backward)
+        add_sums<sum_kind<T, true, true>, ODD>(sender, ring, sums);
+    else
+        add_sums<sum_kind<T, true, false>, ODD>(sender, ring, sums);
 }
 
-/* The whole warp: lists the parts of a token that come from other ranks, and which these are. */
+/* The whole warp: lists the parts of a token that come from other ranks, behind its own rows. */
 static __device__ void list_coming(const struct sum_mover &m, int64_t token, int64_t offset,
-                                   struct sum_list &list)
+                                   int32_t num_own, struct summands &sum)
 {
     const struct round round = round_of(m.a.rounds, 0);
     const struct stored_places places = {m.a, round};
@@ -114,19 +169,20 @@ static __device__ void list_coming(const struct sum_mover &m, int64_t token, int
         const bool comes = kept && rank != m.a.comm.rank;
         const uint32_t lanes = __ballot_sync(~0u, comes);
         const uint32_t own = __ballot_sync(~0u, kept && !comes);
-        const int32_t place = num + __popc(lanes & lanes_below());
+        const int32_t place = num_own + num + __popc(lanes & lanes_below());
 
         if (comes) {
-            list.parts.row[place] = places.part_of_token(token, i) + offset;
-            list.parts.node[place] = rank;
+            sum.rows.row[place] = places.part_of_token(token, i) + offset;
+            sum.rows.node[place] = rank;
         }
         if (own)
             own_place = num + __popc(lanes & ((own & -own) - 1));
         num += __popc(lanes);
     }
     if (lane_id() == 0) {
-        list.own_place = own_place;
-        list.num_parts = num;
+        sum.num_own = num_own;
+        sum.num_parts = num;
+        sum.own_place = own_place;
     }
     __syncwarp();
 }
@@ -138,84 +194,129 @@ struct told_slice {
 };
 
 static __device__ __forceinline__ struct told_slice told_slice_of(const struct sum_mover &m,
-                                                                  int64_t token, int32_t slice)
+                                                                  int64_t task)
 {
-    return {word_of(m, chunk_of_token(m, token), slice), token + 1};
+    const int32_t slices = m.a.movers.slices.num;
+    const int64_t token = task / slices;
+
+    return {word_of(m, chunk_of_token(m, token), (int32_t)(task % slices)), token + 1};
 }
 
-/* The whole warp: whether all parts of the list have come. The list may be written then. */
+/* The whole warp: whether all parts of a sum have come. The list may be written then. */
 static __device__ bool parts_have_come(const struct sum_mover &m, const struct told_slice &told,
-                                       const struct sum_list &list)
+                                       const struct summands &sum)
 {
     bool ok = true;
 
-    for (int32_t i = lane_id(); i < list.num_parts; i += EPX_WARP)
-        ok = ok && has_progress(m.a.comm, m.epoch, list.parts.node[i], told.word, told.step);
+    for (int32_t i = lane_id(); i < sum.num_parts; i += EPX_WARP)
+        ok = ok &&
+             has_progress(m.a.comm, m.epoch, sum.rows.node[sum.num_own + i], told.word, told.step);
     __syncwarp();
     return __all_sync(~0u, ok);
 }
 
-/* The whole warp: waits for all parts of the list. */
+/* The whole warp: waits for all parts of a sum. */
 static __device__ bool await_parts(const struct sum_mover &m, const struct told_slice &told,
-                                   const struct sum_list &list)
+                                   const struct summands &sum)
 {
     bool ok = true;
 
-    for (int32_t i = lane_id(); i < list.num_parts; i += EPX_WARP)
-        ok = ok && await_progress(m.a.comm, m.epoch, list.parts.node[i], told.word, told.step);
+    for (int32_t i = lane_id(); i < sum.num_parts; i += EPX_WARP)
+        ok = ok && await_progress(m.a.comm, m.epoch, sum.rows.node[sum.num_own + i], told.word,
+                                  told.step);
     return acquire_words(m.a.comm, ok);
 }
 
-/* The whole warp: lists what a slice of a token is the sum of. */
-template <typename T>
-static __device__ __forceinline__ void list_token(const struct sum_mover &m, int64_t token,
-                                                  int32_t slice, struct sum_list &list)
-{
-    const struct part part = part_of(m.a.movers.slices, slice, m.a.row_bytes);
+/* What the sums that a taker's warp takes are made of: those of slices of tokens. */
+template <typename T> struct sum_taker {
+    const struct sum_mover &m;
+    struct task_claims claims;
+    bool listed; /* a task that is not begun yet */
 
-    list_coming(m, token, part.offset, list);
-    list_own<T>(m.a, token, part.offset, list);
-}
+    __device__ int64_t num_tasks() const
+    {
+        return (int64_t)m.a.num_tokens * m.a.movers.slices.num;
+    }
 
-/* The whole warp: adds a slice of a token, which is listed, once it is there. */
-template <typename T, enum row_loads LOADS>
-static __device__ bool take_token(const struct sum_mover &m, int64_t token, int32_t slice,
-                                  struct sum_list &list)
-{
-    const struct epx_combine_rows &a = m.a;
-    const struct part part = part_of(a.movers.slices, slice, a.row_bytes);
-    const struct round round = round_of(a.rounds, 0);
+    __device__ struct part part_of_task(int64_t task) const
+    {
+        return part_of(m.a.movers.slices, (int32_t)(task % m.a.movers.slices.num), m.a.row_bytes);
+    }
 
-    if (!await_parts(m, told_slice_of(m, token, slice), list))
+    __device__ void list(struct summands &sum) const
+    {
+        const int64_t token = claims.task / m.a.movers.slices.num;
+        const struct part part = part_of_task(claims.task);
+
+        list_coming(m, token, part.offset, list_own<T>(m.a, token, part.offset, sum.rows), sum);
+        if (lane_id() == 0) {
+            sum.elements = part.bytes / (int64_t)sizeof(typename T::part);
+            sum.out = m.a.sums + in_row<T>(token * m.a.rounds.cut.row_bytes + part.offset);
+            sum.token = part.offset == 0 ? token : -1;
+        }
+        __syncwarp();
+    }
+
+    /* The whole warp: claims the next task and lists it. */
+    __device__ bool claim(struct summands &sum, bool waits)
+    {
+        const auto is_here = [&](int64_t i) {
+            list_coming(m, i / m.a.movers.slices.num, 0, 0, sum);
+            return parts_have_come(m, told_slice_of(m, i), sum);
+        };
+        const int64_t before = claims.task;
+
+        if (before >= num_tasks())
+            return false;
+        next_task(m.a.comm, claims, num_tasks(), is_here);
+        if (claims.task < num_tasks()) {
+            list(sum);
+            return true;
+        }
+        if (claims.late && !waits) /* something may come yet */
+            claims.task = before;
         return false;
-    add_parts<T>(list, a.weights && !a.backward, part.bytes / (int64_t)sizeof(typename T::part),
-                 a.sums + in_row<T>(token * a.rounds.cut.row_bytes + part.offset),
-                 parts_are_here<LOADS>());
-    if (m.weighted && a.grad_weights && part.offset == 0)
-        take_all_weights(a, stored_places{a, round}, token);
-    __syncwarp();
-    return true;
-}
+    }
+
+    /* The whole warp: lists the next sum that it is to add; if it may wait, for what that is made
+     * of. */
+    __device__ bool find(struct summands &sum, bool waits)
+    {
+        if (!listed && !claim(sum, waits))
+            return false;
+        listed = true;
+        if (!waits && !parts_have_come(m, told_slice_of(m, claims.task), sum))
+            return false;
+        listed = false;
+        if (await_parts(m, told_slice_of(m, claims.task), sum))
+            return true;
+        claims.task = INT64_MAX;
+        return false;
+    }
+
+    /* The whole warp: what a sum has beside its packs. */
+    __device__ void end(const struct summands &sum) const
+    {
+        const struct round round = round_of(m.a.rounds, 0);
+
+        if (m.weighted && m.a.grad_weights && sum.token >= 0)
+            take_all_weights(m.a, stored_places{m.a, round}, sum.token);
+        __syncwarp();
+    }
+};
 
 /* A taker's warp. */
-template <typename T, enum row_loads LOADS>
-static __device__ void take_tokens(const struct sum_mover &m, struct sum_list &list)
+template <typename T, bool ODD>
+static __device__ void take_tokens(const struct sum_mover &m, struct summands *sums, char *ring)
 {
-    const int32_t slices = m.a.movers.slices.num;
-    const int64_t num = (int64_t)m.a.num_tokens * slices;
-    const auto is_here = [&](int64_t i) {
-        list_coming(m, i / slices, 0, list);
-        return parts_have_come(m, told_slice_of(m, i / slices, (int32_t)(i % slices)), list);
+    struct sum_taker<T> taker = {
+        m, no_task_of(m.crew, &m.a.comm.state->taken), false
     };
-    struct task_claims claims = no_task_of(m.crew, &m.a.comm.state->taken);
 
-#pragma unroll 1
-    for (next_task(m.a.comm, claims, num, is_here); claims.task < num;
-         next_task(m.a.comm, claims, num, is_here)) {
-        list_token<T>(m, claims.task / slices, (int32_t)(claims.task % slices), list);
-        if (!take_token<T, LOADS>(m, claims.task / slices, (int32_t)(claims.task % slices), list))
-            return;
-    }
+    if (m.a.weights && !m.a.backward)
+        add_sums<sum_kind<T, false, true>, ODD>(taker, ring, sums);
+    else
+        add_sums<sum_kind<T, false, false>, ODD>(taker, ring, sums);
 }
 
 #endif

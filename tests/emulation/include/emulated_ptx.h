@@ -140,6 +140,24 @@ static inline uint64_t global_timer_ns()
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+/* Copies ahead are made at once: a copy may be there before its wait. */
+template <int BYTES> static inline void copy_ahead(void *to, const void *from)
+{
+    const uint64_t *words = (const uint64_t *)from;
+    uint64_t *copy = (uint64_t *)to;
+
+    for (int i = 0; i < BYTES / (int)sizeof(*copy); i++)
+        copy[i] = words[i];
+}
+
+static inline void end_copies_ahead()
+{
+}
+
+template <int PENDING> static inline void await_copies_ahead()
+{
+}
+
 /* Bulk copies. A barrier word counts phases that have ended, and has a bit for the arrival. */
 #define HAS_BULK_COPIES 1
 

@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * sum_streams.cuh - sums of rows, one after the other, whose loads do not pause, if rows lie on
+ * multiples of a pack; those of other rows are added one by one. A warp has a ring
+ * of steps in its block's memory; a step is what it loads at once of one row, STEP_PACKS packs a
+ * lane. While one step is added those behind it are under way, also those of the next sum: it is
+ * looked for as soon as all of the sum before it is under way, and not waited for while there is
+ * something to add.
+ * A step lies as far behind a line of the cache as in its row: if not, L2 would be read twice for
+ * each 32 bytes of the row.
+ */
+#ifndef EPX_KERNELS_STREAMING_SUM_STREAMS_CUH
+#define EPX_KERNELS_STREAMING_SUM_STREAMS_CUH
+
+#include "kernels/protocol/warp_sums.cuh"
+
+#include <type_traits>
+
+enum {
+    STEP_PACKS = 2,
+    STEP_LINE = 128, /* of the cache; and the bytes beside its own that a step may take */
+    STEP_ROOM = STEP_PACKS * EPX_WARP * 16 + STEP_LINE,
+    RING_STEPS = 6,
+    RING_ROOM = RING_STEPS * STEP_ROOM
+};
+
+/* What a sum is made of: rows of the rank itself, which are added first and rounded as if they had
+ * travelled, and parts of other ranks; in shared memory, two a warp. */
+struct summands {
+    struct row_list rows; /* own ones, with weights, then parts, with the ranks they come from */
+    int32_t num_own, num_parts;
+    int32_t own_place;  /* how many parts come before the own one */
+    int32_t home, word; /* of a sum that is sent: its rank, and the word that tells of it */
+    int64_t token;
+    struct epx_wire_record *record; /* of a sum that is sent */
+    int64_t elements;
+    char *out;
+};
+
+/* A kernel's way to add: T is a type of an operation. SENDS: the sum of own rows is the result, and
+ * travels. */
+template <typename T, bool SENDS, bool WEIGHTED> struct sum_kind {
+    typedef typename T::row Row;
+    typedef typename T::part Part;
+    typedef std::conditional_t<SENDS, Part, Row> To;
+    static constexpr bool sends = SENDS, weighted = WEIGHTED;
+    static constexpr int N = PACKED<Part, Row>; /* elements of a pack */
+};
+
+/* The packs of a sum that steps have. */
+template <typename K> static __device__ __forceinline__ int32_t packs_of(const struct summands &sum)
+{
+    return sum.num_own + sum.num_parts ? (int32_t)(sum.elements / K::N) : 0;
+}
+
+/* Where a warp is in its ring and in the sums that it knows. */
+struct stream {
+    char *ring;
+    int32_t filled, emptied;  /* where in the ring the next step goes to, and comes from */
+    int32_t under_way;        /* steps */
+    int32_t known;            /* sums that have been found and not been added */
+    int32_t loading;          /* which of the warp's two sums is loaded */
+    int32_t own, rows, packs; /* of this sum */
+    int32_t row, pack;        /* of the step that is loaded next */
+};
+
+/* What a warp adds now. */
+struct adding {
+    int32_t number; /* of the warp's two sums */
+    int32_t own, parts, own_place, packs;
+    int32_t pack; /* the first of the steps that are added next */
+    char *out;
+};
+
+static __device__ __forceinline__ int32_t step_behind(int32_t step)
+{
+    return step < RING_ROOM - STEP_ROOM ? step + STEP_ROOM : 0;
+}
+
+static __device__ __forceinline__ int32_t lesser(int32_t a, int32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Where in the ring a step of a row lies. */
+static __device__ __forceinline__ char *place_of(const struct stream &s, int32_t step,
+                                                 const char *row)
+{
+    return s.ring + step + ((uint32_t)(uintptr_t)row & (STEP_LINE - 1));
+}
+
+/* The whole warp: begins to load a step of a row. Lanes that would load what is behind the last
+ * pack load this pack. */
+template <typename Pack>
+static __device__ __forceinline__ void load_packs(const struct stream &s, const char *row)
+{
+    Pack *to = (Pack *)(void *)place_of(s, s.filled, row) + lane_id();
+
+#pragma unroll
+    for (int u = 0; u < STEP_PACKS; u++) {
+        const int32_t at = lesser(s.pack + u * EPX_WARP + lane_id(), s.packs - 1);
+
+        copy_ahead<(int)sizeof(Pack)>(to + u * EPX_WARP, (const Pack *)(const void *)row + at);
+    }
+}
+
+/* The whole warp: begins to load the next step of the sum that is loaded, if it has one. */
+template <typename K>
+static __device__ __forceinline__ void load_step(struct stream &s, const struct summands *sums)
+{
+    if (s.pack >= s.packs)
+        return;
+    const char *row = sums[s.loading].rows.row[s.row];
+
+    if (sizeof(typename K::Row) == sizeof(typename K::Part) || s.row < s.own)
+        load_packs<pack<typename K::Row, K::N>>(s, row);
+    else
+        load_packs<pack<typename K::Part, K::N>>(s, row);
+    end_copies_ahead();
+    s.filled = step_behind(s.filled);
+    s.under_way++;
+    if (++s.row < s.rows)
+        return;
+    s.row = 0;
+    s.pack += STEP_PACKS * EPX_WARP;
+}
+
+/* The whole warp: goes on to load a sum that has been found. */
+template <typename K>
+static __device__ __forceinline__ void begin_to_load(struct stream &s, const struct summands *sums)
+{
+    s.loading ^= 1;
+    s.known++;
+    s.row = s.pack = 0;
+    s.own = sums[s.loading].num_own;
+    s.rows = s.own + sums[s.loading].num_parts;
+    s.packs = packs_of<K>(sums[s.loading]);
+}
+
+/* The whole warp: fills the ring; waits for the next sum if it knows none. */
+template <typename K, typename Source>
+static __device__ __forceinline__ void fill_ring(struct stream &s, Source &source,
+                                                 struct summands *sums)
+{
+#pragma unroll 1
+    for (;;) {
+#pragma unroll 1
+        while (s.under_way < RING_STEPS && s.pack < s.packs)
+            load_step<K>(s, sums);
+        if (s.pack < s.packs || s.known == 2 || !source.find(sums[s.loading ^ 1], s.known == 0))
+            return;
+        begin_to_load<K>(s, sums);
+    }
+}
+
+/* The whole warp: waits until the oldest step is there. */
+static __device__ __forceinline__ void await_step(const struct stream &s)
+{
+    if (s.under_way == RING_STEPS)
+        await_copies_ahead<RING_STEPS - 1>();
+    else if (s.under_way > RING_STEPS / 2)
+        await_copies_ahead<RING_STEPS / 2>();
+    else
+        await_copies_ahead<0>();
+}
+
+/* A lane's packs of a step, or of a sum. */
+template <typename Element, int N> struct lane_packs {
+    pack<Element, N> at[STEP_PACKS];
+};
+
+/* The whole warp: a lane's packs of the oldest step, which is of the given row; another step takes
+ * its place in the ring. */
+template <typename K, typename Element>
+static __device__ __forceinline__ struct lane_packs<Element, K::N>
+take_step(struct stream &s, const char *row, const struct summands *sums) {
+    const pack<Element, K::N> *from =
+        (const pack<Element, K::N> *)(const void *)place_of(s, s.emptied, row) + lane_id();
+    struct lane_packs<Element, K::N> taken;
+
+    await_step(s);
+#pragma unroll
+    for (int u = 0; u < STEP_PACKS; u++)
+        taken.at[u] = from[u * EPX_WARP];
+    s.emptied = step_behind(s.emptied);
+    s.under_way--;
+    load_step<K>(s, sums);
+    return taken;
+}
+
+template <bool WEIGHTED, typename Element, int N>
+static __device__ __forceinline__ void add_lane_packs(const struct lane_packs<Element, N> &packs,
+                                                      float weight, bool starts,
+                                                      typename Element::sum total[STEP_PACKS][N])
+{
+#pragma unroll
+    for (int u = 0; u < STEP_PACKS; u++)
+        add_pack<Element, N, WEIGHTED>(packs.at[u], weight, starts, total[u]);
+}
+
+template <typename To, int N>
+static __device__ __forceinline__ struct lane_packs<To, N>
+round_lane_packs(const typename To::sum total[STEP_PACKS][N])
+{
+    struct lane_packs<To, N> rounded;
+
+#pragma unroll
+    for (int u = 0; u < STEP_PACKS; u++)
+        round_pack(total[u], rounded.at[u]);
+    return rounded;
+}
+
+/* The whole warp: the sum of the rank's own rows, of the next steps. */
+template <typename K>
+static __device__ __forceinline__ struct lane_packs<typename K::Part, K::N>
+sum_own(struct stream &s, const struct adding &now, const struct summands *sums) {
+    typedef typename K::Row Row;
+    const struct row_list &rows = sums[now.number].rows;
+    typename Row::sum total[STEP_PACKS][K::N];
+
+    add_lane_packs<K::weighted>(take_step<K, Row>(s, rows.row[0], sums),
+                                K::weighted ? rows.weight[0] : 1, true, total);
+#pragma unroll 1
+    for (int32_t r = 1; r < now.own; r++)
+        add_lane_packs<K::weighted>(take_step<K, Row>(s, rows.row[r], sums),
+                                    K::weighted ? rows.weight[r] : 1, false, total);
+    return round_lane_packs<typename K::Part, K::N>(total);
+}
+
+/* The whole warp: the sum of parts, of the next steps, and between them the own one, if any. */
+template <typename K>
+static __device__ __forceinline__ struct lane_packs<typename K::Row, K::N>
+sum_parts(struct stream &s, const struct adding &now, const struct summands *sums,
+          const struct lane_packs<typename K::Part, K::N> &own) {
+    typedef typename K::Part Part;
+    const int32_t own_place = now.own ? now.own_place : -1;
+    char *const *rows = sums[now.number].rows.row + now.own;
+    typename Part::sum total[STEP_PACKS][K::N];
+
+    if (own_place == 0)
+        add_lane_packs<false>(own, 1, true, total);
+    else
+        add_lane_packs<false>(take_step<K, Part>(s, rows[0], sums), 1, true, total);
+#pragma unroll 1
+    for (int32_t p = own_place != 0; p < now.parts; p++) {
+        if (p && p == own_place)
+            add_lane_packs<false>(own, 1, false, total);
+        add_lane_packs<false>(take_step<K, Part>(s, rows[p], sums), 1, false, total);
+    }
+    if (own_place > 0 && own_place == now.parts)
+        add_lane_packs<false>(own, 1, false, total);
+    return round_lane_packs<typename K::Row, K::N>(total);
+}
+
+/* A lane stores its packs; those behind the last one stand for it, with the same bytes. */
+template <typename K>
+static __device__ __forceinline__ void
+store_lane_packs(const struct adding &now, const struct lane_packs<typename K::To, K::N> &packs)
+{
+#pragma unroll
+    for (int u = 0; u < STEP_PACKS; u++) {
+        const int32_t at = lesser(now.pack + u * EPX_WARP + lane_id(), now.packs - 1);
+
+        ((pack<typename K::To, K::N> *)(void *)now.out)[at] = packs.at[u];
+    }
+}
+
+/* The whole warp: adds the next steps of all rows of a sum. */
+template <typename K>
+static __device__ __forceinline__ void add_steps(struct stream &s, const struct adding &now,
+                                                 const struct summands *sums)
+{
+    struct lane_packs<typename K::Part, K::N> own;
+
+    if (now.own)
+        own = sum_own<K>(s, now, sums);
+    if constexpr (K::sends)
+        store_lane_packs<K>(now, own);
+    else
+        store_lane_packs<K>(now, sum_parts<K>(s, now, sums, own));
+}
+
+/* The whole warp: nothing to add gives zeros. */
+template <typename K> static __device__ void zero_empty_sum(const struct summands &sum)
+{
+    if (sum.num_own + sum.num_parts == 0 && !K::sends)
+        zero_row(sum.out, sum.elements * (int64_t)sizeof(typename K::To));
+}
+
+template <typename K>
+static __device__ __forceinline__ void begin_to_add(struct adding &now, const struct summands *sums)
+{
+    const struct summands &sum = sums[now.number];
+
+    now = {now.number, sum.num_own, sum.num_parts, sum.own_place, packs_of<K>(sum), 0, sum.out};
+}
+
+/*
+ * The whole warp: adds what source.find(sum, waits) lists, until that returns false though it may
+ * wait, and calls source.end(sum) behind each sum.
+ */
+template <typename K, typename Source>
+static __device__ __forceinline__ void stream_sums(Source &source, char *ring,
+                                                   struct summands *sums)
+{
+    struct stream s = {ring, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0};
+    struct adding now = {0, 0, 0, 0, 0, 0, NULL};
+    bool begins = true;
+
+#pragma unroll 1
+    for (;;) {
+        if (s.pack >= s.packs)
+            fill_ring<K>(s, source, sums);
+        if (s.known == 0)
+            return;
+        if (begins)
+            begin_to_add<K>(now, sums);
+        if (now.packs)
+            add_steps<K>(s, now, sums);
+        now.pack += STEP_PACKS * EPX_WARP;
+        begins = now.pack >= now.packs;
+        if (!begins)
+            continue;
+        zero_empty_sum<K>(sums[now.number]);
+        source.end(sums[now.number]);
+        now.number ^= 1;
+        s.known--;
+    }
+}
+
+/* Adds a lane's packs, of N elements, of a sum of rows that lie anywhere. */
+template <typename K, int N, int UNROLL, typename Packs>
+static __device__ __forceinline__ void add_odd_packs(const struct summands &sum, const Packs &at)
+{
+    typedef typename K::Part Part;
+    const int32_t own = sum.num_own, end = own + sum.num_parts;
+    const int32_t before = own ? own + sum.own_place : end;
+    typename Part::sum total[UNROLL][N];
+    pack<Part, N> rounded[UNROLL];
+
+    if (own) {
+        add_run<typename K::Row, N, K::weighted, UNROLL, MOST_SUM_ROWS>(sum.rows, 0, own, at,
+                                                                        total);
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++)
+            round_pack(total[u], rounded[u]);
+    }
+    if (before > own)
+        add_run<Part, N, false, UNROLL, MOST_SUM_ROWS>(sum.rows, own, before, at, total);
+#pragma unroll
+    for (int u = 0; own && u < UNROLL; u++)
+        add_pack<Part, N, false>(rounded[u], 1, before == own, total[u]);
+    if (before < end)
+        add_run<Part, N, false, UNROLL, MOST_SUM_ROWS>(sum.rows, before, end, at, total, false);
+    store_packs<typename K::To, N, UNROLL>(total, at, sum.out);
+}
+
+/* The whole warp: as stream_sums, of rows that lie anywhere. */
+template <typename K, typename Source>
+static __device__ __forceinline__ void add_odd_sums(Source &source, struct summands &sum)
+{
+#pragma unroll 1
+    while (source.find(sum, true)) {
+        zero_empty_sum<K>(sum);
+        if (sum.num_own + sum.num_parts)
+            for_odd_row<typename K::Row, typename K::To, K::N, STEP_PACKS>(
+                sum.elements, sum.out,
+                [&](const struct shifted_packs &at) {
+                    add_odd_packs<K, K::N, STEP_PACKS>(sum, at);
+                },
+                [&](int64_t i) { add_odd_packs<K, 1, 1>(sum, aligned_packs{i}); });
+        source.end(sum);
+    }
+}
+
+/* The whole warp: adds what a source has, of rows that are aligned or not. */
+template <typename K, bool ODD, typename Source>
+static __device__ __forceinline__ void add_sums(Source &source, char *ring, struct summands *sums)
+{
+    if constexpr (ODD)
+        add_odd_sums<K>(source, sums[0]);
+    else
+        stream_sums<K>(source, ring, sums);
+}
+
+#endif
