@@ -13,8 +13,6 @@ static __device__ __forceinline__ char *room_of_warp()
 /* Waits for the slices of a token's parts that come from other ranks: the whole warp, of which each
  * lane has a part, flag NULL = none. */
 struct awaited_parts {
-    static constexpr bool waits = true;
-    static constexpr enum row_loads loads = SHIFTED_IF_ODD;
     char *room; /* for packs of the own part */
     const struct epx_device_comm &c;
     uint64_t epoch;

@@ -18,14 +18,8 @@ enum { SUM_UNROLL = 4, SUM_ROWS = 2, MOST_SUM_ROWS = 4 };
 /* How rows that are added are loaded. */
 enum row_loads {
     ELEMENTS_IF_ODD, /* in packs if all rows are aligned, else an element at a time: least code */
-    SHIFTED_IF_ODD,  /* in packs that are shifted into place if not */
-    PACKS,           /* in packs: the host knows that all rows are aligned */
-    SHIFTED          /* in packs that are shifted into place */
+    SHIFTED_IF_ODD   /* in packs that are shifted into place if not */
 };
-
-/* SUM_UNROLL for rows that are shifted; a kernel for rows of both kinds has few registers left. */
-template <enum row_loads LOADS>
-static constexpr int ODD_UNROLL = LOADS == SHIFTED ? SUM_UNROLL / 2 : 1;
 
 /* The types that are added: how they are stored, and what their sums are kept in; of an operation,
  * the type of its rows and that of the sums that travel. */
@@ -368,14 +362,6 @@ static __device__ __forceinline__ bool are_packed(const struct row_list &list, i
             ((uint32_t)elements & (n - 1))) == 0;
 }
 
-/* The whole warp: whether these rows are loaded in packs where they lie. */
-template <typename T, typename To, enum row_loads LOADS>
-static __device__ __forceinline__ bool loads_packs(const struct row_list &list, int32_t num,
-                                                   int64_t elements, const char *out)
-{
-    return LOADS == PACKS || (LOADS != SHIFTED && are_packed<T, To>(list, num, elements, out));
-}
-
 /* The whole warp: the sum of rows of a type that adds, rounded to the type To; num = 0 gives zeros.
  * At the end of long rows, and of short ones, ROWS rows are loaded at once. */
 template <typename T, typename To, enum row_loads LOADS = ELEMENTS_IF_ODD, int ROWS = SUM_ROWS>
@@ -383,7 +369,7 @@ static __device__ void sum_rows(const struct row_list &list, int32_t num, int we
                                 int64_t elements, char *out)
 {
     const int N = PACKED<T, To>;
-    bool packed = loads_packs<T, To, LOADS>(list, num, elements, out);
+    bool packed = are_packed<T, To>(list, num, elements, out);
 
     if (num == 0)
         zero_row(out, elements * (int64_t)sizeof(To));
@@ -392,8 +378,8 @@ static __device__ void sum_rows(const struct row_list &list, int32_t num, int we
     else if (packed)
         sum_packs<T, To, N, false, ROWS>(list, num, elements, out);
     else if (LOADS != ELEMENTS_IF_ODD)
-        weighted ? sum_odd_rows<T, To, true, ODD_UNROLL<LOADS>>(list, num, elements, out)
-                 : sum_odd_rows<T, To, false, ODD_UNROLL<LOADS>>(list, num, elements, out);
+        weighted ? sum_odd_rows<T, To, true, 1>(list, num, elements, out)
+                 : sum_odd_rows<T, To, false, 1>(list, num, elements, out);
     else if (weighted)
         sum_packs<T, To, 1, true, ROWS>(list, num, elements, out);
     else

@@ -64,17 +64,6 @@ static __device__ void take_all_weights(const struct epx_combine_rows &a, const 
     }
 }
 
-/* Where all parts have come before rows are added. */
-template <enum row_loads LOADS> struct parts_are_here {
-    static constexpr bool waits = false;
-    static constexpr enum row_loads loads = LOADS;
-
-    __device__ __forceinline__ bool operator()() const
-    {
-        return true;
-    }
-};
-
 /* Adds a lane's packs, ROWS rows of parts at a time; sum_own(starts, total) adds the own part, or,
  * if that comes first, sets total to it. */
 template <typename T, int N, int UNROLL, int ROWS, typename Packs, typename SumOwn>
@@ -196,14 +185,12 @@ static __device__ bool add_elements(const struct sum_list &list, int64_t element
     const int64_t packs = elements / N;
     int64_t added = 0, first;
 
-    if constexpr (Await::waits) {
-        if (packs)
-            added = add_first_packs<T, N, WEIGHTED>(list, packs, out, await);
-        else if (!await())
-            added = -1;
-        if (added < 0)
-            return false;
-    }
+    if (packs)
+        added = add_first_packs<T, N, WEIGHTED>(list, packs, out, await);
+    else if (!await())
+        added = -1;
+    if (added < 0)
+        return false;
     first = added + lane_id();
 #pragma unroll 1
     for (; first + (UNROLL - 1) * EPX_WARP < packs; first += EPX_WARP * UNROLL)
@@ -221,7 +208,7 @@ static __device__ bool add_odd_elements(const struct sum_list &list, int64_t ele
                                         const Await &await)
 {
     typedef typename T::row Row;
-    const int N = PACKED<typename T::part, Row>, UNROLL = ODD_UNROLL<Await::loads>;
+    const int N = PACKED<typename T::part, Row>, UNROLL = 1;
 
     if (!await())
         return false;
@@ -241,17 +228,15 @@ static __device__ bool add_parts(const struct sum_list &list, bool weighted, int
     typedef typename T::row Row;
     typedef typename T::part Part;
     const int N = PACKED<Part, Row>;
-    const bool packed =
-        loads_packs<Part, Row, Await::loads>(list.parts, list.num_parts, elements, out) &&
-        loads_packs<Row, Row, Await::loads>(list.own, list.num_own, elements, out);
+    const bool packed = are_packed<Part, Row>(list.parts, list.num_parts, elements, out) &&
+                        are_packed<Row, Row>(list.own, list.num_own, elements, out);
 
     if (list.num_parts + list.num_own > 0) {
         if (packed)
             return weighted ? add_elements<T, N, true>(list, elements, out, await)
                             : add_elements<T, N, false>(list, elements, out, await);
-        if constexpr (Await::loads != PACKS)
-            return weighted ? add_odd_elements<T, true>(list, elements, out, await)
-                            : add_odd_elements<T, false>(list, elements, out, await);
+        return weighted ? add_odd_elements<T, true>(list, elements, out, await)
+                        : add_odd_elements<T, false>(list, elements, out, await);
     }
     if (!await())
         return false;
