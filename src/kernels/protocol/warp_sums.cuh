@@ -161,7 +161,7 @@ static __device__ __forceinline__ void widen_pack(const pack<T, N> &data, typena
         wide[n] = T::load(data.element[n]);
 }
 
-/* Of each two in a word, one instruction each. */
+/* widen_pack of eight bfloat16 in four words takes an instruction for each of them. */
 static __device__ __forceinline__ void widen_pack(const pack<bfloat16, 8> &data, float wide[8])
 {
     uint32_t word[4];
