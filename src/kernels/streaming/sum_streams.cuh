@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * sum_streams.cuh - sums of rows, one after the other, whose loads do not pause, if rows lie on
- * multiples of a pack; those of other rows are added one by one. A warp has a ring
- * of steps in its block's memory; a step is what it loads at once of one row, STEP_PACKS packs a
- * lane. While one step is added those behind it are under way, also those of the next sum: it is
- * looked for as soon as all of the sum before it is under way, and not waited for while there is
- * something to add.
+ * multiples of a pack; sums of other rows are added one by one. A warp has a ring of steps in its
+ * block's memory; a step is what it loads at once of one row, STEP_PACKS packs a lane. While one
+ * step is added those behind it are under way, also those of the next sum: it is looked for as soon
+ * as all of the sum before it is under way, and not waited for while there is something to add.
  * A step lies as far behind a line of the cache as in its row: if not, L2 would be read twice for
  * each 32 bytes of the row.
  */
