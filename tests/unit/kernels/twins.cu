@@ -89,28 +89,30 @@ static __global__ void sum_by_node(struct twin_rows rows, char *from, const floa
                     to + rows.shift);
 }
 
-template <typename T, enum row_loads LOADS>
-static __device__ void sum_loaded(const struct twin_rows &rows, char *from, const float *weights,
-                                  char *to)
+template <typename T>
+static __global__ void sum(struct twin_rows rows, char *from, const float *weights, char *to)
 {
     __shared__ struct row_list list;
 
     list_rows(rows, from, weights, list);
-    sum_rows<T, T, LOADS>(list, rows.num, rows.weighted, rows.row_bytes / (int64_t)sizeof(T),
-                          to + rows.shift);
+    sum_rows<T, T>(list, rows.num, rows.weighted, rows.row_bytes / (int64_t)sizeof(T),
+                   to + rows.shift);
 }
 
-template <typename T>
-static __global__ void sum(struct twin_rows rows, char *from, const float *weights, char *to)
-{
-    sum_loaded<T, ELEMENTS_IF_ODD>(rows, from, weights, to);
-}
-
+/* Packs are shifted into place, two a lane. */
 template <typename T>
 static __global__ void sum_shifted(struct twin_rows rows, char *from, const float *weights,
                                    char *to)
 {
-    sum_loaded<T, SHIFTED>(rows, from, weights, to);
+    const int64_t elements = rows.row_bytes / (int64_t)sizeof(T);
+    __shared__ struct row_list list;
+
+    list_rows(rows, from, weights, list);
+    if (rows.num == 0)
+        zero_row(to + rows.shift, rows.row_bytes);
+    else
+        rows.weighted ? sum_odd_rows<T, T, true, 2>(list, rows.num, elements, to + rows.shift)
+                      : sum_odd_rows<T, T, false, 2>(list, rows.num, elements, to + rows.shift);
 }
 
 static __global__ void store(struct twin_rows rows, char *from, const float *weights, char *to)

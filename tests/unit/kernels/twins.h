@@ -203,7 +203,7 @@ EPX_HD void twin_run(enum twin_step step, const uint64_t *in, uint64_t *out)
 /* Rows one behind the other from `shift` bytes into a block on, in memory of the host. */
 struct twin_rows {
     EPX_Datatype datatype;
-    int num, weighted, shifts; /* sum_rows shifts packs, also of rows that are aligned */
+    int num, weighted, shifts; /* packs are shifted, also of rows that are aligned */
     int64_t row_bytes, shift;
     const char *from; /* block of the rows that are read */
     size_t from_bytes;
