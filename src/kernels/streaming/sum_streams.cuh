@@ -181,6 +181,7 @@ take_step(struct stream &s, const char *row, const struct summands *sums) {
 #pragma unroll
     for (int u = 0; u < STEP_PACKS; u++)
         taken.at[u] = from[u * EPX_WARP];
+    __syncwarp(); /* the row that takes its place may lie elsewhere in a line */
     s.emptied = step_behind(s.emptied);
     s.under_way--;
     load_step<K>(s, sums);
