@@ -2,8 +2,8 @@
 /*
  * bulk.c - bulk copies that are under way. Each is made as late as may be: a load when a thread
  * finds out that its phase has ended, a store when its thread waits until it has read, or until it
- * is in memory. So a kernel that forgets a wait goes wrong. The copying is the kernel's own code,
- * in emulated_ptx.h, which checks.c looks at.
+ * is in memory. So a kernel that forgets a wait goes wrong. So are copies ahead of every other
+ * thread. The copying is the kernel's own code, in emulated_ptx.h, which checks.c looks at.
  */
 #include "emulation/device/bulk.h"
 
@@ -128,8 +128,36 @@ int emulated_bulk_take_store(unsigned pending, struct emulated_copy *copy)
     return 0;
 }
 
+void emulated_ahead_copy(struct emulated_copy copy)
+{
+    struct thread *thread = threads_here();
+
+    if (thread->num_ahead == MOST_AHEAD)
+        threads_refuse(thread->block, "more copies ahead than the emulation keeps");
+    thread->ahead[thread->num_ahead++] = (struct ahead){copy, thread->ahead_groups};
+}
+
+void emulated_ahead_end_group(void)
+{
+    threads_here()->ahead_groups++;
+}
+
+int emulated_ahead_take(unsigned pending, struct emulated_copy *copy)
+{
+    struct thread *thread = threads_here();
+
+    if (!thread->num_ahead || thread->ahead_groups - thread->ahead[0].group <= pending)
+        return 0;
+    *copy = thread->ahead[0].copy;
+    thread->num_ahead--;
+    memmove(thread->ahead, thread->ahead + 1, (size_t)thread->num_ahead * sizeof(*thread->ahead));
+    return 1;
+}
+
 void bulk_end_thread(struct thread *thread)
 {
+    if (thread->num_ahead)
+        threads_refuse(thread->block, "a thread ends before its copies ahead");
     free_made(thread);
     while (thread->stores) {
         struct bulk *store = thread->stores;

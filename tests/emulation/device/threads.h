@@ -6,7 +6,7 @@
 #include "emulation/device/fibers.h"
 #include "emulation/include/emulation.h"
 
-enum { MOST_SHARED = 32, MOST_SHARED_BYTES = 228 << 10, SHARED_QUANTUM = 128 };
+enum { MOST_SHARED = 32, MOST_SHARED_BYTES = 228 << 10, SHARED_QUANTUM = 128, MOST_AHEAD = 16 };
 enum wait { NO_WAIT, WAIT_WARP, WAIT_BLOCK, WAIT_SPIN, HAS_ENDED };
 
 struct warp {
@@ -14,6 +14,12 @@ struct warp {
     unsigned meeting;
     uint32_t live, arrived, mask;
     enum emulated_meeting what;
+};
+
+/* A copy ahead that is under way. */
+struct ahead {
+    struct emulated_copy copy;
+    unsigned group;
 };
 
 struct thread {
@@ -24,6 +30,9 @@ struct thread {
     uint64_t knows, fenced; /* the last store that it knows of, that it has fenced; checks.c */
     struct bulk *stores;    /* bulk stores under way */
     unsigned groups;        /* of bulk stores that have ended */
+    struct ahead ahead[MOST_AHEAD];
+    int num_ahead;
+    unsigned ahead_groups; /* that have ended */
 };
 
 struct barrier {

@@ -140,29 +140,6 @@ static inline uint64_t global_timer_ns()
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Copies ahead are made at once: a copy may be there before its wait. */
-template <int BYTES> static inline void copy_ahead(void *to, const void *from)
-{
-    const uint64_t *words = (const uint64_t *)from;
-    uint64_t *copy = (uint64_t *)to;
-
-    for (int i = 0; i < BYTES / (int)sizeof(*copy); i++)
-        copy[i] = words[i];
-}
-
-static inline void end_copies_ahead()
-{
-}
-
-template <int PENDING> static inline void await_copies_ahead()
-{
-}
-
-/* Bulk copies. A barrier word counts phases that have ended, and has a bit for the arrival. */
-#define HAS_BULK_COPIES 1
-
-static const uint64_t EMULATED_ARRIVED = 1ULL << 32;
-
 static inline void emulated_make(const struct emulated_copy *copy)
 {
     const uint64_t *from = (const uint64_t *)copy->from;
@@ -171,6 +148,38 @@ static inline void emulated_make(const struct emulated_copy *copy)
     for (uint32_t i = 0; i < copy->bytes / sizeof(*to); i++)
         to[i] = from[i];
 }
+
+/* Copies ahead of even threads are made at once, those of odd ones as late as may be: a copy may be
+ * there before its wait, or not. */
+template <int BYTES> static inline void copy_ahead(void *to, const void *from)
+{
+    const struct emulated_copy copy = {to, from, BYTES};
+
+    emulated_step();
+    if (emulated_here->thread.x & 1)
+        emulated_ahead_copy(copy);
+    else
+        emulated_make(&copy);
+}
+
+static inline void end_copies_ahead()
+{
+    emulated_ahead_end_group();
+}
+
+template <int PENDING> static inline void await_copies_ahead()
+{
+    struct emulated_copy copy;
+
+    while (emulated_ahead_take(PENDING, &copy))
+        emulated_make(&copy);
+    emulated_step();
+}
+
+/* Bulk copies. A barrier word counts phases that have ended, and has a bit for the arrival. */
+#define HAS_BULK_COPIES 1
+
+static const uint64_t EMULATED_ARRIVED = 1ULL << 32;
 
 static inline void init_bulk_barrier(uint64_t *barrier)
 {

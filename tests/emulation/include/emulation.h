@@ -71,6 +71,9 @@ void emulated_bulk_store(struct emulated_copy copy);
 int emulated_bulk_take_read(unsigned pending, struct emulated_copy *copy);
 int emulated_bulk_take_store(unsigned pending, struct emulated_copy *copy);
 void emulated_bulk_end_group(void);
+void emulated_ahead_copy(struct emulated_copy copy);
+void emulated_ahead_end_group(void);
+int emulated_ahead_take(unsigned pending, struct emulated_copy *copy);
 
 /* Lets the kernel behind this one on its stream begin, if it may overtake, once all blocks of this
  * one have called it or ended. */
