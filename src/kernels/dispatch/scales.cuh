@@ -10,11 +10,26 @@
 #include "kernels/protocol/records.cuh"
 #include "kernels/protocol/warp_sums.cuh"
 
+#include <type_traits>
+
 enum {
     SUM_LANES = 256,
     BLOCK_ELEMENTS = EPX_DOT_ELEMENTS,
     LANE_ELEMENTS = BLOCK_ELEMENTS / SUM_LANES
 };
+
+/* A pack as a thread keeps it: eight elements of two bytes are one word, where the compiler would
+ * take eight registers. */
+template <typename T, int N> using kept_pack = std::conditional_t<N == 8, uint4, pack<T, N>>;
+
+template <typename T, int N>
+static __device__ __forceinline__ pack<T, N> pack_of(const kept_pack<T, N> &kept)
+{
+    pack<T, N> data;
+
+    memcpy(&data, &kept, sizeof(data));
+    return data;
+}
 
 /*
  * What a thread has of a block of elements, loaded N at a time. Element e of the block belongs to
@@ -23,7 +38,7 @@ enum {
  */
 template <typename T, int N> struct block_part {
     static constexpr int PACKS = SUM_LANES / (EPX_WARP * N);
-    pack<T, N> data[LANE_ELEMENTS][PACKS];
+    kept_pack<T, N> data[LANE_ELEMENTS][PACKS];
 };
 
 /* Elements of a row of so many in the block that begins at first. */
@@ -51,7 +66,7 @@ static __device__ __forceinline__ void load_block(const T *block, int32_t elemen
 
             part.data[j][p] = {};
             if (i < elements)
-                part.data[j][p] = *(const pack<T, N> *)(const void *)(block + i);
+                part.data[j][p] = *(const kept_pack<T, N> *)(const void *)(block + i);
         }
 }
 
@@ -93,6 +108,20 @@ static __device__ __forceinline__ Sum sum_lanes(Sum lane[PACKS][N])
     return lane[0][0];
 }
 
+/* Adds the products of two packs to a thread's sums. */
+template <typename T, int N>
+static __device__ __forceinline__ void add_products(const pack<T, N> &a, const pack<T, N> &b,
+                                                    typename T::sum lane[N])
+{
+    typename T::sum of_a[N], of_b[N];
+
+    widen_pack(a, of_a);
+    widen_pack(b, of_b);
+#pragma unroll
+    for (int n = 0; n < N; n++)
+        lane[n] = add(lane[n], mul(of_a[n], of_b[n]));
+}
+
 /* The dot product of one block; thread 0 gets it. */
 template <typename T, int N>
 static __device__ __forceinline__ typename T::sum dot_of_block(const struct block_part<T, N> &a,
@@ -102,33 +131,43 @@ static __device__ __forceinline__ typename T::sum dot_of_block(const struct bloc
     typename T::sum lane[PACKS][N];
 
 #pragma unroll
-    for (int p = 0; p < PACKS; p++)
+    for (int p = 0; p < PACKS; p++) {
 #pragma unroll
-        for (int n = 0; n < N; n++) {
+        for (int n = 0; n < N; n++)
             lane[p][n] = 0;
 #pragma unroll
-            for (int j = 0; j < LANE_ELEMENTS; j++)
-                lane[p][n] = add(lane[p][n], mul(T::load(a.data[j][p].element[n]),
-                                                 T::load(b.data[j][p].element[n])));
-        }
+        for (int j = 0; j < LANE_ELEMENTS; j++)
+            add_products<T, N>(pack_of<T, N>(a.data[j][p]), pack_of<T, N>(b.data[j][p]), lane[p]);
+    }
     return sum_lanes<typename T::sum, N, PACKS>(lane);
 }
 
-/* Stores what change(pack) makes of each pack of a block. */
-template <typename T, int N, typename Change>
-static __device__ __forceinline__ void store_changed(const struct block_part<T, N> &grad,
-                                                     int32_t elements, T *block, Change change)
+template <typename T, int N>
+static __device__ __forceinline__ pack<T, N> scaled_pack(const pack<T, N> &in, float weight)
 {
-#pragma unroll
-    for (int j = 0; j < LANE_ELEMENTS; j++)
-#pragma unroll
-        for (int p = 0; p < grad.PACKS; p++) {
-            const int32_t i = element_of<N>(j, p);
-            const pack<T, N> out = change(grad.data[j][p]);
+    typename T::sum product[N];
+    pack<T, N> out;
 
-            if (i < elements)
-                *(pack<T, N> *)(void *)(block + i) = out;
-        }
+    widen_pack(in, product);
+#pragma unroll
+    for (int n = 0; n < N; n++)
+        product[n] = mul((typename T::sum)weight, product[n]);
+    round_pack(product, out);
+    return out;
+}
+
+/* Stores a pack to memory; one of less than 16 bytes also to the block's memory. */
+template <typename Pack>
+static __device__ __forceinline__ void store_pack(void *to, const Pack &data)
+{
+    if constexpr (sizeof(Pack) == sizeof(uint4)) {
+        uint4 quad;
+
+        memcpy(&quad, &data, sizeof(quad));
+        store_quad(to, quad);
+    } else {
+        *(Pack *)to = data;
+    }
 }
 
 /* Stores a block times a weight, or, unless `weighted`, as it is. */
@@ -137,20 +176,16 @@ static __device__ __forceinline__ void store_block(const struct block_part<T, N>
                                                    float weight, bool weighted, int32_t elements,
                                                    T *block)
 {
-    if (!weighted) {
-        store_changed(grad, elements, block, [](const pack<T, N> &in) { return in; });
-        return;
-    }
-    store_changed(grad, elements, block, [&](const pack<T, N> &in) {
-        typename T::sum product[N];
-        pack<T, N> out;
-
 #pragma unroll
-        for (int n = 0; n < N; n++)
-            product[n] = mul((typename T::sum)weight, T::load(in.element[n]));
-        round_pack(product, out);
-        return out;
-    });
+    for (int j = 0; j < LANE_ELEMENTS; j++)
+#pragma unroll
+        for (int p = 0; p < grad.PACKS; p++) {
+            const int32_t i = element_of<N>(j, p);
+            const pack<T, N> in = pack_of<T, N>(grad.data[j][p]);
+
+            if (i < elements)
+                store_pack(block + i, weighted ? scaled_pack(in, weight) : in);
+        }
 }
 
 /* Whether rows can be read and written 16 bytes at a time. */

@@ -100,6 +100,15 @@ static __device__ __forceinline__ void store_packet_sys(void *p, uint64_t low, u
 }
 #endif
 
+/* 16 bytes to a multiple of 16 in one instruction. A compiler that has their parts in registers may
+ * store each part by itself. */
+static __device__ __forceinline__ void store_quad(void *p, uint4 quad)
+{
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(p)),
+                 "r"(quad.x), "r"(quad.y), "r"(quad.z), "r"(quad.w)
+                 : "memory");
+}
+
 static __device__ __forceinline__ void add_relaxed_sys(uint64_t *p, uint64_t value)
 {
     asm volatile("red.relaxed.sys.global.add.u64 [%0], %1;" ::"l"(p), "l"(value) : "memory");

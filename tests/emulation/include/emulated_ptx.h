@@ -89,6 +89,11 @@ static inline void store_packet_sys(void *p, uint64_t low, uint64_t high)
     emulated_step();
 }
 
+static inline void store_quad(void *p, uint4 quad)
+{
+    *(uint4 *)p = quad;
+}
+
 static inline void add_relaxed_sys(uint64_t *p, uint64_t value)
 {
     emulated_tells();
