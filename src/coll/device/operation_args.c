@@ -282,7 +282,7 @@ struct epx_movers epx_grad_movers_of(const struct epx_request *request)
 {
     const struct epx_device *device = epx_device_of(request);
     int alone = request->comm->size == 1;
-    struct epx_movers movers = share_out(device, alone ? 0 : (device->senders + 3) / 4);
+    struct epx_movers movers = share_out(device, alone ? 0 : (5 * device->senders + 15) / 16);
     int64_t warps = (int64_t)movers.senders * EPX_ADDING_WARPS;
 
     movers.slices = slices_for(request, warps, EPX_GRAD_SLICE);
@@ -290,13 +290,16 @@ struct epx_movers epx_grad_movers_of(const struct epx_request *request)
     return movers;
 }
 
-/* Chunks of the token numbers, of two tokens each if that gives enough for so many warps, else of
- * one, or of as many as it takes for each slice of a chunk to have a word. */
+/* Chunks of the token numbers, of one token each if rows are long, else of two; also of one where
+ * two give too few for so many warps, and of as many as it takes for each slice of a chunk to have
+ * a word. */
 static int32_t chunks_of(const struct epx_request *request, const struct epx_slices *slices,
                          int32_t warps)
 {
+    enum { LONG_ROW_BYTES = 8192 };
     int32_t most = EPX_SENDER_RUNS / slices->num, least = warps / slices->num;
-    int32_t tokens = request->route->attr.max_tokens, wanted = tokens / 2;
+    int32_t tokens = request->route->attr.max_tokens;
+    int32_t wanted = epx_wire_row_bytes(request) >= LONG_ROW_BYTES ? tokens : tokens / 2;
 
     wanted = wanted > least ? wanted : least;
     wanted = wanted < tokens ? wanted : tokens;
