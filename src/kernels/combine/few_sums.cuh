@@ -12,8 +12,8 @@
 #ifndef EPX_KERNELS_COMBINE_FEW_SUMS_CUH
 #define EPX_KERNELS_COMBINE_FEW_SUMS_CUH
 
+#include "kernels/combine/own_sums.cuh"
 #include "kernels/protocol/banks.cuh"
-#include "kernels/streaming/own_sums.cuh"
 
 /* A slice of the sum of a record's pairs, and the rank that it goes to. */
 struct sum_slice {

@@ -7,8 +7,8 @@
 #ifndef EPX_KERNELS_COMBINE_SUM_PACKETS_CUH
 #define EPX_KERNELS_COMBINE_SUM_PACKETS_CUH
 
+#include "kernels/combine/own_sums.cuh"
 #include "kernels/protocol/row_packets.cuh"
-#include "kernels/streaming/own_sums.cuh"
 
 template <typename T, int N> static __device__ __forceinline__ uint4 bits_of(const pack<T, N> &data)
 {

@@ -245,4 +245,51 @@ static __device__ void send_sums(const struct epx_combine_rows &a, const Places 
     }
 }
 
+/* The whole warp: lists the rows of a token's pairs here; returns their number. In rank-major the
+ * pairs share a row. */
+template <typename T>
+static __device__ int32_t list_own(const struct epx_combine_rows &a, int64_t token, int64_t offset,
+                                   struct row_list &own)
+{
+    const int32_t top_k = a.plan.shape.top_k;
+    int32_t num = 0;
+
+    for (int32_t k = lane_id(); k - lane_id() < top_k; k += EPX_WARP) {
+        const int32_t rank = k < top_k ? a.plan.pair_rank[token * top_k + k] : -1;
+        const int64_t slot = k < top_k ? a.plan.view.slots[token * top_k + k] : 0;
+        const bool here = rank == a.comm.rank;
+        const uint32_t lanes = __ballot_sync(~0u, here);
+        const int32_t place = num + __popc(lanes & lanes_below());
+
+        if (here) {
+            own.row[place] =
+                (char *)(uintptr_t)a.rows + in_row<T>(slot * a.rounds.cut.row_bytes + offset);
+            own.weight[place] = a.weights && !a.backward ? a.weights[slot] : 1;
+        }
+        num += __popc(lanes);
+    }
+    __syncwarp();
+    return a.plan.shape.rank_major && num > 1 ? 1 : num;
+}
+
+/* The whole warp: gradients of the weights of a token's pairs; of pairs here from a.weights. */
+template <typename Places>
+static __device__ void take_all_weights(const struct epx_combine_rows &a, const Places &places,
+                                        int64_t token)
+{
+    const int64_t top_k = a.plan.shape.top_k, first = token * top_k;
+
+    for (int64_t k = lane_id(); k < top_k; k += EPX_WARP) {
+        const int32_t rank = a.plan.pair_rank[first + k];
+        const int64_t slot = a.plan.view.slots[first + k];
+        float weight = 0;
+
+        if (rank == a.comm.rank)
+            weight = grad_of_weight(a, slot, k);
+        else if (rank >= 0)
+            weight = places.weight_of(token, k);
+        a.grad_weights[first + k] = weight;
+    }
+}
+
 #endif

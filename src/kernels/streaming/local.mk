@@ -6,7 +6,6 @@ libepx_cuda_la_SOURCES += \
   src/kernels/streaming/move_grads.cu \
   src/kernels/streaming/move_rows.cu \
   src/kernels/streaming/move_sums.cu \
-  src/kernels/streaming/own_sums.cuh \
   src/kernels/streaming/record_runs.cuh \
   src/kernels/streaming/row_movers.cuh \
   src/kernels/streaming/sender_progress.cuh \

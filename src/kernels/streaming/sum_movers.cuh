@@ -10,7 +10,7 @@
 #ifndef EPX_KERNELS_STREAMING_SUM_MOVERS_CUH
 #define EPX_KERNELS_STREAMING_SUM_MOVERS_CUH
 
-#include "kernels/streaming/own_sums.cuh"
+#include "kernels/combine/sums.cuh"
 #include "kernels/streaming/record_runs.cuh"
 #include "kernels/streaming/sender_progress.cuh"
 #include "kernels/streaming/sum_streams.cuh"
@@ -238,15 +238,12 @@ template <typename T> struct sum_taker {
         return (int64_t)m.a.num_tokens * m.a.movers.slices.num;
     }
 
-    __device__ struct part part_of_task(int64_t task) const
-    {
-        return part_of(m.a.movers.slices, (int32_t)(task % m.a.movers.slices.num), m.a.row_bytes);
-    }
-
     __device__ void list(struct summands &sum) const
     {
-        const int64_t token = claims.task / m.a.movers.slices.num;
-        const struct part part = part_of_task(claims.task);
+        const struct epx_slices &slices = m.a.movers.slices;
+        const int64_t token = claims.task / slices.num;
+        const struct part part =
+            part_of(slices, (int32_t)(claims.task % slices.num), m.a.row_bytes);
 
         list_coming(m, token, part.offset, list_own<T>(m.a, token, part.offset, sum.rows), sum);
         if (lane_id() == 0) {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * own_sums.cuh - home side of combine where rows are added as they come: parts from other ranks, in
- * the order of ranks, and between them this rank's own part, the sum of the token's pairs here. The
- * own part is rounded as if it had travelled, but never stored.
+ * own_sums.cuh - home side of a small combine, which adds rows as they come: parts from other
+ * ranks, in the order of ranks, and between them this rank's own part, the sum of the token's pairs
+ * here. The own part is rounded as if it had travelled, but never stored.
  */
-#ifndef EPX_KERNELS_STREAMING_OWN_SUMS_CUH
-#define EPX_KERNELS_STREAMING_OWN_SUMS_CUH
+#ifndef EPX_KERNELS_COMBINE_OWN_SUMS_CUH
+#define EPX_KERNELS_COMBINE_OWN_SUMS_CUH
 
 #include "kernels/combine/sums.cuh"
 
@@ -16,53 +16,6 @@ struct sum_list {
     int32_t num_parts, num_own;
     int32_t own_place; /* how many parts come before the own one */
 };
-
-/* The whole warp: lists the rows of a token's pairs here; returns their number. In rank-major the
- * pairs share a row. */
-template <typename T>
-static __device__ int32_t list_own(const struct epx_combine_rows &a, int64_t token, int64_t offset,
-                                   struct row_list &own)
-{
-    const int32_t top_k = a.plan.shape.top_k;
-    int32_t num = 0;
-
-    for (int32_t k = lane_id(); k - lane_id() < top_k; k += EPX_WARP) {
-        const int32_t rank = k < top_k ? a.plan.pair_rank[token * top_k + k] : -1;
-        const int64_t slot = k < top_k ? a.plan.view.slots[token * top_k + k] : 0;
-        const bool here = rank == a.comm.rank;
-        const uint32_t lanes = __ballot_sync(~0u, here);
-        const int32_t place = num + __popc(lanes & lanes_below());
-
-        if (here) {
-            own.row[place] =
-                (char *)(uintptr_t)a.rows + in_row<T>(slot * a.rounds.cut.row_bytes + offset);
-            own.weight[place] = a.weights && !a.backward ? a.weights[slot] : 1;
-        }
-        num += __popc(lanes);
-    }
-    __syncwarp();
-    return a.plan.shape.rank_major && num > 1 ? 1 : num;
-}
-
-/* The whole warp: gradients of the weights of a token's pairs; of pairs here from a.weights. */
-template <typename Places>
-static __device__ void take_all_weights(const struct epx_combine_rows &a, const Places &places,
-                                        int64_t token)
-{
-    const int64_t top_k = a.plan.shape.top_k, first = token * top_k;
-
-    for (int64_t k = lane_id(); k < top_k; k += EPX_WARP) {
-        const int32_t rank = a.plan.pair_rank[first + k];
-        const int64_t slot = a.plan.view.slots[first + k];
-        float weight = 0;
-
-        if (rank == a.comm.rank)
-            weight = grad_of_weight(a, slot, k);
-        else if (rank >= 0)
-            weight = places.weight_of(token, k);
-        a.grad_weights[first + k] = weight;
-    }
-}
 
 /* Adds a lane's packs, ROWS rows of parts at a time; sum_own(starts, total) adds the own part, or,
  * if that comes first, sets total to it. */
