@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * ptx.cuh - instructions that CUDA C++ has no words for: loads, stores, sums and fences by their
- * scope, bulk copies, and the clock. tests/emulation/include has the same for kernels on the host.
+ * scope, copies ahead and in bulk, and the clock. tests/emulation/include has the same for kernels
+ * on the host.
  */
 #ifndef EPX_KERNELS_PROTOCOL_PTX_CUH
 #define EPX_KERNELS_PROTOCOL_PTX_CUH
@@ -169,8 +170,8 @@ static __device__ __forceinline__ uint64_t global_timer_ns()
 
 /*
  * Copies ahead, of 8 or 16 bytes from memory into that of the block, are made while the thread goes
- * on, which waits for them in groups, in their order. 16 bytes at a time they do not go through the
- * cache of the multiprocessor.
+ * on. It waits for them in groups, in their order. 16 bytes at a time they do not go through the
+ * cache of the multiprocessor. GPUs before sm_80 copy at once.
  */
 template <int BYTES> static __device__ __forceinline__ void copy_ahead(void *to, const void *from)
 {
@@ -198,7 +199,7 @@ static __device__ __forceinline__ void end_copies_ahead()
 #endif
 }
 
-/* Waits until what all groups but the last PENDING copy is there for this thread. */
+/* Waits until this thread's copies are there, but for those of the last PENDING groups. */
 template <int PENDING> static __device__ __forceinline__ void await_copies_ahead()
 {
 #if __CUDA_ARCH__ >= 800

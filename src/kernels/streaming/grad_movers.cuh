@@ -212,13 +212,13 @@ template <typename T, int N> struct grad_taker {
     {
         T *out = (T *)(void *)m.a.recv + label.slot * elements() + label.block * BLOCK_ELEMENTS;
 
-        if (N > 1) {
+        if constexpr (N > 1) {
             store_block(grad, label.weight, m.a.weights != NULL, num, out);
-            return;
+        } else {
+            store_block(grad, label.weight, m.a.weights != NULL, BLOCK_ELEMENTS, in);
+            store_written((char *)(void *)out, (const char *)(const void *)in,
+                          num * (int64_t)sizeof(T));
         }
-        store_block(grad, label.weight, m.a.weights != NULL, BLOCK_ELEMENTS, in);
-        store_written((char *)(void *)out, (const char *)(const void *)in,
-                      num * (int64_t)sizeof(T));
     }
 
     __device__ void end(int64_t, int32_t box)

@@ -86,6 +86,7 @@ template <typename T> struct sum_sender {
         if (lane_id() == 0) {
             sum.num_own = record->num_slots;
             sum.num_parts = sum.own_place = 0;
+            sum.begins = part.offset == 0;
             sum.home = home;
             sum.word = (int32_t)claims.task;
             sum.token = record->token;
@@ -122,7 +123,7 @@ template <typename T> struct sum_sender {
     {
         const struct round round = round_of(m.a.rounds, 0);
 
-        if (m.weighted && sum.num_own && part_begins(sum))
+        if (m.weighted && sum.num_own && sum.begins)
             send_weights(m.a, sum.record,
                          stored_places{m.a, round}.weights_for({sum.home, 0, sum.record}));
         __syncwarp();
@@ -130,11 +131,6 @@ template <typename T> struct sum_sender {
         if (lane_id() == 0)
             tell_rank(m.a.comm, m.epoch, sum.home, sum.word, sum.token + 1);
         __syncwarp();
-    }
-
-    __device__ bool part_begins(const struct summands &sum) const
-    {
-        return sum.word % m.a.movers.slices.num == 0;
     }
 };
 
@@ -249,7 +245,8 @@ template <typename T> struct sum_taker {
         if (lane_id() == 0) {
             sum.elements = part.bytes / (int64_t)sizeof(typename T::part);
             sum.out = m.a.sums + in_row<T>(token * m.a.rounds.cut.row_bytes + part.offset);
-            sum.token = part.offset == 0 ? token : -1;
+            sum.token = token;
+            sum.begins = part.offset == 0;
         }
         __syncwarp();
     }
@@ -270,7 +267,7 @@ template <typename T> struct sum_taker {
             list(sum);
             return true;
         }
-        if (claims.late && !waits) /* something may come yet */
+        if (claims.task == NOT_HERE && !waits) /* it may come yet */
             claims.task = before;
         return false;
     }
@@ -282,10 +279,12 @@ template <typename T> struct sum_taker {
         if (!listed && !claim(sum, waits))
             return false;
         listed = true;
-        if (!waits && !parts_have_come(m, told_slice_of(m, claims.task), sum))
+        const struct told_slice told = told_slice_of(m, claims.task);
+
+        if (!waits && !parts_have_come(m, told, sum))
             return false;
         listed = false;
-        if (await_parts(m, told_slice_of(m, claims.task), sum))
+        if (waits ? await_parts(m, told, sum) : acquire_words(m.a.comm, true))
             return true;
         claims.task = INT64_MAX;
         return false;
@@ -296,7 +295,7 @@ template <typename T> struct sum_taker {
     {
         const struct round round = round_of(m.a.rounds, 0);
 
-        if (m.weighted && m.a.grad_weights && sum.token >= 0)
+        if (m.weighted && m.a.grad_weights && sum.begins)
             take_all_weights(m.a, stored_places{m.a, round}, sum.token);
         __syncwarp();
     }

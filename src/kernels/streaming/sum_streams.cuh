@@ -3,10 +3,11 @@
  * sum_streams.cuh - sums of rows, one after the other, whose loads do not pause, if rows lie on
  * multiples of a pack; sums of other rows are added one by one. A warp has a ring of steps in its
  * block's memory; a step is what it loads at once of one row, STEP_PACKS packs a lane. While one
- * step is added those behind it are under way, also those of the next sum: it is looked for as soon
- * as all of the sum before it is under way, and not waited for while there is something to add.
- * A step lies as far behind a line of the cache as in its row: if not, L2 would be read twice for
- * each 32 bytes of the row.
+ * step is added those behind it are under way, also those of the next sum: it is looked for when a
+ * step of each row has been added and the rest of the sum is under way, which is never so if it has
+ * more rows than the ring has steps. It is not waited for while there is something to add.
+ * A step begins as many bytes behind a line of the cache in the ring as in memory: else L2 would be
+ * read twice for each 32 bytes of the row.
  */
 #ifndef EPX_KERNELS_STREAMING_SUM_STREAMS_CUH
 #define EPX_KERNELS_STREAMING_SUM_STREAMS_CUH
@@ -31,6 +32,7 @@ struct summands {
     int32_t own_place;  /* how many parts come before the own one */
     int32_t home, word; /* of a sum that is sent: its rank, and the word that tells of it */
     int64_t token;
+    bool begins;                    /* with a row's first slice, beside which weights go */
     struct epx_wire_record *record; /* of a sum that is sent */
     int64_t elements;
     char *out;
@@ -76,11 +78,6 @@ static __device__ __forceinline__ int32_t step_behind(int32_t step)
     return step < RING_ROOM - STEP_ROOM ? step + STEP_ROOM : 0;
 }
 
-static __device__ __forceinline__ int32_t lesser(int32_t a, int32_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Where in the ring a step of a row lies. */
 static __device__ __forceinline__ char *place_of(const struct stream &s, int32_t step,
                                                  const char *row)
@@ -93,14 +90,13 @@ static __device__ __forceinline__ char *place_of(const struct stream &s, int32_t
 template <typename Pack>
 static __device__ __forceinline__ void load_packs(const struct stream &s, const char *row)
 {
+    const struct bounded_packs at = {s.pack + lane_id(), s.packs - 1};
     Pack *to = (Pack *)(void *)place_of(s, s.filled, row) + lane_id();
 
 #pragma unroll
-    for (int u = 0; u < STEP_PACKS; u++) {
-        const int32_t at = lesser(s.pack + u * EPX_WARP + lane_id(), s.packs - 1);
-
-        copy_ahead<(int)sizeof(Pack)>(to + u * EPX_WARP, (const Pack *)(const void *)row + at);
-    }
+    for (int u = 0; u < STEP_PACKS; u++)
+        copy_ahead<(int)sizeof(Pack)>(to + u * EPX_WARP,
+                                      (const Pack *)(const void *)row + at.number(u));
 }
 
 /* The whole warp: begins to load the next step of the sum that is loaded, if it has one. */
@@ -257,12 +253,11 @@ template <typename K>
 static __device__ __forceinline__ void
 store_lane_packs(const struct adding &now, const struct lane_packs<typename K::To, K::N> &packs)
 {
-#pragma unroll
-    for (int u = 0; u < STEP_PACKS; u++) {
-        const int32_t at = lesser(now.pack + u * EPX_WARP + lane_id(), now.packs - 1);
+    const struct bounded_packs at = {now.pack + lane_id(), now.packs - 1};
 
-        ((pack<typename K::To, K::N> *)(void *)now.out)[at] = packs.at[u];
-    }
+#pragma unroll
+    for (int u = 0; u < STEP_PACKS; u++)
+        at.store<typename K::To, STEP_PACKS>(now.out, packs.at[u], u);
 }
 
 /* The whole warp: adds the next steps of all rows of a sum. */

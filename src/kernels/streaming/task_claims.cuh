@@ -2,7 +2,8 @@
 /*
  * task_claims.cuh - tasks that the takers of a large operation share, or its senders. The first of
  * a warp follows from its number; then it claims the first that nobody has, once it can begin with
- * it, so that all warps end at about the same time. is_last_mover sets the counters to 0.
+ * it, so that all warps end at about the same time. A warp that adds sums claims one ahead
+ * (sum_streams.cuh), whose parts may have still to come. is_last_mover sets the counters to 0.
  *
  * Late blocks are of a kernel of takers alone, and begin where senders have left a multiprocessor.
  * Their warps claim only what has come, so they wait for nobody: if they did, those of two
@@ -16,10 +17,13 @@
 
 #ifdef __CUDACC__
 
+/* What a late warp has in place of a task if the next one cannot be begun yet. */
+static const int64_t NOT_HERE = INT64_MAX;
+
 /* What a warp has claimed. */
 struct task_claims {
     uint64_t *counter; /* tasks claimed beside the first ones */
-    int64_t task;      /* -1: none yet; INT64_MAX: there is none for it any more */
+    int64_t task;      /* -1: none yet; as many as there are or more: none is left for it */
     int64_t first;     /* that it has by its number */
     int64_t firsts;    /* tasks that warps have so */
     bool late;
@@ -67,7 +71,8 @@ static __device__ __forceinline__ bool claim_task(const struct task_claims &clai
     return atomicCAS((unsigned long long *)claims.counter, taken, taken + 1) == taken;
 }
 
-/* The whole warp of a late block: the next task, of num, if it is_here(task). */
+/* The whole warp of a late block: the next task, if it is_here(task), else NOT_HERE; num if all
+ * have been claimed. */
 template <typename IsHere>
 static __device__ int64_t claim_what_is_here(const struct epx_device_comm &c,
                                              const struct task_claims &claims, int64_t num,
@@ -79,8 +84,10 @@ static __device__ int64_t claim_what_is_here(const struct epx_device_comm &c,
         if (lane_id() == 0)
             task = claims.firsts + (int64_t)load_acquire_gpu(claims.counter);
         task = __shfl_sync(~0u, task, 0);
-        if (task >= num || !__all_sync(~0u, is_here(task)))
-            return INT64_MAX; /* lanes that looked at different times may differ */
+        if (task >= num)
+            return num;
+        if (!__all_sync(~0u, is_here(task))) /* lanes look at different times */
+            return NOT_HERE;
         EPX_DELAY(c);
         if (__shfl_sync(~0u, lane_id() == 0 && claim_task(claims, task), 0))
             return task;
