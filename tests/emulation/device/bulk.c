@@ -2,8 +2,9 @@
 /*
  * bulk.c - bulk copies that are under way. Each is made as late as may be: a load when a thread
  * finds out that its phase has ended, a store when its thread waits until it has read, or until it
- * is in memory. So a kernel that forgets a wait goes wrong. So are copies ahead of every other
- * thread. The copying is the kernel's own code, in emulated_ptx.h, which checks.c looks at.
+ * is in memory. Every other group of a thread's copies ahead is made as late too, the rest at once.
+ * So a kernel that forgets a wait goes wrong. The copying is the kernel's own code, in
+ * emulated_ptx.h, which checks.c looks at.
  */
 #include "emulation/device/bulk.h"
 
@@ -128,13 +129,25 @@ int emulated_bulk_take_store(unsigned pending, struct emulated_copy *copy)
     return 0;
 }
 
-void emulated_ahead_copy(struct emulated_copy copy)
+static int is_shared(const struct block *block, const void *address)
+{
+    return (const char *)address >= block->shared &&
+           (const char *)address < block->shared + MOST_SHARED_BYTES;
+}
+
+int emulated_ahead_copy(struct emulated_copy copy)
 {
     struct thread *thread = threads_here();
+    const uintptr_t addresses = (uintptr_t)copy.to | (uintptr_t)copy.from;
 
+    if (addresses & (copy.bytes - 1) || !is_shared(thread->block, copy.to))
+        threads_refuse(thread->block, "a copy ahead that is not aligned, or not into the block");
+    if (((unsigned)thread->place.thread.x + thread->ahead_groups) & 1)
+        return 0;
     if (thread->num_ahead == MOST_AHEAD)
         threads_refuse(thread->block, "more copies ahead than the emulation keeps");
     thread->ahead[thread->num_ahead++] = (struct ahead){copy, thread->ahead_groups};
+    return 1;
 }
 
 void emulated_ahead_end_group(void)
@@ -152,6 +165,14 @@ int emulated_ahead_take(unsigned pending, struct emulated_copy *copy)
     thread->num_ahead--;
     memmove(thread->ahead, thread->ahead + 1, (size_t)thread->num_ahead * sizeof(*thread->ahead));
     return 1;
+}
+
+void emulated_check_quad(const void *address)
+{
+    const struct block *block = threads_here()->block;
+
+    if ((uintptr_t)address & 15 || is_shared(block, address))
+        threads_refuse(block, "a store of 16 bytes that is not aligned, or into the block");
 }
 
 void bulk_end_thread(struct thread *thread)
@@ -174,7 +195,6 @@ void bulk_end_thread(struct thread *thread)
 void bulk_end_block(const struct block *block)
 {
     for (const struct bulk *load = loads; load; load = load->next)
-        if ((char *)load->barrier >= block->shared &&
-            (char *)load->barrier < block->shared + MOST_SHARED_BYTES)
+        if (is_shared(block, load->barrier))
             threads_refuse(block, "a block ends before its bulk loads");
 }

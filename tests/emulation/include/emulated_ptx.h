@@ -91,6 +91,7 @@ static inline void store_packet_sys(void *p, uint64_t low, uint64_t high)
 
 static inline void store_quad(void *p, uint4 quad)
 {
+    emulated_check_quad(p);
     *(uint4 *)p = quad;
 }
 
@@ -154,16 +155,13 @@ static inline void emulated_make(const struct emulated_copy *copy)
         to[i] = from[i];
 }
 
-/* Copies ahead of even threads are made at once, those of odd ones as late as may be: a copy may be
- * there before its wait, or not. */
+/* A copy ahead may be there before its wait, or not. */
 template <int BYTES> static inline void copy_ahead(void *to, const void *from)
 {
     const struct emulated_copy copy = {to, from, BYTES};
 
     emulated_step();
-    if (emulated_here->thread.x & 1)
-        emulated_ahead_copy(copy);
-    else
+    if (!emulated_ahead_copy(copy))
         emulated_make(&copy);
 }
 

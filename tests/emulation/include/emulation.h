@@ -71,9 +71,12 @@ void emulated_bulk_store(struct emulated_copy copy);
 int emulated_bulk_take_read(unsigned pending, struct emulated_copy *copy);
 int emulated_bulk_take_store(unsigned pending, struct emulated_copy *copy);
 void emulated_bulk_end_group(void);
-void emulated_ahead_copy(struct emulated_copy copy);
+/* A copy ahead is made by who begins it, or, if that returns true, by who takes it. */
+int emulated_ahead_copy(struct emulated_copy copy);
 void emulated_ahead_end_group(void);
 int emulated_ahead_take(unsigned pending, struct emulated_copy *copy);
+/* Of a store of 16 bytes to memory outside of the block. */
+void emulated_check_quad(const void *address);
 
 /* Lets the kernel behind this one on its stream begin, if it may overtake, once all blocks of this
  * one have called it or ended. */
