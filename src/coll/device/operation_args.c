@@ -290,9 +290,8 @@ struct epx_movers epx_grad_movers_of(const struct epx_request *request)
     return movers;
 }
 
-/* Chunks of the token numbers, of one token each if rows are long, else of two; also of one where
- * two give too few for so many warps, and of as many as it takes for each slice of a chunk to have
- * a word. */
+/* As many chunks of the token numbers as there are tokens, if rows are long, else half as many but
+ * enough for so many warps; never more than tokens, nor than have a word for each slice. */
 static int32_t chunks_of(const struct epx_request *request, const struct epx_slices *slices,
                          int32_t warps)
 {
