@@ -75,7 +75,7 @@ void emulated_bulk_end_group(void);
 int emulated_ahead_copy(struct emulated_copy copy);
 void emulated_ahead_end_group(void);
 int emulated_ahead_take(unsigned pending, struct emulated_copy *copy);
-/* Of a store of 16 bytes to memory outside of the block. */
+/* Ends the program if a GPU cannot store 16 bytes there in one piece, outside of the block. */
 void emulated_check_quad(const void *address);
 
 /* Lets the kernel behind this one on its stream begin, if it may overtake, once all blocks of this
