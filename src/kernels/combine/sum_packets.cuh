@@ -10,15 +10,6 @@
 #include "kernels/combine/own_sums.cuh"
 #include "kernels/protocol/row_packets.cuh"
 
-template <typename T, int N> static __device__ __forceinline__ uint4 bits_of(const pack<T, N> &data)
-{
-    uint4 bits;
-
-    static_assert(sizeof(data) == sizeof(bits), "a pack that travels has 16 bytes");
-    memcpy(&bits, &data, sizeof(bits));
-    return bits;
-}
-
 /* Sets one of a lane's packs, by a number that the compiler need not know. */
 static __device__ __forceinline__ void put(uint4 pack[EPX_LANE_PACKS], int32_t j, const uint4 &bits)
 {

@@ -160,14 +160,10 @@ static __device__ __forceinline__ pack<T, N> scaled_pack(const pack<T, N> &in, f
 template <typename Pack>
 static __device__ __forceinline__ void store_pack(void *to, const Pack &data)
 {
-    if constexpr (sizeof(Pack) == sizeof(uint4)) {
-        uint4 quad;
-
-        memcpy(&quad, &data, sizeof(quad));
-        store_quad(to, quad);
-    } else {
+    if constexpr (sizeof(Pack) == sizeof(uint4))
+        store_quad(to, bits_of(data));
+    else
         *(Pack *)to = data;
-    }
 }
 
 /* Stores a block times a weight, or, unless `weighted`, as it is. */

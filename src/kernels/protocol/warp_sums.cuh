@@ -120,6 +120,16 @@ template <typename T, int N> struct alignas(sizeof(T) * N) pack {
     T element[N];
 };
 
+/* A pack as one word. */
+template <typename T, int N> static __device__ __forceinline__ uint4 bits_of(const pack<T, N> &data)
+{
+    uint4 bits;
+
+    static_assert(sizeof(data) == sizeof(bits), "a word has 16 bytes");
+    memcpy(&bits, &data, sizeof(bits));
+    return bits;
+}
+
 /* Rounds sums to elements. */
 template <typename T, int N>
 static __device__ __forceinline__ void round_pack(const typename T::sum sum[N], pack<T, N> &rounded)
