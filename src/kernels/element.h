@@ -55,28 +55,24 @@ EPX_HD float epx_float_of_bfloat16(uint16_t half)
 }
 
 #ifdef __CUDA_ARCH__
-/* One instruction each but for NaNs, whose payload it would not keep. */
+/* One instruction each; a NaN stays one, but not with its payload. */
 EPX_HD float epx_float_of_float16(uint16_t half)
 {
-    uint32_t sign = (uint32_t)(half & 0x8000u) << 16;
-    uint32_t nan = (uint32_t)(half & 0x7fffu) << 13 | 0x7f800000u;
     float value;
 
     asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half));
-    return value == value ? value : epx_float_of_bits(sign | nan);
+    return value;
 }
 
 EPX_HD uint16_t epx_float16_of_float(float value)
 {
-    uint32_t bits = epx_float_bits(value);
-    uint32_t nan = ((bits >> 16) & 0x8000u) | 0x7e00u | ((bits >> 13) & 0x3ffu);
     uint16_t half;
 
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(value));
-    return value == value ? half : (uint16_t)nan;
+    return half;
 }
 #else
-/* Subnormal halves are exact multiples of 2^-24; infinity and NaN keep their payload. */
+/* Subnormal halves are exact multiples of 2^-24; infinity and NaN keep their bits. */
 EPX_HD float epx_float_of_float16(uint16_t half)
 {
     uint32_t sign = (uint32_t)(half & 0x8000u) << 16;
@@ -112,15 +108,14 @@ EPX_HD uint16_t epx_float16_of_float(float value)
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 EPX_HD uint16_t epx_bfloat16_of_float(float value)
 {
-    uint32_t nan = (epx_float_bits(value) >> 16) | 0x40u;
     uint16_t half;
 
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(half) : "f"(value));
-    return value == value ? half : (uint16_t)nan;
+    return half;
 }
 
-/* The first in the low half; not for NaNs. */
-#define EPX_HAS_TWO_BFLOAT16
+/* Two with one instruction, the first in the low half. */
+#define EPX_TWO_HALVES 1
 EPX_HD uint32_t epx_two_bfloat16(float first, float second)
 {
     uint32_t two;
@@ -128,7 +123,16 @@ EPX_HD uint32_t epx_two_bfloat16(float first, float second)
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(two) : "f"(second), "f"(first));
     return two;
 }
+
+EPX_HD uint32_t epx_two_float16(float first, float second)
+{
+    uint32_t two;
+
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(two) : "f"(second), "f"(first));
+    return two;
+}
 #else
+#define EPX_TWO_HALVES 0
 EPX_HD uint16_t epx_bfloat16_of_float(float value)
 {
     uint32_t bits = epx_float_bits(value);

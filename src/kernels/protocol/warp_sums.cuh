@@ -35,6 +35,12 @@ struct float16 {
     {
         return {epx_float16_of_float(a)};
     }
+#if EPX_TWO_HALVES
+    static __device__ __forceinline__ uint32_t store_two(float first, float second)
+    {
+        return epx_two_float16(first, second);
+    }
+#endif
 };
 
 struct bfloat16 {
@@ -49,6 +55,12 @@ struct bfloat16 {
     {
         return {epx_bfloat16_of_float(a)};
     }
+#if EPX_TWO_HALVES
+    static __device__ __forceinline__ uint32_t store_two(float first, float second)
+    {
+        return epx_two_bfloat16(first, second);
+    }
+#endif
 };
 
 struct float32 {
@@ -134,33 +146,19 @@ template <typename T, int N> static __device__ __forceinline__ uint4 bits_of(con
 template <typename T, int N>
 static __device__ __forceinline__ void round_pack(const typename T::sum sum[N], pack<T, N> &rounded)
 {
-#pragma unroll
-    for (int n = 0; n < N; n++)
-        rounded.element[n] = T::store(sum[n]);
-}
-
-#ifdef EPX_HAS_TWO_BFLOAT16
-/* Two at a time, unless one is a NaN, whose payload the instruction does not keep. */
-static __device__ __forceinline__ void round_pack(const float sum[8], pack<bfloat16, 8> &rounded)
-{
-    const int N = 8;
-    bool numbers = true;
+    if constexpr (EPX_TWO_HALVES && sizeof(T) == 2 && N % 2 == 0) {
+        uint32_t two[N / 2];
 
 #pragma unroll
-    for (int n = 0; n < N; n++)
-        numbers = numbers && sum[n] == sum[n];
-    if (!numbers) {
-        round_pack<bfloat16, N>(sum, rounded);
-        return;
-    }
+        for (int n = 0; n < N; n += 2)
+            two[n / 2] = T::store_two(sum[n], sum[n + 1]);
+        memcpy(&rounded, two, sizeof(two));
+    } else {
 #pragma unroll
-    for (int n = 0; n < N; n += 2) {
-        uint32_t two = epx_two_bfloat16(sum[n], sum[n + 1]);
-
-        memcpy(&rounded.element[n], &two, sizeof(two));
+        for (int n = 0; n < N; n++)
+            rounded.element[n] = T::store(sum[n]);
     }
 }
-#endif
 
 /* What sums are kept in, of each element. */
 template <typename T, int N>

@@ -39,14 +39,20 @@ EPX_HD uint64_t number_bits(float value)
     return value == value ? epx_float_bits(value) : ~(uint64_t)0;
 }
 
+/* A number of 16 bits of which those above `infinity`, but for the sign, are NaNs. */
+EPX_HD uint64_t half_bits(uint16_t half, uint16_t infinity)
+{
+    return (half & 0x7fffu) > infinity ? 0x7fffu : half;
+}
+
 EPX_HD void step_conversions(const uint64_t *in, uint64_t *out)
 {
     float value = epx_float_of_bits((uint32_t)in[0]);
 
-    out[0] = epx_float_bits(epx_float_of_float16((uint16_t)in[0]));
-    out[1] = epx_float_bits(epx_float_of_bfloat16((uint16_t)in[0]));
-    out[2] = epx_float16_of_float(value);
-    out[3] = epx_bfloat16_of_float(value);
+    out[0] = number_bits(epx_float_of_float16((uint16_t)in[0]));
+    out[1] = number_bits(epx_float_of_bfloat16((uint16_t)in[0]));
+    out[2] = half_bits(epx_float16_of_float(value), 0x7c00u);
+    out[3] = half_bits(epx_bfloat16_of_float(value), 0x7f80u);
 }
 
 EPX_HD void step_arithmetic(const uint64_t *in, uint64_t *out)
