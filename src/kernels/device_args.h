@@ -172,12 +172,13 @@ EPX_HD uint64_t *epx_control_lists(char *control, int32_t num_ranks, uint32_t ep
            ((int64_t)(epoch & 1) * num_ranks + source) * EPX_LIST_WORDS;
 }
 
-/* Blocks of a large operation that store; warps in a block that moves or adds rows; most runs of
- * senders' tasks, of which takers are told by a word each. */
+/* Blocks of a large operation that store; warps in a block that moves rows, adds them, or adds them
+ * through rings; most runs of senders' tasks, of which takers are told by a word each. */
 enum {
     EPX_MOST_SENDERS = 64,
     EPX_MOVING_WARPS = 8,
     EPX_ADDING_WARPS = 16,
+    EPX_RING_WARPS = 20,
     EPX_SENDER_RUNS = 1 << 13
 };
 

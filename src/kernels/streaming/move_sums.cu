@@ -12,22 +12,30 @@
  */
 #include "kernels/streaming/sum_movers.cuh"
 
-enum { ADDING_THREADS = EPX_ADDING_WARPS * EPX_WARP, RINGS_BYTES = EPX_ADDING_WARPS * RING_ROOM };
-
-/* What a warp needs of its block's memory beside its ring. */
+/* What a warp needs of its block's memory. */
 struct adding_room {
     struct record_run runs[EPX_MOST_DEVICE_RANKS];
     struct summands sums[2];
 };
 
+/* What it needs if it adds through a ring. */
+struct alignas(STEP_LINE) ring_room {
+    char ring[RING_ROOM];
+    struct adding_room room;
+};
+
+enum {
+    RING_THREADS = EPX_RING_WARPS * EPX_WARP,
+    RING_BYTES = EPX_RING_WARPS * sizeof(struct ring_room),
+    ODD_THREADS = EPX_ADDING_WARPS * EPX_WARP,
+    ODD_BYTES = EPX_ADDING_WARPS * sizeof(struct adding_room)
+};
+
 /* All of a kernel. */
 template <typename T, bool ODD>
-static __device__ __forceinline__ void move_all(const struct epx_combine_rows &a)
+static __device__ __forceinline__ void move_all(const struct epx_combine_rows &a,
+                                                struct adding_room &room, char *ring)
 {
-    extern __shared__ __align__(STEP_LINE) char rings[];
-    __shared__ struct adding_room rooms[EPX_ADDING_WARPS];
-    struct adding_room &room = rooms[threadIdx.x / EPX_WARP];
-    char *ring = rings + threadIdx.x / EPX_WARP * RING_ROOM;
     const int32_t senders = senders_here(a.movers.phase, a.movers.senders);
 
     begin_phase(a.movers.phase);
@@ -49,17 +57,24 @@ static __device__ __forceinline__ void move_all(const struct epx_combine_rows &a
 }
 
 template <typename T>
-static __global__ void __launch_bounds__(ADDING_THREADS, 1)
+static __global__ void __launch_bounds__(RING_THREADS, 1)
     move_sums(const __grid_constant__ struct epx_combine_rows a)
 {
-    move_all<T, false>(a);
+    extern __shared__ __align__(STEP_LINE) char adding_shared[];
+    struct ring_room *rooms = (struct ring_room *)(void *)adding_shared;
+    struct ring_room &own = rooms[threadIdx.x / EPX_WARP];
+
+    move_all<T, false>(a, own.room, own.ring);
 }
 
 template <typename T>
-static __global__ void __launch_bounds__(ADDING_THREADS, 1)
+static __global__ void __launch_bounds__(ODD_THREADS, 1)
     move_odd_sums(const __grid_constant__ struct epx_combine_rows a)
 {
-    move_all<T, true>(a);
+    extern __shared__ __align__(STEP_LINE) char adding_shared[];
+    struct adding_room *rooms = (struct adding_room *)(void *)adding_shared;
+
+    move_all<T, true>(a, rooms[threadIdx.x / EPX_WARP], NULL);
 }
 
 static void (*const kernels[NUM_SUM_KERNELS])(struct epx_combine_rows) = SUM_KERNELS(move_sums);
@@ -78,10 +93,13 @@ static int sums_are_odd(const struct epx_combine_rows *args)
 
 int epx_launch_move_sums(const struct epx_combine_rows *args, EPX_Stream stream)
 {
-    const bool odd = sums_are_odd(args);
+    const int kernel = epx_sum_kernel(args);
 
-    return launch_phase(mover_launch(args->movers, ADDING_THREADS, odd ? 0 : RINGS_BYTES, stream),
-                        (odd ? odd_kernels : kernels)[epx_sum_kernel(args)], *args);
+    if (sums_are_odd(args))
+        return launch_phase(mover_launch(args->movers, ODD_THREADS, ODD_BYTES, stream),
+                            odd_kernels[kernel], *args);
+    return launch_phase(mover_launch(args->movers, RING_THREADS, RING_BYTES, stream),
+                        kernels[kernel], *args);
 }
 
-static const struct epx_loaded loaded(kernels, RINGS_BYTES), loaded_odd(odd_kernels);
+static const struct epx_loaded loaded(kernels, RING_BYTES), loaded_odd(odd_kernels, ODD_BYTES);

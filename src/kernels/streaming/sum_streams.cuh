@@ -21,8 +21,12 @@ enum {
     STEP_LINE = 128, /* of the cache; and the bytes beside its own that a step may take */
     STEP_ROOM = STEP_PACKS * EPX_WARP * 16 + STEP_LINE,
     RING_STEPS = 6,
-    RING_ROOM = RING_STEPS * STEP_ROOM
+    RING_ROOM = RING_STEPS * STEP_ROOM,
+    OFFSET_UNIT = 8, /* the least pack */
+    OFFSET_BITS = 4
 };
+static_assert(STEP_LINE == OFFSET_UNIT << OFFSET_BITS && RING_STEPS * OFFSET_BITS <= 32,
+              "the offsets of all steps fit into a word");
 
 /* What a sum is made of: rows of the rank itself, which are added first and rounded as if they had
  * travelled, and parts of other ranks; in shared memory, two a warp. */
@@ -54,15 +58,21 @@ template <typename K> static __device__ __forceinline__ int32_t packs_of(const s
     return sum.num_own + sum.num_parts ? (int32_t)(sum.elements / K::N) : 0;
 }
 
-/* Where a warp is in its ring and in the sums that it knows. */
+/*
+ * Where a warp is in its ring and in the sums that it knows. Its copies ahead are groups, one a
+ * step; where a step is missing because there is nothing to load there is a group of none, so that
+ * RING_STEPS - 1 groups at least were begun behind the oldest step's.
+ */
 struct stream {
     char *ring;
-    int32_t filled, emptied;  /* where in the ring the next step goes to, and comes from */
+    int32_t oldest;           /* where in the ring; its room is the next step's once it is taken */
+    uint32_t offsets;         /* by which steps lie behind a line; the oldest one's is lowest */
     int32_t under_way;        /* steps */
     int32_t known;            /* sums that have been found and not been added */
     int32_t loading;          /* which of the warp's two sums is loaded */
     int32_t own, rows, packs; /* of this sum */
     int32_t row, pack;        /* of the step that is loaded next */
+    const char *next;         /* this row */
 };
 
 /* What a warp adds now. */
@@ -73,51 +83,52 @@ struct adding {
     char *out;
 };
 
-static __device__ __forceinline__ int32_t step_behind(int32_t step)
+/* Where in the ring a step lies that is so many behind another one. */
+static __device__ __forceinline__ int32_t step_behind(int32_t step, int32_t steps)
 {
-    return step < RING_ROOM - STEP_ROOM ? step + STEP_ROOM : 0;
+    const int32_t at = step + steps * STEP_ROOM;
+
+    return at < RING_ROOM ? at : at - RING_ROOM;
 }
 
-/* Where in the ring a step of a row lies. */
-static __device__ __forceinline__ char *place_of(const struct stream &s, int32_t step,
-                                                 const char *row)
+/* The whole warp: goes on with the next row of the sum that is loaded, or with the next steps. */
+static __device__ __forceinline__ void go_on_loading(struct stream &s, const struct summands *sums)
 {
-    return s.ring + step + ((uint32_t)(uintptr_t)row & (STEP_LINE - 1));
+    if (++s.row == s.rows) {
+        s.row = 0;
+        s.pack += STEP_PACKS * EPX_WARP;
+    }
+    s.next = sums[s.loading].rows.row[s.row];
 }
 
 /* The whole warp: begins to load a step of a row. Lanes that would load what is behind the last
  * pack load this pack. */
 template <typename Pack>
-static __device__ __forceinline__ void load_packs(const struct stream &s, const char *row)
+static __device__ __forceinline__ void load_packs(const struct stream &s, char *step)
 {
     const struct bounded_packs at = {s.pack + lane_id(), s.packs - 1};
-    Pack *to = (Pack *)(void *)place_of(s, s.filled, row) + lane_id();
+    Pack *to = (Pack *)(void *)step + lane_id();
 
 #pragma unroll
     for (int u = 0; u < STEP_PACKS; u++)
         copy_ahead<(int)sizeof(Pack)>(to + u * EPX_WARP,
-                                      (const Pack *)(const void *)row + at.number(u));
+                                      (const Pack *)(const void *)s.next + at.number(u));
 }
 
-/* The whole warp: begins to load the next step of the sum that is loaded, if it has one. */
+/* The whole warp: begins to load the next step of a sum to where in the ring it lies, so many steps
+ * behind the oldest one. */
 template <typename K>
-static __device__ __forceinline__ void load_step(struct stream &s, const struct summands *sums)
+static __device__ __forceinline__ void load_step(struct stream &s, const struct summands *sums,
+                                                 int32_t at, int32_t behind)
 {
-    if (s.pack >= s.packs)
-        return;
-    const char *row = sums[s.loading].rows.row[s.row];
+    const uint32_t offset = (uint32_t)(uintptr_t)s.next & (STEP_LINE - 1);
 
+    s.offsets |= offset / OFFSET_UNIT << behind * OFFSET_BITS;
     if (sizeof(typename K::Row) == sizeof(typename K::Part) || s.row < s.own)
-        load_packs<pack<typename K::Row, K::N>>(s, row);
+        load_packs<pack<typename K::Row, K::N>>(s, s.ring + at + offset);
     else
-        load_packs<pack<typename K::Part, K::N>>(s, row);
-    end_copies_ahead();
-    s.filled = step_behind(s.filled);
-    s.under_way++;
-    if (++s.row < s.rows)
-        return;
-    s.row = 0;
-    s.pack += STEP_PACKS * EPX_WARP;
+        load_packs<pack<typename K::Part, K::N>>(s, s.ring + at + offset);
+    go_on_loading(s, sums);
 }
 
 /* The whole warp: goes on to load a sum that has been found. */
@@ -130,6 +141,7 @@ static __device__ __forceinline__ void begin_to_load(struct stream &s, const str
     s.own = sums[s.loading].num_own;
     s.rows = s.own + sums[s.loading].num_parts;
     s.packs = packs_of<K>(sums[s.loading]);
+    s.next = sums[s.loading].rows.row[0];
 }
 
 /* The whole warp: fills the ring; waits for the next sum if it knows none. */
@@ -140,23 +152,18 @@ static __device__ __forceinline__ void fill_ring(struct stream &s, Source &sourc
 #pragma unroll 1
     for (;;) {
 #pragma unroll 1
-        while (s.under_way < RING_STEPS && s.pack < s.packs)
-            load_step<K>(s, sums);
+        while (s.under_way < RING_STEPS && s.pack < s.packs) {
+            load_step<K>(s, sums, step_behind(s.oldest, s.under_way), s.under_way);
+            end_copies_ahead();
+            s.under_way++;
+        }
         if (s.pack < s.packs || s.known == 2 || !source.find(sums[s.loading ^ 1], s.known == 0))
-            return;
+            break;
         begin_to_load<K>(s, sums);
     }
-}
-
-/* The whole warp: waits until the oldest step is there. */
-static __device__ __forceinline__ void await_step(const struct stream &s)
-{
-    if (s.under_way == RING_STEPS)
-        await_copies_ahead<RING_STEPS - 1>();
-    else if (s.under_way > RING_STEPS / 2)
-        await_copies_ahead<RING_STEPS / 2>();
-    else
-        await_copies_ahead<0>();
+#pragma unroll 1
+    for (int32_t i = s.under_way; i < RING_STEPS; i++)
+        end_copies_ahead();
 }
 
 /* A lane's packs of a step, or of a sum. */
@@ -164,23 +171,26 @@ template <typename Element, int N> struct lane_packs {
     pack<Element, N> at[STEP_PACKS];
 };
 
-/* The whole warp: a lane's packs of the oldest step, which is of the given row; another step takes
- * its place in the ring. */
+/* The whole warp: a lane's packs of the oldest step; the next one to load takes its place. */
 template <typename K, typename Element>
 static __device__ __forceinline__ struct lane_packs<Element, K::N>
-take_step(struct stream &s, const char *row, const struct summands *sums) {
-    const pack<Element, K::N> *from =
-        (const pack<Element, K::N> *)(const void *)place_of(s, s.emptied, row) + lane_id();
+take_step(struct stream &s, const struct summands *sums) {
+    const char *step = s.ring + s.oldest + s.offsets % (1u << OFFSET_BITS) * OFFSET_UNIT;
+    const pack<Element, K::N> *from = (const pack<Element, K::N> *)(const void *)step + lane_id();
     struct lane_packs<Element, K::N> taken;
 
-    await_step(s);
+    await_copies_ahead<RING_STEPS - 1>();
 #pragma unroll
     for (int u = 0; u < STEP_PACKS; u++)
         taken.at[u] = from[u * EPX_WARP];
     __syncwarp(); /* the row that takes its place may lie elsewhere in a line */
-    s.emptied = step_behind(s.emptied);
-    s.under_way--;
-    load_step<K>(s, sums);
+    s.offsets >>= OFFSET_BITS;
+    if (s.pack < s.packs)
+        load_step<K>(s, sums, s.oldest, RING_STEPS - 1);
+    else
+        s.under_way--;
+    end_copies_ahead();
+    s.oldest = step_behind(s.oldest, 1);
     return taken;
 }
 
@@ -214,12 +224,12 @@ sum_own(struct stream &s, const struct adding &now, const struct summands *sums)
     const struct row_list &rows = sums[now.number].rows;
     typename Row::sum total[STEP_PACKS][K::N];
 
-    add_lane_packs<K::weighted>(take_step<K, Row>(s, rows.row[0], sums),
-                                K::weighted ? rows.weight[0] : 1, true, total);
+    add_lane_packs<K::weighted>(take_step<K, Row>(s, sums), K::weighted ? rows.weight[0] : 1, true,
+                                total);
 #pragma unroll 1
     for (int32_t r = 1; r < now.own; r++)
-        add_lane_packs<K::weighted>(take_step<K, Row>(s, rows.row[r], sums),
-                                    K::weighted ? rows.weight[r] : 1, false, total);
+        add_lane_packs<K::weighted>(take_step<K, Row>(s, sums), K::weighted ? rows.weight[r] : 1,
+                                    false, total);
     return round_lane_packs<typename K::Part, K::N>(total);
 }
 
@@ -230,18 +240,17 @@ sum_parts(struct stream &s, const struct adding &now, const struct summands *sum
           const struct lane_packs<typename K::Part, K::N> &own) {
     typedef typename K::Part Part;
     const int32_t own_place = now.own ? now.own_place : -1;
-    char *const *rows = sums[now.number].rows.row + now.own;
     typename Part::sum total[STEP_PACKS][K::N];
 
     if (own_place == 0)
         add_lane_packs<false>(own, 1, true, total);
     else
-        add_lane_packs<false>(take_step<K, Part>(s, rows[0], sums), 1, true, total);
+        add_lane_packs<false>(take_step<K, Part>(s, sums), 1, true, total);
 #pragma unroll 1
     for (int32_t p = own_place != 0; p < now.parts; p++) {
         if (p && p == own_place)
             add_lane_packs<false>(own, 1, false, total);
-        add_lane_packs<false>(take_step<K, Part>(s, rows[p], sums), 1, false, total);
+        add_lane_packs<false>(take_step<K, Part>(s, sums), 1, false, total);
     }
     if (own_place > 0 && own_place == now.parts)
         add_lane_packs<false>(own, 1, false, total);
@@ -298,7 +307,7 @@ template <typename K, typename Source>
 static __device__ __forceinline__ void stream_sums(Source &source, char *ring,
                                                    struct summands *sums)
 {
-    struct stream s = {ring, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0};
+    struct stream s = {ring, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, NULL};
     struct adding now = {0, 0, 0, 0, 0, 0, NULL};
     bool begins = true;
 
