@@ -264,16 +264,71 @@ static struct epx_movers share_out(const struct epx_device *device, int32_t send
     return movers;
 }
 
-/* A single rank's senders take its rows to all their slots. */
+/* Whether other ranks store into the buffers that the operation writes. */
+static int receives(const struct epx_request *request)
+{
+    enum epx_verb verb = request->call.verb;
+
+    return epx_verb_dispatches(verb) || verb == EPX_VERB_COMBINE_BACKWARD ||
+           verb == EPX_VERB_ALLTOALLV;
+}
+
+/* Notes in three words the window that a receive buffer lies in, and the offset; for an empty
+ * buffer any window will do. */
+static void note_buffer(const struct epx_request *request, int f, uint32_t words[3])
+{
+    const struct epx_call *call = &request->call;
+    const struct epx_field *field = &call->fields.at[f];
+    int64_t offset = 0, bytes = receives(request) ? call->recv_capacity * field->bytes : 0;
+    const struct epx_segment *segment =
+        epx_segment_find(request->comm->segments, field->out, (size_t)bytes, &offset);
+    int number = segment ? segment->window->number : bytes ? -1 : 0;
+
+    words[0] = (uint32_t)number;
+    words[1] = (uint32_t)offset;
+    words[2] = (uint32_t)((uint64_t)offset >> 32);
+}
+
+/* Whether other ranks can store into all receive buffers of the call. */
+static int takes_stores(const struct epx_request *request)
+{
+    int takes = 1;
+
+    for (int f = 0; f < request->call.fields.num; f++) {
+        uint32_t words[3];
+
+        note_buffer(request, f, words);
+        takes = takes && words[0] != (uint32_t)-1;
+    }
+    return takes;
+}
+
+/* How many of a dispatch's blocks send. A single rank's take its rows to all their slots. Rows that
+ * stay where they come leave the blocks that take little to do. */
+static int32_t row_senders(const struct epx_request *request)
+{
+    const struct epx_device *device = epx_device_of(request);
+    int32_t most = device->movers - device->movers / 4;
+
+    if (request->comm->size == 1)
+        return device->movers;
+    if (!epx_device_plan_of(request)->shape.rank_major || !takes_stores(request))
+        return device->senders;
+    most = most < EPX_MOST_SENDERS ? most : EPX_MOST_SENDERS;
+    return most > device->senders ? most : device->senders;
+}
+
+/* Slices and runs are the same on all ranks, which may have other numbers of blocks that send. */
 struct epx_movers epx_row_movers_of(const struct epx_request *request)
 {
     const struct epx_device *device = epx_device_of(request);
-    int alone = request->comm->size == 1;
-    struct epx_movers movers = share_out(device, alone ? device->movers : device->senders);
+    int32_t senders = row_senders(request), alone = request->comm->size == 1;
+    struct epx_movers movers = share_out(device, senders);
     int64_t warps = (int64_t)device->senders * EPX_MOVING_WARPS;
 
     movers.slices = slices_for(request, warps, EPX_BOX_SLICE);
-    movers.run = run_of(request, &movers.slices, (int64_t)movers.senders * EPX_MOVING_WARPS);
+    movers.run = run_of(request, &movers.slices,
+                        (int64_t)(alone ? senders : device->senders) * EPX_MOVING_WARPS);
     return movers;
 }
 
@@ -306,15 +361,14 @@ static int32_t chunks_of(const struct epx_request *request, const struct epx_sli
     return wanted > 1 ? wanted : 1;
 }
 
-/* Senders have less to do than takers: a sum that travels is read and stored once more at home.
- * Few tokens are cut into slices for twice as many warps as those of the most blocks that send. */
+/* Few tokens are cut into slices for twice as many warps as those of the blocks that send have, if
+ * rows are odd. */
 struct epx_movers epx_sum_movers_of(const struct epx_request *request)
 {
     const struct epx_device *device = epx_device_of(request);
     int alone = request->comm->size == 1;
-    int32_t senders = device->senders - device->senders / 8;
     int32_t warps = 2 * device->senders * EPX_ADDING_WARPS;
-    struct epx_movers movers = share_out(device, alone ? 0 : senders);
+    struct epx_movers movers = share_out(device, alone ? 0 : device->senders);
 
     movers.slices = slices_for(request, warps, INT64_MAX);
     movers.chunks = chunks_of(request, &movers.slices, warps);
@@ -367,31 +421,6 @@ struct epx_device_comm epx_device_comm_of(const struct epx_request *request)
     }
     args.jitter_seed = epx_jitter_seed();
     return args;
-}
-
-/* Whether other ranks store into the buffers that the operation writes. */
-static int receives(const struct epx_request *request)
-{
-    enum epx_verb verb = request->call.verb;
-
-    return epx_verb_dispatches(verb) || verb == EPX_VERB_COMBINE_BACKWARD ||
-           verb == EPX_VERB_ALLTOALLV;
-}
-
-/* Notes in three words the window that a receive buffer lies in, and the offset; for an empty
- * buffer any window will do. */
-static void note_buffer(const struct epx_request *request, int f, uint32_t words[3])
-{
-    const struct epx_call *call = &request->call;
-    const struct epx_field *field = &call->fields.at[f];
-    int64_t offset = 0, bytes = receives(request) ? call->recv_capacity * field->bytes : 0;
-    const struct epx_segment *segment =
-        epx_segment_find(request->comm->segments, field->out, (size_t)bytes, &offset);
-    int number = segment ? segment->window->number : bytes ? -1 : 0;
-
-    words[0] = (uint32_t)number;
-    words[1] = (uint32_t)offset;
-    words[2] = (uint32_t)((uint64_t)offset >> 32);
 }
 
 struct epx_list_note epx_list_note_of(const struct epx_request *request)

@@ -8,7 +8,7 @@
  * writer.
  * Launch: phases.cuh. Ends the operation.
  */
-#include "kernels/streaming/row_movers.cuh"
+#include "kernels/streaming/rows_that_stay.cuh"
 
 enum {
     MOVING_THREADS = EPX_MOVING_WARPS * EPX_WARP,
@@ -37,10 +37,16 @@ static __device__ void move(const struct epx_dispatch_rows &a, struct exchange &
     }
     resume_exchange(a.comm, x);
     read_windows(a, x, w);
-    if (sends)
+    if (sends) {
         send_all(mover);
-    else if (a.comm.num_ranks > 1)
-        take_all(mover, true, takes_stores(x, w, a.comm.rank));
+    } else if (a.comm.num_ranks > 1) {
+        const bool stays = takes_stores(x, w, a.comm.rank);
+
+        if (stays && a.plan.shape.rank_major)
+            await_rows_that_stay(mover);
+        else
+            take_all(mover, true, stays);
+    }
 }
 
 template <bool LIST>

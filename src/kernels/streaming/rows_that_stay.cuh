@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * rows_that_stay.cuh - the takers of move_rows where each record has one slot, a row a rank, and its
+ * row came straight there: none is taken anywhere, so a lane and not a warp waits for each, and
+ * sets its weights. Few blocks are enough.
+ */
+#ifndef EPX_KERNELS_STREAMING_ROWS_THAT_STAY_CUH
+#define EPX_KERNELS_STREAMING_ROWS_THAT_STAY_CUH
+
+#include "kernels/streaming/row_movers.cuh"
+
+/* A lane: the weights of a record's row, one for each choice; those of other ranks are 0. */
+template <bool LIST>
+static __device__ __forceinline__ void set_weights(const struct mover<LIST> &m, int32_t source,
+                                                   struct epx_wire_record *record)
+{
+    const int32_t top_k = m.a.plan.shape.top_k;
+    const struct epx_wire_pair *pairs = epx_wire_pairs(record);
+    const float *weights = weights_from(m.a, source, record->token);
+    float *wide = m.a.recv_weights + (int64_t)pairs[0].slot * top_k;
+
+    for (int32_t k = 0; k < top_k; k++)
+        wide[k] = 0;
+    for (int32_t i = 0; i < record->num_pairs; i++) {
+        const uint32_t choice = pairs[i].expert_choice & 255;
+
+        wide[choice] = weights[choice];
+    }
+}
+
+/* All of a taker's warp; one of a late block does nothing. */
+template <bool LIST> static __device__ void await_rows_that_stay(const struct mover<LIST> &m)
+{
+    const int64_t num = (int64_t)most_records(m.a, 1) * (m.a.comm.num_ranks - 1);
+
+    for (int64_t warp = m.crew.warp; warp >= 0 && warp * EPX_WARP < num; warp += m.crew.num) {
+        const int64_t i = warp * EPX_WARP + lane_id();
+        int32_t source = 0;
+        struct epx_wire_record *record = i < num ? record_in_turn(m.a, 1, i, source) : NULL;
+        bool ok = true;
+
+        if (record && !record->num_slots)
+            record = NULL;
+        for (int32_t s = 0; record && s < m.a.movers.slices.num; s++)
+            ok = ok && await_slice(m.a, m.x, source, record->token, s);
+        if (!acquire_progress(m.a.comm, ok))
+            return;
+        if (record && m.weighted)
+            set_weights(m, source, record);
+    }
+}
+
+#endif
