@@ -113,6 +113,13 @@ static __device__ __forceinline__ void copy_ends(char *to, const char *from, int
         to[at] = from[at];
 }
 
+/* The whole warp: copies whole words of 16 bytes, which lie on multiples of 16. */
+static __device__ __forceinline__ void copy_whole_words(char *to, const char *from, int64_t bytes)
+{
+    for (int64_t i = lane_id(); i < bytes / 16; i += EPX_WARP)
+        ((uint4 *)(void *)to)[i] = ((const uint4 *)(const void *)from)[i];
+}
+
 /* The whole warp: begins to load a piece into a box, `at` bytes behind the start of its data, which
  * is as far behind a multiple of 16 as where it comes from. */
 static __device__ void load_piece(const struct boxes &boxes, int32_t box, int64_t at,
@@ -128,9 +135,23 @@ static __device__ void load_piece(const struct boxes &boxes, int32_t box, int64_
     if (run.body < bytes) /* the next slice may be loaded over the ends in bulk */
         fence_bulk_copies_here();
 #else
-    for (int64_t i = lane_id(); i < run.body / 16; i += EPX_WARP)
-        ((uint4 *)(void *)(to + run.head))[i] = ((const uint4 *)(const void *)(from + run.head))[i];
+    copy_whole_words(to + run.head, from + run.head, run.body);
     copy_ends(to, from, bytes, run);
+#endif
+}
+
+/* The whole warp: begins to load whole words of 16 bytes, which lie on multiples of 16, to where a
+ * box begins. */
+static __device__ __forceinline__ void load_whole_words(const struct boxes &boxes, int32_t box,
+                                                        const char *from, int64_t bytes)
+{
+    char *to = data_in(boxes, box);
+
+#if HAS_BULK_COPIES
+    if (lane_id() == 0 && bytes)
+        load_bulk(to, from, (uint32_t)bytes, &boxes.loaded[box]);
+#else
+    copy_whole_words(to, from, bytes);
 #endif
 }
 

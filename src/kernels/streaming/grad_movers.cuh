@@ -151,9 +151,13 @@ template <typename T, int N> struct grad_taker {
 
     __device__ __forceinline__ void load(int32_t box, const char *from, int64_t bytes)
     {
-        if (N == 1 && next.i >= 0 && multiplies())
+        if (next.i >= 0 && !multiplies())
+            return;
+        if (N > 1)
+            load_whole_words(m.boxes, box, from, bytes);
+        else if (next.i >= 0)
             load_words(m.boxes, box, from, bytes, forward);
-        else if (next.i < 0 || multiplies())
+        else
             load_piece(m.boxes, box, misalignment(from), from, bytes);
     }
 
@@ -171,7 +175,7 @@ template <typename T, int N> struct grad_taker {
         if (lane_id() == 0)
             label_of<struct grad_block>(m.boxes, box) = {
                 next.block, next.i, next.i < 0 ? 0 : list.slot[next.i],
-                next.i < 0 ? 1 : list.weight[next.i], misalignment(from)};
+                next.i < 0 ? 1 : list.weight[next.i], N > 1 ? 0 : misalignment(from)};
         load(box, from, bytes);
         end_loads(m.boxes, box);
         step();
@@ -225,7 +229,7 @@ template <typename T, int N> struct grad_taker {
     {
         await_box(m.boxes, box);
         const struct grad_block label = label_of<struct grad_block>(m.boxes, box);
-        T *in = (T *)(void *)(data_in(m.boxes, box) + label.odd);
+        T *in = (T *)(void *)(data_in(m.boxes, box) + (N > 1 ? 0 : label.odd));
         const int32_t num = elements_of_block(elements(), label.block * BLOCK_ELEMENTS);
 
         if (label.i < 0) {

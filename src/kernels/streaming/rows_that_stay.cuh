@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * rows_that_stay.cuh - the takers of move_rows where each record has one slot, a row a rank, and its
- * row came straight there: none is taken anywhere, so a lane and not a warp waits for each, and
- * sets its weights. Few blocks are enough.
+ * rows_that_stay.cuh - the takers of move_rows where each record has one slot, in a layout of a row
+ * a rank, and its row came straight there: none is taken anywhere, so a lane and not a warp waits
+ * for each, and sets its weights. Few blocks are enough.
  */
 #ifndef EPX_KERNELS_STREAMING_ROWS_THAT_STAY_CUH
 #define EPX_KERNELS_STREAMING_ROWS_THAT_STAY_CUH
