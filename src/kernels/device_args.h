@@ -318,8 +318,8 @@ EPX_HD int64_t epx_bytes_in_bank(int64_t row_bytes)
 
 /*
  * How an operation that is not small is shared out between blocks: `senders` store to all ranks,
- * `takers` take what comes. Rows go by slices. Senders, slices, chunks and runs are the same on all
- * ranks. Where ranks exchange messages, or there is one rank, blocks are of one kind only.
+ * `takers` take what comes. Rows go by slices. Slices, chunks and runs are the same on all ranks.
+ * Where ranks exchange messages, or there is one rank, blocks are of one kind only.
  */
 enum { /* most bytes of a slice */
        EPX_BOX_SLICE = 29 * EPX_SLICE_QUANTUM,

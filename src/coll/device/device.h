@@ -70,7 +70,8 @@ struct epx_device {
     int sms;                   /* multiprocessors of the GPU */
     int movers;                /* blocks of an operation that is not small, on this rank, without
                                   takers that are late */
-    int senders;               /* at most so many of them send; the same on all ranks */
+    int senders;               /* how many of them send, if nothing speaks for more or fewer; the
+                                  same on all ranks */
     int32_t *node;             /* [2][R] device memory: nodes, places by node; NULL = one node */
     char *own_stage;           /* this rank's stage; with messages two, one behind the other */
     int64_t stage_bytes;       /* of one stage, on each rank */

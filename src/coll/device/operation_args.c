@@ -304,11 +304,11 @@ static int takes_stores(const struct epx_request *request)
 }
 
 /* How many of a dispatch's blocks send. A single rank's take its rows to all their slots. Rows that
- * stay where they come leave the blocks that take little to do. */
+ * stay where they come leave the blocks that take little to do, but there must be one. */
 static int32_t row_senders(const struct epx_request *request)
 {
     const struct epx_device *device = epx_device_of(request);
-    int32_t most = device->movers - device->movers / 4;
+    int32_t most = device->movers - (device->movers + 3) / 4;
 
     if (request->comm->size == 1)
         return device->movers;
@@ -318,7 +318,7 @@ static int32_t row_senders(const struct epx_request *request)
     return most > device->senders ? most : device->senders;
 }
 
-/* Slices and runs are the same on all ranks, which may have other numbers of blocks that send. */
+/* Slices and runs are the same on all ranks; how many blocks send may differ. */
 struct epx_movers epx_row_movers_of(const struct epx_request *request)
 {
     const struct epx_device *device = epx_device_of(request);
@@ -361,8 +361,8 @@ static int32_t chunks_of(const struct epx_request *request, const struct epx_sli
     return wanted > 1 ? wanted : 1;
 }
 
-/* Few tokens are cut into slices for twice as many warps as those of the blocks that send have, if
- * rows are odd. */
+/* Few tokens are cut into slices for twice as many warps as the blocks that send have for odd rows;
+ * for others they have more. */
 struct epx_movers epx_sum_movers_of(const struct epx_request *request)
 {
     const struct epx_device *device = epx_device_of(request);

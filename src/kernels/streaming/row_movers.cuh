@@ -6,6 +6,7 @@
  * rank sent and takes it to its further slots, out of the stage to all. sender_progress.cuh has the
  * protocol. A task of a sender is one slice of a token's row; its warps claim runs of tasks.
  * Where all rows lie in their first slots before the kernel begins, its blocks all take.
+ * rows_that_stay.cuh has takers of rows that are to go no further.
  */
 #ifndef EPX_KERNELS_STREAMING_ROW_MOVERS_CUH
 #define EPX_KERNELS_STREAMING_ROW_MOVERS_CUH

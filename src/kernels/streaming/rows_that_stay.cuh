@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * rows_that_stay.cuh - the takers of move_rows where each record has one slot, in a layout of a row
- * a rank, and its row came straight there: none is taken anywhere, so a lane and not a warp waits
- * for each, and sets its weights. Few blocks are enough.
+ * rows_that_stay.cuh - the takers of move_rows where a record has at most one slot, in a layout of
+ * a row a rank, and its row came straight there: no row is taken further, so a lane and not a warp
+ * waits for each, and sets its weights. Few blocks are enough. No task is claimed.
  */
 #ifndef EPX_KERNELS_STREAMING_ROWS_THAT_STAY_CUH
 #define EPX_KERNELS_STREAMING_ROWS_THAT_STAY_CUH
@@ -28,7 +28,7 @@ static __device__ __forceinline__ void set_weights(const struct mover<LIST> &m, 
     }
 }
 
-/* All of a taker's warp; one of a late block does nothing. */
+/* All that a taker's warp does; one of a late block does nothing. */
 template <bool LIST> static __device__ void await_rows_that_stay(const struct mover<LIST> &m)
 {
     const int64_t num = (int64_t)most_records(m.a, 1) * (m.a.comm.num_ranks - 1);

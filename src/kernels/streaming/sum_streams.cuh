@@ -60,8 +60,8 @@ template <typename K> static __device__ __forceinline__ int32_t packs_of(const s
 
 /*
  * Where a warp is in its ring and in the sums that it knows. Its copies ahead are groups, one a
- * step; where a step is missing because there is nothing to load there is a group of none, so that
- * RING_STEPS - 1 groups at least were begun behind the oldest step's.
+ * step; in place of a step that is missing, because there is nothing to load, is a group of none.
+ * So behind that of the j-th step, 0 the oldest, at least RING_STEPS - 1 - j groups have ended.
  */
 struct stream {
     char *ring;
@@ -72,7 +72,7 @@ struct stream {
     int32_t loading;          /* which of the warp's two sums is loaded */
     int32_t own, rows, packs; /* of this sum */
     int32_t row, pack;        /* of the step that is loaded next */
-    const char *next;         /* this row */
+    const char *next;         /* the row of that step */
 };
 
 /* What a warp adds now. */
@@ -144,7 +144,8 @@ static __device__ __forceinline__ void begin_to_load(struct stream &s, const str
     s.next = sums[s.loading].rows.row[0];
 }
 
-/* The whole warp: fills the ring; waits for the next sum if it knows none. */
+/* The whole warp: fills the ring, with groups of none behind what there is; waits for the next sum
+ * if it knows none. */
 template <typename K, typename Source>
 static __device__ __forceinline__ void fill_ring(struct stream &s, Source &source,
                                                  struct summands *sums)
