@@ -11,7 +11,7 @@
 #define EPX_KERNELS_STREAMING_GRAD_MOVERS_CUH
 
 #include "kernels/dispatch/scales.cuh"
-#include "kernels/streaming/row_movers.cuh"
+#include "kernels/streaming/row_takers.cuh"
 
 /* What is in a box: a block of the gradient of a record's row, or of the row that combine was given
  * for one of its slots. */

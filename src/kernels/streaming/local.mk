@@ -8,6 +8,7 @@ libepx_cuda_la_SOURCES += \
   src/kernels/streaming/move_sums.cu \
   src/kernels/streaming/record_runs.cuh \
   src/kernels/streaming/row_movers.cuh \
+  src/kernels/streaming/row_takers.cuh \
   src/kernels/streaming/rows_that_stay.cuh \
   src/kernels/streaming/sender_progress.cuh \
   src/kernels/streaming/sum_movers.cuh \

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * move_rows.cu - the last kernel of dispatch. Where ranks store into each other's memory its first
- * blocks send rows, the others take what comes, at once (row_movers.cuh). Where rows came by
- * messages, or round by round through a stage that holds only some, each is in its first slot
- * already, and all blocks take it from there. All zero padding.
+ * blocks send rows (row_movers.cuh), the others take what comes (row_takers.cuh), at once. Where
+ * rows came by messages, or round by round through a stage that holds only some, each is in its
+ * first slot already, and all blocks take it from there. All zero padding.
  * Work: reads T rows and those that came, writes every slot once. Order: none, every byte has one
  * writer.
  * Launch: phases.cuh. Ends the operation.

@@ -7,7 +7,7 @@
 #ifndef EPX_KERNELS_STREAMING_ROWS_THAT_STAY_CUH
 #define EPX_KERNELS_STREAMING_ROWS_THAT_STAY_CUH
 
-#include "kernels/streaming/row_movers.cuh"
+#include "kernels/streaming/row_takers.cuh"
 
 /* A lane: the weights of a record's row, one for each choice; those of other ranks are 0. */
 template <bool LIST>
