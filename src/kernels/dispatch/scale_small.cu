@@ -166,20 +166,22 @@ static __device__ void scale_block(const struct epx_dispatch_rows &a, struct bat
     const int64_t elements = a.row_bytes / (int64_t)sizeof(T), slot = batch.slot[place];
     const T *grad_row = (const T *)(const void *)batch.grad[place];
     const T *forward_row = (const T *)(const void *)a.forward + slot * elements;
-    const float weight = a.weights ? a.weights[slot] : 1;
-    const int32_t num = elements_of_block(elements, first);
+    const struct scaled_slot<T> to = {
+        (T *)(void *)a.recv + slot *elements + first,
+            elements_of_block(elements, first), a.weights ? a.weights[slot] : 1, a.weights != NULL
+    };
     struct block_part<T, N> grad, forward;
 
-    load_block<T, N>(grad_row + first, num, grad);
-    if (a.recv_weights) {
-        load_block<T, N>(forward_row + first, num, forward);
-        typename T::sum sum = dot_of_block<T, N>(grad, forward);
-
-        if (lane_id() == 0)
-            dot = sum;
+    load_block<T, N>(grad_row + first, to.elements, grad);
+    if (!a.recv_weights) {
+        store_block(grad, to);
+        return;
     }
-    store_block<T, N>(grad, weight, a.weights != NULL, num,
-                      (T *)(void *)a.recv + slot * elements + first);
+    load_block<T, N>(forward_row + first, to.elements, forward);
+    typename T::sum sum = store_and_multiply(grad, forward, to);
+
+    if (lane_id() == 0)
+        dot = sum;
 }
 
 /* The whole block: scales the slots of a batch, each warp a block of a row at a time, the last warp

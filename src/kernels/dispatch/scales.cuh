@@ -47,10 +47,23 @@ static __device__ __forceinline__ int32_t elements_of_block(int64_t elements, in
     return elements - first < BLOCK_ELEMENTS ? (int32_t)(elements - first) : BLOCK_ELEMENTS;
 }
 
-/* Where this thread's pack p begins in the j-th 256 elements of a block. */
-template <int N> static __device__ __forceinline__ int32_t element_of(int j, int p)
+/* Where a thread's pack p begins in the j-th 256 elements of a block, behind its first pack. */
+template <int N> static constexpr __host__ __device__ int32_t step_of(int j, int p)
 {
-    return j * SUM_LANES + (p * EPX_WARP + lane_id()) * N;
+    return j * SUM_LANES + p * EPX_WARP * N;
+}
+
+/* Where this thread's first pack begins. */
+template <int N> static __device__ __forceinline__ int32_t first_of_thread()
+{
+    return lane_id() * N;
+}
+
+/* A thread has a pack if its step is less. Of a whole block it has all; where the compiler knows
+ * that, nothing is compared. */
+template <int N> static __device__ __forceinline__ int32_t end_of_steps(int32_t elements)
+{
+    return elements == BLOCK_ELEMENTS ? BLOCK_ELEMENTS : elements - first_of_thread<N>();
 }
 
 /* Loads zeros where the row has ended: they add nothing. */
@@ -58,15 +71,17 @@ template <typename T, int N>
 static __device__ __forceinline__ void load_block(const T *block, int32_t elements,
                                                   struct block_part<T, N> &part)
 {
+    const T *first = block + first_of_thread<N>();
+    const int32_t end = end_of_steps<N>(elements);
+
 #pragma unroll
     for (int j = 0; j < LANE_ELEMENTS; j++)
 #pragma unroll
         for (int p = 0; p < part.PACKS; p++) {
-            const int32_t i = element_of<N>(j, p);
-
             part.data[j][p] = {};
-            if (i < elements)
-                part.data[j][p] = *(const kept_pack<T, N> *)(const void *)(block + i);
+            if (step_of<N>(j, p) < end)
+                part.data[j][p] =
+                    *(const kept_pack<T, N> *)(const void *)(first + step_of<N>(j, p));
         }
 }
 
@@ -108,24 +123,11 @@ static __device__ __forceinline__ Sum sum_lanes(Sum lane[PACKS][N])
     return lane[0][0];
 }
 
-/* Adds the products of two packs to a thread's sums. */
-template <typename T, int N>
-static __device__ __forceinline__ void add_products(const pack<T, N> &a, const pack<T, N> &b,
-                                                    typename T::sum lane[N])
-{
-    typename T::sum of_a[N], of_b[N];
-
-    widen_pack(a, of_a);
-    widen_pack(b, of_b);
-#pragma unroll
-    for (int n = 0; n < N; n++)
-        lane[n] = add(lane[n], mul(of_a[n], of_b[n]));
-}
-
-/* The dot product of one block; thread 0 gets it. */
-template <typename T, int N>
-static __device__ __forceinline__ typename T::sum dot_of_block(const struct block_part<T, N> &a,
-                                                               const struct block_part<T, N> &b)
+/* The dot product of one block with another; thread 0 gets it. Of the first block use(step, wide)
+ * gets each pack too, widened. */
+template <typename T, int N, typename Use>
+static __device__ __forceinline__ typename T::sum
+dot_of_block(const struct block_part<T, N> &a, const struct block_part<T, N> &b, Use use)
 {
     const int PACKS = block_part<T, N>::PACKS;
     typename T::sum lane[PACKS][N];
@@ -136,24 +138,18 @@ static __device__ __forceinline__ typename T::sum dot_of_block(const struct bloc
         for (int n = 0; n < N; n++)
             lane[p][n] = 0;
 #pragma unroll
-        for (int j = 0; j < LANE_ELEMENTS; j++)
-            add_products<T, N>(pack_of<T, N>(a.data[j][p]), pack_of<T, N>(b.data[j][p]), lane[p]);
+        for (int j = 0; j < LANE_ELEMENTS; j++) {
+            typename T::sum of_a[N], of_b[N];
+
+            widen_pack(pack_of<T, N>(a.data[j][p]), of_a);
+            widen_pack(pack_of<T, N>(b.data[j][p]), of_b);
+            use(step_of<N>(j, p), of_a);
+#pragma unroll
+            for (int n = 0; n < N; n++)
+                lane[p][n] = add(lane[p][n], mul(of_a[n], of_b[n]));
+        }
     }
     return sum_lanes<typename T::sum, N, PACKS>(lane);
-}
-
-template <typename T, int N>
-static __device__ __forceinline__ pack<T, N> scaled_pack(const pack<T, N> &in, float weight)
-{
-    typename T::sum product[N];
-    pack<T, N> out;
-
-    widen_pack(in, product);
-#pragma unroll
-    for (int n = 0; n < N; n++)
-        product[n] = mul((typename T::sum)weight, product[n]);
-    round_pack(product, out);
-    return out;
 }
 
 /* Stores a pack to memory; one of less than 16 bytes also to the block's memory. */
@@ -166,22 +162,75 @@ static __device__ __forceinline__ void store_pack(void *to, const Pack &data)
         *(Pack *)to = data;
 }
 
-/* Stores a block times a weight, or, unless `weighted`, as it is. */
+template <typename T, int N>
+static __device__ __forceinline__ void store_scaled(const typename T::sum wide[N], float weight,
+                                                    T *to)
+{
+    typename T::sum product[N];
+    pack<T, N> out;
+
+#pragma unroll
+    for (int n = 0; n < N; n++)
+        product[n] = mul((typename T::sum)weight, wide[n]);
+    round_pack(product, out);
+    store_pack(to, out);
+}
+
+/* The slot that a block of a gradient goes to. */
+template <typename T> struct scaled_slot {
+    T *block;
+    int32_t elements; /* of the row in the block */
+    float weight;
+    bool weighted; /* else the gradient is stored as it is */
+};
+
+/* Stores a block of a gradient to a slot. */
 template <typename T, int N>
 static __device__ __forceinline__ void store_block(const struct block_part<T, N> &grad,
-                                                   float weight, bool weighted, int32_t elements,
-                                                   T *block)
+                                                   const struct scaled_slot<T> &slot)
 {
+    T *first = slot.block + first_of_thread<N>();
+    const int32_t end = end_of_steps<N>(slot.elements);
+
 #pragma unroll
     for (int j = 0; j < LANE_ELEMENTS; j++)
 #pragma unroll
         for (int p = 0; p < grad.PACKS; p++) {
-            const int32_t i = element_of<N>(j, p);
             const pack<T, N> in = pack_of<T, N>(grad.data[j][p]);
+            typename T::sum wide[N];
 
-            if (i < elements)
-                store_pack(block + i, weighted ? scaled_pack(in, weight) : in);
+            if (step_of<N>(j, p) >= end)
+                continue;
+            if (slot.weighted) {
+                widen_pack(in, wide);
+                store_scaled<T, N>(wide, slot.weight, first + step_of<N>(j, p));
+            } else {
+                store_pack(first + step_of<N>(j, p), in);
+            }
         }
+}
+
+/* Stores a block of a gradient to a slot, and returns to thread 0 its dot product with the row of
+ * the slot. Packs that are stored with weights are widened once, where there are registers for it.
+ */
+template <typename T, int N>
+static __device__ __forceinline__ typename T::sum
+store_and_multiply(const struct block_part<T, N> &grad, const struct block_part<T, N> &forward,
+                   const struct scaled_slot<T> &slot)
+{
+    const bool AT_ONCE = N > 1 && sizeof(typename T::sum) < sizeof(double);
+    T *first = slot.block + first_of_thread<N>();
+    const int32_t end = end_of_steps<N>(slot.elements);
+
+    if (AT_ONCE && slot.weighted)
+        return dot_of_block(grad, forward, [&](int32_t step, const typename T::sum *wide) {
+            if (step < end)
+                store_scaled<T, N>(wide, slot.weight, first + step);
+        });
+    typename T::sum dot = dot_of_block(grad, forward, [](int32_t, const typename T::sum *) {});
+
+    store_block(grad, slot);
+    return dot;
 }
 
 /* Whether rows can be read and written 16 bytes at a time. */

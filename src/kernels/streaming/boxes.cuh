@@ -302,31 +302,36 @@ static __device__ __forceinline__ void end_stores()
     __syncwarp();
 }
 
-/*
- * The whole warp: tasks 0, 1, ... of `work`, each from work.begin(n, box), which fills a box, to
- * work.end(n, box), which empties it. begin returns false where there is nothing more to do.
- */
-template <typename Work>
-static __device__ void do_tasks(Work &work, const struct boxes &boxes, int64_t num)
+static __device__ __forceinline__ int32_t next_box(const struct boxes &boxes, int32_t box)
 {
-    int64_t begun = 0;
-    int32_t filled = 0, emptied = 0;
+    return box + 1 < boxes.num ? box + 1 : 0;
+}
+
+/*
+ * The whole warp: one task after the other, each from work.begin(box), which fills a box, to
+ * work.end(box), which empties it. begin returns false where there is nothing more to do.
+ */
+template <typename Work> static __device__ void do_tasks(Work &work, const struct boxes &boxes)
+{
+    int32_t filled = 0, emptied = 0, under_way = 0;
+    bool more = true;
 
 #pragma unroll 1
-    for (int64_t n = 0; n < num || n < begun; n++) {
-        while (begun < num && begun - n < boxes.ahead) {
+    do {
+        while (more && under_way < boxes.ahead) {
             await_empty_box(boxes);
-            if (!work.begin(begun, filled)) {
-                num = begun;
-                break;
+            more = work.begin(filled);
+            if (more) {
+                filled = next_box(boxes, filled);
+                under_way++;
             }
-            begun++;
-            filled = filled + 1 < boxes.num ? filled + 1 : 0;
         }
-        if (n < begun)
-            work.end(n, emptied);
-        emptied = emptied + 1 < boxes.num ? emptied + 1 : 0;
-    }
+        if (under_way) {
+            work.end(emptied);
+            emptied = next_box(boxes, emptied);
+            under_way--;
+        }
+    } while (more || under_way);
 }
 
 #endif

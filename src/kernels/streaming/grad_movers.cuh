@@ -15,12 +15,12 @@
 
 /* What is in a box: a block of the gradient of a record's row, or of the row that combine was given
  * for one of its slots. */
-struct grad_block {
-    int64_t block;
+struct alignas(16) grad_block {
+    int32_t block;
     int32_t i;    /* of the record's slots; -1 = the gradient */
     int32_t slot; /* the row */
     float weight;
-    uint32_t odd; /* bytes by which the data is behind a multiple of 16 */
+    uint32_t odd; /* bytes by which the data is behind a multiple of 16; rows of any alignment */
 };
 
 /* The slots of a record; in shared memory, one list a warp. */
@@ -35,9 +35,21 @@ struct grad_cursor {
     struct task_claims record; /* of those that all takers share */
     int32_t num;               /* slots of the record; 0: the next record is to be found */
     const char *grad;
-    int64_t block;
+    int32_t block;
     int32_t i; /* of the slots; -1 = the gradient */
 };
+
+/* Where a row ends: in its last block, which has the rest of its elements. */
+struct row_end {
+    int32_t last, rest;
+};
+
+static __device__ __forceinline__ struct row_end end_of_row(int64_t elements)
+{
+    const int64_t last = elements ? (elements - 1) / BLOCK_ELEMENTS : 0;
+
+    return {(int32_t)last, (int32_t)(elements - last * BLOCK_ELEMENTS)};
+}
 
 /* The tasks of a taker's warp. N elements are read at once, and written at once to the slots; rows
  * of any alignment, N = 1, are written into the box and go from there to the slots. */
@@ -47,12 +59,13 @@ template <typename T, int N> struct grad_taker {
     const bool waits, stays;     /* as in taker */
     const int64_t most;          /* records of all sources, as if all had as many */
     const struct extent forward; /* all rows that combine was given */
+    const struct row_end row_end;
     struct grad_cursor next;
     struct block_part<T, N> grad;
 
-    __device__ __forceinline__ int64_t elements() const
+    __device__ __forceinline__ int32_t elements_of(int32_t block) const
     {
-        return m.a.row_bytes / (int64_t)sizeof(T);
+        return block == row_end.last ? row_end.rest : BLOCK_ELEMENTS;
     }
 
     __device__ __forceinline__ bool multiplies() const
@@ -134,7 +147,7 @@ template <typename T, int N> struct grad_taker {
         if (++next.i < next.num)
             return;
         next.i = -1;
-        if ((++next.block) * BLOCK_ELEMENTS < elements())
+        if (++next.block <= row_end.last)
             return;
         next.block = 0;
         next.num = 0;
@@ -161,22 +174,23 @@ template <typename T, int N> struct grad_taker {
             load_piece(m.boxes, box, misalignment(from), from, bytes);
     }
 
-    __device__ bool begin(int64_t, int32_t box)
+    __device__ bool begin(int32_t box)
     {
-        const int64_t most_bytes = BLOCK_ELEMENTS * (int64_t)sizeof(T);
+        struct grad_block &label = label_of<struct grad_block>(m.boxes, box);
         const char *from;
-        int64_t bytes;
 
         if (!next.num && !find_record())
             return false;
-        from = source() + next.block * most_bytes;
-        bytes = m.a.row_bytes - next.block * most_bytes;
-        bytes = bytes < most_bytes ? bytes : most_bytes;
-        if (lane_id() == 0)
-            label_of<struct grad_block>(m.boxes, box) = {
-                next.block, next.i, next.i < 0 ? 0 : list.slot[next.i],
-                next.i < 0 ? 1 : list.weight[next.i], N > 1 ? 0 : misalignment(from)};
-        load(box, from, bytes);
+        from = source() + next.block * (int64_t)(BLOCK_ELEMENTS * sizeof(T));
+        if (lane_id() == 0) {
+            label.block = next.block;
+            label.i = next.i;
+            label.slot = next.i < 0 ? 0 : list.slot[next.i];
+            label.weight = next.i < 0 ? 1 : list.weight[next.i];
+            if (N == 1)
+                label.odd = misalignment(from);
+        }
+        load(box, from, elements_of(next.block) * (int64_t)sizeof(T));
         end_loads(m.boxes, box);
         step();
         return true;
@@ -194,51 +208,61 @@ template <typename T, int N> struct grad_taker {
         load_block<T, N>(in, N == 1 ? BLOCK_ELEMENTS : num, part);
     }
 
-    /* The whole warp: the product with the row of a slot; lane 0 keeps the sum over the blocks. */
-    __device__ __forceinline__ void multiply(const struct grad_block &label, int32_t num, T *in)
+    /* Lane 0: keeps the sum of a slot's products over the blocks of its row. */
+    __device__ __forceinline__ void add_dot(const struct grad_block &label, typename T::sum dot)
     {
-        const int64_t first = label.block * BLOCK_ELEMENTS;
+        dot = label.block ? add(list.dot[label.i], dot) : dot;
+        list.dot[label.i] = dot;
+        if (label.block == row_end.last)
+            m.a.recv_weights[label.slot] = (float)dot;
+    }
+
+    /* The whole warp: the block times the weight of a slot to `to`, and its product with the row of
+     * the slot. */
+    __device__ __forceinline__ void scale(const struct grad_block &label, int32_t num, T *in,
+                                          const struct scaled_slot<T> &to)
+    {
         struct block_part<T, N> forward;
 
-        load_box(in, num, forward);
-        typename T::sum dot = dot_of_block<T, N>(grad, forward);
-
-        if (lane_id() == 0) {
-            dot = first ? add(list.dot[label.i], dot) : dot;
-            list.dot[label.i] = dot;
-            if (first + BLOCK_ELEMENTS >= elements())
-                m.a.recv_weights[label.slot] = (float)dot;
+        if (!multiplies()) {
+            store_block(grad, to);
+            return;
         }
+        load_box(in, num, forward);
+        typename T::sum dot = store_and_multiply(grad, forward, to);
+
+        if (lane_id() == 0)
+            add_dot(label, dot);
     }
 
-    /* The whole warp: the block times the weight of a slot into the slot. */
-    __device__ __forceinline__ void store(const struct grad_block &label, int32_t num, T *in) const
+    /* The whole warp: scales the block into its slot, of any alignment through the box. */
+    __device__ __forceinline__ void empty(const struct grad_block &label, int32_t num, T *in)
     {
-        T *out = (T *)(void *)m.a.recv + label.slot * elements() + label.block * BLOCK_ELEMENTS;
+        const bool weighted = m.a.weights != NULL;
+        char *out = m.a.recv + label.slot * m.a.row_bytes +
+                    label.block * (int64_t)(BLOCK_ELEMENTS * sizeof(T));
 
         if constexpr (N > 1) {
-            store_block(grad, label.weight, m.a.weights != NULL, num, out);
+            scale(label, num, in, {(T *)(void *)out, num, label.weight, weighted});
         } else {
-            store_block(grad, label.weight, m.a.weights != NULL, BLOCK_ELEMENTS, in);
-            store_written((char *)(void *)out, (const char *)(const void *)in,
-                          num * (int64_t)sizeof(T));
+            scale(label, num, in, {in, BLOCK_ELEMENTS, label.weight, weighted});
+            store_written(out, (const char *)(const void *)in, num * (int64_t)sizeof(T));
         }
     }
 
-    __device__ void end(int64_t, int32_t box)
+    __device__ void end(int32_t box)
     {
         await_box(m.boxes, box);
         const struct grad_block label = label_of<struct grad_block>(m.boxes, box);
         T *in = (T *)(void *)(data_in(m.boxes, box) + (N > 1 ? 0 : label.odd));
-        const int32_t num = elements_of_block(elements(), label.block * BLOCK_ELEMENTS);
+        const int32_t num = elements_of(label.block);
 
-        if (label.i < 0) {
+        if (label.i < 0)
             load_box(in, num, grad);
-        } else {
-            if (multiplies())
-                multiply(label, num, in);
-            store(label, num, in);
-        }
+        else if (N > 1 && num == BLOCK_ELEMENTS) /* the compiler knows, so no lane looks */
+            empty(label, BLOCK_ELEMENTS, in);
+        else
+            empty(label, num, in);
         end_stores();
     }
 };
@@ -251,12 +275,13 @@ static __device__ void take_grads(const struct mover<false> &m, struct slot_list
     const int64_t bytes = *m.a.plan.view.num_rows * m.a.row_bytes;
     struct grad_taker<T, N> taker = {
         m, list, waits, stays, most, {m.a.forward, bytes},
+            end_of_row(m.a.row_bytes / (int64_t)sizeof(T)),
         {
             no_task_of(m.crew, &m.a.comm.state->taken), 0, NULL, 0, -1
         }
     };
 
-    do_tasks(taker, m.boxes, INT64_MAX);
+    do_tasks(taker, m.boxes);
     await_stores<0>();
 }
 

@@ -233,7 +233,7 @@ template <bool LIST> struct sender {
         return piece.in + token * piece.row_bytes + piece.offset;
     }
 
-    __device__ bool begin(int64_t, int32_t box)
+    __device__ bool begin(int32_t box)
     {
         struct goal_list &goals = goals_in(m, box);
 
@@ -284,7 +284,7 @@ template <bool LIST> struct sender {
             set_own_weights(m, token, goals.slot[last]);
     }
 
-    __device__ void end(int64_t, int32_t box)
+    __device__ void end(int32_t box)
     {
         const int64_t task = goals_in(m, box).task, token = m.row_of_task(task);
         const struct part part = m.part_of_task(task);
@@ -310,7 +310,7 @@ template <bool LIST> static __device__ void send_all(const struct mover<LIST> &m
             no_task_of(m.crew, &m.a.comm.state->runs), 0, 0, -1
     };
 
-    do_tasks(sender, m.boxes, INT64_MAX);
+    do_tasks(sender, m.boxes);
     await_stores<0>();
     if (!__any_sync(~0u, aborted(m.a.comm)) && sender.last >= 0)
         sender.tell();

@@ -142,7 +142,7 @@ template <bool LIST> struct taker {
         return true;
     }
 
-    __device__ bool begin(int64_t, int32_t box)
+    __device__ bool begin(int32_t box)
     {
         int32_t slice;
         struct epx_wire_record *record;
@@ -159,7 +159,7 @@ template <bool LIST> struct taker {
         return true;
     }
 
-    __device__ void end(int64_t, int32_t box)
+    __device__ void end(int32_t box)
     {
         const struct goal_list &goals = goals_in(m, box);
         const struct part part = part_of(m.a.movers.slices, goals.slice, m.a.row_bytes);
@@ -186,7 +186,7 @@ static __device__ void take_all(const struct mover<LIST> &m, bool waits, bool st
         m, waits, stays, first, all, no_task_of(m.crew, &m.a.comm.state->taken)
     };
 
-    do_tasks(taker, m.boxes, INT64_MAX);
+    do_tasks(taker, m.boxes);
     await_stores<0>();
 }
 
