@@ -50,10 +50,15 @@ EPX_HD struct epx_small_parts epx_small_parts_of(const struct epx_device_plan *p
     return parts;
 }
 
+/* Where the matrix begins. */
+EPX_HD int32_t epx_small_matrix_at(const struct epx_small_parts *parts)
+{
+    return parts->base + parts->from + parts->owners + parts->mask;
+}
+
 EPX_HD int32_t epx_small_bytes(const struct epx_small_parts *parts)
 {
-    return parts->base + parts->from + parts->mask + parts->owners + parts->matrix + parts->bits +
-           parts->ids;
+    return epx_small_matrix_at(parts) + parts->matrix + parts->bits + parts->ids;
 }
 
 #endif

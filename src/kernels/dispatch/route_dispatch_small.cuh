@@ -190,14 +190,18 @@ template <bool LIST>
 static __device__ void route_and_take(const struct epx_route_dispatch &a, struct exchange &x,
                                       struct small_routing &s, struct row_list &list)
 {
+    __shared__ uint32_t past;
     char *bank = bank_on(a.rows.comm, a.rows.banks, x.epoch, a.rows.comm.rank);
     bool ok;
 
+    if (threadIdx.x == 0)
+        past = 0;
     if (!receive_ids(a.routing, x, s) || !find_small_offsets(a.routing, x, s))
         return;
     if (shows_view())
         show_all(a.routing, s);
     ok = take_by_ids<LIST>(a, x, s, bank, list);
+    wait_no_more(past);
     place_all(a.routing, s);
     if (ok)
         zero_by_offsets<LIST>(a, x, s.o);
@@ -222,21 +226,19 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     struct told_word told;
     bool remarked;
 
-    begin_phase(a.rows.banks.phase);
-    look = look_first(a.rows.comm);
     told = prepare_ids(a.routing, tellers);
     if (takes)
         prepare_small(a.routing, small_shared, parts, s);
+    begin_phase(a.rows.banks.phase);
+    look = look_first(a.rows.comm);
+    read_told(a.routing, told);
     begin_small(a.rows.comm, a.rows.banks, a.rows.note, 0, look, x);
     if (x.outcome.code == EPX_SUCCESS) {
         send_ids(a.routing, x, tellers, told);
-        if (takes) {
-            clear_small(a.routing, parts, s);
-            __syncthreads();
+        if (takes)
             route_and_take<LIST>(a, x, s, list);
-        } else if (a.rows.comm.num_ranks > 1) {
+        else if (a.rows.comm.num_ranks > 1)
             store_by_ids<LIST>(a, x.epoch, list);
-        }
         if (takes && threadIdx.x == 0 && shows_view())
             a.rows.comm.state->outcome = x.outcome;
     }

@@ -5,10 +5,10 @@
  * while the kernel before them ends. GPUs before sm_90, and code for them, launch a kernel when the
  * one before has ended.
  *
- *   await_kernel_before    every thread of a kernel calls it first of all: until then it reads and
- *                          writes no memory but that of its block. The kernel before has ended, and
- *                          all that it wrote is there. Kernels that only take (phases.cuh) call it
- *                          at their end.
+ *   await_kernel_before    every thread of a kernel calls it before it reads what any kernel
+ *                          writes, or writes to other memory than its block's. The kernel before
+ *                          has ended then, and all that it wrote is there. Kernels that only take
+ *                          (phases.cuh) call it at their end.
  *   let_next_kernel_begin  a thread of each block calls it once no thread of the block waits for
  *                          another rank any more.
  *
@@ -33,6 +33,15 @@ struct kernel_launch {
     unsigned blocks, threads, shared_bytes;
     cudaStream_t stream;
 };
+
+/* Each warp of a block, once it waits for no other rank any more: the last one lets the next kernel
+ * begin. `past` counts the warps, from 0, in shared memory. */
+static __device__ __forceinline__ void wait_no_more(uint32_t &past)
+{
+    __syncwarp();
+    if (lane_id() == 0 && atomicAdd(&past, 1u) == blockDim.x / EPX_WARP - 1)
+        let_next_kernel_begin();
+}
 
 /* Launches a kernel that may begin early. */
 template <typename... Args>

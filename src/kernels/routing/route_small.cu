@@ -19,17 +19,19 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     struct told_word told;
     bool failed;
 
-    await_kernel_before();
-    look = look_first(a.comm);
     told = prepare_ids(a, gridDim.x);
     prepare_small(a, small_shared, parts, s);
+    await_kernel_before();
+    look = look_first(a.comm);
+    read_told(a, told);
     begin_exchange(a.comm, a.note, 0, look, x);
     if (x.outcome.code == EPX_SUCCESS) {
         send_ids(a, x, gridDim.x, told);
-        clear_small(a, parts, s);
-        __syncthreads();
-        if (receive_ids(a, x, s) && find_small_offsets(a, x, s))
-            find_small_slots(a, s);
+        if (receive_ids(a, x, s)) {
+            let_next_kernel_begin();
+            if (find_small_offsets(a, x, s))
+                find_small_slots(a, s);
+        }
     }
     if (is_last_block(a.comm, &x, failed) && threadIdx.x == 0) {
         x.outcome = outcome_of_all(a.comm, x.outcome, failed);

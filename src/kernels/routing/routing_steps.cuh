@@ -116,7 +116,7 @@ static __device__ void zero_sums(const struct epx_route_tokens &a)
 }
 
 /* Fills the table, each part by other threads, from the first on, from the middle and from the last
- * quarter on: so all loads are under way at once. */
+ * quarter on. */
 static __device__ void look_up(const struct epx_route_tokens &a, uint8_t *owner,
                                struct rank_table &table)
 {
@@ -125,7 +125,7 @@ static __device__ void look_up(const struct epx_route_tokens &a, uint8_t *owner,
     int32_t middle = thread - threads / 2, quarter = thread - threads / 4 * 3;
 
     for (int32_t e = thread; owner && e < experts; e += threads)
-        owner[e] = (uint8_t)a.plan.owner[e];
+        owner[e] = (uint8_t)epx_owner(e, experts, ranks);
     for (int32_t r = middle < 0 ? middle + threads : middle; r < ranks; r += threads)
         table.records[r] = a.plan.records[r];
     for (int32_t r = quarter < 0 ? quarter + threads : quarter; r <= ranks; r += threads)

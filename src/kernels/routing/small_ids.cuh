@@ -20,36 +20,28 @@
 enum { ID_HEAD = 1 };
 
 /* One thread: where the parts lie. */
-static __device__ void divide_small(const struct epx_route_tokens &a, char *part,
+static __device__ void divide_small(const struct epx_route_tokens &a, char *shared,
                                     const struct epx_small_parts &parts, struct small_routing &s)
 {
+    char *part = shared;
+
     s.o.base = (int64_t *)(void *)part;
     s.o.from = (int64_t *)(void *)(part += parts.base);
     s.owner = (uint8_t *)(part += parts.from);
     s.mask = (uint64_t *)(void *)(part += parts.owners);
-    s.o.matrix = s.matrix = (int32_t *)(void *)(part += parts.mask);
+    part = shared + epx_small_matrix_at(&parts);
+    s.o.matrix = s.matrix = (int32_t *)(void *)part;
     s.bits = (uint32_t *)(void *)(part += parts.matrix);
     s.ids = (int16_t *)(void *)(part + parts.bits);
     s.stride = epx_ids_stride(&a.plan.shape);
     s.words = parts.words;
 }
 
-/* The whole block, first of all: shared memory, and which rank has each expert. The next barrier
- * shows it to all threads. */
-static __device__ void prepare_small(const struct epx_route_tokens &a, char *shared,
-                                     const struct epx_small_parts &parts, struct small_routing &s)
-{
-    if (threadIdx.x == blockDim.x - 1)
-        divide_small(a, shared, parts, s);
-    look_up(a, (uint8_t *)shared + parts.base + parts.from, s.table);
-}
-
-/* The whole block: the matrix and the bits, which lie together, at zero. The next barrier shows it
- * to all threads. */
-static __device__ void clear_small(const struct epx_route_tokens &a,
+/* The whole block: the matrix and the bits, which lie together, at zero. */
+static __device__ void clear_small(const struct epx_route_tokens &a, char *shared,
                                    const struct epx_small_parts &parts, struct small_routing &s)
 {
-    int4 *words = (int4 *)(void *)s.matrix;
+    int4 *words = (int4 *)(void *)(shared + epx_small_matrix_at(&parts));
 
 #pragma unroll 1
     for (int32_t i = (int32_t)threadIdx.x; i < (parts.matrix + parts.bits) / 16;
@@ -59,6 +51,17 @@ static __device__ void clear_small(const struct epx_route_tokens &a,
         s.o.required[r] = 0;
     if (threadIdx.x < TWICE_WORDS)
         s.twice[threadIdx.x] = 0;
+}
+
+/* The whole block: shared memory, and which rank has each expert. It reads nothing that a kernel
+ * writes, so it may come before await_kernel_before. The next barrier shows it to all threads. */
+static __device__ void prepare_small(const struct epx_route_tokens &a, char *shared,
+                                     const struct epx_small_parts &parts, struct small_routing &s)
+{
+    if (threadIdx.x == blockDim.x - 1)
+        divide_small(a, shared, parts, s);
+    look_up(a, (uint8_t *)shared + parts.base + parts.from, s.table);
+    clear_small(a, shared, parts, s);
 }
 
 static __device__ __forceinline__ uint32_t words_of_source(const struct epx_route_tokens &a)
@@ -86,45 +89,49 @@ static __device__ int32_t told_id(const struct epx_route_tokens &a, int32_t pair
  * operations there. */
 struct told_word {
     uint64_t *place[2];
+    int32_t pair; /* the first of those in it; negative: it is the capacity */
+    bool is_here; /* goes to this rank itself, which notes bad ids then */
     uint32_t payload;
-    int32_t pair; /* the first of those in it */
-    uint32_t bad; /* a bit for each of them that this rank notes as bad */
+    uint32_t bad; /* a bit for each pair that this rank notes as bad */
 };
-
-/* The ids of two pairs as all ranks are told them. */
-static __device__ __forceinline__ void tell_pairs(const struct epx_route_tokens &a,
-                                                  struct told_word &told)
-{
-    bool first_bad, second_bad;
-    uint32_t first = (uint32_t)told_id(a, told.pair, first_bad);
-    uint32_t second = (uint32_t)told_id(a, told.pair + 1, second_bad);
-
-    told.payload = second << 16 | (first & 0xffff);
-    told.bad = (uint32_t)first_bad | (uint32_t)second_bad << 1;
-}
 
 static __device__ __forceinline__ uint32_t num_told(const struct epx_route_tokens &a)
 {
     return words_of_source(a) * (uint32_t)a.comm.num_ranks;
 }
 
-/* The i-th word that this rank tells; place NULL = there is none. */
-static __device__ struct told_word word_to_tell(const struct epx_route_tokens &a, uint32_t i)
+/* Where the i-th word goes that this rank tells; place NULL = there is none. */
+static __device__ struct told_word place_of_told(const struct epx_route_tokens &a, uint32_t i)
 {
     const uint32_t words = words_of_source(a), at = (uint32_t)a.comm.rank * words + i % words;
     const int32_t rank = (int32_t)(i / words), word = (int32_t)(i % words);
     struct told_word told = {
-        {NULL, NULL}, (uint32_t)a.capacity, (word - ID_HEAD) * EPX_IDS_IN_WORD, 0};
+        {NULL, NULL}, (word - ID_HEAD) * EPX_IDS_IN_WORD, rank == a.comm.rank, 0, 0};
 
-    if (i >= num_told(a))
+    if (rank >= a.comm.num_ranks)
         return told;
     for (uint32_t n = 0; n < 2; n++)
         told.place[n] = words_of_ids(bank_on(a.comm, a.banks, n, rank)) + at;
-    if (word >= ID_HEAD)
-        tell_pairs(a, told);
-    if (rank != a.comm.rank)
-        told.bad = 0;
     return told;
+}
+
+/* What a word tells: the ids of two pairs as all ranks are told them, or the capacity. */
+static __device__ __forceinline__ void read_told(const struct epx_route_tokens &a,
+                                                 struct told_word &told)
+{
+    bool first_bad, second_bad;
+    uint32_t first, second;
+
+    if (!told.place[0])
+        return;
+    told.payload = (uint32_t)a.capacity;
+    if (told.pair < 0)
+        return;
+    first = (uint32_t)told_id(a, told.pair, first_bad);
+    second = (uint32_t)told_id(a, told.pair + 1, second_bad);
+    told.payload = second << 16 | (first & 0xffff);
+    if (told.is_here)
+        told.bad = (uint32_t)first_bad | (uint32_t)second_bad << 1;
 }
 
 /* Which word a thread of the first `blocks` blocks, which tell, tells first. Those of the first
@@ -134,21 +141,24 @@ static __device__ __forceinline__ uint32_t first_told(uint32_t blocks)
     return (blocks - 1 - blockIdx.x) * blockDim.x + threadIdx.x;
 }
 
-/* The thread's first word, looked up before the operation has its number. */
+/* Where the thread's first word goes; it may come before await_kernel_before, as prepare_small. */
 static __device__ __forceinline__ struct told_word prepare_ids(const struct epx_route_tokens &a,
                                                                uint32_t blocks)
 {
-    return word_to_tell(a, blockIdx.x < blocks ? first_told(blocks) : UINT32_MAX);
+    if (blockIdx.x < blocks)
+        return place_of_told(a, first_told(blocks));
+    return {{NULL, NULL}, 0, false, 0, 0};
 }
 
-/* The first blocks tell all ranks, this one too; `told` is from prepare_ids. */
+/* The first blocks tell all ranks, this one too; `told` is from prepare_ids and read_told, which
+ * reads before the operation has its number. */
 static __device__ void send_ids(const struct epx_route_tokens &a, struct exchange &x,
                                 uint32_t blocks, struct told_word told)
 {
     const uint32_t threads = blocks * blockDim.x;
 
 #pragma unroll 1
-    for (uint32_t i = first_told(blocks); told.place[0]; told = word_to_tell(a, i += threads)) {
+    for (uint32_t i = first_told(blocks); told.place[0];) {
         EPX_DELAY(a.comm);
         store_relaxed_sys(told.place[x.epoch & 1], tagged(x.epoch, told.payload));
         if (told.bad)
@@ -156,6 +166,8 @@ static __device__ void send_ids(const struct epx_route_tokens &a, struct exchang
         for (int32_t pair = told.pair; told.bad; pair++, told.bad >>= 1)
             if (told.bad & 1)
                 note_bad(a.plan, pair);
+        told = place_of_told(a, i += threads);
+        read_told(a, told);
     }
 }
 
@@ -209,7 +221,7 @@ static __device__ void take_word(const struct epx_route_tokens &a, struct small_
 }
 
 /*
- * The whole block, after a barrier behind clear_small: waits for the ready words and the ids of all
+ * The whole block, after a barrier behind prepare_small: waits for the ready words and the ids of all
  * ranks. Returns whether the operation goes on: the ids are in shared memory then, and counted.
  */
 static __device__ bool receive_ids(const struct epx_route_tokens &a, struct exchange &x,
