@@ -261,10 +261,10 @@ static __device__ EPX_COLD void index_padding(const struct epx_route_tokens &a,
 
     for (int64_t i = routing_warp(a); i < plan.shape.num_local * chunks;
          i += num_routing_warps(a)) {
-        int64_t local = i / chunks, start = o.from[local * ranks];
+        int64_t local = chunks == 1 ? i : i / chunks, start = o.from[local * ranks];
         int64_t end = o.from[local * ranks + ranks - 1] +
                       counts_from(a, o, ranks - 1)[plan.shape.first_expert + local];
-        int64_t first = end + i % chunks * PADDING_CHUNK, stop = first + PADDING_CHUNK;
+        int64_t first = end + (i - local * chunks) * PADDING_CHUNK, stop = first + PADDING_CHUNK;
         int64_t next = start + epx_slab_rows(&plan.shape, end - start);
 
         stop = stop < next ? stop : next;

@@ -48,7 +48,7 @@ static __device__ void clear_small(const struct epx_route_tokens &a, char *share
          i += (int32_t)blockDim.x)
         words[i] = make_int4(0, 0, 0, 0);
     for (int32_t r = (int32_t)threadIdx.x; r < a.comm.num_ranks; r += (int32_t)blockDim.x)
-        s.o.required[r] = 0;
+        s.o.required[r] = s.fullest[r] = 0;
     if (threadIdx.x < TWICE_WORDS)
         s.twice[threadIdx.x] = 0;
 }

@@ -337,10 +337,52 @@ static __device__ int32_t place_small_slabs(const struct epx_route_tokens &a,
         if (rank == a.comm.rank)
             place_small_slab(a, s, expert, end - slab);
     }
-    if (!a.plan.shape.rows_per_expert)
-        return found;
-    need_fullest(a, s.table, s.o);
+    return found;
+}
+
+/* The whole warp: notes the pairs of each lane's expert, of which most warps have those of one rank;
+ * rank -1 = none. */
+static __device__ __forceinline__ void note_pairs(struct small_routing &s, int32_t rank,
+                                                  uint32_t pairs)
+{
+    const int32_t first = __shfl_sync(~0u, rank, 0);
+
+    if (__all_sync(~0u, rank == first || rank < 0)) {
+        pairs = __reduce_max_sync(~0u, pairs);
+        rank = lane_id() ? -1 : rank;
+    }
+    if (rank >= 0)
+        atomicMax(&s.fullest[rank], pairs);
+}
+
+/* The whole block, where slabs are of fixed size: as place_small_slabs. Where a slab lies follows
+ * from its number. */
+static __device__ int32_t place_fixed_slabs(const struct epx_route_tokens &a,
+                                            struct small_routing &s)
+{
+    const int32_t experts = a.plan.shape.num_experts, r = (int32_t)threadIdx.x;
+
+#pragma unroll 1
+    for (int32_t first = 0; first < experts; first += (int32_t)blockDim.x) {
+        const int32_t expert = first + (int32_t)threadIdx.x;
+        const bool is = expert < experts;
+        const uint2 pairs = is ? small_pairs(a, s, expert) : make_uint2(0, 0);
+        const int32_t rank = is ? s.owner[expert] : -1;
+
+        note_pairs(s, rank, pairs.y);
+        if (!is)
+            continue;
+        const int64_t start =
+            (expert - s.table.first_expert[rank]) * epx_slab_rows(&a.plan.shape, 0);
+
+        s.o.base[expert] = start + pairs.x;
+        if (rank == a.comm.rank)
+            place_small_slab(a, s, expert, (uint32_t)start);
+    }
     __syncthreads();
+    if (r < a.comm.num_ranks)
+        s.o.required[r] = epx_required_rows(
+            &a.plan.shape, s.table.first_expert[r + 1] - s.table.first_expert[r], 0, s.fullest[r]);
     return short_rank_here(a, s.o);
 }
 
@@ -365,7 +407,7 @@ static __device__ bool find_small_offsets(const struct epx_route_tokens &a, stru
         __syncthreads();
         found = place_small_rows(a, s);
     } else {
-        found = place_small_slabs(a, s);
+        found = a.plan.shape.rows_per_expert ? place_fixed_slabs(a, s) : place_small_slabs(a, s);
         find_all_ranks(a, s);
     }
     find_short_rank(s.o, found);
