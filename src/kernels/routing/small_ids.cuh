@@ -221,8 +221,8 @@ static __device__ void take_word(const struct epx_route_tokens &a, struct small_
 }
 
 /*
- * The whole block, after a barrier behind prepare_small: waits for the ready words and the ids of all
- * ranks. Returns whether the operation goes on: the ids are in shared memory then, and counted.
+ * The whole block, after a barrier behind prepare_small: waits for the ready words and the ids of
+ * all ranks. Returns whether the operation goes on: the ids are in shared memory then, and counted.
  */
 static __device__ bool receive_ids(const struct epx_route_tokens &a, struct exchange &x,
                                    struct small_routing &s)

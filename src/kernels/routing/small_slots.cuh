@@ -340,8 +340,8 @@ static __device__ int32_t place_small_slabs(const struct epx_route_tokens &a,
     return found;
 }
 
-/* The whole warp: notes the pairs of each lane's expert, of which most warps have those of one rank;
- * rank -1 = none. */
+/* The whole warp: notes how many pairs each lane's expert has; rank -1 = the lane has none. The
+ * experts of most warps are of one rank. */
 static __device__ __forceinline__ void note_pairs(struct small_routing &s, int32_t rank,
                                                   uint32_t pairs)
 {
