@@ -30,8 +30,8 @@ EPX_HD int32_t epx_first_expert(int32_t rank, int32_t num_experts, int32_t num_r
     return (int32_t)((int64_t)rank * num_experts / num_ranks);
 }
 
-/* The rank of an expert: the last one whose first expert does not come behind it. The product of
- * both numbers must be less than 2^32. */
+/* The rank of an expert: the last one whose first expert does not come behind it. num_experts *
+ * num_ranks must be less than 2^32. */
 EPX_HD int32_t epx_owner(int32_t expert, int32_t num_experts, int32_t num_ranks)
 {
     return (int32_t)((((uint32_t)expert + 1) * (uint32_t)num_ranks - 1) / (uint32_t)num_experts);

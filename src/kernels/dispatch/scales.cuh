@@ -59,8 +59,8 @@ template <int N> static __device__ __forceinline__ int32_t first_of_thread()
     return lane_id() * N;
 }
 
-/* A thread has a pack if its step is less. Of a whole block it has all; where the compiler knows
- * that, nothing is compared. */
+/* A thread has those packs whose step is less than this. Of a whole block it has all; where the
+ * compiler knows that, nothing is compared. */
 template <int N> static __device__ __forceinline__ int32_t end_of_steps(int32_t elements)
 {
     return elements == BLOCK_ELEMENTS ? BLOCK_ELEMENTS : elements - first_of_thread<N>();

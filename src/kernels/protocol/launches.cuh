@@ -5,10 +5,11 @@
  * while the kernel before them ends. GPUs before sm_90, and code for them, launch a kernel when the
  * one before has ended.
  *
- *   await_kernel_before    every thread of a kernel calls it before it reads what any kernel
- *                          writes, or writes to other memory than its block's. The kernel before
- *                          has ended then, and all that it wrote is there. Kernels that only take
- *                          (phases.cuh) call it at their end.
+ *   await_kernel_before    every thread of a kernel calls it before it reads what a kernel, a copy
+ *                          or another rank may write while operations run, or writes to other
+ *                          memory than its block's. The kernel before has ended then, and all that
+ *                          it wrote is there. Kernels that only take (phases.cuh) call it at their
+ *                          end.
  *   let_next_kernel_begin  a thread of each block calls it once no thread of the block waits for
  *                          another rank any more.
  *

@@ -23,7 +23,8 @@
 
 #ifdef __CUDACC__
 
-/* Every thread of a kernel that may have one phase alone, first of all. */
+/* Every thread of a kernel that may have one phase alone, before it reads what anybody writes while
+ * operations run. */
 static __device__ __forceinline__ void begin_phase(int32_t phase)
 {
     if (phase == EPX_PHASE_TAKE)

@@ -115,6 +115,9 @@ static __device__ void zero_sums(const struct epx_route_tokens &a)
         *a.plan.dropped = 0;
 }
 
+static_assert((int64_t)EPX_MOST_DEVICE_EXPERTS * EPX_MOST_DEVICE_RANKS < 1LL << 32,
+              "as epx_owner wants it");
+
 /* Fills the table, each part by other threads, from the first on, from the middle and from the last
  * quarter on. */
 static __device__ void look_up(const struct epx_route_tokens &a, uint8_t *owner,

@@ -53,8 +53,9 @@ static __device__ void clear_small(const struct epx_route_tokens &a, char *share
         s.twice[threadIdx.x] = 0;
 }
 
-/* The whole block: shared memory, and which rank has each expert. It reads nothing that a kernel
- * writes, so it may come before await_kernel_before. The next barrier shows it to all threads. */
+/* The whole block: shared memory, and which rank has each expert. It reads only tables that are
+ * written when the communicator and the route are made, so it may come before await_kernel_before.
+ * The next barrier shows it to all threads. */
 static __device__ void prepare_small(const struct epx_route_tokens &a, char *shared,
                                      const struct epx_small_parts &parts, struct small_routing &s)
 {
@@ -150,8 +151,8 @@ static __device__ __forceinline__ struct told_word prepare_ids(const struct epx_
     return {{NULL, NULL}, 0, false, 0, 0};
 }
 
-/* The first blocks tell all ranks, this one too; `told` is from prepare_ids and read_told, which
- * reads before the operation has its number. */
+/* The first blocks tell all ranks, this one too; `told` is from prepare_ids and read_told: its ids
+ * were read before the operation had its number. */
 static __device__ void send_ids(const struct epx_route_tokens &a, struct exchange &x,
                                 uint32_t blocks, struct told_word told)
 {

@@ -26,7 +26,8 @@ struct small_routing {
     int32_t stride;              /* ids of a source */
     int32_t words;               /* of a column of bits */
     uint32_t twice[TWICE_WORDS]; /* a bit for each source of which a token has an expert twice */
-    uint32_t fullest[EPX_SMALL_RANKS]; /* pairs of the fullest expert; slabs of fixed size */
+    uint32_t fullest[EPX_SMALL_RANKS]; /* where slabs are of fixed size: pairs of the rank's
+                                        * fullest expert */
 };
 
 /* The bits of a source's tokens that have a pair of an expert; those of a rank are in column E +

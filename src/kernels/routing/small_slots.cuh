@@ -299,10 +299,10 @@ static __device__ __forceinline__ uint2 small_pairs(const struct epx_route_token
 }
 
 /*
- * The whole block, expert-major: as place_slabs, by sums of 32 bits. Slabs are placed as if those
- * of all ranks lay one behind the other, where sums may wrap; what counts is the distance from the
- * first slab of the rank, which no routing of few pairs makes too long. Returns a rank that this
- * thread found to lack room, -1 = none.
+ * The whole block, where slabs are as long as their pairs make them: as place_slabs, by sums of 32
+ * bits. Slabs are placed as if those of all ranks lay one behind the other, where sums may wrap;
+ * what counts is the distance from the first slab of the rank, which no routing of few pairs makes
+ * too long. Returns a rank that this thread found to lack room, -1 = none.
  */
 static __device__ int32_t place_small_slabs(const struct epx_route_tokens &a,
                                             struct small_routing &s)
@@ -340,10 +340,10 @@ static __device__ int32_t place_small_slabs(const struct epx_route_tokens &a,
     return found;
 }
 
-/* The whole warp: notes how many pairs each lane's expert has; rank -1 = the lane has none. The
- * experts of most warps are of one rank. */
-static __device__ __forceinline__ void note_pairs(struct small_routing &s, int32_t rank,
-                                                  uint32_t pairs)
+/* The whole warp: each rank's fullest expert has at least as many pairs as the lanes' experts of
+ * that rank; rank -1 = the lane has no expert. In most warps all are of one rank. */
+static __device__ __forceinline__ void note_fullest(struct small_routing &s, int32_t rank,
+                                                    uint32_t pairs)
 {
     const int32_t first = __shfl_sync(~0u, rank, 0);
 
@@ -369,7 +369,7 @@ static __device__ int32_t place_fixed_slabs(const struct epx_route_tokens &a,
         const uint2 pairs = is ? small_pairs(a, s, expert) : make_uint2(0, 0);
         const int32_t rank = is ? s.owner[expert] : -1;
 
-        note_pairs(s, rank, pairs.y);
+        note_fullest(s, rank, pairs.y);
         if (!is)
             continue;
         const int64_t start =

@@ -309,7 +309,8 @@ static __device__ __forceinline__ int32_t next_box(const struct boxes &boxes, in
 
 /*
  * The whole warp: one task after the other, each from work.begin(box), which fills a box, to
- * work.end(box), which empties it. begin returns false where there is nothing more to do.
+ * work.end(box), which empties it. begin returns false where there is nothing more to do, or a wait
+ * was given up, and is not called again then.
  */
 template <typename Work> static __device__ void do_tasks(Work &work, const struct boxes &boxes)
 {

@@ -59,13 +59,13 @@ template <typename T, int N> struct grad_taker {
     const bool waits, stays;     /* as in taker */
     const int64_t most;          /* records of all sources, as if all had as many */
     const struct extent forward; /* all rows that combine was given */
-    const struct row_end row_end;
+    const struct row_end ends;
     struct grad_cursor next;
     struct block_part<T, N> grad;
 
     __device__ __forceinline__ int32_t elements_of(int32_t block) const
     {
-        return block == row_end.last ? row_end.rest : BLOCK_ELEMENTS;
+        return block == ends.last ? ends.rest : BLOCK_ELEMENTS;
     }
 
     __device__ __forceinline__ bool multiplies() const
@@ -147,7 +147,7 @@ template <typename T, int N> struct grad_taker {
         if (++next.i < next.num)
             return;
         next.i = -1;
-        if (++next.block <= row_end.last)
+        if (++next.block <= ends.last)
             return;
         next.block = 0;
         next.num = 0;
@@ -213,7 +213,7 @@ template <typename T, int N> struct grad_taker {
     {
         dot = label.block ? add(list.dot[label.i], dot) : dot;
         list.dot[label.i] = dot;
-        if (label.block == row_end.last)
+        if (label.block == ends.last)
             m.a.recv_weights[label.slot] = (float)dot;
     }
 
@@ -236,7 +236,8 @@ template <typename T, int N> struct grad_taker {
     }
 
     /* The whole warp: scales the block into its slot, of any alignment through the box. */
-    __device__ __forceinline__ void empty(const struct grad_block &label, int32_t num, T *in)
+    __device__ __forceinline__ void scale_into_slot(const struct grad_block &label, int32_t num,
+                                                    T *in)
     {
         const bool weighted = m.a.weights != NULL;
         char *out = m.a.recv + label.slot * m.a.row_bytes +
@@ -259,10 +260,10 @@ template <typename T, int N> struct grad_taker {
 
         if (label.i < 0)
             load_box(in, num, grad);
-        else if (N > 1 && num == BLOCK_ELEMENTS) /* the compiler knows, so no lane looks */
-            empty(label, BLOCK_ELEMENTS, in);
+        else if (N > 1 && num == BLOCK_ELEMENTS) /* code of its own, in which lanes need not look */
+            scale_into_slot(label, BLOCK_ELEMENTS, in);
         else
-            empty(label, num, in);
+            scale_into_slot(label, num, in);
         end_stores();
     }
 };

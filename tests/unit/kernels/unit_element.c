@@ -113,11 +113,16 @@ START_TEST(experts_are_owned_once)
         for (int experts = 1; experts < 70; experts++) {
             ck_assert_int_eq(epx_first_expert(0, experts, ranks), 0);
             ck_assert_int_eq(epx_first_expert(ranks, experts, ranks), experts);
-            for (int r = 0; r < ranks; r++)
+            for (int r = 0; r < ranks; r++) {
                 ck_assert_int_le(epx_first_expert(r, experts, ranks),
                                  epx_first_expert(r + 1, experts, ranks));
+                for (int e = epx_first_expert(r, experts, ranks);
+                     e < epx_first_expert(r + 1, experts, ranks); e++)
+                    ck_assert_int_eq(epx_owner(e, experts, ranks), r);
+            }
         }
     ck_assert_int_eq(epx_first_expert(65535, INT32_MAX, 65536), 2147450879);
+    ck_assert_int_eq(epx_owner((1 << 24) - 1, 1 << 24, 128), 127);
 }
 END_TEST
 
