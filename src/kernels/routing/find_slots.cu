@@ -33,7 +33,7 @@ static __device__ void find_slots(const struct epx_route_tokens &a, struct excha
     }
     index_records(a, o);
     assign_slots(a, table, o);
-    index_padding(a, o);
+    index_padding(a, o, {routing_warp(a), num_routing_warps(a)});
     add_kept_rows(a, o);
 }
 

@@ -156,14 +156,15 @@ static __device__ EPX_COLD void count_all_pairs(const struct epx_route_tokens &a
 static __device__ EPX_COLD void count_arrived(const struct epx_route_tokens &a)
 {
     const struct epx_plan_view &view = a.plan.view;
-    int64_t sum = 0;
+    uint32_t sum = 0; /* no rank has more rows in such slabs than an int32_t can say */
 
     if (view.arrived_rows == view.num_rows || threadIdx.x >= EPX_WARP)
         return;
+#pragma unroll 4
     for (int32_t e = lane_id(); e < a.plan.shape.num_local; e += EPX_WARP)
-        sum += view.expert_counts[e];
-    sum = inclusive_scan(sum);
-    if (lane_id() == EPX_WARP - 1)
+        sum += (uint32_t)view.expert_counts[e];
+    sum = __reduce_add_sync(~0u, sum);
+    if (lane_id() == 0)
         *view.arrived_rows = sum;
 }
 

@@ -310,7 +310,7 @@ static __device__ void show_offsets(const struct epx_route_tokens &a, const stru
     if (!a.plan.shape.rank_major)
         show_sources(a, o);
     clear_slots(a);
-    index_padding(a, o);
+    index_padding(a, o, {routing_warp(a), num_routing_warps(a)});
 }
 
 /* Expert-major: shows the token of a record's rows, by lanes that take turns at its pairs. */

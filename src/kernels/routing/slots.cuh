@@ -251,16 +251,15 @@ static __device__ void index_records(const struct epx_route_tokens &a, struct of
 enum { PADDING_CHUNK = 128 };
 
 /* Marks the rows between the slabs: from behind the pairs of the last source to the slab's end. A
- * warp marks so many of a slab at a time. */
+ * warp of the crew marks so many of a slab at a time. */
 static __device__ EPX_COLD void index_padding(const struct epx_route_tokens &a,
-                                              const struct offsets &o)
+                                              const struct offsets &o, const struct crew &crew)
 {
     const struct epx_device_plan &plan = a.plan;
     int64_t chunks = (epx_most_padding(&plan.shape) + PADDING_CHUNK - 1) / PADDING_CHUNK;
     int32_t ranks = a.comm.num_ranks;
 
-    for (int64_t i = routing_warp(a); i < plan.shape.num_local * chunks;
-         i += num_routing_warps(a)) {
+    for (int64_t i = crew.warp; i < plan.shape.num_local * chunks; i += crew.num) {
         int64_t local = chunks == 1 ? i : i / chunks, start = o.from[local * ranks];
         int64_t end = o.from[local * ranks + ranks - 1] +
                       counts_from(a, o, ranks - 1)[plan.shape.first_expert + local];

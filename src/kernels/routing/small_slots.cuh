@@ -240,7 +240,7 @@ static __device__ void place_all(const struct epx_route_tokens &a, const struct 
          p += (int32_t)num_routing_threads(a))
         a.plan.view.slots[p] = -1;
     if (epx_most_padding(&a.plan.shape))
-        index_padding(a, s.o);
+        index_padding(a, s.o, turned(crew_of(a.banks), 3));
 }
 
 /* The sum over the threads of the block up to this one, and of all; it may wrap. */
