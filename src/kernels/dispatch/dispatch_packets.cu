@@ -9,7 +9,8 @@ static __device__ void send_slice(const struct epx_dispatch_rows &a, uint64_t ep
                                   const struct row_slice &at, char *bank, struct row_list &list)
 {
     const struct part part = part_of_slice<false>(a, at.slice);
-    const int64_t row = bank_row(a, at.source, at.token), top_k = a.plan.shape.top_k;
+    const int64_t row = bank_row(a, at.source, at.token);
+    const float weight = weight_of_lane(a, at.token, at.slice);
     const uint32_t goes = __ballot_sync(~0u, bank != NULL), tag = packet_tag(epoch);
 
     if (bank)
@@ -17,9 +18,10 @@ static __device__ void send_slice(const struct epx_dispatch_rows &a, uint64_t ep
     __syncwarp();
     send_packs(a.rows + at.token * a.row_bytes + part.offset, part.bytes / 16, list, __popc(goes),
                tag);
-    for (int32_t k = 0; bank && has_weights(a, at.slice) && k < top_k; k++)
-        store_packet(word_packet_in(a.banks, bank, row, k),
-                     __float_as_uint(a.weights[at.token * top_k + k]), 0, 0, tag);
+    store_weights(a, at.slice, bank, [&](char *to) {
+        store_packet(word_packet_in(a.banks, to, row, lane_id()), __float_as_uint(weight), 0, 0,
+                     tag);
+    });
     __syncwarp();
 }
 

@@ -89,7 +89,7 @@ static __device__ bool take_slice(const struct epx_route_dispatch &a, const stru
                                   const struct row_slice &at, struct row_list &list)
 {
     const struct part part = part_of_slice<LIST>(a.rows, at.slice);
-    int64_t slot = coming_pair(a.routing, s, at.source, at.token).slot;
+    int64_t slot = coming_pair(a.routing, s, at.source, at.token, false).slot;
     int32_t num =
         LIST ? __any_sync(~0u, slot >= 0) : list_own_slots(a.rows, slot, part.offset, list);
 

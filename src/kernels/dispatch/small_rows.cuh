@@ -65,6 +65,32 @@ static __device__ __forceinline__ bool has_weights(const struct epx_dispatch_row
     return a.weights && slice == 0 && a.banks.pitch > a.banks.words_at;
 }
 
+/* Each lane: the weight of one of a token's choices, which are not more than lanes, if the token's
+ * weights go with a slice. */
+static __device__ __forceinline__ float weight_of_lane(const struct epx_dispatch_rows &a,
+                                                       int64_t token, int32_t slice)
+{
+    const int32_t top_k = a.plan.shape.top_k;
+
+    return has_weights(a, slice) && lane_id() < top_k ? a.weights[token * top_k + lane_id()] : 0;
+}
+
+/* The whole warp: store(bank) in the lanes of all choices, for the bank of every lane that has one,
+ * if a token's weights go with a slice. */
+template <typename Store>
+static __device__ __forceinline__ void store_weights(const struct epx_dispatch_rows &a,
+                                                     int32_t slice, char *bank, Store store)
+{
+    uint32_t lanes = __ballot_sync(~0u, has_weights(a, slice) && bank);
+
+    for (; lanes; lanes &= lanes - 1) {
+        char *to = (char *)__shfl_sync(~0u, (unsigned long long)bank, __ffs((int32_t)lanes) - 1);
+
+        if (lane_id() < a.plan.shape.top_k)
+            store(to);
+    }
+}
+
 /* The whole warp: stores a slice of a token's row into the lanes' banks, and with the first slice,
  * if weights go with rows, those of its pairs. */
 template <bool LIST>
@@ -72,11 +98,11 @@ static __device__ void store_slice(const struct epx_dispatch_rows &a, int64_t to
                                    char *bank, struct row_list &list)
 {
     const int64_t row = bank_row(a, a.comm.rank, token);
-    const int32_t top_k = a.plan.shape.top_k;
+    const float weight = weight_of_lane(a, token, slice);
 
     store_part<LIST>(a, part_of_slice<LIST>(a, slice), token, bank, list);
-    for (int32_t k = 0; bank && has_weights(a, slice) && k < top_k; k++)
-        words_in(a.banks, bank, row)[k] = a.weights[token * top_k + k];
+    store_weights(a, slice, bank,
+                  [&](char *to) { words_in(a.banks, to, row)[lane_id()] = weight; });
     __syncwarp();
 }
 

@@ -141,7 +141,8 @@ static __device__ bool is_last_of_small(const struct epx_device_comm &c,
         return false;
     if (banks.phase == EPX_PHASE_TAKE)
         failed |= !await_senders(c, banks.senders) || aborted(c);
-    x.outcome = outcome_of_all(c, x.outcome, failed);
+    if (failed && x.outcome.code == EPX_SUCCESS)
+        x.outcome = outcome_of_abort(c);
     if (end.routing)
         spoil_routing(c, x, end.routing);
     return true;

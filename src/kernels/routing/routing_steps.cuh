@@ -116,7 +116,7 @@ static __device__ void zero_sums(const struct epx_route_tokens &a)
 }
 
 static_assert((int64_t)EPX_MOST_DEVICE_EXPERTS * EPX_MOST_DEVICE_RANKS < 1LL << 32,
-              "as epx_owner wants it");
+              "a number of an expert times a number of ranks fits in 32 bits");
 
 /* Fills the table, each part by other threads, from the first on, from the middle and from the last
  * quarter on. */
@@ -132,7 +132,8 @@ static __device__ void look_up(const struct epx_route_tokens &a, uint8_t *owner,
     for (int32_t r = middle < 0 ? middle + threads : middle; r < ranks; r += threads)
         table.records[r] = a.plan.records[r];
     for (int32_t r = quarter < 0 ? quarter + threads : quarter; r <= ranks; r += threads)
-        table.first_expert[r] = epx_first_expert(r, experts, ranks);
+        table.first_expert[r] = /* epx_first_expert, in 32 bits */
+            (int32_t)((uint32_t)r * (uint32_t)experts / (uint32_t)ranks);
     if (thread == 0)
         table.owner = owner;
 }
@@ -243,13 +244,11 @@ static __device__ EPX_COLD void zero_user_counts(const struct epx_route_tokens &
         a.counts[i] = 0;
 }
 
-/* The routing's own error stays for the operations on it; bad ids leave it valid. Unless something
- * was remarked, no id was bad and no row dropped. */
-static __device__ void end_routing(const struct epx_route_tokens &a, const struct exchange &x,
-                                   bool exchanged, bool remarked = true)
+/* end_routing where something was remarked, or the routing failed, or a dispatch follows. */
+static __device__ EPX_COLD void end_remarked(const struct epx_route_tokens &a,
+                                             const struct exchange &x, bool exchanged)
 {
-    const uint64_t bad = remarked ? a.plan.bad[0] : 0;
-    const uint64_t dropped = remarked ? (uint64_t)*a.plan.dropped : 0;
+    const uint64_t bad = a.plan.bad[0], dropped = (uint64_t)*a.plan.dropped;
     const int64_t rows = *a.plan.view.arrived_rows;
     struct epx_outcome outcome = x.outcome;
 
@@ -266,6 +265,20 @@ static __device__ void end_routing(const struct epx_route_tokens &a, const struc
         hand_over_routing(a.comm, x, exchanged, outcome);
     else
         end_exchange(a.comm, x, exchanged, 0, rows, outcome);
+}
+
+/* The routing's own error stays for the operations on it; bad ids leave it valid. Unless something
+ * was remarked, no id was bad and no row dropped. */
+static __device__ __forceinline__ void end_routing(const struct epx_route_tokens &a,
+                                                   const struct exchange &x, bool exchanged,
+                                                   bool remarked = true)
+{
+    if (remarked || x.outcome.code != EPX_SUCCESS || a.comm.half == HALF_ROUTING) {
+        end_remarked(a, x, exchanged);
+        return;
+    }
+    *a.plan.outcome = epx_outcome();
+    end_exchange(a.comm, x, exchanged, 0, *a.plan.view.arrived_rows, epx_outcome());
 }
 
 /* All blocks: finds the offsets. False if there is no room; the view is that of no tokens then. */

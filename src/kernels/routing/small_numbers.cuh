@@ -115,15 +115,15 @@ static __device__ EPX_COLD int32_t look_before(const struct small_routing &s, in
     return num;
 }
 
-/* The number of a pair among those of its source and expert. */
+/* The number of a token's choice-th pair among those of its source and expert. */
 static __device__ __forceinline__ int32_t number_of_pair(const struct epx_route_tokens &a,
                                                          const struct small_routing &s,
-                                                         int32_t source, int32_t pair,
-                                                         int32_t expert)
+                                                         int32_t source, int32_t token,
+                                                         int32_t choice, int32_t expert)
 {
     return s.twice[source / 32] >> source % 32 & 1
-               ? look_before(s, source, pair, expert)
-               : tokens_before(a, s, source, expert, pair / a.plan.shape.top_k);
+               ? look_before(s, source, token * a.plan.shape.top_k + choice, expert)
+               : tokens_before(a, s, source, expert, token);
 }
 
 /* The number of a row among those that its source has for a rank. */

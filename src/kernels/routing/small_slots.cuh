@@ -23,12 +23,12 @@ static __device__ struct small_pair load_small_pair(const struct epx_route_token
                                                     int32_t token)
 {
     struct small_pair pair = {-1, -1, 0, 0, -1};
-    int32_t at = token * a.plan.shape.top_k + lane_id();
+    const int32_t top_k = a.plan.shape.top_k;
 
-    if (lane_id() < a.plan.shape.top_k)
-        pair.expert = s.ids[source * s.stride + at];
+    if (lane_id() < top_k)
+        pair.expert = s.ids[source * s.stride + token * top_k + lane_id()];
     if (pair.expert >= 0)
-        pair.index = number_of_pair(a, s, source, at, pair.expert);
+        pair.index = number_of_pair(a, s, source, token, lane_id(), pair.expert);
     return pair;
 }
 
@@ -98,23 +98,25 @@ static __device__ void place_token(const struct epx_route_tokens &a, const struc
     plan.token_slot[(int64_t)token * plan.most_rows + place] = kept ? slot : -1;
 }
 
-/* The whole warp: this lane's pair, if it comes here, of a row of a source. */
-static __device__ struct small_pair coming_pair(const struct epx_route_tokens &a,
-                                                const struct small_routing &s, int32_t source,
-                                                int32_t token)
+/* The whole warp: this lane's pair, if it comes here, of a row of a source. The row is numbered if
+ * `with_row`, or its slot follows from that. */
+static __device__ __forceinline__ struct small_pair coming_pair(const struct epx_route_tokens &a,
+                                                                const struct small_routing &s,
+                                                                int32_t source, int32_t token,
+                                                                bool with_row)
 {
     const int32_t me = a.comm.rank;
     struct small_pair pair = load_small_pair(a, s, source, token);
 
-    pair.row = number_of_row(a, s, source, token, me);
-    if (pair.expert < 0 || s.table.owner[pair.expert] != me)
+    if (with_row || a.plan.shape.rank_major)
+        pair.row = number_of_row(a, s, source, token, me);
+    if (pair.expert < 0 || s.owner[pair.expert] != me)
         return pair;
     pair.rank = me;
     pair.slot =
         a.plan.shape.rank_major
             ? s.o.from[source] + pair.row
-            : s.o.from[(int64_t)(pair.expert - s.table.first_expert[me]) * a.comm.num_ranks +
-                       source] +
+            : s.o.from[(pair.expert - a.plan.shape.first_expert) * a.comm.num_ranks + source] +
                   pair.index;
     if (pair.slot >= limit_of(a.plan, s.table, s.o, pair.expert, me))
         pair.slot = -1;
@@ -152,7 +154,7 @@ static __device__ void place_row(const struct epx_route_tokens &a, const struct 
 {
     const struct epx_device_plan &plan = a.plan;
     const int32_t me = a.comm.rank;
-    const struct small_pair pair = coming_pair(a, s, source, token);
+    const struct small_pair pair = coming_pair(a, s, source, token, true);
     struct epx_wire_record *record = epx_wire_record_at(&plan, plan.records[me], source, pair.row);
     int32_t local = pair.rank == me ? pair.expert - s.table.first_expert[me] : -1;
     uint32_t kept = __ballot_sync(~0u, pair.slot >= 0);
@@ -402,13 +404,12 @@ static __device__ bool find_small_offsets(const struct epx_route_tokens &a, stru
 {
     int32_t found;
 
+    find_all_ranks(a, s);
     if (a.plan.shape.rank_major) {
-        find_all_ranks(a, s);
         __syncthreads();
         found = place_small_rows(a, s);
     } else {
         found = a.plan.shape.rows_per_expert ? place_fixed_slabs(a, s) : place_small_slabs(a, s);
-        find_all_ranks(a, s);
     }
     find_short_rank(s.o, found);
     if (s.o.short_rank < 0)
