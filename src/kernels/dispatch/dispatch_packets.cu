@@ -10,7 +10,6 @@ static __device__ void send_slice(const struct epx_dispatch_rows &a, uint64_t ep
 {
     const struct part part = part_of_slice<false>(a, at.slice);
     const int64_t row = bank_row(a, at.source, at.token);
-    const float weight = weight_of_lane(a, at.token, at.slice);
     const uint32_t goes = __ballot_sync(~0u, bank != NULL), tag = packet_tag(epoch);
 
     if (bank)
@@ -18,7 +17,7 @@ static __device__ void send_slice(const struct epx_dispatch_rows &a, uint64_t ep
     __syncwarp();
     send_packs(a.rows + at.token * a.row_bytes + part.offset, part.bytes / 16, list, __popc(goes),
                tag);
-    store_weights(a, at.slice, bank, [&](char *to) {
+    store_weights(a, at.token, at.slice, bank, [&](char *to, float weight) {
         store_packet(word_packet_in(a.banks, to, row, lane_id()), __float_as_uint(weight), 0, 0,
                      tag);
     });

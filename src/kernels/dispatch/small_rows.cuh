@@ -65,29 +65,22 @@ static __device__ __forceinline__ bool has_weights(const struct epx_dispatch_row
     return a.weights && slice == 0 && a.banks.pitch > a.banks.words_at;
 }
 
-/* Each lane: the weight of one of a token's choices, which are not more than lanes, if the token's
- * weights go with a slice. */
-static __device__ __forceinline__ float weight_of_lane(const struct epx_dispatch_rows &a,
-                                                       int64_t token, int32_t slice)
-{
-    const int32_t top_k = a.plan.shape.top_k;
-
-    return has_weights(a, slice) && lane_id() < top_k ? a.weights[token * top_k + lane_id()] : 0;
-}
-
-/* The whole warp: store(bank) in the lanes of all choices, for the bank of every lane that has one,
- * if a token's weights go with a slice. */
+/* The whole warp, if a token's weights go with a slice: store(bank, weight) in the lanes of all its
+ * choices, which are not more than lanes, for the bank of every lane that has one. */
 template <typename Store>
 static __device__ __forceinline__ void store_weights(const struct epx_dispatch_rows &a,
-                                                     int32_t slice, char *bank, Store store)
+                                                     int64_t token, int32_t slice, char *bank,
+                                                     Store store)
 {
+    const int32_t top_k = a.plan.shape.top_k;
     uint32_t lanes = __ballot_sync(~0u, has_weights(a, slice) && bank);
+    const float weight = lanes && lane_id() < top_k ? a.weights[token * top_k + lane_id()] : 0;
 
     for (; lanes; lanes &= lanes - 1) {
         char *to = (char *)__shfl_sync(~0u, (unsigned long long)bank, __ffs((int32_t)lanes) - 1);
 
-        if (lane_id() < a.plan.shape.top_k)
-            store(to);
+        if (lane_id() < top_k)
+            store(to, weight);
     }
 }
 
@@ -98,11 +91,10 @@ static __device__ void store_slice(const struct epx_dispatch_rows &a, int64_t to
                                    char *bank, struct row_list &list)
 {
     const int64_t row = bank_row(a, a.comm.rank, token);
-    const float weight = weight_of_lane(a, token, slice);
 
     store_part<LIST>(a, part_of_slice<LIST>(a, slice), token, bank, list);
-    store_weights(a, slice, bank,
-                  [&](char *to) { words_in(a.banks, to, row)[lane_id()] = weight; });
+    store_weights(a, token, slice, bank,
+                  [&](char *to, float weight) { words_in(a.banks, to, row)[lane_id()] = weight; });
     __syncwarp();
 }
 
