@@ -166,13 +166,13 @@ static __device__ void scale_block(const struct epx_dispatch_rows &a, struct bat
     const int64_t elements = a.row_bytes / (int64_t)sizeof(T), slot = batch.slot[place];
     const T *grad_row = (const T *)(const void *)batch.grad[place];
     const T *forward_row = (const T *)(const void *)a.forward + slot * elements;
-    T *const row = (T *)(void *)a.recv + slot * elements;
-    const struct scaled_slot<T> to = {
-        row + first,
-            elements_of_block(elements, first), a.weights ? a.weights[slot] : 1, a.weights != NULL
-    };
     struct block_part<T, N> grad, forward;
+    struct scaled_slot<T> to;
 
+    to.block = (T *)(void *)a.recv + slot * elements + first;
+    to.elements = elements_of_block(elements, first);
+    to.weight = a.weights ? a.weights[slot] : 1;
+    to.weighted = a.weights != NULL;
     load_block<T, N>(grad_row + first, to.elements, grad);
     if (!a.recv_weights) {
         store_block(grad, to);

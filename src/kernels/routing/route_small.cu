@@ -28,7 +28,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     if (x.outcome.code == EPX_SUCCESS) {
         send_ids(a, x, gridDim.x, told);
         if (receive_ids(a, x, s)) {
-            let_next_kernel_begin();
+            let_next_kernel_begin(); /* from here on no block waits for another rank */
             if (find_small_offsets(a, x, s))
                 find_small_slots(a, s);
         }
