@@ -484,7 +484,7 @@ static __global__ void __launch_bounds__(ALLTOALLV_THREADS)
         rounds = exchange_rows(a, x, p, counts);
     if (!is_last_block(a.comm, &x, failed) || threadIdx.x)
         return;
-    x.outcome = outcome_of_all(a.comm, x.outcome, failed);
+    note_failure(a.comm, x, failed);
     if (x.outcome.code == EPX_SUCCESS)
         count_rows(a.comm, p.send_count, a.row_bytes);
     end_exchange(a.comm, x, (uint64_t)rounds, rounds ? (uint64_t)rounds - 1 : 0,

@@ -190,18 +190,14 @@ template <bool LIST>
 static __device__ void route_and_take(const struct epx_route_dispatch &a, struct exchange &x,
                                       struct small_routing &s, struct row_list &list)
 {
-    __shared__ uint32_t past;
     char *bank = bank_on(a.rows.comm, a.rows.banks, x.epoch, a.rows.comm.rank);
     bool ok;
 
-    if (threadIdx.x == 0)
-        past = 0;
     if (!receive_ids(a.routing, x, s) || !find_small_offsets(a.routing, x, s))
         return;
     if (shows_view())
         show_all(a.routing, s);
     ok = take_by_ids<LIST>(a, x, s, bank, list);
-    wait_no_more(past);
     place_all(a.routing, s);
     if (ok)
         zero_by_offsets<LIST>(a, x, s.o);

@@ -141,8 +141,7 @@ static __device__ bool is_last_of_small(const struct epx_device_comm &c,
         return false;
     if (banks.phase == EPX_PHASE_TAKE)
         failed |= !await_senders(c, banks.senders) || aborted(c);
-    if (failed && x.outcome.code == EPX_SUCCESS)
-        x.outcome = outcome_of_abort(c);
+    note_failure(c, x, failed);
     if (end.routing)
         spoil_routing(c, x, end.routing);
     return true;

@@ -35,15 +35,6 @@ struct kernel_launch {
     cudaStream_t stream;
 };
 
-/* Each warp of a block, once it waits for no other rank any more: the last one lets the next kernel
- * begin. `past` counts the warps, from 0, in shared memory. */
-static __device__ __forceinline__ void wait_no_more(uint32_t &past)
-{
-    __syncwarp();
-    if (lane_id() == 0 && atomicAdd(&past, 1u) == blockDim.x / EPX_WARP - 1)
-        let_next_kernel_begin();
-}
-
 /* Launches a kernel that may begin early. */
 template <typename... Args>
 static int launch_behind(const struct kernel_launch &launch, void (*kernel)(Args...),

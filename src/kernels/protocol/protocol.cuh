@@ -168,11 +168,13 @@ static __device__ void complete(const struct epx_device_comm &c, int64_t rows,
                       (uint64_t)c.number << 32 | (fine ? (uint32_t)rows : EPX_COMPLETION_DETAILS));
 }
 
-/* The outcome of an operation of one kernel, in its last block. */
-static __device__ struct epx_outcome outcome_of_all(const struct epx_device_comm &c,
-                                                    const struct epx_outcome &here, bool any_failed)
+/* One thread of the last block of an operation of one kernel: the outcome, where another block was
+ * given up and this one was not. */
+static __device__ __forceinline__ void note_failure(const struct epx_device_comm &c,
+                                                    struct exchange &x, bool any_failed)
 {
-    return here.code == EPX_SUCCESS && any_failed ? outcome_of_abort(c) : here;
+    if (any_failed && x.outcome.code == EPX_SUCCESS)
+        x.outcome = outcome_of_abort(c);
 }
 
 /* The last step of an operation whose last kernel has one step, by one thread of its last block. */

@@ -34,7 +34,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
         }
     }
     if (is_last_block(a.comm, &x, failed) && threadIdx.x == 0) {
-        x.outcome = outcome_of_all(a.comm, x.outcome, failed);
+        note_failure(a.comm, x, failed);
         end_routing(a, x, false, x.remarks);
     }
 }

@@ -110,7 +110,7 @@ static __global__ void __launch_bounds__(ROUTING_THREADS)
     if (x.outcome.code == EPX_SUCCESS)
         exchanged = route(a, x, table, o, room, first);
     if (is_last_block(a.comm, &x, failed) && threadIdx.x == 0) {
-        x.outcome = outcome_of_all(a.comm, x.outcome, failed);
+        note_failure(a.comm, x, failed);
         end_routing(a, x, exchanged);
     }
 }

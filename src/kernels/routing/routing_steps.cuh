@@ -132,8 +132,7 @@ static __device__ void look_up(const struct epx_route_tokens &a, uint8_t *owner,
     for (int32_t r = middle < 0 ? middle + threads : middle; r < ranks; r += threads)
         table.records[r] = a.plan.records[r];
     for (int32_t r = quarter < 0 ? quarter + threads : quarter; r <= ranks; r += threads)
-        table.first_expert[r] = /* epx_first_expert, in 32 bits */
-            (int32_t)((uint32_t)r * (uint32_t)experts / (uint32_t)ranks);
+        table.first_expert[r] = epx_first_expert(r, experts, ranks);
     if (thread == 0)
         table.owner = owner;
 }
