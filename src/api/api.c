@@ -228,21 +228,40 @@ static int overlap(const struct epx_buffer *a, const struct epx_buffer *b)
                               (uint64_t)(b->rows * b->row_bytes));
 }
 
-/* Checks that a buffer is in the memory space of the communicator, on devices all its bytes. */
-static int check_space(const struct epx_comm *comm, const struct epx_buffer *buffer)
+/* Whether the memory space of a buffer must be asked for: not of one that lies in memory of
+ * EPX_Alloc_mem on the communicator. */
+static int is_foreign(const struct epx_comm *comm, const struct epx_buffer *buffer)
 {
-    const struct epx_device_ops *ops = epx_transport_device_ops(comm);
-    struct epx_device_buffer on_device = {buffer->name, buffer->address,
-                                          buffer->rows * buffer->row_bytes, buffer->written};
+    const size_t bytes = (size_t)(buffer->rows * buffer->row_bytes);
+    const struct epx_segment *segment;
+    int64_t offset;
 
     if (!buffer->address)
-        return EPX_SUCCESS;
-    if (ops)
-        return ops->check_buffer(comm->transport->device, &on_device);
-    EPX_FAIL_IF(epx_module_is_device_memory(buffer->address), EPX_ERR_BUFFER,
-                "%s is in the memory of a GPU, the communicator's is that of the host",
-                buffer->name);
-    return EPX_SUCCESS;
+        return 0;
+    segment = epx_segment_find(comm->segments, buffer->address, bytes, &offset);
+    return !segment || segment->is_spare;
+}
+
+/* Checks that buffers are in the memory space of the communicator, on devices all their bytes. */
+static int check_spaces(const struct epx_comm *comm, const struct epx_buffer *buffers, int num)
+{
+    const struct epx_device_ops *ops = epx_transport_device_ops(comm);
+    struct epx_device_buffer asked[EPX_MOST_BUFFERS];
+    int num_asked = 0;
+
+    for (int i = 0; i < num; i++) {
+        const struct epx_buffer *buffer = &buffers[i];
+
+        if (!is_foreign(comm, buffer))
+            continue;
+        EPX_FAIL_IF(!ops && epx_module_is_device_memory(buffer->address), EPX_ERR_BUFFER,
+                    "%s is in the memory of a GPU, the communicator's is that of the host",
+                    buffer->name);
+        asked[num_asked++] = (struct epx_device_buffer){
+            buffer->name, buffer->address, buffer->rows * buffer->row_bytes, buffer->written};
+    }
+    return ops && num_asked ? ops->check_buffers(comm->transport->device, asked, num_asked)
+                            : EPX_SUCCESS;
 }
 
 int epx_check_buffers(const struct epx_comm *comm, const struct epx_buffer *buffers, int num)
@@ -254,8 +273,8 @@ int epx_check_buffers(const struct epx_comm *comm, const struct epx_buffer *buff
         EPX_FAIL_IF(__builtin_mul_overflow(buffers[i].rows, buffers[i].row_bytes, &bytes),
                     EPX_ERR_COUNT, "%s of %lld rows of %lld bytes", buffers[i].name,
                     (long long)buffers[i].rows, (long long)buffers[i].row_bytes);
-        EPX_TRY(check_space(comm, &buffers[i]));
     }
+    EPX_TRY(check_spaces(comm, buffers, num));
     for (int i = 0; i < num; i++)
         for (int j = 0; j < i; j++)
             EPX_FAIL_IF(overlap(&buffers[i], &buffers[j]), EPX_ERR_BUFFER, "%s and %s overlap",

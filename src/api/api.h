@@ -47,6 +47,8 @@ struct epx_buffer {
     int written;
     int required; /* may not be NULL unless it is empty */
 };
+enum { EPX_MOST_BUFFERS = 3 + 2 * EPX_MAX_FIELDS }; /* of a call */
+
 /* EPX_ERR_BUFFER for MPI_IN_PLACE, for NULL, for an address that is not aligned to its element, for
  * memory of another space than the communicator's or less of it than the rows need, as far as that
  * is known, and where a written buffer shares a byte. */

@@ -107,7 +107,7 @@ static struct epx_buffer field_buffer(const struct epx_call *call, int f, EPX_Da
 static int check_buffers(const struct epx_route *route, const struct field_list *list,
                          const struct epx_call *call)
 {
-    struct epx_buffer buffers[3 + 2 * EPX_MAX_FIELDS];
+    struct epx_buffer buffers[EPX_MOST_BUFFERS];
     int num = 0;
 
     if (epx_verb_routes(call->verb))

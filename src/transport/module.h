@@ -86,8 +86,9 @@ struct epx_device_ops {
     int (*ended)(const struct epx_request *request);
     /* Local: the stream waits for the operation; the request is over then if it was captured. */
     int (*wait_enqueue)(struct epx_request *request, EPX_Stream stream);
-    /* Local: EPX_ERR_BUFFER unless kernels can use all bytes of the buffer. */
-    int (*check_buffer)(const struct epx_device *device, const struct epx_device_buffer *buffer);
+    /* Local: EPX_ERR_BUFFER unless kernels can use all bytes of the buffers. */
+    int (*check_buffers)(const struct epx_device *device, const struct epx_device_buffer *buffers,
+                         int num);
     /* Local: the error, if it was not told yet, of an operation in a replayed graph; its message
      * becomes this thread's last one. */
     int (*take_replay_error)(struct epx_device *device);

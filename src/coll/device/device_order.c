@@ -106,6 +106,12 @@ int epx_device_find_capture(EPX_Stream stream, unsigned long long *capture)
     return EPX_SUCCESS;
 }
 
+/* Whether the handle stands for a stream of whichever context is current. */
+static int is_default(EPX_Stream stream)
+{
+    return !stream || stream == cudaStreamLegacy || stream == cudaStreamPerThread;
+}
+
 /* The device of a stream. For one that cannot be asked, and before CUDA 12.8, assumes the right
  * one: if that is wrong, the launch fails. */
 static int device_of_stream(EPX_Stream stream, int ordinal)
@@ -113,7 +119,7 @@ static int device_of_stream(EPX_Stream stream, int ordinal)
 #if CUDART_VERSION >= 12080
     int found;
 
-    if (stream && stream != cudaStreamLegacy && stream != cudaStreamPerThread) {
+    if (!is_default(stream)) {
         if (cudaStreamGetDevice(stream, &found) == cudaSuccess)
             return found;
         cudaGetLastError();
@@ -123,12 +129,16 @@ static int device_of_stream(EPX_Stream stream, int ordinal)
     return ordinal;
 }
 
-int epx_device_check_stream(const struct epx_device *device, EPX_Stream stream)
+/* The stream of the last operation was checked then: unlike a handle, an id is never used again. */
+int epx_device_check_stream(const struct epx_device *device, EPX_Stream stream,
+                            unsigned long long *id)
 {
-    int ordinal = device_of_stream(stream, device->ordinal);
+    int ordinal, sms;
 
-    int sms;
-
+    EPX_TRY_CUDA(cudaStreamGetId(stream, id));
+    if (device->last_number && *id == device->last_stream && !is_default(stream))
+        return EPX_SUCCESS;
+    ordinal = device_of_stream(stream, device->ordinal);
     EPX_FAIL_IF(ordinal != device->ordinal, EPX_ERR_ARG,
                 "the stream is of device %d, the communicator's is %d", ordinal, device->ordinal);
     sms = epx_count_stream_sms(stream, device->blocks);
@@ -187,17 +197,14 @@ static int await_number(const struct epx_device *device, int completion, uint32_
 }
 
 int epx_device_queue_behind(struct epx_device *device, EPX_Stream stream,
-                            unsigned long long capture)
+                            unsigned long long capture, unsigned long long id)
 {
-    unsigned long long id; /* unlike a handle, an id is never used again */
-
-    if (capture) { /* in a capture the id must not be asked for */
+    if (capture) {
         EPX_TRY(find_side(device, capture));
         if (device->side->has_last)
             EPX_TRY_CUDA(cudaStreamWaitEvent(stream, device->side->order, 0));
         return EPX_SUCCESS;
     }
-    EPX_TRY_CUDA(cudaStreamGetId(stream, &id));
     if (device->last_number && id != device->last_stream)
         EPX_TRY(await_number(device, device->last_completion, device->last_number, stream));
     device->last_stream = id;

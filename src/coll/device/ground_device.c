@@ -38,7 +38,7 @@ static const struct epx_device_ops device_ops = {
     .poll = epx_device_poll,
     .ended = epx_device_ended,
     .wait_enqueue = epx_device_wait_enqueue,
-    .check_buffer = epx_user_memory_check,
+    .check_buffers = epx_user_memory_check,
     .take_replay_error = epx_outcome_take_replay_error,
     .add_stats = add_stats,
 };

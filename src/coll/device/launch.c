@@ -67,17 +67,17 @@ static int queue_operation(struct epx_device *device, struct epx_request *reques
 /* Queues an operation; an error before its first kernel leaves all as it was. */
 static int launch_here(struct epx_device *device, struct epx_request *request)
 {
-    unsigned long long capture = 0;
+    unsigned long long capture = 0, id = 0;
     int rc;
 
     epx_cuda_forget_error();
     EPX_TRY(epx_device_queue_last_rest(device));
     EPX_TRY(epx_device_find_capture(request->call.stream, &capture));
     if (!capture)
-        EPX_TRY(epx_device_check_stream(device, request->call.stream));
+        EPX_TRY(epx_device_check_stream(device, request->call.stream, &id));
     request->captured = capture != 0;
     EPX_TRY(take_completion(device, request));
-    rc = epx_device_queue_behind(device, request->call.stream, capture);
+    rc = epx_device_queue_behind(device, request->call.stream, capture, id);
     if (rc == EPX_SUCCESS) {
         rc = queue_operation(device, request, capture);
         if (rc != EPX_SUCCESS && !capture)

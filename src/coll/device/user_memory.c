@@ -131,13 +131,15 @@ static int check(const struct epx_device *device, const struct epx_device_buffer
     return range.is_allocation ? EPX_SUCCESS : check_mapping(device, buffer, &range);
 }
 
-int epx_user_memory_check(const struct epx_device *device, const struct epx_device_buffer *buffer)
+int epx_user_memory_check(const struct epx_device *device, const struct epx_device_buffer *buffers,
+                          int num)
 {
     struct epx_device_scope scope;
-    int rc;
+    int rc = EPX_SUCCESS;
 
     EPX_TRY_CUDA(epx_device_enter(device->ordinal, &scope));
-    rc = check(device, buffer);
+    for (int i = 0; rc == EPX_SUCCESS && i < num; i++)
+        rc = check(device, &buffers[i]);
     epx_device_leave(&scope);
     return rc;
 }

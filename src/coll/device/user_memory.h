@@ -12,8 +12,9 @@
 /* Finds the driver's call that the functions below make. */
 int epx_user_memory_init(struct epx_device *device);
 
-/* EPX_ERR_BUFFER unless all bytes of the buffer are memory of the device, which may be used. */
-int epx_user_memory_check(const struct epx_device *device, const struct epx_device_buffer *buffer);
+/* EPX_ERR_BUFFER unless all bytes of the buffers are memory of the device, which may be used. */
+int epx_user_memory_check(const struct epx_device *device, const struct epx_device_buffer *buffers,
+                          int num);
 
 /* The bytes from an address, which was checked, to the end of its allocation; INT64_MAX if that is
  * not known. In the scope of the device. */

@@ -122,7 +122,7 @@ static int code_of(int unit, int64_t offset, int64_t bytes, int written)
 {
     struct epx_device_buffer buffer = {"sendbuf", base + unit * UNIT + offset, bytes, written};
 
-    return epx_user_memory_check(&device, &buffer);
+    return epx_user_memory_check(&device, &buffer, 1);
 }
 
 static void take_device(void)
