@@ -228,40 +228,49 @@ static int overlap(const struct epx_buffer *a, const struct epx_buffer *b)
                               (uint64_t)(b->rows * b->row_bytes));
 }
 
-/* Whether the memory space of a buffer must be asked for: not of one that lies in memory of
- * EPX_Alloc_mem on the communicator. */
+/* Whether a buffer, or the address of an empty one, is not in memory that EPX_Alloc_mem allocated
+ * on the communicator. */
 static int is_foreign(const struct epx_comm *comm, const struct epx_buffer *buffer)
 {
-    const size_t bytes = (size_t)(buffer->rows * buffer->row_bytes);
-    const struct epx_segment *segment;
+    const int64_t bytes = buffer->rows * buffer->row_bytes;
     int64_t offset;
 
-    if (!buffer->address)
-        return 0;
-    segment = epx_segment_find(comm->segments, buffer->address, bytes, &offset);
-    return !segment || segment->is_spare;
+    return buffer->address && !epx_segment_find(comm->segments, buffer->address,
+                                                bytes > 0 ? (size_t)bytes : 1, &offset);
+}
+
+/* Lists the buffers whose memory space is not known; returns how many these are. */
+static int list_foreign(const struct epx_comm *comm, const struct epx_buffer *buffers, int num,
+                        struct epx_device_buffer *foreign)
+{
+    int found = 0;
+
+    epx_lock(); /* another thread may allocate or free */
+    for (int i = 0; i < num; i++) {
+        const struct epx_buffer *buffer = &buffers[i];
+
+        if (is_foreign(comm, buffer))
+            foreign[found++] = (struct epx_device_buffer){
+                buffer->name, buffer->address, buffer->rows * buffer->row_bytes, buffer->written};
+    }
+    epx_unlock();
+    return found;
 }
 
 /* Checks that buffers are in the memory space of the communicator, on devices all their bytes. */
 static int check_spaces(const struct epx_comm *comm, const struct epx_buffer *buffers, int num)
 {
     const struct epx_device_ops *ops = epx_transport_device_ops(comm);
-    struct epx_device_buffer asked[EPX_MOST_BUFFERS];
-    int num_asked = 0;
+    struct epx_device_buffer foreign[EPX_MOST_BUFFERS];
+    const int found = list_foreign(comm, buffers, num, foreign);
 
-    for (int i = 0; i < num; i++) {
-        const struct epx_buffer *buffer = &buffers[i];
-
-        if (!is_foreign(comm, buffer))
-            continue;
-        EPX_FAIL_IF(!ops && epx_module_is_device_memory(buffer->address), EPX_ERR_BUFFER,
+    if (ops)
+        return found ? ops->check_buffers(comm->transport->device, foreign, found) : EPX_SUCCESS;
+    for (int i = 0; i < found; i++)
+        EPX_FAIL_IF(epx_module_is_device_memory(foreign[i].address), EPX_ERR_BUFFER,
                     "%s is in the memory of a GPU, the communicator's is that of the host",
-                    buffer->name);
-        asked[num_asked++] = (struct epx_device_buffer){
-            buffer->name, buffer->address, buffer->rows * buffer->row_bytes, buffer->written};
-    }
-    return ops && num_asked ? ops->check_buffers(comm->transport->device, asked, num_asked)
-                            : EPX_SUCCESS;
+                    foreign[i].name);
+    return EPX_SUCCESS;
 }
 
 int epx_check_buffers(const struct epx_comm *comm, const struct epx_buffer *buffers, int num)

@@ -47,7 +47,7 @@ struct epx_buffer {
     int written;
     int required; /* may not be NULL unless it is empty */
 };
-enum { EPX_MOST_BUFFERS = 3 + 2 * EPX_MAX_FIELDS }; /* of a call */
+enum { EPX_MOST_BUFFERS = 3 + 2 * EPX_MAX_FIELDS }; /* that are checked at once */
 
 /* EPX_ERR_BUFFER for MPI_IN_PLACE, for NULL, for an address that is not aligned to its element, for
  * memory of another space than the communicator's or less of it than the rows need, as far as that

@@ -129,14 +129,16 @@ static int device_of_stream(EPX_Stream stream, int ordinal)
     return ordinal;
 }
 
-/* The stream of the last operation was checked then: unlike a handle, an id is never used again. */
+/* The stream of the last operation outside captures was checked then: unlike a handle, an id is
+ * never used again. What a default stream stands for may be another each time. */
 int epx_device_check_stream(const struct epx_device *device, EPX_Stream stream,
                             unsigned long long *id)
 {
+    const cudaError_t error = cudaStreamGetId(stream, id);
     int ordinal, sms;
 
-    EPX_TRY_CUDA(cudaStreamGetId(stream, id));
-    if (device->last_number && *id == device->last_stream && !is_default(stream))
+    if (error == cudaSuccess && device->last_number && *id == device->last_stream &&
+        !is_default(stream))
         return EPX_SUCCESS;
     ordinal = device_of_stream(stream, device->ordinal);
     EPX_FAIL_IF(ordinal != device->ordinal, EPX_ERR_ARG,
@@ -147,6 +149,7 @@ int epx_device_check_stream(const struct epx_device *device, EPX_Stream stream,
         "the stream has %d multiprocessors, the communicator's kernels want %d at once; make "
         "it with epx_max_sms of at most %d",
         sms, device->blocks, sms);
+    EPX_TRY_CUDA(error);
     return EPX_SUCCESS;
 }
 

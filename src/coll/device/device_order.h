@@ -14,8 +14,8 @@ int epx_device_check_stream(const struct epx_device *device, EPX_Stream stream,
                             unsigned long long *id);
 /* The stream's capture, 0 if it has none. */
 int epx_device_find_capture(EPX_Stream stream, unsigned long long *capture);
-/* Makes the stream wait for the operation before; what is queued then is the next operation. The
- * id is that of a stream without a capture. */
+/* Makes the stream wait for the operation before; what is queued then is the next operation. `id`
+ * is what epx_device_check_stream found; in a capture it means nothing. */
 int epx_device_queue_behind(struct epx_device *device, EPX_Stream stream,
                             unsigned long long capture, unsigned long long id);
 /* Called when an operation is queued: notes it for the next; in a capture, records its event. */

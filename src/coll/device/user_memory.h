@@ -16,8 +16,8 @@ int epx_user_memory_init(struct epx_device *device);
 int epx_user_memory_check(const struct epx_device *device, const struct epx_device_buffer *buffers,
                           int num);
 
-/* The bytes from an address, which was checked, to the end of its allocation; INT64_MAX if that is
- * not known. In the scope of the device. */
+/* The bytes from an address, which was checked or is of EPX_Alloc_mem, to the end of its
+ * allocation; INT64_MAX if that is not known. In the scope of the device. */
 int64_t epx_user_memory_bytes(const struct epx_device *device, const void *address);
 
 #endif

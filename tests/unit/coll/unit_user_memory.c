@@ -106,15 +106,19 @@ int epx_fail_cuda(cudaError_t error, const char *call)
     return epx_fail(EPX_ERR_CUDA, "%s: error %d", call, (int)error);
 }
 
+static int scopes; /* that were entered and not left */
+
 cudaError_t epx_device_enter(int ordinal, struct epx_device_scope *scope)
 {
     (void)scope;
+    scopes += ordinal == OWN;
     return ordinal == OWN ? cudaSuccess : cudaErrorInvalidDevice;
 }
 
 void epx_device_leave(const struct epx_device_scope *scope)
 {
     (void)scope;
+    scopes--;
 }
 
 /* The code for a buffer that begins so many bytes after the start of a unit. */
@@ -158,6 +162,24 @@ START_TEST(memory_of_others_is_refused)
 }
 END_TEST
 
+/* A buffer that is not right is told of, wherever it stands among others. */
+START_TEST(all_buffers_are_looked_at)
+{
+    const struct epx_device_buffer good = {"ids", base + UNIT, 2 * UNIT, 0};
+    const struct epx_device_buffer bad = {"recvbuf", base + UNIT, 2 * UNIT + 1, 1};
+    const struct epx_device_buffer lists[][3] = {
+        {good, good, good}, {bad, good, good}, {good, bad, good}, {good, good, bad}};
+
+    for (int i = 0; i < 4; i++) {
+        ck_assert_int_eq(epx_user_memory_check(&device, lists[i], 3),
+                         i ? EPX_ERR_BUFFER : EPX_SUCCESS);
+        if (i)
+            ck_assert_ptr_nonnull(strstr(epx_status_message(), "recvbuf has 8192 bytes"));
+        ck_assert_int_eq(scopes, 0);
+    }
+}
+END_TEST
+
 START_TEST(mapped_pieces_are_asked_about)
 {
     ck_assert_int_eq(code_of(10, 0, 2 * UNIT, 1), EPX_SUCCESS);
@@ -190,6 +212,7 @@ static Suite *make_suite(void)
     tcase_add_checked_fixture(tcase, take_device, NULL);
     tcase_add_test(tcase, a_buffer_ends_inside_its_allocation);
     tcase_add_test(tcase, memory_of_others_is_refused);
+    tcase_add_test(tcase, all_buffers_are_looked_at);
     tcase_add_test(tcase, mapped_pieces_are_asked_about);
     tcase_add_test(tcase, kernels_are_told_where_memory_ends);
     suite_add_tcase(suite, tcase);
