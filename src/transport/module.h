@@ -13,7 +13,7 @@
 #include "transport/mpi/mpi_liveness.h"
 #include "transport/transport.h"
 
-enum { EPX_MODULE_VERSION = 15 };
+enum { EPX_MODULE_VERSION = 16 };
 
 /*
  * What libepx gives its module, each function as CALL, or RUN if it returns nothing: (result, name
