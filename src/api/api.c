@@ -230,13 +230,12 @@ static int overlap(const struct epx_buffer *a, const struct epx_buffer *b)
 
 /* Whether a buffer, or the address of an empty one, is not in memory that EPX_Alloc_mem allocated
  * on the communicator. */
-static int is_foreign(const struct epx_comm *comm, const struct epx_buffer *buffer)
+static int is_foreign(const struct epx_comm *comm, const struct epx_device_buffer *buffer)
 {
-    const int64_t bytes = buffer->rows * buffer->row_bytes;
+    const size_t bytes = buffer->bytes > 0 ? (size_t)buffer->bytes : 1;
     int64_t offset;
 
-    return buffer->address && !epx_segment_find(comm->segments, buffer->address,
-                                                bytes > 0 ? (size_t)bytes : 1, &offset);
+    return buffer->address && !epx_segment_find(comm->segments, buffer->address, bytes, &offset);
 }
 
 /* Lists the buffers whose memory space is not known; returns how many these are. */
@@ -247,11 +246,12 @@ static int list_foreign(const struct epx_comm *comm, const struct epx_buffer *bu
 
     epx_lock(); /* another thread may allocate or free */
     for (int i = 0; i < num; i++) {
-        const struct epx_buffer *buffer = &buffers[i];
+        const struct epx_device_buffer buffer = {buffers[i].name, buffers[i].address,
+                                                 buffers[i].rows * buffers[i].row_bytes,
+                                                 buffers[i].written};
 
-        if (is_foreign(comm, buffer))
-            foreign[found++] = (struct epx_device_buffer){
-                buffer->name, buffer->address, buffer->rows * buffer->row_bytes, buffer->written};
+        if (is_foreign(comm, &buffer))
+            foreign[found++] = buffer;
     }
     epx_unlock();
     return found;

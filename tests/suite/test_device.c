@@ -641,7 +641,7 @@ START_TEST(a_host_communicator_refuses_memory_of_the_gpu)
 }
 END_TEST
 
-/* The stream is of the current device, which is not the communicator's. */
+/* The stream is of the current device, which is not the communicator's; it is refused each time. */
 static void expect_stream_refused(struct step *step)
 {
 #if CUDART_VERSION >= 12080

@@ -106,12 +106,6 @@ int epx_device_find_capture(EPX_Stream stream, unsigned long long *capture)
     return EPX_SUCCESS;
 }
 
-/* Whether the handle stands for a stream of whichever context is current. */
-static int is_default(EPX_Stream stream)
-{
-    return !stream || stream == cudaStreamLegacy || stream == cudaStreamPerThread;
-}
-
 /* The device of a stream. For one that cannot be asked, and before CUDA 12.8, assumes the right
  * one: if that is wrong, the launch fails. */
 static int device_of_stream(EPX_Stream stream, int ordinal)
@@ -119,7 +113,7 @@ static int device_of_stream(EPX_Stream stream, int ordinal)
 #if CUDART_VERSION >= 12080
     int found;
 
-    if (!is_default(stream)) {
+    if (!epx_is_default_stream(stream)) {
         if (cudaStreamGetDevice(stream, &found) == cudaSuccess)
             return found;
         cudaGetLastError();
@@ -138,7 +132,7 @@ int epx_device_check_stream(const struct epx_device *device, EPX_Stream stream,
     int ordinal, sms;
 
     if (error == cudaSuccess && device->last_number && *id == device->last_stream &&
-        !is_default(stream))
+        !epx_is_default_stream(stream))
         return EPX_SUCCESS;
     ordinal = device_of_stream(stream, device->ordinal);
     EPX_FAIL_IF(ordinal != device->ordinal, EPX_ERR_ARG,

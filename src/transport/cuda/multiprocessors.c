@@ -81,7 +81,7 @@ int epx_count_stream_sms(cudaStream_t stream, int all)
     CUdevResource resource = {.type = CU_DEV_RESOURCE_TYPE_INVALID};
     CUgreenCtx green = NULL;
 
-    if (!stream || stream == cudaStreamLegacy || stream == cudaStreamPerThread)
+    if (epx_is_default_stream(stream))
         return count_context_sms(all);
     pthread_once(&once, find_all);
     if (!driver.green_of || !driver.of_green || driver.green_of(stream, &green) != CUDA_SUCCESS ||

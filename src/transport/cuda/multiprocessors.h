@@ -11,6 +11,12 @@
 /* Counts the multiprocessors of a device, which is current, or of the current green context. */
 cudaError_t epx_count_sms(int ordinal, int *sms);
 
+/* Whether the handle stands for a stream of whichever context is current. */
+static inline int epx_is_default_stream(cudaStream_t stream)
+{
+    return !stream || stream == cudaStreamLegacy || stream == cudaStreamPerThread;
+}
+
 /* Returns the multiprocessors of the green context that a stream is of, at most `all`; returns all
  * for another stream, and if CUDA does not tell. The stream is in no capture. */
 int epx_count_stream_sms(cudaStream_t stream, int all);
