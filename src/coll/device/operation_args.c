@@ -241,10 +241,11 @@ static struct epx_slices slices_for(const struct epx_request *request, int64_t w
 
 /* How many tasks a sender's warp claims at once: two where there are enough for all warps, and as
  * many as it takes for each run to have a word. */
-static int32_t run_of(const struct epx_request *request, const struct epx_slices *slices,
+static int32_t run_of(const struct epx_request *request, const struct epx_movers *movers,
                       int64_t warps)
 {
-    int64_t tasks = (int64_t)request->route->attr.max_tokens * slices->num;
+    int64_t rows = (int64_t)1 << movers->rows_log2;
+    int64_t tasks = (request->route->attr.max_tokens + rows - 1) / rows * movers->slices.num;
     int64_t least = (tasks + EPX_SENDER_RUNS - 1) / EPX_SENDER_RUNS;
 
     if (tasks >= 2 * warps && least < 2)
@@ -318,17 +319,37 @@ static int32_t row_senders(const struct epx_request *request)
     return most > device->senders ? most : device->senders;
 }
 
-/* Slices and runs are the same on all ranks; how many blocks send may differ. */
+/* How many rows of one field a warp moves at once, as a power of 2: as many as it has room for, if
+ * there is a task for each of so many warps. */
+static int32_t rows_log2_of(const struct epx_request *request, const struct epx_slices *slices,
+                            int64_t warps)
+{
+    int64_t most = EPX_BUNDLE_BYTES / epx_bundle_pitch(epx_wire_row_bytes(request));
+    int32_t log2 = 0;
+
+    if (request->call.fields.num > 1 || slices->num > 1)
+        return 0;
+    if (most > EPX_BUNDLE_PLACES / request->route->attr.top_k)
+        most = EPX_BUNDLE_PLACES / request->route->attr.top_k;
+    if (most > EPX_WARP)
+        most = EPX_WARP;
+    while (2 << log2 <= most && (int64_t)2 << log2 <= request->route->attr.max_tokens / warps)
+        log2++;
+    return log2;
+}
+
+/* Slices, rows of a task and runs are the same on all ranks; how many blocks send may differ. */
 struct epx_movers epx_row_movers_of(const struct epx_request *request)
 {
     const struct epx_device *device = epx_device_of(request);
     int32_t senders = row_senders(request), alone = request->comm->size == 1;
     struct epx_movers movers = share_out(device, senders);
-    int64_t warps = (int64_t)device->senders * EPX_MOVING_WARPS;
+    int64_t blocks = alone ? senders : device->senders;
 
-    movers.slices = slices_for(request, warps, EPX_BOX_SLICE);
-    movers.run = run_of(request, &movers.slices,
-                        (int64_t)(alone ? senders : device->senders) * EPX_MOVING_WARPS);
+    movers.slices = slices_for(request, (int64_t)device->senders * EPX_MOVING_WARPS, EPX_BOX_SLICE);
+    movers.rows_log2 = rows_log2_of(request, &movers.slices, blocks * EPX_BUNDLE_WARPS);
+    movers.run =
+        run_of(request, &movers, blocks * (movers.rows_log2 ? EPX_BUNDLE_WARPS : EPX_MOVING_WARPS));
     return movers;
 }
 
@@ -341,7 +362,7 @@ struct epx_movers epx_grad_movers_of(const struct epx_request *request)
     int64_t warps = (int64_t)movers.senders * EPX_ADDING_WARPS;
 
     movers.slices = slices_for(request, warps, EPX_GRAD_SLICE);
-    movers.run = run_of(request, &movers.slices, warps);
+    movers.run = run_of(request, &movers, warps);
     return movers;
 }
 

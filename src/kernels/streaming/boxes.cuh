@@ -20,10 +20,10 @@
 #ifdef __CUDACC__
 
 enum {
-    MOST_BOXES = 8,   /* of a warp */
-    LINE_BYTES = 128, /* of the cache */
-    PIECE_ENDS = 160, /* most bytes that a piece takes in a box beyond its own */
-    WORD_ENDS = 32,   /* those of a piece that lies in a box as behind a multiple of 16 alone */
+    MOST_BOXES = 8, /* of a warp */
+    LINE_BYTES = EPX_DEVICE_LINE,
+    PIECE_ENDS = EPX_ROW_ENDS, /* most bytes that a piece takes in a box beyond its own */
+    WORD_ENDS = 32, /* those of a piece that lies in a box as behind a multiple of 16 alone */
 };
 
 /* The boxes of a warp. */

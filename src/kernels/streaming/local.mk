@@ -11,6 +11,7 @@ libepx_cuda_la_SOURCES += \
   src/kernels/streaming/row_takers.cuh \
   src/kernels/streaming/rows_that_stay.cuh \
   src/kernels/streaming/sender_progress.cuh \
+  src/kernels/streaming/short_rows.cuh \
   src/kernels/streaming/sum_movers.cuh \
   src/kernels/streaming/sum_streams.cuh \
   src/kernels/streaming/task_claims.cuh

@@ -3,78 +3,139 @@
  * move_rows.cu - the last kernel of dispatch. Where ranks store into each other's memory its first
  * blocks send rows (row_movers.cuh), the others take what comes (row_takers.cuh), at once. Where
  * rows came by messages, or round by round through a stage that holds only some, each is in its
- * first slot already, and all blocks take it from there. All zero padding.
+ * first slot already, and all blocks take it from there. All zero padding. Short rows of one field
+ * have a kernel that moves several at once (short_rows.cuh).
  * Work: reads T rows and those that came, writes every slot once. Order: none, every byte has one
  * writer.
  * Launch: phases.cuh. Ends the operation.
  */
-#include "kernels/streaming/rows_that_stay.cuh"
+#include "kernels/streaming/short_rows.cuh"
 
-enum {
-    MOVING_THREADS = EPX_MOVING_WARPS * EPX_WARP,
-    MOVING_ROOM = (sizeof(struct goal_list) + EPX_BOX_SLICE + EPX_MAX_FIELDS * PIECE_ENDS) /
-                      LINE_BYTES * LINE_BYTES +
-                  LINE_BYTES,
-    MOVING_BYTES = EPX_MOVING_WARPS * MOVING_ROOM
+/* Bytes of a box for so many bytes of rows, with the ends of pieces, and a label. */
+static constexpr int32_t box_bytes(int32_t rows, int32_t pieces, int32_t label)
+{
+    return (rows + pieces * PIECE_ENDS + label + LINE_BYTES) / LINE_BYTES * LINE_BYTES;
+}
+
+/* A Way is how the warps of a block move rows, and what they have of its memory. */
+template <bool LIST_> struct single_rows {
+    static constexpr bool LIST = LIST_;
+    enum {
+        WARPS = EPX_MOVING_WARPS,
+        ROOM = box_bytes(EPX_BOX_SLICE, EPX_MAX_FIELDS, sizeof(struct goal_list)),
+    };
+
+    static __device__ __forceinline__ struct box_shape shape_of(const struct epx_dispatch_rows &a)
+    {
+        return {ROOM, sizeof(struct goal_list), a.movers.slices.bytes,
+                PIECE_ENDS * (LIST ? a.fields.num : 1), LINE_BYTES};
+    }
+
+    static __device__ __forceinline__ void send(const struct mover<LIST> &mover)
+    {
+        send_all(mover);
+    }
+
+    static __device__ __forceinline__ void take(const struct mover<LIST> &mover, bool waits,
+                                                bool stays)
+    {
+        take_all(mover, waits, stays);
+    }
 };
 
-template <bool LIST>
+/* The Way of rows that are short. */
+struct bundled_rows {
+    static constexpr bool LIST = false;
+    enum {
+        WARPS = EPX_BUNDLE_WARPS,
+        ROOM = 2 * box_bytes(EPX_BUNDLE_BYTES, 1, sizeof(struct bundle)),
+    };
+
+    static __device__ __forceinline__ struct box_shape shape_of(const struct epx_dispatch_rows &a)
+    {
+        return {ROOM, sizeof(struct bundle), rows_of_bundle(a) * epx_bundle_pitch(a.row_bytes),
+                PIECE_ENDS, LINE_BYTES};
+    }
+
+    static __device__ __forceinline__ void send(const struct mover<false> &mover)
+    {
+        send_bundles(mover);
+    }
+
+    static __device__ __forceinline__ void take(const struct mover<false> &mover, bool waits,
+                                                bool stays)
+    {
+        take_bundles(mover, waits, stays);
+    }
+};
+
+template <typename Way>
 static __device__ void move(const struct epx_dispatch_rows &a, struct exchange &x,
                             struct boxes &boxes, bool streams)
 {
-    __shared__ struct windows<LIST> w;
+    __shared__ struct windows<Way::LIST> w;
     const int32_t senders = senders_here(a.movers.phase, a.movers.senders);
     const bool sends = streams && is_sending_block(senders);
-    struct mover<LIST> mover = {
+    struct mover<Way::LIST> mover = {
         a, x, w, boxes,
             sends ? crew_of_role(senders) : crew_of_takers(a.movers, streams ? senders : 0),
             takes_weights(a), true
     };
 
     if (!streams) {
-        take_all(mover, false, true);
+        Way::take(mover, false, true);
         return;
     }
     resume_exchange(a.comm, x);
     read_windows(a, x, w);
     if (sends) {
-        send_all(mover);
+        Way::send(mover);
     } else if (a.comm.num_ranks > 1) {
         const bool stays = takes_stores(x, w, a.comm.rank);
 
         if (stays && a.plan.shape.rank_major)
             await_rows_that_stay(mover);
         else
-            take_all(mover, true, stays);
+            Way::take(mover, true, stays);
     }
 }
 
-template <bool LIST>
-static __global__ void __launch_bounds__(MOVING_THREADS)
+template <typename Way>
+static __global__ void __launch_bounds__(Way::WARPS *EPX_WARP)
     move_rows(const __grid_constant__ struct epx_dispatch_rows a)
 {
     extern __shared__ __align__(LINE_BYTES) char moving_shared[];
-    __shared__ uint64_t barriers[EPX_MOVING_WARPS * MOST_BOXES];
+    __shared__ uint64_t barriers[Way::WARPS * MOST_BOXES];
     __shared__ struct exchange x;
-    const struct box_shape shape = {MOVING_ROOM, sizeof(struct goal_list), a.movers.slices.bytes,
-                                    PIECE_ENDS * (LIST ? a.fields.num : 1), LINE_BYTES};
-    struct boxes boxes = make_boxes(moving_shared, barriers, shape);
+    struct boxes boxes = make_boxes(moving_shared, barriers, Way::shape_of(a));
     begin_phase(a.movers.phase);
     bool on = is_on(a.comm);
 
     if (on)
-        move<LIST>(a, x, boxes, a.comm.state->deferred);
+        move<Way>(a, x, boxes, a.comm.state->deferred);
     if (on && a.movers.phase != EPX_PHASE_SEND)
-        zero_rest<LIST>(a, takes_weights(a), all_warps());
+        zero_rest<Way::LIST>(a, takes_weights(a), all_warps());
     end_dispatch(a, on);
 }
 
-static void (*const kernels[])(struct epx_dispatch_rows) = {move_rows<false>, move_rows<true>};
+template <typename Way> static int launch(const struct epx_dispatch_rows &args, cudaStream_t stream)
+{
+    return launch_phase(
+        mover_launch(args.movers, Way::WARPS * EPX_WARP, Way::WARPS * Way::ROOM, stream),
+        move_rows<Way>, args);
+}
 
 int epx_launch_move_rows(const struct epx_dispatch_rows *args, EPX_Stream stream)
 {
-    return launch_phase(mover_launch(args->movers, MOVING_THREADS, MOVING_BYTES, stream),
-                        kernels[args->fields.num > 1], *args);
+    if (args->fields.num > 1)
+        return launch<single_rows<true>>(*args, stream);
+    return args->movers.rows_log2 ? launch<bundled_rows>(*args, stream)
+                                  : launch<single_rows<false>>(*args, stream);
 }
 
-static const struct epx_loaded loaded(kernels, MOVING_BYTES);
+static const struct epx_loaded loaded(move_rows<single_rows<false>>,
+                                      single_rows<false>::WARPS *single_rows<false>::ROOM);
+static const struct epx_loaded loaded_list(move_rows<single_rows<true>>,
+                                           single_rows<true>::WARPS *single_rows<true>::ROOM);
+static const struct epx_loaded loaded_bundles(move_rows<bundled_rows>,
+                                              bundled_rows::WARPS *bundled_rows::ROOM);

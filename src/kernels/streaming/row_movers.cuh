@@ -156,22 +156,23 @@ static __device__ void list_goals(const struct mover<LIST> &m, int64_t token,
     __syncwarp();
 }
 
-/* The whole warp: the weights of a token's pairs, those for other ranks as send_weights does. */
-template <bool LIST> static __device__ void move_weights(const struct mover<LIST> &m, int64_t token)
+/* The whole warp: the weights of tokens' pairs, those for other ranks as send_weights does. */
+template <bool LIST>
+static __device__ void move_weights(const struct mover<LIST> &m, int64_t token, int32_t tokens)
 {
     const struct epx_device_plan &plan = m.a.plan;
     const int32_t own = m.a.comm.rank, top_k = plan.shape.top_k;
     const int64_t first = token * top_k;
 
-    for (int32_t k = lane_id(); k < top_k; k += EPX_WARP) {
-        const int32_t rank = plan.pair_rank[first + k];
-        const float weight = m.a.weights[first + k];
+    for (int32_t i = lane_id(); i < tokens * top_k; i += EPX_WARP) {
+        const int32_t rank = plan.pair_rank[first + i];
+        const float weight = m.a.weights[first + i];
 
         if (rank == own && m.weighted && !plan.shape.rank_major)
-            m.a.recv_weights[plan.view.slots[first + k]] = weight;
+            m.a.recv_weights[plan.view.slots[first + i]] = weight;
         else if (rank >= 0 && rank != own)
             ((float *)(void *)
-                 plan.weights[rank])[(int64_t)own * plan.shape.max_tokens * top_k + first + k] =
+                 plan.weights[rank])[(int64_t)own * plan.shape.max_tokens * top_k + first + i] =
                 weight;
     }
 }
@@ -200,9 +201,9 @@ static __device__ __forceinline__ struct sender_step step_of_task(const struct e
     return {(int32_t)(task / a.movers.run), task % a.movers.run + 1};
 }
 
-/* The tasks of a sender's warp. It tells of every second task of a run, and of the last one, when
- * the stores of the task behind it are under way. */
-template <bool LIST> struct sender {
+/* What a sender's warp has claimed. It tells of every second task of a run, and of the last one,
+ * when the stores of the task behind it are under way. */
+template <bool LIST> struct sender_runs {
     const struct mover<LIST> &m;
     const int64_t num;      /* tasks of all senders */
     struct task_claims run; /* under way */
@@ -228,6 +229,31 @@ template <bool LIST> struct sender {
         tell_progress(m.a.comm, m.x.epoch, done.run, done.step);
     }
 
+    /* All places of a task have been stored to. */
+    __device__ __forceinline__ void end_task(int64_t task)
+    {
+        end_stores();
+        if (last >= 0 && task % m.a.movers.run % 2 == 0) {
+            await_stores<1>();
+            tell();
+        }
+        last = task;
+    }
+};
+
+template <bool LIST>
+static __device__ __forceinline__ struct sender_runs<LIST> runs_of(const struct mover<LIST> &m,
+                                                                   int64_t num) {
+    return {m, num, no_task_of(m.crew, &m.a.comm.state->runs), 0, 0, -1};
+}
+
+/* The tasks of a sender's warp: slices of tokens' rows. */
+template <bool LIST>
+struct sender : sender_runs<LIST> {
+    using sender_runs<LIST>::m;
+    using sender_runs<LIST>::next;
+    using sender_runs<LIST>::rest;
+
     __device__ __forceinline__ const char *source(const struct piece &piece, int64_t token) const
     {
         return piece.in + token * piece.row_bytes + piece.offset;
@@ -237,7 +263,7 @@ template <bool LIST> struct sender {
     {
         struct goal_list &goals = goals_in(m, box);
 
-        if (__any_sync(~0u, aborted(m.a.comm)) || !has_next())
+        if (__any_sync(~0u, aborted(m.a.comm)) || !this->has_next())
             return false;
         const int64_t token = m.row_of_task(next);
 
@@ -279,7 +305,7 @@ template <bool LIST> struct sender {
         const struct goal_list &goals = goals_in(m, box);
         const int32_t last = goals.num - 1;
 
-        move_weights(m, token);
+        move_weights(m, token, 1);
         if (m.weighted && m.a.plan.shape.rank_major && goals.rank[last] == m.a.comm.rank)
             set_own_weights(m, token, goals.slot[last]);
     }
@@ -294,26 +320,27 @@ template <bool LIST> struct sender {
             if (weights_come(m.x) && part.offset == 0)
                 send_weights_of(box, token);
         }
-        end_stores();
-        if (last >= 0 && task % m.a.movers.run % 2 == 0) {
-            await_stores<1>();
-            tell();
-        }
-        last = task;
+        this->end_task(task);
     }
 };
+
+/* All that a sender's warp does. */
+template <typename Sender>
+static __device__ __forceinline__ void send_tasks(Sender &sender, const struct boxes &boxes)
+{
+    do_tasks(sender, boxes);
+    await_stores<0>();
+    if (!__any_sync(~0u, aborted(sender.m.a.comm)) && sender.last >= 0)
+        sender.tell();
+}
 
 template <bool LIST> static __device__ void send_all(const struct mover<LIST> &m)
 {
     struct sender<LIST> sender = {
-        m, (int64_t)m.a.num_tokens *m.a.movers.slices.num,
-            no_task_of(m.crew, &m.a.comm.state->runs), 0, 0, -1
+        runs_of(m, (int64_t)m.a.num_tokens *m.a.movers.slices.num)
     };
 
-    do_tasks(sender, m.boxes);
-    await_stores<0>();
-    if (!__any_sync(~0u, aborted(m.a.comm)) && sender.last >= 0)
-        sender.tell();
+    send_tasks(sender, m.boxes);
 }
 
 #endif

@@ -10,11 +10,12 @@
 
 #include "kernels/streaming/row_movers.cuh"
 
-/* How far they are with its run when a slice of a token's row has been moved. */
+/* How far they are with its run when a slice of a token's row has been moved. Several rows of a
+ * task have one slice each. */
 static __device__ __forceinline__ struct sender_step
 step_of_slice(const struct epx_dispatch_rows &a, int64_t token, int32_t slice)
 {
-    return step_of_task(a, token * a.movers.slices.num + slice);
+    return step_of_task(a, (token >> a.movers.rows_log2) * a.movers.slices.num + slice);
 }
 
 /* One lane: waits for a slice of a token's row. */
