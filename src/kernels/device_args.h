@@ -340,16 +340,16 @@ struct epx_movers {
 
 /* A line of the cache, and most bytes that a row takes beside its own where it is on its way in the
  * memory of a block, as far behind the start of a line as in memory. */
-enum { EPX_DEVICE_LINE = 128, EPX_ROW_ENDS = 160 };
+enum { EPX_LINE = 128, EPX_ROW_ENDS = 160 };
 
-/* Most bytes and places of the rows that a warp of a dispatch moves at once if they are short, and
- * the warps of a block then. */
+/* A bundle: the short rows that a warp of a dispatch moves at once. It has so many bytes, with what
+ * lies between rows, and places at most; a block has so many warps then. */
 enum { EPX_BUNDLE_BYTES = 5 * 1024, EPX_BUNDLE_PLACES = EPX_MAX_TOP_K, EPX_BUNDLE_WARPS = 16 };
 
 /* Bytes from one short row to the next in the memory of a block. */
 EPX_HD int64_t epx_bundle_pitch(int64_t row_bytes)
 {
-    return epx_round_up(row_bytes + EPX_ROW_ENDS, EPX_DEVICE_LINE);
+    return epx_round_up(row_bytes + EPX_ROW_ENDS, EPX_LINE);
 }
 
 /* Arguments of the kernels of a routing. */

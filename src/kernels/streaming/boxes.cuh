@@ -21,8 +21,6 @@
 
 enum {
     MOST_BOXES = 8, /* of a warp */
-    LINE_BYTES = EPX_DEVICE_LINE,
-    PIECE_ENDS = EPX_ROW_ENDS, /* most bytes that a piece takes in a box beyond its own */
     WORD_ENDS = 32, /* those of a piece that lies in a box as behind a multiple of 16 alone */
 };
 
@@ -94,7 +92,7 @@ static __device__ __forceinline__ struct run run_at(const void *address, int64_t
 /* Where in a box a piece may begin that comes from there, behind `at` bytes. */
 static __device__ __forceinline__ int64_t begin_of_piece(int64_t at, const void *from)
 {
-    return at + (int64_t)(((uintptr_t)from - (uintptr_t)at) % LINE_BYTES);
+    return at + (int64_t)(((uintptr_t)from - (uintptr_t)at) % EPX_LINE);
 }
 
 /* Where in a box the next piece may begin, behind one at `at`. */

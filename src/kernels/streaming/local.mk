@@ -7,11 +7,11 @@ libepx_cuda_la_SOURCES += \
   src/kernels/streaming/move_rows.cu \
   src/kernels/streaming/move_sums.cu \
   src/kernels/streaming/record_runs.cuh \
+  src/kernels/streaming/row_bundles.cuh \
   src/kernels/streaming/row_movers.cuh \
   src/kernels/streaming/row_takers.cuh \
   src/kernels/streaming/rows_that_stay.cuh \
   src/kernels/streaming/sender_progress.cuh \
-  src/kernels/streaming/short_rows.cuh \
   src/kernels/streaming/sum_movers.cuh \
   src/kernels/streaming/sum_streams.cuh \
   src/kernels/streaming/task_claims.cuh

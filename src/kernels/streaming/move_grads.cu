@@ -14,11 +14,11 @@
 #include "kernels/streaming/grad_movers.cuh"
 
 enum {
-    SCALING_ROOM = 100 * LINE_BYTES, /* bytes of a warp */
+    SCALING_ROOM = 100 * EPX_LINE, /* bytes of a warp */
     MOVING_THREADS = EPX_ADDING_WARPS * EPX_WARP,
     MOVING_BYTES = EPX_ADDING_WARPS * SCALING_ROOM
 };
-static_assert(sizeof(struct goal_list) + EPX_GRAD_SLICE + PIECE_ENDS <= SCALING_ROOM - LINE_BYTES,
+static_assert(sizeof(struct goal_list) + EPX_GRAD_SLICE + EPX_ROW_ENDS <= SCALING_ROOM - EPX_LINE,
               "a sender's box is in the room of a warp");
 static_assert(sizeof(struct grad_block) + BLOCK_ELEMENTS * sizeof(double) + WORD_ENDS <=
                   SCALING_ROOM,
@@ -40,7 +40,7 @@ static __device__ void move(const struct epx_dispatch_rows &a, struct grad_room<
     const int32_t senders = streams ? senders_here(a.movers.phase, a.movers.senders) : 0;
     const bool sends = is_sending_block(senders);
     const struct box_shape sent = {SCALING_ROOM, sizeof(struct goal_list), a.movers.slices.bytes,
-                                   PIECE_ENDS, LINE_BYTES};
+                                   EPX_ROW_ENDS, EPX_LINE};
     const struct box_shape taken = {SCALING_ROOM, sizeof(struct grad_block),
                                     BLOCK_ELEMENTS * sizeof(T), WORD_ENDS, 16};
     struct boxes boxes = make_boxes(shared, room.barriers, sends ? sent : taken);
@@ -61,7 +61,7 @@ static __device__ void move(const struct epx_dispatch_rows &a, struct grad_room<
 template <typename T, int N>
 static __device__ __forceinline__ void move_in_phase(const struct epx_dispatch_rows &a)
 {
-    extern __shared__ __align__(LINE_BYTES) char moving_shared[];
+    extern __shared__ __align__(EPX_LINE) char moving_shared[];
     __shared__ struct grad_room<T> room;
 
     begin_phase(a.movers.phase);

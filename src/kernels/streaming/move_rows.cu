@@ -4,31 +4,33 @@
  * blocks send rows (row_movers.cuh), the others take what comes (row_takers.cuh), at once. Where
  * rows came by messages, or round by round through a stage that holds only some, each is in its
  * first slot already, and all blocks take it from there. All zero padding. Short rows of one field
- * have a kernel that moves several at once (short_rows.cuh).
+ * have a kernel that moves several at once (row_bundles.cuh).
  * Work: reads T rows and those that came, writes every slot once. Order: none, every byte has one
  * writer.
  * Launch: phases.cuh. Ends the operation.
  */
-#include "kernels/streaming/short_rows.cuh"
+#include "kernels/streaming/row_bundles.cuh"
 
-/* Bytes of a box for so many bytes of rows, with the ends of pieces, and a label. */
-static constexpr int32_t box_bytes(int32_t rows, int32_t pieces, int32_t label)
+/* Bytes of a box for so many bytes in so many pieces, and a label. */
+static constexpr int32_t box_bytes(int32_t bytes, int32_t pieces, int32_t label)
 {
-    return (rows + pieces * PIECE_ENDS + label + LINE_BYTES) / LINE_BYTES * LINE_BYTES;
+    return (bytes + pieces * EPX_ROW_ENDS + label + EPX_LINE) / EPX_LINE * EPX_LINE;
 }
 
-/* A Way is how the warps of a block move rows, and what they have of its memory. */
+/* A Way is how the warps of a block move rows, and what they have of its memory. The compiler
+ * counts registers for so many BLOCKS on a multiprocessor, 0 = as many as it likes. */
 template <bool LIST_> struct single_rows {
     static constexpr bool LIST = LIST_;
     enum {
         WARPS = EPX_MOVING_WARPS,
+        BLOCKS = 0,
         ROOM = box_bytes(EPX_BOX_SLICE, EPX_MAX_FIELDS, sizeof(struct goal_list)),
     };
 
     static __device__ __forceinline__ struct box_shape shape_of(const struct epx_dispatch_rows &a)
     {
         return {ROOM, sizeof(struct goal_list), a.movers.slices.bytes,
-                PIECE_ENDS * (LIST ? a.fields.num : 1), LINE_BYTES};
+                EPX_ROW_ENDS * (LIST ? a.fields.num : 1), EPX_LINE};
     }
 
     static __device__ __forceinline__ void send(const struct mover<LIST> &mover)
@@ -48,13 +50,15 @@ struct bundled_rows {
     static constexpr bool LIST = false;
     enum {
         WARPS = EPX_BUNDLE_WARPS,
-        ROOM = 2 * box_bytes(EPX_BUNDLE_BYTES, 1, sizeof(struct bundle)),
+        BLOCKS = 1,
+        /* one box is filled while the other is emptied */
+        ROOM = 2 * box_bytes(EPX_BUNDLE_BYTES, 1, sizeof(struct place_list)),
     };
 
     static __device__ __forceinline__ struct box_shape shape_of(const struct epx_dispatch_rows &a)
     {
-        return {ROOM, sizeof(struct bundle), rows_of_bundle(a) * epx_bundle_pitch(a.row_bytes),
-                PIECE_ENDS, LINE_BYTES};
+        return {ROOM, sizeof(struct place_list), rows_of_bundle(a) * epx_bundle_pitch(a.row_bytes),
+                EPX_ROW_ENDS, EPX_LINE};
     }
 
     static __device__ __forceinline__ void send(const struct mover<false> &mover)
@@ -101,10 +105,10 @@ static __device__ void move(const struct epx_dispatch_rows &a, struct exchange &
 }
 
 template <typename Way>
-static __global__ void __launch_bounds__(Way::WARPS *EPX_WARP)
+static __global__ void __launch_bounds__(Way::WARPS *EPX_WARP, Way::BLOCKS)
     move_rows(const __grid_constant__ struct epx_dispatch_rows a)
 {
-    extern __shared__ __align__(LINE_BYTES) char moving_shared[];
+    extern __shared__ __align__(EPX_LINE) char moving_shared[];
     __shared__ uint64_t barriers[Way::WARPS * MOST_BOXES];
     __shared__ struct exchange x;
     struct boxes boxes = make_boxes(moving_shared, barriers, Way::shape_of(a));

@@ -3,8 +3,8 @@
  * row_movers.cuh - what both roles of move_rows know, and its senders. A sender takes a token's row
  * once from the user's memory to every place that it has: all its slots here, and the first slot on
  * each other rank, or the stage of a rank whose receive buffer is in no window. row_takers.cuh has
- * the takers, sender_progress.cuh the protocol. A task of a sender is one slice of a token's row;
- * its warps claim runs of tasks.
+ * the takers, sender_progress.cuh the protocol. A task of a sender is one slice of a token's row,
+ * or the short rows of several tokens (row_bundles.cuh); its warps claim runs of tasks.
  */
 #ifndef EPX_KERNELS_STREAMING_ROW_MOVERS_CUH
 #define EPX_KERNELS_STREAMING_ROW_MOVERS_CUH
@@ -177,16 +177,23 @@ static __device__ void move_weights(const struct mover<LIST> &m, int64_t token, 
     }
 }
 
-/* The whole warp: the weights of a row here, one for each choice; those of other ranks are 0. */
+/* One lane: the weight of a choice of a row here; 0 if it is another rank's. */
+template <bool LIST>
+static __device__ __forceinline__ void set_own_weight(const struct mover<LIST> &m, int64_t token,
+                                                      int32_t slot, int32_t k)
+{
+    const int32_t top_k = m.a.plan.shape.top_k;
+    const bool here = m.a.plan.pair_rank[token * top_k + k] == m.a.comm.rank;
+
+    m.a.recv_weights[(int64_t)slot * top_k + k] = here ? m.a.weights[token * top_k + k] : 0;
+}
+
+/* The whole warp: the weights of a row here, one for each choice. */
 template <bool LIST>
 static __device__ void set_own_weights(const struct mover<LIST> &m, int64_t token, int32_t slot)
 {
-    const int32_t top_k = m.a.plan.shape.top_k;
-
-    for (int32_t k = lane_id(); k < top_k; k += EPX_WARP)
-        m.a.recv_weights[(int64_t)slot * top_k + k] =
-            m.a.plan.pair_rank[token * top_k + k] == m.a.comm.rank ? m.a.weights[token * top_k + k]
-                                                                   : 0;
+    for (int32_t k = lane_id(); k < m.a.plan.shape.top_k; k += EPX_WARP)
+        set_own_weight(m, token, slot, k);
 }
 
 /* How far the senders of a rank are with a run of tasks, when one of it is done. */

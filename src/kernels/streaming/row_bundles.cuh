@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * short_rows.cuh - move_rows where rows are so short that a warp moves several at once: a task of a
- * sender is the rows of tokens that follow each other, which lie together in the user's memory; a
- * task of a taker is as many records of one source that follow each other. A row alone takes a warp
- * some microseconds however short it is: it waits for one load after the other, of where the row
- * goes and of the row. Here each lane looks up and stores to another place, for all rows of a task
- * at once.
+ * row_bundles.cuh - move_rows where rows are so short that a warp moves a bundle of them at once:
+ * as a sender those of tokens that follow each other, which lie together in the user's memory; as a
+ * taker those of as many records of one source that follow each other. A row
+ * alone takes a warp some microseconds however short it is: it waits for one load after the other,
+ * of where the row goes and of the row. Here each lane looks up and stores to another place, for
+ * all rows of the bundle at once.
  */
-#ifndef EPX_KERNELS_STREAMING_SHORT_ROWS_CUH
-#define EPX_KERNELS_STREAMING_SHORT_ROWS_CUH
+#ifndef EPX_KERNELS_STREAMING_ROW_BUNDLES_CUH
+#define EPX_KERNELS_STREAMING_ROW_BUNDLES_CUH
 
 #include "kernels/streaming/rows_that_stay.cuh"
 
@@ -18,17 +18,17 @@ static __device__ __forceinline__ int64_t rows_of_bundle(const struct epx_dispat
 }
 
 /* Where the rows in a box go. */
-struct bundle {
+struct place_list {
     int32_t num;  /* places */
     int64_t task; /* of a sender */
     char *place[EPX_BUNDLE_PLACES];
     int32_t at[EPX_BUNDLE_PLACES]; /* where in the box the place's row begins */
 };
 
-static __device__ __forceinline__ struct bundle &bundle_in(const struct mover<false> &m,
-                                                           int32_t box)
+static __device__ __forceinline__ struct place_list &places_in(const struct mover<false> &m,
+                                                               int32_t box)
 {
-    return label_of<struct bundle>(m.boxes, box);
+    return label_of<struct place_list>(m.boxes, box);
 }
 
 /* The only piece of a row. */
@@ -37,17 +37,18 @@ static __device__ __forceinline__ struct piece whole_row(const struct epx_dispat
     return {a.rows, a.recv, 0, a.row_bytes, 0, a.row_bytes, 0};
 }
 
-/* The whole warp: adds a place of each lane that has one. */
-static __device__ __forceinline__ void add_place(struct bundle &bundle, int32_t &num, char *place,
-                                                 int64_t at)
+/* The whole warp: adds a place of each lane that has one, for the row that begins `at` bytes behind
+ * the box. */
+static __device__ __forceinline__ void add_place(struct place_list &places, int32_t &num,
+                                                 char *place, int64_t at)
 {
     const uint32_t lanes = __ballot_sync(~0u, place != NULL);
 
     if (place) {
         const int32_t i = num + __popc(lanes & lanes_below());
 
-        bundle.place[i] = place;
-        bundle.at[i] = (int32_t)at;
+        places.place[i] = place;
+        places.at[i] = (int32_t)at;
     }
     num += __popc(lanes);
 }
@@ -62,13 +63,13 @@ record_in_lane(struct epx_wire_record *record, int32_t lane)
 /* The whole warp: stores the rows in a box to all their places. */
 static __device__ void store_bundle(const struct mover<false> &m, int32_t box)
 {
-    const struct bundle &bundle = bundle_in(m, box);
+    const struct place_list &places = places_in(m, box);
     const int64_t bytes = m.a.row_bytes;
 
-    for (int32_t first = 0; first < bundle.num; first += EPX_WARP) {
+    for (int32_t first = 0; first < places.num; first += EPX_WARP) {
         const int32_t i = first + lane_id();
-        char *place = i < bundle.num ? bundle.place[i] : NULL;
-        const char *row = data_in(m.boxes, box) + (place ? bundle.at[i] : 0);
+        char *place = i < places.num ? places.place[i] : NULL;
+        const char *row = data_in(m.boxes, box) + (place ? places.at[i] : 0);
         const bool alike = HAS_BULK_COPIES && misalignment(place) == misalignment(row);
         uint32_t others = __ballot_sync(~0u, place && !alike);
 
@@ -77,7 +78,7 @@ static __device__ void store_bundle(const struct mover<false> &m, int32_t box)
         for (; others; others &= others - 1) {
             const int32_t other = first + __ffs((int)others) - 1;
 
-            store_shifted(bundle.place[other], data_in(m.boxes, box) + bundle.at[other], bytes);
+            store_shifted(places.place[other], data_in(m.boxes, box) + places.at[other], bytes);
         }
     }
 }
@@ -100,7 +101,7 @@ struct bundle_sender : sender_runs<false> {
     }
 
     /* The rows of tokens: those for other ranks, and in a layout of a row a rank the own one. */
-    __device__ void add_rows(int64_t first, struct bundle &bundle, int32_t &num) const
+    __device__ void add_rows(int64_t first, struct place_list &places, int32_t &num) const
     {
         const int32_t most = m.a.plan.most_rows;
         const int32_t all = (int32_t)(end_token(first) - first) * most;
@@ -117,12 +118,12 @@ struct bundle_sender : sender_runs<false> {
                 place = place_at(m.a, m.x, m.w, piece, goal, 0);
             else if (slot >= 0 && m.a.plan.shape.rank_major)
                 place = piece.out + slot * piece.row_bytes;
-            add_place(bundle, num, place, at_of(token, first));
+            add_place(places, num, place, at_of(token, first));
         }
     }
 
     /* The slots of tokens' pairs here. */
-    __device__ void add_pairs(int64_t first, struct bundle &bundle, int32_t &num) const
+    __device__ void add_pairs(int64_t first, struct place_list &places, int32_t &num) const
     {
         const int32_t top_k = m.a.plan.shape.top_k;
         const int32_t all = (int32_t)(end_token(first) - first) * top_k;
@@ -131,7 +132,7 @@ struct bundle_sender : sender_runs<false> {
             const int64_t pair = first * top_k + i;
             const bool here = i < all && m.a.plan.pair_rank[pair] == m.a.comm.rank;
 
-            add_place(bundle, num,
+            add_place(places, num,
                       here ? m.a.recv + m.a.plan.view.slots[pair] * m.a.row_bytes : NULL,
                       at_of(first + i / top_k, first));
         }
@@ -139,19 +140,19 @@ struct bundle_sender : sender_runs<false> {
 
     __device__ bool begin(int32_t box)
     {
-        struct bundle &bundle = bundle_in(m, box);
+        struct place_list &places = places_in(m, box);
         int32_t num = 0;
 
         if (__any_sync(~0u, aborted(m.a.comm)) || !has_next())
             return false;
         const int64_t first = next * rows_of_bundle(m.a);
 
-        add_rows(first, bundle, num);
+        add_rows(first, places, num);
         if (!m.a.plan.shape.rank_major)
-            add_pairs(first, bundle, num);
+            add_pairs(first, places, num);
         if (lane_id() == 0) {
-            bundle.num = num;
-            bundle.task = next;
+            places.num = num;
+            places.task = next;
         }
         __syncwarp();
         if (num) {
@@ -164,18 +165,20 @@ struct bundle_sender : sender_runs<false> {
         return true;
     }
 
-    /* In a layout of a row a rank: the weights of tokens' rows here. */
+    /* In a layout of a row a rank: the weights of tokens' rows here, a lane a row. */
     __device__ void set_weights_here(int64_t first) const
     {
-        const int32_t most = m.a.plan.most_rows;
+        const struct epx_device_plan &plan = m.a.plan;
+        const int32_t most = plan.most_rows, all = (int32_t)(end_token(first) - first) * most;
 
-        for (int64_t token = first; token < end_token(first); token++)
-            for (int32_t i = 0; i < m.a.plan.token_num[token]; i++) {
-                const int32_t slot = m.a.plan.token_slot[token * most + i];
+        for (int32_t i = lane_id(); i < all; i += EPX_WARP) {
+            const int64_t token = first + i / most, row = first * most + i;
+            const bool has = i % most < plan.token_num[token];
 
-                if (slot >= 0 && m.a.plan.token_rank[token * most + i] == m.a.comm.rank)
-                    set_own_weights(m, token, slot);
-            }
+            if (has && plan.token_rank[row] == m.a.comm.rank && plan.token_slot[row] >= 0)
+                for (int32_t k = 0; k < plan.shape.top_k; k++)
+                    set_own_weight(m, token, plan.token_slot[row], k);
+        }
     }
 
     __device__ void send_weights_of(int64_t first) const
@@ -185,16 +188,17 @@ struct bundle_sender : sender_runs<false> {
             set_weights_here(first);
     }
 
+    /* Rows of no bytes have no places in a buffer that is NULL, but weights. */
     __device__ void end(int32_t box)
     {
-        const int64_t task = bundle_in(m, box).task;
+        const int64_t task = places_in(m, box).task;
 
-        if (bundle_in(m, box).num) {
+        if (places_in(m, box).num) {
             await_box(m.boxes, box);
             store_bundle(m, box);
-            if (weights_come(m.x))
-                send_weights_of(task * rows_of_bundle(m.a));
         }
+        if (weights_come(m.x))
+            send_weights_of(task * rows_of_bundle(m.a));
         end_task(task);
     }
 };
@@ -210,20 +214,20 @@ static __device__ void send_bundles(const struct mover<false> &m)
 /* The tasks of a taker's warp. Each lane has one of a task's records. */
 struct bundle_taker {
     const struct mover<false> &m;
-    const bool waits;    /* for other ranks' rows; else all are here, those of this rank too */
-    const bool stays;    /* rows came straight to their first slots */
-    const int32_t first; /* 1: this rank's own rows are not taken, else 0 */
-    const int64_t num;   /* tasks, as if all sources had as many records */
+    const bool waits;      /* for other ranks' rows; else all are here, those of this rank too */
+    const bool stays;      /* rows came straight to their first slots */
+    const int32_t skipped; /* 1: this rank's own rows are not taken, else 0 */
+    const int64_t num;     /* tasks, as if all sources had as many records */
     struct task_claims claims;
 
     /* The lane's record of a task; NULL if it has none. */
     __device__ __forceinline__ struct epx_wire_record *record_of(int64_t task,
                                                                  int32_t &source) const
     {
-        const int32_t others = m.a.comm.num_ranks - first;
+        const int32_t others = m.a.comm.num_ranks - skipped;
         const int64_t row = task / others * rows_of_bundle(m.a) + lane_id();
         struct epx_wire_record *record =
-            record_in_turn(m.a, first, row * others + task % others, source);
+            record_in_turn(m.a, skipped, row * others + task % others, source);
 
         return record && lane_id() < rows_of_bundle(m.a) && record->num_slots ? record : NULL;
     }
@@ -246,19 +250,20 @@ struct bundle_taker {
     }
 
     /* Adds the slots that the lanes' rows are taken to; `at` is where a lane's row is.*/
-    __device__ void add_slots(struct epx_wire_record *record, int64_t at, struct bundle &bundle,
+    __device__ void add_slots(struct epx_wire_record *record, int64_t at, struct place_list &places,
                               int32_t &num) const
     {
-        const int32_t width = epx_most_slots_of_record(&m.a.plan.shape), done = stays ? 1 : 0;
+        const int32_t width = epx_most_slots_of_record(&m.a.plan.shape);
+        const int32_t filled = stays ? 1 : 0;
         const int32_t all = (int32_t)rows_of_bundle(m.a) * width;
 
         for (int32_t i = lane_id(); i - lane_id() < all; i += EPX_WARP) {
-            const int32_t lane = i < all ? i / width : 0, k = i % width + done;
+            const int32_t lane = i < all ? i / width : 0, k = i % width + filled;
             struct epx_wire_record *other = record_in_lane(record, lane);
             const int64_t other_at = __shfl_sync(~0u, (long long)at, lane);
             const bool has = i < all && other && k < other->num_slots;
 
-            add_place(bundle, num,
+            add_place(places, num,
                       has ? m.a.recv + epx_wire_pairs(other)[k].slot * m.a.row_bytes : NULL,
                       other_at);
         }
@@ -305,15 +310,15 @@ struct bundle_taker {
     /* Waits for the lanes' rows, then begins to load them. */
     __device__ bool take(int32_t box, int32_t source, struct epx_wire_record *record)
     {
-        struct bundle &bundle = bundle_in(m, box);
+        struct place_list &places = places_in(m, box);
         const char *from = record ? row_of(source, record) : NULL;
         const int64_t at = begin_of_piece(lane_id() * epx_bundle_pitch(m.a.row_bytes), from);
         int32_t num = 0;
         bool ok = true;
 
-        add_slots(record, at, bundle, num);
+        add_slots(record, at, places, num);
         if (lane_id() == 0)
-            bundle.num = num;
+            places.num = num;
         if (waits && record)
             ok = await_slice(m.a, m.x, source, record->token, 0);
         if (waits && !acquire_progress(m.a.comm, ok))
@@ -340,7 +345,7 @@ struct bundle_taker {
 
     __device__ void end(int32_t box)
     {
-        if (bundle_in(m, box).num) {
+        if (places_in(m, box).num) {
             await_box(m.boxes, box);
             store_bundle(m, box);
         }
@@ -350,13 +355,13 @@ struct bundle_taker {
 
 static __device__ void take_bundles(const struct mover<false> &m, bool waits, bool stays)
 {
-    const int32_t first = waits ? 1 : 0, others = m.a.comm.num_ranks - first;
+    const int32_t skipped = waits ? 1 : 0, others = m.a.comm.num_ranks - skipped;
     const int64_t rows = rows_of_bundle(m.a);
     struct bundle_taker taker = {m,
                                  waits,
                                  stays,
-                                 first,
-                                 (most_records(m.a, first) + rows - 1) / rows * others,
+                                 skipped,
+                                 (most_records(m.a, skipped) + rows - 1) / rows * others,
                                  no_task_of(m.crew, &m.a.comm.state->taken)};
 
     do_tasks(taker, m.boxes);
