@@ -334,7 +334,7 @@ struct epx_movers {
     int32_t
         chunks;  /* where rows are added: of token numbers; a warp sends a slice of one at once */
     int32_t run; /* where not: tasks of senders in a run, which one of their warps does */
-    int32_t rows_log2; /* dispatch: a task has 2^rows_log2 short rows, or slices of one row */
+    int32_t rows_log2; /* a task has 2^rows_log2 short rows, or a slice of one row */
     struct epx_slices slices;
 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test_backward.c - every bit of the gradients of dispatch and combine. */
 #include "support/operation.h"
+#include "support/space.h"
 #include "support/suite.h"
 
 static EPX_Comm comm;
@@ -81,6 +82,23 @@ START_TEST(many_long_rows_are_scaled)
 }
 END_TEST
 
+/* So many rows, and so short, that a warp of a GPU sends several at once. */
+START_TEST(many_short_rows_are_scaled)
+{
+    const int counts[] = {1, 50, 512};
+    struct scenario s = scenario_small(EPX_BFLOAT16);
+    EPX_Comm windows = suite_comm("epx_window_bytes", _i / 3 % 2 ? "65536" : "16777216", NULL);
+
+    s.tokens = _i % 4 ? TOKENS_FULL : TOKENS_UNEVEN;
+    s.max_tokens = space_is_device() ? 12000 : 1000;
+    s.count = counts[_i % 3];
+    s.layout = _i % 2 ? EPX_RANK_MAJOR : EPX_EXPERT_MAJOR;
+    s.memory = (enum memory)((_i + _i / 3) % 3);
+    layer_run(&s, windows, COMBINE_BACKWARD, 1);
+    suite_free_comm(&windows);
+}
+END_TEST
+
 START_TEST(any_gradient_is_that_of_the_reference)
 {
     struct scenario s = scenario_random(3000 + (uint64_t)_i);
@@ -102,6 +120,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, gradients_of_every_datatype, 0, 8);
     tcase_add_loop_test(tcase, sums_of_weight_gradients_have_one_shape, 0, 48);
     tcase_add_loop_test(tcase, many_long_rows_are_scaled, 0, 2);
+    tcase_add_loop_test(tcase, many_short_rows_are_scaled, 0, space_is_device() ? 6 : 3);
     tcase_add_loop_test(tcase, any_gradient_is_that_of_the_reference, 0, 40);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -126,7 +126,7 @@ START_TEST(many_short_rows_arrive)
         s.overflow = EPX_OVERFLOW_DROP;
     }
     layer_run(&s, windows, DISPATCH, 1);
-    EXPECT_CODE(EPX_Comm_free(&windows), EPX_SUCCESS);
+    suite_free_comm(&windows);
 }
 END_TEST
 

@@ -362,6 +362,7 @@ struct epx_movers epx_grad_movers_of(const struct epx_request *request)
     int64_t warps = (int64_t)movers.senders * EPX_ADDING_WARPS;
 
     movers.slices = slices_for(request, warps, EPX_GRAD_SLICE);
+    movers.rows_log2 = warps ? rows_log2_of(request, &movers.slices, warps) : 0;
     movers.run = run_of(request, &movers, warps);
     return movers;
 }

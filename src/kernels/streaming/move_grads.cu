@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * move_grads.cu - the last kernel of combine backward. Where ranks store into each other's memory
- * its first blocks send rows of gradients to other ranks (row_movers.cuh); the others scale what
+ * its first blocks send rows of gradients to other ranks (row_movers.cuh, or row_bundles.cuh if
+ * they are short); the others scale what
  * comes, and this rank's own rows, into the slots, and multiply it with the rows that combine was
  * given, all at once (grad_movers.cuh). Where rows came by messages, or round by round through a
  * stage that holds only some, each lies raw in its first slot, and all blocks scale. All zero
@@ -12,12 +13,16 @@
  * Launch: phases.cuh. Ends the operation.
  */
 #include "kernels/streaming/grad_movers.cuh"
+#include "kernels/streaming/row_bundles.cuh"
 
 enum {
     SCALING_ROOM = 100 * EPX_LINE, /* bytes of a warp */
     MOVING_THREADS = EPX_ADDING_WARPS * EPX_WARP,
     MOVING_BYTES = EPX_ADDING_WARPS * SCALING_ROOM
 };
+static_assert(2 * (sizeof(struct place_list) + EPX_BUNDLE_BYTES + EPX_ROW_ENDS + EPX_LINE) <=
+                  SCALING_ROOM,
+              "two boxes of a sender of bundles are in the room of a warp");
 static_assert(sizeof(struct goal_list) + EPX_GRAD_SLICE + EPX_ROW_ENDS <= SCALING_ROOM - EPX_LINE,
               "a sender's box is in the room of a warp");
 static_assert(sizeof(struct grad_block) + BLOCK_ELEMENTS * sizeof(double) + WORD_ENDS <=
@@ -32,6 +37,14 @@ template <typename T> struct grad_room {
     struct slot_list<T> lists[EPX_ADDING_WARPS];
 };
 
+/* What goes into the boxes of a sender's warp. */
+static __device__ __forceinline__ struct box_shape shape_sent(const struct epx_dispatch_rows &a)
+{
+    if (a.movers.rows_log2)
+        return shape_of_bundles(a, SCALING_ROOM);
+    return {SCALING_ROOM, sizeof(struct goal_list), a.movers.slices.bytes, EPX_ROW_ENDS, EPX_LINE};
+}
+
 /* N elements are read and written at once. */
 template <typename T, int N>
 static __device__ void move(const struct epx_dispatch_rows &a, struct grad_room<T> &room,
@@ -39,11 +52,9 @@ static __device__ void move(const struct epx_dispatch_rows &a, struct grad_room<
 {
     const int32_t senders = streams ? senders_here(a.movers.phase, a.movers.senders) : 0;
     const bool sends = is_sending_block(senders);
-    const struct box_shape sent = {SCALING_ROOM, sizeof(struct goal_list), a.movers.slices.bytes,
-                                   EPX_ROW_ENDS, EPX_LINE};
     const struct box_shape taken = {SCALING_ROOM, sizeof(struct grad_block),
                                     BLOCK_ELEMENTS * sizeof(T), WORD_ENDS, 16};
-    struct boxes boxes = make_boxes(shared, room.barriers, sends ? sent : taken);
+    struct boxes boxes = make_boxes(shared, room.barriers, sends ? shape_sent(a) : taken);
     const struct crew crew = sends ? crew_of_role(senders) : crew_of_takers(a.movers, senders);
     struct mover<false> mover = {
         a, room.x, room.w, boxes, crew, false, false
@@ -51,7 +62,9 @@ static __device__ void move(const struct epx_dispatch_rows &a, struct grad_room<
 
     if (streams)
         resume_exchange(a.comm, room.x);
-    if (sends)
+    if (sends && a.movers.rows_log2)
+        send_bundles(mover);
+    else if (sends)
         send_all(mover);
     else
         take_grads<T, N>(mover, room.lists[threadIdx.x / EPX_WARP], streams,

@@ -57,8 +57,7 @@ struct bundled_rows {
 
     static __device__ __forceinline__ struct box_shape shape_of(const struct epx_dispatch_rows &a)
     {
-        return {ROOM, sizeof(struct place_list), rows_of_bundle(a) * epx_bundle_pitch(a.row_bytes),
-                EPX_ROW_ENDS, EPX_LINE};
+        return shape_of_bundles(a, ROOM);
     }
 
     static __device__ __forceinline__ void send(const struct mover<false> &mover)

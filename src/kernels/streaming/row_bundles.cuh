@@ -25,6 +25,14 @@ struct place_list {
     int32_t at[EPX_BUNDLE_PLACES]; /* where in the box the place's row begins */
 };
 
+/* What goes into the boxes of a warp that has so much room. */
+static __device__ __forceinline__ struct box_shape
+shape_of_bundles(const struct epx_dispatch_rows &a, int32_t room)
+{
+    return {room, sizeof(struct place_list), rows_of_bundle(a) * epx_bundle_pitch(a.row_bytes),
+            EPX_ROW_ENDS, EPX_LINE};
+}
+
 static __device__ __forceinline__ struct place_list &places_in(const struct mover<false> &m,
                                                                int32_t box)
 {
@@ -100,7 +108,8 @@ struct bundle_sender : sender_runs<false> {
         return end < m.a.num_tokens ? end : m.a.num_tokens;
     }
 
-    /* The rows of tokens: those for other ranks, and in a layout of a row a rank the own one. */
+    /* The rows of tokens: those for other ranks, and in a layout of a row a rank the one that stays
+     * here. */
     __device__ void add_rows(int64_t first, struct place_list &places, int32_t &num) const
     {
         const int32_t most = m.a.plan.most_rows;
@@ -116,7 +125,7 @@ struct bundle_sender : sender_runs<false> {
 
             if (slot >= 0 && goal.rank != m.a.comm.rank)
                 place = place_at(m.a, m.x, m.w, piece, goal, 0);
-            else if (slot >= 0 && m.a.plan.shape.rank_major)
+            else if (slot >= 0 && m.keeps && m.a.plan.shape.rank_major)
                 place = piece.out + slot * piece.row_bytes;
             add_place(places, num, place, at_of(token, first));
         }
@@ -148,7 +157,7 @@ struct bundle_sender : sender_runs<false> {
         const int64_t first = next * rows_of_bundle(m.a);
 
         add_rows(first, places, num);
-        if (!m.a.plan.shape.rank_major)
+        if (m.keeps && !m.a.plan.shape.rank_major)
             add_pairs(first, places, num);
         if (lane_id() == 0) {
             places.num = num;
