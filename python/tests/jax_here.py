@@ -16,11 +16,11 @@ from epx import _core, launch
 
 ON_GPU = os.environ.get("EPX_MEMORY", "").startswith("cuda")
 if ON_GPU:  # The own GPU is number 0 of the process, which sees the others too, as ipc wants it.
-    here = len(list(Path("/dev").glob("nvidia[0-9]*")))
-    gpus = max(1, min(here, _core.world()[1]))
-    own = launch.local_rank() % gpus
-    order = [(own + i) % gpus for i in range(gpus)]
-    os.environ.setdefault("CUDA_VISIBLE_DEVICES", ",".join(map(str, order)))
+    here = [str(i) for i in range(len(list(Path("/dev").glob("nvidia[0-9]*"))))] or ["0"]
+    visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    gpus = (visible or here)[: _core.world()[1]]
+    own = launch.local_rank() % len(gpus)
+    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus[own:] + gpus[:own])
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 import jax
