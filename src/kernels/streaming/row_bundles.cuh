@@ -47,18 +47,18 @@ static __device__ __forceinline__ struct piece whole_row(const struct epx_dispat
 
 /* The whole warp: adds a place of each lane that has one, for the row that begins `at` bytes behind
  * the box. */
-static __device__ __forceinline__ void add_place(struct place_list &places, int32_t &num,
+static __device__ __forceinline__ void add_place(struct place_list &places, int32_t &listed,
                                                  char *place, int64_t at)
 {
     const uint32_t lanes = __ballot_sync(~0u, place != NULL);
 
     if (place) {
-        const int32_t i = num + __popc(lanes & lanes_below());
+        const int32_t i = listed + __popc(lanes & lanes_below());
 
         places.place[i] = place;
         places.at[i] = (int32_t)at;
     }
-    num += __popc(lanes);
+    listed += __popc(lanes);
 }
 
 /* The whole warp: the record that a lane has. */
@@ -91,9 +91,9 @@ static __device__ void store_bundle(const struct mover<false> &m, int32_t box)
     }
 }
 
-/* The tasks of a sender's warp: rows of tokens. */
+/* The tasks of a sender's warp: bundles of tokens' rows. */
 struct bundle_sender : sender_runs<false> {
-    /* Where a token's row lies in the box behind the first one's. */
+    /* Where a token's row lies in the box of a bundle that begins with the row of `first`. */
     __device__ __forceinline__ int64_t at_of(int64_t token, int64_t first) const
     {
         const char *rows = m.a.rows + first * m.a.row_bytes;
@@ -110,7 +110,7 @@ struct bundle_sender : sender_runs<false> {
 
     /* The rows of tokens: those for other ranks, and in a layout of a row a rank the one that stays
      * here. */
-    __device__ void add_rows(int64_t first, struct place_list &places, int32_t &num) const
+    __device__ void add_rows(int64_t first, struct place_list &places, int32_t &listed) const
     {
         const int32_t most = m.a.plan.most_rows;
         const int32_t all = (int32_t)(end_token(first) - first) * most;
@@ -127,12 +127,12 @@ struct bundle_sender : sender_runs<false> {
                 place = place_at(m.a, m.x, m.w, piece, goal, 0);
             else if (slot >= 0 && m.keeps && m.a.plan.shape.rank_major)
                 place = piece.out + slot * piece.row_bytes;
-            add_place(places, num, place, at_of(token, first));
+            add_place(places, listed, place, at_of(token, first));
         }
     }
 
     /* The slots of tokens' pairs here. */
-    __device__ void add_pairs(int64_t first, struct place_list &places, int32_t &num) const
+    __device__ void add_pairs(int64_t first, struct place_list &places, int32_t &listed) const
     {
         const int32_t top_k = m.a.plan.shape.top_k;
         const int32_t all = (int32_t)(end_token(first) - first) * top_k;
@@ -141,7 +141,7 @@ struct bundle_sender : sender_runs<false> {
             const int64_t pair = first * top_k + i;
             const bool here = i < all && m.a.plan.pair_rank[pair] == m.a.comm.rank;
 
-            add_place(places, num,
+            add_place(places, listed,
                       here ? m.a.recv + m.a.plan.view.slots[pair] * m.a.row_bytes : NULL,
                       at_of(first + i / top_k, first));
         }
@@ -150,21 +150,21 @@ struct bundle_sender : sender_runs<false> {
     __device__ bool begin(int32_t box)
     {
         struct place_list &places = places_in(m, box);
-        int32_t num = 0;
+        int32_t listed = 0;
 
         if (__any_sync(~0u, aborted(m.a.comm)) || !has_next())
             return false;
         const int64_t first = next * rows_of_bundle(m.a);
 
-        add_rows(first, places, num);
+        add_rows(first, places, listed);
         if (m.keeps && !m.a.plan.shape.rank_major)
-            add_pairs(first, places, num);
+            add_pairs(first, places, listed);
         if (lane_id() == 0) {
-            places.num = num;
+            places.num = listed;
             places.task = next;
         }
         __syncwarp();
-        if (num) {
+        if (listed) {
             load_piece(m.boxes, box, at_of(first, first), m.a.rows + first * m.a.row_bytes,
                        (end_token(first) - first) * m.a.row_bytes);
             end_loads(m.boxes, box);
@@ -220,7 +220,7 @@ static __device__ void send_bundles(const struct mover<false> &m)
     send_tasks(sender, m.boxes);
 }
 
-/* The tasks of a taker's warp. Each lane has one of a task's records. */
+/* The tasks of a taker's warp: bundles of records, each of a lane. */
 struct bundle_taker {
     const struct mover<false> &m;
     const bool waits;      /* for other ranks' rows; else all are here, those of this rank too */
@@ -258,9 +258,10 @@ struct bundle_taker {
         return staged_row(m.a, m.a.comm.rank, source, record->token);
     }
 
-    /* Adds the slots that the lanes' rows are taken to; `at` is where a lane's row is.*/
+    /* Adds the slots that the lanes' rows are taken to; `at` is where in the box that of this lane
+     * is. */
     __device__ void add_slots(struct epx_wire_record *record, int64_t at, struct place_list &places,
-                              int32_t &num) const
+                              int32_t &listed) const
     {
         const int32_t width = epx_most_slots_of_record(&m.a.plan.shape);
         const int32_t filled = stays ? 1 : 0;
@@ -272,7 +273,7 @@ struct bundle_taker {
             const int64_t other_at = __shfl_sync(~0u, (long long)at, lane);
             const bool has = i < all && other && k < other->num_slots;
 
-            add_place(places, num,
+            add_place(places, listed,
                       has ? m.a.recv + epx_wire_pairs(other)[k].slot * m.a.row_bytes : NULL,
                       other_at);
         }
@@ -322,19 +323,19 @@ struct bundle_taker {
         struct place_list &places = places_in(m, box);
         const char *from = record ? row_of(source, record) : NULL;
         const int64_t at = begin_of_piece(lane_id() * epx_bundle_pitch(m.a.row_bytes), from);
-        int32_t num = 0;
+        int32_t listed = 0;
         bool ok = true;
 
-        add_slots(record, at, places, num);
+        add_slots(record, at, places, listed);
         if (lane_id() == 0)
-            places.num = num;
+            places.num = listed;
         if (waits && record)
             ok = await_slice(m.a, m.x, source, record->token, 0);
         if (waits && !acquire_progress(m.a.comm, ok))
             return false;
         if (m.weighted)
             take_weights(source, record);
-        if (num)
+        if (listed)
             load_rows(box, record, from, at);
         __syncwarp();
         return true;
