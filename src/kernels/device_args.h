@@ -342,8 +342,9 @@ struct epx_movers {
  * memory of a block, as far behind the start of a line as in memory. */
 enum { EPX_LINE = 128, EPX_ROW_ENDS = 160 };
 
-/* A bundle: the short rows that a warp of a dispatch moves at once. It has so many bytes, with what
- * lies between rows, and places at most; a block has so many warps then. */
+/* A bundle: the short rows that a warp of a dispatch moves at once, or one of a combine backward
+ * sends. It has so many bytes, with what lies between rows, and places at most; a block of a
+ * dispatch has so many warps then. */
 enum { EPX_BUNDLE_BYTES = 5 * 1024, EPX_BUNDLE_PLACES = EPX_MAX_TOP_K, EPX_BUNDLE_WARPS = 16 };
 
 /* Bytes from one short row to the next in the memory of a block. */

@@ -2,11 +2,10 @@
 /*
  * move_grads.cu - the last kernel of combine backward. Where ranks store into each other's memory
  * its first blocks send rows of gradients to other ranks (row_movers.cuh, or row_bundles.cuh if
- * they are short); the others scale what
- * comes, and this rank's own rows, into the slots, and multiply it with the rows that combine was
- * given, all at once (grad_movers.cuh). Where rows came by messages, or round by round through a
- * stage that holds only some, each lies raw in its first slot, and all blocks scale. All zero
- * padding. Rows of any alignment have kernels of their own.
+ * they are short); the others scale what comes, and this rank's own rows, into the slots, and
+ * multiply it with the rows that combine was given, all at once (grad_movers.cuh). Where rows came
+ * by messages, or round by round through a stage that holds only some, each lies raw in its first
+ * slot, and all blocks scale. All zero padding. Rows of any alignment have kernels of their own.
  * Work: reads T rows, those that came and as many forward rows as slots, writes every slot once.
  * Order: dot products in blocks of 1024 elements: 256 lanes, a binary tree, blocks in order: see
  * EPX_Combine_backward(3).

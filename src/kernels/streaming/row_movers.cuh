@@ -249,14 +249,14 @@ template <bool LIST> struct sender_runs {
 };
 
 template <bool LIST>
-static __device__ __forceinline__ struct sender_runs<LIST> runs_of(const struct mover<LIST> &m,
-                                                                   int64_t num) {
+static __device__ __forceinline__ sender_runs<LIST> runs_of(const struct mover<LIST> &m,
+                                                            int64_t num)
+{
     return {m, num, no_task_of(m.crew, &m.a.comm.state->runs), 0, 0, -1};
 }
 
 /* The tasks of a sender's warp: slices of tokens' rows. */
-template <bool LIST>
-struct sender : sender_runs<LIST> {
+template <bool LIST> struct sender : sender_runs<LIST> {
     using sender_runs<LIST>::m;
     using sender_runs<LIST>::next;
     using sender_runs<LIST>::rest;
