@@ -153,17 +153,17 @@ EPX_HD int32_t epx_most_packed(int32_t num_ranks)
     return share < EPX_MOST_PACKED_BYTES ? share : EPX_MOST_PACKED_BYTES;
 }
 
+/* Words of all packets of a source. */
 EPX_HD int64_t epx_packet_words(int32_t num_ranks)
 {
-    return (int64_t)num_ranks * (epx_most_packed(num_ranks) / 4);
+    return epx_most_packed(num_ranks) / 4;
 }
 
-/* The packets of a source in bank 0; bank_words is epx_packet_words(num_ranks). */
-EPX_HD uint64_t *epx_control_packets(char *control, int32_t num_ranks, int64_t bank_words,
+/* The packets of a source in bank 0; words is epx_packet_words(num_ranks). */
+EPX_HD uint64_t *epx_control_packets(char *control, int32_t num_ranks, int64_t words,
                                      int32_t source)
 {
-    return epx_control_counts(control, num_ranks, 0, 2 * num_ranks) +
-           bank_words / num_ranks * source;
+    return epx_control_counts(control, num_ranks, 0, 2 * num_ranks) + words * source;
 }
 
 EPX_HD uint64_t *epx_control_lists(char *control, int32_t num_ranks, uint32_t epoch, int32_t source)
@@ -190,7 +190,7 @@ EPX_HD uint64_t *epx_control_progress(char *control, int32_t num_ranks, int32_t 
 
 EPX_HD size_t epx_control_words(int32_t num_ranks)
 {
-    size_t ranks = (size_t)num_ranks, packets = (size_t)epx_packet_words(num_ranks);
+    size_t ranks = (size_t)num_ranks, packets = ranks * (size_t)epx_packet_words(num_ranks);
 
     return EPX_CONTROL_HEADER + 2 * ranks + 2 * ranks * EPX_READY_WORDS + 4 * ranks * ranks +
            2 * packets + 2 * ranks * EPX_LIST_WORDS + ranks * EPX_SENDER_RUNS;
@@ -440,8 +440,8 @@ struct epx_alltoallv_rows {
     char *recv;
     int64_t *recvcounts, *rdispls;
     int64_t recv_capacity;
-    int64_t packed_rows; /* so many rows for a rank, or fewer, go in packets */
-    int64_t bank_words;  /* words of all packets of an operation */
+    int64_t packed_rows;  /* so many rows for a rank, or fewer, go in packets */
+    int64_t packet_words; /* of all packets of a source */
 };
 
 #ifdef __cplusplus

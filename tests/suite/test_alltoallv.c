@@ -14,6 +14,11 @@ static void open_comm(void)
     comm = suite_comm("epx_window_bytes", "65536", NULL);
 }
 
+static void open_wide_comm(void)
+{
+    comm = suite_comm("epx_window_bytes", "4194304", NULL);
+}
+
 static void close_comm(void)
 {
     EXPECT_CODE(EPX_Comm_free(&comm), EPX_SUCCESS);
@@ -85,6 +90,16 @@ START_TEST(a_rank_without_room_harms_nobody)
 }
 END_TEST
 
+/* There are several rounds, and more to do in each than all warps of a GPU begin with. */
+START_TEST(long_rounds_arrive)
+{
+    struct exchange x = exchange_of(95 + (uint64_t)_i, EPX_BYTE, 1000000 + _i, 1 + 24 / suite_size);
+
+    x.memory = _i ? MEMORY_MIXED : MEMORY_MALLOC;
+    run(&x);
+}
+END_TEST
+
 /* Overwrites the counts while they are in use, as a user must not. */
 static void forget_counts(struct exchange *x)
 {
@@ -129,7 +144,7 @@ END_TEST
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("alltoallv");
-    TCase *tcase = tcase_create("alltoallv");
+    TCase *tcase = tcase_create("alltoallv"), *wide = tcase_create("wide");
 
     suite_add_fixture(tcase, open_comm, close_comm);
     tcase_add_loop_test(tcase, rows_of_every_datatype_arrive_by_source_rank, 0, 14);
@@ -141,6 +156,9 @@ static Suite *make_suite(void)
         tcase_add_test(tcase, counts_that_change_under_way_move_no_row);
     tcase_add_loop_test(tcase, any_exchange_is_exact, 0, 40);
     suite_add_tcase(suite, tcase);
+    suite_add_fixture(wide, open_wide_comm, close_comm);
+    tcase_add_loop_test(wide, long_rounds_arrive, 0, 2);
+    suite_add_tcase(suite, wide);
     return suite;
 }
 

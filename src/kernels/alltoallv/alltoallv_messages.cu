@@ -9,6 +9,8 @@
 #include "kernels/alltoallv/count_checks.cuh"
 #include "kernels/protocol/exchange.cuh"
 
+enum { EXCHANGE_THREADS = 1024 };
+
 /* Numbers of rows; in shared memory. */
 struct sums {
     int64_t sent[EPX_MOST_DEVICE_RANKS];  /* from this rank for each rank */
@@ -32,14 +34,14 @@ static __device__ void read_counts(const struct epx_alltoallv_rows &a, struct su
     if (threadIdx.x == 0)
         sums.bad = INT32_MAX;
     __syncthreads();
-    for (int32_t r = (int32_t)threadIdx.x; r < ranks; r += ALLTOALLV_THREADS) {
+    for (int32_t r = (int32_t)threadIdx.x; r < ranks; r += EXCHANGE_THREADS) {
         sums.sent[r] = a.sendcounts[r];
         sums.from[r] = a.sdispls[r];
         if (!can_send(a, sums.sent[r], sums.from[r]))
             atomicMin(&sums.bad, r);
     }
     __syncthreads();
-    for (int32_t r = (int32_t)threadIdx.x; r < ranks; r += ALLTOALLV_THREADS) {
+    for (int32_t r = (int32_t)threadIdx.x; r < ranks; r += EXCHANGE_THREADS) {
         sums.sent[r] = sums.bad == INT32_MAX ? sums.sent[r] : 0;
         counts_of(a, a.comm.rank)[r] = sums.sent[r];
     }
@@ -68,14 +70,14 @@ static __device__ void show_counts(const struct epx_alltoallv_rows &a, struct su
 {
     int32_t ranks = a.comm.num_ranks;
 
-    for (int32_t d = (int32_t)threadIdx.x; d < ranks; d += ALLTOALLV_THREADS) {
+    for (int32_t d = (int32_t)threadIdx.x; d < ranks; d += EXCHANGE_THREADS) {
         int64_t rows = 0;
 
         for (int32_t s = 0; s < ranks; s++)
             rows = add_capped(rows, counts_of(a, s)[d]);
         sums.total[d] = rows;
     }
-    for (int32_t s = (int32_t)threadIdx.x; s < ranks; s += ALLTOALLV_THREADS) {
+    for (int32_t s = (int32_t)threadIdx.x; s < ranks; s += EXCHANGE_THREADS) {
         int64_t rows = 0;
 
         for (int32_t before = 0; before < s; before++)
@@ -132,7 +134,7 @@ static __device__ void leave_outcome(const struct epx_alltoallv_rows &a, struct 
     hand_over(a.comm, x, 0, false, NULL);
 }
 
-static __global__ void __launch_bounds__(ALLTOALLV_THREADS)
+static __global__ void __launch_bounds__(EXCHANGE_THREADS)
     alltoallv_messages(const __grid_constant__ struct epx_alltoallv_rows a)
 {
     __shared__ struct exchange x;
@@ -152,8 +154,7 @@ static __global__ void __launch_bounds__(ALLTOALLV_THREADS)
 
 int epx_launch_alltoallv_messages(const struct epx_alltoallv_rows *args, EPX_Stream stream)
 {
-    alltoallv_messages<<<epx_blocks_for_messages(args->comm), ALLTOALLV_THREADS, 0, stream>>>(
-        *args);
+    alltoallv_messages<<<epx_blocks_for_messages(args->comm), EXCHANGE_THREADS, 0, stream>>>(*args);
     return epx_cuda_status(cudaGetLastError());
 }
 

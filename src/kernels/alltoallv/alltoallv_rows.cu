@@ -9,15 +9,9 @@
  */
 #include "kernels/alltoallv/count_checks.cuh"
 #include "kernels/alltoallv/packets.cuh"
+#include "kernels/alltoallv/piece_turns.cuh"
 
-enum { PIECE_BYTES = 4096 };
-
-/* The part of one rank's rows that all blocks move in a round. */
-struct copy {
-    const char *from;
-    char *to;
-    int64_t bytes;
-};
+enum { NUM_WARPS = EPX_WAITING_THREADS / EPX_WARP };
 
 /* What every block works out for itself; in shared memory. */
 struct placement {
@@ -33,11 +27,24 @@ struct placement {
     int32_t bad;                /* the first rank with an invalid count; -1 = none */
     struct packet_list packets; /* to all ranks, then from all */
     struct copy copy[EPX_MOST_DEVICE_RANKS]; /* of a round: to, then from, all ranks */
+    struct turns turns[2];                   /* of a round, for each team */
+};
+
+/* What teams have claimed: warps that send or, behind them, take, and those that keep own rows. */
+struct claims {
+    struct claimed moved, kept;
 };
 
 static __device__ __forceinline__ bool is_packed(const struct epx_alltoallv_rows &a, int64_t rows)
 {
     return rows <= a.packed_rows;
+}
+
+/* The first block tells the other ranks, and the last one tells them counts; the middle one has
+ * less to do. */
+static __device__ __forceinline__ bool is_middle_block()
+{
+    return blockIdx.x == gridDim.x / 2;
 }
 
 /* Whether this thread is in the given warp: warps do different things until the block meets. */
@@ -46,20 +53,33 @@ static __device__ __forceinline__ bool is_warp(int32_t number)
     return (int32_t)threadIdx.x / EPX_WARP == number;
 }
 
-/* One warp: lists the packets of each lane's rank, behind `num` packets and those of lower lanes.
- * Returns how many packets there are then. */
-static __device__ int32_t list_packets(struct packet_list &list, int32_t rank, int32_t num_ranks,
+/* How many lanes have a rank in a round over all ranks, from the first-th one on. */
+static __device__ __forceinline__ int32_t lanes_from(int32_t num_ranks, int32_t first)
+{
+    return num_ranks - first < EPX_WARP ? num_ranks - first : EPX_WARP;
+}
+
+/* One warp: lists the packets of each lane's rank, behind `num` packets and those of lower lanes,
+ * of so many lanes. Returns how many packets there are then. */
+static __device__ int32_t list_packets(struct packet_list &list, int32_t rank, int32_t lanes,
                                        int32_t num, const struct packed_rows &packed)
 {
-    int64_t through = inclusive_scan(packets_for(packed.bytes));
+    const int32_t through = (int32_t)scan_capped(packets_for(packed.bytes), lanes);
 
-    if (rank < num_ranks) {
+    if (lane_id() < lanes) {
         list.rows[rank] = packed.rows;
         list.packets[rank] = packed.packets;
         list.bytes[rank] = packed.bytes;
-        list.first[rank + 1] = num + (int32_t)through;
+        list.first[rank + 1] = num + through;
     }
-    return num + (int32_t)__shfl_sync(~0u, through, EPX_WARP - 1);
+    return num + __shfl_sync(~0u, through, lanes - 1);
+}
+
+/* One warp, before anything else: looks up where the ranks' control windows are. */
+static __device__ void look_up_windows(const struct epx_device_comm &c, struct placement &p)
+{
+    for (int32_t r = lane_id(); r < c.num_ranks; r += EPX_WARP)
+        p.control[r] = c.control[r];
 }
 
 /* One warp: reads this rank's counts. Returns the first rank with an invalid count, -1 = none. */
@@ -74,7 +94,6 @@ static __device__ int32_t read_counts(const struct epx_alltoallv_rows &a, struct
         uint32_t lanes = __ballot_sync(~0u, !can_send(a, count, from));
 
         if (valid) {
-            p.control[r] = a.comm.control[r];
             p.send_count[r] = count;
             p.send_from[r] = from;
         }
@@ -84,8 +103,8 @@ static __device__ int32_t read_counts(const struct epx_alltoallv_rows &a, struct
     return bad;
 }
 
-/* One warp, before anything is known of the other ranks: lists this rank's packets. One invalid
- * count makes all counts 0. */
+/* One warp, before anything is known of the other ranks: lists this rank's packets for the others.
+ * One invalid count makes all counts 0. */
 static __device__ void plan_sends(const struct epx_alltoallv_rows &a, struct placement &p)
 {
     int32_t ranks = a.comm.num_ranks, num = 0, bad = read_counts(a, p);
@@ -99,13 +118,13 @@ static __device__ void plan_sends(const struct epx_alltoallv_rows &a, struct pla
     for (int32_t first = 0; first < ranks; first += EPX_WARP) {
         int32_t r = first + lane_id(), at = r < ranks ? r : 0;
         int64_t count = r < ranks && bad < 0 ? p.send_count[at] : 0;
-        int64_t bytes = is_packed(a, count) ? count * a.row_bytes : 0;
+        int64_t bytes = r != a.comm.rank && is_packed(a, count) ? count * a.row_bytes : 0;
 
         if (r < ranks)
             p.send_count[r] = count;
-        num = list_packets(p.packets, r, ranks, num,
+        num = list_packets(p.packets, r, lanes_from(ranks, first), num,
                            {(char *)(uintptr_t)a.rows + p.send_from[at] * a.row_bytes,
-                            epx_control_packets(p.control[at], ranks, a.bank_words, a.comm.rank),
+                            epx_control_packets(p.control[at], ranks, a.packet_words, a.comm.rank),
                             bytes});
     }
 }
@@ -166,7 +185,7 @@ static __device__ bool await_counts(const struct epx_alltoallv_rows &a, const st
 
     EPX_DELAY(a.comm);
     for (int32_t i = (int32_t)threadIdx.x; ok && i < num * num;
-         i += ALLTOALLV_THREADS) /* the first threads: the last ones wait for ready */
+         i += EPX_WAITING_THREADS) /* the first threads: the last ones wait for ready */
         ok = await_count(a, x, i / num, i % num, &counts[i]);
     return ok;
 }
@@ -215,18 +234,19 @@ static __device__ int64_t rows_received(const struct epx_alltoallv_rows &a, cons
 }
 
 /* One warp: where the rows of each source go here: one source behind the other. From now on
- * p.packets lists the packets from all ranks. */
+ * p.packets lists the packets from all other ranks, and p.copy this rank's own rows if they are as
+ * few. The middle block shows the counts. */
 static __device__ void place_receives(const struct epx_alltoallv_rows &a, struct placement &p,
                                       const int64_t *counts)
 {
-    int32_t ranks = a.comm.num_ranks, num = 0;
-    bool takes = rows_received(a, counts) <= a.recv_capacity;
+    int32_t ranks = a.comm.num_ranks, me = a.comm.rank, num = 0;
+    bool takes = rows_received(a, counts) <= a.recv_capacity, shows = is_middle_block();
     int64_t rows = 0;
 
     for (int32_t first = 0; first < ranks; first += EPX_WARP) {
-        int32_t s = first + lane_id(), at = s < ranks ? s : 0;
-        int64_t count = s < ranks ? counts[s * ranks + a.comm.rank] : 0;
-        int64_t through = inclusive_scan(count);
+        int32_t s = first + lane_id(), at = s < ranks ? s : 0, lanes = lanes_from(ranks, first);
+        int64_t count = s < ranks ? counts[s * ranks + me] : 0;
+        int64_t through = scan_capped(count, lanes);
         int64_t place = add_capped(rows, through - count);
         int64_t bytes = takes && is_packed(a, count) ? count * a.row_bytes : 0;
         char *to = a.recv + (bytes ? place * a.row_bytes : 0);
@@ -235,59 +255,17 @@ static __device__ void place_receives(const struct epx_alltoallv_rows &a, struct
             p.recv_count[s] = count;
             p.recv_place[s] = place;
         }
-        num = list_packets(
-            p.packets, s, ranks, num,
-            {to, epx_control_packets(a.comm.own_control, ranks, a.bank_words, at), bytes});
-        rows = add_capped(rows, __shfl_sync(~0u, through, EPX_WARP - 1));
+        if (s < ranks && shows) {
+            a.recvcounts[s] = count;
+            a.rdispls[s] = place;
+        }
+        if (s == me)
+            p.copy[me] = {a.rows + p.send_from[me] * a.row_bytes, to, bytes};
+        num = list_packets(p.packets, s, lanes, num,
+                           {to, epx_control_packets(a.comm.own_control, ranks, a.packet_words, at),
+                            s == me ? 0 : bytes});
+        rows = add_capped(rows, __shfl_sync(~0u, through, lanes - 1));
     }
-}
-
-static __device__ void show_counts(const struct epx_alltoallv_rows &a, const struct placement &p)
-{
-    for (int32_t s = (int32_t)threadIdx.x; s < a.comm.num_ranks; s += (int32_t)blockDim.x) {
-        a.recvcounts[s] = p.recv_count[s];
-        a.rdispls[s] = p.recv_place[s];
-    }
-}
-
-/* One warp: copies bytes, where both addresses and the number of bytes are multiples of a unit. */
-template <typename Unit>
-static __device__ void copy_units(const char *from, char *to, int32_t bytes)
-{
-    const int32_t BATCH = 8; /* loads under way at once */
-    int32_t units = bytes / (int32_t)sizeof(Unit), i = lane_id();
-    const Unit *source = (const Unit *)(const void *)from;
-    Unit *target = (Unit *)(void *)to;
-
-#pragma unroll 1
-    for (; i + (BATCH - 1) * EPX_WARP < units; i += BATCH * EPX_WARP) {
-        Unit data[BATCH];
-
-#pragma unroll
-        for (int32_t j = 0; j < BATCH; j++)
-            data[j] = source[i + j * EPX_WARP];
-#pragma unroll
-        for (int32_t j = 0; j < BATCH; j++)
-            target[i + j * EPX_WARP] = data[j];
-    }
-#pragma unroll 4
-    for (; i < units; i += EPX_WARP)
-        target[i] = source[i];
-}
-
-/* One warp: copies bytes of any alignment. */
-static __device__ __noinline__ void copy_bytes(const char *from, char *to, int32_t bytes)
-{
-    uint32_t odd = (uint32_t)(uintptr_t)from | (uint32_t)(uintptr_t)to | (uint32_t)bytes;
-
-    if (odd % 16 == 0)
-        copy_units<uint4>(from, to, bytes);
-    else if (odd % 4 == 0)
-        copy_units<uint32_t>(from, to, bytes);
-    else if (odd % 2 == 0)
-        copy_units<uint16_t>(from, to, bytes);
-    else
-        copy_units<uint8_t>(from, to, bytes);
 }
 
 static __device__ int64_t stage_share(const struct epx_alltoallv_rows &a)
@@ -338,41 +316,11 @@ static __device__ struct copy copy_from(const struct epx_alltoallv_rows &a,
     return copy;
 }
 
-/*
- * A team of warps from all blocks moves the `num` copies from `first` on, piece by piece. The
- * pieces of different copies take turns, across the team and within each warp, so that no rank is
- * behind at the end and no link is idle.
- */
-static __device__ void copy_in_turns(const struct placement &p, int32_t num_ranks, int32_t first,
-                                     int32_t num, int32_t warp, int32_t warps)
-{
-    int32_t skew = warps % num == 0, turn = 0;
-    int64_t most = 0;
-
-    for (int32_t i = 0; i < num; i++) {
-        int64_t bytes = p.copy[(first + i) % num_ranks].bytes;
-
-        most = bytes > most ? bytes : most;
-    }
-    most = (most + PIECE_BYTES - 1) / PIECE_BYTES * num;
-#pragma unroll 1
-    for (int64_t i = warp; i < most; i += warps, turn += skew) {
-        int64_t piece = i / num, at = piece * PIECE_BYTES;
-        int32_t next = (int32_t)(i - piece * num + turn) % num;
-        const struct copy &copy = p.copy[(first + next) % num_ranks];
-        int64_t left = copy.bytes - at;
-
-        if (left > 0)
-            copy_bytes(copy.from + at, copy.to + at,
-                       (int32_t)(left < PIECE_BYTES ? left : PIECE_BYTES));
-    }
-}
-
 /* How many warps of each block copy the rank's own rows, which no link slows down: as many as is
  * their part of all bytes. */
 static __device__ int32_t num_keepers(const struct placement &p, int32_t num_ranks, int32_t rank)
 {
-    const int32_t warps = ALLTOALLV_THREADS / EPX_WARP;
+    const int32_t warps = NUM_WARPS;
     double own = (double)p.copy[rank].bytes, all = 0;
     int32_t keepers;
 
@@ -386,33 +334,42 @@ static __device__ int32_t num_keepers(const struct placement &p, int32_t num_ran
 
 /* The whole block: stores what a round sends. */
 static __device__ void send_round(const struct epx_alltoallv_rows &a, const struct exchange &x,
-                                  struct placement &p, int64_t round)
+                                  struct placement &p, int64_t round, struct claims &claims)
 {
-    int32_t num = a.comm.num_ranks, me = a.comm.rank, warp = (int32_t)threadIdx.x / EPX_WARP;
-    int32_t blocks = (int32_t)gridDim.x, block = (int32_t)blockIdx.x, keepers, senders;
+    int32_t num = a.comm.num_ranks, me = a.comm.rank, thread = (int32_t)threadIdx.x;
+    struct turns &others = p.turns[0], &own = p.turns[1];
+    int32_t keepers, senders;
 
-    for (int32_t d = (int32_t)threadIdx.x; d < num; d += ALLTOALLV_THREADS)
+    for (int32_t d = thread; d < num; d += EPX_WAITING_THREADS)
         p.copy[d] = copy_to(a, x, p, d, round);
     __syncthreads();
+    find_turns(p.copy, num, me + 1, num - 1, thread, others);
+    find_turns(p.copy, num, me, 1, EPX_WAITING_THREADS - 1 - thread, own);
     keepers = num_keepers(p, num, me);
-    senders = ALLTOALLV_THREADS / EPX_WARP - keepers;
-    if (warp >= senders)
-        copy_in_turns(p, num, me, 1, (warp - senders) * blocks + block, keepers * blocks);
-    else if (num > 1)
-        copy_in_turns(p, num, me + 1, num - 1, warp * blocks + block, senders * blocks);
+    senders = NUM_WARPS - keepers;
+    __syncthreads();
+    if (thread / EPX_WARP < senders)
+        copy_in_turns(a.comm, p.copy, others, team_of(0, senders), claims.moved);
+    else
+        copy_in_turns(a.comm, p.copy, own, team_of(senders, keepers), claims.kept);
+    claims.moved.before += num_pieces(others);
+    claims.kept.before += num_pieces(own);
 }
 
 /* The whole block, once no thread needs p.copy any more: takes what came into this rank's stage. */
 static __device__ void take_round(const struct epx_alltoallv_rows &a, struct placement &p,
-                                  int64_t round)
+                                  int64_t round, struct claims &claims)
 {
-    int32_t num = a.comm.num_ranks, blocks = (int32_t)gridDim.x;
+    int32_t num = a.comm.num_ranks, thread = (int32_t)threadIdx.x;
+    struct turns &all = p.turns[0];
 
-    for (int32_t s = (int32_t)threadIdx.x; s < num; s += ALLTOALLV_THREADS)
+    for (int32_t s = thread; s < num; s += EPX_WAITING_THREADS)
         p.copy[s] = copy_from(a, p, s, round);
     __syncthreads();
-    copy_in_turns(p, num, 0, num, (int32_t)threadIdx.x / EPX_WARP * blocks + (int32_t)blockIdx.x,
-                  ALLTOALLV_THREADS / EPX_WARP * blocks);
+    find_turns(p.copy, num, 0, num, thread, all);
+    __syncthreads();
+    copy_in_turns(a.comm, p.copy, all, team_of(0, NUM_WARPS), claims.moved);
+    claims.moved.before += num_pieces(all);
 }
 
 static __device__ EPX_COLD int64_t move_rows(const struct epx_alltoallv_rows &a, struct exchange &x,
@@ -421,28 +378,51 @@ static __device__ EPX_COLD int64_t move_rows(const struct epx_alltoallv_rows &a,
     int64_t share = stage_share(a), me = a.comm.rank;
     int64_t rounds = ((int64_t)p.most_staged_bytes + share - 1) / share;
     bool takes = !is_direct(x, (int32_t)me) && has_room(x, p, (int32_t)me);
+    struct claims claims = {{&a.comm.state->runs, 0}, {&a.comm.state->taken, 0}};
 
     rounds = rounds ? rounds : 1;
     for (int64_t i = 0; i < rounds; i++) {
         if (i && !await_credits(a.comm, x, (uint64_t)i))
             break;
-        send_round(a, x, p, i);
+        send_round(a, x, p, i, claims);
         signal_arrival(a.comm);
         if (!await_arrivals(a.comm, x, (uint64_t)i + 1))
             break;
         if (takes)
-            take_round(a, p, i);
+            take_round(a, p, i, claims);
         if (i + 1 < rounds)
             signal_credit(a.comm);
     }
     return rounds;
 }
 
-static __device__ EPX_COLD struct epx_outcome
+static __device__ __forceinline__ struct epx_outcome
 outcome_of(const struct epx_alltoallv_rows &a, const struct exchange &x, const struct placement &p)
 {
-    return x.outcome.code == EPX_SUCCESS ? outcome_of_counts(a, p.bad, p.total[a.comm.rank])
-                                         : x.outcome;
+    const int64_t rows = p.total[a.comm.rank];
+
+    if (x.outcome.code != EPX_SUCCESS)
+        return x.outcome;
+    return p.bad < 0 && rows <= a.recv_capacity ? epx_outcome() : outcome_of_counts(a, p.bad, rows);
+}
+
+/* How far the bank of an operation lies behind bank 0. */
+static __device__ __forceinline__ int64_t bank_of(const struct epx_alltoallv_rows &a,
+                                                  const struct exchange &x)
+{
+    return x.epoch % 2 ? a.comm.num_ranks * a.packet_words : 0;
+}
+
+/* The whole block: takes the rows that go with the counts, and this rank's own ones if they are as
+ * few, by half its warps. */
+static __device__ bool take_few(const struct epx_alltoallv_rows &a, const struct exchange &x,
+                                const struct placement &p)
+{
+    const int32_t half = NUM_WARPS / 2;
+
+    if ((int32_t)threadIdx.x / EPX_WARP >= half)
+        copy_in_shares(p.copy[a.comm.rank], team_of(half, half));
+    return take_packets(a.comm, p.packets, x.epoch, bank_of(a, x), team_of(0, NUM_WARPS));
 }
 
 /* The whole block, once the ranks were found to agree; returns the rounds. */
@@ -453,15 +433,15 @@ static __device__ int64_t exchange_rows(const struct epx_alltoallv_rows &a, stru
         place_sends(a, x, p, counts);
     else if (is_warp(1))
         place_receives(a, p, counts);
+    else if (is_middle_block() && threadIdx.x == EPX_WAITING_THREADS - 1)
+        count_rows(a.comm, p.send_count, a.row_bytes);
     __syncthreads();
-    if (blockIdx.x == 0)
-        show_counts(a, p);
-    if (!all_content(a.comm, x, take_packets(a.comm, p.packets, x.epoch, a.bank_words)))
+    if (!all_content(a.comm, x, take_few(a, x, p)))
         return 0;
     return p.any_stored ? move_rows(a, x, p) : 0;
 }
 
-static __global__ void __launch_bounds__(ALLTOALLV_THREADS)
+static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)
     alltoallv_rows(const __grid_constant__ struct epx_alltoallv_rows a)
 {
     extern __shared__ int64_t counts[];
@@ -470,6 +450,8 @@ static __global__ void __launch_bounds__(ALLTOALLV_THREADS)
     int64_t rounds = 0;
     bool counted, failed;
 
+    if (is_warp(1))
+        look_up_windows(a.comm, p);
     await_kernel_before();
     if (is_warp(1))
         plan_sends(a, p);
@@ -477,7 +459,7 @@ static __global__ void __launch_bounds__(ALLTOALLV_THREADS)
     if (x.outcome.code == EPX_SUCCESS) {
         if (blockIdx.x == gridDim.x - 1)
             post_counts(a, x, p);
-        send_packets(p.packets, a.comm.num_ranks, x.epoch, a.bank_words);
+        send_packets(p.packets, a.comm.num_ranks, x.epoch, bank_of(a, x), team_of(0, NUM_WARPS));
     }
     counted = await_counts(a, x, counts);
     if (await_ready(a.comm, a.note, x, NULL, counted))
@@ -485,8 +467,7 @@ static __global__ void __launch_bounds__(ALLTOALLV_THREADS)
     if (!is_last_block(a.comm, &x, failed) || threadIdx.x)
         return;
     note_failure(a.comm, x, failed);
-    if (x.outcome.code == EPX_SUCCESS)
-        count_rows(a.comm, p.send_count, a.row_bytes);
+    a.comm.state->taken = a.comm.state->runs = 0;
     end_exchange(a.comm, x, (uint64_t)rounds, rounds ? (uint64_t)rounds - 1 : 0,
                  x.outcome.code == EPX_SUCCESS ? p.total[a.comm.rank] : 0, outcome_of(a, x, p));
 }
@@ -495,8 +476,9 @@ int epx_launch_alltoallv_rows(const struct epx_alltoallv_rows *args, EPX_Stream 
 {
     size_t ranks = (size_t)args->comm.num_ranks, bytes = ranks * ranks * sizeof(int64_t);
 
-    return launch_behind({(unsigned)args->comm.blocks, ALLTOALLV_THREADS, (unsigned)bytes, stream},
-                         alltoallv_rows, *args);
+    return launch_behind(
+        {(unsigned)args->comm.blocks, EPX_WAITING_THREADS, (unsigned)bytes, stream}, alltoallv_rows,
+        *args);
 }
 
 static const struct epx_loaded

@@ -5,8 +5,6 @@
 
 #include "kernels/protocol/protocol.cuh"
 
-enum { ALLTOALLV_THREADS = 1024 };
-
 static __device__ __forceinline__ bool can_send(const struct epx_alltoallv_rows &a, int64_t count,
                                                 int64_t from)
 {

@@ -22,7 +22,8 @@ struct packed_rows {
     int64_t bytes;
 };
 
-/* Packets to or from each rank, one behind the other; in shared memory. */
+/* Packets to or from each rank, one behind the other; in shared memory. An operation has them in
+ * the bank of its number, which lies so many words behind bank 0. */
 struct packet_list {
     char *rows[EPX_MOST_DEVICE_RANKS];        /* where they come from, or go to */
     uint64_t *packets[EPX_MOST_DEVICE_RANKS]; /* in bank 0 */
@@ -100,12 +101,11 @@ static __device__ __forceinline__ int32_t rank_of_packet(const struct packet_lis
 }
 
 static __device__ void send_packets(const struct packet_list &list, int32_t num_ranks,
-                                    uint64_t epoch, int64_t bank_words)
+                                    uint64_t epoch, int64_t bank, const struct crew &crew)
 {
-    int32_t threads = (int32_t)(gridDim.x * blockDim.x), num = list.first[num_ranks], rank = 0;
-    int64_t bank = epoch % 2 * bank_words;
+    int32_t threads = crew.num * EPX_WARP, num = list.first[num_ranks], rank = 0;
 
-    for (int32_t start = (int32_t)(blockIdx.x * blockDim.x + threadIdx.x); start < num;
+    for (int32_t start = crew.warp * EPX_WARP + lane_id(); start < num;
          start += threads * PACKET_BATCH) {
         uint64_t bytes[PACKET_BATCH], *to[PACKET_BATCH];
 
@@ -145,15 +145,14 @@ static __device__ bool await_packet(const struct epx_device_comm &c, const uint6
 }
 
 static __device__ bool take_packets(const struct epx_device_comm &c, const struct packet_list &list,
-                                    uint64_t epoch, int64_t bank_words)
+                                    uint64_t epoch, int64_t bank, const struct crew &crew)
 {
-    int32_t threads = (int32_t)(gridDim.x * blockDim.x), num = list.first[c.num_ranks];
-    int64_t bank = epoch % 2 * bank_words;
+    int32_t threads = crew.num * EPX_WARP, num = list.first[c.num_ranks];
     uint64_t tag = tag_of(epoch);
     bool ok = true;
 
-    for (int32_t start = (int32_t)(blockIdx.x * blockDim.x + threadIdx.x), first_source = 0;
-         ok && start < num; start += threads * PACKET_BATCH) {
+    for (int32_t start = crew.warp * EPX_WARP + lane_id(), first_source = 0; ok && start < num;
+         start += threads * PACKET_BATCH) {
         struct packet packet[PACKET_BATCH];
         int32_t source = first_source = rank_of_packet(list, start, first_source);
 

@@ -97,10 +97,12 @@ template <typename Count> static __device__ __forceinline__ Count scan_lanes(Cou
     return value;
 }
 
-/* The sum, by add_capped, over the lanes of a warp up to this one. */
-static __device__ int64_t inclusive_scan(int64_t value)
+/* The sum, by add_capped, over the lanes of a warp up to this one, of the first `num`, where the
+ * others have nothing to add and get no sum. */
+static __device__ __forceinline__ int64_t scan_capped(int64_t value, int32_t num)
 {
-    for (int32_t d = 1; d < EPX_WARP; d *= 2) {
+#pragma unroll 1
+    for (int32_t d = 1; d < num; d *= 2) {
         int64_t below = __shfl_up_sync(~0u, value, d);
 
         value = lane_id() >= d ? add_capped(value, below) : value;

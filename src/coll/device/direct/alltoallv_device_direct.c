@@ -39,7 +39,7 @@ struct epx_alltoallv_rows epx_alltoallv_args_of(const struct epx_request *reques
         .rdispls = call->rdispls,
         .recv_capacity = call->recv_capacity,
         .packed_rows = call->row_bytes ? epx_most_packed(ranks) / call->row_bytes : INT64_MAX,
-        .bank_words = epx_packet_words(ranks),
+        .packet_words = epx_packet_words(ranks),
     };
 
     return args;
