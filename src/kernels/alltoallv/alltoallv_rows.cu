@@ -25,7 +25,7 @@ struct placement {
     unsigned long long most_staged_bytes; /* most of one rank for one that is staged */
     int32_t any_stored;         /* whether any rank has more rows for a rank than go packed */
     int32_t bad;                /* the first rank with an invalid count; -1 = none */
-    struct packet_list packets; /* to all ranks, then from all */
+    struct packet_list packets; /* to the other ranks, then from them */
     struct copy copy[EPX_MOST_DEVICE_RANKS]; /* of a round: to, then from, all ranks */
     struct turns turns[2];                   /* of a round, for each team */
 };
