@@ -142,8 +142,8 @@ EPX_HD uint64_t *epx_control_counts(char *control, int32_t num_ranks, uint32_t e
            ((int64_t)(epoch & 1) * num_ranks + source) * num_ranks * 2;
 }
 
-/* Rows for a rank go in packets if they have at most so many bytes, a multiple of 16, and fit in a
- * rank's share of all packets. */
+/* Rows for another rank go in packets if they have at most so many bytes, a multiple of 16, and fit
+ * in a rank's share of all packets. */
 enum { EPX_MOST_PACKED_BYTES = 1 << 19, EPX_PACKED_BYTES = 1 << 20 };
 
 EPX_HD int32_t epx_most_packed(int32_t num_ranks)
@@ -227,7 +227,8 @@ struct epx_device_state {
     uint64_t sent;  /* blocks that have ended of a kernel that only sends; the kernel that takes
                           sets it to 0 */
     uint64_t taken; /* tasks that takers have claimed (streaming/task_claims.cuh), and runs that
-                          senders have; the last block sets both to 0 */
+                          senders have; in an alltoallv pieces of own rows, and of others
+                          (alltoallv/piece_turns.cuh); the last block sets both to 0 */
     uint64_t runs;
     int32_t weighted;
     int32_t deferred; /* the next kernel moves the rows */
@@ -440,7 +441,7 @@ struct epx_alltoallv_rows {
     char *recv;
     int64_t *recvcounts, *rdispls;
     int64_t recv_capacity;
-    int64_t packed_rows;  /* so many rows for a rank, or fewer, go in packets */
+    int64_t packed_rows;  /* so many rows for another rank, or fewer, go in packets */
     int64_t packet_words; /* of all packets of a source */
 };
 
@@ -449,6 +450,7 @@ extern "C" {
 #endif
 /* Launchers: EPX_SUCCESS, or EPX_ERR_CUDA with the error left to cudaGetLastError. */
 int epx_launch_route_tokens(const struct epx_route_tokens *args, EPX_Stream stream);
+int epx_launch_route_halves(const struct epx_route_tokens *args, EPX_Stream stream);
 int epx_launch_route_small(const struct epx_route_tokens *args, EPX_Stream stream);
 int epx_launch_dispatch_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
 int epx_launch_dispatch_packets(const struct epx_dispatch_rows *args, EPX_Stream stream);

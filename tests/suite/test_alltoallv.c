@@ -71,6 +71,35 @@ START_TEST(many_short_rows_arrive)
 }
 END_TEST
 
+/* Rows that go in packets, and rows that do not. */
+START_TEST(rows_are_counted)
+{
+    struct exchange x = exchange_of(65 + (uint64_t)_i, EPX_FLOAT16, 64 << 9 * _i, 40);
+    EPX_Stats before = EPX_STATS_INIT, after = EPX_STATS_INIT;
+    const int64_t *counts;
+    uint64_t rows = 0, own;
+
+    EXPECT_CODE(EPX_Comm_get_stats(comm, &before), EPX_SUCCESS);
+    if (EXPECT_CODE(exchange_start(&x), EPX_SUCCESS))
+        exchange_finish(&x);
+    counts = x.sendcounts.data;
+    for (int r = 0; r < suite_size; r++)
+        rows += (uint64_t)counts[r];
+    own = (uint64_t)counts[suite_rank];
+    EXPECT_CODE(EPX_Comm_get_stats(comm, &after), EPX_SUCCESS);
+    EXPECT(after.rows_self - before.rows_self == own, "%llu own rows, not %llu",
+           (unsigned long long)(after.rows_self - before.rows_self), (unsigned long long)own);
+    EXPECT(after.rows_self + after.rows_node + after.rows_network - before.rows_self -
+                   before.rows_node - before.rows_network ==
+               rows,
+           "not %llu rows in all", (unsigned long long)rows);
+    EXPECT(after.bytes_self - before.bytes_self == own * data_row_bytes(&x.data), "own bytes");
+    SETTLE();
+    exchange_free(&x);
+    SETTLE();
+}
+END_TEST
+
 START_TEST(an_empty_exchange_completes)
 {
     struct exchange x = exchange_of(70, EPX_FLOAT32, 5, 0);
@@ -90,12 +119,14 @@ START_TEST(a_rank_without_room_harms_nobody)
 }
 END_TEST
 
-/* There are several rounds, and more to do in each than all warps of a GPU begin with. */
+/* Most have several rounds, the first with more to do than all warps of a GPU begin with. In some
+ * the last rank lacks room. */
 START_TEST(long_rounds_arrive)
 {
     struct exchange x = exchange_of(95 + (uint64_t)_i, EPX_BYTE, 1000000 + _i, 1 + 24 / suite_size);
 
-    x.memory = _i ? MEMORY_MIXED : MEMORY_MALLOC;
+    x.memory = _i == 1 ? MEMORY_MIXED : MEMORY_MALLOC;
+    x.short_rows = _i == 2;
     run(&x);
 }
 END_TEST
@@ -150,6 +181,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, rows_of_every_datatype_arrive_by_source_rank, 0, 14);
     tcase_add_loop_test(tcase, rows_of_any_length_arrive, 0, 22);
     tcase_add_test(tcase, many_short_rows_arrive);
+    tcase_add_loop_test(tcase, rows_are_counted, 0, 2);
     tcase_add_test(tcase, an_empty_exchange_completes);
     tcase_add_loop_test(tcase, a_rank_without_room_harms_nobody, 0, 3);
     if (!space_is_device())
@@ -157,7 +189,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, any_exchange_is_exact, 0, 40);
     suite_add_tcase(suite, tcase);
     suite_add_fixture(wide, open_wide_comm, close_comm);
-    tcase_add_loop_test(wide, long_rounds_arrive, 0, 2);
+    tcase_add_loop_test(wide, long_rounds_arrive, 0, 3);
     suite_add_tcase(suite, wide);
     return suite;
 }

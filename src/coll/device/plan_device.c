@@ -169,7 +169,7 @@ static void carve_counters(struct arena *arena, const struct epx_route *route,
         CARVE(arena, plan->block_counts, blocks * counters);
     } else {
         counters += ranks;
-        CARVE(arena, plan->block_words, 2 * blocks * counters);
+        CARVE(arena, plan->block_words, 2 * EPX_ROUTE_HALVES * blocks * counters);
     }
     CARVE(arena, plan->warp_counts, blocks * 3 * counters);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * alltoallv_rows.cu - an exact exchange of rows: every rank tells all ranks all of its counts,
- * so that each works out for itself where its rows go and who lacks room. Few rows for a rank go
- * with the counts, in packets. Many rows are stored once the counts are known: straight to their
+ * so that each works out for itself where its rows go and who lacks room. Few rows for another
+ * rank go with the counts, in packets. Many rows are stored once the counts are known: straight to their
  * places, or in rounds through the stage of a rank whose receive buffer is in no window.
  * Work: reads and writes the rows that are sent. Order: none, every byte has one writer.
  * Launch: comm.blocks blocks, which wait for other ranks; ends the operation.
@@ -26,13 +26,15 @@ struct placement {
     int32_t any_stored;         /* whether any rank has more rows for a rank than go packed */
     int32_t bad;                /* the first rank with an invalid count; -1 = none */
     struct packet_list packets; /* to the other ranks, then from them */
-    struct copy copy[EPX_MOST_DEVICE_RANKS]; /* of a round: to, then from, all ranks */
+    struct copy copy[EPX_MOST_DEVICE_RANKS]; /* of a round: to, then from, all ranks; before,
+                                                own rows if they are few */
     struct turns turns[2];                   /* of a round, for each team */
 };
 
-/* What teams have claimed: warps that send or, behind them, take, and those that keep own rows. */
+/* What teams have claimed. */
 struct claims {
-    struct claimed moved, kept;
+    struct claimed moved; /* by those that send to others, then by those that take */
+    struct claimed kept;  /* by those that copy own rows */
 };
 
 static __device__ __forceinline__ bool is_packed(const struct epx_alltoallv_rows &a, int64_t rows)
@@ -40,8 +42,8 @@ static __device__ __forceinline__ bool is_packed(const struct epx_alltoallv_rows
     return rows <= a.packed_rows;
 }
 
-/* The first block tells the other ranks, and the last one tells them counts; the middle one has
- * less to do. */
+/* The first block tells the other ranks that this one is ready, and the last one tells them counts;
+ * the middle one has less to do. */
 static __device__ __forceinline__ bool is_middle_block()
 {
     return blockIdx.x == gridDim.x / 2;
@@ -53,14 +55,14 @@ static __device__ __forceinline__ bool is_warp(int32_t number)
     return (int32_t)threadIdx.x / EPX_WARP == number;
 }
 
-/* How many lanes have a rank in a round over all ranks, from the first-th one on. */
+/* How many lanes of a warp have a rank each, from the first-th one on. */
 static __device__ __forceinline__ int32_t lanes_from(int32_t num_ranks, int32_t first)
 {
     return num_ranks - first < EPX_WARP ? num_ranks - first : EPX_WARP;
 }
 
-/* One warp: lists the packets of each lane's rank, behind `num` packets and those of lower lanes,
- * of so many lanes. Returns how many packets there are then. */
+/* One warp, of which so many lanes have a rank: lists the packets of each lane's rank, behind `num`
+ * packets and those of lower lanes. Returns how many packets there are then. */
 static __device__ int32_t list_packets(struct packet_list &list, int32_t rank, int32_t lanes,
                                        int32_t num, const struct packed_rows &packed)
 {
@@ -248,7 +250,8 @@ static __device__ void place_receives(const struct epx_alltoallv_rows &a, struct
         int64_t count = s < ranks ? counts[s * ranks + me] : 0;
         int64_t through = scan_capped(count, lanes);
         int64_t place = add_capped(rows, through - count);
-        int64_t bytes = takes && is_packed(a, count) ? count * a.row_bytes : 0;
+        int64_t few = takes && is_packed(a, count) ? s == me ? p.send_count[me] : count : 0;
+        int64_t bytes = few * a.row_bytes;
         char *to = a.recv + (bytes ? place * a.row_bytes : 0);
 
         if (s < ranks) {

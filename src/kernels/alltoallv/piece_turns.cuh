@@ -6,10 +6,13 @@
  * it moves the one before, so that all end at about the same time: not every multiprocessor stores
  * as fast into another GPU's memory.
  *
- * Counters of claims go on from round to round. A team of W warps that shares P pieces adds P to
- * its counter: P - W claims of pieces, if there are more than W, and one that is in vain for each
- * warp that had a piece. So all blocks know where the counter begins in the next round. No warp
- * claims in a round before all warps have ended the last one; the last block sets counters to 0.
+ * In each round of an operation blocks send, and then they may take. Counters of claims go on from
+ * one to the other, and from round to round. A team of W warps that shares P pieces adds P to its
+ * counter: P - W claims of pieces, if there are more than W, and one that is in vain for each warp
+ * that had a piece. So all blocks know where the counter stands when they go on. No warp claims
+ * before all warps of this rank have claimed what they could of what was shared last: between the
+ * two all blocks wait for arrivals from every block, or for credits, of this rank too. The last
+ * block of an operation sets the counters to 0.
  */
 #ifndef EPX_KERNELS_ALLTOALLV_PIECE_TURNS_CUH
 #define EPX_KERNELS_ALLTOALLV_PIECE_TURNS_CUH
@@ -34,7 +37,7 @@ struct turns {
     int64_t ends[EPX_MOST_DEVICE_RANKS];   /* pieces of all copies up to its last turn */
 };
 
-/* The pieces that a team has claimed in earlier rounds. */
+/* What a team claims from, and the pieces that were claimed there before. */
 struct claimed {
     uint64_t *counter;
     int64_t before;
@@ -45,8 +48,9 @@ static __device__ __forceinline__ int64_t pieces_of(const struct copy &copy)
     return (copy.bytes + PIECE_BYTES - 1) / PIECE_BYTES;
 }
 
-/* Each of the first `num` threads of those given: finds the place of its copy, the copies being
- * those of so many ranks from the first on. Complete after the next barrier of the block. */
+/* The whole block, in which the caller numbers the threads: each of the first `num` finds the place
+ * of its copy, of those of so many ranks from the first-th on. Complete after the next barrier of
+ * the block. */
 static __device__ void find_turns(const struct copy *copies, int32_t num_ranks, int32_t first,
                                   int32_t num, int32_t thread, struct turns &turns)
 {
@@ -168,7 +172,8 @@ static __device__ void copy_in_turns(const struct epx_device_comm &c, const stru
     }
 }
 
-/* A team: moves a short copy, to which each warp has as much to do. */
+/* A team: moves a short copy, in equal shares of at least SHARE_QUANTUM bytes; the last warps may
+ * have none. */
 static __device__ void copy_in_shares(const struct copy &copy, const struct crew &team)
 {
     const int64_t share = epx_round_up((copy.bytes + team.num - 1) / team.num, SHARE_QUANTUM);

@@ -34,8 +34,9 @@
  * verdict. block_counts.cuh and banks.cuh have more words in banks.
  * Post before you wait: ready is posted before the first wait, arrivals of a round before the wait
  * for those of others. No wait depends on a later kernel. A kernel in which all blocks wait has
- * `comm.blocks` of them at most. Every wait ends by the abort word or by the clock, or with that of
- * another block of its kernel, and its kernel ends normally.
+ * `comm.blocks` of them at most, or twice as many if two fit on a multiprocessor. Every wait ends
+ * by the abort word or by the clock, or with that of another block of its kernel, and its kernel
+ * ends normally.
  *
  * Order of memory: stores of a block, block barrier, fence.acq_rel.sys and a relaxed add by one
  * thread a peer; there ld.acquire.sys, block barrier, plain loads (never ld.global.nc).

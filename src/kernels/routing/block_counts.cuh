@@ -102,11 +102,12 @@ static __device__ bool add_up_counter(const struct epx_route_tokens &a, uint64_t
 /* The whole block: adds up its share of all counters. */
 static __device__ bool add_up_blocks(const struct epx_route_tokens &a, uint64_t epoch)
 {
-    int32_t warp = (int32_t)threadIdx.x / EPX_WARP, num = num_counters(a);
+    int32_t warp = (int32_t)threadIdx.x / EPX_WARP, warps = (int32_t)blockDim.x / EPX_WARP;
+    int32_t num = num_counters(a);
 
     EPX_DELAY(a.comm);
     for (int32_t c = warp * a.comm.blocks + (int32_t)blockIdx.x; c < num;
-         c += ROUTING_WARPS * a.comm.blocks)
+         c += warps * a.comm.blocks)
         if (!add_up_counter(a, epoch, c))
             return false;
     return true;

@@ -65,7 +65,7 @@ static __global__ void __launch_bounds__(ROUTING_THREADS)
 
 int epx_launch_find_slots(const struct epx_route_tokens *args, EPX_Stream stream)
 {
-    struct shared_parts parts = parts_of(args);
+    struct shared_parts parts = parts_of(args, ROUTING_THREADS / EPX_WARP);
 
     find_slots_here<<<(unsigned)args->comm.blocks, ROUTING_THREADS, bytes_of_parts(parts),
                       stream>>>(*args, parts);

@@ -112,12 +112,13 @@ static __device__ void send_lists(const struct epx_route_tokens &a, const struct
 {
     const int32_t record = sizeof(struct epx_wire_record), pair = sizeof(struct epx_wire_pair);
     const int32_t runs = 2 * a.comm.num_ranks, warp = (int32_t)threadIdx.x / EPX_WARP;
-    const int32_t share = runs < ROUTING_WARPS ? ROUTING_WARPS / runs : 1;
+    const int32_t warps = (int32_t)blockDim.x / EPX_WARP;
+    const int32_t share = runs < warps ? warps / runs : 1;
     const int32_t lane = warp % share * EPX_WARP + lane_id();
 
     __syncthreads();
 #pragma unroll 1
-    for (int32_t i = warp / share; i < runs; i += ROUTING_WARPS / share) {
+    for (int32_t i = warp / share; i < runs; i += warps / share) {
         int32_t r = i / 2;
         bool of_pairs = i % 2;
         int32_t bytes = of_pairs ? pair : record;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * routing_steps.cuh - the steps of a routing that are the same whether ranks store into each
- * other's memory (route_tokens.cu) or exchange messages (count_tokens.cu, send_records.cu,
+ * other's memory (route_tokens.cuh) or exchange messages (count_tokens.cu, send_records.cu,
  * find_slots.cu): counting, where things lie in shared memory, and the end.
  */
 #ifndef EPX_KERNELS_ROUTING_ROUTING_STEPS_CUH
@@ -9,16 +9,20 @@
 
 #include "kernels/routing/slots.cuh"
 
+/* A block of ROUTING_THREADS fills a multiprocessor. Where half the memory is enough, a routing in
+ * one launch has halves of such blocks, of which two fill one: they run at once wherever the whole
+ * blocks would, and on as many multiprocessors as there are halves if so many are free. */
 enum {
     ROUTING_THREADS = 1024,
+    HALF_THREADS = ROUTING_THREADS / EPX_ROUTE_HALVES,
+    HALF_BYTES = 92 * 1024,         /* of dynamic shared memory */
     MOST_SHARED_COUNTS = 32 * 1024, /* counters, and the matrix */
     MOST_SHARED_MATRIX = 16 * 1024, /* beside counters */
     MOST_SHARED_OFFSETS = 4 * 1024, /* of `base`, of `from` */
     MOST_SHARED_OWNERS = 8 * 1024,
     SUMS = 2, /* behind the counters of the warps: those of the block and of the blocks before; with
                  messages of the blocks before and of all */
-    WARPS_AT_ONCE = 8,
-    ROUTING_WARPS = ROUTING_THREADS / EPX_WARP
+    WARPS_AT_ONCE = 8
 };
 
 /* Which parts of a routing are in dynamic shared memory; the others are in the plan. */
@@ -31,14 +35,15 @@ struct shared_parts {
     int32_t lists;      /* bytes of the records that a block sends, 0 = they are stored at once */
 };
 
-/* Finds how many warps count, and where the matrix lies: with messages in place of the counters,
- * which are not used any more when it has come, else behind them. */
-static void find_words(const struct epx_route_tokens *args, struct shared_parts *parts)
+/* Finds how many warps count of so many, and where the matrix lies: with messages in place of the
+ * counters, which are not used any more when it has come, else behind them. */
+static void find_words(const struct epx_route_tokens *args, int32_t most,
+                       struct shared_parts *parts)
 {
     int64_t ranks = args->comm.num_ranks, counters = epx_num_counters(&args->plan, (int32_t)ranks);
     int64_t matrix = ranks * epx_num_counts(&args->plan, (int32_t)ranks);
     int behind = args->plan.block_words != NULL;
-    int64_t fit, most = ROUTING_WARPS, words;
+    int64_t fit, words;
 
     if (matrix > (behind ? MOST_SHARED_MATRIX : MOST_SHARED_COUNTS))
         matrix = 0;
@@ -76,13 +81,14 @@ static void find_lists(const struct epx_route_tokens *args, struct shared_parts 
         parts->lists = (int32_t)bytes;
 }
 
-static struct shared_parts parts_of(const struct epx_route_tokens *args)
+/* The parts of a block with so many warps. */
+static struct shared_parts parts_of(const struct epx_route_tokens *args, int32_t warps)
 {
     int64_t ranks = args->comm.num_ranks;
     int64_t from = args->plan.shape.rank_major ? ranks : args->plan.shape.num_local * ranks;
     struct shared_parts parts;
 
-    find_words(args, &parts);
+    find_words(args, warps, &parts);
     parts.base =
         args->plan.shape.num_experts <= MOST_SHARED_OFFSETS ? args->plan.shape.num_experts : 0;
     parts.from = from <= MOST_SHARED_OFFSETS ? (int32_t)from : 0;
