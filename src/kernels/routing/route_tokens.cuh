@@ -116,7 +116,7 @@ static __global__ void __launch_bounds__(THREADS, ROUTING_THREADS / THREADS)
         exchanged = route(a, x, table, o, room, first);
     if (is_last_block(a.comm, &x, failed) && threadIdx.x == 0) {
         note_failure(a.comm, x, failed);
-        end_routing(a, x, exchanged);
+        end_routing(a, x, exchanged, a.plan.bad[0] || *a.plan.dropped);
     }
 }
 
