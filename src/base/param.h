@@ -30,12 +30,12 @@ struct epx_params {
     int64_t log;              /* enum epx_log_level */
 };
 
-/* Multiprocessors that kernels which only wait may hold. */
+/* Multiprocessors that kernels which only wait may hold, by default as many as pay. */
+enum { EPX_WAITING_SMS = 32 };
+
 static inline int64_t epx_waiting_sms(const struct epx_params *params)
 {
-    enum { AS_MANY_AS_PAY = 32 };
-
-    return params->max_sms ? params->max_sms : AS_MANY_AS_PAY;
+    return params->max_sms ? params->max_sms : EPX_WAITING_SMS;
 }
 
 struct epx_param {

@@ -364,6 +364,7 @@ struct epx_route_tokens {
     int32_t num_tokens;
     int32_t capacity; /* rows of this rank's receive buffer */
     int32_t *counts;  /* the user's [2 * L + 1], or NULL */
+    int32_t halves;   /* of blocks that a routing in one launch may have; 0 = it has whole ones */
 };
 
 /* Arguments of dispatch, and of combine backward, which scales what arrives. */

@@ -54,7 +54,7 @@ enum { EPX_PAIRS_BEHIND = sizeof(struct epx_wire_record) / sizeof(struct epx_wir
 
 enum { EPX_MOST_DEVICE_EXPERTS = 1 << 24 }; /* of all ranks */
 
-/* Blocks of a routing in one launch for each block of other kernels that wait; routing_steps.cuh. */
+/* Most halves of a routing in one launch for each block that waits; routing_steps.cuh. */
 enum { EPX_ROUTE_HALVES = 2 };
 
 EPX_HD int64_t epx_wire_record_bytes(int32_t top_k)

@@ -64,6 +64,22 @@ static int find_most_senders(int sms, int sharers, int blocks)
     return share < room ? share : room;
 }
 
+/* How many halves of blocks a routing may have. A communicator that is not bounded has two for each
+ * block, which run on twice as many multiprocessors if these are free. A bounded one has as many
+ * halves as multiprocessors, if no fewer than that; else it has whole blocks. */
+static int find_halves(struct epx_device *device)
+{
+    const int least = EPX_ROUTE_HALVES * EPX_WAITING_SMS;
+    int64_t bounded;
+
+    EPX_TRY(epx_comm_max(device->comm, device->comm->params.max_sms != 0, &bounded));
+    if (!bounded)
+        device->halves = EPX_ROUTE_HALVES * device->blocks;
+    else if (device->blocks >= least)
+        device->halves = device->blocks;
+    return EPX_SUCCESS;
+}
+
 /* Finds how many blocks kernels may have. Those of a kernel in which all wait must run at once on
  * every rank's GPU, or on the part of it that is in its context. Of a kernel that moves rows the
  * blocks that send wait for nobody. Ranks that share a GPU share its multiprocessors. */
@@ -80,6 +96,7 @@ static int find_blocks(struct epx_device *device)
     EPX_TRY(epx_device_count_sharers(device->comm, &sharers));
     EPX_TRY(epx_comm_max(device->comm, -(wanted < sms ? wanted : sms), &most));
     device->blocks = (int)-most;
+    EPX_TRY(find_halves(device));
     device->most_senders = find_most_senders(sms, sharers, device->blocks);
     device->sms = sms;
     device->movers = sms / sharers;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * route_tokens.cu - launches a routing (route_tokens.cuh), in whole blocks where halves have too
- * little memory. The two kernels are compiled apart: in one file the compiler calls what it puts in
+ * route_tokens.cu - launches a routing (route_tokens.cuh), in whole blocks where it may have no
+ * halves of them, or these have too little memory. The two kernels are compiled apart: in one file the compiler calls what it puts in
  * line here, and spills registers.
  */
 #include "kernels/routing/route_tokens.cuh"
@@ -24,9 +24,10 @@ int epx_launch_route_tokens(const struct epx_route_tokens *args, EPX_Stream stre
 {
     struct epx_route_tokens halves = *args;
 
-    halves.comm.blocks *= EPX_ROUTE_HALVES;
-    return halves_fit(&halves) ? epx_launch_route_halves(&halves, stream)
-                               : launch_routing<ROUTING_THREADS>(*args, stream);
+    halves.comm.blocks = args->halves;
+    if (args->halves && halves_fit(&halves))
+        return epx_launch_route_halves(&halves, stream);
+    return launch_routing<ROUTING_THREADS>(*args, stream);
 }
 
 static const struct epx_loaded loaded(route_tokens<ROUTING_THREADS>, MOST_ROUTING_BYTES);

@@ -6,8 +6,8 @@
  * (placed_pairs.cuh), which show them in the view.
  * Work: max_tokens * top_k + records here + ranks * experts in every block. Reads ids; writes the
  * plan. Order: (token, choice), whatever the number of blocks.
- * Launch: comm.blocks blocks, or twice as many halves (routing_steps.cuh), which wait for each
- * other's counts and for other ranks twice.
+ * Launch: comm.blocks blocks, or halves of them (routing_steps.cuh), which wait for each other's
+ * counts and for other ranks twice.
  */
 #ifndef EPX_KERNELS_ROUTING_ROUTE_TOKENS_CUH
 #define EPX_KERNELS_ROUTING_ROUTE_TOKENS_CUH

@@ -10,8 +10,8 @@
 #include "kernels/routing/slots.cuh"
 
 /* A block of ROUTING_THREADS fills a multiprocessor. Where half the memory is enough, a routing in
- * one launch has halves of such blocks, of which two fill one: they run at once wherever the whole
- * blocks would, and on as many multiprocessors as there are halves if so many are free. */
+ * one launch may have halves of such blocks, of which two fill one: twice as many run at once
+ * wherever the whole blocks would, and on a multiprocessor each if so many are free. */
 enum {
     ROUTING_THREADS = 1024,
     HALF_THREADS = ROUTING_THREADS / EPX_ROUTE_HALVES,

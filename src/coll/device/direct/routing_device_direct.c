@@ -16,6 +16,7 @@ struct epx_route_tokens epx_route_args_of(const struct epx_request *request)
         .num_tokens = request->call.num_tokens,
         .capacity = (int32_t)request->call.recv_capacity,
         .counts = request->call.counts,
+        .halves = epx_device_of(request)->halves,
     };
 
     return args;
