@@ -61,8 +61,8 @@ struct epx_device {
     int ordinal;               /* of the GPU */
     int blocks;                /* of kernels that must run at once, as all of them wait for other
                                   ranks; the same on all ranks */
-    int halves;                /* of such a block, of which two fit where one does, that a routing in
-                                  one launch may have, 0 = none; the same on all ranks */
+    int halves;                /* of such blocks, of which two fit where one does, that a routing
+                                  in one launch may have, 0 = none; the same on all ranks */
     struct epx_window *window; /* control words, then the stage, then what only this rank uses */
     char **control, **stage;   /* [R] device memory */
     char **bank;               /* [2][R] device memory; NULL with messages */

@@ -2,8 +2,8 @@
 /*
  * alltoallv_rows.cu - an exact exchange of rows: every rank tells all ranks all of its counts,
  * so that each works out for itself where its rows go and who lacks room. Few rows for another
- * rank go with the counts, in packets. Many rows are stored once the counts are known: straight to their
- * places, or in rounds through the stage of a rank whose receive buffer is in no window.
+ * rank go with the counts, in packets. Many rows are stored once the counts are known: straight to
+ * their places, or in rounds through the stage of a rank whose receive buffer is in no window.
  * Work: reads and writes the rows that are sent. Order: none, every byte has one writer.
  * Launch: comm.blocks blocks, which wait for other ranks; ends the operation.
  */

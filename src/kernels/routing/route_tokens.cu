@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * route_tokens.cu - launches a routing (route_tokens.cuh), in whole blocks where it may have no
- * halves of them, or these have too little memory. The two kernels are compiled apart: in one file the compiler calls what it puts in
- * line here, and spills registers.
+ * halves of them, or these have too little memory. The two kernels are compiled apart: in one file
+ * the compiler calls what it puts in line here, and spills registers.
  */
 #include "kernels/routing/route_tokens.cuh"
 

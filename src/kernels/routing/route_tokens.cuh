@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * route_tokens.cuh - a whole routing in one launch and two hops. Warps count their tokens' pairs and
- * rows; the sums over all warps go to all ranks (block_counts.cuh). Then every rank has the whole
- * count matrix, and each pair is numbered once, with its slot; records tell the ranks of their rows
- * (placed_pairs.cuh), which show them in the view.
+ * route_tokens.cuh - a whole routing in one launch and two hops. Warps count their tokens' pairs
+ * and rows; the sums over all warps go to all ranks (block_counts.cuh). Then every rank has the
+ * whole count matrix, and each pair is numbered once, with its slot; records tell the ranks of
+ * their rows (placed_pairs.cuh), which show them in the view.
  * Work: max_tokens * top_k + records here + ranks * experts in every block. Reads ids; writes the
  * plan. Order: (token, choice), whatever the number of blocks.
  * Launch: comm.blocks blocks, or halves of them (routing_steps.cuh), which wait for each other's
