@@ -243,7 +243,8 @@ struct epx_device_state {
 /* By value in the arguments of every kernel. */
 struct epx_device_comm {
     int32_t rank, num_ranks;
-    int32_t blocks;      /* of the kernels that wait; the same on all ranks */
+    int32_t blocks;      /* of the kernels that wait, or halves of them in a kernel that has halves;
+                            the same on all ranks */
     uint64_t timeout_ns; /* 0 = for ever */
     struct epx_device_state *state;
     char *const *control;              /* [R] */
@@ -451,7 +452,8 @@ extern "C" {
 #endif
 /* Launchers: EPX_SUCCESS, or EPX_ERR_CUDA with the error left to cudaGetLastError. */
 int epx_launch_route_tokens(const struct epx_route_tokens *args, EPX_Stream stream);
-int epx_launch_route_halves(const struct epx_route_tokens *args, EPX_Stream stream);
+int epx_launch_route_halves(const struct epx_route_tokens *args, /* comm.blocks are halves */
+                            EPX_Stream stream);
 int epx_launch_route_small(const struct epx_route_tokens *args, EPX_Stream stream);
 int epx_launch_dispatch_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
 int epx_launch_dispatch_packets(const struct epx_dispatch_rows *args, EPX_Stream stream);

@@ -135,7 +135,8 @@ struct epx_device_plan {
     int32_t *recv_rows;    /* [R] rows kept */
     int64_t *base;         /* [E] first slot of this rank's pairs of each expert, if many */
     int64_t *from;         /* [L][R] first slot of each source's pairs, if many; rank-major [R] */
-    uint64_t *block_words; /* [2][blocks][counters], see block_counts.cuh; NULL with messages */
+    uint64_t *block_words; /* [2][blocks or halves][counters], see block_counts.cuh; NULL with
+                              messages */
     int32_t *block_counts; /* with messages [blocks][counters] */
     int32_t *warp_counts;  /* [blocks][3][counters], used where shared memory is too small */
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/jitter.h"
 #include "base/log.h"
 #include "coll/device/control_window.h"
 #include "coll/device/device_liveness.h"
@@ -64,19 +65,21 @@ static int find_most_senders(int sms, int sharers, int blocks)
     return share < room ? share : room;
 }
 
-/* How many halves of blocks a routing may have. A communicator that is not bounded has two for each
- * block, which run on twice as many multiprocessors if these are free. A bounded one has as many
- * halves as multiprocessors, if no fewer than that; else it has whole blocks. */
-static int find_halves(struct epx_device *device)
+/* How many halves of blocks a routing may have, 0 = none. A communicator that is bounded has as
+ * many as multiprocessors, if no fewer than pay. Another one has two for each block, which run on
+ * twice as many multiprocessors, where a GPU is its own and so large that those of two
+ * communicators leave room for each other. With --enable-jitter it has them on any. */
+static int find_halves(struct epx_device *device, int sms, int sharers)
 {
-    const int least = EPX_ROUTE_HALVES * EPX_WAITING_SMS;
-    int64_t bounded;
+    enum { WANTED = EPX_ROUTE_HALVES * EPX_WAITING_SMS };
+    const int doubled = EPX_ROUTE_HALVES * device->blocks;
+    int64_t lacks_room = !EPX_JITTERS && (sharers > 1 || sms < 2 * doubled);
 
-    EPX_TRY(epx_comm_max(device->comm, device->comm->params.max_sms != 0, &bounded));
-    if (!bounded)
-        device->halves = EPX_ROUTE_HALVES * device->blocks;
-    else if (device->blocks >= least)
-        device->halves = device->blocks;
+    EPX_TRY(epx_comm_max(device->comm, lacks_room, &lacks_room));
+    if (device->comm->params.max_sms)
+        device->halves = device->blocks >= WANTED ? device->blocks : 0;
+    else
+        device->halves = lacks_room ? 0 : doubled;
     return EPX_SUCCESS;
 }
 
@@ -96,7 +99,7 @@ static int find_blocks(struct epx_device *device)
     EPX_TRY(epx_device_count_sharers(device->comm, &sharers));
     EPX_TRY(epx_comm_max(device->comm, -(wanted < sms ? wanted : sms), &most));
     device->blocks = (int)-most;
-    EPX_TRY(find_halves(device));
+    EPX_TRY(find_halves(device, sms, sharers));
     device->most_senders = find_most_senders(sms, sharers, device->blocks);
     device->sms = sms;
     device->movers = sms / sharers;

@@ -17,16 +17,19 @@ epx_loaded::epx_loaded(const void *const *given, int num, int shared)
 /* The least virtual architecture that a kernel which was loaded was compiled for. */
 static int least_version = INT_MAX;
 
-static cudaError_t load(const void *kernel, int shared_bytes)
+static cudaError_t load(const void *kernel, const struct epx_loaded &loaded)
 {
     cudaFuncAttributes attributes;
     cudaError_t error = cudaFuncGetAttributes(&attributes, kernel);
 
     if (error == cudaSuccess && attributes.ptxVersion < least_version)
         least_version = attributes.ptxVersion;
-    if (error == cudaSuccess && shared_bytes)
-        error =
-            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+    if (error == cudaSuccess && loaded.shared_bytes)
+        error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     loaded.shared_bytes);
+    if (error == cudaSuccess && loaded.shares)
+        error = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                     cudaSharedmemCarveoutMaxShared);
     return error;
 }
 
@@ -34,7 +37,7 @@ int epx_load_kernels(void)
 {
     for (const struct epx_loaded *loaded = first; loaded; loaded = loaded->next)
         for (const void *kernel : loaded->kernels)
-            if (kernel && load(kernel, loaded->shared_bytes) != cudaSuccess)
+            if (kernel && load(kernel, *loaded) != cudaSuccess)
                 return EPX_ERR_CUDA;
     return EPX_SUCCESS;
 }

@@ -11,12 +11,14 @@
 #include "kernels/device_args.h"
 
 /* An entry in the list of all kernels: one kernel, or one for each datatype, and how much dynamic
- * shared memory its blocks may have. */
+ * shared memory its blocks may have. Of a kernel that `shares` several blocks must fit on a
+ * multiprocessor: it is told to keep all of its memory for them, and none for its L1 cache. */
 struct epx_loaded {
     template <typename... A>
-    explicit epx_loaded(void (*kernel)(A...), int shared_bytes = 0)
+    explicit epx_loaded(void (*kernel)(A...), int shared_bytes = 0, bool shares_ = false)
         : epx_loaded((const void *const *)&kernel, 1, shared_bytes)
     {
+        shares = shares_;
     }
     template <typename K, int N>
     explicit epx_loaded(K *const (&kernels)[N], int shared_bytes = 0)
@@ -25,6 +27,7 @@ struct epx_loaded {
     }
     const void *kernels[6]; /* the others are NULL */
     int shared_bytes;
+    bool shares = false;
     const struct epx_loaded *next;
 
   private:

@@ -7,4 +7,4 @@ int epx_launch_route_halves(const struct epx_route_tokens *args, EPX_Stream stre
     return launch_routing<HALF_THREADS>(*args, stream);
 }
 
-static const struct epx_loaded loaded(route_tokens<HALF_THREADS>, HALF_BYTES);
+static const struct epx_loaded loaded(route_tokens<HALF_THREADS>, HALF_BYTES, true);

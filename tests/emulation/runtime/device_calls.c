@@ -181,6 +181,8 @@ cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute attr
 {
     int i = 0;
 
+    if (attribute == cudaFuncAttributePreferredSharedMemoryCarveout)
+        return cudaSuccess;
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value > MOST_SHARED_BYTES)
         return errors_note(cudaErrorInvalidValue);
     streams_lock();
