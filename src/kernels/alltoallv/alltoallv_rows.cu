@@ -250,8 +250,8 @@ static __device__ void place_receives(const struct epx_alltoallv_rows &a, struct
         int64_t count = s < ranks ? counts[s * ranks + me] : 0;
         int64_t through = scan_capped(count, lanes);
         int64_t place = add_capped(rows, through - count);
-        int64_t few = takes && is_packed(a, count) ? s == me ? p.send_count[me] : count : 0;
-        int64_t bytes = few * a.row_bytes;
+        int64_t sent = s == me ? p.send_count[me] : count; /* own ones as this block checked them */
+        int64_t bytes = takes && is_packed(a, count) ? sent * a.row_bytes : 0;
         char *to = a.recv + (bytes ? place * a.row_bytes : 0);
 
         if (s < ranks) {
