@@ -764,6 +764,34 @@ START_TEST(a_stream_with_a_part_of_the_gpu_must_do)
 }
 END_TEST
 
+/* A part of the GPU with as many multiprocessors as a communicator has blocks that wait: halves of
+ * blocks of a routing run two on each. Those of many experts have much to remember. */
+START_TEST(a_large_routing_runs_on_a_part_of_the_gpu)
+{
+    const int experts[] = {64, 800};
+    struct scenario s = scenario_small(EPX_BFLOAT16);
+    struct gpu_part part;
+    struct step step;
+    int own;
+
+    s.experts = experts[_i];
+    s.max_tokens = 2048;
+    s.tokens = TOKENS_FULL;
+    must(cudaGetDevice(&own));
+    if (!gpu_take_part(&part, own, 32) || part.sms >= 64) {
+        if (suite_rank == 0)
+            printf("no green contexts: nothing tried\n");
+        return;
+    }
+    prepare_scenario(&step, &s, part.stream, comm);
+    EXPECT_CODE(routing_call(&step.routing), EPX_SUCCESS);
+    routing_finish(&step.routing);
+    SETTLE();
+    free_step(&step);
+    gpu_give_part(&part);
+}
+END_TEST
+
 struct capturer {
     pthread_barrier_t begun, over;
     int device;
@@ -966,6 +994,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, a_host_communicator_refuses_memory_of_the_gpu);
     tcase_add_test(tcase, memory_in_pieces_is_asked_about);
     tcase_add_test(tcase, a_stream_with_a_part_of_the_gpu_must_do);
+    tcase_add_loop_test(tcase, a_large_routing_runs_on_a_part_of_the_gpu, 0, 2);
     tcase_add_test(tcase, too_much_memory_is_told_to_all);
     tcase_add_test(tcase, captures_and_plain_calls_do_not_meet);
     tcase_add_test(tcase, a_capture_cannot_wait_for_a_request_outside);
