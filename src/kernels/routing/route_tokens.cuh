@@ -28,7 +28,7 @@ static __device__ struct first_step first_step_of(const struct epx_route_tokens 
 {
     struct first_step first;
 
-    first.warps = warps ? warps : 1;
+    first.warps = warps;
     first.counts = counts;
     first.chunk = chunk_of(a, first.warps, counts);
     first.lanes = lanes_of(a.plan.shape.top_k);
@@ -102,15 +102,19 @@ static __global__ void __launch_bounds__(THREADS, ROUTING_THREADS / THREADS)
     __shared__ struct rank_table table;
     __shared__ struct offsets o;
     struct room room = divide_room(shared, parts);
+    const int32_t warps = parts.warps ? parts.warps : 1;
+    int32_t *counts = counters_of(a, parts, room.words);
     struct first_step first;
     bool exchanged = false, failed;
 
-    await_kernel_before();
-    first = first_step_of(a, parts.warps, counters_of(a, parts, room.words));
+    if (!parts.warps) /* the counters are in the plan, and the routing before may still use them */
+        await_kernel_before();
     look_up(a, room.owner, table);
-    zero_counts(a, first.warps, first.counts);
+    zero_counts(a, warps, counts);
     if (threadIdx.x == 0)
         place_offsets(a, shared, parts, o);
+    await_kernel_before();
+    first = first_step_of(a, warps, counts);
     begin_exchange(a.comm, a.note, 0, look_first(a.comm), x);
     if (x.outcome.code == EPX_SUCCESS)
         exchanged = route(a, x, table, o, room, first);
