@@ -90,14 +90,11 @@ static __device__ __forceinline__ struct turn turn_at(const struct turns &turns,
 {
     while (i >= turns.ends[place])
         place++;
-    if (place) {
-        const uint32_t left = (uint32_t)(turns.num - place);
-        const uint64_t at = (uint64_t)(i - turns.ends[place - 1]);
+    const int32_t left = turns.num - place;
+    const int64_t at = i - (place ? turns.ends[place - 1] : 0);
+    const int64_t first = place ? turns.pieces[place - 1] : 0;
 
-        return {turns.copy[place + (int32_t)(at % left)],
-                turns.pieces[place - 1] + (int64_t)(at / left)};
-    }
-    return {turns.copy[i % turns.num], i / turns.num};
+    return {turns.copy[place + at % left], first + at / left};
 }
 
 /* One warp: copies bytes, where both addresses and the number of bytes are multiples of a unit. */

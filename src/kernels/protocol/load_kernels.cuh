@@ -12,7 +12,7 @@
 
 /* An entry in the list of all kernels: one kernel, or one for each datatype, and how much dynamic
  * shared memory its blocks may have. Of a kernel that `shares` several blocks must fit on a
- * multiprocessor: it is told to keep all of its memory for them, and none for its L1 cache. */
+ * multiprocessor: it prefers shared memory to the L1 cache. */
 struct epx_loaded {
     template <typename... A>
     explicit epx_loaded(void (*kernel)(A...), int shared_bytes = 0, bool shares_ = false)
