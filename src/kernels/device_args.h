@@ -172,11 +172,13 @@ EPX_HD uint64_t *epx_control_lists(char *control, int32_t num_ranks, uint32_t ep
            ((int64_t)(epoch & 1) * num_ranks + source) * EPX_LIST_WORDS;
 }
 
-/* Blocks of a large operation that store; warps in a block that moves rows, adds them, or adds them
- * through rings; most runs of senders' tasks, of which takers are told by a word each. */
+/* Blocks of a large operation that store; warps in a block that moves rows one by one, long ones or
+ * not so long ones, adds them, or adds them through rings; most runs of senders' tasks, of which
+ * takers are told by a word each. */
 enum {
     EPX_MOST_SENDERS = 64,
     EPX_MOVING_WARPS = 8,
+    EPX_MIDDLE_WARPS = 12,
     EPX_ADDING_WARPS = 16,
     EPX_RING_WARPS = 20,
     EPX_SENDER_RUNS = 1 << 13
@@ -323,8 +325,9 @@ EPX_HD int64_t epx_bytes_in_bank(int64_t row_bytes)
  * `takers` take what comes. Rows go by slices. Slices, chunks and runs are the same on all ranks.
  * Where ranks exchange messages, or there is one rank, blocks are of one kind only.
  */
-enum { /* most bytes of a slice */
+enum { /* most bytes of a slice, and of one that EPX_MIDDLE_WARPS move faster */
        EPX_BOX_SLICE = 29 * EPX_SLICE_QUANTUM,
+       EPX_MIDDLE_SLICE = 12 * EPX_SLICE_QUANTUM,
        EPX_GRAD_SLICE = 22 * EPX_SLICE_QUANTUM /* combine backward: twice as many warps a block */
 };
 
@@ -337,6 +340,7 @@ struct epx_movers {
         chunks;  /* where rows are added: of token numbers; a warp sends a slice of one at once */
     int32_t run; /* where not: tasks of senders in a run, which one of their warps does */
     int32_t rows_log2; /* a task has 2^rows_log2 short rows, or a slice of one row */
+    int32_t warps;     /* of a block, where rows are moved as they are */
     struct epx_slices slices;
 };
 

@@ -8,6 +8,7 @@
 #include "fields/fields.h"
 #include "support/fault.h"
 #include "support/operation.h"
+#include "support/space.h"
 #include "support/suite.h"
 
 enum { IN_FLIGHT = 4 };
@@ -160,19 +161,36 @@ START_TEST(any_list_is_that_of_the_reference)
 }
 END_TEST
 
+static void run_many_rows(int max_tokens, const struct field_kind kinds[2])
+{
+    struct scenario s = scenario_small(EPX_BYTE);
+    struct layer layer;
+
+    s.tokens = TOKENS_FULL;
+    s.max_tokens = max_tokens;
+    open_layer(&layer, &s, kinds, 2);
+    run_once(&layer, kinds, 2, 1);
+    layer_close(&layer);
+}
+
 /* So many rows that copies bypass the caches. */
 START_TEST(more_rows_than_caches_hold_arrive)
 {
     const struct field_kind kinds[] = {{EPX_BYTE, suite_size > 4 ? 300 : 40003, MEMORY_WINDOW},
                                        {EPX_FLOAT32, 100, MEMORY_WINDOW}};
-    struct scenario s = scenario_small(EPX_BYTE);
-    struct layer layer;
 
-    s.tokens = TOKENS_FULL;
-    s.max_tokens = 256;
-    open_layer(&layer, &s, kinds, 2);
-    run_once(&layer, kinds, 2, 1);
-    layer_close(&layer);
+    run_many_rows(256, kinds);
+}
+END_TEST
+
+/* Of which a warp of a GPU moves one at a time, and blocks have more warps than for long ones. */
+START_TEST(many_rows_of_middle_length_arrive)
+{
+    const enum memory memory = (enum memory)(_i % 3);
+    const struct field_kind kinds[] = {{EPX_FLOAT8_E4M3, _i < 3 ? 4096 : 2803, memory},
+                                       {EPX_FLOAT32, 32, memory}};
+
+    run_many_rows(space_is_device() ? 1600 : 200, kinds);
 }
 END_TEST
 
@@ -491,6 +509,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, fields_of_any_length_arrive, 0, 3 * NUM_LENGTHS);
     tcase_add_loop_test(tcase, any_list_is_that_of_the_reference, 0, 30);
     tcase_add_test(tcase, more_rows_than_caches_hold_arrive);
+    tcase_add_loop_test(tcase, many_rows_of_middle_length_arrive, 0, 6);
     tcase_add_test(tcase, stats_count_one_call_and_all_bytes);
     tcase_add_test(tcase, lists_in_flight_keep_their_order);
     tcase_add_loop_test(tcase, lists_must_agree, 0, odd);

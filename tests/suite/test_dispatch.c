@@ -105,28 +105,43 @@ START_TEST(more_tokens_than_a_stage_takes_are_routed)
 }
 END_TEST
 
-static const int short_lengths[] = {0, 1, 16, 100, 1040};
-
-/* So many rows, and so short, that a warp of a GPU moves several at once: straight to their places,
- * or by way of a stage, which the smaller windows make too small for all. In some cases not all
- * rows have room. */
-START_TEST(many_short_rows_arrive)
+/* So many rows that no operation of theirs is small: straight to their places, or by way of a stage,
+ * which the smaller windows make too small for all. In some cases not all rows have room. */
+static void check_many_rows(int i, int max_tokens, int length)
 {
     struct scenario s = scenario_small(EPX_BYTE);
-    EPX_Comm windows = suite_comm("epx_window_bytes", _i / 6 % 2 ? "65536" : "4194304", NULL);
+    EPX_Comm windows = suite_comm("epx_window_bytes", i / 6 % 2 ? "65536" : "4194304", NULL);
 
-    s.tokens = _i % 4 ? TOKENS_FULL : TOKENS_UNEVEN;
-    s.max_tokens = space_is_device() ? 12000 : 4000;
-    s.count = short_lengths[_i % 5];
-    s.layout = _i % 2 ? EPX_RANK_MAJOR : EPX_EXPERT_MAJOR;
-    s.memory = (enum memory)(_i % 3);
-    s.weightless = _i % 7 == 6;
-    if (_i % 8 > 5) {
+    s.tokens = i % 4 ? TOKENS_FULL : TOKENS_UNEVEN;
+    s.max_tokens = max_tokens;
+    s.count = length;
+    s.layout = i % 2 ? EPX_RANK_MAJOR : EPX_EXPERT_MAJOR;
+    s.memory = (enum memory)(i % 3);
+    s.weightless = i % 7 == 6;
+    if (i % 8 > 5) {
         s.capacity_percent = 80;
         s.overflow = EPX_OVERFLOW_DROP;
     }
     layer_run(&s, windows, DISPATCH, 1);
     suite_free_comm(&windows);
+}
+
+static const int short_lengths[] = {0, 1, 16, 100, 1040};
+
+/* So short that a warp of a GPU moves several at once. */
+START_TEST(many_short_rows_arrive)
+{
+    check_many_rows(_i, space_is_device() ? 12000 : 4000, short_lengths[_i % 5]);
+}
+END_TEST
+
+static const int middle_lengths[] = {2700, 4096, 5761, 6144, 6145};
+
+/* Of which a warp of a GPU moves one at a time, and blocks have the more warps the shorter they
+ * are. */
+START_TEST(many_rows_of_middle_length_arrive)
+{
+    check_many_rows(_i, space_is_device() ? 1600 : 200, middle_lengths[_i % 5]);
 }
 END_TEST
 
@@ -276,6 +291,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, more_rows_than_caches_hold_arrive);
     tcase_add_loop_test(tcase, more_tokens_than_a_stage_takes_are_routed, 0, 2);
     tcase_add_loop_test(tcase, many_short_rows_arrive, 0, space_is_device() ? 30 : 5);
+    tcase_add_loop_test(tcase, many_rows_of_middle_length_arrive, 0, space_is_device() ? 30 : 5);
     tcase_add_test(tcase, stats_count_what_was_sent);
     tcase_add_loop_test(tcase, any_dispatch_is_that_of_the_reference, 0, 40);
     suite_add_tcase(suite, tcase);

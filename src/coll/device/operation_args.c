@@ -338,6 +338,14 @@ static int32_t rows_log2_of(const struct epx_request *request, const struct epx_
     return log2;
 }
 
+/* The warps of a block that moves rows: the shorter a task of theirs, the more of them. */
+static int32_t row_warps(const struct epx_movers *movers)
+{
+    if (movers->rows_log2)
+        return EPX_BUNDLE_WARPS;
+    return movers->slices.bytes <= EPX_MIDDLE_SLICE ? EPX_MIDDLE_WARPS : EPX_MOVING_WARPS;
+}
+
 /* Slices, rows of a task and runs are the same on all ranks; how many blocks send may differ. */
 struct epx_movers epx_row_movers_of(const struct epx_request *request)
 {
@@ -348,8 +356,8 @@ struct epx_movers epx_row_movers_of(const struct epx_request *request)
 
     movers.slices = slices_for(request, (int64_t)device->senders * EPX_MOVING_WARPS, EPX_BOX_SLICE);
     movers.rows_log2 = rows_log2_of(request, &movers.slices, blocks * EPX_BUNDLE_WARPS);
-    movers.run =
-        run_of(request, &movers, blocks * (movers.rows_log2 ? EPX_BUNDLE_WARPS : EPX_MOVING_WARPS));
+    movers.warps = row_warps(&movers);
+    movers.run = run_of(request, &movers, blocks * movers.warps);
     return movers;
 }
 

@@ -4,7 +4,8 @@
  * blocks send rows (row_movers.cuh), the others take what comes (row_takers.cuh), at once. Where
  * rows came by messages, or round by round through a stage that holds only some, each is in its
  * first slot already, and all blocks take it from there. All zero padding. Short rows of one field
- * have a kernel that moves several at once (row_bundles.cuh).
+ * have a kernel that moves several at once (row_bundles.cuh). Others have blocks of more warps the
+ * shorter they are: what a warp does for a row beside its bytes takes as long for any.
  * Work: reads T rows and those that came, writes every slot once. Order: none, every byte has one
  * writer.
  * Launch: phases.cuh. Ends the operation.
@@ -19,13 +20,9 @@ static constexpr int32_t box_bytes(int32_t bytes, int32_t pieces, int32_t label)
 
 /* A Way is how the warps of a block move rows, and what they have of its memory. The compiler
  * counts registers for so many BLOCKS on a multiprocessor, 0 = as many as it likes. */
-template <bool LIST_> struct single_rows {
+template <bool LIST_, int WARPS_, int32_t ROOM_> struct single_rows {
     static constexpr bool LIST = LIST_;
-    enum {
-        WARPS = EPX_MOVING_WARPS,
-        BLOCKS = 0,
-        ROOM = box_bytes(EPX_BOX_SLICE, EPX_MAX_FIELDS, sizeof(struct goal_list)),
-    };
+    enum { WARPS = WARPS_, BLOCKS = 0, ROOM = ROOM_ };
 
     static __device__ __forceinline__ struct box_shape shape_of(const struct epx_dispatch_rows &a)
     {
@@ -44,6 +41,19 @@ template <bool LIST_> struct single_rows {
         take_all(mover, waits, stays);
     }
 };
+
+template <bool LIST>
+using long_rows = single_rows<LIST, EPX_MOVING_WARPS,
+                              box_bytes(EPX_BOX_SLICE, EPX_MAX_FIELDS, sizeof(struct goal_list))>;
+
+/* Rows of up to half as many bytes have two boxes. */
+static const int32_t MIDDLE_BOX = 15 * EPX_SLICE_QUANTUM;
+static_assert(EPX_MIDDLE_SLICE <= MIDDLE_BOX, "a box is in the room of a warp");
+
+template <bool LIST>
+using middle_rows =
+    single_rows<LIST, EPX_MIDDLE_WARPS,
+                box_bytes(MIDDLE_BOX, LIST ? EPX_MAX_FIELDS : 1, sizeof(struct goal_list))>;
 
 /* The Way of rows that are short. */
 struct bundled_rows {
@@ -121,24 +131,42 @@ static __global__ void __launch_bounds__(Way::WARPS *EPX_WARP, Way::BLOCKS)
     end_dispatch(a, on);
 }
 
+/* What a block has for its boxes. */
+template <typename Way> static constexpr int room_of_block()
+{
+    return Way::WARPS * Way::ROOM;
+}
+
 template <typename Way> static int launch(const struct epx_dispatch_rows &args, cudaStream_t stream)
 {
     return launch_phase(
-        mover_launch(args.movers, Way::WARPS * EPX_WARP, Way::WARPS * Way::ROOM, stream),
+        mover_launch(args.movers, Way::WARPS * EPX_WARP, room_of_block<Way>(), stream),
         move_rows<Way>, args);
+}
+
+/* Rows that go one by one. */
+template <bool LIST>
+static int launch_single(const struct epx_dispatch_rows &args, cudaStream_t stream)
+{
+    return args.movers.warps == EPX_MIDDLE_WARPS ? launch<middle_rows<LIST>>(args, stream)
+                                                 : launch<long_rows<LIST>>(args, stream);
 }
 
 int epx_launch_move_rows(const struct epx_dispatch_rows *args, EPX_Stream stream)
 {
     if (args->fields.num > 1)
-        return launch<single_rows<true>>(*args, stream);
+        return launch_single<true>(*args, stream);
     return args->movers.rows_log2 ? launch<bundled_rows>(*args, stream)
-                                  : launch<single_rows<false>>(*args, stream);
+                                  : launch_single<false>(*args, stream);
 }
 
-static const struct epx_loaded loaded(move_rows<single_rows<false>>,
-                                      single_rows<false>::WARPS *single_rows<false>::ROOM);
-static const struct epx_loaded loaded_list(move_rows<single_rows<true>>,
-                                           single_rows<true>::WARPS *single_rows<true>::ROOM);
+static const struct epx_loaded loaded(move_rows<long_rows<false>>,
+                                      room_of_block<long_rows<false>>());
+static const struct epx_loaded loaded_list(move_rows<long_rows<true>>,
+                                           room_of_block<long_rows<true>>());
+static const struct epx_loaded loaded_middle(move_rows<middle_rows<false>>,
+                                             room_of_block<middle_rows<false>>());
+static const struct epx_loaded loaded_middle_list(move_rows<middle_rows<true>>,
+                                                  room_of_block<middle_rows<true>>());
 static const struct epx_loaded loaded_bundles(move_rows<bundled_rows>,
-                                              bundled_rows::WARPS *bundled_rows::ROOM);
+                                              room_of_block<bundled_rows>());
