@@ -47,10 +47,11 @@ struct work {
 
 static void prepare(struct work *work, EPX_Comm on, uint64_t seed, int small)
 {
+    enum { SMALL_TOP_K = 8, SMALL_PAIRS = 128 /* of all ranks, with --enable-jitter too */ };
     struct scenario s = scenario_small(EPX_BFLOAT16);
 
-    s.max_tokens = small ? 7 : 150;
-    s.top_k = small ? 8 : 40;
+    s.max_tokens = small ? SMALL_PAIRS / SMALL_TOP_K / suite_size : 150;
+    s.top_k = small ? SMALL_TOP_K : 40;
     s.experts = 60;
     s.count = 136;
     s.alignment = 16;
