@@ -183,7 +183,7 @@ START_TEST(more_rows_than_caches_hold_arrive)
 }
 END_TEST
 
-/* Of which a warp of a GPU moves one at a time, and blocks have more warps than for long ones. */
+/* A warp of a GPU moves one such row at a time, and blocks have more warps than for long ones. */
 START_TEST(many_rows_of_middle_length_arrive)
 {
     const enum memory memory = (enum memory)(_i % 3);

@@ -105,8 +105,8 @@ START_TEST(more_tokens_than_a_stage_takes_are_routed)
 }
 END_TEST
 
-/* So many rows that no operation of theirs is small: straight to their places, or by way of a stage,
- * which the smaller windows make too small for all. In some cases not all rows have room. */
+/* So many rows that no operation of theirs is small go straight to their places, or by way of a
+ * stage, which the smaller windows make too small for all. In some cases not all have room. */
 static void check_many_rows(int i, int max_tokens, int length)
 {
     struct scenario s = scenario_small(EPX_BYTE);
@@ -128,7 +128,7 @@ static void check_many_rows(int i, int max_tokens, int length)
 
 static const int short_lengths[] = {0, 1, 16, 100, 1040};
 
-/* So short that a warp of a GPU moves several at once. */
+/* A warp of a GPU moves several such rows at once. */
 START_TEST(many_short_rows_arrive)
 {
     check_many_rows(_i, space_is_device() ? 12000 : 4000, short_lengths[_i % 5]);
@@ -137,8 +137,8 @@ END_TEST
 
 static const int middle_lengths[] = {2700, 4096, 5761, 6144, 6145};
 
-/* Of which a warp of a GPU moves one at a time, and blocks have the more warps the shorter they
- * are. */
+/* A warp of a GPU moves one such row at a time; blocks have more warps for all but the last length
+ * than for longer rows. */
 START_TEST(many_rows_of_middle_length_arrive)
 {
     check_many_rows(_i, space_is_device() ? 1600 : 200, middle_lengths[_i % 5]);
