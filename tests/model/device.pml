@@ -7,17 +7,22 @@
  *
  * An operation is a kernel of some blocks. Rows go round by round through the stages, or nothing
  * follows the ready words here: the ranks disagree, or a kernel behind this one moves the rows by
- * words of its own, which progress.pml has.
+ * words of its own, which progress.pml has. A dispatch of several fields has lists besides, which
+ * say where the others store its rows. A rank posts its list behind its ready word, or if a routing
+ * was the operation's first half, once the ranks have agreed. In some operations rank 0 alone is in
+ * such a dispatch: it posts a list for which nobody waits, and waits for none.
  *
- * Claims: ready words and rows that a block reads are those of its operation and round; no row in a
- * stage is overwritten before all blocks have taken what they need; no wait is for ever while all
- * ranks live; after a death or a time-out every kernel of the survivors ends.
+ * Claims: ready words, lists and rows that a block reads are those of its operation and round; no
+ * row in a stage is overwritten before all blocks have taken what they need; no wait is for ever
+ * while all ranks live; after a death or a time-out every kernel of the survivors ends.
  *
  * run: RANKS=2 OPS=4 BLOCKS=1
  * run: RANKS=2 OPS=2 BLOCKS=2
  * run: RANKS=3 OPS=2 BLOCKS=1
  * fails with RANKS=2 OPS=4 BLOCKS=1: ONE_BANK ARRIVAL_FIRST CREDIT_FIRST NO_CREDIT
+ * fails with RANKS=2 OPS=4 BLOCKS=1: ONE_LIST_BANK NO_LIST_WAIT
  * fails with RANKS=2 OPS=2 BLOCKS=2: EARLY_READY ONE_BLOCK
+ * hangs with RANKS=2 OPS=2 BLOCKS=1: NO_VERDICT
  */
 #define ROUNDS 2
 #define WRITERS (RANKS * BLOCKS)
@@ -37,32 +42,72 @@
 #define LINE(owner, writer) ((owner) * RANKS + (writer))
 #define READY(owner, writer, n) (BANK(n) * RANKS * RANKS + LINE(owner, writer))
 byte ready[2 * RANKS * RANKS]; /* a word that is its own tag */
+#ifdef FAULT_ONE_LIST_BANK
+#define LIST(owner, writer, n) LINE(owner, writer)
+#else
+#define LIST(owner, writer, n) (((n) & 1) * RANKS * RANKS + LINE(owner, writer))
+#endif
+byte list[2 * RANKS * RANKS]; /* a word that is its own tag */
 byte arrived[RANKS * RANKS];
 byte credited[RANKS * RANKS];
 byte ended[RANKS]; /* blocks of all kernels that wait, so far */
 
 #define STAGED 1
 #define AGREED 2 /* or not: nothing follows the ready words */
+#define LISTED 3 /* several fields */
+#define HALVED 4 /* several fields, behind a routing */
+#define REFUSED 5 /* several fields on rank 0, not so on the others */
 byte form[OPS + 2];
 
+/* The first block that begins an operation chooses for all; nobody needs the choice before the last
+ * one any more. */
 inline choose_form()
 {
     atomic {
         if
-        :: form[n] == 0 -> form[n] = STAGED
+        :: form[n] == 0 ->
+            if
+            :: form[n] = STAGED
+            :: form[n] = LISTED
 #if RANKS == 2 /* or there were too many states */
-        :: form[n] == 0 -> form[n] = AGREED
+            :: form[n] = AGREED
+            :: form[n] = HALVED
+            :: form[n] = REFUSED
 #endif
+            fi;
+            if
+            :: n > 2 -> form[n - 2] = 0
+            :: else
+            fi
         :: else
         fi
     }
 }
+
+/* Whether this rank is in a dispatch of several fields; whether it waits for lists. */
+#define HAS_FIELDS (form[n] >= LISTED && (form[n] != REFUSED || me == 0))
+#ifdef FAULT_NO_VERDICT /* a rank waits for lists of others that are in another operation */
+#define AWAITS_LISTS HAS_FIELDS
+#else
+#define AWAITS_LISTS (HAS_FIELDS && form[n] != REFUSED)
+#endif
 
 /* post_ready (ready_words.cuh), by block 0 */
 #define POST_READY(r) ready[READY(r, me, n)] = n
 /* await_tagged (waits.cuh), by await_ready (ready_words.cuh) */
 #define AWAIT_READY(r)                                                                            \
     AWAIT(ready[READY(me, r, n)] >= n); assert(ready[READY(me, r, n)] == n)
+
+/* post_list (src/kernels/dispatch/fields.cuh), by block 0 */
+#define POST_LIST(r) list[LIST(r, me, n)] = n
+/* await_list there */
+#ifdef FAULT_NO_LIST_WAIT /* a rank takes the lists to have come with the ready words */
+#define AWAIT_LIST(r) skip
+#else
+#define AWAIT_LIST(r) AWAIT(list[LIST(me, r, n)] >= n)
+#endif
+/* read_windows there, in this kernel and in the one behind it */
+#define READ_LIST(r) assert(list[LIST(me, r, n)] == n)
 
 /* signal_arrival */
 #ifdef FAULT_ARRIVAL_FIRST
@@ -147,10 +192,23 @@ proctype block(byte me, b, first, second)
             :: b == 0 -> EACH_RANK(POST_READY)
             :: else
             fi;
+            /* begin_dispatch (src/kernels/dispatch/dispatch_rows.cu) */
+            if
+            :: b == 0 && HAS_FIELDS && form[n] != HALVED -> EACH_RANK(POST_LIST)
+            :: else
+            fi;
             EACH_RANK(AWAIT_READY);
             if
+            :: b == 0 && form[n] == HALVED -> EACH_RANK(POST_LIST)
+            :: else
+            fi;
+            if
+            :: AWAITS_LISTS -> EACH_RANK(AWAIT_LIST); BURST { EACH_RANK(READ_LIST) }
+            :: else
+            fi;
+            if
             :: form[n] == STAGED -> move_in_rounds()
-            :: form[n] == AGREED
+            :: else
             fi;
             /* is_last_block, end_exchange; the next kernel begins when this one has ended */
             ended[me]++;
