@@ -24,6 +24,12 @@ static void close_comm(void)
     suite_free_comm(&comm);
 }
 
+/* Whether ranks store into each other's memory. */
+static int is_direct(void)
+{
+    return !strcmp(suite_transport(), "lsa") || !strcmp(suite_transport(), "ipc");
+}
+
 /* Whether operations have two phases: between ranks that store into each other's memory, on a GPU
  * that can begin a kernel beside the one before it. */
 static int has_phases(void)
@@ -32,8 +38,7 @@ static int has_phases(void)
 
     must(cudaGetDevice(&device));
     must(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
-    return suite_size > 1 && major >= 9 &&
-           (!strcmp(suite_transport(), "lsa") || !strcmp(suite_transport(), "ipc"));
+    return suite_size > 1 && major >= 9 && is_direct();
 }
 
 /* A routed layer, and an operation of each verb, which was not called. Loops go over the verbs of a
@@ -45,7 +50,7 @@ struct work {
     struct operation ops[VERBS];
 };
 
-static void prepare(struct work *work, EPX_Comm on, uint64_t seed, int small)
+static struct scenario scenario_of(uint64_t seed, int small)
 {
     enum { SMALL_TOP_K = 8, SMALL_PAIRS = 128 /* of all ranks, with --enable-jitter too */ };
     struct scenario s = scenario_small(EPX_BFLOAT16);
@@ -59,13 +64,25 @@ static void prepare(struct work *work, EPX_Comm on, uint64_t seed, int small)
     s.memory = MEMORY_WINDOW;
     s.row_bytes_known = 1;
     s.seed += seed;
-    layer_open(&work->layer, &s, on);
+    return s;
+}
+
+static void prepare_scenario(struct work *work, const struct scenario *s, EPX_Comm on)
+{
+    layer_open(&work->layer, s, on);
     SETTLE();
     work->layer.stream = space_new_stream();
-    routing_start(&work->routing, &work->layer, s.seed);
+    routing_start(&work->routing, &work->layer, s->seed);
     routing_finish(&work->routing);
     for (int v = 0; v < VERBS; v++)
         operation_prepare(&work->ops[v], &work->routing, (enum verb)v, (uint64_t)v);
+}
+
+static void prepare(struct work *work, EPX_Comm on, uint64_t seed, int small)
+{
+    const struct scenario s = scenario_of(seed, small);
+
+    prepare_scenario(work, &s, on);
 }
 
 static void clean_up(struct work *work)
@@ -299,6 +316,81 @@ START_TEST(a_capture_that_ends_too_early_is_told)
 }
 END_TEST
 
+/* Calls beside those of the verbs. */
+enum { ROUTING = VERBS, ROUTE_DISPATCH, CALLS };
+
+/* The kernels of a call and its wait. The graph is not launched. */
+static struct gpu_kernels kernels_of(struct work *work, int call)
+{
+    cudaStream_t stream = work->layer.stream;
+    EPX_Request *request = &work->ops[call == ROUTE_DISPATCH ? DISPATCH : call % VERBS].request;
+    struct gpu_kernels kernels;
+    cudaGraph_t graph = NULL;
+
+    must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    if (call == ROUTING) {
+        request = &work->routing.request;
+        EXPECT_CODE(routing_call(&work->routing), EPX_SUCCESS);
+    } else if (call == ROUTE_DISPATCH) {
+        EXPECT_CODE(operation_route_call(&work->ops[DISPATCH]), EPX_SUCCESS);
+    } else {
+        EXPECT_CODE(operation_call(&work->ops[call]), EPX_SUCCESS);
+    }
+    EXPECT_CODE(EPX_Wait_enqueue(request, stream), EPX_SUCCESS);
+    must(cudaStreamEndCapture(stream, &graph));
+    kernels = gpu_kernels_of(graph);
+    must(cudaGraphDestroy(graph));
+    return kernels;
+}
+
+/* Rows that go in packets, in flags, and rows of any alignment. */
+static const int lengths[] = {136, 3584, 37};
+enum { LENGTHS = (int)(sizeof(lengths) / sizeof(lengths[0])) };
+
+/* The last of the lengths is followed by a layer that is not small. */
+START_TEST(a_small_operation_is_one_kernel)
+{
+    const int call = _i % CALLS, which = _i / CALLS, small = which < LENGTHS;
+    EPX_Comm other = suite_comm(NULL);
+    struct scenario s = scenario_of(13, small);
+    struct gpu_kernels kernels;
+    struct work work;
+
+    s.count = lengths[which % LENGTHS];
+    prepare_scenario(&work, &s, other);
+    kernels = kernels_of(&work, call);
+    if (is_direct() && (small || call != ROUTING))
+        EXPECT(small ? kernels.num == 1 : kernels.num > 1, "call %d of %d elements: %d kernels",
+               call, s.count, kernels.num);
+    clean_up(&work);
+    EXPECT_CODE(EPX_Comm_free(&other), EPX_SUCCESS);
+    SETTLE();
+}
+END_TEST
+
+static const char *const bounds[] = {"2", "3", "7"};
+enum { BOUNDS = (int)(sizeof(bounds) / sizeof(bounds[0])) };
+
+START_TEST(no_kernel_has_more_blocks_than_the_hint_allows)
+{
+    const int call = _i % CALLS, small = _i / CALLS % 2;
+    const char *bound = bounds[_i / CALLS / 2];
+    EPX_Comm other = suite_comm("epx_max_sms", bound, NULL);
+    struct gpu_kernels kernels;
+    struct work work;
+
+    prepare(&work, other, 14, small);
+    kernels = kernels_of(&work, call);
+    EXPECT(kernels.num > 0, "CUDA does not tell the kernels");
+    if (is_direct())
+        EXPECT(kernels.most_blocks <= strtoul(bound, NULL, 10),
+               "call %d, small %d: %u blocks of %s", call, small, kernels.most_blocks, bound);
+    clean_up(&work);
+    EXPECT_CODE(EPX_Comm_free(&other), EPX_SUCCESS);
+    SETTLE();
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("phases");
@@ -318,6 +410,9 @@ static Suite *make_suite(void)
                         2 * VERBS);
     tcase_add_loop_test(tcase, a_graph_has_both_phases, 0, 2 * VERBS);
     tcase_add_loop_test(tcase, a_capture_that_ends_too_early_is_told, 0, 2);
+    tcase_add_loop_test(tcase, a_small_operation_is_one_kernel, 0, (LENGTHS + 1) * CALLS);
+    tcase_add_loop_test(tcase, no_kernel_has_more_blocks_than_the_hint_allows, 0,
+                        2 * BOUNDS * CALLS);
     suite_add_tcase(suite, tcase);
     return suite;
 }

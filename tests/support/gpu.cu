@@ -3,6 +3,7 @@
 #include "support/gpu.h"
 
 #include <cuda.h>
+#include <stdlib.h>
 
 static __global__ void hold(const volatile int *flag)
 {
@@ -50,7 +51,43 @@ template <typename Call> static Call *find_call(const char *name, unsigned versi
     (find_call<decltype(name)>(#name, version)                                                     \
          ? find_call<decltype(name)>(#name, version)(__VA_ARGS__)                                  \
          : CUDA_ERROR_NOT_FOUND)
-enum { MAPPING_SINCE = 11070, GREEN_SINCE = 12040, GREEN_STREAMS_SINCE = 12050 };
+enum {
+    MAPPING_SINCE = 11070,
+    NODES_SINCE = 12000,
+    GREEN_SINCE = 12040,
+    GREEN_STREAMS_SINCE = 12050
+};
+
+static bool add_kernel(struct gpu_kernels &kernels, cudaGraphNode_t node)
+{
+    CUDA_KERNEL_NODE_PARAMS params = {};
+
+    if (DRIVER(cuGraphKernelNodeGetParams, NODES_SINCE, node, &params) != CUDA_SUCCESS)
+        return false;
+    kernels.num++;
+    if (kernels.most_blocks < params.gridDimX)
+        kernels.most_blocks = params.gridDimX;
+    return true;
+}
+
+struct gpu_kernels gpu_kernels_of(cudaGraph_t graph)
+{
+    struct gpu_kernels kernels = {0, 0};
+    size_t num = 0;
+    bool ok = cudaGraphGetNodes(graph, NULL, &num) == cudaSuccess;
+    cudaGraphNode_t *nodes = (cudaGraphNode_t *)malloc((num + 1) * sizeof(*nodes));
+
+    ok = ok && cudaGraphGetNodes(graph, nodes, &num) == cudaSuccess;
+    for (size_t i = 0; ok && i < num; i++) {
+        enum cudaGraphNodeType type;
+
+        ok = cudaGraphNodeGetType(nodes[i], &type) == cudaSuccess;
+        if (ok && type == cudaGraphNodeTypeKernel)
+            ok = add_kernel(kernels, nodes[i]);
+    }
+    free(nodes);
+    return ok ? kernels : gpu_kernels{-1, 0};
+}
 
 static CUdeviceptr address_of(const struct gpu_mapping *m, int piece)
 {

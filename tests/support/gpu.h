@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * gpu.h - kernels of the tests: one that holds a stream back, one that stands for a user's work.
- * And what the driver alone makes: memory in pieces, streams that have a part of the GPU.
+ * And what the driver alone makes or tells: memory in pieces, streams that have a part of the GPU,
+ * kernels of a graph.
  */
 #ifndef GPU_H
 #define GPU_H
@@ -27,6 +28,13 @@ extern "C" {
 void gpu_hold(const volatile int *flag, EPX_Stream stream);
 /* Queues a kernel that copies bytes between two buffers in device memory. */
 void gpu_copy(void *to, const void *from, size_t bytes, EPX_Stream stream);
+
+/* The kernels of a graph, and the most blocks that one of them has. num is -1 if CUDA cannot tell. */
+struct gpu_kernels {
+    int num;
+    unsigned most_blocks;
+};
+struct gpu_kernels gpu_kernels_of(cudaGraph_t graph);
 
 /* Addresses in a row, of which each piece is memory that the device may use, memory that it may not
  * use, or only reserved. */

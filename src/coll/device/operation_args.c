@@ -131,7 +131,8 @@ static int32_t blocks_that_take(const struct epx_request *request, int64_t piece
 /*
  * Shares out the blocks of a small operation. Where rows are added both kinds of blocks have about
  * as much to do. In a dispatch and in a combine backward those who take rows have more, as they
- * store them for each expert.
+ * store them for each expert. Those who take are as many as wait in a routing, unless the hint
+ * epx_max_sms, which bounds both kinds together, leaves room for fewer.
  */
 static void share_out_small(const struct epx_request *request, int32_t width,
                             struct epx_banks *banks)
@@ -142,16 +143,18 @@ static void share_out_small(const struct epx_request *request, int32_t width,
     const int alone = request->comm->size == 1 && !epx_verb_routes(verb);
     const int stores_more = epx_verb_dispatches(verb) || verb == EPX_VERB_COMBINE_BACKWARD;
     int64_t pieces = (int64_t)request->route->attr.max_tokens * banks->slices.num;
-    int64_t most = device->most_senders;
+    int64_t most = device->most_senders, least;
 
     if (epx_verb_adds(verb) && most > device->movers / 2)
         most = device->movers / 2;
     if (stores_more && most > device->movers / 4)
         most = device->movers / 4;
     banks->senders = blocks_for(alone ? 0 : pieces * width, most);
-    banks->takers = blocks_that_take(request, pieces, device->movers - banks->senders);
-    if (banks->takers < device->blocks)
-        banks->takers = device->blocks;
+    most = device->movers - banks->senders;
+    least = request->comm->params.max_sms && most < device->blocks ? most : device->blocks;
+    banks->takers = blocks_that_take(request, pieces, most);
+    if (banks->takers < least)
+        banks->takers = (int32_t)least;
 }
 
 /* Bytes of rows that a bank holds up to which packets take less time than flags do, where rows are

@@ -114,6 +114,26 @@ CUresult CUDAAPI cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
     return CUDA_SUCCESS;
 }
 
+/* A node's handle is what it does. */
+CUresult CUDAAPI cuGraphKernelNodeGetParams(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *params)
+{
+    const struct work *work = (const struct work *)(const void *)node;
+    const struct emulated_kernel *launch;
+
+    if (!works_is_kernel(work))
+        return CUDA_ERROR_INVALID_VALUE;
+    launch = works_launch(work);
+    memset(params, 0, sizeof(*params));
+    params->gridDimX = launch->blocks.x;
+    params->gridDimY = launch->blocks.y;
+    params->gridDimZ = launch->blocks.z;
+    params->blockDimX = launch->threads.x;
+    params->blockDimY = launch->threads.y;
+    params->blockDimZ = launch->threads.z;
+    params->sharedMemBytes = (unsigned)launch->shared_bytes;
+    return CUDA_SUCCESS;
+}
+
 #define CALL(function)                                                                             \
     {                                                                                              \
 #function, (void *)(uintptr_t)function                                                     \
@@ -124,9 +144,10 @@ void *driver_call(const char *name)
     static const struct {
         const char *name;
         void *call;
-    } calls[] = {CALL(cuCtxGetCurrent),        CALL(cuPointerGetAttribute),
-                 CALL(cuPointerGetAttributes), CALL(cuStreamWaitValue64),
-                 CALL(cuStreamWriteValue64),   CALL(cuModuleGetLoadingMode)};
+    } calls[] = {CALL(cuCtxGetCurrent),           CALL(cuPointerGetAttribute),
+                 CALL(cuPointerGetAttributes),    CALL(cuStreamWaitValue64),
+                 CALL(cuStreamWriteValue64),      CALL(cuModuleGetLoadingMode),
+                 CALL(cuGraphKernelNodeGetParams)};
 
     for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
         if (strcmp(calls[i].name, name) == 0)

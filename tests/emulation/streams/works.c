@@ -109,6 +109,11 @@ int works_is_kernel(const struct work *work)
     return work->step == step_kernel;
 }
 
+const struct emulated_kernel *works_launch(const struct work *work)
+{
+    return &((const struct launch *)(const void *)work)->launch;
+}
+
 void works_overtake(const struct work *before, struct work *work)
 {
     const struct launch *runs = (const struct launch *)(const void *)before;

@@ -10,6 +10,8 @@
 
 struct work *works_kernel(const struct emulated_kernel *launch, int device);
 int works_is_kernel(const struct work *work);
+/* What a kernel was launched with. */
+const struct emulated_kernel *works_launch(const struct work *work);
 /* Begins a kernel that may overtake the one before it, which runs, if that lets it. */
 void works_overtake(const struct work *before, struct work *work);
 struct work *works_copy(void *to, const void *from, size_t bytes);
