@@ -57,6 +57,7 @@ dist_example_DATA = $(epx_moe_files) $(epx_moe_cuda_files) $(epx_moe_no_cuda_fil
 examplepydir = $(exampledir)/python
 dist_examplepy_DATA = \
   examples/python/decode_torch.py \
+  examples/python/masked_product.py \
   examples/python/switch_from_deepep.md \
   examples/python/train_jax.py \
   examples/python/train_torch.py

@@ -4,18 +4,20 @@
 Decodes with a small mixture-of-experts model whose experts are spread over the ranks. A step names
 the next character of each of a rank's sequences, which begin with parts of a text. Rows go to the
 experts as fp8 with a float32 scale for every 128 values, and lie there in slabs, a slab for each
-expert, of which a masked grouped matrix product takes the rows that are used. On GPUs a step is a
-CUDA graph.
+expert, of which a masked grouped matrix product takes the rows that are used: a kernel of Triton,
+or torch.bmm over all rows where that kernel cannot run. On GPUs a step is a CUDA graph.
 
 The same steps are made with torch.distributed.all_to_all_single in the place of EPX, in two forms:
 see ExactSizes and Padded. The model, the tokens and the experts' product are the same, so that the
 tokens per second, which the program prints for each, differ by how rows get to the experts and
-back, and by whether a graph can hold that. The program fails if the logits differ.
+back, and by whether a graph can hold that. With the kernel one more contender is EPX with
+torch.bmm. The program fails if the logits differ.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import os
 import time
 from collections.abc import Callable
@@ -30,6 +32,11 @@ from torch import Tensor
 import epx
 import epx.launch
 import epx.torch as ep
+
+try:
+    import masked_product as masked
+except ImportError:  # Triton is missing
+    masked = None  # type: ignore[assignment]
 
 CONTEXT, CHARACTERS = 4, 256
 BLOCK = 128
@@ -231,6 +238,7 @@ class Model:
     def __init__(self, shape: Shape, device: torch.device, dtype: torch.dtype) -> None:
         hidden, wide = shape.hidden, shape.hidden // 2
         self.shape, self.dtype = shape, dtype
+        self.is_masked = masked is not None and masked.is_for(device)
 
         def random(*size: int, dtype: torch.dtype = torch.float32) -> Tensor:
             return torch.randn(size, device=device, dtype=dtype)
@@ -243,11 +251,23 @@ class Model:
         self.up = random(shape.local, hidden, wide, dtype=dtype) / hidden**0.5
         self.down = random(shape.local, wide, hidden, dtype=dtype) / wide**0.5
 
-    def experts(self, slabs: Slabs) -> Tensor:
-        """The masked grouped product, by operations of torch: [local * room, hidden].
+    def with_bmm(self) -> Model:
+        """The same model, whose experts are computed by torch.bmm."""
+        twin = copy.copy(self)
+        twin.is_masked = False
+        return twin
 
-        Unused rows are made zero and computed too; a kernel of one's own leaves them out.
-        """
+    def experts(self, slabs: Slabs) -> Tensor:
+        """[local * room, hidden], of which rows that are not used have any values."""
+        if not self.is_masked:
+            return self.experts_by_bmm(slabs)
+        inner = masked.masked_product(
+            slabs.values, slabs.counts, self.up, scales=slabs.scales, has_silu=True
+        )
+        return masked.masked_product(inner, slabs.counts, self.down)
+
+    def experts_by_bmm(self, slabs: Slabs) -> Tensor:
+        """The same by operations of torch. Unused rows are made zero and computed too."""
         local, room, hidden = self.shape.local, self.shape.room, self.shape.hidden
         values = slabs.values.view(local, room, -1, BLOCK).float()
         scaled = values * slabs.scales.view(local, room, -1, 1)
@@ -301,9 +321,18 @@ class Decoder:
 def make_decoders(
     comm: epx.Comm, model: Model, prompts: Tensor, device: torch.device
 ) -> list[Decoder]:
-    """EPX first. On GPUs every exchange that a graph can hold is there in a graph and without."""
+    """EPX first. On GPUs every exchange that a graph can hold is there in a graph and without.
+
+    A kernel that is wrong is so for all exchanges. So one contender computes experts by torch.bmm.
+    """
     shape, on_gpu = model.shape, device.type == "cuda"
-    exact = Decoder("all_to_all_single, exact sizes", model, ExactSizes(shape), prompts)
+    others = [Decoder("all_to_all_single, exact sizes", model, ExactSizes(shape), prompts)]
+    if model.is_masked:
+        how = " in a graph" if on_gpu else ""
+        bmm = Decoder(f"EPX{how}, torch.bmm", model.with_bmm(), ByEPX(comm, shape), prompts)
+        if on_gpu:
+            bmm.capture()
+        others.append(bmm)
     made = []
     for is_captured in (True, False) if on_gpu else (False,):
         how = " in a graph" if is_captured else ""
@@ -314,7 +343,7 @@ def make_decoders(
             ours.capture()
             padded.capture()
         made += [ours, padded]
-    return [*made, exact]
+    return [*made, *others]
 
 
 def largest_differences(decoders: list[Decoder], prompts: Tensor) -> list[float]:

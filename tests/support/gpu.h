@@ -29,7 +29,7 @@ void gpu_hold(const volatile int *flag, EPX_Stream stream);
 /* Queues a kernel that copies bytes between two buffers in device memory. */
 void gpu_copy(void *to, const void *from, size_t bytes, EPX_Stream stream);
 
-/* The kernels of a graph, and the most blocks that one of them has. num is -1 if CUDA cannot tell. */
+/* The kernels of a graph, and the most blocks that one has. num is -1 if CUDA cannot tell. */
 struct gpu_kernels {
     int num;
     unsigned most_blocks;
