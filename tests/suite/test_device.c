@@ -66,7 +66,7 @@ static void prepare_scenario(struct step *step, const struct scenario *s, cudaSt
 
 static const EPX_Layout layouts[] = {EPX_EXPERT_MAJOR, EPX_RANK_MAJOR, EPX_EXPERT_SLAB};
 
-static void prepare_step(struct step *step, int variant, cudaStream_t stream, EPX_Comm on)
+static struct scenario scenario_of_variant(int variant)
 {
     struct scenario s = scenario_small(variant % 2 ? EPX_FLOAT32 : EPX_BFLOAT16);
 
@@ -76,6 +76,13 @@ static void prepare_step(struct step *step, int variant, cudaStream_t stream, EP
     s.row_bytes_known = variant % 2;
     s.tokens = TOKENS_FULL;
     s.seed += (uint64_t)variant;
+    return s;
+}
+
+static void prepare_step(struct step *step, int variant, cudaStream_t stream, EPX_Comm on)
+{
+    const struct scenario s = scenario_of_variant(variant);
+
     prepare_scenario(step, &s, stream, on);
 }
 
@@ -394,14 +401,35 @@ static void expect_no_error(void)
     EXPECT(error == EPX_SUCCESS, "error %d", error);
 }
 
+/* How the rows of a step whose graph is replayed go: as those of any alignment, in packets, with
+ * flags, and by kernels that stream, as no operation of so many choices is small. */
+enum { ANY_ROWS, PACKET_ROWS, FLAGGED_ROWS, STREAMED_ROWS, ROW_KINDS };
+enum { ANY_CASES = 8, REPLAY_CASES = ANY_CASES + 2 * (ROW_KINDS - 1) };
+
+static struct scenario scenario_of_replays(int variant, int kind)
+{
+    struct scenario s = scenario_of_variant(variant);
+
+    if (kind != ANY_ROWS)
+        s.count = kind == FLAGGED_ROWS ? 1536 : 136;
+    if (kind == STREAMED_ROWS) {
+        s.experts = 40;
+        s.top_k = 34;
+    }
+    return s;
+}
+
 START_TEST(a_graph_routes_other_tokens_at_each_replay)
 {
+    const int more = _i - ANY_CASES, kind = more < 0 ? ANY_ROWS : PACKET_ROWS + more / 2;
+    const struct scenario s =
+        scenario_of_replays(more < 0 ? _i % 4 : (2 * kind + 3 * (more % 2)) % 6, kind);
     cudaStream_t stream = new_stream();
     int replays = space_shares_gpus() ? REPLAYS_IN_TURNS : REPLAYS;
     struct step step;
 
-    prepare_step(&step, _i % 4, stream, comm);
-    step.in_one_call = _i / 4;
+    prepare_scenario(&step, &s, stream, comm);
+    step.in_one_call = more < 0 ? _i / 4 : more % 2;
     capture_step(&step);
     for (int i = 0; i < replays; i++) {
         replay_step(&step, 100 + (uint64_t)i);
@@ -983,7 +1011,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, no_call_waits_for_the_gpu, 0, 4);
     tcase_add_test(tcase, launches_that_pile_up_stop_no_message);
     tcase_add_loop_test(tcase, a_stream_that_waits_comes_after_the_operation, 0, 8);
-    tcase_add_loop_test(tcase, a_graph_routes_other_tokens_at_each_replay, 0, 8);
+    tcase_add_loop_test(tcase, a_graph_routes_other_tokens_at_each_replay, 0, REPLAY_CASES);
     tcase_add_test(tcase, graphs_of_two_routes_take_turns_with_plain_calls);
     tcase_add_loop_test(tcase, an_error_in_a_replay_is_told_later, 0, 2);
     tcase_add_loop_test(tcase, a_kernel_behind_an_overflow_finds_no_rows, 0, 3);

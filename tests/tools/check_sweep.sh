@@ -14,6 +14,7 @@ printf '# figures\nother 1 3\nother 4 5\nthird 2 7.5\n' >"$work/figures"
 # shellcheck disable=SC2086 # the launcher may have arguments
 expect_code 0 timeout 120 "$sweep" -t 1:4 --rate 10 --flag 100 --figures "$work/figures" \
     -o "$work/kept" -- $MPIEXEC -n 2 ./epx_perf route-dispatch -H 256 -i 5
+expect_line "$work/out" '# floor: wire bytes at 10\.0 GB/s and 100 us for a flag'
 expect_line "$work/out" ' +tokens +floor +graph +calls +kernels +other +third'
 expect_line "$work/out" ' +1 +[0-9.]+ +- +[0-9.]+ +- +3\.0 +-'
 expect_line "$work/out" ' +4 +[0-9.]+ +- +[0-9.]+ +- +5\.0 +-'
