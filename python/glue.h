@@ -131,6 +131,7 @@ struct epx_python_route_attr {
     int64_t overflow;
     int64_t zero_unused;
     int64_t rows_per_expert;
+    int64_t max_row_bytes; /* 0 = not known */
 };
 
 /* glue.c: errors and MPI */

@@ -43,6 +43,7 @@ static EPX_Route_attr attr_of(const struct epx_python_route_attr *from)
     attr.overflow = (EPX_Overflow)from->overflow;
     attr.zero_unused = (int)from->zero_unused;
     attr.rows_per_expert = from->rows_per_expert;
+    attr.max_row_bytes = from->max_row_bytes;
     return attr;
 }
 

@@ -33,7 +33,10 @@ class Route:
     (a row for each token and rank, by rank) or "slab" (as "expert", the rows of each expert in
     ``rows_per_expert`` rows of its own: rows are [local_experts * rows_per_expert, ...], and
     capacity is None); ``overflow`` "error" or "drop"; ``zero_unused`` zeroes the rows that nothing
-    arrives in.
+    arrives in; ``max_row_bytes``, the longest row of any call, all fields together, or 0: if it is
+    given, the communicator has a stage for all rows of a call, so that many rows are sent at once,
+    not in rounds, and those of a started dispatch or combine are taken when it is waited for; a
+    longer row is an EPXError.
     """
 
     def __init__(
@@ -48,18 +51,21 @@ class Route:
         overflow: str = "error",
         zero_unused: bool = False,
         rows_per_expert: int = 0,
+        max_row_bytes: int = 0,
     ) -> None:
         if layout == "slab" and capacity is not None:
             raise EPXError(Code.ARG, f"capacity is {capacity}, want None with slabs")
-        experts, top_k, max_tokens, alignment, rows_per_expert = map(
-            operator.index, (experts, top_k, max_tokens, alignment, rows_per_expert)
+        experts, top_k, max_tokens, alignment, rows_per_expert, max_row_bytes = map(
+            operator.index,
+            (experts, top_k, max_tokens, alignment, rows_per_expert, max_row_bytes),
         )
         capacity = None if capacity is None else operator.index(capacity)
         self.comm, self.experts, self.top_k, self.max_tokens = comm, experts, top_k, max_tokens
         self.alignment, self.layout, self.overflow = alignment, layout, overflow
         self.zero_unused, self.rows_per_expert = bool(zero_unused), rows_per_expert
+        self.max_row_bytes = max_row_bytes
         attr = struct.pack(
-            "=10q",
+            "=11q",
             comm._index,
             experts,
             top_k,
@@ -70,6 +76,7 @@ class Route:
             _choice("overflow", overflow, _OVERFLOWS),
             self.zero_unused,
             rows_per_expert,
+            max_row_bytes,
         )
         index = ctypes.c_int(-1)
         _try(_route_create(attr, index))

@@ -194,6 +194,7 @@ def test_slabs_stay_as_they_are(comm, make_route):
         ({"layout": "slab", "rows_per_expert": 4, "capacity": 4}, Code.ARG),
         ({"layout": "slab", "rows_per_expert": 2**40}, Code.COUNT),
         ({"rows_per_expert": 4}, Code.ARG),
+        ({"max_row_bytes": -1}, Code.COUNT),
     ],
 )
 def test_wrong_attributes_are_errors(comm, attributes, code):

@@ -178,6 +178,18 @@ def test_a_mismatch_is_told_on_all_ranks(comm, route, given, told):
     still_works(route, given)
 
 
+def test_a_row_longer_than_the_route_allows_is_told(comm, given):
+    row_bytes = given.x[0].nbytes
+    for max_row_bytes, allowed in ((row_bytes, True), (row_bytes - 1, False)):
+        route = epx.Route(comm, E, K, max_tokens=8, max_row_bytes=max_row_bytes)
+        assert route.max_row_bytes == max_row_bytes
+        if allowed:
+            still_works(route, given)
+        else:
+            expect(Code.COUNT, "max_row_bytes", ep.dispatch, given.x, given.ids, given.weights, route)
+        route.free()
+
+
 def test_a_freed_route_is_told(comm, given):
     route = epx.Route(comm, experts=E, top_k=K, max_tokens=8)
     x = given.x.clone().requires_grad_()

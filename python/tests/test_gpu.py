@@ -258,10 +258,11 @@ def test_a_work_is_waited_for_on_another_stream(comm, route):
     assert torch.equal(out, wanted)
 
 
-def test_what_a_work_takes_comes_behind_the_current_stream(comm, make_route):
-    num_tokens = 2048
-    route = make_route(experts=E, top_k=K, max_tokens=num_tokens, zero_unused=True)
+@pytest.mark.parametrize("num_tokens, knows", [(2048, False), (16384, True)])  # more than 4 MiB
+def test_what_a_work_takes_comes_behind_the_current_stream(comm, make_route, num_tokens, knows):
     given = tokens(comm, num=num_tokens)
+    attributes = {"max_row_bytes": given.x[0].nbytes} if knows else {}
+    route = make_route(experts=E, top_k=K, max_tokens=num_tokens, zero_unused=True, **attributes)
     wanted = layer(given.x, given.ids, given.weights, route)
     torch.cuda.synchronize()
     work = ep.dispatch_start(given.x, given.ids, given.weights, route)
