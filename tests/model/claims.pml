@@ -90,7 +90,7 @@ proctype sender(byte me, comm, number)
     atomic { idle[me]++; sent[MINE]++; task = 0 }
 }
 
-/* take_all (row_movers.cuh) */
+/* take_all (row_takers.cuh) */
 proctype taker(byte me, comm)
 {
     byte task;
@@ -101,7 +101,7 @@ proctype taker(byte me, comm)
     do
     :: task >= TASKS -> break
     :: else ->
-        HAS_COME(task); /* await_slice (row_movers.cuh) */
+        HAS_COME(task); /* await_slice (row_takers.cuh) */
         TAKE(task);
         /* next_task */
         atomic { task = FIRSTS + counter[MINE]; counter[MINE]++ }

@@ -63,7 +63,7 @@ inline choose_form()
 #else
 #define AWAIT_READY(r) AWAIT(ready[LINE(me, r, n)] >= n)
 #endif
-/* sender::end (row_movers.cuh), send_part (sum_movers.cuh) */
+/* sender::end (row_movers.cuh), sum_sender (sum_movers.cuh) */
 #define STORE_ROW(r) store(me, ROW(r), n)
 /* tell_rank */
 #ifdef FAULT_TELL_FIRST
@@ -99,7 +99,7 @@ inline choose_form()
 #define START_BLOCKS(kind) run kind(0, 1, 2); run kind(1, 0, 2); run kind(2, 0, 1)
 #endif
 
-/* send_all, send_chunk */
+/* send_all, send_chunks */
 BLOCK(sending)
 {
     byte n = 1, task, i;

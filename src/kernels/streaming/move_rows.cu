@@ -46,7 +46,7 @@ template <bool LIST>
 using long_rows = single_rows<LIST, EPX_MOVING_WARPS,
                               box_bytes(EPX_BOX_SLICE, EPX_MAX_FIELDS, sizeof(struct goal_list))>;
 
-/* Rows of up to half as many bytes have two boxes. */
+/* Rows of up to 3 KiB have two boxes in the room for one of these. */
 static const int32_t MIDDLE_BOX = 15 * EPX_SLICE_QUANTUM;
 static_assert(EPX_MIDDLE_SLICE <= MIDDLE_BOX, "a box is in the room of a warp");
 
