@@ -186,7 +186,8 @@ def test_a_row_longer_than_the_route_allows_is_told(comm, given):
         if allowed:
             still_works(route, given)
         else:
-            expect(Code.COUNT, "max_row_bytes", ep.dispatch, given.x, given.ids, given.weights, route)
+            arguments = given.x, given.ids, given.weights, route
+            expect(Code.COUNT, "max_row_bytes", ep.dispatch, *arguments)
         route.free()
 
 

@@ -56,8 +56,8 @@ static struct scenario scenario_of_case(void)
     return s;
 }
 
-/* Dies as soon as it has moved a part of its rows, and before it has moved all. Where no call of the
- * library moves rows, or several operations are in flight, it does not look. */
+/* Dies as soon as it has moved a part of its rows, and before it has moved all. Where several
+ * operations are in flight, or no call of the library moves rows, it does not look. */
 static void die(struct operation *op)
 {
     int flag = 0;
