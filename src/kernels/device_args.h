@@ -280,7 +280,7 @@ enum {
     EPX_SMALL_PAIRS = 1 << 13, /* of all ranks, as the next */
     EPX_SMALL_TOKENS = 1 << 11,
     EPX_SMALL_EXPERTS = 1 << 10,
-    EPX_SMALL_COUNTS = 20 * 1024, /* in the count matrix */
+    EPX_SMALL_COUNTS = 21 * 1024, /* in the count matrix */
     EPX_SMALL_RANKS = 64,
     EPX_SMALL_TOP_K = EPX_WARP
 };
