@@ -12,30 +12,32 @@
 
 static int64_t count_padding(const struct perf_bench *bench)
 {
+    const struct perf_expected *expected = perf_expected(bench);
     int64_t padding = 0;
 
-    for (int64_t i = 0; i < bench->num_expected; i++)
-        padding += bench->expected[i].source < 0;
+    for (int64_t i = 0; i < expected->num_rows; i++)
+        padding += expected->rows[i].source < 0;
     return padding;
 }
 
 int64_t perf_check_route(const struct perf_bench *bench, enum perf_side side)
 {
+    const struct perf_expected *expected = perf_expected(bench);
     const EPX_Route_view *view = &bench->seen;
     int64_t wrong = 0;
 
     if (side == PERF_PEER)
-        return perf_peer_num_rows(bench->peer) != bench->num_expected - count_padding(bench);
-    if (*view->num_rows != bench->num_expected || *view->required_rows != bench->num_required)
-        return bench->num_expected + 1;
-    for (int64_t i = 0; i < bench->num_expected; i++) {
-        const struct perf_expected_row *row = &bench->expected[i];
+        return perf_peer_num_rows(bench->peer) != expected->num_rows - count_padding(bench);
+    if (*view->num_rows != expected->num_rows || *view->required_rows != expected->num_required)
+        return expected->num_rows + 1;
+    for (int64_t i = 0; i < expected->num_rows; i++) {
+        const struct perf_expected_row *row = &expected->rows[i];
 
         wrong += view->row_ranks[i] != (row->source < 0 ? -1 : row->source) ||
                  view->row_tokens[i] != (row->source < 0 ? -1 : row->token);
     }
     for (int64_t i = 0; i < bench->load.pairs; i++)
-        wrong += view->slots[i] != bench->expected_slots[i];
+        wrong += view->slots[i] != expected->slots[i];
     return wrong;
 }
 
@@ -46,14 +48,15 @@ static float expected_weight(const struct perf_bench *bench, const struct perf_e
     int64_t pair = (int64_t)row->token * load->top_k + choice;
 
     if (row->source < 0 ||
-        perf_expected_rank(load, bench->all_ids[row->source * load->pairs + pair]) != load->rank)
+        perf_expected_rank(load, perf_expected(bench)->ids[row->source * load->pairs + pair]) !=
+            load->rank)
         return 0;
     return perf_weight(row->source, pair);
 }
 
 static int weights_differ(const struct perf_bench *bench, int64_t i)
 {
-    const struct perf_expected_row *row = &bench->expected[i];
+    const struct perf_expected_row *row = &perf_expected(bench)->rows[i];
     const float *weights = bench->row_weights.image;
     int top_k = bench->load.top_k, differ = 0;
 
@@ -78,12 +81,13 @@ static void join_fields(const struct perf_bench *bench, int64_t i, char *row)
 int64_t perf_check_dispatch(const struct perf_bench *bench, enum perf_side side)
 {
     const struct perf_load *load = &bench->load;
+    const struct perf_expected *expected = perf_expected(bench);
     size_t row_bytes = (size_t)load->row_bytes;
     char *should = perf_alloc(1, load->row_bytes), *joined = perf_alloc(1, load->row_bytes);
     int64_t wrong = 0, pair = 0;
 
-    for (int64_t i = 0; i < bench->num_expected; i++) {
-        const struct perf_expected_row *row = &bench->expected[i];
+    for (int64_t i = 0; i < expected->num_rows; i++) {
+        const struct perf_expected_row *row = &expected->rows[i];
         const char *is = (const char *)bench->rows.image + i * load->row_bytes;
 
         if (row->source == PERF_UNUSED || (side == PERF_PEER && row->source < 0))
@@ -117,19 +121,20 @@ static double row_factor(const struct perf_bench *bench, const struct perf_expec
 
     if (bench->options->layout == EPX_RANK_MAJOR)
         return perf_factor(load->rank);
-    return perf_factor(bench->all_ids[row->source * load->pairs + pair]);
+    return perf_factor(perf_expected(bench)->ids[row->source * load->pairs + pair]);
 }
 
 int64_t perf_check_combine_backward(const struct perf_bench *bench, enum perf_side side)
 {
     const struct perf_load *load = &bench->load;
+    const struct perf_expected *expected = perf_expected(bench);
     const float *grads = bench->weight_grads.image;
     char *should = perf_alloc(1, load->row_bytes);
     int64_t wrong = 0;
 
     (void)side;
-    for (int64_t i = 0; i < bench->num_expected; i++) {
-        const struct perf_expected_row *row = &bench->expected[i];
+    for (int64_t i = 0; i < expected->num_rows; i++) {
+        const struct perf_expected_row *row = &expected->rows[i];
         const char *is = (const char *)bench->rows.image + i * load->row_bytes;
         double weight = 1, dot = 0;
 
@@ -187,6 +192,12 @@ int64_t perf_check_sums(const struct perf_bench *bench, enum perf_side side)
     }
     free(should);
     return wrong;
+}
+
+/* A token's sum may be the same with other experts: its route tells them apart. */
+int64_t perf_check_layer(const struct perf_bench *bench, enum perf_side side)
+{
+    return perf_check_route(bench, side) + perf_check_sums(bench, side);
 }
 
 int64_t perf_check_dispatch_backward(const struct perf_bench *bench, enum perf_side side)

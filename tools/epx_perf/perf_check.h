@@ -10,6 +10,7 @@ int64_t perf_check_route(const struct perf_bench *bench, enum perf_side side);
 int64_t perf_check_dispatch(const struct perf_bench *bench, enum perf_side side);
 int64_t perf_check_route_dispatch(const struct perf_bench *bench, enum perf_side side);
 int64_t perf_check_sums(const struct perf_bench *bench, enum perf_side side);
+int64_t perf_check_layer(const struct perf_bench *bench, enum perf_side side);
 int64_t perf_check_dispatch_backward(const struct perf_bench *bench, enum perf_side side);
 int64_t perf_check_combine_backward(const struct perf_bench *bench, enum perf_side side);
 int64_t perf_check_alltoallv(const struct perf_bench *bench, enum perf_side side);

@@ -309,6 +309,17 @@ static int check_space(struct perf_options *options)
     return 0;
 }
 
+/* Operations that route have another set of ids each, if ids are drawn and a peer can follow. */
+static int count_id_sets(const struct perf_options *options)
+{
+    int drawn = strncmp(options->skew, "file:", 5) != 0 && strcmp(options->skew, "even") != 0;
+
+    if (!options->verb->routes || !drawn || perf_peer_is_counted(options->peer))
+        return 1;
+    return options->graph && options->batch < PERF_MOST_ID_SETS ? (int)options->batch
+                                                                : PERF_MOST_ID_SETS;
+}
+
 static int check_layout(const struct perf_options *options)
 {
     if (options->alignment & (options->alignment - 1))
@@ -362,7 +373,10 @@ static int check_options(struct perf_options *options)
         options->peer = perf_peer_on(options->peer, options->space);
     if (options->peer && perf_peer_refuses(options))
         return complain("--peer %s: %s", perf_peer_name(options->peer), perf_peer_refuses(options));
-    return check_space(options);
+    if (check_space(options))
+        return -1;
+    options->id_sets = count_id_sets(options);
+    return 0;
 }
 
 /* Before getopt puts the arguments in another order. */

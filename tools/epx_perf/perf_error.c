@@ -64,11 +64,12 @@ static void fill_row(const struct perf_load *load, int source, int64_t pair, cha
 static void fill_rows(struct perf_bench *bench)
 {
     const struct perf_load *load = &bench->load;
+    const struct perf_expected *expected = perf_expected(bench);
     char *rows = perf_buffer_fetch(&bench->rows);
     float *weights = perf_buffer_fetch(&bench->row_weights);
 
-    for (int64_t i = 0; i < bench->num_expected; i++) {
-        const struct perf_expected_row *row = &bench->expected[i];
+    for (int64_t i = 0; i < expected->num_rows; i++) {
+        const struct perf_expected_row *row = &expected->rows[i];
         int64_t pair = (int64_t)row->token * load->top_k + row->choice;
 
         if (row->source < 0)
@@ -143,7 +144,7 @@ static double run_once(struct perf_bench *bench)
 {
     double largest;
 
-    EPX_Route_tokens(bench->ids.address, bench->load.tokens, bench->route, bench->stream,
+    EPX_Route_tokens(perf_bench_ids(bench), bench->load.tokens, bench->route, bench->stream,
                      &bench->request);
     EPX_Wait(&bench->request, MPI_STATUS_IGNORE);
     perf_expect_create(bench);

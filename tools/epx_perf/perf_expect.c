@@ -39,6 +39,7 @@ static int64_t list_by_expert(const struct perf_bench *bench, int rank,
                               struct perf_expected_row *rows)
 {
     const struct perf_load *load = &bench->load;
+    const int64_t *ids = perf_expected(bench)->ids;
     int last = perf_first_expert(load, rank + 1);
     int64_t num = 0;
 
@@ -46,7 +47,7 @@ static int64_t list_by_expert(const struct perf_bench *bench, int rank,
         int64_t first = num;
 
         for (int64_t i = 0; i < load->pairs * load->size; i++)
-            if (bench->all_ids[i] == e)
+            if (ids[i] == e)
                 num = put(rows, num, (int)(i / load->pairs), i % load->pairs, load->top_k);
         num = put_padding(load, rows, first, num);
     }
@@ -57,14 +58,15 @@ static int64_t list_by_expert(const struct perf_bench *bench, int rank,
 static int64_t count_required(const struct perf_bench *bench)
 {
     const struct perf_load *load = &bench->load;
+    const struct perf_expected *expected = perf_expected(bench);
     int64_t rows = 0, most = 0, experts;
 
     if (!load->rows_per_expert)
-        return bench->num_expected;
-    experts = bench->num_expected / load->rows_per_expert;
-    for (int64_t i = 0; i < bench->num_expected; i++) {
+        return expected->num_rows;
+    experts = expected->num_rows / load->rows_per_expert;
+    for (int64_t i = 0; i < expected->num_rows; i++) {
         rows = i % load->rows_per_expert ? rows : 0;
-        rows += bench->expected[i].source >= 0;
+        rows += expected->rows[i].source >= 0;
         most = rows > most ? rows : most;
     }
     return experts * most;
@@ -75,10 +77,11 @@ static int64_t list_by_rank(const struct perf_bench *bench, int rank,
                             struct perf_expected_row *rows)
 {
     const struct perf_load *load = &bench->load;
+    const int64_t *ids = perf_expected(bench)->ids;
     int64_t num = 0, taken = -1;
 
     for (int64_t i = 0; i < load->pairs * load->size; i++)
-        if (taken != i / load->top_k && perf_expected_rank(load, bench->all_ids[i]) == rank) {
+        if (taken != i / load->top_k && perf_expected_rank(load, ids[i]) == rank) {
             num = put(rows, num, (int)(i / load->pairs), i % load->pairs, load->top_k);
             taken = i / load->top_k;
         }
@@ -106,20 +109,22 @@ static void expect_slots(struct perf_bench *bench, int rank, const struct perf_e
             if (bench->options->layout == EPX_RANK_MAJOR
                     ? perf_expected_rank(load, load->ids[first + k]) == rank
                     : k == rows[i].choice)
-                bench->expected_slots[first + k] = (int32_t)i;
+                bench->expected[bench->set].slots[first + k] = (int32_t)i;
     }
 }
 
-void perf_expect_create(struct perf_bench *bench)
+/* Works out what is expected of the set of ids in turn. */
+static void expect_set(struct perf_bench *bench)
 {
     const struct perf_load *load = &bench->load;
+    struct perf_expected *expected = &bench->expected[bench->set];
     struct perf_expected_row *rows;
 
-    bench->all_ids = perf_alloc(load->pairs * load->size, sizeof(int64_t));
-    bench->expected_slots = perf_alloc(load->pairs, sizeof(int32_t));
+    expected->ids = perf_alloc(load->pairs * load->size, sizeof(int64_t));
+    expected->slots = perf_alloc(load->pairs, sizeof(int32_t));
     for (int64_t i = 0; i < load->pairs; i++)
-        bench->expected_slots[i] = -1;
-    MPI_Allgather(load->ids, (int)load->pairs, MPI_INT64_T, bench->all_ids, (int)load->pairs,
+        expected->slots[i] = -1;
+    MPI_Allgather(load->ids, (int)load->pairs, MPI_INT64_T, expected->ids, (int)load->pairs,
                   MPI_INT64_T, load->comm);
     for (int r = 0; r < load->size; r++) {
         int64_t num = list_rows(bench, r, NULL);
@@ -131,15 +136,31 @@ void perf_expect_create(struct perf_bench *bench)
             free(rows);
             continue;
         }
-        bench->expected = rows;
-        bench->num_expected = num;
+        expected->rows = rows;
+        expected->num_rows = num;
     }
-    bench->num_required = count_required(bench);
+    expected->num_required = count_required(bench);
+}
+
+const struct perf_expected *perf_expected(const struct perf_bench *bench)
+{
+    return &bench->expected[bench->set];
+}
+
+void perf_expect_create(struct perf_bench *bench)
+{
+    for (int set = 0; set < bench->load.num_sets; set++) {
+        perf_bench_take(bench, set);
+        expect_set(bench);
+    }
+    perf_bench_take(bench, 0);
 }
 
 void perf_expect_free(struct perf_bench *bench)
 {
-    free(bench->all_ids);
-    free(bench->expected);
-    free(bench->expected_slots);
+    for (int set = 0; set < bench->load.num_sets; set++) {
+        free(bench->expected[set].ids);
+        free(bench->expected[set].rows);
+        free(bench->expected[set].slots);
+    }
 }

@@ -11,9 +11,11 @@ struct perf_expected_row {
 
 enum { PERF_UNUSED = -2 };
 
-/* Fills all_ids, expected and expected_slots of the bench. Collective. */
+/* Fills in what is expected of each set of ids. Collective. */
 void perf_expect_create(struct perf_bench *bench);
 void perf_expect_free(struct perf_bench *bench);
+/* What is expected of the set of ids in turn. */
+const struct perf_expected *perf_expected(const struct perf_bench *bench);
 /* The rank of the expert with this id; -1 if the id names none. */
 int perf_expected_rank(const struct perf_load *load, int64_t id);
 

@@ -52,14 +52,17 @@ static void operate(struct perf_bench *bench, enum perf_side side)
     }
 }
 
-/* Runs a batch of one side; a batch of EPX may be a graph. */
-static void run(struct perf_bench *bench, enum perf_side side)
+/* Runs a batch of one side; a batch of EPX may be a graph, whose operations have their ids. */
+static void run(struct perf_bench *bench, enum perf_side side, int64_t first)
 {
-    if (side == PERF_EPX && bench->graph)
+    if (side == PERF_EPX && bench->graph) {
         bench->options->space->replay(bench->graph);
-    else
-        for (int64_t i = 0; i < bench->options->batch; i++)
-            operate(bench, side);
+        return;
+    }
+    for (int64_t i = 0; i < bench->options->batch; i++) {
+        perf_bench_take(bench, first + i);
+        operate(bench, side);
+    }
 }
 
 static int runs(const struct perf_bench *bench, enum perf_side side)
@@ -92,8 +95,11 @@ static int64_t check(struct perf_bench *bench, enum perf_side side)
     return verb->check(bench, side);
 }
 
-/* Returns seconds for one operation on this rank, and adds its wrong rows to *wrong. */
-static double run_once(struct perf_bench *bench, enum perf_side side, int64_t *wrong)
+/*
+ * Returns seconds for one operation on this rank, and adds the wrong rows of the batch's last one
+ * to *wrong. first is the number of the batch's first one: ids follow from the number.
+ */
+static double run_once(struct perf_bench *bench, enum perf_side side, int64_t first, int64_t *wrong)
 {
     const struct perf_space *space = bench->options->space;
     int checks = bench->options->check && side <= PERF_PEER;
@@ -103,8 +109,9 @@ static double run_once(struct perf_bench *bench, enum perf_side side, int64_t *w
         poison(bench, side);
     MPI_Barrier(bench->load.comm);
     space->start_clock();
-    run(bench, side);
+    run(bench, side, first);
     time = space->stop_clock();
+    perf_bench_take(bench, first + bench->options->batch - 1);
     if (checks)
         *wrong += check(bench, side);
     return time / (double)bench->options->batch;
@@ -116,10 +123,13 @@ static void alternate(struct perf_bench *bench, struct perf_result *result)
     double *times = perf_alloc(num * PERF_SIDES, sizeof(*times));
 
     for (int64_t i = -warmup; i < num; i++) {
+        /* A graph has the same ids in every replay, so the other sides have, too. */
+        int64_t first = bench->graph ? 0 : (i + warmup) * bench->options->batch;
+
         perf_progress_show("iteration", i + warmup + 1, num + warmup);
         for (int side = 0; side < PERF_SIDES; side++)
             if (runs(bench, (enum perf_side)side)) {
-                double time = run_once(bench, (enum perf_side)side, &wrong);
+                double time = run_once(bench, (enum perf_side)side, first, &wrong);
 
                 if (i >= 0)
                     times[side * num + i] = time;
@@ -138,8 +148,10 @@ static void capture(struct perf_bench *bench, struct perf_result *result)
     int kernels;
 
     space->start_capture();
-    for (int64_t i = 0; i < bench->options->batch; i++)
+    for (int64_t i = 0; i < bench->options->batch; i++) {
+        perf_bench_take(bench, i);
         perf_bench_operate(bench);
+    }
     bench->graph = space->end_capture(&kernels);
     result->kernels = (double)kernels / (double)bench->options->batch;
 }
@@ -153,8 +165,8 @@ void perf_measure(struct perf_bench *bench, struct perf_result *result)
     memset(result, 0, sizeof(*result));
     result->tokens = load->tokens;
     result->row_bytes = load->row_bytes;
-    result->wire_bytes = directions * load->wire_rows * load->row_bytes;
-    result->logical_bytes = directions * load->logical_rows * load->row_bytes;
+    result->wire_bytes = directions * load->wire_rows * load->row_bytes / load->num_sets;
+    result->logical_bytes = directions * load->logical_rows * load->row_bytes / load->num_sets;
     result->overlap = -1;
     if (options->graph)
         capture(bench, result);

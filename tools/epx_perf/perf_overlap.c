@@ -184,6 +184,7 @@ void perf_overlap(struct perf_bench *bench, struct perf_result *result)
 {
     const struct perf_options *options = bench->options;
 
+    perf_bench_take(bench, 0);
     if (options->full && (options->space->stream || !options->verb->waits))
         measure_loop(bench, result);
     if (options->overlap)

@@ -8,7 +8,7 @@
 /*
  * Collective, after perf_measure, as the options want it: a computation by the benchmark itself
  * that takes as long as the operation, or products of matrices that take longer. The operation is
- * called, not replayed, and waited for behind them.
+ * called, not replayed, always with the first set of ids, and waited for behind them.
  */
 void perf_overlap(struct perf_bench *bench, struct perf_result *result);
 

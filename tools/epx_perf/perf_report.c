@@ -92,6 +92,8 @@ static void print_method(const struct perf_run *run)
 
     printf("# %d iterations after %d, time of the slowest rank\n", (int)options->iterations,
            (int)options->warmup);
+    if (options->id_sets > 1)
+        printf("# operations route with %d sets of ids in turn\n", options->id_sets);
     if (options->max_sms)
         printf("# epx_max_sms %d\n", (int)options->max_sms);
     if (options->batch > 1 || options->graph)
@@ -279,6 +281,7 @@ static void write_options(FILE *file, const struct perf_run *run)
     write_number(file, "warm_up", options->warmup);
     write_number(file, "tests", options->tests);
     write_number(file, "seed", options->seed);
+    write_number(file, "id_sets", options->id_sets);
     write_number(file, "batch", options->batch);
     write_number(file, "graph", options->graph);
     write_number(file, "max_sms", options->max_sms);

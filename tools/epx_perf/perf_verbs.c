@@ -12,7 +12,7 @@
 
 static void start_route(struct perf_bench *bench)
 {
-    EPX_Route_tokens(bench->ids.address, bench->load.tokens, bench->route, bench->stream,
+    EPX_Route_tokens(perf_bench_ids(bench), bench->load.tokens, bench->route, bench->stream,
                      &bench->request);
 }
 
@@ -50,7 +50,7 @@ static void start_route_dispatch_fields(struct perf_bench *bench)
 {
     struct fields fields = fields_of(bench);
 
-    EPX_Route_dispatch_fields(bench->ids.address, bench->load.tokens, bench->options->num_fields,
+    EPX_Route_dispatch_fields(perf_bench_ids(bench), bench->load.tokens, bench->options->num_fields,
                               fields.from, fields.to, fields.counts, fields.types,
                               bench->token_weights.address, bench->row_weights.address,
                               bench->route, bench->stream, &bench->request);
@@ -73,7 +73,7 @@ static void start_route_dispatch(struct perf_bench *bench)
         start_route_dispatch_fields(bench);
         return;
     }
-    EPX_Route_dispatch(bench->ids.address, bench->load.tokens, bench->tokens.address,
+    EPX_Route_dispatch(perf_bench_ids(bench), bench->load.tokens, bench->tokens.address,
                        bench->token_weights.address, bench->rows.address,
                        bench->row_weights.address, bench->load.count, bench->load.datatype,
                        bench->route, bench->stream, &bench->request);
@@ -183,7 +183,11 @@ static void prepare_combine_backward(struct perf_bench *bench)
 }
 
 static const struct perf_verb verbs[] = {
-    {.name = "route", .start = start_route, .peer = perf_peer_route, .check = perf_check_route},
+    {.name = "route",
+     .routes = 1,
+     .start = start_route,
+     .peer = perf_peer_route,
+     .check = perf_check_route},
     {.name = "dispatch",
      .spreads = 1,
      .takes_fields = 1,
@@ -192,6 +196,7 @@ static const struct perf_verb verbs[] = {
      .peer = perf_peer_dispatch,
      .check = perf_check_dispatch},
     {.name = "route-dispatch",
+     .routes = 1,
      .spreads = 1,
      .takes_fields = 1,
      .prepare = learn_peer,
@@ -227,6 +232,7 @@ static const struct perf_verb verbs[] = {
      .peer = perf_peer_alltoallv,
      .check = perf_check_alltoallv},
     {.name = "layer",
+     .routes = 1,
      .sums = 1,
      .spreads = 1,
      .gathers = 1,
@@ -234,7 +240,7 @@ static const struct perf_verb verbs[] = {
      .prepare = learn_peer,
      .start = start_layer,
      .peer = perf_peer_layer,
-     .check = perf_check_sums},
+     .check = perf_check_layer},
     {.name = NULL},
 };
 

@@ -152,7 +152,9 @@ static void create_choices(struct perf_bench *bench)
 {
     const struct perf_load *load = &bench->load;
 
-    create_copy(bench, &bench->ids, load->ids, load->pairs * (int64_t)sizeof(*load->ids));
+    for (int set = 0; set < load->num_sets; set++)
+        create_copy(bench, &bench->ids[set], load->all_ids + set * load->pairs,
+                    load->pairs * (int64_t)sizeof(*load->ids));
     create_copy(bench, &bench->token_weights, load->weights,
                 load->pairs * (int64_t)sizeof(*load->weights));
 }
@@ -165,8 +167,7 @@ int perf_bench_create(const struct perf_options *options, int tokens, int64_t ro
     bench->comm = comm;
     bench->stream = options->space->stream ? options->space->stream() : EPX_STREAM_NULL;
     perf_load_create(options, tokens, row_bytes, MPI_COMM_WORLD, &bench->load);
-    if (perf_ids_make(options, &bench->load, bench->load.ids) ||
-        perf_load_count(options, &bench->load)) {
+    if (perf_ids_make(options, &bench->load) || perf_load_count(options, &bench->load)) {
         perf_load_free(&bench->load);
         return -1;
     }
@@ -181,7 +182,8 @@ int perf_bench_create(const struct perf_options *options, int tokens, int64_t ro
 
 void perf_bench_free(struct perf_bench *bench)
 {
-    perf_buffer_free(&bench->ids);
+    for (int set = 0; set < PERF_MOST_ID_SETS; set++)
+        perf_buffer_free(&bench->ids[set]);
     perf_buffer_free(&bench->token_weights);
     perf_buffer_free(&bench->counts);
     perf_buffer_free(&bench->displs);
@@ -203,6 +205,17 @@ void perf_bench_free(struct perf_bench *bench)
     if (bench->route)
         EPX_Route_free(&bench->route);
     perf_load_free(&bench->load);
+}
+
+void perf_bench_take(struct perf_bench *bench, int64_t i)
+{
+    bench->set = (int)(i % bench->load.num_sets);
+    perf_load_take(&bench->load, bench->set);
+}
+
+const int64_t *perf_bench_ids(const struct perf_bench *bench)
+{
+    return bench->ids[bench->set].address;
 }
 
 void perf_bench_operate(struct perf_bench *bench)

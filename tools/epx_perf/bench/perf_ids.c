@@ -57,16 +57,18 @@ static int insert(double key, int64_t expert, int have, int top_k, double *keys,
     return have < top_k ? have + 1 : have;
 }
 
-/* Expert e is drawn with weight 1 / (e + 1)^exponent; choices past E are -1. */
+/* Expert e is drawn with weight 1 / (e + 1)^exponent; choices past E are -1. The sets of ids are
+ * drawn one after the other. */
 static void draw(const struct perf_options *options, const struct perf_load *load, double exponent,
                  int64_t *ids)
 {
     uint64_t state = (uint64_t)options->seed * 1000003 + (uint64_t)load->rank;
     double *rarity = perf_alloc(load->experts, sizeof(*rarity)), keys[64];
+    int64_t num = (int64_t)load->num_sets * load->tokens;
 
     for (int e = 0; e < load->experts; e++)
         rarity[e] = pow(e + 1, exponent);
-    for (int t = 0; t < load->tokens; t++, ids += load->top_k) {
+    for (int64_t t = 0; t < num; t++, ids += load->top_k) {
         int have = 0;
 
         for (int e = 0; e < load->experts; e++)
@@ -180,9 +182,9 @@ static int make_ids(const struct perf_options *options, const struct perf_load *
 }
 
 /* A file may be there for some ranks alone: the first rank that fails says why. */
-int perf_ids_make(const struct perf_options *options, const struct perf_load *load, int64_t *ids)
+int perf_ids_make(const struct perf_options *options, struct perf_load *load)
 {
-    int first = make_ids(options, load, ids) ? load->rank : load->size;
+    int first = make_ids(options, load, load->all_ids) ? load->rank : load->size;
 
     MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, load->comm);
     if (first == load->rank)

@@ -6,9 +6,10 @@
 #include "epx_perf/bench/perf_load.h"
 
 /*
- * Fills the ids of a load. Collective: 0, or -1 on all ranks if the name of the skew or its file
- * will not do; one of the ranks has said why.
+ * Fills all sets of ids of a load; there is more than one only where ids are drawn. Collective: 0,
+ * or -1 on all ranks if the name of the skew or its file will not do; one of the ranks has said
+ * why.
  */
-int perf_ids_make(const struct perf_options *options, const struct perf_load *load, int64_t *ids);
+int perf_ids_make(const struct perf_options *options, struct perf_load *load);
 
 #endif

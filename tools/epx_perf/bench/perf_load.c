@@ -86,7 +86,7 @@ static void count(const struct perf_load *load, int64_t *expert_rows, int64_t *p
     }
 }
 
-/* Finds the rows of a slab, given those of all experts. */
+/* Makes slabs long enough for the rows of all experts. */
 static int find_slab(const struct perf_options *options, struct perf_load *load,
                      const int64_t *expert_rows)
 {
@@ -96,7 +96,10 @@ static int find_slab(const struct perf_options *options, struct perf_load *load,
         return 0;
     for (int e = 1; e < load->experts; e++)
         fullest = expert_rows[e] > expert_rows[fullest] ? e : fullest;
-    load->rows_per_expert = expert_rows[fullest] ? expert_rows[fullest] : 1;
+    if (load->rows_per_expert == 0)
+        load->rows_per_expert = 1;
+    if (load->rows_per_expert < expert_rows[fullest])
+        load->rows_per_expert = expert_rows[fullest];
     if (options->rows_per_expert)
         load->rows_per_expert = options->rows_per_expert;
     if (load->rows_per_expert >= expert_rows[fullest])
@@ -148,15 +151,17 @@ static void count_wire(struct perf_load *load, const int64_t *wire_to)
     MPI_Alltoall(wire_to, 1, MPI_INT64_T, wire_from, 1, MPI_INT64_T, load->comm);
     out = sum(wire_to, load->size, load->rank);
     in = sum(wire_from, load->size, load->rank);
-    load->wire_rows = most(load, out > in ? out : in);
+    load->wire_rows += most(load, out > in ? out : in);
     free(wire_from);
 }
 
-static int count_rows(const struct perf_options *options, struct perf_load *load)
+/* Counts the rows of the set in turn. */
+static int count_set(const struct perf_options *options, struct perf_load *load)
 {
     int64_t *expert_rows = perf_alloc(load->experts, sizeof(int64_t));
     int64_t *unique = perf_alloc(load->size, sizeof(int64_t));
     int by_rank = options->layout == EPX_RANK_MAJOR && !options->verb->by_pairs, rc;
+    int64_t rows;
 
     count(load, expert_rows, load->rows_to, unique);
     count_wire(load, options->verb->by_pairs ? load->rows_to : unique);
@@ -165,11 +170,11 @@ static int count_rows(const struct perf_options *options, struct perf_load *load
     MPI_Alltoall(load->rows_to, 1, MPI_INT64_T, load->rows_from, 1, MPI_INT64_T, load->comm);
     MPI_Allreduce(MPI_IN_PLACE, expert_rows, load->experts, MPI_INT64_T, MPI_SUM, load->comm);
     rc = find_slab(options, load, expert_rows);
-    load->capacity = sum(load->rows_from, load->size, -1);
-    load->logical_rows = most(load, load->capacity);
+    rows = sum(load->rows_from, load->size, -1);
+    load->logical_rows += most(load, rows);
     if (!by_rank && !options->verb->by_pairs)
-        load->capacity = rows_of_slabs(load, expert_rows);
-    load->capacity += load->capacity == 0;
+        rows = rows_of_slabs(load, expert_rows);
+    load->capacity = rows > load->capacity ? rows : load->capacity;
     free(unique);
     free(expert_rows);
     return rc;
@@ -191,23 +196,40 @@ void perf_load_create(const struct perf_options *options, int tokens, int64_t ro
     load->count = (int)(row_bytes / load->element_bytes);
     load->row_bytes = row_bytes;
     load->pairs = (int64_t)tokens * load->top_k;
-    load->ids = perf_alloc(load->pairs, sizeof(*load->ids));
+    load->num_sets = options->id_sets;
+    load->all_ids = perf_alloc(load->num_sets * load->pairs, sizeof(int64_t));
     load->weights = perf_alloc(load->pairs, sizeof(*load->weights));
-    load->rows_to = perf_alloc(load->size, sizeof(*load->rows_to));
-    load->rows_from = perf_alloc(load->size, sizeof(*load->rows_from));
+    load->all_rows_to = perf_alloc((int64_t)load->num_sets * load->size, sizeof(int64_t));
+    load->all_rows_from = perf_alloc((int64_t)load->num_sets * load->size, sizeof(int64_t));
+    perf_load_take(load, 0);
+}
+
+void perf_load_take(struct perf_load *load, int set)
+{
+    load->ids = load->all_ids + set * load->pairs;
+    load->rows_to = load->all_rows_to + (int64_t)set * load->size;
+    load->rows_from = load->all_rows_from + (int64_t)set * load->size;
 }
 
 int perf_load_count(const struct perf_options *options, struct perf_load *load)
 {
+    int rc = 0;
+
     for (int64_t i = 0; i < load->pairs; i++)
         load->weights[i] = perf_weight(load->rank, i);
-    return count_rows(options, load);
+    load->capacity = 1;
+    for (int set = 0; set < load->num_sets && rc == 0; set++) {
+        perf_load_take(load, set);
+        rc = count_set(options, load);
+    }
+    perf_load_take(load, 0);
+    return rc;
 }
 
 void perf_load_free(struct perf_load *load)
 {
-    free(load->ids);
+    free(load->all_ids);
     free(load->weights);
-    free(load->rows_to);
-    free(load->rows_from);
+    free(load->all_rows_to);
+    free(load->all_rows_from);
 }

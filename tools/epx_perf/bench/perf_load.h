@@ -17,21 +17,26 @@ struct perf_load {
     EPX_Datatype datatype;
     int element_bytes, count;
     int64_t row_bytes, pairs;     /* pairs = tokens * top_k */
-    int64_t *ids;                 /* [tokens][top_k] */
+    int64_t *ids;                 /* [tokens][top_k] of the set in turn */
     float *weights;               /* [tokens][top_k] */
-    int64_t *rows_to, *rows_from; /* [size] logical rows */
-    int64_t rows_per_expert;      /* in the slab layout; else 0 */
-    int64_t capacity;             /* rows that this rank receives, padding included, 1 at least */
-    int64_t logical_rows;         /* received by the rank that receives most */
-    int64_t wire_rows;            /* to or from other ranks, for the rank that has most */
+    int64_t *rows_to, *rows_from; /* [size] logical rows of the set in turn */
+    int num_sets;                 /* of ids, with their rows: [num_sets] of the three */
+    int64_t *all_ids, *all_rows_to, *all_rows_from;
+    int64_t rows_per_expert; /* in the slab layout, enough for every set; else 0 */
+    int64_t capacity;        /* the most rows that this rank receives of a set, padding included, 1
+                                at least */
+    int64_t logical_rows;    /* received by the rank that receives most, summed over the sets */
+    int64_t wire_rows;       /* to or from other ranks, for the rank that has most, likewise */
 };
 
 /* Makes all but the ids and what follows from them. */
 void perf_load_create(const struct perf_options *options, int tokens, int64_t row_bytes,
                       MPI_Comm comm, struct perf_load *load);
-/* Works out weights, rows and capacity when the ids are there. Collective: 0, or -1 on all ranks,
- * rank 0 having said why. */
+/* Works out weights, rows and capacity when the ids of all sets are there. Collective: 0, or -1 on
+ * all ranks, rank 0 having said why. */
 int perf_load_count(const struct perf_options *options, struct perf_load *load);
+/* Makes a set of ids, and the counts of rows that follow from it, those in turn. */
+void perf_load_take(struct perf_load *load, int set);
 void perf_load_free(struct perf_load *load);
 
 /* The rank of an expert. */

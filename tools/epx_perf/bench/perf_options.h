@@ -12,6 +12,9 @@ struct perf_verb;
 /* What allocated a buffer. */
 enum perf_place { PERF_PLACE_HEAP, PERF_PLACE_WINDOW };
 
+/* The most sets of expert ids that operations route with in turn. */
+enum { PERF_MOST_ID_SETS = 10 };
+
 struct perf_span {
     int64_t min, max;
 };
@@ -31,6 +34,7 @@ struct perf_options {
     int64_t rows_per_expert; /* of a slab; 0: as many as the fullest expert gets */
     int64_t batch;           /* operations one after the other in a timing */
     int64_t max_sms;         /* 0: the library's default */
+    int id_sets;             /* of expert ids; 1: all operations have one routing */
     const char *datatype_name;
     EPX_Datatype datatype;
     int num_fields; /* 0: rows are one array of `datatype` */

@@ -13,6 +13,7 @@ enum perf_side { PERF_EPX, PERF_PEER, PERF_COPY, PERF_BARRIER, PERF_SIDES };
 
 struct perf_verb {
     const char *name;
+    int routes;       /* an operation routes: another set of ids each */
     int sums;         /* rows are numbers that are added up */
     int spreads;      /* tokens become rows: the copy side copies tokens to rows */
     int gathers;      /* rows become tokens: the copy side copies rows to tokens */

@@ -59,7 +59,7 @@ void perf_cuda_sort_pairs(struct perf_peer *peer)
 {
     const struct perf_load *load = peer->load;
     const struct perf_cuda_state *state = peer->state;
-    struct perf_sort sort = {.ids = peer->bench->ids.address,
+    struct perf_sort sort = {.ids = perf_bench_ids(peer->bench),
                              .place = peer->place.address,
                              .chunks = state->chunks.address,
                              .first = state->first.address,

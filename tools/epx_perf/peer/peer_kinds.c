@@ -58,6 +58,11 @@ const char *perf_peer_name(const struct perf_peer_kind *kind)
     return kind ? kind->name : "none";
 }
 
+int perf_peer_is_counted(const struct perf_peer_kind *kind)
+{
+    return kind && kind->counted;
+}
+
 const char *perf_peer_refuses(const struct perf_options *options)
 {
     const struct perf_peer_kind *kind = options->peer;

@@ -14,6 +14,8 @@ const struct perf_peer_kind *perf_peer_on(const struct perf_peer_kind *peer,
                                           const struct perf_space *space);
 /* "none" if kind is NULL. */
 const char *perf_peer_name(const struct perf_peer_kind *kind);
+/* Whether the peer has learned the counts of rows before: it has one routing. */
+int perf_peer_is_counted(const struct perf_peer_kind *kind);
 /* NULL if the peer of these options can do what they ask for; if not, why not. */
 const char *perf_peer_refuses(const struct perf_options *options);
 
