@@ -247,6 +247,7 @@ struct epx_device_comm {
     int32_t rank, num_ranks;
     int32_t blocks;      /* of the kernels that wait, or halves of them in a kernel that has halves;
                             the same on all ranks */
+    int32_t most_blocks; /* of kernels that wait for nobody */
     uint64_t timeout_ns; /* 0 = for ever */
     struct epx_device_state *state;
     char *const *control;              /* [R] */

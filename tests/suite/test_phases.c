@@ -382,9 +382,8 @@ START_TEST(no_kernel_has_more_blocks_than_the_hint_allows)
     prepare(&work, other, 14, small);
     kernels = kernels_of(&work, call);
     EXPECT(kernels.num > 0, "CUDA does not tell the kernels");
-    if (is_direct())
-        EXPECT(kernels.most_blocks <= strtoul(bound, NULL, 10),
-               "call %d, small %d: %u blocks of %s", call, small, kernels.most_blocks, bound);
+    EXPECT(kernels.most_blocks <= strtoul(bound, NULL, 10), "call %d, small %d: %u blocks of %s",
+           call, small, kernels.most_blocks, bound);
     clean_up(&work);
     EXPECT_CODE(EPX_Comm_free(&other), EPX_SUCCESS);
     SETTLE();

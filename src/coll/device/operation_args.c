@@ -421,6 +421,10 @@ struct epx_rounds epx_message_rounds_of(const struct epx_request *request, int32
     return fill_rounds(rounds, share, plan->shape.max_tokens);
 }
 
+/* Kernels that wait for nobody use the multiprocessors that are free, four blocks on each of a
+ * large GPU, unless the hint epx_max_sms bounds them. */
+enum { FREE_BLOCKS = 4 * 132 };
+
 struct epx_device_comm epx_device_comm_of(const struct epx_request *request)
 {
     const struct epx_device *device = epx_device_of(request);
@@ -431,6 +435,7 @@ struct epx_device_comm epx_device_comm_of(const struct epx_request *request)
     args.rank = comm->rank;
     args.num_ranks = comm->size;
     args.blocks = device->blocks;
+    args.most_blocks = comm->params.max_sms ? (int32_t)comm->params.max_sms : FREE_BLOCKS;
     args.timeout_ns = (uint64_t)comm->params.timeout_ms * EPX_NS_PER_MS;
     args.state = device->state;
     args.control = device->control;

@@ -34,7 +34,7 @@ static void (*const kernels[NUM_SUM_KERNELS])(struct epx_combine_rows) = SUM_KER
 int epx_launch_pass_sums(const struct epx_combine_rows *args, EPX_Stream stream)
 {
     int64_t rows = (int64_t)args->rounds.tokens * args->plan.nodes.num_served;
-    unsigned blocks = epx_blocks_for_rows(rows, args->rounds.cut.bytes);
+    unsigned blocks = epx_blocks_for_rows(args->comm, rows, args->rounds.cut.bytes);
 
     kernels[epx_sum_kernel(
         args)]<<<blocks, EPX_WAITING_THREADS, epx_passing_bytes(&args->plan.nodes), stream>>>(

@@ -32,7 +32,7 @@ static void (*const kernels[NUM_SUM_KERNELS])(struct epx_combine_rows) = SUM_KER
 
 int epx_launch_unpack_sums(const struct epx_combine_rows *args, EPX_Stream stream)
 {
-    unsigned blocks = epx_blocks_for_rows(args->rounds.tokens, args->rounds.cut.bytes);
+    unsigned blocks = epx_blocks_for_rows(args->comm, args->rounds.tokens, args->rounds.cut.bytes);
 
     kernels[epx_sum_kernel(args)]<<<blocks, EPX_WAITING_THREADS, 0, stream>>>(*args);
     return epx_cuda_status(cudaGetLastError());

@@ -31,7 +31,7 @@ static void (*const kernels[])(struct epx_dispatch_rows) = {pack_rows<false>, pa
 
 int epx_launch_pack_rows(const struct epx_dispatch_rows *args, EPX_Stream stream)
 {
-    unsigned blocks = epx_blocks_for_rows(args->rounds.tokens, args->rounds.cut.bytes);
+    unsigned blocks = epx_blocks_for_rows(args->comm, args->rounds.tokens, args->rounds.cut.bytes);
 
     kernels[args->fields.num > 1]<<<blocks, EPX_WAITING_THREADS, 0, stream>>>(*args);
     return epx_cuda_status(cudaGetLastError());

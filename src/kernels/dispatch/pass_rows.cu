@@ -30,7 +30,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
 int epx_launch_pass_rows(const struct epx_dispatch_rows *args, EPX_Stream stream)
 {
     int64_t rows = (int64_t)args->rounds.tokens * args->plan.nodes.num_served;
-    unsigned blocks = epx_blocks_for_rows(rows, args->rounds.cut.bytes);
+    unsigned blocks = epx_blocks_for_rows(args->comm, rows, args->rounds.cut.bytes);
 
     pass_rows<<<blocks, EPX_WAITING_THREADS, epx_passing_bytes(&args->plan.nodes), stream>>>(*args);
     return epx_cuda_status(cudaGetLastError());

@@ -28,7 +28,7 @@ static void (*const kernels[])(struct epx_dispatch_rows) = {unpack_rows<false>, 
 int epx_launch_unpack_rows(const struct epx_dispatch_rows *args, EPX_Stream stream)
 {
     int64_t rows = (int64_t)args->rounds.tokens * args->comm.num_ranks;
-    unsigned blocks = epx_blocks_for_rows(rows, args->rounds.cut.bytes);
+    unsigned blocks = epx_blocks_for_rows(args->comm, rows, args->rounds.cut.bytes);
 
     kernels[args->fields.num > 1]<<<blocks, EPX_WAITING_THREADS, 0, stream>>>(*args);
     return epx_cuda_status(cudaGetLastError());

@@ -51,9 +51,10 @@
 #include "kernels/protocol/ready_words.cuh"
 
 /* Blocks of kernels whose warps take a slice of a row each and wait for nothing. */
-static inline unsigned epx_blocks_for_rows(int64_t rows, int64_t row_bytes)
+static inline unsigned epx_blocks_for_rows(const struct epx_device_comm &c, int64_t rows,
+                                           int64_t row_bytes)
 {
-    const int64_t warps = EPX_WAITING_THREADS / EPX_WARP, most = 132 * 4;
+    const int64_t warps = EPX_WAITING_THREADS / EPX_WARP, most = c.most_blocks;
     int64_t slices = rows * (row_bytes / EPX_LEAST_SLICE_BYTES + 1);
     int64_t blocks = (slices + warps - 1) / warps;
 
