@@ -150,6 +150,17 @@ static void start_exchange(struct flight *flight, uint64_t seed)
     EXPECT_CODE(exchange_start(x), EPX_SUCCESS);
 }
 
+/* On device memory some layers have so many tokens that operations of theirs are not small, if their
+ * rows are short enough for that many. */
+static void add_tokens(struct scenario *s, uint64_t seed)
+{
+    enum { LEAST = 300, MORE = 1500, MOST_BYTES = 8192 /* of a token's rows at its experts */ };
+
+    if (space_is_device() && pick(seed, 8, 6) == 0 &&
+        scenario_row_bytes(s) * (size_t)s->top_k <= MOST_BYTES)
+        s->max_tokens = LEAST + pick(seed, 9, MORE);
+}
+
 static void start_flight(struct flight *flight, uint64_t seed)
 {
     struct scenario scenario;
@@ -160,6 +171,7 @@ static void start_flight(struct flight *flight, uint64_t seed)
     enter(flight->party);
     scenario = scenario_random(data_hash(seed, 4, 0));
     scenario.ranks_per_node = flight->party->ranks_per_node;
+    add_tokens(&scenario, seed);
     layer_open(&flight->layer, &scenario, flight->party->comm);
     flight->layer.stream = streams[pick(seed, 6, STREAMS)];
     EXPECT_CODE(routing_start(&flight->routing, &flight->layer, seed + 1), EPX_SUCCESS);
