@@ -55,3 +55,8 @@ void epx_poison(void *memory, size_t bytes)
     if (bytes)
         memset(memory, EPX_PATTERN, bytes);
 }
+
+int epx_jitter_poisons(void)
+{
+    return next_random() % 4 != 0;
+}

@@ -21,6 +21,9 @@ void epx_jitter(void);
 /* The seed that this rank gives its kernels for their sleeps. */
 uint64_t epx_jitter_seed(void);
 void epx_poison(void *memory, size_t bytes);
+/* Whether an operation on a GPU has memory filled before it; if not, its first kernel may begin
+ * beside the kernel before. */
+int epx_jitter_poisons(void);
 #else
 enum { EPX_JITTERS = 0 };
 
@@ -37,6 +40,11 @@ static inline void epx_poison(void *memory, size_t bytes)
 {
     (void)memory;
     (void)bytes;
+}
+
+static inline int epx_jitter_poisons(void)
+{
+    return 0;
 }
 #endif
 

@@ -192,7 +192,7 @@ START_TEST(many_rows_of_middle_length_arrive)
     const struct field_kind kinds[] = {{EPX_FLOAT8_E4M3, _i < 6 ? 4096 : 2803, memory},
                                        {EPX_FLOAT32, 32, memory}};
 
-    run_many_rows(space_is_device() ? 1000 : 200, kinds, _i);
+    run_many_rows(space_is_device() ? 500 : 200, kinds, _i);
 }
 END_TEST
 

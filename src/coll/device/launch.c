@@ -55,7 +55,7 @@ static int queue_operation(struct epx_device *device, struct epx_request *reques
                            unsigned long long capture)
 {
     epx_jitter();
-    if (EPX_JITTERS)
+    if (epx_jitter_poisons())
         EPX_TRY(poison(device, request));
     device->rest.left = 0;
     EPX_TRY(device->transport->ground->queue[request->call.verb](request));
