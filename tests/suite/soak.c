@@ -150,8 +150,8 @@ static void start_exchange(struct flight *flight, uint64_t seed)
     EXPECT_CODE(exchange_start(x), EPX_SUCCESS);
 }
 
-/* On device memory some layers have so many tokens that operations of theirs are not small, if their
- * rows are short enough for that many. */
+/* On device memory some layers have so many tokens that their operations are not small, if rows are
+ * short enough for that many. */
 static void add_tokens(struct scenario *s, uint64_t seed)
 {
     enum { LEAST = 300, MORE = 1500, MOST_BYTES = 8192 /* of a token's rows at its experts */ };
