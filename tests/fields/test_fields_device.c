@@ -26,24 +26,6 @@ static void close_comm(void)
     SETTLE();
 }
 
-static int count_kernels(cudaGraph_t graph)
-{
-    enum cudaGraphNodeType type;
-    cudaGraphNode_t *nodes;
-    size_t num = 0;
-    int kernels = 0;
-
-    must(cudaGraphGetNodes(graph, NULL, &num));
-    nodes = calloc(num + 1, sizeof(*nodes));
-    must(cudaGraphGetNodes(graph, nodes, &num));
-    for (size_t i = 0; i < num; i++) {
-        must(cudaGraphNodeGetType(nodes[i], &type));
-        kernels += type == cudaGraphNodeTypeKernel;
-    }
-    free(nodes);
-    return kernels;
-}
-
 static int capture(struct fields *fields, int routes, cudaGraphExec_t *exec)
 {
     cudaStream_t stream = fields->routing->layer->stream;
@@ -54,7 +36,7 @@ static int capture(struct fields *fields, int routes, cudaGraphExec_t *exec)
     EXPECT_CODE(fields_call(fields, routes), EPX_SUCCESS);
     EXPECT_CODE(EPX_Wait_enqueue(&fields->request, stream), EPX_SUCCESS);
     must(cudaStreamEndCapture(stream, &graph));
-    kernels = count_kernels(graph);
+    kernels = gpu_kernels_of(graph).num;
     must(cudaGraphInstantiate(exec, graph, 0));
     must(cudaGraphDestroy(graph));
     SETTLE();
