@@ -61,13 +61,15 @@ static inline int32_t add_pair(const struct epx_plan *plan, struct epx_open_reco
 static inline int32_t assign_pair(struct epx_plan *plan, int32_t token, int32_t choice,
                                   int32_t expert)
 {
-    int32_t rank = plan->owner[expert], local = expert - plan->first_expert[rank], pair;
+    int32_t rank = plan->owner[expert], pair;
     struct epx_open_record *open = &plan->open_records[rank];
-    int64_t slot = plan->next_slot[expert]++;
+    int64_t slot = plan->next_slot[expert]++, limit = plan->capacities[rank];
 
     if (open->token != token)
         open_record(plan, open, token);
-    if (slot >= epx_slab_limit(&plan->shape, local, plan->capacities[rank])) {
+    if (plan->shape.rows_per_expert)
+        limit = epx_slab_limit(&plan->shape, expert - plan->first_expert[rank], limit);
+    if (slot >= limit) {
         plan->dropped++;
         return -1;
     }

@@ -17,12 +17,12 @@ static int64_t clamp(int64_t value, int64_t most)
     return value < most ? value : most;
 }
 
-/* Pairs of an expert on the ranks before the given one. */
-static int64_t pairs_before(const struct epx_plan *plan, int32_t expert, int32_t rank)
+/* Pairs of an expert on the ranks from the first one to before the end. */
+static int64_t pairs_of(const struct epx_plan *plan, int32_t expert, int32_t first, int32_t end)
 {
     int64_t pairs = 0;
 
-    for (int32_t s = 0; s < rank; s++)
+    for (int32_t s = first; s < end; s++)
         pairs += epx_plan_counts(plan, s)[expert];
     return pairs;
 }
@@ -56,22 +56,24 @@ static void note_short_expert(struct epx_plan *plan, int32_t expert, int64_t pai
 /* The slabs of one rank, by expert; returns the rows that the rank needs. */
 static int64_t offset_rank(struct epx_plan *plan, int32_t rank)
 {
-    int32_t first = plan->first_expert[rank], end = plan->first_expert[rank + 1];
+    const struct epx_plan copy = *plan; /* no store can alias a local copy */
+    int32_t first = copy.first_expert[rank], end = copy.first_expert[rank + 1];
     int64_t start = 0, most = 0;
 
     for (int32_t e = first; e < end; e++) {
-        int64_t total = pairs_before(plan, e, plan->num_ranks);
+        int64_t before = pairs_of(&copy, e, 0, copy.rank);
+        int64_t total = before + pairs_of(&copy, e, copy.rank, copy.num_ranks);
 
         note_short_expert(plan, e, total);
-        plan->next_slot[e] = start + pairs_before(plan, e, plan->rank);
-        if (rank == plan->rank) {
-            plan->view.expert_offsets[e - first] = start;
-            plan->view.expert_counts[e - first] = (int32_t)clamp(total, INT32_MAX);
+        copy.next_slot[e] = start + before;
+        if (rank == copy.rank) {
+            copy.view.expert_offsets[e - first] = start;
+            copy.view.expert_counts[e - first] = (int32_t)clamp(total, INT32_MAX);
         }
-        start += epx_slab_rows(&plan->shape, total);
+        start += epx_slab_rows(&copy.shape, total);
         most = total > most ? total : most;
     }
-    return epx_required_rows(&plan->shape, end - first, start, most);
+    return epx_required_rows(&copy.shape, end - first, start, most);
 }
 
 static void offset_expert_major(struct epx_plan *plan)
@@ -97,7 +99,7 @@ static void offset_rank_major(struct epx_plan *plan)
     }
     for (int32_t e = 0; e < plan->shape.num_local; e++)
         plan->view.expert_counts[e] = (int32_t)clamp(
-            pairs_before(plan, plan->shape.first_expert + e, plan->num_ranks), INT32_MAX);
+            pairs_of(plan, plan->shape.first_expert + e, 0, plan->num_ranks), INT32_MAX);
 }
 
 /* Shows the slabs as grouped matrix products take them. */
@@ -111,14 +113,15 @@ static void show_groups(struct epx_plan *plan)
     }
 }
 
-/* Clips the view to what is kept. */
+/* Clips the view to what is kept: all, unless rows are dropped. */
 static void clip_view(struct epx_plan *plan)
 {
     const struct epx_plan_view *view = &plan->view;
     int64_t capacity = plan->capacities[plan->rank];
 
     *view->num_rows = epx_used_rows(&plan->shape, *view->required_rows, capacity);
-    for (int32_t e = 0; e < plan->shape.num_local && !plan->shape.rank_major; e++) {
+    for (int32_t e = 0; e < plan->shape.num_local && plan->shape.drops && !plan->shape.rank_major;
+         e++) {
         int64_t limit = epx_slab_limit(&plan->shape, e, capacity);
 
         view->expert_offsets[e] = clamp(view->expert_offsets[e], capacity);
