@@ -48,7 +48,7 @@ EPX_CFLAGS=
 # Row sums are loops of any length: gcc vectorizes them at -O2 only when told so.
 EPX_ADD_FLAG([EPX_CFLAGS], [-ftree-vectorize])
 EPX_ADD_FLAG([EPX_CFLAGS], [-fvect-cost-model=dynamic])
-# The time of a row sum depends on where its loops lie: by up to a fifth from build to build.
+# The time of a row sum depends on where its loops lie: by up to a sixth from build to build.
 EPX_ADD_FLAG([EPX_CFLAGS], [-falign-functions=64])
 EPX_ADD_FLAG([EPX_CFLAGS], [-falign-loops=64])
 EPX_ADD_FLAG([EPX_CFLAGS], [-ffp-contract=off],
