@@ -8,6 +8,7 @@ libepx_core_la_SOURCES += \
   src/kernels/slabs.h
 
 libepx_cuda_la_SOURCES += \
+  src/kernels/control_words.h \
   src/kernels/copy_queues.h \
   src/kernels/device_args.h \
   src/kernels/device_plan.h \
