@@ -67,7 +67,7 @@ static inline int32_t assign_pair(struct epx_plan *plan, int32_t token, int32_t 
 
     if (open->token != token)
         open_record(plan, open, token);
-    if (plan->shape.rows_per_expert)
+    if (plan->shape.rows_per_expert) /* looking up first_expert takes time */
         limit = epx_slab_limit(&plan->shape, expert - plan->first_expert[rank], limit);
     if (slot >= limit) {
         plan->dropped++;
