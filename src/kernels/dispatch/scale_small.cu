@@ -179,7 +179,7 @@ static __device__ void scale_block(const struct epx_dispatch_rows &a, struct bat
         return;
     }
     load_block<T, N>(forward_row + first, to.elements, forward);
-    typename T::sum sum = store_and_multiply(grad, forward, to);
+    typename T::sum sum = sum_shares<typename T::sum, N>(store_and_multiply(grad, forward, to));
 
     if (lane_id() == 0)
         dot = sum;

@@ -86,14 +86,13 @@ static __device__ __forceinline__ void load_block(const T *block, int32_t elemen
 }
 
 /*
- * Sums the lanes as a binary tree: lane l adds lane l + w, for w = 128, 64, ... 1. First the packs
- * of a thread are added. Then its N sums are added over the threads: each thread hands half of its
- * sums to another and keeps half, until it has one. Last, the N sums, which lie in different
- * threads then, are added. Thread 0 gets the sum of all. A sum does not depend on the order of its
- * two terms.
+ * The lanes are summed as a binary tree: lane l adds lane l + w, for w = 128, 64, ... 1. A sum does
+ * not depend on the order of its two terms. First the packs of a thread are added. Then its N sums
+ * are added over the threads: each thread hands half of its sums to another and keeps half, until
+ * it has one, its share of the sum.
  */
 template <typename Sum, int N, int PACKS>
-static __device__ __forceinline__ Sum sum_lanes(Sum lane[PACKS][N])
+static __device__ __forceinline__ Sum share_of_lanes(Sum lane[PACKS][N])
 {
 #pragma unroll
     for (int w = PACKS / 2; w; w /= 2)
@@ -114,17 +113,68 @@ static __device__ __forceinline__ Sum sum_lanes(Sum lane[PACKS][N])
             lane[0][n] = add(kept, __shfl_xor_sync(~0u, given, w));
         }
     }
-#pragma unroll
-    for (int w = EPX_WARP / 2 / N; w; w /= 2)
-        lane[0][0] = add(lane[0][0], __shfl_xor_sync(~0u, lane[0][0], w));
-#pragma unroll
-    for (int w = EPX_WARP / 2; w > EPX_WARP / 2 / N; w /= 2)
-        lane[0][0] = add(lane[0][0], __shfl_xor_sync(~0u, lane[0][0], w));
     return lane[0][0];
 }
 
-/* The dot product of one block with another; thread 0 gets it. Of the first block use(step, wide)
- * gets each pack too, widened. */
+/* How far from a thread the one is whose share it adds in a stage of the five that are left: first
+ * threads that have the same of N sums, then those that have others. */
+template <int N> static constexpr __host__ __device__ int width_of_stage(int stage)
+{
+    int same = EPX_WARP / 2 / N, other = EPX_WARP / 2;
+
+    for (; stage && same; stage--)
+        same /= 2;
+    return same ? same : other >> stage;
+}
+
+enum { STAGES = 5 };
+
+/* The sum of the threads' shares, for every thread. */
+template <typename Sum, int N> static __device__ __forceinline__ Sum sum_shares(Sum share)
+{
+#pragma unroll
+    for (int s = 0; s < STAGES; s++)
+        share = add(share, __shfl_xor_sync(~0u, share, width_of_stage<N>(s)));
+    return share;
+}
+
+enum { SUMS_AT_ONCE = 3 };
+
+/* Which of three sums sum_three_shares gives to this thread. */
+template <int N> static __device__ __forceinline__ int32_t sum_of_thread()
+{
+    if (lane_id() & width_of_stage<N>(1))
+        return 2;
+    return lane_id() & width_of_stage<N>(0) ? 1 : 0;
+}
+
+/* Whether no thread before this one gets the same of three sums. */
+template <int N> static __device__ __forceinline__ bool is_first_with_sum()
+{
+    return lane_id() == 0 || lane_id() == width_of_stage<N>(0) || lane_id() == width_of_stage<N>(1);
+}
+
+/* As sum_shares, of three sums, of which each thread gets one: in the first two stages a thread
+ * hands over what it does not keep. */
+template <typename Sum, int N>
+static __device__ __forceinline__ Sum sum_three_shares(const Sum share[SUMS_AT_ONCE])
+{
+    const int first = width_of_stage<N>(0), second = width_of_stage<N>(1);
+    const bool has_second = lane_id() & first, has_third = lane_id() & second;
+    Sum of_two = add(has_second ? share[1] : share[0],
+                     __shfl_xor_sync(~0u, has_second ? share[0] : share[1], first));
+    Sum third = add(share[2], __shfl_xor_sync(~0u, share[2], first));
+    Sum sum =
+        add(has_third ? third : of_two, __shfl_xor_sync(~0u, has_third ? of_two : third, second));
+
+#pragma unroll
+    for (int s = 2; s < STAGES; s++)
+        sum = add(sum, __shfl_xor_sync(~0u, sum, width_of_stage<N>(s)));
+    return sum;
+}
+
+/* This thread's share of the dot product of one block with another. Of the first block
+ * use(step, wide) gets each pack too, widened. */
 template <typename T, int N, typename Use>
 static __device__ __forceinline__ typename T::sum
 dot_of_block(const struct block_part<T, N> &a, const struct block_part<T, N> &b, Use use)
@@ -149,7 +199,7 @@ dot_of_block(const struct block_part<T, N> &a, const struct block_part<T, N> &b,
                 lane[p][n] = add(lane[p][n], mul(of_a[n], of_b[n]));
         }
     }
-    return sum_lanes<typename T::sum, N, PACKS>(lane);
+    return share_of_lanes<typename T::sum, N, PACKS>(lane);
 }
 
 /* Stores a pack to memory; one of less than 16 bytes also to the block's memory. */
@@ -210,9 +260,9 @@ static __device__ __forceinline__ void store_block(const struct block_part<T, N>
         }
 }
 
-/* Stores a block of a gradient to a slot, and returns to thread 0 its dot product with the row of
- * the slot. Packs that are stored with weights are widened once, where there are registers for it.
- */
+/* Stores a block of a gradient to a slot, and returns this thread's share of its dot product with
+ * the row of the slot. Packs that are stored with weights are widened once, where there are
+ * registers for it. */
 template <typename T, int N>
 static __device__ __forceinline__ typename T::sum
 store_and_multiply(const struct block_part<T, N> &grad, const struct block_part<T, N> &forward,

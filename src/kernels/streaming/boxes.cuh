@@ -138,19 +138,24 @@ static __device__ void load_piece(const struct boxes &boxes, int32_t box, int64_
 #endif
 }
 
-/* The whole warp: begins to load whole words of 16 bytes, which lie on multiples of 16, to where a
- * box begins. */
+/* The whole warp: begins to load whole words of 16 bytes, which lie on multiples of 16, to places
+ * in a box: each lane its own, or nothing. */
 static __device__ __forceinline__ void load_whole_words(const struct boxes &boxes, int32_t box,
-                                                        const char *from, int64_t bytes)
+                                                        char *to, const char *from, int32_t bytes)
 {
-    char *to = data_in(boxes, box);
-
 #if HAS_BULK_COPIES
-    if (lane_id() == 0 && bytes)
+    if (bytes)
         load_bulk(to, from, (uint32_t)bytes, &boxes.loaded[box]);
 #else
-    copy_whole_words(to, from, bytes);
+    for (uint32_t lanes = __ballot_sync(~0u, bytes != 0); lanes; lanes &= lanes - 1) {
+        const int lane = __ffs((int)lanes) - 1;
+
+        copy_whole_words((char *)__shfl_sync(~0u, (unsigned long long)to, lane),
+                         (const char *)__shfl_sync(~0u, (unsigned long long)from, lane),
+                         __shfl_sync(~0u, bytes, lane));
+    }
 #endif
+    __syncwarp();
 }
 
 /* Memory that one may read, whoever has the bytes. */
@@ -159,18 +164,19 @@ struct extent {
     int64_t bytes;
 };
 
-/* The whole warp: as load_piece, but whole words of 16 bytes where these are within `all`, so that
- * no lane waits for the ends. What these words have beside the piece may change meanwhile. */
-static __device__ void load_words(const struct boxes &boxes, int32_t box, const char *from,
-                                  int64_t bytes, const struct extent &all)
+/* The whole warp: as load_piece, as far behind a multiple of 16 from `at` on, but whole words of 16
+ * bytes where these are within `all`, so that no lane waits for the ends. What these words have
+ * beside the piece may change meanwhile. */
+static __device__ void load_words(const struct boxes &boxes, int32_t box, int64_t at,
+                                  const char *from, int64_t bytes, const struct extent &all)
 {
     const int64_t odd = misalignment(from), words = epx_round_up(odd + bytes, 16);
     const bool within = from - odd >= all.first && from - odd + words <= all.first + all.bytes;
 
     if (within)
-        load_piece(boxes, box, 0, from - odd, words);
+        load_piece(boxes, box, at, from - odd, words);
     else
-        load_piece(boxes, box, odd, from, bytes);
+        load_piece(boxes, box, at + odd, from, bytes);
 }
 
 /* The whole warp: all pieces that go into a box are under way. */
@@ -231,23 +237,45 @@ static __device__ __forceinline__ void store_alike(char *to, const char *box, in
 #endif
 }
 
+/* The bytes that begin so many bits behind the word FIRST of two words of 16 bytes. */
+template <int FIRST>
+static __device__ __forceinline__ uint4 shifted(uint4 low, uint4 high, uint32_t bits)
+{
+    const uint32_t words[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+
+    return make_uint4(__funnelshift_r(words[FIRST], words[FIRST + 1], bits),
+                      __funnelshift_r(words[FIRST + 1], words[FIRST + 2], bits),
+                      __funnelshift_r(words[FIRST + 2], words[FIRST + 3], bits),
+                      __funnelshift_r(words[FIRST + 3], words[FIRST + 4], bits));
+}
+
+/* The whole warp: stores `num` words of 16 bytes, of which the first begins so many bits behind the
+ * word FIRST of in[0]. */
+template <int FIRST>
+static __device__ __forceinline__ void store_shifted_words(uint4 *out, const uint4 *in, int32_t num,
+                                                           uint32_t bits)
+{
+#pragma unroll 2
+    for (int32_t i = lane_id(); i < num; i += EPX_WARP)
+        out[i] = shifted<FIRST>(in[i], in[i + 1], bits);
+}
+
 /* The whole warp: stores a piece to one place. Words of the block's memory that are read to be
- * shifted may reach into the next 4 bytes, which are of the same box. */
+ * shifted may reach 16 bytes beyond the piece, which are of the same box. */
 static __device__ void store_shifted(char *to, const char *box, int64_t bytes)
 {
     const struct run run = run_at(to, bytes);
     const char *body = box + run.head;
-    const uint32_t *words = (const uint32_t *)(const void *)(body - ((uintptr_t)body & 3));
-    const uint32_t shift = (uint32_t)((uintptr_t)body & 3) * 8;
+    const uint32_t odd = misalignment(body), bits = (odd & 3) * 8;
+    const uint4 *in = (const uint4 *)(const void *)(body - odd);
     uint4 *out = (uint4 *)(void *)(to + run.head);
+    const int32_t num = (int32_t)(run.body / 16);
 
-#pragma unroll 2
-    for (int64_t i = lane_id(); i < run.body / 16; i += EPX_WARP) {
-        const uint32_t *at = words + 4 * i;
-
-        out[i] =
-            make_uint4(__funnelshift_r(at[0], at[1], shift), __funnelshift_r(at[1], at[2], shift),
-                       __funnelshift_r(at[2], at[3], shift), __funnelshift_r(at[3], at[4], shift));
+    switch (odd / 4) {
+    case 0: store_shifted_words<0>(out, in, num, bits); break;
+    case 1: store_shifted_words<1>(out, in, num, bits); break;
+    case 2: store_shifted_words<2>(out, in, num, bits); break;
+    default: store_shifted_words<3>(out, in, num, bits);
     }
     copy_ends(to, box, bytes, run);
 }

@@ -13,14 +13,20 @@
 #include "kernels/dispatch/scales.cuh"
 #include "kernels/streaming/row_takers.cuh"
 
-/* What is in a box: a block of the gradient of a record's row, or of the row that combine was given
- * for one of its slots. */
-struct alignas(16) grad_block {
-    int32_t block;
-    int32_t i;    /* of the record's slots; -1 = the gradient */
-    int32_t slot; /* the row */
-    float weight;
-    uint32_t odd; /* bytes by which the data is behind a multiple of 16; rows of any alignment */
+/* A box has pieces: the same block of the gradient of a record's row, and of the rows that combine
+ * was given for its slots, or for some of them. So many pieces, each with room for its ends. */
+template <typename T>
+static constexpr int PIECES_OF_BOX = sizeof(T) == sizeof(uint16_t) ? SUMS_AT_ONCE : 1;
+template <typename T>
+static constexpr int32_t PIECE_ROOM = BLOCK_ELEMENTS *(int32_t)sizeof(T) + WORD_ENDS;
+
+/* What is in a box. Piece p is of the record's slot first + p; slot -1 is the gradient. */
+template <typename T> struct alignas(16) grad_block {
+    int32_t block, first, num;
+    int32_t slot[PIECES_OF_BOX<T>]; /* the row */
+    float weight[PIECES_OF_BOX<T>];
+    /* bytes by which the data is behind a multiple of 16; rows of any alignment */
+    uint32_t odd[PIECES_OF_BOX<T>];
 };
 
 /* The slots of a record; in shared memory, one list a warp. */
@@ -54,6 +60,8 @@ static __device__ __forceinline__ struct row_end end_of_row(int64_t elements)
 /* The tasks of a taker's warp. N elements are read at once, and written at once to the slots; rows
  * of any alignment, N = 1, are written into the box and go from there to the slots. */
 template <typename T, int N> struct grad_taker {
+    typedef typename T::sum Sum;
+
     const struct mover<false> &m;
     struct slot_list<T> &list;
     const bool waits, stays;     /* as in taker */
@@ -141,10 +149,11 @@ template <typename T, int N> struct grad_taker {
         }
     }
 
-    /* The box behind this one has the next slot, or the next block. */
-    __device__ __forceinline__ void step()
+    /* The box behind this one has the next slots, or the next block. */
+    __device__ __forceinline__ void step(int32_t num)
     {
-        if (++next.i < next.num)
+        next.i += num;
+        if (next.i < next.num)
             return;
         next.i = -1;
         if (++next.block <= ends.last)
@@ -153,50 +162,79 @@ template <typename T, int N> struct grad_taker {
         next.num = 0;
     }
 
-    /* Where a box is loaded from; one of a slot that is not multiplied stays empty, and lies as far
-     * behind a multiple of 16 as the slot. */
-    __device__ __forceinline__ const char *source() const
+    /* Where a piece is loaded from; one of a slot that is not multiplied stays empty, and lies as
+     * far behind a multiple of 16 as the slot. */
+    __device__ __forceinline__ const char *source(int32_t i) const
     {
-        if (next.i < 0)
-            return next.grad;
-        return (multiplies() ? m.a.forward : m.a.recv) + list.slot[next.i] * m.a.row_bytes;
+        const int64_t ahead = next.block * (int64_t)(BLOCK_ELEMENTS * sizeof(T));
+
+        if (i < 0)
+            return next.grad + ahead;
+        return (multiplies() ? m.a.forward : m.a.recv) + list.slot[i] * m.a.row_bytes + ahead;
     }
 
-    __device__ __forceinline__ void load(int32_t box, const char *from, int64_t bytes)
+    __device__ __forceinline__ char *piece_in(int32_t box, int32_t p) const
     {
-        if (next.i >= 0 && !multiplies())
-            return;
+        return data_in(m.boxes, box) + p * PIECE_ROOM<T>;
+    }
+
+    /* The whole warp: the pieces of a box, of which each lane knows where one is loaded from. */
+    __device__ __forceinline__ void load_odd(int32_t box, int32_t num, const char *from,
+                                             int64_t bytes)
+    {
+        for (int32_t p = 0; p < num; p++) {
+            const char *piece = (const char *)__shfl_sync(~0u, (unsigned long long)from, p);
+            const int64_t at = p * PIECE_ROOM<T>;
+
+            if (next.i + p < 0)
+                load_piece(m.boxes, box, at + misalignment(piece), piece, bytes);
+            else if (multiplies())
+                load_words(m.boxes, box, at, piece, bytes, forward);
+        }
+    }
+
+    /* The whole warp: each of its first lanes has a piece of the box. */
+    __device__ __forceinline__ void load(int32_t box, int32_t num, const char *from)
+    {
+        const int32_t bytes = elements_of(next.block) * (int32_t)sizeof(T);
+        const bool is_loaded = lane_id() < num && (multiplies() || next.i + lane_id() < 0);
+
         if (N > 1)
-            load_whole_words(m.boxes, box, from, bytes);
-        else if (next.i >= 0)
-            load_words(m.boxes, box, from, bytes, forward);
+            load_whole_words(m.boxes, box, piece_in(box, lane_id()), from, is_loaded ? bytes : 0);
         else
-            load_piece(m.boxes, box, misalignment(from), from, bytes);
+            load_odd(box, num, from, bytes);
+        end_loads(m.boxes, box);
     }
 
     __device__ bool begin(int32_t box)
     {
-        struct grad_block &label = label_of<struct grad_block>(m.boxes, box);
-        const char *from;
+        struct grad_block<T> &label = label_of<struct grad_block<T>>(m.boxes, box);
+        const char *from = NULL;
 
         if (!next.num && !find_record())
             return false;
-        from = source() + next.block * (int64_t)(BLOCK_ELEMENTS * sizeof(T));
+        const int32_t left = next.num - next.i;
+        const int32_t num = left < PIECES_OF_BOX<T> ? left : PIECES_OF_BOX<T>;
+
         if (lane_id() == 0) {
             label.block = next.block;
-            label.i = next.i;
-            label.slot = next.i < 0 ? 0 : list.slot[next.i];
-            label.weight = next.i < 0 ? 1 : list.weight[next.i];
-            if (N == 1)
-                label.odd = misalignment(from);
+            label.first = next.i;
+            label.num = num;
         }
-        load(box, from, elements_of(next.block) * (int64_t)sizeof(T));
-        end_loads(m.boxes, box);
-        step();
+        if (lane_id() < num) {
+            const int32_t i = next.i + lane_id();
+
+            from = source(i);
+            label.slot[lane_id()] = i < 0 ? 0 : list.slot[i];
+            label.weight[lane_id()] = i < 0 ? 1 : list.weight[i];
+            label.odd[lane_id()] = misalignment(from);
+        }
+        load(box, num, from);
+        step(num);
         return true;
     }
 
-    /* The whole warp: the elements of a box; those of any alignment are a whole block, with zeros
+    /* The whole warp: the elements of a piece; those of any alignment are a whole block, with zeros
      * behind the row's end, so that none is looked at for whether it is of the row. */
     __device__ __forceinline__ void load_box(T *in, int32_t num, struct block_part<T, N> &part)
     {
@@ -208,62 +246,100 @@ template <typename T, int N> struct grad_taker {
         load_block<T, N>(in, N == 1 ? BLOCK_ELEMENTS : num, part);
     }
 
-    /* Lane 0: keeps the sum of a slot's products over the blocks of its row. */
-    __device__ __forceinline__ void add_dot(const struct grad_block &label, typename T::sum dot)
+    /* One lane: keeps the sum of a slot's products over the blocks of its row. */
+    __device__ __forceinline__ void add_dot(const struct grad_block<T> &label, int32_t p, Sum dot)
     {
-        dot = label.block ? add(list.dot[label.i], dot) : dot;
-        list.dot[label.i] = dot;
+        const int32_t i = label.first + p;
+
+        if (p >= label.num || i < 0)
+            return;
+        dot = label.block ? add(list.dot[i], dot) : dot;
+        list.dot[i] = dot;
         if (label.block == ends.last)
-            m.a.recv_weights[label.slot] = (float)dot;
+            m.a.recv_weights[label.slot[p]] = (float)dot;
     }
 
-    /* The whole warp: the block times the weight of a slot to `to`, and its product with the row of
-     * the slot. */
-    __device__ __forceinline__ void scale(const struct grad_block &label, int32_t num, T *in,
-                                          const struct scaled_slot<T> &to)
+    /* The whole warp: adds its lanes' shares of the products of a box. */
+    __device__ __forceinline__ void add_dots(const struct grad_block<T> &label,
+                                             const Sum share[PIECES_OF_BOX<T>])
+    {
+        if constexpr (PIECES_OF_BOX<T> == SUMS_AT_ONCE) {
+            const Sum dot = sum_three_shares<Sum, N>(share);
+
+            if (is_first_with_sum<N>())
+                add_dot(label, sum_of_thread<N>(), dot);
+        } else {
+            const Sum dot = sum_shares<Sum, N>(share[0]);
+
+            if (lane_id() == 0)
+                add_dot(label, 0, dot);
+        }
+    }
+
+    /* The whole warp: the block times the weight of a slot to `to`; returns this lane's share of
+     * its product with the row of the slot. */
+    __device__ __forceinline__ Sum scale(int32_t num, T *in, const struct scaled_slot<T> &to)
     {
         struct block_part<T, N> forward;
 
         if (!multiplies()) {
             store_block(grad, to);
-            return;
+            return 0;
         }
         load_box(in, num, forward);
-        typename T::sum dot = store_and_multiply(grad, forward, to);
-
-        if (lane_id() == 0)
-            add_dot(label, dot);
+        return store_and_multiply(grad, forward, to);
     }
 
-    /* The whole warp: scales the block into its slot, of any alignment through the box. */
-    __device__ __forceinline__ void scale_into_slot(const struct grad_block &label, int32_t num,
-                                                    T *in)
+    /* The whole warp: scales the block into a slot, of any alignment through the box. */
+    __device__ __forceinline__ Sum scale_into_slot(const struct grad_block<T> &label, int32_t p,
+                                                   int32_t num, T *in)
     {
         const bool weighted = m.a.weights != NULL;
-        char *out = m.a.recv + label.slot * m.a.row_bytes +
+        char *out = m.a.recv + label.slot[p] * m.a.row_bytes +
                     label.block * (int64_t)(BLOCK_ELEMENTS * sizeof(T));
 
-        if constexpr (N > 1) {
-            scale(label, num, in, {(T *)(void *)out, num, label.weight, weighted});
-        } else {
-            scale(label, num, in, {in, BLOCK_ELEMENTS, label.weight, weighted});
-            store_written(out, (const char *)(const void *)in, num * (int64_t)sizeof(T));
+        if constexpr (N > 1)
+            return scale(num, in, {(T *)(void *)out, num, label.weight[p], weighted});
+        Sum share = scale(num, in, {in, BLOCK_ELEMENTS, label.weight[p], weighted});
+
+        store_written(out, (const char *)(const void *)in, num * (int64_t)sizeof(T));
+        return share;
+    }
+
+    /* The whole warp: empties a piece; returns this lane's share of its product. */
+    __device__ __forceinline__ Sum empty_piece(int32_t box, const struct grad_block<T> &label,
+                                               int32_t p)
+    {
+        T *in = (T *)(void *)(piece_in(box, p) + (N > 1 ? 0 : label.odd[p]));
+        const int32_t num = elements_of(label.block);
+
+        if (label.first + p >= 0) {
+            if (N > 1 && num == BLOCK_ELEMENTS) /* code of its own: lanes need not look */
+                return scale_into_slot(label, p, BLOCK_ELEMENTS, in);
+            return scale_into_slot(label, p, num, in);
         }
+        load_box(in, num, grad);
+        return 0;
     }
 
     __device__ void end(int32_t box)
     {
-        await_box(m.boxes, box);
-        const struct grad_block label = label_of<struct grad_block>(m.boxes, box);
-        T *in = (T *)(void *)(data_in(m.boxes, box) + (N > 1 ? 0 : label.odd));
-        const int32_t num = elements_of(label.block);
+        const struct grad_block<T> &label = label_of<struct grad_block<T>>(m.boxes, box);
+        Sum share[PIECES_OF_BOX<T>] = {};
 
-        if (label.i < 0)
-            load_box(in, num, grad);
-        else if (N > 1 && num == BLOCK_ELEMENTS) /* code of its own, in which lanes need not look */
-            scale_into_slot(label, BLOCK_ELEMENTS, in);
-        else
-            scale_into_slot(label, num, in);
+        await_box(m.boxes, box);
+        const int32_t num = label.num;
+
+#pragma unroll 1
+        for (int32_t p = 0; p < num; p++) {
+            const Sum here = empty_piece(box, label, p);
+
+#pragma unroll
+            for (int32_t i = 0; i < PIECES_OF_BOX<T>; i++)
+                share[i] = i == p ? here : share[i];
+        }
+        if (multiplies())
+            add_dots(label, share);
         end_stores();
     }
 };

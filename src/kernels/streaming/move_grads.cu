@@ -24,9 +24,6 @@ static_assert(2 * (sizeof(struct place_list) + EPX_BUNDLE_BYTES + EPX_ROW_ENDS +
               "two boxes of a sender of bundles are in the room of a warp");
 static_assert(sizeof(struct goal_list) + EPX_GRAD_SLICE + EPX_ROW_ENDS <= SCALING_ROOM - EPX_LINE,
               "a sender's box is in the room of a warp");
-static_assert(sizeof(struct grad_block) + BLOCK_ELEMENTS * sizeof(double) + WORD_ENDS <=
-                  SCALING_ROOM,
-              "a taker's box is in the room of a warp");
 
 /* A block's own part of what move knows. */
 template <typename T> struct grad_room {
@@ -49,10 +46,12 @@ template <typename T, int N>
 static __device__ void move(const struct epx_dispatch_rows &a, struct grad_room<T> &room,
                             char *shared, bool streams)
 {
+    static_assert(PIECES_OF_BOX<T> * PIECE_ROOM<T> + sizeof(struct grad_block<T>) <= SCALING_ROOM,
+                  "a taker's box is in the room of a warp");
     const int32_t senders = streams ? senders_here(a.movers.phase, a.movers.senders) : 0;
     const bool sends = is_sending_block(senders);
-    const struct box_shape taken = {SCALING_ROOM, sizeof(struct grad_block),
-                                    BLOCK_ELEMENTS * sizeof(T), WORD_ENDS, 16};
+    const struct box_shape taken = {SCALING_ROOM, sizeof(struct grad_block<T>),
+                                    PIECES_OF_BOX<T> * PIECE_ROOM<T>, 0, 16};
     struct boxes boxes = make_boxes(shared, room.barriers, sends ? shape_sent(a) : taken);
     const struct crew crew = sends ? crew_of_role(senders) : crew_of_takers(a.movers, senders);
     struct mover<false> mover = {
