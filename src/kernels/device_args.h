@@ -102,12 +102,16 @@ struct epx_device_stats {
         dropped_rows;
 };
 
-/* Blocks of a large operation that store; warps in a block that moves rows one by one, long ones or
- * not so long ones, adds them, or adds them through rings. */
+/* Blocks of a large operation that store, and how many of them are few; warps in a block that moves
+ * rows one by one: long ones, not so long ones, and where blocks are few long ones of one field or
+ * of several; warps in one that adds rows, or adds them through rings. */
 enum {
     EPX_MOST_SENDERS = 64,
+    EPX_FEW_SENDERS = 33,
     EPX_MOVING_WARPS = 8,
-    EPX_MIDDLE_WARPS = 12,
+    EPX_MIDDLE_WARPS = 16,
+    EPX_CROWDED_WARPS = 14,
+    EPX_CROWDED_LIST_WARPS = 13,
     EPX_ADDING_WARPS = 16,
     EPX_RING_WARPS = 20
 };

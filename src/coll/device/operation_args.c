@@ -256,6 +256,12 @@ static int32_t run_of(const struct epx_request *request, const struct epx_movers
     return least > 1 ? (int32_t)least : 1;
 }
 
+/* Whether an operation may not have the whole GPU. */
+static int is_bounded(const struct epx_device *device)
+{
+    return device->movers < device->sms;
+}
+
 /* So many of an operation's blocks send, and its other blocks take; none send where rows come by
  * messages. Takers that are a kernel of their own, of an operation that has the whole GPU, take
  * with all of it once the senders have ended. */
@@ -264,7 +270,7 @@ static struct epx_movers share_out(const struct epx_device *device, int32_t send
     struct epx_movers movers = {.senders = device->proxy ? 0 : senders};
 
     movers.takers = device->movers - movers.senders;
-    movers.late = device->movers == device->sms ? movers.senders : 0;
+    movers.late = is_bounded(device) ? 0 : movers.senders;
     return movers;
 }
 
@@ -307,8 +313,9 @@ static int takes_stores(const struct epx_request *request)
     return takes;
 }
 
-/* How many of a dispatch's blocks send. A single rank's take its rows to all their slots. Rows that
- * stay where they come leave the blocks that take little to do, but there must be one. */
+/* How many of a dispatch's blocks send. A single rank's take its rows to all their slots. Senders
+ * have more to do than takers, whom the late ones help unless blocks are bounded. Rows that stay
+ * where they come leave the blocks that take little to do, but there must be one. */
 static int32_t row_senders(const struct epx_request *request)
 {
     const struct epx_device *device = epx_device_of(request);
@@ -316,8 +323,11 @@ static int32_t row_senders(const struct epx_request *request)
 
     if (request->comm->size == 1)
         return device->movers;
-    if (!epx_device_plan_of(request)->shape.rank_major || !takes_stores(request))
-        return device->senders;
+    if (!epx_device_plan_of(request)->shape.rank_major || !takes_stores(request)) {
+        if (!is_bounded(device))
+            return device->senders;
+        most = 9 * device->movers / 16;
+    }
     most = most < EPX_MOST_SENDERS ? most : EPX_MOST_SENDERS;
     return most > device->senders ? most : device->senders;
 }
@@ -341,12 +351,17 @@ static int32_t rows_log2_of(const struct epx_request *request, const struct epx_
     return log2;
 }
 
-/* The warps of a block that moves rows: the shorter a task of theirs, the more of them. */
-static int32_t row_warps(const struct epx_movers *movers)
+/* The warps of a block that moves rows: the shorter a task of theirs, the more of them. Where
+ * blocks are few a block has a multiprocessor's whole memory, and warps for it. */
+static int32_t row_warps(const struct epx_request *request, const struct epx_movers *movers)
 {
     if (movers->rows_log2)
         return EPX_BUNDLE_WARPS;
-    return movers->slices.bytes <= EPX_MIDDLE_SLICE ? EPX_MIDDLE_WARPS : EPX_MOVING_WARPS;
+    if (movers->slices.bytes <= EPX_MIDDLE_SLICE)
+        return EPX_MIDDLE_WARPS;
+    if (epx_device_of(request)->senders > EPX_FEW_SENDERS)
+        return EPX_MOVING_WARPS;
+    return request->call.fields.num > 1 ? EPX_CROWDED_LIST_WARPS : EPX_CROWDED_WARPS;
 }
 
 /* Slices, rows of a task and runs are the same on all ranks; how many blocks send may differ. */
@@ -359,18 +374,21 @@ struct epx_movers epx_row_movers_of(const struct epx_request *request)
 
     movers.slices = slices_for(request, (int64_t)device->senders * EPX_MOVING_WARPS, EPX_BOX_SLICE);
     movers.rows_log2 = rows_log2_of(request, &movers.slices, blocks * EPX_BUNDLE_WARPS);
-    movers.warps = row_warps(&movers);
+    movers.warps = row_warps(request, &movers);
     movers.run = run_of(request, &movers, blocks * movers.warps);
     return movers;
 }
 
-/* Takers have more to do than senders: for each slot they read a row and write another. */
+/* Takers have more to do than senders: for each slot they read a row and write another. Where no
+ * late ones help them in the end, more blocks send, else rows come too late. Slices are the same on
+ * ranks of which only some are bounded. */
 struct epx_movers epx_grad_movers_of(const struct epx_request *request)
 {
     const struct epx_device *device = epx_device_of(request);
+    int32_t few = (5 * device->senders + 15) / 16, more = (3 * device->senders + 7) / 8;
     int alone = request->comm->size == 1;
-    struct epx_movers movers = share_out(device, alone ? 0 : (5 * device->senders + 15) / 16);
-    int64_t warps = (int64_t)movers.senders * EPX_ADDING_WARPS;
+    struct epx_movers movers = share_out(device, alone ? 0 : is_bounded(device) ? more : few);
+    int64_t warps = movers.senders ? (int64_t)few * EPX_ADDING_WARPS : 0;
 
     movers.slices = slices_for(request, warps, EPX_GRAD_SLICE);
     movers.rows_log2 = warps ? rows_log2_of(request, &movers.slices, warps) : 0;

@@ -18,11 +18,10 @@ static constexpr int32_t box_bytes(int32_t bytes, int32_t pieces, int32_t label)
     return (bytes + pieces * EPX_ROW_ENDS + label + EPX_LINE) / EPX_LINE * EPX_LINE;
 }
 
-/* A Way is how the warps of a block move rows, and what they have of its memory. The compiler
- * counts registers for so many BLOCKS on a multiprocessor, 0 = as many as it likes. */
+/* A Way is how the warps of a block move rows, and what they have of its memory. */
 template <bool LIST_, int WARPS_, int32_t ROOM_> struct single_rows {
     static constexpr bool LIST = LIST_;
-    enum { WARPS = WARPS_, BLOCKS = 0, ROOM = ROOM_ };
+    enum { WARPS = WARPS_, ROOM = ROOM_ };
 
     static __device__ __forceinline__ struct box_shape shape_of(const struct epx_dispatch_rows &a)
     {
@@ -55,12 +54,32 @@ using middle_rows =
     single_rows<LIST, EPX_MIDDLE_WARPS,
                 box_bytes(MIDDLE_BOX, LIST ? EPX_MAX_FIELDS : 1, sizeof(struct goal_list))>;
 
+/* The room of a warp where so many have all the memory that a block may have, but what `move` keeps
+ * of its own. */
+template <bool LIST> static constexpr int32_t room_of_warp(int32_t warps)
+{
+    const int32_t BLOCK = 227 * 1024;
+    const int32_t known = (int32_t)(sizeof(struct windows<LIST>) + sizeof(struct exchange)) +
+                          warps * MOST_BOXES * (int32_t)sizeof(uint64_t) + EPX_LINE;
+
+    return (BLOCK - known) / warps / EPX_LINE * EPX_LINE;
+}
+
+/* The Way of long rows where blocks are few: a warp has room for two boxes of 7 KiB. */
+template <bool LIST, int WARPS>
+using crowded_rows = single_rows<LIST, WARPS, room_of_warp<LIST>(WARPS)>;
+typedef crowded_rows<false, EPX_CROWDED_WARPS> crowded_fields;
+typedef crowded_rows<true, EPX_CROWDED_LIST_WARPS> crowded_lists;
+static_assert(crowded_fields::ROOM >= box_bytes(EPX_BOX_SLICE, 1, sizeof(struct goal_list)) &&
+                  crowded_lists::ROOM >=
+                      box_bytes(EPX_BOX_SLICE, EPX_MAX_FIELDS, sizeof(struct goal_list)),
+              "a box is in the room of a warp");
+
 /* The Way of rows that are short. */
 struct bundled_rows {
     static constexpr bool LIST = false;
     enum {
         WARPS = EPX_BUNDLE_WARPS,
-        BLOCKS = 1,
         /* one box is filled while the other is emptied */
         ROOM = 2 * box_bytes(EPX_BUNDLE_BYTES, 1, sizeof(struct place_list)),
     };
@@ -114,7 +133,7 @@ static __device__ void move(const struct epx_dispatch_rows &a, struct exchange &
 }
 
 template <typename Way>
-static __global__ void __launch_bounds__(Way::WARPS *EPX_WARP, Way::BLOCKS)
+static __global__ void __launch_bounds__(Way::WARPS *EPX_WARP, 1)
     move_rows(const __grid_constant__ struct epx_dispatch_rows a)
 {
     extern __shared__ __align__(EPX_LINE) char moving_shared[];
@@ -144,29 +163,35 @@ template <typename Way> static int launch(const struct epx_dispatch_rows &args, 
         move_rows<Way>, args);
 }
 
-/* Rows that go one by one. */
-template <bool LIST>
+/* Rows that go one by one; CROWDED is the Way of long ones where blocks are few. */
+template <bool LIST, typename CROWDED>
 static int launch_single(const struct epx_dispatch_rows &args, cudaStream_t stream)
 {
-    return args.movers.warps == EPX_MIDDLE_WARPS ? launch<middle_rows<LIST>>(args, stream)
-                                                 : launch<long_rows<LIST>>(args, stream);
+    switch (args.movers.warps) {
+    case CROWDED::WARPS: return launch<CROWDED>(args, stream);
+    case EPX_MIDDLE_WARPS: return launch<middle_rows<LIST>>(args, stream);
+    default: return launch<long_rows<LIST>>(args, stream);
+    }
 }
 
 int epx_launch_move_rows(const struct epx_dispatch_rows *args, EPX_Stream stream)
 {
     if (args->fields.num > 1)
-        return launch_single<true>(*args, stream);
+        return launch_single<true, crowded_lists>(*args, stream);
     return args->movers.rows_log2 ? launch<bundled_rows>(*args, stream)
-                                  : launch_single<false>(*args, stream);
+                                  : launch_single<false, crowded_fields>(*args, stream);
 }
 
-static const struct epx_loaded loaded(move_rows<long_rows<false>>,
-                                      room_of_block<long_rows<false>>());
-static const struct epx_loaded loaded_list(move_rows<long_rows<true>>,
-                                           room_of_block<long_rows<true>>());
-static const struct epx_loaded loaded_middle(move_rows<middle_rows<false>>,
-                                             room_of_block<middle_rows<false>>());
-static const struct epx_loaded loaded_middle_list(move_rows<middle_rows<true>>,
-                                                  room_of_block<middle_rows<true>>());
-static const struct epx_loaded loaded_bundles(move_rows<bundled_rows>,
-                                              room_of_block<bundled_rows>());
+template <typename Way> struct loaded_way : epx_loaded {
+    loaded_way() : epx_loaded(move_rows<Way>, room_of_block<Way>())
+    {
+    }
+};
+
+static const loaded_way<long_rows<false>> loaded;
+static const loaded_way<long_rows<true>> loaded_list;
+static const loaded_way<middle_rows<false>> loaded_middle;
+static const loaded_way<middle_rows<true>> loaded_middle_list;
+static const loaded_way<crowded_fields> loaded_crowded;
+static const loaded_way<crowded_lists> loaded_crowded_list;
+static const loaded_way<bundled_rows> loaded_bundles;
