@@ -102,9 +102,9 @@ struct epx_device_stats {
         dropped_rows;
 };
 
-/* Blocks of a large operation that store, and how many of them are few; warps in a block that moves
- * rows one by one: long ones, not so long ones, and where blocks are few long ones of one field or
- * of several; warps in one that adds rows, or adds them through rings. */
+/* Most blocks of a large operation that store, and most that count as few; warps in a block that
+ * moves rows one by one: long ones, not so long ones, and where blocks are few long ones of one
+ * field or of several; warps in one that adds rows, or adds them through rings. */
 enum {
     EPX_MOST_SENDERS = 64,
     EPX_FEW_SENDERS = 33,
@@ -237,7 +237,7 @@ EPX_HD int64_t epx_bytes_in_bank(int64_t row_bytes)
 enum { /* most bytes of a slice, and of one that EPX_MIDDLE_WARPS move faster */
        EPX_BOX_SLICE = 29 * EPX_SLICE_QUANTUM,
        EPX_MIDDLE_SLICE = 12 * EPX_SLICE_QUANTUM,
-       EPX_GRAD_SLICE = 22 * EPX_SLICE_QUANTUM /* combine backward: twice as many warps a block */
+       EPX_GRAD_SLICE = 22 * EPX_SLICE_QUANTUM /* combine backward: its warps have less room */
 };
 
 struct epx_movers {

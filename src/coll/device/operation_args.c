@@ -314,8 +314,9 @@ static int takes_stores(const struct epx_request *request)
 }
 
 /* How many of a dispatch's blocks send. A single rank's take its rows to all their slots. Senders
- * have more to do than takers, whom the late ones help unless blocks are bounded. Rows that stay
- * where they come leave the blocks that take little to do, but there must be one. */
+ * have more to do than takers: of bounded blocks 9 of 16 send. Where blocks are not bounded senders
+ * end earlier, as late takers come into their places. Rows that stay where they come leave the
+ * blocks that take little to do, but there must be one. */
 static int32_t row_senders(const struct epx_request *request)
 {
     const struct epx_device *device = epx_device_of(request);
@@ -364,7 +365,8 @@ static int32_t row_warps(const struct epx_request *request, const struct epx_mov
     return request->call.fields.num > 1 ? EPX_CROWDED_LIST_WARPS : EPX_CROWDED_WARPS;
 }
 
-/* Slices, rows of a task and runs are the same on all ranks; how many blocks send may differ. */
+/* Slices, rows of a task, warps and runs are the same on all ranks; how many blocks send may
+ * differ. */
 struct epx_movers epx_row_movers_of(const struct epx_request *request)
 {
     const struct epx_device *device = epx_device_of(request);
@@ -379,8 +381,8 @@ struct epx_movers epx_row_movers_of(const struct epx_request *request)
     return movers;
 }
 
-/* Takers have more to do than senders: for each slot they read a row and write another. Where no
- * late ones help them in the end, more blocks send, else rows come too late. Slices are the same on
+/* Takers have more to do than senders: for each slot they read a row and write another. Bounded
+ * blocks are fewer, and rows come too late if no more than five of 32 send. Slices are the same on
  * ranks of which only some are bounded. */
 struct epx_movers epx_grad_movers_of(const struct epx_request *request)
 {

@@ -154,8 +154,8 @@ template <int N> static __device__ __forceinline__ bool is_first_with_sum()
     return lane_id() == 0 || lane_id() == width_of_stage<N>(0) || lane_id() == width_of_stage<N>(1);
 }
 
-/* As sum_shares, of three sums, of which each thread gets one: in the first two stages a thread
- * hands over what it does not keep. */
+/* As sum_shares, of three sums, of which each thread gets one: in the first stage it keeps one of
+ * the first two, in the second that one or the third, and hands over what it does not keep. */
 template <typename Sum, int N>
 static __device__ __forceinline__ Sum sum_three_shares(const Sum share[SUMS_AT_ONCE])
 {

@@ -265,7 +265,7 @@ static __device__ __forceinline__ void load_bulk(void *to, const void *from, uin
         : "memory");
 }
 
-/* The thread that loaded: all loads of the phase are under way. */
+/* One thread, behind all that load for the phase: all its loads are under way. */
 static __device__ __forceinline__ void arrive_at_bulk_barrier(uint64_t *barrier)
 {
     asm volatile("{\n\t"

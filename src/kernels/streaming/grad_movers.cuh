@@ -20,7 +20,8 @@ static constexpr int PIECES_OF_BOX = sizeof(T) == sizeof(uint16_t) ? SUMS_AT_ONC
 template <typename T>
 static constexpr int32_t PIECE_ROOM = BLOCK_ELEMENTS *(int32_t)sizeof(T) + WORD_ENDS;
 
-/* What is in a box. Piece p is of the record's slot first + p; slot -1 is the gradient. */
+/* What is in a box: num pieces. Piece p is of the record's slot number first + p; number -1 is the
+ * gradient. */
 template <typename T> struct alignas(16) grad_block {
     int32_t block, first, num;
     int32_t slot[PIECES_OF_BOX<T>]; /* the row */
@@ -338,7 +339,7 @@ template <typename T, int N> struct grad_taker {
             for (int32_t i = 0; i < PIECES_OF_BOX<T>; i++)
                 share[i] = i == p ? here : share[i];
         }
-        if (multiplies())
+        if (multiplies() && label.first + num > 0)
             add_dots(label, share);
         end_stores();
     }

@@ -5,7 +5,8 @@
  * rows came by messages, or round by round through a stage that holds only some, each is in its
  * first slot already, and all blocks take it from there. All zero padding. Short rows of one field
  * have a kernel that moves several at once (row_bundles.cuh). Others have blocks of more warps the
- * shorter they are: what a warp does for a row beside its bytes takes as long for any.
+ * shorter they are, as what a warp does for a row beside its bytes takes as long for any, and where
+ * blocks are few.
  * Work: reads T rows and those that came, writes every slot once. Order: none, every byte has one
  * writer.
  * Launch: phases.cuh. Ends the operation.
@@ -60,12 +61,13 @@ template <bool LIST> static constexpr int32_t room_of_warp(int32_t warps)
 {
     const int32_t BLOCK = 227 * 1024;
     const int32_t known = (int32_t)(sizeof(struct windows<LIST>) + sizeof(struct exchange)) +
-                          warps * MOST_BOXES * (int32_t)sizeof(uint64_t) + EPX_LINE;
+                          warps * MOST_BOXES * (int32_t)sizeof(uint64_t) + 2 * EPX_LINE;
 
     return (BLOCK - known) / warps / EPX_LINE * EPX_LINE;
 }
 
-/* The Way of long rows where blocks are few: a warp has room for two boxes of 7 KiB. */
+/* The Way of long rows where blocks are few: a warp has room for two boxes of 7 KiB, but of four
+ * fields. */
 template <bool LIST, int WARPS>
 using crowded_rows = single_rows<LIST, WARPS, room_of_warp<LIST>(WARPS)>;
 typedef crowded_rows<false, EPX_CROWDED_WARPS> crowded_fields;
