@@ -118,7 +118,7 @@ int kernels_num(void)
 
 static int has_room(const struct kernel *kernel)
 {
-    unsigned all = (unsigned)settings_sms() * THREADS_OF_SM;
+    unsigned all = (unsigned)settings_sms(kernel->device) * THREADS_OF_SM;
 
     return num_resident < MOST_BLOCKS && threads[kernel->device] + kernel->launch->threads.x <= all;
 }

@@ -102,7 +102,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
     memset(properties, 0, sizeof(*properties));
     properties->major = 9;
     properties->warpSize = EMULATED_WARP;
-    properties->multiProcessorCount = settings_sms();
+    properties->multiProcessorCount = settings_sms(device);
     properties->totalGlobalMem = all_bytes;
     snprintf(properties->name, sizeof(properties->name), "emulated GPU %d", device);
     memcpy(properties->uuid.bytes, &device, sizeof(device));
@@ -114,7 +114,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
 {
     if (device < 0 || device >= settings_gpus())
         return errors_note(cudaErrorInvalidDevice);
-    *value = attribute == cudaDevAttrMultiProcessorCount      ? settings_sms()
+    *value = attribute == cudaDevAttrMultiProcessorCount      ? settings_sms(device)
              : attribute == cudaDevAttrComputeCapabilityMajor ? 9
                                                               : 0;
     return cudaSuccess;
