@@ -314,9 +314,9 @@ static int takes_stores(const struct epx_request *request)
 }
 
 /* How many of a dispatch's blocks send. A single rank's take its rows to all their slots. Senders
- * have more to do than takers: of bounded blocks 9 of 16 send. Where blocks are not bounded senders
- * end earlier, as late takers come into their places. Rows that stay where they come leave the
- * blocks that take little to do, but there must be one. */
+ * have more to do than takers: where a bound leaves few blocks 9 of 16 send. Else half of them do,
+ * and late takers come into their places. Rows that stay where they come leave the blocks that take
+ * little to do, but there must be one. */
 static int32_t row_senders(const struct epx_request *request)
 {
     const struct epx_device *device = epx_device_of(request);
@@ -325,7 +325,7 @@ static int32_t row_senders(const struct epx_request *request)
     if (request->comm->size == 1)
         return device->movers;
     if (!epx_device_plan_of(request)->shape.rank_major || !takes_stores(request)) {
-        if (!is_bounded(device))
+        if (!is_bounded(device) || device->senders > EPX_FEW_SENDERS)
             return device->senders;
         most = 9 * device->movers / 16;
     }
@@ -381,15 +381,17 @@ struct epx_movers epx_row_movers_of(const struct epx_request *request)
     return movers;
 }
 
-/* Takers have more to do than senders: for each slot they read a row and write another. Bounded
- * blocks are fewer, and rows come too late if no more than five of 32 send. Slices are the same on
- * ranks of which only some are bounded. */
+/* Takers have more to do than senders: for each slot they read a row and write another. Five of 32
+ * blocks send. Where a bound leaves no fewer than ENOUGH for the memory to decide, six do: a sender
+ * is slower then. Slices are the same on ranks of which only some are bounded. */
 struct epx_movers epx_grad_movers_of(const struct epx_request *request)
 {
+    enum { ENOUGH = 64 };
     const struct epx_device *device = epx_device_of(request);
-    int32_t few = (5 * device->senders + 15) / 16, more = (3 * device->senders + 7) / 8;
-    int alone = request->comm->size == 1;
-    struct epx_movers movers = share_out(device, alone ? 0 : is_bounded(device) ? more : few);
+    int more = is_bounded(device) && device->movers >= ENOUGH, alone = request->comm->size == 1;
+    int32_t few = (5 * device->senders + 15) / 16;
+    int32_t senders = more ? (6 * device->senders + 15) / 16 : few;
+    struct epx_movers movers = share_out(device, alone ? 0 : senders);
     int64_t warps = movers.senders ? (int64_t)few * EPX_ADDING_WARPS : 0;
 
     movers.slices = slices_for(request, warps, EPX_GRAD_SLICE);
