@@ -66,8 +66,8 @@ template <bool LIST> static constexpr int32_t room_of_warp(int32_t warps)
     return (BLOCK - known) / warps / EPX_LINE * EPX_LINE;
 }
 
-/* The Way of long rows where blocks are few: a warp has room for two boxes of 7 KiB, but of four
- * fields. */
+/* The Way of long rows where blocks are few: a warp has room for two boxes of 7 KiB, of up to
+ * three fields. */
 template <bool LIST, int WARPS>
 using crowded_rows = single_rows<LIST, WARPS, room_of_warp<LIST>(WARPS)>;
 typedef crowded_rows<false, EPX_CROWDED_WARPS> crowded_fields;
