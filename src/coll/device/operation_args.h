@@ -13,11 +13,6 @@ struct epx_list_note epx_list_note_of(const struct epx_request *request);
 /* How rows of an operation go through a stage that holds `width` rows a token. */
 struct epx_rounds epx_rounds_of(int64_t row_bytes, int32_t width, int32_t max_tokens,
                                 int64_t stage_bytes);
-/* Whether a routing is small, which it is on all ranks alike. */
-int epx_is_small_routing(const struct epx_request *request);
-/* How rows go through banks that hold `width` rows a token, with `words` words each; none of it
- * unless the operation is small, which it is on all ranks alike. */
-struct epx_banks epx_banks_of(const struct epx_request *request, int32_t width, int32_t words);
 /* How a dispatch, a combine backward, or one of the other two is shared out between blocks that
  * send and blocks that take. */
 struct epx_movers epx_row_movers_of(const struct epx_request *request);

@@ -5,6 +5,7 @@
  */
 #include "coll/device/device_verbs.h"
 #include "coll/device/direct/rests.h"
+#include "coll/device/direct/small_banks.h"
 #include "coll/device/operation_args.h"
 #include "coll/device/plan_device.h"
 #include "transport/cuda/cuda_errors.h"

@@ -2,6 +2,7 @@
 /* routing_device_direct.c - a routing on device memory, in one launch. */
 #include "coll/device/device.h"
 #include "coll/device/device_verbs.h"
+#include "coll/device/direct/small_banks.h"
 #include "coll/device/operation_args.h"
 #include "coll/device/plan_device.h"
 #include "transport/cuda/cuda_errors.h"
