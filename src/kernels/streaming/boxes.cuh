@@ -15,7 +15,7 @@
 #ifndef EPX_KERNELS_STREAMING_BOXES_CUH
 #define EPX_KERNELS_STREAMING_BOXES_CUH
 
-#include "kernels/protocol/warp_rows.cuh"
+#include "kernels/protocol/odd_rows.cuh"
 
 #ifdef __CUDACC__
 
@@ -237,27 +237,18 @@ static __device__ __forceinline__ void store_alike(char *to, const char *box, in
 #endif
 }
 
-/* The bytes that begin so many bits behind the word FIRST of two words of 16 bytes. */
-template <int FIRST>
-static __device__ __forceinline__ uint4 shifted(uint4 low, uint4 high, uint32_t bits)
-{
-    const uint32_t words[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-
-    return make_uint4(__funnelshift_r(words[FIRST], words[FIRST + 1], bits),
-                      __funnelshift_r(words[FIRST + 1], words[FIRST + 2], bits),
-                      __funnelshift_r(words[FIRST + 2], words[FIRST + 3], bits),
-                      __funnelshift_r(words[FIRST + 3], words[FIRST + 4], bits));
-}
-
-/* The whole warp: stores `num` words of 16 bytes, of which the first begins so many bits behind the
- * word FIRST of in[0]. */
-template <int FIRST>
+/* The whole warp: stores `num` words of 16 bytes, of which the first begins `odd` bytes into in[0].
+ * WORDS is odd / 4, so that the code need not choose between words of 4 bytes. */
+template <int WORDS>
 static __device__ __forceinline__ void store_shifted_words(uint4 *out, const uint4 *in, int32_t num,
-                                                           uint32_t bits)
+                                                           uint32_t odd)
 {
 #pragma unroll 2
-    for (int32_t i = lane_id(); i < num; i += EPX_WARP)
-        out[i] = shifted<FIRST>(in[i], in[i + 1], bits);
+    for (int32_t i = lane_id(); i < num; i += EPX_WARP) {
+        const uint4 low = in[i], high = in[i + 1];
+
+        out[i] = shift_pack(low, high, WORDS * 4 | (odd & 3));
+    }
 }
 
 /* The whole warp: stores a piece to one place. Words of the block's memory that are read to be
@@ -266,16 +257,16 @@ static __device__ void store_shifted(char *to, const char *box, int64_t bytes)
 {
     const struct run run = run_at(to, bytes);
     const char *body = box + run.head;
-    const uint32_t odd = misalignment(body), bits = (odd & 3) * 8;
+    const uint32_t odd = misalignment(body);
     const uint4 *in = (const uint4 *)(const void *)(body - odd);
     uint4 *out = (uint4 *)(void *)(to + run.head);
     const int32_t num = (int32_t)(run.body / 16);
 
     switch (odd / 4) {
-    case 0: store_shifted_words<0>(out, in, num, bits); break;
-    case 1: store_shifted_words<1>(out, in, num, bits); break;
-    case 2: store_shifted_words<2>(out, in, num, bits); break;
-    default: store_shifted_words<3>(out, in, num, bits);
+    case 0: store_shifted_words<0>(out, in, num, odd); break;
+    case 1: store_shifted_words<1>(out, in, num, odd); break;
+    case 2: store_shifted_words<2>(out, in, num, odd); break;
+    default: store_shifted_words<3>(out, in, num, odd);
     }
     copy_ends(to, box, bytes, run);
 }

@@ -228,7 +228,8 @@ template <typename T, int N> struct grad_taker {
             from = source(i);
             label.slot[lane_id()] = i < 0 ? 0 : list.slot[i];
             label.weight[lane_id()] = i < 0 ? 1 : list.weight[i];
-            label.odd[lane_id()] = misalignment(from);
+            if (N == 1)
+                label.odd[lane_id()] = misalignment(from);
         }
         load(box, num, from);
         step(num);

@@ -68,12 +68,14 @@ template <bool LIST> static constexpr int32_t room_of_warp(int32_t warps)
 
 /* The Way of long rows where blocks are few: a warp has room for two boxes of 7 KiB, of up to
  * three fields. */
-template <bool LIST, int WARPS>
-using crowded_rows = single_rows<LIST, WARPS, room_of_warp<LIST>(WARPS)>;
-typedef crowded_rows<false, EPX_CROWDED_WARPS> crowded_fields;
-typedef crowded_rows<true, EPX_CROWDED_LIST_WARPS> crowded_lists;
-static_assert(crowded_fields::ROOM >= box_bytes(EPX_BOX_SLICE, 1, sizeof(struct goal_list)) &&
-                  crowded_lists::ROOM >=
+template <bool LIST>
+static constexpr int CROWDED_WARPS = LIST ? EPX_CROWDED_LIST_WARPS : EPX_CROWDED_WARPS;
+template <bool LIST>
+using crowded_rows =
+    single_rows<LIST, CROWDED_WARPS<LIST>, room_of_warp<LIST>(CROWDED_WARPS<LIST>)>;
+static_assert((int)crowded_rows<false>::ROOM >=
+                      box_bytes(EPX_BOX_SLICE, 1, sizeof(struct goal_list)) &&
+                  (int)crowded_rows<true>::ROOM >=
                       box_bytes(EPX_BOX_SLICE, EPX_MAX_FIELDS, sizeof(struct goal_list)),
               "a box is in the room of a warp");
 
@@ -165,12 +167,12 @@ template <typename Way> static int launch(const struct epx_dispatch_rows &args, 
         move_rows<Way>, args);
 }
 
-/* Rows that go one by one; CROWDED is the Way of long ones where blocks are few. */
-template <bool LIST, typename CROWDED>
+/* Rows that go one by one. */
+template <bool LIST>
 static int launch_single(const struct epx_dispatch_rows &args, cudaStream_t stream)
 {
     switch (args.movers.warps) {
-    case CROWDED::WARPS: return launch<CROWDED>(args, stream);
+    case CROWDED_WARPS<LIST>: return launch<crowded_rows<LIST>>(args, stream);
     case EPX_MIDDLE_WARPS: return launch<middle_rows<LIST>>(args, stream);
     default: return launch<long_rows<LIST>>(args, stream);
     }
@@ -179,9 +181,9 @@ static int launch_single(const struct epx_dispatch_rows &args, cudaStream_t stre
 int epx_launch_move_rows(const struct epx_dispatch_rows *args, EPX_Stream stream)
 {
     if (args->fields.num > 1)
-        return launch_single<true, crowded_lists>(*args, stream);
+        return launch_single<true>(*args, stream);
     return args->movers.rows_log2 ? launch<bundled_rows>(*args, stream)
-                                  : launch_single<false, crowded_fields>(*args, stream);
+                                  : launch_single<false>(*args, stream);
 }
 
 template <typename Way> struct loaded_way : epx_loaded {
@@ -194,6 +196,6 @@ static const loaded_way<long_rows<false>> loaded;
 static const loaded_way<long_rows<true>> loaded_list;
 static const loaded_way<middle_rows<false>> loaded_middle;
 static const loaded_way<middle_rows<true>> loaded_middle_list;
-static const loaded_way<crowded_fields> loaded_crowded;
-static const loaded_way<crowded_lists> loaded_crowded_list;
+static const loaded_way<crowded_rows<false>> loaded_crowded;
+static const loaded_way<crowded_rows<true>> loaded_crowded_list;
 static const loaded_way<bundled_rows> loaded_bundles;
