@@ -506,5 +506,6 @@ def test_a_process_group_is_taken(comm, monkeypatch):
         if comm.rank == comm.size - 1:  # no other rank takes part
             with epx.Comm(group=alone) as made:
                 assert (made.rank, made.size) == (0, 1)
+        distributed.barrier()  # the store of rank 0 serves new_group of the others
     finally:
         distributed.destroy_process_group()
