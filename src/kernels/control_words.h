@@ -11,6 +11,7 @@
  *   uint64 packets[2][R][P]             alltoallv: tag << 32 | four bytes of the rows of source R
  *   uint64 lists[2][R][EPX_LIST_WORDS]  several fields: epoch << 32 | word
  *   uint64 progress[R][EPX_SENDER_RUNS]  epoch << 32 | how far the senders of R are with a run
+ *   uint64 begun[R]                     the last operation all of whose senders have begun
  *   char reason[EPX_MAX_ERROR_STRING]   written by its owner's host before it gives up
  */
 #ifndef EPX_KERNELS_CONTROL_WORDS_H
@@ -88,12 +89,17 @@ EPX_HD uint64_t *epx_control_progress(char *control, int32_t num_ranks, int32_t 
            (int64_t)source * EPX_SENDER_RUNS;
 }
 
+EPX_HD uint64_t *epx_control_begun(char *control, int32_t num_ranks, int32_t source)
+{
+    return epx_control_progress(control, num_ranks, num_ranks) + source;
+}
+
 EPX_HD size_t epx_control_words(int32_t num_ranks)
 {
     size_t ranks = (size_t)num_ranks, packets = ranks * (size_t)epx_packet_words(num_ranks);
 
     return EPX_CONTROL_HEADER + 2 * ranks + 2 * ranks * EPX_READY_WORDS + 4 * ranks * ranks +
-           2 * packets + 2 * ranks * EPX_LIST_WORDS + ranks * EPX_SENDER_RUNS;
+           2 * packets + 2 * ranks * EPX_LIST_WORDS + ranks * (EPX_SENDER_RUNS + 1);
 }
 
 EPX_HD char *epx_control_reason(char *control, int32_t num_ranks)

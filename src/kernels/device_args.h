@@ -140,6 +140,7 @@ struct epx_device_state {
                           senders have; in an alltoallv pieces of own rows, and of others
                           (alltoallv/piece_turns.cuh); the last block sets both to 0 */
     uint64_t runs;
+    uint64_t begun; /* blocks of senders; the last block sets it to 0 */
     int32_t weighted;
     int32_t deferred; /* the next kernel moves the rows */
     int64_t rows;     /* that this rank received, where the last block to end does not know it */
@@ -242,8 +243,6 @@ enum { /* most bytes of a slice, and of one that EPX_MIDDLE_WARPS move faster */
 
 struct epx_movers {
     int32_t senders, takers;
-    int32_t late;  /* takers besides, where these are a kernel of their own: they begin where
-                       senders have ended, and wait for nobody */
     int32_t phase; /* enum epx_phase */
     int32_t
         chunks;  /* where rows are added: of token numbers; a warp sends a slice of one at once */

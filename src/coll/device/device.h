@@ -70,8 +70,7 @@ struct epx_device {
     int64_t packets_at;        /* where rows in packets begin in a bank */
     int most_senders;          /* blocks that may store beside those that wait */
     int sms;                   /* multiprocessors of the GPU */
-    int movers;                /* blocks of an operation that is not small, on this rank, without
-                                  takers that are late */
+    int movers;                /* blocks of an operation that is not small, on this rank */
     int senders;               /* how many of them send, if nothing speaks for more or fewer; the
                                   same on all ranks */
     int32_t *node;             /* [2][R] device memory: nodes, places by node; NULL = one node */

@@ -70,14 +70,12 @@ static int is_bounded(const struct epx_device *device)
 }
 
 /* So many of an operation's blocks send, and its other blocks take; none send where rows come by
- * messages. Takers that are a kernel of their own, of an operation that has the whole GPU, take
- * with all of it once the senders have ended. */
+ * messages. */
 static struct epx_movers share_out(const struct epx_device *device, int32_t senders)
 {
     struct epx_movers movers = {.senders = device->proxy ? 0 : senders};
 
     movers.takers = device->movers - movers.senders;
-    movers.late = is_bounded(device) ? 0 : movers.senders;
     return movers;
 }
 
@@ -121,8 +119,8 @@ static int takes_stores(const struct epx_request *request)
 }
 
 /* How many of a dispatch's blocks send. A single rank's take its rows to all their slots. Senders
- * have more to do than takers: where a bound leaves few blocks 9 of 16 send. Else half of them do,
- * and late takers come into their places. Rows that stay where they come leave the blocks that take
+ * have more to do than takers: where a bound leaves few blocks 9 of 16 send. Else half of them do.
+ * Rows that stay where they come leave the blocks that take
  * little to do, but there must be one. */
 static int32_t row_senders(const struct epx_request *request)
 {

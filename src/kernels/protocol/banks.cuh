@@ -149,7 +149,7 @@ static __device__ bool is_last_of_small(const struct epx_device_comm &c,
 
 static inline struct phase_launch small_launch(const struct epx_banks &banks, EPX_Stream stream)
 {
-    return {banks.phase, banks.senders, banks.takers, 0, EPX_WAITING_THREADS, 0, stream};
+    return {banks.phase, banks.senders, banks.takers, EPX_WAITING_THREADS, 0, stream};
 }
 
 #endif

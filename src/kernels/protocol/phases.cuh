@@ -12,8 +12,8 @@
  * If the takers are launched while the senders run, they begin beside them: each block of senders
  * says at its start that the kernel behind it may begin, so the takers find all senders on the
  * multiprocessors, and what came before the senders done. They read nothing that anything else
- * between the two writes. Some takers of a large operation are late: they begin where senders have
- * ended, and wait for nobody. The last block of the takers waits for the end of the senders, so
+ * between the two writes. Senders of a large operation that have sent take too
+ * (streaming/task_claims.cuh). The last block of the takers waits for the end of the senders, so
  * that what is queued behind the takers comes behind both; it ends the operation.
  */
 #ifndef EPX_KERNELS_PROTOCOL_PHASES_CUH
@@ -78,13 +78,13 @@ static __device__ bool is_last_mover(const struct epx_device_comm &c,
         return false;
     if (movers.phase == EPX_PHASE_TAKE)
         await_senders(c, movers.senders);
-    c.state->taken = c.state->runs = 0;
+    c.state->taken = c.state->runs = c.state->begun = 0;
     return true;
 }
 
 /* How a kernel with so many blocks of each kind is launched. */
 struct phase_launch {
-    int32_t phase, senders, takers, late;
+    int32_t phase, senders, takers;
     unsigned threads, shared_bytes;
     cudaStream_t stream;
 };
@@ -92,15 +92,14 @@ struct phase_launch {
 static inline struct phase_launch mover_launch(const struct epx_movers &movers, unsigned threads,
                                                unsigned shared_bytes, cudaStream_t stream)
 {
-    return {movers.phase, movers.senders, movers.takers, movers.late,
-            threads,      shared_bytes,   stream};
+    return {movers.phase, movers.senders, movers.takers, threads, shared_bytes, stream};
 }
 
 static inline unsigned blocks_of(const struct phase_launch &launch)
 {
     switch (launch.phase) {
     case EPX_PHASE_SEND: return (unsigned)launch.senders;
-    case EPX_PHASE_TAKE: return (unsigned)(launch.takers + launch.late);
+    case EPX_PHASE_TAKE: return (unsigned)launch.takers;
     default: return (unsigned)(launch.senders + launch.takers);
     }
 }

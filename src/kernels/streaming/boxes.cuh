@@ -44,19 +44,26 @@ struct box_shape {
     int32_t line; /* boxes begin at multiples of so many bytes */
 };
 
-/* The whole block: as many boxes for each warp as there is room for. */
+/* As many boxes as there is room for. None may be in use. */
+static __device__ __forceinline__ void shape_boxes(struct boxes &boxes,
+                                                   const struct box_shape &shape)
+{
+    boxes.label = (int32_t)epx_round_up(shape.slice + shape.ends, 16);
+    boxes.bytes = (int32_t)epx_round_up(boxes.label + shape.label, shape.line);
+    boxes.num = shape.room / boxes.bytes < MOST_BOXES ? shape.room / boxes.bytes : MOST_BOXES;
+    boxes.ahead = boxes.num > 2 ? boxes.num - 1 : boxes.num;
+}
+
+/* The whole block: boxes for each warp. */
 static __device__ struct boxes make_boxes(char *room, uint64_t *barriers,
                                           const struct box_shape &shape)
 {
     const int32_t warp = (int32_t)threadIdx.x / EPX_WARP;
     struct boxes boxes = {room + (int64_t)warp * shape.room, barriers + warp * MOST_BOXES};
 
-    boxes.label = (int32_t)epx_round_up(shape.slice + shape.ends, 16);
-    boxes.bytes = (int32_t)epx_round_up(boxes.label + shape.label, shape.line);
-    boxes.num = shape.room / boxes.bytes < MOST_BOXES ? shape.room / boxes.bytes : MOST_BOXES;
-    boxes.ahead = boxes.num > 2 ? boxes.num - 1 : boxes.num;
+    shape_boxes(boxes, shape);
 #if HAS_BULK_COPIES
-    if (lane_id() < boxes.num)
+    if (lane_id() < MOST_BOXES)
         init_bulk_barrier(&boxes.loaded[lane_id()]);
 #endif
     __syncthreads();

@@ -116,27 +116,13 @@ template <typename T, int N> struct grad_taker {
         __syncwarp();
     }
 
-    /* Whether the row of a record has come, or there is none. */
-    __device__ bool is_here(int64_t i) const
-    {
-        int32_t source;
-        const struct epx_wire_record *record = record_in_turn(m.a, 0, i, source);
-        bool ok = true;
-
-        if (!waits || source == m.a.comm.rank || !record || !record->num_slots)
-            return true;
-        for (int32_t s = lane_id(); s < m.a.movers.slices.num; s += EPX_WARP)
-            ok = ok && slice_has_come(m.a, m.x, source, record->token, s);
-        return __all_sync(~0u, ok);
-    }
-
     /* Finds the next record that has slots. */
     __device__ bool find_record()
     {
         int32_t source;
 
         for (;;) {
-            next_task(m.a.comm, next.record, most, [&](int64_t i) { return is_here(i); });
+            claim_next(m.a.comm, next.record);
             if (next.record.task >= most)
                 return false;
             struct epx_wire_record *record = record_in_turn(m.a, 0, next.record.task, source);

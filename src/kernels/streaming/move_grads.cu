@@ -58,13 +58,22 @@ static __device__ void move(const struct epx_dispatch_rows &a, struct grad_room<
         a, room.x, room.w, boxes, crew, false, false
     };
 
+    bool takes = true;
+
     if (streams)
         resume_exchange(a.comm, room.x);
-    if (sends && a.movers.rows_log2)
-        send_bundles(mover);
-    else if (sends)
-        send_all(mover);
-    else
+    if (sends) {
+        begin_to_send(a.comm, room.x.epoch, senders);
+        if (a.movers.rows_log2)
+            send_bundles(mover);
+        else
+            send_all(mover);
+        end_writes(); /* boxes lie elsewhere from here on */
+        shape_boxes(boxes, taken);
+        mover.crew = crew_of_takers(a.movers, senders);
+        takes = all_have_begun(a.comm, room.x.epoch);
+    }
+    if (takes)
         take_grads<T, N>(mover, room.lists[threadIdx.x / EPX_WARP], streams,
                          !streams || takes_stores(room.x, room.w, a.comm.rank));
 }

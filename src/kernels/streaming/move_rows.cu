@@ -124,9 +124,15 @@ static __device__ void move(const struct epx_dispatch_rows &a, struct exchange &
     }
     resume_exchange(a.comm, x);
     read_windows(a, x, w);
+    bool takes = a.comm.num_ranks > 1;
+
     if (sends) {
+        begin_to_send(a.comm, x.epoch, senders);
         Way::send(mover);
-    } else if (a.comm.num_ranks > 1) {
+        mover.crew = crew_of_takers(a.movers, senders);
+        takes = takes && all_have_begun(a.comm, x.epoch);
+    }
+    if (takes) {
         const bool stays = takes_stores(x, w, a.comm.rank);
 
         if (stays && a.plan.shape.rank_major)

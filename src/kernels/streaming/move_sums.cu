@@ -40,14 +40,18 @@ static __device__ __forceinline__ void move_all(const struct epx_combine_rows &a
 
     begin_phase(a.movers.phase);
     const bool on = is_on(a.comm), sends = is_sending_block(senders);
-    const struct sum_mover mover = {a, a.comm.state->epoch + 1,
-                                    sends ? crew_of_role(senders)
-                                          : crew_of_takers(a.movers, senders),
-                                    a.backward && a.comm.state->weighted};
+    struct sum_mover mover = {a, a.comm.state->epoch + 1,
+                              sends ? crew_of_role(senders) : crew_of_takers(a.movers, senders),
+                              a.backward && a.comm.state->weighted};
+    bool takes = on && a.rounds.num == 1;
 
-    if (on && a.rounds.num == 1 && sends)
+    if (takes && sends) {
+        begin_to_send(a.comm, mover.epoch, senders);
         send_chunks<T, ODD>(mover, room.runs, room.sums, ring);
-    else if (on && a.rounds.num == 1)
+        mover.crew = crew_of_takers(a.movers, senders);
+        takes = all_have_begun(a.comm, mover.epoch);
+    }
+    if (takes)
         take_tokens<T, ODD>(mover, room.sums, ring);
     if (!is_last_mover(a.comm, a.movers))
         return;

@@ -241,15 +241,6 @@ struct bundle_taker {
         return record && lane_id() < rows_of_bundle(m.a) && record->num_slots ? record : NULL;
     }
 
-    /* Whether the lane's row of a task has come, or it has none. */
-    __device__ bool is_here(int64_t task) const
-    {
-        int32_t source;
-        const struct epx_wire_record *record = record_of(task, source);
-
-        return !waits || !record || slice_has_come(m.a, m.x, source, record->token, 0);
-    }
-
     __device__ __forceinline__ const char *row_of(int32_t source,
                                                   struct epx_wire_record *record) const
     {
@@ -345,7 +336,7 @@ struct bundle_taker {
     {
         int32_t source;
 
-        next_task(m.a.comm, claims, num, [&](int64_t task) { return is_here(task); });
+        claim_next(m.a.comm, claims);
         if (claims.task >= num)
             return false;
         struct epx_wire_record *record = record_of(claims.task, source);

@@ -222,7 +222,7 @@ template <bool LIST> struct sender_runs {
     {
         if (rest > 0)
             return true;
-        claim_next(run);
+        claim_next(m.a.comm, run);
         next = run.task * m.a.movers.run;
         rest = num - next < m.a.movers.run ? num - next : m.a.movers.run;
         return rest > 0;

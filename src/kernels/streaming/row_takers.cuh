@@ -28,16 +28,6 @@ static __device__ __forceinline__ bool await_slice(const struct epx_dispatch_row
     return await_progress(a.comm, x.epoch, source, told.run, told.step);
 }
 
-/* Each lane: whether a slice of a token's row has come. */
-static __device__ __forceinline__ bool slice_has_come(const struct epx_dispatch_rows &a,
-                                                      const struct exchange &x, int32_t source,
-                                                      int64_t token, int32_t slice)
-{
-    const struct sender_step told = step_of_slice(a, token, slice);
-
-    return has_progress(a.comm, x.epoch, source, told.run, told.step);
-}
-
 /* The most records that any of the ranks from the first-th behind this one on has sent here. */
 static __device__ int32_t most_records(const struct epx_dispatch_rows &a, int32_t first)
 {
@@ -97,16 +87,6 @@ template <bool LIST> struct taker {
         return record;
     }
 
-    /* Whether the row of a task has come, or there is none. */
-    __device__ bool is_here(int64_t i) const
-    {
-        int32_t source;
-        const struct epx_wire_record *record = record_in_turn(m.a, first, m.row_of_task(i), source);
-
-        return !waits || !record || !record->num_slots ||
-               slice_has_come(m.a, m.x, source, record->token, m.slice_of_task(i));
-    }
-
     __device__ __forceinline__ void list_slots(struct epx_wire_record *record,
                                                struct goal_list &goals) const
     {
@@ -148,7 +128,7 @@ template <bool LIST> struct taker {
         int32_t slice;
         struct epx_wire_record *record;
 
-        next_task(m.a.comm, claims, num, [&](int64_t i) { return is_here(i); });
+        claim_next(m.a.comm, claims);
         if (claims.task >= num)
             return false;
         record = record_of(claims.task, box, slice);

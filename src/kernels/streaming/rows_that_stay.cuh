@@ -28,7 +28,7 @@ static __device__ __forceinline__ void set_weights(const struct mover<LIST> &m, 
     }
 }
 
-/* All that a taker's warp does; one of a late block does nothing. */
+/* All that a taker's warp does; one of a block that has sent does nothing. */
 template <bool LIST> static __device__ void await_rows_that_stay(const struct mover<LIST> &m)
 {
     const int64_t num = (int64_t)most_records(m.a, 1) * (m.a.comm.num_ranks - 1);

@@ -16,6 +16,9 @@
  * before that of the senders, whose griddepcontrol.wait returns when all that it did can be seen:
  * so bulk stores need no fence of their own first. Senders wait for nobody, and begin before the
  * takers: so all takers may wait.
+ *
+ *   begun[s]        writer s: the last operation whose senders all have multiprocessors. What they
+ *                   have not sent yet is sure to come, whatever else waits for multiprocessors.
  */
 #ifndef EPX_KERNELS_STREAMING_SENDER_PROGRESS_CUH
 #define EPX_KERNELS_STREAMING_SENDER_PROGRESS_CUH
@@ -42,6 +45,36 @@ static __device__ void tell_progress(const struct epx_device_comm &c, uint64_t e
         if (r != c.rank)
             tell_rank(c, epoch, r, w, step);
     __syncwarp();
+}
+
+/* A block that sends, first of all: the last one that begins tells all other ranks so. */
+static __device__ void begin_to_send(const struct epx_device_comm &c, uint64_t epoch,
+                                     int32_t senders)
+{
+    uint64_t before = 0;
+
+    if (threadIdx.x >= EPX_WARP)
+        return;
+    EPX_DELAY(c);
+    if (lane_id() == 0)
+        before = atomicAdd((unsigned long long *)&c.state->begun, 1ULL);
+    if (__shfl_sync(~0u, before, 0) + 1 != (uint64_t)senders)
+        return;
+    for (int32_t r = lane_id(); r < c.num_ranks; r += EPX_WARP)
+        if (r != c.rank)
+            store_relaxed_sys(epx_control_begun(c.control[r], c.num_ranks, c.rank), epoch);
+}
+
+/* The whole warp: whether the senders of all other ranks have begun. */
+static __device__ bool all_have_begun(const struct epx_device_comm &c, uint64_t epoch)
+{
+    bool ok = true;
+
+    EPX_DELAY(c);
+    for (int32_t r = lane_id(); r < c.num_ranks; r += EPX_WARP)
+        ok = ok && (r == c.rank || load_relaxed_sys(epx_control_begun(c.own_control, c.num_ranks,
+                                                                      r)) == epoch);
+    return __all_sync(~0u, ok);
 }
 
 /* One thread: whether run w of a rank has come to a step. */

@@ -61,7 +61,7 @@ template <typename T> struct sum_sender {
 
         if (claims.task >= num)
             return false;
-        claim_next(claims);
+        claim_next(m.a.comm, claims);
         if (claims.task >= num || __any_sync(~0u, aborted(m.a.comm))) {
             claims.task = num;
             return false;
@@ -252,31 +252,22 @@ template <typename T> struct sum_taker {
     }
 
     /* The whole warp: claims the next task and lists it. */
-    __device__ bool claim(struct summands &sum, bool waits)
+    __device__ bool claim(struct summands &sum)
     {
-        const auto is_here = [&](int64_t i) {
-            list_coming(m, i / m.a.movers.slices.num, 0, 0, sum);
-            return parts_have_come(m, told_slice_of(m, i), sum);
-        };
-        const int64_t before = claims.task;
-
-        if (before >= num_tasks())
+        if (claims.task >= num_tasks())
             return false;
-        next_task(m.a.comm, claims, num_tasks(), is_here);
-        if (claims.task < num_tasks()) {
-            list(sum);
-            return true;
-        }
-        if (claims.task == NOT_HERE && !waits) /* it may come yet */
-            claims.task = before;
-        return false;
+        claim_next(m.a.comm, claims);
+        if (claims.task >= num_tasks())
+            return false;
+        list(sum);
+        return true;
     }
 
     /* The whole warp: lists the next sum that it is to add; if it may wait, for what that is made
      * of. */
     __device__ bool find(struct summands &sum, bool waits)
     {
-        if (!listed && !claim(sum, waits))
+        if (!listed && !claim(sum))
             return false;
         listed = true;
         const struct told_slice told = told_slice_of(m, claims.task);
