@@ -1,148 +1,135 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * claims.pml - how blocks of takers share tasks, senders theirs, and both the multiprocessors:
- * src/kernels/streaming/task_claims.cuh and src/kernels/protocol/phases.cuh. progress.pml has how a
- * taker knows that a row has come. A comment before a step names the function that does it, in
- * task_claims.cuh if no other file is named.
+ * claims.pml - how takers share tasks, senders theirs, and both the multiprocessors:
+ * src/kernels/streaming/task_claims.cuh and sender_progress.cuh, src/kernels/protocol/phases.cuh.
+ * progress.pml has how a taker knows that a row has come. A comment before a step names the
+ * function that does it, in task_claims.cuh if no other file is named.
  *
  * Two GPUs, a rank each, and COMMS communicators, with an operation of each under way, in two
- * kernels: SENDERS blocks that send, then one that takes and one that takes late. A block holds one
- * of the SMS multiprocessors from its start to its end; takers start behind all senders, and late
- * blocks behind those that are not. A task is a row: to the other rank, and from it. Senders have a
- * task each by their numbers, and so has the block that is not late.
+ * kernels: SENDERS blocks that send, and take when they have sent, then one that takes. A block
+ * holds one of the SMS multiprocessors from its start to its end; takers start behind all senders.
+ * A task is a row: to the other rank, and from it. Senders have a task each by their numbers, and
+ * so has the block that takes alone.
  *
  * Claims: no row is sent twice, or taken twice, or before it has come; when the kernels of an
  * operation have ended all its rows were sent and taken; and they all end.
  *
- * run: COMMS=2 SMS=2 TASKS=2 SENDERS=1
+ * run: COMMS=2 SMS=2 TASKS=2 SENDERS=2
  * run: COMMS=1 SMS=1 TASKS=3 SENDERS=1
  * run: COMMS=1 SMS=2 TASKS=4 SENDERS=1
  * run: COMMS=1 SMS=2 TASKS=3 SENDERS=2
- * fails with COMMS=1 SMS=2 TASKS=3 SENDERS=2: NO_CAS TAKE_UNSEEN RESET_FIRST
- * hangs with COMMS=2 SMS=2 TASKS=2 SENDERS=1: LATE_WAITS
+ * fails with COMMS=1 SMS=2 TASKS=3 SENDERS=2: NO_ADD TAKE_UNSEEN RESET_FIRST
+ * hangs with COMMS=2 SMS=2 TASKS=2 SENDERS=2: ALWAYS_TAKES TOLD_BY_FIRST
  */
 #define RANKS 2
 #define OP(rank, comm) ((rank) * COMMS + (comm))
 #define MINE OP(me, comm)
-#define FIRSTS 1 /* tasks that blocks have by their numbers */
+#define FIRSTS 1 /* tasks that takers have by their numbers */
+
+#ifdef FAULT_TOLD_BY_FIRST
+#define TELLS 1
+#else
+#define TELLS SENDERS
+#endif
 
 byte idle[RANKS];             /* multiprocessors of a GPU that no block holds */
-byte started[RANKS * COMMS];  /* senders of an operation that are on a multiprocessor */
-bool taking[RANKS * COMMS];   /* its first takers are */
-byte runs[RANKS * COMMS];     /* epx_device_state.runs, .sent and .taken */
+byte started[RANKS * COMMS];  /* epx_device_state.begun, .runs, .sent and .taken */
+byte runs[RANKS * COMMS];
 byte sent[RANKS * COMMS];
 byte counter[RANKS * COMMS];
+bool begun[RANKS * COMMS];    /* the word that tells of it */
 bool told[RANKS * COMMS * TASKS]; /* of a row */
 byte times_taken[RANKS * COMMS * TASKS]; /* no word of the code */
-byte ended[RANKS * COMMS];   /* blocks of takers */
 
 #define HAS_COME(task) (told[OP(1 - me, comm) * TASKS + (task)])
-#define TAKE(task)                                                                                 \
-    atomic {                                                                                       \
-        assert(HAS_COME(task));                                                                    \
-        assert(times_taken[MINE * TASKS + (task)] == 0);                                           \
-        times_taken[MINE * TASKS + (task)]++                                                       \
-    }
 
-/* is_last_mover (phases.cuh), in the last block of takers */
-inline end_taker()
+#define CLAIM() atomic { task = FIRSTS + counter[MINE]; counter[MINE]++ }
+
+/* The tasks of takers; await_slice (row_takers.cuh), then claim_next */
+inline take_all()
 {
-    atomic {
-        ended[MINE]++;
-        last = ended[MINE] == 2
-    };
-    if
-    :: last ->
-#ifdef FAULT_RESET_FIRST
-        runs[MINE] = 0;
-#endif
+    do
+    :: task >= TASKS -> break
+    :: else ->
         atomic {
-            sent[MINE] == SENDERS; /* await_senders */
-            runs[MINE] = 0;
-            counter[MINE] = 0;
-            task = 0;
-            do
-            :: task == TASKS -> break
-            :: else ->
-                assert(times_taken[MINE * TASKS + task] == 1 && told[MINE * TASKS + task]);
-                task++
-            od
+#ifndef FAULT_TAKE_UNSEEN
+            HAS_COME(task);
+#endif
+            assert(HAS_COME(task));
+            assert(times_taken[MINE * TASKS + task] == 0);
+            times_taken[MINE * TASKS + task]++;
+#ifdef FAULT_NO_ADD
+            task = FIRSTS + counter[MINE]
+        };
+        counter[MINE] = task - FIRSTS + 1
+#else
+            CLAIM()
         }
-    :: else
-    fi;
-    atomic { idle[me]++; task = 0 }
+#endif
+    od
 }
 
-/* send_all (row_movers.cuh) */
 proctype sender(byte me, comm, number)
 {
     byte task = number;
 
-    atomic { idle[me] > 0; idle[me]--; started[MINE]++ };
+    atomic {
+        idle[me] > 0;
+        idle[me]--;
+        started[MINE]++; /* begin_to_send (sender_progress.cuh) */
+        begun[MINE] = begun[MINE] || started[MINE] == TELLS
+    };
+    /* send_all (row_movers.cuh), claim_next */
     do
     :: task >= TASKS -> break
     :: else ->
-        atomic { assert(!told[MINE * TASKS + task]); told[MINE * TASKS + task] = true };
-        /* claim_next */
-        atomic { task = SENDERS + runs[MINE]; runs[MINE]++ }
+        atomic {
+            assert(!told[MINE * TASKS + task]);
+            told[MINE * TASKS + task] = true;
+            task = SENDERS + runs[MINE];
+            runs[MINE]++
+        }
     od;
+    /* all_have_begun (sender_progress.cuh) */
+    if
+#ifdef FAULT_ALWAYS_TAKES
+    :: true -> CLAIM()
+#else
+    :: atomic { begun[OP(1 - me, comm)] -> CLAIM() }
+    :: atomic { !begun[OP(1 - me, comm)] -> task = TASKS }
+#endif
+    fi;
+    take_all();
     /* end_senders (phases.cuh) */
     atomic { idle[me]++; sent[MINE]++; task = 0 }
 }
 
-/* take_all (row_takers.cuh) */
 proctype taker(byte me, comm)
 {
     byte task;
-    bool last;
 
     /* launch_phase (phases.cuh) */
-    atomic { started[MINE] == SENDERS && idle[me] > 0; idle[me]--; taking[MINE] = true };
-    do
-    :: task >= TASKS -> break
-    :: else ->
-        HAS_COME(task); /* await_slice (row_takers.cuh) */
-        TAKE(task);
-        /* next_task */
-        atomic { task = FIRSTS + counter[MINE]; counter[MINE]++ }
-    od;
-    end_taker()
-}
-
-proctype late_taker(byte me, comm)
-{
-    byte task, seen;
-    bool last;
-
-    atomic { taking[MINE] && idle[me] > 0; idle[me]-- };
-    do
-    :: /* claim_what_is_here */
-        atomic { seen = counter[MINE]; task = FIRSTS + seen };
-        if
-        :: task >= TASKS -> break
-        :: else
-        fi;
-#ifdef FAULT_LATE_WAITS
-        HAS_COME(task);
-#elif !defined(FAULT_TAKE_UNSEEN)
-        if
-        :: HAS_COME(task)
-        :: else -> break
-        fi;
+    atomic { started[MINE] == SENDERS && idle[me] > 0; idle[me]-- };
+    take_all();
+    /* is_last_mover (phases.cuh) */
+#ifdef FAULT_RESET_FIRST
+    runs[MINE] = 0;
+    counter[MINE] = 0;
 #endif
-        /* claim_task */
-        if
-#ifdef FAULT_NO_CAS
-        :: true -> counter[MINE] = seen + 1; TAKE(task)
-#else
-        :: atomic { counter[MINE] == seen -> counter[MINE]++ }; TAKE(task)
-        :: counter[MINE] != seen
-#endif
-        fi;
-        seen = 0
-    od;
-    seen = 0;
-    end_taker()
+    atomic {
+        sent[MINE] == SENDERS; /* await_senders */
+        runs[MINE] = 0;
+        counter[MINE] = 0;
+        task = 0;
+        do
+        :: task == TASKS -> break
+        :: else ->
+            assert(times_taken[MINE * TASKS + task] == 1 && told[MINE * TASKS + task]);
+            task++
+        od;
+        idle[me]++;
+        task = 0
+    }
 }
 
 init {
@@ -155,8 +142,7 @@ init {
                 for (b : 0 .. SENDERS - 1) {
                     run sender(r, c, b)
                 }
-                run taker(r, c);
-                run late_taker(r, c)
+                run taker(r, c)
             }
         }
     }

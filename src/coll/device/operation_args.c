@@ -69,8 +69,8 @@ static int is_bounded(const struct epx_device *device)
     return device->movers < device->sms;
 }
 
-/* So many of an operation's blocks send, and its other blocks take; none send where rows come by
- * messages. */
+/* So many of an operation's blocks send, and take when they have sent; its other blocks take from
+ * the beginning. None send where rows come by messages. */
 static struct epx_movers share_out(const struct epx_device *device, int32_t senders)
 {
     struct epx_movers movers = {.senders = device->proxy ? 0 : senders};
@@ -118,24 +118,32 @@ static int takes_stores(const struct epx_request *request)
     return takes;
 }
 
-/* How many of a dispatch's blocks send. A single rank's take its rows to all their slots. Senders
- * have more to do than takers: where a bound leaves few blocks 9 of 16 send. Else half of them do.
- * Rows that stay where they come leave the blocks that take
- * little to do, but there must be one. */
-static int32_t row_senders(const struct epx_request *request)
+/* The blocks that send if they are a share of all: no more than may, no fewer than half. */
+static int32_t senders_of_share(const struct epx_device *device, int32_t share, int32_t of)
+{
+    int32_t senders = share * device->movers / of;
+
+    senders = senders < EPX_MOST_SENDERS ? senders : EPX_MOST_SENDERS;
+    return senders > device->senders ? senders : device->senders;
+}
+
+/* How many of a dispatch's blocks send. A single rank's take its rows to all their slots. Half of
+ * them do where an operation has the whole GPU; a bound makes senders end later, so more of them
+ * do: of long rows five eighths, of others nine sixteenths if blocks are few. Rows that stay where
+ * they come leave the blocks that take little to do, but there must be one. */
+static int32_t row_senders(const struct epx_request *request, const struct epx_slices *slices)
 {
     const struct epx_device *device = epx_device_of(request);
-    int32_t most = device->movers - (device->movers + 3) / 4;
 
     if (request->comm->size == 1)
         return device->movers;
-    if (!epx_device_plan_of(request)->shape.rank_major || !takes_stores(request)) {
-        if (!is_bounded(device) || device->senders > EPX_FEW_SENDERS)
-            return device->senders;
-        most = 9 * device->movers / 16;
-    }
-    most = most < EPX_MOST_SENDERS ? most : EPX_MOST_SENDERS;
-    return most > device->senders ? most : device->senders;
+    if (epx_device_plan_of(request)->shape.rank_major && takes_stores(request))
+        return senders_of_share(device, 3, 4);
+    if (is_bounded(device) && slices->bytes > EPX_MIDDLE_SLICE)
+        return senders_of_share(device, 5, 8);
+    if (is_bounded(device) && device->senders <= EPX_FEW_SENDERS)
+        return senders_of_share(device, 9, 16);
+    return device->senders;
 }
 
 /* How many rows of one field a warp moves at once, as a power of 2: as many as it has room for, if
@@ -175,11 +183,13 @@ static int32_t row_warps(const struct epx_request *request, const struct epx_mov
 struct epx_movers epx_row_movers_of(const struct epx_request *request)
 {
     const struct epx_device *device = epx_device_of(request);
-    int32_t senders = row_senders(request), alone = request->comm->size == 1;
+    const struct epx_slices slices =
+        slices_for(request, (int64_t)device->senders * EPX_MOVING_WARPS, EPX_BOX_SLICE);
+    int32_t senders = row_senders(request, &slices), alone = request->comm->size == 1;
     struct epx_movers movers = share_out(device, senders);
     int64_t blocks = alone ? senders : device->senders;
 
-    movers.slices = slices_for(request, (int64_t)device->senders * EPX_MOVING_WARPS, EPX_BOX_SLICE);
+    movers.slices = slices;
     movers.rows_log2 = rows_log2_of(request, &movers.slices, blocks * EPX_BUNDLE_WARPS);
     movers.warps = row_warps(request, &movers);
     movers.run = run_of(request, &movers, blocks * movers.warps);
@@ -187,15 +197,14 @@ struct epx_movers epx_row_movers_of(const struct epx_request *request)
 }
 
 /* Takers have more to do than senders: for each slot they read a row and write another. Five of 32
- * blocks send. Where a bound leaves no fewer than ENOUGH for the memory to decide, six do: a sender
- * is slower then. Slices are the same on ranks of which only some are bounded. */
+ * blocks send, and eight of them where a bound makes senders end later. Slices are the same on
+ * ranks of which only some are bounded. */
 struct epx_movers epx_grad_movers_of(const struct epx_request *request)
 {
-    enum { ENOUGH = 64 };
     const struct epx_device *device = epx_device_of(request);
-    int more = is_bounded(device) && device->movers >= ENOUGH, alone = request->comm->size == 1;
+    int alone = request->comm->size == 1;
     int32_t few = (5 * device->senders + 15) / 16;
-    int32_t senders = more ? (6 * device->senders + 15) / 16 : few;
+    int32_t senders = is_bounded(device) ? (device->senders + 1) / 2 : few;
     struct epx_movers movers = share_out(device, alone ? 0 : senders);
     int64_t warps = movers.senders ? (int64_t)few * EPX_ADDING_WARPS : 0;
 
@@ -221,14 +230,16 @@ static int32_t chunks_of(const struct epx_request *request, const struct epx_sli
     return wanted > 1 ? wanted : 1;
 }
 
-/* Few tokens are cut into slices for twice as many warps as the blocks that send have for odd rows;
- * for others they have more. */
+/* Half of the blocks send, and three fifths where a bound makes senders end later. Few tokens are
+ * cut into slices for twice as many warps as half of the blocks have for odd rows; for others they
+ * have more. */
 struct epx_movers epx_sum_movers_of(const struct epx_request *request)
 {
     const struct epx_device *device = epx_device_of(request);
     int alone = request->comm->size == 1;
     int32_t warps = 2 * device->senders * EPX_ADDING_WARPS;
-    struct epx_movers movers = share_out(device, alone ? 0 : device->senders);
+    int32_t senders = is_bounded(device) ? senders_of_share(device, 3, 5) : device->senders;
+    struct epx_movers movers = share_out(device, alone ? 0 : senders);
 
     movers.slices = slices_for(request, warps, INT64_MAX);
     movers.chunks = chunks_of(request, &movers.slices, warps);

@@ -40,6 +40,10 @@ struct float16 {
     {
         return epx_two_float16(first, second);
     }
+    static __device__ __forceinline__ uint32_t add_two(uint32_t a, uint32_t b)
+    {
+        return epx_add_two_float16(a, b);
+    }
 #endif
 };
 
@@ -59,6 +63,10 @@ struct bfloat16 {
     static __device__ __forceinline__ uint32_t store_two(float first, float second)
     {
         return epx_two_bfloat16(first, second);
+    }
+    static __device__ __forceinline__ uint32_t add_two(uint32_t a, uint32_t b)
+    {
+        return epx_add_two_bfloat16(a, b);
     }
 #endif
 };

@@ -72,8 +72,8 @@ static __device__ bool all_have_begun(const struct epx_device_comm &c, uint64_t 
 
     EPX_DELAY(c);
     for (int32_t r = lane_id(); r < c.num_ranks; r += EPX_WARP)
-        ok = ok && (r == c.rank || load_relaxed_sys(epx_control_begun(c.own_control, c.num_ranks,
-                                                                      r)) == epoch);
+        ok = ok && (r == c.rank ||
+                    load_relaxed_sys(epx_control_begun(c.own_control, c.num_ranks, r)) == epoch);
     return __all_sync(~0u, ok);
 }
 

@@ -217,6 +217,35 @@ round_lane_packs(const typename To::sum total[STEP_PACKS][N])
     return rounded;
 }
 
+/* The sum of two packs, rounded. */
+template <typename T, int N>
+static __device__ __forceinline__ pack<T, N> sum_of_packs(const pack<T, N> &a, const pack<T, N> &b)
+{
+    pack<T, N> rounded;
+
+    if constexpr (EPX_TWO_HALVES && sizeof(T) == 2 && N % 2 == 0) {
+        uint32_t two[N / 2], other[N / 2];
+
+        memcpy(two, &a, sizeof(two));
+        memcpy(other, &b, sizeof(other));
+#pragma unroll
+        for (int n = 0; n < N / 2; n++)
+            two[n] = T::add_two(two[n], other[n]);
+        memcpy(&rounded, two, sizeof(two));
+    } else {
+        typename T::sum total[N];
+
+        add_pack<T, N, false>(a, 1, true, total);
+        add_pack<T, N, false>(b, 1, false, total);
+        round_pack(total, rounded);
+    }
+    return rounded;
+}
+
+/* Whether one row is its own sum, and two are added as they are. */
+template <typename K>
+static constexpr bool ADDS_AS_STORED = std::is_same_v<typename K::Row, typename K::Part>;
+
 /* The whole warp: the sum of the rank's own rows, of the next steps. */
 template <typename K>
 static __device__ __forceinline__ struct lane_packs<typename K::Part, K::N>
@@ -225,6 +254,9 @@ sum_own(struct stream &s, const struct adding &now, const struct summands *sums)
     const struct row_list &rows = sums[now.number].rows;
     typename Row::sum total[STEP_PACKS][K::N];
 
+    if constexpr (ADDS_AS_STORED<K> && !K::weighted)
+        if (now.own == 1)
+            return take_step<K, Row>(s, sums);
     add_lane_packs<K::weighted>(take_step<K, Row>(s, sums), K::weighted ? rows.weight[0] : 1, true,
                                 total);
 #pragma unroll 1
@@ -243,6 +275,15 @@ sum_parts(struct stream &s, const struct adding &now, const struct summands *sum
     const int32_t own_place = now.own ? now.own_place : -1;
     typename Part::sum total[STEP_PACKS][K::N];
 
+    if constexpr (ADDS_AS_STORED<K>)
+        if (now.own && now.parts == 1) {
+            struct lane_packs<Part, K::N> sum = take_step<K, Part>(s, sums);
+
+#pragma unroll
+            for (int u = 0; u < STEP_PACKS; u++)
+                sum.at[u] = sum_of_packs(own.at[u], sum.at[u]);
+            return sum;
+        }
     if (own_place == 0)
         add_lane_packs<false>(own, 1, true, total);
     else
