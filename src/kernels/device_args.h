@@ -140,7 +140,7 @@ struct epx_device_state {
                           senders have; in an alltoallv pieces of own rows, and of others
                           (alltoallv/piece_turns.cuh); the last block sets both to 0 */
     uint64_t runs;
-    uint64_t begun; /* blocks of senders; the last block sets it to 0 */
+    uint64_t begun; /* blocks that send and have begun; the last block sets it to 0 */
     int32_t weighted;
     int32_t deferred; /* the next kernel moves the rows */
     int64_t rows;     /* that this rank received, where the last block to end does not know it */

@@ -109,7 +109,7 @@ static int has_all_bytes(const struct operation *op)
     return all;
 }
 
-START_TEST(nothing_is_taken_before_somebody_waits)
+START_TEST(not_all_is_taken_before_somebody_waits)
 {
     struct work work;
     struct operation *op = &work.ops[_i % VERBS];
@@ -121,6 +121,52 @@ START_TEST(nothing_is_taken_before_somebody_waits)
         EXPECT(!has_all_bytes(op), "it was taken at once");
     operation_finish(op);
     clean_up(&work);
+}
+END_TEST
+
+/* Bytes of a sum's rows that are no longer what operation_prepare left there. */
+static int64_t changed_bytes(const struct operation *op, const unsigned char *before)
+{
+    unsigned char *image = malloc(op->out.bytes + 1);
+    int64_t changed = 0;
+
+    space_get(image, op->out.address, op->out.bytes);
+    for (size_t i = 0; i < op->out.bytes; i++)
+        changed += image[i] != before[i];
+    free(image);
+    return changed;
+}
+
+/* Calls an operation whose sums are stored by takers alone, and sees on any rank what has been. */
+static void see_who_takes(struct operation *op)
+{
+    unsigned char *before = malloc(op->out.bytes + 1);
+    int64_t changed;
+
+    space_get(before, op->out.address, op->out.bytes);
+    EXPECT_CODE(operation_call(op), EPX_SUCCESS);
+    must(cudaStreamSynchronize(op->routing->layer->stream));
+    changed = changed_bytes(op, before);
+    MPI_Allreduce(MPI_IN_PLACE, &changed, 1, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+    if (has_phases())
+        EXPECT(changed > 0, "no rank has taken anything");
+    operation_finish(op);
+    free(before);
+}
+
+/* A block that has sent takes if all senders of all ranks have begun, which the last one to end on
+ * any rank finds, in each operation anew. */
+START_TEST(who_has_sent_takes)
+{
+    EPX_Comm other = suite_comm("epx_split_phases", "all", "epx_max_sms", "2", NULL);
+    struct work work;
+
+    prepare(&work, other, 15, 0);
+    see_who_takes(&work.ops[COMBINE]);
+    see_who_takes(&work.ops[DISPATCH_BACKWARD]);
+    clean_up(&work);
+    EXPECT_CODE(EPX_Comm_free(&other), EPX_SUCCESS);
+    SETTLE();
 }
 END_TEST
 
@@ -398,7 +444,8 @@ static Suite *make_suite(void)
     if (!space_is_device())
         suite_skip("for device memory alone");
     suite_add_fixture(tcase, open_comm, close_comm);
-    tcase_add_loop_test(tcase, nothing_is_taken_before_somebody_waits, 0, 2 * VERBS);
+    tcase_add_loop_test(tcase, not_all_is_taken_before_somebody_waits, 0, 2 * VERBS);
+    tcase_add_test(tcase, who_has_sent_takes);
     tcase_add_loop_test(tcase, all_is_taken_at_the_call, 0, 2 * VERBS);
     tcase_add_loop_test(tcase, a_routing_is_taken_with_its_rows, 0, 2);
     tcase_add_loop_test(tcase, a_test_is_enough, 0, 2 * VERBS);

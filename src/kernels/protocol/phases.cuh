@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * phases.cuh - kernels of which some blocks send, and wait for nobody, and others take, and wait
- * for the other ranks' senders.
+ * phases.cuh - kernels of which some blocks send, and wait for nobody until they have sent, and
+ * others take, and wait for the other ranks' senders.
  *
  *   both phases     in one kernel, the senders first. No block waits for another of its own rank.
  *   one phase each  the senders are a kernel that is queued at the call, the takers one that is
@@ -50,16 +50,16 @@ static __device__ __forceinline__ void end_senders(const struct epx_device_comm 
         add_release_gpu(&c.state->sent, 1);
 }
 
-/* One thread: waits until all blocks of the kernel that sends have ended. They have begun, and wait
- * for nobody. Then, also if that was given up, the kernel before this one has ended. */
+/* One thread: waits until all blocks of the kernel that sends have ended. They have begun, and
+ * where they wait when they have sent their own clock says for whom. Then, also if that was given
+ * up, the kernel before this one has ended. */
 static __device__ bool await_senders(const struct epx_device_comm &c, int32_t senders)
 {
-    struct patience patience = {0, 0};
     bool ok = true;
 
     EPX_DELAY(c);
     while (ok && load_acquire_gpu(&c.state->sent) < (uint64_t)senders)
-        ok = keep_waiting(c, patience, c.rank);
+        ok = !aborted(c);
     if (ok)
         c.state->sent = 0;
     await_kernel_before();

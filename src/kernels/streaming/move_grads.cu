@@ -57,7 +57,6 @@ static __device__ void move(const struct epx_dispatch_rows &a, struct grad_room<
     struct mover<false> mover = {
         a, room.x, room.w, boxes, crew, false, false
     };
-
     bool takes = true;
 
     if (streams)

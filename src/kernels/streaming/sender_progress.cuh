@@ -8,17 +8,16 @@
  *                   long ago. In dispatch a run is some tasks, and step how many of them are done,
  *                   the same for all owners; in combine it is a slice of a chunk of the token
  *                   numbers, and step one more than the last token of the owner.
+ *   begun[s]        writer s: the last operation all of whose senders have multiprocessors. What
+ *                   they have not sent yet will come, whatever else waits for multiprocessors.
  *
  * Invariants: only the warp that claimed run w (task_claims.cuh) writes the word in operation n,
  * which ends before anybody claims runs of n + 1. It stores to an owner for operation n after the
  * owner posted ready n, hence after the owner's takers of all earlier operations ended: so what
  * they took is not written over, and they saw no word of n. A kernel of its own waits for ready n,
  * before that of the senders, whose griddepcontrol.wait returns when all that it did can be seen:
- * so bulk stores need no fence of their own first. Senders wait for nobody, and begin before the
- * takers: so all takers may wait.
- *
- *   begun[s]        writer s: the last operation whose senders all have multiprocessors. What they
- *                   have not sent yet is sure to come, whatever else waits for multiprocessors.
+ * so bulk stores need no fence of their own first. Senders wait for nobody until they have sent,
+ * and begin before the takers: so all takers may wait.
  */
 #ifndef EPX_KERNELS_STREAMING_SENDER_PROGRESS_CUH
 #define EPX_KERNELS_STREAMING_SENDER_PROGRESS_CUH
@@ -62,7 +61,7 @@ static __device__ void begin_to_send(const struct epx_device_comm &c, uint64_t e
         return;
     for (int32_t r = lane_id(); r < c.num_ranks; r += EPX_WARP)
         if (r != c.rank)
-            store_relaxed_sys(epx_control_begun(c.control[r], c.num_ranks, c.rank), epoch);
+            store_word_sys(epx_control_begun(c.control[r], c.num_ranks, c.rank), epoch);
 }
 
 /* The whole warp: whether the senders of all other ranks have begun. */

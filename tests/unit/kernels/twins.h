@@ -12,6 +12,7 @@
 enum twin_step {
     STEP_CONVERSIONS,
     STEP_ARITHMETIC,
+    STEP_HALVES,
     STEP_DATATYPES,
     STEP_EXPERTS,
     STEP_SLABS,
@@ -67,6 +68,32 @@ EPX_HD void step_arithmetic(const uint64_t *in, uint64_t *out)
     out[2] = double_bits(epx_mul_double(c, d));
     out[3] = double_bits(epx_add_double(c, d));
     out[4] = number_bits(epx_add_float(epx_mul_float(a, b), a)); /* no FMA */
+}
+
+/* Sums of two halves, as one instruction makes them where there is one. */
+EPX_HD void step_halves(const uint64_t *in, uint64_t *out)
+{
+    uint32_t a = (uint32_t)in[0], b = (uint32_t)in[1], brain = 0, half = 0;
+
+#if EPX_TWO_HALVES
+    brain = epx_add_two_bfloat16(a, b);
+    half = epx_add_two_float16(a, b);
+#else
+    for (int shift = 0; shift < 32; shift += 16) {
+        uint16_t one = (uint16_t)(a >> shift), other = (uint16_t)(b >> shift);
+
+        brain |= (uint32_t)epx_bfloat16_of_float(
+                     epx_add_float(epx_float_of_bfloat16(one), epx_float_of_bfloat16(other)))
+                 << shift;
+        half |= (uint32_t)epx_float16_of_float(
+                    epx_add_float(epx_float_of_float16(one), epx_float_of_float16(other)))
+                << shift;
+    }
+#endif
+    out[0] = half_bits((uint16_t)brain, 0x7f80u);
+    out[1] = half_bits((uint16_t)(brain >> 16), 0x7f80u);
+    out[2] = half_bits((uint16_t)half, 0x7c00u);
+    out[3] = half_bits((uint16_t)(half >> 16), 0x7c00u);
 }
 
 EPX_HD void step_datatypes(const uint64_t *in, uint64_t *out)
@@ -174,7 +201,7 @@ EPX_HD void step_control(const uint64_t *in, uint64_t *out)
     out[1] = TWIN_OFFSET(epx_control_credited(control, ranks, source));
     out[2] = TWIN_OFFSET(epx_control_ready(control, ranks, epoch, source));
     out[3] = TWIN_OFFSET(epx_control_counts(control, ranks, epoch, source));
-    out[4] = epx_control_bytes(ranks);
+    out[4] = epx_control_bytes(ranks) ^ TWIN_OFFSET(epx_control_begun(control, ranks, source));
 }
 
 EPX_HD void step_slices(const uint64_t *in, uint64_t *out)
@@ -194,6 +221,7 @@ EPX_HD void twin_run(enum twin_step step, const uint64_t *in, uint64_t *out)
     switch (step) {
     case STEP_CONVERSIONS: step_conversions(in, out); break;
     case STEP_ARITHMETIC: step_arithmetic(in, out); break;
+    case STEP_HALVES: step_halves(in, out); break;
     case STEP_DATATYPES: step_datatypes(in, out); break;
     case STEP_EXPERTS: step_experts(in, out); break;
     case STEP_SLABS: step_slabs(in, out); break;

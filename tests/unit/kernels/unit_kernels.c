@@ -139,6 +139,28 @@ START_TEST(special_numbers_are_added_alike)
 }
 END_TEST
 
+/* Halves of which one is up to 13 powers of 2 smaller, so that most sums are rounded; in turn both
+ * of bfloat16 and of float16. */
+START_TEST(halves_are_added_alike)
+{
+    enum { FAR = 14 };
+    uint64_t *in = take(INPUTS * STEP_IN * sizeof(*in));
+
+    for (uint64_t i = 0; i < INPUTS; i++) {
+        uint32_t exponents = i % 2 ? 0x7c007c00u : 0x7f807f80u, one = i % 2 ? 0x400u : 0x80u;
+        uint32_t a = (uint32_t)data_hash(9, 1, i), other = (uint32_t)data_hash(9, 2, i);
+        uint32_t far = (uint32_t)(i / 2 % FAR) * one;
+
+        in[i * STEP_IN] = a;
+        in[i * STEP_IN + 1] =
+            (other & ~exponents) | (((a & exponents) - (far << 16 | far)) & exponents);
+    }
+    free(run_both(STEP_HALVES, INPUTS, in));
+    free(in);
+    SETTLE();
+}
+END_TEST
+
 /* A float product or sum, rounded from the double one, which loses nothing that matters. */
 START_TEST(products_and_sums_are_rounded_to_nearest_even)
 {
@@ -183,6 +205,7 @@ START_TEST(control_words_lie_apart)
             mark(taken, ranks, epx_control_arrived(control, s), 1);
             mark(taken, ranks, epx_control_credited(control, ranks, s), 1);
             mark(taken, ranks, epx_control_progress(control, ranks, s), EPX_SENDER_RUNS);
+            mark(taken, ranks, epx_control_begun(control, ranks, s), 1);
             for (uint32_t bank = 0; bank < 2; bank++) {
                 mark(taken, ranks, epx_control_ready(control, ranks, 6 + bank, s), EPX_READY_WORDS);
                 mark(taken, ranks, epx_control_counts(control, ranks, 6 + bank, s), 2 * ranks);
@@ -502,6 +525,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, random_input_gives_the_same_words, 0, NUM_STEPS);
     tcase_add_test(tcase, numbers_are_converted_alike);
     tcase_add_loop_test(tcase, special_numbers_are_added_alike, 0, 2);
+    tcase_add_test(tcase, halves_are_added_alike);
     tcase_add_test(tcase, products_and_sums_are_rounded_to_nearest_even);
     tcase_add_test(tcase, control_words_lie_apart);
     tcase_add_test(tcase, slices_cover_a_row_once);
