@@ -6,9 +6,9 @@
  * (sum_streams.cuh), whose parts may have still to come. is_last_mover sets the counters to 0.
  *
  * A sender's warp that has sent takes too, without a first task, if all senders of all other ranks
- * have begun (all_have_begun): then it waits for nobody who waits for a multiprocessor. Else
- * senders of two communicators could keep each other's from every multiprocessor. Kernels of
- * senders alone would hold multiprocessors as long as another rank is behind.
+ * have begun (all_have_begun): then it waits for nobody who waits for a multiprocessor. Otherwise
+ * those of two communicators could keep each other's senders from every multiprocessor, and a
+ * kernel of senders alone would hold multiprocessors as long as another rank is behind.
  */
 #ifndef EPX_KERNELS_STREAMING_TASK_CLAIMS_CUH
 #define EPX_KERNELS_STREAMING_TASK_CLAIMS_CUH
