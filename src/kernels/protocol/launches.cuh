@@ -11,13 +11,13 @@
  *                          it wrote is there. Kernels that only take (phases.cuh) call it at their
  *                          end.
  *   let_next_kernel_begin  a thread of each block calls it once no thread of the block waits for
- *                          another rank any more, unless that one's blocks have their places.
+ *                          another rank any more, but for blocks there that have their places.
  *
  * No deadlock: blocks that have their places keep others out, also kernels of other communicators
  * that other ranks wait for. Behind a kernel of this library they have them early only where that
- * one ends without other ranks, or waits for blocks that have their places and wait for nobody
- * (phases.cuh), so not for long. Behind a kernel of somebody else's that lets the
- * next one begin and then waits for other ranks they may keep out what these wait for.
+ * one ends without other ranks, or waits for blocks of theirs that have their places and wait for
+ * nobody (phases.cuh), so not for long. Behind a kernel of somebody else's that lets the next one
+ * begin and then waits for other ranks they may keep out what these wait for.
  */
 #ifndef EPX_KERNELS_PROTOCOL_LAUNCHES_CUH
 #define EPX_KERNELS_PROTOCOL_LAUNCHES_CUH

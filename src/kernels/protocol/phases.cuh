@@ -50,9 +50,9 @@ static __device__ __forceinline__ void end_senders(const struct epx_device_comm 
         add_release_gpu(&c.state->sent, 1);
 }
 
-/* One thread: waits until all blocks of the kernel that sends have ended. They have begun, and
- * where they wait when they have sent their own clock says for whom. Then, also if that was given
- * up, the kernel before this one has ended. */
+/* One thread: waits until all blocks of the kernel that sends have ended. They have begun, and a
+ * block that waits for a rank when it has sent has a clock of its own, whose end is an abort that
+ * names the rank. Then, also if that was given up, the kernel before this one has ended. */
 static __device__ bool await_senders(const struct epx_device_comm &c, int32_t senders)
 {
     bool ok = true;
