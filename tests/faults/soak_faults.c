@@ -131,6 +131,7 @@ static void prepare(struct work *work, EPX_Comm comm, uint64_t seed)
     const char *per_node = getenv("EPX_RANKS_PER_NODE");
 
     memset(work, 0, sizeof(*work));
+    scenario_add_tokens(&scenario, seed, 2);
     scenario.ranks_per_node = per_node ? atoi(per_node) : 0;
     layer_open(&work->layer, &scenario, comm);
     routing_prepare(&work->routing, &work->layer, seed + 1);

@@ -110,6 +110,7 @@ struct flight {
     struct operation ops[OPERATIONS];
     struct exchange exchange;
     int num_ops, exchanges;
+    int called_with; /* operations that the routing was called with */
 };
 
 /* One request of a flight, and what it must complete with. */
@@ -150,15 +151,19 @@ static void start_exchange(struct flight *flight, uint64_t seed)
     EXPECT_CODE(exchange_start(x), EPX_SUCCESS);
 }
 
-/* On device memory some layers have so many tokens that their operations are not small, if rows are
- * short enough for that many. */
-static void add_tokens(struct scenario *s, uint64_t seed)
+/* The routing and, in one call of three, a dispatch, whose request the routing gets. Returns how
+ * many operations were called. */
+static int start_routing(struct flight *flight, uint64_t seed)
 {
-    enum { LEAST = 300, MORE = 1500, MOST_BYTES = 8192 /* of a token's rows at its experts */ };
-
-    if (space_is_device() && pick(seed, 8, 6) == 0 &&
-        scenario_row_bytes(s) * (size_t)s->top_k <= MOST_BYTES)
-        s->max_tokens = LEAST + pick(seed, 9, MORE);
+    if (pick(seed, 8, 3)) {
+        EXPECT_CODE(routing_start(&flight->routing, &flight->layer, seed + 1), EPX_SUCCESS);
+        return 0;
+    }
+    routing_prepare(&flight->routing, &flight->layer, seed + 1);
+    EXPECT_CODE(operation_route_start(&flight->ops[0], &flight->routing, seed + 2), EPX_SUCCESS);
+    flight->routing.request = flight->ops[0].request;
+    flight->ops[0].request = EPX_REQUEST_NULL;
+    return 1;
 }
 
 static void start_flight(struct flight *flight, uint64_t seed)
@@ -166,16 +171,16 @@ static void start_flight(struct flight *flight, uint64_t seed)
     struct scenario scenario;
 
     flight->party = &parties[pick(seed, 1, num_parties)];
-    flight->num_ops = pick(seed, 2, OPERATIONS + 1);
     flight->exchanges = pick(seed, 3, 3) == 0;
     enter(flight->party);
     scenario = scenario_random(data_hash(seed, 4, 0));
     scenario.ranks_per_node = flight->party->ranks_per_node;
-    add_tokens(&scenario, seed);
+    scenario_add_tokens(&scenario, seed, 6);
     layer_open(&flight->layer, &scenario, flight->party->comm);
     flight->layer.stream = streams[pick(seed, 6, STREAMS)];
-    EXPECT_CODE(routing_start(&flight->routing, &flight->layer, seed + 1), EPX_SUCCESS);
-    for (int i = 0; i < flight->num_ops; i++) {
+    flight->called_with = start_routing(flight, seed);
+    flight->num_ops = flight->called_with + pick(seed, 2, OPERATIONS + 1 - flight->called_with);
+    for (int i = flight->called_with; i < flight->num_ops; i++) {
         sleep_perhaps(seed, i);
         EXPECT_CODE(operation_start(&flight->ops[i], &flight->routing,
                                     (enum verb)pick(seed, 10 + i, VERBS), seed + 2 + (uint64_t)i),
@@ -196,7 +201,7 @@ static int list_pending(struct flight *flight, struct pending *pending)
                                     .request = &flight->routing.request,
                                     .wanted = routing_code(&flight->routing),
                                     .rows = at->status_rows};
-    for (int i = 0; i < flight->num_ops; i++)
+    for (int i = flight->called_with; i < flight->num_ops; i++)
         pending[n++] = (struct pending){.flight = flight,
                                         .request = &flight->ops[i].request,
                                         .wanted = code,

@@ -393,17 +393,18 @@ START_TEST(captures_and_plain_calls_do_not_meet)
 }
 END_TEST
 
-static void expect_no_error(void)
+static void expect_no_error(EPX_Comm on)
 {
     int error = -1;
 
-    EXPECT_CODE(EPX_Comm_get_async_error(comm, &error), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Comm_get_async_error(on, &error), EPX_SUCCESS);
     EXPECT(error == EPX_SUCCESS, "error %d", error);
 }
 
 /* How the rows of a step whose graph is replayed go: as those of any alignment, in packets, with
- * flags, and by kernels that stream, as no operation of so many choices is small. */
-enum { ANY_ROWS, PACKET_ROWS, FLAGGED_ROWS, STREAMED_ROWS, ROW_KINDS };
+ * flags, by kernels that stream, as no operation of so many choices is small, and by few blocks, which
+ * may take some of so many rows when they have sent. */
+enum { ANY_ROWS, PACKET_ROWS, FLAGGED_ROWS, STREAMED_ROWS, MANY_ROWS, ROW_KINDS };
 enum { ANY_CASES = 8, REPLAY_CASES = ANY_CASES + 2 * (ROW_KINDS - 1) };
 
 static struct scenario scenario_of_replays(int variant, int kind)
@@ -412,10 +413,12 @@ static struct scenario scenario_of_replays(int variant, int kind)
 
     if (kind != ANY_ROWS)
         s.count = kind == FLAGGED_ROWS ? 1536 : 136;
-    if (kind == STREAMED_ROWS) {
+    if (kind >= STREAMED_ROWS) {
         s.experts = 40;
         s.top_k = 34;
     }
+    if (kind == MANY_ROWS)
+        s.max_tokens = 96;
     return s;
 }
 
@@ -424,11 +427,12 @@ START_TEST(a_graph_routes_other_tokens_at_each_replay)
     const int more = _i - ANY_CASES, kind = more < 0 ? ANY_ROWS : PACKET_ROWS + more / 2;
     const struct scenario s =
         scenario_of_replays(more < 0 ? _i % 4 : (2 * kind + 3 * (more % 2)) % 6, kind);
+    EPX_Comm few = suite_comm("epx_max_sms", "2", NULL), on = kind == MANY_ROWS ? few : comm;
     cudaStream_t stream = new_stream();
     int replays = space_shares_gpus() ? REPLAYS_IN_TURNS : REPLAYS;
     struct step step;
 
-    prepare_scenario(&step, &s, stream, comm);
+    prepare_scenario(&step, &s, stream, on);
     step.in_one_call = more < 0 ? _i / 4 : more % 2;
     capture_step(&step);
     for (int i = 0; i < replays; i++) {
@@ -436,10 +440,12 @@ START_TEST(a_graph_routes_other_tokens_at_each_replay)
         if (i % 50 == 0)
             SETTLE();
     }
-    expect_no_error();
+    expect_no_error(on);
     SETTLE();
     free_step(&step);
     must(cudaStreamDestroy(stream));
+    EXPECT_CODE(EPX_Comm_free(&few), EPX_SUCCESS);
+    SETTLE();
 }
 END_TEST
 
@@ -459,7 +465,7 @@ START_TEST(graphs_of_two_routes_take_turns_with_plain_calls)
         if (i % 10 == 0)
             layer_works(comm);
     }
-    expect_no_error();
+    expect_no_error(comm);
     SETTLE();
     for (int i = 0; i < 2; i++)
         free_step(&steps[i]);
@@ -489,7 +495,7 @@ START_TEST(an_error_in_a_replay_is_told_later)
         SETTLE();
         MPI_Allreduce(MPI_IN_PLACE, &error, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     }
-    expect_no_error();
+    expect_no_error(comm);
     SETTLE();
     free_step(&step);
     must(cudaStreamDestroy(stream));
@@ -760,6 +766,7 @@ END_TEST
 /* The parts are of eight multiprocessors, the least of this generation. */
 START_TEST(a_stream_with_a_part_of_the_gpu_must_do)
 {
+    const struct scenario s = scenario_of_replays(0, _i ? MANY_ROWS : ANY_ROWS);
     EPX_Comm large = suite_comm("epx_max_sms", "16", NULL);
     EPX_Comm small = suite_comm("epx_max_sms", "8", NULL);
     struct gpu_part part;
@@ -771,12 +778,12 @@ START_TEST(a_stream_with_a_part_of_the_gpu_must_do)
         if (suite_rank == 0)
             printf("no green contexts: nothing tried\n");
     } else {
-        prepare_step(&step, 0, part.stream, large);
+        prepare_scenario(&step, &s, part.stream, large);
         EXPECT_CODE(routing_call(&step.routing), EPX_ERR_ARG);
         fault_message_has(large, "multiprocessors");
         SETTLE();
         free_step(&step);
-        prepare_step(&step, 0, part.stream, small);
+        prepare_scenario(&step, &s, part.stream, small);
         hide_rows(&step);
         call_step(&step);
         routing_finish(&step.routing);
@@ -1021,7 +1028,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, memory_of_the_host_is_refused);
     tcase_add_test(tcase, a_host_communicator_refuses_memory_of_the_gpu);
     tcase_add_test(tcase, memory_in_pieces_is_asked_about);
-    tcase_add_test(tcase, a_stream_with_a_part_of_the_gpu_must_do);
+    tcase_add_loop_test(tcase, a_stream_with_a_part_of_the_gpu_must_do, 0, 2);
     tcase_add_loop_test(tcase, a_large_routing_runs_on_a_part_of_the_gpu, 0, 2);
     tcase_add_test(tcase, too_much_memory_is_told_to_all);
     tcase_add_test(tcase, captures_and_plain_calls_do_not_meet);

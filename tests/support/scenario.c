@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "support/data.h"
+#include "support/space.h"
 #include "support/suite.h"
 
 /* So many experts more, and a routing on device memory is not small (EPX_SMALL_EXPERTS). */
@@ -70,6 +71,15 @@ struct scenario scenario_random(uint64_t seed)
     s.zero_unused = pick(seed, 18, 3) == 0;
     random_rows(&s, seed);
     return s;
+}
+
+void scenario_add_tokens(struct scenario *s, uint64_t seed, int many)
+{
+    enum { LEAST = 300, MORE = 1500, MOST_BYTES = 8192 /* of a token's rows at its experts */ };
+
+    if (space_is_device() && pick(seed, 20, many) == 0 &&
+        scenario_row_bytes(s) * (size_t)s->top_k <= MOST_BYTES)
+        s->max_tokens = LEAST + pick(seed, 21, MORE);
 }
 
 void scenario_print(const struct scenario *s)

@@ -49,6 +49,9 @@ struct scenario {
 struct scenario scenario_small(EPX_Datatype datatype);
 /* Any layer; the same on all ranks. */
 struct scenario scenario_random(uint64_t seed);
+/* On device memory one of so many layers gets so many tokens that its operations are not small, if
+ * its rows are short enough for that. */
+void scenario_add_tokens(struct scenario *scenario, uint64_t seed, int many);
 /* Prints what is needed to repeat a failure, on standard error of rank 0. */
 void scenario_print(const struct scenario *scenario);
 /* Scenarios at the edges of the contract, each worth a few calls. */
