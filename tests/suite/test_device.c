@@ -402,8 +402,8 @@ static void expect_no_error(EPX_Comm on)
 }
 
 /* How the rows of a step whose graph is replayed go: as those of any alignment, in packets, with
- * flags, by kernels that stream, as no operation of so many choices is small, and by few blocks, which
- * may take some of so many rows when they have sent. */
+ * flags, by kernels that stream, as no operation of so many choices is small, and by few blocks,
+ * which may take some of so many rows when they have sent. */
 enum { ANY_ROWS, PACKET_ROWS, FLAGGED_ROWS, STREAMED_ROWS, MANY_ROWS, ROW_KINDS };
 enum { ANY_CASES = 8, REPLAY_CASES = ANY_CASES + 2 * (ROW_KINDS - 1) };
 
