@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/pause.h"
 #include "coll/attach.h"
 #include "core/progress.h"
 #include "transport/module.h"
@@ -128,7 +129,7 @@ static void leave_device(struct epx_comm *comm)
     while (comm->first && !epx_deadline_is_over(end)) {
         epx_progress();
         epx_unlock();
-        epx_progress_pause(idle++);
+        epx_pause(idle++);
         epx_lock();
     }
     if (!comm->first && !comm->finished)

@@ -2,6 +2,7 @@
 /* api_request.c - EPX_Wait, EPX_Test, EPX_Waitall, EPX_Wait_enqueue. */
 #include "api/api.h"
 #include "api/profile.h"
+#include "base/pause.h"
 #include "coll/attach.h"
 #include "core/progress.h"
 #include "transport/module.h"
@@ -31,7 +32,7 @@ static int is_complete(struct epx_request *request)
     moved = epx_progress();
     complete = request->complete;
     epx_unlock();
-    epx_progress_pause_between_calls(moved || complete);
+    epx_pause_between_calls(moved || complete);
     return complete;
 }
 
@@ -47,7 +48,7 @@ static void wait_for(struct epx_request *request)
         epx_unlock();
         idle = moved ? 0 : idle + 1;
         if (!complete)
-            epx_progress_pause(idle);
+            epx_pause(idle);
     } while (!complete);
 }
 

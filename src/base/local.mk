@@ -15,6 +15,8 @@ libepx_core_la_SOURCES += \
   src/base/memory.h \
   src/base/param.c \
   src/base/param.h \
+  src/base/pause.c \
+  src/base/pause.h \
   src/base/stats.c \
   src/base/stats.h \
   src/base/status.c \

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/pause.h"
 #include "core/progress.h"
 
 /* Ends the communicator after MPI failed in a collective. The peers are in that collective or will
@@ -52,7 +53,7 @@ static int await(struct epx_comm *comm, MPI_Request *request)
         if (finished)
             return epx_fail_quietly(finished, comm->finish_message);
         idle = moved ? 0 : idle + 1;
-        epx_progress_pause(idle);
+        epx_pause(idle);
     }
 }
 

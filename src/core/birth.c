@@ -35,6 +35,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/pause.h"
 #include "core/mailbox.h"
 #include "core/progress.h"
 
@@ -304,7 +305,7 @@ static void await_ready(struct epx_comm *comm)
         epx_unlock();
         idle = moved ? 0 : idle + 1;
         if (!over)
-            epx_progress_pause(idle);
+            epx_pause(idle);
     }
 }
 
@@ -326,7 +327,7 @@ static int all_knew(struct epx_comm *comm)
         epx_progress();
         over = all_but_culprit(birth, words) || epx_deadline_is_over(end);
         epx_unlock();
-        epx_progress_pause(idle++);
+        epx_pause(idle++);
     }
     return !birth->making_ended;
 }

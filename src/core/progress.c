@@ -2,16 +2,15 @@
 /* progress.c - moves the queues on, measures how long a wait lasts, and ends a communicator. */
 #include "core/progress.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
+#include "base/pause.h"
 #include "core/route.h"
 
-enum { SPINS_BEFORE_YIELD = 16, PASSES_BEFORE_MPI = 64, LOOKS_BEFORE_BLAME = 32 };
 enum { GRACE_MS = 5000, WATCHED_MS = 100, ANSWER_MS = 200 };
-enum { PASSES_BEFORE_TRIAL = 64, YIELD_ALONE_NS = 1500, IDLE_A_PASS = 8 };
+enum { LOOKS_BEFORE_BLAME = 32, IDLE_A_PASS = 8 };
 
 static void spoil(struct epx_route *route, int64_t id, int error)
 {
@@ -156,7 +155,7 @@ void epx_comm_drain(struct epx_comm *comm)
         busy = comm->first != NULL;
         epx_unlock();
         idle = moved ? 0 : idle + 1;
-        epx_progress_pause(idle);
+        epx_pause(idle);
     } while (busy);
 }
 
@@ -409,50 +408,6 @@ int epx_request_submit(struct epx_request *request)
     return rc;
 }
 
-/* A blocked EPX call must not keep the user's own messages from moving. */
-static void progress_mpi(void)
-{
-    int flag;
-
-    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
-}
-
-void epx_progress_pause(int idle_passes)
-{
-    if (idle_passes % PASSES_BEFORE_MPI == PASSES_BEFORE_MPI - 1)
-        progress_mpi();
-    if (idle_passes >= SPINS_BEFORE_YIELD)
-        sched_yield();
-}
-
-/*
- * This thread's passes that callers asked for one by one. While others want the core, it is given
- * away after every pass in vain. Whether they do is told by the time that it was away: a yield that
- * comes back at once ran nobody. So a thread that has a core of its own yields only once in
- * PASSES_BEFORE_TRIAL passes.
- */
-static _Thread_local struct {
-    int idle_passes;
-    int shares_core;
-} caller;
-
-static void yield_core(void)
-{
-    int64_t start = epx_now_ns();
-
-    sched_yield();
-    caller.shares_core = epx_now_ns() - start >= YIELD_ALONE_NS;
-}
-
-void epx_progress_pause_between_calls(int moved)
-{
-    caller.idle_passes = moved ? 0 : caller.idle_passes + 1;
-    if (caller.idle_passes < SPINS_BEFORE_YIELD)
-        return;
-    if (caller.shares_core || caller.idle_passes % PASSES_BEFORE_TRIAL == 0)
-        yield_core();
-}
-
 static void *thread_main(void *argument)
 {
     static const struct timespec nap = {0, 50000};
@@ -469,8 +424,8 @@ static void *thread_main(void *argument)
         epx_unlock();
         if (!queued)
             nanosleep(&nap, NULL);
-        else if (idle > SPINS_BEFORE_YIELD)
-            sched_yield();
+        else
+            epx_pause_in_thread(idle);
     }
     return NULL;
 }

@@ -14,11 +14,6 @@ int epx_request_submit(struct epx_request *request);
 int epx_progress(void);
 /* The part of a pass that is this communicator's; call it with the lock held. */
 int epx_progress_comm(struct epx_comm *comm);
-/* Lets other processes run after a number of passes in which nothing moved. */
-void epx_progress_pause(int idle_passes);
-/* For a caller that decides itself whether it makes another pass, as a loop of EPX_Test does: call
- * it after each pass with what epx_progress returned. */
-void epx_progress_pause_between_calls(int moved);
 
 /* Tells routes that the routing of route `id` failed on all ranks: operations on it will fail as
  * well. */

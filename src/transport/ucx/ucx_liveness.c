@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/pause.h"
 #include "core/progress.h"
 #include "transport/ucx/ucx_link.h"
 
@@ -176,7 +177,7 @@ int epx_links_greet(struct epx_links *links)
                     "no word from rank %d over UCX within %lld ms", ungreeted(links),
                     (long long)bound_ms);
         idle = moved ? 0 : idle + 1;
-        epx_progress_pause(idle);
+        epx_pause(idle);
     }
     return EPX_SUCCESS;
 }
