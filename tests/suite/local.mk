@@ -92,7 +92,7 @@ tests_suite_test_memory_CPPFLAGS = $(unit_cppflags) \
 tests_suite_test_memory_LDFLAGS = $(allocation_ldflags)
 tests_suite_test_memory_LDADD = $(unit_ldadd)
 
-soak_sources = tests/suite/soak.c tests/suite/soak.h
+soak_sources = tests/suite/soak.c tests/suite/soak.h tests/fields/fields.c tests/fields/fields.h
 tests_suite_soak_SOURCES = $(soak_sources) tests/suite/soak_host.c $(allocation_sources)
 tests_suite_soak_CPPFLAGS = $(suite_cppflags)
 tests_suite_soak_LDFLAGS = $(allocation_ldflags)

@@ -11,12 +11,13 @@
 #include <string.h>
 #include <time.h>
 
+#include "fields/fields.h"
 #include "support/exchange.h"
 #include "support/operation.h"
 #include "support/space.h"
 #include "support/suite.h"
 
-enum { FLIGHTS = 3, OPERATIONS = 4, PENDING = FLIGHTS * (OPERATIONS + 2) };
+enum { FLIGHTS = 3, OPERATIONS = 4, PENDING = FLIGHTS * (OPERATIONS + 3) };
 enum { STEPS_BETWEEN_LOOKS = 50, STREAMS = 3, MOST_RANKS = 64 };
 
 static int world_rank, world_size;
@@ -108,8 +109,9 @@ struct flight {
     struct layer layer;
     struct routing routing;
     struct operation ops[OPERATIONS];
+    struct fields fields;
     struct exchange exchange;
-    int num_ops, exchanges;
+    int num_ops, has_fields, exchanges;
     int called_with; /* operations that the routing was called with */
 };
 
@@ -151,15 +153,45 @@ static void start_exchange(struct flight *flight, uint64_t seed)
     EXPECT_CODE(exchange_start(x), EPX_SUCCESS);
 }
 
-/* The routing and, in one call of three, a dispatch, whose request the routing gets. Returns how
- * many operations were called. */
+/* Up to four fields, of which a row has at most as many bytes as one of the scenario: the route may
+ * know no more. */
+static void prepare_fields(struct flight *flight, uint64_t seed)
+{
+    const struct scenario *s = &flight->layer.s;
+    struct field_kind kinds[EPX_MAX_FIELDS];
+    int num = 1 + pick(seed, 1, EPX_MAX_FIELDS), left = (int)scenario_row_bytes(s);
+
+    for (int f = 0; f < num; f++) {
+        EPX_Datatype type = EPX_BYTE + pick(seed, 2 + 2 * f, 7);
+        int most = left / (int)data_size(type);
+
+        kinds[f].datatype = type;
+        kinds[f].count = pick(seed, 3 + 2 * f, most + 1);
+        kinds[f].memory = s->memory;
+        left -= kinds[f].count * (int)data_size(type);
+    }
+    fields_prepare(&flight->fields, &flight->routing, kinds, num, seed);
+    flight->has_fields = 1;
+}
+
+/* The routing: alone, or with a dispatch of rows or of fields, whose request the routing gets.
+ * Returns how many operations were called. */
 static int start_routing(struct flight *flight, uint64_t seed)
 {
-    if (pick(seed, 8, 3)) {
+    int with = pick(seed, 8, 6);
+
+    if (with > 1) {
         EXPECT_CODE(routing_start(&flight->routing, &flight->layer, seed + 1), EPX_SUCCESS);
         return 0;
     }
     routing_prepare(&flight->routing, &flight->layer, seed + 1);
+    if (with == 1) {
+        prepare_fields(flight, data_hash(seed, 7, 0));
+        EXPECT_CODE(fields_call(&flight->fields, 1), EPX_SUCCESS);
+        flight->routing.request = flight->fields.request;
+        flight->fields.request = EPX_REQUEST_NULL;
+        return 0;
+    }
     EXPECT_CODE(operation_route_start(&flight->ops[0], &flight->routing, seed + 2), EPX_SUCCESS);
     flight->routing.request = flight->ops[0].request;
     flight->ops[0].request = EPX_REQUEST_NULL;
@@ -186,6 +218,10 @@ static void start_flight(struct flight *flight, uint64_t seed)
                                     (enum verb)pick(seed, 10 + i, VERBS), seed + 2 + (uint64_t)i),
                     EPX_SUCCESS);
     }
+    if (!flight->has_fields && pick(seed, 9, 4) == 0) {
+        prepare_fields(flight, data_hash(seed, 7, 0));
+        EXPECT_CODE(fields_call(&flight->fields, 0), EPX_SUCCESS);
+    }
     if (flight->exchanges)
         start_exchange(flight, data_hash(seed, 5, 0));
 }
@@ -206,6 +242,11 @@ static int list_pending(struct flight *flight, struct pending *pending)
                                         .request = &flight->ops[i].request,
                                         .wanted = code,
                                         .rows = operation_rows(&flight->ops[i])};
+    if (flight->has_fields && !flight->fields.routes)
+        pending[n++] = (struct pending){.flight = flight,
+                                        .request = &flight->fields.request,
+                                        .wanted = code,
+                                        .rows = at->status_rows};
     if (flight->exchanges)
         pending[n++] = (struct pending){.flight = flight,
                                         .request = &flight->exchange.request,
@@ -291,6 +332,10 @@ static void finish_flight(struct flight *flight)
     for (int i = 0; i < flight->num_ops; i++) {
         operation_check(&flight->ops[i]);
         operation_free(&flight->ops[i]);
+    }
+    if (flight->has_fields) {
+        fields_check(&flight->fields);
+        fields_free(&flight->fields);
     }
     if (flight->exchanges) {
         exchange_check(&flight->exchange);
