@@ -206,14 +206,14 @@ static void serve_until_over(struct epx_proxy *proxy)
         abort_exchanges(proxy);
 }
 
-/* Serves with the proxy's device as the current one. */
+/* Serves with the proxy's device as the current one. The device before that is not put back: the
+ * thread only ends, and a thread that was left alone may do so when CUDA has ended before it. */
 static int serve_on_device(struct epx_proxy *proxy)
 {
     struct epx_device_scope scope;
 
     EPX_TRY_CUDA(epx_device_enter(proxy->device->ordinal, &scope));
     serve_until_over(proxy);
-    epx_device_leave(&scope);
     return EPX_SUCCESS;
 }
 
@@ -230,13 +230,37 @@ static void *run(void *arg)
     return NULL;
 }
 
+static void join(struct epx_proxy *proxy)
+{
+    proxy->stops = 1;
+    if (proxy->started)
+        pthread_join(proxy->thread, NULL);
+    proxy->started = 0;
+}
+
+static void retire(struct epx_proxy *proxy, int64_t end)
+{
+    if (!proxy->started)
+        return;
+    proxy->stops = 1;
+    while (!proxy->ended && !epx_deadline_is_over(end))
+        nap();
+    if (proxy->ended)
+        join(proxy);
+    else
+        EPX_LOG_WARN("the proxy still waits for the GPU; its thread is left alone");
+}
+
 /* At exit: stop proxies that are still alive before CUDA's exit handler (registered first, so run
- * last) frees the ring. */
+ * last) frees the ring. All of them together have the whole grace period, however short the time
+ * limits of their communicators: what they wait in may call CUDA, which ends after this handler. */
 static void retire_all(void)
 {
+    int64_t end = epx_deadline_in(GRACE_MS);
+
     pthread_mutex_lock(&mutex);
     for (struct epx_proxy *proxy = first; proxy; proxy = proxy->following)
-        epx_proxy_retire(proxy);
+        retire(proxy, end);
     pthread_mutex_unlock(&mutex);
 }
 
@@ -333,14 +357,6 @@ static int init(struct epx_proxy *proxy)
     return EPX_SUCCESS;
 }
 
-static void join(struct epx_proxy *proxy)
-{
-    proxy->stops = 1;
-    if (proxy->started)
-        pthread_join(proxy->thread, NULL);
-    proxy->started = 0;
-}
-
 static int64_t end_of_grace(const struct epx_proxy *proxy)
 {
     return epx_deadline_in(epx_shorter_ms(GRACE_MS, proxy->device->comm->params.timeout_ms));
@@ -348,18 +364,8 @@ static int64_t end_of_grace(const struct epx_proxy *proxy)
 
 void epx_proxy_retire(struct epx_proxy *proxy)
 {
-    int64_t end;
-
-    if (!proxy || !proxy->started)
-        return;
-    end = end_of_grace(proxy);
-    proxy->stops = 1;
-    while (!proxy->ended && !epx_deadline_is_over(end))
-        nap();
-    if (proxy->ended)
-        join(proxy);
-    else
-        EPX_LOG_WARN("the proxy still waits for the GPU; its thread is left alone");
+    if (proxy)
+        retire(proxy, end_of_grace(proxy));
 }
 
 /* Waits for the stream, but aborts exchanges that still wait for ranks after the grace period: they
