@@ -89,6 +89,7 @@ list-tests:
 # In a build whose CUDA is that of tests/emulation.
 check-emulated:
 	PATH=$(dir $(NVCC)):$$PATH $(MAKE) check \
-	  TESTS="`sh $(srcdir)/tests/short $(srcdir) emulated` tests/tools/check_perf_error.sh"
+	  TESTS="`sh $(srcdir)/tests/short $(srcdir) emulated` \
+	    tests/tools/check_perf_error.sh tests/tools/check_sweep.sh"
 
 .PHONY: check-short check-brief check-valgrind check-emulated list-tests

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# epx_perf_sweep prints what epx_perf measured, the floor of its bytes and the figures it is given,
-# and says what is wrong with them.
+# epx_perf_sweep prints what epx_perf measured, where there is a GPU by graph too, the floor of its
+# bytes and the figures it is given, and says what is wrong with them.
 set -u
 check=check_sweep
 # shellcheck source=tests/tools/checks.sh
@@ -37,4 +37,30 @@ expect_code 1 "$sweep" -- false
 expect_line "$work/err" 'epx_perf_sweep: epx_perf ended with 1'
 expect_code 1 "$sweep" -- /nonexistent
 expect_code 2 "$sweep" --speed -- true
+
+has_gpu() {
+    grep -q '^#define HAVE_CUDA 1' config.h && nvidia-smi -L 2>/dev/null | grep -q '^GPU '
+}
+
+check_gpu() {
+    # shellcheck disable=SC2086 # the launcher may have arguments
+    EPX_TRANSPORT=ipc expect_code 0 timeout 240 "$sweep" -t 1:4 --rate 10 -o "$work/gpu" -- \
+        $MPIEXEC -n 2 ./epx_perf dispatch -d cuda --peer none -H 256 -i 3 -x 1
+    python3 - "$work/out" "$work/gpu" <<'END' || fail "the table of a GPU is not what was measured"
+import json
+import sys
+
+rows = [line.split() for line in open(sys.argv[1]) if line.split()[0].isdigit()]
+calls, graph = (json.load(open(f"{sys.argv[2]}.{how}.json")) for how in ("calls", "graph"))
+assert len(rows) == len(calls["results"]) == len(graph["results"]) == 3
+for row, called, replayed in zip(rows, calls["results"], graph["results"]):
+    assert int(row[0]) == called["tokens"] == replayed["tokens"]
+    assert abs(float(row[1]) - called["wire_bytes"] / 10e3) < 0.06
+    assert abs(float(row[2]) - replayed["time_us"]["median"]) < 0.06
+    assert abs(float(row[3]) - called["time_us"]["median"]) < 0.06
+    assert float(row[4]) == replayed["kernels"] >= 1
+END
+}
+
+! has_gpu || check_gpu
 exit $status
