@@ -24,7 +24,8 @@ test_programs += \
 
 board_sources = tests/faults/board.c tests/faults/board.h
 
-tests_faults_soak_faults_SOURCES = tests/faults/soak_faults.c $(board_sources)
+tests_faults_soak_faults_SOURCES = tests/faults/soak_faults.c $(board_sources) \
+  tests/fields/fields.c tests/fields/fields.h
 tests_faults_soak_faults_CPPFLAGS = $(suite_cppflags)
 tests_faults_soak_faults_LDADD = $(suite_ldadd)
 

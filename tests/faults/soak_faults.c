@@ -19,13 +19,15 @@
 #include <unistd.h>
 
 #include "faults/board.h"
+#include "fields/fields.h"
 #include "support/exchange.h"
 #include "support/operation.h"
 #include "support/space.h"
 #include "support/suite.h"
 
 enum { TIMEOUT_MS = 3000, SHORT_MS = 400, LONG_MS = 3 * TIMEOUT_MS, MOST_S = 15 };
-enum { OPERATIONS = 5, MOST_TESTS = 12, MOST_CALLS = 24, MAX_RANKS = 64, PATIENCE_S = 60 };
+enum { OPERATIONS = 5, REQUESTS = OPERATIONS + 3, MOST_TESTS = 12, MOST_CALLS = 24 };
+enum { MAX_RANKS = 64, PATIENCE_S = 60 };
 
 enum what { NOTHING, SLEEP, STOP, STOP_LONG, KILL };
 
@@ -109,7 +111,7 @@ static struct fault choose_fault(uint64_t seed, int is_last)
     if (is_last) {
         chosen.what = pick(seed, 3, 2) ? KILL : STOP_LONG;
         chosen.ms = LONG_MS;
-        chosen.call = pick(seed, 2, OPERATIONS + 2); /* all ranks make so many calls */
+        chosen.call = pick(seed, 2, REQUESTS); /* all ranks make so many calls */
     } else {
         chosen.what = (enum what)pick(seed, 3, 3);
         chosen.ms = 1 + pick(seed, 4, SHORT_MS);
@@ -117,11 +119,12 @@ static struct fault choose_fault(uint64_t seed, int is_last)
     return chosen;
 }
 
-/* One routing, the operations behind it, and an exchange. */
+/* One routing, behind it operations and a dispatch of fields, and an exchange. */
 struct work {
     struct layer layer;
     struct routing routing;
     struct operation ops[OPERATIONS];
+    struct fields fields;
     struct exchange exchange;
 };
 
@@ -129,6 +132,8 @@ static void prepare(struct work *work, EPX_Comm comm, uint64_t seed)
 {
     struct scenario scenario = scenario_random(data_hash(seed, 4, 0));
     const char *per_node = getenv("EPX_RANKS_PER_NODE");
+    struct field_kind kinds[EPX_MAX_FIELDS];
+    int num;
 
     memset(work, 0, sizeof(*work));
     scenario_add_tokens(&scenario, seed, 2);
@@ -138,6 +143,8 @@ static void prepare(struct work *work, EPX_Comm comm, uint64_t seed)
     for (int i = 0; i < OPERATIONS; i++)
         operation_prepare(&work->ops[i], &work->routing, (enum verb)pick(seed, 10 + i, VERBS),
                           seed + 2 + (uint64_t)i);
+    num = fields_random(kinds, &scenario, seed);
+    fields_prepare(&work->fields, &work->routing, kinds, num, seed);
     work->exchange.comm = comm;
     work->exchange.data = (struct data){seed, EPX_BYTE, 1 + pick(seed, 5, 300), 0};
     work->exchange.most_rows = pick(seed, 6, 40);
@@ -147,6 +154,7 @@ static void discard(struct work *work)
 {
     for (int i = 0; i < OPERATIONS; i++)
         operation_free(&work->ops[i]);
+    fields_free(&work->fields);
     exchange_free(&work->exchange);
     routing_free(&work->routing);
     layer_close(&work->layer);
@@ -160,6 +168,8 @@ static int call_nth(struct work *work, int n)
         return routing_call(&work->routing);
     if (n <= OPERATIONS)
         return operation_call(&work->ops[n - 1]);
+    if (n == OPERATIONS + 1)
+        return fields_call(&work->fields, 0);
     return exchange_start(&work->exchange);
 }
 
@@ -167,26 +177,32 @@ static EPX_Request *nth_request(struct work *work, int n)
 {
     if (n == 0)
         return &work->routing.request;
-    return n <= OPERATIONS ? &work->ops[n - 1].request : &work->exchange.request;
+    if (n <= OPERATIONS)
+        return &work->ops[n - 1].request;
+    return n == OPERATIONS + 1 ? &work->fields.request : &work->exchange.request;
 }
 
 static int nth_code(const struct work *work, int n)
 {
     if (n == 0)
         return routing_code(&work->routing);
-    if (n <= OPERATIONS)
+    if (n <= OPERATIONS + 1)
         return work->routing.ref->truncated ? EPX_ERR_TRUNCATE : EPX_SUCCESS;
     return exchange_code(&work->exchange);
 }
 
 static void check_nth(struct work *work, int n)
 {
-    if (n > OPERATIONS)
+    if (n > OPERATIONS + 1)
         exchange_check(&work->exchange);
-    else if (!work->routing.ref->truncated && n == 0)
+    else if (work->routing.ref->truncated)
+        return;
+    else if (n == 0)
         routing_check(&work->routing);
-    else if (!work->routing.ref->truncated)
+    else if (n <= OPERATIONS)
         operation_check(&work->ops[n - 1]);
+    else
+        fields_check(&work->fields);
 }
 
 /* Tests requests for a while, so that the victim may leave in the middle of an operation. */
@@ -195,7 +211,7 @@ static void test_some(struct work *work, uint64_t seed, int *codes)
     int tests = pick(seed, 7 + 100 * suite_rank, MOST_TESTS);
 
     for (int i = 0; i < tests; i++) {
-        int n = pick(seed, 20 + i, OPERATIONS + 2), done = 0, code;
+        int n = pick(seed, 20 + i, REQUESTS), done = 0, code;
         EPX_Request *request = nth_request(work, n);
 
         if (*request == EPX_REQUEST_NULL)
@@ -210,10 +226,10 @@ static void test_some(struct work *work, uint64_t seed, int *codes)
 static void work_through(struct work *work, uint64_t seed, int *codes)
 {
     calls = 0;
-    for (int n = 0; n < OPERATIONS + 2; n++)
+    for (int n = 0; n < REQUESTS; n++)
         codes[n] = call_nth(work, n);
     test_some(work, seed, codes);
-    for (int n = 0; n < OPERATIONS + 2; n++)
+    for (int n = 0; n < REQUESTS; n++)
         if (*nth_request(work, n) != EPX_REQUEST_NULL) {
             point();
             codes[n] = EPX_Wait(nth_request(work, n), MPI_STATUS_IGNORE);
@@ -223,11 +239,11 @@ static void work_through(struct work *work, uint64_t seed, int *codes)
 static void take_step(EPX_Comm comm, uint64_t seed)
 {
     static struct work work;
-    int codes[OPERATIONS + 2];
+    int codes[REQUESTS];
 
     prepare(&work, comm, seed);
     work_through(&work, seed, codes);
-    for (int n = 0; n < OPERATIONS + 2; n++)
+    for (int n = 0; n < REQUESTS; n++)
         if (EXPECT(codes[n] == nth_code(&work, n), "operation %d gave %d", n, codes[n]))
             check_nth(&work, n);
     discard(&work);
@@ -238,7 +254,7 @@ static void take_last_step(EPX_Comm comm, uint64_t seed)
 {
     static struct work work;
     struct exchange later = {.comm = comm, .data = {5, EPX_BYTE, 16, 0}, .most_rows = 3};
-    int codes[OPERATIONS + 2], ended = 0, code, length;
+    int codes[REQUESTS], ended = 0, code, length;
     char message[EPX_MAX_ERROR_STRING] = "", named[32];
     double start;
 
@@ -246,7 +262,7 @@ static void take_last_step(EPX_Comm comm, uint64_t seed)
     MPI_Barrier(MPI_COMM_WORLD); /* preparing takes long: nobody is late with its calls */
     start = suite_seconds();
     work_through(&work, seed, codes);
-    for (int n = 0; n < OPERATIONS + 2; n++) {
+    for (int n = 0; n < REQUESTS; n++) {
         ended |= codes[n] == EPX_ERR_TIMEOUT;
         if (codes[n] != EPX_ERR_TIMEOUT && !ended &&
             EXPECT(codes[n] == nth_code(&work, n), "operation %d gave %d", n, codes[n]))

@@ -16,6 +16,20 @@ int fields_row_bytes(const struct field_kind kinds[], int num)
     return bytes;
 }
 
+int fields_random(struct field_kind kinds[], const struct scenario *s, uint64_t seed)
+{
+    int num = 1 + data_below(seed, 6, 0, EPX_MAX_FIELDS), left = (int)scenario_row_bytes(s);
+
+    for (int f = 0; f < num; f++) {
+        EPX_Datatype type = EPX_BYTE + data_below(seed, 7, (uint64_t)f, EPX_FLOAT64);
+        int most = left / (int)data_size(type);
+
+        kinds[f] = (struct field_kind){type, data_below(seed, 8, (uint64_t)f, most + 1), s->memory};
+        left -= kinds[f].count * (int)data_size(type);
+    }
+    return num;
+}
+
 static void make_weights(struct fields *fields)
 {
     const struct ref *ref = fields->routing->ref;

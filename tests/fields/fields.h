@@ -23,6 +23,9 @@ struct fields {
 
 /* Bytes of a row of all fields together. */
 int fields_row_bytes(const struct field_kind kinds[], int num);
+/* Up to four fields of any types, a row of which together has at most as many bytes as one of the
+ * scenario: a route may know no more. Returns how many. */
+int fields_random(struct field_kind kinds[], const struct scenario *scenario, uint64_t seed);
 /* Makes the buffers, for a routing that was prepared. */
 void fields_prepare(struct fields *fields, struct routing *routing, const struct field_kind kinds[],
                     int num, uint64_t seed);

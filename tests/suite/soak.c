@@ -153,23 +153,11 @@ static void start_exchange(struct flight *flight, uint64_t seed)
     EXPECT_CODE(exchange_start(x), EPX_SUCCESS);
 }
 
-/* Up to four fields, of which a row has at most as many bytes as one of the scenario: the route may
- * know no more. */
 static void prepare_fields(struct flight *flight, uint64_t seed)
 {
-    const struct scenario *s = &flight->layer.s;
     struct field_kind kinds[EPX_MAX_FIELDS];
-    int num = 1 + pick(seed, 1, EPX_MAX_FIELDS), left = (int)scenario_row_bytes(s);
+    int num = fields_random(kinds, &flight->layer.s, seed);
 
-    for (int f = 0; f < num; f++) {
-        EPX_Datatype type = EPX_BYTE + pick(seed, 2 + 2 * f, 7);
-        int most = left / (int)data_size(type);
-
-        kinds[f].datatype = type;
-        kinds[f].count = pick(seed, 3 + 2 * f, most + 1);
-        kinds[f].memory = s->memory;
-        left -= kinds[f].count * (int)data_size(type);
-    }
     fields_prepare(&flight->fields, &flight->routing, kinds, num, seed);
     flight->has_fields = 1;
 }
