@@ -42,7 +42,9 @@ struct copy {
     size_t bytes;
 };
 
-static atomic_int objects, threads, calls_left, writes_fail, device_lost;
+static atomic_int objects, threads, scope_calls, calls_left, writes_fail, device_lost;
+static pthread_key_t entered; /* not NULL in a thread that pretend_threads counts */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 void pretend_reset(void)
 {
@@ -72,6 +74,11 @@ int pretend_objects(void)
 int pretend_threads(void)
 {
     return threads;
+}
+
+int pretend_scope_calls(void)
+{
+    return scope_calls;
 }
 
 static int fails(void)
@@ -295,7 +302,20 @@ cudaError_t cudaGetDevice(int *ordinal)
 cudaError_t cudaSetDevice(int ordinal)
 {
     (void)ordinal;
+    scope_calls++;
     return cudaSuccess;
+}
+
+/* A thread ends that has entered and not left. */
+static void count_end(void *value)
+{
+    (void)value;
+    threads--;
+}
+
+static void make_key(void)
+{
+    pthread_key_create(&entered, count_end);
 }
 
 cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode)
@@ -305,6 +325,9 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode
 
     threads += (*mode == cudaStreamCaptureModeRelaxed) - (before == cudaStreamCaptureModeRelaxed);
     current = *mode;
+    scope_calls++;
+    pthread_once(&once, make_key);
+    pthread_setspecific(entered, current == cudaStreamCaptureModeRelaxed ? &current : NULL);
     *mode = before;
     return cudaSuccess;
 }

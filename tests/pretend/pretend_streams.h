@@ -23,7 +23,9 @@ void pretend_fail_writes(void);
 void pretend_lose_device(void);
 /* Streams and allocations that were not given back. */
 int pretend_objects(void);
-/* Threads between epx_device_enter and epx_device_leave. */
+/* Threads behind epx_device_enter that have neither left, by epx_device_leave, nor ended. */
 int pretend_threads(void);
+/* Calls of CUDA that these two made. */
+int pretend_scope_calls(void);
 
 #endif
