@@ -25,7 +25,7 @@ void pretend_lose_device(void);
 int pretend_objects(void);
 /* Threads behind epx_device_enter that have neither left, by epx_device_leave, nor ended. */
 int pretend_threads(void);
-/* Calls of CUDA that these two made. */
+/* Calls of CUDA by epx_device_enter and epx_device_leave. */
 int pretend_scope_calls(void);
 
 #endif

@@ -539,7 +539,7 @@ START_TEST(a_stream_that_waits_for_nobody_is_freed)
 }
 END_TEST
 
-/* When its thread ends at last, CUDA may have ended before it. */
+/* When the thread of a proxy that hung ends at last, CUDA may have ended before it. */
 START_TEST(a_proxy_that_hangs_is_not_waited_for)
 {
     int64_t start, took;
