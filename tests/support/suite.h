@@ -53,7 +53,8 @@ EPX_Comm suite_comm(const char *key, ...);
 /* Collective: frees a communicator, none of whose calls may have waited for the GPU; settles. */
 void suite_free_comm(EPX_Comm *comm);
 
-/* A communicator for each test; on a GPU, where that takes long, one for all of them. */
+/* A communicator for each test; on a GPU and of many ranks, where that takes long, one for all of
+ * them. */
 void suite_add_fixture(TCase *tcase, void (*open)(void), void (*close)(void));
 
 /* The transport that the run asks for: "auto" if none. */
