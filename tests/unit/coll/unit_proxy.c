@@ -666,9 +666,7 @@ START_TEST(a_thread_without_a_device_stops_kernels_and_says_why)
     ck_assert_int_eq(ranks[0].stopped, 1);
     ck_assert_ptr_nonnull(strstr(epx_proxy_failure(ranks[0].proxy), "rank 0: the proxy: "));
     epx_proxy_retire(ranks[0].proxy);
-    epx_proxy_free(ranks[0].proxy);
-    scene_runs = 0;
-    ck_assert_int_eq(pretend_objects(), 0);
+    free_all();
 }
 END_TEST
 
@@ -720,7 +718,7 @@ START_TEST(a_creation_that_fails_anywhere_leaves_nothing)
         epx_proxy_free(proxy);
         ck_assert_int_eq(pretend_objects(), 0);
     } while (rc != EPX_SUCCESS);
-    scene_runs = 0;
+    free_all();
     ck_assert_int_gt(n, 5);
 }
 END_TEST
