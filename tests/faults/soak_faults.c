@@ -146,7 +146,7 @@ static void prepare(struct work *work, EPX_Comm comm, uint64_t seed)
     num = fields_random(kinds, &scenario, seed);
     fields_prepare(&work->fields, &work->routing, kinds, num, seed);
     work->exchange.comm = comm;
-    work->exchange.data = (struct data){seed, EPX_BYTE, 1 + pick(seed, 5, 300), 0};
+    work->exchange.data = (struct data){seed, EPX_BYTE, 1 + pick(seed, 5, 300), DATA_BYTES};
     work->exchange.most_rows = pick(seed, 6, 40);
 }
 

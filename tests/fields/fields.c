@@ -52,7 +52,8 @@ static void make_field(struct fields *fields, int f, uint64_t seed)
 {
     const struct ref *ref = fields->routing->ref;
     const struct field_kind *kind = &fields->kind[f];
-    const struct data data = {data_hash(seed, 4, (uint64_t)f), kind->datatype, kind->count, 0};
+    const struct data data = {data_hash(seed, 4, (uint64_t)f), kind->datatype, kind->count,
+                              DATA_BYTES};
     const uint64_t *weights = fields->weights.data && f == 0 ? &fields->weight_seed : NULL;
     size_t bytes = data_row_bytes(&data), element = data_size(kind->datatype);
     EPX_Comm comm = fields->routing->layer->comm;

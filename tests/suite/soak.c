@@ -145,7 +145,7 @@ static void start_exchange(struct flight *flight, uint64_t seed)
 
     memset(x, 0, sizeof(*x));
     x->comm = flight->party->comm;
-    x->data = (struct data){seed, EPX_BYTE + pick(seed, 1, 7), 1 + pick(seed, 2, 300), 0};
+    x->data = (struct data){seed, EPX_BYTE + pick(seed, 1, 7), 1 + pick(seed, 2, 300), DATA_BYTES};
     x->most_rows = pick(seed, 3, 40);
     x->gap = pick(seed, 4, 3);
     x->short_rows = pick(seed, 5, 4) ? 0 : 1 + pick(seed, 6, 10);

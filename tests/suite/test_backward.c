@@ -99,6 +99,22 @@ START_TEST(many_short_rows_are_scaled)
 }
 END_TEST
 
+/* A sum that starts from +0 is never -0, and a sum of rows that all are -0 is. */
+START_TEST(sums_of_zeros_have_their_sign)
+{
+    const int counts[] = {1024, 2048, 100};
+    struct scenario s = scenario_small(EPX_FLOAT16 + _i % 4);
+
+    s.zeros = 1;
+    s.count = counts[_i / 4];
+    s.max_tokens = (_i + _i / 4) % 2 ? 300 : 12;
+    s.layout = _i / 2 % 2 ? EPX_RANK_MAJOR : EPX_EXPERT_MAJOR;
+    s.weightless = _i / 4 == 1;
+    layer_run(&s, comm, DISPATCH_BACKWARD, 1);
+    layer_run(&s, comm, COMBINE_BACKWARD, 1);
+}
+END_TEST
+
 START_TEST(any_gradient_is_that_of_the_reference)
 {
     struct scenario s = scenario_random(3000 + (uint64_t)_i);
@@ -121,6 +137,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, sums_of_weight_gradients_have_one_shape, 0, 48);
     tcase_add_loop_test(tcase, many_long_rows_are_scaled, 0, 2);
     tcase_add_loop_test(tcase, many_short_rows_are_scaled, 0, space_is_device() ? 6 : 3);
+    tcase_add_loop_test(tcase, sums_of_zeros_have_their_sign, 0, 12);
     tcase_add_loop_test(tcase, any_gradient_is_that_of_the_reference, 0, 40);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -233,7 +233,7 @@ static struct argument random_rows(const struct scenario *s, enum verb verb, int
                                    int64_t rows)
 {
     struct data data = {data_hash(s->seed, (uint64_t)verb, (uint64_t)which), s->datatype, s->count,
-                        verb != DISPATCH};
+                        verb == DISPATCH ? DATA_BYTES : DATA_NUMBERS};
     size_t bytes = data_row_bytes(&data);
     struct argument argument = new_argument((size_t)rows * bytes);
 

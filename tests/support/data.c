@@ -39,6 +39,8 @@ size_t data_row_bytes(const struct data *data)
     return (size_t)data->count * data_size(data->datatype);
 }
 
+static const uint64_t sign_bit = (uint64_t)1 << 63;
+
 /* Bits of a number with the given widths: usually within a factor 64 of one. */
 static uint64_t number_bits(uint64_t h, int exponent_bits, int mantissa_bits)
 {
@@ -82,13 +84,15 @@ void data_row(const struct data *data, int rank, int64_t row, void *out)
     uint64_t seed = data_hash(data->seed, (uint64_t)rank, (uint64_t)row);
     size_t size = data_size(data->datatype);
 
-    if (!data->numeric || size == 1) {
+    if (data->kind == DATA_BYTES || size == 1) {
         random_bytes(seed, data_row_bytes(data), out);
         return;
     }
-    for (int i = 0; i < data->count; i++)
-        store_number(data->datatype, mix(seed + (uint64_t)i),
-                     (unsigned char *)out + (size_t)i * size);
+    for (int i = 0; i < data->count; i++) {
+        uint64_t h = data->kind == DATA_ZEROS ? seed & sign_bit : mix(seed + (uint64_t)i);
+
+        store_number(data->datatype, h, (unsigned char *)out + (size_t)i * size);
+    }
 }
 
 float data_weight(uint64_t seed, int rank, int64_t index)

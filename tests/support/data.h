@@ -8,11 +8,17 @@
 
 #include "epx.h"
 
+enum data_kind {
+    DATA_BYTES,   /* any */
+    DATA_NUMBERS, /* finite, some of them subnormals and zeros of either sign */
+    DATA_ZEROS    /* in a row all of one sign */
+};
+
 struct data {
     uint64_t seed;
     EPX_Datatype datatype;
-    int count;   /* elements a row */
-    int numeric; /* finite numbers with some signed zeros and subnormals; else any bytes */
+    int count; /* elements a row */
+    enum data_kind kind;
 };
 
 uint64_t data_hash(uint64_t seed, uint64_t a, uint64_t b);

@@ -146,10 +146,12 @@ int operation_call(struct operation *op)
 static void set_data(struct operation *op, uint64_t seed)
 {
     const struct scenario *s = &op->routing->layer->s;
-    int numeric = op->verb != DISPATCH;
+    enum data_kind kind = s->zeros ? DATA_ZEROS : DATA_NUMBERS;
 
-    op->in_data = (struct data){data_hash(seed, 1, op->verb), s->datatype, s->count, numeric};
-    op->in2_data = (struct data){data_hash(seed, 2, op->verb), s->datatype, s->count, numeric};
+    if (op->verb == DISPATCH)
+        kind = DATA_BYTES;
+    op->in_data = (struct data){data_hash(seed, 1, op->verb), s->datatype, s->count, kind};
+    op->in2_data = (struct data){data_hash(seed, 2, op->verb), s->datatype, s->count, kind};
     op->weight_seed = data_hash(seed, 3, op->verb);
 }
 

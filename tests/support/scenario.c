@@ -89,11 +89,12 @@ void scenario_print(const struct scenario *s)
     fprintf(stderr,
             "scenario: seed %llu experts %d top_k %d max_tokens %d alignment %d index_bits %d "
             "layout %d overflow %d routing %d tokens %d capacity_percent %d zero_unused %d "
-            "row_bytes_known %d datatype %d count %d weightless %d memory %d ranks_per_node %d\n",
+            "row_bytes_known %d datatype %d count %d zeros %d weightless %d memory %d "
+            "ranks_per_node %d\n",
             (unsigned long long)s->seed, s->experts, s->top_k, s->max_tokens, s->alignment,
             s->index_bits, s->layout, s->overflow, (int)s->routing, (int)s->tokens,
             s->capacity_percent, s->zero_unused, s->row_bytes_known, s->datatype, s->count,
-            s->weightless, (int)s->memory, s->ranks_per_node);
+            s->zeros, s->weightless, (int)s->memory, s->ranks_per_node);
 }
 
 int scenario_tokens(const struct scenario *s, uint64_t seed, int rank)

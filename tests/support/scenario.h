@@ -40,6 +40,7 @@ struct scenario {
     int row_bytes_known;     /* sets max_row_bytes */
     EPX_Datatype datatype;   /* 0 = float32 */
     int count;
+    int zeros; /* rows are zeros alone */
     int weightless;
     enum memory memory;
     int ranks_per_node; /* as the communicator's hint */

@@ -268,7 +268,7 @@ END_TEST
 /* Blocks around rows of random numbers, the written one filled with a pattern. */
 static struct twin_rows make_rows(EPX_Datatype datatype, int count, int num, int shift)
 {
-    struct data data = {91, datatype, count, 1};
+    struct data data = {91, datatype, count, DATA_NUMBERS};
     int64_t row_bytes = (int64_t)data_row_bytes(&data), all = (num ? num : 1) * row_bytes;
     int64_t element = (int64_t)data_size(datatype);
     struct twin_rows rows = {

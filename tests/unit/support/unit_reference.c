@@ -257,7 +257,7 @@ END_TEST
 START_TEST(combine_by_hand)
 {
     const uint64_t seed = 11;
-    struct data send = {5, EPX_FLOAT32, 4, 1};
+    struct data send = {5, EPX_FLOAT32, 4, DATA_NUMBERS};
     struct ref *ref = make(EPX_EXPERT_MAJOR, EPX_OVERFLOW_ERROR, 4);
     float out[3 * 4], a[4], b[4];
 
