@@ -175,11 +175,12 @@ static __device__ void scale_block(const struct epx_dispatch_rows &a, struct bat
     to.weighted = a.weights != NULL;
     load_block<T, N>(grad_row + first, to.elements, grad);
     if (!a.recv_weights) {
-        store_block(grad, to);
+        store_block<T, N>(grad, to);
         return;
     }
     load_block<T, N>(forward_row + first, to.elements, forward);
-    typename T::sum sum = sum_shares<typename T::sum, N>(store_and_multiply(grad, forward, to));
+    typename T::sum sum =
+        sum_shares<typename T::sum, N>(store_and_multiply<T, N>(grad, forward, to));
 
     if (lane_id() == 0)
         dot = sum;
@@ -209,7 +210,7 @@ static __device__ void scale_batch(const struct epx_dispatch_rows &a, int32_t bl
         }
         __syncthreads();
         for (int32_t b = 0; a.recv_weights && me < num && b < here; b++)
-            total = done + b ? add(total, batch.dot[me * here + b]) : batch.dot[me * here];
+            total = add(total, batch.dot[me * here + b]);
         if (blocks > MOST_DOTS)
             __syncthreads();
     }

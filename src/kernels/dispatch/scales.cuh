@@ -39,7 +39,73 @@ static __device__ __forceinline__ pack<T, N> pack_of(const kept_pack<T, N> &kept
 template <typename T, int N> struct block_part {
     static constexpr int PACKS = SUM_LANES / (EPX_WARP * N);
     kept_pack<T, N> data[LANE_ELEMENTS][PACKS];
+
+    __device__ __forceinline__ pack<T, N> at(int j, int p) const
+    {
+        return pack_of<T, N>(data[j][p]);
+    }
+
+    __device__ __forceinline__ void widen(int j, int p, typename T::sum wide[N]) const
+    {
+        widen_pack(at(j, p), wide);
+    }
 };
+
+/* What a thread keeps of a block of a gradient that goes to several slots: widened, which is done
+ * once for all slots then, or, where it is stored as it is, the packs themselves. */
+template <typename T, int N> struct kept_block {
+    static constexpr int PACKS = block_part<T, N>::PACKS;
+    typename T::sum data[LANE_ELEMENTS][PACKS][N];
+};
+
+/* Whether sums of elements are kept in another type. */
+template <typename T> static constexpr bool widens = sizeof(T) != sizeof(typename T::sum);
+
+/* How a gradient that goes to several slots is kept. */
+template <typename T, int N>
+using kept_grad = std::conditional_t<widens<T>, kept_block<T, N>, block_part<T, N>>;
+
+/* Read as a block_part is: a kept_block that has been widened, or has not. */
+template <typename T, int N, bool WIDE> struct kept_part {
+    const struct kept_block<T, N> &kept;
+
+    __device__ __forceinline__ pack<T, N> at(int j, int p) const
+    {
+        pack<T, N> data;
+
+        memcpy(&data, kept.data[j][p], sizeof(data));
+        return data;
+    }
+
+    __device__ __forceinline__ void widen(int j, int p, typename T::sum wide[N]) const
+    {
+        if constexpr (WIDE) {
+#pragma unroll
+            for (int n = 0; n < N; n++)
+                wide[n] = kept.data[j][p][n];
+        } else {
+            widen_pack(at(j, p), wide);
+        }
+    }
+};
+
+/* Keeps a block, widened or not. */
+template <typename T, int N>
+static __device__ __forceinline__ void keep_block(const struct block_part<T, N> &part, bool wide,
+                                                  struct kept_block<T, N> &kept)
+{
+#pragma unroll
+    for (int j = 0; j < LANE_ELEMENTS; j++)
+#pragma unroll
+        for (int p = 0; p < part.PACKS; p++) {
+            const pack<T, N> data = part.at(j, p);
+
+            if (wide)
+                widen_pack(data, kept.data[j][p]);
+            else
+                memcpy(kept.data[j][p], &data, sizeof(data));
+        }
+}
 
 /* Elements of a row of so many in the block that begins at first. */
 static __device__ __forceinline__ int32_t elements_of_block(int64_t elements, int64_t first)
@@ -173,32 +239,33 @@ static __device__ __forceinline__ Sum sum_three_shares(const Sum share[SUMS_AT_O
     return sum;
 }
 
-/* This thread's share of the dot product of one block with another. Of the first block
- * use(step, wide) gets each pack too, widened. */
-template <typename T, int N, typename Use>
+/* This thread's share of the dot product of a block of a gradient with another. Of the gradient
+ * use(step, wide) gets each pack too, widened. The sum of a lane begins with its first product, not
+ * with +0 as in the reference: a share of -0 in place of +0 may come of it, so callers add the
+ * shares of a row to +0. */
+template <typename T, int N, typename Grad, typename Use>
 static __device__ __forceinline__ typename T::sum
-dot_of_block(const struct block_part<T, N> &a, const struct block_part<T, N> &b, Use use)
+dot_of_block(const Grad &grad, const struct block_part<T, N> &forward, Use use)
 {
     const int PACKS = block_part<T, N>::PACKS;
     typename T::sum lane[PACKS][N];
 
 #pragma unroll
-    for (int p = 0; p < PACKS; p++) {
-#pragma unroll
-        for (int n = 0; n < N; n++)
-            lane[p][n] = 0;
+    for (int p = 0; p < PACKS; p++)
 #pragma unroll
         for (int j = 0; j < LANE_ELEMENTS; j++) {
-            typename T::sum of_a[N], of_b[N];
+            typename T::sum of_grad[N], of_forward[N];
 
-            widen_pack(pack_of<T, N>(a.data[j][p]), of_a);
-            widen_pack(pack_of<T, N>(b.data[j][p]), of_b);
-            use(step_of<N>(j, p), of_a);
+            grad.widen(j, p, of_grad);
+            forward.widen(j, p, of_forward);
+            use(step_of<N>(j, p), of_grad);
 #pragma unroll
-            for (int n = 0; n < N; n++)
-                lane[p][n] = add(lane[p][n], mul(of_a[n], of_b[n]));
+            for (int n = 0; n < N; n++) {
+                const typename T::sum product = mul(of_grad[n], of_forward[n]);
+
+                lane[p][n] = j ? add(lane[p][n], product) : product;
+            }
         }
-    }
     return share_of_lanes<typename T::sum, N, PACKS>(lane);
 }
 
@@ -235,8 +302,8 @@ template <typename T> struct scaled_slot {
 };
 
 /* Stores a block of a gradient to a slot. */
-template <typename T, int N>
-static __device__ __forceinline__ void store_block(const struct block_part<T, N> &grad,
+template <typename T, int N, typename Grad>
+static __device__ __forceinline__ void store_block(const Grad &grad,
                                                    const struct scaled_slot<T> &slot)
 {
     T *first = slot.block + first_of_thread<N>();
@@ -245,17 +312,16 @@ static __device__ __forceinline__ void store_block(const struct block_part<T, N>
 #pragma unroll
     for (int j = 0; j < LANE_ELEMENTS; j++)
 #pragma unroll
-        for (int p = 0; p < grad.PACKS; p++) {
-            const pack<T, N> in = pack_of<T, N>(grad.data[j][p]);
+        for (int p = 0; p < block_part<T, N>::PACKS; p++) {
             typename T::sum wide[N];
 
             if (step_of<N>(j, p) >= end)
                 continue;
             if (slot.weighted) {
-                widen_pack(in, wide);
+                grad.widen(j, p, wide);
                 store_scaled<T, N>(wide, slot.weight, first + step_of<N>(j, p));
             } else {
-                store_pack(first + step_of<N>(j, p), in);
+                store_pack(first + step_of<N>(j, p), grad.at(j, p));
             }
         }
 }
@@ -263,9 +329,9 @@ static __device__ __forceinline__ void store_block(const struct block_part<T, N>
 /* Stores a block of a gradient to a slot, and returns this thread's share of its dot product with
  * the row of the slot. Packs that are stored with weights are widened once, where there are
  * registers for it. */
-template <typename T, int N>
+template <typename T, int N, typename Grad>
 static __device__ __forceinline__ typename T::sum
-store_and_multiply(const struct block_part<T, N> &grad, const struct block_part<T, N> &forward,
+store_and_multiply(const Grad &grad, const struct block_part<T, N> &forward,
                    const struct scaled_slot<T> &slot)
 {
     const bool AT_ONCE = N > 1 && sizeof(typename T::sum) < sizeof(double);
@@ -273,13 +339,14 @@ store_and_multiply(const struct block_part<T, N> &grad, const struct block_part<
     const int32_t end = end_of_steps<N>(slot.elements);
 
     if (AT_ONCE && slot.weighted)
-        return dot_of_block(grad, forward, [&](int32_t step, const typename T::sum *wide) {
+        return dot_of_block<T, N>(grad, forward, [&](int32_t step, const typename T::sum *wide) {
             if (step < end)
                 store_scaled<T, N>(wide, slot.weight, first + step);
         });
-    typename T::sum dot = dot_of_block(grad, forward, [](int32_t, const typename T::sum *) {});
+    typename T::sum dot =
+        dot_of_block<T, N>(grad, forward, [](int32_t, const typename T::sum *) {});
 
-    store_block(grad, slot);
+    store_block<T, N>(grad, slot);
     return dot;
 }
 

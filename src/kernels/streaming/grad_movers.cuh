@@ -70,7 +70,7 @@ template <typename T, int N> struct grad_taker {
     const struct extent forward; /* all rows that combine was given */
     const struct row_end ends;
     struct grad_cursor next;
-    struct block_part<T, N> grad;
+    kept_grad<T, N> grad;
 
     __device__ __forceinline__ int32_t elements_of(int32_t block) const
     {
@@ -234,6 +234,19 @@ template <typename T, int N> struct grad_taker {
         load_block<T, N>(in, N == 1 ? BLOCK_ELEMENTS : num, part);
     }
 
+    /* The whole warp: loads a block of a gradient, to keep it for its slots. */
+    __device__ __forceinline__ void load_grad(T *in, int32_t num)
+    {
+        if constexpr (widens<T>) {
+            struct block_part<T, N> part;
+
+            load_box(in, num, part);
+            keep_block(part, m.a.weights != NULL, grad);
+        } else {
+            load_box(in, num, grad);
+        }
+    }
+
     /* One lane: keeps the sum of a slot's products over the blocks of its row. */
     __device__ __forceinline__ void add_dot(const struct grad_block<T> &label, int32_t p, Sum dot)
     {
@@ -241,7 +254,7 @@ template <typename T, int N> struct grad_taker {
 
         if (p >= label.num || i < 0)
             return;
-        dot = label.block ? add(list.dot[i], dot) : dot;
+        dot = add(label.block ? list.dot[i] : 0, dot);
         list.dot[i] = dot;
         if (label.block == ends.last)
             m.a.recv_weights[label.slot[p]] = (float)dot;
@@ -266,16 +279,29 @@ template <typename T, int N> struct grad_taker {
 
     /* The whole warp: the block times the weight of a slot to `to`; returns this lane's share of
      * its product with the row of the slot. */
-    __device__ __forceinline__ Sum scale(int32_t num, T *in, const struct scaled_slot<T> &to)
+    template <typename Grad>
+    __device__ __forceinline__ Sum scale(const Grad &block, int32_t num, T *in,
+                                         const struct scaled_slot<T> &to)
     {
         struct block_part<T, N> forward;
 
         if (!multiplies()) {
-            store_block(grad, to);
+            store_block<T, N>(block, to);
             return 0;
         }
         load_box(in, num, forward);
-        return store_and_multiply(grad, forward, to);
+        return store_and_multiply<T, N>(block, forward, to);
+    }
+
+    /* The whole warp: scales the block of the gradient that is kept, as scale does. */
+    __device__ __forceinline__ Sum scale_kept(int32_t num, T *in, const struct scaled_slot<T> &to)
+    {
+        if constexpr (!widens<T>)
+            return scale(grad, num, in, to);
+        else if (to.weighted)
+            return scale(kept_part<T, N, true>{grad}, num, in, to);
+        else
+            return scale(kept_part<T, N, false>{grad}, num, in, to);
     }
 
     /* The whole warp: scales the block into a slot, of any alignment through the box. */
@@ -287,8 +313,8 @@ template <typename T, int N> struct grad_taker {
                     label.block * (int64_t)(BLOCK_ELEMENTS * sizeof(T));
 
         if constexpr (N > 1)
-            return scale(num, in, {(T *)(void *)out, num, label.weight[p], weighted});
-        Sum share = scale(num, in, {in, BLOCK_ELEMENTS, label.weight[p], weighted});
+            return scale_kept(num, in, {(T *)(void *)out, num, label.weight[p], weighted});
+        Sum share = scale_kept(num, in, {in, BLOCK_ELEMENTS, label.weight[p], weighted});
 
         store_written(out, (const char *)(const void *)in, num * (int64_t)sizeof(T));
         return share;
@@ -306,7 +332,7 @@ template <typename T, int N> struct grad_taker {
                 return scale_into_slot(label, p, BLOCK_ELEMENTS, in);
             return scale_into_slot(label, p, num, in);
         }
-        load_box(in, num, grad);
+        load_grad(in, num);
         return 0;
     }
 
