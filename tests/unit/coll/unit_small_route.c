@@ -73,19 +73,41 @@ END_TEST
 
 struct rows {
     enum epx_verb verb;
-    int ranks, max_tokens; /* with top-8 */
+    int ranks, top_k, max_tokens;
     int64_t row_bytes;
     int pays;
 };
 
 static const struct rows all_rows[] = {
-    {EPX_VERB_DISPATCH, 2, 4096, 1024, 1},         {EPX_VERB_DISPATCH, 2, 4097, 1024, 0},
-    {EPX_VERB_DISPATCH, 2, 512, 14338, 1},         {EPX_VERB_DISPATCH, 2, 513, 14338, 0},
-    {EPX_VERB_DISPATCH, 1, 1024, 8192, 1},         {EPX_VERB_DISPATCH, 1, 1024, 8208, 0},
-    {EPX_VERB_DISPATCH, 1, 1025, 16, 0},           {EPX_VERB_COMBINE, 2, 4096, 14336, 1},
-    {EPX_VERB_COMBINE_BACKWARD, 2, 2048, 1024, 1}, {EPX_VERB_COMBINE_BACKWARD, 2, 2049, 1024, 0},
-    {EPX_VERB_COMBINE_BACKWARD, 2, 1024, 8192, 1}, {EPX_VERB_COMBINE_BACKWARD, 2, 1024, 8208, 0},
-    {EPX_VERB_ROUTE_TOKENS, 2, 8192, 0, 1},
+    {EPX_VERB_DISPATCH, 2, 8, 4096, 1024, 1},
+    {EPX_VERB_DISPATCH, 2, 8, 4097, 1024, 0},
+    {EPX_VERB_DISPATCH, 2, 8, 512, 14338, 1},
+    {EPX_VERB_DISPATCH, 2, 8, 513, 14338, 0},
+    {EPX_VERB_COMBINE, 2, 8, 4096, 14336, 1},
+    {EPX_VERB_COMBINE_BACKWARD, 2, 8, 2048, 1024, 1},
+    {EPX_VERB_COMBINE_BACKWARD, 2, 8, 2049, 1024, 0},
+    {EPX_VERB_COMBINE_BACKWARD, 2, 8, 1024, 8192, 1},
+    {EPX_VERB_COMBINE_BACKWARD, 2, 8, 1024, 8208, 0},
+    {EPX_VERB_ROUTE_TOKENS, 2, 8, 8192, 0, 1},
+    {EPX_VERB_DISPATCH, 1, 8, 8192, 14336, 1},
+    {EPX_VERB_DISPATCH, 1, 8, 8193, 16, 0},
+    {EPX_VERB_DISPATCH, 1, 1, 8193, 16, 0},
+    {EPX_VERB_DISPATCH, 1, 8, 256, 14338, 1},
+    {EPX_VERB_DISPATCH, 1, 8, 512, 14338, 0},
+    {EPX_VERB_COMBINE, 1, 1, 512, 14338, 1},
+    {EPX_VERB_COMBINE, 1, 1, 1024, 14338, 0},
+    {EPX_VERB_DISPATCH_BACKWARD, 1, 8, 2048, 2002, 1},
+    {EPX_VERB_DISPATCH_BACKWARD, 1, 8, 2049, 2002, 0},
+    {EPX_VERB_ROUTE_DISPATCH, 1, 8, 512, 14336, 1},
+    {EPX_VERB_ROUTE_DISPATCH, 1, 8, 512, 14338, 0},
+    {EPX_VERB_COMBINE_BACKWARD, 1, 1, 32768, 14336, 1},
+    {EPX_VERB_COMBINE_BACKWARD, 1, 1, 32769, 16, 0},
+    {EPX_VERB_COMBINE_BACKWARD, 1, 8, 4096, 1024, 1},
+    {EPX_VERB_COMBINE_BACKWARD, 1, 8, 1024, 8192, 1},
+    {EPX_VERB_COMBINE_BACKWARD, 1, 8, 1024, 8208, 0},
+    {EPX_VERB_COMBINE_BACKWARD, 1, 1, 2048, 14338, 1},
+    {EPX_VERB_COMBINE_BACKWARD, 1, 1, 4096, 14338, 0},
+    {EPX_VERB_COMBINE_BACKWARD, 1, 8, 1025, 18, 0},
 };
 enum { NUM_ROWS = (int)(sizeof(all_rows) / sizeof(all_rows[0])) };
 
@@ -95,11 +117,12 @@ START_TEST(it_pays_up_to_what_was_measured)
     struct epx_comm comm = {.size = rows->ranks};
     struct epx_device device = {.comm = &comm, .bank = windows};
     const struct epx_plan_shape shape = {
-        .num_experts = 256, .top_k = 8, .max_tokens = rows->max_tokens};
+        .num_experts = 256, .top_k = rows->top_k, .max_tokens = rows->max_tokens};
     int pays = epx_small_pays(&device, &shape, rows->verb, rows->row_bytes);
 
-    EXPECT(pays == rows->pays, "verb %d, %d ranks, %d tokens of %lld bytes: %d", (int)rows->verb,
-           rows->ranks, rows->max_tokens, (long long)rows->row_bytes, pays);
+    EXPECT(pays == rows->pays, "verb %d, %d ranks, top-%d, %d tokens of %lld bytes: %d",
+           (int)rows->verb, rows->ranks, rows->top_k, rows->max_tokens, (long long)rows->row_bytes,
+           pays);
     SETTLE();
 }
 END_TEST

@@ -25,12 +25,23 @@ int epx_is_small_routing(const struct epx_request *request)
 enum { BUSY_WARPS = 4 };
 
 /* Whether rows fit in a bank, and their slices have a flag each. */
-static int have_room(const struct epx_device *device, const struct epx_banks *banks, int64_t rows)
+static int fit_in_bank(const struct epx_device *device, const struct epx_banks *banks, int64_t rows)
 {
     int64_t room =
         device->packets_at - (EPX_BANK_FLAGS + EPX_BANK_WORDS) * (int64_t)sizeof(uint64_t);
 
     return rows * banks->slices.num <= EPX_BANK_FLAGS && rows <= room / banks->pitch;
+}
+
+/* Whether there is room for rows. A rank that is alone puts none into a bank; beyond a bank's room
+ * its small operations are the faster where a token has one slot and no rows are added. */
+static int have_room(const struct epx_request *request, const struct epx_banks *banks, int64_t rows)
+{
+    const struct epx_plan_shape *shape = &epx_device_plan_of(request)->shape;
+
+    if (request->comm->size == 1 && shape->top_k == 1 && !epx_verb_adds(verb_of(request)))
+        return 1;
+    return fit_in_bank(epx_device_of(request), banks, rows);
 }
 
 /* Bytes of a row in a bank, without words that go with it. */
@@ -194,7 +205,7 @@ struct epx_banks epx_banks_of(const struct epx_request *request, int32_t width, 
     banks.pitch = banks.pitch ? banks.pitch : 16;
     if (epx_has_few_pairs(device, shape) &&
         epx_small_pays(device, shape, verb_of(request), epx_wire_row_bytes(request)) &&
-        have_room(device, &banks, rows)) {
+        have_room(request, &banks, rows)) {
         set_packets(request, rows, &banks);
         share_out_small(request, width, &banks);
     }

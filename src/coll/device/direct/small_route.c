@@ -6,15 +6,23 @@
 #include "core/comm.h"
 #include "kernels/small_parts.h"
 
-/* Pairs of all ranks; with --enable-jitter small tests go both ways. Of a single rank, or where
- * rows, all their fields together, are no multiple of 16 bytes, FEW_PAIRS are the most. In a small
- * routing each block counts all pairs. */
+/* Pairs of all ranks up to which operations are small; with --enable-jitter small tests go both
+ * ways. In a small routing each block counts all pairs. */
 enum {
     MOST_PAIRS = EPX_JITTERS ? 1 << 7 : 1 << 16,
     MOST_SCALED_PAIRS = EPX_JITTERS ? 1 << 7 : 1 << 15,
+    MOST_ODD_PAIRS = EPX_JITTERS ? 1 << 7 : 1 << 14,
     FEW_PAIRS = EPX_JITTERS ? 1 << 7 : 1 << 13,
     MOST_NUMBERED_PAIRS = 1 << 12
 };
+
+/* The most that an operation has for which one launch takes less time than two. */
+struct limits {
+    int64_t pairs, tokens;           /* of all ranks, of a rank */
+    int64_t token_bytes, pair_bytes; /* of rows that a rank has one of for each token, each pair */
+};
+
+static const int64_t ANY = INT64_MAX, MIB = 1 << 20;
 
 static int64_t pairs_of(const struct epx_device *device, const struct epx_plan_shape *shape)
 {
@@ -27,31 +35,54 @@ int epx_has_few_pairs(const struct epx_device *device, const struct epx_plan_sha
            shape->top_k <= EPX_SMALL_TOP_K && pairs_of(device, shape) <= MOST_PAIRS;
 }
 
-static int64_t most_pairs(const struct epx_device *device, enum epx_verb verb, int64_t row_bytes)
+/* Rows, all their fields together, that are no multiple of 16 bytes, are moved in smaller units. */
+static int is_odd(int64_t row_bytes)
 {
-    if (device->comm->size == 1 || row_bytes % 16)
-        return FEW_PAIRS;
-    return verb == EPX_VERB_COMBINE_BACKWARD ? MOST_SCALED_PAIRS : MOST_PAIRS;
+    return row_bytes % 16 != 0;
 }
 
-/*
- * Whether one launch takes less time than two. docs/performance.md has the measurements: on one
- * rank, where nothing is on a wire, and for a combine backward the bytes of a rank's rows at its
- * experts count. Ranks find it alike: it goes by what comes to each on average.
- */
+/* On one rank nothing is on a wire, and an operation of more launches streams rows, which pays for
+ * long ones. A combine backward of one slot a token is the faster in one launch however many bytes
+ * there are. */
+static struct limits limits_alone(enum epx_verb verb, int64_t row_bytes, int32_t top_k)
+{
+    const int scales = verb == EPX_VERB_COMBINE_BACKWARD;
+
+    if (is_odd(row_bytes) && scales)
+        return (struct limits){FEW_PAIRS, ANY, 32 * MIB, 64 * MIB};
+    if (is_odd(row_bytes))
+        return (struct limits){MOST_ODD_PAIRS, ANY, 8 * MIB, 32 * MIB};
+    if (scales)
+        return (struct limits){MOST_SCALED_PAIRS, ANY, ANY, top_k == 1 ? ANY : 64 * MIB};
+    return (struct limits){MOST_PAIRS, 8192, ANY, ANY};
+}
+
+static struct limits limits_among_ranks(enum epx_verb verb, int64_t row_bytes)
+{
+    const int scales = verb == EPX_VERB_COMBINE_BACKWARD;
+
+    if (is_odd(row_bytes))
+        return (struct limits){FEW_PAIRS, ANY, ANY, scales ? 64 * MIB : ANY};
+    if (scales)
+        return (struct limits){MOST_SCALED_PAIRS, ANY, ANY, 64 * MIB};
+    return (struct limits){MOST_PAIRS, ANY, ANY, ANY};
+}
+
+/* docs/performance.md has the measurements. Ranks find it alike: it goes by what comes to each on
+ * average. */
 int epx_small_pays(const struct epx_device *device, const struct epx_plan_shape *shape,
                    enum epx_verb verb, int64_t row_bytes)
 {
-    enum { MOST_BYTES = 64 << 20 };
     const int ranks = device->comm->size;
+    const int64_t tokens = shape->max_tokens, pairs = pairs_of(device, shape);
+    struct limits most = limits_among_ranks(verb, row_bytes);
 
-    if (epx_verb_routes(verb))
+    if (epx_verb_routes(verb) && ranks > 1)
         return 1;
-    if (pairs_of(device, shape) > most_pairs(device, verb, row_bytes))
-        return 0;
-    if (ranks > 1 && verb != EPX_VERB_COMBINE_BACKWARD)
-        return 1;
-    return pairs_of(device, shape) / ranks * row_bytes <= MOST_BYTES;
+    if (ranks == 1)
+        most = limits_alone(verb, row_bytes, shape->top_k);
+    return pairs <= most.pairs && tokens <= most.tokens && tokens * row_bytes <= most.token_bytes &&
+           pairs / ranks * row_bytes <= most.pair_bytes;
 }
 
 /* Whether what a block of a small routing knows fits into its shared memory. */
