@@ -196,6 +196,19 @@ START_TEST(many_rows_of_middle_length_arrive)
 }
 END_TEST
 
+/* More rows than a bank of a GPU holds, each for one slot. */
+START_TEST(many_rows_of_one_slot_arrive)
+{
+    struct scenario s = scenario_one_slot(EPX_BYTE, 32768);
+    const enum memory memory = (enum memory)(_i % 3);
+    const struct field_kind kinds[] = {{EPX_FLOAT8_E4M3, s.count, memory},
+                                       {EPX_FLOAT32, _i % 2 ? 4 : 3, memory}};
+
+    s.layout = _i / 2 ? EPX_RANK_MAJOR : EPX_EXPERT_MAJOR;
+    run(&s, kinds, 2);
+}
+END_TEST
+
 static EPX_Stats stats_now(void)
 {
     EPX_Stats stats = EPX_STATS_INIT;
@@ -512,6 +525,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, any_list_is_that_of_the_reference, 0, 30);
     tcase_add_loop_test(tcase, more_rows_than_caches_hold_arrive, 0, 4);
     tcase_add_loop_test(tcase, many_rows_of_middle_length_arrive, 0, suite_size == 2 ? 12 : 3);
+    tcase_add_loop_test(tcase, many_rows_of_one_slot_arrive, 0, 4);
     tcase_add_test(tcase, stats_count_one_call_and_all_bytes);
     tcase_add_test(tcase, lists_in_flight_keep_their_order);
     tcase_add_loop_test(tcase, lists_must_agree, 0, odd);

@@ -137,6 +137,17 @@ START_TEST(many_short_rows_arrive)
 }
 END_TEST
 
+/* More rows than a bank of a GPU holds, each for one slot. */
+START_TEST(many_rows_of_one_slot_arrive)
+{
+    struct scenario s = scenario_one_slot(EPX_BYTE, _i % 2 ? 32771 : 32768);
+
+    s.layout = _i / 2 ? EPX_RANK_MAJOR : EPX_EXPERT_MAJOR;
+    s.memory = (enum memory)(_i % 3);
+    layer_run(&s, comm, DISPATCH, 2);
+}
+END_TEST
+
 static const int middle_lengths[] = {2700, 4096, 5761, 6144, 6145};
 
 /* A warp of a GPU moves one such row at a time; blocks have more warps for all but the last length
@@ -296,6 +307,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, more_tokens_than_a_stage_takes_are_routed, 0, 2);
     tcase_add_loop_test(tcase, many_short_rows_arrive, 0, space_is_device() ? 30 : 5);
     tcase_add_loop_test(tcase, many_rows_of_middle_length_arrive, suite_size == 2 ? 0 : 3, 6);
+    tcase_add_loop_test(tcase, many_rows_of_one_slot_arrive, 0, 4);
     tcase_add_test(tcase, stats_count_what_was_sent);
     tcase_add_loop_test(tcase, any_dispatch_is_that_of_the_reference, 0, 40);
     suite_add_tcase(suite, tcase);

@@ -123,6 +123,17 @@ START_TEST(more_tokens_than_a_stage_takes_arrive)
 }
 END_TEST
 
+/* More rows than a bank of a GPU holds, each for one slot. */
+START_TEST(many_rows_of_one_slot_arrive)
+{
+    struct scenario s = scenario_one_slot(EPX_BYTE, _i % 2 ? 32771 : 32768);
+
+    s.layout = _i / 2 ? EPX_RANK_MAJOR : EPX_EXPERT_MAJOR;
+    s.memory = (enum memory)(_i % 3);
+    run(&s, 2);
+}
+END_TEST
+
 /* A block of rows is as long as the rows of this call allow, whatever it was in the
  * call before. */
 START_TEST(long_rows_follow_short_ones)
@@ -594,6 +605,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, rows_of_any_length_arrive, 0, 16);
     tcase_add_loop_test(tcase, empty_ranks_send_nothing, 0, 6);
     tcase_add_test(tcase, more_tokens_than_a_stage_takes_arrive);
+    tcase_add_loop_test(tcase, many_rows_of_one_slot_arrive, 0, 4);
     tcase_add_test(tcase, long_rows_follow_short_ones);
     tcase_add_loop_test(tcase, any_call_is_that_of_the_reference, 0, 30);
     tcase_add_loop_test(tcase, one_call_does_what_two_do, 0, 30);

@@ -21,6 +21,17 @@ struct scenario scenario_small(EPX_Datatype datatype)
     return s;
 }
 
+struct scenario scenario_one_slot(EPX_Datatype datatype, int count)
+{
+    struct scenario s = scenario_small(datatype);
+
+    s.top_k = 1;
+    s.max_tokens = 60;
+    s.tokens = TOKENS_FULL;
+    s.count = count;
+    return s;
+}
+
 void scenario_complete(struct scenario *s)
 {
     s->alignment = s->alignment ? s->alignment : 1;

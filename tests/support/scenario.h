@@ -48,6 +48,8 @@ struct scenario {
 
 /* A layer that most tests are content with. */
 struct scenario scenario_small(EPX_Datatype datatype);
+/* Some tokens of one slot each, with rows of so many elements. */
+struct scenario scenario_one_slot(EPX_Datatype datatype, int count);
 /* Any layer; the same on all ranks. */
 struct scenario scenario_random(uint64_t seed);
 /* On device memory one of so many layers gets so many tokens that its operations are not small, if

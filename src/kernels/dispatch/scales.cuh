@@ -239,8 +239,8 @@ static __device__ __forceinline__ Sum sum_three_shares(const Sum share[SUMS_AT_O
     return sum;
 }
 
-/* This thread's share of the dot product of a block of a gradient with another. Of the gradient
- * use(step, wide) gets each pack too, widened. The sum of a lane begins with its first product, not
+/* This thread's share of the dot product of a block of a gradient with another; use(step, wide)
+ * gets each pack of the gradient too, widened. The sum of a lane begins with its first product, not
  * with +0 as in the reference: a share of -0 in place of +0 may come of it, so callers add the
  * shares of a row to +0. */
 template <typename T, int N, typename Grad, typename Use>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * route_dispatch_device_direct.c - EPX_Route_dispatch on device memory: one launch where the route
- * is small and its rows fit in a bank; which of them are is the same on all ranks.
+ * is small and there is room for its rows (small_banks.c); which of them are is the same on all
+ * ranks.
  */
 #include "coll/device/device_verbs.h"
 #include "coll/device/direct/rests.h"

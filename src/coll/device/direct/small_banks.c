@@ -34,12 +34,14 @@ static int fit_in_bank(const struct epx_device *device, const struct epx_banks *
 }
 
 /* Whether there is room for rows. A rank that is alone puts none into a bank; beyond a bank's room
- * its small operations are the faster where a token has one slot and no rows are added. */
+ * its small operations are the faster where a token has one slot, rows have whole words, and none
+ * are added. */
 static int have_room(const struct epx_request *request, const struct epx_banks *banks, int64_t rows)
 {
     const struct epx_plan_shape *shape = &epx_device_plan_of(request)->shape;
 
-    if (request->comm->size == 1 && shape->top_k == 1 && !epx_verb_adds(verb_of(request)))
+    if (request->comm->size == 1 && shape->top_k == 1 && epx_wire_row_bytes(request) % 16 == 0 &&
+        !epx_verb_adds(verb_of(request)))
         return 1;
     return fit_in_bank(epx_device_of(request), banks, rows);
 }

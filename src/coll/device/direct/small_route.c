@@ -41,22 +41,6 @@ static int is_odd(int64_t row_bytes)
     return row_bytes % 16 != 0;
 }
 
-/* On one rank nothing is on a wire, and an operation of more launches streams rows, which pays for
- * long ones. A combine backward of one slot a token is the faster in one launch however many bytes
- * there are. */
-static struct limits limits_alone(enum epx_verb verb, int64_t row_bytes, int32_t top_k)
-{
-    const int scales = verb == EPX_VERB_COMBINE_BACKWARD;
-
-    if (is_odd(row_bytes) && scales)
-        return (struct limits){FEW_PAIRS, ANY, 32 * MIB, 64 * MIB};
-    if (is_odd(row_bytes))
-        return (struct limits){MOST_ODD_PAIRS, ANY, 8 * MIB, 32 * MIB};
-    if (scales)
-        return (struct limits){MOST_SCALED_PAIRS, ANY, ANY, top_k == 1 ? ANY : 64 * MIB};
-    return (struct limits){MOST_PAIRS, 8192, ANY, ANY};
-}
-
 static struct limits limits_among_ranks(enum epx_verb verb, int64_t row_bytes)
 {
     const int scales = verb == EPX_VERB_COMBINE_BACKWARD;
@@ -68,8 +52,22 @@ static struct limits limits_among_ranks(enum epx_verb verb, int64_t row_bytes)
     return (struct limits){MOST_PAIRS, ANY, ANY, ANY};
 }
 
-/* docs/performance.md has the measurements. Ranks find it alike: it goes by what comes to each on
- * average. */
+/* On one rank nothing is on a wire, and an operation of more launches streams rows, which pays for
+ * long ones. A combine backward of one slot a token, of whole words, is the faster in one launch
+ * however many bytes there are. */
+static struct limits limits_alone(enum epx_verb verb, int64_t row_bytes, int32_t top_k)
+{
+    if (is_odd(row_bytes) && verb != EPX_VERB_COMBINE_BACKWARD)
+        return (struct limits){MOST_ODD_PAIRS, ANY, 8 * MIB, 32 * MIB};
+    if (is_odd(row_bytes))
+        return limits_among_ranks(verb, row_bytes);
+    if (verb == EPX_VERB_COMBINE_BACKWARD)
+        return (struct limits){MOST_SCALED_PAIRS, ANY, ANY, top_k == 1 ? ANY : 64 * MIB};
+    return (struct limits){MOST_PAIRS, 8192, ANY, ANY};
+}
+
+/* Whether one launch takes less time than more; docs/performance.md has the measurements. Ranks
+ * find it alike: what counts is what comes to each on average. */
 int epx_small_pays(const struct epx_device *device, const struct epx_plan_shape *shape,
                    enum epx_verb verb, int64_t row_bytes)
 {
@@ -77,7 +75,7 @@ int epx_small_pays(const struct epx_device *device, const struct epx_plan_shape 
     const int64_t tokens = shape->max_tokens, pairs = pairs_of(device, shape);
     struct limits most = limits_among_ranks(verb, row_bytes);
 
-    if (epx_verb_routes(verb) && ranks > 1)
+    if (epx_verb_routes(verb))
         return 1;
     if (ranks == 1)
         most = limits_alone(verb, row_bytes, shape->top_k);
