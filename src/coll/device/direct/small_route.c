@@ -16,7 +16,7 @@ enum {
     MOST_NUMBERED_PAIRS = 1 << 12
 };
 
-/* The most that an operation has for which one launch takes less time than two. */
+/* The most that an operation has for which one launch takes less time than more. */
 struct limits {
     int64_t pairs, tokens;           /* of all ranks, of a rank */
     int64_t token_bytes, pair_bytes; /* of rows that a rank has one of for each token, each pair */
@@ -57,13 +57,14 @@ static struct limits limits_among_ranks(enum epx_verb verb, int64_t row_bytes)
  * however many bytes there are. */
 static struct limits limits_alone(enum epx_verb verb, int64_t row_bytes, int32_t top_k)
 {
-    if (is_odd(row_bytes) && verb != EPX_VERB_COMBINE_BACKWARD)
-        return (struct limits){MOST_ODD_PAIRS, ANY, 8 * MIB, 32 * MIB};
-    if (is_odd(row_bytes))
-        return limits_among_ranks(verb, row_bytes);
-    if (verb == EPX_VERB_COMBINE_BACKWARD)
-        return (struct limits){MOST_SCALED_PAIRS, ANY, ANY, top_k == 1 ? ANY : 64 * MIB};
-    return (struct limits){MOST_PAIRS, 8192, ANY, ANY};
+    struct limits most = limits_among_ranks(verb, row_bytes);
+
+    if (verb != EPX_VERB_COMBINE_BACKWARD)
+        return is_odd(row_bytes) ? (struct limits){MOST_ODD_PAIRS, ANY, 8 * MIB, 32 * MIB}
+                                 : (struct limits){MOST_PAIRS, 8192, ANY, ANY};
+    if (top_k == 1 && !is_odd(row_bytes))
+        most.pair_bytes = ANY;
+    return most;
 }
 
 /* Whether one launch takes less time than more; docs/performance.md has the measurements. Ranks
@@ -73,12 +74,11 @@ int epx_small_pays(const struct epx_device *device, const struct epx_plan_shape 
 {
     const int ranks = device->comm->size;
     const int64_t tokens = shape->max_tokens, pairs = pairs_of(device, shape);
-    struct limits most = limits_among_ranks(verb, row_bytes);
+    const struct limits most = ranks == 1 ? limits_alone(verb, row_bytes, shape->top_k)
+                                          : limits_among_ranks(verb, row_bytes);
 
     if (epx_verb_routes(verb))
         return 1;
-    if (ranks == 1)
-        most = limits_alone(verb, row_bytes, shape->top_k);
     return pairs <= most.pairs && tokens <= most.tokens && tokens * row_bytes <= most.token_bytes &&
            pairs / ranks * row_bytes <= most.pair_bytes;
 }
