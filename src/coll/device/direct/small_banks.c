@@ -40,8 +40,8 @@ static int have_room(const struct epx_request *request, const struct epx_banks *
 {
     const struct epx_plan_shape *shape = &epx_device_plan_of(request)->shape;
 
-    if (request->comm->size == 1 && shape->top_k == 1 && epx_wire_row_bytes(request) % 16 == 0 &&
-        !epx_verb_adds(verb_of(request)))
+    if (request->comm->size == 1 && shape->top_k == 1 &&
+        !epx_is_odd_row(epx_wire_row_bytes(request)) && !epx_verb_adds(verb_of(request)))
         return 1;
     return fit_in_bank(epx_device_of(request), banks, rows);
 }
@@ -157,7 +157,8 @@ static int packets_pay(const struct epx_request *request, int64_t rows)
     const enum epx_verb verb = verb_of(request);
     const int64_t row_bytes = epx_wire_row_bytes(request), bytes = rows * row_bytes;
 
-    if (request->comm->size == 1 || request->call.fields.num > 1 || row_bytes % 16 || bytes == 0)
+    if (request->comm->size == 1 || request->call.fields.num > 1 || epx_is_odd_row(row_bytes) ||
+        bytes == 0)
         return 0;
     if (epx_verb_adds(verb))
         return bytes <= MOST_PACKED_SUMS;

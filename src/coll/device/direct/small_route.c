@@ -35,8 +35,7 @@ int epx_has_few_pairs(const struct epx_device *device, const struct epx_plan_sha
            shape->top_k <= EPX_SMALL_TOP_K && pairs_of(device, shape) <= MOST_PAIRS;
 }
 
-/* Rows, all their fields together, that are no multiple of 16 bytes, are moved in smaller units. */
-static int is_odd(int64_t row_bytes)
+int epx_is_odd_row(int64_t row_bytes)
 {
     return row_bytes % 16 != 0;
 }
@@ -45,7 +44,7 @@ static struct limits limits_among_ranks(enum epx_verb verb, int64_t row_bytes)
 {
     const int scales = verb == EPX_VERB_COMBINE_BACKWARD;
 
-    if (is_odd(row_bytes))
+    if (epx_is_odd_row(row_bytes))
         return (struct limits){FEW_PAIRS, ANY, ANY, scales ? 64 * MIB : ANY};
     if (scales)
         return (struct limits){MOST_SCALED_PAIRS, ANY, ANY, 64 * MIB};
@@ -60,9 +59,9 @@ static struct limits limits_alone(enum epx_verb verb, int64_t row_bytes, int32_t
     struct limits most = limits_among_ranks(verb, row_bytes);
 
     if (verb != EPX_VERB_COMBINE_BACKWARD)
-        return is_odd(row_bytes) ? (struct limits){MOST_ODD_PAIRS, ANY, 8 * MIB, 32 * MIB}
-                                 : (struct limits){MOST_PAIRS, 8192, ANY, ANY};
-    if (top_k == 1 && !is_odd(row_bytes))
+        return epx_is_odd_row(row_bytes) ? (struct limits){MOST_ODD_PAIRS, ANY, 8 * MIB, 32 * MIB}
+                                         : (struct limits){MOST_PAIRS, 8192, ANY, ANY};
+    if (top_k == 1 && !epx_is_odd_row(row_bytes))
         most.pair_bytes = ANY;
     return most;
 }

@@ -6,6 +6,8 @@
 #include "coll/device/device.h"
 #include "kernels/device_plan.h"
 
+/* Whether a row, of so many bytes in all its fields, is moved in units smaller than 16 bytes. */
+int epx_is_odd_row(int64_t row_bytes);
 /* Whether an operation on the route is small but for its rows. */
 int epx_has_few_pairs(const struct epx_device *device, const struct epx_plan_shape *shape);
 /* Whether it is worth to be, with rows so long; only where it has few pairs. */
