@@ -29,7 +29,7 @@ static struct bulk **end_of(struct bulk **list)
     return list;
 }
 
-static struct bulk *append(struct bulk **list, struct emulated_copy copy)
+static struct bulk *new_bulk(struct emulated_copy copy)
 {
     struct bulk *bulk = calloc(1, sizeof(*bulk));
 
@@ -38,13 +38,15 @@ static struct bulk *append(struct bulk **list, struct emulated_copy copy)
     if (((uintptr_t)copy.to | (uintptr_t)copy.from | copy.bytes) & 15 || copy.bytes == 0)
         threads_refuse(threads_here()->block, "a bulk copy that is not aligned to 16 bytes");
     bulk->copy = copy;
-    *end_of(list) = bulk;
     return bulk;
 }
 
 void emulated_bulk_load(struct emulated_copy copy, uint64_t *barrier)
 {
-    append(&loads, copy)->barrier = barrier;
+    struct bulk *load = new_bulk(copy);
+
+    load->barrier = barrier;
+    *end_of(&loads) = load;
 }
 
 int emulated_bulk_take_load(const uint64_t *barrier, struct emulated_copy *copy)
@@ -62,11 +64,20 @@ int emulated_bulk_take_load(const uint64_t *barrier, struct emulated_copy *copy)
     return 1;
 }
 
+/* A kernel may leave thousands of stores under way until its end: no step goes through all. */
 void emulated_bulk_store(struct emulated_copy copy)
 {
     struct thread *thread = threads_here();
+    struct bulk *store = new_bulk(copy);
 
-    append(&thread->stores, copy)->group = thread->groups;
+    store->group = thread->groups;
+    if (thread->stores)
+        thread->last_store->next = store;
+    else
+        thread->stores = store;
+    thread->last_store = store;
+    if (!thread->unread)
+        thread->unread = store;
 }
 
 void emulated_bulk_end_group(void)
@@ -83,50 +94,42 @@ static int is_due(const struct thread *thread, const struct bulk *store, unsigne
 int emulated_bulk_take_read(unsigned pending, struct emulated_copy *copy)
 {
     struct thread *thread = threads_here();
+    struct bulk *store = thread->unread;
 
-    for (struct bulk *store = thread->stores; store; store = store->next) {
-        if (store->read || !is_due(thread, store, pending))
-            continue;
-        store->read = malloc(store->copy.bytes);
-        if (!store->read)
-            abort();
-        *copy = (struct emulated_copy){store->read, store->copy.from, store->copy.bytes};
-        return 1;
-    }
-    return 0;
+    if (!store || !is_due(thread, store, pending))
+        return 0;
+    store->read = malloc(store->copy.bytes);
+    if (!store->read)
+        abort();
+    thread->unread = store->next;
+    *copy = (struct emulated_copy){store->read, store->copy.from, store->copy.bytes};
+    return 1;
 }
 
 /* Another thread may run while a kernel makes the copy: so its memory stays until the next call. */
 static void free_made(struct thread *thread)
 {
-    struct bulk **link = &thread->stores;
+    struct bulk *store = thread->stores;
 
-    while (*link) {
-        struct bulk *store = *link;
-
-        if (!store->made) {
-            link = &store->next;
-            continue;
-        }
-        *link = store->next;
-        free(store->read);
-        free(store);
-    }
+    if (!store || !store->made)
+        return;
+    thread->stores = store->next;
+    free(store->read);
+    free(store);
 }
 
 int emulated_bulk_take_store(unsigned pending, struct emulated_copy *copy)
 {
     struct thread *thread = threads_here();
+    struct bulk *store;
 
     free_made(thread);
-    for (struct bulk *store = thread->stores; store; store = store->next) {
-        if (!is_due(thread, store, pending))
-            continue;
-        *copy = (struct emulated_copy){store->copy.to, store->read, store->copy.bytes};
-        store->made = 1;
-        return 1;
-    }
-    return 0;
+    store = thread->stores;
+    if (!store || !is_due(thread, store, pending))
+        return 0;
+    *copy = (struct emulated_copy){store->copy.to, store->read, store->copy.bytes};
+    store->made = 1;
+    return 1;
 }
 
 static int is_shared(const struct block *block, const void *address)

@@ -28,8 +28,9 @@ struct thread {
     struct block *block;
     enum wait wait;
     uint64_t knows, fenced; /* the last store that it knows of, that it has fenced; checks.c */
-    struct bulk *stores;    /* bulk stores under way */
-    unsigned groups;        /* of bulk stores that have ended */
+    struct bulk *stores, *last_store; /* bulk stores under way, the first one first */
+    struct bulk *unread;              /* the first of them that has not read; NULL = none */
+    unsigned groups;                  /* of bulk stores that have ended */
     struct ahead ahead[MOST_AHEAD];
     int num_ahead;
     unsigned ahead_groups; /* that have ended */
