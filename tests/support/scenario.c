@@ -87,12 +87,10 @@ struct scenario scenario_random(uint64_t seed)
 void scenario_add_tokens(struct scenario *s, uint64_t seed, int many)
 {
     enum { LEAST = 300, MORE = 1500, MOST_BYTES = 8192 /* of a token's rows at its experts */ };
-    enum { MOST_PAIRS = 32768 }; /* a combine backward of so many takes an emulated GPU 0.6 s */
-    int more = MOST_PAIRS / s->top_k - LEAST;
 
     if (space_is_device() && pick(seed, 20, many) == 0 &&
         scenario_row_bytes(s) * (size_t)s->top_k <= MOST_BYTES)
-        s->max_tokens = LEAST + pick(seed, 21, more < MORE ? more : MORE);
+        s->max_tokens = LEAST + pick(seed, 21, MORE);
 }
 
 void scenario_print(const struct scenario *s)
