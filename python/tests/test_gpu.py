@@ -4,7 +4,7 @@
 import dense
 import pytest
 import torch
-from sparse import layer, leaf, step
+from sparse import layer, leaf, shown, step
 
 import epx
 import epx.torch as ep
@@ -139,10 +139,6 @@ def test_a_replay_between_a_dispatch_and_its_combine(comm, route):
     assert torch.equal(ours, wanted)
     graph.replay()
     assert torch.equal(out, wanted_replayed)
-
-
-def shown(routing):
-    return routing.offsets, routing.counts, routing.row_experts
 
 
 def back(rows, row_weights, routing):
