@@ -22,13 +22,6 @@ struct bulk {
 
 static struct bulk *loads;
 
-static struct bulk **end_of(struct bulk **list)
-{
-    while (*list)
-        list = &(*list)->next;
-    return list;
-}
-
 static struct bulk *new_bulk(struct emulated_copy copy)
 {
     struct bulk *bulk = calloc(1, sizeof(*bulk));
@@ -43,10 +36,12 @@ static struct bulk *new_bulk(struct emulated_copy copy)
 
 void emulated_bulk_load(struct emulated_copy copy, uint64_t *barrier)
 {
-    struct bulk *load = new_bulk(copy);
+    struct bulk **end = &loads;
 
-    load->barrier = barrier;
-    *end_of(&loads) = load;
+    while (*end)
+        end = &(*end)->next;
+    *end = new_bulk(copy);
+    (*end)->barrier = barrier;
 }
 
 int emulated_bulk_take_load(const uint64_t *barrier, struct emulated_copy *copy)
