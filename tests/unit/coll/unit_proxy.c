@@ -22,6 +22,7 @@
 #include "kernels/ring.h"
 #include "pretend/pretend_copying.h"
 #include "pretend/pretend_streams.h"
+#include "support/fault.h"
 #include "support/suite.h"
 #include "transport/cuda/asked_copies.h"
 
@@ -670,6 +671,40 @@ START_TEST(a_thread_without_a_device_stops_kernels_and_says_why)
 }
 END_TEST
 
+/* What a proxy logs when an operation is queued on a stream. */
+static void note_stream(struct rank *rank, cudaStream_t stream, char text[512])
+{
+    struct capture capture;
+
+    capture_begin(&capture);
+    epx_proxy_note_stream(rank->proxy, stream);
+    capture_end(&capture, text, 512);
+}
+
+/* Each proxy is told of one default stream after the other. Where kernels make the copies, CUDA
+ * calls of other threads hold up nobody. */
+START_TEST(the_default_stream_is_warned_of_once)
+{
+    const struct epx_transport_ops *const ops = _i ? &by_copies : &at_once;
+    const cudaStream_t defaults[] = {NULL, cudaStreamLegacy, NULL};
+    int own;
+    char text[512];
+
+    open_all(ops);
+    for (int r = 0; r < 2; r++) {
+        note_stream(&ranks[r], (cudaStream_t)(void *)&own, text);
+        ck_assert_str_eq(text, "");
+        note_stream(&ranks[r], cudaStreamPerThread, text);
+        ck_assert_str_eq(text, "");
+        for (int i = 0; i < 2; i++) {
+            note_stream(&ranks[r], defaults[r + i], text);
+            ck_assert_msg((strstr(text, "default stream") != NULL) == (!i && !_i), "\"%s\"", text);
+        }
+    }
+    free_all();
+}
+END_TEST
+
 static double cpu_seconds(void)
 {
     struct timespec used;
@@ -760,6 +795,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, a_release_that_fails_stops_kernels_and_says_why);
     tcase_add_test(tcase, a_thread_without_a_device_stops_kernels_and_says_why);
     tcase_add_test(tcase, an_idle_proxy_sleeps_and_wakes_up);
+    tcase_add_loop_test(tcase, the_default_stream_is_warned_of_once, 0, 2);
     tcase_add_test(tcase, a_creation_that_fails_anywhere_leaves_nothing);
     tcase_add_test(tcase, a_proxy_that_nobody_freed_ends_before_the_process);
     suite_add_tcase(suite, tcase);

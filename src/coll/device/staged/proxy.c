@@ -47,6 +47,7 @@ struct epx_proxy {
     uint64_t next;      /* number of the exchange that comes */
     int idle_passes;
     int started;
+    int warned; /* of the default stream; threads that call operations alone use it */
     atomic_int stops, failed, ended;
     char failure[EPX_MAX_ERROR_STRING];
     pthread_t thread;
@@ -306,6 +307,20 @@ static void warn_of_lazy_loading(void)
         get_mode.function(&mode) == CUDA_SUCCESS && mode == CU_MODULE_LAZY_LOADING)
         EPX_LOG_WARN("CUDA loads kernels lazily, which can stop operations by messages until "
                      "they time out: set CUDA_MODULE_LOADING=EAGER");
+}
+
+/*
+ * CUDA takes about a thousand launches on a stream ahead of the GPU; a thread that launches one
+ * more waits. If that is on the legacy default stream, and on no other, the CUDA calls of all
+ * threads wait meanwhile: also those of the proxy, for which the GPU may be waiting.
+ */
+void epx_proxy_note_stream(struct epx_proxy *proxy, cudaStream_t stream)
+{
+    if (proxy->copies || proxy->warned || (stream && stream != cudaStreamLegacy))
+        return;
+    proxy->warned = 1;
+    EPX_LOG_WARN("operations are on CUDA's default stream, where a thousand launches ahead of the "
+                 "GPU stop their messages until they time out: use another stream");
 }
 
 /* Makes CUDA load now what its first copy on the device needs: later that could wait for a kernel

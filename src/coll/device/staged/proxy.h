@@ -7,6 +7,7 @@
 #ifndef EPX_COLL_DEVICE_STAGED_PROXY_H
 #define EPX_COLL_DEVICE_STAGED_PROXY_H
 
+#include <cuda_runtime_api.h>
 #include <stdint.h>
 
 struct epx_copy_queues;
@@ -22,6 +23,9 @@ void epx_proxy_retire(struct epx_proxy *proxy);
 void epx_proxy_free(struct epx_proxy *proxy);
 /* Local: ends the kernels that wait for messages, and those that will. */
 void epx_proxy_stop_kernels(struct epx_proxy *proxy);
+/* Local; called when an operation, or a wait for one, is queued on the stream: warns once of the
+ * legacy default stream if the proxy calls CUDA. */
+void epx_proxy_note_stream(struct epx_proxy *proxy, cudaStream_t stream);
 /* Why the proxy gave up, for as long as it lives; NULL = it did not, or there is none. */
 const char *epx_proxy_failure(const struct epx_proxy *proxy);
 /* For kernels: pinned memory, and a word of device memory, or where they make the copies of the
