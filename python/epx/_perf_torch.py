@@ -29,6 +29,7 @@ def prepare(device: str) -> int | None:
     if device == "cpu":
         return None
     torch.cuda.set_device(launch.local_rank() % torch.cuda.device_count())
+    torch.cuda.set_stream(cast(Any, torch.cuda.Stream)())  # nccl wants one of its own
     return torch.cuda.current_device()
 
 

@@ -49,6 +49,8 @@ def take_gpu():
     if torch is not None:
         torch.cuda.set_device(launch.local_rank() % torch.cuda.device_count())
         torch.set_default_device("cuda")
+        if os.environ.get("EPX_TRANSPORT") in ("nccl", "ucx"):  # whose messages the host launches
+            torch.cuda.set_stream(torch.cuda.Stream())
     return None
 
 
