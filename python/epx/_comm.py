@@ -132,6 +132,25 @@ def _prepare_torch(device: int | None) -> None:
             torch.zeros(1, device="cuda", dtype=dtype).item()  # waits for the kernels, too
 
 
+def _start_cublas(device: int | None) -> None:
+    """Has torch start cuBLAS in this thread, and in its own that runs backwards, if CUDA is there.
+
+    Otherwise each does at its first product of matrices, where CUDA may keep it until the GPU is
+    idle, while operations over messages wait there for what the host launches. Fails for nothing.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available():
+        return
+    with (
+        contextlib.suppress(RuntimeError),
+        torch.cuda.device(torch.cuda.current_device() if device is None else device),
+        torch.inference_mode(False),
+        torch.enable_grad(),
+    ):
+        factor = torch.ones((2, 2), device="cuda", dtype=torch.float32, requires_grad=True)
+        (factor @ factor).sum().backward()
+
+
 class Comm:
     """A communicator of EPX.
 
@@ -186,6 +205,8 @@ class Comm:
         self.on_device = self.memory.startswith("cuda")
         if self.on_device:
             _prepare_torch(device)
+            if self.hint("transport") in ("nccl", "ucx"):
+                _start_cublas(device)
 
     def _refuse_unknown(self, hints: dict[str, object]) -> None:
         unknown = [key for key in hints if not self.hint(key)]
