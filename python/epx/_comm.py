@@ -106,37 +106,33 @@ def _current_device(device: int | None) -> Iterator[None]:
 _pools_lock = threading.Lock()
 
 
-def _prepare_torch(device: int | None) -> None:
-    """Has torch make what it makes at first use: a pool of streams, pinned memory for items.
-
-    It also launches the kernels that dispatch launches by torch. CUDA may keep the host in such a
-    call, or the GPU in such a launch, until the GPU is idle, while operations over messages wait
-    there for what the host launches. Waits for nothing that is queued, and fails for nothing.
-    """
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_available():
-        return
+def _launch_once(torch: Any) -> None:
+    """Launches the kernels that dispatch launches by torch, and reads back an item of each type."""
     from epx._rank_rows import add_up_ranks
 
-    with (
-        contextlib.suppress(RuntimeError),
-        torch.cuda.device(torch.cuda.current_device() if device is None else device),
-        torch.cuda.stream(torch.cuda.Stream()),
-    ):
-        for top_k in (1, 2):
-            for first in range(4):  # where the counts lie behind a multiple of 16 bytes
-                counts = torch.ones(8, device="cuda", dtype=torch.int32)
-                experts = torch.zeros((8, top_k), device="cuda", dtype=torch.int32)
-                add_up_ranks(counts[first : first + 2], experts, 8)
-        for dtype in (torch.bool, torch.float16, torch.float32, torch.float64):
-            torch.zeros(1, device="cuda", dtype=dtype).item()  # waits for the kernels, too
+    for top_k in (1, 2):
+        for first in range(4):  # where the counts lie behind a multiple of 16 bytes
+            counts = torch.ones(8, device="cuda", dtype=torch.int32)
+            experts = torch.zeros((8, top_k), device="cuda", dtype=torch.int32)
+            add_up_ranks(counts[first : first + 2], experts, 8)
+    for dtype in (torch.bool, torch.float16, torch.float32, torch.float64):
+        torch.zeros(1, device="cuda", dtype=dtype).item()  # waits for the kernels, too
 
 
-def _start_cublas(device: int | None) -> None:
-    """Has torch start cuBLAS in this thread, and in its own that runs backwards, if CUDA is there.
+def _start_cublas(torch: Any) -> None:
+    """Multiplies in this thread, and in torch's own that runs backwards."""
+    with torch.inference_mode(False), torch.enable_grad():
+        factor = torch.ones((2, 2), device="cuda", dtype=torch.float32, requires_grad=True)
+        (factor @ factor).sum().backward()
 
-    Otherwise each does at its first product of matrices, where CUDA may keep it until the GPU is
-    idle, while operations over messages wait there for what the host launches. Fails for nothing.
+
+def _prepare_torch(device: int | None, *, messages: bool) -> None:
+    """Has torch make what it makes at first use: a pool of streams, pinned memory for items.
+
+    It also launches the kernels that dispatch launches by torch, and, if the host launches messages
+    while operations wait for them, starts cuBLAS. CUDA may keep the host in such a call, or the GPU
+    in such a launch, until the GPU is idle, and so the messages. Waits for nothing that is queued,
+    and fails for nothing.
     """
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
@@ -144,11 +140,11 @@ def _start_cublas(device: int | None) -> None:
     with (
         contextlib.suppress(RuntimeError),
         torch.cuda.device(torch.cuda.current_device() if device is None else device),
-        torch.inference_mode(False),
-        torch.enable_grad(),
     ):
-        factor = torch.ones((2, 2), device="cuda", dtype=torch.float32, requires_grad=True)
-        (factor @ factor).sum().backward()
+        with torch.cuda.stream(torch.cuda.Stream()):
+            _launch_once(torch)
+        if messages:
+            _start_cublas(torch)
 
 
 class Comm:
@@ -204,9 +200,7 @@ class Comm:
         """The memory space of all buffers: system, or that of a GPU."""
         self.on_device = self.memory.startswith("cuda")
         if self.on_device:
-            _prepare_torch(device)
-            if self.hint("transport") in ("nccl", "ucx"):
-                _start_cublas(device)
+            _prepare_torch(device, messages=self.hint("transport") in ("nccl", "ucx"))
 
     def _refuse_unknown(self, hints: dict[str, object]) -> None:
         unknown = [key for key in hints if not self.hint(key)]

@@ -311,8 +311,9 @@ static void warn_of_lazy_loading(void)
 
 /*
  * CUDA takes about a thousand launches on a stream ahead of the GPU; a thread that launches one
- * more waits. If that is on the legacy default stream, and on no other, the CUDA calls of all
- * threads wait meanwhile: also those of the proxy, for which the GPU may be waiting.
+ * more waits. If that is on the legacy default stream, the CUDA calls of all threads wait
+ * meanwhile: also those of the proxy, for which the GPU may be waiting. Streams that a program
+ * makes do no such thing.
  */
 void epx_proxy_note_stream(struct epx_proxy *proxy, cudaStream_t stream)
 {
