@@ -76,8 +76,7 @@ static int launch_here(struct epx_device *device, struct epx_request *request)
     EPX_TRY(epx_device_find_capture(request->call.stream, &capture));
     if (!capture)
         EPX_TRY(epx_device_check_stream(device, request->call.stream, &id));
-    if (device->proxy)
-        epx_proxy_note_stream(device->proxy, request->call.stream);
+    epx_proxy_note_stream(device->proxy, request->call.stream);
     request->captured = capture != 0;
     EPX_TRY(take_completion(device, request));
     rc = epx_device_queue_behind(device, request->call.stream, capture, id);
@@ -132,8 +131,7 @@ static int queue_wait(const struct epx_device *device, const struct epx_request 
 
     if (stream == request->call.stream || !request->number)
         return EPX_SUCCESS;
-    if (device->proxy)
-        epx_proxy_note_stream(device->proxy, stream);
+    epx_proxy_note_stream(device->proxy, stream);
     EPX_TRY_CUDA(epx_device_enter(device->ordinal, &scope));
     rc = epx_device_queue_wait(device, request, stream);
     epx_device_leave(&scope);

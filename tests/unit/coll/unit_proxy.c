@@ -532,6 +532,7 @@ START_TEST(an_unused_proxy_is_freed_without_an_abort)
     free_all();
     for (int r = 0; r < RANKS; r++)
         ck_assert_int_eq(ranks[r].aborts, 0);
+    epx_proxy_note_stream(NULL, NULL);
     epx_proxy_retire(NULL);
     epx_proxy_free(NULL);
 }

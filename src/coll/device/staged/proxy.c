@@ -317,7 +317,7 @@ static void warn_of_lazy_loading(void)
  */
 void epx_proxy_note_stream(struct epx_proxy *proxy, cudaStream_t stream)
 {
-    if (proxy->copies || proxy->warned || (stream && stream != cudaStreamLegacy))
+    if (!proxy || proxy->copies || proxy->warned || (stream && stream != cudaStreamLegacy))
         return;
     proxy->warned = 1;
     EPX_LOG_WARN("operations are on CUDA's default stream, where a thousand launches ahead of the "

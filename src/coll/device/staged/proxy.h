@@ -24,7 +24,7 @@ void epx_proxy_free(struct epx_proxy *proxy);
 /* Local: ends the kernels that wait for messages, and those that will. */
 void epx_proxy_stop_kernels(struct epx_proxy *proxy);
 /* Local; called when an operation, or a wait for one, is queued on the stream: warns once of the
- * legacy default stream if the proxy calls CUDA. */
+ * legacy default stream if there is a proxy and it calls CUDA. */
 void epx_proxy_note_stream(struct epx_proxy *proxy, cudaStream_t stream);
 /* Why the proxy gave up, for as long as it lives; NULL = it did not, or there is none. */
 const char *epx_proxy_failure(const struct epx_proxy *proxy);
