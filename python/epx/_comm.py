@@ -119,13 +119,6 @@ def _launch_once(torch: Any) -> None:
         torch.zeros(1, device="cuda", dtype=dtype).item()  # waits for the kernels, too
 
 
-def _start_cublas(torch: Any) -> None:
-    """Multiplies in this thread, and in torch's own that runs backwards."""
-    with torch.inference_mode(False), torch.enable_grad():
-        factor = torch.ones((2, 2), device="cuda", dtype=torch.float32, requires_grad=True)
-        (factor @ factor).sum().backward()
-
-
 def _prepare_torch(device: int | None, *, messages: bool) -> None:
     """Has torch make what it makes at first use: a pool of streams, pinned memory for items.
 
@@ -140,11 +133,12 @@ def _prepare_torch(device: int | None, *, messages: bool) -> None:
     with (
         contextlib.suppress(RuntimeError),
         torch.cuda.device(torch.cuda.current_device() if device is None else device),
+        torch.cuda.stream(torch.cuda.Stream()),
     ):
-        with torch.cuda.stream(torch.cuda.Stream()):
-            _launch_once(torch)
+        _launch_once(torch)
         if messages:
-            _start_cublas(torch)
+            factor = torch.ones((2, 2), device="cuda", dtype=torch.float32)
+            torch.mm(factor, factor)  # cuBLAS starts at a process's first product
 
 
 class Comm:
