@@ -432,12 +432,11 @@ int EPX_Alloc_mem(MPI_Aint bytes, EPX_Comm comm, void *baseptr)
     return epx_api_return(comm, alloc_mem(comm, bytes, baseptr));
 }
 
-/* Checks that all ranks name the same allocation. Where memory is reclaimed by all ranks together,
- * first completes what is in flight. */
+/* Checks that all ranks name the same allocation. First completes what is in flight, which may use
+ * it. */
 static int agree_to_free(struct epx_comm *comm, const struct epx_segment *segment)
 {
-    if (comm->transport->ops->reclaim)
-        epx_comm_drain(comm);
+    epx_comm_drain(comm);
     if (comm->finished)
         return EPX_SUCCESS;
     return epx_comm_same(comm, "the allocation to be freed", segment->id);
@@ -469,8 +468,8 @@ static int free_mem(struct epx_comm *comm, void *base)
 /*
  * EPX_Free_mem - free memory of EPX_Alloc_mem.
  *
- * Collective, blocking; local after EPX_ERR_TIMEOUT. No operation in flight may use it; on device
- * memory all of them are completed first.
+ * Collective, blocking; local after EPX_ERR_TIMEOUT. Completes the communicator's operations in
+ * flight first; their requests can still be waited for.
  * Input: base, what EPX_Alloc_mem gave; comm.
  * Errors: EPX_ERR_COMM; EPX_ERR_BUFFER for another address; EPX_ERR_ARG on all ranks if they
  * name different allocations, nothing is freed then; EPX_ERR_TIMEOUT or EPX_ERR_MPI, it is freed

@@ -434,6 +434,28 @@ START_TEST(freeing_a_communicator_completes_what_is_in_flight)
 }
 END_TEST
 
+/* Rows arrive in memory that all ranks free meanwhile, and in memory that stays. */
+START_TEST(freeing_memory_completes_what_is_in_flight)
+{
+    struct exchange freed = {.comm = comm, .data = {5, EPX_FLOAT32, 20000, 0}, .most_rows = 4};
+    struct exchange kept = freed;
+
+    freed.memory = kept.memory = MEMORY_WINDOW;
+    kept.data.seed = 6;
+    EXPECT_CODE(exchange_start(&freed), EPX_SUCCESS);
+    EXPECT_CODE(exchange_start(&kept), EPX_SUCCESS);
+    SETTLE();
+    buffer_free(&freed.recv);
+    exchange_check(&kept);
+    exchange_finish(&freed); /* whose receive buffer is compared no more */
+    exchange_finish(&kept);
+    SETTLE();
+    exchange_free(&freed);
+    exchange_free(&kept);
+    SETTLE();
+}
+END_TEST
+
 static int has_thread(EPX_Comm threaded)
 {
     char value[MPI_MAX_INFO_VAL + 1] = "";
@@ -512,6 +534,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, users_wildcard_receives_catch_nothing_of_epx);
     tcase_add_test(tcase, requests_outlive_their_route);
     tcase_add_test(tcase, freeing_a_communicator_completes_what_is_in_flight);
+    tcase_add_test(tcase, freeing_memory_completes_what_is_in_flight);
     tcase_add_test(tcase, a_progress_thread_answers_for_a_rank_that_does_not_call);
     suite_add_tcase(suite, tcase);
     return suite;
