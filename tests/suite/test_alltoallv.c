@@ -108,6 +108,35 @@ START_TEST(an_empty_exchange_completes)
 }
 END_TEST
 
+/* As many rows as a number can tell, from all ranks together: only words may move. */
+START_TEST(rows_of_no_bytes_take_no_time)
+{
+    const int64_t each = INT64_MAX / suite_size;
+    struct exchange x = exchange_of(75, EPX_FLOAT64, 0, 0);
+    const struct buffer *arrays[] = {&x.sendcounts, &x.recvcounts, &x.rdispls};
+
+    EXPECT_CODE(exchange_start(&x), EPX_SUCCESS); /* which makes the arrays, of no rows */
+    exchange_finish(&x);
+    SETTLE();
+    for (int r = 0; r < suite_size; r++) {
+        ((int64_t *)x.sendcounts.data)[r] = each;
+        ((int64_t *)x.recvcounts.expected)[r] = each;
+        ((int64_t *)x.rdispls.expected)[r] = r * each;
+    }
+    buffer_freeze(&x.sendcounts);
+    EXPECT_CODE(EPX_Alltoallv(NULL, x.sendcounts.address, x.sdispls.address, NULL,
+                              x.recvcounts.address, x.rdispls.address, INT64_MAX, 0, EPX_FLOAT64,
+                              comm, EPX_STREAM_NULL, &x.request),
+                EPX_SUCCESS);
+    EXPECT_CODE(EPX_Wait(&x.request, MPI_STATUS_IGNORE), EPX_SUCCESS);
+    for (int i = 0; i < 3; i++)
+        buffer_check(arrays[i], "alltoallv of no bytes");
+    SETTLE();
+    exchange_free(&x);
+    SETTLE();
+}
+END_TEST
+
 START_TEST(a_rank_without_room_harms_nobody)
 {
     struct exchange x = exchange_of(80 + (uint64_t)_i, EPX_FLOAT32, 64 << 4 * _i, 9);
@@ -183,6 +212,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, many_short_rows_arrive);
     tcase_add_loop_test(tcase, rows_are_counted, 0, 2);
     tcase_add_test(tcase, an_empty_exchange_completes);
+    tcase_add_test(tcase, rows_of_no_bytes_take_no_time);
     tcase_add_loop_test(tcase, a_rank_without_room_harms_nobody, 0, 3);
     if (!space_is_device())
         tcase_add_test(tcase, counts_that_change_under_way_move_no_row);

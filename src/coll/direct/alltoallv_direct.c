@@ -17,9 +17,16 @@ static int64_t rows_bytes(const struct epx_request *request, int64_t rows)
     return rows * request->call.row_bytes;
 }
 
+/* Whether others store straight into this rank's receive buffer: window memory, or nothing, if rows
+ * have no bytes. Else their rows come by the ring. */
+static int takes_stores(const struct epx_direct *direct, const struct epx_request *request)
+{
+    return direct->ready[direct->comm->rank].fields[0].segment >= 0 || !request->call.row_bytes;
+}
+
 static int begin(struct epx_direct *direct, struct epx_request *request, int *moved)
 {
-    int64_t rows = 0;
+    int64_t bytes = 0;
     int weighted;
 
     if (request->phase == EPX_PHASE_POST)
@@ -29,10 +36,10 @@ static int begin(struct epx_direct *direct, struct epx_request *request, int *mo
         return EPX_SUCCESS;
     epx_direct_begin(direct, request->call.row_bytes);
     for (int r = 0; r < direct->comm->size; r++) {
-        rows += request->call.sendcounts[r];
+        bytes += rows_bytes(request, request->call.sendcounts[r]);
         epx_direct_post_word(direct, request, r, EPX_WORD_COUNT, request->call.sendcounts[r]);
     }
-    direct->bypasses = epx_rows_bypass(rows_bytes(request, rows));
+    direct->bypasses = epx_rows_bypass(bytes);
     return EPX_SUCCESS;
 }
 
@@ -53,8 +60,7 @@ static void grant(struct epx_direct *direct, struct epx_request *request)
 
     direct->refuses = !fits;
     for (int r = 0; r < direct->comm->size; r++) {
-        int stores =
-            r == direct->comm->rank || direct->ready[direct->comm->rank].fields[0].segment >= 0;
+        int stores = r == direct->comm->rank || takes_stores(direct, request);
 
         epx_direct_post_word(direct, request, r, EPX_WORD_GRANT,
                              !fits    ? GRANT_NOTHING
@@ -169,11 +175,9 @@ static int pop_rows(struct epx_direct *direct, const struct epx_request *request
 static int receive_rows(struct epx_direct *direct, const struct epx_request *request, int source,
                         int *moved)
 {
-    int me = direct->comm->rank;
-
     if (direct->refuses)
         return 1;
-    if (source == me || direct->ready[me].fields[0].segment >= 0)
+    if (source == direct->comm->rank || takes_stores(direct, request))
         return epx_direct_arrived(direct, request, source);
     *moved |= pop_rows(direct, request, source);
     return direct->from[source].row == request->call.recvcounts[source];
