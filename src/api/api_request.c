@@ -94,6 +94,17 @@ static int check_completable(const EPX_Request *request)
                                                     "EPX_Wait_enqueue completes it"));
 }
 
+/* Waits for a request that was checked, and completes it. */
+static int complete(EPX_Request *request, MPI_Status *status)
+{
+    if (*request == EPX_REQUEST_NULL) {
+        fill_status(status, 0, EPX_SUCCESS);
+        return EPX_SUCCESS;
+    }
+    wait_for(*request);
+    return take(request, status);
+}
+
 /*
  * EPX_Wait - wait until an operation is complete.
  *
@@ -107,12 +118,39 @@ int EPX_Wait(EPX_Request *request, MPI_Status *status)
 {
     EPX_API_ENTER();
     EPX_TRY(check_completable(request));
-    if (*request == EPX_REQUEST_NULL) {
-        fill_status(status, 0, EPX_SUCCESS);
-        return EPX_SUCCESS;
-    }
-    wait_for(*request);
-    return take(request, status);
+    return complete(request, status);
+}
+
+/* The first request that stands in the list for the second time; its place before goes to *before.
+ * n = there is none. */
+static int find_repeated(int n, const EPX_Request *requests, int *before)
+{
+    int repeated = 0;
+
+    epx_lock();
+    for (; repeated < n && (!requests[repeated] || !requests[repeated]->named); repeated++)
+        if (requests[repeated])
+            requests[repeated]->named = repeated + 1;
+    *before = repeated < n ? requests[repeated]->named - 1 : n;
+    for (int i = 0; i < repeated; i++)
+        if (requests[i])
+            requests[i]->named = 0;
+    epx_unlock();
+    return repeated;
+}
+
+static int check_list(int n, const EPX_Request *requests)
+{
+    int repeated, before;
+
+    EPX_API_FAIL_IF(n < 0, EPX_ERR_COUNT, "n is %d", n);
+    EPX_API_FAIL_IF(n && !requests, EPX_ERR_ARG, "requests is NULL");
+    for (int i = 0; i < n; i++)
+        EPX_TRY(check_completable(&requests[i]));
+    repeated = find_repeated(n, requests, &before);
+    EPX_API_FAIL_IF(repeated < n, EPX_ERR_REQUEST, "requests[%d] and requests[%d] are the same",
+                    before, repeated);
+    return EPX_SUCCESS;
 }
 
 /*
@@ -142,8 +180,8 @@ int EPX_Test(EPX_Request *request, int *flag, MPI_Status *status)
  * EPX_Waitall - wait until several operations are complete.
  *
  * Local, blocking. Input: n. In/out: requests, [n]. Output: statuses, [n] or MPI_STATUSES_IGNORE.
- * Errors: EPX_ERR_COUNT if n < 0; EPX_ERR_ARG if requests is NULL; EPX_ERR_REQUEST, nothing is
- * waited for; EPX_ERR_IN_STATUS if an operation failed: its code is in the status's MPI_ERROR,
+ * Errors: EPX_ERR_COUNT if n < 0; EPX_ERR_ARG if requests is NULL; EPX_ERR_REQUEST, for the same
+ * request twice too, nothing is waited for; EPX_ERR_IN_STATUS if an operation failed: its code is in the status's MPI_ERROR,
  * and the error handler was called with it, once for each operation that failed.
  */
 int EPX_Waitall(int n, EPX_Request requests[], MPI_Status *statuses)
@@ -151,15 +189,12 @@ int EPX_Waitall(int n, EPX_Request requests[], MPI_Status *statuses)
     int failed = 0;
 
     EPX_API_ENTER();
-    EPX_API_FAIL_IF(n < 0, EPX_ERR_COUNT, "n is %d", n);
-    EPX_API_FAIL_IF(n && !requests, EPX_ERR_ARG, "requests is NULL");
-    for (int i = 0; i < n; i++)
-        EPX_TRY(check_completable(&requests[i]));
+    EPX_TRY(check_list(n, requests));
     queue_rests(n, requests);
     for (int i = 0; i < n; i++) {
         MPI_Status *status = statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : &statuses[i];
 
-        failed |= EPX_Wait(&requests[i], status) != EPX_SUCCESS;
+        failed |= complete(&requests[i], status) != EPX_SUCCESS;
     }
     return failed ? EPX_ERR_IN_STATUS : EPX_SUCCESS;
 }

@@ -57,6 +57,7 @@ struct epx_request {
     int waiting_for; /* the rank that the last step waited for, or -1 */
     int complete;
     int detached; /* nobody waits for it: it is freed when it is complete */
+    int named;    /* within EPX_Waitall: its place in the list, from 1 */
     int error;
     int64_t received_rows;
     char message[EPX_MAX_ERROR_STRING];

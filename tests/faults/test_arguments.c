@@ -1052,6 +1052,30 @@ START_TEST(completion_calls_check_their_arguments)
 }
 END_TEST
 
+/* Nothing is waited for, and the list may be completed without the second one. */
+START_TEST(a_request_stands_in_a_list_once)
+{
+    MPI_Status statuses[3];
+    EPX_Request requests[3] = {EPX_REQUEST_NULL, EPX_REQUEST_NULL, EPX_REQUEST_NULL}, only;
+    char message[EPX_MAX_ERROR_STRING];
+    struct capture capture;
+
+    EXPECT_CODE(EPX_Route_tokens(ids, MAX_TOKENS, route, EPX_STREAM_NULL, &only), EPX_SUCCESS);
+    requests[0] = requests[2] = only;
+    statuses[2].MPI_ERROR = -1;
+    capture_begin(&capture);
+    EXPECT_FAULT(NULL, EPX_Waitall(3, requests, statuses), EPX_ERR_REQUEST);
+    capture_end(&capture, message, sizeof(message));
+    EXPECT(strstr(message, "EPX_Waitall: requests[0] and requests[2] are the same"), "\"%s\"",
+           message);
+    EXPECT(requests[0] == only && requests[2] == only && statuses[2].MPI_ERROR == -1,
+           "an output was written");
+    requests[2] = EPX_REQUEST_NULL;
+    EXPECT_CODE(EPX_Waitall(3, requests, statuses), EPX_SUCCESS);
+    SETTLE();
+}
+END_TEST
+
 START_TEST(a_good_call_after_a_refused_one_is_that_call)
 {
     route_tokens();
@@ -1122,6 +1146,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, rows_of_one_byte_types_lie_anywhere);
     tcase_add_test(tcase, counts_that_overflow_are_refused);
     tcase_add_test(tcase, completion_calls_check_their_arguments);
+    tcase_add_test(tcase, a_request_stands_in_a_list_once);
     tcase_add_test(tcase, a_good_call_after_a_refused_one_is_that_call);
     tcase_add_test(tcase, messages_name_function_and_values);
     if (space_is_device()) {
