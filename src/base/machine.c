@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* machine.c - how much memory there is: that of the machine, and the limits of control groups. */
+/* machine.c - how much memory there is: that of the machine, and the limits of control groups; and
+ * how long a file may be. */
 #include "base/machine.h"
 
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/sysinfo.h>
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -75,4 +77,13 @@ uint64_t epx_machine_memory(void)
         bytes = least(bytes, ((uint64_t)machine.totalram + machine.totalswap) * machine.mem_unit);
     atomic_store(&known, bytes);
     return bytes;
+}
+
+uint64_t epx_machine_file_limit(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return UINT64_MAX;
+    return limit.rlim_cur;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* machine.h - how much memory there is. */
+/* machine.h - how much memory there is, and how long a file may be. */
 #ifndef EPX_BASE_MACHINE_H
 #define EPX_BASE_MACHINE_H
 
@@ -15,5 +15,9 @@ uint64_t epx_machine_memory(void);
 /* The least memory limit of the control groups that the file `groups`, as /proc/self/cgroup, names,
  * below the folder `mounted`, as /sys/fs/cgroup; UINT64_MAX = none. */
 uint64_t epx_machine_group_limit(const char *groups, const char *mounted);
+
+/* The length that this process may give a file, shared memory too (RLIMIT_FSIZE). A signal that ends
+ * the process answers an attempt at more. UINT64_MAX = any length. */
+uint64_t epx_machine_file_limit(void);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_shortage.c - where the last rank may open few files or have few addresses, all ranks are
- * told so when they make a communicator over ucx, and go on. UCX would abort the process.
+ * test_shortage.c - where the last rank may open few files, have short ones or few addresses, all
+ * ranks are told so when they make a communicator over ucx, or need shared memory, and go on. UCX
+ * would abort the process, a file that gets too long would end it by a signal.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -112,6 +113,69 @@ START_TEST(too_few_addresses_are_told_to_all_ranks)
 }
 END_TEST
 
+static const long file_bytes[] = {4096, 1 << 20, 8 << 20};
+
+START_TEST(too_short_files_are_told_to_all_ranks)
+{
+    if (suite_rank == suite_size - 1)
+        limit(RLIMIT_FSIZE, file_bytes[_i]);
+    expect_refusal("ulimit -f");
+    end_shortage(RLIMIT_FSIZE);
+    SETTLE();
+}
+END_TEST
+
+/* Creates a communicator of one node, where it must be possible or must be refused on all ranks. */
+static EPX_Comm make_local(const char *transport, int wanted)
+{
+    MPI_Info info = suite_info("epx_transport", transport, NULL);
+    EPX_Comm comm = EPX_COMM_NULL;
+
+    EXPECT_CODE(EPX_Comm_create(MPI_COMM_WORLD, info, &comm), wanted);
+    MPI_Info_free(&info);
+    EXPECT(!wanted || strstr(epx_status_message(), "ulimit -f"), "\"%s\"", epx_status_message());
+    SETTLE();
+    return comm;
+}
+
+START_TEST(shared_memory_longer_than_a_file_may_be_is_refused)
+{
+    EPX_Comm comm;
+
+    if (suite_rank == suite_size - 1)
+        limit(RLIMIT_FSIZE, 4096);
+    make_local("shm", EPX_ERR_NO_MEM);
+    comm = make_local("auto", EPX_SUCCESS);
+    EXPECT(strcmp(epx_transport_name(comm), "mpi") == 0, "transport %s", epx_transport_name(comm));
+    layer_works(comm);
+    EXPECT_CODE(EPX_Comm_free(&comm), EPX_SUCCESS);
+    end_shortage(RLIMIT_FSIZE);
+    SETTLE();
+}
+END_TEST
+
+/* There is room for the communicator, not for the memory. Where auto chose shm that is private. */
+START_TEST(memory_longer_than_a_file_may_be_is_not_shared)
+{
+    const int is_named = _i;
+    EPX_Comm comm;
+    void *base;
+
+    if (suite_rank == suite_size - 1)
+        limit(RLIMIT_FSIZE, 32 << 20);
+    comm = make_local(is_named ? "shm" : "auto", EPX_SUCCESS);
+    EXPECT(strcmp(epx_transport_name(comm), "shm") == 0, "transport %s", epx_transport_name(comm));
+    EXPECT_CODE(EPX_Alloc_mem(64 << 20, comm, &base), is_named ? EPX_ERR_NO_MEM : EPX_SUCCESS);
+    SETTLE();
+    layer_works(comm);
+    if (!is_named)
+        EXPECT_CODE(EPX_Free_mem(base, comm), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Comm_free(&comm), EPX_SUCCESS);
+    end_shortage(RLIMIT_FSIZE);
+    SETTLE();
+}
+END_TEST
+
 START_TEST(what_was_short_may_be_had_later)
 {
     expect_works("ucx", "ucx");
@@ -125,6 +189,10 @@ static Suite *make_suite(void)
 
     tcase_add_loop_test(tcase, too_few_files_are_told_to_all_ranks, 0, FILE_STEPS);
     tcase_add_loop_test(tcase, too_few_addresses_are_told_to_all_ranks, 0, ADDRESS_STEPS);
+    tcase_add_loop_test(tcase, too_short_files_are_told_to_all_ranks, 0,
+                        sizeof(file_bytes) / sizeof(file_bytes[0]));
+    tcase_add_test(tcase, shared_memory_longer_than_a_file_may_be_is_refused);
+    tcase_add_loop_test(tcase, memory_longer_than_a_file_may_be_is_not_shared, 0, 2);
     tcase_add_test(tcase, what_was_short_may_be_had_later);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -150,8 +150,14 @@ static int reserve_piece(const struct epx_comm *comm, int fd, off_t offset, size
  */
 static int reserve(struct epx_comm *comm, int fd, size_t offset, size_t bytes)
 {
+    const uint64_t limit = epx_machine_file_limit();
     size_t most = PIECE_BYTES;
 
+    EPX_FAIL_IF(
+        offset + bytes > limit, EPX_ERR_NO_MEM,
+        "no room for %zu bytes of shared memory: files of this process may have %llu; raise "
+        "the limit (ulimit -f)",
+        offset + bytes, (unsigned long long)limit);
     for (size_t done = 0; done < bytes;) {
         size_t piece = bytes - done < most ? bytes - done : most, reserved = piece;
         int error = reserve_piece(comm, fd, (off_t)(offset + done), &reserved);

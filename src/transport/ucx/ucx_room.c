@@ -3,9 +3,11 @@
  * ucx_room.c - whether the process may still have what UCX takes.
  *
  * UCX aborts the process where it finds no file descriptor, no thread or no address space at some
- * places, so EPX tries to have as much of each before it calls UCX, and gives it back. What UCX
- * takes depends on the interfaces of the machine. With two of them it took up to 15 descriptors,
- * 2 more for each rank reached by TCP, and 90 MiB; the amounts here leave room for more interfaces.
+ * places, so EPX tries to have as much of each before it calls UCX, and gives it back. A signal ends
+ * the process where UCX makes a file in shared memory longer than the limit. What UCX takes depends
+ * on the interfaces of the machine. With two of them it took up to 15 descriptors, 2 more for each
+ * rank reached by TCP, and 90 MiB, in files of up to 8 MiB and one as long as the stages; the amounts
+ * here leave room for more interfaces.
  */
 #include "transport/ucx/ucx_room.h"
 
@@ -16,6 +18,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/machine.h"
 #include "transport/transport.h"
 
 enum { DESCRIPTORS = 64, RANK_DESCRIPTORS = 2, FIRST_LOOKED_AT = 4096 };
@@ -63,12 +66,29 @@ static int has_descriptors(const struct epx_comm *comm, char *why)
     return had == wanted || from < 0;
 }
 
-/* Ranks of a machine map each other's stages and what UCX has for messages between them. */
-static int has_addresses(const struct epx_comm *comm, char *why)
+/* The memory of one rank that others of its machine map: its stages, and what UCX has for messages. */
+static size_t shared_bytes(const struct epx_comm *comm)
 {
     size_t ranks = (size_t)comm->size, stage = (size_t)comm->params.window_bytes;
-    size_t part = 2 * (stage > 16384 * ranks ? stage : 16384 * ranks) + 8192 * ranks + RANK_BYTES;
-    size_t wanted = PROCESS_BYTES + (size_t)count_ranks(comm, 1) * part;
+
+    return 2 * (stage > 16384 * ranks ? stage : 16384 * ranks) + 8192 * ranks + RANK_BYTES;
+}
+
+static int has_files(const struct epx_comm *comm, char *why)
+{
+    size_t wanted = shared_bytes(comm) + RANK_BYTES;
+
+    if (wanted <= epx_machine_file_limit())
+        return 1;
+    snprintf(why, EPX_WHY_MAX,
+             "rank %d may have files of %llu bytes, UCX wants %zu: raise the limit (ulimit -f)",
+             comm->rank, (unsigned long long)epx_machine_file_limit(), wanted);
+    return 0;
+}
+
+static int has_addresses(const struct epx_comm *comm, char *why)
+{
+    size_t wanted = PROCESS_BYTES + (size_t)count_ranks(comm, 1) * shared_bytes(comm);
     void *taken = mmap(NULL, wanted, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     if (taken == MAP_FAILED)
@@ -100,5 +120,6 @@ static int has_thread(const struct epx_comm *comm, char *why)
 
 int epx_ucx_has_room(const struct epx_comm *comm, char *why)
 {
-    return has_descriptors(comm, why) && has_addresses(comm, why) && has_thread(comm, why);
+    return has_descriptors(comm, why) && has_files(comm, why) && has_addresses(comm, why) &&
+           has_thread(comm, why);
 }
