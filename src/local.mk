@@ -19,7 +19,9 @@ endif
 lib_LTLIBRARIES += libepx.la
 libepx_la_SOURCES =
 libepx_la_LIBADD = libepx_core.la
-libepx_la_LDFLAGS = -version-info 1:0:1 -no-undefined -export-symbols-regex '^(P?EPX|epx_f08)_'
+# MPI_Finalize calls into libepx, which may have been a part of a plug-in that was closed before.
+libepx_la_LDFLAGS = -version-info 1:0:1 -no-undefined -Wl,-z,nodelete \
+  -export-symbols-regex '^(P?EPX|epx_f08)_'
 
 if HAVE_CUDA
 pkglib_LTLIBRARIES += libepx_cuda.la

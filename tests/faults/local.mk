@@ -20,7 +20,8 @@ test_programs += \
   tests/faults/test_shm_space \
   tests/faults/test_shortage \
   tests/faults/test_stall \
-  tests/faults/test_stopped
+  tests/faults/test_stopped \
+  tests/faults/test_unload
 
 board_sources = tests/faults/board.c tests/faults/board.h
 
@@ -89,3 +90,7 @@ tests_faults_test_stopped_SOURCES = tests/faults/test_stopped.c $(board_sources)
 tests_faults_test_stopped_CPPFLAGS = $(unit_cppflags)
 tests_faults_test_stopped_LDADD = $(unit_ldadd)
 tests_faults_test_stopped_LDFLAGS = $(tests_faults_test_inject_LDFLAGS)
+
+tests_faults_test_unload_CPPFLAGS = $(AM_CPPFLAGS) \
+  -DEPX_LIBRARY='"$(abs_builddir)/.libs/libepx.so.0"'
+tests_faults_test_unload_LDADD = $(MPI_LIBS) -ldl
