@@ -17,6 +17,7 @@ libepx_core_la_SOURCES += \
   src/base/param.h \
   src/base/pause.c \
   src/base/pause.h \
+  src/base/rounding.h \
   src/base/stats.c \
   src/base/stats.h \
   src/base/status.c \

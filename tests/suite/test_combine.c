@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test_combine.c - every bit of EPX_Combine: order of the sums, roundings, nodes. */
+#include <fenv.h>
 #include <stdio.h>
 #include <string.h>
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
 
 #include "support/operation.h"
 #include "support/space.h"
@@ -133,6 +137,68 @@ START_TEST(tokens_without_pairs_are_zero)
 }
 END_TEST
 
+enum { FLUSH_TO_ZERO = 0x8040 }; /* of results and of operands */
+
+/* How a caller may have set up the thread: to round towards minus infinity, to treat subnormal
+ * numbers as zero, where the test knows how. */
+static void round_otherwise(int way)
+{
+    if (way == 0)
+        fesetround(FE_DOWNWARD);
+#if defined(__x86_64__)
+    else
+        _mm_setcsr(_mm_getcsr() | FLUSH_TO_ZERO);
+#endif
+}
+
+static int rounds_otherwise(int way)
+{
+#if defined(__x86_64__)
+    return way == 0 ? fegetround() == FE_DOWNWARD : (_mm_getcsr() & FLUSH_TO_ZERO) == FLUSH_TO_ZERO;
+#else
+    return way || fegetround() == FE_DOWNWARD;
+#endif
+}
+
+/* Calls and completes an operation, of which all is ready, in a thread that rounds otherwise. */
+static void run_rounding(struct operation *op, int way)
+{
+    fenv_t usual;
+
+    fegetenv(&usual);
+    round_otherwise(way);
+    EXPECT_CODE(operation_call(op), EPX_SUCCESS);
+    operation_finish(op);
+    EXPECT(rounds_otherwise(way), "the caller's rounding was changed");
+    fesetenv(&usual);
+}
+
+START_TEST(sums_are_the_same_however_the_caller_rounds)
+{
+    static const enum verb verbs[] = {COMBINE, DISPATCH_BACKWARD, COMBINE_BACKWARD};
+    struct scenario s = scenario_small(EPX_FLOAT16 + _i % 4);
+    struct operation op;
+    struct routing routing;
+    struct layer layer;
+
+    s.top_k = 8;
+    s.experts = 4 * suite_size;
+    s.count = 300;
+    layer_open(&layer, &s, comm);
+    EXPECT_CODE(routing_start(&routing, &layer, 1), EPX_SUCCESS);
+    routing_finish(&routing);
+    SETTLE();
+    for (int i = 0; i < 3; i++) {
+        operation_prepare(&op, &routing, verbs[i], 7 + (uint64_t)_i);
+        run_rounding(&op, _i / 4);
+        SETTLE();
+        operation_free(&op);
+    }
+    routing_free(&routing);
+    layer_close(&layer);
+}
+END_TEST
+
 /* With more choices than EPX_SMALL_TOP_K no combine is small; the stage holds all rows. Rows lie on
  * multiples of 16 bytes, or not. */
 START_TEST(sums_that_are_not_small_are_right)
@@ -188,6 +254,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, rows_of_any_length_are_summed, 0, 16);
     tcase_add_loop_test(tcase, nodes_are_summed_one_after_the_other, 0, 12);
     tcase_add_test(tcase, tokens_without_pairs_are_zero);
+    tcase_add_loop_test(tcase, sums_are_the_same_however_the_caller_rounds, 0, 8);
     tcase_add_loop_test(tcase, sums_that_are_not_small_are_right, 0, 12);
     if (space_is_device())
         tcase_add_loop_test(tcase, small_sums_of_long_rows_are_right, 0, 8);
