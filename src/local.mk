@@ -40,6 +40,7 @@ endif
 
 # The layers, lowest first; each folder names its own files.
 include src/base/local.mk
+include src/control/local.mk
 include src/core/local.mk
 include src/kernels/local.mk
 include src/transport/local.mk

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * agree.c - bounded blocking collectives of the library itself. What MPI reads and writes lies
- * in the communicator's agreement, not on the stack: a collective that is given up may still
+ * agree.c - bounded blocking collectives of the library itself. What MPI reads and writes lies in the communicator's agreement, not on the stack: a collective that is given up may still
  * complete later, and a communicator that gave up is buried, never freed.
  */
 #include "core/agree.h"
@@ -12,12 +11,9 @@
 #include "base/pause.h"
 #include "core/progress.h"
 
-/* Ends the communicator after MPI failed in a collective. The peers are in that collective or will
- * be, and nobody knows in what state it and MPI are. */
-int epx_comm_break(struct epx_comm *comm, int mpi_error, const char *call)
+int epx_comm_break(struct epx_comm *comm, int rc)
 {
     char message[EPX_MAX_ERROR_STRING];
-    int rc = epx_fail_mpi(mpi_error, call);
 
     epx_status_locate(comm->rank, message);
     epx_lock();
@@ -34,20 +30,22 @@ static void count_waiting(struct epx_comm *comm, int change)
     epx_unlock();
 }
 
-static int await(struct epx_comm *comm, MPI_Request *request)
+static int await(struct epx_comm *comm, struct epx_joint joint)
 {
     struct epx_clock clock = {0};
     int done = 0, idle = 0;
 
     for (;;) {
-        int finished, moved;
+        int finished, moved, awaited = -1;
+        int rc = joint.done(joint.state, &done, &awaited);
 
-        EPX_TRY_COLLECTIVE(comm, MPI_Test(request, &done, MPI_STATUS_IGNORE));
+        if (rc != EPX_SUCCESS)
+            return epx_comm_break(comm, rc);
         if (done)
             return EPX_SUCCESS;
         epx_lock();
         moved = epx_progress();
-        epx_comm_clock(comm, &clock, 0, -1);
+        epx_comm_clock(comm, &clock, 0, awaited);
         finished = comm->finished;
         epx_unlock();
         if (finished)
@@ -57,14 +55,47 @@ static int await(struct epx_comm *comm, MPI_Request *request)
     }
 }
 
-int epx_comm_await(struct epx_comm *comm, MPI_Request *request)
+int epx_comm_await(struct epx_comm *comm, struct epx_joint joint)
 {
     int rc;
 
     count_waiting(comm, 1);
-    rc = await(comm, request);
+    rc = await(comm, joint);
     count_waiting(comm, -1);
     return rc;
+}
+
+static int mpi_is_done(void *request, int *done, int *awaited)
+{
+    (void)awaited;
+    EPX_TRY_MPI(MPI_Test(request, done, MPI_STATUS_IGNORE));
+    return EPX_SUCCESS;
+}
+
+int epx_comm_await_mpi(struct epx_comm *comm, MPI_Request *request)
+{
+    return epx_comm_await(comm, (struct epx_joint){mpi_is_done, request});
+}
+
+static int collective_is_done(void *state, int *done, int *awaited)
+{
+    const struct epx_control *control = state;
+
+    int rc;
+
+    (void)awaited;
+    epx_lock();
+    rc = control->ops->done(control->state, done);
+    epx_unlock();
+    return rc;
+}
+
+/* Waits for the collective of the control plane that was started, unless that failed. */
+static int finish(struct epx_comm *comm, int rc)
+{
+    if (rc != EPX_SUCCESS)
+        return epx_comm_break(comm, rc);
+    return epx_comm_await(comm, (struct epx_joint){collective_is_done, &comm->control});
 }
 
 static int check_alive(struct epx_comm *comm)
@@ -85,31 +116,33 @@ int epx_comm_pass(struct epx_comm *comm)
     return check_alive(comm);
 }
 
-static int allreduce(struct epx_comm *comm, int n, MPI_Op op)
+static int allreduce(struct epx_comm *comm, int n, enum epx_fold fold)
 {
-    MPI_Request request;
+    const struct epx_control *control = &comm->control;
 
     EPX_TRY(check_alive(comm));
-    EPX_TRY_COLLECTIVE(comm, MPI_Iallreduce(MPI_IN_PLACE, comm->agreement.value, n, MPI_INT64_T, op,
-                                            comm->traffic, &request));
-    return epx_comm_await(comm, &request);
+    return finish(comm, control->ops->allreduce(control->state, comm->agreement.value, n, fold));
+}
+
+static int bcast(struct epx_comm *comm, void *data, int bytes, int root)
+{
+    const struct epx_control *control = &comm->control;
+
+    return finish(comm, control->ops->bcast(control->state, data, bytes, root));
 }
 
 int epx_comm_agree(struct epx_comm *comm, int rc)
 {
     struct epx_agreement *agreement = &comm->agreement;
-    MPI_Request request;
 
     agreement->code = rc;
     snprintf(agreement->message, sizeof(agreement->message), "%s", epx_status_message());
     agreement->value[0] = rc == EPX_SUCCESS ? comm->size : comm->rank;
-    EPX_TRY(allreduce(comm, 1, MPI_MIN));
+    EPX_TRY(allreduce(comm, 1, EPX_FOLD_MIN));
     if (agreement->value[0] == comm->size)
         return EPX_SUCCESS;
-    EPX_TRY_COLLECTIVE(comm,
-                       MPI_Ibcast(agreement, (int)offsetof(struct epx_agreement, value), MPI_BYTE,
-                                  (int)agreement->value[0], comm->traffic, &request));
-    EPX_TRY(epx_comm_await(comm, &request));
+    EPX_TRY(bcast(comm, agreement, (int)offsetof(struct epx_agreement, value),
+                  (int)agreement->value[0]));
     return epx_fail_quietly(agreement->code, agreement->message);
 }
 
@@ -120,7 +153,7 @@ static int find_ends(struct epx_comm *comm, int64_t value, int64_t *least, int64
 
     ends[0] = value;
     ends[1] = ~value;
-    EPX_TRY(allreduce(comm, 2, MPI_MAX));
+    EPX_TRY(allreduce(comm, 2, EPX_FOLD_MAX));
     *least = ~ends[1];
     *most = ends[0];
     return EPX_SUCCESS;
@@ -157,7 +190,7 @@ int epx_comm_same_word(struct epx_comm *comm, const char *name, int64_t value,
 int epx_comm_max(struct epx_comm *comm, int64_t value, int64_t *max)
 {
     comm->agreement.value[0] = value;
-    EPX_TRY(allreduce(comm, 1, MPI_MAX));
+    EPX_TRY(allreduce(comm, 1, EPX_FOLD_MAX));
     *max = comm->agreement.value[0];
     return EPX_SUCCESS;
 }
@@ -165,13 +198,10 @@ int epx_comm_max(struct epx_comm *comm, int64_t value, int64_t *max)
 int epx_comm_allgather(struct epx_comm *comm, int64_t value, int64_t *values)
 {
     struct epx_agreement *agreement = &comm->agreement;
-    MPI_Request request;
 
-    EPX_TRY(check_alive(comm));
     agreement->value[0] = value;
-    EPX_TRY_COLLECTIVE(comm, MPI_Iallgather(agreement->value, 1, MPI_INT64_T, agreement->gathered,
-                                            1, MPI_INT64_T, comm->traffic, &request));
-    EPX_TRY(epx_comm_await(comm, &request));
+    EPX_TRY(
+        epx_comm_allgather_bytes(comm, agreement->value, (int)sizeof(value), agreement->gathered));
     if (values)
         memmove(values, agreement->gathered, (size_t)comm->size * sizeof(*values));
     return EPX_SUCCESS;
@@ -179,23 +209,19 @@ int epx_comm_allgather(struct epx_comm *comm, int64_t value, int64_t *values)
 
 int epx_comm_allgather_bytes(struct epx_comm *comm, const void *own, int bytes, void *all)
 {
-    MPI_Request request;
+    const struct epx_control *control = &comm->control;
 
     EPX_TRY(check_alive(comm));
-    EPX_TRY_COLLECTIVE(
-        comm, MPI_Iallgather(own, bytes, MPI_BYTE, all, bytes, MPI_BYTE, comm->traffic, &request));
-    return epx_comm_await(comm, &request);
+    return finish(comm, control->ops->allgather(control->state, own, bytes, all));
 }
 
 int epx_comm_bcast(struct epx_comm *comm, void *data, int bytes)
 {
     char *message = comm->agreement.message;
-    MPI_Request request;
 
     EPX_TRY(check_alive(comm));
     memcpy(message, data, (size_t)bytes);
-    EPX_TRY_COLLECTIVE(comm, MPI_Ibcast(message, bytes, MPI_BYTE, 0, comm->traffic, &request));
-    EPX_TRY(epx_comm_await(comm, &request));
+    EPX_TRY(bcast(comm, message, bytes, 0));
     memcpy(data, message, (size_t)bytes);
     return EPX_SUCCESS;
 }

@@ -1,23 +1,32 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * agree.h - bounded blocking collectives of the library itself, over the traffic communicator.
- * They progress all communicators meanwhile; a rank that does not come ends the communicator.
+ * agree.h - bounded blocking collectives of the library itself, over the control plane. They progress all communicators meanwhile; a rank that does not come ends the communicator.
  */
 #ifndef EPX_CORE_AGREE_H
 #define EPX_CORE_AGREE_H
 
 #include "core/comm.h"
 
-/* EPX_TRY_MPI for a call that starts or ends a collective; a failure also ends the communicator. */
+/* For an error of a collective: ends the communicator too, and returns the error. The peers are in
+ * that collective or will be, and nobody knows in what state it is. */
+int epx_comm_break(struct epx_comm *comm, int rc);
+/* EPX_TRY_MPI for a call that starts a collective of MPI. */
 #define EPX_TRY_COLLECTIVE(comm, call)                                                             \
     do {                                                                                           \
         int epx_rc_ = (call);                                                                      \
         if (epx_rc_ != MPI_SUCCESS)                                                                \
-            return epx_comm_break(comm, epx_rc_, #call);                                           \
+            return epx_comm_break(comm, epx_fail_mpi(epx_rc_, #call));                             \
     } while (0)
-int epx_comm_break(struct epx_comm *comm, int mpi_error, const char *call);
 
-int epx_comm_await(struct epx_comm *comm, MPI_Request *request);
+/* Something that all ranks take part in: done sets *done when it has ended here, and *awaited to
+ * the rank that it waits for, if it knows one. An error of done ends the communicator. */
+struct epx_joint {
+    int (*done)(void *state, int *done, int *awaited);
+    void *state;
+};
+int epx_comm_await(struct epx_comm *comm, struct epx_joint joint);
+/* Waits for a collective of MPI. */
+int epx_comm_await_mpi(struct epx_comm *comm, MPI_Request *request);
 /* Local: a pass of progress in the middle of long work that peers wait for; the error of a
  * communicator that is finished. */
 int epx_comm_pass(struct epx_comm *comm);

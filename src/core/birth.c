@@ -36,7 +36,6 @@
 
 #include "base/clock.h"
 #include "base/pause.h"
-#include "core/mailbox.h"
 #include "core/progress.h"
 
 enum letter_kind {
@@ -223,8 +222,8 @@ static int open_letters(struct epx_birth *birth)
 
     birth->heard = calloc((size_t)comm->size, sizeof(*birth->heard));
     EPX_FAIL_IF(!birth->heard, EPX_ERR_NO_MEM, "no memory for letters of %d ranks", comm->size);
-    EPX_TRY(epx_mailbox_open(comm, EPX_TAG_BIRTH, sizeof(struct letter), 2 * (comm->size - 1),
-                             &birth->mailbox));
+    EPX_TRY(epx_mailbox_open(&comm->control, EPX_TAG_BIRTH, sizeof(struct letter),
+                             2 * (comm->size - 1), &birth->mailbox));
     return tell_all(birth, LETTER_HELLO, "");
 }
 

@@ -153,7 +153,7 @@ struct epx_comm *epx_comm_allocate(const struct epx_params *params, int *own_rc)
         return NULL;
     comm->references = 1;
     comm->params = *params;
-    comm->user = comm->traffic = MPI_COMM_NULL;
+    comm->user = comm->traffic.comm = MPI_COMM_NULL;
     comm->stats.size = sizeof(comm->stats);
     return comm;
 }
@@ -184,7 +184,7 @@ static void bury(struct epx_comm *comm)
 
 void epx_comm_close(struct epx_comm *comm)
 {
-    MPI_Comm *parts[] = {&comm->traffic, &comm->user};
+    MPI_Comm *parts[] = {&comm->traffic.comm, &comm->user};
 
     epx_comm_unlist(comm);
     if (comm->finished) {

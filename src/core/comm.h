@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "base/param.h"
 #include "base/stats.h"
+#include "control/control_mpi.h"
 #include "core/handle.h"
 #include "core/lock.h"
 
@@ -70,8 +71,9 @@ struct epx_comm {
     struct epx_handle handle; /* until the user frees it; requests may hold it longer */
     int references;
     int rank, size;
-    MPI_Comm user;    /* duplicate with the user's error handler; the library never sends on it */
-    MPI_Comm traffic; /* collectives of agree.h, letters; the two never meet in MPI */
+    MPI_Comm user; /* duplicate with the user's error handler; the library never sends on it */
+    struct epx_traffic traffic; /* of MPI, for the control plane */
+    struct epx_control control; /* collectives of agree.h, letters */
     struct epx_agreement agreement;
     struct epx_params params;
     int *node; /* [size] node of each rank, numbered by lowest rank */

@@ -16,7 +16,7 @@ static int duplicate(struct epx_comm *comm, MPI_Comm original, MPI_Comm *copy)
     MPI_Request request;
 
     EPX_TRY_COLLECTIVE(comm, MPI_Comm_idup(original, copy, &request));
-    return epx_comm_await(comm, &request);
+    return epx_comm_await_mpi(comm, &request);
 }
 
 /* The name that MPI prints of the communicator whose error handler it calls. */
@@ -127,7 +127,7 @@ static int same_params(struct epx_comm *comm)
 static int prepare(struct epx_comm *comm)
 {
     EPX_TRY(allocate_ranks(comm));
-    EPX_TRY_MPI(MPI_Comm_set_errhandler(comm->traffic, MPI_ERRORS_RETURN));
+    EPX_TRY_MPI(MPI_Comm_set_errhandler(comm->traffic.comm, MPI_ERRORS_RETURN));
     return epx_birth_begin(comm);
 }
 
@@ -147,7 +147,8 @@ int epx_comm_begin(struct epx_comm *comm, MPI_Comm original, int own_rc)
     EPX_TRY_MPI(MPI_Comm_rank(original, &comm->rank));
     EPX_TRY_MPI(MPI_Comm_size(original, &comm->size));
     epx_comm_enlist(comm);
-    EPX_TRY(duplicate(comm, original, &comm->traffic));
+    EPX_TRY(duplicate(comm, original, &comm->traffic.comm));
+    comm->control = (struct epx_control){&epx_control_mpi, &comm->traffic};
     EPX_TRY(prepare_all(comm));
     EPX_TRY(epx_comm_agree(comm, own_rc == EPX_SUCCESS ? epx_birth_confirm(comm) : own_rc));
     EPX_TRY(duplicate(comm, original, &comm->user));

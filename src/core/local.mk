@@ -11,8 +11,6 @@ libepx_core_la_SOURCES += \
   src/core/handle.h \
   src/core/lock.c \
   src/core/lock.h \
-  src/core/mailbox.c \
-  src/core/mailbox.h \
   src/core/progress.c \
   src/core/progress.h \
   src/core/ready.c \

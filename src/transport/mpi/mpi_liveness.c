@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "core/mailbox.h"
 
 enum letter_kind { LETTER_ASK, LETTER_ANSWER, LETTER_END };
 enum { ANSWERS_MS = 200 };
@@ -67,7 +66,7 @@ static int init(struct epx_mpi_liveness *liveness)
     liveness->positions = calloc(ranks, sizeof(*liveness->positions));
     EPX_FAIL_IF(!liveness->answered || !liveness->positions, EPX_ERR_NO_MEM,
                 "no memory for letters of %zu ranks", ranks);
-    return epx_mailbox_open(liveness->comm, EPX_TAG_LIVENESS, sizeof(struct letter), 0,
+    return epx_mailbox_open(&liveness->comm->control, EPX_TAG_LIVENESS, sizeof(struct letter), 0,
                             &liveness->mailbox);
 }
 

@@ -40,8 +40,8 @@ static int mpi_create(struct epx_transport *transport)
     MPI_Request request;
 
     mpi->data = MPI_COMM_NULL;
-    EPX_TRY_COLLECTIVE(comm, MPI_Comm_idup(comm->traffic, &mpi->data, &request));
-    EPX_TRY(epx_comm_await(comm, &request));
+    EPX_TRY_COLLECTIVE(comm, MPI_Comm_idup(comm->traffic.comm, &mpi->data, &request));
+    EPX_TRY(epx_comm_await_mpi(comm, &request));
     EPX_TRY(epx_comm_agree(comm, epx_mpi_liveness_create(comm, &mpi->liveness)));
     transport->liveness = (struct epx_liveness){&epx_mpi_liveness_ops, mpi->liveness};
     return EPX_SUCCESS;

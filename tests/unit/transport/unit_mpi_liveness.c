@@ -131,13 +131,13 @@ START_TEST(an_end_does_not_wait_behind_a_long_message)
 
     ck_assert(data);
     if (suite_rank == 0) {
-        MPI_Isend(data, LONG_BYTES, MPI_BYTE, MUTE, TAG, comm->traffic, &request);
+        MPI_Isend(data, LONG_BYTES, MPI_BYTE, MUTE, TAG, comm->traffic.comm, &request);
         epx_mpi_liveness_announce(liveness, "rank 0 has given up");
         suite_sleep_ms(AWAY_MS + 2 * HEARS_MS);
     } else if (suite_rank == MUTE) {
         suite_sleep_ms(AWAY_MS);
         expect_end("rank 0 has given up", HEARS_MS);
-        MPI_Irecv(data, LONG_BYTES, MPI_BYTE, 0, TAG, comm->traffic, &request);
+        MPI_Irecv(data, LONG_BYTES, MPI_BYTE, 0, TAG, comm->traffic.comm, &request);
     }
     MPI_Wait(&request, MPI_STATUS_IGNORE);
     free(data);
