@@ -45,7 +45,9 @@ function hint(text,    name, value, help, field, values)
     if (name == "" || value == "" || help == "" || split(substr(rest, 2), field, ",") < 4)
         fail("not a hint: " text)
     gsub(/[ \t]/, "", field[1])
-    if (field[1] == "NULL")
+    if (field[1] == "NULL" && number(field[2]) == number(field[3]))
+        values = "a text"
+    else if (field[1] == "NULL")
         values = number(field[2]) " to " number(field[3])
     else if (field[1] in lists)
         values = lists[field[1]]

@@ -78,6 +78,10 @@ static void format_values(const struct epx_param *param, char *text, size_t leng
 {
     size_t used = 0;
 
+    if (param->text_bytes) {
+        snprintf(text, length, "a text");
+        return;
+    }
     if (!param->words) {
         snprintf(text, length, "%lld to %lld", (long long)param->min, (long long)param->max);
         return;
@@ -200,6 +204,10 @@ static void write_library(struct json *json)
 
 static void write_values(struct json *json, const struct epx_param *param)
 {
+    if (param->text_bytes) {
+        json_number(json, "most_characters", (int64_t)param->text_bytes - 1);
+        return;
+    }
     if (!param->words) {
         json_number(json, "min", param->min);
         json_number(json, "max", param->max);

@@ -12,8 +12,11 @@ enum epx_partials { EPX_PARTIALS_DATATYPE, EPX_PARTIALS_FLOAT32 };
 /* Which operations have a kernel for each of their two phases. */
 enum epx_split { EPX_SPLIT_LARGE, EPX_SPLIT_ALL, EPX_SPLIT_NONE };
 enum epx_progress { EPX_PROGRESS_CALLS, EPX_PROGRESS_THREAD };
+/* Who makes the control plane; auto: MPI, where it started the ranks. */
+enum epx_control_maker { EPX_CONTROL_AUTO, EPX_CONTROL_MPI, EPX_CONTROL_SOCKETS };
 
 #define EPX_TRANSPORT_NAME_MAX 16
+#define EPX_INTERFACE_NAME_MAX 48
 
 /* The values in force for one communicator. Lists are stored as the index of the word. */
 struct epx_params {
@@ -27,7 +30,9 @@ struct epx_params {
     int64_t ranks_per_node;
     int64_t combine_partials; /* enum epx_partials */
     int64_t split_phases;     /* enum epx_split */
-    int64_t log;              /* enum epx_log_level */
+    int64_t control;          /* enum epx_control_maker */
+    char interface[EPX_INTERFACE_NAME_MAX];
+    int64_t log; /* enum epx_log_level */
 };
 
 /* Multiprocessors that kernels which only wait may hold, by default as many as pay. */
@@ -42,10 +47,11 @@ struct epx_param {
     const char *name; /* info key; in capitals the environment variable */
     const char *default_value;
     const char *help;
-    const char *const *words; /* the values of a list, NULL-terminated; NULL for a number */
-    int64_t min, max;         /* bounds of a number; its unit is in the name */
+    const char *const *words; /* the values of a list, NULL-terminated; NULL for a number or text */
+    int64_t min, max;         /* bounds of a number, whose unit is in the name */
     size_t offset;            /* in struct epx_params */
     int per_rank;             /* may differ across ranks */
+    size_t text_bytes;        /* room of a text, which may be empty; 0 = it is none */
 };
 
 /* The table, ended by a NULL name. */

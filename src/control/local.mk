@@ -1,6 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libepx_core_la_SOURCES += \
+  src/control/addresses.c \
+  src/control/addresses.h \
+  src/control/connections.c \
+  src/control/connections.h \
+  src/control/contact.c \
+  src/control/contact.h \
   src/control/control.c \
   src/control/control.h \
   src/control/control_mpi.c \
-  src/control/control_mpi.h
+  src/control/control_mpi.h \
+  src/control/control_sockets.c \
+  src/control/control_sockets.h

@@ -265,6 +265,14 @@ int epx_birth_confirm(struct epx_comm *comm)
     return rc;
 }
 
+void epx_birth_blame(struct epx_comm *comm, int rank)
+{
+    struct epx_birth *birth = comm->birth.state;
+
+    if (birth && !birth->told_end)
+        birth->culprit = rank;
+}
+
 void epx_birth_end(struct epx_comm *comm)
 {
     struct epx_birth *birth = comm->birth.state;

@@ -187,6 +187,9 @@ void epx_comm_close(struct epx_comm *comm)
     MPI_Comm *parts[] = {&comm->traffic.comm, &comm->user};
 
     epx_comm_unlist(comm);
+    if (comm->control.ops && comm->control.ops->free)
+        comm->control.ops->free(comm->control.state, !comm->finished);
+    comm->control.ops = NULL;
     if (comm->finished) {
         bury(comm);
         return;

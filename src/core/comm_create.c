@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "base/machine_key.h"
+#include "control/contact.h"
+#include "control/control_sockets.h"
 #include "core/agree.h"
 #include "core/birth.h"
 
@@ -127,7 +129,6 @@ static int same_params(struct epx_comm *comm)
 static int prepare(struct epx_comm *comm)
 {
     EPX_TRY(allocate_ranks(comm));
-    EPX_TRY_MPI(MPI_Comm_set_errhandler(comm->traffic.comm, MPI_ERRORS_RETURN));
     return epx_birth_begin(comm);
 }
 
@@ -141,6 +142,46 @@ static int prepare_all(struct epx_comm *comm)
     return rc;
 }
 
+/* By the control plane in force, which sockets shall replace. */
+static int gather_for_contact(const void *own, void *all, size_t bytes, void *comm)
+{
+    return epx_comm_allgather_bytes(comm, own, (int)bytes, all);
+}
+
+/* Collective: connects the ranks. own_rc is this rank's result so far; all fail if one does. */
+static int connect_ranks(struct epx_comm *comm, const struct epx_contact_group *group, int own_rc)
+{
+    struct epx_sockets *sockets = NULL;
+    struct epx_contact *contact = NULL;
+    int rc = own_rc ? own_rc : epx_sockets_create(comm->rank, comm->size, &sockets);
+
+    rc = epx_contact_create(group, comm->params.interface, rc,
+                            sockets ? epx_sockets_connections(sockets) : NULL, &contact);
+    if (rc == EPX_SUCCESS)
+        rc = epx_comm_await(comm, (struct epx_joint){epx_contact_done, contact});
+    epx_contact_free(contact);
+    if (rc != EPX_SUCCESS) {
+        epx_sockets_free(sockets);
+        return rc;
+    }
+    epx_lock();
+    comm->control = (struct epx_control){&epx_control_sockets, sockets};
+    epx_unlock();
+    return EPX_SUCCESS;
+}
+
+/* Where the hint wants sockets on all ranks. If it differs, same_params says so later. */
+static int replace_mpi(struct epx_comm *comm)
+{
+    const struct epx_contact_group group = {comm->rank, comm->size, gather_for_contact, comm, 1};
+    int equal;
+
+    EPX_TRY(epx_comm_equal(comm, comm->params.control, &equal));
+    if (!equal || comm->params.control != EPX_CONTROL_SOCKETS)
+        return EPX_SUCCESS;
+    return connect_ranks(comm, &group, EPX_SUCCESS);
+}
+
 /* The traffic communicator comes first: on it ranks learn who does not come. */
 int epx_comm_begin(struct epx_comm *comm, MPI_Comm original, int own_rc)
 {
@@ -148,7 +189,9 @@ int epx_comm_begin(struct epx_comm *comm, MPI_Comm original, int own_rc)
     EPX_TRY_MPI(MPI_Comm_size(original, &comm->size));
     epx_comm_enlist(comm);
     EPX_TRY(duplicate(comm, original, &comm->traffic.comm));
+    EPX_TRY_MPI(MPI_Comm_set_errhandler(comm->traffic.comm, MPI_ERRORS_RETURN));
     comm->control = (struct epx_control){&epx_control_mpi, &comm->traffic};
+    EPX_TRY(replace_mpi(comm));
     EPX_TRY(prepare_all(comm));
     EPX_TRY(epx_comm_agree(comm, own_rc == EPX_SUCCESS ? epx_birth_confirm(comm) : own_rc));
     EPX_TRY(duplicate(comm, original, &comm->user));

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/pause.h"
+#include "core/birth.h"
 #include "core/route.h"
 
 enum { GRACE_MS = 5000, WATCHED_MS = 100, ANSWER_MS = 200 };
@@ -185,6 +186,23 @@ static void listen_to_peers(struct epx_comm *comm, const struct epx_liveness *li
         epx_comm_finish(comm, message);
 }
 
+/* Lets the control plane move, and ends the communicator if a rank is lost. */
+static void pass_control(struct epx_comm *comm)
+{
+    const struct epx_control *control = &comm->control;
+    char message[EPX_MAX_ERROR_STRING];
+    int rank;
+
+    if (comm->finished || !control->ops || !control->ops->pass)
+        return;
+    control->ops->pass(control->state, comm->awaited || comm->birth.ops);
+    rank = control->ops->lost(control->state, message);
+    if (rank < 0)
+        return;
+    epx_birth_blame(comm, rank);
+    epx_comm_give_up(comm, message);
+}
+
 /*
  * Whether this host looked for answers often enough: MPI takes several passes to read what came by
  * the network. A host that calls EPX rarely makes its missing looks in one go after twice the
@@ -296,6 +314,7 @@ int epx_progress_comm(struct epx_comm *comm)
     int any = 0;
 
     listen_to_peers(comm, &comm->liveness);
+    pass_control(comm);
     while (comm->first && !comm->finished) {
         struct epx_request *request = comm->first;
         int moved = 0, error;
