@@ -14,6 +14,7 @@
 #include "coll/attach.h"
 #include "epx.h"
 #include "json.h"
+#include "option_meant.h"
 
 enum {
     SHOW_LIBRARY = 1,
@@ -113,6 +114,7 @@ static int print_hints(void)
     struct epx_params params;
 
     EPX_TRY(epx_params_read(MPI_INFO_NULL, &params));
+    EPX_TRY(epx_params_warn(MPI_INFO_NULL));
     printf("Hints: info keys and environment variables\n");
     for (const struct epx_param *p = epx_param_table; p->name; p++)
         print_hint(p, &params);
@@ -182,12 +184,31 @@ static void print_transport(const struct transports *transports, int i)
         printf("not usable: %s\n", report->why);
 }
 
+/* The name of the transport that auto takes for a memory; NULL = none is usable. */
+static const char *auto_takes(const struct transports *transports, const char *memory)
+{
+    for (int i = 0; i < transports->num; i++)
+        if (transports->reports[i].usable && strcmp(transports->reports[i].memory, memory) == 0)
+            return transports->reports[i].name;
+    return NULL;
+}
+
+static void print_auto(const struct transports *transports)
+{
+    const char *device = auto_takes(transports, epx_memory_name(EPX_MEMORY_CUDA));
+    const char *host = auto_takes(transports, epx_memory_name(EPX_MEMORY_SYSTEM));
+
+    printf("auto takes %s for the memory of hosts, %s for the memory of GPUs\n",
+           host ? host : "none", device ? device : "none");
+}
+
 static void print_transports(const struct transports *transports)
 {
     printf("Transports on %d rank%s, in the order that auto tries them\n", transports->ranks,
            transports->ranks == 1 ? "" : "s");
     for (int i = 0; i < transports->num; i++)
         print_transport(transports, i);
+    print_auto(transports);
 }
 
 static void write_library(struct json *json)
@@ -266,6 +287,13 @@ static void write_transports(struct json *json, const struct transports *transpo
         json_close(json, '}');
     }
     json_close(json, ']');
+    json_open(json, "auto", '{');
+    for (int memory = EPX_MEMORY_SYSTEM; memory <= EPX_MEMORY_CUDA; memory++) {
+        const char *name = epx_memory_name((enum epx_memory_kind)memory);
+
+        json_text(json, name, auto_takes(transports, name));
+    }
+    json_close(json, '}');
 }
 
 /* Writes nothing, and fails, if the environment sets a hint to a value that it cannot have. */
@@ -292,6 +320,18 @@ static int write_json(int show, const struct transports *transports)
     return EPX_SUCCESS;
 }
 
+/* Whether this rank speaks for all before MPI can tell: launchers set one of these variables. */
+static int is_first(void)
+{
+    static const char *const variables[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
+                                            "SLURM_PROCID"};
+    const char *rank = NULL;
+
+    for (size_t i = 0; !rank && i < sizeof(variables) / sizeof(*variables); i++)
+        rank = getenv(variables[i]);
+    return !rank || atoi(rank) == 0;
+}
+
 static int parse_options(int argc, char **argv)
 {
     static const struct option options[] = {
@@ -305,13 +345,18 @@ static int parse_options(int argc, char **argv)
     };
     int show = 0, option;
 
+    opterr = is_first();
     while ((option = getopt_long(argc, argv, "hV", options, NULL)) != -1) {
-        if (option == '?')
+        if (option == '?') {
+            if (opterr)
+                option_say_meant("epx_info", argv[optind - 1], options);
             return -1;
+        }
         show |= option == 'h' ? SHOW_USAGE : option == 'V' ? SHOW_VERSION : option;
     }
     if (optind < argc) {
-        fprintf(stderr, "epx_info: unexpected argument %s\n", argv[optind]);
+        if (opterr)
+            fprintf(stderr, "epx_info: unexpected argument %s\n", argv[optind]);
         return -1;
     }
     return show & ~SHOW_JSON ? show : show | SHOW_ALL;
@@ -320,6 +365,8 @@ static int parse_options(int argc, char **argv)
 /* Prints what needs no MPI, so that it works without the launcher and daemon of MPI. */
 static int print_without_mpi(int show)
 {
+    if (!is_first())
+        return EXIT_SUCCESS;
     if (show & SHOW_USAGE)
         fputs(usage, stdout);
     else if (show & SHOW_JSON)
@@ -370,7 +417,8 @@ int main(int argc, char **argv)
     int show = parse_options(argc, argv);
 
     if (show < 0) {
-        fputs(usage, stderr);
+        if (is_first())
+            fputs(usage, stderr);
         return 2;
     }
     if (show & SHOW_TRANSPORTS)

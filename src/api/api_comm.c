@@ -37,8 +37,9 @@ static int choose_progress(struct epx_comm *comm)
     if (comm->transport->ops->threads)
         rc = epx_comm_start_thread(comm);
     else {
-        EPX_LOG_WARN("epx_progress=thread: transport %s is progressed by calls only",
-                     epx_transport_name(comm));
+        if (comm->rank == 0)
+            EPX_LOG_WARN("epx_progress=thread: transport %s is progressed by calls only",
+                         epx_transport_name(comm));
         comm->params.progress = EPX_PROGRESS_CALLS;
     }
     return epx_comm_agree(comm, rc);
@@ -67,17 +68,39 @@ static int make(struct epx_comm *created, MPI_Comm comm, int rc)
     return rc;
 }
 
-static int comm_create(MPI_Comm comm, MPI_Info info, struct epx_comm **newcomm)
+static int warn_on_first_rank(MPI_Comm comm, MPI_Info info)
+{
+    int rank;
+
+    EPX_TRY_MPI(MPI_Comm_rank(comm, &rank));
+    return rank == 0 ? epx_params_warn(info) : EPX_SUCCESS;
+}
+
+/* Reads the hints and allocates. An error is logged only if the result is NULL: else the ranks
+ * learn it from each other, and one of them logs it. */
+static struct epx_comm *begin(MPI_Comm comm, MPI_Info info, int *rc)
 {
     struct epx_params params = {0};
     struct epx_comm *created;
-    int rc, setup_rc;
+    int read_rc;
+
+    epx_attempt_begin();
+    *rc = epx_api_setup();
+    read_rc = epx_params_read(info, &params);
+    *rc = *rc ? *rc : read_rc;
+    *rc = *rc ? *rc : warn_on_first_rank(comm, info);
+    created = epx_comm_allocate(&params, rc);
+    epx_attempt_end(*rc, created != NULL);
+    return created;
+}
+
+static int comm_create(MPI_Comm comm, MPI_Info info, struct epx_comm **newcomm)
+{
+    struct epx_comm *created;
+    int rc;
 
     EPX_TRY(check_mpi_comm(comm));
-    setup_rc = epx_api_setup();
-    rc = epx_params_read(info, &params);
-    rc = rc ? rc : setup_rc;
-    created = epx_comm_allocate(&params, &rc);
+    created = begin(comm, info, &rc);
     if (!created)
         return rc;
     rc = make(created, comm, rc);

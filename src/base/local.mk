@@ -13,6 +13,8 @@ libepx_core_la_SOURCES += \
   src/base/machine_key.h \
   src/base/memory.c \
   src/base/memory.h \
+  src/base/nearest.c \
+  src/base/nearest.h \
   src/base/param.c \
   src/base/param.h \
   src/base/pause.c \

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/nearest.h"
+
 extern char **environ;
 
 static const char *const memory_words[] = {"auto", "system", "cuda:device", NULL};
@@ -106,7 +108,7 @@ void epx_param_format(const struct epx_param *param, const struct epx_params *pa
 
 static int parse_word(const struct epx_param *param, const char *text, int64_t *value)
 {
-    char list[128] = "";
+    char list[128] = "", meant[EPX_MEANT_MAX];
 
     for (int i = 0; param->words[i]; i++) {
         if (strcmp(text, param->words[i]) == 0) {
@@ -117,7 +119,9 @@ static int parse_word(const struct epx_param *param, const char *text, int64_t *
             strncat(list, ", ", sizeof(list) - strlen(list) - 1);
         strncat(list, param->words[i], sizeof(list) - strlen(list) - 1);
     }
-    return epx_fail(EPX_ERR_INFO, "hint %s is \"%.64s\", not one of %s", param->name, text, list);
+    epx_write_meant(text, strlen(text), param->words, meant);
+    return epx_fail(EPX_ERR_INFO, "hint %s is \"%.64s\", not one of %s%s", param->name, text, list,
+                    meant);
 }
 
 static int parse_number(const struct epx_param *param, const char *text, int64_t *value)
@@ -176,36 +180,70 @@ static const struct epx_param *find_param(const char *name, size_t length)
     return NULL;
 }
 
+/* What CMake looks for a package named EPX by. */
+static int is_of_cmake(const char *variable, size_t length)
+{
+    return (length == 7 && strncmp(variable, "EPX_DIR", length) == 0) ||
+           (length == 8 && strncmp(variable, "EPX_ROOT", length) == 0);
+}
+
+/* Writes the hint that was meant by the name of a variable or of a key, as that is written. */
+static void find_meant(const char *name, size_t length, int is_variable, char *meant)
+{
+    enum { MOST_HINTS = 32 };
+    char variables[MOST_HINTS][EPX_PARAM_NAME_MAX];
+    const char *names[MOST_HINTS + 1] = {NULL};
+
+    for (int i = 0; i < MOST_HINTS && epx_param_table[i].name; i++) {
+        epx_param_variable(&epx_param_table[i], variables[i], sizeof(variables[i]));
+        names[i] = is_variable ? variables[i] : epx_param_table[i].name;
+    }
+    epx_write_meant(name, length, names, meant);
+}
+
 static void warn_of_unknown_variables(void)
 {
+    char meant[EPX_MEANT_MAX];
+
     for (char **entry = environ; *entry; entry++) {
         size_t length = strcspn(*entry, "=");
 
-        if (strncmp(*entry, "EPX_", 4) == 0 && !find_param(*entry, length))
-            EPX_LOG_WARN("environment variable %.*s is not a hint of EPX, see epx_hints(7)",
-                         (int)length, *entry);
+        if (strncmp(*entry, "EPX_", 4) != 0 || find_param(*entry, length) ||
+            is_of_cmake(*entry, length))
+            continue;
+        find_meant(*entry, length, 1, meant);
+        EPX_LOG_WARN("environment variable %.*s is not a hint of EPX, see epx_hints(7)%s",
+                     (int)length, *entry, meant);
     }
 }
 
 static int warn_of_unknown_keys(MPI_Info info)
 {
-    char key[MPI_MAX_INFO_KEY + 1];
+    char key[MPI_MAX_INFO_KEY + 1], meant[EPX_MEANT_MAX];
     int keys = 0;
 
     if (info != MPI_INFO_NULL)
         EPX_TRY_MPI(MPI_Info_get_nkeys(info, &keys));
     for (int i = 0; i < keys; i++) {
         EPX_TRY_MPI(MPI_Info_get_nthkey(info, i, key));
-        if (strncmp(key, "epx_", 4) == 0 && !find_param(key, strlen(key)))
-            EPX_LOG_WARN("info key %s is not a hint of EPX, see epx_hints(7)", key);
+        if (strncmp(key, "epx_", 4) != 0 || find_param(key, strlen(key)))
+            continue;
+        find_meant(key, strlen(key), 0, meant);
+        EPX_LOG_WARN("info key %s is not a hint of EPX, see epx_hints(7)%s", key, meant);
     }
     return EPX_SUCCESS;
 }
 
-int epx_params_read(MPI_Info info, struct epx_params *params)
+int epx_params_warn(MPI_Info info)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
+    pthread_once(&once, warn_of_unknown_variables);
+    return warn_of_unknown_keys(info);
+}
+
+int epx_params_read(MPI_Info info, struct epx_params *params)
+{
     int first = EPX_SUCCESS;
 
     for (const struct epx_param *p = epx_param_table; p->name; p++) {
@@ -215,6 +253,5 @@ int epx_params_read(MPI_Info info, struct epx_params *params)
     }
     EPX_TRY(first);
     epx_log_set_level((enum epx_log_level)params->log);
-    pthread_once(&once, warn_of_unknown_variables);
-    return warn_of_unknown_keys(info);
+    return EPX_SUCCESS;
 }

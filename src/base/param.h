@@ -17,6 +17,7 @@ enum epx_control_maker { EPX_CONTROL_AUTO, EPX_CONTROL_MPI, EPX_CONTROL_SOCKETS 
 
 #define EPX_TRANSPORT_NAME_MAX 16
 #define EPX_INTERFACE_NAME_MAX 48
+#define EPX_PARAM_NAME_MAX 32
 
 /* The values in force for one communicator. Lists are stored as the index of the word. */
 struct epx_params {
@@ -61,6 +62,8 @@ extern const char *const epx_param_transports[];
 
 /* Info wins over environment wins over default. Local; info may be MPI_INFO_NULL. */
 int epx_params_read(MPI_Info info, struct epx_params *params);
+/* Warns of info keys and, once a process, of environment variables that are like hints and none. */
+int epx_params_warn(MPI_Info info);
 
 /* The value in force, as text. */
 void epx_param_format(const struct epx_param *param, const struct epx_params *params, char *text,

@@ -179,8 +179,9 @@ static int attach_named(struct epx_comm *comm, const char *name)
     int usable;
 
     EPX_FAIL_IF(!named, EPX_ERR_INTERN, "transport %s is not listed", name);
-    EPX_FAIL_IF(comm->params.memory && !has_memory(comm, named), EPX_ERR_UNSUPPORTED,
-                "transport %s is for %s memory", name, epx_memory_name(named->memory));
+    if (comm->params.memory && !has_memory(comm, named))
+        return epx_comm_fail(comm, EPX_ERR_UNSUPPORTED, "transport %s is for %s memory", name,
+                             epx_memory_name(named->memory));
     EPX_TRY(usable_on_all(comm, named, &usable, why));
     for (const struct epx_listed *way = next_way(named); usable != EPX_USABLE && way;
          way = next_way(way)) {
@@ -188,9 +189,10 @@ static int attach_named(struct epx_comm *comm, const char *name)
         named = way;
         EPX_TRY(usable_on_all(comm, named, &usable, why));
     }
-    EPX_FAIL_IF(usable == EPX_SHORT, EPX_ERR_NO_MEM, "no room for transport %s: %s", name, why);
-    EPX_FAIL_IF(usable != EPX_USABLE, EPX_ERR_TRANSPORT, "transport %s is not usable: %s", name,
-                why);
+    if (usable == EPX_SHORT)
+        return epx_comm_fail(comm, EPX_ERR_NO_MEM, "no room for transport %s: %s", name, why);
+    if (usable != EPX_USABLE)
+        return epx_comm_fail(comm, EPX_ERR_TRANSPORT, "transport %s is not usable: %s", name, why);
     return attach(comm, named);
 }
 
@@ -240,9 +242,10 @@ static int attach_first(struct epx_comm *comm)
     for (const struct epx_listed *entry = epx_transports; entry->name && !comm->transport; entry++)
         if (has_memory(comm, entry))
             EPX_TRY(try_line(comm, entry, &passed, why));
-    EPX_FAIL_IF(!comm->transport,
-                comm->params.memory == EPX_MEMORY_CUDA ? EPX_ERR_UNSUPPORTED : EPX_ERR_TRANSPORT,
-                "no transport is usable: %s", why);
+    if (!comm->transport)
+        return epx_comm_fail(
+            comm, comm->params.memory == EPX_MEMORY_CUDA ? EPX_ERR_UNSUPPORTED : EPX_ERR_TRANSPORT,
+            "no transport is usable: %s", why);
     if (passed.name && comm->rank == 0)
         EPX_LOG_WARN("transport %s is used instead of %s: %s", comm->transport->name, passed.name,
                      passed.why);
@@ -370,8 +373,10 @@ int epx_transport_report(MPI_Comm mpi_comm, int index, struct epx_transport_repo
 
     if (!entry)
         return EPX_ERR_ARG;
+    epx_attempt_begin();
     rc = epx_params_read(MPI_INFO_NULL, &params);
     comm = epx_comm_allocate(&params, &rc);
+    epx_attempt_end(rc, comm != NULL);
     if (!comm)
         return rc;
     *report = (struct epx_transport_report){.name = entry->name,

@@ -146,6 +146,26 @@ int epx_comm_agree(struct epx_comm *comm, int rc)
     return epx_fail_quietly(agreement->code, agreement->message);
 }
 
+int epx_comm_agree_aloud(struct epx_comm *comm, int rc)
+{
+    int agreed = epx_comm_agree(comm, rc);
+
+    if (rc != EPX_SUCCESS && comm->agreement.value[0] == comm->rank)
+        EPX_LOG_ERROR("%s", comm->agreement.message);
+    return agreed;
+}
+
+int epx_comm_fail(const struct epx_comm *comm, int code, const char *format, ...)
+{
+    va_list values;
+
+    epx_attempt_begin();
+    va_start(values, format);
+    epx_fail_list(code, format, values);
+    va_end(values);
+    return epx_attempt_end(code, comm->rank != 0);
+}
+
 /* The least and the largest value of all ranks. */
 static int find_ends(struct epx_comm *comm, int64_t value, int64_t *least, int64_t *most)
 {

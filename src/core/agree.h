@@ -32,6 +32,10 @@ int epx_comm_await_mpi(struct epx_comm *comm, MPI_Request *request);
 int epx_comm_pass(struct epx_comm *comm);
 /* Every rank learns the error of the lowest rank that failed; rc is this rank's own result. */
 int epx_comm_agree(struct epx_comm *comm, int rc);
+/* As epx_comm_agree, for errors that were not logged: the lowest rank that failed logs its own. */
+int epx_comm_agree_aloud(struct epx_comm *comm, int rc);
+/* As epx_fail, where all ranks fail with one message: rank 0 logs it. Local. */
+int epx_comm_fail(const struct epx_comm *comm, int code, const char *format, ...) EPX_PRINTF(3, 4);
 /* Whether the value is the same on all ranks. */
 int epx_comm_equal(struct epx_comm *comm, int64_t value, int *equal);
 /* EPX_ERR_ARG on all ranks unless the value is the same on all. */

@@ -182,6 +182,18 @@ static int replace_mpi(struct epx_comm *comm)
     return connect_ranks(comm, &group, EPX_SUCCESS);
 }
 
+/* Logs no error; own_rc is one that was not logged, either. */
+static int confirm(struct epx_comm *comm, int own_rc)
+{
+    int rc = own_rc;
+
+    if (rc != EPX_SUCCESS)
+        return rc;
+    epx_attempt_begin();
+    rc = epx_birth_confirm(comm);
+    return epx_attempt_end(rc, 1);
+}
+
 /* The traffic communicator comes first: on it ranks learn who does not come. */
 int epx_comm_begin(struct epx_comm *comm, MPI_Comm original, int own_rc)
 {
@@ -193,7 +205,7 @@ int epx_comm_begin(struct epx_comm *comm, MPI_Comm original, int own_rc)
     comm->control = (struct epx_control){&epx_control_mpi, &comm->traffic};
     EPX_TRY(replace_mpi(comm));
     EPX_TRY(prepare_all(comm));
-    EPX_TRY(epx_comm_agree(comm, own_rc == EPX_SUCCESS ? epx_birth_confirm(comm) : own_rc));
+    EPX_TRY(epx_comm_agree_aloud(comm, confirm(comm, own_rc)));
     EPX_TRY(duplicate(comm, original, &comm->user));
     EPX_TRY(same_params(comm));
     return find_nodes(comm, name_user_comm(comm, original));

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 bin_PROGRAMS += epx_perf
 dist_bin_SCRIPTS = tools/epx_perf/epx_perf_plot tools/epx_perf/epx_perf_sweep
-epx_perf_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tools
+epx_perf_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tools -I$(top_srcdir)/src
 epx_perf_LDADD = $(perf_cuda) libepx.la $(MPI_LIBS) -lm
 epx_perf_SOURCES = \
   tools/epx_perf/epx_perf.c \
@@ -26,7 +26,11 @@ epx_perf_SOURCES = \
   tools/epx_perf/perf_verbs.c \
   tools/epx_perf/perf_verbs.h \
   tools/json.c \
-  tools/json.h
+  tools/json.h \
+  tools/option_meant.c \
+  tools/option_meant.h \
+  src/base/nearest.c \
+  src/base/nearest.h
 
 # The part of epx_perf that needs CUDA. NCCL is opened at run time.
 if HAVE_CUDA

@@ -8,12 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/nearest.h"
 #include "epx_perf/bench/perf_number.h"
 #include "epx_perf/bench/perf_options.h"
 #include "epx_perf/bench/perf_verb.h"
 #include "epx_perf/peer/peer_kinds.h"
 #include "epx_perf/perf_verbs.h"
 #include "epx_perf/space/perf_spaces.h"
+#include "option_meant.h"
 
 enum {
     OPTION_TRANSPORT = 256,
@@ -186,14 +188,34 @@ static int read_span(const char *text, int64_t min, int64_t max, struct perf_spa
     return text[length] ? read_number(text + length + 1, span->min, max, &span->max) : 0;
 }
 
-static int read_word(const char *text, const struct word *words, int *value)
+/* Complains of a name that is none of the list, which ends with NULL. */
+static int complain_of_name(const char *what, const char *text, const char *const *names)
 {
-    for (const struct word *w = words; w->name; w++)
-        if (strcmp(text, w->name) == 0) {
-            *value = w->value;
+    char meant[EPX_MEANT_MAX], list[256] = "";
+
+    for (int i = 0; names[i]; i++) {
+        strncat(list, i ? ", " : "", sizeof(list) - strlen(list) - 1);
+        strncat(list, names[i], sizeof(list) - strlen(list) - 1);
+    }
+    if (!text)
+        return complain("want one %s of: %s", what, list);
+    epx_write_meant(text, strlen(text), names, meant);
+    return complain("\"%s\" is no %s, there are: %s%s", text, what, list, meant);
+}
+
+static int read_word(const char *text, const char *what, const struct word *words, int *value)
+{
+    enum { MOST_WORDS = 8 };
+    const char *names[MOST_WORDS + 1] = {NULL};
+
+    for (int i = 0; words[i].name && i < MOST_WORDS; i++) {
+        names[i] = words[i].name;
+        if (strcmp(text, words[i].name) == 0) {
+            *value = words[i].value;
             return 0;
         }
-    return complain("\"%s\" is not a value of that option, see epx_perf --help", text);
+    }
+    return complain_of_name(what, text, names);
 }
 
 static int read_space(const char *text, const struct perf_space **space)
@@ -205,14 +227,20 @@ static int read_space(const char *text, const struct perf_space **space)
                                      : complain("\"%s\" is not host or cuda", text);
 }
 
+/* A build may lack some of these peers. */
 static int read_peer(const char *text, const struct perf_peer_kind **peer)
 {
+    static const char *const names[] = {"none",         "mpi",           "mpi-blocks", "nccl",
+                                        "nccl-counted", "nccl-alltoall", NULL};
+    int i = 0;
+
     *peer = perf_peer_find(text);
-    if (*peer || strcmp(text, "none") == 0)
+    if (*peer || strcmp(text, names[0]) == 0)
         return 0;
-    return strncmp(text, "nccl", 4) == 0
-               ? complain("--peer %s: no such peer, or built without NCCL", text)
-               : complain("--peer %s: no such peer, see epx_perf --help", text);
+    while (names[i] && strcmp(text, names[i]) != 0)
+        i++;
+    return names[i] ? complain("--peer %s: built without it", text)
+                    : complain_of_name("peer", text, names);
 }
 
 /* Reads TYPE:COUNT up to the next comma; *text is behind it then, or NULL at the end. */
@@ -225,7 +253,7 @@ static int read_field(const char **text, struct perf_field *field)
     if (type >= length || length >= sizeof(word))
         return complain("\"%.*s\" is no field, want TYPE:COUNT", (int)length, *text);
     snprintf(word, sizeof(word), "%.*s", (int)type, *text);
-    if (read_word(word, datatype_words, &field->datatype))
+    if (read_word(word, "datatype", datatype_words, &field->datatype))
         return -1;
     snprintf(word, sizeof(word), "%.*s", (int)(length - type - 1), *text + type + 1);
     if (read_number(word, 1, INT32_MAX / 8, &count))
@@ -274,10 +302,10 @@ static int read_option(int option, const char *text, struct perf_options *option
     case 's': options->skew = text; return 0;
     case 'T':
         options->datatype_name = text;
-        return read_word(text, datatype_words, &options->datatype);
+        return read_word(text, "datatype", datatype_words, &options->datatype);
     case OPTION_FIELDS: return read_fields(text, options);
-    case 'l': return read_word(text, layout_words, &options->layout);
-    case 'r': return read_word(text, place_words, &options->place);
+    case 'l': return read_word(text, "layout", layout_words, &options->layout);
+    case 'r': return read_word(text, "receive buffer", place_words, &options->place);
     case 'd': return read_space(text, &options->space);
     case 'c': options->check = 1; return 0;
     case 'f': options->full = 1; return 0;
@@ -379,6 +407,20 @@ static int check_options(struct perf_options *options)
     return 0;
 }
 
+static int read_verb(int num, char **arguments, struct perf_options *options)
+{
+    const char *names[PERF_MOST_VERBS + 1];
+
+    perf_verb_names(names);
+    options->verb = num ? perf_verb_find(arguments[0]) : NULL;
+    if (!options->verb)
+        return complain_of_name("sub-command", arguments[0], names);
+    if (num > 1)
+        return complain("one sub-command wanted, but \"%s\" follows %s", arguments[1],
+                        arguments[0]);
+    return 0;
+}
+
 /* Before getopt puts the arguments in another order. */
 static void copy_arguments(char **argv, struct perf_options *options)
 {
@@ -412,14 +454,14 @@ int perf_options_read(int argc, char **argv, int rank, struct perf_options *opti
     speaks = opterr = rank == 0;
     while ((option =
                 getopt_long(argc, argv, "t:m:H:k:e:s:T:l:a:r:d:i:x:cfh", long_options, NULL)) != -1)
-        if (read_option(option, optarg, options))
+        if (read_option(option, optarg, options)) {
+            if (option == '?' && speaks)
+                option_say_meant("epx_perf", argv[optind - 1], long_options);
             return -1;
+        }
     if (options->usage || options->explain)
         return 0;
-    if (optind + 1 != argc)
-        return complain("one sub-command wanted, see --help");
-    options->verb = perf_verb_find(argv[optind]);
-    if (!options->verb)
-        return complain("no sub-command \"%s\"", argv[optind]);
+    if (read_verb(argc - optind, argv + optind, options))
+        return -1;
     return check_options(options);
 }

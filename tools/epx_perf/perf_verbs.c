@@ -243,6 +243,7 @@ static const struct perf_verb verbs[] = {
      .check = perf_check_layer},
     {.name = NULL},
 };
+_Static_assert(sizeof(verbs) / sizeof(*verbs) <= PERF_MOST_VERBS + 1, "names of all verbs");
 
 const struct perf_verb *perf_verb_find(const char *name)
 {
@@ -250,4 +251,10 @@ const struct perf_verb *perf_verb_find(const char *name)
         if (strcmp(verb->name, name) == 0)
             return verb;
     return NULL;
+}
+
+void perf_verb_names(const char *names[PERF_MOST_VERBS + 1])
+{
+    for (size_t i = 0; i < sizeof(verbs) / sizeof(*verbs); i++)
+        names[i] = verbs[i].name;
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "support/suite.h"
 
@@ -116,6 +117,74 @@ START_TEST(a_refusal_names_hint_value_and_choices)
 }
 END_TEST
 
+static int says(const char *key, const char *value, const char *words)
+{
+    struct epx_params params;
+
+    ck_assert_int_eq(read_one(key, value, &params), EPX_ERR_INFO);
+    return strstr(epx_status_message(), words) != NULL;
+}
+
+START_TEST(a_refusal_names_the_word_that_was_meant)
+{
+    ck_assert(says("epx_transport", "shn", "; did you mean shm?"));
+    ck_assert(says("epx_transport", "SHM+MPI", "; did you mean shm+mpi?"));
+    ck_assert(says("epx_transport", "smh", "; did you mean shm?"));
+    ck_assert(says("epx_memory", "cuda", "; did you mean cuda:device?"));
+    ck_assert(says("epx_log", "wran", "; did you mean warn?"));
+    ck_assert(!says("epx_transport", "x", "did you mean"));
+    ck_assert(!says("epx_memory", "gpu", "did you mean"));
+    ck_assert(!says("epx_log", "a word that is longer than all the words that a hint can have",
+                    "did you mean"));
+}
+END_TEST
+
+static char written[4 * EPX_MAX_ERROR_STRING];
+
+/* Keeps what a warning writes in written. */
+static void warn_of(const char *key)
+{
+    MPI_Info info = suite_info(key, "1", NULL);
+    int saved = dup(STDERR_FILENO), code;
+    FILE *file = tmpfile();
+
+    fflush(stderr);
+    dup2(fileno(file), STDERR_FILENO);
+    code = epx_params_warn(info);
+    fflush(stderr);
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    rewind(file);
+    written[fread(written, 1, sizeof(written) - 1, file)] = '\0';
+    fclose(file);
+    MPI_Info_free(&info);
+    ck_assert_int_eq(code, EPX_SUCCESS);
+}
+
+/* Variables are looked at once a process. */
+START_TEST(what_is_like_a_hint_and_none_is_warned_of)
+{
+    setenv("EPX_TIMEOUT", "5", 1);
+    setenv("EPX_ROOT", "/opt/epx", 1);
+    setenv("EPX_DIR", "/opt/epx/lib/cmake/EPX", 1);
+    setenv("EPX_ROOTS", "", 1);
+    warn_of("epx_max_sm");
+    ck_assert_ptr_nonnull(strstr(written, "EPX_TIMEOUT is not a hint of EPX, see epx_hints(7); "
+                                          "did you mean EPX_TIMEOUT_MS?\n"));
+    ck_assert_ptr_nonnull(strstr(written, "EPX_ROOTS is not a hint of EPX, see epx_hints(7)\n"));
+    ck_assert_ptr_null(strstr(written, "EPX_ROOT "));
+    ck_assert_ptr_null(strstr(written, "EPX_DIR"));
+    ck_assert_ptr_nonnull(strstr(written, "info key epx_max_sm is not a hint of EPX, see "
+                                          "epx_hints(7); did you mean epx_max_sms?\n"));
+    warn_of("epx_timeout_ms");
+    ck_assert_str_eq(written, "");
+    unsetenv("EPX_TIMEOUT");
+    unsetenv("EPX_ROOT");
+    unsetenv("EPX_DIR");
+    unsetenv("EPX_ROOTS");
+}
+END_TEST
+
 START_TEST(every_word_is_read_back)
 {
     struct epx_params params;
@@ -143,6 +212,8 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, info_wins_over_environment_wins_over_default);
     tcase_add_test(tcase, ranges_include_their_ends);
     tcase_add_test(tcase, a_refusal_names_hint_value_and_choices);
+    tcase_add_test(tcase, a_refusal_names_the_word_that_was_meant);
+    tcase_add_test(tcase, what_is_like_a_hint_and_none_is_warned_of);
     tcase_add_test(tcase, every_word_is_read_back);
     suite_add_tcase(suite, tcase);
     return suite;
