@@ -50,15 +50,35 @@ show_tenth() {
 show_failure() {
     [ ! "$terminal" ] || printf '\r%-70s\r' ''
     test=${2#*: }
+    first_failed=${first_failed:-$test}
     echo "$2 ($((passed + skipped + failed)) of $total)"
     tail -n 8 "$1/${test%.*}.log" 2>/dev/null | sed 's/^/    /' || :
+}
+
+# show_skipped FOLDER - why tests were skipped: each reason with the number of its tests, and the
+# log of one of them.
+show_skipped() {
+    [ "$skipped" -gt 0 ] || return 0
+    echo "Skipped:"
+    for test in $skipped_tests; do
+        log_of_test=$1/${test%.*}.log
+        reason=$(sed -n 's/^SKIP: //p; s/^[a-z_]*: skipped, //p' "$log_of_test" 2>/dev/null |
+            tail -n 1)
+        printf '%s\t%s\n' "$log_of_test" "${reason:-it does not say why}"
+    done | awk -F '\t' '
+        !num[$2]++ { log_of[$2] = $1 }
+        END { for (reason in num) printf "%5d  %s (%s)\n", num[reason], reason, log_of[reason] }
+    ' | sort -k 1,1rn -k 2
 }
 
 # read_result FOLDER LINE - takes a line of make.
 read_result() {
     case $2 in
     PASS:* | XFAIL:*) passed=$((passed + 1)) ;;
-    SKIP:*) skipped=$((skipped + 1)) ;;
+    SKIP:*)
+        skipped=$((skipped + 1))
+        skipped_tests="$skipped_tests ${2#*: }"
+        ;;
     FAIL:* | XPASS:* | ERROR:*)
         failed=$((failed + 1))
         show_failure "$1" "$2"
@@ -73,18 +93,20 @@ show_verdict() {
     [ ! "$terminal" ] || printf '\r%-70s\r' ''
     echo "$passed of $total tests passed, $failed failed, $skipped skipped in" \
         "$(passed_since "$begun")"
-    if [ "$code" -ne 0 ]; then
-        [ "$failed" -gt 0 ] || show_end_of_log
-        echo "Shown: this build does not pass. The output of a test is in $1/TEST.log;" \
-            "one again: make -C $1 check TESTS=TEST"
+    show_skipped "$1"
+    if [ "$code" -ne 0 ] && [ "$failed" -gt 0 ]; then
+        echo "Shown: this build does not pass. $1/${first_failed%.*}.log has the output of the" \
+            "first test that failed; it again: make -C $1 check TESTS=$first_failed"
+    elif [ "$code" -ne 0 ]; then
+        show_end_of_log
+        echo "Shown: the tests cannot be run"
     else
-        echo "Shown: this build works here ($1/TEST.log says why a test was skipped)." \
-            "Next: make -C $1 install, and man ./man/epx.7"
+        echo "Shown: this build works here. Next: make -C $1 install, and man ./man/epx.7"
     fi
 }
 
 read_results() {
-    passed=0 skipped=0 failed=0 shown=0 code=99
+    passed=0 skipped=0 failed=0 shown=0 code=99 skipped_tests='' first_failed=''
     begun=$(date +%s)
     while IFS= read -r line; do
         case $line in

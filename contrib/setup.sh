@@ -31,8 +31,12 @@ need_to_build() {
     need openmpi-bin type "${MPIEXEC:-mpiexec}"
 }
 
+# need_ucx CONFIGURE-ARGUMENT... - unless they say otherwise.
 need_ucx() {
-    need libucx-dev has_ucx_headers
+    case " $* " in
+    *" --without-ucx "* | *" --with-ucx="*) ;;
+    *) need libucx-dev has_ucx_headers ;;
+    esac
 }
 
 need_to_test() {
@@ -101,12 +105,24 @@ in_folder() {
     (cd "$1" && shift && "$@")
 }
 
-# build FOLDER [CONFIGURE-ARGUMENT...] - bootstraps, configures and builds out of tree.
-build() {
+# configure FOLDER [CONFIGURE-ARGUMENT...] - without arguments those of the last time, so that what
+# is built stays built.
+configure() {
     folder=$1
     shift
+    if [ $# -eq 0 ] && [ -x "$folder/config.status" ]; then
+        eval "set -- $("$folder/config.status" --config)"
+        [ "$*" = --enable-option-checking=fatal ] ||
+            echo "configure gets what it got the last time: $*"
+    else
+        set -- --enable-option-checking=fatal "$@" # or a misspelled option would be ignored
+    fi
+    step "configuring in $folder" in_folder "$folder" ../configure "$@"
+}
+
+# build FOLDER [CONFIGURE-ARGUMENT...] - bootstraps, configures and builds out of tree.
+build() {
     [ -x configure ] || step "making configure" ./autogen.sh || return
-    mkdir -p "$folder"
-    step "configuring in $folder" in_folder "$folder" ../configure "$@" &&
-        step "building in $folder" make -C "$folder" -j"$(nproc)"
+    mkdir -p "$1"
+    configure "$@" && make_step "building in $1" "$1" all
 }

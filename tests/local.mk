@@ -65,6 +65,10 @@ include tests/fuzz/local.mk
 include tests/model/local.mk
 include tests/tools/local.mk
 
+# The lints look at the sources and at the library.
+lint: all-am
+	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(lints)' check_PROGRAMS= check_LTLIBRARIES=
+
 # Enough to try another MPI or compiler by: no more ranks than a small machine has cores, and not
 # those tests that wait for time-outs or fill the memory.
 short_tests = $(lints) tests/fortran/check_fortran.sh tests/abi/check_abi.sh $(page_checks) \
@@ -92,4 +96,4 @@ check-emulated:
 	  TESTS="`sh $(srcdir)/tests/short $(srcdir) emulated` \
 	    tests/tools/check_perf_error.sh tests/tools/check_sweep.sh"
 
-.PHONY: check-short check-brief check-valgrind check-emulated list-tests
+.PHONY: lint check-short check-brief check-valgrind check-emulated list-tests

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/param.h"
+#include "configure_line.h"
 #include "coll/attach.h"
 #include "epx.h"
 #include "json.h"

@@ -26,6 +26,7 @@ check:
 	@echo "SKIP: c.sh"; exit $(CODE)
 END
 echo "b went wrong" >tests/b.log
+printf 'c: skipped, there is no c\nSKIP c.sh (exit status: 77)\n' >tests/c.log
 export SECONDS_LONG=0 CODE=0
 
 has_controls() {
@@ -40,11 +41,14 @@ check_plain() {
     expect_line out 'FAIL: b.mpi \(2 of 3\)'
     expect_line out '    b went wrong'
     expect_line out '1 of 3 tests passed, 1 failed, 1 skipped in [0-9]+ s'
-    expect_line out 'Shown: this build does not pass\. .*'
+    expect_line out ' +1  there is no c \(tests/c.log\)'
+    expect_line out 'Shown: this build does not pass\. tests/b.log has .* TESTS=b.mpi'
     expect_line build/log 'said by the first'
     expect_line build/log 'wanted: a.mpi b.mpi c.sh'
     ! grep -q said out || fail "what a step prints is not kept in the log"
     sed -i 's/echo "FAIL: b.mpi";//' tests/Makefile
+    expect_code 2 env CODE=2 sh steps
+    expect_line out 'Shown: the tests cannot be run'
 }
 
 check_failure() {
@@ -86,8 +90,6 @@ check_scripts() {
         expect_code 0 sh "$srcdir/contrib/$name" --help
         expect_line out "usage: contrib/$name .*"
     done
-    expect_code 2 sh "$srcdir/contrib/quickstart" --quick
-    expect_line err 'quickstart: no option --quick, .*'
     expect_code 2 sh "$srcdir/contrib/quickstart" /nonexistent/text
     expect_line err 'quickstart: cannot read /nonexistent/text'
 }
