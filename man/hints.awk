@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # hints.awk - puts the hints of src/base/param.c in the place of the line @HINTS@ of a manual page,
-# in the words and form of `epx_info --hints-roff'; the names of transports are in the list of
-# transports. usage: awk -f hints.awk src/transport/list.c src/base/param.c epx_hints.7.in
+# in the words and form of `epx_info --hints-roff', and the names of those that may differ across
+# ranks in the place of @PER_RANK@; the names of transports are in the list of transports.
+# usage: awk -f hints.awk src/transport/list.c src/base/param.c epx_hints.7.in
 
 function fail(message)
 {
@@ -53,6 +54,8 @@ function hint(text,    name, value, help, field, values)
         values = lists[field[1]]
     else
         fail("no list " field[1])
+    if (text ~ /, *1 *},$/)
+        per_rank[++num_per_rank] = "\\fB" name "\\fP"
     gsub(/\\/, "\\e", help)
     hints = hints sprintf(".TP\n\\fB%s\\fP (\\fB%s\\fP)\n%s\nValues: %s; default: %s.\n", name,
                           toupper(name), help, values, value)
@@ -95,7 +98,18 @@ file == 2 && /^const struct epx_param epx_param_table\[\] =/ {
     }
 }
 
-file == 3 && $0 != "@HINTS@"
+# "a, b and c"
+function per_rank_names(    i, names)
+{
+    for (i = 1; i <= num_per_rank; i++)
+        names = names (i == 1 ? "" : i == num_per_rank ? " and " : ", ") per_rank[i]
+    return names
+}
+
+file == 3 && $0 != "@HINTS@" {
+    sub(/@PER_RANK@/, per_rank_names())
+    print
+}
 
 file == 3 && $0 == "@HINTS@" {
     printf "%s", hints

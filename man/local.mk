@@ -56,6 +56,7 @@ EXTRA_DIST += \
   man/epx_hints.7.in \
   man/epx_tutorial.7.in \
   man/hints.awk \
+  man/structs.awk \
   man/texts.awk
 
 CLEANFILES += $(nodist_man_MANS) man/*.tmp

@@ -136,12 +136,33 @@ check_sources() {
     [ ! -s "$work/absent" ] || fail "$(cat "$work/absent")"
 }
 
+# Pages show the structs of epx.h as they are; all of those have a page, which says that the shorter
+# one of the first release is taken.
+check_structs() {
+    sed -n 's/^typedef struct \(EPX_[A-Za-z_]*\) {$/\1/p' "$header" >"$work/structs"
+    [ -s "$work/structs" ] || fail "no structs found in $header"
+    while read -r struct; do
+        page=$(grep -lxF ".\\\" $struct of epx.h, by structs.awk" "$srcdir"/man/*.3 | head -n 1)
+        if [ -z "$page" ]; then
+            fail "no page shows $struct"
+            continue
+        fi
+        awk -f "$srcdir/man/structs.awk" "$header" "$page" | diff "$page" - >&2 ||
+            fail "$page (<) has not the struct of epx.h (>); awk -f man/structs.awk makes it"
+        grep -q '\(in\|of\) 0\.1\.0' "$page" ||
+            fail "$page does not say that $struct of 0.1.0 is taken"
+        ! grep -q "less than that of .fB$struct" "$page" ||
+            fail "$page says that each smaller $struct is an error"
+    done <"$work/structs"
+}
+
 known_names() {
     grep -oh 'EPX_[A-Za-z0-9_]*' "$header" "$srcdir/fortran/epx_f08.F90" "$srcdir/m4/epx.m4"
     sed -n 's/.*{"\(epx_[a-z_]*\)".*/\1/p' "$srcdir/src/base/param.c" | tr '[:lower:]' '[:upper:]'
 }
 
-# epx_hints.7 shows the table of param.c as epx_info prints it.
+# epx_hints.7 shows the table of param.c as epx_info prints it, and it alone says which hints may
+# differ across ranks: those that the table says.
 check_hints() {
     ! grep -q '@HINTS@' "$top_builddir/man/epx_hints.7" || fail "epx_hints.7 has no hints"
     printf '@HINTS@\n' | awk -f "$srcdir/man/hints.awk" "$srcdir/src/transport/list.c" \
@@ -155,6 +176,15 @@ check_hints() {
     awk 'NR == FNR { hints = hints $0 "\n"; next } { page = page $0 "\n" }
          END { exit !index(page, hints) }' "$work/hints" "$top_builddir/man/epx_hints.7" ||
         fail "man/epx_hints.7 is older than the hints of param.c"
+    printf '@PER_RANK@\n@HINTS@\n' | awk -f "$srcdir/man/hints.awk" "$srcdir/src/transport/list.c" \
+        "$srcdir/src/base/param.c" - | head -n 1 >"$work/per_rank"
+    sed -n 's/^All but \(.*\) must have the same value on all ranks\.$/\1/p' \
+        "$top_builddir/man/epx_hints.7" | diff "$work/per_rank" - >&2 ||
+        fail "the hints that differ across ranks in param.c (<) and in epx_hints.7 (>) are others"
+    [ "$(wc -w <"$work/per_rank")" -gt 1 ] || fail "no hint of param.c may differ across ranks"
+    grep -n 'epx_.* same value on all ranks' "$srcdir"/man/*.[137] |
+        grep -v 'epx_hints(7)' >"$work/others"
+    [ ! -s "$work/others" ] || fail "epx_hints(7) alone says so: $(cat "$work/others")"
 }
 
 prototypes >"$work/prototypes"
@@ -174,5 +204,6 @@ while read -r prototype; do
     check_function "$prototype"
 done <"$work/prototypes"
 check_sources
+check_structs
 check_hints
 exit $status
