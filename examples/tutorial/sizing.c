@@ -44,8 +44,8 @@ static void print(const struct layer *l, const char *what,
     double buffer = (double)(rows * l->row_bytes) / 1e9;
 
     printf("%s: %lld rows\n", what, (long long)rows);
-    printf("%s: a buffer %.2f GB, two %.2f GB, the route %.3f GB\n",
-           what, buffer, 2 * buffer,
+    printf("%s: a buffer %.2f GB, two %.2f GB, route %.3f GB\n", what,
+           buffer, 2 * buffer,
            (double)route_bytes(l, layout, rows) / 1e9);
 }
 

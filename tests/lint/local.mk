@@ -10,6 +10,7 @@ lints = \
   tests/lint/lint_format.sh \
   tests/lint/planted.sh \
   tests/lint/lint_man.sh \
+  tests/lint/lint_print.sh \
   tests/lint/lint_headers.sh \
   tests/lint/lint_inject.sh \
   tests/lint/lint_exports.sh \
