@@ -11,6 +11,7 @@ page_checks = \
 TESTS += $(page_checks)
 EXTRA_DIST += \
   $(page_checks) \
+  tests/pages/displays.awk \
   tests/pages/examples.awk \
   tests/pages/links.awk \
   tests/pages/picture.py \
