@@ -74,6 +74,10 @@ static void print_library(void)
     print_field("CUDA", EPX_CUDA_SUMMARY);
     print_field("NCCL", EPX_NCCL_SUMMARY);
     print_field("UCX", EPX_UCX_SUMMARY);
+    if (*PACKAGE_BUGREPORT)
+        print_field("report to", PACKAGE_BUGREPORT);
+    if (*PACKAGE_URL)
+        print_field("home", PACKAGE_URL);
 }
 
 static void format_values(const struct epx_param *param, char *text, size_t length)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 tools_tests = \
   tests/tools/check_messages.sh \
+  tests/tools/check_home.sh \
   tests/tools/check_older_gpus.sh \
   tests/tools/check_output.sh \
   tests/tools/check_perf_error.sh \
