@@ -26,7 +26,6 @@ EXTRA_DIST += \
   debian/changelog \
   debian/control \
   debian/copyright \
-  debian/epx-doc.docs \
   debian/epx-doc.install \
   debian/epx-tools.install \
   debian/libepx-cuda0.install \

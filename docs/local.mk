@@ -1,6 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# `make html' makes one site of all pages, html/index.html.
+# Texts are installed as they lie in the tree, so that their links to each other hold. `make html'
+# makes one site of all pages, html/index.html.
+nobase_dist_doc_DATA += \
+  docs/architecture.md \
+  docs/architecture.svg \
+  docs/choosing.md \
+  docs/dispatch_combine.svg \
+  docs/performance.md \
+  docs/python.md \
+  docs/support.md \
+  docs/testing.md
 EXTRA_DIST += \
+  docs/architecture.dot \
   docs/make_site \
   docs/site.awk \
   docs/site.css

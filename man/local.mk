@@ -51,7 +51,6 @@ nodist_man_MANS = \
   man/epx_tutorial.7
 
 EXTRA_DIST += \
-  NEWS \
   examples/first.c \
   man/epx_hints.7.in \
   man/epx_tutorial.7.in \

@@ -2,12 +2,13 @@
 # The plots of the README. `make measure-host' and, on a machine with 2 GPUs, `make measure-gpu'
 # run epx_perf and write results to docs/plots in the source tree, or to PLOTS_DIR; `make plots'
 # draws all results that are there. README.md in that folder says more.
-EXTRA_DIST += \
+nobase_dist_doc_DATA += \
   docs/plots/README.md \
   docs/plots/gpu_layer.json \
   docs/plots/gpu_layer.svg \
   docs/plots/host_layer.json \
-  docs/plots/host_layer.svg \
+  docs/plots/host_layer.svg
+EXTRA_DIST += \
   docs/plots/matplotlibrc \
   docs/plots/measure
 

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # The first program of the README is examples/first.c, compiles without a warning, and prints what
-# the README says.
+# the README says. The README says where to report a fault and with what, and on which layouts of
+# nodes bytes are the same.
 set -u
 srcdir=${srcdir:-.}
 top_builddir=${top_builddir:-.}
@@ -18,6 +19,19 @@ name=lint_readme
 block() {
     awk -v fence="\`\`\`$1" '/^```/ && on { exit } on { print } $0 == fence { on = 1 }' "$readme"
 }
+
+# paragraphs WORDS - those of the README that have them, a line each.
+paragraphs() {
+    awk -v words="$1" 'BEGIN { RS = "" } index($0, words) { gsub(/\n/, " "); print }' "$readme"
+}
+
+help=$(awk '/^## / { on = $0 == "## Help" } on' "$readme")
+for word in epx_trouble epx_info EPX_LOG=info SECURITY.md docs/support.md; do
+    echo "$help" | grep -qF "$word" || die "the section Help of $readme does not name $word"
+done
+paragraphs "same bytes" >"$work/same"
+[ -s "$work/same" ] || die "$readme does not say that bytes are the same"
+! grep -v 'nodes\{0,1\}' "$work/same" >&2 || die "$readme does not say of nodes when bytes are the same"
 
 block c >"$work/first.c"
 block text >"$work/expected"

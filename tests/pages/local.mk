@@ -2,6 +2,7 @@
 # What pages show is true: programs, what they print and draw, messages, links, and the interface
 # of the Fortran module.
 page_checks = \
+  tests/pages/check_documents.sh \
   tests/pages/check_examples.sh \
   tests/pages/check_picture.sh \
   tests/pages/check_site.sh \

@@ -1,0 +1,42 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# make install has all texts of docs/, and no link from one installed text to another is dead.
+set -u
+LC_ALL=C
+export LC_ALL
+srcdir=$(cd "${srcdir:-.}" && pwd)
+top_builddir=$(cd "${top_builddir:-.}" && pwd)
+name=check_documents
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+# shellcheck source=tests/support/programs.sh
+. "$srcdir/tests/support/programs.sh"
+
+# Links of texts to files, a line each: the text, then the file as it is named there.
+links() {
+    find . -name '*.md' | sort | while read -r text; do
+        grep -oE '\]\([^)#:]+' "$text" | sed "s,^](,$text ,"
+    done
+}
+
+dead_links() {
+    links | while read -r text file; do
+        [ -e "$(dirname "$text")/$file" ] || echo "$text refers to $file"
+    done
+}
+
+# An inner make would take the outer one's flags for its own.
+(unset MAKEFLAGS MFLAGS MAKELEVEL &&
+    make -C "$top_builddir" install-data DESTDIR="$work/root") >"$work/said" 2>&1 ||
+    die "make install-data fails: $(tail -n 5 "$work/said")"
+documents=$(find "$work/root" -name support.md -path '*/docs/*')
+[ -n "$documents" ] || die "docs/support.md is not installed"
+cd "$(dirname "$documents")/.." || exit 1
+for text in README.md "$srcdir"/docs/*.md; do
+    [ -s "./${text#"$srcdir/"}" ] || die "${text#"$srcdir/"} is not installed"
+done
+[ "$(links | wc -l)" -gt 20 ] || die "only $(links | wc -l) links found"
+dead_links >"$work/dead"
+[ ! -s "$work/dead" ] || die "dead links: $(cat "$work/dead")"
+echo '[nowhere](nowhere.md)' >>docs/support.md
+dead_links | grep -qF 'docs/support.md refers to nowhere.md' || die "a dead link is not found"
