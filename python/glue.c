@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* glue.c - the errors of the Python package, and what it asks of MPI itself. */
+#define _DEFAULT_SOURCE /* on_exit */
 #include "glue.h"
 
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -24,6 +26,14 @@ int epx_python_fail(int code, const char *format, ...)
     vsnprintf(message, sizeof(message), format, values);
     va_end(values);
     return code;
+}
+
+/* The error of a communicator or a route that this process does not have. */
+int epx_python_fail_gone(int code, const char *text)
+{
+    if (epx_python_is_child())
+        text = "this process was forked off: communicators and routes are its parent's";
+    return epx_python_fail(code, "%s", text);
 }
 
 /* Keeps the text of an error that a call of EPX on the communicator returned; returns the code. */
@@ -60,6 +70,7 @@ int epx_python_init(int *initialized_here)
     if (finalized)
         return epx_python_fail(EPX_ERR_NOT_INITIALIZED, "MPI is finalized already");
     *initialized_here = !initialized;
+    epx_python_note_forks();
     if (initialized)
         MPI_Query_thread(&level);
     else if (MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level) != MPI_SUCCESS)
@@ -82,13 +93,10 @@ static void leave_without(int number)
 }
 
 /* After a time-out a rank may be dead, for which MPI_Finalize would wait forever. */
-int epx_python_finalize(void)
+static int finalize(void)
 {
-    int finalized = 1, rc;
+    int rc;
 
-    MPI_Finalized(&finalized);
-    if (finalized)
-        return EPX_SUCCESS;
     if (has_timed_out) {
         signal(SIGALRM, leave_without);
         alarm(FINALIZE_S);
@@ -96,6 +104,49 @@ int epx_python_finalize(void)
     rc = MPI_Finalize();
     alarm(0);
     return rc == MPI_SUCCESS ? EPX_SUCCESS : epx_python_fail(EPX_ERR_MPI, "MPI_Finalize failed");
+}
+
+#ifdef __GLIBC__
+/* A rank that fails must not wait in MPI_Finalize for ranks that wait for it: it leaves without, and
+ * its launcher ends the others. */
+static void leave(int status, void *nothing)
+{
+    int rank;
+
+    (void)nothing;
+    if (status == 0) {
+        finalize();
+        return;
+    }
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    fprintf(stderr,
+            "epx[%d]: error: the program ends with exit status %d and with an open communicator; "
+            "it leaves MPI unfinalized, so that the launcher ends the other ranks\n",
+            rank, status);
+}
+
+/* Python tells no exit handler the exit status, but C does. This handler is the last that is
+ * registered, hence the first to run: before those of CUDA and of MPI. */
+static int finalize_by_status(void)
+{
+    return on_exit(leave, NULL) == 0 ? EPX_SUCCESS : finalize();
+}
+#else
+static int finalize_by_status(void)
+{
+    return finalize();
+}
+#endif
+
+/* Called when Python exits. Where a communicator is open, other ranks may wait for this one. */
+int epx_python_finalize(void)
+{
+    int finalized = 1;
+
+    MPI_Finalized(&finalized);
+    if (finalized)
+        return EPX_SUCCESS;
+    return epx_python_table_is_used(&epx_python_comms) ? finalize_by_status() : finalize();
 }
 
 /* This rank in MPI_COMM_WORLD, and the ranks there. */

@@ -136,6 +136,7 @@ struct epx_python_route_attr {
 
 /* glue.c: errors and MPI */
 int epx_python_fail(int code, const char *format, ...);
+int epx_python_fail_gone(int code, const char *text);
 int epx_python_check(const struct epx_python_comm *comm, int code);
 int64_t epx_python_now_ns(void);
 void epx_python_message(char text[EPX_MAX_ERROR_STRING]);
@@ -233,5 +234,8 @@ extern struct epx_python_table epx_python_comms, epx_python_routes;
 int epx_python_table_add(struct epx_python_table *table, void *item);
 void *epx_python_table_get(struct epx_python_table *table, int64_t number);
 void epx_python_table_remove(struct epx_python_table *table, int64_t number);
+int epx_python_table_is_used(const struct epx_python_table *table);
+void epx_python_note_forks(void);
+int epx_python_is_child(void);
 
 #endif

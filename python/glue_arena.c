@@ -224,9 +224,12 @@ static void give(struct epx_python_block *block)
         join(block->before);
 }
 
-/* Gives back what epx_python_take gave. Local; any thread. */
+/* Gives back what epx_python_take gave. Local; any thread. In a process that was forked off nothing
+ * is, as the mutex may be that of a thread of the parent. */
 void epx_python_give(struct epx_python_block *block)
 {
+    if (epx_python_is_child())
+        return;
     pthread_mutex_lock(&mutex);
     give(block);
     pthread_mutex_unlock(&mutex);

@@ -9,7 +9,7 @@ int epx_python_comm(int64_t number, struct epx_python_comm **comm)
 {
     *comm = epx_python_table_get(&epx_python_comms, number);
     if (!*comm)
-        return epx_python_fail(EPX_ERR_COMM, "the communicator is closed");
+        return epx_python_fail_gone(EPX_ERR_COMM, "the communicator is closed");
     return EPX_SUCCESS;
 }
 

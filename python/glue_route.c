@@ -9,7 +9,7 @@ int epx_python_route(int64_t number, struct epx_python_route **route)
 {
     *route = epx_python_table_get(&epx_python_routes, number);
     if (!*route)
-        return epx_python_fail(EPX_ERR_ROUTE, "the route is freed");
+        return epx_python_fail_gone(EPX_ERR_ROUTE, "the route is freed");
     if (epx_python_table_get(&epx_python_comms, (*route)->comm) != (*route)->owner)
         return epx_python_fail(EPX_ERR_COMM, "the communicator of the route is closed");
     return EPX_SUCCESS;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* glue_table.c - numbers for communicators and routes. A number is given once, so that the number
- * of a freed object never means another one. */
+ * of a freed object never means another one. In a process that was forked all of them count as
+ * freed, since MPI and what it uses belong to the parent. */
 #include "glue.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 struct epx_python_table {
@@ -13,6 +15,30 @@ struct epx_python_table {
 
 struct epx_python_table epx_python_comms, epx_python_routes;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static atomic_int is_child;
+
+static void become_child(void)
+{
+    is_child = 1;
+}
+
+static void note_forks(void)
+{
+    pthread_atfork(NULL, NULL, become_child);
+}
+
+/* From now on a process that is forked off knows that it is. */
+void epx_python_note_forks(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, note_forks);
+}
+
+int epx_python_is_child(void)
+{
+    return is_child;
+}
 
 /* The number of the item, or -1 without memory. */
 int epx_python_table_add(struct epx_python_table *table, void *item)
@@ -35,6 +61,8 @@ void *epx_python_table_get(struct epx_python_table *table, int64_t number)
 {
     void *item = NULL;
 
+    if (is_child) /* the mutex may be that of a thread of the parent */
+        return NULL;
     pthread_mutex_lock(&mutex);
     if (number >= 0 && number < table->num_items)
         item = table->items[number];
@@ -48,4 +76,16 @@ void epx_python_table_remove(struct epx_python_table *table, int64_t number)
     if (number >= 0 && number < table->num_items)
         table->items[number] = NULL;
     pthread_mutex_unlock(&mutex);
+}
+
+/* Whether anything in the table was not removed. */
+int epx_python_table_is_used(const struct epx_python_table *table)
+{
+    int is_used = 0;
+
+    pthread_mutex_lock(&mutex);
+    for (int i = 0; i < table->num_items; i++)
+        is_used |= table->items[i] != NULL;
+    pthread_mutex_unlock(&mutex);
+    return is_used;
 }

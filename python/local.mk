@@ -52,6 +52,7 @@ EXTRA_DIST += \
   python/tests/test_compile.py \
   python/tests/test_core.py \
   python/tests/test_errors.py \
+  python/tests/test_fork.py \
   python/tests/test_gpu.py \
   python/tests/test_jax.py \
   python/tests/test_jax_distributed.py \

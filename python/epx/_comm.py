@@ -13,7 +13,18 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from epx._core import MAX_INFO_VAL, Code, EPXError, _declare, _int_p, _lib, _try, init_mpi, world
+from epx._core import (
+    MAX_INFO_VAL,
+    Code,
+    EPXError,
+    _declare,
+    _int_p,
+    _lib,
+    _try,
+    init_mpi,
+    is_child,
+    world,
+)
 
 if TYPE_CHECKING:
     from epx._route import Route
@@ -299,11 +310,12 @@ class Comm:
     def close(self) -> None:
         """Free what was reserved, the routes in the order in which they were made, and the rest.
 
-        Collective. A second call does nothing. If on any rank tensors lie in reserved memory, which
-        autograd's graphs may hold, EPXError with Code.PENDING is raised on all ranks and says how
-        many on which rank; the communicator can be used on, and closed later.
+        Collective. A second call does nothing, nor does one in a forked child. If on any rank
+        tensors lie in reserved memory, which autograd's graphs may hold, EPXError with Code.PENDING
+        is raised on all ranks and says how many on which rank; the communicator can be used on, and
+        closed later.
         """
-        if self._index < 0:
+        if self._index < 0 or is_child():
             return
         while self.works:  # no variable here keeps one, and what it has in reserved memory, alive
             with contextlib.suppress(EPXError):  # nobody wants its results

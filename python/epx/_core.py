@@ -127,21 +127,30 @@ def wait(number: int, stream: int) -> None:
 
 
 _LAUNCHER_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
-_is_initialized = False
+_process = 0  # that initialized MPI, or found it initialized; 0 = none yet
+
+
+def is_child() -> bool:
+    """Whether this process was forked off by the one that MPI and all communicators belong to."""
+    return _process not in (0, os.getpid())
 
 
 def _leave() -> None:
     # A rank that ends by an exception must not wait in MPI_Finalize for ranks that wait for it: it
     # leaves without, and its launcher ends the others.
-    if getattr(sys, "last_value", None) is None:
+    if getattr(sys, "last_value", None) is None and not is_child():
         sys.stdout.flush()
         _finalize()
 
 
 def init_mpi() -> None:
     """Initialize MPI if nobody has; then it is finalized when Python exits."""
-    global _is_initialized
-    if _is_initialized:
+    global _process
+    if is_child():
+        raise EPXError(
+            Code.NOT_INITIALIZED, "this process was forked off: MPI belongs to its parent"
+        )
+    if _process:
         return
     by_torchrun = "TORCHELASTIC_RUN_ID" in os.environ
     if by_torchrun and not any(name in os.environ for name in _LAUNCHER_VARIABLES):
@@ -154,7 +163,7 @@ def init_mpi() -> None:
     _try(_init(here))
     if here.value:
         atexit.register(_leave)
-    _is_initialized = True
+    _process = os.getpid()
 
 
 def world() -> tuple[int, int]:

@@ -8,7 +8,7 @@ import operator
 import struct
 
 from epx._comm import Comm
-from epx._core import Code, EPXError, _declare, _int_p, _try
+from epx._core import Code, EPXError, _declare, _int_p, _try, is_child
 
 _route_create = _declare("route_create", ctypes.c_char_p, _int_p)
 _route_free = _declare("route_free", ctypes.c_int)
@@ -104,8 +104,8 @@ class Route:
         self.capacity = capacity
 
     def free(self) -> None:
-        """Give the route back. Collective. A second call does nothing."""
-        if self.is_freed:
+        """Give the route back. Collective. A second call does nothing, nor one in a forked child."""
+        if self.is_freed or is_child():
             return
         _try(_route_free(self.index))
         self.is_freed = True

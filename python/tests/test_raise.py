@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A rank ends by an uncaught EPXError. The others wait for it without a time-out; the launcher ends
-them."""
+"""A rank ends by an uncaught EPXError, or with CASE=exit in the environment by sys.exit. The others
+wait for it without a time-out; the launcher ends them."""
+
+import os
+import sys
 
 import epx
 from epx import _perf
@@ -13,6 +16,8 @@ def main():
     layer.repeat(operations, 3)
     if comm.rank == 1:
         print("about to fail", flush=True)
+        if os.environ.get("CASE") == "exit":
+            sys.exit(3)
         epx.Comm(group=[comm.rank], window_bytes="many")
     layer.repeat(operations, 1)
     print(" No Errors")

@@ -11,6 +11,7 @@ test_programs += \
   tests/faults/test_fatal \
   tests/faults/test_faults \
   tests/faults/test_finalize \
+  tests/faults/test_fork \
   tests/faults/test_huge \
   tests/faults/test_inject \
   tests/faults/test_interrupted \
@@ -48,6 +49,9 @@ tests_faults_test_faults_LDADD = $(suite_ldadd)
 
 tests_faults_test_finalize_CPPFLAGS = $(suite_cppflags)
 tests_faults_test_finalize_LDADD = $(suite_ldadd)
+
+tests_faults_test_fork_CPPFLAGS = $(suite_cppflags)
+tests_faults_test_fork_LDADD = $(suite_ldadd)
 
 tests_faults_test_huge_CPPFLAGS = $(suite_cppflags)
 tests_faults_test_huge_LDADD = $(suite_ldadd)

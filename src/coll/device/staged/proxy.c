@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/jitter.h"
@@ -57,6 +58,7 @@ struct epx_proxy {
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct epx_proxy *first; /* under the mutex */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pid_t process; /* that has the threads of the proxies */
 
 char *epx_proxy_ring(const struct epx_proxy *proxy)
 {
@@ -254,11 +256,14 @@ static void retire(struct epx_proxy *proxy, int64_t end)
 
 /* At exit: stop proxies that are still alive before CUDA's exit handler (registered first, so run
  * last) frees the ring. All of them together have the whole grace period, however short the time
- * limits of their communicators: what they wait in may call CUDA, which ends after this handler. */
+ * limits of their communicators: what they wait in may call CUDA, which ends after this handler. A
+ * child of fork has no such threads. */
 static void retire_all(void)
 {
     int64_t end = epx_deadline_in(GRACE_MS);
 
+    if (getpid() != process)
+        return;
     pthread_mutex_lock(&mutex);
     for (struct epx_proxy *proxy = first; proxy; proxy = proxy->following)
         retire(proxy, end);
@@ -267,6 +272,7 @@ static void retire_all(void)
 
 static void retire_at_exit(void)
 {
+    process = getpid();
     atexit(retire_all);
 }
 
