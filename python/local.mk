@@ -50,6 +50,7 @@ EXTRA_DIST += \
   python/tests/sparse.py \
   python/tests/test_arena.py \
   python/tests/test_compile.py \
+  python/tests/test_copies.py \
   python/tests/test_core.py \
   python/tests/test_errors.py \
   python/tests/test_fork.py \

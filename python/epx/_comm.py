@@ -17,6 +17,7 @@ from epx._core import (
     MAX_INFO_VAL,
     Code,
     EPXError,
+    Handle,
     _declare,
     _int_p,
     _lib,
@@ -152,7 +153,7 @@ def _prepare_torch(device: int | None, *, messages: bool) -> None:
             torch.mm(factor, factor)  # cuBLAS starts at a process's first product
 
 
-class Comm:
+class Comm(Handle):
     """A communicator of EPX.
 
     Made and closed by all its ranks together. ``group`` says which: None is all of

@@ -14,7 +14,7 @@ import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, SupportsIndex, TypeVar
 
 MAX_ERROR_STRING = 512
 MAX_INFO_VAL = 1024
@@ -53,6 +53,29 @@ class EPXError(RuntimeError):
 
     def __reduce__(self) -> tuple[type[EPXError], tuple[int, str]]:
         return EPXError, (int(self.code), str(self))
+
+
+Itself = TypeVar("Itself", bound="Handle")
+
+
+class Handle:
+    """What the library knows by a number, which means nothing to another process.
+
+    A copy is the same object: that of a module, for an average of its weights say, has the
+    communicators and routes of the module. Pickling, also by torch.save, is refused.
+    """
+
+    def __copy__(self: Itself) -> Itself:
+        return self
+
+    def __deepcopy__(self: Itself, memo: object) -> Itself:
+        return self
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raise TypeError(
+            f"cannot pickle {type(self).__module__}.{type(self).__name__}: it belongs to this "
+            "process; make it where it is used"
+        )
 
 
 def _find_glue() -> str:

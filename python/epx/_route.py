@@ -8,7 +8,7 @@ import operator
 import struct
 
 from epx._comm import Comm
-from epx._core import Code, EPXError, _declare, _int_p, _try, is_child
+from epx._core import Code, EPXError, Handle, _declare, _int_p, _try, is_child
 
 _route_create = _declare("route_create", ctypes.c_char_p, _int_p)
 _route_free = _declare("route_free", ctypes.c_int)
@@ -24,7 +24,7 @@ def _choice(name: str, value: str, choices: dict[str, int]) -> int:
     return choices[value]
 
 
-class Route:
+class Route(Handle):
     """Who sends which row where: EPX_Route_create(3). Made and freed by all ranks together.
 
     ``experts`` of all ranks; ``top_k`` ids a token; ``max_tokens`` of any rank in one dispatch;

@@ -24,7 +24,7 @@ from jax import Array, lax
 from jax.extend.core import get_opaque_trace_state
 
 from epx import _jax_ops as ops
-from epx._core import Code, EPXError
+from epx._core import Code, EPXError, Handle
 from epx._route import Route, routes
 
 __all__ = ["Routing", "combine", "dispatch", "error_code", "group_sizes"]
@@ -38,7 +38,7 @@ jax.config.update("jax_cpu_enable_async_dispatch", False)
     meta_fields=["index", "capacity"],
 )
 @dataclass(frozen=True)
-class Routing:
+class Routing(Handle):
     """Where the rows of one dispatch are: a pytree. Any number of them may live on one route.
 
     ``ids`` int32 or int64 [T, K]; ``key`` names the routing to the library; ``counts`` int32 [L]:

@@ -321,7 +321,7 @@ def combine(y: Tensor, routing: Routing, row_weights: Tensor | None = None) -> T
 Result = TypeVar("Result")
 
 
-class Work(Generic[Result]):
+class Work(_core.Handle, Generic[Result]):
     """An operation that began. ``wait()`` ends it and returns what the op without _start does.
 
     All ranks begin operations in the same order; each waits when it likes. Until then nobody writes

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Communicators, routes and errors, without a framework."""
 
+import copy
 import os
 import pickle
 import re
@@ -204,9 +205,16 @@ def test_wrong_attributes_are_errors(comm, attributes, code):
     assert str(caught.value)
 
 
+def test_a_copy_is_the_same_object(comm, make_route):
+    for one in (comm, make_route(experts=4, top_k=2, max_tokens=8)):
+        assert copy.copy(one) is one and copy.deepcopy(one) is one
+        with pytest.raises(TypeError, match=r"cannot pickle epx\S*: it belongs to this process"):
+            pickle.dumps(one)
+
+
 def test_an_error_is_pickled():
-    copy = pickle.loads(pickle.dumps(EPXError(9, "no room")))
-    assert (copy.code, str(copy)) == (Code.TRUNCATE, "no room")
+    twin = pickle.loads(pickle.dumps(EPXError(9, "no room")))
+    assert (twin.code, str(twin)) == (Code.TRUNCATE, "no room")
 
 
 def test_the_environment_is_alike(comm):

@@ -2,6 +2,8 @@
 """What is wrong is an EPXError when a program is traced, and an error of JAX when it runs."""
 
 import contextlib
+import copy
+import pickle
 import re
 import threading
 import time
@@ -267,6 +269,15 @@ def test_arrays_elsewhere_are_told(comm, route, given):
 def test_an_error_of_others_has_no_code():
     assert ep.error_code(ValueError("EPX_ERR_: none")) is None
     assert ep.error_code(ValueError("INTERNAL: EPX_ERR_TIMEOUT: late")) == Code.TIMEOUT
+
+
+def test_a_routing_cannot_be_pickled(route, given):
+    rows, row_weights, routing = ep.dispatch(*given.values(), route)
+    with pytest.raises(TypeError, match=r"cannot pickle epx\S*: it belongs to this process"):
+        pickle.dumps(routing)
+    twin = copy.deepcopy(routing)
+    wanted = ep.combine(rows, routing, row_weights)
+    assert jnp.array_equal(ep.combine(rows, twin, row_weights), wanted)
 
 
 def test_two_operations_at_a_time_are_told(comm, route, given):
