@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 enum { FINALIZE_S = 10 }; /* how long MPI_Finalize may wait for ranks that may be dead */
+enum { PAUSE_NS = 1000000 };
 
 static _Thread_local char message[EPX_MAX_ERROR_STRING];
 static _Atomic int has_timed_out;
@@ -95,12 +96,15 @@ static void leave_without(int number)
 /* After a time-out a rank may be dead, for which MPI_Finalize would wait forever. */
 static int finalize(void)
 {
+    const struct timespec pause = {0, PAUSE_NS};
     int rc;
 
     if (has_timed_out) {
         signal(SIGALRM, leave_without);
         alarm(FINALIZE_S);
     }
+    while (epx_python_is_making_group())
+        nanosleep(&pause, NULL);
     rc = MPI_Finalize();
     alarm(0);
     return rc == MPI_SUCCESS ? EPX_SUCCESS : epx_python_fail(EPX_ERR_MPI, "MPI_Finalize failed");

@@ -147,6 +147,12 @@ int epx_python_node_rank(int *rank);
 int epx_python_fortran_world(void);
 int epx_python_gather(const void *mine, void *all, int bytes);
 
+/* glue_group.c: communicators of MPI for some ranks, and what for: each purpose has its own tags */
+enum epx_python_purpose { EPX_PYTHON_FOR_EPX, EPX_PYTHON_FOR_AGREEMENT, EPX_PYTHON_PURPOSES };
+int epx_python_group_comm(MPI_Group group, enum epx_python_purpose purpose, int64_t timeout_ms,
+                          MPI_Comm *comm);
+int epx_python_is_making_group(void);
+
 /* glue_comm.c: communicators */
 int epx_python_comm(int64_t number, struct epx_python_comm **comm);
 int epx_python_comm_create(int fortran, const int ranks[], int num_ranks, const char *hints[],

@@ -16,12 +16,10 @@ enum { PAUSE_NS = 50000, RANKS_NAMED = 8 };
 /* Makes the communicator of MPI in which ranks tell, with the first arena; collective. */
 int epx_python_agreement(struct epx_python_comm *comm)
 {
-    enum { TAG = 0x455059 % 32768 };
-
     if (comm->agreement != MPI_COMM_NULL)
         return EPX_SUCCESS;
-    if (MPI_Comm_create_group(MPI_COMM_WORLD, comm->group, TAG, &comm->agreement) != MPI_SUCCESS)
-        return epx_python_fail(EPX_ERR_MPI, "MPI_Comm_create_group of %d ranks failed", comm->size);
+    EPX_PYTHON_TRY(epx_python_group_comm(comm->group, EPX_PYTHON_FOR_AGREEMENT, comm->timeout_ms,
+                                         &comm->agreement));
     MPI_Comm_set_errhandler(comm->agreement, MPI_ERRORS_RETURN);
     return EPX_SUCCESS;
 }

@@ -13,10 +13,25 @@ int epx_python_comm(int64_t number, struct epx_python_comm **comm)
     return EPX_SUCCESS;
 }
 
-/* Ranks of MPI_COMM_WORLD as a communicator of their own; collective over them alone. */
-static int comm_of_ranks(const int ranks[], int num_ranks, MPI_Comm *comm)
+/* What the hint or its variable says; if that is no such number, EPX_Comm_create tells of it. */
+static int64_t timeout_of(const char *hints[])
 {
-    enum { TAG = 0x455058 % 32768 };
+    enum { DEFAULT_MS = 300000 }; /* epx_hints(7) */
+    const char *variable = getenv("EPX_TIMEOUT_MS"), *text = variable ? variable : "";
+    char *end;
+    long long timeout_ms;
+
+    for (int i = 0; hints[i]; i += 2)
+        if (strcmp(hints[i], "epx_timeout_ms") == 0)
+            text = hints[i + 1];
+    timeout_ms = strtoll(text, &end, 10);
+    return end == text || *end || timeout_ms < 0 || timeout_ms > INT32_MAX ? DEFAULT_MS
+                                                                           : timeout_ms;
+}
+
+/* Ranks of MPI_COMM_WORLD as a communicator of their own; collective over them alone. */
+static int comm_of_ranks(const int ranks[], int num_ranks, int64_t timeout_ms, MPI_Comm *comm)
+{
     MPI_Group world, group;
     int size, rc;
 
@@ -35,10 +50,8 @@ static int comm_of_ranks(const int ranks[], int num_ranks, MPI_Comm *comm)
     MPI_Group_rank(group, &rc);
     if (rc == MPI_UNDEFINED)
         rc = epx_python_fail(EPX_ERR_ARG, "this rank is not one of the %d ranks", num_ranks);
-    else if (MPI_Comm_create_group(MPI_COMM_WORLD, group, TAG, comm) != MPI_SUCCESS)
-        rc = epx_python_fail(EPX_ERR_MPI, "MPI_Comm_create_group of %d ranks failed", num_ranks);
     else
-        rc = EPX_SUCCESS;
+        rc = epx_python_group_comm(group, EPX_PYTHON_FOR_EPX, timeout_ms, comm);
     MPI_Group_free(&group);
     MPI_Group_free(&world);
     return rc;
@@ -160,7 +173,7 @@ int epx_python_comm_create(int fortran, const int ranks[], int num_ranks, const 
 
     EPX_PYTHON_TRY(check_hints(hints));
     if (num_ranks > 0)
-        EPX_PYTHON_TRY(comm_of_ranks(ranks, num_ranks, &comm));
+        EPX_PYTHON_TRY(comm_of_ranks(ranks, num_ranks, timeout_of(hints), &comm));
     if (comm == MPI_COMM_NULL)
         return epx_python_fail(EPX_ERR_COMM, "the communicator of MPI is MPI_COMM_NULL");
     rc = create(comm, hints, &newcomm);

@@ -28,6 +28,7 @@ python_sources = \
   python/glue_cuda.h \
   python/glue_device.c \
   python/glue_extents.c \
+  python/glue_group.c \
   python/glue_operation.c \
   python/glue_pool.c \
   python/glue_perf.c \

@@ -7,6 +7,7 @@ import pickle
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ import epx.launch
 from epx import Code, EPXError, _core
 
 TOP = Path(__file__).resolve().parents[2]
+TIMEOUT_MS, PATIENCE_MS = 1000, 30000
+several = pytest.mark.skipif(_core.world()[1] == 1, reason="there is no other rank")
 
 
 def test_codes_are_those_of_the_header():
@@ -138,6 +141,71 @@ def test_a_group_without_this_rank_is_an_error(comm):
         pytest.skip("there is no other rank")
     with pytest.raises(EPXError, match="not one of"):
         epx.Comm(group=[(comm.rank + 1) % comm.size])
+
+
+def expect_timeout(ranks):
+    begin = time.monotonic()
+    with pytest.raises(EPXError, match="not all|in time") as caught:
+        epx.Comm(ranks, timeout_ms=TIMEOUT_MS)
+    spent = time.monotonic() - begin
+    assert caught.value.code == Code.TIMEOUT
+    assert 0.9e-3 * TIMEOUT_MS < spent < 5e-3 * TIMEOUT_MS
+
+
+def meet(comm):
+    _core.gather(b".", comm.size)
+
+
+def make_all(comm):
+    with epx.Comm(range(comm.size), timeout_ms=PATIENCE_MS) as made:
+        assert made.size == comm.size
+
+
+@several
+def test_a_late_rank_has_its_own_time_out(comm):
+    if comm.rank == comm.size - 1:
+        time.sleep(2e-3 * TIMEOUT_MS)
+    expect_timeout(range(comm.size))
+    meet(comm)
+    make_all(comm)
+
+
+@several
+def test_who_asks_again_meets_the_late_rank(comm):
+    for _ in range(2):
+        if comm.rank < comm.size - 1:
+            expect_timeout(range(comm.size))
+    meet(comm)
+    make_all(comm)
+
+
+@several
+def test_another_group_is_made_meanwhile(comm):
+    if comm.rank < comm.size - 1:
+        expect_timeout(range(comm.size))
+        with epx.Comm(range(comm.size - 1), timeout_ms=PATIENCE_MS) as made:
+            assert made.size == comm.size - 1
+    meet(comm)
+    make_all(comm)
+
+
+@several
+def test_the_hint_and_its_variable_are_heeded(comm, monkeypatch):
+    monkeypatch.setenv("EPX_TIMEOUT_MS", str(TIMEOUT_MS))
+    begin = time.monotonic()
+    if comm.rank < comm.size - 1:
+        with pytest.raises(EPXError, match=f"within {TIMEOUT_MS} ms") as caught:
+            epx.Comm(range(comm.size))
+        assert caught.value.code == Code.TIMEOUT
+        assert time.monotonic() - begin < 5e-3 * TIMEOUT_MS
+    meet(comm)
+    make_all(comm)
+
+
+def test_the_time_out_without_a_hint_is_that_of_the_library():
+    (library,) = re.findall(r'"epx_timeout_ms", "(\d+)"', (TOP / "src/base/param.c").read_text())
+    (here,) = re.findall(r"DEFAULT_MS = (\d+)", (TOP / "python/glue_comm.c").read_text())
+    assert here == library
 
 
 def test_a_group_of_another_type_is_refused():
