@@ -4,6 +4,8 @@
 import os
 import shlex
 import subprocess
+import sysconfig
+import tempfile
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -22,21 +24,31 @@ def pkg_config(option: str) -> list:
 
 
 def xla_headers() -> list:
-    """The folder of xla/ffi/api/c_api.h: that of XLA_FFI_INCLUDE, else of the jax that is there."""
+    """The folder of xla/ffi/api/c_api.h: that of XLA_FFI_INCLUDE, else of the jaxlib that is there.
+
+    pip hides what is installed from the build, so the folder is looked for.
+    """
     folder = os.environ.get("XLA_FFI_INCLUDE")
-    if folder is None:
-        try:
-            import jax
-        except ImportError:
-            print("epx: jax is not there, nor XLA_FFI_INCLUDE: epx.jax is left out")
-            return []
-        folder = jax.ffi.include_dir()
-    return [folder]
+    if folder is not None:
+        return [folder] if folder else []
+    installed = Path(sysconfig.get_path("platlib"), "jaxlib", "include")
+    if (installed / "xla/ffi/api/c_api.h").exists():
+        return [str(installed)]
+    try:
+        import jax
+    except ImportError:
+        print("epx: jax is not there, nor XLA_FFI_INCLUDE: epx.jax is left out")
+        return []
+    return [jax.ffi.include_dir()]
 
 
 LIBRARIES = pkg_config("--libs")
 XLA_HEADERS = xla_headers()
+# What is built depends on what is installed, which setuptools does not compare: it would take what
+# an earlier build has left.
+BUILD = tempfile.TemporaryDirectory(prefix="epx-build-")
 setup(
+    options={"build": {"build_base": BUILD.name}},
     ext_modules=[
         Extension(
             "epx._glue",

@@ -7,6 +7,7 @@ tools_tests = \
   tests/tools/check_perf_error.sh \
   tests/tools/check_plot.sh \
   tests/tools/check_scripts.sh \
+  tests/tools/check_setup.sh \
   tests/tools/check_sweep.sh \
   tests/tools/check_terminal.sh
 TESTS += $(tools_tests)
