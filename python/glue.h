@@ -18,6 +18,7 @@
     } while (0)
 
 enum { EPX_PYTHON_INT32 = 32, EPX_PYTHON_INT64 = 64 }; /* types that are not EPX_Datatype */
+enum { EPX_PYTHON_UNFINISHED = -1 };                   /* no error: call again */
 
 struct epx_python_comm {
     EPX_Comm comm;
@@ -79,8 +80,13 @@ struct epx_python_work {
     int copies;   /* whether what the view shows was copied by the stream that the work began on */
     void *copied; /* CUDA's event behind these copies, for the stream that waits; or NULL */
     int rc;       /* of the routing, if it was waited for already */
-    int started;  /* what the call of the operation returned */
+    int started;  /* what the call of the operation returned, or its request */
+    int is_late;  /* somebody waited for a slice of time already */
+    int is_over;  /* with this outcome, whose text is the message */
+    int outcome;
     char message[EPX_MAX_ERROR_STRING];
+    int64_t number;
+    struct epx_python_work *next; /* in a list of the process */
 };
 
 /* A tensor without gaps between its elements; type 0 = there is none. */
@@ -178,8 +184,18 @@ int epx_python_check_current(const struct epx_python_operation *op,
 
 /* glue_operation.c: the four operations */
 int epx_python_run(const struct epx_python_operation *operation);
+int epx_python_run_in_slices(const struct epx_python_operation *operation);
+int64_t epx_python_unfinished(void);
 int epx_python_start(const struct epx_python_operation *operation, int64_t *work);
-int epx_python_wait(int64_t work, EPX_Stream stream);
+
+/* glue_wait.c: how they end */
+int epx_python_end(struct epx_python_work *work, EPX_Stream stream);
+int epx_python_end_in_slice(struct epx_python_work *work, EPX_Stream stream);
+int64_t epx_python_number(struct epx_python_work *work);
+int epx_python_wait(int64_t number, EPX_Stream stream);
+void epx_python_discard(struct epx_python_work *work);
+void epx_python_forget(int64_t number);
+void epx_python_abandon(int64_t number);
 void epx_python_settle_view(struct epx_python_route *route, const struct epx_python_work *work);
 
 /* glue_view.c: what a routing shows */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * glue_operation.c - the four operations for Python: one call checks all extents, sees to the
- * routing, calls EPX and completes, or leaves that to a later call.
+ * routing, and calls EPX. glue_wait.c has how they end.
  *
  * A routing is a value in Python, and a route of EPX has one at a time. So every operation brings
  * the ids and the key of its routing. If the route has another one, the operation routes again from
@@ -17,42 +17,14 @@
 
 #include <stdlib.h>
 
+static _Thread_local int64_t unfinished;
+
 static int is_current(const struct epx_python_operation *op, const struct epx_python_route *route,
                       uint64_t capture)
 {
     if (op->verb == EPX_PYTHON_DISPATCH || *op->key == 0 || *op->key != route->current)
         return 0; /* 0 is no routing's key */
     return capture == route->capture && (capture || !route->was_captured);
-}
-
-static int finish(const struct epx_python_comm *comm, EPX_Request *request, EPX_Stream stream)
-{
-    if (*request == EPX_REQUEST_NULL)
-        return EPX_SUCCESS;
-    return epx_python_check(comm, comm->on_device ? EPX_Wait_enqueue(request, stream)
-                                                  : EPX_Wait(request, MPI_STATUS_IGNORE));
-}
-
-static void read_view(struct epx_python_route *route)
-{
-    struct epx_python_work *work = route->unread;
-
-    route->unread = NULL;
-    work->rc = finish(route->owner, &work->routing, EPX_STREAM_NULL);
-    if (work->rc == EPX_SUCCESS)
-        epx_python_view_copy(route, &work->view);
-    else
-        epx_python_message(work->message);
-}
-
-/* On host memory: waits for the latest routing and copies what it shows, before the route gets
- * another; with work only if the routing is that of the work. */
-void epx_python_settle_view(struct epx_python_route *route, const struct epx_python_work *work)
-{
-    pthread_mutex_lock(&route->reading);
-    if (route->unread && (!work || route->unread == work))
-        read_view(route);
-    pthread_mutex_unlock(&route->reading);
 }
 
 /* A dispatch has its rows sent by the call that routes them, whose request is that of the routing.
@@ -192,65 +164,55 @@ static int begin(const struct epx_python_operation *op, struct epx_python_work *
     return EPX_SUCCESS;
 }
 
-/* A routing that failed is none: the next operation on the route brings its own. */
-static void forget_routing(const struct epx_python_work *work)
-{
-    struct epx_python_route *route;
-
-    if (epx_python_route(work->route, &route) == EPX_SUCCESS && route->current == work->key)
-        route->current = 0;
-}
-
-static int end_routing(struct epx_python_work *work, const struct epx_python_comm *comm,
-                       EPX_Stream stream)
-{
-    struct epx_python_route *route = epx_python_table_get(&epx_python_routes, work->route);
-
-    if (route)
-        epx_python_settle_view(route, work);
-    if (work->rc != EPX_SUCCESS)
-        return epx_python_fail(work->rc, "%s", work->message);
-    return finish(comm, &work->routing, stream);
-}
-
-/* The stream waits for the copies of what the view shows: EPX's requests do not have them. */
-static int await_copies(const struct epx_python_work *work, const struct epx_python_comm *comm,
-                        EPX_Stream stream)
-{
-    return work->copied ? epx_python_device_await(comm->context, work->copied, stream)
-                        : EPX_SUCCESS;
-}
-
-static int end(struct epx_python_work *work, EPX_Stream stream)
-{
-    struct epx_python_comm *comm;
-    int copied, rc;
-
-    EPX_PYTHON_TRY(epx_python_comm(work->comm, &comm));
-    if (comm->on_device)
-        EPX_PYTHON_TRY(epx_python_device_enter(comm->context));
-    copied = await_copies(work, comm, stream);
-    rc = end_routing(work, comm, stream);
-    if (rc != EPX_SUCCESS) {
-        char message[EPX_MAX_ERROR_STRING];
-
-        epx_python_message(message);
-        forget_routing(work);
-        finish(comm, &work->request, stream);
-        return epx_python_fail(rc, "%s", message);
-    }
-    rc = finish(comm, &work->request, stream);
-    if (work->started != EPX_SUCCESS)
-        return epx_python_fail(work->started, "%s", work->message);
-    return rc == EPX_SUCCESS ? copied : rc;
-}
-
 int epx_python_run(const struct epx_python_operation *op)
 {
     struct epx_python_work work = {0};
 
     EPX_PYTHON_TRY(begin(op, &work));
-    return end(&work, op->stream);
+    return epx_python_end(&work, op->stream);
+}
+
+/* The work moves from the stack to memory of its own; NULL without memory. */
+static struct epx_python_work *keep(const struct epx_python_work *work)
+{
+    struct epx_python_route *route = epx_python_table_get(&epx_python_routes, work->route);
+    struct epx_python_work *kept = malloc(sizeof(*kept));
+
+    if (!kept || !route) {
+        free(kept);
+        return NULL;
+    }
+    pthread_mutex_lock(&route->reading);
+    *kept = *work;
+    if (route->unread == work)
+        route->unread = kept;
+    pthread_mutex_unlock(&route->reading);
+    return kept;
+}
+
+/* As epx_python_run, but may return EPX_PYTHON_UNFINISHED: then epx_python_wait ends the operation
+ * of the number that epx_python_unfinished tells. */
+int epx_python_run_in_slices(const struct epx_python_operation *op)
+{
+    struct epx_python_work work = {0}, *kept;
+    int rc;
+
+    unfinished = 0;
+    EPX_PYTHON_TRY(begin(op, &work));
+    rc = epx_python_end_in_slice(&work, op->stream);
+    if (rc != EPX_PYTHON_UNFINISHED)
+        return rc;
+    kept = keep(&work);
+    if (!kept)
+        return epx_python_end(&work, op->stream);
+    unfinished = epx_python_number(kept);
+    return rc;
+}
+
+/* The operation that this thread began last, if it has not ended in that call. */
+int64_t epx_python_unfinished(void)
+{
+    return unfinished;
 }
 
 /* Another stream may wait for the work than the one that it begins on. */
@@ -269,34 +231,20 @@ static int begin_alone(const struct epx_python_operation *op, struct epx_python_
     return EPX_SUCCESS;
 }
 
-static void discard(struct epx_python_work *work)
-{
-    if (work)
-        epx_python_device_unmark(&work->copied);
-    free(work);
-}
-
 int epx_python_start(const struct epx_python_operation *op, int64_t *number)
 {
     struct epx_python_work *work = calloc(1, sizeof(*work));
-    int rc = work ? begin_alone(op, work)
-                  : epx_python_fail(EPX_ERR_NO_MEM, "no memory for an operation");
+    int rc;
+
+    unfinished = 0;
+    rc = work ? begin_alone(op, work)
+              : epx_python_fail(EPX_ERR_NO_MEM, "no memory for an operation");
 
     if (rc == EPX_SUCCESS && work->started != EPX_SUCCESS)
-        rc = end(work, op->stream);
+        rc = epx_python_end(work, op->stream);
     if (rc != EPX_SUCCESS)
-        discard(work);
+        epx_python_discard(work);
     else
-        *number = (intptr_t)work;
-    return rc;
-}
-
-/* Ends what epx_python_start began; on device memory the stream waits, and not the host. */
-int epx_python_wait(int64_t number, EPX_Stream stream)
-{
-    struct epx_python_work *work = (void *)(intptr_t)number; /* NOLINT(performance-no-int-to-ptr) */
-    int rc = end(work, stream);
-
-    discard(work);
+        *number = unfinished = epx_python_number(work);
     return rc;
 }

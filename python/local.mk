@@ -35,7 +35,8 @@ python_sources = \
   python/glue_route.c \
   python/glue_table.c \
   python/glue_tensor.c \
-  python/glue_view.c
+  python/glue_view.c \
+  python/glue_wait.c
 EXTRA_DIST += \
   $(python_modules) \
   $(python_sources) \

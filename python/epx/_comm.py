@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from epx import _core
 from epx._core import (
     MAX_INFO_VAL,
     Code,
@@ -47,6 +48,17 @@ _reserved = _declare("reserved", ctypes.c_int, ctypes.POINTER(ctypes.c_int64))
 _is_reserved = _declare("is_reserved", ctypes.c_int, ctypes.c_void_p, ctypes.c_int64)
 _release = _declare("release", ctypes.c_int)
 _pool = _declare("pool", ctypes.c_int, _int_p)
+
+
+class Left(NamedTuple):
+    """An operation that a signal took from its caller, in ``works`` of its communicator."""
+
+    number: int
+    tensors: object  # that the operation still uses
+
+    def wait(self) -> None:
+        """Wait for the operation; nobody wants its results."""
+        _core.wait(self.number, 0)
 
 
 class Stats(NamedTuple):
@@ -220,6 +232,13 @@ class Comm(Handle):
         _try(_comm_hint(self._index, f"epx_{name}".encode(), value))
         return value.value.decode()
 
+    def leave(self, tensors: object) -> None:
+        """Keep the tensors of what this thread began last, if that goes on, until it has ended."""
+        number = _core.unfinished()
+        if number:
+            _core.abandon(number)
+            self.works.append(Left(number, tensors))
+
     def check(self) -> None:
         """Raise the first error since the last check, though a call may have raised it. Local."""
         _try(_comm_check(self._index))
@@ -318,9 +337,13 @@ class Comm(Handle):
         """
         if self._index < 0 or is_child():
             return
-        while self.works:  # no variable here keeps one, and what it has in reserved memory, alive
+        while self.works:
+            work = self.works[0]
             with contextlib.suppress(EPXError):  # nobody wants its results
-                self.works.pop(0).wait()
+                work.wait()
+            if self.works and self.works[0] is work:
+                del self.works[0]
+            del work  # and what it has in reserved memory
         self._unreserve()
         for route in list(self._routes):
             route.free()

@@ -108,9 +108,13 @@ _finalize = _declare("finalize")
 _world = _declare("world", _int_p)
 _node_rank = _declare("node_rank", _int_p)
 _gather = _declare("gather", ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int)
-_run = _declare("run", ctypes.c_char_p)
+_run = _declare("run_in_slices", ctypes.c_char_p)
 _start = _declare("start", ctypes.c_char_p, ctypes.POINTER(ctypes.c_int64))
 _wait = _declare("wait", ctypes.c_int64, ctypes.c_void_p)
+_lib.epx_python_unfinished.restype = ctypes.c_int64
+for _name in ("abandon", "forget"):
+    _function = getattr(_lib, f"epx_python_{_name}")
+    _function.argtypes, _function.restype = (ctypes.c_int64,), None
 _lib.epx_python_message.argtypes = (ctypes.c_char_p,)
 _lib.epx_python_message.restype = None
 
@@ -130,11 +134,20 @@ def _try(code: int) -> None:
 _pack = struct.Struct("=40q").pack
 
 
-def run(members: tuple[int, ...]) -> None:
-    """Run one operation, whose members are those of struct epx_python_operation in glue.h."""
+_UNFINISHED = -1  # no error: a slice of time is over, so that Python may see its signals
+
+
+def run(members: tuple[int, ...]) -> int:
+    """Run one operation, whose members are those of struct epx_python_operation in glue.h.
+
+    Returns 0, or the number of an operation that takes long, which wait() ends.
+    """
     code = _run(_pack(*members))
+    if code == _UNFINISHED:
+        return unfinished()
     if code:
         _raise(code)
+    return 0
 
 
 def start(members: tuple[int, ...]) -> int:
@@ -145,8 +158,28 @@ def start(members: tuple[int, ...]) -> int:
 
 
 def wait(number: int, stream: int) -> None:
-    """End an operation that began; on device memory the stream waits, and the host does not."""
-    _try(_wait(number, stream))
+    """End an operation that began; on device memory the stream waits, and the host does not.
+
+    After an EPXError it has ended, too. Another exception is of a signal, as KeyboardInterrupt is:
+    then the operation goes on, and can be waited for again.
+    """
+    while (code := _wait(number, stream)) == _UNFINISHED:
+        pass
+    try:
+        _try(code)
+    finally:
+        _lib.epx_python_forget(number)
+
+
+def unfinished() -> int:
+    """The number of what this thread ran or started last, if it goes on; else 0."""
+    number: int = _lib.epx_python_unfinished()
+    return number
+
+
+def abandon(number: int) -> None:
+    """Do not write what the routing of an operation shows: the tensors for that may be gone."""
+    _lib.epx_python_abandon(number)
 
 
 _LAUNCHER_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from epx._comm import Comm
-from epx._core import Code, EPXError, run, start
+from epx._core import Code, EPXError, run, start, wait
 from epx._eager import empty, host_word
 from epx._rank_rows import add_up_ranks
 from epx._route import Route, routes
@@ -151,15 +151,21 @@ def _operate(
     stream = _stream_for(ids, call)
     key = call.key.data_ptr()
     members = (call.verb, call.route, call.capacity, stream, key, *view, *described)
-    if call.started is None:
-        run(members)
-        return
-    call.started.tensors += [call.key, *(t for t in compact if t is not None)]
+    if call.started is not None:
+        call.started.tensors += [call.key, *(t for t in compact if t is not None)]
     try:
-        call.started.number = start(members)
+        if call.started is not None:
+            call.started.number = start(members)
+        elif number := run(members):
+            wait(number, 0)
+    except BaseException as error:
+        if not isinstance(error, EPXError):  # but of a signal: the operation goes on
+            route_of(call.route).comm.leave((call.key, compact))
+        raise
     finally:
-        if not call.started.number and call.started.stream is not None:
-            torch.cuda.current_stream(ids.device).wait_stream(call.started.stream)
+        started = call.started
+        if started is not None and not started.number and started.stream is not None:
+            torch.cuda.current_stream(ids.device).wait_stream(started.stream)
 
 
 def _make_dispatched(

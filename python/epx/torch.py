@@ -351,9 +351,15 @@ class Work(_core.Handle, Generic[Result]):
         if self._end is not None:
             stream = self._join()
             end, self._end = self._end, None
-            if self in self._comm.works:
-                self._comm.works.remove(self)
-            _core.wait(self._started.number, stream)
+            try:
+                _core.wait(self._started.number, stream)
+            except BaseException as error:
+                if not isinstance(error, EPXError):  # but of a signal: the operation goes on
+                    self._end = end
+                raise
+            finally:
+                if self._end is None and self in self._comm.works:
+                    self._comm.works.remove(self)
             self._started.tensors.clear()
             self._result = end()
         if self._result is None:

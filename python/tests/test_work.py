@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Operations that return a Work: several in flight, waited for in any order."""
 
+import contextlib
+import os
 import re
+import signal
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import dense
@@ -282,3 +287,83 @@ def test_a_work_cannot_be_compiled(comm, make_route):
 
     with pytest.raises(Exception, match="cannot be compiled"):
         torch.compile(begin, fullgraph=True, backend="eager")(given.x)
+
+
+@contextlib.contextmanager
+def interrupted():
+    """Ctrl-C reaches this rank half a second from now, and ends what it does within another."""
+    begin = time.monotonic()
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        yield
+    timer.join()
+    assert 0.4 < time.monotonic() - begin < 2
+
+
+def interruptible(comm):
+    if comm.size == 1 or comm.on_device:
+        pytest.skip("nothing waits on the host")
+    made = epx.Comm(timeout_ms=30000)
+    return made, epx.Route(made, experts=E, top_k=K, max_tokens=MAX_TOKENS)
+
+
+@pytest.mark.parametrize("reserved", [False, True])
+def test_ctrl_c_ends_the_wait_of_an_operation(comm, reserved):
+    """Its rows still reach the others, and its tensors live until it has ended."""
+    made, route = interruptible(comm)
+    given = given_of(comm)
+    if reserved:
+        made.reserve(1 << 20)
+    if comm.rank == 0:
+        with interrupted():
+            ep.dispatch(given.x, given.ids, given.weights, route)
+        assert len(made.works) == 1 and (not reserved or made.reserved().parts == 1)
+    epx._core.gather(b".", comm.size)
+    if comm.rank > 0:
+        ep.dispatch(given.x, given.ids, given.weights, route)
+    rows, row_weights, routing = ep.dispatch(given.x, given.ids, None, route)
+    counts = routing.counts.tolist()
+    assert made.stats().calls == 2
+    del rows, row_weights, routing
+    made.close()
+    again = epx.Route(comm, experts=E, top_k=K, max_tokens=MAX_TOKENS)
+    assert ep.dispatch(given.x, given.ids, None, again)[2].counts.tolist() == counts
+    again.free()
+
+
+def test_ctrl_c_ends_the_wait_of_a_backward(comm):
+    made, route = interruptible(comm)
+    given = given_of(comm)
+    rows, row_weights, routing = ep.dispatch(given.x, given.ids, given.weights, route)
+    y = leaf(torch.zeros_like(rows))
+    out = ep.combine(y, routing, row_weights)
+    if comm.rank == 0:
+        with interrupted():
+            out.backward(given.grad)
+    epx._core.gather(b".", comm.size)
+    if comm.rank > 0:
+        out.backward(given.grad)
+    made.close()
+
+
+def test_ctrl_c_in_wait_leaves_the_work(comm):
+    made, route = interruptible(comm)
+    given = given_of(comm)
+    if comm.rank == 0:
+        work = ep.dispatch_start(given.x, given.ids, given.weights, route)
+        with interrupted():
+            work.wait()
+        assert made.works == [work]
+    epx._core.gather(b".", comm.size)
+    if comm.rank > 0:
+        work = ep.dispatch_start(given.x, given.ids, given.weights, route)
+    rows, row_weights, routing = work.wait()
+    assert not made.works
+    wanted, wanted_weights, wanted_routing = ep.dispatch(given.x, given.ids, given.weights, route)
+    used = routing.offsets[-1]
+    assert torch.equal(rows[:used], wanted[:used])
+    assert torch.equal(row_weights[:used], wanted_weights[:used])
+    for one, other in zip(shown(routing), shown(wanted_routing)):
+        assert torch.equal(one, other)
+    made.close()

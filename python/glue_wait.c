@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * glue_wait.c - how operations for Python end.
+ *
+ * On host memory a call from Python waits for a slice of time and then returns, so that Python sees
+ * its signals, and comes again. XLA and what times operations wait to the end.
+ */
+#include "glue.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+enum { SLICE_NS = 100000000, PAUSE_NS = 50000, LOOKS_BEFORE_MPI = 64 };
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct epx_python_work *works; /* that Python may ask for */
+
+static int finish(const struct epx_python_comm *comm, EPX_Request *request, EPX_Stream stream)
+{
+    if (*request == EPX_REQUEST_NULL)
+        return EPX_SUCCESS;
+    return epx_python_check(comm, comm->on_device ? EPX_Wait_enqueue(request, stream)
+                                                  : EPX_Wait(request, MPI_STATUS_IGNORE));
+}
+
+static void read_view(struct epx_python_route *route)
+{
+    struct epx_python_work *work = route->unread;
+
+    route->unread = NULL;
+    work->rc = finish(route->owner, &work->routing, EPX_STREAM_NULL);
+    if (work->rc == EPX_SUCCESS)
+        epx_python_view_copy(route, &work->view);
+    else
+        epx_python_message(work->message);
+}
+
+/* On host memory: waits for the latest routing and copies what it shows, before the route gets
+ * another; with work only if the routing is that of the work. */
+void epx_python_settle_view(struct epx_python_route *route, const struct epx_python_work *work)
+{
+    pthread_mutex_lock(&route->reading);
+    if (route->unread && (!work || route->unread == work))
+        read_view(route);
+    pthread_mutex_unlock(&route->reading);
+}
+
+/* A routing that failed is none: the next operation on the route brings its own. */
+static void forget_routing(const struct epx_python_work *work)
+{
+    struct epx_python_route *route;
+
+    if (epx_python_route(work->route, &route) == EPX_SUCCESS && route->current == work->key)
+        route->current = 0;
+}
+
+/* Takes the outcome of the routing if it is there; returns whether it is. Whoever routes anew on the
+ * route may have taken it. */
+static int look_for_routing(struct epx_python_work *work, const struct epx_python_comm *comm)
+{
+    struct epx_python_route *route = epx_python_table_get(&epx_python_routes, work->route);
+    int done = 0, rc;
+
+    if (!route)
+        return 1; /* freed: EPX has completed what was in flight */
+    pthread_mutex_lock(&route->reading);
+    rc = epx_python_check(comm, EPX_Test(&work->routing, &done, MPI_STATUS_IGNORE));
+    if (rc != EPX_SUCCESS) {
+        done = 1;
+        work->rc = rc;
+        epx_python_message(work->message);
+    }
+    if (done && route->unread == work) {
+        route->unread = NULL;
+        if (rc == EPX_SUCCESS)
+            epx_python_view_copy(route, &work->view);
+    }
+    pthread_mutex_unlock(&route->reading);
+    return done;
+}
+
+/* Takes the outcome of the operation behind the routing if it is there; returns whether it is. */
+static int look_for_request(struct epx_python_work *work, const struct epx_python_comm *comm)
+{
+    int done = 0, rc = epx_python_check(comm, EPX_Test(&work->request, &done, MPI_STATUS_IGNORE));
+
+    if (rc != EPX_SUCCESS && work->rc == EPX_SUCCESS && work->started == EPX_SUCCESS) {
+        work->started = rc;
+        epx_python_message(work->message);
+    }
+    return done || rc != EPX_SUCCESS;
+}
+
+/* On host memory: returns whether the operation is over, at the latest after a slice of time. A long
+ * wait progresses MPI for others, as EPX_Wait does, and naps between its looks. */
+static int await_slice(struct epx_python_work *work, const struct epx_python_comm *comm)
+{
+    static const struct timespec pause = {0, PAUSE_NS};
+    const int64_t start = epx_python_now_ns();
+    int is_routed = work->routing == EPX_REQUEST_NULL && !work->view.offsets;
+
+    for (int look = 1; epx_python_now_ns() - start < SLICE_NS; look++) {
+        int flag;
+
+        is_routed = is_routed || look_for_routing(work, comm);
+        if (is_routed && look_for_request(work, comm))
+            return 1;
+        if (look % LOOKS_BEFORE_MPI == 0)
+            MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+        if (work->is_late)
+            nanosleep(&pause, NULL);
+    }
+    work->is_late = 1;
+    return 0;
+}
+
+/* The stream waits for the copies of what the view shows: EPX's requests do not have them. */
+static int await_copies(const struct epx_python_work *work, const struct epx_python_comm *comm,
+                        EPX_Stream stream)
+{
+    return work->copied ? epx_python_device_await(comm->context, work->copied, stream)
+                        : EPX_SUCCESS;
+}
+
+static int end_routing(struct epx_python_work *work, const struct epx_python_comm *comm,
+                       EPX_Stream stream)
+{
+    struct epx_python_route *route = epx_python_table_get(&epx_python_routes, work->route);
+
+    if (route)
+        epx_python_settle_view(route, work);
+    if (work->rc != EPX_SUCCESS)
+        return epx_python_fail(work->rc, "%s", work->message);
+    return finish(comm, &work->routing, stream);
+}
+
+int epx_python_end(struct epx_python_work *work, EPX_Stream stream)
+{
+    struct epx_python_comm *comm;
+    int copied, rc;
+
+    EPX_PYTHON_TRY(epx_python_comm(work->comm, &comm));
+    if (comm->on_device)
+        EPX_PYTHON_TRY(epx_python_device_enter(comm->context));
+    copied = await_copies(work, comm, stream);
+    rc = end_routing(work, comm, stream);
+    if (rc != EPX_SUCCESS) {
+        char message[EPX_MAX_ERROR_STRING];
+
+        epx_python_message(message);
+        forget_routing(work);
+        finish(comm, &work->request, stream);
+        return epx_python_fail(rc, "%s", message);
+    }
+    rc = finish(comm, &work->request, stream);
+    if (work->started != EPX_SUCCESS)
+        return epx_python_fail(work->started, "%s", work->message);
+    return rc == EPX_SUCCESS ? copied : rc;
+}
+
+/* Ends the work, or returns EPX_PYTHON_UNFINISHED after a slice of time. */
+int epx_python_end_in_slice(struct epx_python_work *work, EPX_Stream stream)
+{
+    struct epx_python_comm *comm;
+
+    EPX_PYTHON_TRY(epx_python_comm(work->comm, &comm));
+    if (!comm->on_device && !await_slice(work, comm))
+        return EPX_PYTHON_UNFINISHED;
+    return epx_python_end(work, stream);
+}
+
+/* Gives the work a number, once, by which Python waits for it. */
+int64_t epx_python_number(struct epx_python_work *work)
+{
+    static int64_t numbers;
+
+    pthread_mutex_lock(&mutex);
+    work->number = ++numbers;
+    work->next = works;
+    works = work;
+    pthread_mutex_unlock(&mutex);
+    return work->number;
+}
+
+static struct epx_python_work *find(int64_t number)
+{
+    struct epx_python_work *work;
+
+    pthread_mutex_lock(&mutex);
+    work = works;
+    while (work && work->number != number)
+        work = work->next;
+    pthread_mutex_unlock(&mutex);
+    return work;
+}
+
+/*
+ * Ends what epx_python_start began, or returns EPX_PYTHON_UNFINISHED and can be called again; on
+ * device memory the stream waits, and not the host. What a call returns may be lost to a signal, so
+ * a later one returns the same, until the work is forgotten: that one returns EPX_SUCCESS.
+ */
+int epx_python_wait(int64_t number, EPX_Stream stream)
+{
+    struct epx_python_work *work = find(number);
+
+    if (!work)
+        return EPX_SUCCESS;
+    if (!work->is_over) {
+        work->outcome = epx_python_end_in_slice(work, stream);
+        if (work->outcome == EPX_PYTHON_UNFINISHED)
+            return EPX_PYTHON_UNFINISHED;
+        work->is_over = 1;
+        epx_python_message(work->message);
+    }
+    return work->outcome == EPX_SUCCESS ? EPX_SUCCESS
+                                        : epx_python_fail(work->outcome, "%s", work->message);
+}
+
+void epx_python_discard(struct epx_python_work *work)
+{
+    if (work)
+        epx_python_device_unmark(&work->copied);
+    free(work);
+}
+
+void epx_python_forget(int64_t number)
+{
+    struct epx_python_work **link = &works, *work;
+
+    pthread_mutex_lock(&mutex);
+    while (*link && (*link)->number != number)
+        link = &(*link)->next;
+    work = *link;
+    if (work)
+        *link = work->next;
+    pthread_mutex_unlock(&mutex);
+    epx_python_discard(work);
+}
+
+/* Nobody wants what a dispatch shows any more: it is not written when somebody waits. */
+void epx_python_abandon(int64_t number)
+{
+    struct epx_python_work *work = find(number);
+    struct epx_python_route *route =
+        work ? epx_python_table_get(&epx_python_routes, work->route) : NULL;
+
+    if (!route)
+        return;
+    pthread_mutex_lock(&route->reading);
+    if (route->unread == work)
+        route->unread = NULL;
+    pthread_mutex_unlock(&route->reading);
+}
