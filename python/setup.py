@@ -62,5 +62,5 @@ setup(
             extra_link_args=[*LIBRARIES, "-ldl"],
             runtime_library_dirs=[word[2:] for word in LIBRARIES if word.startswith("-L")],
         )
-    ]
+    ],
 )

@@ -104,7 +104,7 @@ class Route(Handle):
         self.capacity = capacity
 
     def free(self) -> None:
-        """Give the route back. Collective. A second call does nothing, nor one in a forked child."""
+        """Give the route back. Collective. A second call, or one in a child, does nothing."""
         if self.is_freed or is_child():
             return
         _try(_route_free(self.index))

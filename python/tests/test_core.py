@@ -145,7 +145,7 @@ def test_a_group_without_this_rank_is_an_error(comm):
 
 def expect_timeout(ranks):
     begin = time.monotonic()
-    with pytest.raises(EPXError, match="not all|in time") as caught:
+    with pytest.raises(EPXError, match=r"not all|in time") as caught:
         epx.Comm(ranks, timeout_ms=TIMEOUT_MS)
     spent = time.monotonic() - begin
     assert caught.value.code == Code.TIMEOUT
