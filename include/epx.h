@@ -124,6 +124,20 @@ typedef struct EPX_Route_view {
             NULL, NULL, NULL                                                                       \
     }
 
+/* Ranks that MPI need not have started: EPX_Comm_create_from */
+typedef struct EPX_Bootstrap {
+    size_t size; /* sizeof(EPX_Bootstrap) */
+    int rank, num_ranks;
+    /* as MPI_Allgather of bytes, for the first contact; 0 = success */
+    int (*allgather)(const void *own, void *all, size_t bytes, void *arg);
+    void *arg;
+} EPX_Bootstrap;
+
+#define EPX_BOOTSTRAP_INIT                                                                         \
+    {                                                                                              \
+        sizeof(EPX_Bootstrap), 0, 1, NULL, NULL                                                    \
+    }
+
 typedef struct EPX_Stats {
     size_t size;           /* sizeof(EPX_Stats) */
     uint64_t calls;        /* collective operations started */
@@ -150,6 +164,8 @@ int EPX_Error_string(int errorcode, char *string, int *resultlen);
 
 /* Communicator */
 int EPX_Comm_create(MPI_Comm comm, MPI_Info info, EPX_Comm *newcomm);
+int EPX_Comm_create_from(const EPX_Bootstrap *bootstrap, const char *const hints[],
+                         EPX_Comm *newcomm);
 int EPX_Comm_free(EPX_Comm *comm);
 int EPX_Comm_rank(EPX_Comm comm, int *rank);
 int EPX_Comm_size(EPX_Comm comm, int *size);
@@ -217,6 +233,8 @@ int PEPX_Get_version(int *major, int *minor, int *patch);
 int PEPX_Get_library_version(char *version, int *resultlen);
 int PEPX_Error_string(int errorcode, char *string, int *resultlen);
 int PEPX_Comm_create(MPI_Comm comm, MPI_Info info, EPX_Comm *newcomm);
+int PEPX_Comm_create_from(const EPX_Bootstrap *bootstrap, const char *const hints[],
+                          EPX_Comm *newcomm);
 int PEPX_Comm_free(EPX_Comm *comm);
 int PEPX_Comm_rank(EPX_Comm comm, int *rank);
 int PEPX_Comm_size(EPX_Comm comm, int *size);

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # libepx is libepx_core, which the unit tests link, but exports only EPX_*, PEPX_* and what the
 # Fortran module calls, epx_f08_*. libepx_cuda is the module for device memory, opened when the
-# first device communicator is made.
+# first device communicator is made; libepx_mpi that for what calls MPI, so that libepx can be loaded
+# where there is none.
 #
 # A release that only adds to the interface raises the first and the third number of -version-info,
 # and libepx.so.0 keeps its name; one that changes nothing there raises the second.
@@ -10,7 +11,7 @@ include_HEADERS = include/epx.h
 noinst_LTLIBRARIES += libepx_core.la
 libepx_core_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/src \
   $(patsubst -I%,-isystem%,$(UCX_CPPFLAGS)) -DEPX_MODULE_DIR='"$(pkglibdir)"'
-libepx_core_la_LIBADD = $(MPI_LIBS)
+libepx_core_la_LIBADD =
 libepx_core_la_SOURCES =
 if HAVE_UCX
 libepx_core_la_LIBADD += $(UCX_LIBS)
@@ -18,10 +19,22 @@ endif
 
 lib_LTLIBRARIES += libepx.la
 libepx_la_SOURCES =
+libepx_la_CPPFLAGS = $(libepx_core_la_CPPFLAGS)
 libepx_la_LIBADD = libepx_core.la
 # MPI_Finalize calls into libepx, which may have been a part of a plug-in that was closed before.
 libepx_la_LDFLAGS = -version-info 1:0:1 -no-undefined -Wl,-z,nodelete \
   -export-symbols-regex '^(P?EPX|epx_f08)_'
+
+noinst_LTLIBRARIES += libepx_mpi_parts.la
+libepx_mpi_parts_la_CPPFLAGS = $(libepx_core_la_CPPFLAGS)
+libepx_mpi_parts_la_LIBADD = $(MPI_LIBS)
+libepx_mpi_parts_la_SOURCES =
+pkglib_LTLIBRARIES += libepx_mpi.la
+libepx_mpi_la_CPPFLAGS = $(libepx_core_la_CPPFLAGS)
+libepx_mpi_la_LIBADD = libepx_mpi_parts.la
+libepx_mpi_la_LDFLAGS = -module -avoid-version -no-undefined -Wl,-z,defs \
+  -export-symbols-regex '^epx_mpi_module$$'
+libepx_mpi_la_SOURCES =
 
 if HAVE_CUDA
 pkglib_LTLIBRARIES += libepx_cuda.la
@@ -45,6 +58,7 @@ include src/core/local.mk
 include src/kernels/local.mk
 include src/transport/local.mk
 include src/coll/local.mk
+include src/mpi/local.mk
 include src/api/local.mk
 
 SUFFIXES += .cu .lo .ptx

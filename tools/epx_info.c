@@ -118,8 +118,8 @@ static int print_hints(void)
 {
     struct epx_params params;
 
-    EPX_TRY(epx_params_read(MPI_INFO_NULL, &params));
-    EPX_TRY(epx_params_warn(MPI_INFO_NULL));
+    EPX_TRY(epx_params_read(NULL, &params));
+    epx_params_warn(NULL);
     printf("Hints: info keys and environment variables\n");
     for (const struct epx_param *p = epx_param_table; p->name; p++)
         print_hint(p, &params);
@@ -310,7 +310,7 @@ static int write_json(int show, const struct transports *transports)
     struct epx_params params;
 
     if (show & SHOW_HINTS)
-        EPX_TRY(epx_params_read(MPI_INFO_NULL, &params));
+        EPX_TRY(epx_params_read(NULL, &params));
     EPX_Get_version(&major, &minor, &patch);
     snprintf(version, sizeof(version), "%d.%d.%d", major, minor, patch);
     json_open(&json, NULL, '{');

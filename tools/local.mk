@@ -8,7 +8,7 @@ epx_info_SOURCES = \
   tools/option_meant.h
 nodist_epx_info_SOURCES = tools/configure_line.h
 epx_info_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/src -I$(top_srcdir)/tools -Itools
-epx_info_LDADD = libepx_core.la
+epx_info_LDADD = libepx_core.la libepx_mpi_parts.la $(MPI_LIBS)
 
 # What configure was given stands in a header of its own, which changes only with that: config.h,
 # which all objects depend on, stays as it is.

@@ -13,18 +13,29 @@
 
 enum { LEAVING_MS = 10000 };
 
-static int mpi_codes[EPX_ERR_LASTCODE]; /* under the lock until set up */
-static int is_set_up;
+static int is_set_up; /* under the lock */
+
+const struct epx_mpi *epx_api_mpi(void)
+{
+    const struct epx_mpi *mpi = epx_comm_without_mpi() && !is_set_up ? NULL : epx_mpi_open();
+
+    return mpi && mpi->works() ? mpi : NULL;
+}
+
+int epx_api_enter_mpi(const char *function)
+{
+    const struct epx_mpi *mpi = epx_mpi_open();
+
+    epx_status_enter(function);
+    EPX_FAIL_IF(!mpi, EPX_ERR_NOT_INITIALIZED, "MPI is not here: %s", epx_status_message());
+    return mpi->check();
+}
 
 int epx_api_enter(const char *function)
 {
-    int initialized = 0, finalized = 1;
-
+    if (!epx_comm_without_mpi())
+        return epx_api_enter_mpi(function);
     epx_status_enter(function);
-    MPI_Initialized(&initialized);
-    MPI_Finalized(&finalized);
-    EPX_FAIL_IF(!initialized, EPX_ERR_NOT_INITIALIZED, "called before MPI_Init");
-    EPX_FAIL_IF(finalized, EPX_ERR_NOT_INITIALIZED, "called after MPI_Finalize");
     return EPX_SUCCESS;
 }
 
@@ -45,15 +56,17 @@ int epx_api_request(const struct epx_request *request)
     return epx_api_return(NULL, epx_handle_check(request, EPX_HANDLE_REQUEST));
 }
 
-int epx_api_return_to(MPI_Comm comm, int error)
+int epx_api_return_to(const MPI_Comm *comm, int error)
 {
-    int code = MPI_ERR_OTHER;
+    const struct epx_mpi *mpi;
 
     if (error == EPX_SUCCESS)
         return error;
-    if (epx_api_setup() == EPX_SUCCESS)
-        code = mpi_codes[error];
-    MPI_Comm_call_errhandler(comm == MPI_COMM_NULL ? MPI_COMM_WORLD : comm, code);
+    mpi = epx_api_mpi();
+    if (!mpi)
+        return error;
+    epx_api_setup();
+    mpi->call_errhandler(comm, error);
     return error;
 }
 
@@ -62,13 +75,13 @@ int epx_api_return(struct epx_comm *comm, int error)
     if (error == EPX_SUCCESS)
         return error;
     if (!comm)
-        return epx_api_return_to(MPI_COMM_WORLD, error);
+        return epx_api_return_to(NULL, error);
     if (!epx_handle_is(comm, EPX_HANDLE_COMM))
         return error;
     epx_lock();
     snprintf(comm->message, sizeof(comm->message), "%s", epx_status_message());
     epx_unlock();
-    return epx_api_return_to(comm->user, error);
+    return comm->by_mpi ? epx_api_return_to(&comm->user, error) : error;
 }
 
 void epx_api_free_segment(struct epx_comm *comm, struct epx_segment *segment)
@@ -100,21 +113,6 @@ void epx_api_free_comm(struct epx_comm *comm)
     epx_comm_close(comm);
 }
 
-static int add_error_codes(void)
-{
-    int error_class;
-    char text[MPI_MAX_ERROR_STRING];
-
-    EPX_TRY_MPI(MPI_Add_error_class(&error_class));
-    EPX_TRY_MPI(MPI_Add_error_string(error_class, "EPX error"));
-    for (int code = 1; code < EPX_ERR_LASTCODE; code++) {
-        snprintf(text, sizeof(text), "EPX: %s", epx_status_text(code));
-        EPX_TRY_MPI(MPI_Add_error_code(error_class, &mpi_codes[code]));
-        EPX_TRY_MPI(MPI_Add_error_string(mpi_codes[code], text));
-    }
-    return EPX_SUCCESS;
-}
-
 /*
  * Gives the GPU time to complete what is in flight on device memory, which it may do without this
  * host; the peers then miss nothing. Windows there are given back by all ranks together, which is
@@ -136,17 +134,13 @@ static void leave_device(struct epx_comm *comm)
         comm->finished = EPX_ERR_TIMEOUT;
 }
 
-/* Called by MPI_Finalize while MPI still works. */
-static int free_leftovers(MPI_Comm self, int keyval, void *attribute, void *state)
+/* Called by MPI_Finalize while MPI still works: frees what was made by MPI. */
+static void free_leftovers(void)
 {
     struct epx_comm *comm;
 
-    (void)self;
-    (void)keyval;
-    (void)attribute;
-    (void)state;
     epx_lock();
-    while ((comm = epx_comm_any())) {
+    while ((comm = epx_comm_any_by_mpi())) {
         EPX_LOG_WARN("a communicator of %d ranks was not freed before MPI_Finalize", comm->size);
         if (epx_transport_device_ops(comm))
             leave_device(comm);
@@ -168,41 +162,21 @@ static int free_leftovers(MPI_Comm self, int keyval, void *attribute, void *stat
         epx_lock();
     }
     epx_unlock();
-    epx_request_free_all();
-    return MPI_SUCCESS;
-}
-
-static int add_finalize_hook(void)
-{
-    int keyval;
-
-    EPX_TRY_MPI(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, free_leftovers, &keyval, NULL));
-    EPX_TRY_MPI(MPI_Comm_set_attr(MPI_COMM_SELF, keyval, NULL));
-    EPX_TRY_MPI(MPI_Comm_free_keyval(&keyval));
-    return EPX_SUCCESS;
-}
-
-static int find_world_rank(void)
-{
-    int rank;
-
-    EPX_TRY_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
-    epx_log_set_rank(rank);
-    return EPX_SUCCESS;
+    epx_request_free_all_by_mpi();
 }
 
 int epx_api_setup(void)
 {
-    int rc = EPX_SUCCESS;
+    int rc = EPX_SUCCESS, rank;
 
     epx_lock();
     if (!is_set_up) {
-        rc = find_world_rank();
-        if (rc == EPX_SUCCESS)
-            rc = add_error_codes();
-        if (rc == EPX_SUCCESS)
-            rc = add_finalize_hook();
+        rc = epx_mpi_open()->set_up(free_leftovers, &rank);
         is_set_up = rc == EPX_SUCCESS;
+        if (is_set_up) {
+            epx_log_set_rank(rank);
+            epx_pause_progresses(epx_mpi_open()->progress);
+        }
     }
     epx_unlock();
     return rc;

@@ -3,12 +3,19 @@
 #ifndef EPX_API_API_H
 #define EPX_API_API_H
 
+#include "control/mpi_module.h"
 #include "core/request.h"
 #include "core/route.h"
 
-/* First: names the function in messages; EPX_ERR_NOT_INITIALIZED where MPI does not work. */
+/* First: names the function in messages; EPX_ERR_NOT_INITIALIZED where MPI does not work, unless
+ * there are communicators that MPI did not make. */
 #define EPX_API_ENTER() EPX_TRY(epx_api_enter(__func__))
 int epx_api_enter(const char *function);
+/* The same for a function that calls MPI in any case. */
+int epx_api_enter_mpi(const char *function);
+/* MPI where it can be called now, else NULL. A process that has communicators which MPI did not make
+ * may have no MPI: the module is not opened for it. */
+const struct epx_mpi *epx_api_mpi(void);
 
 /* Next: whether the user may use a handle; if not, as epx_api_return without a communicator. */
 int epx_api_comm(const struct epx_comm *comm);
@@ -18,11 +25,13 @@ int epx_api_request(const struct epx_request *request);
 
 /*
  * Last: hands an error, with this thread's message, to the communicator's error handler; comm NULL:
- * to that of MPI_COMM_WORLD. An error of a communicator that the user has freed is returned only.
+ * to that of MPI_COMM_WORLD. An error of a communicator that the user has freed, or that MPI did not
+ * make, is returned only.
  */
 int epx_api_return(struct epx_comm *comm, int error);
-/* Last, before there is a communicator: to the handler of comm, which may be MPI_COMM_NULL. */
-int epx_api_return_to(MPI_Comm comm, int error);
+/* Last, before there is a communicator: to the handler of comm, which may be MPI_COMM_NULL; NULL: to
+ * that of MPI_COMM_WORLD. */
+int epx_api_return_to(const MPI_Comm *comm, int error);
 /* Fails without a communicator. */
 #define EPX_API_FAIL_IF(condition, ...)                                                            \
     do {                                                                                           \

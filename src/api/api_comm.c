@@ -2,17 +2,20 @@
 /* api_comm.c - EPX_Comm_*, EPX_Alloc_mem, EPX_Free_mem. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "api/api.h"
 #include "api/profile.h"
 #include "base/jitter.h"
 #include "coll/attach.h"
+#include "control/contact.h"
 #include "core/agree.h"
 #include "core/birth.h"
 #include "core/progress.h"
 #include "transport/module.h"
 
 EPX_PROFILED(Comm_create)
+EPX_PROFILED(Comm_create_from)
 EPX_PROFILED(Comm_free)
 EPX_PROFILED(Comm_rank)
 EPX_PROFILED(Comm_size)
@@ -45,20 +48,17 @@ static int choose_progress(struct epx_comm *comm)
     return epx_comm_agree(comm, rc);
 }
 
-static int check_mpi_comm(MPI_Comm comm)
-{
-    int inter = 0;
-
-    EPX_FAIL_IF(comm == MPI_COMM_NULL, EPX_ERR_COMM, "comm is MPI_COMM_NULL");
-    EPX_TRY_MPI(MPI_Comm_test_inter(comm, &inter));
-    EPX_FAIL_IF(inter, EPX_ERR_COMM, "comm is an intercommunicator");
-    return EPX_SUCCESS;
-}
+/* What a communicator is made from: one of MPI, or a group, if that is not NULL. */
+struct origin {
+    MPI_Comm comm;
+    const struct epx_contact_group *group;
+};
 
 /* All that can fail on one rank alone comes before epx_birth_settle, and is agreed on. */
-static int make(struct epx_comm *created, MPI_Comm comm, int rc)
+static int make(struct epx_comm *created, const struct origin *origin, int rc)
 {
-    rc = epx_comm_begin(created, comm, rc);
+    rc = origin->group ? epx_comm_begin_from(created, origin->group, rc)
+                       : epx_comm_begin(created, origin->comm, rc);
     if (rc == EPX_SUCCESS)
         rc = epx_transport_attach(created);
     if (rc == EPX_SUCCESS)
@@ -68,42 +68,15 @@ static int make(struct epx_comm *created, MPI_Comm comm, int rc)
     return rc;
 }
 
-static int warn_on_first_rank(MPI_Comm comm, MPI_Info info)
+/* own_rc is this rank's result so far, NULL of created that there was no memory to tell the others. */
+static int finish(struct epx_comm *created, const struct origin *origin, int own_rc,
+                  struct epx_comm **newcomm)
 {
-    int rank;
+    int rc = own_rc;
 
-    EPX_TRY_MPI(MPI_Comm_rank(comm, &rank));
-    return rank == 0 ? epx_params_warn(info) : EPX_SUCCESS;
-}
-
-/* Reads the hints and allocates. An error is logged only if the result is NULL: else the ranks
- * learn it from each other, and one of them logs it. */
-static struct epx_comm *begin(MPI_Comm comm, MPI_Info info, int *rc)
-{
-    struct epx_params params = {0};
-    struct epx_comm *created;
-    int read_rc;
-
-    epx_attempt_begin();
-    *rc = epx_api_setup();
-    read_rc = epx_params_read(info, &params);
-    *rc = *rc ? *rc : read_rc;
-    *rc = *rc ? *rc : warn_on_first_rank(comm, info);
-    created = epx_comm_allocate(&params, rc);
-    epx_attempt_end(*rc, created != NULL);
-    return created;
-}
-
-static int comm_create(MPI_Comm comm, MPI_Info info, struct epx_comm **newcomm)
-{
-    struct epx_comm *created;
-    int rc;
-
-    EPX_TRY(check_mpi_comm(comm));
-    created = begin(comm, info, &rc);
     if (!created)
         return rc;
-    rc = make(created, comm, rc);
+    rc = make(created, origin, rc);
     if (rc != EPX_SUCCESS) {
         epx_api_free_comm(created);
         return rc;
@@ -111,6 +84,49 @@ static int comm_create(MPI_Comm comm, MPI_Info info, struct epx_comm **newcomm)
     epx_handle_add(&created->handle, EPX_HANDLE_COMM);
     *newcomm = created;
     return EPX_SUCCESS;
+}
+
+/* Allocates with the hints that were given. */
+static struct epx_comm *begin(const struct epx_hints *hints, int warns, int *rc)
+{
+    struct epx_params params = {0};
+    int read_rc = epx_params_read(hints, &params);
+
+    *rc = *rc ? *rc : read_rc;
+    if (*rc == EPX_SUCCESS && warns)
+        epx_params_warn(hints);
+    return epx_comm_allocate(&params, rc);
+}
+
+/* Reads the hints and allocates. An error is logged only if the result is NULL: else the ranks
+ * learn it from each other, and one of them logs it. */
+static struct epx_comm *begin_by_mpi(MPI_Comm comm, MPI_Info info, int *rc)
+{
+    const struct epx_mpi *mpi = epx_mpi_open();
+    struct epx_hints hints = {.num_unknown = 0};
+    struct epx_comm *created;
+    int rank = -1, size;
+
+    epx_attempt_begin();
+    *rc = epx_api_setup();
+    if (*rc == EPX_SUCCESS)
+        *rc = mpi->read_info(info, epx_hints_add, &hints);
+    if (*rc == EPX_SUCCESS)
+        *rc = mpi->rank(comm, &rank, &size);
+    created = begin(&hints, rank == 0, rc);
+    epx_attempt_end(*rc, created != NULL);
+    return created;
+}
+
+static int comm_create(MPI_Comm comm, MPI_Info info, struct epx_comm **newcomm)
+{
+    const struct origin origin = {.comm = comm};
+    struct epx_comm *created;
+    int rc;
+
+    EPX_TRY(epx_mpi_open()->check_comm(comm));
+    created = begin_by_mpi(comm, info, &rc);
+    return finish(created, &origin, rc, newcomm);
 }
 
 /*
@@ -123,16 +139,88 @@ static int comm_create(MPI_Comm comm, MPI_Info info, struct epx_comm **newcomm)
  * EPX_ERR_ARG (newcomm NULL, hints that differ across ranks), EPX_ERR_TRANSPORT,
  * EPX_ERR_UNSUPPORTED, EPX_ERR_NO_MEM, EPX_ERR_TIMEOUT, EPX_ERR_NOT_INITIALIZED. All ranks get
  * the same error. The error handler of comm is called; for MPI_COMM_NULL that of MPI_COMM_WORLD.
- * See also: EPX_Comm_free, EPX_Comm_get_info.
+ * See also: EPX_Comm_create_from, EPX_Comm_free, EPX_Comm_get_info.
  */
 int EPX_Comm_create(MPI_Comm comm, MPI_Info info, EPX_Comm *newcomm)
 {
     if (newcomm)
         *newcomm = EPX_COMM_NULL;
-    EPX_API_ENTER();
+    EPX_TRY(epx_api_enter_mpi(__func__));
     if (!newcomm)
-        return epx_api_return_to(comm, epx_fail(EPX_ERR_ARG, "newcomm is NULL"));
-    return epx_api_return_to(comm, comm_create(comm, info, newcomm));
+        return epx_api_return_to(&comm, epx_fail(EPX_ERR_ARG, "newcomm is NULL"));
+    return epx_api_return_to(&comm, comm_create(comm, info, newcomm));
+}
+
+static int check_bootstrap(const EPX_Bootstrap *bootstrap, const EPX_Comm *newcomm)
+{
+    EPX_FAIL_IF(!newcomm, EPX_ERR_ARG, "newcomm is NULL");
+    EPX_FAIL_IF(!bootstrap, EPX_ERR_ARG, "bootstrap is NULL");
+    EPX_FAIL_IF(bootstrap->size < sizeof(*bootstrap), EPX_ERR_ARG,
+                "bootstrap.size is %zu, want sizeof(EPX_Bootstrap), %zu", bootstrap->size,
+                sizeof(*bootstrap));
+    EPX_FAIL_IF(!bootstrap->allgather, EPX_ERR_ARG, "bootstrap.allgather is NULL");
+    EPX_FAIL_IF(bootstrap->num_ranks < 1, EPX_ERR_ARG, "bootstrap.num_ranks is %d",
+                bootstrap->num_ranks);
+    EPX_FAIL_IF(bootstrap->rank < 0 || bootstrap->rank >= bootstrap->num_ranks, EPX_ERR_ARG,
+                "bootstrap.rank is %d, want 0 to %d", bootstrap->rank, bootstrap->num_ranks - 1);
+    return EPX_SUCCESS;
+}
+
+/* Reads one hint, NAME=VALUE. */
+static int read_hint(const char *text, struct epx_hints *hints)
+{
+    char name[EPX_PARAM_NAME_MAX];
+    const char *equals = strchr(text, '=');
+
+    EPX_FAIL_IF(!equals || equals - text >= (int)sizeof(name), EPX_ERR_INFO,
+                "hint \"%.64s\" is no name=value", text);
+    snprintf(name, sizeof(name), "%.*s", (int)(equals - text), text);
+    epx_hints_add(hints, name, equals + 1);
+    return EPX_SUCCESS;
+}
+
+static int comm_create_from(const EPX_Bootstrap *bootstrap, const char *const texts[],
+                            struct epx_comm **newcomm)
+{
+    const struct epx_contact_group group = {bootstrap->rank, bootstrap->num_ranks,
+                                            bootstrap->allgather, bootstrap->arg, 0};
+    const struct origin origin = {.group = &group};
+    struct epx_hints hints = {.num_unknown = 0};
+    struct epx_comm *created;
+    int rc = EPX_SUCCESS;
+
+    if (!epx_api_mpi())
+        epx_log_set_rank(bootstrap->rank);
+    epx_attempt_begin();
+    for (int i = 0; texts && texts[i] && rc == EPX_SUCCESS; i++)
+        rc = read_hint(texts[i], &hints);
+    created = begin(&hints, bootstrap->rank == 0, &rc);
+    epx_attempt_end(rc, created != NULL);
+    return finish(created, &origin, rc, newcomm);
+}
+
+/*
+ * EPX_Comm_create_from - make a communicator of ranks that MPI need not have started.
+ *
+ * Collective over the num_ranks of bootstrap, blocking. All transports but mpi and shm+mpi can be
+ * used; MPI is not called. Afterwards ranks agree over sockets of the library's own.
+ * Input: bootstrap: the rank, how many there are, and allgather, which is called a few times by
+ * this thread within this call, on all ranks alike: it copies `bytes` bytes from own of each rank to
+ * all, [num_ranks][bytes], on each rank, and returns 0, or another number if it fails; arg is handed
+ * to it. hints: NULL, or texts "name=value", as epx_hints(7) has them, then NULL.
+ * Output: newcomm, EPX_COMM_NULL on error.
+ * Errors: as EPX_Comm_create; EPX_ERR_ARG for a bootstrap that is not valid, an allgather that fails
+ * or gives what the ranks did not give. There is no error handler to call.
+ * See also: EPX_Comm_create, EPX_Comm_free.
+ */
+int EPX_Comm_create_from(const EPX_Bootstrap *bootstrap, const char *const hints[],
+                         EPX_Comm *newcomm)
+{
+    epx_status_enter(__func__);
+    if (newcomm)
+        *newcomm = EPX_COMM_NULL;
+    EPX_TRY(check_bootstrap(bootstrap, newcomm));
+    return comm_create_from(bootstrap, hints, newcomm);
 }
 
 static int check_leftovers(struct epx_comm *comm)
@@ -224,29 +312,30 @@ int EPX_Comm_size(EPX_Comm comm, int *size)
     return EPX_SUCCESS;
 }
 
-static int set_hint(const struct epx_comm *comm, const struct epx_param *param, MPI_Info info)
+static int set_hint(const struct epx_mpi *mpi, const struct epx_comm *comm,
+                    const struct epx_param *param, MPI_Info info)
 {
     char value[64];
 
-    epx_param_format(param, &comm->params, value, sizeof(value));
     if (param->offset == offsetof(struct epx_params, transport))
-        EPX_TRY_MPI(MPI_Info_set(info, param->name, epx_transport_name(comm)));
-    else
-        EPX_TRY_MPI(MPI_Info_set(info, param->name, value));
-    return EPX_SUCCESS;
+        return mpi->set_info(info, param->name, epx_transport_name(comm));
+    epx_param_format(param, &comm->params, value, sizeof(value));
+    return mpi->set_info(info, param->name, value);
 }
 
 static int get_info(const struct epx_comm *comm, MPI_Info *info_used)
 {
+    const struct epx_mpi *mpi = epx_api_mpi();
     MPI_Info info;
     int rc = EPX_SUCCESS;
 
     EPX_FAIL_IF(!info_used, EPX_ERR_ARG, "info_used is NULL");
-    EPX_TRY_MPI(MPI_Info_create(&info));
+    EPX_FAIL_IF(!mpi, EPX_ERR_NOT_INITIALIZED, "without MPI there are no info objects");
+    EPX_TRY(mpi->create_info(&info));
     for (const struct epx_param *p = epx_param_table; p->name && rc == EPX_SUCCESS; p++)
-        rc = set_hint(comm, p, info);
+        rc = set_hint(mpi, comm, p, info);
     if (rc != EPX_SUCCESS) {
-        MPI_Info_free(&info);
+        mpi->free_info(&info);
         return rc;
     }
     *info_used = info;
@@ -257,7 +346,7 @@ static int get_info(const struct epx_comm *comm, MPI_Info *info_used)
  * EPX_Comm_get_info - get the hints in force, and what auto chose.
  *
  * Local. Input: comm. Output: info_used, a new object that the caller frees.
- * Errors: EPX_ERR_COMM; EPX_ERR_ARG if info_used is NULL.
+ * Errors: EPX_ERR_COMM; EPX_ERR_ARG if info_used is NULL; EPX_ERR_NOT_INITIALIZED without MPI.
  */
 int EPX_Comm_get_info(EPX_Comm comm, MPI_Info *info_used)
 {
@@ -266,26 +355,27 @@ int EPX_Comm_get_info(EPX_Comm comm, MPI_Info *info_used)
     return epx_api_return(comm, get_info(comm, info_used));
 }
 
+static int set_errhandler(struct epx_comm *comm, MPI_Errhandler errhandler)
+{
+    EPX_FAIL_IF(!comm->by_mpi, EPX_ERR_NOT_INITIALIZED,
+                "a communicator that MPI did not make has no error handler: errors are returned");
+    return epx_mpi_open()->set_errhandler(comm, errhandler);
+}
+
 /*
  * EPX_Comm_set_errhandler - set the error handler of the communicator.
  *
  * Local. The handler is called with the library's duplicate of the MPI communicator and a code
  * that MPI_Error_string knows.
  * Input: comm; errhandler, one for communicators.
- * Errors: EPX_ERR_COMM; EPX_ERR_ARG for MPI_ERRHANDLER_NULL.
+ * Errors: EPX_ERR_COMM; EPX_ERR_ARG for MPI_ERRHANDLER_NULL; EPX_ERR_NOT_INITIALIZED for a
+ * communicator of EPX_Comm_create_from.
  */
 int EPX_Comm_set_errhandler(EPX_Comm comm, MPI_Errhandler errhandler)
 {
-    int error;
-
     EPX_API_ENTER();
     EPX_TRY(epx_api_comm(comm));
-    if (errhandler == MPI_ERRHANDLER_NULL)
-        return epx_api_return(comm, epx_fail(EPX_ERR_ARG, "errhandler is MPI_ERRHANDLER_NULL"));
-    error = MPI_Comm_set_errhandler(comm->user, errhandler);
-    if (error != MPI_SUCCESS)
-        return epx_api_return(comm, epx_fail_mpi(error, "MPI_Comm_set_errhandler"));
-    return EPX_SUCCESS;
+    return epx_api_return(comm, set_errhandler(comm, errhandler));
 }
 
 /* Learns what the GPU has to tell without a request: errors of replayed graphs, the end. */

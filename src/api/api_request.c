@@ -14,13 +14,16 @@ EPX_PROFILED(Wait_enqueue)
 
 static void fill_status(MPI_Status *status, int64_t rows, int error)
 {
+    const struct epx_mpi *mpi;
+
     if (status == MPI_STATUS_IGNORE)
         return;
     status->MPI_SOURCE = MPI_ANY_SOURCE;
     status->MPI_TAG = MPI_ANY_TAG;
     status->MPI_ERROR = error;
-    MPI_Status_set_elements_x(status, MPI_BYTE, (MPI_Count)rows);
-    MPI_Status_set_cancelled(status, 0);
+    mpi = epx_api_mpi();
+    if (mpi)
+        mpi->set_elements(status, rows);
 }
 
 static int is_complete(struct epx_request *request)

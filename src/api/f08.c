@@ -12,8 +12,8 @@
 
 int epx_f08_comm_create(int comm, int info, EPX_Comm *newcomm)
 {
-    EPX_TRY(epx_api_enter("EPX_Comm_create"));
-    return EPX_Comm_create(MPI_Comm_f2c(comm), MPI_Info_f2c(info), newcomm);
+    EPX_TRY(epx_api_enter_mpi("EPX_Comm_create"));
+    return EPX_Comm_create(epx_mpi_open()->comm_of(comm), epx_mpi_open()->info_of(info), newcomm);
 }
 
 int epx_f08_comm_get_info(EPX_Comm comm, int *info_used)
@@ -21,14 +21,14 @@ int epx_f08_comm_get_info(EPX_Comm comm, int *info_used)
     MPI_Info info;
 
     EPX_TRY(EPX_Comm_get_info(comm, &info));
-    *info_used = (int)MPI_Info_c2f(info);
+    *info_used = epx_mpi_open()->handle_of(info);
     return EPX_SUCCESS;
 }
 
 int epx_f08_comm_set_errhandler(EPX_Comm comm, int errhandler)
 {
-    EPX_TRY(epx_api_enter("EPX_Comm_set_errhandler"));
-    return EPX_Comm_set_errhandler(comm, MPI_Errhandler_f2c(errhandler));
+    EPX_TRY(epx_api_enter_mpi("EPX_Comm_set_errhandler"));
+    return EPX_Comm_set_errhandler(comm, epx_mpi_open()->errhandler_of(errhandler));
 }
 
 /* EPX sets MPI_ERROR wherever it sets a status, to a code that is not negative. */
@@ -39,12 +39,10 @@ static void mark_untouched(MPI_Status *status)
 
 static void read_status(MPI_Status *status, struct epx_f08_outcome *outcome)
 {
-    MPI_Count rows = 0;
+    const struct epx_mpi *mpi = epx_api_mpi();
 
     outcome->error = status->MPI_ERROR;
-    if (outcome->error >= 0)
-        MPI_Get_elements_x(status, MPI_BYTE, &rows);
-    outcome->rows = (int64_t)rows;
+    outcome->rows = outcome->error >= 0 && mpi ? mpi->get_elements(status) : 0;
 }
 
 int epx_f08_wait(EPX_Request *request, struct epx_f08_outcome *outcome)

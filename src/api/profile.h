@@ -23,6 +23,7 @@
 #define EPX_Get_library_version PEPX_Get_library_version
 #define EPX_Error_string PEPX_Error_string
 #define EPX_Comm_create PEPX_Comm_create
+#define EPX_Comm_create_from PEPX_Comm_create_from
 #define EPX_Comm_free PEPX_Comm_free
 #define EPX_Comm_rank PEPX_Comm_rank
 #define EPX_Comm_size PEPX_Comm_size

@@ -19,7 +19,6 @@ libepx_core_la_SOURCES += \
   src/base/param.h \
   src/base/pause.c \
   src/base/pause.h \
-  src/base/rounding.h \
   src/base/stats.c \
   src/base/stats.h \
   src/base/status.c \
@@ -29,6 +28,9 @@ if ENABLE_JITTER
 libepx_core_la_SOURCES += \
   src/base/jitter.c
 endif
+
+libepx_mpi_la_SOURCES += \
+  src/base/clock.c
 
 libepx_cuda_la_SOURCES += \
   src/base/clock.c \

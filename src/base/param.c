@@ -150,21 +150,18 @@ static int parse(const struct epx_param *param, const char *text, void *value)
     return param->words ? parse_word(param, text, value) : parse_number(param, text, value);
 }
 
-static int read_param(const struct epx_param *param, MPI_Info info, void *value)
+/* given: the text from the caller, NULL = none. */
+static int read_param(const struct epx_param *param, const char *given, void *value)
 {
-    char variable[64], text[MPI_MAX_INFO_VAL + 1];
-    int found = 0;
+    char variable[64];
     const char *env;
 
     EPX_TRY(parse(param, param->default_value, value)); /* stays if the text is invalid */
-    if (info != MPI_INFO_NULL)
-        EPX_TRY_MPI(MPI_Info_get(info, param->name, MPI_MAX_INFO_VAL, text, &found));
-    if (!found) {
-        epx_param_variable(param, variable, sizeof(variable));
-        env = getenv(variable);
-        snprintf(text, sizeof(text), "%s", env && *env ? env : param->default_value);
-    }
-    return parse(param, text, value);
+    if (given)
+        return parse(param, given, value);
+    epx_param_variable(param, variable, sizeof(variable));
+    env = getenv(variable);
+    return parse(param, env && *env ? env : param->default_value, value);
 }
 
 static const struct epx_param *find_param(const char *name, size_t length)
@@ -190,11 +187,10 @@ static int is_of_cmake(const char *variable, size_t length)
 /* Writes the hint that was meant by the name of a variable or of a key, as that is written. */
 static void find_meant(const char *name, size_t length, int is_variable, char *meant)
 {
-    enum { MOST_HINTS = 32 };
-    char variables[MOST_HINTS][EPX_PARAM_NAME_MAX];
-    const char *names[MOST_HINTS + 1] = {NULL};
+    char variables[EPX_MOST_HINTS][EPX_PARAM_NAME_MAX];
+    const char *names[EPX_MOST_HINTS + 1] = {NULL};
 
-    for (int i = 0; i < MOST_HINTS && epx_param_table[i].name; i++) {
+    for (int i = 0; i < EPX_MOST_HINTS && epx_param_table[i].name; i++) {
         epx_param_variable(&epx_param_table[i], variables[i], sizeof(variables[i]));
         names[i] = is_variable ? variables[i] : epx_param_table[i].name;
     }
@@ -217,37 +213,48 @@ static void warn_of_unknown_variables(void)
     }
 }
 
-static int warn_of_unknown_keys(MPI_Info info)
+static void warn_of_unknown_keys(const struct epx_hints *hints)
 {
-    char key[MPI_MAX_INFO_KEY + 1], meant[EPX_MEANT_MAX];
-    int keys = 0;
+    char meant[EPX_MEANT_MAX];
 
-    if (info != MPI_INFO_NULL)
-        EPX_TRY_MPI(MPI_Info_get_nkeys(info, &keys));
-    for (int i = 0; i < keys; i++) {
-        EPX_TRY_MPI(MPI_Info_get_nthkey(info, i, key));
-        if (strncmp(key, "epx_", 4) != 0 || find_param(key, strlen(key)))
-            continue;
-        find_meant(key, strlen(key), 0, meant);
-        EPX_LOG_WARN("info key %s is not a hint of EPX, see epx_hints(7)%s", key, meant);
+    for (int i = 0; i < hints->num_unknown; i++) {
+        find_meant(hints->unknown[i], strlen(hints->unknown[i]), 0, meant);
+        EPX_LOG_WARN("info key %s is not a hint of EPX, see epx_hints(7)%s", hints->unknown[i],
+                     meant);
     }
-    return EPX_SUCCESS;
 }
 
-int epx_params_warn(MPI_Info info)
+void epx_params_warn(const struct epx_hints *hints)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
     pthread_once(&once, warn_of_unknown_variables);
-    return warn_of_unknown_keys(info);
+    if (hints)
+        warn_of_unknown_keys(hints);
 }
 
-int epx_params_read(MPI_Info info, struct epx_params *params)
+void epx_hints_add(void *all, const char *key, const char *value)
+{
+    struct epx_hints *hints = all;
+    const struct epx_param *param = find_param(key, strlen(key));
+
+    if (param) {
+        const size_t at = (size_t)(param - epx_param_table);
+
+        hints->is_given[at] = 1;
+        snprintf(hints->text[at], sizeof(hints->text[at]), "%s", value);
+    } else if (strncmp(key, "epx_", 4) == 0 && hints->num_unknown < EPX_MOST_UNKNOWN) {
+        snprintf(hints->unknown[hints->num_unknown++], EPX_PARAM_NAME_MAX, "%s", key);
+    }
+}
+
+int epx_params_read(const struct epx_hints *hints, struct epx_params *params)
 {
     int first = EPX_SUCCESS;
 
-    for (const struct epx_param *p = epx_param_table; p->name; p++) {
-        int rc = read_param(p, info, (char *)params + p->offset);
+    for (int i = 0; epx_param_table[i].name; i++) {
+        const char *given = hints && hints->is_given[i] ? hints->text[i] : NULL;
+        int rc = read_param(&epx_param_table[i], given, (char *)params + epx_param_table[i].offset);
 
         first = first == EPX_SUCCESS ? rc : first;
     }

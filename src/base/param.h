@@ -60,10 +60,23 @@ extern const struct epx_param epx_param_table[];
 /* The words of epx_transport, "auto" first; transport/list.c defines them. */
 extern const char *const epx_param_transports[];
 
-/* Info wins over environment wins over default. Local; info may be MPI_INFO_NULL. */
-int epx_params_read(MPI_Info info, struct epx_params *params);
-/* Warns of info keys and, once a process, of environment variables that are like hints and none. */
-int epx_params_warn(MPI_Info info);
+/* Hints that a caller gave, zeroed before the first: the text of each hint of the table, and the
+ * names of a few that are none. */
+enum { EPX_MOST_HINTS = 32, EPX_HINT_MAX = 96, EPX_MOST_UNKNOWN = 4 };
+struct epx_hints {
+    int is_given[EPX_MOST_HINTS];
+    char text[EPX_MOST_HINTS][EPX_HINT_MAX];
+    int num_unknown;
+    char unknown[EPX_MOST_UNKNOWN][EPX_PARAM_NAME_MAX];
+};
+
+/* Adds one to a struct epx_hints; keys that do not begin with epx_ are not meant for EPX. */
+void epx_hints_add(void *hints, const char *key, const char *value);
+
+/* What was given wins over environment wins over default. Local; hints may be NULL. */
+int epx_params_read(const struct epx_hints *hints, struct epx_params *params);
+/* Warns of keys and, once a process, of environment variables that are like hints and none. */
+void epx_params_warn(const struct epx_hints *hints);
 
 /* The value in force, as text. */
 void epx_param_format(const struct epx_param *param, const struct epx_params *params, char *text,

@@ -3,21 +3,22 @@
 #include "base/pause.h"
 
 #include <sched.h>
+#include <stdatomic.h>
 #include <time.h>
 
 #include "base/clock.h"
-#include "epx.h"
 
 enum { SPINS_BEFORE_YIELD = 16, PASSES_BEFORE_MPI = 64, YIELDS_BEFORE_NAP = 65536 };
 enum { NAP_NS = 50000 };
 enum { PASSES_BEFORE_TRIAL = 64, YIELD_ALONE_NS = 1500 };
 
-/* A blocked EPX call must not keep the user's own messages from moving. */
-static void progress_mpi(void)
-{
-    int flag;
+/* Of MPI, where it is in use: a blocked EPX call must not keep the user's own messages from
+ * moving. */
+static void (*_Atomic progress_messages)(void);
 
-    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+void epx_pause_progresses(void (*progress)(void))
+{
+    atomic_store(&progress_messages, progress);
 }
 
 /*
@@ -37,8 +38,10 @@ void epx_pause_in_thread(int idle_passes)
 
 void epx_pause(int idle_passes)
 {
-    if (idle_passes % PASSES_BEFORE_MPI == PASSES_BEFORE_MPI - 1)
-        progress_mpi();
+    void (*progress)(void) = atomic_load(&progress_messages);
+
+    if (progress && idle_passes % PASSES_BEFORE_MPI == PASSES_BEFORE_MPI - 1)
+        progress();
     epx_pause_in_thread(idle_passes);
 }
 

@@ -93,15 +93,6 @@ int epx_fail(int code, const char *format, ...)
     return code;
 }
 
-int epx_fail_mpi(int mpi_code, const char *call)
-{
-    char text[MPI_MAX_ERROR_STRING] = "";
-    int length;
-
-    MPI_Error_string(mpi_code, text, &length);
-    return epx_fail(EPX_ERR_MPI, "%s: %s", call, text);
-}
-
 int epx_fail_quietly(int code, const char *text)
 {
     snprintf(message, sizeof(message), "%s", text);

@@ -16,14 +16,6 @@
             return epx_rc_;                                                                        \
     } while (0)
 
-/* Returns EPX_ERR_MPI, logged, if an MPI call fails. */
-#define EPX_TRY_MPI(call)                                                                          \
-    do {                                                                                           \
-        int epx_rc_ = (call);                                                                      \
-        if (epx_rc_ != MPI_SUCCESS)                                                                \
-            return epx_fail_mpi(epx_rc_, #call);                                                   \
-    } while (0)
-
 #define EPX_FAIL_IF(condition, code, ...)                                                          \
     do {                                                                                           \
         if (condition)                                                                             \
@@ -38,7 +30,6 @@ const char *epx_status_function(void);
 /* Record and log an error of this thread; return its code. */
 int epx_fail(int code, const char *format, ...) EPX_PRINTF(2, 3);
 int epx_fail_list(int code, const char *format, va_list values) EPX_PRINTF(2, 0);
-int epx_fail_mpi(int mpi_code, const char *call);
 
 /*
  * An attempt is a piece of work whose failure the caller may handle by doing something else. From

@@ -7,9 +7,19 @@
 #include <string.h>
 
 #include "coll/ground.h"
+#include "control/mpi_module.h"
 #include "core/agree.h"
 #include "core/birth.h"
 #include "transport/module.h"
+
+/* Those of transport mpi, in the module that is there only where MPI is. */
+static const struct epx_transport_ops *mpi_ops(char *why)
+{
+    const struct epx_mpi *mpi = epx_mpi_open();
+
+    snprintf(why, EPX_WHY_MAX, "%.*s", EPX_WHY_MAX - 1, mpi ? "usable" : epx_status_message());
+    return mpi ? mpi->transport : NULL;
+}
 
 /* The operations of a line of the list; NULL and why if they are not here. */
 static const struct epx_transport_ops *ops_of(const struct epx_listed *entry, char *why)
@@ -20,6 +30,8 @@ static const struct epx_transport_ops *ops_of(const struct epx_listed *entry, ch
         snprintf(why, EPX_WHY_MAX, entry->ops ? "usable" : "not part of this build");
         return entry->ops;
     }
+    if (entry->memory == EPX_MEMORY_SYSTEM)
+        return mpi_ops(why);
     module = epx_module_open();
     snprintf(why, EPX_WHY_MAX, "%.*s", EPX_WHY_MAX - 1, module ? "usable" : epx_status_message());
     return module ? module->transports[entry - epx_transports].ops : NULL;
@@ -374,7 +386,7 @@ int epx_transport_report(MPI_Comm mpi_comm, int index, struct epx_transport_repo
     if (!entry)
         return EPX_ERR_ARG;
     epx_attempt_begin();
-    rc = epx_params_read(MPI_INFO_NULL, &params);
+    rc = epx_params_read(NULL, &params);
     comm = epx_comm_allocate(&params, &rc);
     epx_attempt_end(rc, comm != NULL);
     if (!comm)

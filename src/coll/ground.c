@@ -2,7 +2,7 @@
 /* ground.c - an operation and the ground that it stands on. */
 #include "coll/ground.h"
 
-#include "base/rounding.h"
+#include "coll/rounding.h"
 #include "transport/module.h"
 
 struct epx_transport *epx_transport_of(const struct epx_request *request)

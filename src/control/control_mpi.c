@@ -31,6 +31,15 @@ struct mailbox {
     char inbox[];        /* [most_bytes] */
 };
 
+int epx_fail_mpi(int mpi_error, const char *call)
+{
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length;
+
+    MPI_Error_string(mpi_error, text, &length);
+    return epx_fail(EPX_ERR_MPI, "%s: %s", call, text);
+}
+
 static struct mailbox *mailbox_of(struct epx_mailbox *base)
 {
     return (struct mailbox *)(void *)base;

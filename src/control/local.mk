@@ -8,7 +8,10 @@ libepx_core_la_SOURCES += \
   src/control/contact.h \
   src/control/control.c \
   src/control/control.h \
-  src/control/control_mpi.c \
   src/control/control_mpi.h \
   src/control/control_sockets.c \
-  src/control/control_sockets.h
+  src/control/control_sockets.h \
+  src/control/mpi_module.h
+
+libepx_mpi_parts_la_SOURCES += \
+  src/control/control_mpi.c

@@ -65,18 +65,6 @@ int epx_comm_await(struct epx_comm *comm, struct epx_joint joint)
     return rc;
 }
 
-static int mpi_is_done(void *request, int *done, int *awaited)
-{
-    (void)awaited;
-    EPX_TRY_MPI(MPI_Test(request, done, MPI_STATUS_IGNORE));
-    return EPX_SUCCESS;
-}
-
-int epx_comm_await_mpi(struct epx_comm *comm, MPI_Request *request)
-{
-    return epx_comm_await(comm, (struct epx_joint){mpi_is_done, request});
-}
-
 static int collective_is_done(void *state, int *done, int *awaited)
 {
     const struct epx_control *control = state;

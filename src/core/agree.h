@@ -10,14 +10,6 @@
 /* For an error of a collective: ends the communicator too, and returns the error. The peers are in
  * that collective or will be, and nobody knows in what state it is. */
 int epx_comm_break(struct epx_comm *comm, int rc);
-/* EPX_TRY_MPI for a call that starts a collective of MPI. */
-#define EPX_TRY_COLLECTIVE(comm, call)                                                             \
-    do {                                                                                           \
-        int epx_rc_ = (call);                                                                      \
-        if (epx_rc_ != MPI_SUCCESS)                                                                \
-            return epx_comm_break(comm, epx_fail_mpi(epx_rc_, #call));                             \
-    } while (0)
-
 /* Something that all ranks take part in: done sets *done when it has ended here, and *awaited to
  * the rank that it waits for, if it knows one. An error of done ends the communicator. */
 struct epx_joint {
@@ -25,8 +17,6 @@ struct epx_joint {
     void *state;
 };
 int epx_comm_await(struct epx_comm *comm, struct epx_joint joint);
-/* Waits for a collective of MPI. */
-int epx_comm_await_mpi(struct epx_comm *comm, MPI_Request *request);
 /* Local: a pass of progress in the middle of long work that peers wait for; the error of a
  * communicator that is finished. */
 int epx_comm_pass(struct epx_comm *comm);

@@ -6,12 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "control/mpi_module.h"
+
 static struct list {
     struct epx_comm *first, *last;
 } busy_comms, idle_comms;             /* under the lock */
 static struct epx_comm *buried_comms; /* under the lock */
 static struct epx_comm spare_comm;    /* under the lock */
 static int spare_taken;
+static atomic_int num_without_mpi;
 
 static struct list *list_of(const struct epx_comm *comm)
 {
@@ -98,9 +101,31 @@ void epx_comm_relist(struct epx_comm *comm)
     append(comm, as);
 }
 
-struct epx_comm *epx_comm_any(void)
+static struct epx_comm *first_by_mpi(const struct list *list)
 {
-    return busy_comms.first ? busy_comms.first : idle_comms.first;
+    struct epx_comm *comm = list->first;
+
+    while (comm && !comm->by_mpi)
+        comm = comm->next;
+    return comm;
+}
+
+struct epx_comm *epx_comm_any_by_mpi(void)
+{
+    struct epx_comm *busy = first_by_mpi(&busy_comms);
+
+    return busy ? busy : first_by_mpi(&idle_comms);
+}
+
+int epx_comm_without_mpi(void)
+{
+    return atomic_load(&num_without_mpi);
+}
+
+void epx_comm_does_without_mpi(struct epx_comm *comm)
+{
+    comm->without_mpi = 1;
+    atomic_fetch_add(&num_without_mpi, 1);
 }
 
 struct epx_comm *epx_comm_first_busy(void)
@@ -153,7 +178,6 @@ struct epx_comm *epx_comm_allocate(const struct epx_params *params, int *own_rc)
         return NULL;
     comm->references = 1;
     comm->params = *params;
-    comm->user = comm->traffic.comm = MPI_COMM_NULL;
     comm->stats.size = sizeof(comm->stats);
     return comm;
 }
@@ -165,6 +189,7 @@ static void free_comm(struct epx_comm *comm)
     free(comm->answers);
     free(comm->node);
     free(comm->real_node);
+    atomic_fetch_sub(&num_without_mpi, comm->without_mpi);
     if (comm != &spare_comm) {
         free(comm);
         return;
@@ -184,8 +209,6 @@ static void bury(struct epx_comm *comm)
 
 void epx_comm_close(struct epx_comm *comm)
 {
-    MPI_Comm *parts[] = {&comm->traffic.comm, &comm->user};
-
     epx_comm_unlist(comm);
     if (comm->control.ops && comm->control.ops->free)
         comm->control.ops->free(comm->control.state, !comm->finished);
@@ -194,9 +217,8 @@ void epx_comm_close(struct epx_comm *comm)
         bury(comm);
         return;
     }
-    for (int i = 0; i < 2; i++)
-        if (*parts[i] != MPI_COMM_NULL)
-            MPI_Comm_free(parts[i]);
+    if (comm->by_mpi)
+        epx_mpi_open()->close(comm);
     epx_comm_release(comm);
 }
 

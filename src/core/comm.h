@@ -16,6 +16,7 @@
 #include "core/handle.h"
 #include "core/lock.h"
 
+struct epx_contact_group;
 struct epx_transport;
 struct epx_request;
 struct epx_route;
@@ -71,8 +72,10 @@ struct epx_comm {
     struct epx_handle handle; /* until the user frees it; requests may hold it longer */
     int references;
     int rank, size;
-    MPI_Comm user; /* duplicate with the user's error handler; the library never sends on it */
-    struct epx_traffic traffic; /* of MPI, for the control plane */
+    int by_mpi;      /* MPI started the ranks; else user and traffic are not set */
+    int without_mpi; /* it is counted in epx_comm_without_mpi */
+    MPI_Comm user;   /* duplicate with the user's error handler; the library never sends on it */
+    struct epx_traffic traffic; /* for the control plane */
     struct epx_control control; /* collectives of agree.h, letters */
     struct epx_agreement agreement;
     struct epx_params params;
@@ -121,11 +124,12 @@ struct epx_comm {
  * result is the spare one (comm.c), or NULL if that is in use. */
 struct epx_comm *epx_comm_allocate(const struct epx_params *params, int *own_rc);
 /*
- * Collective, first: duplicates original, compares the hints, finds the nodes, and lists the
- * communicator. own_rc is the result so far on this rank; if it is an error on one rank, every rank
+ * Collective, first: takes the ranks of a communicator of MPI, which is duplicated, or of a group;
+ * compares the hints, finds the nodes, and lists the communicator. own_rc is the result so far on this rank; if it is an error on one rank, every rank
  * fails. After what is added to the communicator comes epx_birth_settle, then epx_birth_end.
  */
 int epx_comm_begin(struct epx_comm *comm, MPI_Comm original, int own_rc);
+int epx_comm_begin_from(struct epx_comm *comm, const struct epx_contact_group *group, int own_rc);
 /*
  * Frees the MPI communicators; the last request that holds comm frees its memory. A finished
  * communicator is kept for good: late peers and MPI may still touch its memory.
@@ -147,8 +151,12 @@ void epx_comm_relist(struct epx_comm *comm);
  * gives its code, EPX_SUCCESS if there is none, and makes its text the communicator's message. */
 void epx_comm_note_error(struct epx_comm *comm, int error, const char *message);
 int epx_comm_take_error(struct epx_comm *comm);
-/* Any communicator; NULL = there is none. */
-struct epx_comm *epx_comm_any(void);
+/* Counts one that MPI does not make, until its memory is freed. */
+void epx_comm_does_without_mpi(struct epx_comm *comm);
+/* Any communicator that MPI made; NULL = there is none. */
+struct epx_comm *epx_comm_any_by_mpi(void);
+/* How many there are, freed ones that requests hold too, that MPI did not make. */
+int epx_comm_without_mpi(void);
 /* The first busy one; its member next leads to the others. */
 struct epx_comm *epx_comm_first_busy(void);
 /* The idle one whose turn it is: all take turns. NULL = there is none. */

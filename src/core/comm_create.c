@@ -1,38 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* comm_create.c - how ranks make a communicator: its parts in MPI, its hints, its nodes. */
+/* comm_create.c - how ranks make a communicator: its control plane, its hints, its nodes. */
 #include "core/comm.h"
 
-#include <stdio.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/utsname.h>
 
 #include "base/machine_key.h"
 #include "control/contact.h"
 #include "control/control_sockets.h"
+#include "control/mpi_module.h"
 #include "core/agree.h"
 #include "core/birth.h"
-
-/* Duplicates by a nonblocking call, so that a rank that never comes is noticed. */
-static int duplicate(struct epx_comm *comm, MPI_Comm original, MPI_Comm *copy)
-{
-    MPI_Request request;
-
-    EPX_TRY_COLLECTIVE(comm, MPI_Comm_idup(original, copy, &request));
-    return epx_comm_await_mpi(comm, &request);
-}
-
-/* The name that MPI prints of the communicator whose error handler it calls. */
-static int name_user_comm(const struct epx_comm *comm, MPI_Comm original)
-{
-    enum { LONGEST = MPI_MAX_OBJECT_NAME - 8 };
-    char name[MPI_MAX_OBJECT_NAME] = "", text[MPI_MAX_OBJECT_NAME];
-    int length;
-
-    EPX_TRY_MPI(MPI_Comm_get_name(original, name, &length));
-    snprintf(text, sizeof(text), "EPX on %.*s", LONGEST, *name ? name : "a communicator");
-    EPX_TRY_MPI(MPI_Comm_set_name(comm->user, text));
-    return EPX_SUCCESS;
-}
 
 /* Numbers the nodes by their lowest rank, given the key of each rank's machine. */
 static int number_nodes(const int64_t *keys, int size, int *node)
@@ -51,11 +31,10 @@ static int number_nodes(const int64_t *keys, int size, int *node)
 
 static int find_machine(int64_t *key)
 {
-    char name[MPI_MAX_PROCESSOR_NAME] = "";
-    int length;
+    struct utsname machine;
 
-    EPX_TRY_MPI(MPI_Get_processor_name(name, &length));
-    *key = epx_machine_key(name);
+    EPX_FAIL_IF(uname(&machine) != 0, EPX_ERR_TRANSPORT, "uname: %s", strerror(errno));
+    *key = epx_machine_key(machine.nodename);
     return EPX_SUCCESS;
 }
 
@@ -194,19 +173,36 @@ static int confirm(struct epx_comm *comm, int own_rc)
     return epx_attempt_end(rc, 1);
 }
 
-/* The traffic communicator comes first: on it ranks learn who does not come. */
+/* Collective, once ranks have a control plane: whether all of them go on. */
+static int meet(struct epx_comm *comm, int own_rc)
+{
+    EPX_TRY(prepare_all(comm));
+    return epx_comm_agree_aloud(comm, confirm(comm, own_rc));
+}
+
+/* The communicator for the control plane comes first: on it ranks learn who does not come. */
 int epx_comm_begin(struct epx_comm *comm, MPI_Comm original, int own_rc)
 {
-    EPX_TRY_MPI(MPI_Comm_rank(original, &comm->rank));
-    EPX_TRY_MPI(MPI_Comm_size(original, &comm->size));
+    const struct epx_mpi *mpi = epx_mpi_open();
+
+    EPX_TRY(mpi->rank(original, &comm->rank, &comm->size));
     epx_comm_enlist(comm);
-    EPX_TRY(duplicate(comm, original, &comm->traffic.comm));
-    EPX_TRY_MPI(MPI_Comm_set_errhandler(comm->traffic.comm, MPI_ERRORS_RETURN));
-    comm->control = (struct epx_control){&epx_control_mpi, &comm->traffic};
+    EPX_TRY(mpi->begin(comm, original));
     EPX_TRY(replace_mpi(comm));
-    EPX_TRY(prepare_all(comm));
-    EPX_TRY(epx_comm_agree_aloud(comm, confirm(comm, own_rc)));
-    EPX_TRY(duplicate(comm, original, &comm->user));
+    EPX_TRY(meet(comm, own_rc));
+    EPX_TRY(mpi->add_user(comm, original));
     EPX_TRY(same_params(comm));
-    return find_nodes(comm, name_user_comm(comm, original));
+    return find_nodes(comm, mpi->name_user(comm, original));
+}
+
+int epx_comm_begin_from(struct epx_comm *comm, const struct epx_contact_group *group, int own_rc)
+{
+    comm->rank = group->rank;
+    comm->size = group->size;
+    epx_comm_does_without_mpi(comm);
+    epx_comm_enlist(comm);
+    EPX_TRY(connect_ranks(comm, group, own_rc));
+    EPX_TRY(meet(comm, EPX_SUCCESS));
+    EPX_TRY(same_params(comm));
+    return find_nodes(comm, EPX_SUCCESS);
 }

@@ -9,6 +9,8 @@ libepx_core_la_SOURCES += \
   src/core/comm_create.c \
   src/core/handle.c \
   src/core/handle.h \
+  src/core/letter_liveness.c \
+  src/core/letter_liveness.h \
   src/core/lock.c \
   src/core/lock.h \
   src/core/progress.c \

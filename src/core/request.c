@@ -97,10 +97,15 @@ void epx_request_free(struct epx_request *request)
     free(request);
 }
 
-void epx_request_free_all(void)
+void epx_request_free_all_by_mpi(void)
 {
-    while (live)
-        epx_request_free(live);
+    struct epx_request *next;
+
+    for (struct epx_request *request = live; request; request = next) {
+        next = request->live_next;
+        if (request->comm->by_mpi)
+            epx_request_free(request);
+    }
     while (unused) {
         struct epx_request *request = unused;
 

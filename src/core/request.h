@@ -104,8 +104,8 @@ static inline int epx_verb_adds(enum epx_verb verb)
 /* A request that holds its communicator and route; NULL if there is not enough memory. */
 struct epx_request *epx_request_create(struct epx_comm *comm, struct epx_route *route);
 void epx_request_free(struct epx_request *request);
-/* Frees the requests that nobody waited for. */
-void epx_request_free_all(void);
+/* Frees the requests of communicators made by MPI that nobody waited for. */
+void epx_request_free_all_by_mpi(void);
 
 /* Frees a request that is in no queue and not complete. */
 void epx_request_abandon(struct epx_request *request);

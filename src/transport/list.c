@@ -16,6 +16,9 @@
 #define DEVICE(ops) NULL, 1
 #endif
 
+/* In the module libepx_mpi. */
+#define MPI NULL, 1
+
 #if HAVE_UCX
 #define UCX(ops) HOST(ops)
 #else
@@ -54,9 +57,8 @@ const struct epx_listed epx_transports[] = {
      "shared memory inside a node, UCX between nodes"},
     {"ucx", EPX_MEMORY_SYSTEM, UCX(epx_transport_ucx), 0,
      "UCX: stores within a node, messages between nodes"},
-    {"shm+mpi", EPX_MEMORY_SYSTEM, HOST(epx_transport_mpi), 1,
-     "shared memory inside a node, MPI between nodes"},
-    {"mpi", EPX_MEMORY_SYSTEM, HOST(epx_transport_mpi), 0, "MPI collectives on host buffers"},
+    {"shm+mpi", EPX_MEMORY_SYSTEM, MPI, 1, "shared memory inside a node, MPI between nodes"},
+    {"mpi", EPX_MEMORY_SYSTEM, MPI, 0, "MPI collectives on host buffers"},
     {NULL, EPX_MEMORY_AUTO, ABSENT, 0, NULL},
 };
 

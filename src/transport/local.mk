@@ -7,6 +7,9 @@ libepx_core_la_SOURCES += \
   src/transport/transport.c \
   src/transport/transport.h
 
+libepx_la_SOURCES += \
+  src/transport/mpi_open.c
+
 libepx_cuda_la_SOURCES += \
   src/transport/list.c \
   src/transport/module_core.c

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* module.c - opens libepx_cuda. */
+/* module.c - finds modules of libepx, and opens libepx_cuda. */
 #define _GNU_SOURCE /* dladdr */
 #include "transport/module.h"
 
@@ -20,38 +20,47 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const struct epx_module *module;
 static char why[EPX_MAX_ERROR_STRING];
 
-/* Opens the module where it is installed, else near libepx, which may lie elsewhere (moved, or not
- * installed yet). */
-static void *open_library(void)
+/* The folder of libepx, with its slash; its length. */
+static int folder_of_library(const Dl_info *here)
+{
+    const char *slash = here->dli_fname ? strrchr(here->dli_fname, '/') : NULL;
+
+    return slash ? (int)(slash - here->dli_fname) + 1 : 0;
+}
+
+void *epx_module_find(const char *name, char reason[EPX_MAX_ERROR_STRING])
 {
     static const char *const places[] = {"epx/", "", ".libs/"};
     char path[PATH_MAX];
-    Dl_info here;
-    void *library = dlopen(EPX_MODULE_DIR "/libepx_cuda.so", RTLD_NOW | RTLD_LOCAL);
-    const char *slash;
+    Dl_info here = {0};
+    void *library;
 
-    if (library)
-        return library;
-    snprintf(why, sizeof(why), "%s", dlerror());
-    if (!dladdr(&once, &here) || !here.dli_fname)
-        return NULL;
-    slash = strrchr(here.dli_fname, '/');
-    for (size_t i = 0; !library && i < sizeof(places) / sizeof(places[0]); i++) {
-        int folder = slash ? (int)(slash - here.dli_fname) + 1 : 0;
-
-        snprintf(path, sizeof(path), "%.*s%slibepx_cuda.so", folder, here.dli_fname, places[i]);
+    snprintf(reason, EPX_MAX_ERROR_STRING, "no %s", name);
+    for (size_t i = 0; dladdr(&once, &here) && i < sizeof(places) / sizeof(places[0]); i++) {
+        snprintf(path, sizeof(path), "%.*s%s%s", folder_of_library(&here), here.dli_fname,
+                 places[i], name);
         if (access(path, R_OK) != 0)
             continue;
         library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-        if (!library)
-            snprintf(why, sizeof(why), "%s", dlerror());
+        if (library)
+            return library;
+        snprintf(reason, EPX_MAX_ERROR_STRING, "%s", dlerror());
     }
+    snprintf(path, sizeof(path), "%s/%s", EPX_MODULE_DIR, name);
+    library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        snprintf(reason, EPX_MAX_ERROR_STRING, "%s", dlerror());
     return library;
+}
+
+const struct epx_core *epx_module_core(void)
+{
+    return &core;
 }
 
 static void open_module(void)
 {
-    void *library = open_library();
+    void *library = epx_module_find("libepx_cuda.so", why);
     epx_module_entry *entry = NULL;
 
     if (!library)

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * module.h - between libepx and libepx_cuda, the module for device memory that it opens when the
- * first device communicator is made. libepx exports nothing but EPX_ symbols, so each side hands
- * the other a table.
+ * module.h - between libepx and its modules: libepx_cuda, for device memory, that it opens when the
+ * first device communicator is made, and libepx_mpi (control/mpi_module.h). libepx exports nothing
+ * but EPX_ symbols, so each side hands the other a table.
  */
 #ifndef EPX_TRANSPORT_MODULE_H
 #define EPX_TRANSPORT_MODULE_H
 
+#include "core/agree.h"
+#include "core/letter_liveness.h"
 #include "core/ready.h"
 #include "core/request.h"
 #include "core/route.h"
-#include "transport/mpi/mpi_liveness.h"
 #include "transport/transport.h"
 
-enum { EPX_MODULE_VERSION = 16 };
+enum { EPX_MODULE_VERSION = 17 };
 
 /*
  * What libepx gives its module, each function as CALL, or RUN if it returns nothing: (result, name
@@ -23,12 +24,15 @@ enum { EPX_MODULE_VERSION = 16 };
 #define EPX_CORE_FUNCTIONS(CALL, RUN)                                                              \
     CALL(int, fail_list, (int code, const char *format, va_list values), (code, format, values))   \
     CALL(int, fail_quietly, (int code, const char *message), (code, message))                      \
+    CALL(const char *, status_text, (int code), (code))                                            \
     CALL(const char *, status_message, (void), ())                                                 \
     CALL(const char *, status_function, (void), ())                                                \
     RUN(status_enter, (const char *function), (function))                                          \
     RUN(log_list, (enum epx_log_level level, const char *format, va_list values),                  \
         (level, format, values))                                                                   \
     CALL(int, comm_agree, (struct epx_comm * comm, int rc), (comm, rc))                            \
+    CALL(int, comm_await, (struct epx_comm * comm, struct epx_joint joint), (comm, joint))         \
+    CALL(int, comm_break, (struct epx_comm * comm, int rc), (comm, rc))                            \
     CALL(int, comm_max, (struct epx_comm * comm, int64_t value, int64_t * max),                    \
          (comm, value, max))                                                                       \
     CALL(int, comm_allgather, (struct epx_comm * comm, int64_t value, int64_t * values),           \
@@ -42,16 +46,18 @@ enum { EPX_MODULE_VERSION = 16 };
     RUN(comm_describe_silence,                                                                     \
         (const struct epx_comm *comm, const char *operation, int culprit, char *message),          \
         (comm, operation, culprit, message))                                                       \
-    CALL(int, mpi_liveness_create, (struct epx_comm * comm, struct epx_mpi_liveness * *liveness),  \
-         (comm, liveness))                                                                         \
-    RUN(mpi_liveness_free, (struct epx_mpi_liveness * liveness), (liveness))                       \
-    CALL(int, mpi_liveness_beat,                                                                   \
-         (struct epx_mpi_liveness * liveness, uint64_t position, char *message),                   \
+    CALL(int, letter_liveness_create,                                                              \
+         (struct epx_comm * comm, struct epx_letter_liveness * *liveness), (comm, liveness))       \
+    CALL(struct epx_liveness, letter_liveness_of, (struct epx_letter_liveness * liveness),         \
+         (liveness))                                                                               \
+    RUN(letter_liveness_free, (struct epx_letter_liveness * liveness), (liveness))                 \
+    CALL(int, letter_liveness_beat,                                                                \
+         (struct epx_letter_liveness * liveness, uint64_t position, char *message),                \
          (liveness, position, message))                                                            \
-    RUN(mpi_liveness_announce, (struct epx_mpi_liveness * liveness, const char *message),          \
+    RUN(letter_liveness_announce, (struct epx_letter_liveness * liveness, const char *message),    \
         (liveness, message))                                                                       \
-    CALL(int, mpi_liveness_blame,                                                                  \
-         (struct epx_mpi_liveness * liveness, int first, const char *suspects, char *message),     \
+    CALL(int, letter_liveness_blame,                                                               \
+         (struct epx_letter_liveness * liveness, int first, const char *suspects, char *message),  \
          (liveness, first, suspects, message))                                                     \
     CALL(const char *, verb_name, (enum epx_verb verb), (verb))                                    \
     CALL(struct epx_ready, ready_of, (const struct epx_request *request), (request))               \
@@ -62,6 +68,11 @@ enum { EPX_MODULE_VERSION = 16 };
 struct epx_core {
     EPX_CORE_FUNCTIONS(EPX_CORE_CALL, EPX_CORE_RUN)
 };
+
+/* Opens a module of this file name: near libepx, which may have been moved, or is not installed yet;
+ * else where modules are installed. NULL if there is none that can be opened, and why. */
+void *epx_module_find(const char *name, char reason[EPX_MAX_ERROR_STRING]);
+const struct epx_core *epx_module_core(void);
 
 /* Called in the module, first of all: where its functions of EPX_CORE_FUNCTIONS go. */
 void epx_module_use(const struct epx_core *core);

@@ -6,7 +6,7 @@
  *
  *   SHM       the author and its message in src/transport/shm/transport_shm.c
  *   DEVICE    the abort word of src/kernels/protocol/waits.cuh
- *   LETTERS   src/transport/mpi/mpi_liveness.c and src/transport/ucx/ucx_liveness.c
+ *   LETTERS   src/transport/mpi/letter_liveness.c and src/transport/ucx/ucx_liveness.c
  *
  * Each rank has two operations in flight. Either the clock of rank 0 alone runs, and nobody dies;
  * or all clocks do, and a rank may die at any step. A clock may run out at any step.
@@ -151,7 +151,7 @@ chan letters_to[RANKS] = [RANKS] of { byte };
 
 #define IS_TOLD nempty(letters_to[me])
 
-/* read_letter (mpi_liveness.c), letter_came (ucx_liveness.c): LETTER_END */
+/* read_letter (letter_liveness.c), letter_came (ucx_liveness.c): LETTER_END */
 inline hear()
 {
     letters_to[me] ? word;
@@ -160,7 +160,7 @@ inline hear()
 
 #define SEND_END(r) letters_to[r] ! MINE
 
-/* epx_mpi_liveness_announce, announce there */
+/* epx_letter_liveness_announce, announce there */
 inline announce()
 {
 #ifndef FAULT_NO_LETTER

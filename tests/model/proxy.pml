@@ -36,7 +36,7 @@ bool failure[RANKS], failed[RANKS];
 bool aborted[RANKS];             /* the transport goes on without messages */
 bool stops[RANKS];               /* the communicator is freed */
 bool is_finished[RANKS];         /* comm->finished */
-bool letter[RANKS];              /* LETTER_END has come here; mpi_liveness.c */
+bool letter[RANKS];              /* LETTER_END has come here; letter_liveness.c */
 bool abort_word[RANKS];          /* in the control window */
 bool may_fail;                   /* fate: the proxy of rank 0 may fail at any exchange */
 bool may_give_up;                /* fate: the host of rank 0 may give up at any step */

@@ -14,7 +14,7 @@
 #include "kernels/device_args.h"
 #include "transport/transport.h"
 
-struct epx_mpi_liveness;
+struct epx_letter_liveness;
 struct epx_proxy;
 
 #define EPX_ABORT_UNKNOWN UINT64_MAX
@@ -90,8 +90,8 @@ struct epx_device {
     epx_wait_value *wait_value;
     epx_write_value *write_value;
     epx_pointer_attributes *pointer_attributes;
-    struct epx_proxy *proxy;               /* where ranks exchange messages, else NULL */
-    struct epx_mpi_liveness *mpi_liveness; /* where ranks exchange messages, else NULL */
+    struct epx_proxy *proxy;             /* where ranks exchange messages, else NULL */
+    struct epx_letter_liveness *letters; /* where ranks exchange messages, else NULL */
     int64_t next_look_ns;
     uint32_t passes;
 

@@ -17,7 +17,7 @@
 #include "transport/cuda/device_ranks.h"
 #include "transport/cuda/device_scope.h"
 #include "transport/cuda/multiprocessors.h"
-#include "transport/mpi/mpi_liveness.h"
+#include "core/letter_liveness.h"
 
 static int allocate_completions(struct epx_device *device)
 {
@@ -155,8 +155,8 @@ void epx_device_free(struct epx_transport *transport)
         return;
     if (device->proxy && !device->comm->finished)
         tell_latency(device);
-    epx_mpi_liveness_free(device->mpi_liveness);
-    device->mpi_liveness = NULL;
+    epx_letter_liveness_free(device->letters);
+    device->letters = NULL;
     if (epx_device_enter(device->ordinal, &scope) != cudaSuccess) {
         epx_proxy_retire(device->proxy);
         return;
@@ -188,7 +188,7 @@ static int init_all(void *state)
     EPX_TRY(epx_control_window_create(device));
     if (!device->transport->ops->exchanges)
         return EPX_SUCCESS;
-    EPX_TRY(epx_comm_agree(comm, epx_mpi_liveness_create(comm, &device->mpi_liveness)));
+    EPX_TRY(epx_comm_agree(comm, epx_letter_liveness_create(comm, &device->letters)));
     return epx_comm_agree(comm, epx_proxy_create(device, &device->proxy));
 }
 

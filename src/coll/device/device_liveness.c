@@ -9,7 +9,7 @@
  *                                    after the reason was put where the other ranks' hosts find it
  *
  * Where ranks exchange messages each rank has an abort word of its own, and hosts tell each other
- * of the end by the letters of mpi_liveness.c. So all ranks report the first reason. Kernels that
+ * of the end by the letters of letter_liveness.c. So all ranks report the first reason. Kernels that
  * are queued see the word and end without storing; only then do their requests complete. All CUDA
  * calls are on the library's own stream, which has the highest priority and in which nothing waits
  * for another rank.
@@ -26,7 +26,7 @@
 #include "core/progress.h"
 #include "transport/cuda/cuda_errors.h"
 #include "transport/cuda/device_scope.h"
-#include "transport/mpi/mpi_liveness.h"
+#include "core/letter_liveness.h"
 
 enum { POLLS_BEFORE_QUERY = 1 << 16, LOOK_EVERY_MS = 5, COPY_MS = 500, ANNOUNCE_MS = 200 };
 
@@ -108,7 +108,7 @@ static int blame(struct epx_device *device, int rank, char *message)
                         (size_t)size * sizeof(*arrived)))
         for (int r = 0; r < size; r++)
             suspects[r] = arrived[r] <= arrived[rank];
-    return epx_mpi_liveness_blame(device->mpi_liveness, rank, suspects, message);
+    return epx_letter_liveness_blame(device->letters, rank, suspects, message);
 }
 
 static void describe_abort(struct epx_device *device, uint64_t word, char *message)
@@ -119,7 +119,7 @@ static void describe_abort(struct epx_device *device, uint64_t word, char *messa
         describe_reason(device, rank, message);
         return;
     }
-    if (device->mpi_liveness)
+    if (device->letters)
         rank = blame(device, rank, message);
     if (rank >= 0)
         epx_comm_describe_silence(device->comm, epx_verb_name((enum epx_verb)verb), rank, message);
@@ -134,8 +134,8 @@ void epx_device_note_abort(struct epx_device *device, const struct epx_outcome *
         return;
     describe_abort(device, word, message);
     epx_comm_finish(device->comm, message);
-    if (device->mpi_liveness)
-        epx_mpi_liveness_announce(device->mpi_liveness, message);
+    if (device->letters)
+        epx_letter_liveness_announce(device->letters, message);
 }
 
 /* Starts a copy of the abort word to notes; until the copy has come the word is unknown. */
@@ -168,7 +168,7 @@ static int beat(void *state, uint64_t position, char *message)
     struct epx_device *device = state;
     uint64_t word = load_word(&device->notes->abort);
 
-    if (device->mpi_liveness && epx_mpi_liveness_beat(device->mpi_liveness, position, message)) {
+    if (device->letters && epx_letter_liveness_beat(device->letters, position, message)) {
         epx_proxy_stop_kernels(device->proxy);
         return 1;
     }
@@ -180,8 +180,8 @@ static int beat(void *state, uint64_t position, char *message)
         return 0;
     }
     describe_abort(device, word, message);
-    if (device->mpi_liveness)
-        epx_mpi_liveness_announce(device->mpi_liveness, message);
+    if (device->letters)
+        epx_letter_liveness_announce(device->letters, message);
     return 1;
 }
 
@@ -233,8 +233,8 @@ static void announce(void *state, char *message)
 
     if (device->comm->finished || epx_device_enter(device->ordinal, &scope) != cudaSuccess)
         return;
-    if (device->mpi_liveness)
-        epx_mpi_liveness_announce(device->mpi_liveness, message);
+    if (device->letters)
+        epx_letter_liveness_announce(device->letters, message);
     snprintf(notes->reason, sizeof(notes->reason), "%s", message);
     if (queue_announcement(device) == EPX_SUCCESS)
         word = await_verdict(notes);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-libepx_core_la_SOURCES += \
-  src/transport/mpi/mpi_liveness.c \
-  src/transport/mpi/mpi_liveness.h \
+libepx_mpi_parts_la_SOURCES += \
+  src/transport/mpi/mpi_joint.c \
+  src/transport/mpi/mpi_joint.h \
   src/transport/mpi/transport_mpi.c

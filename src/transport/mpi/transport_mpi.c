@@ -5,7 +5,8 @@
 #include <string.h>
 
 #include "core/agree.h"
-#include "transport/mpi/mpi_liveness.h"
+#include "core/letter_liveness.h"
+#include "transport/mpi/mpi_joint.h"
 #include "transport/transport.h"
 
 enum { MAX_COLLECTIVES = 4 };
@@ -14,21 +15,22 @@ struct mpi {
     MPI_Comm data;
     MPI_Request collectives[MAX_COLLECTIVES];
     int num_collectives;
-    struct epx_mpi_liveness *liveness;
+    struct epx_letter_liveness *liveness;
 };
 
 static int mpi_usable(struct epx_comm *comm, char *why)
 {
-    (void)comm;
-    (void)why;
-    return 1;
+    if (comm->by_mpi)
+        return 1;
+    snprintf(why, EPX_WHY_MAX, "the ranks were not started by MPI");
+    return 0;
 }
 
 static void mpi_free(void *state)
 {
     struct mpi *mpi = state;
 
-    epx_mpi_liveness_free(mpi->liveness);
+    epx_letter_liveness_free(mpi->liveness);
     if (mpi->data != MPI_COMM_NULL)
         MPI_Comm_free(&mpi->data);
 }
@@ -37,13 +39,11 @@ static int mpi_create(struct epx_transport *transport)
 {
     struct mpi *mpi = transport->state;
     struct epx_comm *comm = transport->comm;
-    MPI_Request request;
 
     mpi->data = MPI_COMM_NULL;
-    EPX_TRY_COLLECTIVE(comm, MPI_Comm_idup(comm->traffic.comm, &mpi->data, &request));
-    EPX_TRY(epx_comm_await_mpi(comm, &request));
-    EPX_TRY(epx_comm_agree(comm, epx_mpi_liveness_create(comm, &mpi->liveness)));
-    transport->liveness = (struct epx_liveness){&epx_mpi_liveness_ops, mpi->liveness};
+    EPX_TRY(epx_mpi_duplicate(comm, comm->traffic.comm, &mpi->data));
+    EPX_TRY(epx_comm_agree(comm, epx_letter_liveness_create(comm, &mpi->liveness)));
+    transport->liveness = epx_letter_liveness_of(mpi->liveness);
     return EPX_SUCCESS;
 }
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 test_programs += \
   tests/unit/transport/unit_list \
-  tests/unit/transport/unit_mpi_liveness
+  tests/unit/transport/unit_letter_liveness
 if HAVE_UCX
 test_programs += tests/unit/transport/unit_links
 endif
@@ -20,8 +20,8 @@ tests_unit_transport_unit_list_LDADD = $(unit_ldadd)
 tests_unit_transport_unit_links_CPPFLAGS = $(unit_cppflags) $(UCX_CPPFLAGS)
 tests_unit_transport_unit_links_LDADD = $(unit_ldadd)
 
-tests_unit_transport_unit_mpi_liveness_CPPFLAGS = $(unit_cppflags)
-tests_unit_transport_unit_mpi_liveness_LDADD = $(unit_ldadd)
+tests_unit_transport_unit_letter_liveness_CPPFLAGS = $(unit_cppflags)
+tests_unit_transport_unit_letter_liveness_LDADD = $(unit_ldadd)
 
 # What moves device memory, over pretended calls of CUDA. The linker takes these calls before those
 # of the runtime library, which the suite links.

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * mpi_liveness.c - liveness by letters of MPI. Every rank looks for them at every pass: an ASK is
+ * letter_liveness.c - liveness by letters (control.h). Every rank looks for them at every pass: an ASK is
  * answered with this rank's position, an END ends the communicator here as well. A rank that never
  * looks never answers. tests/model/comm_end.pml has what letters can promise.
  */
-#include "transport/mpi/mpi_liveness.h"
+#include "core/letter_liveness.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ struct letter {
     char message[EPX_MAX_ERROR_STRING];
 };
 
-struct epx_mpi_liveness {
+struct epx_letter_liveness {
     struct epx_comm *comm;
     struct epx_mailbox *mailbox;
     char *answered;      /* [R] since the last probe */
@@ -31,7 +31,7 @@ struct epx_mpi_liveness {
 };
 
 /* A letter that cannot be sent is lost: its receiver then takes this rank for silent. */
-static void send_letter(struct epx_mpi_liveness *liveness, int rank, enum letter_kind kind,
+static void send_letter(struct epx_letter_liveness *liveness, int rank, enum letter_kind kind,
                         const char *message)
 {
     struct letter letter = {(int32_t)kind, liveness->comm->rank, liveness->position, ""};
@@ -40,7 +40,7 @@ static void send_letter(struct epx_mpi_liveness *liveness, int rank, enum letter
     epx_mailbox_send(liveness->mailbox, rank, &letter, sizeof(letter));
 }
 
-static void send_to_others(struct epx_mpi_liveness *liveness, enum letter_kind kind,
+static void send_to_others(struct epx_letter_liveness *liveness, enum letter_kind kind,
                            const char *message)
 {
     for (int r = 0; r < liveness->comm->size; r++)
@@ -48,7 +48,7 @@ static void send_to_others(struct epx_mpi_liveness *liveness, enum letter_kind k
             send_letter(liveness, r, kind, message);
 }
 
-void epx_mpi_liveness_free(struct epx_mpi_liveness *liveness)
+void epx_letter_liveness_free(struct epx_letter_liveness *liveness)
 {
     if (!liveness)
         return;
@@ -58,7 +58,7 @@ void epx_mpi_liveness_free(struct epx_mpi_liveness *liveness)
     free(liveness);
 }
 
-static int init(struct epx_mpi_liveness *liveness)
+static int init(struct epx_letter_liveness *liveness)
 {
     size_t ranks = (size_t)liveness->comm->size;
 
@@ -70,23 +70,23 @@ static int init(struct epx_mpi_liveness *liveness)
                             &liveness->mailbox);
 }
 
-int epx_mpi_liveness_create(struct epx_comm *comm, struct epx_mpi_liveness **result)
+int epx_letter_liveness_create(struct epx_comm *comm, struct epx_letter_liveness **result)
 {
-    struct epx_mpi_liveness *liveness = calloc(1, sizeof(*liveness));
+    struct epx_letter_liveness *liveness = calloc(1, sizeof(*liveness));
     int rc;
 
     EPX_FAIL_IF(!liveness, EPX_ERR_NO_MEM, "no memory for letters");
     liveness->comm = comm;
     rc = init(liveness);
     if (rc != EPX_SUCCESS) {
-        epx_mpi_liveness_free(liveness);
+        epx_letter_liveness_free(liveness);
         return rc;
     }
     *result = liveness;
     return EPX_SUCCESS;
 }
 
-static int read_letter(struct epx_mpi_liveness *liveness, const struct letter *letter,
+static int read_letter(struct epx_letter_liveness *liveness, const struct letter *letter,
                        char *message)
 {
     if (letter->kind == LETTER_END) {
@@ -102,7 +102,7 @@ static int read_letter(struct epx_mpi_liveness *liveness, const struct letter *l
     return 0;
 }
 
-int epx_mpi_liveness_beat(struct epx_mpi_liveness *liveness, uint64_t position, char *message)
+int epx_letter_liveness_beat(struct epx_letter_liveness *liveness, uint64_t position, char *message)
 {
     const void *letter;
 
@@ -115,7 +115,7 @@ int epx_mpi_liveness_beat(struct epx_mpi_liveness *liveness, uint64_t position, 
 
 static void probe(void *state)
 {
-    struct epx_mpi_liveness *liveness = state;
+    struct epx_letter_liveness *liveness = state;
 
     memset(liveness->answered, 0, (size_t)liveness->comm->size);
     send_to_others(liveness, LETTER_ASK, "");
@@ -123,19 +123,19 @@ static void probe(void *state)
 
 static int answered(void *state, int rank, uint64_t *position)
 {
-    const struct epx_mpi_liveness *liveness = state;
+    const struct epx_letter_liveness *liveness = state;
 
     *position = liveness->positions[rank];
     return liveness->answered[rank];
 }
 
-void epx_mpi_liveness_announce(struct epx_mpi_liveness *liveness, const char *message)
+void epx_letter_liveness_announce(struct epx_letter_liveness *liveness, const char *message)
 {
     send_to_others(liveness, LETTER_END, message);
 }
 
 /* The first suspect from here on that did not answer; this rank if all did. */
-static int find_silent(const struct epx_mpi_liveness *liveness, int first, const char *suspects)
+static int find_silent(const struct epx_letter_liveness *liveness, int first, const char *suspects)
 {
     int size = liveness->comm->size, self = liveness->comm->rank;
 
@@ -148,15 +148,15 @@ static int find_silent(const struct epx_mpi_liveness *liveness, int first, const
     return self;
 }
 
-int epx_mpi_liveness_blame(struct epx_mpi_liveness *liveness, int first, const char *suspects,
-                           char *message)
+int epx_letter_liveness_blame(struct epx_letter_liveness *liveness, int first, const char *suspects,
+                              char *message)
 {
     int64_t end = epx_deadline_in(ANSWERS_MS);
     int self = liveness->comm->rank, silent;
 
     probe(liveness);
     do {
-        if (epx_mpi_liveness_beat(liveness, liveness->position, message))
+        if (epx_letter_liveness_beat(liveness, liveness->position, message))
             return -1;
         silent = find_silent(liveness, first, suspects);
         sched_yield();
@@ -166,17 +166,22 @@ int epx_mpi_liveness_blame(struct epx_mpi_liveness *liveness, int first, const c
 
 static int beat(void *state, uint64_t position, char *message)
 {
-    return epx_mpi_liveness_beat(state, position, message);
+    return epx_letter_liveness_beat(state, position, message);
 }
 
 static void announce(void *state, char *message)
 {
-    epx_mpi_liveness_announce(state, message);
+    epx_letter_liveness_announce(state, message);
 }
 
-const struct epx_liveness_ops epx_mpi_liveness_ops = {
+static const struct epx_liveness_ops ops = {
     .beat = beat,
     .probe = probe,
     .answered = answered,
     .announce = announce,
 };
+
+struct epx_liveness epx_letter_liveness_of(struct epx_letter_liveness *liveness)
+{
+    return (struct epx_liveness){&ops, liveness};
+}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * unit_mpi_liveness.c - who is blamed: the rank that answers no letters, not one that waits for
+ * unit_letter_liveness.c - who is blamed: the rank that answers no letters, not one that waits for
  * it; and that a letter comes whose sender makes no call of MPI behind it.
  */
 #include <sched.h>
@@ -10,25 +10,25 @@
 
 #include "core/comm.h"
 #include "support/suite.h"
-#include "transport/mpi/mpi_liveness.h"
+#include "core/letter_liveness.h"
 
 enum { MUTE = 2, LISTENS_MS = 400 };
 
 static const char all[] = {1, 1, 1}, but_the_mute[] = {1, 1, 0};
 static EPX_Comm comm;
-static struct epx_mpi_liveness *liveness;
+static struct epx_letter_liveness *liveness;
 
 static void open_letters(void)
 {
     comm = suite_comm(NULL);
-    EXPECT_CODE(epx_mpi_liveness_create(comm, &liveness), EPX_SUCCESS);
+    EXPECT_CODE(epx_letter_liveness_create(comm, &liveness), EPX_SUCCESS);
     SETTLE();
 }
 
 static void close_letters(void)
 {
     SETTLE();
-    epx_mpi_liveness_free(liveness);
+    epx_letter_liveness_free(liveness);
     EXPECT_CODE(EPX_Comm_free(&comm), EPX_SUCCESS);
     SETTLE();
 }
@@ -40,7 +40,7 @@ static void listen(void)
     double start = suite_seconds();
 
     while (suite_seconds() - start < 1e-3 * LISTENS_MS) {
-        EXPECT(!epx_mpi_liveness_beat(liveness, 7, message), "an end that nobody announced");
+        EXPECT(!epx_letter_liveness_beat(liveness, 7, message), "an end that nobody announced");
         sched_yield();
     }
 }
@@ -49,7 +49,7 @@ static void expect_blame(int suspect, const char *suspects, int culprit)
 {
     char message[EPX_MAX_ERROR_STRING] = "";
     double start = suite_seconds();
-    int blamed = epx_mpi_liveness_blame(liveness, suspect, suspects, message);
+    int blamed = epx_letter_liveness_blame(liveness, suspect, suspects, message);
 
     EXPECT(blamed == culprit, "rank %d is blamed, not %d", blamed, culprit);
     EXPECT(suite_seconds() - start < .8, "took %.2f s", suite_seconds() - start);
@@ -96,10 +96,10 @@ START_TEST(the_reason_of_another_rank_comes_first)
     char message[EPX_MAX_ERROR_STRING] = "";
 
     if (suite_rank == 1)
-        epx_mpi_liveness_announce(liveness, "rank 1 has a reason");
+        epx_letter_liveness_announce(liveness, "rank 1 has a reason");
     SETTLE();
     if (suite_rank != 1) {
-        EXPECT(epx_mpi_liveness_blame(liveness, 1, all, message) == -1, "nobody's reason came");
+        EXPECT(epx_letter_liveness_blame(liveness, 1, all, message) == -1, "nobody's reason came");
         EXPECT(strcmp(message, "rank 1 has a reason") == 0, "\"%s\"", message);
     }
 }
@@ -113,7 +113,7 @@ static void expect_end(const char *wanted, int within_ms)
     int ended = 0;
 
     while (!ended && suite_seconds() - start < 1e-3 * within_ms) {
-        ended = epx_mpi_liveness_beat(liveness, 0, message);
+        ended = epx_letter_liveness_beat(liveness, 0, message);
         sched_yield();
     }
     EXPECT(ended && strcmp(message, wanted) == 0, "the end is \"%s\"", message);
@@ -132,7 +132,7 @@ START_TEST(an_end_does_not_wait_behind_a_long_message)
     ck_assert(data);
     if (suite_rank == 0) {
         MPI_Isend(data, LONG_BYTES, MPI_BYTE, MUTE, TAG, comm->traffic.comm, &request);
-        epx_mpi_liveness_announce(liveness, "rank 0 has given up");
+        epx_letter_liveness_announce(liveness, "rank 0 has given up");
         suite_sleep_ms(AWAY_MS + 2 * HEARS_MS);
     } else if (suite_rank == MUTE) {
         suite_sleep_ms(AWAY_MS);

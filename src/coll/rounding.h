@@ -3,8 +3,8 @@
  * rounding.h - how the thread rounds. Sums have the same bytes whatever the caller has set: they are
  * made with rounding to nearest, and with subnormal numbers as they are.
  */
-#ifndef EPX_BASE_ROUNDING_H
-#define EPX_BASE_ROUNDING_H
+#ifndef EPX_COLL_ROUNDING_H
+#define EPX_COLL_ROUNDING_H
 
 #include <fenv.h>
 #include <stdint.h>
