@@ -182,6 +182,14 @@ int epx_api_setup(void)
     return rc;
 }
 
+void epx_api_name_rank(int rank)
+{
+    epx_lock();
+    if (!is_set_up)
+        epx_log_set_rank(rank);
+    epx_unlock();
+}
+
 static int check_buffer(const struct epx_buffer *buffer)
 {
     EPX_FAIL_IF(buffer->address == MPI_IN_PLACE, EPX_ERR_BUFFER, "%s is MPI_IN_PLACE",

@@ -41,6 +41,8 @@ int epx_api_return_to(const MPI_Comm *comm, int error);
 
 /* Registers the error codes with MPI, and the hook that frees leftovers at MPI_Finalize. */
 int epx_api_setup(void);
+/* Has messages name this rank, where MPI gave the process none. */
+void epx_api_name_rank(int rank);
 /* Free what a communicator holds: a segment is freed locally; to free the communicator may mean to
  * wait for peers, unless it is finished. */
 void epx_api_free_segment(struct epx_comm *comm, struct epx_segment *segment);

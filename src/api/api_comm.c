@@ -189,8 +189,7 @@ static int comm_create_from(const EPX_Bootstrap *bootstrap, const char *const te
     struct epx_comm *created;
     int rc = EPX_SUCCESS;
 
-    if (!epx_api_mpi())
-        epx_log_set_rank(bootstrap->rank);
+    epx_api_name_rank(bootstrap->rank);
     epx_attempt_begin();
     for (int i = 0; texts && texts[i] && rc == EPX_SUCCESS; i++)
         rc = read_hint(texts[i], &hints);

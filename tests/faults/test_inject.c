@@ -186,7 +186,7 @@ static void run(MPI_Info info, enum inject_kind kind, int nth)
         outcome.done = outcome.exchanging && exchange();
     }
     destroy();
-    epx_request_free_all();
+    epx_request_free_all_by_mpi();
     function = inject_disarm();
     outcome.fired = function != NULL;
     snprintf(outcome.function, sizeof(outcome.function), "%s", function ? function : "");
@@ -354,7 +354,7 @@ START_TEST(every_shortage_on_one_rank_is_an_error_on_all)
     int fired;
 
     fill();
-    epx_request_free_all();
+    epx_request_free_all_by_mpi();
     fired = sweep(INJECT_SHORTAGE, _i, PATIENCE_MS);
     EXPECT(fired > 20, "only %d failures", fired);
     SETTLE();

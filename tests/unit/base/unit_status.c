@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "control/control_mpi.h"
 #include "support/suite.h"
 
 static int fail_on(int condition)

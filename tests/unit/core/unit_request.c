@@ -26,6 +26,7 @@ static void begin(void)
     num_done = plans_freed = 0;
     comm.references = 1;
     comm.size = 1;
+    comm.by_mpi = 1;
     epx_log_set_level(EPX_LOG_LEVEL_ERROR);
     epx_comm_enlist(&comm);
     for (int i = 0; i < REQUESTS; i++)
@@ -109,9 +110,9 @@ START_TEST(requests_nobody_waited_for_are_freed_at_the_end)
 {
     for (int i = 0; i < 5; i++)
         epx_request_create(&comm, NULL);
-    epx_request_free_all();
+    epx_request_free_all_by_mpi();
     ck_assert_int_eq(comm.references, 1);
-    epx_request_free_all();
+    epx_request_free_all_by_mpi();
 }
 END_TEST
 
