@@ -61,3 +61,8 @@ dist_examplepy_DATA = \
   examples/python/switch_from_deepep.md \
   examples/python/train_jax.py \
   examples/python/train_torch.py
+
+examplestartdir = $(exampledir)/start
+dist_examplestart_DATA = \
+  examples/start/by_files.c \
+  examples/start/by_fork.c

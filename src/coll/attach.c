@@ -326,7 +326,7 @@ void epx_transport_retire(struct epx_comm *comm)
         transport->device_ops->retire(transport->device);
 }
 
-/* The last line, mpi, is usable everywhere. */
+/* The last line, mpi, is usable wherever MPI started the ranks. */
 static const struct epx_listed *last_listed(void)
 {
     const struct epx_listed *entry = epx_transports;
@@ -338,7 +338,7 @@ static const struct epx_listed *last_listed(void)
 
 int epx_transport_may_spare(const struct epx_comm *comm)
 {
-    return !comm->params.transport && !comm->threaded && comm->transport->direct;
+    return comm->by_mpi && !comm->params.transport && !comm->threaded && comm->transport->direct;
 }
 
 void epx_transport_tell(const struct epx_comm *comm, int *told, const char *instead,

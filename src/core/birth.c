@@ -208,11 +208,20 @@ static int find_culprit(void *state)
     return birth->culprit;
 }
 
+static void blame(void *state, int rank)
+{
+    struct epx_birth *birth = state;
+
+    if (!birth->told_end)
+        birth->culprit = rank;
+}
+
 static const struct epx_liveness_ops birth_ops = {
     .beat = beat,
     .probe = probe,
     .answered = answered,
     .announce = announce,
+    .blame = blame,
     .culprit = find_culprit,
 };
 
@@ -263,14 +272,6 @@ int epx_birth_confirm(struct epx_comm *comm)
     rc = tell_all(birth, LETTER_CONFIRMED, "");
     epx_unlock();
     return rc;
-}
-
-void epx_birth_blame(struct epx_comm *comm, int rank)
-{
-    struct epx_birth *birth = comm->birth.state;
-
-    if (birth && !birth->told_end)
-        birth->culprit = rank;
 }
 
 void epx_birth_end(struct epx_comm *comm)

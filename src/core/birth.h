@@ -20,8 +20,6 @@ int epx_birth_confirm(struct epx_comm *comm);
  * before all knew rc. If one stopped later, the result is rc and the communicator is finished.
  */
 int epx_birth_settle(struct epx_comm *comm, int rc);
-/* Local, before the communicator is given up: the rank to blame is known. */
-void epx_birth_blame(struct epx_comm *comm, int rank);
 /* Local: closes the letters. */
 void epx_birth_end(struct epx_comm *comm);
 

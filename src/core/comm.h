@@ -35,6 +35,8 @@ struct epx_liveness_ops {
     int (*answered)(void *state, int rank, uint64_t *epoch);
     /* Ends the communicator on all ranks; message may become that of a rank that did so first. */
     void (*announce)(void *state, char *message);
+    /* Before announce: the rank to blame is known. NULL = the message tells it. */
+    void (*blame)(void *state, int rank);
     /* The rank to blame after a probe, -1 = unknown; NULL = one that did not answer, else the one
      * furthest behind. */
     int (*culprit)(void *state);

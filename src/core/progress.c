@@ -7,7 +7,6 @@
 #include <time.h>
 
 #include "base/pause.h"
-#include "core/birth.h"
 #include "core/route.h"
 
 enum { GRACE_MS = 5000, WATCHED_MS = 100, ANSWER_MS = 200 };
@@ -190,6 +189,7 @@ static void listen_to_peers(struct epx_comm *comm, const struct epx_liveness *li
 static void pass_control(struct epx_comm *comm)
 {
     const struct epx_control *control = &comm->control;
+    const struct epx_liveness *liveness = liveness_of(comm);
     char message[EPX_MAX_ERROR_STRING];
     int rank;
 
@@ -199,7 +199,8 @@ static void pass_control(struct epx_comm *comm)
     rank = control->ops->lost(control->state, message);
     if (rank < 0)
         return;
-    epx_birth_blame(comm, rank);
+    if (liveness->ops && liveness->ops->blame)
+        liveness->ops->blame(liveness->state, rank);
     epx_comm_give_up(comm, message);
 }
 

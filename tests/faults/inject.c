@@ -9,9 +9,12 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/types.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { MOST_POINTERS = 4096, MOST_DUPLICATIONS = 8 };
 
@@ -181,6 +184,9 @@ int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(
                           void *argument);
 
 void *__real_dlopen(const char *name, int flags);
+int __real_socket(int family, int type, int protocol);
+int __real_accept4(int fd, struct sockaddr *address, socklen_t *length, int flags);
+int __real_epoll_create1(int flags);
 
 void *__wrap_malloc(size_t bytes);
 void *__wrap_calloc(size_t n, size_t bytes);
@@ -193,6 +199,9 @@ int __wrap_posix_fallocate(int fd, off_t offset, off_t bytes);
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *),
                           void *argument);
 void *__wrap_dlopen(const char *name, int flags);
+int __wrap_socket(int family, int type, int protocol);
+int __wrap_accept4(int fd, struct sockaddr *address, socklen_t *length, int flags);
+int __wrap_epoll_create1(int flags);
 
 void *__wrap_malloc(size_t bytes)
 {
@@ -265,6 +274,35 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(
 void *__wrap_dlopen(const char *name, int flags)
 {
     return fails(INJECT_SHORTAGE, "dlopen") ? NULL : __real_dlopen(name, flags);
+}
+
+static int no_descriptor(void)
+{
+    errno = EMFILE;
+    return -1;
+}
+
+int __wrap_socket(int family, int type, int protocol)
+{
+    return fails(INJECT_SHORTAGE, "socket") ? no_descriptor()
+                                            : __real_socket(family, type, protocol);
+}
+
+/* Only a connection that is there is accepted without a descriptor for it. */
+int __wrap_accept4(int fd, struct sockaddr *address, socklen_t *length, int flags)
+{
+    int accepted = __real_accept4(fd, address, length, flags);
+
+    if (accepted < 0 || !fails(INJECT_SHORTAGE, "accept4"))
+        return accepted;
+    close(accepted);
+    return no_descriptor();
+}
+
+int __wrap_epoll_create1(int flags)
+{
+    return fails(INJECT_SHORTAGE, "epoll_create1") ? no_descriptor()
+                                                   : __real_epoll_create1(flags);
 }
 
 /* Calls of MPI. A call that is made to fail does not reach MPI. */

@@ -6,7 +6,6 @@ EXTRA_DIST += tests/faults/check_leftovers.sh
 test_programs += \
   tests/faults/soak_faults \
   tests/faults/test_arguments \
-  tests/faults/test_bootstrap \
   tests/faults/test_cut \
   tests/faults/test_ended \
   tests/faults/test_fatal \
@@ -34,13 +33,6 @@ tests_faults_soak_faults_LDADD = $(suite_ldadd)
 
 tests_faults_test_arguments_CPPFLAGS = $(suite_cppflags)
 tests_faults_test_arguments_LDADD = $(suite_ldadd)
-
-# Without MPI: its header alone.
-tests_faults_test_bootstrap_CPPFLAGS = $(AM_CPPFLAGS)
-if HAVE_UCX
-tests_faults_test_bootstrap_CPPFLAGS += -DEPX_HAVE_UCX
-endif
-tests_faults_test_bootstrap_LDADD = libepx.la -lpthread
 
 tests_faults_test_cut_CPPFLAGS = $(suite_cppflags)
 tests_faults_test_cut_LDADD = $(suite_ldadd)
@@ -72,7 +64,8 @@ tests_faults_test_inject_LDADD = $(unit_ldadd)
 tests_faults_test_inject_LDFLAGS = \
   -Wl,--wrap=malloc,--wrap=calloc,--wrap=posix_memalign,--wrap=free \
   -Wl,--wrap=mmap,--wrap=munmap,--wrap=shm_open,--wrap=posix_fallocate \
-  -Wl,--wrap=pthread_create,--wrap=dlopen
+  -Wl,--wrap=pthread_create,--wrap=dlopen \
+  -Wl,--wrap=socket,--wrap=accept4,--wrap=epoll_create1
 
 tests_faults_test_interrupted_CPPFLAGS = $(suite_cppflags)
 tests_faults_test_interrupted_LDADD = $(unit_ldadd)

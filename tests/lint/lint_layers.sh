@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# The folder is the layer: base < core < kernels < transport < coll < api; a file includes its own
+# The folder is the layer: base < control < core < kernels < transport < coll < mpi < api; a file includes its own
 # and lower ones. What the build has is asked in transport/list.c, EPX_ is defined in api/api_*.c.
 set -u
 LC_ALL=C
@@ -9,7 +9,7 @@ cd "${srcdir:-.}" || exit 1
 find src tools tests examples python -type f | sort | awk -v lint=lint_layers "$(cat \
     tests/lint/sources.awk tests/lint/c.awk tests/lint/functions.awk)"'
 BEGIN {
-    num_layers = split("base core kernels transport coll api", layers)
+    num_layers = split("base control core kernels transport coll mpi api", layers)
     for (i = 1; i <= num_layers; i++)
         rank["src/" layers[i]] = i
 }

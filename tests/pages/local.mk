@@ -6,6 +6,7 @@ page_checks = \
   tests/pages/check_examples.sh \
   tests/pages/check_picture.sh \
   tests/pages/check_site.sh \
+  tests/pages/check_start.sh \
   tests/pages/check_synopsis.sh \
   tests/pages/check_trouble.sh \
   tests/pages/check_tutorial.sh
