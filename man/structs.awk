@@ -39,7 +39,8 @@ NR == FNR && name != "" && /^}/ {
 NR == FNR && name != "" {
     if ($0 !~ /^    [A-Za-z].*;( +\/\* .* \*\/)?$/)
         fail("not a member and a comment on one line")
-    member[++num] = comment[num] = $0
+    num++
+    member[num] = comment[num] = $0
     sub(/;.*/, ";", member[num])
     if (!sub(/^.*\/\* /, "", comment[num]))
         comment[num] = ""

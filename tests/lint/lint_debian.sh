@@ -7,7 +7,7 @@ cd "${srcdir:-.}" || exit 1
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 
-version=$(sed -n 's/^AC_INIT(\[epx\], \[\([^]]*\)\].*/\1/p' configure.ac)
+version=$(sed -n 's/^AC_INIT(\[epx\], \[\([^]]*\)\].*)/\1/p' configure.ac)
 packaged=$(sed -n '1s/.*(\(.*\)).*/\1/p' debian/changelog)
 if [ -z "$version" ] || [ "$packaged" != "$version" ]; then
     echo "debian/changelog:1: version $packaged, in configure.ac $version" >&2

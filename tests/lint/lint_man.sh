@@ -141,6 +141,9 @@ check_sources() {
 check_structs() {
     sed -n 's/^typedef struct \(EPX_[A-Za-z_]*\) {$/\1/p' "$header" >"$work/structs"
     [ -s "$work/structs" ] || fail "no structs found in $header"
+    sed 's/int top_k; /long top_k;/' "$header" >"$work/changed.h"
+    ! awk -f "$srcdir/man/structs.awk" "$work/changed.h" "$srcdir/man/EPX_Route_create.3" |
+        cmp -s - "$srcdir/man/EPX_Route_create.3" || fail "a member that changed is not seen"
     while read -r struct; do
         page=$(grep -lxF ".\\\" $struct of epx.h, by structs.awk" "$srcdir"/man/*.3 | head -n 1)
         if [ -z "$page" ]; then

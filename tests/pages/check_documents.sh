@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# make install has all texts of docs/, and no link from one installed text to another is dead.
+# make install has all texts of docs/, and no link from one installed text to another is dead. The
+# ratios in docs/choosing.md are those of the plots.
 set -u
 LC_ALL=C
 export LC_ALL
@@ -24,6 +25,24 @@ dead_links() {
         [ -e "$(dirname "$text")/$file" ] || echo "$text refers to $file"
     done
 }
+
+# "2.2 to 2.7 times": the least and the largest of a plot.
+ratios() {
+    sed -n 's/.*"peer_ratio": \([0-9.]*\).*/\1/p' "$1" | sort -g |
+        awk 'NR == 1 { least = $1 } { largest = $1 }
+            END { printf "%.1f to %.1f times", least, largest }'
+}
+
+# says WORDS PLOT
+says() {
+    tr '\n' ' ' <"$srcdir/docs/choosing.md" |
+        grep -qF "$1 $(ratios "$srcdir/docs/plots/$2.json") as long" ||
+        die "docs/choosing.md does not say \"$1 $(ratios "$srcdir/docs/plots/$2.json")\""
+}
+
+says "took MPI" host_layer
+# shellcheck disable=SC2016 # backquotes are meant
+says '`ncclRecv` took' gpu_layer
 
 # An inner make would take the outer one's flags for its own.
 (unset MAKEFLAGS MFLAGS MAKELEVEL &&

@@ -18,12 +18,13 @@ use_build
 
 tree=$work/tree
 mkdir -p "$tree" "$work/set"
-cp -r "$srcdir/m4" "$srcdir/aclocal.m4" "$tree"
+cp -r "$srcdir/m4" "$srcdir/aclocal.m4" "$srcdir/include" "$tree"
+chmod -R u+w "$tree"
 sed -e "s|^m4_define(\[epx_bugreport\], \[.*\])|m4_define([epx_bugreport], [$reports])|" \
     -e "s|^m4_define(\[epx_url\], \[.*\])|m4_define([epx_url], [$home])|" \
     "$srcdir/configure.ac" >"$tree/configure.ac"
 (cd "$tree" && autoconf) >"$work/said" 2>&1 || die "autoconf fails: $(cat "$work/said")"
-"$tree/configure" --help >"$work/help" || die "configure --help fails"
+(cd "$tree" && ./configure --help) >"$work/help" || die "configure --help fails"
 grep -qF "Report bugs to <$reports>" "$work/help" || die "configure --help does not tell $reports"
 grep -qF "<$home>" "$work/help" || die "configure --help does not tell $home"
 grep -q '^URL: @PACKAGE_URL@$' "$srcdir/epx.pc.in" || die "epx.pc has no place for the URL"
