@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "watch/mpi_watch.h"
+
 /* Ends the program with the library's message if a call failed. */
 static void check(int code, EPX_Comm comm)
 {
@@ -101,6 +103,7 @@ void moe_layer_create(const struct moe_options *opt, struct moe_layer *l)
     l->opt = *opt;
     l->space = choose_space();
     check(EPX_Comm_create(MPI_COMM_WORLD, MPI_INFO_NULL, &l->comm), EPX_COMM_NULL);
+    mpi_watch_open("epx_moe", l->comm);
     check(EPX_Comm_set_errhandler(l->comm, MPI_ERRORS_RETURN), l->comm);
     check(EPX_Comm_rank(l->comm, &l->rank), l->comm);
     check(EPX_Comm_size(l->comm, &l->num_ranks), l->comm);

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "watch/mpi_watch.h"
+
 struct exchange_own {
     EPX_Comm comm;
     EPX_Route leaving, border;
@@ -58,6 +60,7 @@ static void create(const struct domain *d, struct exchange *x)
     MPI_Info_set(info, "epx_memory", "system");
     EPX_Comm_create(MPI_COMM_WORLD, info, &own->comm);
     MPI_Info_free(&info);
+    mpi_watch_open("epx_particles", own->comm);
     create_routes(d, own);
     EPX_Alloc_mem(d->room * (MPI_Aint)sizeof(*x->arrived), own->comm, &x->arrived);
     EPX_Alloc_mem(d->ghost_room * (MPI_Aint)sizeof(*x->ghosts), own->comm, &x->ghosts);

@@ -1,6 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
+# A bound for the calls of MPI in which ranks wait for each other.
+mpi_watch_files = \
+  examples/watch/mpi_watch.c \
+  examples/watch/mpi_watch.h
+
 bin_PROGRAMS += epx_moe
-epx_moe_SOURCES = $(epx_moe_files)
+epx_moe_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/examples
+epx_moe_SOURCES = $(epx_moe_files) $(mpi_watch_files)
 epx_moe_LDADD = libepx.la $(MPI_LIBS) -lm
 
 epx_moe_files = \
@@ -32,7 +38,8 @@ epx_moe_SOURCES += $(epx_moe_no_cuda_files)
 endif
 
 bin_PROGRAMS += epx_particles
-epx_particles_SOURCES = $(epx_particles_files)
+epx_particles_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/examples
+epx_particles_SOURCES = $(epx_particles_files) $(mpi_watch_files)
 epx_particles_LDADD = libepx.la $(MPI_LIBS) -lm
 
 epx_particles_files = \
@@ -53,6 +60,9 @@ dist_example_DATA = $(epx_moe_files) $(epx_moe_cuda_files) $(epx_moe_no_cuda_fil
   examples/first.c \
   examples/first_f08.F90 \
   examples/harbour.txt
+
+examplewatchdir = $(exampledir)/watch
+dist_examplewatch_DATA = $(mpi_watch_files)
 
 examplepydir = $(exampledir)/python
 dist_examplepy_DATA = \

@@ -41,7 +41,7 @@ function transport_of(file,   part) {
 }
 
 function check_include(file,   own, other) {
-    if (included ~ /^(epx|config|configure_line)\.h$/)
+    if (included ~ /^(epx|config|configure_line|watch\/mpi_watch)\.h$/)
         return
     if (included_by == "<") {
         if (file != "")

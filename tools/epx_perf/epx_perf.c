@@ -23,6 +23,7 @@
 #include "epx_perf/perf_report.h"
 #include "epx_perf/space/perf_agree.h"
 #include "epx_perf/space/perf_alloc.h"
+#include "watch/mpi_watch.h"
 
 enum { MAX_POINTS = 1024 };
 
@@ -152,6 +153,7 @@ static int measure_with_peer(struct perf_run *run, FILE *json)
 
     if (!comm)
         return EXIT_FAILURE;
+    mpi_watch_open("epx_perf", comm);
     if (!peer || perf_peer_open(peer) == 0) {
         rc = measure(run, comm, json);
         if (peer)

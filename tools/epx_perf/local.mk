@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 bin_PROGRAMS += epx_perf
 dist_bin_SCRIPTS = tools/epx_perf/epx_perf_plot tools/epx_perf/epx_perf_sweep
-epx_perf_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tools -I$(top_srcdir)/src
+epx_perf_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tools -I$(top_srcdir)/src \
+  -I$(top_srcdir)/examples
 epx_perf_LDADD = $(perf_cuda) libepx.la $(MPI_LIBS) -lm
 epx_perf_SOURCES = \
   tools/epx_perf/epx_perf.c \
@@ -27,6 +28,8 @@ epx_perf_SOURCES = \
   tools/epx_perf/perf_verbs.h \
   tools/json.c \
   tools/json.h \
+  examples/watch/mpi_watch.c \
+  examples/watch/mpi_watch.h \
   tools/option_meant.c \
   tools/option_meant.h \
   src/base/nearest.c \
