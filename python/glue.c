@@ -111,8 +111,8 @@ static int finalize(void)
 }
 
 #ifdef __GLIBC__
-/* A rank that fails must not wait in MPI_Finalize for ranks that wait for it: it leaves without, and
- * its launcher ends the others. */
+/* A rank that fails must not wait in MPI_Finalize for ranks that wait for it: it leaves without,
+ * and its launcher ends the others. */
 static void leave(int status, void *nothing)
 {
     int rank;

@@ -54,8 +54,8 @@ static void forget_routing(const struct epx_python_work *work)
         route->current = 0;
 }
 
-/* Takes the outcome of the routing if it is there; returns whether it is. Whoever routes anew on the
- * route may have taken it. */
+/* Takes the outcome of the routing if it is there; returns whether it is. Whoever routes anew on
+ * the route may have taken it. */
 static int look_for_routing(struct epx_python_work *work, const struct epx_python_comm *comm)
 {
     struct epx_python_route *route = epx_python_table_get(&epx_python_routes, work->route);
@@ -91,8 +91,8 @@ static int look_for_request(struct epx_python_work *work, const struct epx_pytho
     return done || rc != EPX_SUCCESS;
 }
 
-/* On host memory: returns whether the operation is over, at the latest after a slice of time. A long
- * wait progresses MPI for others, as EPX_Wait does, and naps between its looks. */
+/* On host memory: returns whether the operation is over, at the latest after a slice of time. A wait
+ * progresses MPI for others, as EPX_Wait does, and in later slices naps between its looks. */
 static int await_slice(struct epx_python_work *work, const struct epx_python_comm *comm)
 {
     static const struct timespec pause = {0, PAUSE_NS};

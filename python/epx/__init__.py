@@ -3,6 +3,7 @@
 
 ``epx.Comm`` and ``epx.Route`` need neither torch nor jax; ``epx.torch`` imports torch, and
 ``epx.jax`` imports jax, when they are asked for. Every error is an ``epx.EPXError``.
+``epx.__version__`` is that of EPX.
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ from epx._core import Code, EPXError
 from epx._route import Route
 
 __all__ = ["Code", "Comm", "EPXError", "Reserved", "Route", "Stats"]
+__version__ = "0.2.0"
+
+for _public in (Code, Comm, EPXError, Reserved, Route, Stats):
+    _public.__module__ = __name__  # the name that tracebacks show, and that users catch
 
 _MODULES = ("jax", "launch", "torch")
 

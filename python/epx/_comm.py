@@ -174,13 +174,16 @@ class Comm(Handle):
     number of this rank's GPU, of those that the process sees; without it the thread's current
     device is taken, which ``torch.cuda.set_device`` sets. JAX sets none:
     ``Comm(memory="cuda:device", device=jax.local_devices()[0].local_hardware_id)``.
+
+    Attributes: ``rank`` of this process and ``size``, the ranks; ``memory``, the memory space of
+    all buffers, "system" or that of a GPU, and ``on_device``, whether it is a GPU's; ``works``, the
+    operations that began and have not ended.
     """
 
     def __init__(self, group: object = None, *, device: int | None = None, **hints: object) -> None:
         self._index = -1
         self._routes: list[Route] = []
         self.works: list[Any] = []
-        """Operations that began and have not ended."""
         self._has_arenas = False
         self.has_reserved = False  # and tensors may be put there
         self._pool = -1
@@ -215,7 +218,6 @@ class Comm(Handle):
         self.rank, self.size = rank.value, size.value
         self._refuse_unknown(hints)
         self.memory = self.hint("memory")
-        """The memory space of all buffers: system, or that of a GPU."""
         self.on_device = self.memory.startswith("cuda")
         if self.on_device:
             _prepare_torch(device, messages=self.hint("transport") in ("nccl", "ucx"))

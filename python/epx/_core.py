@@ -45,7 +45,7 @@ class Code(enum.IntEnum):
 
 
 class EPXError(RuntimeError):
-    """An error of EPX: its text, with the values, and its ``code``."""
+    """An error of EPX: its text, with the values, and its ``code``, one of ``epx.Code``."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)

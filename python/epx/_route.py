@@ -37,6 +37,10 @@ class Route(Handle):
     given, the communicator has a stage for all rows of a call, so that many rows are sent at once,
     not in rounds, and those of a started dispatch or combine are taken when it is waited for; a
     longer row is an EPXError.
+
+    Attributes: these arguments by name, of which ``capacity`` is what the next dispatch has;
+    ``max_capacity``, that of the route; ``local_experts``, those of this rank, from
+    ``first_expert`` on; ``comm``; ``is_freed``.
     """
 
     def __init__(

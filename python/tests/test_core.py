@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import time
+import traceback
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,18 @@ def test_codes_are_those_of_the_header():
     found = dict(re.findall(r"#define EPX_ERR_([A-Z_]+) (\d+)", header))
     del found["LASTCODE"]
     assert {code.name: code.value for code in Code} == {k: int(v) for k, v in found.items()}
+
+
+def test_the_version_is_that_of_the_library():
+    (version,) = re.findall(r"AC_INIT\(\[epx\], \[(.*)\]\)", (TOP / "configure.ac").read_text())
+    assert epx.__version__ == version
+
+
+def test_public_names_are_those_of_the_package():
+    for name in epx.__all__:
+        assert getattr(epx, name).__module__ == "epx"
+    told = traceback.format_exception_only(EPXError, EPXError(Code.ARG, "no such thing"))
+    assert told == ["epx.EPXError: no such thing\n"]
 
 
 def test_the_frameworks_are_not_imported():

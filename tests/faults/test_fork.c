@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_fork.c - a child of fork ends by exit, which runs the exit handlers of its parent. It ends at
- * once, and the parent's operations go on: one that is in flight, and those that come.
+ * test_fork.c - a child of fork ends by exit, which runs the exit handlers of its parent. It ends
+ * at once, and the parent's operations go on: one that is in flight, and those that come.
  */
 #include <signal.h>
 #include <stdio.h>

@@ -5,6 +5,7 @@ page_checks = \
   tests/pages/check_documents.sh \
   tests/pages/check_examples.sh \
   tests/pages/check_picture.sh \
+  tests/pages/check_python.sh \
   tests/pages/check_site.sh \
   tests/pages/check_start.sh \
   tests/pages/check_synopsis.sh \
