@@ -92,7 +92,7 @@ static int look_for_request(struct epx_python_work *work, const struct epx_pytho
 }
 
 /* On host memory: returns whether the operation is over, at the latest after a slice of time. That
- * progresses MPI for others, as EPX_Wait does, and naps between its looks from the second slice on. */
+ * progresses MPI for others, as EPX_Wait does, and from the second slice on naps between looks. */
 static int await_slice(struct epx_python_work *work, const struct epx_python_comm *comm)
 {
     static const struct timespec pause = {0, PAUSE_NS};
