@@ -7,6 +7,7 @@ python_modules = \
   python/epx/_core.py \
   python/epx/_eager.py \
   python/epx/_jax_ops.py \
+  python/epx/_jax_order.py \
   python/epx/_perf.py \
   python/epx/_perf_jax.py \
   python/epx/_perf_torch.py \
@@ -60,6 +61,7 @@ EXTRA_DIST += \
   python/tests/test_jax.py \
   python/tests/test_jax_distributed.py \
   python/tests/test_jax_errors.py \
+  python/tests/test_jax_order.py \
   python/tests/test_jax_programs.py \
   python/tests/test_killed.py \
   python/tests/test_perf.py \

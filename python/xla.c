@@ -11,10 +11,10 @@
  * call that routes by itself is right in all of these. So on a device every combine and every
  * backward routes again.
  *
- * Order. All ranks must run the operations in one order. On the host XLA runs calls that do not
- * depend on each other in several threads, in another order each time; in a CUDA graph it runs them
- * at the same time. So jax.py makes a call depend on the one before it. Where it cannot, two calls
- * of the host may meet here, and the second is an error.
+ * Order. All ranks must run the operations in one order. XLA runs calls that do not depend on each
+ * other in an order of its own, on the host in several threads. So _jax_order.py makes each call of
+ * a program depend on the one before it. Two programs in two threads may still meet here, and the
+ * second is an error.
  */
 #include "glue.h"
 
@@ -23,11 +23,12 @@
 #include <string.h>
 #include <xla/ffi/api/c_api.h>
 
-/* Arguments and results as jax.py has them; a missing one is of type PRED. Only a dispatch has
- * scales and the results from KEY_MADE on. The tie and what a call comes after hold no data: they
- * make order. */
-enum { INPUT, IDS, WEIGHTS, KEY, ROWS, TIE, AFTER, SCALES, NUM_ARGS };
-enum { OUTPUT, OUT_WEIGHTS, TIE_MADE, KEY_MADE, INFO, ROW_EXPERTS, OUT_SCALES, NUM_RESULTS };
+/* Arguments and results as _jax_ops.py has them; a missing one is of type PRED. Only a dispatch has
+ * scales and the results from KEY_MADE on. A tie and a token, which hold no data and make order,
+ * stand behind the arguments and behind the results where there are several ranks. */
+enum { INPUT, IDS, WEIGHTS, KEY, ROWS, SCALES, NUM_ARGS };
+enum { OUTPUT, OUT_WEIGHTS, KEY_MADE, INFO, ROW_EXPERTS, OUT_SCALES, NUM_RESULTS };
+enum { NUM_ORDER = 2 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* of is_in_xla and last_key */
 static pthread_mutex_t alone = PTHREAD_MUTEX_INITIALIZER;
@@ -84,10 +85,11 @@ static int fill(const XLA_FFI_CallFrame *frame, int verb, struct epx_python_oper
     const int is_dispatch = verb == EPX_PYTHON_DISPATCH;
     const int num_args = is_dispatch ? NUM_ARGS : SCALES;
     const int num_results = is_dispatch ? NUM_RESULTS : KEY_MADE;
+    const int num_order = frame->args.size > num_args ? NUM_ORDER : 0;
     void **args = frame->args.args, **rets = frame->rets.rets;
 
-    if (frame->args.size != num_args || frame->rets.size != num_results || frame->attrs.size != 1 ||
-        frame->attrs.types[0] != XLA_FFI_AttrType_SCALAR)
+    if (frame->args.size != num_args + num_order || frame->rets.size != num_results + num_order ||
+        frame->attrs.size != 1 || frame->attrs.types[0] != XLA_FFI_AttrType_SCALAR)
         return epx_python_fail(EPX_ERR_INTERN, "%lld arguments, %lld results and %lld attributes",
                                (long long)frame->args.size, (long long)frame->rets.size,
                                (long long)frame->attrs.size);
@@ -210,8 +212,8 @@ static int enter(struct epx_python_comm *comm)
     pthread_mutex_unlock(&mutex);
     if (was_in_xla)
         return epx_python_fail(EPX_ERR_PENDING,
-                               "XLA runs two operations of one communicator at a time: let one "
-                               "depend on the other, or put them in one lax.scan");
+                               "two operations of one communicator at a time: run programs that "
+                               "have some in one thread, or give each thread a communicator");
     return EPX_SUCCESS;
 }
 

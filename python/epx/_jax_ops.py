@@ -1,11 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The four operations as calls of XLA's foreign function interface, with gradients.
 
-On host memory XLA runs calls that do not depend on each other in several threads, in an order that
-may differ by rank, and in a CUDA graph at the same time. So a call takes a tie, a value without
-meaning, and returns it: it runs after the call that the tie came from. Gradients take ties in
-reverse order, and each backward comes after the operation itself. On the host a rank that is alone
-has no ties.
+_jax_order.py keeps them in the order of the program. On the host a rank that is alone needs none.
 """
 
 from __future__ import annotations
@@ -19,15 +15,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.extend.core import Primitive
-from jax.interpreters import batching, mlir, partial_eval
+from jax.extend.core import Effect, Primitive
+from jax.interpreters import batching, mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
+from epx import _jax_order as order
 from epx._core import Code, EPXError, _lib
 
 DISPATCH, COMBINE = "epx_dispatch", "epx_combine"
 DISPATCH_BACKWARD, COMBINE_BACKWARD = "epx_dispatch_backward", "epx_combine_backward"
-_TIE, _TIE_MADE = 5, 2  # places among the arguments and the results, as in xla.c
 
 SUMMED = tuple(np.dtype(name) for name in (jnp.float16, jnp.bfloat16, jnp.float32, jnp.float64))
 SENT = (
@@ -60,7 +56,7 @@ class Place(NamedTuple):
     top_k: int
     ranks: int
     is_rank_major: bool
-    has_tie: bool
+    is_ordered: bool
     axes: tuple[str, ...]
     """The manual axes of shard_map, over which all results vary."""
 
@@ -78,10 +74,6 @@ def none() -> Array:
     return jnp.zeros((0,), bool)
 
 
-def first_tie(has_tie: bool) -> Array:
-    return jnp.zeros((1,), jnp.float32) if has_tie else none()
-
-
 class _Shape(NamedTuple):
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -90,9 +82,10 @@ class _Shape(NamedTuple):
 _NONE = _Shape((0,), np.dtype(bool))
 
 
-def _avals(*_: Any, place: Place, made: tuple[_Shape, ...]) -> list[Any]:
+def _avals(*_: Any, place: Place, made: tuple[_Shape, ...]) -> tuple[list[Any], set[Effect]]:
     around = NamedSharding(jax.sharding.get_abstract_mesh(), PartitionSpec())
-    return [jax.core.ShapedArray(one.shape, one.dtype, sharding=around) for one in made]
+    avals = [jax.core.ShapedArray(one.shape, one.dtype, sharding=around) for one in made]
+    return avals, {order.ORDER} if place.is_ordered else set()
 
 
 def _refuse_vmap(target: str, *_: Any, **__: Any) -> Any:
@@ -101,24 +94,10 @@ def _refuse_vmap(target: str, *_: Any, **__: Any) -> Any:
     )
 
 
-def _keep(_: Any, unknown: Sequence[bool], kept: Sequence[bool], equation: Any) -> Any:
-    """The rule of jax.checkpoint for a call with a tie: its results are kept, it does not run
-    again. Nothing would tell XLA when."""
-    number = len(equation.outvars)
-    if not any(unknown):
-        return equation, None, [False] * number, [False] * number, []
-    wanted = [
-        value
-        for value, is_kept in zip(equation.invars, kept)
-        if not is_kept and not hasattr(value, "val")
-    ]
-    return None, equation, [True] * number, [True] * number, wanted
-
-
-def _primitive(target: str, has_tie: bool) -> Primitive:
-    """The operation as a primitive of JAX. To JAX it is a pure function, and one that nobody needs
-    goes from all ranks. XLA knows the sizes, which differ by rank: where results have no elements
-    it would leave out a call that other ranks make. So to XLA it has a side effect."""
+def _primitive(target: str) -> Primitive:
+    """The operation as a primitive of JAX. To XLA it has a side effect, ordered or not: XLA knows the
+    sizes, which differ by rank, and where results have no elements it would leave out a call that
+    other ranks make."""
     primitive = Primitive(target)
     primitive.multiple_results = True
 
@@ -126,34 +105,31 @@ def _primitive(target: str, has_tie: bool) -> Primitive:
     def compiled(place: Place, made: tuple[_Shape, ...]) -> Any:
         return jax.jit(functools.partial(primitive.bind, place=place, made=made))
 
-    def lower(ctx: Any, *args: Any, place: Place, made: tuple[_Shape, ...]) -> Any:
-        aliases = {_TIE: _TIE_MADE} if has_tie else None
-        rule = jax.ffi.ffi_lowering(target, has_side_effect=True, operand_output_aliases=aliases)
-        return rule(ctx, *args, route=np.int32(place.route))
+    def run(*args: Array, place: Place, made: tuple[_Shape, ...]) -> Any:
+        with jax.disable_jit(False):
+            return compiled(place, made)(*args)
 
-    primitive.def_abstract_eval(_avals)
-    primitive.def_impl(lambda *args, place, made: compiled(place, made)(*args))
-    mlir.register_lowering(primitive, lower)
+    def lower(ctx: Any, *args: Any, place: Place, made: tuple[_Shape, ...]) -> Any:
+        route = np.int32(place.route)
+        if place.is_ordered:
+            return order.lower(target, ctx, args, route=route)
+        return jax.ffi.ffi_lowering(target, has_side_effect=True)(ctx, *args, route=route)
+
+    primitive.def_effectful_abstract_eval(_avals)
+    primitive.def_impl(run)
+    mlir.register_lowering(primitive, lower, cacheable=False)
     batching.primitive_batchers[primitive] = functools.partial(_refuse_vmap, target)
-    if has_tie:
-        partial_eval.partial_eval_jaxpr_custom_rules[primitive] = _keep
     return primitive
 
 
 _TARGETS = (DISPATCH, COMBINE, DISPATCH_BACKWARD, COMBINE_BACKWARD)
-_primitives = {
-    (target, has_tie): _primitive(target, has_tie)
-    for target in _TARGETS
-    for has_tie in (False, True)
-}
+_primitives = {target: _primitive(target) for target in _TARGETS}
 
 
 def _call(target: str, place: Place, args: list[Array], made: list[_Shape]) -> list[Array]:
-    """Arguments: input, ids, weights, key, rows, tie, what the call comes after, and scales."""
-    tie = _Shape(args[_TIE].shape, args[_TIE].dtype)
-    results = (*made[:_TIE_MADE], tie, *made[_TIE_MADE:])
+    """Arguments: input, ids, weights, key, rows, and scales of a dispatch."""
     varied = [varying(arg, place.axes) for arg in args]
-    arrays = _primitives[target, place.has_tie].bind(*varied, place=place, made=results)
+    arrays = _primitives[target].bind(*varied, place=place, made=tuple(made))
     return [varying(one, place.axes) for one in arrays]
 
 
@@ -174,16 +150,16 @@ def is_none(value: Array) -> bool:
 
 
 def _dispatch(
-    place: Place, x: Array, ids: Array, weights: Array, scales: Array, tie: Array
+    place: Place, x: Array, ids: Array, weights: Array, scales: Array
 ) -> tuple[Array, ...]:
-    """Returns rows, row_weights, tie, key, counts and offsets in one, row_experts, row_scales."""
+    """Returns rows, row_weights, key, counts and offsets in one, row_experts, row_scales."""
     num_offsets = place.ranks if place.is_rank_major else place.local_experts
     num_rows = place.capacity if place.is_rank_major else 0
     integer = np.dtype(np.int32)
     made = _call(
         DISPATCH,
         place,
-        [x, words(ids), weights, none(), none(), tie, none(), scales],
+        [x, words(ids), weights, none(), none(), scales],
         [
             _Shape((place.capacity, x.shape[1]), x.dtype),
             _NONE if is_none(weights) else _weights_shape(place),
@@ -199,85 +175,55 @@ def _dispatch(
 def _dispatch_forward(place: Place, *args: Array) -> tuple[Any, Any]:
     made = _dispatch(place, *args)
     x, ids = args[:2]
-    return made, (ids, made[_TIE_MADE + 1], made[_TIE_MADE], jnp.zeros((0,), x.dtype))
+    return made, (ids, made[2], jnp.zeros((0,), x.dtype))
 
 
 def _dispatch_backward(place: Place, kept: Any, grads: Any) -> tuple[Any, ...]:
-    ids, key, done, sample = kept
-    grad_rows, grad_weights, tie = grads[:3]
+    ids, key, sample = kept
+    grad_rows, grad_weights = grads[:2]
     is_summed = sample.dtype in SUMMED
     if not is_summed:
         grad_rows = jnp.zeros((place.capacity, 0), jnp.float32)
     has_weights = grad_weights.dtype == np.float32
-    made = _call(
+    grad_x, grad_x_weights = _call(
         DISPATCH_BACKWARD,
         place,
-        [
-            grad_rows,
-            words(ids),
-            grad_weights if has_weights else none(),
-            key,
-            none(),
-            tie if place.has_tie else none(),
-            done,
-        ],
+        [grad_rows, words(ids), grad_weights if has_weights else none(), key, none()],
         [
             _Shape((ids.shape[0], grad_rows.shape[1]), grad_rows.dtype),
             _Shape(ids.shape, np.dtype(np.float32)) if has_weights else _NONE,
         ],
     )
-    return (
-        made[0] if is_summed else None,
-        None,
-        made[1] if has_weights else None,
-        None,
-        made[_TIE_MADE] if place.has_tie else None,
-    )
+    return grad_x if is_summed else None, None, grad_x_weights if has_weights else None, None
 
 
 dispatch = jax.custom_vjp(_dispatch, nondiff_argnums=(0,))
 dispatch.defvjp(_dispatch_forward, _dispatch_backward)
 
 
-def _combine(
-    place: Place, y: Array, ids: Array, row_weights: Array, key: Array, tie: Array
-) -> tuple[Array, Array]:
-    """Returns the sums and a tie."""
-    made = _call(
-        COMBINE,
-        place,
-        [y, words(ids), row_weights, key, none(), tie, none()],
-        [_Shape((ids.shape[0], y.shape[1]), y.dtype), _NONE],
-    )
-    return made[0], made[_TIE_MADE]
+def _combine(place: Place, y: Array, ids: Array, row_weights: Array, key: Array) -> Array:
+    out = _Shape((ids.shape[0], y.shape[1]), y.dtype)
+    return _call(COMBINE, place, [y, words(ids), row_weights, key, none()], [out, _NONE])[0]
 
 
 def _combine_forward(place: Place, *args: Array) -> tuple[Any, Any]:
-    y, ids, row_weights, key, _ = args
-    out, done = _combine(place, *args)
-    return (out, done), (none() if is_none(row_weights) else y, ids, row_weights, key, done)
+    y, ids, row_weights, key = args
+    return _combine(place, *args), (none() if is_none(row_weights) else y, ids, row_weights, key)
 
 
-def _combine_backward(place: Place, kept: Any, grads: Any) -> tuple[Any, ...]:
-    y, ids, row_weights, key, done = kept
-    grad, tie = grads
+def _combine_backward(place: Place, kept: Any, grad: Array) -> tuple[Any, ...]:
+    y, ids, row_weights, key = kept
     has_weights = not is_none(row_weights)
-    made = _call(
+    grad_y, grad_weights = _call(
         COMBINE_BACKWARD,
         place,
-        [grad, words(ids), row_weights, key, y, tie if place.has_tie else none(), done],
+        [grad, words(ids), row_weights, key, y],
         [
             _Shape((place.capacity, grad.shape[1]), grad.dtype),
             _Shape((place.capacity,), np.dtype(np.float32)) if has_weights else _NONE,
         ],
     )
-    return (
-        made[0],
-        None,
-        made[1] if has_weights else None,
-        None,
-        made[_TIE_MADE] if place.has_tie else None,
-    )
+    return grad_y, None, grad_weights if has_weights else None, None
 
 
 combine = jax.custom_vjp(_combine, nondiff_argnums=(0,))

@@ -15,13 +15,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, overload
+from typing import overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.extend.core import get_opaque_trace_state
 
 from epx import _jax_ops as ops
 from epx._core import Code, EPXError, Handle
@@ -101,23 +100,6 @@ def _place(route: Route, capacity: int) -> ops.Place:
         ranks > 1 or route.comm.on_device,
         _manual_axes(ranks),
     )
-
-
-_last: list[Any] = [None, None]  # the trace that the latest call was in, and its tie
-
-
-def _take_tie(place: ops.Place) -> Array:
-    """The tie of the call before this one, if it was in the same trace."""
-    if place.has_tie and _last[0] == get_opaque_trace_state(convention="flax"):
-        tie: Array = _last[1]
-        return tie
-    return ops.varying(ops.first_tie(place.has_tie), place.axes)
-
-
-def _leave_tie(place: ops.Place, tie: Array) -> None:
-    # jax.checking_leaks, which is for debugging, takes what is kept here for a leak.
-    if place.has_tie and not jax.config.jax_check_tracer_leaks:  # type: ignore[attr-defined]
-        _last[:] = get_opaque_trace_state(convention="flax"), tie
 
 
 def _check(name: str, value: Array, shape: tuple[int, ...]) -> None:
@@ -235,10 +217,9 @@ def dispatch(
         *(x, ids, ops.none() if weights is None else weights),
         ops.none() if scales is None else ops.refuse_gradient("scales", scales),
     )
-    rows, row_weights, tie, *made, row_scales = ops.dispatch(
-        place, *(ops.varying(one, place.axes) for one in given), _take_tie(place)
+    rows, row_weights, *made, row_scales = ops.dispatch(
+        place, *(ops.varying(one, place.axes) for one in given)
     )
-    _leave_tie(place, tie)
     weights_there = None if weights is None else row_weights
     routing = _routing(ids, tuple(made), route, place)
     if scales is None:
@@ -269,11 +250,7 @@ def combine(y: Array, routing: Routing, row_weights: Array | None = None) -> Arr
         _check("row_weights", row_weights, (routing.capacity,))
     place = _place(route, routing.capacity)
     given = (y, routing.ids, ops.none() if row_weights is None else row_weights, routing.key)
-    out, tie = ops.combine(
-        place, *(ops.varying(one, place.axes) for one in given), _take_tie(place)
-    )
-    _leave_tie(place, tie)
-    return out
+    return ops.combine(place, *(ops.varying(one, place.axes) for one in given))
 
 
 def group_sizes(routing: Routing) -> Array:

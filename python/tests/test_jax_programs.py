@@ -28,7 +28,6 @@ from jax_here import (
 
 import epx.jax as ep
 from epx import _core
-from epx import _jax_ops as ops
 
 E, LAYERS, BATCHES = 5, 3, 4
 WIDE = 64  # rows of 256 bytes: XLA runs calls on the host in several threads
@@ -116,30 +115,6 @@ def test_calls_that_need_nothing_of_each_other_run_in_one_order(comm, make_route
             near(grad_weights[at], np.where(used, products, 0))
 
 
-@pytest.mark.parametrize("number", [1, 2])
-def test_each_call_comes_after_the_one_before(comm, make_route, number):
-    """Its tie is that of the call before, in the program that XLA is given. The first backward
-    takes none: it comes after its own operation, the last one."""
-    if comm.size == 1 and not comm.on_device:
-        pytest.skip("a rank alone needs no order")
-    routes = make_routes(make_route, number)
-    given = [arrays(tokens_of(comm.rank, E, seed)) for seed in range(3)]
-
-    def loss(xs):
-        outs = []
-        for at, (x, (_, ids, weights, _)) in enumerate(zip(xs, given)):
-            rows, row_weights, routing = ep.dispatch(x, ids, weights, routes[at % number])
-            outs.append(ep.combine(rows, routing, row_weights))
-        return sum(out.sum() for out in outs)
-
-    text = jax.jit(jax.grad(loss)).lower([each[0] for each in given]).as_text()
-    calls = re.findall(r"%(\w+):\d+ = stablehlo.custom_call @epx_\w+\(([^)]*)\)", text)
-    assert len(calls) == 3 * 4
-    for (before, _), (_, operands) in zip(calls, calls[1:]):
-        tie, after = operands.split(", ")[ops._TIE : ops._TIE + 2]
-        assert f"%{before}#{ops._TIE_MADE}" in (tie, after)
-
-
 def test_a_plain_forward_and_backward_route_once(comm, make_route):
     if comm.on_device:
         pytest.skip("on a GPU every call routes")
@@ -192,9 +167,7 @@ def stacked_layers(tokens, matrices):
 @pytest.mark.parametrize("is_scan", [False, True])
 def test_layers_with_and_without_checkpoint(comm, make_route, is_scan, has_checkpoint):
     (route,) = make_routes(make_route)
-    # Without tokens nothing orders the dispatches of several checkpoints: see docs/python.md.
-    num = 8 if has_checkpoint and not is_scan else None
-    mine = every_rank(comm, E, num=num)[comm.rank]
+    mine = every_rank(comm, E)[comm.rank]
     x, ids, weights, grad = arrays(mine)
     matrices = local_matrices(route)
 
