@@ -53,6 +53,7 @@ EXTRA_DIST += \
   python/tests/sparse.py \
   python/tests/test_arena.py \
   python/tests/test_compile.py \
+  python/tests/test_compilers.py \
   python/tests/test_copies.py \
   python/tests/test_core.py \
   python/tests/test_errors.py \

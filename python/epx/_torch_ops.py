@@ -11,6 +11,9 @@ from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
+from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
+from torch._subclasses.functional_tensor import FunctionalTensorMode
+from torch.utils.checkpoint import CheckpointPolicy
 
 from epx._comm import Comm
 from epx._core import Code, EPXError, run, start, wait
@@ -346,14 +349,39 @@ _OPS = {
         lambda grad, y, *rest: _combine_backward_outputs(grad, y, rest[-1]),
     ),
 }
+
+
+def _keep_results(
+    mode: Any, op: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None
+) -> Any:
+    """Trace an op for a compiler, which then keeps what it returns for the backward.
+
+    A compiler that runs the op again in the backward leaves it out where no result is needed, on
+    some ranks only, and the others wait.
+    """
+    meta = torch.fx.traceback.current_meta
+    before = meta.get("recompute")
+    meta["recompute"] = CheckpointPolicy.MUST_SAVE
+    try:
+        return mode.__torch_dispatch__(op, types, args, kwargs)
+    finally:
+        meta["recompute"] = before
+
+
 library: Any = cast(Any, torch.library.Library)("epx", "DEF")
 for _name, _op in _OPS.items():
     library.define(_name + _op.schema)
     library.impl(_name, _op.kernel, "CPU")
     library.impl(_name, _op.kernel, "CUDA")
     torch.library.register_fake(f"epx::{_name}", _op.fake, lib=library)
+    torch.library.register_torch_dispatch(
+        f"epx::{_name}", FunctionalTensorMode, _keep_results, lib=library
+    )
 
 dispatch = torch.ops.epx.dispatch.default
 combine = torch.ops.epx.combine.default
 dispatch_backward = torch.ops.epx.dispatch_backward.default
 combine_backward = torch.ops.epx.combine_backward.default
+# Compilers drop, merge and reorder no call of an op that has an effect: all ranks make each.
+for _overload in (dispatch, combine, dispatch_backward, combine_backward):
+    _register_effectful_op(_overload, _EffectType.ORDERED)
