@@ -46,11 +46,12 @@ EXTRA_DIST += \
   python/pyproject.toml \
   python/setup.py \
   python/tests/conftest.py \
-  python/tests/dense.py \
-  python/tests/jax_here.py \
   python/tests/run_pytest.py \
-  python/tests/slots.py \
-  python/tests/sparse.py \
+  python/tests/support/dense.py \
+  python/tests/support/jax_here.py \
+  python/tests/support/slots.py \
+  python/tests/support/sparse.py \
+  python/tests/support/windows.py \
   python/tests/test_arena.py \
   python/tests/test_compile.py \
   python/tests/test_compilers.py \
@@ -70,8 +71,7 @@ EXTRA_DIST += \
   python/tests/test_torch.py \
   python/tests/test_window.py \
   python/tests/test_window_gpu.py \
-  python/tests/test_work.py \
-  python/tests/windows.py
+  python/tests/test_work.py
 
 if HAVE_PYTHON
 epxpydir = $(pyexecdir)/epx

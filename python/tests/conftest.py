@@ -9,11 +9,14 @@ import os
 import re
 import sys
 import traceback
+from pathlib import Path
 
 import pytest
 
 import epx
 from epx import _core, launch
+
+sys.path.insert(0, str(Path(__file__).parent / "support"))
 
 
 @pytest.hookimpl(wrapper=True)
