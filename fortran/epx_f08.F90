@@ -142,8 +142,18 @@ module epx_f08
     integer(c_int64_t) :: host_syncs = 0
   end type
 
+  ! As in epx.h; allgather is the C address of a procedure that is bind(C), from c_funloc.
+  type, bind(C), public :: EPX_Bootstrap
+    integer(c_size_t) :: size = 0
+    integer(c_int) :: rank = 0
+    integer(c_int) :: num_ranks = 1
+    type(c_funptr) :: allgather = c_null_funptr
+    type(c_ptr) :: arg = c_null_ptr
+  end type
+
   public :: EPX_Get_version, EPX_Get_library_version, EPX_Error_string
-  public :: EPX_Comm_create, EPX_Comm_free, EPX_Comm_rank, EPX_Comm_size, EPX_Comm_get_info
+  public :: EPX_Comm_create, EPX_Comm_create_from
+  public :: EPX_Comm_free, EPX_Comm_rank, EPX_Comm_size, EPX_Comm_get_info
   public :: EPX_Comm_set_errhandler, EPX_Comm_get_async_error, EPX_Comm_get_error_message
   public :: EPX_Comm_get_stats, EPX_Alloc_mem, EPX_Free_mem
   public :: EPX_Route_create, EPX_Route_free, EPX_Route_set_capacity, EPX_Route_tokens
@@ -193,6 +203,14 @@ module epx_f08
     integer(c_int) function c_comm_create(comm, info, newcomm) bind(C, name="epx_f08_comm_create")
       import
       integer(c_int), value :: comm, info
+      type(c_ptr), intent(inout) :: newcomm
+    end function
+
+    integer(c_int) function c_comm_create_from(bootstrap, hints, newcomm) &
+        bind(C, name="EPX_Comm_create_from")
+      import
+      type(EPX_Bootstrap), intent(in) :: bootstrap
+      type(c_ptr), intent(in) :: hints(*)
       type(c_ptr), intent(inout) :: newcomm
     end function
 
@@ -454,6 +472,26 @@ contains
 
     call report(c_comm_create(int(comm%MPI_VAL, c_int), int(info%MPI_VAL, c_int), newcomm%handle), &
                 ierror)
+  end subroutine
+
+  subroutine EPX_Comm_create_from(bootstrap, hints, newcomm, ierror)
+    type(EPX_Bootstrap), intent(in) :: bootstrap
+    character(len=*), intent(in) :: hints(:)
+    type(EPX_Comm), intent(out) :: newcomm
+    integer(c_int), intent(out), optional :: ierror
+    type(EPX_Bootstrap) :: sized
+    character(kind=c_char, len=len(hints) + 1), target :: texts(size(hints))
+    type(c_ptr) :: list(size(hints) + 1)
+    integer :: i
+
+    do i = 1, size(hints)
+      texts(i) = trim(hints(i)) // c_null_char
+      list(i) = c_loc(texts(i))
+    end do
+    list(size(list)) = c_null_ptr
+    sized = bootstrap
+    sized%size = c_sizeof(sized)
+    call report(c_comm_create_from(sized, list, newcomm%handle), ierror)
   end subroutine
 
   subroutine EPX_Comm_free(comm, ierror)

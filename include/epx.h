@@ -16,7 +16,7 @@ extern "C" {
 #endif
 
 #define EPX_VERSION_MAJOR 0
-#define EPX_VERSION_MINOR 2
+#define EPX_VERSION_MINOR 3
 #define EPX_VERSION_PATCH 0
 
 /* Handles. A stream is a cudaStream_t; host memory has none. */
@@ -124,13 +124,16 @@ typedef struct EPX_Route_view {
             NULL, NULL, NULL                                                                       \
     }
 
+/* As MPI_Allgather of bytes: 0, or another number if it failed */
+typedef int EPX_Allgather_function(const void *own, void *all, size_t bytes, void *arg);
+
 /* Ranks that MPI need not have started: EPX_Comm_create_from */
 typedef struct EPX_Bootstrap {
-    size_t size; /* sizeof(EPX_Bootstrap) */
-    int rank, num_ranks;
-    /* as MPI_Allgather of bytes, for the first contact; 0 = success */
-    int (*allgather)(const void *own, void *all, size_t bytes, void *arg);
-    void *arg;
+    size_t size;                       /* sizeof(EPX_Bootstrap) */
+    int rank;                          /* of this process, from 0 */
+    int num_ranks;                     /* the same on all ranks */
+    EPX_Allgather_function *allgather; /* makes the first contact */
+    void *arg;                         /* what allgather is handed */
 } EPX_Bootstrap;
 
 #define EPX_BOOTSTRAP_INIT                                                                         \

@@ -8,6 +8,7 @@ dist_man_MANS += \
   man/EPX_Combine.3 \
   man/EPX_Combine_backward.3 \
   man/EPX_Comm_create.3 \
+  man/EPX_Comm_create_from.3 \
   man/EPX_Comm_free.3 \
   man/EPX_Comm_get_async_error.3 \
   man/EPX_Comm_get_error_message.3 \

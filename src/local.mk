@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # libepx is libepx_core, which the unit tests link, but exports only EPX_*, PEPX_* and what the
 # Fortran module calls, epx_f08_*. libepx_cuda is the module for device memory, opened when the
-# first device communicator is made; libepx_mpi that for what calls MPI, so that libepx can be loaded
-# where there is none.
+# first device communicator is made; libepx_mpi is that for what calls MPI, so that libepx can be
+# loaded where there is none.
 #
 # A release that only adds to the interface raises the first and the third number of -version-info,
 # and libepx.so.0 keeps its name; one that changes nothing there raises the second.
@@ -22,7 +22,7 @@ libepx_la_SOURCES =
 libepx_la_CPPFLAGS = $(libepx_core_la_CPPFLAGS)
 libepx_la_LIBADD = libepx_core.la
 # MPI_Finalize calls into libepx, which may have been a part of a plug-in that was closed before.
-libepx_la_LDFLAGS = -version-info 1:0:1 -no-undefined -Wl,-z,nodelete \
+libepx_la_LDFLAGS = -version-info 2:0:2 -no-undefined -Wl,-z,nodelete \
   -export-symbols-regex '^(P?EPX|epx_f08)_'
 
 noinst_LTLIBRARIES += libepx_mpi_parts.la

@@ -43,7 +43,8 @@ tests_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
 suite_cppflags = $(tests_cppflags) $(CHECK_CFLAGS)
 suite_ldadd = tests/support/libsuite.la libepx.la $(CHECK_LIBS) $(MPI_LIBS) -lm
 unit_cppflags = $(suite_cppflags) -I$(top_srcdir)/src
-unit_ldadd = tests/support/libsuite.la libepx_core.la libepx_mpi_parts.la $(CHECK_LIBS) $(MPI_LIBS) -lm
+unit_ldadd = tests/support/libsuite.la libepx_core.la libepx_mpi_parts.la $(CHECK_LIBS) \
+  $(MPI_LIBS) -lm
 
 # Kernels of the tests spell headers in the same way.
 tests/%.lo: EPX_NVCCFLAGS += -I$(top_srcdir)/tests

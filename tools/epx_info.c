@@ -84,7 +84,7 @@ static void format_values(const struct epx_param *param, char *text, size_t leng
 {
     size_t used = 0;
 
-    if (param->text_bytes) {
+    if (epx_param_is_text(param)) {
         snprintf(text, length, "a text");
         return;
     }
@@ -230,8 +230,8 @@ static void write_library(struct json *json)
 
 static void write_values(struct json *json, const struct epx_param *param)
 {
-    if (param->text_bytes) {
-        json_number(json, "most_characters", (int64_t)param->text_bytes - 1);
+    if (epx_param_is_text(param)) {
+        json_number(json, "most_characters", EPX_PARAM_TEXT_MAX - 1);
         return;
     }
     if (!param->words) {

@@ -89,8 +89,8 @@ static int is_late(const struct seat *seat)
     return atomic_load(&seat->met) < atomic_load(&watch.own->met);
 }
 
-/* Writes the ranks of this node that are dead and have not given up, or else those that have not come to as many
- * collectives as this one; returns how many. */
+/* Writes the ranks of this node that are dead and have not given up, or else those that have not
+ * come to as many collectives as this one; returns how many. */
 static int list_missing(int dead, char *list, size_t length)
 {
     size_t used = 0;

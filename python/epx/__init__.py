@@ -16,7 +16,7 @@ from epx._core import Code, EPXError
 from epx._route import Route
 
 __all__ = ["Code", "Comm", "EPXError", "Reserved", "Route", "Stats"]
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 for _public in (Code, Comm, EPXError, Reserved, Route, Stats):
     _public.__module__ = __name__  # the name that tracebacks show, and that users catch

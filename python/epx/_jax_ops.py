@@ -95,9 +95,9 @@ def _refuse_vmap(target: str, *_: Any, **__: Any) -> Any:
 
 
 def _primitive(target: str) -> Primitive:
-    """The operation as a primitive of JAX. To XLA it has a side effect, ordered or not: XLA knows the
-    sizes, which differ by rank, and where results have no elements it would leave out a call that
-    other ranks make."""
+    """The operation as a primitive of JAX. To XLA it has a side effect, ordered or not: XLA knows
+    the sizes, which differ by rank, and where results have no elements it would leave out a call
+    that other ranks make."""
     primitive = Primitive(target)
     primitive.multiple_results = True
 

@@ -11,10 +11,10 @@
  * there are communicators that MPI did not make. */
 #define EPX_API_ENTER() EPX_TRY(epx_api_enter(__func__))
 int epx_api_enter(const char *function);
-/* The same for a function that calls MPI in any case. */
+/* First, in a function that calls MPI in any case. */
 int epx_api_enter_mpi(const char *function);
-/* MPI where it can be called now, else NULL. A process that has communicators which MPI did not make
- * may have no MPI: the module is not opened for it. */
+/* MPI where it can be called now, else NULL. A process that has communicators which MPI did not
+ * make may have no MPI: the module is not opened for it. */
 const struct epx_mpi *epx_api_mpi(void);
 
 /* Next: whether the user may use a handle; if not, as epx_api_return without a communicator. */
@@ -25,12 +25,12 @@ int epx_api_request(const struct epx_request *request);
 
 /*
  * Last: hands an error, with this thread's message, to the communicator's error handler; comm NULL:
- * to that of MPI_COMM_WORLD. An error of a communicator that the user has freed, or that MPI did not
- * make, is returned only.
+ * to that of MPI_COMM_WORLD. An error of a communicator that the user has freed, or that MPI did
+ * not make, is returned only.
  */
 int epx_api_return(struct epx_comm *comm, int error);
-/* Last, before there is a communicator: to the handler of comm, which may be MPI_COMM_NULL; NULL: to
- * that of MPI_COMM_WORLD. */
+/* Last, before there is a communicator: to the handler of comm, which may be MPI_COMM_NULL; comm
+ * NULL: to that of MPI_COMM_WORLD. */
 int epx_api_return_to(const MPI_Comm *comm, int error);
 /* Fails without a communicator. */
 #define EPX_API_FAIL_IF(condition, ...)                                                            \

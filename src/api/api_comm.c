@@ -68,7 +68,7 @@ static int make(struct epx_comm *created, const struct origin *origin, int rc)
     return rc;
 }
 
-/* own_rc is this rank's result so far, NULL of created that there was no memory to tell the others. */
+/* own_rc is this rank's result so far; created is NULL without memory to tell the others of it. */
 static int finish(struct epx_comm *created, const struct origin *origin, int own_rc,
                   struct epx_comm **newcomm)
 {
@@ -204,12 +204,12 @@ static int comm_create_from(const EPX_Bootstrap *bootstrap, const char *const te
  * Collective over the num_ranks of bootstrap, blocking. All transports but mpi and shm+mpi can be
  * used; MPI is not called. Afterwards ranks agree over sockets of the library's own.
  * Input: bootstrap: the rank, how many there are, and allgather, which is called a few times by
- * this thread within this call, on all ranks alike: it copies `bytes` bytes from own of each rank to
- * all, [num_ranks][bytes], on each rank, and returns 0, or another number if it fails; arg is handed
- * to it. hints: NULL, or texts "name=value", as epx_hints(7) has them, then NULL.
+ * this thread within this call, on all ranks alike: it copies `bytes` bytes from own of each rank
+ * to all, [num_ranks][bytes], on each rank, and returns 0, or another number if it fails; arg is
+ * handed to it. hints: NULL, or texts "name=value", as epx_hints(7) has them, then NULL.
  * Output: newcomm, EPX_COMM_NULL on error.
- * Errors: as EPX_Comm_create; EPX_ERR_ARG for a bootstrap that is not valid, an allgather that fails
- * or gives what the ranks did not give. There is no error handler to call.
+ * Errors: as EPX_Comm_create; EPX_ERR_ARG for a bootstrap that is not valid, an allgather that
+ * fails or gives what the ranks did not give. There is no error handler to call.
  * See also: EPX_Comm_create, EPX_Comm_free.
  */
 int EPX_Comm_create_from(const EPX_Bootstrap *bootstrap, const char *const hints[],

@@ -184,8 +184,9 @@ int EPX_Test(EPX_Request *request, int *flag, MPI_Status *status)
  *
  * Local, blocking. Input: n. In/out: requests, [n]. Output: statuses, [n] or MPI_STATUSES_IGNORE.
  * Errors: EPX_ERR_COUNT if n < 0; EPX_ERR_ARG if requests is NULL; EPX_ERR_REQUEST, for the same
- * request twice too, nothing is waited for; EPX_ERR_IN_STATUS if an operation failed: its code is in the status's MPI_ERROR,
- * and the error handler was called with it, once for each operation that failed.
+ * request twice too, nothing is waited for; EPX_ERR_IN_STATUS if an operation failed: its code is
+ * in the status's MPI_ERROR, and the error handler was called with it, once for each operation that
+ * failed.
  */
 int EPX_Waitall(int n, EPX_Request requests[], MPI_Status *statuses)
 {

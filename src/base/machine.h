@@ -16,8 +16,8 @@ uint64_t epx_machine_memory(void);
  * below the folder `mounted`, as /sys/fs/cgroup; UINT64_MAX = none. */
 uint64_t epx_machine_group_limit(const char *groups, const char *mounted);
 
-/* The length that this process may give a file, shared memory too (RLIMIT_FSIZE). A signal that ends
- * the process answers an attempt at more. UINT64_MAX = any length. */
+/* The length that this process may give a file, shared memory too (RLIMIT_FSIZE). A signal that
+ * ends the process answers an attempt at more. UINT64_MAX = any length. */
 uint64_t epx_machine_file_limit(void);
 
 #endif

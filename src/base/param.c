@@ -28,44 +28,44 @@ const struct epx_param epx_param_table[] = {
     {"epx_memory", "auto",
      "Memory space of the buffers: auto takes cuda:device only if every rank has a current CUDA "
      "context.",
-     memory_words, 0, 0, FIELD(memory), 0, 0},
+     memory_words, 0, 0, FIELD(memory), 0},
     {"epx_transport", "auto",
      "Transport: auto takes the first usable one for the memory space, in the order listed.",
-     epx_param_transports, 0, 0, FIELD(transport), 0, 0},
+     epx_param_transports, 0, 0, FIELD(transport), 0},
     {"epx_timeout_ms", "300000",
      "Milliseconds that a wait lasts before the rank waited for is given up; 0 waits for ever.",
-     NULL, 0, INT32_MAX, FIELD(timeout_ms), 0, 0},
+     NULL, 0, INT32_MAX, FIELD(timeout_ms), 0},
     {"epx_warn_ms", "10000",
      "Milliseconds after which a wait says once which rank it waits for; 0 never says it.", NULL, 0,
-     INT32_MAX, FIELD(warn_ms), 1, 0},
+     INT32_MAX, FIELD(warn_ms), 1},
     {"epx_max_sms", "0",
      "Most streaming multiprocessors that kernels of one communicator hold; 0 = as many as pay.",
-     NULL, 0, 1024, FIELD(max_sms), 0, 0},
+     NULL, 0, 1024, FIELD(max_sms), 0},
     {"epx_window_bytes", "4194304",
      "Most bytes of each stage between user buffers and the wire, on each rank.", NULL, 65536,
-     (int64_t)1 << 30, FIELD(window_bytes), 0, 0},
+     (int64_t)1 << 30, FIELD(window_bytes), 0},
     {"epx_progress", "calls",
      "Who progresses operations on host memory: EPX calls, or a thread of the communicator (shm,"
      " ucx).",
-     progress_words, 0, 0, FIELD(progress), 0, 0},
+     progress_words, 0, 0, FIELD(progress), 0},
     {"epx_ranks_per_node", "0",
      "Pretend nodes of this many consecutive ranks; 0 asks MPI which ranks share a node.", NULL, 0,
-     INT32_MAX, FIELD(ranks_per_node), 0, 0},
+     INT32_MAX, FIELD(ranks_per_node), 0},
     {"epx_combine_partials", "datatype",
      "What combine and dispatch backward round sums of ranks and nodes to before they travel.",
-     partials_words, 0, 0, FIELD(combine_partials), 0, 0},
+     partials_words, 0, 0, FIELD(combine_partials), 0},
     {"epx_split_phases", "large",
      "Which operations of lsa and ipc are sent at the call and taken when somebody waits for them.",
-     split_words, 0, 0, FIELD(split_phases), 1, 0},
+     split_words, 0, 0, FIELD(split_phases), 1},
     {"epx_control", "auto",
      "What ranks agree by: auto takes mpi where MPI started them, else sockets.", control_words, 0,
-     0, FIELD(control), 0, 0},
+     0, FIELD(control), 0},
     {"epx_interface", "all", "Network interface, by name or address, of sockets between machines.",
-     NULL, 0, 0, FIELD(interface), 1, EPX_INTERFACE_NAME_MAX},
+     NULL, 0, 0, FIELD(interface), 1},
     {"epx_log", "warn",
      "Messages on standard error, up to this level; one setting a process, the latest wins.",
-     log_words, 0, 0, FIELD(log), 1, 0},
-    {NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0},
+     log_words, 0, 0, FIELD(log), 1},
+    {NULL, NULL, NULL, NULL, 0, 0, 0, 0},
 };
 
 const char *epx_memory_name(enum epx_memory_kind memory)
@@ -95,7 +95,7 @@ void epx_param_format(const struct epx_param *param, const struct epx_params *pa
 {
     int64_t value;
 
-    if (param->text_bytes) {
+    if (epx_param_is_text(param)) {
         snprintf(text, length, "%s", (const char *)params + param->offset);
         return;
     }
@@ -140,10 +140,10 @@ static int parse_number(const struct epx_param *param, const char *text, int64_t
 
 static int parse(const struct epx_param *param, const char *text, void *value)
 {
-    if (param->text_bytes) {
-        EPX_FAIL_IF(strlen(text) >= param->text_bytes, EPX_ERR_INFO,
-                    "hint %s is \"%.64s\", of more than %zu characters", param->name, text,
-                    param->text_bytes - 1);
+    if (epx_param_is_text(param)) {
+        EPX_FAIL_IF(strlen(text) >= EPX_PARAM_TEXT_MAX, EPX_ERR_INFO,
+                    "hint %s is \"%.64s\", of more than %d characters", param->name, text,
+                    EPX_PARAM_TEXT_MAX - 1);
         memcpy(value, text, strlen(text) + 1);
         return EPX_SUCCESS;
     }

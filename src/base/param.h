@@ -16,7 +16,7 @@ enum epx_progress { EPX_PROGRESS_CALLS, EPX_PROGRESS_THREAD };
 enum epx_control_maker { EPX_CONTROL_AUTO, EPX_CONTROL_MPI, EPX_CONTROL_SOCKETS };
 
 #define EPX_TRANSPORT_NAME_MAX 16
-#define EPX_INTERFACE_NAME_MAX 48
+#define EPX_PARAM_TEXT_MAX 48
 #define EPX_PARAM_NAME_MAX 32
 
 /* The values in force for one communicator. Lists are stored as the index of the word. */
@@ -32,7 +32,7 @@ struct epx_params {
     int64_t combine_partials; /* enum epx_partials */
     int64_t split_phases;     /* enum epx_split */
     int64_t control;          /* enum epx_control_maker */
-    char interface[EPX_INTERFACE_NAME_MAX];
+    char interface[EPX_PARAM_TEXT_MAX];
     int64_t log; /* enum epx_log_level */
 };
 
@@ -49,11 +49,15 @@ struct epx_param {
     const char *default_value;
     const char *help;
     const char *const *words; /* the values of a list, NULL-terminated; NULL for a number or text */
-    int64_t min, max;         /* bounds of a number, whose unit is in the name */
+    int64_t min, max;         /* bounds of a number, whose unit is in the name; equal for a text */
     size_t offset;            /* in struct epx_params */
     int per_rank;             /* may differ across ranks */
-    size_t text_bytes;        /* room of a text, which may be empty; 0 = it is none */
 };
+
+static inline int epx_param_is_text(const struct epx_param *param)
+{
+    return !param->words && param->min == param->max;
+}
 
 /* The table, ended by a NULL name. */
 extern const struct epx_param epx_param_table[];

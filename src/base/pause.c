@@ -12,7 +12,7 @@ enum { SPINS_BEFORE_YIELD = 16, PASSES_BEFORE_MPI = 64, YIELDS_BEFORE_NAP = 6553
 enum { NAP_NS = 50000 };
 enum { PASSES_BEFORE_TRIAL = 64, YIELD_ALONE_NS = 1500 };
 
-/* Of MPI, where it is in use: a blocked EPX call must not keep the user's own messages from
+/* MPI's progress, where it is in use: a blocked EPX call must not keep the user's own messages from
  * moving. */
 static void (*_Atomic progress_messages)(void);
 

@@ -12,7 +12,7 @@
 #include "core/birth.h"
 #include "transport/module.h"
 
-/* Those of transport mpi, in the module that is there only where MPI is. */
+/* The operations of transport mpi, in the module that can be opened only where MPI is. */
 static const struct epx_transport_ops *mpi_ops(char *why)
 {
     const struct epx_mpi *mpi = epx_mpi_open();

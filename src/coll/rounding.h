@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * rounding.h - how the thread rounds. Sums have the same bytes whatever the caller has set: they are
- * made with rounding to nearest, and with subnormal numbers as they are.
+ * rounding.h - how the thread rounds. Sums have the same bytes whatever the caller has set: they
+ * are made with rounding to nearest, and with subnormal numbers as they are.
  */
 #ifndef EPX_COLL_ROUNDING_H
 #define EPX_COLL_ROUNDING_H

@@ -8,7 +8,7 @@
 
 enum { EPX_MOST_ADDRESSES = 4, EPX_ADDRESS_TEXT = 80 };
 
-/* The same on all machines: what ranks tell each other. */
+/* What ranks tell each other, the same bytes on all machines. */
 struct epx_address {
     uint16_t port;
     uint8_t is_v6;

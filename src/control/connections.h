@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * connections.h - a socket to every other rank, over which frames go both ways: a length, a kind and
- * bytes. Frames of one rank arrive in the order in which it sent them.
+ * connections.h - a socket to every other rank, over which frames go both ways: a length, a kind
+ * and bytes. Frames of one rank arrive in the order in which it sent them.
  */
 #ifndef EPX_CONTROL_CONNECTIONS_H
 #define EPX_CONTROL_CONNECTIONS_H
@@ -24,7 +24,8 @@ struct epx_frames {
     struct epx_frame *first, **end; /* end: the link behind the last one */
 };
 
-/* How the other end is: a rank that says BYE leaves orderly, one whose socket just closes is gone. */
+/* How the other end is: a rank that says BYE leaves orderly, one whose socket just closes is
+ * gone. */
 enum epx_peer_state { EPX_PEER_HERE, EPX_PEER_LEFT, EPX_PEER_GONE };
 
 struct epx_peer {

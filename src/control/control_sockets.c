@@ -370,7 +370,7 @@ static void pass(void *state, int at_once)
         look(sockets);
 }
 
-/* The rank that is lost, if any: one whose socket just ended, or one that left and is waited for. */
+/* The rank that is lost, if any: its socket just ended, or it left and is waited for. */
 static int find_lost(const struct epx_sockets *sockets)
 {
     const struct epx_connections *connections = &sockets->connections;
@@ -382,9 +382,9 @@ static int find_lost(const struct epx_sockets *sockets)
 }
 
 /*
- * A rank that gives the communicator up, for another's sake, ends its sockets when it is freed; what
- * it had to say of that may come by another way. So a rank counts as lost only after a moment in
- * which others are heard.
+ * A rank that gives the communicator up, for another's sake, ends its sockets when it is freed;
+ * what it had to say of that may come by another way. So a rank counts as lost only after a moment
+ * in which others are heard.
  */
 static int lost(void *state, char message[EPX_MAX_ERROR_STRING])
 {

@@ -18,8 +18,8 @@ struct epx_mpi {
     int version;
     const struct epx_transport_ops *transport; /* mpi, also between nodes */
 
-    /* Local: EPX_ERR_NOT_INITIALIZED before MPI_Init and after MPI_Finalize; or just whether it is in
-     * between. What follows progress is called in between only. */
+    /* Local: EPX_ERR_NOT_INITIALIZED before MPI_Init and after MPI_Finalize; or just whether it is
+     * in between. What follows progress is called in between only. */
     int (*check)(void);
     int (*works)(void);
     /* Lets the user's own messages move. */
@@ -61,8 +61,8 @@ struct epx_mpi {
     int (*handle_of)(MPI_Info info);
 };
 
-/* Opens the module at the first call. NULL if that fails; epx_status_message then says why. A program
- * that is linked with the module has it without opening anything (mpi_linked.c). */
+/* Opens the module at the first call. NULL if that fails; epx_status_message then says why. A
+ * program that is linked with the module has it without opening anything (mpi_linked.c). */
 const struct epx_mpi *epx_mpi_open(void);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * agree.c - bounded blocking collectives of the library itself. What MPI reads and writes lies in the communicator's agreement, not on the stack: a collective that is given up may still
- * complete later, and a communicator that gave up is buried, never freed.
+ * agree.c - bounded blocking collectives of the library itself. What MPI reads and writes lies in
+ * the communicator's agreement, not on the stack: a collective that is given up may still complete
+ * later, and a communicator that gave up is buried, never freed.
  */
 #include "core/agree.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * agree.h - bounded blocking collectives of the library itself, over the control plane. They progress all communicators meanwhile; a rank that does not come ends the communicator.
+ * agree.h - bounded blocking collectives of the library itself, over the control plane. They
+ * progress all communicators meanwhile; a rank that does not come ends the communicator.
  */
 #ifndef EPX_CORE_AGREE_H
 #define EPX_CORE_AGREE_H

@@ -127,8 +127,9 @@ struct epx_comm {
 struct epx_comm *epx_comm_allocate(const struct epx_params *params, int *own_rc);
 /*
  * Collective, first: takes the ranks of a communicator of MPI, which is duplicated, or of a group;
- * compares the hints, finds the nodes, and lists the communicator. own_rc is the result so far on this rank; if it is an error on one rank, every rank
- * fails. After what is added to the communicator comes epx_birth_settle, then epx_birth_end.
+ * compares the hints, finds the nodes, and lists the communicator. own_rc is the result so far on
+ * this rank; if it is an error on one rank, every rank fails. After what is added to the
+ * communicator comes epx_birth_settle, then epx_birth_end.
  */
 int epx_comm_begin(struct epx_comm *comm, MPI_Comm original, int own_rc);
 int epx_comm_begin_from(struct epx_comm *comm, const struct epx_contact_group *group, int own_rc);

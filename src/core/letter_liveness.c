@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * letter_liveness.c - liveness by letters (control.h). Every rank looks for them at every pass: an ASK is
- * answered with this rank's position, an END ends the communicator here as well. A rank that never
- * looks never answers. tests/model/comm_end.pml has what letters can promise.
+ * letter_liveness.c - liveness by letters (control.h). Every rank looks for them at every pass: an
+ * ASK is answered with this rank's position, an END ends the communicator here as well. A rank that
+ * never looks never answers. tests/model/comm_end.pml has what letters can promise.
  */
 #include "core/letter_liveness.h"
 

@@ -69,8 +69,8 @@ struct epx_core {
     EPX_CORE_FUNCTIONS(EPX_CORE_CALL, EPX_CORE_RUN)
 };
 
-/* Opens a module of this file name: near libepx, which may have been moved, or is not installed yet;
- * else where modules are installed. NULL if there is none that can be opened, and why. */
+/* Opens a module of this file name: near libepx, which may have been moved, or is not installed
+ * yet; else where modules are installed. NULL if there is none that can be opened, and why. */
 void *epx_module_find(const char *name, char reason[EPX_MAX_ERROR_STRING]);
 const struct epx_core *epx_module_core(void);
 

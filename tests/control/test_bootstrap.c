@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_bootstrap.c - EPX_Comm_create_from in processes without MPI: this program starts its ranks by
- * fork, and is not linked with MPI. Ranks that live are told what went wrong, soon, and by the name
- * of the rank that is to blame; whoever knows no key does no harm.
+ * test_bootstrap.c - EPX_Comm_create_from in processes without MPI: this program starts its ranks
+ * by fork, and is not linked with MPI. Ranks that live are told what went wrong, soon, and by the
+ * name of the rank that is to blame; whoever knows no key does no harm.
  */
 #include <epx.h>
 #include <pthread.h>
@@ -21,7 +21,7 @@
 
 enum { MAX_RANKS = 64, MOST_BYTES = 1 << 14, TIMEOUT_MS = 20000, SOON_MS = 1000, STRANGERS = 40 };
 
-/* Memory by which ranks gather; a rank that does not come is not waited for longer than TIMEOUT_MS. */
+/* Memory by which ranks gather; a rank that does not come is waited for TIMEOUT_MS at most. */
 struct board {
     _Atomic int came, round, errors;
     char bytes[MAX_RANKS][MOST_BYTES];

@@ -301,8 +301,7 @@ int __wrap_accept4(int fd, struct sockaddr *address, socklen_t *length, int flag
 
 int __wrap_epoll_create1(int flags)
 {
-    return fails(INJECT_SHORTAGE, "epoll_create1") ? no_descriptor()
-                                                   : __real_epoll_create1(flags);
+    return fails(INJECT_SHORTAGE, "epoll_create1") ? no_descriptor() : __real_epoll_create1(flags);
 }
 
 /* Calls of MPI. A call that is made to fail does not reach MPI. */

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# The folder is the layer: base < control < core < kernels < transport < coll < mpi < api; a file includes its own
-# and lower ones. What the build has is asked in transport/list.c, EPX_ is defined in api/api_*.c.
+# The folder is the layer: base < control < core < kernels < transport < coll < mpi < api; a file
+# includes its own and lower ones. What the build has is asked in transport/list.c, EPX_ is defined
+# in api/api_*.c.
 set -u
 LC_ALL=C
 export LC_ALL

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # A rank of epx_perf, epx_moe or epx_particles is killed at any time: all others end within the
-# time-out, and one of them names it. They end, too, if a rank is stopped. These programs have no call
-# of MPI that waits and is not watched.
+# time-out, and one of them names it. They end, too, if a rank is stopped. These programs have no
+# call of MPI that waits and is not watched.
 set -u
 check=check_killed
 # shellcheck source=tests/tools/checks.sh

@@ -5,8 +5,8 @@
 
 #include "core/comm.h"
 
-/* Collective, bounded: duplicates by a nonblocking call, so that a rank that never comes is noticed.
- * A failure ends the communicator. */
+/* Collective, bounded: duplicates by a nonblocking call, so that a rank that never comes is
+ * noticed. A failure ends the communicator. */
 int epx_mpi_duplicate(struct epx_comm *comm, MPI_Comm original, MPI_Comm *copy);
 
 #endif

@@ -3,11 +3,11 @@
  * ucx_room.c - whether the process may still have what UCX takes.
  *
  * UCX aborts the process where it finds no file descriptor, no thread or no address space at some
- * places, so EPX tries to have as much of each before it calls UCX, and gives it back. A signal ends
- * the process where UCX makes a file in shared memory longer than the limit. What UCX takes depends
- * on the interfaces of the machine. With two of them it took up to 15 descriptors, 2 more for each
- * rank reached by TCP, and 90 MiB, in files of up to 8 MiB and one as long as the stages; the amounts
- * here leave room for more interfaces.
+ * places, so EPX tries to have as much of each before it calls UCX, and gives it back. A signal
+ * ends the process where UCX makes a file in shared memory longer than the limit. What UCX takes
+ * depends on the interfaces of the machine. With two of them it took up to 15 descriptors, 2 more
+ * for each rank reached by TCP, and 90 MiB, in files of up to 8 MiB and one as long as the stages;
+ * the amounts here leave room for more interfaces.
  */
 #include "transport/ucx/ucx_room.h"
 
@@ -66,7 +66,8 @@ static int has_descriptors(const struct epx_comm *comm, char *why)
     return had == wanted || from < 0;
 }
 
-/* The memory of one rank that others of its machine map: its stages, and what UCX has for messages. */
+/* The memory of one rank that others of its machine map: its stages, and what UCX has for
+ * messages. */
 static size_t shared_bytes(const struct epx_comm *comm)
 {
     size_t ranks = (size_t)comm->size, stage = (size_t)comm->params.window_bytes;
