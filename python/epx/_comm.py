@@ -234,7 +234,7 @@ class Comm(Handle):
         _try(_comm_hint(self._index, f"epx_{name}".encode(), value))
         return value.value.decode()
 
-    def leave(self, tensors: object) -> None:
+    def _keep_until_ended(self, tensors: object) -> None:
         """Keep the tensors of what this thread began last, if that goes on, until it has ended."""
         number = _core.unfinished()
         if number:

@@ -163,7 +163,7 @@ def _operate(
             wait(number, 0)
     except BaseException as error:
         if not isinstance(error, EPXError):  # but of a signal: the operation goes on
-            route_of(call.route).comm.leave((call.key, compact))
+            route_of(call.route).comm._keep_until_ended((call.key, compact))
         raise
     finally:
         started = call.started
