@@ -30,7 +30,7 @@ module epx_f08
   private
 
   integer(c_int), parameter, public :: EPX_VERSION_MAJOR = 0
-  integer(c_int), parameter, public :: EPX_VERSION_MINOR = 2
+  integer(c_int), parameter, public :: EPX_VERSION_MINOR = 3
   integer(c_int), parameter, public :: EPX_VERSION_PATCH = 0
 
   integer(c_int), parameter, public :: EPX_SUCCESS = 0

@@ -22,8 +22,8 @@ check_versions() {
     [ "$told" = "$version" ] || die "epx.h has version $told, configure $version"
     told=$(sed -n 's/^EPX \([0-9.]*\)$/\1/p' "$srcdir/NEWS" | head -n 1)
     [ "$told" = "$version" ] || die "NEWS begins with version $told, not $version"
-    told=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$srcdir/python/pyproject.toml")
-    [ "$told" = "$version" ] || die "pyproject.toml has version $told, not $version"
+    told=$(sed -n 's/^__version__ = "\(.*\)"$/\1/p' "$srcdir/python/epx/__init__.py")
+    [ "$told" = "$version" ] || die "epx.__version__ is $told, not $version"
 }
 
 # What a header declares, one thing a line: prototypes without white space, and constants.

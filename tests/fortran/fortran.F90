@@ -106,6 +106,43 @@ contains
     call MPI_Info_free(info)
   end subroutine
 
+  ! The allgather of EPX_Bootstrap.
+  integer(c_int) function gather(own, all_ranks, bytes, arg) bind(C)
+    type(c_ptr), value :: own, all_ranks, arg
+    integer(c_size_t), value :: bytes
+    character(kind=c_char), pointer :: mine(:), gathered(:)
+    integer :: num
+
+    num = int(bytes)
+    call c_f_pointer(own, mine, [num])
+    call c_f_pointer(all_ranks, gathered, [num*ranks])
+    call MPI_Allgather(mine, num, MPI_BYTE, gathered, num, MPI_BYTE, MPI_COMM_WORLD)
+    gather = merge(0_c_int, 1_c_int, .not. c_associated(arg))
+  end function
+
+  subroutine a_communicator_needs_no_mpi()
+    type(EPX_Bootstrap) :: bootstrap
+    type(EPX_Comm) :: other
+    character(len=24) :: hints(2), none(0)
+    integer(c_int) :: error, number
+
+    bootstrap%rank = rank
+    bootstrap%num_ranks = ranks
+    bootstrap%allgather = c_funloc(gather)
+    hints = [character(len=24) :: 'epx_timeout_ms=54321', 'epx_window_bytes=65536']
+    call EPX_Comm_create_from(bootstrap, hints, other, error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Comm_create_from')
+    call EPX_Comm_rank(other, number)
+    call expect(number == rank, 'rank of a communicator without MPI')
+    call EPX_Comm_set_errhandler(other, MPI_ERRORS_RETURN, error)
+    call expect_code(error, EPX_ERR_NOT_INITIALIZED, 'EPX_Comm_set_errhandler without MPI')
+    call EPX_Comm_free(other, error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Comm_free')
+    bootstrap%num_ranks = 0
+    call EPX_Comm_create_from(bootstrap, none, other, error)
+    call expect_code(error, EPX_ERR_ARG, 'EPX_Comm_create_from of no ranks')
+  end subroutine
+
   subroutine open_route()
     type(EPX_Route_attr) :: attr
     type(c_ptr) :: base
@@ -446,6 +483,7 @@ program fortran
   call MPI_Init()
   call MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN)
   call open_comm()
+  call a_communicator_needs_no_mpi()
   call open_route()
   call rows_arrive_with_their_weights()
   call one_call_does_what_two_did()

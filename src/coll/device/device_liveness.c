@@ -11,8 +11,8 @@
  * Where ranks exchange messages each rank has an abort word of its own, and hosts tell each other
  * of the end by the letters of letter_liveness.c. So all ranks report the first reason. Kernels
  * that are queued see the word and end without storing; only then do their requests complete. All
- * CUDA calls are on the library's own stream, which has the highest priority and in which nothing waits
- * for another rank.
+ * CUDA calls are on the library's own stream, which has the highest priority and in which nothing
+ * waits for another rank.
  */
 #include "coll/device/device_liveness.h"
 
