@@ -15,11 +15,11 @@ enum { LEAVING_MS = 10000 };
 
 static int is_set_up; /* under the lock */
 
+static _Thread_local const struct epx_mpi *mpi_here; /* as the last enter of this thread found it */
+
 const struct epx_mpi *epx_api_mpi(void)
 {
-    const struct epx_mpi *mpi = epx_comm_without_mpi() && !is_set_up ? NULL : epx_mpi_open();
-
-    return mpi && mpi->works() ? mpi : NULL;
+    return mpi_here;
 }
 
 int epx_api_enter_mpi(const char *function)
@@ -27,8 +27,11 @@ int epx_api_enter_mpi(const char *function)
     const struct epx_mpi *mpi = epx_mpi_open();
 
     epx_status_enter(function);
+    mpi_here = NULL;
     EPX_FAIL_IF(!mpi, EPX_ERR_NOT_INITIALIZED, "MPI is not here: %s", epx_status_message());
-    return mpi->check();
+    EPX_TRY(mpi->check());
+    mpi_here = mpi;
+    return EPX_SUCCESS;
 }
 
 int epx_api_enter(const char *function)
@@ -36,6 +39,7 @@ int epx_api_enter(const char *function)
     if (!epx_comm_without_mpi())
         return epx_api_enter_mpi(function);
     epx_status_enter(function);
+    mpi_here = is_set_up && epx_mpi_open()->works() ? epx_mpi_open() : NULL;
     return EPX_SUCCESS;
 }
 
@@ -163,6 +167,7 @@ static void free_leftovers(void)
     }
     epx_unlock();
     epx_request_free_all_by_mpi();
+    epx_pause_progresses(NULL);
 }
 
 int epx_api_setup(void)

@@ -13,8 +13,8 @@
 int epx_api_enter(const char *function);
 /* First, in a function that calls MPI in any case. */
 int epx_api_enter_mpi(const char *function);
-/* MPI where it can be called now, else NULL. A process that has communicators which MPI did not
- * make may have no MPI: the module is not opened for it. */
+/* Within a function, after enter: MPI where it can be called, else NULL. A process that has
+ * communicators which MPI did not make may have no MPI: the module is not opened for it. */
 const struct epx_mpi *epx_api_mpi(void);
 
 /* Next: whether the user may use a handle; if not, as epx_api_return without a communicator. */

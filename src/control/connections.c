@@ -270,64 +270,56 @@ static int deliver(struct epx_connections *connections, struct epx_peer *peer)
     return 1;
 }
 
-/* Takes some bytes for the frame that is coming; returns how many, 0 if nobody may send them, or
- * there is no memory. */
-static size_t take_some(struct epx_connections *connections, int rank, const char *bytes,
-                        size_t num)
+/* Receives up to `bytes` bytes; returns how many, 0 if none are there now, -1 at the end. */
+static ssize_t receive(const struct epx_peer *peer, void *to, size_t bytes)
 {
-    struct epx_peer *peer = &connections->peer[rank];
-    size_t some = HEAD_BYTES - peer->head_came;
+    ssize_t num;
 
-    if (some) {
-        some = num < some ? num : some;
-        memcpy((char *)peer->head + peer->head_came, bytes, some);
-        peer->head_came += (uint32_t)some;
-        if (peer->head_came < HEAD_BYTES)
-            return some;
-        if (peer->head[1] > EPX_MOST_FRAME_BYTES)
-            return 0;
-        peer->coming = new_frame(rank, peer->head[0], peer->head[1]);
-        return !peer->coming || (!peer->head[1] && !deliver(connections, peer)) ? 0 : some;
-    }
-    some = peer->head[1] - peer->data_came;
-    some = num < some ? num : some;
-    memcpy(peer->coming->data + peer->data_came, bytes, some);
-    peer->data_came += (uint32_t)some;
-    return peer->data_came == peer->head[1] && !deliver(connections, peer) ? 0 : some;
+    do
+        num = recv(peer->fd, to, bytes, MSG_DONTWAIT);
+    while (num < 0 && errno == EINTR);
+    if (num > 0)
+        return num;
+    return num < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? 0 : -1;
 }
 
-static int take_all(struct epx_connections *connections, int rank, const char *bytes, size_t num)
+/* Receives some of the head of a frame, or of the rest. Returns as receive does; 0 too without
+ * memory for the frame, which is tried again in the next pass. */
+static ssize_t receive_some(struct epx_connections *connections, int rank)
 {
-    while (num) {
-        size_t taken = take_some(connections, rank, bytes, num);
+    struct epx_peer *peer = &connections->peer[rank];
+    ssize_t num;
 
-        if (!taken)
-            return 0;
-        bytes += taken;
-        num -= taken;
+    if (peer->head_came < HEAD_BYTES) {
+        num = receive(peer, (char *)peer->head + peer->head_came, HEAD_BYTES - peer->head_came);
+        peer->head_came += num > 0 ? (uint32_t)num : 0;
+        return num;
     }
-    return 1;
+    if (peer->head[1] > EPX_MOST_FRAME_BYTES)
+        return -1;
+    if (!peer->coming)
+        peer->coming = new_frame(rank, peer->head[0], peer->head[1]);
+    if (!peer->coming)
+        return 0;
+    num = peer->head[1]
+              ? receive(peer, peer->coming->data + peer->data_came, peer->head[1] - peer->data_came)
+              : 1;
+    if (num <= 0)
+        return num;
+    peer->data_came += peer->head[1] ? (uint32_t)num : 0;
+    return peer->data_came == peer->head[1] && !deliver(connections, peer) ? -1 : num;
 }
 
 static void read_peer(struct epx_connections *connections, int rank)
 {
     struct epx_peer *peer = &connections->peer[rank];
-    char bytes[BYTES_A_READ];
+    ssize_t num;
 
-    for (;;) {
-        ssize_t num = recv(peer->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
-
-        if (num < 0 && errno == EINTR)
-            continue;
-        if (num < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
-            return;
-        if (num <= 0 || !take_all(connections, rank, bytes, (size_t)num)) {
-            end_peer(connections, peer);
-            return;
-        }
-        if ((size_t)num < sizeof(bytes))
-            return;
-    }
+    do
+        num = receive_some(connections, rank);
+    while (num > 0);
+    if (num < 0)
+        end_peer(connections, peer);
 }
 
 void epx_connections_pass(struct epx_connections *connections)

@@ -87,7 +87,9 @@ struct epx_contact {
     struct visitor visitors[VISITORS];
     int door[NUM_DOORS]; /* -1 = none */
     int epoll;
+    struct card card; /* this rank's own */
     int num_missing;
+    int result;
     int warned;
     char refusal[EPX_ADDRESS_TEXT + 64];
 };
@@ -147,15 +149,19 @@ static int listen_at(struct epx_contact *contact, enum door door,
     return watch(contact, fd, (int)door, EPOLLIN) != 0 ? fail_door("epoll_ctl") : EPX_SUCCESS;
 }
 
-static int init(struct epx_contact *contact, struct card *card)
+static int init(struct epx_contact *contact)
 {
     const size_t ranks = (size_t)contact->group.size;
+    struct card *card = &contact->card;
     struct sockaddr_storage address;
     struct utsname machine;
     socklen_t length;
 
+    contact->cards = epx_memory_zeroed(ranks, sizeof(*contact->cards));
+    contact->directions = epx_memory_zeroed(ranks, sizeof(*contact->directions));
     contact->knocks = epx_memory_zeroed(ranks, sizeof(*contact->knocks));
-    EPX_FAIL_IF(!contact->knocks, EPX_ERR_NO_MEM, "no memory for contact with %zu ranks", ranks);
+    EPX_FAIL_IF(!contact->cards || !contact->directions || !contact->knocks, EPX_ERR_NO_MEM,
+                "no memory for contact with %zu ranks", ranks);
     for (size_t r = 0; r < ranks; r++)
         contact->knocks[r].fd = -1;
     contact->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -166,6 +172,7 @@ static int init(struct epx_contact *contact, struct card *card)
                 EPX_ERR_TRANSPORT, "getentropy: %s", strerror(errno));
     EPX_FAIL_IF(uname(&machine) != 0, EPX_ERR_TRANSPORT, "uname: %s", strerror(errno));
     card->machine = epx_machine_key(machine.nodename);
+    card->rank = contact->group.rank;
     length = unix_address(card, &address);
     return listen_at(contact, UNIX_DOOR, &address, length);
 }
@@ -201,8 +208,10 @@ static int gather(const struct epx_contact *contact, const void *own, void *all,
 }
 
 /* Every rank tells what it has come to; each fails if one does, with the error of the lowest. */
-static int exchange_cards(struct epx_contact *contact, struct card *card, int rc)
+static int exchange_cards(struct epx_contact *contact, int rc)
 {
+    struct card *card = &contact->card;
+
     memcpy(card->magic, magic, sizeof(magic));
     card->protocol = PROTOCOL;
     card->size = contact->group.size;
@@ -284,10 +293,6 @@ static int exchange_directions(struct epx_contact *contact, const char *interfac
     int rc;
 
     memset(&own, 0, sizeof(own));
-    contact->directions =
-        epx_memory_zeroed((size_t)contact->group.size, sizeof(*contact->directions));
-    EPX_FAIL_IF(!contact->directions, EPX_ERR_NO_MEM, "no memory for contact with %d ranks",
-                contact->group.size);
     own.code = rc = open_tcp_door(contact, interface, &own);
     snprintf(own.message, sizeof(own.message), "%.*s", MESSAGE_BYTES - 1,
              rc ? epx_status_message() : "");
@@ -309,16 +314,9 @@ static int is_near(const struct epx_contact *contact, int rank)
     return contact->cards[rank].machine == contact->cards[contact->group.rank].machine;
 }
 
-static int prepare(struct epx_contact *contact, const char *interface, int own_rc)
+int epx_contact_tell(struct epx_contact *contact, const char *interface, int own_rc)
 {
-    struct card card;
-
-    memset(&card, 0, sizeof(card));
-    card.rank = contact->group.rank;
-    contact->cards = epx_memory_zeroed((size_t)contact->group.size, sizeof(*contact->cards));
-    EPX_FAIL_IF(!contact->cards, EPX_ERR_NO_MEM, "no memory for contact with %d ranks",
-                contact->group.size);
-    EPX_TRY(exchange_cards(contact, &card, own_rc ? own_rc : init(contact, &card)));
+    EPX_TRY(exchange_cards(contact, own_rc));
     if (has_machines(contact))
         EPX_TRY(exchange_directions(contact, interface));
     contact->num_missing = contact->group.size - 1;
@@ -327,8 +325,8 @@ static int prepare(struct epx_contact *contact, const char *interface, int own_r
     return EPX_SUCCESS;
 }
 
-int epx_contact_create(const struct epx_contact_group *group, const char *interface, int own_rc,
-                       struct epx_connections *connections, struct epx_contact **result)
+int epx_contact_open(const struct epx_contact_group *group, struct epx_connections *connections,
+                     struct epx_contact **result)
 {
     struct epx_contact *contact = epx_memory_zeroed(1, sizeof(*contact));
     int rc;
@@ -339,7 +337,7 @@ int epx_contact_create(const struct epx_contact_group *group, const char *interf
     contact->epoll = contact->door[UNIX_DOOR] = contact->door[TCP_DOOR] = -1;
     for (int i = 0; i < VISITORS; i++)
         contact->visitors[i].fd = -1;
-    rc = prepare(contact, interface, own_rc);
+    rc = init(contact);
     if (rc != EPX_SUCCESS) {
         epx_contact_free(contact);
         return rc;
@@ -588,9 +586,8 @@ static int knock_on(struct epx_contact *contact, int rank)
     return begin_knock(contact, rank);
 }
 
-int epx_contact_done(void *state, int *done, int *awaited)
+static int move(struct epx_contact *contact)
 {
-    struct epx_contact *contact = state;
     struct epoll_event events[EVENTS_A_PASS];
     int num;
 
@@ -603,25 +600,48 @@ int epx_contact_done(void *state, int *done, int *awaited)
     EPX_FAIL_IF(contact->connections->num_gone, EPX_ERR_TIMEOUT,
                 "rank %d ended, or gave up, while the ranks were connected",
                 epx_connections_find(contact->connections, EPX_PEER_GONE));
-    *done = !contact->num_missing;
-    for (int r = 0; !*done && r < contact->group.size; r++)
-        if (r != contact->group.rank && !is_connected(contact, r)) {
-            *awaited = r;
-            break;
-        }
     return EPX_SUCCESS;
 }
 
-void epx_contact_free(struct epx_contact *contact)
+/* So that those who wait for this rank notice. */
+static void close_all(struct epx_contact *contact)
 {
-    if (!contact)
-        return;
     for (int i = 0; i < NUM_DOORS; i++)
         close_socket(&contact->door[i]);
     for (int i = 0; i < VISITORS; i++)
         close_socket(&contact->visitors[i].fd);
     for (int r = 0; contact->knocks && r < contact->group.size; r++)
         close_socket(&contact->knocks[r].fd);
+}
+
+int epx_contact_done(void *state, int *done, int *awaited)
+{
+    struct epx_contact *contact = state;
+
+    contact->result = move(contact);
+    *done = contact->result != EPX_SUCCESS || !contact->num_missing;
+    for (int r = 0; !*done && r < contact->group.size; r++)
+        if (r != contact->group.rank && !is_connected(contact, r)) {
+            *awaited = r;
+            break;
+        }
+    if (contact->result == EPX_SUCCESS)
+        return EPX_SUCCESS;
+    close_all(contact);
+    epx_connections_close(contact->connections, 0);
+    return EPX_SUCCESS;
+}
+
+int epx_contact_result(const struct epx_contact *contact)
+{
+    return contact->result;
+}
+
+void epx_contact_free(struct epx_contact *contact)
+{
+    if (!contact)
+        return;
+    close_all(contact);
     close_socket(&contact->epoll);
     free(contact->cards);
     free(contact->directions);

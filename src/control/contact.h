@@ -18,17 +18,22 @@ struct epx_contact_group {
 
 struct epx_contact;
 
+/* Local: opens this rank's door for its own machine. */
+int epx_contact_open(const struct epx_contact_group *group, struct epx_connections *connections,
+                     struct epx_contact **contact);
 /*
- * Collective: opens this rank's doors and tells the others where they are, by one or two
- * allgathers. Each rank that comes to the end hears of own_rc, and of an error on any other rank.
- * The doors stay open, and the others may knock, until the contact is freed. `interface`: see
- * addresses.h.
+ * Collective: the ranks tell each other where their doors are, by one or two allgathers. Each rank
+ * that comes to the end hears of own_rc, its result so far, and of an error on any other rank.
+ * `interface`: see addresses.h.
  */
-int epx_contact_create(const struct epx_contact_group *group, const char *interface, int own_rc,
-                       struct epx_connections *connections, struct epx_contact **contact);
-/* Does not block: sets *done once connections to all ranks are made; *awaited is a rank that is
- * not connected yet. */
+int epx_contact_tell(struct epx_contact *contact, const char *interface, int own_rc);
+/*
+ * Does not block: sets *done once connections to all ranks are made, or cannot be made: the result
+ * is told then. *awaited is a rank that is not connected yet. Other ranks may knock until the
+ * contact is freed.
+ */
 int epx_contact_done(void *contact, int *done, int *awaited);
+int epx_contact_result(const struct epx_contact *contact);
 /* Takes NULL. */
 void epx_contact_free(struct epx_contact *contact);
 

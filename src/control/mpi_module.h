@@ -19,7 +19,7 @@ struct epx_mpi {
     const struct epx_transport_ops *transport; /* mpi, also between nodes */
 
     /* Local: EPX_ERR_NOT_INITIALIZED before MPI_Init and after MPI_Finalize; or just whether it is
-     * in between. What follows progress is called in between only. */
+     * in between. The rest is called in between only. */
     int (*check)(void);
     int (*works)(void);
     /* Lets the user's own messages move. */

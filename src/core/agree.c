@@ -120,18 +120,27 @@ static int bcast(struct epx_comm *comm, void *data, int bytes, int root)
     return finish(comm, control->ops->bcast(control->state, data, bytes, root));
 }
 
+/* The least of all ranks is the error that they agree on, that of the lowest rank; but an
+ * EPX_ERR_TIMEOUT, which another rank's error may have brought about, comes behind all others. */
+static int64_t precedence(const struct epx_comm *comm, int rc)
+{
+    int64_t size = comm->size;
+
+    return rc == EPX_SUCCESS ? 2 * size : rc == EPX_ERR_TIMEOUT ? size + comm->rank : comm->rank;
+}
+
 int epx_comm_agree(struct epx_comm *comm, int rc)
 {
     struct epx_agreement *agreement = &comm->agreement;
 
     agreement->code = rc;
     snprintf(agreement->message, sizeof(agreement->message), "%s", epx_status_message());
-    agreement->value[0] = rc == EPX_SUCCESS ? comm->size : comm->rank;
+    agreement->value[0] = precedence(comm, rc);
     EPX_TRY(allreduce(comm, 1, EPX_FOLD_MIN));
-    if (agreement->value[0] == comm->size)
+    if (agreement->value[0] == precedence(comm, EPX_SUCCESS))
         return EPX_SUCCESS;
     EPX_TRY(bcast(comm, agreement, (int)offsetof(struct epx_agreement, value),
-                  (int)agreement->value[0]));
+                  (int)(agreement->value[0] % comm->size)));
     return epx_fail_quietly(agreement->code, agreement->message);
 }
 
@@ -139,7 +148,7 @@ int epx_comm_agree_aloud(struct epx_comm *comm, int rc)
 {
     int agreed = epx_comm_agree(comm, rc);
 
-    if (rc != EPX_SUCCESS && comm->agreement.value[0] == comm->rank)
+    if (rc != EPX_SUCCESS && comm->agreement.value[0] % comm->size == comm->rank)
         EPX_LOG_ERROR("%s", comm->agreement.message);
     return agreed;
 }

@@ -3,6 +3,7 @@
 #include "core/comm.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
@@ -127,17 +128,41 @@ static int gather_for_contact(const void *own, void *all, size_t bytes, void *co
     return epx_comm_allgather_bytes(comm, own, (int)bytes, all);
 }
 
-/* Collective: connects the ranks. own_rc is this rank's result so far; all fail if one does. */
+/* Local: what the ranks need to meet. */
+static int open_contact(struct epx_comm *comm, const struct epx_contact_group *group,
+                        struct epx_sockets **sockets, struct epx_contact **contact)
+{
+    EPX_TRY(epx_sockets_create(comm->rank, comm->size, sockets));
+    return epx_contact_open(group, epx_sockets_connections(*sockets), contact);
+}
+
+/* Collective: rc is this rank's result so far; all fail if one does. Without a contact this rank
+ * cannot tell the others, unless they have another control plane by now. */
+static int make_contact(struct epx_comm *comm, struct epx_contact *contact, int rc)
+{
+    if (comm->control.ops)
+        EPX_TRY(epx_comm_agree(comm, rc));
+    if (!contact)
+        return rc;
+    EPX_TRY(epx_contact_tell(contact, comm->params.interface, rc));
+    EPX_TRY(epx_comm_await(comm, (struct epx_joint){epx_contact_done, contact}));
+    rc = epx_contact_result(contact);
+    return comm->control.ops ? epx_comm_agree(comm, rc) : rc;
+}
+
+/* Collective: connects the ranks. own_rc is this rank's result so far. */
 static int connect_ranks(struct epx_comm *comm, const struct epx_contact_group *group, int own_rc)
 {
     struct epx_sockets *sockets = NULL;
     struct epx_contact *contact = NULL;
-    int rc = own_rc ? own_rc : epx_sockets_create(comm->rank, comm->size, &sockets);
+    char own_message[EPX_MAX_ERROR_STRING];
+    int rc;
 
-    rc = epx_contact_create(group, comm->params.interface, rc,
-                            sockets ? epx_sockets_connections(sockets) : NULL, &contact);
-    if (rc == EPX_SUCCESS)
-        rc = epx_comm_await(comm, (struct epx_joint){epx_contact_done, contact});
+    snprintf(own_message, sizeof(own_message), "%s", epx_status_message());
+    rc = open_contact(comm, group, &sockets, &contact);
+    if (own_rc != EPX_SUCCESS)
+        rc = epx_fail_quietly(own_rc, own_message);
+    rc = make_contact(comm, contact, rc);
     epx_contact_free(contact);
     if (rc != EPX_SUCCESS) {
         epx_sockets_free(sockets);
