@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* machine.c - how much memory there is: that of the machine, and the limits of control groups; and
- * how long a file may be. */
+/* machine.c - how much memory there is: that of the machine, and the limits of control groups;
+ * how long a file may be, and which CPUs this process may use. */
+#define _GNU_SOURCE
 #include "base/machine.h"
 
 #include <limits.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/sysinfo.h>
+#include <unistd.h>
 
 static uint64_t least(uint64_t a, uint64_t b)
 {
@@ -86,4 +89,20 @@ uint64_t epx_machine_file_limit(void)
     if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
         return UINT64_MAX;
     return limit.rlim_cur;
+}
+
+int64_t epx_machine_cpus(void)
+{
+    cpu_set_t cpus;
+    uint64_t which = 0;
+    long num = sysconf(_SC_NPROCESSORS_ONLN);
+
+    CPU_ZERO(&cpus);
+    if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0) {
+        num = CPU_COUNT(&cpus);
+        for (size_t i = 0; i < CPU_SETSIZE; i++)
+            which = (which ^ (uint64_t) !!CPU_ISSET(i, &cpus)) * 0x9e3779b97f4a7c15 + (which >> 32);
+    }
+    num = num < 1 ? 1 : num > EPX_MACHINE_MOST_CPUS ? EPX_MACHINE_MOST_CPUS : num;
+    return (int64_t)((which & 0x7fffffff) << 16 | (uint64_t)num);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* machine.h - how much memory there is, and how long a file may be. */
+/* machine.h - how much memory there is, how long a file may be, and which CPUs this process may
+ * use. */
 #ifndef EPX_BASE_MACHINE_H
 #define EPX_BASE_MACHINE_H
 
@@ -19,5 +20,11 @@ uint64_t epx_machine_group_limit(const char *groups, const char *mounted);
 /* The length that this process may give a file, shared memory too (RLIMIT_FSIZE). A signal that
  * ends the process answers an attempt at more. UINT64_MAX = any length. */
 uint64_t epx_machine_file_limit(void);
+
+enum { EPX_MACHINE_MOST_CPUS = 65535 };
+
+/* The CPUs that this process may run on, as one number: in the lowest 16 bits how many, above them
+ * which ones. Two processes of a machine have the same number if they may use the same CPUs. */
+int64_t epx_machine_cpus(void);
 
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/utsname.h>
 
+#include "base/machine.h"
 #include "base/machine_key.h"
 #include "control/contact.h"
 #include "control/control_sockets.h"
@@ -78,6 +79,37 @@ static int find_nodes(struct epx_comm *comm, int own_rc)
     comm->num_nodes = comm->real_nodes = number_nodes(keys, comm->size, comm->real_node);
     memcpy(comm->node, comm->real_node, (size_t)comm->size * sizeof(*comm->node));
     comm->nodes_share_memory = !per_node || pretend_nodes(comm, per_node);
+    return EPX_SUCCESS;
+}
+
+/* How crowded this rank's CPUs are: 0 if each rank that may use them can have one of its own, else
+ * how many ranks share them, in the bits above the lowest 16, and how many CPUs there are. */
+static int64_t find_crowding(const struct epx_comm *comm, int64_t cpus, const int64_t *all_cpus)
+{
+    const int *node = comm->real_node;
+    int64_t sharing = 0, num = cpus & EPX_MACHINE_MOST_CPUS;
+
+    for (int r = 0; r < comm->size; r++)
+        sharing += node[r] == node[comm->rank] && all_cpus[r] == cpus;
+    return sharing > num ? sharing << 16 | num : 0;
+}
+
+/* Warns once a process if ranks share CPUs: all times are those of ranks that wait for one, and
+ * nothing else says why they are long. */
+static int warn_of_crowding(struct epx_comm *comm)
+{
+    static atomic_int told;
+    int64_t cpus = epx_machine_cpus(), most;
+
+    EPX_TRY(epx_comm_allgather(comm, cpus, NULL));
+    EPX_TRY(epx_comm_max(comm, find_crowding(comm, cpus, comm->agreement.gathered), &most));
+    if (most && comm->rank == 0 && !atomic_exchange(&told, 1)) {
+        int num = (int)(most & EPX_MACHINE_MOST_CPUS);
+
+        EPX_LOG_WARN("%lld ranks share %d CPU%s: ranks wait for each other to be scheduled, and "
+                     "that is in every time",
+                     (long long)(most >> 16), num, num == 1 ? "" : "s");
+    }
     return EPX_SUCCESS;
 }
 
@@ -198,6 +230,13 @@ static int confirm(struct epx_comm *comm, int own_rc)
     return epx_attempt_end(rc, 1);
 }
 
+/* Collective: where the ranks are. own_rc is this rank's result so far. */
+static int look_around(struct epx_comm *comm, int own_rc)
+{
+    EPX_TRY(find_nodes(comm, own_rc));
+    return warn_of_crowding(comm);
+}
+
 /* Collective, once ranks have a control plane: whether all of them go on. */
 static int meet(struct epx_comm *comm, int own_rc)
 {
@@ -217,7 +256,7 @@ int epx_comm_begin(struct epx_comm *comm, MPI_Comm original, int own_rc)
     EPX_TRY(meet(comm, own_rc));
     EPX_TRY(mpi->add_user(comm, original));
     EPX_TRY(same_params(comm));
-    return find_nodes(comm, mpi->name_user(comm, original));
+    return look_around(comm, mpi->name_user(comm, original));
 }
 
 int epx_comm_begin_from(struct epx_comm *comm, const struct epx_contact_group *group, int own_rc)
@@ -229,5 +268,5 @@ int epx_comm_begin_from(struct epx_comm *comm, const struct epx_contact_group *g
     EPX_TRY(connect_ranks(comm, group, own_rc));
     EPX_TRY(meet(comm, EPX_SUCCESS));
     EPX_TRY(same_params(comm));
-    return find_nodes(comm, EPX_SUCCESS);
+    return look_around(comm, EPX_SUCCESS);
 }

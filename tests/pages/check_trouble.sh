@@ -20,7 +20,8 @@ messages() {
         sed -e 's/0x[0-9a-f]*/N/g' \
             -e 's/[0-9]* bytes of shared memory: [0-9]* are/N bytes of shared memory: N are/' \
             -e 's/transport [a-z]* is used instead/transport N is used instead/' \
-            -e 's/, of [0-9]* that the machine has/, of N that the machine has/' | sort -u
+            -e 's/, of [0-9]* that the machine has/, of N that the machine has/' \
+            -e 's/[0-9]* ranks share [0-9]* CPUs*:/N ranks share N CPUs:/' | sort -u
 }
 
 # displays WHICH - the displays of the page, each without its line breaks: those that are made, or

@@ -71,10 +71,16 @@ first=$(taskset -cp $$ 2>/dev/null | sed -n 's/.*: *\([0-9]*\).*/\1/p')
 
 # More ranks than CPUs, for one rank may be bound to one CPU.
 check_warnings() {
-    expect_code 0 launch -n 2 taskset -c "$first" ./epx_perf route -t 1 -i 1
-    expect_line "$work/out" '# warning: 2 ranks share 1 CPU: .*'
-    expect_code 0 launch -n 1 ./epx_perf route -t 1 -i 1
-    ! grep -q '# .* share ' "$work/out" || fail "one rank shares CPUs: $(cat "$work/out")"
+    for command in "epx_perf route -t 1 -i 1" "epx_particles -s 1" \
+        "epx_moe --steps 1 $srcdir/examples/harbour.txt"; do
+        # shellcheck disable=SC2086 # a command
+        expect_code 0 launch -n 2 taskset -c "$first" ./$command
+        expect_line "$work/err" 'epx\[0\]: warning: 2 ranks share 1 CPU: .*'
+        [ "$(grep -c ' share ' "$work/err")" -eq 1 ] || fail "warns twice: $(cat "$work/err")"
+        # shellcheck disable=SC2086
+        expect_code 0 launch -n 1 ./$command
+        ! grep -q ' share ' "$work/err" || fail "one rank shares CPUs: $(cat "$work/err")"
+    done
 }
 
 # Four loops disturb the CPU most of the time, so that few iterations are fast.

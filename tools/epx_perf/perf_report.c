@@ -79,10 +79,6 @@ static void print_machine(const struct perf_run *run)
     printf("# %d node%s of %d rank%s on %d CPU%s, %s\n", machine->nodes,
            machine->nodes == 1 ? "" : "s", machine->ranks, machine->ranks == 1 ? "" : "s",
            machine->cpus, machine->cpus == 1 ? "" : "s", machine->processor);
-    if (machine->ranks > machine->cpus)
-        printf("# warning: %d ranks share %d CPU%s: ranks wait for each other to be scheduled, and "
-               "that is in every time\n",
-               machine->ranks, machine->cpus, machine->cpus == 1 ? "" : "s");
 }
 
 /* Prints how the numbers in the columns come about. */

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* unit_machine.c - the limits of control groups, in files of this program's own. */
+/* unit_machine.c - the limits of control groups, in files of this program's own, and CPUs. */
+#define _GNU_SOURCE
 #include "base/machine.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -106,6 +108,48 @@ START_TEST(without_groups_there_is_no_limit)
 }
 END_TEST
 
+static void use_cpus(const cpu_set_t *cpus)
+{
+    ck_assert_int_eq(sched_setaffinity(0, sizeof(*cpus), cpus), 0);
+}
+
+/* The first CPU of a set. */
+static cpu_set_t first_of(const cpu_set_t *cpus)
+{
+    cpu_set_t first;
+    size_t i = 0;
+
+    CPU_ZERO(&first);
+    while (!CPU_ISSET(i, cpus))
+        i++;
+    CPU_SET(i, &first);
+    return first;
+}
+
+START_TEST(other_cpus_have_another_number)
+{
+    cpu_set_t all, first, rest;
+    int64_t of_all = epx_machine_cpus(), of_first;
+
+    ck_assert_int_eq(sched_getaffinity(0, sizeof(all), &all), 0);
+    ck_assert_int_eq(of_all & EPX_MACHINE_MOST_CPUS, CPU_COUNT(&all));
+    first = first_of(&all);
+    use_cpus(&first);
+    of_first = epx_machine_cpus();
+    ck_assert_int_eq(of_first & EPX_MACHINE_MOST_CPUS, 1);
+    ck_assert_int_eq(of_first, epx_machine_cpus());
+    if (CPU_COUNT(&all) > 1) {
+        CPU_XOR(&rest, &all, &first);
+        rest = first_of(&rest);
+        use_cpus(&rest);
+        ck_assert_int_eq(epx_machine_cpus() & EPX_MACHINE_MOST_CPUS, 1);
+        ck_assert_int_ne(epx_machine_cpus(), of_first);
+    }
+    use_cpus(&all);
+    ck_assert_int_eq(epx_machine_cpus(), of_all);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("machine");
@@ -116,6 +160,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, the_least_limit_of_a_group_and_those_above_counts);
     tcase_add_test(tcase, a_group_of_the_first_version_counts);
     tcase_add_test(tcase, without_groups_there_is_no_limit);
+    tcase_add_test(tcase, other_cpus_have_another_number);
     suite_add_tcase(suite, tcase);
     return suite;
 }
