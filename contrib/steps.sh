@@ -141,8 +141,8 @@ make_step() {
     objects=$(printf '%s' "$listed" | grep -c '' || :)
     kernels=$(printf '%s' "$listed" | grep -c '^echo "  NVCC ' || :)
     [ "$kernels" -eq 0 ] ||
-        echo "$kernels of $objects objects are kernels for GPUs, which take some minutes" \
-            "(--without-cuda: none)"
+        echo "$kernels of $objects objects are kernels for GPUs, which take some minutes;" \
+            "with --without-cuda there are none"
     code=0
     step "$words" make -j"$(nproc)" -C "$@" || code=$?
     objects=0
