@@ -66,6 +66,7 @@ EXTRA_DIST += \
   python/tests/test_jax_order.py \
   python/tests/test_jax_programs.py \
   python/tests/test_killed.py \
+  python/tests/test_kinds.py \
   python/tests/test_perf.py \
   python/tests/test_raise.py \
   python/tests/test_torch.py \

@@ -22,7 +22,9 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast, overload
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.autograd.function import once_differentiable
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from epx import _core
 from epx import _torch_ops as ops
@@ -92,6 +94,7 @@ class _Dispatch(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         ids, key = ctx.saved_tensors
         index, capacity = ctx.place
+        _refuse_tangents(grad_rows, grad_row_weights)
         wants_x, wants_weights = ctx.needs_input_grad[2], ctx.needs_input_grad[4]
         if not wants_x:
             grad_rows = torch.empty((capacity, 0), device=ids.device)
@@ -131,6 +134,7 @@ class _Combine(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         ids, key, row_weights, y = ctx.saved_tensors
+        _refuse_tangents(*grads)
         observed = is_observed(*grads, y, row_weights, ids)
         run = ops.combine_backward if observed else ops.run_combine_backward
         grad_y, grad_row_weights = run(grads[0], y, row_weights, ids, key, *ctx.place)
@@ -144,7 +148,21 @@ class _Combine(torch.autograd.Function):
         )
 
 
+def _refuse_tangents(*tensors: Tensor | None) -> None:
+    """Forward-mode derivatives would be lost in an op, which has none."""
+    if forward_ad._current_level < 0:
+        return
+    unpack = cast(Any, forward_ad.unpack_dual)
+    for tensor in tensors:
+        if tensor is not None and unpack(tensor).tangent is not None:
+            raise EPXError(
+                Code.UNSUPPORTED,
+                "dispatch and combine have no forward-mode derivatives, only those of backward()",
+            )
+
+
 def _wants_gradients(*tensors: Tensor | None) -> bool:
+    _refuse_tangents(*tensors)
     if torch.is_grad_enabled():
         for tensor in tensors:
             if tensor is not None and tensor.requires_grad:
@@ -171,6 +189,35 @@ def _dispatch(
     return rows, row_weights, key, info, row_experts, tie, row_scales
 
 
+def _explain(error: EPXError) -> None:
+    """Raises what to do instead of the error of a combine that met _meet_for_backward."""
+    if error.code == Code.ARG and "EPX_Combine_backward" in str(error):
+        raise EPXError(
+            error.code,
+            "y requires a gradient on some ranks only, and x and weights of dispatch require none: "
+            f"call x.requires_grad_() before dispatch, on all ranks. {error}",
+        ) from error
+
+
+def _meet_for_backward(
+    y: Tensor, ids: Tensor, key: Tensor, tie: Tensor, index: int, capacity: int
+) -> None:
+    """Fails at once if combine's backward would wait for a rank that has none.
+
+    If tokens or weights want gradients, all ranks know it. If y alone does, no rank knows whether
+    it does on the others: this backward without elements meets the combine of a rank where it does
+    not.
+    """
+    if ops.route_of(index).comm.size > 1:
+        run = ops.combine_backward if is_observed(y, ids) else ops.run_combine_backward
+        nothing = empty(y, (ids.shape[0], 0), y.dtype)
+        try:
+            run(nothing, None, None, ids, key, index, capacity)
+        except EPXError as error:
+            _explain(error)
+            raise
+
+
 def _combine(
     op: Callable[..., Tensor],
     y: Tensor,
@@ -178,8 +225,15 @@ def _combine(
     *routed: Any,  # ids, key, tie, index, capacity
 ) -> Tensor:
     """Combine by the op, and by autograd if a gradient is wanted."""
-    if not _wants_gradients(y, row_weights, routed[2]):
-        return op(y, row_weights, *routed)
+    tie = routed[2]
+    if not _wants_gradients(y, row_weights, tie):
+        try:
+            return op(y, row_weights, *routed)
+        except EPXError as error:
+            _explain(error)
+            raise
+    if not tie.requires_grad:
+        _meet_for_backward(y, *routed)
     return cast(Tensor, cast(Any, _Combine).apply(op, y, row_weights, *routed))
 
 
@@ -197,25 +251,43 @@ ops.library.impl("dispatch", _under_autograd(_dispatch, ops.dispatch), "Autograd
 ops.library.impl("combine", _under_autograd(_combine, ops.combine), "Autograd")
 
 
-def _check_devices(x: Tensor, *others: Tensor | None) -> None:
-    device = x.device
-    for other in others:
-        if other is not None and other.device != device:
-            raise EPXError(Code.BUFFER, f"tensors on {device} and on {other.device}")
-    if not x.is_cpu and not x.is_cuda:
+_MAY_BE_NONE = ("weights", "row_weights", "scales")
+
+
+def _check_tensors(names: tuple[str, ...], *tensors: Tensor | None) -> None:
+    """All are tensors in one memory: the host's, or that of a GPU of CUDA."""
+    device = None
+    for name, tensor in zip(names, tensors):
+        if tensor is None and name in _MAY_BE_NONE:
+            continue
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"{name} is a {type(tensor).__name__}, want a torch.Tensor")
+        if device is None:
+            device = tensor.device
+        elif tensor.device != device:
+            raise EPXError(Code.BUFFER, f"{names[0]} is on {device}, {name} is on {tensor.device}")
+    if device is not None and device.type not in ("cpu", "cuda"):
         raise EPXError(Code.UNSUPPORTED, f"tensors on {device}, want the CPU or a GPU of CUDA")
 
 
 def _check_tokens(
-    x: Tensor, ids: Tensor, weights: Tensor | None, scales: Tensor | None = None
+    x: Tensor, ids: Tensor, weights: Tensor | None, scales: Tensor | None, route: Route
 ) -> Tensor:
     """Returns the ids as int64."""
-    _check_devices(x, ids, weights, scales)
+    _check_tensors(("x", "ids", "weights", "scales"), x, ids, weights, scales)
+    if not isinstance(route, Route):
+        raise TypeError(f"route is a {type(route).__name__}, want an epx.Route")
     if scales is not None and scales.requires_grad:
         raise EPXError(Code.TYPE, "scales require a gradient, and have none")
     if x.requires_grad and x.dtype not in _SUMMED:
         raise EPXError(Code.TYPE, f"x of dtype {x.dtype} requires a gradient, and has none")
     return ids.to(torch.int64) if ids.dtype == torch.int32 else ids
+
+
+def _check_rows(y: Tensor, routing: Routing, row_weights: Tensor | None) -> None:
+    if not isinstance(routing, Routing):
+        raise TypeError(f"routing is a {type(routing).__name__}, want what dispatch returned")
+    _check_tensors(("y", "routing.ids", "row_weights"), y, routing.ids, row_weights)
 
 
 Dispatched = tuple[Tensor, "Tensor | None", Routing]
@@ -293,7 +365,7 @@ def dispatch(
     for a freed route, COMM for a closed communicator. On a GPU TRUNCATE and ARG are raised by
     ``Comm.check()``. Gradients: of ``x``, if its dtype can be added, and of ``weights``.
     """
-    ids = _check_tokens(x, ids, weights, scales)
+    ids = _check_tokens(x, ids, weights, scales, route)
     capacity = route.capacity
     given = (x, ids, weights, route.index, capacity, scales)
     made = ops.dispatch(*given) if is_observed(*given) else _dispatch(ops.run_dispatch, *given)
@@ -310,8 +382,8 @@ def combine(y: Tensor, routing: Routing, row_weights: Tensor | None = None) -> T
 
     Raises EPXError as dispatch does. Gradients: of ``y`` and of ``row_weights``.
     """
+    _check_rows(y, routing, row_weights)
     ids, key, route, _, _, _, tie, capacity = routing
-    _check_devices(y, ids, row_weights)
     given = (y, row_weights, ids, key, tie, route.index, capacity)
     if is_observed(*given):
         return cast(Tensor, ops.combine(*given))
@@ -392,8 +464,12 @@ _side_streams: weakref.WeakKeyDictionary[Comm, torch.cuda.Stream] = weakref.Weak
 
 def _begin(x: Tensor, route: Route) -> ops.Started:
     """On a GPU an operation that only begins has a stream of the communicator's."""
-    if torch.compiler.is_compiling():
-        raise EPXError(Code.UNSUPPORTED, "ops that return a Work cannot be compiled")
+    if (
+        torch.compiler.is_compiling()
+        or torch._C._get_tracing_state() is not None
+        or get_proxy_mode() is not None
+    ):
+        raise EPXError(Code.UNSUPPORTED, "ops that return a Work cannot be compiled or traced")
     if x.is_cpu:
         return ops.Started(None)
     stream = _side_streams.get(route.comm)
@@ -429,7 +505,7 @@ def dispatch_start(
     queued on the current stream meanwhile. The backward is that of dispatch. Collective when it is
     called; wait() is local.
     """
-    ids = _check_tokens(x, ids, weights, scales)
+    ids = _check_tokens(x, ids, weights, scales, route)
     started, capacity = _begin(x, route), route.capacity
     begin = functools.partial(ops.run_dispatch, started=started)
     made = _dispatch(begin, x, ids, weights, route.index, capacity, scales)
@@ -445,7 +521,7 @@ def dispatch_start(
 
 def combine_start(y: Tensor, routing: Routing, row_weights: Tensor | None = None) -> Work[Tensor]:
     """Begin what combine does, and return at once: the Work's wait() returns its result."""
-    _check_devices(y, routing.ids, row_weights)
+    _check_rows(y, routing, row_weights)
     started = _begin(y, routing.route)
     given = (routing.ids, routing.key, routing.tie, routing.route.index, routing.capacity)
     out = _combine(functools.partial(ops.run_combine, started=started), y, row_weights, *given)

@@ -52,7 +52,11 @@ def still_works(route, given):
         ({"weights": lambda w: w[:3]}, Code.COUNT, r"weights is \[3, 2\], want \[6, 2\]"),
         ({"weights": lambda w: w[:, :1]}, Code.COUNT, r"weights is \[6, 1\], want \[6, 2\]"),
         ({"weights": lambda w: w.double()}, Code.TYPE, "weights is of type float64, want float32"),
-        ({"weights": lambda w: w.to("meta")}, Code.BUFFER, "on (cpu|cuda:.) and on meta"),
+        (
+            {"weights": lambda w: w.to("meta")},
+            Code.BUFFER,
+            "x is on (cpu|cuda:.), weights is on meta",
+        ),
     ],
 )
 def test_what_dispatch_refuses(route, given, change, code, text):
