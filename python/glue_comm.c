@@ -97,14 +97,14 @@ static MPI_Info info_of(const char *hints[])
     return info;
 }
 
-/* Where there is no communicator that could be asked for more. */
-static int fail_in(const char *call, int code)
+/* The text of an error that left no communicator. */
+static int fail_alone(int code)
 {
     char text[EPX_MAX_ERROR_STRING];
     int length;
 
-    EPX_Error_string(code, text, &length);
-    return epx_python_fail(code, "%s: %s; standard error has the values", call, text);
+    EPX_Comm_get_error_message(EPX_COMM_NULL, text, &length);
+    return epx_python_fail(code, "%s", text);
 }
 
 /* The communicator inherits MPI_ERRORS_RETURN: an error is an exception, and ends no job. */
@@ -120,7 +120,7 @@ static int create(MPI_Comm comm, const char *hints[], EPX_Comm *newcomm)
     MPI_Comm_set_errhandler(comm, handler);
     MPI_Errhandler_free(&handler);
     MPI_Info_free(&info);
-    return rc == EPX_SUCCESS ? rc : fail_in("EPX_Comm_create", rc);
+    return rc == EPX_SUCCESS ? rc : fail_alone(rc);
 }
 
 static int get_hint(EPX_Comm comm, const char *key, char value[MPI_MAX_INFO_VAL + 1])
@@ -199,7 +199,7 @@ int epx_python_comm_free(int number)
     if (comm->agreement != MPI_COMM_NULL)
         MPI_Comm_free(&comm->agreement);
     free(comm);
-    return rc == EPX_SUCCESS ? rc : fail_in("EPX_Comm_free", rc);
+    return rc == EPX_SUCCESS ? rc : fail_alone(rc);
 }
 
 int epx_python_comm_place(int number, int *rank, int *size)

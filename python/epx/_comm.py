@@ -93,8 +93,8 @@ class Reserved(NamedTuple):
 
 def _ranks_of(group: object) -> list[int]:
     """The ranks of MPI_COMM_WORLD in a group: ranks as they are, or a ProcessGroup of torch."""
-    if isinstance(group, Iterable):
-        ranks, size = [int(rank) for rank in group], world()[1]
+    if isinstance(group, Iterable) and not hasattr(group, "py2f"):  # as a thing of MPI has
+        ranks, size = [operator.index(rank) for rank in group], world()[1]
         for i, rank in enumerate(ranks):
             if not 0 <= rank < size:
                 raise EPXError(Code.ARG, f"ranks[{i}] is {rank}, MPI_COMM_WORLD has {size} ranks")
@@ -120,7 +120,7 @@ def _current_device(device: int | None) -> Iterator[None]:
         yield
         return
     chosen = ctypes.c_int()
-    _try(_device_choose(device, chosen))
+    _try(_device_choose(operator.index(device), chosen))
     try:
         yield
     finally:
@@ -192,7 +192,7 @@ class Comm(Handle):
         fortran, ranks = 0, []
         if group is None:
             fortran = _fortran_world()
-        elif hasattr(group, "py2f"):
+        elif isinstance(group, getattr(sys.modules.get("mpi4py.MPI"), "Comm", ())):
             fortran = group.py2f()
         else:
             ranks = _ranks_of(group)

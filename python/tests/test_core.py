@@ -111,6 +111,7 @@ def test_a_wrong_hint_is_an_error():
     with pytest.raises(EPXError) as caught:
         epx.Comm(timeout_ms="soon")
     assert caught.value.code == Code.INFO
+    assert re.search("EPX_Comm_create: .*epx_timeout_ms.*soon", str(caught.value))
 
 
 def test_a_gpu_that_is_not_there_is_refused():
@@ -136,6 +137,9 @@ def test_a_communicator_of_mpi4py(comm, monkeypatch):
     half = mpi4py.COMM_WORLD.Split(comm.rank % 2, -comm.rank)
     with epx.Comm(group=half) as made:
         assert (made.rank, made.size) == (half.rank, (comm.size + 1 - comm.rank % 2) // 2)
+    for other in half.Get_group(), mpi4py.INFO_NULL, mpi4py.INT:
+        with pytest.raises(TypeError, match=f"group is a {type(other).__name__}, want"):
+            epx.Comm(group=other)
     half.Free()
     with pytest.raises(EPXError) as caught:
         epx.Comm(group=mpi4py.COMM_NULL)
@@ -224,6 +228,18 @@ def test_the_time_out_without_a_hint_is_that_of_the_library():
 def test_a_group_of_another_type_is_refused():
     with pytest.raises(TypeError, match="group is a object"):
         epx.Comm(group=object())
+    for ranks in "0", [0.0], ["0"]:
+        with pytest.raises(TypeError, match="cannot be interpreted as an integer"):
+            epx.Comm(group=ranks)
+
+
+def test_numbers_of_numpy_are_taken(comm):
+    numpy = pytest.importorskip("numpy")
+    with epx.Comm(numpy.arange(comm.size), timeout_ms=numpy.int64(4711)) as made:
+        assert made.size == comm.size and made.hint("timeout_ms") == "4711"
+        made.reserve(numpy.int64(512))
+    with pytest.raises(EPXError, match=r"no GPU 4711|libcuda|cuInit"):
+        epx.Comm(memory="cuda:device", device=numpy.int64(4711))
 
 
 def test_closing_frees_the_routes():
