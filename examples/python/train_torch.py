@@ -50,7 +50,7 @@ class MoE(torch.nn.Module):
         weights, ids = self.choose(x)
         rows, row_weights, routing = ep.dispatch(x.to(self.dtype), ids, weights, self.route)
         # Rows from ends[-1] on hold anything: grouped_mm skips them, and combine does not read
-        # them. What mixes rows, such as the gradient of a bias, wants Route(zero_unused=True).
+        # them. What mixes rows, such as the gradient of a bias, masks them: switch_from_deepep.md.
         ends = routing.offsets[1:]
         hidden = F.silu(F.grouped_mm(rows, self.up.to(self.dtype), offs=ends))
         y = F.grouped_mm(hidden, self.down.to(self.dtype), offs=ends)

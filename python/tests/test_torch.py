@@ -492,6 +492,40 @@ def test_the_layer_of_the_documentation_runs(comm):
     assert not len(names["matrices"]) or names["matrices"].grad.any()
 
 
+@pytest.mark.parametrize("alignment", [1, 4])
+def test_a_bias_behind_grouped_mm_has_its_gradient(comm, make_route, alignment):
+    """By the lines of the page, while torch fills what is unwritten with NaN."""
+    if comm.on_device:
+        pytest.skip("grouped_mm of float32 is for hosts")
+    top = Path(__file__).resolve().parents[2]
+    page = (top / "examples/python/switch_from_deepep.md").read_text()
+    (lines,) = [
+        each for each in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "w2" in each
+    ]
+    width, experts = 16, 2 * comm.size
+    route = make_route(experts=experts, top_k=K, max_tokens=MAX_TOKENS, alignment=alignment)
+    mine = every_rank(comm, experts)[comm.rank]
+    made = torch.Generator().manual_seed(comm.rank)
+    x = torch.randn((len(mine.x), width), generator=made)
+    w1, w2 = (torch.randn((2, width, width), generator=made) for _ in range(2))
+    bias = torch.randn((2, width), generator=made).requires_grad_()
+    torch.use_deterministic_algorithms(True)
+    try:
+        rows, _, routing = ep.dispatch(x, mine.ids, None, route)
+        names = {"torch": torch, "routing": routing, "rows": rows, "w1": w1, "w2": w2, "bias": bias}
+        exec(lines, names)
+        ep.combine(names["y"], routing).sum().backward()
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert int(routing.offsets[-1]) < len(rows)
+    begins, counts = routing.offsets.tolist(), routing.counts.tolist()
+    for expert in range(2):
+        used = rows[begins[expert] : begins[expert] + counts[expert]]
+        inner = torch.tanh(used @ w1[expert] + bias[expert].detach())
+        wanted = ((1 - inner**2) * w2[expert].sum(1)).sum(0)
+        torch.testing.assert_close(bias.grad[expert], wanted, rtol=1e-4, atol=1e-4)
+
+
 def test_a_process_group_is_taken(comm, monkeypatch):
     for name in "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT":
         monkeypatch.setenv(name, "")
