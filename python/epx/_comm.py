@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from epx import _core
 from epx._core import (
@@ -193,7 +193,7 @@ class Comm(Handle):
         if group is None:
             fortran = _fortran_world()
         elif isinstance(group, getattr(sys.modules.get("mpi4py.MPI"), "Comm", ())):
-            fortran = group.py2f()
+            fortran = cast(Any, group).py2f()
         else:
             ranks = _ranks_of(group)
             if not ranks:

@@ -60,7 +60,10 @@ class Case(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """A row of the table. Microseconds, but ``over`` and ``at_most`` where ``unit`` is "%"."""
+    """A row of the table. Microseconds, but ``over`` and ``at_most`` where ``unit`` is "%".
+
+    ``at_most`` is None where EPX has no part in it.
+    """
 
     framework: str
     name: str
@@ -68,7 +71,7 @@ class Figure(NamedTuple):
     c: float
     here: float
     over: float
-    at_most: float
+    at_most: float | None
     unit: str
 
 

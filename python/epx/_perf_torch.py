@@ -6,10 +6,13 @@ from __future__ import annotations
 from typing import Any, cast
 
 import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from epx import _perf, launch
 from epx import torch as ep
 from epx._comm import Comm
+from epx._eager import empty, host_word
 from epx._perf import COMBINE, COMBINE_BACKWARD, DISPATCH, DISPATCH_BACKWARD, Case, Figure, Shape
 from epx._route import Route
 
@@ -36,7 +39,7 @@ def prepare(device: str) -> int | None:
 def _backend(device: str) -> _perf.Backend:
     if device == "cpu":
         return _perf.host_backend()
-    kept: list[torch.Tensor] = []
+    kept: list[Tensor] = []
 
     def place(data: bytes) -> int:
         kept.append(torch.frombuffer(bytearray(data or b"\0"), dtype=torch.uint8).to(device))
@@ -64,19 +67,90 @@ class _Calls:
         self.grad = torch.ones_like(self.x)
         self.made = self.dispatch()
 
-    def dispatch(self) -> tuple[torch.Tensor, torch.Tensor | None, ep.Routing]:
+    def dispatch(self) -> tuple[Tensor, Tensor | None, ep.Routing]:
         return ep.dispatch(self.x, self.ids, self.weights, self.route)
 
-    def combine(self) -> torch.Tensor:
+    def combine(self) -> Tensor:
         rows, row_weights, routing = self.made
         return ep.combine(rows, routing, row_weights)
 
-    def layer(self) -> torch.Tensor:
+    def layer(self) -> Tensor:
         rows, row_weights, routing = self.dispatch()
         return ep.combine(rows, routing, row_weights)
 
     def step(self) -> None:
         torch.autograd.backward(self.layer(), self.grad)
+
+
+class _EmptyDispatch(torch.autograd.Function):
+    """Makes tensors as large as those of dispatch, and calls nothing."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, ids: Tensor, weights: Tensor, capacity: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        ctx.save_for_backward(ids, host_word(x))
+        empty(x, (ids.shape[0],), torch.int32)
+        return (
+            empty(x, (capacity, x.shape[1]), x.dtype),
+            empty(x, (capacity,), torch.float32),
+            empty(x, (0,), torch.float32),
+        )
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+        ids, _key = ctx.saved_tensors
+        return (
+            empty(grad, (ids.shape[0], grad.shape[1]), grad.dtype),
+            None,
+            empty(grad, tuple(ids.shape), torch.float32),
+            None,
+        )
+
+
+class _EmptyCombine(torch.autograd.Function):
+    """The same of combine."""
+
+    @staticmethod
+    def forward(ctx: Any, y: Tensor, row_weights: Tensor, ids: Tensor, tie: Tensor) -> Tensor:
+        ctx.save_for_backward(ids, y, row_weights)
+        return empty(y, (ids.shape[0], y.shape[1]), y.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        _ids, y, row_weights = ctx.saved_tensors
+        return (
+            empty(grad, tuple(y.shape), grad.dtype),
+            empty(grad, tuple(row_weights.shape), torch.float32),
+            None,
+            empty(grad, (0,), torch.float32),
+        )
+
+
+class _Empty(_Calls):
+    """A layer of PyTorch alone: what is left of a layer if its ops do nothing."""
+
+    def layer(self) -> Tensor:
+        given = self.x, self.ids, self.weights, self.route.capacity
+        rows, row_weights, tie = cast(Any, _EmptyDispatch).apply(*given)
+        return cast(Tensor, cast(Any, _EmptyCombine).apply(rows, row_weights, self.ids, tie))
+
+
+def _empty_figures(
+    route: Route, device: str, backend: _perf.Backend, options: _perf.Options
+) -> list[Figure]:
+    empty_layer = _Empty(route, device, _perf.SMALL, True)
+    made = []
+    for name, ops, call in (
+        ("layer, empty functions", 2, empty_layer.layer),
+        ("and its backward, empty functions", 4, empty_layer.step),
+    ):
+        loops = range(options.loops)
+        here = min(_perf.seconds_of(call, options.repeats, backend.finish) for _ in loops) * 1e6
+        made.append(Figure("torch", name, ops, 0.0, here, here / ops, None, "us"))
+    return made
 
 
 def _cases(plain: _Calls, wanted: _Calls) -> list[Case]:
@@ -142,6 +216,7 @@ def figures(comm: Comm, device: str, options: _perf.Options) -> list[Figure]:
     route = _perf.SMALL.make_route(comm)
     plain, wanted = (_Calls(route, device, _perf.SMALL, each) for each in (False, True))
     made = _perf.figures_of("torch", _cases(plain, wanted), layer, backend, options)
+    made += _empty_figures(route, device, backend, options)
     if device == "cuda":
         made += [_graph_figure(comm, shape, options) for shape in _GRAPHS]
     return made

@@ -10,6 +10,10 @@ repeats, because other programs on the machine only add to them. On a GPU a time
 is enqueued. The marks are for one rank on a quiet machine: ranks that share cores wait for each
 other.
 
+A row with ``empty functions`` is PyTorch alone: the same layer by functions of autograd that make
+tensors as large as those of the ops and call nothing. What ``over/op`` is there, no op can be
+without.
+
 A row of JAX is what another dispatch and combine add to a program. A row ``graph of N tokens`` has
 the times of a replay of a CUDA graph of route, dispatch and combine: as the C library has it alone,
 and how much longer that with the ops of torch takes, in percent.
@@ -35,9 +39,9 @@ def show(figures: list[Figure], head: dict[str, object]) -> None:
     print(f"{'us':40s} {'ops':>4s} {'C':>9s} {'here':>9s} {'over/op':>9s} {'at most':>9s}")
     for f in figures:
         name, sign = f"{f.framework}: {f.name}", "%" if f.unit == "%" else " "
+        most = "-" if f.at_most is None else f"{f.at_most:.1f}"
         print(
-            f"{name:40s} {f.ops:4d} {f.c:9.2f} {f.here:9.2f} {f.over:8.1f}{sign} "
-            f"{f.at_most:8.1f}{sign}"
+            f"{name:40s} {f.ops:4d} {f.c:9.2f} {f.here:9.2f} {f.over:8.1f}{sign} {most:>8s}{sign}"
         )
 
 

@@ -18,6 +18,8 @@ ROWS = {
     ("torch", "dispatch for gradients"): 1,
     ("torch", "layer for gradients"): 2,
     ("torch", "layer and its backward"): 4,
+    ("torch", "layer, empty functions"): 2,
+    ("torch", "and its backward, empty functions"): 4,
     ("jax", "another dispatch and combine"): 2,
 }
 
@@ -55,7 +57,9 @@ def test_every_row_is_there(capsys, tmp_path):
 def test_figures_are_positive_and_agree(tmp_path):
     told = measure(tmp_path / "figures")
     for figure in told["figures"] if told else []:
-        assert figure["c"] > 0
+        is_empty = "empty functions" in figure["name"]
+        assert figure["at_most"] is None if is_empty else figure["at_most"] > 0
+        assert figure["c"] == 0 if is_empty else figure["c"] > 0
         assert figure["here"] > 0 or figure["framework"] == "jax"  # a difference of two programs
         each = (figure["here"] - figure["c"]) / figure["ops"]
         assert figure["over"] == pytest.approx(each)
@@ -74,7 +78,8 @@ def test_a_slow_call_costs_over_c(monkeypatch, capsys, tmp_path):
     told = measure(tmp_path / "figures")
     if told:
         assert {figure["framework"] for figure in told["figures"]} == {"torch"}
-        assert all(figure["over"] > 900 for figure in told["figures"])
+        for figure in told["figures"]:  # empty functions call nothing
+            assert (figure["over"] > 900) != ("empty functions" in figure["name"])
         assert "without jax" in capsys.readouterr().err
 
 
