@@ -123,6 +123,7 @@ int epx_connections_init(struct epx_connections *connections, int rank, int size
 {
     connections->rank = rank;
     connections->size = size;
+    connections->gone = -1;
     connections->peer = epx_memory_zeroed((size_t)size, sizeof(*connections->peer));
     EPX_FAIL_IF(!connections->peer, EPX_ERR_NO_MEM, "no memory for connections to %d ranks", size);
     for (int r = 0; r < size; r++)
@@ -159,7 +160,8 @@ static void end_peer(struct epx_connections *connections, struct epx_peer *peer)
     if (peer->state != EPX_PEER_HERE)
         return;
     peer->state = EPX_PEER_GONE;
-    connections->num_gone++;
+    if (connections->gone < 0)
+        connections->gone = (int)(peer - connections->peer);
 }
 
 /* What of a frame has not left yet, as one or two pieces. */
@@ -263,10 +265,7 @@ static int deliver(struct epx_connections *connections, struct epx_peer *peer)
     if (frame->kind != EPX_FRAME_BYE)
         return connections->take(connections->owner, frame);
     free(frame);
-    if (peer->state == EPX_PEER_HERE) {
-        peer->state = EPX_PEER_LEFT;
-        connections->num_left++;
-    }
+    peer->state = EPX_PEER_LEFT;
     return 1;
 }
 
@@ -343,14 +342,6 @@ int epx_connections_hold(const struct epx_connections *connections)
         if (connections->peer[r].out.first)
             return 1;
     return 0;
-}
-
-int epx_connections_find(const struct epx_connections *connections, enum epx_peer_state state)
-{
-    for (int r = 0; r < connections->size; r++)
-        if (connections->peer[r].state == state && r != connections->rank)
-            return r;
-    return -1;
 }
 
 static void say_bye(struct epx_connections *connections)

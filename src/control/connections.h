@@ -41,7 +41,7 @@ struct epx_connections {
     int rank, size;
     int epoll;
     struct epx_peer *peer; /* [size] */
-    int num_gone, num_left;
+    int gone; /* the first rank that is gone, -1 = none: others may have left because of it */
     struct epx_connections *next, **link; /* in the list of those that a forked child closes */
     /* Takes a frame that came, and frees it when it is through with it. Returns 0 if it is none
      * that the rank may send. */
@@ -68,8 +68,6 @@ void epx_connections_send(struct epx_connections *connections, int rank, uint32_
 void epx_connections_pass(struct epx_connections *connections);
 /* Whether anything waits for room in a socket. */
 int epx_connections_hold(const struct epx_connections *connections);
-/* The lowest rank in a state, -1 = there is none. */
-int epx_connections_find(const struct epx_connections *connections, enum epx_peer_state state);
 /* Takes one that init left half-built. Says BYE before, if this rank leaves orderly. */
 void epx_connections_close(struct epx_connections *connections, int orderly);
 

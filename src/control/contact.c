@@ -597,9 +597,9 @@ static int move(struct epx_contact *contact)
     for (int i = 0; i < num; i++)
         EPX_TRY(handle(contact, (int)events[i].data.u32));
     epx_connections_pass(contact->connections);
-    EPX_FAIL_IF(contact->connections->num_gone, EPX_ERR_TIMEOUT,
+    EPX_FAIL_IF(contact->connections->gone >= 0, EPX_ERR_TIMEOUT,
                 "rank %d ended, or gave up, while the ranks were connected",
-                epx_connections_find(contact->connections, EPX_PEER_GONE));
+                contact->connections->gone);
     return EPX_SUCCESS;
 }
 

@@ -378,7 +378,7 @@ static int find_lost(const struct epx_sockets *sockets)
 
     if (awaited >= 0 && connections->peer[awaited].fd < 0)
         return awaited;
-    return connections->num_gone ? epx_connections_find(connections, EPX_PEER_GONE) : -1;
+    return connections->gone;
 }
 
 /*

@@ -185,17 +185,20 @@ static void listen_to_peers(struct epx_comm *comm, const struct epx_liveness *li
         epx_comm_finish(comm, message);
 }
 
-/* Lets the control plane move, and ends the communicator if a rank is lost. */
+/* Lets the control plane move and hears the peers; only then, as they may know better why, ends the
+ * communicator if a rank is lost. */
 static void pass_control(struct epx_comm *comm)
 {
     const struct epx_control *control = &comm->control;
     const struct epx_liveness *liveness = liveness_of(comm);
     char message[EPX_MAX_ERROR_STRING];
-    int rank;
+    int moves = control->ops && control->ops->pass, rank;
 
-    if (comm->finished || !control->ops || !control->ops->pass)
+    if (moves && !comm->finished)
+        control->ops->pass(control->state, comm->awaited || comm->birth.ops);
+    listen_to_peers(comm, &comm->liveness);
+    if (!moves || comm->finished)
         return;
-    control->ops->pass(control->state, comm->awaited || comm->birth.ops);
     rank = control->ops->lost(control->state, message);
     if (rank < 0)
         return;
@@ -314,7 +317,6 @@ int epx_progress_comm(struct epx_comm *comm)
 {
     int any = 0;
 
-    listen_to_peers(comm, &comm->liveness);
     pass_control(comm);
     while (comm->first && !comm->finished) {
         struct epx_request *request = comm->first;
