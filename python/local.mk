@@ -6,6 +6,7 @@ python_modules = \
   python/epx/_comm.py \
   python/epx/_core.py \
   python/epx/_eager.py \
+  python/epx/_jax_gradient.py \
   python/epx/_jax_ops.py \
   python/epx/_jax_order.py \
   python/epx/_perf.py \

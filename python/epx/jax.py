@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from epx import _jax_gradient as gradient
 from epx import _jax_ops as ops
 from epx._core import Code, EPXError, Handle
 from epx._route import Route, routes
@@ -213,6 +214,8 @@ def dispatch(
     place = _place(route, route.capacity)
     if x.dtype not in ops.SUMMED:
         x = ops.refuse_gradient("x", x)
+    elif place.is_ordered:
+        x = gradient.follow(x)
     given = (
         *(x, ids, ops.none() if weights is None else weights),
         ops.none() if scales is None else ops.refuse_gradient("scales", scales),
@@ -220,6 +223,10 @@ def dispatch(
     rows, row_weights, *made, row_scales = ops.dispatch(
         place, *(ops.varying(one, place.axes) for one in given)
     )
+    if place.is_ordered and x.dtype in ops.SUMMED:
+        rows = gradient.lead(rows)
+    elif place.is_ordered and weights is not None:
+        row_weights = gradient.lead(row_weights)
     weights_there = None if weights is None else row_weights
     routing = _routing(ids, tuple(made), route, place)
     if scales is None:
@@ -249,8 +256,11 @@ def combine(y: Array, routing: Routing, row_weights: Array | None = None) -> Arr
         _check_float32("row_weights", row_weights)
         _check("row_weights", row_weights, (routing.capacity,))
     place = _place(route, routing.capacity)
+    if place.is_ordered:
+        y = gradient.follow(y)
     given = (y, routing.ids, ops.none() if row_weights is None else row_weights, routing.key)
-    return ops.combine(place, *(ops.varying(one, place.axes) for one in given))
+    out = ops.combine(place, *(ops.varying(one, place.axes) for one in given))
+    return gradient.lead(out) if place.is_ordered else out
 
 
 def group_sizes(routing: Routing) -> Array:
