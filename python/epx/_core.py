@@ -12,7 +12,7 @@ import enum
 import os
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, SupportsIndex, TypeVar
 
@@ -137,7 +137,7 @@ _pack = struct.Struct("=40q").pack
 _UNFINISHED = -1  # no error: a slice of time is over, so that Python may see its signals
 
 
-def run(members: tuple[int, ...]) -> int:
+def run(members: Sequence[int]) -> int:
     """Run one operation, whose members are those of struct epx_python_operation in glue.h.
 
     Returns 0, or the number of an operation that takes long, which wait() ends.
@@ -150,7 +150,7 @@ def run(members: tuple[int, ...]) -> int:
     return 0
 
 
-def start(members: tuple[int, ...]) -> int:
+def start(members: Sequence[int]) -> int:
     """Begin an operation as run() does, and return the number by which wait() ends it."""
     number = ctypes.c_int64()
     _try(_start(_pack(*members), number))

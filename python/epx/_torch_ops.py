@@ -91,39 +91,44 @@ def _in_memory(name: str, tensor: Tensor) -> Tensor:
     What PyTorch's dispatcher does for an op: the short way past it comes here too.
     """
     try:
-        dense = tensor.contiguous()
-        if dense.is_neg():
-            dense = dense.resolve_neg()
-        if dense.data_ptr() == 0 and dense.numel() > 0:
-            if not dense._is_zerotensor():
-                raise EPXError(Code.BUFFER, f"{name} has no memory")
+        if tensor.is_contiguous() and not tensor.is_neg() and tensor.data_ptr():
+            return tensor
+        dense = tensor.contiguous().resolve_neg()
+        if dense._is_zerotensor():
             dense = dense.clone()
-    except EPXError:
-        raise
+        has_memory = dense.data_ptr() or not dense.numel()
     except RuntimeError as error:
         raise EPXError(
             Code.BUFFER, f"{name} is no dense tensor, its layout is {tensor.layout}: {error}"
         ) from error
+    if not has_memory:
+        raise EPXError(Code.BUFFER, f"{name} has no memory")
     return dense
 
 
 _MADE = (4, 5, 7)  # which tensors of an operation EPX writes: they were made for it
 
 
-def _members(verb: int, tensors: list[Tensor | None]) -> list[int]:
-    """What struct epx_python_operation has of its tensors."""
-    members: list[int] = []
+def _describe(members: list[int], verb: int, tensors: tuple[Tensor | None, ...]) -> list[Tensor]:
+    """Adds what struct epx_python_operation has of its tensors, and returns those it is about."""
+    about: list[Tensor] = []
     for i, tensor in enumerate(tensors):
         if tensor is None:
             members += _NONE
             continue
+        if i not in _MADE:
+            tensor = _in_memory(_NAMES[verb][i], tensor)
+        about.append(tensor)
         shape = tensor.shape
-        if not 1 <= len(shape) <= 2:
+        if len(shape) == 2:
+            rows, columns = shape
+        elif len(shape) == 1:
+            rows, columns = shape[0], 1
+        else:
             raise EPXError(Code.COUNT, f"{_NAMES[verb][i]} has {len(shape)} dimensions, want 2")
-        columns = shape[1] if len(shape) == 2 else 1
-        type = _TYPES.get(tensor.dtype, _UNKNOWN_TYPE)
-        members += (tensor.data_ptr(), shape[0], columns, type)
-    return members
+        members += (tensor.data_ptr(), rows, columns, _TYPES.get(tensor.dtype, _UNKNOWN_TYPE))
+    members += _NONE * (8 - len(tensors))
+    return about
 
 
 def route_of(index: int) -> Route:
@@ -173,17 +178,11 @@ def _operate(
     """
     if call.verb != DISPATCH:
         _check_key(call.key)
-    given = (ids, *tensors, *(None,) * (7 - len(tensors)))
-    names = _NAMES[call.verb]
-    compact = [
-        t if t is None or i in _MADE else _in_memory(names[i], t) for i, t in enumerate(given)
-    ]
-    described = _members(call.verb, compact)
-    stream = _stream_for(ids, call)
-    key = call.key.data_ptr()
-    members = (call.verb, call.route, call.capacity, stream, key, *view, *described)
+    members = [call.verb, call.route, call.capacity, _stream_for(ids, call), call.key.data_ptr()]
+    members += view
+    about = _describe(members, call.verb, (ids, *tensors))
     if call.started is not None:
-        call.started.tensors += [call.key, *(t for t in compact if t is not None)]
+        call.started.tensors += [call.key, *about]
     try:
         if call.started is not None:
             call.started.number = start(members)
@@ -191,7 +190,7 @@ def _operate(
             wait(number, 0)
     except BaseException as error:
         if not isinstance(error, EPXError):  # but of a signal: the operation goes on
-            route_of(call.route).comm._keep_until_ended((call.key, compact))
+            route_of(call.route).comm._keep_until_ended((call.key, about))
         raise
     finally:
         started = call.started
