@@ -3,6 +3,7 @@
 # setup.sh - what quickstart, run-tests and CI share: they source it, and steps.sh for what installs
 # and builds, at the top of the tree.
 missing=
+python=
 
 # need PACKAGE COMMAND... - the package is missing if the command fails.
 need() {
@@ -106,7 +107,7 @@ in_folder() {
 }
 
 # configure FOLDER [CONFIGURE-ARGUMENT...] - without arguments those of the last time, so that what
-# is built stays built.
+# is built stays built; with the Python package if $python is a Python.
 configure() {
     folder=$1
     shift
@@ -117,6 +118,10 @@ configure() {
     else
         set -- --enable-option-checking=fatal "$@" # or a misspelled option would be ignored
     fi
+    case "${python:+yes} $* " in
+    "yes "*" --enable-python "* | " "*) ;;
+    *) set -- "$@" --enable-python PYTHON="$python" ;;
+    esac
     step "configuring in $folder" in_folder "$folder" ../configure "$@"
 }
 

@@ -17,6 +17,7 @@ make_tree() {
     cp -R "$srcdir/contrib" tree
     chmod -R u+w tree
     echo 'need() { :; }' >>tree/contrib/setup.sh
+    printf '#!/bin/sh\n' >tree/contrib/make-venv
     echo 'echo a.sh' >tree/tests/short
     cat >tree/configure <<'END'
 #!/bin/sh
@@ -76,8 +77,13 @@ check_arguments() {
     expect_code 0 sh tree/contrib/run-tests --quick
     [ "$(arguments 3)" = "$(arguments 4)" ] || fail "configured in two ways: $(cat tree/arguments)"
     expect_line out 'configure gets what it got the last time: .* --without-cuda .* CC=clang'
+    expect_code 0 sh tree/contrib/run-tests --quick --with-python
+    [ "$(arguments 5)" = "$(arguments 4) --enable-python PYTHON=$work/tree/venv/bin/python" ] ||
+        fail "configure was given $(arguments 5)"
+    expect_code 0 sh tree/contrib/run-tests --quick --with-python
+    [ "$(arguments 5)" = "$(arguments 6)" ] || fail "configured in two ways: $(cat tree/arguments)"
     expect_code 0 sh tree/contrib/run-tests --quick --with-cuda=/y
-    case $(arguments 5) in
+    case $(arguments 7) in
     *" --with-cuda=/y") ;;
     *) fail "configure was given $(arguments 5)" ;;
     esac
