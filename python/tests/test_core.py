@@ -30,7 +30,7 @@ def test_codes_are_those_of_the_header():
 
 
 def test_the_version_is_that_of_the_library():
-    (version,) = re.findall(r"AC_INIT\(\[epx\], \[(.*)\]\)", (TOP / "configure.ac").read_text())
+    (version,) = re.findall(r"AC_INIT\(\[epx\], \[([^]]*)\]", (TOP / "configure.ac").read_text())
     assert epx.__version__ == version
 
 
