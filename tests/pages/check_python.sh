@@ -12,6 +12,9 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 # shellcheck source=tests/support/programs.sh
 . "$srcdir/tests/support/programs.sh"
+# Python without buffers writes a line and its end one after the other, and mpiexec may put another
+# rank's line between the two.
+unset PYTHONUNBUFFERED
 
 # Writes NAME.py for each program, NAME.shown for what is shown of it, other.N for other blocks of
 # Python, and prints for each program: NAME RANKS.
