@@ -155,6 +155,7 @@ module epx_f08
   public :: EPX_Comm_create, EPX_Comm_create_from
   public :: EPX_Comm_free, EPX_Comm_rank, EPX_Comm_size, EPX_Comm_get_info
   public :: EPX_Comm_set_errhandler, EPX_Comm_get_async_error, EPX_Comm_get_error_message
+  public :: EPX_Get_error_message
   public :: EPX_Comm_get_stats, EPX_Alloc_mem, EPX_Free_mem
   public :: EPX_Route_create, EPX_Route_free, EPX_Route_set_capacity, EPX_Route_tokens
   public :: EPX_Route_set_counts, EPX_Route_get_view
@@ -255,6 +256,13 @@ module epx_f08
         bind(C, name="EPX_Comm_get_error_message")
       import
       type(c_ptr), value :: comm
+      character(kind=c_char), intent(out) :: string(*)
+      integer(c_int), intent(out) :: resultlen
+    end function
+
+    integer(c_int) function c_get_error_message(string, resultlen) &
+        bind(C, name="EPX_Get_error_message")
+      import
       character(kind=c_char), intent(out) :: string(*)
       integer(c_int), intent(out) :: resultlen
     end function
@@ -557,6 +565,19 @@ contains
 
     length = 0
     error = c_comm_get_error_message(comm%handle, text, length)
+    call store_text(text, length, string, resultlen)
+    call report(error, ierror)
+  end subroutine
+
+  subroutine EPX_Get_error_message(string, resultlen, ierror)
+    character(len=*), intent(out) :: string
+    integer(c_int), intent(out) :: resultlen
+    integer(c_int), intent(out), optional :: ierror
+    character(kind=c_char) :: text(EPX_MAX_ERROR_STRING)
+    integer(c_int) :: length, error
+
+    length = 0
+    error = c_get_error_message(text, length)
     call store_text(text, length, string, resultlen)
     call report(error, ierror)
   end subroutine

@@ -164,6 +164,7 @@ typedef struct EPX_Stats {
 int EPX_Get_version(int *major, int *minor, int *patch);
 int EPX_Get_library_version(char *version, int *resultlen);
 int EPX_Error_string(int errorcode, char *string, int *resultlen);
+int EPX_Get_error_message(char *string, int *resultlen);
 
 /* Communicator */
 int EPX_Comm_create(MPI_Comm comm, MPI_Info info, EPX_Comm *newcomm);
@@ -235,6 +236,7 @@ int EPX_Wait_enqueue(EPX_Request *request, EPX_Stream stream);
 int PEPX_Get_version(int *major, int *minor, int *patch);
 int PEPX_Get_library_version(char *version, int *resultlen);
 int PEPX_Error_string(int errorcode, char *string, int *resultlen);
+int PEPX_Get_error_message(char *string, int *resultlen);
 int PEPX_Comm_create(MPI_Comm comm, MPI_Info info, EPX_Comm *newcomm);
 int PEPX_Comm_create_from(const EPX_Bootstrap *bootstrap, const char *const hints[],
                           EPX_Comm *newcomm);

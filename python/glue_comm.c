@@ -103,7 +103,7 @@ static int fail_alone(int code)
     char text[EPX_MAX_ERROR_STRING];
     int length;
 
-    EPX_Comm_get_error_message(EPX_COMM_NULL, text, &length);
+    EPX_Get_error_message(text, &length);
     return epx_python_fail(code, "%s", text);
 }
 

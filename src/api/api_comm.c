@@ -416,21 +416,19 @@ int EPX_Comm_get_async_error(EPX_Comm comm, int *errorcode)
 /*
  * EPX_Comm_get_error_message - get the last error of the communicator, with its values.
  *
- * Local. Input: comm; EPX_COMM_NULL: the last error of this thread, which an error without a
- * communicator is, as that of EPX_Comm_create. Output: string, of EPX_MAX_ERROR_STRING bytes, empty
- * before the first error; resultlen, its length.
- * Errors: EPX_ERR_COMM for a freed or foreign handle; EPX_ERR_ARG for a NULL argument.
+ * Local. Input: comm. Output: string, of EPX_MAX_ERROR_STRING bytes, empty before the first
+ * error; resultlen, its length.
+ * Errors: EPX_ERR_COMM; EPX_ERR_ARG for a NULL argument.
+ * See also: EPX_Get_error_message.
  */
 int EPX_Comm_get_error_message(EPX_Comm comm, char *string, int *resultlen)
 {
     EPX_API_ENTER();
-    if (comm != EPX_COMM_NULL)
-        EPX_TRY(epx_api_comm(comm));
+    EPX_TRY(epx_api_comm(comm));
     if (!string || !resultlen)
         return epx_api_return(comm, epx_fail(EPX_ERR_ARG, "an argument is NULL"));
     epx_lock();
-    epx_status_copy(string, resultlen, EPX_MAX_ERROR_STRING,
-                    comm == EPX_COMM_NULL ? epx_status_message() : comm->message);
+    epx_status_copy(string, resultlen, EPX_MAX_ERROR_STRING, comm->message);
     epx_unlock();
     return EPX_SUCCESS;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* api_init.c - EPX_Get_version, EPX_Get_library_version, EPX_Error_string. */
+/* api_init.c - functions of no communicator: versions, and the texts of errors. */
 #include "config.h"
 
 #include <stdio.h>
@@ -11,6 +11,7 @@
 EPX_PROFILED(Get_version)
 EPX_PROFILED(Get_library_version)
 EPX_PROFILED(Error_string)
+EPX_PROFILED(Get_error_message)
 
 /*
  * EPX_Get_version - get the version of the interface.
@@ -63,5 +64,25 @@ int EPX_Error_string(int errorcode, char *string, int *resultlen)
     EPX_FAIL_IF(!string || !resultlen, EPX_ERR_ARG, "an argument is NULL");
     EPX_FAIL_IF(!epx_status_text(errorcode), EPX_ERR_ARG, "errorcode is %d", errorcode);
     epx_status_copy(string, resultlen, EPX_MAX_ERROR_STRING, epx_status_text(errorcode));
+    return EPX_SUCCESS;
+}
+
+/*
+ * EPX_Get_error_message - get the last error of the calling thread, with its values.
+ *
+ * Local. Works before MPI_Init and after MPI_Finalize; for errors that leave no communicator to
+ * ask, such as those of EPX_Comm_create.
+ * Output: string, of EPX_MAX_ERROR_STRING bytes, empty before the first error; resultlen, its
+ * length.
+ * Errors: EPX_ERR_ARG for a NULL argument.
+ * See also: EPX_Comm_get_error_message, EPX_Error_string.
+ */
+int EPX_Get_error_message(char *string, int *resultlen)
+{
+    if (!string || !resultlen) {
+        epx_status_enter(__func__);
+        return epx_fail(EPX_ERR_ARG, "an argument is NULL");
+    }
+    epx_status_copy(string, resultlen, EPX_MAX_ERROR_STRING, epx_status_message());
     return EPX_SUCCESS;
 }

@@ -22,6 +22,7 @@
 #define EPX_Get_version PEPX_Get_version
 #define EPX_Get_library_version PEPX_Get_library_version
 #define EPX_Error_string PEPX_Error_string
+#define EPX_Get_error_message PEPX_Get_error_message
 #define EPX_Comm_create PEPX_Comm_create
 #define EPX_Comm_create_from PEPX_Comm_create_from
 #define EPX_Comm_free PEPX_Comm_free
