@@ -14,12 +14,13 @@ tests_fuzz_fuzz_replay_LDADD = libepx.la $(MPI_LIBS)
 FUZZ_SECONDS = 60
 FUZZ_CC = clang
 FUZZ_CFLAGS = -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all
-fuzz_sources = $(filter %.c,$(libepx_core_la_SOURCES)) tests/fuzz/fuzz_api.c
+fuzz_sources = $(filter %.c,$(libepx_core_la_SOURCES) $(libepx_mpi_parts_la_SOURCES)) \
+  tests/fuzz/fuzz_api.c
 
 fuzz/fuzz_api: $(addprefix $(srcdir)/,$(fuzz_sources))
 	@$(MKDIR_P) fuzz
 	$(FUZZ_CC) $(FUZZ_CFLAGS) -ffp-contract=off $(DEFAULT_INCLUDES) $(libepx_core_la_CPPFLAGS) \
-	  -I$(top_srcdir)/tests -o $@ $^ $(libepx_core_la_LIBADD) -lpthread -lrt -ldl
+	  -I$(top_srcdir)/tests -o $@ $^ $(libepx_core_la_LIBADD) $(MPI_LIBS) -lpthread -lrt -ldl
 
 .PHONY: fuzz
 fuzz: fuzz/fuzz_api
