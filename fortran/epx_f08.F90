@@ -57,6 +57,7 @@ module epx_f08
 
   integer(c_int), parameter, public :: EPX_MAX_LIBRARY_VERSION_STRING = 256
   integer(c_int), parameter, public :: EPX_MAX_ERROR_STRING = 512
+  integer(c_int), parameter, public :: EPX_MAX_HINT_STRING = 64
   integer(c_int), parameter, public :: EPX_MAX_FIELDS = 4
 
   integer(c_int), parameter, public :: EPX_DATATYPE_NULL = 0
@@ -155,7 +156,7 @@ module epx_f08
   public :: EPX_Comm_create, EPX_Comm_create_from
   public :: EPX_Comm_free, EPX_Comm_rank, EPX_Comm_size, EPX_Comm_get_info
   public :: EPX_Comm_set_errhandler, EPX_Comm_get_async_error, EPX_Comm_get_error_message
-  public :: EPX_Get_error_message
+  public :: EPX_Get_error_message, EPX_Comm_get_hint
   public :: EPX_Comm_get_stats, EPX_Alloc_mem, EPX_Free_mem
   public :: EPX_Route_create, EPX_Route_free, EPX_Route_set_capacity, EPX_Route_tokens
   public :: EPX_Route_set_counts, EPX_Route_get_view
@@ -257,6 +258,15 @@ module epx_f08
       import
       type(c_ptr), value :: comm
       character(kind=c_char), intent(out) :: string(*)
+      integer(c_int), intent(out) :: resultlen
+    end function
+
+    integer(c_int) function c_comm_get_hint(comm, key, value, resultlen) &
+        bind(C, name="EPX_Comm_get_hint")
+      import
+      type(c_ptr), value :: comm
+      character(kind=c_char), intent(in) :: key(*)
+      character(kind=c_char), intent(out) :: value(*)
       integer(c_int), intent(out) :: resultlen
     end function
 
@@ -535,6 +545,21 @@ contains
 
     error = c_comm_get_info(comm%handle, info)
     if (error == EPX_SUCCESS) info_used%MPI_VAL = info
+    call report(error, ierror)
+  end subroutine
+
+  subroutine EPX_Comm_get_hint(comm, key, value, resultlen, ierror)
+    type(EPX_Comm), intent(in) :: comm
+    character(len=*), intent(in) :: key
+    character(len=*), intent(out) :: value
+    integer(c_int), intent(out) :: resultlen
+    integer(c_int), intent(out), optional :: ierror
+    character(kind=c_char) :: text(EPX_MAX_HINT_STRING)
+    integer(c_int) :: length, error
+
+    length = 0
+    error = c_comm_get_hint(comm%handle, trim(key) // c_null_char, text, length)
+    call store_text(text, length, value, resultlen)
     call report(error, ierror)
   end subroutine
 

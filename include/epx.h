@@ -55,6 +55,7 @@ typedef struct CUstream_st *EPX_Stream;
 
 #define EPX_MAX_LIBRARY_VERSION_STRING 256
 #define EPX_MAX_ERROR_STRING 512
+#define EPX_MAX_HINT_STRING 64
 #define EPX_MAX_FIELDS 4 /* arrays of rows in one EPX_Dispatch_fields */
 
 /* Element types */
@@ -174,6 +175,7 @@ int EPX_Comm_free(EPX_Comm *comm);
 int EPX_Comm_rank(EPX_Comm comm, int *rank);
 int EPX_Comm_size(EPX_Comm comm, int *size);
 int EPX_Comm_get_info(EPX_Comm comm, MPI_Info *info_used);
+int EPX_Comm_get_hint(EPX_Comm comm, const char *key, char *value, int *resultlen);
 int EPX_Comm_set_errhandler(EPX_Comm comm, MPI_Errhandler errhandler);
 int EPX_Comm_get_async_error(EPX_Comm comm, int *errorcode);
 int EPX_Comm_get_error_message(EPX_Comm comm, char *string, int *resultlen);
@@ -244,6 +246,7 @@ int PEPX_Comm_free(EPX_Comm *comm);
 int PEPX_Comm_rank(EPX_Comm comm, int *rank);
 int PEPX_Comm_size(EPX_Comm comm, int *size);
 int PEPX_Comm_get_info(EPX_Comm comm, MPI_Info *info_used);
+int PEPX_Comm_get_hint(EPX_Comm comm, const char *key, char *value, int *resultlen);
 int PEPX_Comm_set_errhandler(EPX_Comm comm, MPI_Errhandler errhandler);
 int PEPX_Comm_get_async_error(EPX_Comm comm, int *errorcode);
 int PEPX_Comm_get_error_message(EPX_Comm comm, char *string, int *resultlen);

@@ -13,6 +13,7 @@ dist_man_MANS += \
   man/EPX_Comm_get_async_error.3 \
   man/EPX_Comm_get_error_message.3 \
   man/EPX_Get_error_message.3 \
+  man/EPX_Comm_get_hint.3 \
   man/EPX_Comm_get_info.3 \
   man/EPX_Comm_get_stats.3 \
   man/EPX_Comm_rank.3 \

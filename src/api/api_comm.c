@@ -20,6 +20,7 @@ EPX_PROFILED(Comm_free)
 EPX_PROFILED(Comm_rank)
 EPX_PROFILED(Comm_size)
 EPX_PROFILED(Comm_get_info)
+EPX_PROFILED(Comm_get_hint)
 EPX_PROFILED(Comm_set_errhandler)
 EPX_PROFILED(Comm_get_async_error)
 EPX_PROFILED(Comm_get_error_message)
@@ -311,28 +312,29 @@ int EPX_Comm_size(EPX_Comm comm, int *size)
     return EPX_SUCCESS;
 }
 
-static int set_hint(const struct epx_mpi *mpi, const struct epx_comm *comm,
-                    const struct epx_param *param, MPI_Info info)
+static void format_hint(const struct epx_comm *comm, const struct epx_param *param,
+                        char value[EPX_MAX_HINT_STRING])
 {
-    char value[64];
-
     if (param->offset == offsetof(struct epx_params, transport))
-        return mpi->set_info(info, param->name, epx_transport_name(comm));
-    epx_param_format(param, &comm->params, value, sizeof(value));
-    return mpi->set_info(info, param->name, value);
+        snprintf(value, EPX_MAX_HINT_STRING, "%s", epx_transport_name(comm));
+    else
+        epx_param_format(param, &comm->params, value, EPX_MAX_HINT_STRING);
 }
 
 static int get_info(const struct epx_comm *comm, MPI_Info *info_used)
 {
     const struct epx_mpi *mpi = epx_api_mpi();
+    char value[EPX_MAX_HINT_STRING];
     MPI_Info info;
     int rc = EPX_SUCCESS;
 
     EPX_FAIL_IF(!info_used, EPX_ERR_ARG, "info_used is NULL");
     EPX_FAIL_IF(!mpi, EPX_ERR_NOT_INITIALIZED, "without MPI there are no info objects");
     EPX_TRY(mpi->create_info(&info));
-    for (const struct epx_param *p = epx_param_table; p->name && rc == EPX_SUCCESS; p++)
-        rc = set_hint(mpi, comm, p, info);
+    for (const struct epx_param *p = epx_param_table; p->name && rc == EPX_SUCCESS; p++) {
+        format_hint(comm, p, value);
+        rc = mpi->set_info(info, p->name, value);
+    }
     if (rc != EPX_SUCCESS) {
         mpi->free_info(&info);
         return rc;
@@ -346,12 +348,35 @@ static int get_info(const struct epx_comm *comm, MPI_Info *info_used)
  *
  * Local. Input: comm. Output: info_used, a new object that the caller frees.
  * Errors: EPX_ERR_COMM; EPX_ERR_ARG if info_used is NULL; EPX_ERR_NOT_INITIALIZED without MPI.
+ * See also: EPX_Comm_get_hint.
  */
 int EPX_Comm_get_info(EPX_Comm comm, MPI_Info *info_used)
 {
     EPX_API_ENTER();
     EPX_TRY(epx_api_comm(comm));
     return epx_api_return(comm, get_info(comm, info_used));
+}
+
+/*
+ * EPX_Comm_get_hint - get one hint in force, or what auto chose for it; works without MPI.
+ *
+ * Local. Input: comm; key, the name of a hint. Output: value, of EPX_MAX_HINT_STRING bytes, empty
+ * if key is no hint; resultlen, its length.
+ * Errors: EPX_ERR_COMM; EPX_ERR_ARG for a NULL argument.
+ * See also: EPX_Comm_get_info.
+ */
+int EPX_Comm_get_hint(EPX_Comm comm, const char *key, char *value, int *resultlen)
+{
+    EPX_API_ENTER();
+    EPX_TRY(epx_api_comm(comm));
+    if (!key || !value || !resultlen)
+        return epx_api_return(comm, epx_fail(EPX_ERR_ARG, "an argument is NULL"));
+    value[0] = '\0';
+    for (const struct epx_param *p = epx_param_table; p->name; p++)
+        if (strcmp(p->name, key) == 0)
+            format_hint(comm, p, value);
+    *resultlen = (int)strlen(value);
+    return EPX_SUCCESS;
 }
 
 static int set_errhandler(struct epx_comm *comm, MPI_Errhandler errhandler)

@@ -29,6 +29,7 @@
 #define EPX_Comm_rank PEPX_Comm_rank
 #define EPX_Comm_size PEPX_Comm_size
 #define EPX_Comm_get_info PEPX_Comm_get_info
+#define EPX_Comm_get_hint PEPX_Comm_get_hint
 #define EPX_Comm_set_errhandler PEPX_Comm_set_errhandler
 #define EPX_Comm_get_async_error PEPX_Comm_get_async_error
 #define EPX_Comm_get_error_message PEPX_Comm_get_error_message

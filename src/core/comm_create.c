@@ -230,9 +230,12 @@ static int confirm(struct epx_comm *comm, int own_rc)
     return epx_attempt_end(rc, 1);
 }
 
-/* Collective: where the ranks are. own_rc is this rank's result so far. */
+/* Collective: where the ranks are. own_rc is this rank's result so far. The hint epx_control, which
+ * is the same on all ranks, gets what is in force. */
 static int look_around(struct epx_comm *comm, int own_rc)
 {
+    comm->params.control =
+        comm->control.ops == &epx_control_sockets ? EPX_CONTROL_SOCKETS : EPX_CONTROL_MPI;
     EPX_TRY(find_nodes(comm, own_rc));
     return warn_of_crowding(comm);
 }

@@ -225,13 +225,22 @@ static void works(struct group *group, const char *hint)
 {
     EPX_Comm comm = EPX_COMM_NULL;
     MPI_Status status;
-    int rank = -1, size = -1;
+    const char *equals = hint ? strchr(hint, '=') : NULL;
+    char key[64] = "epx_control", value[EPX_MAX_HINT_STRING];
+    int rank = -1, size = -1, length = -1;
 
     if (!EXPECT(group, create(group, hint, &comm) == EPX_SUCCESS, "not created with %s", hint))
         return;
     EPX_Comm_rank(comm, &rank);
     EPX_Comm_size(comm, &size);
     EXPECT(group, rank == group->rank && size == group->size, "%d of %d", rank, size);
+    if (equals)
+        snprintf(key, sizeof(key), "%.*s", (int)(equals - hint), hint);
+    EXPECT(group, EPX_Comm_get_hint(comm, key, value, &length) == EPX_SUCCESS, "no hint %s", key);
+    EXPECT(group, strcmp(value, equals ? equals + 1 : "sockets") == 0, "%s is %s", key, value);
+    EXPECT(group, length == (int)strlen(value), "length %d of %s", length, value);
+    EPX_Comm_get_hint(comm, "no_hint", value, &length);
+    EXPECT(group, length == 0 && !*value, "no_hint is %s", value);
     EXPECT(group, exchange(group, comm, &status) == EPX_SUCCESS, "no exchange");
     EXPECT(group, status.MPI_ERROR == EPX_SUCCESS, "status %d", status.MPI_ERROR);
     run_layer(group, comm);

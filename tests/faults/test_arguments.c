@@ -221,6 +221,7 @@ START_TEST(communicator_calls_need_a_communicator)
     EXPECT_FAULT(NULL, EPX_Comm_rank(none, &n), EPX_ERR_COMM);
     EXPECT_FAULT(NULL, EPX_Comm_size(none, &n), EPX_ERR_COMM);
     EXPECT_FAULT(NULL, EPX_Comm_get_info(none, &info), EPX_ERR_COMM);
+    EXPECT_FAULT(NULL, EPX_Comm_get_hint(none, "epx_transport", text, &n), EPX_ERR_COMM);
     EXPECT_FAULT(NULL, EPX_Comm_set_errhandler(none, MPI_ERRORS_RETURN), EPX_ERR_COMM);
     EXPECT_FAULT(NULL, EPX_Comm_get_async_error(none, &n), EPX_ERR_COMM);
     EXPECT_FAULT(NULL, EPX_Comm_get_error_message(none, text, &n), EPX_ERR_COMM);
@@ -263,6 +264,9 @@ START_TEST(communicator_calls_need_outputs)
     EXPECT_FAULT(comm, EPX_Comm_rank(comm, NULL), EPX_ERR_ARG);
     EXPECT_FAULT(comm, EPX_Comm_size(comm, NULL), EPX_ERR_ARG);
     EXPECT_FAULT(comm, EPX_Comm_get_info(comm, NULL), EPX_ERR_ARG);
+    EXPECT_FAULT(comm, EPX_Comm_get_hint(comm, NULL, text, &n), EPX_ERR_ARG);
+    EXPECT_FAULT(comm, EPX_Comm_get_hint(comm, "epx_transport", NULL, &n), EPX_ERR_ARG);
+    EXPECT_FAULT(comm, EPX_Comm_get_hint(comm, "epx_transport", text, NULL), EPX_ERR_ARG);
     EXPECT_FAULT(comm, EPX_Comm_set_errhandler(comm, MPI_ERRHANDLER_NULL), EPX_ERR_ARG);
     EXPECT_CODE(EPX_Comm_get_async_error(comm, NULL), EPX_ERR_ARG);
     EXPECT_CODE(EPX_Comm_get_error_message(comm, NULL, &n), EPX_ERR_ARG);

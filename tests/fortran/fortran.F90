@@ -86,7 +86,7 @@ contains
     type(MPI_Info) :: info
     character(len=MPI_MAX_INFO_VAL) :: value
     logical :: found
-    integer(c_int) :: error
+    integer(c_int) :: length, error
 
     call MPI_Info_create(info)
     call MPI_Info_set(info, 'epx_timeout_ms', '12345')
@@ -103,6 +103,9 @@ contains
     call expect_code(error, EPX_SUCCESS, 'EPX_Comm_get_info')
     call MPI_Info_get(info, 'epx_timeout_ms', MPI_MAX_INFO_VAL, value, found)
     call expect(found .and. value == '12345', 'the hint arrived')
+    call EPX_Comm_get_hint(comm, 'epx_timeout_ms', value, length, error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Comm_get_hint')
+    call expect(length == 5 .and. value == '12345', 'the hint without MPI')
     call MPI_Info_free(info)
   end subroutine
 

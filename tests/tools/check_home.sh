@@ -35,7 +35,8 @@ sed -e "s|^#define PACKAGE_BUGREPORT .*|#define PACKAGE_BUGREPORT \"$reports\"|"
 for part in epx_info json option_meant; do
     # shellcheck disable=SC2086 # lists of words
     $CC $own_cflags -std=gnu11 -I"$work/set" -I"$srcdir/include" -I"$srcdir/src" \
-        -I"$srcdir/tools" -I"$top_builddir/tools" $mpi_cflags $cflags -c -o "$work/$part.o" "$srcdir/tools/$part.c" ||
+        -I"$srcdir/tools" -I"$top_builddir/tools" $mpi_cflags $cflags -c -o "$work/$part.o" \
+        "$srcdir/tools/$part.c" ||
         die "$part.c does not compile"
 done
 # shellcheck disable=SC2086
