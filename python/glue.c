@@ -62,6 +62,15 @@ int64_t epx_python_now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+int epx_python_is_initialized(void)
+{
+    int initialized = 0, finalized = 0;
+
+    MPI_Initialized(&initialized);
+    MPI_Finalized(&finalized);
+    return initialized && !finalized;
+}
+
 int epx_python_init(int *initialized_here)
 {
     int initialized = 0, finalized = 0, level = MPI_THREAD_SINGLE;

@@ -26,8 +26,9 @@ struct epx_python_comm {
     void *context; /* CUDA's, on device memory */
     int size;
     int64_t timeout_ms;
-    MPI_Group group;
+    MPI_Group group;    /* MPI_GROUP_NULL where MPI did not start the ranks */
     MPI_Comm agreement; /* of glue_agree.c; MPI_COMM_NULL before the first arena */
+    EPX_Allgather_function *allgather; /* NULL where MPI started the ranks */
     int is_in_xla;      /* a handler of xla.c runs an operation on host memory */
 };
 
@@ -147,6 +148,7 @@ int epx_python_check(const struct epx_python_comm *comm, int code);
 int64_t epx_python_now_ns(void);
 void epx_python_message(char text[EPX_MAX_ERROR_STRING]);
 int epx_python_init(int *initialized_here);
+int epx_python_is_initialized(void);
 int epx_python_finalize(void);
 int epx_python_world(int rank_size[2]);
 int epx_python_node_rank(int *rank);
@@ -163,9 +165,11 @@ int epx_python_is_making_group(void);
 int epx_python_comm(int64_t number, struct epx_python_comm **comm);
 int epx_python_comm_create(int fortran, const int ranks[], int num_ranks, const char *hints[],
                            int *number);
+int epx_python_comm_create_from(int rank, int size, EPX_Allgather_function *allgather,
+                                const char *hints[], int *number);
 int epx_python_comm_free(int number);
 int epx_python_comm_place(int number, int *rank, int *size);
-int epx_python_comm_hint(int number, const char *key, char value[MPI_MAX_INFO_VAL + 1]);
+int epx_python_comm_hint(int number, const char *key, char value[EPX_MAX_HINT_STRING]);
 int epx_python_comm_check(int number);
 int epx_python_comm_stats(int number, uint64_t counters[10]);
 

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* glue_comm.c - communicators for Python, from one of MPI or from ranks of MPI_COMM_WORLD. */
+/* glue_comm.c - communicators for Python: from one of MPI, from ranks of MPI_COMM_WORLD, or from ranks
+ * that something else started. */
 #include "glue.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define SPLIT_PHASES "epx_split_phases"
 
 int epx_python_comm(int64_t number, struct epx_python_comm **comm)
 {
@@ -72,28 +76,29 @@ static int check_hints(const char *hints[])
 }
 
 /* Dispatch has the stream copy what the routing shows behind its call, before anybody waits. A
- * dispatch of few rows that is cut in two has no routing by then: so none is. */
-static void keep_routings_whole(MPI_Info info)
+ * dispatch of few rows that is cut in two has no routing by then: so none is. Where the hint or its
+ * variable wants all cut, this is the value that EPX gets instead; else NULL. */
+static const char *split_phases(const char *hints[])
 {
-    static const char key[] = "epx_split_phases";
-    const char *variable = getenv("EPX_SPLIT_PHASES");
-    char value[MPI_MAX_INFO_VAL + 1];
-    int found;
+    const char *variable = getenv("EPX_SPLIT_PHASES"), *wanted = variable ? variable : "";
 
-    MPI_Info_get(info, key, MPI_MAX_INFO_VAL, value, &found);
-    if (strcmp(found ? value : variable ? variable : "", "all") == 0)
-        MPI_Info_set(info, key, "large");
+    for (int i = 0; hints[i]; i += 2)
+        if (strcmp(hints[i], SPLIT_PHASES) == 0)
+            wanted = hints[i + 1];
+    return strcmp(wanted, "all") == 0 ? "large" : NULL;
 }
 
 /* An info of pairs of key and value, which end with NULL. */
 static MPI_Info info_of(const char *hints[])
 {
+    const char *split = split_phases(hints);
     MPI_Info info;
 
     MPI_Info_create(&info);
     for (int i = 0; hints[i]; i += 2)
         MPI_Info_set(info, hints[i], hints[i + 1]);
-    keep_routings_whole(info);
+    if (split)
+        MPI_Info_set(info, SPLIT_PHASES, split);
     return info;
 }
 
@@ -123,40 +128,29 @@ static int create(MPI_Comm comm, const char *hints[], EPX_Comm *newcomm)
     return rc == EPX_SUCCESS ? rc : fail_alone(rc);
 }
 
-static int get_hint(EPX_Comm comm, const char *key, char value[MPI_MAX_INFO_VAL + 1])
-{
-    MPI_Info info;
-    int found = 0;
-
-    if (!*key || strlen(key) >= MPI_MAX_INFO_KEY)
-        return 0;
-    if (EPX_Comm_get_info(comm, &info) != EPX_SUCCESS)
-        return 0;
-    MPI_Info_get(info, key, MPI_MAX_INFO_VAL, value, &found);
-    MPI_Info_free(&info);
-    return found;
-}
-
-static int add(EPX_Comm newcomm, MPI_Group group, int *number)
+static int add(EPX_Comm newcomm, MPI_Group group, EPX_Allgather_function *allgather, int *number)
 {
     struct epx_python_comm *comm = calloc(1, sizeof(*comm));
-    char memory[MPI_MAX_INFO_VAL + 1] = "", timeout_ms[MPI_MAX_INFO_VAL + 1] = "";
+    char memory[EPX_MAX_HINT_STRING], timeout_ms[EPX_MAX_HINT_STRING];
+    int length;
 
     *number = comm ? epx_python_table_add(&epx_python_comms, comm) : -1;
     if (*number < 0) {
         free(comm);
-        MPI_Group_free(&group);
+        if (group != MPI_GROUP_NULL)
+            MPI_Group_free(&group);
         EPX_Comm_free(&newcomm);
         return epx_python_fail(EPX_ERR_NO_MEM, "no memory for a communicator");
     }
     comm->comm = newcomm;
     EPX_Comm_size(newcomm, &comm->size);
-    get_hint(newcomm, "epx_memory", memory);
+    EPX_Comm_get_hint(newcomm, "epx_memory", memory, &length);
     comm->on_device = strncmp(memory, "cuda", 4) == 0;
-    get_hint(newcomm, "epx_timeout_ms", timeout_ms);
+    EPX_Comm_get_hint(newcomm, "epx_timeout_ms", timeout_ms, &length);
     comm->timeout_ms = atoll(timeout_ms);
     comm->group = group;
     comm->agreement = MPI_COMM_NULL;
+    comm->allgather = allgather;
     if (!comm->on_device || epx_python_device_context(&comm->context) == EPX_SUCCESS)
         return EPX_SUCCESS;
     epx_python_comm_free(*number);
@@ -181,7 +175,58 @@ int epx_python_comm_create(int fortran, const int ranks[], int num_ranks, const 
         MPI_Comm_group(comm, &group);
     if (num_ranks > 0)
         MPI_Comm_free(&comm);
-    return rc == EPX_SUCCESS ? add(newcomm, group, number) : rc;
+    return rc == EPX_SUCCESS ? add(newcomm, group, NULL, number) : rc;
+}
+
+enum { HINT_BYTES = MPI_MAX_INFO_KEY + MPI_MAX_INFO_VAL + 1 };
+
+/* Hands the pairs on as NAME=VALUE. */
+static int create_from(const EPX_Bootstrap *bootstrap, const char *hints[], EPX_Comm *newcomm)
+{
+    const char *split = split_phases(hints);
+    size_t num_hints = 0, n = 0;
+    char(*texts)[HINT_BYTES];
+    const char **list;
+    int rc;
+
+    while (hints[num_hints])
+        num_hints++;
+    texts = malloc((num_hints / 2 + 1) * sizeof(*texts));
+    list = calloc(num_hints / 2 + 2, sizeof(*list));
+    if (!texts || !list) {
+        free(texts);
+        free(list);
+        return epx_python_fail(EPX_ERR_NO_MEM, "no memory for %zu hints", num_hints / 2);
+    }
+    for (size_t i = 0; i < num_hints; i += 2) {
+        if (split && strcmp(hints[i], SPLIT_PHASES) == 0)
+            continue;
+        snprintf(texts[n], HINT_BYTES, "%s=%s", hints[i], hints[i + 1]);
+        list[n] = texts[n];
+        n++;
+    }
+    if (split)
+        list[n] = SPLIT_PHASES "=large";
+    rc = EPX_Comm_create_from(bootstrap, list, newcomm);
+    free(texts);
+    free(list);
+    return rc == EPX_SUCCESS ? rc : fail_alone(rc);
+}
+
+/* allgather is called until the communicator is freed: also to agree on that. */
+int epx_python_comm_create_from(int rank, int size, EPX_Allgather_function *allgather,
+                                const char *hints[], int *number)
+{
+    EPX_Bootstrap bootstrap = EPX_BOOTSTRAP_INIT;
+    EPX_Comm newcomm = EPX_COMM_NULL;
+
+    epx_python_note_forks();
+    EPX_PYTHON_TRY(check_hints(hints));
+    bootstrap.rank = rank;
+    bootstrap.num_ranks = size;
+    bootstrap.allgather = allgather;
+    EPX_PYTHON_TRY(create_from(&bootstrap, hints, &newcomm));
+    return add(newcomm, MPI_GROUP_NULL, allgather, number);
 }
 
 int epx_python_comm_free(int number)
@@ -195,7 +240,8 @@ int epx_python_comm_free(int number)
         return epx_python_check(comm, rc);
     epx_python_table_remove(&epx_python_comms, number);
     epx_python_pool_leave(number);
-    MPI_Group_free(&comm->group);
+    if (comm->group != MPI_GROUP_NULL)
+        MPI_Group_free(&comm->group);
     if (comm->agreement != MPI_COMM_NULL)
         MPI_Comm_free(&comm->agreement);
     free(comm);
@@ -212,14 +258,13 @@ int epx_python_comm_place(int number, int *rank, int *size)
 }
 
 /* Value of a hint in force; empty if EPX does not know it. */
-int epx_python_comm_hint(int number, const char *key, char value[MPI_MAX_INFO_VAL + 1])
+int epx_python_comm_hint(int number, const char *key, char value[EPX_MAX_HINT_STRING])
 {
     struct epx_python_comm *comm;
+    int length;
 
     EPX_PYTHON_TRY(epx_python_comm(number, &comm));
-    if (!get_hint(comm->comm, key, value))
-        value[0] = '\0';
-    return EPX_SUCCESS;
+    return epx_python_check(comm, EPX_Comm_get_hint(comm->comm, key, value, &length));
 }
 
 /* The first error since the last check that no call returned. */

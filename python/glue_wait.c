@@ -105,7 +105,7 @@ static int await_slice(struct epx_python_work *work, const struct epx_python_com
         is_routed = is_routed || look_for_routing(work, comm);
         if (is_routed && look_for_request(work, comm))
             return 1;
-        if (look % LOOKS_BEFORE_MPI == 0)
+        if (look % LOOKS_BEFORE_MPI == 0 && epx_python_is_initialized())
             MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
         if (work->is_late)
             nanosleep(&pause, NULL);

@@ -14,6 +14,7 @@ python_modules = \
   python/epx/_perf_torch.py \
   python/epx/_rank_rows.py \
   python/epx/_route.py \
+  python/epx/_start.py \
   python/epx/_torch_ops.py \
   python/epx/_window.py \
   python/epx/jax.py \

@@ -7,15 +7,16 @@ import contextlib
 import ctypes
 import gc
 import operator
+import os
 import sys
 import threading
 from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from epx import _core
+from epx import _core, _start
 from epx._core import (
-    MAX_INFO_VAL,
+    MAX_HINT_STRING,
     Code,
     EPXError,
     Handle,
@@ -31,9 +32,19 @@ from epx._core import (
 if TYPE_CHECKING:
     from epx._route import Route
 
+_DEFAULT_TIMEOUT_MS = 300000  # epx_hints(7)
+
 _fortran_world = _declare("fortran_world")
 _comm_create = _declare(
     "comm_create", ctypes.c_int, _int_p, ctypes.c_int, ctypes.POINTER(ctypes.c_char_p), _int_p
+)
+_comm_create_from = _declare(
+    "comm_create_from",
+    ctypes.c_int,
+    ctypes.c_int,
+    _start.ALLGATHER,
+    ctypes.POINTER(ctypes.c_char_p),
+    _int_p,
 )
 _device_choose = _declare("device_choose", ctypes.c_int, _int_p)
 _lib.epx_python_device_leave.argtypes = (ctypes.c_int,)
@@ -92,26 +103,40 @@ class Reserved(NamedTuple):
 
 
 def _ranks_of(group: object) -> list[int]:
-    """The ranks of MPI_COMM_WORLD in a group: ranks as they are, or a ProcessGroup of torch."""
+    """The ranks in a group, of those of its launcher: ranks as they are, or a ProcessGroup."""
     if isinstance(group, Iterable) and not hasattr(group, "py2f"):  # as a thing of MPI has
-        ranks, size = [operator.index(rank) for rank in group], world()[1]
-        for i, rank in enumerate(ranks):
-            if not 0 <= rank < size:
-                raise EPXError(Code.ARG, f"ranks[{i}] is {rank}, MPI_COMM_WORLD has {size} ranks")
-        return ranks
+        return [operator.index(rank) for rank in group]
     torch = sys.modules.get("torch.distributed")
     if torch is not None and isinstance(group, torch.ProcessGroup):
-        if torch.get_rank() != world()[0]:
-            raise EPXError(
-                Code.ARG,
-                f"rank {torch.get_rank()} of torch.distributed is rank {world()[0]} of MPI: call "
-                "epx.launch.environment() before init_process_group()",
-            )
         return [int(rank) for rank in torch.get_process_group_ranks(group)]
     raise TypeError(
         f"group is a {type(group).__name__}, want None, ranks, an mpi4py.MPI.Comm or "
         "a torch.distributed.ProcessGroup"
     )
+
+
+def _check_mpi_ranks(group: object, ranks: list[int]) -> None:
+    rank, size = world()
+    for i, one in enumerate(ranks):
+        if not 0 <= one < size:
+            raise EPXError(Code.ARG, f"ranks[{i}] is {one}, MPI_COMM_WORLD has {size} ranks")
+    torch = sys.modules.get("torch.distributed")
+    if torch is not None and isinstance(group, torch.ProcessGroup) and torch.get_rank() != rank:
+        raise EPXError(
+            Code.ARG,
+            f"rank {torch.get_rank()} of torch.distributed is rank {rank} of MPI: call "
+            "epx.launch.environment() before init_process_group()",
+        )
+
+
+def _timeout_ms(hints: dict[str, object]) -> int:
+    """What the hint or its variable says; if that is no such number, EPX tells of it."""
+    text = str(hints.get("timeout_ms", os.environ.get("EPX_TIMEOUT_MS", "")))
+    return int(text) if text.isdecimal() else _DEFAULT_TIMEOUT_MS
+
+
+def _is_of_mpi(group: object) -> bool:
+    return isinstance(group, getattr(sys.modules.get("mpi4py.MPI"), "Comm", ()))
 
 
 @contextlib.contextmanager
@@ -168,8 +193,14 @@ def _prepare_torch(device: int | None, *, messages: bool) -> None:
 class Comm(Handle):
     """A communicator of EPX.
 
-    Made and closed by all its ranks together. ``group`` says which: None is all of
-    MPI_COMM_WORLD; else ranks of it, an ``mpi4py.MPI.Comm``, or a ``ProcessGroup`` of torch.
+    Made and closed by all its ranks together. ``group`` says which: None is all that were started
+    together; else ranks of those, an ``mpi4py.MPI.Comm``, or a ``ProcessGroup`` of torch. What
+    started them is mpiexec or srun, then by MPI; or torchrun, or a program that initialized
+    torch.distributed or jax.distributed, then without. ``store`` with ``rank`` and ``size`` says it
+    without any of them: size processes, which have ranks from 0 on and the same
+    ``torch.distributed.Store``, or the client of jax.distributed. Threads that make communicators
+    at a time want a ``PrefixStore`` each.
+
     Hints are those of epx_hints(7) without ``epx_``: ``Comm(timeout_ms=60000)``. ``device`` is the
     number of this rank's GPU, of those that the process sees; without it the thread's current
     device is taken, which ``torch.cuda.set_device`` sets. JAX sets none:
@@ -180,7 +211,16 @@ class Comm(Handle):
     operations that began and have not ended.
     """
 
-    def __init__(self, group: object = None, *, device: int | None = None, **hints: object) -> None:
+    def __init__(
+        self,
+        group: object = None,
+        *,
+        store: object = None,
+        rank: int | None = None,
+        size: int | None = None,
+        device: int | None = None,
+        **hints: object,
+    ) -> None:
         self._index = -1
         self._routes: list[Route] = []
         self.works: list[Any] = []
@@ -188,39 +228,68 @@ class Comm(Handle):
         self.has_reserved = False  # and tensors may be put there
         self._pool = -1
         self._pools: Any = None
-        init_mpi()
-        fortran, ranks = 0, []
-        if group is None:
-            fortran = _fortran_world()
-        elif isinstance(group, getattr(sys.modules.get("mpi4py.MPI"), "Comm", ())):
-            fortran = cast(Any, group).py2f()
-        else:
-            ranks = _ranks_of(group)
-            if not ranks:
-                raise EPXError(Code.ARG, "a communicator of no ranks")
         words = [w for key, value in hints.items() for w in (f"epx_{key}", str(value))]
         if any("\0" in word for word in words):
             raise EPXError(Code.INFO, f"a hint or its value has a NUL: {words}")
-        index = ctypes.c_int(-1)
+        texts = (ctypes.c_char_p * (len(words) + 1))(*[word.encode() for word in words], None)
+        self._meeting = self._meet(group, store, rank, size)
         with _current_device(device):
-            _try(
-                _comm_create(
-                    fortran,
-                    (ctypes.c_int * max(len(ranks), 1))(*ranks),
-                    len(ranks),
-                    (ctypes.c_char_p * (len(words) + 1))(*[word.encode() for word in words], None),
-                    index,
-                )
-            )
-        self._index = index.value
-        rank, size = ctypes.c_int(), ctypes.c_int()
-        _try(_comm_place(self._index, rank, size))
-        self.rank, self.size = rank.value, size.value
+            if self._meeting is None:
+                self._index = self._create(group, texts)
+            else:
+                self._index = self._create_from(self._meeting, texts, _timeout_ms(hints))
+        own, ranks = ctypes.c_int(), ctypes.c_int()
+        _try(_comm_place(self._index, own, ranks))
+        self.rank, self.size = own.value, ranks.value
         self._refuse_unknown(hints)
         self.memory = self.hint("memory")
         self.on_device = self.memory.startswith("cuda")
         if self.on_device:
             _prepare_torch(device, messages=self.hint("transport") in ("nccl", "ucx"))
+
+    @staticmethod
+    def _meet(
+        group: object, store: object, rank: int | None, size: int | None
+    ) -> _start.Meeting | None:
+        """How ranks that MPI did not start meet; None for those that it did."""
+        _core.begin()
+        if store is not None:
+            if group is not None:
+                raise TypeError("want either group or store")
+            return _start.by_store(store, rank, size)
+        if rank is not None or size is not None:
+            raise TypeError("rank and size are for a store")
+        if _is_of_mpi(group):
+            return None
+        return _start.by_launcher(None if group is None else _ranks_of(group))
+
+    @staticmethod
+    def _create(group: object, hints: Any) -> int:
+        init_mpi()
+        fortran, ranks = 0, []
+        if group is None:
+            fortran = _fortran_world()
+        elif _is_of_mpi(group):
+            fortran = cast(Any, group).py2f()
+        else:
+            ranks = _ranks_of(group)
+            if not ranks:
+                raise EPXError(Code.ARG, "a communicator of no ranks")
+            _check_mpi_ranks(group, ranks)
+        index = ctypes.c_int(-1)
+        numbers = (ctypes.c_int * max(len(ranks), 1))(*ranks)
+        _try(_comm_create(fortran, numbers, len(ranks), hints, index))
+        return index.value
+
+    @staticmethod
+    def _create_from(meeting: _start.Meeting, hints: Any, timeout_ms: int) -> int:
+        index = ctypes.c_int(-1)
+        meeting.timeout_ms = timeout_ms
+        code = _comm_create_from(meeting.rank, meeting.size, meeting.allgather, hints, index)
+        if code and meeting.error is not None:
+            raise meeting.error
+        _try(code)
+        return index.value
 
     def _refuse_unknown(self, hints: dict[str, object]) -> None:
         unknown = [key for key in hints if not self.hint(key)]
@@ -230,7 +299,7 @@ class Comm(Handle):
 
     def hint(self, name: str) -> str:
         """The value of a hint in force, such as ``hint("transport")``; "" if there is none."""
-        value = ctypes.create_string_buffer(MAX_INFO_VAL + 1)
+        value = ctypes.create_string_buffer(MAX_HINT_STRING)
         _try(_comm_hint(self._index, f"epx_{name}".encode(), value))
         return value.value.decode()
 

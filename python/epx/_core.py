@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn, SupportsIndex, TypeVar
 
 MAX_ERROR_STRING = 512
-MAX_INFO_VAL = 1024
+MAX_HINT_STRING = 64
 
 
 class Code(enum.IntEnum):
@@ -104,6 +104,7 @@ def _declare(name: str, *types: Any) -> Callable[..., int]:
 
 _int_p = ctypes.POINTER(ctypes.c_int)
 _init = _declare("init", _int_p)
+_is_initialized = _declare("is_initialized")
 _finalize = _declare("finalize")
 _world = _declare("world", _int_p)
 _node_rank = _declare("node_rank", _int_p)
@@ -183,12 +184,33 @@ def abandon(number: int) -> None:
 
 
 _LAUNCHER_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
-_process = 0  # that initialized MPI, or found it initialized; 0 = none yet
+_process = 0  # that MPI and all communicators belong to; 0 = none yet
+_has_mpi = False  # which the process initialized, or found initialized
 
 
 def is_child() -> bool:
     """Whether this process was forked off by the one that MPI and all communicators belong to."""
     return _process not in (0, os.getpid())
+
+
+def begin() -> None:
+    """Note that this process has what belongs to it alone, or refuse that to one forked off."""
+    global _process
+    if is_child():
+        raise EPXError(
+            Code.NOT_INITIALIZED, "this process was forked off: MPI belongs to its parent"
+        )
+    _process = os.getpid()
+
+
+def has_launcher() -> bool:
+    """Whether what starts MPI, mpiexec or srun, started this process."""
+    return any(name in os.environ for name in _LAUNCHER_VARIABLES)
+
+
+def is_mpi_running() -> bool:
+    """Whether MPI is initialized and not finalized."""
+    return bool(_is_initialized())
 
 
 def _leave() -> None:
@@ -201,25 +223,20 @@ def _leave() -> None:
 
 def init_mpi() -> None:
     """Initialize MPI if nobody has; then it is finalized when Python exits."""
-    global _process
-    if is_child():
-        raise EPXError(
-            Code.NOT_INITIALIZED, "this process was forked off: MPI belongs to its parent"
-        )
-    if _process:
+    global _has_mpi
+    begin()
+    if _has_mpi:
         return
-    by_torchrun = "TORCHELASTIC_RUN_ID" in os.environ
-    if by_torchrun and not any(name in os.environ for name in _LAUNCHER_VARIABLES):
+    if "TORCHELASTIC_RUN_ID" in os.environ and not has_launcher():
         raise EPXError(
             Code.NOT_INITIALIZED,
-            "torchrun starts no MPI, which EPX needs: start the program by mpiexec or srun and "
-            "call epx.launch.environment() before torch.distributed.init_process_group()",
+            "torchrun starts no MPI, which this call needs: start the program by mpiexec or srun",
         )
     here = ctypes.c_int(0)
     _try(_init(here))
     if here.value:
         atexit.register(_leave)
-    _process = os.getpid()
+    _has_mpi = True
 
 
 def world() -> tuple[int, int]:

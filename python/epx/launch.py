@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What torch.distributed and jax.distributed want to know, from MPI: for programs that mpiexec or
-srun starts."""
+srun starts. Under torchrun, which sets it itself, the functions for torch change nothing."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import os
 import socket
 from typing import Any
 
-from epx import _core
+from epx import _core, _start
 
 _LOCAL_RANKS = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
+_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 _ADDRESS_BYTES = 256
 
 
@@ -20,6 +21,8 @@ def local_rank() -> int:
     Read from the launcher's environment; where that does not tell it, collective over
     MPI_COMM_WORLD.
     """
+    if _start.is_by_torchrun() and "LOCAL_RANK" in os.environ:
+        return int(os.environ["LOCAL_RANK"])
     for name in _LOCAL_RANKS:
         if name in os.environ:
             return int(os.environ[name])
@@ -61,8 +64,10 @@ def environment() -> dict[str, str]:
     """Set RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, and return them.
 
     Collective over MPI_COMM_WORLD. MASTER_ADDR and MASTER_PORT that rank 0 has already are kept,
-    and taken by all. Under torchrun, which starts no MPI, an ``EPXError`` says what to do.
+    and taken by all. Under torchrun they are set, and are returned as they are.
     """
+    if _start.is_by_torchrun():
+        return {name: os.environ[name] for name in _VARIABLES}
     rank, size = _core.world()
     local = _core.node_rank()
     address = os.environ.get("MASTER_ADDR", socket.gethostname())
