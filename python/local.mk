@@ -53,6 +53,7 @@ EXTRA_DIST += \
   python/tests/support/jax_here.py \
   python/tests/support/slots.py \
   python/tests/support/sparse.py \
+  python/tests/support/started.py \
   python/tests/support/windows.py \
   python/tests/test_arena.py \
   python/tests/test_compile.py \
@@ -71,6 +72,7 @@ EXTRA_DIST += \
   python/tests/test_kinds.py \
   python/tests/test_perf.py \
   python/tests/test_raise.py \
+  python/tests/test_start.py \
   python/tests/test_torch.py \
   python/tests/test_window.py \
   python/tests/test_window_gpu.py \

@@ -289,6 +289,7 @@ class Comm(Handle):
         if code and meeting.error is not None:
             raise meeting.error
         _try(code)
+        meeting.is_made = True
         return index.value
 
     def _refuse_unknown(self, hints: dict[str, object]) -> None:

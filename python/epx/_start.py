@@ -7,13 +7,14 @@ EPX_Comm_create_from(3) goes by it, and the agreement of Comm.close(); rows neve
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import ctypes
-import itertools
 import os
 import sys
 import time
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from epx import _core
 from epx._core import Code, EPXError
@@ -33,9 +34,9 @@ class _TorchKeys:
     def __init__(self, store: Any, name: str) -> None:
         self._store = sys.modules["torch.distributed"].PrefixStore(f"epx/{name}", store)
 
-    def next(self, rank: int) -> int:
-        """How many communicators this rank has made by these keys, with this one."""
-        return int(self._store.add(f"made/{rank}", 1))
+    def count(self, rank: int, more: int) -> int:
+        """How many communicators this rank has made by these keys, with so many more."""
+        return int(self._store.add(f"made/{rank}", more))
 
     def set(self, key: str, value: bytes) -> None:
         self._store.set(key, value)
@@ -51,14 +52,15 @@ class _TorchKeys:
 class _JaxKeys:
     """The keys of a group at the coordinator of jax.distributed."""
 
-    _made: dict[str, itertools.count[int]] = {}
+    _made: ClassVar[collections.Counter[str]] = collections.Counter()
 
     def __init__(self, client: Any, name: str) -> None:
         self._client, self._name = client, name
 
-    def next(self, rank: int) -> int:
-        """How many communicators this process has made by these keys, with this one."""
-        return next(self._made.setdefault(f"{self._name}/{rank}", itertools.count(1)))
+    def count(self, rank: int, more: int) -> int:
+        """How many communicators this rank has made by these keys, with so many more."""
+        self._made[f"{self._name}/{rank}"] += more
+        return self._made[f"{self._name}/{rank}"]
 
     def set(self, key: str, value: bytes) -> None:
         self._client.key_value_set_bytes(f"epx/{self._name}/{key}", value)
@@ -76,13 +78,14 @@ class Meeting:
 
     ``rank`` is this one's, ``size`` the number of ranks. A call of ``allgather`` lasts for at most
     ``timeout_ms``, 0 = for ever. Its ``error`` is the exception of the last one that failed.
+    ``is_made`` says that the communicator is made.
     """
 
     def __init__(self, keys: _TorchKeys | _JaxKeys, rank: int, size: int) -> None:
         if not 0 <= rank < size:
             raise EPXError(Code.ARG, f"rank is {rank} and size is {size}, want 0 <= rank < size")
         self.rank, self.size = rank, size
-        self.timeout_ms = 0
+        self.timeout_ms, self.is_made = 0, False
         self.error: BaseException | None = None
         self.allgather = ALLGATHER(self._call)  # lives as long as C may call it
         self._keys, self._number, self._calls = keys, 0, 0
@@ -106,8 +109,18 @@ class Meeting:
 
     def gather(self, own: bytes) -> list[bytes]:
         """The bytes of all ranks, equally many from each."""
-        self._number = self._number or self._keys.next(self.rank)
+        self._number = self._number or self._keys.count(self.rank, 1)
         self._calls += 1
+        try:
+            every = self._exchange(own)
+        except BaseException:
+            self._take_back()
+            raise
+        if self._calls > 1:  # every rank has read those of the call before
+            self._keys.delete(self._key(self._calls - 1, self.rank))
+        return every
+
+    def _exchange(self, own: bytes) -> list[bytes]:
         self._keys.set(self._key(self._calls, self.rank), own)
         timeout_ms = self.timeout_ms or _FOR_EVER_MS
         end = time.monotonic() + timeout_ms / 1000
@@ -123,9 +136,15 @@ class Meeting:
             if len(part) != len(own):
                 raise EPXError(Code.ARG, f"rank {rank} gives {len(part)} bytes, want {len(own)}")
             every.append(part)
-        if self._calls > 1:  # every rank has read those of the call before
-            self._keys.delete(self._key(self._calls - 1, self.rank))
         return every
+
+    def _take_back(self) -> None:
+        """Leaves the store as if this rank had not come, so that all ranks can try again."""
+        with contextlib.suppress(RuntimeError):
+            for call in range(max(1, self._calls - 1), self._calls + 1):
+                self._keys.delete(self._key(call, self.rank))
+            if not self.is_made:
+                self._keys.count(self.rank, -1)
 
     def _call(self, own: int, every: int, num_bytes: int, _: object) -> int:
         try:
@@ -159,9 +178,9 @@ def by_store(store: object, rank: object, size: object) -> Meeting:
 
 def is_by_torchrun() -> bool:
     """Whether torchrun started this process, or who sets the variables that torchrun sets."""
-    if "TORCHELASTIC_RUN_ID" in os.environ:
-        return True
-    return not _core.has_launcher() and all(name in os.environ for name in _TORCHRUN)
+    if not all(name in os.environ for name in _TORCHRUN):
+        return False
+    return "TORCHELASTIC_RUN_ID" in os.environ or not _core.has_launcher()
 
 
 def _is_by_mpi() -> bool:
