@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """usage: mpiexec -n RANKS python train_torch.py [--device cuda] [--steps N] [FILE]
+       torchrun --nproc-per-node RANKS train_torch.py [--device cuda] [--steps N] [FILE]
 
 Trains a small model with a mixture-of-experts layer to name the next character of a text. Every
 rank has tokens of its own (data parallel) and experts of its own (expert parallel).
@@ -185,15 +186,16 @@ def main() -> int:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--compile", metavar="BACKEND", help="of torch.compile: inductor, ...")
+    parser.add_argument("--backend", help="of torch.distributed; gloo, if ranks share a GPU")
     harbour = Path(__file__).resolve().parent.parent / "harbour.txt"
     parser.add_argument("file", type=Path, nargs="?", default=harbour)
     options = parser.parse_args()
 
-    epx.launch.environment()  # what init_process_group wants, from MPI
+    epx.launch.environment()  # what init_process_group wants: from MPI, or as torchrun set it
     device = torch.device(options.device)
-    if device.type == "cuda":
-        torch.cuda.set_device(epx.launch.local_rank())  # before the communicator
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    if device.type == "cuda":  # before the communicator
+        torch.cuda.set_device(epx.launch.local_rank() % torch.cuda.device_count())
+    dist.init_process_group(options.backend or ("nccl" if device.type == "cuda" else "gloo"))
     # Without bfloat16 grouped_mm has no kernel on GPUs, and torch.compile refuses it.
     is_plain = device.type == "cpu" and not options.compile
     dtype = torch.float32 if is_plain else torch.bfloat16
