@@ -173,7 +173,9 @@ int epx_python_comm_create(int fortran, const int ranks[], int num_ranks, const 
     rc = create(comm, hints, &newcomm);
     if (rc == EPX_SUCCESS)
         MPI_Comm_group(comm, &group);
-    if (num_ranks > 0)
+    /* After a time-out a duplication of comm may be under way: if comm is freed then, MPI_Finalize of
+     * Open MPI 4.1 writes into memory that it has freed. */
+    if (num_ranks > 0 && rc != EPX_ERR_TIMEOUT)
         MPI_Comm_free(&comm);
     return rc == EPX_SUCCESS ? add(newcomm, group, NULL, number) : rc;
 }

@@ -41,8 +41,10 @@ def check(comm, seed=0):
     out = ep.combine(rows, routing, row_weights)
     grad = torch.randn_like(out)
     out.backward(grad)
-    assert torch.equal(out, x) and torch.equal(x.grad, grad)
+    if ON_GPU:
+        torch.cuda.synchronize()
     comm.check()
+    assert torch.equal(out, x) and torch.equal(x.grad, grad)
     route.free()
 
 
@@ -87,7 +89,7 @@ def reserved():
 
     take_gpu(epx.launch.local_rank())
     comm = epx.Comm(timeout_ms=PATIENT_MS)
-    comm.reserve(1 << 20)
+    comm.reserve(8 << 20)  # torch takes 2 MiB at a time on GPUs
     route = epx.Route(comm, experts=comm.size, top_k=1, max_tokens=4)
     ids = torch.zeros((4, 1), dtype=torch.int64)
     rows, _, _ = ep.dispatch(torch.ones((4, 8)), ids, torch.ones((4, 1)), route)
