@@ -26,10 +26,10 @@ struct epx_python_comm {
     void *context; /* CUDA's, on device memory */
     int size;
     int64_t timeout_ms;
-    MPI_Group group;    /* MPI_GROUP_NULL where MPI did not start the ranks */
-    MPI_Comm agreement; /* of glue_agree.c; MPI_COMM_NULL before the first arena */
+    MPI_Group group;                   /* MPI_GROUP_NULL where MPI did not start the ranks */
+    MPI_Comm agreement;                /* of glue_agree.c; MPI_COMM_NULL before the first arena */
     EPX_Allgather_function *allgather; /* NULL where MPI started the ranks */
-    int is_in_xla;      /* a handler of xla.c runs an operation on host memory */
+    int is_in_xla;                     /* a handler of xla.c runs an operation on host memory */
 };
 
 /* CUDA's event behind the copies of what the view shows, or NULL, and the capture that they were

@@ -13,8 +13,8 @@
 
 enum { PAUSE_NS = 50000, RANKS_NAMED = 8 };
 
-/* Makes the communicator of MPI in which ranks tell, with the first arena; collective. Ranks that MPI
- * did not start tell by what they met by. */
+/* Makes the communicator of MPI in which ranks tell, with the first arena; collective. Ranks that
+ * MPI did not start tell by what they met by. */
 int epx_python_agreement(struct epx_python_comm *comm)
 {
     if (comm->allgather || comm->agreement != MPI_COMM_NULL)

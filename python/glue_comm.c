@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* glue_comm.c - communicators for Python: from one of MPI, from ranks of MPI_COMM_WORLD, or from ranks
- * that something else started. */
+/* glue_comm.c - communicators for Python: from one of MPI, from ranks of MPI_COMM_WORLD, or from
+ * ranks that something else started. */
 #include "glue.h"
 
 #include <stdio.h>
@@ -173,8 +173,8 @@ int epx_python_comm_create(int fortran, const int ranks[], int num_ranks, const 
     rc = create(comm, hints, &newcomm);
     if (rc == EPX_SUCCESS)
         MPI_Comm_group(comm, &group);
-    /* After a time-out a duplication of comm may be under way: if comm is freed then, MPI_Finalize of
-     * Open MPI 4.1 writes into memory that it has freed. */
+    /* After a time-out a duplication of comm may be under way: if comm is freed then, MPI_Finalize
+     * of Open MPI 4.1 writes into memory that it has freed. */
     if (num_ranks > 0 && rc != EPX_ERR_TIMEOUT)
         MPI_Comm_free(&comm);
     return rc == EPX_SUCCESS ? add(newcomm, group, NULL, number) : rc;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Ranks that MPI did not start: how they meet, by a store of torch.distributed or of jax.distributed.
+"""How ranks meet that MPI did not start: by a store of torch.distributed or of jax.distributed.
 
 A store holds bytes by keys, which any rank sets and any rank waits for. The first contact of
 EPX_Comm_create_from(3) goes by it, and the agreement of Comm.close(); rows never do.
@@ -200,9 +200,9 @@ def _world_of_torch() -> tuple[Any, int, int] | None:
     if not is_by_torchrun():
         return None
     if _torchrun_store is None:
-        import torch.distributed as distributed
+        from torch.distributed.rendezvous import rendezvous
 
-        _torchrun_store = next(iter(distributed.rendezvous("env://")))[0]
+        _torchrun_store = next(iter(rendezvous("env://")))[0]
     return _torchrun_store, int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 
 

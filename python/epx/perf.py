@@ -93,7 +93,7 @@ def main(words: list[str] | None = None) -> int:
     arguments = _arguments(words)
     head: dict[str, object] = {}
     figures: list[Figure] = []
-    memory = {"memory": "cuda:device"} if arguments.device == "cuda" else {}
+    memory: dict[str, Any] = {"memory": "cuda:device"} if arguments.device == "cuda" else {}
     for name in ("torch", "jax"):
         module = _module(name)
         if module is None:

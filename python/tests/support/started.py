@@ -219,7 +219,11 @@ def by_jax(address, rank, size):
         assert (comm.rank, comm.size) == (int(rank), int(size)) == (other.rank, other.size)
         route = epx.Route(comm, experts=2 * comm.size, top_k=1, max_tokens=8)
         spread = jax.shard_map(
-            lambda x: layer(x, route), mesh=mesh, in_specs=P("ep"), out_specs=P("ep"), check_vma=False
+            lambda x: layer(x, route),
+            mesh=mesh,
+            in_specs=P("ep"),
+            out_specs=P("ep"),
+            check_vma=False,
         )
         (mine,) = spread(x).addressable_shards
         assert (np.asarray(mine.data) == whole[mine.index]).all()
