@@ -17,7 +17,7 @@ ON_GPU = os.environ.get("EPX_MEMORY", "").startswith("cuda")
 
 def start(*command):
     """A process that mpiexec seems not to have started."""
-    clean = {k: v for k, v in os.environ.items() if not re.match("OMPI_COMM|PMI|SLURM", k)}
+    clean = {k: v for k, v in os.environ.items() if not re.match("OMPI|PMI|SLURM", k)}
     return subprocess.Popen(
         [sys.executable, *command],
         env=clean,

@@ -28,7 +28,12 @@ int epx_api_enter_mpi(const char *function)
 
     epx_status_enter(function);
     mpi_here = NULL;
-    EPX_FAIL_IF(!mpi, EPX_ERR_NOT_INITIALIZED, "MPI is not here: %s", epx_status_message());
+    if (!mpi) {
+        char why[EPX_MAX_ERROR_STRING];
+
+        snprintf(why, sizeof(why), "%s", epx_status_message());
+        return epx_fail(EPX_ERR_NOT_INITIALIZED, "MPI is not here: %s", why);
+    }
     EPX_TRY(mpi->check());
     mpi_here = mpi;
     return EPX_SUCCESS;

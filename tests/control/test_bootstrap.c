@@ -253,6 +253,7 @@ static void works_by_default(struct group *group)
     works(group, NULL);
 }
 
+#ifdef EPX_HAVE_UCX
 static void works_over_ucx(struct group *group)
 {
     works(group, "epx_transport=ucx");
@@ -262,6 +263,7 @@ static void works_between_nodes(struct group *group)
 {
     works(group, "epx_ranks_per_node=2");
 }
+#endif
 
 static void works_with_a_thread(struct group *group)
 {
