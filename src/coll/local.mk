@@ -8,6 +8,7 @@ libepx_core_la_SOURCES += \
   src/coll/dispatch.c \
   src/coll/ground.c \
   src/coll/ground.h \
+  src/coll/rounding.h \
   src/coll/route_dispatch.c \
   src/coll/route_plan.c \
   src/coll/route_plan.h \
