@@ -163,6 +163,7 @@ int epx_python_is_making_group(void);
 
 /* glue_comm.c: communicators */
 int epx_python_comm(int64_t number, struct epx_python_comm **comm);
+int64_t epx_python_timeout_ms(const char *hints[]);
 int epx_python_comm_create(int fortran, const int ranks[], int num_ranks, const char *hints[],
                            int *number);
 int epx_python_comm_create_from(int rank, int size, EPX_Allgather_function *allgather,

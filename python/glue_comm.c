@@ -18,7 +18,7 @@ int epx_python_comm(int64_t number, struct epx_python_comm **comm)
 }
 
 /* What the hint or its variable says; if that is no such number, EPX_Comm_create tells of it. */
-static int64_t timeout_of(const char *hints[])
+int64_t epx_python_timeout_ms(const char *hints[])
 {
     enum { DEFAULT_MS = 300000 }; /* epx_hints(7) */
     const char *variable = getenv("EPX_TIMEOUT_MS"), *text = variable ? variable : "";
@@ -167,7 +167,7 @@ int epx_python_comm_create(int fortran, const int ranks[], int num_ranks, const 
 
     EPX_PYTHON_TRY(check_hints(hints));
     if (num_ranks > 0)
-        EPX_PYTHON_TRY(comm_of_ranks(ranks, num_ranks, timeout_of(hints), &comm));
+        EPX_PYTHON_TRY(comm_of_ranks(ranks, num_ranks, epx_python_timeout_ms(hints), &comm));
     if (comm == MPI_COMM_NULL)
         return epx_python_fail(EPX_ERR_COMM, "the communicator of MPI is MPI_COMM_NULL");
     rc = create(comm, hints, &newcomm);

@@ -7,7 +7,6 @@ import contextlib
 import ctypes
 import gc
 import operator
-import os
 import sys
 import threading
 from collections.abc import Iterable, Iterator
@@ -32,8 +31,6 @@ from epx._core import (
 if TYPE_CHECKING:
     from epx._route import Route
 
-_DEFAULT_TIMEOUT_MS = 300000  # epx_hints(7)
-
 _fortran_world = _declare("fortran_world")
 _comm_create = _declare(
     "comm_create", ctypes.c_int, _int_p, ctypes.c_int, ctypes.POINTER(ctypes.c_char_p), _int_p
@@ -49,6 +46,8 @@ _comm_create_from = _declare(
 _device_choose = _declare("device_choose", ctypes.c_int, _int_p)
 _lib.epx_python_device_leave.argtypes = (ctypes.c_int,)
 _lib.epx_python_device_leave.restype = None
+_lib.epx_python_timeout_ms.argtypes = (ctypes.POINTER(ctypes.c_char_p),)
+_lib.epx_python_timeout_ms.restype = ctypes.c_int64
 _comm_free = _declare("comm_free", ctypes.c_int)
 _comm_place = _declare("comm_place", ctypes.c_int, _int_p, _int_p)
 _comm_hint = _declare("comm_hint", ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p)
@@ -127,12 +126,6 @@ def _check_mpi_ranks(group: object, ranks: list[int]) -> None:
             f"rank {torch.get_rank()} of torch.distributed is rank {rank} of MPI: call "
             "epx.launch.environment() before init_process_group()",
         )
-
-
-def _timeout_ms(hints: dict[str, object]) -> int:
-    """What the hint or its variable says; if that is no such number, EPX tells of it."""
-    text = str(hints.get("timeout_ms", os.environ.get("EPX_TIMEOUT_MS", "")))
-    return int(text) if text.isdecimal() else _DEFAULT_TIMEOUT_MS
 
 
 def _is_of_mpi(group: object) -> bool:
@@ -237,7 +230,7 @@ class Comm(Handle):
             if self._meeting is None:
                 self._index = self._create(group, texts)
             else:
-                self._index = self._create_from(self._meeting, texts, _timeout_ms(hints))
+                self._index = self._create_from(self._meeting, texts)
         own, ranks = ctypes.c_int(), ctypes.c_int()
         _try(_comm_place(self._index, own, ranks))
         self.rank, self.size = own.value, ranks.value
@@ -282,9 +275,9 @@ class Comm(Handle):
         return index.value
 
     @staticmethod
-    def _create_from(meeting: _start.Meeting, hints: Any, timeout_ms: int) -> int:
+    def _create_from(meeting: _start.Meeting, hints: Any) -> int:
         index = ctypes.c_int(-1)
-        meeting.timeout_ms = timeout_ms
+        meeting.timeout_ms = _lib.epx_python_timeout_ms(hints)
         code = _comm_create_from(meeting.rank, meeting.size, meeting.allgather, hints, index)
         if code and meeting.error is not None:
             raise meeting.error

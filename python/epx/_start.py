@@ -139,7 +139,10 @@ class Meeting:
         return every
 
     def _take_back(self) -> None:
-        """Leaves the store as if this rank had not come, so that all ranks can try again."""
+        """Leaves the store as if this rank had not come, so that all ranks can try again.
+
+        Once all of them have given up: before, a rank may meet what another is about to take back.
+        """
         with contextlib.suppress(RuntimeError):
             for call in range(max(1, self._calls - 1), self._calls + 1):
                 self._keys.delete(self._key(call, self.rank))
