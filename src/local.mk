@@ -62,7 +62,8 @@ include src/mpi/local.mk
 include src/api/local.mk
 
 SUFFIXES += .cu .lo .ptx
-cu_depends = src/kernels/*/*.cu.d src/transport/*/*.cu.d examples/*.cu.d tools/epx_perf/*/*.cu.d
+cu_depends = src/kernels/*/*.cu.d src/kernels/*/*/*.cu.d src/transport/*/*.cu.d examples/*.cu.d \
+  tools/epx_perf/*/*.cu.d
 MOSTLYCLEANFILES += $(cu_depends)
 
 EPX_NVCCFLAGS = $(NVCC_CCBIN_FLAG) -std=c++17 -fmad=false \
@@ -87,6 +88,6 @@ am__v_NVCC_1 =
 	@$(MKDIR_P) $(@D)
 	$(NVCC) $(EPX_NVCCFLAGS) -gencode arch=compute_80,code=compute_80 $(CU_CPPFLAGS) \
 	  $(NVCCFLAGS) -ptx -o $@ $<
-MOSTLYCLEANFILES += src/kernels/*/*.ptx
+MOSTLYCLEANFILES += src/kernels/*/*/*.ptx
 
 -include $(wildcard $(cu_depends))

@@ -10,15 +10,16 @@ libepx_core_la_SOURCES += \
 libepx_cuda_la_SOURCES += \
   src/kernels/control_words.h \
   src/kernels/copy_queues.h \
-  src/kernels/device_args.h \
   src/kernels/device_plan.h \
   src/kernels/ring.h \
+  src/kernels/slices.h \
   src/kernels/small_parts.h
 
+include src/kernels/args/local.mk
 include src/kernels/host/local.mk
+include src/kernels/warp/local.mk
 include src/kernels/protocol/local.mk
+include src/kernels/wires/local.mk
 include src/kernels/routing/local.mk
-include src/kernels/dispatch/local.mk
-include src/kernels/combine/local.mk
-include src/kernels/streaming/local.mk
+include src/kernels/flows/local.mk
 include src/kernels/alltoallv/local.mk

@@ -26,6 +26,11 @@ function found_parameters(name, line, num) {
 function found_function(name, line, lines, hidden) {
     if (lines > 50)
         complain(FILENAME ":" line, name " has a body of " lines " lines; at most 50")
+    if (level == 0 && FILENAME ~ /^src\/kernels\// && FILENAME !~ /^src\/kernels\/host\//) {
+        if (name in home && home[name] != FILENAME)
+            complain(FILENAME ":" line, name " is also defined in " home[name])
+        home[name] = FILENAME
+    }
 }
 
 function found_object(name, line, hidden) {}

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # The folder is the layer: base < control < core < kernels < transport < coll < mpi < api; a file
-# includes its own and lower ones. What the build has is asked in transport/list.c, EPX_ is defined
-# in api/api_*.c.
+# includes its own and lower ones. The kernels have floors in the same way: args < warp < protocol <
+# wires < routing < alltoallv < flows; headers beside these folders lie below them all. What the
+# build has is asked in transport/list.c, EPX_ is defined in api/api_*.c.
 set -u
 LC_ALL=C
 export LC_ALL
@@ -13,6 +14,9 @@ BEGIN {
     num_layers = split("base control core kernels transport coll mpi api", layers)
     for (i = 1; i <= num_layers; i++)
         rank["src/" layers[i]] = i
+    num_floors = split("args warp protocol wires routing alltoallv flows", floors)
+    for (i = 1; i <= num_floors; i++)
+        floor["src/kernels/" floors[i]] = i
 }
 
 { in_src = FILENAME ~ /^src\// }
@@ -36,6 +40,14 @@ function layer_of(file,   part) {
     return rank[part[1] "/" part[2]] + 0
 }
 
+# 0 = beside the folders of src/kernels; -1 = elsewhere, or among the kernels of hosts.
+function floor_of(file,   part, parts) {
+    parts = split(file, part, "/")
+    if (part[1] "/" part[2] != "src/kernels" || part[3] == "host")
+        return -1
+    return parts == 3 ? 0 : floor["src/kernels/" part[3]] + 0
+}
+
 # The folder of a transport that a file lies in, or "".
 function transport_of(file,   part) {
     return file ~ /^src\/transport\/.*\// && split(file, part, "/") ? part[3] : ""
@@ -56,6 +68,8 @@ function check_include(file,   own, other) {
     other = transport_of(file)
     if (layer_of(file) > layer_of(FILENAME))
         complain_here("includes " included ", of a higher layer")
+    else if (floor_of(FILENAME) >= 0 && floor_of(file) > floor_of(FILENAME))
+        complain_here("includes " included ", of a higher floor")
     else if (own != "" && other != "" && other != own && other != "cuda")
         complain_here("includes " included ", of another transport; only cuda is shared")
 }

@@ -128,6 +128,16 @@ plant_layers() {
         left_alone layers
         lower=$higher
     done
+    lower=
+    for higher in /args /warp /protocol /wires /routing /alltoallv /flows/rows; do
+        plant src/kernels$higher/planted_high.cuh
+        plant src/kernels$lower/planted_low.cuh "#include \"kernels$higher/planted_high.cuh\""
+        found layers src/kernels$lower/planted_low.cuh:2 "of a higher floor"
+        plant src/kernels$lower/planted_low.cuh
+        plant src/kernels$higher/planted_high.cuh "#include \"kernels$lower/planted_low.cuh\""
+        left_alone layers
+        lower=$higher
+    done
     plant src/planted/planted.c
     found layers src/planted/planted.c:1 "lies in no layer"
     plant src/core/planted_near.h
@@ -247,6 +257,14 @@ plant_functions() {
         'static void NAME(f)(int, int, int, int, int, int, int) {' '}'
     plant src/core/planted.c 'static int f(int a, char *b)' '{' "$(lines 51 '    a++; /* } */')" '}'
     found functions src/core/planted.c:2 "f has a body of 51 lines"
+    plant src/kernels/warp/planted.cuh 'static int planted(int a)' '{' '}' \
+        'static int planted(long a)' '{' '}'
+    plant src/kernels/wires/planted.cuh 'static int planted(int a)' '{' '}'
+    found functions src/kernels/wires/planted.cuh:2 "planted is also defined in"
+    plant src/kernels/host/planted.c 'static int planted(int a)' '{' '}'
+    plant src/kernels/warp/planted.cuh 'static int planted(int a)' '{' '}' \
+        'static int planted(long a)' '{' '}'
+    left_alone functions
     plant src/core/planted.c "#define M(a, b, c, d, e, f, g) $on" '    f(a, b, c, d, e, f, g)' \
         'MACRO(a, b, c, d, e, f, g)' 'int EPX_F(int, int, int, int, int, int, int);' \
         'static int f(int a, int (*g)(int, int, int), int c, int d, int e, int f)' '{' \

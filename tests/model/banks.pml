@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * banks.pml - small operations between kernels of different ranks: the protocol of
- * src/kernels/protocol/banks.cuh, and of row_packets.cuh there. device.pml has the other
+ * src/kernels/wires/banks.cuh, and of packets.cuh there. device.pml has the other
  * operations, of which nothing but the ready words is here. The names are those of the code. A
  * comment before a step names the function that does it, in banks.cuh if no other file is named.
  *
@@ -88,7 +88,7 @@ inline choose_form()
     AWAIT(id[LINE(me, r, n)] >= n || DIFFERS);                                                     \
     assert(id[LINE(me, r, n)] == n || DIFFERS)
 #endif
-/* store_slice (src/kernels/dispatch/small_rows.cuh), flagged_sums::send (src/kernels/combine) */
+/* store_slice (src/kernels/flows/rows/small_rows.cuh), flagged_sums::send (flows/sums) */
 #define STORE_ROW(r) store(me, ROW(r, n), n)
 /* raise_flag */
 #ifdef FAULT_FLAG_FIRST
@@ -96,10 +96,10 @@ inline choose_form()
 #else
 #define RAISE_FLAG(r) post(me, flag[FLAG(r, me, n)], n)
 #endif
-/* store_stripe (row_packets.cuh) */
+/* store_stripe (packets.cuh) */
 #define SEND_PACKET(r) packet[FLAG(r, me, n)] = n
-/* await_flag, then flagged_rows::take (src/kernels/dispatch), or sums of rows
- * (src/kernels/combine); take_stripe (row_packets.cuh): a tag is that of its operation or is not */
+/* await_flag, then flagged_rows::take (src/kernels/flows/rows), or sums of rows
+ * (src/kernels/flows/sums); take_stripe (packets.cuh): a tag is that of its operation or is not */
 #define TAKE_ROW(r)                                                                               \
     if                                                                                             \
     :: form[n] == PACKED -> AWAIT(packet[FLAG(me, r, n)] == n)                                     \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * claims.pml - how takers share tasks, senders theirs, and both the multiprocessors:
- * src/kernels/streaming/task_claims.cuh and sender_progress.cuh, src/kernels/protocol/phases.cuh.
+ * src/kernels/protocol/task_claims.cuh and sender_progress.cuh, src/kernels/protocol/phases.cuh.
  * progress.pml has how a taker knows that a row has come. A comment before a step names the
  * function that does it, in task_claims.cuh if no other file is named.
  *

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * copies.pml - how blocks that wait for an exchange make the copies that the proxy asks for: the
- * protocol of src/kernels/copy_queues.h, in src/kernels/protocol/copies.cuh and
+ * protocol of src/kernels/copy_queues.h, in src/kernels/wires/copies.cuh and
  * src/transport/cuda/asked_copies.c. The names are those of the code. A comment before a step names
  * the function that does it, and its file.
  *

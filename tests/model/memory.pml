@@ -32,7 +32,7 @@ inline store(writer, cell, value)
     fi
 }
 
-/* epx_flag_post (src/base/flags.h), or a fence and a relaxed store in kernels (order.cuh). */
+/* epx_flag_post (src/base/flags.h), or a fence and a relaxed store in kernels (lanes.cuh). */
 inline post(writer, flag, value)
 {
     d_step {

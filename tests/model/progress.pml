@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * progress.pml - large operations between kernels of different ranks, in which rows are taken while
- * others are on their way: src/kernels/streaming/sender_progress.cuh has the protocol, device.pml
+ * others are on their way: src/kernels/wires/sender_progress.cuh has the protocol, device.pml
  * how operations begin, of which nothing but the ready words is here. A comment before a step names
  * the function that does it, in sender_progress.cuh if no other file is named.
  *

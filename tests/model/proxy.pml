@@ -46,7 +46,7 @@ bool may_give_up;                /* fate: the host of rank 0 may give up at any 
 
 #define SEND_END(r) letter[r] = true
 
-/* post_exchange (src/kernels/protocol/exchange.cuh) */
+/* post_exchange (src/kernels/wires/messages.cuh) */
 inline post_exchange()
 {
 #ifdef FAULT_NUMBER_FIRST
@@ -80,7 +80,7 @@ RANK(me)
             :: n < OPS -> goto next
             fi;
 #endif
-            /* await_release (exchange.cuh); the time-out is in keep_waiting (waits.cuh) */
+            /* await_release (messages.cuh); the time-out is in keep_waiting (waits.cuh) */
             if
             :: released[me] >= n
             :: stop[me] -> goto gives_up

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/device_args.h"
+#include "kernels/control_words.h"
 #include "suite/allocation.h"
 #include "support/exchange.h"
 #include "support/operation.h"

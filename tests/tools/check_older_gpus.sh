@@ -11,8 +11,8 @@ nvcc=$(sed -n 's/^NVCC = //p' Makefile)
 [ "$nvcc" ] || skip "built without CUDA"
 "$nvcc" --version | grep -q '^Cuda compilation tools' || skip "$nvcc is no compiler for GPUs"
 
-for source in "$srcdir"/src/kernels/streaming/*.cu; do
-    ptx=src/kernels/streaming/$(basename "$source" .cu).ptx
+for source in "$srcdir"/src/kernels/flows/*/move_*.cu; do
+    ptx=src/kernels/flows/${source##*/flows/}; ptx=${ptx%.cu}.ptx
     rm -f "$ptx"
     ${MAKE:-make} -s "$ptx" >"$work/out" 2>&1 || fail "$(cat "$work/out")"
     grep -q '^[.]target sm_80' "$ptx" || fail "$ptx is for another GPU"

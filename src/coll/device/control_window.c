@@ -4,13 +4,13 @@
  * other ranks store into, then what only this rank uses.
  */
 #include "coll/device/control_window.h"
-
-#include <stdlib.h>
-
 #include "coll/device/staged/device_nodes.h"
 #include "core/agree.h"
+#include "kernels/args/bank_args.h"
 #include "kernels/node_rows.h"
 #include "transport/cuda/cuda_errors.h"
+
+#include <stdlib.h>
 
 enum { STAGE_QUANTUM = 16, STAGES_OF_ROWS = 4, STAGES_OF_PACKETS = 2, TABLES = 4 };
 

@@ -11,7 +11,8 @@
 #include <cuda_runtime_api.h>
 
 #include "core/request.h"
-#include "kernels/device_args.h"
+#include "kernels/args/device_comm.h"
+#include "kernels/control_words.h"
 #include "transport/transport.h"
 
 struct epx_letter_liveness;

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* device_create.c - makes and frees what a communicator on device memory has. */
 #include "coll/device/device_create.h"
-
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/jitter.h"
 #include "base/log.h"
 #include "coll/device/control_window.h"
@@ -18,6 +14,12 @@
 #include "transport/cuda/device_scope.h"
 #include "transport/cuda/multiprocessors.h"
 #include "core/letter_liveness.h"
+#include "kernels/args/block_shape.h"
+#include "kernels/args/load.h"
+#include "kernels/device_plan.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 static int allocate_completions(struct epx_device *device)
 {

@@ -15,11 +15,6 @@
  * waits for another rank.
  */
 #include "coll/device/device_liveness.h"
-
-#include <sched.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "base/clock.h"
 #include "base/jitter.h"
 #include "coll/device/staged/proxy.h"
@@ -27,6 +22,11 @@
 #include "transport/cuda/cuda_errors.h"
 #include "transport/cuda/device_scope.h"
 #include "core/letter_liveness.h"
+#include "kernels/args/control_args.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
 
 enum { POLLS_BEFORE_QUERY = 1 << 16, LOOK_EVERY_MS = 5, COPY_MS = 500, ANNOUNCE_MS = 200 };
 

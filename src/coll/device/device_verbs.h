@@ -7,7 +7,10 @@
 #define EPX_COLL_DEVICE_DEVICE_VERBS_H
 
 #include "core/request.h"
-#include "kernels/device_args.h"
+#include "kernels/args/alltoallv_args.h"
+#include "kernels/args/route_args.h"
+#include "kernels/args/row_args.h"
+#include "kernels/args/sum_args.h"
 
 /* Local. */
 int epx_route_tokens_device_direct(const struct epx_request *request);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* operation_args.c - what every kernel of an operation is given. */
 #include "coll/device/operation_args.h"
-
 #include "base/clock.h"
 #include "base/jitter.h"
 #include "coll/device/device.h"
@@ -10,6 +9,7 @@
 #include "coll/verbs.h"
 #include "core/ready.h"
 #include "core/route.h"
+#include "kernels/args/block_shape.h"
 
 /* Fills in how many tokens a round has and how many rounds there are, given how rows are cut; share
  * is the stage's bytes for one of the `width` rows of a token. */

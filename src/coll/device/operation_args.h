@@ -4,7 +4,10 @@
 #define EPX_COLL_DEVICE_OPERATION_ARGS_H
 
 #include "core/request.h"
-#include "kernels/device_args.h"
+#include "kernels/args/device_comm.h"
+#include "kernels/args/mover_args.h"
+#include "kernels/args/ready_note.h"
+#include "kernels/device_plan.h"
 
 struct epx_device_comm epx_device_comm_of(const struct epx_request *request);
 struct epx_ready_note epx_ready_note_of(const struct epx_request *request);

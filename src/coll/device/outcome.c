@@ -4,11 +4,11 @@
  * request for an operation in a replayed graph, so its text says less.
  */
 #include "coll/device/outcome.h"
-
 #include "coll/device/device_liveness.h"
 #include "core/progress.h"
 #include "core/route.h"
 #include "core/verdict.h"
+#include "kernels/args/ready_note.h"
 
 static int report_difference(const struct epx_outcome *o)
 {

@@ -5,6 +5,7 @@
 
 #include "coll/device/device.h"
 #include "core/route.h"
+#include "kernels/device_plan.h"
 
 /* Collective, agreed: see struct epx_ground. */
 int epx_device_route_create(struct epx_route *route);

@@ -7,7 +7,9 @@
  * help it with the copies of the exchanges; ends the operation.
  */
 #include "kernels/alltoallv/count_checks.cuh"
-#include "kernels/protocol/exchange.cuh"
+#include "kernels/protocol/launches.cuh"
+#include "kernels/protocol/load_kernels.cuh"
+#include "kernels/wires/messages.cuh"
 
 enum { EXCHANGE_THREADS = 1024 };
 
@@ -20,14 +22,14 @@ struct sums {
 };
 
 /* The row of a source in the matrix of counts. */
-static __device__ __forceinline__ int64_t *counts_of(const struct epx_alltoallv_rows &a,
-                                                     int32_t source)
+static __device__ __forceinline__ int64_t *counts_in_message(const struct epx_alltoallv_rows &a,
+                                                             int32_t source)
 {
     return (int64_t *)epx_control_counts(a.comm.own_control, a.comm.num_ranks, 0, source);
 }
 
 /* Reads this rank's counts; one invalid count makes all of them 0. */
-static __device__ void read_counts(const struct epx_alltoallv_rows &a, struct sums &sums)
+static __device__ void read_message_counts(const struct epx_alltoallv_rows &a, struct sums &sums)
 {
     int32_t ranks = a.comm.num_ranks;
 
@@ -43,7 +45,7 @@ static __device__ void read_counts(const struct epx_alltoallv_rows &a, struct su
     __syncthreads();
     for (int32_t r = (int32_t)threadIdx.x; r < ranks; r += EXCHANGE_THREADS) {
         sums.sent[r] = sums.bad == INT32_MAX ? sums.sent[r] : 0;
-        counts_of(a, a.comm.rank)[r] = sums.sent[r];
+        counts_in_message(a, a.comm.rank)[r] = sums.sent[r];
     }
     __syncthreads();
     if (threadIdx.x == 0 && sums.bad == INT32_MAX)
@@ -51,13 +53,14 @@ static __device__ void read_counts(const struct epx_alltoallv_rows &a, struct su
     __syncthreads();
 }
 
-static __device__ bool exchange_counts(const struct epx_alltoallv_rows &a, struct exchange &x)
+static __device__ bool exchange_count_messages(const struct epx_alltoallv_rows &a,
+                                               struct exchange &x)
 {
     int64_t bytes = a.comm.num_ranks * (int64_t)sizeof(int64_t);
-    int64_t stride = (char *)counts_of(a, 1) - (char *)counts_of(a, 0);
+    int64_t stride = (char *)counts_in_message(a, 1) - (char *)counts_in_message(a, 0);
 
-    post_exchange(a.comm, (char *)counts_of(a, a.comm.rank), (char *)counts_of(a, 0),
-                  [&](int32_t r) {
+    post_exchange(a.comm, (char *)counts_in_message(a, a.comm.rank),
+                  (char *)counts_in_message(a, 0), [&](int32_t r) {
                       int64_t length = r == a.comm.rank ? 0 : bytes;
 
                       return epx_message{0, length, r * stride, length};
@@ -66,7 +69,7 @@ static __device__ bool exchange_counts(const struct epx_alltoallv_rows &a, struc
 }
 
 /* Sums the counts, and shows the user where rows come: one source behind the other. */
-static __device__ void show_counts(const struct epx_alltoallv_rows &a, struct sums &sums)
+static __device__ void show_came_counts(const struct epx_alltoallv_rows &a, struct sums &sums)
 {
     int32_t ranks = a.comm.num_ranks;
 
@@ -74,33 +77,33 @@ static __device__ void show_counts(const struct epx_alltoallv_rows &a, struct su
         int64_t rows = 0;
 
         for (int32_t s = 0; s < ranks; s++)
-            rows = add_capped(rows, counts_of(a, s)[d]);
+            rows = add_capped(rows, counts_in_message(a, s)[d]);
         sums.total[d] = rows;
     }
     for (int32_t s = (int32_t)threadIdx.x; s < ranks; s += EXCHANGE_THREADS) {
         int64_t rows = 0;
 
         for (int32_t before = 0; before < s; before++)
-            rows = add_capped(rows, counts_of(a, before)[a.comm.rank]);
-        a.recvcounts[s] = counts_of(a, s)[a.comm.rank];
+            rows = add_capped(rows, counts_in_message(a, before)[a.comm.rank]);
+        a.recvcounts[s] = counts_in_message(a, s)[a.comm.rank];
         a.rdispls[s] = rows;
     }
     __syncthreads();
 }
 
-static __device__ __forceinline__ bool has_room(const struct exchange &x, const struct sums &sums,
-                                                int32_t rank)
+static __device__ __forceinline__ bool all_rows_fit(const struct exchange &x,
+                                                    const struct sums &sums, int32_t rank)
 {
     return sums.total[rank] <= ready_long(x, rank, EPX_READY_CAPACITY_LOW);
 }
 
-static __device__ bool exchange_rows(const struct epx_alltoallv_rows &a, struct exchange &x,
-                                     const struct sums &sums)
+static __device__ bool exchange_row_messages(const struct epx_alltoallv_rows &a, struct exchange &x,
+                                             const struct sums &sums)
 {
-    bool takes = has_room(x, sums, a.comm.rank);
+    bool takes = all_rows_fit(x, sums, a.comm.rank);
 
     post_exchange(a.comm, (char *)(uintptr_t)a.rows, a.recv, [&](int32_t r) {
-        int64_t sends = has_room(x, sums, r) ? sums.sent[r] : 0;
+        int64_t sends = all_rows_fit(x, sums, r) ? sums.sent[r] : 0;
         int64_t comes = takes ? a.recvcounts[r] : 0;
 
         return epx_message{sends ? sums.from[r] * a.row_bytes : 0, sends * a.row_bytes,
@@ -115,11 +118,11 @@ static __device__ bool exchange_all(const struct epx_alltoallv_rows &a, struct e
 {
     if (!agree(a.comm, a.note, NULL, x))
         return false;
-    read_counts(a, sums);
-    if (!exchange_counts(a, x))
+    read_message_counts(a, sums);
+    if (!exchange_count_messages(a, x))
         return false;
-    show_counts(a, sums);
-    return exchange_rows(a, x, sums);
+    show_came_counts(a, sums);
+    return exchange_row_messages(a, x, sums);
 }
 
 /* One thread of the first block: leaves to the last block how the exchanges ended. */

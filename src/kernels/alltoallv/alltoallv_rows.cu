@@ -8,8 +8,11 @@
  * Launch: comm.blocks blocks, which wait for other ranks; ends the operation.
  */
 #include "kernels/alltoallv/count_checks.cuh"
-#include "kernels/alltoallv/packets.cuh"
 #include "kernels/alltoallv/piece_turns.cuh"
+#include "kernels/alltoallv/row_packets.cuh"
+#include "kernels/protocol/launches.cuh"
+#include "kernels/protocol/load_kernels.cuh"
+#include "kernels/protocol/protocol.cuh"
 
 enum { NUM_WARPS = EPX_WAITING_THREADS / EPX_WARP };
 
@@ -64,7 +67,7 @@ static __device__ __forceinline__ int32_t lanes_from(int32_t num_ranks, int32_t 
 /* One warp, of which so many lanes have a rank: lists the packets of each lane's rank, behind `num`
  * packets and those of lower lanes. Returns how many packets there are then. */
 static __device__ int32_t list_packets(struct packet_list &list, int32_t rank, int32_t lanes,
-                                       int32_t num, const struct packed_rows &packed)
+                                       int32_t num, const struct rows_in_packets &packed)
 {
     const int32_t through = (int32_t)scan_capped(packets_for(packed.bytes), lanes);
 
@@ -131,8 +134,8 @@ static __device__ void plan_sends(const struct epx_alltoallv_rows &a, struct pla
     }
 }
 
-static __device__ void post_counts(const struct epx_alltoallv_rows &a, const struct exchange &x,
-                                   const struct placement &p)
+static __device__ void post_row_counts(const struct epx_alltoallv_rows &a, const struct exchange &x,
+                                       const struct placement &p)
 {
     int32_t num = a.comm.num_ranks;
 
@@ -375,8 +378,8 @@ static __device__ void take_round(const struct epx_alltoallv_rows &a, struct pla
     claims.moved.before += num_pieces(all);
 }
 
-static __device__ EPX_COLD int64_t move_rows(const struct epx_alltoallv_rows &a, struct exchange &x,
-                                             struct placement &p)
+static __device__ EPX_COLD int64_t move_alltoallv(const struct epx_alltoallv_rows &a,
+                                                  struct exchange &x, struct placement &p)
 {
     int64_t share = stage_share(a), me = a.comm.rank;
     int64_t rounds = ((int64_t)p.most_staged_bytes + share - 1) / share;
@@ -441,7 +444,7 @@ static __device__ int64_t exchange_rows(const struct epx_alltoallv_rows &a, stru
     __syncthreads();
     if (!all_content(a.comm, x, take_few(a, x, p)))
         return 0;
-    return p.any_stored ? move_rows(a, x, p) : 0;
+    return p.any_stored ? move_alltoallv(a, x, p) : 0;
 }
 
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)
@@ -461,7 +464,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)
     begin_exchange(a.comm, a.note, 0, look_first(a.comm), x);
     if (x.outcome.code == EPX_SUCCESS) {
         if (blockIdx.x == gridDim.x - 1)
-            post_counts(a, x, p);
+            post_row_counts(a, x, p);
         send_packets(p.packets, a.comm.num_ranks, x.epoch, bank_of(a, x), team_of(0, NUM_WARPS));
     }
     counted = await_counts(a, x, counts);

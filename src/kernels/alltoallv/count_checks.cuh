@@ -3,7 +3,8 @@
 #ifndef EPX_KERNELS_ALLTOALLV_COUNT_CHECKS_CUH
 #define EPX_KERNELS_ALLTOALLV_COUNT_CHECKS_CUH
 
-#include "kernels/protocol/protocol.cuh"
+#include "kernels/args/alltoallv_args.h"
+#include "kernels/warp/lanes.cuh"
 
 static __device__ __forceinline__ bool can_send(const struct epx_alltoallv_rows &a, int64_t count,
                                                 int64_t from)

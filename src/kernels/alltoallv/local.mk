@@ -3,5 +3,5 @@ libepx_cuda_la_SOURCES += \
   src/kernels/alltoallv/alltoallv_messages.cu \
   src/kernels/alltoallv/alltoallv_rows.cu \
   src/kernels/alltoallv/count_checks.cuh \
-  src/kernels/alltoallv/packets.cuh \
-  src/kernels/alltoallv/piece_turns.cuh
+  src/kernels/alltoallv/piece_turns.cuh \
+  src/kernels/alltoallv/row_packets.cuh

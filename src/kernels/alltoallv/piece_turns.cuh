@@ -17,7 +17,10 @@
 #ifndef EPX_KERNELS_ALLTOALLV_PIECE_TURNS_CUH
 #define EPX_KERNELS_ALLTOALLV_PIECE_TURNS_CUH
 
-#include "kernels/protocol/protocol.cuh"
+#include "kernels/args/device_comm.h"
+#include "kernels/layout.h"
+#include "kernels/protocol/kernel_jitter.cuh"
+#include "kernels/warp/lanes.cuh"
 
 enum { PIECE_BYTES = 4096, SHARE_QUANTUM = 512 };
 

@@ -6,7 +6,10 @@
  * pinned. Order: the reason, a fence, the abort word; hosts that see the word copy the reason.
  * Launch: one warp.
  */
-#include "kernels/protocol/protocol.cuh"
+#include "kernels/args/control_args.h"
+#include "kernels/protocol/launches.cuh"
+#include "kernels/protocol/load_kernels.cuh"
+#include "kernels/protocol/waits.cuh"
 
 static __global__ void announce_end(const __grid_constant__ struct epx_announce_end a)
 {

@@ -7,7 +7,7 @@
 #define EPX_KERNELS_PROTOCOL_KERNEL_JITTER_CUH
 
 #include "config.h"
-#include "kernels/device_args.h"
+#include "kernels/args/block_shape.h"
 
 #if ENABLE_JITTER
 enum : uint32_t { SLEEPS_ONE_IN = 8, MOST_SLEEPS = 48 };
@@ -22,11 +22,12 @@ static __device__ __forceinline__ uint64_t mix(uint64_t z)
 
 /* Most warps go on at once, the others after at most 96 us: __nanosleep may sleep twice as long as
  * it is told. */
-static __device__ __noinline__ void sleep_at(const struct epx_device_comm &c, uint32_t line)
+static __device__ __noinline__ void sleep_at(uint64_t seed, const uint64_t *operation,
+                                             uint32_t line)
 {
     uint64_t warp = (blockIdx.x * blockDim.x + threadIdx.x) / EPX_WARP;
-    uint64_t epoch = *(const volatile uint64_t *)&c.state->epoch;
-    uint64_t random = mix(mix(c.jitter_seed + (epoch << 20)) + (warp << 32 | line));
+    uint64_t epoch = *(const volatile uint64_t *)operation;
+    uint64_t random = mix(mix(seed + (epoch << 20)) + (warp << 32 | line));
 
     if (random % SLEEPS_ONE_IN)
         return;
@@ -34,7 +35,7 @@ static __device__ __noinline__ void sleep_at(const struct epx_device_comm &c, ui
         __nanosleep(1000);
 }
 
-#define EPX_DELAY(comm) sleep_at(comm, __LINE__)
+#define EPX_DELAY(comm) sleep_at((comm).jitter_seed, &(comm).state->epoch, __LINE__)
 #else
 #define EPX_DELAY(comm) ((void)0)
 #endif

@@ -22,7 +22,9 @@
 #ifndef EPX_KERNELS_PROTOCOL_LAUNCHES_CUH
 #define EPX_KERNELS_PROTOCOL_LAUNCHES_CUH
 
-#include "kernels/protocol/order.cuh"
+#include <epx.h>
+
+#include "kernels/args/load.h"
 
 #ifdef __CUDACC__
 

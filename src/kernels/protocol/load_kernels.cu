@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* load_kernels.cu - the list of all kernels; their files add to it when the module is opened. */
+#include "kernels/args/load.h"
 #include "kernels/protocol/load_kernels.cuh"
 
+#include <epx.h>
 #include <limits.h>
 
 static const struct epx_loaded *first;

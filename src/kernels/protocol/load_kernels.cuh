@@ -8,8 +8,6 @@
 #ifndef EPX_KERNELS_PROTOCOL_LOAD_KERNELS_CUH
 #define EPX_KERNELS_PROTOCOL_LOAD_KERNELS_CUH
 
-#include "kernels/device_args.h"
-
 /* An entry in the list of all kernels: one kernel, or one for each datatype, and how much dynamic
  * shared memory its blocks may have. Of a kernel that `shares` several blocks must fit on a
  * multiprocessor: it prefers shared memory to the L1 cache. */

@@ -13,12 +13,14 @@
  * says at its start that the kernel behind it may begin, so the takers find all senders on the
  * multiprocessors, and what came before the senders done. They read nothing that anything else
  * between the two writes. Senders of a large operation that have sent take too
- * (streaming/task_claims.cuh). The last block of the takers waits for the end of the senders, so
+ * (protocol/task_claims.cuh). The last block of the takers waits for the end of the senders, so
  * that what is queued behind the takers comes behind both; it ends the operation.
  */
 #ifndef EPX_KERNELS_PROTOCOL_PHASES_CUH
 #define EPX_KERNELS_PROTOCOL_PHASES_CUH
 
+#include "kernels/args/mover_args.h"
+#include "kernels/protocol/launches.cuh"
 #include "kernels/protocol/protocol.cuh"
 
 #ifdef __CUDACC__

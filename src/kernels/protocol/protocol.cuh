@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * protocol.cuh - the protocol between the kernels of different ranks, and how operations go on and
- * end; ready_words.cuh is how they begin, waits.cuh how they wait, order.cuh the order of memory.
+ * end; ready_words.cuh is how they begin, waits.cuh how they wait, lanes.cuh the order of memory.
  *
  * Kernels of one communicator run one after the other on each rank, in the same order on all
  * ranks, so that operations need no names: every rank counts them, in epx_device_state.epoch.
@@ -46,9 +46,9 @@
 #ifndef EPX_KERNELS_PROTOCOL_PROTOCOL_CUH
 #define EPX_KERNELS_PROTOCOL_PROTOCOL_CUH
 
-#include "kernels/protocol/launches.cuh"
-#include "kernels/protocol/load_kernels.cuh"
+#include "kernels/device_plan.h"
 #include "kernels/protocol/ready_words.cuh"
+#include "kernels/slices.h"
 
 /* Blocks of kernels whose warps take a slice of a row each and wait for nothing. */
 static inline unsigned epx_blocks_for_rows(const struct epx_device_comm &c, int64_t rows,

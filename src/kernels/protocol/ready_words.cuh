@@ -6,6 +6,7 @@
 #ifndef EPX_KERNELS_PROTOCOL_READY_WORDS_CUH
 #define EPX_KERNELS_PROTOCOL_READY_WORDS_CUH
 
+#include "kernels/args/ready_note.h"
 #include "kernels/protocol/waits.cuh"
 
 #ifdef __CUDACC__

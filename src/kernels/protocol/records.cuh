@@ -1,9 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* records.cuh - how kernels walk the records that came from all ranks. */
+/* records.cuh - rounds, and how kernels walk the records that came from all ranks. */
 #ifndef EPX_KERNELS_PROTOCOL_RECORDS_CUH
 #define EPX_KERNELS_PROTOCOL_RECORDS_CUH
 
-#include "kernels/protocol/warp_rows.cuh"
+#include "kernels/args/device_comm.h"
+#include "kernels/device_plan.h"
+#include "kernels/warp/lanes.cuh"
+
+/* The tokens and the segment of one round. */
+struct round {
+    int64_t first_token, end_token;
+    int64_t segment;
+};
+
+static __device__ struct round round_of(const struct epx_rounds &rounds, int64_t number)
+{
+    struct round round;
+
+    round.segment = number % rounds.cut.num;
+    round.first_token = number / rounds.cut.num * rounds.tokens;
+    round.end_token = round.first_token + rounds.tokens;
+    return round;
+}
 
 struct row_source {
     int32_t source;
@@ -107,72 +125,6 @@ static __device__ int64_t records_before(const struct record_range &range, int32
     for (int32_t s = 0; s < source; s++)
         num += range.end[s] - range.first[s];
     return num;
-}
-
-/* The slot of the i-th row that could be padding; -1 = it is none. */
-static __device__ int64_t padding_slot(const struct epx_device_plan &plan, int64_t i)
-{
-    int64_t most = plan.shape.zeroed_padding, local = i / most;
-    int64_t slot = plan.view.expert_offsets[local] + plan.view.expert_counts[local] + i % most;
-
-    return slot < plan.view.expert_offsets[local + 1] ? slot : -1;
-}
-
-/* The whole warp: zeroes a row of padding and its weight. */
-static __device__ void zero_padded(char *rows, int64_t row_bytes, float *row_weights, int64_t slot)
-{
-    zero_row(rows + slot * row_bytes, row_bytes);
-    if (row_weights && lane_id() == 0)
-        row_weights[slot] = 0;
-}
-
-static __device__ void zero_padding(const struct epx_device_plan &plan, char *rows,
-                                    int64_t row_bytes, float *row_weights, struct crew crew)
-{
-    int64_t most = plan.shape.num_local * plan.shape.zeroed_padding;
-
-    for (int64_t i = crew.warp; i < most; i += crew.num) {
-        int64_t slot = padding_slot(plan, i);
-
-        if (slot >= 0)
-            zero_padded(rows, row_bytes, row_weights, slot);
-    }
-}
-
-/* Rows of a field and their length. */
-struct field_rows {
-    char *rows;
-    int64_t row_bytes;
-};
-
-/* Zeroes the rows that nothing arrives in, from the given one to zeroed_to, and their weights. */
-static __device__ void zero_rows_from(const struct epx_dispatch_rows &a, int64_t first,
-                                      const struct field_rows &to, float *row_weights,
-                                      struct crew crew)
-{
-    for (int64_t slot = first + crew.warp; slot < a.zeroed_to; slot += crew.num) {
-        zero_row(to.rows + slot * to.row_bytes, to.row_bytes);
-        for (int32_t k = lane_id(); row_weights && k < a.weights_width; k += EPX_WARP)
-            row_weights[slot * a.weights_width + k] = 0;
-    }
-}
-
-/* Zeroes the rows that nothing arrives in from num_rows on. */
-static __device__ void zero_unused(const struct epx_dispatch_rows &a, char *rows, int64_t row_bytes,
-                                   float *row_weights, struct crew crew)
-{
-    if (a.zeroed_to)
-        zero_rows_from(a, *a.plan.view.num_rows, {rows, row_bytes}, row_weights, crew);
-}
-
-/* The last step of a dispatch or combine backward of several kernels, in each block of the last. */
-static __device__ void end_dispatch(const struct epx_dispatch_rows &a, bool on)
-{
-    if (!is_last_mover(a.comm, a.movers))
-        return;
-    if (on)
-        count_route_rows(a.comm, a.plan, a.plan.send_rows, a.row_bytes);
-    end_operation(a.comm, *a.plan.view.arrived_rows);
 }
 
 #endif

@@ -3,8 +3,11 @@
 #ifndef EPX_KERNELS_PROTOCOL_WAITS_CUH
 #define EPX_KERNELS_PROTOCOL_WAITS_CUH
 
+#include "kernels/args/device_comm.h"
+#include "kernels/control_words.h"
 #include "kernels/protocol/kernel_jitter.cuh"
-#include "kernels/protocol/order.cuh"
+#include "kernels/warp/lanes.cuh"
+#include "kernels/warp/ptx.cuh"
 
 #ifdef __CUDACC__
 

@@ -6,9 +6,10 @@
  * Work: max_tokens * top_k. Reads ids; writes records and the rank's row of the matrix.
  * Order: (token, choice). Launch: comm.blocks blocks, which meet at one barrier.
  */
+#include "kernels/protocol/launches.cuh"
+#include "kernels/protocol/load_kernels.cuh"
+#include "kernels/routing/count_messages.cuh"
 #include "kernels/routing/routing_steps.cuh"
-
-#include "kernels/protocol/message_rows.cuh"
 
 enum { BLOCKS_AT_ONCE = 12 };
 

@@ -5,7 +5,10 @@
  * Work: max_tokens * top_k + records here + ranks * experts in every block. Order: none.
  * Launch: comm.blocks blocks, waits for nothing; ends the operation.
  */
+#include "kernels/protocol/launches.cuh"
+#include "kernels/protocol/load_kernels.cuh"
 #include "kernels/routing/routing_steps.cuh"
+#include "kernels/routing/slots.cuh"
 
 /* Numbers the rows of tokens, so that dispatch and combine find their places in messages. */
 static __device__ void number_rows(const struct epx_route_tokens &a)

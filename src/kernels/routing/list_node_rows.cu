@@ -6,9 +6,11 @@
  * Work: nodes * max_tokens * top_k. Reads the pairs; writes token_row, entries, the rank's row of
  * the matrix. Order: token. Launch: one block a node, waits for nothing.
  */
-#include "kernels/routing/routing_steps.cuh"
-
-#include "kernels/protocol/message_rows.cuh"
+#include "kernels/args/route_args.h"
+#include "kernels/protocol/launches.cuh"
+#include "kernels/protocol/load_kernels.cuh"
+#include "kernels/routing/count_messages.cuh"
+#include "kernels/wires/message_rows.cuh"
 
 static __device__ int32_t rank_of_pair(const struct epx_device_plan &plan, int64_t pair)
 {

@@ -5,7 +5,11 @@
  * Work: homes served * ranks of the node * max_tokens * top_k. Reads entries; writes passed.
  * Order: token. Launch: one block a (home, rank), waits for nothing. find_slots follows.
  */
-#include "kernels/protocol/relays.cuh"
+#include "kernels/args/route_args.h"
+#include "kernels/protocol/launches.cuh"
+#include "kernels/protocol/load_kernels.cuh"
+#include "kernels/protocol/protocol.cuh"
+#include "kernels/wires/relays.cuh"
 
 static __device__ bool goes_to_rank(const struct epx_device_plan &plan, int32_t *entry,
                                     int32_t index)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libepx_cuda_la_SOURCES += \
   src/kernels/routing/block_counts.cuh \
+  src/kernels/routing/count_messages.cuh \
   src/kernels/routing/count_tokens.cu \
   src/kernels/routing/find_slots.cu \
   src/kernels/routing/list_node_rows.cu \

@@ -9,7 +9,8 @@
 #ifndef EPX_KERNELS_ROUTING_PAIRS_CUH
 #define EPX_KERNELS_ROUTING_PAIRS_CUH
 
-#include "kernels/protocol/protocol.cuh"
+#include "kernels/args/route_args.h"
+#include "kernels/warp/lanes.cuh"
 
 /* The tokens of one warp, and its counters: what epx_num_counters has. */
 struct chunk {

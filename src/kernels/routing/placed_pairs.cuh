@@ -9,6 +9,7 @@
 #define EPX_KERNELS_ROUTING_PLACED_PAIRS_CUH
 
 #include "kernels/routing/record_lists.cuh"
+#include "kernels/routing/slots.cuh"
 
 /* What the lanes of a warp share while they place pairs. */
 struct placing {
@@ -45,8 +46,8 @@ static __device__ __forceinline__ int32_t counter_of_pairs(const struct placing 
 }
 
 /* The slot of a pair, -1 = there is no room; alike are the lanes with pairs of the same expert. */
-static __device__ int64_t slot_of_lane(const struct placing &p, const struct placed_pair &pair,
-                                       uint32_t alike)
+static __device__ int64_t slot_of_placed(const struct placing &p, const struct placed_pair &pair,
+                                         uint32_t alike)
 {
     int64_t slot = p.a.plan.shape.rank_major
                        ? p.o.row_base[pair.rank] + pair.row
@@ -75,7 +76,7 @@ static __device__ uint32_t number_lanes(const struct placing &p, struct placed_p
         uint32_t led = leaders & pair.same & (lanes_below() << 1 | 1);
 
         pair.row = taken(p.counters, rows) + __popc(led) - 1;
-        pair.slot = slot_of_lane(p, pair, alike);
+        pair.slot = slot_of_placed(p, pair, alike);
     }
     kept = __ballot_sync(~0u, pair.slot >= 0);
     if (is)

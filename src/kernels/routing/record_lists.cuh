@@ -7,7 +7,12 @@
 #ifndef EPX_KERNELS_ROUTING_RECORD_LISTS_CUH
 #define EPX_KERNELS_ROUTING_RECORD_LISTS_CUH
 
-#include "kernels/routing/routing_steps.cuh"
+#include "kernels/routing/pairs.cuh"
+
+/* What a block and those before it have counted. */
+struct block_counters {
+    int32_t *own, *before;
+};
 
 /* Where records and pairs for each rank are written by their numbers; in shared memory. */
 struct record_lists {

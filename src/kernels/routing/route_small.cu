@@ -6,6 +6,8 @@
  * Work: all ids in every block, beside what small_slots.cuh says. Order: (source, token, choice).
  * Launch: comm.blocks blocks, which wait for other ranks and for what all of them tell.
  */
+#include "kernels/protocol/load_kernels.cuh"
+#include "kernels/routing/small_ids.cuh"
 #include "kernels/routing/small_slots.cuh"
 
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS)

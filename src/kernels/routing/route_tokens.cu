@@ -4,6 +4,7 @@
  * halves of them, or these have too little memory. The two kernels are compiled apart: in one file
  * the compiler calls what it puts in line here, and spills registers.
  */
+#include "kernels/protocol/load_kernels.cuh"
 #include "kernels/routing/route_tokens.cuh"
 
 /* Whether blocks of half the threads have memory for all parts. The parts of no rank are larger

@@ -12,6 +12,7 @@
 #ifndef EPX_KERNELS_ROUTING_ROUTE_TOKENS_CUH
 #define EPX_KERNELS_ROUTING_ROUTE_TOKENS_CUH
 
+#include "kernels/protocol/launches.cuh"
 #include "kernels/routing/block_counts.cuh"
 #include "kernels/routing/placed_pairs.cuh"
 

@@ -7,7 +7,9 @@
 #ifndef EPX_KERNELS_ROUTING_ROUTING_STEPS_CUH
 #define EPX_KERNELS_ROUTING_ROUTING_STEPS_CUH
 
-#include "kernels/routing/slots.cuh"
+#include "kernels/protocol/protocol.cuh"
+#include "kernels/routing/offsets.cuh"
+#include "kernels/routing/record_lists.cuh"
 
 /* A block of ROUTING_THREADS fills a multiprocessor. Where half the memory is enough, a routing in
  * one launch may have halves of such blocks, of which two fill one: twice as many run at once
@@ -307,11 +309,6 @@ struct room {
     int32_t *words;  /* counters */
     int32_t *matrix; /* NULL = in the plan */
     char *lists;     /* NULL = none */
-};
-
-/* What a block and those before it have counted. */
-struct block_counters {
-    int32_t *own, *before;
 };
 
 /* The counters behind those of the warps. */

@@ -5,13 +5,15 @@
  * them, of the entries for relays. If there is no room it ends the routing with an empty view.
  * Launch: one block.
  */
+#include "kernels/protocol/launches.cuh"
+#include "kernels/protocol/load_kernels.cuh"
 #include "kernels/routing/routing_steps.cuh"
-
-#include "kernels/protocol/message_rows.cuh"
+#include "kernels/wires/message_rows.cuh"
+#include "kernels/wires/messages.cuh"
 
 /* Records from a source for a rank, and the entries of its node rows if it is their relay. */
-static __device__ int64_t bytes_for(const struct epx_route_tokens &a, int32_t source, int32_t rank,
-                                    bool relayed)
+static __device__ int64_t record_bytes_for(const struct epx_route_tokens &a, int32_t source,
+                                           int32_t rank, bool relayed)
 {
     int64_t bytes = num_records(a.plan, a.comm, source, rank) * a.plan.record_bytes;
 
@@ -32,8 +34,8 @@ static __device__ void post_records(const struct epx_route_tokens &a)
 
         if (r == me)
             return epx_message{at, 0, at, 0};
-        return epx_message{at, bytes_for(a, me, r, far && nodes.relay[a.comm.node[r]] == r), at,
-                           bytes_for(a, r, me, far && nodes.serves[r] >= 0)};
+        return epx_message{at, record_bytes_for(a, me, r, far && nodes.relay[a.comm.node[r]] == r),
+                           at, record_bytes_for(a, r, me, far && nodes.serves[r] >= 0)};
     });
 }
 

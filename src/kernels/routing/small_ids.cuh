@@ -14,8 +14,10 @@
 #ifndef EPX_KERNELS_ROUTING_SMALL_IDS_CUH
 #define EPX_KERNELS_ROUTING_SMALL_IDS_CUH
 
-#include "kernels/protocol/banks.cuh"
+#include "kernels/routing/routing_steps.cuh"
 #include "kernels/routing/small_numbers.cuh"
+#include "kernels/small_parts.h"
+#include "kernels/wires/banks.cuh"
 
 enum { ID_HEAD = 1 };
 
@@ -205,8 +207,8 @@ static __device__ bool await_id(const struct epx_route_tokens &a, const struct e
 
 /* Takes what a source has told in a word. Of a rank that routes on another route it may be
  * anything, until that is found. */
-static __device__ void take_word(const struct epx_route_tokens &a, struct small_routing &s,
-                                 int32_t source, int32_t word, uint32_t payload)
+static __device__ void take_told_word(const struct epx_route_tokens &a, struct small_routing &s,
+                                      int32_t source, int32_t word, uint32_t payload)
 {
     const int32_t pair = (word - ID_HEAD) * EPX_IDS_IN_WORD;
 
@@ -218,7 +220,7 @@ static __device__ void take_word(const struct epx_route_tokens &a, struct small_
 #pragma unroll
     for (int32_t i = 0; i < EPX_IDS_IN_WORD; i++, payload >>= 16)
         if ((payload & 0xffff) < (uint32_t)a.plan.shape.num_experts)
-            count_pair(a, s, source, (pair + i) / a.plan.shape.top_k, (int16_t)payload);
+            count_small_pair(a, s, source, (pair + i) / a.plan.shape.top_k, (int16_t)payload);
 }
 
 /*
@@ -242,7 +244,7 @@ static __device__ bool receive_ids(const struct epx_route_tokens &a, struct exch
 
         ok = await_id(a, x, from + i, source, value);
         if (ok)
-            take_word(a, s, source, word, (uint32_t)value);
+            take_told_word(a, s, source, word, (uint32_t)value);
         i += blockDim.x;
         value = next;
     }

@@ -9,8 +9,7 @@
 #ifndef EPX_KERNELS_ROUTING_SMALL_NUMBERS_CUH
 #define EPX_KERNELS_ROUTING_SMALL_NUMBERS_CUH
 
-#include "kernels/routing/routing_steps.cuh"
-#include "kernels/small_parts.h"
+#include "kernels/routing/offsets.cuh"
 
 enum { TWICE_WORDS = EPX_SMALL_RANKS / 32 };
 
@@ -32,9 +31,9 @@ struct small_routing {
 
 /* The bits of a source's tokens that have a pair of an expert; those of a rank are in column E +
  * the rank. */
-static __device__ __forceinline__ uint32_t *bits_of(const struct epx_route_tokens &a,
-                                                    const struct small_routing &s, int32_t source,
-                                                    int32_t column)
+static __device__ __forceinline__ uint32_t *bits_of_token(const struct epx_route_tokens &a,
+                                                          const struct small_routing &s,
+                                                          int32_t source, int32_t column)
 {
     const int32_t columns = a.plan.shape.num_experts + a.comm.num_ranks;
 
@@ -42,14 +41,14 @@ static __device__ __forceinline__ uint32_t *bits_of(const struct epx_route_token
 }
 
 /* Counts a pair of a source for its expert. */
-static __device__ __forceinline__ void count_pair(const struct epx_route_tokens &a,
-                                                  struct small_routing &s, int32_t source,
-                                                  int32_t token, int32_t expert)
+static __device__ __forceinline__ void count_small_pair(const struct epx_route_tokens &a,
+                                                        struct small_routing &s, int32_t source,
+                                                        int32_t token, int32_t expert)
 {
     const uint32_t bit = 1u << token % 32;
 
     atomicAdd(&s.matrix[source * num_counts(a) + expert], 1);
-    if (atomicOr(&bits_of(a, s, source, expert)[token / 32], bit) & bit)
+    if (atomicOr(&bits_of_token(a, s, source, expert)[token / 32], bit) & bit)
         atomicOr(&s.twice[source / 32], 1u << source % 32);
 }
 
@@ -74,7 +73,7 @@ static __device__ void find_ranks(const struct epx_route_tokens &a, const struct
 
         if (lane_id() || !goes)
             continue;
-        bits_of(a, s, source, experts + rank)[word] = goes;
+        bits_of_token(a, s, source, experts + rank)[word] = goes;
         atomicAdd(&s.matrix[source * num_counts(a) + experts + rank], __popc(goes));
     }
 }
@@ -93,7 +92,7 @@ static __device__ int32_t tokens_before(const struct epx_route_tokens &a,
                                         const struct small_routing &s, int32_t source,
                                         int32_t column, int32_t token)
 {
-    const uint32_t *bits = bits_of(a, s, source, column);
+    const uint32_t *bits = bits_of_token(a, s, source, column);
     const int32_t last = token / 32;
     int32_t num = __popc(bits[last] & ((1u << token % 32) - 1));
 

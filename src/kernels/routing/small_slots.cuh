@@ -8,7 +8,10 @@
 #ifndef EPX_KERNELS_ROUTING_SMALL_SLOTS_CUH
 #define EPX_KERNELS_ROUTING_SMALL_SLOTS_CUH
 
-#include "kernels/routing/small_ids.cuh"
+#include "kernels/routing/routing_steps.cuh"
+#include "kernels/routing/slots.cuh"
+#include "kernels/routing/small_numbers.cuh"
+#include "kernels/wires/banks.cuh"
 
 /* What a lane knows of its pair, one of a token's. */
 struct small_pair {

@@ -5,12 +5,12 @@
  * kernels that wait for the exchange make the copies.
  */
 #include "transport/cuda/bounce_rounds.h"
-
-#include <string.h>
-
 #include "base/clock.h"
 #include "base/jitter.h"
-#include "kernels/device_args.h"
+#include "kernels/args/device_comm.h"
+#include "kernels/ring.h"
+
+#include <string.h>
 
 /*
  * An exchange is some rounds, each an alltoallv of the host transport: every rank gives every other

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* device_ranks.c - the GPUs of a communicator's ranks, and whether kernels run on them. */
 #include "transport/cuda/device_ranks.h"
+#include "core/agree.h"
+#include "transport/transport.h"
+#include "kernels/args/device_comm.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-
-#include "core/agree.h"
-#include "kernels/device_args.h"
-#include "transport/transport.h"
 
 int64_t epx_device_number(const struct cudaDeviceProp *properties)
 {

@@ -11,12 +11,11 @@
  * numbers.
  */
 #include "transport/cuda/peer_windows.h"
-
 #include "core/agree.h"
 #include "core/progress.h"
-#include "kernels/device_args.h"
 #include "transport/cuda/cuda_errors.h"
 #include "transport/cuda/device_scope.h"
+#include "kernels/layout.h"
 
 enum { MOST_WINDOWS = 1 << 16 };
 

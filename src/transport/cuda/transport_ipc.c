@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "core/agree.h"
-#include "kernels/device_args.h"
+#include "kernels/args/device_comm.h"
 #include "transport/cuda/cuda_errors.h"
 #include "transport/cuda/device_ranks.h"
 #include "transport/cuda/peer_windows.h"

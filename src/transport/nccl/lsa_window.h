@@ -3,9 +3,10 @@
 #ifndef EPX_TRANSPORT_NCCL_LSA_WINDOW_H
 #define EPX_TRANSPORT_NCCL_LSA_WINDOW_H
 
-#include <nccl.h>
+#include <epx.h>
 
-#include "kernels/device_args.h"
+#include <epx.h>
+#include <nccl.h>
 
 #ifdef __cplusplus
 extern "C" {

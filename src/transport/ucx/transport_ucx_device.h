@@ -8,6 +8,7 @@
 
 #include <ucp/api/ucp.h>
 
+#include "kernels/ring.h"
 #include "transport/cuda/device_windows.h"
 #include "transport/transport.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * emulated_ptx.h - stands for src/kernels/protocol/ptx.cuh, and has its guard. A load, by which
+ * emulated_ptx.h - stands for src/kernels/warp/ptx.cuh, and has its guard. A load, by which
  * kernels wait for others, lets them go on; every store or sum may.
  */
-#ifndef EPX_KERNELS_PROTOCOL_PTX_CUH
-#define EPX_KERNELS_PROTOCOL_PTX_CUH
+#ifndef EPX_KERNELS_WARP_PTX_CUH
+#define EPX_KERNELS_WARP_PTX_CUH
 
 #include <stdint.h>
 #include <time.h>

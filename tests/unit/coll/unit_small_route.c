@@ -4,12 +4,11 @@
  * tokens, experts and shared memory, each just within and just beyond. It needs no GPU.
  */
 #include "coll/device/direct/small_route.h"
-
 #include "base/jitter.h"
 #include "core/comm.h"
-#include "kernels/device_args.h"
 #include "kernels/small_parts.h"
 #include "support/suite.h"
+#include "kernels/args/bank_args.h"
 
 static char *windows[1];
 

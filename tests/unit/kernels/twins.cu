@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* twins.cu - runs on the device what the host runs too; input and output are in host memory. */
-#include "kernels/protocol/warp_sums.cuh"
+#include "kernels/warp/sum_rows.cuh"
 
 #include "unit/kernels/twins.h"
 

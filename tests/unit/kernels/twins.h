@@ -6,8 +6,12 @@
 #ifndef TWINS_H
 #define TWINS_H
 
-#include "kernels/device_args.h"
+#include "kernels/args/device_comm.h"
+#include "kernels/control_words.h"
+#include "kernels/device_plan.h"
+#include "kernels/element.h"
 #include "kernels/slabs.h"
+#include "kernels/slices.h"
 
 enum twin_step {
     STEP_CONVERSIONS,

@@ -45,10 +45,9 @@ static int queue_small(const struct epx_request *request, const struct epx_banks
     EPX_Stream stream = request->call.stream;
 
     args.banks = *banks;
-    EPX_TRY_LAUNCH(scales(request)       ? epx_launch_scale_small(&args, stream)
-                   : args.fields.num > 1 ? epx_launch_dispatch_fields_small(&args, stream)
-                   : banks->packets_at   ? epx_launch_dispatch_packets(&args, stream)
-                                         : epx_launch_dispatch_small(&args, stream));
+    EPX_TRY_LAUNCH(scales(request)     ? epx_launch_scale_small(&args, stream)
+                   : banks->packets_at ? epx_launch_dispatch_packets(&args, stream)
+                                       : epx_launch_dispatch_small(&args, stream));
     return EPX_SUCCESS;
 }
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* rests.c - an operation in two phases, seen from the host. */
 #include "coll/device/direct/rests.h"
-
 #include "base/jitter.h"
 #include "coll/device/device_liveness.h"
 #include "coll/device/device_order.h"
 #include "coll/ground.h"
 #include "transport/cuda/cuda_errors.h"
 #include "transport/cuda/device_scope.h"
+#include "kernels/args/load.h"
 
 int32_t epx_first_phase(const struct epx_request *request, int small)
 {

@@ -9,6 +9,7 @@
 #include "coll/device/direct/small_banks.h"
 #include "coll/device/operation_args.h"
 #include "coll/device/plan_device.h"
+#include "kernels/args/route_dispatch_args.h"
 #include "transport/cuda/cuda_errors.h"
 
 static struct epx_route_dispatch args_of(const struct epx_request *request)

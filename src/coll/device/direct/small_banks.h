@@ -4,7 +4,7 @@
 #define EPX_COLL_DEVICE_DIRECT_SMALL_BANKS_H
 
 #include "core/request.h"
-#include "kernels/device_args.h"
+#include "kernels/args/bank_args.h"
 
 /* Whether a routing is small, which it is on all ranks alike. */
 int epx_is_small_routing(const struct epx_request *request);

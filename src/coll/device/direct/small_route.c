@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* small_route.c - whether operations on a route are small, which all ranks find alike. */
 #include "coll/device/direct/small_route.h"
-
 #include "base/jitter.h"
 #include "core/comm.h"
 #include "kernels/small_parts.h"
+#include "kernels/args/bank_args.h"
 
 /* Pairs of all ranks up to which operations are small; with --enable-jitter small tests go both
  * ways. In a small routing each block counts all pairs. */

@@ -7,6 +7,7 @@
  */
 #include "coll/device/device_verbs.h"
 #include "coll/device/operation_args.h"
+#include "kernels/args/control_args.h"
 #include "transport/cuda/cuda_errors.h"
 
 int epx_combine_device_staged(const struct epx_request *request)

@@ -4,7 +4,7 @@
  * kernels look up, and the room that the stages need. message_rows.cuh has the exchanges.
  */
 #include "coll/device/staged/device_nodes.h"
-
+#include "kernels/args/device_comm.h"
 #include "kernels/node_rows.h"
 
 enum { NUM_TABLES = 8 }; /* of at most R words each */

@@ -4,7 +4,7 @@
 #define EPX_COLL_DEVICE_STAGED_DEVICE_NODES_H
 
 #include "core/comm.h"
-#include "kernels/device_args.h"
+#include "kernels/device_plan.h"
 
 /* Whether rows cross to another node once, by relays; for ranks that exchange messages. */
 int epx_device_relays(const struct epx_comm *comm);

@@ -15,6 +15,15 @@
  */
 #define _POSIX_C_SOURCE 200809L /* nanosleep */
 #include "coll/device/staged/proxy.h"
+#include "base/clock.h"
+#include "base/jitter.h"
+#include "base/log.h"
+#include "coll/device/device.h"
+#include "transport/cuda/asked_copies.h"
+#include "transport/cuda/cuda_errors.h"
+#include "transport/cuda/device_scope.h"
+#include "transport/cuda/driver_call.h"
+#include "kernels/ring.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -24,15 +33,6 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-#include "base/clock.h"
-#include "base/jitter.h"
-#include "base/log.h"
-#include "coll/device/device.h"
-#include "transport/cuda/asked_copies.h"
-#include "transport/cuda/cuda_errors.h"
-#include "transport/cuda/device_scope.h"
-#include "transport/cuda/driver_call.h"
 
 /* Passes without work: at first the proxy spins, then lets others run, then sleeps. */
 enum { SPINS = 1 << 14, YIELDS = 1 << 15, SLEEP_NS = 20000 };

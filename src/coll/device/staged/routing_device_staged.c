@@ -3,6 +3,7 @@
 #include "coll/device/device_verbs.h"
 #include "coll/device/operation_args.h"
 #include "coll/device/plan_device.h"
+#include "kernels/args/control_args.h"
 #include "transport/cuda/cuda_errors.h"
 
 int epx_agree_messages(const struct epx_request *request)

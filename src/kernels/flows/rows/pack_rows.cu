@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * pack_rows.cu - home side of dispatch by messages: each token's row into the outgoing stage once
+ * for every rank that needs it, or once for the relay of a node, in the order of records, followed
+ * by the token's weights; then posts their exchange.
+ * Work: reads the round's rows, writes its unique rows. Order: none, every byte has one writer.
+ * Launch: the whole device, waits for nothing. await_messages and pass_rows or unpack_rows follow.
+ */
+#include "kernels/flows/rows/packs.cuh"
+#include "kernels/protocol/launches.cuh"
+#include "kernels/protocol/load_kernels.cuh"
+#include "kernels/wires/messages.cuh"
+
+template <bool LIST>
+static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
+    pack_rows(const __grid_constant__ struct epx_dispatch_rows a)
+{
+    __shared__ struct message_rows rows;
+    __shared__ struct row_list lists[EPX_WAITING_THREADS / EPX_WARP];
+    struct round round = round_of(a.rounds, 0);
+    bool on = is_on(a.comm);
+
+    if (on) {
+        find_message_rows(a.plan, a.comm, a.rounds, round, rows);
+        pack_tokens<LIST>(a, round, rows, lists[threadIdx.x / EPX_WARP]);
+    }
+    if (is_last_block(a.comm) && on)
+        post_exchange(a.comm, a.plan.outgoing, a.plan.incoming, [&](int32_t r) {
+            return message_of_rows(a.plan, a.comm, a.rounds, rows, r, true);
+        });
+}
+
+static void (*const kernels[])(struct epx_dispatch_rows) = {pack_rows<false>, pack_rows<true>};
+
+int epx_launch_pack_rows(const struct epx_dispatch_rows *args, EPX_Stream stream)
+{
+    unsigned blocks = epx_blocks_for_rows(args->comm, args->rounds.tokens, args->rounds.cut.bytes);
+
+    kernels[args->fields.num > 1]<<<blocks, EPX_WAITING_THREADS, 0, stream>>>(*args);
+    return epx_cuda_status(cudaGetLastError());
+}
+
+static const struct epx_loaded loaded(kernels);

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * few_sums.cuh - a combine or dispatch backward of few rows in one launch: expert ranks send
+ * the sum of each row's pairs, rounded once, into the home rank's bank at the row's place; home
+ * ranks add the parts of each token as they come, and their own (own_sums.cuh). banks.cuh has the
+ * protocol. A Way is how parts travel: it sends a slice of a sum, adds the slices of a token, and
+ * takes the gradients of weights.
+ * Work: reads the rows of all pairs here once, writes this rank's unique rows for other ranks,
+ * reads those of its tokens, writes T rows. Order: choices, then ranks.
+ * Launch: phases.cuh; blocks that send, then blocks that add.
+ */
+#ifndef EPX_KERNELS_FLOWS_SUMS_FEW_SUMS_CUH
+#define EPX_KERNELS_FLOWS_SUMS_FEW_SUMS_CUH
+
+#include "kernels/flows/sums/own_sums.cuh"
+#include "kernels/flows/sums/sums.cuh"
+#include "kernels/routing/pairs.cuh"
+#include "kernels/wires/banks.cuh"
+
+/* A slice of the sum of a record's pairs, and the rank that it goes to. */
+struct sum_slice {
+    int32_t home, slice;
+    struct epx_wire_record *record;
+};
+
+/* A slice of a token, and where its parts are listed. */
+struct slice_of_token {
+    int64_t token;
+    int32_t slice;
+    struct sum_list &list;
+};
+
+/* Where the parts of this rank's tokens lie. */
+struct banked_places {
+    const struct epx_combine_rows &a;
+    char *bank;
+
+    __device__ __forceinline__ int64_t row(int64_t token, int32_t place) const
+    {
+        return token * a.plan.most_rows + place;
+    }
+
+    /* The row that a pair of a token travels with. */
+    __device__ __forceinline__ int64_t row_of_pair(int64_t token, int64_t choice) const
+    {
+        return row(token, a.plan.pairs[token * a.plan.shape.top_k + choice].lead_place & 255);
+    }
+
+    /* What goes with a row, of a part that came with a flag. */
+    __device__ __forceinline__ float weight_of(int64_t token, int64_t choice) const
+    {
+        return words_in(a.banks, bank, row_of_pair(token, choice))[choice];
+    }
+};
+
+/* The row of a record's sum in its home's bank. */
+static __device__ __forceinline__ int64_t row_of_sum(const struct epx_combine_rows &a,
+                                                     const struct sum_slice &at)
+{
+    return (int64_t)at.record->token * a.plan.most_rows + at.record->place;
+}
+
+/* Whether rows are multiplied by the weights of their pairs. */
+static __device__ __forceinline__ bool multiplies(const struct epx_combine_rows &a)
+{
+    return a.weights && !a.backward;
+}
+
+/* Expert side: the sums of all records here that are of other ranks' rows. */
+template <typename T, typename Way>
+static __device__ void send_small_sums(const struct epx_combine_rows &a, uint64_t epoch,
+                                       const struct record_range &range, struct row_list &list)
+{
+    const struct crew crew = crew_of(a.banks);
+    const uint32_t slices = (uint32_t)a.banks.slices.num;
+    char *records = a.plan.records[a.comm.rank];
+
+    for (uint32_t i = (uint32_t)crew.warp; i < (uint32_t)range.num * slices;
+         i += (uint32_t)crew.num) {
+        struct row_source row = find_in_range(range, i / slices);
+        const struct sum_slice at = {row.source, (int32_t)(i % slices),
+                                     epx_wire_record_at(&a.plan, records, row.source, row.row)};
+
+        if (at.record->num_slots)
+            Way::template send<T>(a, epoch, at, list);
+    }
+}
+
+/* A row of a token whose part comes from another rank, a lane each; row -1 = it has none. */
+struct coming_part {
+    int64_t row;
+    int32_t rank;
+};
+
+/* The whole warp: lists a slice of all parts of a token that come from other ranks; its ranks are
+ * not more than lanes. place_of(row) is where the slice of a row of the bank comes. */
+template <typename PlaceOf>
+static __device__ __forceinline__ struct coming_part
+list_coming_parts(const struct banked_places &places, const struct slice_of_token &at,
+                  PlaceOf place_of)
+{
+    const struct epx_device_plan &plan = places.a.plan;
+    struct sum_list &list = at.list;
+    const int32_t i = lane_id(), rows = plan.token_num[at.token];
+    const int64_t row = places.row(at.token, i);
+    const bool kept = i < rows && plan.token_slot[row] >= 0;
+    const int32_t rank = kept ? plan.token_rank[row] : -1;
+    const bool comes = kept && rank != places.a.comm.rank;
+    const uint32_t lanes = __ballot_sync(~0u, comes);
+    const uint32_t own = __ballot_sync(~0u, kept && !comes);
+    const int32_t place = __popc(lanes & lanes_below());
+
+    if (comes) {
+        list.parts.row[place] = place_of(row);
+        list.parts.node[place] = rank;
+    }
+    if (kept && !comes)
+        list.own_place = place;
+    if (i == 0)
+        list.num_parts = __popc(lanes);
+    if (i == 0 && !own)
+        list.own_place = 0;
+    __syncwarp();
+    return {comes ? row : -1, rank};
+}
+
+/* Home side: adds the parts of each token; the first token's lists are made beside the wait for the
+ * verdict. Returns whether this warp's parts have come. */
+template <typename T, typename Way>
+static __device__ bool add_small_parts(const struct epx_combine_rows &a, struct verdict &verdict,
+                                       struct sum_list &list)
+{
+    const struct crew crew = crew_of(a.banks);
+    const struct banked_places places = {a, bank_on(a.comm, a.banks, verdict.x.epoch, a.comm.rank)};
+    const uint32_t slices = (uint32_t)a.banks.slices.num;
+
+    for (uint32_t i = (uint32_t)crew.warp; i < (uint32_t)a.num_tokens * slices;
+         i += (uint32_t)crew.num) {
+        const struct slice_of_token at = {i / slices, (int32_t)(i % slices), list};
+        const struct part part = part_of(a.banks.slices, at.slice, a.row_bytes);
+        char *out = a.sums + in_row<T>(at.token * a.row_bytes + part.offset);
+
+        const int32_t num_own = list_own<T>(a, at.token, part.offset, list.own);
+
+        if (lane_id() == 0)
+            list.num_own = num_own;
+        __syncwarp();
+        if (!Way::template add<T>(places, at, part.bytes, out, verdict))
+            return false;
+        if (a.backward && weights_come(verdict.x) && a.grad_weights && at.slice == 0 &&
+            !Way::take_weights(places, at.token, verdict.x.epoch))
+            return false;
+        __syncwarp();
+    }
+    return true;
+}
+
+/* A block that takes. Lists of a routing that failed are not looked at. */
+template <typename T, typename Way>
+static __device__ void take_sums(const struct epx_combine_rows &a, struct exchange &x,
+                                 struct sum_list &list)
+{
+    struct verdict verdict = {a.comm, a.note, x, a.plan.outcome, false, false};
+    bool ok = a.plan.outcome->code == EPX_SUCCESS && add_small_parts<T, Way>(a, verdict, list);
+
+    if (!verdict())
+        return;
+    if (is_last_thread())
+        count_route_rows(a.comm, a.plan, a.plan.recv_rows, a.row_bytes);
+    all_content(a.comm, x, ok);
+}
+
+/* What a warp lists in its block's memory. */
+union listing {
+    struct row_list send;
+    struct sum_list take;
+};
+
+/* All of a kernel. */
+template <typename T, typename Way>
+static __device__ __forceinline__ void combine_few(const struct epx_combine_rows &a)
+{
+    __shared__ struct exchange x;
+    __shared__ struct record_range range;
+    __shared__ union listing lists[EPX_WAITING_THREADS / EPX_WARP];
+    union listing &list = lists[threadIdx.x / EPX_WARP];
+    bool takes = !is_sender(a.banks);
+
+    begin_phase(a.banks.phase);
+    if (!takes && is_last_warp())
+        find_all_records(a.plan, a.comm.num_ranks, a.comm.rank, range);
+    begin_small(a.comm, a.banks, a.note, a.plan.outcome->code, look_first(a.comm), x);
+    if (x.outcome.code == EPX_SUCCESS) {
+        if (!takes && a.plan.outcome->code == EPX_SUCCESS)
+            send_small_sums<T, Way>(a, x.epoch, range, list.send);
+        if (takes)
+            take_sums<T, Way>(a, x, list.take);
+    }
+    if (!is_last_of_small(a.comm, a.banks, x, {a.note, a.plan.outcome, takes}))
+        return;
+    end_exchange(a.comm, x, 0, 0, a.num_tokens, x.outcome);
+}
+
+#endif

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* packed_places.cuh - where the sums of combine by messages lie, and the weights behind them. */
+#ifndef EPX_KERNELS_FLOWS_SUMS_PACKED_PLACES_CUH
+#define EPX_KERNELS_FLOWS_SUMS_PACKED_PLACES_CUH
+
+#include "kernels/flows/sums/sums.cuh"
+#include "kernels/wires/message_rows.cuh"
+
+#ifdef __CUDACC__
+
+/* Where a relay reads whether a row has a sum: behind the row's weights. Used where rows may be
+ * dropped: the home knows what was kept, a relay does not. */
+static __device__ __forceinline__ int32_t *kept_behind(char *row, const struct epx_rounds &rounds,
+                                                       int32_t num_weights)
+{
+    return (int32_t *)(void *)(weights_behind(row, rounds) + num_weights);
+}
+
+/* Where sums and weights lie in messages; answers what stored_places answers. */
+struct packed_places {
+    static constexpr bool on_nodes = true;
+    const struct epx_combine_rows &a;
+    const struct round &round;
+    const struct message_rows &rows;
+
+    __device__ __forceinline__ char *sum_for(const struct round_row &at) const
+    {
+        return row_in_stage(a.plan.outgoing, a.rounds, rows.expert_at[at.home] + at.row);
+    }
+
+    /* Tells a relay whether the row has a sum. */
+    __device__ __forceinline__ void note_kept(const struct round_row &at) const
+    {
+        if (a.plan.shape.drops && !goes_straight(a.plan, a.comm, at.home) && lane_id() == 0)
+            *kept_behind(sum_for(at), a.rounds, a.backward ? a.plan.shape.top_k : 0) =
+                at.record->num_slots > 0;
+    }
+
+    __device__ __forceinline__ float *weights_for(const struct round_row &at) const
+    {
+        return weights_behind(sum_for(at), a.rounds);
+    }
+
+    __device__ __forceinline__ bool has_part(int64_t token, int32_t place) const
+    {
+        return has_message(a.plan, a.comm, token, place);
+    }
+
+    __device__ __forceinline__ char *part_of_token(int64_t token, int32_t place) const
+    {
+        return row_in_stage(a.plan.incoming, a.rounds,
+                            row_at_home(a.plan, a.comm, rows, token, place));
+    }
+
+    /* A pair's weight lies behind the row that the pair's rank, or that rank's relay, has sent. */
+    __device__ __forceinline__ float weight_of(int64_t token, int64_t choice) const
+    {
+        int32_t rank = a.plan.pair_rank[token * a.plan.shape.top_k + choice], place = 0;
+
+        while (a.plan.token_rank[token * a.plan.most_rows + place] != rank)
+            place++;
+        return weights_behind(part_of_token(token, place), a.rounds)[choice];
+    }
+};
+
+#endif
+
+#endif

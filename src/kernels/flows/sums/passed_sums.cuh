@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * passed_sums.cuh - the relay's part of combine: what the ranks of the node have of each node row,
+ * summed in rank order and rounded once, and the gradients of its pairs' weights.
+ */
+#ifndef EPX_KERNELS_FLOWS_SUMS_PASSED_SUMS_CUH
+#define EPX_KERNELS_FLOWS_SUMS_PASSED_SUMS_CUH
+
+#include "kernels/flows/sums/packed_places.cuh"
+#include "kernels/protocol/protocol.cuh"
+#include "kernels/wires/relays.cuh"
+
+#ifdef __CUDACC__
+
+/* A rank's part of a node row, NULL if it has none. */
+static __device__ char *part_of_rank(const struct epx_combine_rows &a,
+                                     const struct passing &passing, const struct node_row &at,
+                                     int32_t index)
+{
+    char *part = place_for_rank(a.plan, a.rounds, passing, a.plan.incoming, at, index);
+
+    if (part && a.plan.shape.drops &&
+        !*kept_behind(part, a.rounds, a.backward ? a.plan.shape.top_k : 0))
+        return NULL;
+    return part;
+}
+
+/* A choice is on one rank only: its gradient is placed, not added. */
+static __device__ void pass_weights(const struct epx_combine_rows &a, const struct passing &passing,
+                                    const struct node_row &at, char *sum)
+{
+    const uint16_t *ranks = epx_entry_ranks(entry_of(a.plan, a.comm, at.home, at.row));
+
+    for (int32_t k = lane_id(); k < a.plan.shape.top_k; k += EPX_WARP) {
+        char *part = ranks[k] != EPX_ELSEWHERE ? part_of_rank(a, passing, at, ranks[k]) : NULL;
+
+        if (part)
+            weights_behind(sum, a.rounds)[k] = weights_behind(part, a.rounds)[k];
+    }
+}
+
+template <typename T>
+static __device__ void pass_rank_sums(const struct epx_combine_rows &a, const struct round &round,
+                                      const struct message_rows &rows,
+                                      const struct passing &passing, bool weighted,
+                                      struct row_list &list)
+{
+    typedef typename T::part Part;
+    int64_t length = epx_segment_length(a.rounds.cut, round.segment);
+    struct epx_slices slices = epx_slices_of(length, passing.num, num_global_warps());
+    int32_t outside = 0;
+
+    for (int64_t i = global_warp(); i < (int64_t)passing.num * slices.num;
+         i += num_global_warps()) {
+        struct node_row at = find_node_row(a.plan.nodes, rows, i / slices.num);
+        struct part part = part_of(slices, (int32_t)(i % slices.num), length);
+        char *sum = place_at_relay(a.plan, a.rounds, rows, a.plan.outgoing, at);
+        int32_t num = list_ranks(
+            a.plan.nodes, [&](int32_t index) { return part_of_rank(a, passing, at, index); },
+            part.offset, list);
+
+        if (num) /* the home takes no sum of no parts */
+            sum_rows<Part, Part>(list, num, 0, part.bytes / (int64_t)sizeof(Part),
+                                 sum + part.offset);
+        if (round.segment == 0 && part.offset == 0) {
+            outside += num && lane_id() == 0;
+            if (weighted)
+                pass_weights(a, passing, at, sum);
+        }
+        __syncwarp();
+    }
+    count_node_rows(a.comm, outside, a.row_bytes);
+}
+
+#endif
+
+#endif

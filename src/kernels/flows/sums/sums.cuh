@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * sums.cuh - both sides of combine: the sum of each row's pairs into the home rank's stage; a
+ * token's rows from the stage, by node and rank, into its sum.
+ */
+#ifndef EPX_KERNELS_FLOWS_SUMS_SUMS_CUH
+#define EPX_KERNELS_FLOWS_SUMS_SUMS_CUH
+
+#include "kernels/args/sum_args.h"
+#include "kernels/protocol/records.cuh"
+#include "kernels/warp/sum_rows.cuh"
+
+/* Which of the kernels of SUM_KERNELS. */
+static inline int epx_sum_kernel(const struct epx_combine_rows *args)
+{
+    return (int)(args->datatype - EPX_FLOAT16) + (args->wide ? NUM_ADDED_TYPES : 0);
+}
+
+/* A row of a round on the expert's rank: the row-th of the round from its home. */
+struct round_row {
+    int32_t home;
+    int64_t row;
+    struct epx_wire_record *record;
+};
+
+/* Where sums and weights lie if ranks store into each other's memory. */
+struct stored_places {
+    static constexpr bool on_nodes = false; /* all ranks count as one node */
+    const struct epx_combine_rows &a;
+    const struct round &round;
+
+    __device__ __forceinline__ char *sum_for(const struct round_row &at) const
+    {
+        int64_t place = (at.record->token - round.first_token) * a.rounds.width + at.record->place;
+
+        return a.plan.stage[at.home] + place * a.rounds.pitch;
+    }
+
+    /* Nobody needs to be told which rows have a sum: the home of each row knows. */
+    __device__ __forceinline__ void note_kept(const struct round_row &at) const
+    {
+    }
+
+    __device__ __forceinline__ float *weights_for(const struct round_row &at) const
+    {
+        return (float *)(void *)a.plan.weights[at.home] +
+               (int64_t)at.record->token * a.plan.shape.top_k;
+    }
+
+    /* Whether the place-th row of a token has a part. */
+    __device__ __forceinline__ bool has_part(int64_t token, int32_t place) const
+    {
+        return a.plan.token_slot[token * a.plan.most_rows + place] >= 0;
+    }
+
+    __device__ __forceinline__ char *part_of_token(int64_t token, int32_t place) const
+    {
+        int64_t at = (token - round.first_token) * a.rounds.width + place;
+
+        return a.plan.stage[a.comm.rank] + at * a.rounds.pitch;
+    }
+
+    __device__ __forceinline__ float weight_of(int64_t token, int64_t choice) const
+    {
+        return ((const float *)(const void *)
+                    a.plan.weights[a.comm.rank])[token * a.plan.shape.top_k + choice];
+    }
+};
+
+/* The place of a token's i-th row among its rows that have a part, by node, then rank. */
+template <typename Places>
+static __device__ int32_t place_by_node(const struct epx_combine_rows &a, const Places &places,
+                                        int64_t token, int32_t i)
+{
+    const int32_t *rank = a.plan.token_rank + token * a.plan.most_rows;
+    int32_t num = a.plan.token_num[token], own = a.comm.place[rank[i]], place = 0;
+
+    for (int32_t other = 0; other < num; other++)
+        place += a.comm.place[rank[other]] < own && places.has_part(token, other);
+    return place;
+}
+
+/* Lists the parts of a token, by node, then rank; returns their number. */
+template <typename Places>
+static __device__ int32_t list_parts(const struct epx_combine_rows &a, const Places &places,
+                                     int64_t token, int64_t offset, struct row_list &list)
+{
+    const int32_t *rank = a.plan.token_rank + token * a.plan.most_rows;
+    int32_t num = a.plan.token_num[token], kept = 0;
+    bool on_nodes = Places::on_nodes && a.comm.node;
+
+    for (int32_t at = 0; at < num; at += EPX_WARP) {
+        int32_t i = at + lane_id();
+        bool keeps = i < num && places.has_part(token, i);
+        uint32_t lanes = __ballot_sync(~0u, keeps);
+
+        if (keeps) {
+            int32_t place = on_nodes ? place_by_node(a, places, token, i)
+                                     : kept + __popc(lanes & lanes_below());
+
+            list.row[place] = places.part_of_token(token, i) + offset;
+            if (on_nodes)
+                list.node[place] = a.comm.node[rank[i]];
+        }
+        kept += __popc(lanes);
+    }
+    __syncwarp();
+    return kept;
+}
+
+template <typename Places>
+static __device__ void take_weights(const struct epx_combine_rows &a, const Places &places,
+                                    int64_t token)
+{
+    int64_t first = token * a.plan.shape.top_k;
+
+    for (int32_t k = lane_id(); k < a.plan.shape.top_k; k += EPX_WARP)
+        a.grad_weights[first + k] =
+            a.plan.pair_rank[first + k] >= 0 ? places.weight_of(token, k) : 0;
+}
+
+/* Home side: sums the rows of the round's tokens; a warp does one slice of a token at a time. */
+template <typename T, typename Places>
+static __device__ void sum_tokens(const struct epx_combine_rows &a, const Places &places,
+                                  bool weighted, struct row_list &list)
+{
+    typedef typename T::part Part;
+    const struct round &round = places.round;
+    const struct epx_segments &cut = a.rounds.cut;
+    int64_t end = round.end_token < a.num_tokens ? round.end_token : a.num_tokens;
+    int64_t length = epx_segment_length(cut, round.segment);
+    struct epx_slices slices = epx_slices_of(length, end - round.first_token, num_global_warps());
+
+    for (int64_t i = global_warp(); i < (end - round.first_token) * slices.num;
+         i += num_global_warps()) {
+        int64_t t = round.first_token + i / slices.num;
+        struct part part = part_of(slices, (int32_t)(i % slices.num), length);
+        int32_t num = list_parts(a, places, t, part.offset, list);
+        int64_t elements = part.bytes / (int64_t)sizeof(Part);
+        char *sum = a.sums + in_row<T>(t * cut.row_bytes + epx_segment_offset(cut, round.segment) +
+                                       part.offset);
+
+        if (Places::on_nodes && a.comm.node)
+            sum_nodes<Part, typename T::row>(list, num, a.comm.node[a.comm.rank], elements, sum);
+        else
+            sum_rows<Part, typename T::row>(list, num, 0, elements, sum);
+        if (weighted && a.grad_weights && round.segment == 0 && part.offset == 0)
+            take_weights(a, places, t);
+        __syncwarp();
+    }
+}
+
+/* Expert side: lists the rows of a record's pairs, from an offset into each row that travels on. */
+template <typename T>
+static __device__ void list_pairs(const struct epx_combine_rows &a, int64_t offset,
+                                  struct epx_wire_record *record, struct row_list &list)
+{
+    const struct epx_wire_pair *pairs = epx_wire_pairs(record);
+    int weighted = a.weights && !a.backward;
+
+    for (int32_t i = lane_id(); i < record->num_slots; i += EPX_WARP) {
+        int64_t slot = pairs[i].slot;
+
+        list.row[i] = (char *)(uintptr_t)a.rows + in_row<T>(slot * a.rounds.cut.row_bytes + offset);
+        list.weight[i] = weighted ? a.weights[slot] : 1;
+    }
+    __syncwarp();
+}
+
+/* The gradient of a pair's weight, of the rank that has its expert. */
+static __device__ __forceinline__ float grad_of_weight(const struct epx_combine_rows &a,
+                                                       int64_t slot, int64_t choice)
+{
+    return a.weights[a.plan.shape.rank_major ? slot * a.plan.shape.top_k + choice : slot];
+}
+
+/* Sends the gradients of a record's pair weights; each goes to the place of its choice. */
+static __device__ void send_weights(const struct epx_combine_rows &a,
+                                    struct epx_wire_record *record, float *to)
+{
+    const struct epx_wire_pair *pairs = epx_wire_pairs(record);
+
+    for (int32_t i = lane_id(); i < record->num_pairs; i += EPX_WARP) {
+        int64_t slot = pairs[i].slot, choice = pairs[i].expert_choice & 255;
+
+        to[choice] = grad_of_weight(a, slot, choice);
+    }
+}
+
+template <typename T, typename Places>
+static __device__ void send_sum(const struct epx_combine_rows &a, const Places &places,
+                                const struct part &part, bool weighted, const struct round_row &at,
+                                struct row_list &list)
+{
+    int64_t offset = epx_segment_offset(a.rounds.cut, places.round.segment) + part.offset;
+
+    if (part.offset == 0)
+        places.note_kept(at);
+    if (at.record->num_slots == 0)
+        return;
+    list_pairs<T>(a, offset, at.record, list);
+    sum_rows<typename T::row, typename T::part>(
+        list, at.record->num_slots, a.weights && !a.backward,
+        part.bytes / (int64_t)sizeof(typename T::part), places.sum_for(at) + part.offset);
+    if (weighted && offset == 0)
+        send_weights(a, at.record, places.weights_for(at));
+    __syncwarp();
+}
+
+/* Expert side: sends the sums of all records of the round. Home ranks take turns, from this rank
+ * on, so that not all ranks store to the same one at once. */
+template <typename T, typename Places>
+static __device__ void send_sums(const struct epx_combine_rows &a, const Places &places,
+                                 bool weighted, struct row_list &list)
+{
+    const struct round &round = places.round;
+    char *records = a.plan.records[a.comm.rank];
+    int64_t length = epx_segment_length(a.rounds.cut, round.segment);
+    __shared__ int64_t first[EPX_MOST_DEVICE_RANKS], end[EPX_MOST_DEVICE_RANKS];
+    __shared__ unsigned long long most;
+    struct epx_slices slices;
+
+    if (threadIdx.x == 0)
+        most = 0;
+    __syncthreads();
+    for (int32_t s = (int32_t)threadIdx.x; s < a.comm.num_ranks; s += (int32_t)blockDim.x) {
+        first[s] = first_record(a.plan, records, s, round.first_token);
+        end[s] = first_record(a.plan, records, s, round.end_token);
+        atomicMax(&most, (unsigned long long)(end[s] - first[s]));
+    }
+    __syncthreads();
+    slices = epx_slices_of(length, (int64_t)most * a.comm.num_ranks, num_global_warps());
+    for (int64_t i = global_warp(); i < (int64_t)most * a.comm.num_ranks * slices.num;
+         i += num_global_warps()) {
+        int64_t row = i / slices.num;
+        int32_t home = (int32_t)((row + a.comm.rank) % a.comm.num_ranks);
+        int64_t u = first[home] + row / a.comm.num_ranks;
+        struct part part = part_of(slices, (int32_t)(i % slices.num), length);
+
+        if (u < end[home]) {
+            struct round_row at = {home, u - first[home],
+                                   epx_wire_record_at(&a.plan, records, home, u)};
+
+            send_sum<T>(a, places, part, weighted, at, list);
+        }
+    }
+}
+
+/* The whole warp: lists the rows of a token's pairs here; returns their number. In rank-major the
+ * pairs share a row. */
+template <typename T>
+static __device__ int32_t list_own(const struct epx_combine_rows &a, int64_t token, int64_t offset,
+                                   struct row_list &own)
+{
+    const int32_t top_k = a.plan.shape.top_k;
+    int32_t num = 0;
+
+    for (int32_t k = lane_id(); k - lane_id() < top_k; k += EPX_WARP) {
+        const int32_t rank = k < top_k ? a.plan.pair_rank[token * top_k + k] : -1;
+        const int64_t slot = k < top_k ? a.plan.view.slots[token * top_k + k] : 0;
+        const bool here = rank == a.comm.rank;
+        const uint32_t lanes = __ballot_sync(~0u, here);
+        const int32_t place = num + __popc(lanes & lanes_below());
+
+        if (here) {
+            own.row[place] =
+                (char *)(uintptr_t)a.rows + in_row<T>(slot * a.rounds.cut.row_bytes + offset);
+            own.weight[place] = a.weights && !a.backward ? a.weights[slot] : 1;
+        }
+        num += __popc(lanes);
+    }
+    __syncwarp();
+    return a.plan.shape.rank_major && num > 1 ? 1 : num;
+}
+
+/* The whole warp: gradients of the weights of a token's pairs; of pairs here from a.weights. */
+template <typename Places>
+static __device__ void take_all_weights(const struct epx_combine_rows &a, const Places &places,
+                                        int64_t token)
+{
+    const int64_t top_k = a.plan.shape.top_k, first = token * top_k;
+
+    for (int64_t k = lane_id(); k < top_k; k += EPX_WARP) {
+        const int32_t rank = a.plan.pair_rank[first + k];
+        const int64_t slot = a.plan.view.slots[first + k];
+        float weight = 0;
+
+        if (rank == a.comm.rank)
+            weight = grad_of_weight(a, slot, k);
+        else if (rank >= 0)
+            weight = places.weight_of(token, k);
+        a.grad_weights[first + k] = weight;
+    }
+}
+
+#endif
