@@ -67,13 +67,14 @@ static void place_parts(struct epx_device *device, const struct layout *layout)
     char *own = device->window->own;
 
     device->own_stage = own + layout->stage;
-    device->stage_bytes = stage_bytes(device->comm);
+    device->gpu.stage_bytes = stage_bytes(device->comm);
     device->state = (struct epx_device_state *)(void *)(own + layout->state);
     device->control = (char **)(void *)(own + layout->tables);
     device->stage = device->control + device->comm->size;
-    device->bank_bytes = (int64_t)(layout->state - layout->banks) / 2;
-    device->packets_at = (int64_t)packets_at(device->comm);
-    if (device->bank_bytes)
+    device->gpu.bank_bytes = (int64_t)(layout->state - layout->banks) / 2;
+    device->gpu.packets_at = (int64_t)packets_at(device->comm);
+    device->gpu.has_banks = device->gpu.bank_bytes > 0;
+    if (device->gpu.has_banks)
         device->bank = device->stage + device->comm->size;
     if (device->comm->num_nodes > 1)
         device->node = (int32_t *)(void *)(own + layout->nodes);
@@ -99,7 +100,7 @@ static int fill_addresses(const struct epx_device *device, const struct layout *
         table[r] = device->window->address[r];
         table[ranks + r] = table[r] + layout->stage;
         table[2 * ranks + r] = table[r] + layout->banks;
-        table[3 * ranks + r] = table[2 * ranks + r] + device->bank_bytes;
+        table[3 * ranks + r] = table[2 * ranks + r] + device->gpu.bank_bytes;
     }
     rc = copy_table(device, layout->tables, table, TABLES * ranks * sizeof(*table));
     free(table);

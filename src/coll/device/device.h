@@ -10,6 +10,7 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
+#include "coll/device/tuning.h"
 #include "core/request.h"
 #include "kernels/args/device_comm.h"
 #include "kernels/control_words.h"
@@ -60,23 +61,12 @@ struct epx_device {
     struct epx_comm *comm;
     const struct epx_transport *transport;
     int ordinal;               /* of the GPU */
-    int blocks;                /* of kernels that must run at once, as all of them wait for other
-                                  ranks; the same on all ranks */
-    int halves;                /* of such blocks, of which two fit where one does, that a routing
-                                  in one launch may have, 0 = none; the same on all ranks */
+    struct epx_gpu gpu;        /* what this rank has of it */
     struct epx_window *window; /* control words, then the stage, then what only this rank uses */
     char **control, **stage;   /* [R] device memory */
     char **bank;               /* [2][R] device memory; NULL with messages */
-    int64_t bank_bytes;        /* of one bank, on each rank */
-    int64_t packets_at;        /* where rows in packets begin in a bank */
-    int most_senders;          /* blocks that may store beside those that wait */
-    int sms;                   /* multiprocessors of the GPU */
-    int movers;                /* blocks of an operation that is not small, on this rank */
-    int senders;               /* how many of them send, if nothing speaks for more or fewer; the
-                                  same on all ranks */
     int32_t *node;             /* [2][R] device memory: nodes, places by node; NULL = one node */
     char *own_stage;           /* this rank's stage; with messages two, one behind the other */
-    int64_t stage_bytes;       /* of one stage, on each rank */
     struct epx_device_state *state;
 
     struct epx_completion *completions; /* [EPX_MOST_IN_FLIGHT] pinned; the last is shared by all
@@ -99,6 +89,7 @@ struct epx_device {
     struct epx_side *captures; /* sides of captures, and free ones */
     struct epx_side *side;     /* of the capture that an operation is being queued in */
 
+    struct epx_way way; /* of the last operation */
     struct epx_device_rest rest;
 
     int last_completion;            /* of the last operation outside captures */

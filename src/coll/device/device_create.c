@@ -55,33 +55,22 @@ static int init(struct epx_device *device)
     return EPX_SUCCESS;
 }
 
-/* The blocks that send beside those that wait fit on the GPU with them. Where ranks share it they
- * share it for these, too, but a rank has some. */
-static int find_most_senders(int sms, int sharers, int blocks)
-{
-    enum { LEAST = 8 };
-    int room = sms > blocks ? sms - blocks : 1, share = sms / sharers - blocks;
-
-    if (share < LEAST)
-        share = LEAST;
-    return share < room ? share : room;
-}
-
 /* How many halves of blocks a routing may have, 0 = none. A communicator that is bounded has as
  * many as multiprocessors, if no fewer than pay. Another one has two for each block, which run on
  * twice as many multiprocessors, where a GPU is its own and so large that those of two
  * communicators leave room for each other. With --enable-jitter it has them on any. */
-static int find_halves(struct epx_device *device, int sms, int sharers)
+static int find_halves(struct epx_device *device, int sharers)
 {
     enum { WANTED = EPX_ROUTE_HALVES * EPX_WAITING_SMS };
-    const int doubled = EPX_ROUTE_HALVES * device->blocks;
-    int64_t lacks_room = !EPX_JITTERS && (sharers > 1 || sms < 2 * doubled);
+    struct epx_gpu *gpu = &device->gpu;
+    const int doubled = EPX_ROUTE_HALVES * gpu->blocks;
+    int64_t lacks_room = !EPX_JITTERS && (sharers > 1 || gpu->sms < 2 * doubled);
 
     EPX_TRY(epx_comm_max(device->comm, lacks_room, &lacks_room));
-    if (device->comm->params.max_sms)
-        device->halves = device->blocks >= WANTED ? device->blocks : 0;
+    if (gpu->max_sms)
+        gpu->halves = gpu->blocks >= WANTED ? gpu->blocks : 0;
     else
-        device->halves = lacks_room ? 0 : doubled;
+        gpu->halves = lacks_room ? 0 : doubled;
     return EPX_SUCCESS;
 }
 
@@ -92,6 +81,7 @@ static int find_halves(struct epx_device *device, int sms, int sharers)
 static int find_blocks(struct epx_device *device)
 {
     const struct epx_params *params = &device->comm->params;
+    struct epx_gpu *gpu = &device->gpu;
     int64_t wanted = epx_waiting_sms(params), most;
     int sms = 0, sharers = 1, rc = EPX_SUCCESS;
     cudaError_t error = epx_count_sms(device->ordinal, &sms);
@@ -101,17 +91,12 @@ static int find_blocks(struct epx_device *device)
     EPX_TRY(epx_comm_agree(device->comm, rc));
     EPX_TRY(epx_device_count_sharers(device->comm, &sharers));
     EPX_TRY(epx_comm_max(device->comm, -(wanted < sms ? wanted : sms), &most));
-    device->blocks = (int)-most;
-    EPX_TRY(find_halves(device, sms, sharers));
-    device->most_senders = find_most_senders(sms, sharers, device->blocks);
-    device->sms = sms;
-    device->movers = sms / sharers;
-    if (params->max_sms && params->max_sms < device->movers)
-        device->movers = (int)params->max_sms;
-    if (device->movers < 2)
-        device->movers = 2;
-    EPX_TRY(epx_comm_max(device->comm, -device->movers / 2, &most));
-    device->senders = -most < EPX_MOST_SENDERS ? (int)-most : EPX_MOST_SENDERS;
+    gpu->sms = sms;
+    gpu->max_sms = (int32_t)params->max_sms;
+    epx_gpu_share(gpu, sharers, -most);
+    EPX_TRY(find_halves(device, sharers));
+    EPX_TRY(epx_comm_max(device->comm, -gpu->senders, &most));
+    gpu->senders = (int32_t)-most;
     return EPX_SUCCESS;
 }
 

@@ -137,12 +137,12 @@ int epx_device_check_stream(const struct epx_device *device, EPX_Stream stream,
     ordinal = device_of_stream(stream, device->ordinal);
     EPX_FAIL_IF(ordinal != device->ordinal, EPX_ERR_ARG,
                 "the stream is of device %d, the communicator's is %d", ordinal, device->ordinal);
-    sms = epx_count_stream_sms(stream, device->blocks);
+    sms = epx_count_stream_sms(stream, device->gpu.blocks);
     EPX_FAIL_IF(
-        sms < device->blocks, EPX_ERR_ARG,
+        sms < device->gpu.blocks, EPX_ERR_ARG,
         "the stream has %d multiprocessors, the communicator's kernels want %d at once; make "
         "it with epx_max_sms of at most %d",
-        sms, device->blocks, sms);
+        sms, device->gpu.blocks, sms);
     EPX_TRY_CUDA(error);
     return EPX_SUCCESS;
 }

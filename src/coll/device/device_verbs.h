@@ -36,7 +36,8 @@ int epx_alltoallv_device_staged(const struct epx_request *request);
 /* The first step of every staged operation: ranks agree on what it is. */
 int epx_agree_messages(const struct epx_request *request);
 
-/* The arguments of kernels that direct and staged have in common. */
+/* The arguments of kernels that direct and staged have in common; each sets rounds, banks and
+ * movers. */
 struct epx_route_tokens epx_route_args_of(const struct epx_request *request);
 struct epx_dispatch_rows epx_dispatch_args_of(const struct epx_request *request);
 struct epx_combine_rows epx_combine_args_of(const struct epx_request *request);

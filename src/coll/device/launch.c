@@ -22,7 +22,7 @@
  */
 static int poison(const struct epx_device *device, const struct epx_request *request)
 {
-    size_t bytes = (size_t)device->stage_bytes * (device->proxy ? 2 : 1);
+    size_t bytes = (size_t)device->gpu.stage_bytes * (device->proxy ? 2 : 1);
 
     if (request->route)
         EPX_TRY(epx_device_route_poison(request));

@@ -13,14 +13,8 @@ struct epx_device_comm epx_device_comm_of(const struct epx_request *request);
 struct epx_ready_note epx_ready_note_of(const struct epx_request *request);
 struct epx_list_note epx_list_note_of(const struct epx_request *request);
 
-/* How rows of an operation go through a stage that holds `width` rows a token. */
-struct epx_rounds epx_rounds_of(int64_t row_bytes, int32_t width, int32_t max_tokens,
-                                int64_t stage_bytes);
-/* How a dispatch, a combine backward, or one of the other two is shared out between blocks that
- * send and blocks that take. */
-struct epx_movers epx_row_movers_of(const struct epx_request *request);
-struct epx_movers epx_grad_movers_of(const struct epx_request *request);
-struct epx_movers epx_sum_movers_of(const struct epx_request *request);
+/* Whether other ranks can store into all receive buffers of the call. */
+int epx_takes_stores(const struct epx_request *request);
 /* How rows go through the stages in messages, where `words` words follow a row. */
 struct epx_rounds epx_message_rounds_of(const struct epx_request *request, int32_t words);
 

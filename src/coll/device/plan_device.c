@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/jitter.h"
-#include "coll/device/direct/small_route.h"
 #include "coll/device/staged/device_nodes.h"
 #include "coll/route_plan.h"
 #include "core/agree.h"
@@ -162,7 +161,7 @@ static void carve_tables(struct arena *arena, struct epx_device_plan *plan,
 static void carve_counters(struct arena *arena, const struct epx_route *route,
                            struct epx_device_plan *plan)
 {
-    int64_t blocks = route->transport->device->blocks, ranks = route->comm->size;
+    int64_t blocks = route->transport->device->gpu.blocks, ranks = route->comm->size;
     int64_t counters = epx_num_counts(plan, route->comm->size);
 
     if (exchanges_messages(route)) {
@@ -195,7 +194,8 @@ static void fix_plan(const struct epx_route *route, struct epx_device_plan *plan
     plan->most_rows = attr->top_k < ranks ? attr->top_k : ranks;
     plan->record_bytes = epx_wire_record_bytes(attr->top_k);
     plan->record_share = plan->shape.max_tokens * plan->record_bytes;
-    if (!exchanges_messages(route) && !epx_is_small_route(route->transport->device, plan))
+    if (!exchanges_messages(route) &&
+        !epx_routes_small(&route->transport->device->gpu, &plan->shape, ranks))
         plan->record_bytes = sizeof(struct epx_wire_record);
     if (exchanges_messages(route)) {
         plan->nodes = epx_device_nodes_of(route->comm, attr->top_k);
@@ -301,7 +301,7 @@ static void place_stages(const struct epx_route *route, struct epx_device_plan *
     plan->outgoing = route->window->own + offsets[PART_STAGE];
     if (plan->stage_bytes == 0) {
         plan->stage = device->stage;
-        plan->stage_bytes = device->stage_bytes;
+        plan->stage_bytes = device->gpu.stage_bytes;
         plan->outgoing = device->own_stage;
     }
     plan->outgoing_records = route->window->own + offsets[PART_OUTGOING];

@@ -3,11 +3,11 @@ test_programs += \
   tests/unit/coll/unit_exchange \
   tests/unit/coll/unit_hier \
   tests/unit/coll/unit_nodes \
-  tests/unit/coll/unit_ring
+  tests/unit/coll/unit_ring \
+  tests/unit/coll/unit_tuning
 if HAVE_CUDA
 test_programs += \
   tests/unit/coll/unit_proxy \
-  tests/unit/coll/unit_small_route \
   tests/unit/coll/unit_user_memory
 endif
 
@@ -36,10 +36,8 @@ tests_unit_coll_unit_proxy_LDADD = $(unit_ldadd)
 tests_unit_coll_unit_ring_CPPFLAGS = $(unit_cppflags)
 tests_unit_coll_unit_ring_LDADD = $(unit_ldadd)
 
-tests_unit_coll_unit_small_route_SOURCES = tests/unit/coll/unit_small_route.c \
-  src/coll/device/direct/small_route.c
-tests_unit_coll_unit_small_route_CPPFLAGS = $(unit_cppflags) $(vendor_cppflags)
-tests_unit_coll_unit_small_route_LDADD = $(unit_ldadd)
+tests_unit_coll_unit_tuning_CPPFLAGS = $(unit_cppflags)
+tests_unit_coll_unit_tuning_LDADD = $(unit_ldadd)
 
 tests_unit_coll_unit_user_memory_SOURCES = tests/unit/coll/unit_user_memory.c \
   src/coll/device/user_memory.c

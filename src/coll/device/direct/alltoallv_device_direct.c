@@ -28,7 +28,7 @@ struct epx_alltoallv_rows epx_alltoallv_args_of(const struct epx_request *reques
         .comm = epx_device_comm_of(request),
         .note = epx_ready_note_of(request),
         .stage = device->stage,
-        .stage_bytes = device->stage_bytes,
+        .stage_bytes = device->gpu.stage_bytes,
         .row_bytes = call->row_bytes,
         .rows = call->fields.at[0].in,
         .send_rows = send_rows(request),

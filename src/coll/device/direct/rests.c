@@ -9,13 +9,15 @@
 #include "transport/cuda/device_scope.h"
 #include "kernels/args/load.h"
 
-int32_t epx_first_phase(const struct epx_request *request, int small)
+/* Rows that go round by round through the stage have kernels in which all blocks do both. */
+int32_t epx_first_phase(const struct epx_request *request, const struct epx_way *way)
 {
     struct epx_device *device = epx_device_of(request);
     int64_t split = request->comm->params.split_phases;
+    const int small = way->banks.senders > 0;
 
     if (!epx_kernels_begin_early() || request->comm->size == 1 || split == EPX_SPLIT_NONE ||
-        (small && split == EPX_SPLIT_LARGE))
+        (small && split == EPX_SPLIT_LARGE) || (!small && way->rounds.num > 1))
         return EPX_PHASE_BOTH;
     device->rest.left = 1;
     return EPX_PHASE_SEND;

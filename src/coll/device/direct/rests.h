@@ -10,7 +10,7 @@
 #include "coll/device/device.h"
 
 /* The phase that the call of an operation queues; if that is not all, notes that a rest is left. */
-int32_t epx_first_phase(const struct epx_request *request, int small);
+int32_t epx_first_phase(const struct epx_request *request, const struct epx_way *way);
 /* Whether the operation that was queued last, in this capture, left a rest; then it is kept in
  * mind. */
 int epx_device_leaves_rest(struct epx_device *device, struct epx_request *request,

@@ -2,9 +2,9 @@
 /* routing_device_direct.c - a routing on device memory, in one launch. */
 #include "coll/device/device.h"
 #include "coll/device/device_verbs.h"
-#include "coll/device/direct/small_banks.h"
 #include "coll/device/operation_args.h"
 #include "coll/device/plan_device.h"
+#include "coll/device/way.h"
 #include "transport/cuda/cuda_errors.h"
 
 struct epx_route_tokens epx_route_args_of(const struct epx_request *request)
@@ -17,7 +17,7 @@ struct epx_route_tokens epx_route_args_of(const struct epx_request *request)
         .num_tokens = request->call.num_tokens,
         .capacity = (int32_t)request->call.recv_capacity,
         .counts = request->call.counts,
-        .halves = epx_device_of(request)->halves,
+        .halves = epx_device_of(request)->gpu.halves,
     };
 
     return args;
@@ -27,7 +27,7 @@ int epx_route_tokens_device_direct(const struct epx_request *request)
 {
     struct epx_route_tokens args = epx_route_args_of(request);
 
-    if (epx_is_small_routing(request)) {
+    if (epx_decide_way(request)->routes_small) {
         args.banks.bank = epx_device_of(request)->bank;
         EPX_TRY_LAUNCH(epx_launch_route_small(&args, request->call.stream));
         return EPX_SUCCESS;

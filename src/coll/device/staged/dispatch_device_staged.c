@@ -6,6 +6,7 @@
  */
 #include "coll/device/device_verbs.h"
 #include "coll/device/operation_args.h"
+#include "coll/device/way.h"
 #include "kernels/args/control_args.h"
 #include "transport/cuda/cuda_errors.h"
 
@@ -15,7 +16,7 @@ int epx_dispatch_device_staged(const struct epx_request *request)
     int scales = call->verb == EPX_VERB_COMBINE_BACKWARD;
     struct epx_dispatch_rows args = epx_dispatch_args_of(request);
 
-    args.movers = scales ? epx_grad_movers_of(request) : epx_row_movers_of(request);
+    args.movers = epx_decide_way(request)->movers;
     args.rounds = epx_message_rounds_of(request, scales ? 0 : args.plan.shape.top_k);
     if (request->half != EPX_HALF_DISPATCH)
         EPX_TRY(epx_agree_messages(request));

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tuning.h - the way of an operation where ranks store into each other's GPUs: which wire it takes,
+ * who sends and who takes, and in what pieces. It is decided once, when the operation is called.
+ * It needs no GPU: `epx_info --ways` asks for shapes that nobody has called.
+ */
+#ifndef EPX_COLL_DEVICE_TUNING_H
+#define EPX_COLL_DEVICE_TUNING_H
+
+#include "core/request.h"
+#include "kernels/args/bank_args.h"
+#include "kernels/args/mover_args.h"
+#include "kernels/device_plan.h"
+
+/* What a rank has of a GPU, and the ranks of each other's memory. */
+struct epx_gpu {
+    int32_t sms;          /* multiprocessors of the GPU */
+    int32_t blocks;       /* of kernels that must run at once, as all of them wait for other ranks;
+                             the same on all ranks */
+    int32_t halves;       /* of such blocks, of which two fit where one does, that a routing in one
+                             launch may have, 0 = none; the same on all ranks */
+    int32_t most_senders; /* blocks that may store beside those that wait */
+    int32_t movers;       /* blocks of a large operation, on this rank */
+    int32_t senders;      /* how many of them send, if nothing speaks for more or fewer; the same on
+                             all ranks */
+    int32_t max_sms;      /* the hint epx_max_sms; 0 = no bound */
+    int32_t has_banks;    /* 0 = ranks exchange messages */
+    int64_t bank_bytes;   /* of one bank, on each rank */
+    int64_t packets_at;   /* where rows in packets begin in a bank */
+    int64_t stage_bytes;  /* of one stage, on each rank */
+};
+
+/* What decides about the way of an operation; all but the GPU and `stays` are the same on all
+ * ranks. */
+struct epx_shape {
+    enum epx_verb verb; /* of the kernels: the second half of an operation is a dispatch */
+    int32_t ranks;
+    struct epx_plan_shape route;
+    int32_t most_rows; /* of a token: one a rank that has any of its experts */
+    int32_t fields;
+    int32_t stays;          /* rows of rank-major layout that come straight into their slots */
+    EPX_Datatype datatype;  /* of a combine backward */
+    int64_t call_bytes;     /* of a row as the call has it, all fields together */
+    int64_t row_bytes;      /* of a row as it travels, all fields together */
+    int64_t bank_row_bytes; /* that a row takes in a bank, each field from a multiple of 16 on */
+};
+
+enum epx_wire {
+    EPX_WIRE_NONE,    /* a rank alone: no row leaves it */
+    EPX_WIRE_PACKETS, /* 12 bytes and a tag in one store, wires/packets.cuh */
+    EPX_WIRE_FLAGS,   /* stores into a bank, then a flag a slice, wires/banks.cuh */
+    EPX_WIRE_PROGRESS /* stores to where rows go, then run words, wires/sender_progress.cuh */
+};
+
+struct epx_way {
+    enum epx_wire wire;
+    int32_t routes_small;     /* a routing, or the routing of the operation, is one launch of ids */
+    struct epx_banks banks;   /* senders = 0: the operation is not small */
+    struct epx_movers movers; /* of an operation that is not small */
+    struct epx_rounds rounds; /* the same; of a small one only how rows are cut counts */
+};
+
+/* Shares a GPU out: blocks, movers and most_senders of ranks of which so many share it, given what
+ * the hint epx_max_sms leaves of its multiprocessors for blocks that wait. */
+void epx_gpu_share(struct epx_gpu *gpu, int32_t sharers, int64_t waiting_sms);
+/* Whether routings on a route are small; the same on all ranks. */
+int epx_routes_small(const struct epx_gpu *gpu, const struct epx_plan_shape *route, int32_t ranks);
+/* How rows go through a stage that holds `width` rows a token, of which each may have so many
+ * bytes behind it. */
+struct epx_rounds epx_rounds_of(int64_t row_bytes, int64_t behind, int32_t width,
+                                int32_t max_tokens, int64_t stage_bytes);
+/* The way of an operation. Of EPX_Route_dispatch only where it is one launch, else the ways of its
+ * two halves count, and banks.senders is 0. */
+struct epx_way epx_way_of_shape(const struct epx_gpu *gpu, const struct epx_shape *shape);
+const char *epx_wire_name(enum epx_wire wire);
+
+#endif
