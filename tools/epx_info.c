@@ -14,6 +14,7 @@
 #include "configure_line.h"
 #include "coll/attach.h"
 #include "epx.h"
+#include "info_ways.h"
 #include "json.h"
 #include "option_meant.h"
 
@@ -25,6 +26,7 @@ enum {
     SHOW_VERSION = 16,
     SHOW_USAGE = 32,
     SHOW_JSON = 64,
+    SHOW_WAYS = 128,
     SHOW_ALL = SHOW_LIBRARY | SHOW_HINTS | SHOW_TRANSPORTS
 };
 
@@ -34,6 +36,8 @@ static const char usage[] = "usage: epx_info [options]\n"
                             "  --hints        the hints alone\n"
                             "  --hints-roff   the hints as a list for a manual page\n"
                             "  --transports   the transports alone\n"
+                            "  --ways[=SHAPE] how operations would go on GPUs that store into\n"
+                            "                 each other: --ways=ranks=8,tokens=128,hidden=7168\n"
                             "  --json         as JSON, for programs\n"
                             "  -V, --version  the version alone\n"
                             "  -h, --help     this text\n";
@@ -337,12 +341,16 @@ static int is_first(void)
     return !rank || atoi(rank) == 0;
 }
 
+/* The shape of --ways; NULL = it has none. */
+static const char *shape;
+
 static int parse_options(int argc, char **argv)
 {
     static const struct option options[] = {
         {"hints", no_argument, NULL, SHOW_HINTS},
         {"hints-roff", no_argument, NULL, SHOW_ROFF},
         {"transports", no_argument, NULL, SHOW_TRANSPORTS},
+        {"ways", optional_argument, NULL, SHOW_WAYS},
         {"json", no_argument, NULL, SHOW_JSON},
         {"version", no_argument, NULL, SHOW_VERSION},
         {"help", no_argument, NULL, SHOW_USAGE},
@@ -357,6 +365,7 @@ static int parse_options(int argc, char **argv)
                 option_say_meant("epx_info", argv[optind - 1], options);
             return -1;
         }
+        shape = option == SHOW_WAYS ? optarg : shape;
         show |= option == 'h' ? SHOW_USAGE : option == 'V' ? SHOW_VERSION : option;
     }
     if (optind < argc) {
@@ -374,6 +383,8 @@ static int print_without_mpi(int show)
         return EXIT_SUCCESS;
     if (show & SHOW_USAGE)
         fputs(usage, stdout);
+    else if (show & SHOW_WAYS)
+        return info_print_ways(shape) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
     else if (show & SHOW_JSON)
         return write_json(show, NULL) == EPX_SUCCESS ? EXIT_SUCCESS : EXIT_FAILURE;
     else if (show & SHOW_VERSION)

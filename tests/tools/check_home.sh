@@ -32,7 +32,7 @@ grep -q '^URL: @PACKAGE_URL@$' "$srcdir/epx.pc.in" || die "epx.pc has no place f
 sed -e "s|^#define PACKAGE_BUGREPORT .*|#define PACKAGE_BUGREPORT \"$reports\"|" \
     -e "s|^#define PACKAGE_URL .*|#define PACKAGE_URL \"$home\"|" \
     "$top_builddir/config.h" >"$work/set/config.h"
-for part in epx_info json option_meant; do
+for part in epx_info info_ways json option_meant; do
     # shellcheck disable=SC2086 # lists of words
     $CC $own_cflags -std=gnu11 -I"$work/set" -I"$srcdir/include" -I"$srcdir/src" \
         -I"$srcdir/tools" -I"$top_builddir/tools" $mpi_cflags $cflags -c -o "$work/$part.o" \
@@ -41,7 +41,7 @@ for part in epx_info json option_meant; do
 done
 # shellcheck disable=SC2086
 "$top_builddir/libtool" --silent --tag=CC --mode=link $CC $cflags -o "$work/epx_info" \
-    "$work/epx_info.o" "$work/json.o" "$work/option_meant.o" "$top_builddir/libepx_core.la" \
+    "$work/epx_info.o" "$work/info_ways.o" "$work/json.o" "$work/option_meant.o" "$top_builddir/libepx_core.la" \
     "$top_builddir/libepx_mpi_parts.la" $mpi_libs ||
     die "epx_info does not link"
 # shellcheck disable=SC2086

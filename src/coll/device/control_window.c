@@ -12,7 +12,7 @@
 
 #include <stdlib.h>
 
-enum { STAGE_QUANTUM = 16, STAGES_OF_ROWS = 4, STAGES_OF_PACKETS = 2, TABLES = 4 };
+enum { TABLES = 4 };
 
 /* Where things lie; the control words come first. */
 struct layout {
@@ -24,38 +24,14 @@ static size_t line_up(size_t bytes)
     return (size_t)epx_round_up((int64_t)bytes, 256);
 }
 
-/* Bytes of a stage: room for one segment of a row from each rank, with what may follow it. Rounded,
- * because with messages a second stage begins where the first ends, and rows lie in both alike. */
-static int64_t stage_bytes(const struct epx_comm *comm)
-{
-    int64_t width = epx_device_nodes_of(comm, EPX_MAX_TOP_K).width;
-    int64_t least = width * 2 * EPX_SEGMENT_QUANTUM;
-    int64_t wanted = comm->params.window_bytes / STAGE_QUANTUM * STAGE_QUANTUM;
-
-    return wanted > least ? wanted : least;
-}
-
-/* Where rows in packets begin in a bank. */
-static size_t packets_at(const struct epx_comm *comm)
-{
-    return line_up((EPX_BANK_FLAGS + EPX_BANK_WORDS) * sizeof(uint64_t) +
-                   STAGES_OF_ROWS * (size_t)stage_bytes(comm));
-}
-
-/* Bytes of a bank for small operations; with messages there is none. */
-static size_t bank_bytes(const struct epx_comm *comm, int messages)
-{
-    return messages ? 0 : line_up(packets_at(comm) + STAGES_OF_PACKETS * (size_t)stage_bytes(comm));
-}
-
 /* With messages there are two stages: one for rows that go and one for rows that come. */
-static struct layout lay_out(const struct epx_comm *comm, int messages)
+static struct layout lay_out(const struct epx_comm *comm, const struct epx_gpu *gpu)
 {
     struct layout layout = {0};
 
     layout.stage = line_up(epx_control_bytes(comm->size));
-    layout.banks = layout.stage + line_up((size_t)stage_bytes(comm) * (messages ? 2 : 1));
-    layout.state = layout.banks + 2 * bank_bytes(comm, messages);
+    layout.banks = layout.stage + line_up((size_t)gpu->stage_bytes * (gpu->has_banks ? 1 : 2));
+    layout.state = layout.banks + 2 * (size_t)gpu->bank_bytes;
     layout.tables = layout.state + line_up(sizeof(struct epx_device_state));
     layout.nodes = layout.tables + TABLES * (size_t)comm->size * sizeof(char *);
     layout.bytes = layout.nodes + 2 * (size_t)comm->size * sizeof(int32_t);
@@ -67,13 +43,9 @@ static void place_parts(struct epx_device *device, const struct layout *layout)
     char *own = device->window->own;
 
     device->own_stage = own + layout->stage;
-    device->gpu.stage_bytes = stage_bytes(device->comm);
     device->state = (struct epx_device_state *)(void *)(own + layout->state);
     device->control = (char **)(void *)(own + layout->tables);
     device->stage = device->control + device->comm->size;
-    device->gpu.bank_bytes = (int64_t)(layout->state - layout->banks) / 2;
-    device->gpu.packets_at = (int64_t)packets_at(device->comm);
-    device->gpu.has_banks = device->gpu.bank_bytes > 0;
     if (device->gpu.has_banks)
         device->bank = device->stage + device->comm->size;
     if (device->comm->num_nodes > 1)
@@ -136,8 +108,12 @@ static int fill(struct epx_device *device, const struct layout *layout)
 int epx_control_window_create(struct epx_device *device)
 {
     const struct epx_transport *transport = device->transport;
-    struct layout layout = lay_out(device->comm, transport->ops->exchanges != NULL);
+    const struct epx_comm *comm = device->comm;
+    struct layout layout;
 
+    epx_gpu_set_sizes(&device->gpu, epx_device_nodes_of(comm, EPX_MAX_TOP_K).width,
+                      comm->params.window_bytes, transport->ops->exchanges != NULL);
+    layout = lay_out(comm, &device->gpu);
     EPX_TRY(transport->ops->window_create(transport->state, layout.bytes, &device->window));
     place_parts(device, &layout);
     return epx_comm_agree(device->comm, fill(device, &layout));

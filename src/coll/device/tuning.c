@@ -105,6 +105,23 @@ void epx_gpu_share(struct epx_gpu *gpu, int32_t sharers, int64_t waiting_sms)
     gpu->senders = (int32_t)least(gpu->movers / 2, EPX_MOST_SENDERS);
 }
 
+/* A stage has room for one segment of each row that comes at once, with what may follow it, and is
+ * rounded, as with messages a second one begins where the first ends, and rows lie in both alike. */
+void epx_gpu_set_sizes(struct epx_gpu *gpu, int64_t width, int64_t window_bytes, int messages)
+{
+    enum { STAGE_QUANTUM = 16, PART_QUANTUM = 256, STAGES_OF_ROWS = 4, STAGES_OF_PACKETS = 2 };
+    const int64_t flags = (EPX_BANK_FLAGS + EPX_BANK_WORDS) * (int64_t)sizeof(uint64_t);
+
+    gpu->stage_bytes =
+        most(window_bytes / STAGE_QUANTUM * STAGE_QUANTUM, width * 2 * EPX_SEGMENT_QUANTUM);
+    gpu->packets_at = epx_round_up(flags + STAGES_OF_ROWS * gpu->stage_bytes, PART_QUANTUM);
+    gpu->has_banks = !messages;
+    gpu->bank_bytes =
+        messages
+            ? 0
+            : epx_round_up(gpu->packets_at + STAGES_OF_PACKETS * gpu->stage_bytes, PART_QUANTUM);
+}
+
 /* What is small. */
 
 static int64_t pairs_of(const struct epx_plan_shape *route, int32_t ranks)

@@ -63,6 +63,9 @@ struct epx_way {
 /* Shares a GPU out: blocks, movers and most_senders of ranks of which so many share it, given what
  * the hint epx_max_sms leaves of its multiprocessors for blocks that wait. */
 void epx_gpu_share(struct epx_gpu *gpu, int32_t sharers, int64_t waiting_sms);
+/* Sets the sizes of stages and banks, for so many rows a token that come at once; with messages
+ * there are no banks. */
+void epx_gpu_set_sizes(struct epx_gpu *gpu, int64_t width, int64_t window_bytes, int messages);
 /* Whether routings on a route are small; the same on all ranks. */
 int epx_routes_small(const struct epx_gpu *gpu, const struct epx_plan_shape *route, int32_t ranks);
 /* How rows go through a stage that holds `width` rows a token, of which each may have so many
