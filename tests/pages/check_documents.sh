@@ -84,6 +84,7 @@ short() {
 }
 
 short docs/performance.md 150
+short docs/architecture.md 250
 page=$srcdir/docs/performance.md
 [ "$(rows "$page" | wc -l)" -gt 20 ] || die "docs/performance.md has few rows of figures"
 strange "$page" >"$work/strange"
