@@ -4,6 +4,11 @@
 nobase_dist_doc_DATA += \
   docs/architecture.md \
   docs/architecture.svg \
+  docs/architecture/endings.md \
+  docs/architecture/grounds.md \
+  docs/architecture/memory.md \
+  docs/architecture/progress.md \
+  docs/architecture/words.md \
   docs/choosing.md \
   docs/dispatch_combine.svg \
   docs/performance.md \

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # make install has all texts of docs/, and no link from one installed text to another is dead. The
-# ratios in docs/choosing.md are those of the plots.
+# ratios in docs/choosing.md are those of the plots. Each row of figures in docs/performance.md
+# stands in one line of the notebook. Pages that newcomers read stay short.
 set -u
 LC_ALL=C
 export LC_ALL
@@ -44,6 +45,53 @@ says "took MPI" host_layer
 # shellcheck disable=SC2016 # backquotes are meant
 says '`ncclRecv` took' gpu_layer
 
+# rows PAGE - those of its tables whose cells but the first are figures.
+rows() {
+    grep -E '^\|[^|]+(\| *[0-9][0-9. ]*)+\|$' "$1"
+}
+
+# strange PAGE - its rows of figures that no one line of the notebook has all numbers of.
+strange() {
+    rows "$1" >"$work/rows"
+    cat "$srcdir"/docs/notebook/2*.md | awk '
+        function numbers(line, set,    word) {
+            split("", set)
+            for (; match(line, /[0-9][0-9.]*/); line = substr(line, RSTART + RLENGTH))
+                set[substr(line, RSTART, RLENGTH)]
+        }
+        NR == FNR { row[++num] = $0; next }
+        {
+            numbers($0, here)
+            for (i = 1; i <= num; i++) {
+                numbers(row[i], wanted)
+                lacks = 0
+                for (word in wanted)
+                    lacks += !(word in here)
+                found[i] += !lacks
+            }
+        }
+        END {
+            for (i = 1; i <= num; i++)
+                if (!found[i])
+                    print row[i]
+        }' "$work/rows" -
+}
+
+# short PAGE LINES
+short() {
+    [ "$(wc -l <"$srcdir/$1")" -le "$2" ] ||
+        die "$1 has $(wc -l <"$srcdir/$1") lines, more than $2; the rest has pages of its own"
+}
+
+short docs/performance.md 150
+short docs/architecture.md 250
+page=$srcdir/docs/performance.md
+[ "$(rows "$page" | wc -l)" -gt 20 ] || die "docs/performance.md has few rows of figures"
+strange "$page" >"$work/strange"
+[ ! -s "$work/strange" ] || die "no line of docs/notebook has the figures of $(cat "$work/strange")"
+sed 's/^\(| layer | .*\)5 |$/\16 |/' "$page" >"$work/changed.md"
+[ "$(strange "$work/changed.md" | wc -l)" -eq 1 ] || die "a changed figure is not found"
+
 # An inner make would take the outer one's flags for its own.
 (unset MAKEFLAGS MFLAGS MAKELEVEL &&
     make -C "$top_builddir" install-data DESTDIR="$work/root") >"$work/said" 2>&1 ||
@@ -51,7 +99,7 @@ says '`ncclRecv` took' gpu_layer
 documents=$(find "$work/root" -name support.md -path '*/docs/*')
 [ -n "$documents" ] || die "docs/support.md is not installed"
 cd "$(dirname "$documents")/.." || exit 1
-for text in README.md "$srcdir"/docs/*.md; do
+for text in README.md "$srcdir"/docs/*.md "$srcdir"/docs/*/*.md; do
     [ -s "./${text#"$srcdir/"}" ] || die "${text#"$srcdir/"} is not installed"
 done
 [ "$(links | wc -l)" -gt 20 ] || die "only $(links | wc -l) links found"

@@ -93,7 +93,7 @@ neighbours() {
 }
 
 check_order() {
-    (cd "$work/site" && neighbours man/*.html ./*.html docs/*.html docs/plots/*.html \
+    (cd "$work/site" && neighbours man/*.html ./*.html docs/*.html docs/*/*.html \
         examples/python/*.html | sed 's,\./,,g') >"$work/neighbours"
     first=man/epx.7.html
     : >"$work/chain"
@@ -166,6 +166,9 @@ rm "$work/site/alone.html"
 version=$(sed -n 's/^Version: //p' "$top_builddir/epx.pc")
 sed -n '/^texts="/,/"$/p' "$srcdir/docs/make_site" | sed 's/^texts=//' | tr -d '"' | tr ' ' '\n' |
     grep . >"$work/texts"
+# Every text of a folder of docs/ has a page, too.
+(cd "$srcdir" && find docs/*/ -name '*.md') | sort - "$work/texts" | uniq >"$work/all"
+mv "$work/all" "$work/texts"
 num_displays=0
 for page in "$srcdir"/man/*.[137] "$top_builddir"/man/*.[137]; do
     [ -f "$page" ] || continue
