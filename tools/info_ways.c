@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/param.h"
-#include "coll/device/tuning.h"
+#include "coll/tuning.h"
 #include "kernels/element.h"
 #include "kernels/layout.h"
 

@@ -14,11 +14,14 @@ libepx_core_la_SOURCES += \
   src/coll/route_plan.h \
   src/coll/routing.c \
   src/coll/routing.h \
+  src/coll/tuning.c \
+  src/coll/tuning.h \
   src/coll/verbs.c \
   src/coll/verbs.h
 
 libepx_cuda_la_SOURCES += \
-  src/coll/route_plan.c
+  src/coll/route_plan.c \
+  src/coll/tuning.c
 
 include src/coll/direct/local.mk
 include src/coll/staged/local.mk

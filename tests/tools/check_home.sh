@@ -41,7 +41,8 @@ for part in epx_info info_ways json option_meant; do
 done
 # shellcheck disable=SC2086
 "$top_builddir/libtool" --silent --tag=CC --mode=link $CC $cflags -o "$work/epx_info" \
-    "$work/epx_info.o" "$work/info_ways.o" "$work/json.o" "$work/option_meant.o" "$top_builddir/libepx_core.la" \
+    "$work/epx_info.o" "$work/info_ways.o" "$work/json.o" "$work/option_meant.o" \
+    "$top_builddir/libepx_core.la" \
     "$top_builddir/libepx_mpi_parts.la" $mpi_libs ||
     die "epx_info does not link"
 # shellcheck disable=SC2086

@@ -10,7 +10,7 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
-#include "coll/device/tuning.h"
+#include "coll/tuning.h"
 #include "core/request.h"
 #include "kernels/args/device_comm.h"
 #include "kernels/control_words.h"

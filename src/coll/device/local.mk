@@ -1,9 +1,4 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# epx_info --ways asks for decisions where there is no module.
-libepx_core_la_SOURCES += \
-  src/coll/device/tuning.c \
-  src/coll/device/tuning.h
-
 libepx_cuda_la_SOURCES += \
   src/coll/device/control_window.c \
   src/coll/device/control_window.h \
@@ -27,12 +22,8 @@ libepx_cuda_la_SOURCES += \
   src/coll/device/plan_device.c \
   src/coll/device/plan_device.h \
   src/coll/device/route_dispatch_device.c \
-  src/coll/device/tuning.c \
-  src/coll/device/tuning.h \
   src/coll/device/user_memory.c \
-  src/coll/device/user_memory.h \
-  src/coll/device/way.c \
-  src/coll/device/way.h
+  src/coll/device/user_memory.h
 
 include src/coll/device/direct/local.mk
 include src/coll/device/staged/local.mk

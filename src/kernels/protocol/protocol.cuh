@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * protocol.cuh - the protocol between the kernels of different ranks, and how operations go on and
- * end; ready_words.cuh is how they begin, waits.cuh how they wait, lanes.cuh the order of memory.
+ * end; ready_words.cuh is how they begin, waits.cuh how they wait.
  *
  * Kernels of one communicator run one after the other on each rank, in the same order on all
  * ranks, so that operations need no names: every rank counts them, in epx_device_state.epoch.

@@ -3,7 +3,7 @@
  * unit_tuning.c - the ways of operations: which are small, each limit just within and just beyond;
  * and that ranks whose GPUs differ decide alike what must be alike. It needs no GPU.
  */
-#include "coll/device/tuning.h"
+#include "coll/tuning.h"
 #include "base/jitter.h"
 #include "kernels/small_parts.h"
 #include "support/suite.h"

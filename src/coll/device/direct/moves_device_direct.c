@@ -7,7 +7,6 @@
 #include "coll/device/device_verbs.h"
 #include "coll/device/direct/rests.h"
 #include "coll/device/operation_args.h"
-#include "coll/device/way.h"
 #include "transport/cuda/cuda_errors.h"
 
 static int queue_rows(const struct epx_request *request, const struct epx_way *way, int32_t phase)

@@ -6,7 +6,7 @@
 #include "coll/device/device.h"
 #include "coll/device/device_verbs.h"
 #include "coll/device/direct/rests.h"
-#include "coll/device/way.h"
+#include "coll/device/operation_args.h"
 #include "kernels/args/route_dispatch_args.h"
 #include "transport/cuda/cuda_errors.h"
 

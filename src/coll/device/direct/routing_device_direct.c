@@ -4,7 +4,6 @@
 #include "coll/device/device_verbs.h"
 #include "coll/device/operation_args.h"
 #include "coll/device/plan_device.h"
-#include "coll/device/way.h"
 #include "transport/cuda/cuda_errors.h"
 
 struct epx_route_tokens epx_route_args_of(const struct epx_request *request)

@@ -6,7 +6,6 @@
  */
 #include "coll/device/device_verbs.h"
 #include "coll/device/operation_args.h"
-#include "coll/device/way.h"
 #include "kernels/args/control_args.h"
 #include "transport/cuda/cuda_errors.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tuning.c - decides the way of an operation. What was measured stands in one table, below; a
- * constant names the section of docs/performance.md, or of the notebook there, that measured it.
+ * tuning.c - decides the way of an operation. What was measured stands in one table, below; each
+ * constant names the page of docs/notebook/ that has the figures.
  */
-#include "coll/device/tuning.h"
+#include "coll/tuning.h"
 
 #include "base/jitter.h"
 #include "kernels/args/block_shape.h"
@@ -17,24 +17,25 @@
 #define UNLESS_JITTER(number, log2) (EPX_JITTERS ? 1 << (log2) : (number))
 
 static const struct {
-    /* "Where an operation stops being small": pairs of all ranks up to which one launch takes less
+    /* where_small_ends: pairs of all ranks up to which one launch takes less
      * time than two; a combine backward, and rows of no whole words, on one rank and on several. In
      * a small routing each block counts all pairs. */
     int64_t pairs, scaled_pairs, odd_pairs_alone, odd_pairs, routed_pairs;
-    /* The same: a rank alone streams rows by two launches, which pays for many or long ones. */
+    /* where_small_ends: a rank alone streams rows by two launches, which pays for many or long
+     * ones. */
     int64_t tokens_alone, odd_token_bytes_alone, odd_pair_bytes_alone, scaled_pair_bytes;
-    /* "Packets": bytes of all rows in a bank up to which packets take less time than flags. */
+    /* packets: bytes of all rows in a bank up to which packets take less time than flags. */
     int64_t packed_sums, packed_rows;
-    /* "Small operations": a multiprocessor issues for so many warps at once. */
+    /* small_operations: a multiprocessor issues for so many warps at once. */
     int32_t busy_warps;
-    /* "Small operations": of the blocks that move rows at most these shares send, where rows are
+    /* small_operations: of the blocks that move rows at most these shares send, where rows are
      * added, and where takers store more rows than come. */
     int32_t adding_share, storing_share;
-    /* "Operations that are not small": bytes of a row that count as long where rows are added. */
+    /* not_small: bytes of a row that count as long where rows are added. */
     int64_t long_row_bytes;
-    /* The same: tasks that a sender claims at once where there are enough for all. */
+    /* not_small: tasks that a sender claims at once where there are enough for all. */
     int32_t run;
-    /* "Few multiprocessors": blocks that send beside those that wait where ranks share a GPU. */
+    /* few_multiprocessors: blocks that send beside those that wait where ranks share a GPU. */
     int32_t least_senders;
 } tuned = {
     .pairs = UNLESS_JITTER(1 << 16, 7),
@@ -57,7 +58,7 @@ static const struct {
 };
 
 /* Shares of the blocks of a large operation that send, sender_share below: half of them where it
- * has the whole GPU; more where a bound makes senders end later ("Few multiprocessors"). */
+ * has the whole GPU; more where a bound makes senders end later (few_multiprocessors). */
 struct share {
     int32_t part, of;
 };
@@ -105,8 +106,8 @@ void epx_gpu_share(struct epx_gpu *gpu, int32_t sharers, int64_t waiting_sms)
     gpu->senders = (int32_t)least(gpu->movers / 2, EPX_MOST_SENDERS);
 }
 
-/* A stage has room for one segment of each row that comes at once, with what may follow it, and is
- * rounded, as with messages a second one begins where the first ends, and rows lie in both alike. */
+/* A stage has room for one segment of each row that comes at once, with what may follow it. It is
+ * rounded: with messages a second one begins where the first ends, and rows lie in both alike. */
 void epx_gpu_set_sizes(struct epx_gpu *gpu, int64_t width, int64_t window_bytes, int messages)
 {
     enum { STAGE_QUANTUM = 16, PART_QUANTUM = 256, STAGES_OF_ROWS = 4, STAGES_OF_PACKETS = 2 };

@@ -4,8 +4,8 @@
  * who sends and who takes, and in what pieces. It is decided once, when the operation is called.
  * It needs no GPU: `epx_info --ways` asks for shapes that nobody has called.
  */
-#ifndef EPX_COLL_DEVICE_TUNING_H
-#define EPX_COLL_DEVICE_TUNING_H
+#ifndef EPX_COLL_TUNING_H
+#define EPX_COLL_TUNING_H
 
 #include "core/request.h"
 #include "kernels/args/bank_args.h"
