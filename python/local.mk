@@ -63,6 +63,7 @@ EXTRA_DIST += \
   python/tests/support/slots.py \
   python/tests/support/sparse.py \
   python/tests/support/started.py \
+  python/tests/support/wheel.py \
   python/tests/support/windows.py \
   python/tests/test_arena.py \
   python/tests/test_compile.py \

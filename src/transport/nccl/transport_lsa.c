@@ -12,6 +12,7 @@
 #include "transport/cuda/cuda_errors.h"
 #include "transport/cuda/device_ranks.h"
 #include "transport/cuda/peer_windows.h"
+#include "transport/nccl/nccl_open.h"
 #include "transport/nccl/nccl_ranks.h"
 #include "transport/transport.h"
 
@@ -97,7 +98,8 @@ static int register_window(struct lsa *lsa, size_t bytes, struct epx_window *win
 
 static int check_reach(const struct lsa *lsa)
 {
-    int reach = lsa->nccl ? epx_lsa_reach(lsa->nccl) : 1;
+    void *team_lsa = lsa->nccl ? epx_nccl_find("ncclTeamLsa") : NULL;
+    int reach = team_lsa ? epx_lsa_reach(team_lsa, lsa->nccl) : 1;
 
     EPX_FAIL_IF(reach < lsa->windows.comm->size, EPX_ERR_TRANSPORT,
                 "only %d of %d GPUs can reach each other's memory", reach, lsa->windows.comm->size);
