@@ -75,7 +75,10 @@ BUILD = tempfile.TemporaryDirectory(prefix="epx-build-")
 
 
 class Build(build_ext):
-    """Names libraries as ctypes loads them, and copies libepx beside them for a bundle."""
+    """Names libraries as ctypes loads them, and copies libepx beside them for a bundle.
+
+    A bundle looks for libraries there and nowhere else, whatever flags Python was built with.
+    """
 
     def get_ext_filename(self, fullname: str) -> str:
         return f"{fullname.replace('.', '/')}.so"
@@ -84,6 +87,8 @@ class Build(build_ext):
         super().run()
         if not IS_BUNDLE:
             return
+        for path in Path(self.build_lib, "epx").glob("*.so"):
+            subprocess.run(["patchelf", "--set-rpath", "$ORIGIN/lib", path], check=True)
         beside = Path(self.build_lib, "epx", "lib")
         (beside / "epx").mkdir(parents=True, exist_ok=True)
         shutil.copy(LIBEPX / "libepx.so.0", beside)
@@ -103,7 +108,7 @@ def library(name: str, sources: list, include: list, links: list) -> Extension:
         include_dirs=include,
         extra_compile_args=["-std=c11", "-D_POSIX_C_SOURCE=200809L", *pkg_config("--cflags")],
         extra_link_args=links,
-        runtime_library_dirs=["$ORIGIN/lib"] if IS_BUNDLE else folders,
+        runtime_library_dirs=folders,
     )
 
 
