@@ -10,7 +10,8 @@
  * that were compared. contrib/compare-nccl compared the headers in the wheels nvidia-nccl-cu12
  * 2.28.3, 2.28.9 and 2.29.7, and nvidia-nccl-cu13 2.28.3, 2.28.7, 2.28.9, 2.29.2, 2.29.3, 2.29.7,
  * 2.30.3, 2.31.2 and 2.32.3. The two members never moved; ncclConfig_t grew with each middle number
- * and never with the last one.
+ * and never with the last one. As a library's headers may still not tell all, transport_lsa.c looks
+ * at the addresses that it gets from a library of another version before it uses them.
  */
 #include "transport/nccl/nccl_open.h"
 
@@ -76,6 +77,7 @@ static const struct {
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void *library;
+static int version; /* of the library */
 static char problem[EPX_WHY_MAX];
 
 void *epx_nccl_find(const char *name)
@@ -95,22 +97,25 @@ static int has_all(void)
     return 1;
 }
 
-static int fits(int version)
+int epx_nccl_is_of_build(void)
 {
-    return version == NCCL_VERSION_CODE ||
+    return version == NCCL_VERSION_CODE;
+}
+
+static int fits(void)
+{
+    return epx_nccl_is_of_build() ||
            (version / 100 == NCCL_VERSION_CODE / 100 && epx_lsa_layout_is_known());
 }
 
 static void open_library(void)
 {
-    int version = 0;
-
     library = dlopen(LIBRARY, RTLD_NOW | RTLD_NOLOAD);
     if (!library)
         library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
     if (!library)
         snprintf(problem, sizeof(problem), "%.*s", EPX_WHY_MAX - 1, dlerror());
-    else if (has_all() && (ncclGetVersion(&version) != ncclSuccess || !fits(version)))
+    else if (has_all() && (ncclGetVersion(&version) != ncclSuccess || !fits()))
         snprintf(problem, sizeof(problem),
                  "NCCL is of version %d.%d.%d at run time, EPX was built with %d.%d.%d",
                  version / 10000, version / 100 % 100, version % 100, NCCL_MAJOR, NCCL_MINOR,

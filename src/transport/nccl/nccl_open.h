@@ -7,6 +7,8 @@
  * loader finds. Returns whether it fits; else why, [EPX_WHY_MAX], says what is wrong. The functions
  * of nccl.h that the transports call are called after that only. */
 int epx_nccl_open(char *why);
+/* Whether what was opened is of the very version that this was built with. */
+int epx_nccl_is_of_build(void);
 /* Another function of NCCL's; NULL if it has none of this name. */
 void *epx_nccl_find(const char *name);
 

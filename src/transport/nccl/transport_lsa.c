@@ -114,6 +114,20 @@ static int show(void *state, size_t bytes, struct epx_window *window)
     return epx_comm_agree(lsa->windows.comm, check_reach(lsa));
 }
 
+/* Where NCCL is of another version than this was built with: whether the kernel read addresses of
+ * GPU memory in its window. */
+static int check_addresses(const struct epx_window *window, int num_ranks)
+{
+    for (int r = 0; !epx_nccl_is_of_build() && r < num_ranks; r++) {
+        struct cudaPointerAttributes found = {0};
+
+        EPX_TRY_CUDA(cudaPointerGetAttributes(&found, window->address[r]));
+        EPX_FAIL_IF(found.type != cudaMemoryTypeDevice, EPX_ERR_TRANSPORT,
+                    "NCCL shows no memory of rank %d: it is not of the version of the build", r);
+    }
+    return EPX_SUCCESS;
+}
+
 /* A kernel asks NCCL for the addresses and writes them where other kernels will find them. */
 static int map(void *state, struct epx_window *window)
 {
@@ -130,7 +144,7 @@ static int map(void *state, struct epx_window *window)
     EPX_TRY_CUDA(cudaMemcpyAsync(window->address, window->device_address, row_bytes,
                                  cudaMemcpyDeviceToHost, stream));
     EPX_TRY_CUDA(cudaStreamSynchronize(stream));
-    return EPX_SUCCESS;
+    return check_addresses(window, comm->size);
 }
 
 static void free_window(void *state, struct epx_window *window)
