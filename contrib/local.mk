@@ -9,11 +9,14 @@ EXTRA_DIST += \
   contrib/check-macro \
   contrib/check-packages \
   contrib/check-readme \
+  contrib/check-wheel \
   contrib/cmake/EPXConfig.cmake.in \
   contrib/cmake/EPXConfigVersion.cmake.in \
+  contrib/compare-nccl \
   contrib/copy-source \
   contrib/count.sh \
   contrib/make-venv \
+  contrib/make-wheel \
   contrib/quickstart \
   contrib/relative-path \
   contrib/run-tests \

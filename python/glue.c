@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* glue.c - the errors of the Python package, and what it asks of MPI itself. */
+/* glue.c - the errors of the Python package, and how it begins and ends MPI. */
 #define _DEFAULT_SOURCE /* on_exit */
 #include "glue.h"
 
@@ -12,21 +12,36 @@
 #include <unistd.h>
 
 enum { FINALIZE_S = 10 }; /* how long MPI_Finalize may wait for ranks that may be dead */
-enum { PAUSE_NS = 1000000 };
 
 static _Thread_local char message[EPX_MAX_ERROR_STRING];
 static _Atomic int has_timed_out;
+
+int epx_python_fail_list(int code, const char *format, va_list values)
+{
+    if (code == EPX_ERR_TIMEOUT)
+        has_timed_out = 1;
+    vsnprintf(message, sizeof(message), format, values);
+    return code;
+}
 
 int epx_python_fail(int code, const char *format, ...)
 {
     va_list values;
 
-    if (code == EPX_ERR_TIMEOUT)
-        has_timed_out = 1;
     va_start(values, format);
-    vsnprintf(message, sizeof(message), format, values);
+    epx_python_fail_list(code, format, values);
     va_end(values);
     return code;
+}
+
+/* Keeps the text of an error that left no communicator. */
+int epx_python_fail_alone(int code)
+{
+    char text[EPX_MAX_ERROR_STRING];
+    int length;
+
+    EPX_Get_error_message(text, &length);
+    return epx_python_fail(code, "%s", text);
 }
 
 /* The error of a communicator or a route that this process does not have. */
@@ -64,33 +79,25 @@ int64_t epx_python_now_ns(void)
 
 int epx_python_is_initialized(void)
 {
-    int initialized = 0, finalized = 0;
+    const struct epx_python_mpi *mpi = epx_python_mpi_there();
 
-    MPI_Initialized(&initialized);
-    MPI_Finalized(&finalized);
-    return initialized && !finalized;
+    return mpi && mpi->is_running();
+}
+
+/* Whether MPI can be used here; opens it. */
+int epx_python_has_mpi(void)
+{
+    return epx_python_mpi_open() != NULL;
 }
 
 int epx_python_init(int *initialized_here)
 {
-    int initialized = 0, finalized = 0, level = MPI_THREAD_SINGLE;
+    const struct epx_python_mpi *mpi = epx_python_mpi_open();
 
-    MPI_Initialized(&initialized);
-    MPI_Finalized(&finalized);
-    if (finalized)
-        return epx_python_fail(EPX_ERR_NOT_INITIALIZED, "MPI is finalized already");
-    *initialized_here = !initialized;
+    if (!mpi)
+        return EPX_ERR_NOT_INITIALIZED;
     epx_python_note_forks();
-    if (initialized)
-        MPI_Query_thread(&level);
-    else if (MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level) != MPI_SUCCESS)
-        return epx_python_fail(EPX_ERR_MPI, "MPI_Init_thread failed");
-    if (level < MPI_THREAD_SERIALIZED)
-        return epx_python_fail(EPX_ERR_UNSUPPORTED,
-                               "MPI has thread level %d, want MPI_THREAD_SERIALIZED (%d) or more: "
-                               "gradients are computed by other threads",
-                               level, MPI_THREAD_SERIALIZED);
-    return EPX_SUCCESS;
+    return mpi->init(initialized_here);
 }
 
 static void leave_without(int number)
@@ -105,18 +112,15 @@ static void leave_without(int number)
 /* After a time-out a rank may be dead, for which MPI_Finalize would wait forever. */
 static int finalize(void)
 {
-    const struct timespec pause = {0, PAUSE_NS};
     int rc;
 
     if (has_timed_out) {
         signal(SIGALRM, leave_without);
         alarm(FINALIZE_S);
     }
-    while (epx_python_is_making_group())
-        nanosleep(&pause, NULL);
-    rc = MPI_Finalize();
+    rc = epx_python_mpi()->finalize();
     alarm(0);
-    return rc == MPI_SUCCESS ? EPX_SUCCESS : epx_python_fail(EPX_ERR_MPI, "MPI_Finalize failed");
+    return rc;
 }
 
 #ifdef __GLIBC__
@@ -124,18 +128,18 @@ static int finalize(void)
  * and its launcher ends the others. */
 static void leave(int status, void *nothing)
 {
-    int rank;
+    int rank_size[2];
 
     (void)nothing;
     if (status == 0) {
         finalize();
         return;
     }
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    epx_python_mpi()->world(rank_size);
     fprintf(stderr,
             "epx[%d]: error: the program ends with exit status %d and with an open communicator; "
             "it leaves MPI unfinalized, so that the launcher ends the other ranks\n",
-            rank, status);
+            rank_size[0], status);
 }
 
 /* Python tells no exit handler the exit status, but C does. This handler is the last that is
@@ -151,46 +155,33 @@ static int finalize_by_status(void)
 }
 #endif
 
-/* Called when Python exits. Where a communicator is open, other ranks may wait for this one. */
+/* Called when Python exits, if epx_python_init has initialized MPI. Where a communicator is open,
+ * other ranks may wait for this one. */
 int epx_python_finalize(void)
 {
-    int finalized = 1;
-
-    MPI_Finalized(&finalized);
-    if (finalized)
+    if (epx_python_mpi()->is_finalized())
         return EPX_SUCCESS;
     return epx_python_table_is_used(&epx_python_comms) ? finalize_by_status() : finalize();
 }
 
-/* This rank in MPI_COMM_WORLD, and the ranks there. */
+/* These four are called after epx_python_init; what they do says glue_mpi.h. */
 int epx_python_world(int rank_size[2])
 {
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank_size[0]);
-    MPI_Comm_size(MPI_COMM_WORLD, &rank_size[1]);
+    epx_python_mpi()->world(rank_size);
     return EPX_SUCCESS;
 }
 
-/* This rank among those of its node; collective over MPI_COMM_WORLD. */
 int epx_python_node_rank(int *rank)
 {
-    MPI_Comm node;
-
-    if (MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node) !=
-        MPI_SUCCESS)
-        return epx_python_fail(EPX_ERR_MPI, "MPI_Comm_split_type failed");
-    MPI_Comm_rank(node, rank);
-    MPI_Comm_free(&node);
-    return EPX_SUCCESS;
+    return epx_python_mpi()->node_rank(rank);
 }
 
 int epx_python_fortran_world(void)
 {
-    return (int)MPI_Comm_c2f(MPI_COMM_WORLD);
+    return epx_python_mpi()->fortran_world();
 }
 
 int epx_python_gather(const void *mine, void *all, int bytes)
 {
-    if (MPI_Allgather(mine, bytes, MPI_BYTE, all, bytes, MPI_BYTE, MPI_COMM_WORLD) != MPI_SUCCESS)
-        return epx_python_fail(EPX_ERR_MPI, "MPI_Allgather of %d bytes failed", bytes);
-    return EPX_SUCCESS;
+    return epx_python_mpi()->gather(mine, all, bytes);
 }

@@ -9,6 +9,9 @@
 
 #include <epx.h>
 #include <pthread.h>
+#include <stdarg.h>
+
+#include "glue_mpi.h"
 
 #define EPX_PYTHON_TRY(call)                                                                       \
     do {                                                                                           \
@@ -26,8 +29,7 @@ struct epx_python_comm {
     void *context; /* CUDA's, on device memory */
     int size;
     int64_t timeout_ms;
-    MPI_Group group;                   /* MPI_GROUP_NULL where MPI did not start the ranks */
-    MPI_Comm agreement;                /* of glue_agree.c; MPI_COMM_NULL before the first arena */
+    struct epx_python_ranks *ranks;    /* NULL where MPI did not start the ranks */
     EPX_Allgather_function *allgather; /* NULL where MPI started the ranks */
     int is_in_xla;                     /* a handler of xla.c runs an operation on host memory */
 };
@@ -141,12 +143,15 @@ struct epx_python_route_attr {
     int64_t max_row_bytes; /* 0 = not known */
 };
 
-/* glue.c: errors and MPI */
+/* glue.c: errors, and MPI as far as programs know of it */
+int epx_python_fail_list(int code, const char *format, va_list values);
 int epx_python_fail(int code, const char *format, ...);
+int epx_python_fail_alone(int code);
 int epx_python_fail_gone(int code, const char *text);
 int epx_python_check(const struct epx_python_comm *comm, int code);
 int64_t epx_python_now_ns(void);
 void epx_python_message(char text[EPX_MAX_ERROR_STRING]);
+int epx_python_has_mpi(void);
 int epx_python_init(int *initialized_here);
 int epx_python_is_initialized(void);
 int epx_python_finalize(void);
@@ -155,11 +160,12 @@ int epx_python_node_rank(int *rank);
 int epx_python_fortran_world(void);
 int epx_python_gather(const void *mine, void *all, int bytes);
 
-/* glue_group.c: communicators of MPI for some ranks, and what for: each purpose has its own tags */
-enum epx_python_purpose { EPX_PYTHON_FOR_EPX, EPX_PYTHON_FOR_AGREEMENT, EPX_PYTHON_PURPOSES };
-int epx_python_group_comm(MPI_Group group, enum epx_python_purpose purpose, int64_t timeout_ms,
-                          MPI_Comm *comm);
-int epx_python_is_making_group(void);
+/* glue_module.c: the module of MPI. Opens it at the first call; NULL and an error if that fails */
+const struct epx_python_mpi *epx_python_mpi_open(void);
+/* The module if it was opened, or if a library of MPI is in the process; else NULL. */
+const struct epx_python_mpi *epx_python_mpi_there(void);
+/* The module if it was opened; else NULL. */
+const struct epx_python_mpi *epx_python_mpi(void);
 
 /* glue_comm.c: communicators */
 int epx_python_comm(int64_t number, struct epx_python_comm **comm);

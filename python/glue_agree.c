@@ -9,54 +9,32 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
-enum { PAUSE_NS = 50000, RANKS_NAMED = 8 };
+enum { RANKS_NAMED = 8 };
 
-/* Makes the communicator of MPI in which ranks tell, with the first arena; collective. Ranks that
- * MPI did not start tell by what they met by. */
+/* Makes what ranks that MPI started tell by, with the first arena; collective. Others tell by what
+ * they met by. */
 int epx_python_agreement(struct epx_python_comm *comm)
 {
-    if (comm->allgather || comm->agreement != MPI_COMM_NULL)
-        return EPX_SUCCESS;
-    EPX_PYTHON_TRY(epx_python_group_comm(comm->group, EPX_PYTHON_FOR_AGREEMENT, comm->timeout_ms,
-                                         &comm->agreement));
-    MPI_Comm_set_errhandler(comm->agreement, MPI_ERRORS_RETURN);
-    return EPX_SUCCESS;
+    return comm->ranks ? epx_python_mpi()->open_agreement(comm->ranks, comm->timeout_ms)
+                       : EPX_SUCCESS;
 }
 
-/* Waits for at most the communicator's time-out. */
-static int await(const struct epx_python_comm *comm, MPI_Request *request)
+static void leave_agreement(struct epx_python_comm *comm)
 {
-    const struct timespec pause = {0, PAUSE_NS};
-    const int64_t start = epx_python_now_ns();
-    int done = 0;
-
-    while (MPI_Test(request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done) {
-        if (comm->timeout_ms && epx_python_now_ns() - start > comm->timeout_ms * 1000000)
-            return epx_python_fail(EPX_ERR_TIMEOUT, "close: not all ranks came within %lld ms",
-                                   (long long)comm->timeout_ms);
-        nanosleep(&pause, NULL);
-    }
-    return done ? EPX_SUCCESS : epx_python_fail(EPX_ERR_MPI, "close: MPI_Iallgather failed");
+    if (comm->ranks)
+        epx_python_mpi()->leave_agreement(comm->ranks);
 }
 
 /* The last of the numbers is this rank's own. */
 static int gather(const struct epx_python_comm *comm, int64_t *numbers)
 {
-    MPI_Request request;
-
-    if (comm->allgather)
-        return comm->allgather(&numbers[comm->size], numbers, sizeof(*numbers), NULL) == 0
-                   ? EPX_SUCCESS
-                   : epx_python_fail(EPX_ERR_TIMEOUT, "close: not all ranks came within %lld ms",
-                                     (long long)comm->timeout_ms);
-    if (comm->agreement == MPI_COMM_NULL)
-        return epx_python_fail(EPX_ERR_TIMEOUT, "close: not all ranks came to an earlier one");
-    if (MPI_Iallgather(&numbers[comm->size], 1, MPI_INT64_T, numbers, 1, MPI_INT64_T,
-                       comm->agreement, &request) != MPI_SUCCESS)
-        return epx_python_fail(EPX_ERR_MPI, "close: MPI_Iallgather failed");
-    return await(comm, &request);
+    if (comm->ranks)
+        return epx_python_mpi()->agree(comm->ranks, numbers, comm->timeout_ms);
+    if (comm->allgather(&numbers[comm->size], numbers, sizeof(*numbers), NULL) == 0)
+        return EPX_SUCCESS;
+    return epx_python_fail(EPX_ERR_TIMEOUT, "close: not all ranks came within %lld ms",
+                           (long long)comm->timeout_ms);
 }
 
 static int judge(const struct epx_python_comm *comm, const int64_t *numbers)
@@ -94,7 +72,7 @@ static int judge_parts(struct epx_python_comm *comm, int64_t num_parts, int alon
     if (!alone)
         rc = gather(comm, numbers);
     if (rc != EPX_SUCCESS) {
-        comm->agreement = MPI_COMM_NULL;
+        leave_agreement(comm);
         return rc;
     }
     rc = judge(comm, numbers);
@@ -111,7 +89,7 @@ static int meet(struct epx_python_comm *comm, int *alone)
 
     *alone = rc == EPX_ERR_TIMEOUT || rc == EPX_ERR_MPI;
     if (*alone)
-        comm->agreement = MPI_COMM_NULL;
+        leave_agreement(comm);
     if (rc != EPX_SUCCESS)
         return *alone ? EPX_SUCCESS : rc;
     return epx_python_check(comm, EPX_Free_mem(nothing, comm->comm));

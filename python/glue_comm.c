@@ -33,34 +33,6 @@ int64_t epx_python_timeout_ms(const char *hints[])
                                                                            : timeout_ms;
 }
 
-/* Ranks of MPI_COMM_WORLD as a communicator of their own; collective over them alone. */
-static int comm_of_ranks(const int ranks[], int num_ranks, int64_t timeout_ms, MPI_Comm *comm)
-{
-    MPI_Group world, group;
-    int size, rc;
-
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    for (int i = 0; i < num_ranks; i++)
-        if (ranks[i] < 0 || ranks[i] >= size)
-            return epx_python_fail(EPX_ERR_ARG, "ranks[%d] is %d, MPI_COMM_WORLD has %d ranks", i,
-                                   ranks[i], size);
-    for (int i = 0; i < num_ranks; i++)
-        for (int j = 0; j < i; j++)
-            if (ranks[j] == ranks[i])
-                return epx_python_fail(EPX_ERR_ARG, "ranks[%d] and ranks[%d] are both %d", j, i,
-                                       ranks[i]);
-    MPI_Comm_group(MPI_COMM_WORLD, &world);
-    MPI_Group_incl(world, num_ranks, ranks, &group);
-    MPI_Group_rank(group, &rc);
-    if (rc == MPI_UNDEFINED)
-        rc = epx_python_fail(EPX_ERR_ARG, "this rank is not one of the %d ranks", num_ranks);
-    else
-        rc = epx_python_group_comm(group, EPX_PYTHON_FOR_EPX, timeout_ms, comm);
-    MPI_Group_free(&group);
-    MPI_Group_free(&world);
-    return rc;
-}
-
 /* MPI ends the job where a key or a value is too long or empty. */
 static int check_hints(const char *hints[])
 {
@@ -88,47 +60,38 @@ static const char *split_phases(const char *hints[])
     return strcmp(wanted, "all") == 0 ? "large" : NULL;
 }
 
-/* An info of pairs of key and value, which end with NULL. */
-static MPI_Info info_of(const char *hints[])
+/* The hints that EPX gets; to be freed by the caller. NULL without memory. */
+static const char **edit_hints(const char *hints[])
 {
-    const char *split = split_phases(hints);
-    MPI_Info info;
+    const char *split = split_phases(hints), **edited;
+    size_t num = 0, n = 0;
 
-    MPI_Info_create(&info);
-    for (int i = 0; hints[i]; i += 2)
-        MPI_Info_set(info, hints[i], hints[i + 1]);
-    if (split)
-        MPI_Info_set(info, SPLIT_PHASES, split);
-    return info;
+    while (hints[num])
+        num++;
+    edited = calloc(num + 3, sizeof(*edited));
+    for (size_t i = 0; edited && i < num; i += 2) {
+        if (split && strcmp(hints[i], SPLIT_PHASES) == 0)
+            continue;
+        edited[n++] = hints[i];
+        edited[n++] = hints[i + 1];
+    }
+    if (edited && split) {
+        edited[n++] = SPLIT_PHASES;
+        edited[n++] = split;
+    }
+    if (!edited)
+        epx_python_fail(EPX_ERR_NO_MEM, "no memory for %zu hints", num / 2);
+    return edited;
 }
 
-/* The text of an error that left no communicator. */
-static int fail_alone(int code)
+static void free_ranks(struct epx_python_ranks *ranks)
 {
-    char text[EPX_MAX_ERROR_STRING];
-    int length;
-
-    EPX_Get_error_message(text, &length);
-    return epx_python_fail(code, "%s", text);
+    if (ranks)
+        epx_python_mpi()->free_ranks(ranks);
 }
 
-/* The communicator inherits MPI_ERRORS_RETURN: an error is an exception, and ends no job. */
-static int create(MPI_Comm comm, const char *hints[], EPX_Comm *newcomm)
-{
-    MPI_Info info = info_of(hints);
-    MPI_Errhandler handler;
-    int rc;
-
-    MPI_Comm_get_errhandler(comm, &handler);
-    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-    rc = EPX_Comm_create(comm, info, newcomm);
-    MPI_Comm_set_errhandler(comm, handler);
-    MPI_Errhandler_free(&handler);
-    MPI_Info_free(&info);
-    return rc == EPX_SUCCESS ? rc : fail_alone(rc);
-}
-
-static int add(EPX_Comm newcomm, MPI_Group group, EPX_Allgather_function *allgather, int *number)
+static int add(EPX_Comm newcomm, struct epx_python_ranks *ranks, EPX_Allgather_function *allgather,
+               int *number)
 {
     struct epx_python_comm *comm = calloc(1, sizeof(*comm));
     char memory[EPX_MAX_HINT_STRING], timeout_ms[EPX_MAX_HINT_STRING];
@@ -137,8 +100,7 @@ static int add(EPX_Comm newcomm, MPI_Group group, EPX_Allgather_function *allgat
     *number = comm ? epx_python_table_add(&epx_python_comms, comm) : -1;
     if (*number < 0) {
         free(comm);
-        if (group != MPI_GROUP_NULL)
-            MPI_Group_free(&group);
+        free_ranks(ranks);
         EPX_Comm_free(&newcomm);
         return epx_python_fail(EPX_ERR_NO_MEM, "no memory for a communicator");
     }
@@ -148,8 +110,7 @@ static int add(EPX_Comm newcomm, MPI_Group group, EPX_Allgather_function *allgat
     comm->on_device = strncmp(memory, "cuda", 4) == 0;
     EPX_Comm_get_hint(newcomm, "epx_timeout_ms", timeout_ms, &length);
     comm->timeout_ms = atoll(timeout_ms);
-    comm->group = group;
-    comm->agreement = MPI_COMM_NULL;
+    comm->ranks = ranks;
     comm->allgather = allgather;
     if (!comm->on_device || epx_python_device_context(&comm->context) == EPX_SUCCESS)
         return EPX_SUCCESS;
@@ -160,59 +121,50 @@ static int add(EPX_Comm newcomm, MPI_Group group, EPX_Allgather_function *allgat
 int epx_python_comm_create(int fortran, const int ranks[], int num_ranks, const char *hints[],
                            int *number)
 {
-    MPI_Comm comm = num_ranks > 0 ? MPI_COMM_NULL : MPI_Comm_f2c((MPI_Fint)fortran);
-    MPI_Group group = MPI_GROUP_NULL;
+    const struct epx_python_origin origin = {fortran, ranks, num_ranks,
+                                             epx_python_timeout_ms(hints)};
+    struct epx_python_ranks *kept = NULL;
     EPX_Comm newcomm = EPX_COMM_NULL;
+    const char **edited;
     int rc;
 
     EPX_PYTHON_TRY(check_hints(hints));
-    if (num_ranks > 0)
-        EPX_PYTHON_TRY(comm_of_ranks(ranks, num_ranks, epx_python_timeout_ms(hints), &comm));
-    if (comm == MPI_COMM_NULL)
-        return epx_python_fail(EPX_ERR_COMM, "the communicator of MPI is MPI_COMM_NULL");
-    rc = create(comm, hints, &newcomm);
-    if (rc == EPX_SUCCESS)
-        MPI_Comm_group(comm, &group);
-    /* After a time-out a duplication of comm may be under way: if comm is freed then, MPI_Finalize
-     * of Open MPI 4.1 writes into memory that it has freed. */
-    if (num_ranks > 0 && rc != EPX_ERR_TIMEOUT)
-        MPI_Comm_free(&comm);
-    return rc == EPX_SUCCESS ? add(newcomm, group, NULL, number) : rc;
+    edited = edit_hints(hints);
+    if (!edited)
+        return EPX_ERR_NO_MEM;
+    rc = epx_python_mpi()->create(&origin, edited, &newcomm, &kept);
+    free(edited);
+    return rc == EPX_SUCCESS ? add(newcomm, kept, NULL, number) : rc;
 }
 
 enum { HINT_BYTES = MPI_MAX_INFO_KEY + MPI_MAX_INFO_VAL + 1 };
 
 /* Hands the pairs on as NAME=VALUE. */
-static int create_from(const EPX_Bootstrap *bootstrap, const char *hints[], EPX_Comm *newcomm)
+static int create_from(const EPX_Bootstrap *bootstrap, const char *const hints[], EPX_Comm *newcomm)
 {
-    const char *split = split_phases(hints);
-    size_t num_hints = 0, n = 0;
+    size_t num_words = 0;
     char(*texts)[HINT_BYTES];
     const char **list;
-    int rc;
+    int rc = EPX_ERR_NO_MEM;
 
-    while (hints[num_hints])
-        num_hints++;
-    texts = malloc((num_hints / 2 + 1) * sizeof(*texts));
-    list = calloc(num_hints / 2 + 2, sizeof(*list));
-    if (!texts || !list) {
-        free(texts);
-        free(list);
-        return epx_python_fail(EPX_ERR_NO_MEM, "no memory for %zu hints", num_hints / 2);
+    while (hints[num_words])
+        num_words++;
+    texts = malloc((num_words / 2 + 1) * sizeof(*texts));
+    list = calloc(num_words / 2 + 1, sizeof(*list));
+    if (texts && list) {
+        for (size_t i = 0; i < num_words / 2; i++) {
+            snprintf(texts[i], HINT_BYTES, "%s=%s", hints[2 * i], hints[2 * i + 1]);
+            list[i] = texts[i];
+        }
+        rc = EPX_Comm_create_from(bootstrap, list, newcomm);
+        if (rc != EPX_SUCCESS)
+            epx_python_fail_alone(rc);
+    } else {
+        epx_python_fail(rc, "no memory for %zu hints", num_words / 2);
     }
-    for (size_t i = 0; i < num_hints; i += 2) {
-        if (split && strcmp(hints[i], SPLIT_PHASES) == 0)
-            continue;
-        snprintf(texts[n], HINT_BYTES, "%s=%s", hints[i], hints[i + 1]);
-        list[n] = texts[n];
-        n++;
-    }
-    if (split)
-        list[n] = SPLIT_PHASES "=large";
-    rc = EPX_Comm_create_from(bootstrap, list, newcomm);
     free(texts);
     free(list);
-    return rc == EPX_SUCCESS ? rc : fail_alone(rc);
+    return rc;
 }
 
 /* allgather is called until the communicator is freed: also to agree on that. */
@@ -221,14 +173,20 @@ int epx_python_comm_create_from(int rank, int size, EPX_Allgather_function *allg
 {
     EPX_Bootstrap bootstrap = EPX_BOOTSTRAP_INIT;
     EPX_Comm newcomm = EPX_COMM_NULL;
+    const char **edited;
+    int rc;
 
     epx_python_note_forks();
     EPX_PYTHON_TRY(check_hints(hints));
     bootstrap.rank = rank;
     bootstrap.num_ranks = size;
     bootstrap.allgather = allgather;
-    EPX_PYTHON_TRY(create_from(&bootstrap, hints, &newcomm));
-    return add(newcomm, MPI_GROUP_NULL, allgather, number);
+    edited = edit_hints(hints);
+    if (!edited)
+        return EPX_ERR_NO_MEM;
+    rc = create_from(&bootstrap, edited, &newcomm);
+    free(edited);
+    return rc == EPX_SUCCESS ? add(newcomm, NULL, allgather, number) : rc;
 }
 
 int epx_python_comm_free(int number)
@@ -242,12 +200,9 @@ int epx_python_comm_free(int number)
         return epx_python_check(comm, rc);
     epx_python_table_remove(&epx_python_comms, number);
     epx_python_pool_leave(number);
-    if (comm->group != MPI_GROUP_NULL)
-        MPI_Group_free(&comm->group);
-    if (comm->agreement != MPI_COMM_NULL)
-        MPI_Comm_free(&comm->agreement);
+    free_ranks(comm->ranks);
     free(comm);
-    return rc == EPX_SUCCESS ? rc : fail_alone(rc);
+    return rc == EPX_SUCCESS ? rc : epx_python_fail_alone(rc);
 }
 
 int epx_python_comm_place(int number, int *rank, int *size)

@@ -96,17 +96,16 @@ static int look_for_request(struct epx_python_work *work, const struct epx_pytho
 static int await_slice(struct epx_python_work *work, const struct epx_python_comm *comm)
 {
     static const struct timespec pause = {0, PAUSE_NS};
+    const struct epx_python_mpi *mpi = epx_python_mpi();
     const int64_t start = epx_python_now_ns();
     int is_routed = work->routing == EPX_REQUEST_NULL && !work->view.offsets;
 
     for (int look = 1; epx_python_now_ns() - start < SLICE_NS; look++) {
-        int flag;
-
         is_routed = is_routed || look_for_routing(work, comm);
         if (is_routed && look_for_request(work, comm))
             return 1;
-        if (look % LOOKS_BEFORE_MPI == 0 && epx_python_is_initialized())
-            MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+        if (look % LOOKS_BEFORE_MPI == 0 && mpi && mpi->is_running())
+            mpi->progress();
         if (work->is_late)
             nanosleep(&pause, NULL);
     }

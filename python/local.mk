@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The Python package: modules, and the glue, which they load by ctypes. setup.py builds it against
-# an installed EPX.
+# The Python package: modules, and the glue, which they load by ctypes and which opens _mpi.so where
+# MPI is wanted. setup.py builds both against an installed EPX.
 python_modules = \
   python/epx/__init__.py \
   python/epx/_comm.py \
@@ -31,7 +31,8 @@ python_sources = \
   python/glue_cuda.h \
   python/glue_device.c \
   python/glue_extents.c \
-  python/glue_group.c \
+  python/glue_module.c \
+  python/glue_mpi.h \
   python/glue_operation.c \
   python/glue_pool.c \
   python/glue_perf.c \
@@ -40,9 +41,17 @@ python_sources = \
   python/glue_tensor.c \
   python/glue_view.c \
   python/glue_wait.c
+python_mpi_sources = \
+  python/glue_mpi.h \
+  python/mpi/mpi_comm.c \
+  python/mpi/mpi_entry.c \
+  python/mpi/mpi_group.c \
+  python/mpi/mpi_parts.h \
+  python/mpi/mpi_ranks.c
 EXTRA_DIST += \
   $(python_modules) \
   $(python_sources) \
+  $(python_mpi_sources) \
   python/xla.c \
   python/epx/py.typed \
   python/pyproject.toml \
@@ -54,6 +63,7 @@ EXTRA_DIST += \
   python/tests/support/slots.py \
   python/tests/support/sparse.py \
   python/tests/support/started.py \
+  python/tests/support/wheel.py \
   python/tests/support/windows.py \
   python/tests/test_arena.py \
   python/tests/test_compile.py \
@@ -82,12 +92,17 @@ if HAVE_PYTHON
 epxpydir = $(pyexecdir)/epx
 epxpy_PYTHON = $(python_modules)
 epxpy_DATA = python/epx/py.typed
-epxpy_LTLIBRARIES = python/_glue.la
+epxpy_LTLIBRARIES = python/_glue.la python/_mpi.la
 endif
 python__glue_la_SOURCES = $(python_sources)
 if HAVE_XLA_FFI
 python__glue_la_SOURCES += python/xla.c
 endif
 python__glue_la_CPPFLAGS = $(AM_CPPFLAGS) $(XLA_FFI_CPPFLAGS) -D_POSIX_C_SOURCE=200809L
-python__glue_la_LIBADD = libepx.la $(MPI_LIBS) -ldl
+python__glue_la_LIBADD = libepx.la -ldl
 python__glue_la_LDFLAGS = -module -avoid-version -shared -export-symbols-regex '^epx_python_'
+python__mpi_la_SOURCES = $(python_mpi_sources)
+python__mpi_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/python -D_POSIX_C_SOURCE=200809L
+python__mpi_la_LIBADD = libepx.la $(MPI_LIBS)
+python__mpi_la_LDFLAGS = -module -avoid-version -shared -no-undefined -Wl,-z,defs \
+  -export-symbols-regex '^epx_python_mpi_module$$'

@@ -43,8 +43,8 @@ endif
 vendor_cppflags = \
   $(patsubst -I%,-isystem%,$(CUDA_CPPFLAGS) $(NCCL_CPPFLAGS) $(UCX_CPPFLAGS))
 libepx_cuda_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/src $(vendor_cppflags) -DEPX_CUDA_MODULE
-libepx_cuda_la_LIBADD = $(NCCL_LIBS) $(CUDA_LIBS)
-libepx_cuda_la_LDFLAGS = -module -avoid-version -no-undefined -Wl,-z,defs \
+libepx_cuda_la_LIBADD = $(CUDA_LIBS) -ldl
+libepx_cuda_la_LDFLAGS = $(NCCL_LDFLAGS) -module -avoid-version -no-undefined -Wl,-z,defs \
   -export-symbols-regex '^epx_cuda_module$$'
 libepx_cuda_la_SOURCES =
 if HAVE_UCX

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""EPX: expert parallelism for mixture-of-experts models, over MPI.
+"""EPX: expert parallelism for mixture-of-experts models.
 
 ``epx.Comm`` and ``epx.Route`` need neither torch nor jax; ``epx.torch`` imports torch, and
 ``epx.jax`` imports jax, when they are asked for. Every error is an ``epx.EPXError``.

@@ -104,6 +104,7 @@ def _declare(name: str, *types: Any) -> Callable[..., int]:
 
 _int_p = ctypes.POINTER(ctypes.c_int)
 _init = _declare("init", _int_p)
+_has_mpi_here = _declare("has_mpi")
 _is_initialized = _declare("is_initialized")
 _finalize = _declare("finalize")
 _world = _declare("world", _int_p)
@@ -206,6 +207,11 @@ def begin() -> None:
 def has_launcher() -> bool:
     """Whether what starts MPI, mpiexec or srun, started this process."""
     return any(name in os.environ for name in _LAUNCHER_VARIABLES)
+
+
+def has_mpi() -> bool:
+    """Whether MPI can be used here: its library is loaded to see."""
+    return bool(_has_mpi_here())
 
 
 def is_mpi_running() -> bool:

@@ -189,7 +189,9 @@ def is_by_torchrun() -> bool:
 def _is_by_mpi() -> bool:
     if "TORCHELASTIC_RUN_ID" in os.environ:
         return False
-    return _core.has_launcher() or (_core.is_mpi_running() and _core.world()[1] > 1)
+    if _core.has_launcher():  # srun starts programs without MPI, too
+        return _core.has_mpi()
+    return _core.is_mpi_running() and _core.world()[1] > 1
 
 
 def _world_of_torch() -> tuple[Any, int, int] | None:

@@ -42,6 +42,8 @@ noinst_LTLIBRARIES += tools/epx_perf/libperf_cuda.la
 endif
 tools_epx_perf_libperf_cuda_la_CPPFLAGS = $(epx_perf_CPPFLAGS) $(vendor_cppflags)
 tools_epx_perf_libperf_cuda_la_LIBADD = $(CUDA_LIBS)
+# Programs look for NCCL where the module libepx_cuda does.
+epx_perf_LDFLAGS = $(NCCL_LDFLAGS)
 tools_epx_perf_libperf_cuda_la_SOURCES =
 # The rule for .cu files reads AM_CPPFLAGS, not the flags of one library.
 tools/epx_perf/%_kernels.lo: AM_CPPFLAGS += -I$(top_srcdir)/tools

@@ -5,6 +5,7 @@
  */
 #include "transport/nccl/lsa_window.h"
 
+#include <cstddef>
 #include <nccl_device.h>
 
 static __global__ void resolve(ncclWindow_t window, void *own, int rank, int num_ranks, char **row)
@@ -27,7 +28,13 @@ int epx_lsa_load(void)
     return cudaFuncGetAttributes(&attributes, resolve) == cudaSuccess ? EPX_SUCCESS : EPX_ERR_CUDA;
 }
 
-int epx_lsa_reach(ncclComm_t comm)
+int epx_lsa_reach(void *team_lsa, ncclComm_t comm)
 {
-    return ncclTeamLsa(comm).nRanks;
+    return ((ncclTeam_t(*)(ncclComm_t))team_lsa)(comm).nRanks;
+}
+
+int epx_lsa_layout_is_known(void)
+{
+    return offsetof(ncclWindow_vidmem, lsaFlatBase) == 8 &&
+           offsetof(ncclWindow_vidmem, stride4G) == 24 && sizeof(char *) == 8;
 }

@@ -16,8 +16,12 @@ int epx_lsa_resolve(ncclWindow_t window, void *own, int rank, int num_ranks, cha
                     EPX_Stream stream);
 /* Loads the kernel of epx_lsa_resolve now: loaded later, it could wait for a kernel that waits. */
 int epx_lsa_load(void);
-/* How many ranks can load and store each other's windows, this one included. */
-int epx_lsa_reach(ncclComm_t comm);
+/* How many ranks can load and store each other's windows, this one included, by the function
+ * ncclTeamLsa of NCCL. */
+int epx_lsa_reach(void *team_lsa, ncclComm_t comm);
+/* Whether the headers that this was built with have what kernels read of a window in its usual
+ * place: nccl_open.c. */
+int epx_lsa_layout_is_known(void);
 #ifdef __cplusplus
 }
 #endif

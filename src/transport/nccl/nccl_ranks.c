@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * nccl_ranks.c - what the transports over NCCL have in common: whether each rank has a
- * GPU of its own and the NCCL that this was built with, and how ranks come together.
+ * GPU of its own and an NCCL that fits, and how ranks come together.
  */
 #include "transport/nccl/nccl_ranks.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/agree.h"
 #include "transport/cuda/device_ranks.h"
+#include "transport/nccl/nccl_open.h"
 #include "transport/transport.h"
 
 /* Whether two ranks of a node have one GPU. Only ranks of one node are compared, as NCCL compares
@@ -24,15 +26,15 @@ static int same_device_twice(const struct epx_comm *comm, const int64_t *devices
     return 0;
 }
 
-static int check_versions(char *why)
+/* Whether NCCL is here, which one rank alone does without. Told once where ranks would use it. */
+static int check_library(const struct epx_comm *comm, char *why)
 {
-    int version = 0;
+    static atomic_int told;
 
-    if (ncclGetVersion(&version) == ncclSuccess && version == NCCL_VERSION_CODE)
+    if (comm->size == 1 || epx_nccl_open(why))
         return 1;
-    snprintf(
-        why, EPX_WHY_MAX, "NCCL is of version %d.%d.%d at run time, EPX was built with %d.%d.%d",
-        version / 10000, version / 100 % 100, version % 100, NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH);
+    if (comm->rank == 0 && !comm->params.transport && !atomic_exchange(&told, 1))
+        EPX_LOG_WARN("transports lsa and nccl are left out: %s", why);
     return 0;
 }
 
@@ -43,7 +45,7 @@ int64_t *epx_nccl_devices(struct epx_comm *comm, char *why)
 
     if (twice)
         snprintf(why, EPX_WHY_MAX, "two ranks have the same GPU");
-    if (devices && !twice && check_versions(why))
+    if (devices && !twice && check_library(comm, why))
         return devices;
     free(devices);
     return NULL;

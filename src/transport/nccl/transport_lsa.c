@@ -12,6 +12,7 @@
 #include "transport/cuda/cuda_errors.h"
 #include "transport/cuda/device_ranks.h"
 #include "transport/cuda/peer_windows.h"
+#include "transport/nccl/nccl_open.h"
 #include "transport/nccl/nccl_ranks.h"
 #include "transport/transport.h"
 
@@ -97,7 +98,8 @@ static int register_window(struct lsa *lsa, size_t bytes, struct epx_window *win
 
 static int check_reach(const struct lsa *lsa)
 {
-    int reach = lsa->nccl ? epx_lsa_reach(lsa->nccl) : 1;
+    void *team_lsa = lsa->nccl ? epx_nccl_find("ncclTeamLsa") : NULL;
+    int reach = team_lsa ? epx_lsa_reach(team_lsa, lsa->nccl) : 1;
 
     EPX_FAIL_IF(reach < lsa->windows.comm->size, EPX_ERR_TRANSPORT,
                 "only %d of %d GPUs can reach each other's memory", reach, lsa->windows.comm->size);
@@ -110,6 +112,20 @@ static int show(void *state, size_t bytes, struct epx_window *window)
 
     EPX_TRY(epx_comm_agree(lsa->windows.comm, register_window(lsa, bytes, window)));
     return epx_comm_agree(lsa->windows.comm, check_reach(lsa));
+}
+
+/* Where NCCL is of another version than this was built with: whether the kernel read addresses of
+ * GPU memory in its window. */
+static int check_addresses(const struct epx_window *window, int num_ranks)
+{
+    for (int r = 0; !epx_nccl_is_of_build() && r < num_ranks; r++) {
+        struct cudaPointerAttributes found = {0};
+
+        EPX_TRY_CUDA(cudaPointerGetAttributes(&found, window->address[r]));
+        EPX_FAIL_IF(found.type != cudaMemoryTypeDevice, EPX_ERR_TRANSPORT,
+                    "NCCL shows no memory of rank %d: it is not of the version of the build", r);
+    }
+    return EPX_SUCCESS;
 }
 
 /* A kernel asks NCCL for the addresses and writes them where other kernels will find them. */
@@ -128,7 +144,7 @@ static int map(void *state, struct epx_window *window)
     EPX_TRY_CUDA(cudaMemcpyAsync(window->address, window->device_address, row_bytes,
                                  cudaMemcpyDeviceToHost, stream));
     EPX_TRY_CUDA(cudaStreamSynchronize(stream));
-    return EPX_SUCCESS;
+    return check_addresses(window, comm->size);
 }
 
 static void free_window(void *state, struct epx_window *window)

@@ -7,6 +7,10 @@ test_programs += tests/unit/transport/unit_links
 endif
 if HAVE_CUDA
 test_programs += tests/unit/transport/unit_ipc
+if HAVE_NCCL
+test_programs += tests/unit/transport/unit_nccl_open
+check_LTLIBRARIES += tests/unit/transport/libnccl.la
+endif
 if HAVE_UCX
 test_programs += \
   tests/unit/transport/unit_bounce \
@@ -52,3 +56,11 @@ tests_unit_transport_unit_ucx_device_SOURCES = tests/unit/transport/unit_ucx_dev
 tests_unit_transport_unit_ucx_device_CPPFLAGS = $(unit_cppflags) $(vendor_cppflags)
 tests_unit_transport_unit_ucx_device_LDFLAGS = -Wl,-z,muldefs
 tests_unit_transport_unit_ucx_device_LDADD = $(unit_ldadd)
+
+tests_unit_transport_unit_nccl_open_SOURCES = tests/unit/transport/unit_nccl_open.c \
+  src/transport/nccl/nccl_open.c
+tests_unit_transport_unit_nccl_open_CPPFLAGS = $(unit_cppflags) $(vendor_cppflags)
+tests_unit_transport_unit_nccl_open_LDADD = $(unit_ldadd)
+tests_unit_transport_libnccl_la_SOURCES = tests/pretend/pretend_nccl.c
+tests_unit_transport_libnccl_la_LDFLAGS = -shared -version-info 2:0:0 \
+  -rpath $(abs_builddir)/tests/unit/transport

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * glue_group.c - communicators of MPI for some ranks of MPI_COMM_WORLD, made in bounded time.
+ * mpi_group.c - communicators of MPI for some ranks of MPI_COMM_WORLD, made in bounded time.
  *
  * MPI_Comm_create_group waits for ever for a rank that does not come, and has no nonblocking form.
  * So a thread calls it, and the caller waits for that thread until the time-out. A thread that is
@@ -10,10 +10,11 @@
  * The thread and the waiter touch a making under the mutex alone, but for what the call reads and
  * writes, which is the thread's until is_done.
  */
-#include "glue.h"
-
+#include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
+
+#include "mpi/mpi_parts.h"
 
 enum { PAUSE_NS = 50000 };
 
