@@ -101,6 +101,9 @@ static int64_t row_bytes_of(enum epx_verb verb, const long values[ASKED],
     return values[HIDDEN] * element;
 }
 
+/* A route that is made for rows of this length has a stage for all of them. */
+#define LARGE_STAGE ((int64_t)1 << 50)
+
 static struct epx_shape shape_of(enum epx_verb verb, const long values[ASKED],
                                  const struct epx_params *params)
 {
@@ -116,7 +119,8 @@ static struct epx_shape shape_of(enum epx_verb verb, const long values[ASKED],
                                                                        : EPX_BFLOAT16,
                               .call_bytes = values[HIDDEN] * values[ELEMENT_BYTES],
                               .row_bytes = row_bytes,
-                              .bank_row_bytes = epx_bytes_in_bank(row_bytes)};
+                              .bank_row_bytes = epx_bytes_in_bank(row_bytes),
+                              .stage_bytes = LARGE_STAGE};
 
     shape.route.num_experts = (int32_t)values[EXPERTS];
     shape.route.num_local = (int32_t)((values[EXPERTS] + ranks - 1) / ranks);

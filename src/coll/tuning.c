@@ -534,7 +534,7 @@ struct epx_way epx_way_of_shape(const struct epx_gpu *gpu, const struct epx_shap
         return way;
     way.banks = banks_of(gpu, shape);
     way.rounds =
-        epx_rounds_of(shape->row_bytes, 0, width, shape->route.max_tokens, gpu->stage_bytes);
+        epx_rounds_of(shape->row_bytes, 0, width, shape->route.max_tokens, shape->stage_bytes);
     if (way.banks.senders)
         way.rounds.cut = epx_segments_cut(shape->row_bytes, shape->row_bytes);
     else

@@ -43,6 +43,7 @@ struct epx_shape {
     int64_t call_bytes;     /* of a row as the call has it, all fields together */
     int64_t row_bytes;      /* of a row as it travels, all fields together */
     int64_t bank_row_bytes; /* that a row takes in a bank, each field from a multiple of 16 on */
+    int64_t stage_bytes;    /* of the route's stage, its own or the communicator's */
 };
 
 enum epx_wire {

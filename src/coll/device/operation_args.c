@@ -221,6 +221,7 @@ static struct epx_shape shape_of(const struct epx_request *request)
         .call_bytes = request->call.row_bytes,
         .row_bytes = epx_wire_row_bytes(request),
         .bank_row_bytes = bank_row_bytes(request),
+        .stage_bytes = plan->stage_bytes,
     };
 
     shape.stays = plan->shape.rank_major && epx_takes_stores(request);

@@ -32,7 +32,8 @@ static struct epx_shape shape_of(enum epx_verb verb, int ranks, int top_k, int m
                               .datatype = EPX_BFLOAT16,
                               .call_bytes = row_bytes,
                               .row_bytes = row_bytes,
-                              .bank_row_bytes = epx_bytes_in_bank(row_bytes)};
+                              .bank_row_bytes = epx_bytes_in_bank(row_bytes),
+                              .stage_bytes = (int64_t)64 << 20};
 
     shape.route.num_experts = 256;
     shape.route.top_k = top_k;
