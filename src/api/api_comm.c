@@ -49,17 +49,10 @@ static int choose_progress(struct epx_comm *comm)
     return epx_comm_agree(comm, rc);
 }
 
-/* What a communicator is made from: one of MPI, or a group, if that is not NULL. */
-struct origin {
-    MPI_Comm comm;
-    const struct epx_contact_group *group;
-};
-
 /* All that can fail on one rank alone comes before epx_birth_settle, and is agreed on. */
-static int make(struct epx_comm *created, const struct origin *origin, int rc)
+static int make(struct epx_comm *created, const struct epx_origin *origin, int rc)
 {
-    rc = origin->group ? epx_comm_begin_from(created, origin->group, rc)
-                       : epx_comm_begin(created, origin->comm, rc);
+    rc = epx_comm_begin(created, origin, rc);
     if (rc == EPX_SUCCESS)
         rc = epx_transport_attach(created);
     if (rc == EPX_SUCCESS)
@@ -70,7 +63,7 @@ static int make(struct epx_comm *created, const struct origin *origin, int rc)
 }
 
 /* own_rc is this rank's result so far; created is NULL without memory to tell the others of it. */
-static int finish(struct epx_comm *created, const struct origin *origin, int own_rc,
+static int finish(struct epx_comm *created, const struct epx_origin *origin, int own_rc,
                   struct epx_comm **newcomm)
 {
     int rc = own_rc;
@@ -121,7 +114,7 @@ static struct epx_comm *begin_by_mpi(MPI_Comm comm, MPI_Info info, int *rc)
 
 static int comm_create(MPI_Comm comm, MPI_Info info, struct epx_comm **newcomm)
 {
-    const struct origin origin = {.comm = comm};
+    const struct epx_origin origin = {.comm = comm};
     struct epx_comm *created;
     int rc;
 
@@ -185,7 +178,7 @@ static int comm_create_from(const EPX_Bootstrap *bootstrap, const char *const te
 {
     const struct epx_contact_group group = {bootstrap->rank, bootstrap->num_ranks,
                                             bootstrap->allgather, bootstrap->arg, 0};
-    const struct origin origin = {.group = &group};
+    const struct epx_origin origin = {.group = &group};
     struct epx_hints hints = {.num_unknown = 0};
     struct epx_comm *created;
     int rc = EPX_SUCCESS;

@@ -248,7 +248,7 @@ static int meet(struct epx_comm *comm, int own_rc)
 }
 
 /* The communicator for the control plane comes first: on it ranks learn who does not come. */
-int epx_comm_begin(struct epx_comm *comm, MPI_Comm original, int own_rc)
+static int begin_by_mpi(struct epx_comm *comm, MPI_Comm original, int own_rc)
 {
     const struct epx_mpi *mpi = epx_mpi_open();
 
@@ -262,7 +262,7 @@ int epx_comm_begin(struct epx_comm *comm, MPI_Comm original, int own_rc)
     return look_around(comm, mpi->name_user(comm, original));
 }
 
-int epx_comm_begin_from(struct epx_comm *comm, const struct epx_contact_group *group, int own_rc)
+static int begin_from(struct epx_comm *comm, const struct epx_contact_group *group, int own_rc)
 {
     comm->rank = group->rank;
     comm->size = group->size;
@@ -272,4 +272,10 @@ int epx_comm_begin_from(struct epx_comm *comm, const struct epx_contact_group *g
     EPX_TRY(meet(comm, EPX_SUCCESS));
     EPX_TRY(same_params(comm));
     return look_around(comm, EPX_SUCCESS);
+}
+
+int epx_comm_begin(struct epx_comm *comm, const struct epx_origin *origin, int own_rc)
+{
+    return origin->group ? begin_from(comm, origin->group, own_rc)
+                         : begin_by_mpi(comm, origin->comm, own_rc);
 }
