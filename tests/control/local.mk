@@ -9,3 +9,6 @@ if HAVE_UCX
 tests_control_test_bootstrap_CPPFLAGS += -DEPX_HAVE_UCX
 endif
 tests_control_test_bootstrap_LDADD = libepx.la -lpthread
+
+TESTS += tests/control/check_chroot.sh
+EXTRA_DIST += tests/control/check_chroot.sh

@@ -34,7 +34,7 @@ compare_printed() {
         fail "$program_name.txt (<) and what $program_name prints (>) differ"
 }
 
-# It starts its ranks itself, and is not linked with MPI.
+# The program starts its ranks itself, and is not linked with MPI.
 check_forked() {
     program_name=forked
     (mpi_libs='' && build_program "$folder/forked.c" "$work/forked" -D_XOPEN_SOURCE=700) || exit 1
