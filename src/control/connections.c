@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -255,6 +256,16 @@ static void write_on(struct epx_connections *connections, int rank)
     watch(connections, rank, EPOLL_CTL_MOD, EPOLLIN);
 }
 
+static void take_reason(struct epx_reason *reason, const struct epx_frame *frame)
+{
+    if (frame->bytes != sizeof(*reason))
+        return;
+    memcpy(reason, frame->data, sizeof(*reason));
+    reason->message[sizeof(reason->message) - 1] = '\0';
+    if (reason->code <= EPX_SUCCESS || reason->code >= EPX_ERR_LASTCODE)
+        reason->code = EPX_ERR_TIMEOUT;
+}
+
 /* Hands over a frame that is whole; returns 0 if the rank may not send it. */
 static int deliver(struct epx_connections *connections, struct epx_peer *peer)
 {
@@ -264,8 +275,10 @@ static int deliver(struct epx_connections *connections, struct epx_peer *peer)
     peer->head_came = peer->data_came = 0;
     if (frame->kind != EPX_FRAME_BYE)
         return connections->take(connections->owner, frame);
-    free(frame);
     peer->state = EPX_PEER_LEFT;
+    if (frame->bytes && !connections->reason.code)
+        take_reason(&connections->reason, frame);
+    free(frame);
     return 1;
 }
 
@@ -344,13 +357,12 @@ int epx_connections_hold(const struct epx_connections *connections)
     return 0;
 }
 
-static void say_bye(struct epx_connections *connections)
+static void say_bye(struct epx_connections *connections, struct epx_part reason)
 {
     const int64_t end = epx_deadline_in(PARTING_MS);
-    const struct epx_part nothing = {NULL, 0};
 
     for (int r = 0; r < connections->size; r++)
-        epx_connections_send(connections, r, EPX_FRAME_BYE, nothing);
+        epx_connections_send(connections, r, EPX_FRAME_BYE, reason);
     while (epx_connections_hold(connections) && !epx_deadline_is_over(end)) {
         epx_connections_pass(connections);
         sched_yield();
@@ -369,12 +381,8 @@ static void close_socket(int fd)
     close(fd);
 }
 
-void epx_connections_close(struct epx_connections *connections, int orderly)
+static void close_all(struct epx_connections *connections)
 {
-    if (!connections->peer) /* init failed, or was not called */
-        return;
-    if (orderly)
-        say_bye(connections);
     unlist(connections);
     for (int r = 0; r < connections->size; r++) {
         struct epx_peer *peer = &connections->peer[r];
@@ -388,4 +396,24 @@ void epx_connections_close(struct epx_connections *connections, int orderly)
         close(connections->epoll);
     free(connections->peer);
     connections->peer = NULL;
+}
+
+void epx_connections_close(struct epx_connections *connections, int orderly)
+{
+    if (!connections->peer) /* init failed, or was not called */
+        return;
+    if (orderly)
+        say_bye(connections, (struct epx_part){NULL, 0});
+    close_all(connections);
+}
+
+void epx_connections_give_up(struct epx_connections *connections, int code, const char *message)
+{
+    struct epx_reason reason = {.code = code};
+
+    if (!connections->peer)
+        return;
+    snprintf(reason.message, sizeof(reason.message), "%s", message);
+    say_bye(connections, (struct epx_part){&reason, sizeof(reason)});
+    close_all(connections);
 }

@@ -24,8 +24,8 @@ struct epx_frames {
     struct epx_frame *first, **end; /* end: the link behind the last one */
 };
 
-/* How the other end is: a rank that says BYE leaves orderly, one whose socket just closes is
- * gone. */
+/* How the other end is: a rank that says BYE leaves orderly, or says why it gives up; one whose
+ * socket just closes is gone. */
 enum epx_peer_state { EPX_PEER_HERE, EPX_PEER_LEFT, EPX_PEER_GONE };
 
 struct epx_peer {
@@ -37,11 +37,18 @@ struct epx_peer {
     struct epx_frames out;
 };
 
+/* Why a rank gives up: an error of EPX. */
+struct epx_reason {
+    int32_t code;
+    char message[EPX_MAX_ERROR_STRING];
+};
+
 struct epx_connections {
     int rank, size;
     int epoll;
     struct epx_peer *peer; /* [size] */
     int gone; /* the first rank that is gone, -1 = none: others may have left because of it */
+    struct epx_reason reason;             /* of the first rank that gave up; code 0 = none has */
     struct epx_connections *next, **link; /* in the list of those that a forked child closes */
     /* Takes a frame that came, and frees it when it is through with it. Returns 0 if it is none
      * that the rank may send. */
@@ -49,7 +56,7 @@ struct epx_connections {
     void *owner;
 };
 
-enum { EPX_FRAME_BYE = 0 }; /* other kinds are the owner's */
+enum { EPX_FRAME_BYE = 0 }; /* may have a reason; other kinds are the owner's */
 enum { EPX_MOST_FRAME_BYTES = 1 << 30 };
 
 /* Local: without a connection yet. */
@@ -70,6 +77,8 @@ void epx_connections_pass(struct epx_connections *connections);
 int epx_connections_hold(const struct epx_connections *connections);
 /* Takes one that init left half-built. Says BYE before, if this rank leaves orderly. */
 void epx_connections_close(struct epx_connections *connections, int orderly);
+/* The same for a rank that gives up because of the error `code`: it says why. */
+void epx_connections_give_up(struct epx_connections *connections, int code, const char *message);
 
 void epx_frames_append(struct epx_frames *frames, struct epx_frame *frame);
 /* The first frame, which is taken out; NULL = there is none. */

@@ -9,6 +9,8 @@
  * and hears the same from there. Who does not know the key is sent away, and until he has said it
  * has one of a few places of fixed size. A rank at whose door nobody listens is gone: doors are
  * closed only when all ranks have come. A higher rank that does not come is looked for at its door.
+ * A rank that gives up says why to those that it is connected with, and they pass it on: so a rank
+ * is asked for twice before it counts as gone, for it may have given up for another's sake.
  */
 #define _GNU_SOURCE /* accept4 */
 #include "control/contact.h"
@@ -32,7 +34,7 @@
 #include "control/addresses.h"
 
 enum { PROTOCOL = 1, VISITORS = 32, EVENTS_A_PASS = 64, MESSAGE_BYTES = 160 };
-enum { PATIENCE_MS = 2000, LOOK_MS = 200, KEEPALIVE_S = 10 };
+enum { PATIENCE_MS = 2000, LOOK_MS = 200, REFUSALS = 2, KEEPALIVE_S = 10 };
 enum door { UNIX_DOOR, TCP_DOOR, NUM_DOORS };
 
 static const char magic[8] = "EPX ctl";
@@ -67,6 +69,7 @@ struct knock {
     int fd;           /* -1 = none now */
     int address;      /* which of the rank's, next */
     int greeted;      /* this rank's greeting is sent */
+    int refused;      /* how often nobody listened at any address */
     int64_t until_ns; /* then the next address is tried; without fd: not before */
 };
 
@@ -152,11 +155,8 @@ static int listen_at(struct epx_contact *contact, enum door door,
 static int init(struct epx_contact *contact)
 {
     const size_t ranks = (size_t)contact->group.size;
-    struct card *card = &contact->card;
-    struct sockaddr_storage address;
-    struct utsname machine;
-    socklen_t length;
 
+    contact->card.rank = contact->group.rank;
     contact->cards = epx_memory_zeroed(ranks, sizeof(*contact->cards));
     contact->directions = epx_memory_zeroed(ranks, sizeof(*contact->directions));
     contact->knocks = epx_memory_zeroed(ranks, sizeof(*contact->knocks));
@@ -164,6 +164,16 @@ static int init(struct epx_contact *contact)
                 "no memory for contact with %zu ranks", ranks);
     for (size_t r = 0; r < ranks; r++)
         contact->knocks[r].fd = -1;
+    return EPX_SUCCESS;
+}
+
+static int open_first_door(struct epx_contact *contact)
+{
+    struct card *card = &contact->card;
+    struct sockaddr_storage address;
+    struct utsname machine;
+    socklen_t length;
+
     contact->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (contact->epoll < 0)
         return fail_door("epoll_create1");
@@ -172,7 +182,6 @@ static int init(struct epx_contact *contact)
                 EPX_ERR_TRANSPORT, "getentropy: %s", strerror(errno));
     EPX_FAIL_IF(uname(&machine) != 0, EPX_ERR_TRANSPORT, "uname: %s", strerror(errno));
     card->machine = epx_machine_key(machine.nodename);
-    card->rank = contact->group.rank;
     length = unix_address(card, &address);
     return listen_at(contact, UNIX_DOOR, &address, length);
 }
@@ -343,7 +352,7 @@ int epx_contact_open(const struct epx_contact_group *group, struct epx_connectio
         return rc;
     }
     *result = contact;
-    return EPX_SUCCESS;
+    return open_first_door(contact);
 }
 
 static struct greeting greeting_for(const struct epx_contact *contact, int rank)
@@ -482,7 +491,7 @@ static socklen_t next_address(struct epx_contact *contact, int rank,
     return epx_address_to_system(&told->address[knock->address], system);
 }
 
-/* Nobody opens. A rank that refuses at all of its addresses is gone; others are tried again. */
+/* Nobody opens. A rank that refuses at all of its addresses again is gone; others are tried on. */
 static int turn_away(struct epx_contact *contact, int rank, int error)
 {
     struct knock *knock = &contact->knocks[rank];
@@ -491,7 +500,8 @@ static int turn_away(struct epx_contact *contact, int rank, int error)
     close_socket(&knock->fd);
     knock->greeted = 0;
     knock->until_ns = epx_deadline_in(LOOK_MS);
-    EPX_FAIL_IF(last && error == ECONNREFUSED, EPX_ERR_TIMEOUT,
+    knock->refused += last && error == ECONNREFUSED;
+    EPX_FAIL_IF(knock->refused == REFUSALS, EPX_ERR_TIMEOUT,
                 "rank %d is gone: nobody listens at its door %s", rank, contact->refusal);
     EPX_FAIL_IF(error == EMFILE || error == ENFILE, EPX_ERR_NO_MEM,
                 "no socket to rank %d: %s; raise the limit (ulimit -n)", rank, strerror(error));
@@ -597,6 +607,9 @@ static int move(struct epx_contact *contact)
     for (int i = 0; i < num; i++)
         EPX_TRY(handle(contact, (int)events[i].data.u32));
     epx_connections_pass(contact->connections);
+    if (contact->connections->reason.code)
+        return epx_fail_quietly(contact->connections->reason.code,
+                                contact->connections->reason.message);
     EPX_FAIL_IF(contact->connections->gone >= 0, EPX_ERR_TIMEOUT,
                 "rank %d ended, or gave up, while the ranks were connected",
                 contact->connections->gone);
@@ -625,11 +638,15 @@ int epx_contact_done(void *state, int *done, int *awaited)
             *awaited = r;
             break;
         }
-    if (contact->result == EPX_SUCCESS)
-        return EPX_SUCCESS;
-    close_all(contact);
-    epx_connections_close(contact->connections, 0);
+    if (contact->result != EPX_SUCCESS)
+        epx_contact_give_up(contact, contact->result, epx_status_message());
     return EPX_SUCCESS;
+}
+
+void epx_contact_give_up(struct epx_contact *contact, int code, const char *message)
+{
+    close_all(contact);
+    epx_connections_give_up(contact->connections, code, message);
 }
 
 int epx_contact_result(const struct epx_contact *contact)

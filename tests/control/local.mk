@@ -1,14 +1,21 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # How ranks that MPI did not start come to agree.
 test_programs += \
-  tests/control/test_bootstrap
+  tests/control/test_bootstrap \
+  tests/control/test_contact
 
 # Without MPI: its header alone.
-tests_control_test_bootstrap_CPPFLAGS = $(AM_CPPFLAGS)
+scenes = tests/control/scenes.c tests/control/scenes.h
+tests_control_test_bootstrap_SOURCES = tests/control/test_bootstrap.c $(scenes)
+tests_control_test_bootstrap_CPPFLAGS = $(tests_cppflags)
+tests_control_test_bootstrap_LDADD = libepx.la -lpthread
+tests_control_test_contact_SOURCES = tests/control/test_contact.c $(scenes)
+tests_control_test_contact_CPPFLAGS = $(tests_cppflags)
+tests_control_test_contact_LDADD = libepx.la
 if HAVE_UCX
 tests_control_test_bootstrap_CPPFLAGS += -DEPX_HAVE_UCX
+tests_control_test_contact_CPPFLAGS += -DEPX_HAVE_UCX
 endif
-tests_control_test_bootstrap_LDADD = libepx.la -lpthread
 
 TESTS += tests/control/check_chroot.sh
 EXTRA_DIST += tests/control/check_chroot.sh
