@@ -279,10 +279,12 @@ class Comm(Handle):
         index = ctypes.c_int(-1)
         meeting.timeout_ms = _lib.epx_python_timeout_ms(hints)
         code = _comm_create_from(meeting.rank, meeting.size, meeting.allgather, hints, index)
+        if code:
+            meeting.give_up()
         if code and meeting.error is not None:
             raise meeting.error
         _try(code)
-        meeting.is_made = True
+        meeting.succeed()
         return index.value
 
     def _refuse_unknown(self, hints: dict[str, object]) -> None:

@@ -77,7 +77,7 @@ void epx_connections_pass(struct epx_connections *connections);
 int epx_connections_hold(const struct epx_connections *connections);
 /* Takes one that init left half-built. Says BYE before, if this rank leaves orderly. */
 void epx_connections_close(struct epx_connections *connections, int orderly);
-/* The same for a rank that gives up because of the error `code`: it says why. */
+/* Closes the connections of a rank that gives up because of the error `code`: it says why. */
 void epx_connections_give_up(struct epx_connections *connections, int code, const char *message);
 
 void epx_frames_append(struct epx_frames *frames, struct epx_frame *frame);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * test_contact.c - what goes wrong while ranks that MPI did not start come to be connected, and
- * afterwards. Ranks that live are told soon, by the name of the rank that is to blame; whoever knows
- * no key does no harm. The last rank of a scene is the one that does something wrong.
+ * afterwards. Ranks that live are told soon, by the name of the rank that is to blame; whoever
+ * knows no key does no harm. The last rank of a scene is the one that does something wrong.
  */
 #define _GNU_SOURCE /* unshare */
 #include <epx.h>
@@ -23,7 +23,7 @@
 
 enum { STRANGERS = 40, STOP_TIMEOUT_MS = 1500 };
 
-/* Of a card, as contact.c has it. */
+/* Where these stand in a card, as contact.c has it. */
 enum { PROTOCOL_AT = 8, SIZE_AT = 16 };
 
 static char earlier[MAX_RANKS * MOST_BYTES]; /* what the first allgather gave */
@@ -250,7 +250,7 @@ static void a_blow_is_noticed(struct group *group)
         EPX_Comm_free(&comm);
 }
 
-/* The last rank may open `number` files more than it has: all ranks have a communicator, or none. */
+/* The last rank may open so many files more than it has: all ranks have a communicator, or none. */
 static void too_few_files_are_told_to_all(struct group *group)
 {
     struct group results = {scene_boards[1], group->rank, group->size, 0, "", group->scene};
