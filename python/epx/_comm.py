@@ -116,9 +116,6 @@ def _ranks_of(group: object) -> list[int]:
 
 def _check_mpi_ranks(group: object, ranks: list[int]) -> None:
     rank, size = world()
-    for i, one in enumerate(ranks):
-        if not 0 <= one < size:
-            raise EPXError(Code.ARG, f"ranks[{i}] is {one}, MPI_COMM_WORLD has {size} ranks")
     torch = sys.modules.get("torch.distributed")
     if torch is not None and isinstance(group, torch.ProcessGroup) and torch.get_rank() != rank:
         raise EPXError(
@@ -126,6 +123,7 @@ def _check_mpi_ranks(group: object, ranks: list[int]) -> None:
             f"rank {torch.get_rank()} of torch.distributed is rank {rank} of MPI: call "
             "epx.launch.environment() before init_process_group()",
         )
+    _start.check_ranks(ranks, rank, size)
 
 
 def _is_of_mpi(group: object) -> bool:

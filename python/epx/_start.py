@@ -247,15 +247,20 @@ def _world_of_jax() -> tuple[Any, int, int] | None:
     return state.client, state.process_id, state.num_processes
 
 
-def _some(ranks: list[int], world: tuple[Any, int, int]) -> Meeting:
-    store, own, size = world
+def check_ranks(ranks: list[int], own: int, size: int) -> None:
+    """Raises Code.ARG unless all are different ranks below ``size``, and ``own`` is one of them."""
     for i, rank in enumerate(ranks):
         if not 0 <= rank < size:
-            raise EPXError(Code.ARG, f"ranks[{i}] is {rank}, there are {size} ranks")
+            raise EPXError(Code.ARG, f"ranks[{i}] is {rank}, this job has {size} ranks")
         if rank in ranks[:i]:
             raise EPXError(Code.ARG, f"ranks[{ranks.index(rank)}] and ranks[{i}] are both {rank}")
     if own not in ranks:
         raise EPXError(Code.ARG, f"this rank, {own}, is not one of the {len(ranks)} ranks")
+
+
+def _some(ranks: list[int], world: tuple[Any, int, int]) -> Meeting:
+    store, own, size = world
+    check_ranks(ranks, own, size)
     name = "-".join(map(str, ranks)) if len(ranks) < size else "all"
     return Meeting(_keys_of(store, f"ranks/{name}"), ranks.index(own), len(ranks))
 
