@@ -6,8 +6,9 @@
  * Linux's abstract namespace, so that nothing is left behind), another one for TCP if there are
  * several machines. By allgathers each tells the others where its doors are, and rank 0 a key that
  * it has drawn. Then each rank knocks at the door of every lower rank, says the key and who it is,
- * and hears the same from there. Who does not know the key is sent away, and until he has said it
- * has one of a few places of fixed size. A rank at whose door nobody listens is gone: doors are
+ * hears the same from there, and confirms that it heard: only now both are connected, so that a rank
+ * may leave at any time before and knock again, at another address. Who does not know the key is
+ * sent away, and until he has said it has one of a few places of fixed size. A rank at whose door nobody listens is gone: doors are
  * closed only when all ranks have come. A higher rank that does not come is looked for at its door.
  * A rank that gives up says why to those that it is connected with, and they pass it on: so a rank
  * is asked for twice before it counts as gone, for it may have given up for another's sake.
@@ -37,7 +38,7 @@ enum { PROTOCOL = 1, VISITORS = 32, EVENTS_A_PASS = 64, MESSAGE_BYTES = 160 };
 enum { PATIENCE_MS = 2000, LOOK_MS = 200, REFUSALS = 2, KEEPALIVE_S = 10 };
 enum door { UNIX_DOOR, TCP_DOOR, NUM_DOORS };
 
-static const char magic[8] = "EPX ctl";
+static const char magic[8] = "EPX ctl", confirmation = 'y';
 
 /* What a rank tells of itself, in the first allgather. */
 struct card {
@@ -63,12 +64,13 @@ struct greeting {
     int32_t from, to;
 };
 
-/* A connection that is being made, to a lower rank; or one that only looks whether a higher rank is
+/* A connection that is being made, with any rank; or one that only looks whether a higher rank is
  * there. */
 struct knock {
     int fd;           /* -1 = none now */
     int address;      /* which of the rank's, next */
     int greeted;      /* this rank's greeting is sent */
+    int answered;     /* the greeting of a higher rank, which has yet to confirm */
     int refused;      /* how often nobody listened at any address */
     int64_t until_ns; /* then the next address is tried; without fd: not before */
 };
@@ -415,7 +417,38 @@ static int is_connected(const struct epx_contact *contact, int rank)
     return peer->fd >= 0 || peer->state != EPX_PEER_HERE;
 }
 
-/* Lets a visitor in who has said who he is. */
+/* Keeps the connection of a higher rank that has heard the answer, or is about to. It takes the
+ * place of one that the rank has left. */
+static void await_confirmation(struct epx_contact *contact, int rank, int *fd)
+{
+    struct knock *knock = &contact->knocks[rank];
+    struct epoll_event event = {.events = EPOLLIN,
+                                .data = {.u32 = (uint32_t)(NUM_DOORS + VISITORS + rank)}};
+
+    close_socket(&knock->fd);
+    knock->fd = *fd;
+    *fd = -1;
+    knock->answered = 1;
+    epoll_ctl(contact->epoll, EPOLL_CTL_MOD, knock->fd, &event);
+}
+
+static int hear_confirmation(struct epx_contact *contact, int rank)
+{
+    struct knock *knock = &contact->knocks[rank];
+    char heard = 0;
+    ssize_t num = recv(knock->fd, &heard, sizeof(heard), MSG_DONTWAIT);
+
+    if (num < 0 && (errno == EAGAIN || errno == EINTR))
+        return EPX_SUCCESS;
+    if (num == 1 && heard == confirmation)
+        return connect_peer(contact, rank, &knock->fd);
+    close_socket(&knock->fd); /* it comes again, or is gone */
+    knock->answered = 0;
+    knock->until_ns = epx_deadline_in(LOOK_MS);
+    return EPX_SUCCESS;
+}
+
+/* Answers a visitor who has said who he is. */
 static int hear_visitor(struct epx_contact *contact, struct visitor *visitor)
 {
     ssize_t num = recv(visitor->fd, (char *)&visitor->greeting + visitor->came,
@@ -434,7 +467,7 @@ static int hear_visitor(struct epx_contact *contact, struct visitor *visitor)
         epx_jitter();
         if (send(visitor->fd, &answer, sizeof(answer), MSG_NOSIGNAL | MSG_DONTWAIT) ==
             (ssize_t)sizeof(answer))
-            return connect_peer(contact, heard->from, &visitor->fd);
+            await_confirmation(contact, heard->from, &visitor->fd);
     } else if (visitor->came) {
         warn_of_stranger(contact);
     }
@@ -565,6 +598,9 @@ static int hear_answer(struct epx_contact *contact, int rank)
     if (num != (ssize_t)sizeof(answer) || !is_known(contact, &answer) || answer.from != rank)
         return turn_away(contact, rank, ECONNRESET); /* somebody else, or a rank that failed */
     recv(knock->fd, &answer, sizeof(answer), MSG_DONTWAIT);
+    epx_jitter();
+    if (send(knock->fd, &confirmation, 1, MSG_NOSIGNAL | MSG_DONTWAIT) != 1)
+        return turn_away(contact, rank, ECONNRESET);
     return connect_peer(contact, rank, &knock->fd);
 }
 
@@ -579,17 +615,21 @@ static int handle(struct epx_contact *contact, int number)
     number -= VISITORS;
     if (contact->knocks[number].fd < 0)
         return EPX_SUCCESS;
+    if (contact->knocks[number].answered)
+        return hear_confirmation(contact, number);
     return contact->knocks[number].greeted ? hear_answer(contact, number) : enter(contact, number);
 }
 
 /* Begins what is due: knocks at lower ranks, looks for higher ones, the next address of a rank that
- * did not open. */
+ * did not open. A door of this machine is certainly the rank's. */
 static int knock_on(struct epx_contact *contact, int rank)
 {
     struct knock *knock = &contact->knocks[rank];
 
     if (rank == contact->group.rank || is_connected(contact, rank) ||
         (knock->until_ns && !epx_deadline_is_over(knock->until_ns)))
+        return EPX_SUCCESS;
+    if (knock->fd >= 0 && (knock->answered || is_near(contact, rank)))
         return EPX_SUCCESS;
     if (knock->fd >= 0)
         EPX_TRY(turn_away(contact, rank, ETIMEDOUT));
@@ -599,13 +639,12 @@ static int knock_on(struct epx_contact *contact, int rank)
 static int move(struct epx_contact *contact)
 {
     struct epoll_event events[EVENTS_A_PASS];
-    int num;
+    int num = epoll_wait(contact->epoll, events, EVENTS_A_PASS, 0);
 
-    for (int r = 0; r < contact->group.size; r++)
-        EPX_TRY(knock_on(contact, r));
-    num = epoll_wait(contact->epoll, events, EVENTS_A_PASS, 0);
     for (int i = 0; i < num; i++)
         EPX_TRY(handle(contact, (int)events[i].data.u32));
+    for (int r = 0; r < contact->group.size && num < EVENTS_A_PASS; r++)
+        EPX_TRY(knock_on(contact, r));
     epx_connections_pass(contact->connections);
     if (contact->connections->reason.code)
         return epx_fail_quietly(contact->connections->reason.code,

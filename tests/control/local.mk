@@ -17,5 +17,11 @@ tests_control_test_bootstrap_CPPFLAGS += -DEPX_HAVE_UCX
 tests_control_test_contact_CPPFLAGS += -DEPX_HAVE_UCX
 endif
 
-TESTS += tests/control/check_chroot.sh
-EXTRA_DIST += tests/control/check_chroot.sh
+# How long a creation takes, for docs/performance.md.
+check_PROGRAMS += tests/control/time_creation
+tests_control_time_creation_CPPFLAGS = $(tests_cppflags)
+tests_control_time_creation_LDADD = libepx.la $(MPI_LIBS) -lpthread
+
+control_checks = tests/control/check_chroot.sh tests/control/check_many.sh
+TESTS += $(control_checks)
+EXTRA_DIST += $(control_checks)
