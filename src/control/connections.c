@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -357,16 +356,31 @@ int epx_connections_hold(const struct epx_connections *connections)
     return 0;
 }
 
-static void say_bye(struct epx_connections *connections, struct epx_part reason)
+void epx_connections_flush(struct epx_connections *connections)
 {
     const int64_t end = epx_deadline_in(PARTING_MS);
 
-    for (int r = 0; r < connections->size; r++)
-        epx_connections_send(connections, r, EPX_FRAME_BYE, reason);
     while (epx_connections_hold(connections) && !epx_deadline_is_over(end)) {
         epx_connections_pass(connections);
         sched_yield();
     }
+}
+
+static void say_bye(struct epx_connections *connections)
+{
+    const struct epx_part nothing = {NULL, 0};
+
+    for (int r = 0; r < connections->size; r++)
+        epx_connections_send(connections, r, EPX_FRAME_BYE, nothing);
+    epx_connections_flush(connections);
+}
+
+void epx_connections_tell(struct epx_connections *connections, int rank,
+                          const struct epx_reason *reason)
+{
+    const struct epx_part part = {reason, sizeof(*reason)};
+
+    epx_connections_send(connections, rank, EPX_FRAME_BYE, part);
 }
 
 /* Reads what came, so that the system does not answer it by a reset, which could overtake what this
@@ -381,8 +395,12 @@ static void close_socket(int fd)
     close(fd);
 }
 
-static void close_all(struct epx_connections *connections)
+void epx_connections_close(struct epx_connections *connections, int orderly)
 {
+    if (!connections->peer) /* init failed, or was not called */
+        return;
+    if (orderly)
+        say_bye(connections);
     unlist(connections);
     for (int r = 0; r < connections->size; r++) {
         struct epx_peer *peer = &connections->peer[r];
@@ -396,24 +414,4 @@ static void close_all(struct epx_connections *connections)
         close(connections->epoll);
     free(connections->peer);
     connections->peer = NULL;
-}
-
-void epx_connections_close(struct epx_connections *connections, int orderly)
-{
-    if (!connections->peer) /* init failed, or was not called */
-        return;
-    if (orderly)
-        say_bye(connections, (struct epx_part){NULL, 0});
-    close_all(connections);
-}
-
-void epx_connections_give_up(struct epx_connections *connections, int code, const char *message)
-{
-    struct epx_reason reason = {.code = code};
-
-    if (!connections->peer)
-        return;
-    snprintf(reason.message, sizeof(reason.message), "%s", message);
-    say_bye(connections, (struct epx_part){&reason, sizeof(reason)});
-    close_all(connections);
 }

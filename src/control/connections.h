@@ -77,8 +77,11 @@ void epx_connections_pass(struct epx_connections *connections);
 int epx_connections_hold(const struct epx_connections *connections);
 /* Takes one that init left half-built. Says BYE before, if this rank leaves orderly. */
 void epx_connections_close(struct epx_connections *connections, int orderly);
-/* Closes the connections of a rank that gives up because of the error `code`: it says why. */
-void epx_connections_give_up(struct epx_connections *connections, int code, const char *message);
+/* Says BYE to a rank, because of an error for which this rank gives up. */
+void epx_connections_tell(struct epx_connections *connections, int rank,
+                          const struct epx_reason *reason);
+/* Lets go what waits for room in sockets, for a moment. */
+void epx_connections_flush(struct epx_connections *connections);
 
 void epx_frames_append(struct epx_frames *frames, struct epx_frame *frame);
 /* The first frame, which is taken out; NULL = there is none. */

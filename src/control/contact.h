@@ -35,8 +35,8 @@ int epx_contact_tell(struct epx_contact *contact, const char *interface, int own
  */
 int epx_contact_done(void *contact, int *done, int *awaited);
 int epx_contact_result(const struct epx_contact *contact);
-/* Tells the ranks that are connected by now of the error `code`, for which this rank does not go
- * on, and closes their connections. */
+/* Tells the ranks that are connected, or soon will be, of the error `code`, for which this rank
+ * does not go on; closes all connections. It is this thread's last error afterwards. */
 void epx_contact_give_up(struct epx_contact *contact, int code, const char *message);
 /* Takes NULL. */
 void epx_contact_free(struct epx_contact *contact);

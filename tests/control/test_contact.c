@@ -23,7 +23,7 @@
 
 enum { STRANGERS = 40, STOP_TIMEOUT_MS = 1500 };
 
-/* Where these stand in a card, as contact.c has it. */
+/* Where these stand in a card, as contact_parts.h has it. */
 enum { PROTOCOL_AT = 8, SIZE_AT = 16 };
 
 static char earlier[MAX_RANKS * MOST_BYTES]; /* what the first allgather gave */
