@@ -307,7 +307,7 @@ void epx_contact_give_up(struct epx_contact *contact, int code, const char *mess
     snprintf(reason.message, sizeof(reason.message), "%s", message);
     epx_contact_take_leave(contact, &reason);
     epx_contact_close_all(contact);
-    epx_connections_close(contact->connections, 0);
+    epx_connections_close(contact->connections, NULL);
     epx_fail_quietly(code, reason.message);
 }
 

@@ -366,19 +366,10 @@ void epx_connections_flush(struct epx_connections *connections)
     }
 }
 
-static void say_bye(struct epx_connections *connections)
-{
-    const struct epx_part nothing = {NULL, 0};
-
-    for (int r = 0; r < connections->size; r++)
-        epx_connections_send(connections, r, EPX_FRAME_BYE, nothing);
-    epx_connections_flush(connections);
-}
-
 void epx_connections_tell(struct epx_connections *connections, int rank,
                           const struct epx_reason *reason)
 {
-    const struct epx_part part = {reason, sizeof(*reason)};
+    const struct epx_part part = {reason, reason->code ? sizeof(*reason) : 0};
 
     epx_connections_send(connections, rank, EPX_FRAME_BYE, part);
 }
@@ -395,12 +386,14 @@ static void close_socket(int fd)
     close(fd);
 }
 
-void epx_connections_close(struct epx_connections *connections, int orderly)
+void epx_connections_close(struct epx_connections *connections, const struct epx_reason *reason)
 {
     if (!connections->peer) /* init failed, or was not called */
         return;
-    if (orderly)
-        say_bye(connections);
+    for (int r = 0; reason && r < connections->size; r++)
+        epx_connections_tell(connections, r, reason);
+    if (reason)
+        epx_connections_flush(connections);
     unlist(connections);
     for (int r = 0; r < connections->size; r++) {
         struct epx_peer *peer = &connections->peer[r];

@@ -75,9 +75,10 @@ void epx_connections_send(struct epx_connections *connections, int rank, uint32_
 void epx_connections_pass(struct epx_connections *connections);
 /* Whether anything waits for room in a socket. */
 int epx_connections_hold(const struct epx_connections *connections);
-/* Takes one that init left half-built. Says BYE before, if this rank leaves orderly. */
-void epx_connections_close(struct epx_connections *connections, int orderly);
-/* Says BYE to a rank, because of an error for which this rank gives up. */
+/* Takes one that init left half-built. Says BYE before to those that are still here, with the
+ * reason if its code is an error; just closes if the reason is NULL. */
+void epx_connections_close(struct epx_connections *connections, const struct epx_reason *reason);
+/* Says BYE to a rank, with the error for which this rank gives up, if its code is one. */
 void epx_connections_tell(struct epx_connections *connections, int rank,
                           const struct epx_reason *reason);
 /* Lets go what waits for room in sockets, for a moment. */
