@@ -43,9 +43,16 @@ struct epx_reason {
     char message[EPX_MAX_ERROR_STRING];
 };
 
+enum { EPX_BYTES_A_READ = 2048 };
+
 struct epx_connections {
     int rank, size;
     int epoll;
+    struct { /* what was read from a rank, and is not taken yet */
+        int rank;
+        size_t at, end;
+        char bytes[EPX_BYTES_A_READ];
+    } read;
     struct epx_peer *peer; /* [size] */
     int gone; /* the first rank that is gone, -1 = none: others may have left because of it */
     struct epx_reason reason;             /* of the first rank that gave up; code 0 = none has */

@@ -208,36 +208,12 @@ static int turn_away(struct epx_contact *contact, int rank, int error)
     return EPX_SUCCESS;
 }
 
-static int begin_knock(struct epx_contact *contact, int rank)
-{
-    struct knock *knock = &contact->knocks[rank];
-    struct sockaddr_storage system;
-    socklen_t length = next_address(contact, rank, &system);
-
-    knock->fd = epx_contact_socket(system.ss_family);
-    knock->until_ns = epx_deadline_in(PATIENCE_MS);
-    if (knock->fd < 0)
-        return turn_away(contact, rank, errno);
-    if (connect(knock->fd, (struct sockaddr *)&system, length) != 0 && errno != EINPROGRESS)
-        return turn_away(contact, rank, errno);
-    if (epx_contact_watch(contact, knock->fd, NUM_DOORS + VISITORS + rank, EPOLLOUT | EPOLLIN) != 0)
-        return turn_away(contact, rank, errno);
-    return EPX_SUCCESS;
-}
-
-/* The door has opened: greets a lower rank; a higher one is there, and shall come itself. */
-static int enter(struct epx_contact *contact, int rank)
+/* The door is open: greets a lower rank; a higher one is there, and shall come itself. */
+static int greet(struct epx_contact *contact, int rank)
 {
     struct knock *knock = &contact->knocks[rank];
     const struct greeting greeting = greeting_for(contact, rank);
-    struct epoll_event event = {.events = EPOLLIN,
-                                .data = {.u32 = (uint32_t)(NUM_DOORS + VISITORS + rank)}};
-    socklen_t length = sizeof(int);
-    int error = 0;
 
-    getsockopt(knock->fd, SOL_SOCKET, SO_ERROR, &error, &length);
-    if (error)
-        return turn_away(contact, rank, error);
     if (rank > contact->group.rank) {
         epx_contact_close_socket(&knock->fd);
         knock->until_ns = epx_deadline_in(PATIENCE_MS);
@@ -247,8 +223,44 @@ static int enter(struct epx_contact *contact, int rank)
         (ssize_t)sizeof(greeting))
         return turn_away(contact, rank, errno);
     knock->greeted = 1;
-    epoll_ctl(contact->epoll, EPOLL_CTL_MOD, knock->fd, &event);
     return EPX_SUCCESS;
+}
+
+/* A door of this machine opens at once. */
+static int begin_knock(struct epx_contact *contact, int rank)
+{
+    struct knock *knock = &contact->knocks[rank];
+    struct sockaddr_storage system;
+    socklen_t length = next_address(contact, rank, &system);
+    int opens;
+
+    knock->fd = epx_contact_socket(system.ss_family);
+    knock->until_ns = epx_deadline_in(PATIENCE_MS);
+    if (knock->fd < 0)
+        return turn_away(contact, rank, errno);
+    opens = connect(knock->fd, (struct sockaddr *)&system, length) == 0;
+    if (!opens && errno != EINPROGRESS)
+        return turn_away(contact, rank, errno);
+    if (epx_contact_watch(contact, knock->fd, NUM_DOORS + VISITORS + rank,
+                          opens ? EPOLLIN : EPOLLOUT | EPOLLIN) != 0)
+        return turn_away(contact, rank, errno);
+    return opens ? greet(contact, rank) : EPX_SUCCESS;
+}
+
+/* The door has opened, or will not. */
+static int enter(struct epx_contact *contact, int rank)
+{
+    struct knock *knock = &contact->knocks[rank];
+    struct epoll_event event = {.events = EPOLLIN,
+                                .data = {.u32 = (uint32_t)(NUM_DOORS + VISITORS + rank)}};
+    socklen_t length = sizeof(int);
+    int error = 0;
+
+    getsockopt(knock->fd, SOL_SOCKET, SO_ERROR, &error, &length);
+    if (error)
+        return turn_away(contact, rank, error);
+    epoll_ctl(contact->epoll, EPOLL_CTL_MOD, knock->fd, &event);
+    return greet(contact, rank);
 }
 
 static int hear_answer(struct epx_contact *contact, int rank)
