@@ -13,10 +13,12 @@
 #include "base/param.h"
 #include "configure_line.h"
 #include "coll/attach.h"
+#include "control/contact.h"
 #include "epx.h"
 #include "info_ways.h"
 #include "json.h"
 #include "option_meant.h"
+#include "ranks/by_address.h"
 
 enum {
     SHOW_LIBRARY = 1,
@@ -148,14 +150,15 @@ struct transports {
     int num, ranks;
 };
 
-/* Collective over the world. */
-static void ask_transports(struct transports *transports)
+/* Collective over the ranks of the origin. */
+static int ask_transports(const struct epx_origin *origin, struct transports *transports)
 {
-    MPI_Comm_size(MPI_COMM_WORLD, &transports->ranks);
-    while (transports->num < MAX_TRANSPORTS &&
-           epx_transport_report(MPI_COMM_WORLD, transports->num,
-                                &transports->reports[transports->num]) == EPX_SUCCESS)
+    while (transports->num < MAX_TRANSPORTS && transports->num < epx_transport_lines()) {
+        EPX_TRY(
+            epx_transport_report(origin, transports->num, &transports->reports[transports->num]));
         transports->num++;
+    }
+    return EPX_SUCCESS;
 }
 
 static int same_transport(const struct epx_transport_report *a,
@@ -329,12 +332,13 @@ static int write_json(int show, const struct transports *transports)
     return EPX_SUCCESS;
 }
 
-/* Whether this rank speaks for all before MPI can tell: launchers set one of these variables. */
+/* Whether this rank speaks for all before it has met the others: launchers set one of these
+ * variables. */
 static int is_first(void)
 {
     static const char *const variables[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
                                             "SLURM_PROCID"};
-    const char *rank = NULL;
+    const char *rank = by_address_is_wanted() ? getenv("RANK") : NULL;
 
     for (size_t i = 0; !rank && i < sizeof(variables) / sizeof(*variables); i++)
         rank = getenv(variables[i]);
@@ -414,17 +418,40 @@ static int print_all(int show, const struct transports *transports)
     return rc;
 }
 
+/* Ranks that mpiexec started. */
 static int print_with_mpi(int show, int *argc, char ***argv)
 {
+    const struct epx_origin origin = {.comm = MPI_COMM_WORLD};
     struct transports transports = {.num = 0};
-    int rank, rc = EPX_SUCCESS;
+    int rank, rc;
 
     MPI_Init(argc, argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    ask_transports(&transports);
-    if (rank == 0)
+    MPI_Comm_size(MPI_COMM_WORLD, &transports.ranks);
+    rc = ask_transports(&origin, &transports);
+    if (rc == EPX_SUCCESS && rank == 0)
         rc = print_all(show, &transports);
     MPI_Finalize();
+    return rc == EPX_SUCCESS ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+/* Ranks that torchrun started, or who sets its variables. */
+static int print_by_address(int show)
+{
+    struct by_address *ranks = by_address_open("epx_info");
+    struct epx_contact_group group = {.allgather = by_address_allgather, .arg = ranks};
+    const struct epx_origin origin = {.group = &group};
+    struct transports transports = {.num = 0};
+    int rc;
+
+    if (!ranks)
+        return EXIT_FAILURE;
+    group.rank = by_address_rank(ranks);
+    group.size = transports.ranks = by_address_size(ranks);
+    rc = ask_transports(&origin, &transports);
+    if (rc == EPX_SUCCESS && group.rank == 0)
+        rc = print_all(show, &transports);
+    by_address_close(ranks);
     return rc == EPX_SUCCESS ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
@@ -437,6 +464,8 @@ int main(int argc, char **argv)
             fputs(usage, stderr);
         return 2;
     }
+    if (show & SHOW_TRANSPORTS && by_address_is_wanted())
+        return print_by_address(show);
     if (show & SHOW_TRANSPORTS)
         return print_with_mpi(show, &argc, &argv);
     return print_without_mpi(show);

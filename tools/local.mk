@@ -25,3 +25,4 @@ tools/configure_line.h: config.status
 	if cmp -s $@.tmp $@; then rm -f $@.tmp; else mv -f $@.tmp $@; fi
 
 include tools/epx_perf/local.mk
+include tools/ranks/local.mk

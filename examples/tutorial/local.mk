@@ -4,6 +4,8 @@
 tutorial_texts = \
   examples/tutorial/by_hand.c \
   examples/tutorial/by_hand.txt \
+  examples/tutorial/forked.c \
+  examples/tutorial/forked.txt \
   examples/tutorial/graph.c \
   examples/tutorial/grouped.c \
   examples/tutorial/grouped.txt \

@@ -116,9 +116,6 @@ def _ranks_of(group: object) -> list[int]:
 
 def _check_mpi_ranks(group: object, ranks: list[int]) -> None:
     rank, size = world()
-    for i, one in enumerate(ranks):
-        if not 0 <= one < size:
-            raise EPXError(Code.ARG, f"ranks[{i}] is {one}, MPI_COMM_WORLD has {size} ranks")
     torch = sys.modules.get("torch.distributed")
     if torch is not None and isinstance(group, torch.ProcessGroup) and torch.get_rank() != rank:
         raise EPXError(
@@ -126,6 +123,7 @@ def _check_mpi_ranks(group: object, ranks: list[int]) -> None:
             f"rank {torch.get_rank()} of torch.distributed is rank {rank} of MPI: call "
             "epx.launch.environment() before init_process_group()",
         )
+    _start.check_ranks(ranks, rank, size)
 
 
 def _is_of_mpi(group: object) -> bool:
@@ -279,10 +277,12 @@ class Comm(Handle):
         index = ctypes.c_int(-1)
         meeting.timeout_ms = _lib.epx_python_timeout_ms(hints)
         code = _comm_create_from(meeting.rank, meeting.size, meeting.allgather, hints, index)
+        if code:
+            meeting.give_up()
         if code and meeting.error is not None:
             raise meeting.error
         _try(code)
-        meeting.is_made = True
+        meeting.succeed()
         return index.value
 
     def _refuse_unknown(self, hints: dict[str, object]) -> None:

@@ -45,6 +45,9 @@ class _TorchKeys:
         self._store.wait([key], timedelta(milliseconds=timeout_ms))
         return bytes(self._store.get(key))
 
+    def has(self, key: str) -> bool:
+        return bool(self._store.check([key]))
+
     def delete(self, key: str) -> None:
         self._store.delete_key(key)
 
@@ -69,6 +72,13 @@ class _JaxKeys:
         whole = f"epx/{self._name}/{key}"
         return bytes(self._client.blocking_key_value_get_bytes(whole, timeout_ms))
 
+    def has(self, key: str) -> bool:
+        try:
+            self.get(key, 1)
+        except RuntimeError:
+            return False
+        return True
+
     def delete(self, key: str) -> None:
         self._client.key_value_delete(f"epx/{self._name}/{key}")
 
@@ -78,20 +88,43 @@ class Meeting:
 
     ``rank`` is this one's, ``size`` the number of ranks. A call of ``allgather`` lasts for at most
     ``timeout_ms``, 0 = for ever. Its ``error`` is the exception of the last one that failed.
-    ``is_made`` says that the communicator is made.
+
+    All keys carry the number of the communicator, by how many this rank has made, and that of the
+    attempt to make it, by how many a rank has given up: nobody meets what is left of an earlier
+    attempt, also if another rank has not given that up yet.
     """
 
     def __init__(self, keys: _TorchKeys | _JaxKeys, rank: int, size: int) -> None:
         if not 0 <= rank < size:
             raise EPXError(Code.ARG, f"rank is {rank} and size is {size}, want 0 <= rank < size")
         self.rank, self.size = rank, size
-        self.timeout_ms, self.is_made = 0, False
+        self.timeout_ms = 0
         self.error: BaseException | None = None
         self.allgather = ALLGATHER(self._call)  # lives as long as C may call it
-        self._keys, self._number, self._calls = keys, 0, 0
+        self._keys, self._number, self._attempt, self._calls = keys, 0, 0, 0
 
     def _key(self, call: int, rank: int) -> str:
-        return f"{self._number}/{call}/{rank}"
+        return f"{self._number}/{self._attempt}/{call}/{rank}"
+
+    def _given_up(self) -> str:
+        return f"{self._number}/{self._attempt}/given up"
+
+    def _begin(self) -> None:
+        self._number = self._keys.count(self.rank, 0) + 1
+        while self._keys.has(self._given_up()):
+            self._attempt += 1
+
+    def succeed(self) -> None:
+        """The communicator is made."""
+        self._keys.count(self.rank, 1)
+
+    def give_up(self) -> None:
+        """The communicator is not made: who tries again makes another attempt, as do all."""
+        if not self._calls:
+            return
+        with contextlib.suppress(RuntimeError):  # the store may be what failed, or another rank
+            self._keys.set(self._given_up(), b"1")  # has said so already
+        self._take_back()
 
     def _missing(self, first: int, timeout_ms: int) -> EPXError:
         absent = []
@@ -109,7 +142,8 @@ class Meeting:
 
     def gather(self, own: bytes) -> list[bytes]:
         """The bytes of all ranks, equally many from each."""
-        self._number = self._number or self._keys.count(self.rank, 1)
+        if not self._number:
+            self._begin()
         self._calls += 1
         try:
             every = self._exchange(own)
@@ -139,15 +173,10 @@ class Meeting:
         return every
 
     def _take_back(self) -> None:
-        """Leaves the store as if this rank had not come, so that all ranks can try again.
-
-        Once all of them have given up: before, a rank may meet what another is about to take back.
-        """
+        """Deletes what this rank has left in the store."""
         with contextlib.suppress(RuntimeError):
             for call in range(max(1, self._calls - 1), self._calls + 1):
                 self._keys.delete(self._key(call, self.rank))
-            if not self.is_made:
-                self._keys.count(self.rank, -1)
 
     def _call(self, own: int, every: int, num_bytes: int, _: object) -> int:
         try:
@@ -220,15 +249,20 @@ def _world_of_jax() -> tuple[Any, int, int] | None:
     return state.client, state.process_id, state.num_processes
 
 
-def _some(ranks: list[int], world: tuple[Any, int, int]) -> Meeting:
-    store, own, size = world
+def check_ranks(ranks: list[int], own: int, size: int) -> None:
+    """Raises Code.ARG unless all are different ranks below ``size``, and ``own`` is one of them."""
     for i, rank in enumerate(ranks):
         if not 0 <= rank < size:
-            raise EPXError(Code.ARG, f"ranks[{i}] is {rank}, there are {size} ranks")
+            raise EPXError(Code.ARG, f"ranks[{i}] is {rank}, this job has {size} ranks")
         if rank in ranks[:i]:
             raise EPXError(Code.ARG, f"ranks[{ranks.index(rank)}] and ranks[{i}] are both {rank}")
     if own not in ranks:
         raise EPXError(Code.ARG, f"this rank, {own}, is not one of the {len(ranks)} ranks")
+
+
+def _some(ranks: list[int], world: tuple[Any, int, int]) -> Meeting:
+    store, own, size = world
+    check_ranks(ranks, own, size)
     name = "-".join(map(str, ranks)) if len(ranks) < size else "all"
     return Meeting(_keys_of(store, f"ranks/{name}"), ranks.index(own), len(ranks))
 

@@ -4,6 +4,7 @@ libepx_core_la_SOURCES += \
   src/api/api.h \
   src/api/api_coll.c \
   src/api/api_comm.c \
+  src/api/api_create.c \
   src/api/api_dispatch.c \
   src/api/api_init.c \
   src/api/api_request.c \

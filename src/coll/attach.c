@@ -367,24 +367,19 @@ const char *epx_transport_name(const struct epx_comm *comm)
     return comm->transport ? comm->transport->name : "none";
 }
 
-/* A line of the list; NULL past its end. */
-static const struct epx_listed *listed_at(int index)
+int epx_transport_lines(void)
 {
-    for (int i = 0; epx_transports[i].name; i++)
-        if (i == index)
-            return &epx_transports[i];
-    return NULL;
+    return (int)(last_listed() - epx_transports) + 1;
 }
 
-int epx_transport_report(MPI_Comm mpi_comm, int index, struct epx_transport_report *report)
+int epx_transport_report(const struct epx_origin *origin, int index,
+                         struct epx_transport_report *report)
 {
-    const struct epx_listed *entry = listed_at(index);
+    const struct epx_listed *entry = &epx_transports[index];
     struct epx_params params = {0};
     struct epx_comm *comm;
     int usable, rc;
 
-    if (!entry)
-        return EPX_ERR_ARG;
     epx_attempt_begin();
     rc = epx_params_read(NULL, &params);
     comm = epx_comm_allocate(&params, &rc);
@@ -394,7 +389,7 @@ int epx_transport_report(MPI_Comm mpi_comm, int index, struct epx_transport_repo
     *report = (struct epx_transport_report){.name = entry->name,
                                             .memory = epx_memory_name(entry->memory),
                                             .description = entry->description};
-    rc = epx_comm_begin(comm, mpi_comm, rc);
+    rc = epx_comm_begin(comm, origin, rc);
     if (rc == EPX_SUCCESS)
         rc = usable_on_all(comm, entry, &usable, report->why);
     report->usable = rc == EPX_SUCCESS && usable == EPX_USABLE;

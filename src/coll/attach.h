@@ -28,13 +28,14 @@ int epx_transport_spare(struct epx_comm *comm, struct epx_transport **spare);
 void epx_transport_tell(const struct epx_comm *comm, int *told, const char *instead,
                         const char *why);
 
-/* For epx_info: reports on line `index` of the list, from 0; EPX_ERR_ARG past the end.
- * Collective. */
+/* For epx_info: how many lines the list has, and a report on one, from 0. Collective. */
+int epx_transport_lines(void);
 struct epx_transport_report {
     const char *name, *memory, *description;
     int usable;
     char why[EPX_WHY_MAX];
 };
-int epx_transport_report(MPI_Comm comm, int index, struct epx_transport_report *report);
+int epx_transport_report(const struct epx_origin *origin, int index,
+                         struct epx_transport_report *report);
 
 #endif

@@ -22,7 +22,7 @@
 #include "base/jitter.h"
 #include "base/memory.h"
 
-enum { EVENTS_A_PASS = 64, BYTES_A_READ = 1 << 14, PARTING_MS = 1000 };
+enum { EVENTS_A_PASS = 64, PARTING_MS = 1000 };
 enum { HEAD_BYTES = 2 * sizeof(uint32_t) };
 
 /* All connections of the process: a forked child must not keep them open, or the other ranks would
@@ -255,6 +255,16 @@ static void write_on(struct epx_connections *connections, int rank)
     watch(connections, rank, EPOLL_CTL_MOD, EPOLLIN);
 }
 
+static void take_reason(struct epx_reason *reason, const struct epx_frame *frame)
+{
+    if (frame->bytes != sizeof(*reason))
+        return;
+    memcpy(reason, frame->data, sizeof(*reason));
+    reason->message[sizeof(reason->message) - 1] = '\0';
+    if (reason->code <= EPX_SUCCESS || reason->code >= EPX_ERR_LASTCODE)
+        reason->code = EPX_ERR_TIMEOUT;
+}
+
 /* Hands over a frame that is whole; returns 0 if the rank may not send it. */
 static int deliver(struct epx_connections *connections, struct epx_peer *peer)
 {
@@ -264,8 +274,10 @@ static int deliver(struct epx_connections *connections, struct epx_peer *peer)
     peer->head_came = peer->data_came = 0;
     if (frame->kind != EPX_FRAME_BYE)
         return connections->take(connections->owner, frame);
-    free(frame);
     peer->state = EPX_PEER_LEFT;
+    if (frame->bytes && !connections->reason.code)
+        take_reason(&connections->reason, frame);
+    free(frame);
     return 1;
 }
 
@@ -282,56 +294,113 @@ static ssize_t receive(const struct epx_peer *peer, void *to, size_t bytes)
     return num < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? 0 : -1;
 }
 
-/* Receives some of the head of a frame, or of the rest. Returns as receive does; 0 too without
- * memory for the frame, which is tried again in the next pass. */
-static ssize_t receive_some(struct epx_connections *connections, int rank)
+/* Takes out of what was read; returns how much, `most` at the most. */
+static uint32_t take_out(struct epx_connections *connections, void *to, uint32_t most)
+{
+    const size_t there = connections->read.end - connections->read.at;
+    const uint32_t num = there < most ? (uint32_t)there : most;
+
+    memcpy(to, connections->read.bytes + connections->read.at, num);
+    connections->read.at += num;
+    return num;
+}
+
+/* Takes one frame, or what there is of it. Returns 1; -1 if the rank may not send it; 0 without
+ * memory for it: then it is tried again in the next pass. */
+static int take_some(struct epx_connections *connections, struct epx_peer *peer)
+{
+    if (peer->head_came < HEAD_BYTES)
+        peer->head_came += take_out(connections, (char *)peer->head + peer->head_came,
+                                    HEAD_BYTES - peer->head_came);
+    if (peer->head_came < HEAD_BYTES)
+        return 1;
+    if (peer->head[1] > EPX_MOST_FRAME_BYTES)
+        return -1;
+    if (!peer->coming)
+        peer->coming = new_frame((int)(peer - connections->peer), peer->head[0], peer->head[1]);
+    if (!peer->coming)
+        return 0;
+    if (peer->data_came < peer->head[1])
+        peer->data_came += take_out(connections, peer->coming->data + peer->data_came,
+                                    peer->head[1] - peer->data_came);
+    return peer->data_came == peer->head[1] && !deliver(connections, peer) ? -1 : 1;
+}
+
+/* Takes all that was read, or as much as there is memory for; returns as take_some does. */
+static int take_read(struct epx_connections *connections)
+{
+    struct epx_peer *peer = &connections->peer[connections->read.rank];
+    int taken = 1;
+
+    while (taken > 0 && connections->read.at < connections->read.end)
+        taken = take_some(connections, peer);
+    if (taken < 0) {
+        connections->read.at = connections->read.end;
+        end_peer(connections, peer);
+    }
+    return taken;
+}
+
+/* Reads the rest of a long frame straight to where it belongs. Returns as receive does. */
+static ssize_t read_long(struct epx_connections *connections, struct epx_peer *peer)
+{
+    ssize_t num =
+        receive(peer, peer->coming->data + peer->data_came, peer->head[1] - peer->data_came);
+
+    peer->data_came += num > 0 ? (uint32_t)num : 0;
+    return num > 0 && peer->data_came == peer->head[1] && !deliver(connections, peer) ? -1 : num;
+}
+
+/* Returns 1 if there may be more, -1 at the end. */
+static int read_some(struct epx_connections *connections, int rank)
 {
     struct epx_peer *peer = &connections->peer[rank];
     ssize_t num;
 
-    if (peer->head_came < HEAD_BYTES) {
-        num = receive(peer, (char *)peer->head + peer->head_came, HEAD_BYTES - peer->head_came);
-        peer->head_came += num > 0 ? (uint32_t)num : 0;
-        return num;
+    if (peer->coming && peer->head[1] - peer->data_came > EPX_BYTES_A_READ) {
+        num = read_long(connections, peer);
+        return num > 0 ? 1 : (int)num;
     }
-    if (peer->head[1] > EPX_MOST_FRAME_BYTES)
-        return -1;
-    if (!peer->coming)
-        peer->coming = new_frame(rank, peer->head[0], peer->head[1]);
-    if (!peer->coming)
-        return 0;
-    num = peer->head[1]
-              ? receive(peer, peer->coming->data + peer->data_came, peer->head[1] - peer->data_came)
-              : 1;
+    num = receive(peer, connections->read.bytes, EPX_BYTES_A_READ);
     if (num <= 0)
-        return num;
-    peer->data_came += peer->head[1] ? (uint32_t)num : 0;
-    return peer->data_came == peer->head[1] && !deliver(connections, peer) ? -1 : num;
+        return (int)num;
+    connections->read.rank = rank;
+    connections->read.at = 0;
+    connections->read.end = (size_t)num;
+    return take_read(connections) > 0 && num == EPX_BYTES_A_READ;
 }
 
 static void read_peer(struct epx_connections *connections, int rank)
 {
-    struct epx_peer *peer = &connections->peer[rank];
-    ssize_t num;
+    int more;
 
     do
-        num = receive_some(connections, rank);
-    while (num > 0);
-    if (num < 0)
-        end_peer(connections, peer);
+        more = read_some(connections, rank);
+    while (more > 0);
+    if (more < 0)
+        end_peer(connections, &connections->peer[rank]);
+}
+
+static int has_untaken(const struct epx_connections *connections)
+{
+    return connections->read.at < connections->read.end;
 }
 
 void epx_connections_pass(struct epx_connections *connections)
 {
     struct epoll_event events[EVENTS_A_PASS];
-    int num = epoll_wait(connections->epoll, events, EVENTS_A_PASS, 0);
+    int num;
 
+    if (has_untaken(connections))
+        take_read(connections);
+    num = epoll_wait(connections->epoll, events, EVENTS_A_PASS, 0);
     for (int i = 0; i < num; i++) {
         int rank = (int)events[i].data.u32;
 
         if (events[i].events & EPOLLOUT)
             write_on(connections, rank);
-        if (events[i].events & ~(uint32_t)EPOLLOUT && connections->peer[rank].fd >= 0)
+        if (events[i].events & ~(uint32_t)EPOLLOUT && connections->peer[rank].fd >= 0 &&
+            !has_untaken(connections))
             read_peer(connections, rank);
     }
 }
@@ -344,24 +413,29 @@ int epx_connections_hold(const struct epx_connections *connections)
     return 0;
 }
 
-static void say_bye(struct epx_connections *connections)
+void epx_connections_flush(struct epx_connections *connections)
 {
     const int64_t end = epx_deadline_in(PARTING_MS);
-    const struct epx_part nothing = {NULL, 0};
 
-    for (int r = 0; r < connections->size; r++)
-        epx_connections_send(connections, r, EPX_FRAME_BYE, nothing);
     while (epx_connections_hold(connections) && !epx_deadline_is_over(end)) {
         epx_connections_pass(connections);
         sched_yield();
     }
 }
 
+void epx_connections_tell(struct epx_connections *connections, int rank,
+                          const struct epx_reason *reason)
+{
+    const struct epx_part part = {reason, reason->code ? sizeof(*reason) : 0};
+
+    epx_connections_send(connections, rank, EPX_FRAME_BYE, part);
+}
+
 /* Reads what came, so that the system does not answer it by a reset, which could overtake what this
  * rank sent. */
 static void close_socket(int fd)
 {
-    char bytes[BYTES_A_READ];
+    char bytes[EPX_BYTES_A_READ];
 
     shutdown(fd, SHUT_WR);
     while (recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0) {
@@ -369,12 +443,14 @@ static void close_socket(int fd)
     close(fd);
 }
 
-void epx_connections_close(struct epx_connections *connections, int orderly)
+void epx_connections_close(struct epx_connections *connections, const struct epx_reason *reason)
 {
     if (!connections->peer) /* init failed, or was not called */
         return;
-    if (orderly)
-        say_bye(connections);
+    for (int r = 0; reason && r < connections->size; r++)
+        epx_connections_tell(connections, r, reason);
+    if (reason)
+        epx_connections_flush(connections);
     unlist(connections);
     for (int r = 0; r < connections->size; r++) {
         struct epx_peer *peer = &connections->peer[r];

@@ -18,7 +18,8 @@ struct epx_contact_group {
 
 struct epx_contact;
 
-/* Local: opens this rank's door for its own machine. */
+/* Local: opens this rank's door for its own machine. Where that fails there is a contact
+ * nevertheless, by which this rank tells the others of the error, if there is memory for one. */
 int epx_contact_open(const struct epx_contact_group *group, struct epx_connections *connections,
                      struct epx_contact **contact);
 /*
@@ -34,6 +35,9 @@ int epx_contact_tell(struct epx_contact *contact, const char *interface, int own
  */
 int epx_contact_done(void *contact, int *done, int *awaited);
 int epx_contact_result(const struct epx_contact *contact);
+/* Tells the ranks that are connected, or soon will be, of the error `code`, for which this rank
+ * does not go on; closes all connections. It is this thread's last error afterwards. */
+void epx_contact_give_up(struct epx_contact *contact, int code, const char *message);
 /* Takes NULL. */
 void epx_contact_free(struct epx_contact *contact);
 

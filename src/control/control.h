@@ -58,8 +58,11 @@ struct epx_control_ops {
     /* A rank whose process has ended, or that has left while a collective waits for it, and what is
      * to be said of it; -1 = none is known. */
     int (*lost)(void *state, char message[EPX_MAX_ERROR_STRING]);
-    /* Tells the others that this rank leaves, if it does so orderly, and frees the state. */
-    void (*free)(void *state, int orderly);
+    /* Whether a rank has given up and left, and what it said of that. */
+    int (*told)(void *state, char message[EPX_MAX_ERROR_STRING]);
+    /* Tells the others that this rank leaves, and for what error it gave up, if it did, and frees
+     * the state. */
+    void (*free)(void *state, int error, const char *message);
 };
 
 struct epx_control {

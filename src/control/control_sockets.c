@@ -92,12 +92,16 @@ int epx_sockets_create(int rank, int size, struct epx_sockets **result)
     return EPX_SUCCESS;
 }
 
-static void free_sockets(void *state, int orderly)
+/* A rank that gave up says why: otherwise one that has not heard yet who was the first to do so
+ * would take this rank for gone. */
+static void free_sockets(void *state, int error, const char *message)
 {
     struct epx_sockets *sockets = state;
     const int size = sockets->connections.size;
+    struct epx_reason reason = {.code = error};
 
-    epx_connections_close(&sockets->connections, orderly);
+    snprintf(reason.message, sizeof(reason.message), "%s", message);
+    epx_connections_close(&sockets->connections, &reason);
     for (int tag = 0; tag < EPX_NUM_TAGS; tag++)
         epx_frames_free(&sockets->letters[tag]);
     for (int r = 0; sockets->came && r < size; r++)
@@ -109,7 +113,7 @@ static void free_sockets(void *state, int orderly)
 void epx_sockets_free(struct epx_sockets *sockets)
 {
     if (sockets)
-        free_sockets(sockets, 0);
+        free_sockets(sockets, EPX_SUCCESS, "");
 }
 
 /* The number of ranks from this one on that are below it in the tree, itself too. */
@@ -381,10 +385,19 @@ static int find_lost(const struct epx_sockets *sockets)
     return connections->gone;
 }
 
+static int told(void *state, char message[EPX_MAX_ERROR_STRING])
+{
+    const struct epx_reason *reason = &((struct epx_sockets *)state)->connections.reason;
+
+    if (reason->code)
+        snprintf(message, EPX_MAX_ERROR_STRING, "%s", reason->message);
+    return reason->code != EPX_SUCCESS;
+}
+
 /*
- * A rank that gives the communicator up, for another's sake, ends its sockets when it is freed;
- * what it had to say of that may come by another way. So a rank counts as lost only after a moment
- * in which others are heard.
+ * A process may end because of another rank, as one whose errors are fatal does; what it had to say
+ * of that may come by another way than its sockets. So a rank counts as lost only after a moment in
+ * which others are heard.
  */
 static int lost(void *state, char message[EPX_MAX_ERROR_STRING])
 {
@@ -420,5 +433,6 @@ const struct epx_control_ops epx_control_sockets = {
     .flush = flush,
     .pass = pass,
     .lost = lost,
+    .told = told,
     .free = free_sockets,
 };

@@ -12,6 +12,8 @@
  *   ASK, ANSWER    who lives
  *   END            to all, when a rank gives up: its stage, the culprit, the message
  *
+ * Over sockets ranks have met before, so there are no HELLO and CONFIRMED.
+ *
  * A rank succeeds with what was agreed on when it has READY from all. A MAKING rank that gives up,
  * or gets an END, fails and tells all by an END. A READY rank that gives up, or gets an END, waits
  * for a word, READY or END, from every rank but the culprit. Then it fails if a rank other than the
@@ -68,6 +70,13 @@ struct epx_birth {
 static int heard(const struct epx_birth *birth, int rank, enum letter_kind kind)
 {
     return (birth->heard[rank] >> kind) & 1;
+}
+
+/* Whether the control plane connected all ranks when it was made: then each has said hello, and
+ * there are ways for messages. */
+static int are_connected(const struct epx_comm *comm)
+{
+    return comm->control.ops->lost != NULL;
 }
 
 static int tell(struct epx_birth *birth, int rank, enum letter_kind kind, const char *message)
@@ -233,7 +242,10 @@ static int open_letters(struct epx_birth *birth)
     EPX_FAIL_IF(!birth->heard, EPX_ERR_NO_MEM, "no memory for letters of %d ranks", comm->size);
     EPX_TRY(epx_mailbox_open(&comm->control, EPX_TAG_BIRTH, sizeof(struct letter),
                              2 * (comm->size - 1), &birth->mailbox));
-    return tell_all(birth, LETTER_HELLO, "");
+    if (!are_connected(birth->comm))
+        return tell_all(birth, LETTER_HELLO, "");
+    memset(birth->heard, 1 << LETTER_HELLO, (size_t)birth->comm->size);
+    return EPX_SUCCESS;
 }
 
 static void free_birth(struct epx_birth *birth)
@@ -268,6 +280,8 @@ int epx_birth_confirm(struct epx_comm *comm)
     struct epx_birth *birth = comm->birth.state;
     int rc;
 
+    if (are_connected(comm))
+        return EPX_SUCCESS;
     epx_lock();
     rc = tell_all(birth, LETTER_CONFIRMED, "");
     epx_unlock();

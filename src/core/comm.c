@@ -211,7 +211,7 @@ void epx_comm_close(struct epx_comm *comm)
 {
     epx_comm_unlist(comm);
     if (comm->control.ops && comm->control.ops->free)
-        comm->control.ops->free(comm->control.state, !comm->finished);
+        comm->control.ops->free(comm->control.state, comm->finished, comm->finish_message);
     comm->control.ops = NULL;
     if (comm->finished) {
         bury(comm);

@@ -122,6 +122,12 @@ struct epx_comm {
     struct epx_comm *next, *previous;
 };
 
+/* What a communicator is made from: one of MPI, or a group, if that is not NULL. */
+struct epx_origin {
+    MPI_Comm comm;
+    const struct epx_contact_group *group;
+};
+
 /* Local: an empty communicator. If there is no memory for it, *own_rc becomes the error, and the
  * result is the spare one (comm.c), or NULL if that is in use. */
 struct epx_comm *epx_comm_allocate(const struct epx_params *params, int *own_rc);
@@ -131,8 +137,7 @@ struct epx_comm *epx_comm_allocate(const struct epx_params *params, int *own_rc)
  * this rank; if it is an error on one rank, every rank fails. After what is added to the
  * communicator comes epx_birth_settle, then epx_birth_end.
  */
-int epx_comm_begin(struct epx_comm *comm, MPI_Comm original, int own_rc);
-int epx_comm_begin_from(struct epx_comm *comm, const struct epx_contact_group *group, int own_rc);
+int epx_comm_begin(struct epx_comm *comm, const struct epx_origin *origin, int own_rc);
 /*
  * Frees the MPI communicators; the last request that holds comm frees its memory. A finished
  * communicator is kept for good: late peers and MPI may still touch its memory.

@@ -160,12 +160,15 @@ static int gather_for_contact(const void *own, void *all, size_t bytes, void *co
     return epx_comm_allgather_bytes(comm, own, (int)bytes, all);
 }
 
-/* Local: what the ranks need to meet. */
+/* Local: what the ranks need to meet. Without sockets there may be a contact, to tell of that. */
 static int open_contact(struct epx_comm *comm, const struct epx_contact_group *group,
                         struct epx_sockets **sockets, struct epx_contact **contact)
 {
-    EPX_TRY(epx_sockets_create(comm->rank, comm->size, sockets));
-    return epx_contact_open(group, epx_sockets_connections(*sockets), contact);
+    int rc = epx_sockets_create(comm->rank, comm->size, sockets);
+    int open_rc =
+        epx_contact_open(group, *sockets ? epx_sockets_connections(*sockets) : NULL, contact);
+
+    return rc ? rc : open_rc;
 }
 
 /* Collective: rc is this rank's result so far; all fail if one does. Without a contact this rank
@@ -177,7 +180,11 @@ static int make_contact(struct epx_comm *comm, struct epx_contact *contact, int 
     if (!contact)
         return rc;
     EPX_TRY(epx_contact_tell(contact, comm->params.interface, rc));
-    EPX_TRY(epx_comm_await(comm, (struct epx_joint){epx_contact_done, contact}));
+    rc = epx_comm_await(comm, (struct epx_joint){epx_contact_done, contact});
+    if (rc != EPX_SUCCESS) {
+        epx_contact_give_up(contact, rc, epx_status_message());
+        return rc;
+    }
     rc = epx_contact_result(contact);
     return comm->control.ops ? epx_comm_agree(comm, rc) : rc;
 }
@@ -248,7 +255,7 @@ static int meet(struct epx_comm *comm, int own_rc)
 }
 
 /* The communicator for the control plane comes first: on it ranks learn who does not come. */
-int epx_comm_begin(struct epx_comm *comm, MPI_Comm original, int own_rc)
+static int begin_by_mpi(struct epx_comm *comm, MPI_Comm original, int own_rc)
 {
     const struct epx_mpi *mpi = epx_mpi_open();
 
@@ -262,7 +269,7 @@ int epx_comm_begin(struct epx_comm *comm, MPI_Comm original, int own_rc)
     return look_around(comm, mpi->name_user(comm, original));
 }
 
-int epx_comm_begin_from(struct epx_comm *comm, const struct epx_contact_group *group, int own_rc)
+static int begin_from(struct epx_comm *comm, const struct epx_contact_group *group, int own_rc)
 {
     comm->rank = group->rank;
     comm->size = group->size;
@@ -272,4 +279,10 @@ int epx_comm_begin_from(struct epx_comm *comm, const struct epx_contact_group *g
     EPX_TRY(meet(comm, EPX_SUCCESS));
     EPX_TRY(same_params(comm));
     return look_around(comm, EPX_SUCCESS);
+}
+
+int epx_comm_begin(struct epx_comm *comm, const struct epx_origin *origin, int own_rc)
+{
+    return origin->group ? begin_from(comm, origin->group, own_rc)
+                         : begin_by_mpi(comm, origin->comm, own_rc);
 }

@@ -186,7 +186,7 @@ static void listen_to_peers(struct epx_comm *comm, const struct epx_liveness *li
 }
 
 /* Lets the control plane move and hears the peers; only then, as they may know better why, ends the
- * communicator if a rank is lost. */
+ * communicator if a rank gave up, or is lost. */
 static void pass_control(struct epx_comm *comm)
 {
     const struct epx_control *control = &comm->control;
@@ -199,6 +199,10 @@ static void pass_control(struct epx_comm *comm)
     listen_to_peers(comm, &comm->liveness);
     if (!moves || comm->finished)
         return;
+    if (control->ops->told(control->state, message)) {
+        epx_comm_give_up(comm, message);
+        return;
+    }
     rank = control->ops->lost(control->state, message);
     if (rank < 0)
         return;

@@ -24,7 +24,7 @@ static enum inject_kind kind_fails;
 static const char *failed;
 static void *pointers[MOST_POINTERS]; /* that the library holds */
 static int num_pointers, num_others;
-static _Atomic int *agreements_begun;
+static struct inject_begun *begun;
 static int num_agreements, tests_due;
 static double last_call, longest_pause; /* seconds */
 static int duplications;                /* of communicators, begun since the last catching up */
@@ -57,10 +57,10 @@ double inject_longest_pause(void)
     return longest_pause;
 }
 
-void inject_arm_stop(int nth, _Atomic int *agreements)
+void inject_arm_stop(int nth, struct inject_begun *noted)
 {
     inject_arm(INJECT_STOP, nth);
-    agreements_begun = agreements;
+    begun = noted;
     num_agreements = tests_due = 0;
     last_call = now();
     longest_pause = 0;
@@ -117,7 +117,8 @@ static void stop_perhaps(const char *function)
         return;
     if (++calls == nth_fails) {
         failed = function;
-        *agreements_begun = num_agreements;
+        begun->agreements = num_agreements;
+        begun->duplications = duplications;
         raise(SIGSTOP);
     }
     num_agreements += strcmp(function, "MPI_Iallreduce") == 0;

@@ -11,12 +11,17 @@ enum inject_kind { INJECT_SHORTAGE, INJECT_MPI, INJECT_STOP };
 
 /* From now on the nth call of this kind fails, counted from 1; 0 = none. */
 void inject_arm(enum inject_kind kind, int nth);
+/* In memory of all ranks: how many agreements (MPI_Iallreduce), and how many duplications of a
+ * communicator, a process had begun when it stopped. */
+struct inject_begun {
+    _Atomic int agreements, duplications;
+};
 /*
  * From now on this process stops itself (SIGSTOP) right before its nth call of MPI; 0 = never. The
  * first MPI_Test for a collective counts, the others do not: how many there are depends on the
- * other ranks. Before it stops it writes how many agreements (MPI_Iallreduce) it has begun.
+ * other ranks. Before it stops it writes what it has begun.
  */
-void inject_arm_stop(int nth, _Atomic int *agreements);
+void inject_arm_stop(int nth, struct inject_begun *begun);
 /* The longest time in seconds that passed between two calls of MPI here since inject_arm_stop: this
  * process was kept from its work, or blocked, so long, and answered no letter meanwhile. */
 double inject_longest_pause(void);

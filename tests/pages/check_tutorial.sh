@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # The programs that epx_tutorial(7) shows are those of examples/tutorial/, compile without a
-# warning, and print on 2 ranks what the page says. graph.c is compiled in a build with CUDA, and
-# run where there are GPUs.
+# warning, and print on 2 ranks what the page says; forked.c has ranks of its own, without MPI.
+# graph.c is compiled in a build with CUDA, and run where there are GPUs.
 set -u
 srcdir=${srcdir:-.}
 top_builddir=${top_builddir:-.}
@@ -27,6 +27,22 @@ shows() {
          END { exit !index(page, text) }' "$1" "$work/page"
 }
 
+# compare_printed - sorted, as ranks print in any order.
+compare_printed() {
+    sort "$folder/$program_name.txt" >"$work/expected"
+    sort "$work/printed" | diff "$work/expected" - >&2 ||
+        fail "$program_name.txt (<) and what $program_name prints (>) differ"
+}
+
+# The program starts its ranks itself, and is not linked with MPI.
+check_forked() {
+    program_name=forked
+    (mpi_libs='' && build_program "$folder/forked.c" "$work/forked" -D_XOPEN_SOURCE=700) || exit 1
+    timeout 120 "$work/forked" >"$work/printed" 2>"$work/told" ||
+        fail "forked fails: $(cat "$work/told")"
+    compare_printed
+}
+
 check_program() {
     program_name=$(basename "$1" .c)
     build_program "$1" "$work/$program_name"
@@ -34,9 +50,7 @@ check_program() {
     # shellcheck disable=SC2086 # the launcher may have arguments
     launch $MPIEXEC -n 2 "$work/$program_name" >"$work/printed" 2>"$work/told" ||
         fail "$program_name fails on 2 ranks: $(cat "$work/told")"
-    sort "$folder/$program_name.txt" >"$work/expected"
-    sort "$work/printed" | diff "$work/expected" - >&2 ||
-        fail "$program_name.txt (<) and what $program_name prints (>) differ"
+    compare_printed
 }
 
 # Ranks may share a GPU, so one is enough.
@@ -76,6 +90,7 @@ fi
 for file in "$folder"/*.c; do
     case $file in
     */graph.c) check_graph ;;
+    */forked.c) check_forked ;;
     *) check_program "$file" ;;
     esac
 done

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 tools_tests = \
+  tests/tools/check_address.sh \
   tests/tools/check_killed.sh \
   tests/tools/check_messages.sh \
   tests/tools/check_home.sh \

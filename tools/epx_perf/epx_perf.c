@@ -23,6 +23,7 @@
 #include "epx_perf/perf_report.h"
 #include "epx_perf/space/perf_agree.h"
 #include "epx_perf/space/perf_alloc.h"
+#include "ranks/ranks.h"
 #include "watch/mpi_watch.h"
 
 enum { MAX_POINTS = 1024 };
@@ -107,7 +108,7 @@ static int open_json(const struct perf_options *options, int rank, FILE **json)
 
     *json = rank == 0 && options->json ? perf_report_open(options->json) : NULL;
     failed = rank == 0 && options->json && !*json;
-    MPI_Bcast(&failed, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    ranks_bcast(&failed, sizeof(failed));
     return failed ? -1 : 0;
 }
 
@@ -127,7 +128,7 @@ static int measure(struct perf_run *run, EPX_Comm comm, FILE *json)
 
     perf_read_hint(comm, "epx_transport", run->transport);
     if (options->ceiling)
-        run->ceiling = options->space->ceiling(options->space, MPI_COMM_WORLD);
+        run->ceiling = options->space->ceiling(options->space);
     if (run->rank == 0)
         perf_report_head(run);
     if (run->rank == 0)
@@ -153,7 +154,8 @@ static int measure_with_peer(struct perf_run *run, FILE *json)
 
     if (!comm)
         return EXIT_FAILURE;
-    mpi_watch_open("epx_perf", comm);
+    if (ranks_by_mpi())
+        mpi_watch_open("epx_perf", comm);
     if (!peer || perf_peer_open(peer) == 0) {
         rc = measure(run, comm, json);
         if (peer)
@@ -165,9 +167,9 @@ static int measure_with_peer(struct perf_run *run, FILE *json)
 
 static int open_space(const struct perf_options *options)
 {
-    if (options->space->open(MPI_COMM_WORLD))
+    if (options->space->open())
         return -1;
-    return options->overlap ? perf_agree(MPI_COMM_WORLD, "cuBLAS", options->space->open_gemm()) : 0;
+    return options->overlap ? perf_agree("cuBLAS", options->space->open_gemm()) : 0;
 }
 
 static int run(const struct perf_options *options, int rank)
@@ -176,8 +178,8 @@ static int run(const struct perf_options *options, int rank)
     FILE *json;
     int rc;
 
-    MPI_Comm_size(MPI_COMM_WORLD, &run.size);
-    perf_machine_read(MPI_COMM_WORLD, &run.machine);
+    run.size = ranks_num();
+    perf_machine_read(&run.machine);
     if (open_space(options))
         return EXIT_FAILURE;
     rc = open_json(options, rank, &json) ? EXIT_FAILURE : measure_with_peer(&run, json);
@@ -190,8 +192,8 @@ int main(int argc, char **argv)
     struct perf_options options;
     int rank, rc = EXIT_SUCCESS;
 
-    MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    ranks_start("epx_perf", &argc, &argv);
+    rank = ranks_own();
     if (perf_options_read(argc, argv, rank, &options))
         rc = 2;
     else if (options.usage && rank == 0)
@@ -200,6 +202,6 @@ int main(int argc, char **argv)
         perf_explain(stdout);
     else if (!options.usage && !options.explain)
         rc = run(&options, rank);
-    MPI_Finalize();
+    ranks_finish();
     return rc;
 }

@@ -18,6 +18,7 @@
 #include "epx_perf/bench/perf_comm.h"
 #include "epx_perf/perf_expect.h"
 #include "epx_perf/space/perf_alloc.h"
+#include "ranks/ranks.h"
 
 int perf_error_wanted(const struct perf_options *options)
 {
@@ -144,9 +145,9 @@ static double run_once(struct perf_bench *bench)
 {
     double largest;
 
-    EPX_Route_tokens(perf_bench_ids(bench), bench->load.tokens, bench->route, bench->stream,
-                     &bench->request);
-    EPX_Wait(&bench->request, MPI_STATUS_IGNORE);
+    ranks_must(EPX_Route_tokens(perf_bench_ids(bench), bench->load.tokens, bench->route,
+                                bench->stream, &bench->request));
+    ranks_must(EPX_Wait(&bench->request, MPI_STATUS_IGNORE));
     perf_expect_create(bench);
     fill_rows(bench);
     perf_bench_poison(bench);
@@ -155,7 +156,7 @@ static double run_once(struct perf_bench *bench)
     perf_expect_no_error(bench->comm);
     largest = largest_error(bench);
     perf_expect_free(bench);
-    MPI_Allreduce(MPI_IN_PLACE, &largest, 1, MPI_DOUBLE, MPI_MAX, bench->load.comm);
+    ranks_max(&largest, 1);
     return largest;
 }
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "epx_perf/space/perf_alloc.h"
+#include "ranks/ranks.h"
 
 int perf_expected_rank(const struct perf_load *load, int64_t id)
 {
@@ -124,8 +125,7 @@ static void expect_set(struct perf_bench *bench)
     expected->slots = perf_alloc(load->pairs, sizeof(int32_t));
     for (int64_t i = 0; i < load->pairs; i++)
         expected->slots[i] = -1;
-    MPI_Allgather(load->ids, (int)load->pairs, MPI_INT64_T, expected->ids, (int)load->pairs,
-                  MPI_INT64_T, load->comm);
+    ranks_allgather(load->ids, expected->ids, (size_t)load->pairs * sizeof(*load->ids));
     for (int r = 0; r < load->size; r++) {
         int64_t num = list_rows(bench, r, NULL);
 

@@ -26,7 +26,7 @@ static const struct column columns[] = {
     {"wire", "B", {"--full: wire bytes of the rank that has most"}},
     {"logical", "B", {"--full: logical bytes of the rank that has most"}},
     {"copy", "GB/s", {"--full: rate of the plain copy"}},
-    {"barrier", "us", {"--full: median of MPI_Barrier, a part of every time that is below it"}},
+    {"barrier", "us", {"--full: median of a barrier, a part of every time that is below it"}},
     {"compute", "us", {"--full: a computation alone, about as long as the operation"}},
     {"both", "us", {"--full: operation started, computation done, operation waited for"}},
     {"overlap", "%", {"--full: the part of the shorter of the two that the other one hides"}},

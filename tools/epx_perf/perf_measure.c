@@ -13,6 +13,7 @@
 #include "epx_perf/peer/perf_peer.h"
 #include "epx_perf/perf_progress.h"
 #include "epx_perf/space/perf_alloc.h"
+#include "ranks/ranks.h"
 
 static int64_t received_bytes(const struct perf_load *load)
 {
@@ -48,7 +49,7 @@ static void operate(struct perf_bench *bench, enum perf_side side)
     case PERF_EPX: perf_bench_operate(bench); break;
     case PERF_PEER: bench->options->verb->peer(bench->peer); break;
     case PERF_COPY: copy(bench); break;
-    default: MPI_Barrier(bench->load.comm);
+    default: ranks_barrier();
     }
 }
 
@@ -107,7 +108,7 @@ static double run_once(struct perf_bench *bench, enum perf_side side, int64_t fi
 
     if (checks)
         poison(bench, side);
-    MPI_Barrier(bench->load.comm);
+    ranks_barrier();
     space->start_clock();
     run(bench, side, first);
     time = space->stop_clock();
@@ -136,8 +137,9 @@ static void alternate(struct perf_bench *bench, struct perf_result *result)
             }
     }
     for (int side = 0; side < PERF_SIDES; side++)
-        result->time[side] = perf_summarize(bench->load.comm, times + side * num, (int)num);
-    MPI_Allreduce(&wrong, &result->wrong_rows, 1, MPI_INT64_T, MPI_SUM, bench->load.comm);
+        result->time[side] = perf_summarize(times + side * num, (int)num);
+    ranks_sum(&wrong, 1);
+    result->wrong_rows = wrong;
     free(times);
 }
 

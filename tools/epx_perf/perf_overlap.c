@@ -10,13 +10,14 @@
 #include "epx_perf/bench/perf_comm.h"
 #include "epx_perf/perf_progress.h"
 #include "epx_perf/space/perf_alloc.h"
+#include "ranks/ranks.h"
 
 /* Multiprocessors that a computation leaves to the kernels that wait for other ranks; where the
  * hint says as many as pay, as many as kernels hold that only wait. */
 static int spare_sms(const struct perf_bench *bench)
 {
     enum { AS_MANY_AS_PAY = 32 };
-    char text[MPI_MAX_INFO_VAL + 1];
+    char text[EPX_MAX_HINT_STRING];
     int sms;
 
     perf_read_hint(bench->comm, "epx_max_sms", text);
@@ -43,16 +44,16 @@ static void overlap_once(struct perf_bench *bench, const struct overlap_part *pa
     for (int64_t i = 0; i <= tests && part->computes; i++) {
         space->compute(part->units / (tests + 1), part->spare_sms);
         if (i < tests)
-            EPX_Test(&bench->request, &done, MPI_STATUS_IGNORE);
+            ranks_must(EPX_Test(&bench->request, &done, MPI_STATUS_IGNORE));
     }
-    EPX_Wait_enqueue(&bench->request, bench->stream);
+    ranks_must(EPX_Wait_enqueue(&bench->request, bench->stream));
 }
 
 static double time_overlap(struct perf_bench *bench, const struct overlap_part *part)
 {
     const struct perf_space *space = bench->options->space;
 
-    MPI_Barrier(bench->load.comm);
+    ranks_barrier();
     space->start_clock();
     overlap_once(bench, part);
     return space->stop_clock();
@@ -98,7 +99,7 @@ static void measure_loop(struct perf_bench *bench, struct perf_result *result)
             times[part * num + i] = time_overlap(bench, &parts[part]);
     }
     for (int part = 0; part < 3; part++)
-        median[part] = perf_summarize(bench->load.comm, times + part * num, num).median;
+        median[part] = perf_summarize(times + part * num, num).median;
     note_overlap(median, result);
     free(times);
 }
@@ -121,7 +122,7 @@ static struct gemm_times time_gemm(struct perf_bench *bench, int operates, int m
     struct gemm_times times = {0, 0};
 
     bench->between = multiplies ? multiply : NULL;
-    MPI_Barrier(bench->load.comm);
+    ranks_barrier();
     space->start_clock();
     if (operates)
         verb->start(bench);
@@ -129,7 +130,7 @@ static struct gemm_times time_gemm(struct perf_bench *bench, int operates, int m
         multiply(bench);
     else if (multiplies)
         space->gemm(bench->products * (verb->waits ? 2 : 1), 0);
-    EPX_Wait_enqueue(&bench->request, bench->stream);
+    ranks_must(EPX_Wait_enqueue(&bench->request, bench->stream));
     times.clock = space->stop_clock();
     if (multiplies)
         times.gemm = space->gemm_time();
@@ -150,7 +151,7 @@ static int64_t count_products(struct perf_bench *bench)
     }
     both[0] = operation;
     both[1] = product;
-    MPI_Allreduce(MPI_IN_PLACE, both, 2, MPI_DOUBLE, MPI_MAX, bench->load.comm);
+    ranks_max(both, 2);
     return 1 + (int64_t)(1.5 * both[0] / both[1]);
 }
 
@@ -173,7 +174,7 @@ static void measure_gemm(struct perf_bench *bench, struct perf_result *result)
         }
     }
     for (int part = 0; part < 5; part++)
-        median[part] = perf_summarize(bench->load.comm, times + part * num, num).median;
+        median[part] = perf_summarize(times + part * num, num).median;
     note_overlap(median, result);
     result->gemm = median[3];
     result->gemm_beside = median[4];

@@ -3,12 +3,13 @@
 #include "epx_perf/perf_progress.h"
 
 #include <fcntl.h>
-#include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "epx_perf/space/perf_time.h"
 
 /* What is printed passes through the launcher, the line does not: it waits until that is shown. */
 static const double silence_seconds = 1, refresh_seconds = 0.5;
@@ -17,7 +18,7 @@ static struct {
     int terminal, is_open, visible;
     int point, points, tokens;
     int64_t row_bytes;
-    double begun, printed, shown; /* times of MPI_Wtime */
+    double begun, printed, shown; /* times of perf_seconds */
 } progress;
 
 /* A launcher that gives every rank a process group of its own is the parent of the ranks. */
@@ -39,7 +40,7 @@ void perf_progress_open(int points)
         return;
     progress.is_open = 1;
     progress.points = points;
-    progress.begun = progress.printed = MPI_Wtime();
+    progress.begun = progress.printed = perf_seconds();
 }
 
 void perf_progress_close(void)
@@ -73,7 +74,7 @@ void perf_progress_point(int tokens, int64_t row_bytes)
 
 void perf_progress_show(const char *loop, int64_t iteration, int64_t iterations)
 {
-    double now = progress.is_open ? MPI_Wtime() : 0;
+    double now = progress.is_open ? perf_seconds() : 0;
     char line[160];
 
     if (!progress.is_open || now - progress.printed < silence_seconds ||
@@ -94,5 +95,5 @@ void perf_progress_clear(void)
     if (progress.visible && in_foreground(progress.terminal))
         write_terminal("\r\033[K");
     progress.visible = 0;
-    progress.printed = MPI_Wtime();
+    progress.printed = perf_seconds();
 }

@@ -3,7 +3,7 @@
 #ifndef EPX_PERF_REPORT_H
 #define EPX_PERF_REPORT_H
 
-#include <mpi.h>
+#include <epx.h>
 #include <stdio.h>
 
 #include "epx_perf/bench/perf_machine.h"
@@ -15,7 +15,7 @@ struct perf_result;
 struct perf_run {
     const struct perf_options *options;
     int rank, size;
-    char transport[MPI_MAX_INFO_VAL + 1];
+    char transport[EPX_MAX_HINT_STRING];
     double ceiling; /* bytes a second; 0: not measured */
     struct perf_machine machine;
 };

@@ -9,11 +9,12 @@
 #include "epx_perf/bench/perf_verb.h"
 #include "epx_perf/peer/perf_peer.h"
 #include "epx_perf/perf_check.h"
+#include "ranks/ranks.h"
 
 static void start_route(struct perf_bench *bench)
 {
-    EPX_Route_tokens(perf_bench_ids(bench), bench->load.tokens, bench->route, bench->stream,
-                     &bench->request);
+    ranks_must(EPX_Route_tokens(perf_bench_ids(bench), bench->load.tokens, bench->route,
+                                bench->stream, &bench->request));
 }
 
 /* The arguments of a dispatch of fields. */
@@ -41,19 +42,20 @@ static void start_dispatch_fields(struct perf_bench *bench)
 {
     struct fields fields = fields_of(bench);
 
-    EPX_Dispatch_fields(bench->options->num_fields, fields.from, fields.to, fields.counts,
-                        fields.types, bench->token_weights.address, bench->row_weights.address,
-                        bench->route, bench->stream, &bench->request);
+    ranks_must(EPX_Dispatch_fields(bench->options->num_fields, fields.from, fields.to,
+                                   fields.counts, fields.types, bench->token_weights.address,
+                                   bench->row_weights.address, bench->route, bench->stream,
+                                   &bench->request));
 }
 
 static void start_route_dispatch_fields(struct perf_bench *bench)
 {
     struct fields fields = fields_of(bench);
 
-    EPX_Route_dispatch_fields(perf_bench_ids(bench), bench->load.tokens, bench->options->num_fields,
-                              fields.from, fields.to, fields.counts, fields.types,
-                              bench->token_weights.address, bench->row_weights.address,
-                              bench->route, bench->stream, &bench->request);
+    ranks_must(EPX_Route_dispatch_fields(
+        perf_bench_ids(bench), bench->load.tokens, bench->options->num_fields, fields.from,
+        fields.to, fields.counts, fields.types, bench->token_weights.address,
+        bench->row_weights.address, bench->route, bench->stream, &bench->request));
 }
 
 static void start_dispatch(struct perf_bench *bench)
@@ -62,9 +64,9 @@ static void start_dispatch(struct perf_bench *bench)
         start_dispatch_fields(bench);
         return;
     }
-    EPX_Dispatch(bench->tokens.address, bench->token_weights.address, bench->rows.address,
-                 bench->row_weights.address, bench->load.count, bench->load.datatype, bench->route,
-                 bench->stream, &bench->request);
+    ranks_must(EPX_Dispatch(bench->tokens.address, bench->token_weights.address,
+                            bench->rows.address, bench->row_weights.address, bench->load.count,
+                            bench->load.datatype, bench->route, bench->stream, &bench->request));
 }
 
 static void start_route_dispatch(struct perf_bench *bench)
@@ -73,10 +75,10 @@ static void start_route_dispatch(struct perf_bench *bench)
         start_route_dispatch_fields(bench);
         return;
     }
-    EPX_Route_dispatch(perf_bench_ids(bench), bench->load.tokens, bench->tokens.address,
-                       bench->token_weights.address, bench->rows.address,
-                       bench->row_weights.address, bench->load.count, bench->load.datatype,
-                       bench->route, bench->stream, &bench->request);
+    ranks_must(EPX_Route_dispatch(
+        perf_bench_ids(bench), bench->load.tokens, bench->tokens.address,
+        bench->token_weights.address, bench->rows.address, bench->row_weights.address,
+        bench->load.count, bench->load.datatype, bench->route, bench->stream, &bench->request));
 }
 
 /* NULL for rank-major rows: the weights are in the rows already. */
@@ -87,30 +89,33 @@ static const float *combine_weights(const struct perf_bench *bench)
 
 static void start_combine(struct perf_bench *bench)
 {
-    EPX_Combine(bench->rows.address, combine_weights(bench), bench->sums.address, bench->load.count,
-                bench->load.datatype, bench->route, bench->stream, &bench->request);
+    ranks_must(EPX_Combine(bench->rows.address, combine_weights(bench), bench->sums.address,
+                           bench->load.count, bench->load.datatype, bench->route, bench->stream,
+                           &bench->request));
 }
 
 static void start_dispatch_backward(struct perf_bench *bench)
 {
-    EPX_Dispatch_backward(bench->rows.address, bench->row_weights.address, bench->sums.address,
-                          bench->weight_grads.address, bench->load.count, bench->load.datatype,
-                          bench->route, bench->stream, &bench->request);
+    ranks_must(EPX_Dispatch_backward(bench->rows.address, bench->row_weights.address,
+                                     bench->sums.address, bench->weight_grads.address,
+                                     bench->load.count, bench->load.datatype, bench->route,
+                                     bench->stream, &bench->request));
 }
 
 static void start_combine_backward(struct perf_bench *bench)
 {
-    EPX_Combine_backward(bench->tokens.address, bench->forward.address, combine_weights(bench),
-                         bench->rows.address, bench->weight_grads.address, bench->load.count,
-                         bench->load.datatype, bench->route, bench->stream, &bench->request);
+    ranks_must(
+        EPX_Combine_backward(bench->tokens.address, bench->forward.address, combine_weights(bench),
+                             bench->rows.address, bench->weight_grads.address, bench->load.count,
+                             bench->load.datatype, bench->route, bench->stream, &bench->request));
 }
 
 static void start_alltoallv(struct perf_bench *bench)
 {
-    EPX_Alltoallv(bench->tokens.address, bench->counts.address, bench->displs.address,
-                  bench->rows.address, bench->recv_counts.address, bench->recv_displs.address,
-                  bench->load.capacity, bench->load.count, bench->load.datatype, bench->comm,
-                  bench->stream, &bench->request);
+    ranks_must(EPX_Alltoallv(bench->tokens.address, bench->counts.address, bench->displs.address,
+                             bench->rows.address, bench->recv_counts.address,
+                             bench->recv_displs.address, bench->load.capacity, bench->load.count,
+                             bench->load.datatype, bench->comm, bench->stream, &bench->request));
 }
 
 /*
@@ -122,7 +127,7 @@ static void start_layer(struct perf_bench *bench)
     start_route_dispatch(bench);
     if (bench->between)
         bench->between(bench);
-    EPX_Wait_enqueue(&bench->request, bench->stream);
+    ranks_must(EPX_Wait_enqueue(&bench->request, bench->stream));
     start_combine(bench);
 }
 
@@ -135,7 +140,7 @@ static void learn_peer(struct perf_bench *bench)
 static void prepare_dispatch(struct perf_bench *bench)
 {
     start_route(bench);
-    EPX_Wait(&bench->request, MPI_STATUS_IGNORE);
+    ranks_must(EPX_Wait(&bench->request, MPI_STATUS_IGNORE));
     learn_peer(bench);
 }
 
@@ -160,7 +165,7 @@ static void prepare_combine(struct perf_bench *bench)
 {
     prepare_dispatch(bench);
     start_dispatch(bench);
-    EPX_Wait(&bench->request, MPI_STATUS_IGNORE);
+    ranks_must(EPX_Wait(&bench->request, MPI_STATUS_IGNORE));
     if (bench->peer)
         perf_peer_dispatch(bench->peer);
     if (!bench->options->check)

@@ -9,6 +9,7 @@
 #include "epx_perf/bench/perf_number.h"
 #include "epx_perf/bench/perf_verb.h"
 #include "epx_perf/space/perf_alloc.h"
+#include "ranks/ranks.h"
 
 /* Makes a buffer that the host fills: perf_buffer_send() brings its image to the memory. */
 static void *create_input(struct perf_bench *bench, struct perf_buffer *buffer, int64_t bytes)
@@ -57,8 +58,8 @@ static void create_route(struct perf_bench *bench)
     attr.max_row_bytes = bench->load.row_bytes;
     attr.layout = bench->options->layout;
     bench->view = empty;
-    EPX_Route_create(&attr, bench->comm, &bench->route);
-    EPX_Route_get_view(bench->route, &bench->view);
+    ranks_must(EPX_Route_create(&attr, bench->comm, &bench->route));
+    ranks_must(EPX_Route_get_view(bench->route, &bench->view));
     bench->seen = bench->view;
 }
 
@@ -145,7 +146,7 @@ static void create_counts(struct perf_bench *bench)
     }
     perf_buffer_send(&bench->counts);
     perf_buffer_send(&bench->displs);
-    MPI_Alltoall(displs, 1, MPI_INT64_T, bench->peer_displs, 1, MPI_INT64_T, load->comm);
+    ranks_alltoall(displs, bench->peer_displs, sizeof(*displs));
 }
 
 static void create_choices(struct perf_bench *bench)
@@ -166,7 +167,7 @@ int perf_bench_create(const struct perf_options *options, int tokens, int64_t ro
     bench->options = options;
     bench->comm = comm;
     bench->stream = options->space->stream ? options->space->stream() : EPX_STREAM_NULL;
-    perf_load_create(options, tokens, row_bytes, MPI_COMM_WORLD, &bench->load);
+    perf_load_create(options, tokens, row_bytes, &bench->load);
     if (perf_ids_make(options, &bench->load) || perf_load_count(options, &bench->load)) {
         perf_load_free(&bench->load);
         return -1;
@@ -203,7 +204,7 @@ void perf_bench_free(struct perf_bench *bench)
         perf_buffer_free(&bench->view_arrays[i]);
     free(bench->peer_displs);
     if (bench->route)
-        EPX_Route_free(&bench->route);
+        ranks_must(EPX_Route_free(&bench->route));
     perf_load_free(&bench->load);
 }
 
@@ -221,7 +222,7 @@ const int64_t *perf_bench_ids(const struct perf_bench *bench)
 void perf_bench_operate(struct perf_bench *bench)
 {
     bench->options->verb->start(bench);
-    EPX_Wait_enqueue(&bench->request, bench->stream);
+    ranks_must(EPX_Wait_enqueue(&bench->request, bench->stream));
 }
 
 void perf_bench_poison(struct perf_bench *bench)

@@ -3,49 +3,38 @@
 #include "epx_perf/bench/perf_comm.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "epx_perf/bench/perf_options.h"
 #include "epx_perf/space/perf_space.h"
-
-static void set_number(MPI_Info info, const char *name, int64_t number)
-{
-    char text[32];
-
-    snprintf(text, sizeof(text), "%lld", (long long)number);
-    MPI_Info_set(info, name, text);
-}
+#include "ranks/ranks.h"
 
 EPX_Comm perf_comm_create(const struct perf_options *options, const char *partials)
 {
-    EPX_Comm comm = EPX_COMM_NULL;
-    MPI_Info info;
+    enum { HINTS = 4, HINT_BYTES = 128 };
+    char texts[HINTS][HINT_BYTES];
+    const char *hints[HINTS + 1] = {NULL};
+    int num = 0;
 
-    MPI_Info_create(&info);
+    snprintf(texts[num++], HINT_BYTES, "epx_memory=%s", options->space->hint);
     if (options->transport)
-        MPI_Info_set(info, "epx_transport", options->transport);
+        snprintf(texts[num++], HINT_BYTES, "epx_transport=%s", options->transport);
     if (options->max_sms)
-        set_number(info, "epx_max_sms", options->max_sms);
+        snprintf(texts[num++], HINT_BYTES, "epx_max_sms=%lld", (long long)options->max_sms);
     if (partials)
-        MPI_Info_set(info, "epx_combine_partials", partials);
-    MPI_Info_set(info, "epx_memory", options->space->hint);
-    if (EPX_Comm_create(MPI_COMM_WORLD, info, &comm) != EPX_SUCCESS)
-        comm = EPX_COMM_NULL;
-    MPI_Info_free(&info);
-    return comm;
+        snprintf(texts[num++], HINT_BYTES, "epx_combine_partials=%s", partials);
+    for (int i = 0; i < num; i++)
+        hints[i] = texts[i];
+    return ranks_create_comm(hints);
 }
 
 void perf_read_hint(EPX_Comm comm, const char *name, char *text)
 {
-    MPI_Info info;
-    int found;
+    int length = 0;
 
-    EPX_Comm_get_info(comm, &info);
-    MPI_Info_get(info, name, MPI_MAX_INFO_VAL, text, &found);
-    if (!found)
+    EPX_Comm_get_hint(comm, name, text, &length);
+    if (!length)
         strcpy(text, "unknown");
-    MPI_Info_free(&info);
 }
 
 void perf_expect_no_error(EPX_Comm comm)
@@ -58,5 +47,5 @@ void perf_expect_no_error(EPX_Comm comm)
         return;
     EPX_Comm_get_error_message(comm, message, &length);
     fprintf(stderr, "epx_perf: %s\n", message);
-    MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+    ranks_failed();
 }

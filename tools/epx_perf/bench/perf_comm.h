@@ -12,7 +12,7 @@ struct perf_options;
  * environment. Collective: EPX_COMM_NULL if the transport is not usable; the library has said so.
  */
 EPX_Comm perf_comm_create(const struct perf_options *options, const char *partials);
-/* Reads a hint in force, or "unknown", into text, of MPI_MAX_INFO_VAL + 1 characters. */
+/* Reads a hint in force, or "unknown", into text, of EPX_MAX_HINT_STRING characters. */
 void perf_read_hint(EPX_Comm comm, const char *name, char *text);
 /* Ends the job if an operation failed where no request could tell. */
 void perf_expect_no_error(EPX_Comm comm);

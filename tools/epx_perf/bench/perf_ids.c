@@ -16,6 +16,7 @@
 
 #include "epx_perf/bench/perf_options.h"
 #include "epx_perf/space/perf_alloc.h"
+#include "ranks/ranks.h"
 
 static char complaint[512];
 
@@ -184,9 +185,9 @@ static int make_ids(const struct perf_options *options, const struct perf_load *
 /* A file may be there for some ranks alone: the first rank that fails says why. */
 int perf_ids_make(const struct perf_options *options, struct perf_load *load)
 {
-    int first = make_ids(options, load, load->all_ids) ? load->rank : load->size;
+    int failed = make_ids(options, load, load->all_ids);
+    int64_t first = ranks_least(failed ? load->rank : load->size);
 
-    MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, load->comm);
     if (first == load->rank)
         fprintf(stderr, "epx_perf: rank %d: %s\n", load->rank, complaint);
     return first < load->size ? -1 : 0;

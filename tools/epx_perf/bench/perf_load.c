@@ -13,6 +13,7 @@
 #include "epx_perf/bench/perf_options.h"
 #include "epx_perf/bench/perf_verb.h"
 #include "epx_perf/space/perf_alloc.h"
+#include "ranks/ranks.h"
 
 int perf_owner(const struct perf_load *load, int64_t expert)
 {
@@ -135,23 +136,14 @@ static int64_t sum(const int64_t *rows, int size, int leave_out)
     return total;
 }
 
-/* Returns the largest number over all ranks. */
-static int64_t most(const struct perf_load *load, int64_t mine)
-{
-    int64_t largest = mine;
-
-    MPI_Allreduce(&mine, &largest, 1, MPI_INT64_T, MPI_MAX, load->comm);
-    return largest;
-}
-
 static void count_wire(struct perf_load *load, const int64_t *wire_to)
 {
     int64_t *wire_from = perf_alloc(load->size, sizeof(*wire_from)), out, in;
 
-    MPI_Alltoall(wire_to, 1, MPI_INT64_T, wire_from, 1, MPI_INT64_T, load->comm);
+    ranks_alltoall(wire_to, wire_from, sizeof(*wire_to));
     out = sum(wire_to, load->size, load->rank);
     in = sum(wire_from, load->size, load->rank);
-    load->wire_rows += most(load, out > in ? out : in);
+    load->wire_rows += ranks_most(out > in ? out : in);
     free(wire_from);
 }
 
@@ -167,11 +159,11 @@ static int count_set(const struct perf_options *options, struct perf_load *load)
     count_wire(load, options->verb->by_pairs ? load->rows_to : unique);
     if (by_rank)
         memcpy(load->rows_to, unique, (size_t)load->size * sizeof(*unique));
-    MPI_Alltoall(load->rows_to, 1, MPI_INT64_T, load->rows_from, 1, MPI_INT64_T, load->comm);
-    MPI_Allreduce(MPI_IN_PLACE, expert_rows, load->experts, MPI_INT64_T, MPI_SUM, load->comm);
+    ranks_alltoall(load->rows_to, load->rows_from, sizeof(*load->rows_to));
+    ranks_sum(expert_rows, load->experts);
     rc = find_slab(options, load, expert_rows);
     rows = sum(load->rows_from, load->size, -1);
-    load->logical_rows += most(load, rows);
+    load->logical_rows += ranks_most(rows);
     if (!by_rank && !options->verb->by_pairs)
         rows = rows_of_slabs(load, expert_rows);
     load->capacity = rows > load->capacity ? rows : load->capacity;
@@ -181,11 +173,10 @@ static int count_set(const struct perf_options *options, struct perf_load *load)
 }
 
 void perf_load_create(const struct perf_options *options, int tokens, int64_t row_bytes,
-                      MPI_Comm comm, struct perf_load *load)
+                      struct perf_load *load)
 {
-    MPI_Comm_rank(comm, &load->rank);
-    MPI_Comm_size(comm, &load->size);
-    load->comm = comm;
+    load->rank = ranks_own();
+    load->size = ranks_num();
     load->tokens = tokens;
     load->top_k = (int)options->top_k;
     load->experts = (int)options->experts;

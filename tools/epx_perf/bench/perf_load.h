@@ -11,7 +11,6 @@
 struct perf_options;
 
 struct perf_load {
-    MPI_Comm comm;
     int rank, size, tokens, top_k, experts, alignment;
     int raw; /* rows are bytes that are only moved, not small numbers */
     EPX_Datatype datatype;
@@ -31,7 +30,7 @@ struct perf_load {
 
 /* Makes all but the ids and what follows from them. */
 void perf_load_create(const struct perf_options *options, int tokens, int64_t row_bytes,
-                      MPI_Comm comm, struct perf_load *load);
+                      struct perf_load *load);
 /* Works out weights, rows and capacity when the ids of all sets are there. Collective: 0, or -1 on
  * all ranks, rank 0 having said why. */
 int perf_load_count(const struct perf_options *options, struct perf_load *load);

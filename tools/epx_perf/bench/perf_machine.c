@@ -5,21 +5,69 @@
 
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
-/* CPUs that at least one rank of a node may run on. */
-static int count_cpus(MPI_Comm node)
-{
-    cpu_set_t cpus;
+#include "base/machine_key.h"
+#include "epx_perf/space/perf_alloc.h"
+#include "ranks/ranks.h"
 
-    CPU_ZERO(&cpus);
-    if (sched_getaffinity(0, sizeof(cpus), &cpus))
+/* Where a rank is, and the CPUs that it may run on. */
+struct place {
+    int64_t node;
+    cpu_set_t cpus;
+};
+
+static struct place find_place(void)
+{
+    struct place place = {.node = 0};
+    struct utsname name = {.nodename = ""};
+
+    uname(&name);
+    place.node = epx_machine_key(name.nodename);
+    CPU_ZERO(&place.cpus);
+    if (sched_getaffinity(0, sizeof(place.cpus), &place.cpus))
         for (long i = 0; i < sysconf(_SC_NPROCESSORS_ONLN) && i < CPU_SETSIZE; i++)
-            CPU_SET((size_t)i, &cpus);
-    MPI_Allreduce(MPI_IN_PLACE, &cpus, (int)sizeof(cpus), MPI_BYTE, MPI_BOR, node);
-    return CPU_COUNT(&cpus);
+            CPU_SET((size_t)i, &place.cpus);
+    return place;
+}
+
+/* Counts the ranks of a rank's node and the CPUs that at least one of them may run on. Returns
+ * whether the rank is the first one of the node. */
+static int look_at_node(const struct place *places, int rank, int *ranks, int *cpus)
+{
+    cpu_set_t any;
+    int first = -1;
+
+    CPU_ZERO(&any);
+    *ranks = 0;
+    for (int r = 0; r < ranks_num(); r++)
+        if (places[r].node == places[rank].node) {
+            first = first < 0 ? r : first;
+            CPU_OR(&any, &any, &places[r].cpus);
+            ++*ranks;
+        }
+    *cpus = CPU_COUNT(&any);
+    return first == rank;
+}
+
+static void read_nodes(struct perf_machine *machine)
+{
+    struct place own = find_place(), *places = perf_alloc(ranks_num(), sizeof(*places));
+    int ranks, cpus;
+
+    ranks_allgather(&own, places, sizeof(own));
+    for (int r = 0; r < ranks_num(); r++) {
+        if (!look_at_node(places, r, &ranks, &cpus))
+            continue;
+        if (!machine->nodes++ || (double)ranks / cpus > (double)machine->ranks / machine->cpus) {
+            machine->ranks = ranks;
+            machine->cpus = cpus;
+        }
+    }
+    free(places);
 }
 
 /* Copies what follows the colon of a line of /proc/cpuinfo; 0 if the line has another name. */
@@ -50,30 +98,10 @@ static void read_processor(struct perf_machine *machine)
         snprintf(machine->processor, sizeof(machine->processor), "%.100s", name.machine);
 }
 
-void perf_machine_read(MPI_Comm comm, struct perf_machine *machine)
+void perf_machine_read(struct perf_machine *machine)
 {
-    struct {
-        double crowding;
-        int rank;
-    } most;
-    MPI_Comm node;
-    int rank, leader;
-
     memset(machine, 0, sizeof(*machine));
-    MPI_Comm_rank(comm, &rank);
-    MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
-    MPI_Comm_size(node, &machine->ranks);
-    MPI_Comm_rank(node, &leader);
-    leader = leader == 0;
-    MPI_Allreduce(&leader, &machine->nodes, 1, MPI_INT, MPI_SUM, comm);
-    machine->cpus = count_cpus(node);
-    MPI_Comm_free(&node);
-    most.crowding = (double)machine->ranks / machine->cpus;
-    most.rank = rank;
-    MPI_Allreduce(MPI_IN_PLACE, &most, 1, MPI_DOUBLE_INT, MPI_MAXLOC, comm);
-    MPI_Bcast(&machine->ranks, 1, MPI_INT, most.rank, comm);
-    MPI_Bcast(&machine->cpus, 1, MPI_INT, most.rank, comm);
-    if (rank == 0)
-        read_processor(machine);
-    MPI_Bcast(machine->processor, (int)sizeof(machine->processor), MPI_CHAR, 0, comm);
+    read_nodes(machine);
+    read_processor(machine);
+    ranks_bcast(machine->processor, sizeof(machine->processor));
 }

@@ -3,8 +3,6 @@
 #ifndef EPX_PERF_MACHINE_H
 #define EPX_PERF_MACHINE_H
 
-#include <mpi.h>
-
 struct perf_machine {
     int nodes;
     int ranks, cpus;     /* of the node that has most ranks for each CPU that they may use */
@@ -12,6 +10,6 @@ struct perf_machine {
 };
 
 /* Collective; the result is for all ranks. */
-void perf_machine_read(MPI_Comm comm, struct perf_machine *machine);
+void perf_machine_read(struct perf_machine *machine);
 
 #endif

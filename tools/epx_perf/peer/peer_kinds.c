@@ -7,17 +7,23 @@
 #include "config.h"
 #include "epx_perf/bench/perf_verb.h"
 #include "epx_perf/peer/peer_steps.h"
+#include "ranks/ranks.h"
 
 /* The kernel that sorts pairs counts them in shared memory. */
 enum { CUDA_MOST_EXPERTS = 8192 };
 
 static const struct perf_peer_kind kinds[] = {
-    {.name = "mpi", .steps = &perf_peer_mpi, .memory = "host"},
-    {.name = "mpi-blocks", .steps = &perf_peer_mpi, .memory = "host", .blocks_only = 1},
+    {.name = "mpi", .steps = &perf_peer_mpi, .memory = "host", .by_mpi = 1},
+    {.name = "mpi-blocks",
+     .steps = &perf_peer_mpi,
+     .memory = "host",
+     .by_mpi = 1,
+     .blocks_only = 1},
 #if HAVE_CUDA
     {.name = "mpi",
      .steps = &perf_peer_staged,
      .memory = "cuda",
+     .by_mpi = 1,
      .most_experts = CUDA_MOST_EXPERTS},
 #endif
 #if HAVE_NCCL
@@ -70,6 +76,8 @@ const char *perf_peer_refuses(const struct perf_options *options)
 
     if (!verb->peer)
         return "it does not go backward";
+    if (kind->by_mpi && !ranks_by_mpi())
+        return "MPI did not start these ranks";
     if (strcmp(kind->memory, options->space->name) != 0)
         return strcmp(kind->memory, "host") == 0 ? "it works on host memory" : "it needs -d cuda";
     if (options->layout == EPX_RANK_MAJOR)

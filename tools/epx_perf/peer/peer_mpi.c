@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* peer_mpi.c - the steps of a peer on host memory: loops, and collectives of MPI. */
+#include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,7 +60,7 @@ static void mpi_sort_pairs(struct perf_peer *peer)
 static void mpi_exchange_counts(struct perf_peer *peer)
 {
     MPI_Alltoall(peer->counts_out.address, peer->most_local, MPI_INT, peer->counts_in.address,
-                 peer->most_local, MPI_INT, peer->load->comm);
+                 peer->most_local, MPI_INT, MPI_COMM_WORLD);
 }
 
 static void mpi_exchange_row_counts(struct perf_peer *peer, const int64_t **to,
@@ -69,7 +70,7 @@ static void mpi_exchange_row_counts(struct perf_peer *peer, const int64_t **to,
 
     *to = peer->bench->counts.address;
     *from = state->rows_from;
-    MPI_Alltoall(*to, 1, MPI_INT64_T, state->rows_from, 1, MPI_INT64_T, peer->load->comm);
+    MPI_Alltoall(*to, 1, MPI_INT64_T, state->rows_from, 1, MPI_INT64_T, MPI_COMM_WORLD);
 }
 
 /* Packs token by token, so that each token is read from memory once. */
@@ -93,10 +94,10 @@ static void mpi_exchange_rows(struct perf_peer *peer, const void *from, void *to
 
     if (back)
         MPI_Alltoallv(from, peer->recv_counts, peer->recv_displs, row, to, peer->send_counts,
-                      peer->send_displs, row, peer->load->comm);
+                      peer->send_displs, row, MPI_COMM_WORLD);
     else
         MPI_Alltoallv(from, peer->send_counts, peer->send_displs, row, to, peer->recv_counts,
-                      peer->recv_displs, row, peer->load->comm);
+                      peer->recv_displs, row, MPI_COMM_WORLD);
 }
 
 static void mpi_group(struct perf_peer *peer, int back)

@@ -13,6 +13,7 @@
 #include "epx_perf/peer/peer_cuda.h"
 #include "epx_perf/space/perf_agree.h"
 #include "epx_perf/space/perf_symbols.h"
+#include "ranks/ranks.h"
 
 #define LIBRARY "libnccl.so.2"
 
@@ -48,8 +49,7 @@ static void must(ncclResult_t result, const char *what)
     if (result == ncclSuccess)
         return;
     fprintf(stderr, "epx_perf: %s: %s\n", what, nccl.error_string(result));
-    MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
-    exit(EXIT_FAILURE);
+    ranks_failed();
 }
 
 /* Opens the library: NULL, or why that failed. */
@@ -61,17 +61,14 @@ static const char *load(void)
 static int nccl_open(void)
 {
     ncclUniqueId id;
-    int rank, size;
 
-    if (perf_agree(MPI_COMM_WORLD, "NCCL", load()))
+    if (perf_agree("NCCL", load()))
         return -1;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
     memset(&id, 0, sizeof(id));
-    if (rank == 0)
+    if (ranks_own() == 0)
         must(nccl.get_unique_id(&id), "ncclGetUniqueId");
-    MPI_Bcast(&id, sizeof(id), MPI_BYTE, 0, MPI_COMM_WORLD);
-    must(nccl.init_rank(&comm, size, id, rank), "ncclCommInitRank");
+    ranks_bcast(&id, sizeof(id));
+    must(nccl.init_rank(&comm, ranks_num(), id, ranks_own()), "ncclCommInitRank");
     return 0;
 }
 

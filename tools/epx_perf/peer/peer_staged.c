@@ -3,6 +3,7 @@
  * peer_staged.c - the steps of a peer that has its rows on the GPU and an MPI that does not know
  * of GPUs: copies to page-locked memory, collectives of MPI there, and copies back.
  */
+#include <mpi.h>
 #include <stdlib.h>
 
 #include "epx_perf/peer/peer_cuda.h"
@@ -50,7 +51,7 @@ static void staged_exchange_counts(struct perf_peer *peer)
     perf_cuda_copy(peer, peer->counts_out.image, peer->counts_out.address, peer->counts_out.bytes);
     perf_cuda_wait(peer);
     MPI_Alltoall(peer->counts_out.image, peer->most_local, MPI_INT, peer->counts_in.image,
-                 peer->most_local, MPI_INT, peer->load->comm);
+                 peer->most_local, MPI_INT, MPI_COMM_WORLD);
 }
 
 static void staged_exchange_row_counts(struct perf_peer *peer, const int64_t **to,
@@ -62,7 +63,7 @@ static void staged_exchange_row_counts(struct perf_peer *peer, const int64_t **t
                    kernels->rows_to.bytes);
     perf_cuda_wait(peer);
     MPI_Alltoall(kernels->rows_to.image, 1, MPI_INT64_T, kernels->rows_from.image, 1, MPI_INT64_T,
-                 peer->load->comm);
+                 MPI_COMM_WORLD);
     *to = kernels->rows_to.image;
     *from = kernels->rows_from.image;
 }
@@ -88,7 +89,7 @@ static void staged_exchange_rows(struct perf_peer *peer, const void *from, void 
     perf_cuda_copy(peer, messages->outgoing, from, bytes_of(peer, out));
     perf_cuda_wait(peer);
     MPI_Alltoallv(messages->outgoing, out, out_displs, messages->row, messages->incoming, in,
-                  in_displs, messages->row, peer->load->comm);
+                  in_displs, messages->row, MPI_COMM_WORLD);
     perf_cuda_copy(peer, to, messages->incoming, bytes_of(peer, in));
 }
 

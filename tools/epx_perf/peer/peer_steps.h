@@ -41,6 +41,7 @@ struct perf_peer_kind {
     const char *name;
     const struct perf_peer_steps *steps;
     const char *memory;   /* the name of the space that it works on */
+    int by_mpi;           /* MPI must have started the ranks */
     int blocks_only;      /* rows stay by (source, expert) */
     int counted;          /* counts are learned before: neither route nor counts are timed */
     int even;             /* does nothing but an alltoallv of equal counts */

@@ -16,6 +16,7 @@
 #include "epx_perf/bench/perf_verb.h"
 #include "epx_perf/peer/peer_steps.h"
 #include "epx_perf/space/perf_alloc.h"
+#include "ranks/ranks.h"
 
 int perf_peer_open(const struct perf_peer_kind *kind)
 {
@@ -69,11 +70,10 @@ static int is_even(const struct perf_load *load)
     int64_t rows = load->rows_to[0];
     int even = 1;
 
-    MPI_Bcast(&rows, 1, MPI_INT64_T, 0, load->comm);
+    ranks_bcast(&rows, sizeof(rows));
     for (int r = 0; r < load->size; r++)
         even &= load->rows_to[r] == rows;
-    MPI_Allreduce(MPI_IN_PLACE, &even, 1, MPI_INT, MPI_MIN, load->comm);
-    return even;
+    return (int)ranks_least(even);
 }
 
 struct perf_peer *perf_peer_create(struct perf_bench *bench)

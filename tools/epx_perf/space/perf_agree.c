@@ -4,15 +4,13 @@
 
 #include <stdio.h>
 
-int perf_agree(MPI_Comm comm, const char *what, const char *why)
-{
-    int rank, size, first;
+#include "ranks/ranks.h"
 
-    MPI_Comm_rank(comm, &rank);
-    MPI_Comm_size(comm, &size);
-    first = why ? rank : size;
-    MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, comm);
-    if (first == rank)
+int perf_agree(const char *what, const char *why)
+{
+    int64_t first = ranks_least(why ? ranks_own() : ranks_num());
+
+    if (first == ranks_own())
         fprintf(stderr, "epx_perf: no %s: %s\n", what, why);
-    return first < size ? -1 : 0;
+    return first < ranks_num() ? -1 : 0;
 }

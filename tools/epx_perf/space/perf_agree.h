@@ -3,10 +3,8 @@
 #ifndef EPX_PERF_AGREE_H
 #define EPX_PERF_AGREE_H
 
-#include <mpi.h>
-
 /* Collective: 0, or -1 on all ranks if any gives a reason why it has none of `what`; the first of
  * those says so. */
-int perf_agree(MPI_Comm comm, const char *what, const char *why);
+int perf_agree(const char *what, const char *why);
 
 #endif

@@ -2,10 +2,11 @@
 /* perf_alloc.c - host memory for the benchmark's own use. */
 #include "epx_perf/space/perf_alloc.h"
 
-#include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "ranks/ranks.h"
 
 void *perf_alloc(int64_t count, int64_t size)
 {
@@ -14,8 +15,7 @@ void *perf_alloc(int64_t count, int64_t size)
 
     if (!memory) {
         fprintf(stderr, "epx_perf: no memory for %zu bytes\n", bytes);
-        MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
-        exit(EXIT_FAILURE);
+        ranks_failed();
     }
     return memset(memory, 0, bytes);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* perf_buffer.c - buffers: memory of a space or of EPX_Alloc_mem, and its image on the host. */
 #include "epx_perf/space/perf_buffer.h"
+#include "ranks/ranks.h"
 
 #include <string.h>
 
@@ -11,7 +12,7 @@ void perf_buffer_create(struct perf_buffer *buffer, const struct perf_space *spa
     buffer->window = comm;
     buffer->borrowed = 0;
     if (comm)
-        EPX_Alloc_mem((MPI_Aint)bytes, comm, &buffer->address);
+        ranks_must(EPX_Alloc_mem((MPI_Aint)bytes, comm, &buffer->address));
     else
         buffer->address = space->alloc(bytes);
     if (bytes)
@@ -35,7 +36,7 @@ void perf_buffer_free(struct perf_buffer *buffer)
     if (buffer->image && buffer->space->free_image)
         buffer->space->free_image(buffer->image);
     if (buffer->window)
-        EPX_Free_mem(buffer->address, buffer->window);
+        ranks_must(EPX_Free_mem(buffer->address, buffer->window));
     else if (!buffer->borrowed)
         buffer->space->free(buffer->address);
     memset(buffer, 0, sizeof(*buffer));

@@ -12,6 +12,7 @@
 #include "epx_perf/space/perf_kernels.h"
 #include "epx_perf/space/perf_must.h"
 #include "epx_perf/space/perf_time.h"
+#include "ranks/ranks.h"
 
 enum {
     STORED_BYTES = 256 << 20, /* by each rank in one launch */
@@ -23,13 +24,13 @@ enum {
 static const int blocks_tried[] = {8, 16, 32, 64, 132};
 
 /* Each rank has room for the rows of every rank; to[r] is this rank's room on rank r. */
-static void map_peers(MPI_Comm comm, char *mine, struct perf_stores *stores)
+static void map_peers(char *mine, struct perf_stores *stores)
 {
     cudaIpcMemHandle_t handle, *handles = perf_alloc(stores->size, sizeof(*handles));
     int64_t offset = stores->rank * stores->rows * PERF_STORE_ROW_BYTES;
 
     perf_must(cudaIpcGetMemHandle(&handle, mine), "cudaIpcGetMemHandle");
-    MPI_Allgather(&handle, sizeof(handle), MPI_BYTE, handles, sizeof(handle), MPI_BYTE, comm);
+    ranks_allgather(&handle, handles, sizeof(handle));
     for (int r = 0; r < stores->size; r++) {
         void *base = mine;
 
@@ -41,25 +42,25 @@ static void map_peers(MPI_Comm comm, char *mine, struct perf_stores *stores)
     free(handles);
 }
 
-static void unmap_peers(MPI_Comm comm, struct perf_stores *stores)
+static void unmap_peers(struct perf_stores *stores)
 {
     int64_t offset = stores->rank * stores->rows * PERF_STORE_ROW_BYTES;
 
     for (int r = 0; r < stores->size; r++)
         if (r != stores->rank)
             perf_must(cudaIpcCloseMemHandle(stores->to[r] - offset), "cudaIpcCloseMemHandle");
-    MPI_Barrier(comm);
+    ranks_barrier();
 }
 
-static double time_stores(const struct perf_space *space, MPI_Comm comm,
-                          const struct perf_stores *stores, int blocks)
+static double time_stores(const struct perf_space *space, const struct perf_stores *stores,
+                          int blocks)
 {
     double times[REPETITIONS];
 
     for (int i = -WARM_UP; i < REPETITIONS; i++) {
         double time;
 
-        MPI_Barrier(comm);
+        ranks_barrier();
         space->start_clock();
         for (int j = 0; j < LAUNCHES; j++)
             perf_launch_stores(stores, blocks, space->stream());
@@ -67,29 +68,29 @@ static double time_stores(const struct perf_space *space, MPI_Comm comm,
         if (i >= 0)
             times[i] = time;
     }
-    return perf_summarize(comm, times, REPETITIONS).median;
+    return perf_summarize(times, REPETITIONS).median;
 }
 
-double perf_ceiling(const struct perf_space *space, MPI_Comm comm)
+double perf_ceiling(const struct perf_space *space)
 {
     struct perf_stores stores = {{NULL}, 0, 0, 0};
     double best = 0, bytes;
     char *mine;
 
-    MPI_Comm_rank(comm, &stores.rank);
-    MPI_Comm_size(comm, &stores.size);
+    stores.rank = ranks_own();
+    stores.size = ranks_num();
     if (stores.size < 2 || stores.size > PERF_MOST_GPUS)
         return 0;
     stores.rows = STORED_BYTES / PERF_STORE_ROW_BYTES / (stores.size - 1);
     bytes = (double)(stores.rows * (stores.size - 1) * PERF_STORE_ROW_BYTES);
     mine = space->alloc(stores.rows * stores.size * PERF_STORE_ROW_BYTES);
-    map_peers(comm, mine, &stores);
+    map_peers(mine, &stores);
     for (size_t i = 0; i < sizeof(blocks_tried) / sizeof(*blocks_tried); i++) {
-        double rate = bytes / time_stores(space, comm, &stores, blocks_tried[i]);
+        double rate = bytes / time_stores(space, &stores, blocks_tried[i]);
 
         best = rate > best ? rate : best;
     }
-    unmap_peers(comm, &stores);
+    unmap_peers(&stores);
     space->free(mine);
     return best;
 }

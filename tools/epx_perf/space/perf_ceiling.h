@@ -3,14 +3,12 @@
 #ifndef EPX_PERF_CEILING_H
 #define EPX_PERF_CEILING_H
 
-#include <mpi.h>
-
 #include "epx_perf/space/perf_space.h"
 
 /*
  * Bytes a second that every rank stores into the others; 0 with one rank, or more than there is
  * room for. Collective.
  */
-double perf_ceiling(const struct perf_space *space, MPI_Comm comm);
+double perf_ceiling(const struct perf_space *space);
 
 #endif

@@ -6,13 +6,13 @@
 
 #include <cublas_v2.h>
 #include <dlfcn.h>
-#include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "epx_perf/space/perf_alloc.h"
 #include "epx_perf/space/perf_must.h"
 #include "epx_perf/space/perf_symbols.h"
+#include "ranks/ranks.h"
 
 /* A product of bfloat16 matrices takes some hundred microseconds of an H200, in as many waves of
  * tiles that the last one, which does not fill the GPU, counts little. */
@@ -43,8 +43,7 @@ static void must(cublasStatus_t status, const char *what)
     if (status == CUBLAS_STATUS_SUCCESS)
         return;
     fprintf(stderr, "epx_perf: %s: status %d\n", what, (int)status);
-    MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
-    exit(EXIT_FAILURE);
+    ranks_failed();
 }
 
 static void *open_library(void)

@@ -2,15 +2,14 @@
 /* perf_must.c - says which call of CUDA failed and why, and ends the job. */
 #include "epx_perf/space/perf_must.h"
 
-#include <mpi.h>
 #include <stdio.h>
-#include <stdlib.h>
+
+#include "ranks/ranks.h"
 
 void perf_must(cudaError_t error, const char *what)
 {
     if (error == cudaSuccess)
         return;
     fprintf(stderr, "epx_perf: %s: %s\n", what, cudaGetErrorString(error));
-    MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
-    exit(EXIT_FAILURE);
+    ranks_failed();
 }

@@ -16,10 +16,10 @@ struct perf_copy {
 };
 
 struct perf_space {
-    const char *name;           /* as --memory says it */
-    const char *hint;           /* epx_memory */
-    const char *heap;           /* the function that allocates there */
-    int (*open)(MPI_Comm comm); /* 0, or -1 on all ranks, one of them having said why */
+    const char *name;  /* as --memory says it */
+    const char *hint;  /* epx_memory */
+    const char *heap;  /* the function that allocates there */
+    int (*open)(void); /* 0, or -1 on all ranks, one of them having said why */
     void (*close)(void);
     void *(*alloc)(int64_t bytes);
     void (*free)(void *memory);
@@ -48,7 +48,7 @@ struct perf_space {
     void (*replay)(void *graph);
     void (*free_graph)(void *graph);
     /* Bytes a second that every rank stores into the others; collective. */
-    double (*ceiling)(const struct perf_space *space, MPI_Comm comm);
+    double (*ceiling)(const struct perf_space *space);
     /* What the memory belongs to, by its maker's name. */
     void (*read_device)(char *name, int length);
 };

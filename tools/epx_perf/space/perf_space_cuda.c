@@ -13,26 +13,16 @@
 #include "epx_perf/space/perf_kernels.h"
 #include "epx_perf/space/perf_must.h"
 #include "epx_perf/space/perf_space.h"
+#include "ranks/ranks.h"
 
 static cudaStream_t stream, aside;
 static cudaEvent_t started, stopped, computed;
 static int num_sms;
 
-static int rank_on_node(MPI_Comm comm)
-{
-    MPI_Comm node;
-    int rank;
-
-    MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
-    MPI_Comm_rank(node, &rank);
-    MPI_Comm_free(&node);
-    return rank;
-}
-
 /* The ranks of a node take its GPUs in turn; the first rank without one says so. */
-static int take_device(MPI_Comm comm)
+static int take_device(void)
 {
-    int count = 0, local = rank_on_node(comm);
+    int count = 0, local = ranks_on_machine();
     cudaError_t error = cudaGetDeviceCount(&count);
     const char *why = NULL;
 
@@ -42,14 +32,14 @@ static int take_device(MPI_Comm comm)
         why = cudaGetErrorString(error);
     else if (count == 0)
         why = "none is visible";
-    return perf_agree(comm, "CUDA device", why);
+    return perf_agree("CUDA device", why);
 }
 
-static int cuda_open(MPI_Comm comm)
+static int cuda_open(void)
 {
     int device;
 
-    if (take_device(comm))
+    if (take_device())
         return -1;
     perf_must(cudaGetDevice(&device), "cudaGetDevice");
     perf_must(cudaDeviceGetAttribute(&num_sms, cudaDevAttrMultiProcessorCount, device),

@@ -5,14 +5,14 @@
 
 #include "epx_perf/space/perf_alloc.h"
 #include "epx_perf/space/perf_space.h"
+#include "epx_perf/space/perf_time.h"
 
 enum { COMPUTE_ELEMENTS = 512, COPY_PIECE = 32768 };
 
 static double started;
 
-static int host_open(MPI_Comm comm)
+static int host_open(void)
 {
-    (void)comm;
     return 0;
 }
 
@@ -32,12 +32,12 @@ static void host_fill(void *memory, int byte, int64_t bytes)
 
 static void host_start_clock(void)
 {
-    started = MPI_Wtime();
+    started = perf_seconds();
 }
 
 static double host_stop_clock(void)
 {
-    return MPI_Wtime() - started;
+    return perf_seconds() - started;
 }
 
 /*

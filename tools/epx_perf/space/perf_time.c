@@ -4,6 +4,14 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
+#include "ranks/ranks.h"
+
+double perf_seconds(void)
+{
+    return 1e-9 * (double)epx_now_ns();
+}
+
 static int compare(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
@@ -11,11 +19,11 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-struct perf_time perf_summarize(MPI_Comm comm, double *times, int num)
+struct perf_time perf_summarize(double *times, int num)
 {
     struct perf_time time;
 
-    MPI_Allreduce(MPI_IN_PLACE, times, num, MPI_DOUBLE, MPI_MAX, comm);
+    ranks_max(times, num);
     qsort(times, (size_t)num, sizeof(*times), compare);
     time.min = times[0];
     time.max = times[num - 1];

@@ -3,7 +3,8 @@
 #ifndef EPX_PERF_TIME_H
 #define EPX_PERF_TIME_H
 
-#include <mpi.h>
+/* The time, since some moment. */
+double perf_seconds(void);
 
 struct perf_time {
     double median, min, max; /* seconds */
@@ -13,6 +14,6 @@ struct perf_time {
  * Median, minimum and maximum over iterations of the time of the slowest rank, equal on all ranks.
  * Collective; sorts the times.
  */
-struct perf_time perf_summarize(MPI_Comm comm, double *times, int num);
+struct perf_time perf_summarize(double *times, int num);
 
 #endif
