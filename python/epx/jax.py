@@ -143,6 +143,16 @@ def _check_tokens(
         _check("scales", scales, (x.shape[0], scales.shape[1]))
 
 
+def _check_gradient(x: Array, place: ops.Place) -> None:
+    if place.is_ordered and 0 in (x.shape[0], place.capacity) and not gradient.is_kept():
+        raise EPXError(
+            Code.UNSUPPORTED,
+            f"{x.shape[0]} tokens, room for {place.capacity} rows: without either JAX "
+            f"{jax.__version__} may leave out a backward that other ranks make; pass a token with "
+            "ids of -1, and give the route a capacity",
+        )
+
+
 def _routing(ids: Array, made: tuple[Array, ...], route: Route, place: ops.Place) -> Routing:
     """The library gives rows of each rank for offsets, and in the rows that nothing arrived in no
     experts at all; without room, the rows of all ranks may be more than there are."""
@@ -212,10 +222,9 @@ def dispatch(
     scales = None if scales is None else jnp.asarray(scales)
     _check_tokens(x, ids, weights, scales, route)
     place = _place(route, route.capacity)
+    _check_gradient(x, place)
     if x.dtype not in ops.SUMMED:
         x = ops.refuse_gradient("x", x)
-    elif place.is_ordered:
-        x = gradient.follow(x)
     given = (
         *(x, ids, ops.none() if weights is None else weights),
         ops.none() if scales is None else ops.refuse_gradient("scales", scales),
@@ -223,10 +232,6 @@ def dispatch(
     rows, row_weights, *made, row_scales = ops.dispatch(
         place, *(ops.varying(one, place.axes) for one in given)
     )
-    if place.is_ordered and x.dtype in ops.SUMMED:
-        rows = gradient.lead(rows)
-    elif place.is_ordered and weights is not None:
-        row_weights = gradient.lead(row_weights)
     weights_there = None if weights is None else row_weights
     routing = _routing(ids, tuple(made), route, place)
     if scales is None:
@@ -256,11 +261,8 @@ def combine(y: Array, routing: Routing, row_weights: Array | None = None) -> Arr
         _check_float32("row_weights", row_weights)
         _check("row_weights", row_weights, (routing.capacity,))
     place = _place(route, routing.capacity)
-    if place.is_ordered:
-        y = gradient.follow(y)
     given = (y, routing.ids, ops.none() if row_weights is None else row_weights, routing.key)
-    out = ops.combine(place, *(ops.varying(one, place.axes) for one in given))
-    return gradient.lead(out) if place.is_ordered else out
+    return ops.combine(place, *(ops.varying(one, place.axes) for one in given))
 
 
 def group_sizes(routing: Routing) -> Array:

@@ -23,7 +23,6 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast, overload
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
-from torch.autograd.function import once_differentiable
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from epx import _core
@@ -61,6 +60,52 @@ class Routing(NamedTuple):
     capacity: int
 
 
+class _NoMore(torch.autograd.Function):
+    """Gives the first tensors on as what depends on all, and is no second time differentiated."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(num: int, *tensors: Tensor) -> tuple[Tensor, ...]:
+        return tuple(tensor.view_as(tensor) for tensor in tensors[:num])
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        raise EPXError(Code.UNSUPPORTED, "dispatch and combine have no second derivatives")
+
+
+Gradients = tuple["Tensor | None", ...]
+
+
+def _once(backward: Callable[..., Gradients]) -> Callable[..., Gradients]:
+    """A backward without a derivative of its own: who asks for that gets an error.
+
+    By once_differentiable of PyTorch the gradients would not depend on what was differentiated, and
+    torch.autograd.grad and torch.autograd.functional would take their derivative for zero.
+    """
+
+    @functools.wraps(backward)
+    def once(ctx: Any, *grads: Tensor) -> Gradients:
+        if not torch.is_grad_enabled():  # unless create_graph is asked for
+            return backward(ctx, *grads)
+        with torch.no_grad():
+            made = list(backward(ctx, *grads))
+        given = (*grads, *ctx.saved_tensors)
+        sources = [each for each in given if each is not None and each.requires_grad]
+        if sources:
+            there = [at for at, each in enumerate(made) if each is not None]
+            kept = cast(Any, _NoMore).apply(len(there), *(made[at] for at in there), *sources)
+            for at, each in zip(there, kept):
+                made[at] = each
+        return tuple(made)
+
+    return once
+
+
 class _Dispatch(torch.autograd.Function):
     """Dispatch by the op; what it makes that never has a gradient goes to ``others``."""
 
@@ -88,7 +133,7 @@ class _Dispatch(torch.autograd.Function):
         return rows, row_weights, empty(x, (0,), torch.float32) if tie is None else tie
 
     @staticmethod
-    @once_differentiable
+    @_once
     def backward(
         ctx: Any, grad_rows: Tensor, grad_row_weights: Tensor, *_: Any
     ) -> tuple[Tensor | None, ...]:
@@ -131,7 +176,7 @@ class _Combine(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
+    @_once
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         ids, key, row_weights, y = ctx.saved_tensors
         _refuse_tangents(*grads)

@@ -278,15 +278,61 @@ def test_gradcheck(comm, make_route):
     assert torch.autograd.gradcheck(layer, (leaf(mine.x),), fast_mode=False)
 
 
-def test_there_is_no_second_derivative(comm, make_route):
+def accumulated(loss, x):
+    x = leaf(x)
+    loss(x).backward(create_graph=True)
+    x.grad.sum().backward()
+
+
+def differentiated_twice(loss, x):
+    x = leaf(x)
+    (grad,) = torch.autograd.grad(loss(x), x, create_graph=True)
+    torch.autograd.grad(grad.sum(), x, allow_unused=True)
+
+
+def vectorized(loss, x):
+    torch.autograd.functional.hessian(loss, x, vectorize=True)
+
+
+TWICE = {
+    "backward": accumulated,
+    "grad": differentiated_twice,
+    "hessian": torch.autograd.functional.hessian,
+    "vectorized": vectorized,
+    "hvp": lambda loss, x: torch.autograd.functional.hvp(loss, x, x),
+    "vhp": lambda loss, x: torch.autograd.functional.vhp(loss, x, x),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Using backward")
+@pytest.mark.parametrize("of", ["rows", "sums", "weights"])
+@pytest.mark.parametrize("twice", TWICE)
+def test_there_is_no_second_derivative(comm, make_route, twice, of):
+    """Nobody takes it for zero, and no rank waits for another."""
     route = make_route(experts=3, top_k=2, max_tokens=4, zero_unused=True)
     mine = dense.tokens_of(comm.rank, (3, 2, 2, 3))
-    x = leaf(mine.x)
-    rows, _, routing = ep.dispatch(x, mine.ids, None, route)
-    out = ep.combine(rows * rows, routing)
-    (grad,) = torch.autograd.grad(out.sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        grad.sum().backward()
+
+    def loss(x):
+        weights = x[:, :2] if of == "weights" else mine.weights
+        rows, row_weights, routing = ep.dispatch(x, mine.ids, weights, route)
+        out = ep.combine(rows**3 if of == "rows" else rows, routing, row_weights)
+        return (out**3 if of == "sums" else out).sum()
+
+    with pytest.raises(epx.EPXError, match="no second derivatives") as caught:
+        TWICE[twice](loss, mine.x.float())
+    assert caught.value.code == epx.Code.UNSUPPORTED
+
+
+def test_the_second_derivative_of_what_is_linear_is_zero(comm, make_route):
+    route = make_route(experts=3, top_k=2, max_tokens=4, zero_unused=True)
+    mine = dense.tokens_of(comm.rank, (3, 2, 2, 3))
+
+    def loss(x):
+        rows, row_weights, routing = ep.dispatch(x, mine.ids, mine.weights, route)
+        return ep.combine(2 * rows, routing, row_weights).sum() + (x**3).sum()
+
+    product = torch.autograd.functional.hvp(loss, mine.x, mine.x)[1]
+    assert torch.equal(product, 6 * mine.x * mine.x)
 
 
 @pytest.mark.parametrize("num_routes", [1, 2])
