@@ -8,7 +8,7 @@
 #include "base/jitter.h"
 #include "base/machine.h"
 #include "coll/attach.h"
-#include "coll/hier/hier.h"
+#include "coll/ground.h"
 #include "coll/route_plan.h"
 #include "coll/verbs.h"
 #include "core/agree.h"
@@ -177,9 +177,9 @@ static int allocate(struct epx_route *route)
     add_arrays(route);
     EPX_TRY(check_memory(route));
     epx_nodes_order(route->comm->node, route->comm->num_nodes, plan->num_ranks, plan->rank_order);
-    if (!route->transport->hier)
+    if (!route->transport->ground->plan_create)
         return EPX_SUCCESS;
-    EPX_TRY(epx_node_plan_create(route->comm, plan));
+    EPX_TRY(route->transport->ground->plan_create(route->comm, plan));
     return check_memory(route);
 }
 

@@ -12,6 +12,7 @@ const struct epx_ground epx_ground_hier = {
     .create = epx_hier_create,
     .free = epx_hier_free,
     .route_create = epx_routing_create,
+    .plan_create = epx_node_plan_create,
     .step =
         {
             [EPX_VERB_ROUTE_TOKENS] = epx_route_tokens_hier,
