@@ -32,17 +32,15 @@ grep -q '^URL: @PACKAGE_URL@$' "$srcdir/epx.pc.in" || die "epx.pc has no place f
 sed -e "s|^#define PACKAGE_BUGREPORT .*|#define PACKAGE_BUGREPORT \"$reports\"|" \
     -e "s|^#define PACKAGE_URL .*|#define PACKAGE_URL \"$home\"|" \
     "$top_builddir/config.h" >"$work/set/config.h"
-for part in epx_info info_ways json option_meant; do
-    # shellcheck disable=SC2086 # lists of words
-    $CC $own_cflags -std=gnu11 -I"$work/set" -I"$srcdir/include" -I"$srcdir/src" \
-        -I"$srcdir/tools" -I"$top_builddir/tools" $mpi_cflags $cflags -c -o "$work/$part.o" \
-        "$srcdir/tools/$part.c" ||
-        die "$part.c does not compile"
-done
+# shellcheck disable=SC2086 # lists of words
+$CC $own_cflags -std=gnu11 -I"$work/set" -I"$srcdir/include" -I"$srcdir/src" -I"$srcdir/tools" \
+    -I"$srcdir/tests" -I"$top_builddir/tools" $mpi_cflags $cflags -c -o "$work/epx_info.o" \
+    "$srcdir/tools/epx_info.c" ||
+    die "epx_info.c does not compile"
+others=$(find "$top_builddir/tools" -name 'epx_info-*.o' ! -name epx_info-epx_info.o)
 # shellcheck disable=SC2086
 "$top_builddir/libtool" --silent --tag=CC --mode=link $CC $cflags -o "$work/epx_info" \
-    "$work/epx_info.o" "$work/info_ways.o" "$work/json.o" "$work/option_meant.o" \
-    "$top_builddir/libepx_core.la" \
+    "$work/epx_info.o" $others "$top_builddir/libepx_core.la" \
     "$top_builddir/libepx_mpi_parts.la" $mpi_libs ||
     die "epx_info does not link"
 # shellcheck disable=SC2086

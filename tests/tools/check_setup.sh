@@ -17,6 +17,7 @@ install_in() {
     mkdir -p "$work/$1"
     ln -s "$top_builddir"/.libs/libepx.so* "$work/$1"
     cat >"$work/$1/epx.pc" <<END
+libdir=$work/$1
 Name: EPX
 Description: not installed
 Version: 0
@@ -40,8 +41,9 @@ use_build
 [ -f "$top_builddir/.libs/libepx.so" ] || skip "there is no shared library"
 [ -z "${SANITIZER:-}" ] || skip "Python itself is not checked"
 "$PYTHON" -c 'import setuptools' 2>/dev/null || skip "$PYTHON has no setuptools"
-mkdir "$work/python" "$work/python/epx"
+mkdir "$work/python" "$work/python/epx" "$work/python/mpi"
 cp "$srcdir"/python/*.[ch] "$srcdir"/python/setup.py "$srcdir"/python/pyproject.toml "$work/python"
+cp "$srcdir"/python/mpi/*.[ch] "$work/python/mpi"
 cp "$srcdir"/python/epx/*.py "$srcdir"/python/epx/py.typed "$work/python/epx"
 cd "$work/python" || exit 1
 chmod -R u+w .
