@@ -230,13 +230,18 @@ static struct epx_shape shape_of(const struct epx_request *request)
 
 static void tell(const struct epx_request *request, const struct epx_way *way)
 {
-    EPX_LOG_DEBUG(
-        "%s goes by %s: %d blocks send, %d take, %d slices of %lld bytes",
-        epx_verb_name(request->call.verb), epx_wire_name(way->wire),
-        way->banks.senders ? way->banks.senders : way->movers.senders,
-        way->banks.senders ? way->banks.takers : way->movers.takers,
-        way->banks.senders ? way->banks.slices.num : way->movers.slices.num,
-        (long long)(way->banks.senders ? way->banks.slices.bytes : way->movers.slices.bytes));
+    const char *name = epx_verb_name(request->call.verb);
+    const int small = way->banks.senders > 0;
+    const struct epx_slices *slices = small ? &way->banks.slices : &way->movers.slices;
+
+    if (!small && !way->movers.takers)
+        EPX_LOG_DEBUG("%s routes by %s", name, way->routes_small ? "ids" : "records");
+    else
+        EPX_LOG_DEBUG(
+            "%s goes by %s: %d blocks send, %d take, %d slices of %lld bytes, %lld rounds", name,
+            epx_wire_name(way->wire), small ? way->banks.senders : way->movers.senders,
+            small ? way->banks.takers : way->movers.takers, slices->num, (long long)slices->bytes,
+            small ? 1LL : (long long)way->rounds.num);
 }
 
 const struct epx_way *epx_decide_way(const struct epx_request *request)
