@@ -45,11 +45,16 @@ def _first_ranks(address: str, port: str, size: int) -> list[str]:
 def jax_arguments() -> dict[str, Any]:
     """The arguments of jax.distributed.initialize: one process a rank, with one GPU each.
 
-    Collective over MPI_COMM_WORLD. The GPU is the one of this rank's number on its node, of those
+    Collective over MPI_COMM_WORLD; under torchrun it is local, and JAX's coordinator listens at the
+    second port behind MASTER_PORT. The GPU is the one of this rank's number on its node, of those
     that CUDA_VISIBLE_DEVICES leaves.
     """
-    rank, size = _core.world()
-    address, port = _first_ranks(socket.gethostname(), str(_free_port()), size)
+    if _start.is_by_torchrun():
+        rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        address, port = os.environ["MASTER_ADDR"], str(int(os.environ["MASTER_PORT"]) + 2)
+    else:
+        rank, size = _core.world()
+        address, port = _first_ranks(socket.gethostname(), str(_free_port()), size)
     visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
     local = local_rank()
     return {

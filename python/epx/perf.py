@@ -28,7 +28,7 @@ import os
 import sys
 from typing import Any
 
-from epx import _core
+from epx import _core, _start
 from epx._comm import Comm
 from epx._perf import Figure, Options
 
@@ -72,12 +72,19 @@ def _machine(comm: Comm, arguments: argparse.Namespace) -> dict[str, object]:
     }
 
 
+def _is_first() -> bool:
+    """Whether this rank prints: the first of those that torchrun, or MPI, started."""
+    if _start.is_by_torchrun():
+        return os.environ["RANK"] == "0"
+    return _core.world()[0] == 0
+
+
 def _module(framework: str) -> Any:
     """What measures a framework; None, and a word why, if that cannot be imported."""
     try:
         return importlib.import_module(f"epx._perf_{framework}")
     except Exception as error:  # torch without CUDA's libraries raises a ValueError
-        if _core.world()[0] == 0:
+        if _is_first():
             print(f"epx.perf: without {framework}: {error}", file=sys.stderr)
         return None
 
@@ -102,7 +109,7 @@ def main(words: list[str] | None = None) -> int:
             head = _machine(comm, arguments) | head | {name: module.version()}
             options = Options(arguments.repeats, arguments.loops)
             figures += module.figures(comm, arguments.device, options)
-    if figures and _core.world()[0] == 0:
+    if figures and _is_first():
         show(figures, head)
         if arguments.json:
             _write(arguments.json, head, figures)

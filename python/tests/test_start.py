@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from epx import launch
+
 RANK = str(Path(__file__).parent / "support" / "started.py")
 PATIENCE_S = 100
 ON_GPU = os.environ.get("EPX_MEMORY", "").startswith("cuda")
@@ -82,3 +84,24 @@ def test_jax_distributed():
     pytest.importorskip("jax")
     address = f"127.0.0.1:{free_port()}"
     expect([start(RANK, "by_jax", address, str(r), "2") for r in range(2)], 2)
+
+
+def test_jax_of_torchrun_meets_behind_its_port(monkeypatch):
+    """What jax.distributed.initialize is given there needs no rank to be asked."""
+    for name, value in {
+        "TORCHELASTIC_RUN_ID": "job",
+        "RANK": "3",
+        "LOCAL_RANK": "1",
+        "WORLD_SIZE": "4",
+        "LOCAL_WORLD_SIZE": "2",
+        "MASTER_ADDR": "here",
+        "MASTER_PORT": "29500",
+    }.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert launch.jax_arguments() == {
+        "coordinator_address": "here:29502",
+        "num_processes": 4,
+        "process_id": 3,
+        "local_device_ids": [1],
+    }
