@@ -3,6 +3,7 @@
 # MPI is wanted. setup.py builds both against an installed EPX.
 python_modules = \
   python/epx/__init__.py \
+  python/epx/_arena.py \
   python/epx/_comm.py \
   python/epx/_core.py \
   python/epx/_eager.py \
@@ -12,6 +13,7 @@ python_modules = \
   python/epx/_perf.py \
   python/epx/_perf_jax.py \
   python/epx/_perf_torch.py \
+  python/epx/_pools.py \
   python/epx/_rank_rows.py \
   python/epx/_route.py \
   python/epx/_start.py \
