@@ -26,7 +26,6 @@ python_modules = \
 python_sources = \
   python/glue.c \
   python/glue.h \
-  python/glue_agree.c \
   python/glue_arena.c \
   python/glue_comm.c \
   python/glue_cuda.c \
@@ -38,14 +37,17 @@ python_sources = \
   python/glue_operation.c \
   python/glue_pool.c \
   python/glue_perf.c \
+  python/glue_reserve.c \
   python/glue_route.c \
   python/glue_table.c \
   python/glue_tensor.c \
   python/glue_view.c \
-  python/glue_wait.c
+  python/glue_wait.c \
+  python/glue_world.c
 python_mpi_sources = \
   python/glue_mpi.h \
   python/mpi/mpi_comm.c \
+  python/mpi/mpi_core.c \
   python/mpi/mpi_entry.c \
   python/mpi/mpi_group.c \
   python/mpi/mpi_parts.h \
