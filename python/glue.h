@@ -108,7 +108,7 @@ enum epx_python_verb {
     EPX_PYTHON_VERBS
 };
 
-/* Every member has 8 bytes: Python packs them one after the other. */
+/* Every member has 8 bytes: Python packs them one after the other, and compares the size. */
 struct epx_python_operation {
     int64_t verb;
     int64_t route;
@@ -128,7 +128,7 @@ struct epx_python_operation {
     struct epx_python_matrix out_scales;
 };
 
-/* Any size may be negative or wrong: all is checked. */
+/* Python packs these members, too. Any size may be negative or wrong: all is checked. */
 struct epx_python_route_attr {
     int64_t comm;
     int64_t num_experts;
@@ -182,6 +182,7 @@ int epx_python_comm_check(int number);
 int epx_python_comm_stats(int number, uint64_t counters[10]);
 
 /* glue_route.c: routes */
+extern const size_t epx_python_route_attr_bytes; /* of the struct */
 int epx_python_route_create(const struct epx_python_route_attr *attr, int *number);
 int epx_python_route_free(int number);
 int epx_python_route_shape(int number, int64_t capacity_experts_first[3]);
@@ -194,6 +195,7 @@ int epx_python_check_current(const struct epx_python_operation *op,
                              const struct epx_python_route *route);
 
 /* glue_operation.c: the four operations */
+extern const size_t epx_python_operation_bytes; /* of the struct */
 int epx_python_run(const struct epx_python_operation *operation);
 int epx_python_run_in_slices(const struct epx_python_operation *operation);
 int64_t epx_python_unfinished(void);

@@ -5,6 +5,8 @@
 #include <limits.h>
 #include <stdlib.h>
 
+const size_t epx_python_route_attr_bytes = sizeof(struct epx_python_route_attr);
+
 static int check_is_int(const char *name, int64_t value)
 {
     if (value < INT_MIN || value > INT_MAX)
