@@ -108,7 +108,7 @@ enum epx_python_verb {
     EPX_PYTHON_VERBS
 };
 
-/* Every member has 8 bytes: Python packs them one after the other. */
+/* Every member has 8 bytes: Python packs them one after the other, and compares the size. */
 struct epx_python_operation {
     int64_t verb;
     int64_t route;
@@ -128,7 +128,7 @@ struct epx_python_operation {
     struct epx_python_matrix out_scales;
 };
 
-/* Any size may be negative or wrong: all is checked. */
+/* Python packs these members, too. Any size may be negative or wrong: all is checked. */
 struct epx_python_route_attr {
     int64_t comm;
     int64_t num_experts;
@@ -143,14 +143,23 @@ struct epx_python_route_attr {
     int64_t max_row_bytes; /* 0 = not known */
 };
 
-/* glue.c: errors, and MPI as far as programs know of it */
+/* glue.c: errors, and the clock */
 int epx_python_fail_list(int code, const char *format, va_list values);
 int epx_python_fail(int code, const char *format, ...);
 int epx_python_fail_alone(int code);
-int epx_python_fail_gone(int code, const char *text);
 int epx_python_check(const struct epx_python_comm *comm, int code);
+int epx_python_has_timed_out(void);
 int64_t epx_python_now_ns(void);
 void epx_python_message(char text[EPX_MAX_ERROR_STRING]);
+
+/* glue_module.c: the module of MPI. Opens it at the first call; NULL and an error if that fails */
+const struct epx_python_mpi *epx_python_mpi_open(void);
+/* The module if it was opened, or if a library of MPI is in the process; else NULL. */
+const struct epx_python_mpi *epx_python_mpi_there(void);
+/* The module if it was opened; else NULL. */
+const struct epx_python_mpi *epx_python_mpi(void);
+
+/* glue_world.c: MPI as far as programs know of it */
 int epx_python_has_mpi(void);
 int epx_python_init(int *initialized_here);
 int epx_python_is_initialized(void);
@@ -160,15 +169,7 @@ int epx_python_node_rank(int *rank);
 int epx_python_fortran_world(void);
 int epx_python_gather(const void *mine, void *all, int bytes);
 
-/* glue_module.c: the module of MPI. Opens it at the first call; NULL and an error if that fails */
-const struct epx_python_mpi *epx_python_mpi_open(void);
-/* The module if it was opened, or if a library of MPI is in the process; else NULL. */
-const struct epx_python_mpi *epx_python_mpi_there(void);
-/* The module if it was opened; else NULL. */
-const struct epx_python_mpi *epx_python_mpi(void);
-
 /* glue_comm.c: communicators */
-int epx_python_comm(int64_t number, struct epx_python_comm **comm);
 int64_t epx_python_timeout_ms(const char *hints[]);
 int epx_python_comm_create(int fortran, const int ranks[], int num_ranks, const char *hints[],
                            int *number);
@@ -181,7 +182,7 @@ int epx_python_comm_check(int number);
 int epx_python_comm_stats(int number, uint64_t counters[10]);
 
 /* glue_route.c: routes */
-int epx_python_route(int64_t number, struct epx_python_route **route);
+extern const size_t epx_python_route_attr_bytes; /* of the struct */
 int epx_python_route_create(const struct epx_python_route_attr *attr, int *number);
 int epx_python_route_free(int number);
 int epx_python_route_shape(int number, int64_t capacity_experts_first[3]);
@@ -194,6 +195,7 @@ int epx_python_check_current(const struct epx_python_operation *op,
                              const struct epx_python_route *route);
 
 /* glue_operation.c: the four operations */
+extern const size_t epx_python_operation_bytes; /* of the struct */
 int epx_python_run(const struct epx_python_operation *operation);
 int epx_python_run_in_slices(const struct epx_python_operation *operation);
 int64_t epx_python_unfinished(void);
@@ -224,6 +226,7 @@ int epx_python_device_context(void **context);
 int epx_python_device_enter(void *context);
 int epx_python_device_push(void *context);
 void epx_python_device_pop(void);
+int epx_python_device_of(const void *memory);
 int epx_python_device_copy(void *to, const void *from, size_t bytes, EPX_Stream stream);
 int epx_python_device_zero(int32_t *word, EPX_Stream stream);
 int epx_python_device_capture(EPX_Stream stream, uint64_t *capture);
@@ -232,8 +235,14 @@ int epx_python_device_await(void *context, void *event, EPX_Stream stream);
 void epx_python_device_unmark(void **event);
 
 /* glue_arena.c: windows of a communicator, and the parts of them that tensors have */
+enum { EPX_PYTHON_ALIGNMENT = 512 }; /* of parts, as torch aligns its own blocks */
+struct epx_python_arena;
 struct epx_python_block;
-int epx_python_reserve(int number, int64_t bytes);
+struct epx_python_arena *epx_python_arena_new(int64_t comm, int64_t *bytes);
+void epx_python_arena_open(struct epx_python_arena *arena, void *window, int device);
+struct epx_python_arena *epx_python_arena_first(int64_t comm);
+void *epx_python_arena_window(const struct epx_python_arena *arena);
+void epx_python_arena_free(struct epx_python_arena *arena);
 int epx_python_is_reserved(int number, const void *data, int64_t bytes);
 int epx_python_reserved(int number, int64_t counts[5]);
 struct epx_python_block *epx_python_take(int64_t comm, int64_t bytes, int device);
@@ -241,10 +250,9 @@ void *epx_python_block_data(const struct epx_python_block *block);
 void epx_python_give(struct epx_python_block *block);
 int epx_python_give_at(const void *data);
 int64_t epx_python_seal(int number, int sealed);
-int epx_python_free_arenas(int number);
 
-/* glue_agree.c: whether all arenas of a communicator may be freed */
-int epx_python_agreement(struct epx_python_comm *comm);
+/* glue_reserve.c: how all ranks make and free these windows */
+int epx_python_reserve(int number, int64_t bytes);
 int epx_python_release(int number);
 
 /* glue_tensor.c: parts of arenas on host memory, by DLPack */
@@ -252,7 +260,6 @@ void *epx_python_tensor(int number, int64_t bytes);
 void epx_python_tensor_free(void *tensor);
 
 /* glue_pool.c: arenas on device memory, for torch's pools */
-int epx_python_device_of(const void *memory);
 int epx_python_pool(int number, int *pool);
 void epx_python_pool_leave(int64_t number);
 void epx_python_pool_free(void *memory, size_t bytes, int ordinal, void *stream);
@@ -270,5 +277,7 @@ void epx_python_table_remove(struct epx_python_table *table, int64_t number);
 int epx_python_table_is_used(const struct epx_python_table *table);
 void epx_python_note_forks(void);
 int epx_python_is_child(void);
+int epx_python_comm(int64_t number, struct epx_python_comm **comm);
+int epx_python_route(int64_t number, struct epx_python_route **route);
 
 #endif

@@ -2,29 +2,26 @@
 /*
  * glue_arena.c - windows of a communicator, and the parts of them that tensors have.
  *
- * All ranks together make an arena, which is a window of EPX. Any thread takes parts of it and
- * gives them back without the other ranks, after MPI_Finalize too: that touches the list of blocks
- * alone, never the window. The blocks of an arena cover it in the order of their addresses, and no
- * two free ones are neighbours. All ranks together free the arenas of a communicator, when no rank
- * has a part; glue_agree.c says how they find out.
+ * All ranks together make an arena, which is a window of EPX, and free it; glue_reserve.c has that.
+ * Any thread takes parts of it and gives them back without the other ranks, after MPI_Finalize too:
+ * that touches the list of blocks alone, never the window. The blocks of an arena cover it in the
+ * order of their addresses, and no two free ones are neighbours.
  */
 #include "glue.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
-enum { ALIGNMENT = 512 }; /* as torch aligns its own blocks */
-
 struct epx_python_block {
-    struct arena *arena;
+    struct epx_python_arena *arena;
     struct epx_python_block *before, *after;
     char *data;
     size_t bytes;
     int is_used;
 };
 
-struct arena {
-    struct arena *next;
+struct epx_python_arena {
+    struct epx_python_arena *next;
     int64_t comm;
     char *window;
     size_t bytes; /* of all blocks */
@@ -37,17 +34,86 @@ struct arena {
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct arena *arenas; /* those of a communicator in the order in which they were made */
+/* The arenas of a communicator are in the order in which they were made. */
+static struct epx_python_arena *arenas;
 
-static struct arena *first_of(int64_t comm, struct arena *from)
+static struct epx_python_arena *first_of(int64_t comm, struct epx_python_arena *from)
 {
     while (from && from->comm != comm)
         from = from->next;
     return from;
 }
 
-static void free_arena(struct arena *arena)
+static size_t rounded_up(int64_t bytes)
 {
+    return ((size_t)bytes + EPX_PYTHON_ALIGNMENT - 1) / EPX_PYTHON_ALIGNMENT * EPX_PYTHON_ALIGNMENT;
+}
+
+/* An arena that has no window yet, of so many bytes, which are rounded up; NULL without memory. */
+struct epx_python_arena *epx_python_arena_new(int64_t comm, int64_t *bytes)
+{
+    struct epx_python_arena *arena = calloc(1, sizeof(*arena));
+    struct epx_python_block *block = calloc(1, sizeof(*block));
+
+    if (!arena || !block) {
+        free(arena);
+        free(block);
+        return NULL;
+    }
+    *bytes = (int64_t)rounded_up(*bytes);
+    arena->comm = comm;
+    arena->bytes = block->bytes = (size_t)*bytes;
+    arena->first = block;
+    block->arena = arena;
+    return arena;
+}
+
+/* From now on parts of the window can be taken. */
+void epx_python_arena_open(struct epx_python_arena *arena, void *window, int device)
+{
+    struct epx_python_arena **link = &arenas;
+
+    arena->window = arena->first->data = window;
+    arena->device = device;
+    pthread_mutex_lock(&mutex);
+    while (*link)
+        link = &(*link)->next;
+    *link = arena;
+    pthread_mutex_unlock(&mutex);
+}
+
+/* The communicator's first arena, or NULL. */
+struct epx_python_arena *epx_python_arena_first(int64_t comm)
+{
+    struct epx_python_arena *arena;
+
+    pthread_mutex_lock(&mutex);
+    arena = first_of(comm, arenas);
+    pthread_mutex_unlock(&mutex);
+    return arena;
+}
+
+void *epx_python_arena_window(const struct epx_python_arena *arena)
+{
+    return arena->window;
+}
+
+static void unlist(const struct epx_python_arena *arena)
+{
+    struct epx_python_arena **link = &arenas;
+
+    pthread_mutex_lock(&mutex);
+    while (*link && *link != arena)
+        link = &(*link)->next;
+    if (*link)
+        *link = arena->next;
+    pthread_mutex_unlock(&mutex);
+}
+
+/* Takes an arena that was never opened, too. The window is the caller's. */
+void epx_python_arena_free(struct epx_python_arena *arena)
+{
+    unlist(arena);
     while (arena->first) {
         struct epx_python_block *block = arena->first;
 
@@ -57,76 +123,7 @@ static void free_arena(struct arena *arena)
     free(arena);
 }
 
-/* An arena without a window yet; NULL without memory. */
-static struct arena *new_arena(int64_t comm, size_t bytes)
-{
-    struct arena *arena = calloc(1, sizeof(*arena));
-    struct epx_python_block *block = calloc(1, sizeof(*block));
-
-    if (!arena || !block) {
-        free(arena);
-        free(block);
-        return NULL;
-    }
-    arena->comm = comm;
-    arena->bytes = block->bytes = bytes;
-    arena->first = block;
-    block->arena = arena;
-    return arena;
-}
-
-static void list_arena(struct arena *arena)
-{
-    struct arena **link = &arenas;
-
-    pthread_mutex_lock(&mutex);
-    while (*link)
-        link = &(*link)->next;
-    *link = arena;
-    pthread_mutex_unlock(&mutex);
-}
-
-/* Makes a window, and after it what the ranks need to free it, since all of them are there. */
-static int allocate(struct epx_python_comm *comm, int64_t bytes, char **window)
-{
-    int rc = epx_python_check(comm, EPX_Alloc_mem((MPI_Aint)bytes, comm->comm, window));
-
-    if (rc != EPX_SUCCESS)
-        return rc;
-    rc = epx_python_agreement(comm);
-    if (rc != EPX_SUCCESS)
-        EPX_Free_mem(*window, comm->comm);
-    return rc;
-}
-
-/* Adds an arena of so many bytes, rounded up; collective. A rank may want 0 bytes. */
-int epx_python_reserve(int number, int64_t bytes)
-{
-    struct epx_python_comm *comm;
-    struct arena *arena;
-    int rc;
-
-    EPX_PYTHON_TRY(epx_python_comm(number, &comm));
-    if (bytes < 0 || bytes > INT64_MAX - ALIGNMENT)
-        return epx_python_fail(bytes < 0 ? EPX_ERR_COUNT : EPX_ERR_NO_MEM,
-                               "reserve: %lld bytes, want 0 to what the machine has",
-                               (long long)bytes);
-    bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    arena = new_arena(number, (size_t)bytes);
-    if (!arena)
-        return epx_python_fail(EPX_ERR_NO_MEM, "no memory for the list of an arena");
-    rc = allocate(comm, bytes, &arena->window);
-    if (rc != EPX_SUCCESS) {
-        free_arena(arena);
-        return rc;
-    }
-    arena->first->data = arena->window;
-    arena->device = comm->on_device ? epx_python_device_of(arena->window) : -1;
-    list_arena(arena);
-    return EPX_SUCCESS;
-}
-
-static int may_use(const struct arena *arena, int64_t comm, int device)
+static int may_use(const struct epx_python_arena *arena, int64_t comm, int device)
 {
     return arena->comm == comm && !arena->is_sealed &&
            (device == arena->device || arena->device < 0);
@@ -137,7 +134,7 @@ static struct epx_python_block *find_room(int64_t comm, size_t bytes, int device
 {
     struct epx_python_block *best = NULL;
 
-    for (struct arena *arena = arenas; arena; arena = arena->next)
+    for (struct epx_python_arena *arena = arenas; arena; arena = arena->next)
         for (struct epx_python_block *block = arena->first; block; block = block->after)
             if (!block->is_used && block->bytes >= bytes && may_use(arena, comm, device) &&
                 (!best || block->bytes < best->bytes))
@@ -176,12 +173,12 @@ static void use(struct epx_python_block *block, size_t bytes)
 struct epx_python_block *epx_python_take(int64_t comm, int64_t bytes, int device)
 {
     struct epx_python_block *block = NULL;
-    struct arena *first;
+    struct epx_python_arena *first;
     size_t rounded;
 
-    if (bytes <= 0 || bytes > INT64_MAX - ALIGNMENT)
+    if (bytes <= 0 || bytes > INT64_MAX - EPX_PYTHON_ALIGNMENT)
         return NULL;
-    rounded = ((size_t)bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    rounded = rounded_up(bytes);
     pthread_mutex_lock(&mutex);
     first = first_of(comm, arenas);
     if (first)
@@ -213,7 +210,7 @@ static void join(struct epx_python_block *block)
 
 static void give(struct epx_python_block *block)
 {
-    struct arena *arena = block->arena;
+    struct epx_python_arena *arena = block->arena;
 
     block->is_used = 0;
     arena->num_used--;
@@ -237,7 +234,7 @@ void epx_python_give(struct epx_python_block *block)
 
 static struct epx_python_block *used_block_at(const void *data)
 {
-    for (struct arena *arena = arenas; arena; arena = arena->next) {
+    for (struct epx_python_arena *arena = arenas; arena; arena = arena->next) {
         if ((uintptr_t)data - (uintptr_t)arena->window >= arena->bytes)
             continue;
         for (struct epx_python_block *block = arena->first; block; block = block->after)
@@ -266,7 +263,7 @@ int epx_python_is_reserved(int number, const void *data, int64_t bytes)
     int found = 0;
 
     pthread_mutex_lock(&mutex);
-    for (struct arena *arena = first_of(number, arenas); arena && !found;
+    for (struct epx_python_arena *arena = first_of(number, arenas); arena && !found;
          arena = first_of(number, arena->next)) {
         uintptr_t start = (uintptr_t)data - (uintptr_t)arena->window;
 
@@ -287,7 +284,7 @@ int epx_python_reserved(int number, int64_t counts[5])
         counts[i] = 0;
     counts[4] = -1;
     pthread_mutex_lock(&mutex);
-    for (struct arena *arena = first_of(number, arenas); arena;
+    for (struct epx_python_arena *arena = first_of(number, arenas); arena;
          arena = first_of(number, arena->next)) {
         counts[0] += (int64_t)arena->bytes;
         counts[1] += arena->used_bytes;
@@ -306,51 +303,11 @@ int64_t epx_python_seal(int number, int sealed)
     int64_t num_used = -1;
 
     pthread_mutex_lock(&mutex);
-    for (struct arena *arena = first_of(number, arenas); arena;
+    for (struct epx_python_arena *arena = first_of(number, arenas); arena;
          arena = first_of(number, arena->next)) {
         arena->is_sealed = sealed;
         num_used = (num_used < 0 ? 0 : num_used) + arena->num_used;
     }
     pthread_mutex_unlock(&mutex);
     return num_used;
-}
-
-static struct arena *earliest(int number)
-{
-    struct arena *arena;
-
-    pthread_mutex_lock(&mutex);
-    arena = first_of(number, arenas);
-    pthread_mutex_unlock(&mutex);
-    return arena;
-}
-
-static void unlist(struct arena *arena)
-{
-    struct arena **link = &arenas;
-
-    pthread_mutex_lock(&mutex);
-    while (*link != arena)
-        link = &(*link)->next;
-    *link = arena->next;
-    pthread_mutex_unlock(&mutex);
-    free_arena(arena);
-}
-
-/* Frees the windows of the communicator, of which no part is in use. Collective, but after a
- * time-out; one that is met here frees them too. */
-int epx_python_free_arenas(int number)
-{
-    struct epx_python_comm *comm;
-    struct arena *arena;
-
-    EPX_PYTHON_TRY(epx_python_comm(number, &comm));
-    while ((arena = earliest(number))) {
-        int rc = epx_python_check(comm, EPX_Free_mem(arena->window, comm->comm));
-
-        if (rc != EPX_SUCCESS && rc != EPX_ERR_TIMEOUT && rc != EPX_ERR_MPI)
-            return rc;
-        unlist(arena);
-    }
-    return EPX_SUCCESS;
 }

@@ -9,14 +9,6 @@
 
 #define SPLIT_PHASES "epx_split_phases"
 
-int epx_python_comm(int64_t number, struct epx_python_comm **comm)
-{
-    *comm = epx_python_table_get(&epx_python_comms, number);
-    if (!*comm)
-        return epx_python_fail_gone(EPX_ERR_COMM, "the communicator is closed");
-    return EPX_SUCCESS;
-}
-
 /* What the hint or its variable says; if that is no such number, EPX_Comm_create tells of it. */
 int64_t epx_python_timeout_ms(const char *hints[])
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * glue_device.c - what an operation asks of CUDA itself: a context, copies on a stream, marks
- * behind them for other streams, and which capture a stream is in.
+ * glue_device.c - what an operation asks of CUDA itself: a context, where memory lies, copies on
+ * a stream, marks behind them for other streams, and which capture a stream is in.
  */
 #include "glue_cuda.h"
 
@@ -76,6 +76,18 @@ void epx_python_device_pop(void)
     void *popped;
 
     epx_python_cuda()->pop(&popped);
+}
+
+/* The device that the memory lies on, -1 if CUDA does not tell. */
+int epx_python_device_of(const void *memory)
+{
+    enum { ATTRIBUTE_DEVICE_ORDINAL = 9 };
+    const struct epx_python_cuda *cuda = epx_python_cuda();
+    int ordinal = -1;
+
+    if (!cuda || cuda->get_attribute(&ordinal, ATTRIBUTE_DEVICE_ORDINAL, (uintptr_t)memory) != 0)
+        return -1;
+    return ordinal;
 }
 
 int epx_python_device_copy(void *to, const void *from, size_t bytes, EPX_Stream stream)

@@ -17,6 +17,8 @@
 
 #include <stdlib.h>
 
+const size_t epx_python_operation_bytes = sizeof(struct epx_python_operation);
+
 static _Thread_local int64_t unfinished;
 
 static int is_current(const struct epx_python_operation *op, const struct epx_python_route *route,

@@ -12,21 +12,10 @@
 
 #include <pthread.h>
 
-enum { NUM_POOLS = 16, ATTRIBUTE_DEVICE_ORDINAL = 9, CAPTURE_MODE_RELAXED = 2 };
+enum { NUM_POOLS = 16, CAPTURE_MODE_RELAXED = 2 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static int64_t owners[NUM_POOLS]; /* the communicator's number plus 1; 0 = nobody's */
-
-/* The device that the memory lies on, -1 if CUDA does not tell. */
-int epx_python_device_of(const void *memory)
-{
-    const struct epx_python_cuda *cuda = epx_python_cuda();
-    int ordinal = -1;
-
-    if (!cuda || cuda->get_attribute(&ordinal, ATTRIBUTE_DEVICE_ORDINAL, (uintptr_t)memory) != 0)
-        return -1;
-    return ordinal;
-}
 
 /* Makes a device's context current, which torch uses too, and lets memory be had in a capture. */
 static int enter(int ordinal, int *device, int *mode)

@@ -5,15 +5,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
-int epx_python_route(int64_t number, struct epx_python_route **route)
-{
-    *route = epx_python_table_get(&epx_python_routes, number);
-    if (!*route)
-        return epx_python_fail_gone(EPX_ERR_ROUTE, "the route is freed");
-    if (epx_python_table_get(&epx_python_comms, (*route)->comm) != (*route)->owner)
-        return epx_python_fail(EPX_ERR_COMM, "the communicator of the route is closed");
-    return EPX_SUCCESS;
-}
+const size_t epx_python_route_attr_bytes = sizeof(struct epx_python_route_attr);
 
 static int check_is_int(const char *name, int64_t value)
 {

@@ -89,3 +89,29 @@ int epx_python_table_is_used(const struct epx_python_table *table)
     pthread_mutex_unlock(&mutex);
     return is_used;
 }
+
+/* The error of a communicator or a route that this process does not have. */
+static int fail_gone(int code, const char *text)
+{
+    if (is_child)
+        text = "this process was forked off: communicators and routes are its parent's";
+    return epx_python_fail(code, "%s", text);
+}
+
+int epx_python_comm(int64_t number, struct epx_python_comm **comm)
+{
+    *comm = epx_python_table_get(&epx_python_comms, number);
+    if (!*comm)
+        return fail_gone(EPX_ERR_COMM, "the communicator is closed");
+    return EPX_SUCCESS;
+}
+
+int epx_python_route(int64_t number, struct epx_python_route **route)
+{
+    *route = epx_python_table_get(&epx_python_routes, number);
+    if (!*route)
+        return fail_gone(EPX_ERR_ROUTE, "the route is freed");
+    if (epx_python_table_get(&epx_python_comms, (*route)->comm) != (*route)->owner)
+        return epx_python_fail(EPX_ERR_COMM, "the communicator of the route is closed");
+    return EPX_SUCCESS;
+}

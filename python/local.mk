@@ -3,6 +3,7 @@
 # MPI is wanted. setup.py builds both against an installed EPX.
 python_modules = \
   python/epx/__init__.py \
+  python/epx/_arena.py \
   python/epx/_comm.py \
   python/epx/_core.py \
   python/epx/_eager.py \
@@ -12,6 +13,7 @@ python_modules = \
   python/epx/_perf.py \
   python/epx/_perf_jax.py \
   python/epx/_perf_torch.py \
+  python/epx/_pools.py \
   python/epx/_rank_rows.py \
   python/epx/_route.py \
   python/epx/_start.py \
@@ -24,7 +26,6 @@ python_modules = \
 python_sources = \
   python/glue.c \
   python/glue.h \
-  python/glue_agree.c \
   python/glue_arena.c \
   python/glue_comm.c \
   python/glue_cuda.c \
@@ -36,14 +37,17 @@ python_sources = \
   python/glue_operation.c \
   python/glue_pool.c \
   python/glue_perf.c \
+  python/glue_reserve.c \
   python/glue_route.c \
   python/glue_table.c \
   python/glue_tensor.c \
   python/glue_view.c \
-  python/glue_wait.c
+  python/glue_wait.c \
+  python/glue_world.c
 python_mpi_sources = \
   python/glue_mpi.h \
   python/mpi/mpi_comm.c \
+  python/mpi/mpi_core.c \
   python/mpi/mpi_entry.c \
   python/mpi/mpi_group.c \
   python/mpi/mpi_parts.h \

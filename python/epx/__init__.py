@@ -11,7 +11,8 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-from epx._comm import Comm, Reserved, Stats
+from epx._arena import Reserved
+from epx._comm import Comm, Stats
 from epx._core import Code, EPXError
 from epx._route import Route
 

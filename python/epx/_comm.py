@@ -5,15 +5,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import gc
 import operator
 import sys
-import threading
 from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from epx import _core, _start
+from epx._arena import Arena, Reserved
 from epx._core import (
     MAX_HINT_STRING,
     Code,
@@ -27,9 +26,6 @@ from epx._core import (
     is_child,
     world,
 )
-
-if TYPE_CHECKING:
-    from epx._route import Route
 
 _fortran_world = _declare("fortran_world")
 _comm_create = _declare(
@@ -53,11 +49,12 @@ _comm_place = _declare("comm_place", ctypes.c_int, _int_p, _int_p)
 _comm_hint = _declare("comm_hint", ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p)
 _comm_check = _declare("comm_check", ctypes.c_int)
 _comm_stats = _declare("comm_stats", ctypes.c_int, ctypes.POINTER(ctypes.c_uint64))
-_reserve = _declare("reserve", ctypes.c_int, ctypes.c_int64)
-_reserved = _declare("reserved", ctypes.c_int, ctypes.POINTER(ctypes.c_int64))
-_is_reserved = _declare("is_reserved", ctypes.c_int, ctypes.c_void_p, ctypes.c_int64)
-_release = _declare("release", ctypes.c_int)
-_pool = _declare("pool", ctypes.c_int, _int_p)
+
+
+class _Route(Protocol):
+    """What a communicator knows of its routes."""
+
+    def free(self) -> None: ...
 
 
 class Left(NamedTuple):
@@ -84,21 +81,6 @@ class Stats(NamedTuple):
     dropped_rows: int
     timeouts: int
     host_syncs: int
-
-
-class Reserved(NamedTuple):
-    """What this rank reserved for tensors, in bytes, and what of it is in use.
-
-    ``parts`` are the pieces in use: tensors on host memory; on GPUs segments of torch's pools.
-    ``refused`` were too large for the room left: they lie in ordinary memory. ``device`` is the GPU
-    of the memory, -1 on the host.
-    """
-
-    bytes: int
-    used_bytes: int
-    parts: int
-    refused: int
-    device: int
 
 
 def _ranks_of(group: object) -> list[int]:
@@ -141,9 +123,6 @@ def _current_device(device: int | None) -> Iterator[None]:
         yield
     finally:
         _lib.epx_python_device_leave(chosen)
-
-
-_pools_lock = threading.Lock()
 
 
 def _launch_once(torch: Any) -> None:
@@ -213,12 +192,8 @@ class Comm(Handle):
         **hints: object,
     ) -> None:
         self._index = -1
-        self._routes: list[Route] = []
+        self._routes: list[_Route] = []
         self.works: list[Any] = []
-        self._has_arenas = False
-        self.has_reserved = False  # and tensors may be put there
-        self._pool = -1
-        self._pools: Any = None
         words = [w for key, value in hints.items() for w in (f"epx_{key}", str(value))]
         if any("\0" in word for word in words):
             raise EPXError(Code.INFO, f"a hint or its value has a NUL: {words}")
@@ -232,6 +207,7 @@ class Comm(Handle):
         own, ranks = ctypes.c_int(), ctypes.c_int()
         _try(_comm_place(self._index, own, ranks))
         self.rank, self.size = own.value, ranks.value
+        self._arena = Arena(self._index)
         self._refuse_unknown(hints)
         self.memory = self.hint("memory")
         self.on_device = self.memory.startswith("cuda")
@@ -327,29 +303,18 @@ class Comm(Handle):
         Raises EPXError: Code.COUNT for a negative size, NO_MEM on all ranks if one of them cannot
         have so much, COMM for a closed communicator.
         """
-        size = operator.index(bytes)
-        if not -(2**63) <= size < 2**63:
-            raise EPXError(Code.NO_MEM, f"reserve: {size} bytes, of which no machine has so many")
-        _try(_reserve(self._index, size))
-        self._has_arenas = True
-        if self.hint("memory") != "system":
-            index = ctypes.c_int(-1)
-            _try(_pool(self._index, index))
-            self._pool = index.value
-        self.has_reserved = True
+        self._arena.reserve(bytes, on_device=self.on_device)
 
     def reserved(self) -> Reserved:
         """How much this rank reserved, and how much of it is in use. Local."""
-        counts = (ctypes.c_int64 * len(Reserved._fields))()
-        _try(_reserved(self._index, counts))
-        return Reserved(*counts)
+        return self._arena.reserved()
 
     def is_reserved(self, address: int, bytes: int) -> bool:
         """Whether so many bytes from an address on lie in what this rank reserved. Local.
 
         Of a tensor: ``comm.is_reserved(tensor.data_ptr(), tensor.nbytes)``.
         """
-        return bool(_is_reserved(self._index, address, bytes))
+        return self._arena.has(address, bytes)
 
     @property
     def pool(self) -> Any:
@@ -357,7 +322,7 @@ class Comm(Handle):
 
         ``epx.torch`` uses it by itself. Captures want ``graph_pool``.
         """
-        return self._window_pools().get("eager")
+        return self._arena.pools().get("eager")
 
     @property
     def graph_pool(self) -> Any:
@@ -367,30 +332,7 @@ class Comm(Handle):
         one pool share memory: replay them in the order of their captures, one at a time, as torch
         wants it. A graph keeps its memory until it is deleted.
         """
-        return self._window_pools().get("graphs")
-
-    def _window_pools(self) -> Any:
-        if self._pool < 0:
-            raise EPXError(Code.UNSUPPORTED, "there is no pool before reserve() on GPU memory")
-        with _pools_lock:
-            if self._pools is None:
-                from epx import _window
-
-                self._pools = _window.Pools(self.reserved().device, self._pool)
-            return self._pools
-
-    def _unreserve(self) -> None:
-        if not self._has_arenas:
-            return
-        if self.reserved().parts:
-            gc.collect()  # cycles may hold tensors
-        if self._pools is not None:
-            self._pools.drop()
-            if self.reserved().parts:
-                self._pools.trim()
-        _try(_release(self._index))
-        self._has_arenas = self.has_reserved = False
-        self._pool, self._pools = -1, None
+        return self._arena.pools().get("graphs")
 
     def close(self) -> None:
         """Free what was reserved, the routes in the order in which they were made, and the rest.
@@ -409,7 +351,7 @@ class Comm(Handle):
             if self.works and self.works[0] is work:
                 del self.works[0]
             del work  # and what it has in reserved memory
-        self._unreserve()
+        self._arena.release()
         for route in list(self._routes):
             route.free()
         code = _comm_free(self._index)

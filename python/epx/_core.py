@@ -132,8 +132,19 @@ def _try(code: int) -> None:
         _raise(code)
 
 
-# How struct epx_python_operation of glue.h lies in memory: 8 members, then 8 tensors of 4.
-_pack = struct.Struct("=40q").pack
+def _packer(name: str, num_members: int) -> Callable[..., bytes]:
+    """What packs the members of a struct of glue.h, each of 8 bytes, one behind the other."""
+    packer = struct.Struct(f"={num_members}q")
+    size = ctypes.c_size_t.in_dll(_lib, f"epx_python_{name}_bytes").value
+    if size != packer.size:
+        raise ImportError(
+            f"epx: the compiled part, {_lib._name}, is of another version: its {name} has {size} "
+            f"bytes, that of the modules {packer.size}"
+        )
+    return packer.pack
+
+
+_pack = _packer("operation", 8 + 8 * 4)  # 8 members, then 8 tensors of 4
 
 
 _UNFINISHED = -1  # no error: a slice of time is over, so that Python may see its signals

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import ctypes
 import operator
-import struct
 
 from epx._comm import Comm
-from epx._core import Code, EPXError, Handle, _declare, _int_p, _try, is_child
+from epx._core import Code, EPXError, Handle, _declare, _int_p, _packer, _try, is_child
 
 _route_create = _declare("route_create", ctypes.c_char_p, _int_p)
 _route_free = _declare("route_free", ctypes.c_int)
 _route_shape = _declare("route_shape", ctypes.c_int, ctypes.POINTER(ctypes.c_int64))
+_pack_attr = _packer("route_attr", 11)
 
 _LAYOUTS = {"expert": 1, "rank": 2, "slab": 3}
 _OVERFLOWS = {"error": 1, "drop": 2}
@@ -68,8 +68,7 @@ class Route(Handle):
         self.alignment, self.layout, self.overflow = alignment, layout, overflow
         self.zero_unused, self.rows_per_expert = bool(zero_unused), rows_per_expert
         self.max_row_bytes = max_row_bytes
-        attr = struct.pack(
-            "=11q",
+        attr = _pack_attr(
             comm._index,
             experts,
             top_k,

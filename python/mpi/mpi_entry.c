@@ -6,28 +6,6 @@
 
 enum { PAUSE_NS = 1000000 };
 
-static const struct epx_python_core *core;
-
-int epx_python_fail(int code, const char *format, ...)
-{
-    va_list values;
-
-    va_start(values, format);
-    core->fail_list(code, format, values);
-    va_end(values);
-    return code;
-}
-
-int epx_python_fail_alone(int code)
-{
-    return core->fail_alone(code);
-}
-
-int64_t epx_python_now_ns(void)
-{
-    return core->now_ns();
-}
-
 static int is_finalized(void)
 {
     int finalized = 0;
@@ -130,6 +108,6 @@ static const struct epx_python_mpi table = {
 
 const struct epx_python_mpi *epx_python_mpi_module(const struct epx_python_core *given)
 {
-    core = given;
+    epx_python_call_back(given);
     return &table;
 }

@@ -5,7 +5,8 @@
 
 #include "glue_mpi.h"
 
-/* mpi_entry.c: functions of the glue, under the names that they have there */
+/* mpi_core.c: functions of the glue, under the names that they have there */
+void epx_python_call_back(const struct epx_python_core *given);
 int epx_python_fail(int code, const char *format, ...);
 int epx_python_fail_alone(int code);
 int64_t epx_python_now_ns(void);

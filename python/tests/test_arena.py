@@ -12,7 +12,7 @@ import torch
 from windows import expect, take
 
 import epx
-from epx import Code, _comm, _core, _window
+from epx import Code, _arena, _core, _pools
 
 left = []  # what lives when Python exits
 
@@ -126,7 +126,7 @@ def test_cycles_are_collected_before_closing():
 def pool_functions(comm):
     """What torch's pool on GPUs calls; here over the host's memory."""
     index = ctypes.c_int(-1)
-    code = _comm._pool(comm._index, index)
+    code = _arena._pool(comm._index, index)
     if code:
         _core._raise(code)
     allocate = getattr(_core._lib, f"epx_python_pool_{index.value}")
@@ -179,7 +179,7 @@ def test_pools_are_made_of_the_functions(make_comm, monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "MemPool", Pool)
     monkeypatch.setattr(torch.cuda, "use_mem_pool", use)
-    pools = _window.Pools(-1, pool_functions(make_comm(4096))[0])
+    pools = _pools.Pools(-1, pool_functions(make_comm(4096))[0])
     like = torch.empty(0, dtype=torch.bfloat16)
     for in_use in False, True, False:
         pools.get("eager").in_use = in_use  # by the caller

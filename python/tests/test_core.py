@@ -34,6 +34,13 @@ def test_the_version_is_that_of_the_library():
     assert epx.__version__ == version
 
 
+def test_a_glue_of_another_version_is_refused():
+    for name, members in ("operation", 40), ("route_attr", 11):
+        assert len(_core._packer(name, members)(*range(members))) == 8 * members
+        with pytest.raises(ImportError, match=f"another version: its {name} has {8 * members} b"):
+            _core._packer(name, members + 1)
+
+
 def test_public_names_are_those_of_the_package():
     for name in epx.__all__:
         assert getattr(epx, name).__module__ == "epx"

@@ -21,6 +21,7 @@ lints = \
 lint_programs = \
   tests/lint/c.awk \
   tests/lint/functions.awk \
+  tests/lint/python.awk \
   tests/lint/sources.awk
 TESTS += $(lints)
 EXTRA_DIST += $(lints) $(lint_programs) .clang-format

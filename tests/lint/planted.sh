@@ -232,6 +232,58 @@ plant_circles() {
     left_alone circles
 }
 
+# Nothing is included here but the glue's one header.
+plant_circles_of_names() {
+    a='int epx_python_planted_a(void)' b='epx_python_planted_b()'
+    plant python/planted_a.c "$a" '{' "    return $b;" '}'
+    plant python/planted_b.c 'struct table epx_python_planted_b;' \
+        'struct core core = {epx_python_planted_a};'
+    found circles python/planted_a.c:4 "planted_b -> python/planted_a (python/"
+    plant python/planted_a.c "$a" '{' "    return $b;" '}'
+    plant python/planted_b.c '/* epx_python_planted_a */' 'char *s = "epx_python_planted_a";' \
+        'int epx_python_planted_b(struct epx_python_planted_a *a)' '{' '}'
+    plant python/mpi/planted_a.c 'int epx_python_planted_b(void)' '{' '}'
+    plant python/mpi/planted_b.c 'int f(void)' '{' "    return $b;" '}'
+    left_alone circles
+}
+
+# import_circle STATEMENT... - a module has the statement, and what it imports imports that module.
+import_circle() {
+    plant_module a 'from epx._planted_b import f'
+    plant_module b '"""Says' 'import epx."""' 'import re' "$@"
+    found circles python/epx/_planted_a.py:2 \
+        "_planted_b -> python/epx/_planted_a (python/epx/_planted_a.py:2, python/epx/_planted_b."
+}
+
+# plant_module LETTER LINES...
+plant_module() {
+    file=python/epx/_planted_$1.py
+    shift
+    plant_bare "$file" '# SPDX-License-Identifier: BSD-3-Clause' "$@"
+}
+
+plant_circles_of_imports() {
+    import_circle 'from epx._planted_a import g as h'
+    import_circle 'from epx import _planted_a'
+    import_circle 'from epx import _core, _planted_a as a'
+    import_circle 'from . import _planted_a'
+    import_circle 'from ._planted_a import *'
+    import_circle 'import re, epx._planted_a'
+    import_circle '    import epx._planted_a as a  # within a function'
+    import_circle "from epx import ( # ')" '    _core,' '    _planted_a,' ')'
+    import_circle "from epx import $on" '    _planted_a'
+    import_circle 'if TYPE_CHECKING: pass; from epx import _core' 'from epx import _planted_a'
+    plant_bare python/epx/planted/__init__.py 'from epx.planted.a import f'
+    plant_bare python/epx/planted/a.py 'from .. import _core' 'from . import f'
+    found circles python/epx/planted/__init__.py:1 "/a -> python/epx/planted/__init__ ("
+    plant_module a 'from epx._planted_b import f'
+    plant_module b 'from __future__ import annotations' 'if typing.TYPE_CHECKING:' \
+        '    from epx import _planted_a' '' '    import epx._planted_a' \
+        '"""' 'from epx import _planted_a' '"""' "x =  'import epx._planted_a'  + '\\'" \
+        '# import epx._planted_a' 's = "\"; import epx._planted_a"' 'import planted.epx._planted_a'
+    left_alone circles
+}
+
 # list FILE LINES... - the third line ends, or has, a list of seven.
 list() {
     file=$1
@@ -367,6 +419,8 @@ plant_layers
 plant_symbols
 plant_vendors
 plant_circles
+plant_circles_of_names
+plant_circles_of_imports
 plant_functions
 plant_folders
 plant_texts

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * glue_agree.c - all ranks of a communicator find out together whether its arenas may be freed.
+ * glue_reserve.c - all ranks of a communicator together make its arenas, and free them.
  *
  * A window can be freed by all ranks together alone, and tensors that lie in it die at other times
  * on other ranks. So every rank tells how many are left. If there are any, no rank frees anything.
@@ -14,10 +14,47 @@ enum { RANKS_NAMED = 8 };
 
 /* Makes what ranks that MPI started tell by, with the first arena; collective. Others tell by what
  * they met by. */
-int epx_python_agreement(struct epx_python_comm *comm)
+static int open_agreement(struct epx_python_comm *comm)
 {
     return comm->ranks ? epx_python_mpi()->open_agreement(comm->ranks, comm->timeout_ms)
                        : EPX_SUCCESS;
+}
+
+/* Makes a window, and after it what the ranks need to free it, since all of them are there. */
+static int allocate(struct epx_python_comm *comm, int64_t bytes, char **window)
+{
+    int rc = epx_python_check(comm, EPX_Alloc_mem((MPI_Aint)bytes, comm->comm, window));
+
+    if (rc != EPX_SUCCESS)
+        return rc;
+    rc = open_agreement(comm);
+    if (rc != EPX_SUCCESS)
+        EPX_Free_mem(*window, comm->comm);
+    return rc;
+}
+
+/* Adds an arena of so many bytes, rounded up; collective. A rank may want 0 bytes. */
+int epx_python_reserve(int number, int64_t bytes)
+{
+    struct epx_python_comm *comm;
+    struct epx_python_arena *arena;
+    char *window;
+    int rc;
+
+    EPX_PYTHON_TRY(epx_python_comm(number, &comm));
+    if (bytes < 0 || bytes > INT64_MAX - EPX_PYTHON_ALIGNMENT)
+        return epx_python_fail(bytes < 0 ? EPX_ERR_COUNT : EPX_ERR_NO_MEM,
+                               "reserve: %lld bytes, want 0 to what the machine has",
+                               (long long)bytes);
+    arena = epx_python_arena_new(number, &bytes);
+    if (!arena)
+        return epx_python_fail(EPX_ERR_NO_MEM, "no memory for the list of an arena");
+    rc = allocate(comm, bytes, &window);
+    if (rc == EPX_SUCCESS)
+        epx_python_arena_open(arena, window, comm->on_device ? epx_python_device_of(window) : -1);
+    else
+        epx_python_arena_free(arena);
+    return rc;
 }
 
 static void leave_agreement(struct epx_python_comm *comm)
@@ -95,6 +132,22 @@ static int meet(struct epx_python_comm *comm, int *alone)
     return epx_python_check(comm, EPX_Free_mem(nothing, comm->comm));
 }
 
+/* Frees the windows of the communicator, of which no part is in use. Collective, but after a
+ * time-out; one that is met here frees them too. */
+static int free_arenas(const struct epx_python_comm *comm, int number)
+{
+    struct epx_python_arena *arena;
+
+    while ((arena = epx_python_arena_first(number))) {
+        int rc = epx_python_check(comm, EPX_Free_mem(epx_python_arena_window(arena), comm->comm));
+
+        if (rc != EPX_SUCCESS && rc != EPX_ERR_TIMEOUT && rc != EPX_ERR_MPI)
+            return rc;
+        epx_python_arena_free(arena);
+    }
+    return EPX_SUCCESS;
+}
+
 /* Frees the arenas of the communicator if no part of them is in use on any rank; else refuses on
  * all ranks. Collective, but after a time-out. */
 int epx_python_release(int number)
@@ -111,7 +164,7 @@ int epx_python_release(int number)
     if (rc == EPX_SUCCESS)
         rc = judge_parts(comm, num_parts, alone);
     if (rc == EPX_SUCCESS)
-        return epx_python_free_arenas(number);
+        return free_arenas(comm, number);
     epx_python_seal(number, 0);
     return rc;
 }
