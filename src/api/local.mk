@@ -2,6 +2,7 @@
 libepx_core_la_SOURCES += \
   src/api/api.c \
   src/api/api.h \
+  src/api/api_alltoallv.c \
   src/api/api_coll.c \
   src/api/api_comm.c \
   src/api/api_create.c \
