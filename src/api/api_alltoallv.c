@@ -1,69 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* api_alltoallv.c - EPX_Alltoallv: checks and hand-over. */
+/* api_alltoallv.c - EPX_Alltoallv and EPX_Alltoallv_init: checks and hand-over. */
 #include "api/api.h"
 #include "api/profile.h"
-#include "coll/attach.h"
-#include "core/verdict.h"
+#include "coll/alltoallv.h"
 
 EPX_PROFILED(Alltoallv)
-
-static struct epx_buffer counts_buffer(const char *name, const int64_t *address, int ranks,
-                                       int written)
-{
-    const int element = sizeof(int64_t);
-    struct epx_buffer buffer = {name, address, ranks, element, element, written, 1};
-
-    return buffer;
-}
-
-/* Counts in device memory are checked by the kernel. */
-static int check_counts(const struct epx_comm *comm, const struct epx_call *call, int64_t *end_row)
-{
-    const struct epx_buffer buffers[] = {
-        counts_buffer("sendcounts", call->sendcounts, comm->size, 0),
-        counts_buffer("sdispls", call->sdispls, comm->size, 0),
-    };
-
-    EPX_TRY(epx_check_buffers(comm, buffers, 2));
-    for (int r = 0; r < comm->size; r++) {
-        int64_t end;
-
-        if (call->sendcounts[r] < 0 || call->sdispls[r] < 0)
-            return epx_fail_bad_count(r, call->sendcounts[r], call->sdispls[r]);
-        EPX_FAIL_IF(__builtin_add_overflow(call->sendcounts[r], call->sdispls[r], &end),
-                    EPX_ERR_COUNT, "sendcounts[%d] + sdispls[%d] overflows", r, r);
-        if (call->sendcounts[r] && end > *end_row)
-            *end_row = end;
-    }
-    return EPX_SUCCESS;
-}
-
-static int check_alltoallv(struct epx_comm *comm, int count, EPX_Datatype datatype,
-                           EPX_Request *request, struct epx_call *call)
-{
-    int64_t end_row = 0;
-
-    EPX_FAIL_IF(!request, EPX_ERR_ARG, "request is NULL");
-    EPX_FAIL_IF(!call->sendcounts || !call->sdispls || !call->recvcounts || !call->rdispls,
-                EPX_ERR_ARG, "an array of counts or displacements is NULL");
-    EPX_FAIL_IF(call->recv_capacity < 0, EPX_ERR_COUNT, "recv_capacity is %lld",
-                (long long)call->recv_capacity);
-    EPX_TRY(epx_check_rows(count, datatype, 0, call));
-    if (!epx_transport_device_ops(comm))
-        EPX_TRY(check_counts(comm, call, &end_row));
-    {
-        struct epx_buffer buffers[] = {
-            epx_rows_buffer("sendbuf", call->fields.at[0].in, end_row, call, 0),
-            counts_buffer("sendcounts", call->sendcounts, comm->size, 0),
-            counts_buffer("sdispls", call->sdispls, comm->size, 0),
-            epx_rows_buffer("recvbuf", call->fields.at[0].out, call->recv_capacity, call, 1),
-            counts_buffer("recvcounts", call->recvcounts, comm->size, 1),
-            counts_buffer("rdispls", call->rdispls, comm->size, 1),
-        };
-
-        return epx_check_buffers(comm, buffers, 6);
-    }
-}
+EPX_PROFILED(Alltoallv_init)
 
 /*
  * EPX_Alltoallv - exchange rows with counts that only the sender knows.
@@ -95,8 +37,72 @@ int EPX_Alltoallv(const void *sendbuf, const int64_t sendcounts[], const int64_t
 
     EPX_API_ENTER();
     EPX_TRY(epx_api_comm(comm));
-    rc = check_alltoallv(comm, count, datatype, request, &call);
+    rc = epx_check_exchange(count, datatype, request, &call);
+    if (rc == EPX_SUCCESS)
+        rc = epx_check_exchange_rows(comm, &call);
     if (rc == EPX_SUCCESS)
         rc = epx_submit(comm, NULL, &call, request);
+    return epx_api_return(comm, rc);
+}
+
+static int check_init(const struct epx_comm *comm, const struct epx_call *call, int flags)
+{
+    EPX_FAIL_IF(flags & ~EPX_FIXED_COUNTS, EPX_ERR_ARG, "flags is %d, want 0 or EPX_FIXED_COUNTS",
+                flags);
+    return flags & EPX_FIXED_COUNTS ? epx_check_exchange_rows(comm, call)
+                                    : epx_check_exchange_buffers(comm, call, 0);
+}
+
+static int make_persistent(struct epx_comm *comm, const struct epx_call *call, int flags,
+                           EPX_Request *request)
+{
+    struct epx_request *made = epx_request_create(comm, NULL);
+    int rc = EPX_SUCCESS;
+
+    EPX_FAIL_IF(!made, EPX_ERR_NO_MEM, "no memory for a request");
+    made->persistent = 1;
+    made->call = *call;
+    if (flags & EPX_FIXED_COUNTS)
+        rc = epx_alltoallv_keep_counts(made);
+    if (rc != EPX_SUCCESS)
+        epx_request_free(made);
+    else
+        *request = made;
+    return rc;
+}
+
+/*
+ * EPX_Alltoallv_init - make a persistent EPX_Alltoallv, that EPX_Start starts again and again.
+ *
+ * Collective; waits for no rank and sends nothing. Buffers and arrays belong to the library while
+ * the request is active, that is from EPX_Start to its completion.
+ * Input: as EPX_Alltoallv; flags: 0, sendcounts and sdispls are read at each start; or
+ * EPX_FIXED_COUNTS, once, here, on device memory by work on the stream. May differ by rank.
+ * Output: request, inactive; EPX_Request_free frees it.
+ * Errors: as EPX_Alltoallv; EPX_ERR_ARG for other flags, and with EPX_FIXED_COUNTS for a stream in
+ * a capture; EPX_ERR_CUDA.
+ */
+int EPX_Alltoallv_init(const void *sendbuf, const int64_t sendcounts[], const int64_t sdispls[],
+                       void *recvbuf, int64_t recvcounts[], int64_t rdispls[],
+                       int64_t recv_capacity, int count, EPX_Datatype datatype, EPX_Comm comm,
+                       EPX_Stream stream, int flags, EPX_Request *request)
+{
+    struct epx_call call = {.verb = EPX_VERB_ALLTOALLV,
+                            .stream = stream,
+                            .fields = {1, {{sendbuf, recvbuf, 0}}},
+                            .sendcounts = sendcounts,
+                            .sdispls = sdispls,
+                            .recvcounts = recvcounts,
+                            .rdispls = rdispls,
+                            .recv_capacity = recv_capacity};
+    int rc;
+
+    EPX_API_ENTER();
+    EPX_TRY(epx_api_comm(comm));
+    rc = epx_check_exchange(count, datatype, request, &call);
+    if (rc == EPX_SUCCESS)
+        rc = check_init(comm, &call, flags);
+    if (rc == EPX_SUCCESS)
+        rc = make_persistent(comm, &call, flags, request);
     return epx_api_return(comm, rc);
 }

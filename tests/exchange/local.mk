@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Exchanges without a route that are started again and again, which every transport must do.
+test_programs += tests/exchange/test_persistent
+
+tests_exchange_test_persistent_CPPFLAGS = $(suite_cppflags)
+tests_exchange_test_persistent_LDADD = $(suite_ldadd)
