@@ -483,6 +483,35 @@ START_TEST(it_outlives_its_communicator)
 }
 END_TEST
 
+/* Returns the code of the start, or of the operation. */
+static int start_and_wait(EPX_Request *request)
+{
+    int code = EPX_Start(request);
+
+    return code == EPX_SUCCESS ? EPX_Wait(request, MPI_STATUS_IGNORE) : code;
+}
+
+/* The last rank comes when the others have given it up. */
+START_TEST(after_a_time_out_every_start_fails)
+{
+    EPX_Comm own = suite_comm("epx_timeout_ms", "600", NULL);
+    struct exchange x = exchange_of(230, EPX_BYTE, 300, 12);
+
+    x.comm = own;
+    EXPECT_CODE(exchange_init(&x, EPX_FIXED_COUNTS), EPX_SUCCESS);
+    SETTLE();
+    if (suite_rank == suite_size - 1)
+        suite_sleep_ms(4000);
+    for (int i = 0; i < 3; i++)
+        EXPECT_CODE(start_and_wait(&x.request), suite_size > 1 ? EPX_ERR_TIMEOUT : EPX_SUCCESS);
+    complete_inactive(&x.request);
+    EXPECT_CODE(EPX_Request_free(&x.request), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Comm_free(&own), EPX_SUCCESS);
+    SETTLE();
+    exchange_free(&x);
+}
+END_TEST
+
 START_TEST(any_exchange_is_exact)
 {
     uint64_t seed = 5000 + (uint64_t)_i;
@@ -505,6 +534,7 @@ static void add_faults(TCase *tcase)
         tcase_add_test(tcase, a_wrong_count_starts_nothing);
     tcase_add_test(tcase, starts_that_do_not_match_fail_on_all_ranks);
     tcase_add_loop_test(tcase, it_outlives_its_communicator, 0, 2);
+    tcase_add_test(tcase, after_a_time_out_every_start_fails);
 }
 
 static Suite *make_suite(void)
