@@ -60,6 +60,8 @@ module epx_f08
   integer(c_int), parameter, public :: EPX_MAX_HINT_STRING = 64
   integer(c_int), parameter, public :: EPX_MAX_FIELDS = 4
 
+  integer(c_int), parameter, public :: EPX_FIXED_COUNTS = 1
+
   integer(c_int), parameter, public :: EPX_DATATYPE_NULL = 0
   integer(c_int), parameter, public :: EPX_BYTE = 1
   integer(c_int), parameter, public :: EPX_FLOAT8_E4M3 = 2
@@ -163,6 +165,7 @@ module epx_f08
   public :: EPX_Dispatch, EPX_Route_dispatch, EPX_Combine
   public :: EPX_Dispatch_fields, EPX_Route_dispatch_fields
   public :: EPX_Dispatch_backward, EPX_Combine_backward, EPX_Alltoallv
+  public :: EPX_Alltoallv_init, EPX_Start, EPX_Startall, EPX_Request_free
   public :: EPX_Wait, EPX_Test, EPX_Waitall, EPX_Wait_enqueue
   public :: operator(==), operator(/=)
 
@@ -405,6 +408,33 @@ module epx_f08
       type(c_ptr), value :: comm, stream
       integer(c_int64_t), value :: recv_capacity
       integer(c_int), value :: count, datatype
+      type(c_ptr), intent(inout) :: request
+    end function
+
+    integer(c_int) function c_alltoallv_init(sendbuf, sendcounts, sdispls, recvbuf, recvcounts, &
+        rdispls, recv_capacity, count, datatype, comm, stream, flags, request) &
+        bind(C, name="EPX_Alltoallv_init")
+      import
+      type(c_ptr), value :: sendbuf, sendcounts, sdispls, recvbuf, recvcounts, rdispls
+      type(c_ptr), value :: comm, stream
+      integer(c_int64_t), value :: recv_capacity
+      integer(c_int), value :: count, datatype, flags
+      type(c_ptr), intent(inout) :: request
+    end function
+
+    integer(c_int) function c_start(request) bind(C, name="EPX_Start")
+      import
+      type(c_ptr), intent(inout) :: request
+    end function
+
+    integer(c_int) function c_startall(n, requests) bind(C, name="EPX_Startall")
+      import
+      integer(c_int), value :: n
+      type(EPX_Request), intent(inout) :: requests(*)
+    end function
+
+    integer(c_int) function c_request_free(request) bind(C, name="EPX_Request_free")
+      import
       type(c_ptr), intent(inout) :: request
     end function
 
@@ -924,6 +954,62 @@ contains
       error = c_alltoallv(from, from_counts, from_displs, to, to_counts, to_displs, recv_capacity, &
                           count, datatype, comm%handle, stream%handle, request%handle)
     call report(error, ierror)
+  end subroutine
+
+  ! Persistent operations
+
+  subroutine EPX_Alltoallv_init(sendbuf, sendcounts, sdispls, recvbuf, recvcounts, rdispls, &
+      recv_capacity, count, datatype, comm, stream, flags, request, ierror)
+    ANY_IN :: sendbuf
+    COUNTS_IN :: sendcounts, sdispls
+    ANY_OUT :: recvbuf
+    COUNTS_OUT :: recvcounts, rdispls
+    integer(c_int64_t), intent(in) :: recv_capacity
+    integer(c_int), intent(in) :: count, datatype
+    type(EPX_Comm), intent(in) :: comm
+    type(EPX_Stream), intent(in) :: stream
+    integer(c_int), intent(in) :: flags
+    type(EPX_Request), intent(out) :: request
+    integer(c_int), intent(out), optional :: ierror
+    character(len=NAME_LENGTH) :: refused
+    type(c_ptr) :: from, from_counts, from_displs, to, to_counts, to_displs
+    integer(c_int) :: error
+
+    refused = ''
+    from = address(sendbuf, 'sendbuf', refused)
+    from_counts = address(sendcounts, 'sendcounts', refused)
+    from_displs = address(sdispls, 'sdispls', refused)
+    to = address(recvbuf, 'recvbuf', refused)
+    to_counts = address(recvcounts, 'recvcounts', refused)
+    to_displs = address(rdispls, 'rdispls', refused)
+    error = refuse('EPX_Alltoallv_init', refused, comm%handle, c_null_ptr)
+    if (error == EPX_SUCCESS) &
+      error = c_alltoallv_init(from, from_counts, from_displs, to, to_counts, to_displs, &
+                               recv_capacity, count, datatype, comm%handle, stream%handle, flags, &
+                               request%handle)
+    call report(error, ierror)
+  end subroutine
+
+  subroutine EPX_Start(request, ierror)
+    type(EPX_Request), intent(inout) :: request
+    integer(c_int), intent(out), optional :: ierror
+
+    call report(c_start(request%handle), ierror)
+  end subroutine
+
+  subroutine EPX_Startall(n, requests, ierror)
+    integer(c_int), intent(in) :: n
+    type(EPX_Request), intent(inout) :: requests(*)
+    integer(c_int), intent(out), optional :: ierror
+
+    call report(c_startall(n, requests), ierror)
+  end subroutine
+
+  subroutine EPX_Request_free(request, ierror)
+    type(EPX_Request), intent(inout) :: request
+    integer(c_int), intent(out), optional :: ierror
+
+    call report(c_request_free(request%handle), ierror)
   end subroutine
 
   ! Completion

@@ -58,6 +58,9 @@ typedef struct CUstream_st *EPX_Stream;
 #define EPX_MAX_HINT_STRING 64
 #define EPX_MAX_FIELDS 4 /* arrays of rows in one EPX_Dispatch_fields */
 
+/* Flags of persistent operations */
+#define EPX_FIXED_COUNTS 1 /* counts and displacements are read once, when the request is made */
+
 /* Element types */
 typedef int EPX_Datatype;
 #define EPX_DATATYPE_NULL 0
@@ -225,6 +228,15 @@ int EPX_Alltoallv(const void *sendbuf, const int64_t sendcounts[], const int64_t
                   int count, EPX_Datatype datatype, EPX_Comm comm, EPX_Stream stream,
                   EPX_Request *request);
 
+/* Persistent operations: a request that is started again and again, see EPX_Start(3) */
+int EPX_Alltoallv_init(const void *sendbuf, const int64_t sendcounts[], const int64_t sdispls[],
+                       void *recvbuf, int64_t recvcounts[], int64_t rdispls[],
+                       int64_t recv_capacity, int count, EPX_Datatype datatype, EPX_Comm comm,
+                       EPX_Stream stream, int flags, EPX_Request *request);
+int EPX_Start(EPX_Request *request);
+int EPX_Startall(int n, EPX_Request requests[]);
+int EPX_Request_free(EPX_Request *request);
+
 /* Completion */
 int EPX_Wait(EPX_Request *request, MPI_Status *status);
 int EPX_Test(EPX_Request *request, int *flag, MPI_Status *status);
@@ -289,6 +301,13 @@ int PEPX_Alltoallv(const void *sendbuf, const int64_t sendcounts[], const int64_
                    void *recvbuf, int64_t recvcounts[], int64_t rdispls[], int64_t recv_capacity,
                    int count, EPX_Datatype datatype, EPX_Comm comm, EPX_Stream stream,
                    EPX_Request *request);
+int PEPX_Alltoallv_init(const void *sendbuf, const int64_t sendcounts[], const int64_t sdispls[],
+                        void *recvbuf, int64_t recvcounts[], int64_t rdispls[],
+                        int64_t recv_capacity, int count, EPX_Datatype datatype, EPX_Comm comm,
+                        EPX_Stream stream, int flags, EPX_Request *request);
+int PEPX_Start(EPX_Request *request);
+int PEPX_Startall(int n, EPX_Request requests[]);
+int PEPX_Request_free(EPX_Request *request);
 int PEPX_Wait(EPX_Request *request, MPI_Status *status);
 int PEPX_Test(EPX_Request *request, int *flag, MPI_Status *status);
 int PEPX_Waitall(int n, EPX_Request requests[], MPI_Status *statuses);

@@ -5,6 +5,7 @@
 dist_man_MANS += \
   man/EPX_Alloc_mem.3 \
   man/EPX_Alltoallv.3 \
+  man/EPX_Alltoallv_init.3 \
   man/EPX_Combine.3 \
   man/EPX_Combine_backward.3 \
   man/EPX_Comm_create.3 \
@@ -26,6 +27,7 @@ dist_man_MANS += \
   man/EPX_Free_mem.3 \
   man/EPX_Get_library_version.3 \
   man/EPX_Get_version.3 \
+  man/EPX_Request_free.3 \
   man/EPX_Route_create.3 \
   man/EPX_Route_dispatch.3 \
   man/EPX_Route_dispatch_fields.3 \
@@ -34,6 +36,8 @@ dist_man_MANS += \
   man/EPX_Route_set_capacity.3 \
   man/EPX_Route_set_counts.3 \
   man/EPX_Route_tokens.3 \
+  man/EPX_Start.3 \
+  man/EPX_Startall.3 \
   man/EPX_Test.3 \
   man/EPX_Wait.3 \
   man/EPX_Wait_enqueue.3 \

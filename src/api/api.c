@@ -65,6 +65,44 @@ int epx_api_request(const struct epx_request *request)
     return epx_api_return(NULL, epx_handle_check(request, EPX_HANDLE_REQUEST));
 }
 
+int epx_api_request_at(const EPX_Request *request)
+{
+    EPX_API_FAIL_IF(!request, EPX_ERR_REQUEST, "request is NULL");
+    return epx_api_request(*request);
+}
+
+/* The first request that stands in the list for the second time; its place before goes to *before.
+ * n = there is none. */
+static int find_repeated(int n, const EPX_Request *requests, int *before)
+{
+    int repeated = 0;
+
+    epx_lock();
+    for (; repeated < n && (!requests[repeated] || !requests[repeated]->named); repeated++)
+        if (requests[repeated])
+            requests[repeated]->named = repeated + 1;
+    *before = repeated < n ? requests[repeated]->named - 1 : n;
+    for (int i = 0; i < repeated; i++)
+        if (requests[i])
+            requests[i]->named = 0;
+    epx_unlock();
+    return repeated;
+}
+
+int epx_api_request_list(int n, const EPX_Request *requests)
+{
+    int repeated, before;
+
+    EPX_API_FAIL_IF(n < 0, EPX_ERR_COUNT, "n is %d", n);
+    EPX_API_FAIL_IF(n && !requests, EPX_ERR_ARG, "requests is NULL");
+    for (int i = 0; i < n; i++)
+        EPX_TRY(epx_api_request_at(&requests[i]));
+    repeated = find_repeated(n, requests, &before);
+    EPX_API_FAIL_IF(repeated < n, EPX_ERR_REQUEST, "requests[%d] and requests[%d] are the same",
+                    before, repeated);
+    return EPX_SUCCESS;
+}
+
 int epx_api_return_to(const MPI_Comm *comm, int error)
 {
     const struct epx_mpi *mpi;

@@ -22,6 +22,10 @@ int epx_api_comm(const struct epx_comm *comm);
 int epx_api_route(const struct epx_route *route);
 /* A null request is a request that is complete. */
 int epx_api_request(const struct epx_request *request);
+/* EPX_ERR_REQUEST for a NULL pointer, and as epx_api_request. */
+int epx_api_request_at(const EPX_Request *request);
+/* Whether a list of requests is one, and names none twice. */
+int epx_api_request_list(int n, const EPX_Request *requests);
 
 /*
  * Last: hands an error, with this thread's message, to the communicator's error handler; comm NULL:
@@ -90,6 +94,16 @@ struct epx_buffer epx_weights_buffer(const char *name, const float *address, int
 /* Queues a call that was checked. */
 int epx_submit(struct epx_comm *comm, struct epx_route *route, const struct epx_call *call,
                EPX_Request *request);
+
+/* An exchange without a route has four checks: all but the buffers; the buffers, where sendbuf has
+ * rows up to end_row; the buffers with the counts that are in force now; and of a persistent one,
+ * what may have changed since it was made. */
+int epx_check_exchange(int count, EPX_Datatype datatype, const EPX_Request *request,
+                       struct epx_call *call);
+int epx_check_exchange_buffers(const struct epx_comm *comm, const struct epx_call *call,
+                               int64_t end_row);
+int epx_check_exchange_rows(const struct epx_comm *comm, const struct epx_call *call);
+int epx_check_start(const struct epx_request *persistent);
 
 /* What every routing checks and keeps: its tokens and request, its ids as a buffer to check, and
  * once it is queued, what operations on the route refer to. */

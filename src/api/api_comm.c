@@ -39,19 +39,14 @@ static int check_leftovers(struct epx_comm *comm)
     return rc;
 }
 
-/* The communicator has no routes of the user's: what still holds it is the user's own reference,
- * requests, and routes that were freed after it had finished. */
 static void warn_of_requests(const struct epx_comm *comm)
 {
-    int requests;
+    const int requests = epx_request_count(comm, 0), persistent = epx_request_count(comm, 1);
 
-    epx_lock();
-    requests = comm->references - 1;
-    for (const struct epx_route *route = comm->buried; route; route = route->next)
-        requests--;
-    epx_unlock();
     if (requests)
         EPX_LOG_WARN("EPX_Comm_free: requests that were never waited for: %d", requests);
+    if (persistent)
+        EPX_LOG_WARN("EPX_Comm_free: persistent requests that were not freed: %d", persistent);
 }
 
 /*

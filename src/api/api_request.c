@@ -55,12 +55,19 @@ static void wait_for(struct epx_request *request)
     } while (!complete);
 }
 
+/* The operation that completing the user's request is about: of a persistent one what it has
+ * started. A null request, which is complete, stands for an inactive one. */
+static EPX_Request *operation_of(EPX_Request *request)
+{
+    return *request && (*request)->persistent ? &(*request)->started : request;
+}
+
 /* So that none of several operations waits for another to be waited for. */
-static void queue_rests(int n, const EPX_Request *requests)
+static void queue_rests(int n, EPX_Request *requests)
 {
     epx_lock();
     for (int i = 0; i < n; i++)
-        epx_request_queue_rest(requests[i]);
+        epx_request_queue_rest(*operation_of(&requests[i]));
     epx_unlock();
 }
 
@@ -80,41 +87,46 @@ static int take(EPX_Request *handle, MPI_Status *status)
     return error;
 }
 
-static int check_request(const EPX_Request *request)
-{
-    EPX_API_FAIL_IF(!request, EPX_ERR_REQUEST, "request is NULL");
-    return epx_api_request(*request);
-}
-
 /* Whether the host can complete the request. */
-static int check_completable(const EPX_Request *request)
+static int check_completable(EPX_Request *request)
 {
-    EPX_TRY(check_request(request));
-    if (*request == EPX_REQUEST_NULL || !(*request)->captured)
+    const struct epx_request *operation;
+
+    EPX_TRY(epx_api_request_at(request));
+    operation = *operation_of(request);
+    if (!operation || !operation->captured)
         return EPX_SUCCESS;
-    return epx_api_return((*request)->comm,
+    return epx_api_return(operation->comm,
                           epx_fail(EPX_ERR_REQUEST, "the request was made in a capture, where only "
                                                     "EPX_Wait_enqueue completes it"));
+}
+
+/* Takes the outcome of an operation that is complete, or none. */
+static int finish(EPX_Request *operation, MPI_Status *status)
+{
+    if (*operation != EPX_REQUEST_NULL)
+        return take(operation, status);
+    fill_status(status, 0, EPX_SUCCESS);
+    return EPX_SUCCESS;
 }
 
 /* Waits for a request that was checked, and completes it. */
 static int complete(EPX_Request *request, MPI_Status *status)
 {
-    if (*request == EPX_REQUEST_NULL) {
-        fill_status(status, 0, EPX_SUCCESS);
-        return EPX_SUCCESS;
-    }
-    wait_for(*request);
-    return take(request, status);
+    EPX_Request *operation = operation_of(request);
+
+    if (*operation != EPX_REQUEST_NULL)
+        wait_for(*operation);
+    return finish(operation, status);
 }
 
 /*
  * EPX_Wait - wait until an operation is complete.
  *
  * Local, blocking; progresses all communicators of the process. Bounded by epx_timeout_ms.
- * In/out: request, freed and set to EPX_REQUEST_NULL; a null request completes at once with an
- * empty status. Output: status or MPI_STATUS_IGNORE: MPI_ERROR, and as elements of MPI_BYTE the
- * rows this rank received.
+ * In/out: request, freed and set to EPX_REQUEST_NULL; a persistent one becomes inactive instead. A
+ * null request and an inactive one complete at once with an empty status. Output: status or
+ * MPI_STATUS_IGNORE: MPI_ERROR, and as elements of MPI_BYTE the rows this rank received.
  * Errors: EPX_ERR_REQUEST; the operation's error, once the error handler was called.
  */
 int EPX_Wait(EPX_Request *request, MPI_Status *status)
@@ -124,35 +136,11 @@ int EPX_Wait(EPX_Request *request, MPI_Status *status)
     return complete(request, status);
 }
 
-/* The first request that stands in the list for the second time; its place before goes to *before.
- * n = there is none. */
-static int find_repeated(int n, const EPX_Request *requests, int *before)
+static int check_list(int n, EPX_Request *requests)
 {
-    int repeated = 0;
-
-    epx_lock();
-    for (; repeated < n && (!requests[repeated] || !requests[repeated]->named); repeated++)
-        if (requests[repeated])
-            requests[repeated]->named = repeated + 1;
-    *before = repeated < n ? requests[repeated]->named - 1 : n;
-    for (int i = 0; i < repeated; i++)
-        if (requests[i])
-            requests[i]->named = 0;
-    epx_unlock();
-    return repeated;
-}
-
-static int check_list(int n, const EPX_Request *requests)
-{
-    int repeated, before;
-
-    EPX_API_FAIL_IF(n < 0, EPX_ERR_COUNT, "n is %d", n);
-    EPX_API_FAIL_IF(n && !requests, EPX_ERR_ARG, "requests is NULL");
+    EPX_TRY(epx_api_request_list(n, requests));
     for (int i = 0; i < n; i++)
         EPX_TRY(check_completable(&requests[i]));
-    repeated = find_repeated(n, requests, &before);
-    EPX_API_FAIL_IF(repeated < n, EPX_ERR_REQUEST, "requests[%d] and requests[%d] are the same",
-                    before, repeated);
     return EPX_SUCCESS;
 }
 
@@ -160,29 +148,27 @@ static int check_list(int n, const EPX_Request *requests)
  * EPX_Test - ask whether an operation is complete.
  *
  * Local, does not block; progresses all communicators of the process.
- * In/out: request, freed and set to EPX_REQUEST_NULL if complete. Output: flag, 1 if complete;
+ * In/out: request, as in EPX_Wait if complete. Output: flag, 1 if complete;
  * status as in EPX_Wait, set if complete.
  * Errors: EPX_ERR_REQUEST; EPX_ERR_ARG if flag is NULL; the operation's error.
  */
 int EPX_Test(EPX_Request *request, int *flag, MPI_Status *status)
 {
+    EPX_Request *operation;
+
     EPX_API_ENTER();
     EPX_TRY(check_completable(request));
     EPX_API_FAIL_IF(!flag, EPX_ERR_ARG, "flag is NULL");
-    *flag = *request == EPX_REQUEST_NULL || is_complete(*request);
-    if (!*flag)
-        return EPX_SUCCESS;
-    if (*request == EPX_REQUEST_NULL) {
-        fill_status(status, 0, EPX_SUCCESS);
-        return EPX_SUCCESS;
-    }
-    return take(request, status);
+    operation = operation_of(request);
+    *flag = *operation == EPX_REQUEST_NULL || is_complete(*operation);
+    return *flag ? finish(operation, status) : EPX_SUCCESS;
 }
 
 /*
  * EPX_Waitall - wait until several operations are complete.
  *
- * Local, blocking. Input: n. In/out: requests, [n]. Output: statuses, [n] or MPI_STATUSES_IGNORE.
+ * Local, blocking. Input: n. In/out: requests, [n], each as in EPX_Wait. Output: statuses, [n] or
+ * MPI_STATUSES_IGNORE.
  * Errors: EPX_ERR_COUNT if n < 0; EPX_ERR_ARG if requests is NULL; EPX_ERR_REQUEST, for the same
  * request twice too, nothing is waited for; EPX_ERR_IN_STATUS if an operation failed: its code is
  * in the status's MPI_ERROR, and the error handler was called with it, once for each operation that
@@ -224,23 +210,26 @@ static int wait_enqueue(EPX_Request *handle, EPX_Stream stream)
  * Local; does not block on device memory: later work on the stream comes after the operation,
  * whose error, if any, EPX_Comm_get_async_error tells. On host memory there is no stream: it is
  * EPX_Wait without a status. In a capture it is the only way to complete a request.
- * In/out: request, freed and set to EPX_REQUEST_NULL. Input: stream.
+ * In/out: request, freed and set to EPX_REQUEST_NULL; a persistent one becomes inactive instead.
+ * Input: stream.
  * Errors: as EPX_Wait; EPX_ERR_CUDA.
  */
 int EPX_Wait_enqueue(EPX_Request *request, EPX_Stream stream)
 {
+    EPX_Request *operation;
     struct epx_comm *comm;
     int rc = EPX_SUCCESS, pending;
 
     EPX_API_ENTER();
-    EPX_TRY(check_request(request));
-    if (*request == EPX_REQUEST_NULL || !(*request)->launch)
+    EPX_TRY(epx_api_request_at(request));
+    operation = operation_of(request);
+    if (*operation == EPX_REQUEST_NULL || !(*operation)->launch)
         return EPX_Wait(request, MPI_STATUS_IGNORE);
-    comm = (*request)->comm;
+    comm = (*operation)->comm;
     epx_lock();
-    pending = !(*request)->complete;
+    pending = !(*operation)->complete;
     if (pending)
-        rc = wait_enqueue(request, stream);
+        rc = wait_enqueue(operation, stream);
     epx_unlock();
     return pending ? epx_api_return(comm, rc) : EPX_Wait(request, MPI_STATUS_IGNORE);
 }

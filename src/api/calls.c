@@ -112,3 +112,77 @@ struct epx_buffer epx_weights_buffer(const char *name, const float *address, int
 
     return buffer;
 }
+
+static struct epx_buffer counts_buffer(const char *name, const int64_t *address, int ranks,
+                                       int written)
+{
+    const int element = sizeof(int64_t);
+    struct epx_buffer buffer = {name, address, ranks, element, element, written, 1};
+
+    return buffer;
+}
+
+/* Counts in device memory are checked by the kernel. */
+static int check_counts(const struct epx_comm *comm, const struct epx_call *call, int64_t *end_row)
+{
+    const struct epx_buffer buffers[] = {
+        counts_buffer("sendcounts", call->sendcounts, comm->size, 0),
+        counts_buffer("sdispls", call->sdispls, comm->size, 0),
+    };
+
+    EPX_TRY(epx_check_buffers(comm, buffers, 2));
+    for (int r = 0; r < comm->size; r++) {
+        int64_t end;
+
+        if (call->sendcounts[r] < 0 || call->sdispls[r] < 0)
+            return epx_fail_bad_count(r, call->sendcounts[r], call->sdispls[r]);
+        EPX_FAIL_IF(__builtin_add_overflow(call->sendcounts[r], call->sdispls[r], &end),
+                    EPX_ERR_COUNT, "sendcounts[%d] + sdispls[%d] overflows", r, r);
+        if (call->sendcounts[r] && end > *end_row)
+            *end_row = end;
+    }
+    return EPX_SUCCESS;
+}
+
+int epx_check_exchange(int count, EPX_Datatype datatype, const EPX_Request *request,
+                       struct epx_call *call)
+{
+    EPX_FAIL_IF(!request, EPX_ERR_ARG, "request is NULL");
+    EPX_FAIL_IF(!call->sendcounts || !call->sdispls || !call->recvcounts || !call->rdispls,
+                EPX_ERR_ARG, "an array of counts or displacements is NULL");
+    EPX_FAIL_IF(call->recv_capacity < 0, EPX_ERR_COUNT, "recv_capacity is %lld",
+                (long long)call->recv_capacity);
+    return epx_check_rows(count, datatype, 0, call);
+}
+
+int epx_check_exchange_buffers(const struct epx_comm *comm, const struct epx_call *call,
+                               int64_t end_row)
+{
+    const struct epx_buffer buffers[] = {
+        epx_rows_buffer("sendbuf", call->fields.at[0].in, end_row, call, 0),
+        counts_buffer("sendcounts", call->sendcounts, comm->size, 0),
+        counts_buffer("sdispls", call->sdispls, comm->size, 0),
+        epx_rows_buffer("recvbuf", call->fields.at[0].out, call->recv_capacity, call, 1),
+        counts_buffer("recvcounts", call->recvcounts, comm->size, 1),
+        counts_buffer("rdispls", call->rdispls, comm->size, 1),
+    };
+
+    return epx_check_buffers(comm, buffers, 6);
+}
+
+int epx_check_exchange_rows(const struct epx_comm *comm, const struct epx_call *call)
+{
+    int64_t end_row = 0;
+
+    if (!epx_transport_device_ops(comm))
+        EPX_TRY(check_counts(comm, call, &end_row));
+    return epx_check_exchange_buffers(comm, call, end_row);
+}
+
+/* Kernels check the counts on device memory, and those that are kept were checked at first. */
+int epx_check_start(const struct epx_request *persistent)
+{
+    if (persistent->kept || epx_transport_device_ops(persistent->comm))
+        return EPX_SUCCESS;
+    return epx_check_exchange_rows(persistent->comm, &persistent->call);
+}

@@ -2,6 +2,7 @@
 libepx_core_la_SOURCES += \
   src/api/api.c \
   src/api/api.h \
+  src/api/api_alltoallv.c \
   src/api/api_coll.c \
   src/api/api_comm.c \
   src/api/api_create.c \
@@ -9,6 +10,7 @@ libepx_core_la_SOURCES += \
   src/api/api_init.c \
   src/api/api_request.c \
   src/api/api_route.c \
+  src/api/api_start.c \
   src/api/calls.c \
   src/api/f08.c \
   src/api/f08.h \

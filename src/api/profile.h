@@ -50,6 +50,10 @@
 #define EPX_Dispatch_backward PEPX_Dispatch_backward
 #define EPX_Combine_backward PEPX_Combine_backward
 #define EPX_Alltoallv PEPX_Alltoallv
+#define EPX_Alltoallv_init PEPX_Alltoallv_init
+#define EPX_Start PEPX_Start
+#define EPX_Startall PEPX_Startall
+#define EPX_Request_free PEPX_Request_free
 #define EPX_Wait PEPX_Wait
 #define EPX_Test PEPX_Test
 #define EPX_Waitall PEPX_Waitall

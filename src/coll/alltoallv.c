@@ -1,11 +1,55 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* alltoallv.c - what every alltoallv on host memory does with counts and displacements, and its
- * end. */
+ * end; the counts that a persistent one keeps. */
 #include "coll/alltoallv.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "coll/attach.h"
 #include "core/verdict.h"
+#include "transport/module.h"
+
+static void free_kept(struct epx_kept *kept)
+{
+    free(kept);
+}
+
+/* The counts on host memory lie behind the struct. */
+static int keep_on_host(const struct epx_comm *comm, const struct epx_call *call,
+                        struct epx_kept **result)
+{
+    const size_t ranks = (size_t)comm->size, bytes = ranks * sizeof(*call->sendcounts);
+    struct epx_kept *kept = epx_memory_zeroed(1, sizeof(*kept) + 2 * bytes);
+
+    EPX_FAIL_IF(!kept, EPX_ERR_NO_MEM, "no memory for counts of %d ranks", comm->size);
+    kept->free = free_kept;
+    kept->counts = (int64_t *)(kept + 1);
+    memcpy(kept->counts, call->sendcounts, bytes);
+    memcpy(kept->counts + ranks, call->sdispls, bytes);
+    *result = kept;
+    return EPX_SUCCESS;
+}
+
+int epx_alltoallv_keep_counts(struct epx_request *request)
+{
+    struct epx_comm *comm = request->comm;
+    struct epx_call *call = &request->call;
+    const struct epx_device_ops *ops = epx_transport_device_ops(comm);
+    struct epx_kept *kept = NULL;
+    int rc;
+
+    epx_lock();
+    rc = ops ? ops->keep_counts(comm->transport->device, call, &kept)
+             : keep_on_host(comm, call, &kept);
+    if (rc == EPX_SUCCESS)
+        epx_request_keep(request, kept);
+    epx_unlock();
+    EPX_TRY(rc);
+    call->sendcounts = kept->counts;
+    call->sdispls = kept->counts + comm->size;
+    return EPX_SUCCESS;
+}
 
 void epx_alltoallv_copy_counts(struct epx_request *request, int64_t *own)
 {

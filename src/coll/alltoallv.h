@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* alltoallv.h - what the direct and the staged alltoallv share. */
+/* alltoallv.h - what the direct and the staged alltoallv share, and what persistent ones keep. */
 #ifndef EPX_COLL_ALLTOALLV_H
 #define EPX_COLL_ALLTOALLV_H
 
 #include "core/request.h"
 
+/*
+ * Has a persistent request use copies of its counts and displacements, in memory of the library: on
+ * device memory they are made by work on the request's stream.
+ */
+int epx_alltoallv_keep_counts(struct epx_request *request);
 /*
  * Called first: copies the counts and displacements of the call to own, [4][R], and lets the call
  * use the copy, which is read as often as need be. So if the user changes the arrays meanwhile, no

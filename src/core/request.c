@@ -79,12 +79,28 @@ struct epx_request *epx_request_create(struct epx_comm *comm, struct epx_route *
     return request;
 }
 
+void epx_request_keep(struct epx_request *request, struct epx_kept *kept)
+{
+    epx_lock();
+    request->kept = kept;
+    if (kept)
+        kept->references++;
+    epx_unlock();
+}
+
+static void release_kept(struct epx_kept *kept)
+{
+    if (kept && --kept->references == 0 && kept->free)
+        kept->free(kept);
+}
+
 void epx_request_free(struct epx_request *request)
 {
     if (!request)
         return;
     epx_comm_release(request->comm);
     epx_lock();
+    release_kept(request->kept);
     epx_handle_remove(&request->handle);
     unlink_live(request);
     if (num_unused < REQUESTS_KEPT) {
@@ -95,6 +111,17 @@ void epx_request_free(struct epx_request *request)
     }
     epx_unlock();
     free(request);
+}
+
+int epx_request_count(const struct epx_comm *comm, int persistent)
+{
+    int num = 0;
+
+    epx_lock();
+    for (const struct epx_request *request = live; request; request = request->live_next)
+        num += request->comm == comm && request->persistent == persistent;
+    epx_unlock();
+    return num;
 }
 
 void epx_request_free_all_by_mpi(void)

@@ -43,6 +43,18 @@ struct epx_call {
     int32_t *counts;                    /* of a routing: as EPX_Route_set_counts has set; or NULL */
 };
 
+/* Counts and displacements that a persistent request keeps in the communicator's memory space, and
+ * that operations which it has started send by. */
+struct epx_kept {
+    int references;                      /* under the lock; 0 = nobody uses them */
+    int64_t *counts;                     /* [2][R] counts, then displacements */
+    void (*free)(struct epx_kept *kept); /* called when nobody uses them any more; NULL = whoever
+                                            made them uses them again */
+    struct epx_kept *next;               /* of the same device */
+};
+
+/* An operation; or a persistent request, which is never queued: it has the call of the operations
+ * that it starts. */
 struct epx_request {
     struct epx_handle handle;
     struct epx_comm *comm;
@@ -56,8 +68,11 @@ struct epx_request {
     int weighted;    /* what the ranks have agreed on: pair weights travel */
     int waiting_for; /* the rank that the last step waited for, or -1 */
     int complete;
-    int detached; /* nobody waits for it: it is freed when it is complete */
-    int named;    /* within EPX_Waitall: its place in the list, from 1 */
+    int persistent;
+    struct epx_request *started; /* the operation of a persistent request; NULL = it is inactive */
+    struct epx_kept *kept;       /* NULL = counts are the user's */
+    int detached;                /* nobody waits for it: it is freed when it is complete */
+    int named;                   /* within EPX_Waitall: its place in the list, from 1 */
     int error;
     int64_t received_rows;
     char message[EPX_MAX_ERROR_STRING];
@@ -104,6 +119,11 @@ static inline int epx_verb_adds(enum epx_verb verb)
 /* A request that holds its communicator and route; NULL if there is not enough memory. */
 struct epx_request *epx_request_create(struct epx_comm *comm, struct epx_route *route);
 void epx_request_free(struct epx_request *request);
+/* Returns how many requests of the communicator, persistent ones or others, the user has not let
+ * complete, or freed. What a persistent request has started counts as one of the others. */
+int epx_request_count(const struct epx_comm *comm, int persistent);
+/* For a request, which then holds what is kept. */
+void epx_request_keep(struct epx_request *request, struct epx_kept *kept);
 /* Frees the requests of communicators made by MPI that nobody waited for. */
 void epx_request_free_all_by_mpi(void);
 

@@ -14,7 +14,7 @@
 #include "core/route.h"
 #include "transport/transport.h"
 
-enum { EPX_MODULE_VERSION = 17 };
+enum { EPX_MODULE_VERSION = 18 };
 
 /*
  * What libepx gives its module, each function as CALL, or RUN if it returns nothing: (result, name
@@ -100,6 +100,10 @@ struct epx_device_ops {
     /* Local: EPX_ERR_BUFFER unless kernels can use all bytes of the buffers. */
     int (*check_buffers)(const struct epx_device *device, const struct epx_device_buffer *buffers,
                          int num);
+    /* Local, with the lock held: copies counts and displacements of an alltoallv, by work on its
+     * stream. The device keeps the memory, for other counts when nobody uses these any more. */
+    int (*keep_counts)(struct epx_device *device, const struct epx_call *call,
+                       struct epx_kept **kept);
     /* Local: the error, if it was not told yet, of an operation in a replayed graph; its message
      * becomes this thread's last one. */
     int (*take_replay_error)(struct epx_device *device);

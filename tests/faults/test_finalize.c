@@ -2,8 +2,8 @@
 /*
  * test_finalize.c - a rank enters MPI_Finalize with an operation in flight. Its peers, who wait for
  * it, learn so at once and not when the bound is over; on a device the operation goes on, and they
- * get their rows. The program does not use Check, whose reports would need the rank that is gone:
- * each rank answers with its exit code.
+ * get their rows. All ranks leave a persistent request, too. The program does not use Check, whose
+ * reports would need the rank that is gone: each rank answers with its exit code.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ struct traffic {
     float *send, *recv, *image;
     int64_t *sendcounts, *sdispls, *recvcounts, *rdispls;
     size_t bytes; /* of send, recv, image */
-    EPX_Request request;
+    EPX_Request request, persistent;
 };
 
 static int64_t *new_counts(int64_t first, int64_t step)
@@ -67,6 +67,14 @@ static int start(struct traffic *traffic, EPX_Comm comm)
     return EPX_Alltoallv(traffic->send, traffic->sendcounts, traffic->sdispls, traffic->recv,
                          traffic->recvcounts, traffic->rdispls, suite_size, ELEMENTS, EPX_FLOAT32,
                          comm, EPX_STREAM_NULL, &traffic->request);
+}
+
+static int leave_persistent(struct traffic *traffic, EPX_Comm comm)
+{
+    return EPX_Alltoallv_init(traffic->send, traffic->sendcounts, traffic->sdispls, traffic->recv,
+                              traffic->recvcounts, traffic->rdispls, suite_size, ELEMENTS,
+                              EPX_FLOAT32, comm, EPX_STREAM_NULL, EPX_FIXED_COUNTS,
+                              &traffic->persistent);
 }
 
 /* Calls last, so that the others are in the middle of the operation, and leaves at once. */
@@ -122,6 +130,7 @@ int main(int argc, char **argv)
     witness = suite_size == 2 ? 1 : 0;
     comm = suite_comm("epx_timeout_ms", "120000", "epx_window_bytes", "65536", NULL);
     prepare(&traffic);
+    EXPECT_CODE(leave_persistent(&traffic, comm), EPX_SUCCESS);
     if (suite_rank == leaver)
         leave_early(&traffic, comm);
     else

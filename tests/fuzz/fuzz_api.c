@@ -518,6 +518,20 @@ static void fuzz_structs(struct input *input, EPX_Comm comm)
 
 /* Alltoallv */
 
+/* Starts a persistent request twice, if there is one, and frees it; the code of the last. */
+static int persistent_outcome(int code, EPX_Request *request)
+{
+    if (code != EPX_SUCCESS)
+        return outcome(code, request);
+    for (int i = 0; i < 2 && code == EPX_SUCCESS; i++) {
+        code = EPX_Start(request);
+        if (code == EPX_SUCCESS)
+            code = EPX_Wait(request, MPI_STATUS_IGNORE);
+    }
+    REQUIRE(EPX_Request_free(request) == EPX_SUCCESS && *request == EPX_REQUEST_NULL);
+    return code;
+}
+
 static void fuzz_alltoallv(struct input *input, EPX_Comm comm)
 {
     int given = take_byte(input), count = (int)take_number(input), code;
@@ -534,9 +548,16 @@ static void fuzz_alltoallv(struct input *input, EPX_Comm comm)
     sent = make_buffer(end, row_bytes, !(given & 32));
     counts[0] = sendcount;
     counts[1] = sdispl;
-    code = outcome(EPX_Alltoallv(sent, &counts[0], &counts[1], got, &counts[2], &counts[3],
-                                 capacity, count, datatype, comm, EPX_STREAM_NULL, &request),
-                   &request);
+    if (given & 64)
+        code = persistent_outcome(EPX_Alltoallv_init(sent, &counts[0], &counts[1], got, &counts[2],
+                                                     &counts[3], capacity, count, datatype, comm,
+                                                     EPX_STREAM_NULL,
+                                                     given & 8 ? EPX_FIXED_COUNTS : 0, &request),
+                                  &request);
+    else
+        code = outcome(EPX_Alltoallv(sent, &counts[0], &counts[1], got, &counts[2], &counts[3],
+                                     capacity, count, datatype, comm, EPX_STREAM_NULL, &request),
+                       &request);
     if (code != EPX_SUCCESS && code != EPX_ERR_TRUNCATE)
         return;
     REQUIRE(sendcount >= 0 && sdispl >= 0 && count >= 0 && datatype_bytes(datatype));

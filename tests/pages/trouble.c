@@ -212,11 +212,15 @@ static void late(void)
 static void leftovers(void)
 {
     EPX_Route_attr attr = attributes();
+    EPX_Request persistent;
+    int64_t numbers[6] = {0};
 
     create(NULL, NULL);
     EPX_Route_create(&attr, comm, &route);
     EPX_Route_tokens(ids, TOKENS, route, EPX_STREAM_NULL, &request);
     EPX_Route_free(&route);
+    EPX_Alltoallv_init(NULL, numbers, numbers, NULL, numbers + 2, numbers + 4, 0, 1, EPX_BYTE, comm,
+                       EPX_STREAM_NULL, 0, &persistent);
     EPX_Comm_free(&comm);
     create(NULL, NULL);
     MPI_Barrier(MPI_COMM_WORLD);

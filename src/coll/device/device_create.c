@@ -6,6 +6,7 @@
 #include "coll/device/control_window.h"
 #include "coll/device/device_liveness.h"
 #include "coll/device/device_order.h"
+#include "coll/device/direct/kept_counts.h"
 #include "coll/device/staged/proxy.h"
 #include "coll/device/user_memory.h"
 #include "core/agree.h"
@@ -110,6 +111,7 @@ static void free_cuda(struct epx_device *device)
         if (device->events[i])
             cudaEventDestroy(device->events[i]);
     epx_device_end_order(device);
+    epx_device_free_counts(device);
     if (device->copied)
         cudaEventDestroy(device->copied);
     if (device->stream)

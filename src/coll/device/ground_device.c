@@ -8,6 +8,7 @@
 #include "coll/device/device_create.h"
 #include "coll/device/device_liveness.h"
 #include "coll/device/device_verbs.h"
+#include "coll/device/direct/kept_counts.h"
 #include "coll/device/launch.h"
 #include "coll/device/outcome.h"
 #include "coll/device/plan_device.h"
@@ -39,6 +40,7 @@ static const struct epx_device_ops device_ops = {
     .ended = epx_device_ended,
     .wait_enqueue = epx_device_wait_enqueue,
     .check_buffers = epx_user_memory_check,
+    .keep_counts = epx_device_keep_counts,
     .take_replay_error = epx_outcome_take_replay_error,
     .add_stats = add_stats,
 };

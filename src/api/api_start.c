@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * api_start.c - EPX_Start, EPX_Startall, EPX_Request_free.
+ *
+ * A persistent request starts operations like any other: each has a request of its own, which the
+ * functions of api_request.c complete in its place. So an operation that EPX_Wait_enqueue has left
+ * to the GPU may still be in flight when its persistent request starts the next.
+ */
+#include "api/api.h"
+#include "api/profile.h"
+
+EPX_PROFILED(Start)
+EPX_PROFILED(Startall)
+EPX_PROFILED(Request_free)
+
+static int check_inactive(const struct epx_request *request)
+{
+    EPX_FAIL_IF(!request->persistent, EPX_ERR_REQUEST,
+                "the request is of one operation, want a persistent one");
+    EPX_FAIL_IF(request->started, EPX_ERR_REQUEST, "the request is active; wait for it first");
+    return EPX_SUCCESS;
+}
+
+/* Whether it is a persistent request that is inactive. */
+static int check_persistent(const EPX_Request *request)
+{
+    EPX_TRY(epx_api_request_at(request));
+    EPX_API_FAIL_IF(*request == EPX_REQUEST_NULL, EPX_ERR_REQUEST, "request is EPX_REQUEST_NULL");
+    return epx_api_return((*request)->comm, check_inactive(*request));
+}
+
+static int check_startable(const struct epx_request *request)
+{
+    EPX_FAIL_IF(!epx_handle_is(request->comm, EPX_HANDLE_COMM), EPX_ERR_COMM,
+                "the communicator of the request was freed");
+    return epx_check_start(request);
+}
+
+static int check_to_start(const EPX_Request *request)
+{
+    EPX_TRY(check_persistent(request));
+    return epx_api_return((*request)->comm, check_startable(*request));
+}
+
+/* Starts an operation after all checks. */
+static int start(struct epx_request *request)
+{
+    int rc = epx_submit(request->comm, NULL, &request->call, &request->started);
+
+    if (rc == EPX_SUCCESS)
+        epx_request_keep(request->started, request->kept);
+    return epx_api_return(request->comm, rc);
+}
+
+/*
+ * EPX_Start - start the operation of a persistent request.
+ *
+ * Collective, nonblocking, as the call that the request was made by without _init.
+ * In/out: request, persistent and inactive; active then, until EPX_Wait or one of its relatives.
+ * Errors: EPX_ERR_REQUEST for any other request, which stays as it is; EPX_ERR_COMM if the
+ * communicator was freed; else as EPX_Alltoallv, on its completion too. The request stays inactive.
+ */
+int EPX_Start(EPX_Request *request)
+{
+    EPX_API_ENTER();
+    EPX_TRY(check_to_start(request));
+    return start(*request);
+}
+
+/*
+ * EPX_Startall - start several persistent requests.
+ *
+ * As EPX_Start of each, in the order of the list, which is the same on all ranks.
+ * Input: n. In/out: requests, [n].
+ * Errors: EPX_ERR_COUNT if n < 0; EPX_ERR_ARG if requests is NULL; EPX_ERR_REQUEST, for the same
+ * request twice too; else as EPX_Start. All are checked before the first is started.
+ */
+int EPX_Startall(int n, EPX_Request requests[])
+{
+    EPX_API_ENTER();
+    EPX_TRY(epx_api_request_list(n, requests));
+    for (int i = 0; i < n; i++)
+        EPX_TRY(check_to_start(&requests[i]));
+    for (int i = 0; i < n; i++)
+        EPX_TRY(start(requests[i]));
+    return EPX_SUCCESS;
+}
+
+/*
+ * EPX_Request_free - free a persistent request.
+ *
+ * Local. In/out: request, persistent and inactive; set to EPX_REQUEST_NULL.
+ * Errors: EPX_ERR_REQUEST for any other request, which stays as it is.
+ */
+int EPX_Request_free(EPX_Request *request)
+{
+    EPX_API_ENTER();
+    EPX_TRY(check_persistent(request));
+    epx_request_free(*request);
+    *request = EPX_REQUEST_NULL;
+    return EPX_SUCCESS;
+}
