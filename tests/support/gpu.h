@@ -24,7 +24,7 @@ static inline void must(cudaError_t error)
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* Queues a kernel that ends when *flag, pinned host memory, is not 0 any more. */
+/* Queues a kernel that ends when *flag, pinned host memory, is 0. */
 void gpu_hold(const volatile int *flag, EPX_Stream stream);
 /* Queues a kernel that copies bytes between two buffers in device memory. */
 void gpu_copy(void *to, const void *from, size_t bytes, EPX_Stream stream);
