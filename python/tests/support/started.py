@@ -77,7 +77,9 @@ def torchrun():
             check(other)
             check(comm)
         dist.destroy_process_group()
-    expect(Code.NOT_INITIALIZED, "torchrun starts no MPI", epx.launch.jax_arguments)
+    arguments = epx.launch.jax_arguments()
+    assert arguments["process_id"] == int(os.environ["RANK"]), arguments
+    assert arguments["num_processes"] == int(os.environ["WORLD_SIZE"]), arguments
     told(comm.rank)
 
 
