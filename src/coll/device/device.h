@@ -78,6 +78,8 @@ struct epx_device {
 
     cudaStream_t stream; /* the library's own, of the highest priority */
     cudaEvent_t copied;  /* recorded after the last copy to notes */
+    cudaStream_t rounds; /* where ranks exchange messages, else NULL; rounds_stream.c */
+    cudaEvent_t rounds_edge;
     epx_wait_value *wait_value;
     epx_write_value *write_value;
     epx_pointer_attributes *pointer_attributes;

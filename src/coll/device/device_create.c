@@ -8,6 +8,7 @@
 #include "coll/device/device_order.h"
 #include "coll/device/direct/kept_counts.h"
 #include "coll/device/staged/proxy.h"
+#include "coll/device/staged/rounds_stream.h"
 #include "coll/device/user_memory.h"
 #include "core/agree.h"
 #include "transport/cuda/cuda_errors.h"
@@ -44,6 +45,8 @@ static int create_streams(struct epx_device *device)
 {
     EPX_TRY_CUDA(epx_device_new_stream(&device->stream));
     EPX_TRY_CUDA(cudaEventCreateWithFlags(&device->copied, cudaEventDisableTiming));
+    if (device->transport->ops->exchanges)
+        EPX_TRY(epx_rounds_create(device));
     return epx_device_init_order(device);
 }
 
@@ -112,6 +115,7 @@ static void free_cuda(struct epx_device *device)
             cudaEventDestroy(device->events[i]);
     epx_device_end_order(device);
     epx_device_free_counts(device);
+    epx_rounds_free(device);
     if (device->copied)
         cudaEventDestroy(device->copied);
     if (device->stream)

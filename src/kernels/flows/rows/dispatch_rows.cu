@@ -30,7 +30,7 @@ static __device__ bool any_staged(const struct epx_device_comm &c, const struct 
 /* What is sent at once: one segment of the row of each token of the round. */
 template <bool LIST> struct sending {
     const struct epx_segments &cut;
-    const struct round &round;
+    const struct epx_round &round;
     const struct windows<LIST> &windows;
 };
 
@@ -72,7 +72,7 @@ template <bool LIST>
 static __device__ void send_rows(const struct epx_dispatch_rows &a, const struct exchange &x,
                                  const struct sending<LIST> &sending, struct row_list &list)
 {
-    const struct round &round = sending.round;
+    const struct epx_round &round = sending.round;
     int64_t end = round.end_token < a.num_tokens ? round.end_token : a.num_tokens;
     int64_t length = epx_segment_length(sending.cut, round.segment);
     struct epx_slices slices = epx_slices_of(length, end - round.first_token, num_global_warps());
@@ -85,7 +85,7 @@ static __device__ void send_rows(const struct epx_dispatch_rows &a, const struct
 
 /* Copies a segment of a row that came to the row's first slot. */
 template <bool LIST>
-static __device__ void take_row(const struct epx_dispatch_rows &a, const struct round &round,
+static __device__ void take_row(const struct epx_dispatch_rows &a, const struct epx_round &round,
                                 struct epx_wire_record *record, const char *came,
                                 struct row_list &list)
 {
@@ -105,7 +105,7 @@ static __device__ void take_row(const struct epx_dispatch_rows &a, const struct 
 
 /* Copies each row that came from this rank's stage to the row's first slot. */
 template <bool LIST>
-static __device__ void take_rows(const struct epx_dispatch_rows &a, const struct round &round,
+static __device__ void take_rows(const struct epx_dispatch_rows &a, const struct epx_round &round,
                                  struct row_list &list)
 {
     char *records = a.plan.records[a.comm.rank];
@@ -134,7 +134,7 @@ static __device__ void move_in_rounds(const struct epx_dispatch_rows &a, struct 
     if (weights_come(x))
         send_row_weights(a);
     for (int64_t i = 0; i < a.rounds.num; i++) {
-        struct round round = round_of(a.rounds, i);
+        struct epx_round round = epx_round_of(&a.rounds, i);
 
         if (i && !await_credits(a.comm, x, (uint64_t)i))
             return;

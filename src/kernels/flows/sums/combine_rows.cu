@@ -21,7 +21,7 @@ static __device__ void sum_in_rounds(const struct epx_combine_rows &a, struct ex
     bool weighted = a.backward && weights_come(x);
 
     for (int64_t i = 0; i < a.rounds.num; i++) {
-        struct round round = round_of(a.rounds, i);
+        struct epx_round round = epx_round_of(&a.rounds, i);
 
         if (i && !await_credits(a.comm, x, (uint64_t)i))
             return;
