@@ -138,6 +138,21 @@ struct epx_ready_note epx_ready_note_of(const struct epx_request *request)
     return note;
 }
 
+struct epx_agree epx_agree_args_of(const struct epx_request *request)
+{
+    const struct epx_call *call = &request->call;
+    struct epx_agree args = {
+        .comm = epx_device_comm_of(request),
+        .note = epx_ready_note_of(request),
+        .list = epx_list_note_of(request),
+        .listed = call->fields.num > 1,
+        .stands = !epx_verb_routes(call->verb),
+        .routing = request->route ? epx_device_plan_of(request)->outcome : NULL,
+    };
+
+    return args;
+}
+
 struct epx_dispatch_rows epx_dispatch_args_of(const struct epx_request *request)
 {
     const struct epx_call *call = &request->call;

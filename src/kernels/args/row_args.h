@@ -37,7 +37,7 @@ struct epx_dispatch_rows {
 extern "C" {
 #endif
 /* Launchers return EPX_SUCCESS, or EPX_ERR_CUDA with the error left to cudaGetLastError. */
-int epx_launch_dispatch_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
+int epx_launch_dispatch_rounds(const struct epx_dispatch_rows *args, EPX_Stream stream);
 int epx_launch_dispatch_packets(const struct epx_dispatch_rows *args, EPX_Stream stream);
 int epx_launch_dispatch_small(const struct epx_dispatch_rows *args, EPX_Stream stream);
 int epx_launch_move_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);

@@ -33,7 +33,7 @@ struct epx_combine_rows {
 extern "C" {
 #endif
 /* Launchers return EPX_SUCCESS, or EPX_ERR_CUDA with the error left to cudaGetLastError. */
-int epx_launch_combine_rows(const struct epx_combine_rows *args, EPX_Stream stream);
+int epx_launch_combine_rounds(const struct epx_combine_rows *args, EPX_Stream stream);
 int epx_launch_combine_packets(const struct epx_combine_rows *args, EPX_Stream stream);
 int epx_launch_combine_small(const struct epx_combine_rows *args, EPX_Stream stream);
 int epx_launch_move_sums(const struct epx_combine_rows *args, EPX_Stream stream);

@@ -88,8 +88,9 @@ static __device__ bool await_exchange(const struct epx_device_comm &c, struct ex
  * One block: every rank sends its ready words to all others, as they lie in the control window.
  * Returns whether all agree, as await_ready does.
  */
-static __device__ bool agree(const struct epx_device_comm &c, const struct epx_ready_note &note,
-                             const struct epx_outcome *routing, struct exchange &x)
+static __device__ bool exchange_ready(const struct epx_device_comm &c,
+                                      const struct epx_ready_note &note,
+                                      const struct epx_outcome *routing, struct exchange &x)
 {
     const int64_t bytes = EPX_READY_WORDS * sizeof(uint64_t);
     char *all, *own;

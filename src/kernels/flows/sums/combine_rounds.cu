@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * combine_rows.cu - the ranks agree on a combine or dispatch backward. move_sums does the rest,
- * unless the stage does not hold all rows. Then there are rounds: the sum of each row's pairs,
- * rounded once, goes straight into the home rank's stage at the row's place, and home sums the
- * tokens of the round.
+ * combine_rounds.cu - a combine or dispatch backward whose stage does not hold all rows: agree.cu,
+ * then rounds: the sum of each row's pairs, rounded once, goes straight into the home rank's stage
+ * at the row's place, and home sums the tokens of the round.
  * Work: reads the rows of all pairs here, writes this rank's unique rows and T rows. Order:
  * choices, then ranks.
- * Launch: comm.blocks blocks, which wait for other ranks; one where there are no rounds. move_sums
- * follows.
+ * Launch: comm.blocks blocks, which wait for other ranks. move_sums ends the operation.
  */
 #include "kernels/flows/sums/sums.cuh"
 #include "kernels/protocol/launches.cuh"
@@ -37,32 +35,28 @@ static __device__ void sum_in_rounds(const struct epx_combine_rows &a, struct ex
 
 template <typename T>
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
-    combine_rows(const __grid_constant__ struct epx_combine_rows a)
+    combine_rounds(const __grid_constant__ struct epx_combine_rows a)
 {
     __shared__ struct exchange x;
     __shared__ struct row_list lists[EPX_WAITING_THREADS / EPX_WARP];
-    const bool deferred = a.rounds.num == 1;
     int64_t num_rounds = 0;
 
     await_kernel_before();
-    begin_exchange(a.comm, a.note, a.plan.outcome->code, look_first(a.comm), x);
-    if (x.outcome.code == EPX_SUCCESS && await_ready(a.comm, a.note, x, a.plan.outcome)) {
-        num_rounds = deferred ? 0 : a.rounds.num;
-        if (!deferred)
-            sum_in_rounds<T>(a, x, lists[threadIdx.x / EPX_WARP]);
+    if (begin_moves(a.comm, a.note, NULL, a.plan.outcome, x)) {
+        num_rounds = a.rounds.num;
+        sum_in_rounds<T>(a, x, lists[threadIdx.x / EPX_WARP]);
     }
     if (blockIdx.x == 0 && threadIdx.x == 0)
-        hand_over(a.comm, x, (uint64_t)num_rounds, deferred, a.plan.outcome);
+        hand_over(a.comm, x, (uint64_t)num_rounds, false, a.plan.outcome);
 }
 
-static void (*const kernels[NUM_SUM_KERNELS])(struct epx_combine_rows) = SUM_KERNELS(combine_rows);
+static void (*const kernels[NUM_SUM_KERNELS])(struct epx_combine_rows) =
+    SUM_KERNELS(combine_rounds);
 
-int epx_launch_combine_rows(const struct epx_combine_rows *args, EPX_Stream stream)
+int epx_launch_combine_rounds(const struct epx_combine_rows *args, EPX_Stream stream)
 {
-    const unsigned blocks = args->rounds.num == 1 ? 1 : (unsigned)args->comm.blocks;
-
-    return launch_behind({blocks, EPX_WAITING_THREADS, 0, stream}, kernels[epx_sum_kernel(args)],
-                         *args);
+    return launch_behind({(unsigned)args->comm.blocks, EPX_WAITING_THREADS, 0, stream},
+                         kernels[epx_sum_kernel(args)], *args);
 }
 
 static const struct epx_loaded loaded(kernels);

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * dispatch_rows.cu - the ranks agree on a dispatch or combine backward. The kernel behind it does
- * the rest, unless a receive buffer is in no window and the stage in its place does not hold all
- * rows. Then rows go round by round: each token's once to every rank that needs it, straight into
- * its first slot if that rank's receive buffer is in a window, else into its stage, from where that
- * rank's blocks copy it to the slot. Pair weights are stored too. Of several fields each is stored
- * on its own; if any receive buffer of a rank is in no window, all its fields take the stage.
+ * dispatch_rounds.cu - a dispatch or combine backward whose stage does not hold all rows: agree.cu,
+ * and if a receive buffer of any rank is in no window all rows, round by round: each token's once
+ * to every rank that needs it, straight into its first slot if that rank's receive buffer is in a
+ * window, else into its stage, from where that rank's blocks copy it to the slot. Pair weights are
+ * stored too. Of several fields each is stored on its own; if any receive buffer of a rank is in no
+ * window, all its fields take the stage.
  * Work: reads T rows, writes this rank's unique rows. Order: none, every byte has one writer.
- * Launch: comm.blocks blocks, which wait for other ranks; one where there can be no rounds.
- * move_rows or move_grads follows.
+ * Launch: comm.blocks blocks, which wait for other ranks. move_rows or move_grads follows.
  */
 #include "kernels/flows/rows/windows.cuh"
 #include "kernels/protocol/launches.cuh"
@@ -149,29 +148,9 @@ static __device__ void move_in_rounds(const struct epx_dispatch_rows &a, struct 
     }
 }
 
-/* Whether the ranks agree on the operation; if its first half was a routing, they have agreed. */
-template <bool LIST>
-static __device__ bool begin_dispatch(const struct epx_dispatch_rows &a, struct exchange &x)
-{
-    bool agreed;
-
-    if (a.comm.half == HALF_DISPATCH) {
-        resume_exchange(a.comm, x);
-        agreed = x.outcome.code == EPX_SUCCESS && all_content(a.comm, x, !aborted(a.comm));
-        if (LIST && agreed && blockIdx.x == 0)
-            post_list(a.comm, a.list, x);
-    } else {
-        begin_exchange(a.comm, a.note, a.plan.outcome->code, look_first(a.comm), x);
-        if (LIST && x.outcome.code == EPX_SUCCESS && blockIdx.x == 0)
-            post_list(a.comm, a.list, x);
-        agreed = x.outcome.code == EPX_SUCCESS && await_ready(a.comm, a.note, x, a.plan.outcome);
-    }
-    return agreed && (!LIST || await_list(a.comm, x));
-}
-
 template <bool LIST>
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
-    dispatch_rows(const __grid_constant__ struct epx_dispatch_rows a)
+    dispatch_rounds(const __grid_constant__ struct epx_dispatch_rows a)
 {
     __shared__ struct exchange x;
     __shared__ struct windows<LIST> w;
@@ -180,9 +159,9 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     bool deferred = true;
 
     await_kernel_before();
-    if (begin_dispatch<LIST>(a, x)) {
+    if (begin_moves(a.comm, a.note, LIST ? &a.list : NULL, a.plan.outcome, x)) {
         read_windows(a, x, w);
-        deferred = a.rounds.num == 1 || !any_staged(a.comm, x, w);
+        deferred = !any_staged(a.comm, x, w);
         num_rounds = deferred ? 0 : a.rounds.num;
         if (!deferred)
             move_in_rounds(a, x, w, lists[threadIdx.x / EPX_WARP]);
@@ -191,15 +170,13 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
         hand_over(a.comm, x, (uint64_t)num_rounds, deferred, a.plan.outcome);
 }
 
-static void (*const kernels[])(struct epx_dispatch_rows) = {dispatch_rows<false>,
-                                                            dispatch_rows<true>};
+static void (*const kernels[])(struct epx_dispatch_rows) = {dispatch_rounds<false>,
+                                                            dispatch_rounds<true>};
 
-int epx_launch_dispatch_rows(const struct epx_dispatch_rows *args, EPX_Stream stream)
+int epx_launch_dispatch_rounds(const struct epx_dispatch_rows *args, EPX_Stream stream)
 {
-    const unsigned blocks = args->rounds.num == 1 ? 1 : (unsigned)args->comm.blocks;
-
-    return launch_behind({blocks, EPX_WAITING_THREADS, 0, stream}, kernels[args->fields.num > 1],
-                         *args);
+    return launch_behind({(unsigned)args->comm.blocks, EPX_WAITING_THREADS, 0, stream},
+                         kernels[args->fields.num > 1], *args);
 }
 
 static const struct epx_loaded loaded(kernels);
