@@ -134,6 +134,13 @@ module epx_f08
     type(c_ptr) :: row_choices = c_null_ptr    ! integer(c_int32_t) (capacity), from 0
   end type
 
+  type, bind(C), public :: EPX_Waits
+    integer(c_size_t) :: size = 0
+    integer(c_int) :: num_ranks = 0
+    type(c_ptr) :: ns = c_null_ptr
+    type(c_ptr) :: operations = c_null_ptr
+  end type
+
   type, bind(C), public :: EPX_Stats
     integer(c_size_t) :: size = 0
     integer(c_int64_t) :: calls = 0
@@ -162,7 +169,7 @@ module epx_f08
   public :: EPX_Comm_free, EPX_Comm_rank, EPX_Comm_size, EPX_Comm_get_info
   public :: EPX_Comm_set_errhandler, EPX_Comm_get_async_error, EPX_Comm_get_error_message
   public :: EPX_Get_error_message, EPX_Comm_get_hint
-  public :: EPX_Comm_get_stats, EPX_Alloc_mem, EPX_Free_mem
+  public :: EPX_Comm_get_stats, EPX_Comm_get_waits, EPX_Alloc_mem, EPX_Free_mem
   public :: EPX_Route_create, EPX_Route_free, EPX_Route_set_capacity, EPX_Route_tokens
   public :: EPX_Route_set_counts, EPX_Route_get_view
   public :: EPX_Dispatch, EPX_Route_dispatch, EPX_Combine, EPX_Combine_from
@@ -283,6 +290,11 @@ module epx_f08
       integer(c_int), intent(out) :: resultlen
     end function
 
+    integer(c_int) function c_comm_get_waits(comm, waits) bind(C, name="EPX_Comm_get_waits")
+      import
+      type(c_ptr), value :: comm
+      type(EPX_Waits), intent(inout) :: waits
+    end function
     integer(c_int) function c_comm_get_stats(comm, stats) bind(C, name="EPX_Comm_get_stats")
       import
       type(c_ptr), value :: comm
@@ -647,6 +659,15 @@ contains
     error = c_get_error_message(text, length)
     call store_text(text, length, string, resultlen)
     call report(error, ierror)
+  end subroutine
+
+  subroutine EPX_Comm_get_waits(comm, waits, ierror)
+    type(EPX_Comm), intent(in) :: comm
+    type(EPX_Waits), intent(inout) :: waits
+    integer(c_int), intent(out), optional :: ierror
+
+    waits%size = c_sizeof(waits)
+    call report(c_comm_get_waits(comm%handle, waits), ierror)
   end subroutine
 
   subroutine EPX_Comm_get_stats(comm, stats, ierror)

@@ -168,6 +168,18 @@ typedef struct EPX_Stats {
         sizeof(EPX_Stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                            \
     }
 
+typedef struct EPX_Waits {
+    size_t size;          /* sizeof(EPX_Waits) */
+    int num_ranks;        /* of the arrays, or 0 if they have one element a rank; then the ranks */
+    uint64_t *ns;         /* [num_ranks] nanoseconds waited for each rank; or NULL */
+    uint64_t *operations; /* [num_ranks] operations in which it came last; or NULL */
+} EPX_Waits;
+
+#define EPX_WAITS_INIT                                                                             \
+    {                                                                                              \
+        sizeof(EPX_Waits), 0, NULL, NULL                                                           \
+    }
+
 /* Library: local */
 int EPX_Get_version(int *major, int *minor, int *patch);
 int EPX_Get_library_version(char *version, int *resultlen);
@@ -187,6 +199,7 @@ int EPX_Comm_set_errhandler(EPX_Comm comm, MPI_Errhandler errhandler);
 int EPX_Comm_get_async_error(EPX_Comm comm, int *errorcode);
 int EPX_Comm_get_error_message(EPX_Comm comm, char *string, int *resultlen);
 int EPX_Comm_get_stats(EPX_Comm comm, EPX_Stats *stats);
+int EPX_Comm_get_waits(EPX_Comm comm, EPX_Waits *waits);
 
 /* Memory that the other ranks can store into */
 int EPX_Alloc_mem(MPI_Aint bytes, EPX_Comm comm, void *baseptr);
@@ -271,6 +284,7 @@ int PEPX_Comm_set_errhandler(EPX_Comm comm, MPI_Errhandler errhandler);
 int PEPX_Comm_get_async_error(EPX_Comm comm, int *errorcode);
 int PEPX_Comm_get_error_message(EPX_Comm comm, char *string, int *resultlen);
 int PEPX_Comm_get_stats(EPX_Comm comm, EPX_Stats *stats);
+int PEPX_Comm_get_waits(EPX_Comm comm, EPX_Waits *waits);
 int PEPX_Alloc_mem(MPI_Aint bytes, EPX_Comm comm, void *baseptr);
 int PEPX_Free_mem(void *base, EPX_Comm comm);
 int PEPX_Route_create(const EPX_Route_attr *attr, EPX_Comm comm, EPX_Route *route);

@@ -18,6 +18,7 @@ dist_man_MANS += \
   man/EPX_Comm_get_hint.3 \
   man/EPX_Comm_get_info.3 \
   man/EPX_Comm_get_stats.3 \
+  man/EPX_Comm_get_waits.3 \
   man/EPX_Comm_rank.3 \
   man/EPX_Comm_set_errhandler.3 \
   man/EPX_Comm_size.3 \

@@ -180,6 +180,8 @@ int epx_python_comm_place(int number, int *rank, int *size);
 int epx_python_comm_hint(int number, const char *key, char value[EPX_MAX_HINT_STRING]);
 int epx_python_comm_check(int number);
 int epx_python_comm_stats(int number, uint64_t counters[10]);
+/* Arrays of one element a rank. */
+int epx_python_comm_waits(int number, uint64_t *ns, uint64_t *operations);
 
 /* glue_route.c: routes */
 extern const size_t epx_python_route_attr_bytes; /* of the struct */

@@ -59,6 +59,7 @@ include tests/support/local.mk
 include tests/pretend/local.mk
 include tests/emulation/local.mk
 include tests/suite/local.mk
+include tests/health/local.mk
 include tests/exchange/local.mk
 include tests/fields/local.mk
 include tests/control/local.mk

@@ -48,7 +48,9 @@ _comm_free = _declare("comm_free", ctypes.c_int)
 _comm_place = _declare("comm_place", ctypes.c_int, _int_p, _int_p)
 _comm_hint = _declare("comm_hint", ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p)
 _comm_check = _declare("comm_check", ctypes.c_int)
-_comm_stats = _declare("comm_stats", ctypes.c_int, ctypes.POINTER(ctypes.c_uint64))
+_uint64_p = ctypes.POINTER(ctypes.c_uint64)
+_comm_stats = _declare("comm_stats", ctypes.c_int, _uint64_p)
+_comm_waits = _declare("comm_waits", ctypes.c_int, _uint64_p, _uint64_p)
 
 
 class _Route(Protocol):
@@ -289,6 +291,18 @@ class Comm(Handle):
         counters = (ctypes.c_uint64 * len(Stats._fields))()
         _try(_comm_stats(self._index, counters))
         return Stats(*counters)
+
+    def waits(self) -> memoryview[int]:
+        """How long this rank has waited for each other one: EPX_Comm_get_waits(3). Local.
+
+        A matrix of two rows and a column a rank, as ``numpy.asarray`` takes it: ``waits[0, r]`` are
+        the nanoseconds waited for rank r, ``waits[1, r]`` the operations in which it came last.
+        """
+        counters = (ctypes.c_uint64 * (2 * self.size))()
+        ns = ctypes.cast(counters, _uint64_p)
+        operations = ctypes.cast(ctypes.byref(counters, 8 * self.size), _uint64_p)
+        _try(_comm_waits(self._index, ns, operations))
+        return memoryview(counters).cast("B").cast("Q", (2, self.size))
 
     def reserve(self, bytes: int) -> None:
         """Reserve so many bytes of memory that the other ranks store into. Collective, blocking.

@@ -333,3 +333,10 @@ def test_the_environment_is_alike(comm):
     finally:
         os.environ.clear()
         os.environ.update(saved)
+
+
+def test_waits_are_a_matrix_of_a_column_a_rank():
+    with epx.Comm() as comm:
+        waits = comm.waits()
+        assert (waits.shape, waits.format) == ((2, comm.size), "Q")
+        assert [waits[0, comm.rank], waits[1, comm.rank]] == [0, 0]

@@ -25,6 +25,8 @@ struct epx_ground {
     int (*plan_create)(const struct epx_comm *comm, struct epx_plan *plan);
     /* On host memory: one step of an operation of each verb. */
     int (*step[EPX_NUM_VERBS])(struct epx_request *request, int *moved);
+    /* On host memory: struct epx_request has it. */
+    int (*lacks)(const struct epx_request *request, int rank);
     /* On device memory: queues the kernels of an operation of each verb on its stream. */
     int (*queue[EPX_NUM_VERBS])(const struct epx_request *request);
     /* On device memory: the kernels that queue has left for later. */

@@ -14,6 +14,8 @@
 #include "base/stats.h"
 #include "control/control_mpi.h"
 #include "core/handle.h"
+#include "core/health/trace.h"
+#include "core/health/wait_times.h"
 #include "core/lock.h"
 
 struct epx_contact_group;
@@ -106,6 +108,8 @@ struct epx_comm {
 
     int told_routes, told_memory; /* that they are short of shared memory */
     EPX_Stats stats;
+    struct epx_waits waits;
+    struct epx_traced traced;
     int async_error;     /* the first that EPX_Comm_get_async_error did not give yet */
     char *async_message; /* its text, NULL without memory for it */
     char message[EPX_MAX_ERROR_STRING]; /* the last error */

@@ -162,6 +162,21 @@ int epx_request_queue_rest(struct epx_request *request)
     return request && request->queue_rest ? request->queue_rest(request) : EPX_SUCCESS;
 }
 
+static void trace_end(const struct epx_request *request)
+{
+    struct epx_comm *comm = request->comm;
+    const struct epx_traced_operation operation = {
+        .name = epx_verb_name(request->call.verb),
+        .error = request->error,
+        .epoch = request->epoch,
+        .called_ns = request->called_ns,
+        .agreed_ns = request->agreed_ns,
+    };
+
+    if (comm->traced.number)
+        epx_trace_end(&comm->traced, &operation, request->launch ? comm->waits.told_ns : NULL);
+}
+
 void epx_request_complete(struct epx_request *request, int error)
 {
     struct epx_comm *comm = request->comm;
@@ -177,6 +192,7 @@ void epx_request_complete(struct epx_request *request, int error)
         snprintf(request->message, sizeof(request->message), "%s", epx_status_message());
         epx_comm_note_error(comm, error, request->message);
     }
+    trace_end(request);
     epx_route_release(request->route); /* a freed route goes with its last operation */
     request->route = NULL;
     request->complete = 1;

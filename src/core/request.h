@@ -19,6 +19,10 @@ enum epx_verb {
     EPX_NUM_VERBS,
 };
 
+/* Every operation begins with POST and AGREE, even one that is bound to fail, so that no rank ever
+ * waits for a ready that another did not post. The phases of the verbs follow. */
+enum { EPX_PHASE_POST, EPX_PHASE_AGREE, EPX_PHASE_VERB };
+
 /* What is under way of an operation that is done as two, one after the other; for all others
  * EPX_HALF_NONE. EPX_Route_dispatch, or EPX_Route_dispatch_fields, is a routing, then a dispatch:
  * coll/route_dispatch.c has the rules. EPX_Combine_from with weights of the home ranks sends these,
@@ -73,7 +77,11 @@ struct epx_request {
     struct epx_call call;
     /* One step of the operation; sets *moved if it got on, complete when it is through. */
     int (*progress)(struct epx_request *request, int *moved);
+    /* On host memory: whether the step that got nowhere waits for a rank; NULL = it waits for
+     * waiting_for alone. */
+    int (*lacks)(const struct epx_request *request, int rank);
     uint64_t epoch;
+    int64_t called_ns, agreed_ns; /* for a trace */
     int phase;
     enum epx_half half;
     int weighted;    /* what the ranks have agreed on: pair weights travel */

@@ -539,8 +539,16 @@ contains
 
   subroutine close_all()
     type(EPX_Stats) :: stats
+    type(EPX_Waits) :: waits
+    integer(c_int64_t), target :: ns(64), operations(64)
     integer(c_int) :: error
 
+    ns = -1
+    waits%ns = c_loc(ns)
+    waits%operations = c_loc(operations)
+    call EPX_Comm_get_waits(comm, waits, error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Comm_get_waits')
+    call expect(waits%num_ranks == ranks .and. all(ns(:ranks) >= 0), 'waits')
     call EPX_Comm_get_stats(comm, stats, error)
     call expect_code(error, EPX_SUCCESS, 'EPX_Comm_get_stats')
     call expect(stats%calls == 16 .and. stats%host_syncs == 0, 'statistics')

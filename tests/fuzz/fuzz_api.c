@@ -513,6 +513,21 @@ static void fuzz_route(struct input *input, EPX_Comm comm)
     REQUIRE(EPX_Route_free(&route) == EPX_SUCCESS);
 }
 
+/* Waits into arrays of some length, which the ranks' number may exceed. */
+static void fuzz_waits(size_t size, EPX_Comm comm)
+{
+    EPX_Waits waits = EPX_WAITS_INIT;
+    uint64_t *ns = make_buffer(1, (int64_t)sizeof(*ns), 1);
+
+    waits.size = size;
+    waits.num_ranks = (int)(size % 3);
+    waits.ns = ns;
+    REQUIRE((EPX_Comm_get_waits(comm, &waits) == EPX_SUCCESS) == (size >= sizeof(waits)));
+    waits = (EPX_Waits)EPX_WAITS_INIT;
+    waits.num_ranks = (int)size;
+    REQUIRE((EPX_Comm_get_waits(comm, &waits) == EPX_SUCCESS) == ((int)size >= 0));
+}
+
 static void fuzz_structs(struct input *input, EPX_Comm comm)
 {
     EPX_Route_attr small = EPX_ROUTE_ATTR_INIT;
@@ -538,6 +553,7 @@ static void fuzz_structs(struct input *input, EPX_Comm comm)
     stats->size = size;
     REQUIRE((EPX_Comm_get_stats(comm, stats) == EPX_SUCCESS) == (size >= sizeof(*stats)));
     REQUIRE(stats->size == size);
+    fuzz_waits(size, comm);
 }
 
 /* Alltoallv */

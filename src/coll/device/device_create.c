@@ -36,6 +36,7 @@ static int allocate_completions(struct epx_device *device)
         cudaHostAlloc((void **)&device->notes, sizeof(*device->notes), cudaHostAllocPortable));
     memset(device->completions, 0, bytes);
     memset(device->notes, 0, sizeof(*device->notes));
+    epx_waits_tell(&device->comm->waits, device->notes->waits.ns, device->notes->waits.operations);
     for (int i = EPX_SHARED_COMPLETION - 1; i >= 0; i--)
         device->unused[device->num_unused++] = i;
     return EPX_SUCCESS;
@@ -121,6 +122,7 @@ static void free_cuda(struct epx_device *device)
     if (device->stream)
         cudaStreamDestroy(device->stream);
     cudaFreeHost(device->completions);
+    epx_waits_keep(&device->comm->waits);
     cudaFreeHost(device->notes);
 }
 

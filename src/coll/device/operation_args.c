@@ -96,6 +96,7 @@ struct epx_device_comm epx_device_comm_of(const struct epx_request *request)
         args.released = epx_proxy_released(device->proxy);
         args.copies = epx_proxy_copies(device->proxy);
     }
+    args.waits = &device->notes->waits;
     args.jitter_seed = epx_jitter_seed();
     return args;
 }

@@ -8,6 +8,7 @@ const struct epx_ground epx_ground_direct = {
     .create = epx_direct_create,
     .free = epx_direct_free,
     .route_create = epx_routing_create,
+    .lacks = epx_direct_lacks,
     .step =
         {
             [EPX_VERB_ROUTE_TOKENS] = epx_route_tokens_direct,

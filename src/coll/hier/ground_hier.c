@@ -12,6 +12,7 @@ const struct epx_ground epx_ground_hier = {
     .create = epx_hier_create,
     .free = epx_hier_free,
     .route_create = epx_routing_create,
+    .lacks = epx_staged_lacks,
     .plan_create = epx_node_plan_create,
     .step =
         {

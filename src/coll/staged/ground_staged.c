@@ -13,6 +13,7 @@ const struct epx_ground epx_ground_staged = {
     .create = create,
     .free = epx_staged_free,
     .route_create = epx_routing_create,
+    .lacks = epx_staged_lacks,
     .step =
         {
             [EPX_VERB_ROUTE_TOKENS] = epx_route_tokens_staged,

@@ -12,6 +12,7 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/jitter.h"
 #include "coll/verbs.h"
 #include "core/agree.h"
@@ -136,6 +137,28 @@ static void forget(struct epx_staged *staged)
     staged->stale = 0;
 }
 
+int epx_staged_lacks(const struct epx_request *request, int rank)
+{
+    const struct epx_staged *staged = epx_staged_of(request);
+    const struct epx_message_ops *messages = staged->messages;
+
+    if (request->waiting_for >= 0)
+        return rank == request->waiting_for;
+    return messages->came && !messages->came(staged->state, rank);
+}
+
+/* Where the transport does not see who comes last, ranks tell each other how long they waited in
+ * the handshake before. */
+static int post_ready(struct epx_staged *staged, const struct epx_request *request)
+{
+    staged->own = epx_ready_of(request);
+    staged->own.block_tokens = staged->block_tokens;
+    staged->own.waited_ns = staged->told.waited_ns;
+    staged->posted_ns = staged->messages->came ? 0 : epx_now_ns();
+    return staged->messages->allgather(staged->state, &staged->own, staged->ready,
+                                       (int)sizeof(staged->own));
+}
+
 int epx_staged_handshake(struct epx_request *request, int *weighted, int *moved)
 {
     struct epx_staged *staged = epx_staged_of(request);
@@ -147,15 +170,15 @@ int epx_staged_handshake(struct epx_request *request, int *weighted, int *moved)
         epx_jitter();
         staged->stale = 1;
         forget(staged);
-        staged->own = epx_ready_of(request);
-        staged->own.block_tokens = staged->block_tokens;
         request->phase = EPX_PHASE_AGREE;
-        return staged->messages->allgather(staged->state, &staged->own, staged->ready,
-                                           (int)sizeof(staged->own));
+        return post_ready(staged, request);
     }
     EPX_TRY(epx_staged_done(staged, moved));
     if (!*moved)
         return EPX_SUCCESS;
+    if (staged->posted_ns)
+        epx_waits_compare(&staged->comm->waits, &staged->told, epx_now_ns() - staged->posted_ns,
+                          &staged->ready[0].waited_ns, sizeof(staged->ready[0]));
     request->phase = EPX_PHASE_VERB;
     return epx_ready_agree(request, staged->ready, weighted);
 }

@@ -24,6 +24,8 @@ struct epx_staged {
 
     /* the operation at the head of the queue */
     struct epx_ready own, *ready; /* [R] */
+    int64_t posted_ns;            /* when `own` was sent; 0 where the transport tells who came */
+    struct epx_waits_told told;   /* of the last handshake, where it does not */
     struct epx_segments cut;
     int64_t weight_bytes; /* of a row's pair weights, which follow its first segment */
     const struct epx_plan *plan;
@@ -48,6 +50,10 @@ int epx_route_tokens_staged(struct epx_request *request, int *moved);
 int epx_dispatch_staged(struct epx_request *request, int *moved);
 int epx_combine_staged(struct epx_request *request, int *moved);
 int epx_alltoallv_staged(struct epx_request *request, int *moved);
+
+/* lacks of struct epx_ground, for hier too: waiting_for, else each rank whose block of the exchange
+ * under way has not come, if the transport knows. */
+int epx_staged_lacks(const struct epx_request *request, int rank);
 
 struct epx_staged *epx_staged_of(const struct epx_request *request);
 
