@@ -57,6 +57,7 @@ typedef struct CUstream_st *EPX_Stream;
 #define EPX_MAX_ERROR_STRING 512
 #define EPX_MAX_HINT_STRING 64
 #define EPX_MAX_FIELDS 4 /* arrays of rows in one EPX_Dispatch_fields */
+#define EPX_MAX_BIASES 2 /* arrays of rows that one EPX_Combine_from adds to its sums */
 
 /* Flags of persistent operations */
 #define EPX_FIXED_COUNTS 1 /* counts and displacements are read once, when the request is made */
@@ -96,11 +97,13 @@ typedef struct EPX_Route_attr {
     EPX_Overflow overflow;
     int64_t rows_per_expert; /* EPX_EXPERT_SLAB: rows of each slab, the same on all ranks; else 0 */
     int zero_unused;         /* 1: dispatch and combine backward zero unused rows too */
+    int64_t distinct_experts; /* 1: no token names an expert twice; the worst case is less then */
 } EPX_Route_attr;
 
 #define EPX_ROUTE_ATTR_INIT                                                                        \
     {                                                                                              \
-        sizeof(EPX_Route_attr), 0, 0, 0, 1, 0, 0, 64, EPX_EXPERT_MAJOR, EPX_OVERFLOW_ERROR, 0, 0   \
+        sizeof(EPX_Route_attr), 0, 0, 0, 1, 0, 0, 64, EPX_EXPERT_MAJOR, EPX_OVERFLOW_ERROR, 0, 0,  \
+            0                                                                                      \
     }
 
 typedef struct EPX_Route_view {
@@ -120,12 +123,13 @@ typedef struct EPX_Route_view {
     const int32_t *expert_ends;    /* [L] first row after each slab; NULL in rank-major */
     const int32_t *group_sizes;    /* [L] rows of each slab, padding included; NULL in rank-major */
     const int32_t *overflow;       /* [1] 1 if a rank lacked room for the routing, else 0 */
+    const int32_t *row_choices;    /* [capacity] choice; -1 = padding; NULL in rank-major */
 } EPX_Route_view;
 
 #define EPX_ROUTE_VIEW_INIT                                                                        \
     {                                                                                              \
         sizeof(EPX_Route_view), 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,     \
-            NULL, NULL, NULL                                                                       \
+            NULL, NULL, NULL, NULL                                                                 \
     }
 
 /* As MPI_Allgather of bytes: 0, or another number if it failed */
@@ -216,6 +220,10 @@ int EPX_Route_dispatch_fields(const void *expert_ids, int num_tokens, int nfield
                               EPX_Stream stream, EPX_Request *request);
 int EPX_Combine(const void *sendbuf, const float *weights, void *recvbuf, int count,
                 EPX_Datatype datatype, EPX_Route route, EPX_Stream stream, EPX_Request *request);
+int EPX_Combine_from(const void *sendbuf, const float *weights, int num_biases,
+                     const void *const biases[], const float *token_weights, void *recvbuf,
+                     int count, EPX_Datatype datatype, EPX_Route route, EPX_Stream stream,
+                     EPX_Request *request);
 int EPX_Dispatch_backward(const void *grad_recv, const float *grad_recv_weights, void *grad_send,
                           float *grad_weights, int count, EPX_Datatype datatype, EPX_Route route,
                           EPX_Stream stream, EPX_Request *request);
@@ -290,6 +298,10 @@ int PEPX_Route_dispatch_fields(const void *expert_ids, int num_tokens, int nfiel
                                EPX_Stream stream, EPX_Request *request);
 int PEPX_Combine(const void *sendbuf, const float *weights, void *recvbuf, int count,
                  EPX_Datatype datatype, EPX_Route route, EPX_Stream stream, EPX_Request *request);
+int PEPX_Combine_from(const void *sendbuf, const float *weights, int num_biases,
+                      const void *const biases[], const float *token_weights, void *recvbuf,
+                      int count, EPX_Datatype datatype, EPX_Route route, EPX_Stream stream,
+                      EPX_Request *request);
 int PEPX_Dispatch_backward(const void *grad_recv, const float *grad_recv_weights, void *grad_send,
                            float *grad_weights, int count, EPX_Datatype datatype, EPX_Route route,
                            EPX_Stream stream, EPX_Request *request);

@@ -8,6 +8,7 @@ dist_man_MANS += \
   man/EPX_Alltoallv_init.3 \
   man/EPX_Combine.3 \
   man/EPX_Combine_backward.3 \
+  man/EPX_Combine_from.3 \
   man/EPX_Comm_create.3 \
   man/EPX_Comm_create_from.3 \
   man/EPX_Comm_free.3 \

@@ -86,11 +86,17 @@ int epx_check_rows(int count, EPX_Datatype datatype, int64_t max_row_bytes, stru
 /* What every operation on a routing checks, and takes from the routing. */
 int epx_check_routed(const struct epx_route *route, const EPX_Request *request,
                      struct epx_call *call);
-/* The rows of a call of one field, and weights, as buffers to check. */
+/* The rows of a call of one field, and weights, as buffers to check. Those at the slots have the
+ * routing's num_rows rows; while that number is not known they count as one row. */
 struct epx_buffer epx_rows_buffer(const char *name, const void *address, int64_t rows,
                                   const struct epx_call *call, int written);
 struct epx_buffer epx_weights_buffer(const char *name, const float *address, int64_t rows,
                                      int64_t per_row, int written);
+struct epx_buffer epx_slots_buffer(const char *name, const void *address,
+                                   const struct epx_call *call, int written);
+struct epx_buffer epx_slot_weights_buffer(const char *name, const float *address,
+                                          const struct epx_call *call, int64_t per_row,
+                                          int written);
 /* Queues a call that was checked. */
 int epx_submit(struct epx_comm *comm, struct epx_route *route, const struct epx_call *call,
                EPX_Request *request);

@@ -47,6 +47,7 @@
 #define EPX_Dispatch PEPX_Dispatch
 #define EPX_Dispatch_fields PEPX_Dispatch_fields
 #define EPX_Combine PEPX_Combine
+#define EPX_Combine_from PEPX_Combine_from
 #define EPX_Dispatch_backward PEPX_Dispatch_backward
 #define EPX_Combine_backward PEPX_Combine_backward
 #define EPX_Alltoallv PEPX_Alltoallv

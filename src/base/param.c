@@ -16,6 +16,7 @@ extern char **environ;
 static const char *const memory_words[] = {"auto", "system", "cuda:device", NULL};
 static const char *const progress_words[] = {"calls", "thread", NULL};
 static const char *const partials_words[] = {"datatype", "float32", NULL};
+static const char *const order_words[] = {"rank", "choice", NULL};
 static const char *const split_words[] = {"large", "all", "none", NULL};
 static const char *const control_words[] = {"auto", "mpi", "sockets", NULL};
 static const char *const log_words[] = {"error", "warn", "info", "debug", NULL};
@@ -54,6 +55,9 @@ const struct epx_param epx_param_table[] = {
     {"epx_combine_partials", "datatype",
      "What combine and dispatch backward round sums of ranks and nodes to before they travel.",
      partials_words, 0, 0, FIELD(combine_partials), 0},
+    {"epx_combine_order", "rank",
+     "How combine and dispatch backward order the sums of ranks: by rank, or by last choice.",
+     order_words, 0, 0, FIELD(combine_order), 0},
     {"epx_split_phases", "large",
      "Which operations of lsa and ipc are sent at the call and taken when somebody waits for them.",
      split_words, 0, 0, FIELD(split_phases), 1},

@@ -5,6 +5,7 @@ libepx_core_la_SOURCES += \
   src/coll/attach.c \
   src/coll/attach.h \
   src/coll/combine.c \
+  src/coll/combine_weights.c \
   src/coll/dispatch.c \
   src/coll/ground.c \
   src/coll/ground.h \

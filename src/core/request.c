@@ -79,6 +79,15 @@ struct epx_request *epx_request_create(struct epx_comm *comm, struct epx_route *
     return request;
 }
 
+int epx_request_routes(const struct epx_route *route)
+{
+    const struct epx_request *request = route->comm->first;
+
+    while (request && (request->route != route || !epx_verb_routes(request->call.verb)))
+        request = request->next;
+    return request != NULL;
+}
+
 void epx_request_keep(struct epx_request *request, struct epx_kept *kept)
 {
     epx_lock();

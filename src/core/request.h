@@ -19,10 +19,17 @@ enum epx_verb {
     EPX_NUM_VERBS,
 };
 
-/* What of EPX_Route_dispatch, or EPX_Route_dispatch_fields, is under way where it is done as a
- * routing, then a dispatch; for all other operations EPX_HALF_NONE. coll/route_dispatch.c has the
- * rules. */
-enum epx_half { EPX_HALF_NONE, EPX_HALF_ROUTING, EPX_HALF_DISPATCH };
+/* What is under way of an operation that is done as two, one after the other; for all others
+ * EPX_HALF_NONE. EPX_Route_dispatch, or EPX_Route_dispatch_fields, is a routing, then a dispatch:
+ * coll/route_dispatch.c has the rules. EPX_Combine_from with weights of the home ranks sends these,
+ * then sums: coll/combine_weights.c. */
+enum epx_half {
+    EPX_HALF_NONE,
+    EPX_HALF_ROUTING,
+    EPX_HALF_DISPATCH,
+    EPX_HALF_WEIGHTS,
+    EPX_HALF_SUMS
+};
 
 /* What an operation was called with. */
 struct epx_call {
@@ -36,11 +43,15 @@ struct epx_call {
     const void *forward_in;   /* combine backward: the rows that combine was given */
     const float *weights_in;
     float *weights_out;
+    int num_biases; /* combine: rows of the home rank that its sums start from */
+    const void *biases[EPX_MAX_BIASES];
+    const float *token_weights;          /* combine: of the home rank, instead of weights_in */
     const int64_t *sendcounts, *sdispls; /* alltoallv, here and below */
     int64_t *recvcounts, *rdispls;
     int64_t *told_counts, *told_displs; /* the user's, if those above are copies */
     int64_t recv_capacity;              /* rows of the receive buffer, of the routing too */
-    int32_t *counts;                    /* of a routing: as EPX_Route_set_counts has set; or NULL */
+    int64_t num_rows; /* rows that the routing uses, -1 = not known when it was called */
+    int32_t *counts;  /* of a routing: as EPX_Route_set_counts has set; or NULL */
 };
 
 /* Counts and displacements that a persistent request keeps in the communicator's memory space, and
@@ -110,6 +121,13 @@ static inline int epx_verb_dispatches(enum epx_verb verb)
            epx_verb_has_fields(verb);
 }
 
+/* Whether an operation is in its second half, or in a first one that began with the ranks'
+ * agreement. */
+static inline int epx_half_has_agreed(enum epx_half half)
+{
+    return half > EPX_HALF_ROUTING;
+}
+
 /* Whether rows are added that come home from the experts. */
 static inline int epx_verb_adds(enum epx_verb verb)
 {
@@ -122,6 +140,8 @@ void epx_request_free(struct epx_request *request);
 /* Returns how many requests of the communicator, persistent ones or others, the user has not let
  * complete, or freed. What a persistent request has started counts as one of the others. */
 int epx_request_count(const struct epx_comm *comm, int persistent);
+/* With the lock held: whether a routing of the route is in the queue. */
+int epx_request_routes(const struct epx_route *route);
 /* For a request, which then holds what is kept. */
 void epx_request_keep(struct epx_request *request, struct epx_kept *kept);
 /* Frees the requests of communicators made by MPI that nobody waited for. */

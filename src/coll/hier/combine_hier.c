@@ -56,14 +56,18 @@ int epx_combine_hier(struct epx_request *request, int *moved)
     struct epx_hier *hier = epx_hier_of(request);
     int weighted;
 
+    if (request->half == EPX_HALF_WEIGHTS)
+        return epx_combine_weights(request, moved);
     switch (request->phase) {
     case FILL: return fill(hier, request, moved);
     case RELAY: return relay(hier, request, moved);
     case EXCHANGE: return exchange(hier, request, moved);
     default:
-        EPX_TRY(epx_hier_begin(hier, request, &weighted, moved));
-        if (*moved)
-            epx_combine_begin(request, weighted);
+        EPX_TRY(epx_hier_handshake(hier, request, &weighted, moved));
+        if (!*moved || epx_combine_splits(request, &weighted))
+            return EPX_SUCCESS;
+        epx_hier_begin(hier, request, weighted);
+        epx_combine_begin(request, weighted);
         return EPX_SUCCESS;
     }
 }

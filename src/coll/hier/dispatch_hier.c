@@ -53,9 +53,11 @@ int epx_dispatch_hier(struct epx_request *request, int *moved)
     case EXCHANGE: return exchange(hier, request, moved);
     case TAKE: return take(hier, request, moved);
     default:
-        EPX_TRY(epx_hier_begin(hier, request, &weighted, moved));
-        if (*moved)
-            epx_dispatch_begin(request, weighted);
+        EPX_TRY(epx_hier_handshake(hier, request, &weighted, moved));
+        if (!*moved)
+            return EPX_SUCCESS;
+        epx_hier_begin(hier, request, weighted);
+        epx_dispatch_begin(request, weighted);
         return EPX_SUCCESS;
     }
 }

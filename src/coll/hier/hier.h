@@ -36,8 +36,10 @@ int epx_combine_hier(struct epx_request *request, int *moved);
 
 struct epx_hier *epx_hier_of(const struct epx_request *request);
 
-/* epx_staged_handshake, then epx_staged_begin. */
-int epx_hier_begin(struct epx_hier *hier, struct epx_request *request, int *weighted, int *moved);
+/* As epx_staged_handshake and epx_staged_begin. */
+int epx_hier_handshake(struct epx_hier *hier, struct epx_request *request, int *weighted,
+                       int *moved);
+void epx_hier_begin(struct epx_hier *hier, const struct epx_request *request, int weighted);
 /* Returns 1 once the rows of the next block or segment are found and may fill the area; completes
  * the request after the last. */
 int epx_hier_next_block(struct epx_hier *hier, struct epx_request *request, int *moved);

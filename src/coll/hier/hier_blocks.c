@@ -113,7 +113,7 @@ static int32_t tokens_that_fit(const struct epx_staged *staged, const struct epx
     return least(longest, longest_block(plan, fit, count_parts));
 }
 
-static void begin(struct epx_hier *hier, struct epx_request *request, int weighted)
+void epx_hier_begin(struct epx_hier *hier, const struct epx_request *request, int weighted)
 {
     struct epx_staged *staged = hier->staged;
     size_t ranks = (size_t)hier->comm->size;
@@ -123,22 +123,22 @@ static void begin(struct epx_hier *hier, struct epx_request *request, int weight
     for (size_t r = 0; r < ranks; r++)
         if (staged->ready[r].block_tokens < tokens)
             tokens = staged->ready[r].block_tokens;
-    if (staged->per_round < tokens && staged->cut.num == 1)
+    if (staged->per_round < tokens && staged->cut.num == 1 && request->half != EPX_HALF_WEIGHTS)
         staged->per_round = (int32_t)tokens;
     memset(hier->node_rows, 0, 2 * ranks * sizeof(*hier->node_rows));
     memset(hier->node_at, 0, 4 * ranks * sizeof(*hier->node_at));
 }
 
-int epx_hier_begin(struct epx_hier *hier, struct epx_request *request, int *weighted, int *moved)
+/* The halves of a combine tell nothing anew: the blocks of its sums were told before the weights,
+ * whose blocks are as long as fits in any case. */
+int epx_hier_handshake(struct epx_hier *hier, struct epx_request *request, int *weighted,
+                       int *moved)
 {
     struct epx_staged *staged = hier->staged;
 
-    if (request->phase == EPX_PHASE_POST)
+    if (request->phase == EPX_PHASE_POST && request->half <= EPX_HALF_DISPATCH)
         staged->block_tokens = request->route->error ? 0 : tokens_that_fit(staged, request);
-    EPX_TRY(epx_staged_handshake(request, weighted, moved));
-    if (*moved)
-        begin(hier, request, *weighted);
-    return EPX_SUCCESS;
+    return epx_staged_handshake(request, weighted, moved);
 }
 
 static void find_home_rows(struct epx_node_block *block, const struct epx_plan *plan, int32_t node)

@@ -29,6 +29,8 @@ int epx_combine_staged(struct epx_request *request, int *moved)
     struct epx_staged *staged = epx_staged_of(request);
     int weighted;
 
+    if (request->half == EPX_HALF_WEIGHTS)
+        return epx_combine_weights(request, moved);
     switch (request->phase) {
     case NEXT: *moved = 1; return epx_staged_next_block(staged, request, SUM_PAIRS);
     case SUM_PAIRS: return sum_pairs(staged, request, moved);
@@ -39,7 +41,7 @@ int epx_combine_staged(struct epx_request *request, int *moved)
         return EPX_SUCCESS;
     default:
         EPX_TRY(epx_staged_handshake(request, &weighted, moved));
-        if (!*moved)
+        if (!*moved || epx_combine_splits(request, &weighted))
             return EPX_SUCCESS;
         epx_staged_begin(staged, request, staged->comm->size, weighted);
         epx_combine_begin(request, weighted);

@@ -140,7 +140,8 @@ int epx_staged_handshake(struct epx_request *request, int *weighted, int *moved)
 {
     struct epx_staged *staged = epx_staged_of(request);
 
-    if (!staged->hier && epx_ready_skip(request, weighted, moved))
+    if (!(staged->hier && request->half == EPX_HALF_DISPATCH) &&
+        epx_ready_skip(request, weighted, moved))
         return EPX_SUCCESS;
     if (request->phase == EPX_PHASE_POST) {
         epx_jitter();
