@@ -16,6 +16,7 @@ python_modules = \
   python/epx/_pools.py \
   python/epx/_rank_rows.py \
   python/epx/_route.py \
+  python/epx/_routing.py \
   python/epx/_start.py \
   python/epx/_torch_ops.py \
   python/epx/_window.py \
@@ -32,6 +33,7 @@ python_sources = \
   python/glue_cuda.h \
   python/glue_device.c \
   python/glue_extents.c \
+  python/glue_look.c \
   python/glue_module.c \
   python/glue_mpi.h \
   python/glue_operation.c \
@@ -86,6 +88,7 @@ EXTRA_DIST += \
   python/tests/test_kinds.py \
   python/tests/test_perf.py \
   python/tests/test_raise.py \
+  python/tests/test_routing.py \
   python/tests/test_start.py \
   python/tests/test_torch.py \
   python/tests/test_window.py \
