@@ -52,6 +52,7 @@ dist_man_MANS += \
   man/epx_perf.1 \
   man/epx_perf_plot.1 \
   man/epx_perf_sweep.1 \
+  man/epx_petsc.7 \
   man/epx_transports.7 \
   man/epx_trouble.7
 

@@ -73,6 +73,7 @@ include tests/faults/local.mk
 include tests/unit/local.mk
 include tests/fuzz/local.mk
 include tests/model/local.mk
+include tests/petsc/local.mk
 include tests/tools/local.mk
 
 # The lints look at the sources and at the library.
