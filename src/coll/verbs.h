@@ -48,7 +48,6 @@ struct epx_expert_rows epx_expert_rows_of(const struct epx_request *request,
 /* EPX_Route_dispatch by the ground's routing and dispatch, one after the other. */
 int epx_route_dispatch_in_turn(struct epx_request *request, int *moved);
 /* Work that needs no other rank: padding, gradients of pairs that do not travel, statistics. */
-void epx_dispatch_begin(struct epx_request *request, int weighted);
-void epx_combine_begin(struct epx_request *request, int weighted);
+void epx_moves_begin(struct epx_request *request, int weighted);
 
 #endif

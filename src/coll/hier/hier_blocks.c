@@ -129,15 +129,19 @@ static void begin(struct epx_hier *hier, struct epx_request *request, int weight
     memset(hier->node_at, 0, 4 * ranks * sizeof(*hier->node_at));
 }
 
-int epx_hier_begin(struct epx_hier *hier, struct epx_request *request, int *weighted, int *moved)
+int epx_hier_begin(struct epx_request *request, int *moved)
 {
+    struct epx_hier *hier = epx_hier_of(request);
     struct epx_staged *staged = hier->staged;
+    int weighted;
 
     if (request->phase == EPX_PHASE_POST)
         staged->block_tokens = request->route->error ? 0 : tokens_that_fit(staged, request);
-    EPX_TRY(epx_staged_handshake(request, weighted, moved));
-    if (*moved)
-        begin(hier, request, *weighted);
+    EPX_TRY(epx_staged_handshake(request, &weighted, moved));
+    if (!*moved)
+        return EPX_SUCCESS;
+    begin(hier, request, weighted);
+    epx_moves_begin(request, weighted);
     return EPX_SUCCESS;
 }
 
@@ -220,15 +224,16 @@ static void pack_entries(struct epx_hier *hier, const struct epx_plan *plan, int
     block->entry[me] = block->home_row[own];
 }
 
-int epx_hier_next_block(struct epx_hier *hier, struct epx_request *request, int *moved)
+int epx_hier_next_block(struct epx_request *request, int *moved)
 {
+    struct epx_hier *hier = epx_hier_of(request);
     struct epx_staged *staged = hier->staged;
     const struct epx_plan *plan = staged->plan;
 
     request->complete = !epx_staged_has_block(staged);
     *moved = request->complete || epx_hier_may_fill(hier, request);
     if (request->complete || !*moved)
-        return 0;
+        return EPX_SUCCESS;
     epx_staged_find_block(staged);
     hier->round++;
     epx_poison(epx_hier_area(hier), (size_t)staged->stage_bytes);
@@ -238,7 +243,7 @@ int epx_hier_next_block(struct epx_hier *hier, struct epx_request *request, int 
         find_rows(hier, plan);
     pack_homes(hier, plan);
     pack_entries(hier, plan, epx_gathers(request->call.verb));
-    return 1;
+    return EPX_SUCCESS;
 }
 
 void epx_hier_place_parts(struct epx_hier *hier)
