@@ -305,18 +305,6 @@ void epx_staged_find_block(struct epx_staged *staged)
     }
 }
 
-int epx_staged_next_block(struct epx_staged *staged, struct epx_request *request, int phase)
-{
-    if (!epx_staged_has_block(staged)) {
-        request->complete = 1;
-        return EPX_SUCCESS;
-    }
-    epx_staged_find_block(staged);
-    epx_staged_measure(staged);
-    request->phase = phase;
-    return EPX_SUCCESS;
-}
-
 void epx_staged_measure(struct epx_staged *staged)
 {
     const struct epx_block *block = &staged->block;
@@ -327,12 +315,12 @@ void epx_staged_measure(struct epx_staged *staged)
     }
 }
 
-int epx_staged_claim(struct epx_staged *staged, enum epx_way way)
+int epx_staged_claim(struct epx_staged *staged, enum epx_direction direction)
 {
-    char *from = way == EPX_TO_EXPERTS ? staged->home_stage : staged->expert_stage;
-    char *into = way == EPX_TO_EXPERTS ? staged->expert_stage : staged->home_stage;
-    char **out_at = way == EPX_TO_EXPERTS ? staged->home_at : staged->expert_at;
-    char **in_at = way == EPX_TO_EXPERTS ? staged->expert_at : staged->home_at;
+    char *from = direction == EPX_TO_EXPERTS ? staged->home_stage : staged->expert_stage;
+    char *into = direction == EPX_TO_EXPERTS ? staged->expert_stage : staged->home_stage;
+    char **out_at = direction == EPX_TO_EXPERTS ? staged->home_at : staged->expert_at;
+    char **in_at = direction == EPX_TO_EXPERTS ? staged->expert_at : staged->home_at;
     int claimed = 1;
 
     forget(staged);
@@ -348,20 +336,49 @@ int epx_staged_claim(struct epx_staged *staged, enum epx_way way)
     return claimed;
 }
 
-int epx_staged_exchange(struct epx_staged *staged, enum epx_way way, char *expert_rows,
+int epx_staged_exchange(struct epx_staged *staged, enum epx_direction direction, char *expert_rows,
                         const int *home_displs, const int *expert_displs)
 {
     struct epx_blocks home = {staged->home_stage, staged->home_counts, home_displs};
     struct epx_blocks expert = {expert_rows, staged->expert_counts, expert_displs};
 
     epx_jitter();
-    if (way == EPX_TO_EXPERTS)
+    if (direction == EPX_TO_EXPERTS)
         return staged->messages->alltoallv(staged->state, home, expert);
     return staged->messages->alltoallv(staged->state, expert, home);
 }
 
-int epx_staged_send(struct epx_staged *staged, enum epx_way way)
+int epx_staged_send(struct epx_staged *staged, enum epx_direction direction)
 {
     staged->stale = 1;
-    return epx_staged_exchange(staged, way, staged->expert_stage, staged->displs, staged->displs);
+    return epx_staged_exchange(staged, direction, staged->expert_stage, staged->displs,
+                               staged->displs);
+}
+
+enum epx_direction epx_direction_of(const struct epx_request *request)
+{
+    return epx_gathers(request->call.verb) ? EPX_TO_HOMES : EPX_TO_EXPERTS;
+}
+
+int epx_staged_may_fill(struct epx_request *request, int *moved)
+{
+    *moved |= epx_staged_claim(epx_staged_of(request), epx_direction_of(request));
+    return EPX_SUCCESS;
+}
+
+int epx_staged_has_come(struct epx_request *request, int *moved)
+{
+    return epx_staged_done(epx_staged_of(request), moved);
+}
+
+int epx_staged_step(struct epx_request *request, const struct epx_step steps[EPX_BLOCK_STEPS],
+                    int *moved)
+{
+    const int at = request->phase - EPX_PHASE_VERB;
+
+    EPX_TRY(steps[at].ready(request, moved));
+    if (!*moved || request->complete)
+        return EPX_SUCCESS;
+    request->phase = EPX_PHASE_VERB + (at + 1) % EPX_BLOCK_STEPS;
+    return steps[at].act ? steps[at].act(request) : EPX_SUCCESS;
 }

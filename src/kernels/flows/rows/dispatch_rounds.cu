@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * dispatch_rounds.cu - a dispatch or combine backward whose stage does not hold all rows: agree.cu,
+ * dispatch_rounds.cu - a dispatch or combine backward whose stage does not hold all rows: agree_by_words.cu,
  * and if a receive buffer of any rank is in no window all rows, round by round: each token's once
  * to every rank that needs it, straight into its first slot if that rank's receive buffer is in a
  * window, else into its stage, from where that rank's blocks copy it to the slot. Pair weights are

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * combine_rounds.cu - a combine or dispatch backward whose stage does not hold all rows: agree.cu,
+ * combine_rounds.cu - a combine or dispatch backward whose stage does not hold all rows: agree_by_words.cu,
  * then rounds: the sum of each row's pairs, rounded once, goes straight into the home rank's stage
  * at the row's place, and home sums the tokens of the round.
  * Work: reads the rows of all pairs here, writes this rank's unique rows and T rows. Order:

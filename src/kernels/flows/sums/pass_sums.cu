@@ -31,16 +31,17 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)
         });
 }
 
-static void (*const kernels[NUM_SUM_KERNELS])(struct epx_combine_rows) = SUM_KERNELS(pass_sums);
+static void (*const kernels[NUM_ADDED_TYPES])(struct epx_combine_rows) =
+    KERNELS_OF_TYPES(pass_sums);
 
 int epx_launch_pass_sums(const struct epx_combine_rows *args, EPX_Stream stream)
 {
+    const EPX_Datatype type = args->wide ? EPX_FLOAT32 : args->datatype; /* of what travels */
     int64_t rows = (int64_t)args->rounds.tokens * args->plan.nodes.num_served;
     unsigned blocks = epx_blocks_for_rows(args->comm, rows, args->rounds.cut.bytes);
 
-    kernels[epx_sum_kernel(
-        args)]<<<blocks, EPX_WAITING_THREADS, epx_passing_bytes(&args->plan.nodes), stream>>>(
-        *args);
+    kernels[type - EPX_FLOAT16]<<<blocks, EPX_WAITING_THREADS, epx_passing_bytes(&args->plan.nodes),
+                                  stream>>>(*args);
     return epx_cuda_status(cudaGetLastError());
 }
 

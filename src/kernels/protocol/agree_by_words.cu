@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * agree.cu - how a dispatch, a combine or a backward begins where ranks store into each other's
+ * agree_by_words.cu - how a dispatch, a combine or a backward begins where ranks store into each other's
  * memory and it is not small: they tell each other what they are about to do and come to the same
  * verdict, which move_rows, move_sums or move_grads finds in the state.
  * Launch: one block, which waits for other ranks.
