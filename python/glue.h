@@ -75,7 +75,7 @@ struct epx_python_view {
 
 /* An operation that began and has not ended. */
 struct epx_python_work {
-    int64_t route;
+    int64_t route; /* -1 if there is none */
     int64_t key;
     int comm;
     EPX_Request routing, request;
@@ -126,6 +126,19 @@ struct epx_python_operation {
     struct epx_python_matrix out_weights;
     struct epx_python_matrix scales; /* dispatch: a second field of the tokens, or none */
     struct epx_python_matrix out_scales;
+};
+
+/* An exchange of rows without a route. Every member has 8 bytes, as above. */
+struct epx_python_exchange {
+    int64_t comm;
+    int64_t capacity;                /* rows of the receive buffer */
+    EPX_Stream stream;               /* on device memory */
+    struct epx_python_matrix input;  /* rows that are sent */
+    struct epx_python_matrix counts; /* these two int64: of the rows for each rank */
+    struct epx_python_matrix displs;
+    struct epx_python_matrix output;     /* of capacity rows */
+    struct epx_python_matrix out_counts; /* these two int64, written: of the rows of each rank */
+    struct epx_python_matrix out_displs;
 };
 
 /* Python packs these members, too. Any size may be negative or wrong: all is checked. */
@@ -193,13 +206,19 @@ int epx_python_check_extents(const struct epx_python_operation *op,
                              const struct epx_python_route *route);
 int epx_python_check_current(const struct epx_python_operation *op,
                              const struct epx_python_route *route);
+const char *epx_python_type_name(int64_t type);
 
 /* glue_operation.c: the four operations */
 extern const size_t epx_python_operation_bytes; /* of the struct */
 int epx_python_run(const struct epx_python_operation *operation);
 int epx_python_run_in_slices(const struct epx_python_operation *operation);
+int epx_python_end_or_keep(struct epx_python_work *work, EPX_Stream stream);
 int64_t epx_python_unfinished(void);
 int epx_python_start(const struct epx_python_operation *operation, int64_t *work);
+
+/* glue_exchange.c: exchanges without a route */
+extern const size_t epx_python_exchange_bytes; /* of the struct */
+int epx_python_exchange_in_slices(const struct epx_python_exchange *exchange);
 
 /* glue_wait.c: how they end */
 int epx_python_end(struct epx_python_work *work, EPX_Stream stream);

@@ -25,7 +25,7 @@ static int goes_out(int64_t verb)
     return verb == EPX_PYTHON_DISPATCH || verb == EPX_PYTHON_COMBINE_BACKWARD;
 }
 
-static const char *type_name(int64_t type)
+const char *epx_python_type_name(int64_t type)
 {
     static const char *const known[] = {"none",    "uint8",    "float8_e4m3fn", "float8_e5m2",
                                         "float16", "bfloat16", "float32",       "float64"};
@@ -42,7 +42,8 @@ static int check(const struct epx_python_operation *op, const char *name,
 
     if (matrix->type != wanted.type)
         return epx_python_fail(EPX_ERR_TYPE, "%s: %s is of type %s, want %s", operation, name,
-                               type_name(matrix->type), type_name(wanted.type));
+                               epx_python_type_name(matrix->type),
+                               epx_python_type_name(wanted.type));
     if (matrix->rows != wanted.rows || matrix->columns != wanted.columns)
         return epx_python_fail(EPX_ERR_COUNT, "%s: %s is [%lld, %lld], want [%lld, %lld]",
                                operation, name, (long long)matrix->rows, (long long)matrix->columns,
@@ -70,7 +71,8 @@ static int check_input(const struct epx_python_operation *op, const struct epx_p
     if (input->type < least || input->type > EPX_FLOAT64)
         return epx_python_fail(EPX_ERR_TYPE, "%s: %s is of type %s, which cannot be %s",
                                names[op->verb].operation, names[op->verb].input,
-                               type_name(input->type), least == EPX_BYTE ? "sent" : "added");
+                               epx_python_type_name(input->type),
+                               least == EPX_BYTE ? "sent" : "added");
     if (input->columns < 0 || input->columns > INT32_MAX)
         return epx_python_fail(EPX_ERR_COUNT, "%s: %s has rows of %lld elements, at most %d",
                                names[op->verb].operation, names[op->verb].input,
@@ -108,7 +110,7 @@ static int check_scales(const struct epx_python_operation *op)
         return EPX_SUCCESS;
     if (op->verb != EPX_PYTHON_DISPATCH || scales->type < EPX_BYTE || scales->type > EPX_FLOAT64)
         return epx_python_fail(EPX_ERR_TYPE, "%s: scales are of type %s, which cannot be sent",
-                               names[op->verb].operation, type_name(scales->type));
+                               names[op->verb].operation, epx_python_type_name(scales->type));
     if (scales->columns < 0 || scales->columns > INT32_MAX)
         return epx_python_fail(EPX_ERR_COUNT, "dispatch: scales has rows of %lld elements",
                                (long long)scales->columns);
