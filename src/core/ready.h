@@ -25,6 +25,7 @@ struct epx_ready {
     int64_t datatype;     /* where rows are added */
     int64_t weights;      /* EITHER = NULL on a rank without rows, which tells nothing */
     int64_t most_rows;    /* alltoallv: most rows for one rank */
+    int64_t known;        /* alltoallv: the operation whose grants are still in force, 0 = none */
     int64_t block_tokens; /* hier: most tokens of a block whose rows fit this rank's memory */
     int64_t num_fields;
     struct epx_ready_field fields[EPX_MAX_FIELDS]; /* those from num_fields on are not told */

@@ -26,6 +26,7 @@ const char *epx_verb_name(enum epx_verb verb)
         [EPX_VERB_DISPATCH_BACKWARD] = "EPX_Dispatch_backward",
         [EPX_VERB_COMBINE_BACKWARD] = "EPX_Combine_backward",
         [EPX_VERB_ALLTOALLV] = "EPX_Alltoallv",
+        [EPX_VERB_NEIGHBOR_ALLTOALLV] = "EPX_Neighbor_alltoallv",
     };
 
     return names[verb];
@@ -79,6 +80,14 @@ struct epx_request *epx_request_create(struct epx_comm *comm, struct epx_route *
     return request;
 }
 
+void epx_request_set_call(struct epx_request *request, const struct epx_call *call)
+{
+    request->call = *call;
+    if (call->graph)
+        epx_graph_retain(call->graph);
+    epx_request_keep(request, call->kept);
+}
+
 void epx_request_keep(struct epx_request *request, struct epx_kept *kept)
 {
     epx_lock();
@@ -98,6 +107,7 @@ void epx_request_free(struct epx_request *request)
 {
     if (!request)
         return;
+    epx_graph_release(request->call.graph);
     epx_comm_release(request->comm);
     epx_lock();
     release_kept(request->kept);

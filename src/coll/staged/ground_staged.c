@@ -13,6 +13,7 @@ const struct epx_ground epx_ground_staged = {
     .create = create,
     .free = epx_staged_free,
     .route_create = epx_routing_create,
+    .graph_create = epx_graph_create_staged,
     .step =
         {
             [EPX_VERB_ROUTE_TOKENS] = epx_route_tokens_staged,
@@ -24,5 +25,6 @@ const struct epx_ground epx_ground_staged = {
             [EPX_VERB_DISPATCH_BACKWARD] = epx_combine_staged,
             [EPX_VERB_COMBINE_BACKWARD] = epx_dispatch_staged,
             [EPX_VERB_ALLTOALLV] = epx_alltoallv_staged,
+            [EPX_VERB_NEIGHBOR_ALLTOALLV] = epx_alltoallv_staged,
         },
 };

@@ -4,6 +4,8 @@ libepx_core_la_SOURCES += \
   src/coll/staged/combine_staged.c \
   src/coll/staged/dispatch_staged.c \
   src/coll/staged/ground_staged.c \
+  src/coll/staged/peer_rows.c \
+  src/coll/staged/peer_rows.h \
   src/coll/staged/routing_staged.c \
   src/coll/staged/staged.c \
   src/coll/staged/staged.h

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "base/jitter.h"
+#include "coll/staged/peer_rows.h"
 #include "coll/verbs.h"
 #include "core/agree.h"
 #include "core/route.h"
@@ -32,7 +33,7 @@ static int init(struct epx_staged *staged)
     staged->share_bytes = staged->stage_bytes / (int64_t)ranks / EPX_LINE_BYTES * EPX_LINE_BYTES;
     EPX_ARRAY(all, staged->ready, ranks);
     EPX_ARRAY(all, staged->home_at, 2 * ranks);
-    EPX_ARRAY(all, staged->counts, 5 * ranks);
+    EPX_ARRAY(all, staged->home_row, ranks);
     EPX_ARRAY(all, staged->home_counts, 7 * ranks);
     EPX_ARRAY(all, staged->sums, ranks * EPX_MAX_TOP_K);
     EPX_ARRAY(all, staged->stores, ranks);
@@ -67,7 +68,7 @@ static void place_arrays(struct epx_staged *staged)
     staged->block.home_at = staged->home_at;
     staged->block.expert_at = staged->expert_at;
     staged->block.stores = staged->stores;
-    staged->block.home_row = staged->counts + 4 * ranks;
+    staged->block.home_row = staged->home_row;
     staged->expert_counts = ints + ranks;
     staged->displs = ints + 2 * ranks;
     staged->block.home_rows = ints + 3 * ranks;
@@ -94,7 +95,9 @@ int epx_staged_create(struct epx_transport *transport, int hier)
     EPX_TRY(epx_comm_agree(transport->comm, rc));
     EPX_TRY(make_stages(staged));
     place_arrays(staged);
-    return EPX_SUCCESS;
+    return epx_comm_agree(
+        staged->comm,
+        epx_peer_rows_create(staged->comm->everyone, staged->share_bytes, &staged->everyone));
 }
 
 void epx_staged_free(struct epx_transport *transport)
@@ -107,6 +110,7 @@ void epx_staged_free(struct epx_transport *transport)
         free(staged->home_stage);
         free(staged->expert_stage);
     }
+    epx_peer_rows_free(staged->everyone);
     epx_arrays_free(&staged->arrays);
     free(staged);
     transport->staged = NULL;
@@ -126,14 +130,18 @@ int epx_staged_done(struct epx_staged *staged, int *moved)
     return EPX_SUCCESS;
 }
 
-/* Poisons stages with old rows, before peers may store the next rows there. */
-static void forget(struct epx_staged *staged)
+void epx_staged_forget(struct epx_staged *staged)
 {
     if (!staged->stale)
         return;
     epx_poison(staged->home_stage, (size_t)staged->stage_bytes);
     epx_poison(staged->expert_stage, (size_t)staged->stage_bytes);
     staged->stale = 0;
+}
+
+void epx_staged_count(const struct epx_staged *staged, int ranks)
+{
+    staged->comm->stats.messages += (uint64_t)ranks;
 }
 
 int epx_staged_handshake(struct epx_request *request, int *weighted, int *moved)
@@ -145,10 +153,11 @@ int epx_staged_handshake(struct epx_request *request, int *weighted, int *moved)
     if (request->phase == EPX_PHASE_POST) {
         epx_jitter();
         staged->stale = 1;
-        forget(staged);
+        epx_staged_forget(staged);
         staged->own = epx_ready_of(request);
         staged->own.block_tokens = staged->block_tokens;
         request->phase = EPX_PHASE_AGREE;
+        epx_staged_count(staged, staged->comm->size - 1);
         return staged->messages->allgather(staged->state, &staged->own, staged->ready,
                                            (int)sizeof(staged->own));
     }
@@ -311,7 +320,7 @@ int epx_staged_claim(struct epx_staged *staged, enum epx_way way)
     char **in_at = way == EPX_TO_EXPERTS ? staged->expert_at : staged->home_at;
     int claimed = 1;
 
-    forget(staged);
+    epx_staged_forget(staged);
     for (int r = 0; r < staged->comm->size; r++) {
         out_at[r] = from + staged->displs[r];
         in_at[r] = into + staged->displs[r];
@@ -331,6 +340,7 @@ int epx_staged_exchange(struct epx_staged *staged, enum epx_way way, char *exper
     struct epx_blocks expert = {expert_rows, staged->expert_counts, expert_displs};
 
     epx_jitter();
+    epx_staged_count(staged, staged->comm->size - 1);
     if (way == EPX_TO_EXPERTS)
         return staged->messages->alltoallv(staged->state, home, expert);
     return staged->messages->alltoallv(staged->state, expert, home);
