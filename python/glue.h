@@ -65,6 +65,14 @@ struct epx_python_route {
     struct epx_python_work *unread;     /* on host memory: what the view shows is not copied yet */
 };
 
+struct epx_python_graph {
+    EPX_Graph graph;
+    struct epx_python_comm *owner;
+    int comm; /* the owner's number */
+    int indegree;
+    int outdegree;
+};
+
 /* Tensors for what the view of a routing shows, in the memory of the communicator. */
 struct epx_python_view {
     int32_t *counts;      /* [L] rows of each expert */
@@ -131,13 +139,14 @@ struct epx_python_operation {
 /* An exchange of rows without a route. Every member has 8 bytes, as above. */
 struct epx_python_exchange {
     int64_t comm;
-    int64_t capacity;                /* rows of the receive buffer */
-    EPX_Stream stream;               /* on device memory */
-    struct epx_python_matrix input;  /* rows that are sent */
-    struct epx_python_matrix counts; /* these two int64: of the rows for each rank */
+    int64_t graph;     /* -1: all ranks are neighbours */
+    int64_t capacity;  /* rows of the receive buffer */
+    EPX_Stream stream; /* on device memory */
+    struct epx_python_matrix input;
+    struct epx_python_matrix counts; /* these two int64: of the rows for each neighbour */
     struct epx_python_matrix displs;
-    struct epx_python_matrix output;     /* of capacity rows */
-    struct epx_python_matrix out_counts; /* these two int64, written: of the rows of each rank */
+    struct epx_python_matrix output;
+    struct epx_python_matrix out_counts; /* these two int64, written: of the rows that arrive */
     struct epx_python_matrix out_displs;
 };
 
@@ -200,6 +209,11 @@ int epx_python_route_create(const struct epx_python_route_attr *attr, int *numbe
 int epx_python_route_free(int number);
 int epx_python_route_shape(int number, int64_t capacity_experts_first[3]);
 int epx_python_route_set_capacity(int number, int64_t capacity);
+
+/* glue_graph.c: graphs */
+int epx_python_graph_create(int comm, int indegree, const int sources[], int outdegree,
+                            const int destinations[], int *number);
+int epx_python_graph_free(int number);
 
 /* glue_extents.c: whether tensors fit */
 int epx_python_check_extents(const struct epx_python_operation *op,
@@ -289,7 +303,7 @@ int epx_python_repeat(const struct epx_python_operation ops[], int num_ops, int 
 
 /* glue_table.c: numbers for pointers; a number is given once */
 struct epx_python_table;
-extern struct epx_python_table epx_python_comms, epx_python_routes;
+extern struct epx_python_table epx_python_comms, epx_python_graphs, epx_python_routes;
 int epx_python_table_add(struct epx_python_table *table, void *item);
 void *epx_python_table_get(struct epx_python_table *table, int64_t number);
 void epx_python_table_remove(struct epx_python_table *table, int64_t number);
@@ -297,6 +311,7 @@ int epx_python_table_is_used(const struct epx_python_table *table);
 void epx_python_note_forks(void);
 int epx_python_is_child(void);
 int epx_python_comm(int64_t number, struct epx_python_comm **comm);
+int epx_python_graph(int64_t number, struct epx_python_graph **graph);
 int epx_python_route(int64_t number, struct epx_python_route **route);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* glue_exchange.c - exchanges without a route for Python: checks the extents of all arrays, and
- * calls EPX. They end as the operations of routes do. */
+/* glue_exchange.c - exchanges without a route for Python, of all ranks or of neighbours in a graph:
+ * checks the extents of all arrays, and calls EPX. They end as the operations of routes do. */
 #include "glue.h"
 
 #include <limits.h>
@@ -27,11 +27,11 @@ static int check_sent(const struct epx_python_exchange *exchange, int64_t num)
     for (int64_t i = 0; i < num; i++)
         if (counts[i] < 0 || displs[i] < 0 ||
             (counts[i] > 0 && (displs[i] > rows || counts[i] > rows - displs[i])))
-            return epx_python_fail(EPX_ERR_COUNT,
-                                   "alltoallv: %lld rows from row %lld on for rank %lld, there are "
-                                   "%lld rows",
-                                   (long long)counts[i], (long long)displs[i], (long long)i,
-                                   (long long)rows);
+            return epx_python_fail(
+                EPX_ERR_COUNT,
+                "alltoallv: %lld rows from row %lld on for neighbour %lld, there are "
+                "%lld rows",
+                (long long)counts[i], (long long)displs[i], (long long)i, (long long)rows);
     return EPX_SUCCESS;
 }
 
@@ -53,32 +53,49 @@ static int check_rows(const struct epx_python_exchange *exchange)
     return EPX_SUCCESS;
 }
 
+/* graph is NULL where all ranks exchange rows. */
 static int check_extents(const struct epx_python_exchange *exchange,
-                         const struct epx_python_comm *comm)
+                         const struct epx_python_comm *comm, const struct epx_python_graph *graph)
 {
+    const int64_t out = graph ? graph->outdegree : comm->size;
+    const int64_t in = graph ? graph->indegree : comm->size;
+
     EPX_PYTHON_TRY(check_rows(exchange));
-    EPX_PYTHON_TRY(check_words("counts", &exchange->counts, comm->size));
-    EPX_PYTHON_TRY(check_words("displs", &exchange->displs, comm->size));
-    EPX_PYTHON_TRY(check_words("received counts", &exchange->out_counts, comm->size));
-    EPX_PYTHON_TRY(check_words("received displs", &exchange->out_displs, comm->size));
-    return comm->on_device ? EPX_SUCCESS : check_sent(exchange, comm->size);
+    EPX_PYTHON_TRY(check_words("counts", &exchange->counts, out));
+    EPX_PYTHON_TRY(check_words("displs", &exchange->displs, out));
+    EPX_PYTHON_TRY(check_words("received counts", &exchange->out_counts, in));
+    EPX_PYTHON_TRY(check_words("received displs", &exchange->out_displs, in));
+    return comm->on_device ? EPX_SUCCESS : check_sent(exchange, out);
+}
+
+static int start(const struct epx_python_exchange *e, const struct epx_python_comm *comm,
+                 const struct epx_python_graph *graph, EPX_Request *request)
+{
+    const int count = (int)e->input.columns;
+    const EPX_Datatype type = (EPX_Datatype)e->input.type;
+
+    if (graph)
+        return EPX_Neighbor_alltoallv(e->input.data, e->counts.data, e->displs.data, e->output.data,
+                                      e->out_counts.data, e->out_displs.data, e->capacity, count,
+                                      type, graph->graph, e->stream, request);
+    return EPX_Alltoallv(e->input.data, e->counts.data, e->displs.data, e->output.data,
+                         e->out_counts.data, e->out_displs.data, e->capacity, count, type,
+                         comm->comm, e->stream, request);
 }
 
 /* May return EPX_PYTHON_UNFINISHED, as epx_python_run_in_slices does. */
 int epx_python_exchange_in_slices(const struct epx_python_exchange *exchange)
 {
     struct epx_python_work work = {.route = -1, .comm = (int)exchange->comm};
+    struct epx_python_graph *graph = NULL;
     struct epx_python_comm *comm;
 
     EPX_PYTHON_TRY(epx_python_comm(exchange->comm, &comm));
-    EPX_PYTHON_TRY(check_extents(exchange, comm));
+    if (exchange->graph >= 0)
+        EPX_PYTHON_TRY(epx_python_graph(exchange->graph, &graph));
+    EPX_PYTHON_TRY(check_extents(exchange, comm, graph));
     if (comm->on_device)
         EPX_PYTHON_TRY(epx_python_device_enter(comm->context));
-    EPX_PYTHON_TRY(epx_python_check(
-        comm, EPX_Alltoallv(exchange->input.data, exchange->counts.data, exchange->displs.data,
-                            exchange->output.data, exchange->out_counts.data,
-                            exchange->out_displs.data, exchange->capacity,
-                            (int)exchange->input.columns, (EPX_Datatype)exchange->input.type,
-                            comm->comm, exchange->stream, &work.request)));
+    EPX_PYTHON_TRY(epx_python_check(comm, start(exchange, comm, graph, &work.request)));
     return epx_python_end_or_keep(&work, exchange->stream);
 }

@@ -8,6 +8,7 @@ python_modules = \
   python/epx/_comm.py \
   python/epx/_core.py \
   python/epx/_eager.py \
+  python/epx/_graph.py \
   python/epx/_jax_gradient.py \
   python/epx/_jax_ops.py \
   python/epx/_jax_order.py \
@@ -35,6 +36,7 @@ python_sources = \
   python/glue_device.c \
   python/glue_exchange.c \
   python/glue_extents.c \
+  python/glue_graph.c \
   python/glue_module.c \
   python/glue_mpi.h \
   python/glue_operation.c \

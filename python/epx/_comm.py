@@ -51,8 +51,8 @@ _comm_check = _declare("comm_check", ctypes.c_int)
 _comm_stats = _declare("comm_stats", ctypes.c_int, ctypes.POINTER(ctypes.c_uint64))
 
 
-class _Route(Protocol):
-    """What a communicator knows of its routes."""
+class _Freed(Protocol):
+    """What a communicator knows of its routes and graphs."""
 
     def free(self) -> None: ...
 
@@ -192,7 +192,8 @@ class Comm(Handle):
         **hints: object,
     ) -> None:
         self._index = -1
-        self._routes: list[_Route] = []
+        self._routes: list[_Freed] = []
+        self._graphs: list[_Freed] = []
         self.works: list[Any] = []
         words = [w for key, value in hints.items() for w in (f"epx_{key}", str(value))]
         if any("\0" in word for word in words):
@@ -335,7 +336,7 @@ class Comm(Handle):
         return self._arena.pools().get("graphs")
 
     def close(self) -> None:
-        """Free what was reserved, the routes in the order in which they were made, and the rest.
+        """Free what was reserved, routes and graphs in the order of their making, and the rest.
 
         Collective. A second call does nothing, nor does one in a forked child. If on any rank
         tensors lie in reserved memory, which autograd's graphs may hold, EPXError with Code.PENDING
@@ -352,8 +353,8 @@ class Comm(Handle):
                 del self.works[0]
             del work  # and what it has in reserved memory
         self._arena.release()
-        for route in list(self._routes):
-            route.free()
+        for made in [*self._routes, *self._graphs]:
+            made.free()
         code = _comm_free(self._index)
         if code != Code.PENDING:  # the communicator is gone
             self._index = -1

@@ -3,6 +3,9 @@
 
     rows, counts = epx.numpy.alltoallv(x, send_counts, comm)
 
+    graph = epx.Graph(comm, sources, destinations)
+    rows, counts = epx.numpy.neighbor_alltoallv(x, send_counts, graph)
+
     rows, row_weights, routing = epx.numpy.dispatch(x, ids, weights, route)
     out = epx.numpy.combine(experts(rows, routing.offsets), routing, row_weights)
 
@@ -25,13 +28,14 @@ from epx import _core
 from epx._arrays import NONE, Array, array_of, empty
 from epx._comm import Comm
 from epx._core import Code, EPXError, _declare, _packer
+from epx._graph import Graph
 from epx._route import Route, routes
 
-__all__ = ["Routing", "alltoallv", "combine", "dispatch", "route"]
+__all__ = ["Routing", "alltoallv", "combine", "dispatch", "neighbor_alltoallv", "route"]
 
 _DISPATCH, _COMBINE = 0, 1
 _ROWS = (1, 4)  # of the arrays of an operation those that have rows
-_pack_exchange = _packer("exchange", 3 + 6 * 4)
+_pack_exchange = _packer("exchange", 4 + 6 * 4)
 _exchange = _declare("exchange_in_slices", ctypes.c_char_p)
 
 
@@ -99,15 +103,23 @@ def _first_rows(counts: Array) -> Any:
     return first
 
 
+class _Neighbors(NamedTuple):
+    """Who exchanges rows: all ranks of a communicator, or those of a graph."""
+
+    comm: Comm
+    graph: int  # its number, -1 if there is none
+    num_sources: int
+    num_destinations: int
+
+
 def _run_exchange(
-    sent: Array, counts: Array, displs: Array, capacity: int, comm: Comm
+    sent: Array, counts: Array, displs: Array, capacity: int, who: _Neighbors
 ) -> tuple[Any, Any]:
-    num = counts.shape[0] if counts.shape else 1
-    rows = empty(sent, (capacity, *sent.shape[1:]), sent.dtype, comm)
-    told = array_of("received counts", empty(counts, (2, num), np.int64))
+    rows = empty(sent, (capacity, *sent.shape[1:]), sent.dtype, who.comm)
+    told = array_of("received counts", empty(counts, (2, who.num_sources), np.int64))
     out_counts, out_displs = (array_of("received counts", part) for part in told.owner)
-    stream = _check_place(comm, rows=sent, counts=counts, displs=displs)
-    members = [comm._index, capacity, stream]
+    stream = _check_place(who.comm, rows=sent, counts=counts, displs=displs)
+    members = [who.comm._index, who.graph, capacity, stream]
     members += sent.members(as_bytes=True)
     for array in (counts, displs):
         members += array.members()
@@ -118,18 +130,35 @@ def _run_exchange(
     number = _core.unfinished() if code == _core._UNFINISHED else 0
     if not number:
         _core._try(code)
-    _finish(number, comm, (sent, counts, displs, rows, told))
+    _finish(number, who.comm, (sent, counts, displs, rows, told))
     return rows, out_counts.owner
 
 
-def _learn_capacity(counts: Array, comm: Comm) -> int:
-    """How many rows the ranks have for this one: all ranks tell each other."""
+def _learn_capacity(counts: Array, who: _Neighbors) -> int:
+    """How many rows the others have for this rank: all tell each other."""
     ones = empty(counts, counts.shape, np.int64)
     ones[:] = 1
     one_each = array_of("counts", ones)
     displs = array_of("displs", _first_rows(one_each))
-    told, _ = _run_exchange(counts, one_each, displs, comm.size, comm)
+    told, _ = _run_exchange(counts, one_each, displs, who.num_sources, who)
     return int(told.sum())
+
+
+def _exchange_rows(
+    rows: Any, counts: Any, displs: Any, capacity: int | None, who: _Neighbors
+) -> tuple[Any, Any]:
+    sent = array_of("rows", rows)
+    if not sent.shape:
+        raise EPXError(Code.COUNT, "rows has no dimensions, want 1 or more")
+    _check_place(who.comm, rows=sent)
+    wanted = _words("counts", counts, sent)
+    if wanted.shape != (who.num_destinations,):
+        raise EPXError(Code.COUNT, f"counts is {list(wanted.shape)}, want [{who.num_destinations}]")
+    if capacity is not None and capacity < 0:
+        raise EPXError(Code.COUNT, f"capacity is {capacity}, want 0 or more")
+    first = _first_rows(wanted) if displs is None else displs
+    room = _learn_capacity(wanted, who) if capacity is None else capacity
+    return _run_exchange(sent, wanted, _words("displs", first, sent), room, who)
 
 
 def alltoallv(
@@ -148,18 +177,24 @@ def alltoallv(
     """
     if not isinstance(comm, Comm):
         raise TypeError(f"comm is a {type(comm).__name__}, want an epx.Comm")
-    sent = array_of("rows", rows)
-    if not sent.shape:
-        raise EPXError(Code.COUNT, "rows has no dimensions, want 1 or more")
-    _check_place(comm, rows=sent)
-    wanted = _words("counts", counts, sent)
-    if wanted.shape != (comm.size,):
-        raise EPXError(Code.COUNT, f"counts is {list(wanted.shape)}, want [{comm.size}]")
-    if capacity is not None and capacity < 0:
-        raise EPXError(Code.COUNT, f"capacity is {capacity}, want 0 or more")
-    first = _first_rows(wanted) if displs is None else displs
-    room = _learn_capacity(wanted, comm) if capacity is None else capacity
-    return _run_exchange(sent, wanted, _words("displs", first, sent), room, comm)
+    who = _Neighbors(comm, -1, comm.size, comm.size)
+    return _exchange_rows(rows, counts, displs, capacity, who)
+
+
+def neighbor_alltoallv(
+    rows: Any, counts: Any, graph: Graph, *, displs: Any = None, capacity: int | None = None
+) -> tuple[Any, Any]:
+    """Send rows to the neighbours in a graph: EPX_Neighbor_alltoallv(3). Collective.
+
+    As alltoallv, but ``counts`` and ``displs`` have an element for each of graph.destinations, and
+    rows arrive in the order of graph.sources, of which the second result has an element each.
+    """
+    if not isinstance(graph, Graph):
+        raise TypeError(f"graph is a {type(graph).__name__}, want an epx.Graph")
+    if graph.is_freed:
+        raise EPXError(Code.ARG, "the graph is freed")
+    who = _Neighbors(graph.comm, graph.index, len(graph.sources), len(graph.destinations))
+    return _exchange_rows(rows, counts, displs, capacity, who)
 
 
 def _ids_of(ids: Any) -> Array:

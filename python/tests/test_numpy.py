@@ -100,6 +100,55 @@ def test_rows_arrive_by_source_rank(comm, dtype, shape, capacity):
     assert rows[: len(wanted)].tobytes() == wanted.tobytes()
 
 
+@pytest.mark.parametrize("capacity", [None, 60])
+@pytest.mark.parametrize("dtype", [np.dtype("f8"), PARTICLE], ids=str)
+def test_rows_arrive_from_neighbors(comm, dtype, capacity):
+    """Those on a ring, of which the left one twice, and the rank itself."""
+    rank, size = comm.rank, comm.size
+    left, right = (rank - 1) % size, (rank + 1) % size
+    graph = epx.Graph(comm, [left, rank, left, right], [right, left, rank, right])
+    sent = [rows_of(rank, to, (2,), dtype) for to in range(3, 7)]
+    # Which of the lists above an edge of a source is: the k-th of two ranks belong together.
+    edges = sorted_edges(comm, [(r - 1) % size for r in range(size)])
+    for _ in range(3):
+        rows, counts = en.neighbor_alltoallv(
+            np.concatenate(sent), [len(each) for each in sent], graph, capacity=capacity
+        )
+        wanted = [rows_of(source, 3 + place, (2,), dtype) for source, place in edges]
+        assert counts.tolist() == [len(each) for each in wanted]
+        assert rows[: sum(counts)].tobytes() == np.concatenate(wanted).tobytes()
+    graph.free()
+    expect_error(epx.Code.ARG, "freed", en.neighbor_alltoallv, sent[0], [0] * 4, graph)
+
+
+def sorted_edges(comm, lefts):
+    """Of each source of this rank: its rank, and the place in its destinations."""
+    rank, size = comm.rank, comm.size
+    right = (rank + 1) % size
+    found, seen = [], {}
+    for source in (lefts[rank], rank, lefts[rank], right):
+        destinations = [(source + 1) % size, lefts[source], source, (source + 1) % size]
+        places = [place for place, to in enumerate(destinations) if to == rank]
+        found.append((source, places[seen.get(source, 0)]))
+        seen[source] = seen.get(source, 0) + 1
+    return found
+
+
+def test_a_rank_may_have_no_neighbors(comm):
+    with epx.Comm() as other:
+        graph = epx.Graph(other, [], [])
+        rows, counts = en.neighbor_alltoallv(np.ones((0, 3)), [], graph)
+        assert rows.shape == (0, 3) and counts.tolist() == []
+    assert graph.is_freed
+
+
+def test_an_edge_of_one_side_is_refused(comm):
+    sources = [0] if comm.rank == comm.size - 1 else []
+    expect_error(epx.Code.ARG, "0", epx.Graph, comm, sources, [])
+    with pytest.raises(TypeError, match=r"want an epx\.Graph"):
+        en.neighbor_alltoallv(np.ones(1), [1], comm)
+
+
 def test_rows_may_lie_anywhere(comm):
     """Each rank gets the same rows, from the middle; and the last one's overlap none."""
     rows, counts = en.alltoallv(
