@@ -100,6 +100,12 @@ static const char *rows_for(const struct exchange *x, int i)
            bytes_of(x, x->request->call.sdispls[i]);
 }
 
+/* Where a word carries rows. */
+static char *payload_of(struct epx_rows_line *line, int64_t bytes)
+{
+    return bytes <= EPX_EDGE_FEW ? line->few : line->payload;
+}
+
 static void post_rows(const struct exchange *x, int i, enum epx_rows_word kind)
 {
     const struct epx_call *call = &x->request->call;
@@ -111,7 +117,7 @@ static void post_rows(const struct exchange *x, int i, enum epx_rows_word kind)
     line->kind = (int32_t)kind;
     line->fixed = x->fixed != NULL;
     if (kind == EPX_ROWS_CARRIED && bytes)
-        memcpy(line->payload, rows_for(x, i), (size_t)bytes);
+        memcpy(payload_of(line, bytes), rows_for(x, i), (size_t)bytes);
     post(x, &line->number, x->destinations->rank[i]);
 }
 
@@ -487,8 +493,8 @@ static int await_rows_word(const struct exchange *x, int i)
         return 1;
     }
     if (line->kind == EPX_ROWS_CARRIED && takes && line->rows)
-        memcpy((char *)call->fields.at[0].out + bytes_of(x, call->rdispls[i]), line->payload,
-               (size_t)bytes_of(x, line->rows));
+        memcpy((char *)call->fields.at[0].out + bytes_of(x, call->rdispls[i]),
+               payload_of(line, bytes_of(x, line->rows)), (size_t)bytes_of(x, line->rows));
     return end_in(x, i);
 }
 

@@ -11,7 +11,7 @@
 #include "core/graph/graph.h"
 
 /* Blocks of at most so many bytes travel with the word that tells their rows. */
-enum { EPX_EDGE_PAYLOAD = 4096 };
+enum { EPX_EDGE_PAYLOAD = 512, EPX_EDGE_FEW = 32 };
 
 /* COUNTED: the word tells rows alone; CARRIED: it has them; STORED: they are in the receiver's
  * buffer, or about to be put into its ring. */
@@ -22,8 +22,9 @@ struct epx_head_lines {
     struct epx_rows_line {
         _Alignas(EPX_LINE_BYTES) _Atomic uint64_t number;
         int64_t row_bytes, rows;
-        int32_t kind;  /* enum epx_rows_word */
-        int32_t fixed; /* the sender sends so many rows whenever the request is started */
+        int32_t kind;           /* enum epx_rows_word */
+        int32_t fixed;          /* the sender sends so many rows whenever the request is started */
+        char few[EPX_EDGE_FEW]; /* rows of no more bytes, in the line of the word */
         char payload[EPX_EDGE_PAYLOAD];
     } rows[2];
     struct {
