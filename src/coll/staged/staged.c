@@ -171,7 +171,7 @@ int epx_staged_handshake(struct epx_request *request, int *weighted, int *moved)
         staged->stale = 1;
         forget(staged);
         request->phase = EPX_PHASE_AGREE;
-        return post_ready(staged, request);
+        EPX_TRY(post_ready(staged, request));
     }
     EPX_TRY(epx_staged_done(staged, moved));
     if (!*moved)
