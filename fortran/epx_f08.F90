@@ -175,6 +175,7 @@ module epx_f08
   public :: EPX_Comm_free, EPX_Comm_rank, EPX_Comm_size, EPX_Comm_get_info
   public :: EPX_Comm_set_errhandler, EPX_Comm_get_async_error, EPX_Comm_get_error_message
   public :: EPX_Get_error_message, EPX_Comm_get_hint
+  public :: EPX_Comm_shrink, EPX_Comm_get_ranks
   public :: EPX_Comm_get_stats, EPX_Comm_get_waits, EPX_Alloc_mem, EPX_Free_mem
   public :: EPX_Route_create, EPX_Route_free, EPX_Route_set_capacity, EPX_Route_tokens
   public :: EPX_Route_set_counts, EPX_Route_get_view
@@ -296,6 +297,18 @@ module epx_f08
       import
       character(kind=c_char), intent(out) :: string(*)
       integer(c_int), intent(out) :: resultlen
+    end function
+
+    integer(c_int) function c_comm_shrink(comm, newcomm) bind(C, name="EPX_Comm_shrink")
+      import
+      type(c_ptr), value :: comm
+      type(c_ptr), intent(out) :: newcomm
+    end function
+
+    integer(c_int) function c_comm_get_ranks(comm, parent_ranks) bind(C, name="EPX_Comm_get_ranks")
+      import
+      type(c_ptr), value :: comm
+      integer(c_int), intent(out) :: parent_ranks(*)
     end function
 
     integer(c_int) function c_comm_get_waits(comm, waits) bind(C, name="EPX_Comm_get_waits")
@@ -708,6 +721,22 @@ contains
     error = c_get_error_message(text, length)
     call store_text(text, length, string, resultlen)
     call report(error, ierror)
+  end subroutine
+
+  subroutine EPX_Comm_shrink(comm, newcomm, ierror)
+    type(EPX_Comm), intent(in) :: comm
+    type(EPX_Comm), intent(out) :: newcomm
+    integer(c_int), intent(out), optional :: ierror
+
+    call report(c_comm_shrink(comm%handle, newcomm%handle), ierror)
+  end subroutine
+
+  subroutine EPX_Comm_get_ranks(comm, parent_ranks, ierror)
+    type(EPX_Comm), intent(in) :: comm
+    integer(c_int), intent(out) :: parent_ranks(*)
+    integer(c_int), intent(out), optional :: ierror
+
+    call report(c_comm_get_ranks(comm%handle, parent_ranks), ierror)
   end subroutine
 
   subroutine EPX_Comm_get_waits(comm, waits, ierror)

@@ -206,6 +206,8 @@ int EPX_Comm_get_async_error(EPX_Comm comm, int *errorcode);
 int EPX_Comm_get_error_message(EPX_Comm comm, char *string, int *resultlen);
 int EPX_Comm_get_stats(EPX_Comm comm, EPX_Stats *stats);
 int EPX_Comm_get_waits(EPX_Comm comm, EPX_Waits *waits);
+int EPX_Comm_shrink(EPX_Comm comm, EPX_Comm *newcomm);
+int EPX_Comm_get_ranks(EPX_Comm comm, int parent_ranks[]);
 
 /* Memory that the other ranks can store into */
 int EPX_Alloc_mem(MPI_Aint bytes, EPX_Comm comm, void *baseptr);
@@ -305,6 +307,8 @@ int PEPX_Comm_get_async_error(EPX_Comm comm, int *errorcode);
 int PEPX_Comm_get_error_message(EPX_Comm comm, char *string, int *resultlen);
 int PEPX_Comm_get_stats(EPX_Comm comm, EPX_Stats *stats);
 int PEPX_Comm_get_waits(EPX_Comm comm, EPX_Waits *waits);
+int PEPX_Comm_shrink(EPX_Comm comm, EPX_Comm *newcomm);
+int PEPX_Comm_get_ranks(EPX_Comm comm, int parent_ranks[]);
 int PEPX_Alloc_mem(MPI_Aint bytes, EPX_Comm comm, void *baseptr);
 int PEPX_Free_mem(void *base, EPX_Comm comm);
 int PEPX_Route_create(const EPX_Route_attr *attr, EPX_Comm comm, EPX_Route *route);

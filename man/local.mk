@@ -17,10 +17,12 @@ dist_man_MANS += \
   man/EPX_Get_error_message.3 \
   man/EPX_Comm_get_hint.3 \
   man/EPX_Comm_get_info.3 \
+  man/EPX_Comm_get_ranks.3 \
   man/EPX_Comm_get_stats.3 \
   man/EPX_Comm_get_waits.3 \
   man/EPX_Comm_rank.3 \
   man/EPX_Comm_set_errhandler.3 \
+  man/EPX_Comm_shrink.3 \
   man/EPX_Comm_size.3 \
   man/EPX_Dispatch.3 \
   man/EPX_Dispatch_backward.3 \

@@ -53,6 +53,12 @@ void epx_api_name_rank(int rank);
 void epx_api_free_segment(struct epx_comm *comm, struct epx_segment *segment);
 void epx_api_free_comm(struct epx_comm *comm);
 
+struct epx_origin;
+/* Collective: makes what epx_comm_allocate gave a communicator that the user has. own_rc is this
+ * rank's result so far; created is NULL without memory to tell the others of it. */
+int epx_api_make_comm(struct epx_comm *created, const struct epx_origin *origin, int own_rc,
+                      struct epx_comm **newcomm);
+
 /* A buffer that a call was given. */
 struct epx_buffer {
     const char *name;

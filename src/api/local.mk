@@ -16,4 +16,5 @@ libepx_core_la_SOURCES += \
   src/api/calls.c \
   src/api/f08.c \
   src/api/f08.h \
+  src/api/make_comm.c \
   src/api/profile.h

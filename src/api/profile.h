@@ -35,6 +35,8 @@
 #define EPX_Comm_get_error_message PEPX_Comm_get_error_message
 #define EPX_Comm_get_stats PEPX_Comm_get_stats
 #define EPX_Comm_get_waits PEPX_Comm_get_waits
+#define EPX_Comm_shrink PEPX_Comm_shrink
+#define EPX_Comm_get_ranks PEPX_Comm_get_ranks
 #define EPX_Alloc_mem PEPX_Alloc_mem
 #define EPX_Free_mem PEPX_Free_mem
 #define EPX_Route_create PEPX_Route_create

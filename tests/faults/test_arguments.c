@@ -228,6 +228,8 @@ START_TEST(communicator_calls_need_a_communicator)
     EXPECT_FAULT(NULL, EPX_Comm_get_error_message(none, text, &n), EPX_ERR_COMM);
     EXPECT_FAULT(NULL, EPX_Comm_get_stats(none, &stats), EPX_ERR_COMM);
     EXPECT_FAULT(NULL, EPX_Comm_get_waits(none, &waits), EPX_ERR_COMM);
+    EXPECT_FAULT(NULL, EPX_Comm_get_ranks(none, &n), EPX_ERR_COMM);
+    EXPECT_FAULT(NULL, EPX_Comm_shrink(none, &none), EPX_ERR_COMM);
     EXPECT_FAULT(NULL, EPX_Alloc_mem(64, none, &base), EPX_ERR_COMM);
     EXPECT_FAULT(NULL, EPX_Free_mem(weights, none), EPX_ERR_COMM);
     SETTLE();

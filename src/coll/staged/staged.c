@@ -180,7 +180,7 @@ int epx_staged_handshake(struct epx_request *request, int *weighted, int *moved)
         staged->stale = 1;
         epx_staged_forget(staged);
         request->phase = EPX_PHASE_AGREE;
-        return post_ready(staged, request);
+        EPX_TRY(post_ready(staged, request));
     }
     EPX_TRY(epx_staged_done(staged, moved));
     if (!*moved)
