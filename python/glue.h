@@ -139,7 +139,8 @@ struct epx_python_operation {
     struct epx_python_matrix rows; /* combine backward: what combine was given, or none */
     struct epx_python_matrix output;
     struct epx_python_matrix out_weights;
-    struct epx_python_matrix fields[EPX_PYTHON_FIELDS]; /* dispatch: beside the tokens, or none */
+    struct epx_python_matrix fields[EPX_PYTHON_FIELDS]; /* dispatch: beside the tokens, or none;
+                                                           combine: two biases, token_weights */
     struct epx_python_matrix out_fields[EPX_PYTHON_FIELDS];
 };
 

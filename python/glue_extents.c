@@ -148,6 +148,17 @@ static int check_field(const struct epx_python_operation *op, int f)
     return check(op, to[f], &op->out_fields[f], of_rows);
 }
 
+/* A combine starts from biases, and may have weights of tokens. */
+static int check_home(const struct epx_python_operation *op, const struct epx_python_route *route)
+{
+    const struct wanted bias = {op->ids.rows, op->input.columns, op->input.type};
+    const struct wanted weights = {op->ids.rows, route->top_k, EPX_FLOAT32};
+
+    EPX_PYTHON_TRY(check_if_any(op, "bias", &op->fields[0], bias));
+    EPX_PYTHON_TRY(check_if_any(op, "bias[1]", &op->fields[1], bias));
+    return check_if_any(op, "token_weights", &op->fields[2], weights);
+}
+
 int epx_python_check_extents(const struct epx_python_operation *op,
                              const struct epx_python_route *route)
 {
@@ -161,7 +172,9 @@ int epx_python_check_extents(const struct epx_python_operation *op,
     EPX_PYTHON_TRY(check_input(op));
     EPX_PYTHON_TRY(check_weights(op, route));
     EPX_PYTHON_TRY(check_if_any(op, "y", &op->rows, rows));
-    for (int f = 0; f < EPX_PYTHON_FIELDS; f++)
+    if (op->verb == EPX_PYTHON_COMBINE)
+        EPX_PYTHON_TRY(check_home(op, route));
+    for (int f = 0; f < EPX_PYTHON_FIELDS && op->verb != EPX_PYTHON_COMBINE; f++)
         EPX_PYTHON_TRY(check_field(op, f));
     return check(op, names[op->verb].output, &op->output, output);
 }

@@ -96,6 +96,16 @@ static int dispatch(const struct epx_python_operation *op, EPX_Route route, EPX_
                                op->weights.data, op->out_weights.data, route, op->stream, request);
 }
 
+static int combine(const struct epx_python_operation *op, EPX_Route route, EPX_Request *request)
+{
+    const void *const biases[] = {op->fields[0].data, op->fields[1].data};
+    const int num_biases = (op->fields[0].type != 0) + (op->fields[1].type != 0);
+
+    return EPX_Combine_from(op->input.data, op->weights.data, num_biases, biases,
+                            op->fields[2].data, op->output.data, (int)op->input.columns,
+                            (EPX_Datatype)op->input.type, route, op->stream, request);
+}
+
 /* What the tensors of an operation are to show: nothing, unless it makes a routing. */
 static struct epx_python_view view_of(const struct epx_python_operation *op)
 {
@@ -163,9 +173,7 @@ static int start(const struct epx_python_operation *op, EPX_Route route, EPX_Req
     case EPX_PYTHON_DISPATCH:
     case EPX_PYTHON_ROUTE: return EPX_SUCCESS;
     case EPX_PYTHON_DISPATCH_BY: return dispatch(op, route, request);
-    case EPX_PYTHON_COMBINE:
-        return EPX_Combine(op->input.data, op->weights.data, op->output.data, count, type, route,
-                           op->stream, request);
+    case EPX_PYTHON_COMBINE: return combine(op, route, request);
     case EPX_PYTHON_DISPATCH_BACKWARD:
         return EPX_Dispatch_backward(op->input.data, op->weights.data, op->output.data,
                                      op->out_weights.data, count, type, route, op->stream, request);

@@ -77,6 +77,7 @@ EXTRA_DIST += \
   python/tests/support/wheel.py \
   python/tests/support/windows.py \
   python/tests/test_arena.py \
+  python/tests/test_combine.py \
   python/tests/test_compile.py \
   python/tests/test_compilers.py \
   python/tests/test_copies.py \
