@@ -16,6 +16,10 @@ AM_TESTS_ENVIRONMENT = \
   MPI_LIBS='$(MPI_LIBS)'; export MPI_LIBS;
 SH_LOG_COMPILER = $(SHELL)
 MPI_LOG_COMPILER = $(SHELL) $(srcdir)/tests/run
+timed_driver = $(SHELL) $(srcdir)/tests/timed $(top_srcdir)/build-aux/test-driver
+SH_LOG_DRIVER = $(timed_driver)
+MPI_LOG_DRIVER = $(timed_driver)
+PML_LOG_DRIVER = $(timed_driver)
 
 EXTRA_DIST += \
   tests/leftovers \
@@ -23,6 +27,7 @@ EXTRA_DIST += \
   tests/run \
   tests/short \
   tests/testlist \
+  tests/timed \
   tests/tsan.supp \
   tests/valgrind.supp
 
@@ -93,10 +98,14 @@ check-valgrind:
 list-tests:
 	@echo $(TESTS)
 
+# What each test of the last runs took.
+list-times:
+	@$(SHELL) $(srcdir)/tests/timed --list .
+
 # In a build whose CUDA is that of tests/emulation.
 check-emulated:
 	PATH=$(dir $(NVCC)):$$PATH $(MAKE) check \
 	  TESTS="`sh $(srcdir)/tests/short $(srcdir) emulated` \
 	    tests/tools/check_perf_error.sh tests/tools/check_sweep.sh"
 
-.PHONY: lint check-short check-brief check-valgrind check-emulated list-tests
+.PHONY: lint check-short check-brief check-valgrind check-emulated list-tests list-times
