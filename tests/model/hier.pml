@@ -12,7 +12,8 @@
  * nodes never wait for each other for ever; after a death or a time-out every survivor ends.
  *
  * run: RANKS=2 OPS=3
- * run: RANKS=3 OPS=2
+ * run: RANKS=3 OPS=1
+ * long: RANKS=3 OPS=2
  * fails with RANKS=3 OPS=1: FILLED_FIRST TAKEN_FIRST AREA_TOO_FEW EARLY_MESSAGE
  * hangs with RANKS=3 OPS=1: CYCLE
  */
