@@ -37,7 +37,6 @@ python_sources = \
   python/glue_device.c \
   python/glue_exchange.c \
   python/glue_extents.c \
-  python/glue_graph.c \
   python/glue_look.c \
   python/glue_module.c \
   python/glue_mpi.h \
