@@ -122,7 +122,8 @@ static __global__ void __launch_bounds__(ROUTING_THREADS)
     }
 }
 
-static int launch(const struct epx_route_tokens &args, unsigned threads, cudaStream_t stream)
+static int launch_routing(const struct epx_route_tokens &args, unsigned threads,
+                          cudaStream_t stream)
 {
     const struct shared_parts parts = parts_of(&args, (int32_t)threads / EPX_WARP);
 
@@ -151,8 +152,8 @@ int epx_launch_route_tokens(const struct epx_route_tokens *args, EPX_Stream stre
 
     halves.comm.blocks = args->halves;
     if (args->halves && halves_fit(&halves))
-        return launch(halves, HALF_THREADS, stream);
-    return launch(*args, ROUTING_THREADS, stream);
+        return launch_routing(halves, HALF_THREADS, stream);
+    return launch_routing(*args, ROUTING_THREADS, stream);
 }
 
 static const struct epx_loaded loaded(route_tokens, MOST_ROUTING_BYTES, true);
