@@ -26,6 +26,9 @@ struct epx_combine_rows {
     const float *weights; /* or NULL */
     char *sums;           /* [T] */
     float *grad_weights;  /* [T][K] or NULL; dispatch backward */
+    int32_t num_biases;   /* arrays of [T] rows that the sums start from */
+    const char *biases[EPX_MAX_BIASES];
+    const float *token_weights; /* [T][K] that combine_from sends to the experts; or NULL */
 };
 
 #ifdef __cplusplus
@@ -33,6 +36,7 @@ extern "C" {
 #endif
 /* Launchers return EPX_SUCCESS, or EPX_ERR_CUDA with the error left to cudaGetLastError. */
 int epx_launch_combine_rows(const struct epx_combine_rows *args, EPX_Stream stream);
+int epx_launch_combine_from(const struct epx_combine_rows *args, EPX_Stream stream);
 int epx_launch_combine_packets(const struct epx_combine_rows *args, EPX_Stream stream);
 int epx_launch_combine_small(const struct epx_combine_rows *args, EPX_Stream stream);
 int epx_launch_move_sums(const struct epx_combine_rows *args, EPX_Stream stream);

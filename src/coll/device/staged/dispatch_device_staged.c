@@ -17,7 +17,7 @@ int epx_dispatch_device_staged(const struct epx_request *request)
 
     args.movers = epx_decide_way(request)->movers;
     args.rounds = epx_message_rounds_of(request, scales ? 0 : args.plan.shape.top_k);
-    if (request->half != EPX_HALF_DISPATCH)
+    if (!epx_half_has_agreed(request->half))
         EPX_TRY(epx_agree_messages(request));
     if (args.rounds.num > 1) {
         EPX_TRY_LAUNCH(epx_launch_dispatch_rounds(&args, call->stream));

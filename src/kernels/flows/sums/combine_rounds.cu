@@ -5,12 +5,13 @@
  * Work: reads the rows of all pairs here, writes T rows. Order: choices, then ranks.
  * Launch: comm.blocks blocks, which wait for other ranks; ends the operation.
  */
+#include "kernels/flows/sums/home_sums.cuh"
 #include "kernels/flows/sums/passed_sums.cuh"
 #include "kernels/protocol/launches.cuh"
 #include "kernels/protocol/load_kernels.cuh"
 #include "kernels/wires/messages.cuh"
 
-template <typename T>
+template <typename T, typename Sums>
 static __device__ void sum_round(const struct epx_combine_rows &a, struct exchange &x,
                                  struct message_rows &rows, struct passing &passing,
                                  struct row_list &list)
@@ -34,25 +35,25 @@ static __device__ void sum_round(const struct epx_combine_rows &a, struct exchan
             find_passing(a.plan, a.comm, a.rounds, rows, passing);
             if (!exchange_round(a.comm, x, before, ++number - before, a.plan, inside))
                 return;
-            pass_rank_sums<T>(a, round, rows, passing, weighted, list);
+            pass_rank_sums<T, Sums>(a, round, rows, passing, weighted, list);
         }
         if (!exchange_round(a.comm, x, before, ++number - before, a.plan, outside))
             return;
-        sum_tokens<T>(a, places, weighted, list);
+        sum_tokens<T, Sums>(a, places, weighted, list);
         __syncthreads();
     }
 }
 
-template <typename T>
-static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
-    combine_rounds(const __grid_constant__ struct epx_combine_rows a)
+/* All of a kernel. */
+template <typename T, typename Sums>
+static __device__ __forceinline__ void combine_all(const struct epx_combine_rows &a)
 {
     __shared__ struct exchange x;
     __shared__ struct message_rows rows;
     __shared__ struct passing passing;
     __shared__ struct row_list lists[EPX_WAITING_THREADS / EPX_WARP];
 
-    sum_round<T>(a, x, rows, passing, lists[threadIdx.x / EPX_WARP]);
+    sum_round<T, Sums>(a, x, rows, passing, lists[threadIdx.x / EPX_WARP]);
     if (!is_last_block(a.comm) || threadIdx.x)
         return;
     if (a.comm.state->outcome.code == EPX_SUCCESS && !aborted(a.comm))
@@ -60,14 +61,29 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     end_operation(a.comm, a.num_tokens);
 }
 
-static void (*const kernels[NUM_SUM_KERNELS])(struct epx_combine_rows) =
-    SUM_KERNELS(combine_rounds);
+template <typename T>
+static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
+    combine_rounds(const __grid_constant__ struct epx_combine_rows a)
+{
+    combine_all<T, struct plain_sums>(a);
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
+    combine_home_rounds(const __grid_constant__ struct epx_combine_rows a)
+{
+    combine_all<T, struct home_sums>(a);
+}
+
+static void (*const kernels[2][NUM_SUM_KERNELS])(struct epx_combine_rows) = {
+    SUM_KERNELS(combine_rounds), SUM_KERNELS(combine_home_rounds)};
 
 int epx_launch_combine_rounds(const struct epx_combine_rows *args, EPX_Stream stream)
 {
-    kernels[epx_sum_kernel(args)]<<<(unsigned)args->comm.blocks, EPX_WAITING_THREADS,
+    kernels[epx_has_home_sums(args)]
+           [epx_sum_kernel(args)]<<<(unsigned)args->comm.blocks, EPX_WAITING_THREADS,
                                     epx_passing_bytes(&args->plan.nodes), stream>>>(*args);
     return epx_cuda_status(cudaGetLastError());
 }
 
-static const struct epx_loaded loaded(kernels);
+static const struct epx_loaded loaded(kernels[0]), loaded_home(kernels[1]);

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * pass_sums.cu - a relay in combine by messages: the sum of what the ranks of this node have of
- * each node row, in rank order, rounded once, by home; then posts their exchange.
+ * each node row, by rank or last choice, rounded once, by home; then posts their exchange.
  * Work: reads the round's unique rows of other nodes' homes here, writes their node rows.
  * Order: ranks. Launch: the whole device, waits for nothing. await_messages and unpack_sums follow.
  */
+#include "kernels/flows/sums/home_sums.cuh"
 #include "kernels/flows/sums/passed_sums.cuh"
 #include "kernels/protocol/launches.cuh"
 #include "kernels/protocol/load_kernels.cuh"
 #include "kernels/wires/messages.cuh"
 
-template <typename T>
-static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)
-    pass_sums(const __grid_constant__ struct epx_combine_rows a)
+/* All of a kernel. */
+template <typename T, typename Sums>
+static __device__ __forceinline__ void pass_all(const struct epx_combine_rows &a)
 {
     __shared__ struct message_rows rows;
     __shared__ struct passing passing;
@@ -23,8 +24,8 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)
     if (on) {
         find_message_rows(a.plan, a.comm, a.rounds, round, rows);
         find_passing(a.plan, a.comm, a.rounds, rows, passing);
-        pass_rank_sums<T>(a, round, rows, passing, a.backward && a.comm.state->weighted,
-                          lists[threadIdx.x / EPX_WARP]);
+        pass_rank_sums<T, Sums>(a, round, rows, passing, a.backward && a.comm.state->weighted,
+                                lists[threadIdx.x / EPX_WARP]);
     }
     if (is_last_block(a.comm) && on)
         post_exchange(a.comm, a.plan.outgoing, a.plan.incoming, [&](int32_t r) {
@@ -32,17 +33,32 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)
         });
 }
 
-static void (*const kernels[NUM_SUM_KERNELS])(struct epx_combine_rows) = SUM_KERNELS(pass_sums);
+template <typename T>
+static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)
+    pass_sums(const __grid_constant__ struct epx_combine_rows a)
+{
+    pass_all<T, struct plain_sums>(a);
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)
+    pass_home_sums(const __grid_constant__ struct epx_combine_rows a)
+{
+    pass_all<T, struct home_sums>(a);
+}
+
+static void (*const kernels[2][NUM_SUM_KERNELS])(struct epx_combine_rows) = {
+    SUM_KERNELS(pass_sums), SUM_KERNELS(pass_home_sums)};
 
 int epx_launch_pass_sums(const struct epx_combine_rows *args, EPX_Stream stream)
 {
     int64_t rows = (int64_t)args->rounds.tokens * args->plan.nodes.num_served;
     unsigned blocks = epx_blocks_for_rows(args->comm, rows, args->rounds.cut.bytes);
 
-    kernels[epx_sum_kernel(
+    kernels[epx_has_home_sums(args)][epx_sum_kernel(
         args)]<<<blocks, EPX_WAITING_THREADS, epx_passing_bytes(&args->plan.nodes), stream>>>(
         *args);
     return epx_cuda_status(cudaGetLastError());
 }
 
-static const struct epx_loaded loaded(kernels);
+static const struct epx_loaded loaded(kernels[0]), loaded_home(kernels[1]);
