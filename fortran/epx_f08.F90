@@ -59,6 +59,7 @@ module epx_f08
   integer(c_int), parameter, public :: EPX_MAX_ERROR_STRING = 512
   integer(c_int), parameter, public :: EPX_MAX_HINT_STRING = 64
   integer(c_int), parameter, public :: EPX_MAX_FIELDS = 4
+  integer(c_int), parameter, public :: EPX_MAX_BIASES = 2
 
   integer(c_int), parameter, public :: EPX_FROM_TOPOLOGY = -1
   integer(c_int), parameter, public :: EPX_FIXED_COUNTS = 1
@@ -115,6 +116,7 @@ module epx_f08
     integer(c_int) :: overflow = EPX_OVERFLOW_ERROR
     integer(c_int64_t) :: rows_per_expert = 0
     integer(c_int) :: zero_unused = 0
+    integer(c_int64_t) :: distinct_experts = 0
   end type
 
   type, bind(C), public :: EPX_Route_view
@@ -134,6 +136,14 @@ module epx_f08
     type(c_ptr) :: expert_ends = c_null_ptr    ! integer(c_int32_t) (num_local_experts)
     type(c_ptr) :: group_sizes = c_null_ptr    ! integer(c_int32_t) (num_local_experts)
     type(c_ptr) :: overflow = c_null_ptr       ! integer(c_int32_t)
+    type(c_ptr) :: row_choices = c_null_ptr    ! integer(c_int32_t) (capacity), from 0
+  end type
+
+  type, bind(C), public :: EPX_Waits
+    integer(c_size_t) :: size = 0
+    integer(c_int) :: num_ranks = 0
+    type(c_ptr) :: ns = c_null_ptr
+    type(c_ptr) :: operations = c_null_ptr
   end type
 
   type, bind(C), public :: EPX_Stats
@@ -165,10 +175,11 @@ module epx_f08
   public :: EPX_Comm_free, EPX_Comm_rank, EPX_Comm_size, EPX_Comm_get_info
   public :: EPX_Comm_set_errhandler, EPX_Comm_get_async_error, EPX_Comm_get_error_message
   public :: EPX_Get_error_message, EPX_Comm_get_hint
-  public :: EPX_Comm_get_stats, EPX_Alloc_mem, EPX_Free_mem
+  public :: EPX_Comm_shrink, EPX_Comm_get_ranks
+  public :: EPX_Comm_get_stats, EPX_Comm_get_waits, EPX_Alloc_mem, EPX_Free_mem
   public :: EPX_Route_create, EPX_Route_free, EPX_Route_set_capacity, EPX_Route_tokens
   public :: EPX_Route_set_counts, EPX_Route_get_view
-  public :: EPX_Dispatch, EPX_Route_dispatch, EPX_Combine
+  public :: EPX_Dispatch, EPX_Route_dispatch, EPX_Combine, EPX_Combine_from
   public :: EPX_Dispatch_fields, EPX_Route_dispatch_fields
   public :: EPX_Dispatch_backward, EPX_Combine_backward, EPX_Alltoallv
   public :: EPX_Graph_create_adjacent, EPX_Graph_free
@@ -288,6 +299,23 @@ module epx_f08
       integer(c_int), intent(out) :: resultlen
     end function
 
+    integer(c_int) function c_comm_shrink(comm, newcomm) bind(C, name="EPX_Comm_shrink")
+      import
+      type(c_ptr), value :: comm
+      type(c_ptr), intent(out) :: newcomm
+    end function
+
+    integer(c_int) function c_comm_get_ranks(comm, parent_ranks) bind(C, name="EPX_Comm_get_ranks")
+      import
+      type(c_ptr), value :: comm
+      integer(c_int), intent(out) :: parent_ranks(*)
+    end function
+
+    integer(c_int) function c_comm_get_waits(comm, waits) bind(C, name="EPX_Comm_get_waits")
+      import
+      type(c_ptr), value :: comm
+      type(EPX_Waits), intent(inout) :: waits
+    end function
     integer(c_int) function c_comm_get_stats(comm, stats) bind(C, name="EPX_Comm_get_stats")
       import
       type(c_ptr), value :: comm
@@ -388,6 +416,15 @@ module epx_f08
       import
       type(c_ptr), value :: sendbuf, weights, recvbuf, route, stream
       integer(c_int), value :: count, datatype
+      type(c_ptr), intent(inout) :: request
+    end function
+
+    integer(c_int) function c_combine_from(sendbuf, weights, num_biases, biases, token_weights, &
+        recvbuf, count, datatype, route, stream, request) bind(C, name="EPX_Combine_from")
+      import
+      type(c_ptr), value :: sendbuf, weights, token_weights, recvbuf, route, stream
+      integer(c_int), value :: num_biases, count, datatype
+      type(c_ptr), intent(in) :: biases(*)
       type(c_ptr), intent(inout) :: request
     end function
 
@@ -686,6 +723,31 @@ contains
     call report(error, ierror)
   end subroutine
 
+  subroutine EPX_Comm_shrink(comm, newcomm, ierror)
+    type(EPX_Comm), intent(in) :: comm
+    type(EPX_Comm), intent(out) :: newcomm
+    integer(c_int), intent(out), optional :: ierror
+
+    call report(c_comm_shrink(comm%handle, newcomm%handle), ierror)
+  end subroutine
+
+  subroutine EPX_Comm_get_ranks(comm, parent_ranks, ierror)
+    type(EPX_Comm), intent(in) :: comm
+    integer(c_int), intent(out) :: parent_ranks(*)
+    integer(c_int), intent(out), optional :: ierror
+
+    call report(c_comm_get_ranks(comm%handle, parent_ranks), ierror)
+  end subroutine
+
+  subroutine EPX_Comm_get_waits(comm, waits, ierror)
+    type(EPX_Comm), intent(in) :: comm
+    type(EPX_Waits), intent(inout) :: waits
+    integer(c_int), intent(out), optional :: ierror
+
+    waits%size = c_sizeof(waits)
+    call report(c_comm_get_waits(comm%handle, waits), ierror)
+  end subroutine
+
   subroutine EPX_Comm_get_stats(comm, stats, ierror)
     type(EPX_Comm), intent(in) :: comm
     type(EPX_Stats), intent(out) :: stats
@@ -916,6 +978,35 @@ contains
     if (error == EPX_SUCCESS) &
       error = c_combine(from, from_weights, to, count, datatype, route%handle, stream%handle, &
                         request%handle)
+    call report(error, ierror)
+  end subroutine
+
+  subroutine EPX_Combine_from(sendbuf, weights, num_biases, biases, token_weights, recvbuf, count, &
+      datatype, route, stream, request, ierror)
+    ANY_IN :: sendbuf
+    FLOATS_IN, optional :: weights
+    integer(c_int), intent(in) :: num_biases
+    type(c_ptr), intent(in) :: biases(num_biases)
+    FLOATS_IN, optional :: token_weights
+    ANY_OUT :: recvbuf
+    integer(c_int), intent(in) :: count, datatype
+    type(EPX_Route), intent(in) :: route
+    type(EPX_Stream), intent(in) :: stream
+    type(EPX_Request), intent(out) :: request
+    integer(c_int), intent(out), optional :: ierror
+    character(len=NAME_LENGTH) :: refused
+    type(c_ptr) :: from, from_weights, home_weights, to
+    integer(c_int) :: error
+
+    refused = ''
+    from = address(sendbuf, 'sendbuf', refused)
+    from_weights = address(weights, 'weights', refused)
+    home_weights = address(token_weights, 'token_weights', refused)
+    to = address(recvbuf, 'recvbuf', refused)
+    error = refuse('EPX_Combine_from', refused, c_null_ptr, route%handle)
+    if (error == EPX_SUCCESS) &
+      error = c_combine_from(from, from_weights, num_biases, biases, home_weights, to, count, &
+                             datatype, route%handle, stream%handle, request%handle)
     call report(error, ierror)
   end subroutine
 

@@ -18,6 +18,7 @@ python_modules = \
   python/epx/_pools.py \
   python/epx/_rank_rows.py \
   python/epx/_route.py \
+  python/epx/_routing.py \
   python/epx/_start.py \
   python/epx/_torch_ops.py \
   python/epx/_window.py \
@@ -36,7 +37,7 @@ python_sources = \
   python/glue_device.c \
   python/glue_exchange.c \
   python/glue_extents.c \
-  python/glue_graph.c \
+  python/glue_look.c \
   python/glue_module.c \
   python/glue_mpi.h \
   python/glue_operation.c \
@@ -75,6 +76,7 @@ EXTRA_DIST += \
   python/tests/support/wheel.py \
   python/tests/support/windows.py \
   python/tests/test_arena.py \
+  python/tests/test_combine.py \
   python/tests/test_compile.py \
   python/tests/test_compilers.py \
   python/tests/test_copies.py \
@@ -92,6 +94,7 @@ EXTRA_DIST += \
   python/tests/test_numpy.py \
   python/tests/test_perf.py \
   python/tests/test_raise.py \
+  python/tests/test_routing.py \
   python/tests/test_start.py \
   python/tests/test_torch.py \
   python/tests/test_window.py \

@@ -8,6 +8,7 @@
 
 #include "base/pause.h"
 #include "coll/attach.h"
+#include "core/health/survivors.h"
 #include "core/progress.h"
 #include "transport/module.h"
 
@@ -140,7 +141,7 @@ void epx_api_free_segment(struct epx_comm *comm, struct epx_segment *segment)
 {
     struct epx_transport *transport = comm->transport;
 
-    if (segment->is_spare && !comm->finished)
+    if (segment->is_spare && !epx_comm_keeps_memory(comm))
         epx_window_free(segment->window);
     else if (transport)
         epx_transport_window_free(transport, segment->window);
@@ -158,7 +159,9 @@ void epx_api_free_comm(struct epx_comm *comm)
         comm->segments = segment->next;
         epx_api_free_segment(comm, segment);
     }
-    if (comm->finished)
+    epx_survivors_free(comm->survivors);
+    comm->survivors = NULL;
+    if (epx_comm_keeps_memory(comm))
         epx_transport_retire(comm);
     else
         epx_transport_detach(comm);

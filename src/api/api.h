@@ -53,6 +53,12 @@ void epx_api_name_rank(int rank);
 void epx_api_free_segment(struct epx_comm *comm, struct epx_segment *segment);
 void epx_api_free_comm(struct epx_comm *comm);
 
+struct epx_origin;
+/* Collective: makes what epx_comm_allocate gave a communicator that the user has. own_rc is this
+ * rank's result so far; created is NULL without memory to tell the others of it. */
+int epx_api_make_comm(struct epx_comm *created, const struct epx_origin *origin, int own_rc,
+                      struct epx_comm **newcomm);
+
 /* A buffer that a call was given. */
 struct epx_buffer {
     const char *name;
@@ -87,11 +93,17 @@ int epx_check_rows(int count, EPX_Datatype datatype, int64_t max_row_bytes, stru
 /* What every operation on a routing checks, and takes from the routing. */
 int epx_check_routed(const struct epx_route *route, const EPX_Request *request,
                      struct epx_call *call);
-/* The rows of a call of one field, and weights, as buffers to check. */
+/* The rows of a call of one field, and weights, as buffers to check. Those at the slots have the
+ * routing's num_rows rows; while that number is not known they count as one row. */
 struct epx_buffer epx_rows_buffer(const char *name, const void *address, int64_t rows,
                                   const struct epx_call *call, int written);
 struct epx_buffer epx_weights_buffer(const char *name, const float *address, int64_t rows,
                                      int64_t per_row, int written);
+struct epx_buffer epx_slots_buffer(const char *name, const void *address,
+                                   const struct epx_call *call, int written);
+struct epx_buffer epx_slot_weights_buffer(const char *name, const float *address,
+                                          const struct epx_call *call, int64_t per_row,
+                                          int written);
 /* Queues a call that was checked. */
 int epx_submit(struct epx_comm *comm, struct epx_route *route, const struct epx_call *call,
                EPX_Request *request);

@@ -54,6 +54,18 @@ int epx_check_rows(int count, EPX_Datatype datatype, int64_t max_row_bytes, stru
     return epx_check_row_bytes(max_row_bytes, call);
 }
 
+/* Rows that a routing uses, on host memory once it is complete; -1 = not known. */
+static int64_t known_rows(const struct epx_route *route)
+{
+    int64_t rows = -1;
+
+    epx_lock(); /* a thread may progress a routing */
+    if (route->plan && !epx_request_routes(route))
+        rows = route->error ? 0 : *route->view.num_rows;
+    epx_unlock();
+    return rows;
+}
+
 int epx_check_routed(const struct epx_route *route, const EPX_Request *request,
                      struct epx_call *call)
 {
@@ -61,6 +73,7 @@ int epx_check_routed(const struct epx_route *route, const EPX_Request *request,
     EPX_FAIL_IF(!route->routed, EPX_ERR_ROUTE, "no tokens were routed on the route yet");
     call->num_tokens = route->num_tokens;
     call->recv_capacity = route->routed_capacity;
+    call->num_rows = call->recv_capacity ? known_rows(route) : 0;
     return EPX_SUCCESS;
 }
 
@@ -111,6 +124,24 @@ struct epx_buffer epx_weights_buffer(const char *name, const float *address, int
     struct epx_buffer buffer = {name, address, rows, per_row * element, element, written, 0};
 
     return buffer;
+}
+
+/* Rows of a buffer at the slots, as far as is known. */
+static int64_t slots_of(const struct epx_call *call)
+{
+    return call->num_rows < 0 ? 1 : call->num_rows;
+}
+
+struct epx_buffer epx_slots_buffer(const char *name, const void *address,
+                                   const struct epx_call *call, int written)
+{
+    return epx_rows_buffer(name, address, slots_of(call), call, written);
+}
+
+struct epx_buffer epx_slot_weights_buffer(const char *name, const float *address,
+                                          const struct epx_call *call, int64_t per_row, int written)
+{
+    return epx_weights_buffer(name, address, slots_of(call), per_row, written);
 }
 
 static struct epx_buffer counts_buffer(const char *name, const int64_t *address, int ranks,

@@ -27,6 +27,8 @@ struct epx_ground {
     int (*graph_create)(struct epx_graph *graph);
     /* On host memory: one step of an operation of each verb. */
     int (*step[EPX_NUM_VERBS])(struct epx_request *request, int *moved);
+    /* On host memory: struct epx_request has it. */
+    int (*lacks)(const struct epx_request *request, int rank);
     /* On device memory: queues the kernels of an operation of each verb on its stream. */
     int (*queue[EPX_NUM_VERBS])(const struct epx_request *request);
     /* On device memory: the kernels that queue has left for later. */

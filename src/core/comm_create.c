@@ -51,7 +51,7 @@ static int allocate_ranks(struct epx_comm *comm)
     comm->answers = calloc(ranks, sizeof(*comm->answers));
     EPX_FAIL_IF(!comm->node || !comm->real_node || !comm->agreement.gathered || !comm->answers,
                 EPX_ERR_NO_MEM, "no memory for %d ranks", comm->size);
-    return EPX_SUCCESS;
+    return epx_waits_create(&comm->waits, comm->rank, comm->size);
 }
 
 /* Sets the nodes that the hint pretends; returns whether the ranks of each are on one real node,
@@ -286,6 +286,15 @@ static int begin_from(struct epx_comm *comm, const struct epx_contact_group *gro
 
 int epx_comm_begin(struct epx_comm *comm, const struct epx_origin *origin, int own_rc)
 {
-    return origin->group ? begin_from(comm, origin->group, own_rc)
-                         : begin_by_mpi(comm, origin->comm, own_rc);
+    int rc;
+
+    epx_trace_begin();
+    rc = origin->group ? begin_from(comm, origin->group, own_rc)
+                       : begin_by_mpi(comm, origin->comm, own_rc);
+    epx_lock();
+    if (rc == EPX_SUCCESS)
+        epx_trace_comm(&comm->traced, comm->rank, comm->size);
+    comm->waits.traced = &comm->traced;
+    epx_unlock();
+    return rc;
 }

@@ -21,10 +21,21 @@ enum epx_verb {
     EPX_NUM_VERBS,
 };
 
-/* What of EPX_Route_dispatch, or EPX_Route_dispatch_fields, is under way where it is done as a
- * routing, then a dispatch; for all other operations EPX_HALF_NONE. coll/route_dispatch.c has the
- * rules. */
-enum epx_half { EPX_HALF_NONE, EPX_HALF_ROUTING, EPX_HALF_DISPATCH };
+/* Every operation begins with POST and AGREE, even one that is bound to fail, so that no rank ever
+ * waits for a ready that another did not post. The phases of the verbs follow. */
+enum { EPX_PHASE_POST, EPX_PHASE_AGREE, EPX_PHASE_VERB };
+
+/* What is under way of an operation that is done as two, one after the other; for all others
+ * EPX_HALF_NONE. EPX_Route_dispatch, or EPX_Route_dispatch_fields, is a routing, then a dispatch:
+ * coll/route_dispatch.c has the rules. EPX_Combine_from with weights of the home ranks sends these,
+ * then sums: coll/combine_weights.c. */
+enum epx_half {
+    EPX_HALF_NONE,
+    EPX_HALF_ROUTING,
+    EPX_HALF_DISPATCH,
+    EPX_HALF_WEIGHTS,
+    EPX_HALF_SUMS
+};
 
 /* What an operation was called with. */
 struct epx_call {
@@ -38,13 +49,17 @@ struct epx_call {
     const void *forward_in;   /* combine backward: the rows that combine was given */
     const float *weights_in;
     float *weights_out;
+    int num_biases; /* combine: rows of the home rank that its sums start from */
+    const void *biases[EPX_MAX_BIASES];
+    const float *token_weights;          /* combine: of the home rank, instead of weights_in */
     struct epx_graph *graph;             /* alltoallv, here and below: who sends to whom */
     struct epx_kept *kept;               /* of a persistent request; NULL = counts are the user's */
     const int64_t *sendcounts, *sdispls; /* [destinations] */
     int64_t *recvcounts, *rdispls;       /* [sources] */
     int64_t *told_counts, *told_displs;  /* the user's, if those above are copies */
     int64_t recv_capacity;               /* rows of the receive buffer, of the routing too */
-    int32_t *counts; /* of a routing: as EPX_Route_set_counts has set; or NULL */
+    int64_t num_rows; /* rows that the routing uses, -1 = not known when it was called */
+    int32_t *counts;  /* of a routing: as EPX_Route_set_counts has set; or NULL */
 };
 
 /* Where a receiver lets a sender store rows: the row of its receive buffer, and where that is. */
@@ -83,8 +98,12 @@ struct epx_request {
     struct epx_call call;
     /* One step of the operation; sets *moved if it got on, complete when it is through. */
     int (*progress)(struct epx_request *request, int *moved);
+    /* On host memory: whether the step that got nowhere waits for a rank; NULL = it waits for
+     * waiting_for alone. */
+    int (*lacks)(const struct epx_request *request, int rank);
     uint64_t place; /* among all operations of the communicator, from 1 */
     uint64_t epoch; /* among those of its graph, or those that all ranks take part in */
+    int64_t called_ns, agreed_ns; /* for a trace */
     int phase;
     enum epx_half half;
     int weighted;    /* what the ranks have agreed on: pair weights travel */
@@ -132,6 +151,13 @@ static inline int epx_verb_dispatches(enum epx_verb verb)
            epx_verb_has_fields(verb);
 }
 
+/* Whether an operation is in its second half, or in a first one that began with the ranks'
+ * agreement. */
+static inline int epx_half_has_agreed(enum epx_half half)
+{
+    return half > EPX_HALF_ROUTING;
+}
+
 /* Whether it is an exchange without a route. */
 static inline int epx_verb_exchanges(enum epx_verb verb)
 {
@@ -150,6 +176,8 @@ void epx_request_free(struct epx_request *request);
 /* Returns how many requests of the communicator, persistent ones or others, the user has not let
  * complete, or freed. What a persistent request has started counts as one of the others. */
 int epx_request_count(const struct epx_comm *comm, int persistent);
+/* With the lock held: whether a routing of the route is in the queue. */
+int epx_request_routes(const struct epx_route *route);
 /* Gives a request its call; it then holds the graph, and the counts that are kept. */
 void epx_request_set_call(struct epx_request *request, const struct epx_call *call);
 /* For a request, which then holds what is kept; NULL = nothing. */

@@ -28,6 +28,7 @@ int epx_fail_differs(enum epx_told told, int64_t first, int64_t value, int rank)
         [EPX_TOLD_EPOCH] = "the number of the operation",
         [EPX_TOLD_ROUTE] = "the number of the route",
         [EPX_TOLD_ROW_BYTES] = "the length of a row in bytes",
+        [EPX_TOLD_BIASES] = "num_biases",
     };
 
     if (told == EPX_TOLD_VERB)
@@ -50,9 +51,10 @@ int epx_fail_field(int field, int64_t first, int64_t value, int rank)
                     field, (long long)first, (long long)value, rank);
 }
 
-int epx_fail_weights(int rank_without, int rank_with)
+int epx_fail_weights(int64_t verb, int rank_without, int rank_with)
 {
-    return epx_fail(EPX_ERR_ARG, "weights are NULL on rank %d but not on rank %d", rank_without,
+    return epx_fail(EPX_ERR_ARG, "%s are NULL on rank %d but not on rank %d",
+                    verb == EPX_VERB_COMBINE ? "token_weights" : "weights", rank_without,
                     rank_with);
 }
 

@@ -326,6 +326,45 @@ contains
     call expect_code(error, EPX_ERR_ARG, 'EPX_Dispatch_fields')
   end subroutine
 
+  ! Every pair's row is the token itself, weighted at home as at the experts, and added to a bias.
+  subroutine sums_start_from_biases()
+    real(c_float), allocatable, target :: bias(:, :)
+    real(c_float), allocatable, target :: sums(:, :)
+    real(c_float), allocatable :: wanted(:, :)
+    type(c_ptr) :: biases(1)
+    type(EPX_Request) :: request
+    type(MPI_Status) :: status
+    integer(c_int) :: error
+    integer :: way
+
+    allocate (bias(HIDDEN, TOKENS), sums(HIDDEN, TOKENS), wanted(HIDDEN, TOKENS))
+    bias = 5
+    wanted = bias + 0.75_c_float*x
+    do way = 1, 2
+      sums = -1
+      biases = c_loc(bias)
+      if (way == 1) then
+        call EPX_Combine_from(B(rows), B(row_weights), 1_c_int, biases, recvbuf=B(sums), &
+                              count=HIDDEN, datatype=EPX_FLOAT32, route=route, &
+                              stream=EPX_STREAM_NULL, request=request, ierror=error)
+      else
+        call EPX_Combine_from(B(rows), num_biases=1_c_int, biases=biases, &
+                              token_weights=B(weights), recvbuf=B(sums), count=HIDDEN, &
+                              datatype=EPX_FLOAT32, route=route, stream=EPX_STREAM_NULL, &
+                              request=request, ierror=error)
+      end if
+      call expect_code(error, EPX_SUCCESS, 'EPX_Combine_from')
+      biases = c_null_ptr
+      call EPX_Wait(request, status, error)
+      call expect_code(error, EPX_SUCCESS, 'EPX_Wait')
+      call expect(all(sums == wanted), 'sums that start from biases')
+    end do
+    call EPX_Combine_from(B(rows), B(row_weights), EPX_MAX_BIASES + 1_c_int, biases, &
+                          recvbuf=B(sums), count=HIDDEN, datatype=EPX_FLOAT32, route=route, &
+                          stream=EPX_STREAM_NULL, request=request, ierror=error)
+    call expect_code(error, EPX_ERR_ARG, 'EPX_Combine_from')
+  end subroutine
+
   ! Every pair's row is the token itself: weighted, the token comes back 0.75 times.
   subroutine combine_sums_what_dispatch_sent()
     real(c_float), target :: sums(HIDDEN, TOKENS)
@@ -544,11 +583,19 @@ contains
 
   subroutine close_all()
     type(EPX_Stats) :: stats
+    type(EPX_Waits) :: waits
+    integer(c_int64_t), target :: ns(64), operations(64)
     integer(c_int) :: error
 
+    ns = -1
+    waits%ns = c_loc(ns)
+    waits%operations = c_loc(operations)
+    call EPX_Comm_get_waits(comm, waits, error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Comm_get_waits')
+    call expect(waits%num_ranks == ranks .and. all(ns(:ranks) >= 0), 'waits')
     call EPX_Comm_get_stats(comm, stats, error)
     call expect_code(error, EPX_SUCCESS, 'EPX_Comm_get_stats')
-    call expect(stats%calls == 17 .and. stats%host_syncs == 0, 'statistics')
+    call expect(stats%calls == 19 .and. stats%host_syncs == 0, 'statistics')
     call EPX_Free_mem(B(rows), comm, error)
     call expect_code(error, EPX_SUCCESS, 'EPX_Free_mem')
     call EPX_Route_free(route, error)
@@ -576,6 +623,7 @@ program fortran
   call slabs_have_their_place()
   call fields_travel_together()
   call combine_sums_what_dispatch_sent()
+  call sums_start_from_biases()
   call gradients_go_the_other_way()
   call alltoallv_counts_what_it_receives()
   call a_persistent_exchange_is_started_again()

@@ -181,6 +181,16 @@ static int ready_lacks(struct epx_direct *direct, const struct epx_request *requ
     return -1;
 }
 
+int epx_direct_lacks(const struct epx_request *request, int rank)
+{
+    const struct epx_direct *direct = epx_direct_of(request);
+
+    if (request->phase != EPX_PHASE_AGREE)
+        return rank == request->waiting_for;
+    return epx_flag_look(&ready_line(direct, direct->comm->rank, rank, request->epoch)->epoch) <
+           request->epoch;
+}
+
 int epx_direct_handshake(struct epx_request *request, int *weighted, int *moved)
 {
     struct epx_direct *direct = epx_direct_of(request);

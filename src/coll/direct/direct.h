@@ -67,6 +67,8 @@ struct epx_direct *epx_direct_of(const struct epx_request *request);
  * error of their agreement.
  */
 int epx_direct_handshake(struct epx_request *request, int *weighted, int *moved);
+/* lacks of struct epx_ground: where ready words are awaited, each rank that has not sent them. */
+int epx_direct_lacks(const struct epx_request *request, int rank);
 /* Begins to move rows of this length; puts the cursors at their start. */
 void epx_direct_begin(struct epx_direct *direct, int64_t row_bytes);
 /* Begins to move bytes, in slots that suit any number of them, by the rings that epx_ring_begin is

@@ -26,6 +26,7 @@ const struct epx_ground epx_ground_direct = {
     .create = create,
     .free = free_ground,
     .route_create = epx_routing_create,
+    .lacks = epx_direct_lacks,
     .graph_create = epx_graph_create_direct,
     .step =
         {

@@ -12,6 +12,7 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/jitter.h"
 #include "coll/staged/peer_rows.h"
 #include "coll/verbs.h"
@@ -139,31 +140,54 @@ void epx_staged_forget(struct epx_staged *staged)
     staged->stale = 0;
 }
 
+int epx_staged_lacks(const struct epx_request *request, int rank)
+{
+    const struct epx_staged *staged = epx_staged_of(request);
+    const struct epx_message_ops *messages = staged->messages;
+
+    if (request->waiting_for >= 0)
+        return rank == request->waiting_for;
+    return messages->came && !messages->came(staged->state, rank);
+}
+
 void epx_staged_count(const struct epx_staged *staged, int ranks)
 {
     staged->comm->stats.messages += (uint64_t)ranks;
+}
+
+/* Where the transport does not see who comes last, ranks tell each other how long they waited in
+ * the handshake before. */
+static int post_ready(struct epx_staged *staged, const struct epx_request *request)
+{
+    staged->own = epx_ready_of(request);
+    staged->own.block_tokens = staged->block_tokens;
+    staged->own.waited_ns = staged->told.waited_ns;
+    epx_staged_count(staged, staged->comm->size - 1);
+    staged->posted_ns = staged->messages->came ? 0 : epx_now_ns();
+    return staged->messages->allgather(staged->state, &staged->own, staged->ready,
+                                       (int)sizeof(staged->own));
 }
 
 int epx_staged_handshake(struct epx_request *request, int *weighted, int *moved)
 {
     struct epx_staged *staged = epx_staged_of(request);
 
-    if (!staged->hier && epx_ready_skip(request, weighted, moved))
+    if (!(staged->hier && request->half == EPX_HALF_DISPATCH) &&
+        epx_ready_skip(request, weighted, moved))
         return EPX_SUCCESS;
     if (request->phase == EPX_PHASE_POST) {
         epx_jitter();
         staged->stale = 1;
         epx_staged_forget(staged);
-        staged->own = epx_ready_of(request);
-        staged->own.block_tokens = staged->block_tokens;
         request->phase = EPX_PHASE_AGREE;
-        epx_staged_count(staged, staged->comm->size - 1);
-        return staged->messages->allgather(staged->state, &staged->own, staged->ready,
-                                           (int)sizeof(staged->own));
+        EPX_TRY(post_ready(staged, request));
     }
     EPX_TRY(epx_staged_done(staged, moved));
     if (!*moved)
         return EPX_SUCCESS;
+    if (staged->posted_ns)
+        epx_waits_compare(&staged->comm->waits, &staged->told, epx_now_ns() - staged->posted_ns,
+                          &staged->ready[0].waited_ns, sizeof(staged->ready[0]));
     request->phase = EPX_PHASE_VERB;
     return epx_ready_agree(request, staged->ready, weighted);
 }
@@ -290,18 +314,6 @@ void epx_staged_find_block(struct epx_staged *staged)
     }
 }
 
-int epx_staged_next_block(struct epx_staged *staged, struct epx_request *request, int phase)
-{
-    if (!epx_staged_has_block(staged)) {
-        request->complete = 1;
-        return EPX_SUCCESS;
-    }
-    epx_staged_find_block(staged);
-    epx_staged_measure(staged);
-    request->phase = phase;
-    return EPX_SUCCESS;
-}
-
 void epx_staged_measure(struct epx_staged *staged)
 {
     const struct epx_block *block = &staged->block;
@@ -312,12 +324,12 @@ void epx_staged_measure(struct epx_staged *staged)
     }
 }
 
-int epx_staged_claim(struct epx_staged *staged, enum epx_way way)
+int epx_staged_claim(struct epx_staged *staged, enum epx_direction direction)
 {
-    char *from = way == EPX_TO_EXPERTS ? staged->home_stage : staged->expert_stage;
-    char *into = way == EPX_TO_EXPERTS ? staged->expert_stage : staged->home_stage;
-    char **out_at = way == EPX_TO_EXPERTS ? staged->home_at : staged->expert_at;
-    char **in_at = way == EPX_TO_EXPERTS ? staged->expert_at : staged->home_at;
+    char *from = direction == EPX_TO_EXPERTS ? staged->home_stage : staged->expert_stage;
+    char *into = direction == EPX_TO_EXPERTS ? staged->expert_stage : staged->home_stage;
+    char **out_at = direction == EPX_TO_EXPERTS ? staged->home_at : staged->expert_at;
+    char **in_at = direction == EPX_TO_EXPERTS ? staged->expert_at : staged->home_at;
     int claimed = 1;
 
     epx_staged_forget(staged);
@@ -333,7 +345,7 @@ int epx_staged_claim(struct epx_staged *staged, enum epx_way way)
     return claimed;
 }
 
-int epx_staged_exchange(struct epx_staged *staged, enum epx_way way, char *expert_rows,
+int epx_staged_exchange(struct epx_staged *staged, enum epx_direction direction, char *expert_rows,
                         const int *home_displs, const int *expert_displs)
 {
     struct epx_blocks home = {staged->home_stage, staged->home_counts, home_displs};
@@ -341,13 +353,42 @@ int epx_staged_exchange(struct epx_staged *staged, enum epx_way way, char *exper
 
     epx_jitter();
     epx_staged_count(staged, staged->comm->size - 1);
-    if (way == EPX_TO_EXPERTS)
+    if (direction == EPX_TO_EXPERTS)
         return staged->messages->alltoallv(staged->state, home, expert);
     return staged->messages->alltoallv(staged->state, expert, home);
 }
 
-int epx_staged_send(struct epx_staged *staged, enum epx_way way)
+int epx_staged_send(struct epx_staged *staged, enum epx_direction direction)
 {
     staged->stale = 1;
-    return epx_staged_exchange(staged, way, staged->expert_stage, staged->displs, staged->displs);
+    return epx_staged_exchange(staged, direction, staged->expert_stage, staged->displs,
+                               staged->displs);
+}
+
+enum epx_direction epx_direction_of(const struct epx_request *request)
+{
+    return epx_gathers(request->call.verb) ? EPX_TO_HOMES : EPX_TO_EXPERTS;
+}
+
+int epx_staged_may_fill(struct epx_request *request, int *moved)
+{
+    *moved |= epx_staged_claim(epx_staged_of(request), epx_direction_of(request));
+    return EPX_SUCCESS;
+}
+
+int epx_staged_has_come(struct epx_request *request, int *moved)
+{
+    return epx_staged_done(epx_staged_of(request), moved);
+}
+
+int epx_staged_step(struct epx_request *request, const struct epx_step steps[EPX_BLOCK_STEPS],
+                    int *moved)
+{
+    const int at = request->phase - EPX_PHASE_VERB;
+
+    EPX_TRY(steps[at].ready(request, moved));
+    if (!*moved || request->complete)
+        return EPX_SUCCESS;
+    request->phase = EPX_PHASE_VERB + (at + 1) % EPX_BLOCK_STEPS;
+    return steps[at].act ? steps[at].act(request) : EPX_SUCCESS;
 }

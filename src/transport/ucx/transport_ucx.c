@@ -327,6 +327,13 @@ static int ucx_came(void *state, int rank)
     return ucx->taken[rank];
 }
 
+/* Memory of the user is private. Late peers store into shared memory that ends with the worker. */
+static int ucx_window_fence(struct epx_window *window)
+{
+    (void)window;
+    return EPX_SUCCESS;
+}
+
 static const struct epx_message_ops ucx_messages = {
     .allgather = ucx_allgather,
     .alltoall = ucx_alltoall,
@@ -346,5 +353,6 @@ const struct epx_transport_ops epx_transport_ucx = {
     .state_bytes = sizeof(struct ucx),
     .create = ucx_create,
     .free = ucx_free,
+    .window_fence = ucx_window_fence,
     .messages = &ucx_messages,
 };
