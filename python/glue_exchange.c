@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* glue_exchange.c - graphs for Python, and exchanges without a route, of all ranks or of neighbours
- * in a graph: checks the extents of all arrays, and calls EPX. They end as operations of routes. */
+/* glue_exchange.c - exchanges without a route for Python, of all ranks or of neighbours in a graph:
+ * checks the extents of all arrays, and calls EPX. They end as the operations of routes do. And the
+ * graphs: who exchanges rows with whom. */
 #include "glue.h"
 
 #include <limits.h>
