@@ -31,6 +31,10 @@ dist_man_MANS += \
   man/EPX_Free_mem.3 \
   man/EPX_Get_library_version.3 \
   man/EPX_Get_version.3 \
+  man/EPX_Graph_create_adjacent.3 \
+  man/EPX_Graph_free.3 \
+  man/EPX_Neighbor_alltoallv.3 \
+  man/EPX_Neighbor_alltoallv_init.3 \
   man/EPX_Request_free.3 \
   man/EPX_Route_create.3 \
   man/EPX_Route_dispatch.3 \

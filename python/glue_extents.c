@@ -47,7 +47,7 @@ static int can_be_sent(int64_t type)
     return sent >= EPX_BYTE && sent <= EPX_FLOAT64;
 }
 
-static const char *type_name(int64_t type)
+const char *epx_python_type_name(int64_t type)
 {
     static const char *const known[] = {"none",    "uint8",    "float8_e4m3fn", "float8_e5m2",
                                         "float16", "bfloat16", "float32",       "float64"};
@@ -64,7 +64,8 @@ static int check(const struct epx_python_operation *op, const char *name,
 
     if (matrix->type != wanted.type)
         return epx_python_fail(EPX_ERR_TYPE, "%s: %s is of type %s, want %s", operation, name,
-                               type_name(matrix->type), type_name(wanted.type));
+                               epx_python_type_name(matrix->type),
+                               epx_python_type_name(wanted.type));
     if (matrix->rows != wanted.rows || matrix->columns != wanted.columns)
         return epx_python_fail(EPX_ERR_COUNT, "%s: %s is [%lld, %lld], want [%lld, %lld]",
                                operation, name, (long long)matrix->rows, (long long)matrix->columns,
@@ -101,7 +102,7 @@ static int check_input(const struct epx_python_operation *op)
                 : input->type < EPX_FLOAT16 || input->type > EPX_FLOAT64)
         return epx_python_fail(EPX_ERR_TYPE, "%s: %s is of type %s, which cannot be %s",
                                names[op->verb].operation, names[op->verb].input,
-                               type_name(input->type), is_sent ? "sent" : "added");
+                               epx_python_type_name(input->type), is_sent ? "sent" : "added");
     if (input->columns < 0 || input->columns > INT32_MAX)
         return epx_python_fail(EPX_ERR_COUNT, "%s: %s has rows of %lld elements, at most %d",
                                names[op->verb].operation, names[op->verb].input,
@@ -138,12 +139,24 @@ static int check_field(const struct epx_python_operation *op, int f)
         return EPX_SUCCESS;
     if (!is_dispatch(op->verb) || !can_be_sent(field->type))
         return epx_python_fail(EPX_ERR_TYPE, "%s: %s are of type %s, which cannot be sent",
-                               names[op->verb].operation, from[f], type_name(field->type));
+                               names[op->verb].operation, from[f],
+                               epx_python_type_name(field->type));
     if (field->columns < 0 || field->columns > INT32_MAX)
         return epx_python_fail(EPX_ERR_COUNT, "%s: %s has rows of %lld elements",
                                names[op->verb].operation, from[f], (long long)field->columns);
     EPX_PYTHON_TRY(check(op, from[f], field, of_tokens));
     return check(op, to[f], &op->out_fields[f], of_rows);
+}
+
+/* A combine starts from biases, and may have weights of tokens. */
+static int check_home(const struct epx_python_operation *op, const struct epx_python_route *route)
+{
+    const struct wanted bias = {op->ids.rows, op->input.columns, op->input.type};
+    const struct wanted weights = {op->ids.rows, route->top_k, EPX_FLOAT32};
+
+    EPX_PYTHON_TRY(check_if_any(op, "bias", &op->fields[0], bias));
+    EPX_PYTHON_TRY(check_if_any(op, "bias[1]", &op->fields[1], bias));
+    return check_if_any(op, "token_weights", &op->fields[2], weights);
 }
 
 int epx_python_check_extents(const struct epx_python_operation *op,
@@ -159,7 +172,9 @@ int epx_python_check_extents(const struct epx_python_operation *op,
     EPX_PYTHON_TRY(check_input(op));
     EPX_PYTHON_TRY(check_weights(op, route));
     EPX_PYTHON_TRY(check_if_any(op, "y", &op->rows, rows));
-    for (int f = 0; f < EPX_PYTHON_FIELDS; f++)
+    if (op->verb == EPX_PYTHON_COMBINE)
+        EPX_PYTHON_TRY(check_home(op, route));
+    for (int f = 0; f < EPX_PYTHON_FIELDS && op->verb != EPX_PYTHON_COMBINE; f++)
         EPX_PYTHON_TRY(check_field(op, f));
     return check(op, names[op->verb].output, &op->output, output);
 }

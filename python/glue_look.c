@@ -30,7 +30,7 @@ static void list_parts(const struct epx_python_look *look, const struct epx_pyth
     const struct part list[PARTS] = {
         {view->row_tokens, look->row_tokens, used, room},
         {view->row_ranks, look->row_ranks, used, room},
-        {NULL, look->row_choices, 0, room},
+        {view->row_choices, look->row_choices, used, room},
         {view->rank_counts, look->rank_counts, ranks, ranks},
         {view->slots, look->slots, slots, slots},
         {view->required_rows, look->required_rows, sizeof(int64_t), sizeof(int64_t)},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* exchange.c - an exchange is a persistent EPX_Alltoallv with fixed counts. */
+/* exchange.c - an exchange is a persistent EPX_Neighbor_alltoallv with fixed counts. */
 #include "exchange.h"
 
 /* Where leaves begin in the memory of both buffers. */
@@ -40,42 +40,71 @@ PetscErrorCode exchange_free(struct exchange *exchange, const struct wiring *wir
     PetscFunctionReturn(0);
 }
 
-static void spread(const struct side *side, int64_t counts[], int64_t displs[])
+static const struct side *senders(const struct wiring *wiring, PetscSFDirection direction)
 {
-    for (PetscInt i = 0; i < side->num_ranks; i++) {
-        counts[side->ranks[i]] = side->offsets[i + 1] - side->offsets[i];
-        displs[side->ranks[i]] = side->offsets[i] - side->offsets[0];
-    }
+    return direction == PETSCSF_ROOT2LEAF ? &wiring->leaves : &wiring->roots;
 }
 
-/* Ranks ascend on both sides: so units arrive packed by rank, as the offsets say. */
+static const struct side *receivers(const struct wiring *wiring, PetscSFDirection direction)
+{
+    return direction == PETSCSF_ROOT2LEAF ? &wiring->roots : &wiring->leaves;
+}
+
+static PetscErrorCode make_graph(struct wiring *wiring, PetscSFDirection direction)
+{
+    const struct side *const from = senders(wiring, direction);
+    const struct side *const to = receivers(wiring, direction);
+
+    PetscFunctionBegin;
+    PetscCallEPX(EPX_Graph_create_adjacent(wiring->comm, (int)from->num_ranks, from->ranks,
+                                           (int)to->num_ranks, to->ranks,
+                                           &wiring->graphs[direction]));
+    PetscFunctionReturn(0);
+}
+
+PetscErrorCode wiring_free(struct wiring *wiring)
+{
+    PetscFunctionBegin;
+    for (int i = 0; i < 2; i++)
+        if (wiring->graphs[i])
+            PetscCallEPX(EPX_Graph_free(&wiring->graphs[i]));
+    PetscCall(PetscMemzero(wiring, sizeof(*wiring)));
+    PetscFunctionReturn(0);
+}
+
+/* Units for a rank lie in the buffer as the offsets of the side say, and those of a rank arrive so,
+   since both are in the order of the ranks of the graph. */
 static PetscErrorCode make_request(struct exchange *exchange, const struct wiring *wiring,
                                    PetscSFDirection direction)
 {
-    const PetscBool down = (PetscBool)(direction == PETSCSF_ROOT2LEAF);
-    const struct side *const from = down ? &wiring->roots : &wiring->leaves;
-    const struct side *const to = down ? &wiring->leaves : &wiring->roots;
-    char *const sent = down ? exchange->roots : exchange->leaves;
-    char *const arrived = down ? exchange->leaves : exchange->roots;
-    const PetscMPIInt num_ranks = wiring->num_ranks;
-    int64_t *counts, *displs;
+    const struct side *const from = senders(wiring, direction);
+    const struct side *const to = receivers(wiring, direction);
+    char *const sent = direction == PETSCSF_ROOT2LEAF ? exchange->roots : exchange->leaves;
+    char *const arrived = direction == PETSCSF_ROOT2LEAF ? exchange->leaves : exchange->roots;
+    int64_t *counts, *displs, *arrivals;
 
     PetscFunctionBegin;
-    PetscCall(PetscCalloc2(num_ranks, &counts, num_ranks, &displs));
-    PetscCall(PetscMalloc1(2 * num_ranks, &exchange->arrivals[direction]));
-    spread(from, counts, displs);
-    PetscCallEPX(EPX_Alltoallv_init(
-        sent, counts, displs, arrived, exchange->arrivals[direction],
-        exchange->arrivals[direction] + num_ranks, side_units(to), (int)exchange->unit_bytes,
-        EPX_BYTE, wiring->comm, EPX_STREAM_NULL, EPX_FIXED_COUNTS, &exchange->requests[direction]));
+    PetscCall(PetscMalloc2(to->num_ranks + 1, &counts, to->num_ranks + 1, &displs));
+    for (PetscInt i = 0; i < to->num_ranks; i++) {
+        counts[i] = to->offsets[i + 1] - to->offsets[i];
+        displs[i] = to->offsets[i] - to->offsets[0];
+    }
+    PetscCall(PetscMalloc1(2 * from->num_ranks + 1, &arrivals));
+    exchange->arrivals[direction] = arrivals;
+    PetscCallEPX(EPX_Neighbor_alltoallv_init(
+        sent, counts, displs, arrived, arrivals, arrivals + from->num_ranks, side_units(from),
+        (int)exchange->unit_bytes, EPX_BYTE, wiring->graphs[direction], EPX_STREAM_NULL,
+        EPX_FIXED_COUNTS, &exchange->requests[direction]));
     PetscCall(PetscFree2(counts, displs));
     PetscFunctionReturn(0);
 }
 
-PetscErrorCode exchange_start(struct exchange *exchange, const struct wiring *wiring,
+PetscErrorCode exchange_start(struct exchange *exchange, struct wiring *wiring,
                               PetscSFDirection direction)
 {
     PetscFunctionBegin;
+    if (wiring->comm && !wiring->graphs[direction])
+        PetscCall(make_graph(wiring, direction));
     if (wiring->comm && !exchange->requests[direction])
         PetscCall(make_request(exchange, wiring, direction));
     if (exchange->requests[direction])

@@ -12,7 +12,7 @@ static PetscErrorCode check_memory(PetscMemType roots, PetscMemType leaves)
 }
 
 /* Packs the units for other ranks, and starts the exchange. */
-static PetscErrorCode send(const struct star *star, struct link *link, PetscSFDirection direction,
+static PetscErrorCode send(struct star *star, struct link *link, PetscSFDirection direction,
                            const void *data)
 {
     const PetscBool down = (PetscBool)(direction == PETSCSF_ROOT2LEAF);

@@ -100,16 +100,17 @@ static PetscErrorCode wire(PetscSF sf, struct star *star)
     const MPI_Comm comm = PetscObjectComm((PetscObject)sf);
     const PetscInt own = sf->ndranks;
     struct wiring *const wiring = &star->wiring;
+    PetscMPIInt size;
 
     PetscFunctionBegin;
-    PetscCallMPI(MPI_Comm_size(comm, &wiring->num_ranks));
+    PetscCallMPI(MPI_Comm_size(comm, &size));
     wiring->roots.num_ranks = star->num_leaf_ranks - own;
     wiring->roots.ranks = star->leaf_ranks + own;
     wiring->roots.offsets = star->root_offsets + own;
     wiring->leaves.num_ranks = sf->nranks - own;
     wiring->leaves.ranks = sf->ranks + own;
     wiring->leaves.offsets = sf->roffset + own;
-    if (wiring->num_ranks > 1)
+    if (size > 1)
         PetscCall(communicator_of(comm, &wiring->comm));
     PetscFunctionReturn(0);
 }
@@ -144,6 +145,6 @@ PetscErrorCode star_reset(PetscSF sf)
     }
     PetscCall(PetscFree2(star->leaf_ranks, star->root_offsets));
     PetscCall(PetscFree(star->root_indices));
-    PetscCall(PetscMemzero(&star->wiring, sizeof(star->wiring)));
+    PetscCall(wiring_free(&star->wiring));
     PetscFunctionReturn(0);
 }

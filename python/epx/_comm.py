@@ -56,8 +56,8 @@ _comm_largest = _declare(
 )
 
 
-class _Route(Protocol):
-    """What a communicator knows of its routes."""
+class _Freed(Protocol):
+    """What a communicator knows of its routes and graphs."""
 
     def free(self) -> None: ...
 
@@ -197,7 +197,8 @@ class Comm(Handle):
         **hints: object,
     ) -> None:
         self._index = -1
-        self._routes: list[_Route] = []
+        self._routes: list[_Freed] = []
+        self._graphs: list[_Freed] = []
         self.works: list[Any] = []
         self._host_syncs = 0
         words = [w for key, value in hints.items() for w in (f"epx_{key}", str(value))]
@@ -378,7 +379,7 @@ class Comm(Handle):
         return self._arena.pools().get("graphs")
 
     def close(self) -> None:
-        """Free what was reserved, the routes in the order in which they were made, and the rest.
+        """Free what was reserved, routes and graphs in the order of their making, and the rest.
 
         Collective. A second call does nothing, nor does one in a forked child. If on any rank
         tensors lie in reserved memory, which autograd's graphs may hold, EPXError with Code.PENDING
@@ -395,8 +396,8 @@ class Comm(Handle):
                 del self.works[0]
             del work  # and what it has in reserved memory
         self._arena.release()
-        for route in list(self._routes):
-            route.free()
+        for made in [*self._routes, *self._graphs]:
+            made.free()
         code = _comm_free(self._index)
         if code != Code.PENDING:  # the communicator is gone
             self._index = -1

@@ -24,6 +24,7 @@ from epx._window import receive_buffer
 
 DISPATCH, COMBINE, DISPATCH_BACKWARD, COMBINE_BACKWARD, ROUTE, DISPATCH_BY = range(6)
 MOST_FIELDS = 3  # beside the rows of a dispatch
+MOST_BIASES = 2  # of a combine
 
 _TYPES = {
     torch.uint8: 1,
@@ -71,7 +72,7 @@ _NAMES = {
     DISPATCH: ("ids", "x", "weights", "", "rows", "row_weights", *_FIELDS),
     DISPATCH_BY: ("routing.ids", "x", "weights", "", "rows", "row_weights", *_FIELDS),
     ROUTE: ("ids",),
-    COMBINE: ("ids", "y", "row_weights", "", "out"),
+    COMBINE: ("ids", "y", "row_weights", "", "out", "", "bias", "bias[1]", "token_weights"),
     DISPATCH_BACKWARD: (
         *("ids", "grad of rows", "grad of row_weights", ""),
         *("grad of x", "grad of weights"),
@@ -312,10 +313,29 @@ def _filled(made: Made, x: Tensor, index: int) -> tuple[Tensor, ...]:
     return rows, nothing[0], key, info, row_experts, nothing[1], *row_fields, *none
 
 
-def _combine_output(y: Tensor, ids: Tensor) -> Tensor:
+class Home(NamedTuple):
+    """What a combine has from the home rank beside ids."""
+
+    token_weights: Tensor | None = None
+    out: Tensor | None = None
+
+
+def _check_out(out: Tensor) -> Tensor:
+    """What a caller has for the result is written where it lies."""
+    if not out.is_contiguous() or out.is_neg():
+        raise EPXError(Code.BUFFER, "out has gaps between its elements, or is negated by a view")
+    return out
+
+
+def _combine_output(y: Tensor, ids: Tensor, out: Tensor | None = None) -> Tensor:
     if y.dim() != 2:
         raise EPXError(Code.COUNT, f"y has {y.dim()} dimensions, want 2")
+    if out is not None:
+        return _check_out(out)
     return empty(y, (ids.shape[0], y.shape[1]), y.dtype)
+
+
+_AT_HOME = Home()
 
 
 def run_combine(
@@ -326,11 +346,15 @@ def run_combine(
     tie: Tensor,
     index: int,
     capacity: int,
+    *biases: Tensor,
+    home: Home = _AT_HOME,
     started: Started | None = None,
 ) -> Tensor:
-    out = _combine_output(y, ids)
+    out = _combine_output(y, ids, home.out)
     call = _Call(COMBINE, index, capacity, key, started)
-    _operate(call, ids, (y, row_weights, None, out, None))
+    no_biases = (None,) * (MOST_BIASES - len(biases))
+    more = (*biases, *no_biases, home.token_weights) if biases or home is not _AT_HOME else ()
+    _operate(call, ids, (y, row_weights, None, out, None, *more))
     return out
 
 

@@ -163,8 +163,9 @@ class _Combine(torch.autograd.Function):
         tie: Tensor,
         index: int,
         capacity: int,
+        *biases: Tensor,
     ) -> Tensor:
-        out = op(y, row_weights, ids, key, tie, index, capacity)
+        out = op(y, row_weights, ids, key, tie, index, capacity, *biases)
         wants_weights = row_weights is not None and row_weights.requires_grad
         ctx.save_for_backward(ids, key, row_weights, y if wants_weights else None)
         ctx.place = index, capacity
@@ -185,6 +186,7 @@ class _Combine(torch.autograd.Function):
             *(None, None),
             empty(grad_y, (0,), torch.float32) if ctx.needs_input_grad[5] else None,
             *(None, None),
+            *(grads[0] if wanted else None for wanted in ctx.needs_input_grad[8:]),
         )
 
 
@@ -262,18 +264,18 @@ def _combine(
     op: Callable[..., Tensor],
     y: Tensor,
     row_weights: Tensor | None,
-    *routed: Any,  # ids, key, tie, index, capacity
+    *routed: Any,  # ids, key, tie, index, capacity, biases
 ) -> Tensor:
     """Combine by the op, and by autograd if a gradient is wanted."""
     tie = routed[2]
-    if not _wants_gradients(y, row_weights, tie):
+    if not _wants_gradients(y, row_weights, tie, *routed[5:]):
         try:
             return op(y, row_weights, *routed)
         except EPXError as error:
             _explain(error)
             raise
     if not tie.requires_grad:
-        _meet_for_backward(y, *routed)
+        _meet_for_backward(y, *routed[:5])
     return cast(Tensor, cast(Any, _Combine).apply(op, y, row_weights, *routed))
 
 
@@ -291,7 +293,10 @@ ops.library.impl("dispatch", _under_autograd(_dispatch, ops.dispatch), "Autograd
 ops.library.impl("combine", _under_autograd(_combine, ops.combine), "Autograd")
 
 
-_MAY_BE_NONE = ("weights", "row_weights", "grad_row_weights", "y of combine")
+_MAY_BE_NONE = (
+    *("weights", "row_weights", "grad_row_weights", "y of combine"),
+    *("token_weights", "out"),
+)
 
 
 def _check_tensors(names: tuple[str, ...], *tensors: Tensor | None) -> None:
@@ -576,20 +581,72 @@ def combine_backward(
     return grad_y, None if y is None else grad_row_weights
 
 
-def combine(y: Tensor, routing: Routing, row_weights: Tensor | None = None) -> Tensor:
-    """Bring rows home and sum them for each token: EPX_Combine(3). Collective.
+Biases = "Tensor | tuple[Tensor, ...] | None"
+_BIAS_NAMES = ("bias", "bias[1]")
+
+
+def _biases_of(bias: Any) -> tuple[Tensor, ...]:
+    if bias is None:
+        return ()
+    biases = tuple(bias) if isinstance(bias, (tuple, list)) else (bias,)
+    if len(biases) > ops.MOST_BIASES:
+        raise EPXError(Code.ARG, f"{len(biases)} biases, at most {ops.MOST_BIASES}")
+    return biases
+
+
+def _at_home(
+    y: Tensor,
+    routing: Routing,
+    row_weights: Tensor | None,
+    biases: tuple[Tensor, ...],
+    home: ops.Home,
+) -> None:
+    """Checks what a combine has from the home rank."""
+    _refuse_compilers("combine with bias, token_weights or out")
+    names = ("y", *_BIAS_NAMES[: len(biases)], "token_weights", "out")
+    _check_tensors(names, y, *biases, *home)
+    if home.token_weights is not None and row_weights is not None:
+        raise EPXError(Code.ARG, "combine: want either row_weights or token_weights")
+    if home.token_weights is None and home.out is None:
+        return
+    if _wants_gradients(y, row_weights, routing.tie, *biases, home.token_weights):
+        name = "token_weights" if home.out is None else "out"
+        raise EPXError(
+            Code.UNSUPPORTED, f"combine with {name} has no gradients: use torch.no_grad()"
+        )
+
+
+def combine(
+    y: Tensor,
+    routing: Routing,
+    row_weights: Tensor | None = None,
+    *,
+    bias: Tensor | tuple[Tensor, ...] | None = None,
+    token_weights: Tensor | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Bring rows home and sum them for each token: EPX_Combine(3), EPX_Combine_from(3). Collective.
 
     ``y`` [capacity, H], float16, bfloat16, float32 or float64, a row where dispatch has one;
     ``row_weights`` float32 [capacity], by which rows are multiplied before they are added, or None.
+    ``bias``, [T, H] of the dtype of ``y``, or two of them: what the sum of each token starts from,
+    before the one rounding. ``token_weights`` float32 [T, K], instead of ``row_weights``, where the
+    weights of choices are at home alone. ``out`` [T, H] is written and returned. All ranks give
+    biases and ``token_weights``, or none.
 
-    Returns [T, H]; a token without experts gets zeros. The order of the sums is fixed.
+    Returns [T, H]; a token without experts gets its bias, or zeros. The order of the sums is fixed.
 
     Raises EPXError as dispatch does, and with Code.ARG where ``routing.ids`` were written to since.
-    Gradients: of ``y`` and of ``row_weights``.
+    Gradients: of ``y``, ``row_weights`` and ``bias``; with ``token_weights`` or ``out`` none. What
+    follows ``row_weights`` cannot be compiled.
     """
     _check_rows(y, routing, row_weights)
     ids, key, route, _, _, _, tie, capacity, *_ = routing
-    given = (y, row_weights, ids, key, tie, route.index, capacity)
+    given: Any = (y, row_weights, ids, key, tie, route.index, capacity)
+    if bias is not None or token_weights is not None or out is not None:
+        biases, home = _biases_of(bias), ops.Home(token_weights, out)
+        _at_home(y, routing, row_weights, biases, home)
+        return _combine(functools.partial(ops.run_combine, home=home), *given, *biases)
     if is_observed(*given):
         return cast(Tensor, ops.combine(*given))
     return _combine(ops.run_combine, *given)
@@ -736,10 +793,21 @@ def dispatch_start(
     return Work(started, route.comm, x.device, result, end)
 
 
-def combine_start(y: Tensor, routing: Routing, row_weights: Tensor | None = None) -> Work[Tensor]:
+def combine_start(
+    y: Tensor,
+    routing: Routing,
+    row_weights: Tensor | None = None,
+    *,
+    bias: Tensor | tuple[Tensor, ...] | None = None,
+    token_weights: Tensor | None = None,
+    out: Tensor | None = None,
+) -> Work[Tensor]:
     """Begin what combine does, and return at once: the Work's wait() returns its result."""
     _check_rows(y, routing, row_weights)
+    biases, home = _biases_of(bias), ops.Home(token_weights, out)
+    _at_home(y, routing, row_weights, biases, home)
     started = _begin(y, routing.route)
     given = (routing.ids, routing.key, routing.tie, routing.route.index, routing.capacity)
-    out = _combine(functools.partial(ops.run_combine, started=started), y, row_weights, *given)
-    return Work(started, routing.route.comm, y.device, out)
+    begin = functools.partial(ops.run_combine, home=home, started=started)
+    made = _combine(begin, y, row_weights, *given, *biases)
+    return Work(started, routing.route.comm, y.device, made)

@@ -54,6 +54,11 @@ int epx_api_comm(const struct epx_comm *comm)
     return epx_api_return(NULL, epx_handle_check(comm, EPX_HANDLE_COMM));
 }
 
+int epx_api_graph(const struct epx_graph *graph)
+{
+    return epx_api_return(NULL, epx_handle_check(graph, EPX_HANDLE_GRAPH));
+}
+
 int epx_api_route(const struct epx_route *route)
 {
     return epx_api_return(NULL, epx_handle_check(route, EPX_HANDLE_ROUTE));
@@ -205,6 +210,12 @@ static void free_leftovers(void)
 
             epx_route_unlist(route);
             epx_route_release(route);
+        }
+        while (comm->graphs) {
+            struct epx_graph *graph = comm->graphs;
+
+            epx_graph_unlist(graph);
+            epx_graph_release(graph);
         }
         epx_comm_unlist(comm);
         epx_unlock();

@@ -20,6 +20,7 @@ const struct epx_mpi *epx_api_mpi(void);
 /* Next: whether the user may use a handle; if not, as epx_api_return without a communicator. */
 int epx_api_comm(const struct epx_comm *comm);
 int epx_api_route(const struct epx_route *route);
+int epx_api_graph(const struct epx_graph *graph);
 /* A null request is a request that is complete. */
 int epx_api_request(const struct epx_request *request);
 /* EPX_ERR_REQUEST for a NULL pointer, and as epx_api_request. */

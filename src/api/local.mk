@@ -7,6 +7,7 @@ libepx_core_la_SOURCES += \
   src/api/api_comm.c \
   src/api/api_create.c \
   src/api/api_dispatch.c \
+  src/api/api_graph.c \
   src/api/api_health.c \
   src/api/api_init.c \
   src/api/api_request.c \

@@ -55,6 +55,10 @@
 #define EPX_Combine_backward PEPX_Combine_backward
 #define EPX_Alltoallv PEPX_Alltoallv
 #define EPX_Alltoallv_init PEPX_Alltoallv_init
+#define EPX_Graph_create_adjacent PEPX_Graph_create_adjacent
+#define EPX_Graph_free PEPX_Graph_free
+#define EPX_Neighbor_alltoallv PEPX_Neighbor_alltoallv
+#define EPX_Neighbor_alltoallv_init PEPX_Neighbor_alltoallv_init
 #define EPX_Start PEPX_Start
 #define EPX_Startall PEPX_Startall
 #define EPX_Request_free PEPX_Request_free

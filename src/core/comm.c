@@ -184,6 +184,8 @@ struct epx_comm *epx_comm_allocate(const struct epx_params *params, int *own_rc)
 
 static void free_comm(struct epx_comm *comm)
 {
+    if (comm->everyone)
+        comm->everyone_free(comm->everyone);
     free(comm->async_message);
     free(comm->agreement.gathered);
     free(comm->answers);

@@ -19,6 +19,7 @@
 #include "core/lock.h"
 
 struct epx_contact_group;
+struct epx_graph;
 struct epx_survivors;
 struct epx_transport;
 struct epx_request;
@@ -96,8 +97,9 @@ struct epx_comm {
     struct epx_liveness birth; /* while the ranks make the communicator (birth.h) */
 
     struct epx_request *first, *last; /* queue, in call order */
-    uint64_t epoch;                   /* operations queued so far; the same on all ranks */
-    uint64_t position;                /* epoch of the operation at the head */
+    uint64_t epoch;                   /* operations queued so far that all ranks take part in */
+    uint64_t queued;                  /* operations queued so far; the same on all ranks */
+    uint64_t position;                /* place of the operation at the head */
     struct epx_clock clock;
     uint64_t questions; /* how often the peers were asked who is alive, by any clock */
     uint64_t *answers;  /* [size] the last question before the current one that each answered */
@@ -106,6 +108,10 @@ struct epx_comm {
     int next_segment, next_route; /* numbers, the same on all ranks */
     struct epx_route *routes;     /* not yet freed by the user */
     struct epx_route *buried;     /* freed after the communicator finished */
+    struct epx_graph *everyone;   /* the list of all ranks, for EPX_Alltoallv */
+    void (*everyone_free)(struct epx_graph *everyone);
+    struct epx_graph *graphs; /* not yet freed by the user */
+    struct epx_graph *buried_graphs;
 
     int told_routes, told_memory; /* that they are short of shared memory */
     EPX_Stats stats;

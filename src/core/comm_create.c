@@ -15,6 +15,7 @@
 #include "control/mpi_module.h"
 #include "core/agree.h"
 #include "core/birth.h"
+#include "core/graph/graph.h"
 
 /* Numbers the nodes by their lowest rank, given the key of each rank's machine. */
 static int number_nodes(const int64_t *keys, int size, int *node)
@@ -141,6 +142,8 @@ static int same_params(struct epx_comm *comm)
 static int prepare(struct epx_comm *comm)
 {
     EPX_TRY(allocate_ranks(comm));
+    comm->everyone_free = epx_graph_destroy;
+    EPX_TRY(epx_graph_of_everyone(comm, &comm->everyone));
     return epx_birth_begin(comm);
 }
 

@@ -352,7 +352,7 @@ int epx_progress_comm(struct epx_comm *comm)
         struct epx_request *request = comm->first;
         int moved = 0, error;
 
-        comm->position = request->epoch;
+        comm->position = request->place;
         epx_status_enter(epx_verb_name(request->call.verb));
         error = request->progress(request, &moved);
         any |= moved;
@@ -436,13 +436,20 @@ static void queue_rests(void)
     }
 }
 
+/* Whether it is an operation of a graph, in which neighbours alone take part. */
+static int is_of_graph(const struct epx_request *request)
+{
+    return request->call.graph && !request->call.graph->everyone;
+}
+
 static int start(struct epx_comm *comm, struct epx_request *request)
 {
     if (request->launch)
         queue_rests();
     if (request->launch && !comm->finished)
         EPX_TRY(request->launch(request));
-    request->epoch = ++comm->epoch;
+    request->place = ++comm->queued;
+    request->epoch = is_of_graph(request) ? ++request->call.graph->epoch : ++comm->epoch;
     request->called_ns = epx_trace_time();
     comm->stats.calls++;
     if (!request->captured)

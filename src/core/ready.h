@@ -26,6 +26,7 @@ struct epx_ready {
     int64_t weights;      /* EITHER = NULL on a rank without rows, which tells nothing */
     int64_t biases;       /* combine: arrays of rows that the sums start from */
     int64_t most_rows;    /* alltoallv: most rows for one rank */
+    int64_t known;        /* alltoallv: the operation whose grants are still in force, 0 = none */
     int64_t block_tokens; /* hier: most tokens of a block whose rows fit this rank's memory */
     int64_t waited_ns;    /* staged: how long this rank waited in the handshake before */
     int64_t num_fields;

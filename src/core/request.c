@@ -26,6 +26,7 @@ const char *epx_verb_name(enum epx_verb verb)
         [EPX_VERB_DISPATCH_BACKWARD] = "EPX_Dispatch_backward",
         [EPX_VERB_COMBINE_BACKWARD] = "EPX_Combine_backward",
         [EPX_VERB_ALLTOALLV] = "EPX_Alltoallv",
+        [EPX_VERB_NEIGHBOR_ALLTOALLV] = "EPX_Neighbor_alltoallv",
     };
 
     return names[verb];
@@ -88,6 +89,14 @@ int epx_request_routes(const struct epx_route *route)
     return request != NULL;
 }
 
+void epx_request_set_call(struct epx_request *request, const struct epx_call *call)
+{
+    request->call = *call;
+    if (call->graph)
+        epx_graph_retain(call->graph);
+    epx_request_keep(request, call->kept);
+}
+
 void epx_request_keep(struct epx_request *request, struct epx_kept *kept)
 {
     epx_lock();
@@ -107,6 +116,7 @@ void epx_request_free(struct epx_request *request)
 {
     if (!request)
         return;
+    epx_graph_release(request->call.graph);
     epx_comm_release(request->comm);
     epx_lock();
     release_kept(request->kept);

@@ -14,6 +14,7 @@ const struct epx_ground epx_ground_hier = {
     .route_create = epx_routing_create,
     .lacks = epx_staged_lacks,
     .plan_create = epx_node_plan_create,
+    .graph_create = epx_graph_create_staged,
     .step =
         {
             [EPX_VERB_ROUTE_TOKENS] = epx_route_tokens_hier,
@@ -25,5 +26,6 @@ const struct epx_ground epx_ground_hier = {
             [EPX_VERB_DISPATCH_BACKWARD] = epx_move_hier,
             [EPX_VERB_COMBINE_BACKWARD] = epx_move_hier,
             [EPX_VERB_ALLTOALLV] = epx_alltoallv_staged,
+            [EPX_VERB_NEIGHBOR_ALLTOALLV] = epx_alltoallv_staged,
         },
 };

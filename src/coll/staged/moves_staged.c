@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * moves_staged.c - dispatch, combine and their backwards by messages, block by block. Dispatch: rows
- * are packed by rank in record order, exchanged with the counts of the routing, and unpacked by the
- * records. Combine: the sum of each unique row's pairs goes home in record order, and the home sums
- * its tokens' rows in rank order.
+ * moves_staged.c - dispatch, combine and their backwards by messages, block by block. Dispatch:
+ * rows are packed by rank in record order, exchanged with the counts of the routing, and unpacked
+ * by the records. Combine: the sum of each unique row's pairs goes home in record order, and the
+ * home adds its tokens' rows in the order of sums.
  */
 #include "coll/staged/staged.h"
 #include "coll/verbs.h"

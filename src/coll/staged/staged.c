@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/jitter.h"
+#include "coll/staged/peer_rows.h"
 #include "coll/verbs.h"
 #include "core/agree.h"
 #include "core/route.h"
@@ -33,7 +34,7 @@ static int init(struct epx_staged *staged)
     staged->share_bytes = staged->stage_bytes / (int64_t)ranks / EPX_LINE_BYTES * EPX_LINE_BYTES;
     EPX_ARRAY(all, staged->ready, ranks);
     EPX_ARRAY(all, staged->home_at, 2 * ranks);
-    EPX_ARRAY(all, staged->counts, 5 * ranks);
+    EPX_ARRAY(all, staged->home_row, ranks);
     EPX_ARRAY(all, staged->home_counts, 7 * ranks);
     EPX_ARRAY(all, staged->sums, ranks * EPX_MAX_TOP_K);
     EPX_ARRAY(all, staged->stores, ranks);
@@ -68,7 +69,7 @@ static void place_arrays(struct epx_staged *staged)
     staged->block.home_at = staged->home_at;
     staged->block.expert_at = staged->expert_at;
     staged->block.stores = staged->stores;
-    staged->block.home_row = staged->counts + 4 * ranks;
+    staged->block.home_row = staged->home_row;
     staged->expert_counts = ints + ranks;
     staged->displs = ints + 2 * ranks;
     staged->block.home_rows = ints + 3 * ranks;
@@ -95,7 +96,9 @@ int epx_staged_create(struct epx_transport *transport, int hier)
     EPX_TRY(epx_comm_agree(transport->comm, rc));
     EPX_TRY(make_stages(staged));
     place_arrays(staged);
-    return EPX_SUCCESS;
+    return epx_comm_agree(
+        staged->comm,
+        epx_peer_rows_create(staged->comm->everyone, staged->share_bytes, &staged->everyone));
 }
 
 void epx_staged_free(struct epx_transport *transport)
@@ -108,6 +111,7 @@ void epx_staged_free(struct epx_transport *transport)
         free(staged->home_stage);
         free(staged->expert_stage);
     }
+    epx_peer_rows_free(staged->everyone);
     epx_arrays_free(&staged->arrays);
     free(staged);
     transport->staged = NULL;
@@ -127,8 +131,7 @@ int epx_staged_done(struct epx_staged *staged, int *moved)
     return EPX_SUCCESS;
 }
 
-/* Poisons stages with old rows, before peers may store the next rows there. */
-static void forget(struct epx_staged *staged)
+void epx_staged_forget(struct epx_staged *staged)
 {
     if (!staged->stale)
         return;
@@ -147,6 +150,11 @@ int epx_staged_lacks(const struct epx_request *request, int rank)
     return messages->came && !messages->came(staged->state, rank);
 }
 
+void epx_staged_count(const struct epx_staged *staged, int ranks)
+{
+    staged->comm->stats.messages += (uint64_t)ranks;
+}
+
 /* Where the transport does not see who comes last, ranks tell each other how long they waited in
  * the handshake before. */
 static int post_ready(struct epx_staged *staged, const struct epx_request *request)
@@ -154,6 +162,7 @@ static int post_ready(struct epx_staged *staged, const struct epx_request *reque
     staged->own = epx_ready_of(request);
     staged->own.block_tokens = staged->block_tokens;
     staged->own.waited_ns = staged->told.waited_ns;
+    epx_staged_count(staged, staged->comm->size - 1);
     staged->posted_ns = staged->messages->came ? 0 : epx_now_ns();
     return staged->messages->allgather(staged->state, &staged->own, staged->ready,
                                        (int)sizeof(staged->own));
@@ -169,7 +178,7 @@ int epx_staged_handshake(struct epx_request *request, int *weighted, int *moved)
     if (request->phase == EPX_PHASE_POST) {
         epx_jitter();
         staged->stale = 1;
-        forget(staged);
+        epx_staged_forget(staged);
         request->phase = EPX_PHASE_AGREE;
         EPX_TRY(post_ready(staged, request));
     }
@@ -323,7 +332,7 @@ int epx_staged_claim(struct epx_staged *staged, enum epx_direction direction)
     char **in_at = direction == EPX_TO_EXPERTS ? staged->expert_at : staged->home_at;
     int claimed = 1;
 
-    forget(staged);
+    epx_staged_forget(staged);
     for (int r = 0; r < staged->comm->size; r++) {
         out_at[r] = from + staged->displs[r];
         in_at[r] = into + staged->displs[r];
@@ -343,6 +352,7 @@ int epx_staged_exchange(struct epx_staged *staged, enum epx_direction direction,
     struct epx_blocks expert = {expert_rows, staged->expert_counts, expert_displs};
 
     epx_jitter();
+    epx_staged_count(staged, staged->comm->size - 1);
     if (direction == EPX_TO_EXPERTS)
         return staged->messages->alltoallv(staged->state, home, expert);
     return staged->messages->alltoallv(staged->state, expert, home);

@@ -34,9 +34,10 @@ struct epx_staged {
     struct epx_block block;
     int32_t per_round; /* tokens, records or rows of each rank in one exchange */
     int32_t most_tokens, next_token;
-    int32_t block_tokens;      /* for own.block_tokens, by hier */
-    int64_t round, num_rounds; /* routing and alltoallv, which have no tokens */
-    int64_t *counts;           /* [4][R] alltoallv: the arrays of the call */
+    int32_t block_tokens;           /* for own.block_tokens, by hier */
+    int64_t round, num_rounds;      /* routing, which has no tokens */
+    int64_t *home_row;              /* [R] of the block */
+    struct epx_peer_rows *everyone; /* alltoallv: the rows of all ranks */
 
     int *home_counts, *expert_counts, *displs; /* [R] bytes */
     int stale;    /* the stages have the rows of an exchange that is over */
@@ -49,6 +50,9 @@ void epx_staged_free(struct epx_transport *transport);
 int epx_route_tokens_staged(struct epx_request *request, int *moved);
 int epx_move_staged(struct epx_request *request, int *moved);
 int epx_alltoallv_staged(struct epx_request *request, int *moved);
+int epx_graph_create_staged(struct epx_graph *graph);
+
+struct epx_graph;
 
 /* lacks of struct epx_ground, for hier too: waiting_for, else each rank whose block of the exchange
  * under way has not come, if the transport knows. */
@@ -61,6 +65,11 @@ struct epx_staged *epx_staged_of(const struct epx_request *request);
 int epx_staged_handshake(struct epx_request *request, int *weighted, int *moved);
 /* Sets *moved when all that was started has ended. */
 int epx_staged_done(struct epx_staged *staged, int *moved);
+
+/* Before the stages are written to: poisons the rows of an exchange that is over. */
+void epx_staged_forget(struct epx_staged *staged);
+/* Counts what is sent to so many other ranks. */
+void epx_staged_count(const struct epx_staged *staged, int ranks);
 
 /* Begins to move the rows of a routing, with the first block as the next one. A token has at most
  * rows_per_token rows in a stage. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * agree_by_words.cu - how a dispatch, a combine or a backward begins where ranks store into each other's
- * memory and it is not small: they tell each other what they are about to do and come to the same
- * verdict, which move_rows, move_sums or move_grads finds in the state.
+ * agree_by_words.cu - how a dispatch, a combine or a backward begins where ranks store into each
+ * other's memory and it is not small: they tell each other what they are about to do and come to
+ * the same verdict, which move_rows, move_sums or move_grads finds in the state.
  * Launch: one block, which waits for other ranks.
  */
 #include "kernels/args/control_args.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * dispatch_rounds.cu - a dispatch or combine backward whose stage does not hold all rows: agree_by_words.cu,
- * and if a receive buffer of any rank is in no window all rows, round by round: each token's once
- * to every rank that needs it, straight into its first slot if that rank's receive buffer is in a
- * window, else into its stage, from where that rank's blocks copy it to the slot. Pair weights are
- * stored too. Of several fields each is stored on its own; if any receive buffer of a rank is in no
- * window, all its fields take the stage.
+ * dispatch_rounds.cu - a dispatch or combine backward whose stage does not hold all rows: as in
+ * agree_by_words.cu, and if a receive buffer of any rank is in no window all rows, round by round:
+ * each token's once to every rank that needs it, straight into its first slot if that rank's
+ * receive buffer is in a window, else into its stage, from where that rank's blocks copy it to the
+ * slot. Pair weights are stored too. Of several fields each is stored on its own; if any receive
+ * buffer of a rank is in no window, all its fields take the stage.
  * Work: reads T rows, writes this rank's unique rows. Order: none, every byte has one writer.
  * Launch: comm.blocks blocks, which wait for other ranks. move_rows or move_grads follows.
  */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * combine_rounds.cu - a combine or dispatch backward whose stage does not hold all rows: agree_by_words.cu,
- * then rounds: the sum of each row's pairs, rounded once, goes straight into the home rank's stage
- * at the row's place, and home sums the tokens of the round.
+ * combine_rounds.cu - a combine or dispatch backward whose stage does not hold all rows: as in
+ * agree_by_words.cu, then rounds: the sum of each row's pairs, rounded once, goes straight into
+ * the home rank's stage at the row's place, and home sums the tokens of the round.
  * Work: reads the rows of all pairs here, writes this rank's unique rows and T rows. Order:
  * choices, then ranks.
  * Launch: comm.blocks blocks, which wait for other ranks. move_sums ends the operation.

@@ -102,6 +102,9 @@ def test_rows_know_where_they_come_from(comm, route):
     for at, row in enumerate(wanted):
         came = (int(shown.row_ranks[at]), int(shown.row_tokens[at]))
         assert came == ((-1, -1) if row is None else row[:2])
+        if route.layout != "rank":
+            assert int(shown.row_choices[at]) == (-1 if row is None else row[2])
+    assert (shown.row_choices is None) == (route.layout == "rank")
     assert int(shown.overflow) == 0
     every, local = every_rank(comm), locals_of(comm)
     came = [sum(any(e in local for e in row) for row in t.ids.tolist()) for t in every]
