@@ -23,11 +23,13 @@ extern "C" {
 typedef struct epx_comm *EPX_Comm;
 typedef struct epx_route *EPX_Route;
 typedef struct epx_request *EPX_Request;
+typedef struct epx_graph *EPX_Graph;
 typedef struct CUstream_st *EPX_Stream;
 
 #define EPX_COMM_NULL ((EPX_Comm)0)
 #define EPX_ROUTE_NULL ((EPX_Route)0)
 #define EPX_REQUEST_NULL ((EPX_Request)0)
+#define EPX_GRAPH_NULL ((EPX_Graph)0)
 #define EPX_STREAM_NULL ((EPX_Stream)0)
 
 /* Error codes */
@@ -57,6 +59,10 @@ typedef struct CUstream_st *EPX_Stream;
 #define EPX_MAX_ERROR_STRING 512
 #define EPX_MAX_HINT_STRING 64
 #define EPX_MAX_FIELDS 4 /* arrays of rows in one EPX_Dispatch_fields */
+#define EPX_MAX_BIASES 2 /* arrays of rows that one EPX_Combine_from adds to its sums */
+
+/* indegree of EPX_Graph_create_adjacent: the lists are those of the MPI communicator's topology */
+#define EPX_FROM_TOPOLOGY (-1)
 
 /* Flags of persistent operations */
 #define EPX_FIXED_COUNTS 1 /* counts and displacements are read once, when the request is made */
@@ -96,11 +102,13 @@ typedef struct EPX_Route_attr {
     EPX_Overflow overflow;
     int64_t rows_per_expert; /* EPX_EXPERT_SLAB: rows of each slab, the same on all ranks; else 0 */
     int zero_unused;         /* 1: dispatch and combine backward zero unused rows too */
+    int64_t distinct_experts; /* 1: no token names an expert twice; the worst case is less then */
 } EPX_Route_attr;
 
 #define EPX_ROUTE_ATTR_INIT                                                                        \
     {                                                                                              \
-        sizeof(EPX_Route_attr), 0, 0, 0, 1, 0, 0, 64, EPX_EXPERT_MAJOR, EPX_OVERFLOW_ERROR, 0, 0   \
+        sizeof(EPX_Route_attr), 0, 0, 0, 1, 0, 0, 64, EPX_EXPERT_MAJOR, EPX_OVERFLOW_ERROR, 0, 0,  \
+            0                                                                                      \
     }
 
 typedef struct EPX_Route_view {
@@ -120,12 +128,13 @@ typedef struct EPX_Route_view {
     const int32_t *expert_ends;    /* [L] first row after each slab; NULL in rank-major */
     const int32_t *group_sizes;    /* [L] rows of each slab, padding included; NULL in rank-major */
     const int32_t *overflow;       /* [1] 1 if a rank lacked room for the routing, else 0 */
+    const int32_t *row_choices;    /* [capacity] choice; -1 = padding; NULL in rank-major */
 } EPX_Route_view;
 
 #define EPX_ROUTE_VIEW_INIT                                                                        \
     {                                                                                              \
         sizeof(EPX_Route_view), 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,     \
-            NULL, NULL, NULL                                                                       \
+            NULL, NULL, NULL, NULL                                                                 \
     }
 
 /* As MPI_Allgather of bytes: 0, or another number if it failed */
@@ -157,11 +166,24 @@ typedef struct EPX_Stats {
     uint64_t dropped_rows; /* this rank's pairs (rank-major: unique rows) that found no room */
     uint64_t timeouts;     /* operations that ended with EPX_ERR_TIMEOUT */
     uint64_t host_syncs;   /* times a nonblocking call blocked the host on the GPU: 0 */
+    uint64_t messages;     /* words and blocks of rows that operations sent to other ranks */
 } EPX_Stats;
 
 #define EPX_STATS_INIT                                                                             \
     {                                                                                              \
-        sizeof(EPX_Stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                            \
+        sizeof(EPX_Stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                         \
+    }
+
+typedef struct EPX_Waits {
+    size_t size;          /* sizeof(EPX_Waits) */
+    int num_ranks;        /* of the arrays, or 0 if they have one element a rank; then the ranks */
+    uint64_t *ns;         /* [num_ranks] nanoseconds waited for each rank; or NULL */
+    uint64_t *operations; /* [num_ranks] operations in which it came last; or NULL */
+} EPX_Waits;
+
+#define EPX_WAITS_INIT                                                                             \
+    {                                                                                              \
+        sizeof(EPX_Waits), 0, NULL, NULL                                                           \
     }
 
 /* Library: local */
@@ -183,6 +205,9 @@ int EPX_Comm_set_errhandler(EPX_Comm comm, MPI_Errhandler errhandler);
 int EPX_Comm_get_async_error(EPX_Comm comm, int *errorcode);
 int EPX_Comm_get_error_message(EPX_Comm comm, char *string, int *resultlen);
 int EPX_Comm_get_stats(EPX_Comm comm, EPX_Stats *stats);
+int EPX_Comm_get_waits(EPX_Comm comm, EPX_Waits *waits);
+int EPX_Comm_shrink(EPX_Comm comm, EPX_Comm *newcomm);
+int EPX_Comm_get_ranks(EPX_Comm comm, int parent_ranks[]);
 
 /* Memory that the other ranks can store into */
 int EPX_Alloc_mem(MPI_Aint bytes, EPX_Comm comm, void *baseptr);
@@ -216,6 +241,10 @@ int EPX_Route_dispatch_fields(const void *expert_ids, int num_tokens, int nfield
                               EPX_Stream stream, EPX_Request *request);
 int EPX_Combine(const void *sendbuf, const float *weights, void *recvbuf, int count,
                 EPX_Datatype datatype, EPX_Route route, EPX_Stream stream, EPX_Request *request);
+int EPX_Combine_from(const void *sendbuf, const float *weights, int num_biases,
+                     const void *const biases[], const float *token_weights, void *recvbuf,
+                     int count, EPX_Datatype datatype, EPX_Route route, EPX_Stream stream,
+                     EPX_Request *request);
 int EPX_Dispatch_backward(const void *grad_recv, const float *grad_recv_weights, void *grad_send,
                           float *grad_weights, int count, EPX_Datatype datatype, EPX_Route route,
                           EPX_Stream stream, EPX_Request *request);
@@ -228,11 +257,25 @@ int EPX_Alltoallv(const void *sendbuf, const int64_t sendcounts[], const int64_t
                   int count, EPX_Datatype datatype, EPX_Comm comm, EPX_Stream stream,
                   EPX_Request *request);
 
+/* Exchanges with neighbours: who may send to whom is fixed, how much is free in every operation */
+int EPX_Graph_create_adjacent(EPX_Comm comm, int indegree, const int sources[], int outdegree,
+                              const int destinations[], EPX_Graph *graph);
+int EPX_Graph_free(EPX_Graph *graph);
+int EPX_Neighbor_alltoallv(const void *sendbuf, const int64_t sendcounts[], const int64_t sdispls[],
+                           void *recvbuf, int64_t recvcounts[], int64_t rdispls[],
+                           int64_t recv_capacity, int count, EPX_Datatype datatype, EPX_Graph graph,
+                           EPX_Stream stream, EPX_Request *request);
+
 /* Persistent operations: a request that is started again and again, see EPX_Start(3) */
 int EPX_Alltoallv_init(const void *sendbuf, const int64_t sendcounts[], const int64_t sdispls[],
                        void *recvbuf, int64_t recvcounts[], int64_t rdispls[],
                        int64_t recv_capacity, int count, EPX_Datatype datatype, EPX_Comm comm,
                        EPX_Stream stream, int flags, EPX_Request *request);
+int EPX_Neighbor_alltoallv_init(const void *sendbuf, const int64_t sendcounts[],
+                                const int64_t sdispls[], void *recvbuf, int64_t recvcounts[],
+                                int64_t rdispls[], int64_t recv_capacity, int count,
+                                EPX_Datatype datatype, EPX_Graph graph, EPX_Stream stream,
+                                int flags, EPX_Request *request);
 int EPX_Start(EPX_Request *request);
 int EPX_Startall(int n, EPX_Request requests[]);
 int EPX_Request_free(EPX_Request *request);
@@ -263,6 +306,9 @@ int PEPX_Comm_set_errhandler(EPX_Comm comm, MPI_Errhandler errhandler);
 int PEPX_Comm_get_async_error(EPX_Comm comm, int *errorcode);
 int PEPX_Comm_get_error_message(EPX_Comm comm, char *string, int *resultlen);
 int PEPX_Comm_get_stats(EPX_Comm comm, EPX_Stats *stats);
+int PEPX_Comm_get_waits(EPX_Comm comm, EPX_Waits *waits);
+int PEPX_Comm_shrink(EPX_Comm comm, EPX_Comm *newcomm);
+int PEPX_Comm_get_ranks(EPX_Comm comm, int parent_ranks[]);
 int PEPX_Alloc_mem(MPI_Aint bytes, EPX_Comm comm, void *baseptr);
 int PEPX_Free_mem(void *base, EPX_Comm comm);
 int PEPX_Route_create(const EPX_Route_attr *attr, EPX_Comm comm, EPX_Route *route);
@@ -290,6 +336,10 @@ int PEPX_Route_dispatch_fields(const void *expert_ids, int num_tokens, int nfiel
                                EPX_Stream stream, EPX_Request *request);
 int PEPX_Combine(const void *sendbuf, const float *weights, void *recvbuf, int count,
                  EPX_Datatype datatype, EPX_Route route, EPX_Stream stream, EPX_Request *request);
+int PEPX_Combine_from(const void *sendbuf, const float *weights, int num_biases,
+                      const void *const biases[], const float *token_weights, void *recvbuf,
+                      int count, EPX_Datatype datatype, EPX_Route route, EPX_Stream stream,
+                      EPX_Request *request);
 int PEPX_Dispatch_backward(const void *grad_recv, const float *grad_recv_weights, void *grad_send,
                            float *grad_weights, int count, EPX_Datatype datatype, EPX_Route route,
                            EPX_Stream stream, EPX_Request *request);
@@ -301,10 +351,23 @@ int PEPX_Alltoallv(const void *sendbuf, const int64_t sendcounts[], const int64_
                    void *recvbuf, int64_t recvcounts[], int64_t rdispls[], int64_t recv_capacity,
                    int count, EPX_Datatype datatype, EPX_Comm comm, EPX_Stream stream,
                    EPX_Request *request);
+int PEPX_Graph_create_adjacent(EPX_Comm comm, int indegree, const int sources[], int outdegree,
+                               const int destinations[], EPX_Graph *graph);
+int PEPX_Graph_free(EPX_Graph *graph);
+int PEPX_Neighbor_alltoallv(const void *sendbuf, const int64_t sendcounts[],
+                            const int64_t sdispls[], void *recvbuf, int64_t recvcounts[],
+                            int64_t rdispls[], int64_t recv_capacity, int count,
+                            EPX_Datatype datatype, EPX_Graph graph, EPX_Stream stream,
+                            EPX_Request *request);
 int PEPX_Alltoallv_init(const void *sendbuf, const int64_t sendcounts[], const int64_t sdispls[],
                         void *recvbuf, int64_t recvcounts[], int64_t rdispls[],
                         int64_t recv_capacity, int count, EPX_Datatype datatype, EPX_Comm comm,
                         EPX_Stream stream, int flags, EPX_Request *request);
+int PEPX_Neighbor_alltoallv_init(const void *sendbuf, const int64_t sendcounts[],
+                                 const int64_t sdispls[], void *recvbuf, int64_t recvcounts[],
+                                 int64_t rdispls[], int64_t recv_capacity, int count,
+                                 EPX_Datatype datatype, EPX_Graph graph, EPX_Stream stream,
+                                 int flags, EPX_Request *request);
 int PEPX_Start(EPX_Request *request);
 int PEPX_Startall(int n, EPX_Request requests[]);
 int PEPX_Request_free(EPX_Request *request);

@@ -60,9 +60,18 @@ struct epx_python_route {
     int32_t *told;    /* what EPX_Route_set_counts has, on device memory; or NULL */
     uint64_t capture; /* of a stream, in which the current routing was queued; 0 = none */
     int was_captured; /* any routing ever was */
+    int is_begun;     /* an operation that only began has routed again: nobody awaits its routing */
     struct epx_python_copied copied[2]; /* the latest copies in no capture, and in any */
     pthread_mutex_t reading;            /* of unread: any thread may wait for an operation */
     struct epx_python_work *unread;     /* on host memory: what the view shows is not copied yet */
+};
+
+struct epx_python_graph {
+    EPX_Graph graph;
+    struct epx_python_comm *owner;
+    int comm; /* the owner's number */
+    int indegree;
+    int outdegree;
 };
 
 /* Tensors for what the view of a routing shows, in the memory of the communicator. */
@@ -71,11 +80,12 @@ struct epx_python_view {
     int32_t *offsets;     /* first row of each expert [L+1]; in rank-major 0, then rows of each
                              rank [R] */
     int32_t *row_experts; /* in rank-major [capacity][K], of each row its local experts or -1 */
+    int64_t adds_up;      /* on host memory, in rank-major: offsets are sums, unused rows have -1 */
 };
 
 /* An operation that began and has not ended. */
 struct epx_python_work {
-    int64_t route;
+    int64_t route; /* -1 if there is none */
     int64_t key;
     int comm;
     EPX_Request routing, request;
@@ -105,8 +115,12 @@ enum epx_python_verb {
     EPX_PYTHON_COMBINE,
     EPX_PYTHON_DISPATCH_BACKWARD,
     EPX_PYTHON_COMBINE_BACKWARD,
+    EPX_PYTHON_ROUTE,       /* a routing alone */
+    EPX_PYTHON_DISPATCH_BY, /* a dispatch by a routing that there is */
     EPX_PYTHON_VERBS
 };
+
+enum { EPX_PYTHON_FIELDS = 3 }; /* beside the rows of a dispatch */
 
 /* Every member has 8 bytes: Python packs them one after the other, and compares the size. */
 struct epx_python_operation {
@@ -114,18 +128,49 @@ struct epx_python_operation {
     int64_t route;
     int64_t capacity;  /* rows of the receive buffer */
     EPX_Stream stream; /* on device memory */
-    int64_t *key;      /* [1] on the host, written by a dispatch, read by the others */
-    int32_t *counts;   /* these three as in struct epx_python_view */
+    int64_t *key;      /* [1] on the host, written by dispatch and route, read by the others */
+    int32_t *counts;   /* these four as in struct epx_python_view */
     int32_t *offsets;
     int32_t *row_experts;
+    int64_t adds_up;
     struct epx_python_matrix ids;
     struct epx_python_matrix input;
     struct epx_python_matrix weights;
     struct epx_python_matrix rows; /* combine backward: what combine was given, or none */
     struct epx_python_matrix output;
     struct epx_python_matrix out_weights;
-    struct epx_python_matrix scales; /* dispatch: a second field of the tokens, or none */
-    struct epx_python_matrix out_scales;
+    struct epx_python_matrix fields[EPX_PYTHON_FIELDS]; /* dispatch: beside the tokens, or none;
+                                                           combine: two biases, token_weights */
+    struct epx_python_matrix out_fields[EPX_PYTHON_FIELDS];
+};
+
+/* Tensors for what a route shows of its latest routing, which Python packs, too; or NULL. */
+struct epx_python_look {
+    int64_t route;
+    const int64_t *key; /* of the routing that is wanted */
+    EPX_Stream stream;
+    int64_t capacity;    /* rows of the next three */
+    int32_t *row_tokens; /* these as in EPX_Route_view */
+    int32_t *row_ranks;
+    int32_t *row_choices;
+    int32_t *rank_counts;
+    int32_t *slots;
+    int64_t *required_rows;
+    int32_t *overflow;
+};
+
+/* An exchange of rows without a route. Every member has 8 bytes, as above. */
+struct epx_python_exchange {
+    int64_t comm;
+    int64_t graph;     /* -1: all ranks are neighbours */
+    int64_t capacity;  /* rows of the receive buffer */
+    EPX_Stream stream; /* on device memory */
+    struct epx_python_matrix input;
+    struct epx_python_matrix counts; /* these two int64: of the rows for each neighbour */
+    struct epx_python_matrix displs;
+    struct epx_python_matrix output;
+    struct epx_python_matrix out_counts; /* these two int64, written: of the rows that arrive */
+    struct epx_python_matrix out_displs;
 };
 
 /* Python packs these members, too. Any size may be negative or wrong: all is checked. */
@@ -180,6 +225,9 @@ int epx_python_comm_place(int number, int *rank, int *size);
 int epx_python_comm_hint(int number, const char *key, char value[EPX_MAX_HINT_STRING]);
 int epx_python_comm_check(int number);
 int epx_python_comm_stats(int number, uint64_t counters[10]);
+/* Arrays of one element a rank. */
+int epx_python_comm_waits(int number, uint64_t *ns, uint64_t *operations);
+int epx_python_comm_largest(int number, int64_t value, int64_t *largest);
 
 /* glue_route.c: routes */
 extern const size_t epx_python_route_attr_bytes; /* of the struct */
@@ -188,18 +236,30 @@ int epx_python_route_free(int number);
 int epx_python_route_shape(int number, int64_t capacity_experts_first[3]);
 int epx_python_route_set_capacity(int number, int64_t capacity);
 
+/* glue_graph.c: graphs */
+int epx_python_graph_create(int comm, int indegree, const int sources[], int outdegree,
+                            const int destinations[], int *number);
+int epx_python_graph_free(int number);
+
 /* glue_extents.c: whether tensors fit */
 int epx_python_check_extents(const struct epx_python_operation *op,
                              const struct epx_python_route *route);
+EPX_Datatype epx_python_wire_type(int64_t type);
 int epx_python_check_current(const struct epx_python_operation *op,
                              const struct epx_python_route *route);
+const char *epx_python_type_name(int64_t type);
 
-/* glue_operation.c: the four operations */
+/* glue_operation.c: the operations */
 extern const size_t epx_python_operation_bytes; /* of the struct */
 int epx_python_run(const struct epx_python_operation *operation);
 int epx_python_run_in_slices(const struct epx_python_operation *operation);
+int epx_python_end_or_keep(struct epx_python_work *work, EPX_Stream stream);
 int64_t epx_python_unfinished(void);
 int epx_python_start(const struct epx_python_operation *operation, int64_t *work);
+
+/* glue_exchange.c: exchanges without a route */
+extern const size_t epx_python_exchange_bytes; /* of the struct */
+int epx_python_exchange_in_slices(const struct epx_python_exchange *exchange);
 
 /* glue_wait.c: how they end */
 int epx_python_end(struct epx_python_work *work, EPX_Stream stream);
@@ -209,6 +269,7 @@ int epx_python_wait(int64_t number, EPX_Stream stream);
 void epx_python_discard(struct epx_python_work *work);
 void epx_python_forget(int64_t number);
 void epx_python_abandon(int64_t number);
+int epx_python_drop_routing(int64_t number, int64_t key);
 void epx_python_settle_view(struct epx_python_route *route, const struct epx_python_work *work);
 
 /* glue_view.c: what a routing shows */
@@ -218,6 +279,10 @@ int epx_python_view_enqueue(struct epx_python_route *route, const struct epx_pyt
                             EPX_Stream stream);
 int epx_python_view_await(const struct epx_python_route *route, EPX_Stream stream,
                           uint64_t capture);
+
+/* glue_look.c: what else a route shows */
+extern const size_t epx_python_look_bytes; /* of the struct */
+int epx_python_look(const struct epx_python_look *look);
 
 /* glue_device.c: CUDA itself */
 int epx_python_device_choose(int ordinal, int *device);
@@ -270,7 +335,7 @@ int epx_python_repeat(const struct epx_python_operation ops[], int num_ops, int 
 
 /* glue_table.c: numbers for pointers; a number is given once */
 struct epx_python_table;
-extern struct epx_python_table epx_python_comms, epx_python_routes;
+extern struct epx_python_table epx_python_comms, epx_python_graphs, epx_python_routes;
 int epx_python_table_add(struct epx_python_table *table, void *item);
 void *epx_python_table_get(struct epx_python_table *table, int64_t number);
 void epx_python_table_remove(struct epx_python_table *table, int64_t number);
@@ -278,6 +343,7 @@ int epx_python_table_is_used(const struct epx_python_table *table);
 void epx_python_note_forks(void);
 int epx_python_is_child(void);
 int epx_python_comm(int64_t number, struct epx_python_comm **comm);
+int epx_python_graph(int64_t number, struct epx_python_graph **graph);
 int epx_python_route(int64_t number, struct epx_python_route **route);
 
 #endif

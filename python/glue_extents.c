@@ -11,6 +11,8 @@ static const struct names {
     {"combine", "y", "row_weights", "out", "none"},
     {"dispatch's backward", "grad of rows", "grad of row_weights", "grad of x", "grad of weights"},
     {"combine's backward", "grad of out", "row_weights", "grad of y", "grad of row_weights"},
+    {"route", "none", "none", "none", "none"},
+    {"dispatch by a routing", "x", "weights", "rows", "row_weights"},
 };
 
 struct wanted {
@@ -22,10 +24,30 @@ struct wanted {
 /* Rows of tokens go to receive buffers, or come from there. */
 static int goes_out(int64_t verb)
 {
-    return verb == EPX_PYTHON_DISPATCH || verb == EPX_PYTHON_COMBINE_BACKWARD;
+    return verb != EPX_PYTHON_COMBINE && verb != EPX_PYTHON_DISPATCH_BACKWARD;
 }
 
-static const char *type_name(int64_t type)
+static int is_dispatch(int64_t verb)
+{
+    return verb == EPX_PYTHON_DISPATCH || verb == EPX_PYTHON_DISPATCH_BY;
+}
+
+/* Integers are sent as floats of as many bytes: dispatch copies bits. */
+EPX_Datatype epx_python_wire_type(int64_t type)
+{
+    if (type == EPX_PYTHON_INT32 || type == EPX_PYTHON_INT64)
+        return type == EPX_PYTHON_INT32 ? EPX_FLOAT32 : EPX_FLOAT64;
+    return (EPX_Datatype)type;
+}
+
+static int can_be_sent(int64_t type)
+{
+    const int64_t sent = epx_python_wire_type(type);
+
+    return sent >= EPX_BYTE && sent <= EPX_FLOAT64;
+}
+
+const char *epx_python_type_name(int64_t type)
 {
     static const char *const known[] = {"none",    "uint8",    "float8_e4m3fn", "float8_e5m2",
                                         "float16", "bfloat16", "float32",       "float64"};
@@ -42,7 +64,8 @@ static int check(const struct epx_python_operation *op, const char *name,
 
     if (matrix->type != wanted.type)
         return epx_python_fail(EPX_ERR_TYPE, "%s: %s is of type %s, want %s", operation, name,
-                               type_name(matrix->type), type_name(wanted.type));
+                               epx_python_type_name(matrix->type),
+                               epx_python_type_name(wanted.type));
     if (matrix->rows != wanted.rows || matrix->columns != wanted.columns)
         return epx_python_fail(EPX_ERR_COUNT, "%s: %s is [%lld, %lld], want [%lld, %lld]",
                                operation, name, (long long)matrix->rows, (long long)matrix->columns,
@@ -56,28 +79,34 @@ static int check_if_any(const struct epx_python_operation *op, const char *name,
     return matrix->type == 0 ? EPX_SUCCESS : check(op, name, matrix, wanted);
 }
 
-static int check_input(const struct epx_python_operation *op, const struct epx_python_route *route)
+static int check_ids(const struct epx_python_operation *op, const struct epx_python_route *route)
 {
-    const struct epx_python_matrix *input = &op->input;
-    const int64_t least = op->verb == EPX_PYTHON_DISPATCH ? EPX_BYTE : EPX_FLOAT16;
-    struct wanted wanted = {op->ids.rows, route->top_k, EPX_PYTHON_INT64};
+    const struct wanted wanted = {op->ids.rows, route->top_k, EPX_PYTHON_INT64};
 
     EPX_PYTHON_TRY(check(op, "ids", &op->ids, wanted));
     if (op->capacity < 0 || op->capacity > route->view.capacity)
         return epx_python_fail(EPX_ERR_COUNT, "%s: capacity %lld, that of the route is %lld",
                                names[op->verb].operation, (long long)op->capacity,
                                (long long)route->view.capacity);
-    if (input->type < least || input->type > EPX_FLOAT64)
+    return EPX_SUCCESS;
+}
+
+static int check_input(const struct epx_python_operation *op)
+{
+    const struct epx_python_matrix *input = &op->input;
+    const int is_sent = is_dispatch(op->verb);
+    const struct wanted wanted = {goes_out(op->verb) ? op->ids.rows : op->capacity, input->columns,
+                                  input->type};
+
+    if (is_sent ? !can_be_sent(input->type)
+                : input->type < EPX_FLOAT16 || input->type > EPX_FLOAT64)
         return epx_python_fail(EPX_ERR_TYPE, "%s: %s is of type %s, which cannot be %s",
                                names[op->verb].operation, names[op->verb].input,
-                               type_name(input->type), least == EPX_BYTE ? "sent" : "added");
+                               epx_python_type_name(input->type), is_sent ? "sent" : "added");
     if (input->columns < 0 || input->columns > INT32_MAX)
         return epx_python_fail(EPX_ERR_COUNT, "%s: %s has rows of %lld elements, at most %d",
                                names[op->verb].operation, names[op->verb].input,
                                (long long)input->columns, INT32_MAX);
-    wanted.rows = goes_out(op->verb) ? op->ids.rows : op->capacity;
-    wanted.columns = input->columns;
-    wanted.type = input->type;
     return check(op, names[op->verb].input, input, wanted);
 }
 
@@ -86,34 +115,48 @@ static int check_weights(const struct epx_python_operation *op,
                          const struct epx_python_route *route)
 {
     const struct names *name = &names[op->verb];
-    const int is_sent = op->verb == EPX_PYTHON_DISPATCH || op->verb == EPX_PYTHON_DISPATCH_BACKWARD;
+    const int is_sent = is_dispatch(op->verb) || op->verb == EPX_PYTHON_DISPATCH_BACKWARD;
     const int64_t columns = is_sent && route->layout == EPX_RANK_MAJOR ? route->top_k : 1;
     const struct wanted of_tokens = {op->ids.rows, route->top_k, EPX_FLOAT32};
     const struct wanted of_rows = {op->capacity, columns, EPX_FLOAT32};
 
-    EPX_PYTHON_TRY(check_if_any(op, name->weights, &op->weights,
-                                op->verb == EPX_PYTHON_DISPATCH ? of_tokens : of_rows));
+    EPX_PYTHON_TRY(
+        check_if_any(op, name->weights, &op->weights, is_dispatch(op->verb) ? of_tokens : of_rows));
     return check_if_any(op, name->out_weights, &op->out_weights,
                         op->verb == EPX_PYTHON_DISPATCH_BACKWARD ? of_tokens : of_rows);
 }
 
-/* Scales are rows of any type, one for each token. */
-static int check_scales(const struct epx_python_operation *op)
+/* A field has a row of any type for each token. */
+static int check_field(const struct epx_python_operation *op, int f)
 {
-    const struct epx_python_matrix *scales = &op->scales;
-    const struct wanted of_tokens = {op->ids.rows, scales->columns, scales->type};
-    const struct wanted of_rows = {op->capacity, scales->columns, scales->type};
+    static const char *const from[] = {"scales", "scales[1]", "scales[2]"};
+    static const char *const to[] = {"row_scales", "row_scales[1]", "row_scales[2]"};
+    const struct epx_python_matrix *field = &op->fields[f];
+    const struct wanted of_tokens = {op->ids.rows, field->columns, field->type};
+    const struct wanted of_rows = {op->capacity, field->columns, field->type};
 
-    if (scales->type == 0)
+    if (field->type == 0)
         return EPX_SUCCESS;
-    if (op->verb != EPX_PYTHON_DISPATCH || scales->type < EPX_BYTE || scales->type > EPX_FLOAT64)
-        return epx_python_fail(EPX_ERR_TYPE, "%s: scales are of type %s, which cannot be sent",
-                               names[op->verb].operation, type_name(scales->type));
-    if (scales->columns < 0 || scales->columns > INT32_MAX)
-        return epx_python_fail(EPX_ERR_COUNT, "dispatch: scales has rows of %lld elements",
-                               (long long)scales->columns);
-    EPX_PYTHON_TRY(check(op, "scales", scales, of_tokens));
-    return check(op, "row_scales", &op->out_scales, of_rows);
+    if (!is_dispatch(op->verb) || !can_be_sent(field->type))
+        return epx_python_fail(EPX_ERR_TYPE, "%s: %s are of type %s, which cannot be sent",
+                               names[op->verb].operation, from[f],
+                               epx_python_type_name(field->type));
+    if (field->columns < 0 || field->columns > INT32_MAX)
+        return epx_python_fail(EPX_ERR_COUNT, "%s: %s has rows of %lld elements",
+                               names[op->verb].operation, from[f], (long long)field->columns);
+    EPX_PYTHON_TRY(check(op, from[f], field, of_tokens));
+    return check(op, to[f], &op->out_fields[f], of_rows);
+}
+
+/* A combine starts from biases, and may have weights of tokens. */
+static int check_home(const struct epx_python_operation *op, const struct epx_python_route *route)
+{
+    const struct wanted bias = {op->ids.rows, op->input.columns, op->input.type};
+    const struct wanted weights = {op->ids.rows, route->top_k, EPX_FLOAT32};
+
+    EPX_PYTHON_TRY(check_if_any(op, "bias", &op->fields[0], bias));
+    EPX_PYTHON_TRY(check_if_any(op, "bias[1]", &op->fields[1], bias));
+    return check_if_any(op, "token_weights", &op->fields[2], weights);
 }
 
 int epx_python_check_extents(const struct epx_python_operation *op,
@@ -123,10 +166,16 @@ int epx_python_check_extents(const struct epx_python_operation *op,
                                   op->input.columns, op->input.type};
     const struct wanted rows = {op->capacity, op->input.columns, op->input.type};
 
-    EPX_PYTHON_TRY(check_input(op, route));
+    EPX_PYTHON_TRY(check_ids(op, route));
+    if (op->verb == EPX_PYTHON_ROUTE)
+        return EPX_SUCCESS;
+    EPX_PYTHON_TRY(check_input(op));
     EPX_PYTHON_TRY(check_weights(op, route));
     EPX_PYTHON_TRY(check_if_any(op, "y", &op->rows, rows));
-    EPX_PYTHON_TRY(check_scales(op));
+    if (op->verb == EPX_PYTHON_COMBINE)
+        EPX_PYTHON_TRY(check_home(op, route));
+    for (int f = 0; f < EPX_PYTHON_FIELDS && op->verb != EPX_PYTHON_COMBINE; f++)
+        EPX_PYTHON_TRY(check_field(op, f));
     return check(op, names[op->verb].output, &op->output, output);
 }
 

@@ -74,6 +74,32 @@ static int gather(const struct epx_python_comm *comm, int64_t *numbers)
                            (long long)comm->timeout_ms);
 }
 
+/* The largest of the values of all ranks; collective. */
+int epx_python_comm_largest(int number, int64_t value, int64_t *largest)
+{
+    struct epx_python_comm *comm;
+    int64_t *numbers;
+    int rc, rank = 0;
+
+    EPX_PYTHON_TRY(epx_python_comm(number, &comm));
+    EPX_PYTHON_TRY(open_agreement(comm));
+    numbers = calloc((size_t)comm->size + 1, sizeof(*numbers));
+    if (!numbers)
+        return epx_python_fail(EPX_ERR_NO_MEM, "no memory for %d ranks", comm->size);
+    EPX_Comm_rank(comm->comm, &rank);
+    numbers[rank] = numbers[comm->size] = value;
+    rc = gather(comm, numbers);
+    if (rc != EPX_SUCCESS) { /* MPI may still write the numbers: they are left */
+        leave_agreement(comm);
+        return rc;
+    }
+    *largest = value;
+    for (int r = 0; r < comm->size; r++)
+        *largest = numbers[r] > *largest ? numbers[r] : *largest;
+    free(numbers);
+    return EPX_SUCCESS;
+}
+
 static int judge(const struct epx_python_comm *comm, const int64_t *numbers)
 {
     char ranks[256] = "";

@@ -16,6 +16,26 @@ static void copy_offsets(const EPX_Route_view *view, int num_ranks, int32_t *off
         memcpy(offsets + 1, view->rank_counts, (size_t)num_ranks * sizeof(*offsets));
 }
 
+/* Makes the first row of each rank of the rows that each has sent, which a capacity may clip. */
+static void add_up(int32_t *offsets, int num_ranks, int64_t num_rows)
+{
+    for (int r = 1; r <= num_ranks; r++) {
+        const int64_t end = (int64_t)offsets[r - 1] + offsets[r];
+
+        offsets[r] = (int32_t)(end < num_rows ? end : num_rows);
+    }
+}
+
+static void copy_row_experts(const struct epx_python_route *route, const struct epx_python_view *to)
+{
+    const size_t used = (size_t)(*route->view.num_rows * route->top_k);
+    const size_t all = (size_t)(route->routed_capacity * route->top_k);
+
+    memcpy(to->row_experts, route->view.row_expert_ids, used * sizeof(*to->row_experts));
+    if (to->adds_up)
+        memset(to->row_experts + used, -1, (all - used) * sizeof(*to->row_experts));
+}
+
 void epx_python_view_copy(const struct epx_python_route *route, const struct epx_python_view *to)
 {
     const EPX_Route_view *view = &route->view;
@@ -24,9 +44,10 @@ void epx_python_view_copy(const struct epx_python_route *route, const struct epx
         memcpy(to->counts, view->expert_counts,
                (size_t)view->num_local_experts * sizeof(*to->counts));
     copy_offsets(view, route->owner->size, to->offsets);
+    if (to->adds_up && !view->expert_ends)
+        add_up(to->offsets, route->owner->size, *view->num_rows);
     if (view->row_expert_ids && to->row_experts)
-        memcpy(to->row_experts, view->row_expert_ids,
-               (size_t)(*view->num_rows * route->top_k) * sizeof(*to->row_experts));
+        copy_row_experts(route, to);
 }
 
 /* Has the next routings write counts and offsets themselves, if one lies behind the other, and the

@@ -54,6 +54,18 @@ static void forget_routing(const struct epx_python_work *work)
         route->current = 0;
 }
 
+/* Has the next operation on the route bring its own routing, unless the route has another routing
+ * than that of the key. All ranks call this alike. */
+int epx_python_drop_routing(int64_t number, int64_t key)
+{
+    struct epx_python_route *route;
+
+    EPX_PYTHON_TRY(epx_python_route(number, &route));
+    if (route->current == key)
+        route->current = 0;
+    return EPX_SUCCESS;
+}
+
 /* Takes the outcome of the routing if it is there; returns whether it is. Whoever routes anew on
  * the route may have taken it. */
 static int look_for_routing(struct epx_python_work *work, const struct epx_python_comm *comm)

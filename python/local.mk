@@ -4,9 +4,11 @@
 python_modules = \
   python/epx/__init__.py \
   python/epx/_arena.py \
+  python/epx/_arrays.py \
   python/epx/_comm.py \
   python/epx/_core.py \
   python/epx/_eager.py \
+  python/epx/_graph.py \
   python/epx/_jax_gradient.py \
   python/epx/_jax_ops.py \
   python/epx/_jax_order.py \
@@ -16,11 +18,13 @@ python_modules = \
   python/epx/_pools.py \
   python/epx/_rank_rows.py \
   python/epx/_route.py \
+  python/epx/_routing.py \
   python/epx/_start.py \
   python/epx/_torch_ops.py \
   python/epx/_window.py \
   python/epx/jax.py \
   python/epx/launch.py \
+  python/epx/numpy.py \
   python/epx/perf.py \
   python/epx/torch.py
 python_sources = \
@@ -31,7 +35,10 @@ python_sources = \
   python/glue_cuda.c \
   python/glue_cuda.h \
   python/glue_device.c \
+  python/glue_exchange.c \
   python/glue_extents.c \
+  python/glue_graph.c \
+  python/glue_look.c \
   python/glue_module.c \
   python/glue_mpi.h \
   python/glue_operation.c \
@@ -70,6 +77,7 @@ EXTRA_DIST += \
   python/tests/support/wheel.py \
   python/tests/support/windows.py \
   python/tests/test_arena.py \
+  python/tests/test_combine.py \
   python/tests/test_compile.py \
   python/tests/test_compilers.py \
   python/tests/test_copies.py \
@@ -84,8 +92,10 @@ EXTRA_DIST += \
   python/tests/test_jax_programs.py \
   python/tests/test_killed.py \
   python/tests/test_kinds.py \
+  python/tests/test_numpy.py \
   python/tests/test_perf.py \
   python/tests/test_raise.py \
+  python/tests/test_routing.py \
   python/tests/test_start.py \
   python/tests/test_torch.py \
   python/tests/test_window.py \

@@ -102,8 +102,8 @@ static int fill(const XLA_FFI_CallFrame *frame, int verb, struct epx_python_oper
     op->output = matrix_of(rets[OUTPUT]);
     op->out_weights = matrix_of(rets[OUT_WEIGHTS]);
     if (is_dispatch) {
-        op->scales = matrix_of(args[SCALES]);
-        op->out_scales = matrix_of(rets[OUT_SCALES]);
+        op->fields[0] = matrix_of(args[SCALES]);
+        op->out_fields[0] = matrix_of(rets[OUT_SCALES]);
     }
     op->capacity =
         is_dispatch || verb == EPX_PYTHON_COMBINE_BACKWARD ? op->output.rows : op->input.rows;

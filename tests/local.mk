@@ -65,6 +65,7 @@ include tests/support/local.mk
 include tests/pretend/local.mk
 include tests/emulation/local.mk
 include tests/suite/local.mk
+include tests/health/local.mk
 include tests/exchange/local.mk
 include tests/fields/local.mk
 include tests/control/local.mk
@@ -72,6 +73,7 @@ include tests/faults/local.mk
 include tests/unit/local.mk
 include tests/fuzz/local.mk
 include tests/model/local.mk
+include tests/petsc/local.mk
 include tests/tools/local.mk
 
 # The lints look at the sources and at the library.

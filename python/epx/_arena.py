@@ -41,7 +41,7 @@ class Arena:
     """What the communicator with a number in the glue has reserved; ``is_open`` to tensors."""
 
     def __init__(self, comm: int) -> None:
-        self._comm = comm
+        self.comm = comm
         self._has_windows = False
         self.is_open = False
         self._pool = -1
@@ -52,23 +52,23 @@ class Arena:
         size = operator.index(bytes)
         if not -(2**63) <= size < 2**63:
             raise EPXError(Code.NO_MEM, f"reserve: {size} bytes, of which no machine has so many")
-        _try(_reserve(self._comm, size))
+        _try(_reserve(self.comm, size))
         self._has_windows = True
         if on_device:
             index = ctypes.c_int(-1)
-            _try(_pool(self._comm, index))
+            _try(_pool(self.comm, index))
             self._pool = index.value
         self.is_open = True
 
     def reserved(self) -> Reserved:
         """How much is reserved, and how much of it is in use."""
         counts = (ctypes.c_int64 * len(Reserved._fields))()
-        _try(_reserved(self._comm, counts))
+        _try(_reserved(self.comm, counts))
         return Reserved(*counts)
 
     def has(self, address: int, bytes: int) -> bool:
         """Whether so many bytes from an address on lie there."""
-        return bool(_is_reserved(self._comm, address, bytes))
+        return bool(_is_reserved(self.comm, address, bytes))
 
     def pools(self) -> Pools:
         """The pools of torch, made when they are first wanted."""
@@ -91,6 +91,6 @@ class Arena:
             self._pools.drop()
             if self.reserved().parts:
                 self._pools.trim()
-        _try(_release(self._comm))
+        _try(_release(self.comm))
         self._has_windows = self.is_open = False
         self._pool, self._pools = -1, None

@@ -113,6 +113,7 @@ _gather = _declare("gather", ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int)
 _run = _declare("run_in_slices", ctypes.c_char_p)
 _start = _declare("start", ctypes.c_char_p, ctypes.POINTER(ctypes.c_int64))
 _wait = _declare("wait", ctypes.c_int64, ctypes.c_void_p)
+_drop_routing = _declare("drop_routing", ctypes.c_int64, ctypes.c_int64)
 _lib.epx_python_unfinished.restype = ctypes.c_int64
 for _name in ("abandon", "forget"):
     _function = getattr(_lib, f"epx_python_{_name}")
@@ -144,7 +145,7 @@ def _packer(name: str, num_members: int) -> Callable[..., bytes]:
     return packer.pack
 
 
-_pack = _packer("operation", 8 + 8 * 4)  # 8 members, then 8 tensors of 4
+_pack = _packer("operation", 9 + 12 * 4)  # 9 members, then 12 tensors of 4
 
 
 _UNFINISHED = -1  # no error: a slice of time is over, so that Python may see its signals
@@ -188,6 +189,11 @@ def unfinished() -> int:
     """The number of what this thread ran or started last, if it goes on; else 0."""
     number: int = _lib.epx_python_unfinished()
     return number
+
+
+def drop_routing(route: int, key: int) -> None:
+    """Have the next operation on the route bring its own routing, on all ranks alike."""
+    _try(_drop_routing(route, key))
 
 
 def abandon(number: int) -> None:

@@ -145,10 +145,10 @@ class Layer:
         return [(self._zeros(n * m * size), n, m, code) for n, m, size, code in (*rows, *weights)]
 
     def _operation(self, verb: int, *matrices: tuple[int, int, int, int]) -> bytes:
-        view = self._view if verb == DISPATCH else (0, 0, 0)
+        view = (*self._view, 0) if verb == DISPATCH else (0, 0, 0, 0)
         head = (verb, self.route.index, self.route.capacity, self._stream, self._key, *view)
-        no_scales = _NONE, _NONE
-        given = self._ids, *matrices, *no_scales
+        no_fields = (_NONE,) * 6
+        given = self._ids, *matrices, *no_fields
         return _core._pack(*head, *(m for matrix in given for m in matrix))
 
     def repeat(self, verbs: tuple[int, ...], times: int) -> float:

@@ -36,7 +36,8 @@ class Route(Handle):
     arrives in; ``max_row_bytes``, the longest row of any call, all fields together, or 0: if it is
     given, the communicator has a stage for all rows of a call, so that many rows are sent at once,
     not in rounds, and those of a started dispatch or combine are taken when it is waited for; a
-    longer row is an EPXError.
+    longer row is an EPXError. ``distinct``: no token names an expert twice, so that without a
+    capacity a rank has min(top_k, local_experts) rows for a token; one that does may find no room.
 
     Attributes: these arguments by name, of which ``capacity`` is what the next dispatch has;
     ``max_capacity``, that of the route; ``local_experts``, those of this rank, from
@@ -56,6 +57,7 @@ class Route(Handle):
         zero_unused: bool = False,
         rows_per_expert: int = 0,
         max_row_bytes: int = 0,
+        distinct: bool = False,
     ) -> None:
         if layout == "slab" and capacity is not None:
             raise EPXError(Code.ARG, f"capacity is {capacity}, want None with slabs")
@@ -67,7 +69,9 @@ class Route(Handle):
         self.comm, self.experts, self.top_k, self.max_tokens = comm, experts, top_k, max_tokens
         self.alignment, self.layout, self.overflow = alignment, layout, overflow
         self.zero_unused, self.rows_per_expert = bool(zero_unused), rows_per_expert
-        self.max_row_bytes = max_row_bytes
+        self.max_row_bytes, self.distinct = max_row_bytes, bool(distinct)
+        if self.distinct and capacity is None and layout == "expert":
+            capacity = self._worst_distinct() or None
         attr = _pack_attr(
             comm._index,
             experts,
@@ -91,6 +95,13 @@ class Route(Handle):
         self.is_freed = False
         comm._routes.append(self)
         routes[self.index] = self
+
+    def _worst_distinct(self) -> int:
+        """The most rows of this rank where all experts of a token are different ones."""
+        rank, size = self.comm.rank, self.comm.size
+        local = (rank + 1) * self.experts // size - rank * self.experts // size
+        per_token = min(self.top_k, local)
+        return size * self.max_tokens * per_token + local * (self.alignment - 1)
 
     def set_capacity(self, capacity: int) -> None:
         """From the next dispatch on this rank receives at most so many rows. Local.

@@ -15,14 +15,16 @@ from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
 from torch._subclasses.functional_tensor import FunctionalTensorMode
 from torch.utils.checkpoint import CheckpointPolicy
 
-from epx._comm import Comm
+from epx._arena import Arena
 from epx._core import Code, EPXError, run, start, wait
 from epx._eager import empty, host_word
 from epx._rank_rows import add_up_ranks
 from epx._route import Route, routes
 from epx._window import receive_buffer
 
-DISPATCH, COMBINE, DISPATCH_BACKWARD, COMBINE_BACKWARD = range(4)
+DISPATCH, COMBINE, DISPATCH_BACKWARD, COMBINE_BACKWARD, ROUTE, DISPATCH_BY = range(6)
+MOST_FIELDS = 3  # beside the rows of a dispatch
+MOST_BIASES = 2  # of a combine
 
 _TYPES = {
     torch.uint8: 1,
@@ -37,16 +39,10 @@ _TYPES = {
 }
 _UNKNOWN_TYPE = 99
 
-Made = tuple[
-    Tensor,
-    "Tensor | None",
-    Tensor,
-    Tensor,
-    "Tensor | None",
-    "Tensor | None",
-    "Tensor | None",
-]
-"""What dispatch makes, in the order of the op's results; None where there is nothing."""
+Made = tuple[Any, ...]
+"""What dispatch makes, in the order of the op's results: rows, their weights, key, counts and
+offsets in one, local experts of the rows, tie, and the rows of each field. None where there is
+nothing; an op has tensors without elements there."""
 Members = tuple[int, int, int, int]
 _NONE: Members = (0, 0, 0, 0)
 
@@ -71,16 +67,19 @@ class _Call(NamedTuple):
 
 
 # How errors call the tensors of an operation: those of struct epx_python_operation, in its order.
+_FIELDS = ("scales", "scales[1]", "scales[2]")
 _NAMES = {
-    DISPATCH: ("ids", "x", "weights", "", "rows", "row_weights", "scales", "row_scales"),
-    COMBINE: ("ids", "y", "row_weights", "", "out", "", "", ""),
+    DISPATCH: ("ids", "x", "weights", "", "rows", "row_weights", *_FIELDS),
+    DISPATCH_BY: ("routing.ids", "x", "weights", "", "rows", "row_weights", *_FIELDS),
+    ROUTE: ("ids",),
+    COMBINE: ("ids", "y", "row_weights", "", "out", "", "bias", "bias[1]", "token_weights"),
     DISPATCH_BACKWARD: (
         *("ids", "grad of rows", "grad of row_weights", ""),
-        *("grad of x", "grad of weights", "", ""),
+        *("grad of x", "grad of weights"),
     ),
     COMBINE_BACKWARD: (
         *("ids", "grad of out", "row_weights", "y"),
-        *("grad of y", "grad of row_weights", "", ""),
+        *("grad of y", "grad of row_weights"),
     ),
 }
 
@@ -106,7 +105,7 @@ def _in_memory(name: str, tensor: Tensor) -> Tensor:
     return dense
 
 
-_MADE = (4, 5, 7)  # which tensors of an operation EPX writes: they were made for it
+_MADE = (4, 5, 9, 10, 11)  # which tensors of an operation EPX writes: they were made for it
 
 
 def _describe(members: list[int], verb: int, tensors: tuple[Tensor | None, ...]) -> list[Tensor]:
@@ -127,7 +126,7 @@ def _describe(members: list[int], verb: int, tensors: tuple[Tensor | None, ...])
         else:
             raise EPXError(Code.COUNT, f"{_NAMES[verb][i]} has {len(shape)} dimensions, want 2")
         members += (tensor.data_ptr(), rows, columns, _TYPES.get(tensor.dtype, _UNKNOWN_TYPE))
-    members += _NONE * (8 - len(tensors))
+    members += _NONE * (12 - len(tensors))
     return about
 
 
@@ -169,14 +168,14 @@ def _operate(
     call: _Call,
     ids: Tensor,
     tensors: tuple[Tensor | None, ...],
-    view: tuple[int, int, int] = (0, 0, 0),
+    view: tuple[int, int, int, int] = (0, 0, 0, 0),
 ) -> None:
     """Calls EPX.
 
-    Tensors are the input, weights, rows, output, weights of the output, and maybe scales of the
+    Tensors are the input, weights, rows, output, weights of the output, and maybe fields of the
     input and of the output.
     """
-    if call.verb != DISPATCH:
+    if call.verb not in (DISPATCH, ROUTE):
         _check_key(call.key)
     members = [call.verb, call.route, call.capacity, _stream_for(ids, call), call.key.data_ptr()]
     members += view
@@ -198,31 +197,50 @@ def _operate(
             torch.cuda.current_stream(ids.device).wait_stream(started.stream)
 
 
+def _make_info(like: Tensor, route: Route) -> Tensor:
+    """For the counts of the local experts and, behind them, the offsets of a routing."""
+    num_offsets = 1 + (route.comm.size if route.layout == "rank" else route.local_experts)
+    return empty(like, (route.local_experts + num_offsets,), torch.int32)
+
+
 def _make_dispatched(
     x: Tensor,
     weights: Tensor | None,
-    scales: Tensor | None,
+    fields: tuple[Tensor, ...],
     index: int,
     capacity: int,
-    comm: Comm | None = None,
+    arena: Arena | None = None,
 ) -> Made:
     route = route_of(index)
     is_rank_major = route.layout == "rank"
     if x.dim() != 2:
         raise EPXError(Code.COUNT, f"x has {x.dim()} dimensions, want 2")
-    if scales is not None and scales.dim() != 2:
-        raise EPXError(Code.COUNT, f"scales has {scales.dim()} dimensions, want 2")
+    for name, field in zip(_FIELDS, fields):
+        if field.dim() != 2:
+            raise EPXError(Code.COUNT, f"{name} has {field.dim()} dimensions, want 2")
     shape = (capacity, route.top_k) if is_rank_major else (capacity,)
-    num_offsets = 1 + (route.comm.size if is_rank_major else route.local_experts)
     return (
-        receive_buffer(x, (capacity, x.shape[1]), comm),
+        receive_buffer(x, (capacity, x.shape[1]), arena),
         None if weights is None else empty(x, shape, torch.float32),
         host_word(x),
-        empty(x, (route.local_experts + num_offsets,), torch.int32),
+        _make_info(x, route),
         empty(x, (capacity, route.top_k), torch.int32) if is_rank_major else None,
         None,
-        None if scales is None else receive_buffer(scales, (capacity, scales.shape[1]), comm),
+        *(receive_buffer(field, (capacity, field.shape[1]), arena) for field in fields),
     )
+
+
+def _view_of(info: Tensor, row_experts: Tensor | None, route: Route) -> tuple[int, int, int, int]:
+    """The addresses that a routing writes what it shows to; on hosts it adds up ranks itself."""
+    counts = info.data_ptr()
+    experts = 0 if row_experts is None else row_experts.data_ptr()
+    return counts, counts + 4 * route.local_experts, experts, int(info.is_cpu)
+
+
+def add_up(info: Tensor, row_experts: Tensor | None, route: Route, capacity: int) -> None:
+    """On a GPU makes offsets of what a routing in rank-major wrote."""
+    if row_experts is not None and not info.is_cpu:
+        add_up_ranks(info[route.local_experts :], row_experts, capacity)
 
 
 def run_dispatch(
@@ -231,44 +249,93 @@ def run_dispatch(
     weights: Tensor | None,
     index: int,
     capacity: int,
-    scales: Tensor | None = None,
+    *fields: Tensor,
     started: Started | None = None,
 ) -> Made:
     route = route_of(index)
-    made = _make_dispatched(x, weights, scales, index, capacity, route.comm)
-    rows, row_weights, key, info, row_experts, _, row_scales = made
-    num_experts = route.local_experts
-    counts = info.data_ptr()
-    experts = 0 if row_experts is None else row_experts.data_ptr()
+    made = _make_dispatched(x, weights, fields, index, capacity, route.comm._arena)
+    rows, row_weights, key, info, row_experts, _, *row_fields = made
+    nothing = (None,) * (MOST_FIELDS - len(fields)) if fields else ()
     _operate(
         _Call(DISPATCH, index, capacity, key, started),
         ids,
-        (x, weights, None, rows, row_weights, scales, row_scales),
-        (counts, counts + 4 * num_experts, experts),
+        (x, weights, None, rows, row_weights, *fields, *nothing, *row_fields),
+        _view_of(info, row_experts, route),
     )
     if started is not None:
         started.tensors += [t for t in made if t is not None]
-    elif row_experts is not None:
-        add_up_ranks(info[num_experts:], row_experts, capacity)
+    else:
+        add_up(info, row_experts, route, capacity)
     return made
+
+
+def run_route(ids: Tensor, index: int, capacity: int) -> Made:
+    """Returns what dispatch does, without rows."""
+    route = route_of(index)
+    key, info = host_word(ids), _make_info(ids, route)
+    is_rank_major = route.layout == "rank"
+    row_experts = empty(ids, (capacity, route.top_k), torch.int32) if is_rank_major else None
+    call = _Call(ROUTE, index, capacity, key, None)
+    _operate(call, ids, (), _view_of(info, row_experts, route))
+    add_up(info, row_experts, route, capacity)
+    return None, None, key, info, row_experts, None
+
+
+def run_dispatch_by(
+    key: Tensor,
+    x: Tensor,
+    ids: Tensor,
+    weights: Tensor | None,
+    index: int,
+    capacity: int,
+    *fields: Tensor,
+) -> Made:
+    """Dispatch by a routing that there is: returns what dispatch does, of its routing the key."""
+    route = route_of(index)
+    made = _make_dispatched(x, weights, fields, index, capacity, route.comm._arena)
+    rows, row_weights, *_ = made
+    nothing = (None,) * (MOST_FIELDS - len(fields)) if fields else ()
+    call = _Call(DISPATCH_BY, index, capacity, key, None)
+    tensors = (x, weights, None, rows, row_weights, *fields, *nothing, *made[6:])
+    _operate(call, ids, tensors)
+    return rows, row_weights, key, None, None, None, *made[6:]
 
 
 def _filled(made: Made, x: Tensor, index: int) -> tuple[Tensor, ...]:
     """What the op returns: a tensor without elements where dispatch makes none."""
-    rows, row_weights, key, info, row_experts, tie, row_scales = made
+    rows, row_weights, key, info, row_experts, tie, *row_fields = made
     if row_experts is None:
         row_experts = empty(x, (0, route_of(index).top_k), torch.int32)
     nothing = [
-        empty(x, (0,), torch.float32) if tensor is None else tensor
-        for tensor in (row_weights, tie, row_scales)
+        empty(x, (0,), torch.float32) if tensor is None else tensor for tensor in (row_weights, tie)
     ]
-    return rows, nothing[0], key, info, row_experts, *nothing[1:]
+    none = [empty(x, (0,), torch.float32) for _ in range(MOST_FIELDS - len(row_fields))]
+    return rows, nothing[0], key, info, row_experts, nothing[1], *row_fields, *none
 
 
-def _combine_output(y: Tensor, ids: Tensor) -> Tensor:
+class Home(NamedTuple):
+    """What a combine has from the home rank beside ids."""
+
+    token_weights: Tensor | None = None
+    out: Tensor | None = None
+
+
+def _check_out(out: Tensor) -> Tensor:
+    """What a caller has for the result is written where it lies."""
+    if not out.is_contiguous() or out.is_neg():
+        raise EPXError(Code.BUFFER, "out has gaps between its elements, or is negated by a view")
+    return out
+
+
+def _combine_output(y: Tensor, ids: Tensor, out: Tensor | None = None) -> Tensor:
     if y.dim() != 2:
         raise EPXError(Code.COUNT, f"y has {y.dim()} dimensions, want 2")
+    if out is not None:
+        return _check_out(out)
     return empty(y, (ids.shape[0], y.shape[1]), y.dtype)
+
+
+_AT_HOME = Home()
 
 
 def run_combine(
@@ -279,11 +346,15 @@ def run_combine(
     tie: Tensor,
     index: int,
     capacity: int,
+    *biases: Tensor,
+    home: Home = _AT_HOME,
     started: Started | None = None,
 ) -> Tensor:
-    out = _combine_output(y, ids)
+    out = _combine_output(y, ids, home.out)
     call = _Call(COMBINE, index, capacity, key, started)
-    _operate(call, ids, (y, row_weights, None, out, None))
+    no_biases = (None,) * (MOST_BIASES - len(biases))
+    more = (*biases, *no_biases, home.token_weights) if biases or home is not _AT_HOME else ()
+    _operate(call, ids, (y, row_weights, None, out, None, *more))
     return out
 
 
@@ -313,10 +384,10 @@ def run_dispatch_backward(
 
 
 def _combine_backward_outputs(
-    grad: Tensor, y: Tensor | None, capacity: int, comm: Comm | None = None
+    grad: Tensor, y: Tensor | None, capacity: int, arena: Arena | None = None
 ) -> tuple[Tensor, Tensor]:
     return (
-        receive_buffer(grad, (capacity, grad.shape[1]), comm),
+        receive_buffer(grad, (capacity, grad.shape[1]), arena),
         empty(grad, (0,) if y is None else (capacity,), torch.float32),
     )
 
@@ -330,12 +401,19 @@ def run_combine_backward(
     index: int,
     capacity: int,
 ) -> tuple[Tensor, Tensor]:
-    comm = None if grad.is_cpu else route_of(index).comm  # transports of hosts stage it anyway
-    grad_y, grad_weights = _combine_backward_outputs(grad, y, capacity, comm)
+    arena = (
+        None if grad.is_cpu else route_of(index).comm._arena
+    )  # transports of hosts stage it anyway
+    grad_y, grad_weights = _combine_backward_outputs(grad, y, capacity, arena)
     wanted = None if y is None else grad_weights
     call = _Call(COMBINE_BACKWARD, index, capacity, key, None)
     _operate(call, ids, (grad, row_weights, y, grad_y, wanted))
     return grad_y, grad_weights
+
+
+def given(fields: tuple[Tensor | None, ...]) -> tuple[Tensor, ...]:
+    """The fields that are there: those of an op end with None."""
+    return tuple(field for field in fields if field is not None)
 
 
 class _Op(NamedTuple):
@@ -348,13 +426,14 @@ class _Op(NamedTuple):
 
 _OPS = {
     "dispatch": _Op(
-        "(Tensor x, Tensor ids, Tensor? weights, int route, SymInt capacity, Tensor? scales=None)"
-        " -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
-        lambda x, ids, weights, index, capacity, scales=None: _filled(
-            run_dispatch(x, ids, weights, index, capacity, scales), x, index
+        "(Tensor x, Tensor ids, Tensor? weights, int route, SymInt capacity, Tensor? scales=None,"
+        " Tensor? scales1=None, Tensor? scales2=None)"
+        " -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+        lambda x, ids, weights, index, capacity, *fields: _filled(
+            run_dispatch(x, ids, weights, index, capacity, *given(fields)), x, index
         ),
-        lambda x, ids, weights, index, capacity, scales=None: _filled(
-            _make_dispatched(x, weights, scales, index, capacity), x, index
+        lambda x, ids, weights, index, capacity, *fields: _filled(
+            _make_dispatched(x, weights, given(fields), index, capacity), x, index
         ),
     ),
     "combine": _Op(

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import ctypes
+import functools
+import math
 
 import torch
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
-from epx._comm import Comm
+from epx._arena import Arena
 from epx._core import _lib
 from epx._eager import empty
 
@@ -25,9 +27,9 @@ _new_capsule.restype = ctypes.py_object
 _CAPSULE = b"dltensor"  # PyCapsule_New keeps the pointer: the name lives as long as the module
 
 
-def _on_host(like: Tensor, shape: tuple[int, int], comm: Comm) -> Tensor | None:
+def _on_host(like: Tensor, shape: tuple[int, int], arena: Arena) -> Tensor | None:
     bytes = shape[0] * shape[1] * like.element_size()
-    managed = _take(comm._index, bytes)
+    managed = _take(arena.comm, bytes)
     if not managed:
         return None
     try:
@@ -39,16 +41,31 @@ def _on_host(like: Tensor, shape: tuple[int, int], comm: Comm) -> Tensor | None:
     return like.new_empty(0).set_(flat.untyped_storage(), 0, shape, (shape[1], 1))
 
 
-def receive_buffer(like: Tensor, shape: tuple[int, int], comm: Comm | None) -> Tensor:
+@functools.cache
+def _sample(device: str, dtype: torch.dtype) -> Tensor:
+    with torch.inference_mode(False):
+        return torch.empty((0,), dtype=dtype, device=device)
+
+
+def empty_in(
+    arena: Arena, shape: tuple[int, ...], dtype: torch.dtype, *, on_device: bool
+) -> Tensor:
+    """An empty tensor of any shape in the memory of a communicator."""
+    device = f"cuda:{torch.cuda.current_device()}" if on_device else "cpu"
+    made = receive_buffer(_sample(device, dtype), (1, math.prod(shape)), arena)
+    return made.view(shape)
+
+
+def receive_buffer(like: Tensor, shape: tuple[int, int], arena: Arena | None) -> Tensor:
     """An empty tensor of the dtype and device of ``like``, in reserved memory if there is room.
 
     In a capture it is the graph's pool that says where: the memory must last as long as the graph.
     """
-    if comm is None or not comm._arena.is_open:
+    if arena is None or not arena.is_open:
         return empty(like, shape, like.dtype)
     if like.is_cpu:
-        made = _on_host(like, shape, comm)
+        made = _on_host(like, shape, arena)
         return empty(like, shape, like.dtype) if made is None else made
     if not like.is_cuda or torch.cuda.is_current_stream_capturing():
         return empty(like, shape, like.dtype)
-    return comm._arena.pools().empty(like, shape)
+    return arena.pools().empty(like, shape)

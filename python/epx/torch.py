@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, TypeVar, cast, overload
+from typing import Any, Generic, TypeVar, cast, overload
 
 import torch
 from torch import Tensor
@@ -30,34 +30,28 @@ from epx import _torch_ops as ops
 from epx._comm import Comm
 from epx._core import Code, EPXError
 from epx._eager import empty, is_observed
-from epx._rank_rows import add_up_ranks
 from epx._route import Route
+from epx._routing import Routing, View, check_version, note_version, view
 
-__all__ = ["Routing", "Work", "combine", "combine_start", "dispatch", "dispatch_start"]
+__all__ = [
+    "Routing",
+    "View",
+    "Work",
+    "combine",
+    "combine_backward",
+    "combine_start",
+    "dispatch",
+    "dispatch_backward",
+    "dispatch_by",
+    "dispatch_start",
+    "route",
+    "view",
+]
+
+for _public in (Routing, View, view):
+    _public.__module__ = __name__  # the name that tracebacks show
 
 _SUMMED = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-
-
-class Routing(NamedTuple):
-    """Where the rows of one dispatch are. A value: any number of them may live on one route.
-
-    ``ids`` int64 [T, K], not to be written while the routing is used; ``key`` names the routing
-    to the library; ``counts`` int32 [L]: rows of each local expert (in rank-major: pairs);
-    ``offsets`` int32: first row of each local expert [L+1], in rank-major that of each source rank
-    [R+1]; its last element is the number of rows. ``row_experts`` int32, in rank-major [capacity,
-    K]: the local experts of each row or -1; else [0, K]. ``tie`` has no element: by it combine's
-    backward runs wherever dispatch's does. ``capacity``: rows of the dispatch. ``key`` is on the
-    host, all else where the tokens are.
-    """
-
-    ids: Tensor
-    key: Tensor
-    route: Route
-    counts: Tensor
-    offsets: Tensor
-    row_experts: Tensor
-    tie: Tensor
-    capacity: int
 
 
 class _NoMore(torch.autograd.Function):
@@ -113,23 +107,24 @@ class _Dispatch(torch.autograd.Function):
     def forward(
         ctx: Any,
         op: Callable[..., ops.Made],
-        others: list[Tensor | None],
+        others: list[Any],
         x: Tensor,
         ids: Tensor,
         weights: Tensor | None,
         index: int,
         capacity: int,
-        scales: Tensor | None,
+        *fields: Tensor,
     ) -> tuple[Tensor, Tensor | None, Tensor]:
-        made = op(x, ids, weights, index, capacity, scales)
-        rows, row_weights, key, info, row_experts, tie, row_scales = made
-        others += [key, info, row_experts, row_scales]
+        made = op(x, ids, weights, index, capacity, *fields)
+        rows, row_weights, key, info, row_experts, tie, *row_fields = made
+        others += [key, info, row_experts, row_fields]
         if not x.requires_grad:
             ctx.mark_non_differentiable(rows)
         elif row_weights is not None and (weights is None or not weights.requires_grad):
             ctx.mark_non_differentiable(row_weights)
         ctx.save_for_backward(ids, key)
         ctx.place = index, capacity
+        ctx.num_fields = len(fields)
         return rows, row_weights, empty(x, (0,), torch.float32) if tie is None else tie
 
     @staticmethod
@@ -152,7 +147,7 @@ class _Dispatch(torch.autograd.Function):
             grad_x if wants_x else None,
             None,
             grad_weights if wants_weights else None,
-            *(None, None, None),
+            *(None,) * (2 + ctx.num_fields),
         )
 
 
@@ -168,8 +163,9 @@ class _Combine(torch.autograd.Function):
         tie: Tensor,
         index: int,
         capacity: int,
+        *biases: Tensor,
     ) -> Tensor:
-        out = op(y, row_weights, ids, key, tie, index, capacity)
+        out = op(y, row_weights, ids, key, tie, index, capacity, *biases)
         wants_weights = row_weights is not None and row_weights.requires_grad
         ctx.save_for_backward(ids, key, row_weights, y if wants_weights else None)
         ctx.place = index, capacity
@@ -190,6 +186,7 @@ class _Combine(torch.autograd.Function):
             *(None, None),
             empty(grad_y, (0,), torch.float32) if ctx.needs_input_grad[5] else None,
             *(None, None),
+            *(grads[0] if wanted else None for wanted in ctx.needs_input_grad[8:]),
         )
 
 
@@ -222,16 +219,16 @@ def _dispatch(
     weights: Tensor | None,
     index: int,
     capacity: int,
-    scales: Tensor | None = None,
+    *fields: Tensor,
 ) -> ops.Made:
     """Dispatch by the op, and by autograd if a gradient is wanted."""
-    given = (x, ids, weights, index, capacity, scales)
+    given = (x, ids, weights, index, capacity, *fields)
     if not _wants_gradients(x, weights):
         return op(*given)
     others: list[Any] = []
     rows, row_weights, tie = cast(Any, _Dispatch).apply(op, others, *given)
-    key, info, row_experts, row_scales = others
-    return rows, row_weights, key, info, row_experts, tie, row_scales
+    key, info, row_experts, row_fields = others
+    return rows, row_weights, key, info, row_experts, tie, *row_fields
 
 
 def _explain(error: EPXError) -> None:
@@ -267,18 +264,18 @@ def _combine(
     op: Callable[..., Tensor],
     y: Tensor,
     row_weights: Tensor | None,
-    *routed: Any,  # ids, key, tie, index, capacity
+    *routed: Any,  # ids, key, tie, index, capacity, biases
 ) -> Tensor:
     """Combine by the op, and by autograd if a gradient is wanted."""
     tie = routed[2]
-    if not _wants_gradients(y, row_weights, tie):
+    if not _wants_gradients(y, row_weights, tie, *routed[5:]):
         try:
             return op(y, row_weights, *routed)
         except EPXError as error:
             _explain(error)
             raise
     if not tie.requires_grad:
-        _meet_for_backward(y, *routed)
+        _meet_for_backward(y, *routed[:5])
     return cast(Tensor, cast(Any, _Combine).apply(op, y, row_weights, *routed))
 
 
@@ -296,7 +293,10 @@ ops.library.impl("dispatch", _under_autograd(_dispatch, ops.dispatch), "Autograd
 ops.library.impl("combine", _under_autograd(_combine, ops.combine), "Autograd")
 
 
-_MAY_BE_NONE = ("weights", "row_weights", "scales")
+_MAY_BE_NONE = (
+    *("weights", "row_weights", "grad_row_weights", "y of combine"),
+    *("token_weights", "out"),
+)
 
 
 def _check_tensors(names: tuple[str, ...], *tensors: Tensor | None) -> None:
@@ -315,30 +315,64 @@ def _check_tensors(names: tuple[str, ...], *tensors: Tensor | None) -> None:
         raise EPXError(Code.UNSUPPORTED, f"tensors on {device}, want the CPU or a GPU of CUDA")
 
 
-def _check_tokens(
-    x: Tensor, ids: Tensor, weights: Tensor | None, scales: Tensor | None, route: Route
-) -> Tensor:
-    """Returns the ids as int64."""
-    _check_tensors(("x", "ids", "weights", "scales"), x, ids, weights, scales)
+Scales = "Tensor | tuple[Tensor, ...] | None"
+_FIELD_NAMES = ("scales", "scales[1]", "scales[2]")
+
+
+def _fields_of(scales: Any) -> tuple[Tensor, ...]:
+    """What travels beside the rows, one after the other."""
+    if scales is None:
+        return ()
+    fields = tuple(scales) if isinstance(scales, (tuple, list)) else (scales,)
+    if len(fields) > ops.MOST_FIELDS:
+        raise EPXError(Code.ARG, f"{len(fields)} scales, at most {ops.MOST_FIELDS}")
+    return fields
+
+
+def _check_route(route: object) -> None:
     if not isinstance(route, Route):
         raise TypeError(f"route is a {type(route).__name__}, want an epx.Route")
-    if scales is not None and scales.requires_grad:
-        raise EPXError(Code.TYPE, "scales require a gradient, and have none")
-    if x.requires_grad and x.dtype not in _SUMMED:
-        raise EPXError(Code.TYPE, f"x of dtype {x.dtype} requires a gradient, and has none")
+
+
+def _as_int64(ids: Tensor) -> Tensor:
     return ids.to(torch.int64) if ids.dtype == torch.int32 else ids
 
 
-def _check_rows(y: Tensor, routing: Routing, row_weights: Tensor | None) -> None:
+def _check_tokens(
+    x: Tensor, ids: Tensor, weights: Tensor | None, fields: tuple[Tensor, ...]
+) -> None:
+    _check_tensors(("x", "ids", "weights", *_FIELD_NAMES[: len(fields)]), x, ids, weights, *fields)
+    for name, field in zip(_FIELD_NAMES, fields):
+        if field.requires_grad:
+            raise EPXError(Code.TYPE, f"{name} require a gradient, and have none")
+    if x.requires_grad and x.dtype not in _SUMMED:
+        raise EPXError(Code.TYPE, f"x of dtype {x.dtype} requires a gradient, and has none")
+
+
+def _check_routing(routing: object) -> None:
     if not isinstance(routing, Routing):
         raise TypeError(f"routing is a {type(routing).__name__}, want what dispatch returned")
+    check_version(routing)
+
+
+def _check_rows(y: Tensor, routing: Routing, row_weights: Tensor | None) -> None:
+    _check_routing(routing)
     _check_tensors(("y", "routing.ids", "row_weights"), y, routing.ids, row_weights)
+
+
+def _refuse_compilers(what: str) -> None:
+    if (
+        torch.compiler.is_compiling()
+        or torch._C._get_tracing_state() is not None
+        or get_proxy_mode() is not None
+    ):
+        raise EPXError(Code.UNSUPPORTED, f"{what} cannot be compiled or traced")
 
 
 Dispatched = tuple[Tensor, "Tensor | None", Routing]
 """What dispatch returns: rows, their weights, and the routing."""
-ScaledDispatched = tuple[tuple[Tensor, Tensor], "Tensor | None", Routing]
-"""What dispatch returns for rows with scales: both, their weights, and the routing."""
+ScaledDispatched = tuple[tuple[Tensor, ...], "Tensor | None", Routing]
+"""What dispatch returns for rows with scales: all of them, their weights, and the routing."""
 
 
 @functools.cache
@@ -348,26 +382,26 @@ def _nothing(device: torch.device, dtype: torch.dtype, *shape: int) -> Tensor:
         return torch.empty(shape, dtype=dtype, device=device)
 
 
-def _result(
-    made: ops.Made,
-    ids: Tensor,
-    weights: Tensor | None,
-    scales: Tensor | None,
-    route: Route,
-    capacity: int,
-) -> Dispatched | ScaledDispatched:
-    rows, row_weights, key, info, row_experts, tie, row_scales = made
+def _routing(made: ops.Made, ids: Tensor, route: Route, capacity: int) -> Routing:
+    key, info, row_experts, tie = made[2:6]
     num_experts = route.local_experts
     counts, offsets = info.split_with_sizes([num_experts, info.shape[0] - num_experts])
     if row_experts is None:
         row_experts = _nothing(ids.device, torch.int32, 0, route.top_k)
     if tie is None:
         tie = _nothing(ids.device, torch.float32, 0)
-    routing = Routing(ids, key, route, counts, offsets, row_experts, tie, capacity)
+    note_version(key, ids)
+    return Routing(ids, key, route, counts, offsets, row_experts, tie, capacity)
+
+
+def _result(
+    made: ops.Made, weights: Tensor | None, num_fields: int, routing: Routing
+) -> Dispatched | ScaledDispatched:
+    rows, row_weights = made[:2]
     weights_there = None if weights is None else row_weights
-    if scales is None or row_scales is None:
-        return rows, weights_there, routing
-    return (rows, row_scales), weights_there, routing
+    if num_fields:
+        return (rows, *made[6 : 6 + num_fields]), weights_there, routing
+    return rows, weights_there, routing
 
 
 @overload
@@ -378,7 +412,12 @@ def dispatch(
 
 @overload
 def dispatch(
-    x: Tensor, ids: Tensor, weights: Tensor | None, route: Route, *, scales: Tensor
+    x: Tensor,
+    ids: Tensor,
+    weights: Tensor | None,
+    route: Route,
+    *,
+    scales: Tensor | tuple[Tensor, ...],
 ) -> ScaledDispatched: ...
 
 
@@ -388,20 +427,21 @@ def dispatch(
     weights: Tensor | None,
     route: Route,
     *,
-    scales: Tensor | None = None,
+    scales: Tensor | tuple[Tensor, ...] | None = None,
 ) -> Dispatched | ScaledDispatched:
     """Send every token to the ranks of its experts: EPX_Dispatch(3). Collective.
 
-    ``x`` [T, H], floating, fp8 or uint8, T at most max_tokens of the route, 0 too; ``ids`` [T, K]
-    int64 or int32, experts or -1 for none; ``weights`` [T, K] float32, or None on all ranks. All
-    are on the host, or on the GPU that was current when the communicator was made.
+    ``x`` [T, H], floating, fp8, uint8, int32 or int64, T at most max_tokens of the route, 0 too;
+    ``ids`` [T, K] int64 or int32, experts or -1 for none; ``weights`` [T, K] float32, or None on
+    all ranks. All are on the host, or on the GPU that was current when the communicator was made.
 
-    ``scales`` [T, S], of any dtype that ``x`` may have, travel beside the rows in the same
-    operation: EPX_Dispatch_fields(3). All ranks give them, or none; they have no gradient.
+    ``scales`` [T, S], of any dtype that ``x`` may have, or up to three of them, travel beside the
+    rows in the same operation: EPX_Dispatch_fields(3). All ranks give them, or none; they have no
+    gradient.
 
     Returns rows [capacity, H] of the dtype of ``x``; their weights, float32 [capacity], in
     rank-major [capacity, K], or None; and the Routing. With ``scales`` the first of these is a
-    pair: rows, and their scales [capacity, S]. Rows from ``routing.offsets[-1]`` on are not
+    tuple: rows, and their scales [capacity, S]. Rows from ``routing.offsets[-1]`` on are not
     written, and in slabs those behind ``routing.counts`` of each expert, unless the route has
     ``zero_unused``.
 
@@ -410,26 +450,203 @@ def dispatch(
     for a freed route, COMM for a closed communicator. On a GPU TRUNCATE and ARG are raised by
     ``Comm.check()``. Gradients: of ``x``, if its dtype can be added, and of ``weights``.
     """
-    ids = _check_tokens(x, ids, weights, scales, route)
+    fields = _fields_of(scales)
+    _check_route(route)
+    _check_tokens(x, ids, weights, fields)
+    ids = _as_int64(ids)
     capacity = route.capacity
-    given = (x, ids, weights, route.index, capacity, scales)
+    given: Any = (x, ids, weights, route.index, capacity, *fields)
     made = ops.dispatch(*given) if is_observed(*given) else _dispatch(ops.run_dispatch, *given)
-    return _result(made, ids, weights, scales, route, capacity)
+    return _result(made, weights, len(fields), _routing(made, ids, route, capacity))
 
 
-def combine(y: Tensor, routing: Routing, row_weights: Tensor | None = None) -> Tensor:
-    """Bring rows home and sum them for each token: EPX_Combine(3). Collective.
+def route(ids: Tensor, route: Route, *, exact: bool = False) -> Routing:
+    """Decide where every token goes, and send nothing: EPX_Route_tokens(3). Collective.
+
+    ``ids`` as in dispatch. ``dispatch_by`` sends rows by the routing, as often as is wanted. With
+    ``exact``, on all ranks or on none, the host waits until the number of rows is known: the
+    ``capacity`` of the routing is that number, so that results have no unused rows, and ``sizes``
+    has counts and offsets as lists. On a GPU that is one host sync, counted in ``Comm.stats()``.
+
+    Raises EPXError as dispatch does; with ``exact`` TRUNCATE and ARG on a GPU too. It cannot be
+    compiled.
+    """
+    _refuse_compilers("route")
+    _check_route(route)
+    _check_tensors(("ids",), ids)
+    ids, capacity = _as_int64(ids), route.capacity
+    made = ops.run_route(ids, route.index, capacity)
+    routing = _routing(made, ids, route, capacity)
+    return _made_exact(routing, made[3]) if exact else routing
+
+
+def _made_exact(routing: Routing, info: Tensor) -> Routing:
+    """Has the host read how many rows there are; the next op routes for as many, on all ranks."""
+    route = routing.route
+    values = info.tolist()
+    if info.is_cuda:
+        route.comm.note_host_sync()
+        route.comm.check()
+    sizes = values[: route.local_experts], values[route.local_experts :]
+    if route.layout == "slab":
+        return routing._replace(sizes=sizes)
+    _core.drop_routing(route.index, int(routing.key))
+    rows = sizes[1][-1]
+    return routing._replace(capacity=rows, row_experts=routing.row_experts[:rows], sizes=sizes)
+
+
+@overload
+def dispatch_by(
+    x: Tensor, routing: Routing, weights: Tensor | None = None, *, scales: None = None
+) -> Dispatched: ...
+
+
+@overload
+def dispatch_by(
+    x: Tensor,
+    routing: Routing,
+    weights: Tensor | None = None,
+    *,
+    scales: Tensor | tuple[Tensor, ...],
+) -> ScaledDispatched: ...
+
+
+def dispatch_by(
+    x: Tensor,
+    routing: Routing,
+    weights: Tensor | None = None,
+    *,
+    scales: Tensor | tuple[Tensor, ...] | None = None,
+) -> Dispatched | ScaledDispatched:
+    """Send rows by a routing that there is: of ``route``, or of a dispatch before. Collective.
+
+    All else is as in dispatch, the gradients too. Nothing is routed if the routing is the latest
+    of its route; else the same slots are found again from ``routing.ids``. Returns rows of
+    ``routing.capacity``, and the routing with the gradient of these rows. It cannot be compiled.
+    """
+    _refuse_compilers("dispatch_by")
+    fields = _fields_of(scales)
+    _check_routing(routing)
+    _check_tokens(x, routing.ids, weights, fields)
+    run = functools.partial(ops.run_dispatch_by, routing.key)
+    made = _dispatch(run, x, routing.ids, weights, routing.route.index, routing.capacity, *fields)
+    tie = routing.tie if made[5] is None else made[5]
+    return _result(made, weights, len(fields), routing._replace(tie=tie))
+
+
+def _refuse_gradients(name: str, *tensors: Tensor | None) -> None:
+    if _wants_gradients(*tensors):
+        raise EPXError(Code.UNSUPPORTED, f"{name} has no gradients: call it under torch.no_grad()")
+
+
+def dispatch_backward(
+    grad_rows: Tensor, routing: Routing, grad_row_weights: Tensor | None = None
+) -> tuple[Tensor, Tensor | None]:
+    """Sum rows for each token, and bring weights home: EPX_Dispatch_backward(3). Collective.
+
+    ``grad_rows`` [capacity, H], H may be 0; ``grad_row_weights`` as the weights that dispatch
+    returned, or None on all ranks. Returns [T, H], and [T, K] or None: what each choice's row had
+    as weight, 0 where there was none. Not differentiable, and it cannot be compiled.
+    """
+    _refuse_compilers("dispatch_backward")
+    _check_routing(routing)
+    names = ("grad_rows", "routing.ids", "grad_row_weights")
+    _check_tensors(names, grad_rows, routing.ids, grad_row_weights)
+    _refuse_gradients("dispatch_backward", grad_rows, grad_row_weights)
+    ids, key, route, capacity = routing.ids, routing.key, routing.route, routing.capacity
+    grad_x, grad_weights = ops.run_dispatch_backward(
+        grad_rows, grad_row_weights, ids, key, route.index, capacity
+    )
+    return grad_x, None if grad_row_weights is None else grad_weights
+
+
+def combine_backward(
+    grad: Tensor, routing: Routing, y: Tensor | None = None, row_weights: Tensor | None = None
+) -> tuple[Tensor, Tensor | None]:
+    """Send each token's row to its rows, times their weights: EPX_Combine_backward(3). Collective.
+
+    ``grad`` [T, H]; ``y`` [capacity, H] as given to combine, if the gradient of ``row_weights`` is
+    wanted, else None; ``row_weights`` as given to combine. Returns [capacity, H], and [capacity] or
+    None. Not differentiable, and it cannot be compiled.
+    """
+    _refuse_compilers("combine_backward")
+    _check_routing(routing)
+    names = ("grad", "routing.ids", "y of combine", "row_weights")
+    _check_tensors(names, grad, routing.ids, y, row_weights)
+    _refuse_gradients("combine_backward", grad, y, row_weights)
+    ids, key, route, capacity = routing.ids, routing.key, routing.route, routing.capacity
+    grad_y, grad_row_weights = ops.run_combine_backward(
+        grad, y, row_weights, ids, key, route.index, capacity
+    )
+    return grad_y, None if y is None else grad_row_weights
+
+
+Biases = "Tensor | tuple[Tensor, ...] | None"
+_BIAS_NAMES = ("bias", "bias[1]")
+
+
+def _biases_of(bias: Any) -> tuple[Tensor, ...]:
+    if bias is None:
+        return ()
+    biases = tuple(bias) if isinstance(bias, (tuple, list)) else (bias,)
+    if len(biases) > ops.MOST_BIASES:
+        raise EPXError(Code.ARG, f"{len(biases)} biases, at most {ops.MOST_BIASES}")
+    return biases
+
+
+def _at_home(
+    y: Tensor,
+    routing: Routing,
+    row_weights: Tensor | None,
+    biases: tuple[Tensor, ...],
+    home: ops.Home,
+) -> None:
+    """Checks what a combine has from the home rank."""
+    _refuse_compilers("combine with bias, token_weights or out")
+    names = ("y", *_BIAS_NAMES[: len(biases)], "token_weights", "out")
+    _check_tensors(names, y, *biases, *home)
+    if home.token_weights is not None and row_weights is not None:
+        raise EPXError(Code.ARG, "combine: want either row_weights or token_weights")
+    if home.token_weights is None and home.out is None:
+        return
+    if _wants_gradients(y, row_weights, routing.tie, *biases, home.token_weights):
+        name = "token_weights" if home.out is None else "out"
+        raise EPXError(
+            Code.UNSUPPORTED, f"combine with {name} has no gradients: use torch.no_grad()"
+        )
+
+
+def combine(
+    y: Tensor,
+    routing: Routing,
+    row_weights: Tensor | None = None,
+    *,
+    bias: Tensor | tuple[Tensor, ...] | None = None,
+    token_weights: Tensor | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Bring rows home and sum them for each token: EPX_Combine(3), EPX_Combine_from(3). Collective.
 
     ``y`` [capacity, H], float16, bfloat16, float32 or float64, a row where dispatch has one;
     ``row_weights`` float32 [capacity], by which rows are multiplied before they are added, or None.
+    ``bias``, [T, H] of the dtype of ``y``, or two of them: what the sum of each token starts from,
+    before the one rounding. ``token_weights`` float32 [T, K], instead of ``row_weights``, where the
+    weights of choices are at home alone. ``out`` [T, H] is written and returned. All ranks give
+    biases and ``token_weights``, or none.
 
-    Returns [T, H]; a token without experts gets zeros. The order of the sums is fixed.
+    Returns [T, H]; a token without experts gets its bias, or zeros. The order of the sums is fixed.
 
-    Raises EPXError as dispatch does. Gradients: of ``y`` and of ``row_weights``.
+    Raises EPXError as dispatch does, and with Code.ARG where ``routing.ids`` were written to since.
+    Gradients: of ``y``, ``row_weights`` and ``bias``; with ``token_weights`` or ``out`` none. What
+    follows ``row_weights`` cannot be compiled.
     """
     _check_rows(y, routing, row_weights)
-    ids, key, route, _, _, _, tie, capacity = routing
-    given = (y, row_weights, ids, key, tie, route.index, capacity)
+    ids, key, route, _, _, _, tie, capacity, *_ = routing
+    given: Any = (y, row_weights, ids, key, tie, route.index, capacity)
+    if bias is not None or token_weights is not None or out is not None:
+        biases, home = _biases_of(bias), ops.Home(token_weights, out)
+        _at_home(y, routing, row_weights, biases, home)
+        return _combine(functools.partial(ops.run_combine, home=home), *given, *biases)
     if is_observed(*given):
         return cast(Tensor, ops.combine(*given))
     return _combine(ops.run_combine, *given)
@@ -444,16 +661,24 @@ class Work(_core.Handle, Generic[Result]):
     All ranks begin operations in the same order; each waits when it likes. Until then nobody writes
     to the tensors that were given; Work holds them. A Work that nobody waits for is ended by
     ``Comm.close()``.
+
+    ``tensors`` is what ``wait()`` will return: allocated, and written by then.
     """
 
     def __init__(
-        self, started: ops.Started, comm: Comm, device: torch.device, end: Callable[[], Result]
+        self,
+        started: ops.Started,
+        comm: Comm,
+        device: torch.device,
+        tensors: Result,
+        end: Callable[[], Result] | None = None,
     ) -> None:
+        self.tensors = tensors
         self._started, self._comm, self._device = started, comm, device
         is_on_host = device.type == "cpu"
         self._begun_on = None if is_on_host else torch.cuda.current_stream(device)
         self._is_captured = not is_on_host and torch.cuda.is_current_stream_capturing()
-        self._end: Callable[[], Result] | None = end
+        self._end: Callable[[], Result] | None = end or (lambda: tensors)
         self._result: Result | None = None
         comm.works.append(self)
 
@@ -473,6 +698,8 @@ class Work(_core.Handle, Generic[Result]):
             except BaseException as error:
                 if not isinstance(error, EPXError):  # but of a signal: the operation goes on
                     self._end = end
+                else:
+                    del self.tensors
                 raise
             finally:
                 if self._end is None and self in self._comm.works:
@@ -509,12 +736,7 @@ _side_streams: weakref.WeakKeyDictionary[Comm, torch.cuda.Stream] = weakref.Weak
 
 def _begin(x: Tensor, route: Route) -> ops.Started:
     """On a GPU an operation that only begins has a stream of the communicator's."""
-    if (
-        torch.compiler.is_compiling()
-        or torch._C._get_tracing_state() is not None
-        or get_proxy_mode() is not None
-    ):
-        raise EPXError(Code.UNSUPPORTED, "ops that return a Work cannot be compiled or traced")
+    _refuse_compilers("ops that return a Work")
     if x.is_cpu:
         return ops.Started(None)
     stream = _side_streams.get(route.comm)
@@ -531,7 +753,12 @@ def dispatch_start(
 
 @overload
 def dispatch_start(
-    x: Tensor, ids: Tensor, weights: Tensor | None, route: Route, *, scales: Tensor
+    x: Tensor,
+    ids: Tensor,
+    weights: Tensor | None,
+    route: Route,
+    *,
+    scales: Tensor | tuple[Tensor, ...],
 ) -> Work[ScaledDispatched]: ...
 
 
@@ -541,7 +768,7 @@ def dispatch_start(
     weights: Tensor | None,
     route: Route,
     *,
-    scales: Tensor | None = None,
+    scales: Tensor | tuple[Tensor, ...] | None = None,
 ) -> Work[Any]:
     """Begin what dispatch does, and return at once: the Work's wait() returns its results.
 
@@ -550,24 +777,37 @@ def dispatch_start(
     queued on the current stream meanwhile. The backward is that of dispatch. Collective when it is
     called; wait() is local.
     """
-    ids = _check_tokens(x, ids, weights, scales, route)
+    fields = _fields_of(scales)
+    _check_route(route)
+    _check_tokens(x, ids, weights, fields)
+    ids = _as_int64(ids)
     started, capacity = _begin(x, route), route.capacity
     begin = functools.partial(ops.run_dispatch, started=started)
-    made = _dispatch(begin, x, ids, weights, route.index, capacity, scales)
+    made = _dispatch(begin, x, ids, weights, route.index, capacity, *fields)
+    result = _result(made, weights, len(fields), _routing(made, ids, route, capacity))
 
     def end() -> Dispatched | ScaledDispatched:
-        row_experts = made[4]
-        if row_experts is not None:
-            add_up_ranks(made[3][route.local_experts :], row_experts, capacity)
-        return _result(made, ids, weights, scales, route, capacity)
+        ops.add_up(made[3], made[4], route, capacity)
+        return result
 
-    return Work(started, route.comm, x.device, end)
+    return Work(started, route.comm, x.device, result, end)
 
 
-def combine_start(y: Tensor, routing: Routing, row_weights: Tensor | None = None) -> Work[Tensor]:
+def combine_start(
+    y: Tensor,
+    routing: Routing,
+    row_weights: Tensor | None = None,
+    *,
+    bias: Tensor | tuple[Tensor, ...] | None = None,
+    token_weights: Tensor | None = None,
+    out: Tensor | None = None,
+) -> Work[Tensor]:
     """Begin what combine does, and return at once: the Work's wait() returns its result."""
     _check_rows(y, routing, row_weights)
+    biases, home = _biases_of(bias), ops.Home(token_weights, out)
+    _at_home(y, routing, row_weights, biases, home)
     started = _begin(y, routing.route)
     given = (routing.ids, routing.key, routing.tie, routing.route.index, routing.capacity)
-    out = _combine(functools.partial(ops.run_combine, started=started), y, row_weights, *given)
-    return Work(started, routing.route.comm, y.device, lambda: out)
+    begin = functools.partial(ops.run_combine, home=home, started=started)
+    made = _combine(begin, y, row_weights, *given, *biases)
+    return Work(started, routing.route.comm, y.device, made)

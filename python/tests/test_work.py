@@ -166,7 +166,6 @@ def test_gradients_of_a_work_with_scales(comm, make_route):
     [
         (lambda s: torch.cat([s, s[:1]]), Code.COUNT, r"scales is \[7, 2\], want \[6, 2\]"),
         (lambda s: s[:, 0], Code.COUNT, "scales has 1 dimensions, want 2"),
-        (lambda s: s.int(), Code.TYPE, "scales are of type int32"),
         (lambda s: s > 0, Code.TYPE, "scales are of type unknown"),
         (lambda s: s.to("meta"), Code.BUFFER, "x is on .*, scales is on meta"),
         (lambda s: s.clone().requires_grad_(), Code.TYPE, "scales require a gradient"),

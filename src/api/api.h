@@ -20,6 +20,7 @@ const struct epx_mpi *epx_api_mpi(void);
 /* Next: whether the user may use a handle; if not, as epx_api_return without a communicator. */
 int epx_api_comm(const struct epx_comm *comm);
 int epx_api_route(const struct epx_route *route);
+int epx_api_graph(const struct epx_graph *graph);
 /* A null request is a request that is complete. */
 int epx_api_request(const struct epx_request *request);
 /* EPX_ERR_REQUEST for a NULL pointer, and as epx_api_request. */
@@ -51,6 +52,12 @@ void epx_api_name_rank(int rank);
  * wait for peers, unless it is finished. */
 void epx_api_free_segment(struct epx_comm *comm, struct epx_segment *segment);
 void epx_api_free_comm(struct epx_comm *comm);
+
+struct epx_origin;
+/* Collective: makes what epx_comm_allocate gave a communicator that the user has. own_rc is this
+ * rank's result so far; created is NULL without memory to tell the others of it. */
+int epx_api_make_comm(struct epx_comm *created, const struct epx_origin *origin, int own_rc,
+                      struct epx_comm **newcomm);
 
 /* A buffer that a call was given. */
 struct epx_buffer {
@@ -86,11 +93,17 @@ int epx_check_rows(int count, EPX_Datatype datatype, int64_t max_row_bytes, stru
 /* What every operation on a routing checks, and takes from the routing. */
 int epx_check_routed(const struct epx_route *route, const EPX_Request *request,
                      struct epx_call *call);
-/* The rows of a call of one field, and weights, as buffers to check. */
+/* The rows of a call of one field, and weights, as buffers to check. Those at the slots have the
+ * routing's num_rows rows; while that number is not known they count as one row. */
 struct epx_buffer epx_rows_buffer(const char *name, const void *address, int64_t rows,
                                   const struct epx_call *call, int written);
 struct epx_buffer epx_weights_buffer(const char *name, const float *address, int64_t rows,
                                      int64_t per_row, int written);
+struct epx_buffer epx_slots_buffer(const char *name, const void *address,
+                                   const struct epx_call *call, int written);
+struct epx_buffer epx_slot_weights_buffer(const char *name, const float *address,
+                                          const struct epx_call *call, int64_t per_row,
+                                          int written);
 /* Queues a call that was checked. */
 int epx_submit(struct epx_comm *comm, struct epx_route *route, const struct epx_call *call,
                EPX_Request *request);

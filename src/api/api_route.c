@@ -70,16 +70,20 @@ int EPX_Route_free(EPX_Route *route)
     return EPX_SUCCESS;
 }
 
+/* What creation was given may be more than the worst case, which is the route's capacity then. */
 static int set_capacity(struct epx_route *route, int64_t recv_capacity)
 {
-    EPX_FAIL_IF(recv_capacity < 0 || recv_capacity > route->capacity, EPX_ERR_ARG,
+    const int64_t asked = route->attr.recv_capacity, own = route->capacity;
+    const int64_t most = asked > own ? asked : own;
+
+    EPX_FAIL_IF(recv_capacity < 0 || recv_capacity > most, EPX_ERR_ARG,
                 "recv_capacity is %lld, want 0 to %lld, the capacity of the route",
-                (long long)recv_capacity, (long long)route->capacity);
+                (long long)recv_capacity, (long long)most);
     EPX_FAIL_IF(route->attr.layout == EPX_EXPERT_SLAB && recv_capacity != route->capacity,
                 EPX_ERR_ARG, "recv_capacity is %lld, want %lld: slabs stay as they are",
                 (long long)recv_capacity, (long long)route->capacity);
     epx_lock();
-    route->next_capacity = recv_capacity;
+    route->next_capacity = recv_capacity < own ? recv_capacity : own;
     epx_unlock();
     return EPX_SUCCESS;
 }

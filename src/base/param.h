@@ -9,6 +9,9 @@ enum epx_memory_kind { EPX_MEMORY_AUTO, EPX_MEMORY_SYSTEM, EPX_MEMORY_CUDA };
 /* What the sums of ranks and nodes are rounded to before they travel, in combine and dispatch
  * backward. */
 enum epx_partials { EPX_PARTIALS_DATATYPE, EPX_PARTIALS_FLOAT32 };
+/* The order in which the sums of ranks that have experts of a token are added: by rank, or by each
+ * rank's last choice. */
+enum epx_order { EPX_ORDER_RANK, EPX_ORDER_CHOICE };
 /* Which operations have a kernel for each of their two phases. */
 enum epx_split { EPX_SPLIT_LARGE, EPX_SPLIT_ALL, EPX_SPLIT_NONE };
 enum epx_progress { EPX_PROGRESS_CALLS, EPX_PROGRESS_THREAD };
@@ -30,6 +33,7 @@ struct epx_params {
     int64_t progress; /* enum epx_progress */
     int64_t ranks_per_node;
     int64_t combine_partials; /* enum epx_partials */
+    int64_t combine_order;    /* enum epx_order */
     int64_t split_phases;     /* enum epx_split */
     int64_t control;          /* enum epx_control_maker */
     char interface[EPX_PARAM_TEXT_MAX];

@@ -20,6 +20,7 @@ struct epx_plan_shape epx_plan_shape_of(const struct epx_route *route)
         .index_bits = attr->index_bits,
         .rank_major = attr->layout == EPX_RANK_MAJOR,
         .drops = attr->overflow == EPX_OVERFLOW_DROP,
+        .by_choice = route->comm->params.combine_order == EPX_ORDER_CHOICE,
         .rows_per_expert = attr->rows_per_expert,
     };
 
@@ -28,10 +29,12 @@ struct epx_plan_shape epx_plan_shape_of(const struct epx_route *route)
     return shape;
 }
 
-/* Rows of a rank that owns num_local experts, if every token of every rank goes there. */
+/* Rows of a rank that owns num_local experts, if every token of every rank goes there. A token
+ * whose experts are distinct has at most one row at each of them. */
 static int64_t worst_capacity(const EPX_Route_attr *attr, int num_ranks, int num_local)
 {
     int64_t tokens = (int64_t)num_ranks * attr->max_tokens, rows;
+    int64_t per_token = attr->distinct_experts && num_local < attr->top_k ? num_local : attr->top_k;
 
     if (num_local == 0)
         return 0;
@@ -40,7 +43,7 @@ static int64_t worst_capacity(const EPX_Route_attr *attr, int num_ranks, int num
     if (attr->layout == EPX_EXPERT_SLAB)
         return __builtin_mul_overflow(attr->rows_per_expert, (int64_t)num_local, &rows) ? INT64_MAX
                                                                                         : rows;
-    if (__builtin_mul_overflow(tokens, (int64_t)attr->top_k, &rows))
+    if (__builtin_mul_overflow(tokens, per_token, &rows))
         return INT64_MAX;
     return rows + (int64_t)num_local * (attr->alignment - 1);
 }
@@ -50,6 +53,8 @@ int epx_route_find_capacity(struct epx_route *route, const struct epx_plan_shape
     int64_t worst = worst_capacity(&route->attr, route->comm->size, shape->num_local);
 
     route->capacity = route->attr.recv_capacity ? route->attr.recv_capacity : worst;
+    if (route->capacity > worst)
+        route->capacity = worst;
     EPX_FAIL_IF(route->capacity > INT32_MAX && shape->rows_per_expert, EPX_ERR_COUNT,
                 "rows_per_expert is %lld: the %d experts of this rank have more than %d rows",
                 (long long)shape->rows_per_expert, shape->num_local, INT32_MAX);
@@ -88,4 +93,5 @@ void epx_route_show_view(struct epx_route *route, const struct epx_plan_shape *s
     view->expert_ends = shape->rank_major ? NULL : shown->expert_ends;
     view->group_sizes = shape->rank_major ? NULL : shown->group_sizes;
     view->overflow = shown->overflow;
+    view->row_choices = shape->rank_major ? NULL : shown->row_choices;
 }

@@ -8,8 +8,8 @@
 
 struct epx_plan_shape epx_plan_shape_of(const struct epx_route *route);
 
-/* The capacity of this rank: the one asked for, or the worst case; EPX_ERR_COUNT if that is more
- * than an int32_t counts. */
+/* The capacity of this rank: the one asked for, at most the worst case; EPX_ERR_COUNT if that is
+ * more than an int32_t counts. */
 int epx_route_find_capacity(struct epx_route *route, const struct epx_plan_shape *shape);
 
 /* owner[e] becomes the rank of expert e. */

@@ -42,6 +42,7 @@ static void fix_plan(struct epx_plan *plan, const struct epx_route *route)
 {
     plan->rank = route->comm->rank;
     plan->num_ranks = route->comm->size;
+    plan->node = route->comm->node;
     plan->shape = epx_plan_shape_of(route);
     plan->count_shape.num_experts = plan->shape.num_experts;
     plan->count_shape.num_ranks = plan->num_ranks;
@@ -73,6 +74,7 @@ static void allocate_home(struct epx_plan *plan)
     EPX_ARRAY(all, plan->next_slot, experts);
     EPX_ARRAY(all, plan->next_row, ranks);
     EPX_ARRAY(all, plan->last_token, ranks);
+    EPX_ARRAY(all, plan->listed_rows, ranks);
     EPX_ARRAY(all, plan->open_records, ranks);
     EPX_ARRAY(all, plan->token_rows, tokens);
     EPX_ARRAY(all, plan->record_to, ranks);
@@ -95,6 +97,8 @@ static void allocate_expert(struct epx_plan *plan, int64_t capacity)
     EPX_ARRAY(all, view->row_expert_ids, plan->shape.rank_major ? capacity * plan->shape.top_k : 0);
     EPX_ARRAY(all, view->row_tokens, capacity);
     EPX_ARRAY(all, view->row_ranks, capacity);
+    EPX_ARRAY(all, view->row_choices, plan->shape.rank_major ? 0 : capacity);
+    EPX_ARRAY(all, plan->row_weights, plan->shape.rank_major ? 0 : capacity);
     EPX_ARRAY(all, view->num_rows, 1);
     EPX_ARRAY(all, view->required_rows, 1);
     EPX_ARRAY(all, view->expert_ends, plan->shape.num_local);

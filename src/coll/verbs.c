@@ -14,6 +14,8 @@ struct epx_home_rows epx_home_rows_of(const struct epx_request *request, struct 
     home.weighted = weighted;
     home.node = request->comm->node;
     if (epx_gathers(call->verb)) {
+        home.num_biases = call->num_biases;
+        home.biases = call->biases;
         home.rows = call->fields.at[0].out;
         home.weights = call->weights_out;
     } else {

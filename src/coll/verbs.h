@@ -47,8 +47,15 @@ struct epx_expert_rows epx_expert_rows_of(const struct epx_request *request,
                                           struct epx_segments cut, int weighted, double *sums);
 /* EPX_Route_dispatch by the ground's routing and dispatch, one after the other. */
 int epx_route_dispatch_in_turn(struct epx_request *request, int *moved);
+/*
+ * Combine and dispatch backward once the ranks have agreed that weights travel: of the latter they
+ * go home with the rows. Of a combine they are the home ranks', which must be at the experts before
+ * rows are summed: then this returns 1 before the first half, and each step of that is
+ * epx_combine_weights. Else returns 0, and *weighted tells whether weights go home.
+ */
+int epx_combine_splits(struct epx_request *request, int *weighted);
+int epx_combine_weights(struct epx_request *request, int *moved);
 /* Work that needs no other rank: padding, gradients of pairs that do not travel, statistics. */
-void epx_dispatch_begin(struct epx_request *request, int weighted);
-void epx_combine_begin(struct epx_request *request, int weighted);
+void epx_moves_begin(struct epx_request *request, int weighted);
 
 #endif

@@ -9,17 +9,22 @@
 static int64_t weights_told(const struct epx_request *request)
 {
     const struct epx_call *call = &request->call;
+    const float *weights = call->weights_in;
     int rows;
 
     switch (call->verb) {
+    case EPX_VERB_COMBINE:
+        weights = call->token_weights;
+        rows = call->num_tokens > 0;
+        break;
     case EPX_VERB_ROUTE_DISPATCH:
     case EPX_VERB_ROUTE_DISPATCH_FIELDS:
     case EPX_VERB_DISPATCH:
     case EPX_VERB_DISPATCH_FIELDS: rows = call->num_tokens > 0; break;
-    case EPX_VERB_DISPATCH_BACKWARD: rows = call->recv_capacity > 0; break;
+    case EPX_VERB_DISPATCH_BACKWARD: rows = call->num_rows != 0; break;
     default: return EPX_WEIGHTS_NONE;
     }
-    if (call->weights_in)
+    if (weights)
         return EPX_WEIGHTS_GIVEN;
     return rows ? EPX_WEIGHTS_NONE : EPX_WEIGHTS_EITHER;
 }
@@ -46,7 +51,7 @@ static struct epx_ready_field ready_field(const struct epx_request *request, int
     struct epx_ready_field told = {field->bytes, -1, 0};
     const struct epx_segment *segment;
 
-    if (!epx_verb_dispatches(call->verb) && call->verb != EPX_VERB_ALLTOALLV)
+    if (!epx_verb_dispatches(call->verb) && !epx_verb_exchanges(call->verb))
         return told;
     segment = epx_segment_find(request->comm->segments, field->out,
                                (size_t)(call->recv_capacity * field->bytes), &told.offset);
@@ -66,12 +71,15 @@ struct epx_ready epx_ready_of(const struct epx_request *request)
     ready.error = routing_error(request);
     ready.datatype = adds(call->verb) ? call->datatype : EPX_DATATYPE_NULL;
     ready.weights = weights_told(request);
+    ready.biases = call->num_biases;
     ready.num_fields = call->fields.num;
     for (int f = 0; f < call->fields.num; f++)
         ready.fields[f] = ready_field(request, f);
+    if (call->kept && call->kept->fixed)
+        ready.known = (int64_t)call->kept->fixed->known;
     /* An operation with kernels has its counts in device memory: the kernel reads them. */
     for (int r = 0; call->sendcounts && !request->launch && r < request->comm->size; r++)
-        if (call->sendcounts[r] > ready.most_rows)
+        if (r != request->comm->rank && call->sendcounts[r] > ready.most_rows)
             ready.most_rows = call->sendcounts[r];
     return ready;
 }
@@ -121,6 +129,7 @@ static int agree_with_first(const struct epx_ready *first, const struct epx_read
     EPX_TRY(same(EPX_TOLD_VERB, first->verb, ready->verb, rank));
     EPX_TRY(same(EPX_TOLD_ROUTE, first->route, ready->route, rank));
     EPX_TRY(agree_on_fields(first, ready, rank));
+    EPX_TRY(same(EPX_TOLD_BIASES, first->biases, ready->biases, rank));
     return same(EPX_TOLD_DATATYPE, first->datatype, ready->datatype, rank);
 }
 
@@ -134,8 +143,8 @@ static int agree(const struct epx_ready ready[], int num_ranks, int *weighted)
         if (ready[r].weights == EPX_WEIGHTS_EITHER)
             continue;
         if (told != EPX_WEIGHTS_EITHER && told != ready[r].weights)
-            return told == EPX_WEIGHTS_NONE ? epx_fail_weights(teller, r)
-                                            : epx_fail_weights(r, teller);
+            return told == EPX_WEIGHTS_NONE ? epx_fail_weights(ready[r].verb, teller, r)
+                                            : epx_fail_weights(ready[r].verb, r, teller);
         told = ready[r].weights;
         teller = r;
     }
@@ -170,7 +179,7 @@ int epx_ready_agree(struct epx_request *request, const struct epx_ready ready[],
 
 int epx_ready_skip(struct epx_request *request, int *weighted, int *moved)
 {
-    if (request->half != EPX_HALF_DISPATCH)
+    if (!epx_half_has_agreed(request->half))
         return 0;
     *moved = 1;
     *weighted = request->weighted;

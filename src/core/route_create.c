@@ -66,6 +66,8 @@ static int check_attr(const EPX_Route_attr *a)
                 "overflow is %d, want EPX_OVERFLOW_ERROR or EPX_OVERFLOW_DROP", a->overflow);
     EPX_FAIL_IF(a->zero_unused != 0 && a->zero_unused != 1, EPX_ERR_ARG,
                 "zero_unused is %d, want 0 or 1", a->zero_unused);
+    EPX_FAIL_IF(a->distinct_experts != 0 && a->distinct_experts != 1, EPX_ERR_ARG,
+                "distinct_experts is %lld, want 0 or 1", (long long)a->distinct_experts);
     return check_layout(a);
 }
 

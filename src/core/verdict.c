@@ -28,6 +28,7 @@ int epx_fail_differs(enum epx_told told, int64_t first, int64_t value, int rank)
         [EPX_TOLD_EPOCH] = "the number of the operation",
         [EPX_TOLD_ROUTE] = "the number of the route",
         [EPX_TOLD_ROW_BYTES] = "the length of a row in bytes",
+        [EPX_TOLD_BIASES] = "num_biases",
     };
 
     if (told == EPX_TOLD_VERB)
@@ -50,9 +51,10 @@ int epx_fail_field(int field, int64_t first, int64_t value, int rank)
                     field, (long long)first, (long long)value, rank);
 }
 
-int epx_fail_weights(int rank_without, int rank_with)
+int epx_fail_weights(int64_t verb, int rank_without, int rank_with)
 {
-    return epx_fail(EPX_ERR_ARG, "weights are NULL on rank %d but not on rank %d", rank_without,
+    return epx_fail(EPX_ERR_ARG, "%s are NULL on rank %d but not on rank %d",
+                    verb == EPX_VERB_COMBINE ? "token_weights" : "weights", rank_without,
                     rank_with);
 }
 
@@ -119,6 +121,21 @@ int epx_fail_past_end(int rank, int64_t count, int64_t displ, int64_t rows)
                     "sendcounts[%d] is %lld, sdispls[%d] is %lld, but the memory of sendbuf ends "
                     "after %lld rows",
                     rank, (long long)count, rank, (long long)displ, (long long)rows);
+}
+
+int epx_fail_edge(int sender, int64_t sent_bytes, int receiver, int64_t received_bytes)
+{
+    return epx_fail(EPX_ERR_ARG,
+                    "the length of a row in bytes is %lld on rank %d, %lld on rank %d, to which it "
+                    "sends",
+                    (long long)sent_bytes, sender, (long long)received_bytes, receiver);
+}
+
+int epx_fail_fixed(int sender, int64_t rows, int64_t fixed)
+{
+    return epx_fail(EPX_ERR_ARG,
+                    "rank %d sends %lld rows, with EPX_FIXED_COUNTS its count was %lld", sender,
+                    (long long)rows, (long long)fixed);
 }
 
 int epx_fail_routing(int code, int rank)

@@ -36,7 +36,8 @@ struct epx_plan {
     struct epx_record_shape record_shape;
     int32_t *owner;        /* [E] rank of each expert */
     int32_t *first_expert; /* [R + 1] of each rank */
-    int32_t *rank_order;   /* [R] ranks by (node, rank): the order of sums */
+    int32_t *rank_order;   /* [R] ranks by (node, rank): the order of sums, unless by_choice */
+    const int32_t *node;   /* [R] node of each rank; the communicator's */
     int64_t *capacities;   /* [R] rows of each rank's receive buffer in this routing */
 
     /* exchanged: each rank's row of the matrix, and the records of each source rank */
@@ -64,6 +65,7 @@ struct epx_plan {
 
     /* the expert side */
     int32_t *recv_rows; /* [R] rows that travel here from each rank */
+    float *row_weights; /* [capacity] of a combine whose home ranks have the weights */
 
     struct epx_plan_view view;
     int32_t short_rank;   /* the first rank without room for all rows; -1 = none */
@@ -75,6 +77,7 @@ struct epx_plan {
     int64_t *next_slot;                   /* [E] next slot of a pair for each expert */
     int64_t *next_row;                    /* [R] next slot of a row on each rank, rank-major */
     int32_t *last_token;                  /* [R] token of the last unique row for each rank */
+    int32_t *listed_rows;                 /* [R] rows for each rank that are listed by token */
     struct epx_open_record *open_records; /* [R] */
     int32_t **record_to;  /* [R] where this rank's records for each rank are written */
     int32_t *own_counts;  /* this rank's row of the matrix, before it is sent */

@@ -212,6 +212,7 @@ START_TEST(communicator_calls_need_a_communicator)
     EPX_Comm none = EPX_COMM_NULL;
     char text[EPX_MAX_ERROR_STRING];
     EPX_Stats stats = EPX_STATS_INIT;
+    EPX_Waits waits = EPX_WAITS_INIT;
     MPI_Info info;
     void *base = NULL;
     int n;
@@ -226,6 +227,9 @@ START_TEST(communicator_calls_need_a_communicator)
     EXPECT_FAULT(NULL, EPX_Comm_get_async_error(none, &n), EPX_ERR_COMM);
     EXPECT_FAULT(NULL, EPX_Comm_get_error_message(none, text, &n), EPX_ERR_COMM);
     EXPECT_FAULT(NULL, EPX_Comm_get_stats(none, &stats), EPX_ERR_COMM);
+    EXPECT_FAULT(NULL, EPX_Comm_get_waits(none, &waits), EPX_ERR_COMM);
+    EXPECT_FAULT(NULL, EPX_Comm_get_ranks(none, &n), EPX_ERR_COMM);
+    EXPECT_FAULT(NULL, EPX_Comm_shrink(none, &none), EPX_ERR_COMM);
     EXPECT_FAULT(NULL, EPX_Alloc_mem(64, none, &base), EPX_ERR_COMM);
     EXPECT_FAULT(NULL, EPX_Free_mem(weights, none), EPX_ERR_COMM);
     SETTLE();
@@ -259,6 +263,7 @@ START_TEST(communicator_calls_need_outputs)
 {
     char text[EPX_MAX_ERROR_STRING];
     EPX_Stats stats = EPX_STATS_INIT;
+    EPX_Waits waits = EPX_WAITS_INIT;
     int n;
 
     EXPECT_FAULT(comm, EPX_Comm_rank(comm, NULL), EPX_ERR_ARG);
@@ -274,6 +279,12 @@ START_TEST(communicator_calls_need_outputs)
     EXPECT_FAULT(comm, EPX_Comm_get_stats(comm, NULL), EPX_ERR_ARG);
     stats.size = 8;
     EXPECT_FAULT(comm, EPX_Comm_get_stats(comm, &stats), EPX_ERR_ARG);
+    EXPECT_FAULT(comm, EPX_Comm_get_waits(comm, NULL), EPX_ERR_ARG);
+    waits.num_ranks = -1;
+    EXPECT_FAULT(comm, EPX_Comm_get_waits(comm, &waits), EPX_ERR_ARG);
+    waits.num_ranks = suite_size > 1 ? suite_size - 1 : 0;
+    waits.size = suite_size > 1 ? sizeof(waits) : 8;
+    EXPECT_FAULT(comm, EPX_Comm_get_waits(comm, &waits), EPX_ERR_ARG);
     SETTLE();
 }
 END_TEST
@@ -378,6 +389,7 @@ START_TEST(attributes_have_ranges)
     REFUSED(size, offsetof(EPX_Route_attr, overflow), EPX_ERR_ARG);
     REFUSED(rows_per_expert, 1, EPX_ERR_ARG);
     REFUSED(zero_unused, 2, EPX_ERR_ARG);
+    REFUSED(distinct_experts, 2, EPX_ERR_ARG);
     SETTLE();
 }
 END_TEST
@@ -662,6 +674,60 @@ START_TEST(collectives_check_their_weights)
                  EPX_Combine_backward(home_rows, slot_rows, weights, slot_rows, more_weights, COUNT,
                                       EPX_FLOAT32, route, s, &request),
                  EPX_ERR_BUFFER);
+    SETTLE();
+}
+END_TEST
+
+/* A combine from the first two rows of biases, of which one may be wrong. */
+static int combine_from(int num_biases, const void *bias, const float *in_weights,
+                        const float *token_weights)
+{
+    const void *biases[EPX_MAX_BIASES + 1] = {more_slot_rows, bias, bias};
+
+    return EPX_Combine_from(slot_rows, in_weights, num_biases, bias ? biases : NULL, token_weights,
+                            home_rows, COUNT, EPX_FLOAT32, route, EPX_STREAM_NULL, &request);
+}
+
+START_TEST(combine_checks_what_the_home_rank_gives)
+{
+    const void *good = more_slot_rows;
+
+    route_tokens();
+    EXPECT_FAULT(comm, combine_from(-1, good, NULL, NULL), EPX_ERR_ARG);
+    EXPECT_FAULT(comm, combine_from(EPX_MAX_BIASES + 1, good, NULL, NULL), EPX_ERR_ARG);
+    fault_message_has(comm, "num_biases");
+    EXPECT_FAULT(comm, combine_from(1, NULL, NULL, NULL), EPX_ERR_ARG);
+    fault_message_has(comm, "biases");
+    EXPECT_FAULT(comm, combine_from(0, NULL, weights, more_weights), EPX_ERR_ARG);
+    fault_message_has(comm, "token_weights");
+    EXPECT_FAULT(comm, combine_from(2, MPI_IN_PLACE, NULL, NULL), EPX_ERR_BUFFER);
+    fault_message_has(comm, "biases[1]");
+    EXPECT_FAULT(comm, combine_from(2, home_rows, NULL, NULL), EPX_ERR_BUFFER);
+    fault_message_has(comm, "biases[1]");
+    EXPECT_FAULT(comm, combine_from(2, (const char *)good + 1, NULL, NULL), EPX_ERR_BUFFER);
+    fault_message_has(comm, "biases[1]");
+    EXPECT_FAULT(comm, combine_from(0, NULL, NULL, (float *)home_rows), EPX_ERR_BUFFER);
+    fault_message_has(comm, "token_weights");
+    EXPECT_CODE(combine_from(2, good, NULL, weights), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Wait(&request, MPI_STATUS_IGNORE), EPX_SUCCESS);
+    SETTLE();
+}
+END_TEST
+
+/* A row of the rank-major layout is of several pairs: no weight of one of them is its own. */
+START_TEST(weights_of_pairs_want_rows_of_pairs)
+{
+    EPX_Route_attr attr = good_attr();
+    EPX_Route rank_major = EPX_ROUTE_NULL, expert_major = route;
+
+    attr.layout = EPX_RANK_MAJOR;
+    EXPECT_CODE(EPX_Route_create(&attr, comm, &rank_major), EPX_SUCCESS);
+    route = rank_major;
+    route_tokens();
+    EXPECT_FAULT(comm, combine_from(0, NULL, NULL, weights), EPX_ERR_ARG);
+    fault_message_has(comm, "token_weights");
+    EXPECT_CODE(EPX_Route_free(&route), EPX_SUCCESS);
+    route = expert_major;
     SETTLE();
 }
 END_TEST
@@ -1165,6 +1231,8 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, collectives_check_rows_and_types, 0, 4);
     tcase_add_loop_test(tcase, collectives_check_their_buffers, 0, 4);
     tcase_add_test(tcase, collectives_check_their_weights);
+    tcase_add_test(tcase, combine_checks_what_the_home_rank_gives);
+    tcase_add_test(tcase, weights_of_pairs_want_rows_of_pairs);
     tcase_add_test(tcase, collectives_need_a_route_and_a_request);
     tcase_add_test(tcase, alltoallv_checks_its_counts);
     tcase_add_test(tcase, alltoallv_checks_its_arguments);

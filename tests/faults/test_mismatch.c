@@ -374,6 +374,27 @@ START_TEST(verbs_that_add_need_the_same_datatype)
 }
 END_TEST
 
+/* One rank gives one bias less than the others, or no weights of its tokens, by itself or by a call
+ * of EPX_Combine; what it gives then fits together again. */
+START_TEST(ranks_give_a_combine_the_same)
+{
+    const int weights = _i / 2 == 1, biases = _i / 2 == 2 ? 1 : 2;
+
+    a.s.biases = odd(_i) ? biases - 1 : biases;
+    a.s.token_weighted = !weights || !odd(_i);
+    if (_i / 2 == 2)
+        a.s.token_weighted = 0;
+    if (weights)
+        a.s.biases = 0;
+    call_in_vain(&routing_a, COMBINE);
+    fault_message_has(comm, weights ? "token_weights" : "num_biases");
+    a.s.biases = biases;
+    a.s.token_weighted = weights;
+    check_verbs(&routing_a);
+    a.s.biases = a.s.token_weighted = 0;
+}
+END_TEST
+
 static EPX_Comm open_hasty(void)
 {
     EPX_Comm hasty = suite_comm("epx_timeout_ms", "400", NULL);
@@ -491,6 +512,7 @@ static void add_mismatches(Suite *suite)
     tcase_add_loop_test(routed, a_routing_does_not_pass_for_an_exchange, 0, 2);
     tcase_add_loop_test(routed, a_mismatch_reaches_operations_on_freed_routes, 0, 6);
     tcase_add_loop_test(routed, verbs_that_add_need_the_same_datatype, 0, 6);
+    tcase_add_loop_test(routed, ranks_give_a_combine_the_same, 0, 6);
     tcase_add_checked_fixture(unrouted, open_unrouted, close_layers);
     if (!space_is_device()) /* on a device only ranks that routed know of the failure */
         tcase_add_loop_test(unrouted, a_rank_that_never_routed_takes_part_in_the_failure, 0, 6);

@@ -296,7 +296,24 @@ struct rows {
     int64_t row_bytes;
     char *home, *slots;
     float *weights, *slot_weights;
+    int num_biases, is_from; /* is_from: EPX_Combine_from is called */
+    const void *biases[EPX_MAX_BIASES + 1];
+    const float *token_weights;
 };
+
+/* What a combine starts from, of which there may be one too many, or none where some are said to
+ * be. */
+static void take_biases(struct input *input, const EPX_Route_attr *attr, struct rows *rows)
+{
+    const int given = take_byte(input);
+
+    rows->is_from = 1;
+    rows->num_biases = given % (EPX_MAX_BIASES + 3) - 1;
+    for (int b = 0; b < rows->num_biases && !(given & 32); b++)
+        rows->biases[b] = make_buffer(rows->tokens, rows->row_bytes, 1);
+    if (given & 64)
+        rows->token_weights = make_buffer((int64_t)rows->tokens * attr->top_k, sizeof(float), 1);
+}
 
 static struct rows take_rows(struct input *input, const EPX_Route_view *view,
                              const EPX_Route_attr *attr, int tokens)
@@ -319,6 +336,8 @@ static struct rows take_rows(struct input *input, const EPX_Route_view *view,
         take(input, rows.weights, (size_t)tokens * (size_t)attr->top_k * sizeof(float));
     if (rows.home && rows.row_bytes)
         take(input, rows.home, (size_t)tokens * (size_t)rows.row_bytes);
+    if (given & 128)
+        take_biases(input, attr, &rows);
     return rows;
 }
 
@@ -339,6 +358,11 @@ static void run_verbs(struct rows *r, const EPX_Route_view *view, const EPX_Rout
     outcome(EPX_Combine(r->slots, r->slot_weights, r->home, r->count, r->datatype, route, none,
                         &request),
             &request);
+    if (r->is_from)
+        outcome(EPX_Combine_from(r->slots, r->token_weights ? NULL : r->slot_weights, r->num_biases,
+                                 r->biases, r->token_weights, r->home, r->count, r->datatype, route,
+                                 none, &request),
+                &request);
     outcome(EPX_Combine_backward(r->home, NULL, r->slot_weights, r->slots, NULL, r->count,
                                  r->datatype, route, none, &request),
             &request);
@@ -489,6 +513,21 @@ static void fuzz_route(struct input *input, EPX_Comm comm)
     REQUIRE(EPX_Route_free(&route) == EPX_SUCCESS);
 }
 
+/* Waits into arrays of some length, which the ranks' number may exceed. */
+static void fuzz_waits(size_t size, EPX_Comm comm)
+{
+    EPX_Waits waits = EPX_WAITS_INIT;
+    uint64_t *ns = make_buffer(1, (int64_t)sizeof(*ns), 1);
+
+    waits.size = size;
+    waits.num_ranks = (int)(size % 3);
+    waits.ns = ns;
+    REQUIRE((EPX_Comm_get_waits(comm, &waits) == EPX_SUCCESS) == (size >= sizeof(waits)));
+    waits = (EPX_Waits)EPX_WAITS_INIT;
+    waits.num_ranks = (int)size;
+    REQUIRE((EPX_Comm_get_waits(comm, &waits) == EPX_SUCCESS) == ((int)size >= 0));
+}
+
 static void fuzz_structs(struct input *input, EPX_Comm comm)
 {
     EPX_Route_attr small = EPX_ROUTE_ATTR_INIT;
@@ -512,8 +551,10 @@ static void fuzz_structs(struct input *input, EPX_Comm comm)
     size = (size_t)take_number(input);
     stats = make_buffer(1, (int64_t)sizeof(*stats), 1);
     stats->size = size;
-    REQUIRE((EPX_Comm_get_stats(comm, stats) == EPX_SUCCESS) == (size >= sizeof(*stats)));
+    REQUIRE((EPX_Comm_get_stats(comm, stats) == EPX_SUCCESS) ==
+            (size >= offsetof(EPX_Stats, messages)));
     REQUIRE(stats->size == size);
+    fuzz_waits(size, comm);
 }
 
 /* Alltoallv */

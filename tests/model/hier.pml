@@ -107,7 +107,7 @@ inline fill_area()
 
 #define MATE(step) if :: HAS_MATE -> step(first) :: else fi
 
-/* epx_dispatch_hier (dispatch_hier.c): fill, exchange, take */
+/* epx_move_hier (moves_hier.c), dispatch */
 inline dispatch_round()
 {
     round++;
@@ -142,7 +142,7 @@ inline dispatch_round()
 #endif
 }
 
-/* epx_combine_hier (combine_hier.c): fill, relay, exchange */
+/* epx_move_hier (moves_hier.c), combine */
 inline combine_round()
 {
     round++;

@@ -126,6 +126,58 @@ START_TEST(nodes_are_summed_one_after_the_other)
 }
 END_TEST
 
+/* What the home rank gives to a combine, by number: one or two biases, weights, or both. */
+static void give_from_home(struct scenario *s, int i)
+{
+    s->token_weighted = i % 3 > 0 && s->layout != EPX_RANK_MAJOR && !s->weightless;
+    s->biases = i % 3 == 1 ? 0 : 1 + i / 3 % 2;
+    s->tight = i % 2;
+}
+
+START_TEST(every_sum_starts_from_its_biases)
+{
+    struct scenario s = scenario_edge(_i);
+
+    s.datatype = _i % 2 ? EPX_FLOAT32 : EPX_BFLOAT16;
+    give_from_home(&s, _i);
+    scenario_print(&s);
+    layer_run(&s, comm, COMBINE, 2);
+}
+END_TEST
+
+START_TEST(biases_round_as_promised)
+{
+    struct scenario s = scenario_small(EPX_FLOAT16 + _i % 4);
+
+    s.top_k = 16;
+    s.experts = 8 * suite_size;
+    s.count = lengths[_i / 4 % 8];
+    s.max_tokens = s.count > 20000 ? 3 : 12;
+    give_from_home(&s, _i);
+    layer_run(&s, comm, COMBINE, 1);
+}
+END_TEST
+
+START_TEST(nodes_are_added_to_biases)
+{
+    struct scenario s = scenario_small(EPX_FLOAT16 + _i % 4);
+    EPX_Comm nodes = comm_of_nodes(1 + _i / 4);
+
+    if (nodes == EPX_COMM_NULL)
+        return;
+    s.ranks_per_node = 1 + _i / 4;
+    s.top_k = 12;
+    s.experts = 6 * suite_size;
+    s.count = 200;
+    for (int i = 0; i < 6; i++) {
+        give_from_home(&s, i);
+        layer_run(&s, nodes, COMBINE, 1);
+    }
+    EXPECT_CODE(EPX_Comm_free(&nodes), EPX_SUCCESS);
+    SETTLE();
+}
+END_TEST
+
 START_TEST(tokens_without_pairs_are_zero)
 {
     struct scenario s = scenario_small(EPX_FLOAT64);
@@ -243,6 +295,16 @@ START_TEST(any_combine_is_that_of_the_reference)
 }
 END_TEST
 
+START_TEST(any_combine_from_is_that_of_the_reference)
+{
+    struct scenario s = scenario_random(2100 + (uint64_t)_i);
+
+    give_from_home(&s, _i);
+    scenario_print(&s);
+    layer_run(&s, comm, COMBINE, 2);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("combine");
@@ -253,12 +315,16 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, every_datatype_rounds_as_promised, 0, 16);
     tcase_add_loop_test(tcase, rows_of_any_length_are_summed, 0, 16);
     tcase_add_loop_test(tcase, nodes_are_summed_one_after_the_other, 0, 12);
+    tcase_add_loop_test(tcase, every_sum_starts_from_its_biases, 0, SCENARIO_EDGES);
+    tcase_add_loop_test(tcase, biases_round_as_promised, 0, 32);
+    tcase_add_loop_test(tcase, nodes_are_added_to_biases, 0, 12);
     tcase_add_test(tcase, tokens_without_pairs_are_zero);
     tcase_add_loop_test(tcase, sums_are_the_same_however_the_caller_rounds, 0, 8);
     tcase_add_loop_test(tcase, sums_that_are_not_small_are_right, 0, 12);
     if (space_is_device())
         tcase_add_loop_test(tcase, small_sums_of_long_rows_are_right, 0, 8);
     tcase_add_loop_test(tcase, any_combine_is_that_of_the_reference, 0, 40);
+    tcase_add_loop_test(tcase, any_combine_from_is_that_of_the_reference, 0, 40);
     suite_add_tcase(suite, tcase);
     return suite;
 }

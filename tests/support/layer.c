@@ -26,10 +26,15 @@ static void make_ids(struct routing *routing, const struct scenario *s, uint64_t
 static struct ref *make_ref(const struct scenario *s, const int64_t *recv_capacity,
                             const struct routing *routing)
 {
-    struct ref_input input = {
-        suite_size,   s->experts,  s->top_k,          s->max_tokens,         s->alignment,
-        s->layout,    s->overflow, s->ranks_per_node, recv_capacity,         routing->tokens,
-        routing->ids, suite_nodes, s->zero_unused,    suite_wide_partials(), s->rows_per_expert};
+    struct ref_input input = {suite_size,        s->experts,
+                              s->top_k,          s->max_tokens,
+                              s->alignment,      s->layout,
+                              s->overflow,       s->ranks_per_node,
+                              recv_capacity,     routing->tokens,
+                              routing->ids,      suite_nodes,
+                              s->zero_unused,    suite_wide_partials(),
+                              suite_by_choice(), s->rows_per_expert,
+                              s->distinct};
 
     return ref_create(&input);
 }
@@ -96,7 +101,8 @@ static int64_t capacity_in_force(const struct layer *layer)
                               .max_tokens = s->max_tokens,
                               .alignment = s->alignment,
                               .layout = s->layout,
-                              .rows_per_expert = s->rows_per_expert};
+                              .rows_per_expert = s->rows_per_expert,
+                              .distinct = s->distinct};
     int64_t wanted = layer->recv_capacity[suite_rank];
 
     return wanted ? wanted : ref_worst_capacity(&input, suite_rank);
@@ -282,6 +288,7 @@ static int check_rows(const EPX_Route_view *view, const struct ref *ref, const s
     ok &= same32("row_tokens", view->row_tokens, at->row_tokens, at->num_rows);
     ok &= same32("row_ranks", view->row_ranks, at->row_ranks, at->num_rows);
     ok &= EXPECT((view->row_expert_ids != NULL) == rank_major, "the layout says otherwise");
+    ok &= EXPECT((view->row_choices == NULL) == rank_major, "the layout says otherwise");
     ok &= EXPECT((view->expert_offsets == NULL) == rank_major, "the layout says otherwise");
     ok &= EXPECT((view->expert_ends == NULL) == rank_major, "the layout says otherwise");
     ok &= EXPECT((view->group_sizes == NULL) == rank_major, "the layout says otherwise");
@@ -291,6 +298,7 @@ static int check_rows(const EPX_Route_view *view, const struct ref *ref, const s
     else if (ok)
         ok &= same64("expert_offsets", view->expert_offsets, at->expert_offsets,
                      at->num_experts + 1) &
+              same32("row_choices", view->row_choices, at->row_choices, at->num_rows) &
               check_groups(view, at);
     return ok;
 }

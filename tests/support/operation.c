@@ -34,13 +34,29 @@ static int64_t weights_at_home(const struct operation *op)
     return (int64_t)ref->in.tokens[suite_rank] * ref->in.top_k;
 }
 
-static int64_t weights_at_experts(const struct operation *op)
+static int64_t weights_at_experts(const struct operation *op, int64_t rows)
 {
     const struct ref *ref = op->routing->ref;
     int dispatched = op->verb == DISPATCH || op->verb == DISPATCH_BACKWARD;
     int wide = dispatched && ref->in.layout == EPX_RANK_MAJOR;
 
-    return ref->rank[suite_rank].capacity * (wide ? ref->in.top_k : 1);
+    return rows * (wide ? ref->in.top_k : 1);
+}
+
+/* Rows at the experts that the verb reads, or writes. */
+static int64_t rows_at_experts(const struct operation *op, int written)
+{
+    const struct ref_rank *at = &op->routing->ref->rank[suite_rank];
+    int grows = written && op->routing->layer->s.zero_unused;
+
+    return op->verb != DISPATCH && op->routing->layer->s.tight && !grows ? at->num_rows
+                                                                         : at->capacity;
+}
+
+/* Whether the home rank gives the weights. */
+static int weighs_at_home(const struct operation *op)
+{
+    return op->verb == DISPATCH || (op->verb == COMBINE && op->routing->layer->s.token_weighted);
 }
 
 static int starts_at_home(enum verb verb)
@@ -61,18 +77,21 @@ static void make_inputs(struct operation *op)
 {
     const struct layer *layer = op->routing->layer;
     const struct ref *ref = op->routing->ref;
-    int64_t capacity = ref->rank[suite_rank].capacity, tokens = ref->in.tokens[suite_rank];
-    int home = starts_at_home(op->verb);
-    int64_t rows = home ? tokens : capacity;
-    int64_t weights = op->verb == DISPATCH ? weights_at_home(op) : weights_at_experts(op);
+    int64_t at_experts = rows_at_experts(op, 0), tokens = ref->in.tokens[suite_rank];
+    int64_t rows = starts_at_home(op->verb) ? tokens : at_experts;
+    int64_t weights = weighs_at_home(op) ? weights_at_home(op) : weights_at_experts(op, at_experts);
     size_t bytes = scenario_row_bytes(&layer->s), element = data_size(layer->s.datatype);
 
     buffer_create(&op->in, (size_t)rows * bytes, element,
                   op->verb == COMBINE ? layer->s.memory : MEMORY_MALLOC, layer->comm);
     fill_rows(&op->in, &op->in_data, rows);
     if (op->verb == COMBINE_BACKWARD) {
-        buffer_create(&op->in2, (size_t)capacity * bytes, element, MEMORY_MALLOC, layer->comm);
-        fill_rows(&op->in2, &op->in2_data, capacity);
+        buffer_create(&op->in2, (size_t)at_experts * bytes, element, MEMORY_MALLOC, layer->comm);
+        fill_rows(&op->in2, &op->in2_data, at_experts);
+    }
+    for (int b = 0; op->verb == COMBINE && b < layer->s.biases; b++) {
+        buffer_create(&op->biases[b], (size_t)tokens * bytes, element, MEMORY_MALLOC, layer->comm);
+        fill_rows(&op->biases[b], &op->bias_data[b], tokens);
     }
     if (layer->s.weightless)
         return;
@@ -86,8 +105,8 @@ static void make_outputs(struct operation *op)
     const struct layer *layer = op->routing->layer;
     const struct ref *ref = op->routing->ref;
     int home = !starts_at_home(op->verb);
-    int64_t rows = home ? ref->in.tokens[suite_rank] : ref->rank[suite_rank].capacity;
-    int64_t weights = home ? weights_at_home(op) : weights_at_experts(op);
+    int64_t rows = home ? ref->in.tokens[suite_rank] : rows_at_experts(op, 1);
+    int64_t weights = home ? weights_at_home(op) : weights_at_experts(op, rows);
 
     buffer_create(&op->out, (size_t)rows * scenario_row_bytes(&layer->s),
                   data_size(layer->s.datatype), layer->s.memory, layer->comm);
@@ -99,13 +118,17 @@ static void make_outputs(struct operation *op)
 static void expect_rows(struct operation *op, const uint64_t *seed)
 {
     const struct ref *ref = op->routing->ref;
+    const struct scenario *s = &op->routing->layer->s;
+    const struct ref_home home = {s->biases, s->token_weighted, op->bias_data};
     float *weights = op->out_weights.expected;
 
     switch (op->verb) {
     case DISPATCH:
         ref_dispatch(ref, suite_rank, &op->in_data, seed, op->out.expected, weights);
         break;
-    case COMBINE: ref_combine(ref, suite_rank, &op->in_data, seed, op->out.expected); break;
+    case COMBINE:
+        ref_combine_from(ref, suite_rank, &op->in_data, seed, &home, op->out.expected);
+        break;
     case DISPATCH_BACKWARD:
         ref_combine(ref, suite_rank, &op->in_data, NULL, op->out.expected);
         if (weights)
@@ -116,6 +139,27 @@ static void expect_rows(struct operation *op, const uint64_t *seed)
         if (weights)
             ref_grad_slot_weights(ref, suite_rank, &op->in_data, &op->in2_data, weights);
     }
+}
+
+/* EPX_Combine where that is enough. */
+static int call_combine(struct operation *op, const void *in, void *out)
+{
+    const struct layer *layer = op->routing->layer;
+    const struct scenario *s = &layer->s;
+    const void *biases[EPX_MAX_BIASES];
+    const float *weights = op->weights.address;
+
+    for (int b = 0; b < EPX_MAX_BIASES; b++)
+        biases[b] = op->biases[b].bytes ? op->biases[b].address : NULL;
+    if (!s->biases && !s->token_weighted)
+        return EPX_Combine(in, weights, out, s->count, s->datatype, layer->route, layer->stream,
+                           &op->request);
+    if (!s->token_weighted)
+        return EPX_Combine_from(in, weights, s->biases, biases, NULL, out, s->count, s->datatype,
+                                layer->route, layer->stream, &op->request);
+    return EPX_Combine_from(in, NULL, s->biases, s->biases ? biases : NULL,
+                            op->weights.bytes ? weights : NULL, out, s->count, s->datatype,
+                            layer->route, layer->stream, &op->request);
 }
 
 int operation_call(struct operation *op)
@@ -129,9 +173,7 @@ int operation_call(struct operation *op)
     case DISPATCH:
         return EPX_Dispatch(in, op->weights.address, out, op->out_weights.address, s->count,
                             s->datatype, route, op->routing->layer->stream, &op->request);
-    case COMBINE:
-        return EPX_Combine(in, op->weights.address, out, s->count, s->datatype, route,
-                           op->routing->layer->stream, &op->request);
+    case COMBINE: return call_combine(op, in, out);
     case DISPATCH_BACKWARD:
         return EPX_Dispatch_backward(in, op->weights.address, out, op->out_weights.address,
                                      s->count, s->datatype, route, op->routing->layer->stream,
@@ -153,6 +195,9 @@ static void set_data(struct operation *op, uint64_t seed)
     op->in_data = (struct data){data_hash(seed, 1, op->verb), s->datatype, s->count, kind};
     op->in2_data = (struct data){data_hash(seed, 2, op->verb), s->datatype, s->count, kind};
     op->weight_seed = data_hash(seed, 3, op->verb);
+    for (int b = 0; b < EPX_MAX_BIASES; b++)
+        op->bias_data[b] =
+            (struct data){data_hash(seed, 4, (uint64_t)b), s->datatype, s->count, kind};
 }
 
 void operation_prepare(struct operation *op, struct routing *routing, enum verb verb, uint64_t seed)
@@ -175,6 +220,9 @@ void operation_refill(struct operation *op, uint64_t seed)
     fill_rows(&op->in, &op->in_data, (int64_t)op->in.bytes / row_bytes);
     if (op->in2.data)
         fill_rows(&op->in2, &op->in2_data, (int64_t)op->in2.bytes / row_bytes);
+    for (int b = 0; b < EPX_MAX_BIASES; b++)
+        if (op->biases[b].data)
+            fill_rows(&op->biases[b], &op->bias_data[b], (int64_t)op->biases[b].bytes / row_bytes);
     if (op->weights.data)
         fill_weights(&op->weights, op->weight_seed, (int64_t)(op->weights.bytes / sizeof(float)));
     buffer_reset(&op->out);
@@ -226,15 +274,19 @@ int64_t operation_rows(const struct operation *op)
 int operation_check(const struct operation *op)
 {
     const char *name = verb_names[op->verb];
-    char what[5][48];
-    static const char *const parts[] = {"input", "second input", "weights", "output",
-                                        "output weights"};
+    const struct buffer *const buffers[] = {&op->in,       &op->in2,         &op->weights,
+                                            &op->out,      &op->out_weights, &op->biases[0],
+                                            &op->biases[1]};
+    static const char *const parts[] = {"input",          "second input", "weights",    "output",
+                                        "output weights", "first bias",   "second bias"};
+    char what[48];
+    int ok = 1;
 
-    for (int i = 0; i < 5; i++)
-        snprintf(what[i], sizeof(what[i]), "%s: %s", name, parts[i]);
-    return buffer_check(&op->in, what[0]) & buffer_check(&op->in2, what[1]) &
-           buffer_check(&op->weights, what[2]) & buffer_check(&op->out, what[3]) &
-           buffer_check(&op->out_weights, what[4]);
+    for (int i = 0; i < 7; i++) {
+        snprintf(what, sizeof(what), "%s: %s", name, parts[i]);
+        ok &= buffer_check(buffers[i], what);
+    }
+    return ok;
 }
 
 int operation_finish(struct operation *op)
@@ -255,6 +307,8 @@ void operation_free(struct operation *op)
     buffer_free(&op->weights);
     buffer_free(&op->out);
     buffer_free(&op->out_weights);
+    for (int b = 0; b < EPX_MAX_BIASES; b++)
+        buffer_free(&op->biases[b]);
 }
 
 static void run_verb(struct routing *routing, enum verb verb, uint64_t seed)

@@ -13,9 +13,9 @@ enum verb { DISPATCH, COMBINE, DISPATCH_BACKWARD, COMBINE_BACKWARD, VERBS };
 struct operation {
     struct routing *routing;
     enum verb verb;
-    struct data in_data, in2_data;
+    struct data in_data, in2_data, bias_data[EPX_MAX_BIASES];
     uint64_t weight_seed;
-    struct buffer in, in2, weights, out, out_weights;
+    struct buffer in, in2, weights, out, out_weights, biases[EPX_MAX_BIASES];
     EPX_Request request;
 };
 

@@ -143,6 +143,7 @@ int ref_owner(const struct ref_input *in, int64_t expert)
 int64_t ref_worst_capacity(const struct ref_input *in, int rank)
 {
     int local = first_expert(in, rank + 1) - first_expert(in, rank);
+    int per_token = in->distinct && local < in->top_k ? local : in->top_k;
 
     if (local == 0)
         return 0;
@@ -150,7 +151,7 @@ int64_t ref_worst_capacity(const struct ref_input *in, int rank)
         return (int64_t)in->ranks * in->max_tokens;
     if (in->layout == EPX_EXPERT_SLAB)
         return local * in->rows_per_expert;
-    return (int64_t)in->ranks * in->max_tokens * in->top_k + (int64_t)local * (in->alignment - 1);
+    return (int64_t)in->ranks * in->max_tokens * per_token + (int64_t)local * (in->alignment - 1);
 }
 
 /* The expert of a pair, or -1 if it names none. */
@@ -193,7 +194,9 @@ static void init_rank(const struct ref_input *in, int rank, struct ref_rank *at)
 {
     at->first_expert = first_expert(in, rank);
     at->num_experts = first_expert(in, rank + 1) - at->first_expert;
-    at->capacity = in->recv_capacity[rank] ? in->recv_capacity[rank] : ref_worst_capacity(in, rank);
+    at->capacity = ref_worst_capacity(in, rank);
+    if (in->recv_capacity[rank] && in->recv_capacity[rank] < at->capacity)
+        at->capacity = in->recv_capacity[rank];
     at->expert_counts = filled(at->num_experts, 0);
     at->expert_offsets = calloc((size_t)at->num_experts + 1, sizeof(int64_t));
     at->rank_counts = filled(in->ranks, 0);
@@ -323,7 +326,7 @@ static void empty_view(const struct ref_input *in, struct ref_rank *at)
     for (int64_t i = 0; i < (int64_t)in->max_tokens * in->top_k; i++)
         at->slots[i] = -1;
     for (int64_t i = 0; i < at->capacity; i++)
-        at->row_tokens[i] = at->row_ranks[i] = -1;
+        at->row_tokens[i] = at->row_ranks[i] = at->row_choices[i] = -1;
     at->status_rows = 0;
     if (in->layout == EPX_EXPERT_SLAB)
         return;
@@ -452,6 +455,7 @@ struct combine {
     const struct ref *ref;
     const struct data *send;
     const uint64_t *weight_seed;
+    const struct ref_home *home;
     int me;
     void *row;
     double *term;
@@ -466,11 +470,20 @@ static EPX_Datatype partial_type(const struct combine *c)
     return c->ref->in.wide_partials && is_short ? EPX_FLOAT32 : datatype;
 }
 
-/* Adds one row of a rank, times its weight. */
-static void add_row(const struct combine *c, int rank, int64_t slot, struct sum *partial)
+static double weight_of(const struct combine *c, int64_t pair, int rank, int64_t slot)
+{
+    if (!c->weight_seed)
+        return 1;
+    return (double)(c->home->token_weighted ? data_weight(*c->weight_seed, c->me, pair)
+                                            : data_weight(*c->weight_seed, rank, slot));
+}
+
+/* Adds the row of a pair on a rank, times its weight. */
+static void add_row(const struct combine *c, int64_t pair, int rank, struct sum *partial)
 {
     EPX_Datatype datatype = c->send->datatype;
-    double weight = c->weight_seed ? (double)data_weight(*c->weight_seed, rank, slot) : 1;
+    int64_t slot = c->ref->rank[c->me].slots[pair];
+    double weight = weight_of(c, pair, rank, slot);
 
     data_row(c->send, rank, slot, c->row);
     for (int i = 0; i < c->send->count; i++) {
@@ -481,6 +494,15 @@ static void add_row(const struct combine *c, int rank, int64_t slot, struct sum 
     sum_add(datatype, partial, c->term);
 }
 
+/* Whether a rank has the row of a choice of a token. */
+static int has_choice(const struct combine *c, int token, int rank, int k)
+{
+    const struct ref *ref = c->ref;
+
+    return ref->rank[c->me].slots[(int64_t)token * ref->in.top_k + k] >= 0 &&
+           owns(&ref->rank[rank], expert_of(&ref->in, c->me, token, k));
+}
+
 static void add_rank(const struct combine *c, int token, int rank, struct sum *node)
 {
     const struct ref *ref = c->ref;
@@ -488,11 +510,9 @@ static void add_rank(const struct combine *c, int token, int rank, struct sum *n
 
     sum_init(&partial, c->send->count);
     for (int k = 0; k < ref->in.top_k; k++) {
-        int32_t slot = ref->rank[c->me].slots[(int64_t)token * ref->in.top_k + k];
-
-        if (slot < 0 || !owns(&ref->rank[rank], expert_of(&ref->in, c->me, token, k)))
+        if (!has_choice(c, token, rank, k))
             continue;
-        add_row(c, rank, slot, &partial);
+        add_row(c, (int64_t)token * ref->in.top_k + k, rank, &partial);
         if (ref->in.layout == EPX_RANK_MAJOR)
             break;
     }
@@ -510,15 +530,48 @@ static int node_of(const struct ref_input *in, int rank)
     return in->nodes ? in->nodes[rank] : 0;
 }
 
+/* The last choice of a token that a rank of a node has, or, for rank -1, any rank of the node. */
+static int last_choice(const struct combine *c, int token, int node, int rank)
+{
+    int last = -1;
+
+    for (int k = 0; k < c->ref->in.top_k; k++)
+        for (int r = 0; r < c->ref->in.ranks; r++)
+            if ((rank < 0 || r == rank) && node_of(&c->ref->in, r) == node &&
+                has_choice(c, token, r, k))
+                last = k;
+    return last;
+}
+
+/* How often all ranks, or nodes, are walked through: once, or for each last choice. */
+static int num_walks(const struct combine *c)
+{
+    return c->ref->in.by_choice ? c->ref->in.top_k : 1;
+}
+
+static void add_ranks_of(const struct combine *c, int token, int node, struct sum *sum)
+{
+    const struct ref_input *in = &c->ref->in;
+
+    for (int walk = 0; walk < num_walks(c); walk++)
+        for (int rank = 0; rank < in->ranks; rank++)
+            if (node_of(in, rank) == node &&
+                (!in->by_choice || last_choice(c, token, node, rank) == walk))
+                add_rank(c, token, rank, sum);
+}
+
+/* Biases are followed by the partials of the home's own node, one by one, if these come first. */
 static void add_node(const struct combine *c, int token, int node, struct sum *total)
 {
     const struct ref_input *in = &c->ref->in;
     struct sum sum;
 
+    if (total->terms && total->terms == c->home->num_biases && node == node_of(in, c->me)) {
+        add_ranks_of(c, token, node, total);
+        return;
+    }
     sum_init(&sum, c->send->count);
-    for (int rank = 0; rank < c->ref->in.ranks; rank++)
-        if (node_of(in, rank) == node)
-            add_rank(c, token, rank, &sum);
+    add_ranks_of(c, token, node, &sum);
     if (sum.terms) {
         if (node_of(in, c->me) != node)
             sum_round(partial_type(c), &sum);
@@ -527,13 +580,26 @@ static void add_node(const struct combine *c, int token, int node, struct sum *t
     free(sum.value);
 }
 
+static void add_bias(const struct combine *c, int token, const struct data *bias, struct sum *total)
+{
+    data_row(bias, c->me, token, c->row);
+    for (int i = 0; i < bias->count; i++)
+        c->term[i] = ref_load(bias->datatype, c->row, i);
+    sum_add(bias->datatype, total, c->term);
+}
+
 static void combine_token(const struct combine *c, int token, char *out)
 {
+    const struct ref_input *in = &c->ref->in;
     struct sum total;
 
     sum_init(&total, c->send->count);
-    for (int node = 0; node < c->ref->in.ranks; node++)
-        add_node(c, token, node, &total);
+    for (int b = 0; b < c->home->num_biases; b++)
+        add_bias(c, token, &c->home->biases[b], &total);
+    for (int walk = 0; walk < num_walks(c); walk++)
+        for (int node = 0; node < in->ranks; node++)
+            if (!in->by_choice || last_choice(c, token, node, -1) == walk)
+                add_node(c, token, node, &total);
     for (int i = 0; i < c->send->count; i++)
         ref_store(c->send->datatype, out, i, total.value[i]);
     free(total.value);
@@ -542,7 +608,15 @@ static void combine_token(const struct combine *c, int token, char *out)
 void ref_combine(const struct ref *ref, int me, const struct data *send,
                  const uint64_t *weight_seed, void *recvbuf)
 {
-    struct combine c = {ref, send, weight_seed, me, NULL, NULL};
+    const struct ref_home nothing = {0};
+
+    ref_combine_from(ref, me, send, weight_seed, &nothing, recvbuf);
+}
+
+void ref_combine_from(const struct ref *ref, int me, const struct data *send,
+                      const uint64_t *weight_seed, const struct ref_home *home, void *recvbuf)
+{
+    struct combine c = {ref, send, weight_seed, home, me, NULL, NULL};
     size_t row_bytes = data_row_bytes(send);
 
     c.row = malloc(row_bytes + 8);

@@ -20,7 +20,9 @@ struct ref_input {
     const int *nodes;             /* [ranks] numbered by lowest rank; NULL = one node */
     int zero_unused;
     int wide_partials;       /* sums that travel are float32 where they would be shorter */
+    int by_choice;           /* sums of ranks and nodes are added by their last choice */
     int64_t rows_per_expert; /* EPX_EXPERT_SLAB */
+    int distinct;            /* the worst case is that of tokens which name no expert twice */
 };
 
 /* What one rank's view must say. */
@@ -62,6 +64,14 @@ void ref_dispatch(const struct ref *ref, int me, const struct data *send,
                   const uint64_t *weight_seed, void *recvbuf, float *recv_weights);
 void ref_combine(const struct ref *ref, int me, const struct data *send,
                  const uint64_t *weight_seed, void *recvbuf);
+/* A combine to which the home rank gives something: rows that the sums start from, or the weights
+ * of its pairs, data_weight(seed, me, pair). */
+struct ref_home {
+    int num_biases, token_weighted;
+    const struct data *biases;
+};
+void ref_combine_from(const struct ref *ref, int me, const struct data *send,
+                      const uint64_t *weight_seed, const struct ref_home *home, void *recvbuf);
 void ref_grad_weights(const struct ref *ref, int me, uint64_t weight_seed, float *grad_weights);
 void ref_combine_backward(const struct ref *ref, int me, const struct data *grad,
                           const uint64_t *weight_seed, void *grad_sendbuf);

@@ -80,6 +80,7 @@ struct scenario scenario_random(uint64_t seed)
     s.tokens = (enum tokens_kind)(1 + pick(seed, 15, TOKENS_KINDS - 1));
     s.capacity_percent = percents[pick(seed, 17, 6)];
     s.zero_unused = pick(seed, 18, 3) == 0;
+    s.distinct = pick(seed, 22, 4) == 0;
     random_rows(&s, seed);
     return s;
 }
@@ -97,15 +98,16 @@ void scenario_print(const struct scenario *s)
 {
     if (suite_rank)
         return;
-    fprintf(stderr,
-            "scenario: seed %llu experts %d top_k %d max_tokens %d alignment %d index_bits %d "
-            "layout %d overflow %d routing %d tokens %d capacity_percent %d zero_unused %d "
-            "row_bytes_known %d datatype %d count %d zeros %d weightless %d memory %d "
-            "ranks_per_node %d\n",
-            (unsigned long long)s->seed, s->experts, s->top_k, s->max_tokens, s->alignment,
-            s->index_bits, s->layout, s->overflow, (int)s->routing, (int)s->tokens,
-            s->capacity_percent, s->zero_unused, s->row_bytes_known, s->datatype, s->count,
-            s->zeros, s->weightless, (int)s->memory, s->ranks_per_node);
+    fprintf(
+        stderr,
+        "scenario: seed %llu experts %d top_k %d max_tokens %d alignment %d index_bits %d "
+        "layout %d overflow %d routing %d tokens %d capacity_percent %d zero_unused %d distinct %d "
+        "row_bytes_known %d datatype %d count %d zeros %d weightless %d memory %d "
+        "ranks_per_node %d biases %d token_weighted %d tight %d\n",
+        (unsigned long long)s->seed, s->experts, s->top_k, s->max_tokens, s->alignment,
+        s->index_bits, s->layout, s->overflow, (int)s->routing, (int)s->tokens, s->capacity_percent,
+        s->zero_unused, s->distinct, s->row_bytes_known, s->datatype, s->count, s->zeros,
+        s->weightless, (int)s->memory, s->ranks_per_node, s->biases, s->token_weighted, s->tight);
 }
 
 int scenario_tokens(const struct scenario *s, uint64_t seed, int rank)
@@ -163,6 +165,7 @@ EPX_Route_attr scenario_attr(const struct scenario *s, int64_t capacity)
     attr.recv_capacity = s->sets_capacity ? 0 : capacity;
     attr.rows_per_expert = s->rows_per_expert;
     attr.zero_unused = s->zero_unused;
+    attr.distinct_experts = s->distinct;
     attr.max_row_bytes = s->row_bytes_known ? (int64_t)scenario_row_bytes(s) : 0;
     return attr;
 }
@@ -258,6 +261,9 @@ struct scenario scenario_edge(int i)
          .top_k = 40,
          .max_tokens = 4,
          .routing = ROUTING_HOLES},
+        {.distinct = 1, .experts = R, .top_k = 8, .alignment = 4},
+        {.distinct = 1, .capacity_percent = 130, .routing = ROUTING_ONE_EXPERT, .top_k = 1},
+        {.distinct = 1, .routing = ROUTING_DUPLICATES, .overflow = EPX_OVERFLOW_DROP, .top_k = 9},
     };
     struct scenario e = edges[i];
 

@@ -36,6 +36,7 @@ struct scenario {
     int capacity_percent; /* of what the first routing needs; 0 = worst case */
     int sets_capacity;    /* by EPX_Route_set_capacity, after creation with the worst case */
     int zero_unused;
+    int distinct;            /* claims that no token names an expert twice */
     int64_t rows_per_expert; /* EPX_EXPERT_SLAB: what capacity_percent comes to */
     int row_bytes_known;     /* sets max_row_bytes */
     EPX_Datatype datatype;   /* 0 = float32 */
@@ -44,6 +45,9 @@ struct scenario {
     int weightless;
     enum memory memory;
     int ranks_per_node; /* as the communicator's hint */
+    int biases;         /* combine: rows that the sums start from */
+    int token_weighted; /* combine: the home ranks give the weights; not in rank-major */
+    int tight;          /* buffers that combine and the backwards read have num_rows rows */
 };
 
 /* A layer that most tests are content with. */
@@ -58,7 +62,7 @@ void scenario_add_tokens(struct scenario *scenario, uint64_t seed, int many);
 /* Prints what is needed to repeat a failure, on standard error of rank 0. */
 void scenario_print(const struct scenario *scenario);
 /* Scenarios at the edges of the contract, each worth a few calls. */
-#define SCENARIO_EDGES 55
+#define SCENARIO_EDGES 58
 struct scenario scenario_edge(int i);
 
 /* Replaces members left 0 by their defaults; slabs have room for all pairs of a call. */

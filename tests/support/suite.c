@@ -128,6 +128,13 @@ int suite_wide_partials(void)
     return partials && strcmp(partials, "float32") == 0;
 }
 
+int suite_by_choice(void)
+{
+    const char *order = getenv("EPX_COMBINE_ORDER");
+
+    return order && strcmp(order, "choice") == 0;
+}
+
 double suite_seconds(void)
 {
     struct timespec now;

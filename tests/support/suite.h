@@ -67,6 +67,8 @@ void suite_sleep_ms(int ms);
 
 /* Whether the environment has the library send sums as float32: EPX_COMBINE_PARTIALS. */
 int suite_wide_partials(void);
+/* Whether it has the library add sums by last choice: EPX_COMBINE_ORDER. */
+int suite_by_choice(void);
 
 /* Ends the program on all ranks as skipped. */
 void suite_skip(const char *reason);

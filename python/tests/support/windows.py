@@ -9,7 +9,7 @@ from epx import EPXError, _window
 
 def take(comm, bytes):
     """So many bytes of reserved memory, or None."""
-    return _window._on_host(torch.empty(0, dtype=torch.uint8), (bytes, 1), comm)
+    return _window._on_host(torch.empty(0, dtype=torch.uint8), (bytes, 1), comm._arena)
 
 
 def expect(code, match, call, *arguments):

@@ -132,6 +132,7 @@ static void carve_expert(struct arena *arena, struct epx_device_plan *plan, int6
           plan->shape.rank_major ? capacity * plan->shape.top_k : 0);
     CARVE(arena, plan->view.row_tokens, capacity);
     CARVE(arena, plan->view.row_ranks, capacity);
+    CARVE(arena, plan->view.row_choices, plan->shape.rank_major ? 0 : capacity);
 }
 
 static void carve_tables(struct arena *arena, struct epx_device_plan *plan,
@@ -213,6 +214,8 @@ static int find_capacity(struct epx_route *route, const struct epx_device_plan *
     EPX_FAIL_IF(plan->shape.num_experts > EPX_MOST_DEVICE_EXPERTS, EPX_ERR_COUNT,
                 "%d experts, want at most %d on device memory", plan->shape.num_experts,
                 EPX_MOST_DEVICE_EXPERTS);
+    EPX_FAIL_IF(plan->shape.by_choice, EPX_ERR_UNSUPPORTED,
+                "device memory does not take epx_combine_order=choice yet");
     return epx_route_find_capacity(route, &plan->shape);
 }
 

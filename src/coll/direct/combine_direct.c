@@ -15,7 +15,7 @@ static void begin(struct epx_direct *direct, struct epx_request *request, int we
     epx_direct_begin(direct, epx_wire_row_bytes(request));
     direct->home = epx_home_rows_of(request, direct->cut, weighted);
     direct->expert = epx_expert_rows_of(request, direct->cut, weighted, direct->sums);
-    epx_combine_begin(request, weighted);
+    epx_moves_begin(request, weighted);
 }
 
 static void store_weights(const struct epx_direct *direct, int home, int32_t *record)
@@ -146,10 +146,12 @@ int epx_combine_direct(struct epx_request *request, int *moved)
     struct epx_direct *direct = epx_direct_of(request);
     int weighted;
 
+    if (request->half == EPX_HALF_WEIGHTS)
+        return epx_combine_weights(request, moved);
     if (request->phase == EPX_PHASE_VERB)
         return move(direct, request, moved);
     EPX_TRY(epx_direct_handshake(request, &weighted, moved));
-    if (*moved)
+    if (*moved && !epx_combine_splits(request, &weighted))
         begin(direct, request, weighted);
     return EPX_SUCCESS;
 }

@@ -30,10 +30,17 @@ static char *find_buffer(const struct epx_direct *direct, const struct epx_field
     return segment ? segment->window->address[rank] + told->offset : anywhere;
 }
 
+/* Whether other ranks can store rows to a rank; rows of no bytes, which bring weights alone, always
+ * can be. */
+static int takes_stores(const struct epx_direct *direct, int rank)
+{
+    return !direct->cut.row_bytes || epx_ready_takes_stores(&direct->ready[rank]);
+}
+
 /* A rank's receive buffers if they can be stored into; NULL if only its ring takes rows. */
 static void find_buffers(struct epx_direct *direct, const struct epx_fields *fields, int rank)
 {
-    int takes = rank == direct->comm->rank || epx_ready_takes_stores(&direct->ready[rank]);
+    int takes = rank == direct->comm->rank || takes_stores(direct, rank);
 
     direct->buffers[rank][0] = NULL;
     for (int f = 0; f < fields->num && takes && !direct->expert.scales; f++)
@@ -44,7 +51,7 @@ static int own_buffer_takes(const struct epx_direct *direct, int source)
 {
     int me = direct->comm->rank;
 
-    return !direct->expert.scales && (source == me || epx_ready_takes_stores(&direct->ready[me]));
+    return !direct->expert.scales && (source == me || takes_stores(direct, me));
 }
 
 static void begin(struct epx_direct *direct, struct epx_request *request, int weighted)
@@ -65,7 +72,7 @@ static void begin(struct epx_direct *direct, struct epx_request *request, int we
     if (weighted && call->num_tokens)
         memcpy(plan->pair_weights, call->weights_in,
                (size_t)call->num_tokens * (size_t)plan->shape.top_k * sizeof(*plan->pair_weights));
-    epx_dispatch_begin(request, weighted);
+    epx_moves_begin(request, weighted);
 }
 
 /* Fetches the pair weights of a row, in pair order. */

@@ -113,7 +113,7 @@ static int32_t tokens_that_fit(const struct epx_staged *staged, const struct epx
     return least(longest, longest_block(plan, fit, count_parts));
 }
 
-static void begin(struct epx_hier *hier, struct epx_request *request, int weighted)
+static void begin(struct epx_hier *hier, const struct epx_request *request, int weighted)
 {
     struct epx_staged *staged = hier->staged;
     size_t ranks = (size_t)hier->comm->size;
@@ -123,21 +123,27 @@ static void begin(struct epx_hier *hier, struct epx_request *request, int weight
     for (size_t r = 0; r < ranks; r++)
         if (staged->ready[r].block_tokens < tokens)
             tokens = staged->ready[r].block_tokens;
-    if (staged->per_round < tokens && staged->cut.num == 1)
+    if (staged->per_round < tokens && staged->cut.num == 1 && request->half != EPX_HALF_WEIGHTS)
         staged->per_round = (int32_t)tokens;
     memset(hier->node_rows, 0, 2 * ranks * sizeof(*hier->node_rows));
     memset(hier->node_at, 0, 4 * ranks * sizeof(*hier->node_at));
 }
 
-int epx_hier_begin(struct epx_hier *hier, struct epx_request *request, int *weighted, int *moved)
+/* The halves of a combine tell nothing anew: the blocks of its sums were told before the weights,
+ * whose blocks are as long as fits in any case. */
+int epx_hier_begin(struct epx_request *request, int *moved)
 {
+    struct epx_hier *hier = epx_hier_of(request);
     struct epx_staged *staged = hier->staged;
+    int weighted;
 
-    if (request->phase == EPX_PHASE_POST)
+    if (request->phase == EPX_PHASE_POST && request->half <= EPX_HALF_DISPATCH)
         staged->block_tokens = request->route->error ? 0 : tokens_that_fit(staged, request);
-    EPX_TRY(epx_staged_handshake(request, weighted, moved));
-    if (*moved)
-        begin(hier, request, *weighted);
+    EPX_TRY(epx_staged_handshake(request, &weighted, moved));
+    if (!*moved || epx_combine_splits(request, &weighted))
+        return EPX_SUCCESS;
+    begin(hier, request, weighted);
+    epx_moves_begin(request, weighted);
     return EPX_SUCCESS;
 }
 
@@ -220,15 +226,16 @@ static void pack_entries(struct epx_hier *hier, const struct epx_plan *plan, int
     block->entry[me] = block->home_row[own];
 }
 
-int epx_hier_next_block(struct epx_hier *hier, struct epx_request *request, int *moved)
+int epx_hier_next_block(struct epx_request *request, int *moved)
 {
+    struct epx_hier *hier = epx_hier_of(request);
     struct epx_staged *staged = hier->staged;
     const struct epx_plan *plan = staged->plan;
 
     request->complete = !epx_staged_has_block(staged);
     *moved = request->complete || epx_hier_may_fill(hier, request);
     if (request->complete || !*moved)
-        return 0;
+        return EPX_SUCCESS;
     epx_staged_find_block(staged);
     hier->round++;
     epx_poison(epx_hier_area(hier), (size_t)staged->stage_bytes);
@@ -238,7 +245,7 @@ int epx_hier_next_block(struct epx_hier *hier, struct epx_request *request, int 
         find_rows(hier, plan);
     pack_homes(hier, plan);
     pack_entries(hier, plan, epx_gathers(request->call.verb));
-    return 1;
+    return EPX_SUCCESS;
 }
 
 void epx_hier_place_parts(struct epx_hier *hier)

@@ -119,7 +119,62 @@ static inline void assign_pairs(struct epx_plan *plan,
         }
 }
 
+/* Writes an entry of the list by token: the i-th row for a rank. */
+static inline void list_entry(struct epx_plan *plan, int64_t at, int32_t rank, int32_t i)
+{
+    plan->token_rank[at] = rank;
+    plan->token_row[at] = i;
+    plan->token_slot[at] = plan->send_slot[plan->send_offset[rank] + i];
+}
+
 /* The lists by rank, each in token order, read in the order of sums give the lists by token. */
+static void list_by_rank(struct epx_plan *plan)
+{
+    for (int32_t r = 0; r < plan->num_ranks; r++)
+        for (int32_t i = 0, d = plan->rank_order[r]; i < plan->send_rows[d]; i++) {
+            int32_t token = plan->send_token[plan->send_offset[d] + i];
+
+            list_entry(plan, plan->token_offset[token] + plan->token_rows[token]++, d, i);
+        }
+}
+
+static int lists_rank(const struct epx_plan *plan, int64_t first, int64_t end, int32_t rank)
+{
+    while (first < end && plan->token_rank[first] != rank)
+        first++;
+    return first < end;
+}
+
+/* Lists before `at`, from the last one on, the ranks of a node that have choices of a token up to
+ * the k-th; returns where the first of them stands. */
+static int64_t list_node(struct epx_plan *plan, const int32_t *ranks, int32_t k, int64_t at)
+{
+    const int32_t node = plan->node[ranks[k]];
+    const int64_t end = at;
+
+    for (; k >= 0; k--) {
+        if (ranks[k] < 0 || plan->node[ranks[k]] != node || lists_rank(plan, at, end, ranks[k]))
+            continue;
+        list_entry(plan, --at, ranks[k], plan->listed_rows[ranks[k]]++);
+    }
+    return at;
+}
+
+/* The list of each token from its end: the node and the rank of the last choice stand last. */
+static void list_by_choice(struct epx_plan *plan)
+{
+    memset(plan->listed_rows, 0, (size_t)plan->num_ranks * sizeof(*plan->listed_rows));
+    for (int32_t t = 0; t < plan->num_tokens; t++) {
+        const int32_t *ranks = plan->pair_ranks + (int64_t)t * plan->shape.top_k;
+        const int64_t end = plan->token_offset[t + 1];
+        int64_t at = end;
+
+        for (int32_t k = plan->shape.top_k - 1; at > plan->token_offset[t]; k--)
+            if (ranks[k] >= 0 && !lists_rank(plan, at, end, ranks[k]))
+                at = list_node(plan, ranks, k, at);
+    }
+}
+
 static void list_by_token(struct epx_plan *plan)
 {
     plan->token_offset[0] = 0;
@@ -127,15 +182,10 @@ static void list_by_token(struct epx_plan *plan)
         plan->token_offset[t + 1] = plan->token_offset[t] + plan->token_rows[t];
         plan->token_rows[t] = 0;
     }
-    for (int32_t r = 0; r < plan->num_ranks; r++)
-        for (int32_t i = 0, d = plan->rank_order[r]; i < plan->send_rows[d]; i++) {
-            int32_t token = plan->send_token[plan->send_offset[d] + i];
-            int64_t at = plan->token_offset[token] + plan->token_rows[token]++;
-
-            plan->token_rank[at] = d;
-            plan->token_row[at] = i;
-            plan->token_slot[at] = plan->send_slot[plan->send_offset[d] + i];
-        }
+    if (plan->shape.by_choice)
+        list_by_choice(plan);
+    else
+        list_by_rank(plan);
 }
 
 void epx_assign_slots_host(struct epx_plan *plan)

@@ -2,7 +2,7 @@
 /*
  * index_rows_host.c - from the records: the home of each row, and how many rows travel here.
  * Work: rows of the receive buffer + records. Reads records, rank_counts; writes row_tokens,
- * row_ranks, row_expert_ids, recv_rows, and expert_counts in rank-major.
+ * row_ranks, recv_rows, and in rank-major row_expert_ids and expert_counts, else row_choices.
  */
 #include "kernels/host/host_kernels.h"
 
@@ -15,6 +15,8 @@ static void index_record(struct epx_plan *plan, int32_t source, int32_t *record)
     for (int32_t i = 0; i < record[EPX_RECORD_SLOTS]; i++) {
         plan->view.row_tokens[slots[i]] = record[EPX_RECORD_TOKEN];
         plan->view.row_ranks[slots[i]] = source;
+        if (!plan->shape.rank_major)
+            plan->view.row_choices[slots[i]] = choices[i];
     }
     for (int32_t i = 0; plan->shape.rank_major && i < record[EPX_RECORD_PAIRS]; i++) {
         plan->view.row_expert_ids[(int64_t)slots[0] * plan->shape.top_k + choices[i]] = experts[i];
@@ -29,7 +31,9 @@ void epx_index_rows_host(struct epx_plan *plan)
 
     memset(plan->view.row_tokens, 0xff, rows * sizeof(*plan->view.row_tokens));
     memset(plan->view.row_ranks, 0xff, rows * sizeof(*plan->view.row_ranks));
-    if (plan->shape.rank_major) {
+    if (!plan->shape.rank_major)
+        memset(plan->view.row_choices, 0xff, rows * sizeof(*plan->view.row_choices));
+    else {
         memset(plan->view.row_expert_ids, 0xff,
                rows * (size_t)plan->shape.top_k * sizeof(*plan->view.row_expert_ids));
         memset(plan->view.expert_counts, 0,

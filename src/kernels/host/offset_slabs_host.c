@@ -147,6 +147,8 @@ static void empty_view(struct epx_plan *plan)
     memset(view->slots, 0xff, pairs * sizeof(*view->slots));
     memset(view->row_tokens, 0xff, (size_t)capacity * sizeof(*view->row_tokens));
     memset(view->row_ranks, 0xff, (size_t)capacity * sizeof(*view->row_ranks));
+    if (!plan->shape.rank_major)
+        memset(view->row_choices, 0xff, (size_t)capacity * sizeof(*view->row_choices));
     *view->num_rows = epx_used_rows(&plan->shape, 0, capacity);
 }
 

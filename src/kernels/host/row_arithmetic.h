@@ -86,13 +86,35 @@ static int EPX_SUM_NAME(sum_node)(EPX_Datatype datatype, const struct node_parts
     return end;
 }
 
-/* dst = round(sum over the nodes, in order); dst has elements of the type `to`. */
+/*
+ * The sum of the biases, of the type `to`; the partials of the home's node are added to it one by
+ * one if they come first. Without biases the sum of the first node. Returns where the parts in the
+ * sum end.
+ */
+static int EPX_SUM_NAME(start_sum)(EPX_Datatype datatype, EPX_Datatype to,
+                                   const struct node_parts *parts, int32_t home_node, int n,
+                                   EPX_SUM *sum)
+{
+    EPX_SUM term[EPX_SUM_BLOCK];
+    int end = 0;
+
+    if (!parts->num_biases)
+        return EPX_SUM_NAME(sum_node)(datatype, parts, 0, home_node, n, sum);
+    EPX_SUM_NAME(load)(to, parts->bias[0], n, sum);
+    for (int b = 1; b < parts->num_biases; b++)
+        EPX_SUM_NAME(add)(sum, EPX_SUM_NAME(convert)(to, parts->bias[b], n, term), n);
+    for (; end < parts->num && parts->node[end] == home_node; end++)
+        EPX_SUM_NAME(add)(sum, EPX_SUM_NAME(convert)(datatype, parts->row[end], n, term), n);
+    return end;
+}
+
+/* dst = round(biases + sums of the nodes, in order); dst has elements of the type `to`. */
 static void EPX_SUM_NAME(sum_ranks)(EPX_Datatype datatype, EPX_Datatype to,
                                     const struct node_parts *parts, int32_t home_node, int n,
                                     char *dst)
 {
     EPX_SUM sum[EPX_SUM_BLOCK], term[EPX_SUM_BLOCK];
-    int end = EPX_SUM_NAME(sum_node)(datatype, parts, 0, home_node, n, sum);
+    int end = EPX_SUM_NAME(start_sum)(datatype, to, parts, home_node, n, sum);
 
     while (end < parts->num) {
         end = EPX_SUM_NAME(sum_node)(datatype, parts, end, home_node, n, term);

@@ -63,11 +63,13 @@ struct terms {
     int num;
 };
 
-/* One block of each of a token's rows, with the node that it is from; nodes come in runs. */
+/* One block of each of a token's rows, with the node that it is from, and of its biases; nodes come
+ * in runs. */
 struct node_parts {
     const char *row[EPX_MAX_TOP_K];
     int32_t node[EPX_MAX_TOP_K];
-    int num;
+    int num, num_biases;
+    const char *bias[EPX_MAX_BIASES];
 };
 
 #define EPX_SUM float
@@ -305,18 +307,23 @@ void epx_sum_token_rows(const struct epx_plan *plan, const struct epx_home_rows 
     struct node_parts block;
     int size = epx_datatype_bytes(op->datatype), wide = epx_datatype_bytes(op->partial);
     int64_t elements = epx_segment_length(op->cut, segment) / wide;
-    char *to = (char *)op->rows + row_offset(op->cut, token, segment) / wide * size;
+    int64_t offset = row_offset(op->cut, token, segment) / wide * size;
+    int terms = parts.num + op->num_biases;
+    char *to = (char *)op->rows + offset;
 
-    if (parts.num == 0 && elements)
+    if (terms == 0 && elements)
         memset(to, 0, (size_t)(elements * size));
     block.num = parts.num;
+    block.num_biases = op->num_biases;
     for (int k = 0; k < parts.num; k++)
         block.node[k] = op->node[parts.ranks[k]];
-    for (int64_t i = 0; parts.num && i < elements; i += EPX_SUM_BLOCK) {
+    for (int64_t i = 0; terms && i < elements; i += EPX_SUM_BLOCK) {
         int n = (int)(elements - i < EPX_SUM_BLOCK ? elements - i : EPX_SUM_BLOCK);
 
         for (int k = 0; k < parts.num; k++)
             block.row[k] = parts.rows[k] + i * wide;
+        for (int b = 0; b < op->num_biases; b++)
+            block.bias[b] = (const char *)op->biases[b] + offset + i * size;
         if (op->datatype == EPX_FLOAT64)
             sum_ranks_double(op->partial, op->datatype, &block, op->node[plan->rank], n,
                              to + i * size);

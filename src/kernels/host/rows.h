@@ -40,9 +40,11 @@ struct epx_home_rows {
     const struct epx_fields
         *fields;             /* [T] rows of each that are sent; NULL where rows are summed */
     const float *weights_in; /* [T][K] pair weights that are sent */
-    void *rows;              /* out: [T] rows */
-    float *weights;          /* out or NULL: [T][K] */
-    const int32_t *node;     /* [R] node of each rank */
+    int num_biases;          /* arrays of [T] rows of the datatype that sums start from */
+    const void *const *biases;
+    void *rows;          /* out: [T] rows */
+    float *weights;      /* out or NULL: [T][K] */
+    const int32_t *node; /* [R] node of each rank */
 };
 
 /* One segment of a row that came to the expert's rank. */

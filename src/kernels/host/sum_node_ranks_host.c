@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * sum_node_ranks_host.c - a relay in a hierarchical combine: for each node row of a block the sum
- * of what the ranks of the node have of it, in rank order, rounded once, followed by its pair
- * weights' gradients (first segment only), into the stage. Work: the rows that it passes on. Reads
- * the areas, entries; writes relay_stage.
+ * of what the ranks of the node have of it, in the order of sums, rounded once, followed by its
+ * pair weights' gradients (first segment only), into the stage. Work: the rows that it passes on.
+ * Reads the areas, entries; writes relay_stage.
  */
 #include <string.h>
 
 #include "kernels/host/host_kernels.h"
 #include "kernels/node_rows.h"
 
-/* The parts of one entry in rank order; returns their number. */
+/* The parts of one entry in the order of sums; returns their number. */
 static int find_parts(const struct epx_plan *plan, const uint16_t *ranks, const char *parts[])
 {
     const struct epx_node_plan *by_node = plan->by_node;
     int32_t size = epx_node_size(&by_node->nodes, by_node->nodes.own);
-    int num = 0;
+    int num = 0, listed = 0;
 
     memset(by_node->pairs, 0, (size_t)size * sizeof(*by_node->pairs));
-    for (int32_t k = 0; k < plan->shape.top_k; k++)
-        if (ranks[k] != EPX_ELSEWHERE)
-            by_node->pairs[ranks[k]] = 1;
+    for (int32_t k = plan->shape.top_k - 1; k >= 0; k--)
+        if (ranks[k] != EPX_ELSEWHERE && !by_node->pairs[ranks[k]])
+            by_node->pairs[ranks[k]] = ++num; /* the rank of the last choice is number 1 */
     for (int32_t i = 0; i < size; i++)
         if (by_node->pairs[i])
-            parts[num++] = by_node->next[i];
+            parts[plan->shape.by_choice ? num - by_node->pairs[i] : listed++] = by_node->next[i];
     return num;
 }
 

@@ -224,6 +224,9 @@ static __device__ EPX_COLD void empty_view(const struct epx_route_tokens &a,
         view.slots[p] = -1;
     for (int64_t i = routing_thread(a); i < o.capacity[a.comm.rank]; i += num_routing_threads(a))
         view.row_tokens[i] = view.row_ranks[i] = -1;
+    for (int64_t i = routing_thread(a); !a.plan.shape.rank_major && i < o.capacity[a.comm.rank];
+         i += num_routing_threads(a))
+        view.row_choices[i] = -1;
     if (!shows_view())
         return;
     for (int32_t e = thread; e <= a.plan.shape.num_local; e += threads) {

@@ -301,7 +301,8 @@ static __device__ void show_sources(const struct epx_route_tokens &a, const stru
     }
 }
 
-/* What needs no records: the view but for the tokens of rows, and slots that nobody has. */
+/* What needs no records: the view but for the tokens and choices of rows, and slots that nobody
+ * has. */
 static __device__ void show_offsets(const struct epx_route_tokens &a, const struct offsets &o)
 {
     if (shows_view()) {
@@ -314,7 +315,7 @@ static __device__ void show_offsets(const struct epx_route_tokens &a, const stru
     index_padding(a, o, {routing_warp(a), num_routing_warps(a)});
 }
 
-/* Expert-major: shows the token of a record's rows, by lanes that take turns at its pairs. */
+/* Expert-major: shows token and choice of a record's rows, by lanes that take turns at pairs. */
 static __device__ void show_tokens(const struct epx_device_plan &plan, const int4 &head,
                                    const struct epx_wire_pair *pairs)
 {
@@ -323,19 +324,23 @@ static __device__ void show_tokens(const struct epx_device_plan &plan, const int
 #pragma unroll 1
     for (int32_t first = lane_id() % RECORD_LANES; first < num;
          first += RECORD_LANES * PAIRS_AT_ONCE) {
-        int32_t slot[PAIRS_AT_ONCE];
+        int2 pair[PAIRS_AT_ONCE];
 
 #pragma unroll
         for (int32_t j = 0; j < PAIRS_AT_ONCE; j++)
-            slot[j] = first + j * RECORD_LANES < num ? pairs[first + j * RECORD_LANES].slot : -1;
+            pair[j] = first + j * RECORD_LANES < num
+                          ? *(const int2 *)(const void *)&pairs[first + j * RECORD_LANES]
+                          : make_int2(-1, 0);
 #pragma unroll
         for (int32_t j = 0; j < PAIRS_AT_ONCE; j++)
-            if (slot[j] >= 0)
-                plan.view.row_tokens[slot[j]] = head.x;
+            if (pair[j].x >= 0) {
+                plan.view.row_tokens[pair[j].x] = head.x;
+                plan.view.row_choices[pair[j].x] = pair[j].y & 255;
+            }
     }
 }
 
-/* The records that came, RECORD_LANES lanes each: shows the token of each row. */
+/* The records that came, RECORD_LANES lanes each: shows the token of each row, and its choice. */
 static __device__ void take_records(const struct epx_route_tokens &a, struct offsets &o)
 {
     int64_t all = o.records[a.comm.num_ranks], lanes = num_routing_threads(a) / RECORD_LANES;

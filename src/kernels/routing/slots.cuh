@@ -119,6 +119,15 @@ static __device__ __forceinline__ void show_row(const struct epx_device_plan &pl
     plan.view.row_ranks[slot] = source;
 }
 
+/* Unless rank-major: a row is that of one pair. */
+static __device__ __forceinline__ void show_pair_row(const struct epx_device_plan &plan,
+                                                     int64_t slot, int32_t source, int32_t token,
+                                                     int32_t choice)
+{
+    show_row(plan, slot, source, token);
+    plan.view.row_choices[slot] = choice;
+}
+
 /* What a record says of its pairs, in the third word as it was loaded. */
 static __device__ __forceinline__ int32_t num_pairs_of(const int4 &head)
 {
@@ -150,10 +159,10 @@ static __device__ void index_all(const struct epx_route_tokens &a, const struct 
         if (i)
             two = *two_pairs(record, i);
         two.x = (int32_t)slot_in_slab(a, o, source, make_int2(two.x, two.y));
-        show_row(a.plan, two.x, source, head.x);
+        show_pair_row(a.plan, two.x, source, head.x, two.y & 255);
         if (i + 1 < num_pairs_of(head)) {
             two.z = (int32_t)slot_in_slab(a, o, source, make_int2(two.z, two.w));
-            show_row(a.plan, two.z, source, head.x);
+            show_pair_row(a.plan, two.z, source, head.x, two.w & 255);
         }
         *two_pairs(record, i) = two;
     }
@@ -176,7 +185,7 @@ static __device__ EPX_COLD int32_t index_some(const struct epx_route_tokens &a,
         if (slot >= epx_slab_limit(&a.plan.shape, local, o.capacity[a.comm.rank]))
             continue;
         pairs[kept++] = make_int2((int32_t)slot, pair.y);
-        show_row(a.plan, slot, source, head.x);
+        show_pair_row(a.plan, slot, source, head.x, pair.y & 255);
     }
     return kept;
 }
@@ -269,7 +278,7 @@ static __device__ EPX_COLD void index_padding(const struct epx_route_tokens &a,
         stop = stop < next ? stop : next;
         stop = stop < o.capacity[a.comm.rank] ? stop : o.capacity[a.comm.rank];
         for (int64_t slot = first + lane_id(); slot < stop; slot += EPX_WARP)
-            plan.view.row_tokens[slot] = plan.view.row_ranks[slot] = -1;
+            show_pair_row(plan, slot, -1, -1, -1);
     }
 }
 

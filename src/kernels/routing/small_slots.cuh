@@ -177,7 +177,7 @@ static __device__ void place_row(const struct epx_route_tokens &a, const struct 
     if (plan.shape.rank_major && kept)
         show_rank_major(a, source, token, slot, local, lane_id() == first);
     else if (pair.slot >= 0)
-        show_row(plan, pair.slot, source, token);
+        show_pair_row(plan, pair.slot, source, token, lane_id());
 }
 
 /* Zeroes what the only block that works adds to where room is short. */
