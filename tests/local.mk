@@ -104,7 +104,7 @@ check-ci:
 check-full: check
 
 # Runs of a few minutes, each for a build of its own kind, which compiles no other programs of the
-# tests. tests/short picks the lines of the matrix.
+# tests. tests/short picks the lines of the matrix. The plus hands the jobs of make on.
 picked = $(shell sh $(srcdir)/tests/short $(srcdir) $(1))
 programs_of = $(sort $(foreach test,$(1),\
   $(filter %/$(firstword $(subst -, ,$(notdir $(test:.mpi=)))),$(check_PROGRAMS))))
@@ -112,23 +112,23 @@ check_picked = $(MAKE) check TESTS='$(call picked,$(1)) $(2)' \
   check_PROGRAMS='$(call programs_of,$(call picked,$(1)))'
 
 check-brief:
-	$(call check_picked,brief)
+	+$(call check_picked,brief)
 
 check-valgrind:
-	$(call check_picked,valgrind) VALGRIND='valgrind'
+	+$(call check_picked,valgrind) VALGRIND='valgrind'
 
 # What another MPI changes: transports and control over it, handles, launchers.
 check-mpi:
-	$(call check_picked,mpi,tests/fortran/check_fortran.sh tests/abi/check_abi.sh)
+	+$(call check_picked,mpi,tests/fortran/check_fortran.sh tests/abi/check_abi.sh)
 
 # In a build whose CUDA is that of tests/emulation.
+emulated_checks = tests/tools/check_perf_error.sh tests/tools/check_sweep.sh
 check-emulated:
-	PATH=$(dir $(NVCC)):$$PATH $(call check_picked,emulated,\
-	  tests/tools/check_perf_error.sh tests/tools/check_sweep.sh)
+	+PATH=$(dir $(NVCC)):$$PATH $(call check_picked,emulated,$(emulated_checks))
 
 # Such a build with --enable-jitter: threads run in a random order, which the seed fixes.
 check-jitter:
-	PATH=$(dir $(NVCC)):$$PATH EMULATION_SEED=1 $(call check_picked,jitter)
+	+PATH=$(dir $(NVCC)):$$PATH EMULATION_SEED=1 $(call check_picked,jitter)
 
 # For contrib/run-tests, which counts them, and .ci/run.
 list-tests:
