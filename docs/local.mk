@@ -10,6 +10,7 @@ nobase_dist_doc_DATA += \
   docs/architecture/progress.md \
   docs/architecture/words.md \
   docs/choosing.md \
+  docs/deep_ep.md \
   docs/dispatch_combine.svg \
   docs/performance.md \
   docs/python.md \

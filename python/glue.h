@@ -236,11 +236,6 @@ int epx_python_route_free(int number);
 int epx_python_route_shape(int number, int64_t capacity_experts_first[3]);
 int epx_python_route_set_capacity(int number, int64_t capacity);
 
-/* glue_graph.c: graphs */
-int epx_python_graph_create(int comm, int indegree, const int sources[], int outdegree,
-                            const int destinations[], int *number);
-int epx_python_graph_free(int number);
-
 /* glue_extents.c: whether tensors fit */
 int epx_python_check_extents(const struct epx_python_operation *op,
                              const struct epx_python_route *route);
@@ -257,9 +252,12 @@ int epx_python_end_or_keep(struct epx_python_work *work, EPX_Stream stream);
 int64_t epx_python_unfinished(void);
 int epx_python_start(const struct epx_python_operation *operation, int64_t *work);
 
-/* glue_exchange.c: exchanges without a route */
+/* glue_exchange.c: exchanges without a route, and graphs */
 extern const size_t epx_python_exchange_bytes; /* of the struct */
 int epx_python_exchange_in_slices(const struct epx_python_exchange *exchange);
+int epx_python_graph_create(int comm, int indegree, const int sources[], int outdegree,
+                            const int destinations[], int *number);
+int epx_python_graph_free(int number);
 
 /* glue_wait.c: how they end */
 int epx_python_end(struct epx_python_work *work, EPX_Stream stream);

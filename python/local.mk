@@ -37,7 +37,6 @@ python_sources = \
   python/glue_device.c \
   python/glue_exchange.c \
   python/glue_extents.c \
-  python/glue_graph.c \
   python/glue_look.c \
   python/glue_module.c \
   python/glue_mpi.h \
@@ -67,17 +66,35 @@ EXTRA_DIST += \
   python/epx/py.typed \
   python/pyproject.toml \
   python/setup.py \
+  python/deep_ep/pyproject.toml \
+  python/deep_ep/deep_ep/__init__.py \
+  python/deep_ep/deep_ep/_config.py \
+  python/deep_ep/deep_ep/_events.py \
+  python/deep_ep/deep_ep/_low_latency.py \
+  python/deep_ep/deep_ep/_numbers.py \
+  python/deep_ep/deep_ep/_routes.py \
+  python/deep_ep/deep_ep/_version.py \
+  python/deep_ep/deep_ep/elastic.py \
+  python/deep_ep/deep_ep/legacy.py \
+  python/deep_ep/deep_ep/utils/__init__.py \
+  python/deep_ep/deep_ep/utils/event.py \
   python/tests/conftest.py \
   python/tests/run_pytest.py \
   python/tests/support/dense.py \
   python/tests/support/jax_here.py \
+  python/tests/support/moe.py \
   python/tests/support/slots.py \
   python/tests/support/sparse.py \
   python/tests/support/started.py \
   python/tests/support/wheel.py \
   python/tests/support/windows.py \
+  python/tests/deep_ep/conftest.py \
+  python/tests/deep_ep/test_elastic.py \
+  python/tests/deep_ep/test_graphs.py \
+  python/tests/deep_ep/test_legacy.py \
+  python/tests/deep_ep/test_low_latency.py \
   python/tests/test_arena.py \
-  python/tests/test_combine.py \
+  python/tests/routing/test_combine.py \
   python/tests/test_compile.py \
   python/tests/test_compilers.py \
   python/tests/test_copies.py \
@@ -95,7 +112,7 @@ EXTRA_DIST += \
   python/tests/test_numpy.py \
   python/tests/test_perf.py \
   python/tests/test_raise.py \
-  python/tests/test_routing.py \
+  python/tests/routing/test_routing.py \
   python/tests/test_start.py \
   python/tests/test_torch.py \
   python/tests/test_window.py \

@@ -27,4 +27,5 @@ set -- --config pyproject.toml --no-cache --quiet ../examples/python
 }
 "$PYTHON" -m mypy --cache-dir "$work" || status=1
 MYPYPATH=$PWD "$PYTHON" -m mypy --cache-dir "$work" ../examples/python/*.py || status=1
+MYPYPATH=$PWD "$PYTHON" -m mypy --cache-dir "$work" deep_ep/deep_ep || status=1
 exit $status

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Rows in fp8 with a scale for every 128 elements, and the layouts that scales have."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+BLOCK = 128  # elements of a scale
+_MOST = 448.0  # of float8_e4m3fn
+_LEAST = 1e-4  # of a block: what is below has the scale of this
+
+
+def align(value: int, to: int) -> int:
+    """The least multiple of ``to`` that is not below the value."""
+    return -(-value // to) * to
+
+
+def _round_up_to_power(scales: Tensor) -> Tensor:
+    """The exponents, with their bias of 127, of the least powers of two that are not below."""
+    bits = scales.view(torch.int32)
+    return (bits >> 23) + ((bits & 0x7FFFFF) != 0).to(torch.int32)
+
+
+def to_fp8(x: Tensor, *, round_scale: bool, packed: bool) -> tuple[Tensor, Tensor]:
+    """Rows in float8_e4m3fn, and their scales: float32 [T, H / 128], or int32 [T, H / 512].
+
+    ``round_scale``: scales are powers of two; ``packed``: their exponents, four in an int32.
+    """
+    blocks = x.view(x.shape[0], -1, BLOCK).float()
+    most = blocks.abs().amax(2).clamp(min=_LEAST)
+    scales = most / _MOST
+    if round_scale:
+        exponents = _round_up_to_power(scales)
+        scales = (exponents << 23).view(torch.float32)
+        factors = 1.0 / scales
+    else:
+        factors = _MOST / most
+    rows = (blocks * factors[:, :, None]).to(torch.float8_e4m3fn).view(x.shape)
+    if packed:
+        return rows, exponents.to(torch.uint8).contiguous().view(torch.int32)
+    return rows, scales
+
+
+def column_major(shape: tuple[int, int], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """An empty matrix whose columns lie one behind the other, each at a multiple of 16 bytes."""
+    rows, columns = shape
+    per_16 = 16 // dtype.itemsize
+    return torch.empty((columns, align(rows, per_16)), dtype=dtype, device=device).T[:rows]
+
+
+def in_columns(scales: Tensor) -> Tensor:
+    """The scales in column-major, as GEMMs load them by TMA."""
+    made = column_major((scales.shape[0], scales.shape[1]), scales.dtype, scales.device)
+    return made.copy_(scales)
