@@ -12,7 +12,7 @@ count_words() {
 }
 
 # check_and_tick FOLDER TESTS - what read_results reads: the lines of make, on a terminal a line for
-# every second, and at the end the exit status of make.
+# every second, and at the end the exit status of make. TEST_JOBS tests run at a time, 2 if unset.
 check_and_tick() {
     ticker=
     if [ "$terminal" ]; then
@@ -23,7 +23,7 @@ check_and_tick() {
         ticker=$!
     fi
     code=0
-    make -C "$1" -j2 check TESTS="$2" 2>&1 </dev/null || code=$?
+    make -C "$1" -j"${TEST_JOBS:-2}" check TESTS="$2" 2>&1 </dev/null || code=$?
     [ ! "$ticker" ] || kill -s KILL "$ticker" 2>/dev/null || : # as in stop_clock
     echo " code $code"
 }

@@ -33,6 +33,7 @@ EXTRA_DIST += \
   debian/epx-tools.install \
   debian/libepx-cuda0.install \
   debian/libepx-dev.install \
+  debian/libepx-petsc0.install \
   debian/libepx0.install \
   debian/libepx0.symbols \
   debian/rules \

@@ -76,3 +76,6 @@ examplestartdir = $(exampledir)/start
 dist_examplestart_DATA = \
   examples/start/by_files.c \
   examples/start/by_fork.c
+
+examplepetscdir = $(exampledir)/petsc
+dist_examplepetsc_DATA = examples/petsc/poisson.c

@@ -61,6 +61,7 @@ module epx_f08
   integer(c_int), parameter, public :: EPX_MAX_FIELDS = 4
   integer(c_int), parameter, public :: EPX_MAX_BIASES = 2
 
+  integer(c_int), parameter, public :: EPX_FROM_TOPOLOGY = -1
   integer(c_int), parameter, public :: EPX_FIXED_COUNTS = 1
 
   integer(c_int), parameter, public :: EPX_DATATYPE_NULL = 0
@@ -88,6 +89,9 @@ module epx_f08
   type, bind(C), public :: EPX_Request
     type(c_ptr) :: handle = c_null_ptr
   end type
+  type, bind(C), public :: EPX_Graph
+    type(c_ptr) :: handle = c_null_ptr
+  end type
   type, bind(C), public :: EPX_Stream
     type(c_ptr) :: handle = c_null_ptr
   end type
@@ -95,6 +99,7 @@ module epx_f08
   type(EPX_Comm), parameter, public :: EPX_COMM_NULL = EPX_Comm(c_null_ptr)
   type(EPX_Route), parameter, public :: EPX_ROUTE_NULL = EPX_Route(c_null_ptr)
   type(EPX_Request), parameter, public :: EPX_REQUEST_NULL = EPX_Request(c_null_ptr)
+  type(EPX_Graph), parameter, public :: EPX_GRAPH_NULL = EPX_Graph(c_null_ptr)
   type(EPX_Stream), parameter, public :: EPX_STREAM_NULL = EPX_Stream(c_null_ptr)
 
   ! The calls set size, in these structs.
@@ -134,6 +139,13 @@ module epx_f08
     type(c_ptr) :: row_choices = c_null_ptr    ! integer(c_int32_t) (capacity), from 0
   end type
 
+  type, bind(C), public :: EPX_Waits
+    integer(c_size_t) :: size = 0
+    integer(c_int) :: num_ranks = 0
+    type(c_ptr) :: ns = c_null_ptr
+    type(c_ptr) :: operations = c_null_ptr
+  end type
+
   type, bind(C), public :: EPX_Stats
     integer(c_size_t) :: size = 0
     integer(c_int64_t) :: calls = 0
@@ -146,6 +158,7 @@ module epx_f08
     integer(c_int64_t) :: dropped_rows = 0
     integer(c_int64_t) :: timeouts = 0
     integer(c_int64_t) :: host_syncs = 0
+    integer(c_int64_t) :: messages = 0
   end type
 
   ! As in epx.h; allgather is the C address of a procedure that is bind(C), from c_funloc.
@@ -162,21 +175,24 @@ module epx_f08
   public :: EPX_Comm_free, EPX_Comm_rank, EPX_Comm_size, EPX_Comm_get_info
   public :: EPX_Comm_set_errhandler, EPX_Comm_get_async_error, EPX_Comm_get_error_message
   public :: EPX_Get_error_message, EPX_Comm_get_hint
-  public :: EPX_Comm_get_stats, EPX_Alloc_mem, EPX_Free_mem
+  public :: EPX_Comm_shrink, EPX_Comm_get_ranks
+  public :: EPX_Comm_get_stats, EPX_Comm_get_waits, EPX_Alloc_mem, EPX_Free_mem
   public :: EPX_Route_create, EPX_Route_free, EPX_Route_set_capacity, EPX_Route_tokens
   public :: EPX_Route_set_counts, EPX_Route_get_view
   public :: EPX_Dispatch, EPX_Route_dispatch, EPX_Combine, EPX_Combine_from
   public :: EPX_Dispatch_fields, EPX_Route_dispatch_fields
   public :: EPX_Dispatch_backward, EPX_Combine_backward, EPX_Alltoallv
+  public :: EPX_Graph_create_adjacent, EPX_Graph_free
+  public :: EPX_Neighbor_alltoallv, EPX_Neighbor_alltoallv_init
   public :: EPX_Alltoallv_init, EPX_Start, EPX_Startall, EPX_Request_free
   public :: EPX_Wait, EPX_Test, EPX_Waitall, EPX_Wait_enqueue
   public :: operator(==), operator(/=)
 
   interface operator(==)
-    procedure same_comm, same_route, same_request, same_stream
+    procedure same_comm, same_route, same_request, same_graph, same_stream
   end interface
   interface operator(/=)
-    procedure other_comm, other_route, other_request, other_stream
+    procedure other_comm, other_route, other_request, other_graph, other_stream
   end interface
 
   integer, parameter :: NAME_LENGTH = 32
@@ -283,6 +299,23 @@ module epx_f08
       integer(c_int), intent(out) :: resultlen
     end function
 
+    integer(c_int) function c_comm_shrink(comm, newcomm) bind(C, name="EPX_Comm_shrink")
+      import
+      type(c_ptr), value :: comm
+      type(c_ptr), intent(out) :: newcomm
+    end function
+
+    integer(c_int) function c_comm_get_ranks(comm, parent_ranks) bind(C, name="EPX_Comm_get_ranks")
+      import
+      type(c_ptr), value :: comm
+      integer(c_int), intent(out) :: parent_ranks(*)
+    end function
+
+    integer(c_int) function c_comm_get_waits(comm, waits) bind(C, name="EPX_Comm_get_waits")
+      import
+      type(c_ptr), value :: comm
+      type(EPX_Waits), intent(inout) :: waits
+    end function
     integer(c_int) function c_comm_get_stats(comm, stats) bind(C, name="EPX_Comm_get_stats")
       import
       type(c_ptr), value :: comm
@@ -429,6 +462,47 @@ module epx_f08
       import
       type(c_ptr), value :: sendbuf, sendcounts, sdispls, recvbuf, recvcounts, rdispls
       type(c_ptr), value :: comm, stream
+      integer(c_int64_t), value :: recv_capacity
+      integer(c_int), value :: count, datatype, flags
+      type(c_ptr), intent(inout) :: request
+    end function
+
+    integer(c_int) function c_graph_create_adjacent(comm, indegree, sources, outdegree, &
+        destinations, graph) bind(C, name="EPX_Graph_create_adjacent")
+      import
+      type(c_ptr), value :: comm
+      integer(c_int), value :: indegree, outdegree
+      integer(c_int), intent(in) :: sources(*), destinations(*)
+      type(c_ptr), intent(inout) :: graph
+    end function
+
+    integer(c_int) function c_graph_free(graph) bind(C, name="EPX_Graph_free")
+      import
+      type(c_ptr), intent(inout) :: graph
+    end function
+
+    type(c_ptr) function c_graph_comm(graph) bind(C, name="epx_f08_graph_comm")
+      import
+      type(c_ptr), value :: graph
+    end function
+
+    integer(c_int) function c_neighbor_alltoallv(sendbuf, sendcounts, sdispls, recvbuf, &
+        recvcounts, rdispls, recv_capacity, count, datatype, graph, stream, request) &
+        bind(C, name="EPX_Neighbor_alltoallv")
+      import
+      type(c_ptr), value :: sendbuf, sendcounts, sdispls, recvbuf, recvcounts, rdispls
+      type(c_ptr), value :: graph, stream
+      integer(c_int64_t), value :: recv_capacity
+      integer(c_int), value :: count, datatype
+      type(c_ptr), intent(inout) :: request
+    end function
+
+    integer(c_int) function c_neighbor_alltoallv_init(sendbuf, sendcounts, sdispls, recvbuf, &
+        recvcounts, rdispls, recv_capacity, count, datatype, graph, stream, flags, request) &
+        bind(C, name="EPX_Neighbor_alltoallv_init")
+      import
+      type(c_ptr), value :: sendbuf, sendcounts, sdispls, recvbuf, recvcounts, rdispls
+      type(c_ptr), value :: graph, stream
       integer(c_int64_t), value :: recv_capacity
       integer(c_int), value :: count, datatype, flags
       type(c_ptr), intent(inout) :: request
@@ -647,6 +721,31 @@ contains
     error = c_get_error_message(text, length)
     call store_text(text, length, string, resultlen)
     call report(error, ierror)
+  end subroutine
+
+  subroutine EPX_Comm_shrink(comm, newcomm, ierror)
+    type(EPX_Comm), intent(in) :: comm
+    type(EPX_Comm), intent(out) :: newcomm
+    integer(c_int), intent(out), optional :: ierror
+
+    call report(c_comm_shrink(comm%handle, newcomm%handle), ierror)
+  end subroutine
+
+  subroutine EPX_Comm_get_ranks(comm, parent_ranks, ierror)
+    type(EPX_Comm), intent(in) :: comm
+    integer(c_int), intent(out) :: parent_ranks(*)
+    integer(c_int), intent(out), optional :: ierror
+
+    call report(c_comm_get_ranks(comm%handle, parent_ranks), ierror)
+  end subroutine
+
+  subroutine EPX_Comm_get_waits(comm, waits, ierror)
+    type(EPX_Comm), intent(in) :: comm
+    type(EPX_Waits), intent(inout) :: waits
+    integer(c_int), intent(out), optional :: ierror
+
+    waits%size = c_sizeof(waits)
+    call report(c_comm_get_waits(comm%handle, waits), ierror)
   end subroutine
 
   subroutine EPX_Comm_get_stats(comm, stats, ierror)
@@ -997,6 +1096,58 @@ contains
     call report(error, ierror)
   end subroutine
 
+  ! Exchanges with neighbours
+
+  ! With EPX_FROM_TOPOLOGY the lists are not looked at.
+  subroutine EPX_Graph_create_adjacent(comm, indegree, sources, outdegree, destinations, graph, &
+      ierror)
+    type(EPX_Comm), intent(in) :: comm
+    integer(c_int), intent(in) :: indegree, sources(*), outdegree, destinations(*)
+    type(EPX_Graph), intent(out) :: graph
+    integer(c_int), intent(out), optional :: ierror
+
+    call report(c_graph_create_adjacent(comm%handle, indegree, sources, outdegree, destinations, &
+                                        graph%handle), ierror)
+  end subroutine
+
+  subroutine EPX_Graph_free(graph, ierror)
+    type(EPX_Graph), intent(inout) :: graph
+    integer(c_int), intent(out), optional :: ierror
+
+    call report(c_graph_free(graph%handle), ierror)
+  end subroutine
+
+  subroutine EPX_Neighbor_alltoallv(sendbuf, sendcounts, sdispls, recvbuf, recvcounts, rdispls, &
+      recv_capacity, count, datatype, graph, stream, request, ierror)
+    ANY_IN :: sendbuf
+    COUNTS_IN :: sendcounts, sdispls
+    ANY_OUT :: recvbuf
+    COUNTS_OUT :: recvcounts, rdispls
+    integer(c_int64_t), intent(in) :: recv_capacity
+    integer(c_int), intent(in) :: count, datatype
+    type(EPX_Graph), intent(in) :: graph
+    type(EPX_Stream), intent(in) :: stream
+    type(EPX_Request), intent(out) :: request
+    integer(c_int), intent(out), optional :: ierror
+    character(len=NAME_LENGTH) :: refused
+    type(c_ptr) :: from, from_counts, from_displs, to, to_counts, to_displs
+    integer(c_int) :: error
+
+    refused = ''
+    from = address(sendbuf, 'sendbuf', refused)
+    from_counts = address(sendcounts, 'sendcounts', refused)
+    from_displs = address(sdispls, 'sdispls', refused)
+    to = address(recvbuf, 'recvbuf', refused)
+    to_counts = address(recvcounts, 'recvcounts', refused)
+    to_displs = address(rdispls, 'rdispls', refused)
+    error = refuse('EPX_Neighbor_alltoallv', refused, c_graph_comm(graph%handle), c_null_ptr)
+    if (error == EPX_SUCCESS) &
+      error = c_neighbor_alltoallv(from, from_counts, from_displs, to, to_counts, to_displs, &
+                                   recv_capacity, count, datatype, graph%handle, stream%handle, &
+                                   request%handle)
+    call report(error, ierror)
+  end subroutine
+
   ! Persistent operations
 
   subroutine EPX_Alltoallv_init(sendbuf, sendcounts, sdispls, recvbuf, recvcounts, rdispls, &
@@ -1027,6 +1178,38 @@ contains
     if (error == EPX_SUCCESS) &
       error = c_alltoallv_init(from, from_counts, from_displs, to, to_counts, to_displs, &
                                recv_capacity, count, datatype, comm%handle, stream%handle, flags, &
+                               request%handle)
+    call report(error, ierror)
+  end subroutine
+
+  subroutine EPX_Neighbor_alltoallv_init(sendbuf, sendcounts, sdispls, recvbuf, recvcounts, &
+      rdispls, recv_capacity, count, datatype, graph, stream, flags, request, ierror)
+    ANY_IN :: sendbuf
+    COUNTS_IN :: sendcounts, sdispls
+    ANY_OUT :: recvbuf
+    COUNTS_OUT :: recvcounts, rdispls
+    integer(c_int64_t), intent(in) :: recv_capacity
+    integer(c_int), intent(in) :: count, datatype
+    type(EPX_Graph), intent(in) :: graph
+    type(EPX_Stream), intent(in) :: stream
+    integer(c_int), intent(in) :: flags
+    type(EPX_Request), intent(out) :: request
+    integer(c_int), intent(out), optional :: ierror
+    character(len=NAME_LENGTH) :: refused
+    type(c_ptr) :: from, from_counts, from_displs, to, to_counts, to_displs
+    integer(c_int) :: error
+
+    refused = ''
+    from = address(sendbuf, 'sendbuf', refused)
+    from_counts = address(sendcounts, 'sendcounts', refused)
+    from_displs = address(sdispls, 'sdispls', refused)
+    to = address(recvbuf, 'recvbuf', refused)
+    to_counts = address(recvcounts, 'recvcounts', refused)
+    to_displs = address(rdispls, 'rdispls', refused)
+    error = refuse('EPX_Neighbor_alltoallv_init', refused, c_graph_comm(graph%handle), c_null_ptr)
+    if (error == EPX_SUCCESS) &
+      error = c_neighbor_alltoallv_init(from, from_counts, from_displs, to, to_counts, to_displs, &
+                               recv_capacity, count, datatype, graph%handle, stream%handle, flags, &
                                request%handle)
     call report(error, ierror)
   end subroutine
@@ -1135,6 +1318,12 @@ contains
     same_request = same_handle(a%handle, b%handle)
   end function
 
+  elemental logical function same_graph(a, b)
+    type(EPX_Graph), intent(in) :: a, b
+
+    same_graph = same_handle(a%handle, b%handle)
+  end function
+
   elemental logical function same_stream(a, b)
     type(EPX_Stream), intent(in) :: a, b
 
@@ -1157,6 +1346,12 @@ contains
     type(EPX_Request), intent(in) :: a, b
 
     other_request = .not. same_request(a, b)
+  end function
+
+  elemental logical function other_graph(a, b)
+    type(EPX_Graph), intent(in) :: a, b
+
+    other_graph = .not. same_graph(a, b)
   end function
 
   elemental logical function other_stream(a, b)

@@ -23,11 +23,13 @@ extern "C" {
 typedef struct epx_comm *EPX_Comm;
 typedef struct epx_route *EPX_Route;
 typedef struct epx_request *EPX_Request;
+typedef struct epx_graph *EPX_Graph;
 typedef struct CUstream_st *EPX_Stream;
 
 #define EPX_COMM_NULL ((EPX_Comm)0)
 #define EPX_ROUTE_NULL ((EPX_Route)0)
 #define EPX_REQUEST_NULL ((EPX_Request)0)
+#define EPX_GRAPH_NULL ((EPX_Graph)0)
 #define EPX_STREAM_NULL ((EPX_Stream)0)
 
 /* Error codes */
@@ -58,6 +60,9 @@ typedef struct CUstream_st *EPX_Stream;
 #define EPX_MAX_HINT_STRING 64
 #define EPX_MAX_FIELDS 4 /* arrays of rows in one EPX_Dispatch_fields */
 #define EPX_MAX_BIASES 2 /* arrays of rows that one EPX_Combine_from adds to its sums */
+
+/* indegree of EPX_Graph_create_adjacent: the lists are those of the MPI communicator's topology */
+#define EPX_FROM_TOPOLOGY (-1)
 
 /* Flags of persistent operations */
 #define EPX_FIXED_COUNTS 1 /* counts and displacements are read once, when the request is made */
@@ -161,11 +166,24 @@ typedef struct EPX_Stats {
     uint64_t dropped_rows; /* this rank's pairs (rank-major: unique rows) that found no room */
     uint64_t timeouts;     /* operations that ended with EPX_ERR_TIMEOUT */
     uint64_t host_syncs;   /* times a nonblocking call blocked the host on the GPU: 0 */
+    uint64_t messages;     /* words and blocks of rows that operations sent to other ranks */
 } EPX_Stats;
 
 #define EPX_STATS_INIT                                                                             \
     {                                                                                              \
-        sizeof(EPX_Stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                            \
+        sizeof(EPX_Stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                         \
+    }
+
+typedef struct EPX_Waits {
+    size_t size;          /* sizeof(EPX_Waits) */
+    int num_ranks;        /* of the arrays, or 0 if they have one element a rank; then the ranks */
+    uint64_t *ns;         /* [num_ranks] nanoseconds waited for each rank; or NULL */
+    uint64_t *operations; /* [num_ranks] operations in which it came last; or NULL */
+} EPX_Waits;
+
+#define EPX_WAITS_INIT                                                                             \
+    {                                                                                              \
+        sizeof(EPX_Waits), 0, NULL, NULL                                                           \
     }
 
 /* Library: local */
@@ -187,6 +205,9 @@ int EPX_Comm_set_errhandler(EPX_Comm comm, MPI_Errhandler errhandler);
 int EPX_Comm_get_async_error(EPX_Comm comm, int *errorcode);
 int EPX_Comm_get_error_message(EPX_Comm comm, char *string, int *resultlen);
 int EPX_Comm_get_stats(EPX_Comm comm, EPX_Stats *stats);
+int EPX_Comm_get_waits(EPX_Comm comm, EPX_Waits *waits);
+int EPX_Comm_shrink(EPX_Comm comm, EPX_Comm *newcomm);
+int EPX_Comm_get_ranks(EPX_Comm comm, int parent_ranks[]);
 
 /* Memory that the other ranks can store into */
 int EPX_Alloc_mem(MPI_Aint bytes, EPX_Comm comm, void *baseptr);
@@ -236,11 +257,25 @@ int EPX_Alltoallv(const void *sendbuf, const int64_t sendcounts[], const int64_t
                   int count, EPX_Datatype datatype, EPX_Comm comm, EPX_Stream stream,
                   EPX_Request *request);
 
+/* Exchanges with neighbours: who may send to whom is fixed, how much is free in every operation */
+int EPX_Graph_create_adjacent(EPX_Comm comm, int indegree, const int sources[], int outdegree,
+                              const int destinations[], EPX_Graph *graph);
+int EPX_Graph_free(EPX_Graph *graph);
+int EPX_Neighbor_alltoallv(const void *sendbuf, const int64_t sendcounts[], const int64_t sdispls[],
+                           void *recvbuf, int64_t recvcounts[], int64_t rdispls[],
+                           int64_t recv_capacity, int count, EPX_Datatype datatype, EPX_Graph graph,
+                           EPX_Stream stream, EPX_Request *request);
+
 /* Persistent operations: a request that is started again and again, see EPX_Start(3) */
 int EPX_Alltoallv_init(const void *sendbuf, const int64_t sendcounts[], const int64_t sdispls[],
                        void *recvbuf, int64_t recvcounts[], int64_t rdispls[],
                        int64_t recv_capacity, int count, EPX_Datatype datatype, EPX_Comm comm,
                        EPX_Stream stream, int flags, EPX_Request *request);
+int EPX_Neighbor_alltoallv_init(const void *sendbuf, const int64_t sendcounts[],
+                                const int64_t sdispls[], void *recvbuf, int64_t recvcounts[],
+                                int64_t rdispls[], int64_t recv_capacity, int count,
+                                EPX_Datatype datatype, EPX_Graph graph, EPX_Stream stream,
+                                int flags, EPX_Request *request);
 int EPX_Start(EPX_Request *request);
 int EPX_Startall(int n, EPX_Request requests[]);
 int EPX_Request_free(EPX_Request *request);
@@ -271,6 +306,9 @@ int PEPX_Comm_set_errhandler(EPX_Comm comm, MPI_Errhandler errhandler);
 int PEPX_Comm_get_async_error(EPX_Comm comm, int *errorcode);
 int PEPX_Comm_get_error_message(EPX_Comm comm, char *string, int *resultlen);
 int PEPX_Comm_get_stats(EPX_Comm comm, EPX_Stats *stats);
+int PEPX_Comm_get_waits(EPX_Comm comm, EPX_Waits *waits);
+int PEPX_Comm_shrink(EPX_Comm comm, EPX_Comm *newcomm);
+int PEPX_Comm_get_ranks(EPX_Comm comm, int parent_ranks[]);
 int PEPX_Alloc_mem(MPI_Aint bytes, EPX_Comm comm, void *baseptr);
 int PEPX_Free_mem(void *base, EPX_Comm comm);
 int PEPX_Route_create(const EPX_Route_attr *attr, EPX_Comm comm, EPX_Route *route);
@@ -313,10 +351,23 @@ int PEPX_Alltoallv(const void *sendbuf, const int64_t sendcounts[], const int64_
                    void *recvbuf, int64_t recvcounts[], int64_t rdispls[], int64_t recv_capacity,
                    int count, EPX_Datatype datatype, EPX_Comm comm, EPX_Stream stream,
                    EPX_Request *request);
+int PEPX_Graph_create_adjacent(EPX_Comm comm, int indegree, const int sources[], int outdegree,
+                               const int destinations[], EPX_Graph *graph);
+int PEPX_Graph_free(EPX_Graph *graph);
+int PEPX_Neighbor_alltoallv(const void *sendbuf, const int64_t sendcounts[],
+                            const int64_t sdispls[], void *recvbuf, int64_t recvcounts[],
+                            int64_t rdispls[], int64_t recv_capacity, int count,
+                            EPX_Datatype datatype, EPX_Graph graph, EPX_Stream stream,
+                            EPX_Request *request);
 int PEPX_Alltoallv_init(const void *sendbuf, const int64_t sendcounts[], const int64_t sdispls[],
                         void *recvbuf, int64_t recvcounts[], int64_t rdispls[],
                         int64_t recv_capacity, int count, EPX_Datatype datatype, EPX_Comm comm,
                         EPX_Stream stream, int flags, EPX_Request *request);
+int PEPX_Neighbor_alltoallv_init(const void *sendbuf, const int64_t sendcounts[],
+                                 const int64_t sdispls[], void *recvbuf, int64_t recvcounts[],
+                                 int64_t rdispls[], int64_t recv_capacity, int count,
+                                 EPX_Datatype datatype, EPX_Graph graph, EPX_Stream stream,
+                                 int flags, EPX_Request *request);
 int PEPX_Start(EPX_Request *request);
 int PEPX_Startall(int n, EPX_Request requests[]);
 int PEPX_Request_free(EPX_Request *request);

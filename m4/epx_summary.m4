@@ -14,6 +14,7 @@ EPX $PACKAGE_VERSION
   CUDA         $epx_cuda_summary
   NCCL         $epx_nccl_summary
   UCX          $epx_ucx_summary
+  PETSc        $epx_petsc_summary
   Check        $epx_check (unit tests)
   profiling    $epx_profiling_summary
   Python       $epx_python_summary

@@ -17,9 +17,12 @@ dist_man_MANS += \
   man/EPX_Get_error_message.3 \
   man/EPX_Comm_get_hint.3 \
   man/EPX_Comm_get_info.3 \
+  man/EPX_Comm_get_ranks.3 \
   man/EPX_Comm_get_stats.3 \
+  man/EPX_Comm_get_waits.3 \
   man/EPX_Comm_rank.3 \
   man/EPX_Comm_set_errhandler.3 \
+  man/EPX_Comm_shrink.3 \
   man/EPX_Comm_size.3 \
   man/EPX_Dispatch.3 \
   man/EPX_Dispatch_backward.3 \
@@ -28,6 +31,10 @@ dist_man_MANS += \
   man/EPX_Free_mem.3 \
   man/EPX_Get_library_version.3 \
   man/EPX_Get_version.3 \
+  man/EPX_Graph_create_adjacent.3 \
+  man/EPX_Graph_free.3 \
+  man/EPX_Neighbor_alltoallv.3 \
+  man/EPX_Neighbor_alltoallv_init.3 \
   man/EPX_Request_free.3 \
   man/EPX_Route_create.3 \
   man/EPX_Route_dispatch.3 \
@@ -51,6 +58,7 @@ dist_man_MANS += \
   man/epx_perf.1 \
   man/epx_perf_plot.1 \
   man/epx_perf_sweep.1 \
+  man/epx_petsc.7 \
   man/epx_transports.7 \
   man/epx_trouble.7
 

@@ -66,6 +66,14 @@ struct epx_python_route {
     struct epx_python_work *unread;     /* on host memory: what the view shows is not copied yet */
 };
 
+struct epx_python_graph {
+    EPX_Graph graph;
+    struct epx_python_comm *owner;
+    int comm; /* the owner's number */
+    int indegree;
+    int outdegree;
+};
+
 /* Tensors for what the view of a routing shows, in the memory of the communicator. */
 struct epx_python_view {
     int32_t *counts;      /* [L] rows of each expert */
@@ -77,7 +85,7 @@ struct epx_python_view {
 
 /* An operation that began and has not ended. */
 struct epx_python_work {
-    int64_t route;
+    int64_t route; /* -1 if there is none */
     int64_t key;
     int comm;
     EPX_Request routing, request;
@@ -151,6 +159,20 @@ struct epx_python_look {
     int32_t *overflow;
 };
 
+/* An exchange of rows without a route. Every member has 8 bytes, as above. */
+struct epx_python_exchange {
+    int64_t comm;
+    int64_t graph;     /* -1: all ranks are neighbours */
+    int64_t capacity;  /* rows of the receive buffer */
+    EPX_Stream stream; /* on device memory */
+    struct epx_python_matrix input;
+    struct epx_python_matrix counts; /* these two int64: of the rows for each neighbour */
+    struct epx_python_matrix displs;
+    struct epx_python_matrix output;
+    struct epx_python_matrix out_counts; /* these two int64, written: of the rows that arrive */
+    struct epx_python_matrix out_displs;
+};
+
 /* Python packs these members, too. Any size may be negative or wrong: all is checked. */
 struct epx_python_route_attr {
     int64_t comm;
@@ -203,6 +225,8 @@ int epx_python_comm_place(int number, int *rank, int *size);
 int epx_python_comm_hint(int number, const char *key, char value[EPX_MAX_HINT_STRING]);
 int epx_python_comm_check(int number);
 int epx_python_comm_stats(int number, uint64_t counters[10]);
+/* Arrays of one element a rank. */
+int epx_python_comm_waits(int number, uint64_t *ns, uint64_t *operations);
 int epx_python_comm_largest(int number, int64_t value, int64_t *largest);
 
 /* glue_route.c: routes */
@@ -218,13 +242,22 @@ int epx_python_check_extents(const struct epx_python_operation *op,
 EPX_Datatype epx_python_wire_type(int64_t type);
 int epx_python_check_current(const struct epx_python_operation *op,
                              const struct epx_python_route *route);
+const char *epx_python_type_name(int64_t type);
 
 /* glue_operation.c: the operations */
 extern const size_t epx_python_operation_bytes; /* of the struct */
 int epx_python_run(const struct epx_python_operation *operation);
 int epx_python_run_in_slices(const struct epx_python_operation *operation);
+int epx_python_end_or_keep(struct epx_python_work *work, EPX_Stream stream);
 int64_t epx_python_unfinished(void);
 int epx_python_start(const struct epx_python_operation *operation, int64_t *work);
+
+/* glue_exchange.c: exchanges without a route, and graphs */
+extern const size_t epx_python_exchange_bytes; /* of the struct */
+int epx_python_exchange_in_slices(const struct epx_python_exchange *exchange);
+int epx_python_graph_create(int comm, int indegree, const int sources[], int outdegree,
+                            const int destinations[], int *number);
+int epx_python_graph_free(int number);
 
 /* glue_wait.c: how they end */
 int epx_python_end(struct epx_python_work *work, EPX_Stream stream);
@@ -300,7 +333,7 @@ int epx_python_repeat(const struct epx_python_operation ops[], int num_ops, int 
 
 /* glue_table.c: numbers for pointers; a number is given once */
 struct epx_python_table;
-extern struct epx_python_table epx_python_comms, epx_python_routes;
+extern struct epx_python_table epx_python_comms, epx_python_graphs, epx_python_routes;
 int epx_python_table_add(struct epx_python_table *table, void *item);
 void *epx_python_table_get(struct epx_python_table *table, int64_t number);
 void epx_python_table_remove(struct epx_python_table *table, int64_t number);
@@ -308,6 +341,7 @@ int epx_python_table_is_used(const struct epx_python_table *table);
 void epx_python_note_forks(void);
 int epx_python_is_child(void);
 int epx_python_comm(int64_t number, struct epx_python_comm **comm);
+int epx_python_graph(int64_t number, struct epx_python_graph **graph);
 int epx_python_route(int64_t number, struct epx_python_route **route);
 
 #endif

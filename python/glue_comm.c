@@ -237,3 +237,14 @@ int epx_python_comm_stats(int number, uint64_t counters[10])
     memcpy(counters, &stats.calls, 10 * sizeof(*counters));
     return EPX_SUCCESS;
 }
+
+int epx_python_comm_waits(int number, uint64_t *ns, uint64_t *operations)
+{
+    struct epx_python_comm *comm;
+    EPX_Waits waits = EPX_WAITS_INIT;
+
+    EPX_PYTHON_TRY(epx_python_comm(number, &comm));
+    waits.ns = ns;
+    waits.operations = operations;
+    return epx_python_check(comm, EPX_Comm_get_waits(comm->comm, &waits));
+}

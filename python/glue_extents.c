@@ -47,7 +47,7 @@ static int can_be_sent(int64_t type)
     return sent >= EPX_BYTE && sent <= EPX_FLOAT64;
 }
 
-static const char *type_name(int64_t type)
+const char *epx_python_type_name(int64_t type)
 {
     static const char *const known[] = {"none",    "uint8",    "float8_e4m3fn", "float8_e5m2",
                                         "float16", "bfloat16", "float32",       "float64"};
@@ -64,7 +64,8 @@ static int check(const struct epx_python_operation *op, const char *name,
 
     if (matrix->type != wanted.type)
         return epx_python_fail(EPX_ERR_TYPE, "%s: %s is of type %s, want %s", operation, name,
-                               type_name(matrix->type), type_name(wanted.type));
+                               epx_python_type_name(matrix->type),
+                               epx_python_type_name(wanted.type));
     if (matrix->rows != wanted.rows || matrix->columns != wanted.columns)
         return epx_python_fail(EPX_ERR_COUNT, "%s: %s is [%lld, %lld], want [%lld, %lld]",
                                operation, name, (long long)matrix->rows, (long long)matrix->columns,
@@ -101,7 +102,7 @@ static int check_input(const struct epx_python_operation *op)
                 : input->type < EPX_FLOAT16 || input->type > EPX_FLOAT64)
         return epx_python_fail(EPX_ERR_TYPE, "%s: %s is of type %s, which cannot be %s",
                                names[op->verb].operation, names[op->verb].input,
-                               type_name(input->type), is_sent ? "sent" : "added");
+                               epx_python_type_name(input->type), is_sent ? "sent" : "added");
     if (input->columns < 0 || input->columns > INT32_MAX)
         return epx_python_fail(EPX_ERR_COUNT, "%s: %s has rows of %lld elements, at most %d",
                                names[op->verb].operation, names[op->verb].input,
@@ -138,7 +139,8 @@ static int check_field(const struct epx_python_operation *op, int f)
         return EPX_SUCCESS;
     if (!is_dispatch(op->verb) || !can_be_sent(field->type))
         return epx_python_fail(EPX_ERR_TYPE, "%s: %s are of type %s, which cannot be sent",
-                               names[op->verb].operation, from[f], type_name(field->type));
+                               names[op->verb].operation, from[f],
+                               epx_python_type_name(field->type));
     if (field->columns < 0 || field->columns > INT32_MAX)
         return epx_python_fail(EPX_ERR_COUNT, "%s: %s has rows of %lld elements",
                                names[op->verb].operation, from[f], (long long)field->columns);

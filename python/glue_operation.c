@@ -236,41 +236,53 @@ int epx_python_run(const struct epx_python_operation *op)
     return epx_python_end(&work, op->stream);
 }
 
-/* The work moves from the stack to memory of its own; NULL without memory. */
+/* The work moves from the stack to memory of its own; NULL without memory, or if its route was
+ * freed meanwhile. */
 static struct epx_python_work *keep(const struct epx_python_work *work)
 {
     struct epx_python_route *route = epx_python_table_get(&epx_python_routes, work->route);
     struct epx_python_work *kept = malloc(sizeof(*kept));
 
-    if (!kept || !route) {
+    if (!kept || (!route && work->route >= 0)) {
         free(kept);
         return NULL;
     }
-    pthread_mutex_lock(&route->reading);
+    if (route)
+        pthread_mutex_lock(&route->reading);
     *kept = *work;
-    if (route->unread == work)
+    if (route && route->unread == work)
         route->unread = kept;
-    pthread_mutex_unlock(&route->reading);
+    if (route)
+        pthread_mutex_unlock(&route->reading);
     return kept;
 }
 
-/* As epx_python_run, but may return EPX_PYTHON_UNFINISHED: then epx_python_wait ends the operation
- * of the number that epx_python_unfinished tells. */
-int epx_python_run_in_slices(const struct epx_python_operation *op)
+/* Ends work that lies on the stack, or returns EPX_PYTHON_UNFINISHED: then epx_python_wait ends the
+ * operation of the number that epx_python_unfinished tells. */
+int epx_python_end_or_keep(struct epx_python_work *work, EPX_Stream stream)
 {
-    struct epx_python_work work = {0}, *kept;
+    struct epx_python_work *kept;
     int rc;
 
     unfinished = 0;
-    EPX_PYTHON_TRY(begin(op, &work));
-    rc = epx_python_end_in_slice(&work, op->stream);
+    rc = epx_python_end_in_slice(work, stream);
     if (rc != EPX_PYTHON_UNFINISHED)
         return rc;
-    kept = keep(&work);
+    kept = keep(work);
     if (!kept)
-        return epx_python_end(&work, op->stream);
+        return epx_python_end(work, stream);
     unfinished = epx_python_number(kept);
     return rc;
+}
+
+/* As epx_python_run, but may return EPX_PYTHON_UNFINISHED. */
+int epx_python_run_in_slices(const struct epx_python_operation *op)
+{
+    struct epx_python_work work = {0};
+
+    unfinished = 0;
+    EPX_PYTHON_TRY(begin(op, &work));
+    return epx_python_end_or_keep(&work, op->stream);
 }
 
 /* The operation that this thread began last, if it has not ended in that call. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* glue_table.c - numbers for communicators and routes. A number is given once, so that the number
- * of a freed object never means another one. In a process that was forked all of them count as
- * freed, since MPI and what it uses belong to the parent. */
+/* glue_table.c - numbers for communicators, graphs and routes. A number is given once, so that the
+ * number of a freed object never means another one. In a process that was forked all of them count
+ * as freed, since MPI and what it uses belong to the parent. */
 #include "glue.h"
 
 #include <pthread.h>
@@ -13,7 +13,7 @@ struct epx_python_table {
     int num_items;
 };
 
-struct epx_python_table epx_python_comms, epx_python_routes;
+struct epx_python_table epx_python_comms, epx_python_graphs, epx_python_routes;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int is_child;
 
@@ -103,6 +103,16 @@ int epx_python_comm(int64_t number, struct epx_python_comm **comm)
     *comm = epx_python_table_get(&epx_python_comms, number);
     if (!*comm)
         return fail_gone(EPX_ERR_COMM, "the communicator is closed");
+    return EPX_SUCCESS;
+}
+
+int epx_python_graph(int64_t number, struct epx_python_graph **graph)
+{
+    *graph = epx_python_table_get(&epx_python_graphs, number);
+    if (!*graph)
+        return fail_gone(EPX_ERR_ARG, "the graph is freed");
+    if (epx_python_table_get(&epx_python_comms, (*graph)->comm) != (*graph)->owner)
+        return epx_python_fail(EPX_ERR_COMM, "the communicator of the graph is closed");
     return EPX_SUCCESS;
 }
 

@@ -4,9 +4,11 @@
 python_modules = \
   python/epx/__init__.py \
   python/epx/_arena.py \
+  python/epx/_arrays.py \
   python/epx/_comm.py \
   python/epx/_core.py \
   python/epx/_eager.py \
+  python/epx/_graph.py \
   python/epx/_jax_gradient.py \
   python/epx/_jax_ops.py \
   python/epx/_jax_order.py \
@@ -22,6 +24,7 @@ python_modules = \
   python/epx/_window.py \
   python/epx/jax.py \
   python/epx/launch.py \
+  python/epx/numpy.py \
   python/epx/perf.py \
   python/epx/torch.py
 python_sources = \
@@ -32,6 +35,7 @@ python_sources = \
   python/glue_cuda.c \
   python/glue_cuda.h \
   python/glue_device.c \
+  python/glue_exchange.c \
   python/glue_extents.c \
   python/glue_look.c \
   python/glue_module.c \
@@ -105,6 +109,7 @@ EXTRA_DIST += \
   python/tests/test_jax_programs.py \
   python/tests/test_killed.py \
   python/tests/test_kinds.py \
+  python/tests/test_numpy.py \
   python/tests/test_perf.py \
   python/tests/test_raise.py \
   python/tests/routing/test_routing.py \

@@ -55,6 +55,7 @@ endif
 include src/base/local.mk
 include src/control/local.mk
 include src/core/local.mk
+include src/core/health/local.mk
 include src/kernels/local.mk
 include src/transport/local.mk
 include src/coll/local.mk

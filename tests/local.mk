@@ -16,6 +16,10 @@ AM_TESTS_ENVIRONMENT = \
   MPI_LIBS='$(MPI_LIBS)'; export MPI_LIBS;
 SH_LOG_COMPILER = $(SHELL)
 MPI_LOG_COMPILER = $(SHELL) $(srcdir)/tests/run
+timed_driver = $(SHELL) $(srcdir)/tests/timed $(top_srcdir)/build-aux/test-driver
+SH_LOG_DRIVER = $(timed_driver)
+MPI_LOG_DRIVER = $(timed_driver)
+PML_LOG_DRIVER = $(timed_driver)
 
 EXTRA_DIST += \
   tests/leftovers \
@@ -23,7 +27,9 @@ EXTRA_DIST += \
   tests/run \
   tests/short \
   tests/testlist \
+  tests/timed \
   tests/tsan.supp \
+  tests/turns.awk \
   tests/valgrind.supp
 
 # Every line of the matrix is a test of its own, listed by configure; an empty file names it.
@@ -31,7 +37,7 @@ if HAVE_CHECK
 TESTS += @TEST_MATRIX@
 check_PROGRAMS += $(test_programs)
 endif
-CLEANFILES += $(TEST_MATRIX) gpus.lock
+CLEANFILES += $(TEST_MATRIX) gpus.lock hosts.lock
 
 $(TEST_MATRIX): $(srcdir)/tests/testlist
 	@$(MKDIR_P) tests
@@ -59,6 +65,7 @@ include tests/support/local.mk
 include tests/pretend/local.mk
 include tests/emulation/local.mk
 include tests/suite/local.mk
+include tests/health/local.mk
 include tests/exchange/local.mk
 include tests/fields/local.mk
 include tests/control/local.mk
@@ -66,6 +73,7 @@ include tests/faults/local.mk
 include tests/unit/local.mk
 include tests/fuzz/local.mk
 include tests/model/local.mk
+include tests/petsc/local.mk
 include tests/tools/local.mk
 
 # The lints look at the sources and at the library.
@@ -82,21 +90,59 @@ short_tests = $(lints) tests/fortran/check_fortran.sh tests/abi/check_abi.sh $(p
 check-short:
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(short_tests)'
 
-# Runs of a few minutes for builds that are slow. tests/short picks them from the matrix.
+# The tier for CI has all tests, but models without their long runs. Where a line of the matrix has
+# three numbers of ranks or more, each transport of hosts takes the numbers of its turn, and no two
+# programs in a row begin with the same turn: turns.awk.
+ci_turns = 1,8 2,4 3
+ci_tests = $(filter-out $(TEST_MATRIX),$(TESTS)) \
+  `sh $(srcdir)/tests/short $(srcdir) ci '$(ci_turns)'`
+
+check-ci:
+	MODEL_LONG=no $(MAKE) check TESTS="$(ci_tests)"
+
+# Before an issue is resolved: the whole product.
+check-full: check
+
+# Runs of a few minutes, each for a build of its own kind, which compiles no other programs of the
+# tests. tests/short picks the lines of the matrix. The plus hands the jobs of make on.
+picked = $(shell sh $(srcdir)/tests/short $(srcdir) $(1))
+programs_of = $(sort $(foreach test,$(1),\
+  $(filter %/$(firstword $(subst -, ,$(notdir $(test:.mpi=)))),$(check_PROGRAMS))))
+check_picked = $(MAKE) check TESTS='$(call picked,$(1)) $(2)' \
+  check_PROGRAMS='$(call programs_of,$(call picked,$(1)))'
+
 check-brief:
-	$(MAKE) check TESTS="`sh $(srcdir)/tests/short $(srcdir)`"
+	+$(call check_picked,brief)
 
 check-valgrind:
-	$(MAKE) check VALGRIND='valgrind' TESTS="`sh $(srcdir)/tests/short $(srcdir) valgrind`"
+	+$(call check_picked,valgrind) VALGRIND='valgrind'
 
-# For contrib/run-tests, which counts them.
+# What another MPI changes: transports and control over it, handles, launchers.
+check-mpi:
+	+$(call check_picked,mpi,tests/fortran/check_fortran.sh tests/abi/check_abi.sh)
+
+# In a build whose CUDA is that of tests/emulation.
+emulated_checks = tests/tools/check_perf_error.sh tests/tools/check_sweep.sh
+check-emulated:
+	+PATH=$(dir $(NVCC)):$$PATH $(call check_picked,emulated,$(emulated_checks))
+
+# Such a build with --enable-jitter: threads run in a random order, which the seed fixes.
+check-jitter:
+	+PATH=$(dir $(NVCC)):$$PATH EMULATION_SEED=1 $(call check_picked,jitter)
+
+# For contrib/run-tests, which counts them, and .ci/run.
 list-tests:
 	@echo $(TESTS)
 
-# In a build whose CUDA is that of tests/emulation.
-check-emulated:
-	PATH=$(dir $(NVCC)):$$PATH $(MAKE) check \
-	  TESTS="`sh $(srcdir)/tests/short $(srcdir) emulated` \
-	    tests/tools/check_perf_error.sh tests/tools/check_sweep.sh"
+list-ci:
+	@echo "$(ci_tests)"
 
-.PHONY: lint check-short check-brief check-valgrind check-emulated list-tests
+list-lints:
+	@echo $(lints)
+
+# What each test of the last runs took.
+list-times:
+	@$(SHELL) $(srcdir)/tests/timed --list .
+
+.PHONY: lint check-short check-brief check-valgrind check-mpi check-emulated check-jitter check-ci \
+  check-full list-tests list-ci list-lints list-times

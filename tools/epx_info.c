@@ -15,6 +15,7 @@
 #include "coll/attach.h"
 #include "control/contact.h"
 #include "epx.h"
+#include "info_waits.h"
 #include "info_ways.h"
 #include "json.h"
 #include "option_meant.h"
@@ -29,6 +30,7 @@ enum {
     SHOW_USAGE = 32,
     SHOW_JSON = 64,
     SHOW_WAYS = 128,
+    SHOW_WAITS = 256,
     SHOW_ALL = SHOW_LIBRARY | SHOW_HINTS | SHOW_TRANSPORTS
 };
 
@@ -40,6 +42,7 @@ static const char usage[] = "usage: epx_info [options]\n"
                             "  --transports   the transports alone\n"
                             "  --ways[=SHAPE] how operations would go on GPUs that store into\n"
                             "                 each other: --ways=ranks=8,tokens=128,hidden=7168\n"
+                            "  --waits=FILE   who waited for whom, as EPX_TRACE=FILE has noted\n"
                             "  --json         as JSON, for programs\n"
                             "  -V, --version  the version alone\n"
                             "  -h, --help     this text\n";
@@ -345,8 +348,8 @@ static int is_first(void)
     return !rank || atoi(rank) == 0;
 }
 
-/* The shape of --ways; NULL = it has none. */
-static const char *shape;
+/* The shape of --ways, NULL = it has none; the file of --waits. */
+static const char *shape, *waits_file;
 
 static int parse_options(int argc, char **argv)
 {
@@ -355,6 +358,7 @@ static int parse_options(int argc, char **argv)
         {"hints-roff", no_argument, NULL, SHOW_ROFF},
         {"transports", no_argument, NULL, SHOW_TRANSPORTS},
         {"ways", optional_argument, NULL, SHOW_WAYS},
+        {"waits", required_argument, NULL, SHOW_WAITS},
         {"json", no_argument, NULL, SHOW_JSON},
         {"version", no_argument, NULL, SHOW_VERSION},
         {"help", no_argument, NULL, SHOW_USAGE},
@@ -370,6 +374,7 @@ static int parse_options(int argc, char **argv)
             return -1;
         }
         shape = option == SHOW_WAYS ? optarg : shape;
+        waits_file = option == SHOW_WAITS ? optarg : waits_file;
         show |= option == 'h' ? SHOW_USAGE : option == 'V' ? SHOW_VERSION : option;
     }
     if (optind < argc) {
@@ -389,6 +394,8 @@ static int print_without_mpi(int show)
         fputs(usage, stdout);
     else if (show & SHOW_WAYS)
         return info_print_ways(shape) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    else if (show & SHOW_WAITS)
+        return info_waits(waits_file) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
     else if (show & SHOW_JSON)
         return write_json(show, NULL) == EPX_SUCCESS ? EXIT_SUCCESS : EXIT_FAILURE;
     else if (show & SHOW_VERSION)

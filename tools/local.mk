@@ -2,6 +2,8 @@
 bin_PROGRAMS += epx_info
 epx_info_SOURCES = \
   tools/epx_info.c \
+  tools/info_waits.c \
+  tools/info_waits.h \
   tools/info_ways.c \
   tools/info_ways.h \
   tools/json.c \

@@ -48,14 +48,16 @@ _comm_free = _declare("comm_free", ctypes.c_int)
 _comm_place = _declare("comm_place", ctypes.c_int, _int_p, _int_p)
 _comm_hint = _declare("comm_hint", ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p)
 _comm_check = _declare("comm_check", ctypes.c_int)
+_uint64_p = ctypes.POINTER(ctypes.c_uint64)
+_comm_stats = _declare("comm_stats", ctypes.c_int, _uint64_p)
+_comm_waits = _declare("comm_waits", ctypes.c_int, _uint64_p, _uint64_p)
 _comm_largest = _declare(
     "comm_largest", ctypes.c_int, ctypes.c_int64, ctypes.POINTER(ctypes.c_int64)
 )
-_comm_stats = _declare("comm_stats", ctypes.c_int, ctypes.POINTER(ctypes.c_uint64))
 
 
-class _Route(Protocol):
-    """What a communicator knows of its routes."""
+class _Freed(Protocol):
+    """What a communicator knows of its routes and graphs."""
 
     def free(self) -> None: ...
 
@@ -195,7 +197,8 @@ class Comm(Handle):
         **hints: object,
     ) -> None:
         self._index = -1
-        self._routes: list[_Route] = []
+        self._routes: list[_Freed] = []
+        self._graphs: list[_Freed] = []
         self.works: list[Any] = []
         self._host_syncs = 0
         words = [w for key, value in hints.items() for w in (f"epx_{key}", str(value))]
@@ -319,6 +322,18 @@ class Comm(Handle):
         shape = tuple(operator.index(size) for size in sizes)
         return _window.empty_in(self._arena, shape, dtype, on_device=self.on_device)
 
+    def waits(self) -> memoryview[int]:
+        """How long this rank has waited for each other one: EPX_Comm_get_waits(3). Local.
+
+        A matrix of two rows and a column a rank, as ``numpy.asarray`` takes it: ``waits[0, r]`` are
+        the nanoseconds waited for rank r, ``waits[1, r]`` the operations in which it came last.
+        """
+        counters = (ctypes.c_uint64 * (2 * self.size))()
+        ns = ctypes.cast(counters, _uint64_p)
+        operations = ctypes.cast(ctypes.byref(counters, 8 * self.size), _uint64_p)
+        _try(_comm_waits(self._index, ns, operations))
+        return memoryview(counters).cast("B").cast("Q", (2, self.size))
+
     def reserve(self, bytes: int) -> None:
         """Reserve so many bytes of memory that the other ranks store into. Collective, blocking.
 
@@ -364,7 +379,7 @@ class Comm(Handle):
         return self._arena.pools().get("graphs")
 
     def close(self) -> None:
-        """Free what was reserved, the routes in the order in which they were made, and the rest.
+        """Free what was reserved, routes and graphs in the order of their making, and the rest.
 
         Collective. A second call does nothing, nor does one in a forked child. If on any rank
         tensors lie in reserved memory, which autograd's graphs may hold, EPXError with Code.PENDING
@@ -381,8 +396,8 @@ class Comm(Handle):
                 del self.works[0]
             del work  # and what it has in reserved memory
         self._arena.release()
-        for route in list(self._routes):
-            route.free()
+        for made in [*self._routes, *self._graphs]:
+            made.free()
         code = _comm_free(self._index)
         if code != Code.PENDING:  # the communicator is gone
             self._index = -1

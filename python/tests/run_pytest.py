@@ -6,6 +6,7 @@ ranks passed, or "SKIP: reason" if a test file wants what is not here.
 """
 
 import importlib
+import re
 import sys
 from pathlib import Path
 
@@ -16,8 +17,8 @@ from epx import _core
 
 def missing(file: str) -> str:
     text = Path(file).read_text()
-    for name, module in (("torch", "torch"), ("jax", "epx.jax")):
-        if f"\nimport {name}\n" not in text:
+    for name, module in (("numpy", "numpy"), ("torch", "torch"), ("jax", "epx.jax")):
+        if not re.search(rf"^import {name}( as \w+)?$", text, re.MULTILINE):
             continue
         try:
             importlib.import_module(module)

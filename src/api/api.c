@@ -8,6 +8,7 @@
 
 #include "base/pause.h"
 #include "coll/attach.h"
+#include "core/health/survivors.h"
 #include "core/progress.h"
 #include "transport/module.h"
 
@@ -51,6 +52,11 @@ int epx_api_enter(const char *function)
 int epx_api_comm(const struct epx_comm *comm)
 {
     return epx_api_return(NULL, epx_handle_check(comm, EPX_HANDLE_COMM));
+}
+
+int epx_api_graph(const struct epx_graph *graph)
+{
+    return epx_api_return(NULL, epx_handle_check(graph, EPX_HANDLE_GRAPH));
 }
 
 int epx_api_route(const struct epx_route *route)
@@ -135,7 +141,7 @@ void epx_api_free_segment(struct epx_comm *comm, struct epx_segment *segment)
 {
     struct epx_transport *transport = comm->transport;
 
-    if (segment->is_spare && !comm->finished)
+    if (segment->is_spare && !epx_comm_keeps_memory(comm))
         epx_window_free(segment->window);
     else if (transport)
         epx_transport_window_free(transport, segment->window);
@@ -153,7 +159,9 @@ void epx_api_free_comm(struct epx_comm *comm)
         comm->segments = segment->next;
         epx_api_free_segment(comm, segment);
     }
-    if (comm->finished)
+    epx_survivors_free(comm->survivors);
+    comm->survivors = NULL;
+    if (epx_comm_keeps_memory(comm))
         epx_transport_retire(comm);
     else
         epx_transport_detach(comm);
@@ -202,6 +210,12 @@ static void free_leftovers(void)
 
             epx_route_unlist(route);
             epx_route_release(route);
+        }
+        while (comm->graphs) {
+            struct epx_graph *graph = comm->graphs;
+
+            epx_graph_unlist(graph);
+            epx_graph_release(graph);
         }
         epx_comm_unlist(comm);
         epx_unlock();

@@ -20,6 +20,7 @@ const struct epx_mpi *epx_api_mpi(void);
 /* Next: whether the user may use a handle; if not, as epx_api_return without a communicator. */
 int epx_api_comm(const struct epx_comm *comm);
 int epx_api_route(const struct epx_route *route);
+int epx_api_graph(const struct epx_graph *graph);
 /* A null request is a request that is complete. */
 int epx_api_request(const struct epx_request *request);
 /* EPX_ERR_REQUEST for a NULL pointer, and as epx_api_request. */
@@ -51,6 +52,12 @@ void epx_api_name_rank(int rank);
  * wait for peers, unless it is finished. */
 void epx_api_free_segment(struct epx_comm *comm, struct epx_segment *segment);
 void epx_api_free_comm(struct epx_comm *comm);
+
+struct epx_origin;
+/* Collective: makes what epx_comm_allocate gave a communicator that the user has. own_rc is this
+ * rank's result so far; created is NULL without memory to tell the others of it. */
+int epx_api_make_comm(struct epx_comm *created, const struct epx_origin *origin, int own_rc,
+                      struct epx_comm **newcomm);
 
 /* A buffer that a call was given. */
 struct epx_buffer {

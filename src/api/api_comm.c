@@ -26,16 +26,17 @@ EPX_PROFILED(Free_mem)
 
 static int check_leftovers(struct epx_comm *comm)
 {
-    int64_t here = comm->routes || comm->segments, anywhere;
-
+    int64_t here = comm->routes || comm->graphs || comm->segments, anywhere;
     int rc = EPX_SUCCESS;
 
     anywhere = here;
     if (!comm->finished)
         rc = epx_comm_max(comm, here, &anywhere);
     EPX_FAIL_IF(here, EPX_ERR_PENDING, "free the communicator's %s first",
-                comm->routes ? "routes" : "memory");
-    EPX_FAIL_IF(anywhere, EPX_ERR_PENDING, "another rank has routes or memory left");
+                comm->routes   ? "routes"
+                : comm->graphs ? "graphs"
+                               : "memory");
+    EPX_FAIL_IF(anywhere, EPX_ERR_PENDING, "another rank has routes, graphs or memory left");
     return rc;
 }
 

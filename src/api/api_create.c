@@ -5,66 +5,10 @@
 
 #include "api/api.h"
 #include "api/profile.h"
-#include "coll/attach.h"
 #include "control/contact.h"
-#include "core/agree.h"
-#include "core/birth.h"
-#include "core/progress.h"
 
 EPX_PROFILED(Comm_create)
 EPX_PROFILED(Comm_create_from)
-
-static int choose_progress(struct epx_comm *comm)
-{
-    int rc = EPX_SUCCESS;
-
-    if (comm->params.progress == EPX_PROGRESS_CALLS)
-        return EPX_SUCCESS;
-    if (comm->transport->device) { /* the GPU progresses */
-        comm->params.progress = EPX_PROGRESS_CALLS;
-        return EPX_SUCCESS;
-    }
-    if (comm->transport->ops->threads)
-        rc = epx_comm_start_thread(comm);
-    else {
-        if (comm->rank == 0)
-            EPX_LOG_WARN("epx_progress=thread: transport %s is progressed by calls only",
-                         epx_transport_name(comm));
-        comm->params.progress = EPX_PROGRESS_CALLS;
-    }
-    return epx_comm_agree(comm, rc);
-}
-
-/* All that can fail on one rank alone comes before epx_birth_settle, and is agreed on. */
-static int make(struct epx_comm *created, const struct epx_origin *origin, int rc)
-{
-    rc = epx_comm_begin(created, origin, rc);
-    if (rc == EPX_SUCCESS)
-        rc = epx_transport_attach(created);
-    if (rc == EPX_SUCCESS)
-        rc = choose_progress(created);
-    rc = epx_birth_settle(created, rc);
-    epx_birth_end(created);
-    return rc;
-}
-
-/* own_rc is this rank's result so far; created is NULL without memory to tell the others of it. */
-static int finish(struct epx_comm *created, const struct epx_origin *origin, int own_rc,
-                  struct epx_comm **newcomm)
-{
-    int rc = own_rc;
-
-    if (!created)
-        return rc;
-    rc = make(created, origin, rc);
-    if (rc != EPX_SUCCESS) {
-        epx_api_free_comm(created);
-        return rc;
-    }
-    epx_handle_add(&created->handle, EPX_HANDLE_COMM);
-    *newcomm = created;
-    return EPX_SUCCESS;
-}
 
 /* Allocates with the hints that were given. */
 static struct epx_comm *begin(const struct epx_hints *hints, int warns, int *rc)
@@ -106,7 +50,7 @@ static int comm_create(MPI_Comm comm, MPI_Info info, struct epx_comm **newcomm)
 
     EPX_TRY(epx_mpi_open()->check_comm(comm));
     created = begin_by_mpi(comm, info, &rc);
-    return finish(created, &origin, rc, newcomm);
+    return epx_api_make_comm(created, &origin, rc, newcomm);
 }
 
 /*
@@ -175,7 +119,7 @@ static int comm_create_from(const EPX_Bootstrap *bootstrap, const char *const te
         rc = read_hint(texts[i], &hints);
     created = begin(&hints, bootstrap->rank == 0, &rc);
     epx_attempt_end(rc, created != NULL);
-    return finish(created, &origin, rc, newcomm);
+    return epx_api_make_comm(created, &origin, rc, newcomm);
 }
 
 /*

@@ -34,6 +34,7 @@ static int is_complete(struct epx_request *request)
     epx_request_queue_rest(request);
     moved = epx_progress();
     complete = request->complete;
+    epx_waits_leave();
     epx_unlock();
     epx_pause_between_calls(moved || complete);
     return complete;

@@ -45,11 +45,8 @@ static int check_to_start(const EPX_Request *request)
 /* Starts an operation after all checks. */
 static int start(struct epx_request *request)
 {
-    int rc = epx_submit(request->comm, NULL, &request->call, &request->started);
-
-    if (rc == EPX_SUCCESS)
-        epx_request_keep(request->started, request->kept);
-    return epx_api_return(request->comm, rc);
+    return epx_api_return(request->comm,
+                          epx_submit(request->comm, NULL, &request->call, &request->started));
 }
 
 /*

@@ -20,7 +20,7 @@ static int fail_type(const char *name, EPX_Datatype datatype)
 
 int epx_check_row_type(enum epx_verb verb, const struct epx_row_type *type, int64_t *bytes)
 {
-    int adds = !epx_verb_dispatches(verb) && verb != EPX_VERB_ALLTOALLV;
+    int adds = !epx_verb_dispatches(verb) && !epx_verb_exchanges(verb);
     int element = epx_datatype_bytes(type->datatype);
 
     if (!element)
@@ -99,7 +99,7 @@ int epx_submit(struct epx_comm *comm, struct epx_route *route, const struct epx_
     struct epx_request *queued = epx_request_create(comm, route);
 
     EPX_FAIL_IF(!queued, EPX_ERR_NO_MEM, "no memory for a request");
-    queued->call = *call;
+    epx_request_set_call(queued, call);
     if (!epx_transport_device_ops(comm))
         take_any_address(&queued->call);
     epx_ground_prepare(queued);
@@ -157,12 +157,12 @@ static struct epx_buffer counts_buffer(const char *name, const int64_t *address,
 static int check_counts(const struct epx_comm *comm, const struct epx_call *call, int64_t *end_row)
 {
     const struct epx_buffer buffers[] = {
-        counts_buffer("sendcounts", call->sendcounts, comm->size, 0),
-        counts_buffer("sdispls", call->sdispls, comm->size, 0),
+        counts_buffer("sendcounts", call->sendcounts, call->graph->destinations.num, 0),
+        counts_buffer("sdispls", call->sdispls, call->graph->destinations.num, 0),
     };
 
     EPX_TRY(epx_check_buffers(comm, buffers, 2));
-    for (int r = 0; r < comm->size; r++) {
+    for (int r = 0; r < call->graph->destinations.num; r++) {
         int64_t end;
 
         if (call->sendcounts[r] < 0 || call->sdispls[r] < 0)
@@ -179,7 +179,8 @@ int epx_check_exchange(int count, EPX_Datatype datatype, const EPX_Request *requ
                        struct epx_call *call)
 {
     EPX_FAIL_IF(!request, EPX_ERR_ARG, "request is NULL");
-    EPX_FAIL_IF(!call->sendcounts || !call->sdispls || !call->recvcounts || !call->rdispls,
+    EPX_FAIL_IF((call->graph->destinations.num && (!call->sendcounts || !call->sdispls)) ||
+                    (call->graph->sources.num && (!call->recvcounts || !call->rdispls)),
                 EPX_ERR_ARG, "an array of counts or displacements is NULL");
     EPX_FAIL_IF(call->recv_capacity < 0, EPX_ERR_COUNT, "recv_capacity is %lld",
                 (long long)call->recv_capacity);
@@ -189,13 +190,14 @@ int epx_check_exchange(int count, EPX_Datatype datatype, const EPX_Request *requ
 int epx_check_exchange_buffers(const struct epx_comm *comm, const struct epx_call *call,
                                int64_t end_row)
 {
+    const int in = call->graph->sources.num, out = call->graph->destinations.num;
     const struct epx_buffer buffers[] = {
         epx_rows_buffer("sendbuf", call->fields.at[0].in, end_row, call, 0),
-        counts_buffer("sendcounts", call->sendcounts, comm->size, 0),
-        counts_buffer("sdispls", call->sdispls, comm->size, 0),
+        counts_buffer("sendcounts", call->sendcounts, out, 0),
+        counts_buffer("sdispls", call->sdispls, out, 0),
         epx_rows_buffer("recvbuf", call->fields.at[0].out, call->recv_capacity, call, 1),
-        counts_buffer("recvcounts", call->recvcounts, comm->size, 1),
-        counts_buffer("rdispls", call->rdispls, comm->size, 1),
+        counts_buffer("recvcounts", call->recvcounts, in, 1),
+        counts_buffer("rdispls", call->rdispls, in, 1),
     };
 
     return epx_check_buffers(comm, buffers, 6);
@@ -213,7 +215,7 @@ int epx_check_exchange_rows(const struct epx_comm *comm, const struct epx_call *
 /* Kernels check the counts on device memory, and those that are kept were checked at first. */
 int epx_check_start(const struct epx_request *persistent)
 {
-    if (persistent->kept || epx_transport_device_ops(persistent->comm))
+    if (persistent->call.kept || epx_transport_device_ops(persistent->comm))
         return EPX_SUCCESS;
     return epx_check_exchange_rows(persistent->comm, &persistent->call);
 }

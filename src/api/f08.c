@@ -85,6 +85,11 @@ int epx_f08_waitall(int n, EPX_Request requests[], struct epx_f08_outcome outcom
     return rc;
 }
 
+EPX_Comm epx_f08_graph_comm(EPX_Graph graph)
+{
+    return epx_handle_is(graph, EPX_HANDLE_GRAPH) ? graph->comm : EPX_COMM_NULL;
+}
+
 int epx_f08_refuse(const char *function, const char *buffer, EPX_Comm comm, EPX_Route route)
 {
     static _Thread_local char name[32]; /* messages name the function after this call too */

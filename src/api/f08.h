@@ -23,6 +23,8 @@ int epx_f08_wait(EPX_Request *request, struct epx_f08_outcome *outcome);
 int epx_f08_test(EPX_Request *request, int *flag, struct epx_f08_outcome *outcome);
 int epx_f08_waitall(int n, EPX_Request requests[], struct epx_f08_outcome outcomes[]);
 
+/* The communicator of a graph, NULL if it is none. */
+EPX_Comm epx_f08_graph_comm(EPX_Graph graph);
 /* Fails as the function would: its buffer is not contiguous. comm or route is NULL. */
 int epx_f08_refuse(const char *function, const char *buffer, EPX_Comm comm, EPX_Route route);
 

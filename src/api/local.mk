@@ -7,6 +7,8 @@ libepx_core_la_SOURCES += \
   src/api/api_comm.c \
   src/api/api_create.c \
   src/api/api_dispatch.c \
+  src/api/api_graph.c \
+  src/api/api_health.c \
   src/api/api_init.c \
   src/api/api_request.c \
   src/api/api_route.c \
@@ -14,4 +16,5 @@ libepx_core_la_SOURCES += \
   src/api/calls.c \
   src/api/f08.c \
   src/api/f08.h \
+  src/api/make_comm.c \
   src/api/profile.h

@@ -34,6 +34,9 @@
 #define EPX_Comm_get_async_error PEPX_Comm_get_async_error
 #define EPX_Comm_get_error_message PEPX_Comm_get_error_message
 #define EPX_Comm_get_stats PEPX_Comm_get_stats
+#define EPX_Comm_get_waits PEPX_Comm_get_waits
+#define EPX_Comm_shrink PEPX_Comm_shrink
+#define EPX_Comm_get_ranks PEPX_Comm_get_ranks
 #define EPX_Alloc_mem PEPX_Alloc_mem
 #define EPX_Free_mem PEPX_Free_mem
 #define EPX_Route_create PEPX_Route_create
@@ -52,6 +55,10 @@
 #define EPX_Combine_backward PEPX_Combine_backward
 #define EPX_Alltoallv PEPX_Alltoallv
 #define EPX_Alltoallv_init PEPX_Alltoallv_init
+#define EPX_Graph_create_adjacent PEPX_Graph_create_adjacent
+#define EPX_Graph_free PEPX_Graph_free
+#define EPX_Neighbor_alltoallv PEPX_Neighbor_alltoallv
+#define EPX_Neighbor_alltoallv_init PEPX_Neighbor_alltoallv_init
 #define EPX_Start PEPX_Start
 #define EPX_Startall PEPX_Startall
 #define EPX_Request_free PEPX_Request_free

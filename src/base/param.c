@@ -181,11 +181,16 @@ static const struct epx_param *find_param(const char *name, size_t length)
     return NULL;
 }
 
-/* What CMake looks for a package named EPX by. */
-static int is_of_cmake(const char *variable, size_t length)
+/* Variables that are no hints: the file of a trace, and what CMake looks for a package named EPX
+ * by. */
+static int is_no_hint(const char *variable, size_t length)
 {
-    return (length == 7 && strncmp(variable, "EPX_DIR", length) == 0) ||
-           (length == 8 && strncmp(variable, "EPX_ROOT", length) == 0);
+    static const char *const others[] = {"EPX_TRACE", "EPX_DIR", "EPX_ROOT"};
+
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        if (strlen(others[i]) == length && strncmp(variable, others[i], length) == 0)
+            return 1;
+    return 0;
 }
 
 /* Writes the hint that was meant by the name of a variable or of a key, as that is written. */
@@ -209,7 +214,7 @@ static void warn_of_unknown_variables(void)
         size_t length = strcspn(*entry, "=");
 
         if (strncmp(*entry, "EPX_", 4) != 0 || find_param(*entry, length) ||
-            is_of_cmake(*entry, length))
+            is_no_hint(*entry, length))
             continue;
         find_meant(*entry, length, 1, meant);
         EPX_LOG_WARN("environment variable %.*s is not a hint of EPX, see epx_hints(7)%s",

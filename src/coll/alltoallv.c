@@ -15,19 +15,33 @@ static void free_kept(struct epx_kept *kept)
     free(kept);
 }
 
-/* The counts on host memory lie behind the struct. */
-static int keep_on_host(const struct epx_comm *comm, const struct epx_call *call,
-                        struct epx_kept **result)
-{
-    const size_t ranks = (size_t)comm->size, bytes = ranks * sizeof(*call->sendcounts);
-    struct epx_kept *kept = epx_memory_zeroed(1, sizeof(*kept) + 2 * bytes);
+/* What a request keeps on host memory, in one allocation. */
+struct kept_on_host {
+    struct epx_kept kept;
+    struct epx_fixed fixed;
+    int64_t numbers[];
+};
 
-    EPX_FAIL_IF(!kept, EPX_ERR_NO_MEM, "no memory for counts of %d ranks", comm->size);
-    kept->free = free_kept;
-    kept->counts = (int64_t *)(kept + 1);
-    memcpy(kept->counts, call->sendcounts, bytes);
-    memcpy(kept->counts + ranks, call->sdispls, bytes);
-    *result = kept;
+static int keep_on_host(const struct epx_call *call, struct epx_kept **result)
+{
+    const size_t in = (size_t)call->graph->sources.num, out = (size_t)call->graph->destinations.num;
+    const size_t bytes = out * sizeof(*call->sendcounts);
+    struct kept_on_host *kept = epx_memory_zeroed(
+        1, sizeof(*kept) + 2 * bytes + in * sizeof(*call->sendcounts) +
+               out * sizeof(*kept->fixed.grants) + (size_t)call->graph->peers.num);
+
+    EPX_FAIL_IF(!kept, EPX_ERR_NO_MEM, "no memory for counts of %zu edges", in + out);
+    kept->kept.free = free_kept;
+    kept->kept.counts = kept->numbers;
+    kept->kept.fixed = &kept->fixed;
+    kept->fixed.rows = kept->numbers + 2 * out;
+    kept->fixed.grants = (struct epx_grant *)(void *)(kept->fixed.rows + in);
+    kept->fixed.linked = (char *)(kept->fixed.grants + out);
+    for (size_t i = 0; i < out; i++) {
+        kept->numbers[i] = call->sendcounts[i];
+        kept->numbers[out + i] = call->sdispls[i];
+    }
+    *result = &kept->kept;
     return EPX_SUCCESS;
 }
 
@@ -40,53 +54,64 @@ int epx_alltoallv_keep_counts(struct epx_request *request)
     int rc;
 
     epx_lock();
-    rc = ops ? ops->keep_counts(comm->transport->device, call, &kept)
-             : keep_on_host(comm, call, &kept);
+    rc = ops ? ops->keep_counts(comm->transport->device, call, &kept) : keep_on_host(call, &kept);
     if (rc == EPX_SUCCESS)
         epx_request_keep(request, kept);
     epx_unlock();
     EPX_TRY(rc);
+    call->kept = kept;
     call->sendcounts = kept->counts;
-    call->sdispls = kept->counts + comm->size;
+    call->sdispls = kept->counts + call->graph->destinations.num;
     return EPX_SUCCESS;
 }
 
 void epx_alltoallv_copy_counts(struct epx_request *request, int64_t *own)
 {
     struct epx_call *call = &request->call;
-    size_t ranks = (size_t)request->comm->size;
+    const int in = call->graph->sources.num, out = call->graph->destinations.num;
 
-    for (size_t r = 0; r < ranks; r++) {
-        int64_t rows = call->sendcounts[r];
+    for (int i = 0; i < out; i++) {
+        int64_t rows = call->sendcounts[i];
 
-        own[r] = rows > 0 ? rows : 0; /* negative only if changed since the check */
-        own[ranks + r] = call->sdispls[r];
+        own[i] = rows > 0 ? rows : 0; /* negative only if changed since the check */
+        own[out + i] = call->sdispls[i];
     }
     call->told_counts = call->recvcounts;
     call->told_displs = call->rdispls;
     call->sendcounts = own;
-    call->sdispls = own + ranks;
-    call->recvcounts = own + 2 * ranks;
-    call->rdispls = own + 3 * ranks;
+    call->sdispls = own + out;
+    call->recvcounts = own + 2 * out;
+    call->rdispls = own + 2 * out + in;
 }
 
 int epx_alltoallv_place(struct epx_request *request)
 {
     const struct epx_call *call = &request->call;
+    const struct epx_ends *in = &call->graph->sources, *out = &call->graph->destinations;
     struct epx_comm *comm = request->comm;
     int64_t rows = 0;
 
-    for (int r = 0; r < comm->size; r++) {
-        call->rdispls[r] = rows;
-        if (__builtin_add_overflow(rows, call->recvcounts[r], &rows))
+    for (int i = 0; i < in->num; i++) {
+        call->rdispls[i] = rows;
+        if (__builtin_add_overflow(rows, call->recvcounts[i], &rows))
             rows = INT64_MAX;
-        epx_stats_count_rows(&comm->stats, epx_comm_distance(comm, r), call->sendcounts[r],
-                             call->row_bytes);
+        call->told_counts[i] = call->recvcounts[i];
+        call->told_displs[i] = call->rdispls[i];
     }
-    memcpy(call->told_counts, call->recvcounts, (size_t)comm->size * sizeof(*call->recvcounts));
-    memcpy(call->told_displs, call->rdispls, (size_t)comm->size * sizeof(*call->rdispls));
+    for (int i = 0; i < out->num; i++)
+        epx_stats_count_rows(&comm->stats, epx_comm_distance(comm, out->rank[i]),
+                             call->sendcounts[i], call->row_bytes);
     request->received_rows = rows;
     return rows <= call->recv_capacity;
+}
+
+void epx_alltoallv_learn(struct epx_request *request)
+{
+    struct epx_fixed *fixed = epx_alltoallv_fixed(request);
+
+    for (int i = 0; i < request->call.graph->sources.num; i++)
+        fixed->rows[i] = request->call.recvcounts[i];
+    fixed->known = request->epoch;
 }
 
 int epx_alltoallv_finish(struct epx_request *request)

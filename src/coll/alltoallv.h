@@ -11,14 +11,21 @@
  */
 int epx_alltoallv_keep_counts(struct epx_request *request);
 /*
- * Called first: copies the counts and displacements of the call to own, [4][R], and lets the call
- * use the copy, which is read as often as need be. So if the user changes the arrays meanwhile, no
- * rank stores where it should not.
+ * Called first: copies the counts and displacements of the call to own, which has room for two
+ * numbers an edge at each end, and lets the call use the copy, which is read as often as need be.
+ * So if the user changes the arrays meanwhile, no rank stores where it should not.
  */
 void epx_alltoallv_copy_counts(struct epx_request *request, int64_t *own);
 /* Called with recvcounts filled in: finds rdispls, copies both to the user's arrays and returns
  * whether the rows fit the receive capacity. */
 int epx_alltoallv_place(struct epx_request *request);
+/* What the request remembers of its partners; NULL = its counts are not fixed. */
+static inline struct epx_fixed *epx_alltoallv_fixed(const struct epx_request *request)
+{
+    return request->call.kept ? request->call.kept->fixed : NULL;
+}
+/* Every source has told that it sends so many rows each time, and they fit: remembers that. */
+void epx_alltoallv_learn(struct epx_request *request);
 /* Completes the request: EPX_ERR_TRUNCATE if the rows did not fit. */
 int epx_alltoallv_finish(struct epx_request *request);
 

@@ -91,7 +91,7 @@ static void free_struct(struct epx_transport *transport)
 /* The transport of a finished communicator stays: late peers and MPI may still touch it. */
 static void transport_free(struct epx_transport *transport)
 {
-    if (!transport || transport->comm->finished)
+    if (!transport || epx_comm_keeps_memory(transport->comm))
         return;
     transport->ground->free(transport);
     transport->ops->free(transport->state);

@@ -27,6 +27,7 @@ void epx_ground_prepare(struct epx_request *request)
 
     if (!device_ops) {
         request->progress = step;
+        request->lacks = transport->ground->lacks;
         return;
     }
     request->launch = device_ops->launch;

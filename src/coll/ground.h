@@ -23,8 +23,12 @@ struct epx_ground {
     int (*route_create)(struct epx_route *route);
     /* Local, on host memory: what the plan of a route has on this ground alone; NULL = nothing. */
     int (*plan_create)(const struct epx_comm *comm, struct epx_plan *plan);
+    /* Collective, agreed: what the ground has of a new graph. NULL = there are none. */
+    int (*graph_create)(struct epx_graph *graph);
     /* On host memory: one step of an operation of each verb. */
     int (*step[EPX_NUM_VERBS])(struct epx_request *request, int *moved);
+    /* On host memory: struct epx_request has it. */
+    int (*lacks)(const struct epx_request *request, int rank);
     /* On device memory: queues the kernels of an operation of each verb on its stream. */
     int (*queue[EPX_NUM_VERBS])(const struct epx_request *request);
     /* On device memory: the kernels that queue has left for later. */

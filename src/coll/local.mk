@@ -4,11 +4,10 @@ libepx_core_la_SOURCES += \
   src/coll/alltoallv.h \
   src/coll/attach.c \
   src/coll/attach.h \
-  src/coll/combine.c \
   src/coll/combine_weights.c \
-  src/coll/dispatch.c \
   src/coll/ground.c \
   src/coll/ground.h \
+  src/coll/moves.c \
   src/coll/rounding.h \
   src/coll/route_dispatch.c \
   src/coll/route_plan.c \

@@ -56,7 +56,6 @@ int epx_route_dispatch_in_turn(struct epx_request *request, int *moved);
 int epx_combine_splits(struct epx_request *request, int *weighted);
 int epx_combine_weights(struct epx_request *request, int *moved);
 /* Work that needs no other rank: padding, gradients of pairs that do not travel, statistics. */
-void epx_dispatch_begin(struct epx_request *request, int weighted);
-void epx_combine_begin(struct epx_request *request, int weighted);
+void epx_moves_begin(struct epx_request *request, int weighted);
 
 #endif

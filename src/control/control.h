@@ -16,7 +16,7 @@
 enum epx_fold { EPX_FOLD_MIN, EPX_FOLD_MAX };
 
 /* Mailboxes with different tags are independent of each other. */
-enum epx_tag { EPX_TAG_LIVENESS = 1, EPX_TAG_BIRTH, EPX_NUM_TAGS };
+enum epx_tag { EPX_TAG_LIVENESS = 1, EPX_TAG_BIRTH, EPX_TAG_SURVIVORS, EPX_NUM_TAGS };
 
 /* The first member of what a maker keeps of a mailbox. */
 struct epx_mailbox {
@@ -58,6 +58,8 @@ struct epx_control_ops {
     /* A rank whose process has ended, or that has left while a collective waits for it, and what is
      * to be said of it; -1 = none is known. */
     int (*lost)(void *state, char message[EPX_MAX_ERROR_STRING]);
+    /* Whether this rank's process has ended, or it has left. */
+    int (*gone)(void *state, int rank);
     /* Whether a rank has given up and left, and what it said of that. */
     int (*told)(void *state, char message[EPX_MAX_ERROR_STRING]);
     /* Tells the others that this rank leaves, and for what error it gave up, if it did, and frees

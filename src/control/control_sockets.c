@@ -420,6 +420,13 @@ static int lost(void *state, char message[EPX_MAX_ERROR_STRING])
     return rank;
 }
 
+static int gone(void *state, int rank)
+{
+    const struct epx_connections *connections = &((struct epx_sockets *)state)->connections;
+
+    return rank != connections->rank && connections->peer[rank].state != EPX_PEER_HERE;
+}
+
 const struct epx_control_ops epx_control_sockets = {
     .name = "sockets",
     .allreduce = allreduce,
@@ -433,6 +440,7 @@ const struct epx_control_ops epx_control_sockets = {
     .flush = flush,
     .pass = pass,
     .lost = lost,
+    .gone = gone,
     .told = told,
     .free = free_sockets,
 };

@@ -12,7 +12,7 @@
 struct epx_comm;
 struct epx_transport_ops;
 
-enum { EPX_MPI_MODULE_VERSION = 1 };
+enum { EPX_MPI_MODULE_VERSION = 2 };
 
 struct epx_mpi {
     int version;
@@ -42,6 +42,12 @@ struct epx_mpi {
     /* Local: frees both duplicates, as far as they were made. */
     void (*close)(struct epx_comm *comm);
     int (*set_errhandler)(struct epx_comm *comm, MPI_Errhandler errhandler);
+
+    /* Local: how many sources and destinations the topology of the user's communicator gives this
+     * rank, EPX_ERR_ARG if it has none; and these. */
+    int (*degrees)(const struct epx_comm *comm, int *indegree, int *outdegree);
+    int (*neighbors)(const struct epx_comm *comm, int indegree, int *sources, int outdegree,
+                     int *destinations);
 
     /* Local: calls look with each key and value of info, which may be MPI_INFO_NULL. */
     int (*read_info)(MPI_Info info, void (*look)(void *arg, const char *key, const char *value),

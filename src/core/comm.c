@@ -184,9 +184,13 @@ struct epx_comm *epx_comm_allocate(const struct epx_params *params, int *own_rc)
 
 static void free_comm(struct epx_comm *comm)
 {
+    if (comm->everyone)
+        comm->everyone_free(comm->everyone);
     free(comm->async_message);
     free(comm->agreement.gathered);
     free(comm->answers);
+    epx_waits_free(&comm->waits);
+    free(comm->parent_ranks);
     free(comm->node);
     free(comm->real_node);
     atomic_fetch_sub(&num_without_mpi, comm->without_mpi);
@@ -207,17 +211,24 @@ static void bury(struct epx_comm *comm)
     epx_unlock();
 }
 
+/* A collective of MPI that was given up may still read and write the agreement of the communicator,
+ * which stays then, whatever else is freed. */
 void epx_comm_close(struct epx_comm *comm)
 {
+    const int uses_mpi = comm->control.ops && !comm->control.ops->free;
+
     epx_comm_unlist(comm);
+    epx_lock();
+    epx_trace_close(&comm->traced, comm->waits.told_ns, comm->waits.told_operations);
+    epx_unlock();
     if (comm->control.ops && comm->control.ops->free)
         comm->control.ops->free(comm->control.state, comm->finished, comm->finish_message);
     comm->control.ops = NULL;
-    if (comm->finished) {
+    if (comm->finished && (!comm->fenced || uses_mpi)) {
         bury(comm);
         return;
     }
-    if (comm->by_mpi)
+    if (comm->by_mpi && !comm->finished)
         epx_mpi_open()->close(comm);
     epx_comm_release(comm);
 }

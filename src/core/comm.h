@@ -14,9 +14,13 @@
 #include "base/stats.h"
 #include "control/control_mpi.h"
 #include "core/handle.h"
+#include "core/health/trace.h"
+#include "core/health/wait_times.h"
 #include "core/lock.h"
 
 struct epx_contact_group;
+struct epx_graph;
+struct epx_survivors;
 struct epx_transport;
 struct epx_request;
 struct epx_route;
@@ -93,8 +97,9 @@ struct epx_comm {
     struct epx_liveness birth; /* while the ranks make the communicator (birth.h) */
 
     struct epx_request *first, *last; /* queue, in call order */
-    uint64_t epoch;                   /* operations queued so far; the same on all ranks */
-    uint64_t position;                /* epoch of the operation at the head */
+    uint64_t epoch;                   /* operations queued so far that all ranks take part in */
+    uint64_t queued;                  /* operations queued so far; the same on all ranks */
+    uint64_t position;                /* place of the operation at the head */
     struct epx_clock clock;
     uint64_t questions; /* how often the peers were asked who is alive, by any clock */
     uint64_t *answers;  /* [size] the last question before the current one that each answered */
@@ -103,15 +108,24 @@ struct epx_comm {
     int next_segment, next_route; /* numbers, the same on all ranks */
     struct epx_route *routes;     /* not yet freed by the user */
     struct epx_route *buried;     /* freed after the communicator finished */
+    struct epx_graph *everyone;   /* the list of all ranks, for EPX_Alltoallv */
+    void (*everyone_free)(struct epx_graph *everyone);
+    struct epx_graph *graphs; /* not yet freed by the user */
+    struct epx_graph *buried_graphs;
 
     int told_routes, told_memory; /* that they are short of shared memory */
     EPX_Stats stats;
+    struct epx_waits waits;
+    struct epx_traced traced;
     int async_error;     /* the first that EPX_Comm_get_async_error did not give yet */
     char *async_message; /* its text, NULL without memory for it */
     char message[EPX_MAX_ERROR_STRING]; /* the last error */
     atomic_int finished;                /* 0, or the code that every operation completes with */
     char finish_message[EPX_MAX_ERROR_STRING];
-    int64_t finished_ns; /* when finished was set */
+    int64_t finished_ns;             /* when finished was set */
+    struct epx_survivors *survivors; /* of a finished one; NULL = it was never to be shrunk */
+    int fenced;        /* no other rank stores into its memory any more, though it is finished */
+    int *parent_ranks; /* [size] in the communicator that it was shrunk from; NULL = in none */
 
     int threaded;
     int thread_stops;
@@ -169,6 +183,12 @@ int epx_comm_without_mpi(void);
 struct epx_comm *epx_comm_first_busy(void);
 /* The idle one whose turn it is: all take turns. NULL = there is none. */
 struct epx_comm *epx_comm_next_idle(void);
+
+/* Whether its memory has to stay when it is freed: late peers may still touch it. */
+static inline int epx_comm_keeps_memory(const struct epx_comm *comm)
+{
+    return comm->finished && !comm->fenced;
+}
 
 enum epx_distance epx_comm_distance(const struct epx_comm *comm, int rank);
 

@@ -15,6 +15,7 @@
 #include "control/mpi_module.h"
 #include "core/agree.h"
 #include "core/birth.h"
+#include "core/graph/graph.h"
 
 /* Numbers the nodes by their lowest rank, given the key of each rank's machine. */
 static int number_nodes(const int64_t *keys, int size, int *node)
@@ -50,7 +51,7 @@ static int allocate_ranks(struct epx_comm *comm)
     comm->answers = calloc(ranks, sizeof(*comm->answers));
     EPX_FAIL_IF(!comm->node || !comm->real_node || !comm->agreement.gathered || !comm->answers,
                 EPX_ERR_NO_MEM, "no memory for %d ranks", comm->size);
-    return EPX_SUCCESS;
+    return epx_waits_create(&comm->waits, comm->rank, comm->size);
 }
 
 /* Sets the nodes that the hint pretends; returns whether the ranks of each are on one real node,
@@ -141,6 +142,8 @@ static int same_params(struct epx_comm *comm)
 static int prepare(struct epx_comm *comm)
 {
     EPX_TRY(allocate_ranks(comm));
+    comm->everyone_free = epx_graph_destroy;
+    EPX_TRY(epx_graph_of_everyone(comm, &comm->everyone));
     return epx_birth_begin(comm);
 }
 
@@ -283,6 +286,15 @@ static int begin_from(struct epx_comm *comm, const struct epx_contact_group *gro
 
 int epx_comm_begin(struct epx_comm *comm, const struct epx_origin *origin, int own_rc)
 {
-    return origin->group ? begin_from(comm, origin->group, own_rc)
-                         : begin_by_mpi(comm, origin->comm, own_rc);
+    int rc;
+
+    epx_trace_begin();
+    rc = origin->group ? begin_from(comm, origin->group, own_rc)
+                       : begin_by_mpi(comm, origin->comm, own_rc);
+    epx_lock();
+    if (rc == EPX_SUCCESS)
+        epx_trace_comm(&comm->traced, comm->rank, comm->size);
+    comm->waits.traced = &comm->traced;
+    epx_unlock();
+    return rc;
 }

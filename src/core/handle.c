@@ -17,6 +17,7 @@ static const struct {
     [EPX_HANDLE_COMM] = {"comm", "a communicator", "EPX_COMM_NULL", EPX_ERR_COMM},
     [EPX_HANDLE_ROUTE] = {"route", "a route", "EPX_ROUTE_NULL", EPX_ERR_ROUTE},
     [EPX_HANDLE_REQUEST] = {"request", "a request", "EPX_REQUEST_NULL", EPX_ERR_REQUEST},
+    [EPX_HANDLE_GRAPH] = {"graph", "a graph", "EPX_GRAPH_NULL", EPX_ERR_ARG},
 };
 
 /* Objects lie at least 64 bytes apart. */

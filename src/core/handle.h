@@ -8,7 +8,13 @@
 
 #include "base/status.h"
 
-enum epx_handle_kind { EPX_HANDLE_COMM, EPX_HANDLE_ROUTE, EPX_HANDLE_REQUEST, EPX_NUM_HANDLES };
+enum epx_handle_kind {
+    EPX_HANDLE_COMM,
+    EPX_HANDLE_ROUTE,
+    EPX_HANDLE_REQUEST,
+    EPX_HANDLE_GRAPH,
+    EPX_NUM_HANDLES
+};
 
 /* The first member of each object that users have handles of. */
 struct epx_handle {
@@ -22,7 +28,8 @@ void epx_handle_add(struct epx_handle *handle, enum epx_handle_kind kind);
 void epx_handle_remove(const struct epx_handle *handle);
 
 int epx_handle_is(const void *handle, enum epx_handle_kind kind);
-/* EPX_ERR_COMM, EPX_ERR_ROUTE or EPX_ERR_REQUEST, with what is wrong, unless it is of that kind. */
+/* EPX_ERR_COMM, EPX_ERR_ROUTE or EPX_ERR_REQUEST, of a graph EPX_ERR_ARG, with what is wrong,
+ * unless it is of that kind. */
 int epx_handle_check(const void *handle, enum epx_handle_kind kind);
 
 #endif

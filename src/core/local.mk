@@ -27,3 +27,5 @@ libepx_core_la_SOURCES += \
 
 libepx_cuda_la_SOURCES += \
   src/core/verdict.c
+
+include src/core/graph/local.mk

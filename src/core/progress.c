@@ -300,6 +300,32 @@ void epx_comm_clock(struct epx_comm *comm, struct epx_clock *clock, int moved, i
         blame(comm, clock, waiting_for);
 }
 
+static int lacks(const void *step, int rank)
+{
+    const struct epx_request *request = step;
+
+    return request->lacks ? request->lacks(request, rank) : rank == request->waiting_for;
+}
+
+/* A step got on, so the waits before it are over. */
+static void end_waits(struct epx_comm *comm, struct epx_request *request)
+{
+    const int agreed = !request->launch && request->phase >= EPX_PHASE_VERB;
+
+    epx_waits_step(&comm->waits, agreed);
+    if (agreed && !request->agreed_ns)
+        request->agreed_ns = epx_trace_time();
+}
+
+/* A step on host memory: it got on, or is part of a wait. */
+static void clock_step(struct epx_comm *comm, const struct epx_request *request, int moved)
+{
+    epx_comm_clock(comm, &comm->clock, moved, request->waiting_for);
+    if (!moved && !comm->finished)
+        epx_waits_look(&comm->waits, (struct epx_waits_lack){lacks, request},
+                       comm->clock.last_pass_ns);
+}
+
 /* The wait of an operation whose kernels have the clock that counts. */
 static void watch_kernels(struct epx_comm *comm)
 {
@@ -326,18 +352,21 @@ int epx_progress_comm(struct epx_comm *comm)
         struct epx_request *request = comm->first;
         int moved = 0, error;
 
-        comm->position = request->epoch;
+        comm->position = request->place;
         epx_status_enter(epx_verb_name(request->call.verb));
         error = request->progress(request, &moved);
         any |= moved;
+        if (moved)
+            end_waits(comm, request);
         if (error == EPX_SUCCESS && !request->complete) {
             if (!request->launch)
-                epx_comm_clock(comm, &comm->clock, moved, request->waiting_for);
+                clock_step(comm, request, moved);
             else if (!request->queue_rest) /* else nobody waits for it yet */
                 watch_kernels(comm);
             break;
         }
         comm->stats.timeouts += error == EPX_ERR_TIMEOUT;
+        epx_waits_end(&comm->waits);
         epx_request_complete(request, error);
         comm->clock = (struct epx_clock){0};
         any = 1;
@@ -407,13 +436,21 @@ static void queue_rests(void)
     }
 }
 
+/* Whether it is an operation of a graph, in which neighbours alone take part. */
+static int is_of_graph(const struct epx_request *request)
+{
+    return request->call.graph && !request->call.graph->everyone;
+}
+
 static int start(struct epx_comm *comm, struct epx_request *request)
 {
     if (request->launch)
         queue_rests();
     if (request->launch && !comm->finished)
         EPX_TRY(request->launch(request));
-    request->epoch = ++comm->epoch;
+    request->place = ++comm->queued;
+    request->epoch = is_of_graph(request) ? ++request->call.graph->epoch : ++comm->epoch;
+    request->called_ns = epx_trace_time();
     comm->stats.calls++;
     if (!request->captured)
         append(comm, request);
@@ -430,6 +467,7 @@ int epx_request_submit(struct epx_request *request)
         epx_progress();
     else
         epx_request_abandon(request);
+    epx_waits_leave();
     epx_unlock();
     return rc;
 }
@@ -461,7 +499,7 @@ int epx_comm_start_thread(struct epx_comm *comm)
     int error = pthread_create(&comm->thread, NULL, thread_main, comm);
 
     EPX_FAIL_IF(error, EPX_ERR_NO_MEM, "no progress thread: %s", strerror(error));
-    comm->threaded = 1;
+    comm->threaded = comm->waits.threaded = 1;
     return EPX_SUCCESS;
 }
 

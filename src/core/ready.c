@@ -51,7 +51,7 @@ static struct epx_ready_field ready_field(const struct epx_request *request, int
     struct epx_ready_field told = {field->bytes, -1, 0};
     const struct epx_segment *segment;
 
-    if (!epx_verb_dispatches(call->verb) && call->verb != EPX_VERB_ALLTOALLV)
+    if (!epx_verb_dispatches(call->verb) && !epx_verb_exchanges(call->verb))
         return told;
     segment = epx_segment_find(request->comm->segments, field->out,
                                (size_t)(call->recv_capacity * field->bytes), &told.offset);
@@ -75,9 +75,11 @@ struct epx_ready epx_ready_of(const struct epx_request *request)
     ready.num_fields = call->fields.num;
     for (int f = 0; f < call->fields.num; f++)
         ready.fields[f] = ready_field(request, f);
+    if (call->kept && call->kept->fixed)
+        ready.known = (int64_t)call->kept->fixed->known;
     /* An operation with kernels has its counts in device memory: the kernel reads them. */
     for (int r = 0; call->sendcounts && !request->launch && r < request->comm->size; r++)
-        if (call->sendcounts[r] > ready.most_rows)
+        if (r != request->comm->rank && call->sendcounts[r] > ready.most_rows)
             ready.most_rows = call->sendcounts[r];
     return ready;
 }

@@ -26,7 +26,9 @@ struct epx_ready {
     int64_t weights;      /* EITHER = NULL on a rank without rows, which tells nothing */
     int64_t biases;       /* combine: arrays of rows that the sums start from */
     int64_t most_rows;    /* alltoallv: most rows for one rank */
+    int64_t known;        /* alltoallv: the operation whose grants are still in force, 0 = none */
     int64_t block_tokens; /* hier: most tokens of a block whose rows fit this rank's memory */
+    int64_t waited_ns;    /* staged: how long this rank waited in the handshake before */
     int64_t num_fields;
     struct epx_ready_field fields[EPX_MAX_FIELDS]; /* those from num_fields on are not told */
 };
@@ -46,9 +48,5 @@ int epx_ready_agree(struct epx_request *request, const struct epx_ready ready[],
 /* The handshake of a half of an operation whose ranks have agreed before, which needs no other
  * rank. Returns 0, and does nothing, for all other operations. */
 int epx_ready_skip(struct epx_request *request, int *weighted, int *moved);
-
-/* Every operation begins with POST and AGREE, even one that is bound to fail, so that no rank ever
- * waits for a ready that another did not post. The phases of the verbs follow. */
-enum { EPX_PHASE_POST, EPX_PHASE_AGREE, EPX_PHASE_VERB };
 
 #endif

@@ -26,6 +26,7 @@ const char *epx_verb_name(enum epx_verb verb)
         [EPX_VERB_DISPATCH_BACKWARD] = "EPX_Dispatch_backward",
         [EPX_VERB_COMBINE_BACKWARD] = "EPX_Combine_backward",
         [EPX_VERB_ALLTOALLV] = "EPX_Alltoallv",
+        [EPX_VERB_NEIGHBOR_ALLTOALLV] = "EPX_Neighbor_alltoallv",
     };
 
     return names[verb];
@@ -88,6 +89,14 @@ int epx_request_routes(const struct epx_route *route)
     return request != NULL;
 }
 
+void epx_request_set_call(struct epx_request *request, const struct epx_call *call)
+{
+    request->call = *call;
+    if (call->graph)
+        epx_graph_retain(call->graph);
+    epx_request_keep(request, call->kept);
+}
+
 void epx_request_keep(struct epx_request *request, struct epx_kept *kept)
 {
     epx_lock();
@@ -107,6 +116,7 @@ void epx_request_free(struct epx_request *request)
 {
     if (!request)
         return;
+    epx_graph_release(request->call.graph);
     epx_comm_release(request->comm);
     epx_lock();
     release_kept(request->kept);
@@ -162,6 +172,21 @@ int epx_request_queue_rest(struct epx_request *request)
     return request && request->queue_rest ? request->queue_rest(request) : EPX_SUCCESS;
 }
 
+static void trace_end(const struct epx_request *request)
+{
+    struct epx_comm *comm = request->comm;
+    const struct epx_traced_operation operation = {
+        .name = epx_verb_name(request->call.verb),
+        .error = request->error,
+        .epoch = request->epoch,
+        .called_ns = request->called_ns,
+        .agreed_ns = request->agreed_ns,
+    };
+
+    if (comm->traced.number)
+        epx_trace_end(&comm->traced, &operation, request->launch ? comm->waits.told_ns : NULL);
+}
+
 void epx_request_complete(struct epx_request *request, int error)
 {
     struct epx_comm *comm = request->comm;
@@ -177,6 +202,7 @@ void epx_request_complete(struct epx_request *request, int error)
         snprintf(request->message, sizeof(request->message), "%s", epx_status_message());
         epx_comm_note_error(comm, error, request->message);
     }
+    trace_end(request);
     epx_route_release(request->route); /* a freed route goes with its last operation */
     request->route = NULL;
     request->complete = 1;

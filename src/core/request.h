@@ -5,6 +5,7 @@
 
 #include "base/field.h"
 #include "core/comm.h"
+#include "core/graph/graph.h"
 
 enum epx_verb {
     EPX_VERB_ROUTE_TOKENS,
@@ -16,8 +17,13 @@ enum epx_verb {
     EPX_VERB_DISPATCH_BACKWARD,
     EPX_VERB_COMBINE_BACKWARD,
     EPX_VERB_ALLTOALLV,
+    EPX_VERB_NEIGHBOR_ALLTOALLV,
     EPX_NUM_VERBS,
 };
+
+/* Every operation begins with POST and AGREE, even one that is bound to fail, so that no rank ever
+ * waits for a ready that another did not post. The phases of the verbs follow. */
+enum { EPX_PHASE_POST, EPX_PHASE_AGREE, EPX_PHASE_VERB };
 
 /* What is under way of an operation that is done as two, one after the other; for all others
  * EPX_HALF_NONE. EPX_Route_dispatch, or EPX_Route_dispatch_fields, is a routing, then a dispatch:
@@ -46,19 +52,38 @@ struct epx_call {
     int num_biases; /* combine: rows of the home rank that its sums start from */
     const void *biases[EPX_MAX_BIASES];
     const float *token_weights;          /* combine: of the home rank, instead of weights_in */
-    const int64_t *sendcounts, *sdispls; /* alltoallv, here and below */
-    int64_t *recvcounts, *rdispls;
-    int64_t *told_counts, *told_displs; /* the user's, if those above are copies */
-    int64_t recv_capacity;              /* rows of the receive buffer, of the routing too */
+    struct epx_graph *graph;             /* alltoallv, here and below: who sends to whom */
+    struct epx_kept *kept;               /* of a persistent request; NULL = counts are the user's */
+    const int64_t *sendcounts, *sdispls; /* [destinations] */
+    int64_t *recvcounts, *rdispls;       /* [sources] */
+    int64_t *told_counts, *told_displs;  /* the user's, if those above are copies */
+    int64_t recv_capacity;               /* rows of the receive buffer, of the routing too */
     int64_t num_rows; /* rows that the routing uses, -1 = not known when it was called */
     int32_t *counts;  /* of a routing: as EPX_Route_set_counts has set; or NULL */
+};
+
+/* Where a receiver lets a sender store rows: the row of its receive buffer, and where that is. */
+struct epx_grant {
+    uint64_t number; /* the operation in which it was given, 0 = none was */
+    int64_t row;
+    int64_t segment, offset;
+};
+
+/* On host memory, what a persistent request with fixed counts remembers of its partners from one
+ * operation to the next. */
+struct epx_fixed {
+    uint64_t known;           /* the operation from which on the sources' counts are; 0 = none */
+    int64_t *rows;            /* [sources] these counts */
+    struct epx_grant *grants; /* [destinations] on the direct ground */
+    char *linked;             /* [peers] on the staged ground: the counts both ways are known */
 };
 
 /* Counts and displacements that a persistent request keeps in the communicator's memory space, and
  * that operations which it has started send by. */
 struct epx_kept {
     int references;                      /* under the lock; 0 = nobody uses them */
-    int64_t *counts;                     /* [2][R] counts, then displacements */
+    int64_t *counts;                     /* [2][destinations] counts, then displacements */
+    struct epx_fixed *fixed;             /* host memory: what ranks know of each other's counts */
     void (*free)(struct epx_kept *kept); /* called when nobody uses them any more; NULL = whoever
                                             made them uses them again */
     struct epx_kept *next;               /* of the same device */
@@ -73,7 +98,12 @@ struct epx_request {
     struct epx_call call;
     /* One step of the operation; sets *moved if it got on, complete when it is through. */
     int (*progress)(struct epx_request *request, int *moved);
-    uint64_t epoch;
+    /* On host memory: whether the step that got nowhere waits for a rank; NULL = it waits for
+     * waiting_for alone. */
+    int (*lacks)(const struct epx_request *request, int rank);
+    uint64_t place; /* among all operations of the communicator, from 1 */
+    uint64_t epoch; /* among those of its graph, or those that all ranks take part in */
+    int64_t called_ns, agreed_ns; /* for a trace */
     int phase;
     enum epx_half half;
     int weighted;    /* what the ranks have agreed on: pair weights travel */
@@ -81,7 +111,7 @@ struct epx_request {
     int complete;
     int persistent;
     struct epx_request *started; /* the operation of a persistent request; NULL = it is inactive */
-    struct epx_kept *kept;       /* NULL = counts are the user's */
+    struct epx_kept *kept;       /* NULL = it holds none */
     int detached;                /* nobody waits for it: it is freed when it is complete */
     int named;                   /* within EPX_Waitall: its place in the list, from 1 */
     int error;
@@ -128,6 +158,12 @@ static inline int epx_half_has_agreed(enum epx_half half)
     return half > EPX_HALF_ROUTING;
 }
 
+/* Whether it is an exchange without a route. */
+static inline int epx_verb_exchanges(enum epx_verb verb)
+{
+    return verb == EPX_VERB_ALLTOALLV || verb == EPX_VERB_NEIGHBOR_ALLTOALLV;
+}
+
 /* Whether rows are added that come home from the experts. */
 static inline int epx_verb_adds(enum epx_verb verb)
 {
@@ -142,7 +178,9 @@ void epx_request_free(struct epx_request *request);
 int epx_request_count(const struct epx_comm *comm, int persistent);
 /* With the lock held: whether a routing of the route is in the queue. */
 int epx_request_routes(const struct epx_route *route);
-/* For a request, which then holds what is kept. */
+/* Gives a request its call; it then holds the graph, and the counts that are kept. */
+void epx_request_set_call(struct epx_request *request, const struct epx_call *call);
+/* For a request, which then holds what is kept; NULL = nothing. */
 void epx_request_keep(struct epx_request *request, struct epx_kept *kept);
 /* Frees the requests of communicators made by MPI that nobody waited for. */
 void epx_request_free_all_by_mpi(void);

@@ -34,7 +34,7 @@ void epx_route_release(struct epx_route *route)
     epx_unlock();
     if (references)
         return;
-    if (route->comm->finished) { /* kept: late messages may still arrive in its plan */
+    if (epx_comm_keeps_memory(route->comm)) { /* kept: late messages may still arrive in its plan */
         route->next = route->comm->buried;
         route->comm->buried = route;
         return;

@@ -123,6 +123,21 @@ int epx_fail_past_end(int rank, int64_t count, int64_t displ, int64_t rows)
                     rank, (long long)count, rank, (long long)displ, (long long)rows);
 }
 
+int epx_fail_edge(int sender, int64_t sent_bytes, int receiver, int64_t received_bytes)
+{
+    return epx_fail(EPX_ERR_ARG,
+                    "the length of a row in bytes is %lld on rank %d, %lld on rank %d, to which it "
+                    "sends",
+                    (long long)sent_bytes, sender, (long long)received_bytes, receiver);
+}
+
+int epx_fail_fixed(int sender, int64_t rows, int64_t fixed)
+{
+    return epx_fail(EPX_ERR_ARG,
+                    "rank %d sends %lld rows, with EPX_FIXED_COUNTS its count was %lld", sender,
+                    (long long)rows, (long long)fixed);
+}
+
 int epx_fail_routing(int code, int rank)
 {
     return epx_fail(code, "the routing failed on rank %d", rank);

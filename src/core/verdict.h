@@ -47,6 +47,10 @@ int epx_fail_bad_count(int rank, int64_t count, int64_t displ);
 int epx_fail_no_rows(int rank, int64_t count);
 /* An alltoallv with rows past the end of the memory that sendbuf lies in. EPX_ERR_BUFFER. */
 int epx_fail_past_end(int rank, int64_t count, int64_t displ, int64_t rows);
+/* The lengths of rows on the two ranks of an edge differ. EPX_ERR_ARG. */
+int epx_fail_edge(int sender, int64_t sent_bytes, int receiver, int64_t received_bytes);
+/* A rank sends other rows than the counts that were fixed. EPX_ERR_ARG. */
+int epx_fail_fixed(int sender, int64_t rows, int64_t fixed);
 /* The routing that the operation stands on failed, with this code. */
 int epx_fail_routing(int code, int rank);
 

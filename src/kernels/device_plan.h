@@ -26,6 +26,23 @@ struct epx_rounds {
     int64_t num; /* rounds */
 };
 
+/* One round: a segment of the rows of some tokens. */
+struct epx_round {
+    int64_t first_token, end_token, segment;
+    int32_t last; /* of its operation */
+};
+
+EPX_HD struct epx_round epx_round_of(const struct epx_rounds *rounds, int64_t number)
+{
+    struct epx_round round;
+
+    round.segment = number % rounds->cut.num;
+    round.first_token = number / rounds->cut.num * rounds->tokens;
+    round.end_token = round.first_token + rounds->tokens;
+    round.last = number + 1 == rounds->num;
+    return round;
+}
+
 /*
  * A record on the wire and at the receiver, 16 bytes, and its pairs, 8 bytes each, somewhere behind
  * it among what comes from the same source: in a share of max_tokens * (16 + 8 * K) bytes, K

@@ -7,6 +7,7 @@ libepx_mpi_parts_la_SOURCES += \
   src/mpi/mpi_linked.c \
   src/mpi/mpi_parts.h \
   src/mpi/mpi_table.c \
+  src/mpi/mpi_topology.c \
   src/mpi/mpi_values.c
 
 libepx_mpi_la_SOURCES += \

@@ -20,6 +20,11 @@ int epx_mpi_set_errhandler(struct epx_comm *comm, MPI_Errhandler errhandler);
 int epx_mpi_set_up(void (*leave)(void), int *world_rank);
 void epx_mpi_call_errhandler(const MPI_Comm *comm, int error);
 
+/* mpi_topology.c */
+int epx_mpi_degrees(const struct epx_comm *comm, int *indegree, int *outdegree);
+int epx_mpi_neighbors(const struct epx_comm *comm, int indegree, int *sources, int outdegree,
+                      int *destinations);
+
 /* mpi_values.c */
 int epx_mpi_read_info(MPI_Info info, void (*look)(void *arg, const char *key, const char *value),
                       void *arg);

@@ -14,7 +14,7 @@
 #include "core/route.h"
 #include "transport/transport.h"
 
-enum { EPX_MODULE_VERSION = 18 };
+enum { EPX_MODULE_VERSION = 19 };
 
 /*
  * What libepx gives its module, each function as CALL, or RUN if it returns nothing: (result, name

@@ -24,10 +24,17 @@ struct epx_hier;
 struct epx_staged;
 struct epx_transport;
 
-/* One block for, or from, each rank in an alltoallv; the arrays stay until it is done. */
+/* One block for, or from, each rank in an alltoallv, or each of some ranks; the arrays stay until
+ * it is done. */
 struct epx_blocks {
     char *base;
-    const int *counts, *displs; /* [R] bytes */
+    const int *counts, *displs; /* [R], or [ranks], bytes */
+};
+
+/* Ranks in an order that only this rank knows. */
+struct epx_some_ranks {
+    int num;
+    const int *rank; /* [num] each once */
 };
 
 /*
@@ -38,6 +45,10 @@ struct epx_message_ops {
     int (*allgather)(void *state, const void *send, void *recv, int bytes);
     int (*alltoall)(void *state, const void *send, void *recv, int bytes);
     int (*alltoallv)(void *state, struct epx_blocks send, struct epx_blocks recv);
+    /* An alltoallv of some ranks alone: any two ranks name each other, or neither does. A rank
+     * sends itself nothing. Leaves the stages that the transport gave to the caller. */
+    int (*exchange)(void *state, struct epx_some_ranks ranks, struct epx_blocks send,
+                    struct epx_blocks recv);
     int (*done)(void *state, int *done);
 
     /* the rest may be NULL */
@@ -94,6 +105,10 @@ struct epx_transport_ops {
      * zeroed. NULL, for a transport with messages on host memory: windows are private memory. */
     int (*window_create)(void *state, size_t bytes, struct epx_window **window);
     void (*window_free)(void *state, struct epx_window *window);
+    /* Local, of a communicator that has ended and that its survivors have left: from now on no
+     * store of another rank is seen in this rank's part of the window. A transport that has it
+     * frees all that it has then without its peers. NULL = it cannot promise that. */
+    int (*window_fence)(struct epx_window *window);
     /* Collective: gives the memory of freed windows back; called when all ranks have freed the same
      * windows and nothing is in flight. NULL = window_free gives it back. */
     void (*reclaim)(void *state);

@@ -121,8 +121,9 @@ int scene_exchange(const struct group *group, EPX_Comm comm, MPI_Status *status)
 
 static pid_t start_rank(const struct scene *scene, int rank)
 {
+    const int first = scene->size - (scene->falls > 1 ? scene->falls : 1);
     struct group group = {
-        scene_boards[0], rank, scene->size, 0, rank == scene->size - 1 ? scene->fault : "", scene};
+        scene_boards[0], rank, scene->size, 0, rank >= first ? scene->fault : "", scene};
     pid_t process = fork();
 
     if (process)
@@ -146,7 +147,7 @@ static void run(const struct scene *scene)
     for (int r = 0; r < scene->size; r++)
         ranks[r] = start_rank(scene, r);
     for (int r = 0; r < scene->size; r++) {
-        const int falls = scene->falls && r == scene->size - 1;
+        const int falls = r >= scene->size - scene->falls;
 
         if (falls)
             kill(ranks[r], SIGKILL);

@@ -32,8 +32,8 @@ struct scene {
     const char *claim;
     int size;
     void (*run)(struct group *group);
-    const char *fault; /* of the last rank */
-    int falls;         /* the last rank does not end by itself, or by a signal */
+    const char *fault; /* of the last rank, or of all that fall */
+    int falls;         /* so many of the last ranks do not end by themselves, or by a signal */
     int number;        /* when, or how much */
 };
 

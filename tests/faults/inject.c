@@ -365,6 +365,19 @@ FORWARD(Ialltoallv,
 FORWARD(Ibcast,
         (void *buffer, int count, MPI_Datatype type, int root, MPI_Comm comm, MPI_Request *request),
         (buffer, count, type, root, comm, request))
+FORWARD(Cart_shift, (MPI_Comm comm, int direction, int by, int *source, int *to),
+        (comm, direction, by, source, to))
+FORWARD(Cartdim_get, (MPI_Comm comm, int *dimensions), (comm, dimensions))
+FORWARD(Dist_graph_neighbors,
+        (MPI_Comm comm, int indegree, int sources[], int in_weights[], int outdegree,
+         int destinations[], int out_weights[]),
+        (comm, indegree, sources, in_weights, outdegree, destinations, out_weights))
+FORWARD(Dist_graph_neighbors_count, (MPI_Comm comm, int *indegree, int *outdegree, int *weighted),
+        (comm, indegree, outdegree, weighted))
+FORWARD(Graph_neighbors, (MPI_Comm comm, int rank, int most, int *neighbors),
+        (comm, rank, most, neighbors))
+FORWARD(Graph_neighbors_count, (MPI_Comm comm, int rank, int *num), (comm, rank, num))
+FORWARD(Topo_test, (MPI_Comm comm, int *status), (comm, status))
 FORWARD(Info_get, (MPI_Info info, const char *key, int length, char *value, int *flag),
         (info, key, length, value, flag))
 FORWARD(Info_get_nkeys, (MPI_Info info, int *keys), (info, keys))

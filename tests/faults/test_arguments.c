@@ -212,6 +212,7 @@ START_TEST(communicator_calls_need_a_communicator)
     EPX_Comm none = EPX_COMM_NULL;
     char text[EPX_MAX_ERROR_STRING];
     EPX_Stats stats = EPX_STATS_INIT;
+    EPX_Waits waits = EPX_WAITS_INIT;
     MPI_Info info;
     void *base = NULL;
     int n;
@@ -226,6 +227,9 @@ START_TEST(communicator_calls_need_a_communicator)
     EXPECT_FAULT(NULL, EPX_Comm_get_async_error(none, &n), EPX_ERR_COMM);
     EXPECT_FAULT(NULL, EPX_Comm_get_error_message(none, text, &n), EPX_ERR_COMM);
     EXPECT_FAULT(NULL, EPX_Comm_get_stats(none, &stats), EPX_ERR_COMM);
+    EXPECT_FAULT(NULL, EPX_Comm_get_waits(none, &waits), EPX_ERR_COMM);
+    EXPECT_FAULT(NULL, EPX_Comm_get_ranks(none, &n), EPX_ERR_COMM);
+    EXPECT_FAULT(NULL, EPX_Comm_shrink(none, &none), EPX_ERR_COMM);
     EXPECT_FAULT(NULL, EPX_Alloc_mem(64, none, &base), EPX_ERR_COMM);
     EXPECT_FAULT(NULL, EPX_Free_mem(weights, none), EPX_ERR_COMM);
     SETTLE();
@@ -259,6 +263,7 @@ START_TEST(communicator_calls_need_outputs)
 {
     char text[EPX_MAX_ERROR_STRING];
     EPX_Stats stats = EPX_STATS_INIT;
+    EPX_Waits waits = EPX_WAITS_INIT;
     int n;
 
     EXPECT_FAULT(comm, EPX_Comm_rank(comm, NULL), EPX_ERR_ARG);
@@ -274,6 +279,12 @@ START_TEST(communicator_calls_need_outputs)
     EXPECT_FAULT(comm, EPX_Comm_get_stats(comm, NULL), EPX_ERR_ARG);
     stats.size = 8;
     EXPECT_FAULT(comm, EPX_Comm_get_stats(comm, &stats), EPX_ERR_ARG);
+    EXPECT_FAULT(comm, EPX_Comm_get_waits(comm, NULL), EPX_ERR_ARG);
+    waits.num_ranks = -1;
+    EXPECT_FAULT(comm, EPX_Comm_get_waits(comm, &waits), EPX_ERR_ARG);
+    waits.num_ranks = suite_size > 1 ? suite_size - 1 : 0;
+    waits.size = suite_size > 1 ? sizeof(waits) : 8;
+    EXPECT_FAULT(comm, EPX_Comm_get_waits(comm, &waits), EPX_ERR_ARG);
     SETTLE();
 }
 END_TEST

@@ -493,6 +493,50 @@ contains
     call expect(requests(1) == EPX_REQUEST_NULL, 'a request is freed')
   end subroutine
 
+  ! Along a ring in both directions, by a graph, once and by a persistent request.
+  subroutine neighbours_exchange_numbers()
+    integer(c_int64_t), target, asynchronous :: sendcounts(2), sdispls(2), recvcounts(2), rdispls(2)
+    integer(c_int64_t), target, asynchronous :: sent(2), received(2)
+    type(EPX_Graph) :: graph
+    type(EPX_Request) :: requests(1)
+    type(MPI_Status) :: status
+    integer(c_int) :: error, up, down
+    integer :: time
+
+    up = modulo(rank + 1, ranks)
+    down = modulo(rank - 1, ranks)
+    call EPX_Graph_create_adjacent(comm, 2_c_int, [down, up], 2_c_int, [up, down], graph, error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Graph_create_adjacent')
+    call expect(graph /= EPX_GRAPH_NULL, 'a graph is made')
+    sendcounts = 1
+    sdispls = [0, 1]
+    call EPX_Neighbor_alltoallv_init(B(sent), B(sendcounts), B(sdispls), B(received), &
+                                     B(recvcounts), B(rdispls), 2_c_int64_t, 8_c_int, EPX_BYTE, &
+                                     graph, EPX_STREAM_NULL, EPX_FIXED_COUNTS, requests(1), error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Neighbor_alltoallv_init')
+    do time = 1, 3
+      sent = [100*time + 2*rank, 100*time + 2*rank + 1]
+      if (time < 3) then
+        call EPX_Start(requests(1), error)
+        call expect_code(error, EPX_SUCCESS, 'EPX_Start')
+        call EPX_Wait(requests(1), status, error)
+      else
+        call EPX_Request_free(requests(1), error)
+        call EPX_Neighbor_alltoallv(B(sent), B(sendcounts), B(sdispls), B(received), &
+                                    B(recvcounts), B(rdispls), 2_c_int64_t, 8_c_int, EPX_BYTE, &
+                                    graph, EPX_STREAM_NULL, requests(1), error)
+        call expect_code(error, EPX_SUCCESS, 'EPX_Neighbor_alltoallv')
+        call EPX_Wait(requests(1), status, error)
+      end if
+      call expect_code(error, EPX_SUCCESS, 'EPX_Wait')
+      call expect_rows(status, 2, 'EPX_Neighbor_alltoallv')
+      call expect(all(received == [100*time + 2*down, 100*time + 2*up + 1]), 'rows of neighbours')
+    end do
+    call EPX_Graph_free(graph, error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Graph_free')
+    call expect(graph == EPX_GRAPH_NULL, 'a graph is freed')
+  end subroutine
+
   subroutine errors_come_with_their_message()
     type(EPX_Request) :: request
     character(len=EPX_MAX_ERROR_STRING) :: message
@@ -539,11 +583,23 @@ contains
 
   subroutine close_all()
     type(EPX_Stats) :: stats
+    type(EPX_Waits) :: waits
+    integer(c_int64_t), target :: ns(64), operations(64)
+    integer(c_int) :: parents(64), i
     integer(c_int) :: error
 
+    call EPX_Comm_get_ranks(comm, parents, error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Comm_get_ranks')
+    call expect(all(parents(:ranks) == [(i - 1, i = 1, ranks)]), 'ranks of the parent')
+    ns = -1
+    waits%ns = c_loc(ns)
+    waits%operations = c_loc(operations)
+    call EPX_Comm_get_waits(comm, waits, error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Comm_get_waits')
+    call expect(waits%num_ranks == ranks .and. all(ns(:ranks) >= 0), 'waits')
     call EPX_Comm_get_stats(comm, stats, error)
     call expect_code(error, EPX_SUCCESS, 'EPX_Comm_get_stats')
-    call expect(stats%calls == 16 .and. stats%host_syncs == 0, 'statistics')
+    call expect(stats%calls == 19 .and. stats%host_syncs == 0, 'statistics')
     call EPX_Free_mem(B(rows), comm, error)
     call expect_code(error, EPX_SUCCESS, 'EPX_Free_mem')
     call EPX_Route_free(route, error)
@@ -575,6 +631,7 @@ program fortran
   call gradients_go_the_other_way()
   call alltoallv_counts_what_it_receives()
   call a_persistent_exchange_is_started_again()
+  call neighbours_exchange_numbers()
   call errors_come_with_their_message()
 #ifndef EPX_F08_C_PTR
   call a_buffer_with_gaps_is_refused()

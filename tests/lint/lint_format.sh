@@ -21,8 +21,9 @@ wanted=$(sed -n 's/^#.*clang-format \([0-9][0-9]*\).*/\1/p' .clang-format | head
 [ "$version" = "${wanted:-$version}" ] ||
     skip "clang-format is of version $version, .clang-format of $wanted"
 
-said=$(find src include tools tests examples python -type f \( -name '*.[ch]' -o -name '*.cu' \
-    -o -name '*.cuh' \) -print | sort | xargs "$CLANG_FORMAT" --style=file --dry-run 2>&1) || {
+said=$(find src include tools tests examples python contrib -type f \( -name '*.[ch]' \
+    -o -name '*.cu' -o -name '*.cuh' \) -print | sort |
+    xargs "$CLANG_FORMAT" --style=file --dry-run 2>&1) || {
     echo "lint_format: .clang-format:1: clang-format fails: $said"
     exit 1
 }

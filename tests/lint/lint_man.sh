@@ -163,6 +163,7 @@ check_structs() {
 known_names() {
     grep -oh 'EPX_[A-Za-z0-9_]*' "$header" "$srcdir/fortran/epx_f08.F90" "$srcdir/m4/epx.m4"
     sed -n 's/.*{"\(epx_[a-z_]*\)".*/\1/p' "$srcdir/src/base/param.c" | tr '[:lower:]' '[:upper:]'
+    grep -o '"EPX_TRACE"' "$srcdir/src/base/param.c" | tr -d '"'
 }
 
 # epx_hints.7 shows the table of param.c as epx_info prints it, and it alone says which hints may

@@ -14,8 +14,9 @@
  * Claims: a row that a block takes is that of its operation; no wait is for ever while all ranks
  * live; after a death or a time-out every kernel of the survivors ends.
  *
- * run: RANKS=2 OPS=3
- * run: RANKS=3 OPS=3
+ * run: RANKS=2 OPS=2
+ * long: RANKS=2 OPS=3
+ * long: RANKS=3 OPS=3
  * fails with RANKS=2 OPS=3: ONE_BANK FLAG_FIRST NO_READY EARLY_NEXT
  * hangs with RANKS=2 OPS=2: NO_VERDICT NO_LOOK
  */

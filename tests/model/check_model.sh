@@ -4,10 +4,11 @@
 # Spin goes through all states of a model in each of its runs and finds no error; then in the model
 # with each planted fault, where it must find one. Comments at the head of a model name them:
 #   run: DEFINITION...                    what the model is run with
+#   long: DEFINITION...                   the same, of more than seven million states
 #   fails with DEFINITION...: FAULT...    faults that break an assertion
 #   hangs with DEFINITION...: FAULT...    faults that make ranks wait for ever
-# FAULT is defined as FAULT_name. Environment: CC; MODEL_KEEP, a folder that keeps the verifier and
-# the trail of the last search.
+# FAULT is defined as FAULT_name. Environment: CC; MODEL_LONG=no leaves out the long runs;
+# MODEL_KEEP, a folder that keeps the verifier and the trail of the last search.
 set -u
 LC_ALL=C
 export LC_ALL
@@ -77,6 +78,7 @@ definitions() {
 }
 
 definitions 'run:' >"$work/runs"
+[ "${MODEL_LONG-}" = no ] || definitions 'long:' >>"$work/runs"
 while read -r line; do
     # shellcheck disable=SC2086 # a list of words
     check_run $line

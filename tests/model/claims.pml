@@ -15,11 +15,11 @@
  * Claims: no row is sent twice, or taken twice, or before it has come; when the kernels of an
  * operation have ended all its rows were sent and taken, if no rank died; and they all end.
  *
- * run: COMMS=2 SMS=2 TASKS=2 SENDERS=2 OPS=1 DEATHS=0
+ * long: COMMS=2 SMS=2 TASKS=2 SENDERS=2 OPS=1 DEATHS=0
  * run: COMMS=1 SMS=1 TASKS=3 SENDERS=1 OPS=3 DEATHS=0
  * run: COMMS=1 SMS=2 TASKS=4 SENDERS=1 OPS=1 DEATHS=0
  * run: COMMS=1 SMS=2 TASKS=3 SENDERS=2 OPS=2 DEATHS=0
- * run: COMMS=1 SMS=2 TASKS=3 SENDERS=2 OPS=1 DEATHS=1
+ * long: COMMS=1 SMS=2 TASKS=3 SENDERS=2 OPS=1 DEATHS=1
  * run: COMMS=1 SMS=2 TASKS=3 SENDERS=1 OPS=3 DEATHS=1
  * fails with COMMS=1 SMS=2 TASKS=3 SENDERS=2 OPS=1 DEATHS=0: NO_ADD TAKE_UNSEEN RESET_FIRST
  * hangs with COMMS=2 SMS=2 TASKS=2 SENDERS=2 OPS=1 DEATHS=0: ALWAYS_TAKES TOLD_BY_FIRST

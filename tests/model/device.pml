@@ -127,9 +127,9 @@ inline choose_form()
 /* await_credits */
 #define AWAIT_CREDITS(r) AWAIT(credited[LINE(me, r)] >= credits + round * BLOCKS)
 
-/* send_rows (src/kernels/flows/rows/dispatch_rows.cu), send_sums (src/kernels/flows/sums) */
+/* send_rows (src/kernels/flows/rows/dispatch_rounds.cu), send_sums (src/kernels/flows/sums) */
 #define STORE_STAGE(r) store(MINE, STAGE(r), STAMP)
-/* take_rows (src/kernels/flows/rows/dispatch_rows.cu): a block takes what any block stored */
+/* take_rows (src/kernels/flows/rows/dispatch_rounds.cu): a block takes what any block stored */
 #define READ_BLOCK(r, cell, block) assert(memory[CELL((r) * BLOCKS + block, cell)] == STAMP)
 #if BLOCKS == 1
 #define READ_STAGE(r) READ_BLOCK(r, STAGE(me), 0)
@@ -137,7 +137,7 @@ inline choose_form()
 #define READ_STAGE(r) READ_BLOCK(r, STAGE(me), 0); READ_BLOCK(r, STAGE(me), 1)
 #endif
 
-/* move_in_rounds (src/kernels/flows/rows/dispatch_rows.cu) */
+/* move_in_rounds (src/kernels/flows/rows/dispatch_rounds.cu) */
 inline move_in_rounds()
 {
     round = 0;
@@ -192,7 +192,7 @@ proctype block(byte me, b, first, second)
             :: b == 0 -> EACH_RANK(POST_READY)
             :: else
             fi;
-            /* begin_dispatch (src/kernels/flows/rows/dispatch_rows.cu) */
+            /* begin_moves */
             if
             :: b == 0 && HAS_FIELDS && form[n] != HALVED -> EACH_RANK(POST_LIST)
             :: else

@@ -12,7 +12,8 @@
  * nodes never wait for each other for ever; after a death or a time-out every survivor ends.
  *
  * run: RANKS=2 OPS=3
- * run: RANKS=3 OPS=2
+ * run: RANKS=3 OPS=1
+ * long: RANKS=3 OPS=2
  * fails with RANKS=3 OPS=1: FILLED_FIRST TAKEN_FIRST AREA_TOO_FEW EARLY_MESSAGE
  * hangs with RANKS=3 OPS=1: CYCLE
  */
@@ -106,7 +107,7 @@ inline fill_area()
 
 #define MATE(step) if :: HAS_MATE -> step(first) :: else fi
 
-/* epx_dispatch_hier (dispatch_hier.c): fill, exchange, take */
+/* epx_move_hier (moves_hier.c), dispatch */
 inline dispatch_round()
 {
     round++;
@@ -141,7 +142,7 @@ inline dispatch_round()
 #endif
 }
 
-/* epx_combine_hier (combine_hier.c): fill, relay, exchange */
+/* epx_move_hier (moves_hier.c), combine */
 inline combine_round()
 {
     round++;

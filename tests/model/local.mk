@@ -11,7 +11,8 @@ models = \
   tests/model/hier.pml \
   tests/model/progress.pml \
   tests/model/proxy.pml \
-  tests/model/route.pml
+  tests/model/route.pml \
+  tests/model/shrink.pml
 PML_LOG_COMPILER = $(SHELL) $(srcdir)/tests/model/check_model.sh
 TESTS += $(models)
 EXTRA_DIST += $(models) tests/model/check_model.sh tests/model/memory.pml

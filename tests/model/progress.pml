@@ -12,9 +12,10 @@
  * Claims: a row that a block takes is that of its operation; no wait is for ever while all ranks
  * live; after a death or a time-out every kernel of the survivors ends.
  *
- * run: RANKS=2 OPS=2
- * run: RANKS=2 OPS=3 TASKS=1
- * run: RANKS=3 OPS=2 TASKS=1
+ * run: RANKS=2 OPS=2 TASKS=1
+ * long: RANKS=2 OPS=2
+ * long: RANKS=2 OPS=3 TASKS=1
+ * long: RANKS=3 OPS=2 TASKS=1
  * fails with RANKS=2 OPS=2: TELL_FIRST TELL_AHEAD NO_READY EARLY_NEXT NO_TAG
  * hangs with RANKS=2 OPS=2: EQUAL
  */

@@ -38,6 +38,7 @@ run_program() {
     program=$1 ranks=$2
     module=epx.torch
     ! grep -q '^import jax' "$program" || module=epx.jax
+    ! grep -q '^import numpy' "$program" || module=epx.numpy
     lacking=$("$PYTHON" -c "
 try: import $module
 except Exception as error: print(error)" 2>/dev/null)

@@ -10,6 +10,8 @@
 
 #define GUARD ((size_t)64)
 
+enum { PERIOD = 1024 }; /* of the canaries */
+
 static unsigned char canary(size_t i)
 {
     return (unsigned char)(0x5a ^ (i * 167 >> 2));
@@ -17,8 +19,10 @@ static unsigned char canary(size_t i)
 
 static void fill(unsigned char *bytes, size_t from, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n && i < PERIOD; i++)
         bytes[i] = canary(from + i);
+    for (size_t i = PERIOD; i < n; i += PERIOD)
+        memcpy(bytes + i, bytes, n - i < PERIOD ? n - i : PERIOD);
 }
 
 static void push_image(const struct buffer *buffer)
@@ -76,13 +80,17 @@ void buffer_freeze(struct buffer *buffer)
     push_image(buffer);
 }
 
+static int canaries_intact(const struct buffer *buffer, size_t from, size_t to)
+{
+    while (from < to && buffer->block[from] == canary(from))
+        from++;
+    return from == to;
+}
+
 static int guards_intact(const struct buffer *buffer)
 {
-    for (size_t i = 0; i < buffer->block_bytes; i++)
-        if ((i < buffer->shift || i >= buffer->shift + buffer->bytes) &&
-            buffer->block[i] != canary(i))
-            return 0;
-    return 1;
+    return canaries_intact(buffer, 0, buffer->shift) &&
+           canaries_intact(buffer, buffer->shift + buffer->bytes, buffer->block_bytes);
 }
 
 int buffer_check(const struct buffer *buffer, const char *what)

@@ -55,21 +55,6 @@ static uint64_t number_bits(uint64_t h, int exponent_bits, int mantissa_bits)
     return sign | (bias - 6 + (h >> 4 & 15) % 13) << mantissa_bits | mantissa;
 }
 
-static void store_number(EPX_Datatype datatype, uint64_t h, unsigned char *out)
-{
-    uint64_t bits64 = number_bits(h, 11, 52);
-    uint32_t bits32 = (uint32_t)number_bits(h, 8, 23);
-    uint16_t bits16 =
-        (uint16_t)(datatype == EPX_FLOAT16 ? number_bits(h, 5, 10) : number_bits(h, 8, 7));
-
-    if (datatype == EPX_FLOAT64)
-        memcpy(out, &bits64, 8);
-    else if (datatype == EPX_FLOAT32)
-        memcpy(out, &bits32, 4);
-    else
-        memcpy(out, &bits16, 2);
-}
-
 static void random_bytes(uint64_t seed, size_t bytes, unsigned char *out)
 {
     for (size_t i = 0; i < bytes; i += 8) {
@@ -79,20 +64,53 @@ static void random_bytes(uint64_t seed, size_t bytes, unsigned char *out)
     }
 }
 
+/* The hash that element i of a row is made of. */
+static uint64_t element_hash(const struct data *data, uint64_t seed, int i)
+{
+    return data->kind == DATA_ZEROS ? seed & sign_bit : mix(seed + (uint64_t)i);
+}
+
+/* A loop for each type: most of the time of many tests is spent here. */
+static void halves(const struct data *data, uint64_t seed, int exponent_bits, unsigned char *out)
+{
+    for (int i = 0; i < data->count; i++) {
+        uint64_t h = element_hash(data, seed, i);
+        uint16_t bits = (uint16_t)number_bits(h, exponent_bits, 15 - exponent_bits);
+
+        memcpy(out + 2 * (size_t)i, &bits, 2);
+    }
+}
+
+static void singles(const struct data *data, uint64_t seed, unsigned char *out)
+{
+    for (int i = 0; i < data->count; i++) {
+        uint32_t bits = (uint32_t)number_bits(element_hash(data, seed, i), 8, 23);
+
+        memcpy(out + 4 * (size_t)i, &bits, 4);
+    }
+}
+
+static void doubles(const struct data *data, uint64_t seed, unsigned char *out)
+{
+    for (int i = 0; i < data->count; i++) {
+        uint64_t bits = number_bits(element_hash(data, seed, i), 11, 52);
+
+        memcpy(out + 8 * (size_t)i, &bits, 8);
+    }
+}
+
 void data_row(const struct data *data, int rank, int64_t row, void *out)
 {
     uint64_t seed = data_hash(data->seed, (uint64_t)rank, (uint64_t)row);
-    size_t size = data_size(data->datatype);
 
-    if (data->kind == DATA_BYTES || size == 1) {
+    if (data->kind == DATA_BYTES || data_size(data->datatype) == 1)
         random_bytes(seed, data_row_bytes(data), out);
-        return;
-    }
-    for (int i = 0; i < data->count; i++) {
-        uint64_t h = data->kind == DATA_ZEROS ? seed & sign_bit : mix(seed + (uint64_t)i);
-
-        store_number(data->datatype, h, (unsigned char *)out + (size_t)i * size);
-    }
+    else if (data->datatype == EPX_FLOAT64)
+        doubles(data, seed, out);
+    else if (data->datatype == EPX_FLOAT32)
+        singles(data, seed, out);
+    else
+        halves(data, seed, data->datatype == EPX_FLOAT16 ? 5 : 8, out);
 }
 
 float data_weight(uint64_t seed, int rank, int64_t index)

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* exchange.h - an EPX_Alltoallv, persistent or not, whose every byte is compared with what the
- * senders hold. */
+/* exchange.h - an EPX_Alltoallv, or EPX_Neighbor_alltoallv, persistent or not, whose every byte is
+ * compared with what the senders hold. */
 #ifndef EXCHANGE_H
 #define EXCHANGE_H
 
+#include "exchange/neighbors.h"
 #include "support/buffer.h"
 #include "support/data.h"
 
 struct exchange {
     EPX_Comm comm;
+    struct neighbors *neighbors; /* NULL = EPX_Alltoallv */
     struct data data;
     int most_rows;      /* to each rank: the counts are 0 to most_rows */
     int gap;            /* rows left out before each block of the send buffer */

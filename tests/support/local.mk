@@ -6,6 +6,8 @@ check_LTLIBRARIES += tests/support/libsuite.la
 endif
 tests_support_libsuite_la_CPPFLAGS = $(suite_cppflags)
 tests_support_libsuite_la_SOURCES = \
+  tests/exchange/neighbors.c \
+  tests/exchange/neighbors.h \
   tests/support/buffer.c \
   tests/support/buffer.h \
   tests/support/data.c \

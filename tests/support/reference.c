@@ -35,6 +35,25 @@ static uint16_t float16_bits(double value)
                       ((unsigned)ldexp(magnitude, 11 - exponent) - 1024));
 }
 
+/* Returns 2 to a power from -1022 to 1023, which ldexp would take longer for. */
+static double power_of_two(int exponent)
+{
+    uint64_t bits = (uint64_t)(exponent + 1023) << 52;
+    double power;
+
+    memcpy(&power, &bits, 8);
+    return power;
+}
+
+/* Returns what frexp says of a number that no conversion to double has made subnormal. */
+static int exponent_of(double value)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &value, 8);
+    return (int)(bits >> 52 & 2047) - 1022;
+}
+
 /* Rounds to a multiple of the type's spacing at this magnitude: ties go to the even multiple. */
 static double round_to(double value, int digits, int lowest_exponent, double largest)
 {
@@ -43,9 +62,9 @@ static double round_to(double value, int digits, int lowest_exponent, double lar
 
     if (value == 0 || isnan(value) || isinf(value))
         return value;
-    frexp(value, &exponent);
-    exponent = exponent - digits > lowest_exponent ? exponent - digits : lowest_exponent;
-    rounded = ldexp(nearbyint(ldexp(value, -exponent)), exponent);
+    exponent = exponent_of(value) - digits;
+    exponent = exponent > lowest_exponent ? exponent : lowest_exponent;
+    rounded = nearbyint(value * power_of_two(-exponent)) * power_of_two(exponent);
     return fabs(rounded) > largest ? copysign((double)INFINITY, value) : rounded;
 }
 

@@ -26,7 +26,7 @@ struct scenario scenario_one_slot(EPX_Datatype datatype, int count)
     struct scenario s = scenario_small(datatype);
 
     s.top_k = 1;
-    s.max_tokens = 60;
+    s.max_tokens = space_is_device() ? 60 : 12;
     s.tokens = TOKENS_FULL;
     s.count = count;
     return s;

@@ -11,6 +11,7 @@ tools_tests = \
   tests/tools/check_scripts.sh \
   tests/tools/check_setup.sh \
   tests/tools/check_sweep.sh \
-  tests/tools/check_terminal.sh
+  tests/tools/check_terminal.sh \
+  tests/tools/check_trace.sh
 TESTS += $(tools_tests)
 EXTRA_DIST += $(tools_tests) tests/tools/checks.sh

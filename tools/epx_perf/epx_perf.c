@@ -2,7 +2,8 @@
 /*
  * epx_perf.c - a benchmark of the collectives over a sweep of tokens and row lengths. Its layers,
  * lowest first: space/ is the memory that a run works on, and its clock; bench/ is what EPX works
- * on at one point of the sweep; peer/ comes to the same result without EPX; and this folder has
+ * on at one point of the sweep; peer/ comes to the same result without EPX; neighbor/ is a
+ * benchmark of its own, of exchanges with neighbours; and this folder has
  * the command line, the sub-commands, the checks, the loop that takes the times, and the report.
  */
 #include <stdio.h>
@@ -11,6 +12,7 @@
 
 #include "epx_perf/bench/perf_bench.h"
 #include "epx_perf/bench/perf_verb.h"
+#include "epx_perf/neighbor/perf_neighbor.h"
 #include "epx_perf/peer/perf_peer.h"
 #include "epx_perf/bench/perf_comm.h"
 #include "epx_perf/perf_command_line.h"
@@ -194,7 +196,9 @@ int main(int argc, char **argv)
 
     ranks_start("epx_perf", &argc, &argv);
     rank = ranks_own();
-    if (perf_options_read(argc, argv, rank, &options))
+    if (perf_is_neighbor(argc, argv))
+        rc = perf_neighbor(argc, argv, rank);
+    else if (perf_options_read(argc, argv, rank, &options))
         rc = 2;
     else if (options.usage && rank == 0)
         perf_usage(stdout);

@@ -52,3 +52,4 @@ tools/epx_perf/%_kernels.lo: AM_CPPFLAGS += -I$(top_srcdir)/tools
 include tools/epx_perf/space/local.mk
 include tools/epx_perf/bench/local.mk
 include tools/epx_perf/peer/local.mk
+include tools/epx_perf/neighbor/local.mk

@@ -37,7 +37,7 @@ enum { GRAPH_BATCH = 10 };
 static const char usage[] =
     "usage: epx_perf SUB-COMMAND [options]\n"
     "sub-commands: route, dispatch, route-dispatch, combine, dispatch-backward,\n"
-    "              combine-backward, alltoallv, layer\n"
+    "              combine-backward, alltoallv, layer, neighbor\n"
     "  -t, --tokens N[:MAX]       tokens of a rank, doubled up to MAX (4096)\n"
     "  -m, --row-bytes MIN[:MAX]  bytes of a row, doubled up to MAX (hidden elements)\n"
     "  -H, --hidden N             elements of a row (2048)\n"

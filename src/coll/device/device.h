@@ -29,6 +29,7 @@ struct epx_device_notes {
     char peer_reason[EPX_MAX_ERROR_STRING];                      /* of the rank that gave up */
     struct epx_device_stats stats;                               /* the last copy */
     struct epx_device_exchanges exchanges;                       /* the last copy */
+    struct epx_wait_tally waits;                                 /* written by kernels */
     uint64_t arrived[EPX_MOST_DEVICE_RANKS];                     /* copied when a rank is silent */
     uint64_t ready[2 * EPX_MOST_DEVICE_RANKS * EPX_READY_WORDS]; /* copied then too */
 };
@@ -78,6 +79,8 @@ struct epx_device {
 
     cudaStream_t stream; /* the library's own, of the highest priority */
     cudaEvent_t copied;  /* recorded after the last copy to notes */
+    cudaStream_t rounds; /* where ranks exchange messages, else NULL; rounds_stream.c */
+    cudaEvent_t rounds_edge;
     epx_wait_value *wait_value;
     epx_write_value *write_value;
     epx_pointer_attributes *pointer_attributes;

@@ -8,6 +8,7 @@
 #include "coll/device/device_order.h"
 #include "coll/device/direct/kept_counts.h"
 #include "coll/device/staged/proxy.h"
+#include "coll/device/staged/rounds_stream.h"
 #include "coll/device/user_memory.h"
 #include "core/agree.h"
 #include "transport/cuda/cuda_errors.h"
@@ -35,6 +36,7 @@ static int allocate_completions(struct epx_device *device)
         cudaHostAlloc((void **)&device->notes, sizeof(*device->notes), cudaHostAllocPortable));
     memset(device->completions, 0, bytes);
     memset(device->notes, 0, sizeof(*device->notes));
+    epx_waits_tell(&device->comm->waits, device->notes->waits.ns, device->notes->waits.operations);
     for (int i = EPX_SHARED_COMPLETION - 1; i >= 0; i--)
         device->unused[device->num_unused++] = i;
     return EPX_SUCCESS;
@@ -44,6 +46,8 @@ static int create_streams(struct epx_device *device)
 {
     EPX_TRY_CUDA(epx_device_new_stream(&device->stream));
     EPX_TRY_CUDA(cudaEventCreateWithFlags(&device->copied, cudaEventDisableTiming));
+    if (device->transport->ops->exchanges)
+        EPX_TRY(epx_rounds_create(device));
     return epx_device_init_order(device);
 }
 
@@ -112,11 +116,13 @@ static void free_cuda(struct epx_device *device)
             cudaEventDestroy(device->events[i]);
     epx_device_end_order(device);
     epx_device_free_counts(device);
+    epx_rounds_free(device);
     if (device->copied)
         cudaEventDestroy(device->copied);
     if (device->stream)
         cudaStreamDestroy(device->stream);
     cudaFreeHost(device->completions);
+    epx_waits_keep(&device->comm->waits);
     cudaFreeHost(device->notes);
 }
 

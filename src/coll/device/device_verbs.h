@@ -8,6 +8,7 @@
 
 #include "core/request.h"
 #include "kernels/args/alltoallv_args.h"
+#include "kernels/args/control_args.h"
 #include "kernels/args/route_args.h"
 #include "kernels/args/row_args.h"
 #include "kernels/args/sum_args.h"
@@ -38,6 +39,7 @@ int epx_agree_messages(const struct epx_request *request);
 
 /* The arguments of kernels that direct and staged have in common; each sets rounds, banks and
  * movers. */
+struct epx_agree epx_agree_args_of(const struct epx_request *request);
 struct epx_route_tokens epx_route_args_of(const struct epx_request *request);
 struct epx_dispatch_rows epx_dispatch_args_of(const struct epx_request *request);
 struct epx_combine_rows epx_combine_args_of(const struct epx_request *request);

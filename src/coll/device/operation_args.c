@@ -96,6 +96,7 @@ struct epx_device_comm epx_device_comm_of(const struct epx_request *request)
         args.released = epx_proxy_released(device->proxy);
         args.copies = epx_proxy_copies(device->proxy);
     }
+    args.waits = &device->notes->waits;
     args.jitter_seed = epx_jitter_seed();
     return args;
 }
@@ -136,6 +137,21 @@ struct epx_ready_note epx_ready_note_of(const struct epx_request *request)
     note_rows(&request->call, &note);
     note_buffer(request, 0, &note.word[EPX_READY_SEGMENT]);
     return note;
+}
+
+struct epx_agree epx_agree_args_of(const struct epx_request *request)
+{
+    const struct epx_call *call = &request->call;
+    struct epx_agree args = {
+        .comm = epx_device_comm_of(request),
+        .note = epx_ready_note_of(request),
+        .list = epx_list_note_of(request),
+        .listed = call->fields.num > 1,
+        .stands = !epx_verb_routes(call->verb),
+        .routing = request->route ? epx_device_plan_of(request)->outcome : NULL,
+    };
+
+    return args;
 }
 
 struct epx_dispatch_rows epx_dispatch_args_of(const struct epx_request *request)

@@ -51,7 +51,7 @@ int epx_outcome_report(struct epx_device *device, const struct epx_request *requ
     case EPX_OUTCOME_FINE: return EPX_SUCCESS;
     case EPX_OUTCOME_SILENT: return report_silence(device, o);
     case EPX_OUTCOME_DIFFERS: return report_difference(o);
-    case EPX_OUTCOME_WEIGHTS: return epx_fail_weights(o->rank, (int)o->a);
+    case EPX_OUTCOME_WEIGHTS: return epx_fail_weights(request->call.verb, o->rank, (int)o->a);
     case EPX_OUTCOME_SHORT: return report_short(request, o);
     case EPX_OUTCOME_FULL: return epx_fail_full_slab((int)o->c, o->a, o->b);
     case EPX_OUTCOME_BAD_ID: return report_bad_id(request, o);

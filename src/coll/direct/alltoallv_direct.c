@@ -1,222 +1,593 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * alltoallv_direct.c - every sender tells each receiver its count; a receiver that knows all counts
- * grants each sender the row at which to store (its buffer is window memory), its ring, or nothing
- * (its buffer is too small). A rank copies its rows for itself straight into its buffer.
+ * alltoallv_direct.c - rows along edges: those between all ranks, or those of a graph.
+ *
+ * The two ranks of an edge have words in each other's windows (edges.h). n is the number of the
+ * operation, counted for a graph, or for the operations that all ranks take part in:
+ *
+ *   ready[n & 1]   writer the receiver, first in n: its length of a row, and whether its last grant
+ *                  is still in force. The ranks of the communicator have ready words of their own
+ *                  (direct.c) instead.
+ *   rows[n & 1]    writer the sender: its length of a row, the number of rows, and the rows if they
+ *                  are short. Or it comes behind the rows, if the last grant was in force.
+ *   granted        writer the receiver, once it knows the rows of all sources: where the rows go.
+ *   arrived        writer the sender, behind its last store.
+ *
+ * Each word has n, released after all else. A receiver with short rows alone, or with fixed counts,
+ * waits for one word a source, a sender for one word a destination.
+ *
+ * No word is overwritten before it was read. Ready: its writer posts n + 2 after it finished n + 1,
+ * for which it had the sender's word rows[n + 1], and the sender wrote that after it finished n,
+ * for which it had read ready n. Rows: the same with the two ranks exchanged. Granted: the receiver
+ * posts one only after a word rows that asks for it, before which the sender finished the last
+ * operation with a grant. Arrived: the sender posts it only after a grant of the same operation,
+ * before which the receiver finished the last one with rows.
+ *
+ * Rings belong to pairs of ranks (direct.c). Two edges of one pair take turns in their order. No
+ * byte is put into a ring before the receiver said in the same operation that it may be.
  */
-#include "coll/alltoallv.h"
-#include "coll/direct/direct.h"
+#include <string.h>
+
+#include "base/flags.h"
+#include "coll/direct/edges.h"
 #include "coll/verbs.h"
+#include "core/verdict.h"
+#include "kernels/host/row_copy.h"
 
-enum { AWAIT_COUNTS = EPX_PHASE_VERB, AWAIT_GRANTS, MOVE };
-enum { GRANT_RING = -1, GRANT_NOTHING = -2 };
-enum { STORED_ALL = -1 };
+enum { AWAIT_WORDS = EPX_PHASE_VERB, MOVE };
 
-static int64_t rows_bytes(const struct epx_request *request, int64_t rows)
+/* An operation on the edges of its graph. */
+struct exchange {
+    struct epx_direct *direct;
+    struct epx_request *request;
+    struct epx_edges *edges;
+    const struct epx_ends *sources, *destinations;
+    struct epx_fixed *fixed;
+};
+
+static struct exchange exchange_of(struct epx_request *request)
 {
-    return rows * request->call.row_bytes;
+    struct epx_graph *graph = request->call.graph;
+    struct epx_direct *direct = epx_direct_of(request);
+
+    return (struct exchange){.direct = direct,
+                             .request = request,
+                             .edges = graph->everyone ? direct->everyone : graph->edges,
+                             .sources = &graph->sources,
+                             .destinations = &graph->destinations,
+                             .fixed = epx_alltoallv_fixed(request)};
 }
 
-/* Whether others store straight into this rank's receive buffer: window memory, or nothing, if rows
- * have no bytes. Else their rows come by the ring. */
-static int takes_stores(const struct epx_direct *direct, const struct epx_request *request)
+static int64_t bytes_of(const struct exchange *x, int64_t rows)
 {
-    return direct->ready[direct->comm->rank].fields[0].segment >= 0 || !request->call.row_bytes;
+    return rows * x->request->call.row_bytes;
 }
 
-static int begin(struct epx_direct *direct, struct epx_request *request, int *moved)
+static int bank(const struct exchange *x)
 {
+    return (int)(x->request->epoch & 1);
+}
+
+/* Whether a word of this operation is there. */
+static int has_come(const struct exchange *x, _Atomic uint64_t *number)
+{
+    return epx_flag_look(number) == x->request->epoch;
+}
+
+static void post(const struct exchange *x, _Atomic uint64_t *number, int rank)
+{
+    epx_flag_post(number, x->request->epoch);
+    epx_direct_count(x->direct, rank);
+}
+
+/* The first error of an edge is that of the operation; the other edges go on. */
+static void note_error(const struct exchange *x, int error)
+{
+    if (x->edges->error)
+        return;
+    x->edges->error = error;
+    memcpy(x->edges->message, epx_status_message(), sizeof(x->edges->message));
+}
+
+static int is_short(const struct exchange *x, int i)
+{
+    return bytes_of(x, x->request->call.sendcounts[i]) <= EPX_EDGE_PAYLOAD;
+}
+
+static const char *rows_for(const struct exchange *x, int i)
+{
+    return (const char *)x->request->call.fields.at[0].in +
+           bytes_of(x, x->request->call.sdispls[i]);
+}
+
+/* Where a word carries rows. */
+static char *payload_of(struct epx_rows_line *line, int64_t bytes)
+{
+    return bytes <= EPX_EDGE_FEW ? line->few : line->payload;
+}
+
+static void post_rows(const struct exchange *x, int i, enum epx_rows_word kind)
+{
+    const struct epx_call *call = &x->request->call;
+    struct epx_rows_line *line = &x->edges->out[i].other->rows[bank(x)];
+    int64_t bytes = bytes_of(x, call->sendcounts[i]);
+
+    line->row_bytes = call->row_bytes;
+    line->rows = call->sendcounts[i];
+    line->kind = (int32_t)kind;
+    line->fixed = x->fixed != NULL;
+    if (kind == EPX_ROWS_CARRIED && bytes)
+        memcpy(payload_of(line, bytes), rows_for(x, i), (size_t)bytes);
+    post(x, &line->number, x->destinations->rank[i]);
+}
+
+static void post_ready(const struct exchange *x, int i)
+{
+    struct epx_ready_line *line = &x->edges->in[i].other->ready[bank(x)];
+
+    line->row_bytes = x->request->call.row_bytes;
+    line->known = x->edges->known;
+    post(x, &line->number, x->sources->rank[i]);
+}
+
+/* Whether the sender may have a grant that is still in force: then it asks for none yet. */
+static int may_have_grant(const struct exchange *x, int i)
+{
+    return x->fixed && x->fixed->grants[i].number;
+}
+
+static void post_first_words(const struct exchange *x)
+{
+    for (int i = 0; !x->request->call.graph->everyone && i < x->sources->num; i++)
+        post_ready(x, i);
+    for (int i = 0; i < x->destinations->num; i++)
+        if (is_short(x, i))
+            post_rows(x, i, EPX_ROWS_CARRIED);
+        else if (!may_have_grant(x, i))
+            post_rows(x, i, EPX_ROWS_COUNTED);
+}
+
+static void begin_edges(const struct exchange *x)
+{
+    struct epx_edges *edges = x->edges;
     int64_t bytes = 0;
-    int weighted;
 
-    if (request->phase == EPX_PHASE_POST)
-        epx_alltoallv_copy_counts(request, direct->counts);
-    EPX_TRY(epx_direct_handshake(request, &weighted, moved));
-    if (!*moved)
-        return EPX_SUCCESS;
-    epx_direct_begin(direct, request->call.row_bytes);
-    for (int r = 0; r < direct->comm->size; r++) {
-        bytes += rows_bytes(request, request->call.sendcounts[r]);
-        epx_direct_post_word(direct, request, r, EPX_WORD_COUNT, request->call.sendcounts[r]);
+    edges->through = edges->refuses = 0;
+    edges->error = EPX_SUCCESS;
+    edges->known = x->fixed ? x->fixed->known : 0;
+    for (int i = 0; i < x->sources->num; i++) {
+        edges->in[i].state = EPX_EDGE_WORD;
+        edges->in[i].moved = 0;
+        epx_ring_begin(x->direct, x->sources->rank[i]);
     }
-    direct->bypasses = epx_rows_bypass(bytes);
-    return EPX_SUCCESS;
+    for (int i = 0; i < x->destinations->num; i++) {
+        edges->out[i].state = EPX_EDGE_WORD;
+        edges->out[i].moved = 0;
+        epx_ring_begin(x->direct, x->destinations->rank[i]);
+        bytes += bytes_of(x, x->request->call.sendcounts[i]);
+    }
+    x->direct->bypasses = epx_rows_bypass(bytes);
 }
 
-/* Reads one word of every rank; returns the first rank whose word has not come, or -1. */
-static int words_lack(const struct epx_direct *direct, const struct epx_request *request,
-                      enum epx_word word, int64_t *values)
+/* Reads the rows of all sources; returns the first rank whose word has not come, or -1. */
+static int words_lack(const struct exchange *x)
 {
-    for (int r = 0; r < direct->comm->size; r++)
-        if (!epx_direct_read_word(direct, request, r, word, &values[r]))
-            return r;
+    for (int i = 0; i < x->sources->num; i++) {
+        struct epx_rows_line *line = &x->edges->in[i].own->rows[bank(x)];
+
+        if (!has_come(x, &line->number))
+            return x->sources->rank[i];
+        x->request->call.recvcounts[i] = line->rows;
+    }
     return -1;
 }
 
-static void grant(struct epx_direct *direct, struct epx_request *request)
+/* The sources that were not known before: whether they agree, and whether all are fixed. */
+static void look_at_words(const struct exchange *x, int *fixed)
 {
-    const struct epx_call *call = &request->call;
-    int fits = epx_alltoallv_place(request);
+    int64_t row_bytes = x->request->call.row_bytes;
 
-    direct->refuses = !fits;
-    for (int r = 0; r < direct->comm->size; r++) {
-        int stores = r == direct->comm->rank || takes_stores(direct, request);
+    *fixed = x->fixed != NULL;
+    for (int i = 0; i < x->sources->num; i++) {
+        const struct epx_rows_line *line = &x->edges->in[i].own->rows[bank(x)];
 
-        epx_direct_post_word(direct, request, r, EPX_WORD_GRANT,
-                             !fits    ? GRANT_NOTHING
-                             : stores ? call->rdispls[r]
-                                      : GRANT_RING);
+        *fixed &= line->fixed;
+        if (line->row_bytes == row_bytes)
+            continue;
+        note_error(x, epx_fail_edge(x->sources->rank[i], line->row_bytes, x->direct->comm->rank,
+                                    row_bytes));
+        x->edges->refuses = 1;
     }
-    request->phase = AWAIT_GRANTS;
 }
 
-/* Where in the receive buffer of `rank` this rank's rows begin. */
-static char *granted(const struct epx_direct *direct, const struct epx_request *request, int rank)
+/* Finds where rows go, from the words of all sources, or from what is known of them. */
+static void place(const struct exchange *x)
 {
-    const struct epx_ready_field *told = &direct->ready[rank].fields[0];
+    int fixed = 0;
+
+    if (x->edges->known)
+        memcpy(x->request->call.recvcounts, x->fixed->rows,
+               (size_t)x->sources->num * sizeof(*x->fixed->rows));
+    else
+        look_at_words(x, &fixed);
+    x->edges->refuses |= !epx_alltoallv_place(x->request);
+    if (fixed && !x->edges->refuses)
+        epx_alltoallv_learn(x->request);
+    x->request->phase = MOVE;
+}
+
+static int begin(const struct exchange *x, int *moved)
+{
+    struct epx_request *request = x->request;
+    int weighted;
+
+    if (request->phase == EPX_PHASE_POST) {
+        epx_alltoallv_copy_counts(request, x->edges->counts);
+        epx_direct_begin_bytes(x->direct);
+        begin_edges(x);
+        post_first_words(x);
+    }
+    if (request->call.graph->everyone) {
+        EPX_TRY(epx_direct_handshake(request, &weighted, moved));
+        if (!*moved)
+            return EPX_SUCCESS;
+    }
+    *moved = 1;
+    request->phase = AWAIT_WORDS;
+    if (x->edges->known)
+        place(x);
+    return EPX_SUCCESS;
+}
+
+/* Whether others store straight into this rank's receive buffer: window memory. Else their rows
+ * come by the ring. */
+static int takes_stores(const struct exchange *x, int i, const struct epx_segment **segment,
+                        int64_t *offset)
+{
+    const struct epx_call *call = &x->request->call;
+
+    *segment = epx_segment_find(x->request->comm->segments, call->fields.at[0].out,
+                                (size_t)bytes_of(x, call->recv_capacity), offset);
+    if (*segment && !(*segment)->reachable)
+        *segment = NULL;
+    return *segment || x->sources->rank[i] == x->direct->comm->rank;
+}
+
+/* Returns whether rows will come. */
+static int post_grant(const struct exchange *x, int i, int refuses)
+{
+    struct epx_tail_lines *lines = x->edges->in[i].other;
+    struct epx_grant grant = {.number = x->request->epoch, .row = EPX_GRANT_NOTHING};
     const struct epx_segment *segment;
-    char *buffer = request->call.fields.at[0].out;
 
-    if (rank != direct->comm->rank) {
-        segment = epx_segment_of_id(direct->comm->segments, told->segment);
-        buffer = segment->window->address[rank] + told->offset;
+    if (!refuses && takes_stores(x, i, &segment, &grant.offset)) {
+        grant.row = x->request->call.rdispls[i];
+        grant.segment = segment ? segment->id : -1;
+    } else if (!refuses) {
+        grant.row = EPX_GRANT_RING;
     }
-    return buffer + direct->grants[rank] * request->call.row_bytes;
+    lines->granted.grant = grant;
+    post(x, &lines->granted.number, x->sources->rank[i]);
+    return !refuses;
 }
 
-static const char *rows_for(const struct epx_request *request, int rank)
+/* Where in the receive buffer of a destination this rank's rows begin; NULL = it is gone. */
+static char *granted(const struct exchange *x, int i)
 {
-    return (const char *)request->call.fields.at[0].in +
-           rows_bytes(request, request->call.sdispls[rank]);
+    const struct epx_grant *grant = &x->edges->out[i].grant;
+    int rank = x->destinations->rank[i];
+    const struct epx_segment *segment;
+
+    if (rank == x->direct->comm->rank)
+        return (char *)x->request->call.fields.at[0].out + bytes_of(x, grant->row);
+    segment = epx_segment_of_id(x->direct->comm->segments, grant->segment);
+    if (!segment)
+        return NULL;
+    return segment->window->address[rank] + grant->offset + bytes_of(x, grant->row);
 }
 
-/* Stores some of the rows for a rank; after the last, tells that rank that all are there. */
-static int store_rows(struct epx_direct *direct, const struct epx_request *request, int rank)
+/* Whether the edges of the same two ranks that come before are through. */
+static int is_turn(const struct epx_ends *ends, int i, const struct exchange *x, int incoming)
 {
-    int64_t all = rows_bytes(request, request->call.sendcounts[rank]);
-    int64_t from = direct->stored[rank], length = all - from;
-
-    if (from == STORED_ALL)
-        return 0;
-    if (length > EPX_DIRECT_STRIDE)
-        length = EPX_DIRECT_STRIDE;
-    if (length)
-        epx_row_copy(granted(direct, request, rank) + from, rows_for(request, rank) + from, length,
-                     direct->bypasses);
-    epx_row_copy_fence();
-    direct->stored[rank] = from + length < all ? from + length : STORED_ALL;
-    if (direct->stored[rank] == STORED_ALL)
-        epx_direct_post_arrival(direct, request, rank);
+    for (int k = ends->before[i]; k >= 0; k = ends->before[k])
+        if ((incoming ? x->edges->in[k].state : x->edges->out[k].state) != EPX_EDGE_THROUGH)
+            return 0;
     return 1;
 }
 
-static int push_rows(struct epx_direct *direct, const struct epx_request *request, int rank)
+static int end_in(const struct exchange *x, int i)
 {
-    struct epx_cursor *to = &direct->to[rank];
-    int64_t pushed = 0;
+    x->edges->in[i].state = EPX_EDGE_THROUGH;
+    x->edges->through++;
+    return 1;
+}
+
+static int end_out(const struct exchange *x, int i)
+{
+    x->edges->out[i].state = EPX_EDGE_THROUGH;
+    x->edges->through++;
+    return 1;
+}
+
+/* Stores some of the rows; after the last, tells the destination that all are there. */
+static int store_rows(const struct exchange *x, int i)
+{
+    struct epx_edge_out *edge = &x->edges->out[i];
+    int64_t all = bytes_of(x, x->request->call.sendcounts[i]), length = all - edge->moved;
+    char *to = granted(x, i);
+
+    if (!to) {
+        note_error(x, epx_fail(EPX_ERR_BUFFER, "the receive buffer of rank %d was freed",
+                               x->destinations->rank[i]));
+        length = 0;
+    }
+    if (length > EPX_DIRECT_STRIDE)
+        length = EPX_DIRECT_STRIDE;
+    if (length)
+        epx_row_copy(to + edge->moved, rows_for(x, i) + edge->moved, length, x->direct->bypasses);
+    epx_row_copy_fence();
+    edge->moved += length;
+    if (to && edge->moved < all)
+        return 1;
+    if (edge->grant.number == x->request->epoch)
+        post(x, &edge->other->arrived.number, x->destinations->rank[i]);
+    else
+        post_rows(x, i, EPX_ROWS_STORED);
+    return end_out(x, i);
+}
+
+/* The bytes that fit into a slot of a ring, of those that are left. */
+static int64_t piece(const struct exchange *x, int64_t left)
+{
+    return left < x->direct->slot_bytes ? left : x->direct->slot_bytes;
+}
+
+static int push_rows(const struct exchange *x, int i)
+{
+    struct epx_edge_out *edge = &x->edges->out[i];
+    int64_t all = bytes_of(x, x->request->call.sendcounts[i]), before = edge->moved;
+    int rank = x->destinations->rank[i];
     char *slot;
 
-    while (to->row < request->call.sendcounts[rank] && pushed < EPX_DIRECT_STRIDE &&
-           (slot = epx_ring_claim(direct, rank))) {
-        int64_t bytes = epx_segment_length(direct->cut, to->segment);
+    if (!is_turn(x->destinations, i, x, 0))
+        return 0;
+    while (edge->moved < all && edge->moved - before < EPX_DIRECT_STRIDE &&
+           (slot = epx_ring_claim(x->direct, rank))) {
+        int64_t bytes = piece(x, all - edge->moved);
 
-        memcpy(slot,
-               rows_for(request, rank) + rows_bytes(request, to->row) +
-                   epx_segment_offset(direct->cut, to->segment),
-               (size_t)bytes);
-        epx_ring_push(direct, rank);
-        pushed += direct->slot_bytes;
-        epx_cursor_step(to, direct->cut);
+        memcpy(slot, rows_for(x, i) + edge->moved, (size_t)bytes);
+        epx_ring_push(x->direct, rank);
+        epx_ring_publish(x->direct, rank);
+        edge->moved += bytes;
     }
-    if (pushed)
-        epx_ring_publish(direct, rank);
-    return pushed > 0;
+    return edge->moved == all ? end_out(x, i) : edge->moved > before;
 }
 
-static int send_rows(struct epx_direct *direct, const struct epx_request *request, int rank,
-                     int *moved)
+static int pop_rows(const struct exchange *x, int i)
 {
-    int64_t rows = request->call.sendcounts[rank];
-
-    if (direct->grants[rank] == GRANT_NOTHING)
-        return 1;
-    if (direct->grants[rank] == GRANT_RING) {
-        *moved |= push_rows(direct, request, rank);
-        return direct->to[rank].row == rows;
-    }
-    *moved |= store_rows(direct, request, rank);
-    return direct->stored[rank] == STORED_ALL;
-}
-
-static int pop_rows(struct epx_direct *direct, const struct epx_request *request, int source)
-{
-    const struct epx_call *call = &request->call;
-    struct epx_cursor *from = &direct->from[source];
-    int64_t popped = 0;
+    const struct epx_call *call = &x->request->call;
+    struct epx_edge_in *edge = &x->edges->in[i];
+    int64_t all = bytes_of(x, call->recvcounts[i]), before = edge->moved;
+    char *to = (char *)call->fields.at[0].out + bytes_of(x, call->rdispls[i]);
+    int rank = x->sources->rank[i];
     const char *slot;
 
-    while (from->row < call->recvcounts[source] && popped < EPX_DIRECT_STRIDE &&
-           (slot = epx_ring_peek(direct, source))) {
-        int64_t bytes = epx_segment_length(direct->cut, from->segment);
+    if (!is_turn(x->sources, i, x, 1))
+        return 0;
+    while (edge->moved < all && edge->moved - before < EPX_DIRECT_STRIDE &&
+           (slot = epx_ring_peek(x->direct, rank))) {
+        int64_t bytes = piece(x, all - edge->moved);
 
-        memcpy((char *)call->fields.at[0].out +
-                   rows_bytes(request, call->rdispls[source] + from->row) +
-                   epx_segment_offset(direct->cut, from->segment),
-               slot, (size_t)bytes);
-        epx_ring_pop(direct, source);
-        popped += direct->slot_bytes;
-        epx_cursor_step(from, direct->cut);
+        memcpy(to + edge->moved, slot, (size_t)bytes);
+        epx_ring_pop(x->direct, rank);
+        epx_ring_release(x->direct, rank);
+        edge->moved += bytes;
     }
-    if (popped)
-        epx_ring_release(direct, source);
-    return popped > 0;
+    return edge->moved == all ? end_in(x, i) : edge->moved > before;
 }
 
-static int receive_rows(struct epx_direct *direct, const struct epx_request *request, int source,
-                        int *moved)
+/* The receiver is ready: the rows go by its last grant, if that is in force, else one is asked for,
+ * unless that was done. */
+static int go_on(const struct exchange *x, int i, uint64_t known)
 {
-    if (direct->refuses)
+    struct epx_edge_out *edge = &x->edges->out[i];
+
+    if (is_short(x, i))
+        return end_out(x, i);
+    edge->state = EPX_EDGE_GRANT;
+    if (!may_have_grant(x, i))
         return 1;
-    if (source == direct->comm->rank || takes_stores(direct, request))
-        return epx_direct_arrived(direct, request, source);
-    *moved |= pop_rows(direct, request, source);
-    return direct->from[source].row == request->call.recvcounts[source];
-}
-
-static int move(struct epx_direct *direct, struct epx_request *request, int *moved)
-{
-    int through = 1;
-
-    for (int r = 0; r < direct->comm->size; r++) {
-        int sent = send_rows(direct, request, r, moved);
-
-        if (!receive_rows(direct, request, r, moved) || !sent) {
-            through = 0;
-            request->waiting_for = r;
-        }
+    if (!known || x->fixed->grants[i].number != known) {
+        post_rows(x, i, EPX_ROWS_COUNTED);
+        return 1;
     }
-    return through ? epx_alltoallv_finish(request) : EPX_SUCCESS;
+    edge->grant = x->fixed->grants[i];
+    edge->state = EPX_EDGE_ROWS;
+    if (edge->grant.row == EPX_GRANT_RING)
+        post_rows(x, i, EPX_ROWS_STORED);
+    return 1;
 }
 
+static int await_ready(const struct exchange *x, int i)
+{
+    struct epx_ready_line *line = &x->edges->out[i].own->ready[bank(x)];
+    int64_t row_bytes = x->request->call.row_bytes;
+    int rank = x->destinations->rank[i];
+
+    if (x->request->call.graph->everyone)
+        return go_on(x, i, (uint64_t)x->direct->ready[rank].known);
+    if (!has_come(x, &line->number))
+        return 0;
+    if (line->row_bytes == row_bytes)
+        return go_on(x, i, line->known);
+    if (!is_short(x, i) && may_have_grant(x, i))
+        post_rows(x, i, EPX_ROWS_COUNTED);
+    note_error(x, epx_fail_edge(x->direct->comm->rank, row_bytes, rank, line->row_bytes));
+    return end_out(x, i);
+}
+
+static int await_grant(const struct exchange *x, int i)
+{
+    struct epx_edge_out *edge = &x->edges->out[i];
+
+    if (!has_come(x, &edge->own->granted.number))
+        return 0;
+    edge->grant = edge->own->granted.grant;
+    if (edge->grant.row == EPX_GRANT_NOTHING)
+        return end_out(x, i);
+    if (x->fixed)
+        x->fixed->grants[i] = edge->grant;
+    edge->state = EPX_EDGE_ROWS;
+    return 1;
+}
+
+/* Moves an edge that begins here on; returns whether it got on. */
+static int send_on(const struct exchange *x, int i)
+{
+    switch (x->edges->out[i].state) {
+    case EPX_EDGE_WORD: return await_ready(x, i);
+    case EPX_EDGE_GRANT: return await_grant(x, i);
+    case EPX_EDGE_ROWS:
+        return x->edges->out[i].grant.row == EPX_GRANT_RING ? push_rows(x, i) : store_rows(x, i);
+    default: return 0;
+    }
+}
+
+/* Whether rows of an edge can be taken: as many as were told, of the length that was told. */
+static int check_word(const struct exchange *x, int i, const struct epx_rows_line *line)
+{
+    const struct epx_call *call = &x->request->call;
+
+    if (!x->edges->known)
+        return !x->edges->refuses; /* look_at_words has checked them */
+    if (line->row_bytes != call->row_bytes)
+        note_error(x, epx_fail_edge(x->sources->rank[i], line->row_bytes, x->direct->comm->rank,
+                                    call->row_bytes));
+    else if (line->rows != call->recvcounts[i])
+        note_error(x, epx_fail_fixed(x->sources->rank[i], line->rows, call->recvcounts[i]));
+    else
+        return 1;
+    return 0;
+}
+
+static int await_rows_word(const struct exchange *x, int i)
+{
+    const struct epx_call *call = &x->request->call;
+    struct epx_edge_in *edge = &x->edges->in[i];
+    struct epx_rows_line *line = &edge->own->rows[bank(x)];
+    const struct epx_segment *segment;
+    int64_t offset;
+    int takes;
+
+    if (!has_come(x, &line->number))
+        return 0;
+    takes = check_word(x, i, line);
+    if (line->kind == EPX_ROWS_COUNTED) {
+        if (!post_grant(x, i, !takes))
+            return end_in(x, i);
+        edge->state = EPX_EDGE_ROWS;
+        return 1;
+    }
+    if (line->kind == EPX_ROWS_STORED && takes && !takes_stores(x, i, &segment, &offset)) {
+        edge->state = EPX_EDGE_ROWS;
+        return 1;
+    }
+    if (line->kind == EPX_ROWS_CARRIED && takes && line->rows)
+        memcpy((char *)call->fields.at[0].out + bytes_of(x, call->rdispls[i]),
+               payload_of(line, bytes_of(x, line->rows)), (size_t)bytes_of(x, line->rows));
+    return end_in(x, i);
+}
+
+static int take_rows(const struct exchange *x, int i)
+{
+    const struct epx_segment *segment;
+    int64_t offset;
+
+    if (!takes_stores(x, i, &segment, &offset))
+        return pop_rows(x, i);
+    return has_come(x, &x->edges->in[i].own->arrived.number) ? end_in(x, i) : 0;
+}
+
+/* Moves an edge that ends here on; returns whether it got on. */
+static int receive_on(const struct exchange *x, int i)
+{
+    switch (x->edges->in[i].state) {
+    case EPX_EDGE_WORD: return await_rows_word(x, i);
+    case EPX_EDGE_ROWS: return take_rows(x, i);
+    default: return 0;
+    }
+}
+
+static int finish(const struct exchange *x)
+{
+    if (!x->edges->error)
+        return epx_alltoallv_finish(x->request);
+    x->request->complete = 1;
+    return epx_fail_quietly(x->edges->error, x->edges->message);
+}
+
+static void send_all_on(const struct exchange *x, int *moved)
+{
+    struct epx_edges *edges = x->edges;
+
+    for (int i = 0; i < x->destinations->num; i++) {
+        if (edges->out[i].state == EPX_EDGE_THROUGH)
+            continue;
+        *moved |= send_on(x, i);
+        if (edges->out[i].state != EPX_EDGE_THROUGH)
+            x->request->waiting_for = x->destinations->rank[i];
+    }
+}
+
+/* The words of others may wait for what this rank sends, and its own as well. */
+static void await_words(const struct exchange *x, int *moved)
+{
+    int lacking;
+
+    send_all_on(x, moved);
+    lacking = words_lack(x);
+    if (lacking >= 0) {
+        x->request->waiting_for = lacking;
+        return;
+    }
+    *moved = 1;
+    place(x);
+}
+
+static int move(const struct exchange *x, int *moved)
+{
+    struct epx_edges *edges = x->edges;
+
+    send_all_on(x, moved);
+    for (int i = 0; i < x->sources->num; i++) {
+        if (edges->in[i].state == EPX_EDGE_THROUGH)
+            continue;
+        *moved |= receive_on(x, i);
+        if (edges->in[i].state != EPX_EDGE_THROUGH)
+            x->request->waiting_for = x->sources->rank[i];
+    }
+    return edges->through == x->sources->num + x->destinations->num ? finish(x) : EPX_SUCCESS;
+}
+
+static int step(const struct exchange *x, int *moved)
+{
+    switch (x->request->phase) {
+    case AWAIT_WORDS: await_words(x, moved); return EPX_SUCCESS;
+    case MOVE: return move(x, moved);
+    default: return begin(x, moved);
+    }
+}
+
+/* As many steps as can be made at once: short operations end in the call that starts them. */
 int epx_alltoallv_direct(struct epx_request *request, int *moved)
 {
-    struct epx_direct *direct = epx_direct_of(request);
+    const struct exchange x = exchange_of(request);
+    int got_on, rc;
 
-    switch (request->phase) {
-    case AWAIT_COUNTS:
-        request->waiting_for =
-            words_lack(direct, request, EPX_WORD_COUNT, request->call.recvcounts);
-        *moved = request->waiting_for < 0;
-        if (*moved)
-            grant(direct, request);
-        return EPX_SUCCESS;
-    case AWAIT_GRANTS:
-        request->waiting_for = words_lack(direct, request, EPX_WORD_GRANT, direct->grants);
-        *moved = request->waiting_for < 0;
-        if (*moved)
-            request->phase = MOVE;
-        return EPX_SUCCESS;
-    case MOVE: return move(direct, request, moved);
-    default: return begin(direct, request, moved);
-    }
+    do {
+        got_on = 0;
+        rc = step(&x, &got_on);
+        *moved |= got_on;
+    } while (got_on && rc == EPX_SUCCESS && !request->complete);
+    return rc;
 }

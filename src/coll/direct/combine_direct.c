@@ -15,7 +15,7 @@ static void begin(struct epx_direct *direct, struct epx_request *request, int we
     epx_direct_begin(direct, epx_wire_row_bytes(request));
     direct->home = epx_home_rows_of(request, direct->cut, weighted);
     direct->expert = epx_expert_rows_of(request, direct->cut, weighted, direct->sums);
-    epx_combine_begin(request, weighted);
+    epx_moves_begin(request, weighted);
 }
 
 static void store_weights(const struct epx_direct *direct, int home, int32_t *record)

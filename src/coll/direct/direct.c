@@ -17,8 +17,8 @@
  *                 bytes. The owner acquires it before it reads a slot.
  *   tails[d]      writer d: slots taken from this rank's ring on d since creation, released
  *                 after the last read. The owner acquires it before it fills a slot again.
- *   words[w][s]   writer s: a value, then n released. Rewritten in operation m > n only after
- *                 the owner's ready of m, hence after the owner finished n.
+ *   counted[s]    writer s: n, after its counts of routing n, as arrived.
+ *   edges         words between two ranks of an alltoallv: alltoallv_direct.c.
  *   rings[s]      writer s, under heads and tails.
  *
  * Invariant: tails <= heads <= tails + num_slots for every ring, and at the end of an operation
@@ -49,16 +49,9 @@ struct ready_line {
 
 struct flag_line {
     _Alignas(EPX_LINE_BYTES) _Atomic uint64_t flag;
-    int64_t value;
 };
 
-enum line_kind {
-    LINE_ARRIVED,
-    LINE_HEAD,
-    LINE_TAIL,
-    LINE_WORDS,
-    NUM_LINES = LINE_WORDS + EPX_NUM_WORDS
-};
+enum line_kind { LINE_ARRIVED, LINE_COUNTED, LINE_HEAD, LINE_TAIL, NUM_LINES };
 
 static struct ready_line *ready_line(const struct epx_direct *direct, int owner, int writer,
                                      uint64_t epoch)
@@ -80,6 +73,11 @@ static size_t flags_bytes(int num_ranks)
 {
     return (size_t)num_ranks *
            (2 * sizeof(struct ready_line) + NUM_LINES * sizeof(struct flag_line));
+}
+
+size_t epx_direct_end(const struct epx_direct *direct)
+{
+    return flags_bytes(direct->comm->size) + (size_t)(direct->comm->size * direct->ring_bytes);
 }
 
 static char *ring(const struct epx_direct *direct, int owner, int writer)
@@ -110,16 +108,13 @@ static int init(struct epx_direct *direct)
     EPX_ARRAY(all, direct->push_base, ranks);
     EPX_ARRAY(all, direct->pop_base, ranks);
     EPX_ARRAY(all, direct->buffers, ranks);
-    EPX_ARRAY(all, direct->counts, 4 * ranks);
-    EPX_ARRAY(all, direct->grants, ranks);
-    EPX_ARRAY(all, direct->stored, ranks);
     EPX_ARRAY(all, direct->sums, ranks * EPX_MAX_TOP_K);
     EPX_FAIL_IF(all->failed, EPX_ERR_NO_MEM, "no memory for %d ranks", comm->size);
     direct->ring_bytes = ring_bytes(comm);
     return EPX_SUCCESS;
 }
 
-int epx_direct_create(struct epx_transport *transport)
+int epx_direct_create(struct epx_transport *transport, size_t more_bytes)
 {
     struct epx_comm *comm = transport->comm;
     struct epx_direct *direct = epx_memory_zeroed(1, sizeof(*direct));
@@ -131,9 +126,8 @@ int epx_direct_create(struct epx_transport *transport)
         rc = init(direct);
     }
     EPX_TRY(epx_comm_agree(comm, rc));
-    EPX_TRY(epx_transport_window_create(
-        transport, flags_bytes(comm->size) + (size_t)(comm->size * direct->ring_bytes),
-        &direct->window));
+    EPX_TRY(epx_transport_window_create(transport, epx_direct_end(direct) + more_bytes,
+                                        &direct->window));
     epx_poison(ring(direct, comm->rank, 0), (size_t)(comm->size * direct->ring_bytes));
     return EPX_SUCCESS;
 }
@@ -155,6 +149,11 @@ struct epx_direct *epx_direct_of(const struct epx_request *request)
     return epx_transport_of(request)->direct;
 }
 
+void epx_direct_count(struct epx_direct *direct, int rank)
+{
+    direct->comm->stats.messages += rank != direct->comm->rank;
+}
+
 static void post_ready(struct epx_direct *direct, const struct epx_request *request)
 {
     struct epx_ready ready = epx_ready_of(request);
@@ -165,6 +164,7 @@ static void post_ready(struct epx_direct *direct, const struct epx_request *requ
 
         memcpy(&line->words, &ready, bytes);
         epx_flag_post(&line->epoch, request->epoch);
+        epx_direct_count(direct, r);
     }
 }
 
@@ -179,6 +179,16 @@ static int ready_lacks(struct epx_direct *direct, const struct epx_request *requ
         memcpy(&direct->ready[r], &line->words, epx_ready_bytes(line->words.num_fields));
     }
     return -1;
+}
+
+int epx_direct_lacks(const struct epx_request *request, int rank)
+{
+    const struct epx_direct *direct = epx_direct_of(request);
+
+    if (request->phase != EPX_PHASE_AGREE)
+        return rank == request->waiting_for;
+    return epx_flag_look(&ready_line(direct, direct->comm->rank, rank, request->epoch)->epoch) <
+           request->epoch;
 }
 
 int epx_direct_handshake(struct epx_request *request, int *weighted, int *moved)
@@ -208,10 +218,23 @@ void epx_direct_begin(struct epx_direct *direct, int64_t row_bytes)
     direct->num_slots = direct->ring_bytes / direct->slot_bytes;
     memset(direct->to, 0, ranks * sizeof(*direct->to));
     memset(direct->from, 0, ranks * sizeof(*direct->from));
-    memset(direct->stored, 0, ranks * sizeof(*direct->stored));
     memcpy(direct->push_base, direct->pushed, ranks * sizeof(*direct->pushed));
     memcpy(direct->pop_base, direct->popped, ranks * sizeof(*direct->popped));
     direct->token = direct->token_segment = 0;
+}
+
+void epx_direct_begin_bytes(struct epx_direct *direct)
+{
+    int64_t half = direct->ring_bytes / 2 / EPX_LINE_BYTES * EPX_LINE_BYTES;
+
+    direct->slot_bytes = half < EPX_DIRECT_PIECE ? half : EPX_DIRECT_PIECE;
+    direct->num_slots = direct->ring_bytes / direct->slot_bytes;
+}
+
+void epx_ring_begin(struct epx_direct *direct, int rank)
+{
+    direct->push_base[rank] = direct->pushed[rank];
+    direct->pop_base[rank] = direct->popped[rank];
 }
 
 /* The number of the stores under way in `arrived`. */
@@ -224,12 +247,25 @@ void epx_direct_post_arrival(struct epx_direct *direct, const struct epx_request
 {
     epx_flag_post(&flag_line(direct, rank, direct->comm->rank, LINE_ARRIVED)->flag,
                   arrival(request));
+    epx_direct_count(direct, rank);
 }
 
 int epx_direct_arrived(const struct epx_direct *direct, const struct epx_request *request, int rank)
 {
     return epx_flag_look(&flag_line(direct, direct->comm->rank, rank, LINE_ARRIVED)->flag) >=
            arrival(request);
+}
+
+void epx_direct_post_counted(struct epx_direct *direct, const struct epx_request *request, int rank)
+{
+    epx_flag_post(&flag_line(direct, rank, direct->comm->rank, LINE_COUNTED)->flag, request->epoch);
+    epx_direct_count(direct, rank);
+}
+
+int epx_direct_counted(const struct epx_direct *direct, const struct epx_request *request, int rank)
+{
+    return epx_flag_look(&flag_line(direct, direct->comm->rank, rank, LINE_COUNTED)->flag) >=
+           request->epoch;
 }
 
 char *epx_ring_claim(struct epx_direct *direct, int rank)
@@ -253,6 +289,7 @@ void epx_ring_publish(struct epx_direct *direct, int rank)
 {
     epx_flag_post(&flag_line(direct, rank, direct->comm->rank, LINE_HEAD)->flag,
                   direct->pushed[rank]);
+    epx_direct_count(direct, rank);
 }
 
 /* The slot to be popped next from the ring that `rank` fills. */
@@ -281,26 +318,7 @@ void epx_ring_release(struct epx_direct *direct, int rank)
 {
     epx_flag_post(&flag_line(direct, rank, direct->comm->rank, LINE_TAIL)->flag,
                   direct->popped[rank]);
-}
-
-void epx_direct_post_word(struct epx_direct *direct, const struct epx_request *request, int rank,
-                          enum epx_word word, int64_t value)
-{
-    struct flag_line *line = flag_line(direct, rank, direct->comm->rank, LINE_WORDS + (int)word);
-
-    line->value = value;
-    epx_flag_post(&line->flag, request->epoch);
-}
-
-int epx_direct_read_word(const struct epx_direct *direct, const struct epx_request *request,
-                         int rank, enum epx_word word, int64_t *value)
-{
-    struct flag_line *line = flag_line(direct, direct->comm->rank, rank, LINE_WORDS + (int)word);
-
-    if (epx_flag_look(&line->flag) < request->epoch)
-        return 0;
-    *value = line->value;
-    return 1;
+    epx_direct_count(direct, rank);
 }
 
 void epx_cursor_step(struct epx_cursor *cursor, struct epx_segments cut)

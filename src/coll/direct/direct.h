@@ -18,6 +18,9 @@ struct epx_cursor {
     int64_t segment;
 };
 
+struct epx_board;
+struct epx_edges;
+
 struct epx_direct {
     struct epx_comm *comm;
     struct epx_arrays arrays; /* all those below */
@@ -36,10 +39,9 @@ struct epx_direct {
     int bypasses;                     /* rows stored into others' buffers bypass the caches */
     char *(*buffers)[EPX_MAX_FIELDS]; /* [R] receive buffers of a rank that can be stored into, one
                                          a field; the first is NULL = take the ring */
-    int64_t *counts;                  /* [4][R] alltoallv: the arrays of the call */
-    int64_t *grants;                  /* [R] alltoallv: what the receivers granted */
-    int64_t *stored;                  /* [R] alltoallv: bytes stored into each receive buffer */
-    int refuses;                      /* alltoallv: this rank granted nothing */
+    struct epx_edges *everyone;       /* alltoallv: those between all ranks */
+    struct epx_board *boards;         /* alltoallv: where the lines of graphs lie */
+    int num_boards;
 
     /* counted since the communicator was made, never reset */
     uint64_t *pushed, *popped; /* [R] slots put into each rank's ring, taken from each own ring */
@@ -47,14 +49,16 @@ struct epx_direct {
     double *sums;                   /* [R][EPX_MAX_TOP_K] */
 };
 
-/* The operations of struct epx_ground. */
-int epx_direct_create(struct epx_transport *transport);
+/* The operations of struct epx_ground; the window has more bytes for edges, from epx_direct_end
+ * on. */
+int epx_direct_create(struct epx_transport *transport, size_t more_bytes);
 void epx_direct_free(struct epx_transport *transport);
 int epx_route_tokens_direct(struct epx_request *request, int *moved);
 int epx_dispatch_direct(struct epx_request *request, int *moved);
 int epx_combine_direct(struct epx_request *request, int *moved);
 int epx_alltoallv_direct(struct epx_request *request, int *moved);
 
+size_t epx_direct_end(const struct epx_direct *direct);
 struct epx_direct *epx_direct_of(const struct epx_request *request);
 
 /*
@@ -63,13 +67,27 @@ struct epx_direct *epx_direct_of(const struct epx_request *request);
  * error of their agreement.
  */
 int epx_direct_handshake(struct epx_request *request, int *weighted, int *moved);
+/* lacks of struct epx_ground: where ready words are awaited, each rank that has not sent them. */
+int epx_direct_lacks(const struct epx_request *request, int rank);
 /* Begins to move rows of this length; puts the cursors at their start. */
 void epx_direct_begin(struct epx_direct *direct, int64_t row_bytes);
+/* Begins to move bytes, in slots that suit any number of them, by the rings that epx_ring_begin is
+ * called for: to a rank, and from a rank. */
+void epx_direct_begin_bytes(struct epx_direct *direct);
+void epx_ring_begin(struct epx_direct *direct, int rank);
+/* Counts a word that is posted for a rank. */
+void epx_direct_count(struct epx_direct *direct, int rank);
 
 /* "All that I stored into your buffers for this operation is there." */
 void epx_direct_post_arrival(struct epx_direct *direct, const struct epx_request *request,
                              int rank);
 int epx_direct_arrived(const struct epx_direct *direct, const struct epx_request *request,
+                       int rank);
+
+/* "My counts for this routing are in your matrix." */
+void epx_direct_post_counted(struct epx_direct *direct, const struct epx_request *request,
+                             int rank);
+int epx_direct_counted(const struct epx_direct *direct, const struct epx_request *request,
                        int rank);
 
 /* Ring to a rank: the next free slot, NULL if there is none; then push; publish shows pushes. */
@@ -81,18 +99,12 @@ const char *epx_ring_peek(const struct epx_direct *direct, int rank);
 void epx_ring_pop(struct epx_direct *direct, int rank);
 void epx_ring_release(struct epx_direct *direct, int rank);
 
-/* A word is a value that a rank posts for each other rank, once in an operation: counts and
- * grants. */
-enum epx_word { EPX_WORD_COUNT, EPX_WORD_GRANT, EPX_NUM_WORDS };
-void epx_direct_post_word(struct epx_direct *direct, const struct epx_request *request, int rank,
-                          enum epx_word word, int64_t value);
-int epx_direct_read_word(const struct epx_direct *direct, const struct epx_request *request,
-                         int rank, enum epx_word word, int64_t *value);
-
 /* Moves a cursor to the next segment of the operation's cut. */
 void epx_cursor_step(struct epx_cursor *cursor, struct epx_segments cut);
 
 /* Bytes that one step of an operation moves for one rank before it looks at the others. */
 enum { EPX_DIRECT_STRIDE = 1 << 18 };
+/* Bytes of a slot where a ring moves bytes, not rows. */
+enum { EPX_DIRECT_PIECE = 1 << 15 };
 
 #endif

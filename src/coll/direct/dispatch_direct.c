@@ -72,7 +72,7 @@ static void begin(struct epx_direct *direct, struct epx_request *request, int we
     if (weighted && call->num_tokens)
         memcpy(plan->pair_weights, call->weights_in,
                (size_t)call->num_tokens * (size_t)plan->shape.top_k * sizeof(*plan->pair_weights));
-    epx_dispatch_begin(request, weighted);
+    epx_moves_begin(request, weighted);
 }
 
 /* Fetches the pair weights of a row, in pair order. */

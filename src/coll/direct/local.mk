@@ -5,5 +5,7 @@ libepx_core_la_SOURCES += \
   src/coll/direct/direct.c \
   src/coll/direct/direct.h \
   src/coll/direct/dispatch_direct.c \
+  src/coll/direct/edges.c \
+  src/coll/direct/edges.h \
   src/coll/direct/ground_direct.c \
   src/coll/direct/routing_direct.c

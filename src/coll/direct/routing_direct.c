@@ -17,17 +17,15 @@ static void store_counts(struct epx_direct *direct, const struct epx_request *re
     for (int32_t r = 0; r < plan->num_ranks; r++) {
         memcpy(epx_counts_of(plan->matrix_of[r], plan->count_shape, plan->rank), plan->own_counts,
                epx_count_words(plan->count_shape) * sizeof(*plan->own_counts));
-        epx_direct_post_word(direct, request, r, EPX_WORD_COUNT, 0);
+        epx_direct_post_counted(direct, request, r);
     }
 }
 
 /* The first rank whose counts are not here; -1 if all are. */
 static int counts_lack(const struct epx_direct *direct, const struct epx_request *request)
 {
-    int64_t ignored;
-
     for (int r = 0; r < direct->comm->size; r++)
-        if (!epx_direct_read_word(direct, request, r, EPX_WORD_COUNT, &ignored))
+        if (!epx_direct_counted(direct, request, r))
             return r;
     return -1;
 }

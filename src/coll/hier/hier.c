@@ -194,10 +194,13 @@ int epx_hier_may_fill(const struct epx_hier *hier, struct epx_request *request)
     return request->waiting_for < 0;
 }
 
-int epx_hier_all_filled(const struct epx_hier *hier, struct epx_request *request)
+int epx_hier_all_filled(struct epx_request *request, int *moved)
 {
+    const struct epx_hier *hier = epx_hier_of(request);
+
     request->waiting_for = lacks(hier, 0, hier->round);
-    return request->waiting_for < 0;
+    *moved |= request->waiting_for < 0;
+    return EPX_SUCCESS;
 }
 
 void epx_hier_post_filled(struct epx_hier *hier, const int64_t *home_at)

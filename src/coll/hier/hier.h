@@ -31,24 +31,21 @@ int epx_hier_usable(const struct epx_comm *comm, char *why);
 int epx_hier_create(struct epx_transport *transport);
 void epx_hier_free(struct epx_transport *transport);
 int epx_route_tokens_hier(struct epx_request *request, int *moved);
-int epx_dispatch_hier(struct epx_request *request, int *moved);
-int epx_combine_hier(struct epx_request *request, int *moved);
+int epx_move_hier(struct epx_request *request, int *moved);
 
 struct epx_hier *epx_hier_of(const struct epx_request *request);
 
-/* As epx_staged_handshake and epx_staged_begin. */
-int epx_hier_handshake(struct epx_hier *hier, struct epx_request *request, int *weighted,
-                       int *moved);
-void epx_hier_begin(struct epx_hier *hier, const struct epx_request *request, int weighted);
-/* Returns 1 once the rows of the next block or segment are found and may fill the area; completes
- * the request after the last. */
-int epx_hier_next_block(struct epx_hier *hier, struct epx_request *request, int *moved);
+/* The handshake, and what follows it. */
+int epx_hier_begin(struct epx_request *request, int *moved);
+/* Sets *moved once the rows of the next block or segment are found and may fill the area, and once
+ * the request is complete: after the last. */
+int epx_hier_next_block(struct epx_request *request, int *moved);
 
 /* A round: fill the own area once nobody reads what it held, tell where the rows of each home lie,
  * and read the others' areas once all are full. request->waiting_for is the rank that lacks. */
 int epx_hier_may_fill(const struct epx_hier *hier, struct epx_request *request);
 void epx_hier_post_filled(struct epx_hier *hier, const int64_t *home_at);
-int epx_hier_all_filled(const struct epx_hier *hier, struct epx_request *request);
+int epx_hier_all_filled(struct epx_request *request, int *moved);
 void epx_hier_post_taken(struct epx_hier *hier);
 /* This rank's area. */
 char *epx_hier_area(const struct epx_hier *hier);

@@ -113,7 +113,7 @@ static int32_t tokens_that_fit(const struct epx_staged *staged, const struct epx
     return least(longest, longest_block(plan, fit, count_parts));
 }
 
-void epx_hier_begin(struct epx_hier *hier, const struct epx_request *request, int weighted)
+static void begin(struct epx_hier *hier, const struct epx_request *request, int weighted)
 {
     struct epx_staged *staged = hier->staged;
     size_t ranks = (size_t)hier->comm->size;
@@ -131,14 +131,20 @@ void epx_hier_begin(struct epx_hier *hier, const struct epx_request *request, in
 
 /* The halves of a combine tell nothing anew: the blocks of its sums were told before the weights,
  * whose blocks are as long as fits in any case. */
-int epx_hier_handshake(struct epx_hier *hier, struct epx_request *request, int *weighted,
-                       int *moved)
+int epx_hier_begin(struct epx_request *request, int *moved)
 {
+    struct epx_hier *hier = epx_hier_of(request);
     struct epx_staged *staged = hier->staged;
+    int weighted;
 
     if (request->phase == EPX_PHASE_POST && request->half <= EPX_HALF_DISPATCH)
         staged->block_tokens = request->route->error ? 0 : tokens_that_fit(staged, request);
-    return epx_staged_handshake(request, weighted, moved);
+    EPX_TRY(epx_staged_handshake(request, &weighted, moved));
+    if (!*moved || epx_combine_splits(request, &weighted))
+        return EPX_SUCCESS;
+    begin(hier, request, weighted);
+    epx_moves_begin(request, weighted);
+    return EPX_SUCCESS;
 }
 
 static void find_home_rows(struct epx_node_block *block, const struct epx_plan *plan, int32_t node)
@@ -220,15 +226,16 @@ static void pack_entries(struct epx_hier *hier, const struct epx_plan *plan, int
     block->entry[me] = block->home_row[own];
 }
 
-int epx_hier_next_block(struct epx_hier *hier, struct epx_request *request, int *moved)
+int epx_hier_next_block(struct epx_request *request, int *moved)
 {
+    struct epx_hier *hier = epx_hier_of(request);
     struct epx_staged *staged = hier->staged;
     const struct epx_plan *plan = staged->plan;
 
     request->complete = !epx_staged_has_block(staged);
     *moved = request->complete || epx_hier_may_fill(hier, request);
     if (request->complete || !*moved)
-        return 0;
+        return EPX_SUCCESS;
     epx_staged_find_block(staged);
     hier->round++;
     epx_poison(epx_hier_area(hier), (size_t)staged->stage_bytes);
@@ -238,7 +245,7 @@ int epx_hier_next_block(struct epx_hier *hier, struct epx_request *request, int 
         find_rows(hier, plan);
     pack_homes(hier, plan);
     pack_entries(hier, plan, epx_gathers(request->call.verb));
-    return 1;
+    return EPX_SUCCESS;
 }
 
 void epx_hier_place_parts(struct epx_hier *hier)

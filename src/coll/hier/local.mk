@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libepx_core_la_SOURCES += \
-  src/coll/hier/combine_hier.c \
-  src/coll/hier/dispatch_hier.c \
+  src/coll/hier/moves_hier.c \
   src/coll/hier/ground_hier.c \
   src/coll/hier/hier.c \
   src/coll/hier/hier.h \

@@ -9,7 +9,7 @@
 #include "coll/routing.h"
 #include "coll/verbs.h"
 
-enum { AWAIT_COUNTS = EPX_PHASE_VERB, AWAIT_NODE_ROWS, NEXT, PACK, EXCHANGE };
+enum { AWAIT_COUNTS = EPX_PHASE_ROUTING, AWAIT_NODE_ROWS };
 
 /* Part of a list that one round moves. */
 struct items {
@@ -89,7 +89,7 @@ static void plan_rounds(struct epx_hier *hier, struct epx_request *request)
 
     staged->round = -1;
     staged->num_rounds = records > entries ? records : entries;
-    request->phase = NEXT;
+    request->phase = EPX_PHASE_VERB;
 }
 
 static struct items records_to(const struct epx_staged *staged, const struct epx_plan *plan,
@@ -164,12 +164,13 @@ static int32_t bytes_of(const struct epx_plan *plan, struct items records, struc
     return (int32_t)(records.num * record_bytes(plan) + entries.num * entry_bytes(plan));
 }
 
-static int next(struct epx_hier *hier, struct epx_request *request)
+static int next(struct epx_request *request, int *moved)
 {
     const struct epx_plan *plan = request->route->plan;
-    struct epx_staged *staged = hier->staged;
+    struct epx_staged *staged = epx_staged_of(request);
     int32_t *out = staged->block.home_rows, *in = staged->block.expert_rows; /* bytes here */
 
+    *moved = 1;
     if (++staged->round >= staged->num_rounds)
         return epx_routing_finish(request);
     staged->block.row_stride = 1;
@@ -178,51 +179,43 @@ static int next(struct epx_hier *hier, struct epx_request *request)
         in[r] = bytes_of(plan, records_from(staged, plan, r), entries_from(staged, plan, r));
     }
     epx_staged_measure(staged);
-    request->phase = PACK;
     return EPX_SUCCESS;
 }
 
-static int pack(struct epx_hier *hier, struct epx_request *request, int *moved)
+static int pack(struct epx_request *request)
 {
-    struct epx_staged *staged = hier->staged;
+    struct epx_staged *staged = epx_staged_of(request);
 
-    if (!epx_staged_claim(staged, EPX_TO_EXPERTS))
-        return EPX_SUCCESS;
-    *moved = 1;
-    for (int32_t r = 0; r < hier->comm->size; r++)
+    for (int32_t r = 0; r < staged->comm->size; r++)
         pack_items(staged, request->route->plan, r);
-    request->phase = EXCHANGE;
     return epx_staged_send(staged, EPX_TO_EXPERTS);
 }
 
-static int unpack(struct epx_hier *hier, struct epx_request *request)
+static int unpack(struct epx_request *request)
 {
-    for (int32_t r = 0; r < hier->comm->size; r++)
-        unpack_items(hier->staged, request->route->plan, r);
-    request->phase = NEXT;
+    const struct epx_staged *staged = epx_staged_of(request);
+
+    for (int32_t r = 0; r < staged->comm->size; r++)
+        unpack_items(staged, request->route->plan, r);
     return EPX_SUCCESS;
 }
 
 static int step(struct epx_hier *hier, struct epx_request *request, int *moved)
 {
-    struct epx_staged *staged = hier->staged;
+    static const struct epx_step steps[EPX_BLOCK_STEPS] = {
+        {next, NULL}, {epx_staged_may_fill, pack}, {epx_staged_has_come, unpack}};
 
-    if (request->phase < AWAIT_COUNTS)
+    if (request->phase < EPX_PHASE_VERB)
         return epx_routing_begin_staged(request, moved);
-    if (request->phase == NEXT) {
-        *moved = 1;
-        return next(hier, request);
-    }
-    if (request->phase == PACK)
-        return pack(hier, request, moved);
-    EPX_TRY(epx_staged_done(staged, moved));
+    if (request->phase < EPX_PHASE_ROUTING)
+        return epx_staged_step(request, steps, moved);
+    EPX_TRY(epx_staged_done(hier->staged, moved));
     if (!*moved)
         return EPX_SUCCESS;
-    switch (request->phase) {
-    case AWAIT_COUNTS: return assign(hier, request);
-    case AWAIT_NODE_ROWS: plan_rounds(hier, request); return EPX_SUCCESS;
-    default: return unpack(hier, request);
-    }
+    if (request->phase == AWAIT_COUNTS)
+        return assign(hier, request);
+    plan_rounds(hier, request);
+    return EPX_SUCCESS;
 }
 
 int epx_route_tokens_hier(struct epx_request *request, int *moved)

@@ -8,8 +8,6 @@
 #include "coll/staged/staged.h"
 #include "coll/verbs.h"
 
-enum { AWAIT_COUNTS = EPX_PHASE_VERB, NEXT, PACK, EXCHANGE };
-
 int epx_routing_begin_staged(struct epx_request *request, int *moved)
 {
     const struct epx_staged *staged = epx_staged_of(request);
@@ -19,6 +17,7 @@ int epx_routing_begin_staged(struct epx_request *request, int *moved)
     EPX_TRY(epx_staged_handshake(request, &weighted, moved));
     if (!*moved)
         return EPX_SUCCESS;
+    request->phase = EPX_PHASE_ROUTING;
     epx_routing_count(request);
     return staged->messages->allgather(
         staged->state, plan->own_counts, plan->matrix,
@@ -56,7 +55,7 @@ static int assign(struct epx_staged *staged, struct epx_request *request)
     staged->round = -1;
     staged->num_rounds = (epx_routing_most_records(plan) + rows - 1) / rows;
     staged->per_round = (int32_t)rows;
-    request->phase = NEXT;
+    request->phase = EPX_PHASE_VERB;
     return epx_routing_assign_staged(request);
 }
 
@@ -68,11 +67,13 @@ static int32_t records_of_round(const struct epx_staged *staged, int32_t all)
     return rest < 0 ? 0 : rest < staged->per_round ? (int32_t)rest : staged->per_round;
 }
 
-static int next(struct epx_staged *staged, struct epx_request *request)
+static int next(struct epx_request *request, int *moved)
 {
+    struct epx_staged *staged = epx_staged_of(request);
     const struct epx_plan *plan = request->route->plan;
     struct epx_block *block = &staged->block;
 
+    *moved = 1;
     if (++staged->round >= staged->num_rounds)
         return epx_routing_finish(request);
     block->row_stride = (int64_t)epx_record_bytes(plan->record_shape);
@@ -81,52 +82,46 @@ static int next(struct epx_staged *staged, struct epx_request *request)
         block->expert_rows[r] = records_of_round(staged, plan->view.rank_counts[r]);
     }
     epx_staged_measure(staged);
-    request->phase = PACK;
     return EPX_SUCCESS;
 }
 
-static int pack(struct epx_staged *staged, struct epx_request *request, int *moved)
+static int pack(struct epx_request *request)
 {
+    struct epx_staged *staged = epx_staged_of(request);
     const struct epx_plan *plan = request->route->plan;
 
-    if (!epx_staged_claim(staged, EPX_TO_EXPERTS))
-        return EPX_SUCCESS;
     for (int32_t r = 0; r < plan->num_ranks; r++)
         if (staged->home_counts[r])
             memcpy(staged->home_at[r],
                    epx_record_at(plan->record_to[r], plan->record_shape,
                                  staged->round * staged->per_round),
                    (size_t)staged->home_counts[r]);
-    *moved = 1;
-    request->phase = EXCHANGE;
     return epx_staged_send(staged, EPX_TO_EXPERTS);
 }
 
-static int unpack(struct epx_staged *staged, struct epx_request *request)
+static int unpack(struct epx_request *request)
 {
+    const struct epx_staged *staged = epx_staged_of(request);
     const struct epx_plan *plan = request->route->plan;
 
     for (int32_t r = 0; r < plan->num_ranks; r++)
         if (staged->expert_counts[r])
             memcpy(epx_plan_record(plan, r, staged->round * staged->per_round),
                    staged->expert_at[r], (size_t)staged->expert_counts[r]);
-    request->phase = NEXT;
     return EPX_SUCCESS;
 }
 
 static int step(struct epx_staged *staged, struct epx_request *request, int *moved)
 {
-    switch (request->phase) {
-    case AWAIT_COUNTS:
-        EPX_TRY(epx_staged_done(staged, moved));
-        return *moved ? assign(staged, request) : EPX_SUCCESS;
-    case NEXT: *moved = 1; return next(staged, request);
-    case PACK: return pack(staged, request, moved);
-    case EXCHANGE:
-        EPX_TRY(epx_staged_done(staged, moved));
-        return *moved ? unpack(staged, request) : EPX_SUCCESS;
-    default: return epx_routing_begin_staged(request, moved);
-    }
+    static const struct epx_step steps[EPX_BLOCK_STEPS] = {
+        {next, NULL}, {epx_staged_may_fill, pack}, {epx_staged_has_come, unpack}};
+
+    if (request->phase < EPX_PHASE_VERB)
+        return epx_routing_begin_staged(request, moved);
+    if (request->phase < EPX_PHASE_ROUTING)
+        return epx_staged_step(request, steps, moved);
+    EPX_TRY(epx_staged_done(staged, moved));
+    return *moved ? assign(staged, request) : EPX_SUCCESS;
 }
 
 int epx_route_tokens_staged(struct epx_request *request, int *moved)

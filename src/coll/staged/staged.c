@@ -12,7 +12,9 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/jitter.h"
+#include "coll/staged/peer_rows.h"
 #include "coll/verbs.h"
 #include "core/agree.h"
 #include "core/route.h"
@@ -32,7 +34,7 @@ static int init(struct epx_staged *staged)
     staged->share_bytes = staged->stage_bytes / (int64_t)ranks / EPX_LINE_BYTES * EPX_LINE_BYTES;
     EPX_ARRAY(all, staged->ready, ranks);
     EPX_ARRAY(all, staged->home_at, 2 * ranks);
-    EPX_ARRAY(all, staged->counts, 5 * ranks);
+    EPX_ARRAY(all, staged->home_row, ranks);
     EPX_ARRAY(all, staged->home_counts, 7 * ranks);
     EPX_ARRAY(all, staged->sums, ranks * EPX_MAX_TOP_K);
     EPX_ARRAY(all, staged->stores, ranks);
@@ -67,7 +69,7 @@ static void place_arrays(struct epx_staged *staged)
     staged->block.home_at = staged->home_at;
     staged->block.expert_at = staged->expert_at;
     staged->block.stores = staged->stores;
-    staged->block.home_row = staged->counts + 4 * ranks;
+    staged->block.home_row = staged->home_row;
     staged->expert_counts = ints + ranks;
     staged->displs = ints + 2 * ranks;
     staged->block.home_rows = ints + 3 * ranks;
@@ -94,7 +96,9 @@ int epx_staged_create(struct epx_transport *transport, int hier)
     EPX_TRY(epx_comm_agree(transport->comm, rc));
     EPX_TRY(make_stages(staged));
     place_arrays(staged);
-    return EPX_SUCCESS;
+    return epx_comm_agree(
+        staged->comm,
+        epx_peer_rows_create(staged->comm->everyone, staged->share_bytes, &staged->everyone));
 }
 
 void epx_staged_free(struct epx_transport *transport)
@@ -107,6 +111,7 @@ void epx_staged_free(struct epx_transport *transport)
         free(staged->home_stage);
         free(staged->expert_stage);
     }
+    epx_peer_rows_free(staged->everyone);
     epx_arrays_free(&staged->arrays);
     free(staged);
     transport->staged = NULL;
@@ -126,14 +131,41 @@ int epx_staged_done(struct epx_staged *staged, int *moved)
     return EPX_SUCCESS;
 }
 
-/* Poisons stages with old rows, before peers may store the next rows there. */
-static void forget(struct epx_staged *staged)
+void epx_staged_forget(struct epx_staged *staged)
 {
     if (!staged->stale)
         return;
     epx_poison(staged->home_stage, (size_t)staged->stage_bytes);
     epx_poison(staged->expert_stage, (size_t)staged->stage_bytes);
     staged->stale = 0;
+}
+
+int epx_staged_lacks(const struct epx_request *request, int rank)
+{
+    const struct epx_staged *staged = epx_staged_of(request);
+    const struct epx_message_ops *messages = staged->messages;
+
+    if (request->waiting_for >= 0)
+        return rank == request->waiting_for;
+    return messages->came && !messages->came(staged->state, rank);
+}
+
+void epx_staged_count(const struct epx_staged *staged, int ranks)
+{
+    staged->comm->stats.messages += (uint64_t)ranks;
+}
+
+/* Where the transport does not see who comes last, ranks tell each other how long they waited in
+ * the handshake before. */
+static int post_ready(struct epx_staged *staged, const struct epx_request *request)
+{
+    staged->own = epx_ready_of(request);
+    staged->own.block_tokens = staged->block_tokens;
+    staged->own.waited_ns = staged->told.waited_ns;
+    epx_staged_count(staged, staged->comm->size - 1);
+    staged->posted_ns = staged->messages->came ? 0 : epx_now_ns();
+    return staged->messages->allgather(staged->state, &staged->own, staged->ready,
+                                       (int)sizeof(staged->own));
 }
 
 int epx_staged_handshake(struct epx_request *request, int *weighted, int *moved)
@@ -146,16 +178,16 @@ int epx_staged_handshake(struct epx_request *request, int *weighted, int *moved)
     if (request->phase == EPX_PHASE_POST) {
         epx_jitter();
         staged->stale = 1;
-        forget(staged);
-        staged->own = epx_ready_of(request);
-        staged->own.block_tokens = staged->block_tokens;
+        epx_staged_forget(staged);
         request->phase = EPX_PHASE_AGREE;
-        return staged->messages->allgather(staged->state, &staged->own, staged->ready,
-                                           (int)sizeof(staged->own));
+        EPX_TRY(post_ready(staged, request));
     }
     EPX_TRY(epx_staged_done(staged, moved));
     if (!*moved)
         return EPX_SUCCESS;
+    if (staged->posted_ns)
+        epx_waits_compare(&staged->comm->waits, &staged->told, epx_now_ns() - staged->posted_ns,
+                          &staged->ready[0].waited_ns, sizeof(staged->ready[0]));
     request->phase = EPX_PHASE_VERB;
     return epx_ready_agree(request, staged->ready, weighted);
 }
@@ -282,18 +314,6 @@ void epx_staged_find_block(struct epx_staged *staged)
     }
 }
 
-int epx_staged_next_block(struct epx_staged *staged, struct epx_request *request, int phase)
-{
-    if (!epx_staged_has_block(staged)) {
-        request->complete = 1;
-        return EPX_SUCCESS;
-    }
-    epx_staged_find_block(staged);
-    epx_staged_measure(staged);
-    request->phase = phase;
-    return EPX_SUCCESS;
-}
-
 void epx_staged_measure(struct epx_staged *staged)
 {
     const struct epx_block *block = &staged->block;
@@ -304,15 +324,15 @@ void epx_staged_measure(struct epx_staged *staged)
     }
 }
 
-int epx_staged_claim(struct epx_staged *staged, enum epx_way way)
+int epx_staged_claim(struct epx_staged *staged, enum epx_direction direction)
 {
-    char *from = way == EPX_TO_EXPERTS ? staged->home_stage : staged->expert_stage;
-    char *into = way == EPX_TO_EXPERTS ? staged->expert_stage : staged->home_stage;
-    char **out_at = way == EPX_TO_EXPERTS ? staged->home_at : staged->expert_at;
-    char **in_at = way == EPX_TO_EXPERTS ? staged->expert_at : staged->home_at;
+    char *from = direction == EPX_TO_EXPERTS ? staged->home_stage : staged->expert_stage;
+    char *into = direction == EPX_TO_EXPERTS ? staged->expert_stage : staged->home_stage;
+    char **out_at = direction == EPX_TO_EXPERTS ? staged->home_at : staged->expert_at;
+    char **in_at = direction == EPX_TO_EXPERTS ? staged->expert_at : staged->home_at;
     int claimed = 1;
 
-    forget(staged);
+    epx_staged_forget(staged);
     for (int r = 0; r < staged->comm->size; r++) {
         out_at[r] = from + staged->displs[r];
         in_at[r] = into + staged->displs[r];
@@ -325,20 +345,50 @@ int epx_staged_claim(struct epx_staged *staged, enum epx_way way)
     return claimed;
 }
 
-int epx_staged_exchange(struct epx_staged *staged, enum epx_way way, char *expert_rows,
+int epx_staged_exchange(struct epx_staged *staged, enum epx_direction direction, char *expert_rows,
                         const int *home_displs, const int *expert_displs)
 {
     struct epx_blocks home = {staged->home_stage, staged->home_counts, home_displs};
     struct epx_blocks expert = {expert_rows, staged->expert_counts, expert_displs};
 
     epx_jitter();
-    if (way == EPX_TO_EXPERTS)
+    epx_staged_count(staged, staged->comm->size - 1);
+    if (direction == EPX_TO_EXPERTS)
         return staged->messages->alltoallv(staged->state, home, expert);
     return staged->messages->alltoallv(staged->state, expert, home);
 }
 
-int epx_staged_send(struct epx_staged *staged, enum epx_way way)
+int epx_staged_send(struct epx_staged *staged, enum epx_direction direction)
 {
     staged->stale = 1;
-    return epx_staged_exchange(staged, way, staged->expert_stage, staged->displs, staged->displs);
+    return epx_staged_exchange(staged, direction, staged->expert_stage, staged->displs,
+                               staged->displs);
+}
+
+enum epx_direction epx_direction_of(const struct epx_request *request)
+{
+    return epx_gathers(request->call.verb) ? EPX_TO_HOMES : EPX_TO_EXPERTS;
+}
+
+int epx_staged_may_fill(struct epx_request *request, int *moved)
+{
+    *moved |= epx_staged_claim(epx_staged_of(request), epx_direction_of(request));
+    return EPX_SUCCESS;
+}
+
+int epx_staged_has_come(struct epx_request *request, int *moved)
+{
+    return epx_staged_done(epx_staged_of(request), moved);
+}
+
+int epx_staged_step(struct epx_request *request, const struct epx_step steps[EPX_BLOCK_STEPS],
+                    int *moved)
+{
+    const int at = request->phase - EPX_PHASE_VERB;
+
+    EPX_TRY(steps[at].ready(request, moved));
+    if (!*moved || request->complete)
+        return EPX_SUCCESS;
+    request->phase = EPX_PHASE_VERB + (at + 1) % EPX_BLOCK_STEPS;
+    return steps[at].act ? steps[at].act(request) : EPX_SUCCESS;
 }

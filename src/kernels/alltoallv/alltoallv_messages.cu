@@ -116,7 +116,7 @@ static __device__ bool exchange_row_messages(const struct epx_alltoallv_rows &a,
 static __device__ bool exchange_all(const struct epx_alltoallv_rows &a, struct exchange &x,
                                     struct sums &sums)
 {
-    if (!agree(a.comm, a.note, NULL, x))
+    if (!exchange_ready(a.comm, a.note, NULL, x))
         return false;
     read_message_counts(a, sums);
     if (!exchange_count_messages(a, x))

@@ -14,12 +14,14 @@ struct epx_announce_end {
     uint64_t *verdict;  /* pinned; the abort word that all ranks have then */
 };
 
-/* Arguments of agree_ranks, which comes before every operation by messages. */
-struct epx_agree_ranks {
+/* Arguments of agree, and of agree_by_messages, which comes before every operation by messages. */
+struct epx_agree {
     struct epx_device_comm comm;
     struct epx_ready_note note;
-    struct epx_outcome *routing; /* of the route, or NULL */
+    struct epx_list_note list;   /* several fields; messages need none */
+    int32_t listed;              /* whether there is a list */
     int32_t stands;              /* whether the operation stands on the routing */
+    struct epx_outcome *routing; /* of the route, or NULL */
 };
 
 #ifdef __cplusplus
@@ -27,7 +29,8 @@ extern "C" {
 #endif
 /* Launchers return EPX_SUCCESS, or EPX_ERR_CUDA with the error left to cudaGetLastError. */
 int epx_launch_announce_end(const struct epx_announce_end *args, EPX_Stream stream);
-int epx_launch_agree_ranks(const struct epx_agree_ranks *args, EPX_Stream stream);
+int epx_launch_agree(const struct epx_agree *args, EPX_Stream stream);
+int epx_launch_agree_by_messages(const struct epx_agree *args, EPX_Stream stream);
 int epx_launch_await_messages(const struct epx_device_comm *comm, EPX_Stream stream);
 #ifdef __cplusplus
 }

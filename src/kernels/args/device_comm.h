@@ -25,6 +25,19 @@ struct epx_device_exchanges {
     uint64_t least_ns;  /* the shortest of these times, 0 = none has arrived */
 };
 
+/* How long kernels have waited for each rank, and in how many operations longest for it. */
+struct epx_wait_tally {
+    uint64_t ns[EPX_MOST_DEVICE_RANKS], operations[EPX_MOST_DEVICE_RANKS];
+};
+
+/* The waits of the operation under way, which any thread of it may raise: waits.cuh has the words.
+ * They go into the tally when a later operation waits. */
+struct epx_device_waits {
+    uint64_t last;                           /* the longest wait for any rank */
+    uint64_t longest[EPX_MOST_DEVICE_RANKS]; /* that for each rank */
+    struct epx_wait_tally tally;
+};
+
 /* Private device memory of a communicator. Written by the kernels of one operation at a time. */
 struct epx_device_state {
     uint64_t epoch;    /* operations begun and ended */
@@ -50,6 +63,7 @@ struct epx_device_state {
     struct epx_device_stats stats;
     struct epx_device_exchanges exchanges;
     struct epx_copy_progress copies;
+    struct epx_device_waits waits;
 };
 
 /* By value in the arguments of every kernel. */
@@ -74,6 +88,7 @@ struct epx_device_comm {
     const uint64_t *released; /* the last exchange in the ring that is complete; NULL if kernels
                                  make the copies of exchanges */
     struct epx_copy_queues *copies; /* pinned; NULL if the proxy moves exchanges on a stream */
+    struct epx_wait_tally *waits;   /* pinned; what the host reads of the tally */
     uint64_t jitter_seed;           /* --enable-jitter */
 };
 

@@ -28,15 +28,16 @@ struct epx_dispatch_rows {
     float *recv_weights;  /* or NULL */
     struct epx_banks banks;
     struct epx_movers movers;
-    int64_t zeroed_to;     /* rows that nothing arrives in are zeroed up to here; 0 = left alone */
-    int32_t weights_width; /* recv_weights of a row */
+    int64_t zeroed_to;      /* rows that nothing arrives in are zeroed up to here; 0 = left alone */
+    int32_t weights_width;  /* recv_weights of a row */
+    struct epx_round round; /* messages: which this kernel is of */
 };
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 /* Launchers return EPX_SUCCESS, or EPX_ERR_CUDA with the error left to cudaGetLastError. */
-int epx_launch_dispatch_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
+int epx_launch_dispatch_rounds(const struct epx_dispatch_rows *args, EPX_Stream stream);
 int epx_launch_dispatch_packets(const struct epx_dispatch_rows *args, EPX_Stream stream);
 int epx_launch_dispatch_small(const struct epx_dispatch_rows *args, EPX_Stream stream);
 int epx_launch_move_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
@@ -45,7 +46,6 @@ int epx_launch_move_grads(const struct epx_dispatch_rows *args, EPX_Stream strea
 int epx_launch_pack_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
 int epx_launch_pass_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
 int epx_launch_unpack_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
-int epx_launch_dispatch_rounds(const struct epx_dispatch_rows *args, EPX_Stream stream);
 #ifdef __cplusplus
 }
 #endif

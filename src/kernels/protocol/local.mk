@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libepx_cuda_la_SOURCES += \
+  src/kernels/protocol/agree_by_words.cu \
   src/kernels/protocol/announce_end.cu \
   src/kernels/protocol/kernel_jitter.cuh \
   src/kernels/protocol/launches.cuh \

@@ -291,6 +291,63 @@ static __device__ void resume_exchange(const struct epx_device_comm &c, struct e
     __syncthreads();
 }
 
+/* The whole first block: tells all ranks where rows of the fields behind the first go. */
+static __device__ void post_list(const struct epx_device_comm &c, const struct epx_list_note &note,
+                                 const struct exchange &x)
+{
+    for (int32_t i = (int32_t)threadIdx.x; i < c.num_ranks * EPX_LIST_WORDS;
+         i += (int32_t)blockDim.x) {
+        char *control = c.control[i / EPX_LIST_WORDS];
+        int32_t word = i % EPX_LIST_WORDS;
+
+        EPX_DELAY(c);
+        store_relaxed_sys(epx_control_lists(control, c.num_ranks, (uint32_t)x.epoch, c.rank) + word,
+                          tagged(x.epoch, note.word[word]));
+    }
+}
+
+/* All blocks, after the ranks were found to agree: waits for what post_list posts. */
+static __device__ bool await_list(const struct epx_device_comm &c, struct exchange &x)
+{
+    const uint64_t *own = epx_control_lists(c.own_control, c.num_ranks, (uint32_t)x.epoch, 0);
+    bool ok = true;
+
+    EPX_DELAY(c);
+    for (int32_t i = (int32_t)threadIdx.x; ok && i < c.num_ranks * EPX_LIST_WORDS;
+         i += (int32_t)blockDim.x) {
+        uint32_t payload;
+
+        ok = await_tagged(c, own + i, (uint32_t)x.epoch, i / EPX_LIST_WORDS, &payload);
+    }
+    return all_content(c, x, ok);
+}
+
+/*
+ * All blocks: whether the ranks agree on an operation that moves rows, and where the rows of a list
+ * of fields go has come; list is NULL if there is none. If the operation's first half was a
+ * routing, the ranks have agreed.
+ */
+static __device__ bool begin_moves(const struct epx_device_comm &c,
+                                   const struct epx_ready_note &note,
+                                   const struct epx_list_note *list,
+                                   const struct epx_outcome *routing, struct exchange &x)
+{
+    bool agreed;
+
+    if (c.half == HALF_DISPATCH) {
+        resume_exchange(c, x);
+        agreed = x.outcome.code == EPX_SUCCESS && all_content(c, x, !aborted(c));
+        if (list && agreed && blockIdx.x == 0)
+            post_list(c, *list, x);
+    } else {
+        begin_exchange(c, note, routing->code, look_first(c), x);
+        if (list && x.outcome.code == EPX_SUCCESS && blockIdx.x == 0)
+            post_list(c, *list, x);
+        agreed = x.outcome.code == EPX_SUCCESS && await_ready(c, note, x, routing);
+    }
+    return agreed && (!list || await_list(c, x));
+}
+
 /* Whether a later kernel has anything to do. */
 static __device__ bool is_on(const struct epx_device_comm &c)
 {

@@ -8,21 +8,6 @@
 #include "kernels/warp/lanes.cuh"
 
 /* The tokens and the segment of one round. */
-struct round {
-    int64_t first_token, end_token;
-    int64_t segment;
-};
-
-static __device__ struct round round_of(const struct epx_rounds &rounds, int64_t number)
-{
-    struct round round;
-
-    round.segment = number % rounds.cut.num;
-    round.first_token = number / rounds.cut.num * rounds.tokens;
-    round.end_token = round.first_token + rounds.tokens;
-    return round;
-}
-
 struct row_source {
     int32_t source;
     int64_t row;

@@ -89,6 +89,73 @@ static __device__ EPX_COLD struct epx_outcome outcome_of_abort(const struct epx_
     return outcome;
 }
 
+/*
+ * Who is waited for. A thread that waits notes now and then how long by now, while nothing has come
+ * for it to do; so a wait costs nothing when it ends, and a short one is not counted. Of the waits
+ * of many threads for a rank the longest counts.
+ *
+ *   waits.longest[r]  writers the threads that wait for r, by compare-and-swap: the operation's
+ *                     number and the longest wait. Whoever puts the first of another operation
+ *                     there adds the one before to the tally, alone: no two threads swap the same
+ *                     word out.
+ *   waits.last        writers all that wait: the same with the rank, for the tally of operations.
+ *   the tally         in device memory, and a copy of it in pinned memory, which the host reads.
+ *
+ * A word of waits: the number of the operation << 48 | rank << 40 | nanoseconds, of which those
+ * are compared. No two operations wait at the same time.
+ */
+enum { WAIT_RANK_BIT = 40, WAIT_NUMBER_BIT = 48, LOOKS_A_COUNT = 8, LOOKS_A_CHECK = 128 };
+
+static __device__ __forceinline__ uint64_t wait_ns(uint64_t word)
+{
+    return word & ((1ULL << WAIT_RANK_BIT) - 1);
+}
+
+static __device__ __forceinline__ int32_t wait_rank(uint64_t word)
+{
+    return (int32_t)(word >> WAIT_RANK_BIT & 0xff);
+}
+
+/* Raises a word of waits; returns the word of an earlier operation that this thread has replaced, 0
+ * = none. */
+static __device__ uint64_t raise_wait(uint64_t *word, uint64_t value)
+{
+    uint64_t seen = load_acquire_gpu(word);
+
+    while (seen >> WAIT_NUMBER_BIT != value >> WAIT_NUMBER_BIT || wait_ns(seen) < wait_ns(value)) {
+        uint64_t found = atomicCAS((unsigned long long *)word, (unsigned long long)seen,
+                                   (unsigned long long)value);
+
+        if (found == seen)
+            return seen >> WAIT_NUMBER_BIT != value >> WAIT_NUMBER_BIT ? seen : 0;
+        seen = found;
+    }
+    return 0;
+}
+
+/* Adds to a word of the tally, and tells the host. */
+static __device__ void add_wait(uint64_t *sum, uint64_t *told, uint64_t value)
+{
+    value += atomicAdd((unsigned long long *)sum, (unsigned long long)value);
+    store_relaxed_sys(told, value);
+}
+
+static __device__ EPX_COLD void count_wait(const struct epx_device_comm &c, uint64_t ns,
+                                           int32_t rank)
+{
+    struct epx_device_waits *waits = &c.state->waits;
+    uint64_t number = load_acquire_gpu(&c.state->epoch) + 1, before;
+    uint64_t value = number << WAIT_NUMBER_BIT | (uint64_t)rank << WAIT_RANK_BIT | wait_ns(ns);
+
+    before = raise_wait(&waits->longest[rank], value);
+    if (before)
+        add_wait(&waits->tally.ns[rank], &c.waits->ns[rank], wait_ns(before));
+    before = raise_wait(&waits->last, value);
+    if (before)
+        add_wait(&waits->tally.operations[wait_rank(before)],
+                 &c.waits->operations[wait_rank(before)], 1);
+}
+
 /* The clock of one wait, by which it goes on or ends. */
 struct patience {
     uint64_t start_ns;
@@ -97,14 +164,16 @@ struct patience {
 
 /* Called now and then. Returns when the wait began, 0 if time or another rank has ended it. */
 static __device__ EPX_COLD uint64_t check_patience(const struct epx_device_comm &c,
-                                                   uint64_t start_ns, int32_t waiting_for)
+                                                   const struct patience &p, int32_t waiting_for)
 {
-    uint64_t now;
+    const uint64_t now = global_timer_ns(), start_ns = p.start_ns ? p.start_ns : now;
 
+    if (now > start_ns && waiting_for != c.rank && c.waits)
+        count_wait(c, now - start_ns, waiting_for);
+    if (p.spins % LOOKS_A_CHECK)
+        return start_ns;
     if (aborted(c))
         return 0;
-    now = global_timer_ns();
-    start_ns = start_ns ? start_ns : now;
     if (!c.timeout_ns || now - start_ns < c.timeout_ns)
         return start_ns;
     give_up(c, c.verb, find_culprit(c, waiting_for));
@@ -114,9 +183,9 @@ static __device__ EPX_COLD uint64_t check_patience(const struct epx_device_comm 
 static __device__ __forceinline__ bool keep_waiting(const struct epx_device_comm &c,
                                                     struct patience &p, int32_t waiting_for)
 {
-    if (++p.spins % 128)
+    if (++p.spins % LOOKS_A_COUNT)
         return true;
-    p.start_ns = check_patience(c, p.start_ns, waiting_for);
+    p.start_ns = check_patience(c, p, waiting_for);
     return p.start_ns != 0;
 }
 

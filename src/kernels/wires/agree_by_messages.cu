@@ -10,19 +10,19 @@
 #include "kernels/wires/messages.cuh"
 
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
-    agree_ranks(const __grid_constant__ struct epx_agree_ranks a)
+    agree_by_messages(const __grid_constant__ struct epx_agree a)
 {
     __shared__ struct exchange x;
 
-    agree(a.comm, a.note, a.stands ? a.routing : NULL, x);
+    exchange_ready(a.comm, a.note, a.stands ? a.routing : NULL, x);
     if (threadIdx.x == 0)
         hand_over(a.comm, x, 0, false, a.routing);
 }
 
-int epx_launch_agree_ranks(const struct epx_agree_ranks *args, EPX_Stream stream)
+int epx_launch_agree_by_messages(const struct epx_agree *args, EPX_Stream stream)
 {
-    agree_ranks<<<1, EPX_WAITING_THREADS, 0, stream>>>(*args);
+    agree_by_messages<<<1, EPX_WAITING_THREADS, 0, stream>>>(*args);
     return epx_cuda_status(cudaGetLastError());
 }
 
-static const struct epx_loaded loaded(agree_ranks);
+static const struct epx_loaded loaded(agree_by_messages);

@@ -149,8 +149,8 @@ static __device__ void place_passed(const struct epx_device_nodes &nodes,
 /* The whole block. Both sides have the same lists of tokens, so the counts match. */
 static __device__ void find_message_rows(const struct epx_device_plan &plan,
                                          const struct epx_device_comm &c,
-                                         const struct epx_rounds &rounds, const struct round &round,
-                                         struct message_rows &rows)
+                                         const struct epx_rounds &rounds,
+                                         const struct epx_round &round, struct message_rows &rows)
 {
     const struct epx_device_nodes &nodes = plan.nodes;
 

@@ -84,39 +84,13 @@ static __device__ bool await_exchange(const struct epx_device_comm &c, struct ex
     return all_content(c, x, await_number(c, c.state->exchanges.num));
 }
 
-/* First step of a kernel that does many rounds by comm.blocks blocks: sets x; returns how many
- * exchanges were posted before. */
-static __device__ uint64_t begin_rounds(const struct epx_device_comm &c, struct exchange &x)
-{
-    if (threadIdx.x == 0) {
-        x.outcome = epx_outcome();
-        x.barrier = c.state->barrier;
-    }
-    __syncthreads();
-    return c.state->exchanges.num;
-}
-
-/* All blocks: the messages of a round, the number-th exchange of this kernel, go and come. */
-template <typename Messages>
-static __device__ bool exchange_round(const struct epx_device_comm &c, struct exchange &x,
-                                      uint64_t before, uint64_t number,
-                                      const struct epx_device_plan &plan, Messages message_of)
-{
-    come_to_barrier(c);
-    if (blockIdx.x == 0) {
-        if (!await_barrier(c, x, number))
-            return false;
-        post_exchange(c, plan.outgoing, plan.incoming, message_of);
-    }
-    return all_content(c, x, await_number(c, before + number));
-}
-
 /*
  * One block: every rank sends its ready words to all others, as they lie in the control window.
  * Returns whether all agree, as await_ready does.
  */
-static __device__ bool agree(const struct epx_device_comm &c, const struct epx_ready_note &note,
-                             const struct epx_outcome *routing, struct exchange &x)
+static __device__ bool exchange_ready(const struct epx_device_comm &c,
+                                      const struct epx_ready_note &note,
+                                      const struct epx_outcome *routing, struct exchange &x)
 {
     const int64_t bytes = EPX_READY_WORDS * sizeof(uint64_t);
     char *all, *own;

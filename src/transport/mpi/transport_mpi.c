@@ -9,12 +9,13 @@
 #include "transport/mpi/mpi_joint.h"
 #include "transport/transport.h"
 
-enum { MAX_COLLECTIVES = 4 };
+enum { EXCHANGE_TAG = 1 };
 
 struct mpi {
     MPI_Comm data;
-    MPI_Request collectives[MAX_COLLECTIVES];
-    int num_collectives;
+    MPI_Request *requests; /* [2 R], at least 4 */
+    MPI_Status *statuses;
+    int num_requests;
     struct epx_letter_liveness *liveness;
 };
 
@@ -31,8 +32,20 @@ static void mpi_free(void *state)
     struct mpi *mpi = state;
 
     epx_letter_liveness_free(mpi->liveness);
+    free(mpi->requests);
+    free(mpi->statuses);
     if (mpi->data != MPI_COMM_NULL)
         MPI_Comm_free(&mpi->data);
+}
+
+static int make_arrays(struct mpi *mpi, size_t ranks)
+{
+    const size_t most = 2 * ranks < 4 ? 4 : 2 * ranks;
+
+    mpi->requests = calloc(most, sizeof(*mpi->requests));
+    mpi->statuses = calloc(most, sizeof(*mpi->statuses));
+    EPX_FAIL_IF(!mpi->requests || !mpi->statuses, EPX_ERR_NO_MEM, "no memory for transport mpi");
+    return EPX_SUCCESS;
 }
 
 static int mpi_create(struct epx_transport *transport)
@@ -42,6 +55,7 @@ static int mpi_create(struct epx_transport *transport)
 
     mpi->data = MPI_COMM_NULL;
     EPX_TRY(epx_mpi_duplicate(comm, comm->traffic.comm, &mpi->data));
+    EPX_TRY(epx_comm_agree(comm, make_arrays(mpi, (size_t)comm->size)));
     EPX_TRY(epx_comm_agree(comm, epx_letter_liveness_create(comm, &mpi->liveness)));
     transport->liveness = epx_letter_liveness_of(mpi->liveness);
     return EPX_SUCCESS;
@@ -51,33 +65,33 @@ static int started(struct mpi *mpi, int mpi_error, const char *call)
 {
     if (mpi_error != MPI_SUCCESS)
         return epx_fail_mpi(mpi_error, call);
-    mpi->num_collectives++;
+    mpi->num_requests++;
     return EPX_SUCCESS;
 }
 
-static MPI_Request *next_collective(struct mpi *mpi)
+static MPI_Request *next_request(struct mpi *mpi)
 {
-    return &mpi->collectives[mpi->num_collectives];
+    return &mpi->requests[mpi->num_requests];
 }
 
 static int mpi_allgather(void *state, const void *send, void *recv, int bytes)
 {
     struct mpi *mpi = state;
 
-    return started(mpi,
-                   MPI_Iallgather(send, bytes, MPI_BYTE, recv, bytes, MPI_BYTE, mpi->data,
-                                  next_collective(mpi)),
-                   "MPI_Iallgather");
+    return started(
+        mpi,
+        MPI_Iallgather(send, bytes, MPI_BYTE, recv, bytes, MPI_BYTE, mpi->data, next_request(mpi)),
+        "MPI_Iallgather");
 }
 
 static int mpi_alltoall(void *state, const void *send, void *recv, int bytes)
 {
     struct mpi *mpi = state;
 
-    return started(mpi,
-                   MPI_Ialltoall(send, bytes, MPI_BYTE, recv, bytes, MPI_BYTE, mpi->data,
-                                 next_collective(mpi)),
-                   "MPI_Ialltoall");
+    return started(
+        mpi,
+        MPI_Ialltoall(send, bytes, MPI_BYTE, recv, bytes, MPI_BYTE, mpi->data, next_request(mpi)),
+        "MPI_Ialltoall");
 }
 
 static int mpi_alltoallv(void *state, struct epx_blocks send, struct epx_blocks recv)
@@ -86,9 +100,29 @@ static int mpi_alltoallv(void *state, struct epx_blocks send, struct epx_blocks 
 
     return started(mpi,
                    MPI_Ialltoallv(send.base, send.counts, send.displs, MPI_BYTE, recv.base,
-                                  recv.counts, recv.displs, MPI_BYTE, mpi->data,
-                                  next_collective(mpi)),
+                                  recv.counts, recv.displs, MPI_BYTE, mpi->data, next_request(mpi)),
                    "MPI_Ialltoallv");
+}
+
+/* Blocks of no bytes, of which both ranks know, are no messages. */
+static int mpi_exchange(void *state, struct epx_some_ranks ranks, struct epx_blocks send,
+                        struct epx_blocks recv)
+{
+    struct mpi *mpi = state;
+
+    for (int i = 0; i < ranks.num; i++)
+        if (recv.counts[i])
+            EPX_TRY(started(mpi,
+                            MPI_Irecv(recv.base + recv.displs[i], recv.counts[i], MPI_BYTE,
+                                      ranks.rank[i], EXCHANGE_TAG, mpi->data, next_request(mpi)),
+                            "MPI_Irecv"));
+    for (int i = 0; i < ranks.num; i++)
+        if (send.counts[i])
+            EPX_TRY(started(mpi,
+                            MPI_Isend(send.base + send.displs[i], send.counts[i], MPI_BYTE,
+                                      ranks.rank[i], EXCHANGE_TAG, mpi->data, next_request(mpi)),
+                            "MPI_Isend"));
+    return EPX_SUCCESS;
 }
 
 /* With MPI_ERR_IN_STATUS the status of the request that failed has its error. */
@@ -103,14 +137,13 @@ static int first_error(int error, const MPI_Status *statuses, int num)
 static int mpi_done(void *state, int *done)
 {
     struct mpi *mpi = state;
-    MPI_Status statuses[MAX_COLLECTIVES]; /* MPI_STATUSES_IGNORE makes compilers warn */
-    int num = mpi->num_collectives;
-    int error = MPI_Testall(num, mpi->collectives, done, statuses);
+    int num = mpi->num_requests;
+    int error = MPI_Testall(num, mpi->requests, done, mpi->statuses);
 
     if (error != MPI_SUCCESS || *done)
-        mpi->num_collectives = 0;
+        mpi->num_requests = 0;
     if (error != MPI_SUCCESS)
-        return epx_fail_mpi(first_error(error, statuses, num), "MPI_Testall");
+        return epx_fail_mpi(first_error(error, mpi->statuses, num), "MPI_Testall");
     return EPX_SUCCESS;
 }
 
@@ -118,6 +151,7 @@ static const struct epx_message_ops mpi_messages = {
     .allgather = mpi_allgather,
     .alltoall = mpi_alltoall,
     .alltoallv = mpi_alltoallv,
+    .exchange = mpi_exchange,
     .done = mpi_done,
 };
 

@@ -235,10 +235,35 @@ void epx_node_window_free(const struct epx_comm *comm, struct epx_window *window
 {
     if (!window)
         return;
-    if (!comm->finished) /* else a late peer may still store into it */
+    if (!epx_comm_keeps_memory(comm)) /* else a late peer may still store into it */
         unmap(window);
     window->own = NULL; /* it was part of the mapping */
     epx_window_free(window);
+}
+
+/* The old pages live on as long as another process maps them, and are seen by that alone. */
+int epx_node_window_fence(struct epx_window *window)
+{
+    const size_t bytes = (window->own_bytes / EPX_PAGE_BYTES + 1) * EPX_PAGE_BYTES;
+    char *first = window->mapping, *own = window->own, *end = first + window->mapping_bytes;
+    void *copy = malloc(bytes);
+
+    EPX_FAIL_IF(!copy, EPX_ERR_NO_MEM, "no memory for a copy of %zu bytes", bytes);
+    memcpy(copy, own, bytes);
+    if (mmap(own, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+        MAP_FAILED) {
+        free(copy);
+        return epx_fail(EPX_ERR_NO_MEM, "mmap of %zu bytes: %s", bytes, strerror(errno));
+    }
+    memcpy(own, copy, bytes);
+    free(copy);
+    if (own > first)
+        munmap(first, (size_t)(own - first));
+    if (end > own + bytes)
+        munmap(own + bytes, (size_t)(end - own) - bytes);
+    window->mapping = own;
+    window->mapping_bytes = bytes;
+    return EPX_SUCCESS;
 }
 
 static void free_parts(struct parts *parts)

@@ -13,4 +13,8 @@ void epx_node_window_free(const struct epx_comm *comm, struct epx_window *window
 /* Whether the rank is on this rank's node. */
 int epx_node_shared(const struct epx_comm *comm, int rank);
 
+/* Local: puts private memory with the same bytes in the place of this rank's part, and unmaps the
+ * rest, so that stores of others go where nobody looks. Nobody may use the memory meanwhile. */
+int epx_node_window_fence(struct epx_window *window);
+
 #endif

@@ -152,5 +152,6 @@ const struct epx_transport_ops epx_transport_shm = {
     .free = shm_free,
     .window_create = shm_window_create,
     .window_free = shm_window_free,
+    .window_fence = epx_node_window_fence,
     .threads = 1,
 };

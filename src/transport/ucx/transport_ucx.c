@@ -28,7 +28,8 @@
  *   arrived  in the cell: the number whose block is in the cell, or of an alltoallv at the
  *            source's place in the stage. Release, after the block, whose stores past the caches
  *            were fenced by whoever made them; its reader acquires it.
- * All other blocks are messages that carry their number and source.
+ * All other blocks are messages that carry their source and number, which counts the messages from
+ * one rank to another: in each exchange two ranks send each other one, or neither does.
  * Invariant: ready and arrived only grow, in a cell by two; a place in a stage is stored into only
  * between its owner's ready and the source's arrived for that number.
  */
@@ -43,7 +44,8 @@ struct cell {
     char block[CELL_BYTES - sizeof(uint64_t)];
 };
 
-/* Where the blocks of the ranks are, on one side of a collective. */
+/* Where the blocks of the ranks are, on one side of a collective, or of an exchange of some ranks:
+ * then the i-th rank's block is the i-th. */
 struct blocks {
     char *base;
     const int *counts, *displs; /* of an alltoallv; NULL = each block has `bytes`, `stride` apart */
@@ -57,8 +59,12 @@ struct ucx {
                           * for ranks reached by messages */
     size_t stage_bytes;
     uint64_t number, ready;
+    uint64_t *messages;                    /* [R] messages to each rank, as many as from it */
+    struct epx_some_ranks everyone, ranks; /* those of the exchange under way */
+    int some;                              /* it is no collective: all blocks are messages */
     struct blocks out, in;
-    char *taken; /* [R] */
+    int *all_ranks; /* [R] */
+    char *taken;    /* [ranks] */
 };
 
 static size_t stages_offset(const struct ucx *ucx)
@@ -99,7 +105,8 @@ static int is_short(size_t bytes)
 /* Whether what goes to or comes from a rank is a message. */
 static int is_message(const struct ucx *ucx, const struct blocks *blocks, int rank)
 {
-    return !ucx->parts[rank] || (!blocks->counts && !is_short(block_bytes(blocks, rank)));
+    return ucx->some || !ucx->parts[rank] ||
+           (!blocks->counts && !is_short(block_bytes(blocks, rank)));
 }
 
 static void publish_ready(struct ucx *ucx, uint64_t number)
@@ -122,6 +129,22 @@ static void ucx_free(void *state)
     epx_links_free(ucx->links);
     free(ucx->parts);
     free(ucx->taken);
+    free(ucx->messages);
+    free(ucx->all_ranks);
+}
+
+static int make_arrays(struct ucx *ucx, size_t ranks)
+{
+    ucx->parts = epx_memory_zeroed(ranks, sizeof(*ucx->parts));
+    ucx->taken = epx_memory_zeroed(ranks, sizeof(*ucx->taken));
+    ucx->messages = epx_memory_zeroed(ranks, sizeof(*ucx->messages));
+    ucx->all_ranks = epx_memory_zeroed(ranks, sizeof(*ucx->all_ranks));
+    EPX_FAIL_IF(!ucx->parts || !ucx->taken || !ucx->messages || !ucx->all_ranks, EPX_ERR_NO_MEM,
+                "no memory for transport ucx");
+    for (size_t r = 0; r < ranks; r++)
+        ucx->all_ranks[r] = (int)r;
+    ucx->everyone = (struct epx_some_ranks){(int)ranks, ucx->all_ranks};
+    return EPX_SUCCESS;
 }
 
 static int ucx_create(struct epx_transport *transport)
@@ -129,14 +152,9 @@ static int ucx_create(struct epx_transport *transport)
     struct ucx *ucx = transport->state;
     struct epx_comm *comm = transport->comm;
     size_t ranks = (size_t)comm->size;
-    int rc = EPX_SUCCESS;
 
     ucx->comm = comm;
-    ucx->parts = epx_memory_zeroed(ranks, sizeof(*ucx->parts));
-    ucx->taken = epx_memory_zeroed(ranks, sizeof(*ucx->taken));
-    if (!ucx->parts || !ucx->taken)
-        rc = epx_fail(EPX_ERR_NO_MEM, "no memory for transport ucx");
-    EPX_TRY(epx_comm_agree(comm, rc));
+    EPX_TRY(epx_comm_agree(comm, make_arrays(ucx, ranks)));
     EPX_TRY(epx_links_create(comm, &ucx->links));
     transport->liveness = (struct epx_liveness){&epx_links_liveness, ucx->links};
     return EPX_SUCCESS;
@@ -176,14 +194,16 @@ static char *ucx_mapped(void *state, int rank, char *own)
     return ucx->parts[rank] ? ucx->parts[rank] + (own - ucx->part) : NULL;
 }
 
-static void give(struct ucx *ucx, int rank)
+/* Gives the i-th rank its block. */
+static void give(struct ucx *ucx, int i)
 {
-    const char *from = block_at(&ucx->out, rank);
-    size_t bytes = block_bytes(&ucx->out, rank);
+    int rank = ucx->ranks.rank[i];
+    const char *from = block_at(&ucx->out, i);
+    size_t bytes = block_bytes(&ucx->out, i);
     struct cell *cell;
 
     if (is_message(ucx, &ucx->out, rank)) {
-        epx_links_send(ucx->links, rank, ucx->number, from, bytes);
+        epx_links_send(ucx->links, rank, ++ucx->messages[rank], from, bytes);
         return;
     }
     cell = cell_of(ucx->parts[rank], ucx->comm->rank, ucx->number);
@@ -193,11 +213,12 @@ static void give(struct ucx *ucx, int rank)
     atomic_store_explicit(&cell->arrived, ucx->number, memory_order_release);
 }
 
-/* Whether the block of a rank has come. */
-static int take(struct ucx *ucx, int rank)
+/* Whether the block of the i-th rank has come. */
+static int take(struct ucx *ucx, int i)
 {
-    size_t bytes = block_bytes(&ucx->in, rank);
-    char *to = block_at(&ucx->in, rank);
+    int rank = ucx->ranks.rank[i];
+    size_t bytes = block_bytes(&ucx->in, i);
+    char *to = block_at(&ucx->in, i);
     const struct cell *cell;
 
     if (is_message(ucx, &ucx->in, rank))
@@ -210,11 +231,36 @@ static int take(struct ucx *ucx, int rank)
     return 1;
 }
 
+/* The i-th rank after this one in the order in which blocks are given. */
+static int turn(const struct ucx *ucx, int i)
+{
+    return ucx->some ? i : (ucx->comm->rank + i) % ucx->comm->size;
+}
+
+/* Gives all blocks, and says where those go that come in messages. */
+static void give_all(struct ucx *ucx)
+{
+    int self = ucx->comm->rank;
+
+    for (int i = 0; i < ucx->ranks.num; i++)
+        if (ucx->ranks.rank[turn(ucx, i)] != self)
+            give(ucx, turn(ucx, i));
+    for (int i = 0; i < ucx->ranks.num; i++) {
+        int rank = ucx->ranks.rank[i];
+
+        if (rank != self && is_message(ucx, &ucx->in, rank))
+            epx_links_expect(ucx->links, rank, ucx->messages[rank], block_at(&ucx->in, i),
+                             block_bytes(&ucx->in, i));
+    }
+}
+
 static int start(struct ucx *ucx, struct blocks out, struct blocks in)
 {
     int self = ucx->comm->rank;
 
     ucx->number++;
+    ucx->some = 0;
+    ucx->ranks = ucx->everyone;
     ucx->out = out;
     ucx->in = in;
     memset(ucx->taken, 0, (size_t)ucx->comm->size);
@@ -223,12 +269,7 @@ static int start(struct ucx *ucx, struct blocks out, struct blocks in)
         publish_ready(ucx, ucx->number + 1);
     if (!out.counts || !ucx->part) /* else ucx_place had it written where it goes */
         memcpy(block_at(&in, self), block_at(&out, self), block_bytes(&out, self));
-    for (int i = 1; i < ucx->comm->size; i++)
-        give(ucx, (self + i) % ucx->comm->size);
-    for (int r = 0; r < ucx->comm->size; r++)
-        if (r != self && is_message(ucx, &ucx->in, r))
-            epx_links_expect(ucx->links, r, ucx->number, block_at(&ucx->in, r),
-                             block_bytes(&ucx->in, r));
+    give_all(ucx);
     return EPX_SUCCESS;
 }
 
@@ -251,14 +292,29 @@ static int ucx_alltoallv(void *state, struct epx_blocks send, struct epx_blocks 
                  (struct blocks){.base = recv.base, .counts = recv.counts, .displs = recv.displs});
 }
 
+static int ucx_exchange(void *state, struct epx_some_ranks ranks, struct epx_blocks send,
+                        struct epx_blocks recv)
+{
+    struct ucx *ucx = state;
+
+    ucx->some = 1;
+    ucx->ranks = ranks;
+    ucx->out = (struct blocks){.base = send.base, .counts = send.counts, .displs = send.displs};
+    ucx->in = (struct blocks){.base = recv.base, .counts = recv.counts, .displs = recv.displs};
+    for (int i = 0; i < ranks.num; i++)
+        ucx->taken[i] = ranks.rank[i] == ucx->comm->rank;
+    give_all(ucx);
+    return EPX_SUCCESS;
+}
+
 static int ucx_done(void *state, int *done)
 {
     struct ucx *ucx = state;
     int all = 1;
 
-    for (int r = 0; r < ucx->comm->size; r++) {
-        ucx->taken[r] = ucx->taken[r] || take(ucx, r);
-        all &= ucx->taken[r];
+    for (int i = 0; i < ucx->ranks.num; i++) {
+        ucx->taken[i] = ucx->taken[i] || take(ucx, i);
+        all &= ucx->taken[i];
     }
     *done = all && !epx_links_in_flight(ucx->links);
     return EPX_SUCCESS;
@@ -271,10 +327,18 @@ static int ucx_came(void *state, int rank)
     return ucx->taken[rank];
 }
 
+/* Memory of the user is private. Late peers store into shared memory that ends with the worker. */
+static int ucx_window_fence(struct epx_window *window)
+{
+    (void)window;
+    return EPX_SUCCESS;
+}
+
 static const struct epx_message_ops ucx_messages = {
     .allgather = ucx_allgather,
     .alltoall = ucx_alltoall,
     .alltoallv = ucx_alltoallv,
+    .exchange = ucx_exchange,
     .done = ucx_done,
     .stages = ucx_stages,
     .place = ucx_place,
@@ -289,5 +353,6 @@ const struct epx_transport_ops epx_transport_ucx = {
     .state_bytes = sizeof(struct ucx),
     .create = ucx_create,
     .free = ucx_free,
+    .window_fence = ucx_window_fence,
     .messages = &ucx_messages,
 };

@@ -9,6 +9,14 @@
 #include "coll/device/operation_args.h"
 #include "transport/cuda/cuda_errors.h"
 
+static int queue_agreement(const struct epx_request *request)
+{
+    const struct epx_agree args = epx_agree_args_of(request);
+
+    EPX_TRY_LAUNCH(epx_launch_agree(&args, request->call.stream));
+    return EPX_SUCCESS;
+}
+
 static int queue_rows(const struct epx_request *request, const struct epx_way *way, int32_t phase)
 {
     const int scales = request->call.verb == EPX_VERB_COMBINE_BACKWARD;
@@ -25,8 +33,10 @@ static int queue_rows(const struct epx_request *request, const struct epx_way *w
                                                        : epx_launch_dispatch_small(&args, stream));
         return EPX_SUCCESS;
     }
-    if (phase != EPX_PHASE_TAKE)
-        EPX_TRY_LAUNCH(epx_launch_dispatch_rows(&args, stream));
+    if (phase != EPX_PHASE_TAKE && args.rounds.num > 1)
+        EPX_TRY_LAUNCH(epx_launch_dispatch_rounds(&args, stream));
+    else if (phase != EPX_PHASE_TAKE)
+        EPX_TRY(queue_agreement(request));
     EPX_TRY_LAUNCH(scales ? epx_launch_move_grads(&args, stream)
                           : epx_launch_move_rows(&args, stream));
     return EPX_SUCCESS;
@@ -46,8 +56,10 @@ static int queue_sums(const struct epx_request *request, const struct epx_way *w
                                                      : epx_launch_combine_small(&args, stream));
         return EPX_SUCCESS;
     }
-    if (phase != EPX_PHASE_TAKE)
-        EPX_TRY_LAUNCH(epx_launch_combine_rows(&args, stream));
+    if (phase != EPX_PHASE_TAKE && args.rounds.num > 1)
+        EPX_TRY_LAUNCH(epx_launch_combine_rounds(&args, stream));
+    else if (phase != EPX_PHASE_TAKE)
+        EPX_TRY(queue_agreement(request));
     EPX_TRY_LAUNCH(epx_launch_move_sums(&args, stream));
     return EPX_SUCCESS;
 }

@@ -8,15 +8,9 @@
 
 int epx_agree_messages(const struct epx_request *request)
 {
-    const struct epx_device_plan *plan = request->route ? epx_device_plan_of(request) : NULL;
-    struct epx_agree_ranks args = {
-        .comm = epx_device_comm_of(request),
-        .note = epx_ready_note_of(request),
-        .routing = plan ? plan->outcome : NULL,
-        .stands = !epx_verb_routes(request->call.verb),
-    };
+    const struct epx_agree args = epx_agree_args_of(request);
 
-    EPX_TRY_LAUNCH(epx_launch_agree_ranks(&args, request->call.stream));
+    EPX_TRY_LAUNCH(epx_launch_agree_by_messages(&args, request->call.stream));
     return EPX_SUCCESS;
 }
 

@@ -2,7 +2,6 @@
 libepx_cuda_la_SOURCES += \
   src/kernels/flows/rows/dispatch_packets.cu \
   src/kernels/flows/rows/dispatch_rounds.cu \
-  src/kernels/flows/rows/dispatch_rows.cu \
   src/kernels/flows/rows/dispatch_small.cu \
   src/kernels/flows/rows/end_dispatch.cuh \
   src/kernels/flows/rows/few_rows.cuh \

@@ -17,12 +17,11 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
 {
     __shared__ struct message_rows rows;
     __shared__ struct row_list lists[EPX_WAITING_THREADS / EPX_WARP];
-    struct round round = round_of(a.rounds, 0);
     bool on = is_on(a.comm);
 
     if (on) {
-        find_message_rows(a.plan, a.comm, a.rounds, round, rows);
-        pack_tokens<LIST>(a, round, rows, lists[threadIdx.x / EPX_WARP]);
+        find_message_rows(a.plan, a.comm, a.rounds, a.round, rows);
+        pack_tokens<LIST>(a, a.round, rows, lists[threadIdx.x / EPX_WARP]);
     }
     if (is_last_block(a.comm) && on)
         post_exchange(a.comm, a.plan.outgoing, a.plan.incoming, [&](int32_t r) {

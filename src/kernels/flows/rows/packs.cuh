@@ -60,7 +60,7 @@ static __device__ int32_t count_outside(const struct epx_dispatch_rows &a, int64
 
 /* Stores a part of a token's segment to the places of the list, which it moves. */
 template <bool LIST>
-static __device__ void pack_part(const struct epx_dispatch_rows &a, const struct round &round,
+static __device__ void pack_part(const struct epx_dispatch_rows &a, const struct epx_round &round,
                                  int64_t token, const struct part &part, struct row_list &list,
                                  int32_t num)
 {
@@ -77,7 +77,7 @@ static __device__ void pack_part(const struct epx_dispatch_rows &a, const struct
 }
 
 template <bool LIST>
-static __device__ void pack_tokens(const struct epx_dispatch_rows &a, const struct round &round,
+static __device__ void pack_tokens(const struct epx_dispatch_rows &a, const struct epx_round &round,
                                    const struct message_rows &rows, struct row_list &list)
 {
     const struct epx_segments &cut = a.rounds.cut;
@@ -113,7 +113,7 @@ static __device__ void unpack_weights(const struct epx_dispatch_rows &a, int32_t
 }
 
 template <bool LIST>
-static __device__ void unpack_row(const struct epx_dispatch_rows &a, const struct round &round,
+static __device__ void unpack_row(const struct epx_dispatch_rows &a, const struct epx_round &round,
                                   const struct part &part, struct epx_wire_record *record,
                                   char *row, struct row_list &list)
 {
@@ -129,7 +129,8 @@ static __device__ void unpack_row(const struct epx_dispatch_rows &a, const struc
 }
 
 template <bool LIST>
-static __device__ void unpack_records(const struct epx_dispatch_rows &a, const struct round &round,
+static __device__ void unpack_records(const struct epx_dispatch_rows &a,
+                                      const struct epx_round &round,
                                       const struct message_rows &rows,
                                       const struct record_range &range, struct row_list &list)
 {
@@ -155,7 +156,7 @@ static __device__ void unpack_records(const struct epx_dispatch_rows &a, const s
 
 /* The relay's part: node rows that came, with their weights, to the ranks of the node that need
  * them. */
-static __device__ void pass_tokens(const struct epx_dispatch_rows &a, const struct round &round,
+static __device__ void pass_tokens(const struct epx_dispatch_rows &a, const struct epx_round &round,
                                    const struct message_rows &rows, const struct passing &passing,
                                    struct row_list &list)
 {

@@ -16,13 +16,12 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     __shared__ struct message_rows rows;
     __shared__ struct passing passing;
     __shared__ struct row_list lists[EPX_WAITING_THREADS / EPX_WARP];
-    struct round round = round_of(a.rounds, 0);
     bool on = is_on(a.comm);
 
     if (on) {
-        find_message_rows(a.plan, a.comm, a.rounds, round, rows);
+        find_message_rows(a.plan, a.comm, a.rounds, a.round, rows);
         find_passing(a.plan, a.comm, a.rounds, rows, passing);
-        pass_tokens(a, round, rows, passing, lists[threadIdx.x / EPX_WARP]);
+        pass_tokens(a, a.round, rows, passing, lists[threadIdx.x / EPX_WARP]);
     }
     if (is_last_block(a.comm) && on)
         post_exchange(a.comm, a.plan.outgoing, a.plan.incoming, [&](int32_t r) {

@@ -16,13 +16,12 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     __shared__ struct message_rows rows;
     __shared__ struct record_range range;
     __shared__ struct row_list lists[EPX_WAITING_THREADS / EPX_WARP];
-    struct round round = round_of(a.rounds, 0);
 
     if (!is_on(a.comm))
         return;
-    find_message_rows(a.plan, a.comm, a.rounds, round, rows);
+    find_message_rows(a.plan, a.comm, a.rounds, a.round, rows);
     range_of_rows(a.comm, rows, range);
-    unpack_records<LIST>(a, round, rows, range, lists[threadIdx.x / EPX_WARP]);
+    unpack_records<LIST>(a, a.round, rows, range, lists[threadIdx.x / EPX_WARP]);
 }
 
 static void (*const kernels[])(struct epx_dispatch_rows) = {unpack_rows<false>, unpack_rows<true>};

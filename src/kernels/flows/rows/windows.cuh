@@ -55,37 +55,6 @@ static __device__ __forceinline__ char *buffer_on(const struct epx_device_comm &
     return w.at[field][rank];
 }
 
-/* The whole first block: tells all ranks where rows of the fields behind the first go. */
-static __device__ void post_list(const struct epx_device_comm &c, const struct epx_list_note &note,
-                                 const struct exchange &x)
-{
-    for (int32_t i = (int32_t)threadIdx.x; i < c.num_ranks * EPX_LIST_WORDS;
-         i += (int32_t)blockDim.x) {
-        char *control = c.control[i / EPX_LIST_WORDS];
-        int32_t word = i % EPX_LIST_WORDS;
-
-        EPX_DELAY(c);
-        store_relaxed_sys(epx_control_lists(control, c.num_ranks, (uint32_t)x.epoch, c.rank) + word,
-                          tagged(x.epoch, note.word[word]));
-    }
-}
-
-/* All blocks, after the ranks were found to agree: waits for what post_list posts. */
-static __device__ bool await_list(const struct epx_device_comm &c, struct exchange &x)
-{
-    const uint64_t *own = epx_control_lists(c.own_control, c.num_ranks, (uint32_t)x.epoch, 0);
-    bool ok = true;
-
-    EPX_DELAY(c);
-    for (int32_t i = (int32_t)threadIdx.x; ok && i < c.num_ranks * EPX_LIST_WORDS;
-         i += (int32_t)blockDim.x) {
-        uint32_t payload;
-
-        ok = await_tagged(c, own + i, (uint32_t)x.epoch, i / EPX_LIST_WORDS, &payload);
-    }
-    return all_content(c, x, ok);
-}
-
 /* The three words of a field and rank. */
 static __device__ void read_place(const struct epx_device_comm &c, const struct exchange &x,
                                   int32_t field, int32_t rank, uint32_t place[3])

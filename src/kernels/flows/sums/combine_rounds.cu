@@ -1,45 +1,35 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * combine_rounds.cu - combine by messages where the stages do not hold all rows: round by round
- * what pack_sums, await_messages and unpack_sums do where they do, in one launch.
- * Work: reads the rows of all pairs here, writes T rows. Order: choices, then ranks.
- * Launch: comm.blocks blocks, which wait for other ranks; ends the operation.
+ * combine_rounds.cu - a combine or dispatch backward whose stage does not hold all rows: as in
+ * agree_by_words.cu, then rounds: the sum of each row's pairs, rounded once, goes straight into
+ * the home rank's stage at the row's place, and home sums the tokens of the round.
+ * Work: reads the rows of all pairs here, writes this rank's unique rows and T rows. Order:
+ * choices, then ranks.
+ * Launch: comm.blocks blocks, which wait for other ranks. move_sums ends the operation.
  */
-#include "kernels/flows/sums/passed_sums.cuh"
+#include "kernels/flows/sums/sums.cuh"
 #include "kernels/protocol/launches.cuh"
 #include "kernels/protocol/load_kernels.cuh"
-#include "kernels/wires/messages.cuh"
+#include "kernels/protocol/protocol.cuh"
 
 template <typename T>
-static __device__ void sum_round(const struct epx_combine_rows &a, struct exchange &x,
-                                 struct message_rows &rows, struct passing &passing,
-                                 struct row_list &list)
+static __device__ void sum_in_rounds(const struct epx_combine_rows &a, struct exchange &x,
+                                     struct row_list &list)
 {
-    uint64_t number = begin_rounds(a.comm, x), before = number;
-    auto outside = [&](int32_t r) {
-        return message_of_rows(a.plan, a.comm, a.rounds, rows, r, false);
-    };
-    auto inside = [&](int32_t r) {
-        return message_inside(a.plan.nodes, a.rounds, rows, passing, r, false);
-    };
+    bool weighted = a.backward && weights_come(x);
 
-    for (int64_t i = 0; i < a.rounds.num && is_on(a.comm); i++) {
-        const struct round round = round_of(a.rounds, i);
-        struct packed_places places = {a, round, rows};
-        bool weighted = a.backward && a.comm.state->weighted;
+    for (int64_t i = 0; i < a.rounds.num; i++) {
+        struct epx_round round = epx_round_of(&a.rounds, i);
 
-        find_message_rows(a.plan, a.comm, a.rounds, round, rows);
-        send_sums<T>(a, places, weighted, list);
-        if (a.plan.nodes.num_nodes) {
-            find_passing(a.plan, a.comm, a.rounds, rows, passing);
-            if (!exchange_round(a.comm, x, before, ++number - before, a.plan, inside))
-                return;
-            pass_rank_sums<T>(a, round, rows, passing, weighted, list);
-        }
-        if (!exchange_round(a.comm, x, before, ++number - before, a.plan, outside))
+        if (i && !await_credits(a.comm, x, (uint64_t)i))
             return;
-        sum_tokens<T>(a, places, weighted, list);
-        __syncthreads();
+        send_sums<T>(a, stored_places{a, round}, weighted, list);
+        signal_arrival(a.comm);
+        if (!await_arrivals(a.comm, x, (uint64_t)i + 1))
+            return;
+        sum_tokens<T>(a, stored_places{a, round}, weighted, list);
+        if (i + 1 < a.rounds.num)
+            signal_credit(a.comm);
     }
 }
 
@@ -48,16 +38,16 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     combine_rounds(const __grid_constant__ struct epx_combine_rows a)
 {
     __shared__ struct exchange x;
-    __shared__ struct message_rows rows;
-    __shared__ struct passing passing;
     __shared__ struct row_list lists[EPX_WAITING_THREADS / EPX_WARP];
+    int64_t num_rounds = 0;
 
-    sum_round<T>(a, x, rows, passing, lists[threadIdx.x / EPX_WARP]);
-    if (!is_last_block(a.comm) || threadIdx.x)
-        return;
-    if (a.comm.state->outcome.code == EPX_SUCCESS && !aborted(a.comm))
-        count_route_rows(a.comm, a.plan, a.plan.recv_rows, a.row_bytes);
-    end_operation(a.comm, a.num_tokens);
+    await_kernel_before();
+    if (begin_moves(a.comm, a.note, NULL, a.plan.outcome, x)) {
+        num_rounds = a.rounds.num;
+        sum_in_rounds<T>(a, x, lists[threadIdx.x / EPX_WARP]);
+    }
+    if (blockIdx.x == 0 && threadIdx.x == 0)
+        hand_over(a.comm, x, (uint64_t)num_rounds, false, a.plan.outcome);
 }
 
 static void (*const kernels[NUM_SUM_KERNELS])(struct epx_combine_rows) =
@@ -65,9 +55,8 @@ static void (*const kernels[NUM_SUM_KERNELS])(struct epx_combine_rows) =
 
 int epx_launch_combine_rounds(const struct epx_combine_rows *args, EPX_Stream stream)
 {
-    kernels[epx_sum_kernel(args)]<<<(unsigned)args->comm.blocks, EPX_WAITING_THREADS,
-                                    epx_passing_bytes(&args->plan.nodes), stream>>>(*args);
-    return epx_cuda_status(cudaGetLastError());
+    return launch_behind({(unsigned)args->comm.blocks, EPX_WAITING_THREADS, 0, stream},
+                         kernels[epx_sum_kernel(args)], *args);
 }
 
 static const struct epx_loaded loaded(kernels);

@@ -2,7 +2,6 @@
 libepx_cuda_la_SOURCES += \
   src/kernels/flows/sums/combine_packets.cu \
   src/kernels/flows/sums/combine_rounds.cu \
-  src/kernels/flows/sums/combine_rows.cu \
   src/kernels/flows/sums/combine_small.cu \
   src/kernels/flows/sums/few_sums.cuh \
   src/kernels/flows/sums/move_sums.cu \

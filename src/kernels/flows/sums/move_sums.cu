@@ -2,8 +2,7 @@
 /*
  * move_sums.cu - the last kernel of combine and dispatch backward where ranks store into each
  * other's memory. The first blocks send this rank's sums for other ranks, the others add what comes
- * (sum_movers.cuh), at once. If the stage holds only some rows combine_rows has done all, round by
- * round.
+ * (sum_movers.cuh), at once. If the stage holds only some rows combine_rounds has done all.
  * Work: reads the rows of all pairs here once, writes this rank's unique rows and T rows. Order:
  * choices, then ranks.
  * Rows that do not lie on multiples of 16 bytes have kernels of their own: code for both costs

@@ -19,12 +19,11 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)
     __shared__ struct message_rows rows;
     __shared__ struct passing passing;
     __shared__ struct row_list lists[EPX_WAITING_THREADS / EPX_WARP];
-    const struct round round = round_of(a.rounds, 0);
     bool on = is_on(a.comm), relayed = a.plan.nodes.num_nodes;
 
     if (on) {
-        find_message_rows(a.plan, a.comm, a.rounds, round, rows);
-        send_sums<T>(a, packed_places{a, round, rows}, a.backward && a.comm.state->weighted,
+        find_message_rows(a.plan, a.comm, a.rounds, a.round, rows);
+        send_sums<T>(a, packed_places{a, a.round, rows}, a.backward && a.comm.state->weighted,
                      lists[threadIdx.x / EPX_WARP]);
     }
     if (!is_last_block(a.comm) || !on)

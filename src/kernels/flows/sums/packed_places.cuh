@@ -20,7 +20,7 @@ static __device__ __forceinline__ int32_t *kept_behind(char *row, const struct e
 struct packed_places {
     static constexpr bool on_nodes = true;
     const struct epx_combine_rows &a;
-    const struct round &round;
+    const struct epx_round &round;
     const struct message_rows &rows;
 
     __device__ __forceinline__ char *sum_for(const struct round_row &at) const

@@ -17,13 +17,12 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)
     __shared__ struct message_rows rows;
     __shared__ struct passing passing;
     __shared__ struct row_list lists[EPX_WAITING_THREADS / EPX_WARP];
-    const struct round round = round_of(a.rounds, 0);
     bool on = is_on(a.comm);
 
     if (on) {
-        find_message_rows(a.plan, a.comm, a.rounds, round, rows);
+        find_message_rows(a.plan, a.comm, a.rounds, a.round, rows);
         find_passing(a.plan, a.comm, a.rounds, rows, passing);
-        pass_rank_sums<T>(a, round, rows, passing, a.backward && a.comm.state->weighted,
+        pass_rank_sums<T>(a, a.round, rows, passing, a.backward && a.comm.state->weighted,
                           lists[threadIdx.x / EPX_WARP]);
     }
     if (is_last_block(a.comm) && on)
@@ -32,16 +31,17 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)
         });
 }
 
-static void (*const kernels[NUM_SUM_KERNELS])(struct epx_combine_rows) = SUM_KERNELS(pass_sums);
+static void (*const kernels[NUM_ADDED_TYPES])(struct epx_combine_rows) =
+    KERNELS_OF_TYPES(pass_sums);
 
 int epx_launch_pass_sums(const struct epx_combine_rows *args, EPX_Stream stream)
 {
+    const EPX_Datatype type = args->wide ? EPX_FLOAT32 : args->datatype; /* of what travels */
     int64_t rows = (int64_t)args->rounds.tokens * args->plan.nodes.num_served;
     unsigned blocks = epx_blocks_for_rows(args->comm, rows, args->rounds.cut.bytes);
 
-    kernels[epx_sum_kernel(
-        args)]<<<blocks, EPX_WAITING_THREADS, epx_passing_bytes(&args->plan.nodes), stream>>>(
-        *args);
+    kernels[type - EPX_FLOAT16]<<<blocks, EPX_WAITING_THREADS, epx_passing_bytes(&args->plan.nodes),
+                                  stream>>>(*args);
     return epx_cuda_status(cudaGetLastError());
 }
 

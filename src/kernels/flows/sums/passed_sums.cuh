@@ -40,10 +40,10 @@ static __device__ void pass_weights(const struct epx_combine_rows &a, const stru
 }
 
 template <typename T>
-static __device__ void pass_rank_sums(const struct epx_combine_rows &a, const struct round &round,
-                                      const struct message_rows &rows,
-                                      const struct passing &passing, bool weighted,
-                                      struct row_list &list)
+static __device__ void
+pass_rank_sums(const struct epx_combine_rows &a, const struct epx_round &round,
+               const struct message_rows &rows, const struct passing &passing, bool weighted,
+               struct row_list &list)
 {
     typedef typename T::part Part;
     int64_t length = epx_segment_length(a.rounds.cut, round.segment);

@@ -78,7 +78,7 @@ template <typename T> struct sum_sender {
 
     __device__ void list(struct summands &sum, int32_t home, int64_t u) const
     {
-        const struct round round = round_of(m.a.rounds, 0);
+        const struct epx_round round = epx_round_of(&m.a.rounds, 0);
         struct epx_wire_record *record =
             epx_wire_record_at(&m.a.plan, m.a.plan.records[m.a.comm.rank], home, u);
 
@@ -121,7 +121,7 @@ template <typename T> struct sum_sender {
     /* The whole warp: tells the home of a sum. */
     __device__ void end(const struct summands &sum) const
     {
-        const struct round round = round_of(m.a.rounds, 0);
+        const struct epx_round round = epx_round_of(&m.a.rounds, 0);
 
         if (m.weighted && sum.num_own && sum.begins)
             send_weights(m.a, sum.record,
@@ -153,7 +153,7 @@ static __device__ void send_chunks(const struct sum_mover &m, struct record_run 
 static __device__ void list_coming(const struct sum_mover &m, int64_t token, int64_t offset,
                                    int32_t num_own, struct summands &sum)
 {
-    const struct round round = round_of(m.a.rounds, 0);
+    const struct epx_round round = epx_round_of(&m.a.rounds, 0);
     const struct stored_places places = {m.a, round};
     const int32_t most = m.a.plan.most_rows, rows = m.a.plan.token_num[token];
     int32_t num = 0, own_place = 0;
@@ -284,7 +284,7 @@ template <typename T> struct sum_taker {
     /* The whole warp: what a sum has beside its packs. */
     __device__ void end(const struct summands &sum) const
     {
-        const struct round round = round_of(m.a.rounds, 0);
+        const struct epx_round round = epx_round_of(&m.a.rounds, 0);
 
         if (m.weighted && m.a.grad_weights && sum.begins)
             take_all_weights(m.a, stored_places{m.a, round}, sum.token);

@@ -27,7 +27,7 @@ struct round_row {
 struct stored_places {
     static constexpr bool on_nodes = false; /* all ranks count as one node */
     const struct epx_combine_rows &a;
-    const struct round &round;
+    const struct epx_round &round;
 
     __device__ __forceinline__ char *sum_for(const struct round_row &at) const
     {
@@ -125,7 +125,7 @@ static __device__ void sum_tokens(const struct epx_combine_rows &a, const Places
                                   bool weighted, struct row_list &list)
 {
     typedef typename T::part Part;
-    const struct round &round = places.round;
+    const struct epx_round &round = places.round;
     const struct epx_segments &cut = a.rounds.cut;
     int64_t end = round.end_token < a.num_tokens ? round.end_token : a.num_tokens;
     int64_t length = epx_segment_length(cut, round.segment);
@@ -213,7 +213,7 @@ template <typename T, typename Places>
 static __device__ void send_sums(const struct epx_combine_rows &a, const Places &places,
                                  bool weighted, struct row_list &list)
 {
-    const struct round &round = places.round;
+    const struct epx_round &round = places.round;
     char *records = a.plan.records[a.comm.rank];
     int64_t length = epx_segment_length(a.rounds.cut, round.segment);
     __shared__ int64_t first[EPX_MOST_DEVICE_RANKS], end[EPX_MOST_DEVICE_RANKS];

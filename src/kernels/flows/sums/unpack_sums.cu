@@ -3,7 +3,7 @@
  * unpack_sums.cu - home side of combine by messages: each token's rows of a round from the incoming
  * stage, summed in rank order; gradients of pair weights.
  * Work: reads the round's unique rows, writes its tokens. Order: ranks.
- * Launch: the whole device, waits for nothing; ends the operation.
+ * Launch: the whole device, waits for nothing; that of the last round ends the operation.
  */
 #include "kernels/flows/sums/packed_places.cuh"
 #include "kernels/protocol/launches.cuh"
@@ -16,15 +16,14 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)
 {
     __shared__ struct message_rows rows;
     __shared__ struct row_list lists[EPX_WAITING_THREADS / EPX_WARP];
-    const struct round round = round_of(a.rounds, 0);
     bool on = is_on(a.comm);
 
     if (on) {
-        find_message_rows(a.plan, a.comm, a.rounds, round, rows);
-        sum_tokens<T>(a, packed_places{a, round, rows}, a.backward && a.comm.state->weighted,
+        find_message_rows(a.plan, a.comm, a.rounds, a.round, rows);
+        sum_tokens<T>(a, packed_places{a, a.round, rows}, a.backward && a.comm.state->weighted,
                       lists[threadIdx.x / EPX_WARP]);
     }
-    if (!is_last_block(a.comm) || threadIdx.x)
+    if (!a.round.last || !is_last_block(a.comm) || threadIdx.x)
         return;
     if (on)
         count_route_rows(a.comm, a.plan, a.plan.recv_rows, a.row_bytes);

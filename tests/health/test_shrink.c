@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * test_shrink.c - ranks die or stop in an operation, in the creation of a route or in the shrink
+ * itself; those that live go on in one communicator, and nothing of the old one is left.
+ */
+#define _GNU_SOURCE /* MAP_ANONYMOUS */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "control/scenes.h"
+
+enum { WINDOW_BYTES = 1 << 20, BOUND_MS = 5000, ATTEMPTS = 4, OPERATIONS = 1000000 };
+
+/* What the ranks of a scene share beside the board. */
+static struct {
+    _Atomic int stopped; /* the process that stopped, 0 = none has */
+    _Atomic int woken;   /* it is through */
+} * shared;
+
+static const char *transport = "epx_transport=auto";
+
+static int is_last(const struct group *group)
+{
+    return group->rank >= group->size - (group->scene->falls > 1 ? group->scene->falls : 1);
+}
+
+static int gather(const void *own, void *all, size_t bytes, void *group)
+{
+    return scene_gather(own, all, bytes, group);
+}
+
+static int blow;
+
+static void strike(int signal)
+{
+    (void)signal;
+    if (blow == SIGSTOP)
+        atomic_store(&shared->stopped, getpid());
+    raise(blow);
+}
+
+/* The signal comes so many microseconds later, whatever this rank does then. */
+static void expect_blow(int signal, int us)
+{
+    const struct itimerval timer = {{0, 0}, {us / 1000000, us % 1000000 + 1}};
+
+    blow = signal;
+    sigaction(SIGALRM, &(struct sigaction){.sa_handler = strike, .sa_flags = SA_RESTART}, NULL);
+    setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+/* What a rank has of the communicator that ends. */
+struct old {
+    EPX_Comm comm;
+    EPX_Route route;
+    char *memory;
+};
+
+static int make_route(EPX_Comm comm, EPX_Route *route)
+{
+    EPX_Route_attr attr = EPX_ROUTE_ATTR_INIT;
+
+    attr.num_experts = 8;
+    attr.top_k = 2;
+    attr.max_tokens = 64;
+    attr.max_row_bytes = 256;
+    return EPX_Route_create(&attr, comm, route);
+}
+
+static void make_old(struct group *group, struct old *old)
+{
+    const char *const hints[] = {"epx_timeout_ms=5000", "epx_log=error", transport, NULL};
+
+    EXPECT(group, scene_create(group, gather, hints, &old->comm) == EPX_SUCCESS);
+    EXPECT(group, EPX_Alloc_mem(WINDOW_BYTES, old->comm, &old->memory) == EPX_SUCCESS);
+    EXPECT(group, make_route(old->comm, &old->route) == EPX_SUCCESS);
+    memset(old->memory, group->rank + 1, WINDOW_BYTES);
+}
+
+static void free_old(struct group *group, struct old *old)
+{
+    for (int i = 0; i < WINDOW_BYTES; i++)
+        if (old->memory[i] != group->rank + 1) {
+            scene_complain(group->rank, "byte %d of the memory has changed", i);
+            break;
+        }
+    EXPECT(group, EPX_Route_free(&old->route) == EPX_SUCCESS);
+    EXPECT(group, EPX_Free_mem(old->memory, old->comm) == EPX_SUCCESS);
+    EXPECT(group, EPX_Comm_free(&old->comm) == EPX_SUCCESS);
+}
+
+/* Goes on until the communicator has ended. */
+static int work(struct group *group, struct old *old)
+{
+    int rc = EPX_SUCCESS;
+
+    for (int i = 0; i < OPERATIONS && rc == EPX_SUCCESS; i++) {
+        EPX_Route route = EPX_ROUTE_NULL;
+
+        rc = scene_exchange(group, old->comm, MPI_STATUS_IGNORE);
+        if (rc == EPX_SUCCESS && strcmp(group->scene->fault, "route") == 0)
+            rc = make_route(old->comm, &route);
+        if (route != EPX_ROUTE_NULL)
+            EPX_Route_free(&route);
+    }
+    return rc;
+}
+
+/* Ranks that die meanwhile may make it an error, which all get; then it is called again. */
+static int shrink(struct group *group, EPX_Comm old, EPX_Comm *comm)
+{
+    double begun;
+    int rc;
+
+    for (int i = 0; i < ATTEMPTS; i++) {
+        begun = now_ms();
+        rc = EPX_Comm_shrink(old, comm);
+        EXPECT(group, now_ms() - begun < 2 * BOUND_MS + SOON_MS, "after %.0f ms", now_ms() - begun);
+        if (rc != EPX_ERR_TIMEOUT)
+            break;
+    }
+    return rc;
+}
+
+static void use_new(struct group *group, EPX_Comm comm, int survivors)
+{
+    struct group smaller = *group;
+    int ranks[MAX_RANKS], size;
+
+    EXPECT(group, EPX_Comm_size(comm, &size) == EPX_SUCCESS && size == survivors, "%d ranks", size);
+    EXPECT(group, EPX_Comm_get_ranks(comm, ranks) == EPX_SUCCESS);
+    for (int r = 0; r < size; r++)
+        EXPECT(group, ranks[r] == r, "rank %d was %d", r, ranks[r]);
+    smaller.size = size;
+    for (int i = 0; i < 20; i++)
+        EXPECT(group, scene_exchange(&smaller, comm, MPI_STATUS_IGNORE) == EPX_SUCCESS);
+}
+
+/* The ranks that fall die so many microseconds after they began to work, or to shrink. */
+static void survivors_go_on(struct group *group)
+{
+    const int falls = group->scene->falls, first = group->size - falls;
+    const int in_shrink = strstr(group->scene->claim, "shrink") != NULL;
+    struct old old;
+    EPX_Comm comm = EPX_COMM_NULL;
+    int rc;
+
+    make_old(group, &old);
+    if (group->rank >= first && (!in_shrink || group->rank > first))
+        expect_blow(SIGKILL, in_shrink ? 1 : group->scene->number);
+    rc = work(group, &old);
+    EXPECT(group, rc == EPX_ERR_TIMEOUT, "error %d", rc);
+    if (group->rank == first)
+        expect_blow(SIGKILL, group->scene->number);
+    rc = shrink(group, old.comm, &comm);
+    if (group->rank >= first)
+        for (;;) /* it dies now, in a communicator that others may have, or not */
+            pause();
+    if (!EXPECT(group, rc == EPX_SUCCESS, "error %d", rc))
+        return;
+    if (in_shrink) { /* the rank may have died behind it */
+        int size;
+
+        EPX_Comm_size(comm, &size);
+        if (size > first) {
+            EPX_Comm next = EPX_COMM_NULL;
+
+            while (scene_exchange(
+                       &(struct group){group->board, group->rank, size, 0, "", group->scene}, comm,
+                       MPI_STATUS_IGNORE) == EPX_SUCCESS)
+                continue;
+            EXPECT(group, shrink(group, comm, &next) == EPX_SUCCESS);
+            EPX_Comm_free(&comm);
+            comm = next;
+        }
+    }
+    use_new(group, comm, first);
+    free_old(group, &old);
+    use_new(group, comm, first);
+    EXPECT(group, EPX_Comm_free(&comm) == EPX_SUCCESS);
+}
+
+/* The rank that stopped gets the error of all, then that the others went on, and can leave. */
+static void wake_up(struct group *group, struct old *old)
+{
+    EPX_Comm comm = EPX_COMM_NULL;
+    int rc = work(group, old);
+
+    EXPECT(group, rc == EPX_ERR_TIMEOUT, "error %d", rc);
+    rc = EPX_Comm_shrink(old->comm, &comm);
+    EXPECT(group, rc == EPX_ERR_TIMEOUT && comm == EPX_COMM_NULL, "error %d", rc);
+    EXPECT(group, EPX_Route_free(&old->route) == EPX_SUCCESS);
+    EXPECT(group, EPX_Free_mem(old->memory, old->comm) == EPX_SUCCESS);
+    EXPECT(group, EPX_Comm_free(&old->comm) == EPX_SUCCESS);
+    atomic_store(&shared->woken, 1);
+}
+
+static void a_stopped_rank_is_left(struct group *group)
+{
+    const double end = now_ms() + 10 * BOUND_MS;
+    struct old old;
+    EPX_Comm comm = EPX_COMM_NULL;
+    int rc;
+
+    make_old(group, &old);
+    if (is_last(group)) {
+        expect_blow(SIGSTOP, group->scene->number);
+        wake_up(group, &old);
+        return;
+    }
+    rc = work(group, &old);
+    EXPECT(group, rc == EPX_ERR_TIMEOUT, "error %d", rc);
+    rc = shrink(group, old.comm, &comm);
+    if (EXPECT(group, rc == EPX_SUCCESS, "error %d", rc))
+        use_new(group, comm, group->size - 1);
+    if (group->rank == 0)
+        kill(atomic_load(&shared->stopped), SIGCONT);
+    while (!atomic_load(&shared->woken) && now_ms() < end)
+        nap_ms(10);
+    EXPECT(group, atomic_load(&shared->woken), "the rank that stopped does not end");
+    free_old(group, &old);
+    use_new(group, comm, group->size - 1);
+    EXPECT(group, EPX_Comm_free(&comm) == EPX_SUCCESS);
+}
+
+/* A communicator that no rank has left is shrunk to itself, and ends. */
+static void all_may_live(struct group *group)
+{
+    struct old old;
+    EPX_Comm comm = EPX_COMM_NULL;
+
+    make_old(group, &old);
+    EXPECT(group, shrink(group, old.comm, &comm) == EPX_SUCCESS);
+    EXPECT(group, scene_exchange(group, old.comm, MPI_STATUS_IGNORE) == EPX_ERR_TIMEOUT);
+    use_new(group, comm, group->size);
+    free_old(group, &old);
+    EXPECT(group, EPX_Comm_free(&comm) == EPX_SUCCESS);
+}
+
+static void arguments_are_checked(struct group *group)
+{
+    struct old old;
+
+    make_old(group, &old);
+    EXPECT(group, EPX_Comm_shrink(old.comm, NULL) == EPX_ERR_ARG);
+    EXPECT(group, EPX_Comm_get_ranks(old.comm, NULL) == EPX_ERR_ARG);
+    EXPECT(group, scene_exchange(group, old.comm, MPI_STATUS_IGNORE) == EPX_SUCCESS);
+    free_old(group, &old);
+}
+
+/* Proportional set size of this process in kB. */
+static long find_pss(void)
+{
+    FILE *file = fopen("/proc/self/smaps_rollup", "r");
+    char line[256];
+    long pss = -1;
+
+    while (file && pss < 0 && fgets(line, sizeof(line), file))
+        sscanf(line, "Pss: %ld kB", &pss);
+    if (file)
+        fclose(file);
+    return pss;
+}
+
+static int num_cycles(void)
+{
+    const char *text = getenv("SHRINK_CYCLES");
+
+    return text ? atoi(text) : 40;
+}
+
+/* In each cycle a child plays the last rank, and dies. */
+static void play_and_die(struct group *group)
+{
+    for (int i = 0; i < num_cycles(); i++) {
+        pid_t child = fork();
+        struct old old;
+
+        if (child == 0) {
+            make_old(group, &old);
+            expect_blow(SIGKILL, 2000);
+            for (;;)
+                work(group, &old);
+        }
+        waitpid(child, NULL, 0);
+    }
+}
+
+static void cycles_leave_nothing(struct group *group)
+{
+    const int cycles = num_cycles();
+    long before = 0, after;
+
+    if (is_last(group)) {
+        play_and_die(group);
+        return;
+    }
+    for (int i = 0; i < cycles; i++) {
+        struct old old;
+        EPX_Comm comm = EPX_COMM_NULL;
+
+        make_old(group, &old);
+        work(group, &old);
+        EXPECT(group, shrink(group, old.comm, &comm) == EPX_SUCCESS);
+        use_new(group, comm, group->size - 1);
+        free_old(group, &old);
+        EXPECT(group, EPX_Comm_free(&comm) == EPX_SUCCESS);
+        if (i == cycles / 4)
+            before = find_pss();
+    }
+    after = find_pss();
+    if (group->rank == 0)
+        printf("Pss %ld kB after %d cycles, %ld kB after %d\n", before, cycles / 4, after, cycles);
+    EXPECT(group, after < before + 512, "Pss grew from %ld to %ld kB in %d cycles", before, after,
+           cycles - cycles / 4);
+}
+
+#define DIES(us)                                                                                   \
+    {                                                                                              \
+        "a rank that dies after " #us " us is left", 3, survivors_go_on, "", 1, us                 \
+    }
+#define DIES_IN_ROUTE(us)                                                                          \
+    {                                                                                              \
+        "a rank that dies after " #us " us of creating routes is left", 3, survivors_go_on,        \
+            "route", 1, us                                                                         \
+    }
+#define DIES_IN_SHRINK(us)                                                                         \
+    {                                                                                              \
+        "a rank that dies after " #us " us of the shrink is left", 4, survivors_go_on, "", 2, us   \
+    }
+#define STOPS(us)                                                                                  \
+    {                                                                                              \
+        "a rank that stops after " #us " us is left when it wakes", 3, a_stopped_rank_is_left, "", \
+            0, us                                                                                  \
+    }
+
+static const struct scene scenes[] = {
+    {"all may live", 3, all_may_live, "", 0, 0},
+    {"arguments are checked", 2, arguments_are_checked, "", 0, 0},
+    DIES(0),
+    DIES(300),
+    DIES(20000),
+    {"two ranks that die are left", 4, survivors_go_on, "", 2, 1000},
+    {"all but one may die", 4, survivors_go_on, "", 3, 1000},
+    {"one of two may die", 2, survivors_go_on, "", 1, 100},
+    DIES_IN_ROUTE(0),
+    DIES_IN_ROUTE(1000),
+    DIES_IN_ROUTE(7000),
+    DIES_IN_SHRINK(0),
+    DIES_IN_SHRINK(500),
+    DIES_IN_SHRINK(3000),
+    DIES_IN_SHRINK(9000),
+    DIES_IN_SHRINK(30000),
+    STOPS(0),
+    STOPS(700),
+    STOPS(10000),
+    {"cycles leave nothing", 3, cycles_leave_nothing, "", 0, 0},
+};
+
+int main(int argc, char **argv)
+{
+    const char *name = getenv("EPX_TRANSPORT");
+    static char hint[64];
+
+    if (name && *name)
+        snprintf(hint, sizeof(hint), "epx_transport=%s", name);
+    transport = *hint ? hint : transport;
+    shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED)
+        return EXIT_FAILURE;
+    return scene_play(scenes, sizeof(scenes) / sizeof(scenes[0]), argc < 2 ? NULL : argv[1]);
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * neighbor_ways.h - ways to exchange rows with the faces of a periodic box of ranks: by EPX, and by
+ * what MPI has.
+ */
+#ifndef EPX_PERF_NEIGHBOR_WAYS_H
+#define EPX_PERF_NEIGHBOR_WAYS_H
+
+#include <epx.h>
+#include <mpi.h>
+
+enum { NEIGHBOR_MOST_DEGREE = 6 };
+
+/* One row for each face, of the same length on all of them. */
+struct neighbor_box {
+    MPI_Comm topology;
+    EPX_Comm comm;
+    EPX_Graph graph;
+    int degree, faces[NEIGHBOR_MOST_DEGREE];
+    int row_bytes;
+    char *sent;   /* of malloc */
+    char *got;    /* of malloc; MPI gets here */
+    char *window; /* EPX gets here: EPX_Alloc_mem */
+    int64_t counts[NEIGHBOR_MOST_DEGREE], displs[NEIGHBOR_MOST_DEGREE];
+    int64_t came[NEIGHBOR_MOST_DEGREE], came_at[NEIGHBOR_MOST_DEGREE];
+    int int_counts[NEIGHBOR_MOST_DEGREE], int_displs[NEIGHBOR_MOST_DEGREE];
+    EPX_Request persistent;
+    MPI_Request requests[2 * NEIGHBOR_MOST_DEGREE];
+};
+
+struct neighbor_way {
+    const char *name;
+    int by_epx; /* its rows arrive in the window */
+    void (*prepare)(struct neighbor_box *box);
+    void (*exchange)(struct neighbor_box *box);
+    void (*end)(struct neighbor_box *box);
+};
+
+/* Ended by one without a name; the first is what the others are compared with. */
+extern const struct neighbor_way neighbor_ways[];
+
+#endif

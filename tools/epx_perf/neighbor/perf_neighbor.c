@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * perf_neighbor.c - times an exchange of one row with each face of a periodic box of ranks. All
+ * ways take turns in each iteration, so that a disturbance of the machine meets all of them.
+ */
+#include "epx_perf/neighbor/perf_neighbor.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "epx_perf/bench/perf_comm.h"
+#include "epx_perf/neighbor/neighbor_ways.h"
+#include "epx_perf/space/perf_alloc.h"
+#include "epx_perf/space/perf_time.h"
+#include "json.h"
+#include "ranks/ranks.h"
+
+enum { MOST_WAYS = 8, MOST_BATCH = 200, BATCH_BYTES = 1 << 20 };
+
+static const char usage[] =
+    "usage: epx_perf neighbor [options]\n"
+    "  -m, --row-bytes MIN[:MAX]  bytes for each face, doubled up to MAX (8:1m)\n"
+    "  -i, --iterations N         timed iterations (20)\n"
+    "  -x, --warm-up N            iterations before them (3)\n"
+    "  -c, --check                check every row\n"
+    "      --least                show the least time of the iterations, not the median\n"
+    "      --batch N              exchanges in a timing (200, less of long rows)\n"
+    "      --peer P               mpi-neighbor, mpi-ineighbor, mpi-persistent, all or none (all)\n"
+    "      --json FILE            write the results to FILE too\n"
+    "  -h, --help                 this text\n";
+
+struct options {
+    int64_t least, most;
+    int iterations, warm_up, check, batch, least_time, help;
+    const char *peer, *json;
+};
+
+static const struct option long_options[] = {{"row-bytes", required_argument, NULL, 'm'},
+                                             {"iterations", required_argument, NULL, 'i'},
+                                             {"warm-up", required_argument, NULL, 'x'},
+                                             {"check", no_argument, NULL, 'c'},
+                                             {"least", no_argument, NULL, 'l'},
+                                             {"batch", required_argument, NULL, 'b'},
+                                             {"peer", required_argument, NULL, 'p'},
+                                             {"json", required_argument, NULL, 'j'},
+                                             {"help", no_argument, NULL, 'h'},
+                                             {NULL, 0, NULL, 0}};
+
+/* A number from 1 to 2^28, with k or m behind it; -1 if it is none. *end is behind it. */
+static int64_t read_number(const char *text, char **end)
+{
+    long long number = strtoll(text, end, 10);
+
+    if (*end == text || number < 1 || number > 1 << 28)
+        return -1;
+    if (**end == 'k' || **end == 'm')
+        number <<= *(*end)++ == 'k' ? 10 : 20;
+    return number <= 1 << 28 ? number : -1;
+}
+
+static int read_range(const char *text, struct options *options)
+{
+    char *end;
+
+    options->least = options->most = read_number(text, &end);
+    if (options->least > 0 && *end == ':')
+        options->most = read_number(end + 1, &end);
+    return options->least > 0 && options->most >= options->least && *end == '\0' ? 0 : -1;
+}
+
+static int read_count(const char *text, int *count)
+{
+    char *end;
+    int64_t number = read_number(text, &end);
+
+    *count = (int)number;
+    return number > 0 && *end == '\0' ? 0 : -1;
+}
+
+static int read_option(int option, struct options *options)
+{
+    switch (option) {
+    case 'm': return read_range(optarg, options);
+    case 'i': return read_count(optarg, &options->iterations);
+    case 'x': return read_count(optarg, &options->warm_up);
+    case 'b': return read_count(optarg, &options->batch);
+    case 'c': options->check = 1; return 0;
+    case 'l': options->least_time = 1; return 0;
+    case 'p': options->peer = optarg; return 0;
+    case 'j': options->json = optarg; return 0;
+    case 'h': options->help = 1; return 0;
+    default: return -1;
+    }
+}
+
+/* Whether the options ask for a way. */
+static int is_wanted(const struct options *options, const struct neighbor_way *way)
+{
+    return way->by_epx || strcmp(options->peer, "all") == 0 ||
+           strcmp(options->peer, way->name) == 0;
+}
+
+static int has_peer(const struct options *options)
+{
+    for (const struct neighbor_way *way = neighbor_ways; way->name; way++)
+        if (!way->by_epx && is_wanted(options, way))
+            return 1;
+    return strcmp(options->peer, "none") == 0;
+}
+
+static int read_options(int argc, char **argv, int rank, struct options *options)
+{
+    int option, wrong = 0;
+
+    *options = (struct options){8, 1 << 20, 20, 3, 0, 0, 0, 0, "all", NULL};
+    opterr = rank == 0;
+    optind = 2;
+    while ((option = getopt_long(argc, argv, "m:i:x:ch", long_options, NULL)) != -1)
+        if (read_option(option, options))
+            wrong = option == '?' ? '?' : option;
+    if (rank == 0 && wrong && wrong != '?')
+        fprintf(stderr, "epx_perf: neighbor: a wrong value of option %c\n", wrong);
+    if (!wrong && (optind < argc || !has_peer(options))) {
+        wrong = 1;
+        if (rank == 0)
+            fprintf(stderr, "epx_perf: neighbor: what is \"%s\"?\n",
+                    optind < argc ? argv[optind] : options->peer);
+    }
+    return wrong ? -1 : 0;
+}
+
+/* The neighbours on both sides in each dimension of more than one rank. */
+static void find_faces(struct neighbor_box *box)
+{
+    int dims[3] = {0, 0, 0}, periods[3] = {1, 1, 1};
+
+    MPI_Dims_create(ranks_num(), 3, dims);
+    MPI_Cart_create(MPI_COMM_WORLD, 3, dims, periods, 0, &box->topology);
+    for (int d = 0; d < 3; d++)
+        if (dims[d] > 1) {
+            MPI_Cart_shift(box->topology, d, 1, &box->faces[box->degree],
+                           &box->faces[box->degree + 1]);
+            box->degree += 2;
+        }
+}
+
+/* MPI's neighbour collectives take the faces as a graph, as EPX does. */
+static void make_graphs(struct neighbor_box *box)
+{
+    int weights[NEIGHBOR_MOST_DEGREE] = {1, 1, 1, 1, 1, 1};
+    MPI_Comm cart;
+
+    find_faces(box);
+    cart = box->topology;
+    MPI_Dist_graph_create_adjacent(cart, box->degree, box->faces, weights, box->degree, box->faces,
+                                   weights, MPI_INFO_NULL, 0, &box->topology);
+    MPI_Comm_free(&cart);
+    ranks_must(EPX_Comm_create(box->topology, MPI_INFO_NULL, &box->comm));
+    ranks_must(EPX_Graph_create_adjacent(box->comm, box->degree, box->faces, box->degree,
+                                         box->faces, &box->graph));
+}
+
+static void free_graphs(struct neighbor_box *box)
+{
+    ranks_must(EPX_Graph_free(&box->graph));
+    ranks_must(EPX_Comm_free(&box->comm));
+    MPI_Comm_free(&box->topology);
+}
+
+static void make_rows(struct neighbor_box *box, int row_bytes)
+{
+    box->row_bytes = row_bytes;
+    box->sent = perf_alloc(box->degree, row_bytes);
+    box->got = perf_alloc(box->degree, row_bytes);
+    ranks_must(EPX_Alloc_mem((MPI_Aint)box->degree * row_bytes, box->comm, &box->window));
+    memset(box->window, 0, (size_t)box->degree * (size_t)row_bytes);
+    for (int i = 0; i < box->degree; i++) {
+        box->counts[i] = 1;
+        box->displs[i] = i;
+        box->int_counts[i] = row_bytes;
+        box->int_displs[i] = i * row_bytes;
+    }
+}
+
+static void free_rows(struct neighbor_box *box)
+{
+    ranks_must(EPX_Free_mem(box->window, box->comm));
+    free(box->got);
+    free(box->sent);
+}
+
+/* Byte b of what a rank sends the k-th time to another. */
+static char byte_of(int from, int to, int k, int b)
+{
+    return (char)(from * 31 + to * 17 + k * 7 + b);
+}
+
+/* How often the rank of a face stands before it. */
+static int times_before(const struct neighbor_box *box, int face)
+{
+    int times = 0;
+
+    for (int i = 0; i < face; i++)
+        times += box->faces[i] == box->faces[face];
+    return times;
+}
+
+static void fill_rows(struct neighbor_box *box, int own)
+{
+    for (int i = 0; i < box->degree; i++)
+        for (int b = 0; b < box->row_bytes; b++)
+            box->sent[i * box->row_bytes + b] =
+                byte_of(own, box->faces[i], times_before(box, i), b);
+}
+
+/* Wrong rows on all ranks; forgets the rows. */
+static int64_t count_wrong(struct neighbor_box *box, const struct neighbor_way *way, int own)
+{
+    char *rows = way->by_epx ? box->window : box->got;
+    int64_t wrong = 0;
+
+    for (int i = 0; i < box->degree; i++)
+        for (int b = 0; b < box->row_bytes; b++)
+            if (rows[i * box->row_bytes + b] !=
+                byte_of(box->faces[i], own, times_before(box, i), b)) {
+                wrong++;
+                break;
+            }
+    memset(rows, 0, (size_t)box->degree * (size_t)box->row_bytes);
+    ranks_sum(&wrong, 1);
+    return wrong;
+}
+
+struct result {
+    int row_bytes, batch;
+    struct perf_time time[MOST_WAYS]; /* of an exchange */
+    int64_t wrong;
+};
+
+static void time_ways(struct neighbor_box *box, const struct options *options, int iteration,
+                      double *times[MOST_WAYS], struct result *result)
+{
+    for (int w = 0; neighbor_ways[w].name; w++) {
+        const struct neighbor_way *way = &neighbor_ways[w];
+        double began;
+
+        if (!is_wanted(options, way))
+            continue;
+        ranks_barrier();
+        began = perf_seconds();
+        for (int k = 0; k < result->batch; k++)
+            way->exchange(box);
+        if (iteration >= 0)
+            times[w][iteration] = (perf_seconds() - began) / result->batch;
+        if (options->check)
+            result->wrong += count_wrong(box, way, ranks_own());
+    }
+}
+
+static void measure(struct neighbor_box *box, const struct options *options, struct result *result)
+{
+    double *times[MOST_WAYS] = {NULL};
+
+    for (int w = 0; neighbor_ways[w].name; w++) {
+        times[w] = perf_alloc(options->iterations, sizeof(*times[w]));
+        if (is_wanted(options, &neighbor_ways[w]))
+            neighbor_ways[w].prepare(box);
+    }
+    fill_rows(box, ranks_own());
+    for (int i = -options->warm_up; i < options->iterations; i++)
+        time_ways(box, options, i, times, result);
+    for (int w = 0; neighbor_ways[w].name; w++) {
+        if (is_wanted(options, &neighbor_ways[w])) {
+            result->time[w] = perf_summarize(times[w], options->iterations);
+            neighbor_ways[w].end(box);
+        }
+        free(times[w]);
+    }
+}
+
+static int default_batch(int row_bytes)
+{
+    int batch = BATCH_BYTES / row_bytes;
+
+    return batch < 1 ? 1 : batch < MOST_BATCH ? batch : MOST_BATCH;
+}
+
+static void print_head(const struct options *options, const struct neighbor_box *box)
+{
+    char transport[EPX_MAX_HINT_STRING];
+
+    perf_read_hint(box->comm, "epx_transport", transport);
+    printf("# neighbor, %d ranks, %d faces, transport %s; %s us of an exchange\n%10s", ranks_num(),
+           box->degree, transport, options->least_time ? "least" : "median", "bytes");
+    for (const struct neighbor_way *way = neighbor_ways; way->name; way++)
+        if (is_wanted(options, way))
+            printf(" %14s", way->name);
+    printf(" %8s\n", strcmp(options->peer, "none") ? "ratio" : "");
+}
+
+static double shown(const struct options *options, const struct result *result, int way)
+{
+    return options->least_time ? result->time[way].min : result->time[way].median;
+}
+
+/* The fastest of what is not EPX. */
+static double best_peer(const struct options *options, const struct result *result)
+{
+    double best = 0;
+
+    for (int w = 0; neighbor_ways[w].name; w++)
+        if (!neighbor_ways[w].by_epx && is_wanted(options, &neighbor_ways[w]) &&
+            (best == 0 || shown(options, result, w) < best))
+            best = shown(options, result, w);
+    return best;
+}
+
+static void print_line(const struct options *options, const struct result *result)
+{
+    printf("%10d", result->row_bytes);
+    for (int w = 0; neighbor_ways[w].name; w++)
+        if (is_wanted(options, &neighbor_ways[w]))
+            printf(" %14.2f", 1e6 * shown(options, result, w));
+    if (strcmp(options->peer, "none"))
+        printf(" %8.2f", best_peer(options, result) / shown(options, result, 0));
+    if (result->wrong)
+        printf("  %lld wrong rows", (long long)result->wrong);
+    putchar('\n');
+    fflush(stdout);
+}
+
+static void write_point(struct json *json, const struct options *options,
+                        const struct result *result)
+{
+    json_open(json, NULL, '{');
+    json_number(json, "row_bytes", result->row_bytes);
+    json_number(json, "batch", result->batch);
+    for (int w = 0; neighbor_ways[w].name; w++)
+        if (is_wanted(options, &neighbor_ways[w]))
+            json_number(json, neighbor_ways[w].name,
+                        (int64_t)(1e9 * shown(options, result, w) + 0.5));
+    json_close(json, '}');
+}
+
+/* Times in nanoseconds. */
+static int write_json(const struct options *options, const struct result *results, int num)
+{
+    FILE *file = fopen(options->json, "w");
+    struct json json = {file, 0, 0};
+
+    if (!file) {
+        perror(options->json);
+        return -1;
+    }
+    json_open(&json, NULL, '{');
+    json_text(&json, "benchmark", "neighbor");
+    json_number(&json, "ranks", ranks_num());
+    json_open(&json, options->least_time ? "least_ns" : "median_ns", '[');
+    for (int i = 0; i < num; i++)
+        write_point(&json, options, &results[i]);
+    json_close(&json, ']');
+    json_close(&json, '}');
+    fputc('\n', file);
+    return fclose(file);
+}
+
+static int sweep(const struct options *options, struct neighbor_box *box, int rank)
+{
+    enum { MOST_POINTS = 32 };
+    struct result results[MOST_POINTS] = {{0}};
+    int num = 0, wrong = 0;
+
+    for (int64_t bytes = options->least; bytes <= options->most && num < MOST_POINTS; bytes *= 2) {
+        struct result *result = &results[num++];
+
+        result->row_bytes = (int)bytes;
+        result->batch = options->batch ? options->batch : default_batch((int)bytes);
+        make_rows(box, (int)bytes);
+        measure(box, options, result);
+        free_rows(box);
+        wrong |= result->wrong != 0;
+        if (rank == 0)
+            print_line(options, result);
+    }
+    if (rank == 0 && options->check && !wrong)
+        puts("# every row right");
+    if (rank == 0 && options->json && write_json(options, results, num))
+        wrong = 1;
+    return wrong ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int perf_is_neighbor(int argc, char **argv)
+{
+    return argc > 1 && strcmp(argv[1], "neighbor") == 0;
+}
+
+int perf_neighbor(int argc, char **argv, int rank)
+{
+    struct neighbor_box box = {.degree = 0};
+    struct options options;
+    int rc;
+
+    if (read_options(argc, argv, rank, &options))
+        return 2;
+    if (options.help) {
+        if (rank == 0)
+            fputs(usage, stdout);
+        return EXIT_SUCCESS;
+    }
+    if (!ranks_by_mpi()) {
+        fputs("epx_perf: neighbor: MPI did not start these ranks\n", stderr);
+        return EXIT_FAILURE;
+    }
+    make_graphs(&box);
+    if (rank == 0)
+        print_head(&options, &box);
+    rc = sweep(&options, &box, rank);
+    free_graphs(&box);
+    return rc;
+}
