@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * epx_particles_epx.c - the exchanges of a step by EPX: particles move along the edges of a graph of
- * ranks, their copies by a route where a rank is an expert, and records between all ranks. What has
- * the same buffers in each step is a persistent request, made in the first one. Return codes
+ * epx_particles_epx.c - the exchanges of a step by EPX: particles move along the edges of a graph
+ * of ranks, their copies by a route where a rank is an expert, and records between all ranks. What
+ * has the same buffers in each step is a persistent request, made in the first one. Return codes
  * are not looked at: the communicator has MPI_COMM_WORLD's error handler, which ends the job and
  * says what is wrong, for instance that more particles come to a rank than it has room for.
  */
