@@ -94,7 +94,7 @@ int epx_check_rows(int count, EPX_Datatype datatype, int64_t max_row_bytes, stru
 int epx_check_routed(const struct epx_route *route, const EPX_Request *request,
                      struct epx_call *call);
 /* The rows of a call of one field, and weights, as buffers to check. Those at the slots have the
- * routing's num_rows rows; while that number is not known they count as one row. */
+ * routing's num_rows rows; while that number is not known they count as a byte. */
 struct epx_buffer epx_rows_buffer(const char *name, const void *address, int64_t rows,
                                   const struct epx_call *call, int written);
 struct epx_buffer epx_weights_buffer(const char *name, const float *address, int64_t rows,

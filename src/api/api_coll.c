@@ -5,7 +5,6 @@
  */
 #include "api/api.h"
 #include "api/profile.h"
-#include "coll/attach.h"
 
 EPX_PROFILED(Combine)
 EPX_PROFILED(Combine_from)
@@ -33,8 +32,6 @@ static int take_biases(int num, const void *const biases[], struct epx_call *cal
 
 static int check_combine_weights(const struct epx_route *route, const struct epx_call *call)
 {
-    EPX_FAIL_IF(epx_transport_device_ops(route->comm) && (call->num_biases || call->token_weights),
-                EPX_ERR_UNSUPPORTED, "device memory takes no biases and token_weights yet");
     EPX_FAIL_IF(call->weights_in && call->token_weights, EPX_ERR_ARG,
                 "weights and token_weights are given, want one of them at most");
     EPX_FAIL_IF(call->token_weights && route->attr.layout == EPX_RANK_MAJOR, EPX_ERR_ARG,
@@ -181,6 +178,16 @@ int EPX_Dispatch_backward(const void *grad_recv, const float *grad_recv_weights,
     return epx_api_return(route->comm, rc);
 }
 
+/* The call with as many rows as it writes. */
+static struct epx_call with_zeroed_rows(const struct epx_route *route, const struct epx_call *call)
+{
+    struct epx_call written = *call;
+
+    if (route->attr.zero_unused)
+        written.num_rows = call->recv_capacity;
+    return written;
+}
+
 /*
  * EPX_Combine_backward - gradients of what was combined.
  *
@@ -210,17 +217,16 @@ int EPX_Combine_backward(const void *grad, const void *sendbuf, const float *wei
     EPX_TRY(epx_api_route(route));
     rc = check_route_call(route, count, datatype, request, &call);
     if (rc == EPX_SUCCESS) {
+        const struct epx_call written = with_zeroed_rows(route, &call);
         struct epx_buffer buffers[] = {
             epx_rows_buffer("grad", grad, call.num_tokens, &call, 0),
             epx_slots_buffer("sendbuf", sendbuf, &call, 0),
             epx_slot_weights_buffer("weights", weights, &call, 1, 0),
-            epx_slots_buffer("grad_sendbuf", grad_sendbuf, &call, 1),
-            epx_slot_weights_buffer("grad_slot_weights", grad_slot_weights, &call, 1, 1),
+            epx_slots_buffer("grad_sendbuf", grad_sendbuf, &written, 1),
+            epx_slot_weights_buffer("grad_slot_weights", grad_slot_weights, &written, 1, 1),
         };
 
         buffers[1].required = grad_slot_weights != NULL;
-        if (route->attr.zero_unused)
-            buffers[3].rows = buffers[4].rows = call.recv_capacity;
         rc = epx_check_buffers(route->comm, buffers, 5);
     }
     if (rc == EPX_SUCCESS)

@@ -126,22 +126,27 @@ struct epx_buffer epx_weights_buffer(const char *name, const float *address, int
     return buffer;
 }
 
-/* Rows of a buffer at the slots, as far as is known. */
-static int64_t slots_of(const struct epx_call *call)
+/* A buffer at the slots, as far as its length is known. */
+static struct epx_buffer at_slots(const struct epx_call *call, struct epx_buffer buffer)
 {
-    return call->num_rows < 0 ? 1 : call->num_rows;
+    buffer.rows = call->num_rows;
+    if (call->num_rows < 0) {
+        buffer.rows = 1;
+        buffer.row_bytes = buffer.row_bytes > 0;
+    }
+    return buffer;
 }
 
 struct epx_buffer epx_slots_buffer(const char *name, const void *address,
                                    const struct epx_call *call, int written)
 {
-    return epx_rows_buffer(name, address, slots_of(call), call, written);
+    return at_slots(call, epx_rows_buffer(name, address, 0, call, written));
 }
 
 struct epx_buffer epx_slot_weights_buffer(const char *name, const float *address,
                                           const struct epx_call *call, int64_t per_row, int written)
 {
-    return epx_weights_buffer(name, address, slots_of(call), per_row, written);
+    return at_slots(call, epx_weights_buffer(name, address, 0, per_row, written));
 }
 
 static struct epx_buffer counts_buffer(const char *name, const int64_t *address, int ranks,

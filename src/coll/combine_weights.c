@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * combine_weights.c - a combine whose weights lie at the home ranks, on host memory: the ground's
- * dispatch of weights alone, then its combine with what came, as one operation of one number.
+ * combine_weights.c - a combine whose weights lie at the home ranks: the ground's dispatch of
+ * weights alone, then its combine with what came, as one operation of one number.
  *
  * Rows are multiplied where the experts are, before the pairs of a token are summed there, so the
  * weights must be there first. A weight belongs to a pair, as those that EPX_Dispatch carries, and
@@ -9,10 +9,12 @@
  * bytes of the sums are those of a combine that was given these weights at the experts, on every
  * ground, and no ground has a second way for weights.
  *
- * The ranks agree once, on the combine, and learn there whether weights travel, which a rank
- * without tokens does not know before. A rank may be in the sums while another still takes weights:
- * rows of no bytes use no ring, messages are sent and taken in one order on all ranks, and the
- * areas of hier have rounds.
+ * The ranks agree once, on the combine, and on whether weights travel. A rank may be in the sums
+ * while another still takes weights: rows of no bytes use no ring, messages are sent and taken in
+ * one order on all ranks, and the areas of hier have rounds.
+ *
+ * On device memory the kernels of the one follow those of the other, where ranks exchange messages;
+ * where they store, combine_from.cu sends the weights itself.
  */
 #include "coll/ground.h"
 #include "coll/verbs.h"
@@ -30,21 +32,6 @@ int epx_combine_splits(struct epx_request *request, int *weighted)
     return 1;
 }
 
-/* The first half as the ground's dispatch sees it. */
-static struct epx_call weights_of(const struct epx_call *call, float *row_weights)
-{
-    const struct epx_field none = {call->token_weights, row_weights, 0};
-    struct epx_call weights = {.verb = EPX_VERB_DISPATCH,
-                               .datatype = call->datatype,
-                               .fields = {1, {none}},
-                               .num_tokens = call->num_tokens,
-                               .weights_in = call->token_weights,
-                               .weights_out = row_weights,
-                               .recv_capacity = call->recv_capacity};
-
-    return weights;
-}
-
 static void begin_sums(struct epx_request *request, const float *row_weights)
 {
     request->call.weights_in = row_weights;
@@ -60,7 +47,7 @@ int epx_combine_weights(struct epx_request *request, int *moved)
     float *row_weights = request->route->plan->row_weights;
     int rc;
 
-    request->call = weights_of(&call, row_weights);
+    request->call = epx_weights_call(&call, row_weights);
     rc = ground->step[EPX_VERB_DISPATCH](request, moved);
     request->call = call;
     if (rc == EPX_SUCCESS && request->complete)

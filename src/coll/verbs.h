@@ -55,6 +55,21 @@ int epx_route_dispatch_in_turn(struct epx_request *request, int *moved);
  */
 int epx_combine_splits(struct epx_request *request, int *weighted);
 int epx_combine_weights(struct epx_request *request, int *moved);
+/* The first half of such a combine as a dispatch: of weights alone, to row_weights [capacity]. */
+static inline struct epx_call epx_weights_call(const struct epx_call *call, float *row_weights)
+{
+    const struct epx_field none = {call->token_weights, row_weights, 0};
+    struct epx_call weights = {.verb = EPX_VERB_DISPATCH,
+                               .stream = call->stream,
+                               .datatype = call->datatype,
+                               .fields = {1, {none}},
+                               .num_tokens = call->num_tokens,
+                               .weights_in = call->token_weights,
+                               .weights_out = row_weights,
+                               .recv_capacity = call->recv_capacity};
+
+    return weights;
+}
 /* Work that needs no other rank: padding, gradients of pairs that do not travel, statistics. */
 void epx_moves_begin(struct epx_request *request, int weighted);
 

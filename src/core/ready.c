@@ -15,7 +15,7 @@ static int64_t weights_told(const struct epx_request *request)
     switch (call->verb) {
     case EPX_VERB_COMBINE:
         weights = call->token_weights;
-        rows = call->num_tokens > 0;
+        rows = 1; /* a rank must know what its kernels do, before any other has told */
         break;
     case EPX_VERB_ROUTE_DISPATCH:
     case EPX_VERB_ROUTE_DISPATCH_FIELDS:

@@ -150,6 +150,7 @@ struct epx_device_plan {
 
     /* expert side */
     int32_t *recv_rows;    /* [R] rows kept */
+    float *row_weights;    /* with messages [capacity]: of a combine whose home ranks have them */
     int64_t *base;         /* [E] first slot of this rank's pairs of each expert, if many */
     int64_t *from;         /* [L][R] first slot of each source's pairs, if many; rank-major [R] */
     uint64_t *block_words; /* [2][blocks or halves][counters], see block_counts.cuh; NULL with
@@ -186,6 +187,12 @@ EPX_HD uint32_t epx_packed_at(const struct epx_device_plan *plan, int32_t row, u
 EPX_HD int32_t epx_num_counters(const struct epx_device_plan *plan, int32_t num_ranks)
 {
     return epx_num_counts(plan, num_ranks) + (plan->block_words ? num_ranks : 0);
+}
+
+/* Whether a relay is told of the last choice of each sum, and so whether there is one. */
+EPX_HD int epx_tells_kept(const struct epx_plan_shape *shape)
+{
+    return shape->drops || shape->by_choice;
 }
 
 /* The most slots that the row of a record has. */

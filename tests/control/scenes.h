@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-enum { MAX_RANKS = 64, MOST_BYTES = 1 << 14, TIMEOUT_MS = 20000, SOON_MS = 1000 };
+enum { MAX_RANKS = 70, MOST_BYTES = 1 << 14, TIMEOUT_MS = 20000, SOON_MS = 1000 };
 
 /* Memory by which ranks gather. */
 struct board {

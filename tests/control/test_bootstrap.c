@@ -230,12 +230,81 @@ static void threads_make_communicators_at_a_time(struct group *group)
     pthread_join(thread, NULL);
 }
 
+enum { MASKED_TOKENS = 3, MOST_CHOICES = 64 };
+
+/* Whether the token of a rank goes to another one: it does to two of three. */
+static int is_masked(int rank, int token, int to)
+{
+    return (rank + token + to) % 3 != 0;
+}
+
+/* The ranks of a mask in place of expert ids, -1 behind them. */
+static void list_masked(int rank, int size, int token, int64_t ids[MOST_CHOICES])
+{
+    int num = 0;
+
+    for (int r = 0; r < size; r++)
+        if (is_masked(rank, token, r))
+            ids[num++] = r;
+    while (num < MOST_CHOICES)
+        ids[num++] = -1;
+}
+
+/* Each rank is the expert of its own number; the rows of tokens that were masked come, in order. */
+static void expect_masked(const struct group *group, const EPX_Route_view *view, const float *rows)
+{
+    int64_t row = 0;
+
+    for (int r = 0; r < group->size; r++)
+        for (int t = 0; t < MASKED_TOKENS; t++)
+            if (is_masked(r, t, group->rank) && row < *view->num_rows) {
+                EXPECT(group, rows[row] == (float)(r * MASKED_TOKENS + t), "row %d is %f", (int)row,
+                       (double)rows[row]);
+                row++;
+            }
+    EXPECT(group, row == *view->num_rows, "%d rows", (int)*view->num_rows);
+}
+
+static void rows_go_by_a_mask_of_ranks(struct group *group)
+{
+    EPX_Route_attr attr = EPX_ROUTE_ATTR_INIT;
+    EPX_Route route = EPX_ROUTE_NULL;
+    EPX_Route_view view = EPX_ROUTE_VIEW_INIT;
+    EPX_Comm comm = EPX_COMM_NULL;
+    EPX_Request request;
+    int64_t ids[MASKED_TOKENS][MOST_CHOICES];
+    float tokens[MASKED_TOKENS], *rows;
+
+    if (!EXPECT(group, create(group, NULL, &comm) == EPX_SUCCESS, "not created"))
+        return;
+    attr.num_experts = group->size;
+    attr.top_k = MOST_CHOICES;
+    attr.max_tokens = MASKED_TOKENS;
+    attr.layout = EPX_RANK_MAJOR;
+    if (!EXPECT(group, EPX_Route_create(&attr, comm, &route) == EPX_SUCCESS, "no route"))
+        return;
+    EPX_Route_get_view(route, &view);
+    rows = calloc((size_t)view.capacity, sizeof(*rows));
+    for (int t = 0; t < MASKED_TOKENS; t++) {
+        list_masked(group->rank, group->size, t, ids[t]);
+        tokens[t] = (float)(group->rank * MASKED_TOKENS + t);
+    }
+    EPX_Route_dispatch(ids, MASKED_TOKENS, tokens, NULL, rows, NULL, 1, EPX_FLOAT32, route,
+                       EPX_STREAM_NULL, &request);
+    EXPECT(group, EPX_Wait(&request, MPI_STATUS_IGNORE) == EPX_SUCCESS, "dispatch");
+    expect_masked(group, &view, rows);
+    free(rows);
+    EPX_Route_free(&route);
+    EPX_Comm_free(&comm);
+}
+
 static const struct scene scenes[] = {
     {"one rank works", 1, works_by_default, "", 0, 0},
     {"two ranks work", 2, works_by_default, "", 0, 0},
     {"three ranks work", 3, works_by_default, "", 0, 0},
     {"eight ranks work", 8, works_by_default, "", 0, 0},
     {"many ranks work", MAX_RANKS, works_by_default, "", 0, 0},
+    {"rows go by a mask of ranks", MAX_RANKS, rows_go_by_a_mask_of_ranks, "", 0, 0},
 #ifdef EPX_HAVE_UCX
     {"ranks work over ucx", 3, works_over_ucx, "", 0, 0},
     {"ranks work between nodes", 4, works_between_nodes, "", 0, 0},

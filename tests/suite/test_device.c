@@ -418,15 +418,18 @@ static void expect_no_error(EPX_Comm on)
 }
 
 /* How the rows of a step whose graph is replayed go: as those of any alignment, in packets, with
- * flags, by kernels that stream, as no operation of so many choices is small, and by few blocks,
- * which may take some of so many rows when they have sent. */
-enum { ANY_ROWS, PACKET_ROWS, FLAGGED_ROWS, STREAMED_ROWS, MANY_ROWS, ROW_KINDS };
+ * flags, those of a combine that starts from biases and weights of the home ranks, by kernels that
+ * stream, as no operation of so many choices is small, and by few blocks, which may take some of so
+ * many rows when they have sent. */
+enum { ANY_ROWS, PACKET_ROWS, FLAGGED_ROWS, HOME_ROWS, STREAMED_ROWS, MANY_ROWS, ROW_KINDS };
 enum { ANY_CASES = 8, REPLAY_CASES = ANY_CASES + 2 * (ROW_KINDS - 1) };
 
 /* Variants of two layouts for each kind. Slabs of many rows would be mostly room, and take long to
- * compare. */
+ * compare; rows of the rank-major layout have no weights of their own. */
 static int variant_of_kind(int kind, int other)
 {
+    if (kind == HOME_ROWS)
+        return 4 * other;
     return kind == MANY_ROWS ? 2 - other : (2 * kind + 3 * other) % 6;
 }
 
@@ -436,6 +439,10 @@ static struct scenario scenario_of_replays(int variant, int kind)
 
     if (kind != ANY_ROWS)
         s.count = kind == FLAGGED_ROWS ? 1536 : 136;
+    if (kind == HOME_ROWS) {
+        s.biases = 2;
+        s.token_weighted = 1;
+    }
     if (kind >= STREAMED_ROWS) {
         s.experts = 40;
         s.top_k = 34;

@@ -39,15 +39,15 @@ static void expect_refused(const char *key, const char *value, int wanted)
 }
 
 static const char *const bad_values[][2] = {
-    {"epx_timeout_ms", "soon"},   {"epx_timeout_ms", "-1"},
-    {"epx_warn_ms", "late"},      {"epx_warn_ms", "-1"},
-    {"epx_timeout_ms", "5s"},     {"epx_timeout_ms", "99999999999999999999"},
-    {"epx_window_bytes", "1"},    {"epx_window_bytes", "huge"},
-    {"epx_progress", "maybe"},    {"epx_memory", "gpu"},
-    {"epx_transport", "smoke"},   {"epx_log", "loud"},
-    {"epx_ranks_per_node", "-2"}, {"epx_combine_partials", "float64"},
-    {"epx_max_sms", "-1"},        {"epx_max_sms", "many"},
-    {"epx_split_phases", "some"},
+    {"epx_timeout_ms", "soon"},    {"epx_timeout_ms", "-1"},
+    {"epx_warn_ms", "late"},       {"epx_warn_ms", "-1"},
+    {"epx_timeout_ms", "5s"},      {"epx_timeout_ms", "99999999999999999999"},
+    {"epx_window_bytes", "1"},     {"epx_window_bytes", "huge"},
+    {"epx_progress", "maybe"},     {"epx_memory", "gpu"},
+    {"epx_transport", "smoke"},    {"epx_log", "loud"},
+    {"epx_ranks_per_node", "-2"},  {"epx_combine_partials", "float64"},
+    {"epx_combine_order", "node"}, {"epx_max_sms", "-1"},
+    {"epx_max_sms", "many"},       {"epx_split_phases", "some"},
 };
 
 START_TEST(bad_values_are_refused)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "support/space.h"
 #include "support/suite.h"
 
 static const char *const verb_names[] = {"dispatch", "combine", "dispatch_backward",
@@ -157,17 +158,23 @@ static int call_combine(struct operation *op, const void *in, void *out)
     if (!s->token_weighted)
         return EPX_Combine_from(in, weights, s->biases, biases, NULL, out, s->count, s->datatype,
                                 layer->route, layer->stream, &op->request);
-    return EPX_Combine_from(in, NULL, s->biases, s->biases ? biases : NULL,
-                            op->weights.bytes ? weights : NULL, out, s->count, s->datatype,
-                            layer->route, layer->stream, &op->request);
+    return EPX_Combine_from(in, NULL, s->biases, s->biases ? biases : NULL, weights, out, s->count,
+                            s->datatype, layer->route, layer->stream, &op->request);
+}
+
+/* Whether no rows have an address: on device memory the host does not know that there are none. */
+static int keeps_address(const struct operation *op)
+{
+    return space_is_device() && op->routing->layer->s.tight;
 }
 
 int operation_call(struct operation *op)
 {
     const struct scenario *s = &op->routing->layer->s;
     EPX_Route route = op->routing->layer->route;
-    const void *in = op->in.bytes ? op->in.address : NULL;
-    void *out = op->out.bytes ? op->out.address : NULL;
+    const int kept = keeps_address(op);
+    const void *in = op->in.bytes || kept ? op->in.address : NULL;
+    void *out = op->out.bytes || kept ? op->out.address : NULL;
 
     switch (op->verb) {
     case DISPATCH:
@@ -179,9 +186,9 @@ int operation_call(struct operation *op)
                                      s->count, s->datatype, route, op->routing->layer->stream,
                                      &op->request);
     default:
-        return EPX_Combine_backward(in, op->in2.bytes ? op->in2.address : NULL, op->weights.address,
-                                    out, op->out_weights.address, s->count, s->datatype, route,
-                                    op->routing->layer->stream, &op->request);
+        return EPX_Combine_backward(in, op->in2.bytes || kept ? op->in2.address : NULL,
+                                    op->weights.address, out, op->out_weights.address, s->count,
+                                    s->datatype, route, op->routing->layer->stream, &op->request);
     }
 }
 

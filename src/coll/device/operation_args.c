@@ -130,7 +130,8 @@ struct epx_ready_note epx_ready_note_of(const struct epx_request *request)
 
     note.word[EPX_READY_VERB] = (uint32_t)ready.verb;
     note.word[EPX_READY_ROUTE] = (uint32_t)ready.route;
-    note.word[EPX_READY_DATATYPE] = (uint32_t)ready.datatype;
+    note.word[EPX_READY_DATATYPE] = (uint32_t)ready.datatype | (uint32_t)ready.biases
+                                                                   << EPX_READY_BIASES_SHIFT;
     note.word[EPX_READY_WEIGHTS] = (uint32_t)ready.weights;
     note.word[EPX_READY_CAPACITY_LOW] = (uint32_t)capacity;
     note.word[EPX_READY_CAPACITY_HIGH] = (uint32_t)(capacity >> 32);
@@ -196,8 +197,12 @@ struct epx_combine_rows epx_combine_args_of(const struct epx_request *request)
         .weights = call->weights_in,
         .sums = call->fields.at[0].out,
         .grad_weights = call->weights_out,
+        .num_biases = call->num_biases,
+        .token_weights = call->token_weights,
     };
 
+    for (int b = 0; b < call->num_biases; b++)
+        args.biases[b] = call->biases[b];
     return args;
 }
 

@@ -10,17 +10,28 @@
 #include "core/verdict.h"
 #include "kernels/args/ready_note.h"
 
+static int report_datatype(const struct epx_outcome *o)
+{
+    const int64_t first = o->b >> EPX_READY_BIASES_SHIFT, biases = o->c >> EPX_READY_BIASES_SHIFT;
+    const int64_t mask = (1 << EPX_READY_BIASES_SHIFT) - 1;
+
+    if (first != biases)
+        return epx_fail_differs(EPX_TOLD_BIASES, first, biases, o->rank);
+    return epx_fail_differs(EPX_TOLD_DATATYPE, o->b & mask, o->c & mask, o->rank);
+}
+
 static int report_difference(const struct epx_outcome *o)
 {
     static const enum epx_told told[EPX_READY_COMPARED] = {
         [EPX_READY_VERB] = EPX_TOLD_VERB,
         [EPX_READY_ROUTE] = EPX_TOLD_ROUTE,
         [EPX_READY_ROW_LOW] = EPX_TOLD_ROW_BYTES,
-        [EPX_READY_DATATYPE] = EPX_TOLD_DATATYPE,
     };
 
     if (o->a >= EPX_DIFFERS_FIELD)
         return epx_fail_field((int)o->a - EPX_DIFFERS_FIELD, o->b, o->c, o->rank);
+    if (o->a == EPX_READY_DATATYPE)
+        return report_datatype(o);
     return epx_fail_differs(told[o->a], o->b, o->c, o->rank);
 }
 
@@ -51,7 +62,9 @@ int epx_outcome_report(struct epx_device *device, const struct epx_request *requ
     case EPX_OUTCOME_FINE: return EPX_SUCCESS;
     case EPX_OUTCOME_SILENT: return report_silence(device, o);
     case EPX_OUTCOME_DIFFERS: return report_difference(o);
-    case EPX_OUTCOME_WEIGHTS: return epx_fail_weights(request->call.verb, o->rank, (int)o->a);
+    case EPX_OUTCOME_WEIGHTS:
+        return epx_fail_weights(request ? request->call.verb : EPX_VERB_DISPATCH, o->rank,
+                                (int)o->a);
     case EPX_OUTCOME_SHORT: return report_short(request, o);
     case EPX_OUTCOME_FULL: return epx_fail_full_slab((int)o->c, o->a, o->b);
     case EPX_OUTCOME_BAD_ID: return report_bad_id(request, o);

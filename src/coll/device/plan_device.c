@@ -182,6 +182,8 @@ static void carve_all(struct arena *arena, const struct epx_route *route,
     carve_exchanged(arena, route, plan, offsets);
     carve_home(arena, plan, exchanges_messages(route));
     carve_expert(arena, plan, ranks, route->capacity);
+    CARVE(arena, plan->row_weights,
+          exchanges_messages(route) && !plan->shape.rank_major ? route->capacity : 0);
     carve_tables(arena, plan, route->comm);
     carve_counters(arena, route, plan);
 }
@@ -214,8 +216,6 @@ static int find_capacity(struct epx_route *route, const struct epx_device_plan *
     EPX_FAIL_IF(plan->shape.num_experts > EPX_MOST_DEVICE_EXPERTS, EPX_ERR_COUNT,
                 "%d experts, want at most %d on device memory", plan->shape.num_experts,
                 EPX_MOST_DEVICE_EXPERTS);
-    EPX_FAIL_IF(plan->shape.by_choice, EPX_ERR_UNSUPPORTED,
-                "device memory does not take epx_combine_order=choice yet");
     return epx_route_find_capacity(route, &plan->shape);
 }
 

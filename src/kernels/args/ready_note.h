@@ -15,7 +15,7 @@ enum epx_ready_word {
     EPX_READY_ROUTE,   /* id, -1 = none */
     EPX_READY_ROW_LOW, /* bytes of a row, of the first field */
     EPX_READY_ROW_HIGH,
-    EPX_READY_DATATYPE, /* where rows are added */
+    EPX_READY_DATATYPE, /* where rows are added; above it the number of biases */
     EPX_READY_WEIGHTS,  /* enum of ready.h */
     EPX_READY_SEGMENT,  /* of the receive buffer; -1 = it cannot be stored into */
     EPX_READY_OFFSET_LOW,
@@ -27,6 +27,8 @@ enum epx_ready_word {
 };
 
 enum { EPX_READY_COMPARED = EPX_READY_WEIGHTS };
+
+enum { EPX_READY_BIASES_SHIFT = 8 };
 
 /* Whether all ranks must tell the same in a word. */
 EPX_HD int epx_ready_compared(int32_t word)

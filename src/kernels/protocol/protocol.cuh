@@ -64,7 +64,7 @@ static inline unsigned epx_blocks_for_rows(const struct epx_device_comm &c, int6
 #ifdef __CUDACC__
 
 /* Values of epx_device_comm.half, as in request.h. */
-enum { HALF_NONE, HALF_ROUTING, HALF_DISPATCH };
+enum { HALF_NONE, HALF_ROUTING, HALF_DISPATCH, HALF_WEIGHTS };
 
 /* Every block calls it after its stores of a round. */
 static __device__ void signal_arrival(const struct epx_device_comm &c)
@@ -191,11 +191,14 @@ static __device__ void end_exchange(const struct epx_device_comm &c, const struc
 }
 
 /* The last step of an operation of several kernels, by one thread of the last block; the first
- * kernel has called hand_over. Kernels without waits may have seen the abort word since. */
+ * kernel has called hand_over. Kernels without waits may have seen the abort word since. Weights
+ * that go before the sums of a combine end nothing. */
 static __device__ void end_operation(const struct epx_device_comm &c, int64_t rows)
 {
     struct epx_outcome outcome = c.state->outcome;
 
+    if (c.half == HALF_WEIGHTS)
+        return;
     if (outcome.code == EPX_SUCCESS && aborted(c))
         outcome = outcome_of_abort(c);
     else if (outcome.code == EPX_SUCCESS && c.half == HALF_DISPATCH)
@@ -368,6 +371,8 @@ static __device__ void add_rows(const struct epx_device_comm &c, uint64_t self, 
     struct epx_device_stats *stats = &c.state->stats;
     uint64_t bytes = (uint64_t)row_bytes;
 
+    if (c.half == HALF_WEIGHTS) /* no row of a user travels */
+        return;
     add_to(&stats->rows_self, self);
     add_to(&stats->rows_node, node);
     add_to(&stats->rows_network, network);

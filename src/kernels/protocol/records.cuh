@@ -7,7 +7,20 @@
 #include "kernels/device_plan.h"
 #include "kernels/warp/lanes.cuh"
 
-/* The tokens and the segment of one round. */
+/* Stores each pair's weight to the rank that the pair travels to, at [source][token][choice]. */
+static __device__ void send_pair_weights(const struct epx_device_comm &c,
+                                         const struct epx_device_plan &plan, const float *weights,
+                                         int32_t num_tokens)
+{
+    int64_t pairs = (int64_t)num_tokens * plan.shape.top_k;
+    int64_t mine = (int64_t)c.rank * plan.shape.max_tokens * plan.shape.top_k;
+
+    for (int64_t p = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; p < pairs;
+         p += (int64_t)gridDim.x * blockDim.x)
+        if (plan.pair_rank[p] >= 0)
+            ((float *)(void *)plan.weights[plan.pair_rank[p]])[mine + p] = weights[p];
+}
+
 struct row_source {
     int32_t source;
     int64_t row;

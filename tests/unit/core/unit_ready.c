@@ -33,7 +33,7 @@ static void begin(void)
     good.comm = other.comm = &comm;
     good.id = 5;
     other.id = 6;
-    request.call.recv_capacity = 10;
+    request.call.recv_capacity = request.call.num_rows = 10;
     good.next = &other;
     comm.routes = &good;
     request.comm = &comm;
@@ -188,11 +188,15 @@ START_TEST(a_rank_without_rows_says_nothing_of_weights)
     ck_assert_int_eq(epx_ready_of(&request).weights, EPX_WEIGHTS_GIVEN);
     request.call.verb = EPX_VERB_COMBINE;
     ck_assert_int_eq(epx_ready_of(&request).weights, EPX_WEIGHTS_NONE);
+    request.call.token_weights = weights;
+    ck_assert_int_eq(epx_ready_of(&request).weights, EPX_WEIGHTS_GIVEN);
     request.call.verb = EPX_VERB_DISPATCH_BACKWARD;
     ck_assert_int_eq(epx_ready_of(&request).weights, EPX_WEIGHTS_GIVEN);
     request.call.weights_in = NULL;
     ck_assert_int_eq(epx_ready_of(&request).weights, EPX_WEIGHTS_NONE);
-    request.call.recv_capacity = 0;
+    request.call.num_rows = -1; /* nobody knows */
+    ck_assert_int_eq(epx_ready_of(&request).weights, EPX_WEIGHTS_NONE);
+    request.call.num_rows = 0;
     ck_assert_int_eq(epx_ready_of(&request).weights, EPX_WEIGHTS_EITHER);
 }
 END_TEST

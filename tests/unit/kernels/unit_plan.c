@@ -167,6 +167,7 @@ static void take_home(struct epx_plan *p)
     p->next_slot = take(p->shape.num_experts, sizeof(*p->next_slot));
     p->next_row = take(p->num_ranks, sizeof(*p->next_row));
     p->last_token = take(p->num_ranks, sizeof(*p->last_token));
+    p->listed_rows = take(p->num_ranks, sizeof(*p->listed_rows));
     p->open_records = take(p->num_ranks, sizeof(*p->open_records));
     p->token_rows = take(p->shape.max_tokens, sizeof(*p->token_rows));
     p->record_to = take(p->num_ranks, sizeof(*p->record_to));
@@ -189,6 +190,7 @@ static void take_expert(struct epx_plan *p, int64_t capacity)
     p->view.row_expert_ids = take(capacity * p->shape.top_k, sizeof(*p->view.row_expert_ids));
     p->view.row_tokens = take(capacity, sizeof(*p->view.row_tokens));
     p->view.row_ranks = take(capacity, sizeof(*p->view.row_ranks));
+    p->view.row_choices = take(capacity, sizeof(*p->view.row_choices));
     p->view.num_rows = take(1, sizeof(*p->view.num_rows));
     p->view.required_rows = take(1, sizeof(*p->view.required_rows));
     p->view.arrived_rows =
@@ -313,6 +315,8 @@ static void check_view(const struct epx_plan *p)
     if (p->shape.rank_major)
         same32("row_expert_ids", p->view.row_expert_ids, at->row_expert_ids,
                at->num_rows * p->shape.top_k);
+    else
+        same32("row_choices", p->view.row_choices, at->row_choices, at->num_rows);
     for (int e = 0; !p->shape.rank_major && e <= p->shape.num_local; e++)
         ck_assert_int_eq(p->view.expert_offsets[e], at->expert_offsets[e]);
 }

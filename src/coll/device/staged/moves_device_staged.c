@@ -4,11 +4,13 @@
  * by round. Dispatch: rows are packed, exchanged with the counts of the routing and unpacked by the
  * records. Combine: the sum of each row's pairs goes home, where the sums of each token are added.
  * Where nodes have several ranks a row crosses to or from another node once, by relays: they pass
- * rows on, or add the sums of their node and send the results home.
+ * rows on, or add the sums of their node and send the results home. Weights of the home ranks go to
+ * the experts first, as a dispatch of rows of no bytes.
  */
 #include "coll/device/device_verbs.h"
 #include "coll/device/operation_args.h"
 #include "coll/device/staged/rounds_stream.h"
+#include "coll/verbs.h"
 #include "kernels/args/control_args.h"
 #include "transport/cuda/cuda_errors.h"
 
@@ -44,7 +46,7 @@ int epx_dispatch_device_staged(const struct epx_request *request)
 
     args.movers = epx_decide_way(request)->movers;
     args.rounds = epx_message_rounds_of(request, scales ? 0 : args.plan.shape.top_k);
-    if (request->half != EPX_HALF_DISPATCH)
+    if (!epx_half_has_agreed(request->half))
         EPX_TRY(epx_agree_messages(request));
     EPX_TRY(epx_rounds_begin(request, args.rounds.num, &stream));
     for (int64_t i = 0; i < args.rounds.num; i++) {
@@ -56,15 +58,29 @@ int epx_dispatch_device_staged(const struct epx_request *request)
     return epx_rounds_end(request, stream);
 }
 
+/* Queues the dispatch of weights alone, behind the agreement of the ranks. */
+static int queue_weights(const struct epx_request *request, float *row_weights)
+{
+    struct epx_request weights = *request;
+
+    weights.half = EPX_HALF_WEIGHTS;
+    weights.call = epx_weights_call(&request->call, row_weights);
+    return epx_dispatch_device_staged(&weights);
+}
+
 int epx_combine_device_staged(const struct epx_request *request)
 {
     struct epx_combine_rows args = epx_combine_args_of(request);
-    const int tells_kept = args.plan.shape.drops && args.plan.nodes.num_nodes;
+    const int tells_kept = epx_tells_kept(&args.plan.shape) && args.plan.nodes.num_nodes;
     EPX_Stream stream;
 
     args.rounds =
         epx_message_rounds_of(request, (args.backward ? args.plan.shape.top_k : 0) + tells_kept);
     EPX_TRY(epx_agree_messages(request));
+    if (request->call.token_weights) {
+        args.weights = args.plan.row_weights;
+        EPX_TRY(queue_weights(request, args.plan.row_weights));
+    }
     EPX_TRY(epx_rounds_begin(request, args.rounds.num, &stream));
     for (int64_t i = 0; i < args.rounds.num; i++) {
         args.round = epx_round_of(&args.rounds, i);

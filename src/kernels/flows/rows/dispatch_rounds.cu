@@ -55,18 +55,6 @@ static __device__ void send_token(const struct epx_dispatch_rows &a, const struc
     });
 }
 
-/* Each pair's weight to the rank that the pair travels to, at [source][token][choice]. */
-static __device__ void send_row_weights(const struct epx_dispatch_rows &a)
-{
-    int64_t pairs = (int64_t)a.num_tokens * a.plan.shape.top_k;
-    int64_t mine = (int64_t)a.comm.rank * a.plan.shape.max_tokens * a.plan.shape.top_k;
-
-    for (int64_t p = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; p < pairs;
-         p += (int64_t)gridDim.x * blockDim.x)
-        if (a.plan.pair_rank[p] >= 0)
-            ((float *)(void *)a.plan.weights[a.plan.pair_rank[p]])[mine + p] = a.weights[p];
-}
-
 template <bool LIST>
 static __device__ void send_rows(const struct epx_dispatch_rows &a, const struct exchange &x,
                                  const struct sending<LIST> &sending, struct row_list &list)
@@ -131,7 +119,7 @@ static __device__ void move_in_rounds(const struct epx_dispatch_rows &a, struct 
     bool takes = !takes_stores(x, w, a.comm.rank);
 
     if (weights_come(x))
-        send_row_weights(a);
+        send_pair_weights(a.comm, a.plan, a.weights, a.num_tokens);
     for (int64_t i = 0; i < a.rounds.num; i++) {
         struct epx_round round = epx_round_of(&a.rounds, i);
 

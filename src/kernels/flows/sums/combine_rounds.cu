@@ -1,37 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * combine_rounds.cu - a combine or dispatch backward whose stage does not hold all rows: as in
- * agree_by_words.cu, then rounds: the sum of each row's pairs, rounded once, goes straight into
- * the home rank's stage at the row's place, and home sums the tokens of the round.
+ * agree_by_words.cu, then rounds (sum_rounds.cuh).
  * Work: reads the rows of all pairs here, writes this rank's unique rows and T rows. Order:
  * choices, then ranks.
  * Launch: comm.blocks blocks, which wait for other ranks. move_sums ends the operation.
  */
-#include "kernels/flows/sums/sums.cuh"
+#include "kernels/flows/sums/sum_rounds.cuh"
 #include "kernels/protocol/launches.cuh"
 #include "kernels/protocol/load_kernels.cuh"
-#include "kernels/protocol/protocol.cuh"
-
-template <typename T>
-static __device__ void sum_in_rounds(const struct epx_combine_rows &a, struct exchange &x,
-                                     struct row_list &list)
-{
-    bool weighted = a.backward && weights_come(x);
-
-    for (int64_t i = 0; i < a.rounds.num; i++) {
-        struct epx_round round = epx_round_of(&a.rounds, i);
-
-        if (i && !await_credits(a.comm, x, (uint64_t)i))
-            return;
-        send_sums<T>(a, stored_places{a, round}, weighted, list);
-        signal_arrival(a.comm);
-        if (!await_arrivals(a.comm, x, (uint64_t)i + 1))
-            return;
-        sum_tokens<T>(a, stored_places{a, round}, weighted, list);
-        if (i + 1 < a.rounds.num)
-            signal_credit(a.comm);
-    }
-}
 
 template <typename T>
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
@@ -44,7 +21,8 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     await_kernel_before();
     if (begin_moves(a.comm, a.note, NULL, a.plan.outcome, x)) {
         num_rounds = a.rounds.num;
-        sum_in_rounds<T>(a, x, lists[threadIdx.x / EPX_WARP]);
+        sum_in_rounds<T, struct plain_sums, struct stored_places>(a, x, 0,
+                                                                  lists[threadIdx.x / EPX_WARP]);
     }
     if (blockIdx.x == 0 && threadIdx.x == 0)
         hand_over(a.comm, x, (uint64_t)num_rounds, false, a.plan.outcome);

@@ -8,12 +8,21 @@
 
 #ifdef __CUDACC__
 
-/* Where a relay reads whether a row has a sum: behind the row's weights. Used where rows may be
- * dropped: the home knows what was kept, a relay does not. */
+/* Where a relay reads whether a row has a sum, as its last choice plus 1: behind the row's weights.
+ * Used where rows may be dropped, or are added by last choice: the home knows what was kept, a
+ * relay does not. */
 static __device__ __forceinline__ int32_t *kept_behind(char *row, const struct epx_rounds &rounds,
                                                        int32_t num_weights)
 {
     return (int32_t *)(void *)(weights_behind(row, rounds) + num_weights);
+}
+
+/* The last choice of a row's pairs, -1 = none was kept. */
+static __device__ __forceinline__ int32_t last_choice_of(struct epx_wire_record *record)
+{
+    const int32_t num = record->num_slots ? record->num_pairs : 0;
+
+    return num ? (int32_t)(epx_wire_pairs(record)[num - 1].expert_choice & 255) : -1;
 }
 
 /* Where sums and weights lie in messages; answers what stored_places answers. */
@@ -28,12 +37,18 @@ struct packed_places {
         return row_in_stage(a.plan.outgoing, a.rounds, rows.expert_at[at.home] + at.row);
     }
 
+    __device__ __forceinline__ const float *given_weights(const struct round_row &) const
+    {
+        return NULL;
+    }
+
     /* Tells a relay whether the row has a sum. */
     __device__ __forceinline__ void note_kept(const struct round_row &at) const
     {
-        if (a.plan.shape.drops && !goes_straight(a.plan, a.comm, at.home) && lane_id() == 0)
+        if (epx_tells_kept(&a.plan.shape) && !goes_straight(a.plan, a.comm, at.home) &&
+            lane_id() == 0)
             *kept_behind(sum_for(at), a.rounds, a.backward ? a.plan.shape.top_k : 0) =
-                at.record->num_slots > 0;
+                last_choice_of(at.record) + 1;
     }
 
     __device__ __forceinline__ float *weights_for(const struct round_row &at) const

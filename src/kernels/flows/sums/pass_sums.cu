@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * pass_sums.cu - a relay in combine by messages: the sum of what the ranks of this node have of
- * each node row, in rank order, rounded once, by home; then posts their exchange.
+ * each node row, by rank or last choice, rounded once, by home; then posts their exchange.
  * Work: reads the round's unique rows of other nodes' homes here, writes their node rows.
- * Order: ranks. Launch: the whole device, waits for nothing. await_messages and unpack_sums follow.
+ * Order: ranks or choices. Launch: the whole device, waits for nothing. await_messages and
+ * unpack_sums follow.
  */
 #include "kernels/flows/sums/passed_sums.cuh"
 #include "kernels/protocol/launches.cuh"

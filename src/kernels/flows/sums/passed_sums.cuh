@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * passed_sums.cuh - the relay's part of combine: what the ranks of the node have of each node row,
- * summed in rank order and rounded once, and the gradients of its pairs' weights.
+ * summed by rank or last choice and rounded once, and the gradients of its pairs' weights.
  */
 #ifndef EPX_KERNELS_FLOWS_SUMS_PASSED_SUMS_CUH
 #define EPX_KERNELS_FLOWS_SUMS_PASSED_SUMS_CUH
@@ -12,6 +12,12 @@
 
 #ifdef __CUDACC__
 
+/* The last choice of a part plus 1, 0 = it has no sum. */
+static __device__ __forceinline__ int32_t kept_of(const struct epx_combine_rows &a, char *part)
+{
+    return *kept_behind(part, a.rounds, a.backward ? a.plan.shape.top_k : 0);
+}
+
 /* A rank's part of a node row, NULL if it has none. */
 static __device__ char *part_of_rank(const struct epx_combine_rows &a,
                                      const struct passing &passing, const struct node_row &at,
@@ -19,10 +25,32 @@ static __device__ char *part_of_rank(const struct epx_combine_rows &a,
 {
     char *part = place_for_rank(a.plan, a.rounds, passing, a.plan.incoming, at, index);
 
-    if (part && a.plan.shape.drops &&
-        !*kept_behind(part, a.rounds, a.backward ? a.plan.shape.top_k : 0))
-        return NULL;
-    return part;
+    return part && epx_tells_kept(&a.plan.shape) && !kept_of(a, part) ? NULL : part;
+}
+
+/* The whole warp: lists the parts of a node row by last choice; returns their number. */
+static __device__ int32_t list_by_choice(const struct epx_combine_rows &a,
+                                         const struct passing &passing, const struct node_row &at,
+                                         int64_t offset, struct row_list &list)
+{
+    int32_t num = 0;
+
+    for (int32_t first = 0; first < a.plan.nodes.size; first += EPX_WARP) {
+        const int32_t index = first + lane_id();
+        char *part = index < a.plan.nodes.size ? part_of_rank(a, passing, at, index) : NULL;
+        int32_t place = 0;
+
+        for (int32_t other = 0; part && other < a.plan.nodes.size; other++) {
+            char *before = part_of_rank(a, passing, at, other);
+
+            place += before && kept_of(a, before) < kept_of(a, part);
+        }
+        if (part)
+            list.row[place] = part + offset;
+        num += __popc(__ballot_sync(~0u, part != NULL));
+    }
+    __syncwarp();
+    return num;
 }
 
 /* A choice is on one rank only: its gradient is placed, not added. */
@@ -55,9 +83,12 @@ pass_rank_sums(const struct epx_combine_rows &a, const struct epx_round &round,
         struct node_row at = find_node_row(a.plan.nodes, rows, i / slices.num);
         struct part part = part_of(slices, (int32_t)(i % slices.num), length);
         char *sum = place_at_relay(a.plan, a.rounds, rows, a.plan.outgoing, at);
-        int32_t num = list_ranks(
-            a.plan.nodes, [&](int32_t index) { return part_of_rank(a, passing, at, index); },
-            part.offset, list);
+        int32_t num = a.plan.shape.by_choice
+                          ? list_by_choice(a, passing, at, part.offset, list)
+                          : list_ranks(
+                                a.plan.nodes,
+                                [&](int32_t index) { return part_of_rank(a, passing, at, index); },
+                                part.offset, list);
 
         if (num) /* the home takes no sum of no parts */
             sum_rows<Part, Part>(list, num, 0, part.bytes / (int64_t)sizeof(Part),

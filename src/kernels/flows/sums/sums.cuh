@@ -16,6 +16,12 @@ static inline int epx_sum_kernel(const struct epx_combine_rows *args)
     return (int)(args->datatype - EPX_FLOAT16) + (args->wide ? NUM_ADDED_TYPES : 0);
 }
 
+/* Whether it takes the kernels with home_sums. */
+static inline int epx_has_home_sums(const struct epx_combine_rows *args)
+{
+    return args->num_biases || args->plan.shape.by_choice;
+}
+
 /* A row of a round on the expert's rank: the row-th of the round from its home. */
 struct round_row {
     int32_t home;
@@ -34,6 +40,12 @@ struct stored_places {
         int64_t place = (at.record->token - round.first_token) * a.rounds.width + at.record->place;
 
         return a.plan.stage[at.home] + place * a.rounds.pitch;
+    }
+
+    /* The weights of a row's pairs that its home has sent, one for each choice; NULL = none. */
+    __device__ __forceinline__ const float *given_weights(const struct round_row &) const
+    {
+        return NULL;
     }
 
     /* Nobody needs to be told which rows have a sum: the home of each row knows. */
@@ -119,12 +131,31 @@ static __device__ void take_weights(const struct epx_combine_rows &a, const Plac
             a.plan.pair_rank[first + k] >= 0 ? places.weight_of(token, k) : 0;
 }
 
+/* The whole warp: adds the parts of a slice of a token by node, then rank, to where it lies in the
+ * sums. */
+struct plain_sums {
+    template <typename T, typename Places>
+    static __device__ __forceinline__ void
+    add(const struct epx_combine_rows &a, const Places &places, int64_t token,
+        const struct part &part, int64_t at, struct row_list &list)
+    {
+        typedef typename T::part Part;
+        int32_t num = list_parts(a, places, token, part.offset, list);
+        int64_t elements = part.bytes / (int64_t)sizeof(Part);
+        char *sum = a.sums + at;
+
+        if (Places::on_nodes && a.comm.node)
+            sum_nodes<Part, typename T::row>(list, num, a.comm.node[a.comm.rank], elements, sum);
+        else
+            sum_rows<Part, typename T::row>(list, num, 0, elements, sum);
+    }
+};
+
 /* Home side: sums the rows of the round's tokens; a warp does one slice of a token at a time. */
-template <typename T, typename Places>
+template <typename T, typename Sums = struct plain_sums, typename Places>
 static __device__ void sum_tokens(const struct epx_combine_rows &a, const Places &places,
                                   bool weighted, struct row_list &list)
 {
-    typedef typename T::part Part;
     const struct epx_round &round = places.round;
     const struct epx_segments &cut = a.rounds.cut;
     int64_t end = round.end_token < a.num_tokens ? round.end_token : a.num_tokens;
@@ -135,15 +166,10 @@ static __device__ void sum_tokens(const struct epx_combine_rows &a, const Places
          i += num_global_warps()) {
         int64_t t = round.first_token + i / slices.num;
         struct part part = part_of(slices, (int32_t)(i % slices.num), length);
-        int32_t num = list_parts(a, places, t, part.offset, list);
-        int64_t elements = part.bytes / (int64_t)sizeof(Part);
-        char *sum = a.sums + in_row<T>(t * cut.row_bytes + epx_segment_offset(cut, round.segment) +
-                                       part.offset);
+        int64_t at =
+            in_row<T>(t * cut.row_bytes + epx_segment_offset(cut, round.segment) + part.offset);
 
-        if (Places::on_nodes && a.comm.node)
-            sum_nodes<Part, typename T::row>(list, num, a.comm.node[a.comm.rank], elements, sum);
-        else
-            sum_rows<Part, typename T::row>(list, num, 0, elements, sum);
+        Sums::template add<T>(a, places, t, part, at, list);
         if (weighted && a.grad_weights && round.segment == 0 && part.offset == 0)
             take_weights(a, places, t);
         __syncwarp();
@@ -164,6 +190,15 @@ static __device__ void list_pairs(const struct epx_combine_rows &a, int64_t offs
         list.row[i] = (char *)(uintptr_t)a.rows + in_row<T>(slot * a.rounds.cut.row_bytes + offset);
         list.weight[i] = weighted ? a.weights[slot] : 1;
     }
+    __syncwarp();
+}
+
+/* Puts the weights that a record's home has given, one for each choice, into the list of pairs. */
+static __device__ void list_given(struct epx_wire_record *record, const float *given,
+                                  struct row_list &list)
+{
+    for (int32_t i = lane_id(); i < record->num_slots; i += EPX_WARP)
+        list.weight[i] = given[epx_wire_pairs(record)[i].expert_choice & 255];
     __syncwarp();
 }
 
@@ -193,14 +228,17 @@ static __device__ void send_sum(const struct epx_combine_rows &a, const Places &
                                 struct row_list &list)
 {
     int64_t offset = epx_segment_offset(a.rounds.cut, places.round.segment) + part.offset;
+    const float *given = places.given_weights(at);
 
     if (part.offset == 0)
         places.note_kept(at);
     if (at.record->num_slots == 0)
         return;
     list_pairs<T>(a, offset, at.record, list);
+    if (given)
+        list_given(at.record, given, list);
     sum_rows<typename T::row, typename T::part>(
-        list, at.record->num_slots, a.weights && !a.backward,
+        list, at.record->num_slots, given || (a.weights && !a.backward),
         part.bytes / (int64_t)sizeof(typename T::part), places.sum_for(at) + part.offset);
     if (weighted && offset == 0)
         send_weights(a, at.record, places.weights_for(at));
