@@ -53,9 +53,9 @@ struct run {
 };
 
 static const struct exchange_ops *const ways[NUM_WAYS] = {&particles_epx, &particles_mpi};
-static const char *const phase_names[NUM_PHASES] = {
-    "migrate: route_dispatch", "halo: route_dispatch", "forces: dispatch_backward",
-    "records: alltoallv"};
+static const char *const phase_names[NUM_PHASES] = {"migrate: neighbors", "halo: route_dispatch",
+                                                    "forces: dispatch_backward",
+                                                    "records: alltoallv"};
 
 void particles_fail(const char *format, ...)
 {

@@ -90,11 +90,6 @@ short_tests = $(lints) tests/fortran/check_fortran.sh tests/abi/check_abi.sh $(p
 check-short:
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(short_tests)'
 
-# What another MPI changes: transports and control over it, handles, launchers.
-check-mpi:
-	$(MAKE) check TESTS="tests/fortran/check_fortran.sh tests/abi/check_abi.sh \
-	  `sh $(srcdir)/tests/short $(srcdir) mpi`"
-
 # The tier for CI has all tests, but models without their long runs. Where a line of the matrix has
 # three numbers of ranks or more, each transport of hosts takes the numbers of its turn, and no two
 # programs in a row begin with the same turn: turns.awk.
@@ -108,12 +103,32 @@ check-ci:
 # Before an issue is resolved: the whole product.
 check-full: check
 
-# Runs of a few minutes for builds that are slow. tests/short picks them from the matrix.
+# Runs of a few minutes, each for a build of its own kind, which compiles no other programs of the
+# tests. tests/short picks the lines of the matrix. The plus hands the jobs of make on.
+picked = $(shell sh $(srcdir)/tests/short $(srcdir) $(1))
+programs_of = $(sort $(foreach test,$(1),\
+  $(filter %/$(firstword $(subst -, ,$(notdir $(test:.mpi=)))),$(check_PROGRAMS))))
+check_picked = $(MAKE) check TESTS='$(call picked,$(1)) $(2)' \
+  check_PROGRAMS='$(call programs_of,$(call picked,$(1)))'
+
 check-brief:
-	$(MAKE) check TESTS="`sh $(srcdir)/tests/short $(srcdir)`"
+	+$(call check_picked,brief)
 
 check-valgrind:
-	$(MAKE) check VALGRIND='valgrind' TESTS="`sh $(srcdir)/tests/short $(srcdir) valgrind`"
+	+$(call check_picked,valgrind) VALGRIND='valgrind'
+
+# What another MPI changes: transports and control over it, handles, launchers.
+check-mpi:
+	+$(call check_picked,mpi,tests/fortran/check_fortran.sh tests/abi/check_abi.sh)
+
+# In a build whose CUDA is that of tests/emulation.
+emulated_checks = tests/tools/check_perf_error.sh tests/tools/check_sweep.sh
+check-emulated:
+	+PATH=$(dir $(NVCC)):$$PATH $(call check_picked,emulated,$(emulated_checks))
+
+# Such a build with --enable-jitter: threads run in a random order, which the seed fixes.
+check-jitter:
+	+PATH=$(dir $(NVCC)):$$PATH EMULATION_SEED=1 $(call check_picked,jitter)
 
 # For contrib/run-tests, which counts them, and .ci/run.
 list-tests:
@@ -129,11 +144,5 @@ list-lints:
 list-times:
 	@$(SHELL) $(srcdir)/tests/timed --list .
 
-# In a build whose CUDA is that of tests/emulation.
-check-emulated:
-	PATH=$(dir $(NVCC)):$$PATH $(MAKE) check \
-	  TESTS="`sh $(srcdir)/tests/short $(srcdir) emulated` \
-	    tests/tools/check_perf_error.sh tests/tools/check_sweep.sh"
-
-.PHONY: lint check-short check-brief check-mpi check-ci check-full check-valgrind check-emulated \
-  list-tests list-ci list-lints list-times
+.PHONY: lint check-short check-brief check-valgrind check-mpi check-emulated check-jitter check-ci \
+  check-full list-tests list-ci list-lints list-times

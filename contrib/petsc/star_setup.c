@@ -128,7 +128,6 @@ PetscErrorCode star_set_up(PetscSF sf)
     PetscCall(
         note_places(star->leaves, sf->roffset[sf->ndranks], sf->roffset[sf->nranks], sf->rmine));
     PetscCall(wire(sf, star));
-    sf->persistent = PETSC_TRUE;
     PetscFunctionReturn(0);
 }
 

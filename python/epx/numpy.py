@@ -33,7 +33,7 @@ from epx._route import Route, routes
 
 __all__ = ["Routing", "alltoallv", "combine", "dispatch", "neighbor_alltoallv", "route"]
 
-_DISPATCH, _COMBINE = 0, 1
+_DISPATCH, _COMBINE, _ROUTE = 0, 1, 4
 _ROWS = (1, 4)  # of the arrays of an operation those that have rows
 _pack_exchange = _packer("exchange", 4 + 6 * 4)
 _exchange = _declare("exchange_in_slices", ctypes.c_char_p)
@@ -215,8 +215,9 @@ def _check_route(route: Route) -> None:
 
 def _operate(verb: int, routing: Routing, arrays: tuple[Array | None, ...], stream: int) -> None:
     """Calls EPX. Arrays are ids, input, weights, none, output and its weights."""
-    shown = [0, 0, 0]
-    if verb == _DISPATCH:
+    shown = [0, 0, 0, 0]
+    if verb != _COMBINE:
+        shown[3] = not routing.route.comm.on_device  # there the routing adds up ranks itself
         shown[:2] = [
             array_of("routing", each).address for each in (routing.counts, routing.offsets)
         ]
@@ -224,7 +225,7 @@ def _operate(verb: int, routing: Routing, arrays: tuple[Array | None, ...], stre
             shown[2] = array_of("routing", routing.row_experts).address
     key = array_of("key", routing.key)
     members = [verb, routing.route.index, routing.capacity, stream, key.address, *shown]
-    for place, array in enumerate((*arrays, None, None)):
+    for place, array in enumerate((*arrays, *[None] * (12 - len(arrays)))):
         as_bytes = verb == _DISPATCH and place in _ROWS
         members += NONE if array is None else array.members(as_bytes=as_bytes)
     kept = (routing, arrays)
@@ -255,8 +256,10 @@ def _new_routing(ids: Array, route: Route) -> Routing:
 
 
 def _add_up_ranks(routing: Routing) -> None:
-    """In rank-major: makes first rows of a 0 and the rows of each rank; -1 for experts of none."""
+    """On a GPU in rank-major: makes offsets of rows of each rank; -1 for experts of none."""
     offsets, experts = routing.offsets, routing.row_experts
+    if routing.route.layout != "rank" or not routing.route.comm.on_device:
+        return
     offsets[:] = offsets.cumsum().clip(max=routing.capacity)
     ones = empty(array_of("offsets", offsets), (routing.capacity,), np.int32)
     ones[:] = 1
@@ -284,19 +287,22 @@ def dispatch(x: Any, ids: Any, weights: Any, route: Route) -> tuple[Any, Any, Ro
     row_weights = None if given is None else empty(tokens, shape, np.float32)
     made = None if row_weights is None else array_of("row_weights", row_weights)
     _operate(_DISPATCH, routing, (named, tokens, given, None, array_of("rows", rows), made), stream)
-    if route.layout == "rank":
-        _add_up_ranks(routing)
+    _add_up_ranks(routing)
     return rows, row_weights, routing
 
 
 def route(ids: Any, by: Route) -> Routing:
-    """Route tokens, and send none of their rows, as EPX_Route_tokens(3) does. Collective.
+    """Route tokens, and send none of their rows: EPX_Route_tokens(3). Collective.
 
     ``ids`` as dispatch has them. The Routing says how many rows a dispatch of them brings, and
     combine takes it.
     """
+    _check_route(by)
     named = _ids_of(ids)
-    return dispatch(empty(named, (named.shape[0], 0), np.uint8), ids, None, by)[2]
+    routing = _new_routing(named, by)
+    _operate(_ROUTE, routing, (named,), _check_place(by.comm, ids=named))
+    _add_up_ranks(routing)
+    return routing
 
 
 def combine(y: Any, routing: Routing, row_weights: Any = None) -> Any:

@@ -211,8 +211,12 @@ static void bury(struct epx_comm *comm)
     epx_unlock();
 }
 
+/* A collective of MPI that was given up may still read and write the agreement of the communicator,
+ * which stays then, whatever else is freed. */
 void epx_comm_close(struct epx_comm *comm)
 {
+    const int uses_mpi = comm->control.ops && !comm->control.ops->free;
+
     epx_comm_unlist(comm);
     epx_lock();
     epx_trace_close(&comm->traced, comm->waits.told_ns, comm->waits.told_operations);
@@ -220,7 +224,7 @@ void epx_comm_close(struct epx_comm *comm)
     if (comm->control.ops && comm->control.ops->free)
         comm->control.ops->free(comm->control.state, comm->finished, comm->finish_message);
     comm->control.ops = NULL;
-    if (epx_comm_keeps_memory(comm)) {
+    if (comm->finished && (!comm->fenced || uses_mpi)) {
         bury(comm);
         return;
     }

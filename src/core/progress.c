@@ -307,10 +307,13 @@ static int lacks(const void *step, int rank)
     return request->lacks ? request->lacks(request, rank) : rank == request->waiting_for;
 }
 
-/* A step got on, so the waits before it are over. */
+/* A step got on, so the waits before it are over. An exchange among neighbours has no ready words:
+ * it waits for the words of the verb's first phase in their place. */
 static void end_waits(struct epx_comm *comm, struct epx_request *request)
 {
-    const int agreed = !request->launch && request->phase >= EPX_PHASE_VERB;
+    const struct epx_graph *graph = request->call.graph;
+    const int phase = graph && !graph->everyone ? EPX_PHASE_VERB + 1 : EPX_PHASE_VERB;
+    const int agreed = !request->launch && request->phase >= phase;
 
     epx_waits_step(&comm->waits, agreed);
     if (agreed && !request->agreed_ns)

@@ -4,6 +4,7 @@
  * neighbours, whatever the number of ranks, and the same numbers must come out. They stand here, so
  * that runs of 8, 16, 32 and 64 ranks compare with each other.
  */
+#include <malloc.h>
 #include <stdlib.h>
 
 #include "support/suite.h"
@@ -13,18 +14,23 @@ enum { DEGREE = 6, TIMES = 10 };
 static EPX_Comm comm;
 static EPX_Graph graph;
 
-static void open_comm(void)
+static void make_graph(EPX_Graph *made)
 {
     int neighbors[DEGREE];
 
-    comm = suite_comm("epx_timeout_ms", "300000", NULL);
     for (int i = 0; i < DEGREE; i++) {
         int by = i % 2 ? -(1 + i / 2) : 1 + i / 2;
 
         neighbors[i] = (suite_rank + by + suite_size) % suite_size;
     }
-    EXPECT_CODE(EPX_Graph_create_adjacent(comm, DEGREE, neighbors, DEGREE, neighbors, &graph),
+    EXPECT_CODE(EPX_Graph_create_adjacent(comm, DEGREE, neighbors, DEGREE, neighbors, made),
                 EPX_SUCCESS);
+}
+
+static void open_comm(void)
+{
+    comm = suite_comm("epx_timeout_ms", "300000", NULL);
+    make_graph(&graph);
     SETTLE();
 }
 
@@ -117,6 +123,32 @@ START_TEST(messages_follow_from_the_degree)
 }
 END_TEST
 
+/* Memory of malloc in use; 0 where that cannot be told. */
+static int64_t bytes_in_use(void)
+{
+#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 33)
+    return (int64_t)mallinfo2().uordblks;
+#else
+    return 0;
+#endif
+}
+
+/* What a graph keeps, beside words in windows that graphs share. */
+START_TEST(a_graph_takes_memory_for_its_edges_alone)
+{
+    EPX_Graph more[TIMES];
+    int64_t before = bytes_in_use(), bytes;
+
+    for (int i = 0; i < TIMES; i++)
+        make_graph(&more[i]);
+    bytes = (bytes_in_use() - before) / TIMES;
+    EXPECT(bytes < 6000, "%lld bytes a graph", (long long)bytes);
+    for (int i = 0; i < TIMES; i++)
+        EXPECT_CODE(EPX_Graph_free(&more[i]), EPX_SUCCESS);
+    SETTLE();
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("scale");
@@ -124,6 +156,7 @@ static Suite *make_suite(void)
 
     suite_add_fixture(tcase, open_comm, close_comm);
     tcase_add_test(tcase, messages_follow_from_the_degree);
+    tcase_add_test(tcase, a_graph_takes_memory_for_its_edges_alone);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -585,8 +585,12 @@ contains
     type(EPX_Stats) :: stats
     type(EPX_Waits) :: waits
     integer(c_int64_t), target :: ns(64), operations(64)
+    integer(c_int) :: parents(64), i
     integer(c_int) :: error
 
+    call EPX_Comm_get_ranks(comm, parents, error)
+    call expect_code(error, EPX_SUCCESS, 'EPX_Comm_get_ranks')
+    call expect(all(parents(:ranks) == [(i - 1, i = 1, ranks)]), 'ranks of the parent')
     ns = -1
     waits%ns = c_loc(ns)
     waits%operations = c_loc(operations)

@@ -528,6 +528,23 @@ static void fuzz_waits(size_t size, EPX_Comm comm)
     REQUIRE((EPX_Comm_get_waits(comm, &waits) == EPX_SUCCESS) == ((int)size >= 0));
 }
 
+/* A graph of up to 3 edges each way, of this rank to itself or to ranks that there are none of. */
+static void fuzz_graph(struct input *input, EPX_Comm comm)
+{
+    int in = take_byte(input) % 5 - 1, out = take_byte(input) % 5 - 1, lists[6], code, good;
+    EPX_Graph graph = EPX_GRAPH_NULL;
+
+    good = in == out && in >= 0;
+    for (int i = 0; i < 6; i++)
+        lists[i] = take_byte(input) & 128 ? (int)take_number(input) : 0;
+    for (int i = 0; good && i < in; i++)
+        good = lists[i] == 0 && lists[3 + i] == 0;
+    code = EPX_Graph_create_adjacent(comm, in, lists, out, lists + 3, &graph);
+    REQUIRE((code == EPX_SUCCESS) == good && (graph != EPX_GRAPH_NULL) == good);
+    if (good)
+        REQUIRE(EPX_Graph_free(&graph) == EPX_SUCCESS && graph == EPX_GRAPH_NULL);
+}
+
 static void fuzz_structs(struct input *input, EPX_Comm comm)
 {
     EPX_Route_attr small = EPX_ROUTE_ATTR_INIT;
@@ -555,9 +572,14 @@ static void fuzz_structs(struct input *input, EPX_Comm comm)
             (size >= offsetof(EPX_Stats, messages)));
     REQUIRE(stats->size == size);
     fuzz_waits(size, comm);
+    fuzz_graph(input, comm);
 }
 
 /* Alltoallv */
+
+struct row_of {
+    int count, datatype;
+};
 
 /* Starts a persistent request twice, if there is one, and frees it; the code of the last. */
 static int persistent_outcome(int code, EPX_Request *request)
@@ -570,6 +592,24 @@ static int persistent_outcome(int code, EPX_Request *request)
             code = EPX_Wait(request, MPI_STATUS_IGNORE);
     }
     REQUIRE(EPX_Request_free(request) == EPX_SUCCESS && *request == EPX_REQUEST_NULL);
+    return code;
+}
+
+/* An EPX_Alltoallv by a graph with one edge, of this rank to itself. */
+static int neighbor_outcome(const void *sent, int64_t *counts, void *got, int64_t capacity,
+                            struct row_of row, EPX_Comm comm)
+{
+    const int self = 0;
+    EPX_Graph graph;
+    EPX_Request request = EPX_REQUEST_NULL;
+    int code;
+
+    REQUIRE(EPX_Graph_create_adjacent(comm, 1, &self, 1, &self, &graph) == EPX_SUCCESS);
+    code = outcome(EPX_Neighbor_alltoallv(sent, &counts[0], &counts[1], got, &counts[2], &counts[3],
+                                          capacity, row.count, row.datatype, graph, EPX_STREAM_NULL,
+                                          &request),
+                   &request);
+    REQUIRE(EPX_Graph_free(&graph) == EPX_SUCCESS);
     return code;
 }
 
@@ -595,6 +635,9 @@ static void fuzz_alltoallv(struct input *input, EPX_Comm comm)
                                                      EPX_STREAM_NULL,
                                                      given & 8 ? EPX_FIXED_COUNTS : 0, &request),
                                   &request);
+    else if (given & 8)
+        code =
+            neighbor_outcome(sent, counts, got, capacity, (struct row_of){count, datatype}, comm);
     else
         code = outcome(EPX_Alltoallv(sent, &counts[0], &counts[1], got, &counts[2], &counts[3],
                                      capacity, count, datatype, comm, EPX_STREAM_NULL, &request),

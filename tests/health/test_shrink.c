@@ -15,7 +15,7 @@
 
 #include "control/scenes.h"
 
-enum { WINDOW_BYTES = 1 << 20, BOUND_MS = 2000, ATTEMPTS = 4, OPERATIONS = 1000000 };
+enum { WINDOW_BYTES = 1 << 20, BOUND_MS = 5000, ATTEMPTS = 4, OPERATIONS = 1000000 };
 
 /* What the ranks of a scene share beside the board. */
 static struct {
@@ -75,7 +75,7 @@ static int make_route(EPX_Comm comm, EPX_Route *route)
 
 static void make_old(struct group *group, struct old *old)
 {
-    const char *const hints[] = {"epx_timeout_ms=2000", "epx_log=error", transport, NULL};
+    const char *const hints[] = {"epx_timeout_ms=5000", "epx_log=error", transport, NULL};
 
     EXPECT(group, scene_create(group, gather, hints, &old->comm) == EPX_SUCCESS);
     EXPECT(group, EPX_Alloc_mem(WINDOW_BYTES, old->comm, &old->memory) == EPX_SUCCESS);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * direct.pml - ready words, words and rows that ranks store into each other's windows: the protocol
- * of src/coll/direct/direct.c but for its rings, which direct_rings.pml has. The names are those of
+ * of src/coll/direct/direct.c but for its rings, which direct_rings.pml has, and for the words of
+ * edges, which edges.pml has. The names are those of
  * the code. A comment before a step names the function that does it, in direct.c if no other file
  * is named.
  *
@@ -34,13 +35,14 @@ byte epoch[2 * RANKS * RANKS];
 byte flag[RANKS * RANKS];
 byte arrived[RANKS * RANKS];
 
-/* An alltoallv and a routing have words and rows, a dispatch rows alone. A combine, whose rows go
- * by rings, and an operation that is bound to fail have neither. The first rank that begins an
- * operation chooses for all; nobody needs the choice before the last one any more. */
+/* A routing has counts, which are its words, and records, which are its rows; a dispatch has rows
+ * alone. A combine, whose rows go by rings, an alltoallv, whose words and rows go along edges, and
+ * an operation that is bound to fail have neither. The first rank that begins an operation chooses
+ * for all; nobody needs the choice before the last one any more. */
 #define UNKNOWN 0
 #define COMBINE 1
 #define DISPATCH 2
-#define ALLTOALLV 3
+#define ROUTING 3
 byte verb[OPS + 2];
 
 inline choose_verb()
@@ -52,7 +54,7 @@ inline choose_verb()
             :: verb[n] = COMBINE
             :: verb[n] = DISPATCH
 #if RANKS == 2 /* or there were too many states */
-            :: verb[n] = ALLTOALLV
+            :: verb[n] = ROUTING
 #endif
             fi;
             if
@@ -76,17 +78,16 @@ inline choose_verb()
 #define AWAIT_READY(r) AWAIT(epoch[READY(me, r, n)] >= n)
 #define READ_READY(r) assert(memory[CELL(r, WORDS(me, n))] == n)
 
-/* epx_direct_post_word, by store_counts (routing_direct.c), begin and grant (alltoallv_direct.c) */
+/* epx_direct_post_counted, by store_counts (routing_direct.c) */
 #ifdef FAULT_WORD_FIRST
 #define POST_WORD(r) post_relaxed(me, flag[LINE(r, me)], n); store(me, VALUE(r), n)
 #else
 #define POST_WORD(r) store(me, VALUE(r), n); post(me, flag[LINE(r, me)], n)
 #endif
-/* epx_direct_read_word, by counts_lack and words_lack there */
+/* epx_direct_counted, by counts_lack there */
 #define READ_WORD(r) AWAIT(flag[LINE(me, r)] >= n); assert(memory[CELL(r, VALUE(me))] == n)
 
-/* store_records (routing_direct.c), store_token (dispatch_direct.c), store_rows
- * (alltoallv_direct.c) */
+/* store_records (routing_direct.c), store_token (dispatch_direct.c) */
 #define STORE_ROW(r) store(me, ROW(r), n)
 /* epx_direct_post_arrival */
 #ifdef FAULT_ARRIVED_FIRST
@@ -97,8 +98,7 @@ inline choose_verb()
 #else
 #define POST_ARRIVAL(r) post(me, arrived[LINE(r, me)], n)
 #endif
-/* epx_direct_arrived, by records_lack (routing_direct.c), spread_rows (dispatch_direct.c) and
- * receive_rows (alltoallv_direct.c) */
+/* epx_direct_arrived, by records_lack (routing_direct.c), spread_rows (dispatch_direct.c) */
 #define AWAIT_ROW(r) AWAIT(arrived[LINE(me, r)] >= n)
 #define READ_ROW(r) assert(memory[CELL(r, ROW(me))] == n)
 
@@ -126,7 +126,7 @@ RANK(me)
             BURST { EACH_RANK(READ_READY) };
 #endif
             if
-            :: verb[n] == ALLTOALLV -> EACH_RANK(POST_WORD); EACH_RANK(READ_WORD)
+            :: verb[n] == ROUTING -> EACH_RANK(POST_WORD); EACH_RANK(READ_WORD)
             :: else
             fi;
             if

@@ -8,6 +8,7 @@ models = \
   tests/model/device.pml \
   tests/model/direct.pml \
   tests/model/direct_rings.pml \
+  tests/model/edges.pml \
   tests/model/hier.pml \
   tests/model/progress.pml \
   tests/model/proxy.pml \

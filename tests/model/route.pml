@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * route.pml - a routing of many pairs between kernels of different ranks: the protocol of
- * src/kernels/routing/block_counts.cuh, and the records behind it (route_tokens.cu there).
+ * src/kernels/routing/block_counts.cuh, and the records behind it (route_tokens.cuh there).
  * device.pml has the other operations, of which nothing but the ready words is here. The names are
  * those of the code. A comment before a step names the function that does it.
  *
@@ -108,7 +108,7 @@ inline receive_counts()
     AWAIT(before[MINE] == n)
 }
 
-/* place_chunk and exchange_records (src/kernels/routing/route_tokens.cu) */
+/* place_chunk and exchange_records (src/kernels/routing/route_tokens.cuh) */
 inline place_tokens()
 {
 #ifdef FAULT_ARRIVAL_FIRST

@@ -207,38 +207,57 @@ START_TEST(launches_that_pile_up_stop_no_message)
 }
 END_TEST
 
-START_TEST(a_stream_that_waits_comes_after_the_operation)
+/* Calls a step while its stream is held up, makes a stream wait for the operations and copy a sum,
+ * and checks that all came in this order. */
+static void copy_behind(struct step *step, cudaStream_t later)
 {
-    cudaStream_t stream = new_stream(), later = new_stream();
-    unsigned char *copy, *image;
-    struct buffer *out;
-    struct step step;
+    struct buffer *out = &step->ops[COMBINE].out;
+    unsigned char *copy = space_alloc(out->bytes), *image = malloc(out->bytes + 1);
     int *flag;
 
     must(cudaHostAlloc((void **)&flag, sizeof(*flag), cudaHostAllocDefault));
-    prepare_step(&step, _i % 4, stream, comm);
-    step.in_one_call = _i / 4;
-    hide_rows(&step);
-    out = &step.ops[COMBINE].out;
-    copy = space_alloc(out->bytes);
-    image = malloc(out->bytes + 1);
+    hide_rows(step);
     *(volatile int *)flag = 1;
-    gpu_hold(flag, stream);
-    call_step(&step);
-    enqueue_waits(&step, later);
+    gpu_hold(flag, step->layer.stream);
+    call_step(step);
+    enqueue_waits(step, later);
     gpu_copy(copy, out->address, out->bytes, later);
     *(volatile int *)flag = 0;
     must(cudaStreamSynchronize(later));
     space_get(image, copy, out->bytes);
     EXPECT(memcmp(image, out->expected, out->bytes) == 0, "copied before it was there");
-    check_step(&step);
+    check_step(step);
     SETTLE();
     space_free(copy);
     free(image);
-    free_step(&step);
     must(cudaFreeHost(flag));
+}
+
+START_TEST(a_stream_that_waits_comes_after_the_operation)
+{
+    cudaStream_t stream = new_stream(), later = new_stream();
+    struct step step;
+
+    prepare_step(&step, _i % 4, stream, comm);
+    step.in_one_call = _i / 4;
+    copy_behind(&step, later);
+    free_step(&step);
     must(cudaStreamDestroy(stream));
     must(cudaStreamDestroy(later));
+}
+END_TEST
+
+/* With messages rounds are queued on a stream of the library's then. */
+START_TEST(rounds_on_the_default_stream_keep_their_place)
+{
+    struct scenario s = scenario_of_variant(_i);
+    struct step step;
+
+    s.row_bytes_known = 0;
+    s.count = 20001;
+    prepare_scenario(&step, &s, NULL, comm);
+    copy_behind(&step, NULL);
+    free_step(&step);
 }
 END_TEST
 
@@ -1031,6 +1050,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, no_call_waits_for_the_gpu, 0, 4);
     tcase_add_test(tcase, launches_that_pile_up_stop_no_message);
     tcase_add_loop_test(tcase, a_stream_that_waits_comes_after_the_operation, 0, 8);
+    tcase_add_loop_test(tcase, rounds_on_the_default_stream_keep_their_place, 0, 2);
     tcase_add_loop_test(tcase, a_graph_routes_other_tokens_at_each_replay, 0, REPLAY_CASES);
     tcase_add_test(tcase, graphs_of_two_routes_take_turns_with_plain_calls);
     tcase_add_loop_test(tcase, an_error_in_a_replay_is_told_later, 0, 2);

@@ -89,7 +89,8 @@ def _tensors_in(value: Any) -> list[torch.Tensor]:
         return [value]
     if isinstance(value, (tuple, list)):
         return [tensor for each in value for tensor in _tensors_in(each)]
-    return []
+    routing = getattr(value, "routing", None)  # of a handle
+    return [] if routing is None else _tensors_in(routing)
 
 
 class Lane:
@@ -152,10 +153,9 @@ class Lane:
             event = EventHandle()
         there = _tensors_in(made)
         if not torch.cuda.is_current_stream_capturing():
-            for tensor in given:
-                tensor.record_stream(stream)
-            for tensor in there:
-                if tensor.is_cuda:
-                    tensor.record_stream(current)
+            for tensors, user in (given, stream), (there, current):
+                for tensor in tensors:
+                    if tensor.is_cuda:
+                        tensor.record_stream(user)
         event.keep((*given, *there))
         return made, EventOverlap(event)

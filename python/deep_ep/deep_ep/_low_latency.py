@@ -154,7 +154,7 @@ class LowLatency:
             work = ep.combine_start(rows, handle.routing, token_weights=weights, out=out)
             return work.tensors, lambda: _end(work)
 
-        (made, hook), event = self._lane.run(operation, (x, weights, out), is_async)
+        (made, hook), event = self._lane.run(operation, (x, weights, out, handle), is_async)
         return made, event, hook
 
     def combine_buffer(self, handle: LowLatencyHandle) -> Tensor:

@@ -321,7 +321,7 @@ class ElasticBuffer:
                 rows = rows[0], in_columns(rows[1])
             return rows, made.recv_topk_idx, row_weights, made
 
-        given = (x, topk_idx, topk_weights, cumulative_local_expert_recv_stats)
+        given = (x, topk_idx, topk_weights, cumulative_local_expert_recv_stats, handle)
         previous = (previous_event, previous_event_before_epilogue)
         results, event = self._lane.run(operation, given, bool(async_with_compute_stream), previous)
         return (*results, event)
@@ -373,7 +373,7 @@ class ElasticBuffer:
         operation = functools.partial(combine, x, handle.routing, topk_weights, as_biases(bias))
         previous = (previous_event, previous_event_before_epilogue)
         results, event = self._lane.run(
-            operation, (x, topk_weights, bias), bool(async_with_compute_stream), previous
+            operation, (x, topk_weights, bias, handle), bool(async_with_compute_stream), previous
         )
         return (*results, event)
 

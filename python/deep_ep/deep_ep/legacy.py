@@ -214,7 +214,7 @@ class Buffer:
                 counts = [align(count, expert_alignment) for count in counts]
             return rows, experts, weights, counts, made
 
-        given = (x, topk_idx, topk_weights, is_token_in_rank)
+        given = (x, topk_idx, topk_weights, is_token_in_rank, handle)
         results, event = self._lane.run(operation, given, async_finish, (previous_event,))
         return (*results, event)
 
@@ -309,7 +309,7 @@ class Buffer:
             out = ep.combine(x, handle.routing, bias=as_biases(bias))
             return out, None if topk_weights is None else ep.combine(topk_weights, handle.routing)
 
-        given = (x, topk_weights, bias)
+        given = (x, topk_weights, bias, handle)
         results, event = self._lane.run(operation, given, async_finish, (previous_event,))
         return (*results, event)
 

@@ -286,7 +286,7 @@ def test_all_ranks_know_the_largest(comm):
 
 
 def test_empty_tensors_lie_in_reserved_memory(make_comm):
-    with_room = make_comm(1 << 20)
+    with_room = make_comm(1 << 22)
     for comm, there in ((make_comm(None), False), (with_room, True)):
         made = comm.empty((2, 3, 8), torch.bfloat16)
         assert made.shape == (2, 3, 8) and made.dtype == torch.bfloat16 and made.is_contiguous()
@@ -294,7 +294,7 @@ def test_empty_tensors_lie_in_reserved_memory(make_comm):
         assert comm.empty(5, torch.int32).shape == (5,)
         assert comm.empty((), torch.float32).shape == ()
         assert made.is_cuda == comm.on_device
-        large = comm.empty((1 << 20,), torch.float64)
+        large = comm.empty((1 << 22,), torch.float64)
         assert not comm.is_reserved(large.data_ptr(), large.nbytes)
     del made, large
 

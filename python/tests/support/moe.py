@@ -43,14 +43,14 @@ def sums(sent: Sent, rows: Tensor, per_rank: int, biases: tuple[Tensor, ...]) ->
     Each rank adds its choices in their order and rounds; the biases and these sums are added in the
     order of each rank's last choice, and rounded once.
     """
-    made = torch.zeros(sent.x.shape, dtype=torch.bfloat16)
+    made = torch.zeros(sent.x.shape, dtype=torch.bfloat16, device="cpu")
     for token, ids in enumerate(sent.ids.tolist()):
         partial: dict[int, Tensor] = {}
         for choice, expert in enumerate(ids):
             if expert < 0:
                 continue
             before = partial.pop(expert // per_rank, None)  # the last choice says the order
-            row = rows[token, choice].float()
+            row = rows[token, choice].cpu().float()
             partial[expert // per_rank] = row if before is None else before + row
         terms = (
             [sum((each[token].float() for each in biases[1:]), biases[0][token].float())]
@@ -58,7 +58,7 @@ def sums(sent: Sent, rows: Tensor, per_rank: int, biases: tuple[Tensor, ...]) ->
             else []
         )
         terms += [each.bfloat16().float() for each in partial.values()]
-        total = torch.zeros(sent.x.shape[1])
+        total = torch.zeros(sent.x.shape[1], device="cpu")
         for at, term in enumerate(terms):
             total = term if at == 0 else total + term
         made[token] = total.bfloat16()

@@ -25,6 +25,8 @@
  *
  * Rings belong to pairs of ranks (direct.c). Two edges of one pair take turns in their order. No
  * byte is put into a ring before the receiver said in the same operation that it may be.
+ *
+ * tests/model/edges.pml checks this.
  */
 #include <string.h>
 

@@ -104,10 +104,10 @@ void epx_graph_release(struct epx_graph *graph)
     comm = graph->comm;
     epx_lock();
     references = --graph->references;
-    if (references == 0 && comm->finished)
+    if (references == 0 && epx_comm_keeps_memory(comm))
         bury(graph); /* kept: late messages may still arrive in it */
     epx_unlock();
-    if (references || comm->finished)
+    if (references || epx_comm_keeps_memory(comm))
         return;
     epx_graph_destroy(graph);
     epx_comm_release(comm);

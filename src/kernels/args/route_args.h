@@ -26,6 +26,8 @@ extern "C" {
 #endif
 /* Launchers return EPX_SUCCESS, or EPX_ERR_CUDA with the error left to cudaGetLastError. */
 int epx_launch_route_tokens(const struct epx_route_tokens *args, EPX_Stream stream);
+int epx_launch_route_halves(const struct epx_route_tokens *args, /* comm.blocks are halves */
+                            EPX_Stream stream);
 int epx_launch_route_small(const struct epx_route_tokens *args, EPX_Stream stream);
 int epx_launch_count_tokens(const struct epx_route_tokens *args, EPX_Stream stream);
 int epx_launch_list_node_rows(const struct epx_route_tokens *args, EPX_Stream stream);

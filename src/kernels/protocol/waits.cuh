@@ -90,9 +90,11 @@ static __device__ EPX_COLD struct epx_outcome outcome_of_abort(const struct epx_
 }
 
 /*
- * Who is waited for. A thread that waits notes now and then how long by now, while nothing has come
- * for it to do; so a wait costs nothing when it ends, and a short one is not counted. Of the waits
- * of many threads for a rank the longest counts.
+ * Who is waited for. A thread of the first block that waits notes now and then how long by now,
+ * while nothing has come for it to do; so a wait costs nothing when it ends, and a short one is not
+ * counted. Of the waits of many threads for a rank the longest counts. Whoever is late posts its
+ * ready word late, for which the first block of every operation waits; more blocks would only swap
+ * the same words against each other.
  *
  *   waits.longest[r]  writers the threads that wait for r, by compare-and-swap: the operation's
  *                     number and the longest wait. Whoever puts the first of another operation
@@ -104,7 +106,7 @@ static __device__ EPX_COLD struct epx_outcome outcome_of_abort(const struct epx_
  * A word of waits: the number of the operation << 48 | rank << 40 | nanoseconds, of which those
  * are compared. No two operations wait at the same time.
  */
-enum { WAIT_RANK_BIT = 40, WAIT_NUMBER_BIT = 48, LOOKS_A_COUNT = 8, LOOKS_A_CHECK = 128 };
+enum { WAIT_RANK_BIT = 40, WAIT_NUMBER_BIT = 48, LOOKS_A_COUNT = 32, LOOKS_A_CHECK = 128 };
 
 static __device__ __forceinline__ uint64_t wait_ns(uint64_t word)
 {
@@ -162,15 +164,18 @@ struct patience {
     uint32_t spins;
 };
 
-/* Called now and then. Returns when the wait began, 0 if time or another rank has ended it. */
+/* Called now and then. Returns when the wait began, 0 if time or another rank has ended it. What a
+ * thread counts while it waits is given by value: it stays in registers. */
 static __device__ EPX_COLD uint64_t check_patience(const struct epx_device_comm &c,
-                                                   const struct patience &p, int32_t waiting_for)
+                                                   uint64_t start_ns, uint32_t spins,
+                                                   int32_t waiting_for)
 {
-    const uint64_t now = global_timer_ns(), start_ns = p.start_ns ? p.start_ns : now;
+    const uint64_t now = global_timer_ns();
 
-    if (now > start_ns && waiting_for != c.rank && c.waits)
+    start_ns = start_ns ? start_ns : now;
+    if (blockIdx.x == 0 && now > start_ns && waiting_for != c.rank && c.waits)
         count_wait(c, now - start_ns, waiting_for);
-    if (p.spins % LOOKS_A_CHECK)
+    if (spins % LOOKS_A_CHECK)
         return start_ns;
     if (aborted(c))
         return 0;
@@ -183,9 +188,9 @@ static __device__ EPX_COLD uint64_t check_patience(const struct epx_device_comm 
 static __device__ __forceinline__ bool keep_waiting(const struct epx_device_comm &c,
                                                     struct patience &p, int32_t waiting_for)
 {
-    if (++p.spins % LOOKS_A_COUNT)
+    if (++p.spins % (blockIdx.x == 0 && p.spins < LOOKS_A_CHECK ? LOOKS_A_COUNT : LOOKS_A_CHECK))
         return true;
-    p.start_ns = check_patience(c, p, waiting_for);
+    p.start_ns = check_patience(c, p.start_ns, p.spins, waiting_for);
     return p.start_ns != 0;
 }
 

@@ -10,8 +10,10 @@ libepx_cuda_la_SOURCES += \
   src/kernels/routing/pairs.cuh \
   src/kernels/routing/placed_pairs.cuh \
   src/kernels/routing/record_lists.cuh \
+  src/kernels/routing/route_halves.cu \
   src/kernels/routing/route_small.cu \
   src/kernels/routing/route_tokens.cu \
+  src/kernels/routing/route_tokens.cuh \
   src/kernels/routing/routing_steps.cuh \
   src/kernels/routing/send_records.cu \
   src/kernels/routing/slots.cuh \

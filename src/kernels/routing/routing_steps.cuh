@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * routing_steps.cuh - the steps of a routing that are the same whether ranks store into each
- * other's memory (route_tokens.cu) or exchange messages (count_tokens.cu, send_records.cu,
+ * other's memory (route_tokens.cuh) or exchange messages (count_tokens.cu, send_records.cu,
  * find_slots.cu): counting, where things lie in shared memory, and the end.
  */
 #ifndef EPX_KERNELS_ROUTING_ROUTING_STEPS_CUH

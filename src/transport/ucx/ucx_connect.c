@@ -126,7 +126,9 @@ void epx_links_free(struct epx_links *links)
 {
     if (!links)
         return;
-    if (links->worker && links->link && !links->comm->finished)
+    if (links->worker && links->link && links->comm->finished)
+        epx_links_forget(links);
+    else if (links->worker && links->link)
         epx_links_part(links);
     for (int r = 0; links->link && r < links->comm->size; r++)
         close_endpoint(links, &links->link[r]);

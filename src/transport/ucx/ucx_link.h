@@ -112,6 +112,8 @@ struct epx_links {
 /* Local: set the worker's handlers for messages of data and for letters. */
 int epx_links_take_messages(struct epx_links *links);
 int epx_links_take_letters(struct epx_links *links);
+/* Local, of a communicator that has ended: gives UCX back what came and nobody took. */
+void epx_links_forget(struct epx_links *links);
 
 /* Whether a message has the key of the communicator; if not, warns once. In constant time. */
 int epx_links_know(struct epx_links *links, const struct epx_key *key);

@@ -158,6 +158,17 @@ int epx_links_receive(struct epx_links *links, int rank)
     return 1;
 }
 
+void epx_links_forget(struct epx_links *links)
+{
+    for (int i = 0; i < 2 * links->comm->size; i++) {
+        struct epx_arrival *arrival = &links->link[i / 2].arrivals[i % 2];
+
+        if (arrival->state == EPX_ARRIVAL_HERE && arrival->data && !arrival->at_sender)
+            ucp_am_data_release(links->worker, arrival->data);
+        arrival->state = EPX_ARRIVAL_EMPTY;
+    }
+}
+
 int epx_links_in_flight(const struct epx_links *links)
 {
     return links->in_flight;
