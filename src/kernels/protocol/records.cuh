@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* records.cuh - rounds, and how kernels walk the records that came from all ranks. */
+/* records.cuh - how kernels walk the records of all ranks, and send the weights of pairs. */
 #ifndef EPX_KERNELS_PROTOCOL_RECORDS_CUH
 #define EPX_KERNELS_PROTOCOL_RECORDS_CUH
 
