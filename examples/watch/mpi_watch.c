@@ -339,9 +339,14 @@ WATCHED(Alltoallv, 1,
         (const void *from, const int *nums_from, const int *displs_from, MPI_Datatype type_from,
          void *to, const int *nums_to, const int *displs_to, MPI_Datatype type_to, MPI_Comm comm),
         (from, nums_from, displs_from, type_from, to, nums_to, displs_to, type_to, comm))
+WATCHED(Neighbor_alltoallv, 1,
+        (const void *from, const int *nums_from, const int *displs_from, MPI_Datatype type_from,
+         void *to, const int *nums_to, const int *displs_to, MPI_Datatype type_to, MPI_Comm comm),
+        (from, nums_from, displs_from, type_from, to, nums_to, displs_to, type_to, comm))
 WATCHED(Recv, 0,
         (void *to, int num, MPI_Datatype type, int source, int tag, MPI_Comm comm,
          MPI_Status *status),
         (to, num, type, source, tag, comm, status))
+WATCHED(Wait, 0, (MPI_Request * request, MPI_Status *status), (request, status))
 WATCHED(Waitall, 0, (int num, MPI_Request *requests, MPI_Status *statuses),
         (num, requests, statuses))

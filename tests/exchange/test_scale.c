@@ -133,8 +133,8 @@ static int64_t bytes_in_use(void)
 #endif
 }
 
-/* What a graph keeps, beside words in windows that graphs share. */
-START_TEST(a_graph_takes_memory_for_its_edges_alone)
+/* What each of some graphs takes of malloc. */
+static int64_t bytes_of_graph(void)
 {
     EPX_Graph more[TIMES];
     int64_t before = bytes_in_use(), bytes;
@@ -142,9 +142,23 @@ START_TEST(a_graph_takes_memory_for_its_edges_alone)
     for (int i = 0; i < TIMES; i++)
         make_graph(&more[i]);
     bytes = (bytes_in_use() - before) / TIMES;
-    EXPECT(bytes < 6000, "%lld bytes a graph", (long long)bytes);
     for (int i = 0; i < TIMES; i++)
         EXPECT_CODE(EPX_Graph_free(&more[i]), EPX_SUCCESS);
+    return bytes;
+}
+
+/* What a graph keeps, beside words in windows that graphs share. MPI allocates now and then, too:
+ * the least of several times counts. */
+START_TEST(a_graph_takes_memory_for_its_edges_alone)
+{
+    int64_t least = bytes_of_graph();
+
+    for (int i = 0; i < 4; i++) {
+        int64_t bytes = bytes_of_graph();
+
+        least = bytes < least ? bytes : least;
+    }
+    EXPECT(least < 6000, "%lld bytes a graph", (long long)least);
     SETTLE();
 }
 END_TEST

@@ -248,7 +248,7 @@ static const struct perf_verb verbs[] = {
      .check = perf_check_layer},
     {.name = NULL},
 };
-_Static_assert(sizeof(verbs) / sizeof(*verbs) <= PERF_MOST_VERBS + 1, "names of all verbs");
+_Static_assert(sizeof(verbs) / sizeof(*verbs) <= PERF_MOST_VERBS, "names of all sub-commands");
 
 const struct perf_verb *perf_verb_find(const char *name)
 {
@@ -260,6 +260,10 @@ const struct perf_verb *perf_verb_find(const char *name)
 
 void perf_verb_names(const char *names[PERF_MOST_VERBS + 1])
 {
-    for (size_t i = 0; i < sizeof(verbs) / sizeof(*verbs); i++)
-        names[i] = verbs[i].name;
+    const struct perf_verb *verb = verbs;
+
+    for (; verb->name; verb++)
+        *names++ = verb->name;
+    *names++ = "neighbor"; /* has a command line of its own: perf_neighbor.h */
+    *names = NULL;
 }
