@@ -47,7 +47,8 @@ check_cmake() {
 check_sub_commands() {
     ./epx_perf --help | sed -n '/^sub-commands: /,/^  -/{/^  -/!p;}' | sed 's/^sub-commands://' |
         tr -d '\n' | sed 's/^ *//; s/ \{2,\}/ /g' >"$work/names"
-    grep -q '^route, dispatch, .*, layer, neighbor$' "$work/names" || fail "not all in $(cat "$work/names")"
+    grep -q '^route, dispatch, .*, layer, neighbor$' "$work/names" ||
+        fail "not all in $(cat "$work/names")"
     expect_code 2 ./epx_perf
     lines 1 "^epx_perf: want one sub-command of: $(cat "$work/names")\$"
     expect_code 2 ./epx_perf dispach
