@@ -23,6 +23,7 @@ enum { PAGE = 4096, REQUEST_BYTES = 1024 };
 #define COMM_AREA max(W, 16384*R) + 16*R + 128
 #define ROUTE_PRIVATE 12*T*K + 12*T + 20*U + 16*E + 20*L + 8*C
 #define ROUTE_RANK_MAJOR 4*K*C
+#define ROUTE_BY_EXPERT 8*C
 #define ROUTE_EXCHANGED 4*R*(E + R + 2) + R*T*B + 4*T*K
 #define ROUTE_RECORDS U*B
 #define ROUTE_BY_NODE 4*N*T + 4*T + 8*U + 4*N*R + 4*R*T + H*T*G
@@ -77,8 +78,8 @@ START_TEST(the_formulas_are_those_of_the_manual)
 {
     static const char *const formulas[] = {
         TEXT(COMM_SHARED),   TEXT(COMM_STAGES),      TEXT(COMM_CELLS),      TEXT(COMM_AREA),
-        TEXT(ROUTE_PRIVATE), TEXT(ROUTE_RANK_MAJOR), TEXT(ROUTE_EXCHANGED), TEXT(ROUTE_RECORDS),
-        TEXT(ROUTE_BY_NODE), TEXT(DEVICE_CONTROL)};
+        TEXT(ROUTE_PRIVATE), TEXT(ROUTE_RANK_MAJOR), TEXT(ROUTE_BY_EXPERT), TEXT(ROUTE_EXCHANGED),
+        TEXT(ROUTE_RECORDS), TEXT(ROUTE_BY_NODE),    TEXT(DEVICE_CONTROL)};
 
     for (int i = 0; i < (int)(sizeof(formulas) / sizeof(formulas[0])); i++)
         EXPECT(manual_says(formulas[i]), "no %s in " EPX_MANUAL, formulas[i]);
@@ -120,7 +121,7 @@ START_TEST(a_communicator_takes_what_the_manual_says)
     snprintf(text, sizeof(text), "%lld", (long long)W);
     comm = create(text);
     since = allocation_since(&before);
-    expect_bytes("private", since.live_bytes, P, 4352 + 1344 * R);
+    expect_bytes("private", since.live_bytes, P, 5120 + 1472 * R);
     expect_bytes("shared", since.shared_bytes, S, S ? 3 * PAGE : 0);
     EXPECT_CODE(EPX_Comm_free(&comm), EPX_SUCCESS);
     since = allocation_since(&before);
@@ -227,7 +228,7 @@ START_TEST(a_route_takes_what_the_manual_says)
     B = (B + 3) / 4 * 4;
     X = ROUTE_EXCHANGED;
     P = ROUTE_PRIVATE;
-    P += rank_major ? ROUTE_RANK_MAJOR : 0;
+    P += rank_major ? ROUTE_RANK_MAJOR : ROUTE_BY_EXPERT;
     P += on_shm() ? 0 : X + ROUTE_RECORDS;
     P += on_hier() ? ROUTE_BY_NODE : 0;
     expect_bytes("private", since.live_bytes, P, 4096 + 128 * R);
