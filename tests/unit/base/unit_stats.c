@@ -2,6 +2,7 @@
 /* unit_stats.c - rows by distance, and copies for callers of other versions. */
 #include "base/stats.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "support/suite.h"
@@ -63,7 +64,7 @@ START_TEST(a_struct_too_short_is_refused_and_left_alone)
 {
     EPX_Stats stats = full_stats(), copy = EPX_STATS_INIT;
 
-    copy.size = sizeof(copy) - 1;
+    copy.size = offsetof(EPX_Stats, messages) - 1; /* the first version ended there */
     ck_assert_int_eq(epx_stats_copy(&stats, &copy), EPX_ERR_ARG);
     ck_assert_uint_eq(copy.calls, 0);
     copy.size = 0;
