@@ -249,6 +249,20 @@ static void choose_edges(int shape, PetscInt num, const PetscInt roots[], PetscI
     }
 }
 
+static PetscErrorCode find_single(struct pair *pair)
+{
+    const PetscInt *degree;
+    int single = 1;
+
+    PetscFunctionBeginUser;
+    PetscCall(PetscSFComputeDegreeBegin(pair->stars[0], &degree));
+    PetscCall(PetscSFComputeDegreeEnd(pair->stars[0], &degree));
+    for (PetscInt i = 0; i < pair->num_roots; i++)
+        single = single && degree[i] <= 1;
+    PetscCallMPI(MPI_Allreduce(&single, &pair->single, 1, MPI_INT, MPI_MIN, PETSC_COMM_WORLD));
+    PetscFunctionReturn(0);
+}
+
 PetscErrorCode pair_make(int shape, struct pair *pair)
 {
     const char *const types[NUM_TYPES] = {"basic", "epx"};
@@ -274,6 +288,7 @@ PetscErrorCode pair_make(int shape, struct pair *pair)
         PetscCall(PetscSFSetUp(pair->stars[i]));
     }
     PetscCall(PetscFree3(all_roots, places, nodes));
+    PetscCall(find_single(pair));
     PetscFunctionReturn(0);
 }
 

@@ -28,6 +28,7 @@ struct op_case {
 struct pair {
     PetscSF stars[NUM_TYPES];
     PetscInt num_roots, num_places; /* of this rank; places of leaves, also those without one */
+    int single;                     /* no root of any rank has several leaves */
 };
 
 enum { MAX_UNITS = 32, MAX_OPS = 16 };
