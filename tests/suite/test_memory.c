@@ -17,7 +17,7 @@ enum { PAGE = 4096, REQUEST_BYTES = 1024 };
 
 /* The formulas, spelled as in the manual. */
 /* clang-format off */
-#define COMM_SHARED R*max(16384, W/R) + 576*R
+#define COMM_SHARED R*max(16384, W/R) + 1984*R
 #define COMM_STAGES 2*max(W, 16384*R)
 #define COMM_CELLS 8192*R
 #define COMM_AREA max(W, 16384*R) + 16*R + 128
@@ -121,7 +121,7 @@ START_TEST(a_communicator_takes_what_the_manual_says)
     snprintf(text, sizeof(text), "%lld", (long long)W);
     comm = create(text);
     since = allocation_since(&before);
-    expect_bytes("private", since.live_bytes, P, 5120 + 1472 * R);
+    expect_bytes("private", since.live_bytes, P, 6144 + 1536 * R);
     expect_bytes("shared", since.shared_bytes, S, S ? 3 * PAGE : 0);
     EXPECT_CODE(EPX_Comm_free(&comm), EPX_SUCCESS);
     since = allocation_since(&before);
