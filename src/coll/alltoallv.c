@@ -121,3 +121,16 @@ int epx_alltoallv_finish(struct epx_request *request)
     request->complete = 1;
     return rows > capacity ? epx_fail_too_many(request->comm->rank, rows, capacity) : EPX_SUCCESS;
 }
+
+int epx_alltoallv_progress(struct epx_request *request,
+                           int (*step)(struct epx_request *request, int *moved), int *moved)
+{
+    int got_on, rc;
+
+    do {
+        got_on = 0;
+        rc = step(request, &got_on);
+        *moved |= got_on;
+    } while (got_on && rc == EPX_SUCCESS && !request->complete);
+    return rc;
+}

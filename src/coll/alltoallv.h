@@ -16,6 +16,10 @@ int epx_alltoallv_keep_counts(struct epx_request *request);
  * So if the user changes the arrays meanwhile, no rank stores where it should not.
  */
 void epx_alltoallv_copy_counts(struct epx_request *request, int64_t *own);
+/* Makes as many steps of a ground as can be made at once: short operations end in the call that
+ * starts them. */
+int epx_alltoallv_progress(struct epx_request *request,
+                           int (*step)(struct epx_request *request, int *moved), int *moved);
 /* Called with recvcounts filled in: finds rdispls, copies both to the user's arrays and returns
  * whether the rows fit the receive capacity. */
 int epx_alltoallv_place(struct epx_request *request);

@@ -571,25 +571,18 @@ static int move(const struct exchange *x, int *moved)
     return edges->through == x->sources->num + x->destinations->num ? finish(x) : EPX_SUCCESS;
 }
 
-static int step(const struct exchange *x, int *moved)
+static int step(struct epx_request *request, int *moved)
 {
-    switch (x->request->phase) {
-    case AWAIT_WORDS: await_words(x, moved); return EPX_SUCCESS;
-    case MOVE: return move(x, moved);
-    default: return begin(x, moved);
+    const struct exchange x = exchange_of(request);
+
+    switch (request->phase) {
+    case AWAIT_WORDS: await_words(&x, moved); return EPX_SUCCESS;
+    case MOVE: return move(&x, moved);
+    default: return begin(&x, moved);
     }
 }
 
-/* As many steps as can be made at once: short operations end in the call that starts them. */
 int epx_alltoallv_direct(struct epx_request *request, int *moved)
 {
-    const struct exchange x = exchange_of(request);
-    int got_on, rc;
-
-    do {
-        got_on = 0;
-        rc = step(&x, &got_on);
-        *moved |= got_on;
-    } while (got_on && rc == EPX_SUCCESS && !request->complete);
-    return rc;
+    return epx_alltoallv_progress(request, step, moved);
 }

@@ -424,33 +424,26 @@ static int unpack(const struct exchange *x)
     return EPX_SUCCESS;
 }
 
-static int step(const struct exchange *x, int *moved)
+static int step(struct epx_request *request, int *moved)
 {
-    switch (x->request->phase) {
+    const struct exchange x = exchange_of(request);
+
+    switch (request->phase) {
     case AWAIT_COUNTS:
-        EPX_TRY(epx_staged_done(x->staged, moved));
+        EPX_TRY(epx_staged_done(x.staged, moved));
         if (*moved)
-            place(x);
+            place(&x);
         return EPX_SUCCESS;
-    case NEXT: *moved = 1; return next(x);
-    case PACK: return pack(x, moved);
+    case NEXT: *moved = 1; return next(&x);
+    case PACK: return pack(&x, moved);
     case EXCHANGE:
-        EPX_TRY(epx_staged_done(x->staged, moved));
-        return *moved ? unpack(x) : EPX_SUCCESS;
-    default: return begin(x, moved);
+        EPX_TRY(epx_staged_done(x.staged, moved));
+        return *moved ? unpack(&x) : EPX_SUCCESS;
+    default: return begin(&x, moved);
     }
 }
 
-/* As many steps as can be made at once. */
 int epx_alltoallv_staged(struct epx_request *request, int *moved)
 {
-    const struct exchange x = exchange_of(request);
-    int got_on, rc;
-
-    do {
-        got_on = 0;
-        rc = step(&x, &got_on);
-        *moved |= got_on;
-    } while (got_on && rc == EPX_SUCCESS && !request->complete);
-    return rc;
+    return epx_alltoallv_progress(request, step, moved);
 }
