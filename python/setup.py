@@ -117,7 +117,8 @@ def sources_of(pattern: str) -> list:
 
 
 setup(
-    options={"build": {"build_base": BUILD.name}},
+    # Without force a library is not copied over one that was built within the same second.
+    options={"build": {"build_base": BUILD.name}, "build_ext": {"force": "1"}},
     cmdclass=COMMANDS,
     ext_modules=[
         library(
