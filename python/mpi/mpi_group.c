@@ -6,9 +6,10 @@
  * So a thread calls it, and the caller waits for that thread until the time-out. A thread that is
  * still in MPI then is left there, and its making stays in a list: who asks for the same group
  * again waits for the same call, since a second one beside it would be an error in MPI. If the call
- * returns with nobody waiting, the late ranks will find nobody in what was made, and it is left.
- * The thread and the waiter touch a making under the mutex alone, but for what the call reads and
- * writes, which is the thread's until is_done.
+ * returns with nobody waiting, the ranks that came late wait for this one in what was made: for the
+ * time-out. Who asks within the first half of it takes what was made; after that it is left, and
+ * the ranks begin anew. The thread and the waiter touch a making under the mutex alone, but for
+ * what the call reads and writes, which is the thread's until is_done.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -25,10 +26,12 @@ struct making {
     MPI_Comm comm; /* this and failed: what the call gave, once is_done */
     int failed;
     int is_done, is_awaited;
+    int64_t timeout_ms; /* of the last waiter */
+    int64_t done_ns;    /* when the call returned, once is_done */
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct making *makings; /* that have a thread in MPI, or a waiter */
+static struct making *makings; /* that have a thread in MPI, a waiter, or may still be taken */
 
 static void unlist(struct making *making)
 {
@@ -54,8 +57,7 @@ static void *run(void *argument)
     call(making);
     pthread_mutex_lock(&mutex);
     making->is_done = 1;
-    if (!making->is_awaited)
-        unlist(making);
+    making->done_ns = epx_python_now_ns();
     pthread_mutex_unlock(&mutex);
     return NULL;
 }
@@ -80,8 +82,28 @@ static int tag_of(MPI_Group group, enum epx_python_purpose purpose)
     return EPX_PYTHON_PURPOSES * (int)(hash % (MOST_TAGS / EPX_PYTHON_PURPOSES)) + (int)purpose;
 }
 
+static int is_over(const struct making *making)
+{
+    const int64_t half_ns = making->timeout_ms * 500000;
+
+    return making->is_done && !making->is_awaited &&
+           epx_python_now_ns() - making->done_ns > half_ns;
+}
+
+static void unlist_what_is_over(void)
+{
+    struct making *next;
+
+    for (struct making *making = makings; making; making = next) {
+        next = making->next;
+        if (is_over(making))
+            unlist(making);
+    }
+}
+
 static struct making *find(MPI_Group group, int tag)
 {
+    unlist_what_is_over();
     for (struct making *making = makings; making; making = making->next) {
         int same;
 
@@ -141,6 +163,7 @@ static int make_by_thread(MPI_Group group, int tag, int64_t timeout_ms, MPI_Comm
         rc = EPX_ERR_NO_MEM;
     } else {
         making->is_awaited = 1;
+        making->timeout_ms = timeout_ms;
         if (await(making, timeout_ms)) {
             rc = making->failed ? EPX_ERR_MPI : EPX_SUCCESS;
             *comm = making->comm;
@@ -189,10 +212,11 @@ int epx_python_group_comm(MPI_Group group, enum epx_python_purpose purpose, int6
 /* Whether a thread is in MPI, which must not be finalized then. */
 int epx_python_is_making_group(void)
 {
-    int is_making;
+    int is_making = 0;
 
     pthread_mutex_lock(&mutex);
-    is_making = makings != NULL;
+    for (const struct making *making = makings; making; making = making->next)
+        is_making |= !making->is_done;
     pthread_mutex_unlock(&mutex);
     return is_making;
 }

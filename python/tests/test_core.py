@@ -204,6 +204,16 @@ def test_who_asks_again_meets_the_late_rank(comm):
 
 
 @several
+def test_who_asks_again_a_little_later_finds_what_was_made(comm):
+    if comm.rank < comm.size - 1:
+        expect_timeout(range(comm.size))
+    meet(comm)
+    if comm.rank == 0:  # the last rank has come by then
+        time.sleep(0.2e-3 * TIMEOUT_MS)
+    make_all(comm)
+
+
+@several
 def test_another_group_is_made_meanwhile(comm):
     if comm.rank < comm.size - 1:
         expect_timeout(range(comm.size))
