@@ -4,6 +4,7 @@
  * itself; those that live go on in one communicator, and nothing of the old one is left.
  */
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -254,7 +255,7 @@ static void arguments_are_checked(struct group *group)
     free_old(group, &old);
 }
 
-/* kB of memory that this process has for itself, and its part of what it shares. What it maps of
+/* kB of memory that is in use by this process, and its part of what it shares. What it maps of
  * files is not counted: the part in a library grows when another program that maps it ends. */
 static long find_memory(void)
 {
@@ -262,6 +263,7 @@ static long find_memory(void)
     char line[256];
     long sum = 0, kb;
 
+    malloc_trim(0);
     while (file && fgets(line, sizeof(line), file))
         if (sscanf(line, "Pss_Anon: %ld kB", &kb) == 1 ||
             sscanf(line, "Pss_Shmem: %ld kB", &kb) == 1)
@@ -375,6 +377,7 @@ int main(int argc, char **argv)
     if (name && *name)
         snprintf(hint, sizeof(hint), "epx_transport=%s", name);
     transport = *hint ? hint : transport;
+    mallopt(M_MMAP_THRESHOLD, 65536); /* what is freed goes back to the system, see find_memory */
     shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED)
         return EXIT_FAILURE;
