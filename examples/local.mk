@@ -67,6 +67,7 @@ dist_examplewatch_DATA = $(mpi_watch_files)
 examplepydir = $(exampledir)/python
 dist_examplepy_DATA = \
   examples/python/decode_torch.py \
+  examples/python/keep_experts.py \
   examples/python/masked_product.py \
   examples/python/switch_from_deepep.md \
   examples/python/train_jax.py \
