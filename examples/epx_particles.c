@@ -14,8 +14,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { MAX_PARTICLES = 1 << 24, MAX_CHECKED = 8192, OPTION_NO_CHECK = 256 };
+enum { MAX_PARTICLES = 1 << 24, MAX_CHECKED = 8192, OPTION_NO_CHECK = 256, OPTION_LOSE };
 
 static const char usage[] =
     "usage: mpiexec -n RANKS epx_particles [options]\n"
@@ -26,6 +27,7 @@ static const char usage[] =
     "  -o, --svg FILE      draw the last step into FILE\n"
     "      --no-check      do not compare with a serial computation, which is done for at most\n"
     "                      8192 particles\n"
+    "      --lose-rank R   kill rank R after half of the steps; the others go on, by EPX alone\n"
     "  -h, --help          this text\n";
 
 static const struct option long_options[] = {
@@ -35,6 +37,7 @@ static const struct option long_options[] = {
     {"seed", required_argument, NULL, 'r'},
     {"svg", required_argument, NULL, 'o'},
     {"no-check", no_argument, NULL, OPTION_NO_CHECK},
+    {"lose-rank", required_argument, NULL, OPTION_LOSE},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
 };
@@ -122,6 +125,7 @@ static int parse_option(int letter, struct options *opt)
     case 'r': return parse_seed(optarg, &opt->seed);
     case 'o': opt->svg = optarg; return *optarg != 0;
     case OPTION_NO_CHECK: opt->check = 0; return 1;
+    case OPTION_LOSE: return parse_int(optarg, 0, INT_MAX, &opt->lose_rank);
     default: return 0;
     }
 }
@@ -453,9 +457,11 @@ static int64_t run(const struct options *opt)
 {
     struct run r = {.errors = 0};
     int64_t errors;
+    int rank, num_ranks;
 
-    particles_domain_create(opt, &r.d);
-    r.d.opt.check = opt->check && opt->num_particles <= MAX_CHECKED;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &num_ranks);
+    particles_domain_create(opt, rank, num_ranks, &r.d);
     start_run(&r);
     run_steps(&r);
     close_picture(&r);
@@ -467,14 +473,17 @@ static int64_t run(const struct options *opt)
 
 int main(int argc, char **argv)
 {
-    struct options opt = {.num_particles = 4096, .steps = 20, .flow = 0.1, .seed = 1, .check = 1};
+    struct options opt = {4096, 20, .flow = 0.1, .seed = 1, .check = 1, .lose_rank = -1};
     int rank, status;
 
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     status = parse_options(argc, argv, rank, &opt);
+    opt.check = opt.check && opt.num_particles <= MAX_CHECKED;
     if (status == 2 && rank == 0)
         fputs(usage, stderr);
+    else if (status < 0 && opt.lose_rank >= 0)
+        _exit(particles_run_lost(&opt));
     else if (status < 0)
         status = run(&opt) != 0;
     MPI_Finalize();

@@ -4,7 +4,8 @@
  * over the ranks. epx_particles.c runs them. The exchanges between ranks are written twice:
  * epx_particles_epx.c by EPX, epx_particles_mpi.c by hand. epx_particles_tiles.c says which rank
  * owns what, epx_particles_motion.c is what a rank computes, epx_particles_check.c computes it
- * again without tiles and ranks, epx_particles_svg.c draws the square.
+ * again without tiles and ranks, epx_particles_svg.c draws the square,
+ * lost/epx_particles_lost.c goes on when a rank is lost.
  */
 #ifndef EPX_PARTICLES_H
 #define EPX_PARTICLES_H
@@ -30,11 +31,13 @@ struct options {
     uint64_t seed;
     int check;       /* compare with a serial computation */
     const char *svg; /* file to draw into, or NULL */
+    int lose_rank;   /* that is killed, or -1 */
 };
 
 /* Tiles are numbered along a Hilbert curve; rank r owns a block of them, as it owns experts. */
 struct domain {
     struct options opt;
+    EPX_Comm comm; /* of the exchanges by EPX; EPX_COMM_NULL: they make one of MPI_COMM_WORLD */
     int num_ranks, rank;
     int side, num_tiles; /* side * side = num_tiles; a power of 4, at least 16 */
     int first_tile, num_local_tiles;
@@ -116,7 +119,7 @@ void particles_fail(const char *format, ...) __attribute__((format(printf, 1, 2)
 void *particles_alloc(int64_t count, size_t size);
 
 /* Tiles and blocks. Of n things rank r has those from particles_first(n, r) to that of r + 1. */
-void particles_domain_create(const struct options *opt, struct domain *d);
+void particles_domain_create(const struct options *opt, int rank, int num_ranks, struct domain *d);
 void particles_domain_free(struct domain *d);
 int particles_first(int n, int rank, int num_ranks);
 int particles_owner(int n, int i, int num_ranks);
@@ -150,6 +153,21 @@ int64_t particles_sort_records(const struct domain *d, struct patch *p);
  * does; answers the particles that differ. The state is NULL at first, and freed by the user. */
 int64_t particles_check_step(const struct domain *d, const struct patch *p,
                              struct particle **state);
+
+/* All particles after so many steps, which one rank computes alone. */
+struct serial {
+    struct particle *particles; /* [of all ranks], NULL at first, and freed by the user */
+    int steps;
+};
+
+/* Local: compares the records of the last of so many steps with the serial computation, which goes
+ * on to that step; answers the particles that differ. */
+int64_t particles_check_own(const struct domain *d, const struct patch *p, int steps,
+                            struct serial *serial);
+
+/* Runs the steps by EPX alone, while a rank is killed. Answers the exit status; the caller must not
+ * finalize MPI, which would wait for that rank. */
+int particles_run_lost(const struct options *opt);
 
 /* Collective: draws tiles, particles and ghosts into a file that rank 0 has opened. */
 void particles_draw(const struct domain *d, const struct patch *p, void *file);

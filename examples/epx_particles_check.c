@@ -35,15 +35,15 @@ static void push_all(const struct domain *d, struct particle *particles, struct 
         particles_push(d, &particles[i], forces[i]);
 }
 
-static int64_t compare(const struct domain *d, const struct particle *particles,
-                       const struct particle *records)
+static int64_t compare(const struct particle *particles, const struct particle *records, int n)
 {
     int64_t wrong = 0;
 
-    for (int i = 0; i < d->opt.num_particles; i++)
+    for (int i = 0; i < n; i++)
         if (memcmp(&particles[i], &records[i], sizeof(*records)) != 0 && wrong++ < MAX_MESSAGES)
-            fprintf(stderr, "particle %d is at %.17g %.17g, but the serial one at %.17g %.17g\n", i,
-                    records[i].at.x, records[i].at.y, particles[i].at.x, particles[i].at.y);
+            fprintf(stderr, "particle %lld is at %.17g %.17g, but the serial one at %.17g %.17g\n",
+                    (long long)particles[i].id, records[i].at.x, records[i].at.y, particles[i].at.x,
+                    particles[i].at.y);
     return wrong;
 }
 
@@ -79,9 +79,25 @@ int64_t particles_check_step(const struct domain *d, const struct patch *p, stru
     }
     if (d->rank == 0) {
         push_all(d, *state, forces);
-        wrong = compare(d, *state, records);
+        wrong = compare(*state, records, n);
     }
     free(records);
     free(forces);
     return wrong;
+}
+
+int64_t particles_check_own(const struct domain *d, const struct patch *p, int steps,
+                            struct serial *serial)
+{
+    int n = d->opt.num_particles;
+    struct point *forces = particles_alloc(n, sizeof(*forces));
+
+    if (!serial->particles) {
+        serial->particles = particles_alloc(n, sizeof(*serial->particles));
+        start(d, serial->particles);
+    }
+    for (; serial->steps < steps; serial->steps++)
+        push_all(d, serial->particles, forces);
+    free(forces);
+    return compare(serial->particles + d->first_id, p->records, d->num_ids);
 }

@@ -4,7 +4,8 @@
  * of ranks, their copies by a route where a rank is an expert, and records between all ranks. What
  * has the same buffers in each step is a persistent request, made in the first one. Return codes
  * are not looked at: the communicator has MPI_COMM_WORLD's error handler, which ends the job and
- * says what is wrong, for instance that more particles come to a rank than it has room for.
+ * says what is wrong, for instance that more particles come to a rank than it has room for. Where
+ * ranks may be lost epx_particles_lost.c asks the communicator after each exchange.
  */
 #include "epx_particles.h"
 
@@ -106,19 +107,27 @@ static void free_graph(struct exchange_own *own)
     free(own->arrive_displs);
 }
 
-/* Rows that other ranks send lie in memory that they can store into. */
-static void create(const struct domain *d, struct exchange *x)
+static void create_comm(struct exchange_own *own)
 {
-    struct exchange_own *own = particles_alloc(1, sizeof(*own));
     MPI_Info info;
 
-    x->d = d;
-    x->own = own;
     MPI_Info_create(&info);
     MPI_Info_set(info, "epx_memory", "system");
     EPX_Comm_create(MPI_COMM_WORLD, info, &own->comm);
     MPI_Info_free(&info);
     mpi_watch_open("epx_particles", own->comm);
+}
+
+/* Rows that other ranks send lie in memory that they can store into. */
+static void create(const struct domain *d, struct exchange *x)
+{
+    struct exchange_own *own = particles_alloc(1, sizeof(*own));
+
+    x->d = d;
+    x->own = own;
+    own->comm = d->comm;
+    if (own->comm == EPX_COMM_NULL)
+        create_comm(own);
     create_graph(d, own);
     create_routes(d, own);
     EPX_Alloc_mem(d->room * (MPI_Aint)sizeof(*x->arrived), own->comm, &x->arrived);
@@ -138,7 +147,8 @@ static void destroy(struct exchange *x)
     EPX_Free_mem(x->arrived, own->comm);
     EPX_Route_free(&own->border);
     free_graph(own);
-    EPX_Comm_free(&own->comm);
+    if (own->comm != x->d->comm)
+        EPX_Comm_free(&own->comm);
     free(x->border_forces);
     free(own->recv_counts);
     free(own->recv_displs);
@@ -207,7 +217,7 @@ static void migrate(struct exchange *x, const struct patch *p)
 static void halo(struct exchange *x, const struct patch *p)
 {
     struct exchange_own *own = x->own;
-    EPX_Request request;
+    EPX_Request request = EPX_REQUEST_NULL;
 
     EPX_Route_dispatch(p->border_ranks, p->num_border, p->border_points, NULL, x->ghosts, NULL, 2,
                        EPX_FLOAT64, own->border, EPX_STREAM_NULL, &request);
@@ -218,7 +228,7 @@ static void halo(struct exchange *x, const struct patch *p)
 /* The halo backwards: what was copied to several ranks gets the sum of what they answer. */
 static void scatter_add(struct exchange *x, const struct patch *p)
 {
-    EPX_Request request;
+    EPX_Request request = EPX_REQUEST_NULL;
 
     EPX_Dispatch_backward(p->ghost_forces, NULL, x->border_forces, NULL, 2, EPX_FLOAT64,
                           x->own->border, EPX_STREAM_NULL, &request);

@@ -59,13 +59,13 @@ int particles_tile_beside(const struct domain *d, int place, int columns, int ro
     return d->tiles[row * d->side + column];
 }
 
-/* Whether a tile of this rank has one of another rank beside it, or the other way round. */
-static int is_at_border(const struct domain *d, int tile)
+/* Whether a tile of a rank has one of another rank beside it, or the other way round. */
+static int is_at_border(const struct domain *d, int tile, int rank)
 {
     for (int k = 0; k < 9; k++) {
         int beside = particles_tile_beside(d, d->places[tile], k % 3 - 1, k / 3 - 1);
 
-        if ((d->owners[tile] == d->rank) != (d->owners[beside] == d->rank))
+        if ((d->owners[tile] == rank) != (d->owners[beside] == rank))
             return 1;
     }
     return 0;
@@ -82,32 +82,34 @@ static int room_of(const struct domain *d, int64_t tiles)
 
 /*
  * What leaves in a step, and what others need copies of, comes from tiles at the border. A route
- * does work for as many tokens as it may have, so this bound is kept tight; ranks agree on it.
+ * does work for as many tokens as it may have, so this bound is kept tight: that of the rank which
+ * has most.
  */
 static void choose_room(struct domain *d)
 {
-    int inside = 0, outside = 0;
+    int inside = 0, most_inside = 0, outside = 0;
 
     for (int t = 0; t < d->num_tiles; t++) {
-        int at_border = is_at_border(d, t);
-
-        inside += at_border && d->owners[t] == d->rank;
-        outside += at_border && d->owners[t] != d->rank;
+        if (t > 0 && d->owners[t] != d->owners[t - 1])
+            inside = 0;
+        inside += is_at_border(d, t, d->owners[t]);
+        most_inside = inside > most_inside ? inside : most_inside;
+        outside += d->owners[t] != d->rank && is_at_border(d, t, d->rank);
     }
-    MPI_Allreduce(MPI_IN_PLACE, &inside, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
     d->room = room_of(d, d->num_local_tiles);
-    d->border_room = room_of(d, inside);
+    d->border_room = room_of(d, most_inside);
     d->ghost_room = room_of(d, outside);
 }
 
-void particles_domain_create(const struct options *opt, struct domain *d)
+void particles_domain_create(const struct options *opt, int rank, int num_ranks, struct domain *d)
 {
     int side = choose_side(opt->num_particles), tiles = side * side;
 
     memset(d, 0, sizeof(*d));
     d->opt = *opt;
-    MPI_Comm_size(MPI_COMM_WORLD, &d->num_ranks);
-    MPI_Comm_rank(MPI_COMM_WORLD, &d->rank);
+    d->comm = EPX_COMM_NULL;
+    d->num_ranks = num_ranks;
+    d->rank = rank;
     d->side = side;
     d->tiles = particles_alloc(tiles, sizeof(int));
     d->places = particles_alloc(tiles, sizeof(int));

@@ -39,7 +39,7 @@ endif
 
 bin_PROGRAMS += epx_particles
 epx_particles_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/examples
-epx_particles_SOURCES = $(epx_particles_files) $(mpi_watch_files)
+epx_particles_SOURCES = $(epx_particles_files) $(epx_particles_lost_files) $(mpi_watch_files)
 epx_particles_LDADD = libepx.la $(MPI_LIBS) -lm
 
 epx_particles_files = \
@@ -51,6 +51,8 @@ epx_particles_files = \
   examples/epx_particles_mpi.c \
   examples/epx_particles_svg.c \
   examples/epx_particles_tiles.c
+
+epx_particles_lost_files = examples/lost/epx_particles_lost.c
 
 exampledir = $(docdir)/examples
 dist_example_DATA = $(epx_moe_files) $(epx_moe_cuda_files) $(epx_moe_no_cuda_files) \
@@ -64,9 +66,13 @@ dist_example_DATA = $(epx_moe_files) $(epx_moe_cuda_files) $(epx_moe_no_cuda_fil
 examplewatchdir = $(exampledir)/watch
 dist_examplewatch_DATA = $(mpi_watch_files)
 
+examplelostdir = $(exampledir)/lost
+dist_examplelost_DATA = $(epx_particles_lost_files)
+
 examplepydir = $(exampledir)/python
 dist_examplepy_DATA = \
   examples/python/decode_torch.py \
+  examples/python/keep_experts.py \
   examples/python/masked_product.py \
   examples/python/switch_from_deepep.md \
   examples/python/train_jax.py \

@@ -8,7 +8,7 @@
 #include <time.h>
 
 static _Thread_local char message[EPX_MAX_ERROR_STRING];
-static _Atomic int has_timed_out;
+static _Atomic int has_timed_out, has_lost;
 
 int epx_python_fail_list(int code, const char *format, va_list values)
 {
@@ -59,6 +59,17 @@ void epx_python_message(char text[EPX_MAX_ERROR_STRING])
 int epx_python_has_timed_out(void)
 {
     return has_timed_out;
+}
+
+/* Ranks of the process's job are dead, or count as dead: this one goes on without them. */
+void epx_python_note_lost(void)
+{
+    has_lost = 1;
+}
+
+int epx_python_has_lost(void)
+{
+    return has_lost;
 }
 
 int64_t epx_python_now_ns(void)

@@ -29,8 +29,8 @@ struct epx_python_comm {
     void *context; /* CUDA's, on device memory */
     int size;
     int64_t timeout_ms;
-    struct epx_python_ranks *ranks;    /* NULL where MPI did not start the ranks */
-    EPX_Allgather_function *allgather; /* NULL where MPI started the ranks */
+    struct epx_python_ranks *ranks;    /* if MPI started the ranks, else NULL */
+    EPX_Allgather_function *allgather; /* if something else did; NULL too after a shrink */
     int is_in_xla;                     /* a handler of xla.c runs an operation on host memory */
 };
 
@@ -194,6 +194,8 @@ int epx_python_fail(int code, const char *format, ...);
 int epx_python_fail_alone(int code);
 int epx_python_check(const struct epx_python_comm *comm, int code);
 int epx_python_has_timed_out(void);
+void epx_python_note_lost(void);
+int epx_python_has_lost(void);
 int64_t epx_python_now_ns(void);
 void epx_python_message(char text[EPX_MAX_ERROR_STRING]);
 
@@ -220,8 +222,11 @@ int epx_python_comm_create(int fortran, const int ranks[], int num_ranks, const 
                            int *number);
 int epx_python_comm_create_from(int rank, int size, EPX_Allgather_function *allgather,
                                 const char *hints[], int *number);
+int epx_python_comm_shrink(int number, int *newnumber);
 int epx_python_comm_free(int number);
 int epx_python_comm_place(int number, int *rank, int *size);
+/* An array of one element a rank. */
+int epx_python_comm_ranks(int number, int *parent_ranks);
 int epx_python_comm_hint(int number, const char *key, char value[EPX_MAX_HINT_STRING]);
 int epx_python_comm_check(int number);
 int epx_python_comm_stats(int number, uint64_t counters[10]);

@@ -181,6 +181,21 @@ int epx_python_comm_create_from(int rank, int size, EPX_Allgather_function *allg
     return rc == EPX_SUCCESS ? add(newcomm, NULL, allgather, number) : rc;
 }
 
+/* Makes a communicator of the ranks that live; the old one stays to be freed. */
+int epx_python_comm_shrink(int number, int *newnumber)
+{
+    struct epx_python_comm *comm;
+    EPX_Comm newcomm = EPX_COMM_NULL;
+    int size = 0;
+
+    EPX_PYTHON_TRY(epx_python_comm(number, &comm));
+    EPX_PYTHON_TRY(epx_python_check(comm, EPX_Comm_shrink(comm->comm, &newcomm)));
+    EPX_Comm_size(newcomm, &size);
+    if (size < comm->size)
+        epx_python_note_lost();
+    return add(newcomm, NULL, NULL, newnumber);
+}
+
 int epx_python_comm_free(int number)
 {
     struct epx_python_comm *comm;
@@ -204,6 +219,14 @@ int epx_python_comm_place(int number, int *rank, int *size)
     EPX_PYTHON_TRY(epx_python_comm(number, &comm));
     *size = comm->size;
     return epx_python_check(comm, EPX_Comm_rank(comm->comm, rank));
+}
+
+int epx_python_comm_ranks(int number, int *parent_ranks)
+{
+    struct epx_python_comm *comm;
+
+    EPX_PYTHON_TRY(epx_python_comm(number, &comm));
+    return epx_python_check(comm, EPX_Comm_get_ranks(comm->comm, parent_ranks));
 }
 
 /* Value of a hint in force; empty if EPX does not know it. */

@@ -13,7 +13,7 @@
 enum { RANKS_NAMED = 8 };
 
 /* Makes what ranks that MPI started tell by, with the first arena; collective. Others tell by what
- * they met by. */
+ * they met by, or by EPX. */
 static int open_agreement(struct epx_python_comm *comm)
 {
     return comm->ranks ? epx_python_mpi()->open_agreement(comm->ranks, comm->timeout_ms)
@@ -63,11 +63,34 @@ static void leave_agreement(struct epx_python_comm *comm)
         epx_python_mpi()->leave_agreement(comm->ranks);
 }
 
+/* Ranks that shrank have nothing but EPX: each sends its number to all. */
+static int gather_by_rows(const struct epx_python_comm *comm, int64_t *numbers)
+{
+    const size_t size = (size_t)comm->size;
+    int64_t *counts = calloc(4 * size, sizeof(*counts));
+    EPX_Request request;
+    int rc;
+
+    if (!counts)
+        return epx_python_fail(EPX_ERR_NO_MEM, "no memory for %d ranks", comm->size);
+    for (size_t r = 0; r < size; r++)
+        counts[r] = 1;
+    rc = EPX_Alltoallv(&numbers[size], counts, counts + size, numbers, counts + 2 * size,
+                       counts + 3 * size, comm->size, 1, EPX_FLOAT64, comm->comm, EPX_STREAM_NULL,
+                       &request);
+    if (rc == EPX_SUCCESS)
+        rc = EPX_Wait(&request, MPI_STATUS_IGNORE);
+    free(counts);
+    return epx_python_check(comm, rc);
+}
+
 /* The last of the numbers is this rank's own. */
 static int gather(const struct epx_python_comm *comm, int64_t *numbers)
 {
     if (comm->ranks)
         return epx_python_mpi()->agree(comm->ranks, numbers, comm->timeout_ms);
+    if (!comm->allgather)
+        return gather_by_rows(comm, numbers);
     if (comm->allgather(&numbers[comm->size], numbers, sizeof(*numbers), NULL) == 0)
         return EPX_SUCCESS;
     return epx_python_fail(EPX_ERR_TIMEOUT, "close: not all ranks came within %lld ms",

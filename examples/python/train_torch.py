@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """usage: mpiexec -n RANKS python train_torch.py [--device cuda] [--steps N] [FILE]
        torchrun --nproc-per-node RANKS train_torch.py [--device cuda] [--steps N] [FILE]
+       mpiexec --enable-recovery -n RANKS python train_torch.py --lose-rank R
 
 Trains a small model with a mixture-of-experts layer to name the next character of a text. Every
 rank has tokens of its own (data parallel) and experts of its own (expert parallel).
@@ -8,18 +9,32 @@ rank has tokens of its own (data parallel) and experts of its own (expert parall
 At the end the first batch is run again. The program fails if the loss of that batch did not go
 down, or if a gradient differs from that of a dense layer, which one rank computes without EPX from
 the tokens and experts of all ranks.
+
+With --lose-rank R, from 1 on, rank R is killed after a third of the steps. The others go on from
+the last step that all of them know, with the experts of R, which the next rank has kept. After two
+thirds a new rank joins, which rank 0 starts. The loss must go on falling. Rank 0 serves the store
+by which ranks meet: it cannot be lost. torchrun ends the ranks that it has started itself when one
+of them dies, so each rank wants a torchrun of its own, as docs/python.md shows it.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
+import keep_experts
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
+from torch.distributed.rendezvous import rendezvous
 
 import epx
 import epx.launch
@@ -27,8 +42,19 @@ import epx.torch as ep
 
 CONTEXT, HIDDEN, FFN, CHARACTERS = 4, 64, 128, 256
 TOKENS, EXPERTS_PER_RANK, TOP_K = 256, 4, 2
+TIMEOUT_MS = 60000
+PREFIX = "train"
+"""Of keys in the store, which belongs to others, too."""
 BOUND = {torch.float32: 1e-4, torch.bfloat16: 3e-2}
 """How far a gradient may be from the dense layer's, as a part of the parameter's largest one."""
+
+
+Adam = torch.optim.Adam
+
+
+def keys(name: str, store: Any) -> Any:
+    """The keys of a store that begin with the name."""
+    return dist.PrefixStore(name, store)  # type: ignore[attr-defined]
 
 
 class MoE(torch.nn.Module):
@@ -156,18 +182,28 @@ def make_batches(file: Path, steps: int, device: torch.device) -> list[Tensor]:
     return [windows[torch.randint(len(windows), (TOKENS,))] for _ in range(steps)]
 
 
+def train_step(
+    step: int, model: Model, batch: Tensor, forward: Callable[[Tensor], Tensor], adam: Adam
+) -> float:
+    """The loss before the step."""
+    comm = model.moe.route.comm
+    loss = gradients(model, batch, forward)
+    adam.step()
+    comm.check()  # raises an error that a GPU found after the call had returned
+    if comm.rank == 0:
+        print(f"step {step}: loss {loss.item():.4f}")  # the host waits for the GPU here
+    return loss.item()
+
+
+def make_adam(model: Model) -> Adam:
+    return torch.optim.Adam(model.parameters(), lr=3e-3)
+
+
 def train(model: Model, batches: list[Tensor], forward: Callable[[Tensor], Tensor]) -> float:
     """The loss of the first step."""
-    comm = model.moe.route.comm
-    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
-    losses = []
-    for step, batch in enumerate(batches):
-        losses.append(gradients(model, batch, forward))
-        optimizer.step()
-        comm.check()  # raises an error that a GPU found after the call had returned
-        if comm.rank == 0:
-            print(f"step {step}: loss {losses[-1].item():.4f}")  # the host waits for the GPU here
-    return losses[0].item()
+    adam = make_adam(model)
+    losses = [train_step(k, model, batch, forward, adam) for k, batch in enumerate(batches)]
+    return losses[0]
 
 
 def is_right(model: Model, batch: Tensor, first_loss: float) -> bool:
@@ -181,6 +217,140 @@ def is_right(model: Model, batch: Tensor, first_loss: float) -> bool:
     return loss < first_loss and difference <= bound
 
 
+class Job:
+    """What --lose-rank trains: the model of a communicator, made anew in each."""
+
+    def __init__(self, comm: epx.Comm, experts: int, name: str, store: Any) -> None:
+        """Collective over the communicator, which the ranks of torch.distributed are, too."""
+        dist.init_process_group(
+            "gloo",
+            store=keys(name, store),
+            rank=comm.rank,
+            world_size=comm.size,
+            timeout=timedelta(milliseconds=TIMEOUT_MS),
+        )
+        self.comm, self.store, self.experts = comm, store, experts
+        self.route = epx.Route(comm, experts, TOP_K, max_tokens=TOKENS, alignment=16)
+        self.ring = keep_experts.ring(comm)
+        self.model = make_model(self.route, torch.device("cpu"), torch.float32)
+        self.adam = make_adam(self.model)
+        named = list(self.model.named_parameters())
+        self.parts = [[p for n, p in named if is_experts(n) == kind] for kind in (False, True)]
+        self.saved: list[keep_experts.Saved] = []
+        self.losses: dict[int, float] = {}
+
+    def rows(self) -> Tensor:
+        return keep_experts.rows_of(self.parts[1], self.adam, self.route.first_expert)
+
+    def dense(self) -> Tensor:
+        return keep_experts.dense_part(self.parts[0], self.adam)
+
+    def save(self, step: int) -> None:
+        """Keep what is known after so many steps. A rank may be one step behind: keep two."""
+        own = self.rows()
+        kept = keep_experts.Saved(step, self.dense(), own, keep_experts.keep(own, self.ring))
+        self.saved = [*self.saved[-1:], kept]
+
+    def take_over(self, rows: Tensor, dense: Tensor, step: int) -> None:
+        """Go on after so many steps: experts from who brings them, the rest from rank 0."""
+        rows = keep_experts.deal(rows, self.comm, self.experts)
+        dist.broadcast(dense, 0)
+        keep_experts.load(self.parts[0], self.parts[1], self.adam, (dense, rows), step)
+        self.save(step)
+
+    def run(self, batches: list[Tensor], begin: int, end: int) -> None:
+        for step in range(begin, end):
+            loss = train_step(step, self.model, batches[step], self.model, self.adam)
+            self.losses[step] = loss
+            self.save(step + 1)
+
+    def shrunk(self) -> Job:
+        """The job of the ranks that live; where its steps go on, its ``saved`` tells."""
+        dist.destroy_process_group()  # who waits for this rank there is told so
+        comm = self.comm.shrink()
+        if comm.size == self.comm.size:
+            raise RuntimeError("an operation failed, and no rank is dead")
+        if comm.rank == 0:
+            print(f"ranks {[*comm.ranks]} of {self.comm.size} go on")
+        step = -comm.largest(-self.saved[-1].step)  # the last one that all know
+        saved = next(kept for kept in self.saved if kept.step == step)
+        smaller = Job(comm, self.experts, "survivors", self.store)
+        smaller.take_over(keep_experts.brought(saved, self.comm, comm), saved.dense, step)
+        smaller.losses = {k: loss for k, loss in self.losses.items() if k < step}
+        self.comm.close()
+        return smaller
+
+    def joined(self, step: int) -> Job:
+        """The job of these ranks and a new one."""
+        rows, dense, size = self.rows(), self.dense(), self.comm.size + 1
+        dist.destroy_process_group()
+        if self.comm.rank == 0:
+            self.store.set("size", str(size))
+            print(f"a new rank, {size - 1}, joins")
+        comm = meet("join", self.store, self.comm.rank, size)
+        larger = Job(comm, self.experts, "joined", self.store)
+        larger.take_over(rows, dense, step)
+        larger.losses = self.losses
+        self.comm.close()
+        return larger
+
+
+def meet(name: str, store: Any, rank: int, size: int) -> epx.Comm:
+    """A communicator of ranks that come to the store with the same name. Collective."""
+    named = keys(name, store)
+    return epx.Comm(store=named, rank=rank, size=size, memory="system", timeout_ms=TIMEOUT_MS)
+
+
+def join(options: argparse.Namespace) -> int:
+    """A new rank, which waits for the others to come."""
+    place = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    served = dist.TCPStore(*place, wait_for_workers=False)  # type: ignore[attr-defined]
+    store = keys(PREFIX, served)
+    size = int(store.get("size"))
+    job = Job(meet("join", store, size - 1, size), options.join, "joined", store)
+    step = 2 * options.steps // 3
+    job.take_over(job.rows()[:0], job.dense(), step)
+    batches = make_batches(options.file, options.steps, torch.device("cpu"))
+    job.run(batches, step, options.steps)
+    is_right(job.model, batches[0], torch.inf)
+    dist.destroy_process_group()
+    job.comm.close()
+    return 0
+
+
+def start_new_rank(options: argparse.Namespace, experts: int) -> subprocess.Popen[bytes]:
+    command = [sys.executable, __file__, "--join", experts, "--steps", options.steps, options.file]
+    return subprocess.Popen([str(word) for word in command])
+
+
+def run_and_lose(options: argparse.Namespace, store: Any, rank: int, size: int) -> int:
+    """A rank is killed after a third of the steps, and a new one joins after two."""
+    death, birth = options.steps // 3, 2 * options.steps // 3
+    comm = meet("begin", store, rank, size)
+    job = Job(comm, EXPERTS_PER_RANK * size, "whole", store)
+    batches = make_batches(options.file, options.steps, torch.device("cpu"))
+    job.run(batches, 0, death)
+    if rank == options.lose_rank:
+        os.kill(os.getpid(), signal.SIGKILL)
+    try:
+        job.run(batches, death, birth)
+    except RuntimeError as error:  # of EPX or of gloo, by what a rank was waiting for
+        print(f"rank {rank}: {error}")
+        job = job.shrunk()
+    new_rank = start_new_rank(options, job.experts) if job.comm.rank == 0 else None
+    job.run(batches, job.saved[-1].step, birth)
+    job = job.joined(birth)
+    job.run(batches, birth, options.steps)
+    passed = is_right(job.model, batches[0], job.losses[0])
+    passed = passed and job.losses[options.steps - 1] < job.losses[death - 1]
+    dist.destroy_process_group()
+    job.comm.close()
+    if new_rank is not None:
+        passed = new_rank.wait() == 0 and passed
+        print(" No Errors" if passed else "Found errors", flush=True)
+    return 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="see the top of this file")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
@@ -188,10 +358,19 @@ def main() -> int:
     parser.add_argument("--compile", metavar="BACKEND", help="of torch.compile: inductor, ...")
     parser.add_argument("--backend", help="of torch.distributed; gloo, if ranks share a GPU")
     harbour = Path(__file__).resolve().parent.parent / "harbour.txt"
+    parser.add_argument("--lose-rank", type=int, metavar="R", help="from 1 on: R is killed")
+    parser.add_argument("--join", type=int, help=argparse.SUPPRESS)  # rank 0 says so to a new rank
     parser.add_argument("file", type=Path, nargs="?", default=harbour)
     options = parser.parse_args()
+    if options.join:
+        return join(options)
 
     epx.launch.environment()  # what init_process_group wants: from MPI, or as torchrun set it
+    if options.lose_rank is not None:
+        whole, rank, size = next(iter(rendezvous("env://")))
+        if options.device != "cpu" or not 0 < options.lose_rank < size or options.steps < 6:
+            parser.error(f"--lose-rank is for the CPU, ranks 1 to {size - 1} and 6 steps or more")
+        return run_and_lose(options, keys(PREFIX, whole), rank, size)
     device = torch.device(options.device)
     if device.type == "cuda":  # before the communicator
         torch.cuda.set_device(epx.launch.local_rank() % torch.cuda.device_count())
@@ -200,7 +379,7 @@ def main() -> int:
     is_plain = device.type == "cpu" and not options.compile
     dtype = torch.float32 if is_plain else torch.bfloat16
     memory = "cuda:device" if device.type == "cuda" else "system"
-    with epx.Comm(group=dist.group.WORLD, memory=memory, timeout_ms=60000) as comm:
+    with epx.Comm(group=dist.group.WORLD, memory=memory, timeout_ms=TIMEOUT_MS) as comm:
         experts = EXPERTS_PER_RANK * comm.size
         route = epx.Route(comm, experts, TOP_K, max_tokens=TOKENS, alignment=16)
         model = make_model(route, device, dtype)

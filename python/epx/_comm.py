@@ -44,8 +44,10 @@ _lib.epx_python_device_leave.argtypes = (ctypes.c_int,)
 _lib.epx_python_device_leave.restype = None
 _lib.epx_python_timeout_ms.argtypes = (ctypes.POINTER(ctypes.c_char_p),)
 _lib.epx_python_timeout_ms.restype = ctypes.c_int64
+_comm_shrink = _declare("comm_shrink", ctypes.c_int, _int_p)
 _comm_free = _declare("comm_free", ctypes.c_int)
 _comm_place = _declare("comm_place", ctypes.c_int, _int_p, _int_p)
+_comm_ranks = _declare("comm_ranks", ctypes.c_int, _int_p)
 _comm_hint = _declare("comm_hint", ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p)
 _comm_check = _declare("comm_check", ctypes.c_int)
 _uint64_p = ctypes.POINTER(ctypes.c_uint64)
@@ -181,9 +183,10 @@ class Comm(Handle):
     device is taken, which ``torch.cuda.set_device`` sets. JAX sets none:
     ``Comm(memory="cuda:device", device=jax.local_devices()[0].local_hardware_id)``.
 
-    Attributes: ``rank`` of this process and ``size``, the ranks; ``memory``, the memory space of
-    all buffers, "system" or that of a GPU, and ``on_device``, whether it is a GPU's; ``works``, the
-    operations that began and have not ended.
+    Attributes: ``rank`` of this process and ``size``, the ranks; ``ranks``, of each its rank in
+    what ``shrink`` made the communicator from, else the rank itself; ``memory``, the memory space
+    of all buffers, "system" or that of a GPU, and ``on_device``, whether it is a GPU's; ``works``,
+    the operations that began and have not ended.
     """
 
     def __init__(
@@ -196,30 +199,37 @@ class Comm(Handle):
         device: int | None = None,
         **hints: object,
     ) -> None:
-        self._index = -1
-        self._routes: list[_Freed] = []
-        self._graphs: list[_Freed] = []
-        self.works: list[Any] = []
-        self._host_syncs = 0
         words = [w for key, value in hints.items() for w in (f"epx_{key}", str(value))]
         if any("\0" in word for word in words):
             raise EPXError(Code.INFO, f"a hint or its value has a NUL: {words}")
         texts = (ctypes.c_char_p * (len(words) + 1))(*[word.encode() for word in words], None)
-        self._meeting = self._meet(group, store, rank, size)
+        meeting = self._meet(group, store, rank, size)
         with _current_device(device):
-            if self._meeting is None:
-                self._index = self._create(group, texts)
+            if meeting is None:
+                index = self._create(group, texts)
             else:
-                self._index = self._create_from(self._meeting, texts)
-        own, ranks = ctypes.c_int(), ctypes.c_int()
-        _try(_comm_place(self._index, own, ranks))
-        self.rank, self.size = own.value, ranks.value
-        self._arena = Arena(self._index)
+                index = self._create_from(meeting, texts)
+        self._hold(index, meeting)
         self._refuse_unknown(hints)
-        self.memory = self.hint("memory")
-        self.on_device = self.memory.startswith("cuda")
         if self.on_device:
             _prepare_torch(device, messages=self.hint("transport") in ("nccl", "ucx"))
+
+    def _hold(self, index: int, meeting: _start.Meeting | None) -> None:
+        """Be the communicator of that number in the glue, which calls the meeting, if any."""
+        self._index, self._meeting = index, meeting
+        self._routes: list[_Freed] = []
+        self._graphs: list[_Freed] = []
+        self.works: list[Any] = []
+        self._host_syncs = 0
+        own, size = ctypes.c_int(), ctypes.c_int()
+        _try(_comm_place(index, own, size))
+        self.rank, self.size = own.value, size.value
+        parents = (ctypes.c_int * self.size)()
+        _try(_comm_ranks(index, parents))
+        self.ranks = tuple(parents)
+        self._arena = Arena(index)
+        self.memory = self.hint("memory")
+        self.on_device = self.memory.startswith("cuda")
 
     @staticmethod
     def _meet(
@@ -377,6 +387,24 @@ class Comm(Handle):
         wants it. A graph keeps its memory until it is deleted.
         """
         return self._arena.pools().get("graphs")
+
+    def shrink(self) -> Comm:
+        """Make a communicator of the ranks that live: EPX_Comm_shrink(3). Collective over them.
+
+        After a ``Code.TIMEOUT``, or of a whole communicator; on host memory, else
+        ``Code.UNSUPPORTED``. Ranks keep their order, and ``ranks`` of the new one tells which they
+        were. Ranks that die during the call may make it a ``Code.TIMEOUT`` on all; call it again.
+
+        Operations of this communicator end with ``Code.TIMEOUT``, its routes and graphs can only be
+        freed, and ``close`` is local. No other rank stores into its memory any more: tensors there
+        keep their values. Routes, graphs and reserved memory are made anew on the new one, and what
+        ``jax.jit`` traced with an old route is traced anew with a new one.
+        """
+        index = ctypes.c_int(-1)
+        _try(_comm_shrink(self._index, index))
+        smaller = Comm.__new__(Comm)
+        smaller._hold(index.value, None)
+        return smaller
 
     def close(self) -> None:
         """Free what was reserved, routes and graphs in the order of their making, and the rest.

@@ -181,20 +181,52 @@ def late():
 
 
 def killed(name, rank, size):
-    """The last rank is killed; the others are told which one, soon, and by the library."""
+    """Rank 1 is killed; the others are told which one, soon, and by the library, and go on."""
+    import torch
     import torch.distributed as dist
 
     rank, size = int(rank), int(size)
     take_gpu(rank)
     store = dist.FileStore(name, size)
     comm = epx.Comm(store=store, rank=rank, size=size, timeout_ms=PATIENT_MS)
+    comm.reserve(8 << 20)
+    kept = [comm.empty(16, torch.float32).fill_(rank)]
     check(comm)
-    if rank == size - 1:
+    if rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     start = time.monotonic()
-    expect(Code.TIMEOUT, f"rank {size - 1} is gone", lambda: check(comm))
+    expect(Code.TIMEOUT, "rank 1 is gone", lambda: check(comm))
     assert time.monotonic() - start < PATIENT_MS / 4000
+    if ON_GPU:
+        expect(Code.UNSUPPORTED, "device", comm.shrink)
+    else:
+        go_on(comm, kept)
     told(rank)
+
+
+def go_on(comm, kept):
+    """Without rank 1, of three; the tensor in the list lies in what comm reserved."""
+    import torch
+
+    rank = comm.rank
+    smaller = comm.shrink()
+    assert (smaller.size, smaller.rank, smaller.ranks) == (2, rank // 2, (0, 2))
+    assert (comm.size, comm.ranks) == (3, (0, 1, 2))
+    assert smaller.hint("timeout_ms") == str(PATIENT_MS)
+    check(smaller)
+    expect(Code.TIMEOUT, "rank 1 is gone", lambda: check(comm))
+    assert (kept[0] == rank).all()
+    expect(Code.PENDING, f"1 on rank {rank}", comm.close)
+    check(smaller)
+    kept.clear()
+    comm.close()
+    assert smaller.largest(rank) == 2
+    smaller.reserve(1 << 16)
+    kept = smaller.empty(16, torch.float32) if rank else None
+    expect(Code.PENDING, "1 on rank 1", smaller.close)
+    del kept
+    check(smaller)
+    smaller.close()
 
 
 def by_jax(address, rank, size):
