@@ -12,6 +12,7 @@ nobase_dist_doc_DATA += \
   docs/choosing.md \
   docs/deep_ep.md \
   docs/dispatch_combine.svg \
+  docs/frameworks.md \
   docs/performance.md \
   docs/python.md \
   docs/support.md \

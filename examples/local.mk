@@ -76,7 +76,8 @@ dist_examplepy_DATA = \
   examples/python/masked_product.py \
   examples/python/switch_from_deepep.md \
   examples/python/train_jax.py \
-  examples/python/train_torch.py
+  examples/python/train_torch.py \
+  examples/python/transformers_moe.py
 
 examplestartdir = $(exampledir)/start
 dist_examplestart_DATA = \

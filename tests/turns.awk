@@ -24,7 +24,7 @@ BEGIN {
         next
     if (!(program in number_of))
         number_of[program] = num_programs++
-    if (program ~ /^(python|train|decode)_/)
+    if (program ~ /^(python|train|decode|transformers)_/)
         take_most_ranks()
     else if (program ~ /-/)
         note_transport()
