@@ -36,9 +36,9 @@ static int graph_create(struct epx_comm *comm, struct epx_adjacency adjacency, E
     rc = epx_graph_create(comm, &adjacency, rc, &created);
     free(lists);
     EPX_TRY(rc);
-    rc = ground->graph_create
-             ? ground->graph_create(created)
-             : epx_fail(EPX_ERR_UNSUPPORTED, "graphs on device memory are not there yet");
+    rc = ground->graph_create ? ground->graph_create(created)
+                              : epx_fail(EPX_ERR_UNSUPPORTED,
+                                         "graphs on device memory need the transport lsa or ipc");
     if (rc != EPX_SUCCESS) {
         epx_graph_release(created);
         return rc;

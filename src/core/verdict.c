@@ -27,6 +27,7 @@ int epx_fail_differs(enum epx_told told, int64_t first, int64_t value, int rank)
     static const char *const names[] = {
         [EPX_TOLD_EPOCH] = "the number of the operation",
         [EPX_TOLD_ROUTE] = "the number of the route",
+        [EPX_TOLD_GRAPH] = "the number of the graph",
         [EPX_TOLD_ROW_BYTES] = "the length of a row in bytes",
         [EPX_TOLD_BIASES] = "num_biases",
     };

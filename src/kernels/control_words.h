@@ -9,6 +9,8 @@
  *   uint64 ready[2][R][EPX_READY_WORDS] epoch << 32 | word
  *   uint64 counts[2][R][R][2]           alltoallv: tag << 32 | half of a count, low half first
  *   uint64 packets[2][R][P]             alltoallv: tag << 32 | four bytes of the rows of source R
+ *   uint64 edges[2][EPX_MOST_EDGES][2]  neighbours: tag << 32 | half of the count of a source
+ *   uint64 grants[2][EPX_MOST_EDGES][2] neighbours: the same of where rows go at a destination
  *   uint64 lists[2][R][EPX_LIST_WORDS]  several fields: epoch << 32 | word
  *   uint64 progress[R][EPX_SENDER_RUNS]  epoch << 32 | how far the senders of R are with a run
  *   uint64 begun[R]                     the last operation all of whose senders have begun
@@ -25,6 +27,7 @@ enum {
     EPX_READY_WORDS = 16,      /* what one rank tells about one operation */
     EPX_LIST_WORDS = 9,        /* what it tells besides about a dispatch of several fields */
     EPX_SENDER_RUNS = 1 << 13, /* most runs of senders' tasks, of each of which it tells a word */
+    EPX_MOST_EDGES = 128,      /* of a graph that begin, or end, at one rank */
     EPX_CONTROL_HEADER = 16    /* words before arrived */
 };
 
@@ -77,9 +80,23 @@ EPX_HD uint64_t *epx_control_packets(char *control, int32_t num_ranks, int64_t w
     return epx_control_counts(control, num_ranks, 0, 2 * num_ranks) + words * source;
 }
 
-EPX_HD uint64_t *epx_control_lists(char *control, int32_t num_ranks, uint32_t epoch, int32_t source)
+/* The edge that stands at a place among the owner's sources. */
+EPX_HD uint64_t *epx_control_edge(char *control, int32_t num_ranks, uint32_t epoch, int32_t place)
 {
     return epx_control_packets(control, num_ranks, epx_packet_words(num_ranks), 2 * num_ranks) +
+           ((int64_t)(epoch & 1) * EPX_MOST_EDGES + place) * 2;
+}
+
+/* The edge that stands at a place among the owner's destinations. */
+EPX_HD uint64_t *epx_control_grant(char *control, int32_t num_ranks, uint32_t epoch, int32_t place)
+{
+    return epx_control_edge(control, num_ranks, 0, 2 * EPX_MOST_EDGES) +
+           ((int64_t)(epoch & 1) * EPX_MOST_EDGES + place) * 2;
+}
+
+EPX_HD uint64_t *epx_control_lists(char *control, int32_t num_ranks, uint32_t epoch, int32_t source)
+{
+    return epx_control_grant(control, num_ranks, 0, 2 * EPX_MOST_EDGES) +
            ((int64_t)(epoch & 1) * num_ranks + source) * EPX_LIST_WORDS;
 }
 
@@ -99,7 +116,8 @@ EPX_HD size_t epx_control_words(int32_t num_ranks)
     size_t ranks = (size_t)num_ranks, packets = ranks * (size_t)epx_packet_words(num_ranks);
 
     return EPX_CONTROL_HEADER + 2 * ranks + 2 * ranks * EPX_READY_WORDS + 4 * ranks * ranks +
-           2 * packets + 2 * ranks * EPX_LIST_WORDS + ranks * (EPX_SENDER_RUNS + 1);
+           2 * packets + 8 * EPX_MOST_EDGES + 2 * ranks * EPX_LIST_WORDS +
+           ranks * (EPX_SENDER_RUNS + 1);
 }
 
 EPX_HD char *epx_control_reason(char *control, int32_t num_ranks)

@@ -296,23 +296,56 @@ START_TEST(any_exchange_is_exact)
 }
 END_TEST
 
+/* An exchange with as many rows of one length from and for each neighbour, in memory of the
+ * space. */
+struct even {
+    int64_t *counts, *displs, *recvcounts, *rdispls;
+    char *out, *in;
+};
+
+static struct even even_alloc(int degree, int64_t rows, size_t row_bytes)
+{
+    const size_t list = (size_t)degree * sizeof(int64_t);
+    const size_t bytes = (size_t)degree * (size_t)rows * row_bytes;
+    struct even e = {space_alloc(list), space_alloc(list),  space_alloc(list),
+                     space_alloc(list), space_alloc(bytes), space_alloc(bytes)};
+    int64_t counts[8], displs[8];
+
+    for (int i = 0; i < degree; i++) {
+        counts[i] = rows;
+        displs[i] = i * rows;
+    }
+    space_put(e.counts, counts, list);
+    space_put(e.displs, displs, list);
+    return e;
+}
+
+static void even_free(struct even *e)
+{
+    void *all[] = {e->counts, e->displs, e->recvcounts, e->rdispls, e->out, e->in};
+
+    for (int i = 0; i < 6; i++)
+        space_free(all[i]);
+}
+
+static const int unlike_lengths[] = {50, 5000, 300000};
+
 /* The length of a row differs on rank 0: its neighbours and itself fail, nobody else does. */
 START_TEST(another_length_fails_on_both_ranks)
 {
     struct neighbors n = open_graph(SHAPE_RING, 480);
-    const int64_t counts[2] = {2, 2}, displs[2] = {0, 2};
-    int64_t recvcounts[2], rdispls[2];
     int beside = suite_rank == 0 || suite_rank == 1 || suite_rank == suite_size - 1;
-    static char out[4 * 6000], in[4 * 6000];
+    int length = unlike_lengths[_i] + (suite_rank == 0);
+    struct even e = even_alloc(2, 2, (size_t)length);
     EPX_Request request;
 
-    EXPECT_CODE(EPX_Neighbor_alltoallv(out, counts, displs, in, recvcounts, rdispls, 4,
-                                       (_i ? 5000 : 50) + (suite_rank == 0), EPX_BYTE, n.graph,
-                                       EPX_STREAM_NULL, &request),
+    EXPECT_CODE(EPX_Neighbor_alltoallv(e.out, e.counts, e.displs, e.in, e.recvcounts, e.rdispls, 4,
+                                       length, EPX_BYTE, n.graph, EPX_STREAM_NULL, &request),
                 EPX_SUCCESS);
     EXPECT_CODE(EPX_Wait(&request, MPI_STATUS_IGNORE),
                 beside && suite_size > 1 ? EPX_ERR_ARG : EPX_SUCCESS);
     SETTLE();
+    even_free(&e);
     layer_works(comm);
     neighbors_close(&n);
 }
@@ -341,6 +374,41 @@ START_TEST(an_edge_that_one_side_names_makes_no_graph)
     EXPECT(graph == EPX_GRAPH_NULL, "a call that failed made a graph");
     SETTLE();
     layer_works(comm);
+}
+END_TEST
+
+/* Kernels are given a graph by value: 128 edges begin, or end, at a rank at most. */
+START_TEST(a_device_has_room_for_128_edges)
+{
+    EPX_Graph graph = EPX_GRAPH_NULL;
+    int selves[129];
+
+    for (int i = 0; i < 129; i++)
+        selves[i] = suite_rank;
+    EXPECT_CODE(create(128, selves, 128, selves, &graph), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Graph_free(&graph), EPX_SUCCESS);
+    EXPECT_CODE(create(129, selves, 129, selves, &graph),
+                space_is_device() ? EPX_ERR_UNSUPPORTED : EPX_SUCCESS);
+    if (graph != EPX_GRAPH_NULL)
+        EXPECT_CODE(EPX_Graph_free(&graph), EPX_SUCCESS);
+    SETTLE();
+}
+END_TEST
+
+/* On hosts ranks that have no edge know nothing of each other's graph. */
+START_TEST(another_graph_is_refused_on_devices)
+{
+    struct neighbors first = open_graph(SHAPE_SELF, 481), second = open_graph(SHAPE_SELF, 482);
+    struct exchange x = exchange_on(suite_rank ? &first : &second, 483, EPX_BYTE, 100);
+
+    EXPECT_CODE(exchange_start(&x), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Wait(&x.request, MPI_STATUS_IGNORE),
+                space_is_device() && suite_size > 1 ? EPX_ERR_ARG : EPX_SUCCESS);
+    SETTLE();
+    exchange_free(&x);
+    layer_works(comm);
+    neighbors_close(&first);
+    neighbors_close(&second);
 }
 END_TEST
 
@@ -446,29 +514,29 @@ END_TEST
 /* Sends one number along each edge of the topology, as EPX sees it. */
 static void check_topology(MPI_Comm topology, const int *neighbors, int degree)
 {
-    int64_t counts[8], displs[8], recvcounts[8], rdispls[8];
+    struct even e = even_alloc(degree, 1, sizeof(int32_t));
     EPX_Comm own;
     EPX_Graph graph;
     EPX_Request request;
     int32_t out[8], in[8];
 
-    for (int i = 0; i < degree; i++) {
-        counts[i] = 1;
-        displs[i] = i;
+    for (int i = 0; i < degree; i++)
         out[i] = 1000 * suite_rank + neighbors[i];
-    }
+    space_put(e.out, out, (size_t)degree * sizeof(*out));
     EXPECT_CODE(EPX_Comm_create(topology, MPI_INFO_NULL, &own), EPX_SUCCESS);
     EXPECT_CODE(EPX_Graph_create_adjacent(own, EPX_FROM_TOPOLOGY, NULL, 0, NULL, &graph),
                 EPX_SUCCESS);
     SETTLE();
-    EXPECT_CODE(EPX_Neighbor_alltoallv(out, counts, displs, in, recvcounts, rdispls, degree, 1,
-                                       EPX_FLOAT32, graph, EPX_STREAM_NULL, &request),
+    EXPECT_CODE(EPX_Neighbor_alltoallv(e.out, e.counts, e.displs, e.in, e.recvcounts, e.rdispls,
+                                       degree, 1, EPX_FLOAT32, graph, EPX_STREAM_NULL, &request),
                 EPX_SUCCESS);
     EXPECT_CODE(EPX_Wait(&request, MPI_STATUS_IGNORE), EPX_SUCCESS);
+    space_get(in, e.in, (size_t)degree * sizeof(*in));
     for (int i = 0; i < degree; i++)
         EXPECT(in[i] == 1000 * neighbors[i] + suite_rank, "neighbour %d sent %d", i, in[i]);
     EXPECT_CODE(EPX_Graph_free(&graph), EPX_SUCCESS);
     EXPECT_CODE(EPX_Comm_free(&own), EPX_SUCCESS);
+    even_free(&e);
     SETTLE();
 }
 
@@ -497,8 +565,10 @@ END_TEST
 
 static void add_faults(TCase *tcase)
 {
-    tcase_add_loop_test(tcase, another_length_fails_on_both_ranks, 0, 2);
+    tcase_add_loop_test(tcase, another_length_fails_on_both_ranks, 0, 3);
     tcase_add_test(tcase, an_edge_that_one_side_names_makes_no_graph);
+    tcase_add_test(tcase, a_device_has_room_for_128_edges);
+    tcase_add_test(tcase, another_graph_is_refused_on_devices);
     tcase_add_test(tcase, wrong_lists_make_no_graph);
     tcase_add_test(tcase, a_freed_graph_is_refused);
     tcase_add_test(tcase, a_communicator_with_graphs_is_not_freed);

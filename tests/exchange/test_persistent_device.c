@@ -25,9 +25,10 @@ static void close_comm(void)
     suite_free_comm(&comm);
 }
 
-static struct exchange new_exchange(uint64_t seed, int fixed)
+/* neighbors: NULL = among all ranks. */
+static struct exchange new_exchange(struct neighbors *neighbors, uint64_t seed, int fixed)
 {
-    struct exchange x = {.comm = comm, .data = {seed, EPX_FLOAT32, 300, 0}};
+    struct exchange x = {.comm = comm, .neighbors = neighbors, .data = {seed, EPX_FLOAT32, 300, 0}};
 
     x.most_rows = 12;
     x.memory = (enum memory)(seed % 3);
@@ -100,9 +101,13 @@ static void end(struct exchange *x)
 
 START_TEST(a_start_in_a_capture_belongs_to_the_graph)
 {
-    struct exchange x = new_exchange(20 + (uint64_t)_i, _i % 2);
-    cudaGraphExec_t exec = capture(&x);
+    struct neighbors n = {SHAPE_RANDOM, 20 + (uint64_t)_i, EPX_GRAPH_NULL};
+    struct exchange x;
+    cudaGraphExec_t exec;
 
+    EXPECT_CODE(neighbors_open(&n, comm), EPX_SUCCESS);
+    x = new_exchange(_i < 4 ? NULL : &n, 20 + (uint64_t)_i, _i % 2);
+    exec = capture(&x);
     for (int i = 0; i < REPLAYS; i++) {
         fill(&x);
         must(cudaGraphLaunch(exec, x.stream));
@@ -115,12 +120,13 @@ START_TEST(a_start_in_a_capture_belongs_to_the_graph)
     }
     must(cudaGraphExecDestroy(exec));
     end(&x);
+    neighbors_close(&n);
 }
 END_TEST
 
 START_TEST(fixed_counts_are_not_read_in_a_capture)
 {
-    struct exchange x = new_exchange(30, 0);
+    struct exchange x = new_exchange(NULL, 30, 0);
     EPX_Request fixed = EPX_REQUEST_NULL, other = EPX_REQUEST_NULL;
     cudaGraph_t graph;
 
@@ -147,9 +153,14 @@ END_TEST
 /* The stream is held while operations are started one after the other and the request is freed. */
 START_TEST(no_call_waits_for_the_gpu)
 {
-    struct exchange x = new_exchange(40 + (uint64_t)_i, _i % 2), next;
-    cudaStream_t stream = x.stream;
+    struct neighbors n = {SHAPE_RING, 40, EPX_GRAPH_NULL};
+    struct exchange x, next;
+    cudaStream_t stream;
     int *flag;
+
+    EXPECT_CODE(neighbors_open(&n, comm), EPX_SUCCESS);
+    x = new_exchange(_i < 2 ? NULL : &n, 40 + (uint64_t)_i, _i % 2);
+    stream = x.stream;
 
     must(cudaHostAlloc((void **)&flag, sizeof(*flag), cudaHostAllocDefault));
     *(volatile int *)flag = 1;
@@ -164,7 +175,7 @@ START_TEST(no_call_waits_for_the_gpu)
     must(cudaStreamSynchronize(stream));
     exchange_check(&x);
     SETTLE();
-    next = new_exchange(50, 1);
+    next = new_exchange(x.neighbors, 50, 1);
     fill(&next);
     EXPECT_CODE(EPX_Start(&next.request), EPX_SUCCESS);
     exchange_wait(&next);
@@ -172,6 +183,7 @@ START_TEST(no_call_waits_for_the_gpu)
     must(cudaFreeHost(flag));
     must(cudaStreamDestroy(stream));
     exchange_free(&x);
+    neighbors_close(&n);
     layer_works(comm);
 }
 END_TEST
@@ -182,9 +194,9 @@ static Suite *make_suite(void)
     TCase *tcase = tcase_create("persistent_device");
 
     suite_add_fixture(tcase, open_comm, close_comm);
-    tcase_add_loop_test(tcase, a_start_in_a_capture_belongs_to_the_graph, 0, 6);
+    tcase_add_loop_test(tcase, a_start_in_a_capture_belongs_to_the_graph, 0, 8);
     tcase_add_test(tcase, fixed_counts_are_not_read_in_a_capture);
-    tcase_add_loop_test(tcase, no_call_waits_for_the_gpu, 0, 2);
+    tcase_add_loop_test(tcase, no_call_waits_for_the_gpu, 0, 3);
     suite_add_tcase(suite, tcase);
     return suite;
 }

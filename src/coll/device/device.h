@@ -92,6 +92,8 @@ struct epx_device {
     struct epx_side *captures; /* sides of captures, and free ones */
     struct epx_side *side;     /* of the capture that an operation is being queued in */
 
+    uint32_t num_graphs; /* made so far, the same on all ranks */
+
     struct epx_kept *kept; /* counts of persistent alltoallvs, and those that nobody uses now */
 
     struct epx_way way; /* of the last operation */

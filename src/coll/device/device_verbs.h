@@ -19,6 +19,7 @@ int epx_route_dispatch_device_direct(const struct epx_request *request);
 int epx_dispatch_device_direct(const struct epx_request *request);
 int epx_combine_device_direct(const struct epx_request *request);
 int epx_alltoallv_device_direct(const struct epx_request *request);
+int epx_neighbor_device_direct(const struct epx_request *request);
 
 /* Local: what the call of an operation in two phases has left. */
 int epx_dispatch_takes_device_direct(const struct epx_request *request);

@@ -9,6 +9,7 @@
 #include "coll/device/device_liveness.h"
 #include "coll/device/device_verbs.h"
 #include "coll/device/direct/kept_counts.h"
+#include "coll/device/graph/device_graph.h"
 #include "coll/device/launch.h"
 #include "coll/device/outcome.h"
 #include "coll/device/plan_device.h"
@@ -56,6 +57,7 @@ const struct epx_ground epx_ground_device_direct = {
     .create = create,
     .free = epx_device_free,
     .route_create = epx_device_route_create,
+    .graph_create = epx_device_graph_create,
     .queue =
         {
             [EPX_VERB_ROUTE_TOKENS] = epx_route_tokens_device_direct,
@@ -67,6 +69,7 @@ const struct epx_ground epx_ground_device_direct = {
             [EPX_VERB_DISPATCH_BACKWARD] = epx_combine_device_direct,
             [EPX_VERB_COMBINE_BACKWARD] = epx_dispatch_device_direct,
             [EPX_VERB_ALLTOALLV] = epx_alltoallv_device_direct,
+            [EPX_VERB_NEIGHBOR_ALLTOALLV] = epx_neighbor_device_direct,
         },
     .queue_rest =
         {

@@ -26,4 +26,5 @@ libepx_cuda_la_SOURCES += \
   src/coll/device/user_memory.h
 
 include src/coll/device/direct/local.mk
+include src/coll/device/graph/local.mk
 include src/coll/device/staged/local.mk

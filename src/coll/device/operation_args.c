@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "coll/device/device.h"
 #include "coll/device/device_verbs.h"
+#include "coll/device/graph/device_graph.h"
 #include "coll/device/plan_device.h"
 #include "coll/device/staged/proxy.h"
 #include "coll/verbs.h"
@@ -19,7 +20,7 @@ static int receives(const struct epx_request *request)
     enum epx_verb verb = request->call.verb;
 
     return epx_verb_dispatches(verb) || verb == EPX_VERB_COMBINE_BACKWARD ||
-           verb == EPX_VERB_ALLTOALLV;
+           epx_verb_exchanges(verb);
 }
 
 /* Notes in three words the window that a receive buffer lies in, and the offset; for an empty
@@ -122,13 +123,33 @@ static void note_rows(const struct epx_call *call, struct epx_ready_note *note)
         note->word[EPX_READY_FIELDS + f - 1] = (uint32_t)call->fields.at[f].bytes + 1;
 }
 
+/* 0 = the operation is on no graph. */
+static uint32_t graph_number(const struct epx_request *request)
+{
+    return request->call.verb == EPX_VERB_NEIGHBOR_ALLTOALLV
+               ? request->call.graph->device_graph->number
+               : 0;
+}
+
+/* Only two ranks that have an edge must have rows of one length: it goes where nothing is
+ * compared. */
+static void note_edge_rows(struct epx_ready_note *note)
+{
+    for (int half = 0; half < 2; half++) {
+        note->word[EPX_READY_EDGE_ROW_LOW + half] = note->word[EPX_READY_ROW_LOW + half];
+        note->word[EPX_READY_ROW_LOW + half] = 0;
+    }
+    note->word[EPX_READY_EDGE_STORED] = EPX_READY_NONE_STORED;
+}
+
 struct epx_ready_note epx_ready_note_of(const struct epx_request *request)
 {
     struct epx_ready ready = epx_ready_of(request);
     uint64_t capacity = (uint64_t)request->call.recv_capacity;
     struct epx_ready_note note = {{0}};
 
-    note.word[EPX_READY_VERB] = (uint32_t)ready.verb;
+    note.word[EPX_READY_VERB] = (uint32_t)ready.verb | graph_number(request)
+                                                           << EPX_READY_GRAPH_SHIFT;
     note.word[EPX_READY_ROUTE] = (uint32_t)ready.route;
     note.word[EPX_READY_DATATYPE] = (uint32_t)ready.datatype | (uint32_t)ready.biases
                                                                    << EPX_READY_BIASES_SHIFT;
@@ -137,6 +158,8 @@ struct epx_ready_note epx_ready_note_of(const struct epx_request *request)
     note.word[EPX_READY_CAPACITY_HIGH] = (uint32_t)(capacity >> 32);
     note_rows(&request->call, &note);
     note_buffer(request, 0, &note.word[EPX_READY_SEGMENT]);
+    if (request->call.verb == EPX_VERB_NEIGHBOR_ALLTOALLV)
+        note_edge_rows(&note);
     return note;
 }
 

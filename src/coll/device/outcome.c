@@ -20,16 +20,27 @@ static int report_datatype(const struct epx_outcome *o)
     return epx_fail_differs(EPX_TOLD_DATATYPE, o->b & mask, o->c & mask, o->rank);
 }
 
+static int report_call(const struct epx_outcome *o)
+{
+    const int64_t mask = (1 << EPX_READY_GRAPH_SHIFT) - 1;
+
+    if ((o->b & mask) == (o->c & mask))
+        return epx_fail_differs(EPX_TOLD_GRAPH, o->b >> EPX_READY_GRAPH_SHIFT,
+                                o->c >> EPX_READY_GRAPH_SHIFT, o->rank);
+    return epx_fail_differs(EPX_TOLD_VERB, o->b & mask, o->c & mask, o->rank);
+}
+
 static int report_difference(const struct epx_outcome *o)
 {
     static const enum epx_told told[EPX_READY_COMPARED] = {
-        [EPX_READY_VERB] = EPX_TOLD_VERB,
         [EPX_READY_ROUTE] = EPX_TOLD_ROUTE,
         [EPX_READY_ROW_LOW] = EPX_TOLD_ROW_BYTES,
     };
 
     if (o->a >= EPX_DIFFERS_FIELD)
         return epx_fail_field((int)o->a - EPX_DIFFERS_FIELD, o->b, o->c, o->rank);
+    if (o->a == EPX_READY_VERB)
+        return report_call(o);
     if (o->a == EPX_READY_DATATYPE)
         return report_datatype(o);
     return epx_fail_differs(told[o->a], o->b, o->c, o->rank);
@@ -37,7 +48,7 @@ static int report_difference(const struct epx_outcome *o)
 
 static int report_short(const struct epx_request *request, const struct epx_outcome *o)
 {
-    if (request && request->call.verb == EPX_VERB_ALLTOALLV)
+    if (request && epx_verb_exchanges(request->call.verb))
         return epx_fail_too_many(o->rank, o->a, o->b);
     return epx_fail_no_room(o->rank, o->a, o->b);
 }
@@ -47,6 +58,14 @@ static int report_bad_id(const struct epx_request *request, const struct epx_out
     struct epx_bad_pair bad = {.id = o->c, .token = o->a, .choice = o->b, .num = o->rank};
 
     return epx_fail_bad_id(bad, request ? request->route->attr.num_experts : 0);
+}
+
+static int report_edge(const struct epx_device *device, const struct epx_outcome *o)
+{
+    const int self = device->comm->rank;
+
+    return o->c ? epx_fail_edge(o->rank, o->a, self, o->b)
+                : epx_fail_edge(self, o->b, o->rank, o->a);
 }
 
 static int report_silence(struct epx_device *device, const struct epx_outcome *o)
@@ -71,6 +90,7 @@ int epx_outcome_report(struct epx_device *device, const struct epx_request *requ
     case EPX_OUTCOME_BAD_COUNT: return epx_fail_bad_count(o->rank, o->a, o->b);
     case EPX_OUTCOME_NO_ROWS: return epx_fail_no_rows(o->rank, o->a);
     case EPX_OUTCOME_PAST_END: return epx_fail_past_end(o->rank, o->a, o->b, o->c);
+    case EPX_OUTCOME_EDGE: return report_edge(device, o);
     case EPX_OUTCOME_ROUTING: return epx_fail_routing(o->code, o->rank);
     }
     return epx_fail(EPX_ERR_INTERN, "outcome %d is unknown", o->what);

@@ -10,6 +10,7 @@
 
 #include "core/comm.h"
 
+struct epx_device_graph;
 struct epx_edges;
 struct epx_peer_rows;
 
@@ -44,6 +45,7 @@ struct epx_graph {
     /* what the ground has of it, and frees */
     struct epx_edges *edges;
     struct epx_peer_rows *peer_rows;
+    struct epx_device_graph *device_graph;
     void (*ground_free)(struct epx_graph *graph);
 };
 

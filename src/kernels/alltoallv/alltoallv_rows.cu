@@ -7,14 +7,9 @@
  * Work: reads and writes the rows that are sent. Order: none, every byte has one writer.
  * Launch: comm.blocks blocks, which wait for other ranks; ends the operation.
  */
-#include "kernels/alltoallv/count_checks.cuh"
-#include "kernels/alltoallv/piece_turns.cuh"
-#include "kernels/alltoallv/row_packets.cuh"
+#include "kernels/alltoallv/row_steps.cuh"
 #include "kernels/protocol/launches.cuh"
 #include "kernels/protocol/load_kernels.cuh"
-#include "kernels/protocol/protocol.cuh"
-
-enum { NUM_WARPS = EPX_WAITING_THREADS / EPX_WARP };
 
 /* What every block works out for itself; in shared memory. */
 struct placement {
@@ -39,46 +34,6 @@ struct claims {
     struct claimed moved; /* by those that send to others, then by those that take */
     struct claimed kept;  /* by those that copy own rows */
 };
-
-static __device__ __forceinline__ bool is_packed(const struct epx_alltoallv_rows &a, int64_t rows)
-{
-    return rows <= a.packed_rows;
-}
-
-/* The first block tells the other ranks that this one is ready, and the last one tells them counts;
- * the middle one has less to do. */
-static __device__ __forceinline__ bool is_middle_block()
-{
-    return blockIdx.x == gridDim.x / 2;
-}
-
-/* Whether this thread is in the given warp: warps do different things until the block meets. */
-static __device__ __forceinline__ bool is_warp(int32_t number)
-{
-    return (int32_t)threadIdx.x / EPX_WARP == number;
-}
-
-/* How many lanes of a warp have a rank each, from the first-th one on. */
-static __device__ __forceinline__ int32_t lanes_from(int32_t num_ranks, int32_t first)
-{
-    return num_ranks - first < EPX_WARP ? num_ranks - first : EPX_WARP;
-}
-
-/* One warp, of which so many lanes have a rank: lists the packets of each lane's rank, behind `num`
- * packets and those of lower lanes. Returns how many packets there are then. */
-static __device__ int32_t list_packets(struct packet_list &list, int32_t rank, int32_t lanes,
-                                       int32_t num, const struct rows_in_packets &packed)
-{
-    const int32_t through = (int32_t)scan_capped(packets_for(packed.bytes), lanes);
-
-    if (lane_id() < lanes) {
-        list.rows[rank] = packed.rows;
-        list.packets[rank] = packed.packets;
-        list.bytes[rank] = packed.bytes;
-        list.first[rank + 1] = num + through;
-    }
-    return num + __shfl_sync(~0u, through, lanes - 1);
-}
 
 /* One warp, before anything else: looks up where the ranks' control windows are. */
 static __device__ void look_up_windows(const struct epx_device_comm &c, struct placement &p)
@@ -141,44 +96,11 @@ static __device__ void post_row_counts(const struct epx_alltoallv_rows &a, const
 
     for (int32_t i = (int32_t)threadIdx.x; i < num * num * 2; i += (int32_t)blockDim.x) {
         int32_t rank = i / (num * 2), word = i % (num * 2);
-        uint64_t count = (uint64_t)p.send_count[word / 2];
         uint64_t *to = epx_control_counts(p.control[rank], num, (uint32_t)x.epoch, a.comm.rank);
 
-        EPX_DELAY(a.comm);
-        store_relaxed_sys(to + word, tag_of(x.epoch) | (uint32_t)(word % 2 ? count >> 32 : count));
+        post_half(a.comm, to + word / 2 * 2, word % 2, tag_of(x.epoch),
+                  (uint64_t)p.send_count[word / 2]);
     }
-}
-
-/* Whether the source is in another operation, which posts no counts. */
-static __device__ EPX_COLD bool is_elsewhere(const struct epx_alltoallv_rows &a,
-                                             const struct exchange &x, int32_t source)
-{
-    uint64_t verb = load_relaxed_sys(
-        epx_control_ready(a.comm.own_control, a.comm.num_ranks, (uint32_t)x.epoch, source) +
-        EPX_READY_VERB);
-
-    return verb >> 32 == (uint32_t)x.epoch && (uint32_t)verb != a.note.word[EPX_READY_VERB];
-}
-
-/* Whether the count came, or never will because the source is in another operation: await_ready
- * then finds out which. */
-static __device__ bool await_count(const struct epx_alltoallv_rows &a, const struct exchange &x,
-                                   int32_t source, int32_t target, int64_t *count)
-{
-    const uint64_t *words =
-        epx_control_counts(a.comm.own_control, a.comm.num_ranks, (uint32_t)x.epoch, source) +
-        2 * target;
-    uint64_t tag = tag_of(x.epoch);
-    struct patience patience = {0, 0};
-    struct packet packet;
-
-    while (!has_tag(packet = load_packet(words), tag))
-        if (is_elsewhere(a, x, source))
-            return true;
-        else if (!keep_waiting(a.comm, patience, source))
-            return false;
-    *count = (int64_t)((uint64_t)(uint32_t)packet.high << 32 | (uint32_t)packet.low);
-    return true;
 }
 
 /* counts is [source][target], in shared memory; complete after the next barrier of the block. */
@@ -191,7 +113,10 @@ static __device__ bool await_counts(const struct epx_alltoallv_rows &a, const st
     EPX_DELAY(a.comm);
     for (int32_t i = (int32_t)threadIdx.x; ok && i < num * num;
          i += EPX_WAITING_THREADS) /* the first threads: the last ones wait for ready */
-        ok = await_count(a, x, i / num, i % num, &counts[i]);
+        ok = await_number_of(a, x, i / num,
+                             epx_control_counts(a.comm.own_control, num, (uint32_t)x.epoch, 0) +
+                                 2 * (int64_t)i,
+                             &counts[i]);
     return ok;
 }
 
@@ -279,15 +204,6 @@ static __device__ int64_t stage_share(const struct epx_alltoallv_rows &a)
     return a.stage_bytes / a.comm.num_ranks / 16 * 16;
 }
 
-/* How many bytes a round moves of `rows` rows that go through a stage, from byte `at` on. */
-static __device__ __forceinline__ int64_t bytes_in_round(const struct epx_alltoallv_rows &a,
-                                                         int64_t rows, int64_t at)
-{
-    int64_t left = rows * a.row_bytes - at, share = stage_share(a);
-
-    return left < 0 ? 0 : left < share ? left : share;
-}
-
 /* To a rank: straight to its buffer all in the first round, into its stage a share each round. */
 static __device__ struct copy copy_to(const struct epx_alltoallv_rows &a, const struct exchange &x,
                                       const struct placement &p, int32_t rank, int64_t round)
@@ -304,7 +220,7 @@ static __device__ struct copy copy_to(const struct epx_alltoallv_rows &a, const 
     } else {
         copy.from += round * stage_share(a);
         copy.to = a.stage[rank] + a.comm.rank * stage_share(a);
-        copy.bytes = bytes_in_round(a, rows, round * stage_share(a));
+        copy.bytes = bytes_in_round(rows * a.row_bytes, stage_share(a), round * stage_share(a));
     }
     return copy;
 }
@@ -318,7 +234,7 @@ static __device__ struct copy copy_from(const struct epx_alltoallv_rows &a,
     if (is_packed(a, rows))
         return copy;
     copy.to = a.recv + p.recv_place[rank] * a.row_bytes + at;
-    copy.bytes = bytes_in_round(a, rows, at);
+    copy.bytes = bytes_in_round(rows * a.row_bytes, stage_share(a), at);
     return copy;
 }
 
@@ -366,16 +282,11 @@ static __device__ void send_round(const struct epx_alltoallv_rows &a, const stru
 static __device__ void take_round(const struct epx_alltoallv_rows &a, struct placement &p,
                                   int64_t round, struct claims &claims)
 {
-    int32_t num = a.comm.num_ranks, thread = (int32_t)threadIdx.x;
-    struct turns &all = p.turns[0];
+    int32_t num = a.comm.num_ranks;
 
-    for (int32_t s = thread; s < num; s += EPX_WAITING_THREADS)
+    for (int32_t s = (int32_t)threadIdx.x; s < num; s += EPX_WAITING_THREADS)
         p.copy[s] = copy_from(a, p, s, round);
-    __syncthreads();
-    find_turns(p.copy, num, 0, num, thread, all);
-    __syncthreads();
-    copy_in_turns(a.comm, p.copy, all, team_of(0, NUM_WARPS), claims.moved);
-    claims.moved.before += num_pieces(all);
+    copy_all(a.comm, p.copy, num, p.turns[0], claims.moved);
 }
 
 static __device__ EPX_COLD int64_t move_alltoallv(const struct epx_alltoallv_rows &a,
@@ -387,18 +298,12 @@ static __device__ EPX_COLD int64_t move_alltoallv(const struct epx_alltoallv_row
     struct claims claims = {{&a.comm.state->runs, 0}, {&a.comm.state->taken, 0}};
 
     rounds = rounds ? rounds : 1;
-    for (int64_t i = 0; i < rounds; i++) {
-        if (i && !await_credits(a.comm, x, (uint64_t)i))
-            break;
-        send_round(a, x, p, i, claims);
-        signal_arrival(a.comm);
-        if (!await_arrivals(a.comm, x, (uint64_t)i + 1))
-            break;
-        if (takes)
-            take_round(a, p, i, claims);
-        if (i + 1 < rounds)
-            signal_credit(a.comm);
-    }
+    store_in_rounds(
+        a, x, rounds, [&](int64_t i) { send_round(a, x, p, i, claims); },
+        [&](int64_t i) {
+            if (takes)
+                take_round(a, p, i, claims);
+        });
     return rounds;
 }
 
@@ -412,13 +317,6 @@ outcome_of(const struct epx_alltoallv_rows &a, const struct exchange &x, const s
     return p.bad < 0 && rows <= a.recv_capacity ? epx_outcome() : outcome_of_counts(a, p.bad, rows);
 }
 
-/* How far the bank of an operation lies behind bank 0. */
-static __device__ __forceinline__ int64_t bank_of(const struct epx_alltoallv_rows &a,
-                                                  const struct exchange &x)
-{
-    return x.epoch % 2 ? a.comm.num_ranks * a.packet_words : 0;
-}
-
 /* The whole block: takes the rows that go with the counts, and this rank's own ones if they are as
  * few, by half its warps. */
 static __device__ bool take_few(const struct epx_alltoallv_rows &a, const struct exchange &x,
@@ -428,7 +326,8 @@ static __device__ bool take_few(const struct epx_alltoallv_rows &a, const struct
 
     if ((int32_t)threadIdx.x / EPX_WARP >= half)
         copy_in_shares(p.copy[a.comm.rank], team_of(half, half));
-    return take_packets(a.comm, p.packets, x.epoch, bank_of(a, x), team_of(0, NUM_WARPS));
+    return take_packets(a.comm, p.packets, every_rank{a.comm.num_ranks}, x.epoch, bank_of(a, x),
+                        team_of(0, NUM_WARPS));
 }
 
 /* The whole block, once the ranks were found to agree; returns the rounds. */

@@ -22,8 +22,8 @@ struct rows_in_packets {
     int64_t bytes;
 };
 
-/* Packets to or from each rank, one behind the other; in shared memory. An operation has them in
- * the bank of its number, which lies so many words behind bank 0. */
+/* Packets to or from each rank, or along each edge, one behind the other; in shared memory. An
+ * operation has them in the bank of its number, which lies so many words behind bank 0. */
 struct packet_list {
     char *rows[EPX_MOST_DEVICE_RANKS];        /* where they come from, or go to */
     uint64_t *packets[EPX_MOST_DEVICE_RANKS]; /* in bank 0 */
@@ -145,10 +145,23 @@ static __device__ bool await_packet(const struct epx_device_comm &c, const uint6
     return true;
 }
 
+/* Who packets come from where the list has an entry for each rank. */
+struct every_rank {
+    int32_t num;
+
+    __device__ __forceinline__ int32_t rank(int32_t entry) const
+    {
+        return entry;
+    }
+};
+
+/* sources: how many entries the list has, and which rank each comes from. */
+template <typename Sources>
 static __device__ bool take_packets(const struct epx_device_comm &c, const struct packet_list &list,
-                                    uint64_t epoch, int64_t bank, const struct crew &crew)
+                                    const Sources &sources, uint64_t epoch, int64_t bank,
+                                    const struct crew &crew)
 {
-    int32_t threads = crew.num * EPX_WARP, num = list.first[c.num_ranks];
+    int32_t threads = crew.num * EPX_WARP, num = list.first[sources.num];
     uint64_t tag = tag_of(epoch);
     bool ok = true;
 
@@ -177,7 +190,8 @@ static __device__ bool take_packets(const struct epx_device_comm &c, const struc
                 continue;
             source = rank_of_packet(list, i, source);
             at = i - list.first[source];
-            ok = await_packet(c, list.packets[source] + bank + 2 * at, tag, source, packet[j]);
+            ok = await_packet(c, list.packets[source] + bank + 2 * at, tag, sources.rank(source),
+                              packet[j]);
             if (ok)
                 write_bytes(list.rows[source] + at * SHORT_PACKET_BYTES,
                             list.bytes[source] - at * SHORT_PACKET_BYTES,

@@ -23,11 +23,29 @@ struct epx_alltoallv_rows {
     int64_t packet_words; /* of all packets of a source */
 };
 
+/* The edges of a graph that begin, or end, at this rank, in the order of its list. */
+struct epx_edge_list {
+    int32_t num;
+    uint8_t rank[EPX_MOST_EDGES];  /* at the other end */
+    uint8_t place[EPX_MOST_EDGES]; /* of the edge in the other rank's list */
+    uint8_t turn[EPX_MOST_EDGES];  /* how often the rank stands in the list before */
+};
+
+/* An exchange along the edges of a graph. */
+struct epx_neighbor_rows {
+    struct epx_alltoallv_rows rows; /* counts and displacements are those of edges */
+    struct epx_edge_list sources, destinations;
+    int32_t most_sources; /* of any rank: so many share its stage */
+    int32_t most_turns;   /* edges between any two ranks, in one direction */
+    int64_t edge_packets; /* words of the packets of an edge */
+};
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 /* Launchers return EPX_SUCCESS, or EPX_ERR_CUDA with the error left to cudaGetLastError. */
 int epx_launch_alltoallv_rows(const struct epx_alltoallv_rows *args, EPX_Stream stream);
+int epx_launch_neighbor_rows(const struct epx_neighbor_rows *args, EPX_Stream stream);
 int epx_launch_alltoallv_messages(const struct epx_alltoallv_rows *args, EPX_Stream stream);
 #ifdef __cplusplus
 }

@@ -18,6 +18,8 @@ enum epx_outcome_what {
     EPX_OUTCOME_BAD_COUNT, /* alltoallv: sendcounts[rank] is a, sdispls[rank] is b */
     EPX_OUTCOME_NO_ROWS,   /* alltoallv: sendcounts[rank] is a, but there is no buffer */
     EPX_OUTCOME_PAST_END,  /* alltoallv: the same with sdispls[rank] b, but sendbuf has c rows */
+    EPX_OUTCOME_EDGE,      /* neighbours: rows of rank have a bytes, this rank's b; c: 1 = rank is
+                              the one that sends */
     EPX_OUTCOME_ROUTING    /* the routing failed on rank */
 };
 

@@ -11,7 +11,7 @@
 /* The words of a ready note, 32 bits each; the first five, and those of fields, are compared across
  * ranks. */
 enum epx_ready_word {
-    EPX_READY_VERB,
+    EPX_READY_VERB,    /* above it the number of the graph that the operation is on */
     EPX_READY_ROUTE,   /* id, -1 = none */
     EPX_READY_ROW_LOW, /* bytes of a row, of the first field */
     EPX_READY_ROW_HIGH,
@@ -28,7 +28,20 @@ enum epx_ready_word {
 
 enum { EPX_READY_COMPARED = EPX_READY_WEIGHTS };
 
-enum { EPX_READY_BIASES_SHIFT = 8 };
+enum { EPX_READY_BIASES_SHIFT = 8, EPX_READY_GRAPH_SHIFT = 8 };
+
+/*
+ * Along the edges of a graph these words are others, which need not be the same on all ranks: only
+ * two ranks that have an edge must have rows of one length. EPX_READY_ROW_LOW is 0 there.
+ * EPX_READY_EDGE_STORED is EPX_READY_NONE_STORED plus the most bytes of an edge of this rank that
+ * do not go in packets, in units of EPX_STORED_UNIT, rounded up, which the kernel adds.
+ */
+enum {
+    EPX_READY_EDGE_STORED = EPX_READY_WEIGHTS,
+    EPX_READY_EDGE_ROW_LOW = EPX_READY_CAPACITY_LOW,
+    EPX_READY_NONE_STORED = 2, /* more than what weights of rows have */
+    EPX_STORED_UNIT = 4096
+};
 
 /* Whether all ranks must tell the same in a word. */
 EPX_HD int epx_ready_compared(int32_t word)

@@ -23,6 +23,10 @@
  *   counts[2][s]  writer s: alltoallv's counts of operation n, as ready.
  *   packets[2][s] writer s: alltoallv's rows of operation n, if they are few; in banks as ready,
  *                 but needs no ready itself: s is in n, so the owner is done with n - 2.
+ *   edges[2][i]   writer: the rank where edge i of the operation's graph begins: its count, as
+ *                 counts. In n + 2 it may be another rank's edge: that rank is in n + 2, so the
+ *                 owner has ended n, for which it had this word.
+ *   grants[2][i]  writer: the rank where edge i ends, once all agree in n: where rows go there.
  *   lists[2][s]   writer s: where rows of several fields go, as ready; awaited once the ranks were
  *                 found to agree that they are in such an operation.
  *   abort         0, or who is silent, or whose host gave up for a reason that stands in its own

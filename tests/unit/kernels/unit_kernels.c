@@ -212,6 +212,12 @@ START_TEST(control_words_lie_apart)
                 mark(taken, ranks, epx_control_lists(control, ranks, 6 + bank, s), EPX_LIST_WORDS);
             }
         }
+        for (int32_t i = 0; i < 2 * EPX_MOST_EDGES; i++) {
+            const uint32_t bank = 6 + (uint32_t)i % 2;
+
+            mark(taken, ranks, epx_control_edge(control, ranks, bank, i / 2), 2);
+            mark(taken, ranks, epx_control_grant(control, ranks, bank, i / 2), 2);
+        }
         free(taken);
     }
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* alltoallv_device_direct.c - alltoallv on device memory: counts are read by the kernel alone. */
+/* alltoallv_device_direct.c - alltoallv on device memory, among all ranks and along the edges of a
+ * graph: counts are read by the kernel alone. */
 #include "coll/device/device.h"
 #include "coll/device/device_verbs.h"
+#include "coll/device/graph/device_graph.h"
 #include "coll/device/operation_args.h"
 #include "coll/device/user_memory.h"
 #include "transport/cuda/cuda_errors.h"
@@ -50,5 +52,13 @@ int epx_alltoallv_device_direct(const struct epx_request *request)
     struct epx_alltoallv_rows args = epx_alltoallv_args_of(request);
 
     EPX_TRY_LAUNCH(epx_launch_alltoallv_rows(&args, request->call.stream));
+    return EPX_SUCCESS;
+}
+
+int epx_neighbor_device_direct(const struct epx_request *request)
+{
+    struct epx_neighbor_rows args = epx_neighbor_args_of(request);
+
+    EPX_TRY_LAUNCH(epx_launch_neighbor_rows(&args, request->call.stream));
     return EPX_SUCCESS;
 }

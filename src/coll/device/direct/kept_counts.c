@@ -5,7 +5,7 @@
  * The copy is work on the stream of the persistent request, in front of all that it starts. What
  * was kept is never given back to CUDA before the communicator is freed: cudaFree waits for the
  * GPU, and the last who uses it may be an operation that completes within EPX_Test. As all have the
- * same length, they are used again.
+ * same room, they are used again.
  */
 #include "coll/device/direct/kept_counts.h"
 
@@ -15,10 +15,8 @@
 #include "transport/cuda/cuda_errors.h"
 #include "transport/cuda/device_scope.h"
 
-static size_t bytes_of(const struct epx_device *device)
-{
-    return (size_t)device->comm->size * sizeof(int64_t);
-}
+/* Numbers that are kept: of ranks, or of edges, so many counts and displacements at most. */
+enum { MOST_KEPT = 2 * (EPX_MOST_EDGES + EPX_MOST_DEVICE_RANKS) };
 
 /* Counts that nobody uses, or new ones. */
 static int find_unused(struct epx_device *device, struct epx_kept **result)
@@ -34,7 +32,7 @@ static int find_unused(struct epx_device *device, struct epx_kept **result)
         device->kept = kept;
     }
     if (!kept->counts)
-        EPX_TRY_CUDA(cudaMalloc((void **)&kept->counts, 2 * bytes_of(device)));
+        EPX_TRY_CUDA(cudaMalloc((void **)&kept->counts, MOST_KEPT * sizeof(*kept->counts)));
     *result = kept;
     return EPX_SUCCESS;
 }
@@ -42,7 +40,7 @@ static int find_unused(struct epx_device *device, struct epx_kept **result)
 static int keep_here(struct epx_device *device, const struct epx_call *call,
                      struct epx_kept **result)
 {
-    const size_t bytes = bytes_of(device);
+    const size_t bytes = (size_t)call->graph->destinations.num * sizeof(*call->sendcounts);
     unsigned long long capture, id;
     struct epx_kept *kept = NULL;
 
@@ -52,11 +50,13 @@ static int keep_here(struct epx_device *device, const struct epx_call *call,
                 "the stream is in a capture: fixed counts are read when the request is made");
     EPX_TRY(epx_device_check_stream(device, call->stream, &id));
     EPX_TRY(find_unused(device, &kept));
+    *result = kept;
+    if (bytes == 0)
+        return EPX_SUCCESS;
     EPX_TRY_CUDA(
         cudaMemcpyAsync(kept->counts, call->sendcounts, bytes, cudaMemcpyDefault, call->stream));
     EPX_TRY_CUDA(cudaMemcpyAsync((char *)kept->counts + bytes, call->sdispls, bytes,
                                  cudaMemcpyDefault, call->stream));
-    *result = kept;
     return EPX_SUCCESS;
 }
 
