@@ -21,6 +21,7 @@ nobase_dist_doc_DATA += \
   docs/notebook/2026-11-27_short_rows.md \
   docs/notebook/2026-11-27_two_h200s.md \
   docs/notebook/2026-11-28_grid_of_shapes.md \
+  docs/notebook/2026-11-29_lost_ranks.md \
   docs/notebook/2026-11-29_making_a_communicator.md \
   docs/notebook/2026-11-29_neighbours.md \
   docs/notebook/2026-11-29_one_h200.md \

@@ -86,7 +86,8 @@ int epx_mailbox_send(struct epx_mailbox *mailbox, int rank, const void *letter, 
  */
 int epx_mailbox_send_confirmed(struct epx_mailbox *mailbox, int rank, const void *letter,
                                size_t bytes);
-/* Gives the next letter that came, valid until the next call; NULL = none. */
+/* Gives the next letter that came, valid until the next call; NULL = none. As many bytes as the
+ * longest letter has can be read; it tells by itself which of them count. */
 int epx_mailbox_take(struct epx_mailbox *mailbox, const void **letter);
 /* Gives letters on their way some time to leave. */
 void epx_mailbox_flush(struct epx_mailbox *mailbox, int64_t bound_ms);

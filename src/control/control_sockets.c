@@ -40,6 +40,7 @@ struct mailbox {
     struct epx_mailbox base;
     struct epx_sockets *sockets;
     enum epx_tag tag;
+    size_t most_bytes;
     struct epx_frame *taken; /* valid until the next call */
 };
 
@@ -310,11 +311,11 @@ static int open_mailbox(void *state, enum epx_tag tag, size_t most_bytes, int nu
 {
     struct mailbox *mailbox = epx_memory_zeroed(1, sizeof(*mailbox));
 
-    (void)most_bytes;
     (void)num_spare;
     EPX_FAIL_IF(!mailbox, EPX_ERR_NO_MEM, "no memory for letters");
     mailbox->sockets = state;
     mailbox->tag = tag;
+    mailbox->most_bytes = most_bytes;
     *result = &mailbox->base;
     return EPX_SUCCESS;
 }
@@ -345,12 +346,29 @@ static int send_letter(struct epx_mailbox *base, int rank, const void *letter, s
     return EPX_SUCCESS;
 }
 
+/* Zeros follow a letter that is shorter than the longest: whoever takes it may read as much. */
+static int lengthen(struct epx_frame **frame, size_t most_bytes)
+{
+    struct epx_frame *longer;
+
+    if ((*frame)->bytes >= most_bytes)
+        return EPX_SUCCESS;
+    longer = epx_memory_zeroed(1, sizeof(*longer) + most_bytes);
+    EPX_FAIL_IF(!longer, EPX_ERR_NO_MEM, "no memory for a letter of %zu bytes", most_bytes);
+    memcpy(longer, *frame, sizeof(*longer) + (*frame)->bytes);
+    free(*frame);
+    *frame = longer;
+    return EPX_SUCCESS;
+}
+
 static int take_letter(struct epx_mailbox *base, const void **letter)
 {
     struct mailbox *mailbox = mailbox_of(base);
 
     free(mailbox->taken);
     mailbox->taken = epx_frames_take(&mailbox->sockets->letters[mailbox->tag]);
+    if (mailbox->taken)
+        EPX_TRY(lengthen(&mailbox->taken, mailbox->most_bytes));
     *letter = mailbox->taken ? mailbox->taken->data : NULL;
     return EPX_SUCCESS;
 }

@@ -32,7 +32,7 @@
 #include "core/progress.h"
 
 enum letter_kind { LETTER_JOIN, LETTER_PROPOSE, LETTER_GATHER, LETTER_LEFT };
-enum { PART_BYTES = 2048, FLUSH_MS = 50 };
+enum { PART_BYTES = 2048, FLUSH_MS = 50, MOST_ATTEMPTS = 1 << 30 };
 
 struct letter {
     int32_t kind, sender, attempt, number;
@@ -145,7 +145,8 @@ static void read_letter(struct epx_survivors *survivors, const struct letter *le
 {
     const int rank = survivors->comm->rank;
 
-    if (letter->sender < 0 || letter->sender >= survivors->comm->size)
+    if (letter->sender < 0 || letter->sender >= survivors->comm->size || letter->attempt < 0 ||
+        letter->attempt > MOST_ATTEMPTS)
         return;
     if (letter->attempt > survivors->latest)
         survivors->latest = letter->attempt;
