@@ -93,9 +93,11 @@ def spread(model: Any, comm: epx.Comm, max_tokens: int) -> None:
     A layer has a route of its own, so that its backward need not route again.
     """
     top_k = model.config.num_experts_per_tok
-    for experts in model.modules():
-        if not hasattr(experts, "is_transposed"):  # set where an experts implementation may be
-            continue
+    # use_experts_implementation of transformers sets is_transposed.
+    layers: list[Any] = [m for m in model.modules() if hasattr(m, "is_transposed")]
+    if not layers or any(getattr(experts, "has_post_expert_norm", False) for experts in layers):
+        raise ValueError(f"epx_experts cannot compute the experts of {type(model).__name__}")
+    for experts in layers:
         route = epx.Route(comm, experts.num_experts, top_k, max_tokens, alignment=16, distinct=True)
         local = slice(route.first_expert, route.first_expert + route.local_experts)
         for name, whole in list(experts.named_parameters(recurse=False)):

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import epx
 
@@ -11,6 +11,31 @@ import epx
 def refuse(name: str, instead: str) -> NoReturn:
     """Raises that EPX does not have this, and what to use."""
     raise epx.EPXError(epx.Code.UNSUPPORTED, f"deep_ep: EPX has no {name}: {instead}")
+
+
+_AFTER = "a combine that starts when the product has ended"
+_OF_FORKS = {
+    "use_nvfp4": "rows in fp8 or bfloat16",
+    "x_global_scale": "rows in fp8 or bfloat16",
+    "overlap": _AFTER,
+    "src_signals": _AFTER,
+    "src_signal_expect_value": _AFTER,
+    "packed_recv_count": _AFTER,
+    "comp_signal": _AFTER,
+    "block_m": _AFTER,
+    "threshold": _AFTER,
+    "num_sms": "the hint epx_max_sms",
+}
+"""Arguments of low-latency calls that frameworks pass to forks of DeepEP."""
+
+
+def refuse_forks(call: str, given: dict[str, Any]) -> None:
+    """Raises what to use instead of an argument that a fork of DeepEP has."""
+    for name, value in given.items():
+        if name not in _OF_FORKS:
+            raise TypeError(f"{call}() got an unexpected keyword argument {name!r}")
+        if value is not None and value is not False:
+            refuse(f"{name} of {call}", _OF_FORKS[name])
 
 
 class Config(NamedTuple):

@@ -13,7 +13,7 @@ from torch import Tensor
 import epx
 import epx.torch as ep
 
-from ._config import Config, refuse
+from ._config import Config, refuse, refuse_forks
 from ._events import EventHandle, EventOverlap, Lane
 from ._low_latency import LowLatency, LowLatencyHandle, quantizer, size_hint
 from ._numbers import align
@@ -76,9 +76,9 @@ class Buffer:
     """Dispatch and combine of a group of ranks: DeepEP's Buffer, by EPX.
 
     ``num_nvl_bytes`` and ``num_rdma_bytes`` are reserved for results, which then arrive without a
-    copy; ``num_qps_per_rank``, ``allow_nvlink_for_low_latency_mode``, ``allow_mnnvl`` say nothing
-    to EPX. ``Buffer.num_max_tokens_per_rank`` is what a rank dispatches at most; 0 has the ranks
-    agree at their first dispatch, on 4096 at least.
+    copy; ``num_qps_per_rank``, ``allow_nvlink_for_low_latency_mode``, ``allow_mnnvl`` and
+    ``use_fabric``, which a fork has, say nothing to EPX. ``Buffer.num_max_tokens_per_rank`` is what
+    a rank dispatches at most; 0 has the ranks agree at their first dispatch, on 4096 at least.
     """
 
     num_sms: int = 20
@@ -96,6 +96,7 @@ class Buffer:
         explicitly_destroy: bool = False,
         enable_shrink: bool = False,
         comm: Any = None,
+        use_fabric: bool = False,
     ) -> None:
         if enable_shrink:
             refuse("shrink mode (enable_shrink)", _SHRINK)
@@ -339,11 +340,13 @@ class Buffer:
         use_ue8m0: bool = False,
         async_finish: bool = False,
         return_recv_hook: bool = False,
+        **of_forks: Any,
     ) -> tuple[Any, Tensor, LowLatencyHandle, EventOverlap, Callable[[], None]]:
         """Send tokens to slabs of their experts. Collective.
 
         Arguments and results are DeepEP's. topk_idx is not written to before combine.
         """
+        refuse_forks("low_latency_dispatch", of_forks)
         if dispatch_wait_recv_cost_stats is not None:
             refuse("dispatch_wait_recv_cost_stats", "epx_info --waits, or EPX_TRACE")
         return self._low_latency.dispatch(
@@ -368,12 +371,14 @@ class Buffer:
         return_recv_hook: bool = False,
         out: Tensor | None = None,
         combine_wait_recv_cost_stats: Tensor | None = None,
+        **of_forks: Any,
     ) -> tuple[Tensor, EventOverlap, Callable[[], None]]:
         """Bring rows home, multiply them by the weights there, and add them. Collective.
 
         topk_idx is that of the dispatch. With zero_copy the rows are those that the caller put into
         get_next_low_latency_combine_buffer(handle).
         """
+        refuse_forks("low_latency_combine", of_forks)
         if use_logfmt:
             refuse("LogFMT (use_logfmt)", "bfloat16 rows")
         if combine_wait_recv_cost_stats is not None:

@@ -32,6 +32,7 @@ def buffer(comm, group):
         low_latency_mode=True,
         num_qps_per_rank=E // comm.size,
         explicitly_destroy=True,
+        use_fabric=True,
     )
     yield made
     made.destroy()
@@ -195,6 +196,14 @@ def test_what_epx_has_not_says_so(comm, buffer):
                 mine.x, mine.ids, MOST, E, dispatch_wait_recv_cost_stats=stats
             ),
         ),
+        (
+            "use_nvfp4 of low_latency_dispatch: rows in fp8",
+            lambda: buffer.low_latency_dispatch(mine.x, mine.ids, MOST, E, use_nvfp4=True),
+        ),
+        (
+            "comp_signal of low_latency_combine",
+            lambda: combine(rows, mine.ids, mine.weights, handle, overlap=False, comp_signal=stats),
+        ),
         ("LogFMT", lambda: combine(rows, mine.ids, mine.weights, handle, use_logfmt=True)),
         (
             "combine_wait_recv_cost_stats",
@@ -212,6 +221,8 @@ def test_what_epx_has_not_says_so(comm, buffer):
         assert caught.value.code == Code.UNSUPPORTED
     with pytest.raises(AssertionError, match="round_scale"):
         buffer.low_latency_dispatch(mine.x, mine.ids, MOST, E, use_ue8m0=True)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'logfmt'"):
+        combine(rows, mine.ids, mine.weights, handle, logfmt=True)
     with pytest.raises(AssertionError, match="get_next_low_latency_combine_buffer"):
         combine(rows, mine.ids, mine.weights, handle, zero_copy=True)
     with pytest.raises(epx.EPXError, match="topk_idx is") as caught:
