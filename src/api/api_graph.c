@@ -26,7 +26,6 @@ static int take_topology(const struct epx_comm *comm, struct epx_adjacency *adja
 
 static int graph_create(struct epx_comm *comm, struct epx_adjacency adjacency, EPX_Graph *graph)
 {
-    const struct epx_ground *ground = comm->transport->ground;
     struct epx_graph *created;
     int *lists = NULL;
     int rc = graph ? EPX_SUCCESS : epx_fail(EPX_ERR_ARG, "graph is NULL");
@@ -36,9 +35,7 @@ static int graph_create(struct epx_comm *comm, struct epx_adjacency adjacency, E
     rc = epx_graph_create(comm, &adjacency, rc, &created);
     free(lists);
     EPX_TRY(rc);
-    rc = ground->graph_create ? ground->graph_create(created)
-                              : epx_fail(EPX_ERR_UNSUPPORTED,
-                                         "graphs on device memory need the transport lsa or ipc");
+    rc = comm->transport->ground->graph_create(created);
     if (rc != EPX_SUCCESS) {
         epx_graph_release(created);
         return rc;

@@ -23,7 +23,7 @@ struct epx_ground {
     int (*route_create)(struct epx_route *route);
     /* Local, on host memory: what the plan of a route has on this ground alone; NULL = nothing. */
     int (*plan_create)(const struct epx_comm *comm, struct epx_plan *plan);
-    /* Collective, agreed: what the ground has of a new graph. NULL = there are none. */
+    /* Collective, agreed: what the ground has of a new graph. */
     int (*graph_create)(struct epx_graph *graph);
     /* On host memory: one step of an operation of each verb. */
     int (*step[EPX_NUM_VERBS])(struct epx_request *request, int *moved);

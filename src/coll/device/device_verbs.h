@@ -34,6 +34,7 @@ int epx_route_tokens_device_staged(const struct epx_request *request);
 int epx_dispatch_device_staged(const struct epx_request *request);
 int epx_combine_device_staged(const struct epx_request *request);
 int epx_alltoallv_device_staged(const struct epx_request *request);
+int epx_neighbor_device_staged(const struct epx_request *request);
 
 /* The first step of every staged operation: ranks agree on what it is. */
 int epx_agree_messages(const struct epx_request *request);

@@ -88,6 +88,7 @@ const struct epx_ground epx_ground_device_staged = {
     .create = create,
     .free = epx_device_free,
     .route_create = epx_device_route_create,
+    .graph_create = epx_device_graph_create,
     .queue =
         {
             [EPX_VERB_ROUTE_TOKENS] = epx_route_tokens_device_staged,
@@ -99,5 +100,6 @@ const struct epx_ground epx_ground_device_staged = {
             [EPX_VERB_DISPATCH_BACKWARD] = epx_combine_device_staged,
             [EPX_VERB_COMBINE_BACKWARD] = epx_dispatch_device_staged,
             [EPX_VERB_ALLTOALLV] = epx_alltoallv_device_staged,
+            [EPX_VERB_NEIGHBOR_ALLTOALLV] = epx_neighbor_device_staged,
         },
 };

@@ -8,6 +8,7 @@
  * Work: reads and writes the rows that are sent. Order: none, every byte has one writer.
  * Launch: comm.blocks blocks, which wait for other ranks; ends the operation.
  */
+#include "kernels/alltoallv/edge_counts.cuh"
 #include "kernels/alltoallv/row_steps.cuh"
 #include "kernels/protocol/launches.cuh"
 #include "kernels/protocol/load_kernels.cuh"
@@ -16,21 +17,13 @@ static_assert((int)EPX_MOST_EDGES <= (int)EPX_MOST_DEVICE_RANKS,
               "lists of packets and turns have room");
 
 /* What every block works out for itself; in shared memory. */
-struct edge_rows {
-    struct epx_ready_note note;         /* with what this rank stores */
-    int64_t sent[EPX_MOST_EDGES];       /* rows, for each destination */
-    int64_t sent_from[EPX_MOST_EDGES];  /* own displacements */
-    int64_t granted[EPX_MOST_EDGES];    /* where they go there; -1 = they are not taken */
-    int64_t came[EPX_MOST_EDGES];       /* rows, from each source */
-    int64_t came_place[EPX_MOST_EDGES]; /* where they go here */
-    int64_t total;                      /* rows that come here */
-    unsigned long long most_bytes;      /* of an edge that are stored */
-    uint32_t most_units;                /* the same of all ranks, as the ready words have it */
-    int32_t any_staged;                 /* whether a rank takes rows in its stage */
-    int32_t takes;                      /* whether this rank takes its rows */
-    int32_t bad;                        /* the first destination with an invalid count; -1 = none */
-    int32_t odd_source, odd_destination; /* the first with rows of another length; -1 = none */
-    struct packet_list packets;          /* to the destinations, then from the sources */
+struct edge_rows : edge_counts {
+    struct epx_ready_note note;       /* with what this rank stores */
+    int64_t granted[EPX_MOST_EDGES];  /* where rows go at each destination; -1 = nowhere */
+    unsigned long long most_bytes;    /* of an edge that are stored */
+    uint32_t most_units;              /* the same of all ranks, as the ready words have it */
+    int32_t any_staged;               /* whether a rank takes rows in its stage */
+    struct packet_list packets;       /* to the destinations, then from the sources */
     struct copy copy[EPX_MOST_EDGES]; /* of a round: to the destinations, then from the sources */
     struct turns turns;               /* of a round */
 };
@@ -57,41 +50,16 @@ static __device__ __forceinline__ uint64_t *packets_of_edge(const struct epx_nei
            list.turn[i] * n.edge_packets;
 }
 
-/* One warp: reads the counts of the edges. Returns the first that is invalid, -1 = none. */
-static __device__ int32_t read_edge_counts(const struct epx_neighbor_rows &n, struct edge_rows &e)
-{
-    const struct epx_alltoallv_rows &a = n.rows;
-    int32_t bad = -1;
-
-    for (int32_t first = 0; first < n.destinations.num; first += EPX_WARP) {
-        int32_t i = first + lane_id();
-        bool valid = i < n.destinations.num;
-        int64_t count = valid ? a.sendcounts[i] : 0, from = valid ? a.sdispls[i] : 0;
-        uint32_t lanes = __ballot_sync(~0u, !can_send(a, count, from));
-
-        if (valid) {
-            e.sent[i] = count;
-            e.sent_from[i] = from;
-        }
-        bad = bad < 0 && lanes ? first + __ffs((int)lanes) - 1 : bad;
-    }
-    __syncwarp();
-    return bad;
-}
-
-/* One warp: lists the packets for the destinations, and finds the most bytes that go otherwise. One
- * invalid count makes all counts 0. */
+/* One warp: lists the packets for the destinations, and finds the most bytes that go otherwise. */
 static __device__ void plan_edges(const struct epx_neighbor_rows &n, struct edge_rows &e)
 {
     const struct epx_alltoallv_rows &a = n.rows;
-    int32_t edges = n.destinations.num, num = 0, bad = read_edge_counts(n, e);
+    int32_t edges = n.destinations.num, num = 0;
 
     for (int32_t first = 0; first < edges; first += EPX_WARP) {
         int32_t i = first + lane_id(), at = i < edges ? i : 0;
-        int64_t count = i < edges && bad < 0 ? e.sent[at] : 0, bytes = count * a.row_bytes;
+        int64_t count = i < edges ? e.sent[at] : 0, bytes = count * a.row_bytes;
 
-        if (i < edges)
-            e.sent[i] = count;
         if (!is_packed(a, count))
             atomicMax(&e.most_bytes, (unsigned long long)bytes);
         num = list_packets(e.packets, i, lanes_from(edges, first), num,
@@ -100,8 +68,6 @@ static __device__ void plan_edges(const struct epx_neighbor_rows &n, struct edge
                                             a.comm.control[n.destinations.rank[at]], a.comm.rank),
                             is_packed(a, count) ? bytes : 0});
     }
-    if (lane_id() == 0)
-        e.bad = bad;
     __syncwarp();
 }
 
@@ -115,6 +81,7 @@ static __device__ void plan_and_note(const struct epx_neighbor_rows &n, struct e
         e.any_staged = 0;
     }
     __syncwarp();
+    read_edge_counts(n, e);
     plan_edges(n, e);
     if (lane_id() < EPX_READY_WORDS)
         e.note.word[lane_id()] = n.rows.note.word[lane_id()];
@@ -153,85 +120,23 @@ static __device__ bool await_edge_counts(const struct epx_neighbor_rows &n,
     return ok;
 }
 
-/* Whether the rank at the other end of an edge has rows of another length. */
-static __device__ __forceinline__ bool is_odd(const struct epx_neighbor_rows &n,
-                                              const struct exchange &x, int32_t rank)
-{
-    return ready_long(x, rank, EPX_READY_EDGE_ROW_LOW) != n.rows.row_bytes;
-}
-
-/* One warp: the first edge of a list whose other rank has rows of another length, -1 = none. */
-static __device__ int32_t find_odd(const struct epx_neighbor_rows &n, const struct exchange &x,
-                                   const struct epx_edge_list &list)
-{
-    int32_t odd = -1;
-
-    for (int32_t first = 0; odd < 0 && first < list.num; first += EPX_WARP) {
-        int32_t i = first + lane_id();
-        uint32_t lanes = __ballot_sync(~0u, i < list.num && is_odd(n, x, list.rank[i]));
-
-        odd = lanes ? first + __ffs((int)lanes) - 1 : -1;
-    }
-    return odd;
-}
-
-/* How many rows come along all edges. */
-static __device__ int64_t rows_along_edges(const struct epx_neighbor_rows &n,
-                                           const struct edge_rows &e)
-{
-    int64_t rows = 0;
-
-    for (int32_t i = 0; i < n.sources.num; i++)
-        rows = add_capped(rows, e.came[i]);
-    return rows;
-}
-
-/* One warp: where the rows of each source go here: one source behind the other. From now on
- * e.packets lists the packets from them. The middle block shows the counts. */
-static __device__ void place_edges(const struct epx_neighbor_rows &n, struct edge_rows &e,
-                                   bool takes)
+/* One warp, once it is known where rows go: from now on e.packets lists the packets from the
+ * sources. */
+static __device__ void list_edge_packets(const struct epx_neighbor_rows &n, struct edge_rows &e)
 {
     const struct epx_alltoallv_rows &a = n.rows;
     int32_t edges = n.sources.num, num = 0;
-    bool shows = is_middle_block();
-    int64_t rows = 0;
 
     for (int32_t first = 0; first < edges; first += EPX_WARP) {
-        int32_t i = first + lane_id(), at = i < edges ? i : 0, lanes = lanes_from(edges, first);
-        int64_t count = i < edges ? e.came[at] : 0, through = scan_capped(count, lanes);
-        int64_t place = add_capped(rows, through - count);
-        int64_t bytes = takes && is_packed(a, count) ? count * a.row_bytes : 0;
+        int32_t i = first + lane_id(), at = i < edges ? i : 0;
+        int64_t count = i < edges && e.takes ? e.came[at] : 0;
+        int64_t bytes = is_packed(a, count) ? count * a.row_bytes : 0;
 
-        if (i < edges)
-            e.came_place[i] = place;
-        if (i < edges && shows) {
-            a.recvcounts[i] = count;
-            a.rdispls[i] = place;
-        }
         num = list_packets(
-            e.packets, i, lanes, num,
-            {a.recv + (bytes ? place * a.row_bytes : 0),
+            e.packets, i, lanes_from(edges, first), num,
+            {a.recv + (bytes ? e.came_place[at] * a.row_bytes : 0),
              packets_of_edge(n, n.sources, at, a.comm.own_control, n.sources.rank[at]), bytes});
-        rows = add_capped(rows, __shfl_sync(~0u, through, lanes - 1));
     }
-}
-
-/* One warp, once the ranks were found to agree. */
-static __device__ void settle_edges(const struct epx_neighbor_rows &n, const struct exchange &x,
-                                    struct edge_rows &e)
-{
-    int32_t odd_source = find_odd(n, x, n.sources), odd = find_odd(n, x, n.destinations);
-    int64_t total = rows_along_edges(n, e);
-    bool takes = odd_source < 0 && total <= n.rows.recv_capacity;
-
-    if (lane_id() == 0) {
-        e.packets.first[0] = 0;
-        e.total = total;
-        e.takes = takes;
-        e.odd_source = odd_source;
-        e.odd_destination = odd;
-    }
-    place_edges(n, e, takes);
 }
 
 /* One warp, once the ranks were found to agree: finds the most that any rank stores. */
@@ -243,25 +148,6 @@ static __device__ void find_most_stored(const struct epx_device_comm &c, const s
         if (!is_direct(x, r))
             e.any_staged = 1;
     }
-}
-
-/* One thread: counts the rows that were sent. */
-static __device__ void count_edge_rows(const struct epx_neighbor_rows &n, const struct edge_rows &e)
-{
-    const struct epx_device_comm &c = n.rows.comm;
-    uint64_t self = 0, node = 0, network = 0;
-
-    for (int32_t i = 0; i < n.destinations.num; i++) {
-        int32_t rank = n.destinations.rank[i];
-
-        if (rank == c.rank)
-            self += (uint64_t)e.sent[i];
-        else if (c.node && c.node[rank] != c.node[c.rank])
-            network += (uint64_t)e.sent[i];
-        else
-            node += (uint64_t)e.sent[i];
-    }
-    add_rows(c, self, node, network, n.rows.row_bytes);
 }
 
 /* A source's part of a stage. */
@@ -397,39 +283,20 @@ static __device__ int64_t exchange_along_edges(const struct epx_neighbor_rows &n
 {
     const struct epx_device_comm &c = n.rows.comm;
 
-    if (is_warp(0))
-        settle_edges(n, x, e);
-    else if (is_warp(1))
+    if (is_warp(0)) {
+        settle_edges(n, x, e, is_middle_block());
+        list_edge_packets(n, e);
+    } else if (is_warp(1)) {
         find_most_stored(c, x, e);
-    else if (is_middle_block() && threadIdx.x == EPX_WAITING_THREADS - 1)
+    } else if (is_middle_block() && threadIdx.x == EPX_WAITING_THREADS - 1) {
         count_edge_rows(n, e);
+    }
     __syncthreads();
     if (!all_content(c, x,
                      take_packets(c, e.packets, edge_sources{n.sources.num, n.sources}, x.epoch,
                                   bank_of(n.rows, x), team_of(0, NUM_WARPS))))
         return 0;
     return e.most_units ? store_along_edges(n, x, e) : 0;
-}
-
-static __device__ EPX_COLD struct epx_outcome outcome_of_edges(const struct epx_neighbor_rows &n,
-                                                               const struct exchange &x,
-                                                               const struct edge_rows &e)
-{
-    const bool sends = e.odd_source >= 0;
-    int32_t rank;
-
-    if (x.outcome.code != EPX_SUCCESS)
-        return x.outcome;
-    if (!sends && e.odd_destination < 0)
-        return outcome_of_counts(n.rows, e.bad, e.total);
-    rank = sends ? n.sources.rank[e.odd_source] : n.destinations.rank[e.odd_destination];
-    return {EPX_ERR_ARG,
-            EPX_OUTCOME_EDGE,
-            rank,
-            0,
-            ready_long(x, rank, EPX_READY_EDGE_ROW_LOW),
-            n.rows.row_bytes,
-            sends};
 }
 
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)
@@ -459,7 +326,8 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)
     note_failure(c, x, failed);
     c.state->runs = 0;
     end_exchange(c, x, (uint64_t)rounds, rounds ? (uint64_t)rounds - 1 : 0,
-                 x.outcome.code == EPX_SUCCESS ? e.total : 0, outcome_of_edges(n, x, e));
+                 x.outcome.code == EPX_SUCCESS ? e.total : 0,
+                 x.outcome.code == EPX_SUCCESS ? outcome_of_edges(n, x, e) : x.outcome);
 }
 
 int epx_launch_neighbor_rows(const struct epx_neighbor_rows *args, EPX_Stream stream)

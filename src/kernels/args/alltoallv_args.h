@@ -46,6 +46,7 @@ extern "C" {
 /* Launchers return EPX_SUCCESS, or EPX_ERR_CUDA with the error left to cudaGetLastError. */
 int epx_launch_alltoallv_rows(const struct epx_alltoallv_rows *args, EPX_Stream stream);
 int epx_launch_neighbor_rows(const struct epx_neighbor_rows *args, EPX_Stream stream);
+int epx_launch_neighbor_messages(const struct epx_neighbor_rows *args, EPX_Stream stream);
 int epx_launch_alltoallv_messages(const struct epx_alltoallv_rows *args, EPX_Stream stream);
 #ifdef __cplusplus
 }
