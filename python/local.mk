@@ -31,6 +31,12 @@ python_interface_modules = \
   python/epx/interfaces/__init__.py \
   python/epx/interfaces/ground.py \
   python/epx/interfaces/powers.py
+python_te_modules = \
+  python/epx/te/__init__.py \
+  python/epx/te/_buffer.py \
+  python/epx/te/_calls.py \
+  python/epx/te/_group.py \
+  python/epx/te/_mxfp8.py
 python_sources = \
   python/glue.c \
   python/glue.h \
@@ -65,6 +71,7 @@ python_mpi_sources = \
 EXTRA_DIST += \
   $(python_modules) \
   $(python_interface_modules) \
+  $(python_te_modules) \
   $(python_sources) \
   $(python_mpi_sources) \
   python/xla.c \
@@ -97,6 +104,7 @@ EXTRA_DIST += \
   python/tests/deep_ep/test_graphs.py \
   python/tests/deep_ep/test_legacy.py \
   python/tests/deep_ep/test_low_latency.py \
+  python/tests/te/test_te.py \
   python/tests/test_arena.py \
   python/tests/routing/test_combine.py \
   python/tests/test_compile.py \
@@ -128,6 +136,8 @@ epxpydir = $(pyexecdir)/epx
 epxpy_PYTHON = $(python_modules)
 epxpyinterfacesdir = $(epxpydir)/interfaces
 epxpyinterfaces_PYTHON = $(python_interface_modules)
+epxpytedir = $(epxpydir)/te
+epxpyte_PYTHON = $(python_te_modules)
 epxpy_DATA = python/epx/py.typed
 epxpy_LTLIBRARIES = python/_glue.la python/_mpi.la
 endif
