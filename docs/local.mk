@@ -16,6 +16,7 @@ nobase_dist_doc_DATA += \
   docs/performance.md \
   docs/python.md \
   docs/support.md \
+  docs/te.md \
   docs/testing.md
 EXTRA_DIST += \
   docs/architecture.dot \

@@ -27,6 +27,16 @@ python_modules = \
   python/epx/numpy.py \
   python/epx/perf.py \
   python/epx/torch.py
+python_interface_modules = \
+  python/epx/interfaces/__init__.py \
+  python/epx/interfaces/ground.py \
+  python/epx/interfaces/powers.py
+python_te_modules = \
+  python/epx/te/__init__.py \
+  python/epx/te/_buffer.py \
+  python/epx/te/_calls.py \
+  python/epx/te/_group.py \
+  python/epx/te/_mxfp8.py
 python_sources = \
   python/glue.c \
   python/glue.h \
@@ -60,6 +70,8 @@ python_mpi_sources = \
   python/mpi/mpi_ranks.c
 EXTRA_DIST += \
   $(python_modules) \
+  $(python_interface_modules) \
+  $(python_te_modules) \
   $(python_sources) \
   $(python_mpi_sources) \
   python/xla.c \
@@ -72,7 +84,6 @@ EXTRA_DIST += \
   python/deep_ep/deep_ep/_events.py \
   python/deep_ep/deep_ep/_low_latency.py \
   python/deep_ep/deep_ep/_numbers.py \
-  python/deep_ep/deep_ep/_routes.py \
   python/deep_ep/deep_ep/_version.py \
   python/deep_ep/deep_ep/elastic.py \
   python/deep_ep/deep_ep/legacy.py \
@@ -93,6 +104,7 @@ EXTRA_DIST += \
   python/tests/deep_ep/test_graphs.py \
   python/tests/deep_ep/test_legacy.py \
   python/tests/deep_ep/test_low_latency.py \
+  python/tests/te/test_te.py \
   python/tests/test_arena.py \
   python/tests/routing/test_combine.py \
   python/tests/test_compile.py \
@@ -122,6 +134,10 @@ EXTRA_DIST += \
 if HAVE_PYTHON
 epxpydir = $(pyexecdir)/epx
 epxpy_PYTHON = $(python_modules)
+epxpyinterfacesdir = $(epxpydir)/interfaces
+epxpyinterfaces_PYTHON = $(python_interface_modules)
+epxpytedir = $(epxpydir)/te
+epxpyte_PYTHON = $(python_te_modules)
 epxpy_DATA = python/epx/py.typed
 epxpy_LTLIBRARIES = python/_glue.la python/_mpi.la
 endif

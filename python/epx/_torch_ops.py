@@ -215,6 +215,12 @@ def _make_info(like: Tensor, route: Route) -> Tensor:
     return empty(like, (route.local_experts + num_offsets,), torch.int32)
 
 
+def _check_dispatched(x: Tensor, fields: tuple[Tensor, ...]) -> None:
+    for name, tensor in zip(("x", *_FIELDS), (x, *fields)):
+        if tensor.dim() != 2:
+            raise EPXError(Code.COUNT, f"{name} has {tensor.dim()} dimensions, want 2")
+
+
 def _make_dispatched(
     x: Tensor,
     weights: Tensor | None,
@@ -225,11 +231,7 @@ def _make_dispatched(
 ) -> Made:
     route = route_of(index)
     is_rank_major = route.layout == "rank"
-    if x.dim() != 2:
-        raise EPXError(Code.COUNT, f"x has {x.dim()} dimensions, want 2")
-    for name, field in zip(_FIELDS, fields):
-        if field.dim() != 2:
-            raise EPXError(Code.COUNT, f"{name} has {field.dim()} dimensions, want 2")
+    _check_dispatched(x, fields)
     shape = (capacity, route.top_k) if is_rank_major else (capacity,)
     return (
         receive_buffer(x, (capacity, x.shape[1]), arena),
@@ -301,16 +303,25 @@ def run_dispatch_by(
     index: int,
     capacity: int,
     *fields: Tensor,
+    out: tuple[Tensor, ...] | None = None,
 ) -> Made:
-    """Dispatch by a routing that there is: returns what dispatch does, of its routing the key."""
-    route = route_of(index)
-    made = _make_dispatched(x, weights, fields, index, capacity, route.comm._arena)
-    rows, row_weights, *_ = made
+    """Dispatch by a routing that there is: returns what dispatch does, of its routing the key.
+
+    ``out``: the rows, their weights if there are any, and the rows of each field.
+    """
+    if out is None:
+        made = _make_dispatched(x, weights, fields, index, capacity, route_of(index).comm._arena)
+        rows, row_weights, row_fields = made[0], made[1], made[6:]
+    else:
+        _check_dispatched(x, fields)
+        rows, *others = map(_check_out, out)
+        row_weights = None if weights is None else others.pop(0)
+        row_fields = tuple(others)
     nothing = (None,) * (MOST_FIELDS - len(fields)) if fields else ()
     call = _Call(DISPATCH_BY, index, capacity, key, None)
-    tensors = (x, weights, None, rows, row_weights, *fields, *nothing, *made[6:])
+    tensors = (x, weights, None, rows, row_weights, *fields, *nothing, *row_fields)
     _operate(call, ids, tensors)
-    return rows, row_weights, key, None, None, None, *made[6:]
+    return rows, row_weights, key, None, None, None, *row_fields
 
 
 def _filled(made: Made, x: Tensor, index: int) -> tuple[Tensor, ...]:

@@ -497,7 +497,12 @@ def _made_exact(routing: Routing, info: Tensor) -> Routing:
 
 @overload
 def dispatch_by(
-    x: Tensor, routing: Routing, weights: Tensor | None = None, *, scales: None = None
+    x: Tensor,
+    routing: Routing,
+    weights: Tensor | None = None,
+    *,
+    scales: None = None,
+    out: tuple[Tensor, ...] | None = None,
 ) -> Dispatched: ...
 
 
@@ -508,6 +513,7 @@ def dispatch_by(
     weights: Tensor | None = None,
     *,
     scales: Tensor | tuple[Tensor, ...],
+    out: tuple[Tensor, ...] | None = None,
 ) -> ScaledDispatched: ...
 
 
@@ -517,18 +523,24 @@ def dispatch_by(
     weights: Tensor | None = None,
     *,
     scales: Tensor | tuple[Tensor, ...] | None = None,
+    out: tuple[Tensor, ...] | None = None,
 ) -> Dispatched | ScaledDispatched:
     """Send rows by a routing that there is: of ``route``, or of a dispatch before. Collective.
 
     All else is as in dispatch, the gradients too. Nothing is routed if the routing is the latest
     of its route; else the same slots are found again from ``routing.ids``. Returns rows of
     ``routing.capacity``, and the routing with the gradient of these rows. It cannot be compiled.
+
+    ``out``: tensors that are written and returned: rows, their weights if ``weights`` is given, and
+    those of each of ``scales``. They have no gradients.
     """
     _refuse_compilers("dispatch_by")
     fields = _fields_of(scales)
     _check_routing(routing)
     _check_tokens(x, routing.ids, weights, fields)
-    run = functools.partial(ops.run_dispatch_by, routing.key)
+    if out is not None:
+        _check_results(out, x, weights, fields)
+    run = functools.partial(ops.run_dispatch_by, routing.key, out=out)
     made = _dispatch(run, x, routing.ids, weights, routing.route.index, routing.capacity, *fields)
     tie = routing.tie if made[5] is None else made[5]
     return _result(made, weights, len(fields), routing._replace(tie=tie))
@@ -537,6 +549,17 @@ def dispatch_by(
 def _refuse_gradients(name: str, *tensors: Tensor | None) -> None:
     if _wants_gradients(*tensors):
         raise EPXError(Code.UNSUPPORTED, f"{name} has no gradients: call it under torch.no_grad()")
+
+
+def _check_results(
+    out: tuple[Tensor, ...], x: Tensor, weights: Tensor | None, fields: tuple[Tensor, ...]
+) -> None:
+    """Checks what a caller has for the results of a dispatch."""
+    names = ["rows", *([] if weights is None else ["row_weights"]), *_FIELD_NAMES[: len(fields)]]
+    if len(out) != len(names):
+        raise EPXError(Code.ARG, f"out has {len(out)} tensors, want {', '.join(names)}")
+    _check_tensors(("x", *(f"out: {name}" for name in names)), x, *out)
+    _refuse_gradients("dispatch_by with out", x, weights)
 
 
 def dispatch_backward(

@@ -125,3 +125,14 @@ def make_comm():
     yield make
     for comm in made:
         comm.close()
+
+
+@pytest.fixture(scope="session")
+def group(comm):
+    """A group of torch.distributed over all ranks."""
+    import torch.distributed as dist
+
+    launch.environment()
+    dist.init_process_group("gloo")
+    yield dist.group.WORLD
+    dist.destroy_process_group()

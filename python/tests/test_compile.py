@@ -6,6 +6,7 @@ import pytest
 import torch
 from sparse import layer, leaf, step
 
+import epx
 import epx.torch as ep
 
 H, K, E = 4, 2, 5
@@ -106,3 +107,20 @@ def test_a_checkpointed_layer_gives_the_same_bytes(comm, route, reentrant):
     assert comm.stats().calls - calls in (5, 6)
     for one, other in zip(ours, wanted):
         assert torch.equal(one, other)
+
+
+def test_calls_of_transformer_engine_refuse_compilers(comm, group):
+    from epx import te
+
+    given = tokens(comm)
+    te.ep_bootstrap(group, 4, 8, H, K, max_token_dtype=given.x.dtype)
+    buffer = te.EpBuffer(K, 8, H, 4 // comm.size, payload_dtype=given.x.dtype)
+    calls = (
+        lambda: te.ep_prepare(buffer, given.ids),
+        lambda: te.ep_dispatch(buffer, given.x, given.ids, given.weights),
+        lambda: te.ep_combine(buffer, given.x),
+    )
+    for call in calls:
+        with pytest.raises(epx.EPXError, match=r"in torch\.compile: epx\.torch\.dispatch"):
+            torch.compile(call, backend="eager")()
+    te.ep_finalize()

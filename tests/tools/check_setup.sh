@@ -45,6 +45,10 @@ mkdir "$work/python" "$work/python/epx" "$work/python/mpi"
 cp "$srcdir"/python/*.[ch] "$srcdir"/python/setup.py "$srcdir"/python/pyproject.toml "$work/python"
 cp "$srcdir"/python/mpi/*.[ch] "$work/python/mpi"
 cp "$srcdir"/python/epx/*.py "$srcdir"/python/epx/py.typed "$work/python/epx"
+for package in interfaces te; do
+    mkdir "$work/python/epx/$package"
+    cp "$srcdir/python/epx/$package"/*.py "$work/python/epx/$package"
+done
 cd "$work/python" || exit 1
 chmod -R u+w .
 install_in one

@@ -1,16 +1,30 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Sizes and settings that callers hand over."""
+"""Sizes, settings and tuples of tensors that callers hand over."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple, NoReturn
 
-import epx
+import torch
+
+from epx import interfaces
 
 
 def refuse(name: str, instead: str) -> NoReturn:
     """Raises that EPX does not have this, and what to use."""
-    raise epx.EPXError(epx.Code.UNSUPPORTED, f"deep_ep: EPX has no {name}: {instead}")
+    interfaces.refuse("deep_ep", name, instead)
+
+
+def as_fields(x: Any) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
+    """Rows, and what travels beside them: the scales of fp8, if there are any."""
+    return (x[0], (x[1],)) if isinstance(x, tuple) else (x, ())
+
+
+def as_biases(bias: Any) -> tuple[torch.Tensor, ...] | None:
+    """None, or one bias or two."""
+    if bias is None:
+        return None
+    return bias if isinstance(bias, tuple) else (bias,)
 
 
 _AFTER = "a combine that starts when the product has ended"

@@ -12,11 +12,11 @@ from torch import Tensor
 
 import epx
 import epx.torch as ep
+from epx.interfaces import Ground
 
 from ._config import refuse
 from ._events import EventOverlap, Lane
 from ._numbers import BLOCK, to_fp8
-from ._routes import Ground
 
 _ROUTES = 2  # that take turns: so many dispatches may be in flight without routing again
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from epx.interfaces import exponents_above
+
 BLOCK = 128  # elements of a scale
 _MOST = 448.0  # of float8_e4m3fn
 _LEAST = 1e-4  # of a block: what is below has the scale of this
@@ -14,12 +16,6 @@ _LEAST = 1e-4  # of a block: what is below has the scale of this
 def align(value: int, to: int) -> int:
     """The least multiple of ``to`` that is not below the value."""
     return -(-value // to) * to
-
-
-def _round_up_to_power(scales: Tensor) -> Tensor:
-    """The exponents, with their bias of 127, of the least powers of two that are not below."""
-    bits = scales.view(torch.int32)
-    return (bits >> 23) + ((bits & 0x7FFFFF) != 0).to(torch.int32)
 
 
 def to_fp8(x: Tensor, *, round_scale: bool, packed: bool) -> tuple[Tensor, Tensor]:
@@ -31,7 +27,7 @@ def to_fp8(x: Tensor, *, round_scale: bool, packed: bool) -> tuple[Tensor, Tenso
     most = blocks.abs().amax(2).clamp(min=_LEAST)
     scales = most / _MOST
     if round_scale:
-        exponents = _round_up_to_power(scales)
+        exponents = exponents_above(scales)
         scales = (exponents << 23).view(torch.float32)
         factors = 1.0 / scales
     else:

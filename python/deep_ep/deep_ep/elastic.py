@@ -12,11 +12,11 @@ from torch import Tensor
 
 import epx
 import epx.torch as ep
+from epx.interfaces import Ground
 
-from ._config import refuse
+from ._config import as_biases, as_fields, refuse
 from ._events import EventHandle, EventOverlap, Lane
 from ._numbers import align, in_columns
-from ._routes import Ground, as_biases, as_fields
 
 _PAGE = 2 << 20  # sizes are multiples of this
 _NUM_QPS = 65  # what DeepEP would allocate

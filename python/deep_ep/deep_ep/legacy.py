@@ -12,12 +12,12 @@ from torch import Tensor
 
 import epx
 import epx.torch as ep
+from epx.interfaces import Ground, check_experts
 
-from ._config import Config, refuse, refuse_forks
+from ._config import Config, as_biases, as_fields, refuse, refuse_forks
 from ._events import EventHandle, EventOverlap, Lane
 from ._low_latency import LowLatency, LowLatencyHandle, quantizer, size_hint
 from ._numbers import align
-from ._routes import Ground, as_biases, as_fields, check_experts
 
 _MOST_RANKS = 64  # that a token may go to by a mask: the most choices of a route
 _LEAST_TOKENS = 4096  # that a route has room for, so that later calls may have more than the first

@@ -222,6 +222,37 @@ def test_up_to_three_fields_travel_beside_the_rows(comm, route, send):
     assert torch.equal(row_fields[2][used].double(), rows[used][:, :3])
 
 
+def test_rows_are_written_where_the_caller_wants_them(comm, route):
+    mine = every_rank(comm)[comm.rank]
+    field = mine.x[:, :2].to(torch.float8_e4m3fn)
+    (rows, scales), weights, routing = ep.dispatch(
+        mine.x, mine.ids, mine.weights, route, scales=field
+    )
+    out = tuple(torch.full_like(made, 7) for made in (rows, weights, scales))
+    given = ep.dispatch_by(mine.x, routing, mine.weights, scales=field, out=out)
+    assert given[0][0] is out[0] and given[1] is out[1] and given[0][1] is out[2]
+    for ours, wanted in zip(out, (rows, weights, scales)):
+        assert torch.equal(used_of(routing, ours).float(), used_of(routing, wanted).float())
+
+
+def test_wrong_results_of_a_caller_are_refused(comm, route):
+    mine = every_rank(comm)[comm.rank]
+    routing = ep.route(mine.ids, route)
+    rows = torch.zeros((routing.capacity, H), dtype=mine.x.dtype)
+
+    def refused(code, out, x=mine.x, weights=None):
+        with pytest.raises(epx.EPXError) as caught:
+            ep.dispatch_by(x, routing, weights, out=out)
+        assert caught.value.code == code
+
+    refused(Code.ARG, (rows, rows))
+    refused(Code.ARG, (rows,), weights=mine.weights)
+    refused(Code.COUNT, (rows[1:],))
+    refused(Code.TYPE, (rows.int(),))
+    refused(Code.BUFFER, (rows.T.contiguous().T,))
+    refused(Code.UNSUPPORTED, (rows,), x=mine.x.clone().requires_grad_())
+
+
 def test_more_fields_are_refused(comm, route):
     mine = every_rank(comm)[comm.rank]
     with pytest.raises(epx.EPXError, match="4 scales") as caught:

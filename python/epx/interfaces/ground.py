@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
 import epx
 
-from ._config import refuse
+
+def refuse(library: str, name: str, instead: str) -> NoReturn:
+    """Raises that EPX does not have what an interface of the library has, and what to use."""
+    raise epx.EPXError(epx.Code.UNSUPPORTED, f"{library}: EPX has no {name}: {instead}")
 
 
 class _Shared:
@@ -96,22 +99,11 @@ class Ground:
 
 
 def check_experts(num_experts: int, num_ranks: int) -> int:
-    """The experts of each rank."""
+    """The experts of each rank, as many on each."""
     if num_experts % num_ranks:
-        refuse(
-            f"num_experts = {num_experts} on {num_ranks} ranks here, as DeepEP has not",
-            "epx.Route takes any number",
+        raise epx.EPXError(
+            epx.Code.UNSUPPORTED,
+            f"num_experts = {num_experts} on {num_ranks} ranks, here as many on each: epx.Route "
+            "takes any number",
         )
     return num_experts // num_ranks
-
-
-def as_fields(x: Any) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
-    """Rows, and what travels beside them: the scales of fp8, if there are any."""
-    return (x[0], (x[1],)) if isinstance(x, tuple) else (x, ())
-
-
-def as_biases(bias: Any) -> tuple[torch.Tensor, ...] | None:
-    """None, or one bias or two."""
-    if bias is None:
-        return None
-    return bias if isinstance(bias, tuple) else (bias,)
