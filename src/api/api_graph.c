@@ -54,7 +54,8 @@ static int graph_create(struct epx_comm *comm, struct epx_adjacency adjacency, E
  * EPX_FROM_TOPOLOGY: the lists are those of the topology of the MPI communicator that comm was made
  * from, in MPI's order; the other three arguments are ignored. Output: graph.
  * Errors, on all ranks: EPX_ERR_ARG for a rank out of range, and for an edge that only one of its
- * ranks names, or one of them more often; EPX_ERR_NO_MEM; EPX_ERR_TIMEOUT. EPX_ERR_COMM.
+ * ranks names, or one of them more often; EPX_ERR_UNSUPPORTED on device memory where more than 128
+ * edges begin or end at a rank; EPX_ERR_NO_MEM; EPX_ERR_TIMEOUT. EPX_ERR_COMM.
  */
 int EPX_Graph_create_adjacent(EPX_Comm comm, int indegree, const int sources[], int outdegree,
                               const int destinations[], EPX_Graph *graph)

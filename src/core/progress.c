@@ -445,6 +445,14 @@ static int is_of_graph(const struct epx_request *request)
     return request->call.graph && !request->call.graph->everyone;
 }
 
+/* What kernels send is not counted: an exchange counts one message for each other rank that this
+ * one has an edge with. */
+static void count_messages(struct epx_comm *comm, const struct epx_request *request)
+{
+    if (request->launch && request->call.graph)
+        comm->stats.messages += (uint64_t)request->call.graph->peers.others;
+}
+
 static int start(struct epx_comm *comm, struct epx_request *request)
 {
     if (request->launch)
@@ -455,6 +463,7 @@ static int start(struct epx_comm *comm, struct epx_request *request)
     request->epoch = is_of_graph(request) ? ++request->call.graph->epoch : ++comm->epoch;
     request->called_ns = epx_trace_time();
     comm->stats.calls++;
+    count_messages(comm, request);
     if (!request->captured)
         append(comm, request);
     return EPX_SUCCESS;

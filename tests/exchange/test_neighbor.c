@@ -395,6 +395,31 @@ START_TEST(a_device_has_room_for_128_edges)
 }
 END_TEST
 
+static uint64_t messages_so_far(void)
+{
+    EPX_Stats stats = EPX_STATS_INIT;
+
+    EXPECT_CODE(EPX_Comm_get_stats(comm, &stats), EPX_SUCCESS);
+    return stats.messages;
+}
+
+/* On hosts words and rows are counted, which test_scale.c does. */
+START_TEST(an_exchange_on_a_device_counts_its_neighbours)
+{
+    const uint64_t neighbours = suite_size < 3 ? (uint64_t)suite_size - 1 : 2;
+    struct neighbors n = open_graph(SHAPE_RING, 484);
+    struct exchange x = exchange_on(&n, 485, EPX_BYTE, 100);
+    uint64_t before = messages_so_far(), counted;
+
+    run(&x);
+    counted = messages_so_far() - before;
+    EXPECT(space_is_device() ? counted == neighbours : counted >= neighbours, "%llu messages",
+           (unsigned long long)counted);
+    neighbors_close(&n);
+    SETTLE();
+}
+END_TEST
+
 /* On hosts ranks that have no edge know nothing of each other's graph. */
 START_TEST(another_graph_is_refused_on_devices)
 {
@@ -568,6 +593,7 @@ static void add_faults(TCase *tcase)
     tcase_add_loop_test(tcase, another_length_fails_on_both_ranks, 0, 3);
     tcase_add_test(tcase, an_edge_that_one_side_names_makes_no_graph);
     tcase_add_test(tcase, a_device_has_room_for_128_edges);
+    tcase_add_test(tcase, an_exchange_on_a_device_counts_its_neighbours);
     tcase_add_test(tcase, another_graph_is_refused_on_devices);
     tcase_add_test(tcase, wrong_lists_make_no_graph);
     tcase_add_test(tcase, a_freed_graph_is_refused);
