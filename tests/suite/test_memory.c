@@ -27,7 +27,7 @@ enum { PAGE = 4096, REQUEST_BYTES = 1024 };
 #define ROUTE_EXCHANGED 4*R*(E + R + 2) + R*T*B + 4*T*K
 #define ROUTE_RECORDS U*B
 #define ROUTE_BY_NODE 4*N*T + 4*T + 8*U + 4*N*R + 4*R*T + H*T*G
-#define DEVICE_CONTROL 640 + 65960*R + 32*R*R + 4*R*P
+#define DEVICE_CONTROL 8832 + 65960*R + 32*R*R + 4*R*P
 /* clang-format on */
 #define TEXT_OF(formula) #formula
 #define TEXT(formula) TEXT_OF(formula)
