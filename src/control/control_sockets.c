@@ -365,11 +365,13 @@ static int take_letter(struct epx_mailbox *base, const void **letter)
 {
     struct mailbox *mailbox = mailbox_of(base);
 
+    *letter = NULL;
     free(mailbox->taken);
     mailbox->taken = epx_frames_take(&mailbox->sockets->letters[mailbox->tag]);
     if (mailbox->taken)
         EPX_TRY(lengthen(&mailbox->taken, mailbox->most_bytes));
-    *letter = mailbox->taken ? mailbox->taken->data : NULL;
+    if (mailbox->taken)
+        *letter = mailbox->taken->data;
     return EPX_SUCCESS;
 }
 
