@@ -326,11 +326,11 @@ int particles_run_lost(const struct options *opt)
 
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (opt->lose_rank >= size || size < 2 || opt->svg) {
+    if (opt->lose_rank >= size || size < 2 || opt->steps < 2 || opt->svg) {
         if (rank == 0)
             fprintf(stderr,
-                    "epx_particles: --lose-rank is for ranks 0 to %d of two or more, "
-                    "without a picture\n",
+                    "epx_particles: --lose-rank is for ranks 0 to %d of two or more, two steps or "
+                    "more, and no picture\n",
                     size - 1);
         MPI_Finalize();
         return 2;

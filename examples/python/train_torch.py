@@ -329,10 +329,10 @@ def run_and_lose(options: argparse.Namespace, store: Any, rank: int, size: int) 
     comm = meet("begin", store, rank, size)
     job = Job(comm, EXPERTS_PER_RANK * size, "whole", store)
     batches = make_batches(options.file, options.steps, torch.device("cpu"))
-    job.run(batches, 0, death)
-    if rank == options.lose_rank:
-        os.kill(os.getpid(), signal.SIGKILL)
     try:
+        job.run(batches, 0, death)
+        if rank == options.lose_rank:
+            os.kill(os.getpid(), signal.SIGKILL)
         job.run(batches, death, birth)
     except RuntimeError as error:  # of EPX or of gloo, by what a rank was waiting for
         print(f"rank {rank}: {error}")
@@ -348,7 +348,7 @@ def run_and_lose(options: argparse.Namespace, store: Any, rank: int, size: int) 
     if new_rank is not None:
         passed = new_rank.wait() == 0 and passed
         print(" No Errors" if passed else "Found errors", flush=True)
-    return 0
+    return 0 if passed else 1
 
 
 def main() -> int:
@@ -368,8 +368,12 @@ def main() -> int:
     epx.launch.environment()  # what init_process_group wants: from MPI, or as torchrun set it
     if options.lose_rank is not None:
         whole, rank, size = next(iter(rendezvous("env://")))
-        if options.device != "cpu" or not 0 < options.lose_rank < size or options.steps < 6:
-            parser.error(f"--lose-rank is for the CPU, ranks 1 to {size - 1} and 6 steps or more")
+        unlike = options.device != "cpu" or options.compile or options.backend
+        if unlike or not 0 < options.lose_rank < size or options.steps < 6:
+            parser.error(
+                f"--lose-rank is for ranks 1 to {size - 1} and 6 steps or more, on the CPU, "
+                "by gloo and not compiled"
+            )
         return run_and_lose(options, keys(PREFIX, whole), rank, size)
     device = torch.device(options.device)
     if device.type == "cuda":  # before the communicator
