@@ -559,7 +559,7 @@ def _check_results(
     if len(out) != len(names):
         raise EPXError(Code.ARG, f"out has {len(out)} tensors, want {', '.join(names)}")
     _check_tensors(("x", *(f"out: {name}" for name in names)), x, *out)
-    _refuse_gradients("dispatch_by with out", x, weights)
+    _refuse_gradients("dispatch_by with out", x, weights, *out)
 
 
 def dispatch_backward(

@@ -87,7 +87,7 @@ static int is_over(const struct making *making)
     const int64_t half_ns = making->timeout_ms * 500000;
 
     return making->is_done && !making->is_awaited &&
-           epx_python_now_ns() - making->done_ns > half_ns;
+           (making->failed || epx_python_now_ns() - making->done_ns > half_ns);
 }
 
 static void unlist_what_is_over(void)

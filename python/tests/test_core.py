@@ -209,7 +209,7 @@ def test_who_asks_again_a_little_later_finds_what_was_made(comm):
         expect_timeout(range(comm.size))
     meet(comm)
     if comm.rank == 0:  # the last rank has come by then
-        time.sleep(0.2e-3 * TIMEOUT_MS)
+        time.sleep(0.05e-3 * TIMEOUT_MS)
     make_all(comm)
 
 

@@ -93,6 +93,7 @@ class Ground:
             shared.comm.close()
         except epx.EPXError as error:
             if error.code != epx.Code.PENDING:
+                del _shared[self._key]
                 raise
         else:
             del _shared[self._key]

@@ -47,6 +47,10 @@ def _room(
     if given is None:
         return _Rows(buffer.group.empty((num, buffer.hidden_dim), dtype), None)
     _check_shape("rows of the caller", given, (num, buffer.hidden_dim))
+    if given.dtype != dtype:
+        raise epx.EPXError(epx.Code.TYPE, f"rows of the caller: {given.dtype}, want {dtype}")
+    if not given.is_contiguous():
+        raise epx.EPXError(epx.Code.BUFFER, "rows of the caller have gaps")
     return _Rows(given.detach(), None)
 
 
