@@ -106,8 +106,8 @@ int EPX_Alltoallv(const void *sendbuf, const int64_t sendcounts[], const int64_t
  *
  * Collective, nonblocking, as EPX_Alltoallv, with the destinations and sources of the graph in the
  * place of all ranks: sendcounts, sdispls, [outdegree]; recvcounts, rdispls, [indegree]; received
- * rows are packed in the order of the sources. On host memory a rank without neighbours completes at
- * once.
+ * rows are packed in the order of the sources. On host memory a rank without neighbours completes
+ * at once.
  * Errors: EPX_ERR_ARG for a graph that is none; else as EPX_Alltoallv. Where the length of a row
  * differs on the two ranks of an edge the request completes with EPX_ERR_ARG on both.
  */
