@@ -41,7 +41,7 @@ struct mailbox {
     struct epx_sockets *sockets;
     enum epx_tag tag;
     size_t most_bytes;
-    struct epx_frame *taken; /* valid until the next call */
+    _Alignas(8) char letter[]; /* [most_bytes] that was taken last */
 };
 
 struct epx_sockets {
@@ -309,7 +309,7 @@ static int bcast(void *state, void *data, int bytes, int root)
 static int open_mailbox(void *state, enum epx_tag tag, size_t most_bytes, int num_spare,
                         struct epx_mailbox **result)
 {
-    struct mailbox *mailbox = epx_memory_zeroed(1, sizeof(*mailbox));
+    struct mailbox *mailbox = epx_memory_zeroed(1, sizeof(*mailbox) + most_bytes);
 
     (void)num_spare;
     EPX_FAIL_IF(!mailbox, EPX_ERR_NO_MEM, "no memory for letters");
@@ -330,7 +330,6 @@ static void close_mailbox(struct epx_mailbox *base)
     struct mailbox *mailbox = mailbox_of(base);
 
     epx_frames_free(&mailbox->sockets->letters[mailbox->tag]);
-    free(mailbox->taken);
     free(mailbox);
 }
 
@@ -347,31 +346,20 @@ static int send_letter(struct epx_mailbox *base, int rank, const void *letter, s
 }
 
 /* Zeros follow a letter that is shorter than the longest: whoever takes it may read as much. */
-static int lengthen(struct epx_frame **frame, size_t most_bytes)
-{
-    struct epx_frame *longer;
-
-    if ((*frame)->bytes >= most_bytes)
-        return EPX_SUCCESS;
-    longer = epx_memory_zeroed(1, sizeof(*longer) + most_bytes);
-    EPX_FAIL_IF(!longer, EPX_ERR_NO_MEM, "no memory for a letter of %zu bytes", most_bytes);
-    memcpy(longer, *frame, sizeof(*longer) + (*frame)->bytes);
-    free(*frame);
-    *frame = longer;
-    return EPX_SUCCESS;
-}
-
 static int take_letter(struct epx_mailbox *base, const void **letter)
 {
     struct mailbox *mailbox = mailbox_of(base);
+    struct epx_frame *frame = epx_frames_take(&mailbox->sockets->letters[mailbox->tag]);
+    size_t bytes;
 
     *letter = NULL;
-    free(mailbox->taken);
-    mailbox->taken = epx_frames_take(&mailbox->sockets->letters[mailbox->tag]);
-    if (mailbox->taken)
-        EPX_TRY(lengthen(&mailbox->taken, mailbox->most_bytes));
-    if (mailbox->taken)
-        *letter = mailbox->taken->data;
+    if (!frame)
+        return EPX_SUCCESS;
+    bytes = frame->bytes < mailbox->most_bytes ? frame->bytes : mailbox->most_bytes;
+    memcpy(mailbox->letter, frame->data, bytes);
+    memset(mailbox->letter + bytes, 0, mailbox->most_bytes - bytes);
+    free(frame);
+    *letter = mailbox->letter;
     return EPX_SUCCESS;
 }
 
