@@ -96,14 +96,27 @@ static int dispatch(const struct epx_python_operation *op, EPX_Route route, EPX_
                                op->weights.data, op->out_weights.data, route, op->stream, request);
 }
 
+/* NULL if the weights are not given. torch has no address for a tensor without elements: any of
+ * the route's memory space will do. */
+static const float *token_weights(const struct epx_python_matrix *weights, EPX_Route route)
+{
+    EPX_Route_view view = EPX_ROUTE_VIEW_INIT;
+
+    if (weights->type == 0 || weights->data)
+        return weights->data;
+    EPX_Route_get_view(route, &view);
+    return (const float *)(const void *)view.num_rows;
+}
+
 static int combine(const struct epx_python_operation *op, EPX_Route route, EPX_Request *request)
 {
     const void *const biases[] = {op->fields[0].data, op->fields[1].data};
     const int num_biases = (op->fields[0].type != 0) + (op->fields[1].type != 0);
 
     return EPX_Combine_from(op->input.data, op->weights.data, num_biases, biases,
-                            op->fields[2].data, op->output.data, (int)op->input.columns,
-                            (EPX_Datatype)op->input.type, route, op->stream, request);
+                            token_weights(&op->fields[2], route), op->output.data,
+                            (int)op->input.columns, (EPX_Datatype)op->input.type, route, op->stream,
+                            request);
 }
 
 /* What the tensors of an operation are to show: nothing, unless it makes a routing. */

@@ -6,7 +6,6 @@ An op on CUDA tensors queues on the current stream, and the host does not wait.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
@@ -109,16 +108,6 @@ def _in_memory(name: str, tensor: Tensor) -> Tensor:
 _MADE = (4, 5, 9, 10, 11)  # which tensors of an operation EPX writes: they were made for it
 
 
-@functools.cache
-def _one_element(device: torch.device) -> Tensor:
-    return torch.empty(1, device=device)
-
-
-def _nowhere(device: torch.device) -> int:
-    """An address for tensors without elements, which torch has at NULL: that is one not given."""
-    return _one_element(device).data_ptr()
-
-
 def _describe(members: list[int], verb: int, tensors: tuple[Tensor | None, ...]) -> list[Tensor]:
     """Adds what struct epx_python_operation has of its tensors, and returns those it is about."""
     about: list[Tensor] = []
@@ -136,8 +125,7 @@ def _describe(members: list[int], verb: int, tensors: tuple[Tensor | None, ...])
             rows, columns = shape[0], 1
         else:
             raise EPXError(Code.COUNT, f"{_NAMES[verb][i]} has {len(shape)} dimensions, want 2")
-        address = tensor.data_ptr() or _nowhere(tensor.device)
-        members += (address, rows, columns, _TYPES.get(tensor.dtype, _UNKNOWN_TYPE))
+        members += (tensor.data_ptr(), rows, columns, _TYPES.get(tensor.dtype, _UNKNOWN_TYPE))
     members += _NONE * (12 - len(tensors))
     return about
 
