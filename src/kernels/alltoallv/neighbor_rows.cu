@@ -50,7 +50,8 @@ static __device__ __forceinline__ uint64_t *packets_of_edge(const struct epx_nei
            list.turn[i] * n.edge_packets;
 }
 
-/* One warp: lists the packets for the destinations, and finds the most bytes that go otherwise. */
+/* One warp: lists the packets for the destinations, and finds the most bytes that go otherwise. An
+ * edge to this rank itself is copied in the first round, however long it is. */
 static __device__ void plan_edges(const struct epx_neighbor_rows &n, struct edge_rows &e)
 {
     const struct epx_alltoallv_rows &a = n.rows;
@@ -59,9 +60,10 @@ static __device__ void plan_edges(const struct epx_neighbor_rows &n, struct edge
     for (int32_t first = 0; first < edges; first += EPX_WARP) {
         int32_t i = first + lane_id(), at = i < edges ? i : 0;
         int64_t count = i < edges ? e.sent[at] : 0, bytes = count * a.row_bytes;
+        bool stays = n.destinations.rank[at] == a.comm.rank;
 
         if (!is_packed(a, count))
-            atomicMax(&e.most_bytes, (unsigned long long)bytes);
+            atomicMax(&e.most_bytes, stays ? 1ull : (unsigned long long)bytes);
         num = list_packets(e.packets, i, lanes_from(edges, first), num,
                            {(char *)(uintptr_t)a.rows + e.sent_from[at] * a.row_bytes,
                             packets_of_edge(n, n.destinations, at,
