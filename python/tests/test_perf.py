@@ -79,7 +79,10 @@ def test_a_slow_call_costs_over_c(monkeypatch, capsys, tmp_path):
     if told:
         assert {figure["framework"] for figure in told["figures"]} == {"torch"}
         for figure in told["figures"]:  # empty functions call nothing
-            assert (figure["over"] > 900) != ("empty functions" in figure["name"])
+            is_empty = "empty functions" in figure["name"]
+            assert (figure["here"] > 900 * figure["ops"]) != is_empty
+        # On a busy machine C may take long now and then: not each time.
+        assert max(figure["over"] for figure in told["figures"]) > 900
         assert "without jax" in capsys.readouterr().err
 
 
