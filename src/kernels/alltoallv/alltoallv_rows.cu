@@ -42,32 +42,12 @@ static __device__ void look_up_windows(const struct epx_device_comm &c, struct p
         p.control[r] = c.control[r];
 }
 
-/* One warp: reads this rank's counts. Returns the first rank with an invalid count, -1 = none. */
-static __device__ int32_t read_counts(const struct epx_alltoallv_rows &a, struct placement &p)
-{
-    int32_t bad = -1;
-
-    for (int32_t first = 0; first < a.comm.num_ranks; first += EPX_WARP) {
-        int32_t r = first + lane_id();
-        bool valid = r < a.comm.num_ranks;
-        int64_t count = valid ? a.sendcounts[r] : 0, from = valid ? a.sdispls[r] : 0;
-        uint32_t lanes = __ballot_sync(~0u, !can_send(a, count, from));
-
-        if (valid) {
-            p.send_count[r] = count;
-            p.send_from[r] = from;
-        }
-        bad = bad < 0 && lanes ? first + __ffs((int)lanes) - 1 : bad;
-    }
-    __syncwarp();
-    return bad;
-}
-
 /* One warp, before anything is known of the other ranks: lists this rank's packets for the others.
  * One invalid count makes all counts 0. */
 static __device__ void plan_sends(const struct epx_alltoallv_rows &a, struct placement &p)
 {
-    int32_t ranks = a.comm.num_ranks, num = 0, bad = read_counts(a, p);
+    int32_t ranks = a.comm.num_ranks, num = 0;
+    int32_t bad = read_counts(a, ranks, p.send_count, p.send_from);
 
     if (lane_id() == 0) {
         p.any_stored = 0;

@@ -12,6 +12,29 @@ static __device__ __forceinline__ bool can_send(const struct epx_alltoallv_rows 
     return count >= 0 && (count == 0 || (from >= 0 && from <= a.send_rows - count));
 }
 
+/* One warp: reads so many counts and displacements, those of ranks or of edges. Returns the first
+ * with an invalid count, -1 = none. */
+static __device__ __forceinline__ int32_t read_counts(const struct epx_alltoallv_rows &a,
+                                                      int32_t num, int64_t *counts, int64_t *places)
+{
+    int32_t bad = -1;
+
+    for (int32_t first = 0; first < num; first += EPX_WARP) {
+        int32_t i = first + lane_id();
+        bool valid = i < num;
+        int64_t count = valid ? a.sendcounts[i] : 0, from = valid ? a.sdispls[i] : 0;
+        uint32_t lanes = __ballot_sync(~0u, !can_send(a, count, from));
+
+        if (valid) {
+            counts[i] = count;
+            places[i] = from;
+        }
+        bad = bad < 0 && lanes ? first + __ffs((int)lanes) - 1 : bad;
+    }
+    __syncwarp();
+    return bad;
+}
+
 /* bad: the first rank with an invalid count, -1 = none; rows: how many come here from all. */
 static __device__ EPX_COLD struct epx_outcome outcome_of_counts(const struct epx_alltoallv_rows &a,
                                                                 int32_t bad, int64_t rows)

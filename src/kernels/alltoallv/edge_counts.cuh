@@ -22,21 +22,8 @@ struct edge_counts {
 /* One warp: reads the counts of the edges; one invalid count makes all of them 0. */
 static __device__ void read_edge_counts(const struct epx_neighbor_rows &n, struct edge_counts &e)
 {
-    const struct epx_alltoallv_rows &a = n.rows;
-    int32_t bad = -1;
+    const int32_t bad = read_counts(n.rows, n.destinations.num, e.sent, e.sent_from);
 
-    for (int32_t first = 0; first < n.destinations.num; first += EPX_WARP) {
-        int32_t i = first + lane_id();
-        bool valid = i < n.destinations.num;
-        int64_t count = valid ? a.sendcounts[i] : 0, from = valid ? a.sdispls[i] : 0;
-        uint32_t lanes = __ballot_sync(~0u, !can_send(a, count, from));
-
-        if (valid) {
-            e.sent[i] = count;
-            e.sent_from[i] = from;
-        }
-        bad = bad < 0 && lanes ? first + __ffs((int)lanes) - 1 : bad;
-    }
     for (int32_t i = lane_id(); bad >= 0 && i < n.destinations.num; i += EPX_WARP)
         e.sent[i] = 0;
     if (lane_id() == 0)

@@ -15,8 +15,9 @@
 #include "transport/cuda/cuda_errors.h"
 #include "transport/cuda/device_scope.h"
 
-/* Numbers that are kept: of ranks, or of edges, so many counts and displacements at most. */
-enum { MOST_KEPT = 2 * (EPX_MOST_EDGES + EPX_MOST_DEVICE_RANKS) };
+/* Numbers that are kept: so many counts and displacements at most, of ranks, or of edges. */
+enum { MOST_KEPT = 2 * EPX_MOST_DEVICE_RANKS };
+_Static_assert((int)EPX_MOST_EDGES <= (int)EPX_MOST_DEVICE_RANKS, "counts of edges have room");
 
 /* Counts that nobody uses, or new ones. */
 static int find_unused(struct epx_device *device, struct epx_kept **result)
