@@ -8,9 +8,12 @@
  *   uint64 credited[R]
  *   uint64 ready[2][R][EPX_READY_WORDS] epoch << 32 | word
  *   uint64 counts[2][R][R][2]           alltoallv: tag << 32 | half of a count, low half first
- *   uint64 packets[2][R][P]             alltoallv: tag << 32 | four bytes of the rows of source R
- *   uint64 edges[2][EPX_MOST_EDGES][2]  neighbours: tag << 32 | half of the count of a source
- *   uint64 grants[2][EPX_MOST_EDGES][2] neighbours: the same of where rows go at a destination
+ *   uint64 packets[2][R][P]             alltoallv: tag << 32 | four bytes of the rows of source R;
+ *                                       neighbours: the same, the edges from R one behind the other
+ *   uint64 edges[2][EPX_MOST_EDGES][2]  neighbours: tag << 32 | half of the count of a source; with
+ *                                       messages plain numbers that come
+ *   uint64 grants[2][EPX_MOST_EDGES][2] neighbours: the same of where rows go at a destination;
+ *                                       with messages plain numbers that go
  *   uint64 lists[2][R][EPX_LIST_WORDS]  several fields: epoch << 32 | word
  *   uint64 progress[R][EPX_SENDER_RUNS]  epoch << 32 | how far the senders of R are with a run
  *   uint64 begun[R]                     the last operation all of whose senders have begun

@@ -21,8 +21,9 @@
  *                 sender stores the next round after the credits of all ranks. The last round gives
  *                 none: the ready of s for the next operation says as much.
  *   counts[2][s]  writer s: alltoallv's counts of operation n, as ready.
- *   packets[2][s] writer s: alltoallv's rows of operation n, if they are few; in banks as ready,
- *                 but needs no ready itself: s is in n, so the owner is done with n - 2.
+ *   packets[2][s] writer s: rows of an alltoallv or of edges, of operation n, if they are few; in
+ *                 banks as ready, but needs no ready itself: s is in n, so the owner is done with
+ *                 n - 2.
  *   edges[2][i]   writer: the rank where edge i of the operation's graph begins: its count, as
  *                 counts. In n + 2 it may be another rank's edge: that rank is in n + 2, so the
  *                 owner has ended n, for which it had this word.
