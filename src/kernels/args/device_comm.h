@@ -31,9 +31,9 @@ struct epx_wait_tally {
 };
 
 /* The waits of the operation under way, which any thread of it may raise: waits.cuh has the words.
- * They go into the tally when a later operation waits. */
+ * A later operation begins by adding them to the tally. */
 struct epx_device_waits {
-    uint64_t last;                           /* the longest wait for any rank */
+    uint64_t last;                           /* the longest wait for any rank, with the rank */
     uint64_t longest[EPX_MOST_DEVICE_RANKS]; /* that for each rank */
     struct epx_wait_tally tally;
 };

@@ -43,18 +43,19 @@ static __device__ void post_ready(const struct epx_device_comm &c,
  * kernel looks up; thread 0 has the numbers. */
 struct first_look {
     bool dead; /* the communicator has ended */
-    uint64_t epoch, arrivals, credits, barrier;
+    uint64_t epoch, arrivals, credits, barrier, waits;
 };
 
 static __device__ __forceinline__ struct first_look look_first(const struct epx_device_comm &c)
 {
-    struct first_look look = {aborted(c), 0, 0, 0, 0};
+    struct first_look look = {aborted(c), 0, 0, 0, 0, 0};
 
     if (threadIdx.x == 0) {
         look.epoch = c.state->epoch;
         look.arrivals = c.state->arrivals;
         look.credits = c.state->credits;
         look.barrier = c.state->barrier;
+        look.waits = c.state->waits.last;
     }
     return look;
 }
@@ -76,6 +77,8 @@ static __device__ void begin_exchange(const struct epx_device_comm &c,
         x.barrier = look.barrier;
         x.outcome = epx_outcome();
         x.findings = x.remarks = 0;
+        if (tells && look.waits)
+            tally_waits(c);
     }
     EPX_DELAY(c);
     if (all_content(c, x, !look.dead) && tells)

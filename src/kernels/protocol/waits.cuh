@@ -90,72 +90,51 @@ static __device__ EPX_COLD struct epx_outcome outcome_of_abort(const struct epx_
 }
 
 /*
- * Who is waited for. A thread of the first block that waits notes now and then how long by now,
- * while nothing has come for it to do; so a wait costs nothing when it ends, and a short one is not
- * counted. Of the waits of many threads for a rank the longest counts. Whoever is late posts its
- * ready word late, for which the first block of every operation waits; more blocks would only swap
- * the same words against each other.
+ * Who is waited for. A thread of the first block that waits notes now and then how long by now; so
+ * a wait costs nothing when it ends, and a short one is not counted. Of the waits of an operation
+ * for a rank the longest counts. Whoever is late posts its ready word late, for which the first
+ * block of every operation waits.
  *
- *   waits.longest[r]  writers the threads that wait for r, by compare-and-swap: the operation's
- *                     number and the longest wait. Whoever puts the first of another operation
- *                     there adds the one before to the tally, alone: no two threads swap the same
- *                     word out.
- *   waits.last        writers all that wait: the same with the rank, for the tally of operations.
- *   the tally         in device memory, and a copy of it in pinned memory, which the host reads.
- *
- * A word of waits: the number of the operation << 48 | rank << 40 | nanoseconds, of which those
- * are compared. No two operations wait at the same time.
+ *   waits.longest[r]  writers the threads that wait for r: the longest wait for it
+ *   waits.last        writers all that wait: the longest wait for any rank, nanoseconds <<
+ *                     WAIT_RANK_BITS | rank
+ *   the tally         writer one thread, at the begin of a later operation, which finds and clears
+ *                     what the words above have: no two operations wait at the same time. In device
+ *                     memory, and a copy of it in pinned memory, which the host reads.
  */
-enum { WAIT_RANK_BIT = 40, WAIT_NUMBER_BIT = 48, LOOKS_A_COUNT = 32, LOOKS_A_CHECK = 128 };
+enum { WAIT_RANK_BITS = 8, LOOKS_A_COUNT = 32, LOOKS_A_CHECK = 128 };
 
-static __device__ __forceinline__ uint64_t wait_ns(uint64_t word)
+static __device__ __forceinline__ void count_wait(const struct epx_device_comm &c, uint64_t ns,
+                                                  int32_t rank)
 {
-    return word & ((1ULL << WAIT_RANK_BIT) - 1);
-}
+    struct epx_device_waits *waits = &c.state->waits;
 
-static __device__ __forceinline__ int32_t wait_rank(uint64_t word)
-{
-    return (int32_t)(word >> WAIT_RANK_BIT & 0xff);
-}
-
-/* Raises a word of waits; returns the word of an earlier operation that this thread has replaced, 0
- * = none. */
-static __device__ uint64_t raise_wait(uint64_t *word, uint64_t value)
-{
-    uint64_t seen = load_acquire_gpu(word);
-
-    while (seen >> WAIT_NUMBER_BIT != value >> WAIT_NUMBER_BIT || wait_ns(seen) < wait_ns(value)) {
-        uint64_t found = atomicCAS((unsigned long long *)word, (unsigned long long)seen,
-                                   (unsigned long long)value);
-
-        if (found == seen)
-            return seen >> WAIT_NUMBER_BIT != value >> WAIT_NUMBER_BIT ? seen : 0;
-        seen = found;
-    }
-    return 0;
+    atomicMax((unsigned long long *)&waits->longest[rank], (unsigned long long)ns);
+    atomicMax((unsigned long long *)&waits->last,
+              (unsigned long long)(ns << WAIT_RANK_BITS | (uint64_t)rank));
 }
 
 /* Adds to a word of the tally, and tells the host. */
-static __device__ void add_wait(uint64_t *sum, uint64_t *told, uint64_t value)
+static __device__ __forceinline__ void add_wait(uint64_t *sum, uint64_t *told, uint64_t value)
 {
-    value += atomicAdd((unsigned long long *)sum, (unsigned long long)value);
-    store_relaxed_sys(told, value);
+    *sum += value;
+    store_relaxed_sys(told, *sum);
 }
 
-static __device__ EPX_COLD void count_wait(const struct epx_device_comm &c, uint64_t ns,
-                                           int32_t rank)
+/* One thread, before any waits: adds up the waits of an earlier operation. */
+static __device__ EPX_COLD void tally_waits(const struct epx_device_comm &c)
 {
     struct epx_device_waits *waits = &c.state->waits;
-    uint64_t number = load_acquire_gpu(&c.state->epoch) + 1, before;
-    uint64_t value = number << WAIT_NUMBER_BIT | (uint64_t)rank << WAIT_RANK_BIT | wait_ns(ns);
+    int32_t last = (int32_t)(waits->last & ((1u << WAIT_RANK_BITS) - 1));
 
-    before = raise_wait(&waits->longest[rank], value);
-    if (before)
-        add_wait(&waits->tally.ns[rank], &c.waits->ns[rank], wait_ns(before));
-    before = raise_wait(&waits->last, value);
-    if (before)
-        add_wait(&waits->tally.operations[wait_rank(before)],
-                 &c.waits->operations[wait_rank(before)], 1);
+    waits->last = 0;
+    add_wait(&waits->tally.operations[last], &c.waits->operations[last], 1);
+    for (int32_t r = 0; r < c.num_ranks; r++) {
+        if (waits->longest[r] == 0)
+            continue;
+        add_wait(&waits->tally.ns[r], &c.waits->ns[r], waits->longest[r]);
+        waits->longest[r] = 0;
+    }
 }
 
 /* The clock of one wait, by which it goes on or ends. */
@@ -164,19 +143,15 @@ struct patience {
     uint32_t spins;
 };
 
-/* Called now and then. Returns when the wait began, 0 if time or another rank has ended it. What a
- * thread counts while it waits is given by value: it stays in registers. */
+/* Called now and then. Returns when the wait began, 0 if time or another rank has ended it. */
 static __device__ EPX_COLD uint64_t check_patience(const struct epx_device_comm &c,
-                                                   uint64_t start_ns, uint32_t spins,
-                                                   int32_t waiting_for)
+                                                   uint64_t start_ns, int32_t waiting_for)
 {
     const uint64_t now = global_timer_ns();
 
     start_ns = start_ns ? start_ns : now;
     if (blockIdx.x == 0 && now > start_ns && waiting_for != c.rank && c.waits)
         count_wait(c, now - start_ns, waiting_for);
-    if (spins % LOOKS_A_CHECK)
-        return start_ns;
     if (aborted(c))
         return 0;
     if (!c.timeout_ns || now - start_ns < c.timeout_ns)
@@ -188,9 +163,9 @@ static __device__ EPX_COLD uint64_t check_patience(const struct epx_device_comm 
 static __device__ __forceinline__ bool keep_waiting(const struct epx_device_comm &c,
                                                     struct patience &p, int32_t waiting_for)
 {
-    if (++p.spins % (blockIdx.x == 0 && p.spins < LOOKS_A_CHECK ? LOOKS_A_COUNT : LOOKS_A_CHECK))
+    if (++p.spins % (blockIdx.x ? LOOKS_A_CHECK : LOOKS_A_COUNT))
         return true;
-    p.start_ns = check_patience(c, p.start_ns, p.spins, waiting_for);
+    p.start_ns = check_patience(c, p.start_ns, waiting_for);
     return p.start_ns != 0;
 }
 
