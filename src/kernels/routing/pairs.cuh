@@ -61,19 +61,26 @@ static __device__ __forceinline__ bool shows_view()
     return blockIdx.x == gridDim.x - 1;
 }
 
-static __device__ __forceinline__ int64_t routing_thread(const struct epx_route_tokens &a)
+static __device__ __forceinline__ int32_t num_routing_blocks(const struct epx_route_tokens &a)
 {
-    return (int64_t)routing_block(a) * blockDim.x + threadIdx.x;
+    return (int32_t)gridDim.x - a.banks.senders;
 }
 
+/* Warps are numbered in turn over the blocks, so that what takes a few of them is done on all
+ * multiprocessors: stores that lie apart take one its time. */
 static __device__ __forceinline__ int32_t routing_warp(const struct epx_route_tokens &a)
 {
-    return (int32_t)(routing_thread(a) / EPX_WARP);
+    return (int32_t)threadIdx.x / EPX_WARP * num_routing_blocks(a) + routing_block(a);
+}
+
+static __device__ __forceinline__ int64_t routing_thread(const struct epx_route_tokens &a)
+{
+    return (int64_t)routing_warp(a) * EPX_WARP + lane_id();
 }
 
 static __device__ __forceinline__ int64_t num_routing_threads(const struct epx_route_tokens &a)
 {
-    return (int64_t)((int32_t)gridDim.x - a.banks.senders) * blockDim.x;
+    return (int64_t)num_routing_blocks(a) * blockDim.x;
 }
 
 static __device__ __forceinline__ int32_t num_routing_warps(const struct epx_route_tokens &a)
