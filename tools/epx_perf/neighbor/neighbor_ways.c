@@ -12,14 +12,15 @@ static void nothing(struct neighbor_box *box)
 static void init_persistent(struct neighbor_box *box)
 {
     ranks_must(EPX_Neighbor_alltoallv_init(
-        box->sent, box->counts, box->displs, box->window, box->came, box->came_at, box->degree,
-        box->row_bytes, EPX_BYTE, box->graph, EPX_STREAM_NULL, EPX_FIXED_COUNTS, &box->persistent));
+        box->sent.address, box->counts.address, box->displs.address, box->window.address,
+        box->came.address, box->came_at.address, box->degree, box->row_bytes, EPX_BYTE, box->graph,
+        box->stream, EPX_FIXED_COUNTS, &box->persistent));
 }
 
 static void start_persistent(struct neighbor_box *box)
 {
     ranks_must(EPX_Start(&box->persistent));
-    ranks_must(EPX_Wait(&box->persistent, MPI_STATUS_IGNORE));
+    ranks_must(EPX_Wait_enqueue(&box->persistent, box->stream));
 }
 
 static void free_persistent(struct neighbor_box *box)
@@ -31,24 +32,27 @@ static void exchange_once(struct neighbor_box *box)
 {
     EPX_Request request;
 
-    ranks_must(EPX_Neighbor_alltoallv(box->sent, box->counts, box->displs, box->window, box->came,
-                                      box->came_at, box->degree, box->row_bytes, EPX_BYTE,
-                                      box->graph, EPX_STREAM_NULL, &request));
-    ranks_must(EPX_Wait(&request, MPI_STATUS_IGNORE));
+    ranks_must(EPX_Neighbor_alltoallv(box->sent.address, box->counts.address, box->displs.address,
+                                      box->window.address, box->came.address, box->came_at.address,
+                                      box->degree, box->row_bytes, EPX_BYTE, box->graph,
+                                      box->stream, &request));
+    ranks_must(EPX_Wait_enqueue(&request, box->stream));
 }
 
 static void mpi_neighbor(struct neighbor_box *box)
 {
-    MPI_Neighbor_alltoallv(box->sent, box->int_counts, box->int_displs, MPI_BYTE, box->got,
-                           box->int_counts, box->int_displs, MPI_BYTE, box->topology);
+    MPI_Neighbor_alltoallv(box->sent.address, box->int_counts, box->int_displs, MPI_BYTE,
+                           box->got.address, box->int_counts, box->int_displs, MPI_BYTE,
+                           box->topology);
 }
 
 static void mpi_ineighbor(struct neighbor_box *box)
 {
     MPI_Request request;
 
-    MPI_Ineighbor_alltoallv(box->sent, box->int_counts, box->int_displs, MPI_BYTE, box->got,
-                            box->int_counts, box->int_displs, MPI_BYTE, box->topology, &request);
+    MPI_Ineighbor_alltoallv(box->sent.address, box->int_counts, box->int_displs, MPI_BYTE,
+                            box->got.address, box->int_counts, box->int_displs, MPI_BYTE,
+                            box->topology, &request);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
@@ -57,10 +61,10 @@ static void mpi_ineighbor(struct neighbor_box *box)
 static void init_by_hand(struct neighbor_box *box)
 {
     for (int i = 0; i < box->degree; i++) {
-        MPI_Recv_init(box->got + box->int_displs[i], box->row_bytes, MPI_BYTE, box->faces[i], 0,
-                      box->topology, &box->requests[i]);
-        MPI_Send_init(box->sent + box->int_displs[i], box->row_bytes, MPI_BYTE, box->faces[i], 0,
-                      box->topology, &box->requests[box->degree + i]);
+        MPI_Recv_init((char *)box->got.address + box->int_displs[i], box->row_bytes, MPI_BYTE,
+                      box->faces[i], 0, box->topology, &box->requests[i]);
+        MPI_Send_init((char *)box->sent.address + box->int_displs[i], box->row_bytes, MPI_BYTE,
+                      box->faces[i], 0, box->topology, &box->requests[box->degree + i]);
     }
 }
 

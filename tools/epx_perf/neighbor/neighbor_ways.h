@@ -9,6 +9,8 @@
 #include <epx.h>
 #include <mpi.h>
 
+#include "epx_perf/space/perf_buffer.h"
+
 enum { NEIGHBOR_MOST_DEGREE = 6 };
 
 /* One row for each face, of the same length on all of them. */
@@ -18,11 +20,10 @@ struct neighbor_box {
     EPX_Graph graph;
     int degree, faces[NEIGHBOR_MOST_DEGREE];
     int row_bytes;
-    char *sent;   /* of malloc */
-    char *got;    /* of malloc; MPI gets here */
-    char *window; /* EPX gets here: EPX_Alloc_mem */
-    int64_t counts[NEIGHBOR_MOST_DEGREE], displs[NEIGHBOR_MOST_DEGREE];
-    int64_t came[NEIGHBOR_MOST_DEGREE], came_at[NEIGHBOR_MOST_DEGREE];
+    EPX_Stream stream;
+    struct perf_buffer sent, got; /* of the space; MPI gets rows in the latter */
+    struct perf_buffer window;    /* EPX gets rows here: EPX_Alloc_mem */
+    struct perf_buffer counts, displs, came, came_at; /* int64_t[degree] for EPX */
     int int_counts[NEIGHBOR_MOST_DEGREE], int_displs[NEIGHBOR_MOST_DEGREE];
     EPX_Request persistent;
     MPI_Request requests[2 * NEIGHBOR_MOST_DEGREE];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * perf_neighbor.c - times an exchange of one row with each face of a periodic box of ranks. All
- * ways take turns in each iteration, so that a disturbance of the machine meets all of them.
+ * ways take turns in each iteration, so that a disturbance of the machine meets all of them. In the
+ * memory of GPUs there are EPX's ways, by calls or replayed from a graph of a batch.
  */
 #include "epx_perf/neighbor/perf_neighbor.h"
 
@@ -13,6 +14,7 @@
 #include "epx_perf/bench/perf_comm.h"
 #include "epx_perf/neighbor/neighbor_ways.h"
 #include "epx_perf/space/perf_alloc.h"
+#include "epx_perf/space/perf_spaces.h"
 #include "epx_perf/space/perf_time.h"
 #include "json.h"
 #include "ranks/ranks.h"
@@ -27,14 +29,18 @@ static const char usage[] =
     "  -c, --check                check every row\n"
     "      --least                show the least time of the iterations, not the median\n"
     "      --batch N              exchanges in a timing (200, less of long rows)\n"
-    "      --peer P               mpi-neighbor, mpi-ineighbor, mpi-persistent, all or none (all)\n"
+    "  -d, --memory M             host or cuda (host)\n"
+    "      --graph                replay EPX's batch from a CUDA graph\n"
+    "      --peer P               mpi-neighbor, mpi-ineighbor, mpi-persistent, all or none (all;\n"
+    "                             with -d cuda none)\n"
     "      --json FILE            write the results to FILE too\n"
     "  -h, --help                 this text\n";
 
 struct options {
     int64_t least, most;
-    int iterations, warm_up, check, batch, least_time, help;
+    int iterations, warm_up, check, batch, least_time, graph, help;
     const char *peer, *json;
+    const struct perf_space *space; /* NULL: there is none of that name */
 };
 
 static const struct option long_options[] = {{"row-bytes", required_argument, NULL, 'm'},
@@ -43,6 +49,8 @@ static const struct option long_options[] = {{"row-bytes", required_argument, NU
                                              {"check", no_argument, NULL, 'c'},
                                              {"least", no_argument, NULL, 'l'},
                                              {"batch", required_argument, NULL, 'b'},
+                                             {"memory", required_argument, NULL, 'd'},
+                                             {"graph", no_argument, NULL, 'g'},
                                              {"peer", required_argument, NULL, 'p'},
                                              {"json", required_argument, NULL, 'j'},
                                              {"help", no_argument, NULL, 'h'},
@@ -88,6 +96,8 @@ static int read_option(int option, struct options *options)
     case 'b': return read_count(optarg, &options->batch);
     case 'c': options->check = 1; return 0;
     case 'l': options->least_time = 1; return 0;
+    case 'd': options->space = perf_space_find(optarg); return options->space ? 0 : -1;
+    case 'g': options->graph = 1; return 0;
     case 'p': options->peer = optarg; return 0;
     case 'j': options->json = optarg; return 0;
     case 'h': options->help = 1; return 0;
@@ -110,18 +120,37 @@ static int has_peer(const struct options *options)
     return strcmp(options->peer, "none") == 0;
 }
 
+/* NULL, or what the options ask for that does not go together. */
+static const char *find_contradiction(const struct options *options)
+{
+    int on_host = !options->space->replay;
+
+    if (options->graph && on_host)
+        return "--graph needs -d cuda";
+    return on_host || strcmp(options->peer, "none") == 0 ? NULL : "MPI's ways need host memory";
+}
+
 static int read_options(int argc, char **argv, int rank, struct options *options)
 {
+    const char *contradiction;
     int option, wrong = 0;
 
-    *options = (struct options){8, 1 << 20, 20, 3, 0, 0, 0, 0, "all", NULL};
+    *options = (struct options){.least = 8, .most = 1 << 20, .iterations = 20, .warm_up = 3};
+    options->space = &perf_space_host;
     opterr = rank == 0;
     optind = 2;
-    while ((option = getopt_long(argc, argv, "m:i:x:ch", long_options, NULL)) != -1)
+    while ((option = getopt_long(argc, argv, "m:i:x:d:ch", long_options, NULL)) != -1)
         if (read_option(option, options))
             wrong = option == '?' ? '?' : option;
     if (rank == 0 && wrong && wrong != '?')
         fprintf(stderr, "epx_perf: neighbor: a wrong value of option %c\n", wrong);
+    if (!options->peer)
+        options->peer = options->space && options->space->replay ? "none" : "all";
+    if (!wrong && (contradiction = find_contradiction(options))) {
+        wrong = 1;
+        if (rank == 0)
+            fprintf(stderr, "epx_perf: neighbor: %s\n", contradiction);
+    }
     if (!wrong && (optind < argc || !has_peer(options))) {
         wrong = 1;
         if (rank == 0)
@@ -147,8 +176,9 @@ static void find_faces(struct neighbor_box *box)
 }
 
 /* MPI's neighbour collectives take the faces as a graph, as EPX does. */
-static void make_graphs(struct neighbor_box *box)
+static void make_graphs(struct neighbor_box *box, const struct perf_space *space)
 {
+    MPI_Info info;
     int weights[NEIGHBOR_MOST_DEGREE] = {1, 1, 1, 1, 1, 1};
     MPI_Comm cart;
 
@@ -157,7 +187,10 @@ static void make_graphs(struct neighbor_box *box)
     MPI_Dist_graph_create_adjacent(cart, box->degree, box->faces, weights, box->degree, box->faces,
                                    weights, MPI_INFO_NULL, 0, &box->topology);
     MPI_Comm_free(&cart);
-    ranks_must(EPX_Comm_create(box->topology, MPI_INFO_NULL, &box->comm));
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "epx_memory", space->hint);
+    ranks_must(EPX_Comm_create(box->topology, info, &box->comm));
+    MPI_Info_free(&info);
     ranks_must(EPX_Graph_create_adjacent(box->comm, box->degree, box->faces, box->degree,
                                          box->faces, &box->graph));
 }
@@ -169,16 +202,32 @@ static void free_graphs(struct neighbor_box *box)
     MPI_Comm_free(&box->topology);
 }
 
-static void make_rows(struct neighbor_box *box, int row_bytes)
+static void make_numbers(struct perf_buffer *buffer, const struct perf_space *space, int num,
+                         int step)
 {
+    int64_t *image;
+
+    perf_buffer_create(buffer, space, num * (int64_t)sizeof(*image), EPX_COMM_NULL);
+    image = perf_buffer_image(buffer);
+    for (int i = 0; i < num; i++)
+        image[i] = step ? i * step : 1;
+    perf_buffer_send(buffer);
+}
+
+static void make_rows(struct neighbor_box *box, const struct perf_space *space, int row_bytes)
+{
+    int64_t bytes = (int64_t)box->degree * row_bytes;
+
     box->row_bytes = row_bytes;
-    box->sent = perf_alloc(box->degree, row_bytes);
-    box->got = perf_alloc(box->degree, row_bytes);
-    ranks_must(EPX_Alloc_mem((MPI_Aint)box->degree * row_bytes, box->comm, &box->window));
-    memset(box->window, 0, (size_t)box->degree * (size_t)row_bytes);
+    box->stream = space->stream ? space->stream() : EPX_STREAM_NULL;
+    perf_buffer_create(&box->sent, space, bytes, EPX_COMM_NULL);
+    perf_buffer_create(&box->got, space, bytes, EPX_COMM_NULL);
+    perf_buffer_create(&box->window, space, bytes, box->comm);
+    make_numbers(&box->counts, space, box->degree, 0);
+    make_numbers(&box->displs, space, box->degree, 1);
+    make_numbers(&box->came, space, box->degree, 0);
+    make_numbers(&box->came_at, space, box->degree, 0);
     for (int i = 0; i < box->degree; i++) {
-        box->counts[i] = 1;
-        box->displs[i] = i;
         box->int_counts[i] = row_bytes;
         box->int_displs[i] = i * row_bytes;
     }
@@ -186,9 +235,11 @@ static void make_rows(struct neighbor_box *box, int row_bytes)
 
 static void free_rows(struct neighbor_box *box)
 {
-    ranks_must(EPX_Free_mem(box->window, box->comm));
-    free(box->got);
-    free(box->sent);
+    struct perf_buffer *buffers[] = {&box->window, &box->sent, &box->got,    &box->counts,
+                                     &box->displs, &box->came, &box->came_at};
+
+    for (size_t i = 0; i < sizeof(buffers) / sizeof(*buffers); i++)
+        perf_buffer_free(buffers[i]);
 }
 
 /* Byte b of what a rank sends the k-th time to another. */
@@ -209,16 +260,19 @@ static int times_before(const struct neighbor_box *box, int face)
 
 static void fill_rows(struct neighbor_box *box, int own)
 {
+    char *rows = perf_buffer_image(&box->sent);
+
     for (int i = 0; i < box->degree; i++)
         for (int b = 0; b < box->row_bytes; b++)
-            box->sent[i * box->row_bytes + b] =
-                byte_of(own, box->faces[i], times_before(box, i), b);
+            rows[i * box->row_bytes + b] = byte_of(own, box->faces[i], times_before(box, i), b);
+    perf_buffer_send(&box->sent);
 }
 
 /* Wrong rows on all ranks; forgets the rows. */
 static int64_t count_wrong(struct neighbor_box *box, const struct neighbor_way *way, int own)
 {
-    char *rows = way->by_epx ? box->window : box->got;
+    struct perf_buffer *buffer = way->by_epx ? &box->window : &box->got;
+    char *rows = perf_buffer_fetch(buffer);
     int64_t wrong = 0;
 
     for (int i = 0; i < box->degree; i++)
@@ -228,7 +282,7 @@ static int64_t count_wrong(struct neighbor_box *box, const struct neighbor_way *
                 wrong++;
                 break;
             }
-    memset(rows, 0, (size_t)box->degree * (size_t)box->row_bytes);
+    perf_buffer_poison(buffer);
     ranks_sum(&wrong, 1);
     return wrong;
 }
@@ -239,21 +293,50 @@ struct result {
     int64_t wrong;
 };
 
+/* What is timed of a way. */
+struct timed {
+    double *times; /* [iterations] */
+    void *graph;   /* of a batch; NULL: the way is called */
+};
+
+static void exchange_batch(struct neighbor_box *box, const struct neighbor_way *way, int batch)
+{
+    for (int k = 0; k < batch; k++)
+        way->exchange(box);
+}
+
+static void prepare(struct neighbor_box *box, const struct options *options,
+                    const struct neighbor_way *way, int batch, struct timed *timed)
+{
+    int kernels;
+
+    *timed = (struct timed){perf_alloc(options->iterations, sizeof(*timed->times)), NULL};
+    way->prepare(box);
+    if (!options->graph)
+        return;
+    options->space->start_capture();
+    exchange_batch(box, way, batch);
+    timed->graph = options->space->end_capture(&kernels);
+}
+
 static void time_ways(struct neighbor_box *box, const struct options *options, int iteration,
-                      double *times[MOST_WAYS], struct result *result)
+                      struct timed timed[MOST_WAYS], struct result *result)
 {
     for (int w = 0; neighbor_ways[w].name; w++) {
         const struct neighbor_way *way = &neighbor_ways[w];
-        double began;
+        double seconds;
 
         if (!is_wanted(options, way))
             continue;
         ranks_barrier();
-        began = perf_seconds();
-        for (int k = 0; k < result->batch; k++)
-            way->exchange(box);
+        options->space->start_clock();
+        if (timed[w].graph)
+            options->space->replay(timed[w].graph);
+        else
+            exchange_batch(box, way, result->batch);
+        seconds = options->space->stop_clock();
         if (iteration >= 0)
-            times[w][iteration] = (perf_seconds() - began) / result->batch;
+            timed[w].times[iteration] = seconds / result->batch;
         if (options->check)
             result->wrong += count_wrong(box, way, ranks_own());
     }
@@ -261,22 +344,22 @@ static void time_ways(struct neighbor_box *box, const struct options *options, i
 
 static void measure(struct neighbor_box *box, const struct options *options, struct result *result)
 {
-    double *times[MOST_WAYS] = {NULL};
+    struct timed timed[MOST_WAYS] = {{NULL, NULL}};
 
-    for (int w = 0; neighbor_ways[w].name; w++) {
-        times[w] = perf_alloc(options->iterations, sizeof(*times[w]));
+    for (int w = 0; neighbor_ways[w].name; w++)
         if (is_wanted(options, &neighbor_ways[w]))
-            neighbor_ways[w].prepare(box);
-    }
+            prepare(box, options, &neighbor_ways[w], result->batch, &timed[w]);
     fill_rows(box, ranks_own());
     for (int i = -options->warm_up; i < options->iterations; i++)
-        time_ways(box, options, i, times, result);
+        time_ways(box, options, i, timed, result);
     for (int w = 0; neighbor_ways[w].name; w++) {
-        if (is_wanted(options, &neighbor_ways[w])) {
-            result->time[w] = perf_summarize(times[w], options->iterations);
-            neighbor_ways[w].end(box);
-        }
-        free(times[w]);
+        if (!is_wanted(options, &neighbor_ways[w]))
+            continue;
+        result->time[w] = perf_summarize(timed[w].times, options->iterations);
+        if (timed[w].graph)
+            options->space->free_graph(timed[w].graph);
+        neighbor_ways[w].end(box);
+        free(timed[w].times);
     }
 }
 
@@ -292,8 +375,9 @@ static void print_head(const struct options *options, const struct neighbor_box 
     char transport[EPX_MAX_HINT_STRING];
 
     perf_read_hint(box->comm, "epx_transport", transport);
-    printf("# neighbor, %d ranks, %d faces, transport %s; %s us of an exchange\n%10s", ranks_num(),
-           box->degree, transport, options->least_time ? "least" : "median", "bytes");
+    printf("# neighbor, %d ranks, %d faces, transport %s; %s us of an exchange%s\n%10s",
+           ranks_num(), box->degree, transport, options->least_time ? "least" : "median",
+           options->graph ? ", replayed from a graph" : "", "bytes");
     for (const struct neighbor_way *way = neighbor_ways; way->name; way++)
         if (is_wanted(options, way))
             printf(" %14s", way->name);
@@ -377,7 +461,7 @@ static int sweep(const struct options *options, struct neighbor_box *box, int ra
 
         result->row_bytes = (int)bytes;
         result->batch = options->batch ? options->batch : default_batch((int)bytes);
-        make_rows(box, (int)bytes);
+        make_rows(box, options->space, (int)bytes);
         measure(box, options, result);
         free_rows(box);
         wrong |= result->wrong != 0;
@@ -413,10 +497,13 @@ int perf_neighbor(int argc, char **argv, int rank)
         fputs("epx_perf: neighbor: MPI did not start these ranks\n", stderr);
         return EXIT_FAILURE;
     }
-    make_graphs(&box);
+    if (options.space->open())
+        return EXIT_FAILURE;
+    make_graphs(&box, options.space);
     if (rank == 0)
         print_head(&options, &box);
     rc = sweep(&options, &box, rank);
     free_graphs(&box);
+    options.space->close();
     return rc;
 }
