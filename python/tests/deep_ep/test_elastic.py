@@ -215,8 +215,8 @@ def test_fp8_rows_bring_their_scales(comm, buffer, do_expand, in_columns):
     wanted = expert_rows(every, local, 1)[0] if do_expand else rank_rows(every, local)[0]
     assert rows.shape == (len(wanted), H) and scales.shape == (len(wanted), H // 128)
     for at, (rank, token, _) in enumerate(wanted):
-        value, scale = fp8_of(every[rank].x[token : token + 1])
-        assert same(rows[at], value[0]) and torch.equal(scales[at].cpu(), scale[0])
+        value, scale = fp8_of(every[rank].x[token : token + 1].to(mine.x.device))
+        assert same(rows[at], value[0]) and torch.equal(scales[at], scale[0])
     if in_columns:
         assert scales.stride() == (1, -(-len(wanted) // 4) * 4)
     packed = torch.arange(len(mine.x), dtype=torch.int32)[:, None]
