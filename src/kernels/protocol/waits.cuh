@@ -163,7 +163,7 @@ static __device__ EPX_COLD uint64_t check_patience(const struct epx_device_comm 
 static __device__ __forceinline__ bool keep_waiting(const struct epx_device_comm &c,
                                                     struct patience &p, int32_t waiting_for)
 {
-    if (++p.spins % (blockIdx.x ? LOOKS_A_CHECK : LOOKS_A_COUNT))
+    if (++p.spins % (p.spins < LOOKS_A_CHECK ? LOOKS_A_COUNT : LOOKS_A_CHECK))
         return true;
     p.start_ns = check_patience(c, p.start_ns, waiting_for);
     return p.start_ns != 0;
