@@ -304,9 +304,9 @@ class ElasticBuffer:
             shape = _Shape(num_experts or 0, default, expert_alignment or 1, bool(do_expand))
             route = self._route_of(shape, topk_idx.shape[1])
             is_exact = do_cpu_sync is None or bool(do_cpu_sync)
-            ids = topk_idx.clone() if do_handle_copy else topk_idx
+            settings = shape, route, num_sms, is_exact, do_handle_copy
             begin: Callable[[], Any] = functools.partial(
-                self._dispatch_new, (shape, route, num_sms, is_exact), x, ids, topk_weights
+                self._dispatch_new, settings, x, topk_idx, topk_weights
             )
         else:
             assert topk_idx is None and not do_cpu_sync, "a handle has topk_idx, and its sizes"
@@ -329,7 +329,9 @@ class ElasticBuffer:
     def _dispatch_new(
         self, settings: tuple[Any, ...], x: Any, ids: Tensor, weights: Tensor | None
     ) -> tuple[Any, Tensor | None, EPHandle]:
-        shape, route, num_sms, is_exact = settings
+        shape, route, num_sms, is_exact, is_copied = settings
+        if is_copied:  # on the stream of the operation, which may wait for no more than an event
+            ids = ids.clone()
         rows, fields = as_fields(x)
         scales: Any = fields or None
         if is_exact:

@@ -105,6 +105,24 @@ def test_tokens_arrive_once_a_rank(comm, buffer, do_cpu_sync, with_event, is_asy
     assert (handle.num_sms, handle.do_expand, handle.num_experts) == (8, False, E)
 
 
+def test_ids_are_copied_behind_the_event(comm, buffer, monkeypatch):
+    """What is before previous_event may still write the ids when dispatch is called."""
+    every = every_rank(comm)
+    mine = here(every[comm.rank])
+    ids = torch.full_like(mine.ids, -1)
+    run = buffer._lane.run
+
+    def run_later(operation, *args):
+        return run(lambda: (ids.copy_(mine.ids), operation())[1], *args)
+
+    monkeypatch.setattr(buffer._lane, "run", run_later)
+    rows, _, _, handle, _ = buffer.dispatch(
+        x=mine.x, topk_idx=ids, topk_weights=mine.weights, num_experts=E
+    )
+    assert len(rows) == len(rank_rows(every, experts_of(comm))[0])
+    assert torch.equal(handle.topk_idx, mine.ids)
+
+
 @pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize("do_cpu_sync", [True, False])
 def test_tokens_arrive_once_an_expert(comm, buffer, do_cpu_sync, is_async):
