@@ -6,8 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/pause.h"
 #include "coll/attach.h"
+#include "core/health/comm_end.h"
 #include "core/health/survivors.h"
 #include "core/progress.h"
 #include "transport/module.h"

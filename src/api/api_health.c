@@ -7,6 +7,7 @@
 #include "api/profile.h"
 #include "coll/attach.h"
 #include "control/contact.h"
+#include "core/health/comm_end.h"
 #include "core/health/survivors.h"
 #include "core/progress.h"
 #include "core/route.h"

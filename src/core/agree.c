@@ -10,6 +10,8 @@
 #include <string.h>
 
 #include "base/pause.h"
+#include "core/health/comm_end.h"
+#include "core/health/patience.h"
 #include "core/progress.h"
 
 int epx_comm_break(struct epx_comm *comm, int rc)

@@ -38,6 +38,8 @@
 
 #include "base/clock.h"
 #include "base/pause.h"
+#include "core/health/comm_end.h"
+#include "core/health/patience.h"
 #include "core/progress.h"
 
 enum letter_kind {

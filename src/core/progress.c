@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* progress.c - moves the queues on, measures how long a wait lasts, and ends a communicator. */
+/* progress.c - moves the queues on. */
 #include "core/progress.h"
 
 #include <stdio.h>
@@ -7,10 +7,11 @@
 #include <time.h>
 
 #include "base/pause.h"
+#include "core/health/comm_end.h"
+#include "core/health/patience.h"
 #include "core/route.h"
 
-enum { GRACE_MS = 5000, WATCHED_MS = 100, ANSWER_MS = 200 };
-enum { LOOKS_BEFORE_BLAME = 32, IDLE_A_PASS = 8 };
+enum { IDLE_A_PASS = 8 };
 
 static void spoil(struct epx_route *route, int64_t id, int error)
 {
@@ -29,121 +30,6 @@ void epx_route_spoil(struct epx_comm *comm, int64_t id, int error)
         spoil(request->route, id, error);
 }
 
-static const char *current_operation(const struct epx_comm *comm)
-{
-    const char *function = epx_status_function();
-
-    if (comm->first)
-        return epx_verb_name(comm->first->call.verb);
-    return function ? function : "EPX";
-}
-
-static const struct epx_liveness *liveness_of(const struct epx_comm *comm)
-{
-    return comm->birth.ops ? &comm->birth : &comm->liveness;
-}
-
-/* Asks all ranks who lives, for this clock. Several clocks may ask, and a probe forgets the answers
- * to the question before it, so those are noted in comm->answers first. */
-static void ask_who_is_alive(struct epx_comm *comm, struct epx_clock *clock)
-{
-    const struct epx_liveness *liveness = liveness_of(comm);
-    uint64_t epoch;
-
-    for (int r = 0; r < comm->size; r++)
-        if (r != comm->rank && liveness->ops->answered(liveness->state, r, &epoch))
-            comm->answers[r] = comm->questions;
-    clock->question = ++comm->questions;
-    liveness->ops->probe(liveness->state);
-}
-
-static int is_alive(const struct epx_comm *comm, const struct epx_clock *clock, int rank,
-                    uint64_t *epoch)
-{
-    return comm->liveness.ops->answered(comm->liveness.state, rank, epoch) ||
-           comm->answers[rank] >= clock->question;
-}
-
-/* The rank to blame: a silent one, else the one furthest behind, else the one waited for. */
-static int find_culprit(const struct epx_comm *comm, const struct epx_clock *clock, int waiting_for)
-{
-    const struct epx_liveness *liveness = liveness_of(comm);
-    uint64_t epoch, least = comm->position;
-    int culprit = waiting_for;
-
-    if (liveness->ops->culprit)
-        return liveness->ops->culprit(liveness->state);
-    for (int i = 0; i < comm->size; i++) {
-        int rank = (i + (waiting_for < 0 ? 0 : waiting_for)) % comm->size;
-
-        if (rank == comm->rank)
-            continue;
-        if (!is_alive(comm, clock, rank, &epoch))
-            return rank;
-        if (epoch < least) {
-            least = epoch;
-            culprit = rank;
-        }
-    }
-    return culprit;
-}
-
-/* tests/model/comm_end.pml has how all survivors come to one message. */
-void epx_comm_finish(struct epx_comm *comm, const char *message)
-{
-    if (comm->finished)
-        return;
-    comm->finished = EPX_ERR_TIMEOUT;
-    comm->finished_ns = epx_now_ns();
-    epx_comm_note_error(comm, EPX_ERR_TIMEOUT, message);
-    snprintf(comm->finish_message, sizeof(comm->finish_message), "%s", message);
-    snprintf(comm->message, sizeof(comm->message), "%s", message);
-    EPX_LOG_ERROR("%s; the communicator is finished", message);
-}
-
-void epx_comm_describe_silence(const struct epx_comm *comm, const char *operation, int culprit,
-                               char *message)
-{
-    snprintf(message, EPX_MAX_ERROR_STRING, "%s: rank %d did not answer within %lld ms", operation,
-             culprit, (long long)comm->params.timeout_ms);
-}
-
-/*
- * Whether a request of a finished communicator may complete. Its kernels end soon, and may store
- * into the user's buffers until then. A kernel that has not ended after the grace period has not
- * begun: when it begins, it sees the end first and stores nothing.
- */
-static int is_over(const struct epx_comm *comm, const struct epx_request *request)
-{
-    int64_t grace_ms = epx_shorter_ms(GRACE_MS, comm->params.timeout_ms);
-
-    if (!request->ended || request->ended(request))
-        return 1;
-    return epx_deadline_is_over(comm->finished_ns + grace_ms * EPX_NS_PER_MS);
-}
-
-static void drain_finished(struct epx_comm *comm)
-{
-    epx_request_queue_rest(comm->last); /* which ends at once: its kernels see the end */
-    while (comm->first && is_over(comm, comm->first)) {
-        epx_fail_quietly(comm->finished, comm->finish_message);
-        comm->stats.timeouts++;
-        epx_request_complete(comm->first, comm->finished);
-    }
-}
-
-void epx_comm_give_up(struct epx_comm *comm, const char *message)
-{
-    const struct epx_liveness *liveness = liveness_of(comm);
-    char first[EPX_MAX_ERROR_STRING];
-
-    snprintf(first, sizeof(first), "%s", message);
-    if (liveness->ops)
-        liveness->ops->announce(liveness->state, first);
-    epx_comm_finish(comm, first);
-    drain_finished(comm);
-}
-
 void epx_comm_drain(struct epx_comm *comm)
 {
     int idle = 0, moved, busy;
@@ -157,147 +43,6 @@ void epx_comm_drain(struct epx_comm *comm)
         idle = moved ? 0 : idle + 1;
         epx_pause(idle);
     } while (busy);
-}
-
-static void blame(struct epx_comm *comm, const struct epx_clock *clock, int waiting_for)
-{
-    char message[EPX_MAX_ERROR_STRING];
-    const struct epx_liveness *liveness = liveness_of(comm);
-    int culprit = waiting_for;
-    long long timeout_ms = (long long)comm->params.timeout_ms;
-
-    if (liveness->ops)
-        culprit = find_culprit(comm, clock, waiting_for);
-    if (culprit >= 0)
-        epx_comm_describe_silence(comm, current_operation(comm), culprit, message);
-    else
-        snprintf(message, sizeof(message), "%s: not all %d ranks came within %lld ms",
-                 current_operation(comm), comm->size, timeout_ms);
-    epx_comm_give_up(comm, message);
-}
-
-static void listen_to_peers(struct epx_comm *comm, const struct epx_liveness *liveness)
-{
-    char message[EPX_MAX_ERROR_STRING];
-
-    if (!comm->finished && liveness->ops &&
-        liveness->ops->beat(liveness->state, comm->position, message))
-        epx_comm_finish(comm, message);
-}
-
-/* Lets the control plane move and hears the peers; only then, as they may know better why, ends the
- * communicator if a rank gave up, or is lost. */
-static void pass_control(struct epx_comm *comm)
-{
-    const struct epx_control *control = &comm->control;
-    const struct epx_liveness *liveness = liveness_of(comm);
-    char message[EPX_MAX_ERROR_STRING];
-    int moves = control->ops && control->ops->pass, rank;
-
-    if (moves && !comm->finished)
-        control->ops->pass(control->state, comm->awaited || comm->birth.ops);
-    listen_to_peers(comm, &comm->liveness);
-    if (!moves || comm->finished)
-        return;
-    if (control->ops->told(control->state, message)) {
-        epx_comm_give_up(comm, message);
-        return;
-    }
-    rank = control->ops->lost(control->state, message);
-    if (rank < 0)
-        return;
-    if (liveness->ops && liveness->ops->blame)
-        liveness->ops->blame(liveness->state, rank);
-    epx_comm_give_up(comm, message);
-}
-
-/*
- * Whether this host looked for answers often enough: MPI takes several passes to read what came by
- * the network. A host that calls EPX rarely makes its missing looks in one go after twice the
- * timeout.
- */
-static int has_looked(struct epx_comm *comm, struct epx_clock *clock, int64_t bound)
-{
-    if (clock->looks <= LOOKS_BEFORE_BLAME && clock->waited_ns < 2 * bound)
-        return 0;
-    for (; clock->looks <= LOOKS_BEFORE_BLAME; clock->looks++) {
-        listen_to_peers(comm, &comm->birth);
-        listen_to_peers(comm, &comm->liveness);
-    }
-    return !comm->finished;
-}
-
-/*
- * The rank that a long wait is for: the one that the operation names, or that the kernels wait for,
- * or, where messages tell nothing, one that does not answer or is behind. Returns 0 while answers
- * are awaited; *rank is -1 if none is known.
- */
-static int find_awaited(struct epx_comm *comm, struct epx_clock *clock, int *rank)
-{
-    const struct epx_liveness *liveness = liveness_of(comm);
-
-    if (*rank >= 0 || !liveness->ops)
-        return 1;
-    if (liveness->ops->behind) {
-        *rank = liveness->ops->behind(liveness->state);
-        return 1;
-    }
-    if (!clock->warn_asked_ns) {
-        ask_who_is_alive(comm, clock);
-        clock->warn_asked_ns = clock->watched_ns;
-    }
-    if (clock->watched_ns < clock->warn_asked_ns + ANSWER_MS * EPX_NS_PER_MS)
-        return 0;
-    *rank = find_culprit(comm, clock, -1);
-    return 1;
-}
-
-/* Says once in a wait for whom it waits. */
-static void warn(struct epx_comm *comm, struct epx_clock *clock, int waiting_for)
-{
-    long long warn_ms = (long long)comm->params.warn_ms;
-
-    if (!warn_ms || clock->warned || clock->watched_ns < warn_ms * EPX_NS_PER_MS ||
-        !find_awaited(comm, clock, &waiting_for))
-        return;
-    clock->warned = 1;
-    if (waiting_for >= 0)
-        EPX_LOG_WARN("%s: has waited more than %lld ms for rank %d", current_operation(comm),
-                     warn_ms, waiting_for);
-    else
-        EPX_LOG_WARN("%s: not through after %lld ms", current_operation(comm), warn_ms);
-}
-
-/*
- * Adds the time since the last pass. Of a long gap, in which this host was busy elsewhere, at most
- * half the timeout counts as waited, and a little as watched.
- */
-static void measure(const struct epx_comm *comm, struct epx_clock *clock)
-{
-    int64_t bound = comm->params.timeout_ms * EPX_NS_PER_MS, most = WATCHED_MS * EPX_NS_PER_MS;
-    int64_t now = epx_now_ns(), gap = clock->last_pass_ns ? now - clock->last_pass_ns : 0;
-
-    clock->last_pass_ns = now;
-    clock->waited_ns += gap < bound / 2 ? gap : bound / 2;
-    clock->watched_ns += gap < most ? gap : most;
-}
-
-void epx_comm_clock(struct epx_comm *comm, struct epx_clock *clock, int moved, int waiting_for)
-{
-    int64_t bound = comm->params.timeout_ms * EPX_NS_PER_MS;
-
-    if (moved || comm->finished) {
-        memset(clock, 0, sizeof(*clock));
-        return;
-    }
-    measure(comm, clock);
-    warn(comm, clock, waiting_for);
-    if (!bound || clock->waited_ns < bound / 2)
-        return;
-    if (clock->looks++ == 0 && liveness_of(comm)->ops)
-        ask_who_is_alive(comm, clock);
-    else if (clock->waited_ns >= bound && has_looked(comm, clock, bound))
-        blame(comm, clock, waiting_for);
 }
 
 static int lacks(const void *step, int rank)
@@ -329,13 +74,6 @@ static void clock_step(struct epx_comm *comm, const struct epx_request *request,
                        comm->clock.last_pass_ns);
 }
 
-/* The wait of an operation whose kernels have the clock that counts. */
-static void watch_kernels(struct epx_comm *comm)
-{
-    measure(comm, &comm->clock);
-    warn(comm, &comm->clock, -1);
-}
-
 /* Ends the communicator after an operation failed in MPI here: the peers are still in that
  * operation. */
 static void end_broken(struct epx_comm *comm)
@@ -350,7 +88,7 @@ int epx_progress_comm(struct epx_comm *comm)
 {
     int any = 0;
 
-    pass_control(comm);
+    epx_comm_hear(comm);
     while (comm->first && !comm->finished) {
         struct epx_request *request = comm->first;
         int moved = 0, error;
@@ -365,7 +103,7 @@ int epx_progress_comm(struct epx_comm *comm)
             if (!request->launch)
                 clock_step(comm, request, moved);
             else if (!request->queue_rest) /* else nobody waits for it yet */
-                watch_kernels(comm);
+                epx_comm_watch(comm);
             break;
         }
         comm->stats.timeouts += error == EPX_ERR_TIMEOUT;
@@ -377,7 +115,7 @@ int epx_progress_comm(struct epx_comm *comm)
             end_broken(comm);
     }
     if (comm->finished)
-        drain_finished(comm);
+        epx_comm_drain_finished(comm);
     return any;
 }
 
@@ -405,7 +143,7 @@ int epx_progress(void)
 
     for (struct epx_comm *comm = epx_comm_first_busy(); comm; comm = next) {
         next = comm->next; /* it may become idle now */
-        listen_to_peers(comm, &comm->birth);
+        epx_comm_listen(comm, &comm->birth);
         moved |= epx_progress_comm(comm);
     }
     progress_idle();

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/agree.h"
+#include "core/health/comm_end.h"
 #include "core/progress.h"
 
 #define ENTRY_OF_CALL(result, name, parameters, arguments) .name = epx_##name,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* module_core.c - the functions of libepx that its module calls, under the names of both sides. */
 #include "core/agree.h"
+#include "core/health/comm_end.h"
 #include "core/progress.h"
 #include "transport/module.h"
 

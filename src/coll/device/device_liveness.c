@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "base/jitter.h"
 #include "coll/device/staged/proxy.h"
-#include "core/progress.h"
+#include "core/health/comm_end.h"
 #include "transport/cuda/cuda_errors.h"
 #include "transport/cuda/device_scope.h"
 #include "core/letter_liveness.h"

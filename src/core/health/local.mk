@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libepx_core_la_SOURCES += \
+  src/core/health/comm_end.c \
+  src/core/health/comm_end.h \
+  src/core/health/patience.c \
+  src/core/health/patience.h \
   src/core/health/survivors.c \
   src/core/health/survivors.h \
   src/core/health/trace.c \

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/pause.h"
 #include "core/progress.h"
 #include "transport/ucx/ucx_link.h"

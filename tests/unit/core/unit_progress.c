@@ -4,6 +4,8 @@
  * pass by moving the clock's last pass into the past; the bound is so long that real time does not
  * matter.
  */
+#include "core/health/comm_end.h"
+#include "core/health/patience.h"
 #include "core/progress.h"
 
 #include <stdio.h>

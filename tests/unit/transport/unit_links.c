@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "coll/staged/staged.h"
+#include "core/health/comm_end.h"
 #include "core/progress.h"
 #include "support/exchange.h"
 #include "support/fault.h"
