@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * comm_end.pml - the end of a communicator: epx_comm_give_up and epx_comm_finish in
- * src/core/progress.c over the four ways by which ranks learn of it. The names are those of the
- * code. A comment before a step names the function that does it, and its file.
+ * src/core/health/comm_end.c over the four ways by which ranks learn of it. The names are those of
+ * the code. A comment before a step names the function that does it, and its file.
  *
  *   SHM       the author and its message in src/transport/shm/transport_shm.c
  *   DEVICE    the abort word of src/kernels/protocol/waits.cuh
@@ -44,7 +44,7 @@ bool all_clocks, no_clock;
 byte finish_message[RANKS]; /* 0 = comm->finished is not set */
 byte completed_with;        /* the message of all operations so far; 0 = there is none */
 
-/* epx_comm_finish (src/core/progress.c): once */
+/* epx_comm_finish (src/core/health/comm_end.c): once */
 inline finish(message)
 {
     d_step {
@@ -191,7 +191,7 @@ inline give_up_lost()
     finish(gone[me])
 }
 
-/* pass_control (src/core/progress.c): the sockets, then the letters, and only then who is lost */
+/* epx_comm_hear (src/core/health/comm_end.c): sockets, then letters, and only then who is lost */
 inline hear()
 {
     EACH_RANK(READ);
@@ -282,7 +282,7 @@ inline announce()
 #define SAME_MESSAGE (completed_with == 0 || completed_with == finish_message[me])
 #endif
 
-/* drain_finished (src/core/progress.c) */
+/* epx_comm_drain_finished (src/core/health/comm_end.c) */
 inline complete()
 {
     atomic {
@@ -297,7 +297,7 @@ RANK(me)
     byte i, word;
 
     {
-        /* progress_comm and epx_comm_clock (src/core/progress.c) */
+        /* epx_progress_comm and epx_comm_clock (src/core/health/patience.c) */
         if
         :: IS_TOLD -> hear()
         :: !no_clock && (me == 0 || all_clocks) -> announce()

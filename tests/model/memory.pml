@@ -77,8 +77,8 @@ proctype fate()
     fi
 }
 
-/* A wait ends by its condition, by the end of the communicator, or by a time-out, which is that end
- * (epx_comm_clock in src/core/progress.c; keep_waiting in src/kernels/protocol/waits.cuh). */
+/* A wait ends by its condition, by the communicator's end, or by a time-out, which is that end
+ * (epx_comm_clock in core/health/patience.c; keep_waiting in kernels/protocol/waits.cuh). */
 #define AWAIT(condition)                                                                          \
     if                                                                                             \
     :: condition                                                                                   \

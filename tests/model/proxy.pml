@@ -113,7 +113,7 @@ over:
 }
 
 /* A letter comes: beat (src/coll/device/device_liveness.c), then epx_comm_finish
- * (src/core/progress.c). Or the host itself gives up: epx_comm_give_up there, announce. */
+ * (src/core/health/patience.c). Or the host itself gives up: epx_comm_give_up there, announce. */
 proctype host(byte me, first, second)
 {
 end:
