@@ -90,7 +90,8 @@ short_tests = $(lints) tests/fortran/check_fortran.sh tests/abi/check_abi.sh $(p
 check-short:
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(short_tests)'
 
-# The tier for CI has all tests, but models without their long runs. Where a line of the matrix has
+# The tier for CI has all tests, but models without their long runs, and slow tests in Python with
+# every third choice of their parameters. Where a line of the matrix has
 # three numbers of ranks or more, each transport of hosts takes the numbers of its turn, and no two
 # programs in a row begin with the same turn: turns.awk. Eight ranks are for check-full, where their
 # line has fewer, too. Other lines that CI leaves out are named by tests/short.
@@ -99,7 +100,7 @@ ci_tests = $(filter-out $(TEST_MATRIX),$(TESTS)) \
   `sh $(srcdir)/tests/short $(srcdir) ci '$(ci_turns)'`
 
 check-ci:
-	MODEL_LONG=no $(MAKE) check TESTS="$(ci_tests)"
+	MODEL_LONG=no PYTHON_EVERY=3 $(MAKE) check TESTS="$(ci_tests)"
 
 # Before an issue is resolved: the whole product.
 check-full: check
