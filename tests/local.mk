@@ -123,14 +123,14 @@ check-valgrind:
 check-mpi:
 	+$(call check_picked,mpi,tests/fortran/check_fortran.sh tests/abi/check_abi.sh)
 
-# In a build whose CUDA is that of tests/emulation.
+# In a build whose CUDA is that of tests/emulation; with TIER=ci fewer, as those below.
 emulated_checks = tests/tools/check_perf_error.sh tests/tools/check_sweep.sh
 check-emulated:
-	+PATH=$(dir $(NVCC)):$$PATH $(call check_picked,emulated,$(emulated_checks))
+	+PATH=$(dir $(NVCC)):$$PATH $(call check_picked,emulated $(TIER),$(emulated_checks))
 
 # Such a build with --enable-jitter: threads run in a random order, which the seed fixes.
 check-jitter:
-	+PATH=$(dir $(NVCC)):$$PATH EMULATION_SEED=1 $(call check_picked,jitter)
+	+PATH=$(dir $(NVCC)):$$PATH EMULATION_SEED=1 $(call check_picked,jitter $(TIER))
 
 # For contrib/run-tests, which counts them, and .ci/run.
 list-tests:
