@@ -90,15 +90,17 @@ short_tests = $(lints) tests/fortran/check_fortran.sh tests/abi/check_abi.sh $(p
 check-short:
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(short_tests)'
 
-# The tier for CI has all tests, but models without their long runs. Where a line of the matrix has
+# The tier for CI has all tests, but models without their long runs, and slow tests in Python with
+# every third choice of their parameters. Where a line of the matrix has
 # three numbers of ranks or more, each transport of hosts takes the numbers of its turn, and no two
-# programs in a row begin with the same turn: turns.awk.
-ci_turns = 1,8 2,4 3
+# programs in a row begin with the same turn: turns.awk. Eight ranks are for check-full, where their
+# line has fewer, too. Other lines that CI leaves out are named by tests/short.
+ci_turns = 1,4 2 3
 ci_tests = $(filter-out $(TEST_MATRIX),$(TESTS)) \
   `sh $(srcdir)/tests/short $(srcdir) ci '$(ci_turns)'`
 
 check-ci:
-	MODEL_LONG=no $(MAKE) check TESTS="$(ci_tests)"
+	MODEL_LONG=no PYTHON_EVERY=3 $(MAKE) check TESTS="$(ci_tests)"
 
 # Before an issue is resolved: the whole product.
 check-full: check
@@ -121,14 +123,14 @@ check-valgrind:
 check-mpi:
 	+$(call check_picked,mpi,tests/fortran/check_fortran.sh tests/abi/check_abi.sh)
 
-# In a build whose CUDA is that of tests/emulation.
+# In a build whose CUDA is that of tests/emulation; with TIER=ci fewer, as those below.
 emulated_checks = tests/tools/check_perf_error.sh tests/tools/check_sweep.sh
 check-emulated:
-	+PATH=$(dir $(NVCC)):$$PATH $(call check_picked,emulated,$(emulated_checks))
+	+PATH=$(dir $(NVCC)):$$PATH $(call check_picked,emulated $(TIER),$(emulated_checks))
 
 # Such a build with --enable-jitter: threads run in a random order, which the seed fixes.
 check-jitter:
-	+PATH=$(dir $(NVCC)):$$PATH EMULATION_SEED=1 $(call check_picked,jitter)
+	+PATH=$(dir $(NVCC)):$$PATH EMULATION_SEED=1 $(call check_picked,jitter $(TIER))
 
 # For contrib/run-tests, which counts them, and .ci/run.
 list-tests:

@@ -9,6 +9,7 @@ import os
 import re
 import sys
 import traceback
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,23 @@ import epx
 from epx import _core, launch
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "slow: each choice of parameters takes long, see below")
+
+
+def pytest_collection_modifyitems(items):
+    """With PYTHON_EVERY=3 a slow test runs with the last choice of its parameters, and with every
+    third before it. So each test still runs."""
+    every = int(os.environ.get("PYTHON_EVERY", 1))
+    seen = Counter()
+    taken = []
+    for item in reversed(items):
+        if item.get_closest_marker("slow") is None or seen[item.originalname] % every == 0:
+            taken.append(item)
+        seen[item.originalname] += 1
+    items[:] = reversed(taken)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -23,6 +23,8 @@ from jax_here import (
 
 import epx.jax as ep
 
+pytestmark = pytest.mark.slow
+
 SENT = [jnp.float64, jnp.bfloat16, jnp.float16, jnp.uint8, jnp.float8_e4m3fn, jnp.float8_e5m2]
 SUMMED = [jnp.float64, jnp.float32, jnp.bfloat16, jnp.float16]
 

@@ -25,6 +25,8 @@ import epx.jax as ep
 from epx import _jax_gradient as gradient
 from epx import _jax_order as order
 
+pytestmark = pytest.mark.slow
+
 TOKENS, H = 64, 64  # rows of 256 bytes: XLA runs calls on the host in several threads
 
 

@@ -50,6 +50,7 @@ def by_torchrun(scene, ranks):
     expect([start(*launcher, RANK, scene)], ranks)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_torchrun(ranks):
     by_torchrun("torchrun", ranks)

@@ -8,8 +8,10 @@
  * Claims: words and rows that a rank reads are those of its operation; no wait is for ever while
  * both ranks live; after a death or a time-out the survivor ends.
  *
- * run: RANKS=2 OPS=5
- * run: RANKS=2 OPS=3 BACK
+ * run: RANKS=2 OPS=4
+ * run: RANKS=2 OPS=2 BACK
+ * long: RANKS=2 OPS=5
+ * long: RANKS=2 OPS=3 BACK
  * fails with RANKS=2 OPS=5: ONE_BANK WORD_FIRST ARRIVED_FIRST EARLY_ROWS EARLY_READY
  * hangs with RANKS=2 OPS=5: NO_GRANT
  */
