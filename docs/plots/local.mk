@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The plots of the README. `make measure-host' and, on a machine with 2 GPUs, `make measure-gpu'
-# run epx_perf and write results to docs/plots in the source tree, or to PLOTS_DIR; `make plots'
+# The plots of the documents. `make measure-host', `make measure-neighbor' and, on a machine with 2
+# GPUs, `make measure-gpu' run epx_perf and write results to docs/plots in the source tree, or to PLOTS_DIR; `make plots'
 # draws all results that are there. README.md in that folder says more.
 nobase_dist_doc_DATA += \
   docs/plots/README.md \
@@ -19,6 +19,11 @@ measure-host: epx_perf$(EXEEXT)
 	$(plots_source)/measure $(PLOTS_DIR)/host_layer.json \
 	  $(MPIEXEC) -n 2 ./epx_perf layer --peer mpi -t 1:4096
 
+# The least times: an exchange is so short that a few of any number are not disturbed.
+measure-neighbor: epx_perf$(EXEEXT)
+	$(plots_source)/measure --runs 3 $(PLOTS_DIR)/neighbor.json \
+	  $(MPIEXEC) -n 2 ./epx_perf neighbor --least -i 60
+
 measure-gpu: epx_perf$(EXEEXT)
 	$(plots_source)/measure $(PLOTS_DIR)/gpu_layer.json \
 	  $(MPIEXEC) -n 2 ./epx_perf layer -d cuda --peer nccl -t 1:8192 -H 7168 -e 256 -T bfloat16
@@ -31,4 +36,4 @@ plots:
 	  $(srcdir)/tools/epx_perf/epx_perf_plot -o $${results%.json}.svg $$results || exit; \
 	done
 
-.PHONY: measure-host measure-gpu plots
+.PHONY: measure-host measure-neighbor measure-gpu plots

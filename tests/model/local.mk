@@ -9,6 +9,7 @@ models = \
   tests/model/direct.pml \
   tests/model/direct_rings.pml \
   tests/model/edges.pml \
+  tests/model/grants.pml \
   tests/model/hier.pml \
   tests/model/progress.pml \
   tests/model/proxy.pml \

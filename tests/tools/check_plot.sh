@@ -33,6 +33,8 @@ refused "$work/text"
 refused /nonexistent
 echo '{"command": "layer", "results": [{"tokens": 1}]}' >"$work/part"
 refused "$work/part"
+echo '{"benchmark": "neighbor", "median_ns": [{"row_bytes": 8}]}' >"$work/part"
+refused "$work/part"
 expect_code 2 "$python" "$plot" -y speed "$work/text"
 [ $status -eq 0 ] || exit $status
 "$python" -c 'import matplotlib' 2>/dev/null || skip "there is no matplotlib"
@@ -62,4 +64,15 @@ expect_code 0 sh -c '"$1" "$2" --what ratio --title "" -o "$3/ratio.png" - <"$3/
     sh "$python" "$plot" "$work"
 [ -s "$work/ratio.png" ] || fail "no picture of standard input"
 refused -y ceiling "$work/json"
+
+expect_code 0 launch -n 2 ./epx_perf neighbor -m 8:32 -i 2 -x 1 --batch 2 --json "$work/ways"
+expect_code 0 "$python" "$plot" -o "$work/picture.svg" "$work/ways"
+for words in 'EPX, persistent' 'EPX, once' mpi-neighbor mpi-ineighbor mpi-persistent \
+    'neighbor on 2 ranks, 2 faces, [a-z]*' 'median of an exchange, us' 'bytes of a row'; do
+    grep -q ">$words<" "$work/picture.svg" || fail "no \"$words\" in the picture of neighbours"
+done
+expect_code 0 "$python" "$plot" -y ratio -o "$work/picture.svg" "$work/ways"
+grep -q '>time of the fastest of MPI / time of EPX<' "$work/picture.svg" || fail "no ratio"
+refused -y wire "$work/ways"
+refused "$work/ways" "$work/json"
 exit $status

@@ -26,7 +26,12 @@
  * Rings belong to pairs of ranks (direct.c). Two edges of one pair take turns in their order. No
  * byte is put into a ring before the receiver said in the same operation that it may be.
  *
- * tests/model/edges.pml checks this.
+ * A grant stays in force for a request of the sender and one of the receiver that have met: each
+ * keeps the number of the operation, the sender with the place, the receiver with the rows of its
+ * sources, which all must be fixed. The receiver tells its number when it is ready, and only if the
+ * sender's is the same do rows go by that grant: else they are for another request's buffer.
+ *
+ * tests/model/edges.pml checks the words, tests/model/grants.pml the grants in force.
  */
 #include <string.h>
 

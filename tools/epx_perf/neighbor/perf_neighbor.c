@@ -429,10 +429,12 @@ static void write_point(struct json *json, const struct options *options,
 }
 
 /* Times in nanoseconds. */
-static int write_json(const struct options *options, const struct result *results, int num)
+static int write_json(const struct options *options, const struct neighbor_box *box,
+                      const struct result *results, int num)
 {
     FILE *file = fopen(options->json, "w");
     struct json json = {file, 0, 0};
+    char transport[EPX_MAX_HINT_STRING];
 
     if (!file) {
         perror(options->json);
@@ -440,7 +442,10 @@ static int write_json(const struct options *options, const struct result *result
     }
     json_open(&json, NULL, '{');
     json_text(&json, "benchmark", "neighbor");
+    perf_read_hint(box->comm, "epx_transport", transport);
+    json_text(&json, "transport", transport);
     json_number(&json, "ranks", ranks_num());
+    json_number(&json, "faces", box->degree);
     json_open(&json, options->least_time ? "least_ns" : "median_ns", '[');
     for (int i = 0; i < num; i++)
         write_point(&json, options, &results[i]);
@@ -470,7 +475,7 @@ static int sweep(const struct options *options, struct neighbor_box *box, int ra
     }
     if (rank == 0 && options->check && !wrong)
         puts("# every row right");
-    if (rank == 0 && options->json && write_json(options, results, num))
+    if (rank == 0 && options->json && write_json(options, box, results, num))
         wrong = 1;
     return wrong ? EXIT_FAILURE : EXIT_SUCCESS;
 }
