@@ -7,7 +7,9 @@ nobase_dist_doc_DATA += \
   docs/plots/gpu_layer.json \
   docs/plots/gpu_layer.svg \
   docs/plots/host_layer.json \
-  docs/plots/host_layer.svg
+  docs/plots/host_layer.svg \
+  docs/plots/neighbor.json \
+  docs/plots/neighbor.svg
 EXTRA_DIST += \
   docs/plots/matplotlibrc \
   docs/plots/measure

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # debian/ is of the version in configure.ac, and its list of symbols names the functions of epx.h
-# and what the Fortran module calls: all of them and nothing else, each since no later version.
+# and what the Fortran module calls: all of them and nothing else, each since no later version. Each
+# module that is built is in a package.
 set -u
 cd "${srcdir:-.}" || exit 1
 work=$(mktemp -d) || exit 1
@@ -32,4 +33,17 @@ sed -n 's/.*@Base //p' debian/libepx0.symbols | sort -u | while read -r since; d
         echo "lint_debian: a symbol is of version $since, later than $version" >&2
         exit 1
     }
-done
+done || exit 1
+
+sed -n 's/^pkglib_LTLIBRARIES += \(.*\)\.la$/\1/p' \
+    src/local.mk contrib/petsc/local.mk >"$work/modules"
+[ -s "$work/modules" ] || {
+    echo "lint_debian: no modules found in src/local.mk" >&2
+    exit 1
+}
+while read -r module; do
+    grep -qxF "usr/lib/*/epx/$module.so" debian/*.install || {
+        echo "lint_debian: $module is in no file debian/*.install" >&2
+        exit 1
+    }
+done <"$work/modules"

@@ -68,7 +68,7 @@ refused -y ceiling "$work/json"
 expect_code 0 launch -n 2 ./epx_perf neighbor -m 8:32 -i 2 -x 1 --batch 2 --json "$work/ways"
 expect_code 0 "$python" "$plot" -o "$work/picture.svg" "$work/ways"
 for words in 'EPX, persistent' 'EPX, once' mpi-neighbor mpi-ineighbor mpi-persistent \
-    'neighbor on 2 ranks, 2 faces, [a-z]*' 'median of an exchange, us' 'bytes of a row'; do
+    'neighbor on 2 ranks, 2 faces, [a-z]*' 'median time of an exchange, us' 'bytes of a row'; do
     grep -q ">$words<" "$work/picture.svg" || fail "no \"$words\" in the picture of neighbours"
 done
 expect_code 0 "$python" "$plot" -y ratio -o "$work/picture.svg" "$work/ways"
