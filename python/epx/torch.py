@@ -168,7 +168,7 @@ class _Combine(torch.autograd.Function):
         out = op(y, row_weights, ids, key, tie, index, capacity, *biases)
         wants_weights = row_weights is not None and row_weights.requires_grad
         ctx.save_for_backward(ids, key, row_weights, y if wants_weights else None)
-        ctx.place = index, capacity
+        ctx.place = index, capacity, y.shape[0]
         return out
 
     @staticmethod
@@ -355,9 +355,20 @@ def _check_routing(routing: object) -> None:
     check_version(routing)
 
 
+def _check_enough(routing: Routing, names: tuple[str, ...], *tensors: Tensor | None) -> None:
+    """Refuses fewer rows than an exact routing has, of which the host knows without waiting."""
+    if routing.sizes is None:
+        return
+    least = routing.sizes[1][-1]
+    for name, tensor in zip(names, tensors):
+        if tensor is not None and tensor.dim() and tensor.shape[0] < least:
+            raise EPXError(Code.COUNT, f"{name} has {tensor.shape[0]} rows, want at least {least}")
+
+
 def _check_rows(y: Tensor, routing: Routing, row_weights: Tensor | None) -> None:
     _check_routing(routing)
     _check_tensors(("y", "routing.ids", "row_weights"), y, routing.ids, row_weights)
+    _check_enough(routing, ("y", "row_weights"), y, row_weights)
 
 
 def _refuse_compilers(what: str) -> None:
@@ -567,14 +578,16 @@ def dispatch_backward(
 ) -> tuple[Tensor, Tensor | None]:
     """Sum rows for each token, and bring weights home: EPX_Dispatch_backward(3). Collective.
 
-    ``grad_rows`` [capacity, H], H may be 0; ``grad_row_weights`` as the weights that dispatch
-    returned, or None on all ranks. Returns [T, H], and [T, K] or None: what each choice's row had
-    as weight, 0 where there was none. Not differentiable, and it cannot be compiled.
+    ``grad_rows`` [rows, H], H may be 0, and rows any number as in combine; ``grad_row_weights`` as
+    the weights that dispatch returned, for as many rows, more or fewer, or None on all ranks.
+    Returns [T, H], and [T, K] or None: what each choice's row had as weight, 0 where there was
+    none. Not differentiable, and it cannot be compiled.
     """
     _refuse_compilers("dispatch_backward")
     _check_routing(routing)
     names = ("grad_rows", "routing.ids", "grad_row_weights")
     _check_tensors(names, grad_rows, routing.ids, grad_row_weights)
+    _check_enough(routing, (names[0], names[2]), grad_rows, grad_row_weights)
     _refuse_gradients("dispatch_backward", grad_rows, grad_row_weights)
     ids, key, route, capacity = routing.ids, routing.key, routing.route, routing.capacity
     grad_x, grad_weights = ops.run_dispatch_backward(
@@ -588,14 +601,16 @@ def combine_backward(
 ) -> tuple[Tensor, Tensor | None]:
     """Send each token's row to its rows, times their weights: EPX_Combine_backward(3). Collective.
 
-    ``grad`` [T, H]; ``y`` [capacity, H] as given to combine, if the gradient of ``row_weights`` is
-    wanted, else None; ``row_weights`` as given to combine. Returns [capacity, H], and [capacity] or
-    None. Not differentiable, and it cannot be compiled.
+    ``grad`` [T, H]; ``y`` [rows, H] as given to combine, if the gradient of ``row_weights`` is
+    wanted, else None; ``row_weights`` as given to combine. Returns gradients of the shapes of ``y``
+    and ``row_weights``, without ``y`` [capacity, H] and None. They are written for the rows of the
+    routing. Not differentiable, and it cannot be compiled.
     """
     _refuse_compilers("combine_backward")
     _check_routing(routing)
     names = ("grad", "routing.ids", "y of combine", "row_weights")
     _check_tensors(names, grad, routing.ids, y, row_weights)
+    _check_enough(routing, names[2:], y, row_weights)
     _refuse_gradients("combine_backward", grad, y, row_weights)
     ids, key, route, capacity = routing.ids, routing.key, routing.route, routing.capacity
     grad_y, grad_row_weights = ops.run_combine_backward(
@@ -650,8 +665,12 @@ def combine(
 ) -> Tensor:
     """Bring rows home and sum them for each token: EPX_Combine(3), EPX_Combine_from(3). Collective.
 
-    ``y`` [capacity, H], float16, bfloat16, float32 or float64, a row where dispatch has one;
-    ``row_weights`` float32 [capacity], by which rows are multiplied before they are added, or None.
+    ``y`` [rows, H], float16, bfloat16, float32 or float64, a row where dispatch has one;
+    ``row_weights`` float32 [rows], by which rows are multiplied before they are added, or None.
+    Either has any number of rows from ``routing.offsets[-1]`` on, and those behind are not read.
+    On hosts, and of an exact routing, fewer are Code.COUNT; else on a GPU, where the host does not
+    wait for that number, fewer are as in C an error that nobody finds.
+
     ``bias``, [T, H] of the dtype of ``y``, or two of them: what the sum of each token starts from,
     before the one rounding. ``token_weights`` float32 [T, K], instead of ``row_weights``, where the
     weights of choices are at home alone. ``out`` [T, H] is written and returned. All ranks give
