@@ -67,6 +67,21 @@ def test_any_number_of_rows_is_taken(comm, route, given, is_exact, is_current):
         assert torch.equal(made, home) and torch.equal(made_weights, home_weights)
 
 
+@pytest.mark.parametrize("is_begun", ["combine", "dispatch"])
+def test_a_routing_that_is_on_its_way_is_waited_for(comm, route, given, is_begun):
+    rows, _, routing = ep.dispatch(given.x, given.ids, None, route)
+    few, wanted = rows[: int(routing.offsets[-1])], ep.combine(rows, routing)
+    ep.route(given.ids.flip(1), route)
+    if is_begun == "combine":
+        works = [ep.combine_start(rows, routing)]
+    else:
+        works = [ep.dispatch_start(given.x, given.ids, None, route)]
+        routing = works[0].tensors[2]
+    works.append(ep.combine_start(few, routing))
+    assert torch.equal(works.pop().wait(), wanted)
+    works.pop().wait()
+
+
 @pytest.mark.parametrize("zero_unused", [False, True])
 def test_gradients_have_as_many_rows_as_combine_had(comm, make_route, given, zero_unused):
     route = make_route(experts=E, top_k=K, max_tokens=MAX_TOKENS, zero_unused=zero_unused)
