@@ -52,6 +52,7 @@ struct epx_python_route {
     int comm; /* the owner's number */
     int top_k;
     EPX_Layout layout;
+    int zero_unused;
     int64_t capacity; /* what EPX_Route_set_capacity set last */
     int64_t current;
     int64_t last_key;
@@ -244,6 +245,9 @@ int epx_python_route_set_capacity(int number, int64_t capacity);
 /* glue_extents.c: whether tensors fit */
 int epx_python_check_extents(const struct epx_python_operation *op,
                              const struct epx_python_route *route);
+/* Whether a tensor of rows at slots has fewer than the capacity; and whether one has too few. */
+int epx_python_has_few_slots(const struct epx_python_operation *op);
+int epx_python_check_slots(const struct epx_python_operation *op, int64_t num_rows);
 EPX_Datatype epx_python_wire_type(int64_t type);
 int epx_python_check_current(const struct epx_python_operation *op,
                              const struct epx_python_route *route);
@@ -273,6 +277,8 @@ void epx_python_discard(struct epx_python_work *work);
 void epx_python_forget(int64_t number);
 void epx_python_abandon(int64_t number);
 int epx_python_drop_routing(int64_t number, int64_t key);
+int epx_python_await_routing(struct epx_python_route *route, EPX_Request *routing,
+                             int64_t *num_rows);
 void epx_python_settle_view(struct epx_python_route *route, const struct epx_python_work *work);
 
 /* glue_view.c: what a routing shows */

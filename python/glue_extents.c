@@ -15,8 +15,10 @@ static const struct names {
     {"dispatch by a routing", "x", "weights", "rows", "row_weights"},
 };
 
+enum { ANY_ROWS = -1 };
+
 struct wanted {
-    int64_t rows;
+    int64_t rows; /* or ANY_ROWS: those at slots, which may be more than the routing has */
     int64_t columns;
     int64_t type;
 };
@@ -66,6 +68,8 @@ static int check(const struct epx_python_operation *op, const char *name,
         return epx_python_fail(EPX_ERR_TYPE, "%s: %s is of type %s, want %s", operation, name,
                                epx_python_type_name(matrix->type),
                                epx_python_type_name(wanted.type));
+    if (wanted.rows == ANY_ROWS)
+        wanted.rows = matrix->rows;
     if (matrix->rows != wanted.rows || matrix->columns != wanted.columns)
         return epx_python_fail(EPX_ERR_COUNT, "%s: %s is [%lld, %lld], want [%lld, %lld]",
                                operation, name, (long long)matrix->rows, (long long)matrix->columns,
@@ -95,7 +99,7 @@ static int check_input(const struct epx_python_operation *op)
 {
     const struct epx_python_matrix *input = &op->input;
     const int is_sent = is_dispatch(op->verb);
-    const struct wanted wanted = {goes_out(op->verb) ? op->ids.rows : op->capacity, input->columns,
+    const struct wanted wanted = {goes_out(op->verb) ? op->ids.rows : ANY_ROWS, input->columns,
                                   input->type};
 
     if (is_sent ? !can_be_sent(input->type)
@@ -110,7 +114,13 @@ static int check_input(const struct epx_python_operation *op)
     return check(op, names[op->verb].input, input, wanted);
 }
 
-/* Weights of tokens are [T][K], those of rows [capacity] or, sent in rank-major, [capacity][K]. */
+/* Rows at slots are as many as the capacity where a dispatch writes them. */
+static int64_t rows_at_slots(const struct epx_python_operation *op)
+{
+    return is_dispatch(op->verb) ? op->capacity : ANY_ROWS;
+}
+
+/* Weights of tokens are [T][K], those of rows [rows] or, sent in rank-major, [rows][K]. */
 static int check_weights(const struct epx_python_operation *op,
                          const struct epx_python_route *route)
 {
@@ -118,7 +128,7 @@ static int check_weights(const struct epx_python_operation *op,
     const int is_sent = is_dispatch(op->verb) || op->verb == EPX_PYTHON_DISPATCH_BACKWARD;
     const int64_t columns = is_sent && route->layout == EPX_RANK_MAJOR ? route->top_k : 1;
     const struct wanted of_tokens = {op->ids.rows, route->top_k, EPX_FLOAT32};
-    const struct wanted of_rows = {op->capacity, columns, EPX_FLOAT32};
+    const struct wanted of_rows = {rows_at_slots(op), columns, EPX_FLOAT32};
 
     EPX_PYTHON_TRY(
         check_if_any(op, name->weights, &op->weights, is_dispatch(op->verb) ? of_tokens : of_rows));
@@ -159,12 +169,81 @@ static int check_home(const struct epx_python_operation *op, const struct epx_py
     return check_if_any(op, "token_weights", &op->fields[2], weights);
 }
 
+/* A tensor of an operation that has a row or a weight at each slot; a dispatch lists none. */
+struct at_slots {
+    const char *name;
+    const struct epx_python_matrix *matrix;
+    int is_written;
+};
+
+enum { MOST_AT_SLOTS = 4 };
+
+static int list_at_slots(const struct epx_python_operation *op, struct at_slots list[MOST_AT_SLOTS])
+{
+    const struct names *name = &names[op->verb];
+    const int is_backward = op->verb == EPX_PYTHON_COMBINE_BACKWARD;
+    const struct at_slots all[] = {
+        {is_backward ? "y" : name->input, is_backward ? &op->rows : &op->input, 0},
+        {name->weights, &op->weights, 0},
+        {name->output, &op->output, 1},
+        {name->out_weights, &op->out_weights, 1},
+    };
+    const int num_given = is_backward ? MOST_AT_SLOTS : 2;
+    int num = 0;
+
+    if (is_dispatch(op->verb) || op->verb == EPX_PYTHON_ROUTE)
+        return 0;
+    for (int i = 0; i < num_given; i++)
+        if (all[i].matrix->type)
+            list[num++] = all[i];
+    return num;
+}
+
+static int check_at_slots(const struct epx_python_operation *op, int64_t num_rows, int only_written)
+{
+    struct at_slots list[MOST_AT_SLOTS];
+    const int num = list_at_slots(op, list);
+
+    for (int i = 0; i < num; i++)
+        if (list[i].matrix->rows < num_rows && (list[i].is_written || !only_written))
+            return epx_python_fail(EPX_ERR_COUNT, "%s: %s has %lld rows, want at least %lld",
+                                   names[op->verb].operation, list[i].name,
+                                   (long long)list[i].matrix->rows, (long long)num_rows);
+    return EPX_SUCCESS;
+}
+
+/* Slabs have all rows, and a route that zeroes unused rows writes them all: that many are needed
+ * whatever the routing is. */
+static int check_known_slots(const struct epx_python_operation *op,
+                             const struct epx_python_route *route)
+{
+    const int has_slabs = route->layout == EPX_EXPERT_SLAB;
+
+    return check_at_slots(op, has_slabs || route->zero_unused ? op->capacity : 0, !has_slabs);
+}
+
+int epx_python_has_few_slots(const struct epx_python_operation *op)
+{
+    struct at_slots list[MOST_AT_SLOTS];
+    const int num = list_at_slots(op, list);
+
+    for (int i = 0; i < num; i++)
+        if (list[i].matrix->rows < op->capacity)
+            return 1;
+    return 0;
+}
+
+int epx_python_check_slots(const struct epx_python_operation *op, int64_t num_rows)
+{
+    return check_at_slots(op, num_rows, 0);
+}
+
 int epx_python_check_extents(const struct epx_python_operation *op,
                              const struct epx_python_route *route)
 {
-    const struct wanted output = {goes_out(op->verb) ? op->capacity : op->ids.rows,
+    const struct wanted output = {goes_out(op->verb) ? rows_at_slots(op) : op->ids.rows,
                                   op->input.columns, op->input.type};
-    const struct wanted rows = {op->capacity, op->input.columns, op->input.type};
+    const struct wanted rows = {ANY_ROWS, op->input.columns, op->input.type};
 
     EPX_PYTHON_TRY(check_ids(op, route));
     if (op->verb == EPX_PYTHON_ROUTE)
@@ -176,7 +255,8 @@ int epx_python_check_extents(const struct epx_python_operation *op,
         EPX_PYTHON_TRY(check_home(op, route));
     for (int f = 0; f < EPX_PYTHON_FIELDS && op->verb != EPX_PYTHON_COMBINE; f++)
         EPX_PYTHON_TRY(check_field(op, f));
-    return check(op, names[op->verb].output, &op->output, output);
+    EPX_PYTHON_TRY(check(op, names[op->verb].output, &op->output, output));
+    return check_known_slots(op, route);
 }
 
 /* The routing that the route has is the operation's: it must have the operation's extents. */

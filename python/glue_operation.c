@@ -96,16 +96,16 @@ static int dispatch(const struct epx_python_operation *op, EPX_Route route, EPX_
                                op->weights.data, op->out_weights.data, route, op->stream, request);
 }
 
-/* NULL if the weights are not given. torch has no address for a tensor without elements: any of
- * the route's memory space will do. */
-static const float *token_weights(const struct epx_python_matrix *weights, EPX_Route route)
+/* NULL if an input is not given. torch has no address for a tensor without elements: any of the
+ * route's memory space will do. */
+static const void *address_of(const struct epx_python_matrix *matrix, EPX_Route route)
 {
     EPX_Route_view view = EPX_ROUTE_VIEW_INIT;
 
-    if (weights->type == 0 || weights->data)
-        return weights->data;
+    if (matrix->type == 0 || matrix->data)
+        return matrix->data;
     EPX_Route_get_view(route, &view);
-    return (const float *)(const void *)view.num_rows;
+    return view.num_rows;
 }
 
 static int combine(const struct epx_python_operation *op, EPX_Route route, EPX_Request *request)
@@ -113,8 +113,8 @@ static int combine(const struct epx_python_operation *op, EPX_Route route, EPX_R
     const void *const biases[] = {op->fields[0].data, op->fields[1].data};
     const int num_biases = (op->fields[0].type != 0) + (op->fields[1].type != 0);
 
-    return EPX_Combine_from(op->input.data, op->weights.data, num_biases, biases,
-                            token_weights(&op->fields[2], route), op->output.data,
+    return EPX_Combine_from(address_of(&op->input, route), address_of(&op->weights, route),
+                            num_biases, biases, address_of(&op->fields[2], route), op->output.data,
                             (int)op->input.columns, (EPX_Datatype)op->input.type, route, op->stream,
                             request);
 }
@@ -188,13 +188,27 @@ static int start(const struct epx_python_operation *op, EPX_Route route, EPX_Req
     case EPX_PYTHON_DISPATCH_BY: return dispatch(op, route, request);
     case EPX_PYTHON_COMBINE: return combine(op, route, request);
     case EPX_PYTHON_DISPATCH_BACKWARD:
-        return EPX_Dispatch_backward(op->input.data, op->weights.data, op->output.data,
-                                     op->out_weights.data, count, type, route, op->stream, request);
+        return EPX_Dispatch_backward(address_of(&op->input, route), address_of(&op->weights, route),
+                                     op->output.data, op->out_weights.data, count, type, route,
+                                     op->stream, request);
     default:
-        return EPX_Combine_backward(op->input.data, op->rows.data, op->weights.data,
-                                    op->output.data, op->out_weights.data, count, type, route,
-                                    op->stream, request);
+        return EPX_Combine_backward(op->input.data, address_of(&op->rows, route),
+                                    address_of(&op->weights, route), op->output.data,
+                                    op->out_weights.data, count, type, route, op->stream, request);
     }
+}
+
+/* Where rows at slots may be too few the host learns how many the routing has. On device memory it
+ * does not wait: EPX reads the rows that there are. */
+static int check_slots(const struct epx_python_operation *op, struct epx_python_route *route,
+                       EPX_Request *routing)
+{
+    int64_t num_rows;
+
+    if (route->owner->on_device || !epx_python_has_few_slots(op))
+        return EPX_SUCCESS;
+    EPX_PYTHON_TRY(epx_python_await_routing(route, routing, &num_rows));
+    return epx_python_check_slots(op, num_rows);
 }
 
 /* Has what the routing shows copied: on device memory by the stream, unless the routing itself
@@ -230,6 +244,7 @@ static int begin(const struct epx_python_operation *op, struct epx_python_work *
     work->comm = route->comm;
     EPX_PYTHON_TRY(settle(op, route, &work->routing));
     work->key = route->current;
+    EPX_PYTHON_TRY(check_slots(op, route, &work->routing));
     shown = show(op, route, work);
     is_sent = sends_rows(op->verb) && work->routing != EPX_REQUEST_NULL;
     if (!is_sent)

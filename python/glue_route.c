@@ -49,6 +49,7 @@ static int fill(struct epx_python_route *route, const EPX_Route_attr *attr)
     EPX_PYTHON_TRY(epx_python_check(route->owner, EPX_Route_get_view(route->route, &route->view)));
     route->top_k = attr->top_k;
     route->layout = attr->layout;
+    route->zero_unused = attr->zero_unused;
     route->capacity = route->view.capacity;
     return EPX_SUCCESS;
 }

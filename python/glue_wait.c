@@ -180,6 +180,57 @@ int epx_python_end_in_slice(struct epx_python_work *work, EPX_Stream stream)
     return epx_python_end(work, stream);
 }
 
+/* The work that has not ended and has the request of the latest routing of the route, or NULL. */
+static struct epx_python_work *find_routing(const struct epx_python_route *route)
+{
+    struct epx_python_work *work;
+
+    pthread_mutex_lock(&mutex);
+    work = works;
+    while (work && (work->key != route->current || work->routing == EPX_REQUEST_NULL ||
+                    epx_python_table_get(&epx_python_routes, work->route) != route))
+        work = work->next;
+    pthread_mutex_unlock(&mutex);
+    return work;
+}
+
+/* Waits for the latest routing of the route where such a work has its request: who waits for that
+ * gets the outcome too. */
+static int finish_begun(struct epx_python_route *route)
+{
+    struct epx_python_work *work;
+    int rc = EPX_SUCCESS;
+
+    pthread_mutex_lock(&route->reading);
+    work = route->unread ? route->unread : find_routing(route);
+    if (route->unread) {
+        read_view(route);
+    } else if (work) {
+        work->rc = finish(route->owner, &work->routing, EPX_STREAM_NULL);
+        if (work->rc != EPX_SUCCESS)
+            epx_python_message(work->message);
+    }
+    if (work)
+        rc = work->rc;
+    pthread_mutex_unlock(&route->reading);
+    return rc;
+}
+
+/* On host memory: waits for the latest routing of the route, of which routing is the request if the
+ * caller began it, and tells how many rows it has; 0 if they have no room. */
+int epx_python_await_routing(struct epx_python_route *route, EPX_Request *routing,
+                             int64_t *num_rows)
+{
+    const int is_mine = *routing != EPX_REQUEST_NULL;
+    const int rc = is_mine ? finish(route->owner, routing, EPX_STREAM_NULL) : finish_begun(route);
+
+    *num_rows = rc == EPX_ERR_TRUNCATE ? 0 : *route->view.num_rows;
+    if (!is_mine || rc == EPX_SUCCESS)
+        return EPX_SUCCESS;
+    route->current = 0;
+    return rc;
+}
+
 /* Gives the work a number, once, by which Python waits for it. */
 int64_t epx_python_number(struct epx_python_work *work)
 {

@@ -107,6 +107,7 @@ EXTRA_DIST += \
   python/tests/te/test_te.py \
   python/tests/test_arena.py \
   python/tests/routing/test_combine.py \
+  python/tests/routing/test_rows.py \
   python/tests/test_compile.py \
   python/tests/test_compilers.py \
   python/tests/test_copies.py \

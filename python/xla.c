@@ -29,6 +29,7 @@
 enum { INPUT, IDS, WEIGHTS, KEY, ROWS, SCALES, NUM_ARGS };
 enum { OUTPUT, OUT_WEIGHTS, KEY_MADE, INFO, ROW_EXPERTS, OUT_SCALES, NUM_RESULTS };
 enum { NUM_ORDER = 2 };
+enum { CAPACITY, ROUTE, NUM_ATTRS }; /* by their names, as XLA sorts them */
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* of is_in_xla and last_key */
 static pthread_mutex_t alone = PTHREAD_MUTEX_INITIALIZER;
@@ -89,12 +90,14 @@ static int fill(const XLA_FFI_CallFrame *frame, int verb, struct epx_python_oper
     void **args = frame->args.args, **rets = frame->rets.rets;
 
     if (frame->args.size != num_args + num_order || frame->rets.size != num_results + num_order ||
-        frame->attrs.size != 1 || frame->attrs.types[0] != XLA_FFI_AttrType_SCALAR)
+        frame->attrs.size != NUM_ATTRS || frame->attrs.types[CAPACITY] != XLA_FFI_AttrType_SCALAR ||
+        frame->attrs.types[ROUTE] != XLA_FFI_AttrType_SCALAR)
         return epx_python_fail(EPX_ERR_INTERN, "%lld arguments, %lld results and %lld attributes",
                                (long long)frame->args.size, (long long)frame->rets.size,
                                (long long)frame->attrs.size);
     op->verb = verb;
-    op->route = *(const int32_t *)((const XLA_FFI_Scalar *)frame->attrs.attrs[0])->value;
+    op->route = *(const int32_t *)((const XLA_FFI_Scalar *)frame->attrs.attrs[ROUTE])->value;
+    op->capacity = *(const int64_t *)((const XLA_FFI_Scalar *)frame->attrs.attrs[CAPACITY])->value;
     op->input = matrix_of(args[INPUT]);
     op->ids = ids_of(args[IDS]);
     op->weights = matrix_of(args[WEIGHTS]);
@@ -105,8 +108,6 @@ static int fill(const XLA_FFI_CallFrame *frame, int verb, struct epx_python_oper
         op->fields[0] = matrix_of(args[SCALES]);
         op->out_fields[0] = matrix_of(rets[OUT_SCALES]);
     }
-    op->capacity =
-        is_dispatch || verb == EPX_PYTHON_COMBINE_BACKWARD ? op->output.rows : op->input.rows;
     return EPX_SUCCESS;
 }
 

@@ -110,10 +110,10 @@ def _primitive(target: str) -> Primitive:
             return compiled(place, made)(*args)
 
     def lower(ctx: Any, *args: Any, place: Place, made: tuple[_Shape, ...]) -> Any:
-        route = np.int32(place.route)
+        known: Any = {"route": np.int32(place.route), "capacity": np.int64(place.capacity)}
         if place.is_ordered:
-            return order.lower(target, ctx, args, route=route)
-        return jax.ffi.ffi_lowering(target, has_side_effect=True)(ctx, *args, route=route)
+            return order.lower(target, ctx, args, **known)
+        return jax.ffi.ffi_lowering(target, has_side_effect=True)(ctx, *args, **known)
 
     primitive.def_effectful_abstract_eval(_avals)
     primitive.def_impl(run)
@@ -208,7 +208,16 @@ def _combine(place: Place, y: Array, ids: Array, row_weights: Array, key: Array)
 
 def _combine_forward(place: Place, *args: Array) -> tuple[Any, Any]:
     y, ids, row_weights, key = args
-    return _combine(place, *args), (none() if is_none(row_weights) else y, ids, row_weights, key)
+    kept = y[:, :0] if is_none(row_weights) else y  # of which the number of rows is wanted always
+    return _combine(place, *args), (kept, ids, row_weights, key)
+
+
+def _resized(made: Array, num: int) -> Array:
+    """The gradients of so many rows: those behind the capacity are zero."""
+    rows = made.shape[0]
+    if num <= rows:
+        return made if num == rows else made[:num]
+    return jnp.pad(made, [(0, num - rows), *[(0, 0)] * (made.ndim - 1)])
 
 
 def _combine_backward(place: Place, kept: Any, grad: Array) -> tuple[Any, ...]:
@@ -217,13 +226,14 @@ def _combine_backward(place: Place, kept: Any, grad: Array) -> tuple[Any, ...]:
     grad_y, grad_weights = _call(
         COMBINE_BACKWARD,
         place,
-        [grad, words(ids), row_weights, key, y],
+        [grad, words(ids), row_weights, key, y if has_weights else none()],
         [
             _Shape((place.capacity, grad.shape[1]), grad.dtype),
             _Shape((place.capacity,), np.dtype(np.float32)) if has_weights else _NONE,
         ],
     )
-    return grad_y, None, grad_weights if has_weights else None, None
+    grad_y = _resized(grad_y, y.shape[0])
+    return grad_y, None, _resized(grad_weights, row_weights.shape[0]) if has_weights else None, None
 
 
 combine = jax.custom_vjp(_combine, nondiff_argnums=(0,))

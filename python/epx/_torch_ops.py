@@ -394,13 +394,37 @@ def run_dispatch_backward(
     return grad_x, grad_weights
 
 
-def _combine_backward_outputs(
-    grad: Tensor, y: Tensor | None, capacity: int, arena: Arena | None = None
+def _sizes_of_combined(
+    y: Tensor | None, row_weights: Tensor | None, capacity: int, rows: int | None
+) -> tuple[int, int]:
+    """How many gradients of rows and of weights there are: as many as combine was given."""
+    if rows is None:
+        rows = capacity if y is None else y.shape[0]
+    if y is None:
+        return rows, 0
+    return rows, rows if row_weights is None else row_weights.shape[0]
+
+
+def _cut(made: Tensor, num: int, capacity: int, zeroes: bool) -> Tensor:
+    """The gradients that are wanted; EPX zeroes those up to the capacity, if any."""
+    if zeroes and num > capacity:
+        made[capacity:].zero_()
+    return made if made.shape[0] == num else made[:num]
+
+
+def _fake_combine_backward(
+    grad: Tensor,
+    y: Tensor | None,
+    row_weights: Tensor | None,
+    ids: Tensor,
+    key: Tensor,
+    index: int,
+    capacity: int,
+    rows: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    return (
-        receive_buffer(grad, (capacity, grad.shape[1]), arena),
-        empty(grad, (0,) if y is None else (capacity,), torch.float32),
-    )
+    num, num_weights = _sizes_of_combined(y, row_weights, capacity, rows)
+    grad_y = empty(grad, (num, grad.shape[1]), grad.dtype)
+    return grad_y, empty(grad, (num_weights,), torch.float32)
 
 
 def run_combine_backward(
@@ -411,15 +435,24 @@ def run_combine_backward(
     key: Tensor,
     index: int,
     capacity: int,
+    rows: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    arena = (
-        None if grad.is_cpu else route_of(index).comm._arena
-    )  # transports of hosts stage it anyway
-    grad_y, grad_weights = _combine_backward_outputs(grad, y, capacity, arena)
+    """As many gradients as combine had rows: ``rows``, else those of ``y``, else the capacity."""
+    route = route_of(index)
+    zeroes = route.zero_unused
+    arena = None if grad.is_cpu else route.comm._arena  # transports of hosts stage it anyway
+    num, num_weights = _sizes_of_combined(y, row_weights, capacity, rows)
+    least = capacity if zeroes else 1  # a row is room of which there is an address
+    grad_y = receive_buffer(grad, (max(num, least), grad.shape[1]), arena)
+    room = 0 if y is None else max(num_weights, least)
+    grad_weights = empty(grad, (room,), torch.float32)
     wanted = None if y is None else grad_weights
     call = _Call(COMBINE_BACKWARD, index, capacity, key, None)
     _operate(call, ids, (grad, row_weights, y, grad_y, wanted))
-    return grad_y, grad_weights
+    return (
+        _cut(grad_y, num, capacity, zeroes),
+        _cut(grad_weights, num_weights, capacity, zeroes),
+    )
 
 
 def given(fields: tuple[Tensor | None, ...]) -> tuple[Tensor, ...]:
@@ -461,9 +494,9 @@ _OPS = {
     ),
     "combine_backward": _Op(
         "(Tensor grad, Tensor? y, Tensor? row_weights, Tensor ids, Tensor key, int route,"
-        " SymInt capacity) -> (Tensor, Tensor)",
+        " SymInt capacity, SymInt? rows=None) -> (Tensor, Tensor)",
         run_combine_backward,
-        lambda grad, y, *rest: _combine_backward_outputs(grad, y, rest[-1]),
+        _fake_combine_backward,
     ),
 }
 

@@ -308,9 +308,9 @@ def route(ids: Any, by: Route) -> Routing:
 def combine(y: Any, routing: Routing, row_weights: Any = None) -> Any:
     """Bring the rows home, and add up those of each token: EPX_Combine(3). Collective.
 
-    ``y`` [capacity, ...], float16, bfloat16, float32 or float64: what the experts made of the rows
-    of dispatch; ``row_weights`` [capacity] float32, of each row, or None for 1. Returns [T, ...]; a
-    token without an expert has zeros.
+    ``y`` [rows, ...], float16, bfloat16, float32 or float64: what the experts made of the rows of
+    dispatch; ``row_weights`` [rows] float32, of each row, or None for 1. Either has any number of
+    rows from ``routing.offsets[-1]`` on. Returns [T, ...]; a token without an expert has zeros.
     """
     if not isinstance(routing, Routing):
         raise TypeError(f"routing is a {type(routing).__name__}, want what dispatch returned")

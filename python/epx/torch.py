@@ -168,7 +168,7 @@ class _Combine(torch.autograd.Function):
         out = op(y, row_weights, ids, key, tie, index, capacity, *biases)
         wants_weights = row_weights is not None and row_weights.requires_grad
         ctx.save_for_backward(ids, key, row_weights, y if wants_weights else None)
-        ctx.place = index, capacity
+        ctx.place = index, capacity, y.shape[0]
         return out
 
     @staticmethod
@@ -355,9 +355,20 @@ def _check_routing(routing: object) -> None:
     check_version(routing)
 
 
+def _check_enough(routing: Routing, names: tuple[str, ...], *tensors: Tensor | None) -> None:
+    """Refuses fewer rows than an exact routing has, of which the host knows without waiting."""
+    if routing.sizes is None:
+        return
+    least = routing.sizes[1][-1]
+    for name, tensor in zip(names, tensors):
+        if tensor is not None and tensor.dim() and tensor.shape[0] < least:
+            raise EPXError(Code.COUNT, f"{name} has {tensor.shape[0]} rows, want at least {least}")
+
+
 def _check_rows(y: Tensor, routing: Routing, row_weights: Tensor | None) -> None:
     _check_routing(routing)
     _check_tensors(("y", "routing.ids", "row_weights"), y, routing.ids, row_weights)
+    _check_enough(routing, ("y", "row_weights"), y, row_weights)
 
 
 def _refuse_compilers(what: str) -> None:
@@ -394,6 +405,25 @@ def _routing(made: ops.Made, ids: Tensor, route: Route, capacity: int) -> Routin
     return Routing(ids, key, route, counts, offsets, row_experts, tie, capacity)
 
 
+def _check_sums(sums: Tensor | None, ids: Tensor, route: Route) -> None:
+    """Checks what counts shall be added to, before anything is sent."""
+    if sums is None:
+        return
+    _check_tensors(("ids", "add_counts_to"), ids, sums)
+    if sums.dtype not in (torch.int32, torch.int64):
+        raise EPXError(Code.TYPE, f"add_counts_to is of {sums.dtype}, want torch.int32 or int64")
+    if tuple(sums.shape) != (route.local_experts,):
+        raise EPXError(
+            Code.COUNT, f"add_counts_to is {list(sums.shape)}, want [{route.local_experts}]"
+        )
+
+
+def _add_counts(routing: Routing, sums: Tensor | None) -> None:
+    """Adds the rows of each local expert to a tensor of the caller."""
+    if sums is not None:
+        sums.add_(routing.counts)
+
+
 def _result(
     made: ops.Made, weights: Tensor | None, num_fields: int, routing: Routing
 ) -> Dispatched | ScaledDispatched:
@@ -406,7 +436,13 @@ def _result(
 
 @overload
 def dispatch(
-    x: Tensor, ids: Tensor, weights: Tensor | None, route: Route, *, scales: None = None
+    x: Tensor,
+    ids: Tensor,
+    weights: Tensor | None,
+    route: Route,
+    *,
+    scales: None = None,
+    add_counts_to: Tensor | None = None,
 ) -> Dispatched: ...
 
 
@@ -418,6 +454,7 @@ def dispatch(
     route: Route,
     *,
     scales: Tensor | tuple[Tensor, ...],
+    add_counts_to: Tensor | None = None,
 ) -> ScaledDispatched: ...
 
 
@@ -428,6 +465,7 @@ def dispatch(
     route: Route,
     *,
     scales: Tensor | tuple[Tensor, ...] | None = None,
+    add_counts_to: Tensor | None = None,
 ) -> Dispatched | ScaledDispatched:
     """Send every token to the ranks of its experts: EPX_Dispatch(3). Collective.
 
@@ -445,6 +483,10 @@ def dispatch(
     written, and in slabs those behind ``routing.counts`` of each expert, unless the route has
     ``zero_unused``.
 
+    ``add_counts_to``, int32 or int64 [local experts] of the caller, gets ``routing.counts`` added
+    by the current stream, and so once more at each replay of a captured graph. It is a matter of
+    each rank.
+
     Raises EPXError: Code.COUNT for a wrong shape, TYPE for a wrong dtype, BUFFER for a wrong
     device, TRUNCATE on all ranks where a rank lacks room, ARG on the rank that has a bad id, ROUTE
     for a freed route, COMM for a closed communicator. On a GPU TRUNCATE and ARG are raised by
@@ -453,20 +495,26 @@ def dispatch(
     fields = _fields_of(scales)
     _check_route(route)
     _check_tokens(x, ids, weights, fields)
+    _check_sums(add_counts_to, ids, route)
     ids = _as_int64(ids)
     capacity = route.capacity
     given: Any = (x, ids, weights, route.index, capacity, *fields)
     made = ops.dispatch(*given) if is_observed(*given) else _dispatch(ops.run_dispatch, *given)
-    return _result(made, weights, len(fields), _routing(made, ids, route, capacity))
+    routing = _routing(made, ids, route, capacity)
+    _add_counts(routing, add_counts_to)
+    return _result(made, weights, len(fields), routing)
 
 
-def route(ids: Tensor, route: Route, *, exact: bool = False) -> Routing:
+def route(
+    ids: Tensor, route: Route, *, exact: bool = False, add_counts_to: Tensor | None = None
+) -> Routing:
     """Decide where every token goes, and send nothing: EPX_Route_tokens(3). Collective.
 
     ``ids`` as in dispatch. ``dispatch_by`` sends rows by the routing, as often as is wanted. With
     ``exact``, on all ranks or on none, the host waits until the number of rows is known: the
     ``capacity`` of the routing is that number, so that results have no unused rows, and ``sizes``
     has counts and offsets as lists. On a GPU that is one host sync, counted in ``Comm.stats()``.
+    ``add_counts_to`` as in dispatch.
 
     Raises EPXError as dispatch does; with ``exact`` TRUNCATE and ARG on a GPU too. It cannot be
     compiled.
@@ -474,9 +522,11 @@ def route(ids: Tensor, route: Route, *, exact: bool = False) -> Routing:
     _refuse_compilers("route")
     _check_route(route)
     _check_tensors(("ids",), ids)
+    _check_sums(add_counts_to, ids, route)
     ids, capacity = _as_int64(ids), route.capacity
     made = ops.run_route(ids, route.index, capacity)
     routing = _routing(made, ids, route, capacity)
+    _add_counts(routing, add_counts_to)
     return _made_exact(routing, made[3]) if exact else routing
 
 
@@ -503,6 +553,7 @@ def dispatch_by(
     *,
     scales: None = None,
     out: tuple[Tensor, ...] | None = None,
+    add_counts_to: Tensor | None = None,
 ) -> Dispatched: ...
 
 
@@ -514,6 +565,7 @@ def dispatch_by(
     *,
     scales: Tensor | tuple[Tensor, ...],
     out: tuple[Tensor, ...] | None = None,
+    add_counts_to: Tensor | None = None,
 ) -> ScaledDispatched: ...
 
 
@@ -524,6 +576,7 @@ def dispatch_by(
     *,
     scales: Tensor | tuple[Tensor, ...] | None = None,
     out: tuple[Tensor, ...] | None = None,
+    add_counts_to: Tensor | None = None,
 ) -> Dispatched | ScaledDispatched:
     """Send rows by a routing that there is: of ``route``, or of a dispatch before. Collective.
 
@@ -532,7 +585,7 @@ def dispatch_by(
     ``routing.capacity``, and the routing with the gradient of these rows. It cannot be compiled.
 
     ``out``: tensors that are written and returned: rows, their weights if ``weights`` is given, and
-    those of each of ``scales``. They have no gradients.
+    those of each of ``scales``. They have no gradients. ``add_counts_to`` as in dispatch.
     """
     _refuse_compilers("dispatch_by")
     fields = _fields_of(scales)
@@ -540,8 +593,10 @@ def dispatch_by(
     _check_tokens(x, routing.ids, weights, fields)
     if out is not None:
         _check_results(out, x, weights, fields)
+    _check_sums(add_counts_to, routing.ids, routing.route)
     run = functools.partial(ops.run_dispatch_by, routing.key, out=out)
     made = _dispatch(run, x, routing.ids, weights, routing.route.index, routing.capacity, *fields)
+    _add_counts(routing, add_counts_to)
     tie = routing.tie if made[5] is None else made[5]
     return _result(made, weights, len(fields), routing._replace(tie=tie))
 
@@ -567,14 +622,16 @@ def dispatch_backward(
 ) -> tuple[Tensor, Tensor | None]:
     """Sum rows for each token, and bring weights home: EPX_Dispatch_backward(3). Collective.
 
-    ``grad_rows`` [capacity, H], H may be 0; ``grad_row_weights`` as the weights that dispatch
-    returned, or None on all ranks. Returns [T, H], and [T, K] or None: what each choice's row had
-    as weight, 0 where there was none. Not differentiable, and it cannot be compiled.
+    ``grad_rows`` [rows, H], H may be 0, and rows any number as in combine; ``grad_row_weights`` as
+    the weights that dispatch returned, for as many rows, more or fewer, or None on all ranks.
+    Returns [T, H], and [T, K] or None: what each choice's row had as weight, 0 where there was
+    none. Not differentiable, and it cannot be compiled.
     """
     _refuse_compilers("dispatch_backward")
     _check_routing(routing)
     names = ("grad_rows", "routing.ids", "grad_row_weights")
     _check_tensors(names, grad_rows, routing.ids, grad_row_weights)
+    _check_enough(routing, (names[0], names[2]), grad_rows, grad_row_weights)
     _refuse_gradients("dispatch_backward", grad_rows, grad_row_weights)
     ids, key, route, capacity = routing.ids, routing.key, routing.route, routing.capacity
     grad_x, grad_weights = ops.run_dispatch_backward(
@@ -588,14 +645,16 @@ def combine_backward(
 ) -> tuple[Tensor, Tensor | None]:
     """Send each token's row to its rows, times their weights: EPX_Combine_backward(3). Collective.
 
-    ``grad`` [T, H]; ``y`` [capacity, H] as given to combine, if the gradient of ``row_weights`` is
-    wanted, else None; ``row_weights`` as given to combine. Returns [capacity, H], and [capacity] or
-    None. Not differentiable, and it cannot be compiled.
+    ``grad`` [T, H]; ``y`` [rows, H] as given to combine, if the gradient of ``row_weights`` is
+    wanted, else None; ``row_weights`` as given to combine. Returns gradients of the shapes of ``y``
+    and ``row_weights``, without ``y`` [capacity, H] and None. They are written for the rows of the
+    routing. Not differentiable, and it cannot be compiled.
     """
     _refuse_compilers("combine_backward")
     _check_routing(routing)
     names = ("grad", "routing.ids", "y of combine", "row_weights")
     _check_tensors(names, grad, routing.ids, y, row_weights)
+    _check_enough(routing, names[2:], y, row_weights)
     _refuse_gradients("combine_backward", grad, y, row_weights)
     ids, key, route, capacity = routing.ids, routing.key, routing.route, routing.capacity
     grad_y, grad_row_weights = ops.run_combine_backward(
@@ -650,8 +709,12 @@ def combine(
 ) -> Tensor:
     """Bring rows home and sum them for each token: EPX_Combine(3), EPX_Combine_from(3). Collective.
 
-    ``y`` [capacity, H], float16, bfloat16, float32 or float64, a row where dispatch has one;
-    ``row_weights`` float32 [capacity], by which rows are multiplied before they are added, or None.
+    ``y`` [rows, H], float16, bfloat16, float32 or float64, a row where dispatch has one;
+    ``row_weights`` float32 [rows], by which rows are multiplied before they are added, or None.
+    Either has any number of rows from ``routing.offsets[-1]`` on, and those behind are not read.
+    On hosts, and of an exact routing, fewer are Code.COUNT; else on a GPU, where the host does not
+    wait for that number, fewer are as in C an error that nobody finds.
+
     ``bias``, [T, H] of the dtype of ``y``, or two of them: what the sum of each token starts from,
     before the one rounding. ``token_weights`` float32 [T, K], instead of ``row_weights``, where the
     weights of choices are at home alone. ``out`` [T, H] is written and returned. All ranks give
@@ -770,7 +833,13 @@ def _begin(x: Tensor, route: Route) -> ops.Started:
 
 @overload
 def dispatch_start(
-    x: Tensor, ids: Tensor, weights: Tensor | None, route: Route, *, scales: None = None
+    x: Tensor,
+    ids: Tensor,
+    weights: Tensor | None,
+    route: Route,
+    *,
+    scales: None = None,
+    add_counts_to: Tensor | None = None,
 ) -> Work[Dispatched]: ...
 
 
@@ -782,6 +851,7 @@ def dispatch_start(
     route: Route,
     *,
     scales: Tensor | tuple[Tensor, ...],
+    add_counts_to: Tensor | None = None,
 ) -> Work[ScaledDispatched]: ...
 
 
@@ -792,25 +862,29 @@ def dispatch_start(
     route: Route,
     *,
     scales: Tensor | tuple[Tensor, ...] | None = None,
+    add_counts_to: Tensor | None = None,
 ) -> Work[Any]:
     """Begin what dispatch does, and return at once: the Work's wait() returns its results.
 
     The tensors, ``scales`` among them, are those of dispatch, and so are the errors: of a shape,
     dtype or device at once, of what the ranks find by wait(). On a GPU the rows move beside what is
-    queued on the current stream meanwhile. The backward is that of dispatch. Collective when it is
-    called; wait() is local.
+    queued on the current stream meanwhile. The backward is that of dispatch. wait() has its stream
+    add to ``add_counts_to``. Collective when it is called; wait() is local.
     """
     fields = _fields_of(scales)
     _check_route(route)
     _check_tokens(x, ids, weights, fields)
+    _check_sums(add_counts_to, ids, route)
     ids = _as_int64(ids)
     started, capacity = _begin(x, route), route.capacity
     begin = functools.partial(ops.run_dispatch, started=started)
     made = _dispatch(begin, x, ids, weights, route.index, capacity, *fields)
-    result = _result(made, weights, len(fields), _routing(made, ids, route, capacity))
+    routing = _routing(made, ids, route, capacity)
+    result = _result(made, weights, len(fields), routing)
 
     def end() -> Dispatched | ScaledDispatched:
         ops.add_up(made[3], made[4], route, capacity)
+        _add_counts(routing, add_counts_to)
         return result
 
     return Work(started, route.comm, x.device, result, end)

@@ -94,6 +94,23 @@ def test_a_compiled_layer_without_gradients(comm, route):
     assert torch.equal(out, layer(given.x, given.ids, given.weights, route))
 
 
+def test_a_compiled_dispatch_adds_its_counts(comm, route):
+    torch._dynamo.reset()
+
+    def counting(x, ids, sums):
+        rows, _, routing = ep.dispatch(x, ids, None, route, add_counts_to=sums)
+        return ep.combine(rows[:-1], routing)
+
+    given = tokens(comm)
+    routing = ep.route(given.ids, route)
+    compiled = torch.compile(counting, fullgraph=True, backend="aot_eager")
+    sums = torch.zeros_like(routing.counts)
+    with torch.no_grad():
+        out = compiled(given.x, given.ids, sums)
+    assert torch.equal(sums, routing.counts)
+    assert torch.equal(out, counting(given.x, given.ids, sums))
+
+
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_a_checkpointed_layer_gives_the_same_bytes(comm, route, reentrant):
     def checkpointed(*arguments):

@@ -214,6 +214,29 @@ def test_weights_have_gradients_where_rows_have_none(comm, make_route, dtype):
     same(gradient(weights), np.where(mine.ids >= 0, abs(mine.x).sum(1, keepdims=True), 0))
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_combine_takes_any_number_of_rows(comm, make_route, weighted):
+    route = make_route(experts=4, top_k=K, max_tokens=MAX_TOKENS)
+    x, ids, weights, grad = arrays(every_rank(comm, 4)[comm.rank], jnp.float32)
+    rows, row_weights, routing = ep.dispatch(x, ids, weights, route)
+    used = int(routing.offsets[-1])
+
+    def total(y, w):
+        return (ep.combine(y, routing, w if weighted else None) * grad).sum()
+
+    wanted, wanted_grads = jax.value_and_grad(total, (0, 1))(rows, row_weights)
+    for num in used, used + 1, route.capacity + 5:
+        y, w = (
+            jnp.pad(each, [(0, 5), *[(0, 0)] * (each.ndim - 1)], constant_values=jnp.nan)[:num]
+            for each in (rows, row_weights)
+        )
+        made, grads = jax.jit(jax.value_and_grad(total, (0, 1)))(y, w)
+        same(made, wanted)
+        for one, other in zip(grads, wanted_grads):
+            assert len(one) == num
+            same(one[:used], other[:used])
+
+
 def bytes_of(value):
     return np.asarray(value).view(np.uint8)
 

@@ -92,11 +92,10 @@ def test_what_dispatch_refuses(route, given, name, change, code, text):
 @pytest.mark.parametrize(
     "name, change, code, text",
     [
-        ("y", lambda y: y[:-1], Code.COUNT, "y is"),
         ("y", lambda y: y[0], Code.COUNT, "y has 1 dimensions"),
         ("y", lambda y: y.astype(jnp.uint8), Code.TYPE, "uint8, which cannot be added"),
         ("y", lambda y: y.astype(jnp.float8_e5m2), Code.TYPE, "which cannot be added"),
-        ("row_weights", lambda w: w[:-1], Code.COUNT, "row_weights is"),
+        ("row_weights", lambda w: w[:, None], Code.COUNT, "row_weights has 2 dimensions"),
         ("row_weights", lambda w: w.astype(jnp.float16), Code.TYPE, "row_weights is of type"),
     ],
 )

@@ -246,6 +246,9 @@ def test_combine_adds_up_what_dispatch_sent(comm, make_route, weighted, dtype):
     factor = np.where(mine.ids >= 0, mine.weights if weighted else 1, 0).sum(1)
     assert out.dtype == dtype and out.shape == x.shape
     assert np.array_equal(out, (x * factor[:, None, None]).astype(dtype))
+    many = np.concatenate([y, np.full_like(y[:1], np.nan)])
+    for enough in y[: routing.offsets[-1]], many:
+        assert np.array_equal(en.combine(enough, routing, weights), out)
 
 
 def test_routings_are_values(comm, make_route):
@@ -296,7 +299,8 @@ def test_what_does_not_fit_is_refused(comm, make_route):
     expect_error(types, "weights is of type float64", en.dispatch, x, ids, np.ones((2, K)), route)
     routing = en.route(ids, route)
     expect_error(types, "cannot be added", en.combine, np.ones((4, 4), int), routing)
-    expect_error(count, "y is", en.combine, np.ones((1, 4)), routing)
+    everywhere = en.route(np.arange(4).repeat(K).reshape(4, K), route)  # rows on all ranks
+    expect_error(count, "y has 1 rows", en.combine, np.ones((1, 4)), everywhere)
     for wrong in ([1.0], None):
         with pytest.raises(TypeError, match="want an array"):
             en.alltoallv(wrong, [0] * size, comm)

@@ -120,13 +120,14 @@ class LowLatency:
 
         def operation() -> tuple[Any, Tensor, LowLatencyHandle, Callable[[], None]]:
             rows, scales = (x, None) if quantize is None else quantize(x)
+            more: Any = {"scales": scales, "add_counts_to": stats}
             if has_hook:
-                work = ep.dispatch_start(rows, topk_idx, None, route, scales=scales)
+                work = ep.dispatch_start(rows, topk_idx, None, route, **more)
                 made, wait = work.tensors, work.wait
             else:
-                made, wait = ep.dispatch(rows, topk_idx, None, route, scales=scales), None
+                made, wait = ep.dispatch(rows, topk_idx, None, route, **more), None
             handle = LowLatencyHandle(made[2], most, x.shape[1], num_experts)
-            given, finish = _arrange(made[0], handle, stats, wait)
+            given, finish = _arrange(made[0], handle, wait)
             if not has_hook:
                 finish()
             return given, made[2].counts, handle, finish if has_hook else _nothing
@@ -174,7 +175,7 @@ def _end(work: ep.Work[Any]) -> None:
 
 
 def _arrange(
-    received: Any, handle: LowLatencyHandle, stats: Tensor | None, wait: Callable[[], Any] | None
+    received: Any, handle: LowLatencyHandle, wait: Callable[[], Any] | None
 ) -> tuple[Any, Callable[[], None]]:
     """Slabs, with scales in column-major; and what is to be done once rows have arrived."""
     rows, row_scales = received if isinstance(received, tuple) else (received, None)
@@ -186,8 +187,6 @@ def _arrange(
             wait()
         if scales is not None:
             scales.copy_(row_scales.view(scales.shape))
-        if stats is not None:
-            stats.add_(handle.routing.counts)
 
     return (slabs if scales is None else (slabs, scales)), finish
 

@@ -298,6 +298,7 @@ class ElasticBuffer:
         and num_qps have no effect.
         """
         assert num_qps <= self.num_allocated_qps, "more QPs than num_allocated_qps"
+        stats = cumulative_local_expert_recv_stats
         if handle is None:
             assert topk_idx is not None, "want topk_idx or handle"
             default = num_max_tokens_per_rank or self.num_max_tokens_per_rank
@@ -306,39 +307,42 @@ class ElasticBuffer:
             is_exact = do_cpu_sync is None or bool(do_cpu_sync)
             settings = shape, route, num_sms, is_exact, do_handle_copy
             begin: Callable[[], Any] = functools.partial(
-                self._dispatch_new, settings, x, topk_idx, topk_weights
+                self._dispatch_new, settings, x, topk_idx, topk_weights, stats
             )
         else:
             assert topk_idx is None and not do_cpu_sync, "a handle has topk_idx, and its sizes"
             _check_agrees(handle, num_experts, num_max_tokens_per_rank, expert_alignment)
-            begin = functools.partial(self._dispatch_cached, handle, x, topk_weights)
+            begin = functools.partial(self._dispatch_cached, handle, x, topk_weights, stats)
 
         def operation() -> tuple[Any, ...]:
             rows, row_weights, made = begin()
-            if cumulative_local_expert_recv_stats is not None:
-                cumulative_local_expert_recv_stats.add_(made.routing.counts)
             if isinstance(rows, tuple) and use_tma_aligned_col_major_sf:
                 rows = rows[0], in_columns(rows[1])
             return rows, made.recv_topk_idx, row_weights, made
 
-        given = (x, topk_idx, topk_weights, cumulative_local_expert_recv_stats, handle)
+        given = (x, topk_idx, topk_weights, stats, handle)
         previous = (previous_event, previous_event_before_epilogue)
         results, event = self._lane.run(operation, given, bool(async_with_compute_stream), previous)
         return (*results, event)
 
     def _dispatch_new(
-        self, settings: tuple[Any, ...], x: Any, ids: Tensor, weights: Tensor | None
+        self,
+        settings: tuple[Any, ...],
+        x: Any,
+        ids: Tensor,
+        weights: Tensor | None,
+        stats: Tensor | None,
     ) -> tuple[Any, Tensor | None, EPHandle]:
         shape, route, num_sms, is_exact, is_copied = settings
         if is_copied:  # on the stream of the operation, which may wait for no more than an event
             ids = ids.clone()
         rows, fields = as_fields(x)
-        scales: Any = fields or None
+        more: Any = {"scales": fields or None, "add_counts_to": stats}
         if is_exact:
             routing = ep.route(ids, route, exact=True)
-            made, row_weights, routing = ep.dispatch_by(rows, routing, weights, scales=scales)
+            made, row_weights, routing = ep.dispatch_by(rows, routing, weights, **more)
         else:
-            made, row_weights, routing = ep.dispatch(rows, ids, weights, route, scales=scales)
+            made, row_weights, routing = ep.dispatch(rows, ids, weights, route, **more)
         handle = EPHandle(shape, routing, num_sms)
         if not shape.do_expand:
             handle.recv_topk_idx = routing.row_experts.to(torch.int64)
@@ -347,11 +351,11 @@ class ElasticBuffer:
         return made, row_weights, handle
 
     def _dispatch_cached(
-        self, handle: EPHandle, x: Any, weights: Tensor | None
+        self, handle: EPHandle, x: Any, weights: Tensor | None, stats: Tensor | None
     ) -> tuple[Any, Tensor | None, EPHandle]:
         rows, fields = as_fields(x)
-        scales: Any = fields or None
-        made, row_weights, _ = ep.dispatch_by(rows, handle.routing, weights, scales=scales)
+        more: Any = {"scales": fields or None, "add_counts_to": stats}
+        made, row_weights, _ = ep.dispatch_by(rows, handle.routing, weights, **more)
         return made, row_weights, handle
 
     def combine(

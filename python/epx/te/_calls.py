@@ -98,8 +98,7 @@ class _Dispatch(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        grad_rows, grad_row_weights = (grad[: ctx.routing.capacity] for grad in grads)
-        made = ep.dispatch_backward(grad_rows, ctx.routing, grad_row_weights)
+        made = ep.dispatch_backward(grads[0], ctx.routing, grads[1])
         return None, None, None, *made
 
 
@@ -128,7 +127,7 @@ def _bring_home(expert_out: Tensor, routing: ep.Routing, result: Tensor) -> None
     num = routing.ids.shape[0]
     if result.shape[0] < num:
         raise epx.EPXError(epx.Code.COUNT, f"room for {result.shape[0]} results, want {num}")
-    ep.combine(expert_out[: routing.capacity], routing, out=result[:num])
+    ep.combine(expert_out, routing, out=result[:num])
     result[num:].zero_()
 
 

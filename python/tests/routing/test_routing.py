@@ -341,3 +341,43 @@ def test_distinct_experts_want_less_room(comm, make_route):
     rows, _, routing = ep.dispatch(x, ids, None, route)
     wanted, _, there = ep.dispatch(x, ids, None, large)
     assert torch.equal(used_of(routing, rows), used_of(there, wanted))
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64], ids=str)
+def test_counts_are_added_to_a_tensor_of_the_caller(comm, route, dtype):
+    mine = every_rank(comm)[comm.rank]
+    before = torch.arange(route.local_experts, dtype=dtype)
+    sums = before.clone()
+    routing = ep.route(mine.ids, route, add_counts_to=sums)
+    assert torch.equal(sums, before + routing.counts)
+    ep.route(mine.ids, route, exact=True, add_counts_to=sums)
+    ep.dispatch(mine.x, mine.ids, mine.weights, route, add_counts_to=sums)
+    ep.dispatch_by(mine.x, routing, add_counts_to=sums)
+    assert torch.equal(sums, before + 4 * routing.counts)
+    work = ep.dispatch_start(mine.x, mine.ids, None, route, add_counts_to=sums)
+    for _ in range(2):
+        work.wait()
+    assert torch.equal(sums, before + 5 * routing.counts)
+
+
+@pytest.mark.parametrize(
+    "code, change",
+    [
+        (Code.TYPE, lambda sums: sums.float()),
+        (Code.COUNT, lambda sums: torch.cat([sums, sums[:1]])),
+        (Code.COUNT, lambda sums: sums[:, None]),
+    ],
+)
+def test_what_counts_cannot_be_added_to_is_refused(comm, route, code, change):
+    mine = every_rank(comm)[comm.rank]
+    routing = ep.route(mine.ids, route)
+    wrong = change(torch.zeros_like(routing.counts))
+    for call in (
+        lambda: ep.route(mine.ids, route, add_counts_to=wrong),
+        lambda: ep.dispatch(mine.x, mine.ids, None, route, add_counts_to=wrong),
+        lambda: ep.dispatch_by(mine.x, routing, add_counts_to=wrong),
+        lambda: ep.dispatch_start(mine.x, mine.ids, None, route, add_counts_to=wrong),
+    ):
+        with pytest.raises(epx.EPXError, match="add_counts_to is") as caught:
+            call()
+        assert caught.value.code == code
