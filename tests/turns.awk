@@ -6,7 +6,7 @@
 #     transports take the sets by turns, and so do programs.
 #   - A program with a word (CASE) runs it over one transport, by turns.
 #   - A program in Python, each rank of which loads torch or JAX, runs it over the first transport
-#     of its lines, with the most ranks.
+#     of its lines, with the fewest ranks that are more than one.
 # All other tests are taken. Those that take most of the machine are printed first, and those that
 # mostly wait for time-outs evenly among them, so that the cores are busy meanwhile.
 BEGIN {
@@ -25,7 +25,7 @@ BEGIN {
     if (!(program in number_of))
         number_of[program] = num_programs++
     if (program ~ /^(python|train|decode|transformers)_/)
-        take_most_ranks()
+        take_few_ranks()
     else if (program ~ /-/)
         note_transport()
     else
@@ -69,16 +69,17 @@ function split_name(name,   words, n) {
 }
 
 # Numbers of ranks rise in a line. Loading torch or JAX weighs as much as some ranks.
-function take_most_ranks() {
+function take_few_ranks() {
     weight[NR] += 4
     if (!(program in first_transport))
         first_transport[program] = transport
-    if (transport != first_transport[program]) {
+    if (transport != first_transport[program] || ranks_taken[program] > 1) {
         left_out[NR] = 1
         return
     }
     left_out[last[program]] = 1
     last[program] = NR
+    ranks_taken[program] = ranks
 }
 
 # Which transports a program with a word has is known at the end.
