@@ -442,7 +442,9 @@ def run_combine_backward(
     zeroes = route.zero_unused
     arena = None if grad.is_cpu else route.comm._arena  # transports of hosts stage it anyway
     num, num_weights = _sizes_of_combined(y, row_weights, capacity, rows)
-    least = capacity if zeroes else 1  # a row is room of which there is an address
+    # The host does not know how many rows a GPU writes: at most the capacity. On hosts a row is
+    # room enough, of which there is an address.
+    least = capacity if zeroes or not grad.is_cpu else 1
     grad_y = receive_buffer(grad, (max(num, least), grad.shape[1]), arena)
     room = 0 if y is None else max(num_weights, least)
     grad_weights = empty(grad, (room,), torch.float32)
