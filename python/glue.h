@@ -277,8 +277,7 @@ void epx_python_discard(struct epx_python_work *work);
 void epx_python_forget(int64_t number);
 void epx_python_abandon(int64_t number);
 int epx_python_drop_routing(int64_t number, int64_t key);
-int epx_python_await_routing(struct epx_python_route *route, EPX_Request *routing,
-                             int64_t *num_rows);
+int64_t epx_python_await_routing(struct epx_python_route *route, struct epx_python_work *work);
 void epx_python_settle_view(struct epx_python_route *route, const struct epx_python_work *work);
 
 /* glue_view.c: what a routing shows */

@@ -161,6 +161,18 @@ static int route_tokens(const struct epx_python_operation *op, struct epx_python
     return EPX_SUCCESS;
 }
 
+/* A dispatch by a routing may be the first to ask what that shows: it waits until that is there. */
+static int await_view(const struct epx_python_operation *op, struct epx_python_route *route,
+                      uint64_t capture)
+{
+    if (op->verb != EPX_PYTHON_DISPATCH_BY)
+        return EPX_SUCCESS;
+    if (route->owner->on_device)
+        return epx_python_view_await(route, op->stream, capture);
+    epx_python_settle_view(route, NULL);
+    return EPX_SUCCESS;
+}
+
 /* Routes the tokens if the route has another routing than that of the operation. */
 static int settle(const struct epx_python_operation *op, struct epx_python_route *route,
                   EPX_Request *request)
@@ -171,8 +183,10 @@ static int settle(const struct epx_python_operation *op, struct epx_python_route
         EPX_PYTHON_TRY(epx_python_device_enter(route->owner->context));
         EPX_PYTHON_TRY(epx_python_device_capture(op->stream, &capture));
     }
-    if (is_current(op, route, capture))
-        return epx_python_check_current(op, route);
+    if (is_current(op, route, capture)) {
+        EPX_PYTHON_TRY(epx_python_check_current(op, route));
+        return await_view(op, route, capture);
+    }
     return route_tokens(op, route, capture, request);
 }
 
@@ -201,14 +215,11 @@ static int start(const struct epx_python_operation *op, EPX_Route route, EPX_Req
 /* Where rows at slots may be too few the host learns how many the routing has. On device memory it
  * does not wait: EPX reads the rows that there are. */
 static int check_slots(const struct epx_python_operation *op, struct epx_python_route *route,
-                       EPX_Request *routing)
+                       struct epx_python_work *work)
 {
-    int64_t num_rows;
-
     if (route->owner->on_device || !epx_python_has_few_slots(op))
         return EPX_SUCCESS;
-    EPX_PYTHON_TRY(epx_python_await_routing(route, routing, &num_rows));
-    return epx_python_check_slots(op, num_rows);
+    return epx_python_check_slots(op, epx_python_await_routing(route, work));
 }
 
 /* Has what the routing shows copied: on device memory by the stream, unless the routing itself
@@ -244,14 +255,14 @@ static int begin(const struct epx_python_operation *op, struct epx_python_work *
     work->comm = route->comm;
     EPX_PYTHON_TRY(settle(op, route, &work->routing));
     work->key = route->current;
-    EPX_PYTHON_TRY(check_slots(op, route, &work->routing));
+    EPX_PYTHON_TRY(check_slots(op, route, work));
     shown = show(op, route, work);
     is_sent = sends_rows(op->verb) && work->routing != EPX_REQUEST_NULL;
     if (!is_sent)
         work->started = epx_python_check(route->owner, start(op, route->route, &work->request));
     if (work->started == EPX_SUCCESS)
         work->started = shown;
-    if (work->started != EPX_SUCCESS)
+    if (work->started != EPX_SUCCESS && work->rc == EPX_SUCCESS)
         epx_python_message(work->message);
     return EPX_SUCCESS;
 }

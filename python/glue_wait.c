@@ -216,19 +216,21 @@ static int finish_begun(struct epx_python_route *route)
     return rc;
 }
 
-/* On host memory: waits for the latest routing of the route, of which routing is the request if the
- * caller began it, and tells how many rows it has; 0 if they have no room. */
-int epx_python_await_routing(struct epx_python_route *route, EPX_Request *routing,
-                             int64_t *num_rows)
+/* On host memory: waits for the latest routing of the route, which the work may have begun, and
+ * tells how many rows it has; 0 if it failed. Its error comes where the work ends, so that this
+ * rank takes part in the operation all the same. */
+int64_t epx_python_await_routing(struct epx_python_route *route, struct epx_python_work *work)
 {
-    const int is_mine = *routing != EPX_REQUEST_NULL;
-    const int rc = is_mine ? finish(route->owner, routing, EPX_STREAM_NULL) : finish_begun(route);
+    int rc;
 
-    *num_rows = rc == EPX_ERR_TRUNCATE ? 0 : *route->view.num_rows;
-    if (!is_mine || rc == EPX_SUCCESS)
-        return EPX_SUCCESS;
-    route->current = 0;
-    return rc;
+    if (work->routing == EPX_REQUEST_NULL) {
+        rc = finish_begun(route);
+    } else {
+        rc = work->rc = finish(route->owner, &work->routing, EPX_STREAM_NULL);
+        if (rc != EPX_SUCCESS)
+            epx_python_message(work->message);
+    }
+    return rc == EPX_SUCCESS ? *route->view.num_rows : 0;
 }
 
 /* Gives the work a number, once, by which Python waits for it. */

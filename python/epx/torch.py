@@ -416,6 +416,10 @@ def _check_sums(sums: Tensor | None, ids: Tensor, route: Route) -> None:
         raise EPXError(
             Code.COUNT, f"add_counts_to is {list(sums.shape)}, want [{route.local_experts}]"
         )
+    if sums.is_inference() and not torch.is_inference_mode_enabled():
+        raise EPXError(Code.BUFFER, "add_counts_to is of torch.inference_mode: want a copy")
+    if sums.numel() > 1 and sums.stride(0) == 0:
+        raise EPXError(Code.BUFFER, "add_counts_to is one element, repeated: want a copy")
 
 
 def _add_counts(routing: Routing, sums: Tensor | None) -> None:
@@ -646,9 +650,9 @@ def combine_backward(
     """Send each token's row to its rows, times their weights: EPX_Combine_backward(3). Collective.
 
     ``grad`` [T, H]; ``y`` [rows, H] as given to combine, if the gradient of ``row_weights`` is
-    wanted, else None; ``row_weights`` as given to combine. Returns gradients of the shapes of ``y``
-    and ``row_weights``, without ``y`` [capacity, H] and None. They are written for the rows of the
-    routing. Not differentiable, and it cannot be compiled.
+    wanted, else None; ``row_weights`` as given to combine. Returns gradients [rows, H] of ``y``,
+    without it [capacity, H], and [rows] of the weights, without ``y`` None. They are written for
+    the rows of the routing, with zero_unused for all. Not differentiable, nor can it be compiled.
     """
     _refuse_compilers("combine_backward")
     _check_routing(routing)
@@ -899,7 +903,10 @@ def combine_start(
     token_weights: Tensor | None = None,
     out: Tensor | None = None,
 ) -> Work[Tensor]:
-    """Begin what combine does, and return at once: the Work's wait() returns its result."""
+    """Begin what combine does, and return at once: the Work's wait() returns its result.
+
+    On hosts it waits for the routing first where ``y`` has fewer rows than the capacity.
+    """
     _check_rows(y, routing, row_weights)
     biases, home = _biases_of(bias), ops.Home(token_weights, out)
     _at_home(y, routing, row_weights, biases, home)

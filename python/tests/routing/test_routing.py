@@ -343,6 +343,15 @@ def test_distinct_experts_want_less_room(comm, make_route):
     assert torch.equal(used_of(routing, rows), used_of(there, wanted))
 
 
+def test_counts_of_a_routing_on_its_way_are_added(comm, route):
+    mine = every_rank(comm)[comm.rank]
+    work = ep.dispatch_start(mine.x, mine.ids, None, route)
+    sums = torch.zeros(route.local_experts, dtype=torch.int64)
+    ep.dispatch_by(mine.x, work.tensors[2], add_counts_to=sums)
+    routing = work.wait()[2]
+    assert torch.equal(sums, routing.counts.to(torch.int64))
+
+
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64], ids=str)
 def test_counts_are_added_to_a_tensor_of_the_caller(comm, route, dtype):
     mine = every_rank(comm)[comm.rank]
@@ -366,6 +375,7 @@ def test_counts_are_added_to_a_tensor_of_the_caller(comm, route, dtype):
         (Code.TYPE, lambda sums: sums.float()),
         (Code.COUNT, lambda sums: torch.cat([sums, sums[:1]])),
         (Code.COUNT, lambda sums: sums[:, None]),
+        (Code.BUFFER, lambda sums: torch.inference_mode()(torch.clone)(sums)),
     ],
 )
 def test_what_counts_cannot_be_added_to_is_refused(comm, route, code, change):
