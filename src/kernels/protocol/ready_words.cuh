@@ -77,9 +77,9 @@ static __device__ void begin_exchange(const struct epx_device_comm &c,
         x.barrier = look.barrier;
         x.outcome = epx_outcome();
         x.findings = x.remarks = 0;
-        if (tells && look.waits)
-            tally_waits(c);
     }
+    if (tells && threadIdx.x < EPX_WARP && __shfl_sync(~0u, look.waits, 0))
+        tally_waits(c);
     EPX_DELAY(c);
     if (all_content(c, x, !look.dead) && tells)
         post_ready(c, note, routing_error, x, control);

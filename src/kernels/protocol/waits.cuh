@@ -98,9 +98,9 @@ static __device__ EPX_COLD struct epx_outcome outcome_of_abort(const struct epx_
  *   waits.longest[r]  writers the threads that wait for r: the longest wait for it
  *   waits.last        writers all that wait: the longest wait for any rank, nanoseconds <<
  *                     WAIT_RANK_BITS | rank
- *   the tally         writer one thread, at the begin of a later operation, which finds and clears
- *                     what the words above have: no two operations wait at the same time. In device
- *                     memory, and a copy of it in pinned memory, which the host reads.
+ *   the tally         writer one warp, at the begin of a later operation, which takes what the
+ *                     words above have. In device memory, and a copy of it in pinned memory, which
+ *                     the host reads.
  */
 enum { WAIT_RANK_BITS = 8, LOOKS_A_COUNT = 32, LOOKS_A_CHECK = 128 };
 
@@ -121,19 +121,26 @@ static __device__ __forceinline__ void add_wait(uint64_t *sum, uint64_t *told, u
     store_relaxed_sys(told, *sum);
 }
 
-/* One thread, before any waits: adds up the waits of an earlier operation. */
+static __device__ __forceinline__ uint64_t take_wait(uint64_t *word)
+{
+    return atomicExch((unsigned long long *)word, 0ULL);
+}
+
+/* One warp: adds up the waits of an earlier operation, a lane those for each rank. */
 static __device__ EPX_COLD void tally_waits(const struct epx_device_comm &c)
 {
     struct epx_device_waits *waits = &c.state->waits;
-    int32_t last = (int32_t)(waits->last & ((1u << WAIT_RANK_BITS) - 1));
 
-    waits->last = 0;
-    add_wait(&waits->tally.operations[last], &c.waits->operations[last], 1);
-    for (int32_t r = 0; r < c.num_ranks; r++) {
-        if (waits->longest[r] == 0)
-            continue;
-        add_wait(&waits->tally.ns[r], &c.waits->ns[r], waits->longest[r]);
-        waits->longest[r] = 0;
+    if (lane_id() == 0) {
+        int32_t rank = (int32_t)(take_wait(&waits->last) & ((1u << WAIT_RANK_BITS) - 1));
+
+        add_wait(&waits->tally.operations[rank], &c.waits->operations[rank], 1);
+    }
+    for (int32_t r = lane_id(); r < c.num_ranks; r += EPX_WARP) {
+        uint64_t ns = take_wait(&waits->longest[r]);
+
+        if (ns)
+            add_wait(&waits->tally.ns[r], &c.waits->ns[r], ns);
     }
 }
 

@@ -289,10 +289,10 @@ static inline T atomicCAS_system(T *p, emulated_same<T> expected, emulated_same<
     return expected;
 }
 
-template <typename T>
-static inline T atomicCAS(T *p, emulated_same<T> expected, emulated_same<T> value)
+template <typename T> static inline T atomicExch(T *p, emulated_same<T> value)
 {
-    return atomicCAS_system(p, expected, value);
+    emulated_step();
+    return __atomic_exchange_n(p, value, __ATOMIC_RELAXED);
 }
 
 template <typename T> static inline T atomicMax(T *p, emulated_same<T> value)
