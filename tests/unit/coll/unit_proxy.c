@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "coll/device/device.h"
 #include "core/progress.h"
 #include "kernels/ring.h"
