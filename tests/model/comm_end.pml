@@ -297,7 +297,7 @@ RANK(me)
     byte i, word;
 
     {
-        /* epx_progress_comm and epx_comm_clock (src/core/health/patience.c) */
+        /* epx_progress_comm in src/core/progress.c, epx_comm_clock in src/core/health/patience.c */
         if
         :: IS_TOLD -> hear()
         :: !no_clock && (me == 0 || all_clocks) -> announce()

@@ -13,7 +13,8 @@
  *
  * Claims: rows lie in the buffer of the operation they are for, as many as were sent, until they
  * were read; a row that goes by a kept grant is one that the receiver expects; an operation fails
- * only if two fixed counts differ; no wait is for ever.
+ * only if a rank sends another number than the fixed one that the receiver learned; no wait is for
+ * ever.
  *
  * run: RANKS=2 OPS=3
  * long: RANKS=2 OPS=4

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* comm_end.h - how a communicator ends: by what this rank has seen, or was told. */
-#ifndef EPX_CORE_COMM_END_H
-#define EPX_CORE_COMM_END_H
+#ifndef EPX_CORE_HEALTH_COMM_END_H
+#define EPX_CORE_HEALTH_COMM_END_H
 
 #include "core/comm.h"
 

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/health/comm_end.h"
 #include "base/clock.h"
+#include "core/health/comm_end.h"
 #include "core/request.h"
 
 enum { WATCHED_MS = 100, ANSWER_MS = 200, LOOKS_BEFORE_BLAME = 32 };

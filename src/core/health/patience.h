@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* patience.h - how long a wait lasts, and whom it is for. */
-#ifndef EPX_CORE_PATIENCE_H
-#define EPX_CORE_PATIENCE_H
+#ifndef EPX_CORE_HEALTH_PATIENCE_H
+#define EPX_CORE_HEALTH_PATIENCE_H
 
 #include "core/comm.h"
 
