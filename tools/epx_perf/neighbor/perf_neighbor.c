@@ -56,12 +56,12 @@ static const struct option long_options[] = {{"row-bytes", required_argument, NU
                                              {"help", no_argument, NULL, 'h'},
                                              {NULL, 0, NULL, 0}};
 
-/* A number from 1 to 2^28, with k or m behind it; -1 if it is none. *end is behind it. */
+/* A number from 0 to 2^28, with k or m behind it; -1 if it is none. *end is behind it. */
 static int64_t read_number(const char *text, char **end)
 {
     long long number = strtoll(text, end, 10);
 
-    if (*end == text || number < 1 || number > 1 << 28)
+    if (*end == text || number < 0 || number > 1 << 28)
         return -1;
     if (**end == 'k' || **end == 'm')
         number <<= *(*end)++ == 'k' ? 10 : 20;
@@ -78,22 +78,22 @@ static int read_range(const char *text, struct options *options)
     return options->least > 0 && options->most >= options->least && *end == '\0' ? 0 : -1;
 }
 
-static int read_count(const char *text, int *count)
+static int read_count(const char *text, int least, int *count)
 {
     char *end;
     int64_t number = read_number(text, &end);
 
     *count = (int)number;
-    return number > 0 && *end == '\0' ? 0 : -1;
+    return number >= least && *end == '\0' ? 0 : -1;
 }
 
 static int read_option(int option, struct options *options)
 {
     switch (option) {
     case 'm': return read_range(optarg, options);
-    case 'i': return read_count(optarg, &options->iterations);
-    case 'x': return read_count(optarg, &options->warm_up);
-    case 'b': return read_count(optarg, &options->batch);
+    case 'i': return read_count(optarg, 1, &options->iterations);
+    case 'x': return read_count(optarg, 0, &options->warm_up);
+    case 'b': return read_count(optarg, 1, &options->batch);
     case 'c': options->check = 1; return 0;
     case 'l': options->least_time = 1; return 0;
     case 'd': options->space = perf_space_find(optarg); return options->space ? 0 : -1;
@@ -103,6 +103,15 @@ static int read_option(int option, struct options *options)
     case 'h': options->help = 1; return 0;
     default: return -1;
     }
+}
+
+static const char *name_of(int option)
+{
+    const struct option *named = long_options;
+
+    while (named->name && named->val != option)
+        named++;
+    return named->name;
 }
 
 /* Whether the options ask for a way. */
@@ -143,7 +152,7 @@ static int read_options(int argc, char **argv, int rank, struct options *options
         if (read_option(option, options))
             wrong = option == '?' ? '?' : option;
     if (rank == 0 && wrong && wrong != '?')
-        fprintf(stderr, "epx_perf: neighbor: a wrong value of option %c\n", wrong);
+        fprintf(stderr, "epx_perf: neighbor: a wrong value of --%s\n", name_of(wrong));
     if (!options->peer)
         options->peer = options->space && options->space->replay ? "none" : "all";
     if (!wrong && (contradiction = find_contradiction(options))) {
@@ -445,6 +454,8 @@ static int write_json(const struct options *options, const struct neighbor_box *
     json_text(&json, "benchmark", "neighbor");
     perf_read_hint(box->comm, "epx_transport", transport);
     json_text(&json, "transport", transport);
+    json_text(&json, "memory", options->space->name);
+    json_number(&json, "graph", options->graph);
     json_number(&json, "ranks", ranks_num());
     json_number(&json, "faces", box->degree);
     json_open(&json, options->least_time ? "least_ns" : "median_ns", '[');
