@@ -21,10 +21,8 @@ measure-host: epx_perf$(EXEEXT)
 	$(plots_source)/measure $(PLOTS_DIR)/host_layer.json \
 	  $(MPIEXEC) -n 2 ./epx_perf layer --peer mpi -t 1:4096
 
-# The least times: an exchange is so short that a few of any number are not disturbed.
 measure-neighbor: epx_perf$(EXEEXT)
-	$(plots_source)/measure --runs 3 $(PLOTS_DIR)/neighbor.json \
-	  $(MPIEXEC) -n 2 ./epx_perf neighbor --least -i 60
+	$(plots_source)/measure $(PLOTS_DIR)/neighbor.json $(MPIEXEC) -n 2 ./epx_perf neighbor -i 60
 
 measure-gpu: epx_perf$(EXEEXT)
 	$(plots_source)/measure $(PLOTS_DIR)/gpu_layer.json \
