@@ -161,14 +161,16 @@ static int route_tokens(const struct epx_python_operation *op, struct epx_python
     return EPX_SUCCESS;
 }
 
-/* A dispatch by a routing may be the first to ask what that shows: it waits until that is there. */
+/* A dispatch by a routing that is on its way may be the first to ask what that shows: it waits
+ * until that is there. */
 static int await_view(const struct epx_python_operation *op, struct epx_python_route *route,
                       uint64_t capture)
 {
     if (op->verb != EPX_PYTHON_DISPATCH_BY)
         return EPX_SUCCESS;
     if (route->owner->on_device)
-        return epx_python_view_await(route, op->stream, capture);
+        return epx_python_is_on_its_way(route) ? epx_python_view_await(route, op->stream, capture)
+                                               : EPX_SUCCESS;
     epx_python_settle_view(route, NULL);
     return EPX_SUCCESS;
 }

@@ -23,16 +23,22 @@ static int finish(const struct epx_python_comm *comm, EPX_Request *request, EPX_
                                                   : EPX_Wait(request, MPI_STATUS_IGNORE));
 }
 
+/* On host memory: waits for the routing whose request the work has, and keeps its outcome there. */
+static int finish_routing(const struct epx_python_comm *comm, struct epx_python_work *work)
+{
+    work->rc = finish(comm, &work->routing, EPX_STREAM_NULL);
+    if (work->rc != EPX_SUCCESS)
+        epx_python_message(work->message);
+    return work->rc;
+}
+
 static void read_view(struct epx_python_route *route)
 {
     struct epx_python_work *work = route->unread;
 
     route->unread = NULL;
-    work->rc = finish(route->owner, &work->routing, EPX_STREAM_NULL);
-    if (work->rc == EPX_SUCCESS)
+    if (finish_routing(route->owner, work) == EPX_SUCCESS)
         epx_python_view_copy(route, &work->view);
-    else
-        epx_python_message(work->message);
 }
 
 /* On host memory: waits for the latest routing and copies what it shows, before the route gets
@@ -206,9 +212,7 @@ static int finish_begun(struct epx_python_route *route)
     if (route->unread) {
         read_view(route);
     } else if (work) {
-        work->rc = finish(route->owner, &work->routing, EPX_STREAM_NULL);
-        if (work->rc != EPX_SUCCESS)
-            epx_python_message(work->message);
+        finish_routing(route->owner, work);
     }
     if (work)
         rc = work->rc;
@@ -217,20 +221,20 @@ static int finish_begun(struct epx_python_route *route)
 }
 
 /* On host memory: waits for the latest routing of the route, which the work may have begun, and
- * tells how many rows it has; 0 if it failed. Its error comes where the work ends, so that this
- * rank takes part in the operation all the same. */
+ * tells how many rows it has; 0 if it has none. Its error comes where the work ends, so that this
+ * rank takes part in the operation all the same; with bad ids a routing has rows, too. */
 int64_t epx_python_await_routing(struct epx_python_route *route, struct epx_python_work *work)
 {
-    int rc;
+    const int is_mine = work->routing != EPX_REQUEST_NULL;
+    const int rc = is_mine ? finish_routing(route->owner, work) : finish_begun(route);
 
-    if (work->routing == EPX_REQUEST_NULL) {
-        rc = finish_begun(route);
-    } else {
-        rc = work->rc = finish(route->owner, &work->routing, EPX_STREAM_NULL);
-        if (rc != EPX_SUCCESS)
-            epx_python_message(work->message);
-    }
-    return rc == EPX_SUCCESS ? *route->view.num_rows : 0;
+    return rc == EPX_SUCCESS || rc == EPX_ERR_ARG ? *route->view.num_rows : 0;
+}
+
+/* Whether a work that has not ended has the request of the latest routing of the route. */
+int epx_python_is_on_its_way(const struct epx_python_route *route)
+{
+    return find_routing(route) != NULL;
 }
 
 /* Gives the work a number, once, by which Python waits for it. */

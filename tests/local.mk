@@ -91,10 +91,10 @@ check-short:
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(short_tests)'
 
 # The tier for CI has all tests, but models without their long runs, and slow tests in Python with
-# every third choice of their parameters. Where a line of the matrix has
-# three numbers of ranks or more, each transport of hosts takes the numbers of its turn, and no two
-# programs in a row begin with the same turn: turns.awk. Eight ranks are for check-full, where their
-# line has fewer, too. Other lines that CI leaves out are named by tests/short.
+# every third choice of their parameters. Where a line of the matrix has three numbers of ranks or
+# more, each transport of hosts takes the numbers of its turn, and no two programs in a row begin
+# with the same turn: turns.awk. Eight ranks are for check-full, where their line has fewer, too.
+# Other lines that CI leaves out are named by tests/short.
 ci_turns = 1,4 2 3
 ci_tests = $(filter-out $(TEST_MATRIX),$(TESTS)) \
   `sh $(srcdir)/tests/short $(srcdir) ci '$(ci_turns)'`

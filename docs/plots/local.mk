@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The plots of the documents. `make measure-host', `make measure-neighbor' and, on a machine with 2
-# GPUs, `make measure-gpu' run epx_perf and write results to docs/plots in the source tree, or to PLOTS_DIR; `make plots'
-# draws all results that are there. README.md in that folder says more.
+# GPUs, `make measure-gpu' run epx_perf and write results to docs/plots in the source tree, or to
+# PLOTS_DIR; `make plots' draws all results that are there. README.md in that folder says more.
 nobase_dist_doc_DATA += \
   docs/plots/README.md \
   docs/plots/gpu_layer.json \

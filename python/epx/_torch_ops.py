@@ -395,7 +395,7 @@ def run_dispatch_backward(
 
 
 def _sizes_of_combined(
-    y: Tensor | None, row_weights: Tensor | None, capacity: int, rows: int | None
+    y: Tensor | None, row_weights: Tensor | None, capacity: int, rows: int | None = None
 ) -> tuple[int, int]:
     """How many gradients of rows and of weights there are: as many as combine was given."""
     if rows is None:
@@ -413,16 +413,9 @@ def _cut(made: Tensor, num: int, capacity: int, zeroes: bool) -> Tensor:
 
 
 def _fake_combine_backward(
-    grad: Tensor,
-    y: Tensor | None,
-    row_weights: Tensor | None,
-    ids: Tensor,
-    key: Tensor,
-    index: int,
-    capacity: int,
-    rows: int | None = None,
+    grad: Tensor, y: Tensor | None, row_weights: Tensor | None, *rest: Any
 ) -> tuple[Tensor, Tensor]:
-    num, num_weights = _sizes_of_combined(y, row_weights, capacity, rows)
+    num, num_weights = _sizes_of_combined(y, row_weights, *rest[3:])  # behind ids, key and index
     grad_y = empty(grad, (num, grad.shape[1]), grad.dtype)
     return grad_y, empty(grad, (num_weights,), torch.float32)
 
