@@ -6,168 +6,19 @@
  */
 #include "epx_perf/neighbor/perf_neighbor.h"
 
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "epx_perf/bench/perf_comm.h"
+#include "epx_perf/neighbor/neighbor_options.h"
 #include "epx_perf/neighbor/neighbor_ways.h"
 #include "epx_perf/space/perf_alloc.h"
-#include "epx_perf/space/perf_spaces.h"
 #include "epx_perf/space/perf_time.h"
 #include "json.h"
 #include "ranks/ranks.h"
 
 enum { MOST_WAYS = 8, MOST_BATCH = 200, BATCH_BYTES = 1 << 20 };
-
-static const char usage[] =
-    "usage: epx_perf neighbor [options]\n"
-    "  -m, --row-bytes MIN[:MAX]  bytes for each face, doubled up to MAX (8:1m)\n"
-    "  -i, --iterations N         timed iterations (20)\n"
-    "  -x, --warm-up N            iterations before them (3)\n"
-    "  -c, --check                check every row\n"
-    "      --least                show the least time of the iterations, not the median\n"
-    "      --batch N              exchanges in a timing (200, less of long rows)\n"
-    "  -d, --memory M             host or cuda (host)\n"
-    "      --graph                replay EPX's batch from a CUDA graph\n"
-    "      --peer P               mpi-neighbor, mpi-ineighbor, mpi-persistent, all or none (all;\n"
-    "                             with -d cuda none)\n"
-    "      --json FILE            write the results to FILE too\n"
-    "  -h, --help                 this text\n";
-
-struct options {
-    int64_t least, most;
-    int iterations, warm_up, check, batch, least_time, graph, help;
-    const char *peer, *json;
-    const struct perf_space *space; /* NULL: there is none of that name */
-};
-
-static const struct option long_options[] = {{"row-bytes", required_argument, NULL, 'm'},
-                                             {"iterations", required_argument, NULL, 'i'},
-                                             {"warm-up", required_argument, NULL, 'x'},
-                                             {"check", no_argument, NULL, 'c'},
-                                             {"least", no_argument, NULL, 'l'},
-                                             {"batch", required_argument, NULL, 'b'},
-                                             {"memory", required_argument, NULL, 'd'},
-                                             {"graph", no_argument, NULL, 'g'},
-                                             {"peer", required_argument, NULL, 'p'},
-                                             {"json", required_argument, NULL, 'j'},
-                                             {"help", no_argument, NULL, 'h'},
-                                             {NULL, 0, NULL, 0}};
-
-/* A number from 0 to 2^28, with k or m behind it; -1 if it is none. *end is behind it. */
-static int64_t read_number(const char *text, char **end)
-{
-    long long number = strtoll(text, end, 10);
-
-    if (*end == text || number < 0 || number > 1 << 28)
-        return -1;
-    if (**end == 'k' || **end == 'm')
-        number <<= *(*end)++ == 'k' ? 10 : 20;
-    return number <= 1 << 28 ? number : -1;
-}
-
-static int read_range(const char *text, struct options *options)
-{
-    char *end;
-
-    options->least = options->most = read_number(text, &end);
-    if (options->least > 0 && *end == ':')
-        options->most = read_number(end + 1, &end);
-    return options->least > 0 && options->most >= options->least && *end == '\0' ? 0 : -1;
-}
-
-static int read_count(const char *text, int least, int *count)
-{
-    char *end;
-    int64_t number = read_number(text, &end);
-
-    *count = (int)number;
-    return number >= least && *end == '\0' ? 0 : -1;
-}
-
-static int read_option(int option, struct options *options)
-{
-    switch (option) {
-    case 'm': return read_range(optarg, options);
-    case 'i': return read_count(optarg, 1, &options->iterations);
-    case 'x': return read_count(optarg, 0, &options->warm_up);
-    case 'b': return read_count(optarg, 1, &options->batch);
-    case 'c': options->check = 1; return 0;
-    case 'l': options->least_time = 1; return 0;
-    case 'd': options->space = perf_space_find(optarg); return options->space ? 0 : -1;
-    case 'g': options->graph = 1; return 0;
-    case 'p': options->peer = optarg; return 0;
-    case 'j': options->json = optarg; return 0;
-    case 'h': options->help = 1; return 0;
-    default: return -1;
-    }
-}
-
-static const char *name_of(int option)
-{
-    const struct option *named = long_options;
-
-    while (named->name && named->val != option)
-        named++;
-    return named->name;
-}
-
-/* Whether the options ask for a way. */
-static int is_wanted(const struct options *options, const struct neighbor_way *way)
-{
-    return way->by_epx || strcmp(options->peer, "all") == 0 ||
-           strcmp(options->peer, way->name) == 0;
-}
-
-static int has_peer(const struct options *options)
-{
-    for (const struct neighbor_way *way = neighbor_ways; way->name; way++)
-        if (!way->by_epx && is_wanted(options, way))
-            return 1;
-    return strcmp(options->peer, "none") == 0;
-}
-
-/* NULL, or what the options ask for that does not go together. */
-static const char *find_contradiction(const struct options *options)
-{
-    int on_host = !options->space->replay;
-
-    if (options->graph && on_host)
-        return "--graph needs -d cuda";
-    return on_host || strcmp(options->peer, "none") == 0 ? NULL : "MPI's ways need host memory";
-}
-
-static int read_options(int argc, char **argv, int rank, struct options *options)
-{
-    const char *contradiction;
-    int option, wrong = 0;
-
-    *options = (struct options){.least = 8, .most = 1 << 20, .iterations = 20, .warm_up = 3};
-    options->space = &perf_space_host;
-    opterr = rank == 0;
-    optind = 2;
-    while ((option = getopt_long(argc, argv, "m:i:x:d:ch", long_options, NULL)) != -1)
-        if (read_option(option, options))
-            wrong = option == '?' ? '?' : option;
-    if (rank == 0 && wrong && wrong != '?')
-        fprintf(stderr, "epx_perf: neighbor: a wrong value of --%s\n", name_of(wrong));
-    if (!options->peer)
-        options->peer = options->space && options->space->replay ? "none" : "all";
-    if (!wrong && (contradiction = find_contradiction(options))) {
-        wrong = 1;
-        if (rank == 0)
-            fprintf(stderr, "epx_perf: neighbor: %s\n", contradiction);
-    }
-    if (!wrong && (optind < argc || !has_peer(options))) {
-        wrong = 1;
-        if (rank == 0)
-            fprintf(stderr, "epx_perf: neighbor: what is \"%s\"?\n",
-                    optind < argc ? argv[optind] : options->peer);
-    }
-    return wrong ? -1 : 0;
-}
 
 /* The neighbours on both sides in each dimension of more than one rank. */
 static void find_faces(struct neighbor_box *box)
@@ -314,7 +165,7 @@ static void exchange_batch(struct neighbor_box *box, const struct neighbor_way *
         way->exchange(box);
 }
 
-static void prepare(struct neighbor_box *box, const struct options *options,
+static void prepare(struct neighbor_box *box, const struct neighbor_options *options,
                     const struct neighbor_way *way, int batch, struct timed *timed)
 {
     int kernels;
@@ -328,14 +179,14 @@ static void prepare(struct neighbor_box *box, const struct options *options,
     timed->graph = options->space->end_capture(&kernels);
 }
 
-static void time_ways(struct neighbor_box *box, const struct options *options, int iteration,
-                      struct timed timed[MOST_WAYS], struct result *result)
+static void time_ways(struct neighbor_box *box, const struct neighbor_options *options,
+                      int iteration, struct timed timed[MOST_WAYS], struct result *result)
 {
     for (int w = 0; neighbor_ways[w].name; w++) {
         const struct neighbor_way *way = &neighbor_ways[w];
         double seconds;
 
-        if (!is_wanted(options, way))
+        if (!neighbor_is_wanted(options, way))
             continue;
         ranks_barrier();
         options->space->start_clock();
@@ -351,19 +202,20 @@ static void time_ways(struct neighbor_box *box, const struct options *options, i
     }
 }
 
-static void measure(struct neighbor_box *box, const struct options *options, struct result *result)
+static void measure(struct neighbor_box *box, const struct neighbor_options *options,
+                    struct result *result)
 {
     struct timed timed[MOST_WAYS] = {{NULL, NULL}};
 
     for (int w = 0; neighbor_ways[w].name; w++)
-        if (is_wanted(options, &neighbor_ways[w]))
+        if (neighbor_is_wanted(options, &neighbor_ways[w]))
             prepare(box, options, &neighbor_ways[w], result->batch, &timed[w]);
     fill_rows(box, ranks_own());
     for (int i = -options->warm_up; i < options->iterations; i++)
         time_ways(box, options, i, timed, result);
     perf_expect_no_error(box->comm); /* where EPX_Wait_enqueue cannot tell */
     for (int w = 0; neighbor_ways[w].name; w++) {
-        if (!is_wanted(options, &neighbor_ways[w]))
+        if (!neighbor_is_wanted(options, &neighbor_ways[w]))
             continue;
         result->time[w] = perf_summarize(timed[w].times, options->iterations);
         if (timed[w].graph)
@@ -380,7 +232,7 @@ static int default_batch(int row_bytes)
     return batch < 1 ? 1 : batch < MOST_BATCH ? batch : MOST_BATCH;
 }
 
-static void print_head(const struct options *options, const struct neighbor_box *box)
+static void print_head(const struct neighbor_options *options, const struct neighbor_box *box)
 {
     char transport[EPX_MAX_HINT_STRING];
 
@@ -389,33 +241,33 @@ static void print_head(const struct options *options, const struct neighbor_box 
            ranks_num(), box->degree, transport, options->least_time ? "least" : "median",
            options->graph ? ", replayed from a graph" : "", "bytes");
     for (const struct neighbor_way *way = neighbor_ways; way->name; way++)
-        if (is_wanted(options, way))
+        if (neighbor_is_wanted(options, way))
             printf(" %14s", way->name);
     printf(" %8s\n", strcmp(options->peer, "none") ? "ratio" : "");
 }
 
-static double shown(const struct options *options, const struct result *result, int way)
+static double shown(const struct neighbor_options *options, const struct result *result, int way)
 {
     return options->least_time ? result->time[way].min : result->time[way].median;
 }
 
 /* The fastest of what is not EPX. */
-static double best_peer(const struct options *options, const struct result *result)
+static double best_peer(const struct neighbor_options *options, const struct result *result)
 {
     double best = 0;
 
     for (int w = 0; neighbor_ways[w].name; w++)
-        if (!neighbor_ways[w].by_epx && is_wanted(options, &neighbor_ways[w]) &&
+        if (!neighbor_ways[w].by_epx && neighbor_is_wanted(options, &neighbor_ways[w]) &&
             (best == 0 || shown(options, result, w) < best))
             best = shown(options, result, w);
     return best;
 }
 
-static void print_line(const struct options *options, const struct result *result)
+static void print_line(const struct neighbor_options *options, const struct result *result)
 {
     printf("%10d", result->row_bytes);
     for (int w = 0; neighbor_ways[w].name; w++)
-        if (is_wanted(options, &neighbor_ways[w]))
+        if (neighbor_is_wanted(options, &neighbor_ways[w]))
             printf(" %14.2f", 1e6 * shown(options, result, w));
     if (strcmp(options->peer, "none"))
         printf(" %8.2f", best_peer(options, result) / shown(options, result, 0));
@@ -425,21 +277,21 @@ static void print_line(const struct options *options, const struct result *resul
     fflush(stdout);
 }
 
-static void write_point(struct json *json, const struct options *options,
+static void write_point(struct json *json, const struct neighbor_options *options,
                         const struct result *result)
 {
     json_open(json, NULL, '{');
     json_number(json, "row_bytes", result->row_bytes);
     json_number(json, "batch", result->batch);
     for (int w = 0; neighbor_ways[w].name; w++)
-        if (is_wanted(options, &neighbor_ways[w]))
+        if (neighbor_is_wanted(options, &neighbor_ways[w]))
             json_number(json, neighbor_ways[w].name,
                         (int64_t)(1e9 * shown(options, result, w) + 0.5));
     json_close(json, '}');
 }
 
 /* Times in nanoseconds. */
-static int write_json(const struct options *options, const struct neighbor_box *box,
+static int write_json(const struct neighbor_options *options, const struct neighbor_box *box,
                       const struct result *results, int num)
 {
     FILE *file = fopen(options->json, "w");
@@ -467,7 +319,7 @@ static int write_json(const struct options *options, const struct neighbor_box *
     return fclose(file);
 }
 
-static int sweep(const struct options *options, struct neighbor_box *box, int rank)
+static int sweep(const struct neighbor_options *options, struct neighbor_box *box, int rank)
 {
     enum { MOST_POINTS = 32 };
     struct result results[MOST_POINTS] = {{0}};
@@ -500,14 +352,14 @@ int perf_is_neighbor(int argc, char **argv)
 int perf_neighbor(int argc, char **argv, int rank)
 {
     struct neighbor_box box = {.degree = 0};
-    struct options options;
+    struct neighbor_options options;
     int rc;
 
-    if (read_options(argc, argv, rank, &options))
+    if (neighbor_read_options(argc, argv, rank, &options))
         return 2;
     if (options.help) {
         if (rank == 0)
-            fputs(usage, stdout);
+            fputs(neighbor_usage, stdout);
         return EXIT_SUCCESS;
     }
     if (!ranks_by_mpi()) {
