@@ -78,11 +78,12 @@ static __device__ void begin_exchange(const struct epx_device_comm &c,
         x.outcome = epx_outcome();
         x.findings = x.remarks = 0;
     }
-    if (tells && threadIdx.x < EPX_WARP && __shfl_sync(~0u, look.waits, 0))
-        tally_waits(c);
     EPX_DELAY(c);
-    if (all_content(c, x, !look.dead) && tells)
-        post_ready(c, note, routing_error, x, control);
+    if (!all_content(c, x, !look.dead) || !tells)
+        return;
+    post_ready(c, note, routing_error, x, control);
+    if (threadIdx.x < EPX_WARP && __shfl_sync(~0u, look.waits, 0))
+        tally_waits(c);
 }
 
 static __device__ __forceinline__ uint32_t ready_word(const struct exchange &x, int32_t rank,
