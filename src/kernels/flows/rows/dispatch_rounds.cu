@@ -15,9 +15,8 @@
 #include "kernels/protocol/protocol.cuh"
 #include "kernels/protocol/records.cuh"
 
-template <bool LIST>
 static __device__ bool any_staged(const struct epx_device_comm &c, const struct exchange &x,
-                                  const struct windows<LIST> &w)
+                                  const struct windows<true> &w)
 {
     bool staged = false;
 
@@ -27,22 +26,21 @@ static __device__ bool any_staged(const struct epx_device_comm &c, const struct 
 }
 
 /* What is sent at once: one segment of the row of each token of the round. */
-template <bool LIST> struct sending {
+struct sending {
     const struct epx_segments &cut;
     const struct epx_round &round;
-    const struct windows<LIST> &windows;
+    const struct windows<true> &windows;
 };
 
-template <bool LIST>
 static __device__ void send_token(const struct epx_dispatch_rows &a, const struct exchange &x,
-                                  const struct sending<LIST> &sending, int64_t token,
+                                  const struct sending &sending, int64_t token,
                                   const struct part &part, struct row_list &list)
 {
     int64_t first = token * a.plan.most_rows;
     int64_t offset = epx_segment_offset(sending.cut, sending.round.segment) + part.offset;
     int32_t num = a.plan.token_num[token];
 
-    for_pieces<LIST>(a, offset, part.bytes, [&](const struct piece &piece) {
+    for_pieces<true>(a, offset, part.bytes, [&](const struct piece &piece) {
         for (int32_t i = lane_id(); i < num; i += EPX_WARP) {
             struct goal goal = {a.plan.token_rank[first + i], a.plan.token_slot[first + i],
                                 token - sending.round.first_token};
@@ -55,9 +53,8 @@ static __device__ void send_token(const struct epx_dispatch_rows &a, const struc
     });
 }
 
-template <bool LIST>
 static __device__ void send_rows(const struct epx_dispatch_rows &a, const struct exchange &x,
-                                 const struct sending<LIST> &sending, struct row_list &list)
+                                 const struct sending &sending, struct row_list &list)
 {
     const struct epx_round &round = sending.round;
     int64_t end = round.end_token < a.num_tokens ? round.end_token : a.num_tokens;
@@ -71,14 +68,13 @@ static __device__ void send_rows(const struct epx_dispatch_rows &a, const struct
 }
 
 /* Copies a segment of a row that came to the row's first slot. */
-template <bool LIST>
 static __device__ void take_row(const struct epx_dispatch_rows &a, const struct epx_round &round,
                                 struct epx_wire_record *record, const char *came,
                                 struct row_list &list)
 {
     const struct epx_segments &cut = a.rounds.cut;
 
-    for_pieces<LIST>(a, epx_segment_offset(cut, round.segment),
+    for_pieces<true>(a, epx_segment_offset(cut, round.segment),
                      epx_segment_length(cut, round.segment), [&](const struct piece &piece) {
                          if (lane_id() == 0)
                              list.row[0] = piece.out +
@@ -91,7 +87,6 @@ static __device__ void take_row(const struct epx_dispatch_rows &a, const struct 
 }
 
 /* Copies each row that came from this rank's stage to the row's first slot. */
-template <bool LIST>
 static __device__ void take_rows(const struct epx_dispatch_rows &a, const struct epx_round &round,
                                  struct row_list &list)
 {
@@ -105,16 +100,14 @@ static __device__ void take_rows(const struct epx_dispatch_rows &a, const struct
             struct epx_wire_record *record = epx_wire_record_at(&a.plan, records, s, u);
 
             if (record->num_slots)
-                take_row<LIST>(a, round, record,
-                               staged_row(a, a.comm.rank, s, record->token - round.first_token),
-                               list);
+                take_row(a, round, record,
+                         staged_row(a, a.comm.rank, s, record->token - round.first_token), list);
         }
     }
 }
 
-template <bool LIST>
 static __device__ void move_in_rounds(const struct epx_dispatch_rows &a, struct exchange &x,
-                                      const struct windows<LIST> &w, struct row_list &list)
+                                      const struct windows<true> &w, struct row_list &list)
 {
     bool takes = !takes_stores(x, w, a.comm.rank);
 
@@ -125,29 +118,28 @@ static __device__ void move_in_rounds(const struct epx_dispatch_rows &a, struct 
 
         if (i && !await_credits(a.comm, x, (uint64_t)i))
             return;
-        send_rows(a, x, sending<LIST>{a.rounds.cut, round, w}, list);
+        send_rows(a, x, sending{a.rounds.cut, round, w}, list);
         signal_arrival(a.comm);
         if (!await_arrivals(a.comm, x, (uint64_t)i + 1))
             return;
         if (takes)
-            take_rows<LIST>(a, round, list);
+            take_rows(a, round, list);
         if (i + 1 < a.rounds.num)
             signal_credit(a.comm);
     }
 }
 
-template <bool LIST>
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     dispatch_rounds(const __grid_constant__ struct epx_dispatch_rows a)
 {
     __shared__ struct exchange x;
-    __shared__ struct windows<LIST> w;
+    __shared__ struct windows<true> w;
     __shared__ struct row_list lists[EPX_WAITING_THREADS / EPX_WARP];
     int64_t num_rounds = 0;
     bool deferred = true;
 
     await_kernel_before();
-    if (begin_moves(a.comm, a.note, LIST ? &a.list : NULL, a.plan.outcome, x)) {
+    if (begin_moves(a.comm, a.note, a.fields.num > 1 ? &a.list : NULL, a.plan.outcome, x)) {
         read_windows(a, x, w);
         deferred = !any_staged(a.comm, x, w);
         num_rounds = deferred ? 0 : a.rounds.num;
@@ -158,13 +150,10 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
         hand_over(a.comm, x, (uint64_t)num_rounds, deferred, a.plan.outcome);
 }
 
-static void (*const kernels[])(struct epx_dispatch_rows) = {dispatch_rounds<false>,
-                                                            dispatch_rounds<true>};
-
 int epx_launch_dispatch_rounds(const struct epx_dispatch_rows *args, EPX_Stream stream)
 {
     return launch_behind({(unsigned)args->comm.blocks, EPX_WAITING_THREADS, 0, stream},
-                         kernels[args->fields.num > 1], *args);
+                         dispatch_rounds, *args);
 }
 
-static const struct epx_loaded loaded(kernels);
+static const struct epx_loaded loaded(dispatch_rounds);

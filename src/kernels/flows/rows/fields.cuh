@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * fields.cuh - rows of several fields. In stages and messages a row is its fields one behind the
- * other; in the users' buffers each field has rows of its own. Every kernel of dispatch is compiled
- * twice: LIST = false is for one field and knows nothing of the others.
+ * other; in the users' buffers each field has rows of its own. The kernels of dispatch between GPUs
+ * that store into each other are compiled twice: LIST = false is for one field and knows nothing of
+ * the others.
  */
 #ifndef EPX_KERNELS_FLOWS_ROWS_FIELDS_CUH
 #define EPX_KERNELS_FLOWS_ROWS_FIELDS_CUH

@@ -11,7 +11,6 @@
 #include "kernels/protocol/load_kernels.cuh"
 #include "kernels/wires/messages.cuh"
 
-template <bool LIST>
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     pack_rows(const __grid_constant__ struct epx_dispatch_rows a)
 {
@@ -21,7 +20,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
 
     if (on) {
         find_message_rows(a.plan, a.comm, a.rounds, a.round, rows);
-        pack_tokens<LIST>(a, a.round, rows, lists[threadIdx.x / EPX_WARP]);
+        pack_tokens(a, a.round, rows, lists[threadIdx.x / EPX_WARP]);
     }
     if (is_last_block(a.comm) && on)
         post_exchange(a.comm, a.plan.outgoing, a.plan.incoming, [&](int32_t r) {
@@ -29,14 +28,12 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
         });
 }
 
-static void (*const kernels[])(struct epx_dispatch_rows) = {pack_rows<false>, pack_rows<true>};
-
 int epx_launch_pack_rows(const struct epx_dispatch_rows *args, EPX_Stream stream)
 {
     unsigned blocks = epx_blocks_for_rows(args->comm, args->rounds.tokens, args->rounds.cut.bytes);
 
-    kernels[args->fields.num > 1]<<<blocks, EPX_WAITING_THREADS, 0, stream>>>(*args);
+    pack_rows<<<blocks, EPX_WAITING_THREADS, 0, stream>>>(*args);
     return epx_cuda_status(cudaGetLastError());
 }
 
-static const struct epx_loaded loaded(kernels);
+static const struct epx_loaded loaded(pack_rows);

@@ -59,14 +59,13 @@ static __device__ int32_t count_outside(const struct epx_dispatch_rows &a, int64
 }
 
 /* Stores a part of a token's segment to the places of the list, which it moves. */
-template <bool LIST>
 static __device__ void pack_part(const struct epx_dispatch_rows &a, const struct epx_round &round,
                                  int64_t token, const struct part &part, struct row_list &list,
                                  int32_t num)
 {
     int64_t moved = 0;
 
-    for_pieces<LIST>(a, epx_segment_offset(a.rounds.cut, round.segment) + part.offset, part.bytes,
+    for_pieces<true>(a, epx_segment_offset(a.rounds.cut, round.segment) + part.offset, part.bytes,
                      [&](const struct piece &piece) {
                          move_places(list, num, part.offset + piece.ahead - moved);
                          moved = part.offset + piece.ahead;
@@ -76,7 +75,6 @@ static __device__ void pack_part(const struct epx_dispatch_rows &a, const struct
                      });
 }
 
-template <bool LIST>
 static __device__ void pack_tokens(const struct epx_dispatch_rows &a, const struct epx_round &round,
                                    const struct message_rows &rows, struct row_list &list)
 {
@@ -96,7 +94,7 @@ static __device__ void pack_tokens(const struct epx_dispatch_rows &a, const stru
             pack_weights(a, token, list, places);
         if (round.segment == 0 && part.offset == 0)
             outside += count_outside(a, token, list, places);
-        pack_part<LIST>(a, round, token, part, list, places);
+        pack_part(a, round, token, part, list, places);
     }
     count_node_rows(a.comm, outside, a.row_bytes);
 }
@@ -112,14 +110,13 @@ static __device__ void unpack_weights(const struct epx_dispatch_rows &a, int32_t
         to[k] = from[k];
 }
 
-template <bool LIST>
 static __device__ void unpack_row(const struct epx_dispatch_rows &a, const struct epx_round &round,
                                   const struct part &part, struct epx_wire_record *record,
                                   char *row, struct row_list &list)
 {
     int64_t offset = epx_segment_offset(a.rounds.cut, round.segment) + part.offset;
 
-    for_pieces<LIST>(a, offset, part.bytes, [&](const struct piece &piece) {
+    for_pieces<true>(a, offset, part.bytes, [&](const struct piece &piece) {
         if (lane_id() == 0)
             list.row[0] = piece.out + epx_wire_pairs(record)->slot * piece.row_bytes + piece.offset;
         __syncwarp();
@@ -128,7 +125,6 @@ static __device__ void unpack_row(const struct epx_dispatch_rows &a, const struc
     });
 }
 
-template <bool LIST>
 static __device__ void unpack_records(const struct epx_dispatch_rows &a,
                                       const struct epx_round &round,
                                       const struct message_rows &rows,
@@ -150,7 +146,7 @@ static __device__ void unpack_records(const struct epx_dispatch_rows &a,
             continue;
         if (weighted && part.offset == 0)
             unpack_weights(a, at.source, record, row);
-        unpack_row<LIST>(a, round, part, record, row, list);
+        unpack_row(a, round, part, record, row, list);
     }
 }
 

@@ -9,7 +9,6 @@
 #include "kernels/protocol/launches.cuh"
 #include "kernels/protocol/load_kernels.cuh"
 
-template <bool LIST>
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     unpack_rows(const __grid_constant__ struct epx_dispatch_rows a)
 {
@@ -21,18 +20,16 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
         return;
     find_message_rows(a.plan, a.comm, a.rounds, a.round, rows);
     range_of_rows(a.comm, rows, range);
-    unpack_records<LIST>(a, a.round, rows, range, lists[threadIdx.x / EPX_WARP]);
+    unpack_records(a, a.round, rows, range, lists[threadIdx.x / EPX_WARP]);
 }
-
-static void (*const kernels[])(struct epx_dispatch_rows) = {unpack_rows<false>, unpack_rows<true>};
 
 int epx_launch_unpack_rows(const struct epx_dispatch_rows *args, EPX_Stream stream)
 {
     int64_t rows = (int64_t)args->rounds.tokens * args->comm.num_ranks;
     unsigned blocks = epx_blocks_for_rows(args->comm, rows, args->rounds.cut.bytes);
 
-    kernels[args->fields.num > 1]<<<blocks, EPX_WAITING_THREADS, 0, stream>>>(*args);
+    unpack_rows<<<blocks, EPX_WAITING_THREADS, 0, stream>>>(*args);
     return epx_cuda_status(cudaGetLastError());
 }
 
-static const struct epx_loaded loaded(kernels);
+static const struct epx_loaded loaded(unpack_rows);
