@@ -14,7 +14,7 @@
  * one order on all ranks, and the areas of hier have rounds.
  *
  * On device memory the kernels of the one follow those of the other, where ranks exchange messages;
- * where they store, combine_from.cu sends the weights itself.
+ * where they store, combine_rounds.cu sends the weights itself.
  */
 #include "coll/ground.h"
 #include "coll/verbs.h"

@@ -503,8 +503,7 @@ static int32_t chunks_of(const struct epx_shape *shape, const struct epx_slices 
     return (int32_t)most(least(wanted, EPX_SENDER_RUNS / slices->num), 1);
 }
 
-/* Few tokens are cut into slices for twice as many warps as half of the blocks have for odd rows;
- * for others they have more. */
+/* Few tokens are cut into slices for nearly all warps of blocks that send and as many that take. */
 static struct epx_movers sum_movers(const struct epx_gpu *gpu, const struct epx_shape *shape)
 {
     const int32_t warps = 2 * gpu->senders * EPX_ADDING_WARPS;
@@ -532,9 +531,11 @@ struct epx_way epx_way_of_shape(const struct epx_gpu *gpu, const struct epx_shap
         way.routes_small = epx_routes_small(gpu, &shape->route, shape->ranks);
     if (epx_verb_routes(shape->verb) && (!way.routes_small || !shape->fields))
         return way;
-    way.banks = banks_of(gpu, shape);
+    if (!shape->from_home)
+        way.banks = banks_of(gpu, shape);
     way.rounds =
         epx_rounds_of(shape->row_bytes, 0, width, shape->route.max_tokens, shape->stage_bytes);
+    way.in_rounds = !way.banks.senders && (way.rounds.num > 1 || shape->from_home);
     if (way.banks.senders)
         way.rounds.cut = epx_segments_cut(shape->row_bytes, shape->row_bytes);
     else

@@ -39,6 +39,7 @@ struct epx_shape {
     int32_t most_rows; /* of a token: one a rank that has any of its experts */
     int32_t fields;
     int32_t stays;          /* rows of rank-major layout that come straight into their slots */
+    int32_t from_home;      /* sums start from what the home gives, or are added by last choice */
     EPX_Datatype datatype;  /* of a combine backward */
     int64_t call_bytes;     /* of a row as the call has it, all fields together */
     int64_t row_bytes;      /* of a row as it travels, all fields together */
@@ -59,6 +60,7 @@ struct epx_way {
     struct epx_banks banks;   /* senders = 0: the operation is not small */
     struct epx_movers movers; /* of an operation that is not small */
     struct epx_rounds rounds; /* the same; of a small one only how rows are cut counts */
+    int32_t in_rounds;        /* an operation that is not small goes round by round by stages */
 };
 
 /* Shares a GPU out: blocks, movers and most_senders of ranks of which so many share it, given what

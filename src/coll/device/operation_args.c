@@ -255,19 +255,21 @@ static int64_t bank_row_bytes(const struct epx_request *request)
 static struct epx_shape shape_of(const struct epx_request *request)
 {
     const struct epx_device_plan *plan = epx_device_plan_of(request);
+    const struct epx_call *call = &request->call;
     struct epx_shape shape = {
         .verb = verb_of(request),
         .ranks = request->comm->size,
         .route = plan->shape,
         .most_rows = plan->most_rows,
-        .fields = request->call.fields.num,
-        .datatype = request->call.datatype,
-        .call_bytes = request->call.row_bytes,
+        .fields = call->fields.num,
+        .datatype = call->datatype,
+        .call_bytes = call->row_bytes,
         .row_bytes = epx_wire_row_bytes(request),
         .bank_row_bytes = bank_row_bytes(request),
         .stage_bytes = plan->stage_bytes,
     };
 
+    shape.from_home = call->num_biases || call->token_weights || plan->shape.by_choice;
     shape.stays = plan->shape.rank_major && epx_takes_stores(request);
     return shape;
 }

@@ -28,7 +28,7 @@ struct epx_combine_rows {
     float *grad_weights;  /* [T][K] or NULL; dispatch backward */
     int32_t num_biases;   /* arrays of [T] rows that the sums start from */
     const char *biases[EPX_MAX_BIASES];
-    const float *token_weights; /* [T][K] that combine_from sends to the experts; or NULL */
+    const float *token_weights; /* [T][K] that combine_rounds sends to the experts; or NULL */
     struct epx_round round;     /* messages: which this kernel is of */
 };
 
@@ -37,7 +37,6 @@ extern "C" {
 #endif
 /* Launchers return EPX_SUCCESS, or EPX_ERR_CUDA with the error left to cudaGetLastError. */
 int epx_launch_combine_rounds(const struct epx_combine_rows *args, EPX_Stream stream);
-int epx_launch_combine_from(const struct epx_combine_rows *args, EPX_Stream stream);
 int epx_launch_combine_packets(const struct epx_combine_rows *args, EPX_Stream stream);
 int epx_launch_combine_small(const struct epx_combine_rows *args, EPX_Stream stream);
 int epx_launch_move_sums(const struct epx_combine_rows *args, EPX_Stream stream);

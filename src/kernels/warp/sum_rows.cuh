@@ -246,50 +246,86 @@ static __device__ __forceinline__ int32_t end_of_node(const struct row_list &lis
     return r;
 }
 
-/*
- * out = round(sum of nodes in order); the sum of a node other than home is rounded before it is
- * added. A lane keeps two sums, so it does one pack at a time.
- */
-template <typename T, typename To, int N>
-static __device__ void sum_packs_of_nodes(const struct row_list &list, int32_t num, int32_t home,
-                                          int64_t elements, char *out)
+/* A slice of the biases of one token. */
+struct bias_rows {
+    const char *row[EPX_MAX_BIASES];
+    int32_t num;
+};
+
+/* The parts of a slice of one token in the order of sums, and the node of their home. */
+struct ordered_parts {
+    const struct row_list &list;
+    int32_t num, home;
+};
+
+/* Adds the nodes from the r-th part on; the sum of a node other than home is rounded. */
+template <typename T, int N>
+static __device__ __forceinline__ void add_nodes(const struct ordered_parts &parts, int32_t r,
+                                                 const struct aligned_packs &at, bool starts,
+                                                 typename T::sum total[N])
 {
-    int64_t packs = elements / N;
+    typename T::sum own[1][N];
 
 #pragma unroll 1
-    for (int64_t first = lane_id(); first < packs; first += EPX_WARP) {
-        typename T::sum total[1][N], own[1][N];
+    for (int32_t end; r < parts.num; r = end, starts = false) {
+        const bool rounds = parts.list.node[r] != parts.home;
 
-#pragma unroll 1
-        for (int32_t r = 0, end; r < num; r = end) {
-            bool rounds = list.node[r] != home;
-
-            end = end_of_node(list, num, r);
-            add_run<T, N, false, 1, SUM_ROWS>(list, r, end, aligned_packs{first}, own);
+        end = end_of_node(parts.list, parts.num, r);
+        add_run<T, N, false, 1, SUM_ROWS>(parts.list, r, end, at, own);
 #pragma unroll
-            for (int n = 0; n < N; n++) {
-                typename T::sum term = rounds ? T::load(T::store(own[0][n])) : own[0][n];
+        for (int n = 0; n < N; n++) {
+            typename T::sum term = rounds ? T::load(T::store(own[0][n])) : own[0][n];
 
-                total[0][n] = r == 0 ? term : add(total[0][n], term);
-            }
+            total[n] = starts ? term : add(total[n], term);
         }
-        store_packs<To, N, 1>(total, aligned_packs{first}, out);
     }
 }
 
-/* The whole warp: sums parts that come from several nodes; home is the node of the adding rank. */
+/*
+ * out = round(biases, then parts), at least one of them; the parts of the home's own node are added
+ * to the biases one by one if they come first. A lane keeps two sums, so it does one pack at a
+ * time.
+ */
+template <typename T, typename To, int N>
+static __device__ void sum_packs_of_nodes(const struct bias_rows &from,
+                                          const struct ordered_parts &parts, int64_t elements,
+                                          char *out)
+{
+    const bool joins = from.num && parts.num && parts.list.node[0] == parts.home;
+    const int32_t end = joins ? end_of_node(parts.list, parts.num, 0) : 0;
+
+#pragma unroll 1
+    for (int64_t first = lane_id(); first < elements / N; first += EPX_WARP) {
+        const struct aligned_packs at = {first};
+        typename T::sum total[1][N];
+
+#pragma unroll 1
+        for (int32_t b = 0; b < from.num; b++)
+            add_pack<To, N, false>(at.template load<pack<To, N>, To>(from.row[b], 0), 1, b == 0,
+                                   total[0]);
+        if (end)
+            add_run<T, N, false, 1, SUM_ROWS>(parts.list, 0, end, at, total, false);
+        add_nodes<T, N>(parts, end, at, from.num == 0, total[0]);
+        store_packs<To, N, 1>(total, at, out);
+    }
+}
+
+/* The whole warp: the sum of biases and of parts that come from several nodes; of none it is 0. */
 template <typename T, typename To>
-static __device__ void sum_nodes(const struct row_list &list, int32_t num, int32_t home,
+static __device__ void sum_nodes(const struct bias_rows &from, const struct ordered_parts &parts,
                                  int64_t elements, char *out)
 {
-    bool packed = are_packed<T, To>(list, num, elements, out);
+    const int N = PACKED<T, To>;
+    bool packed = are_packed<T, To>(parts.list, parts.num, elements, out);
 
-    if (num == 0)
+    for (int32_t b = 0; b < from.num; b++)
+        packed = packed && (misalignment(from.row[b]) & (N * sizeof(To) - 1)) == 0;
+    if (parts.num + from.num == 0)
         zero_row(out, elements * (int64_t)sizeof(To));
     else if (packed)
-        sum_packs_of_nodes<T, To, PACKED<T, To>>(list, num, home, elements, out);
+        sum_packs_of_nodes<T, To, N>(from, parts, elements, out);
     else
-        sum_packs_of_nodes<T, To, 1>(list, num, home, elements, out);
+        sum_packs_of_nodes<T, To, 1>(from, parts, elements, out);
 }
 
 /* One kernel for each datatype that adds, from EPX_FLOAT16 on. */

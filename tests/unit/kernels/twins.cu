@@ -85,7 +85,7 @@ static __global__ void sum_by_node(struct twin_rows rows, char *from, const floa
     for (int32_t i = lane_id(); i < rows.num; i += EPX_WARP)
         list.node[i] = nodes[i];
     __syncwarp();
-    sum_nodes<T, T>(list, rows.num, nodes[rows.num], rows.row_bytes / (int64_t)sizeof(T),
+    sum_nodes<T, T>({{}, 0}, {list, rows.num, nodes[rows.num]}, rows.row_bytes / (int64_t)sizeof(T),
                     to + rows.shift);
 }
 

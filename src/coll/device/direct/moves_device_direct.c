@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * moves_device_direct.c - dispatch, combine and their backwards on device memory. A small one is
- * one launch. Of others the first kernel is where the ranks agree, and the second moves the rows.
+ * one launch, and so is a combine in rounds. Of others the first kernel is where the ranks agree,
+ * and the second moves the rows.
  */
-#include "base/log.h"
 #include "coll/device/device.h"
 #include "coll/device/device_verbs.h"
 #include "coll/device/direct/rests.h"
@@ -35,7 +35,7 @@ static int queue_rows(const struct epx_request *request, const struct epx_way *w
                                                        : epx_launch_dispatch_small(&args, stream));
         return EPX_SUCCESS;
     }
-    if (phase != EPX_PHASE_TAKE && args.rounds.num > 1)
+    if (phase != EPX_PHASE_TAKE && way->in_rounds)
         EPX_TRY_LAUNCH(epx_launch_dispatch_rounds(&args, stream));
     else if (phase != EPX_PHASE_TAKE)
         EPX_TRY(queue_agreement(request));
@@ -58,32 +58,14 @@ static int queue_sums(const struct epx_request *request, const struct epx_way *w
                                                      : epx_launch_combine_small(&args, stream));
         return EPX_SUCCESS;
     }
-    if (phase != EPX_PHASE_TAKE && args.rounds.num > 1)
+    if (way->in_rounds) {
         EPX_TRY_LAUNCH(epx_launch_combine_rounds(&args, stream));
-    else if (phase != EPX_PHASE_TAKE)
+        return EPX_SUCCESS;
+    }
+    if (phase != EPX_PHASE_TAKE)
         EPX_TRY(queue_agreement(request));
     EPX_TRY_LAUNCH(epx_launch_move_sums(&args, stream));
     return EPX_SUCCESS;
-}
-
-/* A combine that the kernels above do not do: one launch, whatever its size. */
-static int queue_sums_from_home(const struct epx_request *request)
-{
-    struct epx_combine_rows args = epx_combine_args_of(request);
-
-    args.rounds = epx_rounds_of(args.row_bytes, 0, args.plan.most_rows, args.plan.shape.max_tokens,
-                                args.plan.stage_bytes);
-    EPX_LOG_DEBUG("%s goes by stages, %lld rounds", epx_verb_name(request->call.verb),
-                  (long long)args.rounds.num);
-    EPX_TRY_LAUNCH(epx_launch_combine_from(&args, request->call.stream));
-    return EPX_SUCCESS;
-}
-
-static int needs_home(const struct epx_request *request)
-{
-    const struct epx_call *call = &request->call;
-
-    return call->num_biases || call->token_weights || epx_device_plan_of(request)->shape.by_choice;
 }
 
 int epx_dispatch_device_direct(const struct epx_request *request)
@@ -95,11 +77,8 @@ int epx_dispatch_device_direct(const struct epx_request *request)
 
 int epx_combine_device_direct(const struct epx_request *request)
 {
-    const struct epx_way *way;
+    const struct epx_way *way = epx_decide_way(request);
 
-    if (needs_home(request))
-        return queue_sums_from_home(request);
-    way = epx_decide_way(request);
     return queue_sums(request, way, epx_first_phase(request, way));
 }
 

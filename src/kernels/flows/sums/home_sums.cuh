@@ -1,20 +1,42 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * home_sums.cuh - home side of a combine that does more than to add parts by rank: its sums start
- * from biases, or take parts by the last choices of ranks and nodes. EPX_Combine(3) has order and
- * roundings. It stands in for plain_sums in kernels of its own: lists cost more here, and a lane
- * does one pack at a time.
+ * home_sums.cuh - home side of combine: a token's rows from the stage into its sum, by rank; or by
+ * node and rank, or by the last choices of nodes and ranks, and from biases on, where lists cost
+ * more and a lane does one pack at a time. EPX_Combine(3) has order and roundings.
  */
 #ifndef EPX_KERNELS_FLOWS_SUMS_HOME_SUMS_CUH
 #define EPX_KERNELS_FLOWS_SUMS_HOME_SUMS_CUH
 
 #include "kernels/flows/sums/sums.cuh"
 
-/* A slice of the biases of one token. */
-struct bias_rows {
-    const char *row[EPX_MAX_BIASES];
-    int32_t num;
-};
+/* Whether the sums of a combine are those of parts by rank alone. */
+template <typename Places>
+static __device__ __forceinline__ bool adds_by_rank(const struct epx_combine_rows &a)
+{
+    return !a.num_biases && !a.plan.shape.by_choice && !(Places::on_nodes && a.comm.node);
+}
+
+/* The whole warp: lists the parts of a token by rank; returns their number. */
+template <typename Places>
+static __device__ int32_t list_parts(const struct epx_combine_rows &a, const Places &places,
+                                     int64_t token, int64_t offset, struct row_list &list)
+{
+    const int32_t num = a.plan.token_num[token];
+    int32_t kept = 0;
+
+    for (int32_t first = 0; first < num; first += EPX_WARP) {
+        const int32_t i = first + lane_id();
+        const bool keeps = i < num && places.has_part(token, i);
+        const uint32_t lanes = __ballot_sync(~0u, keeps);
+
+        if (keeps)
+            list.row[kept + __popc(lanes & lanes_below())] =
+                places.part_of_token(token, i) + offset;
+        kept += __popc(lanes);
+    }
+    __syncwarp();
+    return kept;
+}
 
 /* Where in the order of sums the part of a rank comes: the less the earlier. */
 static __device__ int64_t order_of(const struct epx_combine_rows &a, const int32_t *node,
@@ -74,88 +96,71 @@ static __device__ int32_t list_in_order(const struct epx_combine_rows &a, const 
     return kept;
 }
 
-/* The parts of a slice of one token in the order of sums, and the node of their home. */
-struct ordered_parts {
-    const struct row_list &list;
-    int32_t num, home;
-};
-
-/* Adds the nodes from the r-th part on; the sum of a node other than home is rounded. */
-template <typename T, int N>
-static __device__ __forceinline__ void add_nodes(const struct ordered_parts &parts, int32_t r,
-                                                 const struct aligned_packs &at, bool starts,
-                                                 typename T::sum total[N])
+template <typename Places>
+static __device__ void take_weights(const struct epx_combine_rows &a, const Places &places,
+                                    int64_t token)
 {
-    typename T::sum own[1][N];
+    int64_t first = token * a.plan.shape.top_k;
 
-#pragma unroll 1
-    for (int32_t end; r < parts.num; r = end, starts = false) {
-        const bool rounds = parts.list.node[r] != parts.home;
-
-        end = end_of_node(parts.list, parts.num, r);
-        add_run<T, N, false, 1, SUM_ROWS>(parts.list, r, end, at, own);
-#pragma unroll
-        for (int n = 0; n < N; n++) {
-            typename T::sum term = rounds ? T::load(T::store(own[0][n])) : own[0][n];
-
-            total[n] = starts ? term : add(total[n], term);
-        }
-    }
+    for (int32_t k = lane_id(); k < a.plan.shape.top_k; k += EPX_WARP)
+        a.grad_weights[first + k] =
+            a.plan.pair_rank[first + k] >= 0 ? places.weight_of(token, k) : 0;
 }
 
-/* out = round(biases, then parts), at least one of them; the parts of the home's own node are added
- * to the biases one by one if they come first. */
-template <typename T, typename Row, int N>
-static __device__ void sum_packs_from(const struct bias_rows &from,
-                                      const struct ordered_parts &parts, int64_t elements,
-                                      char *out)
+/* The whole warp: the sum of a slice of a token that adds_by_rank does not hold for. */
+template <typename T, typename Places>
+static __device__ void add_in_order(const struct epx_combine_rows &a, const Places &places,
+                                    int64_t token, const struct part &part, int64_t at,
+                                    struct row_list &list)
 {
-    const bool joins = from.num && parts.num && parts.list.node[0] == parts.home;
-    const int32_t end = joins ? end_of_node(parts.list, parts.num, 0) : 0;
+    const int32_t num = list_in_order(a, places, token, part.offset, list);
+    const int32_t home = Places::on_nodes && a.comm.node ? a.comm.node[a.comm.rank] : 0;
+    struct bias_rows from = {{}, a.num_biases};
 
-#pragma unroll 1
-    for (int64_t first = lane_id(); first < elements / N; first += EPX_WARP) {
-        const struct aligned_packs at = {first};
-        typename T::sum total[1][N];
-
-#pragma unroll 1
-        for (int32_t b = 0; b < from.num; b++)
-            add_pack<Row, N, false>(at.template load<pack<Row, N>, Row>(from.row[b], 0), 1, b == 0,
-                                    total[0]);
-        if (end)
-            add_run<T, N, false, 1, SUM_ROWS>(parts.list, 0, end, at, total, false);
-        add_nodes<T, N>(parts, end, at, from.num == 0, total[0]);
-        store_packs<Row, N, 1>(total, at, out);
-    }
+    for (int32_t b = 0; b < from.num; b++)
+        from.row[b] = a.biases[b] + at;
+    sum_nodes<typename T::part, typename T::row>(
+        from, {list, num, home}, part.bytes / (int64_t)sizeof(typename T::part), a.sums + at);
 }
 
-struct home_sums {
-    template <typename T, typename Places>
-    static __device__ void add(const struct epx_combine_rows &a, const Places &places,
-                               int64_t token, const struct part &part, int64_t at,
-                               struct row_list &list)
-    {
-        typedef typename T::part Part;
-        typedef typename T::row Row;
-        const int N = PACKED<Part, Row>;
-        const int32_t num = list_in_order(a, places, token, part.offset, list);
-        const int32_t home = Places::on_nodes && a.comm.node ? a.comm.node[a.comm.rank] : 0;
-        const int64_t elements = part.bytes / (int64_t)sizeof(Part);
-        struct bias_rows from = {{}, a.num_biases};
-        char *out = a.sums + at;
-        bool packed = are_packed<Part, Row>(list, num, elements, out);
+/* The whole warp: adds the parts of a slice of a token to where it lies in the sums. */
+template <typename T, typename Places>
+static __device__ __forceinline__ void
+add_token(const struct epx_combine_rows &a, const Places &places, int64_t token,
+          const struct part &part, int64_t at, struct row_list &list)
+{
+    typedef typename T::part Part;
 
-        for (int32_t b = 0; b < from.num; b++) {
-            from.row[b] = a.biases[b] + at;
-            packed = packed && (misalignment(from.row[b]) & (N * sizeof(Row) - 1)) == 0;
-        }
-        if (num + from.num == 0)
-            zero_row(out, elements * (int64_t)sizeof(Row));
-        else if (packed)
-            sum_packs_from<Part, Row, N>(from, {list, num, home}, elements, out);
-        else
-            sum_packs_from<Part, Row, 1>(from, {list, num, home}, elements, out);
+    if (adds_by_rank<Places>(a))
+        sum_rows<Part, typename T::row>(list, list_parts(a, places, token, part.offset, list), 0,
+                                        part.bytes / (int64_t)sizeof(Part), a.sums + at);
+    else
+        add_in_order<T>(a, places, token, part, at, list);
+}
+
+/* Home side: sums the rows of the round's tokens; a warp does one slice of a token at a time. */
+template <typename T, typename Places>
+static __device__ void sum_tokens(const struct epx_combine_rows &a, const Places &places,
+                                  bool weighted, struct row_list &list)
+{
+    const struct epx_round &round = places.round;
+    const struct epx_segments &cut = a.rounds.cut;
+    int64_t end = round.end_token < a.num_tokens ? round.end_token : a.num_tokens;
+    int64_t length = epx_segment_length(cut, round.segment);
+    struct epx_slices slices = epx_slices_of(length, end - round.first_token, num_global_warps());
+
+    for (int64_t i = global_warp(); i < (end - round.first_token) * slices.num;
+         i += num_global_warps()) {
+        int64_t t = round.first_token + i / slices.num;
+        struct part part = part_of(slices, (int32_t)(i % slices.num), length);
+        int64_t at =
+            in_row<T>(t * cut.row_bytes + epx_segment_offset(cut, round.segment) + part.offset);
+
+        add_token<T>(a, places, t, part, at, list);
+        if (weighted && a.grad_weights && round.segment == 0 && part.offset == 0)
+            take_weights(a, places, t);
+        __syncwarp();
     }
-};
+}
 
 #endif

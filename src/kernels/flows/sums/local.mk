@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libepx_cuda_la_SOURCES += \
-  src/kernels/flows/sums/combine_from.cu \
   src/kernels/flows/sums/combine_packets.cu \
   src/kernels/flows/sums/combine_rounds.cu \
   src/kernels/flows/sums/combine_small.cu \
@@ -15,6 +14,5 @@ libepx_cuda_la_SOURCES += \
   src/kernels/flows/sums/record_runs.cuh \
   src/kernels/flows/sums/sum_movers.cuh \
   src/kernels/flows/sums/sum_packets.cuh \
-  src/kernels/flows/sums/sum_rounds.cuh \
   src/kernels/flows/sums/sums.cuh \
   src/kernels/flows/sums/unpack_sums.cu

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * sums.cuh - both sides of combine: the sum of each row's pairs into the home rank's stage; a
- * token's rows from the stage, by node and rank, into its sum.
+ * sums.cuh - expert side of combine: the sum of each row's pairs into the home rank's stage.
+ * home_sums.cuh has the home side.
  */
 #ifndef EPX_KERNELS_FLOWS_SUMS_SUMS_CUH
 #define EPX_KERNELS_FLOWS_SUMS_SUMS_CUH
@@ -14,12 +14,6 @@
 static inline int epx_sum_kernel(const struct epx_combine_rows *args)
 {
     return (int)(args->datatype - EPX_FLOAT16) + (args->wide ? NUM_ADDED_TYPES : 0);
-}
-
-/* Whether it takes the kernels with home_sums. */
-static inline int epx_has_home_sums(const struct epx_combine_rows *args)
-{
-    return args->num_biases || args->plan.shape.by_choice;
 }
 
 /* A row of a round on the expert's rank: the row-th of the round from its home. */
@@ -43,9 +37,13 @@ struct stored_places {
     }
 
     /* The weights of a row's pairs that its home has sent, one for each choice; NULL = none. */
-    __device__ __forceinline__ const float *given_weights(const struct round_row &) const
+    __device__ __forceinline__ const float *given_weights(const struct round_row &at) const
     {
-        return NULL;
+        const int64_t token = (int64_t)at.home * a.plan.shape.max_tokens + at.record->token;
+
+        return a.token_weights ? (const float *)(const void *)a.plan.weights[a.comm.rank] +
+                                     token * a.plan.shape.top_k
+                               : NULL;
     }
 
     /* Nobody needs to be told which rows have a sum: the home of each row knows. */
@@ -78,103 +76,6 @@ struct stored_places {
                     a.plan.weights[a.comm.rank])[token * a.plan.shape.top_k + choice];
     }
 };
-
-/* The place of a token's i-th row among its rows that have a part, by node, then rank. */
-template <typename Places>
-static __device__ int32_t place_by_node(const struct epx_combine_rows &a, const Places &places,
-                                        int64_t token, int32_t i)
-{
-    const int32_t *rank = a.plan.token_rank + token * a.plan.most_rows;
-    int32_t num = a.plan.token_num[token], own = a.comm.place[rank[i]], place = 0;
-
-    for (int32_t other = 0; other < num; other++)
-        place += a.comm.place[rank[other]] < own && places.has_part(token, other);
-    return place;
-}
-
-/* Lists the parts of a token, by node, then rank; returns their number. */
-template <typename Places>
-static __device__ int32_t list_parts(const struct epx_combine_rows &a, const Places &places,
-                                     int64_t token, int64_t offset, struct row_list &list)
-{
-    const int32_t *rank = a.plan.token_rank + token * a.plan.most_rows;
-    int32_t num = a.plan.token_num[token], kept = 0;
-    bool on_nodes = Places::on_nodes && a.comm.node;
-
-    for (int32_t at = 0; at < num; at += EPX_WARP) {
-        int32_t i = at + lane_id();
-        bool keeps = i < num && places.has_part(token, i);
-        uint32_t lanes = __ballot_sync(~0u, keeps);
-
-        if (keeps) {
-            int32_t place = on_nodes ? place_by_node(a, places, token, i)
-                                     : kept + __popc(lanes & lanes_below());
-
-            list.row[place] = places.part_of_token(token, i) + offset;
-            if (on_nodes)
-                list.node[place] = a.comm.node[rank[i]];
-        }
-        kept += __popc(lanes);
-    }
-    __syncwarp();
-    return kept;
-}
-
-template <typename Places>
-static __device__ void take_weights(const struct epx_combine_rows &a, const Places &places,
-                                    int64_t token)
-{
-    int64_t first = token * a.plan.shape.top_k;
-
-    for (int32_t k = lane_id(); k < a.plan.shape.top_k; k += EPX_WARP)
-        a.grad_weights[first + k] =
-            a.plan.pair_rank[first + k] >= 0 ? places.weight_of(token, k) : 0;
-}
-
-/* The whole warp: adds the parts of a slice of a token by node, then rank, to where it lies in the
- * sums. */
-struct plain_sums {
-    template <typename T, typename Places>
-    static __device__ __forceinline__ void
-    add(const struct epx_combine_rows &a, const Places &places, int64_t token,
-        const struct part &part, int64_t at, struct row_list &list)
-    {
-        typedef typename T::part Part;
-        int32_t num = list_parts(a, places, token, part.offset, list);
-        int64_t elements = part.bytes / (int64_t)sizeof(Part);
-        char *sum = a.sums + at;
-
-        if (Places::on_nodes && a.comm.node)
-            sum_nodes<Part, typename T::row>(list, num, a.comm.node[a.comm.rank], elements, sum);
-        else
-            sum_rows<Part, typename T::row>(list, num, 0, elements, sum);
-    }
-};
-
-/* Home side: sums the rows of the round's tokens; a warp does one slice of a token at a time. */
-template <typename T, typename Sums = struct plain_sums, typename Places>
-static __device__ void sum_tokens(const struct epx_combine_rows &a, const Places &places,
-                                  bool weighted, struct row_list &list)
-{
-    const struct epx_round &round = places.round;
-    const struct epx_segments &cut = a.rounds.cut;
-    int64_t end = round.end_token < a.num_tokens ? round.end_token : a.num_tokens;
-    int64_t length = epx_segment_length(cut, round.segment);
-    struct epx_slices slices = epx_slices_of(length, end - round.first_token, num_global_warps());
-
-    for (int64_t i = global_warp(); i < (end - round.first_token) * slices.num;
-         i += num_global_warps()) {
-        int64_t t = round.first_token + i / slices.num;
-        struct part part = part_of(slices, (int32_t)(i % slices.num), length);
-        int64_t at =
-            in_row<T>(t * cut.row_bytes + epx_segment_offset(cut, round.segment) + part.offset);
-
-        Sums::template add<T>(a, places, t, part, at, list);
-        if (weighted && a.grad_weights && round.segment == 0 && part.offset == 0)
-            take_weights(a, places, t);
-        __syncwarp();
-    }
-}
 
 /* Expert side: lists the rows of a record's pairs, from an offset into each row that travels on. */
 template <typename T>
