@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * banks.cuh - how rows travel in an operation that is small: a rank stores them before it knows
- * that the other ranks are ready, and tells of each slice of a row by a flag of its own. So an
- * operation is one launch, and a row is on its way as soon as its rank begins. The second half of
+ * that the other ranks are ready, and tells of each slice of a row by a flag of its own, or sends
+ * it in packets. So an operation is one launch, and a row is on its way as soon as its rank begins. The second half of
  * an operation may be small where the first is not; the ranks have agreed then.
  *
  *   bank[2]   in every rank's window, for operations of even and of odd number: flags, then rows
@@ -29,18 +29,20 @@
 #include "kernels/args/bank_args.h"
 #include "kernels/protocol/phases.cuh"
 
+/* A slice of a row of a bank. */
+struct bank_slice {
+    const struct epx_banks &banks;
+    char *bank;
+    int64_t row;
+    int32_t slice;
+};
+
 /* This operation's bank on a rank. */
 static __device__ __forceinline__ char *bank_on(const struct epx_device_comm &c,
                                                 const struct epx_banks &banks, uint64_t epoch,
                                                 int32_t rank)
 {
     return banks.bank[(int64_t)(epoch & 1) * c.num_ranks + rank];
-}
-
-static __device__ __forceinline__ uint64_t *flag_in(const struct epx_banks &banks, char *bank,
-                                                    int64_t row, int32_t slice)
-{
-    return (uint64_t *)(void *)bank + row * banks.slices.num + slice;
 }
 
 static __device__ __forceinline__ char *row_in(const struct epx_banks &banks, char *bank,
@@ -60,28 +62,6 @@ static __device__ __forceinline__ float *words_in(const struct epx_banks &banks,
                                                   int64_t row)
 {
     return (float *)(void *)(row_in(banks, bank, row) + banks.words_at);
-}
-
-/* One lane, behind a fence after the warp has met: a slice that the warp stored is there. */
-static __device__ __forceinline__ void raise_flag(const struct epx_device_comm &c, uint64_t *flag,
-                                                  uint64_t epoch)
-{
-    EPX_DELAY(c);
-    store_relaxed_sys(flag, epoch);
-    EPX_DELAY(c);
-}
-
-/* One lane: waits for a flag, of which the others of the warp may then read. The caller calls
- * acquire_words behind its last flag. */
-static __device__ bool await_flag(const struct epx_device_comm &c, const uint64_t *flag,
-                                  uint64_t epoch, int32_t source)
-{
-    struct patience patience = {0, 0};
-
-    while (load_relaxed_sys(flag) < epoch)
-        if (!keep_waiting(c, patience, source))
-            return false;
-    return true;
 }
 
 static __device__ __forceinline__ bool is_sender(const struct epx_banks &banks)

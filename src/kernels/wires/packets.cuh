@@ -20,33 +20,14 @@
 #ifndef EPX_KERNELS_WIRES_PACKETS_CUH
 #define EPX_KERNELS_WIRES_PACKETS_CUH
 
-#include "kernels/args/bank_args.h"
-#include "kernels/protocol/waits.cuh"
-#include "kernels/warp/copy_row.cuh"
 #include "kernels/warp/pack_types.cuh"
+#include "kernels/wires/wire.cuh"
 
 enum { STRIPE_PACKS = EPX_LANE_PACKS * EPX_WARP, PACKET_BYTES = 16 };
 
 static __device__ __forceinline__ uint32_t packet_tag(uint64_t epoch)
 {
     return (uint32_t)(epoch % 0xffffffffu) + 1;
-}
-
-/* The packets of a slice of a row in a bank. */
-static __device__ __forceinline__ char *packets_in(const struct epx_banks &banks, char *bank,
-                                                   int64_t row, int32_t slice)
-{
-    const int64_t packet =
-        row * banks.row_packets + slice * banks.stripes * (int64_t)EPX_STRIPE_PACKETS;
-
-    return bank + banks.packets_at + packet * PACKET_BYTES;
-}
-
-/* The packet of a word that goes with a row. */
-static __device__ __forceinline__ char *word_packet_in(const struct epx_banks &banks, char *bank,
-                                                       int64_t row, int32_t word)
-{
-    return packets_in(banks, bank, row, banks.slices.num) + (int64_t)word * PACKET_BYTES;
 }
 
 /* How many packs of a stripe a lane has, of so many that there are from the stripe on. */
@@ -102,9 +83,9 @@ static __device__ __forceinline__ bool load_stripe(const char *packets, int32_t 
     return come;
 }
 
-/* Packets that come from a rank, or go to one. */
+/* Packets that come from a rank. */
 struct packet_run {
-    char *packets; /* of the next stripe, or word */
+    char *packets; /* of the next stripe */
     uint32_t tag;
     int32_t rank;
 };
@@ -161,24 +142,6 @@ static __device__ __forceinline__ bool take_pack(const struct epx_device_comm &c
            : j == 1 ? make_uint4(word[1], word[2], word[3], word[4])
                     : make_uint4(word[2], word[3], word[4], word[5]);
     return __all_sync(~0u, ok);
-}
-
-/* One lane: waits for a word that goes with a row. */
-static __device__ bool take_word(const struct epx_device_comm &c, const struct packet_run &from,
-                                 float &word)
-{
-    struct patience patience = {0, 0};
-    uint64_t low, high;
-
-    for (;;) {
-        load_packet_sys(from.packets, low, high);
-        if ((uint32_t)(high >> 32) == from.tag)
-            break;
-        if (!keep_waiting(c, patience, from.rank))
-            return false;
-    }
-    word = __uint_as_float((uint32_t)low);
-    return true;
 }
 
 /* 16 bytes from anywhere on. */
@@ -286,5 +249,75 @@ static __device__ __forceinline__ bool spread_packs(const struct epx_device_comm
     return list_misalignment(to, num) ? spread_odd_packs(c, from, packs, to, num)
                                       : spread_packs_to<false>(c, from, packs, to, num);
 }
+
+struct packet_wire {
+    static constexpr bool TELLS = false;
+
+    static __device__ __forceinline__ char *place(const struct bank_slice &at)
+    {
+        const int64_t packet = at.row * at.banks.row_packets +
+                               at.slice * at.banks.stripes * (int64_t)EPX_STRIPE_PACKETS;
+
+        return at.bank + at.banks.packets_at + packet * PACKET_BYTES;
+    }
+
+    /* The packet of a word that goes with a row: behind its slices. */
+    static __device__ __forceinline__ char *place_of_word(const struct bank_slice &at, int32_t word)
+    {
+        return place({at.banks, at.bank, at.row, at.banks.slices.num}) +
+               (int64_t)word * PACKET_BYTES;
+    }
+
+    static __device__ __forceinline__ void send_copy(const char *from, int64_t bytes,
+                                                     const struct row_list &places, int32_t num,
+                                                     uint64_t epoch)
+    {
+        send_packs(from, bytes / 16, places, num, packet_tag(epoch));
+    }
+
+    static __device__ __forceinline__ void send_word(const struct bank_slice &to, int32_t word,
+                                                     float value, uint64_t epoch)
+    {
+        store_packet(place_of_word(to, word), __float_as_uint(value), 0, 0, packet_tag(epoch));
+    }
+
+    static __device__ __forceinline__ void tell(const struct epx_device_comm &,
+                                                const struct bank_slice &, uint64_t)
+    {
+    }
+
+    static __device__ __forceinline__ struct packet_run run_of(const struct coming_slice &from)
+    {
+        return {place(from.at), packet_tag(from.epoch), from.source};
+    }
+
+    static __device__ __forceinline__ bool spread(const struct epx_device_comm &c,
+                                                  const struct coming_slice &from, int64_t bytes,
+                                                  const struct row_list &places, int32_t num)
+    {
+        return spread_packs(c, run_of(from), bytes / 16, places, num);
+    }
+
+    static __device__ bool take_word(const struct epx_device_comm &c,
+                                     const struct coming_slice &from, int32_t word, float &value)
+    {
+        const char *packet = place_of_word(from.at, word);
+        const uint32_t tag = packet_tag(from.epoch);
+        struct patience patience = {0, 0};
+        uint64_t low, high;
+
+        for (;;) {
+            load_packet_sys(packet, low, high);
+            if ((uint32_t)(high >> 32) == tag)
+                break;
+            if (!keep_waiting(c, patience, from.source))
+                return false;
+        }
+        value = __uint_as_float((uint32_t)low);
+        return true;
+    }
+};
+
+template struct checked_wire<struct packet_wire>;
 
 #endif

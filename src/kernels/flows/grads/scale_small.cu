@@ -15,6 +15,7 @@
 #include "kernels/protocol/records.cuh"
 #include "kernels/warp/dots.cuh"
 #include "kernels/warp/sum_rows.cuh"
+#include "kernels/wires/flags.cuh"
 
 enum { MOST_DOTS = 128, FEW_SLOTS = 8 };
 static_assert((int)MOST_DOTS <= (int)EPX_WAITING_THREADS, "a thread lists a slot of a batch");
@@ -121,10 +122,11 @@ static __device__ void list_slot(const struct epx_dispatch_rows &a, char *bank,
         return;
     place = atomicAdd(&batch.num, 1);
     batch.slot[place] = epx_wire_pairs(record)[here.pair].slot;
-    batch.grad[place] = row_that_came(a, bank, at.source, token);
+    const struct bank_slice from = {a.banks, bank, bank_row(a, at.source, token), 0};
+
+    batch.grad[place] = at.source == rank ? a.rows + token * a.row_bytes : flag_wire::place(from);
     batch.source[place] = at.source;
-    batch.flags[place] =
-        at.source == rank ? NULL : flag_in(a.banks, bank, bank_row(a, at.source, token), 0);
+    batch.flags[place] = at.source == rank ? NULL : flag_of(from);
 }
 
 /* The whole block: waits for the gradients of a batch that come from other ranks. */
@@ -287,7 +289,7 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS, 1)
     begin_small(a.comm, a.banks, a.note, a.plan.outcome->code, look_first(a.comm), x);
     if (x.outcome.code == EPX_SUCCESS) {
         if (!takes && a.comm.num_ranks > 1 && a.plan.outcome->code == EPX_SUCCESS)
-            store_small_rows<false>(a, x.epoch, lists[threadIdx.x / EPX_WARP]);
+            send_small_rows<struct flag_wire, false>(a, x.epoch, lists[threadIdx.x / EPX_WARP]);
         if (takes)
             take_small_grads<T>(a, x, range, batches);
     }

@@ -2,8 +2,7 @@
 /*
  * few_rows.cuh - a dispatch of few rows in one launch: each token's row goes into the bank of
  * every other rank that needs it, and from there, or from this rank's own rows, to all its slots.
- * banks.cuh has the protocol. A Way is how rows travel: it stores this rank's rows, and takes a
- * slice of a row to its slots; it says whether rows are of several fields.
+ * banks.cuh has the protocol.
  * Work: reads T rows, stores this rank's unique rows, reads what came, writes all slots. Order:
  * none, every byte has one writer.
  * Launch: phases.cuh; blocks that store, then blocks that take.
@@ -11,13 +10,47 @@
 #ifndef EPX_KERNELS_FLOWS_ROWS_FEW_ROWS_CUH
 #define EPX_KERNELS_FLOWS_ROWS_FEW_ROWS_CUH
 
+#include "kernels/flows/rows/small_rows.cuh"
 #include "kernels/flows/rows/spreads.cuh"
 #include "kernels/protocol/records.cuh"
-#include "kernels/wires/banks.cuh"
+
+/* The slot of the record's row that this lane stores to; -1 = none. */
+static __device__ __forceinline__ int64_t slot_of_lane(const struct epx_dispatch_rows &a,
+                                                       struct epx_wire_record *record)
+{
+    int32_t num = a.plan.shape.rank_major ? 1 : record->num_slots;
+
+    return lane_id() < num ? epx_wire_pairs(record)[lane_id()].slot : -1;
+}
+
+/* The whole warp: one slice of a row to all its slots, and weights with the first. Returns whether
+ * the ranks agree and the slice has come. */
+template <typename Wire, bool LIST>
+static __device__ __forceinline__ bool
+take_slice(const struct epx_dispatch_rows &a, char *bank, const struct row_slice &at,
+           struct epx_wire_record *record, struct verdict &verdict, struct row_list &list)
+{
+    const struct part part = part_of_slice<LIST>(a, at.slice);
+    const int32_t num = LIST ? 0 : list_slots(a, part, record, list);
+    const struct coming_slice from = slice_from(a, verdict.x.epoch, bank, at);
+
+    if (!verdict() ||
+        !spread_slice<Wire, LIST>(a, from, at.token, LIST ? slot_of_lane(a, record) : 0, list, num))
+        return false;
+    if (at.slice == 0 && a.recv_weights && weights_come(verdict.x)) {
+        const float *weights = weights_that_came<Wire>(a, from, at.token, list);
+
+        if (!weights)
+            return false;
+        spread_weights(a, weights, record);
+    }
+    __syncwarp();
+    return true;
+}
 
 /* Takes this rank's own rows first; the first slice is looked up beside the wait for the verdict.
  * Returns whether the ranks agree and the rows that this warp takes have come. */
-template <typename Way>
+template <typename Wire, bool LIST>
 static __device__ bool take_small_rows(const struct epx_dispatch_rows &a,
                                        const struct record_range &range, struct verdict &verdict,
                                        struct row_list &list)
@@ -37,25 +70,26 @@ static __device__ bool take_small_rows(const struct epx_dispatch_rows &a,
             find_in_range(range, number < range.num ? number : number - range.num);
         struct epx_wire_record *record = epx_wire_record_at(&a.plan, records, at.source, at.row);
 
-        if (record->num_slots &&
-            !Way::take(a, bank, {at.source, record->token, slice}, record, verdict, list))
+        if (record->num_slots && !take_slice<Wire, LIST>(a, bank, {at.source, record->token, slice},
+                                                         record, verdict, list))
             return false;
     }
     if (!verdict())
         return false;
-    zero_rest<Way::LIST>(a, a.recv_weights && weights_come(x), crew);
+    zero_rest<LIST>(a, a.recv_weights && weights_come(x), crew);
     return true;
 }
 
 /* A block that takes; `agreed` are ranks that have agreed before. Records of a routing that failed
  * are not looked at. */
-template <typename Way>
+template <typename Wire, bool LIST>
 static __device__ void take_from_banks(const struct epx_dispatch_rows &a, struct exchange &x,
                                        bool agreed, const struct record_range &range,
                                        struct row_list &list)
 {
     struct verdict verdict = {a.comm, a.note, x, a.plan.outcome, agreed, agreed};
-    bool ok = a.plan.outcome->code == EPX_SUCCESS && take_small_rows<Way>(a, range, verdict, list);
+    bool ok =
+        a.plan.outcome->code == EPX_SUCCESS && take_small_rows<Wire, LIST>(a, range, verdict, list);
 
     if (!verdict())
         return;
@@ -64,7 +98,7 @@ static __device__ void take_from_banks(const struct epx_dispatch_rows &a, struct
     all_content(a.comm, x, ok);
 }
 
-template <typename Way>
+template <typename Wire, bool LIST>
 static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
     dispatch_small(const __grid_constant__ struct epx_dispatch_rows a)
 {
@@ -83,9 +117,9 @@ static __global__ void __launch_bounds__(EPX_WAITING_THREADS)
         begin_small(a.comm, a.banks, a.note, a.plan.outcome->code, look_first(a.comm), x);
     if (x.outcome.code == EPX_SUCCESS) {
         if (!takes && a.comm.num_ranks > 1 && a.plan.outcome->code == EPX_SUCCESS)
-            Way::store(a, x.epoch, list);
+            send_small_rows<Wire, LIST>(a, x.epoch, list);
         if (takes)
-            take_from_banks<Way>(a, x, agreed, range, list);
+            take_from_banks<Wire, LIST>(a, x, agreed, range, list);
     }
     if (!is_last_of_small(a.comm, a.banks, x, {a.note, a.plan.outcome, takes || agreed}))
         return;

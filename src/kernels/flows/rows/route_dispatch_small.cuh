@@ -17,6 +17,7 @@
 #include "kernels/flows/rows/small_rows.cuh"
 #include "kernels/routing/small_ids.cuh"
 #include "kernels/routing/small_slots.cuh"
+#include "kernels/wires/flags.cuh"
 
 /* The whole warp: the ranks that a token of this rank goes to, a bit each. */
 static __device__ uint64_t ranks_of_token(const struct epx_route_tokens &a, int64_t token)
@@ -39,7 +40,7 @@ template <bool LIST>
 static __device__ void store_by_ids(const struct epx_route_dispatch &a, uint64_t epoch,
                                     struct row_list &list)
 {
-    store_slices<LIST>(a.rows, epoch, list, [&](int64_t token, auto each) {
+    send_slices<struct flag_wire, LIST>(a.rows, epoch, list, [&](int64_t token, auto each) {
         uint64_t ranks = ranks_of_token(a.routing, token) & ~(1ULL << a.rows.comm.rank);
 
         for (int32_t rank = lane_id(); ranks; ranks >>= EPX_WARP, rank += EPX_WARP)
@@ -97,16 +98,14 @@ static __device__ bool take_slice(const struct epx_route_dispatch &a, const stru
 
     if (num == 0)
         return true;
-    if (!await_bank_slice(a.rows, bank, x.epoch, at.source, at.token, at.slice))
+    const struct coming_slice from = slice_from(a.rows, x.epoch, bank, at);
+
+    if (!spread_slice<struct flag_wire, LIST>(
+            a.rows, from, at.token, LIST ? slot_of_small_row(a.rows, slot) : 0, list, num))
         return false;
-    if constexpr (LIST)
-        take_fields(a.rows.fields, part, bank_that_has(a.rows, bank, at.source, at.token), at.token,
-                    slot_of_small_row(a.rows, slot), list);
-    else
-        store_row(row_that_came(a.rows, bank, at.source, at.token) + part.offset, list, num,
-                  part.bytes);
     if (weights_come(x) && a.rows.recv_weights && at.slice == 0)
-        spread_own_weights(a.rows, weights_that_came(a.rows, bank, at.source, at.token), slot);
+        spread_own_weights(a.rows,
+                           weights_that_came<struct flag_wire>(a.rows, from, at.token, list), slot);
     __syncwarp();
     return true;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * small_rows.cuh - the way of a row through the banks of a small dispatch: a token's row lies in
+ * small_rows.cuh - the rows of a small dispatch in banks: a token's row lies in
  * the bank of each rank that needs it at [source][token], so where it lies follows from nothing
  * that a routing finds out. banks.cuh has the protocol.
  */
@@ -9,7 +9,7 @@
 
 #include "kernels/args/row_args.h"
 #include "kernels/flows/rows/small_fields.cuh"
-#include "kernels/wires/banks.cuh"
+#include "kernels/wires/wire.cuh"
 
 /* A slice of a row that comes. */
 struct row_slice {
@@ -31,107 +31,94 @@ static __device__ __forceinline__ int64_t bank_row(const struct epx_dispatch_row
     return (int64_t)source * a.plan.shape.max_tokens + token;
 }
 
-/* The whole warp: lists where a slice goes in the bank that each lane has, NULL = in none; returns
- * in how many. */
-static __device__ int32_t list_banks(const struct epx_dispatch_rows &a, char *bank, int64_t row,
-                                     int64_t offset, struct row_list &list)
-{
-    uint32_t goes = __ballot_sync(~0u, bank != NULL);
-
-    if (bank)
-        list.row[__popc(goes & lanes_below())] = row_in(a.banks, bank, row) + offset;
-    __syncwarp();
-    return __popc(goes);
-}
-
-/* The whole warp: stores a part of a token's row into the lanes' banks. */
-template <bool LIST>
-static __device__ __forceinline__ void store_part(const struct epx_dispatch_rows &a,
-                                                  const struct part &part, int64_t token,
-                                                  char *bank, struct row_list &list)
-{
-    const int64_t row = bank_row(a, a.comm.rank, token);
-
-    if constexpr (LIST) {
-        store_fields(a.fields, part, token, bank ? row_in(a.banks, bank, row) : NULL, list);
-    } else {
-        int32_t num = list_banks(a, bank, row, part.offset, list);
-
-        store_row(a.rows + token * a.row_bytes + part.offset, list, num, part.bytes);
-    }
-}
-
 /* Whether the weights of a row's pairs go with a slice of it. */
 static __device__ __forceinline__ bool has_weights(const struct epx_dispatch_rows &a, int32_t slice)
 {
     return a.weights && slice == 0 && a.banks.pitch > a.banks.words_at;
 }
 
-/* The whole warp, if a token's weights go with a slice: store(bank, weight) in the lanes of all its
- * choices, which are not more than lanes, for the bank of every lane that has one. */
-template <typename Store>
-static __device__ __forceinline__ void store_weights(const struct epx_dispatch_rows &a,
-                                                     int64_t token, int32_t slice, char *bank,
-                                                     Store store)
+/* The whole warp, if a token's weights go with a slice: sends them, a lane those of a choice, of
+ * which there are not more than lanes, to the bank of every lane that has one. */
+template <typename Wire>
+static __device__ __forceinline__ void send_weights_of(const struct epx_dispatch_rows &a,
+                                                       uint64_t epoch, const struct row_slice &at,
+                                                       char *bank)
 {
     const int32_t top_k = a.plan.shape.top_k;
-    uint32_t lanes = __ballot_sync(~0u, has_weights(a, slice) && bank);
-    const float weight = lanes && lane_id() < top_k ? a.weights[token * top_k + lane_id()] : 0;
+    const int64_t row = bank_row(a, at.source, at.token);
+    uint32_t lanes = __ballot_sync(~0u, has_weights(a, at.slice) && bank);
+    const float weight =
+        lanes && lane_id() < top_k ? a.weights[(int64_t)at.token * top_k + lane_id()] : 0;
 
     for (; lanes; lanes &= lanes - 1) {
         char *to = (char *)__shfl_sync(~0u, (unsigned long long)bank, __ffs((int32_t)lanes) - 1);
 
         if (lane_id() < top_k)
-            store(to, weight);
+            Wire::send_word({a.banks, to, row, at.slice}, lane_id(), weight, epoch);
     }
 }
 
-/* The whole warp: stores a slice of a token's row into the lanes' banks, and with the first slice,
- * if weights go with rows, those of its pairs. */
-template <bool LIST>
-static __device__ void store_slice(const struct epx_dispatch_rows &a, int64_t token, int32_t slice,
-                                   char *bank, struct row_list &list)
+/* The whole warp: stores a slice of a token's row into the lanes' banks, NULL = none, and with the
+ * first slice, if weights go with rows, those of its pairs. */
+template <typename Wire, bool LIST>
+static __device__ void send_slice(const struct epx_dispatch_rows &a, uint64_t epoch,
+                                  const struct row_slice &at, char *bank, struct row_list &list)
 {
-    const int64_t row = bank_row(a, a.comm.rank, token);
+    const struct part part = part_of_slice<LIST>(a, at.slice);
+    const int64_t row = bank_row(a, at.source, at.token);
+    const uint32_t goes = __ballot_sync(~0u, bank != NULL);
 
-    store_part<LIST>(a, part_of_slice<LIST>(a, slice), token, bank, list);
-    store_weights(a, token, slice, bank,
-                  [&](char *to, float weight) { words_in(a.banks, to, row)[lane_id()] = weight; });
+    if constexpr (LIST) {
+        store_fields(a.fields, part, at.token, bank ? row_in(a.banks, bank, row) : NULL, list);
+    } else {
+        if (bank)
+            list.row[__popc(goes & lanes_below())] = Wire::place({a.banks, bank, row, at.slice});
+        __syncwarp();
+        Wire::send_copy(a.rows + at.token * a.row_bytes + part.offset, part.bytes, list,
+                        __popc(goes), epoch);
+    }
+    send_weights_of<Wire>(a, epoch, at, bank);
     __syncwarp();
 }
 
-/* Slices that a warp stores before it raises their flags, behind one fence. */
+/* Slices that a warp stores before it tells of them, behind one fence. */
 enum { TOLD_TOGETHER = 4 };
 
-/* Stores this rank's rows and raises their flags. The whole warp: visit(token, each) calls each()
- * with the bank that every lane's share of the token's ranks has, NULL = none, 32 at a time. */
-template <bool LIST, typename Visit>
+/* Sends this rank's rows. The whole warp: visit(token, each) calls each() with the bank that every
+ * lane's share of the token's ranks has, NULL = none, 32 at a time. */
+template <typename Wire, bool LIST, typename Visit>
 static __device__ __forceinline__ void
-store_slices(const struct epx_dispatch_rows &a, uint64_t epoch, struct row_list &list, Visit visit)
+send_slices(const struct epx_dispatch_rows &a, uint64_t epoch, struct row_list &list, Visit visit)
 {
     const struct crew crew = crew_of(a.banks);
     const uint32_t slices = (uint32_t)a.banks.slices.num, all = (uint32_t)a.num_tokens * slices;
-    const uint32_t step = (uint32_t)crew.num * TOLD_TOGETHER;
+    const uint32_t step = (uint32_t)crew.num * (Wire::TELLS ? TOLD_TOGETHER : 1);
+    const auto slice_of = [&](uint32_t i) {
+        return row_slice{a.comm.rank, (int32_t)(i / slices), (int32_t)(i % slices)};
+    };
 
     for (uint32_t first = (uint32_t)crew.warp; first < all; first += step) {
         const uint32_t end = all - first < step ? all : first + step;
 
-        for (uint32_t i = first; i < end; i += (uint32_t)crew.num)
+        for (uint32_t i = first; i < end; i += (uint32_t)crew.num) {
+            EPX_DELAY(a.comm);
+            visit(i / slices,
+                  [&](char *bank) { send_slice<Wire, LIST>(a, epoch, slice_of(i), bank, list); });
+        }
+        if constexpr (Wire::TELLS)
+            fence_release_sys();
+        for (uint32_t i = first; Wire::TELLS && i < end; i += (uint32_t)crew.num)
             visit(i / slices, [&](char *bank) {
-                store_slice<LIST>(a, i / slices, (int32_t)(i % slices), bank, list);
-            });
-        fence_release_sys();
-        for (uint32_t i = first; i < end; i += (uint32_t)crew.num)
-            visit(i / slices, [&](char *bank) {
-                const int64_t row = bank_row(a, a.comm.rank, i / slices);
+                const struct row_slice at = slice_of(i);
 
                 if (bank)
-                    raise_flag(a.comm, flag_in(a.banks, bank, row, (int32_t)(i % slices)), epoch);
+                    Wire::tell(a.comm, {a.banks, bank, bank_row(a, at.source, at.token), at.slice},
+                               epoch);
             });
     }
 }
 
-/* The whole warp: each() is called with the banks of the ranks of a token's list, as store_slices
+/* The whole warp: each() is called with the banks of the ranks of a token's list, as send_slices
  * wants it. */
 template <typename Each>
 static __device__ __forceinline__ void visit_banks(const struct epx_dispatch_rows &a,
@@ -149,51 +136,61 @@ static __device__ __forceinline__ void visit_banks(const struct epx_dispatch_row
     }
 }
 
-/* Stores a row for each rank of its token's list. */
-template <bool LIST>
-static __device__ void store_small_rows(const struct epx_dispatch_rows &a, uint64_t epoch,
-                                        struct row_list &list)
+/* Sends a row for each rank of its token's list. */
+template <typename Wire, bool LIST>
+static __device__ void send_small_rows(const struct epx_dispatch_rows &a, uint64_t epoch,
+                                       struct row_list &list)
 {
-    store_slices<LIST>(a, epoch, list,
-                       [&](int64_t token, auto each) { visit_banks(a, epoch, token, each); });
+    send_slices<Wire, LIST>(a, epoch, list,
+                            [&](int64_t token, auto each) { visit_banks(a, epoch, token, each); });
 }
 
-/* The whole warp: waits for one slice of a row unless it is this rank's own. */
-static __device__ bool await_bank_slice(const struct epx_dispatch_rows &a, char *bank,
-                                        uint64_t epoch, int32_t source, int64_t token,
-                                        int32_t slice)
+/* A slice of a row that is this rank's own, or comes from another one. */
+static __device__ __forceinline__ struct coming_slice slice_from(const struct epx_dispatch_rows &a,
+                                                                 uint64_t epoch, char *bank,
+                                                                 const struct row_slice &at)
+{
+    return {{a.banks, bank, bank_row(a, at.source, at.token), at.slice}, epoch, at.source};
+}
+
+/* The whole warp: a slice of a row to the places of the list; of several fields, to the slot that
+ * each lane has, -1 = none. Returns whether it came. */
+template <typename Wire, bool LIST>
+static __device__ __forceinline__ bool
+spread_slice(const struct epx_dispatch_rows &a, const struct coming_slice &from, int64_t token,
+             int64_t slot, struct row_list &list, int32_t num)
+{
+    const struct part part = part_of_slice<LIST>(a, from.at.slice);
+    const bool comes = from.source != a.comm.rank;
+
+    if constexpr (LIST) {
+        if (comes && !Wire::await(a.comm, from))
+            return false;
+        take_fields(a.fields, part, comes ? row_in(a.banks, from.at.bank, from.at.row) : NULL,
+                    token, slot, list);
+    } else {
+        if (comes)
+            return Wire::spread(a.comm, from, part.bytes, list, num);
+        store_row(a.rows + token * a.row_bytes + part.offset, list, num, part.bytes);
+    }
+    return true;
+}
+
+/* The whole warp: the weights of the K choices of a row's token, this rank's own or listed as they
+ * come, a choice a lane; NULL = given up. */
+template <typename Wire>
+static __device__ __forceinline__ const float *
+weights_that_came(const struct epx_dispatch_rows &a, const struct coming_slice &from, int64_t token,
+                  struct row_list &list)
 {
     bool ok = true;
 
-    if (source == a.comm.rank)
-        return true;
-    if (lane_id() == 0)
-        ok = await_flag(a.comm, flag_in(a.banks, bank, bank_row(a, source, token), slice), epoch,
-                        source);
-    return acquire_words(a.comm, ok);
-}
-
-/* Where a row that came lies: in this rank's own rows, or in its bank. */
-static __device__ __forceinline__ const char *
-row_that_came(const struct epx_dispatch_rows &a, char *bank, int32_t source, int64_t token)
-{
-    return source == a.comm.rank ? a.rows + token * a.row_bytes
-                                 : row_in(a.banks, bank, bank_row(a, source, token));
-}
-
-/* Where a row of several fields came in a bank; NULL = it is one of this rank's own. */
-static __device__ __forceinline__ const char *
-bank_that_has(const struct epx_dispatch_rows &a, char *bank, int32_t source, int64_t token)
-{
-    return source == a.comm.rank ? NULL : row_in(a.banks, bank, bank_row(a, source, token));
-}
-
-/* The weights of its token's K choices. */
-static __device__ __forceinline__ const float *
-weights_that_came(const struct epx_dispatch_rows &a, char *bank, int32_t source, int64_t token)
-{
-    return source == a.comm.rank ? a.weights + token * a.plan.shape.top_k
-                                 : words_in(a.banks, bank, bank_row(a, source, token));
+    if (from.source == a.comm.rank)
+        return a.weights + token * a.plan.shape.top_k;
+    if (lane_id() < a.plan.shape.top_k)
+        ok = Wire::take_word(a.comm, from, lane_id(), list.weight[lane_id()]);
+    __syncwarp();
+    return __all_sync(~0u, ok) ? list.weight : NULL;
 }
 
 #endif

@@ -2,6 +2,7 @@
 /* combine_small.cu - a combine of few rows (few_sums.cuh) whose parts come with flags. */
 #include "kernels/flows/sums/few_sums.cuh"
 #include "kernels/protocol/load_kernels.cuh"
+#include "kernels/wires/flags.cuh"
 
 /* A warp's part of the block's dynamic shared memory. */
 static __device__ __forceinline__ char *kept_room_of_warp()
@@ -26,54 +27,32 @@ struct awaited_parts {
     }
 };
 
-struct flagged_sums {
+struct flagged_sums : flag_wire {
     template <typename T>
-    static __device__ void send(const struct epx_combine_rows &a, uint64_t epoch,
-                                const struct sum_slice &at, struct row_list &list)
+    static __device__ __forceinline__ void send_sum(const struct row_list &list, int32_t num,
+                                                    bool weighted, int64_t bytes,
+                                                    const struct bank_slice &to, uint64_t)
     {
-        char *bank = bank_on(a.comm, a.banks, epoch, at.home);
-        const int64_t row = row_of_sum(a, at);
-        const struct part part = part_of(a.banks.slices, at.slice, a.row_bytes);
-
-        list_pairs<T>(a, part.offset, at.record, list);
         sum_rows<typename T::row, typename T::part, SHIFTED_IF_ODD, MOST_SUM_ROWS>(
-            list, at.record->num_slots, multiplies(a),
-            part.bytes / (int64_t)sizeof(typename T::part),
-            row_in(a.banks, bank, row) + part.offset);
-        if (a.backward && a.weights && at.slice == 0)
-            send_weights(a, at.record, words_in(a.banks, bank, row));
-        __syncwarp();
-        if (lane_id() == 0) {
-            fence_release_sys();
-            raise_flag(a.comm, flag_in(a.banks, bank, row, at.slice), epoch);
-        }
-        __syncwarp();
+            list, num, weighted, bytes / (int64_t)sizeof(typename T::part), place(to));
     }
 
     template <typename T>
-    static __device__ bool add(const struct banked_places &places, const struct slice_of_token &at,
-                               int64_t bytes, char *out, struct verdict &verdict)
+    static __device__ __forceinline__ bool add_sum(const struct banked_places &places,
+                                                   const struct slice_of_token &at, int64_t bytes,
+                                                   char *out, struct verdict &verdict)
     {
-        const struct epx_banks &banks = places.a.banks;
-        const struct coming_part part = list_coming_parts(places, at, [&](int64_t row) {
-            return row_in(banks, places.bank, row) + at.slice * banks.slices.bytes;
-        });
+        const struct coming_part part = list_coming_parts<struct flag_wire>(places, at);
         const struct awaited_parts await = {
             kept_room_of_warp(),
             places.a.comm,
             verdict.x.epoch,
             at.list.num_parts,
             part.rank,
-            part.row < 0 ? NULL : flag_in(banks, places.bank, part.row, at.slice)};
+            part.row < 0 ? NULL : flag_of({places.a.banks, places.bank, part.row, at.slice})};
 
         return verdict() && add_parts<T>(at.list, multiplies(places.a),
                                          bytes / (int64_t)sizeof(typename T::part), out, await);
-    }
-
-    static __device__ bool take_weights(const struct banked_places &places, int64_t token, uint64_t)
-    {
-        take_all_weights(places.a, places, token);
-        return true;
     }
 };
 

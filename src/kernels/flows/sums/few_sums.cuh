@@ -3,8 +3,13 @@
  * few_sums.cuh - a combine or dispatch backward of few rows in one launch: expert ranks send
  * the sum of each row's pairs, rounded once, into the home rank's bank at the row's place; home
  * ranks add the parts of each token as they come, and their own (own_sums.cuh). banks.cuh has the
- * protocol. A Way is how parts travel: it sends a slice of a sum, adds the slices of a token, and
- * takes the gradients of weights.
+ * protocol. A wire for sums has two functions more, as sums are made while they are sent, and added
+ * while they come:
+ *
+ *   send_sum<T>()   the sum of the rows of a list into a slice of a bank
+ *   add_sum<T>()    waits for the parts of a slice of a token and adds them; returns whether the
+ *                   ranks agree and all came
+ *
  * Work: reads the rows of all pairs here once, writes this rank's unique rows for other ranks,
  * reads those of its tokens, writes T rows. Order: choices, then ranks.
  * Launch: phases.cuh; blocks that send, then blocks that add.
@@ -15,7 +20,7 @@
 #include "kernels/flows/sums/own_sums.cuh"
 #include "kernels/flows/sums/sums.cuh"
 #include "kernels/routing/pairs.cuh"
-#include "kernels/wires/banks.cuh"
+#include "kernels/wires/wire.cuh"
 
 /* A slice of the sum of a record's pairs, and the rank that it goes to. */
 struct sum_slice {
@@ -45,20 +50,7 @@ struct banked_places {
     {
         return row(token, a.plan.pairs[token * a.plan.shape.top_k + choice].lead_place & 255);
     }
-
-    /* What goes with a row, of a part that came with a flag. */
-    __device__ __forceinline__ float weight_of(int64_t token, int64_t choice) const
-    {
-        return words_in(a.banks, bank, row_of_pair(token, choice))[choice];
-    }
 };
-
-/* The row of a record's sum in its home's bank. */
-static __device__ __forceinline__ int64_t row_of_sum(const struct epx_combine_rows &a,
-                                                     const struct sum_slice &at)
-{
-    return (int64_t)at.record->token * a.plan.most_rows + at.record->place;
-}
 
 /* Whether rows are multiplied by the weights of their pairs. */
 static __device__ __forceinline__ bool multiplies(const struct epx_combine_rows &a)
@@ -66,8 +58,37 @@ static __device__ __forceinline__ bool multiplies(const struct epx_combine_rows 
     return a.weights && !a.backward;
 }
 
+/* The whole warp: sends a slice of the sum of a record's pairs, and with the first slice gradients
+ * of weights. */
+template <typename T, typename Wire>
+static __device__ __forceinline__ void send_slice(const struct epx_combine_rows &a, uint64_t epoch,
+                                                  const struct sum_slice &at, struct row_list &list)
+{
+    const struct bank_slice to = {a.banks, bank_on(a.comm, a.banks, epoch, at.home),
+                                  (int64_t)at.record->token * a.plan.most_rows + at.record->place,
+                                  at.slice};
+    const struct part part = part_of(a.banks.slices, at.slice, a.row_bytes);
+    const struct epx_wire_pair *pairs = epx_wire_pairs(at.record);
+    const bool weighted = a.backward && a.weights && at.slice == 0;
+
+    list_pairs<T>(a, part.offset, at.record, list);
+    EPX_DELAY(a.comm);
+    Wire::template send_sum<T>(list, at.record->num_slots, multiplies(a), part.bytes, to, epoch);
+    for (int32_t i = lane_id(); weighted && i < at.record->num_pairs; i += EPX_WARP) {
+        const int32_t choice = (int32_t)(pairs[i].expert_choice & 255);
+
+        Wire::send_word(to, choice, grad_of_weight(a, pairs[i].slot, choice), epoch);
+    }
+    __syncwarp();
+    if (Wire::TELLS && lane_id() == 0) {
+        fence_release_sys();
+        Wire::tell(a.comm, to, epoch);
+    }
+    __syncwarp();
+}
+
 /* Expert side: the sums of all records here that are of other ranks' rows. */
-template <typename T, typename Way>
+template <typename T, typename Wire>
 static __device__ void send_small_sums(const struct epx_combine_rows &a, uint64_t epoch,
                                        const struct record_range &range, struct row_list &list)
 {
@@ -82,8 +103,32 @@ static __device__ void send_small_sums(const struct epx_combine_rows &a, uint64_
                                      epx_wire_record_at(&a.plan, records, row.source, row.row)};
 
         if (at.record->num_slots)
-            Way::template send<T>(a, epoch, at, list);
+            send_slice<T, Wire>(a, epoch, at, list);
     }
+}
+
+/* The whole warp, a pair a lane: gradients of the weights of a token's pairs, once the first slices
+ * of its parts have come. Returns whether all have come. */
+template <typename Wire>
+static __device__ bool take_coming_weights(const struct banked_places &places, int64_t token,
+                                         uint64_t epoch)
+{
+    const struct epx_combine_rows &a = places.a;
+    const int32_t k = lane_id(), top_k = a.plan.shape.top_k;
+    const int64_t pair = token * top_k + k;
+    const int32_t rank = k < top_k ? a.plan.pair_rank[pair] : -1;
+    float weight = 0;
+    bool ok = true;
+
+    if (rank == a.comm.rank)
+        weight = grad_of_weight(a, a.plan.view.slots[pair], k);
+    else if (rank >= 0)
+        ok = Wire::take_word(a.comm,
+                             {{a.banks, places.bank, places.row_of_pair(token, k), 0}, epoch, rank},
+                             k, weight);
+    if (ok && k < top_k)
+        a.grad_weights[pair] = weight;
+    return __all_sync(~0u, ok);
 }
 
 /* A row of a token whose part comes from another rank, a lane each; row -1 = it has none. */
@@ -93,11 +138,10 @@ struct coming_part {
 };
 
 /* The whole warp: lists a slice of all parts of a token that come from other ranks; its ranks are
- * not more than lanes. place_of(row) is where the slice of a row of the bank comes. */
-template <typename PlaceOf>
+ * not more than lanes. */
+template <typename Wire>
 static __device__ __forceinline__ struct coming_part
-list_coming_parts(const struct banked_places &places, const struct slice_of_token &at,
-                  PlaceOf place_of)
+list_coming_parts(const struct banked_places &places, const struct slice_of_token &at)
 {
     const struct epx_device_plan &plan = places.a.plan;
     struct sum_list &list = at.list;
@@ -111,7 +155,7 @@ list_coming_parts(const struct banked_places &places, const struct slice_of_toke
     const int32_t place = __popc(lanes & lanes_below());
 
     if (comes) {
-        list.parts.row[place] = place_of(row);
+        list.parts.row[place] = Wire::place({places.a.banks, places.bank, row, at.slice});
         list.parts.node[place] = rank;
     }
     if (kept && !comes)
@@ -126,7 +170,7 @@ list_coming_parts(const struct banked_places &places, const struct slice_of_toke
 
 /* Home side: adds the parts of each token; the first token's lists are made beside the wait for the
  * verdict. Returns whether this warp's parts have come. */
-template <typename T, typename Way>
+template <typename T, typename Wire>
 static __device__ bool add_small_parts(const struct epx_combine_rows &a, struct verdict &verdict,
                                        struct sum_list &list)
 {
@@ -145,10 +189,10 @@ static __device__ bool add_small_parts(const struct epx_combine_rows &a, struct 
         if (lane_id() == 0)
             list.num_own = num_own;
         __syncwarp();
-        if (!Way::template add<T>(places, at, part.bytes, out, verdict))
+        if (!Wire::template add_sum<T>(places, at, part.bytes, out, verdict))
             return false;
         if (a.backward && weights_come(verdict.x) && a.grad_weights && at.slice == 0 &&
-            !Way::take_weights(places, at.token, verdict.x.epoch))
+            !take_coming_weights<Wire>(places, at.token, verdict.x.epoch))
             return false;
         __syncwarp();
     }
@@ -156,12 +200,12 @@ static __device__ bool add_small_parts(const struct epx_combine_rows &a, struct 
 }
 
 /* A block that takes. Lists of a routing that failed are not looked at. */
-template <typename T, typename Way>
+template <typename T, typename Wire>
 static __device__ void take_sums(const struct epx_combine_rows &a, struct exchange &x,
                                  struct sum_list &list)
 {
     struct verdict verdict = {a.comm, a.note, x, a.plan.outcome, false, false};
-    bool ok = a.plan.outcome->code == EPX_SUCCESS && add_small_parts<T, Way>(a, verdict, list);
+    bool ok = a.plan.outcome->code == EPX_SUCCESS && add_small_parts<T, Wire>(a, verdict, list);
 
     if (!verdict())
         return;
@@ -177,7 +221,7 @@ union listing {
 };
 
 /* All of a kernel. */
-template <typename T, typename Way>
+template <typename T, typename Wire>
 static __device__ __forceinline__ void combine_few(const struct epx_combine_rows &a)
 {
     __shared__ struct exchange x;
@@ -192,9 +236,9 @@ static __device__ __forceinline__ void combine_few(const struct epx_combine_rows
     begin_small(a.comm, a.banks, a.note, a.plan.outcome->code, look_first(a.comm), x);
     if (x.outcome.code == EPX_SUCCESS) {
         if (!takes && a.plan.outcome->code == EPX_SUCCESS)
-            send_small_sums<T, Way>(a, x.epoch, range, list.send);
+            send_small_sums<T, Wire>(a, x.epoch, range, list.send);
         if (takes)
-            take_sums<T, Way>(a, x, list.take);
+            take_sums<T, Wire>(a, x, list.take);
     }
     if (!is_last_of_small(a.comm, a.banks, x, {a.note, a.plan.outcome, takes}))
         return;

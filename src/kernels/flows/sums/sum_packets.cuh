@@ -39,7 +39,7 @@ static __device__ __forceinline__ void add_pack_of_rows(const struct row_list &l
 /* The whole warp: packs of the sum of rows, at least one, into the packets of a slice. */
 template <typename T, bool WEIGHTED, bool ODD>
 static __device__ __forceinline__ void send_sum_packs(const struct row_list &list, int32_t num,
-                                                      int64_t packs, struct packet_run to)
+                                                      int64_t packs, char *to, uint32_t tag)
 {
     typedef typename T::row Row;
     typedef typename T::part Part;
@@ -60,20 +60,19 @@ static __device__ __forceinline__ void send_sum_packs(const struct row_list &lis
             round_pack(sum[0], rounded);
             put(out, j, bits_of(rounded));
         }
-        store_stripe(to.packets, out, mine, to.tag);
-        to.packets += EPX_STRIPE_PACKETS * PACKET_BYTES;
+        store_stripe(to, out, mine, tag);
+        to += EPX_STRIPE_PACKETS * PACKET_BYTES;
     }
 }
 
 template <typename T>
 static __device__ EPX_COLD void send_odd_sum(const struct row_list &list, int32_t num,
-                                             bool weighted, int64_t packs,
-                                             const struct packet_run &to)
+                                             bool weighted, int64_t packs, char *to, uint32_t tag)
 {
     if (weighted)
-        send_sum_packs<T, true, true>(list, num, packs, to);
+        send_sum_packs<T, true, true>(list, num, packs, to, tag);
     else
-        send_sum_packs<T, false, true>(list, num, packs, to);
+        send_sum_packs<T, false, true>(list, num, packs, to, tag);
 }
 
 /* The bits that must not be set in addresses of rows that are read and written 16 bytes, as they
@@ -83,15 +82,15 @@ static constexpr uint32_t PACK_BITS = 16 / sizeof(typename T::part) * sizeof(typ
 
 template <typename T>
 static __device__ __forceinline__ void send_packed_sum(const struct row_list &list, int32_t num,
-                                                       bool weighted, int64_t packs,
-                                                       const struct packet_run &to)
+                                                       bool weighted, int64_t packs, char *to,
+                                                       uint32_t tag)
 {
     if (list_misalignment(list, num) & PACK_BITS<T>)
-        send_odd_sum<T>(list, num, weighted, packs, to);
+        send_odd_sum<T>(list, num, weighted, packs, to, tag);
     else if (weighted)
-        send_sum_packs<T, true, false>(list, num, packs, to);
+        send_sum_packs<T, true, false>(list, num, packs, to, tag);
     else
-        send_sum_packs<T, false, false>(list, num, packs, to);
+        send_sum_packs<T, false, false>(list, num, packs, to, tag);
 }
 
 /* A pack of each lane. */

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * wire.cuh - what a wire is: how slices of rows get into the banks (banks.cuh) of other ranks, and
+ * out of them. flags.cuh and packets.cuh have one each. Flows take a wire as a template argument:
+ * what they send and take is theirs, how it travels is the wire's. Whole warps call a wire, single
+ * lanes its words and tell().
+ *
+ *   place()      where a slice lies in its bank
+ *   send_copy()  stores a slice of a row to several places, of which none is NULL
+ *   send_word()  a word that goes with the row of a slice
+ *   tell()       tells of a slice that is stored; called behind a fence, and only if TELLS
+ *   spread()     waits for a slice and stores it to several places; returns whether it came
+ *   take_word()  a word that goes with the row, once spread() has taken a row's first slice;
+ *                returns whether it came
+ *
+ * few_sums.cuh has what a wire for sums has too.
+ */
+#ifndef EPX_KERNELS_WIRES_WIRE_CUH
+#define EPX_KERNELS_WIRES_WIRE_CUH
+
+#include <type_traits>
+
+#include "kernels/args/device_comm.h"
+#include "kernels/warp/copy_row.cuh"
+#include "kernels/wires/banks.cuh"
+
+/* A slice of a row that comes from a rank in the operation of a number. */
+struct coming_slice {
+    struct bank_slice at;
+    uint64_t epoch;
+    int32_t source;
+};
+
+#define EPX_WIRE_HAS(Wire, function, ...)                                                          \
+    static_assert(std::is_same<decltype(&Wire::function), __VA_ARGS__>::value,                     \
+                  "a wire has " #function "()")
+
+/* Stands beside each wire. */
+template <typename Wire> struct checked_wire {
+    static constexpr bool TELLS = Wire::TELLS;
+
+    EPX_WIRE_HAS(Wire, place, char *(*)(const struct bank_slice &));
+    EPX_WIRE_HAS(Wire, send_copy,
+                 void (*)(const char *, int64_t, const struct row_list &, int32_t, uint64_t));
+    EPX_WIRE_HAS(Wire, send_word, void (*)(const struct bank_slice &, int32_t, float, uint64_t));
+    EPX_WIRE_HAS(Wire, tell,
+                 void (*)(const struct epx_device_comm &, const struct bank_slice &, uint64_t));
+    EPX_WIRE_HAS(Wire, spread,
+                 bool (*)(const struct epx_device_comm &, const struct coming_slice &, int64_t,
+                          const struct row_list &, int32_t));
+    EPX_WIRE_HAS(Wire, take_word,
+                 bool (*)(const struct epx_device_comm &, const struct coming_slice &, int32_t,
+                          float &));
+};
+
+#endif
