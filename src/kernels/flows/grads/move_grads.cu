@@ -5,7 +5,7 @@
  * they are short); the others scale what comes, and this rank's own rows, into the slots, and
  * multiply it with the rows that combine was given, all at once (grad_movers.cuh). Where rows came
  * by messages, or round by round through a stage that holds only some, each lies raw in its first
- * slot, and all blocks scale. All zero padding.
+ * slot, and all blocks scale. All zero padding. Rows of any alignment have kernels of their own.
  * Work: reads T rows, those that came and as many forward rows as slots, writes every slot once.
  * Order: dot products in blocks of 1024 elements: 256 lanes, a binary tree, blocks in order: see
  * EPX_Combine_backward(3).
@@ -44,15 +44,8 @@ static __device__ __forceinline__ struct box_shape shape_sent(const struct epx_d
     return {SCALING_ROOM, sizeof(struct goal_list), a.movers.slices.bytes, EPX_ROW_ENDS, EPX_LINE};
 }
 
-/* Of rows of any alignment. */
-template <typename T>
-static __device__ EPX_COLD void take_odd_grads(const struct mover<false> &m,
-                                               struct slot_list<T> &list, bool streams, bool stays)
-{
-    take_grads<T, 1>(m, list, streams, stays);
-}
-
-template <typename T>
+/* N elements are read and written at once. */
+template <typename T, int N>
 static __device__ void scale_rows(const struct epx_dispatch_rows &a, struct grad_room<T> &room,
                                   char *shared, bool streams)
 {
@@ -82,20 +75,13 @@ static __device__ void scale_rows(const struct epx_dispatch_rows &a, struct grad
         mover.crew = crew_of_takers(a.movers, senders);
         takes = all_have_begun(a.comm, room.x.epoch);
     }
-    if (!takes)
-        return;
-    const bool stays = !streams || takes_stores(room.x, room.w, a.comm.rank);
-    struct slot_list<T> &list = room.lists[threadIdx.x / EPX_WARP];
-
-    if (rows_are_aligned(a.recv, a.forward, a.rows, a.row_bytes))
-        take_grads<T, 16 / sizeof(T)>(mover, list, streams, stays);
-    else
-        take_odd_grads<T>(mover, list, streams, stays);
+    if (takes)
+        take_grads<T, N>(mover, room.lists[threadIdx.x / EPX_WARP], streams,
+                         !streams || takes_stores(room.x, room.w, a.comm.rank));
 }
 
-template <typename T>
-static __global__ void __launch_bounds__(MOVING_THREADS, 1)
-    move_grads(const __grid_constant__ struct epx_dispatch_rows a)
+template <typename T, int N>
+static __device__ __forceinline__ void move_in_phase(const struct epx_dispatch_rows &a)
 {
     extern __shared__ __align__(EPX_LINE) char moving_shared[];
     __shared__ struct grad_room<T> room;
@@ -104,19 +90,40 @@ static __global__ void __launch_bounds__(MOVING_THREADS, 1)
     bool on = is_on(a.comm);
 
     if (on)
-        scale_rows<T>(a, room, moving_shared, a.comm.state->deferred);
+        scale_rows<T, N>(a, room, moving_shared, a.comm.state->deferred);
     if (on && a.movers.phase != EPX_PHASE_SEND)
         zero_rest<false>(a, true, all_warps());
     end_dispatch(a, on);
 }
 
+template <typename T>
+static __global__ void __launch_bounds__(MOVING_THREADS, 1)
+    move_grads(const __grid_constant__ struct epx_dispatch_rows a)
+{
+    move_in_phase<T, 16 / sizeof(T)>(a);
+}
+
+/* Rows of any alignment. */
+template <typename T>
+static __global__ void __launch_bounds__(MOVING_THREADS, 1)
+    move_odd_grads(const __grid_constant__ struct epx_dispatch_rows a)
+{
+    move_in_phase<T, 1>(a);
+}
+
 static void (*const kernels[NUM_ADDED_TYPES])(struct epx_dispatch_rows) =
     KERNELS_OF_TYPES(move_grads);
+static void (*const odd_grad_kernels[NUM_ADDED_TYPES])(struct epx_dispatch_rows) =
+    KERNELS_OF_TYPES(move_odd_grads);
 
 int epx_launch_move_grads(const struct epx_dispatch_rows *args, EPX_Stream stream)
 {
+    const bool aligned = rows_are_aligned(args->recv, args->forward, args->rows, args->row_bytes);
+
     return launch_phase(mover_launch(args->movers, MOVING_THREADS, MOVING_BYTES, stream),
-                        kernels[args->datatype - EPX_FLOAT16], *args);
+                        (aligned ? kernels : odd_grad_kernels)[args->datatype - EPX_FLOAT16],
+                        *args);
 }
 
-static const struct epx_loaded loaded(kernels, MOVING_BYTES);
+static const struct epx_loaded loaded(kernels, MOVING_BYTES),
+    loaded_odd(odd_grad_kernels, MOVING_BYTES);

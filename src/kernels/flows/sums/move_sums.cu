@@ -2,10 +2,11 @@
 /*
  * move_sums.cu - the last kernel of combine and dispatch backward where ranks store into each
  * other's memory. The first blocks send this rank's sums for other ranks, the others add what comes
- * (sum_movers.cuh), at once.
+ * (sum_movers.cuh), at once. If the stage holds only some rows combine_rounds has done all.
  * Work: reads the rows of all pairs here once, writes this rank's unique rows and T rows. Order:
  * choices, then ranks.
- * Rows that do not lie on multiples of 16 bytes are added by functions of their own.
+ * Rows that do not lie on multiples of 16 bytes have kernels of their own: code for both costs
+ * registers.
  * Launch: phases.cuh. Ends the operation.
  */
 #include "kernels/flows/sums/sum_movers.cuh"
@@ -13,47 +14,29 @@
 #include "kernels/protocol/phases.cuh"
 
 /* What a warp needs of its block's memory. */
-struct alignas(STEP_LINE) adding_room {
-    char ring[RING_ROOM]; /* for rows that are not odd */
+struct adding_room {
     struct record_run runs[EPX_MOST_DEVICE_RANKS];
     struct summands sums[2];
 };
 
-enum {
-    ADDING_THREADS = EPX_RING_WARPS * EPX_WARP,
-    ADDING_BYTES = EPX_RING_WARPS * sizeof(struct adding_room)
+/* What it needs if it adds through a ring. */
+struct alignas(STEP_LINE) ring_room {
+    char ring[RING_ROOM];
+    struct adding_room room;
 };
 
-/* Whether a row or a sum, and so the end of a slice, does not lie where packs can be loaded and
- * stored. Sums that travel as float32 have packs of 8 bytes in rows. */
-static __device__ bool sums_are_odd(const struct epx_combine_rows &a)
-{
-    const int64_t row_bytes = a.row_bytes / (a.wide ? 2 : 1);
-    const uintptr_t bits = a.wide ? 7 : 15;
+enum {
+    RING_THREADS = EPX_RING_WARPS * EPX_WARP,
+    RING_BYTES = EPX_RING_WARPS * sizeof(struct ring_room),
+    ODD_THREADS = EPX_ADDING_WARPS * EPX_WARP,
+    ODD_BYTES = EPX_ADDING_WARPS * sizeof(struct adding_room)
+};
 
-    return (((uintptr_t)a.rows | (uintptr_t)a.sums | (uintptr_t)row_bytes) & bits) != 0;
-}
-
-template <typename T>
-static __device__ EPX_COLD void send_odd_chunks(const struct sum_mover &m, struct adding_room &room)
+/* All of a kernel. */
+template <typename T, bool ODD>
+static __device__ __forceinline__ void move_all(const struct epx_combine_rows &a,
+                                                struct adding_room &room, char *ring)
 {
-    send_chunks<T, true>(m, room.runs, room.sums, NULL);
-}
-
-template <typename T>
-static __device__ EPX_COLD void take_odd_tokens(const struct sum_mover &m, struct adding_room &room)
-{
-    take_tokens<T, true>(m, room.sums, NULL);
-}
-
-template <typename T>
-static __global__ void __launch_bounds__(ADDING_THREADS, 1)
-    move_sums(const __grid_constant__ struct epx_combine_rows a)
-{
-    extern __shared__ __align__(STEP_LINE) char adding_shared[];
-    struct adding_room *rooms = (struct adding_room *)(void *)adding_shared;
-    struct adding_room &room = rooms[threadIdx.x / EPX_WARP];
-    const bool odd = sums_are_odd(a);
     const int32_t senders = senders_here(a.movers.phase, a.movers.senders);
 
     begin_phase(a.movers.phase);
@@ -61,21 +44,16 @@ static __global__ void __launch_bounds__(ADDING_THREADS, 1)
     struct sum_mover mover = {a, a.comm.state->epoch + 1,
                               sends ? crew_of_role(senders) : crew_of_takers(a.movers, senders),
                               a.backward && a.comm.state->weighted};
-    bool takes = on;
+    bool takes = on && a.rounds.num == 1;
 
     if (takes && sends) {
         begin_to_send(a.comm, mover.epoch, senders);
-        if (odd)
-            send_odd_chunks<T>(mover, room);
-        else
-            send_chunks<T, false>(mover, room.runs, room.sums, room.ring);
+        send_chunks<T, ODD>(mover, room.runs, room.sums, ring);
         mover.crew = crew_of_takers(a.movers, senders);
         takes = all_have_begun(a.comm, mover.epoch);
     }
-    if (takes && odd)
-        take_odd_tokens<T>(mover, room);
-    else if (takes)
-        take_tokens<T, false>(mover, room.sums, room.ring);
+    if (takes)
+        take_tokens<T, ODD>(mover, room.sums, ring);
     if (!is_last_mover(a.comm, a.movers))
         return;
     if (on)
@@ -83,12 +61,50 @@ static __global__ void __launch_bounds__(ADDING_THREADS, 1)
     end_operation(a.comm, a.num_tokens);
 }
 
+template <typename T>
+static __global__ void __launch_bounds__(RING_THREADS, 1)
+    move_sums(const __grid_constant__ struct epx_combine_rows a)
+{
+    extern __shared__ __align__(STEP_LINE) char adding_shared[];
+    struct ring_room *rooms = (struct ring_room *)(void *)adding_shared;
+    struct ring_room &own = rooms[threadIdx.x / EPX_WARP];
+
+    move_all<T, false>(a, own.room, own.ring);
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(ODD_THREADS, 1)
+    move_odd_sums(const __grid_constant__ struct epx_combine_rows a)
+{
+    extern __shared__ __align__(STEP_LINE) char adding_shared[];
+    struct adding_room *rooms = (struct adding_room *)(void *)adding_shared;
+
+    move_all<T, true>(a, rooms[threadIdx.x / EPX_WARP], NULL);
+}
+
 static void (*const kernels[NUM_SUM_KERNELS])(struct epx_combine_rows) = SUM_KERNELS(move_sums);
+static void (*const odd_kernels[NUM_SUM_KERNELS])(struct epx_combine_rows) =
+    SUM_KERNELS(move_odd_sums);
+
+/* Whether a row or a sum, and so the end of a slice, does not lie where packs can be loaded and
+ * stored. Sums that travel as float32 have packs of 8 bytes in rows. */
+static int sums_are_odd(const struct epx_combine_rows *args)
+{
+    const int64_t row_bytes = args->row_bytes / (args->wide ? 2 : 1);
+    const uintptr_t bits = args->wide ? 7 : 15;
+
+    return (((uintptr_t)args->rows | (uintptr_t)args->sums | (uintptr_t)row_bytes) & bits) != 0;
+}
 
 int epx_launch_move_sums(const struct epx_combine_rows *args, EPX_Stream stream)
 {
-    return launch_phase(mover_launch(args->movers, ADDING_THREADS, ADDING_BYTES, stream),
-                        kernels[epx_sum_kernel(args)], *args);
+    const int kernel = epx_sum_kernel(args);
+
+    if (sums_are_odd(args))
+        return launch_phase(mover_launch(args->movers, ODD_THREADS, ODD_BYTES, stream),
+                            odd_kernels[kernel], *args);
+    return launch_phase(mover_launch(args->movers, RING_THREADS, RING_BYTES, stream),
+                        kernels[kernel], *args);
 }
 
-static const struct epx_loaded loaded(kernels, ADDING_BYTES);
+static const struct epx_loaded loaded(kernels, RING_BYTES), loaded_odd(odd_kernels, ODD_BYTES);
