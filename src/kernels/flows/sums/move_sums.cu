@@ -2,7 +2,7 @@
 /*
  * move_sums.cu - the last kernel of combine and dispatch backward where ranks store into each
  * other's memory. The first blocks send this rank's sums for other ranks, the others add what comes
- * (sum_movers.cuh), at once. If the stage holds only some rows combine_rounds has done all.
+ * (sum_movers.cuh), at once.
  * Work: reads the rows of all pairs here once, writes this rank's unique rows and T rows. Order:
  * choices, then ranks.
  * Rows that do not lie on multiples of 16 bytes have kernels of their own: code for both costs
@@ -44,7 +44,7 @@ static __device__ __forceinline__ void move_all(const struct epx_combine_rows &a
     struct sum_mover mover = {a, a.comm.state->epoch + 1,
                               sends ? crew_of_role(senders) : crew_of_takers(a.movers, senders),
                               a.backward && a.comm.state->weighted};
-    bool takes = on && a.rounds.num == 1;
+    bool takes = on;
 
     if (takes && sends) {
         begin_to_send(a.comm, mover.epoch, senders);
