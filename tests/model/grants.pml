@@ -18,9 +18,11 @@
  *
  * run: RANKS=2 OPS=3
  * long: RANKS=2 OPS=4
+ * long: RANKS=2 OPS=3 OTHERS
  * fails with RANKS=2 OPS=3: ANY_GRANT FIRST_NUMBER LEARNS_ALONE NEVER_ASKS WORD_FIRST
  * fails with RANKS=2 OPS=4: EARLY_ROW
- * hangs with RANKS=2 OPS=3: WORDS_ALONE NO_GRANT
+ * hangs with RANKS=2 OPS=3: NO_GRANT
+ * hangs with RANKS=2 OPS=3 OTHERS: WORDS_ALONE
  */
 #define CELLS 3 /* the receive buffers of the other rank: of requests 0 and 1, and of a call */
 #include "memory.pml"
@@ -38,7 +40,7 @@ byte ready[2 * RANKS], ready_known[2 * RANKS];
 byte rows[2 * RANKS], rows_num[2 * RANKS];
 mtype rows_kind[2 * RANKS];
 bool rows_fixed[2 * RANKS];
-byte granted[RANKS], grant_buffer[RANKS];
+byte granted[RANKS], grant_buffer[RANKS], grant_number[RANKS];
 mtype grant_row[RANKS];
 byte arrived[RANKS];
 
@@ -77,6 +79,7 @@ inline post_grant(where)
     atomic {
         grant_row[me] = where;
         grant_buffer[me] = request;
+        grant_number[me] = (IS_FIXED(request) -> known[request] : 0);
         post(me, granted[me], n)
     }
 #ifdef FAULT_NO_GRANT
@@ -84,7 +87,7 @@ inline post_grant(where)
 #endif
 }
 
-/* may_have_grant: kept_grant is that of the request, by its operation */
+/* may_have_grant: kept_grant is that of the request, by its number */
 #define MAY_HAVE_GRANT (IS_FIXED(request) && kept_grant[request] != 0)
 
 #ifdef FAULT_ANY_GRANT /* any grant is taken for one in force */
@@ -119,9 +122,10 @@ inline take_grant()
         :: IS_FIXED(request) ->
             kept_buffer[request] = to;
 #ifdef FAULT_FIRST_NUMBER /* a later grant bears the number of the first */
-            kept_grant[request] = (kept_grant[request] == 0 -> n : kept_grant[request])
+            kept_grant[request] = (kept_grant[request] == 0 -> grant_number[other]
+                                                            : kept_grant[request])
 #else
-            kept_grant[request] = n
+            kept_grant[request] = grant_number[other]
 #endif
         :: else
         fi;
@@ -159,6 +163,9 @@ inline place()
     came = rows_num[AT(other, n)];
     if
     :: BOTH_FIXED -> known[request] = n; known_rows[request] = came
+#ifdef OTHERS /* another source of the receiver, which is not here, may not be fixed */
+    :: BOTH_FIXED
+#endif
     :: else
     fi;
     in = WORD

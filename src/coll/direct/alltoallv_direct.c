@@ -26,10 +26,12 @@
  * Rings belong to pairs of ranks (direct.c). Two edges of one pair take turns in their order. No
  * byte is put into a ring before the receiver said in the same operation that it may be.
  *
- * A grant stays in force for a request of the sender and one of the receiver that have met: each
- * keeps the number of the operation, the sender with the place, the receiver with the rows of its
- * sources, which all must be fixed. The receiver tells its number when it is ready, and only if the
- * sender's is the same do rows go by that grant: else they are for another request's buffer.
+ * A grant stays in force for a request of the sender and one of the receiver that have met. The
+ * receiver's is known by the number of the operation in which it learned the rows of its sources,
+ * which all must be fixed: from then on its places stay. It tells that number in its grants, which
+ * the sender keeps, and when it is ready, and only if the two are the same do rows go by the grant:
+ * else they are for another request's buffer. A grant of a request that has learned nothing has the
+ * number 0 and is not kept.
  *
  * tests/model/edges.pml checks the words, tests/model/grants.pml the grants in force.
  */
@@ -264,7 +266,7 @@ static int takes_stores(const struct exchange *x, int i, const struct epx_segmen
 static int post_grant(const struct exchange *x, int i, int refuses)
 {
     struct epx_tail_lines *lines = x->edges->in[i].other;
-    struct epx_grant grant = {.number = x->request->epoch, .row = EPX_GRANT_NOTHING};
+    struct epx_grant grant = {.number = x->fixed ? x->fixed->known : 0, .row = EPX_GRANT_NOTHING};
     const struct epx_segment *segment;
 
     if (!refuses && takes_stores(x, i, &segment, &grant.offset)) {
@@ -336,7 +338,7 @@ static int store_rows(const struct exchange *x, int i)
     edge->moved += length;
     if (to && edge->moved < all)
         return 1;
-    if (edge->grant.number == x->request->epoch)
+    if (edge->asked)
         post(x, &edge->other->arrived.number, x->destinations->rank[i]);
     else
         post_rows(x, i, EPX_ROWS_STORED);
@@ -409,6 +411,7 @@ static int go_on(const struct exchange *x, int i, uint64_t known)
         return 1;
     }
     edge->grant = x->fixed->grants[i];
+    edge->asked = 0;
     edge->state = EPX_EDGE_ROWS;
     if (edge->grant.row == EPX_GRANT_RING)
         post_rows(x, i, EPX_ROWS_STORED);
@@ -440,6 +443,7 @@ static int await_grant(const struct exchange *x, int i)
     if (!has_come(x, &edge->own->granted.number))
         return 0;
     edge->grant = edge->own->granted.grant;
+    edge->asked = 1;
     if (edge->grant.row == EPX_GRANT_NOTHING)
         return end_out(x, i);
     if (x->fixed)

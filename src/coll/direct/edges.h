@@ -70,6 +70,7 @@ struct epx_edge_out {
     enum epx_edge_state state;
     int64_t moved; /* bytes stored, or put into the ring */
     struct epx_grant grant;
+    int asked; /* the grant is of this operation */
 };
 
 /* What the direct ground has of a list of partners. */
