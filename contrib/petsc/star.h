@@ -30,7 +30,6 @@ struct star {
     struct unit *units;
     struct link *links; /* in the order in which they were made, the same on all ranks */
     unsigned long num_operations;
-    PetscBool copies_basic; /* -sf_epx_copies_basic */
 };
 
 PetscErrorCode star_set_up(PetscSF sf);

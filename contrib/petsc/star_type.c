@@ -15,19 +15,6 @@ static PetscErrorCode star_destroy(PetscSF sf)
     PetscFunctionReturn(0);
 }
 
-static PetscErrorCode star_set_from_options(PetscSF sf, PetscOptionItems *PetscOptionsObject)
-{
-    struct star *const star = sf->data;
-
-    PetscFunctionBegin;
-    PetscOptionsHeadBegin(PetscOptionsObject, "PetscSF epx options");
-    PetscCall(PetscOptionsBool("-sf_epx_copies_basic",
-                               "Copies of a star are of type basic, which VecScatterRemap() wants",
-                               "PetscSFDuplicate", star->copies_basic, &star->copies_basic, NULL));
-    PetscOptionsHeadEnd();
-    PetscFunctionReturn(0);
-}
-
 static PetscErrorCode show_transport(const struct star *star, PetscViewer viewer)
 {
     char transport[EPX_MAX_HINT_STRING];
@@ -57,14 +44,14 @@ static PetscErrorCode star_view(PetscSF sf, PetscViewer viewer)
     PetscFunctionReturn(0);
 }
 
-/* PETSc has made the copy, of type epx and with the graph if that is wanted. */
+/* PETSc has made the copy, of type epx and with the graph if that is wanted. The copy of a scatter
+   of vectors becomes a star of type basic: it is made for VecScatterRemap, which changes indices
+   within PETSc's own types and refuses all others. */
 static PetscErrorCode star_duplicate(PetscSF sf, PetscSFDuplicateOption option, PetscSF copy)
 {
-    const struct star *const star = sf->data;
-
     PetscFunctionBegin;
     (void)option;
-    if (star->copies_basic)
+    if (sf->vscat.bs > 0)
         PetscCall(PetscSFSetType(copy, PETSCSFBASIC));
     PetscFunctionReturn(0);
 }
@@ -94,7 +81,6 @@ static PetscErrorCode star_create(PetscSF sf)
     sf->ops->SetUp = star_set_up;
     sf->ops->Reset = star_reset;
     sf->ops->Destroy = star_destroy;
-    sf->ops->SetFromOptions = star_set_from_options;
     sf->ops->View = star_view;
     sf->ops->Duplicate = star_duplicate;
     sf->ops->GetLeafRanks = star_get_leaf_ranks;

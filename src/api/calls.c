@@ -93,8 +93,8 @@ static void take_any_address(struct epx_call *call)
     }
 }
 
-int epx_submit(struct epx_comm *comm, struct epx_route *route, const struct epx_call *call,
-               EPX_Request *request)
+static int submit(struct epx_comm *comm, struct epx_route *route, const struct epx_call *call,
+                  EPX_Request *request)
 {
     struct epx_request *queued = epx_request_create(comm, route);
 
@@ -106,6 +106,19 @@ int epx_submit(struct epx_comm *comm, struct epx_route *route, const struct epx_
     EPX_TRY(epx_request_submit(queued));
     *request = queued;
     return EPX_SUCCESS;
+}
+
+int epx_submit(struct epx_comm *comm, struct epx_route *route, const struct epx_call *call,
+               EPX_Request *request)
+{
+    int rc;
+
+    if (epx_transport_device_ops(comm)) /* whose preparations may take a while */
+        return submit(comm, route, call, request);
+    epx_lock();
+    rc = submit(comm, route, call, request);
+    epx_unlock();
+    return rc;
 }
 
 struct epx_buffer epx_rows_buffer(const char *name, const void *address, int64_t rows,

@@ -112,13 +112,28 @@ static void release_kept(struct epx_kept *kept)
         kept->free(kept);
 }
 
+/* Whether nobody else holds the communicator or the graph of a request. */
+static int is_last_holder(const struct epx_comm *comm, const struct epx_graph *graph)
+{
+    return comm->references == 1 || (graph && !graph->everyone && graph->references == 1);
+}
+
 void epx_request_free(struct epx_request *request)
 {
+    struct epx_graph *graph;
+    struct epx_comm *comm;
+    int is_last;
+
     if (!request)
         return;
-    epx_graph_release(request->call.graph);
-    epx_comm_release(request->comm);
+    graph = request->call.graph;
+    comm = request->comm;
     epx_lock();
+    is_last = is_last_holder(comm, graph);
+    if (!is_last) { /* then they are not freed, which may wait for other threads */
+        epx_graph_release(graph);
+        epx_comm_release(comm);
+    }
     release_kept(request->kept);
     epx_handle_remove(&request->handle);
     unlink_live(request);
@@ -129,6 +144,10 @@ void epx_request_free(struct epx_request *request)
         request = NULL;
     }
     epx_unlock();
+    if (is_last) {
+        epx_graph_release(graph);
+        epx_comm_release(comm);
+    }
     free(request);
 }
 

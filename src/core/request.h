@@ -64,7 +64,7 @@ struct epx_call {
 
 /* Where a receiver lets a sender store rows: the row of its receive buffer, and where that is. */
 struct epx_grant {
-    uint64_t number; /* the operation in which it was given, 0 = none was */
+    uint64_t number; /* the operation from which on the places stay, 0 = they may change */
     int64_t row;
     int64_t segment, offset;
 };

@@ -78,6 +78,43 @@ START_TEST(rows_of_any_length_arrive)
 }
 END_TEST
 
+static const struct {
+    enum graph_shape shape;
+    int64_t each;
+} no_bytes[] = {{SHAPE_RING, INT64_MAX / 2}, {SHAPE_RING, INT64_MAX}, {SHAPE_MANY, INT64_MAX}};
+
+/* Only words move; displacements end at the largest number. */
+START_TEST(rows_of_no_bytes_are_told)
+{
+    struct neighbors n = open_graph(no_bytes[_i].shape, 488 + (uint64_t)_i);
+    struct exchange x = exchange_on(&n, 489, EPX_FLOAT64, 0);
+    const struct buffer *arrays[] = {&x.sendcounts, &x.recvcounts, &x.rdispls};
+    const int64_t each = no_bytes[_i].each;
+
+    x.most_rows = 0;
+    EXPECT_CODE(exchange_start(&x), EPX_SUCCESS); /* which makes the arrays, of no rows */
+    exchange_finish(&x);
+    SETTLE();
+    for (int i = 0; i < neighbors_list(&n, suite_rank, 0, NULL); i++)
+        ((int64_t *)x.sendcounts.data)[i] = each;
+    for (int i = 0; i < neighbors_list(&n, suite_rank, 1, NULL); i++) {
+        ((int64_t *)x.recvcounts.expected)[i] = each;
+        ((int64_t *)x.rdispls.expected)[i] = i > INT64_MAX / each ? INT64_MAX : i * each;
+    }
+    buffer_freeze(&x.sendcounts);
+    EXPECT_CODE(EPX_Neighbor_alltoallv(NULL, x.sendcounts.address, x.sdispls.address, NULL,
+                                       x.recvcounts.address, x.rdispls.address, INT64_MAX, 0,
+                                       EPX_FLOAT64, n.graph, EPX_STREAM_NULL, &x.request),
+                EPX_SUCCESS);
+    EXPECT_CODE(EPX_Wait(&x.request, MPI_STATUS_IGNORE), EPX_SUCCESS);
+    for (int i = 0; i < 3; i++)
+        buffer_check(arrays[i], "neighbours of no bytes");
+    SETTLE();
+    exchange_free(&x);
+    neighbors_close(&n);
+}
+END_TEST
+
 START_TEST(several_graphs_are_in_flight)
 {
     struct neighbors graphs[SEVERAL];
@@ -610,6 +647,7 @@ static Suite *make_suite(void)
     suite_add_fixture(tcase, open_comm, close_comm);
     tcase_add_loop_test(tcase, rows_reach_the_neighbours, 0, NUM_SHAPES);
     tcase_add_loop_test(tcase, rows_of_any_length_arrive, 0, 10);
+    tcase_add_loop_test(tcase, rows_of_no_bytes_are_told, 0, 3);
     tcase_add_loop_test(tcase, several_graphs_are_in_flight, 0, 4);
     tcase_add_test(tcase, other_operations_run_between);
     tcase_add_test(tcase, ranks_without_neighbours_do_not_wait);

@@ -2,18 +2,23 @@
 /*
  * edges.pml - the words and rows of the edges of an alltoallv: src/coll/direct/alltoallv_direct.c,
  * whose names these are. Rank 0 sends along an edge to rank 1, and along a second one back if BACK
- * is defined, so that a rank without rows to wait for may be ahead. A rank is in operation n as
- * soon as it has finished n - 1; nothing else keeps ranks together, as in a graph.
+ * is defined. Without it a rank without rows to wait for may be ahead; with it the word rows of an
+ * edge may stand for the word ready of the other one. A rank is in operation n as soon as it has
+ * finished n - 1; nothing else keeps ranks together, as in a graph. With LIVE no rank dies and none
+ * is given up.
  *
  * Claims: words and rows that a rank reads are those of its operation; no wait is for ever while
  * both ranks live; after a death or a time-out the survivor ends.
  *
  * run: RANKS=2 OPS=4
- * run: RANKS=2 OPS=2 BACK
+ * run: RANKS=2 OPS=1 BACK
+ * run: RANKS=2 OPS=2 BACK LIVE
  * long: RANKS=2 OPS=5
- * long: RANKS=2 OPS=3 BACK
+ * long: RANKS=2 OPS=2 BACK
+ * long: RANKS=2 OPS=3 BACK LIVE
  * fails with RANKS=2 OPS=5: ONE_BANK WORD_FIRST ARRIVED_FIRST EARLY_ROWS EARLY_READY
  * hangs with RANKS=2 OPS=5: NO_GRANT
+ * hangs with RANKS=2 OPS=1 BACK LIVE: NO_READY
  */
 #define CELLS 8
 #include "memory.pml"
@@ -35,24 +40,33 @@
 byte ready[2 * RANKS], granted[RANKS], rows[2 * RANKS], arrived[RANKS];
 #define AT(sender, n) (2 * (sender) + BANK(n))
 
-/* What goes along the edges in an operation, the same on both ranks: rows with their word; rows by
- * a grant; rows by a grant that is still in force. The first rank that begins it chooses. */
+/* What goes along the edge from a rank in an operation: rows with their word; rows by a grant; rows
+ * by a grant that is still in force. The first rank that begins the operation chooses. */
 #define UNKNOWN 0
 #define CARRIED 1
 #define COUNTED 2
 #define STORED 3
-byte kind[OPS + 2];
+byte kinds[RANKS * (OPS + 2)];
+#define KIND(sender) kinds[(sender) * (OPS + 2) + n]
+
+inline choose(sender)
+{
+    if
+    :: KIND(sender) = CARRIED
+    :: KIND(sender) = COUNTED
+    :: KIND(sender) = STORED
+    fi
+}
 
 inline choose_kind()
 {
     atomic {
         if
-        :: kind[n] == UNKNOWN ->
-            if
-            :: kind[n] = CARRIED
-            :: kind[n] = COUNTED
-            :: kind[n] = STORED
-            fi
+        :: KIND(0) == UNKNOWN ->
+            choose(0);
+#ifdef BACK
+            choose(1)
+#endif
         :: else
         fi
     }
@@ -64,11 +78,45 @@ inline choose_kind()
 #define POST(cell, number) store(me, cell, n); post(me, number, n)
 #endif
 
+#ifdef BACK
+#define SENDS 1
+#define RECEIVES 1
+#else
+#define SENDS (me == 0)
+#define RECEIVES (me == 1)
+#endif
+
+/* rows_tell_ready: the word that a rank posts first on the edge back says that it is ready */
+#if defined(BACK) && defined(FAULT_NO_READY) /* so does one that it posts later */
+#define ROWS_TELL_READY true
+#elif defined(BACK)
+#define ROWS_TELL_READY (KIND(me) != STORED)
+#else
+#define ROWS_TELL_READY false
+#endif
+/* is_ready, by a word on the edge back, from a rank */
+#ifdef BACK
+#define ROWS_TOLD(receiver) (rows[AT(receiver, n)] == n)
+#else
+#define ROWS_TOLD(receiver) false
+#endif
+
 /* post_ready, of the edge from a rank */
-#define POST_READY(sender) POST(READY(n), ready[AT(sender, n)])
+inline post_ready(other)
+{
+    if
+    :: RECEIVES && !ROWS_TELL_READY -> POST(READY(n), ready[AT(other, n)])
+    :: else
+    fi
+}
+
 /* await_ready */
 #define AWAIT_READY(receiver)                                                                     \
-    AWAIT(ready[AT(me, n)] == n); assert(memory[CELL(receiver, READY(n))] == n)
+    AWAIT(ready[AT(me, n)] == n || ROWS_TOLD(receiver));                                           \
+    if                                                                                             \
+    :: ready[AT(me, n)] == n -> assert(memory[CELL(receiver, READY(n))] == n)                      \
+    :: else -> assert(memory[CELL(receiver, ROWS(n))] == n)                                        \
+    fi
 /* post_rows */
 #define POST_ROWS POST(ROWS(n), rows[AT(me, n)])
 /* await_rows_word, and words_lack before it */
@@ -97,7 +145,7 @@ inline choose_kind()
 inline send_first_word()
 {
     if
-    :: kind[n] != STORED -> POST_ROWS
+    :: KIND(me) != STORED -> POST_ROWS
     :: else
     fi
 }
@@ -109,8 +157,8 @@ inline send(other)
     AWAIT_READY(other);
 #endif
     if
-    :: kind[n] == COUNTED -> AWAIT_GRANT(other); STORE_ROW; POST_ARRIVED
-    :: kind[n] == STORED -> STORE_ROW; POST_ROWS
+    :: KIND(me) == COUNTED -> AWAIT_GRANT(other); STORE_ROW; POST_ARRIVED
+    :: KIND(me) == STORED -> STORE_ROW; POST_ROWS
     :: else
     fi
 }
@@ -120,19 +168,11 @@ inline receive(other)
 {
     AWAIT_ROWS(other);
     if
-    :: kind[n] == COUNTED -> POST_GRANT(other); AWAIT_ROW(other); READ_ROW(other)
-    :: kind[n] == STORED -> READ_ROW(other)
+    :: KIND(other) == COUNTED -> POST_GRANT(other); AWAIT_ROW(other); READ_ROW(other)
+    :: KIND(other) == STORED -> READ_ROW(other)
     :: else
     fi
 }
-
-#ifdef BACK
-#define SENDS 1
-#define RECEIVES 1
-#else
-#define SENDS (me == 0)
-#define RECEIVES (me == 1)
-#endif
 
 /* The code looks at all edges in turn, so that neither waits for the other: each rank is two
  * processes, which begin and end an operation together. */
@@ -163,10 +203,7 @@ proctype receiver(byte me, other)
 
     {
 #ifdef FAULT_EARLY_READY
-        if
-        :: RECEIVES -> POST_READY(other)
-        :: else
-        fi;
+        post_ready(other);
 #endif
         do
         :: n > OPS -> break
@@ -174,18 +211,12 @@ proctype receiver(byte me, other)
             choose_kind();
 #ifndef FAULT_EARLY_READY /* else ready words are posted before the last operation's rows are
                              taken */
-            if
-            :: RECEIVES -> POST_READY(other)
-            :: else
-            fi;
+            post_ready(other);
 #endif
             begun[me] = n;
 #ifdef FAULT_EARLY_READY
             n++;
-            if
-            :: RECEIVES -> POST_READY(other)
-            :: else
-            fi;
+            post_ready(other);
             n--;
 #endif
             if
@@ -215,6 +246,8 @@ init {
 #ifdef BACK
         run sender(1, 0);
 #endif
+#ifndef LIVE
         run fate()
+#endif
     }
 }

@@ -18,9 +18,11 @@
  *
  * run: RANKS=2 OPS=3
  * long: RANKS=2 OPS=4
+ * long: RANKS=2 OPS=3 OTHERS
  * fails with RANKS=2 OPS=3: ANY_GRANT FIRST_NUMBER LEARNS_ALONE NEVER_ASKS WORD_FIRST
  * fails with RANKS=2 OPS=4: EARLY_ROW
- * hangs with RANKS=2 OPS=3: WORDS_ALONE NO_GRANT
+ * hangs with RANKS=2 OPS=3: NO_GRANT
+ * hangs with RANKS=2 OPS=3 OTHERS: WORDS_ALONE
  */
 #define CELLS 3 /* the receive buffers of the other rank: of requests 0 and 1, and of a call */
 #include "memory.pml"
@@ -38,7 +40,8 @@ byte ready[2 * RANKS], ready_known[2 * RANKS];
 byte rows[2 * RANKS], rows_num[2 * RANKS];
 mtype rows_kind[2 * RANKS];
 bool rows_fixed[2 * RANKS];
-byte granted[RANKS], grant_buffer[RANKS];
+byte rows_known[2 * RANKS];
+byte granted[RANKS], grant_buffer[RANKS], grant_number[RANKS];
 mtype grant_row[RANKS];
 byte arrived[RANKS];
 
@@ -53,6 +56,7 @@ inline post_rows(kind)
         rows_num[AT(me, n)] = ROWS_OF(request);
         rows_kind[AT(me, n)] = kind;
         rows_fixed[AT(me, n)] = IS_FIXED(request);
+        rows_known[AT(me, n)] = knows;
         post(me, rows[AT(me, n)], n)
     }
 }
@@ -77,6 +81,7 @@ inline post_grant(where)
     atomic {
         grant_row[me] = where;
         grant_buffer[me] = request;
+        grant_number[me] = (IS_FIXED(request) -> known[request] : 0);
         post(me, granted[me], n)
     }
 #ifdef FAULT_NO_GRANT
@@ -84,7 +89,7 @@ inline post_grant(where)
 #endif
 }
 
-/* may_have_grant: kept_grant is that of the request, by its operation */
+/* may_have_grant: kept_grant is that of the request, by its number */
 #define MAY_HAVE_GRANT (IS_FIXED(request) && kept_grant[request] != 0)
 
 #ifdef FAULT_ANY_GRANT /* any grant is taken for one in force */
@@ -119,9 +124,10 @@ inline take_grant()
         :: IS_FIXED(request) ->
             kept_buffer[request] = to;
 #ifdef FAULT_FIRST_NUMBER /* a later grant bears the number of the first */
-            kept_grant[request] = (kept_grant[request] == 0 -> n : kept_grant[request])
+            kept_grant[request] = (kept_grant[request] == 0 -> grant_number[other]
+                                                            : kept_grant[request])
 #else
-            kept_grant[request] = n
+            kept_grant[request] = grant_number[other]
 #endif
         :: else
         fi;
@@ -159,6 +165,9 @@ inline place()
     came = rows_num[AT(other, n)];
     if
     :: BOTH_FIXED -> known[request] = n; known_rows[request] = came
+#ifdef OTHERS /* another source of the receiver, which is not here, may not be fixed */
+    :: BOTH_FIXED
+#endif
     :: else
     fi;
     in = WORD
@@ -187,10 +196,14 @@ inline take_word()
 #define SENDS true
 #endif
 
+/* is_ready: the word rows of the edge back stands for ready, where it comes first */
+#define TOLD_READY (ready[AT(other, n)] == n)
+#define TOLD_BY_ROWS (rows[AT(other, n)] == n)
+#define KNOWN (TOLD_READY -> ready_known[AT(other, n)] : rows_known[AT(other, n)])
 #ifdef FAULT_EARLY_ROW /* a sender with a grant reads a ready word before it has come */
-#define IS_READY (ready[AT(other, n)] == n || MAY_HAVE_GRANT)
+#define IS_READY (TOLD_READY || TOLD_BY_ROWS || MAY_HAVE_GRANT)
 #else
-#define IS_READY (ready[AT(other, n)] == n)
+#define IS_READY (TOLD_READY || TOLD_BY_ROWS)
 #endif
 
 /* What the user starts; a request that is made anew has kept nothing. */
@@ -218,10 +231,9 @@ inline begin()
     out = WORD;
     asked = true;
     failed = false;
-    post_ready();
     if
     :: !MAY_HAVE_GRANT -> post_rows(COUNTED)
-    :: else
+    :: MAY_HAVE_GRANT -> post_ready()
     fi
 }
 
@@ -236,7 +248,7 @@ inline read_rows()
 
 proctype rank(byte me, other)
 {
-    byte n = 1, i, request, knows, came, to;
+    byte n = 1, i, request, knows, told, came, to;
     byte kept_grant[2], kept_buffer[2], known[2], known_rows[2], read[3];
     mtype in, out;
     bool asked, failed;
@@ -247,7 +259,7 @@ proctype rank(byte me, other)
         atomic { choose_request() };
         begin();
         do /* send_on and receive_on, in any order */
-        :: out == WORD && SENDS && IS_READY -> go_on(ready_known[AT(other, n)])
+        :: out == WORD && SENDS && IS_READY -> told = KNOWN; go_on(told); told = 0
         :: out == GRANT && SENDS && granted[other] == n -> atomic { take_grant() }
         :: out == ROWS && SENDS -> store_row()
         :: in == WORDS && rows[AT(other, n)] == n -> atomic { place() }

@@ -88,6 +88,23 @@ static PetscErrorCode communicators_come_and_go(void)
     PetscFunctionReturn(0);
 }
 
+static PetscErrorCode a_copy_is_of_type_epx(void)
+{
+    PetscSF star, copy;
+    PetscBool is_epx;
+
+    PetscFunctionBeginUser;
+    PetscCall(make_ring(PETSC_COMM_WORLD, &star));
+    PetscCall(PetscSFDuplicate(star, PETSCSF_DUPLICATE_GRAPH, &copy));
+    PetscCall(PetscObjectTypeCompare((PetscObject)copy, "epx", &is_epx));
+    expect(is_epx, "a copy is of another type");
+    PetscCall(turn_ring(PETSC_COMM_WORLD, copy, 5));
+    PetscCall(turn_ring(PETSC_COMM_WORLD, star, 6));
+    PetscCall(PetscSFDestroy(&star));
+    PetscCall(PetscSFDestroy(&copy));
+    PetscFunctionReturn(0);
+}
+
 /* Fills the ghost points of one local vector into another, which remaps a copy of a scatter. */
 static PetscErrorCode update_ghosts(const char *type, PetscReal *norm)
 {
@@ -116,15 +133,13 @@ static PetscErrorCode update_ghosts(const char *type, PetscReal *norm)
     PetscFunctionReturn(0);
 }
 
-static PetscErrorCode copies_can_be_remapped(void)
+static PetscErrorCode copies_of_scatters_can_be_remapped(void)
 {
     PetscReal norms[2];
 
     PetscFunctionBeginUser;
-    PetscCall(PetscOptionsSetValue(NULL, "-sf_epx_copies_basic", "1"));
     PetscCall(update_ghosts("basic", &norms[0]));
     PetscCall(update_ghosts("epx", &norms[1]));
-    PetscCall(PetscOptionsClearValue(NULL, "-sf_epx_copies_basic"));
     expect(norms[0] == norms[1], "ghost points differ");
     PetscFunctionReturn(0);
 }
@@ -135,7 +150,8 @@ int main(int argc, char **argv)
 
     PetscCall(PetscInitialize(&argc, &argv, NULL, NULL));
     PetscCall(communicators_come_and_go());
-    PetscCall(copies_can_be_remapped());
+    PetscCall(a_copy_is_of_type_epx());
+    PetscCall(copies_of_scatters_can_be_remapped());
     PetscCallMPI(MPI_Comm_rank(PETSC_COMM_WORLD, &rank));
     PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, &num_faults, 1, MPI_INT, MPI_SUM, PETSC_COMM_WORLD));
     PetscCall(PetscFinalize());

@@ -16,20 +16,28 @@
  * Each word has n, released after all else. A receiver with short rows alone, or with fixed counts,
  * waits for one word a source, a sender for one word a destination.
  *
- * No word is overwritten before it was read. Ready: its writer posts n + 2 after it finished n + 1,
- * for which it had the sender's word rows[n + 1], and the sender wrote that after it finished n,
- * for which it had read ready n. Rows: the same with the two ranks exchanged. Granted: the receiver
- * posts one only after a word rows that asks for it, before which the sender finished the last
- * operation with a grant. Arrived: the sender posts it only after a grant of the same operation,
- * before which the receiver finished the last one with rows.
+ * Where an edge goes back, from the receiver to the sender, the receiver's word rows on that one
+ * says what ready would. So it posts no ready if it posts that word first in n, and the sender
+ * takes whichever has come. With short rows there is one word an edge then.
+ *
+ * No word is overwritten before it was read. Rows: its writer posts n + 2 after it finished n + 1,
+ * for which it had a word of the receiver, ready or rows of n + 1, and the receiver wrote that
+ * after it finished n, for which it had read rows n. Ready: its writer posts n + 2 after it
+ * finished n + 1, for which it had the sender's word rows[n + 1], and the sender wrote that after
+ * it finished n, when it needed ready n no more. Granted: the receiver posts one only after a word
+ * rows that asks for it, before which the sender finished the last operation with a grant. Arrived:
+ * the sender posts it only after a grant of the same operation, before which the receiver finished
+ * the last one with rows.
  *
  * Rings belong to pairs of ranks (direct.c). Two edges of one pair take turns in their order. No
  * byte is put into a ring before the receiver said in the same operation that it may be.
  *
- * A grant stays in force for a request of the sender and one of the receiver that have met: each
- * keeps the number of the operation, the sender with the place, the receiver with the rows of its
- * sources, which all must be fixed. The receiver tells its number when it is ready, and only if the
- * sender's is the same do rows go by that grant: else they are for another request's buffer.
+ * A grant stays in force for a request of the sender and one of the receiver that have met. The
+ * receiver's is known by the number of the operation in which it learned the rows of its sources,
+ * which all must be fixed: from then on its places stay. It tells that number in its grants, which
+ * the sender keeps, and when it is ready, and only if the two are the same do rows go by the grant:
+ * else they are for another request's buffer. A grant of a request that has learned nothing has the
+ * number 0 and is not kept.
  *
  * tests/model/edges.pml checks the words, tests/model/grants.pml the grants in force.
  */
@@ -113,6 +121,15 @@ static char *payload_of(struct epx_rows_line *line, int64_t bytes)
     return bytes <= EPX_EDGE_FEW ? line->few : line->payload;
 }
 
+/* How many operations ago this rank learned the counts of its sources; 0 = it has not, or the
+ * number is too large, which a ready word then tells. */
+static uint32_t known_ago(const struct exchange *x)
+{
+    uint64_t ago = x->edges->known ? x->request->epoch - x->edges->known : 0;
+
+    return ago <= UINT32_MAX ? (uint32_t)ago : 0;
+}
+
 static void post_rows(const struct exchange *x, int i, enum epx_rows_word kind)
 {
     const struct epx_call *call = &x->request->call;
@@ -121,8 +138,9 @@ static void post_rows(const struct exchange *x, int i, enum epx_rows_word kind)
 
     line->row_bytes = call->row_bytes;
     line->rows = call->sendcounts[i];
-    line->kind = (int32_t)kind;
+    line->kind = (int16_t)kind;
     line->fixed = x->fixed != NULL;
+    line->known_ago = known_ago(x);
     if (kind == EPX_ROWS_CARRIED && bytes)
         memcpy(payload_of(line, bytes), rows_for(x, i), (size_t)bytes);
     post(x, &line->number, x->destinations->rank[i]);
@@ -143,15 +161,28 @@ static int may_have_grant(const struct exchange *x, int i)
     return x->fixed && x->fixed->grants[i].number;
 }
 
+/* Whether the word rows is the first that goes along an edge. */
+static int rows_come_first(const struct exchange *x, int i)
+{
+    return is_short(x, i) || !may_have_grant(x, i);
+}
+
+/* Whether the source of an edge is told by the word of the edge back that this rank is ready. */
+static int rows_tell_ready(const struct exchange *x, int i)
+{
+    int back = x->edges->in[i].back;
+
+    return back >= 0 && rows_come_first(x, back) && (!x->edges->known || known_ago(x));
+}
+
 static void post_first_words(const struct exchange *x)
 {
     for (int i = 0; !x->request->call.graph->everyone && i < x->sources->num; i++)
-        post_ready(x, i);
+        if (!rows_tell_ready(x, i))
+            post_ready(x, i);
     for (int i = 0; i < x->destinations->num; i++)
-        if (is_short(x, i))
-            post_rows(x, i, EPX_ROWS_CARRIED);
-        else if (!may_have_grant(x, i))
-            post_rows(x, i, EPX_ROWS_COUNTED);
+        if (rows_come_first(x, i))
+            post_rows(x, i, is_short(x, i) ? EPX_ROWS_CARRIED : EPX_ROWS_COUNTED);
 }
 
 static void begin_edges(const struct exchange *x)
@@ -264,7 +295,7 @@ static int takes_stores(const struct exchange *x, int i, const struct epx_segmen
 static int post_grant(const struct exchange *x, int i, int refuses)
 {
     struct epx_tail_lines *lines = x->edges->in[i].other;
-    struct epx_grant grant = {.number = x->request->epoch, .row = EPX_GRANT_NOTHING};
+    struct epx_grant grant = {.number = x->fixed ? x->fixed->known : 0, .row = EPX_GRANT_NOTHING};
     const struct epx_segment *segment;
 
     if (!refuses && takes_stores(x, i, &segment, &grant.offset)) {
@@ -336,7 +367,7 @@ static int store_rows(const struct exchange *x, int i)
     edge->moved += length;
     if (to && edge->moved < all)
         return 1;
-    if (edge->grant.number == x->request->epoch)
+    if (edge->asked)
         post(x, &edge->other->arrived.number, x->destinations->rank[i]);
     else
         post_rows(x, i, EPX_ROWS_STORED);
@@ -409,27 +440,48 @@ static int go_on(const struct exchange *x, int i, uint64_t known)
         return 1;
     }
     edge->grant = x->fixed->grants[i];
+    edge->asked = 0;
     edge->state = EPX_EDGE_ROWS;
     if (edge->grant.row == EPX_GRANT_RING)
         post_rows(x, i, EPX_ROWS_STORED);
     return 1;
 }
 
+/* Whether a destination is ready, by its ready word or by its word on the edge back; its length of
+ * a row, and the operation that its counts are known from. */
+static int is_ready(const struct exchange *x, int i, int64_t *row_bytes, uint64_t *known)
+{
+    struct epx_ready_line *ready = &x->edges->out[i].own->ready[bank(x)];
+    int back = x->edges->out[i].back;
+    struct epx_rows_line *rows = back < 0 ? NULL : &x->edges->in[back].own->rows[bank(x)];
+
+    if (has_come(x, &ready->number)) {
+        *row_bytes = ready->row_bytes;
+        *known = ready->known;
+        return 1;
+    }
+    if (!rows || !has_come(x, &rows->number))
+        return 0;
+    *row_bytes = rows->row_bytes;
+    *known = rows->known_ago ? x->request->epoch - rows->known_ago : 0;
+    return 1;
+}
+
 static int await_ready(const struct exchange *x, int i)
 {
-    struct epx_ready_line *line = &x->edges->out[i].own->ready[bank(x)];
-    int64_t row_bytes = x->request->call.row_bytes;
+    int64_t row_bytes = x->request->call.row_bytes, its_bytes;
     int rank = x->destinations->rank[i];
+    uint64_t known;
 
     if (x->request->call.graph->everyone)
         return go_on(x, i, (uint64_t)x->direct->ready[rank].known);
-    if (!has_come(x, &line->number))
+    if (!is_ready(x, i, &its_bytes, &known))
         return 0;
-    if (line->row_bytes == row_bytes)
-        return go_on(x, i, line->known);
+    if (its_bytes == row_bytes)
+        return go_on(x, i, known);
     if (!is_short(x, i) && may_have_grant(x, i))
         post_rows(x, i, EPX_ROWS_COUNTED);
-    note_error(x, epx_fail_edge(x->direct->comm->rank, row_bytes, rank, line->row_bytes));
+    note_error(x, epx_fail_edge(x->direct->comm->rank, row_bytes, rank, its_bytes));
     return end_out(x, i);
 }
 
@@ -440,6 +492,7 @@ static int await_grant(const struct exchange *x, int i)
     if (!has_come(x, &edge->own->granted.number))
         return 0;
     edge->grant = edge->own->granted.grant;
+    edge->asked = 1;
     if (edge->grant.row == EPX_GRANT_NOTHING)
         return end_out(x, i);
     if (x->fixed)

@@ -204,6 +204,24 @@ static char *lines_of(const struct epx_direct *direct, const int64_t *told, int 
     return board->window->address[rank] + (told[2 * rank] & (((int64_t)1 << BOARD_SHIFT) - 1));
 }
 
+/* Pairs edges to a rank with edges from it, which both ranks do alike. */
+static void pair_edges(const struct epx_graph *graph)
+{
+    const struct epx_ends *in = &graph->sources, *out = &graph->destinations;
+    struct epx_edges *edges = graph->edges;
+
+    for (int i = 0; i < in->num; i++)
+        edges->in[i].back = -1;
+    for (int o = 0; o < out->num; o++)
+        edges->out[o].back = -1;
+    for (int p = 0; p < graph->peers.num; p++)
+        for (int i = graph->peers.source[p], o = graph->peers.destination[p]; i >= 0 && o >= 0;
+             i = in->next[i], o = out->next[o]) {
+            edges->in[i].back = o;
+            edges->out[o].back = i;
+        }
+}
+
 static void connect(const struct epx_direct *direct, const struct epx_graph *graph)
 {
     struct epx_edges *edges = graph->edges;
@@ -221,6 +239,7 @@ static void connect(const struct epx_direct *direct, const struct epx_graph *gra
         edges->out[i].own = tails(own, in->num) + i;
         edges->out[i].other = heads(other) + out->place[i];
     }
+    pair_edges(graph);
 }
 
 /* Collective, agreed: each rank tells where its lines are. */

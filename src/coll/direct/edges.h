@@ -22,8 +22,9 @@ struct epx_head_lines {
     struct epx_rows_line {
         _Alignas(EPX_LINE_BYTES) _Atomic uint64_t number;
         int64_t row_bytes, rows;
-        int32_t kind;           /* enum epx_rows_word */
-        int32_t fixed;          /* the sender sends so many rows whenever the request is started */
+        int16_t kind;           /* enum epx_rows_word */
+        int16_t fixed;          /* the sender sends so many rows whenever the request is started */
+        uint32_t known_ago;     /* as `known` of a ready line: so many operations ago; 0 = none */
         char few[EPX_EDGE_FEW]; /* rows of no more bytes, in the line of the word */
         char payload[EPX_EDGE_PAYLOAD];
     } rows[2];
@@ -60,6 +61,7 @@ enum epx_edge_state {
 struct epx_edge_in {
     struct epx_head_lines *own;
     struct epx_tail_lines *other;
+    int back; /* the edge back to that rank, which has as many edges to it before; -1 = none */
     enum epx_edge_state state;
     int64_t moved; /* bytes taken from the ring */
 };
@@ -67,9 +69,11 @@ struct epx_edge_in {
 struct epx_edge_out {
     struct epx_tail_lines *own;
     struct epx_head_lines *other;
+    int back; /* the edge back from that rank; -1 = none */
     enum epx_edge_state state;
     int64_t moved; /* bytes stored, or put into the ring */
     struct epx_grant grant;
+    int asked; /* the grant is of this operation */
 };
 
 /* What the direct ground has of a list of partners. */

@@ -157,7 +157,7 @@ static __device__ void place_receives(const struct epx_alltoallv_rows &a, struct
         int32_t s = first + lane_id(), at = s < ranks ? s : 0, lanes = lanes_from(ranks, first);
         int64_t count = s < ranks ? counts[s * ranks + me] : 0;
         int64_t through = scan_capped(count, lanes);
-        int64_t place = add_capped(rows, through - count);
+        int64_t place = add_capped(rows, before_lane(through));
         int64_t sent = s == me ? p.send_count[me] : count; /* own ones as this block checked them */
         int64_t bytes = takes && is_packed(a, count) ? sent * a.row_bytes : 0;
         char *to = a.recv + (bytes ? place * a.row_bytes : 0);

@@ -64,7 +64,7 @@ static __device__ int64_t place_edges(const struct epx_neighbor_rows &n, struct 
     for (int32_t first = 0; first < edges; first += EPX_WARP) {
         int32_t i = first + lane_id(), lanes = edges - first < EPX_WARP ? edges - first : EPX_WARP;
         int64_t count = i < edges ? e.came[i] : 0, through = scan_capped(count, lanes);
-        int64_t place = add_capped(rows, through - count);
+        int64_t place = add_capped(rows, before_lane(through));
 
         if (i < edges)
             e.came_place[i] = place;

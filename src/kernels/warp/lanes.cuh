@@ -110,6 +110,15 @@ static __device__ __forceinline__ int64_t scan_capped(int64_t value, int32_t num
     return value;
 }
 
+/* One warp: the sum over the lanes before this one, from what scan_capped gave each. It is not the
+ * lane's own sum less its value, which is wrong where that stays at the largest number. */
+static __device__ __forceinline__ int64_t before_lane(int64_t through)
+{
+    int64_t before = __shfl_up_sync(~0u, through, 1);
+
+    return lane_id() ? before : 0;
+}
+
 #endif
 
 #endif

@@ -14,6 +14,7 @@ const char neighbor_usage[] =
     "  -m, --row-bytes MIN[:MAX]  bytes for each face, doubled up to MAX (8:1m)\n"
     "  -i, --iterations N         timed iterations (20)\n"
     "  -x, --warm-up N            iterations before them (3)\n"
+    "      --settle N             exchanges before each timing, without the clock (20)\n"
     "  -c, --check                check every row\n"
     "      --least                show the least time of the iterations, not the median\n"
     "      --batch N              exchanges in a timing (200, less of long rows)\n"
@@ -27,6 +28,7 @@ const char neighbor_usage[] =
 static const struct option long_options[] = {{"row-bytes", required_argument, NULL, 'm'},
                                              {"iterations", required_argument, NULL, 'i'},
                                              {"warm-up", required_argument, NULL, 'x'},
+                                             {"settle", required_argument, NULL, 's'},
                                              {"check", no_argument, NULL, 'c'},
                                              {"least", no_argument, NULL, 'l'},
                                              {"batch", required_argument, NULL, 'b'},
@@ -74,6 +76,7 @@ static int read_option(int option, struct neighbor_options *options)
     case 'm': return read_range(optarg, options);
     case 'i': return read_count(optarg, 1, &options->iterations);
     case 'x': return read_count(optarg, 0, &options->warm_up);
+    case 's': return read_count(optarg, 0, &options->settle);
     case 'b': return read_count(optarg, 1, &options->batch);
     case 'c': options->check = 1; return 0;
     case 'l': options->least_time = 1; return 0;
@@ -124,8 +127,8 @@ int neighbor_read_options(int argc, char **argv, int rank, struct neighbor_optio
     const char *contradiction;
     int option, wrong = 0;
 
-    *options =
-        (struct neighbor_options){.least = 8, .most = 1 << 20, .iterations = 20, .warm_up = 3};
+    *options = (struct neighbor_options){
+        .least = 8, .most = 1 << 20, .iterations = 20, .warm_up = 3, .settle = 20};
     options->space = &perf_space_host;
     opterr = rank == 0;
     optind = 2;

@@ -8,7 +8,7 @@
 
 struct neighbor_options {
     int64_t least, most; /* bytes of a row */
-    int iterations, warm_up, check, batch, least_time, graph, help;
+    int iterations, warm_up, settle, check, batch, least_time, graph, help;
     const char *peer, *json;
     const struct perf_space *space; /* NULL: there is none of that name */
 };

@@ -179,6 +179,28 @@ static void prepare(struct neighbor_box *box, const struct neighbor_options *opt
     timed->graph = options->space->end_capture(&kernels);
 }
 
+static void run_batch(struct neighbor_box *box, const struct neighbor_options *options, int w,
+                      const struct timed *timed, int batch)
+{
+    if (timed->graph)
+        options->space->replay(timed->graph);
+    else
+        exchange_batch(box, &neighbor_ways[w], batch);
+}
+
+/* Times a batch, in seconds. Exchanges come before it, until the caches hold what this way leaves
+ * in them, not what the way before it did. */
+static double time_batch(struct neighbor_box *box, const struct neighbor_options *options, int w,
+                         const struct timed *timed, int batch)
+{
+    for (int settled = 0; settled < options->settle; settled += batch)
+        run_batch(box, options, w, timed, batch);
+    ranks_barrier();
+    options->space->start_clock();
+    run_batch(box, options, w, timed, batch);
+    return options->space->stop_clock();
+}
+
 static void time_ways(struct neighbor_box *box, const struct neighbor_options *options,
                       int iteration, struct timed timed[MOST_WAYS], struct result *result)
 {
@@ -188,13 +210,7 @@ static void time_ways(struct neighbor_box *box, const struct neighbor_options *o
 
         if (!neighbor_is_wanted(options, way))
             continue;
-        ranks_barrier();
-        options->space->start_clock();
-        if (timed[w].graph)
-            options->space->replay(timed[w].graph);
-        else
-            exchange_batch(box, way, result->batch);
-        seconds = options->space->stop_clock();
+        seconds = time_batch(box, options, w, &timed[w], result->batch);
         if (iteration >= 0)
             timed[w].times[iteration] = seconds / result->batch;
         if (options->check)
