@@ -2,8 +2,8 @@
 /*
  * banks.cuh - how rows travel in an operation that is small: a rank stores them before it knows
  * that the other ranks are ready, and tells of each slice of a row by a flag of its own, or sends
- * it in packets. So an operation is one launch, and a row is on its way as soon as its rank begins. The second half of
- * an operation may be small where the first is not; the ranks have agreed then.
+ * it in packets. So an operation is one launch, and a row is on its way as soon as its rank begins.
+ * The second half of an operation may be small where the first is not; the ranks have agreed then.
  *
  *   bank[2]   in every rank's window, for operations of even and of odd number: flags, then rows
  *   flag      [row][slice]: the number of the operation whose slice is there. Writer: the warp that

@@ -4,7 +4,7 @@ libepx_cuda_la_SOURCES += \
   src/kernels/wires/await_messages.cu \
   src/kernels/wires/banks.cuh \
   src/kernels/wires/copies.cuh \
-  src/kernels/wires/flags.cuh \
+  src/kernels/wires/slice_flags.cuh \
   src/kernels/wires/message_rows.cuh \
   src/kernels/wires/messages.cuh \
   src/kernels/wires/numbering.cuh \

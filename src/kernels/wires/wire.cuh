@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * wire.cuh - what a wire is: how slices of rows get into the banks (banks.cuh) of other ranks, and
- * out of them. flags.cuh and packets.cuh have one each. Flows take a wire as a template argument:
+ * out of them. slice_flags.cuh and packets.cuh have one each. Flows take a wire as a template argument:
  * what they send and take is theirs, how it travels is the wire's. Whole warps call a wire, single
  * lanes its words and tell().
  *
+ *   stamp_of()   what tells slices of an operation from those of others, given its number
  *   place()      where a slice lies in its bank
  *   send_copy()  stores a slice of a row to several places, of which none is NULL
  *   send_word()  a word that goes with the row of a slice
@@ -24,10 +25,10 @@
 #include "kernels/warp/copy_row.cuh"
 #include "kernels/wires/banks.cuh"
 
-/* A slice of a row that comes from a rank in the operation of a number. */
+/* A slice of a row that comes from a rank in the operation that has the stamp. */
 struct coming_slice {
     struct bank_slice at;
-    uint64_t epoch;
+    uint64_t stamp;
     int32_t source;
 };
 
@@ -39,6 +40,7 @@ struct coming_slice {
 template <typename Wire> struct checked_wire {
     static constexpr bool TELLS = Wire::TELLS;
 
+    EPX_WIRE_HAS(Wire, stamp_of, uint64_t (*)(uint64_t));
     EPX_WIRE_HAS(Wire, place, char *(*)(const struct bank_slice &));
     EPX_WIRE_HAS(Wire, send_copy,
                  void (*)(const char *, int64_t, const struct row_list &, int32_t, uint64_t));

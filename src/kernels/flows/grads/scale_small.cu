@@ -15,7 +15,7 @@
 #include "kernels/protocol/records.cuh"
 #include "kernels/warp/dots.cuh"
 #include "kernels/warp/sum_rows.cuh"
-#include "kernels/wires/flags.cuh"
+#include "kernels/wires/slice_flags.cuh"
 
 enum { MOST_DOTS = 128, FEW_SLOTS = 8 };
 static_assert((int)MOST_DOTS <= (int)EPX_WAITING_THREADS, "a thread lists a slot of a batch");

@@ -2,7 +2,7 @@
 /* dispatch_small.cu - a dispatch of few rows (few_rows.cuh) whose slices come with flags. */
 #include "kernels/flows/rows/few_rows.cuh"
 #include "kernels/protocol/load_kernels.cuh"
-#include "kernels/wires/flags.cuh"
+#include "kernels/wires/slice_flags.cuh"
 
 static void (*const kernels[])(struct epx_dispatch_rows) = {dispatch_small<struct flag_wire, false>,
                                                             dispatch_small<struct flag_wire, true>};

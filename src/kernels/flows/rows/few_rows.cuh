@@ -26,21 +26,21 @@ static __device__ __forceinline__ int64_t slot_of_lane(const struct epx_dispatch
 /* The whole warp: one slice of a row to all its slots, and weights with the first. Returns whether
  * the ranks agree and the slice has come. */
 template <typename Wire, bool LIST>
-static __device__ __forceinline__ bool
-take_slice(const struct epx_dispatch_rows &a, char *bank, const struct row_slice &at,
-           struct epx_wire_record *record, struct verdict &verdict, struct row_list &list)
+static __device__ bool take_banked_slice(const struct epx_dispatch_rows &a, char *bank,
+                                         const struct row_slice &at, struct epx_wire_record *record,
+                                         struct verdict &verdict, struct row_list &list)
 {
     const struct part part = part_of_slice<LIST>(a, at.slice);
     const int32_t num = LIST ? 0 : list_slots(a, part, record, list);
-    const struct coming_slice from = slice_from(a, verdict.x.epoch, bank, at);
+    const struct coming_slice from = slice_from(a, Wire::stamp_of(verdict.x.epoch), bank, at);
+    const bool comes = at.source != a.comm.rank;
+    const float *weights = comes ? list.weight : a.weights + at.token * a.plan.shape.top_k;
 
     if (!verdict() ||
         !spread_slice<Wire, LIST>(a, from, at.token, LIST ? slot_of_lane(a, record) : 0, list, num))
         return false;
     if (at.slice == 0 && a.recv_weights && weights_come(verdict.x)) {
-        const float *weights = weights_that_came<Wire>(a, from, at.token, list);
-
-        if (!weights)
+        if (comes && !list_weights<Wire>(a, from, list))
             return false;
         spread_weights(a, weights, record);
     }
@@ -70,8 +70,9 @@ static __device__ bool take_small_rows(const struct epx_dispatch_rows &a,
             find_in_range(range, number < range.num ? number : number - range.num);
         struct epx_wire_record *record = epx_wire_record_at(&a.plan, records, at.source, at.row);
 
-        if (record->num_slots && !take_slice<Wire, LIST>(a, bank, {at.source, record->token, slice},
-                                                         record, verdict, list))
+        if (record->num_slots &&
+            !take_banked_slice<Wire, LIST>(a, bank, {at.source, record->token, slice}, record,
+                                           verdict, list))
             return false;
     }
     if (!verdict())

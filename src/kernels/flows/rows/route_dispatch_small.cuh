@@ -17,7 +17,7 @@
 #include "kernels/flows/rows/small_rows.cuh"
 #include "kernels/routing/small_ids.cuh"
 #include "kernels/routing/small_slots.cuh"
-#include "kernels/wires/flags.cuh"
+#include "kernels/wires/slice_flags.cuh"
 
 /* The whole warp: the ranks that a token of this rank goes to, a bit each. */
 static __device__ uint64_t ranks_of_token(const struct epx_route_tokens &a, int64_t token)
@@ -98,14 +98,17 @@ static __device__ bool take_slice(const struct epx_route_dispatch &a, const stru
 
     if (num == 0)
         return true;
-    const struct coming_slice from = slice_from(a.rows, x.epoch, bank, at);
+    const struct coming_slice from = slice_from(a.rows, flag_wire::stamp_of(x.epoch), bank, at);
 
     if (!spread_slice<struct flag_wire, LIST>(
             a.rows, from, at.token, LIST ? slot_of_small_row(a.rows, slot) : 0, list, num))
         return false;
     if (weights_come(x) && a.rows.recv_weights && at.slice == 0)
         spread_own_weights(a.rows,
-                           weights_that_came<struct flag_wire>(a.rows, from, at.token, list), slot);
+                           at.source == a.rows.comm.rank
+                               ? a.rows.weights + at.token * a.rows.plan.shape.top_k
+                               : words_in(a.rows.banks, bank, from.at.row),
+                           slot);
     __syncwarp();
     return true;
 }

@@ -41,7 +41,7 @@ static __device__ __forceinline__ bool has_weights(const struct epx_dispatch_row
  * which there are not more than lanes, to the bank of every lane that has one. */
 template <typename Wire>
 static __device__ __forceinline__ void send_weights_of(const struct epx_dispatch_rows &a,
-                                                       uint64_t epoch, const struct row_slice &at,
+                                                       uint64_t stamp, const struct row_slice &at,
                                                        char *bank)
 {
     const int32_t top_k = a.plan.shape.top_k;
@@ -54,14 +54,14 @@ static __device__ __forceinline__ void send_weights_of(const struct epx_dispatch
         char *to = (char *)__shfl_sync(~0u, (unsigned long long)bank, __ffs((int32_t)lanes) - 1);
 
         if (lane_id() < top_k)
-            Wire::send_word({a.banks, to, row, at.slice}, lane_id(), weight, epoch);
+            Wire::send_word({a.banks, to, row, at.slice}, lane_id(), weight, stamp);
     }
 }
 
 /* The whole warp: stores a slice of a token's row into the lanes' banks, NULL = none, and with the
  * first slice, if weights go with rows, those of its pairs. */
 template <typename Wire, bool LIST>
-static __device__ void send_slice(const struct epx_dispatch_rows &a, uint64_t epoch,
+static __device__ void send_slice(const struct epx_dispatch_rows &a, uint64_t stamp,
                                   const struct row_slice &at, char *bank, struct row_list &list)
 {
     const struct part part = part_of_slice<LIST>(a, at.slice);
@@ -75,14 +75,23 @@ static __device__ void send_slice(const struct epx_dispatch_rows &a, uint64_t ep
             list.row[__popc(goes & lanes_below())] = Wire::place({a.banks, bank, row, at.slice});
         __syncwarp();
         Wire::send_copy(a.rows + at.token * a.row_bytes + part.offset, part.bytes, list,
-                        __popc(goes), epoch);
+                        __popc(goes), stamp);
     }
-    send_weights_of<Wire>(a, epoch, at, bank);
+    send_weights_of<Wire>(a, stamp, at, bank);
     __syncwarp();
 }
 
 /* Slices that a warp stores before it tells of them, behind one fence. */
 enum { TOLD_TOGETHER = 4 };
+
+/* The slices of this rank's rows, one token's behind the other's. */
+static __device__ __forceinline__ struct row_slice slice_of_task(const struct epx_dispatch_rows &a,
+                                                                 uint32_t i)
+{
+    const uint32_t slices = (uint32_t)a.banks.slices.num;
+
+    return {a.comm.rank, (int32_t)(i / slices), (int32_t)(i % slices)};
+}
 
 /* Sends this rank's rows. The whole warp: visit(token, each) calls each() with the bank that every
  * lane's share of the token's ranks has, NULL = none, 32 at a time. */
@@ -91,30 +100,30 @@ static __device__ __forceinline__ void
 send_slices(const struct epx_dispatch_rows &a, uint64_t epoch, struct row_list &list, Visit visit)
 {
     const struct crew crew = crew_of(a.banks);
-    const uint32_t slices = (uint32_t)a.banks.slices.num, all = (uint32_t)a.num_tokens * slices;
+    const uint32_t all = (uint32_t)(a.num_tokens * a.banks.slices.num);
+    const uint64_t stamp = Wire::stamp_of(epoch);
     const uint32_t step = (uint32_t)crew.num * (Wire::TELLS ? TOLD_TOGETHER : 1);
-    const auto slice_of = [&](uint32_t i) {
-        return row_slice{a.comm.rank, (int32_t)(i / slices), (int32_t)(i % slices)};
-    };
 
     for (uint32_t first = (uint32_t)crew.warp; first < all; first += step) {
         const uint32_t end = all - first < step ? all : first + step;
 
         for (uint32_t i = first; i < end; i += (uint32_t)crew.num) {
+            const struct row_slice at = slice_of_task(a, i);
+
             EPX_DELAY(a.comm);
-            visit(i / slices,
-                  [&](char *bank) { send_slice<Wire, LIST>(a, epoch, slice_of(i), bank, list); });
+            visit(at.token, [&](char *bank) { send_slice<Wire, LIST>(a, stamp, at, bank, list); });
         }
         if constexpr (Wire::TELLS)
             fence_release_sys();
-        for (uint32_t i = first; Wire::TELLS && i < end; i += (uint32_t)crew.num)
-            visit(i / slices, [&](char *bank) {
-                const struct row_slice at = slice_of(i);
+        for (uint32_t i = first; Wire::TELLS && i < end; i += (uint32_t)crew.num) {
+            const struct row_slice at = slice_of_task(a, i);
 
+            visit(at.token, [&](char *bank) {
                 if (bank)
                     Wire::tell(a.comm, {a.banks, bank, bank_row(a, at.source, at.token), at.slice},
-                               epoch);
+                               stamp);
             });
+        }
     }
 }
 
@@ -147,10 +156,10 @@ static __device__ void send_small_rows(const struct epx_dispatch_rows &a, uint64
 
 /* A slice of a row that is this rank's own, or comes from another one. */
 static __device__ __forceinline__ struct coming_slice slice_from(const struct epx_dispatch_rows &a,
-                                                                 uint64_t epoch, char *bank,
+                                                                 uint64_t stamp, char *bank,
                                                                  const struct row_slice &at)
 {
-    return {{a.banks, bank, bank_row(a, at.source, at.token), at.slice}, epoch, at.source};
+    return {{a.banks, bank, bank_row(a, at.source, at.token), at.slice}, stamp, at.source};
 }
 
 /* The whole warp: a slice of a row to the places of the list; of several fields, to the slot that
@@ -168,29 +177,27 @@ spread_slice(const struct epx_dispatch_rows &a, const struct coming_slice &from,
             return false;
         take_fields(a.fields, part, comes ? row_in(a.banks, from.at.bank, from.at.row) : NULL,
                     token, slot, list);
-    } else {
-        if (comes)
-            return Wire::spread(a.comm, from, part.bytes, list, num);
+    } else if (!comes) {
         store_row(a.rows + token * a.row_bytes + part.offset, list, num, part.bytes);
+    } else if (!Wire::spread(a.comm, from, part.bytes, list, num)) {
+        return false;
     }
     return true;
 }
 
-/* The whole warp: the weights of the K choices of a row's token, this rank's own or listed as they
- * come, a choice a lane; NULL = given up. */
+/* The whole warp: lists the weights of the K choices of a row's token as they come, a choice a lane.
+ * Returns whether all came. */
 template <typename Wire>
-static __device__ __forceinline__ const float *
-weights_that_came(const struct epx_dispatch_rows &a, const struct coming_slice &from, int64_t token,
-                  struct row_list &list)
+static __device__ __forceinline__ bool list_weights(const struct epx_dispatch_rows &a,
+                                                    const struct coming_slice &from,
+                                                    struct row_list &list)
 {
     bool ok = true;
 
-    if (from.source == a.comm.rank)
-        return a.weights + token * a.plan.shape.top_k;
     if (lane_id() < a.plan.shape.top_k)
         ok = Wire::take_word(a.comm, from, lane_id(), list.weight[lane_id()]);
     __syncwarp();
-    return __all_sync(~0u, ok) ? list.weight : NULL;
+    return __all_sync(~0u, ok);
 }
 
 #endif

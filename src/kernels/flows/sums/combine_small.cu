@@ -2,7 +2,7 @@
 /* combine_small.cu - a combine of few rows (few_sums.cuh) whose parts come with flags. */
 #include "kernels/flows/sums/few_sums.cuh"
 #include "kernels/protocol/load_kernels.cuh"
-#include "kernels/wires/flags.cuh"
+#include "kernels/wires/slice_flags.cuh"
 
 /* A warp's part of the block's dynamic shared memory. */
 static __device__ __forceinline__ char *kept_room_of_warp()

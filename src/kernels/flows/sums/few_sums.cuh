@@ -61,8 +61,9 @@ static __device__ __forceinline__ bool multiplies(const struct epx_combine_rows 
 /* The whole warp: sends a slice of the sum of a record's pairs, and with the first slice gradients
  * of weights. */
 template <typename T, typename Wire>
-static __device__ __forceinline__ void send_slice(const struct epx_combine_rows &a, uint64_t epoch,
-                                                  const struct sum_slice &at, struct row_list &list)
+static __device__ __forceinline__ void send_sum_slice(const struct epx_combine_rows &a,
+                                                      uint64_t epoch, const struct sum_slice &at,
+                                                      struct row_list &list)
 {
     const struct bank_slice to = {a.banks, bank_on(a.comm, a.banks, epoch, at.home),
                                   (int64_t)at.record->token * a.plan.most_rows + at.record->place,
@@ -70,19 +71,20 @@ static __device__ __forceinline__ void send_slice(const struct epx_combine_rows 
     const struct part part = part_of(a.banks.slices, at.slice, a.row_bytes);
     const struct epx_wire_pair *pairs = epx_wire_pairs(at.record);
     const bool weighted = a.backward && a.weights && at.slice == 0;
+    const uint64_t stamp = Wire::stamp_of(epoch);
 
     list_pairs<T>(a, part.offset, at.record, list);
     EPX_DELAY(a.comm);
-    Wire::template send_sum<T>(list, at.record->num_slots, multiplies(a), part.bytes, to, epoch);
+    Wire::template send_sum<T>(list, at.record->num_slots, multiplies(a), part.bytes, to, stamp);
     for (int32_t i = lane_id(); weighted && i < at.record->num_pairs; i += EPX_WARP) {
         const int32_t choice = (int32_t)(pairs[i].expert_choice & 255);
 
-        Wire::send_word(to, choice, grad_of_weight(a, pairs[i].slot, choice), epoch);
+        Wire::send_word(to, choice, grad_of_weight(a, pairs[i].slot, choice), stamp);
     }
     __syncwarp();
     if (Wire::TELLS && lane_id() == 0) {
         fence_release_sys();
-        Wire::tell(a.comm, to, epoch);
+        Wire::tell(a.comm, to, stamp);
     }
     __syncwarp();
 }
@@ -103,7 +105,7 @@ static __device__ void send_small_sums(const struct epx_combine_rows &a, uint64_
                                      epx_wire_record_at(&a.plan, records, row.source, row.row)};
 
         if (at.record->num_slots)
-            send_slice<T, Wire>(a, epoch, at, list);
+            send_sum_slice<T, Wire>(a, epoch, at, list);
     }
 }
 
@@ -111,7 +113,7 @@ static __device__ void send_small_sums(const struct epx_combine_rows &a, uint64_
  * of its parts have come. Returns whether all have come. */
 template <typename Wire>
 static __device__ bool take_coming_weights(const struct banked_places &places, int64_t token,
-                                         uint64_t epoch)
+                                           uint64_t epoch)
 {
     const struct epx_combine_rows &a = places.a;
     const int32_t k = lane_id(), top_k = a.plan.shape.top_k;

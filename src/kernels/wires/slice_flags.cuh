@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * flags.cuh - the wire on which a slice is stored into a bank as it is, and a flag tells of it.
+ * slice_flags.cuh - the wire on which a slice is stored into a bank as it is, and a flag tells of it.
  * banks.cuh has the protocol of flags.
  */
-#ifndef EPX_KERNELS_WIRES_FLAGS_CUH
-#define EPX_KERNELS_WIRES_FLAGS_CUH
+#ifndef EPX_KERNELS_WIRES_SLICE_FLAGS_CUH
+#define EPX_KERNELS_WIRES_SLICE_FLAGS_CUH
 
 #include "kernels/wires/wire.cuh"
 
@@ -29,6 +29,11 @@ static __device__ bool await_flag(const struct epx_device_comm &c, const uint64_
 struct flag_wire {
     static constexpr bool TELLS = true;
 
+    static __device__ __forceinline__ uint64_t stamp_of(uint64_t epoch)
+    {
+        return epoch;
+    }
+
     static __device__ __forceinline__ char *place(const struct bank_slice &at)
     {
         return row_in(at.banks, at.bank, at.row) + at.slice * at.banks.slices.bytes;
@@ -47,10 +52,10 @@ struct flag_wire {
     }
 
     static __device__ __forceinline__ void tell(const struct epx_device_comm &c,
-                                                const struct bank_slice &to, uint64_t epoch)
+                                                const struct bank_slice &to, uint64_t stamp)
     {
         EPX_DELAY(c);
-        store_relaxed_sys(flag_of(to), epoch);
+        store_relaxed_sys(flag_of(to), stamp);
         EPX_DELAY(c);
     }
 
@@ -61,7 +66,7 @@ struct flag_wire {
         bool ok = true;
 
         if (lane_id() == 0)
-            ok = await_flag(c, flag_of(from.at), from.epoch, from.source);
+            ok = await_flag(c, flag_of(from.at), from.stamp, from.source);
         return acquire_words(c, ok);
     }
 
