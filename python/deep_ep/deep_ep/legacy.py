@@ -211,7 +211,7 @@ class Buffer:
 
         def operation() -> tuple[Any, ...]:
             rows, experts, weights, counts, made = begin()
-            if counts is not None:
+            if counts is not None and expert_alignment > 1:
                 counts = [align(count, expert_alignment) for count in counts]
             return rows, experts, weights, counts, made
 
@@ -257,7 +257,7 @@ class Buffer:
         else:
             route.set_capacity(route.max_capacity)
             routing = ep.route(ids, route, exact=True)
-            counts = routing.sizes[0]  # type: ignore[index]
+            counts = list(routing.sizes[0])  # type: ignore[index]
             made, weights, routing = ep.dispatch_by(rows, routing, topk_weights, scales=scales)
         handle = Handle(routing, is_token_in_rank)
         return made, routing.row_experts.to(torch.int64), weights, counts, handle
