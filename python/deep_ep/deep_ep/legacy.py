@@ -201,6 +201,8 @@ class Buffer:
             assert is_token_in_rank is not None and num_tokens_per_expert is not None
             self._agree(as_fields(x)[0].shape[0], num_worst_tokens)
             if topk_idx is None:
+                assert topk_weights is None, "topk_weights want topk_idx"
+                assert not num_worst_tokens, "num_worst_tokens wants topk_idx"
                 begin = functools.partial(
                     self._dispatch_by_mask, x, is_token_in_rank, num_tokens_per_expert
                 )
