@@ -10,7 +10,9 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { SLICE_NS = 100000000, PAUSE_NS = 50000, LOOKS_BEFORE_MPI = 64 };
+enum { SLICE_NS = 100000000, SPIN_NS = 1000000, PAUSE_NS = 50000, LOOKS_BEFORE_MPI = 64 };
+
+static const struct timespec pause_of_looks = {0, PAUSE_NS};
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct epx_python_work *works; /* that Python may ask for */
@@ -131,7 +133,6 @@ static void progress_mpi(int look)
  * progresses MPI for others, as EPX_Wait does, and from the second slice on naps between looks. */
 static int await_slice(struct epx_python_work *work, const struct epx_python_comm *comm)
 {
-    static const struct timespec pause = {0, PAUSE_NS};
     const int64_t start = epx_python_now_ns();
     int is_routed = work->routing == EPX_REQUEST_NULL && !work->view.offsets;
 
@@ -141,7 +142,7 @@ static int await_slice(struct epx_python_work *work, const struct epx_python_com
             return 1;
         progress_mpi(look);
         if (work->is_late)
-            nanosleep(&pause, NULL);
+            nanosleep(&pause_of_looks, NULL);
     }
     work->is_late = 1;
     return 0;
@@ -234,6 +235,8 @@ int epx_python_routing_in_slice(struct epx_python_route *route)
         if (done)
             return EPX_SUCCESS;
         progress_mpi(look);
+        if (epx_python_now_ns() - start > SPIN_NS)
+            nanosleep(&pause_of_looks, NULL);
     }
     return EPX_PYTHON_UNFINISHED;
 }
