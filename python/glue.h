@@ -278,6 +278,7 @@ void epx_python_forget(int64_t number);
 void epx_python_abandon(int64_t number);
 int epx_python_drop_routing(int64_t number, int64_t key);
 int64_t epx_python_await_routing(struct epx_python_route *route, struct epx_python_work *work);
+int epx_python_routing_in_slice(struct epx_python_route *route);
 int epx_python_is_on_its_way(const struct epx_python_route *route);
 void epx_python_settle_view(struct epx_python_route *route, const struct epx_python_work *work);
 

@@ -224,6 +224,20 @@ static int check_slots(const struct epx_python_operation *op, struct epx_python_
     return epx_python_check_slots(op, epx_python_await_routing(route, work));
 }
 
+/* Before an operation begins: waits for the routing whose rows it asks for, at most for a slice of
+ * time. */
+static int await_rows(const struct epx_python_operation *op)
+{
+    struct epx_python_route *route;
+
+    if (makes_routing(op->verb) || !epx_python_has_few_slots(op))
+        return EPX_SUCCESS;
+    EPX_PYTHON_TRY(epx_python_route(op->route, &route));
+    if (route->owner->on_device || *op->key != route->current)
+        return EPX_SUCCESS;
+    return epx_python_routing_in_slice(route);
+}
+
 /* Has what the routing shows copied: on device memory by the stream, unless the routing itself
  * writes it; else when somebody waits. */
 static int show(const struct epx_python_operation *op, struct epx_python_route *route,
@@ -316,12 +330,14 @@ int epx_python_end_or_keep(struct epx_python_work *work, EPX_Stream stream)
     return rc;
 }
 
-/* As epx_python_run, but may return EPX_PYTHON_UNFINISHED. */
+/* As epx_python_run, but may return EPX_PYTHON_UNFINISHED: where epx_python_unfinished tells no
+ * number the operation has not begun, and this is to be called again. */
 int epx_python_run_in_slices(const struct epx_python_operation *op)
 {
     struct epx_python_work work = {0};
 
     unfinished = 0;
+    EPX_PYTHON_TRY(await_rows(op));
     EPX_PYTHON_TRY(begin(op, &work));
     return epx_python_end_or_keep(&work, op->stream);
 }
@@ -358,12 +374,15 @@ static int begin_alone(const struct epx_python_operation *op, struct epx_python_
     return EPX_SUCCESS;
 }
 
+/* Returns EPX_PYTHON_UNFINISHED if it has not begun after a slice of time: call again. */
 int epx_python_start(const struct epx_python_operation *op, int64_t *number)
 {
-    struct epx_python_work *work = calloc(1, sizeof(*work));
+    struct epx_python_work *work;
     int rc;
 
     unfinished = 0;
+    EPX_PYTHON_TRY(await_rows(op));
+    work = calloc(1, sizeof(*work));
     rc = work ? begin_alone(op, work)
               : epx_python_fail(EPX_ERR_NO_MEM, "no memory for an operation");
 

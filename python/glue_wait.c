@@ -10,7 +10,9 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { SLICE_NS = 100000000, PAUSE_NS = 50000, LOOKS_BEFORE_MPI = 64 };
+enum { SLICE_NS = 100000000, SPIN_NS = 1000000, PAUSE_NS = 50000, LOOKS_BEFORE_MPI = 64 };
+
+static const struct timespec pause_of_looks = {0, PAUSE_NS};
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct epx_python_work *works; /* that Python may ask for */
@@ -72,17 +74,13 @@ int epx_python_drop_routing(int64_t number, int64_t key)
     return EPX_SUCCESS;
 }
 
-/* Takes the outcome of the routing if it is there; returns whether it is. Whoever routes anew on
- * the route may have taken it. */
-static int look_for_routing(struct epx_python_work *work, const struct epx_python_comm *comm)
+/* Under the lock of the route: takes the outcome of the routing if it is there; returns whether it
+ * is. */
+static int take_routing(struct epx_python_route *route, struct epx_python_work *work)
 {
-    struct epx_python_route *route = epx_python_table_get(&epx_python_routes, work->route);
-    int done = 0, rc;
+    int done = 0;
+    int rc = epx_python_check(route->owner, EPX_Test(&work->routing, &done, MPI_STATUS_IGNORE));
 
-    if (!route)
-        return 1; /* freed: EPX has completed what was in flight */
-    pthread_mutex_lock(&route->reading);
-    rc = epx_python_check(comm, EPX_Test(&work->routing, &done, MPI_STATUS_IGNORE));
     if (rc != EPX_SUCCESS) {
         done = 1;
         work->rc = rc;
@@ -93,6 +91,19 @@ static int look_for_routing(struct epx_python_work *work, const struct epx_pytho
         if (rc == EPX_SUCCESS)
             epx_python_view_copy(route, &work->view);
     }
+    return done;
+}
+
+/* Whether the routing is complete. Whoever routes anew on the route may have taken its outcome. */
+static int look_for_routing(struct epx_python_work *work)
+{
+    struct epx_python_route *route = epx_python_table_get(&epx_python_routes, work->route);
+    int done;
+
+    if (!route)
+        return 1; /* freed: EPX has completed what was in flight */
+    pthread_mutex_lock(&route->reading);
+    done = take_routing(route, work);
     pthread_mutex_unlock(&route->reading);
     return done;
 }
@@ -109,23 +120,29 @@ static int look_for_request(struct epx_python_work *work, const struct epx_pytho
     return done || rc != EPX_SUCCESS;
 }
 
+/* Now and then between looks: others may wait for MPI. */
+static void progress_mpi(int look)
+{
+    const struct epx_python_mpi *mpi = epx_python_mpi();
+
+    if (look % LOOKS_BEFORE_MPI == 0 && mpi && mpi->is_running())
+        mpi->progress();
+}
+
 /* On host memory: returns whether the operation is over, at the latest after a slice of time. That
  * progresses MPI for others, as EPX_Wait does, and from the second slice on naps between looks. */
 static int await_slice(struct epx_python_work *work, const struct epx_python_comm *comm)
 {
-    static const struct timespec pause = {0, PAUSE_NS};
-    const struct epx_python_mpi *mpi = epx_python_mpi();
     const int64_t start = epx_python_now_ns();
     int is_routed = work->routing == EPX_REQUEST_NULL && !work->view.offsets;
 
     for (int look = 1; epx_python_now_ns() - start < SLICE_NS; look++) {
-        is_routed = is_routed || look_for_routing(work, comm);
+        is_routed = is_routed || look_for_routing(work);
         if (is_routed && look_for_request(work, comm))
             return 1;
-        if (look % LOOKS_BEFORE_MPI == 0 && mpi && mpi->is_running())
-            mpi->progress();
+        progress_mpi(look);
         if (work->is_late)
-            nanosleep(&pause, NULL);
+            nanosleep(&pause_of_looks, NULL);
     }
     work->is_late = 1;
     return 0;
@@ -186,18 +203,42 @@ int epx_python_end_in_slice(struct epx_python_work *work, EPX_Stream stream)
     return epx_python_end(work, stream);
 }
 
-/* The work that has not ended and has the request of the latest routing of the route, or NULL. */
+/* The work that has the request or the error of the latest routing of the route, or NULL. */
 static struct epx_python_work *find_routing(const struct epx_python_route *route)
 {
     struct epx_python_work *work;
 
     pthread_mutex_lock(&mutex);
     work = works;
-    while (work && (work->key != route->current || work->routing == EPX_REQUEST_NULL ||
+    while (work && (work->key != route->current ||
+                    (work->routing == EPX_REQUEST_NULL && work->rc == EPX_SUCCESS) ||
                     epx_python_table_get(&epx_python_routes, work->route) != route))
         work = work->next;
     pthread_mutex_unlock(&mutex);
     return work;
+}
+
+/* On host memory: waits for the latest routing of the route, at most for a slice of time; returns
+ * EPX_PYTHON_UNFINISHED if that is still on its way. */
+int epx_python_routing_in_slice(struct epx_python_route *route)
+{
+    const int64_t start = epx_python_now_ns();
+
+    for (int look = 1; epx_python_now_ns() - start < SLICE_NS; look++) {
+        struct epx_python_work *work;
+        int done;
+
+        pthread_mutex_lock(&route->reading);
+        work = route->unread ? route->unread : find_routing(route);
+        done = !work || work->rc != EPX_SUCCESS || take_routing(route, work);
+        pthread_mutex_unlock(&route->reading);
+        if (done)
+            return EPX_SUCCESS;
+        progress_mpi(look);
+        if (epx_python_now_ns() - start > SPIN_NS)
+            nanosleep(&pause_of_looks, NULL);
+    }
+    return EPX_PYTHON_UNFINISHED;
 }
 
 /* Waits for the latest routing of the route where such a work has its request: who waits for that
@@ -211,7 +252,7 @@ static int finish_begun(struct epx_python_route *route)
     work = route->unread ? route->unread : find_routing(route);
     if (route->unread) {
         read_view(route);
-    } else if (work) {
+    } else if (work && work->routing != EPX_REQUEST_NULL) {
         finish_routing(route->owner, work);
     }
     if (work)

@@ -156,9 +156,10 @@ def run(members: Sequence[int]) -> int:
 
     Returns 0, or the number of an operation that takes long, which wait() ends.
     """
-    code = _run(_pack(*members))
-    if code == _UNFINISHED:
-        return unfinished()
+    packed = _pack(*members)
+    while (code := _run(packed)) == _UNFINISHED:
+        if number := unfinished():
+            return number
     if code:
         _raise(code)
     return 0
@@ -166,8 +167,10 @@ def run(members: Sequence[int]) -> int:
 
 def start(members: Sequence[int]) -> int:
     """Begin an operation as run() does, and return the number by which wait() ends it."""
-    number = ctypes.c_int64()
-    _try(_start(_pack(*members), number))
+    number, packed = ctypes.c_int64(), _pack(*members)
+    while (code := _start(packed, number)) == _UNFINISHED:
+        pass
+    _try(code)
     return number.value
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from epx._core import Code, EPXError, Handle, _declare, _packer, _try
+from epx._eager import empty
 from epx._route import Route
 
 _look = _declare("look", ctypes.c_char_p)
@@ -118,16 +119,15 @@ def view(routing: Routing) -> View:
     """
     check_version(routing)
     route, ids = routing.route, routing.ids
-    make: Any = {"dtype": torch.int32, "device": ids.device}
     rows = (routing.capacity,)
     made = View(
-        torch.empty(rows, **make),
-        torch.empty(rows, **make),
-        None if route.layout == "rank" else torch.empty(rows, **make),
-        torch.empty((route.comm.size,), **make),
-        torch.empty(tuple(ids.shape), **make),
-        torch.empty((1,), dtype=torch.int64, device=ids.device),
-        torch.empty((1,), **make),
+        empty(ids, rows, torch.int32),
+        empty(ids, rows, torch.int32),
+        None if route.layout == "rank" else empty(ids, rows, torch.int32),
+        empty(ids, (route.comm.size,), torch.int32),
+        empty(ids, tuple(ids.shape), torch.int32),
+        empty(ids, (1,), torch.int64),
+        empty(ids, (1,), torch.int32),
     )
     stream = torch.cuda.current_stream(ids.device).cuda_stream if ids.is_cuda else 0
     addresses = [0 if tensor is None else tensor.data_ptr() for tensor in made]

@@ -366,3 +366,23 @@ def test_ctrl_c_in_wait_leaves_the_work(comm):
     for one, other in zip(shown(routing), shown(wanted_routing)):
         assert torch.equal(one, other)
     made.close()
+
+
+@pytest.mark.parametrize("combine", [ep.combine, ep.combine_start])
+def test_ctrl_c_ends_the_wait_for_the_rows_of_a_routing(comm, combine):
+    """The combine has not begun, and can be called again."""
+    made, route = interruptible(comm)
+    given = given_of(comm)
+    rows, _, routing = ep.dispatch(given.x, given.ids, None, route)
+    few, wanted = rows[: int(routing.offsets[-1])], ep.combine(rows, routing)
+    if comm.rank == 0:
+        work = ep.dispatch_start(given.x, given.ids, None, route)
+        with interrupted():
+            combine(few, work.tensors[2])
+        assert made.works == [work]
+    epx._core.gather(b".", comm.size)
+    if comm.rank > 0:
+        work = ep.dispatch_start(given.x, given.ids, None, route)
+    assert torch.equal(ep.combine(few, work.tensors[2]), wanted)
+    work.wait()
+    made.close()

@@ -34,7 +34,12 @@ _refuse_two()
 
 from ._config import Config  # noqa: E402
 from ._events import EventHandle, EventOverlap  # noqa: E402
-from .elastic import ElasticBuffer, EPHandle  # noqa: E402
+from .elastic import (  # noqa: E402
+    ElasticBuffer,
+    EPHandle,
+    get_logical_domain_size,
+    get_physical_domain_size,
+)
 from .legacy import Buffer  # noqa: E402
 
 topk_idx_t = torch.int64
@@ -47,5 +52,7 @@ __all__ = [
     "ElasticBuffer",
     "EventHandle",
     "EventOverlap",
+    "get_logical_domain_size",
+    "get_physical_domain_size",
     "topk_idx_t",
 ]

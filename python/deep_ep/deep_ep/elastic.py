@@ -311,6 +311,7 @@ class ElasticBuffer:
             )
         else:
             assert topk_idx is None and not do_cpu_sync, "a handle has topk_idx, and its sizes"
+            assert handle.do_expand or not do_expand, "the handle is not of an expanded dispatch"
             _check_agrees(handle, num_experts, num_max_tokens_per_rank, expert_alignment)
             begin = functools.partial(self._dispatch_cached, handle, x, topk_weights, stats)
 
@@ -449,6 +450,16 @@ class ElasticBuffer:
     def all_gather(self, t: Any) -> NoReturn:
         """Raises: EPX gathers nothing."""
         self._none("all_gather", "torch.distributed.all_gather_into_tensor")
+
+
+def get_physical_domain_size(group: Any) -> tuple[int, int]:
+    """One domain of all ranks of the group."""
+    return 1, group.size()
+
+
+def get_logical_domain_size(group: Any, allow_hybrid_mode: bool = True) -> tuple[int, int]:
+    """As get_physical_domain_size."""
+    return get_physical_domain_size(group)
 
 
 def _check_agrees(handle: EPHandle, *given: int | None) -> None:

@@ -201,6 +201,8 @@ class Buffer:
             assert is_token_in_rank is not None and num_tokens_per_expert is not None
             self._agree(as_fields(x)[0].shape[0], num_worst_tokens)
             if topk_idx is None:
+                assert topk_weights is None, "topk_weights want topk_idx"
+                assert not num_worst_tokens, "num_worst_tokens wants topk_idx"
                 begin = functools.partial(
                     self._dispatch_by_mask, x, is_token_in_rank, num_tokens_per_expert
                 )
@@ -211,7 +213,7 @@ class Buffer:
 
         def operation() -> tuple[Any, ...]:
             rows, experts, weights, counts, made = begin()
-            if counts is not None:
+            if counts is not None and expert_alignment > 1:
                 counts = [align(count, expert_alignment) for count in counts]
             return rows, experts, weights, counts, made
 
@@ -257,7 +259,7 @@ class Buffer:
         else:
             route.set_capacity(route.max_capacity)
             routing = ep.route(ids, route, exact=True)
-            counts = routing.sizes[0]  # type: ignore[index]
+            counts = list(routing.sizes[0])  # type: ignore[index]
             made, weights, routing = ep.dispatch_by(rows, routing, topk_weights, scales=scales)
         handle = Handle(routing, is_token_in_rank)
         return made, routing.row_experts.to(torch.int64), weights, counts, handle

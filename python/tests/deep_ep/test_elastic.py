@@ -328,6 +328,8 @@ def test_partial_sums_may_travel_unrounded(comm, group):
 def test_what_a_buffer_tells(comm, buffer, group):
     assert (buffer.rank_idx, buffer.num_ranks) == (comm.rank, comm.size)
     assert buffer.get_logical_domain_size() == buffer.get_physical_domain_size() == (1, comm.size)
+    assert deep_ep.get_physical_domain_size(group) == (1, comm.size)
+    assert deep_ep.get_logical_domain_size(group, allow_hybrid_mode=False) == (1, comm.size)
     assert buffer.get_theoretical_num_sms(E, K) > 0
     assert 0 < buffer.get_theoretical_num_qps(8) <= buffer.num_allocated_qps
     for use_fp8 in (False, True):
@@ -372,6 +374,9 @@ def test_wrong_calls_are_refused(comm, buffer, group):
     mine = here(every_rank(comm)[comm.rank])
     with pytest.raises(AssertionError, match="want topk_idx"):
         buffer.dispatch(mine.x)
+    made = buffer.dispatch(mine.x, mine.ids, num_experts=E)
+    with pytest.raises(AssertionError, match="expanded"):
+        buffer.dispatch(mine.x, handle=made[3], do_expand=True)
     with pytest.raises(AssertionError, match="QPs"):
         buffer.dispatch(mine.x, mine.ids, num_experts=E, num_qps=1000)
     if comm.size > 1:

@@ -138,6 +138,9 @@ def test_a_mask_of_ranks_is_enough(comm, buffer, layout):
     number = layout["is_token_in_rank"].sum(1, keepdim=True)
     assert none is None
     assert torch.equal(out, (mine.x.float() * number).bfloat16())
+    for name, value in ("topk_weights", mine.weights), ("num_worst_tokens", comm.size * MOST):
+        with pytest.raises(AssertionError, match=f"{name} wants? topk_idx"):
+            buffer.dispatch(mine.x, **layout, **{name: value})
 
 
 @pytest.mark.parametrize("with_event, is_async", WAYS)
