@@ -25,7 +25,7 @@ enum {
     BOUND_MS = 5000,
     ATTEMPTS = 4,
     OPERATIONS = 1000000,
-    KEPT_KB = 4096
+    SLACK_KB = 16384
 };
 
 /* What the ranks of a scene share beside the board. */
@@ -316,8 +316,8 @@ static void play_and_die(struct group *group)
     }
 }
 
-/* The least of the GPU's memory that was in use after cycles of the second quarter, and of the
- * second half: other processes use it, too. */
+/* The least of the GPU's memory that was in use in cycles of the second quarter, and of the second
+ * half. Other processes use it, too: all ranks have made what a cycle begins with. */
 static void note_used(long least[2], int cycle, int cycles)
 {
     const long used = space_used_kb();
@@ -341,12 +341,12 @@ static void cycles_leave_nothing(struct group *group)
         EPX_Comm comm = EPX_COMM_NULL;
 
         make_old(group, &old);
+        note_used(used, i, cycles);
         work(group, &old);
         EXPECT(group, shrink(group, old.comm, &comm) == EPX_SUCCESS);
         use_new(group, comm, group->size - 1);
         free_old(group, &old);
         EXPECT(group, EPX_Comm_free(&comm) == EPX_SUCCESS);
-        note_used(used, i, cycles);
         if (i == cycles / 4)
             before = find_memory();
     }
@@ -358,18 +358,18 @@ static void cycles_leave_nothing(struct group *group)
         printf("memory of the GPU: %ld kB at first, %ld kB later\n", used[0], used[1]);
     EXPECT(group, after < before + 512, "memory grew from %ld to %ld kB in %d cycles", before,
            after, cycles - cycles / 4);
-    EXPECT(group, used[1] <= used[0], "of the GPU, %ld kB were in use, and %ld kB later", used[0],
-           used[1]);
+    EXPECT(group, used[1] < used[0] + SLACK_KB, "of the GPU, %ld kB were in use, and %ld kB later",
+           used[0], used[1]);
 }
 
 static void make_and_free_memory(struct group *group, EPX_Comm comm)
 {
     void *memory = NULL;
 
-    for (int i = 0; i < 20; i++) {
+    for (int i = 0; i < 30; i++) { /* until a GPU has done with the process that was killed */
         EXPECT(group, EPX_Alloc_mem(WINDOW_BYTES, comm, &memory) == EPX_SUCCESS);
         EXPECT(group, EPX_Free_mem(memory, comm) == EPX_SUCCESS);
-        nap_ms(50);
+        nap_ms(100);
     }
 }
 
@@ -398,7 +398,7 @@ static void it_stays_mapped(struct group *group)
     freed = space_used_kb();
     if (group->rank == 0)
         printf("memory of the GPU: %ld kB, %ld kB kept, %ld kB\n", whole, kept, freed);
-    EXPECT(group, whole - kept < KEPT_KB && kept - freed >= KEPT_KB, "%ld kB, %ld kB kept, %ld kB",
+    EXPECT(group, whole - kept < SLACK_KB && kept - freed > SLACK_KB, "%ld kB, %ld kB kept, %ld kB",
            whole, kept, freed);
     EXPECT(group, EPX_Comm_free(&comm) == EPX_SUCCESS);
 }

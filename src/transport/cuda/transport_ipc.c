@@ -15,8 +15,8 @@
 #include "transport/cuda/cuda_errors.h"
 #include "transport/cuda/device_ranks.h"
 #include "transport/cuda/lost/kept_memory.h"
-#include "transport/cuda/peer_windows.h"
 #include "transport/cuda/lost/process.h"
+#include "transport/cuda/peer_windows.h"
 #include "transport/transport.h"
 
 /* CUDA shares whole blocks of this size; smaller allocations have a block in common. */
@@ -154,13 +154,33 @@ static int map(void *state, struct epx_window *window)
     return EPX_SUCCESS;
 }
 
+static int is_lost(const struct epx_comm *comm, int rank)
+{
+    return comm->lost && comm->lost[rank];
+}
+
+/* Nobody waits for the memory of a lost rank. */
+static int close_mapping(const struct epx_comm *comm, int rank, void *mapping)
+{
+    cudaError_t error = cudaIpcCloseMemHandle(mapping);
+
+    if (error == cudaSuccess)
+        return EPX_SUCCESS;
+    if (!is_lost(comm, rank))
+        return epx_fail_cuda(error, "cudaIpcCloseMemHandle");
+    cudaGetLastError();
+    EPX_LOG_INFO("the memory of rank %d, which was lost, stays mapped: %s", rank,
+                 cudaGetErrorString(error));
+    return EPX_SUCCESS;
+}
+
 static int unmap(void *state, struct epx_window *window)
 {
-    const struct ipc *ipc = state;
+    const struct epx_comm *comm = ((struct ipc *)state)->windows.comm;
 
     for (int r = 0; r < window->num_ranks; r++) {
-        if (window->address[r] && r != ipc->windows.comm->rank)
-            EPX_TRY_CUDA(cudaIpcCloseMemHandle(window->address[r]));
+        if (window->address[r] && r != comm->rank)
+            EPX_TRY(close_mapping(comm, r, window->address[r]));
         window->address[r] = NULL;
     }
     return EPX_SUCCESS;
@@ -174,8 +194,8 @@ static void free_window(void *state, struct epx_window *window)
     struct epx_process lost[EPX_MOST_DEVICE_RANKS];
     int num = 0;
 
-    for (int r = 0; comm->lost && r < comm->size; r++)
-        if (comm->lost[r])
+    for (int r = 0; r < comm->size; r++)
+        if (is_lost(comm, r))
             lost[num++] = ipc->processes[r];
     epx_kept_memory_add(ipc->windows.ordinal, window->own, window->mapping_bytes, lost, num);
 }
