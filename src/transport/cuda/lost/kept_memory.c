@@ -53,15 +53,17 @@ static struct kept *make(int ordinal, void *memory, size_t bytes,
     return kept;
 }
 
+/* Warns of the first in the list. */
 static void enlist(struct kept *kept)
 {
     pthread_mutex_lock(&mutex);
+    all_bytes += kept->bytes;
+    epx_log(first ? EPX_LOG_LEVEL_INFO : EPX_LOG_LEVEL_WARN,
+            "%zu bytes of device memory, %zu in all, are kept until process %lld, of a rank that "
+            "was lost, has ended",
+            kept->bytes, all_bytes, (long long)kept->processes[kept->num - 1].id);
     kept->next = first;
     first = kept;
-    all_bytes += kept->bytes;
-    EPX_LOG_INFO("%zu bytes of device memory, %zu in all, are kept until process %lld, of a rank "
-                 "that was lost, has ended",
-                 kept->bytes, all_bytes, (long long)kept->processes[kept->num - 1].id);
     pthread_mutex_unlock(&mutex);
 }
 
