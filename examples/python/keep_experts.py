@@ -2,7 +2,8 @@
 """How a rank keeps the experts of its neighbour, and how experts change their owners.
 
 For train_torch.py. An expert is a row: its number, its weights and Adam's two averages of each. All
-other parameters, with their averages, are the same on all ranks: the dense part.
+other parameters, with their averages, are the same on all ranks: the dense part. Rows travel on the
+host, by a communicator there.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ def dense_part(parameters: Parameters, optimizer: Adam) -> Tensor:
 
 
 def rows_of(experts: Parameters, optimizer: Adam, first: int) -> Tensor:
-    """A copy of this rank's experts, a row each; ``first`` is the number of the first one."""
+    """A copy of this rank's experts on the host, a row each, from number ``first`` on."""
     numbers = first + torch.arange(len(experts[0]), dtype=torch.float32)
-    parts = [part.flatten(1) for p in experts for part in _parts(p, optimizer)]
+    parts = [part.flatten(1).cpu() for p in experts for part in _parts(p, optimizer)]
     return torch.cat([numbers[:, None], *parts], dim=1)
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """usage: mpiexec -n RANKS python train_torch.py [--device cuda] [--steps N] [FILE]
        torchrun --nproc-per-node RANKS train_torch.py [--device cuda] [--steps N] [FILE]
-       mpiexec --enable-recovery -n RANKS python train_torch.py --lose-rank R
+       mpiexec --enable-recovery -n RANKS python train_torch.py --lose-rank R [--device cuda]
 
 Trains a small model with a mixture-of-experts layer to name the next character of a text. Every
 rank has tokens of its own (data parallel) and experts of its own (expert parallel).
@@ -14,7 +14,8 @@ With --lose-rank R, from 1 on, rank R is killed after a third of the steps. The 
 the last step that all of them know, with the experts of R, which the next rank has kept. After two
 thirds a new rank joins, which rank 0 starts. The loss must go on falling. Rank 0 serves the store
 by which ranks meet: it cannot be lost. torchrun ends the ranks that it has started itself when one
-of them dies, so each rank wants a torchrun of its own, as docs/python.md shows it.
+of them dies, so each rank wants a torchrun of its own, as docs/python.md shows it. With --device
+cuda all ranks are on one node, and may share a GPU.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import sys
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import keep_experts
 import torch
@@ -217,11 +218,40 @@ def is_right(model: Model, batch: Tensor, first_loss: float) -> bool:
     return loss < first_loss and difference <= bound
 
 
+def dtype_on(device: torch.device, *, compiles: bool = False) -> torch.dtype:
+    """Without bfloat16 grouped_mm has no kernel on GPUs, and torch.compile refuses it."""
+    return torch.float32 if device.type == "cpu" and not compiles else torch.bfloat16
+
+
+class Comms(NamedTuple):
+    """Two communicators of the same ranks: by one they train, by the other they keep experts.
+
+    Experts are kept on the host. On the CPU it is one communicator.
+    """
+
+    train: epx.Comm
+    host: epx.Comm
+
+    def shrunk(self) -> Comms:
+        train = self.train.shrink()
+        host = train if self.host is self.train else self.host.shrink()
+        if train.ranks != host.ranks:
+            raise RuntimeError("a rank died between two calls")
+        return Comms(train, host)
+
+    def close(self) -> None:
+        self.train.close()
+        self.host.close()  # again, on the CPU, which does nothing
+
+
 class Job:
     """What --lose-rank trains: the model of a communicator, made anew in each."""
 
-    def __init__(self, comm: epx.Comm, experts: int, name: str, store: Any) -> None:
-        """Collective over the communicator, which the ranks of torch.distributed are, too."""
+    def __init__(
+        self, comms: Comms, experts: int, name: str, store: Any, device: torch.device
+    ) -> None:
+        """Collective over the ranks, which those of torch.distributed are, too."""
+        comm = comms.train
         dist.init_process_group(
             "gloo",
             store=keys(name, store),
@@ -229,10 +259,11 @@ class Job:
             world_size=comm.size,
             timeout=timedelta(milliseconds=TIMEOUT_MS),
         )
-        self.comm, self.store, self.experts = comm, store, experts
+        self.comms, self.comm, self.host = comms, comm, comms.host
+        self.store, self.experts, self.device = store, experts, device
         self.route = epx.Route(comm, experts, TOP_K, max_tokens=TOKENS, alignment=16)
-        self.ring = keep_experts.ring(comm)
-        self.model = make_model(self.route, torch.device("cpu"), torch.float32)
+        self.ring = keep_experts.ring(self.host)
+        self.model = make_model(self.route, device, dtype_on(device))
         self.adam = make_adam(self.model)
         named = list(self.model.named_parameters())
         self.parts = [[p for n, p in named if is_experts(n) == kind] for kind in (False, True)]
@@ -253,7 +284,7 @@ class Job:
 
     def take_over(self, rows: Tensor, dense: Tensor, step: int) -> None:
         """Go on after so many steps: experts from who brings them, the rest from rank 0."""
-        rows = keep_experts.deal(rows, self.comm, self.experts)
+        rows = keep_experts.deal(rows, self.host, self.experts)
         dist.broadcast(dense, 0)
         keep_experts.load(self.parts[0], self.parts[1], self.adam, (dense, rows), step)
         self.save(step)
@@ -267,17 +298,18 @@ class Job:
     def shrunk(self) -> Job:
         """The job of the ranks that live; where its steps go on, its ``saved`` tells."""
         dist.destroy_process_group()  # who waits for this rank there is told so
-        comm = self.comm.shrink()
+        comms = self.comms.shrunk()
+        comm = comms.train
         if comm.size == self.comm.size:
             raise RuntimeError("an operation failed, and no rank is dead")
         if comm.rank == 0:
             print(f"ranks {[*comm.ranks]} of {self.comm.size} go on")
         step = -comm.largest(-self.saved[-1].step)  # the last one that all know
         saved = next(kept for kept in self.saved if kept.step == step)
-        smaller = Job(comm, self.experts, "survivors", self.store)
+        smaller = Job(comms, self.experts, "survivors", self.store, self.device)
         smaller.take_over(keep_experts.brought(saved, self.comm, comm), saved.dense, step)
         smaller.losses = {k: loss for k, loss in self.losses.items() if k < step}
-        self.comm.close()
+        self.comms.close()
         return smaller
 
     def joined(self, step: int) -> Job:
@@ -287,18 +319,25 @@ class Job:
         if self.comm.rank == 0:
             self.store.set("size", str(size))
             print(f"a new rank, {size - 1}, joins")
-        comm = meet("join", self.store, self.comm.rank, size)
-        larger = Job(comm, self.experts, "joined", self.store)
+        comms = meet("join", self.store, self.comm.rank, size, self.device)
+        larger = Job(comms, self.experts, "joined", self.store, self.device)
         larger.take_over(rows, dense, step)
         larger.losses = self.losses
-        self.comm.close()
+        self.comms.close()
         return larger
 
 
-def meet(name: str, store: Any, rank: int, size: int) -> epx.Comm:
-    """A communicator of ranks that come to the store with the same name. Collective."""
+def meet(name: str, store: Any, rank: int, size: int, device: torch.device) -> Comms:
+    """The communicators of ranks that come to the store with the same name. Collective."""
+    place = {"rank": rank, "size": size, "timeout_ms": TIMEOUT_MS}
     named = keys(name, store)
-    return epx.Comm(store=named, rank=rank, size=size, memory="system", timeout_ms=TIMEOUT_MS)
+    if device.type == "cpu":
+        comm = epx.Comm(store=named, memory="system", **place)
+        return Comms(comm, comm)
+    torch.cuda.set_device(rank % torch.cuda.device_count())
+    host = epx.Comm(store=keys("host", named), memory="system", transport="auto", **place)
+    # The transport by which a communicator that has lost ranks gives its memory back.
+    return Comms(epx.Comm(store=named, memory="cuda:device", transport="ipc", **place), host)
 
 
 def join(options: argparse.Namespace) -> int:
@@ -306,29 +345,31 @@ def join(options: argparse.Namespace) -> int:
     place = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     served = dist.TCPStore(*place, wait_for_workers=False)  # type: ignore[attr-defined]
     store = keys(PREFIX, served)
-    size = int(store.get("size"))
-    job = Job(meet("join", store, size - 1, size), options.join, "joined", store)
+    size, device = int(store.get("size")), torch.device(options.device)
+    job = Job(meet("join", store, size - 1, size, device), options.join, "joined", store, device)
     step = 2 * options.steps // 3
     job.take_over(job.rows()[:0], job.dense(), step)
-    batches = make_batches(options.file, options.steps, torch.device("cpu"))
+    batches = make_batches(options.file, options.steps, device)
     job.run(batches, step, options.steps)
     is_right(job.model, batches[0], torch.inf)
     dist.destroy_process_group()
-    job.comm.close()
+    job.comms.close()
     return 0
 
 
 def start_new_rank(options: argparse.Namespace, experts: int) -> subprocess.Popen[bytes]:
-    command = [sys.executable, __file__, "--join", experts, "--steps", options.steps, options.file]
+    command = [sys.executable, __file__, "--join", experts, "--steps", options.steps]
+    command += ["--device", options.device, options.file]
     return subprocess.Popen([str(word) for word in command])
 
 
 def run_and_lose(options: argparse.Namespace, store: Any, rank: int, size: int) -> int:
     """A rank is killed after a third of the steps, and a new one joins after two."""
     death, birth = options.steps // 3, 2 * options.steps // 3
-    comm = meet("begin", store, rank, size)
-    job = Job(comm, EXPERTS_PER_RANK * size, "whole", store)
-    batches = make_batches(options.file, options.steps, torch.device("cpu"))
+    device = torch.device(options.device)
+    comms = meet("begin", store, rank, size, device)
+    job = Job(comms, EXPERTS_PER_RANK * size, "whole", store, device)
+    batches = make_batches(options.file, options.steps, device)
     try:
         job.run(batches, 0, death)
         if rank == options.lose_rank:
@@ -344,7 +385,7 @@ def run_and_lose(options: argparse.Namespace, store: Any, rank: int, size: int) 
     passed = is_right(job.model, batches[0], job.losses[0])
     passed = passed and job.losses[options.steps - 1] < job.losses[death - 1]
     dist.destroy_process_group()
-    job.comm.close()
+    job.comms.close()
     if new_rank is not None:
         passed = new_rank.wait() == 0 and passed
         print(" No Errors" if passed else "Found errors", flush=True)
@@ -368,20 +409,18 @@ def main() -> int:
     epx.launch.environment()  # what init_process_group wants: from MPI, or as torchrun set it
     if options.lose_rank is not None:
         whole, rank, size = next(iter(rendezvous("env://")))
-        unlike = options.device != "cpu" or options.compile or options.backend
+        unlike = options.compile or options.backend
         if unlike or not 0 < options.lose_rank < size or options.steps < 6:
             parser.error(
-                f"--lose-rank is for ranks 1 to {size - 1} and 6 steps or more, on the CPU, "
-                "by gloo and not compiled"
+                f"--lose-rank is for ranks 1 to {size - 1} and 6 steps or more, by gloo and "
+                "not compiled"
             )
         return run_and_lose(options, keys(PREFIX, whole), rank, size)
     device = torch.device(options.device)
     if device.type == "cuda":  # before the communicator
         torch.cuda.set_device(epx.launch.local_rank() % torch.cuda.device_count())
     dist.init_process_group(options.backend or ("nccl" if device.type == "cuda" else "gloo"))
-    # Without bfloat16 grouped_mm has no kernel on GPUs, and torch.compile refuses it.
-    is_plain = device.type == "cpu" and not options.compile
-    dtype = torch.float32 if is_plain else torch.bfloat16
+    dtype = dtype_on(device, compiles=bool(options.compile))
     memory = "cuda:device" if device.type == "cuda" else "system"
     with epx.Comm(group=dist.group.WORLD, memory=memory, timeout_ms=TIMEOUT_MS) as comm:
         experts = EXPERTS_PER_RANK * comm.size

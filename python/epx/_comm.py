@@ -391,9 +391,10 @@ class Comm(Handle):
     def shrink(self) -> Comm:
         """Make a communicator of the ranks that live: EPX_Comm_shrink(3). Collective over them.
 
-        After a ``Code.TIMEOUT``, or of a whole communicator; on host memory, else
-        ``Code.UNSUPPORTED``. Ranks keep their order, and ``ranks`` of the new one tells which they
-        were. Ranks that die during the call may make it a ``Code.TIMEOUT`` on all; call it again.
+        After a ``Code.TIMEOUT``, or of a whole communicator, on host or device memory. Ranks keep
+        their order, and ``ranks`` of the new one tells which they were. Ranks that die during the
+        call may make it a ``Code.TIMEOUT`` on all; call it again. On a GPU it waits for what is
+        queued there.
 
         Operations of this communicator end with ``Code.TIMEOUT``, its routes and graphs can only be
         freed, and ``close`` is local. No other rank stores into its memory any more: tensors there

@@ -395,7 +395,7 @@ static int free_mem(struct epx_comm *comm, void *base)
     *link = segment->next;
     epx_unlock();
     epx_api_free_segment(comm, segment);
-    if (ops->reclaim && !comm->finished)
+    if (ops->reclaim && !epx_comm_keeps_memory(comm))
         ops->reclaim(comm->transport->state);
     return rc;
 }

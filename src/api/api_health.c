@@ -11,6 +11,7 @@
 #include "core/health/survivors.h"
 #include "core/progress.h"
 #include "core/route.h"
+#include "transport/module.h"
 
 EPX_PROFILED(Comm_get_waits)
 EPX_PROFILED(Comm_get_ranks)
@@ -81,16 +82,26 @@ static struct epx_params smaller_params(const struct epx_comm *comm)
     return params;
 }
 
-static int make_smaller(struct epx_comm *comm, const struct epx_survivors_group *group,
-                        struct epx_comm **newcomm)
+/* A communicator of a group that is to be made; rc is this rank's result so far. */
+struct smaller {
+    struct epx_comm *comm;
+    const struct epx_survivors_group *group;
+    int rc;
+    struct epx_comm **newcomm;
+};
+
+static int make_smaller(void *argument)
 {
+    const struct smaller *smaller = argument;
+    struct epx_comm *comm = smaller->comm;
+    const struct epx_survivors_group *group = smaller->group;
     const struct epx_contact_group contact = {group->own, group->num, epx_survivors_allgather, comm,
                                               1};
     const struct epx_origin origin = {.group = &contact};
     const struct epx_params params = smaller_params(comm);
     const size_t bytes = (size_t)group->num * sizeof(*group->ranks);
     struct epx_comm *created;
-    int rc = EPX_SUCCESS;
+    int rc = smaller->rc;
 
     created = epx_comm_allocate(&params, &rc);
     if (created)
@@ -99,7 +110,38 @@ static int make_smaller(struct epx_comm *comm, const struct epx_survivors_group 
         memcpy(created->parent_ranks, group->ranks, bytes);
     else if (created && rc == EPX_SUCCESS)
         rc = epx_fail(EPX_ERR_NO_MEM, "no memory for %d ranks", group->num);
-    return epx_api_make_comm(created, &origin, rc, newcomm);
+    return epx_api_make_comm(created, &origin, rc, smaller->newcomm);
+}
+
+/* Notes who did not go on. */
+static int note_lost(struct epx_comm *comm, const struct epx_survivors_group *group)
+{
+    const size_t ranks = (size_t)comm->size;
+
+    if (!comm->lost)
+        comm->lost = malloc(ranks);
+    EPX_FAIL_IF(!comm->lost, EPX_ERR_NO_MEM, "no memory for %zu ranks", ranks);
+    memset(comm->lost, 1, ranks);
+    for (int i = 0; i < group->num; i++)
+        comm->lost[group->ranks[i]] = 0;
+    return EPX_SUCCESS;
+}
+
+/*
+ * Collective over the group. On device memory this rank first unmaps what the others have: the new
+ * communicator is there only when all have done so, and then each of them can free its own memory.
+ */
+static int go_on(struct epx_comm *comm, const struct epx_survivors_group *group,
+                 struct epx_comm **newcomm)
+{
+    const struct epx_device_ops *ops = epx_transport_device_ops(comm);
+    struct smaller smaller = {comm, group, note_lost(comm, group), newcomm};
+
+    if (!ops)
+        return make_smaller(&smaller);
+    if (smaller.rc == EPX_SUCCESS)
+        smaller.rc = ops->leave(comm->transport->device);
+    return ops->run(comm->transport->device, make_smaller, &smaller);
 }
 
 /* Frees routes that were freed while others could still store into them. */
@@ -114,20 +156,29 @@ static void free_buried_routes(struct epx_comm *comm)
     }
 }
 
+static int fence_windows(const struct epx_comm *comm)
+{
+    const struct epx_transport *transport = comm->transport;
+
+    EPX_TRY(transport->ops->window_fence(transport->state, NULL));
+    for (struct epx_segment *s = comm->segments; s; s = s->next)
+        if (!s->is_spare)
+            EPX_TRY(transport->ops->window_fence(transport->state, s->window));
+    return EPX_SUCCESS;
+}
+
 /* From now on no rank stores into memory of the communicator, so that it can be freed. */
 static void fence(struct epx_comm *comm)
 {
     const struct epx_transport *transport = comm->transport;
-    int rc = EPX_SUCCESS;
 
     if (!transport || !transport->ops->window_fence || comm->spare)
         return;
     epx_lock();
     comm->liveness.ops = NULL;
-    for (struct epx_segment *s = comm->segments; s && rc == EPX_SUCCESS; s = s->next)
-        if (!s->is_spare)
-            rc = transport->ops->window_fence(s->window);
-    comm->fenced = rc == EPX_SUCCESS;
+    comm->fenced = fence_windows(comm) == EPX_SUCCESS;
+    if (!comm->fenced)
+        EPX_LOG_WARN("what the communicator had stays allocated: %s", epx_status_message());
     epx_unlock();
     if (comm->fenced)
         free_buried_routes(comm);
@@ -140,6 +191,8 @@ static void fence(struct epx_comm *comm)
  * be finished; if it is not, it is then, on all ranks. All that live get the same communicator,
  * with the hints of comm and the ranks in their old order, or the same error. The ranks agree over
  * sockets afterwards, and MPI is not called. Behind it no rank stores into memory of comm any more.
+ * On device memory the call waits for the GPU, and memory that a lost rank has mapped is freed as
+ * soon as its process has ended.
  * Input: comm; free it afterwards, as its routes and memory. Output: newcomm, EPX_COMM_NULL on
  * error.
  * Errors: EPX_ERR_COMM; EPX_ERR_ARG if newcomm is NULL; EPX_ERR_TIMEOUT if ranks die meanwhile, or
@@ -157,14 +210,10 @@ int EPX_Comm_shrink(EPX_Comm comm, EPX_Comm *newcomm)
     EPX_TRY(epx_api_comm(comm));
     if (!newcomm)
         return epx_api_return(comm, epx_fail(EPX_ERR_ARG, "newcomm is NULL"));
-    if (epx_transport_device_ops(comm))
-        return epx_api_return(
-            comm,
-            epx_fail(EPX_ERR_UNSUPPORTED, "a communicator on device memory cannot be shrunk yet"));
     end(comm);
     rc = epx_survivors_find(comm, &group);
     if (rc == EPX_SUCCESS)
-        rc = make_smaller(comm, &group, newcomm);
+        rc = go_on(comm, &group, newcomm);
     if (rc == EPX_SUCCESS) {
         epx_survivors_leave_others(comm);
         fence(comm);

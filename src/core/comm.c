@@ -190,6 +190,7 @@ static void free_comm(struct epx_comm *comm)
     free(comm->agreement.gathered);
     free(comm->answers);
     epx_waits_free(&comm->waits);
+    free(comm->lost);
     free(comm->parent_ranks);
     free(comm->node);
     free(comm->real_node);

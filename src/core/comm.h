@@ -125,6 +125,7 @@ struct epx_comm {
     int64_t finished_ns;             /* when finished was set */
     struct epx_survivors *survivors; /* of a finished one; NULL = it was never to be shrunk */
     int fenced;        /* no other rank stores into its memory any more, though it is finished */
+    char *lost;        /* [size] whether the others went on without it; NULL = it was not shrunk */
     int *parent_ranks; /* [size] in the communicator that it was shrunk from; NULL = in none */
 
     int threaded;

@@ -14,7 +14,7 @@
 #include "core/route.h"
 #include "transport/transport.h"
 
-enum { EPX_MODULE_VERSION = 19 };
+enum { EPX_MODULE_VERSION = 20 };
 
 /*
  * What libepx gives its module, each function as CALL, or RUN if it returns nothing: (result, name
@@ -89,6 +89,11 @@ struct epx_device_buffer {
 struct epx_device_ops {
     /* Local: ends the threads of a finished communicator; its memory stays. */
     void (*retire)(struct epx_device *device);
+    /* Local, of a finished communicator: returns when no kernel and no thread of this rank uses the
+     * memory of other ranks any more, and unmaps that. May be called again. */
+    int (*leave)(struct epx_device *device);
+    /* Local: calls step with the device as the current one. */
+    int (*run)(const struct epx_device *device, int (*step)(void *argument), void *argument);
     /* Local: launch queues the kernels of an operation on its stream; poll then asks whether it is
      * complete. */
     int (*launch)(struct epx_request *request);

@@ -105,10 +105,15 @@ struct epx_transport_ops {
      * zeroed. NULL, for a transport with messages on host memory: windows are private memory. */
     int (*window_create)(void *state, size_t bytes, struct epx_window **window);
     void (*window_free)(void *state, struct epx_window *window);
-    /* Local, of a communicator that has ended and that its survivors have left: from now on no
-     * store of another rank is seen in this rank's part of the window. A transport that has it
-     * frees all that it has then without its peers. NULL = it cannot promise that. */
-    int (*window_fence)(struct epx_window *window);
+    /* Local, of a communicator that has ended and that its survivors have left (comm->lost tells
+     * who is none): from now on no store of another rank is seen in this rank's part of the window;
+     * called with NULL first, for all windows but those of EPX_Alloc_mem. A transport that has it
+     * frees all that it has then without its peers. NULL = it cannot promise that; an error that is
+     * not logged says why. */
+    int (*window_fence)(void *state, struct epx_window *window);
+    /* Local, on device memory, of a communicator that has ended, when nothing on this rank uses the
+     * memory of other ranks any more: unmaps it. NULL = none is mapped, or there is no fence. */
+    int (*leave)(void *state);
     /* Collective: gives the memory of freed windows back; called when all ranks have freed the same
      * windows and nothing is in flight. NULL = window_free gives it back. */
     void (*reclaim)(void *state);

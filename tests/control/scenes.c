@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 struct board *scene_boards[2];
+const struct scene_memory *scene_memory;
 int scene_patience_ms = TIMEOUT_MS;
 static const char *claim;
 
@@ -96,26 +97,47 @@ int scene_create(struct group *group,
     return EPX_Comm_create_from(&bootstrap, hints, comm);
 }
 
-int scene_exchange(const struct group *group, EPX_Comm comm, MPI_Status *status)
-{
+/* What an exchange uses. */
+struct rows {
     int64_t counts[4][MAX_RANKS];
     int32_t sent[MAX_RANKS], received[MAX_RANKS];
+};
+
+static void fill(const struct group *group, struct rows *rows)
+{
+    for (int r = 0; r < group->size; r++) {
+        rows->counts[0][r] = 1;
+        rows->counts[1][r] = r;
+        rows->sent[r] = group->rank * MAX_RANKS + r;
+        rows->received[r] = -1;
+    }
+}
+
+static void compare(const struct group *group, const struct rows *rows)
+{
+    for (int r = 0; r < group->size; r++)
+        EXPECT(group, rows->received[r] == r * MAX_RANKS + group->rank, "%d from rank %d",
+               rows->received[r], r);
+}
+
+int scene_exchange(const struct group *group, EPX_Comm comm, MPI_Status *status)
+{
+    struct rows rows, *at = &rows;
     EPX_Request request;
     int rc;
 
-    for (int r = 0; r < group->size; r++) {
-        counts[0][r] = 1;
-        counts[1][r] = r;
-        sent[r] = group->rank * MAX_RANKS + r;
-        received[r] = -1;
-    }
-    rc = EPX_Alltoallv(sent, counts[0], counts[1], received, counts[2], counts[3], MAX_RANKS, 1,
-                       EPX_FLOAT32, comm, EPX_STREAM_NULL, &request);
+    fill(group, &rows);
+    if (scene_memory)
+        at = scene_memory->put(&rows, sizeof(rows));
+    rc = EPX_Alltoallv(at->sent, at->counts[0], at->counts[1], at->received, at->counts[2],
+                       at->counts[3], MAX_RANKS, 1, EPX_FLOAT32, comm, EPX_STREAM_NULL, &request);
     if (rc == EPX_SUCCESS)
         rc = EPX_Wait(&request, status);
-    for (int r = 0; rc == EPX_SUCCESS && r < group->size; r++)
-        EXPECT(group, received[r] == r * MAX_RANKS + group->rank, "%d from rank %d", received[r],
-               r);
+    if (rc != EPX_SUCCESS)
+        return rc;
+    if (scene_memory)
+        scene_memory->get(&rows, sizeof(rows));
+    compare(group, &rows);
     return rc;
 }
 

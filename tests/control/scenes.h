@@ -37,7 +37,15 @@ struct scene {
     int number;        /* when, or how much */
 };
 
+/* Where ranks have the memory that an exchange uses; NULL = the host. put copies an image there,
+ * and returns where that is; get copies it back. */
+struct scene_memory {
+    void *(*put)(const void *image, size_t bytes);
+    void (*get)(void *image, size_t bytes);
+};
+
 extern struct board *scene_boards[2];
+extern const struct scene_memory *scene_memory;
 /* How long gather waits for a rank that does not come. */
 extern int scene_patience_ms;
 

@@ -9,14 +9,25 @@ tests_health_test_lost_SOURCES = tests/health/test_lost.c $(board_sources)
 tests_health_test_lost_CPPFLAGS = $(suite_cppflags)
 tests_health_test_lost_LDADD = $(suite_ldadd)
 
-tests_health_test_shrink_SOURCES = tests/health/test_shrink.c $(scenes)
-tests_health_test_shrink_CPPFLAGS = $(tests_cppflags)
-tests_health_test_shrink_LDADD = libepx.la
+scene_space = tests/health/scene_space.h
+scene_space_cppflags = $(tests_cppflags)
+scene_space_ldadd = libepx.la
+if HAVE_CUDA
+scene_space += tests/health/scene_space_cuda.c
+scene_space_cppflags += $(vendor_cppflags)
+scene_space_ldadd += $(CUDA_LIBS)
+else
+scene_space += tests/health/scene_space_host.c
+endif
+
+tests_health_test_shrink_SOURCES = tests/health/test_shrink.c $(scenes) $(scene_space)
+tests_health_test_shrink_CPPFLAGS = $(scene_space_cppflags)
+tests_health_test_shrink_LDADD = $(scene_space_ldadd)
 
 tests_health_test_waits_CPPFLAGS = $(suite_cppflags)
 tests_health_test_waits_LDADD = $(suite_ldadd)
 
 check_PROGRAMS += tests/health/time_shrink
-tests_health_time_shrink_SOURCES = tests/health/time_shrink.c $(scenes)
-tests_health_time_shrink_CPPFLAGS = $(tests_cppflags)
-tests_health_time_shrink_LDADD = libepx.la
+tests_health_time_shrink_SOURCES = tests/health/time_shrink.c $(scenes) $(scene_space)
+tests_health_time_shrink_CPPFLAGS = $(scene_space_cppflags)
+tests_health_time_shrink_LDADD = $(scene_space_ldadd)

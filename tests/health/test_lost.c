@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "faults/board.h"
-#include "support/exchange.h"
+#include "support/space.h"
 #include "support/suite.h"
 
 enum { TIMEOUT_MS = 3000, BYTES = 1 << 16, MOST_RANKS = 64, OPERATIONS = 100000 };
@@ -27,28 +27,53 @@ static int num_lost(void)
     return lost < suite_size ? lost : suite_size - 1;
 }
 
+/* Rows of an exchange, and where they are in the memory space of the run. */
+static struct rows {
+    int64_t counts[4][MOST_RANKS];
+    int32_t sent[MOST_RANKS], received[MOST_RANKS];
+} rows, *place;
+
 /* One row of each rank to each other one; every rank knows what it is. */
 static int exchange(EPX_Comm comm)
 {
-    int64_t counts[4][MOST_RANKS];
-    int32_t sent[MOST_RANKS], received[MOST_RANKS];
     EPX_Request request;
     int rank, size, rc;
 
     EPX_Comm_rank(comm, &rank);
     EPX_Comm_size(comm, &size);
     for (int r = 0; r < size; r++) {
-        counts[0][r] = 1;
-        counts[1][r] = r;
-        sent[r] = rank * MOST_RANKS + r;
+        rows.counts[0][r] = 1;
+        rows.counts[1][r] = r;
+        rows.sent[r] = rank * MOST_RANKS + r;
     }
-    rc = EPX_Alltoallv(sent, counts[0], counts[1], received, counts[2], counts[3], MOST_RANKS, 1,
-                       EPX_FLOAT32, comm, EPX_STREAM_NULL, &request);
+    space_put(place, &rows, sizeof(rows));
+    rc = EPX_Alltoallv(place->sent, place->counts[0], place->counts[1], place->received,
+                       place->counts[2], place->counts[3], MOST_RANKS, 1, EPX_FLOAT32, comm,
+                       EPX_STREAM_NULL, &request);
     if (rc == EPX_SUCCESS)
         rc = EPX_Wait(&request, MPI_STATUS_IGNORE);
+    space_get(&rows, place, sizeof(rows));
     for (int r = 0; rc == EPX_SUCCESS && r < size; r++)
-        EXPECT(received[r] == r * MOST_RANKS + rank, "%d from rank %d", received[r], r);
+        EXPECT(rows.received[r] == r * MOST_RANKS + rank, "%d from rank %d", rows.received[r], r);
     return rc;
+}
+
+static void fill(char *memory)
+{
+    char image[BYTES];
+
+    memset(image, suite_rank, BYTES);
+    space_put(memory, image, BYTES);
+}
+
+static void expect_filled(const char *memory)
+{
+    char image[BYTES];
+
+    space_get(image, memory, BYTES);
+    for (int i = 0; i < BYTES; i++)
+        if (!EXPECT(image[i] == suite_rank, "byte %d has changed", i))
+            break;
 }
 
 static void go_on(EPX_Comm old, char *memory)
@@ -68,9 +93,7 @@ static void go_on(EPX_Comm old, char *memory)
         EXPECT(ranks[r] == r, "rank %d was %d", r, ranks[r]);
     for (int i = 0; i < 10; i++)
         EXPECT_CODE(exchange(comm), EPX_SUCCESS);
-    for (int i = 0; i < BYTES; i++)
-        if (!EXPECT(memory[i] == suite_rank, "byte %d has changed", i))
-            break;
+    expect_filled(memory);
     EXPECT_CODE(EPX_Free_mem(memory, old), EPX_SUCCESS);
     EXPECT_CODE(EPX_Comm_free(&old), EPX_SUCCESS);
     EXPECT_CODE(exchange(comm), EPX_SUCCESS);
@@ -106,7 +129,8 @@ int main(int argc, char **argv)
     comm = suite_comm("epx_timeout_ms", timeout, NULL);
     EXPECT_CODE(EPX_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), EPX_SUCCESS);
     EXPECT_CODE(EPX_Alloc_mem(BYTES, comm, &memory), EPX_SUCCESS);
-    memset(memory, suite_rank, BYTES);
+    fill(memory);
+    place = space_alloc(sizeof(*place));
     for (int i = 0; i < 10; i++)
         EXPECT_CODE(exchange(comm), EPX_SUCCESS);
     if (suite_rank >= suite_size - num_lost())

@@ -2,8 +2,11 @@
 /*
  * test_shrink.c - ranks die or stop in an operation, in the creation of a route or in the shrink
  * itself; those that live go on in one communicator, and nothing of the old one is left.
+ *
+ * usage: test_shrink [TEXT], or with SCENE=TEXT: the scenes whose claims have the text
  */
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
+#include <limits.h>
 #include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,8 +18,15 @@
 #include <unistd.h>
 
 #include "control/scenes.h"
+#include "health/scene_space.h"
 
-enum { WINDOW_BYTES = 1 << 20, BOUND_MS = 5000, ATTEMPTS = 4, OPERATIONS = 1000000 };
+enum {
+    WINDOW_BYTES = 1 << 20,
+    BOUND_MS = 5000,
+    ATTEMPTS = 4,
+    OPERATIONS = 1000000,
+    SLACK_KB = 16384
+};
 
 /* What the ranks of a scene share beside the board. */
 static struct {
@@ -25,6 +35,7 @@ static struct {
 } * shared;
 
 static const char *transport = "epx_transport=auto";
+static int on_gpu;
 
 static int is_last(const struct group *group)
 {
@@ -74,23 +85,31 @@ static int make_route(EPX_Comm comm, EPX_Route *route)
     return EPX_Route_create(&attr, comm, route);
 }
 
+/* Once a process. */
+static void enter_space(const struct group *group)
+{
+    static int entered;
+
+    if (on_gpu && !entered++)
+        space_take(group->rank);
+}
+
 static void make_old(struct group *group, struct old *old)
 {
     const char *const hints[] = {"epx_timeout_ms=5000", "epx_log=error", transport, NULL};
 
+    enter_space(group);
     EXPECT(group, scene_create(group, gather, hints, &old->comm) == EPX_SUCCESS);
     EXPECT(group, EPX_Alloc_mem(WINDOW_BYTES, old->comm, &old->memory) == EPX_SUCCESS);
     EXPECT(group, make_route(old->comm, &old->route) == EPX_SUCCESS);
-    memset(old->memory, group->rank + 1, WINDOW_BYTES);
+    space_fill(old->memory, group->rank + 1, WINDOW_BYTES);
 }
 
 static void free_old(struct group *group, struct old *old)
 {
-    for (int i = 0; i < WINDOW_BYTES; i++)
-        if (old->memory[i] != group->rank + 1) {
-            scene_complain(group->rank, "byte %d of the memory has changed", i);
-            break;
-        }
+    const long other = space_find_other(old->memory, group->rank + 1, WINDOW_BYTES);
+
+    EXPECT(group, other < 0, "byte %ld of the memory has changed", other);
     EXPECT(group, EPX_Route_free(&old->route) == EPX_SUCCESS);
     EXPECT(group, EPX_Free_mem(old->memory, old->comm) == EPX_SUCCESS);
     EXPECT(group, EPX_Comm_free(&old->comm) == EPX_SUCCESS);
@@ -297,10 +316,21 @@ static void play_and_die(struct group *group)
     }
 }
 
+/* The least of the GPU's memory that was in use in cycles of the second quarter, and of the second
+ * half. Other processes use it, too: all ranks have made what a cycle begins with. */
+static void note_used(long least[2], int cycle, int cycles)
+{
+    const long used = space_used_kb();
+    long *at = &least[cycle >= cycles / 2];
+
+    if (cycle >= cycles / 4 && used < *at)
+        *at = used;
+}
+
 static void cycles_leave_nothing(struct group *group)
 {
     const int cycles = num_cycles();
-    long before = 0, after;
+    long before = 0, after, used[2] = {LONG_MAX, LONG_MAX};
 
     if (is_last(group)) {
         play_and_die(group);
@@ -311,6 +341,7 @@ static void cycles_leave_nothing(struct group *group)
         EPX_Comm comm = EPX_COMM_NULL;
 
         make_old(group, &old);
+        note_used(used, i, cycles);
         work(group, &old);
         EXPECT(group, shrink(group, old.comm, &comm) == EPX_SUCCESS);
         use_new(group, comm, group->size - 1);
@@ -323,8 +354,53 @@ static void cycles_leave_nothing(struct group *group)
     if (group->rank == 0)
         printf("memory: %ld kB after %d cycles, %ld kB after %d\n", before, cycles / 4, after,
                cycles);
+    if (group->rank == 0 && on_gpu)
+        printf("memory of the GPU: %ld kB at first, %ld kB later\n", used[0], used[1]);
     EXPECT(group, after < before + 512, "memory grew from %ld to %ld kB in %d cycles", before,
            after, cycles - cycles / 4);
+    EXPECT(group, used[1] < used[0] + SLACK_KB, "of the GPU, %ld kB were in use, and %ld kB later",
+           used[0], used[1]);
+}
+
+static void make_and_free_memory(struct group *group, EPX_Comm comm)
+{
+    void *memory = NULL;
+
+    for (int i = 0; i < 30; i++) { /* until a GPU has done with the process that was killed */
+        EXPECT(group, EPX_Alloc_mem(WINDOW_BYTES, comm, &memory) == EPX_SUCCESS);
+        EXPECT(group, EPX_Free_mem(memory, comm) == EPX_SUCCESS);
+        nap_ms(100);
+    }
+}
+
+/* What a process that only stopped has mapped of the GPU's memory is freed when it has ended. */
+static void it_stays_mapped(struct group *group)
+{
+    struct old old;
+    EPX_Comm comm = EPX_COMM_NULL;
+    long whole, kept, freed;
+
+    make_old(group, &old);
+    if (is_last(group)) {
+        expect_blow(SIGSTOP, group->scene->number);
+        for (;;)
+            work(group, &old);
+    }
+    work(group, &old);
+    EXPECT(group, shrink(group, old.comm, &comm) == EPX_SUCCESS);
+    whole = space_used_kb();
+    free_old(group, &old);
+    use_new(group, comm, group->size - 1);
+    kept = space_used_kb();
+    if (group->rank == 0)
+        kill(atomic_load(&shared->stopped), SIGKILL);
+    make_and_free_memory(group, comm);
+    freed = space_used_kb();
+    if (group->rank == 0)
+        printf("memory of the GPU: %ld kB, %ld kB kept, %ld kB\n", whole, kept, freed);
+    EXPECT(group, whole - kept < SLACK_KB && kept - freed > SLACK_KB, "%ld kB, %ld kB kept, %ld kB",
+           whole, kept, freed);
+    EXPECT(group, EPX_Comm_free(&comm) == EPX_SUCCESS);
 }
 
 #define DIES(us)                                                                                   \
@@ -367,7 +443,9 @@ static const struct scene scenes[] = {
     STOPS(700),
     STOPS(10000),
     {"cycles leave nothing", 3, cycles_leave_nothing, "", 0, 0},
+    {"memory is kept for a process that stopped", 3, it_stays_mapped, "", 1, 10000},
 };
+enum { SCENES = sizeof(scenes) / sizeof(scenes[0]) };
 
 int main(int argc, char **argv)
 {
@@ -381,5 +459,11 @@ int main(int argc, char **argv)
     shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED)
         return EXIT_FAILURE;
-    return scene_play(scenes, sizeof(scenes) / sizeof(scenes[0]), argc < 2 ? NULL : argv[1]);
+    on_gpu = space_of_scenes();
+    if (on_gpu < 0)
+        return 77;
+    /* The last one is of memory that CUDA maps into other processes. */
+    return scene_play(scenes,
+                      on_gpu && strcmp(hint, "epx_transport=ipc") == 0 ? SCENES : SCENES - 1,
+                      argc < 2 ? getenv("SCENE") : argv[1]);
 }

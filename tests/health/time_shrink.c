@@ -3,7 +3,8 @@
  * time_shrink.c - how long it takes from the moment at which a rank is killed until those that live
  * have completed an operation on the communicator that they shrank to.
  *
- * usage: time_shrink [KILLS [RANKS]], 100 and 8 if not given; EPX_TRANSPORT as ever
+ * usage: time_shrink [KILLS [RANKS]], 100 and 8 if not given; EPX_TRANSPORT as ever; with
+ * EPX_MEMORY=cuda:device the rows are in the memory of GPUs
  */
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
 #include <signal.h>
@@ -15,10 +16,11 @@
 #include <unistd.h>
 
 #include "control/scenes.h"
+#include "health/scene_space.h"
 
 enum { MOST_KILLS = 10000 };
 
-static int kills = 100, ranks = 8;
+static int kills = 100, ranks = 8, on_gpu;
 static struct {
     _Atomic int working; /* ranks that work */
     double killed_ms[MOST_KILLS];
@@ -34,7 +36,10 @@ static EPX_Comm make(struct group *group)
 {
     static const char *const hints[] = {"epx_log=warn", NULL};
     EPX_Comm comm = EPX_COMM_NULL;
+    static int entered;
 
+    if (on_gpu && !entered++)
+        space_take(group->rank);
     EXPECT(group, scene_create(group, gather, hints, &comm) == EPX_SUCCESS);
     return comm;
 }
@@ -132,6 +137,9 @@ int main(int argc, char **argv)
     shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED)
         return EXIT_FAILURE;
+    on_gpu = space_of_scenes();
+    if (on_gpu < 0)
+        return 77;
     scene.size = ranks;
     rc = scene_play(&scene, 1, NULL);
     printf("%d kills, %d ranks, ms since SIGKILL    least   median      90%%     most\n", kills,

@@ -10,11 +10,14 @@
  *
  * Claims: ranks that go on and live have the same group, or groups that share no rank; then one of
  * the groups has died, for each hears the JOIN of the other, or LEFT. Nobody fails of whose group
- * another goes on. No store is seen in the memory of a rank that has shrunk.
+ * another goes on. No store is seen in the memory of a rank that has shrunk. Memory of a GPU that a
+ * rank frees is mapped by no rank that lives (src/coll/device/health/device_leave.c,
+ * src/transport/cuda/lost/kept_memory.c).
  *
  * run: RANKS=2
  * run: RANKS=3
  * fails with RANKS=3: NO_FENCE NO_VERDICT OWN_VERDICT NO_LEFT LOOKS_FIRST
+ * fails with RANKS=3: NO_LEAVE LEAVES_LATE FREES_AT_ONCE
  */
 #define NONE 0
 #if RANKS == 2
@@ -40,6 +43,10 @@ bool dead[RANKS], freed[RANKS];
  * those that the fence puts in their place; what it read there as it had shrunk. */
 bool shared_pages, own_pages, maps_own, read_there;
 #define SEEN (maps_own -> own_pages : shared_pages)
+
+/* The last rank's memory on a GPU: who has it mapped, as bits. */
+byte maps = SETS - 1;
+#define UNMAPPED(r) ((r) == LAST || !IS(maps, r) || dead[r])
 
 #define GONE(r) (dead[r] || freed[r])
 #define IS(set, r) ((set) >> (r) & 1)
@@ -144,6 +151,26 @@ inline make()
     fi
 }
 
+/* epx_device_leave_peers */
+#define LEAVE maps = maps & (SETS - 1 - MINE)
+
+/* Frees memory of the GPU, now or later, when the processes of all that were lost have ended. */
+#ifdef FAULT_FREES_AT_ONCE
+#define ENDED(r) true
+#else
+#define ENDED(r) ((r) == LAST || IS(set, r) || dead[r])
+#endif
+inline free_memory()
+{
+    if
+    :: d_step {
+           me == LAST && ENDED(0) && ENDED(1) && ENDED(LAST) ->
+           assert(UNMAPPED(0) && UNMAPPED(1) && UNMAPPED(LAST))
+       }
+    :: true
+    fi
+}
+
 #ifdef FAULT_NO_VERDICT
 #define GOES_ON !failed[set]
 #else
@@ -202,11 +229,19 @@ proctype rank(byte me)
     :: DIE
     fi;
     set = proposal[me];
+#ifndef FAULT_NO_LEAVE
+#ifndef FAULT_LEAVES_LATE
+    LEAVE;
+#endif
+#endif
     make();
     if
     :: GOES_ON
     :: else -> goto error
     fi;
+#ifdef FAULT_LEAVES_LATE
+    LEAVE;
+#endif
     leave_others();
     if
     :: me == LAST ->
@@ -220,7 +255,8 @@ proctype rank(byte me)
     group[me] = set;
     check();
     if
-    :: freed[me] = true /* EPX_Comm_free of the old one */
+    :: freed[me] = true; /* EPX_Comm_free of the old one */
+       free_memory()
     :: true
     :: DIE
     fi;

@@ -1039,6 +1039,40 @@ START_TEST(kernels_end_when_a_host_gives_up)
 }
 END_TEST
 
+/* Every kind of kernels looks for the end first: the memory of other ranks is unmapped by then. */
+START_TEST(a_graph_ends_at_once_behind_a_shrink)
+{
+    const struct scenario s = scenario_of_replays(variant_of_kind(_i, 0), _i);
+    EPX_Comm old = suite_comm("epx_window_bytes", "65536", NULL), smaller = EPX_COMM_NULL;
+    cudaStream_t stream = new_stream();
+    struct step step;
+
+    prepare_scenario(&step, &s, stream, old);
+    step.in_one_call = _i % 2;
+    capture_step(&step);
+    replay_step(&step, 7);
+    EXPECT_CODE(EPX_Comm_shrink(old, &smaller), EPX_SUCCESS);
+    SETTLE();
+    for (int i = 0; i < 3; i++)
+        must(cudaGraphLaunch(step.graph, stream));
+    must(cudaStreamSynchronize(stream));
+    free_step(&step);
+    must(cudaStreamDestroy(stream));
+    EXPECT_CODE(EPX_Comm_free(&old), EPX_SUCCESS);
+    layer_works(smaller);
+    EXPECT_CODE(EPX_Comm_free(&smaller), EPX_SUCCESS);
+    SETTLE();
+}
+END_TEST
+
+static TCase *make_endings(void)
+{
+    TCase *tcase = tcase_create("endings");
+
+    tcase_add_loop_test(tcase, a_graph_ends_at_once_behind_a_shrink, 0, ROW_KINDS);
+    return tcase;
+}
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("device");
@@ -1072,6 +1106,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, an_idle_rank_hears_of_the_end);
     tcase_add_test(tcase, kernels_end_when_a_host_gives_up);
     suite_add_tcase(suite, tcase);
+    suite_add_tcase(suite, make_endings());
     return suite;
 }
 

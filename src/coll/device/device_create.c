@@ -140,7 +140,8 @@ static void tell_latency(struct epx_device *device)
                  (double)all->waited_ns / 1e3 / (double)all->num);
 }
 
-/* If the GPU is lost, the memory stays, because the proxy may still use it. */
+/* If the GPU is lost, the memory stays, because the proxy may still use it. Of a communicator that
+ * has ended kernels may begin after their requests were complete: they are waited for. */
 void epx_device_free(struct epx_transport *transport)
 {
     struct epx_device *device = transport->device;
@@ -156,6 +157,8 @@ void epx_device_free(struct epx_transport *transport)
         epx_proxy_retire(device->proxy);
         return;
     }
+    if (device->comm->finished)
+        cudaDeviceSynchronize();
     epx_proxy_free(device->proxy);
     if (device->window)
         transport->ops->window_free(transport->state, device->window);

@@ -10,6 +10,7 @@
 #include "coll/device/device_verbs.h"
 #include "coll/device/direct/kept_counts.h"
 #include "coll/device/graph/device_graph.h"
+#include "coll/device/health/device_leave.h"
 #include "coll/device/launch.h"
 #include "coll/device/outcome.h"
 #include "coll/device/plan_device.h"
@@ -36,6 +37,8 @@ static void add_stats(struct epx_device *device, EPX_Stats *stats)
 
 static const struct epx_device_ops device_ops = {
     .retire = epx_device_retire,
+    .leave = epx_device_leave_peers,
+    .run = epx_device_run_step,
     .launch = epx_device_launch,
     .poll = epx_device_poll,
     .ended = epx_device_ended,

@@ -27,4 +27,5 @@ libepx_cuda_la_SOURCES += \
 
 include src/coll/device/direct/local.mk
 include src/coll/device/graph/local.mk
+include src/coll/device/health/local.mk
 include src/coll/device/staged/local.mk

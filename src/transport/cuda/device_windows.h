@@ -30,5 +30,6 @@ void epx_device_windows_close(struct epx_device_windows *windows);
 int epx_device_windows_create(void *state, size_t bytes, struct epx_window **window);
 void epx_device_windows_free(void *state, struct epx_window *window);
 void epx_device_windows_reclaim(void *state);
+int epx_device_windows_fence(void *state, struct epx_window *window);
 
 #endif

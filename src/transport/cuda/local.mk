@@ -21,3 +21,5 @@ libepx_cuda_la_SOURCES += \
   src/transport/cuda/pieces.h \
   src/transport/cuda/transport_bounce.c \
   src/transport/cuda/transport_ipc.c
+
+include src/transport/cuda/lost/local.mk

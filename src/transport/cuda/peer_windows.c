@@ -9,6 +9,9 @@
  * freed window is only laid aside; a collective call that makes a window or frees memory first
  * completes what is in flight, then gives back the windows laid aside, in the order of their
  * numbers.
+ *
+ * Of a communicator that has ended the ranks that go on unmap all windows before they make another
+ * one (epx_peer_windows_leave); from then on each of them gives its windows back alone.
  */
 #include "transport/cuda/peer_windows.h"
 #include "core/agree.h"
@@ -53,22 +56,31 @@ static void destroy(struct epx_peer_windows *windows, struct epx_window *window)
     epx_window_free(window);
 }
 
-static int unmap_all(struct epx_peer_windows *windows)
+static int unmap_all(struct epx_peer_windows *windows, struct epx_window *first)
 {
-    for (struct epx_window *w = windows->laid_aside; w; w = w->next)
+    for (struct epx_window *w = first; w; w = w->next)
         EPX_TRY(windows->ops->unmap(windows, w));
     return EPX_SUCCESS;
 }
 
+int epx_peer_windows_leave(void *state)
+{
+    struct epx_peer_windows *windows = state;
+
+    EPX_TRY(unmap_all(windows, windows->laid_aside));
+    return unmap_all(windows, windows->in_use);
+}
+
 /* Frees the windows laid aside, which nothing on this rank uses any more. They are kept if rc is
  * an error: this rank has lost its device. Where memory is mapped (unmap), all ranks then keep
- * theirs. */
+ * theirs. The ranks have left one another if the communicator is finished. */
 static void give_back(struct epx_peer_windows *windows, int rc)
 {
     if (!windows->laid_aside)
         return;
-    if (windows->ops->unmap)
-        rc = epx_comm_agree(windows->comm, rc == EPX_SUCCESS ? unmap_all(windows) : rc);
+    if (windows->ops->unmap && !windows->comm->finished)
+        rc = epx_comm_agree(windows->comm,
+                            rc == EPX_SUCCESS ? unmap_all(windows, windows->laid_aside) : rc);
     while (rc == EPX_SUCCESS && windows->laid_aside) {
         struct epx_window *window = windows->laid_aside;
 
@@ -104,6 +116,24 @@ void epx_peer_windows_close(void *state)
     epx_device_leave(&scope);
 }
 
+static void enter_use(struct epx_peer_windows *windows, struct epx_window *window)
+{
+    window->next = windows->in_use;
+    windows->in_use = window;
+}
+
+/* Takes one that was never in use as well. */
+static void take_out(struct epx_peer_windows *windows, struct epx_window *window)
+{
+    struct epx_window **link = &windows->in_use;
+
+    while (*link && *link != window)
+        link = &(*link)->next;
+    if (*link)
+        *link = window->next;
+    window->next = NULL;
+}
+
 void epx_peer_windows_free(void *state, struct epx_window *window)
 {
     struct epx_peer_windows *windows = state;
@@ -111,6 +141,7 @@ void epx_peer_windows_free(void *state, struct epx_window *window)
 
     if (!window)
         return;
+    take_out(windows, window);
     while (*link && (*link)->number < window->number)
         link = &(*link)->next;
     window->next = *link;
@@ -181,12 +212,14 @@ static int create_window(struct epx_peer_windows *windows, int rc, size_t own_by
         return rc;
     }
     rc = init_window(windows, own_bytes, window);
-    if (rc == EPX_SUCCESS)
+    if (rc == EPX_SUCCESS) {
+        enter_use(windows, window);
         *result = window;
-    else if (!comm->finished) {
-        epx_peer_windows_free(windows, window);
-        give_back(windows, EPX_SUCCESS);
+        return rc;
     }
+    epx_peer_windows_free(windows, window);
+    if (!comm->finished)
+        give_back(windows, EPX_SUCCESS);
     return rc;
 }
 

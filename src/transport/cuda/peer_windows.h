@@ -41,6 +41,7 @@ struct epx_peer_windows {
     cudaStream_t stream;
     char **table; /* [MOST_WINDOWS][R] device memory */
     int next_number;
+    struct epx_window *in_use;     /* not freed yet */
     struct epx_window *laid_aside; /* by number */
 };
 
@@ -53,5 +54,6 @@ void epx_peer_windows_close(void *state);
 int epx_peer_windows_create(void *state, size_t own_bytes, struct epx_window **result);
 void epx_peer_windows_free(void *state, struct epx_window *window);
 void epx_peer_windows_reclaim(void *state);
+int epx_peer_windows_leave(void *state);
 
 #endif

@@ -184,6 +184,7 @@ const struct epx_transport_ops epx_transport_bounce = {
     .free = bounce_free,
     .window_create = epx_device_windows_create,
     .window_free = epx_device_windows_free,
+    .window_fence = epx_device_windows_fence,
     .reclaim = epx_device_windows_reclaim,
     .exchanges = &bounce_exchanges,
 };

@@ -3,6 +3,9 @@
  * transport_ipc.c - kernels store into the other ranks' memory, which CUDA maps from process to
  * process: no library besides CUDA takes part, and ranks may share a GPU. One rank alone maps
  * nothing.
+ *
+ * When some ranks of a communicator that has ended go on without the others, none of those that go
+ * on has a window of another one mapped any more. The lost ones may: kept_memory.h.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +14,8 @@
 #include "kernels/args/device_comm.h"
 #include "transport/cuda/cuda_errors.h"
 #include "transport/cuda/device_ranks.h"
+#include "transport/cuda/lost/kept_memory.h"
+#include "transport/cuda/lost/process.h"
 #include "transport/cuda/peer_windows.h"
 #include "transport/transport.h"
 
@@ -19,6 +24,7 @@ enum { BLOCK_BYTES = 2 << 20 };
 
 struct ipc {
     struct epx_peer_windows windows; /* first */
+    struct epx_process *processes;   /* [R] */
     /* handles of the window that is being made */
     cudaIpcMemHandle_t own, *handles; /* [R] */
 };
@@ -73,15 +79,28 @@ static int prepare(void *state)
     int ranks = ipc->windows.comm->size;
 
     ipc->handles = calloc((size_t)ranks, sizeof(*ipc->handles));
-    EPX_FAIL_IF(!ipc->handles, EPX_ERR_NO_MEM, "no memory for %d ranks", ranks);
+    ipc->processes = calloc((size_t)ranks, sizeof(*ipc->processes));
+    EPX_FAIL_IF(!ipc->handles || !ipc->processes, EPX_ERR_NO_MEM, "no memory for %d ranks", ranks);
     return EPX_SUCCESS;
+}
+
+/* The ranks tell each other which processes they are. */
+static int introduce(void *state)
+{
+    struct ipc *ipc = state;
+    struct epx_process own;
+
+    epx_process_self(&own);
+    return epx_comm_allgather_bytes(ipc->windows.comm, &own, (int)sizeof(own), ipc->processes);
 }
 
 static int allocate(void *state, size_t bytes, struct epx_window *window)
 {
-    cudaError_t error = cudaMalloc((void **)&window->own, bytes);
+    cudaError_t error;
 
     (void)state;
+    epx_kept_memory_free();
+    error = cudaMalloc((void **)&window->own, bytes);
     if (error == cudaErrorMemoryAllocation) {
         cudaGetLastError();
         return epx_fail(EPX_ERR_NO_MEM, "no %zu bytes of device memory", bytes);
@@ -135,27 +154,56 @@ static int map(void *state, struct epx_window *window)
     return EPX_SUCCESS;
 }
 
+static int is_lost(const struct epx_comm *comm, int rank)
+{
+    return comm->lost && comm->lost[rank];
+}
+
+/* Nobody waits for the memory of a lost rank. */
+static int close_mapping(const struct epx_comm *comm, int rank, void *mapping)
+{
+    cudaError_t error = cudaIpcCloseMemHandle(mapping);
+
+    if (error == cudaSuccess)
+        return EPX_SUCCESS;
+    if (!is_lost(comm, rank))
+        return epx_fail_cuda(error, "cudaIpcCloseMemHandle");
+    cudaGetLastError();
+    EPX_LOG_INFO("the memory of rank %d, which was lost, stays mapped: %s", rank,
+                 cudaGetErrorString(error));
+    return EPX_SUCCESS;
+}
+
 static int unmap(void *state, struct epx_window *window)
 {
-    const struct ipc *ipc = state;
+    const struct epx_comm *comm = ((struct ipc *)state)->windows.comm;
 
     for (int r = 0; r < window->num_ranks; r++) {
-        if (window->address[r] && r != ipc->windows.comm->rank)
-            EPX_TRY_CUDA(cudaIpcCloseMemHandle(window->address[r]));
+        if (window->address[r] && r != comm->rank)
+            EPX_TRY(close_mapping(comm, r, window->address[r]));
         window->address[r] = NULL;
     }
     return EPX_SUCCESS;
 }
 
+/* The processes of ranks that were left behind may have the memory mapped. */
 static void free_window(void *state, struct epx_window *window)
 {
-    (void)state;
-    cudaFree(window->own);
+    const struct ipc *ipc = state;
+    const struct epx_comm *comm = ipc->windows.comm;
+    struct epx_process lost[EPX_MOST_DEVICE_RANKS];
+    int num = 0;
+
+    for (int r = 0; r < comm->size; r++)
+        if (is_lost(comm, r))
+            lost[num++] = ipc->processes[r];
+    epx_kept_memory_add(ipc->windows.ordinal, window->own, window->mapping_bytes, lost, num);
 }
 
 static const struct epx_peer_windows_ops ipc_windows = {
     .granule_bytes = BLOCK_BYTES,
     .prepare = prepare,
+    .connect = introduce,
     .allocate = allocate,
     .show = show,
     .map = map,
@@ -168,7 +216,17 @@ static void ipc_free(void *state)
     struct ipc *ipc = state;
 
     epx_peer_windows_close(ipc);
+    epx_kept_memory_free();
     free(ipc->handles);
+    free(ipc->processes);
+}
+
+/* The ranks that go on have left, and what others have mapped is given to nobody: kept_memory.h. */
+static int ipc_window_fence(void *state, struct epx_window *window)
+{
+    (void)state;
+    (void)window;
+    return EPX_SUCCESS;
 }
 
 static int ipc_create(struct epx_transport *transport)
@@ -184,5 +242,7 @@ const struct epx_transport_ops epx_transport_ipc = {
     .free = ipc_free,
     .window_create = epx_peer_windows_create,
     .window_free = epx_peer_windows_free,
+    .window_fence = ipc_window_fence,
+    .leave = epx_peer_windows_leave,
     .reclaim = epx_peer_windows_reclaim,
 };

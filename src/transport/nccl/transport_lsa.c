@@ -170,6 +170,16 @@ static const struct epx_peer_windows_ops lsa_windows = {
     .free = free_window,
 };
 
+/* NCCL frees windows by a call that all its ranks make. */
+static int lsa_window_fence(void *state, struct epx_window *window)
+{
+    (void)state;
+    (void)window;
+    return epx_fail_quietly(EPX_ERR_UNSUPPORTED,
+                            "NCCL does not free windows of transport lsa without the ranks that "
+                            "were lost; transport ipc gives memory back");
+}
+
 static int lsa_create(struct epx_transport *transport)
 {
     return epx_peer_windows_open(transport->state, transport->comm, &lsa_windows);
@@ -183,5 +193,6 @@ const struct epx_transport_ops epx_transport_lsa = {
     .free = epx_peer_windows_close,
     .window_create = epx_peer_windows_create,
     .window_free = epx_peer_windows_free,
+    .window_fence = lsa_window_fence,
     .reclaim = epx_peer_windows_reclaim,
 };

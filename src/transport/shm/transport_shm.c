@@ -63,6 +63,13 @@ static int shm_window_create(void *state, size_t bytes, struct epx_window **wind
     return epx_node_window_create(shm->comm, bytes, window);
 }
 
+/* The windows of the library are unmapped when they are freed. */
+static int shm_window_fence(void *state, struct epx_window *window)
+{
+    (void)state;
+    return window ? epx_node_window_fence(window) : EPX_SUCCESS;
+}
+
 static void shm_free(void *state)
 {
     struct shm *shm = state;
@@ -152,6 +159,6 @@ const struct epx_transport_ops epx_transport_shm = {
     .free = shm_free,
     .window_create = shm_window_create,
     .window_free = shm_window_free,
-    .window_fence = epx_node_window_fence,
+    .window_fence = shm_window_fence,
     .threads = 1,
 };

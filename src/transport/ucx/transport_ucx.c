@@ -328,8 +328,9 @@ static int ucx_came(void *state, int rank)
 }
 
 /* Memory of the user is private. Late peers store into shared memory that ends with the worker. */
-static int ucx_window_fence(struct epx_window *window)
+static int ucx_window_fence(void *state, struct epx_window *window)
 {
+    (void)state;
     (void)window;
     return EPX_SUCCESS;
 }

@@ -240,6 +240,17 @@ int epx_ucx_device_create(struct epx_transport *transport, ucs_memory_type_t mem
     return epx_device_run(ucx->comm, &ucx->windows.ordinal, init_all, ucx);
 }
 
+/* UCX may have mapped the memory into another process, by cuda_ipc, or have messages that it cannot
+ * cancel. */
+static int ucx_device_window_fence(void *state, struct epx_window *window)
+{
+    (void)state;
+    (void)window;
+    return epx_fail_quietly(EPX_ERR_UNSUPPORTED,
+                            "UCX may still use the device memory of transport ucx; with a "
+                            "UCX_TLS that has nothing for CUDA it would not");
+}
+
 static int ucx_device_create(struct epx_transport *transport)
 {
     return epx_ucx_device_create(transport, UCS_MEMORY_TYPE_CUDA);
@@ -259,6 +270,7 @@ const struct epx_transport_ops epx_transport_ucx_device = {
     .free = ucx_device_free,
     .window_create = epx_device_windows_create,
     .window_free = epx_device_windows_free,
+    .window_fence = ucx_device_window_fence,
     .reclaim = epx_device_windows_reclaim,
     .exchanges = &ucx_exchanges,
 };

@@ -2,16 +2,22 @@
 /*
  * unit_ipc.c - windows that ranks map from each other, without GPUs: pretend_ipc.c has the calls of
  * CUDA. The tests ask who reaches what, what happens if a rank cannot, and when memory is given
- * back.
+ * back, also that of ranks which go on without others.
  */
+#define _GNU_SOURCE /* WNOWAIT */
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "coll/device/device.h"
 #include "pretend/pretend_copies.h"
 #include "pretend/pretend_ipc.h"
 #include "support/suite.h"
 #include "transport/cuda/cuda_errors.h"
+#include "transport/cuda/lost/kept_memory.h"
 
 enum { WINDOWS = 5, ROUNDS = 4, SMS = 132 };
 
@@ -198,6 +204,123 @@ START_TEST(nodes_are_not_crossed)
 }
 END_TEST
 
+/* Rank 0 is left behind, and lives. */
+START_TEST(who_goes_on_without_others_frees_alone)
+{
+    const int before = pretend_num_allocated(), goes_on = suite_rank > 0 || suite_size == 1;
+    struct epx_window *freed = create_window(100), *window = create_window(5 << 20);
+
+    ops->window_free(state, freed);
+    if (goes_on) {
+        EXPECT_CODE(ops->leave(state), EPX_SUCCESS);
+        EXPECT_CODE(ops->leave(state), EPX_SUCCESS);
+        EXPECT(pretend_num_opened() == 0, "%d mappings", pretend_num_opened());
+    }
+    SETTLE();
+    comm->lost = calloc((size_t)suite_size, 1);
+    comm->lost[0] = suite_size > 1;
+    comm->finished = EPX_ERR_TIMEOUT;
+    if (goes_on) {
+        const int wanted = before + (suite_size > 1 ? 2 : 0);
+
+        ops->window_free(state, window);
+        ops->reclaim(state);
+        EXPECT(pretend_num_allocated() == wanted, "%d allocations", pretend_num_allocated());
+    }
+    SETTLE();
+}
+END_TEST
+
+static void pause_in_child(int fd, int outlives)
+{
+    struct epx_process process;
+    pthread_t thread;
+
+    epx_process_self(&process);
+    if (outlives)
+        pthread_create(&thread, NULL, (void *(*)(void *))(void (*)(void))pause, NULL);
+    if (write(fd, &process, sizeof(process)) != sizeof(process))
+        _exit(1);
+    if (outlives)
+        pthread_exit(NULL);
+    for (;;)
+        pause();
+}
+
+/* Starts a process that waits; with outlives its first thread ends, and another one waits. */
+static pid_t start_process(struct epx_process *process, int outlives)
+{
+    int ends[2];
+    pid_t child;
+
+    if (pipe(ends) != 0)
+        abort();
+    child = fork();
+    if (child == 0)
+        pause_in_child(ends[1], outlives);
+    EXPECT(read(ends[0], process, sizeof(*process)) == sizeof(*process), "no process");
+    close(ends[0]);
+    close(ends[1]);
+    return child;
+}
+
+static void expect_kept(int wanted)
+{
+    epx_kept_memory_free();
+    EXPECT(pretend_num_allocated() == wanted, "%d allocations, want %d", pretend_num_allocated(),
+           wanted);
+}
+
+static void kill_process(pid_t child)
+{
+    siginfo_t info;
+
+    kill(child, SIGKILL);
+    waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT); /* it stays as a zombie */
+}
+
+START_TEST(memory_is_kept_until_processes_have_ended)
+{
+    const int before = pretend_num_allocated();
+    struct epx_process processes[2];
+    pid_t children[2] = {start_process(&processes[0], 0), start_process(&processes[1], 1)};
+    void *memory;
+
+    suite_sleep_ms(20); /* the first thread ends */
+    cudaMalloc(&memory, 1);
+    epx_kept_memory_add(0, memory, 1, processes, 2);
+    expect_kept(before + 1);
+    kill(children[0], SIGSTOP);
+    expect_kept(before + 1);
+    kill_process(children[0]);
+    expect_kept(before + 1);
+    kill_process(children[1]);
+    expect_kept(before);
+    for (int i = 0; i < 2; i++)
+        waitpid(children[i], NULL, 0);
+    EXPECT(epx_process_is_gone(&processes[0]), "a process that ended is there");
+    processes[0].id = getpid(); /* an id that is used again */
+    EXPECT(epx_process_is_gone(&processes[0]), "a process of this id started later");
+    processes[1] = (struct epx_process){0};
+    EXPECT(!epx_process_is_gone(&processes[1]), "a process of which nothing is known is gone");
+    cudaMalloc(&memory, 1);
+    epx_kept_memory_add(0, memory, 1, processes, 1);
+    expect_kept(before);
+}
+END_TEST
+
+/* The last test leaves what it has. */
+static void add_ends(Suite *suite)
+{
+    TCase *processes = tcase_create("processes"), *lost = tcase_create("lost");
+
+    tcase_add_test(processes, memory_is_kept_until_processes_have_ended);
+    suite_add_tcase(suite, processes);
+    tcase_add_checked_fixture(lost, open_transport, NULL);
+    tcase_add_test(lost, who_goes_on_without_others_frees_alone);
+    suite_add_tcase(suite, lost);
+}
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("windows that ranks map from each other");
@@ -211,6 +334,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, gpus_must_be_in_reach_or_shared);
     tcase_add_test(tcase, nodes_are_not_crossed);
     suite_add_tcase(suite, tcase);
+    add_ends(suite);
     return suite;
 }
 

@@ -384,10 +384,12 @@ static int64_t end_of_grace(const struct epx_proxy *proxy)
     return epx_deadline_in(epx_shorter_ms(GRACE_MS, proxy->device->comm->params.timeout_ms));
 }
 
-void epx_proxy_retire(struct epx_proxy *proxy)
+int epx_proxy_retire(struct epx_proxy *proxy)
 {
-    if (proxy)
-        retire(proxy, end_of_grace(proxy));
+    if (!proxy)
+        return 1;
+    retire(proxy, end_of_grace(proxy));
+    return !proxy->started;
 }
 
 /* Waits for the stream, but aborts exchanges that still wait for ranks after the grace period: they

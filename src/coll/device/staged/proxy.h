@@ -16,9 +16,10 @@ struct epx_proxy;
 
 /* Local: starts the thread, on the current device. */
 int epx_proxy_create(const struct epx_device *device, struct epx_proxy **proxy);
-/* Local: waits some seconds for the thread to end. With a finished communicator the thread ends by
- * itself as soon as the transport has aborted what hangs. The memory stays. */
-void epx_proxy_retire(struct epx_proxy *proxy);
+/* Local: waits some seconds for the thread to end, and returns whether it has; takes NULL. With a
+ * finished communicator the thread ends by itself as soon as the transport has aborted what hangs.
+ * The memory stays. */
+int epx_proxy_retire(struct epx_proxy *proxy);
 /* Local; only when no kernel is in flight. */
 void epx_proxy_free(struct epx_proxy *proxy);
 /* Local: ends the kernels that wait for messages, and those that will. */
