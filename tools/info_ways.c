@@ -142,11 +142,11 @@ static void print_way(const struct epx_gpu *gpu, const struct epx_shape *shape)
     else if (epx_verb_routes(shape->verb) && !banks->senders)
         printf("a routing, then a dispatch\n");
     else if (banks->senders)
-        printf("%-8s 1 %7d %6d     - %6d %7lld\n", epx_wire_name(way.wire), banks->senders,
-               banks->takers, banks->slices.num, (long long)banks->slices.bytes);
+        printf("%-8s 1 %7d %9d     - %6d %7lld\n", epx_wire_name(way.wire), banks->senders,
+               banks->receivers, banks->slices.num, (long long)banks->slices.bytes);
     else
-        printf("%-8s 2 %7d %6d %5d %6d %7lld %4d %4d %6d %6lld\n", epx_wire_name(way.wire),
-               movers->senders, movers->takers, movers->warps, movers->slices.num,
+        printf("%-8s 2 %7d %9d %5d %6d %7lld %4d %4d %6d %6lld\n", epx_wire_name(way.wire),
+               movers->senders, movers->receivers, movers->warps, movers->slices.num,
                (long long)movers->slices.bytes, movers->run, 1 << movers->rows_log2, movers->chunks,
                (long long)way.rounds.num);
 }
@@ -177,7 +177,7 @@ int info_print_ways(const char *shape)
         if (i != TOKENS)
             printf("%s%s=%ld", i ? " " : "", asked[i].name, values[i]);
     printf("\n%-21s %7s %-8s %s\n", "operation", "tokens", "wire",
-           "launches senders takers warps slices  bytes  run rows chunks rounds");
+           "launches senders receivers warps slices  bytes  run rows chunks rounds");
     if (values[TOKENS]) {
         print_ways(values, &params);
         return 0;

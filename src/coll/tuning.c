@@ -29,7 +29,7 @@ static const struct {
     /* small_operations: a multiprocessor issues for so many warps at once. */
     int32_t busy_warps;
     /* small_operations: of the blocks that move rows at most these shares send, where rows are
-     * added, and where takers store more rows than come. */
+     * added, and where receivers store more rows than come. */
     int32_t adding_share, storing_share;
     /* not_small: bytes of a row that count as long where rows are added. */
     int64_t long_row_bytes;
@@ -277,7 +277,7 @@ static void share_out_small(const struct epx_gpu *gpu, const struct epx_shape *s
     banks->senders = blocks_for(alone ? 0 : pieces * width, at_most);
     at_most = gpu->movers - banks->senders;
     at_least = gpu->max_sms && at_most < gpu->blocks ? at_most : gpu->blocks;
-    banks->takers = (int32_t)most(blocks_that_take(shape, pieces, at_most), at_least);
+    banks->receivers = (int32_t)most(blocks_that_take(shape, pieces, at_most), at_least);
 }
 
 /* Whether the rows of a small operation, so many on each rank, may travel in packets. In an
@@ -395,7 +395,7 @@ static struct epx_movers share_out(const struct epx_gpu *gpu, int32_t senders)
 {
     struct epx_movers movers = {.senders = gpu->has_banks ? senders : 0};
 
-    movers.takers = gpu->movers - movers.senders;
+    movers.receivers = gpu->movers - movers.senders;
     return movers;
 }
 
@@ -475,7 +475,7 @@ static struct epx_movers row_movers(const struct epx_gpu *gpu, const struct epx_
     return movers;
 }
 
-/* Takers have more to do than senders: for each slot they read a row and write another. Slices are
+/* Receivers have more to do than senders: for each slot they read a row and write another. Slices are
  * the same on ranks of which only some are bounded. */
 static struct epx_movers grad_movers(const struct epx_gpu *gpu, const struct epx_shape *shape)
 {

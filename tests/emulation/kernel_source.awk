@@ -19,7 +19,7 @@ END {
         exit 1
 }
 
-# "__shared__ TYPE NAME[SIZE], NAME;" becomes references to the block's memory.
+# "__shared__ TYPE NAME[SIZE], NAME;" becomes references to shared memory.
 function shared_variables(line,   dynamic, head, names, n, i, name, size, type, out) {
     dynamic = line ~ /extern[ \t]+__shared__/
     head = line

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * claims.pml - how takers share tasks, senders theirs, and both the multiprocessors:
+ * claims.pml - how receivers share tasks, senders theirs, and both the multiprocessors:
  * src/kernels/protocol/task_claims.cuh and sender_progress.cuh, src/kernels/protocol/phases.cuh.
- * progress.pml has how a taker knows that a row has come. A comment before a step names the
+ * progress.pml has how a receiver knows that a row has come. A comment before a step names the
  * function that does it, in task_claims.cuh if no other file is named.
  *
  * Two GPUs, a rank each, and COMMS communicators, with OPS operations of each, one behind another,
  * in two kernels each: SENDERS blocks that send, and take when they have sent, then one that takes.
- * A block holds one of the SMS multiprocessors from its start to its end; takers start behind all
+ * A block holds one of the SMS multiprocessors from its start to its end; receivers start behind all
  * senders. A task is a row: to the other rank, and from it. Senders have a task each by their
  * numbers, and so has the block that takes alone. All words are of operation 1 at first. Where
  * DEATHS is 1 rank 1 dies at some step, or when all is over.
@@ -30,7 +30,7 @@
 #define OP(rank, comm) ((rank) * COMMS + (comm))
 #define MINE OP(me, comm)
 #define OTHERS OP(1 - me, comm)
-#define FIRSTS 1 /* tasks that takers have by their numbers */
+#define FIRSTS 1 /* tasks that receivers have by their numbers */
 
 #ifdef FAULT_TOLD_BY_FIRST
 #define TELLS 1
@@ -96,7 +96,7 @@ inline claim()
     counter[MINE]++
 }
 
-/* The tasks of takers: await_slice (row_takers.cuh), then claim_next */
+/* The tasks of receivers: await_slice (row_receivers.cuh), then claim_next */
 inline take_all()
 {
     do
@@ -172,7 +172,7 @@ proctype sender(byte me, comm, number)
     } UNLESS_GONE
 }
 
-proctype taker(byte me, comm)
+proctype receiver(byte me, comm)
 {
     byte task, op = 2;
 
@@ -236,7 +236,7 @@ init {
                 for (b : 0 .. SENDERS - 1) {
                     run sender(r, c, b)
                 }
-                run taker(r, c)
+                run receiver(r, c)
             }
         }
 #if DEATHS

@@ -280,14 +280,14 @@ static void tell(const struct epx_request *request, const struct epx_way *way)
     const int small = way->banks.senders > 0;
     const struct epx_slices *slices = small ? &way->banks.slices : &way->movers.slices;
 
-    if (!small && !way->movers.takers)
+    if (!small && !way->movers.receivers)
         EPX_LOG_DEBUG("%s routes by %s", name, way->routes_small ? "ids" : "records");
     else
         EPX_LOG_DEBUG(
             "%s goes by %s: %d blocks send, %d take, %d slices of %lld bytes, %lld rounds", name,
             epx_wire_name(way->wire), small ? way->banks.senders : way->movers.senders,
-            small ? way->banks.takers : way->movers.takers, slices->num, (long long)slices->bytes,
-            small ? 1LL : (long long)way->rounds.num);
+            small ? way->banks.receivers : way->movers.receivers, slices->num,
+            (long long)slices->bytes, small ? 1LL : (long long)way->rounds.num);
 }
 
 const struct epx_way *epx_decide_way(const struct epx_request *request)

@@ -44,7 +44,7 @@ struct epx_banks {
     int32_t row_packets;      /* from a row's first packet to the next row's */
     int32_t stripes;          /* of a slice */
     int32_t senders;          /* blocks that store; 0 = the operation is not small */
-    int32_t takers;           /* blocks that take what comes */
+    int32_t receivers;        /* blocks that take what comes */
     int32_t phase;            /* enum epx_phase */
 };
 

@@ -50,7 +50,7 @@ struct epx_device_state {
                           last block to end sets it to 0 */
     uint64_t sent;  /* blocks that have ended of a kernel that only sends; the kernel that takes
                           sets it to 0 */
-    uint64_t taken; /* tasks that takers have claimed (protocol/task_claims.cuh), and runs that
+    uint64_t taken; /* tasks that receivers have claimed (protocol/task_claims.cuh), and runs that
                           senders have; in an alltoallv pieces of own rows, and of others
                           (alltoallv/piece_turns.cuh); the last block sets both to 0 */
     uint64_t runs;

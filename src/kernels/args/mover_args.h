@@ -7,7 +7,7 @@
 
 /*
  * How an operation that is not small is shared out between blocks: `senders` store to all ranks,
- * `takers` take what comes. Rows go by slices. Slices, chunks and runs are the same on all ranks.
+ * `receivers` take what comes. Rows go by slices. Slices, chunks and runs are the same on all ranks.
  * Where ranks exchange messages, or there is one rank, blocks are of one kind only.
  */
 enum { /* most bytes of a slice, and of one that EPX_MIDDLE_WARPS move faster */
@@ -17,7 +17,7 @@ enum { /* most bytes of a slice, and of one that EPX_MIDDLE_WARPS move faster */
 };
 
 struct epx_movers {
-    int32_t senders, takers;
+    int32_t senders, receivers;
     int32_t phase; /* enum epx_phase */
     int32_t
         chunks;  /* where rows are added: of token numbers; a warp sends a slice of one at once */

@@ -4,17 +4,17 @@
  * others take, and wait for the other ranks' senders.
  *
  *   both phases     in one kernel, the senders first. No block waits for another of its own rank.
- *   one phase each  the senders are a kernel that is queued at the call, the takers one that is
+ *   one phase each  the senders are a kernel that is queued at the call, the receivers one that is
  *                   queued when somebody waits for the operation. Between the two nothing of it is
  *                   on the GPU. The senders also do what other ranks wait for in any case: they
  *                   post ready.
  *
- * If the takers are launched while the senders run, they begin beside them: each block of senders
- * says at its start that the kernel behind it may begin, so the takers find all senders on the
+ * If the receivers are launched while the senders run, they begin beside them: each block of senders
+ * says at its start that the kernel behind it may begin, so the receivers find all senders on the
  * multiprocessors, and what came before the senders done. They read nothing that anything else
  * between the two writes. Senders of a large operation that have sent take too
- * (protocol/task_claims.cuh). The last block of the takers waits for the end of the senders, so
- * that what is queued behind the takers comes behind both; it ends the operation.
+ * (protocol/task_claims.cuh). The last block of the receivers waits for the end of the senders, so
+ * that what is queued behind the receivers comes behind both; it ends the operation.
  */
 #ifndef EPX_KERNELS_PROTOCOL_PHASES_CUH
 #define EPX_KERNELS_PROTOCOL_PHASES_CUH
@@ -86,7 +86,7 @@ static __device__ bool is_last_mover(const struct epx_device_comm &c,
 
 /* How a kernel with so many blocks of each kind is launched. */
 struct phase_launch {
-    int32_t phase, senders, takers;
+    int32_t phase, senders, receivers;
     unsigned threads, shared_bytes;
     cudaStream_t stream;
 };
@@ -94,15 +94,15 @@ struct phase_launch {
 static inline struct phase_launch mover_launch(const struct epx_movers &movers, unsigned threads,
                                                unsigned shared_bytes, cudaStream_t stream)
 {
-    return {movers.phase, movers.senders, movers.takers, threads, shared_bytes, stream};
+    return {movers.phase, movers.senders, movers.receivers, threads, shared_bytes, stream};
 }
 
 static inline unsigned blocks_of(const struct phase_launch &launch)
 {
     switch (launch.phase) {
     case EPX_PHASE_SEND: return (unsigned)launch.senders;
-    case EPX_PHASE_TAKE: return (unsigned)launch.takers;
-    default: return (unsigned)(launch.senders + launch.takers);
+    case EPX_PHASE_TAKE: return (unsigned)launch.receivers;
+    default: return (unsigned)(launch.senders + launch.receivers);
     }
 }
 

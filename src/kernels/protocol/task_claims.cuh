@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * task_claims.cuh - tasks that the takers of a large operation share, or its senders. The first of
+ * task_claims.cuh - tasks that the receivers of a large operation share, or its senders. The first of
  * a warp follows from its number; then it claims the first that nobody has, once it can begin with
  * it, so that all warps end at about the same time. A warp that adds sums claims one ahead
  * (sum_ring.cuh), whose parts may have still to come. is_last_mover sets the counters to 0.
@@ -29,16 +29,16 @@ struct task_claims {
 };
 
 /* The warps that take; of a block that has sent no warp has a number. */
-static __device__ __forceinline__ struct crew crew_of_takers(const struct epx_movers &movers,
-                                                             int32_t senders)
+static __device__ __forceinline__ struct crew crew_of_receivers(const struct epx_movers &movers,
+                                                                int32_t senders)
 {
     const int32_t warps = (int32_t)(blockDim.x / EPX_WARP), blocks = (int32_t)gridDim.x - senders;
-    const int32_t takers = movers.phase == EPX_PHASE_SEND ? movers.takers : blocks;
+    const int32_t receivers = movers.phase == EPX_PHASE_SEND ? movers.receivers : blocks;
     const int32_t block = (int32_t)blockIdx.x - senders;
 
     if (block < 0)
-        return {-1, takers * warps};
-    return {(int32_t)(threadIdx.x / EPX_WARP) * takers + block, takers * warps};
+        return {-1, receivers * warps};
+    return {(int32_t)(threadIdx.x / EPX_WARP) * receivers + block, receivers * warps};
 }
 
 /* What the warp has before its first task. */

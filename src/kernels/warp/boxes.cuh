@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * boxes.cuh - rows on their way through the memory of a block. A warp has a ring of boxes; each
- * takes a slice of a row. Who only moves rows stores it from there to all its places, so that it
- * is read once.
- * Where the GPU copies in bulk, a lane loads a slice, or some lanes load a piece each of what goes
- * into a box, every lane stores to another place, and several boxes are under way at once.
+ * boxes.cuh - rows on their way through shared memory. A warp has a ring of boxes; each takes a
+ * slice of a row. Who only moves rows stores it from there to all its places, so that it is read
+ * once. Where the GPU has bulk copies (TMA), a lane loads a slice, or some lanes load a piece each
+ * of what goes into a box, every lane stores to another place, and several boxes are under way at
+ * once.
  *
  * Rows have any length and alignment. In its box a slice lies as far behind a multiple of 16 bytes
  * as where it came from, so that all but its ends is loaded in bulk; if it is only to be moved, as
@@ -261,7 +261,7 @@ static __device__ __forceinline__ void store_shifted_words(uint4 *out, const uin
     }
 }
 
-/* The whole warp: stores a piece to one place. Words of the block's memory that are read to be
+/* The whole warp: stores a piece to one place. Words of shared memory that are read to be
  * shifted may reach 15 bytes before the piece and 16 behind it, which are of the same box. */
 static __device__ void store_shifted(char *to, const char *box, int64_t bytes)
 {

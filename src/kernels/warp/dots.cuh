@@ -270,7 +270,7 @@ dot_of_block(const Grad &grad, const struct block_part<T, N> &forward, Use use)
     return share_of_lanes<typename T::sum, N, PACKS>(lane);
 }
 
-/* Stores a pack to memory; one of less than 16 bytes also to the block's memory. */
+/* Stores a pack to memory; one of less than 16 bytes also to shared memory. */
 template <typename Pack>
 static __device__ __forceinline__ void store_pack(void *to, const Pack &data)
 {

@@ -209,8 +209,8 @@ template <int PENDING> static __device__ __forceinline__ void await_copies_ahead
 
 /*
  * Bulk copies, of multiples of 16 bytes between addresses that are such multiples, are made by the
- * GPU itself while the thread goes on. A load counts the bytes that came at a barrier word in the
- * block's memory, which a wait tells by the parity of its phase. Stores are waited for in groups by
+ * GPU itself while the thread goes on. A load counts the bytes that came at a barrier word in
+ * shared memory, which a wait tells by the parity of its phase. Stores are waited for in groups by
  * the thread that made them: until they have read what they store, or until it is in memory.
  */
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
@@ -323,7 +323,7 @@ static __device__ __forceinline__ void fence_bulk_copies()
     asm volatile("fence.proxy.async.global;" ::: "memory");
 }
 
-/* As fence_bulk_copies, for the block's memory. */
+/* As fence_bulk_copies, for shared memory. */
 static __device__ __forceinline__ void fence_bulk_copies_here()
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * sum_ring.cuh - sums of rows, one after the other, whose loads do not pause, if rows lie on
- * multiples of a pack; sums of other rows are added one by one. A warp has a ring of steps in its
- * block's memory; a step is what it loads at once of one row, STEP_PACKS packs a lane. While one
+ * multiples of a pack; sums of other rows are added one by one. A warp has a ring of steps in
+ * shared memory; a step is what it loads at once of one row, STEP_PACKS packs a lane. While one
  * step is added those behind it are under way, also those of the next sum: it is looked for when a
  * step of each row has been added and the rest of the sum is under way, which is never so if it has
  * more rows than the ring has steps. It is not waited for while there is something to add.

@@ -19,7 +19,7 @@
  * on the ready words; after a disagreement the rows that came mean nothing, and no rank waits for
  * any. Ranks that differ in how long rows or fields are store their rows at other places of the
  * bank, but within it: each knows that its own rows fit. A rank that is alone stores none.
- * No deadlock: the first `senders` blocks store and wait for nobody; the others, `takers`, wait for
+ * No deadlock: the first `senders` blocks store and wait for nobody; the others, `receivers`, wait for
  * what senders store, so they need not all run at once. In each rank's kernel the senders have
  * lower numbers, so they start first, and if they do not the others leave them room.
  */
@@ -130,7 +130,7 @@ static __device__ bool is_last_of_small(const struct epx_device_comm &c,
 
 static inline struct phase_launch small_launch(const struct epx_banks &banks, EPX_Stream stream)
 {
-    return {banks.phase, banks.senders, banks.takers, EPX_WAITING_THREADS, 0, stream};
+    return {banks.phase, banks.senders, banks.receivers, EPX_WAITING_THREADS, 0, stream};
 }
 
 #endif

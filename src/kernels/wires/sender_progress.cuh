@@ -13,11 +13,11 @@
  *
  * Invariants: only the warp that claimed run w (task_claims.cuh) writes the word in operation n,
  * which ends before anybody claims runs of n + 1. It stores to an owner for operation n after the
- * owner posted ready n, hence after the owner's takers of all earlier operations ended: so what
+ * owner posted ready n, hence after the owner's receivers of all earlier operations ended: so what
  * they took is not written over, and they saw no word of n. A kernel of its own waits for ready n,
  * before that of the senders, whose griddepcontrol.wait returns when all that it did can be seen:
  * so bulk stores need no fence of their own first. Senders wait for nobody until they have sent,
- * and begin before the takers: so all takers may wait.
+ * and begin before the receivers: so all receivers may wait.
  */
 #ifndef EPX_KERNELS_WIRES_SENDER_PROGRESS_CUH
 #define EPX_KERNELS_WIRES_SENDER_PROGRESS_CUH

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * slice_flags.cuh - the wire on which a slice is stored into a bank as it is, and a flag tells of it.
- * banks.cuh has the protocol of flags.
+ * slice_flags.cuh - the wire on which a slice is stored into a bank as it is, and a flag tells of
+ * it. banks.cuh has the protocol of flags.
  */
 #ifndef EPX_KERNELS_WIRES_SLICE_FLAGS_CUH
 #define EPX_KERNELS_WIRES_SLICE_FLAGS_CUH

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * wire.cuh - what a wire is: how slices of rows get into the banks (banks.cuh) of other ranks, and
- * out of them. slice_flags.cuh and packets.cuh have one each. Flows take a wire as a template argument:
- * what they send and take is theirs, how it travels is the wire's. Whole warps call a wire, single
- * lanes its words and tell().
+ * out of them. slice_flags.cuh and packets.cuh have one each. Flows take a wire as a template
+ * argument: what they send and take is theirs, how it travels is the wire's. Whole warps call a
+ * wire, single lanes its words and tell().
  *
  *   stamp_of()   what tells slices of an operation from those of others, given its number
  *   place()      where a slice lies in its bank

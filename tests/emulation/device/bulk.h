@@ -5,9 +5,9 @@
 
 #include "emulation/device/threads.h"
 
-/* Ends the program if a store of the thread has still to read the block's memory. */
+/* Ends the program if a store of the thread has still to read shared memory. */
 void bulk_end_thread(struct thread *thread);
-/* Ends the program if a load is under way into the block's memory, which is about to go. */
+/* Ends the program if a load is under way into shared memory, which is about to go. */
 void bulk_end_block(const struct block *block);
 
 #endif

@@ -3,7 +3,7 @@
  * checks.c - looks at every access of kernels to memory: the kernels are compiled as for
  * ThreadSanitizer, and its functions are here. It ends the program at
  *
- *   a race     two threads of a block access a byte of the block's memory, one of them stores, and
+ *   a race     two threads of a block access a byte of shared memory, one of them stores, and
  *              no meeting of the warp or block that has both lies between; but lanes of a warp may
  *              store at once, as they may where they store the same
  *   no fence   a thread tells others of memory, by a store or sum that they wait for, and it, or a

@@ -266,7 +266,7 @@ template <typename T> static inline T __reduce_min_sync(uint32_t mask, T value)
     return emulated_reduce(mask, value, [](T a, T b) { return a < b ? a : b; });
 }
 
-/* Atomics on memory of the block, the device or the system. */
+/* Atomics on shared memory, the device or the system. */
 template <typename T> using emulated_same = typename std::common_type<T>::type;
 
 template <typename T> static inline T atomicAdd(T *p, emulated_same<T> value)

@@ -84,7 +84,7 @@ void emulated_let_next_begin(void);
 /* Waits for the end of the kernel that this one has overtaken, if it has. */
 void emulated_await_kernel_before(void);
 
-/* The block's memory for a variable, which the address `key` names. */
+/* Shared memory for a variable, which the address `key` names. */
 void *emulated_shared(const void *key, size_t bytes);
 void *emulated_dynamic_shared(void);
 

@@ -68,7 +68,7 @@ static const struct shape shapes[] = {
 };
 enum { NUM_SHAPES = (int)(sizeof(shapes) / sizeof(shapes[0])) };
 
-/* What is small fits into a block's memory, and its ids into the words of a bank. */
+/* What is small fits into shared memory, and its ids into the words of a bank. */
 START_TEST(limits_are_where_they_are_said_to_be)
 {
     const struct shape *of = &shapes[_i];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * grad_movers.cuh - the role of takers in move_grads; its senders are those of row_movers.cuh. A
- * taker's warp does one record after the other: it waits for the record's row of gradients, or
+ * grad_movers.cuh - the role of receivers in move_grads; its senders are those of row_movers.cuh. A
+ * receiver's warp does one record after the other: it waits for the record's row of gradients, or
  * reads it from the user's memory if the token is this rank's own, and block by block of 1024
  * elements scales it into every slot and multiplies it with the row that combine was given for the
  * slot. What it reads comes through boxes (boxes.cuh), so that several blocks are under way at
@@ -10,7 +10,7 @@
 #ifndef EPX_KERNELS_FLOWS_GRADS_GRAD_MOVERS_CUH
 #define EPX_KERNELS_FLOWS_GRADS_GRAD_MOVERS_CUH
 
-#include "kernels/flows/rows/row_takers.cuh"
+#include "kernels/flows/rows/row_receivers.cuh"
 #include "kernels/warp/dots.cuh"
 
 /* A box has pieces: the same block of the gradient of a record's row, and of the rows that combine
@@ -37,9 +37,9 @@ template <typename T> struct slot_list {
     typename T::sum dot[EPX_MAX_TOP_K]; /* products of the blocks so far */
 };
 
-/* How far a taker's warp has read. */
+/* How far a receiver's warp has read. */
 struct grad_cursor {
-    struct task_claims record; /* of those that all takers share */
+    struct task_claims record; /* of those that all receivers share */
     int32_t num;               /* slots of the record; 0: the next record is to be found */
     const char *grad;
     int32_t block;
@@ -58,14 +58,14 @@ static __device__ __forceinline__ struct row_end end_of_row(int64_t elements)
     return {(int32_t)last, (int32_t)(elements - last * BLOCK_ELEMENTS)};
 }
 
-/* The tasks of a taker's warp. N elements are read at once, and written at once to the slots; rows
+/* The tasks of a receiver's warp. N elements are read at once, and written at once to the slots; rows
  * of any alignment, N = 1, are written into the box and go from there to the slots. */
-template <typename T, int N> struct grad_taker {
+template <typename T, int N> struct grad_receiver {
     typedef typename T::sum Sum;
 
     const struct mover<false> &m;
     struct slot_list<T> &list;
-    const bool waits, stays;     /* as in taker */
+    const bool waits, stays;     /* as in receiver */
     const int64_t most;          /* records of all sources, as if all had as many */
     const struct extent forward; /* all rows that combine was given */
     const struct row_end ends;
@@ -364,7 +364,7 @@ static __device__ void take_grads(const struct mover<false> &m, struct slot_list
 {
     const int64_t most = (int64_t)most_records(m.a, 0) * m.a.comm.num_ranks;
     const int64_t bytes = *m.a.plan.view.num_rows * m.a.row_bytes;
-    struct grad_taker<T, N> taker = {
+    struct grad_receiver<T, N> receiver = {
         m, list, waits, stays, most, {m.a.forward, bytes},
             end_of_row(m.a.row_bytes / (int64_t)sizeof(T)),
         {
@@ -372,7 +372,7 @@ static __device__ void take_grads(const struct mover<false> &m, struct slot_list
         }
     };
 
-    do_tasks(taker, m.boxes);
+    do_tasks(receiver, m.boxes);
     await_stores<0>();
 }
 

@@ -50,13 +50,13 @@ static __device__ void scale_rows(const struct epx_dispatch_rows &a, struct grad
                                   char *shared, bool streams)
 {
     static_assert(PIECES_OF_BOX<T> * PIECE_ROOM<T> + sizeof(struct grad_block<T>) <= SCALING_ROOM,
-                  "a taker's box is in the room of a warp");
+                  "a receiver's box is in the room of a warp");
     const int32_t senders = streams ? senders_here(a.movers.phase, a.movers.senders) : 0;
     const bool sends = is_sending_block(senders);
     const struct box_shape taken = {SCALING_ROOM, sizeof(struct grad_block<T>),
                                     PIECES_OF_BOX<T> * PIECE_ROOM<T>, 0, 16};
     struct boxes boxes = make_boxes(shared, room.barriers, sends ? shape_sent(a) : taken);
-    const struct crew crew = sends ? crew_of_role(senders) : crew_of_takers(a.movers, senders);
+    const struct crew crew = sends ? crew_of_role(senders) : crew_of_receivers(a.movers, senders);
     struct mover<false> mover = {
         a, room.x, room.w, boxes, crew, false, false
     };
@@ -72,7 +72,7 @@ static __device__ void scale_rows(const struct epx_dispatch_rows &a, struct grad
             send_all(mover);
         end_writes(); /* boxes lie elsewhere from here on */
         shape_boxes(boxes, taken);
-        mover.crew = crew_of_takers(a.movers, senders);
+        mover.crew = crew_of_receivers(a.movers, senders);
         takes = all_have_begun(a.comm, room.x.epoch);
     }
     if (takes)

@@ -11,7 +11,7 @@ static unsigned threads_for(const struct epx_dispatch_rows &args)
     enum { FEW_SLICES = 4 };
     const unsigned half = EPX_WAITING_THREADS / 2;
     const int64_t rows = (int64_t)args.comm.num_ranks * args.plan.shape.max_tokens;
-    const int64_t warps = (int64_t)args.banks.takers * (half / EPX_WARP);
+    const int64_t warps = (int64_t)args.banks.receivers * (half / EPX_WARP);
 
     return rows * args.banks.slices.num <= FEW_SLICES * warps ? half
                                                               : (unsigned)EPX_WAITING_THREADS;

@@ -16,7 +16,7 @@ libepx_cuda_la_SOURCES += \
   src/kernels/flows/rows/route_dispatch_small.cuh \
   src/kernels/flows/rows/row_bundles.cuh \
   src/kernels/flows/rows/row_movers.cuh \
-  src/kernels/flows/rows/row_takers.cuh \
+  src/kernels/flows/rows/row_receivers.cuh \
   src/kernels/flows/rows/rows_that_stay.cuh \
   src/kernels/flows/rows/small_fields.cuh \
   src/kernels/flows/rows/small_rows.cuh \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * move_rows.cu - the last kernel of dispatch. Where ranks store into each other's memory its first
- * blocks send rows (row_movers.cuh), the others take what comes (row_takers.cuh), at once. Where
+ * blocks send rows (row_movers.cuh), the others take what comes (row_receivers.cuh), at once. Where
  * rows came by messages, or round by round through a stage that holds only some, each is in its
  * first slot already, and all blocks take it from there. All zero padding. Short rows of one field
  * have a kernel that moves several at once (row_bundles.cuh). Others have blocks of more warps the
@@ -117,7 +117,7 @@ static __device__ void move(const struct epx_dispatch_rows &a, struct exchange &
     const bool sends = streams && is_sending_block(senders);
     struct mover<Way::LIST> mover = {
         a, x, w, boxes,
-            sends ? crew_of_role(senders) : crew_of_takers(a.movers, streams ? senders : 0),
+            sends ? crew_of_role(senders) : crew_of_receivers(a.movers, streams ? senders : 0),
             takes_weights(a), true
     };
 
@@ -132,7 +132,7 @@ static __device__ void move(const struct epx_dispatch_rows &a, struct exchange &
     if (sends) {
         begin_to_send(a.comm, x.epoch, senders);
         Way::send(mover);
-        mover.crew = crew_of_takers(a.movers, senders);
+        mover.crew = crew_of_receivers(a.movers, senders);
         takes = takes && all_have_begun(a.comm, x.epoch);
     }
     if (takes) {

@@ -2,7 +2,7 @@
 /*
  * row_bundles.cuh - both roles of move_rows, and the senders of move_grads, where rows are so short
  * that a warp moves a bundle of them at once: as a sender those of tokens that follow each other,
- * which lie together in the user's memory; as a taker those of as many records of one source that
+ * which lie together in the user's memory; as a receiver those of as many records of one source that
  * follow each other. A row alone takes a warp some microseconds however short it is: it waits for
  * one load after the other, of where the row goes and of the row. Here each lane looks up and
  * stores to another place, for all rows of the bundle at once.
@@ -10,7 +10,7 @@
 #ifndef EPX_KERNELS_FLOWS_ROWS_ROW_BUNDLES_CUH
 #define EPX_KERNELS_FLOWS_ROWS_ROW_BUNDLES_CUH
 
-#include "kernels/flows/rows/row_takers.cuh"
+#include "kernels/flows/rows/row_receivers.cuh"
 #include "kernels/protocol/protocol.cuh"
 
 static __device__ __forceinline__ int64_t rows_of_bundle(const struct epx_dispatch_rows &a)
@@ -221,8 +221,8 @@ static __device__ void send_bundles(const struct mover<false> &m)
     send_tasks(sender, m.boxes);
 }
 
-/* The tasks of a taker's warp: bundles of records, each of a lane. */
-struct bundle_taker {
+/* The tasks of a receiver's warp: bundles of records, each of a lane. */
+struct bundle_receiver {
     const struct mover<false> &m;
     const bool waits;      /* for other ranks' rows; else all are here, those of this rank too */
     const bool stays;      /* rows came straight to their first slots */
@@ -359,14 +359,14 @@ static __device__ void take_bundles(const struct mover<false> &m, bool waits, bo
 {
     const int32_t skipped = waits ? 1 : 0, others = m.a.comm.num_ranks - skipped;
     const int64_t rows = rows_of_bundle(m.a);
-    struct bundle_taker taker = {m,
-                                 waits,
-                                 stays,
-                                 skipped,
-                                 (most_records(m.a, skipped) + rows - 1) / rows * others,
-                                 no_task_of(m.crew, &m.a.comm.state->taken)};
+    struct bundle_receiver receiver = {m,
+                                       waits,
+                                       stays,
+                                       skipped,
+                                       (most_records(m.a, skipped) + rows - 1) / rows * others,
+                                       no_task_of(m.crew, &m.a.comm.state->taken)};
 
-    do_tasks(taker, m.boxes);
+    do_tasks(receiver, m.boxes);
     await_stores<0>();
 }
 

@@ -2,8 +2,8 @@
 /*
  * row_movers.cuh - what both roles of move_rows know, and its senders. A sender takes a token's row
  * once from the user's memory to every place that it has: all its slots here, and the first slot on
- * each other rank, or the stage of a rank whose receive buffer is in no window. row_takers.cuh has
- * the takers, sender_progress.cuh the protocol. A task of a sender is one slice of a token's row,
+ * each other rank, or the stage of a rank whose receive buffer is in no window. row_receivers.cuh has
+ * the receivers, sender_progress.cuh the protocol. A task of a sender is one slice of a token's row,
  * or the short rows of several tokens (row_bundles.cuh); its warps claim runs of tasks.
  */
 #ifndef EPX_KERNELS_FLOWS_ROWS_ROW_MOVERS_CUH
@@ -17,7 +17,7 @@
 /* Where the slice in a box comes from and where it goes; its user knows what a slot means. */
 struct goal_list {
     int32_t num;
-    int32_t from_rank, from_token, from_slot, slice; /* of a taker's row */
+    int32_t from_rank, from_token, from_slot, slice; /* of a receiver's row */
     int64_t task;                                    /* of a sender */
     int32_t rank[EPX_MAX_TOP_K], slot[EPX_MAX_TOP_K];
 };

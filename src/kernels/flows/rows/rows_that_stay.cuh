@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * rows_that_stay.cuh - the takers of move_rows where a record has at most one slot, in a layout of
+ * rows_that_stay.cuh - the receivers of move_rows where a record has at most one slot, in a layout of
  * a row a rank, and its row came straight there: no row is taken further, so a lane and not a warp
  * waits for each, and sets its weights. Few blocks are enough. No task is claimed.
  */
 #ifndef EPX_KERNELS_FLOWS_ROWS_ROWS_THAT_STAY_CUH
 #define EPX_KERNELS_FLOWS_ROWS_ROWS_THAT_STAY_CUH
 
-#include "kernels/flows/rows/row_takers.cuh"
+#include "kernels/flows/rows/row_receivers.cuh"
 
-/* All that a taker's warp does; one of a block that has sent does nothing. */
+/* All that a receiver's warp does; one of a block that has sent does nothing. */
 template <bool LIST> static __device__ void await_rows_that_stay(const struct mover<LIST> &m)
 {
     const int64_t num = (int64_t)most_records(m.a, 1) * (m.a.comm.num_ranks - 1);

@@ -216,7 +216,7 @@ static __device__ void take_sums(const struct epx_combine_rows &a, struct exchan
     all_content(a.comm, x, ok);
 }
 
-/* What a warp lists in its block's memory. */
+/* What a warp lists in shared memory. */
 union listing {
     struct row_list send;
     struct sum_list take;

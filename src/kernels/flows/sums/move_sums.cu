@@ -13,7 +13,7 @@
 #include "kernels/protocol/load_kernels.cuh"
 #include "kernels/protocol/phases.cuh"
 
-/* What a warp needs of its block's memory. */
+/* What a warp needs of shared memory. */
 struct adding_room {
     struct record_run runs[EPX_MOST_DEVICE_RANKS];
     struct summands sums[2];
@@ -42,14 +42,14 @@ static __device__ __forceinline__ void move_all(const struct epx_combine_rows &a
     begin_phase(a.movers.phase);
     const bool on = is_on(a.comm), sends = is_sending_block(senders);
     struct sum_mover mover = {a, a.comm.state->epoch + 1,
-                              sends ? crew_of_role(senders) : crew_of_takers(a.movers, senders),
+                              sends ? crew_of_role(senders) : crew_of_receivers(a.movers, senders),
                               a.backward && a.comm.state->weighted};
     bool takes = on;
 
     if (takes && sends) {
         begin_to_send(a.comm, mover.epoch, senders);
         send_chunks<T, ODD>(mover, room.runs, room.sums, ring);
-        mover.crew = crew_of_takers(a.movers, senders);
+        mover.crew = crew_of_receivers(a.movers, senders);
         takes = all_have_begun(a.comm, mover.epoch);
     }
     if (takes)

@@ -3,7 +3,7 @@
  * sum_movers.cuh - the two roles of move_sums. The token numbers are cut into chunks. A sender's
  * warp claims one slice of a chunk after the other: it adds the pairs of each token of the chunk
  * that it has a record of, for one home after the other, and stores the sum to the home's stage. A
- * taker waits for the parts of a token and adds them, with its own. sender_progress.cuh has the
+ * receiver waits for the parts of a token and adds them, with its own. sender_progress.cuh has the
  * protocol: which chunk a token is in follows from its number alone, so its home knows what it
  * waits for.
  */
@@ -223,8 +223,8 @@ static __device__ bool await_parts(const struct sum_mover &m, const struct told_
     return acquire_words(m.a.comm, ok);
 }
 
-/* What the sums that a taker's warp takes are made of: those of slices of tokens. */
-template <typename T> struct sum_taker {
+/* What the sums that a receiver's warp takes are made of: those of slices of tokens. */
+template <typename T> struct sum_receiver {
     const struct sum_mover &m;
     struct task_claims claims;
     bool listed; /* a task that is not begun yet */
@@ -292,18 +292,18 @@ template <typename T> struct sum_taker {
     }
 };
 
-/* A taker's warp. */
+/* A receiver's warp. */
 template <typename T, bool ODD>
 static __device__ void take_tokens(const struct sum_mover &m, struct summands *sums, char *ring)
 {
-    struct sum_taker<T> taker = {
+    struct sum_receiver<T> receiver = {
         m, no_task_of(m.crew, &m.a.comm.state->taken), false
     };
 
     if (m.a.weights && !m.a.backward)
-        add_sums<sum_kind<T, false, true>, ODD>(taker, ring, sums);
+        add_sums<sum_kind<T, false, true>, ODD>(receiver, ring, sums);
     else
-        add_sums<sum_kind<T, false, false>, ODD>(taker, ring, sums);
+        add_sums<sum_kind<T, false, false>, ODD>(receiver, ring, sums);
 }
 
 #endif

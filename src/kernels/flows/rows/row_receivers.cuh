@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * row_takers.cuh - the takers of move_rows. A taker waits for a row that another rank sent and
+ * row_receivers.cuh - the receivers of move_rows. A receiver waits for a row that another rank sent and
  * takes it to its further slots, out of the stage to all. Where all rows lie in their first slots
- * before the kernel begins, its blocks all take. rows_that_stay.cuh has takers of rows that are to
+ * before the kernel begins, its blocks all take. rows_that_stay.cuh has receivers of rows that are to
  * go no further.
  */
-#ifndef EPX_KERNELS_FLOWS_ROWS_ROW_TAKERS_CUH
-#define EPX_KERNELS_FLOWS_ROWS_ROW_TAKERS_CUH
+#ifndef EPX_KERNELS_FLOWS_ROWS_ROW_RECEIVERS_CUH
+#define EPX_KERNELS_FLOWS_ROWS_ROW_RECEIVERS_CUH
 
 #include "kernels/flows/rows/row_movers.cuh"
 #include "kernels/flows/rows/spreads.cuh"
@@ -42,7 +42,7 @@ static __device__ int32_t most_records(const struct epx_dispatch_rows &a, int32_
     return __reduce_max_sync(~0u, most);
 }
 
-/* The i-th of the records that all takers share: their sources take turns, from the first-th behind
+/* The i-th of the records that all receivers share: their sources take turns, from the first-th behind
  * this rank on. NULL if the source has fewer. */
 static __device__ __forceinline__ struct epx_wire_record *
 record_in_turn(const struct epx_dispatch_rows &a, int32_t first, int64_t i, int32_t &source)
@@ -55,8 +55,8 @@ record_in_turn(const struct epx_dispatch_rows &a, int32_t first, int64_t i, int3
     return epx_wire_record_at(&a.plan, a.plan.records[a.comm.rank], source, i / others);
 }
 
-/* The tasks of a taker's warp: slices of records. */
-template <bool LIST> struct taker {
+/* The tasks of a receiver's warp: slices of records. */
+template <bool LIST> struct receiver {
     const struct mover<LIST> &m;
     const bool waits;    /* for other ranks' rows; else all are here, those of this rank too */
     const bool stays;    /* rows came straight to their first slots */
@@ -164,11 +164,11 @@ static __device__ void take_all(const struct mover<LIST> &m, bool waits, bool st
     const int32_t first = waits ? 1 : 0;
     const int64_t all =
         (int64_t)most_records(m.a, first) * (m.a.comm.num_ranks - first) * m.a.movers.slices.num;
-    struct taker<LIST> taker = {
+    struct receiver<LIST> receiver = {
         m, waits, stays, first, all, no_task_of(m.crew, &m.a.comm.state->taken)
     };
 
-    do_tasks(taker, m.boxes);
+    do_tasks(receiver, m.boxes);
     await_stores<0>();
 }
 
