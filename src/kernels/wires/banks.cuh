@@ -29,14 +29,6 @@
 #include "kernels/args/bank_args.h"
 #include "kernels/protocol/phases.cuh"
 
-/* A slice of a row of a bank. */
-struct bank_slice {
-    const struct epx_banks &banks;
-    char *bank;
-    int64_t row;
-    int32_t slice;
-};
-
 /* This operation's bank on a rank. */
 static __device__ __forceinline__ char *bank_on(const struct epx_device_comm &c,
                                                 const struct epx_banks &banks, uint64_t epoch,

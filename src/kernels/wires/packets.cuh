@@ -20,6 +20,7 @@
 #ifndef EPX_KERNELS_WIRES_PACKETS_CUH
 #define EPX_KERNELS_WIRES_PACKETS_CUH
 
+#include "kernels/protocol/waits.cuh"
 #include "kernels/warp/pack_types.cuh"
 #include "kernels/wires/wire.cuh"
 

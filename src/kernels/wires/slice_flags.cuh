@@ -6,6 +6,7 @@
 #ifndef EPX_KERNELS_WIRES_SLICE_FLAGS_CUH
 #define EPX_KERNELS_WIRES_SLICE_FLAGS_CUH
 
+#include "kernels/wires/banks.cuh"
 #include "kernels/wires/wire.cuh"
 
 static __device__ __forceinline__ uint64_t *flag_of(const struct bank_slice &at)

@@ -21,9 +21,17 @@
 
 #include <type_traits>
 
+#include "kernels/args/bank_args.h"
 #include "kernels/args/device_comm.h"
 #include "kernels/warp/copy_row.cuh"
-#include "kernels/wires/banks.cuh"
+
+/* A slice of a row of a bank. */
+struct bank_slice {
+    const struct epx_banks &banks;
+    char *bank;
+    int64_t row;
+    int32_t slice;
+};
 
 /* A slice of a row that comes from a rank in the operation that has the stamp. */
 struct coming_slice {

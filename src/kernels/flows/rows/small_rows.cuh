@@ -9,6 +9,7 @@
 
 #include "kernels/args/row_args.h"
 #include "kernels/flows/rows/small_fields.cuh"
+#include "kernels/wires/banks.cuh"
 #include "kernels/wires/wire.cuh"
 
 /* A slice of a row that comes. */

@@ -20,6 +20,7 @@
 #include "kernels/flows/sums/own_sums.cuh"
 #include "kernels/flows/sums/sums.cuh"
 #include "kernels/routing/pairs.cuh"
+#include "kernels/wires/banks.cuh"
 #include "kernels/wires/wire.cuh"
 
 /* A slice of the sum of a record's pairs, and the rank that it goes to. */
