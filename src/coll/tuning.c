@@ -475,8 +475,8 @@ static struct epx_movers row_movers(const struct epx_gpu *gpu, const struct epx_
     return movers;
 }
 
-/* Receivers have more to do than senders: for each slot they read a row and write another. Slices are
- * the same on ranks of which only some are bounded. */
+/* Receivers have more to do than senders: for each slot they read a row and write another. Slices
+ * are the same on ranks of which only some are bounded. */
 static struct epx_movers grad_movers(const struct epx_gpu *gpu, const struct epx_shape *shape)
 {
     const int32_t few = (int32_t)divide_up(GRADS.part * gpu->senders, GRADS.of);

@@ -7,8 +7,8 @@
  *
  * Two GPUs, a rank each, and COMMS communicators, with OPS operations of each, one behind another,
  * in two kernels each: SENDERS blocks that send, and take when they have sent, then one that takes.
- * A block holds one of the SMS multiprocessors from its start to its end; receivers start behind all
- * senders. A task is a row: to the other rank, and from it. Senders have a task each by their
+ * A block holds one of the SMS multiprocessors from its start to its end; receivers start behind
+ * all senders. A task is a row: to the other rank, and from it. Senders have a task each by their
  * numbers, and so has the block that takes alone. All words are of operation 1 at first. Where
  * DEATHS is 1 rank 1 dies at some step, or when all is over.
  *

@@ -137,7 +137,8 @@ static int64_t changed_bytes(const struct operation *op, const unsigned char *be
     return changed;
 }
 
-/* Calls an operation whose sums are stored by receivers alone, and sees on any rank what has been. */
+/* Calls an operation whose sums are stored by receivers alone, and sees on any rank what has
+ * been. */
 static void see_who_takes(struct operation *op)
 {
     unsigned char *before = malloc(op->out.bytes + 1);

@@ -7,8 +7,8 @@
 
 /*
  * How an operation that is not small is shared out between blocks: `senders` store to all ranks,
- * `receivers` take what comes. Rows go by slices. Slices, chunks and runs are the same on all ranks.
- * Where ranks exchange messages, or there is one rank, blocks are of one kind only.
+ * `receivers` take what comes. Rows go by slices. Slices, chunks and runs are the same on all
+ * ranks. Where ranks exchange messages, or there is one rank, blocks are of one kind only.
  */
 enum { /* most bytes of a slice, and of one that EPX_MIDDLE_WARPS move faster */
        EPX_BOX_SLICE = 29 * EPX_SLICE_QUANTUM,

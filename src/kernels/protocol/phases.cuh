@@ -9,10 +9,10 @@
  *                   on the GPU. The senders also do what other ranks wait for in any case: they
  *                   post ready.
  *
- * If the receivers are launched while the senders run, they begin beside them: each block of senders
- * says at its start that the kernel behind it may begin, so the receivers find all senders on the
- * multiprocessors, and what came before the senders done. They read nothing that anything else
- * between the two writes. Senders of a large operation that have sent take too
+ * If the receivers are launched while the senders run, they begin beside them: each block of
+ * senders says at its start that the kernel behind it may begin, so the receivers find all senders
+ * on the multiprocessors, and what came before the senders done. They read nothing that anything
+ * else between the two writes. Senders of a large operation that have sent take too
  * (protocol/task_claims.cuh). The last block of the receivers waits for the end of the senders, so
  * that what is queued behind the receivers comes behind both; it ends the operation.
  */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * task_claims.cuh - tasks that the receivers of a large operation share, or its senders. The first of
- * a warp follows from its number; then it claims the first that nobody has, once it can begin with
- * it, so that all warps end at about the same time. A warp that adds sums claims one ahead
+ * task_claims.cuh - tasks that the receivers of a large operation share, or its senders. The first
+ * of a warp follows from its number; then it claims the first that nobody has, once it can begin
+ * with it, so that all warps end at about the same time. A warp that adds sums claims one ahead
  * (sum_ring.cuh), whose parts may have still to come. is_last_mover sets the counters to 0.
  *
  * A sender's warp that has sent takes too, without a first task, if all senders of all other ranks

@@ -19,8 +19,8 @@
  * on the ready words; after a disagreement the rows that came mean nothing, and no rank waits for
  * any. Ranks that differ in how long rows or fields are store their rows at other places of the
  * bank, but within it: each knows that its own rows fit. A rank that is alone stores none.
- * No deadlock: the first `senders` blocks store and wait for nobody; the others, `receivers`, wait for
- * what senders store, so they need not all run at once. In each rank's kernel the senders have
+ * No deadlock: the first `senders` blocks store and wait for nobody; the others, `receivers`, wait
+ * for what senders store, so they need not all run at once. In each rank's kernel the senders have
  * lower numbers, so they start first, and if they do not the others leave them room.
  */
 #ifndef EPX_KERNELS_WIRES_BANKS_CUH

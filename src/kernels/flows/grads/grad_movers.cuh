@@ -58,8 +58,8 @@ static __device__ __forceinline__ struct row_end end_of_row(int64_t elements)
     return {(int32_t)last, (int32_t)(elements - last * BLOCK_ELEMENTS)};
 }
 
-/* The tasks of a receiver's warp. N elements are read at once, and written at once to the slots; rows
- * of any alignment, N = 1, are written into the box and go from there to the slots. */
+/* The tasks of a receiver's warp. N elements are read at once, and written at once to the slots;
+ * rows of any alignment, N = 1, are written into the box and go from there to the slots. */
 template <typename T, int N> struct grad_receiver {
     typedef typename T::sum Sum;
 

@@ -2,9 +2,9 @@
 /*
  * row_bundles.cuh - both roles of move_rows, and the senders of move_grads, where rows are so short
  * that a warp moves a bundle of them at once: as a sender those of tokens that follow each other,
- * which lie together in the user's memory; as a receiver those of as many records of one source that
- * follow each other. A row alone takes a warp some microseconds however short it is: it waits for
- * one load after the other, of where the row goes and of the row. Here each lane looks up and
+ * which lie together in the user's memory; as a receiver those of as many records of one source
+ * that follow each other. A row alone takes a warp some microseconds however short it is: it waits
+ * for one load after the other, of where the row goes and of the row. Here each lane looks up and
  * stores to another place, for all rows of the bundle at once.
  */
 #ifndef EPX_KERNELS_FLOWS_ROWS_ROW_BUNDLES_CUH

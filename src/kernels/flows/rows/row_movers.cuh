@@ -2,9 +2,9 @@
 /*
  * row_movers.cuh - what both roles of move_rows know, and its senders. A sender takes a token's row
  * once from the user's memory to every place that it has: all its slots here, and the first slot on
- * each other rank, or the stage of a rank whose receive buffer is in no window. row_receivers.cuh has
- * the receivers, sender_progress.cuh the protocol. A task of a sender is one slice of a token's row,
- * or the short rows of several tokens (row_bundles.cuh); its warps claim runs of tasks.
+ * each other rank, or the stage of a rank whose receive buffer is in no window. row_receivers.cuh
+ * has the receivers, sender_progress.cuh the protocol. A task of a sender is one slice of a token's
+ * row, or the short rows of several tokens (row_bundles.cuh); its warps claim runs of tasks.
  */
 #ifndef EPX_KERNELS_FLOWS_ROWS_ROW_MOVERS_CUH
 #define EPX_KERNELS_FLOWS_ROWS_ROW_MOVERS_CUH

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * row_receivers.cuh - the receivers of move_rows. A receiver waits for a row that another rank sent and
- * takes it to its further slots, out of the stage to all. Where all rows lie in their first slots
- * before the kernel begins, its blocks all take. rows_that_stay.cuh has receivers of rows that are to
- * go no further.
+ * row_receivers.cuh - the receivers of move_rows. A receiver waits for a row that another rank sent
+ * and takes it to its further slots, out of the stage to all. Where all rows lie in their first
+ * slots before the kernel begins, its blocks all take. rows_that_stay.cuh has receivers of rows
+ * that are to go no further.
  */
 #ifndef EPX_KERNELS_FLOWS_ROWS_ROW_RECEIVERS_CUH
 #define EPX_KERNELS_FLOWS_ROWS_ROW_RECEIVERS_CUH
@@ -42,8 +42,8 @@ static __device__ int32_t most_records(const struct epx_dispatch_rows &a, int32_
     return __reduce_max_sync(~0u, most);
 }
 
-/* The i-th of the records that all receivers share: their sources take turns, from the first-th behind
- * this rank on. NULL if the source has fewer. */
+/* The i-th of the records that all receivers share: their sources take turns, from the first-th
+ * behind this rank on. NULL if the source has fewer. */
 static __device__ __forceinline__ struct epx_wire_record *
 record_in_turn(const struct epx_dispatch_rows &a, int32_t first, int64_t i, int32_t &source)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * rows_that_stay.cuh - the receivers of move_rows where a record has at most one slot, in a layout of
- * a row a rank, and its row came straight there: no row is taken further, so a lane and not a warp
- * waits for each, and sets its weights. Few blocks are enough. No task is claimed.
+ * rows_that_stay.cuh - the receivers of move_rows where a record has at most one slot, in a layout
+ * of a row a rank, and its row came straight there: no row is taken further, so a lane and not a
+ * warp waits for each, and sets its weights. Few blocks are enough. No task is claimed.
  */
 #ifndef EPX_KERNELS_FLOWS_ROWS_ROWS_THAT_STAY_CUH
 #define EPX_KERNELS_FLOWS_ROWS_ROWS_THAT_STAY_CUH

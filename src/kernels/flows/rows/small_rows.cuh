@@ -186,8 +186,8 @@ spread_slice(const struct epx_dispatch_rows &a, const struct coming_slice &from,
     return true;
 }
 
-/* The whole warp: lists the weights of the K choices of a row's token as they come, a choice a lane.
- * Returns whether all came. */
+/* The whole warp: lists the weights of the K choices of a row's token as they come, a choice a
+ * lane. Returns whether all came. */
 template <typename Wire>
 static __device__ __forceinline__ bool list_weights(const struct epx_dispatch_rows &a,
                                                     const struct coming_slice &from,
