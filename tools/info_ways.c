@@ -114,6 +114,7 @@ static struct epx_shape shape_of(enum epx_verb verb, const long values[ASKED],
                               .most_rows = top_k < ranks ? top_k : ranks,
                               .fields = verb == EPX_VERB_ROUTE_TOKENS ? 0 : 1,
                               .stays = (int32_t)values[RANK_MAJOR],
+                              .from_home = params->combine_order == EPX_ORDER_CHOICE,
                               .datatype = values[ELEMENT_BYTES] == 8   ? EPX_FLOAT64
                                           : values[ELEMENT_BYTES] == 4 ? EPX_FLOAT32
                                                                        : EPX_BFLOAT16,
@@ -141,6 +142,9 @@ static void print_way(const struct epx_gpu *gpu, const struct epx_shape *shape)
         printf("%s\n", way.routes_small ? "ids" : "records");
     else if (epx_verb_routes(shape->verb) && !banks->senders)
         printf("a routing, then a dispatch\n");
+    else if (way.in_rounds && epx_verb_adds(shape->verb))
+        printf("%-8s 1       -         -     -      -       -    -    -      - %6lld\n", "stages",
+               (long long)way.rounds.num);
     else if (banks->senders)
         printf("%-8s 1 %7d %9d     - %6d %7lld\n", epx_wire_name(way.wire), banks->senders,
                banks->receivers, banks->slices.num, (long long)banks->slices.bytes);

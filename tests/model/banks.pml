@@ -89,9 +89,9 @@ inline choose_form()
     AWAIT(id[LINE(me, r, n)] >= n || DIFFERS);                                                     \
     assert(id[LINE(me, r, n)] == n || DIFFERS)
 #endif
-/* store_slice (src/kernels/flows/rows/small_rows.cuh), flagged_sums::send (flows/sums) */
+/* send_slice (src/kernels/flows/rows/small_rows.cuh), send_sum_slice (flows/sums/few_sums.cuh) */
 #define STORE_ROW(r) store(me, ROW(r, n), n)
-/* raise_flag */
+/* flag_wire::tell (slice_flags.cuh) */
 #ifdef FAULT_FLAG_FIRST
 #define RAISE_FLAG(r) post_relaxed(me, flag[FLAG(r, me, n)], n)
 #else
@@ -99,7 +99,7 @@ inline choose_form()
 #endif
 /* store_stripe (packets.cuh) */
 #define SEND_PACKET(r) packet[FLAG(r, me, n)] = n
-/* await_flag, then flagged_rows::take (src/kernels/flows/rows), or sums of rows
+/* await_flag, then take_banked_slice (src/kernels/flows/rows/few_rows.cuh), or sums of rows
  * (src/kernels/flows/sums); take_stripe (packets.cuh): a tag is that of its operation or is not */
 #define TAKE_ROW(r)                                                                               \
     if                                                                                             \

@@ -41,7 +41,8 @@ struct epx_tail_lines {
     struct epx_ready_line {
         _Alignas(EPX_LINE_BYTES) _Atomic uint64_t number;
         int64_t row_bytes;
-        uint64_t known; /* the operation whose grant is still in force; 0 = none is */
+        uint64_t known; /* the operation in which the counts were learned, whose number grants
+                           bear; 0 = none */
     } ready[2];
     struct {
         _Alignas(EPX_LINE_BYTES) _Atomic uint64_t number;

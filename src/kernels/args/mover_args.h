@@ -27,8 +27,8 @@ struct epx_movers {
     struct epx_slices slices;
 };
 
-/* A line of the cache, and most bytes that a row takes beside its own where it is on its way in the
- * memory of a block, as far behind the start of a line as in memory. */
+/* A line of the cache, and most bytes that a row takes beside its own where it is on its way in
+ * shared memory, as far behind the start of a line as in memory. */
 enum { EPX_LINE = 128, EPX_ROW_ENDS = 160 };
 
 /* A bundle: the short rows that a warp of a dispatch moves at once, or one of a combine backward
@@ -36,7 +36,7 @@ enum { EPX_LINE = 128, EPX_ROW_ENDS = 160 };
  * dispatch has so many warps then. */
 enum { EPX_BUNDLE_BYTES = 5 * 1024, EPX_BUNDLE_PLACES = EPX_MAX_TOP_K, EPX_BUNDLE_WARPS = 16 };
 
-/* Bytes from one short row to the next in the memory of a block. */
+/* Bytes from one short row to the next in shared memory. */
 EPX_HD int64_t epx_bundle_pitch(int64_t row_bytes)
 {
     return epx_round_up(row_bytes + EPX_ROW_ENDS, EPX_LINE);

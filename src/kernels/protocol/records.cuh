@@ -58,29 +58,6 @@ struct record_range {
     int64_t first[EPX_MOST_DEVICE_RANKS], end[EPX_MOST_DEVICE_RANKS];
 };
 
-/* The whole block: finds the records of tokens in [first_token, end_token). */
-static __device__ void find_range(const struct epx_device_plan &plan, int32_t num_ranks,
-                                  char *records, int64_t first_token, int64_t end_token,
-                                  struct record_range &range)
-{
-    for (int32_t i = (int32_t)threadIdx.x; i < 2 * num_ranks; i += (int32_t)blockDim.x) {
-        int32_t source = i / 2;
-
-        if (i % 2)
-            range.end[source] = first_record(plan, records, source, end_token);
-        else
-            range.first[source] = first_record(plan, records, source, first_token);
-    }
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        range.num_ranks = num_ranks;
-        range.num = 0;
-        for (int32_t s = 0; s < num_ranks; s++)
-            range.num += range.end[s] - range.first[s];
-    }
-    __syncthreads();
-}
-
 /* One warp, where so few rows come that no sum is too large: finds all records, but for those of
  * one rank, -1 = none. The block sees them behind its next barrier. */
 static __device__ void find_all_records(const struct epx_device_plan &plan, int32_t num_ranks,

@@ -178,7 +178,7 @@ static __device__ void find_message_rows(const struct epx_device_plan &plan,
     __syncthreads();
 }
 
-/* The whole block: the records of a round, in the form that find_range gives. */
+/* The whole block: the records of a round. */
 static __device__ void range_of_rows(const struct epx_device_comm &c,
                                      const struct message_rows &rows, struct record_range &range)
 {

@@ -14,7 +14,8 @@
  *   take_word()  a word that goes with the row, once spread() has taken a row's first slice;
  *                returns whether it came
  *
- * few_sums.cuh has what a wire for sums has too.
+ * few_sums.cuh has what a wire for sums has too. Rows of several fields go by wires that tell, as
+ * they lie in the bank as they were sent: such a wire has await(), which waits for a slice.
  */
 #ifndef EPX_KERNELS_WIRES_WIRE_CUH
 #define EPX_KERNELS_WIRES_WIRE_CUH

@@ -3,6 +3,8 @@
  * unit_tuning.c - the ways of operations: which are small, each limit just within and just beyond;
  * and that ranks whose GPUs differ decide alike what must be alike. It needs no GPU.
  */
+#include <string.h>
+
 #include "coll/tuning.h"
 #include "base/jitter.h"
 #include "kernels/small_parts.h"
@@ -169,8 +171,8 @@ static int agree(const struct epx_way *a, const struct epx_way *b)
            are_alike(&a->banks.slices, &b->banks.slices) && a->movers.chunks == b->movers.chunks &&
            a->movers.run == b->movers.run && a->movers.rows_log2 == b->movers.rows_log2 &&
            a->movers.warps == b->movers.warps && are_alike(&a->movers.slices, &b->movers.slices) &&
-           a->rounds.num == b->rounds.num && a->rounds.tokens == b->rounds.tokens &&
-           a->rounds.pitch == b->rounds.pitch;
+           a->in_rounds == b->in_rounds && a->rounds.num == b->rounds.num &&
+           a->rounds.tokens == b->rounds.tokens && a->rounds.pitch == b->rounds.pitch;
 }
 
 /* Two ranks of which one is bounded, or has a smaller GPU, have agreed on blocks and senders. */
@@ -199,7 +201,28 @@ START_TEST(ranks_decide_alike)
                     struct epx_shape shape = shape_of(verbs[v], ranks[r], 8, tokens[t], bytes[b]);
 
                     expect_agreement(&large, &small, &shape);
+                    shape.from_home = 1;
+                    expect_agreement(&large, &small, &shape);
                 }
+    SETTLE();
+}
+END_TEST
+
+START_TEST(what_the_home_gives_concerns_sums_alone)
+{
+    const struct epx_gpu gpu = gpu_of(132, 0);
+    struct epx_shape shape = shape_of(verbs[_i], 2, 8, 16, 14336);
+    const struct epx_way without = epx_way_of_shape(&gpu, &shape);
+    struct epx_way way;
+
+    shape.from_home = 1;
+    way = epx_way_of_shape(&gpu, &shape);
+    if (epx_verb_adds(verbs[_i]))
+        EXPECT(way.in_rounds && !way.banks.senders, "%s: %d, %d", epx_verb_name(verbs[_i]),
+               way.in_rounds, way.banks.senders);
+    else
+        EXPECT(memcmp(&way, &without, sizeof(way)) == 0, "%s goes another way",
+               epx_verb_name(verbs[_i]));
     SETTLE();
 }
 END_TEST
@@ -214,6 +237,7 @@ static Suite *make_suite(void)
                         EPX_JITTERS ? 0 : NUM_SHAPES);
     tcase_add_loop_test(tcase, it_pays_up_to_what_was_measured, 0, EPX_JITTERS ? 0 : NUM_ROWS);
     tcase_add_loop_test(tcase, ranks_decide_alike, 0, 2);
+    tcase_add_loop_test(tcase, what_the_home_gives_concerns_sums_alone, 0, NUM_VERBS);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -172,6 +172,7 @@ spread_slice(const struct epx_dispatch_rows &a, const struct coming_slice &from,
 {
     const struct part part = part_of_slice<LIST>(a, from.at.slice);
     const bool comes = from.source != a.comm.rank;
+    static_assert(!LIST || Wire::TELLS, "rows of several fields lie in banks as they were sent");
 
     if constexpr (LIST) {
         if (comes && !Wire::await(a.comm, from))

@@ -126,9 +126,10 @@ static __device__ bool take_coming_weights(const struct banked_places &places, i
     if (rank == a.comm.rank)
         weight = grad_of_weight(a, a.plan.view.slots[pair], k);
     else if (rank >= 0)
-        ok = Wire::take_word(a.comm,
-                             {{a.banks, places.bank, places.row_of_pair(token, k), 0}, epoch, rank},
-                             k, weight);
+        ok = Wire::take_word(
+            a.comm,
+            {{a.banks, places.bank, places.row_of_pair(token, k), 0}, Wire::stamp_of(epoch), rank},
+            k, weight);
     if (ok && k < top_k)
         a.grad_weights[pair] = weight;
     return __all_sync(~0u, ok);

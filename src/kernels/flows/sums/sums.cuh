@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * sums.cuh - expert side of combine: the sum of each row's pairs into the home rank's stage.
- * home_sums.cuh has the home side.
+ * sums.cuh - what both sides of a combine have, and its expert side: the sum of each row's pairs
+ * into the home rank's stage. home_sums.cuh has the home side.
  */
 #ifndef EPX_KERNELS_FLOWS_SUMS_SUMS_CUH
 #define EPX_KERNELS_FLOWS_SUMS_SUMS_CUH
