@@ -100,8 +100,8 @@ static __device__ EPX_COLD struct epx_outcome outcome_of_abort(const struct epx_
  *                     WAIT_RANK_BITS | rank
  *   the tally         writer one warp, at the begin of a later operation, which takes what the
  *                     words above have; a wait of its own operation that it finds begun counts so
- *                     far, and as a whole later. In device memory, and a copy of it in pinned memory, which
- *                     the host reads.
+ *                     far, and as a whole later. In device memory, and a copy of it in pinned
+ *                     memory, which the host reads.
  */
 enum { WAIT_RANK_BITS = 8, LOOKS_A_COUNT = 32, LOOKS_A_CHECK = 128 };
 
