@@ -203,8 +203,9 @@ int epx_python_end_in_slice(struct epx_python_work *work, EPX_Stream stream)
     return epx_python_end(work, stream);
 }
 
-/* The work that has the request or the error of the latest routing of the route, or NULL. */
-static struct epx_python_work *find_routing(const struct epx_python_route *route)
+/* The work that has the request of the latest routing of the route, or NULL; then rc is the error
+ * of that routing if a work has it. */
+static struct epx_python_work *find_routing(const struct epx_python_route *route, int *rc)
 {
     struct epx_python_work *work;
 
@@ -214,6 +215,9 @@ static struct epx_python_work *find_routing(const struct epx_python_route *route
                     (work->routing == EPX_REQUEST_NULL && work->rc == EPX_SUCCESS) ||
                     epx_python_table_get(&epx_python_routes, work->route) != route))
         work = work->next;
+    *rc = work ? work->rc : EPX_SUCCESS;
+    if (work && work->routing == EPX_REQUEST_NULL)
+        work = NULL;
     pthread_mutex_unlock(&mutex);
     return work;
 }
@@ -226,10 +230,10 @@ int epx_python_routing_in_slice(struct epx_python_route *route)
 
     for (int look = 1; epx_python_now_ns() - start < SLICE_NS; look++) {
         struct epx_python_work *work;
-        int done;
+        int done, rc;
 
         pthread_mutex_lock(&route->reading);
-        work = route->unread ? route->unread : find_routing(route);
+        work = route->unread ? route->unread : find_routing(route, &rc);
         done = !work || work->rc != EPX_SUCCESS || take_routing(route, work);
         pthread_mutex_unlock(&route->reading);
         if (done)
@@ -249,12 +253,11 @@ static int finish_begun(struct epx_python_route *route)
     int rc = EPX_SUCCESS;
 
     pthread_mutex_lock(&route->reading);
-    work = route->unread ? route->unread : find_routing(route);
-    if (route->unread) {
+    work = route->unread ? route->unread : find_routing(route, &rc);
+    if (route->unread)
         read_view(route);
-    } else if (work && work->routing != EPX_REQUEST_NULL) {
+    else if (work)
         finish_routing(route->owner, work);
-    }
     if (work)
         rc = work->rc;
     pthread_mutex_unlock(&route->reading);
@@ -275,7 +278,9 @@ int64_t epx_python_await_routing(struct epx_python_route *route, struct epx_pyth
 /* Whether a work that has not ended has the request of the latest routing of the route. */
 int epx_python_is_on_its_way(const struct epx_python_route *route)
 {
-    return find_routing(route) != NULL;
+    int rc;
+
+    return find_routing(route, &rc) != NULL;
 }
 
 /* Gives the work a number, once, by which Python waits for it. */

@@ -254,9 +254,9 @@ static __device__ __forceinline__ bool spread_packs(const struct epx_device_comm
 struct packet_wire {
     static constexpr bool TELLS = false;
 
-    static __device__ __forceinline__ uint64_t stamp_of(uint64_t epoch)
+    static __device__ __forceinline__ struct stamp stamp_of(uint64_t epoch)
     {
-        return packet_tag(epoch);
+        return {packet_tag(epoch)};
     }
 
     static __device__ __forceinline__ char *place(const struct bank_slice &at)
@@ -276,25 +276,25 @@ struct packet_wire {
 
     static __device__ __forceinline__ void send_copy(const char *from, int64_t bytes,
                                                      const struct row_list &places, int32_t num,
-                                                     uint64_t stamp)
+                                                     struct stamp stamp)
     {
-        send_packs(from, bytes / 16, places, num, (uint32_t)stamp);
+        send_packs(from, bytes / 16, places, num, (uint32_t)stamp.value);
     }
 
     static __device__ __forceinline__ void send_word(const struct bank_slice &to, int32_t word,
-                                                     float value, uint64_t stamp)
+                                                     float value, struct stamp stamp)
     {
-        store_packet(place_of_word(to, word), __float_as_uint(value), 0, 0, (uint32_t)stamp);
+        store_packet(place_of_word(to, word), __float_as_uint(value), 0, 0, (uint32_t)stamp.value);
     }
 
     static __device__ __forceinline__ void tell(const struct epx_device_comm &,
-                                                const struct bank_slice &, uint64_t)
+                                                const struct bank_slice &, struct stamp)
     {
     }
 
     static __device__ __forceinline__ struct packet_run run_of(const struct coming_slice &from)
     {
-        return {place(from.at), (uint32_t)from.stamp, from.source};
+        return {place(from.at), (uint32_t)from.stamp.value, from.source};
     }
 
     static __device__ __forceinline__ bool spread(const struct epx_device_comm &c,
@@ -308,7 +308,7 @@ struct packet_wire {
                                      const struct coming_slice &from, int32_t word, float &value)
     {
         const char *packet = place_of_word(from.at, word);
-        const uint32_t tag = (uint32_t)from.stamp;
+        const uint32_t tag = (uint32_t)from.stamp.value;
         struct patience patience = {0, 0};
         uint64_t low, high;
 

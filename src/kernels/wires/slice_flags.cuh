@@ -30,9 +30,9 @@ static __device__ bool await_flag(const struct epx_device_comm &c, const uint64_
 struct flag_wire {
     static constexpr bool TELLS = true;
 
-    static __device__ __forceinline__ uint64_t stamp_of(uint64_t epoch)
+    static __device__ __forceinline__ struct stamp stamp_of(uint64_t epoch)
     {
-        return epoch;
+        return {epoch};
     }
 
     static __device__ __forceinline__ char *place(const struct bank_slice &at)
@@ -40,23 +40,24 @@ struct flag_wire {
         return row_in(at.banks, at.bank, at.row) + at.slice * at.banks.slices.bytes;
     }
 
-    static __device__ __forceinline__ void
-    send_copy(const char *from, int64_t bytes, const struct row_list &places, int32_t num, uint64_t)
+    static __device__ __forceinline__ void send_copy(const char *from, int64_t bytes,
+                                                     const struct row_list &places, int32_t num,
+                                                     struct stamp)
     {
         store_row(from, places, num, bytes);
     }
 
     static __device__ __forceinline__ void send_word(const struct bank_slice &to, int32_t word,
-                                                     float value, uint64_t)
+                                                     float value, struct stamp)
     {
         words_in(to.banks, to.bank, to.row)[word] = value;
     }
 
     static __device__ __forceinline__ void tell(const struct epx_device_comm &c,
-                                                const struct bank_slice &to, uint64_t stamp)
+                                                const struct bank_slice &to, struct stamp stamp)
     {
         EPX_DELAY(c);
-        store_relaxed_sys(flag_of(to), stamp);
+        store_relaxed_sys(flag_of(to), stamp.value);
         EPX_DELAY(c);
     }
 
@@ -67,7 +68,7 @@ struct flag_wire {
         bool ok = true;
 
         if (lane_id() == 0)
-            ok = await_flag(c, flag_of(from.at), from.stamp, from.source);
+            ok = await_flag(c, flag_of(from.at), from.stamp.value, from.source);
         return acquire_words(c, ok);
     }
 

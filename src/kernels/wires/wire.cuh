@@ -34,10 +34,15 @@ struct bank_slice {
     int32_t slice;
 };
 
+/* What stamp_of() returns; an operation's number is none. */
+struct stamp {
+    uint64_t value;
+};
+
 /* A slice of a row that comes from a rank in the operation that has the stamp. */
 struct coming_slice {
     struct bank_slice at;
-    uint64_t stamp;
+    struct stamp stamp;
     int32_t source;
 };
 
@@ -49,13 +54,14 @@ struct coming_slice {
 template <typename Wire> struct checked_wire {
     static constexpr bool TELLS = Wire::TELLS;
 
-    EPX_WIRE_HAS(Wire, stamp_of, uint64_t (*)(uint64_t));
+    EPX_WIRE_HAS(Wire, stamp_of, struct stamp (*)(uint64_t));
     EPX_WIRE_HAS(Wire, place, char *(*)(const struct bank_slice &));
     EPX_WIRE_HAS(Wire, send_copy,
-                 void (*)(const char *, int64_t, const struct row_list &, int32_t, uint64_t));
-    EPX_WIRE_HAS(Wire, send_word, void (*)(const struct bank_slice &, int32_t, float, uint64_t));
+                 void (*)(const char *, int64_t, const struct row_list &, int32_t, struct stamp));
+    EPX_WIRE_HAS(Wire, send_word,
+                 void (*)(const struct bank_slice &, int32_t, float, struct stamp));
     EPX_WIRE_HAS(Wire, tell,
-                 void (*)(const struct epx_device_comm &, const struct bank_slice &, uint64_t));
+                 void (*)(const struct epx_device_comm &, const struct bank_slice &, struct stamp));
     EPX_WIRE_HAS(Wire, spread,
                  bool (*)(const struct epx_device_comm &, const struct coming_slice &, int64_t,
                           const struct row_list &, int32_t));

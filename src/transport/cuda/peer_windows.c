@@ -173,11 +173,11 @@ static int init_window(struct epx_peer_windows *windows, size_t own_bytes,
     EPX_FAIL_IF(most > INT64_MAX / 2, EPX_ERR_NO_MEM, "no memory for a window of %lld bytes",
                 (long long)most);
     bytes = (size_t)epx_round_up(most, (int64_t)ops->granule_bytes);
+    window->mapping_bytes = bytes;
     EPX_TRY(epx_comm_agree(comm, ops->allocate(windows, bytes, window)));
     EPX_TRY(ops->show(windows, bytes, window));
     EPX_TRY(epx_comm_agree(comm, find_peers(windows, window)));
     window->own_bytes = own_bytes;
-    window->mapping_bytes = bytes;
     return EPX_SUCCESS;
 }
 

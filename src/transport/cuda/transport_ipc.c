@@ -194,6 +194,8 @@ static void free_window(void *state, struct epx_window *window)
     struct epx_process lost[EPX_MOST_DEVICE_RANKS];
     int num = 0;
 
+    if (!window->own)
+        return;
     for (int r = 0; r < comm->size; r++)
         if (is_lost(comm, r))
             lost[num++] = ipc->processes[r];
@@ -221,6 +223,12 @@ static void ipc_free(void *state)
     free(ipc->processes);
 }
 
+static void ipc_reclaim(void *state)
+{
+    epx_peer_windows_reclaim(state);
+    epx_kept_memory_free();
+}
+
 /* The ranks that go on have left, and what others have mapped is given to nobody: kept_memory.h. */
 static int ipc_window_fence(void *state, struct epx_window *window)
 {
@@ -244,5 +252,5 @@ const struct epx_transport_ops epx_transport_ipc = {
     .window_free = epx_peer_windows_free,
     .window_fence = ipc_window_fence,
     .leave = epx_peer_windows_leave,
-    .reclaim = epx_peer_windows_reclaim,
+    .reclaim = ipc_reclaim,
 };

@@ -18,9 +18,10 @@ static int expect_end(struct epx_device *device)
 {
     uint64_t *word = &device->notes->abort;
 
+    EPX_TRY_CUDA(cudaMemcpyAsync(word, device->window->own, sizeof(*word), cudaMemcpyDefault,
+                                 device->stream));
     EPX_TRY_CUDA(cudaStreamSynchronize(device->stream));
-    EPX_FAIL_IF(!epx_device_copy(device, word, device->window->own, sizeof(*word)) || *word == 0,
-                EPX_ERR_CUDA, "the GPU was not told that the communicator has ended");
+    EPX_FAIL_IF(*word == 0, EPX_ERR_CUDA, "the GPU was not told that the communicator has ended");
     return EPX_SUCCESS;
 }
 
@@ -37,8 +38,10 @@ static int leave_on_device(struct epx_device *device)
 
     EPX_FAIL_IF(!epx_proxy_retire(device->proxy), EPX_ERR_TIMEOUT,
                 "messages of the old communicator still wait for the GPU");
-    if (!transport->ops->leave)
+    if (!transport->ops->leave) {
+        EPX_TRY_CUDA(cudaDeviceSynchronize()); /* kernels read what may be freed then */
         return EPX_SUCCESS;
+    }
     EPX_TRY(end_kernels(device));
     return transport->ops->leave(transport->state);
 }

@@ -42,8 +42,8 @@ static __device__ __forceinline__ bool has_weights(const struct epx_dispatch_row
  * which there are not more than lanes, to the bank of every lane that has one. */
 template <typename Wire>
 static __device__ __forceinline__ void send_weights_of(const struct epx_dispatch_rows &a,
-                                                       uint64_t stamp, const struct row_slice &at,
-                                                       char *bank)
+                                                       struct stamp stamp,
+                                                       const struct row_slice &at, char *bank)
 {
     const int32_t top_k = a.plan.shape.top_k;
     const int64_t row = bank_row(a, at.source, at.token);
@@ -62,7 +62,7 @@ static __device__ __forceinline__ void send_weights_of(const struct epx_dispatch
 /* The whole warp: stores a slice of a token's row into the lanes' banks, NULL = none, and with the
  * first slice, if weights go with rows, those of its pairs. */
 template <typename Wire, bool LIST>
-static __device__ void send_slice(const struct epx_dispatch_rows &a, uint64_t stamp,
+static __device__ void send_slice(const struct epx_dispatch_rows &a, struct stamp stamp,
                                   const struct row_slice &at, char *bank, struct row_list &list)
 {
     const struct part part = part_of_slice<LIST>(a, at.slice);
@@ -102,7 +102,7 @@ send_slices(const struct epx_dispatch_rows &a, uint64_t epoch, struct row_list &
 {
     const struct crew crew = crew_of(a.banks);
     const uint32_t all = (uint32_t)(a.num_tokens * a.banks.slices.num);
-    const uint64_t stamp = Wire::stamp_of(epoch);
+    const struct stamp stamp = Wire::stamp_of(epoch);
     const uint32_t step = (uint32_t)crew.num * (Wire::TELLS ? TOLD_TOGETHER : 1);
 
     for (uint32_t first = (uint32_t)crew.warp; first < all; first += step) {
@@ -157,7 +157,7 @@ static __device__ void send_small_rows(const struct epx_dispatch_rows &a, uint64
 
 /* A slice of a row that is this rank's own, or comes from another one. */
 static __device__ __forceinline__ struct coming_slice slice_from(const struct epx_dispatch_rows &a,
-                                                                 uint64_t stamp, char *bank,
+                                                                 struct stamp stamp, char *bank,
                                                                  const struct row_slice &at)
 {
     return {{a.banks, bank, bank_row(a, at.source, at.token), at.slice}, stamp, at.source};

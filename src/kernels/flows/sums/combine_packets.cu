@@ -8,9 +8,9 @@ struct packed_sums : packet_wire {
     template <typename T>
     static __device__ __forceinline__ void send_sum(const struct row_list &list, int32_t num,
                                                     bool weighted, int64_t bytes,
-                                                    const struct bank_slice &to, uint64_t stamp)
+                                                    const struct bank_slice &to, struct stamp stamp)
     {
-        send_packed_sum<T>(list, num, weighted, bytes / 16, place(to), (uint32_t)stamp);
+        send_packed_sum<T>(list, num, weighted, bytes / 16, place(to), (uint32_t)stamp.value);
     }
 
     template <typename T>

@@ -31,7 +31,7 @@ struct flagged_sums : flag_wire {
     template <typename T>
     static __device__ __forceinline__ void send_sum(const struct row_list &list, int32_t num,
                                                     bool weighted, int64_t bytes,
-                                                    const struct bank_slice &to, uint64_t)
+                                                    const struct bank_slice &to, struct stamp)
     {
         sum_rows<typename T::row, typename T::part, SHIFTED_IF_ODD, MOST_SUM_ROWS>(
             list, num, weighted, bytes / (int64_t)sizeof(typename T::part), place(to));

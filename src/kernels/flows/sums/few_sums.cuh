@@ -72,7 +72,7 @@ static __device__ __forceinline__ void send_sum_slice(const struct epx_combine_r
     const struct part part = part_of(a.banks.slices, at.slice, a.row_bytes);
     const struct epx_wire_pair *pairs = epx_wire_pairs(at.record);
     const bool weighted = a.backward && a.weights && at.slice == 0;
-    const uint64_t stamp = Wire::stamp_of(epoch);
+    const struct stamp stamp = Wire::stamp_of(epoch);
 
     list_pairs<T>(a, part.offset, at.record, list);
     EPX_DELAY(a.comm);

@@ -31,14 +31,19 @@ static int num_left(const struct epx_process *processes, int num)
     return num;
 }
 
-static void free_memory(int ordinal, void *memory)
+static void free_memory(int ordinal, void *memory, size_t bytes)
 {
     struct epx_device_scope scope;
+    cudaError_t error = epx_device_enter(ordinal, &scope);
 
-    if (epx_device_enter(ordinal, &scope) != cudaSuccess)
-        return;
-    cudaFree(memory);
-    epx_device_leave(&scope);
+    if (error == cudaSuccess) {
+        error = cudaFree(memory);
+        epx_device_leave(&scope);
+    }
+    if (error != cudaSuccess)
+        EPX_LOG_WARN("%zu bytes of device memory cannot be freed: %s", bytes,
+                     cudaGetErrorString(error));
+    cudaGetLastError();
 }
 
 static struct kept *make(int ordinal, void *memory, size_t bytes,
@@ -53,7 +58,8 @@ static struct kept *make(int ordinal, void *memory, size_t bytes,
     return kept;
 }
 
-/* Warns of the first in the list. */
+/* Puts kept memory into the list. The log has a warning of the first, and says of others what is
+ * kept. */
 static void enlist(struct kept *kept)
 {
     pthread_mutex_lock(&mutex);
@@ -74,7 +80,7 @@ void epx_kept_memory_add(int ordinal, void *memory, size_t bytes,
     struct kept *kept;
 
     if (left == 0) {
-        free_memory(ordinal, memory);
+        free_memory(ordinal, memory, bytes);
         return;
     }
     kept = make(ordinal, memory, bytes, processes, left);
@@ -104,8 +110,8 @@ void epx_kept_memory_free(void)
     struct kept *kept;
 
     while ((kept = take())) {
-        free_memory(kept->ordinal, kept->memory);
-        EPX_LOG_INFO("%zu bytes of device memory that were kept are freed", kept->bytes);
+        EPX_LOG_INFO("%zu bytes of device memory that were kept are no longer", kept->bytes);
+        free_memory(kept->ordinal, kept->memory, kept->bytes);
         free(kept);
     }
 }

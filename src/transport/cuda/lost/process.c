@@ -76,6 +76,7 @@ static int has_ended(int fd)
 
 int epx_process_is_gone(const struct epx_process *process)
 {
+    int64_t started;
     int gone, fd;
 
     if (!process->started || !process->space || process->space != find_space())
@@ -85,7 +86,8 @@ int epx_process_is_gone(const struct epx_process *process)
     fd = open_process(process->id);
     if (fd < 0)
         return errno == ESRCH;
-    gone = has_ended(fd) || find_start(process->id) != process->started;
+    started = find_start(process->id); /* 0 = not known now */
+    gone = has_ended(fd) || (started && started != process->started);
     close(fd);
     return gone;
 }
