@@ -188,11 +188,11 @@ static void fence(struct epx_comm *comm)
  * EPX_Comm_shrink - make a communicator of the ranks that live.
  *
  * Collective over the ranks of comm that live, blocking, bounded by twice epx_timeout_ms, and on
- * device memory by what is queued on the GPU. comm may be finished; if it is not, it is then, on all
- * ranks. All that live get the same communicator, with the hints of comm and the ranks in their old
- * order, or the same error. The ranks agree over sockets afterwards, and MPI is not called. Behind
- * it no rank stores into memory of comm any more. What a lost rank has mapped of a GPU is freed once
- * its process has ended.
+ * device memory by what is queued on the GPU. comm may be finished; if it is not, it is then, on
+ * all ranks. All that live get the same communicator, with the hints of comm and the ranks in their
+ * old order, or the same error. The ranks agree over sockets afterwards, and MPI is not called.
+ * Behind it no rank stores into memory of comm any more. What a lost rank has mapped of a GPU is
+ * freed once its process has ended.
  * Input: comm; free it afterwards, as its routes and memory. Output: newcomm, EPX_COMM_NULL on
  * error.
  * Errors: EPX_ERR_COMM; EPX_ERR_ARG if newcomm is NULL; EPX_ERR_TIMEOUT if ranks die meanwhile, or
