@@ -25,7 +25,7 @@ static const char *failed;
 static void *pointers[MOST_POINTERS]; /* that the library holds */
 static int num_pointers, num_others;
 static struct inject_begun *begun;
-static int num_agreements, tests_due;
+static int num_agreements, agrees, tests_due;
 static double last_call, longest_pause; /* seconds */
 static int duplications;                /* of communicators, begun since the last catching up */
 static MPI_Comm *copies[MOST_DUPLICATIONS];
@@ -61,7 +61,7 @@ void inject_arm_stop(int nth, struct inject_begun *noted)
 {
     inject_arm(INJECT_STOP, nth);
     begun = noted;
-    num_agreements = tests_due = 0;
+    num_agreements = agrees = tests_due = 0;
     last_call = now();
     longest_pause = 0;
 }
@@ -115,13 +115,17 @@ static void stop_perhaps(const char *function)
 {
     if (!armed || kind_fails != INJECT_STOP)
         return;
+    if (agrees && strcmp(function, "MPI_Test") != 0) {
+        num_agreements++;
+        agrees = 0;
+    }
     if (++calls == nth_fails) {
         failed = function;
         begun->agreements = num_agreements;
         begun->duplications = duplications;
         raise(SIGSTOP);
     }
-    num_agreements += strcmp(function, "MPI_Iallreduce") == 0;
+    agrees = agrees || strcmp(function, "MPI_Iallreduce") == 0;
     tests_due = strncmp(function, "MPI_Iall", 8) == 0 || strcmp(function, "MPI_Ibcast") == 0 ||
                 strcmp(function, "MPI_Comm_idup") == 0;
 }

@@ -11,8 +11,8 @@ enum inject_kind { INJECT_SHORTAGE, INJECT_MPI, INJECT_STOP };
 
 /* From now on the nth call of this kind fails, counted from 1; 0 = none. */
 void inject_arm(enum inject_kind kind, int nth);
-/* In memory of all ranks: how many agreements (MPI_Iallreduce), and how many duplications of a
- * communicator, a process had begun when it stopped. */
+/* In memory of all ranks: how many agreements (MPI_Iallreduce) a process had been through, and how
+ * many duplications of a communicator it had begun, when it stopped. */
 struct inject_begun {
     _Atomic int agreements, duplications;
 };

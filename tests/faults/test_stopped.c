@@ -116,8 +116,8 @@ static int is_over_sockets(void)
     return control && strcmp(control, "sockets") == 0;
 }
 
-/* Whether the others could hear the victim, and miss it, when it stopped: from the first agreement
- * on, or from the second duplication of the communicator on, if sockets were to be connected. */
+/* Whether the others could hear the victim, and miss it, when it stopped: once the first agreement
+ * is over, in which MPI may wait for any rank, or from the second duplication of the communicator on, if sockets were to be connected. */
 static int could_be_heard(void)
 {
     return is_over_sockets() ? atomic_load(&board->begun.duplications) > 1
