@@ -117,7 +117,8 @@ static int is_over_sockets(void)
 }
 
 /* Whether the others could hear the victim, and miss it, when it stopped: once the first agreement
- * is over, in which MPI may wait for any rank, or from the second duplication of the communicator on, if sockets were to be connected. */
+ * is over, in which MPI may wait for any rank, or from the second duplication of the communicator
+ * on, if sockets were to be connected. */
 static int could_be_heard(void)
 {
     return is_over_sockets() ? atomic_load(&board->begun.duplications) > 1
