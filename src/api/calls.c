@@ -113,7 +113,7 @@ int epx_submit(struct epx_comm *comm, struct epx_route *route, const struct epx_
 {
     int rc;
 
-    if (epx_transport_device_ops(comm)) /* whose preparations may take a while */
+    if (epx_transport_device_ops(comm)) /* preparations for a device may take a while */
         return submit(comm, route, call, request);
     epx_lock();
     rc = submit(comm, route, call, request);

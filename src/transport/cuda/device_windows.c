@@ -153,8 +153,8 @@ void epx_device_windows_reclaim(void *state)
         cudaStreamSynchronize(windows->stream);
 }
 
-/* For a transport that has ended its messages when the proxy has ended, or that keeps the memory
- * that they go to. */
+/* For a transport that has ended its messages when the proxy has ended, or that gives nobody the
+ * memory that they go to, or that lost ranks have mapped. */
 int epx_device_windows_fence(void *state, struct epx_window *window)
 {
     (void)state;

@@ -14,6 +14,7 @@
 #include "kernels/args/device_comm.h"
 #include "transport/cuda/cuda_errors.h"
 #include "transport/cuda/device_ranks.h"
+#include "transport/cuda/device_windows.h"
 #include "transport/cuda/lost/kept_memory.h"
 #include "transport/cuda/lost/process.h"
 #include "transport/cuda/peer_windows.h"
@@ -159,7 +160,7 @@ static int is_lost(const struct epx_comm *comm, int rank)
     return comm->lost && comm->lost[rank];
 }
 
-/* Nobody waits for the memory of a lost rank. */
+/* Unmaps what a rank has shown; of a lost rank it may stay mapped, as nobody waits for that. */
 static int close_mapping(const struct epx_comm *comm, int rank, void *mapping)
 {
     cudaError_t error = cudaIpcCloseMemHandle(mapping);
@@ -229,14 +230,6 @@ static void ipc_reclaim(void *state)
     epx_kept_memory_free();
 }
 
-/* The ranks that go on have left, and what others have mapped is given to nobody: kept_memory.h. */
-static int ipc_window_fence(void *state, struct epx_window *window)
-{
-    (void)state;
-    (void)window;
-    return EPX_SUCCESS;
-}
-
 static int ipc_create(struct epx_transport *transport)
 {
     return epx_peer_windows_open(transport->state, transport->comm, &ipc_windows);
@@ -250,7 +243,7 @@ const struct epx_transport_ops epx_transport_ipc = {
     .free = ipc_free,
     .window_create = epx_peer_windows_create,
     .window_free = epx_peer_windows_free,
-    .window_fence = ipc_window_fence,
+    .window_fence = epx_device_windows_fence,
     .leave = epx_peer_windows_leave,
     .reclaim = ipc_reclaim,
 };

@@ -8,7 +8,6 @@
  */
 #include "coll/device/health/device_leave.h"
 
-#include "coll/device/device_liveness.h"
 #include "coll/device/staged/proxy.h"
 #include "transport/cuda/cuda_errors.h"
 #include "transport/cuda/device_scope.h"
@@ -25,25 +24,16 @@ static int expect_end(struct epx_device *device)
     return EPX_SUCCESS;
 }
 
-static int end_kernels(struct epx_device *device)
-{
-    EPX_TRY(expect_end(device));
-    EPX_TRY_CUDA(cudaDeviceSynchronize());
-    return EPX_SUCCESS;
-}
-
 static int leave_on_device(struct epx_device *device)
 {
     const struct epx_transport *transport = device->transport;
 
     EPX_FAIL_IF(!epx_proxy_retire(device->proxy), EPX_ERR_TIMEOUT,
                 "messages of the old communicator still wait for the GPU");
-    if (!transport->ops->leave) {
-        EPX_TRY_CUDA(cudaDeviceSynchronize()); /* kernels read what may be freed then */
-        return EPX_SUCCESS;
-    }
-    EPX_TRY(end_kernels(device));
-    return transport->ops->leave(transport->state);
+    if (transport->ops->leave)
+        EPX_TRY(expect_end(device));
+    EPX_TRY_CUDA(cudaDeviceSynchronize()); /* kernels read what may be freed then */
+    return transport->ops->leave ? transport->ops->leave(transport->state) : EPX_SUCCESS;
 }
 
 int epx_device_leave_peers(struct epx_device *device)
