@@ -44,8 +44,7 @@ tests_unit_transport_unit_bounce_LDADD = $(unit_ldadd)
 
 tests_unit_transport_unit_ipc_SOURCES = tests/unit/transport/unit_ipc.c \
   $(pretend_copies) $(pretend_ipc) \
-  src/transport/cuda/transport_ipc.c src/transport/cuda/peer_windows.c \
-  src/transport/cuda/device_ranks.c src/transport/cuda/device_scope.c \
+  src/transport/cuda/transport_ipc.c src/transport/cuda/peer_windows.c $(own_windows) \
   src/transport/cuda/lost/kept_memory.c src/transport/cuda/lost/process.c
 tests_unit_transport_unit_ipc_CPPFLAGS = $(unit_cppflags) $(vendor_cppflags)
 tests_unit_transport_unit_ipc_LDFLAGS = -Wl,-z,muldefs
