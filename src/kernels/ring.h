@@ -31,10 +31,16 @@ struct epx_message {
     int64_t send_at, send_bytes, recv_at, recv_bytes;
 };
 
+/* Two ranks take part in an exchange with each other if bytes go either way; both know it. */
+EPX_HD int epx_message_takes_part(const struct epx_message *message)
+{
+    return message->send_bytes || message->recv_bytes;
+}
+
 struct epx_exchange {
     uint64_t number; /* from 1 */
     char *send, *recv;
-    char *stamp;   /* the number in device memory: the last eight bytes to every rank */
+    char *stamp;   /* the number in device memory: the last eight bytes to a rank that takes part */
     char *arrived; /* [R] words of eight bytes where the stamps of the ranks arrive, or other words
                       that grow as ranks answer: the least word tells who did not */
     struct epx_message message[]; /* [R] */

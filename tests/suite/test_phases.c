@@ -5,7 +5,6 @@
  */
 #include <cuda_runtime_api.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "support/gpu.h"
 #include "support/operation.h"
@@ -24,12 +23,6 @@ static void close_comm(void)
     suite_free_comm(&comm);
 }
 
-/* Whether ranks store into each other's memory. */
-static int is_direct(void)
-{
-    return !strcmp(suite_transport(), "lsa") || !strcmp(suite_transport(), "ipc");
-}
-
 /* Whether operations have two phases: between ranks that store into each other's memory, on a GPU
  * that can begin a kernel beside the one before it. */
 static int has_phases(void)
@@ -38,7 +31,7 @@ static int has_phases(void)
 
     must(cudaGetDevice(&device));
     must(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
-    return suite_size > 1 && major >= 9 && is_direct();
+    return suite_size > 1 && major >= 9 && suite_stores_on_devices();
 }
 
 /* A routed layer, and an operation of each verb, which was not called. Loops go over the verbs of a
@@ -406,7 +399,7 @@ START_TEST(a_small_operation_is_one_kernel)
     s.count = lengths[which % LENGTHS];
     prepare_scenario(&work, &s, other);
     kernels = kernels_of(&work, call);
-    if (is_direct() && (small || call != ROUTING))
+    if (suite_stores_on_devices() && (small || call != ROUTING))
         EXPECT(small ? kernels.num == 1 : kernels.num > 1, "call %d of %d elements: %d kernels",
                call, s.count, kernels.num);
     clean_up(&work);

@@ -121,6 +121,11 @@ const char *suite_transport(void)
     return transport && *transport ? transport : "auto";
 }
 
+int suite_stores_on_devices(void)
+{
+    return !strcmp(suite_transport(), "lsa") || !strcmp(suite_transport(), "ipc");
+}
+
 int suite_wide_partials(void)
 {
     const char *partials = getenv("EPX_COMBINE_PARTIALS");

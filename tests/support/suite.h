@@ -59,6 +59,8 @@ void suite_add_fixture(TCase *tcase, void (*open)(void), void (*close)(void));
 
 /* The transport that the run asks for: "auto" if none. */
 const char *suite_transport(void);
+/* Whether that is one of devices whose ranks store into each other's memory. */
+int suite_stores_on_devices(void);
 
 /* Seconds since some time. */
 double suite_seconds(void);

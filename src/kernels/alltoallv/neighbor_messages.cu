@@ -4,7 +4,8 @@
  * tells its destinations counts, and these answer whether they take the rows, because they alone
  * know all that come. Then the rows go from buffer to buffer, in an exchange for the first edge
  * between any two ranks, one for the second, and so on: two ranks have one message in an exchange.
- * The kernel moves no row itself, it posts the exchanges.
+ * The kernel moves no row itself, it posts the exchanges. Ranks without an edge exchange nothing,
+ * not even ready words, so one may be operations ahead of the other.
  * Work: the edges of this rank, once for each rank. Order: none. Launch: one block, which waits for
  * other ranks, and those that help it with the copies of the exchanges; ends the operation.
  */
@@ -48,6 +49,11 @@ static __device__ struct edge_span span_of(const struct epx_edge_list &list, int
         span.num += list.rank[i] == rank;
     }
     return span;
+}
+
+static __device__ bool has_edge(const struct epx_neighbor_rows &n, int32_t rank)
+{
+    return span_of(n.destinations, rank).num || span_of(n.sources, rank).num;
 }
 
 /* Where an edge stands if the list is sorted by rank. */
@@ -140,8 +146,8 @@ static __device__ bool exchange_edges(const struct epx_neighbor_rows &n, struct 
 {
     const struct epx_device_comm &c = n.rows.comm;
 
-    if (!exchange_ready(c, n.rows.note, NULL, x) || !exchange_edge_counts(n, x, e) ||
-        !exchange_answers(n, x, e))
+    if (!exchange_ready(c, n.rows.note, NULL, x, [&](int32_t r) { return has_edge(n, r); }) ||
+        !exchange_edge_counts(n, x, e) || !exchange_answers(n, x, e))
         return false;
     for (int32_t turn = 0; turn < n.most_turns; turn++) {
         post_exchange(c, (char *)(uintptr_t)n.rows.rows, n.rows.recv,

@@ -13,7 +13,8 @@
 
 /*
  * One block, which sees what all others have stored: posts the next exchange, whose messages
- * message_of tells for each rank.
+ * message_of tells for each rank. Of a rank that takes no part it notes that it has answered; where
+ * kernels make the copies of exchanges, all ranks take part.
  */
 template <typename Messages>
 static __device__ void post_exchange(const struct epx_device_comm &c, char *send, char *recv,
@@ -23,8 +24,13 @@ static __device__ void post_exchange(const struct epx_device_comm &c, char *send
     struct epx_exchange *slot = epx_ring_slot(c.ring, c.num_ranks, number);
 
     EPX_DELAY(c);
-    for (int32_t r = (int32_t)threadIdx.x; r < c.num_ranks; r += (int32_t)blockDim.x)
-        slot->message[r] = message_of(r);
+    for (int32_t r = (int32_t)threadIdx.x; r < c.num_ranks; r += (int32_t)blockDim.x) {
+        const struct epx_message message = message_of(r);
+
+        slot->message[r] = message;
+        if (!c.copies && !epx_message_takes_part(&message))
+            store_relaxed_sys(epx_control_arrived(c.own_control, r), number);
+    }
     fence_sys();
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -84,27 +90,39 @@ static __device__ bool await_exchange(const struct epx_device_comm &c, struct ex
     return all_content(c, x, await_number(c, c.state->exchanges.num));
 }
 
+/* All ranks. */
+struct every_rank {
+    __device__ __forceinline__ bool operator()(int32_t) const
+    {
+        return true;
+    }
+};
+
 /*
- * One block: every rank sends its ready words to all others, as they lie in the control window.
- * Returns whether all agree, as await_ready does.
+ * One block: every rank sends its ready words, as they lie in the control window, to the ranks for
+ * which takes_part holds, on both sides, and takes its own words for those of the others. Returns
+ * whether all agree, as await_ready does.
  */
-static __device__ bool exchange_ready(const struct epx_device_comm &c,
-                                      const struct epx_ready_note &note,
-                                      const struct epx_outcome *routing, struct exchange &x)
+template <typename TakesPart = every_rank>
+static __device__ bool
+exchange_ready(const struct epx_device_comm &c, const struct epx_ready_note &note,
+               const struct epx_outcome *routing, struct exchange &x, TakesPart takes_part = {})
 {
-    const int64_t bytes = EPX_READY_WORDS * sizeof(uint64_t);
-    char *all, *own;
+    const int64_t words = EPX_READY_WORDS, bytes = words * (int64_t)sizeof(uint64_t);
+    uint64_t *all, *own;
 
     begin_exchange(c, note, routing ? routing->code : EPX_SUCCESS, look_first(c), x);
     if (x.outcome.code != EPX_SUCCESS)
         return false;
-    all = (char *)epx_control_ready(c.own_control, c.num_ranks, (uint32_t)x.epoch, 0);
-    own = (char *)epx_control_ready(c.own_control, c.num_ranks, (uint32_t)x.epoch, c.rank);
+    all = epx_control_ready(c.own_control, c.num_ranks, (uint32_t)x.epoch, 0);
+    own = epx_control_ready(c.own_control, c.num_ranks, (uint32_t)x.epoch, c.rank);
     __syncthreads();
-    post_exchange(c, own, all, [&](int32_t r) {
-        int64_t length = r == c.rank ? 0 : bytes;
+    post_exchange(c, (char *)own, (char *)all, [&](int32_t r) {
+        bool goes = r != c.rank && takes_part(r);
 
-        return epx_message{0, length, r * bytes, length};
+        for (int32_t i = 0; !goes && r != c.rank && i < words; i++)
+            all[r * words + i] = own[i];
+        return epx_message{0, goes ? bytes : 0, r * bytes, goes ? bytes : 0};
     });
     return await_exchange(c, x) && await_ready(c, note, x, routing);
 }

@@ -2,8 +2,8 @@
 /*
  * transport_nccl.c - messages between device memories by ncclSend and ncclRecv, on a NCCL
  * communicator of this transport's own that only the proxy's thread uses once it is made. After its
- * bytes, if it gets any, every rank gets the number of the exchange (the stamp), so that a rank
- * whose stamp is missing can be told from the others.
+ * bytes, if it gets any, every rank that takes part gets the number of the exchange (the stamp), so
+ * that a rank whose stamp is missing can be told from the others.
  */
 #include <nccl.h>
 #include <stdio.h>
@@ -40,6 +40,8 @@ static int exchange_with(const struct nccl *nccl, const struct epx_exchange *exc
 {
     const struct epx_message *message = &exchange->message[rank];
 
+    if (!epx_message_takes_part(message))
+        return EPX_SUCCESS;
     if (message->send_bytes)
         EPX_TRY_NCCL(ncclSend(exchange->send + message->send_at, (size_t)message->send_bytes,
                               ncclInt8, rank, nccl->nccl, stream));
@@ -90,21 +92,24 @@ static void nccl_free(void *state)
 
 /*
  * Makes NCCL load and connect now what it otherwise would at first use: later that could wait for a
- * kernel that waits.
+ * kernel that waits. Every rank sends all others a message of eight bytes.
  */
 static int warm_up(struct nccl *nccl)
 {
     cudaStream_t stream = nccl->windows.stream;
-    size_t ranks = (size_t)nccl->comm->size;
+    size_t ranks = (size_t)nccl->comm->size, bytes = (1 + 2 * ranks) * STAMP_BYTES;
     struct epx_exchange *exchange =
         calloc(1, sizeof(*exchange) + ranks * sizeof(*exchange->message));
-    size_t bytes = (ranks + 1) * STAMP_BYTES;
     int rc = EPX_ERR_NO_MEM;
     char *memory = NULL;
 
     if (exchange && cudaMallocAsync((void **)&memory, bytes, stream) == cudaSuccess) {
-        exchange->stamp = memory;
+        exchange->send = exchange->stamp = memory;
         exchange->arrived = memory + STAMP_BYTES;
+        exchange->recv = exchange->arrived + ranks * STAMP_BYTES;
+        for (size_t r = 0; r < ranks; r++)
+            exchange->message[r] =
+                (struct epx_message){0, STAMP_BYTES, (int64_t)r * STAMP_BYTES, STAMP_BYTES};
         rc = nccl_exchange(nccl, exchange, stream);
         cudaFreeAsync(memory, stream);
     }

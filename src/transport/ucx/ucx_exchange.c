@@ -10,17 +10,17 @@
 #include "transport/ucx/ucx_context.h"
 
 /*
- * In an exchange every rank sends every other one message, an empty one where it has no bytes. A
- * rank is through when its messages are sent, those of the others have come, and the worker is
- * flushed after that: until the next exchange nobody progresses the worker, so nothing that a peer
- * needs may be left in it. The tag is the exchange's number and the sender. As each rank needs the
- * messages of all, no rank is more than one exchange ahead, and a message that is early waits
- * inside UCX.
+ * In an exchange two ranks that take part with each other send one message each way, an empty one
+ * where bytes go the other way alone; in an exchange of the transport's own all ranks do. A rank is
+ * through when its messages are sent, those of the others have come, and the worker is flushed
+ * after that: until the next exchange nobody progresses the worker, so nothing that a peer needs
+ * may be left in it. The tag is the exchange's number and the sender. A message that is early waits
+ * inside UCX: at most one from each rank, as that rank waits for an answer.
  *
- * Who does not answer: answered[r] is the last exchange whose message has come from rank r. Writer:
- * the proxy's thread. When nothing has moved for a while, it copies the numbers to where kernels
- * look for who is behind. Invariant: the numbers only grow, and ranks that are waited for have
- * smaller ones.
+ * Who does not answer: answered[r] is the last exchange whose message has come from rank r, or in
+ * which none was to come. Writer: the proxy's thread. When nothing has moved for a while, it copies
+ * the numbers to where kernels look for who is behind. Invariant: the numbers only grow, and ranks
+ * that are waited for have smaller ones.
  *
  * Kernels wait on the device all the time, so nothing that UCX calls may wait for them. UCX makes
  * its copies, including the short ones that it waits for, on streams of its own that do not wait
@@ -83,6 +83,20 @@ static int send_to(struct epx_ucx_device *ucx, int rank)
     return EPX_SUCCESS;
 }
 
+static int takes_part(const struct epx_ucx_device *ucx, int rank)
+{
+    return ucx->exchange == ucx->own || epx_message_takes_part(&ucx->exchange->message[rank]);
+}
+
+/* Starts to receive from a rank, or notes that nothing is to come from it. */
+static int await_from(struct epx_ucx_device *ucx, int rank)
+{
+    if (takes_part(ucx, rank))
+        return receive_from(ucx, rank);
+    ucx->answered[rank] = ucx->exchange->number;
+    return EPX_SUCCESS;
+}
+
 int epx_ucx_exchange(void *state, const struct epx_exchange *exchange, void *stream)
 {
     struct epx_ucx_device *ucx = state;
@@ -93,10 +107,11 @@ int epx_ucx_exchange(void *state, const struct epx_exchange *exchange, void *str
     ucx->flushed = 0;
     ucx->moved_ns = epx_now_ns();
     for (int i = 1; i < size; i++)
-        EPX_TRY(receive_from(ucx, (rank + size - i) % size));
+        EPX_TRY(await_from(ucx, (rank + size - i) % size));
     epx_jitter();
     for (int i = 1; i < size; i++)
-        EPX_TRY(send_to(ucx, (rank + i) % size));
+        if (takes_part(ucx, (rank + i) % size))
+            EPX_TRY(send_to(ucx, (rank + i) % size));
     return EPX_SUCCESS;
 }
 

@@ -87,6 +87,26 @@ START_TEST(every_byte_comes_where_it_belongs)
 }
 END_TEST
 
+/* The last rank has no bytes for the others, nor they for it: it comes when they are through. */
+START_TEST(a_rank_that_takes_no_part_is_not_waited_for)
+{
+    int last = suite_size - 1;
+
+    messages_prepare(11);
+    for (int r = 0; r < suite_size; r++)
+        if (r == last || suite_rank == last)
+            messages_exchange->message[r] = (struct epx_message){0};
+    if (suite_rank == last)
+        MPI_Barrier(MPI_COMM_WORLD);
+    messages_start();
+    EXPECT(messages_go_on(SECONDS), "the exchange");
+    if (suite_rank != last)
+        MPI_Barrier(MPI_COMM_WORLD);
+    messages_check(11);
+    SETTLE();
+}
+END_TEST
+
 /* Late ranks still get the messages of ranks that have left. No SETTLE: ranks leave one by one. */
 START_TEST(a_rank_may_leave_before_others_have_all)
 {
@@ -151,8 +171,12 @@ START_TEST(a_message_of_another_length_is_told)
         message = &messages_exchange->message[r];
         message->send_bytes = message->recv_bytes = _i ? 3000 : 0;
     }
-    if (suite_rank == last)
+    if (suite_rank == 0)
+        messages_exchange->message[last].send_bytes = 3000; /* so that both take part */
+    if (suite_rank == last) {
+        messages_exchange->message[0].recv_bytes = 3000;
         messages_exchange->message[0].send_bytes = 1000;
+    }
     messages_start();
     if (suite_rank == 0) {
         snprintf(who, sizeof(who), "rank %d", last);
@@ -225,6 +249,7 @@ static Suite *make_suite(void)
     if (suite_size > 1) {
         tcase_add_test(tcase, who_does_not_answer_is_behind_all_others);
         tcase_add_test(tcase, an_abort_waits_for_nobody);
+        tcase_add_test(tcase, a_rank_that_takes_no_part_is_not_waited_for);
         tcase_add_loop_test(tcase, a_message_of_another_length_is_told, 0, 2);
     }
     suite_add_tcase(suite, tcase);
